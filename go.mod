@@ -1,0 +1,3 @@
+module github.com/go-election/go-election
+
+go 1.26.0
