@@ -1,0 +1,261 @@
+package backend
+
+import (
+	"context"
+	"time"
+)
+
+// A Backend is one process's access to a shared store of leases.
+// The package documentation has the rules that all methods share.
+// Methods are safe for concurrent use and return soon after ctx is done.
+type Backend interface {
+	// Acquire makes one attempt at the lease of each election bid on. It never
+	// waits for a holder to go away. A bid is Granted if the lease is still
+	// exactly [Bid.Over], or if what it finds is a leftover of the bidder's own
+	// nonce: that is granted anew, by compare-and-swap and with a new term, or
+	// released. Otherwise it is Refused and the answer holds the lease as it now
+	// stands. The grant clears any wish, and its term exceeds Bid.Floor.
+	Acquire(ctx context.Context, bids []Bid) ([]Answer, error)
+
+	// Renew extends leases by a write that the store refuses after another
+	// grant, a deposition, a deletion of the record or a change of server. A
+	// read would not do: it may be answered by a replica that has been cut off.
+	// Each renewal gives the lease a fresh random Beat; it counts as Granted if
+	// and only if the store confirms that very beat. The answer carries the wish
+	// beside the lease. Of the leases passed in, Election, Holder, Term, TTL and
+	// Renew matter; the TTL may differ from the last one.
+	Renew(ctx context.Context, held []Lease) ([]Answer, error)
+
+	// Release ends leases at once: the record stays, vacant, with its term and
+	// with held[i].End as the reason. A lease that is not held in this term is
+	// left alone, and that is no error. Term 0 stands for whatever this
+	// Backend's nonce holds or has queued in that election. After nil, none of
+	// the leases is held; after an error any of them may be, and the manager
+	// calls again.
+	Release(ctx context.Context, held []Lease) error
+
+	// Observe reads, and returns those of the leases in seen that have changed:
+	// Term, Beat, Ref, Watch, Holder or Wish. A zero lease with only a name is
+	// always returned, also if the store has no record of it (Term 0). It does
+	// not wait. next is a place in the store's history for the following call
+	// with the same elections in seen; after is "" if there is none. A Backend
+	// may ignore both.
+	Observe(ctx context.Context, seen []Lease, after string) (changed []Lease, next string, err error)
+
+	// Listen waits until it may pay to Observe, and returns nil then. Returning
+	// too early is allowed, so is missing a change if [Guarantees].Poll says
+	// so. It must not miss a change that came between seen and the call. When
+	// ctx ends it returns ctx.Err(). It is called only if Guarantees.Push.
+	Listen(ctx context.Context, seen []Lease, after string) error
+
+	// Ask writes wishes of an operator, or a nominee's consent, beside a lease.
+	// It neither grants nor ends anything, and does not touch the beat. A wish
+	// is scoped to [Wish.Term]: if the election has another term by now, the
+	// wish is not written and the error is [ErrStale].
+	Ask(ctx context.Context, wishes []Wish) error
+
+	// List returns up to limit records of elections whose names are not less
+	// than from, in byte order of names.
+	List(ctx context.Context, from string, limit int) ([]Record, error)
+
+	// Announce writes this process's member record: one small record, whatever
+	// the number of elections. The manager calls it once a TTL.
+	Announce(ctx context.Context, m Member) error
+
+	// Members returns up to limit members whose nonces are not less than from,
+	// in byte order of nonces. Members that have not announced themselves for
+	// two of their TTLs may be left out.
+	Members(ctx context.Context, from string, limit int) ([]Member, error)
+
+	// Guarantees says what this store can promise. It never changes and does
+	// not touch the store.
+	Guarantees() Guarantees
+
+	// Close frees what the Backend itself opened. It does not release leases.
+	// No other call is under way. A second Close does nothing.
+	Close() error
+}
+
+// A Candidate is who asks.
+type Candidate struct {
+	ID       string // chosen by the user, 1 to 255 bytes (see [CheckID]); may outlive the process
+	Nonce    string // 32 lower-case hex digits, fresh for each manager (see [NewNonce])
+	Address  string // where to reach it; up to 255 bytes, may be empty; never dialled by this module
+	Metadata string // free text, up to 4 KiB (see [CheckText])
+}
+
+// A Lease is one election's state in the store. It is comparable.
+type Lease struct {
+	Election string
+	Holder   Candidate // zero: vacant
+	Term     uint64    // of this reign, or of the last one if vacant; 0: never led, or not kept (legacy layouts)
+	Beat     uint64    // a fresh random value at every grant, renewal and release
+
+	// TTL is what the holder asked for, whoever reads it. Renew is how often
+	// the holder means to renew. Both are zero if vacant.
+	TTL, Renew time.Duration
+
+	// Age is how long ago the store believes the lease was last written. It is
+	// a hint for choosing the moment of the next reading, and nothing else.
+	Age time.Duration
+
+	// Ref is opaque to the manager, which compares it and hands it back: what
+	// else a challenger must see unchanged, such as the answering server and the
+	// server that last wrote. At most 512 bytes.
+	Ref string
+
+	// Watch is how long a challenger must see the lease unchanged before it
+	// bids. 0: free now. Negative ([StoreDecides]): the store will free it.
+	Watch time.Duration
+
+	// End is how the last reign ended, and LastID and LastNonce are who it was;
+	// empty if unknown or if the lease is held and no reign came before. They
+	// carry silence and priority. In Release, End is how this reign ends.
+	End               End
+	LastID, LastNonce string
+
+	Wish Wish // pending, or zero
+}
+
+// StoreDecides as [Lease.Watch] says that watching does not help: the store
+// expires the lease by itself.
+const StoreDecides time.Duration = -1
+
+// Vacant reports whether nobody holds the lease.
+func (l Lease) Vacant() bool { return l.Holder.ID == "" && l.Holder.Nonce == "" }
+
+// Unchanged reports whether o shows the same lease, unrenewed: the condition for
+// a challenger's watch to go on.
+func (l Lease) Unchanged(o Lease) bool {
+	return l.Election == o.Election && l.Term == o.Term && l.Beat == o.Beat && l.Ref == o.Ref && l.Watch == o.Watch
+}
+
+// An End says how a reign ended.
+type End string
+
+const (
+	Released End = "released" // in order: after the leader's function had returned
+	Failed   End = "failed"   // it ran out, or was lost and tidied up later
+	Deposed  End = "deposed"  // an operator ended it
+)
+
+// A Bid is a candidate's request for the lease of one election.
+type Bid struct {
+	Election  string
+	Candidate Candidate
+	TTL       time.Duration // how long the grant lasts if never renewed; > 0
+	Renew     time.Duration // how often the candidate will renew; tells followers when to read
+	Floor     uint64        // the new term must exceed it
+
+	// Over is the lease as it was last seen, watched for its Watch if it has
+	// one. The store grants only if this is still the lease, byte for byte in
+	// Term, Beat and Ref.
+	Over Lease
+}
+
+// An Outcome is what became of one item of a batch.
+type Outcome uint8
+
+const (
+	Unknown Outcome = iota // not known, perhaps not yet done: neither won nor lost
+	Refused                // certainly not done by this call, and never will be
+	Granted                // this very call granted or extended it
+)
+
+// String returns the outcome in lower case.
+func (o Outcome) String() string { return [...]string{"unknown", "refused", "granted"}[min(o, 2)] }
+
+// An Answer is the outcome of one bid or renewal.
+type Answer struct {
+	Lease           // as it stands after this call, if Granted or Refused
+	Outcome Outcome // zero: Unknown
+
+	// Trust is for how long, from the start of this call, the store keeps the
+	// lease for its holder if it never hears of it again. Only if Granted. It is
+	// the TTL on a store that does not expire leases; on one with sessions it is
+	// what the session is known to have left.
+	Trust time.Duration
+
+	// Err says why an item has no outcome, or was refused for another reason
+	// than that somebody else holds the lease. Classed like any error.
+	Err error
+}
+
+// A Wish is an operator's request beside a lease, scoped to one term.
+type Wish struct {
+	Election string
+	Term     uint64
+	Kind     WishKind
+	ID       string // Nominate and Accept: the nominee's id
+	Nonce    string // Accept: the nominee's nonce
+}
+
+// A WishKind says what is wished. The empty kind, in Ask, withdraws a wish.
+type WishKind string
+
+const (
+	Nominate WishKind = "nominate" // ID should lead next; nothing happens until it accepts
+	Accept   WishKind = "accept"   // the nominee is there and ready: the holder steps down in order, then only the nominee bids for a while
+	Depose   WishKind = "depose"   // the holder's next renewal is refused
+)
+
+// A Record is all that a store keeps about an election.
+type Record struct {
+	Lease
+	Elected time.Time // when the present reign began, by the store's clock; zero if vacant
+	History []Reign   // past reigns, newest first, up to [MaxHistory]
+}
+
+// MaxHistory is how many past reigns a record keeps.
+const MaxHistory = 8
+
+// A Reign is a past leadership. Its times are for people.
+type Reign struct {
+	Term uint64    `json:"term"`
+	ID   string    `json:"id"`
+	From time.Time `json:"from"` // by the store's clock, UTC
+	To   time.Time `json:"to"`
+	End  End       `json:"end"`
+}
+
+// A Member is a process that takes part, leader or not.
+type Member struct {
+	Candidate
+	Stage string        // migration stage, or empty
+	TTL   time.Duration // how often it announces itself
+	Age   time.Duration // how long ago it last did, by the store's clock; set by Members
+}
+
+// Guarantees is what a store can promise. The conformance suite checks it claim
+// by claim: a false claim is a failure.
+type Guarantees struct {
+	Name string // of the backend, as it is registered
+
+	MinTTL      time.Duration // least TTL; at least 1
+	MaxTTL      time.Duration // greatest TTL; 0: none, or only the store knows (then a bid above it is ErrInvalid)
+	Granularity time.Duration // TTLs must be multiples of it; 0: any
+	Margin      time.Duration // least safety margin that the store's own expiry needs; 0: none
+
+	Expiry   Expiry        // who decides that a lease has run out
+	Takeover time.Duration // longest time from a lease's end to the moment a challenger can have it, beyond its TTL and one reading
+
+	Push bool // Listen hears of changes
+	Poll bool // it may miss some: each lease must also be read after each expected renewal
+
+	Exclusive    bool // two candidates never hold the same lease (manual assignment cannot promise it)
+	DurableTerms bool // terms grow through the loss of any one server and of any record
+
+	// Which of these hold also for members that are not ours (another program on
+	// a shared layout).
+	ForeignSilence, ForeignPriority, ForeignNomination bool
+}
+
+// Expiry says who decides that a lease has run out.
+type Expiry string
+
+const (
+	ByChallengers Expiry = "challengers" // who watched it for its TTL
+	ByStore       Expiry = "store"       // its sessions or keys expire
+	ByKernel      Expiry = "kernel"      // with the process
+	ByOperator    Expiry = "operator"    // by hand
+)

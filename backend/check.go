@@ -1,0 +1,115 @@
+package backend
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Greatest lengths, in bytes.
+const (
+	MaxName     = 255
+	MaxID       = 255
+	MaxAddress  = 255
+	MaxMetadata = 4096
+)
+
+// NewNonce returns 128 random bits as 32 lower-case hex digits.
+func NewNonce() string {
+	var b [16]byte
+	rand.Read(b[:]) // never fails: crypto/rand aborts the program instead
+	return hex.EncodeToString(b[:])
+}
+
+// CheckName reports why a name cannot name an election. Names are compared byte
+// by byte: "a", "A", "á" and "a " are four elections.
+func CheckName(name string) error { return check("election name", name, 1, MaxName, false) }
+
+// CheckID reports why an id cannot be a candidate's.
+func CheckID(id string) error { return check("id", id, 1, MaxID, false) }
+
+// CheckText reports why an address (multiline false) or metadata (true) cannot
+// be kept. what names it in the error.
+func CheckText(what, s string, max int, multiline bool) error {
+	return check(what, s, 0, max, multiline)
+}
+
+func check(what, s string, min, max int, multiline bool) error {
+	switch {
+	case len(s) < min:
+		return fmt.Errorf("%w: %s is empty", ErrInvalid, what)
+	case len(s) > max:
+		return fmt.Errorf("%w: %s has %d bytes, at most %d are allowed: %.40q…", ErrInvalid, what, len(s), max, s)
+	case !utf8.ValidString(s):
+		return fmt.Errorf("%w: %s is not valid UTF-8: %.80q", ErrInvalid, what, s)
+	}
+	for _, r := range s {
+		if !plain(r, multiline) {
+			return fmt.Errorf("%w: %s contains the control character %U: %.80q", ErrInvalid, what, r, s)
+		}
+	}
+	return nil
+}
+
+// plain refuses control characters, which could forge log lines and terminal
+// output, and the bidirectional controls that make a text read differently from
+// what it is (CWE-117, CWE-150; unicode.org/reports/tr36). One-line text, which
+// identifies, may contain no invisible format character (Cf) at all.
+func plain(r rune, multiline bool) bool {
+	switch {
+	case multiline && (r == '\n' || r == '\t' || r == '\r'):
+		return true
+	case unicode.IsControl(r), unicode.Is(unicode.Bidi_Control, r):
+		return false
+	case !multiline && (unicode.Is(unicode.Cf, r) || r == '\u2028' || r == '\u2029'):
+		return false
+	}
+	return true
+}
+
+// Clean makes text that came from a store safe to hand on: it is cut to max
+// bytes, and invalid bytes and characters that [CheckText] would refuse become
+// U+FFFD. Text that was written through this module comes back unchanged.
+func Clean(s string, max int, multiline bool) string {
+	if check("", s, 0, max, multiline) == nil {
+		return s
+	}
+	var b strings.Builder
+	for _, r := range s { // an invalid byte ranges as U+FFFD
+		if !plain(r, multiline) {
+			r = utf8.RuneError
+		}
+		if b.Len()+utf8.RuneLen(r) > max {
+			break
+		}
+		b.WriteRune(r)
+	}
+	return b.String()
+}
+
+// CleanLease applies [Clean] to all text of a lease that was read from a store,
+// so that nothing hostile travels on. A lease of ours comes back unchanged.
+func CleanLease(l Lease) Lease {
+	l.Holder = CleanCandidate(l.Holder)
+	l.LastID = Clean(l.LastID, MaxID, false)
+	l.LastNonce = Clean(l.LastNonce, 64, false)
+	l.End = End(Clean(string(l.End), 16, false))
+	l.Wish.Kind = WishKind(Clean(string(l.Wish.Kind), 16, false))
+	l.Wish.ID = Clean(l.Wish.ID, MaxID, false)
+	l.Wish.Nonce = Clean(l.Wish.Nonce, 64, false)
+	l.TTL = max(l.TTL, 0)
+	l.Renew = max(l.Renew, 0)
+	return l
+}
+
+// CleanCandidate is [CleanLease] for a candidate.
+func CleanCandidate(c Candidate) Candidate {
+	c.ID = Clean(c.ID, MaxID, false)
+	c.Nonce = Clean(c.Nonce, 64, false)
+	c.Address = Clean(c.Address, MaxAddress, false)
+	c.Metadata = Clean(c.Metadata, MaxMetadata, true)
+	return c
+}

@@ -1,0 +1,56 @@
+package backend
+
+import (
+	"context"
+	"errors"
+)
+
+// The classes of errors. A Backend wraps each error that it returns in one of
+// them; an error of no class counts as ErrUnavailable. No error may contain a
+// password, a token or a whole DSN.
+var (
+	// ErrUnavailable: the store could not be reached or could not do it now. Try
+	// again. The outcome is unknown.
+	ErrUnavailable = errors.New("store unavailable")
+
+	// ErrDenied: credentials, rights, a missing table, a table of another shape,
+	// two servers that take turns. Somebody must act; the message says what to
+	// do. The manager says so loudly and tries again at a slow pace.
+	ErrDenied = errors.New("store denied")
+
+	// ErrInvalid: a request that can never succeed, such as a TTL above the
+	// store's greatest. Never try again unchanged.
+	ErrInvalid = errors.New("invalid request")
+
+	// ErrStale: a wish whose term is over. It wraps ErrInvalid.
+	ErrStale error = staleError{}
+
+	// ErrClosed: the Backend has been closed. It wraps ErrInvalid.
+	ErrClosed error = closedError{}
+)
+
+type staleError struct{}
+
+func (staleError) Error() string { return "the term is over" }
+func (staleError) Unwrap() error { return ErrInvalid }
+
+type closedError struct{}
+
+func (closedError) Error() string { return "backend closed" }
+func (closedError) Unwrap() error { return ErrInvalid }
+
+// Class returns ErrInvalid, ErrDenied or ErrUnavailable: the class of err, or nil
+// for nil. Context errors and errors without a class are ErrUnavailable.
+func Class(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return ErrUnavailable
+	case errors.Is(err, ErrInvalid):
+		return ErrInvalid
+	case errors.Is(err, ErrDenied):
+		return ErrDenied
+	}
+	return ErrUnavailable
+}

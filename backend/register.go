@@ -1,0 +1,57 @@
+package backend
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// An Opener makes a Backend from its section of a configuration. decode fills a
+// struct of the backend's own from that section, strictly: an unknown key or a
+// wrong type is an error that names the key. It must not need the store to be up.
+type Opener func(ctx context.Context, decode func(into any) error) (Backend, error)
+
+var registry struct {
+	sync.Mutex
+	openers map[string]Opener
+}
+
+// Register makes a backend known by name, for programs that choose at run time.
+// Backends call it from init. It panics if the name is taken.
+func Register(name string, open Opener) {
+	registry.Lock()
+	defer registry.Unlock()
+	if _, taken := registry.openers[name]; taken {
+		panic("backend: Register called twice for " + name)
+	}
+	if registry.openers == nil {
+		registry.openers = make(map[string]Opener)
+	}
+	registry.openers[name] = open
+}
+
+// Open makes the backend that is registered as name. decode may be nil: an empty
+// section.
+func Open(ctx context.Context, name string, decode func(into any) error) (Backend, error) {
+	registry.Lock()
+	open := registry.openers[name]
+	registry.Unlock()
+	if open == nil {
+		return nil, fmt.Errorf("%w: no backend is called %q; this program has: %s (import the backend's package, or backend/all)",
+			ErrInvalid, name, strings.Join(Names(), ", "))
+	}
+	if decode == nil {
+		decode = func(any) error { return nil }
+	}
+	return open(ctx, decode)
+}
+
+// Names returns the registered names, sorted.
+func Names() []string {
+	registry.Lock()
+	defer registry.Unlock()
+	return slices.Sorted(maps.Keys(registry.openers))
+}

@@ -1,0 +1,30 @@
+package backend
+
+import (
+	"fmt"
+	"math"
+	"time"
+)
+
+// TermJump is added to the last known term, instead of 1, when the record was
+// last written by another server: the terms that a lossy fail-over may have lost
+// are thereby skipped.
+const TermJump = 1 << 40
+
+// NextTerm returns the term of a new grant: the greatest of last+1 (last+TermJump
+// if foreign, that is if another server wrote the record), the microseconds since
+// 1970, and floor+1. The first keeps terms growing while the record lasts; the
+// second, when the record was deleted or the store rebuilt; the third, across
+// stores. now needs to be no better than any wall clock. All native layouts use
+// it, so that a fenced resource never has to be reset when the store changes.
+func NextTerm(last uint64, foreign bool, floor uint64, now time.Time) (uint64, error) {
+	step := uint64(1)
+	if foreign {
+		step = TermJump
+	}
+	const most = math.MaxInt64 - TermJump // terms fit a signed 64-bit column of the user's
+	if last > most || floor > most {
+		return 0, fmt.Errorf("%w: terms are used up: last %d, floor %d, greatest %d; the record was damaged or planted", ErrDenied, last, floor, uint64(most))
+	}
+	return max(last+step, uint64(max(now.UnixMicro(), 0)), floor+1), nil
+}

@@ -1,0 +1,106 @@
+package election
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/go-election/go-election/backend"
+)
+
+// A Candidate is a process that can lead: its id, and the address and metadata
+// that it chose to show. Everything in it but your own was written by others.
+type Candidate = backend.Candidate
+
+// An Event tells a watcher what it should know about one election.
+type Event struct {
+	Election string
+	Kind     Kind
+	Leader   Candidate // who leads; zero unless Kind is Elected
+	Previous Candidate // who led before, as far as this process knows
+	Term     uint64    // of Leader, or of the last reign known
+	Leading  bool      // Leader is this very manager
+	Reason   Reason
+	Err      error     // what the store said, where Reason is about an error
+	Time     time.Time // when this process learned of it
+
+	// Folded counts own reigns that this watcher never heard of because it was
+	// too far behind: their pairs of elected and lost became part of this event.
+	Folded int
+}
+
+// A Kind is what an event is about.
+type Kind uint8
+
+const (
+	Unknown Kind = iota // the store cannot be reached: this process cannot tell who leads
+	Vacant              // nobody leads
+	Elected             // Leader leads
+	Notice              // the state is unchanged; Reason says what should be looked at
+)
+
+// String returns the kind in lower case.
+func (k Kind) String() string {
+	return [...]string{"unknown", "vacant", "elected", "notice"}[min(k, 3)]
+}
+
+// String describes the event in one line that is safe to log.
+func (e Event) String() string {
+	s := fmt.Sprintf("%q %s", e.Election, e.Kind)
+	if e.Kind == Elected {
+		s += fmt.Sprintf(" %q term %d", e.Leader.ID, e.Term)
+	}
+	s += ": " + string(e.Reason)
+	if e.Err != nil {
+		s += fmt.Sprintf(" (%q)", e.Err)
+	}
+	return s
+}
+
+// A Reason says why a reign began or ended, or what a notice is about. Reasons
+// are stable: metrics may use them as labels.
+type Reason string
+
+// Why the present state is what it is.
+const (
+	ReasonCurrent     Reason = "current state"     // the first event of a watcher
+	ReasonElected     Reason = "elected"           // the lease was granted
+	ReasonReleased    Reason = "released"          // the leader stepped down in order
+	ReasonExpired     Reason = "expired"           // the leader did not renew for its TTL
+	ReasonDeposed     Reason = "deposed"           // an operator ended the reign
+	ReasonUnreachable Reason = "store unreachable" // and so the lease could not be renewed, or nothing can be said
+	ReasonRefused     Reason = "renewal refused"   // the store no longer has this lease: taken, deleted, edited, or failed over
+	ReasonDeadline    Reason = "deadline passed"   // this process was stopped or starved past its deadline
+	ReasonResigned    Reason = "resigned"          // Resign was called
+	ReasonNominated   Reason = "nominated"         // stepped down for a nominee that is ready
+	ReasonHealth      Reason = "health check failed"
+	ReasonPaused      Reason = "paused"
+	ReasonReturned    Reason = "function returned" // the lead function came back by itself
+	ReasonLeft        Reason = "left"              // Leave or Close was called
+)
+
+// What a notice is about.
+const (
+	ReasonSameID   Reason = "same id"           // another live process uses this candidate's id
+	ReasonWentBack Reason = "store went back"   // the store shows an older term than it did before: restored, or failed over with a loss
+	ReasonStuck    Reason = "function is stuck" // the lead function ignores its cancelled context: no release, no new bid until it returns
+	ReasonDenied   Reason = "store denied"      // somebody must act: credentials, rights, schema
+	ReasonInvalid  Reason = "invalid"           // the store will never accept this candidacy; campaigning has ended
+)
+
+// A LostError is the cause of a reign's cancelled context: use context.Cause.
+type LostError struct {
+	Election string
+	Term     uint64
+	Reason   Reason
+	Err      error // what the store said last, or nil
+}
+
+func (e *LostError) Error() string {
+	s := fmt.Sprintf("election %q: leadership of term %d lost: %s", e.Election, e.Term, e.Reason)
+	if e.Err != nil {
+		s += ": " + e.Err.Error()
+	}
+	return s
+}
+
+func (e *LostError) Unwrap() error { return e.Err }

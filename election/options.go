@@ -1,0 +1,147 @@
+package election
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"time"
+
+	"github.com/go-election/go-election/backend"
+)
+
+// DefaultTTL is the TTL of a manager that sets none.
+const DefaultTTL = 10 * time.Second
+
+// Options configures a [Manager]. The zero value is ready to use. Timings obey
+// one inequality, checked by [New]:
+//
+//	RenewEvery + CallTimeout + Margin < TTL
+//
+// so that one renewal may fail and the next still come in time. Nothing is
+// rounded or clamped in silence.
+type Options struct {
+	// ID is this candidate's name, 1 to 255 bytes of printable UTF-8. It may
+	// outlive the process: a restarted leader with the same ID has the
+	// incumbent's priority. Two live processes must not share it; if they do,
+	// they are two candidates all the same, and it is reported. Default:
+	// hostname:pid-xxxx with four random letters.
+	ID string
+
+	// Address and Metadata are shown to everybody who asks who leads. Up to 255
+	// bytes and 4 KiB. Default: empty. Put no secret there.
+	Address, Metadata string
+
+	// TTL is how long a lease lasts that is not renewed: the longest time
+	// without a leader after a crash, about. Within the store's limits
+	// (backend.Guarantees). Default: 10 s.
+	TTL time.Duration
+
+	// RenewEvery is how often a leader renews, and so how often followers of a
+	// polled store read. Default: TTL/3.
+	RenewEvery time.Duration
+
+	// CallTimeout bounds each call of the store. Default: TTL/4.
+	CallTimeout time.Duration
+
+	// Margin is how long before the TTL ends a leader stops trusting its lease.
+	// It pays for clocks that tick at different rates: two hosts slewed in
+	// opposite directions at chrony's default limit of 83,333 ppm need 0.154 of
+	// the TTL. At least TTL/20 and what the store demands. Default: TTL/6.
+	Margin time.Duration
+
+	// Silence is how long nobody may lead after a leader has failed, so that
+	// what it left running comes to an end. An orderly release skips it. Equal on
+	// all members. Default: 0.
+	Silence time.Duration
+
+	// Priority is how long others hold back after a leader has failed, so that
+	// a candidate with the same ID can return. It is added to Silence. Equal on
+	// all members. Default: 0.
+	Priority time.Duration
+
+	// StepDownTimeout is how long a leader that steps down waits for its
+	// function to return, renewing its lease meanwhile. When it passes, the
+	// lease is not released: it runs out. Default: 30 s.
+	StepDownTimeout time.Duration
+
+	// Health, if set, is called every RenewEvery with a context of CallTimeout.
+	// An error makes this process step down from everything it leads and stay
+	// out until the check passes. It runs on a goroutine of its own; a check that
+	// hangs past its context counts as failed.
+	Health func(context.Context) error
+
+	// Observer makes a manager that never campaigns and never writes to the
+	// store: read access is enough. Default: false.
+	Observer bool
+
+	// Logger receives what happens. Default: nothing is logged.
+	Logger *slog.Logger
+}
+
+// withDefaults checks o against itself and the store and fills in what is zero.
+func (o *Options) withDefaults(g backend.Guarantees) (Options, error) {
+	var c Options
+	if o != nil {
+		c = *o
+	}
+	if c.ID == "" {
+		host, err := os.Hostname()
+		if err != nil || host == "" {
+			host = "unknown-host"
+		}
+		c.ID = fmt.Sprintf("%s:%d-%s", backend.Clean(host, 200, false), os.Getpid(), backend.NewNonce()[:4])
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	fill := func(d *time.Duration, def time.Duration) {
+		if *d == 0 {
+			*d = def
+		}
+	}
+	fill(&c.TTL, DefaultTTL)
+	fill(&c.RenewEvery, c.TTL/3)
+	fill(&c.CallTimeout, c.TTL/4)
+	fill(&c.Margin, max(c.TTL/6, g.Margin))
+	fill(&c.StepDownTimeout, 30*time.Second)
+
+	bad := func(format string, args ...any) (Options, error) {
+		return Options{}, fmt.Errorf("%w: election options: %s", backend.ErrInvalid, fmt.Sprintf(format, args...))
+	}
+	for _, d := range []struct {
+		name string
+		v    time.Duration
+		min  time.Duration
+	}{
+		{"TTL", c.TTL, 1}, {"RenewEvery", c.RenewEvery, 1}, {"CallTimeout", c.CallTimeout, 1}, {"Margin", c.Margin, c.TTL / 20},
+		{"Silence", c.Silence, 0}, {"Priority", c.Priority, 0}, {"StepDownTimeout", c.StepDownTimeout, 1},
+	} {
+		if d.v < d.min {
+			return bad("%s is %v, must be at least %v", d.name, d.v, d.min)
+		}
+	}
+	switch {
+	case c.TTL < g.MinTTL:
+		return bad("TTL is %v, the least that backend %s can keep is %v", c.TTL, g.Name, g.MinTTL)
+	case g.MaxTTL > 0 && c.TTL > g.MaxTTL:
+		return bad("TTL is %v, the greatest that backend %s can keep is %v", c.TTL, g.Name, g.MaxTTL)
+	case g.Granularity > 0 && c.TTL%g.Granularity != 0:
+		return bad("TTL is %v, must be a multiple of %v on backend %s", c.TTL, g.Granularity, g.Name)
+	case c.Margin < g.Margin:
+		return bad("Margin is %v, backend %s needs at least %v", c.Margin, g.Name, g.Margin)
+	case c.RenewEvery+c.CallTimeout+c.Margin >= c.TTL:
+		return bad("RenewEvery + CallTimeout + Margin = %v + %v + %v = %v, must be less than TTL = %v",
+			c.RenewEvery, c.CallTimeout, c.Margin, c.RenewEvery+c.CallTimeout+c.Margin, c.TTL)
+	}
+	if err := backend.CheckID(c.ID); err != nil {
+		return Options{}, err
+	}
+	if err := backend.CheckText("address", c.Address, backend.MaxAddress, false); err != nil {
+		return Options{}, err
+	}
+	if err := backend.CheckText("metadata", c.Metadata, backend.MaxMetadata, true); err != nil {
+		return Options{}, err
+	}
+	return c, nil
+}
