@@ -64,6 +64,7 @@ type Reason string
 const (
 	ReasonCurrent     Reason = "current state"     // the first event of a watcher
 	ReasonElected     Reason = "elected"           // the lease was granted
+	ReasonVacant      Reason = "vacant"            // nobody leads, and why is not known
 	ReasonReleased    Reason = "released"          // the leader stepped down in order
 	ReasonExpired     Reason = "expired"           // the leader did not renew for its TTL
 	ReasonDeposed     Reason = "deposed"           // an operator ended the reign

@@ -1,0 +1,65 @@
+package election
+
+import (
+	"sync/atomic"
+	"time"
+)
+
+// clock is the only place that reads a clock for decisions. It measures time
+// since it was made on the monotonic clock, plus the time that the machine was
+// suspended: Go's monotonic clock stands still meanwhile on Linux
+// (golang.org/issue/24595), the boot-time clock does not. Asking that one is a
+// system call, so it is asked only when the difference between the wall clock and
+// the monotonic clock, both read by one time.Now, has moved by more than a
+// millisecond since the last check.
+type clock struct {
+	base      time.Time
+	boot      time.Duration // boot-time clock at base
+	diff      atomic.Int64  // wall − monotonic, at the last check
+	suspended atomic.Int64
+	ahead     atomic.Int64 // where there is no boot-time clock: how far the wall clock has jumped forward
+}
+
+const checkAfter = int64(time.Millisecond)
+
+func newClock() *clock {
+	c := &clock{base: time.Now()}
+	c.boot, _ = boottime()
+	return c
+}
+
+// now returns the time since the clock was made.
+func (c *clock) now() time.Duration {
+	t := time.Now()
+	mono := t.Sub(c.base)
+	diff := t.UnixNano() - c.base.UnixNano() - int64(mono)
+	if d := diff - c.diff.Load(); d > checkAfter || d < -checkAfter {
+		c.check(diff)
+	}
+	return mono + time.Duration(c.suspended.Load())
+}
+
+// latest is the time by the most pessimistic reading, for a holder: it may lie
+// ahead of now, which challengers use.
+func (c *clock) latest() time.Duration { return c.now() + time.Duration(c.ahead.Load()) }
+
+// check measures how long the machine has been suspended so far.
+func (c *clock) check(diff int64) {
+	for range 8 {
+		before := time.Since(c.base)
+		boot, ok := boottime()
+		if !ok {
+			c.ahead.Store(max(c.ahead.Load(), diff))
+			break
+		}
+		if time.Since(c.base)-before > 50*time.Microsecond {
+			continue // interrupted between the two readings
+		}
+		// Below a millisecond it is the error of measuring, or of rates.
+		if s := boot - c.boot - before; s > time.Millisecond {
+			c.suspended.Store(int64(s))
+		}
+		break
+	}
+	c.diff.Store(diff)
+}

@@ -1,0 +1,293 @@
+package election
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-election/go-election/backend"
+)
+
+// An Election is a manager's part in one election. All methods are safe for
+// concurrent use, also inside callbacks and lead functions.
+type Election struct {
+	manager *Manager
+	name    string
+	reign   atomic.Pointer[Leadership] // nil before the first
+	state   atomic.Pointer[Event]      // what watchers were told last
+
+	// The loop's own.
+	elec      elec
+	fn        LeadFunc        // runs in each reign; may be nil
+	parent    context.Context // of its reigns
+	campaigns []chan error    // told when elected, or why not
+	releases  []chan error    // told when nothing of ours is left
+	leaves    []chan error    // told when the election has left
+	watchers  []*watcher
+}
+
+// A LeadFunc runs while this process leads. Its context is cancelled when the
+// leadership ends; context.Cause then gives a [*LostError]. It must return soon
+// after, because nobody else can be elected in order before it has. Returning
+// earlier gives the leadership up.
+type LeadFunc func(ctx context.Context, lead *Leadership) error
+
+func newElection(m *Manager, name string) *Election {
+	e := &Election{manager: m, name: name}
+	e.elec.name, e.elec.shell = name, e
+	e.state.Store(&Event{Election: name, Kind: Unknown, Reason: ReasonCurrent})
+	return e
+}
+
+// Name returns the election's name.
+func (e *Election) Name() string { return e.name }
+
+// Leading reports whether this process leads right now: whether its lease is
+// certain to last at this instant. It costs a clock read, and compares the clock
+// with the deadline at each call, so that it is right at the first instruction
+// after the process, or the machine, was stopped. What no lease can promise: that
+// it still leads when the next statement is carried out. Hand the term to
+// whatever you write to.
+func (e *Election) Leading() bool {
+	l := e.reign.Load()
+	return l != nil && l.Leading()
+}
+
+// Leadership returns the present reign of this process, or nil if it does not lead.
+func (e *Election) Leadership() *Leadership {
+	if l := e.reign.Load(); l != nil && l.Leading() {
+		return l
+	}
+	return nil
+}
+
+// Leader returns who leads, as far as this process knows, and the term. ok is
+// false if nobody does or it cannot be told. A follower learns of a change after
+// at most one reading (RenewEvery) or one push of the store. Only [Election.Leading]
+// may be relied on to act.
+func (e *Election) Leader() (leader Candidate, term uint64, ok bool) {
+	s := e.Current()
+	return s.Leader, s.Term, s.Kind == Elected
+}
+
+// Current returns the state as a watcher would be told it now.
+func (e *Election) Current() Event {
+	s := *e.state.Load()
+	if s.Leading && !e.Leading() { // the deadline has passed, and the loop has not come to say so
+		s.Kind, s.Previous, s.Leader, s.Leading = Vacant, s.Leader, Candidate{}, false
+	}
+	return s
+}
+
+// Watch calls callback with every change of leader, in order, one call at a time,
+// on a goroutine of its own. The first event is the current state. This process's
+// own transitions are never left unsaid or reordered; what others do may be
+// coalesced to the newest while the callback is busy. If hundreds of own
+// transitions wait, the oldest pairs are folded into one event that counts them.
+// A callback that is slow or panics harms nobody else. After stop, no further
+// call begins; one may be running. stop does not wait.
+func (e *Election) Watch(callback func(Event)) (stop func()) {
+	return e.manager.watch(callback, func(w *watcher) {
+		w.add(e.current(), true)
+		e.watchers = append(e.watchers, w)
+	}, func(w *watcher) {
+		e.watchers = slices.DeleteFunc(e.watchers, func(x *watcher) bool { return x == w })
+	})
+}
+
+// Pause makes this process step down, if it leads, and not campaign until Resume.
+// It returns at once.
+func (e *Election) Pause() { e.manager.tell(func(time.Duration) any { return pause{&e.elec, true} }) }
+
+// Resume ends Pause.
+func (e *Election) Resume() { e.manager.tell(func(time.Duration) any { return pause{&e.elec, false} }) }
+
+// Resign ends the present reign in order: not leading, the function's context
+// cancelled, the function returned, the lease released. It returns when that is
+// done, or with ctx's error (the resignation goes on). If the election is
+// campaigned for by Lead or Run, it is again, after half a TTL. Resigning what is
+// not led does nothing.
+func (e *Election) Resign(ctx context.Context) error {
+	return e.await(ctx, &e.releases, func() any { return resign{&e.elec} })
+}
+
+// Leave resigns, ends campaigning and forgets the election. It returns when
+// nothing is left in the store, or with ctx's error (leaving goes on).
+func (e *Election) Leave(ctx context.Context) error {
+	return e.await(ctx, &e.leaves, func() any { return leave{&e.elec} })
+}
+
+// Record reads from the store all that it keeps about the election, with the last
+// reigns. Term is 0 if nobody has led yet.
+func (e *Election) Record(ctx context.Context) (backend.Record, error) {
+	list, err := e.manager.backend.List(ctx, e.name, 1)
+	if err != nil {
+		return backend.Record{}, fmt.Errorf("election: read %q: %w", e.name, err)
+	}
+	if len(list) == 0 || list[0].Election != e.name {
+		return backend.Record{Lease: backend.Lease{Election: e.name}}, nil
+	}
+	r := list[0]
+	r.Lease = backend.CleanLease(r.Lease)
+	for i := range r.History {
+		r.History[i].ID = backend.Clean(r.History[i].ID, backend.MaxID, false)
+	}
+	return r, nil
+}
+
+// Nominate asks that the candidate with this id lead next. The wish is scoped to
+// the present term. Nothing happens until that candidate sees it and accepts;
+// then the leader steps down in order, and for one TTL only the nominee bids.
+// Nominate returns when the wish is written.
+func (e *Election) Nominate(ctx context.Context, id string) error {
+	if err := backend.CheckID(id); err != nil {
+		return fmt.Errorf("election: nominate: %w", err)
+	}
+	return e.ask(ctx, backend.Nominate, id)
+}
+
+// Depose ends the present reign against the leader's will: its next renewal is
+// refused, it releases by itself, and stays out for one TTL. It is never faster
+// than the leader's own stepping down, so there are never two leaders. Depose
+// returns when the wish is written.
+func (e *Election) Depose(ctx context.Context) error { return e.ask(ctx, backend.Depose, "") }
+
+func (e *Election) ask(ctx context.Context, kind backend.WishKind, id string) error {
+	r, err := e.Record(ctx)
+	if err != nil {
+		return err
+	}
+	if r.Vacant() {
+		return fmt.Errorf("election: %s: %w: nobody leads %q", kind, backend.ErrInvalid, e.name)
+	}
+	err = e.manager.backend.Ask(ctx, []backend.Wish{{Election: e.name, Term: r.Term, Kind: kind, ID: id}})
+	if err != nil {
+		return fmt.Errorf("election: %s: %w", kind, err)
+	}
+	return nil
+}
+
+// await hands the loop an input and waits until what list waits for has come.
+func (e *Election) await(ctx context.Context, list *[]chan error, in func() any) error {
+	done := make(chan error, 1)
+	if !e.manager.tell(func(time.Duration) any {
+		if e.elec.slot < 0 {
+			done <- nil
+			return nil
+		}
+		*list = append(*list, done)
+		e.manager.waiting = append(e.manager.waiting, e)
+		return in()
+	}) {
+		return ErrClosed
+	}
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// The rest is called by the loop.
+
+// idle reports whether nothing of ours is in the store or on its way there.
+func (e *Election) idle() bool {
+	return e.elec.own == ownNone && !e.elec.running && !e.elec.busy
+}
+
+func (e *Election) resolve(list *[]chan error, err error) {
+	for _, done := range *list {
+		done <- err
+	}
+	*list = nil
+}
+
+// trust begins a reign, or extends it.
+func (e *Election) trust(term uint64, until time.Duration) {
+	if l := e.reign.Load(); l != nil && l.Term == term && l.until.Load() > 0 {
+		l.until.Store(int64(until))
+		return
+	}
+	parent := e.parent
+	if parent == nil {
+		parent = e.manager.ctx
+	}
+	l := &Leadership{Term: term, election: e}
+	l.ctx, l.cancel = context.WithCancelCause(parent)
+	l.until.Store(int64(until))
+	e.reign.Store(l)
+	m := e.manager
+	m.log.Info("become leader by "+m.name, "election", e.name, "term", term)
+	if e.fn != nil {
+		fn := e.fn
+		m.others.Go(func() { e.run(fn, l) })
+	}
+	e.resolve(&e.campaigns, nil)
+}
+
+// run runs the lead function of one reign.
+func (e *Election) run(fn LeadFunc, l *Leadership) {
+	defer e.manager.tell(func(time.Duration) any { return returned{&e.elec, l.Term, ReasonReturned} })
+	if err := fn(l.ctx, l); err != nil && l.ctx.Err() == nil {
+		e.manager.log.Error("lead function failed", "election", e.name, "term", l.Term, "error", err)
+	}
+}
+
+// lose ends a reign: not leading first, then the context.
+func (e *Election) lose(term uint64, reason Reason, err error) {
+	l := e.reign.Load()
+	if l == nil || l.Term != term || l.until.Swap(0) == 0 {
+		return
+	}
+	lost := &LostError{Election: e.name, Term: term, Reason: reason, Err: err}
+	l.cancel(lost)
+	level := slog.LevelWarn
+	switch reason {
+	case ReasonResigned, ReasonReturned, ReasonLeft, ReasonPaused, ReasonNominated:
+		level = slog.LevelInfo
+	}
+	e.manager.log.Log(context.Background(), level, "lost leader by "+e.manager.name,
+		"election", e.name, "term", term, "reason", string(reason), "error", err)
+}
+
+// tell hands an event of the machine to the watchers.
+func (e *Election) tell(ev Event) {
+	ev.Time = time.Now()
+	own := ev.Leading || ev.Kind != Notice && ev.Previous.Nonce == e.manager.me.Nonce && e.state.Load().Leading
+	if ev.Kind != Notice {
+		e.state.Store(&ev)
+	} else {
+		e.manager.log.Warn("notice: "+string(ev.Reason), "election", e.name, "error", ev.Err)
+		if ev.Reason == ReasonInvalid {
+			e.resolve(&e.campaigns, ev.Err)
+		}
+	}
+	for _, w := range e.watchers {
+		w.add(ev, own)
+	}
+	for _, w := range e.manager.watchers {
+		w.add(ev, own)
+	}
+}
+
+// current is what a new watcher is told first.
+func (e *Election) current() Event {
+	ev := e.Current()
+	ev.Reason, ev.Time = ReasonCurrent, time.Now()
+	return ev
+}
+
+// gone ends everything that waits for this election.
+func (e *Election) gone() {
+	e.resolve(&e.releases, nil)
+	e.resolve(&e.leaves, nil)
+	e.resolve(&e.campaigns, ErrClosed)
+	for _, w := range e.watchers {
+		w.end(false)
+	}
+	e.watchers = nil
+}

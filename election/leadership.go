@@ -1,0 +1,175 @@
+package election
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-election/go-election/backend"
+)
+
+// A Leadership is one reign of this process.
+type Leadership struct {
+	// Term is the fencing token: greater than that of every earlier reign of the
+	// election. Hand it to whatever you write to, and let that refuse a smaller
+	// one than it has seen.
+	Term uint64
+
+	election *Election
+	ctx      context.Context
+	cancel   context.CancelCauseFunc
+	until    atomic.Int64 // deadline on the manager's clock; 0: over
+}
+
+// Election returns the name of the election that is led.
+func (l *Leadership) Election() string { return l.election.name }
+
+// Leading reports whether this very reign goes on. See [Election.Leading].
+func (l *Leadership) Leading() bool {
+	return int64(l.election.manager.clock.latest()) < l.until.Load()
+}
+
+// Remaining returns for how long the lease can be trusted if it is never renewed
+// again; 0 if the reign is over. Start nothing that takes longer and cannot be
+// cancelled.
+func (l *Leadership) Remaining() time.Duration {
+	return max(0, time.Duration(l.until.Load())-l.election.manager.clock.latest())
+}
+
+// Context is cancelled when the reign ends; context.Cause gives a [*LostError]
+// with the reason. Cancelling takes a moment after the process was stopped:
+// Leading is right at once.
+func (l *Leadership) Context() context.Context { return l.ctx }
+
+// Resign says that all work of this reign has come to an end, and releases the
+// lease. What was elected by Campaign or Try must be resigned also after it was
+// lost: until then this process does not bid again. It returns when the lease is
+// released, or with ctx's error. A lead function does not call it, but returns.
+func (l *Leadership) Resign(ctx context.Context) error {
+	e := l.election
+	return e.await(ctx, &e.releases, func() any {
+		if e.fn != nil {
+			return resign{&e.elec}
+		}
+		return returned{&e.elec, l.Term, ReasonResigned}
+	})
+}
+
+// Lead makes this process campaign, and campaign again after every loss, until
+// Leave or Close. fn runs in each reign on a goroutine of its own; that of one
+// term has returned before there is another bid. Lead does not wait.
+//
+// fn may be nil, for programs that ask Leading before each piece of work; then
+// there is nothing to wait for when this process steps down, and work that was
+// begun may overlap with the next leader's. Check the term where it matters.
+func (e *Election) Lead(fn LeadFunc) error {
+	_, err := e.campaign(nil, fn, modeAlways, fn != nil)
+	return err
+}
+
+// Run campaigns, calls fn with a context and the term, waits for it to return,
+// and campaigns again, until ctx ends. Then it steps down in order and returns
+// nil when the lease is released. An error of fn is logged. Run returns an error
+// only if it could not begin or the store will never accept this candidate.
+func (e *Election) Run(ctx context.Context, fn LeadFunc) error {
+	if fn == nil {
+		return fmt.Errorf("election: run: %w: no function", backend.ErrInvalid)
+	}
+	refused, err := e.campaign(ctx, fn, modeAlways, true)
+	if err != nil {
+		return err
+	}
+	for {
+		select {
+		case err := <-refused:
+			if err != nil {
+				return err
+			}
+			refused = e.elected() // elected: go on listening for a refusal
+		case <-ctx.Done():
+			stepDown, cancel := context.WithTimeout(context.WithoutCancel(ctx), e.manager.opts.StepDownTimeout)
+			defer cancel()
+			return e.withdraw(stepDown)
+		}
+	}
+}
+
+// Campaign campaigns until this process is elected, and returns the reign. The
+// caller ends it with [Leadership.Resign], also after it was lost. When ctx ends
+// first, campaigning ends and ctx's error is returned.
+func (e *Election) Campaign(ctx context.Context) (*Leadership, error) {
+	return e.once(ctx, modeOnce)
+}
+
+// Try makes one attempt: it looks at the lease and bids if it is free now. A lease
+// whose holder has gone is free when this process has watched it for its TTL, so
+// join before trying. It returns nil if somebody else leads. What was won is
+// ended with [Leadership.Resign].
+func (e *Election) Try(ctx context.Context) (*Leadership, error) {
+	return e.once(ctx, modeTry)
+}
+
+func (e *Election) once(ctx context.Context, mode mode) (*Leadership, error) {
+	done, err := e.campaign(nil, nil, mode, true)
+	if err != nil {
+		return nil, err
+	}
+	select {
+	case err = <-done:
+		switch err {
+		case nil:
+			return e.reign.Load(), nil
+		case errNotElected:
+			return nil, nil
+		}
+		return nil, err
+	case <-ctx.Done():
+		undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), e.manager.opts.CallTimeout)
+		defer cancel()
+		e.withdraw(undo)
+		return nil, context.Cause(ctx)
+	}
+}
+
+// campaign begins to campaign. The channel is told when this process is elected
+// (nil) or never will be.
+func (e *Election) campaign(parent context.Context, fn LeadFunc, mode mode, joins bool) (chan error, error) {
+	m := e.manager
+	if m.opts.Observer {
+		return nil, fmt.Errorf("election: campaign for %q: %w: this manager only observes", e.name, backend.ErrInvalid)
+	}
+	done, started := make(chan error, 1), make(chan error, 1)
+	if !m.tell(func(time.Duration) any {
+		switch {
+		case e.elec.slot < 0 || e.elec.want.leaving:
+			started <- ErrClosed
+			return nil
+		case e.elec.mode != modeNone || e.elec.running || e.elec.leading:
+			started <- fmt.Errorf("election: campaign for %q: %w: it is campaigned for or led already", e.name, backend.ErrInvalid)
+			return nil
+		}
+		started <- nil
+		e.fn, e.parent, e.campaigns = fn, parent, append(e.campaigns, done)
+		return campaign{&e.elec, mode, joins}
+	}) {
+		return nil, ErrClosed
+	}
+	return done, <-started
+}
+
+// elected returns a channel that is told of the next election or refusal.
+func (e *Election) elected() chan error {
+	done := make(chan error, 1)
+	if !e.manager.tell(func(time.Duration) any { e.campaigns = append(e.campaigns, done); return nil }) {
+		done <- ErrClosed
+	}
+	return done
+}
+
+// withdraw ends campaigning and the reign, if there is one, and waits for it.
+func (e *Election) withdraw(ctx context.Context) error {
+	return e.await(ctx, &e.releases, func() any {
+		return withdraw{&e.elec, e.fn == nil} // without a function: elected behind our back, nobody has begun
+	})
+}

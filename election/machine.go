@@ -1,0 +1,339 @@
+package election
+
+import (
+	"cmp"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/go-election/go-election/backend"
+)
+
+// The machine is the whole protocol of one manager as a pure state machine: it
+// has no goroutine, reads no clock, does no I/O and depends on no map order. Time
+// is passed in, as the time since the manager's clock started. Each step takes
+// one input and returns the actions to carry out; [Manager] is the thin shell
+// that does so, and the simulation in this package's tests is another.
+//
+// Read on in machine_lease.go (what happens to a lease that is ours),
+// machine_watch.go (what we see of others) and machine_calls.go (how elections
+// travel together in calls of the store).
+type machine struct {
+	Options
+	me     backend.Candidate
+	listen bool // the store has news (Guarantees.Push)
+	poll   bool // and must be read all the same (Guarantees.Poll)
+	rnd    *rand.Rand
+
+	elections []*elec // in order of joining; nil where one has left
+	timers    timers  // elections by wake
+	queues    [calls][]*elec
+	flying    [calls]*call // at most one of each kind is under way
+
+	joined      int           // elections ever
+	phase       time.Duration // of the renewal grid, which all leases share
+	announceAt  time.Duration
+	healthAt    time.Duration
+	listenAt    time.Duration
+	retryAt     [calls]time.Duration // after an error of that kind: not before
+	failures    [calls]int           // in a row
+	relisten    bool                 // the set of leases to listen to has changed
+	emptyRings  int                  // Listen came back and nothing had changed, in a row
+	rung        bool                 // Listen has come back, and nothing has been read since
+	cursor      string               // Observe's place in the store's history
+	lastContact time.Duration        // when the store last answered anything without an error
+	contactErr  error                // the last error since
+	cut         bool                 // said that the store is unreachable
+	denied      bool                 // said so already
+	sick        bool
+	closing     bool
+
+	out []action
+}
+
+// elec is the machine's state of one election.
+type elec struct {
+	name  string
+	shell *Election // not the machine's
+
+	slot int // in machine.elections; -1: gone
+	seq  int // order of joining
+	mode mode
+	want want // what keeps a candidate out: paused, leaving
+
+	// What the store was last seen to hold, and since when, on our own clock and
+	// counted from receipt, it has been unchanged. Not updated while ours.
+	seen    backend.Lease
+	since   time.Duration
+	heard   time.Duration // when seen was last confirmed
+	maxTerm uint64        // the greatest ever seen here
+	known   bool          // observed at least once
+	missed  int           // readings in a row that came too early for a renewal
+	lookAt  time.Duration
+	clash   bool // reported that another process has our id
+
+	// What is ours. A lease may be ours in the store (own) without our leading.
+	own     own
+	term    uint64        // of own == ownHeld
+	until   time.Duration // trusted deadline: request sent + TTL − margin
+	leading bool
+	running bool          // a lead function of ours has not returned
+	joins   bool          // whoever leads has a function to be joined
+	orderly bool          // we are stepping down of our own will: go on renewing until released
+	norenew bool          // … but the store refuses renewals (deposed)
+	end     backend.End   // what a release will say
+	drainBy time.Duration // when waiting for the function becomes a complaint, and renewing ends
+	stuck   bool
+	lastErr error         // of the last renewal that failed, since one that did not
+	renewAt time.Duration // the next renewal
+	holdOff time.Duration // no bid before
+
+	busy    bool // a call about our lease is under way: acquire, renew or release
+	queued  [calls]bool
+	looking bool
+	wake    time.Duration
+	at      int // in timers; -1: none
+	view    view
+}
+
+// view is what watchers have been told.
+type view struct {
+	kind   Kind
+	leader backend.Candidate // last known, kept when it is gone
+	term   uint64
+	told   bool
+}
+
+// own says what the store may hold under our nonce.
+type own uint8
+
+const (
+	ownNone   own = iota
+	ownMaybe      // the outcome of a bid is unknown
+	ownQueued     // a bid stands in the store's queue
+	ownHeld       // term is ours, as far as we know
+)
+
+type mode uint8
+
+const (
+	modeNone   mode = iota // observe only
+	modeTry                // one attempt, if the lease is free now
+	modeOnce               // campaign until elected
+	modeAlways             // campaign again after every loss
+)
+
+type want struct{ paused, leaving bool }
+
+// never is a time that does not come.
+const never = time.Duration(1<<63 - 1)
+
+// Inputs of a step. Where e may be nil it stands for all elections.
+type (
+	tick struct{}          // time has passed
+	join struct{ e *elec } // a new election; e.name is set
+
+	campaign struct {
+		e     *elec
+		mode  mode
+		joins bool // a function will run in each reign, and its return be told
+	}
+	withdraw struct { // ends campaigning and the reign
+		e    *elec
+		done bool // and nobody will tell that the function has returned: it has
+	}
+	pause struct {
+		e  *elec // or nil
+		on bool
+	}
+	resign   struct{ e *elec }
+	leave    struct{ e *elec } // or nil: the manager closes
+	returned struct {          // the lead function of that term has returned
+		e      *elec
+		term   uint64
+		reason Reason // why it did, if it was not told to
+	}
+	reply struct { // a call has ended
+		call    *call
+		answers []backend.Answer // Acquire, Renew
+		changed []backend.Lease  // Observe
+		next    string           // Observe
+		err     error
+	}
+)
+
+// Actions that a step returns, in order.
+type action struct {
+	kind   actionKind
+	e      *elec
+	call   *call
+	event  *Event
+	term   uint64
+	until  time.Duration
+	reason Reason
+	err    error
+}
+
+type actionKind uint8
+
+const (
+	doCall   actionKind = iota // call: start it
+	doCancel                   // call: cancel its context, its reply will follow
+	doTrust                    // e leads in term and may be trusted until; the first one of a term starts the reign
+	doLose                     // e's reign of term has ended, for reason: cancel its context
+	doTell                     // event
+	doLog                      // reason and err are about e (nil: the manager)
+	doTried                    // e's attempt is over; err says why it failed, if not by losing
+	doGone                     // e has left and nothing of ours is left in the store
+)
+
+func newMachine(o Options, g backend.Guarantees, me backend.Candidate, rnd *rand.Rand, now time.Duration) *machine {
+	m := &machine{Options: o, me: me, listen: g.Push, poll: g.Poll, rnd: rnd, lastContact: now}
+	m.timers.init()
+	// The phase of the renewal grid is jittered once, its period never:
+	// followers predict it.
+	m.phase = time.Duration(rnd.Int64N(int64(o.RenewEvery)))
+	m.announceAt, m.healthAt = now, now
+	if o.Observer {
+		m.announceAt = never
+	}
+	if o.Health == nil {
+		m.healthAt = never
+	}
+	return m
+}
+
+// step is the machine: it takes what happened at now and returns what to do.
+// The slice is valid until the next step.
+func (m *machine) step(now time.Duration, in any) []action {
+	m.out = m.out[:0]
+	switch in := in.(type) {
+	case tick:
+	case join:
+		m.join(now, in.e)
+	case campaign:
+		in.e.mode, in.e.joins = in.mode, in.joins
+		if in.mode == modeTry {
+			in.e.heard = -1 // an attempt judges by a fresh look
+			in.e.lookAt = now
+		}
+		m.settle(now, in.e)
+	case pause:
+		m.each(in.e, func(e *elec) {
+			if e.want.paused = in.on; in.on {
+				m.stepDown(now, e, ReasonPaused, backend.Released, nil)
+			}
+			m.settle(now, e)
+		})
+	case resign:
+		if in.e.leading {
+			in.e.holdOff = now + m.TTL/2 // let somebody else have it
+			m.stepDown(now, in.e, ReasonResigned, backend.Released, nil)
+		}
+		m.settle(now, in.e)
+	case withdraw:
+		in.e.mode = modeNone
+		m.stepDown(now, in.e, ReasonResigned, backend.Released, nil)
+		in.e.running = in.e.running && !in.done
+		m.settle(now, in.e)
+	case leave:
+		m.closing = m.closing || in.e == nil
+		m.each(in.e, func(e *elec) {
+			e.want.leaving = true
+			m.stepDown(now, e, ReasonLeft, backend.Released, nil)
+			m.settle(now, e)
+		})
+	case returned:
+		m.returned(now, in)
+	case reply:
+		m.reply(now, in)
+	}
+	for e := m.timers.due(now); e != nil; e = m.timers.due(now) {
+		e.wake = never
+		m.settle(now, e)
+	}
+	if now >= m.cutAt() {
+		m.unreachable()
+	}
+	m.dispatch(now)
+	return m.out
+}
+
+// next returns when the machine must be stepped again though nothing happens.
+func (m *machine) next() time.Duration {
+	next := m.timers.first()
+	for k := range calls {
+		if m.flying[k] == nil {
+			next = min(next, max(m.dueAt(k), m.retryAt[k]))
+		}
+	}
+	if c := m.flying[callListen]; c != nil && !c.cancelled {
+		next = min(next, c.stale)
+	}
+	return min(next, m.cutAt())
+}
+
+func (m *machine) each(one *elec, do func(*elec)) {
+	if one != nil {
+		do(one)
+		return
+	}
+	for _, e := range slices.Clone(m.elections) {
+		if e != nil {
+			do(e)
+		}
+	}
+}
+
+func (m *machine) join(now time.Duration, e *elec) {
+	e.at, e.wake, e.lookAt, e.heard = -1, never, now, -1
+	e.seen.Election = e.name
+	e.slot, e.seq = len(m.elections), m.joined
+	m.joined++
+	e.want.leaving = m.closing
+	m.elections = append(m.elections, e)
+	m.relisten = true
+	m.settle(now, e)
+}
+
+// gone forgets an election that has left.
+func (m *machine) gone(e *elec) {
+	m.timers.set(e, never)
+	last := len(m.elections) - 1
+	m.elections[e.slot] = m.elections[last]
+	m.elections[e.slot].slot = e.slot
+	m.elections = m.elections[:last]
+	e.slot = -1
+	m.act(action{kind: doGone, e: e})
+}
+
+func (m *machine) act(a action) { m.out = append(m.out, a) }
+
+// jitter returns d, less up to a fifth.
+func (m *machine) jitter(d time.Duration) time.Duration {
+	return d - time.Duration(m.rnd.Int64N(max(int64(d)/5, 1)))
+}
+
+// show tells watchers a new state of e, if it is one.
+func (m *machine) show(kind Kind, e *elec, leader backend.Candidate, term uint64, reason Reason, err error) {
+	old := e.view
+	if old.told && old.kind == kind && (kind != Elected || old.leader.Nonce == leader.Nonce && old.leader.ID == leader.ID && old.term == term) {
+		return
+	}
+	ev := &Event{Election: e.name, Kind: kind, Previous: old.leader, Term: cmp.Or(term, old.term), Reason: reason, Err: err}
+	e.view = view{kind: kind, leader: old.leader, term: ev.Term, told: true}
+	if kind == Elected {
+		ev.Leader, ev.Leading = leader, e.leading
+		e.view.leader = leader
+	}
+	m.act(action{kind: doTell, e: e, event: ev})
+	if kind == Elected {
+		m.relisten = true
+	}
+}
+
+// notice tells watchers something beside the state.
+func (m *machine) notice(e *elec, reason Reason, err error) {
+	m.act(action{kind: doTell, e: e, event: &Event{
+		Election: e.name, Kind: Notice, Previous: e.view.leader, Term: e.view.term, Leading: e.leading, Reason: reason, Err: err}})
+}

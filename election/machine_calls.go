@@ -1,0 +1,369 @@
+package election
+
+import (
+	"errors"
+	"time"
+
+	"github.com/go-election/go-election/backend"
+)
+
+// A call of the store (or of the health check) that the machine asks for. At
+// most one of each kind is under way; elections that are due meanwhile wait and
+// travel together in the next.
+type call struct {
+	kind    callKind
+	sent    time.Duration // when it was asked for: not after it left
+	timeout time.Duration // 0: none
+	elecs   []*elec       // item i is about elecs[i]
+
+	bids   []backend.Bid   // Acquire
+	leases []backend.Lease // Renew, Release, Observe, Listen
+	wishes []backend.Wish  // Ask
+	after  string          // Observe, Listen
+	whole  bool            // Observe: all elections, so that the cursor stands for all
+
+	stale     time.Duration // Listen: when to cancel it because it listens to the wrong leases
+	cancelled bool          // Listen: done
+}
+
+type callKind uint8
+
+const (
+	callRenew callKind = iota // first: it must never wait for the others
+	callRelease
+	callAcquire
+	callObserve
+	callAsk
+	callAnnounce
+	callHealth
+	callListen
+	calls
+)
+
+// enlist makes e travel in the next call of this kind.
+func (m *machine) enlist(k callKind, e *elec) {
+	if !e.queued[k] {
+		e.queued[k] = true
+		m.queues[k] = append(m.queues[k], e)
+	}
+}
+
+// wanted reports whether e still needs the call that it was enlisted for.
+func (m *machine) wanted(k callKind, e *elec, now time.Duration) bool {
+	if e.slot < 0 {
+		return false
+	}
+	switch k {
+	case callRenew:
+		return !e.busy && e.own == ownHeld && now < e.until && (e.leading || e.running && e.orderly && !e.norenew)
+	case callRelease:
+		return !e.busy && e.own != ownNone && !e.leading && !e.running
+	case callAcquire:
+		return !e.busy && e.own != ownHeld && !e.leading && !e.running && m.bidAt(e) <= now
+	case callObserve:
+		return !e.looking && !m.holds(now, e)
+	case callAsk:
+		return e.seen.Wish.Kind == backend.Nominate && m.wants(e)
+	}
+	return false
+}
+
+// dueAt returns when the next call of kind k is due, not counting retryAt.
+func (m *machine) dueAt(k callKind) time.Duration {
+	switch {
+	case m.closing && k > callObserve:
+		return never
+	case k == callAnnounce:
+		return m.announceAt
+	case k == callHealth:
+		return m.healthAt
+	case k == callListen && m.listen && !m.rung:
+		return m.listenAt
+	case len(m.queues[k]) > 0:
+		return 0
+	}
+	return never
+}
+
+// dispatch starts the calls that are due.
+func (m *machine) dispatch(now time.Duration) {
+	if m.relisten && m.flying[callListen] == nil {
+		m.listenAt = min(m.listenAt, now)
+	}
+	for k := range calls {
+		if m.flying[k] != nil || now < m.dueAt(k) || now < m.retryAt[k] {
+			continue
+		}
+		c := &call{kind: k, sent: now, timeout: m.CallTimeout, stale: never}
+		switch k {
+		case callAnnounce, callHealth:
+		case callListen:
+			c.timeout, c.after = 0, m.cursor
+			m.relisten = false
+			for _, e := range m.elections {
+				if e.known && !m.holds(now, e) {
+					c.leases = append(c.leases, e.seen)
+				}
+			}
+			if len(c.leases) == 0 {
+				m.listenAt = never // until something is seen
+				continue
+			}
+		default:
+			if m.fill(c, now); len(c.elecs) == 0 {
+				continue
+			}
+		}
+		m.flying[k] = c
+		m.act(action{kind: doCall, call: c})
+	}
+	c := m.flying[callListen]
+	if c == nil || c.cancelled {
+		return
+	}
+	if m.relisten {
+		m.relisten = false
+		c.stale = min(c.stale, now+m.slack()) // changes come in crowds
+	}
+	if now >= c.stale || m.closing {
+		c.stale, c.cancelled = never, true
+		m.act(action{kind: doCancel, call: c})
+	}
+}
+
+// fill moves the queue of c's kind into it.
+func (m *machine) fill(c *call, now time.Duration) {
+	queue := m.queues[c.kind]
+	m.queues[c.kind] = nil
+	if c.kind == callObserve {
+		queue = m.lookAlong(queue, now)
+	}
+	for _, e := range queue {
+		e.queued[c.kind] = false
+		if !m.wanted(c.kind, e, now) {
+			continue
+		}
+		c.elecs = append(c.elecs, e)
+		switch c.kind {
+		case callAcquire:
+			e.busy = true
+			c.bids = append(c.bids, backend.Bid{Election: e.name, Candidate: m.me, TTL: m.TTL, Renew: m.RenewEvery, Floor: e.maxTerm, Over: e.seen})
+		case callRenew, callRelease:
+			e.busy = true
+			l := backend.Lease{Election: e.name, Holder: m.me, Term: e.term, TTL: m.TTL, Renew: m.RenewEvery, End: e.end}
+			if e.own != ownHeld {
+				l.Term, l.End = 0, backend.Released // nobody led under it
+			}
+			c.leases = append(c.leases, l)
+		case callObserve:
+			e.looking = true
+			if !e.known {
+				c.leases = append(c.leases, backend.Lease{Election: e.name})
+			} else {
+				c.leases = append(c.leases, e.seen)
+			}
+		case callAsk:
+			c.wishes = append(c.wishes, backend.Wish{Election: e.name, Term: e.seen.Term, Kind: backend.Accept, ID: m.me.ID, Nonce: m.me.Nonce})
+		}
+	}
+	if c.kind == callObserve && len(c.elecs) == len(m.elections) {
+		c.whole, c.after = true, m.cursor
+	}
+}
+
+// lookAlong adds to the elections that are due for a look those that will be
+// within half a slack, which is still after their renewal: one statement for all.
+func (m *machine) lookAlong(queue []*elec, now time.Duration) []*elec {
+	for _, e := range m.elections {
+		if !e.queued[callObserve] && e.lookAt <= now+m.slack()/2 && m.wanted(callObserve, e, now) {
+			e.queued[callObserve] = true
+			queue = append(queue, e)
+		}
+	}
+	return queue
+}
+
+// reply takes in how a call ended.
+func (m *machine) reply(now time.Duration, r reply) {
+	c := r.call
+	m.flying[c.kind] = nil
+	class := backend.Class(r.err)
+	if class == nil || len(r.answers) > 0 {
+		m.failures[c.kind], m.retryAt[c.kind] = 0, 0
+	} else if !c.cancelled {
+		m.failed(now, c.kind, r.err)
+	}
+	if class == nil && c.kind != callHealth && c.kind != callListen {
+		m.lastContact, m.cut, m.denied, m.contactErr = now, false, false, nil
+	} else if class != nil && c.kind != callHealth && !c.cancelled {
+		m.contactErr = r.err
+	}
+
+	switch c.kind {
+	case callAcquire:
+		for i, e := range c.elecs {
+			a := answer(r, i)
+			e.busy = false
+			m.acquired(now, e, &a, c.sent)
+			m.settle(now, e)
+		}
+	case callRenew:
+		for i, e := range c.elecs {
+			a := answer(r, i)
+			e.busy = false
+			m.renewed(now, e, &a, c.leases[i].Term, c.sent, a.Err)
+			m.settle(now, e)
+		}
+	case callRelease:
+		for _, e := range c.elecs {
+			e.busy = false
+			if class == nil {
+				m.released(now, e)
+			}
+			m.settle(now, e)
+		}
+	case callObserve:
+		m.observed(now, c, r)
+	case callAsk:
+		if errors.Is(r.err, backend.ErrInvalid) {
+			m.retryAt[callAsk] = 0 // the term is over
+		}
+	case callAnnounce:
+		m.announceAt = c.sent + m.TTL
+	case callHealth:
+		m.health(now, r.err)
+	case callListen:
+		if m.listenAt = now; class == nil {
+			m.rings(now)
+		}
+	}
+}
+
+// answer returns the answer to item i, which is Unknown if there is none.
+func answer(r reply, i int) backend.Answer {
+	a := backend.Answer{}
+	if i < len(r.answers) {
+		a = r.answers[i]
+	}
+	if a.Outcome == backend.Unknown && a.Err == nil {
+		a.Err = r.err
+	}
+	return a
+}
+
+// acquired is the outcome of a bid that was sent at sent.
+func (m *machine) acquired(now time.Duration, e *elec, a *backend.Answer, sent time.Duration) {
+	class := backend.Class(a.Err)
+	m.act(action{kind: doLog, e: e, term: a.Term, reason: bidReason(a.Outcome), err: a.Err})
+	switch a.Outcome {
+	case backend.Granted:
+		if m.grant(now, e, a, sent); !e.leading {
+			m.tried(e, nil)
+		}
+		return
+	case backend.Refused:
+		e.own = ownNone
+		if a.Watch < 0 && !a.Vacant() {
+			e.own = ownQueued
+		}
+		if a.Err == nil {
+			m.observe(now, e, &a.Lease, sent)
+		}
+	default:
+		e.own = ownMaybe
+		e.holdOff = max(e.holdOff, now+m.backoff(callAcquire))
+		if class == backend.ErrDenied {
+			e.holdOff = max(e.holdOff, now+m.jitter(m.TTL)) // somebody must act
+		}
+	}
+	if class == backend.ErrInvalid && e.mode != modeNone {
+		m.tried(e, a.Err)
+		e.mode = modeNone
+		m.notice(e, ReasonInvalid, a.Err)
+	}
+	m.tried(e, a.Err)
+}
+
+func bidReason(o backend.Outcome) Reason {
+	if o == backend.Granted {
+		return ReasonElected
+	}
+	return ReasonVacant
+}
+
+// observed is the end of an Observe.
+func (m *machine) observed(now time.Duration, c *call, r reply) {
+	if r.err != nil {
+		for _, e := range c.elecs {
+			e.looking = false
+			e.lookAt = max(m.retryAt[callObserve], now+time.Millisecond)
+			m.tried(e, r.err)
+			m.settle(now, e)
+		}
+		return
+	}
+	if c.whole {
+		m.cursor = r.next
+	}
+	m.answered(now, len(r.changed) > 0)
+	next := 0 // most stores answer in the order of the question
+	byName := map[string]*backend.Lease(nil)
+	for i, e := range c.elecs {
+		e.looking = false
+		var l *backend.Lease
+		switch {
+		case next < len(r.changed) && r.changed[next].Election == e.name:
+			l = &r.changed[next]
+			next++
+		case next < len(r.changed):
+			if byName == nil {
+				byName = make(map[string]*backend.Lease, len(r.changed))
+				for i := range r.changed {
+					byName[r.changed[i].Election] = &r.changed[i]
+				}
+			}
+			l = byName[e.name]
+		}
+		if l != nil || c.leases[i].Beat == e.seen.Beat { // else it changed behind this call
+			m.observe(now, e, l, c.sent)
+		}
+		m.settle(now, e)
+	}
+}
+
+// health is the outcome of the health check.
+func (m *machine) health(now time.Duration, err error) {
+	m.healthAt = now + m.RenewEvery
+	m.retryAt[callHealth] = 0
+	if sick := err != nil; sick != m.sick {
+		m.sick = sick
+		m.act(action{kind: doLog, reason: ReasonHealth, err: err})
+		m.each(nil, func(e *elec) {
+			if sick {
+				m.stepDown(now, e, ReasonHealth, backend.Released, err)
+			}
+			m.settle(now, e)
+		})
+	}
+}
+
+// failed notes an error of a call and when to try again.
+func (m *machine) failed(now time.Duration, k callKind, err error) {
+	m.failures[k]++
+	wait := m.backoff(k)
+	if backend.Class(err) != backend.ErrUnavailable {
+		wait = max(wait, m.jitter(m.TTL)) // somebody must act
+		if !m.denied && k != callHealth {
+			m.denied = true
+			m.act(action{kind: doLog, reason: ReasonDenied, err: err})
+		}
+	}
+	if k != callRenew && k != callAcquire { // those are timed one by one
+		m.retryAt[k] = now + wait
+	}
+}
+
+// backoff returns how long to wait after the failures of k so far.
+func (m *machine) backoff(k callKind) time.Duration {
+	return m.jitter(min(m.slack()<<min(m.failures[k], 10), m.RenewEvery))
+}

@@ -1,0 +1,289 @@
+package election
+
+import (
+	"time"
+
+	"github.com/go-election/go-election/backend"
+)
+
+// settle decides what is next for e, from its state alone, and sets its timer.
+// It is called after everything that concerns e.
+func (m *machine) settle(now time.Duration, e *elec) {
+	if e.slot < 0 {
+		return
+	}
+	if e.leading && now >= e.until {
+		m.lose(now, e, deadlineReason(e), e.lastErr)
+	}
+	wake := never
+	if !m.holds(now, e) {
+		wake = m.look(now, e)
+	}
+	switch {
+	case e.leading:
+		wake = min(e.until, m.renew(now, e))
+
+	case e.running: // not leading any more; its function has not returned
+		if now >= e.drainBy && !e.stuck {
+			e.stuck, e.orderly = true, false // no release when it returns so late: the lease runs out
+			m.notice(e, ReasonStuck, nil)
+		}
+		if !e.stuck {
+			wake = min(wake, e.drainBy)
+		}
+		if e.orderly && !e.norenew && now < e.until {
+			wake = min(wake, e.until, m.renew(now, e))
+		}
+
+	case e.own == ownHeld && !e.orderly && now < e.until:
+		wake = e.until // after an involuntary loss nothing is released before the deadline
+
+	case e.own == ownHeld, e.own != ownNone && !m.mayBid(now, e):
+		m.enlist(callRelease, e)
+
+	case e.want.leaving && !e.busy && !e.looking:
+		m.gone(e)
+		return
+
+	default:
+		switch bidAt := m.bidAt(e); {
+		case e.mode == modeTry && e.heard < 0: // first a look
+		case bidAt <= now:
+			m.enlist(callAcquire, e)
+		case e.mode == modeTry && !e.busy:
+			m.tried(e, nil)
+		default:
+			wake = min(wake, bidAt)
+		}
+	}
+	m.timers.set(e, wake)
+}
+
+// holds reports whether the store may still keep the lease for us: what it would
+// tell about it is no news.
+func (m *machine) holds(now time.Duration, e *elec) bool {
+	return e.leading || e.own == ownHeld && now < e.until
+}
+
+// look enlists e if a reading is due, and returns when to come back.
+func (m *machine) look(now time.Duration, e *elec) time.Duration {
+	if now >= e.lookAt {
+		m.enlist(callObserve, e)
+		return never
+	}
+	return e.lookAt
+}
+
+// wants reports whether e is a candidate at all.
+func (m *machine) wants(e *elec) bool {
+	return e.mode != modeNone && !e.want.paused && !e.want.leaving && !m.sick && !m.closing
+}
+
+// bidAt returns when e may bid; never, if something has to change first.
+func (m *machine) bidAt(e *elec) time.Duration {
+	if !m.wants(e) || !e.known {
+		return never
+	}
+	l := &e.seen
+	at := m.holdsBack(e)
+	switch {
+	case l.Holder.Nonce == m.me.Nonce: // a leftover of ours: granted anew or released
+	case l.Watch > 0:
+		at = max(at, e.since+l.Watch)
+	case l.Watch < 0 && e.own == ownQueued:
+		return never
+	}
+	return at
+}
+
+// mayBid reports whether e may have a bid in the store's queue or on its way,
+// though it may have to wait for the holder. What it must not leave there is
+// withdrawn.
+func (m *machine) mayBid(now time.Duration, e *elec) bool {
+	return m.wants(e) && m.holdsBack(e) <= now
+}
+
+// holdsBack returns until when e keeps out of its own will, the lease being free
+// or not: after a resignation, in re-election silence, for the incumbent, for a
+// nominee.
+func (m *machine) holdsBack(e *elec) time.Duration {
+	l := &e.seen
+	at := e.holdOff
+	last, over := l.LastID, e.since // who failed, and when that was certain
+	if !l.Vacant() {
+		last, over = l.Holder.ID, e.since+max(l.Watch, 0)
+	}
+	if failed := !l.Vacant() || l.End == backend.Failed; failed && l.Term > 0 {
+		hold := m.Silence
+		if last != m.me.ID {
+			hold += m.Priority
+		}
+		if hold > 0 {
+			at = max(at, over+hold)
+		}
+	}
+	if w := &l.Wish; l.Vacant() && w.Kind == backend.Accept && w.Term == l.Term && w.Nonce != m.me.Nonce {
+		at = max(at, e.since+m.TTL)
+	}
+	return at
+}
+
+// grant is the answer to a bid that was won, sent at sent.
+func (m *machine) grant(now time.Duration, e *elec, a *backend.Answer, sent time.Duration) {
+	won := a.Term > e.maxTerm || a.Term == 0 // legacy layouts have no terms
+	e.own, e.term, e.end = ownHeld, a.Term, backend.Failed
+	e.orderly, e.norenew, e.lastErr = false, false, nil
+	e.maxTerm = max(e.maxTerm, a.Term)
+	e.until = sent + a.Trust - m.Margin
+	e.renewAt = m.gridAfter(sent)
+	switch {
+	case !won: // the store broke its promise: do not lead under a term that was used
+		m.notice(e, ReasonWentBack, nil)
+	case !m.wants(e): // no longer wanted: nobody has led, so nothing has to be waited for
+		e.orderly, e.end = true, backend.Released
+	case now < e.until:
+		e.leading, e.running, e.stuck = true, e.joins, false
+		reason := ReasonElected
+		if w := &e.seen.Wish; w.Kind == backend.Accept && w.Nonce == m.me.Nonce {
+			reason = ReasonNominated
+		}
+		if e.mode != modeAlways {
+			e.mode = modeNone
+		}
+		m.act(action{kind: doTrust, e: e, term: e.term, until: e.until})
+		m.show(Elected, e, m.me, e.term, reason, nil)
+	}
+	m.forget(now, e)
+}
+
+// forget drops what was seen of a lease before it became ours, or after it was:
+// a watch must begin anew.
+func (m *machine) forget(now time.Duration, e *elec) {
+	e.seen = backend.Lease{Election: e.name}
+	e.known, e.missed, e.lookAt = false, 0, now
+	m.relisten = true
+}
+
+// renew enlists e if its renewal is due, and returns when to come back.
+func (m *machine) renew(now time.Duration, e *elec) time.Duration {
+	if e.busy {
+		return never
+	}
+	if now >= e.renewAt {
+		m.enlist(callRenew, e)
+		return never
+	}
+	return e.renewAt
+}
+
+// gridAfter returns the first tick of the renewal grid after t. All leases share
+// it, so that they travel together.
+func (m *machine) gridAfter(t time.Duration) time.Duration {
+	since := (t - m.phase) % m.RenewEvery
+	if since < 0 {
+		since += m.RenewEvery
+	}
+	return t - since + m.RenewEvery
+}
+
+// renewed is the answer to a renewal of term, sent at sent.
+func (m *machine) renewed(now time.Duration, e *elec, a *backend.Answer, term uint64, sent time.Duration, err error) {
+	if e.own != ownHeld || e.term != term {
+		return
+	}
+	if e.leading && now >= e.until { // too late: a lost lease is never adopted again
+		m.lose(now, e, deadlineReason(e), e.lastErr)
+		return
+	}
+	switch a.Outcome {
+	case backend.Granted:
+		e.lastErr = nil
+		e.renewAt = m.gridAfter(sent)
+		if e.leading || e.orderly {
+			e.until = max(e.until, sent+a.Trust-m.Margin)
+		}
+		if e.leading {
+			m.act(action{kind: doTrust, e: e, term: e.term, until: e.until})
+		}
+		if w := &a.Wish; w.Kind == backend.Accept && w.Term == e.term && w.Nonce != m.me.Nonce {
+			m.stepDown(now, e, ReasonNominated, backend.Released, nil)
+		}
+	case backend.Refused:
+		if w := &a.Wish; w.Kind == backend.Depose && w.Term == e.term && a.Holder.Nonce == m.me.Nonce {
+			e.holdOff = now + m.TTL
+			m.stepDown(now, e, ReasonDeposed, backend.Deposed, nil)
+			e.orderly, e.norenew, e.end = true, true, backend.Deposed
+			return
+		}
+		m.lose(now, e, ReasonRefused, a.Err)
+	default:
+		e.lastErr = err
+		wait := min(m.backoff(callRenew), max(e.until-now, 0)/4)
+		e.renewAt = now + max(wait, time.Millisecond)
+	}
+}
+
+// lose ends e's reign against its will. What may be left in the store is
+// released after the deadline.
+func (m *machine) lose(now time.Duration, e *elec, reason Reason, err error) {
+	e.orderly, e.norenew, e.end = false, false, backend.Failed
+	if !e.leading {
+		return
+	}
+	m.over(now, e, reason, err)
+	if m.Silence > 0 {
+		e.holdOff = max(e.holdOff, now+m.Silence)
+	}
+}
+
+// stepDown ends e's reign in order: not leading first, then the function's
+// context, then wait for it, then release.
+func (m *machine) stepDown(now time.Duration, e *elec, reason Reason, end backend.End, err error) {
+	if !e.leading {
+		return
+	}
+	e.orderly, e.norenew, e.end = true, false, end
+	m.over(now, e, reason, err)
+}
+
+func (m *machine) over(now time.Duration, e *elec, reason Reason, err error) {
+	e.leading = false
+	e.drainBy = now + m.StepDownTimeout
+	m.act(action{kind: doLose, e: e, term: e.term, reason: reason, err: err})
+	m.show(Vacant, e, backend.Candidate{}, 0, reason, err)
+}
+
+// returned: a lead function has come back.
+func (m *machine) returned(now time.Duration, in returned) {
+	e := in.e
+	if !e.running || e.term != in.term {
+		return
+	}
+	e.running, e.stuck = false, false
+	if e.leading {
+		e.holdOff = now + m.RenewEvery // let somebody else have it
+		m.stepDown(now, e, in.reason, backend.Released, nil)
+	}
+	m.settle(now, e)
+}
+
+// released: the store has confirmed that nothing is left of ours.
+func (m *machine) released(now time.Duration, e *elec) {
+	e.own, e.orderly, e.norenew = ownNone, false, false
+	m.forget(now, e)
+}
+
+// tried ends an attempt (Try).
+func (m *machine) tried(e *elec, err error) {
+	if e.mode == modeTry {
+		e.mode = modeNone
+		m.act(action{kind: doTried, e: e, err: err})
+	}
+}
+
+func deadlineReason(e *elec) Reason {
+	if e.lastErr != nil {
+		return ReasonUnreachable
+	}
+	return ReasonDeadline
+}

@@ -1,0 +1,65 @@
+package election
+
+import (
+	"container/heap"
+	"time"
+)
+
+// timers holds elections in order of their wake time; equal times in order of
+// joining, so that a run can be replayed.
+type timers struct{ h timerHeap }
+
+func (t *timers) init() { t.h = nil }
+
+// set makes e wake at the given time, replacing any earlier one.
+func (t *timers) set(e *elec, at time.Duration) {
+	switch e.wake = at; {
+	case at == never && e.at >= 0:
+		heap.Remove(&t.h, e.at)
+	case at == never:
+	case e.at >= 0:
+		heap.Fix(&t.h, e.at)
+	default:
+		heap.Push(&t.h, e)
+	}
+}
+
+// due removes and returns the next election whose time has come, or nil.
+func (t *timers) due(now time.Duration) *elec {
+	if len(t.h) == 0 || t.h[0].wake > now {
+		return nil
+	}
+	return heap.Pop(&t.h).(*elec)
+}
+
+// first returns the earliest wake time.
+func (t *timers) first() time.Duration {
+	if len(t.h) == 0 {
+		return never
+	}
+	return t.h[0].wake
+}
+
+type timerHeap []*elec
+
+func (h timerHeap) Len() int { return len(h) }
+func (h timerHeap) Less(i, j int) bool {
+	return h[i].wake < h[j].wake || h[i].wake == h[j].wake && h[i].seq < h[j].seq
+}
+func (h timerHeap) Swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].at, h[j].at = i, j
+}
+func (h *timerHeap) Push(x any) {
+	e := x.(*elec)
+	e.at = len(*h)
+	*h = append(*h, e)
+}
+func (h *timerHeap) Pop() any {
+	old := *h
+	e := old[len(old)-1]
+	old[len(old)-1] = nil
+	*h = old[:len(old)-1]
+	e.at = -1
+	return e
+}

@@ -1,0 +1,162 @@
+package election
+
+import (
+	"time"
+
+	"github.com/go-election/go-election/backend"
+)
+
+// observe takes in what the store said of a lease that is not ours. The call was
+// sent at sent; now is not before it was received. l nil: unchanged.
+func (m *machine) observe(now time.Duration, e *elec, l *backend.Lease, sent time.Duration) {
+	if m.holds(now, e) {
+		return // overtaken by a grant
+	}
+	if l != nil && l.Term < e.maxTerm && e.known && sent < e.heard {
+		return // overtaken by newer news
+	}
+	renewed := false
+	switch {
+	case !e.known, l != nil && !e.seen.Unchanged(*l):
+		if l == nil {
+			e.lookAt = now + m.RenewEvery // a store must always answer a first look
+			return
+		}
+		m.relisten = m.relisten || !e.known
+		renewed = e.known && l.Term == e.seen.Term
+		m.checkID(e, l, renewed)
+		if e.known && l.Term < e.maxTerm && l.Term != e.seen.Term {
+			m.notice(e, ReasonWentBack, nil)
+		}
+		e.seen, e.since, e.known, e.missed = backend.CleanLease(*l), now, true, 0
+		e.maxTerm = max(e.maxTerm, l.Term)
+	case l != nil: // the same lease; a wish or its age may have changed
+		e.seen.Wish, e.seen.Age = backend.CleanLease(*l).Wish, l.Age
+		fallthrough
+	default:
+		e.missed++
+	}
+	e.heard = now
+	m.nextLook(now, e)
+	m.showSeen(e, sent)
+
+	switch w := &e.seen.Wish; {
+	case e.seen.Holder.Nonce == m.me.Nonce && e.own == ownNone && !e.busy:
+		// Left over, or granted late. compete bids, and if it may not, release.
+		e.own = ownMaybe
+	case w.Kind == backend.Nominate && w.Term == e.seen.Term && w.ID == m.me.ID && m.wants(e):
+		m.enlist(callAsk, e)
+	}
+}
+
+// showSeen tells watchers who leads, by what was seen when asked at sent.
+func (m *machine) showSeen(e *elec, sent time.Duration) {
+	l := &e.seen
+	switch {
+	case l.Term < e.maxTerm:
+		m.show(Unknown, e, backend.Candidate{}, 0, ReasonWentBack, nil) // never report an older term as news
+	case l.Holder.Nonce == m.me.Nonce:
+		// A leftover of ours leads nobody.
+		m.show(Vacant, e, backend.Candidate{}, l.Term, ReasonExpired, nil)
+	case !l.Vacant() && l.TTL > 0 && sent >= e.since+max(l.TTL, l.Watch):
+		m.show(Vacant, e, backend.Candidate{}, l.Term, ReasonExpired, nil)
+	case !l.Vacant():
+		m.show(Elected, e, l.Holder, l.Term, ReasonElected, nil)
+	default:
+		m.show(Vacant, e, backend.Candidate{}, l.Term, endReason(l.End), nil)
+	}
+}
+
+func endReason(end backend.End) Reason {
+	switch end {
+	case backend.Released:
+		return ReasonReleased
+	case backend.Failed:
+		return ReasonExpired
+	case backend.Deposed:
+		return ReasonDeposed
+	}
+	return ReasonVacant
+}
+
+// checkID reports another live process with our id: one that renews. A
+// predecessor's lease stands still.
+func (m *machine) checkID(e *elec, l *backend.Lease, renewed bool) {
+	other := l.Holder.ID == m.me.ID && l.Holder.Nonce != m.me.Nonce
+	if other && renewed && !e.clash {
+		m.notice(e, ReasonSameID, nil)
+	}
+	e.clash = other && (e.clash || renewed)
+}
+
+// nextLook sets when e is read next. Where the store must be read, that is just
+// after the holder's next renewal: a crash is then noticed as early as can be, at
+// one reading a renewal. A reading that came too early is repeated soon, then
+// less and less often.
+func (m *machine) nextLook(now time.Duration, e *elec) {
+	l := &e.seen
+	switch every := l.Renew; {
+	case m.listen && !m.poll:
+		e.lookAt = now + m.TTL/2 // only to be sure that the store is there
+	case l.Vacant():
+		e.lookAt = now + m.RenewEvery
+	case every <= 0 || every > l.TTL:
+		e.lookAt = now + m.RenewEvery // the holder does not tell
+	case e.missed == 0:
+		e.lookAt = now - min(max(l.Age, 0), every) + every + m.slack()
+	default:
+		e.lookAt = now + min(m.slack()<<min(e.missed-1, 16), every)
+	}
+	e.lookAt = max(e.lookAt, now+time.Millisecond)
+}
+
+// slack is how long after an expected renewal it is read.
+func (m *machine) slack() time.Duration {
+	return min(max(m.RenewEvery/16, time.Millisecond), 50*time.Millisecond)
+}
+
+// rings: Listen has come back, so look at everything that is not ours.
+func (m *machine) rings(now time.Duration) {
+	for _, e := range m.elections {
+		if !m.holds(now, e) {
+			m.rung = true
+			e.lookAt = now
+			m.settle(now, e)
+		}
+	}
+}
+
+// answered notes what a ring has brought. A bell that rings for nothing is
+// listened to less and less: nothing polls faster because it fails.
+func (m *machine) answered(now time.Duration, changed bool) {
+	if !m.rung {
+		return
+	}
+	m.rung = false
+	if changed {
+		m.emptyRings, m.listenAt = 0, now
+		return
+	}
+	if m.emptyRings++; m.emptyRings > 1 {
+		m.listenAt = now + min(m.slack()<<min(m.emptyRings, 16), m.TTL)
+	}
+}
+
+// cutAt returns when the store counts as unreachable.
+func (m *machine) cutAt() time.Duration {
+	if m.cut || len(m.elections) == 0 {
+		return never
+	}
+	return m.lastContact + m.TTL
+}
+
+// unreachable tells watchers that nothing is known any more. What we lead we
+// know, until its deadline.
+func (m *machine) unreachable() {
+	m.cut = true
+	for _, e := range m.elections {
+		if !e.leading {
+			m.show(Unknown, e, backend.Candidate{}, 0, ReasonUnreachable, m.contactErr)
+		}
+	}
+}

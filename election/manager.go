@@ -1,0 +1,363 @@
+package election
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/go-election/go-election/backend"
+)
+
+// ErrClosed is returned after Close or Leave. It wraps backend.ErrClosed.
+var ErrClosed = fmt.Errorf("election: %w", backend.ErrClosed)
+
+// A Manager takes part in elections on one store, as one candidate. It has one
+// loop and one timer, however many elections it has joined. Other goroutines run
+// only for the few calls of the store that are under way, one for each watcher
+// and one for each lead function that is running. All methods are safe for
+// concurrent use.
+type Manager struct {
+	backend backend.Backend
+	name    string // of the backend
+	me      backend.Candidate
+	opts    Options
+	log     *slog.Logger
+	clock   *clock
+
+	inputs chan func(now time.Duration) any // run by the loop; a non-nil result is a step's input
+	ended  chan struct{}                    // the loop has ended
+	stop   context.CancelFunc
+	ctx    context.Context // of the manager; calls and reigns descend from it
+	calls  sync.WaitGroup
+	others sync.WaitGroup // watchers and lead functions
+
+	mu        sync.Mutex
+	elections map[string]*Election // nil: closed
+
+	// The loop's own.
+	machine  *machine
+	unlisten context.CancelFunc
+	watchers []*watcher
+	waiting  []*Election   // somebody waits until they are idle
+	empty    chan struct{} // closed when all elections have left
+	left     bool          // it is
+}
+
+// New starts a manager on b, which it owns from now on: Close closes it. Nil
+// options are all defaults. The store need not be reachable; impossible options
+// are an error of class backend.ErrInvalid that names both values.
+func New(b backend.Backend, options *Options) (*Manager, error) {
+	g := b.Guarantees()
+	o, err := options.withDefaults(g)
+	if err != nil {
+		return nil, err
+	}
+	m := &Manager{
+		backend: b, name: g.Name, opts: o, clock: newClock(),
+		me:        backend.Candidate{ID: o.ID, Nonce: backend.NewNonce(), Address: o.Address, Metadata: o.Metadata},
+		inputs:    make(chan func(time.Duration) any),
+		ended:     make(chan struct{}),
+		elections: make(map[string]*Election),
+		empty:     make(chan struct{}),
+	}
+	m.log = o.Logger.With("candidate", o.ID)
+	m.ctx, m.stop = context.WithCancel(context.Background())
+	m.machine = newMachine(o, g, m.me, rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())), m.clock.now())
+	go m.loop()
+	return m, nil
+}
+
+// ID returns this candidate's id.
+func (m *Manager) ID() string { return m.me.ID }
+
+// loop is the shell around the machine: it waits for an input or the time that
+// the machine asked for, steps it, and carries out what it says.
+func (m *Manager) loop() {
+	defer close(m.ended)
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		var in any
+		select {
+		case f := <-m.inputs:
+			if in = f(m.clock.now()); in == nil {
+				continue
+			}
+		case <-timer.C:
+			in = tick{}
+		case <-m.ctx.Done():
+			return
+		}
+		for _, a := range m.machine.step(m.clock.now(), in) {
+			m.do(a)
+		}
+		m.afterStep()
+		timer.Reset(min(max(m.machine.next()-m.clock.now(), 0), time.Hour))
+	}
+}
+
+// afterStep wakes those who wait for something to have come to an end.
+func (m *Manager) afterStep() {
+	m.waiting = slices.DeleteFunc(m.waiting, func(e *Election) bool {
+		if e.idle() {
+			e.resolve(&e.releases, nil)
+		}
+		return len(e.releases) == 0
+	})
+	if m.machine.closing && len(m.machine.elections) == 0 && !m.left {
+		m.left = true
+		close(m.empty)
+	}
+}
+
+// tell hands the loop an input. It returns false if the manager has ended.
+func (m *Manager) tell(f func(now time.Duration) any) bool {
+	select {
+	case m.inputs <- f:
+		return true
+	case <-m.ended:
+		return false
+	}
+}
+
+// do carries out one action of the machine.
+func (m *Manager) do(a action) {
+	var e *Election
+	if a.e != nil {
+		e = a.e.shell
+	}
+	switch a.kind {
+	case doCall:
+		ctx, cancel := context.WithCancel(m.ctx)
+		if a.call.timeout > 0 {
+			cancel()
+			ctx, cancel = context.WithTimeout(m.ctx, a.call.timeout)
+		} else {
+			m.unlisten = cancel
+		}
+		m.calls.Go(func() { m.call(ctx, cancel, a.call) })
+	case doCancel:
+		m.unlisten()
+	case doTrust:
+		e.trust(a.term, a.until)
+	case doLose:
+		e.lose(a.term, a.reason, a.err)
+	case doTell:
+		e.tell(*a.event)
+	case doLog:
+		m.logBid(a)
+	case doTried:
+		if a.err == nil {
+			a.err = errNotElected
+		}
+		e.resolve(&e.campaigns, a.err)
+	case doGone:
+		e.gone()
+		m.mu.Lock()
+		if m.elections[e.name] == e {
+			delete(m.elections, e.name)
+		}
+		m.mu.Unlock()
+	}
+}
+
+// call makes one call of the store and hands the loop its end.
+func (m *Manager) call(ctx context.Context, cancel context.CancelFunc, c *call) {
+	defer cancel()
+	r := reply{call: c}
+	switch c.kind {
+	case callAcquire:
+		r.answers, r.err = m.backend.Acquire(ctx, c.bids)
+	case callRenew:
+		r.answers, r.err = m.backend.Renew(ctx, c.leases)
+	case callRelease:
+		r.err = m.backend.Release(ctx, c.leases)
+	case callObserve:
+		r.changed, r.next, r.err = m.backend.Observe(ctx, c.leases, c.after)
+	case callListen:
+		r.err = m.backend.Listen(ctx, c.leases, c.after)
+	case callAsk:
+		r.err = m.backend.Ask(ctx, c.wishes)
+	case callAnnounce:
+		r.err = m.backend.Announce(ctx, backend.Member{Candidate: m.me, TTL: m.opts.TTL})
+	case callHealth:
+		if r.err = m.opts.Health(ctx); r.err == nil {
+			r.err = ctx.Err() // too slow is not healthy
+		}
+	}
+	m.tell(func(time.Duration) any { return r })
+}
+
+// logBid logs bids in the words that operators of the older systems look for.
+func (m *Manager) logBid(a action) {
+	switch {
+	case a.e == nil && a.reason == ReasonHealth && a.err != nil:
+		m.log.Warn("health check failed, stepping down", "error", a.err)
+	case a.e == nil && a.reason == ReasonHealth:
+		m.log.Info("health check passed, campaigning again")
+	case a.e == nil:
+		m.log.Error("the store refuses this candidate", "backend", m.name, "error", a.err)
+	case a.reason == ReasonElected:
+		m.log.Info("try acquire leader by "+m.name+" with result: true", "election", a.e.name, "term", a.term)
+	default:
+		m.log.Debug("try acquire leader by "+m.name+" with result: false", "election", a.e.name, "error", a.err)
+	}
+}
+
+// Join makes the manager take part in an election, as an observer until Lead,
+// Run, Campaign or Try is called on the result. Names are compared byte by byte.
+// It does not wait for the store. Joining an election twice is an error; use
+// [Manager.Election] to find what was joined.
+func (m *Manager) Join(name string) (*Election, error) {
+	if err := backend.CheckName(name); err != nil {
+		return nil, fmt.Errorf("election: join: %w", err)
+	}
+	e := newElection(m, name)
+	m.mu.Lock()
+	closed, twice := m.elections == nil, m.elections[name] != nil
+	if !closed && !twice {
+		m.elections[name] = e
+	}
+	m.mu.Unlock()
+	switch {
+	case closed:
+		return nil, ErrClosed
+	case twice:
+		return nil, fmt.Errorf("election: join: %w: %q is joined already", backend.ErrInvalid, name)
+	}
+	if !m.tell(func(time.Duration) any { return join{&e.elec} }) {
+		return nil, ErrClosed
+	}
+	return e, nil
+}
+
+// Election returns what Join returned for name, or nil.
+func (m *Manager) Election(name string) *Election {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.elections[name]
+}
+
+// Watch calls callback with every change of leader in every election that this
+// manager has joined, now or later, in order, one call at a time, on a goroutine
+// of its own. The first events are the current states. See [Election.Watch].
+func (m *Manager) Watch(callback func(Event)) (stop func()) {
+	return m.watch(callback, func(w *watcher) {
+		for _, e := range m.machine.elections {
+			w.add(e.shell.current(), true)
+		}
+		m.watchers = append(m.watchers, w)
+	}, func(w *watcher) {
+		m.watchers = slices.DeleteFunc(m.watchers, func(x *watcher) bool { return x == w })
+	})
+}
+
+// watch starts a watcher; add and remove are run by the loop.
+func (m *Manager) watch(callback func(Event), add, remove func(*watcher)) (stop func()) {
+	w := newWatcher(callback, m.log)
+	if !m.tell(func(time.Duration) any { add(w); return nil }) {
+		return func() {}
+	}
+	m.others.Go(w.run)
+	return func() {
+		w.end(true)
+		m.tell(func(time.Duration) any { remove(w); return nil })
+	}
+}
+
+// Pause makes this process step down from everything it leads, and campaign for
+// nothing until Resume. It returns at once.
+func (m *Manager) Pause() { m.tell(func(time.Duration) any { return pause{nil, true} }) }
+
+// Resume ends Pause, for all elections.
+func (m *Manager) Resume() { m.tell(func(time.Duration) any { return pause{nil, false} }) }
+
+// Members lists the processes that have announced themselves on this store,
+// leading or not, in any of its elections.
+func (m *Manager) Members(ctx context.Context) ([]backend.Member, error) {
+	const page = 500
+	var all []backend.Member
+	for from := ""; ; {
+		members, err := m.backend.Members(ctx, from, page)
+		if err != nil {
+			return nil, fmt.Errorf("election: list members: %w", err)
+		}
+		for _, mem := range members {
+			mem.Candidate = backend.CleanCandidate(mem.Candidate)
+			all = append(all, mem)
+		}
+		if len(members) < page {
+			return all, nil
+		}
+		from = members[len(members)-1].Nonce + "\x00"
+	}
+}
+
+// Close steps down from everything in order, waits for the lead functions,
+// releases, and ends the manager. What is not done when ctx ends is abandoned:
+// contexts are cancelled, leases run out by themselves, and the error says which
+// elections that concerns. After Close nothing leads here and, unless a lead
+// function or a watcher ignores its end, no goroutine is left.
+func (m *Manager) Close(ctx context.Context) error {
+	m.mu.Lock()
+	if m.elections == nil {
+		m.mu.Unlock()
+		return ErrClosed
+	}
+	m.elections = nil
+	m.mu.Unlock()
+
+	m.tell(func(time.Duration) any { return leave{nil} })
+	var err error
+	select {
+	case <-m.empty:
+	case <-ctx.Done():
+		err = fmt.Errorf("election: close: %w; not released, so they run out within %v: %q", context.Cause(ctx), m.opts.TTL, m.abandon())
+	}
+	m.stop()
+	<-m.ended
+	for _, w := range m.watchers {
+		w.end(err != nil)
+	}
+	done := make(chan error, 1)
+	go func() {
+		m.calls.Wait()
+		closed := m.backend.Close()
+		m.others.Wait()
+		done <- closed
+	}()
+	select {
+	case closed := <-done:
+		return errors.Join(err, closed)
+	case <-ctx.Done():
+		if err == nil {
+			err = fmt.Errorf("election: close: %w; a watcher or a call has not returned", context.Cause(ctx))
+		}
+		return err
+	}
+}
+
+// abandon ends all reigns at once and names the elections that were not released.
+func (m *Manager) abandon() (names []string) {
+	done := make(chan struct{})
+	if m.tell(func(time.Duration) any {
+		defer close(done)
+		for _, e := range m.machine.elections {
+			names = append(names, e.name)
+			e.shell.lose(e.term, ReasonLeft, nil)
+			e.shell.gone()
+		}
+		return nil
+	}) {
+		<-done
+	}
+	return names
+}
+
+// errNotElected tells Try that somebody else leads.
+var errNotElected = errors.New("not elected")
