@@ -1,0 +1,204 @@
+package mysql
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/go-election/go-election/backend"
+)
+
+// grantChunk is how many elections one grant or release is about. Its rows carry
+// histories of up to 4 KiB.
+const grantChunk = 250
+
+// Acquire implements [backend.Backend]. For each chunk: one reading; one UPDATE
+// that grants what is still as it was watched, pinned to what was read; one
+// reading that confirms. Elections without a row are made in a transaction.
+func (b *Backend) Acquire(ctx context.Context, bids []backend.Bid) ([]backend.Answer, error) {
+	if err := b.enter(bids[0].Candidate.Nonce); err != nil {
+		return nil, err
+	}
+	answers := make([]backend.Answer, len(bids))
+	// Sorted, so that whoever makes rows makes them in the same order.
+	order := make([]int, len(bids))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortFunc(order, func(i, j int) int { return cmp.Compare(bids[i].Election, bids[j].Election) })
+	var failed error
+	for part := range slices.Chunk(order, grantChunk) {
+		what := about("acquire", len(part), bids[part[0]].Election)
+		err := b.on(ctx, what, func(s *session) error { return s.acquire(ctx, bids, part, answers) })
+		if failed = blame(answers, part, err); failed != nil {
+			break // the rest would fare no better
+		}
+	}
+	b.bell.granted(answers)
+	b.takeBell(ctx)
+	return answers, failed
+}
+
+// about says what a call is about, for errors.
+func about(verb string, n int, first string) string {
+	if n == 1 {
+		return fmt.Sprintf("%s %q", verb, first)
+	}
+	return fmt.Sprintf("%s %d leases", verb, n)
+}
+
+// blame notes err in the answers of one part. It returns err if that concerns
+// the rest as well.
+func blame(answers []backend.Answer, part []int, err error) error {
+	if err == nil {
+		return nil
+	}
+	for _, i := range part {
+		answers[i] = backend.Answer{Err: err}
+	}
+	if is(err, errLockTimeout, errDeadlock) {
+		return nil
+	}
+	return err
+}
+
+var errLocked = fmt.Errorf("%w: the row is locked by another transaction", backend.ErrUnavailable)
+
+func (s *session) acquire(ctx context.Context, bids []backend.Bid, part []int, answers []backend.Answer) error {
+	names := make([]string, len(part))
+	for n, i := range part {
+		names[n] = bids[i].Election
+	}
+	st, rows, err := s.read(ctx, fullSQL, names, nil)
+	if err != nil {
+		return err
+	}
+	var offers []offer
+	var missing []int
+	for n, i := range part {
+		bid, r := bids[i], &rows[n]
+		// A leftover of our own is granted anew, if its server still knows all
+		// that was granted since. Otherwise it is watched like anybody else's.
+		mine := r.found && r.Holder.Nonce == bid.Candidate.Nonce && r.same && !st.careful
+		switch {
+		case bid.TTL > st.maxTTL:
+			answers[i] = backend.Answer{Err: s.backend.tooLong(bid.Election, bid.TTL, st.maxTTL)}
+		case !mine && !r.Unchanged(bid.Over):
+			answers[i] = backend.Answer{Lease: r.Lease, Outcome: backend.Refused}
+		case !r.found:
+			missing = append(missing, i)
+		default:
+			last := max(r.last, bid.Over.Term)
+			term, err := backend.NextTerm(last, !r.same, bid.Floor, time.Now())
+			if err != nil {
+				answers[i] = backend.Answer{Err: fmt.Errorf("mysql: acquire %q: %w", bid.Election, err)}
+				continue
+			}
+			if !r.hasTerm {
+				if _, err := s.exec(ctx, s.text[healTermSQL], []byte(bid.Election)); err != nil && !is(err, errDuplicate) {
+					return err
+				}
+			}
+			offers = append(offers, newOffer(i, r, &st, term, backend.Failed))
+		}
+	}
+	if missing != nil {
+		if err := s.makeElections(ctx, bids, missing, answers); err != nil {
+			return err
+		}
+	}
+	return s.grant(ctx, bids, offers, &st, answers)
+}
+
+// tooLong explains that a TTL exceeds what the members agreed to watch for.
+func (b *Backend) tooLong(election string, ttl, most time.Duration) error {
+	return fmt.Errorf("mysql: election %q: %w: TTL is %v, the greatest allowed in %s is %v; once all servers should allow it, raise it with\nUPDATE %s SET ttl_us = %d WHERE name = '';",
+		election, backend.ErrInvalid, ttl, b.tables.lease, most, b.tables.lease, ttl.Microseconds())
+}
+
+// An offer is one row of the values that a grant or release joins with.
+type offer struct {
+	at     int // in the caller's batch
+	name   string
+	term   uint64 // the row's, as it was read
+	beat   uint64
+	stamp  string // the server column, as it was read
+	next   uint64 // the term to grant
+	ended  backend.End
+	lastID string
+	last   string
+	story  string
+}
+
+func newOffer(at int, r *row, st *status, next uint64, how backend.End) offer {
+	o := offer{at: at, name: r.Election, term: r.Term, beat: r.Beat, stamp: r.stamp, next: next}
+	if r.same {
+		o.stamp = st.server
+	}
+	o.ended, o.lastID, o.last, o.story = r.ends(how, st)
+	return o
+}
+
+// offered returns the values as a table, and its arguments.
+func (s *session) offered(offers []offer) (text string, args []any) {
+	text = s.text[offerSQL]
+	for i, o := range offers {
+		if i > 0 {
+			text += s.text[offerMore]
+		}
+		args = append(args, []byte(o.name), o.term, o.beat, []byte(o.stamp), o.next, []byte(o.ended), []byte(o.lastID), []byte(o.last), []byte(o.story))
+	}
+	return text, args
+}
+
+// grant grants what is offered and reads back what came of it. Bids of one
+// process differ in the TTL at most.
+func (s *session) grant(ctx context.Context, bids []backend.Bid, offers []offer, st *status, answers []backend.Answer) error {
+	type terms struct {
+		backend.Candidate
+		ttl, renew time.Duration
+	}
+	groups := make(map[terms][]offer)
+	for _, o := range offers {
+		bid := bids[o.at]
+		k := terms{bid.Candidate, bid.TTL, bid.Renew}
+		groups[k] = append(groups[k], o)
+	}
+	for k, group := range groups {
+		beat := newBeat()
+		text, args := s.offered(group)
+		holder, nonce := []byte(k.ID), []byte(k.Nonce)
+		args = append(args, []byte(st.server), beat, holder, holder, nonce, nonce, []byte(k.Address), []byte(k.Metadata),
+			k.ttl.Microseconds(), k.renew.Microseconds(), k.ttl.Microseconds())
+		s.backend.people.add(person{k.ID, k.Nonce}, k.Candidate)
+		if _, err := s.exec(ctx, s.of(grantSQL, text), args...); err != nil {
+			return err
+		}
+		names := make([]string, len(group))
+		for n, o := range group {
+			names[n] = o.name
+		}
+		_, rows, err := s.read(ctx, lightSQL, names, nil)
+		if err != nil {
+			return err
+		}
+		for n, o := range group {
+			r := &rows[n]
+			switch {
+			case r.found && r.same && r.Holder.Nonce == k.Nonce && r.Term == o.next && r.Beat == beat:
+				answers[o.at] = backend.Answer{Lease: r.Lease, Outcome: backend.Granted, Trust: k.ttl}
+			case r.Term == o.term && r.Beat == o.beat:
+				answers[o.at] = backend.Answer{Err: fmt.Errorf("mysql: acquire %q: %w", o.name, errLocked)}
+			default:
+				answers[o.at] = backend.Answer{Lease: r.Lease, Outcome: backend.Refused}
+			}
+		}
+	}
+	return nil
+}
+
+// newBeat draws a beat: never 0, which stands for "not seen".
+func newBeat() uint64 { return rand.Uint64() | 1 }

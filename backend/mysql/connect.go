@@ -1,0 +1,216 @@
+package mysql
+
+import (
+	"context"
+	sqldriver "database/sql/driver"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-sql-driver/mysql"
+)
+
+const (
+	// connLifetime makes connections follow a DNS name or proxy that has moved.
+	connLifetime = 30 * time.Second
+
+	// ioTimeout is the backstop where the user set none. Each call has a
+	// deadline of its own, which is shorter.
+	ioTimeout = 5 * time.Second
+
+	// bellWait is how long one GET_LOCK waits, in whole seconds: MySQL rounds.
+	bellWait = 10
+
+	// bellTimeout is the reading timeout of a door-bell's connection.
+	bellTimeout = (bellWait + 5) * time.Second
+)
+
+// connectors returns what makes the connections of the two pools.
+func (b *Backend) connectors(o Options) (main, bells *connector, err error) {
+	given := 0
+	for _, set := range []bool{o.DSN != "", o.Config != nil, o.Connector != nil} {
+		if set {
+			given++
+		}
+	}
+	if given != 1 {
+		return nil, nil, fmt.Errorf("mysql: %w: set exactly one of DSN, Config and Connector; %d are set", backend.ErrInvalid, given)
+	}
+	if o.Connector != nil {
+		return &connector{o.Connector, b, false}, &connector{o.Connector, b, true}, nil
+	}
+	config := o.Config
+	if config == nil {
+		if config, err = mysql.ParseDSN(o.DSN); err != nil {
+			return nil, nil, fmt.Errorf("mysql: %w: %s", backend.ErrInvalid, dsnProblem(err))
+		}
+	}
+	b.password = config.Passwd
+	for _, bell := range []bool{false, true} {
+		c := config.Clone()
+		c.InterpolateParams = true
+		c.CheckConnLiveness = true
+		c.RejectReadOnly = false // [fail] does it, with a message
+		fill(&c.Timeout, ioTimeout)
+		fill(&c.WriteTimeout, ioTimeout)
+		fill(&c.ReadTimeout, ioTimeout)
+		if bell {
+			c.ReadTimeout = bellTimeout
+		}
+		// The driver prints what goes wrong with a connection; the error says it too.
+		c.Logger = &mysql.NopLogger{}
+		inner, err := mysql.NewConnector(c)
+		if err != nil {
+			return nil, nil, fmt.Errorf("mysql: %w: %s", backend.ErrInvalid, dsnProblem(err))
+		}
+		if bell {
+			bells = &connector{inner, b, true}
+		} else {
+			main = &connector{inner, b, false}
+		}
+	}
+	return main, bells, nil
+}
+
+func fill(d *time.Duration, def time.Duration) {
+	if *d == 0 {
+		*d = def
+	}
+}
+
+// dsnProblem describes the driver's error. Most of them quote pieces of the DSN,
+// and where an @ or a slash is missing, the password is such a piece.
+func dsnProblem(err error) string {
+	if s := err.Error(); strings.HasPrefix(s, "invalid DSN:") {
+		return s
+	}
+	return "the DSN or Config cannot be used (it is not shown, it may hold a password); the form is user:password@tcp(host:3306)/schema?tls=true"
+}
+
+// A connector makes connections whose session has no surprises left: whatever
+// the server, its init_connect or the DSN say, it is set here.
+type connector struct {
+	sqldriver.Connector
+	backend *Backend
+	bell    bool
+}
+
+func (c *connector) Connect(ctx context.Context) (sqldriver.Conn, error) {
+	// database/sql may call this with a context that never ends.
+	ctx, cancel := context.WithTimeout(ctx, 2*ioTimeout)
+	defer cancel()
+	conn, err := c.Connector.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.prepare(ctx, conn); err != nil {
+		conn.Close()
+		if errors.Is(err, sqldriver.ErrBadConn) {
+			err = errors.New("connection lost while it was set up") // not: try again at once, for ever
+		}
+		return nil, err
+	}
+	return conn, nil
+}
+
+// prepare learns the server's dialect and pins the session.
+func (c *connector) prepare(ctx context.Context, conn sqldriver.Conn) error {
+	vars, err := variables(ctx, conn)
+	if err != nil {
+		return err
+	}
+	if !off(vars["read_only"]) {
+		return errReadOnly
+	}
+	exec, ok := conn.(sqldriver.ExecerContext)
+	if !ok {
+		return fmt.Errorf("%w: connections of this Connector cannot execute statements directly (driver.ExecerContext)", backend.ErrInvalid)
+	}
+	if _, err := exec.ExecContext(ctx, pins(vars, c.bell), nil); err != nil {
+		return err
+	}
+	d := dialect(vars)
+	if old := c.backend.statements.Load(); old == nil || old.identity != d {
+		c.backend.statements.Store(newStatements(c.backend.tables, d))
+	}
+	return nil
+}
+
+// variables reads those that tell one server from another. A variable that the
+// server does not know is simply not there.
+func variables(ctx context.Context, conn sqldriver.Conn) (map[string]string, error) {
+	query, ok := conn.(sqldriver.QueryerContext)
+	if !ok {
+		return nil, fmt.Errorf("%w: connections of this Connector cannot query directly (driver.QueryerContext)", backend.ErrInvalid)
+	}
+	rows, err := query.QueryContext(ctx, showVariables, nil)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	vars := make(map[string]string)
+	values := make([]sqldriver.Value, len(rows.Columns()))
+	if len(values) != 2 {
+		return nil, fmt.Errorf("SHOW VARIABLES has %d columns", len(values))
+	}
+	for {
+		switch err := rows.Next(values); err {
+		case nil:
+			vars[strings.ToLower(text(values[0]))] = text(values[1])
+		case io.EOF:
+			return vars, nil
+		default:
+			return nil, err
+		}
+	}
+}
+
+func text(v sqldriver.Value) string {
+	switch v := v.(type) {
+	case []byte:
+		return string(v)
+	case string:
+		return v
+	}
+	return fmt.Sprint(v)
+}
+
+// off reads a switch; newer servers have more words than two for it.
+func off(v string) bool { return v == "" || v == "0" || strings.EqualFold(v, "OFF") }
+
+const showVariables = `SHOW VARIABLES WHERE Variable_name IN
+('server_uuid', 'server_uid', 'read_only', 'tx_isolation', 'transaction_isolation', 'max_execution_time', 'max_statement_time')`
+
+// pins returns the statement that pins a session. Everything that a server, an
+// init_connect or a DSN could have set otherwise and that matters is here.
+//
+// A statement waits a second for a lock at most, so that one whose client has
+// given up is gone soon. timestamp=DEFAULT undoes a clock that was frozen.
+func pins(vars map[string]string, bell bool) string {
+	set := []string{
+		"NAMES utf8mb4", "autocommit=1", "time_zone='+00:00'", "timestamp=DEFAULT",
+		"sql_mode='STRICT_ALL_TABLES,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION'",
+		"innodb_lock_wait_timeout=1", "lock_wait_timeout=1",
+	}
+	if _, ok := vars["transaction_isolation"]; ok {
+		set = append(set, "transaction_isolation='READ-COMMITTED'")
+	} else {
+		set = append(set, "tx_isolation='READ-COMMITTED'") // MariaDB before 11.1
+	}
+	// A limit would make GET_LOCK fail (MySQL, 3024) or return NULL (MariaDB).
+	limit := 3
+	if bell {
+		limit = 0
+		set = append(set, "wait_timeout=28800")
+	}
+	if _, ok := vars["max_execution_time"]; ok {
+		set = append(set, fmt.Sprintf("max_execution_time=%d", 1000*limit)) // MySQL: SELECT only, milliseconds
+	}
+	if _, ok := vars["max_statement_time"]; ok {
+		set = append(set, fmt.Sprintf("max_statement_time=%d", limit)) // MariaDB: all statements, seconds
+	}
+	return "SET " + strings.Join(set, ", ")
+}

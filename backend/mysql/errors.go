@@ -1,0 +1,132 @@
+package mysql
+
+import (
+	"context"
+	sqldriver "database/sql/driver"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-sql-driver/mysql"
+)
+
+var errReadOnly = fmt.Errorf("%w: the server is read-only: a replica, or a primary that is being replaced", backend.ErrUnavailable)
+
+// Errors of the server, by number (dev.mysql.com/doc/mysql-errors).
+const (
+	errDuplicate     = 1062
+	errLockTimeout   = 1205
+	errDeadlock      = 1213
+	errUnknownColumn = 1054
+	errNoTable       = 1146
+	errNoSchema      = 1049
+	errNoSchemaSet   = 1046
+	errUnknownVar    = 1193
+	errStatementLog  = 1665
+	errUnsupported   = 1235
+	errNoFunction    = 1305
+	errSyntax        = 1064
+	errInterrupted   = 1317
+)
+
+// readOnly are the errors of a server that has become read-only.
+var readOnly = []uint16{1290, 1792, 1836}
+
+// rights are the errors of missing rights and refused credentials. 1045, 1698
+// and 1251 are about logging in, 1044 about the schema, the others about tables.
+var rights = []uint16{1044, 1045, 1142, 1143, 1227, 1251, 1370, 1410, 1698, 1820, 1862, 3118, 4151}
+
+// number returns the server's number of err, or 0.
+func number(err error) uint16 {
+	if e, ok := errors.AsType[*mysql.MySQLError](err); ok {
+		return e.Number
+	}
+	return 0
+}
+
+func is(err error, numbers ...uint16) bool {
+	n := number(err)
+	for _, m := range numbers {
+		if n == m && n != 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// fail wraps err for the caller: what was done, the class, and, where somebody
+// must act, the statement to paste.
+func (b *Backend) fail(what string, err error) error {
+	if err == nil {
+		return nil
+	}
+	err = b.redact(err)
+	if errors.Is(err, backend.ErrUnavailable) || errors.Is(err, backend.ErrDenied) || errors.Is(err, backend.ErrInvalid) {
+		return fmt.Errorf("mysql: %s: %w", what, err) // has its class
+	}
+	class, hint := backend.ErrUnavailable, ""
+	switch {
+	case is(err, errNoTable, errNoSchema, errNoSchemaSet):
+		class, hint = backend.ErrDenied, "; if the tables are missing, call mysql.CreateTables or run this:\n"+b.tables.schemaSQL()
+	case is(err, errUnknownColumn):
+		class, hint = backend.ErrDenied, "; the tables are not those of layout 1, which are:\n"+b.tables.schemaSQL()
+	case is(err, 1045, 1251, 1698, 1820, 1862, 3118, 4151):
+		class = backend.ErrDenied
+	case is(err, rights...):
+		class, hint = backend.ErrDenied, "; an administrator can grant what is needed:\n"+b.tables.grantSQL()
+	case is(err, errStatementLog):
+		class, hint = backend.ErrDenied, "; binlog_format STATEMENT cannot log what this backend writes; set it to MIXED or ROW:\nSET GLOBAL binlog_format = 'ROW';"
+	case is(err, readOnly...):
+		hint = " (the connection is dropped)"
+	case isAuthProblem(err):
+		class = backend.ErrDenied
+	}
+	return fmt.Errorf("mysql: %s: %w: %w%s", what, class, err, hint)
+}
+
+// isAuthProblem finds the driver's own complaints about credentials and TLS, for
+// which somebody must act.
+func isAuthProblem(err error) bool {
+	for _, e := range []error{mysql.ErrUnknownPlugin, mysql.ErrCleartextPassword, mysql.ErrNativePassword, mysql.ErrOldPassword, mysql.ErrNoTLS} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	s := err.Error()
+	return strings.Contains(s, "x509: ") || strings.Contains(s, "tls: ")
+}
+
+// redact takes the password out of the text, if a server or driver put it there.
+func (b *Backend) redact(err error) error {
+	if b.password == "" || len(b.password) < 4 || !strings.Contains(err.Error(), b.password) {
+		return err
+	}
+	safe := redacted{strings.ReplaceAll(err.Error(), b.password, "***"), backend.Class(err)}
+	return safe
+}
+
+// A redacted error keeps the class and loses the rest of its chain, which would
+// print the password again.
+type redacted struct {
+	text  string
+	class error
+}
+
+func (e redacted) Error() string { return e.text }
+func (e redacted) Unwrap() error { return e.class }
+
+// spoilt reports whether a connection is of no use after err: it leads to a
+// server that has become read-only, or to one that speaks another dialect.
+func spoilt(err error) bool {
+	return errors.Is(err, errReadOnly) || is(err, append(readOnly, errUnknownVar)...)
+}
+
+// fresh reports whether err says that nothing was sent: the connection had died
+// while it was idle.
+func fresh(err error) bool { return errors.Is(err, sqldriver.ErrBadConn) }
+
+// timedOut reports whether err is about the context.
+func timedOut(err error) bool {
+	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+}

@@ -1,0 +1,54 @@
+package mysql
+
+import (
+	"encoding/json"
+	"slices"
+
+	"github.com/go-election/go-election/backend"
+)
+
+// maxHistory is the size of the column, in bytes.
+const maxHistory = 4096
+
+// remember puts a reign in front of a history, as JSON. The oldest give way if
+// there are too many, or if they do not fit.
+func remember(history string, r backend.Reign) string {
+	reigns := slices.Insert(recall(history), 0, r)
+	reigns = reigns[:min(len(reigns), backend.MaxHistory)]
+	for {
+		text, err := json.Marshal(reigns)
+		if err == nil && len(text) <= maxHistory {
+			return string(text)
+		}
+		if len(reigns) == 0 {
+			return "[]"
+		}
+		reigns = reigns[:len(reigns)-1]
+	}
+}
+
+// recall reads a history, in which anybody may have written anything. What does
+// not parse is shown as empty.
+func recall(history string) []backend.Reign {
+	var reigns []backend.Reign
+	if len(history) > maxHistory || json.Unmarshal([]byte(history), &reigns) != nil {
+		return nil
+	}
+	reigns = reigns[:min(len(reigns), backend.MaxHistory)]
+	for i := range reigns {
+		r := &reigns[i]
+		r.ID = backend.Clean(r.ID, backend.MaxID, false)
+		r.End = backend.End(backend.Clean(string(r.End), 16, false))
+		r.From, r.To = r.From.UTC(), r.To.UTC()
+	}
+	return reigns
+}
+
+// ends returns what a row says about its past once its present reign is over.
+func (r *row) ends(how backend.End, st *status) (end backend.End, id, nonce, history string) {
+	if r.Vacant() {
+		return r.End, r.LastID, r.LastNonce, r.history
+	}
+	reign := backend.Reign{Term: r.Term, ID: r.Holder.ID, From: r.elected, To: st.now, End: how}
+	return how, r.Holder.ID, r.Holder.Nonce, remember(r.history, reign)
+}

@@ -1,0 +1,178 @@
+package mysql
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/go-election/go-election/backend"
+)
+
+// makeElections grants elections that have no row yet, and makes the rows. It is
+// the one place with a transaction. It locks the row of the table itself first,
+// so one maker is at work at a time; its numbers are looked at again under that
+// lock, and written with the new rows.
+func (s *session) makeElections(ctx context.Context, bids []backend.Bid, missing []int, answers []backend.Answer) (err error) {
+	if _, err := s.exec(ctx, "START TRANSACTION"); err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil { // also if the COMMIT was not answered: then nobody knows
+			if _, e := s.exec(ctx, "ROLLBACK"); e != nil {
+				drop(s.conn)
+			}
+		}
+	}()
+	st, err := s.lockOwn(ctx)
+	if err != nil {
+		return err
+	}
+	names := make([]any, len(missing))
+	for n, i := range missing {
+		names[n] = []byte(bids[i].Election)
+	}
+	there, err := s.termsOf(ctx, s.of(existingSQL, marks("?", len(names))), names)
+	if err != nil {
+		return err
+	}
+	last, err := s.termsOf(ctx, s.of(termsSQL, marks("?", len(names))), names)
+	if err != nil {
+		return err
+	}
+	beat := newBeat()
+	terms := make(map[int]uint64)
+	var leases, newTerms []any
+	var made []int
+	fresh := uint64(0)
+	for _, i := range missing {
+		bid := bids[i]
+		r := row{Lease: backend.Lease{Election: bid.Election}}
+		r.judge(&st)
+		if _, ok := there[bid.Election]; ok || !r.Unchanged(bid.Over) {
+			answers[i] = backend.Answer{Lease: r.Lease, Outcome: backend.Refused}
+			if ok {
+				answers[i].Lease = backend.Lease{} // read below
+			}
+			continue
+		}
+		old, survived := last[bid.Election]
+		// Without a row nobody can say which server wrote last.
+		foreign := survived || r.Watch > 0
+		term, err := backend.NextTerm(old, foreign, bid.Floor, time.Now())
+		if err != nil {
+			answers[i] = backend.Answer{Err: fmt.Errorf("mysql: acquire %q: %w", bid.Election, err)}
+			continue
+		}
+		c, name := bid.Candidate, []byte(bid.Election)
+		if survived {
+			// The election is counted already: its row was deleted.
+			if _, err := s.exec(ctx, s.text[raiseTermSQL], term, []byte(c.Nonce), []byte(c.ID), name, term); err != nil {
+				return err
+			}
+		} else {
+			fresh++
+			newTerms = append(newTerms, name, term, []byte(c.Nonce), []byte(c.ID))
+		}
+		leases = append(leases, name, []byte(c.ID), []byte(c.Nonce), []byte(c.Address), []byte(c.Metadata), term, beat,
+			bid.TTL.Microseconds(), bid.Renew.Microseconds(), bid.TTL.Microseconds())
+		made, terms[i] = append(made, i), term
+		s.backend.people.add(person{c.ID, c.Nonce}, c)
+	}
+	if made != nil {
+		if _, err := s.exec(ctx, s.of(makeLeaseSQL, marks(s.text[makeLeaseRow], len(made))), leases...); err != nil {
+			return err
+		}
+		if newTerms != nil {
+			if _, err := s.exec(ctx, s.of(makeTermSQL, marks("(?, ?, ?, ?)", int(fresh))), newTerms...); err != nil {
+				return err
+			}
+		}
+		if _, err := s.exec(ctx, s.text[stampOwnSQL], st.made+fresh, newBeat()); err != nil {
+			return err
+		}
+	}
+	if _, err := s.exec(ctx, "COMMIT"); err != nil {
+		return err
+	}
+	return s.confirmMade(ctx, bids, missing, terms, beat, answers)
+}
+
+// lockOwn locks and reads the row of the table itself and counts the others.
+func (s *session) lockOwn(ctx context.Context) (st status, err error) {
+	began := time.Now()
+	rows, err := s.query(ctx, s.text[lockOwnSQL])
+	if err != nil {
+		return st, err
+	}
+	defer rows.Close()
+	scan := newScan(false)
+	for rows.Next() {
+		if err := rows.Scan(scan.into...); err != nil {
+			return st, err
+		}
+		if st, err = scan.status(); err != nil {
+			return st, err
+		}
+	}
+	if err := rows.Err(); err != nil {
+		return st, err
+	}
+	count, err := s.query(ctx, s.text[countRowsSQL])
+	if err != nil {
+		return st, err
+	}
+	defer count.Close()
+	for count.Next() {
+		if err := count.Scan(&st.count); err != nil {
+			return st, err
+		}
+	}
+	if err := count.Err(); err != nil {
+		return st, err
+	}
+	return st, s.judge(ctx, &st, began)
+}
+
+// termsOf returns the rows of a query for names and terms.
+func (s *session) termsOf(ctx context.Context, text string, names []any) (map[string]uint64, error) {
+	rows, err := s.query(ctx, text, names...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	terms := make(map[string]uint64)
+	for rows.Next() {
+		var name string
+		var term uint64
+		if err := rows.Scan(&name, &term); err != nil {
+			return nil, err
+		}
+		terms[name] = term
+	}
+	return terms, rows.Err()
+}
+
+// confirmMade reads back what was made. Only what reads back as it was written
+// is granted.
+func (s *session) confirmMade(ctx context.Context, bids []backend.Bid, missing []int, terms map[int]uint64, beat uint64, answers []backend.Answer) error {
+	names := make([]string, len(missing))
+	for n, i := range missing {
+		names[n] = bids[i].Election
+	}
+	_, rows, err := s.read(ctx, lightSQL, names, nil)
+	if err != nil {
+		return err
+	}
+	for n, i := range missing {
+		r := &rows[n]
+		term, made := terms[i]
+		switch {
+		case answers[i].Err != nil:
+		case made && r.found && r.same && r.Holder.Nonce == bids[i].Candidate.Nonce && r.Term == term && r.Beat == beat:
+			answers[i] = backend.Answer{Lease: r.Lease, Outcome: backend.Granted, Trust: bids[i].TTL}
+		default:
+			answers[i] = backend.Answer{Lease: r.Lease, Outcome: backend.Refused}
+		}
+	}
+	return nil
+}

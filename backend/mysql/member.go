@@ -1,0 +1,66 @@
+package mysql
+
+import (
+	"context"
+	"time"
+
+	"github.com/go-election/go-election/backend"
+)
+
+// maxStage is the size of the column, in bytes.
+const maxStage = 32
+
+// Announce implements [backend.Backend]: one UPDATE, but for the first time. Then
+// a row of a process that has been gone for a day is used again, or one is added.
+func (b *Backend) Announce(ctx context.Context, m backend.Member) error {
+	if err := b.enter(m.Nonce); err != nil {
+		return err
+	}
+	return b.on(ctx, "announce", func(s *session) error {
+		nonce := []byte(m.Nonce)
+		columns := []any{[]byte(m.ID), []byte(m.Address), []byte(m.Metadata), []byte(backend.Clean(m.Stage, maxStage, false)), m.TTL.Microseconds()}
+		first := append([]any{nonce}, columns...)
+		// seen_at changes with each statement, so rows changed are rows matched.
+		if n, err := s.exec(ctx, s.text[announceSQL], append(columns, nonce)...); err != nil || n > 0 {
+			return err
+		}
+		if n, err := s.exec(ctx, s.text[reuseMemberSQL], first...); n > 0 || err != nil && !is(err, errDuplicate) {
+			return err
+		}
+		_, err := s.exec(ctx, s.text[makeMemberSQL], first...)
+		if is(err, errDuplicate) {
+			err = nil // an earlier call arrived late
+		}
+		return err
+	})
+}
+
+// Members implements [backend.Backend].
+func (b *Backend) Members(ctx context.Context, from string, limit int) (list []backend.Member, err error) {
+	if err := b.enter(""); err != nil {
+		return nil, err
+	}
+	err = b.on(ctx, "members", func(s *session) error {
+		list = nil
+		rows, err := s.query(ctx, s.text[membersSQL], []byte(from), limit)
+		if err != nil {
+			return err
+		}
+		defer rows.Close()
+		for rows.Next() {
+			var m backend.Member
+			var ttl uint64
+			var age int64
+			if err := rows.Scan(&m.Nonce, &m.ID, &m.Address, &m.Metadata, &m.Stage, &ttl, &age); err != nil {
+				return err
+			}
+			m.Candidate = backend.CleanCandidate(m.Candidate)
+			m.Stage = backend.Clean(m.Stage, maxStage, false)
+			m.TTL = time.Duration(min(ttl, 1<<50)) * time.Microsecond
+			m.Age = max(0, time.Duration(age)*time.Microsecond)
+			list = append(list, m)
+		}
+		return rows.Err()
+	})
+	return list, err
+}

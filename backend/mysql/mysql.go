@@ -1,0 +1,195 @@
+package mysql
+
+import (
+	"context"
+	"database/sql"
+	sqldriver "database/sql/driver"
+	"errors"
+	"fmt"
+	"regexp"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-sql-driver/mysql"
+)
+
+// Name is how this backend is registered.
+const Name = "mysql"
+
+// Options says which server and which tables. Exactly one of DSN, Config and
+// Connector is set.
+type Options struct {
+	// DSN is in the form of github.com/go-sql-driver/mysql:
+	// user:password@tcp(host:3306)/schema?tls=true. It is never shown.
+	DSN string
+
+	// Config is the same, taken apart. It is copied.
+	Config *mysql.Config
+
+	// Connector makes the connections, for programs that have their own way to
+	// authenticate or dial. It should interpolate parameters (one round trip
+	// instead of three) and must not cut off a reading before 15 seconds if
+	// door-bells are on. Its connections are used by this Backend alone.
+	Connector sqldriver.Connector
+
+	// Schema and Prefix name the tables: `schema`.`prefix_lease` and so on.
+	// ASCII letters, digits and underscores, up to 48. Schema defaults to that of
+	// the connection, Prefix to "election".
+	Schema, Prefix string
+
+	// DoorBells is how many leaders a follower listens to, each with one
+	// connection; it hears of a resignation at once. Further leaders are polled
+	// only. Default: 4. Negative: none, all polled.
+	DoorBells int
+}
+
+const defaultDoorBells = 4
+
+// maxConns bounds the connections of one Backend, door-bells of others apart.
+const maxConns = 3
+
+// A Backend keeps leases in MySQL or MariaDB. It implements [backend.Backend].
+type Backend struct {
+	db       *sql.DB // for everything but door-bells
+	bells    *sql.DB // for door-bells: sessions that may wait for long
+	tables   tables
+	password string // to keep out of errors
+	shape    shape
+	servers  servers
+	people   people
+	bell     bell
+
+	statements atomic.Pointer[statements] // in the dialect of the server of the newest connection
+	volatile   atomic.Bool                // the server may lose commits in a crash, see [Backend.read]
+
+	mu     sync.Mutex
+	nonce  string // the one candidate that this Backend serves
+	closed bool
+}
+
+var _ backend.Backend = (*Backend)(nil)
+
+func init() {
+	backend.Register(Name, func(ctx context.Context, decode func(any) error) (backend.Backend, error) {
+		var c struct {
+			DSN       string `yaml:"dsn" json:"dsn"`
+			Schema    string `yaml:"schema" json:"schema"`
+			Prefix    string `yaml:"prefix" json:"prefix"`
+			DoorBells int    `yaml:"door_bells" json:"door_bells"`
+		}
+		if err := decode(&c); err != nil {
+			return nil, err
+		}
+		return Open(ctx, Options{DSN: c.DSN, Schema: c.Schema, Prefix: c.Prefix, DoorBells: c.DoorBells})
+	})
+}
+
+// Open checks o and returns a Backend. It does not talk to the server, which may
+// be down: the first call does.
+func Open(_ context.Context, o Options) (*Backend, error) {
+	t, err := newTables(o.Schema, o.Prefix)
+	if err != nil {
+		return nil, err
+	}
+	if o.DoorBells == 0 {
+		o.DoorBells = defaultDoorBells
+	}
+	b := &Backend{tables: t}
+	main, bells, err := b.connectors(o)
+	if err != nil {
+		return nil, err
+	}
+	b.db = sql.OpenDB(main)
+	b.db.SetMaxOpenConns(maxConns)
+	b.db.SetMaxIdleConns(maxConns)
+	b.db.SetConnMaxLifetime(connLifetime)
+	if o.DoorBells > 0 {
+		b.bell.most = o.DoorBells
+		b.bells = sql.OpenDB(bells)
+		b.bells.SetMaxOpenConns(o.DoorBells + 1) // and one's own
+		b.bells.SetMaxIdleConns(o.DoorBells)
+	}
+	return b, nil
+}
+
+// Guarantees says what MySQL can promise.
+func (b *Backend) Guarantees() backend.Guarantees {
+	return backend.Guarantees{
+		Name: Name,
+		// A call needs a few round trips, and a new connection as many again,
+		// within a quarter of the TTL. innodb_lock_wait_timeout is a second at
+		// least, but renewals do not wait for locks (see renew.go).
+		MinTTL: 500 * time.Millisecond,
+		Expiry: backend.ByChallengers,
+		Push:   b.bells != nil, Poll: true,
+		Exclusive: true, DurableTerms: true,
+		ForeignSilence: true, ForeignPriority: true, ForeignNomination: true,
+	}
+}
+
+// Close closes the connections. It does not release leases.
+func (b *Backend) Close() error {
+	b.mu.Lock()
+	closed := b.closed
+	b.closed = true
+	b.mu.Unlock()
+	if closed {
+		return nil
+	}
+	b.bell.close()
+	err := b.db.Close()
+	if b.bells != nil {
+		err = errors.Join(err, b.bells.Close())
+	}
+	return b.fail("close", err)
+}
+
+// enter begins a call for the candidate with this nonce, or for nobody ("").
+func (b *Backend) enter(nonce string) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.nonce == "" {
+		b.nonce = nonce
+	}
+	switch {
+	case b.closed:
+		return fmt.Errorf("mysql: %w", backend.ErrClosed)
+	case nonce != "" && nonce != b.nonce:
+		return fmt.Errorf("mysql: %w: this Backend serves another manager; give each its own", backend.ErrInvalid)
+	}
+	return nil
+}
+
+// self returns the nonce that this Backend serves, "" if none yet.
+func (b *Backend) self() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.nonce
+}
+
+// tables has the quoted names.
+type tables struct{ lease, term, member, plainLease, plainTerm, plainMember, schema string }
+
+var identifier = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,47}$`)
+
+func newTables(schema, prefix string) (tables, error) {
+	if prefix == "" {
+		prefix = "election"
+	}
+	for what, s := range map[string]string{"prefix": prefix, "schema": schema} {
+		if !identifier.MatchString(s) && (what == "prefix" || s != "") {
+			return tables{}, fmt.Errorf("mysql: %w: %s is %.60q; it must be 1 to 48 ASCII letters, digits and underscores and not begin with a digit", backend.ErrInvalid, what, s)
+		}
+	}
+	dot := ""
+	if schema != "" {
+		dot = "`" + schema + "`."
+	}
+	quote := func(name string) string { return dot + "`" + prefix + "_" + name + "`" }
+	return tables{
+		quote("lease"), quote("term"), quote("member"),
+		prefix + "_lease", prefix + "_term", prefix + "_member", schema,
+	}, nil
+}

@@ -1,0 +1,96 @@
+package mysql
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/go-election/go-election/backend"
+)
+
+// Observe implements [backend.Backend]: one reading for each chunk. It keeps no
+// place in a history.
+func (b *Backend) Observe(ctx context.Context, seen []backend.Lease, _ string) (changed []backend.Lease, next string, err error) {
+	if err := b.enter(""); err != nil {
+		return nil, "", err
+	}
+	for part := range slices.Chunk(seen, chunk) {
+		err := b.on(ctx, about("observe", len(part), part[0].Election), func(s *session) error {
+			names := make([]string, len(part))
+			for i, l := range part {
+				names[i] = l.Election
+			}
+			_, rows, err := s.read(ctx, lightSQL, names, part)
+			if err != nil {
+				return err
+			}
+			for i := range rows {
+				if differs(&part[i], &rows[i].Lease) {
+					changed = append(changed, rows[i].Lease)
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, "", err
+		}
+	}
+	return changed, "", nil
+}
+
+// differs reports whether Observe has something to tell to who saw old.
+func differs(old, now *backend.Lease) bool {
+	return old.Beat == 0 || !now.Unchanged(*old) || now.Holder != old.Holder || now.Wish != old.Wish
+}
+
+// List implements [backend.Backend].
+func (b *Backend) List(ctx context.Context, from string, limit int) (list []backend.Record, err error) {
+	if err := b.enter(""); err != nil {
+		return nil, err
+	}
+	err = b.on(ctx, "list", func(s *session) error {
+		list = nil
+		rows, err := s.list(ctx, from, limit)
+		for i := range rows {
+			r := &rows[i]
+			record := backend.Record{Lease: r.Lease, History: recall(r.history)}
+			if !r.Vacant() {
+				record.Elected = r.elected
+			}
+			list = append(list, record)
+		}
+		return err
+	})
+	return list, err
+}
+
+func (s *session) list(ctx context.Context, from string, limit int) (rows []row, err error) {
+	result, err := s.query(ctx, s.text[listSQL], []byte(from), limit+1)
+	if err != nil {
+		return nil, err
+	}
+	defer result.Close()
+	scan := newScan(true)
+	var st status
+	for result.Next() {
+		if err := result.Scan(scan.into...); err != nil {
+			return nil, err
+		}
+		if len(scan.name) == 0 {
+			if st, err = scan.status(); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		var r row
+		r.Election = backend.Clean(string(scan.name), backend.MaxName, false)
+		scan.lease(&r, r.Election, nil, nil)
+		if r.judge(&st); len(rows) < limit {
+			rows = append(rows, r)
+		}
+	}
+	if st.server == "" && result.Err() == nil {
+		return nil, fmt.Errorf("%w: the row of the table itself is missing in %s; call mysql.CreateTables or run this:\n%s", backend.ErrDenied, s.backend.tables.lease, s.backend.tables.ownSQL())
+	}
+	return rows, result.Err()
+}

@@ -1,0 +1,388 @@
+package mysql
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-election/go-election/backend"
+)
+
+// chunk is how many elections one statement is about.
+const chunk = 1000
+
+// A status is what the row of the table itself says, and the server beside it.
+type status struct {
+	server   string        // identity of the server that answered
+	stamp    string        // who made the last election; "" if that is server
+	same     bool          // server made it
+	made     uint64        // elections ever made
+	count    uint64        // elections that have a row; only if it was asked for
+	maxTTL   time.Duration // greatest TTL of a bid
+	now      time.Time     // of the server, for people
+	careful  bool          // the server may have lost commits that leases rest on
+	volatile bool          // the server does not keep every commit
+}
+
+// A row is a lease with what only this package needs.
+type row struct {
+	backend.Lease
+	found    bool
+	same     bool   // the answering server wrote it last
+	stamp    string // who did, if not; any bytes
+	stranger bool   // Holder is raw and lacks address and metadata
+
+	// Only in full readings.
+	history string
+	elected time.Time
+	last    uint64 // the greatest term known, of the lease's and the term's row
+	hasTerm bool   // there is a term row
+}
+
+// read reads leases by name, in their order. Leases without a row are read a
+// second time together with the count of all rows, in one statement. seen, if
+// not nil, has for each name what the caller knows already.
+func (s *session) read(ctx context.Context, template string, names []string, seen []backend.Lease) (status, []row, error) {
+	st, rows, err := s.readOnce(ctx, template, "0", names, seen)
+	if err != nil {
+		return st, nil, err
+	}
+	var lost []int
+	var lostNames []string
+	for i := range rows {
+		if !rows[i].found {
+			lost, lostNames = append(lost, i), append(lostNames, names[i])
+		}
+	}
+	if lost == nil {
+		return st, rows, nil
+	}
+	st, again, err := s.readOnce(ctx, template, s.text[countSQL], lostNames, nil)
+	if err != nil {
+		return st, nil, err
+	}
+	for i, at := range lost {
+		rows[at] = again[i]
+	}
+	return st, rows, nil
+}
+
+func (s *session) readOnce(ctx context.Context, template, count string, names []string, seen []backend.Lease) (status, []row, error) {
+	began := time.Now()
+	at := make(map[string]int, len(names))
+	args := make([]any, len(names))
+	for i, name := range names {
+		at[name], args[i] = i, []byte(name)
+	}
+	text := strings.Replace(s.of(template, marks("?", len(names))), "{count}", count, 1)
+	result, err := s.query(ctx, text, args...)
+	if err != nil {
+		return status{}, nil, err
+	}
+	defer result.Close()
+	scan := newScan(template != lightSQL)
+	var st status
+	rows := make([]row, len(names))
+	for result.Next() {
+		if err := result.Scan(scan.into...); err != nil {
+			return status{}, nil, err
+		}
+		if len(scan.name) == 0 {
+			if st, err = scan.status(); err != nil {
+				return status{}, nil, err
+			}
+			continue
+		}
+		i, ok := at[string(scan.name)]
+		if !ok {
+			continue
+		}
+		var known *backend.Lease
+		if seen != nil {
+			known = &seen[i]
+		}
+		scan.lease(&rows[i], names[i], known, &s.backend.people)
+	}
+	if err := result.Err(); err != nil {
+		return status{}, nil, err
+	}
+	if err := s.judge(ctx, &st, began); err != nil {
+		return status{}, nil, err
+	}
+	for i := range rows {
+		rows[i].Election = names[i]
+		rows[i].judge(&st)
+	}
+	if err := s.introduce(ctx, rows); err != nil {
+		return status{}, nil, err
+	}
+	return st, rows, nil
+}
+
+// judge checks that the server that answered is one to rely on.
+func (s *session) judge(ctx context.Context, st *status, began time.Time) error {
+	if st.server == "" {
+		return fmt.Errorf("%w: the row of the table itself is missing in %s; call mysql.CreateTables or run this:\n%s", backend.ErrDenied, s.backend.tables.lease, s.backend.tables.ownSQL())
+	}
+	if st.volatile {
+		// A crash may have taken the last commits with it, and with them a grant
+		// that somebody still relies on.
+		up, err := s.uptime(ctx)
+		if err != nil {
+			return err
+		}
+		st.careful = up-time.Since(began) < st.maxTTL
+	}
+	changed, err := s.backend.servers.saw(st.server, st.maxTTL, time.Now())
+	if changed {
+		s.backend.forget()
+	}
+	return err
+}
+
+// forget closes the idle connections: they lead to a server that was replaced.
+func (b *Backend) forget() {
+	b.db.SetMaxIdleConns(0)
+	b.db.SetMaxIdleConns(maxConns)
+}
+
+// uptime asks how long the server has been running; it answers in whole seconds,
+// rounded down.
+func (s *session) uptime(ctx context.Context) (time.Duration, error) {
+	rows, err := s.query(ctx, uptimeSQL)
+	if err != nil {
+		return 0, err
+	}
+	defer rows.Close()
+	var name, value string
+	for rows.Next() {
+		if err := rows.Scan(&name, &value); err != nil {
+			return 0, err
+		}
+	}
+	seconds, _ := strconv.ParseInt(value, 10, 32)
+	return time.Duration(seconds) * time.Second, rows.Err()
+}
+
+// judge computes Ref and Watch: what a challenger must see unchanged, and for
+// how long.
+func (r *row) judge(st *status) {
+	switch {
+	case !r.found:
+		// No row. Nobody ever led, or the row was deleted, or the server that had
+		// it is gone. The table's own row tells.
+		lost := st.made != st.count
+		r.Ref = fmt.Sprintf("%s none %s %d", st.server, ref(st.same, st.stamp), int64(st.made-st.count))
+		if lost || !st.same || st.careful {
+			r.Watch = st.maxTTL
+		}
+		return
+	case r.same:
+		r.Ref = st.server
+	default:
+		r.Ref = st.server + " after " + ref(false, r.stamp)
+	}
+	switch {
+	case !r.same || st.careful:
+		// A server that has taken over may have lost what the last one granted,
+		// to whom and for how long.
+		r.Watch = st.maxTTL
+	case r.Vacant():
+		r.Watch = 0
+	case r.TTL <= 0:
+		r.Watch = st.maxTTL // somebody has edited it
+	default:
+		r.Watch = r.TTL
+	}
+}
+
+// ref makes a stamp that anybody may have written fit to be shown.
+func ref(same bool, stamp string) string {
+	if same {
+		return "same"
+	}
+	return strconv.QuoteToASCII(stamp[:min(len(stamp), 80)])
+}
+
+// A scan is where the driver puts the columns of one row. Its bytes belong to
+// the driver and are valid until the next row.
+type scan struct {
+	name, holder, nonce, term, beat, same, stamp, ttl, renew, age, ended, lastID, lastNonce, wish, wishID, wishNonce, server, own sql.RawBytes
+
+	address, metadata, history, elected, last sql.RawBytes
+
+	count sql.RawBytes
+	full  bool
+	into  []any
+}
+
+func newScan(full bool) *scan {
+	c := &scan{full: full}
+	c.into = []any{&c.name, &c.holder, &c.nonce, &c.term, &c.beat, &c.same, &c.stamp, &c.ttl, &c.renew, &c.age, &c.ended,
+		&c.lastID, &c.lastNonce, &c.wish, &c.wishID, &c.wishNonce, &c.server, &c.own}
+	if full {
+		c.into = append(c.into, &c.address, &c.metadata, &c.history, &c.elected, &c.last)
+	}
+	c.into = append(c.into, &c.count)
+	return c
+}
+
+// status reads the row of the table itself.
+func (c *scan) status() (st status, err error) {
+	if string(c.holder) != layout {
+		return st, fmt.Errorf("%w: the tables have %.80q, this program knows %q; use a version of go-election that fits them", backend.ErrDenied, c.holder, layout)
+	}
+	st.server, st.same, st.stamp = string(c.server), yes(c.same), string(c.stamp)
+	st.made, st.count, st.maxTTL = number64(c.term), number64(c.count), micros(c.ttl)
+	parts := strings.Fields(string(c.own))
+	if len(parts) != 3 {
+		return st, fmt.Errorf("%w: the server did not tell its state: %.80q", backend.ErrUnavailable, c.own)
+	}
+	if !off(parts[0]) {
+		return st, errReadOnly
+	}
+	st.volatile = parts[1] != "1"
+	us, _ := strconv.ParseInt(parts[2], 10, 64)
+	st.now = time.UnixMicro(us).UTC()
+	return st, nil
+}
+
+// lease reads the row of an election. known is what the caller has seen, whose
+// strings are used again if they are equal.
+func (c *scan) lease(r *row, name string, known *backend.Lease, p *people) {
+	if known == nil {
+		known = &backend.Lease{}
+	}
+	r.found = true
+	r.same, r.stamp = yes(c.same), string(c.stamp)
+	r.Term, r.Beat = number64(c.term), number64(c.beat)
+	r.TTL, r.Renew = micros(c.ttl), micros(c.renew)
+	r.Age = max(0, signed(c.age))
+	r.End = backend.End(keep(c.ended, string(known.End), 16, false))
+	r.LastID, r.LastNonce = keep(c.lastID, known.LastID, backend.MaxID, false), keep(c.lastNonce, known.LastNonce, 64, false)
+	if len(c.wish) > 0 {
+		r.Wish = backend.Wish{Election: name, Term: r.Term,
+			Kind:  backend.WishKind(keep(c.wish, string(known.Wish.Kind), 16, false)),
+			ID:    keep(c.wishID, known.Wish.ID, backend.MaxID, false),
+			Nonce: keep(c.wishNonce, known.Wish.Nonce, 64, false)}
+	}
+	switch {
+	case len(c.holder) == 0 && len(c.nonce) == 0:
+		r.TTL, r.Renew = 0, 0
+	case c.full:
+		r.Holder = backend.CleanCandidate(backend.Candidate{ID: string(c.holder), Nonce: string(c.nonce), Address: string(c.address), Metadata: string(c.metadata)})
+	case string(c.holder) == known.Holder.ID && string(c.nonce) == known.Holder.Nonce:
+		r.Holder = known.Holder
+	default:
+		var met bool
+		r.Holder, met = p.find(c.holder, c.nonce)
+		r.stranger = !met
+	}
+	if c.full {
+		r.history = string(c.history)
+		r.elected = time.UnixMicro(int64(signed(c.elected) / time.Microsecond)).UTC()
+		r.hasTerm = c.last != nil
+		r.last = max(r.Term, number64(c.last))
+	}
+}
+
+// keep returns the text of b, clean; it is old itself if they are equal.
+func keep(b sql.RawBytes, old string, most int, multiline bool) string {
+	if string(b) == old {
+		return old
+	}
+	return backend.Clean(string(b), most, multiline)
+}
+
+func yes(b sql.RawBytes) bool { return string(b) == "1" }
+
+func number64(b sql.RawBytes) uint64 {
+	n, _ := strconv.ParseUint(string(b), 10, 64)
+	return n
+}
+
+// micros reads microseconds; what is too long for a Duration is cut.
+func micros(b sql.RawBytes) time.Duration {
+	return time.Duration(min(number64(b), math.MaxInt64/1000)) * time.Microsecond
+}
+
+func signed(b sql.RawBytes) time.Duration {
+	n, _ := strconv.ParseInt(string(b), 10, 64)
+	const most = math.MaxInt64 / 1000
+	return time.Duration(min(max(n, -most), most)) * time.Microsecond
+}
+
+// people remembers who is who, so that addresses and metadata, which never
+// change under one nonce, are read once and not with every renewal.
+type people struct {
+	sync.Mutex
+	known map[person]backend.Candidate
+}
+
+type person struct{ id, nonce string }
+
+// enough is how many are remembered; then it starts again.
+const enough = 1000
+
+// find returns the candidate; only id and nonce, as they are, if it is not known.
+func (p *people) find(id, nonce sql.RawBytes) (c backend.Candidate, known bool) {
+	p.Lock()
+	defer p.Unlock()
+	if c, known = p.known[person{string(id), string(nonce)}]; !known {
+		c = backend.Candidate{ID: string(id), Nonce: string(nonce)}
+	}
+	return c, known
+}
+
+func (p *people) add(key person, c backend.Candidate) {
+	p.Lock()
+	defer p.Unlock()
+	if p.known == nil || len(p.known) >= enough {
+		p.known = make(map[person]backend.Candidate)
+	}
+	p.known[key] = c
+}
+
+// introduce reads address and metadata of holders that are not known yet: one
+// row for each, however many elections it leads.
+func (s *session) introduce(ctx context.Context, rows []row) error {
+	names := make(map[person][]byte)
+	for i := range rows {
+		if rows[i].stranger {
+			names[person{rows[i].Holder.ID, rows[i].Holder.Nonce}] = []byte(rows[i].Election)
+		}
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	args := make([]any, 0, len(names))
+	for _, name := range names {
+		args = append(args, name)
+	}
+	result, err := s.query(ctx, s.of(peopleSQL, marks("?", len(args))), args...)
+	if err != nil {
+		return err
+	}
+	defer result.Close()
+	for result.Next() {
+		var id, nonce, address, metadata string
+		if err := result.Scan(&id, &nonce, &address, &metadata); err != nil {
+			return err
+		}
+		s.backend.people.add(person{id, nonce}, backend.CleanCandidate(backend.Candidate{ID: id, Nonce: nonce, Address: address, Metadata: metadata}))
+	}
+	for i := range rows {
+		if r := &rows[i]; r.stranger {
+			// One that has lost the lease meanwhile stays without an address; the
+			// next reading shows who has it now.
+			c, _ := s.backend.people.find([]byte(r.Holder.ID), []byte(r.Holder.Nonce))
+			r.Holder = backend.CleanCandidate(c)
+		}
+	}
+	return result.Err()
+}

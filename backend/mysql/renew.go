@@ -1,0 +1,75 @@
+package mysql
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/go-election/go-election/backend"
+)
+
+// Renew implements [backend.Backend]. For each chunk, on one connection: one
+// UPDATE that gives all of them one fresh beat, then one reading. A lease counts
+// as renewed only if it reads back with that beat.
+func (b *Backend) Renew(ctx context.Context, held []backend.Lease) ([]backend.Answer, error) {
+	if err := b.enter(held[0].Holder.Nonce); err != nil {
+		return nil, err
+	}
+	answers := make([]backend.Answer, len(held))
+	// One statement sets one TTL.
+	type pace struct{ ttl, renew time.Duration }
+	paces := make(map[pace][]int, 1)
+	for i, l := range held {
+		p := pace{l.TTL, l.Renew}
+		paces[p] = append(paces[p], i)
+	}
+	for _, all := range paces {
+		for part := range slices.Chunk(all, chunk) {
+			err := b.on(ctx, about("renew", len(part), held[part[0]].Election), func(s *session) error {
+				return s.renew(ctx, held, part, answers)
+			})
+			if failed := blame(answers, part, err); failed != nil {
+				return answers, failed
+			}
+		}
+	}
+	b.takeBell(ctx)
+	return answers, nil
+}
+
+func (s *session) renew(ctx context.Context, held []backend.Lease, part []int, answers []backend.Answer) error {
+	first := held[part[0]]
+	beat := newBeat()
+	args := make([]any, 0, 2*len(part)+5)
+	names := make([]string, len(part))
+	seen := make([]backend.Lease, len(part))
+	for n, i := range part {
+		l := held[i]
+		names[n], seen[n] = l.Election, l
+		args = append(args, []byte(l.Election), l.Term)
+	}
+	args = append(args, []byte(first.Holder.Nonce), beat, first.TTL.Microseconds(), first.Renew.Microseconds(), first.TTL.Microseconds())
+	if _, err := s.exec(ctx, s.of(renewSQL, marks("(?, ?)", len(part))), args...); err != nil {
+		return err
+	}
+	st, rows, err := s.read(ctx, lightSQL, names, seen)
+	if err != nil {
+		return err
+	}
+	for n, i := range part {
+		l, r := held[i], &rows[n]
+		ours := r.found && r.same && r.Holder.Nonce == l.Holder.Nonce && r.Term == l.Term && r.Wish.Kind != backend.Depose
+		switch {
+		case ours && l.TTL > st.maxTTL:
+			answers[i] = backend.Answer{Err: s.backend.tooLong(l.Election, l.TTL, st.maxTTL)}
+		case ours && r.Beat == beat:
+			answers[i] = backend.Answer{Lease: r.Lease, Outcome: backend.Granted, Trust: l.TTL}
+		case ours:
+			answers[i] = backend.Answer{Err: fmt.Errorf("mysql: renew %q: %w", l.Election, errLocked)}
+		default:
+			answers[i] = backend.Answer{Lease: r.Lease, Outcome: backend.Refused}
+		}
+	}
+	return nil
+}

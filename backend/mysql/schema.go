@@ -1,0 +1,181 @@
+package mysql
+
+import (
+	"context"
+	"database/sql"
+	_ "embed"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"sync/atomic"
+
+	"github.com/go-election/go-election/backend"
+)
+
+// Schema is the text of schema.sql: the tables with the prefix "election".
+//
+//go:embed schema.sql
+var Schema string
+
+// layout is what the row of the table itself has as its holder.
+const layout = "layout 1"
+
+// CreateTables makes the tables that are not there yet. It needs the right to
+// CREATE, which the Backend itself does not. schema and prefix are those of
+// [Options]; both may be empty.
+func CreateTables(ctx context.Context, db *sql.DB, schema, prefix string) error {
+	t, err := newTables(schema, prefix)
+	if err != nil {
+		return err
+	}
+	b := &Backend{tables: t}
+	conn, err := db.Conn(ctx)
+	if err != nil {
+		return b.fail("create tables", err)
+	}
+	defer conn.Close()
+	identity, err := identityOf(ctx, conn)
+	if err != nil {
+		return b.fail("create tables", err)
+	}
+	for _, statement := range t.split() {
+		// Nobody ever made an election in a new table: this server knows all of
+		// none, and the first need not wait.
+		statement = strings.Replace(statement, unstamped, unstamped[:len(unstamped)-len("''")]+identity, 1)
+		if _, err := conn.ExecContext(ctx, statement); err != nil && !is(err, errDuplicate) {
+			return b.fail("create tables", err)
+		}
+	}
+	return nil
+}
+
+// unstamped is where schema.sql says that no server made the last election.
+const unstamped = "0, 0, 15000000, 0, ''"
+
+// identityOf returns the identity expression that the server understands.
+func identityOf(ctx context.Context, conn *sql.Conn) (string, error) {
+	rows, err := conn.QueryContext(ctx, showVariables)
+	if err != nil {
+		return "", err
+	}
+	defer rows.Close()
+	vars := make(map[string]string)
+	for rows.Next() {
+		var name, value string
+		if err := rows.Scan(&name, &value); err != nil {
+			return "", err
+		}
+		vars[strings.ToLower(name)] = value
+	}
+	return dialect(vars), rows.Err()
+}
+
+// schemaSQL returns schema.sql with the names of these tables.
+func (t tables) schemaSQL() string {
+	return strings.NewReplacer("`election_lease`", t.lease, "`election_term`", t.term, "`election_member`", t.member).Replace(Schema)
+}
+
+// split returns the statements of schema.sql, without comments.
+func (t tables) split() []string {
+	var list []string
+	text := regexp.MustCompile(`(?m)^--.*\n`).ReplaceAllString(t.schemaSQL(), "")
+	for s := range strings.SplitSeq(text, ";\n") {
+		if s = strings.TrimSpace(s); s != "" {
+			list = append(list, s)
+		}
+	}
+	return list
+}
+
+// ownSQL returns the statement that makes the row of the table itself.
+func (t tables) ownSQL() string {
+	list := t.split()
+	return list[len(list)-1] + ";"
+}
+
+// grantSQL returns the rights that the Backend needs, as statements to complete.
+func (t tables) grantSQL() string {
+	var s strings.Builder
+	for _, table := range []string{t.lease, t.term, t.member} {
+		fmt.Fprintf(&s, "GRANT SELECT, INSERT, UPDATE ON %s TO 'user'@'host';\n", table)
+	}
+	return s.String()
+}
+
+// A shape is whether the tables were found to be as they should. It is looked at
+// with the first call, and again after one that failed.
+type shape struct{ right atomic.Bool }
+
+const columnsSQL = `SELECT c.TABLE_NAME, c.COLUMN_NAME, c.COLUMN_TYPE, c.COLUMN_KEY, t.ENGINE FROM information_schema.COLUMNS c
+ JOIN information_schema.TABLES t ON t.TABLE_SCHEMA = c.TABLE_SCHEMA AND t.TABLE_NAME = c.TABLE_NAME
+ WHERE c.TABLE_SCHEMA = IF(? = '', DATABASE(), ?) AND c.TABLE_NAME IN (?, ?, ?)`
+
+func (p *shape) check(ctx context.Context, s *session) error {
+	if p.right.Load() {
+		return nil
+	}
+	if err := s.checkShape(ctx); err != nil {
+		return err
+	}
+	p.right.Store(true)
+	return nil
+}
+
+var (
+	columnLine = regexp.MustCompile("(?m)^  `(\\w+)` +([A-Z]+(?:\\(\\d+\\))?(?: UNSIGNED)?) +NOT NULL")
+	width      = regexp.MustCompile(`^bigint\(\d+\)`) // MariaDB shows a display width
+)
+
+func (s *session) checkShape(ctx context.Context) error {
+	t := s.backend.tables
+	rows, err := s.query(ctx, columnsSQL, t.schema, t.schema, t.plainLease, t.plainTerm, t.plainMember)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	found := make(map[string]string) // "table.column" → type
+	for rows.Next() {
+		var table, column, kind, key string
+		var engine sql.NullString
+		if err := rows.Scan(&table, &column, &kind, &key, &engine); err != nil {
+			return err
+		}
+		found[table] = engine.String
+		found[table+"."+column] = strings.TrimSpace(width.ReplaceAllString(strings.ToLower(kind), "bigint") + " " + strings.ToLower(key))
+	}
+	if err := rows.Err(); err != nil {
+		return err
+	}
+	for i, plain := range []string{t.plainLease, t.plainTerm, t.plainMember} {
+		quoted := []string{t.lease, t.term, t.member}[i]
+		text := t.split()[i]
+		engine, ok := found[plain]
+		if !ok {
+			return fmt.Errorf("%w: there is no table %s, or this account has no right to see it; call mysql.CreateTables or run this:\n%s;\n-- and, for the rights:\n%s",
+				backend.ErrDenied, quoted, text, t.grantSQL())
+		}
+		var wrong []string
+		if !strings.EqualFold(engine, "InnoDB") {
+			wrong = append(wrong, fmt.Sprintf("its engine is %.20q, not InnoDB", engine))
+		}
+		for n, m := range columnLine.FindAllStringSubmatch(text, -1) {
+			want := strings.ToLower(m[2])
+			if n == 0 {
+				want += " pri"
+			}
+			switch is, ok := found[plain+"."+m[1]]; {
+			case !ok:
+				wrong = append(wrong, fmt.Sprintf("column %s is missing", m[1]))
+			case is != want:
+				wrong = append(wrong, fmt.Sprintf("column %s is %.60q, not %q", m[1], is, want))
+			}
+		}
+		if wrong != nil {
+			slices.Sort(wrong)
+			return fmt.Errorf("%w: table %s is not the one of layout 1: %s; choose another prefix, or rename that table and run this:\n%s;",
+				backend.ErrDenied, quoted, strings.Join(wrong, "; "), text)
+		}
+	}
+	return nil
+}

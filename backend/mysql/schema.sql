@@ -1,0 +1,64 @@
+-- The tables of go-election on MySQL 8.0 and later and MariaDB 10.6 and later.
+-- Run this once, by hand or with mysql.CreateTables. It changes nothing that is
+-- there already. With another prefix or schema, edit the names.
+--
+-- All text is VARBINARY: names are compared byte by byte. All times are UTC,
+-- written for people to read; nothing is ever decided by them.
+
+CREATE TABLE IF NOT EXISTS `election_lease` (
+  `name`       VARBINARY(255)  NOT NULL COMMENT 'of the election; the empty name is the row of the table itself',
+  `holder`     VARBINARY(255)  NOT NULL COMMENT 'id of the leader; empty: vacant',
+  `nonce`      VARBINARY(64)   NOT NULL COMMENT 'of the very process that leads',
+  `address`    VARBINARY(255)  NOT NULL COMMENT 'of the leader, as it said itself',
+  `metadata`   VARBINARY(4096) NOT NULL COMMENT 'of the leader, as it said itself',
+  `term`       BIGINT UNSIGNED NOT NULL COMMENT 'of this reign, or of the last one',
+  `beat`       BIGINT UNSIGNED NOT NULL COMMENT 'a fresh random number at each grant, renewal and release',
+  `ttl_us`     BIGINT UNSIGNED NOT NULL COMMENT 'how long the lease lasts if it is not renewed, microseconds',
+  `renew_us`   BIGINT UNSIGNED NOT NULL COMMENT 'how often the holder means to renew, microseconds',
+  `server`     VARBINARY(160)  NOT NULL COMMENT 'identity of the server that wrote this row last',
+  `ended`      VARBINARY(16)   NOT NULL COMMENT 'how the reign before this one ended: released, failed, deposed',
+  `last_id`    VARBINARY(255)  NOT NULL COMMENT 'who led before',
+  `last_nonce` VARBINARY(64)   NOT NULL,
+  `wish`       VARBINARY(16)   NOT NULL COMMENT 'of an operator: nominate, accept, depose',
+  `wish_id`    VARBINARY(255)  NOT NULL,
+  `wish_nonce` VARBINARY(64)   NOT NULL,
+  `elected_at` DATETIME(6)     NOT NULL COMMENT 'UTC, for people: when this reign began',
+  `renewed_at` DATETIME(6)     NOT NULL COMMENT 'UTC, for people: when this row was last written',
+  `expires_at` DATETIME(6)     NOT NULL COMMENT 'UTC, for people: no decision rests on it',
+  `history`    VARBINARY(4096) NOT NULL COMMENT 'JSON: the last eight reigns, newest first',
+  PRIMARY KEY (`name`)
+) ENGINE=InnoDB;
+
+-- Only grants write it. mysql.Fence locks its rows and no others.
+CREATE TABLE IF NOT EXISTS `election_term` (
+  `name`   VARBINARY(255)  NOT NULL,
+  `term`   BIGINT UNSIGNED NOT NULL,
+  `nonce`  VARBINARY(64)   NOT NULL,
+  `holder` VARBINARY(255)  NOT NULL,
+  PRIMARY KEY (`name`)
+) ENGINE=InnoDB;
+
+-- One row for each process that takes part. Rows of processes that have been
+-- gone for a day are used again.
+CREATE TABLE IF NOT EXISTS `election_member` (
+  `nonce`    VARBINARY(64)   NOT NULL,
+  `id`       VARBINARY(255)  NOT NULL,
+  `address`  VARBINARY(255)  NOT NULL,
+  `metadata` VARBINARY(4096) NOT NULL,
+  `stage`    VARBINARY(32)   NOT NULL COMMENT 'of a migration, or empty',
+  `ttl_us`   BIGINT UNSIGNED NOT NULL,
+  `seen_at`  DATETIME(6)     NOT NULL COMMENT 'UTC',
+  PRIMARY KEY (`nonce`)
+) ENGINE=InnoDB;
+
+-- The table's own row: layout version, how many elections were ever made (term),
+-- the greatest TTL that a bid may have (ttl_us, 15 s), and the server that made
+-- the last election (server). An empty server is that of no server: the first
+-- election then waits 15 s, once. mysql.CreateTables fills it in.
+-- Error 1062 means that the row is there already, and is fine.
+INSERT INTO `election_lease`
+  (`name`, `holder`, `nonce`, `address`, `metadata`, `term`, `beat`, `ttl_us`, `renew_us`, `server`, `ended`, `last_id`, `last_nonce`,
+   `wish`, `wish_id`, `wish_nonce`, `elected_at`, `renewed_at`, `expires_at`, `history`)
+VALUES
+  ('', 'layout 1', '', '', 'row of the table itself: term = elections ever made, ttl_us = greatest TTL of a bid, server = where the last election was made',
+   0, 0, 15000000, 0, '', '', '', '', '', '', '', UTC_TIMESTAMP(6), UTC_TIMESTAMP(6), UTC_TIMESTAMP(6), '[]');

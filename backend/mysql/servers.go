@@ -1,0 +1,57 @@
+package mysql
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/go-election/go-election/backend"
+)
+
+// How each dialect names the server that answers. MariaDB's server_uid alone is
+// made of port and MAC address and repeats after a new installation; versions
+// before 10.6.19 and 10.11.9 lack it.
+const (
+	mysqlIdentity   = "CONCAT_WS(':', @@server_id, @@server_uuid)"
+	mariadbIdentity = "LEFT(CONCAT_WS(':', @@server_id, @@port, @@hostname), 160)"
+	uidIdentity     = "LEFT(CONCAT_WS(':', @@server_id, @@port, @@server_uid, @@hostname), 160)"
+)
+
+// dialect returns the identity expression for a server with these variables.
+func dialect(vars map[string]string) string {
+	switch {
+	case vars["server_uuid"] != "":
+		return mysqlIdentity
+	case vars["server_uid"] != "":
+		return uidIdentity
+	}
+	return mariadbIdentity
+}
+
+// servers remembers which servers have answered. One may replace another; two
+// that take turns are two writers, and then no lease means anything.
+type servers struct {
+	sync.Mutex
+	current, previous string
+	switched          time.Time // when current replaced previous
+	quarrel           time.Time // until when they count as taking turns
+}
+
+// saw notes an answer. changed says that the server is another one than last
+// time; err, that servers take turns.
+func (s *servers) saw(id string, within time.Duration, now time.Time) (changed bool, err error) {
+	s.Lock()
+	defer s.Unlock()
+	if id != s.current {
+		changed = s.current != ""
+		if id == s.previous && now.Sub(s.switched) < within {
+			s.quarrel = now.Add(within)
+		}
+		s.current, s.previous, s.switched = id, s.current, now
+	}
+	if now.Before(s.quarrel) {
+		return changed, fmt.Errorf("%w: two servers take turns behind this address: %q and %q; all members must write to one server (a single primary, no round robin, no read-write splitting)",
+			backend.ErrDenied, s.current, s.previous)
+	}
+	return changed, nil
+}

@@ -1,0 +1,60 @@
+package mysql
+
+import (
+	"context"
+	"database/sql"
+	sqldriver "database/sql/driver"
+)
+
+// A session is one connection for the length of one call. A write and the
+// reading that confirms it go through the same one.
+type session struct {
+	*statements
+	backend *Backend
+	conn    *sql.Conn
+	used    bool // the server has answered on this connection in this call
+}
+
+// on runs f with a connection. A connection that had died while it was idle says
+// so before anything is sent; then the next one is tried, until one is new.
+func (b *Backend) on(ctx context.Context, what string, f func(*session) error) error {
+	for try := 0; ; try++ {
+		conn, err := b.db.Conn(ctx)
+		if err != nil {
+			return b.fail(what, err)
+		}
+		s := &session{b.statements.Load(), b, conn, false}
+		if err = b.shape.check(ctx, s); err == nil {
+			err = f(s)
+		}
+		if spoilt(err) {
+			drop(conn)
+		}
+		conn.Close()
+		if fresh(err) && !s.used && try <= maxConns {
+			continue
+		}
+		return b.fail(what, err)
+	}
+}
+
+// drop makes the pool throw the connection away.
+func drop(conn *sql.Conn) {
+	conn.Raw(func(any) error { return sqldriver.ErrBadConn })
+}
+
+func (s *session) query(ctx context.Context, text string, args ...any) (*sql.Rows, error) {
+	rows, err := s.conn.QueryContext(ctx, text, args...)
+	s.used = s.used || err == nil
+	return rows, err
+}
+
+// exec runs a statement and returns how many rows it changed.
+func (s *session) exec(ctx context.Context, text string, args ...any) (int64, error) {
+	result, err := s.conn.ExecContext(ctx, text, args...)
+	if err != nil {
+		return 0, err
+	}
+	s.used = true
+	return result.RowsAffected()
+}

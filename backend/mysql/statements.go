@@ -1,0 +1,121 @@
+package mysql
+
+import (
+	"strings"
+)
+
+// statements has the SQL text for one dialect and one set of tables.
+//
+// Rules, enforced by a test: no statement reads a column that it assigns, no
+// time of the server decides anything, rows are never removed, names and values
+// are placeholders, strings stand in single quotes.
+type statements struct {
+	identity string            // the expression that names the answering server
+	text     map[string]string // by the template below
+}
+
+// own is what the row of the table itself says about the server, in one column:
+// whether it is writable, whether it keeps every commit, and its time.
+const own = `IF(l.name = '', CONCAT_WS(' ', @@global.read_only, @@innodb_flush_log_at_trx_commit, TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6))), '')`
+
+const lightColumns = `l.name, l.holder, l.nonce, l.term, l.beat, l.server = {server}, IF(l.server = {server}, '', l.server), l.ttl_us, l.renew_us,
+ TIMESTAMPDIFF(MICROSECOND, l.renewed_at, UTC_TIMESTAMP(6)), l.ended, l.last_id, l.last_nonce, l.wish, l.wish_id, l.wish_nonce,
+ IF(l.name = '', {server}, ''), ` + own
+
+const fullColumns = lightColumns + `, l.address, l.metadata, l.history, TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', l.elected_at), t.term`
+
+// The row of the table itself is always read with the others: it says which
+// server answered, in the same statement, so that no proxy can mix two up.
+const lightSQL = `SELECT ` + lightColumns + `, {count} FROM {lease} l WHERE l.name IN ('', {names}) ORDER BY l.name`
+const fullSQL = `SELECT ` + fullColumns + `, {count} FROM {lease} l LEFT JOIN {term} t ON t.name = l.name WHERE l.name IN ('', {names}) ORDER BY l.name`
+const listSQL = `SELECT ` + fullColumns + `, 0 FROM {lease} l LEFT JOIN {term} t ON t.name = l.name WHERE l.name = '' OR l.name >= ? ORDER BY l.name LIMIT ?`
+const countSQL = `(SELECT COUNT(*) - 1 FROM {lease})`
+const peopleSQL = `SELECT holder, nonce, address, metadata FROM {lease} WHERE name IN ({names})`
+
+// Writes pass over rows that somebody else has locked: SKIP LOCKED in the inner
+// query, whose result drives the outer one through the primary key, row by row
+// (measured on MySQL 9.7 and MariaDB 10.11; without STRAIGHT_JOIN and FORCE
+// INDEX the outer table may be scanned, and waits for the locked row). LIMIT
+// keeps the inner query from being merged into the outer one.
+const renewSQL = `UPDATE (SELECT l.name FROM {lease} l FORCE INDEX (PRIMARY)
+  WHERE (l.name, l.term) IN ({names}) AND l.nonce = ? AND l.server = {server} AND l.wish <> 'depose' LIMIT 100000 FOR UPDATE SKIP LOCKED) s
+ STRAIGHT_JOIN {lease} l FORCE INDEX (PRIMARY) ON l.name = s.name
+ SET l.beat = ?, l.ttl_us = ?, l.renew_us = ?, l.renewed_at = UTC_TIMESTAMP(6), l.expires_at = UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND`
+
+// grant writes lease and term at once, over exactly what was read.
+const grantSQL = `UPDATE (SELECT v.* FROM ({names}) v
+  STRAIGHT_JOIN {lease} l FORCE INDEX (PRIMARY) ON l.name = v.name AND l.term = v.term AND l.beat = v.beat AND l.server = v.server
+  STRAIGHT_JOIN {term} t FORCE INDEX (PRIMARY) ON t.name = v.name
+  WHERE {server} = ? LIMIT 100000 FOR UPDATE SKIP LOCKED) s
+ STRAIGHT_JOIN {lease} l FORCE INDEX (PRIMARY) ON l.name = s.name
+ STRAIGHT_JOIN {term} t FORCE INDEX (PRIMARY) ON t.name = s.name
+ SET l.term = s.next, t.term = s.next, l.beat = ?, l.holder = ?, t.holder = ?, l.nonce = ?, t.nonce = ?, l.address = ?, l.metadata = ?,
+  l.ttl_us = ?, l.renew_us = ?, l.server = {server}, l.ended = s.ended, l.last_id = s.last_id, l.last_nonce = s.last_nonce,
+  l.wish = '', l.wish_id = '', l.wish_nonce = '', l.elected_at = UTC_TIMESTAMP(6), l.renewed_at = UTC_TIMESTAMP(6),
+  l.expires_at = UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND, l.history = s.history`
+
+const releaseSQL = `UPDATE (SELECT v.* FROM ({names}) v
+  STRAIGHT_JOIN {lease} l FORCE INDEX (PRIMARY) ON l.name = v.name AND l.term = v.term AND (v.beat = 0 OR l.beat = v.beat)
+  WHERE l.nonce = ? AND l.server = {server} LIMIT 100000 FOR UPDATE SKIP LOCKED) s
+ STRAIGHT_JOIN {lease} l FORCE INDEX (PRIMARY) ON l.name = s.name
+ SET l.beat = ?, l.holder = '', l.nonce = '', l.address = '', l.metadata = '', l.ttl_us = 0, l.renew_us = 0,
+  l.ended = s.ended, l.last_id = s.last_id, l.last_nonce = s.last_nonce,
+  l.renewed_at = UTC_TIMESTAMP(6), l.expires_at = UTC_TIMESTAMP(6), l.history = s.history`
+
+// offerSQL is one row of the values in grant and release.
+const offerSQL = `SELECT ? AS name, ? AS term, ? AS beat, ? AS server, ? AS next, ? AS ended, ? AS last_id, ? AS last_nonce, ? AS history`
+const offerMore = ` UNION ALL SELECT ?, ?, ?, ?, ?, ?, ?, ?, ?`
+
+// The first grant of an election that has no row.
+const lockOwnSQL = `SELECT ` + lightColumns + `, 0 FROM {lease} l WHERE l.name = '' FOR UPDATE`
+const countRowsSQL = `SELECT COUNT(*) - 1 FROM {lease}`
+const existingSQL = `SELECT name, term FROM {lease} WHERE name IN ({names})`
+const termsSQL = `SELECT name, term FROM {term} WHERE name IN ({names}) FOR UPDATE`
+const makeLeaseSQL = `INSERT INTO {lease} (name, holder, nonce, address, metadata, term, beat, ttl_us, renew_us, server, ended, last_id, last_nonce,
+ wish, wish_id, wish_nonce, elected_at, renewed_at, expires_at, history) VALUES {names}`
+const makeLeaseRow = `(?, ?, ?, ?, ?, ?, ?, ?, ?, {server}, '', '', '', '', '', '', UTC_TIMESTAMP(6), UTC_TIMESTAMP(6), UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND, '[]')`
+const makeTermSQL = `INSERT INTO {term} (name, term, nonce, holder) VALUES {names}`
+const raiseTermSQL = `UPDATE {term} SET term = ?, nonce = ?, holder = ? WHERE name = ? AND term < ?`
+const stampOwnSQL = `UPDATE {lease} SET term = ?, beat = ?, server = {server}, renewed_at = UTC_TIMESTAMP(6) WHERE name = ''`
+
+// healTermSQL restores a term row that somebody has removed, with the term of
+// the lease: it grants nothing.
+const healTermSQL = `INSERT INTO {term} (name, term, nonce, holder) SELECT name, term, nonce, holder FROM {lease} WHERE name = ?`
+
+const wishSQL = `UPDATE {lease} SET wish = ?, wish_id = ?, wish_nonce = ? WHERE (name, term) IN ({names}) AND name <> ''`
+
+const announceSQL = `UPDATE {member} SET id = ?, address = ?, metadata = ?, stage = ?, ttl_us = ?, seen_at = UTC_TIMESTAMP(6) WHERE nonce = ?`
+const reuseMemberSQL = `UPDATE {member} SET nonce = ?, id = ?, address = ?, metadata = ?, stage = ?, ttl_us = ?, seen_at = UTC_TIMESTAMP(6)
+ WHERE seen_at < UTC_TIMESTAMP(6) - INTERVAL 1 DAY ORDER BY nonce LIMIT 1`
+const makeMemberSQL = `INSERT INTO {member} (nonce, id, address, metadata, stage, ttl_us, seen_at) VALUES (?, ?, ?, ?, ?, ?, UTC_TIMESTAMP(6))`
+const membersSQL = `SELECT nonce, id, address, metadata, stage, ttl_us, TIMESTAMPDIFF(MICROSECOND, seen_at, UTC_TIMESTAMP(6)) FROM {member}
+ WHERE nonce >= ? AND TIMESTAMPDIFF(MICROSECOND, seen_at, UTC_TIMESTAMP(6)) <= CAST(2 * LEAST(ttl_us, 1000000000000) AS SIGNED) ORDER BY nonce LIMIT ?`
+
+const uptimeSQL = `SHOW GLOBAL STATUS LIKE 'Uptime'`
+
+// all lists the statements, for the test of the rules.
+var all = []string{
+	lightSQL, fullSQL, listSQL, countSQL, peopleSQL, renewSQL, grantSQL, releaseSQL, offerSQL, offerMore, lockOwnSQL, countRowsSQL, existingSQL, termsSQL,
+	makeLeaseSQL, makeLeaseRow, makeTermSQL, raiseTermSQL, stampOwnSQL, healTermSQL, wishSQL, announceSQL, reuseMemberSQL, makeMemberSQL,
+	membersSQL, uptimeSQL, showVariables,
+}
+
+// newStatements puts the names of the tables and the identity into the texts.
+func newStatements(t tables, identity string) *statements {
+	s := &statements{identity, make(map[string]string, len(all))}
+	r := strings.NewReplacer("{lease}", t.lease, "{term}", t.term, "{member}", t.member, "{server}", identity)
+	for _, template := range all {
+		s.text[template] = r.Replace(template)
+	}
+	return s
+}
+
+// of returns the text of a template, with names in place of {names}.
+func (s *statements) of(template, names string) string {
+	return strings.Replace(s.text[template], "{names}", names, 1)
+}
+
+// marks returns n times mark, with commas between.
+func marks(mark string, n int) string {
+	return strings.Repeat(mark+", ", n-1) + mark
+}
