@@ -1,0 +1,113 @@
+package testbed
+
+import (
+	"crypto/rand"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/go-sql-driver/mysql"
+)
+
+// A Database is a fresh, empty schema that belongs to one test.
+type Database struct {
+	Name string
+
+	// User is an ordinary user, who may SELECT, INSERT and UPDATE in this
+	// database and nothing else. Use a Clone to change it.
+	User *mysql.Config
+
+	// Admin is the administrator, with this database chosen.
+	Admin *mysql.Config
+
+	server *Server
+}
+
+// Database makes a fresh database and a user for it, both for this test only.
+func (s *Server) Database(t testing.TB) *Database {
+	t.Helper()
+	d := &Database{Name: "test_" + random(), Admin: s.AdminConfig(), server: s}
+	d.Admin.DBName = d.Name
+	if err := s.exec("CREATE DATABASE " + d.Name); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.tidy("DROP DATABASE IF EXISTS " + d.Name) })
+	d.User = d.AddUser(t, "")
+	return d
+}
+
+// AddUser makes another user with the rights of User, who is known by the given
+// plugin: "" is the server's default, "caching_sha2_password" is for MySQL,
+// "mysql_native_password" and "ed25519" are for MariaDB.
+func (d *Database) AddUser(t testing.TB, plugin string) *mysql.Config {
+	t.Helper()
+	s := d.server
+	c := mysql.NewConfig()
+	c.Net, c.Addr, c.DBName = s.admin.Net, s.addr, d.Name
+	c.User, c.Passwd = "user_"+random(), "secret-"+random()
+	c.TLS, c.TLSConfig = s.admin.TLS, s.admin.TLSConfig
+
+	name := fmt.Sprintf("'%s'@'%s'", c.User, s.hosts)
+	how := fmt.Sprintf("IDENTIFIED BY '%s'", c.Passwd)
+	switch {
+	case plugin != "" && s.kind == MySQL:
+		how = fmt.Sprintf("IDENTIFIED WITH %s BY '%s'", plugin, c.Passwd)
+	case plugin != "":
+		how = fmt.Sprintf("IDENTIFIED VIA %s USING PASSWORD('%s')", plugin, c.Passwd)
+	}
+	if plugin == "ed25519" {
+		// Error 1968: it is there already.
+		if err := s.exec("INSTALL SONAME 'auth_ed25519'"); err != nil && !isServerError(err, 1968) {
+			t.Fatal(err)
+		}
+	}
+	s.Exec(t,
+		fmt.Sprintf("CREATE USER %s %s", name, how),
+		fmt.Sprintf("GRANT SELECT, INSERT, UPDATE ON %s.* TO %s", d.Name, name))
+	t.Cleanup(func() { s.tidy("DROP USER IF EXISTS " + name) })
+	return c
+}
+
+// Exec runs statements in this database as the administrator.
+func (d *Database) Exec(t testing.TB, statements ...string) {
+	t.Helper()
+	db := OpenDB(t, d.Admin)
+	for _, statement := range statements {
+		if _, err := db.ExecContext(t.Context(), statement); err != nil {
+			t.Fatalf("%s: %v", statement, err)
+		}
+	}
+}
+
+// OpenDB opens a pool that is closed at the end of the test, and is silent
+// about connections that break.
+func OpenDB(t testing.TB, c *mysql.Config) *sql.DB {
+	t.Helper()
+	c = c.Clone()
+	c.Logger = &mysql.NopLogger{}
+	connector, err := mysql.NewConnector(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	db := sql.OpenDB(connector)
+	t.Cleanup(func() { db.Close() })
+	return db
+}
+
+// tidy does what it can on a server that others go on using. One that is dead
+// or goes away soon needs no tidying.
+func (s *Server) tidy(statement string) {
+	if s.shared || s.program == nil {
+		_ = s.exec(statement) // the next database has another name
+	}
+}
+
+// isServerError reports whether the server answered with this error number.
+func isServerError(err error, number uint16) bool {
+	e, ok := errors.AsType[*mysql.MySQLError](err)
+	return ok && e.Number == number
+}
+
+func random() string { return strings.ToLower(rand.Text()[:12]) }

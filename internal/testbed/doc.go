@@ -1,0 +1,35 @@
+// Package testbed starts real database servers for tests and torments them.
+//
+// A test asks for a server in one of two ways:
+//
+//   - [Shared] is one server of a kind for the whole test binary. It is cheap.
+//     Each test takes a fresh [Database] on it. Nobody may torment it.
+//   - [Start] is a server that belongs to one test. It may be killed, stopped,
+//     restarted, made read-only, and have its clock stepped. [StartPair] is a
+//     primary with an asynchronous replica that can be promoted.
+//
+// A [Proxy] stands between a client and any server, and cuts, delays, resets
+// and loses what passes through.
+//
+// # What must be installed
+//
+// "make deps" installs everything on Debian. A server that is missing skips its
+// tests and names the package. With CI set in the environment it fails them,
+// except MySQL 9, which is skipped and reported in capital letters.
+//
+// ELECTION_TEST_MYSQL_DSN and ELECTION_TEST_MARIADB_DSN name servers that are
+// already there, by a user who may create databases and users. They are used
+// instead of starting one. Tests that torment such a server are skipped.
+//
+// ELECTION_TEST_REPORT names a file to which a line is added for every kind of
+// server that was used or missing.
+//
+// # What is left behind
+//
+// Nothing. Servers die with the test binary, however it ends: the kernel kills
+// them when the thread that started them is gone. A shell that waits for the
+// same end removes their data. Only templates of empty data directories are
+// kept, under the user's cache directory.
+//
+// Start servers outside of synctest bubbles: they live in real time.
+package testbed

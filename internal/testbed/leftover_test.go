@@ -1,0 +1,83 @@
+//go:build linux
+
+package testbed
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// helper is the environment variable that makes this test binary start a
+// server, tell its process and directory, and end in the way that it names.
+const helper = "TESTBED_TEST_ENDS_BY"
+
+func TestNothingIsLeftOfATestBinary(t *testing.T) {
+	if _, err := find(MariaDB); err != nil {
+		unavailable(t, err)
+	}
+	for _, end := range []string{"exit", "panic", "kill"} {
+		t.Run(end, func(t *testing.T) {
+			cmd := exec.Command(os.Args[0], "-test.run=^TestHelperEnds$")
+			cmd.Env = append(os.Environ(), helper+"="+end, "ELECTION_TEST_MARIADB_DSN=", "ELECTION_TEST_REPORT=")
+			out, err := cmd.StdoutPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			var pid int
+			var dir string
+			for lines := bufio.NewScanner(out); lines.Scan(); {
+				if number, rest, ok := strings.Cut(lines.Text(), " in "); ok && pid == 0 {
+					pid, _ = strconv.Atoi(strings.TrimPrefix(number, "server "))
+					dir = rest
+				}
+			}
+			cmd.Wait()
+			if pid == 0 {
+				t.Fatal("the helper has not started a server")
+			}
+			Eventually(t, 5*time.Second, "the server and its data are gone", func() error {
+				// A zombie is one that nobody has asked about yet.
+				stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+				if err == nil && !strings.Contains(string(stat), ") Z ") {
+					return fmt.Errorf("process %d is there: %s", pid, stat)
+				}
+				if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
+					return fmt.Errorf("%s is there: %v", dir, err)
+				}
+				return nil
+			})
+		})
+	}
+}
+
+// TestHelperEnds is no test. It runs in a process of its own.
+func TestHelperEnds(t *testing.T) {
+	end := os.Getenv(helper)
+	if end == "" {
+		return
+	}
+	s := Start(t, Options{Kind: MariaDB})
+	s.Stop(t) // a frozen server has to go as well
+	dir, _ := scratch()
+	fmt.Printf("server %d in %s\n", s.Pid(t), dir)
+	switch end {
+	case "exit":
+		os.Exit(0)
+	case "panic":
+		panic("as in a test that fails badly")
+	case "kill":
+		syscall.Kill(os.Getpid(), syscall.SIGKILL)
+		select {}
+	}
+}

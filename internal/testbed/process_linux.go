@@ -1,0 +1,183 @@
+package testbed
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// A process is a server that was started here and may have ended.
+type process struct {
+	cmd  *exec.Cmd
+	done chan struct{} // closed when it has ended and was waited for
+}
+
+// spawn starts a server whose output goes to the file named log.
+func spawn(command, env []string, log string) (*process, error) {
+	out, err := os.OpenFile(log, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	defer out.Close()
+	cmd := exec.Command(command[0], command[1:]...)
+	cmd.Env = append(os.Environ(), env...)
+	cmd.Stdout, cmd.Stderr = out, out
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Pdeathsig: syscall.SIGKILL,
+		Setpgid:   true, // an interrupt from the terminal is for the tests
+	}
+	if err := onKeptThread(cmd.Start); err != nil {
+		return nil, err
+	}
+	p := &process{cmd: cmd, done: make(chan struct{})}
+	go func() {
+		cmd.Wait()
+		close(p.done)
+	}()
+	return p, nil
+}
+
+// keptThread is the way to one goroutine that keeps its thread for ever.
+var keptThread = sync.OnceValue(func() chan<- func() {
+	calls := make(chan func())
+	go func() {
+		runtime.LockOSThread()
+		for f := range calls {
+			f()
+		}
+	}()
+	return calls
+})
+
+// onKeptThread calls f on a thread that lives as long as the test binary.
+//
+// The kernel kills a child with Pdeathsig when the thread that started it ends,
+// not the process. Go ends threads when it likes; a locked one it keeps.
+func onKeptThread(f func() error) error {
+	result := make(chan error)
+	keptThread() <- func() { result <- f() }
+	return <-result
+}
+
+func (p *process) pid() int { return p.cmd.Process.Pid }
+
+// ended reports whether the process is gone.
+func (p *process) ended() bool {
+	select {
+	case <-p.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// kill ends the process at once and waits until it is gone.
+func (p *process) kill() {
+	p.cmd.Process.Signal(syscall.SIGKILL)
+	<-p.done
+}
+
+// terminate asks the process to end and waits until it is gone.
+func (p *process) terminate(limit time.Duration) error {
+	p.cmd.Process.Signal(syscall.SIGTERM)
+	select {
+	case <-p.done:
+		return nil
+	case <-time.After(limit):
+		return fmt.Errorf("process %d did not end within %v", p.pid(), limit)
+	}
+}
+
+// pause stops all threads of the process, or lets them go on, and waits until
+// they have: the signal is on its way when the system call returns.
+func (p *process) pause(on bool) error {
+	sig := syscall.SIGCONT
+	if on {
+		sig = syscall.SIGSTOP
+	}
+	if err := p.cmd.Process.Signal(sig); err != nil {
+		return err
+	}
+	return poll(5*time.Second, func() error {
+		if p.ended() {
+			return fmt.Errorf("process %d has ended: %w", p.pid(), errGiveUp)
+		}
+		threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", p.pid()))
+		if err != nil {
+			return err
+		}
+		for _, name := range threads {
+			stat, err := os.ReadFile(name)
+			if errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ESRCH) {
+				continue // a thread that has just ended
+			} else if err != nil {
+				return err
+			}
+			// "pid (name) state …", and the name may hold anything.
+			_, rest, _ := strings.Cut(string(stat[strings.LastIndexByte(string(stat), ')'):]), " ")
+			if stopped := strings.HasPrefix(rest, "T"); stopped != on {
+				return fmt.Errorf("%s: state %.1s", name, rest)
+			}
+		}
+		return nil
+	})
+}
+
+// scratch is the directory for everything this test binary writes.
+//
+// Its janitor is a shell that reads from a pipe. The other end of the pipe is
+// closed when this process ends, also by a panic or by SIGKILL. No handler of
+// our own could do as much.
+var scratch = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "election-test-")
+	if err != nil {
+		return "", err
+	}
+	// Servers that are just being killed may still add a file: try again.
+	janitor := exec.Command("sh", "-c",
+		`cat >/dev/null; for i in 1 2 3 4 5 6 7 8 9; do rm -rf -- "$1" && exit; sleep 0.2; done`, "sh", dir)
+	janitor.Dir = "/"
+	janitor.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	pipe, err := janitor.StdinPipe()
+	if err != nil {
+		return "", err
+	}
+	if err := janitor.Start(); err != nil {
+		return "", err
+	}
+	heldOpen = pipe // a collected pipe would be a closed one
+	return dir, nil
+})
+
+var heldOpen any
+
+// lock locks the file named path until unlock is called, against other
+// processes and against other calls in this one.
+func lock(path string, exclusive bool) (unlock func(), err error) {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	how := syscall.LOCK_SH
+	if exclusive {
+		how = syscall.LOCK_EX
+	}
+	for {
+		err = syscall.Flock(int(f.Fd()), how)
+		if err != syscall.EINTR {
+			break
+		}
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return func() { f.Close() }, nil
+}

@@ -1,0 +1,309 @@
+package testbed
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"io"
+	"net"
+	"runtime"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// through makes a table and a pool that reaches it through a new proxy by a
+// single connection. The second pool is direct, to see what really happened.
+func through(t *testing.T, k Kind) (p *Proxy, pool, direct *sql.DB) {
+	t.Helper()
+	s := Shared(t, k)
+	p = s.Proxy(t)
+	d := s.Database(t)
+	newTable(t, d)
+	c := p.Config(d.User)
+	c.InterpolateParams = true // one request for each statement, and its text in it
+	pool = OpenDB(t, c)
+	pool.SetMaxOpenConns(1)
+	mustAsk[int](t, pool, "SELECT 1")
+	return p, pool, OpenDB(t, d.Admin)
+}
+
+func hasRow(t *testing.T, db *sql.DB, n int) bool {
+	t.Helper()
+	return mustAsk[int](t, db, "SELECT COUNT(*) FROM notes WHERE n = ?", n) == 1
+}
+
+func TestCutLosesWhatIsSentAndNewConnectionsHang(t *testing.T) {
+	Each(t, func(t *testing.T, k Kind) {
+		p, pool, direct := through(t, k)
+		p.Cut(true)
+		for n := range 2 { // by the open connection, then by a new one
+			if err := write(pool, impatient, n); !timedOut(err) {
+				t.Errorf("write %d: %v, want a deadline exceeded", n, err)
+			}
+		}
+		// The server has not heard that the client hung up.
+		if p.Stats().Open < 2 {
+			t.Errorf("%d open connections, want 2", p.Stats().Open)
+		}
+		p.Cut(false)
+		mustAsk[int](t, pool, "SELECT 1")
+		for n := range 2 {
+			if hasRow(t, direct, n) {
+				t.Errorf("write %d arrived through the cut", n)
+			}
+		}
+		Eventually(t, 5*time.Second, "dead connections end when the cut is healed", func() error {
+			if open := p.Stats().Open; open != 1 {
+				return errors.New("still open")
+			}
+			return nil
+		})
+	})
+}
+
+func TestCutRepliesExecutesAndDoesNotAnswer(t *testing.T) {
+	Each(t, func(t *testing.T, k Kind) {
+		p, pool, direct := through(t, k)
+		p.CutReplies(true)
+		if err := write(pool, impatient, 1); !timedOut(err) {
+			t.Errorf("write: %v, want a deadline exceeded", err)
+		}
+		if !hasRow(t, direct, 1) {
+			t.Error("the write was not executed")
+		}
+		p.CutReplies(false)
+		if err := write(pool, 5*time.Second, 2); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestHoldDeliversLate(t *testing.T) {
+	Each(t, func(t *testing.T, k Kind) {
+		p, pool, direct := through(t, k)
+		p.Hold(true)
+		if err := write(pool, impatient, 1); !timedOut(err) {
+			t.Errorf("write: %v, want a deadline exceeded", err)
+		}
+		if hasRow(t, direct, 1) {
+			t.Error("the write was executed while it was held")
+		}
+		p.Hold(false)
+		Eventually(t, 5*time.Second, "the held write arrives, long after its client gave up", func() error {
+			if !hasRow(t, direct, 1) {
+				return errors.New("no row")
+			}
+			return nil
+		})
+	})
+}
+
+func TestTraps(t *testing.T) {
+	Each(t, func(t *testing.T, k Kind) {
+		p, pool, direct := through(t, k)
+
+		trap := p.Trap("INSERT INTO notes VALUES (1)", LoseReply)
+		if err := write(pool, impatient, 1); !timedOut(err) || !hasRow(t, direct, 1) {
+			t.Errorf("lost reply: %v, executed %v; want a deadline exceeded and true", err, hasRow(t, direct, 1))
+		}
+		trap.Wait(t, time.Second)
+
+		p.Trap("VALUES (2)", LoseRequest)
+		if err := write(pool, impatient, 2); !timedOut(err) || hasRow(t, direct, 2) {
+			t.Errorf("lost request: %v, executed %v; want a deadline exceeded and false", err, hasRow(t, direct, 2))
+		}
+
+		trap = p.Trap("VALUES (3)", HoldRequest)
+		result := make(chan error)
+		go func() { result <- write(pool, 10*time.Second, 3) }()
+		trap.Wait(t, 5*time.Second)
+		if hasRow(t, direct, 3) {
+			t.Error("held request: executed before its release")
+		}
+		trap.Release()
+		if err := <-result; err != nil || !hasRow(t, direct, 3) {
+			t.Errorf("held request after its release: %v, executed %v", err, hasRow(t, direct, 3))
+		}
+
+		// Each trap caught one request. Others pass.
+		if err := write(pool, 5*time.Second, 4); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestDelayMakesEveryAnswerLate(t *testing.T) {
+	Each(t, func(t *testing.T, k Kind) {
+		p, pool, _ := through(t, k)
+		const d = 60 * time.Millisecond
+		p.Delay(d)
+		began := time.Now()
+		mustAsk[int](t, pool, "SELECT 1")
+		if took := time.Since(began); took < 2*d {
+			t.Errorf("an answer after %v, want %v at least", took, 2*d)
+		}
+	})
+}
+
+func TestResetBreaksOpenConnections(t *testing.T) {
+	Each(t, func(t *testing.T, k Kind) {
+		p, pool, _ := through(t, k)
+		result := make(chan error)
+		go func() {
+			_, err := ask[int](pool, 10*time.Second, "SELECT SLEEP(10)")
+			result <- err
+		}()
+		// The request has left when the connection is the one in use.
+		Eventually(t, 5*time.Second, "the query is under way", func() error {
+			if pool.Stats().InUse != 1 {
+				return errors.New("idle")
+			}
+			return nil
+		})
+		began := time.Now()
+		p.Reset()
+		if err := <-result; err == nil || timedOut(err) || time.Since(began) > 5*time.Second {
+			t.Errorf("after a reset: %v, %v later; want an error at once", err, time.Since(began))
+		}
+		mustAsk[int](t, pool, "SELECT 1")
+	})
+}
+
+func TestRefuse(t *testing.T) {
+	Each(t, func(t *testing.T, k Kind) {
+		p, pool, _ := through(t, k)
+		p.Refuse(true)
+		mustAsk[int](t, pool, "SELECT 1") // by the connection that is open
+		if _, err := net.Dial("tcp", p.Addr()); !errors.Is(err, syscall.ECONNREFUSED) {
+			t.Errorf("dial: %v, want connection refused", err)
+		}
+		p.Reset()
+		if _, err := ask[int](pool, time.Second, "SELECT 1"); err == nil {
+			t.Error("connected while connections are refused")
+		}
+		p.Refuse(false)
+		mustAsk[int](t, pool, "SELECT 1")
+		if got := p.Stats(); got.Accepted != 2 || got.Open != 1 {
+			t.Errorf("stats %+v, want 2 accepted and 1 open", got)
+		}
+	})
+}
+
+func TestSetTargetMovesNewConnections(t *testing.T) {
+	p := NewProxy(t, echo(t, "one "))
+	first := dial(t, p)
+	if got := say(t, first, "a"); got != "one a" {
+		t.Errorf("answer %q, want %q", got, "one a")
+	}
+	p.SetTarget(echo(t, "two "))
+	if got := say(t, first, "b"); got != "one b" {
+		t.Errorf("answer of the old connection %q, want %q", got, "one b")
+	}
+	if got := say(t, dial(t, p), "c"); got != "two c" {
+		t.Errorf("answer of a new connection %q, want %q", got, "two c")
+	}
+	p.SetTarget("127.0.0.1:1")
+	c := dial(t, p)
+	if _, err := c.Read(make([]byte, 1)); !errors.Is(err, syscall.ECONNRESET) {
+		t.Errorf("with nobody behind: %v, want a reset", err)
+	}
+}
+
+func TestProxyLeavesNothingRunning(t *testing.T) {
+	addr := echo(t, "")
+	before := runtime.NumGoroutine()
+	p := NewProxy(t, addr)
+	var conns []net.Conn
+	for i := range 8 {
+		c := dial(t, p)
+		say(t, c, "hello")
+		conns = append(conns, c)
+		switch i {
+		case 3:
+			p.Delay(time.Hour)
+			io.WriteString(c, "late")
+		case 5:
+			p.Delay(0)
+			p.Trap("held", HoldRequest)
+			io.WriteString(c, "held")
+		}
+		if i == 3 {
+			p.Delay(0)
+		}
+	}
+	p.Cut(true)
+	for _, c := range conns {
+		io.WriteString(c, "lost")
+	}
+	conns = append(conns, dial(t, p))
+	conns[0].Close()
+	p.Close()
+	for _, c := range conns {
+		c.Close()
+	}
+	Eventually(t, 5*time.Second, "all goroutines end", func() error {
+		if n := runtime.NumGoroutine(); n > before {
+			return errors.New("some are left")
+		}
+		return nil
+	})
+}
+
+// echo serves connections on which every piece comes back with a prefix.
+func echo(t *testing.T, prefix string) string {
+	t.Helper()
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer c.Close()
+				buf := make([]byte, 100)
+				for {
+					n, err := c.Read(buf)
+					if err != nil {
+						return
+					}
+					io.WriteString(c, prefix+string(buf[:n]))
+				}
+			}()
+		}
+	}()
+	return l.Addr().String()
+}
+
+func dial(t *testing.T, p *Proxy) net.Conn {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	var d net.Dialer
+	c, err := d.DialContext(ctx, "tcp", p.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// say sends a piece and returns what comes back.
+func say(t *testing.T, c net.Conn, text string) string {
+	t.Helper()
+	c.SetDeadline(time.Now().Add(5 * time.Second))
+	if _, err := io.WriteString(c, text); err != nil {
+		t.Fatal(err)
+	}
+	buf := make([]byte, 100)
+	n, err := c.Read(buf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(buf[:n])
+}

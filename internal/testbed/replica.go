@@ -1,0 +1,132 @@
+package testbed
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"testing"
+)
+
+// A Replica is a server that follows a primary asynchronously, and is read-only
+// until it is promoted.
+type Replica struct {
+	*Server
+	primary *Server
+}
+
+// StartPair starts a primary and a replica of it, with global transaction ids.
+// The replica has caught up with the primary when StartPair returns.
+//
+// A failover that loses writes: StopReplication, write to the primary, Kill the
+// primary, Promote the replica.
+func StartPair(t testing.TB, o Options) (primary *Server, replica *Replica) {
+	t.Helper()
+	o.Replication = true
+	primary = Start(t, o)
+	replica = &Replica{Server: Start(t, o), primary: primary}
+	source := fmt.Sprintf("MASTER_HOST='127.0.0.1', MASTER_PORT=%d, MASTER_USER='root', MASTER_CONNECT_RETRY=1, MASTER_USE_GTID=slave_pos", primary.port)
+	change := "CHANGE MASTER TO " + source
+	if o.Kind == MySQL {
+		change = fmt.Sprintf("CHANGE REPLICATION SOURCE TO SOURCE_HOST='127.0.0.1', SOURCE_PORT=%d, SOURCE_USER='root', SOURCE_CONNECT_RETRY=1, SOURCE_AUTO_POSITION=1", primary.port)
+	}
+	replica.ReadOnly(t, true)
+	replica.Exec(t, change, "START REPLICA")
+	replica.WaitCaughtUp(t)
+	return primary, replica
+}
+
+// StopReplication stops fetching from the primary: what is written there from
+// now on is not on the replica.
+func (r *Replica) StopReplication(t testing.TB) {
+	t.Helper()
+	r.Exec(t, "STOP REPLICA IO_THREAD")
+}
+
+// StartReplication goes on fetching from the primary.
+func (r *Replica) StartReplication(t testing.TB) {
+	t.Helper()
+	r.Exec(t, "START REPLICA IO_THREAD")
+}
+
+// WaitCaughtUp waits until all that the primary has written so far is here.
+func (r *Replica) WaitCaughtUp(t testing.TB) {
+	t.Helper()
+	position := "SELECT @@GLOBAL.gtid_binlog_pos"
+	if r.kind == MySQL {
+		position = "SELECT @@GLOBAL.gtid_executed"
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), sqlLimit)
+	defer cancel()
+	var at string
+	if err := r.primary.db.QueryRowContext(ctx, position).Scan(&at); err != nil {
+		t.Fatal(err)
+	}
+	r.waitFor(t, at)
+}
+
+// waitFor waits until the replica has applied a set of transactions.
+func (r *Replica) waitFor(t testing.TB, at string) {
+	t.Helper()
+	wait := "SELECT MASTER_GTID_WAIT(?, 10)"
+	if r.kind == MySQL {
+		wait = "SELECT WAIT_FOR_EXECUTED_GTID_SET(?, 10)"
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), sqlLimit)
+	defer cancel()
+	var answer int
+	if err := r.db.QueryRowContext(ctx, wait, at).Scan(&answer); err != nil {
+		t.Fatal(err)
+	}
+	if answer != 0 {
+		status := r.status(t)
+		t.Fatalf("%s replica has not caught up with %q: %s %s", r.kind, at, status["Last_IO_Error"], status["Last_SQL_Error"])
+	}
+}
+
+// Promote makes the replica a primary of its own: it applies what it has
+// fetched, forgets the old primary and takes writes. To fence the old primary
+// off before is up to the test, as it is up to an operator.
+func (r *Replica) Promote(t testing.TB) {
+	t.Helper()
+	r.own(t, "Promote")
+	r.Exec(t, "STOP REPLICA IO_THREAD")
+	fetched := "Gtid_IO_Pos"
+	if r.kind == MySQL {
+		fetched = "Retrieved_Gtid_Set"
+	}
+	r.waitFor(t, r.status(t)[fetched])
+	r.Exec(t, "STOP REPLICA", "RESET REPLICA ALL")
+	r.ReadOnly(t, false)
+}
+
+// status returns the replica's status by column.
+func (r *Replica) status(t testing.TB) map[string]string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), sqlLimit)
+	defer cancel()
+	rows, err := r.db.QueryContext(ctx, "SHOW REPLICA STATUS")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	columns, err := rows.Columns()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !rows.Next() {
+		t.Fatalf("%s %s is no replica: %v", r.kind, r.addr, rows.Err())
+	}
+	values := make([]sql.NullString, len(columns))
+	into := make([]any, len(columns))
+	for i := range values {
+		into[i] = &values[i]
+	}
+	if err := rows.Scan(into...); err != nil {
+		t.Fatal(err)
+	}
+	result := make(map[string]string)
+	for i, column := range columns {
+		result[column] = values[i].String
+	}
+	return result
+}

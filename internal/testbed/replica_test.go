@@ -1,0 +1,82 @@
+package testbed
+
+import (
+	"testing"
+	"time"
+)
+
+func TestPromoteLosesWhatWasNotReplicated(t *testing.T) {
+	Each(t, func(t *testing.T, k Kind) {
+		primary, replica := StartPair(t, Options{Kind: k})
+		d := primary.Database(t)
+		newTable(t, d)
+		way := primary.Proxy(t)
+		user := OpenDB(t, way.Config(d.User))
+		if err := write(user, 5*time.Second, 1); err != nil {
+			t.Fatal(err)
+		}
+		replica.WaitCaughtUp(t)
+		c := d.User.Clone()
+		c.Addr = replica.Addr()
+		if err := write(OpenDB(t, c), 5*time.Second, 9); !isServerError(err, 1290) {
+			t.Errorf("write to the replica: %v, want error 1290", err)
+		}
+
+		replica.StopReplication(t)
+		if err := write(user, 5*time.Second, 2); err != nil {
+			t.Fatal(err)
+		}
+		primary.Kill(t)
+		replica.Promote(t)
+		way.SetTarget(replica.Addr())
+		for n, want := range map[int]bool{1: true, 2: false} {
+			if hasRow(t, user, n) != want {
+				t.Errorf("row %d on the promoted replica: %v, want %v", n, !want, want)
+			}
+		}
+		if err := write(user, 5*time.Second, 3); err != nil {
+			t.Errorf("write to the promoted replica: %v", err)
+		}
+
+		// The old primary comes back with what nobody else has.
+		primary.Start(t)
+		c.Addr = primary.Addr()
+		if !hasRow(t, OpenDB(t, c), 2) {
+			t.Error("the old primary lost what it had acknowledged")
+		}
+	})
+}
+
+func TestReplicationGoesOn(t *testing.T) {
+	Each(t, func(t *testing.T, k Kind) {
+		primary, replica := StartPair(t, Options{Kind: k})
+		d := primary.Database(t)
+		newTable(t, d)
+		user := OpenDB(t, d.User)
+		replica.WaitCaughtUp(t)
+		replica.StopReplication(t)
+		if err := write(user, 5*time.Second, 1); err != nil {
+			t.Fatal(err)
+		}
+		c := d.User.Clone()
+		c.Addr = replica.Addr()
+		there := OpenDB(t, c)
+		if hasRow(t, there, 1) {
+			t.Error("the row is on the replica although replication is stopped")
+		}
+		replica.StartReplication(t)
+		replica.WaitCaughtUp(t)
+		if !hasRow(t, there, 1) {
+			t.Error("the row is not on the replica although it has caught up")
+		}
+		// A failover after it has caught up loses nothing.
+		primary.Kill(t)
+		replica.Promote(t)
+		if !hasRow(t, there, 1) {
+			t.Error("the row was lost by the failover")
+		}
+		if err := write(there, 5*time.Second, 2); err != nil {
+			t.Error(err)
+		}
+	})
+}

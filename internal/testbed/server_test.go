@@ -1,0 +1,262 @@
+package testbed
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+)
+
+// impatient is how long a query may take before a test believes that nobody
+// will answer it.
+const impatient = 300 * time.Millisecond
+
+// ask runs a query that returns one value, and gives up after limit.
+func ask[T any](db *sql.DB, limit time.Duration, query string, args ...any) (value T, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	err = db.QueryRowContext(ctx, query, args...).Scan(&value)
+	return value, err
+}
+
+// mustAsk is ask for a server that is well.
+func mustAsk[T any](t *testing.T, db *sql.DB, query string, args ...any) T {
+	t.Helper()
+	value, err := ask[T](db, 10*time.Second, query, args...)
+	if err != nil {
+		t.Fatalf("%s: %v", query, err)
+	}
+	return value
+}
+
+// write adds a row to the table that newTable made.
+func write(db *sql.DB, limit time.Duration, n int) error {
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	_, err := db.ExecContext(ctx, "INSERT INTO notes VALUES (?)", n)
+	return err
+}
+
+func newTable(t *testing.T, d *Database) {
+	t.Helper()
+	d.Exec(t, "CREATE TABLE notes (n INT PRIMARY KEY)")
+}
+
+func timedOut(err error) bool { return errors.Is(err, context.DeadlineExceeded) }
+
+func TestDatabasesAreSeparateAndUsersAreOrdinary(t *testing.T) {
+	Each(t, func(t *testing.T, k Kind) {
+		s := Shared(t, k)
+		a, b := s.Database(t), s.Database(t)
+		newTable(t, a)
+		newTable(t, b)
+		user := OpenDB(t, a.User)
+		if err := write(user, time.Second*5, 1); err != nil {
+			t.Fatal(err)
+		}
+		for _, statement := range []string{
+			"DELETE FROM notes",
+			"CREATE TABLE other (n INT)",
+			"DROP TABLE notes",
+			"SELECT * FROM " + b.Name + ".notes",
+			"SET GLOBAL read_only = ON",
+		} {
+			if _, err := user.ExecContext(t.Context(), statement); err == nil {
+				t.Errorf("an ordinary user may: %s", statement)
+			}
+		}
+		if n := mustAsk[int](t, OpenDB(t, b.Admin), "SELECT COUNT(*) FROM notes"); n != 0 {
+			t.Errorf("the other database has %d rows, want 0", n)
+		}
+	})
+}
+
+// A test binary that changes durability, or a zone that is not there, would make
+// other packages' tests lie.
+func TestServerKeepsDefaultsThatMatter(t *testing.T) {
+	Each(t, func(t *testing.T, k Kind) {
+		db := Shared(t, k).Admin()
+		for query, want := range map[string]string{
+			"SELECT @@innodb_flush_log_at_trx_commit":                                       "1",
+			"SELECT CONVERT_TZ('2025-07-01 12:00:00', '+00:00', 'Europe/Berlin')":           "2025-07-01 14:00:00",
+			"SELECT CONVERT_TZ('2025-12-01 12:00:00', '+00:00', 'Europe/Berlin')":           "2025-12-01 13:00:00",
+			"SELECT FROM_UNIXTIME(1761440399) = '2025-10-26 02:59:59' FROM (SELECT 1) AS x": "1",
+		} {
+			conn, err := db.Conn(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := conn.ExecContext(t.Context(), "SET time_zone = 'Europe/Berlin'"); err != nil {
+				t.Fatal(err)
+			}
+			var got string
+			if err := conn.QueryRowContext(t.Context(), query).Scan(&got); err != nil || got != want {
+				t.Errorf("%s = %q, %v; want %q", query, got, err, want)
+			}
+			if _, err := conn.ExecContext(t.Context(), "SET time_zone = DEFAULT"); err != nil {
+				t.Fatal(err)
+			}
+			conn.Close()
+		}
+	})
+}
+
+func TestKillTerminateAndStartAgain(t *testing.T) {
+	Each(t, func(t *testing.T, k Kind) {
+		s := Start(t, Options{Kind: k})
+		d := s.Database(t)
+		newTable(t, d)
+		user := OpenDB(t, d.User)
+		identity := "SELECT CONCAT_WS(':', @@server_id, @@hostname, @@port, @@server_uid)"
+		if k == MySQL {
+			identity = "SELECT @@server_uuid"
+		}
+		before := mustAsk[string](t, s.Admin(), identity)
+		for i, end := range []func(testing.TB){s.Kill, s.Terminate} {
+			if err := write(user, 5*time.Second, i); err != nil {
+				t.Fatal(err)
+			}
+			end(t)
+			if err := user.PingContext(t.Context()); err == nil {
+				t.Fatal("a server that is gone answers")
+			}
+			s.Start(t)
+			if n := mustAsk[int](t, user, "SELECT COUNT(*) FROM notes"); n != i+1 {
+				t.Fatalf("%d rows after the restart, want %d", n, i+1)
+			}
+		}
+		if after := mustAsk[string](t, s.Admin(), identity); after != before {
+			t.Errorf("identity %s became %s by a restart", before, after)
+		}
+	})
+}
+
+func TestTwoServersDiffer(t *testing.T) {
+	Each(t, func(t *testing.T, k Kind) {
+		identity := "SELECT CONCAT_WS(':', @@server_id, @@port)"
+		if k == MySQL {
+			identity = "SELECT @@server_uuid"
+		}
+		one := mustAsk[string](t, Shared(t, k).Admin(), identity)
+		two := mustAsk[string](t, Start(t, Options{Kind: k}).Admin(), identity)
+		if one == two {
+			t.Errorf("both servers are %s", one)
+		}
+	})
+}
+
+func TestStopMakesAPingTimeOut(t *testing.T) {
+	Each(t, func(t *testing.T, k Kind) {
+		s := Start(t, Options{Kind: k})
+		user := OpenDB(t, s.Database(t).User)
+		mustAsk[int](t, user, "SELECT 1")
+		s.Stop(t)
+		if _, err := ask[int](user, impatient, "SELECT 1"); !timedOut(err) {
+			t.Errorf("a stopped server: %v, want a deadline exceeded", err)
+		}
+		s.Continue(t)
+		mustAsk[int](t, user, "SELECT 1")
+		s.Stop(t) // and it can be killed while it is stopped
+	})
+}
+
+func TestReadOnlyRefusesOrdinaryWrites(t *testing.T) {
+	Each(t, func(t *testing.T, k Kind) {
+		s := Start(t, Options{Kind: k})
+		d := s.Database(t)
+		newTable(t, d)
+		user := OpenDB(t, d.User)
+		s.ReadOnly(t, true)
+		if err := write(user, 5*time.Second, 1); !isServerError(err, 1290) {
+			t.Errorf("write to a read-only server: %v, want error 1290", err)
+		}
+		s.ReadOnly(t, false)
+		if err := write(user, 5*time.Second, 1); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestStepMovesTheClockOfARunningServer(t *testing.T) {
+	Each(t, func(t *testing.T, k Kind) {
+		s := Start(t, Options{Kind: k, Clock: true})
+		off := func() time.Duration {
+			t.Helper()
+			micros := mustAsk[int64](t, s.Admin(), "SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))")
+			return time.UnixMicro(micros).Sub(time.Now()).Round(time.Minute)
+		}
+		if off() != 0 {
+			t.Fatalf("the clock is off by %v before any step", off())
+		}
+		s.Step(t, time.Hour)
+		if off() != time.Hour {
+			t.Errorf("after a step of +1h the clock is off by %v", off())
+		}
+		s.Step(t, -3*time.Hour)
+		if off() != -2*time.Hour {
+			t.Errorf("after steps of +1h and -3h the clock is off by %v", off())
+		}
+		// What waits by the monotonic clock is not disturbed.
+		began := time.Now()
+		if got := mustAsk[int](t, s.Admin(), "SELECT SLEEP(0.2)"); got != 0 || time.Since(began) > 5*time.Second {
+			t.Errorf("SLEEP(0.2) = %d after %v", got, time.Since(began))
+		}
+	})
+}
+
+func TestTLSWithOwnAuthorityAndEveryPlugin(t *testing.T) {
+	plugins := map[Kind][]string{
+		MariaDB: {"mysql_native_password", "ed25519"},
+		MySQL:   {"caching_sha2_password", "sha256_password"},
+	}
+	Each(t, func(t *testing.T, k Kind) {
+		s := Start(t, Options{Kind: k, TLS: true, Args: []string{"--require-secure-transport=ON"}})
+		d := s.Database(t)
+		for _, plugin := range plugins[k] {
+			c := d.AddUser(t, plugin)
+			c.TLS = nil
+			if err := OpenDB(t, c).PingContext(t.Context()); err == nil {
+				t.Errorf("%s: connected without TLS", plugin)
+			}
+			c.TLS = s.TLSConfig()
+			db := OpenDB(t, c)
+			cipher := mustAsk[string](t, db, "SELECT VARIABLE_VALUE FROM "+statusTable(k)+" WHERE VARIABLE_NAME = 'Ssl_cipher'")
+			if cipher == "" {
+				t.Errorf("%s: connected, but not by TLS", plugin)
+			}
+			c.Passwd += "x"
+			if err := OpenDB(t, c).PingContext(t.Context()); !isServerError(err, 1045) {
+				t.Errorf("%s: with a wrong password: %v, want error 1045", plugin, err)
+			}
+		}
+		c := d.User.Clone()
+		c.TLS = Start(t, Options{Kind: k, TLS: true}).TLSConfig()
+		if err := OpenDB(t, c).PingContext(t.Context()); err == nil || !strings.Contains(err.Error(), "certificate") {
+			t.Errorf("with another authority: %v, want an error about the certificate", err)
+		}
+	})
+}
+
+func statusTable(k Kind) string {
+	if k == MySQL {
+		return "performance_schema.session_status"
+	}
+	return "information_schema.session_status"
+}
+
+func TestKillConnections(t *testing.T) {
+	Each(t, func(t *testing.T, k Kind) {
+		s := Shared(t, k)
+		d := s.Database(t)
+		conn, err := OpenDB(t, d.User).Conn(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.KillConnections(t, d.User.User)
+		if err := conn.PingContext(t.Context()); err == nil {
+			t.Error("the connection is still alive")
+		}
+	})
+}

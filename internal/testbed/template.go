@@ -1,0 +1,136 @@
+package testbed
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+	_ "time/tzdata" // templateSQL needs a time zone, also where none is installed
+)
+
+// copyTemplate makes dir a copy of an empty data directory.
+//
+// To make one takes a second (MariaDB) or three (MySQL), to copy it takes a
+// tenth of that. So it is made once for each installed build, and kept.
+func (p *program) copyTemplate(dir string) error {
+	cache, err := cacheDir()
+	if err != nil {
+		return err
+	}
+	name := strings.ToLower(string(p.kind)) + "-data-"
+	template := filepath.Join(cache, fmt.Sprintf("%s%s-%d", name, p.identity, templateVersion))
+	lockFile := filepath.Join(cache, name+"lock")
+
+	for {
+		unlock, err := lock(lockFile, false)
+		if err != nil {
+			return err
+		}
+		err = os.CopyFS(dir, os.DirFS(template))
+		unlock()
+		if !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+		if err := p.makeTemplate(template, lockFile, filepath.Join(cache, name)); err != nil {
+			return err
+		}
+	}
+}
+
+// templateVersion is raised whenever makeTemplate makes something else.
+const templateVersion = 1
+
+// makeTemplate makes the template unless another process has just done so.
+func (p *program) makeTemplate(template, lockFile, prefix string) error {
+	unlock, err := lock(lockFile, true)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if _, err := os.Stat(template); err == nil {
+		return nil
+	}
+	// Whoever copies holds the lock, so nobody needs what is there: templates
+	// of builds that were replaced, and one that was not finished.
+	stale, _ := filepath.Glob(prefix + "*-*")
+	for _, dir := range stale {
+		os.RemoveAll(dir)
+	}
+	making := template + "-new"
+	sql := template + "-new.sql"
+	defer os.Remove(sql)
+	if err := os.WriteFile(sql, []byte(p.templateSQL()), 0o644); err != nil {
+		return err
+	}
+	args := append([]string{"--no-defaults", "--datadir=" + making}, p.base...)
+	args = append(args, userOption()...)
+	if p.kind == MySQL {
+		args = append(args, "--initialize-insecure", "--init-file="+sql, "--disable-log-bin")
+	} else {
+		args = append(args, "--auth-root-authentication-method=normal", "--skip-test-db", "--skip-name-resolve", "--extra-file="+sql)
+	}
+	args = append(args, p.sizes()...)
+	cmd := exec.Command(p.install[0], append(p.install[1:], args...)...)
+	cmd.Env = append(os.Environ(), p.env...)
+	if out, err := cmd.CombinedOutput(); err != nil || strings.Contains(string(out), "ERROR") {
+		os.RemoveAll(making)
+		return fmt.Errorf("make an empty %s data directory: %v:\n%s", p.kind, err, out)
+	}
+	os.Remove(filepath.Join(making, "auto.cnf")) // each server is to be one of its own
+	return os.Rename(making, template)
+}
+
+// sizes keeps files and buffers small. They must be the same for the template
+// and for the servers, or the first start spends its time on resizing.
+// Whatever decides on durability keeps its default.
+func (p *program) sizes() []string {
+	args := []string{"--innodb-buffer-pool-size=32M"}
+	if p.kind == MySQL {
+		return append(args, "--innodb-redo-log-capacity=8M")
+	}
+	return append(args, "--innodb-log-file-size=8M")
+}
+
+// templateSQL is what every server knows from its first start: the administrator
+// over TCP without a password, and one time zone that has summer time.
+func (p *program) templateSQL() string {
+	var b strings.Builder
+	if p.kind == MySQL { // MariaDB's own script makes this user
+		fmt.Fprintln(&b, "CREATE USER 'root'@'127.0.0.1';")
+		fmt.Fprintln(&b, "GRANT ALL PRIVILEGES ON *.* TO 'root'@'127.0.0.1' WITH GRANT OPTION;")
+	}
+	writeZone(&b, 1, "Europe/Berlin")
+	return b.String()
+}
+
+// writeZone writes the rows that the server's own tool for time zones would
+// make, one for each change of the clocks from 1980 to 2037.
+func writeZone(b *strings.Builder, id int, name string) {
+	zone, err := time.LoadLocation(name)
+	if err != nil {
+		panic(err) // time/tzdata has it
+	}
+	fmt.Fprintf(b, "INSERT INTO mysql.time_zone (Time_zone_id, Use_leap_seconds) VALUES (%d, 'N');\n", id)
+	fmt.Fprintf(b, "INSERT INTO mysql.time_zone_name (Name, Time_zone_id) VALUES ('%s', %d);\n", name, id)
+	types := map[string]int{}
+	for at := time.Date(1980, 1, 1, 0, 0, 0, 0, zone); at.Year() < 2038; {
+		short, offset := at.Zone()
+		typ, known := types[short]
+		if !known {
+			typ = len(types)
+			types[short] = typ
+			summer := 0
+			if at.IsDST() {
+				summer = 1
+			}
+			fmt.Fprintf(b, "INSERT INTO mysql.time_zone_transition_type VALUES (%d, %d, %d, %d, '%s');\n", id, typ, offset, summer, short)
+		}
+		fmt.Fprintf(b, "INSERT INTO mysql.time_zone_transition VALUES (%d, %d, %d);\n", id, at.Unix(), typ)
+		if _, at = at.ZoneBounds(); at.IsZero() {
+			return
+		}
+	}
+}

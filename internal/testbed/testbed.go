@@ -1,0 +1,197 @@
+package testbed
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"testing"
+	"time"
+)
+
+// A Kind is a kind of database server. It is also its name in test names.
+type Kind string
+
+const (
+	MariaDB Kind = "MariaDB" // the MariaDB that the system has installed
+	MySQL   Kind = "MySQL"   // MySQL 9
+)
+
+// Kinds are all the kinds, in the order in which tests run.
+var Kinds = []Kind{MariaDB, MySQL}
+
+// dsnVariable names the environment variable with a server that is already there.
+func (k Kind) dsnVariable() string {
+	if k == MySQL {
+		return "ELECTION_TEST_MYSQL_DSN"
+	}
+	return "ELECTION_TEST_MARIADB_DSN"
+}
+
+// Options say what server to start. Only Kind is required.
+type Options struct {
+	Kind Kind
+
+	// Args are added to the server's command line, after all others.
+	Args []string
+
+	// TLS gives the server a certificate of an authority of its own.
+	// [Server.TLSConfig] is what a client needs to trust it.
+	TLS bool
+
+	// Clock runs the server under a clock that [Server.Step] can move.
+	Clock bool
+
+	// Replication turns on the binary log with global transaction ids.
+	// StartPair does it by itself.
+	Replication bool
+}
+
+// Start starts a server that belongs to this test and is gone after it.
+// The test is skipped or fails if the server is not installed.
+func Start(t testing.TB, o Options) *Server {
+	t.Helper()
+	if dsn := os.Getenv(o.Kind.dsnVariable()); dsn != "" {
+		if o.Args != nil || o.TLS || o.Clock || o.Replication {
+			t.Skipf("this test needs a %s that it starts with options of its own, but %s names one that is already there",
+				o.Kind, o.Kind.dsnVariable())
+		}
+		s, err := external(o.Kind, dsn)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(s.stop)
+		return s
+	}
+	s, err := start(o)
+	if err != nil {
+		unavailable(t, err)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("the last lines that %s %s wrote:\n%s", s.kind, s.addr, s.logTail())
+		}
+		s.stop()
+	})
+	return s
+}
+
+var shared = map[Kind]func() (*Server, error){
+	MariaDB: sync.OnceValues(func() (*Server, error) { return startShared(MariaDB) }),
+	MySQL:   sync.OnceValues(func() (*Server, error) { return startShared(MySQL) }),
+}
+
+// Shared returns the one server of this kind that all tests of the binary share.
+// It must not be tormented. Take a [Server.Database] of your own on it.
+// The test is skipped or fails if the server is not installed.
+func Shared(t testing.TB, k Kind) *Server {
+	t.Helper()
+	s, err := shared[k]()
+	if err != nil {
+		unavailable(t, err)
+	}
+	return s
+}
+
+// startShared starts a server that ends with the test binary.
+func startShared(k Kind) (s *Server, err error) {
+	if dsn := os.Getenv(k.dsnVariable()); dsn != "" {
+		s, err = external(k, dsn)
+	} else {
+		s, err = start(Options{Kind: k})
+	}
+	if err == nil {
+		s.shared = true
+	}
+	return s, err
+}
+
+// Each runs f as one subtest for each kind of server, by its name.
+func Each(t *testing.T, f func(t *testing.T, k Kind)) {
+	t.Helper()
+	for _, k := range Kinds {
+		t.Run(string(k), func(t *testing.T) { f(t, k) })
+	}
+}
+
+// Eventually calls f until it returns nil, and fails the test with its last
+// error if that takes longer than limit.
+func Eventually(t testing.TB, limit time.Duration, what string, f func() error) {
+	t.Helper()
+	if err := poll(limit, f); err != nil {
+		t.Fatalf("%s: not within %v: %v", what, limit, err)
+	}
+}
+
+// errGiveUp, wrapped in what f returns, ends a poll at once.
+var errGiveUp = errors.New("giving up")
+
+// poll calls f until it returns nil, and returns its last error after limit.
+func poll(limit time.Duration, f func() error) error {
+	deadline := time.NewTimer(limit)
+	defer deadline.Stop()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		err := f()
+		if err == nil || errors.Is(err, errGiveUp) {
+			return err
+		}
+		select {
+		case <-tick.C:
+		case <-deadline.C:
+			return err
+		}
+	}
+}
+
+// missing is the error for something that is not installed.
+type missing struct {
+	kind Kind
+	what string // what is not there
+	hint string // what installs it
+}
+
+func (m *missing) Error() string {
+	return fmt.Sprintf("%s is missing: run \"make deps\" (%s), or let %s name a server that is already there",
+		m.what, m.hint, m.kind.dsnVariable())
+}
+
+// unavailable ends a test whose server could not be had.
+//
+// In CI a missing server is a failure, or a broken installation would pass for
+// a green run. MySQL 9 is the exception: it comes from a distribution that
+// changes daily, so it is only said loudly.
+func unavailable(t testing.TB, err error) {
+	t.Helper()
+	m, ok := errors.AsType[*missing](err)
+	switch {
+	case !ok:
+		t.Fatalf("testbed: %v", err)
+	case os.Getenv("CI") == "" || os.Getenv("CI") == "false":
+		report("skipped: %s", m.what)
+		t.Skipf("testbed: %v", m)
+	case m.kind == MySQL:
+		report("MYSQL 9 IS MISSING: ITS TESTS DID NOT RUN")
+		t.Skipf("testbed: MYSQL 9 IS MISSING: %v", m)
+	default:
+		report("MISSING: %s", m.what)
+		t.Fatalf("testbed: %v", m)
+	}
+}
+
+var reported sync.Map
+
+// report adds a line, once, to the file that ELECTION_TEST_REPORT names.
+func report(format string, args ...any) {
+	name, line := os.Getenv("ELECTION_TEST_REPORT"), fmt.Sprintf(format, args...)
+	if _, again := reported.LoadOrStore(line, true); again || name == "" {
+		return
+	}
+	// One short write to a file opened for appending does not mix with the
+	// lines of other test binaries. A report that fails must fail no test.
+	if f, err := os.OpenFile(name, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o666); err == nil {
+		fmt.Fprintln(f, line)
+		f.Close()
+	}
+}

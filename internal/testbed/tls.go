@@ -1,0 +1,90 @@
+package testbed
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// An authority is a certificate authority with one server.
+type authority struct {
+	dir  string
+	cert *x509.Certificate
+}
+
+// newAuthority makes an authority and a certificate for 127.0.0.1, in dir.
+func newAuthority(dir string) (*authority, error) {
+	caKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, err
+	}
+	ca := &x509.Certificate{
+		SerialNumber:          big.NewInt(1),
+		Subject:               pkix.Name{CommonName: "testbed authority"},
+		NotBefore:             time.Now().Add(-time.Hour),
+		NotAfter:              time.Now().Add(24 * time.Hour),
+		IsCA:                  true,
+		BasicConstraintsValid: true,
+		KeyUsage:              x509.KeyUsageCertSign,
+	}
+	caDER, err := x509.CreateCertificate(rand.Reader, ca, ca, caKey.Public(), caKey)
+	if err != nil {
+		return nil, err
+	}
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, err
+	}
+	server := &x509.Certificate{
+		SerialNumber: big.NewInt(2),
+		Subject:      pkix.Name{CommonName: "testbed server"},
+		NotBefore:    ca.NotBefore,
+		NotAfter:     ca.NotAfter,
+		KeyUsage:     x509.KeyUsageDigitalSignature,
+		ExtKeyUsage:  []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		DNSNames:     []string{"localhost"},
+		IPAddresses:  []net.IP{net.IPv4(127, 0, 0, 1)},
+	}
+	serverDER, err := x509.CreateCertificate(rand.Reader, server, ca, key.Public(), caKey)
+	if err != nil {
+		return nil, err
+	}
+	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return nil, err
+	}
+	for name, block := range map[string]*pem.Block{
+		"ca.pem":          {Type: "CERTIFICATE", Bytes: caDER},
+		"server-cert.pem": {Type: "CERTIFICATE", Bytes: serverDER},
+		"server-key.pem":  {Type: "PRIVATE KEY", Bytes: keyDER},
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), pem.EncodeToMemory(block), 0o600); err != nil {
+			return nil, err
+		}
+	}
+	cert, err := x509.ParseCertificate(caDER)
+	return &authority{dir: dir, cert: cert}, err
+}
+
+func (a *authority) serverArgs() []string {
+	return []string{
+		"--ssl-ca=" + filepath.Join(a.dir, "ca.pem"),
+		"--ssl-cert=" + filepath.Join(a.dir, "server-cert.pem"),
+		"--ssl-key=" + filepath.Join(a.dir, "server-key.pem"),
+	}
+}
+
+func (a *authority) clientConfig() *tls.Config {
+	pool := x509.NewCertPool()
+	pool.AddCert(a.cert)
+	return &tls.Config{RootCAs: pool, ServerName: "127.0.0.1", MinVersion: tls.VersionTLS12}
+}
