@@ -1,0 +1,609 @@
+package election
+
+import (
+	"container/heap"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/memory"
+)
+
+// The simulation runs several machines, each with a clock of its own rate, on one
+// store behind a network that loses, delays and reorders requests and answers.
+// Nodes crash, restart, stand still; lead functions linger; operators nominate,
+// depose, pause. Everything follows from one seed. The invariants are checked
+// whenever belief begins or grows:
+//
+//	S1  the intervals in which two nodes trust their lease never overlap
+//	S4  each reign's term exceeds all earlier ones of its election
+//	S11 one lead function at a time in a process
+//	S10 each node's events are a path: terms never go back, lost follows elected
+//	L3  once the faults have ended, each election has exactly one leader
+var (
+	simSeed  = flag.Uint64("sim.seed", 0, "replay this one seed, with a trace")
+	simHours = flag.Int("sim.hours", 40, "virtual hours")
+)
+
+func TestSimulation(t *testing.T) {
+	if *simSeed != 0 {
+		s := newSim(*simSeed, 5, true)
+		err := s.run(time.Duration(*simHours) * time.Hour)
+		t.Logf("%s\n%s", strings.Join(s.lines[max(0, len(s.lines)-400):], "\n"), s.stats())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	const each = 5 // hours
+	for seed := uint64(1); seed <= uint64(*simHours/each); seed++ {
+		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
+			t.Parallel()
+			s := newSim(seed, 5, false)
+			if err := s.run(each * time.Hour); err != nil {
+				again := newSim(seed, 5, true)
+				again.run(each * time.Hour)
+				t.Fatalf("%v\nreplay: go test ./election -run TestSimulation -sim.seed=%d -sim.hours=%d\n%s",
+					err, seed, each, strings.Join(again.lines[max(0, len(again.lines)-60):], "\n"))
+			}
+			if s.reigns < 3 {
+				t.Errorf("%d reigns: the faults did not bite", s.reigns)
+			}
+			t.Log(s.stats())
+		})
+	}
+}
+
+// BenchmarkSimulation reports virtual hours a second on one core, five nodes.
+func BenchmarkSimulation(b *testing.B) {
+	for seed := uint64(1); b.Loop(); seed++ {
+		if err := newSim(seed, 5, false).run(time.Hour); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "virtual-hours/s")
+}
+
+type sim struct {
+	seed   uint64
+	rnd    *rand.Rand
+	now    time.Duration // true time
+	events simHeap
+	seq    int
+	store  *memory.Store
+	nodes  []*simNode
+	terms  map[string]uint64 // the greatest so far
+	calm   bool              // no faults
+	pace   time.Duration     // mean time between the faults of a node
+	err    error
+	tracing,
+	push bool
+	lines []string
+
+	calls, faults, reigns, grants int
+}
+
+type simNode struct {
+	s       *sim
+	i       int
+	id      string
+	rate    float64 // of its clock
+	life    int     // incarnation; what belongs to an earlier one is dropped
+	up      bool
+	m       *machine
+	b       backend.Backend
+	elecs   []*elec
+	belief  []simBelief // by election
+	wake    int         // number of the valid wake event
+	stopped bool
+	backlog []func()
+	cut     bool // no request arrives
+	deaf    bool // no answer comes back
+	slow    time.Duration
+	listens []*call
+	sick    bool
+}
+
+// simBelief is what the shell would keep for an election.
+type simBelief struct {
+	leading bool
+	until   time.Duration // by the node's clock
+	term    uint64
+	running uint64 // term of the lead function that has not returned
+	last    Event
+}
+
+func newSim(seed uint64, nodes int, trace bool) *sim {
+	s := &sim{seed: seed, rnd: rand.New(rand.NewPCG(seed, 17)), terms: map[string]uint64{}, tracing: trace}
+	s.push = seed%2 == 0
+	s.pace = 30 * time.Second
+	if seed%8 == 0 {
+		s.pace = 10 * time.Minute
+	}
+	s.store = memory.New(&memory.Options{Poll: !s.push, Now: func() time.Time { return time.Unix(1e9, 0).Add(s.now) }})
+	for i := range nodes {
+		n := &simNode{s: s, i: i, id: fmt.Sprint("n", i), rate: rates[s.rnd.IntN(len(rates))]}
+		s.nodes = append(s.nodes, n)
+		n.start()
+		s.after(s.exp(s.pace), func() { n.fault() })
+	}
+	return s
+}
+
+// rates are those of the nodes' clocks: two of them may differ as far as the
+// default margin of TTL/6 allows.
+var rates = []float64{1 - 0.0833, 1 - 0.0833, 1, 1 + 0.0833, 1 + 0.0833}
+
+func (s *sim) run(d time.Duration) error {
+	for t := time.Hour; ; t += time.Hour {
+		s.until(min(t, d) - 4*time.Minute)
+		s.heal()
+		s.until(min(t, d))
+		s.live()
+		s.calm = false
+		if s.err != nil || t >= d {
+			return s.err
+		}
+	}
+}
+
+func (s *sim) until(t time.Duration) {
+	for s.err == nil && len(s.events) > 0 && s.events[0].at <= t {
+		e := heap.Pop(&s.events).(simEvent)
+		s.now = e.at
+		e.do()
+	}
+	s.now = max(s.now, t)
+}
+
+func (s *sim) after(d time.Duration, do func()) {
+	s.seq++
+	heap.Push(&s.events, simEvent{s.now + max(d, 0), s.seq, do})
+}
+
+func (s *sim) exp(mean time.Duration) time.Duration {
+	return time.Duration(s.rnd.ExpFloat64() * float64(mean))
+}
+
+func (s *sim) span(most time.Duration) time.Duration {
+	return time.Duration(s.rnd.Int64N(int64(most)))
+}
+
+func (s *sim) trace(n *simNode, format string, args ...any) {
+	if s.tracing {
+		s.lines = append(s.lines, fmt.Sprintf("%12.6f %s ", s.now.Seconds(), n.id)+fmt.Sprintf(format, args...))
+	}
+}
+
+func (s *sim) fail(n *simNode, format string, args ...any) {
+	s.trace(n, format, args...)
+	if s.err == nil {
+		s.err = fmt.Errorf("seed %d at %v: %s", s.seed, s.now, n.id+" "+fmt.Sprintf(format, args...))
+	}
+}
+
+func (s *sim) stats() string {
+	return fmt.Sprintf("%v virtual, %d calls, %d faults, %d grants, %d reigns", s.now, s.calls, s.faults, s.grants, s.reigns)
+}
+
+// heal ends all faults.
+func (s *sim) heal() {
+	s.calm = true
+	for _, n := range s.nodes {
+		n.cut, n.deaf, n.slow, n.sick = false, false, 0, false
+		if !n.up {
+			n.start()
+		}
+		n.resume()
+		n.input(pause{nil, false})
+	}
+}
+
+// live checks that each election has exactly one leader.
+func (s *sim) live() {
+	if s.err != nil {
+		return
+	}
+	for e := range s.nodes[0].elecs {
+		leaders := 0
+		for _, n := range s.nodes {
+			if b := &n.belief[e]; b.leading && n.local() < b.until {
+				leaders++
+			}
+		}
+		if leaders != 1 {
+			s.fail(s.nodes[0], "L3: four minutes after the last fault election %d has %d leaders", e, leaders)
+		}
+	}
+}
+
+func (n *simNode) local() time.Duration { return time.Duration(float64(n.s.now) * n.rate) }
+
+// start begins a new incarnation.
+func (n *simNode) start() {
+	s := n.s
+	n.life++
+	n.up, n.stopped, n.backlog = true, false, nil
+	n.b = s.store.Backend()
+	options := Options{ID: n.id, Health: func(context.Context) error { return nil }}
+	switch s.seed % 8 { // they hide what is too tight, so most seeds have none
+	case 3:
+		options.Silence = 5 * time.Second
+	case 5:
+		options.Priority = 3 * time.Second
+	}
+	o, err := options.withDefaults(n.b.Guarantees())
+	if err != nil {
+		panic(err)
+	}
+	nonce := fmt.Sprintf("%s-%d", n.id, n.life)
+	n.m = newMachine(o, n.b.Guarantees(), backend.Candidate{ID: n.id, Nonce: nonce}, s.rnd, n.local())
+	n.elecs, n.listens = nil, nil
+	n.belief = make([]simBelief, 2)
+	for i := range n.belief {
+		e := &elec{name: fmt.Sprint("e", i)}
+		n.elecs = append(n.elecs, e)
+		n.input(join{e})
+		n.input(campaign{e, modeAlways, true})
+	}
+	s.trace(n, "starts, life %d", n.life)
+}
+
+// in runs do on the node, if it is still the same incarnation; later if it stands still.
+func (n *simNode) in(life int, do func()) {
+	switch {
+	case n.life != life || !n.up:
+	case n.stopped:
+		n.backlog = append(n.backlog, do)
+	default:
+		do()
+	}
+}
+
+func (n *simNode) resume() {
+	if !n.stopped {
+		return
+	}
+	n.s.trace(n, "continues")
+	n.stopped = false
+	backlog := n.backlog
+	n.backlog = nil
+	for _, do := range backlog {
+		do()
+	}
+	n.input(tick{})
+}
+
+// input steps the machine and carries out what it says.
+func (n *simNode) input(in any) {
+	s := n.s
+	for _, a := range n.m.step(n.local(), in) {
+		n.do(a)
+	}
+	n.wake++
+	if next := n.m.next(); next != never {
+		wake, life := n.wake, n.life
+		d := time.Duration(float64(next-n.local())/n.rate) + 1
+		s.after(d, func() {
+			if n.wake == wake {
+				n.in(life, func() { n.input(tick{}) })
+			}
+		})
+	}
+}
+
+func (n *simNode) do(a action) {
+	s := n.s
+	var b *simBelief
+	if a.e != nil {
+		b = &n.belief[a.e.seq]
+	}
+	switch a.kind {
+	case doCall:
+		n.call(a.call)
+	case doCancel:
+		n.ends(a.call, reply{call: a.call, err: context.Canceled})
+	case doTrust:
+		n.trust(a, b)
+	case doLose:
+		s.trace(n, "e%d lost term %d: %s", a.e.seq, a.term, a.reason)
+		b.leading = false
+		n.returns(a.e, b, a.term)
+	case doTell:
+		n.told(a, b)
+	}
+}
+
+func (n *simNode) trust(a action, b *simBelief) {
+	s := n.s
+	if !b.leading || b.term != a.term {
+		s.reigns++
+		s.trace(n, "e%d leads in term %d for %v", a.e.seq, a.term, a.until-n.local())
+		if a.term <= s.terms[a.e.name] {
+			s.fail(n, "S4: term %d of e%d does not exceed %d", a.term, a.e.seq, s.terms[a.e.name])
+		}
+		if b.running != 0 {
+			s.fail(n, "S11: e%d leads in term %d while the function of term %d runs", a.e.seq, a.term, b.running)
+		}
+		s.terms[a.e.name] = a.term
+		b.running = a.term
+		if s.rnd.IntN(20) == 0 { // this function comes back by itself
+			life, e, term := n.life, a.e, a.term
+			s.after(s.exp(10*time.Minute), func() { n.in(life, func() { n.function(e, b, term) }) })
+		}
+	}
+	s.grants++
+	b.leading, b.until, b.term = true, a.until, a.term
+	for _, o := range s.nodes {
+		if ob := &o.belief[a.e.seq]; o != n && o.up && ob.leading && o.local() < ob.until {
+			s.fail(n, "S1: leads e%d in term %d while %s does in term %d for %v more", a.e.seq, a.term, o.id, ob.term, ob.until-o.local())
+		}
+	}
+}
+
+// returns makes the lead function return some time after its context was cancelled.
+func (n *simNode) returns(e *elec, b *simBelief, term uint64) {
+	wait := n.s.exp(100 * time.Millisecond)
+	if n.s.rnd.IntN(10) == 0 {
+		wait = n.s.span(time.Minute) // lingers; past StepDownTimeout at times
+	}
+	life := n.life
+	n.s.after(wait, func() { n.in(life, func() { n.function(e, b, term) }) })
+}
+
+func (n *simNode) function(e *elec, b *simBelief, term uint64) {
+	if b.running == term {
+		b.running = 0
+		n.input(returned{e, term, ReasonReturned})
+	}
+}
+
+func (n *simNode) told(a action, b *simBelief) {
+	ev := a.event
+	if ev.Kind == Notice {
+		return
+	}
+	if ev.Term < b.last.Term {
+		n.s.fail(n, "S10: event %v after term %d", ev, b.last.Term)
+	}
+	if ev.Kind == Elected && b.last.Kind == Elected && b.last.Leading {
+		n.s.fail(n, "S10: %v without having been told of the loss of term %d", ev, b.last.Term)
+	}
+	if ev.Kind == Elected && ev.Term == b.last.Term && ev.Leader.Nonce != b.last.Leader.Nonce && b.last.Kind == Elected {
+		n.s.fail(n, "S10: two leaders named in term %d", ev.Term)
+	}
+	b.last = *ev
+}
+
+// call sends a request over the network, and its answer back.
+func (n *simNode) call(c *call) {
+	s := n.s
+	s.calls++
+	life := n.life
+	if c.timeout > 0 {
+		s.after(time.Duration(float64(c.timeout)/n.rate), func() { n.in(life, func() { n.ends(c, reply{call: c, err: context.DeadlineExceeded}) }) })
+	}
+	switch c.kind {
+	case callHealth:
+		var err error
+		if n.sick {
+			err = errors.New("sick")
+		}
+		n.ends(c, reply{call: c, err: err})
+		return
+	case callListen:
+		n.listens = append(n.listens, c)
+		return
+	}
+	b := n.b
+	n.send(life, func() {
+		if c.kind == callRelease && c.leases[0].Term == 0 || c.kind == callRelease && hasZero(c) {
+			// First find what this nonce holds, then end exactly that: two
+			// requests, the second only if the caller still waits.
+			n.answer(life, func() { n.releaseFound(life, b, c) })
+			return
+		}
+		r := execute(b, c)
+		n.news(c)
+		n.answer(life, func() { n.ends(c, r) })
+	})
+}
+
+func hasZero(c *call) bool {
+	for _, l := range c.leases {
+		if l.Term == 0 {
+			return true
+		}
+	}
+	return false
+}
+
+func (n *simNode) releaseFound(life int, b backend.Backend, c *call) {
+	if n.m.flying[callRelease] != c {
+		return // given up meanwhile
+	}
+	found := &call{kind: callRelease}
+	for _, l := range c.leases {
+		now, _, _ := b.Observe(context.Background(), []backend.Lease{{Election: l.Election}}, "")
+		if l.Term == 0 && now[0].Holder.Nonce == n.m.me.Nonce {
+			l.Term = now[0].Term
+		}
+		if l.Term != 0 {
+			found.leases = append(found.leases, l)
+		}
+	}
+	n.send(life, func() {
+		r := reply{call: c}
+		if len(found.leases) > 0 {
+			r.err = execute(b, found).err
+			n.news(c)
+		}
+		n.answer(life, func() { n.ends(c, r) })
+	})
+}
+
+// send carries a request to the store, perhaps late, perhaps never. It arrives
+// also when its sender has died or has given up.
+func (n *simNode) send(life int, do func()) {
+	if n.life == life && !n.cut && n.s.rnd.IntN(1000) > 0 {
+		n.s.after(n.delay(), do)
+	}
+}
+
+// answer carries an answer back.
+func (n *simNode) answer(life int, do func()) {
+	if n.life == life && !n.deaf && !n.cut && n.s.rnd.IntN(1000) > 0 {
+		n.s.after(n.delay(), func() { n.in(life, do) })
+	}
+}
+
+func (n *simNode) delay() time.Duration {
+	d := 200*time.Microsecond + n.s.span(3*time.Millisecond)
+	if n.slow > 0 {
+		d += n.s.span(n.slow)
+	}
+	return d
+}
+
+// ends hands the machine the end of a call, unless it has ended already.
+func (n *simNode) ends(c *call, r reply) {
+	if n.m.flying[c.kind] == c {
+		// Not at once: the machine may be in the middle of a step.
+		life := n.life
+		n.s.after(0, func() {
+			n.in(life, func() {
+				if n.m.flying[c.kind] == c {
+					n.input(r)
+				}
+			})
+		})
+	}
+}
+
+// news wakes all who listen, some time after something may have changed.
+func (n *simNode) news(c *call) {
+	if c.kind == callObserve || !n.s.push {
+		return
+	}
+	for _, o := range n.s.nodes {
+		listens := o.listens
+		o.listens = nil
+		for _, l := range listens {
+			o.answer(o.life, func() { o.ends(l, reply{call: l}) })
+		}
+	}
+}
+
+func execute(b backend.Backend, c *call) (r reply) {
+	ctx := context.Background()
+	r.call = c
+	switch c.kind {
+	case callAcquire:
+		r.answers, r.err = b.Acquire(ctx, c.bids)
+	case callRenew:
+		r.answers, r.err = b.Renew(ctx, c.leases)
+	case callRelease:
+		r.err = b.Release(ctx, c.leases)
+	case callObserve:
+		r.changed, r.next, r.err = b.Observe(ctx, c.leases, c.after)
+	case callAsk:
+		r.err = b.Ask(ctx, c.wishes)
+	case callAnnounce:
+	}
+	return r
+}
+
+// fault does something bad to the node, or asks something of it.
+func (n *simNode) fault() {
+	s := n.s
+	s.after(s.exp(s.pace), func() { n.fault() })
+	if leads := n.belief[0].leading || n.belief[1].leading; s.calm || !n.up || n.stopped || !leads && s.rnd.IntN(3) > 0 {
+		return
+	}
+	s.faults++
+	life := n.life
+	e := s.rnd.IntN(len(n.elecs))
+	again := func(d time.Duration, do func()) { s.after(d, func() { n.in(life, do) }) }
+	switch s.rnd.IntN(11) {
+	case 0:
+		s.trace(n, "crashes")
+		n.up = false
+		s.after(s.span(time.Minute), func() {
+			if !n.up {
+				n.start()
+			}
+		})
+	case 1:
+		s.trace(n, "stands still")
+		n.stopped = true
+		s.after(s.span(40*time.Second), func() {
+			if n.life == life {
+				n.resume()
+			}
+		})
+	case 2:
+		s.trace(n, "is cut off")
+		n.cut = true
+		again(s.span(time.Minute), func() { n.cut = false })
+	case 3:
+		s.trace(n, "hears no answers")
+		n.deaf = true
+		again(s.span(time.Minute), func() { n.deaf = false })
+	case 4, 5:
+		s.trace(n, "has a slow network")
+		n.slow = s.span(20 * time.Second)
+		again(s.span(2*time.Minute), func() { n.slow = 0 })
+	case 6:
+		s.trace(n, "resigns e%d", e)
+		n.input(resign{n.elecs[e]})
+	case 7:
+		s.trace(n, "is paused")
+		n.input(pause{n.elecs[e], true})
+		again(s.span(time.Minute), func() { n.input(pause{n.elecs[e], false}) })
+	case 8, 9:
+		n.operator(e)
+	case 10:
+		s.trace(n, "is sick")
+		n.sick = true
+		again(s.span(time.Minute), func() { n.sick = false })
+	}
+}
+
+// operator writes a wish beside the lease.
+func (n *simNode) operator(e int) {
+	ctx := context.Background()
+	l, _, _ := n.b.Observe(ctx, []backend.Lease{{Election: n.elecs[e].name}}, "")
+	w := backend.Wish{Election: l[0].Election, Term: l[0].Term, Kind: backend.Depose}
+	if n.s.rnd.IntN(2) == 0 {
+		w.Kind, w.ID = backend.Nominate, n.s.nodes[n.s.rnd.IntN(len(n.s.nodes))].id
+	}
+	n.s.trace(n, "asks: e%d %s %s", e, w.Kind, w.ID)
+	n.b.Ask(ctx, []backend.Wish{w})
+}
+
+type simEvent struct {
+	at  time.Duration
+	seq int
+	do  func()
+}
+
+type simHeap []simEvent
+
+func (h simHeap) Len() int { return len(h) }
+func (h simHeap) Less(i, j int) bool {
+	return h[i].at < h[j].at || h[i].at == h[j].at && h[i].seq < h[j].seq
+}
+func (h simHeap) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
+func (h *simHeap) Push(x any)   { *h = append(*h, x.(simEvent)) }
+func (h *simHeap) Pop() any {
+	old := *h
+	e := old[len(old)-1]
+	*h = old[:len(old)-1]
+	return e
+}
