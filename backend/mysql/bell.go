@@ -1,19 +1,317 @@
 package mysql
 
 import (
+	"cmp"
 	"context"
+	"crypto/sha256"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
 
 	"github.com/go-election/go-election/backend"
 )
 
-type bell struct{ most int }
+// The door-bell. A leader holds a named lock (GET_LOCK) that nobody else wants;
+// its followers wait for it. When the leader releases a lease it lets go of the
+// lock for a moment, and they wake up in less than a millisecond. So does a
+// connection that breaks. It is a hint to read now and nothing more: the row
+// alone says who leads.
 
-func (l *bell) close()                      {}
-func (l *bell) granted([]backend.Answer)    {}
-func (l *bell) released(names ...string)    {}
-func (b *Backend) takeBell(context.Context) {}
-func (b *Backend) ring(context.Context)     {}
+// bellPatience bounds what a call spends on its own bell.
+const bellPatience = 250 * time.Millisecond
+
+// bellCheck is how often a leader looks whether it still has its bell: a killed
+// session or a restarted server has taken it away in silence.
+const bellCheck = 30 * time.Second
+
+// FIRST waiting, THEN letting go, in one statement, so that no follower that is
+// stopped in between keeps the others asleep.
+const (
+	awaitSQL  = `SELECT GET_LOCK(?, ?), RELEASE_LOCK(?)`
+	takeSQL   = `SELECT GET_LOCK(?, 0)`
+	retakeSQL = `SELECT GET_LOCK(?, 1)`
+	ringSQL   = `SELECT RELEASE_LOCK(?)`
+	mineSQL   = `SELECT IS_USED_LOCK(?) = CONNECTION_ID()`
+	whoamiSQL = `SELECT CONNECTION_ID()`
+)
+
+// bellName returns the name of a leader's lock: lower case, since MySQL ignores
+// case there and MariaDB does not, and at most 64 characters.
+func (b *Backend) bellName(nonce string) string {
+	sum := sha256.Sum256([]byte(b.tables.lease + " " + nonce))
+	return fmt.Sprintf("go-election:%x", sum[:24])
+}
+
+// A bell is this Backend's own, and what it knows of bells in general.
+type bell struct {
+	most int // how many of others to listen to
+
+	mu     sync.Mutex // held while the own session is in use
+	own    *sql.Conn  // the session that has our bell; nil: none
+	looked time.Time  // when it was last known to have it
+
+	notes sync.Mutex
+	held  map[string]bool // elections that we hold
+	dumb  bool            // the server has no bells
+}
+
+func (l *bell) granted(answers []backend.Answer) {
+	l.notes.Lock()
+	defer l.notes.Unlock()
+	if l.held == nil {
+		l.held = make(map[string]bool)
+	}
+	for i := range answers {
+		if answers[i].Outcome == backend.Granted {
+			l.held[answers[i].Election] = true
+		}
+	}
+}
+
+func (l *bell) released(names ...string) {
+	l.notes.Lock()
+	defer l.notes.Unlock()
+	for _, name := range names {
+		delete(l.held, name)
+	}
+}
+
+func (l *bell) leads() bool {
+	l.notes.Lock()
+	defer l.notes.Unlock()
+	return len(l.held) > 0
+}
+
+func (l *bell) isDumb() bool {
+	l.notes.Lock()
+	defer l.notes.Unlock()
+	return l.dumb
+}
+
+// silence notes that the server has no bells, if err says so (Galera, Vitess,
+// TiDB, a proxy). Then all is polled.
+func (l *bell) silence(err error) bool {
+	if !is(err, errUnsupported, errNoFunction, errSyntax) {
+		return false
+	}
+	l.notes.Lock()
+	defer l.notes.Unlock()
+	l.dumb = true
+	return true
+}
+
+func (l *bell) close() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.own != nil {
+		drop(l.own)
+		l.own.Close()
+		l.own = nil
+	}
+}
+
+// takeBell takes this Backend's own bell if it leads anything. It never fails: a
+// leader without a bell is polled.
+func (b *Backend) takeBell(ctx context.Context) {
+	l := &b.bell
+	if b.bells == nil || l.isDumb() || !l.leads() || !l.mu.TryLock() {
+		return
+	}
+	defer l.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, bellPatience)
+	defer cancel()
+	name := b.bellName(b.self())
+	if l.own != nil {
+		if time.Since(l.looked) < bellCheck {
+			return
+		}
+		if n, err := b.ask1(ctx, l.own, mineSQL, name); err == nil && n == 1 {
+			l.looked = time.Now()
+			return
+		}
+		b.putBell(true)
+	}
+	conn, err := b.bells.Conn(ctx)
+	if err != nil {
+		return
+	}
+	n, err := b.ask1(ctx, conn, takeSQL, name)
+	if err != nil || n != 1 {
+		l.silence(err)
+		conn.Close()
+		return
+	}
+	l.own, l.looked = conn, time.Now()
+	b.db.SetMaxOpenConns(maxConns - 1)
+}
+
+// putBell gives the own session back, or away if it is spoilt. l.mu is held.
+func (b *Backend) putBell(spoilt bool) {
+	if spoilt {
+		drop(b.bell.own)
+	}
+	b.bell.own.Close()
+	b.bell.own = nil
+	b.db.SetMaxOpenConns(maxConns)
+}
+
+// ring wakes the followers, and takes the bell again if we still lead anything.
+func (b *Backend) ring(ctx context.Context) {
+	l := &b.bell
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.own == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, bellPatience)
+	defer cancel()
+	name := b.bellName(b.self())
+	if _, err := b.ask1(ctx, l.own, ringSQL, name); err != nil {
+		b.putBell(true) // that rings too
+		return
+	}
+	if !l.leads() {
+		b.putBell(false)
+		return
+	}
+	// Behind all who are waiting; each of them lets go at once.
+	if n, err := b.ask1(ctx, l.own, retakeSQL, name); err != nil || n != 1 {
+		b.putBell(true)
+		return
+	}
+	l.looked = time.Now()
+}
+
+// ask1 runs a query that answers with one number; NULL is -1.
+func (b *Backend) ask1(ctx context.Context, conn *sql.Conn, text string, args ...any) (int64, error) {
+	var n sql.NullInt64
+	if err := conn.QueryRowContext(ctx, text, args...).Scan(&n); err != nil {
+		return 0, err
+	}
+	if !n.Valid {
+		return -1, nil
+	}
+	return n.Int64, nil
+}
+
+// Listen implements [backend.Backend]: it waits for the bells of those who lead
+// most of the leases in seen. It hears of releases and broken connections, not of
+// anything else.
 func (b *Backend) Listen(ctx context.Context, seen []backend.Lease, _ string) error {
-	<-ctx.Done()
-	return ctx.Err()
+	if err := b.enter(""); err != nil {
+		return err
+	}
+	leaders := b.loudest(seen)
+	if len(leaders) == 0 || b.bell.isDumb() {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	waiting, stop := context.WithCancel(ctx)
+	defer stop()
+	var all sync.WaitGroup
+	ended := make(chan error, len(leaders))
+	for _, nonce := range leaders {
+		all.Go(func() {
+			ended <- b.await(waiting, b.bellName(nonce))
+			stop() // one is enough
+		})
+	}
+	all.Wait()
+	err := <-ended // the first to end is why all ended
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if b.bell.silence(err) {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	return b.fail("listen", err)
+}
+
+// loudest returns the nonces of other processes that hold most leases, not more
+// than there are connections for.
+func (b *Backend) loudest(seen []backend.Lease) []string {
+	self := b.self()
+	leads := make(map[string]int)
+	for i := range seen {
+		if nonce := seen[i].Holder.Nonce; nonce != "" && nonce != self {
+			leads[nonce]++
+		}
+	}
+	nonces := make([]string, 0, len(leads))
+	for nonce := range leads {
+		nonces = append(nonces, nonce)
+	}
+	slices.SortFunc(nonces, func(x, y string) int {
+		return cmp.Or(cmp.Compare(leads[y], leads[x]), cmp.Compare(x, y))
+	})
+	return nonces[:min(len(nonces), b.bell.most)]
+}
+
+// await waits for one bell. nil: it rang.
+func (b *Backend) await(ctx context.Context, name string) error {
+	for {
+		conn, err := b.bells.Conn(ctx)
+		if err != nil {
+			return err
+		}
+		rang, err := b.awaitOn(ctx, conn, name)
+		if err != nil {
+			drop(conn)
+		}
+		conn.Close()
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case fresh(err):
+			// died while it was idle; nothing was sent
+		case err != nil || rang:
+			return err
+		}
+	}
+}
+
+// awaitOn waits on one connection for bellWait at most. When ctx ends it stops
+// the statement in the server, where it would go on and be the next to get the
+// lock; the connection can then be used again.
+func (b *Backend) awaitOn(ctx context.Context, conn *sql.Conn, name string) (rang bool, err error) {
+	id, err := b.ask1(ctx, conn, whoamiSQL)
+	if err != nil {
+		return false, err
+	}
+	query, cut := context.WithCancel(context.WithoutCancel(ctx))
+	defer cut()
+	ended := make(chan struct{})
+	killed := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(killed)
+		short, cancel := context.WithTimeout(context.Background(), bellPatience)
+		defer cancel()
+		if _, err := b.db.ExecContext(short, fmt.Sprintf("KILL QUERY %d", id)); err != nil {
+			cut()
+		}
+		select {
+		case <-ended:
+		case <-short.Done():
+			cut()
+		}
+	})
+	var got, let sql.NullInt64
+	err = conn.QueryRowContext(query, awaitSQL, name, bellWait, name).Scan(&got, &let)
+	close(ended)
+	if !stop() {
+		<-killed // not before: it might hit the next statement
+	}
+	switch {
+	case is(err, errInterrupted) && ctx.Err() != nil:
+		return false, nil
+	case err != nil:
+		return false, err
+	case !got.Valid && ctx.Err() == nil:
+		return false, errors.New("GET_LOCK returned NULL: a limit on the running time, a KILL, or no memory")
+	}
+	return got.Int64 == 1, nil
 }

@@ -109,7 +109,7 @@ func Open(_ context.Context, o Options) (*Backend, error) {
 		b.bell.most = o.DoorBells
 		b.bells = sql.OpenDB(bells)
 		b.bells.SetMaxOpenConns(o.DoorBells + 1) // and one's own
-		b.bells.SetMaxIdleConns(o.DoorBells)
+		b.bells.SetMaxIdleConns(o.DoorBells + 1)
 	}
 	return b, nil
 }

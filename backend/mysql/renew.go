@@ -34,7 +34,6 @@ func (b *Backend) Renew(ctx context.Context, held []backend.Lease) ([]backend.An
 			}
 		}
 	}
-	b.takeBell(ctx)
 	return answers, nil
 }
 

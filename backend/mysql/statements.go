@@ -97,7 +97,7 @@ const uptimeSQL = `SHOW GLOBAL STATUS LIKE 'Uptime'`
 var all = []string{
 	lightSQL, fullSQL, listSQL, countSQL, peopleSQL, renewSQL, grantSQL, releaseSQL, offerSQL, offerMore, lockOwnSQL, countRowsSQL, existingSQL, termsSQL,
 	makeLeaseSQL, makeLeaseRow, makeTermSQL, raiseTermSQL, stampOwnSQL, healTermSQL, wishSQL, announceSQL, reuseMemberSQL, makeMemberSQL,
-	membersSQL, uptimeSQL, showVariables,
+	membersSQL, uptimeSQL, showVariables, columnsSQL, awaitSQL, takeSQL, retakeSQL, ringSQL, mineSQL, whoamiSQL, boundSQL, fenceSQL, unboundSQL,
 }
 
 // newStatements puts the names of the tables and the identity into the texts.

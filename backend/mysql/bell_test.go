@@ -1,0 +1,200 @@
+package mysql
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/internal/testbed"
+)
+
+// waiting returns how many sessions of the database wait for a bell.
+func (l *lab) waiting(t testing.TB) int64 {
+	t.Helper()
+	return l.number(t, "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE DB = ? AND INFO LIKE 'SELECT GET_LOCK%'", l.Name)
+}
+
+func (l *lab) untilWaiting(t testing.TB, n int64) {
+	t.Helper()
+	testbed.Eventually(t, 5*time.Second, "followers wait for the bell", func() error {
+		if l.waiting(t) < n {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+}
+
+func TestAReleaseRingsTheDoorBell(t *testing.T) {
+	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
+		l := newLab(t, k)
+		leader := l.node(t, "leader")
+		held := leader.lead("a", 10*time.Second)
+		other := leader.lead("b", 10*time.Second)
+		var late []time.Duration
+		for round := range 20 {
+			var all sync.WaitGroup
+			var released time.Time
+			rang := make(chan time.Time, 3)
+			for range 3 {
+				follower := l.node(t, "follower")
+				seen := []backend.Lease{follower.see("a"), follower.see("b")}
+				all.Go(func() {
+					ctx, cancel := context.WithTimeout(t.Context(), callLimit)
+					defer cancel()
+					if err := follower.Listen(ctx, seen, ""); err != nil {
+						t.Errorf("Listen: %v; it returns nil when it may pay to read", err)
+					}
+					rang <- time.Now()
+					follower.Close()
+				})
+			}
+			l.untilWaiting(t, 3)
+			released = time.Now()
+			if err := leader.release(held, backend.Released); err != nil {
+				t.Fatal(err)
+			}
+			all.Wait()
+			close(rang)
+			for at := range rang {
+				late = append(late, at.Sub(released))
+			}
+			if round%2 == 0 {
+				held = leader.lead("a", 10*time.Second)
+			} else {
+				held = leader.lead("c", 10*time.Second)
+			}
+			leader.mustRenew(other)
+		}
+		slices.Sort(late)
+		t.Logf("from the call of Release to the return of Listen: median %v, worst %v", late[len(late)/2], late[len(late)-1])
+		if late[len(late)/2] > 50*time.Millisecond {
+			t.Errorf("the median is %v; a hand-over takes milliseconds", late[len(late)/2])
+		}
+		l.noBellsLeft(t)
+	})
+}
+
+func (l *lab) noBellsLeft(t testing.TB) {
+	t.Helper()
+	testbed.Eventually(t, time.Second, "nobody waits for a bell any more", func() error {
+		if l.waiting(t) > 0 {
+			return errors.New("a GET_LOCK goes on in the server")
+		}
+		return nil
+	})
+}
+
+func TestListenEndsSoonAndLeavesNoStatementInTheServer(t *testing.T) {
+	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
+		l := newLab(t, k)
+		leader, follower := l.node(t, "leader"), l.node(t, "follower")
+		leader.lead("a", 10*time.Second)
+		seen := []backend.Lease{follower.see("a")}
+		for range 5 {
+			ctx, cancel := context.WithCancel(t.Context())
+			ended := make(chan error)
+			go func() { ended <- follower.Listen(ctx, seen, "") }()
+			l.untilWaiting(t, 1)
+			began := time.Now()
+			cancel()
+			if err := <-ended; !errors.Is(err, context.Canceled) {
+				t.Errorf("Listen of an ended context: %v, want its error", err)
+			}
+			if took := time.Since(began); took > time.Second {
+				t.Errorf("Listen returned %v after its context had ended", took)
+			}
+			l.noBellsLeft(t)
+		}
+		if n := l.number(t, "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE DB = ?", l.Name); n > 2+maxConns+2 {
+			t.Errorf("%d connections after five Listens; they should be used again", n)
+		}
+	})
+}
+
+func TestABrokenLeaderRingsToo(t *testing.T) {
+	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
+		l := newLab(t, k)
+		leader, follower := l.node(t, "leader"), l.node(t, "follower")
+		leader.lead("a", 10*time.Second)
+		seen := []backend.Lease{follower.see("a")}
+		ended := make(chan error)
+		go func() { ended <- follower.Listen(t.Context(), seen, "") }()
+		l.untilWaiting(t, 1)
+		leader.Close()
+		select {
+		case err := <-ended:
+			if err != nil {
+				t.Error(err)
+			}
+		case <-time.After(callLimit):
+			t.Error("Listen heard nothing of a leader whose connections have closed")
+		}
+	})
+}
+
+func TestBellsSurviveAStatementTimeLimit(t *testing.T) {
+	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
+		l := newLabOn(t, testbed.Start(t, testbed.Options{Kind: k}))
+		if k == testbed.MariaDB {
+			l.exec(t, "SET GLOBAL max_statement_time = 0.2")
+		} else {
+			l.exec(t, "SET GLOBAL max_execution_time = 200")
+		}
+		leader, follower := l.node(t, "leader"), l.node(t, "follower")
+		leader.lead("a", 10*time.Second)
+		seen := []backend.Lease{follower.see("a")}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := follower.Listen(ctx, seen, ""); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Listen under a time limit of the server of 200 ms: %v; it should wait until its own context ends", err)
+		}
+	})
+}
+
+func TestOneBackendKeepsToItsConnections(t *testing.T) {
+	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
+		l := newLab(t, k)
+		follower := l.node(t, "follower")
+		var seen []backend.Lease
+		for _, id := range []string{"a", "b", "c", "d", "e", "f"} {
+			l.node(t, id).lead(id, 10*time.Second)
+			seen = append(seen, follower.see(id))
+		}
+		follower.lead("own", 10*time.Second) // takes its own bell
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		var all sync.WaitGroup
+		defer all.Wait()
+		defer cancel()
+		all.Go(func() { follower.Listen(ctx, seen, "") })
+		l.untilWaiting(t, 4)
+		for range 8 {
+			all.Go(func() {
+				for range 20 {
+					follower.trySee("a")
+				}
+			})
+		}
+		if n := follower.db.Stats().OpenConnections + follower.bells.Stats().OpenConnections; n > 7 {
+			t.Errorf("%d connections; at most 3, and 4 for the bells of others", n)
+		}
+		if n := l.waiting(t); n != 4 {
+			t.Errorf("it listens to %d leaders; to four, by default, and polls the others", n)
+		}
+	})
+}
+
+func TestWithoutBellsListenWaitsForItsContext(t *testing.T) {
+	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
+		l := newLab(t, k)
+		n := openNode(t, "quiet", Options{Config: l.User, DoorBells: -1})
+		if g := n.Guarantees(); g.Push || !g.Poll {
+			t.Errorf("without bells: Push %v, Poll %v; there is no news then", g.Push, g.Poll)
+		}
+		n.lead("a", 10*time.Second)
+	})
+}

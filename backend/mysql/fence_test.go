@@ -1,0 +1,231 @@
+package mysql
+
+import (
+	"context"
+	"database/sql"
+	sqldriver "database/sql/driver"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/internal/testbed"
+	"github.com/go-sql-driver/mysql"
+)
+
+const fenceHold = 2 * time.Second
+
+// fenced books one unit under a term.
+func (l *lab) fenced(t testing.TB, db *sql.DB, term uint64) error {
+	t.Helper()
+	return Fence{Hold: fenceHold}.Do(t.Context(), db, "a", term, func(tx *sql.Tx) error {
+		_, err := tx.ExecContext(t.Context(), "UPDATE account SET n = n + 1")
+		return err
+	})
+}
+
+func (l *lab) account(t testing.TB) {
+	t.Helper()
+	l.exec(t, "CREATE TABLE account (n INT NOT NULL) ENGINE=InnoDB", "INSERT INTO account VALUES (0)")
+}
+
+func TestAFencedTransactionCommitsOnlyUnderTheLatestTerm(t *testing.T) {
+	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
+		for _, interpolate := range []bool{true, false} {
+			t.Run(fmt.Sprint("interpolateParams=", interpolate), func(t *testing.T) {
+				l := newLab(t, k)
+				l.account(t)
+				db := testbed.OpenDB(t, clone(l.User, func(c *mysql.Config) { c.InterpolateParams = interpolate }))
+				db.SetMaxOpenConns(1)
+				if err := l.fenced(t, db, 7); !errors.Is(err, ErrFenced) {
+					t.Errorf("the fence of an election that never was: %v, want ErrFenced", err)
+				}
+				if err := l.fenced(t, db, 0); !errors.Is(err, backend.ErrInvalid) {
+					t.Errorf("the fence with term 0: %v, want ErrInvalid", err)
+				}
+				n := l.node(t, "a")
+				first := n.lead("a", time.Second)
+				if err := l.fenced(t, db, first.Term); err != nil {
+					t.Errorf("the fence with the leader's term: %v", err)
+				}
+				n.mustRenew(first)
+				if err := l.fenced(t, db, first.Term); err != nil {
+					t.Errorf("a renewal must not change what the fence looks at: %v", err)
+				}
+				second := n.lead("a", time.Second)
+				if err := l.fenced(t, db, first.Term); !errors.Is(err, ErrFenced) {
+					t.Errorf("the fence with an earlier term: %v, want ErrFenced", err)
+				}
+				if err := l.fenced(t, db, second.Term); err != nil {
+					t.Errorf("the fence with the new term: %v", err)
+				}
+				if n := l.number(t, "SELECT n FROM account"); n != 3 {
+					t.Errorf("%d transactions were committed, want 3", n)
+				}
+				oops := errors.New("oops")
+				err := Fence{}.Do(t.Context(), db, "a", second.Term, func(tx *sql.Tx) error {
+					tx.ExecContext(t.Context(), "UPDATE account SET n = 99")
+					return oops
+				})
+				if !errors.Is(err, oops) || l.number(t, "SELECT n FROM account") != 3 {
+					t.Errorf("an error of the work must roll back and come back: %v", err)
+				}
+				var idle, locks int
+				if err := db.QueryRow("SELECT @@SESSION.wait_timeout, @@SESSION.innodb_lock_wait_timeout").Scan(&idle, &locks); err != nil {
+					t.Fatal(err)
+				}
+				if idle < 100 || locks == 1 {
+					t.Errorf("after the fence the user's connection has wait_timeout %d and innodb_lock_wait_timeout %d; it must go back as it came", idle, locks)
+				}
+			})
+		}
+	})
+}
+
+func TestAFenceUnderwayHoldsUpItsOwnElectionOnly(t *testing.T) {
+	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
+		l := newLab(t, k)
+		n := l.node(t, "a")
+		a, b := n.lead("a", time.Second), n.lead("b", time.Second)
+		unlock := l.lock(t, "SELECT term FROM election_term WHERE name = 'a' LOCK IN SHARE MODE")
+		n.mustRenew(a)
+		n.mustRenew(b)
+		began := time.Now()
+		answers, err := n.Acquire(t.Context(), []backend.Bid{
+			{Election: "a", Candidate: n.me, TTL: time.Second, Renew: time.Second / 3, Over: n.see("a")},
+			{Election: "b", Candidate: n.me, TTL: time.Second, Renew: time.Second / 3, Over: n.see("b")},
+		})
+		if err != nil || answers[0].Outcome != backend.Unknown || answers[0].Err == nil || answers[1].Outcome != backend.Granted {
+			t.Errorf("a batch with one fenced election: %v %+v; the other is granted, this one is unknown, and no more", err, answers)
+		}
+		if took := time.Since(began); took > 500*time.Millisecond {
+			t.Errorf("the batch took %v; it must not wait for the locked row", took)
+		}
+		unlock()
+		n.lead("a", time.Second)
+	})
+}
+
+func TestAClientStoppedBeforeCommitIsRolledBackAndItsSuccessorElected(t *testing.T) {
+	const ttl, hold = time.Second, fenceHold
+	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
+		l := newLab(t, k)
+		l.account(t)
+		leader, challenger := l.node(t, "leader"), l.node(t, "challenger")
+		lease, innocent := leader.lead("a", ttl), leader.lead("b", ttl)
+
+		exe, err := os.Executable()
+		if err != nil {
+			t.Fatal(err)
+		}
+		client := exec.Command(exe, "-test.run=^TestHelperFencedClient$", "-test.v")
+		client.Env = append(os.Environ(), "FENCED_CLIENT_DSN="+l.User.FormatDSN(), fmt.Sprint("FENCED_CLIENT_TERM=", lease.Term))
+		var out strings.Builder
+		client.Stdout, client.Stderr = &out, &out
+		if err := client.Start(); err != nil {
+			t.Fatal(err)
+		}
+		defer client.Process.Kill()
+		var state syscall.WaitStatus
+		if _, err := syscall.Wait4(client.Process.Pid, &state, syscall.WUNTRACED, nil); err != nil || !state.Stopped() {
+			t.Fatalf("the client did not stop before COMMIT: %v, %v\n%s", state, err, out.String())
+		}
+
+		// The leader renews its other election; this one it renews no more.
+		stopped := time.Now()
+		seen, since := challenger.see("a"), time.Now()
+		tick := time.NewTicker(ttl / 10)
+		defer tick.Stop()
+		var won backend.Answer
+		for won.Outcome != backend.Granted {
+			<-tick.C
+			innocent = leader.mustRenew(innocent)
+			if time.Since(since) < ttl {
+				continue
+			}
+			if won, err = challenger.bid(seen, ttl); err != nil || won.Outcome == backend.Refused {
+				t.Fatalf("the challenger bids: %v, %v", won.Outcome, err)
+			}
+			if time.Since(stopped) > ttl+hold+10*time.Second {
+				t.Fatalf("no take-over %v after the client had stopped: %v", time.Since(stopped), won.Err)
+			}
+		}
+		took := time.Since(stopped)
+		t.Logf("taken over %v after the client had stopped; TTL %v, Hold %v", took, ttl, hold)
+		if took > ttl+hold+time.Second {
+			t.Errorf("taken over after %v, want at most TTL %v + Hold %v + 1s", took, ttl, hold)
+		}
+
+		client.Process.Signal(syscall.SIGCONT)
+		if err := client.Wait(); err != nil {
+			t.Errorf("the client must learn that its COMMIT failed: %v\n%s", err, out.String())
+		}
+		if n := l.number(t, "SELECT n FROM account"); n != 0 {
+			t.Errorf("the stopped client's transaction was committed under a term that is over")
+		}
+	})
+}
+
+// TestHelperFencedClient is the process that stops itself before COMMIT.
+func TestHelperFencedClient(t *testing.T) {
+	dsn := os.Getenv("FENCED_CLIENT_DSN")
+	if dsn == "" {
+		t.Skip("it is started by another test")
+	}
+	term, err := strconv.ParseUint(os.Getenv("FENCED_CLIENT_TERM"), 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, err := mysql.ParseDSN(dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.InterpolateParams = true
+	inner, err := mysql.NewConnector(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	db := sql.OpenDB(stopConnector{inner})
+	defer db.Close()
+	if err := (&lab{}).fenced(t, db, term); err == nil {
+		t.Error("COMMIT succeeded after the process had been stopped")
+	}
+}
+
+// A stopConnector makes connections whose COMMIT stops the process first.
+type stopConnector struct{ sqldriver.Connector }
+
+type fullConn interface {
+	sqldriver.Conn
+	sqldriver.ConnBeginTx
+	sqldriver.ExecerContext
+	sqldriver.QueryerContext
+}
+
+type stopConn struct{ fullConn }
+
+type stopTx struct{ sqldriver.Tx }
+
+func (c stopConnector) Connect(ctx context.Context) (sqldriver.Conn, error) {
+	conn, err := c.Connector.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return stopConn{conn.(fullConn)}, nil
+}
+
+func (c stopConn) BeginTx(ctx context.Context, o sqldriver.TxOptions) (sqldriver.Tx, error) {
+	tx, err := c.fullConn.BeginTx(ctx, o)
+	return stopTx{tx}, err
+}
+
+func (tx stopTx) Commit() error {
+	syscall.Kill(os.Getpid(), syscall.SIGSTOP)
+	return tx.Tx.Commit()
+}

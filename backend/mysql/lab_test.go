@@ -1,0 +1,178 @@
+package mysql
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/internal/testbed"
+	"github.com/go-sql-driver/mysql"
+)
+
+// A lab is a database with the tables, and an ordinary user, on one server.
+type lab struct {
+	*testbed.Database
+	server *testbed.Server
+	admin  *sql.DB
+}
+
+// newLab makes a database on a server that other tests share.
+func newLab(t testing.TB, k testbed.Kind) *lab {
+	t.Helper()
+	return newLabOn(t, testbed.Shared(t, k))
+}
+
+func newLabOn(t testing.TB, s *testbed.Server) *lab {
+	t.Helper()
+	d := s.Database(t)
+	l := &lab{d, s, testbed.OpenDB(t, d.Admin)}
+	if err := CreateTables(t.Context(), l.admin, "", ""); err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// A node is one process that takes part: a Backend and its candidate.
+type node struct {
+	*Backend
+	t  testing.TB
+	me backend.Candidate
+}
+
+func (l *lab) node(t testing.TB, id string) *node {
+	t.Helper()
+	return openNode(t, id, Options{Config: l.User})
+}
+
+func openNode(t testing.TB, id string, o Options) *node {
+	t.Helper()
+	b, err := Open(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { b.Close() })
+	return &node{b, t, backend.Candidate{ID: id, Nonce: backend.NewNonce(), Address: id + ":1", Metadata: "made for a test"}}
+}
+
+const callLimit = 5 * time.Second
+
+func (n *node) ctx() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(n.t.Context(), callLimit)
+}
+
+// see reads one lease afresh.
+func (n *node) see(election string) backend.Lease {
+	n.t.Helper()
+	l, err := n.trySee(election)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return l
+}
+
+func (n *node) trySee(election string) (backend.Lease, error) {
+	ctx, cancel := n.ctx()
+	defer cancel()
+	changed, _, err := n.Observe(ctx, []backend.Lease{{Election: election}}, "")
+	if err != nil {
+		return backend.Lease{}, err
+	}
+	if len(changed) != 1 {
+		return backend.Lease{}, fmt.Errorf("Observe of a zero lease returned %d leases; a zero lease is always returned", len(changed))
+	}
+	return changed[0], nil
+}
+
+// bid bids over a lease; the test has watched it, or need not.
+func (n *node) bid(over backend.Lease, ttl time.Duration) (backend.Answer, error) {
+	ctx, cancel := n.ctx()
+	defer cancel()
+	answers, err := n.Acquire(ctx, []backend.Bid{{Election: over.Election, Candidate: n.me, TTL: ttl, Renew: ttl / 3, Over: over}})
+	if len(answers) != 1 {
+		return backend.Answer{Err: err}, err
+	}
+	return answers[0], err
+}
+
+// lead makes the node win an election, whatever it takes.
+func (n *node) lead(election string, ttl time.Duration) backend.Lease {
+	n.t.Helper()
+	a, err := n.bid(n.see(election), ttl)
+	if err != nil || a.Outcome != backend.Granted {
+		n.t.Fatalf("%s bids for %q as it stands: %v, %v, %v; want granted", n.me.ID, election, a.Outcome, a.Err, err)
+	}
+	return a.Lease
+}
+
+func (n *node) renew(l backend.Lease) (backend.Answer, error) {
+	ctx, cancel := n.ctx()
+	defer cancel()
+	answers, err := n.Renew(ctx, []backend.Lease{l})
+	if len(answers) != 1 {
+		return backend.Answer{Err: err}, err
+	}
+	return answers[0], err
+}
+
+func (n *node) mustRenew(l backend.Lease) backend.Lease {
+	n.t.Helper()
+	a, err := n.renew(l)
+	if err != nil || a.Outcome != backend.Granted {
+		n.t.Fatalf("%s renews %q: %v, %v, %v; want granted", n.me.ID, l.Election, a.Outcome, a.Err, err)
+	}
+	return a.Lease
+}
+
+func (n *node) release(l backend.Lease, how backend.End) error {
+	ctx, cancel := n.ctx()
+	defer cancel()
+	l.End = how
+	return n.Release(ctx, []backend.Lease{l})
+}
+
+// number asks the server for one number.
+func (l *lab) number(t testing.TB, query string, args ...any) (n int64) {
+	t.Helper()
+	if err := l.admin.QueryRowContext(t.Context(), query, args...).Scan(&n); err != nil {
+		t.Fatalf("%s: %v", query, err)
+	}
+	return n
+}
+
+// exec runs statements as the administrator.
+func (l *lab) exec(t testing.TB, statements ...string) {
+	t.Helper()
+	for _, s := range statements {
+		if _, err := l.admin.ExecContext(t.Context(), s); err != nil {
+			t.Fatalf("%s: %v", s, err)
+		}
+	}
+}
+
+// lock holds locks that a query takes until the test calls the result.
+func (l *lab) lock(t testing.TB, query string) (unlock func()) {
+	t.Helper()
+	conn, err := l.admin.Conn(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	tx, err := conn.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.ExecContext(t.Context(), query); err != nil {
+		t.Fatal(err)
+	}
+	unlock = func() { tx.Rollback(); conn.Close() }
+	t.Cleanup(unlock)
+	return unlock
+}
+
+func clone(c *mysql.Config, change func(*mysql.Config)) *mysql.Config {
+	c = c.Clone()
+	change(c)
+	return c
+}
