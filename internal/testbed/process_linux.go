@@ -140,23 +140,22 @@ var scratch = sync.OnceValues(func() (string, error) {
 	if err != nil {
 		return "", err
 	}
+	// The writing end is a bare descriptor on purpose: an os.File is closed
+	// when the collector finds that nobody uses it.
+	var ends [2]int
+	if err := syscall.Pipe2(ends[:], syscall.O_CLOEXEC); err != nil {
+		return "", err
+	}
+	wait := os.NewFile(uintptr(ends[0]), "pipe")
+	defer wait.Close()
 	// Servers that are just being killed may still add a file: try again.
 	janitor := exec.Command("sh", "-c",
 		`cat >/dev/null; for i in 1 2 3 4 5 6 7 8 9; do rm -rf -- "$1" && exit; sleep 0.2; done`, "sh", dir)
 	janitor.Dir = "/"
+	janitor.Stdin = wait
 	janitor.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	pipe, err := janitor.StdinPipe()
-	if err != nil {
-		return "", err
-	}
-	if err := janitor.Start(); err != nil {
-		return "", err
-	}
-	heldOpen = pipe // a collected pipe would be a closed one
-	return dir, nil
+	return dir, janitor.Start()
 })
-
-var heldOpen any
 
 // lock locks the file named path until unlock is called, against other
 // processes and against other calls in this one.
