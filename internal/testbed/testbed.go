@@ -152,9 +152,10 @@ type missing struct {
 	hint string // what installs it
 }
 
-func (m *missing) Error() string {
-	return fmt.Sprintf("%s is missing: run \"make deps\" (%s), or let %s name a server that is already there",
-		m.what, m.hint, m.kind.dsnVariable())
+func (m *missing) Error() string { return m.what + " is missing: " + m.cure() }
+
+func (m *missing) cure() string {
+	return fmt.Sprintf("run \"make deps\" (%s), or let %s name a server that is already there", m.hint, m.kind.dsnVariable())
 }
 
 // unavailable ends a test whose server could not be had.
@@ -173,7 +174,7 @@ func unavailable(t testing.TB, err error) {
 		t.Skipf("testbed: %v", m)
 	case m.kind == MySQL:
 		report("MYSQL 9 IS MISSING: ITS TESTS DID NOT RUN")
-		t.Skipf("testbed: MYSQL 9 IS MISSING: %v", m)
+		t.Skipf("testbed: MYSQL 9 IS MISSING: %s", m.cure())
 	default:
 		report("MISSING: %s", m.what)
 		t.Fatalf("testbed: %v", m)
@@ -185,7 +186,7 @@ var reported sync.Map
 // report adds a line, once, to the file that ELECTION_TEST_REPORT names.
 func report(format string, args ...any) {
 	name, line := os.Getenv("ELECTION_TEST_REPORT"), fmt.Sprintf(format, args...)
-	if _, again := reported.LoadOrStore(line, true); again || name == "" {
+	if _, again := reported.LoadOrStore(name+line, true); again || name == "" {
 		return
 	}
 	// One short write to a file opened for appending does not mix with the
