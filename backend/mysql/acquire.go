@@ -172,7 +172,7 @@ func (s *session) grant(ctx context.Context, bids []backend.Bid, offers []offer,
 		text, args := s.offered(group)
 		holder, nonce := []byte(k.ID), []byte(k.Nonce)
 		args = append(args, []byte(st.server), beat, holder, holder, nonce, nonce, []byte(k.Address), []byte(k.Metadata),
-			k.ttl.Microseconds(), k.renew.Microseconds(), k.ttl.Microseconds())
+			microseconds(k.ttl), microseconds(k.renew), microseconds(k.ttl))
 		s.backend.people.add(person{k.ID, k.Nonce}, k.Candidate)
 		if _, err := s.exec(ctx, s.of(grantSQL, text), args...); err != nil {
 			return err

@@ -74,7 +74,7 @@ func (s *session) makeElections(ctx context.Context, bids []backend.Bid, missing
 			newTerms = append(newTerms, name, term, []byte(c.Nonce), []byte(c.ID))
 		}
 		leases = append(leases, name, []byte(c.ID), []byte(c.Nonce), []byte(c.Address), []byte(c.Metadata), term, beat,
-			bid.TTL.Microseconds(), bid.Renew.Microseconds(), bid.TTL.Microseconds())
+			microseconds(bid.TTL), microseconds(bid.Renew), microseconds(bid.TTL))
 		made, terms[i] = append(made, i), term
 		s.backend.people.add(person{c.ID, c.Nonce}, c)
 	}

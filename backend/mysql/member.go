@@ -19,7 +19,7 @@ func (b *Backend) Announce(ctx context.Context, m backend.Member) error {
 	b.takeBell(ctx) // or see whether it is still there
 	return b.on(ctx, "announce", func(s *session) error {
 		nonce := []byte(m.Nonce)
-		columns := []any{[]byte(m.ID), []byte(m.Address), []byte(m.Metadata), []byte(backend.Clean(m.Stage, maxStage, false)), m.TTL.Microseconds()}
+		columns := []any{[]byte(m.ID), []byte(m.Address), []byte(m.Metadata), []byte(backend.Clean(m.Stage, maxStage, false)), microseconds(m.TTL)}
 		first := append([]any{nonce}, columns...)
 		// seen_at changes with each statement, so rows changed are rows matched.
 		if n, err := s.exec(ctx, s.text[announceSQL], append(columns, nonce)...); err != nil || n > 0 {

@@ -27,6 +27,7 @@ type status struct {
 	now      time.Time     // of the server, for people
 	careful  bool          // the server may have lost commits that leases rest on
 	volatile bool          // the server does not keep every commit
+	nonce    string        // of the tables: another one means that they were made again
 }
 
 // A row is a lease with what only this package needs.
@@ -138,6 +139,9 @@ func (s *session) judge(ctx context.Context, st *status, began time.Time) error 
 		}
 		st.careful = up-time.Since(began) < st.maxTTL
 	}
+	if s.backend.servers.madeAgain(st.nonce, st.maxTTL, time.Now()) {
+		st.careful = true
+	}
 	changed, err := s.backend.servers.saw(st.server, st.maxTTL, time.Now())
 	if changed {
 		s.backend.forget()
@@ -238,6 +242,7 @@ func (c *scan) status() (st status, err error) {
 		return st, fmt.Errorf("%w: the tables have %.80q, this program knows %q; use a version of go-election that fits them", backend.ErrDenied, c.holder, layout)
 	}
 	st.server, st.same, st.stamp = string(c.server), yes(c.same), string(c.stamp)
+	st.nonce = string(c.nonce)
 	st.made, st.count, st.maxTTL = number64(c.term), number64(c.count), micros(c.ttl)
 	parts := strings.Fields(string(c.own))
 	if len(parts) != 3 {
@@ -304,6 +309,12 @@ func yes(b sql.RawBytes) bool { return string(b) == "1" }
 func number64(b sql.RawBytes) uint64 {
 	n, _ := strconv.ParseUint(string(b), 10, 64)
 	return n
+}
+
+// microseconds is how the tables keep a duration, rounded up: who watches a lease
+// must not give up before its holder does.
+func microseconds(d time.Duration) int64 {
+	return int64((d + time.Microsecond - 1) / time.Microsecond)
 }
 
 // micros reads microseconds; what is too long for a Duration is cut.

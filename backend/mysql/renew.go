@@ -48,7 +48,7 @@ func (s *session) renew(ctx context.Context, held []backend.Lease, part []int, a
 		names[n], seen[n] = l.Election, l
 		args = append(args, []byte(l.Election), l.Term)
 	}
-	args = append(args, []byte(first.Holder.Nonce), beat, first.TTL.Microseconds(), first.Renew.Microseconds(), first.TTL.Microseconds())
+	args = append(args, []byte(first.Holder.Nonce), beat, microseconds(first.TTL), microseconds(first.Renew), microseconds(first.TTL))
 	if _, err := s.exec(ctx, s.of(renewSQL, marks("(?, ?)", len(part))), args...); err != nil {
 		return err
 	}

@@ -43,6 +43,7 @@ func CreateTables(ctx context.Context, db *sql.DB, schema, prefix string) error 
 		// Nobody ever made an election in a new table: this server knows all of
 		// none, and the first need not wait.
 		statement = strings.Replace(statement, unstamped, unstamped[:len(unstamped)-len("''")]+identity, 1)
+		statement = strings.Replace(statement, unnamed, "'"+layout+"', '"+backend.NewNonce()+"'", 1)
 		if _, err := conn.ExecContext(ctx, statement); err != nil && !is(err, errDuplicate) {
 			return b.fail("create tables", err)
 		}
@@ -50,8 +51,12 @@ func CreateTables(ctx context.Context, db *sql.DB, schema, prefix string) error 
 	return nil
 }
 
-// unstamped is where schema.sql says that no server made the last election.
-const unstamped = "0, 0, 15000000, 0, ''"
+// unstamped is where schema.sql says that no server made the last election, and
+// unnamed where it leaves the tables without a nonce of their own.
+const (
+	unstamped = "0, 0, 15000000, 0, ''"
+	unnamed   = "'" + layout + "', ''"
+)
 
 // identityOf returns the identity expression that the server understands.
 func identityOf(ctx context.Context, conn *sql.Conn) (string, error) {

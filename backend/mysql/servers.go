@@ -35,6 +35,9 @@ type servers struct {
 	current, previous string
 	switched          time.Time // when current replaced previous
 	quarrel           time.Time // until when they count as taking turns
+
+	tables string    // the nonce of the tables
+	wary   time.Time // until when leases in tables that are gone may be relied on
 }
 
 // saw notes an answer. changed says that the server is another one than last
@@ -54,4 +57,16 @@ func (s *servers) saw(id string, within time.Duration, now time.Time) (changed b
 			backend.ErrDenied, s.current, s.previous)
 	}
 	return changed, nil
+}
+
+// madeAgain notes the nonce of the tables. If they were dropped and made again,
+// the leases that were in them are gone, but their holders may not know it yet.
+func (s *servers) madeAgain(nonce string, within time.Duration, now time.Time) bool {
+	s.Lock()
+	defer s.Unlock()
+	if s.tables != "" && nonce != s.tables {
+		s.wary = now.Add(within)
+	}
+	s.tables = nonce
+	return now.Before(s.wary)
 }

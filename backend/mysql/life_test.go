@@ -1,0 +1,244 @@
+package mysql
+
+import (
+	"context"
+	sqldriver "database/sql/driver"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/internal/testbed"
+	"github.com/go-sql-driver/mysql"
+)
+
+// life runs one election through all that can happen to it, with two nodes.
+// Each complaint is the rule that was broken.
+func life(t *testing.T, l *lab, o Options, election string) {
+	t.Helper()
+	const ttl = time.Second
+	a, b := openNode(t, "a", o), openNode(t, "b", o)
+
+	vacant := a.see(election)
+	if vacant.Term != 0 || vacant.Watch != 0 || !vacant.Vacant() {
+		t.Errorf("a new election in new tables is free at once: %+v", vacant)
+	}
+	first := a.lead(election, ttl)
+	if first.Term < uint64(time.Now().Add(-time.Minute).UnixMicro()) {
+		t.Errorf("term %d is less than the microseconds since 1970", first.Term)
+	}
+	if first.Beat == 0 || first.TTL != ttl || first.Renew != (ttl/3+time.Microsecond).Truncate(time.Microsecond) || first.Watch != ttl || first.Holder != a.me {
+		t.Errorf("the granted lease is %+v", first)
+	}
+	if got := b.see(election); !got.Unchanged(first) || got.Holder != a.me {
+		t.Errorf("others see the very lease that was granted:\n%+v\n%+v", got, first)
+	}
+	if answer, err := b.bid(vacant, ttl); err != nil || answer.Outcome != backend.Refused || !answer.Unchanged(first) {
+		t.Errorf("a bid over a lease that has changed is refused, with the lease as it stands: %+v, %v", answer, err)
+	}
+	held, beats := first, map[uint64]bool{first.Beat: true}
+	for range 20 { // within one second: row counts and coarse clocks would fail here
+		held = a.mustRenew(held)
+		if held.Term != first.Term || beats[held.Beat] {
+			t.Errorf("a renewal keeps the term and gives a fresh beat: %+v", held)
+		}
+		beats[held.Beat] = true
+	}
+	if answer, err := b.bid(first, ttl); err != nil || answer.Outcome != backend.Refused {
+		t.Errorf("a bid over a lease that was renewed since is refused: %+v, %v", answer, err)
+	}
+	ctx, cancel := a.ctx()
+	defer cancel()
+	if changed, _, err := a.Observe(ctx, []backend.Lease{held}, ""); err != nil || len(changed) != 0 {
+		t.Errorf("Observe returns only what has changed: %+v, %v", changed, err)
+	}
+	second, err := b.bid(b.see(election), ttl) // as if it had been watched
+	if err != nil || second.Outcome != backend.Granted || second.Term <= first.Term || second.End != backend.Failed || second.LastID != "a" || second.LastNonce != a.me.Nonce {
+		t.Errorf("a bid over the lease as it stands is granted, with a higher term and the last holder: %+v, %v", second, err)
+	}
+	if answer, err := a.renew(held); err != nil || answer.Outcome != backend.Refused || !answer.Unchanged(second.Lease) {
+		t.Errorf("a renewal after another grant is refused, with the lease as it stands: %+v, %v", answer, err)
+	}
+	if err := a.release(held, backend.Released); err != nil || !b.see(election).Unchanged(second.Lease) {
+		t.Errorf("a release of an earlier term changes nothing and is no error: %v", err)
+	}
+	if err := a.Ask(ctx, []backend.Wish{{Election: election, Term: first.Term, Kind: backend.Depose}}); !errors.Is(err, backend.ErrStale) {
+		t.Errorf("a wish for an earlier term: %v, want ErrStale", err)
+	}
+	wish := backend.Wish{Election: election, Term: second.Term, Kind: backend.Nominate, ID: "a"}
+	if err := a.Ask(ctx, []backend.Wish{wish}); err != nil {
+		t.Errorf("a wish: %v", err)
+	}
+	if err := a.Ask(ctx, []backend.Wish{wish}); err != nil {
+		t.Errorf("the same wish again changes no row, and is granted all the same: %v", err)
+	}
+	renewed, err := b.renew(second.Lease)
+	if err != nil || renewed.Outcome != backend.Granted || renewed.Wish != wish {
+		t.Errorf("a renewal carries the wish: %+v, %v", renewed, err)
+	}
+	if err := a.Ask(ctx, []backend.Wish{{Election: election, Term: second.Term, Kind: backend.Depose}}); err != nil {
+		t.Errorf("a wish: %v", err)
+	}
+	if answer, err := b.renew(renewed.Lease); err != nil || answer.Outcome != backend.Refused || answer.Wish.Kind != backend.Depose {
+		t.Errorf("the renewal of a deposed leader is refused: %+v, %v", answer, err)
+	}
+	if err := b.release(backend.Lease{Election: election}, backend.Deposed); err != nil {
+		t.Errorf("release of whatever this nonce holds: %v", err)
+	}
+	free := a.see(election)
+	if !free.Vacant() || free.Watch != 0 || free.Term != second.Term || free.End != backend.Deposed || free.LastID != "b" || free.LastNonce != b.me.Nonce || free.TTL != 0 {
+		t.Errorf("after a release the record stays, vacant, with its term and how it ended: %+v", free)
+	}
+	third := a.lead(election, ttl)
+	if third.Wish != (backend.Wish{}) {
+		t.Errorf("a grant clears the wish: %+v", third.Wish)
+	}
+	fourth, err := a.bid(vacant, ttl)
+	if err != nil || fourth.Outcome != backend.Granted || fourth.Term <= third.Term {
+		t.Errorf("a leftover of one's own nonce is granted anew, with a new term: %+v, %v", fourth, err)
+	}
+	if err := a.release(fourth.Lease, backend.Released); err != nil {
+		t.Error(err)
+	}
+	records, err := a.List(ctx, election, 1)
+	if err != nil || len(records) != 1 {
+		t.Fatalf("List: %+v, %v", records, err)
+	}
+	var story []string
+	for _, r := range records[0].History {
+		if r.From.IsZero() || r.To.Before(r.From) || time.Since(r.From) > time.Hour {
+			t.Errorf("a reign from %v to %v, by a clock like ours", r.From, r.To)
+		}
+		story = append(story, fmt.Sprintf("%s %s", r.ID, r.End))
+	}
+	if want := "a released, a failed, b deposed, a failed"; strings.Join(story, ", ") != want {
+		t.Errorf("the history is %q, want %q", strings.Join(story, ", "), want)
+	}
+	m := backend.Member{Candidate: a.me, Stage: "both", TTL: ttl}
+	for range 3 {
+		if err := a.Announce(ctx, m); err != nil {
+			t.Errorf("announce: %v", err)
+		}
+	}
+	members, err := b.Members(ctx, a.me.Nonce, 1)
+	if err != nil || len(members) != 1 || members[0].Candidate != m.Candidate || members[0].Stage != m.Stage || members[0].TTL != m.TTL {
+		t.Errorf("members: %+v, %v; want %+v", members, err, m)
+	}
+}
+
+func TestAnElectionLivesUnderAnySettings(t *testing.T) {
+	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
+		l := newLabOn(t, testbed.Start(t, testbed.Options{Kind: k}))
+		isolation := "transaction_isolation"
+		if k == testbed.MariaDB {
+			isolation = "tx_isolation"
+		}
+		globals := map[string][]string{
+			"defaults":         {},
+			"lax sql_mode":     {"sql_mode=''"},
+			"odd sql_mode":     {"sql_mode='ANSI_QUOTES,NO_BACKSLASH_ESCAPES,PIPES_AS_CONCAT,NO_ZERO_DATE'"},
+			"time zone":        {"time_zone='-05:30'"},
+			"repeatable read":  {isolation + "='REPEATABLE-READ'"},
+			"serializable":     {isolation + "='SERIALIZABLE'"},
+			"no autocommit":    {"autocommit=0"},
+			"implicit columns": {"explicit_defaults_for_timestamp=0"},
+			"short limits":     {"max_execution_time=1"},
+			"init_connect":     {"init_connect='SET timestamp=1000000000, autocommit=0, innodb_lock_wait_timeout=50'"},
+		}
+		if k == testbed.MariaDB {
+			globals["simultaneous"] = []string{"sql_mode='SIMULTANEOUS_ASSIGNMENT,STRICT_ALL_TABLES'"}
+			globals["snapshot"] = []string{"innodb_snapshot_isolation=1", isolation + "='REPEATABLE-READ'"}
+			globals["short limits"] = []string{"max_statement_time=0.001"}
+			globals["oracle"] = []string{"sql_mode='ORACLE'"}
+		}
+		before := map[string]string{}
+		for what, set := range globals {
+			for _, s := range set {
+				name, _, _ := strings.Cut(s, "=")
+				var old string
+				if err := l.admin.QueryRow("SELECT @@GLOBAL." + name).Scan(&old); err != nil {
+					t.Fatal(err)
+				}
+				if name == "max_statement_time" || name == "max_execution_time" {
+					old = "0"
+				} else if _, number := fmt.Sscan(old, new(int)); number != nil {
+					old = "'" + old + "'"
+				}
+				before[name] = old
+				l.exec(t, "SET GLOBAL "+s)
+			}
+			t.Run(what, func(t *testing.T) { life(t, l, Options{Config: l.User}, what) })
+			for _, s := range set {
+				name, _, _ := strings.Cut(s, "=")
+				l.exec(t, "SET GLOBAL "+name+"="+before[name])
+			}
+		}
+	})
+}
+
+func TestAnElectionLivesWithAnyClient(t *testing.T) {
+	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
+		l := newLab(t, k)
+		away, err := time.LoadLocation("Europe/Berlin")
+		if err != nil {
+			t.Skip(err)
+		}
+		clients := map[string]func(*mysql.Config){
+			"found rows":  func(c *mysql.Config) { c.ClientFoundRows = true },
+			"parse time":  func(c *mysql.Config) { c.ParseTime, c.Loc = true, away },
+			"prepared":    func(c *mysql.Config) { c.InterpolateParams = false },
+			"read only":   func(c *mysql.Config) { c.RejectReadOnly = true },
+			"session":     func(c *mysql.Config) { c.Params = map[string]string{"autocommit": "0", "time_zone": "'+09:00'"} },
+			"collation":   func(c *mysql.Config) { c.Collation = "latin1_german1_ci" },
+			"found, time": func(c *mysql.Config) { c.ClientFoundRows, c.ParseTime, c.InterpolateParams = true, true, false },
+		}
+		for what, change := range clients {
+			c := clone(l.User, change)
+			t.Run(what, func(t *testing.T) { life(t, l, Options{Config: c}, what) })
+			t.Run(what+", as a connector", func(t *testing.T) {
+				connector, err := mysql.NewConnector(c)
+				if err != nil {
+					t.Fatal(err)
+				}
+				life(t, l, Options{Connector: connector}, what+", as a connector")
+			})
+		}
+		t.Run("DSN", func(t *testing.T) { life(t, l, Options{DSN: l.User.FormatDSN()}, "DSN") })
+		t.Run("registered", func(t *testing.T) {
+			b, err := backend.Open(t.Context(), Name, func(into any) error {
+				return decodeInto(into, map[string]any{"DSN": l.User.FormatDSN(), "DoorBells": -1})
+			})
+			if err != nil || b.Guarantees().Push {
+				t.Errorf("Open by name: %v, %+v", err, b)
+			} else {
+				b.Close()
+			}
+		})
+	})
+}
+
+// A frozen is a connector whose connections are poisoned after each use, as by
+// another user of a shared pool. Ours are ours alone, so each is set right once.
+type frozen struct{ sqldriver.Connector }
+
+func (f frozen) Connect(ctx context.Context) (sqldriver.Conn, error) {
+	conn, err := f.Connector.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	_, err = conn.(sqldriver.ExecerContext).ExecContext(ctx, "SET timestamp=1000000000, time_zone='-07:00', autocommit=0, sql_mode=''", nil)
+	return conn, err
+}
+
+func TestAPoisonedSessionIsSetRight(t *testing.T) {
+	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
+		l := newLab(t, k)
+		connector, err := mysql.NewConnector(clone(l.User, func(c *mysql.Config) { c.InterpolateParams = true }))
+		if err != nil {
+			t.Fatal(err)
+		}
+		life(t, l, Options{Connector: frozen{connector}}, "a")
+	})
+}
