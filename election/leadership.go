@@ -44,7 +44,8 @@ func (l *Leadership) Context() context.Context { return l.ctx }
 
 // Resign says that all work of this reign has come to an end, and releases the
 // lease. What was elected by Campaign or Try must be resigned also after it was
-// lost: until then this process does not bid again. It returns when the lease is
+// lost: until then this process does not bid again. Leave and Close do it too:
+// stop that work first. It returns when the lease is
 // released, or with ctx's error. A lead function does not call it, but returns.
 func (l *Leadership) Resign(ctx context.Context) error {
 	e := l.election
@@ -151,7 +152,7 @@ func (e *Election) campaign(parent context.Context, fn LeadFunc, mode mode, join
 		}
 		started <- nil
 		e.fn, e.parent, e.campaigns = fn, parent, append(e.campaigns, done)
-		return campaign{&e.elec, mode, joins}
+		return campaign{&e.elec, mode, joins, joins && fn == nil}
 	}) {
 		return nil, ErrClosed
 	}

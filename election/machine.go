@@ -79,6 +79,7 @@ type elec struct {
 	leading bool
 	running bool          // a lead function of ours has not returned
 	joins   bool          // whoever leads has a function to be joined
+	hand    bool          // … which is the caller of Campaign or Try
 	orderly bool          // we are stepping down of our own will: go on renewing until released
 	norenew bool          // … but the store refuses renewals (deposed)
 	end     backend.End   // what a release will say
@@ -137,6 +138,7 @@ type (
 		e     *elec
 		mode  mode
 		joins bool // a function will run in each reign, and its return be told
+		hand  bool // … by the caller of Campaign or Try
 	}
 	withdraw struct { // ends campaigning and the reign
 		e    *elec
@@ -212,7 +214,7 @@ func (m *machine) step(now time.Duration, in any) []action {
 	case join:
 		m.join(now, in.e)
 	case campaign:
-		in.e.mode, in.e.joins = in.mode, in.joins
+		in.e.mode, in.e.joins, in.e.hand = in.mode, in.joins, in.hand
 		if in.mode == modeTry {
 			in.e.heard = -1 // an attempt judges by a fresh look
 			in.e.lookAt = now
@@ -241,6 +243,7 @@ func (m *machine) step(now time.Duration, in any) []action {
 		m.each(in.e, func(e *elec) {
 			e.want.leaving = true
 			m.stepDown(now, e, ReasonLeft, backend.Released, nil)
+			e.running = e.running && !e.hand // who has called Campaign has now said that it is over
 			m.settle(now, e)
 		})
 	case returned:

@@ -16,7 +16,7 @@ func (m *machine) settle(now time.Duration, e *elec) {
 		m.lose(now, e, deadlineReason(e), e.lastErr)
 	}
 	wake := never
-	if !m.holds(now, e) {
+	if !m.holds(now, e) && !e.want.leaving {
 		wake = m.look(now, e)
 	}
 	switch {

@@ -28,10 +28,12 @@ func (m *machine) observe(now time.Duration, e *elec, l *backend.Lease, sent tim
 		if e.known && l.Term < e.maxTerm && l.Term != e.seen.Term {
 			m.notice(e, ReasonWentBack, nil)
 		}
-		e.seen, e.since, e.known, e.missed = backend.CleanLease(*l), now, true, 0
+		clean(l, &e.seen)
+		e.seen, e.since, e.known, e.missed = *l, now, true, 0
 		e.maxTerm = max(e.maxTerm, l.Term)
 	case l != nil: // the same lease; a wish or its age may have changed
-		e.seen.Wish, e.seen.Age = backend.CleanLease(*l).Wish, l.Age
+		clean(l, &e.seen)
+		e.seen.Wish, e.seen.Age = l.Wish, l.Age
 		fallthrough
 	default:
 		e.missed++
@@ -46,6 +48,13 @@ func (m *machine) observe(now time.Duration, e *elec, l *backend.Lease, sent tim
 		e.own = ownMaybe
 	case w.Kind == backend.Nominate && w.Term == e.seen.Term && w.ID == m.me.ID && m.wants(e):
 		m.enlist(callAsk, e)
+	}
+}
+
+// clean makes text from the store harmless, unless it is what was seen before.
+func clean(l, seen *backend.Lease) {
+	if l.Holder != seen.Holder || l.Wish != seen.Wish || l.LastID != seen.LastID || l.LastNonce != seen.LastNonce || l.End != seen.End || l.TTL < 0 || l.Renew < 0 {
+		*l = backend.CleanLease(*l)
 	}
 }
 
