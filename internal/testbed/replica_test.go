@@ -6,6 +6,7 @@ import (
 )
 
 func TestPromoteLosesWhatWasNotReplicated(t *testing.T) {
+	t.Parallel()
 	Each(t, func(t *testing.T, k Kind) {
 		primary, replica := StartPair(t, Options{Kind: k})
 		d := primary.Database(t)
@@ -48,6 +49,7 @@ func TestPromoteLosesWhatWasNotReplicated(t *testing.T) {
 }
 
 func TestReplicationGoesOn(t *testing.T) {
+	t.Parallel()
 	Each(t, func(t *testing.T, k Kind) {
 		primary, replica := StartPair(t, Options{Kind: k})
 		d := primary.Database(t)

@@ -104,6 +104,7 @@ func TestServerKeepsDefaultsThatMatter(t *testing.T) {
 }
 
 func TestKillTerminateAndStartAgain(t *testing.T) {
+	t.Parallel()
 	Each(t, func(t *testing.T, k Kind) {
 		s := Start(t, Options{Kind: k})
 		d := s.Database(t)
@@ -134,6 +135,7 @@ func TestKillTerminateAndStartAgain(t *testing.T) {
 }
 
 func TestTwoServersDiffer(t *testing.T) {
+	t.Parallel()
 	Each(t, func(t *testing.T, k Kind) {
 		identity := "SELECT CONCAT_WS(':', @@server_id, @@port)"
 		if k == MySQL {
@@ -148,6 +150,7 @@ func TestTwoServersDiffer(t *testing.T) {
 }
 
 func TestStopMakesAPingTimeOut(t *testing.T) {
+	t.Parallel()
 	Each(t, func(t *testing.T, k Kind) {
 		s := Start(t, Options{Kind: k})
 		user := OpenDB(t, s.Database(t).User)
@@ -163,6 +166,7 @@ func TestStopMakesAPingTimeOut(t *testing.T) {
 }
 
 func TestReadOnlyRefusesOrdinaryWrites(t *testing.T) {
+	t.Parallel()
 	Each(t, func(t *testing.T, k Kind) {
 		s := Start(t, Options{Kind: k})
 		d := s.Database(t)
@@ -180,6 +184,7 @@ func TestReadOnlyRefusesOrdinaryWrites(t *testing.T) {
 }
 
 func TestStepMovesTheClockOfARunningServer(t *testing.T) {
+	t.Parallel()
 	Each(t, func(t *testing.T, k Kind) {
 		s := Start(t, Options{Kind: k, Clock: true})
 		off := func() time.Duration {
@@ -207,6 +212,7 @@ func TestStepMovesTheClockOfARunningServer(t *testing.T) {
 }
 
 func TestTLSWithOwnAuthorityAndEveryPlugin(t *testing.T) {
+	t.Parallel()
 	plugins := map[Kind][]string{
 		MariaDB: {"mysql_native_password", "ed25519"},
 		MySQL:   {"caching_sha2_password", "sha256_password"},
