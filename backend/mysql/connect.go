@@ -205,6 +205,8 @@ func pins(vars map[string]string, bell bool) string {
 	if bell {
 		limit = 0
 		set = append(set, "wait_timeout=28800")
+	} else {
+		set = append(set, "wait_timeout=60")
 	}
 	if _, ok := vars["max_execution_time"]; ok {
 		set = append(set, fmt.Sprintf("max_execution_time=%d", 1000*limit)) // MySQL: SELECT only, milliseconds

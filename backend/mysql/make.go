@@ -11,8 +11,18 @@ import (
 // makeElections grants elections that have no row yet, and makes the rows. It is
 // the one place with a transaction. It locks the row of the table itself first,
 // so one maker is at work at a time; its numbers are looked at again under that
-// lock, and written with the new rows.
+// lock, and written with the new rows. A maker that is stopped or cut off in the
+// middle keeps other makers waiting for two seconds at most.
 func (s *session) makeElections(ctx context.Context, bids []backend.Bid, missing []int, answers []backend.Answer) (err error) {
+	if _, err := s.exec(ctx, makeLimitSQL); err != nil {
+		return err
+	}
+	defer func() {
+		// The next user of the connection may take its time.
+		if _, e := s.exec(ctx, idleLimitSQL); e != nil {
+			drop(s.conn)
+		}
+	}()
 	if _, err := s.exec(ctx, "START TRANSACTION"); err != nil {
 		return err
 	}

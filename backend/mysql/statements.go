@@ -67,6 +67,8 @@ const offerSQL = `SELECT ? AS name, ? AS term, ? AS beat, ? AS server, ? AS next
 const offerMore = ` UNION ALL SELECT ?, ?, ?, ?, ?, ?, ?, ?, ?`
 
 // The first grant of an election that has no row.
+const makeLimitSQL = `SET SESSION wait_timeout = 2`
+const idleLimitSQL = `SET SESSION wait_timeout = 60` // as it was
 const lockOwnSQL = `SELECT ` + lightColumns + `, 0 FROM {lease} l WHERE l.name = '' FOR UPDATE`
 const countRowsSQL = `SELECT COUNT(*) - 1 FROM {lease}`
 const existingSQL = `SELECT name, term FROM {lease} WHERE name IN ({names})`
@@ -95,7 +97,7 @@ const uptimeSQL = `SHOW GLOBAL STATUS LIKE 'Uptime'`
 
 // all lists the statements, for the test of the rules.
 var all = []string{
-	lightSQL, fullSQL, listSQL, countSQL, peopleSQL, renewSQL, grantSQL, releaseSQL, offerSQL, offerMore, lockOwnSQL, countRowsSQL, existingSQL, termsSQL,
+	lightSQL, fullSQL, listSQL, countSQL, peopleSQL, renewSQL, grantSQL, releaseSQL, offerSQL, offerMore, makeLimitSQL, idleLimitSQL, lockOwnSQL, countRowsSQL, existingSQL, termsSQL,
 	makeLeaseSQL, makeLeaseRow, makeTermSQL, raiseTermSQL, stampOwnSQL, healTermSQL, wishSQL, announceSQL, reuseMemberSQL, makeMemberSQL,
 	membersSQL, uptimeSQL, showVariables, columnsSQL, awaitSQL, takeSQL, retakeSQL, ringSQL, mineSQL, whoamiSQL, boundSQL, fenceSQL, unboundSQL,
 }

@@ -1,0 +1,156 @@
+package mysql
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/internal/testbed"
+)
+
+func TestALockedRowCostsNobodyElseItsLease(t *testing.T) {
+	locks := map[string]string{
+		"by a reader":        "SELECT * FROM election_lease WHERE name = 'e007' LOCK IN SHARE MODE",
+		"by a writer":        "UPDATE election_lease SET last_id = 'x' WHERE name = 'e007'",
+		"with its term":      "SELECT * FROM election_lease l JOIN election_term t ON t.name = l.name WHERE l.name = 'e007' FOR UPDATE",
+		"with the own row":   "SELECT * FROM election_lease WHERE name IN ('', 'e007') FOR UPDATE",
+		"with others' terms": "SELECT * FROM election_lease l, election_term t WHERE l.name = 'e007' FOR UPDATE",
+	}
+	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
+		l := newLab(t, k)
+		n := l.node(t, "n")
+		var held []backend.Lease
+		for i := range 20 {
+			held = append(held, n.lead(fmt.Sprintf("e%03d", i), time.Second))
+		}
+		for how, query := range locks {
+			t.Run(how, func(t *testing.T) {
+				unlock := l.lock(t, query)
+				defer unlock()
+				// The time that a call has at a TTL of one second.
+				ctx, cancel := context.WithTimeout(t.Context(), 250*time.Millisecond)
+				defer cancel()
+				answers, err := n.Renew(ctx, held)
+				if err != nil {
+					t.Fatalf("Renew with one row locked: %v", err)
+				}
+				for i, a := range answers {
+					switch {
+					case i == 7 && (a.Outcome != backend.Unknown || a.Err == nil):
+						t.Errorf("the locked one: %v, %v; it may yet be renewed: unknown", a.Outcome, a.Err)
+					case i != 7 && a.Outcome != backend.Granted:
+						t.Errorf("%s: %v, %v; a batch of twenty with one locked row renews the other nineteen", held[i].Election, a.Outcome, a.Err)
+					}
+				}
+				if err := n.Release(ctx, held[6:8]); err == nil {
+					t.Error("Release of a locked row: no error; after nil none of the leases is held")
+				}
+				if !n.see("e006").Vacant() || n.see("e007").Vacant() {
+					t.Error("Release with one row locked must end the other lease")
+				}
+				unlock()
+				held[6] = n.lead("e006", time.Second)
+				if a, err := n.renew(held[7]); err != nil || a.Outcome != backend.Granted {
+					t.Errorf("once the lock is gone the lease is still there: %v, %v, %v", a.Outcome, a.Err, err)
+				}
+			})
+		}
+	})
+}
+
+func TestAStatementThatWaitsIsGoneSoonAfterItsClient(t *testing.T) {
+	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
+		l := newLab(t, k)
+		n, other := l.node(t, "n"), l.node(t, "other")
+		held := n.lead("a", time.Second)
+		conn, err := l.admin.Conn(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		l.exec(t, "SELECT 1")
+		if _, err := conn.ExecContext(t.Context(), "LOCK TABLES election_lease WRITE"); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 250*time.Millisecond)
+		defer cancel()
+		began := time.Now()
+		answers, err := n.Renew(ctx, []backend.Lease{held})
+		if err == nil || backend.Class(err) != backend.ErrUnavailable || answers[0].Outcome != backend.Unknown {
+			t.Errorf("Renew with the table locked: %v %+v, want unknown and unavailable", err, answers)
+		}
+		if took := time.Since(began); took > time.Second {
+			t.Errorf("Renew returned %v after the call, its context ended after 250ms", took)
+		}
+		testbed.Eventually(t, 3*time.Second, "the statement ends in the server too", func() error {
+			if l.number(t, "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE DB = ? AND INFO LIKE 'UPDATE%'", l.Name) > 0 {
+				return errors.New("it goes on")
+			}
+			return nil
+		})
+		if _, err := conn.ExecContext(t.Context(), "UNLOCK TABLES"); err != nil {
+			t.Fatal(err)
+		}
+		if got := other.see("a"); !got.Unchanged(held) {
+			t.Errorf("the statement that was given up came through all the same: %+v", got)
+		}
+		n.mustRenew(held)
+	})
+}
+
+func TestManyCandidatesAtOnceElectOneAndNoneFails(t *testing.T) {
+	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
+		l := newLab(t, k)
+		const candidates, elections = 8, 50
+		var nodes []*node
+		for i := range candidates {
+			nodes = append(nodes, l.node(t, fmt.Sprint("n", i)))
+		}
+		for round := range 4 { // the first makes the rows
+			bids := make([][]backend.Bid, candidates)
+			for i, n := range nodes {
+				for e := range elections {
+					over := n.see(fmt.Sprintf("e%02d", e))
+					bids[i] = append(bids[i], backend.Bid{Election: over.Election, Candidate: n.me, TTL: 10 * time.Second, Renew: time.Second, Over: over})
+				}
+			}
+			var all sync.WaitGroup
+			var mu sync.Mutex
+			won := map[string]int{}
+			for i, n := range nodes {
+				all.Go(func() {
+					ctx, cancel := n.ctx()
+					defer cancel()
+					answers, err := n.Acquire(ctx, bids[i])
+					if err != nil {
+						t.Errorf("round %d: %v", round, err)
+					}
+					mu.Lock()
+					defer mu.Unlock()
+					for _, a := range answers {
+						if a.Outcome == backend.Granted {
+							won[a.Election]++
+						}
+					}
+				})
+			}
+			all.Wait()
+			for e := range elections {
+				name := fmt.Sprintf("e%02d", e)
+				if won[name] > 1 {
+					t.Errorf("round %d: %q was granted %d times over the same lease", round, name, won[name])
+				}
+				if won[name] == 0 && nodes[0].see(name).Term == 0 {
+					t.Errorf("round %d: %q was granted to nobody", round, name)
+				}
+			}
+		}
+		if made := l.number(t, "SELECT term FROM election_lease WHERE name = ''"); made != elections {
+			t.Errorf("the table counts %d elections made, there are %d", made, elections)
+		}
+	})
+}

@@ -1,0 +1,234 @@
+package mysql
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/internal/testbed"
+)
+
+// The places where each statement can be recognised on the wire.
+var onTheWire = map[string]string{
+	"make the row":      "INSERT INTO `election_lease`",
+	"commit the row":    "COMMIT",
+	"grant":             "t.term = s.next",
+	"renew":             "l.wish <> 'depose'",
+	"release":           "l.holder = ''",
+	"confirm or read":   "SELECT l.name",
+	"announce":          "UPDATE `election_member`",
+	"wish":              "SET wish =",
+	"look at the shape": "information_schema.COLUMNS",
+}
+
+func TestAnAnswerThatIsLostLeavesNothingGranted(t *testing.T) {
+	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
+		for what, text := range onTheWire {
+			for _, fate := range []testbed.Fate{testbed.LoseReply, testbed.LoseRequest} {
+				t.Run(fmt.Sprintf("%s, %s", what, fate), func(t *testing.T) {
+					t.Parallel()
+					l := newLab(t, k)
+					proxy := l.server.Proxy(t)
+					n := openNode(t, "n", Options{Config: proxy.Config(l.User), DoorBells: -1})
+					other := l.node(t, "other")
+					if what == "grant" { // over a row that is there
+						if err := other.release(other.lead("a", time.Second), backend.Released); err != nil {
+							t.Fatal(err)
+						}
+					}
+					trap := proxy.Trap(text, fate)
+					call := func(f func(context.Context) ([]backend.Answer, error)) (backend.Answer, error) {
+						ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+						defer cancel()
+						before := caught(trap)
+						answers, err := f(ctx)
+						a := backend.Answer{}
+						if len(answers) == 1 {
+							a = answers[0]
+						}
+						if caught(trap) && !before && (a.Outcome != backend.Unknown || err == nil || backend.Class(err) != backend.ErrUnavailable) {
+							t.Errorf("%s: %v, %v; the outcome is unknown, the store unavailable", what, a.Outcome, err)
+						}
+						return a, err
+					}
+					// Everything is tried until it is done; nothing is taken for done.
+					var lease backend.Lease
+					for range 10 {
+						seen, err := n.trySeeSoon("a")
+						if err != nil {
+							continue
+						}
+						a, err := call(func(ctx context.Context) ([]backend.Answer, error) {
+							return n.Acquire(ctx, []backend.Bid{{Election: "a", Candidate: n.me, TTL: time.Second, Renew: time.Second / 3, Over: seen}})
+						})
+						if err == nil && a.Outcome == backend.Granted {
+							lease = a.Lease
+							break
+						}
+					}
+					if got := other.see("a"); lease.Term == 0 || !got.Unchanged(lease) {
+						t.Fatalf("never granted, or not what the store has: %+v, %+v", lease, got)
+					}
+					for range 10 {
+						a, err := call(func(ctx context.Context) ([]backend.Answer, error) { return n.Renew(ctx, []backend.Lease{lease}) })
+						if err == nil && a.Outcome == backend.Granted {
+							lease = a.Lease
+							break
+						}
+						if a.Outcome == backend.Refused {
+							t.Fatalf("a renewal whose answer was lost makes the next be refused: %+v", a)
+						}
+					}
+					if got := other.see("a"); !got.Unchanged(lease) {
+						t.Errorf("renewed, but the store has another beat: %+v, %+v", lease, got)
+					}
+					try := func(f func(context.Context) error) {
+						for range 10 {
+							ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+							err := f(ctx)
+							cancel()
+							if err == nil {
+								return
+							}
+						}
+						t.Error("never done")
+					}
+					try(func(ctx context.Context) error {
+						return n.Announce(ctx, backend.Member{Candidate: n.me, TTL: time.Second})
+					})
+					wish := backend.Wish{Election: "a", Term: lease.Term, Kind: backend.Nominate, ID: "x"}
+					try(func(ctx context.Context) error { return n.Ask(ctx, []backend.Wish{wish}) })
+					if got := other.see("a"); got.Wish != wish {
+						t.Errorf("the wish is %+v, want %+v", got.Wish, wish)
+					}
+					lease.End = backend.Released
+					try(func(ctx context.Context) error { return n.Release(ctx, []backend.Lease{lease}) })
+					if got := other.see("a"); !got.Vacant() || got.End != backend.Released || got.Term != lease.Term {
+						t.Errorf("after the release: %+v", got)
+					}
+					select {
+					case <-trap.Caught():
+					default:
+						t.Errorf("no statement contains %q; this test no longer sees it", text)
+					}
+				})
+			}
+		}
+	})
+}
+
+func caught(trap *testbed.Trap) bool {
+	select {
+	case <-trap.Caught():
+		return true
+	default:
+		return false
+	}
+}
+
+// trySeeSoon is trySee for a call that may hang.
+func (n *node) trySeeSoon(election string) (backend.Lease, error) {
+	ctx, cancel := context.WithTimeout(n.t.Context(), 300*time.Millisecond)
+	defer cancel()
+	changed, _, err := n.Observe(ctx, []backend.Lease{{Election: election}}, "")
+	if err != nil {
+		return backend.Lease{}, err
+	}
+	return changed[0], nil
+}
+
+func TestARequestThatArrivesLateDoesNothing(t *testing.T) {
+	const ttl = time.Second
+	type world struct {
+		*lab
+		n, other *node // n's requests can be held up
+		lease    backend.Lease
+	}
+	requests := map[string]struct {
+		text string
+		send func(ctx context.Context, w *world)
+		then func(w *world) // what happens while it is on its way
+	}{
+		"a renewal after another grant": {onTheWire["renew"],
+			func(ctx context.Context, w *world) { w.n.Renew(ctx, []backend.Lease{w.lease}) },
+			func(w *world) { w.other.lead("a", ttl) }},
+		"a renewal after a release": {onTheWire["renew"],
+			func(ctx context.Context, w *world) { w.n.Renew(ctx, []backend.Lease{w.lease}) },
+			func(w *world) { w.n.release(w.lease, backend.Released) }},
+		"a renewal after an own new grant": {onTheWire["renew"],
+			func(ctx context.Context, w *world) { w.n.Renew(ctx, []backend.Lease{w.lease}) },
+			func(w *world) { w.n.lead("a", ttl) }},
+		"a release after an own new grant": {onTheWire["release"],
+			func(ctx context.Context, w *world) { w.n.Release(ctx, []backend.Lease{w.lease}) },
+			func(w *world) { w.n.lead("a", ttl) }},
+		"a release of whatever is held, after an own new grant": {onTheWire["release"],
+			func(ctx context.Context, w *world) { w.n.Release(ctx, []backend.Lease{{Election: "a"}}) },
+			func(w *world) { w.n.lead("a", ttl) }},
+		"a release after another grant": {onTheWire["release"],
+			func(ctx context.Context, w *world) { w.n.Release(ctx, []backend.Lease{w.lease}) },
+			func(w *world) { w.other.lead("a", ttl) }},
+		"a bid after a renewal": {onTheWire["grant"],
+			func(ctx context.Context, w *world) {
+				w.n.Acquire(ctx, []backend.Bid{{Election: "a", Candidate: w.n.me, TTL: ttl, Renew: ttl / 3, Over: w.lease}})
+			},
+			func(w *world) { w.n.mustRenew(w.lease) }},
+		"a bid after another grant": {onTheWire["grant"],
+			func(ctx context.Context, w *world) {
+				w.n.Acquire(ctx, []backend.Bid{{Election: "a", Candidate: w.n.me, TTL: ttl, Renew: ttl / 3, Over: w.lease}})
+			},
+			func(w *world) { w.other.lead("a", ttl) }},
+		"a first bid after another grant": {"INSERT INTO `election_lease`",
+			func(ctx context.Context, w *world) {
+				w.n.Acquire(ctx, []backend.Bid{{Election: "a", Candidate: w.n.me, TTL: ttl, Renew: ttl / 3, Over: w.lease}})
+			},
+			nil},
+	}
+	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
+		for what, r := range requests {
+			t.Run(what, func(t *testing.T) {
+				t.Parallel()
+				w := &world{lab: newLab(t, k)}
+				proxy := w.server.Proxy(t)
+				w.n = openNode(t, "n", Options{Config: proxy.Config(w.User), DoorBells: -1})
+				w.other = w.node(t, "other")
+				if w.lease = w.n.see("a"); r.then != nil {
+					w.lease = w.n.lead("a", ttl)
+				}
+				trap := proxy.Trap(r.text, testbed.HoldRequest)
+				ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+				defer cancel()
+				r.send(ctx, w)
+				trap.Wait(t, time.Second)
+				if r.then != nil {
+					r.then(w)
+				} else {
+					// The row of the table itself is locked by the maker whose
+					// request is held up, until the server gives that up.
+					testbed.Eventually(t, 10*time.Second, "another candidate is elected", func() error {
+						a, err := w.other.bid(w.other.see("a"), ttl)
+						if a.Outcome != backend.Granted {
+							return fmt.Errorf("%v, %v, %v", a.Outcome, a.Err, err)
+						}
+						return nil
+					})
+				}
+				want := w.other.see("a")
+				sessions := w.number(t, "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE DB = ? AND USER = ?", w.Name, w.User.User)
+				trap.Release()
+				// The late request's session ends once it has been executed.
+				testbed.Eventually(t, 5*time.Second, "the late request is executed", func() error {
+					now := w.number(t, "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE DB = ? AND USER = ?", w.Name, w.User.User)
+					if r.then != nil && now >= sessions {
+						return fmt.Errorf("%d sessions, before %d", now, sessions)
+					}
+					return nil
+				})
+				if got := w.other.see("a"); !got.Unchanged(want) || got.Holder != want.Holder {
+					t.Errorf("it came through:\n%+v\n%+v", got, want)
+				}
+			})
+		}
+	})
+}

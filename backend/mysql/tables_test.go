@@ -1,0 +1,347 @@
+package mysql
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/internal/testbed"
+	"github.com/go-sql-driver/mysql"
+)
+
+func TestWhatAnAdministratorMustDoIsSaidInStatements(t *testing.T) {
+	problems := map[string]struct {
+		cause func(t *testing.T, l *lab) Options
+		says  []string
+		cure  string // %[1]s: database, %[2]s: user. "": run what the error says
+	}{
+		"no tables": {
+			func(t *testing.T, l *lab) Options {
+				l.exec(t, "DROP TABLE election_lease, election_term, election_member")
+				return Options{}
+			}, []string{"CREATE TABLE", "election_lease", "GRANT SELECT"}, ""},
+		"one table missing": {
+			func(t *testing.T, l *lab) Options { l.exec(t, "DROP TABLE election_term"); return Options{} },
+			[]string{"CREATE TABLE", "election_term"}, ""},
+		"another prefix": {
+			func(*testing.T, *lab) Options { return Options{Prefix: "other"} },
+			[]string{"CREATE TABLE", "`other_lease`", "CreateTables"}, ""},
+		"a schema that is not there": {
+			func(*testing.T, *lab) Options { return Options{Schema: "nowhere"} },
+			[]string{"CREATE TABLE", "`nowhere`.`election_lease`"}, ""},
+		"a column is missing": {
+			func(t *testing.T, l *lab) Options {
+				l.exec(t, "ALTER TABLE election_lease DROP COLUMN beat")
+				return Options{}
+			}, []string{"column beat is missing", "CREATE TABLE"}, ""},
+		"a column has another type": {
+			func(t *testing.T, l *lab) Options {
+				l.exec(t, "ALTER TABLE election_term MODIFY name VARCHAR(255) NOT NULL")
+				return Options{}
+			}, []string{"column name", "varchar(255)", "varbinary(255)"}, "ALTER TABLE election_term MODIFY name VARBINARY(255) NOT NULL"},
+		"a table of another engine": {
+			func(t *testing.T, l *lab) Options {
+				l.exec(t, "ALTER TABLE election_lease ENGINE=MyISAM")
+				return Options{}
+			}, []string{"InnoDB", "MyISAM"}, "ALTER TABLE election_lease ENGINE=InnoDB"},
+		"no primary key": {
+			func(t *testing.T, l *lab) Options {
+				l.exec(t, "ALTER TABLE election_lease DROP PRIMARY KEY")
+				return Options{}
+			}, []string{"column name", "pri"}, "ALTER TABLE election_lease ADD PRIMARY KEY (name)"},
+		"the table's own row is missing": {
+			func(t *testing.T, l *lab) Options {
+				l.exec(t, "DELETE FROM election_lease WHERE name = ''")
+				return Options{}
+			}, []string{"INSERT INTO", "row of the table itself"}, ""},
+		"another layout": {
+			func(t *testing.T, l *lab) Options {
+				l.exec(t, "UPDATE election_lease SET holder = 'layout 2' WHERE name = ''")
+				return Options{}
+			}, []string{"layout 1", "layout 2"}, "UPDATE election_lease SET holder = 'layout 1' WHERE name = ''"},
+		"no right to see anything": {
+			func(t *testing.T, l *lab) Options {
+				l.exec(t, fmt.Sprintf("REVOKE SELECT, INSERT, UPDATE ON %s.* FROM '%s'@'127.0.0.1'", l.Name, l.User.User))
+				return Options{}
+			}, []string{"GRANT SELECT, INSERT, UPDATE", "`election_lease`"}, "GRANT SELECT, INSERT, UPDATE ON %[1]s.* TO '%[2]s'@'127.0.0.1'"},
+	}
+	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
+		for what, p := range problems {
+			t.Run(what, func(t *testing.T) {
+				l := newLab(t, k)
+				o := p.cause(t, l)
+				o.Config = l.User.Clone()
+				if strings.HasPrefix(what, "no right") {
+					o.Config.DBName = ""
+					o.Schema = l.Name
+				}
+				n := openNode(t, "n", o)
+				_, err := n.trySee("a")
+				if !errors.Is(err, backend.ErrDenied) {
+					t.Fatalf("%v; want ErrDenied", err)
+				}
+				if !strings.HasPrefix(err.Error(), `mysql: observe "a": `) {
+					t.Errorf("the error does not say what was being done: %v", err)
+				}
+				for _, words := range p.says {
+					if !strings.Contains(err.Error(), words) {
+						t.Errorf("the error does not contain %q: %v", words, err)
+					}
+				}
+				if p.cure != "" {
+					cure := strings.NewReplacer("%[1]s", l.Name, "%[2]s", l.User.User).Replace(p.cure)
+					l.exec(t, cure)
+					if l := n.see("a"); l.Term != 0 {
+						t.Errorf("once cured: %+v", l)
+					}
+				}
+			})
+		}
+	})
+}
+
+func TestTheMinimalRightsAreEnough(t *testing.T) {
+	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
+		l := newLab(t, k)
+		user := fmt.Sprintf("'m%s'@'127.0.0.1'", l.Name[len(l.Name)-10:])
+		l.exec(t, "CREATE USER "+user+" IDENTIFIED BY 'only-this'")
+		t.Cleanup(func() { l.admin.Exec("DROP USER " + user) })
+		tables, _ := newTables(l.Name, "")
+		for line := range strings.Lines(tables.grantSQL()) { // what the error prints
+			l.exec(t, strings.Replace(strings.TrimSuffix(line, ";\n"), "'user'@'host'", user, 1))
+		}
+		c := l.User.Clone()
+		c.User, c.Passwd = strings.Trim(strings.Split(user, "@")[0], "'"), "only-this"
+		life(t, l, Options{Config: c}, "a")
+
+		// An observer needs no more than SELECT.
+		reader := fmt.Sprintf("'r%s'@'127.0.0.1'", l.Name[len(l.Name)-10:])
+		l.exec(t, "CREATE USER "+reader+" IDENTIFIED BY 'only-this'", fmt.Sprintf("GRANT SELECT ON %s.* TO %s", l.Name, reader))
+		t.Cleanup(func() { l.admin.Exec("DROP USER " + reader) })
+		c.User = strings.Trim(strings.Split(reader, "@")[0], "'")
+		n := openNode(t, "n", Options{Config: c})
+		a, err := n.bid(n.see("a"), time.Second)
+		if !errors.Is(err, backend.ErrDenied) || a.Outcome != backend.Unknown || !strings.Contains(err.Error(), "GRANT SELECT, INSERT, UPDATE ON") {
+			t.Errorf("a bid without the right to write: %v, %v; want ErrDenied and the statement that grants it", a.Outcome, err)
+		}
+	})
+}
+
+func TestATableThatVanishesDuringAReignIsSaidAndCanComeBack(t *testing.T) {
+	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
+		l := newLab(t, k)
+		n, other := l.node(t, "n"), l.node(t, "other")
+		held := n.lead("a", time.Second)
+		other.see("a")
+		l.exec(t, "DROP TABLE election_lease")
+		a, err := n.renew(held)
+		if !errors.Is(err, backend.ErrDenied) || a.Outcome != backend.Unknown || !strings.Contains(err.Error(), "CREATE TABLE") {
+			t.Errorf("a renewal without the table: %v, %v; want ErrDenied and the statement that makes it", a.Outcome, err)
+		}
+		if err := CreateTables(t.Context(), l.admin, "", ""); err != nil {
+			t.Fatal(err)
+		}
+		if a, err := n.renew(held); err != nil || a.Outcome != backend.Refused {
+			t.Errorf("a renewal in a new table: %v, %v; want refused", a.Outcome, err)
+		}
+		if got := other.see("a"); got.Watch != maxTTL {
+			t.Errorf("the table was dropped and made again: Watch %v; the holder may not know yet, so it is watched for the greatest TTL", got.Watch)
+		}
+		if got := other.lead("a", time.Second); got.Term <= held.Term {
+			t.Errorf("term %d after %d", got.Term, held.Term)
+		}
+	})
+}
+
+func TestADeletedRowIsWatchedAndItsTermsGoOn(t *testing.T) {
+	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
+		for what, statements := range map[string][]string{
+			"lease":          {"DELETE FROM election_lease WHERE name = 'a'"},
+			"lease and term": {"DELETE FROM election_lease WHERE name = 'a'", "DELETE FROM election_term WHERE name = 'a'"},
+		} {
+			t.Run(what, func(t *testing.T) {
+				l := newLab(t, k)
+				n, other := l.node(t, "n"), l.node(t, "other")
+				held := n.lead("a", time.Second)
+				// A term far ahead of the clock, as after a jump.
+				l.exec(t, "UPDATE election_term SET term = 5000000000000000 WHERE name = 'a'")
+				held = n.lead("a", time.Second)
+				b := n.lead("b", time.Second)
+				l.exec(t, statements...)
+				for _, name := range []string{"a", "c"} {
+					if got := other.see(name); got.Watch != maxTTL || got.Term != 0 {
+						t.Errorf("%q after a row was deleted: %+v; a missing row is watched for the greatest TTL", name, got)
+					}
+				}
+				if x, err := n.renew(held); err != nil || x.Outcome != backend.Refused {
+					t.Errorf("a renewal without the row: %v, %v; want refused", x.Outcome, err)
+				}
+				n.mustRenew(b)
+				if err := n.release(held, backend.Failed); err != nil {
+					t.Errorf("a release without the row is no error: %v", err)
+				}
+				got := other.lead("a", time.Second) // as if it had been watched
+				if len(statements) == 1 && got.Term <= held.Term {
+					t.Errorf("term %d after %d; the term's row was there", got.Term, held.Term)
+				}
+				if got := other.see("c"); len(statements) == 1 && got.Watch != 0 {
+					t.Errorf("once the deleted row is back nothing is missing, and a new election is free: %+v", got)
+				}
+			})
+		}
+	})
+}
+
+func TestAnEditedRowTakesTheLeaseAway(t *testing.T) {
+	edits := map[string]string{
+		"another holder":    "holder = 'x', nonce = 'x'",
+		"another nonce":     "nonce = 'x'",
+		"another term":      "term = term + 1",
+		"an earlier term":   "term = 1",
+		"another server":    "server = 'x'",
+		"vacant":            "holder = '', nonce = ''",
+		"the greatest term": "term = 18446744073709551615",
+	}
+	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
+		l := newLab(t, k)
+		for what, set := range edits {
+			n, other := l.node(t, "n"), l.node(t, "other")
+			held := n.lead(what, time.Second)
+			l.exec(t, "UPDATE election_lease SET "+set+" WHERE name = '"+what+"'")
+			if a, err := n.renew(held); err != nil || a.Outcome != backend.Refused {
+				t.Errorf("%s: the renewal: %v, %v; want refused", what, a.Outcome, err)
+			}
+			a, err := other.bid(other.see(what), time.Second)
+			if what == "the greatest term" {
+				if a.Outcome != backend.Unknown || !errors.Is(a.Err, backend.ErrDenied) || !strings.Contains(a.Err.Error(), "terms are used up") {
+					t.Errorf("%s: a bid: %v, %v", what, a.Outcome, a.Err)
+				}
+				continue
+			}
+			if err != nil || a.Outcome != backend.Granted || a.Term <= held.Term {
+				t.Errorf("%s: who watched the row as it stands is elected, with a term above all others: %v, %v, %d after %d", what, a.Outcome, err, a.Term, held.Term)
+			}
+		}
+		n := l.node(t, "n")
+		held := n.lead("zero", time.Second)
+		l.exec(t, "UPDATE election_lease SET ttl_us = 0 WHERE name = 'zero'")
+		if got := l.node(t, "other").see("zero"); got.Watch != maxTTL {
+			t.Errorf("a held lease whose TTL was edited to 0: Watch %v, want the greatest TTL", got.Watch)
+		}
+		n.mustRenew(held)
+	})
+}
+
+func TestABidAboveTheGreatestTTLSaysHowToRaiseIt(t *testing.T) {
+	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
+		l := newLab(t, k)
+		n := l.node(t, "n")
+		a, err := n.bid(n.see("a"), maxTTL+time.Microsecond)
+		if err != nil || a.Outcome != backend.Unknown || !errors.Is(a.Err, backend.ErrInvalid) {
+			t.Fatalf("%v, %v, %v; want ErrInvalid for this bid", a.Outcome, a.Err, err)
+		}
+		_, statement, ok := strings.Cut(a.Err.Error(), "\n")
+		if !ok {
+			t.Fatalf("no statement in %v", a.Err)
+		}
+		l.exec(t, statement)
+		n.lead("a", maxTTL+time.Microsecond)
+		if _, err := n.bid(n.see("b"), maxTTL+time.Microsecond); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestTablesMadeByHandWaitOnce(t *testing.T) {
+	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
+		d := testbed.Shared(t, k).Database(t)
+		admin := testbed.OpenDB(t, clone(d.Admin, func(c *mysql.Config) { c.MultiStatements = true }))
+		if _, err := admin.Exec(Schema); err != nil {
+			t.Fatalf("schema.sql: %v", err)
+		}
+		l := &lab{d, testbed.Shared(t, k), admin}
+		n := l.node(t, "n")
+		if got := n.see("a"); got.Watch != maxTTL {
+			t.Errorf("no server has made an election here, as far as the table knows: Watch %v, want the greatest TTL", got.Watch)
+		}
+		n.lead("a", time.Second)
+		if got := n.see("b"); got.Watch != 0 {
+			t.Errorf("the second election must not wait: %+v", got)
+		}
+		if err := CreateTables(t.Context(), admin, "", ""); err != nil {
+			t.Errorf("making tables that are there: %v", err)
+		}
+		if got := n.see("a"); got.Vacant() {
+			t.Errorf("making tables that are there changes nothing: %+v", got)
+		}
+	})
+}
+
+func TestRowsOfProcessesThatAreGoneAreUsedAgain(t *testing.T) {
+	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
+		l := newLab(t, k)
+		announce := func(n *node) {
+			t.Helper()
+			ctx, cancel := n.ctx()
+			defer cancel()
+			if err := n.Announce(ctx, backend.Member{Candidate: n.me, TTL: time.Second}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for range 5 {
+			announce(l.node(t, "gone"))
+		}
+		l.exec(t, "UPDATE election_member SET seen_at = seen_at - INTERVAL 2 DAY")
+		live := l.node(t, "live")
+		announce(live)
+		for range 3 {
+			announce(l.node(t, "new"))
+			announce(live)
+		}
+		if n := l.number(t, "SELECT COUNT(*) FROM election_member"); n != 5 {
+			t.Errorf("%d rows; those of processes that have been gone for a day are used again", n)
+		}
+		ctx, cancel := live.ctx()
+		defer cancel()
+		members, err := live.Members(ctx, "", 100)
+		if err != nil || len(members) != 4 {
+			t.Errorf("%d members, %v; want the four that are here", len(members), err)
+		}
+		var page []string
+		for from := ""; ; {
+			some, err := live.Members(ctx, from, 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(some) == 0 {
+				break
+			}
+			page = append(page, some[0].Nonce)
+			from = some[0].Nonce + "\x00"
+		}
+		if len(page) != 4 {
+			t.Errorf("page by page: %d members, want 4", len(page))
+		}
+	})
+}
+
+func TestAReadOnlyTermTableIsEnoughForTheFence(t *testing.T) {
+	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
+		l := newLab(t, k)
+		l.account(t)
+		user := fmt.Sprintf("'f%s'@'127.0.0.1'", l.Name[len(l.Name)-10:])
+		l.exec(t, "CREATE USER "+user+" IDENTIFIED BY 'only-this'",
+			fmt.Sprintf("GRANT SELECT ON %s.election_term TO %s", l.Name, user), fmt.Sprintf("GRANT SELECT, UPDATE ON %s.account TO %s", l.Name, user))
+		t.Cleanup(func() { l.admin.Exec("DROP USER " + user) })
+		held := l.node(t, "n").lead("a", time.Second)
+		c := l.User.Clone()
+		c.User, c.Passwd = strings.Trim(strings.Split(user, "@")[0], "'"), "only-this"
+		if err := l.fenced(t, testbed.OpenDB(t, c), held.Term); err != nil {
+			t.Errorf("the fence with SELECT on the table of terms: %v", err)
+		}
+	})
+}
+
