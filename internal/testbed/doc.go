@@ -31,5 +31,10 @@
 // same end removes their data. Only templates of empty data directories are
 // kept, under the user's cache directory.
 //
+// # Where the data is
+//
+// In memory, where there is much of it, so that a busy disk decides no test.
+// With TMPDIR set, there. Servers sync as their defaults say in either case.
+//
 // Start servers outside of synctest bubbles: they live in real time.
 package testbed
