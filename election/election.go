@@ -231,7 +231,13 @@ func (e *Election) trust(term uint64, until time.Duration) {
 
 // run runs the lead function of one reign.
 func (e *Election) run(fn LeadFunc, l *Leadership) {
-	defer e.manager.tell(func(time.Duration) any { return returned{&e.elec, l.Term, ReasonReturned} })
+	defer func() { // also if fn ends its goroutine
+		reason := ReasonReturned
+		if l.ctx.Err() != nil {
+			reason = ReasonResigned // it was told to, if not by us then by Run's context
+		}
+		e.manager.tell(func(time.Duration) any { return returned{&e.elec, l.Term, reason} })
+	}()
 	if err := fn(l.ctx, l); err != nil && l.ctx.Err() == nil {
 		e.manager.log.Error("lead function failed", "election", e.name, "term", l.Term, "error", err)
 	}

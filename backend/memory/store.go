@@ -1,0 +1,100 @@
+package memory
+
+import (
+	"context"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/go-election/go-election/backend"
+)
+
+func init() {
+	backend.Register("memory", func(_ context.Context, decode func(any) error) (backend.Backend, error) {
+		return New(nil).Backend(), decode(new(struct{}))
+	})
+}
+
+// Options configures a Store. Nil means all defaults.
+type Options struct {
+	// Poll makes a store that must be read: Guarantees has Push false and Poll
+	// true. Default false: Listen hears of every change.
+	Poll bool
+
+	// Now is the store's clock, for ages, history and new terms; it decides
+	// nothing else. Default: time.Now.
+	Now func() time.Time
+}
+
+// A Store holds leases. It is safe for concurrent use.
+type Store struct {
+	Options
+	mu      sync.Mutex
+	records map[string]*record
+	members map[string]backend.Member
+	seen    map[string]time.Time // when each member announced itself last
+	changed chan struct{}        // closed and replaced at every change
+}
+
+type record struct {
+	backend.Record
+	written time.Time
+}
+
+// New returns an empty store.
+func New(o *Options) *Store {
+	s := &Store{records: map[string]*record{}, members: map[string]backend.Member{}, seen: map[string]time.Time{}, changed: make(chan struct{})}
+	if o != nil {
+		s.Options = *o
+	}
+	if s.Now == nil {
+		s.Now = time.Now
+	}
+	return s
+}
+
+// Backend returns a new client of the store, for one manager.
+func (s *Store) Backend() backend.Backend { return &client{Store: s} }
+
+// record returns the election's record; one that is not there yet is vacant.
+func (s *Store) record(name string) *record {
+	r := s.records[name]
+	if r == nil {
+		r = &record{written: s.Now()}
+		r.Election = name
+		s.records[name] = r
+	}
+	return r
+}
+
+// differs reports whether Observe has something to tell to who saw l.
+func (r *record) differs(l backend.Lease) bool {
+	return !r.Unchanged(l) || r.Holder != l.Holder || r.Wish != l.Wish
+}
+
+func (s *Store) view(r *record) backend.Lease {
+	l := r.Lease
+	l.Age = s.Now().Sub(r.written)
+	return l
+}
+
+// end closes the present reign, if there is one, and notes it in the history.
+func (s *Store) end(r *record, how backend.End) {
+	if !r.Vacant() {
+		reign := backend.Reign{Term: r.Term, ID: r.Holder.ID, From: r.Elected, To: s.Now().UTC(), End: how}
+		r.History = slices.Insert(r.History, 0, reign)[:min(len(r.History)+1, backend.MaxHistory)]
+		r.End, r.LastID, r.LastNonce, r.Elected = how, r.Holder.ID, r.Holder.Nonce, time.Time{}
+	}
+}
+
+// write gives the lease a fresh beat and wakes the listeners.
+func (s *Store) write(r *record) {
+	r.Beat, r.written = rand.Uint64()|1, s.Now() // never 0, which stands for "not seen"
+	s.tell()
+}
+
+func (s *Store) tell() {
+	close(s.changed)
+	s.changed = make(chan struct{})
+}

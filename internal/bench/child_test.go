@@ -1,0 +1,313 @@
+package bench
+
+import (
+	"bufio"
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log"
+	"os"
+	"os/exec"
+	"os/signal"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	driversql "github.com/go-sql-driver/mysql"
+
+	"github.com/go-election/go-election/backend/mysql"
+	"github.com/go-election/go-election/election"
+)
+
+// A role is what a child process does. It travels in the environment.
+type role struct {
+	Kind      string // candidate, seed
+	DSN       string
+	ID        string
+	TTL       time.Duration
+	Elections int
+	Bells     int
+	Load      time.Duration // measure for so long after all elections have a leader
+}
+
+// A line is what a child reports.
+type line struct {
+	ID   string
+	What string    // leads, lost, load
+	At   time.Time // one machine, one clock
+	Load *load
+}
+
+// load is what taking part costs one process.
+type load struct {
+	Statements  float64 // a second
+	Connections int64   // most at one time
+	Goroutines  int
+	Bytes       float64 // of heap, for each election
+	CPU         float64 // of one core
+	Leading     int
+}
+
+func TestMain(m *testing.M) {
+	if text := os.Getenv("ELECTION_BENCH_ROLE"); text != "" {
+		var r role
+		if err := json.Unmarshal([]byte(text), &r); err != nil {
+			log.Fatal(err)
+		}
+		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+		defer stop()
+		go func() { // die with the parent
+			io.Copy(io.Discard, os.Stdin)
+			os.Exit(1)
+		}()
+		run := r.candidate
+		if r.Kind == "seed" {
+			run = r.seed
+		}
+		if err := run(ctx); err != nil {
+			log.Fatal(err)
+		}
+		return
+	}
+	os.Exit(m.Run())
+}
+
+func (r role) say(what string, l *load) {
+	text, _ := json.Marshal(line{r.ID, what, time.Now(), l})
+	os.Stdout.Write(append(text, '\n'))
+}
+
+// candidate is a process that uses this module.
+func (r role) candidate(ctx context.Context) error {
+	config, err := driversql.ParseDSN(r.DSN)
+	if err != nil {
+		return err
+	}
+	config.InterpolateParams = true
+	inner, err := driversql.NewConnector(config)
+	if err != nil {
+		return err
+	}
+	counter := &counter{Connector: inner}
+	base := heap()
+	b, err := mysql.Open(ctx, mysql.Options{Connector: counter, DoorBells: r.Bells})
+	if err != nil {
+		return err
+	}
+	m, err := election.New(b, &election.Options{ID: r.ID, TTL: r.TTL})
+	if err != nil {
+		return err
+	}
+	elections := make([]*election.Election, max(r.Elections, 1))
+	for i := range elections {
+		if elections[i], err = m.Join(fmt.Sprintf("bench/%05d", i)); err != nil {
+			return err
+		}
+	}
+	elections[0].Watch(func(ev election.Event) {
+		switch {
+		case ev.Leading:
+			r.say("leads", nil)
+		case ev.Kind == election.Vacant && ev.Previous.ID == r.ID:
+			r.say("lost", nil)
+		}
+	})
+	for _, e := range elections {
+		if err := e.Lead(nil); err != nil {
+			return err
+		}
+	}
+	if r.Load > 0 {
+		r.say("load", measure(ctx, elections, counter, base, r.Load))
+	}
+	<-ctx.Done()
+	end, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	return m.Close(end)
+}
+
+// measure waits until every election has a leader, lets things settle, and counts.
+func measure(ctx context.Context, elections []*election.Election, c *counter, base uint64, d time.Duration) *load {
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for i := 0; i < len(elections); {
+		if _, _, ok := elections[i].Leader(); ok {
+			i++
+			continue
+		}
+		<-tick.C
+	}
+	wait := func(d time.Duration) {
+		select {
+		case <-time.After(d):
+		case <-ctx.Done():
+		}
+	}
+	wait(d / 2)
+	cpu, statements := cpuTime(), c.statements.Load()
+	wait(d)
+	l := &load{
+		Statements:  float64(c.statements.Load()-statements) / d.Seconds(),
+		CPU:         float64(cpuTime()-cpu) / float64(d),
+		Connections: c.most.Load(),
+		Goroutines:  runtime.NumGoroutine(),
+		Bytes:       float64(heap()-base) / float64(len(elections)),
+	}
+	for _, e := range elections {
+		if e.Leading() {
+			l.Leading++
+		}
+	}
+	return l
+}
+
+func heap() uint64 {
+	runtime.GC()
+	runtime.GC()
+	var s runtime.MemStats
+	runtime.ReadMemStats(&s)
+	return s.HeapAlloc
+}
+
+func cpuTime() time.Duration {
+	var u syscall.Rusage
+	syscall.Getrusage(syscall.RUSAGE_SELF, &u)
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// seed is a process that does what the older systems do: it sends the statement
+// of seed 003, with a resolution of microseconds instead of seconds, every third
+// of the TTL, and leads if the row names it.
+func (r role) seed(ctx context.Context) error {
+	db, err := sql.Open("mysql", r.DSN)
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	ticker := time.NewTicker(r.TTL / 3)
+	defer ticker.Stop()
+	leads := false
+	for {
+		_, err := db.ExecContext(ctx, `INSERT IGNORE INTO seed_election (service_id, leader_id, update_time) VALUES ('bench', ?, UTC_TIMESTAMP(6))
+			ON DUPLICATE KEY UPDATE leader_id = IF(TIMESTAMPDIFF(MICROSECOND, update_time, UTC_TIMESTAMP(6)) > ?, VALUES(leader_id), leader_id),
+			update_time = IF(leader_id = VALUES(leader_id), VALUES(update_time), update_time)`, r.ID, r.TTL.Microseconds())
+		var n int
+		if err == nil {
+			err = db.QueryRowContext(ctx, "SELECT COUNT(*) FROM seed_election WHERE service_id = 'bench' AND leader_id = ?", r.ID).Scan(&n)
+		}
+		if err == nil && n > 0 != leads {
+			leads = n > 0
+			r.say(map[bool]string{true: "leads", false: "lost"}[leads], nil)
+		}
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// A child is a running process.
+type child struct {
+	role
+	cmd   *exec.Cmd
+	stdin io.Closer
+	lines chan line
+}
+
+// start runs a child; its lines go to all.
+func start(t testing.TB, r role, all chan<- line) *child {
+	t.Helper()
+	text, _ := json.Marshal(r)
+	c := &child{role: r, cmd: exec.Command(os.Args[0])}
+	c.cmd.Env = append(os.Environ(), "ELECTION_BENCH_ROLE="+string(text))
+	c.cmd.Stderr = os.Stderr
+	stdin, err := c.cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.stdin = stdin
+	stdout, err := c.cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		s := bufio.NewScanner(stdout)
+		for s.Scan() {
+			var l line
+			if json.Unmarshal(s.Bytes(), &l) == nil && strings.HasPrefix(s.Text(), "{") {
+				all <- l
+			}
+		}
+	}()
+	t.Cleanup(func() { c.end(syscall.SIGKILL) })
+	return c
+}
+
+// end sends a signal and waits for the child to be gone.
+func (c *child) end(sig syscall.Signal) {
+	if c.cmd.ProcessState == nil {
+		c.cmd.Process.Signal(sig)
+		c.cmd.Wait()
+	}
+}
+
+// A counter counts what its connections do.
+type counter struct {
+	driver.Connector
+	statements, open, most atomic.Int64
+}
+
+func (c *counter) Connect(ctx context.Context) (driver.Conn, error) {
+	conn, err := c.Connector.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	c.most.Store(max(c.most.Load(), c.open.Add(1)))
+	return &counted{conn, c}, nil
+}
+
+type counted struct {
+	driver.Conn
+	c *counter
+}
+
+func (c *counted) QueryContext(ctx context.Context, q string, args []driver.NamedValue) (driver.Rows, error) {
+	c.c.statements.Add(1)
+	return c.Conn.(driver.QueryerContext).QueryContext(ctx, q, args)
+}
+
+func (c *counted) ExecContext(ctx context.Context, q string, args []driver.NamedValue) (driver.Result, error) {
+	c.c.statements.Add(1)
+	return c.Conn.(driver.ExecerContext).ExecContext(ctx, q, args)
+}
+
+func (c *counted) BeginTx(ctx context.Context, o driver.TxOptions) (driver.Tx, error) {
+	return c.Conn.(driver.ConnBeginTx).BeginTx(ctx, o)
+}
+
+func (c *counted) ResetSession(ctx context.Context) error {
+	return c.Conn.(driver.SessionResetter).ResetSession(ctx)
+}
+
+func (c *counted) IsValid() bool { return c.Conn.(driver.Validator).IsValid() }
+
+func (c *counted) CheckNamedValue(v *driver.NamedValue) error {
+	return c.Conn.(driver.NamedValueChecker).CheckNamedValue(v)
+}
+
+func (c *counted) Ping(ctx context.Context) error { return c.Conn.(driver.Pinger).Ping(ctx) }
+
+func (c *counted) Close() error {
+	c.c.open.Add(-1)
+	return c.Conn.Close()
+}

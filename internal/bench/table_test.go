@@ -1,0 +1,246 @@
+package bench
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os/exec"
+	"runtime"
+	"slices"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/go-election/go-election/backend/memory"
+	"github.com/go-election/go-election/backend/mysql"
+	"github.com/go-election/go-election/election"
+	"github.com/go-election/go-election/internal/testbed"
+)
+
+var (
+	table = flag.Bool("table", false, "measure and print the table")
+	short = flag.Bool("quick", false, "fewer rounds, for a look")
+)
+
+// TestTable prints the table. It asserts nothing.
+func TestTable(t *testing.T) {
+	if !*table {
+		t.Skip("run make bench")
+	}
+	fmt.Printf("\n%s, %d cores\n\n", runtime.Version(), runtime.NumCPU())
+	fmt.Println("| what | where | figure | bar |")
+	fmt.Println("|---|---|---|---|")
+	leading()
+	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
+		s := testbed.Shared(t, k)
+		fmt.Printf("| server | %s | %s | |\n", k, s.Version())
+		idle(t, k, fresh(t, s))
+		crowd(t, k, fresh(t, s))
+		for _, ttl := range []time.Duration{time.Second, 3 * time.Second, 10 * time.Second} {
+			killed(t, k, fresh(t, s), "candidate", ttl)
+			killed(t, k, fresh(t, s), "seed", ttl)
+		}
+		resigned(t, k, fresh(t, s), "candidate", 0)
+		resigned(t, k, fresh(t, s), "candidate", -1)
+		resigned(t, k, fresh(t, s), "seed", 0)
+		starved(t, k, fresh(t, s))
+	})
+}
+
+// fresh makes the tables in a database of its own and returns its DSN.
+func fresh(t *testing.T, s *testbed.Server) string {
+	d := s.Database(t)
+	db := testbed.OpenDB(t, d.Admin)
+	if err := mysql.CreateTables(t.Context(), db, "", ""); err != nil {
+		t.Fatal(err)
+	}
+	d.Exec(t, `CREATE TABLE seed_election (service_id VARCHAR(50) NOT NULL PRIMARY KEY, leader_id VARCHAR(50) NOT NULL, update_time DATETIME(6) NOT NULL)`)
+	return d.User.FormatDSN()
+}
+
+func row(what string, where any, figure, bar string) {
+	fmt.Printf("| %s | %v | %s | %s |\n", what, where, figure, bar)
+}
+
+func leading() {
+	m, err := election.New(memory.New(nil).Backend(), nil)
+	if err != nil {
+		panic(err)
+	}
+	defer m.Close(context.Background())
+	e, _ := m.Join("bench")
+	if _, err := e.Campaign(context.Background()); err != nil {
+		panic(err)
+	}
+	now := testing.Benchmark(func(b *testing.B) {
+		for b.Loop() {
+			time.Now()
+		}
+	})
+	ask := testing.Benchmark(func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			e.Leading()
+		}
+	})
+	row("`Leading()`", "any", fmt.Sprintf("%.2f × `time.Now()`, %d allocations", float64(ask.NsPerOp())/float64(max(now.NsPerOp(), 1)), ask.AllocsPerOp()), "≤ 1.5 ×, 0")
+}
+
+func span(long, quick time.Duration) time.Duration {
+	if *short {
+		return quick
+	}
+	return long
+}
+
+func rounds(long, quick int) int {
+	if *short {
+		return quick
+	}
+	return long
+}
+
+// loads starts a leader and then a follower, and returns what each costs.
+func loads(t *testing.T, r role) (leader, follower *load) {
+	all := make(chan line, 100)
+	for _, id := range []string{"leader", "follower"} {
+		r.ID = id
+		start(t, r, all)
+		if id == "leader" {
+			await(t, all, "leads")
+		}
+	}
+	for leader == nil || follower == nil {
+		l := await(t, all, "load")
+		if l.ID == "leader" {
+			leader = l.Load
+		} else {
+			follower = l.Load
+		}
+	}
+	return leader, follower
+}
+
+func await(t *testing.T, all <-chan line, what string) line {
+	t.Helper()
+	limit := time.After(3 * time.Minute)
+	for {
+		select {
+		case l := <-all:
+			if l.What == what {
+				return l
+			}
+		case <-limit:
+			t.Fatalf("nobody said %q for three minutes", what)
+		}
+	}
+}
+
+func idle(t *testing.T, k testbed.Kind, dsn string) {
+	a, b := loads(t, role{Kind: "candidate", DSN: dsn, TTL: 10 * time.Second, Elections: 1, Load: span(40*time.Second, 20*time.Second)})
+	row("one election, idle, TTL 10 s", k, fmt.Sprintf("leader %.2f, follower %.2f statements/s", a.Statements, b.Statements), "≤ 1.2 a node")
+}
+
+func crowd(t *testing.T, k testbed.Kind, dsn string) {
+	const n = 10_000
+	a, b := loads(t, role{Kind: "candidate", DSN: dsn, TTL: 10 * time.Second, Elections: n, Load: span(40*time.Second, 20*time.Second)})
+	what := "10,000 elections, TTL 10 s: "
+	row(what+"statements/s", k, fmt.Sprintf("leader of %d: %.1f, follower %.1f", a.Leading, a.Statements, b.Statements), "≤ 12 a node")
+	row(what+"connections", k, fmt.Sprintf("leader %d, follower %d", a.Connections, b.Connections), "≤ 3 + 4 bells")
+	row(what+"goroutines", k, fmt.Sprintf("leader %d, follower %d", a.Goroutines, b.Goroutines), "do not grow")
+	row(what+"memory", k, fmt.Sprintf("leader %.0f, follower %.0f bytes an election", a.Bytes, b.Bytes), "≤ 2 KB")
+	row(what+"CPU", k, fmt.Sprintf("leader %.1f %%, follower %.1f %% of a core", a.CPU*100, b.CPU*100), "follower ≤ 5 %")
+}
+
+// gaps lets three processes elect, ends the leader so many times, and returns how
+// long each time passed until another one led.
+func gaps(t *testing.T, r role, n int, sig syscall.Signal) (times []time.Duration) {
+	all := make(chan line, 1000)
+	kids := map[string]*child{}
+	next := 0
+	more := func() {
+		r.ID = fmt.Sprint("n", next)
+		next++
+		kids[r.ID] = start(t, r, all)
+	}
+	for range 3 {
+		more()
+	}
+	leader := await(t, all, "leads")
+	for i := range n {
+		// At a random phase of the renewals, when the others have settled.
+		settle := r.TTL + r.TTL*time.Duration(i*7919%1000)/1000
+		more()
+		<-time.After(settle)
+		for len(all) > 0 {
+			if l := <-all; l.What == "leads" {
+				leader = l
+			}
+		}
+		ended := time.Now()
+		victim := kids[leader.ID]
+		victim.cmd.Process.Signal(sig)
+		for leader = await(t, all, "leads"); leader.ID == victim.ID; {
+			leader = await(t, all, "leads")
+		}
+		times = append(times, leader.At.Sub(ended))
+		victim.end(syscall.SIGKILL)
+	}
+	for _, c := range kids {
+		c.end(syscall.SIGKILL)
+	}
+	slices.Sort(times)
+	return times
+}
+
+func killed(t *testing.T, k testbed.Kind, dsn, kind string, ttl time.Duration) {
+	n := map[time.Duration]int{time.Second: rounds(30, 6), 3 * time.Second: rounds(12, 3), 10 * time.Second: rounds(6, 2)}[ttl]
+	g := gaps(t, role{Kind: kind, DSN: dsn, TTL: ttl}, n, syscall.SIGKILL)
+	median, worst := g[len(g)/2], g[len(g)-1]
+	what, bar := fmt.Sprintf("leader killed, TTL %v", ttl), fmt.Sprintf("median ≤ 0.9, worst ≤ %.2f", 1+0.1/ttl.Seconds())
+	if kind == "seed" {
+		what, bar = what+", polling every TTL/3", "for comparison"
+	}
+	row(what, k, fmt.Sprintf("median %.2f TTL, worst %.2f TTL (%d times)", median.Seconds()/ttl.Seconds(), worst.Seconds()/ttl.Seconds(), n), bar)
+}
+
+func resigned(t *testing.T, k testbed.Kind, dsn, kind string, bells int) {
+	const ttl = 3 * time.Second
+	g := gaps(t, role{Kind: kind, DSN: dsn, TTL: ttl, Bells: bells}, rounds(15, 4), syscall.SIGTERM)
+	what, bar := "leader gets SIGTERM, TTL 3s", "median ≤ 10 ms"
+	switch {
+	case kind == "seed":
+		what, bar = what+", polling every TTL/3", "for comparison"
+	case bells < 0:
+		what, bar = what+", without door-bell", "≤ one poll: 1 s"
+	}
+	row(what, k, fmt.Sprintf("median %v, worst %v (%d times)", round(g[len(g)/2]), round(g[len(g)-1]), len(g)), bar)
+}
+
+func round(d time.Duration) time.Duration { return d.Round(100 * time.Microsecond) }
+
+// starved keeps the machine busy with twice as many processes as cores.
+func starved(t *testing.T, k testbed.Kind, dsn string) {
+	all := make(chan line, 1000)
+	for i := range 3 {
+		start(t, role{Kind: "candidate", DSN: dsn, TTL: time.Second, ID: fmt.Sprint("n", i)}, all)
+	}
+	await(t, all, "leads")
+	for range 2 * runtime.NumCPU() {
+		busy := exec.Command("sh", "-c", "while :; do :; done")
+		busy.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+		if err := busy.Start(); err != nil {
+			t.Fatal(err)
+		}
+		defer func() { busy.Process.Kill(); busy.Wait() }()
+	}
+	d := span(5*time.Minute, 20*time.Second)
+	<-time.After(d)
+	changes := 0
+	for len(all) > 0 {
+		if l := <-all; l.What == "leads" {
+			changes++
+		}
+	}
+	row(fmt.Sprintf("4 busy processes on 2 cores, TTL 1s, %v", d), k, fmt.Sprintf("%d changes of leader", changes), "0")
+}
