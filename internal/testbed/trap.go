@@ -1,0 +1,68 @@
+package testbed
+
+import (
+	"bytes"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+)
+
+// A Fate is what becomes of a request that a trap has caught.
+type Fate string
+
+const (
+	LoseRequest Fate = "lose request" // it is never executed, and the connection is dumb from then on
+	LoseReply   Fate = "lose reply"   // it is executed, and nothing is ever answered on that connection
+	HoldRequest Fate = "hold request" // it is executed when the trap is released, even if the client has given up
+)
+
+// A Trap waits for one request.
+type Trap struct {
+	text     []byte
+	fate     Fate
+	caught   chan struct{}
+	released chan struct{}
+	release  sync.Once
+}
+
+// Trap sets a trap for the next request that contains text, on any connection.
+// It sees the text of statements that the driver interpolates, without TLS.
+func (p *Proxy) Trap(text string, fate Fate) *Trap {
+	trap := &Trap{text: []byte(text), fate: fate, caught: make(chan struct{}), released: make(chan struct{})}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.traps = append(p.traps, trap)
+	return trap
+}
+
+// Caught is closed when the trap has caught its request.
+func (t *Trap) Caught() <-chan struct{} { return t.caught }
+
+// Release lets a held request go on.
+func (t *Trap) Release() { t.release.Do(func() { close(t.released) }) }
+
+// Wait waits until the trap has caught its request.
+func (t *Trap) Wait(tb testing.TB, limit time.Duration) {
+	tb.Helper()
+	select {
+	case <-t.caught:
+	case <-time.After(limit):
+		tb.Fatalf("no request with %q within %v", t.text, limit)
+	}
+}
+
+// spring returns the trap that catches this piece, and disarms it.
+func (p *Proxy) spring(dir direction, piece []byte) *Trap {
+	if dir != requests {
+		return nil
+	}
+	i := slices.IndexFunc(p.traps, func(t *Trap) bool { return bytes.Contains(piece, t.text) })
+	if i < 0 {
+		return nil
+	}
+	trap := p.traps[i]
+	p.traps = slices.Delete(p.traps, i, i+1)
+	close(trap.caught)
+	return trap
+}
