@@ -1,0 +1,329 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/election"
+)
+
+var eventCases = []Case{
+	{Rule: "S10", Name: "everybody is told every reign in order", Run: eventsOrder, skip: exclusive,
+		Says: "Per watcher the events are a path of the state machine: terms never go back, none is told twice, no own transition is dropped, and the last event equals the final state."},
+	{Rule: "S10", Name: "a slow watcher hears all its own", Run: eventsSlow,
+		Says: "Own transitions are never left unsaid or reordered, however slow the watcher; what others do may be coalesced."},
+	{Rule: "S10", Name: "not to know is told", Run: eventsUnknown,
+		Says: "That nobody leads and that the store cannot be reached are events."},
+	{Rule: "S10", Name: "a store that goes back is no news", Run: eventsBack,
+		Says: "A term older than one seen before is reported as the store having gone back, and never as a leader."},
+	{Rule: "S10", Name: "the whole manager is watched", Run: eventsManager,
+		Says: "Manager.Watch calls back with every change in every election joined, now or later."},
+	{Rule: "S10", Name: "an event shows the candidate", Run: eventsCandidate,
+		Says: "Address and metadata of the leader are in every event and in Leader()."},
+	{Rule: "S12", Name: "a watcher that hangs or panics harms nobody", Run: eventsHarm,
+		Says: "A callback that is slow or panics delays neither renewals nor other watchers."},
+}
+
+func eventsOrder(t *Trial) error {
+	seats, err := t.cluster(3, "jobs", nil)
+	if err != nil {
+		return err
+	}
+	o, err := t.seat("observer", "jobs", func(o *election.Options) { o.Observer = true })
+	if err != nil {
+		return err
+	}
+	reigns := 0
+	for i := range 9 {
+		leader, _, err := t.elected(2*t.bound(), seats...)
+		if err != nil {
+			return err
+		}
+		reigns++
+		t.sleep(t.renewEvery() * 3 / 2) // long enough for everybody to see it
+		switch i % 3 {
+		case 0:
+			ctx, cancel := context.WithTimeout(context.Background(), t.bound())
+			err := leader.Resign(ctx)
+			cancel()
+			if err != nil {
+				return fmt.Errorf("resign: expected nil, got %w", err)
+			}
+		case 1:
+			leader.node.wire.Cut(true)
+			if err := t.until(t.TTL, "the reign to end", func() bool { return !leader.Leading() }); err != nil {
+				return err
+			}
+			leader.node.wire.Cut(false)
+		case 2:
+			leader.Pause()
+			t.sleep(t.renewEvery())
+			leader.Resume()
+		}
+	}
+	if _, _, err := t.elected(2*t.bound(), seats...); err != nil {
+		return err
+	}
+	t.sleep(2 * t.renewEvery())
+	elected := 0
+	for _, e := range o.events() {
+		if e.Kind == election.Elected {
+			elected++
+		}
+	}
+	return must(elected >= reigns, fmt.Sprintf("the observer to be told of at least %d reigns, each long enough to be seen", reigns), elected)
+}
+
+func eventsSlow(t *Trial) error {
+	a, err := t.seat("a", "jobs", nil)
+	if err != nil {
+		return err
+	}
+	var told []election.Event
+	done := make(chan struct{})
+	var slow atomic.Bool
+	slow.Store(true)
+	stop := a.Watch(func(e election.Event) {
+		told = append(told, e)
+		if slow.Load() {
+			time.Sleep(t.TTL)
+		}
+		if e.Reason == election.ReasonLeft {
+			close(done)
+		}
+	})
+	defer stop()
+	if err := a.lead(); err != nil {
+		return err
+	}
+	for i := range 5 {
+		if _, _, err := t.elected(2*t.bound(), a); err != nil {
+			return fmt.Errorf("reign %d: %w", i, err)
+		}
+		a.Pause()
+		t.sleep(t.TTL / 20)
+		a.Resume()
+	}
+	if _, _, err := t.elected(2*t.bound(), a); err != nil {
+		return err
+	}
+	slow.Store(false)
+	if err := a.leaves(); err != nil {
+		return err
+	}
+	select {
+	case <-done:
+	case <-time.After(3*t.TTL + t.Late):
+		return errors.New("expected the slow watcher to be told in the end that the election was left, it was not")
+	}
+	var own []uint64
+	wasElected := false
+	for _, e := range told {
+		switch e.Kind {
+		case election.Elected:
+			if wasElected || len(own) > 0 && e.Term <= own[len(own)-1] {
+				return fmt.Errorf("expected elected and lost by turns with growing terms, got %v", told)
+			}
+			own, wasElected = append(own, e.Term), true
+		case election.Vacant:
+			wasElected = false
+		}
+	}
+	return same("own reigns that the slow watcher was told of", len(own), 6)
+}
+
+func eventsUnknown(t *Trial) error {
+	a, others, err := t.led(2, "jobs", nil)
+	if err != nil {
+		return err
+	}
+	b := others[0]
+	a.node.wire.Cut(true)
+	b.node.wire.Cut(true)
+	limit := t.TTL + t.callTimeout() + t.renewEvery()
+	if err := t.until(limit, "the follower to be told that it cannot tell", func() bool { return b.Current().Kind == election.Unknown }); err != nil {
+		return err
+	}
+	if err := t.until(limit, "the leader to be told that its reign is over, and then that it cannot tell", func() bool {
+		return a.heard(func(e election.Event) bool {
+			return e.Kind == election.Vacant && e.Reason == election.ReasonUnreachable
+		})
+	}); err != nil {
+		return err
+	}
+	if err := t.until(limit+t.TTL, "the former leader to be told that it cannot tell", func() bool { return a.Current().Kind == election.Unknown }); err != nil {
+		return err
+	}
+	if !b.heard(func(e election.Event) bool {
+		return e.Kind == election.Unknown && e.Reason == election.ReasonUnreachable
+	}) {
+		return fmt.Errorf("expected an event %q with reason %q, got %v", election.Unknown, election.ReasonUnreachable, b.events())
+	}
+	a.node.wire.Cut(false)
+	b.node.wire.Cut(false)
+	if err := t.until(2*t.bound(), "both to know a leader again", func() bool {
+		x, termX, okX := a.Leader()
+		y, termY, okY := b.Leader()
+		return okX && okY && x == y && termX == termY
+	}); err != nil {
+		return err
+	}
+	leader := leading([]*seat{a, b})
+	leader.Pause()
+	for _, s := range []*seat{a, b} {
+		if s == leader {
+			continue
+		}
+		s.Pause()
+	}
+	return t.until(t.bound(), "everybody to be told that nobody leads", func() bool { return a.Current().Kind == election.Vacant && b.Current().Kind == election.Vacant })
+}
+
+func eventsBack(t *Trial) error {
+	a, _, err := t.led(1, "jobs", nil)
+	if err != nil {
+		return err
+	}
+	o, err := t.seat("observer", "jobs", func(o *election.Options) { o.Observer = true })
+	if err != nil {
+		return err
+	}
+	if err := t.until(t.bound(), "the observer to know the leader", func() bool { _, _, ok := o.Leader(); return ok }); err != nil {
+		return err
+	}
+	term := a.Leadership().Term
+	o.node.wire.Edit(func(l backend.Lease) backend.Lease {
+		if l.Term > 100 {
+			l.Term -= 100
+		}
+		l.Beat ^= 1 << 20
+		return l
+	})
+	if err := t.until(2*t.TTL, "a notice that the store went back", func() bool {
+		return o.heard(func(e election.Event) bool {
+			return e.Kind == election.Notice && e.Reason == election.ReasonWentBack
+		})
+	}); err != nil {
+		return err
+	}
+	t.sleep(t.TTL)
+	for _, e := range o.events() {
+		if e.Kind == election.Elected && e.Term < term {
+			return fmt.Errorf("expected no event with a term below %d, got %v", term, e)
+		}
+	}
+	o.node.wire.Edit(nil)
+	return t.until(2*t.TTL, "the observer to know the leader again", func() bool { _, at, ok := o.Leader(); return ok && at == term })
+}
+
+func eventsManager(t *Trial) error {
+	n, err := t.node("a", nil)
+	if err != nil {
+		return err
+	}
+	one, err := n.join("one")
+	if err != nil {
+		return err
+	}
+	told := make(chan election.Event, 1000)
+	stop := n.Watch(func(e election.Event) { told <- e })
+	two, err := n.join("two")
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(one.lead(), two.lead()); err != nil {
+		return err
+	}
+	if err := t.until(2*t.bound(), "both to lead", func() bool { return one.Leading() && two.Leading() }); err != nil {
+		return err
+	}
+	got := map[string]int{}
+	if err := t.until(t.TTL, "the manager's watcher to be told of both", func() bool {
+		for {
+			select {
+			case e := <-told:
+				if e.Kind == election.Elected && e.Leading {
+					got[e.Election]++
+				}
+				continue
+			default:
+			}
+			return got["one"] == 1 && got["two"] == 1
+		}
+	}); err != nil {
+		return fmt.Errorf("%w: %v", err, got)
+	}
+	stop()
+	one.Pause()
+	t.sleep(t.TTL / 2)
+	return same("events after stop", len(told), 0)
+}
+
+func eventsCandidate(t *Trial) error {
+	a, err := t.seat("a", "jobs", func(o *election.Options) {
+		o.Address, o.Metadata = "[::1]:8080", "zone: eu\nweight: 3\n"
+	})
+	if err != nil {
+		return err
+	}
+	b, err := t.seat("b", "jobs", nil)
+	if err != nil {
+		return err
+	}
+	if err := a.lead(); err != nil {
+		return err
+	}
+	if _, _, err := t.elected(2*t.bound(), a); err != nil {
+		return err
+	}
+	if err := t.until(2*t.bound(), "the follower to know the leader", func() bool { _, _, ok := b.Leader(); return ok }); err != nil {
+		return err
+	}
+	leader, term, _ := b.Leader()
+	l := a.Leadership()
+	if l == nil {
+		return errors.New("expected a to lead, it does not")
+	}
+	if err := errors.Join(same("id", leader.ID, "a"), same("address", leader.Address, "[::1]:8080"), same("metadata", leader.Metadata, "zone: eu\nweight: 3\n"), same("term", term, l.Term)); err != nil {
+		return err
+	}
+	ctx, cancel := t.ctx()
+	defer cancel()
+	if err := t.until(2*t.TTL, "both to be listed as members", func() bool { members, err := b.node.Members(ctx); return err == nil && len(members) == 2 }); err != nil {
+		return err
+	}
+	r, err := b.Record(ctx)
+	return errors.Join(err, same("holder in the record", r.Holder, leader), same("term in the record", r.Term, term))
+}
+
+func eventsHarm(t *Trial) error {
+	a, others, err := t.led(2, "jobs", nil)
+	if err != nil {
+		return err
+	}
+	b := others[0]
+	let := make(chan struct{})
+	defer close(let)
+	for _, s := range []*seat{a, b} {
+		defer s.Watch(func(election.Event) { <-let })()
+		defer s.Watch(func(election.Event) { panic("a watcher of this test panics") })()
+	}
+	term := a.Leadership().Term
+	t.sleep(3 * t.TTL)
+	if l := a.Leadership(); l == nil || l.Term != term {
+		return fmt.Errorf("expected a to lead in term %d all the time beside watchers that hang and panic, got %v", term, a.events())
+	}
+	before := t.now()
+	a.Pause()
+	if err := t.until(t.handover(), "the next leader beside watchers that hang and panic", b.Leading); err != nil {
+		return err
+	}
+	return t.until(t.TTL/10, "the other watcher to be told at once", func() bool {
+		at, ok := b.toldAt(func(e election.Event) bool { return e.Leading })
+		return ok && at >= before
+	})
+}

@@ -1,0 +1,214 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-election/go-election/election"
+)
+
+var functionCases = []Case{
+	{Rule: "S11", Name: "a function that ignores its context", Run: functionIgnores,
+		Says: "The lead function of term n has returned before a later bid is made in the same process; one that ignores its context is reported."},
+	{Rule: "S11", Name: "stepping down joins before it releases", Run: functionDrains,
+		Says: "Not leading first, then the context, then the function returns, renewing meanwhile, then the release: nobody else leads before it has returned."},
+	{Rule: "S11", Name: "closing waits for the function", Run: functionClose,
+		Says: "The lead function has returned before Close returns."},
+	{Rule: "S11", Name: "a function that returns gives up", Run: functionReturns,
+		Says: "A function that returns gives the leadership up in order, and this process campaigns again."},
+	{Rule: "S11", Name: "the cause says why", Run: functionCause,
+		Says: "The context of a reign is cancelled when it ends, and context.Cause gives a *LostError with the reason."},
+}
+
+func functionIgnores(t *Trial) error {
+	a, err := t.seat("a", "jobs", func(o *election.Options) { o.StepDownTimeout = t.TTL })
+	if err != nil {
+		return err
+	}
+	let := make(chan struct{})
+	var once atomic.Bool
+	defer func() {
+		if once.CompareAndSwap(false, true) {
+			close(let)
+		}
+	}()
+	if err := a.leadWith(func(ctx context.Context, _ *election.Leadership) error {
+		if <-let; a.runs() > 1 {
+			<-ctx.Done()
+		}
+		return nil
+	}); err != nil {
+		return err
+	}
+	if _, _, err := t.elected(2*t.bound(), a); err != nil {
+		return err
+	}
+	b, err := t.seat("b", "jobs", nil)
+	if err != nil {
+		return err
+	}
+	if err := b.lead(); err != nil {
+		return err
+	}
+	t.sleep(t.TTL)
+	a.node.wire.Cut(true)
+	if _, _, err := t.elected(t.bound(), b); err != nil {
+		return fmt.Errorf("beside a stuck function: %w", err)
+	}
+	a.node.wire.Cut(false)
+	if err := t.until(2*t.TTL, "a notice that the function is stuck", func() bool {
+		return a.heard(func(e election.Event) bool { return e.Kind == election.Notice && e.Reason == election.ReasonStuck })
+	}); err != nil {
+		return err
+	}
+	if err := b.node.close(2 * t.TTL); err != nil { // now only a is left
+		return err
+	}
+	b.left = true
+	t.sleep(3 * t.TTL)
+	if err := errors.Join(must(!a.Leading(), "no second reign while the first function runs", a.Current()), same("functions called", a.runs(), 1)); err != nil {
+		return err
+	}
+	once.Store(true)
+	close(let)
+	if _, _, err := t.elected(2*t.bound(), a); err != nil {
+		return fmt.Errorf("after the function has returned: %w", err)
+	}
+	return nil
+}
+
+func functionDrains(t *Trial) error {
+	a, err := t.seat("a", "jobs", nil)
+	if err != nil {
+		return err
+	}
+	drain := t.TTL * 3 / 2 // longer than the lease would last without renewal
+	var returned atomic.Int64
+	if err := a.leadWith(func(ctx context.Context, l *election.Leadership) error {
+		<-ctx.Done()
+		time.Sleep(drain)
+		returned.Store(int64(t.now()))
+		return nil
+	}); err != nil {
+		return err
+	}
+	if _, _, err := t.elected(2*t.bound(), a); err != nil {
+		return err
+	}
+	b, err := t.seat("b", "jobs", nil)
+	if err != nil {
+		return err
+	}
+	if err := b.lead(); err != nil {
+		return err
+	}
+	t.sleep(t.TTL)
+	began := t.now()
+	ctx, cancel := context.WithTimeout(context.Background(), 3*t.TTL)
+	defer cancel()
+	if err := a.Resign(ctx); err != nil {
+		return fmt.Errorf("resign: expected nil, got %w", err)
+	}
+	if _, _, err := t.elected(t.handover(), b); err != nil {
+		return fmt.Errorf("after the function had returned: %w", err)
+	}
+	won, _ := b.toldAt(func(e election.Event) bool { return e.Leading })
+	lost, _ := a.toldAt(func(e election.Event) bool { return e.Reason == election.ReasonResigned })
+	back := time.Duration(returned.Load())
+	return errors.Join(
+		must(back >= began+drain, fmt.Sprintf("Resign to wait until the function returns, at %v", began+drain), back),
+		must(won >= back, fmt.Sprintf("the next leader not before the function returned at %v", back), won),
+		must(lost < began+t.TTL/10+t.Late, fmt.Sprintf("not leading at once, at %v", began), lost))
+}
+
+func functionClose(t *Trial) error {
+	a, err := t.seat("a", "jobs", nil)
+	if err != nil {
+		return err
+	}
+	var returned atomic.Bool
+	if err := a.leadWith(func(ctx context.Context, l *election.Leadership) error {
+		<-ctx.Done()
+		time.Sleep(t.TTL / 2)
+		returned.Store(true)
+		return nil
+	}); err != nil {
+		return err
+	}
+	if _, _, err := t.elected(2*t.bound(), a); err != nil {
+		return err
+	}
+	a.left = true
+	if err := a.node.close(2 * t.TTL); err != nil {
+		return err
+	}
+	now, err := t.client("reader").look("jobs")
+	return errors.Join(err, must(returned.Load(), "the function to have returned when Close returns", returned.Load()), must(now.Vacant(), "a released lease", now))
+}
+
+func functionReturns(t *Trial) error {
+	a, err := t.seat("a", "jobs", nil)
+	if err != nil {
+		return err
+	}
+	if err := a.leadWith(func(ctx context.Context, l *election.Leadership) error {
+		time.Sleep(t.TTL / 2)
+		return errors.New("this work is done")
+	}); err != nil {
+		return err
+	}
+	if err := t.until(4*t.bound(), "a third reign", func() bool { return a.runs() >= 3 }); err != nil {
+		return err
+	}
+	if !a.heard(func(e election.Event) bool { return e.Reason == election.ReasonReturned }) {
+		return fmt.Errorf("expected an event that the function returned, got %v", a.events())
+	}
+	return nil
+}
+
+func functionCause(t *Trial) error {
+	a, err := t.seat("a", "jobs", nil)
+	if err != nil {
+		return err
+	}
+	causes := make(chan error, 10)
+	if err := a.leadWith(func(ctx context.Context, l *election.Leadership) error {
+		<-ctx.Done()
+		if l.Leading() {
+			t.complain(errors.New("expected Leading() false when the context is cancelled, got true"))
+		}
+		causes <- context.Cause(ctx)
+		return nil
+	}); err != nil {
+		return err
+	}
+	for _, s := range []struct {
+		reason election.Reason
+		do     func()
+	}{
+		{election.ReasonPaused, a.Pause},
+		{election.ReasonUnreachable, func() { a.node.wire.Cut(true) }},
+		{election.ReasonDeposed, func() {
+			t.complain(t.depose(a))
+		}},
+	} {
+		a.node.wire.Cut(false)
+		a.Resume()
+		if _, _, err := t.elected(3*t.bound(), a); err != nil {
+			return err
+		}
+		t.sleep(t.renewEvery())
+		term := a.Leadership().Term
+		s.do()
+		cause, ok := within(causes, t.bound())
+		var lost *election.LostError
+		if !ok || !errors.As(cause, &lost) || lost.Reason != s.reason || lost.Term != term || lost.Election != "jobs" {
+			return fmt.Errorf("expected a LostError of term %d with reason %q, got %v (cancelled: %v)", term, s.reason, cause, ok)
+		}
+	}
+	a.node.wire.Cut(false)
+	return nil
+}

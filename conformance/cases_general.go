@@ -1,0 +1,224 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/go-election/go-election/backend"
+)
+
+var generalCases = []Case{
+	{Rule: "G1", Name: "one nonce to a backend", Run: generalNonce,
+		Says: "A Backend serves one nonce; a second one is ErrInvalid."},
+	{Rule: "G2", Name: "closing twice does nothing", Run: generalClose,
+		Says: "A second Close does nothing. Close does not release leases."},
+	{Rule: "G3", Name: "no call after closing", Run: generalClosed,
+		Says: "Every call after Close is ErrClosed, at once."},
+	{Rule: "G4", Name: "calls end with their context", Run: generalContext,
+		Says: "Methods return soon after ctx is done."},
+	{Rule: "G5", Name: "guarantees are what they are", Run: generalGuarantees,
+		Says: "Guarantees never changes, and its values make sense together."},
+	{Rule: "G6", Name: "all verbs at the same time", Run: generalTogether,
+		Says: "Methods are safe for concurrent use."},
+	{Rule: "G7", Name: "a paused store only delays", Run: generalPaused, skip: needs(FaultPause),
+		Says: "While the store hangs, calls end with their context and an error of class ErrUnavailable; afterwards all is as it was."},
+}
+
+// verbs is one call of each method, on things that do no harm.
+func (c *client) verbs() []struct {
+	name string
+	call func(ctx context.Context) error
+} {
+	lease := backend.Lease{Election: "verbs", Holder: c.me, Term: 1, TTL: c.t.TTL, Renew: c.t.TTL / 3}
+	list := []struct {
+		name string
+		call func(ctx context.Context) error
+	}{
+		{"Acquire", func(ctx context.Context) error { _, err := c.Acquire(ctx, []backend.Bid{c.bid(lease)}); return err }},
+		{"Renew", func(ctx context.Context) error { _, err := c.Renew(ctx, []backend.Lease{lease}); return err }},
+		{"Release", func(ctx context.Context) error { return c.Release(ctx, []backend.Lease{lease}) }},
+		{"Observe", func(ctx context.Context) error { _, _, err := c.Observe(ctx, []backend.Lease{lease}, ""); return err }},
+		{"Ask", func(ctx context.Context) error {
+			return c.Ask(ctx, []backend.Wish{{Election: "verbs", Term: 1, Kind: backend.Nominate, ID: "x"}})
+		}},
+		{"List", func(ctx context.Context) error { _, err := c.List(ctx, "", 1); return err }},
+		{"Announce", func(ctx context.Context) error {
+			return c.Announce(ctx, backend.Member{Candidate: c.me, TTL: c.t.TTL})
+		}},
+		{"Members", func(ctx context.Context) error { _, err := c.Members(ctx, "", 1); return err }},
+	}
+	if c.t.Push {
+		list = append(list, struct {
+			name string
+			call func(ctx context.Context) error
+		}{"Listen", func(ctx context.Context) error {
+			return c.Listen(ctx, []backend.Lease{{Election: "nothing happens here"}}, "")
+		}})
+	}
+	return list
+}
+
+func generalNonce(t *Trial) error {
+	a := t.client("a")
+	held, err := a.win("jobs")
+	if err != nil {
+		return err
+	}
+	other := *a
+	other.me = backend.Candidate{ID: "other", Nonce: backend.NewNonce()}
+	for _, v := range other.verbs() {
+		if v.name != "Acquire" && v.name != "Renew" && v.name != "Announce" {
+			continue
+		}
+		ctx, cancel := t.ctx()
+		err := v.call(ctx)
+		cancel()
+		if !errors.Is(err, backend.ErrInvalid) {
+			return fmt.Errorf("%s with a second nonce: expected ErrInvalid, got %v", v.name, err)
+		}
+	}
+	_, err = a.keep(held)
+	return err
+}
+
+func generalClose(t *Trial) error {
+	a, b := t.client("a"), t.client("b")
+	held, err := a.win("jobs")
+	if err != nil {
+		return err
+	}
+	for i := range 2 {
+		if err := a.Close(); err != nil {
+			return fmt.Errorf("Close number %d: expected nil, got %w", i+1, err)
+		}
+	}
+	now, err := b.look("jobs")
+	return errors.Join(err, same("holder after its client was closed", now.Holder, a.me), same("beat", now.Beat, held.Beat))
+}
+
+func generalClosed(t *Trial) error {
+	a := t.client("a")
+	if err := a.Close(); err != nil {
+		return fmt.Errorf("Close: expected nil, got %w", err)
+	}
+	for _, v := range a.verbs() {
+		ctx, cancel := context.WithTimeout(context.Background(), t.TTL)
+		done := make(chan error, 1)
+		go func() { done <- v.call(ctx) }()
+		err, ok := within(done, t.TTL/4+t.Late)
+		cancel()
+		if !ok || !errors.Is(err, backend.ErrClosed) {
+			return fmt.Errorf("%s after Close: expected ErrClosed at once, got %v (returned: %v)", v.name, err, ok)
+		}
+	}
+	return nil
+}
+
+func generalContext(t *Trial) error {
+	a := t.client("a")
+	if _, err := a.win("jobs"); err != nil {
+		return err
+	}
+	for _, v := range a.verbs() {
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		done := make(chan error, 1)
+		go func() { done <- v.call(ctx) }()
+		err, ok := within(done, t.TTL/4+t.Late)
+		if !ok {
+			return fmt.Errorf("%s with a cancelled context: expected it to return soon, got nothing in %v", v.name, t.TTL/4)
+		}
+		if err != nil && v.name != "Ask" { // Ask may find first that its term is over
+			if err := must(backend.Class(err) == backend.ErrUnavailable, v.name+" with a cancelled context to end with an error of class ErrUnavailable", err); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func generalGuarantees(t *Trial) error {
+	a, b := t.client("a"), t.client("b")
+	g := a.Guarantees()
+	if _, err := a.win("jobs"); err != nil {
+		return err
+	}
+	return errors.Join(
+		same("Guarantees of another client", b.Guarantees(), g), same("Guarantees later", a.Guarantees(), g),
+		must(g.Name != "", "a name", g.Name),
+		must(g.MinTTL >= 1, "MinTTL of at least 1", g.MinTTL),
+		must(g.MaxTTL == 0 || g.MaxTTL >= g.MinTTL, fmt.Sprintf("MaxTTL 0 or at least MinTTL %v", g.MinTTL), g.MaxTTL),
+		must(g.Granularity >= 0 && g.Margin >= 0 && g.Takeover >= 0, "no negative durations", fmt.Sprintf("%+v", g)),
+		must(g.Push || g.Poll, "Push or Poll: otherwise nobody hears of anything", fmt.Sprintf("%+v", g)),
+		must(slices.Contains([]backend.Expiry{backend.ByChallengers, backend.ByStore, backend.ByKernel, backend.ByOperator}, g.Expiry), "one of the four kinds of Expiry", g.Expiry),
+		must(t.TTL >= g.MinTTL && (g.MaxTTL == 0 || t.TTL <= g.MaxTTL) && (g.Granularity == 0 || t.TTL%g.Granularity == 0), "the harness's TTL to lie within the guarantees", t.TTL),
+	)
+}
+
+func generalTogether(t *Trial) error {
+	a, b := t.client("a"), t.client("b")
+	var wg sync.WaitGroup
+	for _, c := range []*client{a, b} {
+		for i, v := range c.verbs() {
+			if v.name == "Listen" {
+				continue
+			}
+			wg.Go(func() {
+				for range t.many(100) {
+					ctx, cancel := t.ctx()
+					err := v.call(ctx)
+					cancel()
+					if err != nil && !errors.Is(err, backend.ErrStale) {
+						t.complain(fmt.Errorf("%s beside %d other calls: expected no error, got %w", v.name, i, err))
+						return
+					}
+				}
+			})
+		}
+	}
+	for i := range 3 {
+		wg.Go(func() {
+			name := fmt.Sprintf("own%d", i)
+			held, err := a.win(name)
+			for j := 0; j < t.many(100) && err == nil; j++ {
+				held, err = a.keep(held)
+			}
+			if err == nil {
+				err = a.free(backend.Released, held)
+			}
+			t.complain(err)
+		})
+	}
+	wg.Wait()
+	return nil
+}
+
+func generalPaused(t *Trial) error {
+	a := t.client("a")
+	held, err := a.win("jobs")
+	if err != nil {
+		return err
+	}
+	if err := t.fault(FaultPause, true, ""); err != nil {
+		return err
+	}
+	var errs []error
+	for _, v := range a.verbs() {
+		ctx, cancel := context.WithTimeout(context.Background(), t.TTL/10)
+		began := time.Now()
+		err := v.call(ctx)
+		cancel()
+		took := time.Since(began)
+		errs = append(errs, must(err != nil && backend.Class(err) == backend.ErrUnavailable, v.name+" on a store that hangs to end with an error of class ErrUnavailable", err),
+			must(took <= t.TTL/4+t.Late, v.name+" to end with its context", took))
+	}
+	if err := t.fault(FaultPause, false, ""); err != nil {
+		return err
+	}
+	errs = append(errs, t.until(4*t.TTL, "the lease to be renewed after the pause", func() bool { _, err := a.keep(held); return err == nil }))
+	return errors.Join(errs...)
+}

@@ -1,0 +1,130 @@
+package conformance
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/go-election/go-election/backend"
+)
+
+var listCases = []Case{
+	{Rule: "T1", Name: "records are in order and in pages", Run: listPages,
+		Says: "List returns up to limit records whose names are not less than from, in byte order of names."},
+	{Rule: "T2", Name: "a record keeps eight reigns", Run: listHistory,
+		Says: "A record keeps up to eight past reigns, newest first, with term, id, times and how each ended."},
+	{Rule: "T3", Name: "a record shows the lease", Run: listLease,
+		Says: "A record holds the lease as Observe shows it, and since when the present reign lasts; zero if vacant."},
+}
+
+func listPages(t *Trial) error {
+	a := t.client("a")
+	want := []string{"B", "a", "a ", "a/b", "aa", "b", "b%", "z", "\u00e9", "\U0001F600"}
+	for i := range want {
+		if _, err := a.win(want[(7*i+3)%len(want)]); err != nil {
+			return err
+		}
+	}
+	if _, err := a.look("nobody led this"); err != nil {
+		return err
+	}
+	for _, limit := range []int{1, 3, len(want), 1000} {
+		var got []string
+		for from := ""; ; {
+			records, err := a.list(from, limit)
+			if err != nil {
+				return err
+			}
+			if err := must(len(records) <= limit, fmt.Sprintf("at most %d records", limit), len(records)); err != nil {
+				return err
+			}
+			for _, r := range records {
+				got = append(got, r.Election)
+			}
+			if len(records) < limit || len(got) > 3*len(want) {
+				break
+			}
+			from = records[len(records)-1].Election + "\x00"
+		}
+		if !slices.Equal(got, want) {
+			return fmt.Errorf("pages of %d: expected %q, got %q", limit, want, got)
+		}
+	}
+	records, err := a.list("aa", 2)
+	return errors.Join(err, must(len(records) == 2 && records[0].Election == "aa" && records[1].Election == "b", "a list from aa to begin with aa and b", fmt.Sprint(records)))
+}
+
+func listHistory(t *Trial) error {
+	clients := []*client{t.client("a"), t.client("b")}
+	var want []backend.Reign // newest first
+	ends := []backend.End{backend.Released, backend.Failed, backend.Deposed}
+	for i := range backend.MaxHistory + 3 {
+		c := clients[i%2]
+		held, err := c.win("jobs")
+		if err != nil {
+			return err
+		}
+		t.sleep(t.TTL / 100)
+		reign := backend.Reign{Term: held.Term, ID: c.me.ID, End: ends[i%3]}
+		if err := c.free(reign.End, held); err != nil {
+			return err
+		}
+		want = slices.Insert(want, 0, reign)
+		records, err := c.list("jobs", 1)
+		if err != nil {
+			return err
+		}
+		if err := must(len(records) == 1 && records[0].Election == "jobs", "one record", fmt.Sprint(records)); err != nil {
+			return err
+		}
+		got := records[0].History
+		expected := want[:min(len(want), backend.MaxHistory)]
+		if err := same(fmt.Sprintf("reigns kept after %d", i+1), len(got), len(expected)); err != nil {
+			return err
+		}
+		for j, r := range got {
+			bare := backend.Reign{Term: r.Term, ID: r.ID, End: r.End}
+			if err := errors.Join(same(fmt.Sprintf("reign %d of the history", j), bare, expected[j]),
+				must(!r.From.IsZero() && !r.To.Before(r.From), "a reign to end after it began", fmt.Sprint(r.From, " to ", r.To))); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func listLease(t *Trial) error {
+	a, b := t.client("a"), t.client("b")
+	held, err := a.win("jobs")
+	if err != nil {
+		return err
+	}
+	read, err := b.look("jobs")
+	if err != nil {
+		return err
+	}
+	records, err := b.list("", 10)
+	if err := errors.Join(err, must(len(records) == 1, "one record", len(records))); err != nil {
+		return err
+	}
+	got := records[0].Lease
+	got.Age, read.Age = 0, 0
+	if err := errors.Join(same("lease in the record", got, read), must(!records[0].Elected.IsZero(), "since when the reign lasts", records[0].Elected)); err != nil {
+		return err
+	}
+	since := records[0].Elected
+	t.sleep(t.TTL / 50)
+	if held, err = a.keep(held); err != nil {
+		return err
+	}
+	records, err = b.list("", 10)
+	if err := errors.Join(err, must(len(records) == 1 && records[0].Elected.Sub(since).Abs() < time.Millisecond, "a renewal to leave Elected alone", fmt.Sprint(records))); err != nil {
+		return err
+	}
+	if err := a.free(backend.Released, held); err != nil {
+		return err
+	}
+	records, err = b.list("", 10)
+	return errors.Join(err, must(len(records) == 1 && records[0].Elected.IsZero() && records[0].Vacant(), "a vacant record without a present reign", fmt.Sprint(records)))
+}

@@ -1,0 +1,181 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/go-election/go-election/backend"
+)
+
+var listenCases = []Case{
+	{Rule: "N1", Name: "listening is not busy", Run: listenQuiet, skip: listens,
+		Says: "Listen waits until it may pay to Observe: while nothing changes it does not come back again and again."},
+	{Rule: "N2", Name: "every change is heard", Run: listenHears, skip: pushed,
+		Says: "Listen returns nil once a lease has changed: grant, renewal, wish or release."},
+	{Rule: "N3", Name: "nothing is missed before the call", Run: listenBefore, skip: pushed,
+		Says: "Listen must not miss a change that came between seen and the call."},
+	{Rule: "N4", Name: "listening ends with its context", Run: listenEnds, skip: listens,
+		Says: "When ctx ends Listen returns ctx.Err()."},
+	{Rule: "N5", Name: "only what is listened to is heard", Run: listenOthers, skip: listens,
+		Says: "Listen is about the leases in seen: news of other elections does not keep it busy."},
+}
+
+// listen runs Listen until the context ends and returns a channel with its result.
+func (c *client) listen(ctx context.Context, seen ...backend.Lease) chan error {
+	heard := make(chan error, 1)
+	go func() { heard <- c.Listen(ctx, seen, "") }()
+	return heard
+}
+
+// within waits for a result.
+func within(ch chan error, limit time.Duration) (err error, ok bool) {
+	select {
+	case err := <-ch:
+		return err, true
+	case <-time.After(limit):
+		return nil, false
+	}
+}
+
+// quiet counts how often Listen comes back in some TTLs.
+func (t *Trial) quiet(c *client, ttls int, seen ...backend.Lease) (int, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(ttls)*t.TTL)
+	defer cancel()
+	rings := 0
+	for ctx.Err() == nil && rings < 100*ttls {
+		err := c.Listen(ctx, seen, "")
+		if err != nil && ctx.Err() == nil {
+			return rings, fmt.Errorf("listen: expected nil or the context's error, got %w", err)
+		}
+		if err == nil {
+			rings++
+		}
+	}
+	return rings, nil
+}
+
+func listenQuiet(t *Trial) error {
+	a, b := t.client("a"), t.client("b")
+	if _, err := a.win("jobs"); err != nil {
+		return err
+	}
+	held, err := b.look("jobs")
+	vacant, err2 := b.look("never")
+	if err := errors.Join(err, err2); err != nil {
+		return err
+	}
+	ttls := 10
+	if !t.Virtual {
+		ttls = 3
+	}
+	rings, err := t.quiet(b, ttls, held, vacant)
+	return errors.Join(err, must(rings <= ttls+2, fmt.Sprintf("Listen to come back at most once a TTL (%v) while nothing changes", t.TTL), fmt.Sprintf("%d times in %d TTLs", rings, ttls)))
+}
+
+func listenHears(t *Trial) error {
+	a, b := t.client("a"), t.client("b")
+	seen, err := b.look("jobs")
+	if err != nil {
+		return err
+	}
+	var held backend.Lease
+	for _, s := range []struct {
+		what string
+		do   func() error
+	}{
+		{"a grant", func() (err error) { held, err = a.win("jobs"); return err }},
+		{"a renewal", func() (err error) { held, err = a.keep(held); return err }},
+		{"a wish", func() error {
+			return a.wish(backend.Wish{Election: "jobs", Term: held.Term, Kind: backend.Nominate, ID: "b"})
+		}},
+		{"a release", func() error { return a.free(backend.Released, held) }},
+	} {
+		ctx, cancel := context.WithCancel(context.Background())
+		heard := b.listen(ctx, seen)
+		t.sleep(t.TTL / 20) // now it waits
+		err := s.do()
+		if err != nil {
+			cancel()
+			return fmt.Errorf("%s: %w", s.what, err)
+		}
+		err, ok := within(heard, t.TTL/10+t.Late)
+		cancel()
+		if !ok || err != nil {
+			return fmt.Errorf("after %s: expected Listen to return nil within %v, got %v (returned: %v)", s.what, t.TTL/10, err, ok)
+		}
+		if seen, err = b.look("jobs"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func listenBefore(t *Trial) error {
+	a, b := t.client("a"), t.client("b")
+	held, err := a.win("jobs")
+	if err != nil {
+		return err
+	}
+	other, err := b.look("other")
+	seen, err2 := b.look("jobs")
+	if err := errors.Join(err, err2); err != nil {
+		return err
+	}
+	if _, err := a.keep(held); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	err, ok := within(b.listen(ctx, other, seen), t.TTL/10+t.Late)
+	return must(ok && err == nil, "Listen to return nil at once for what had changed before the call", fmt.Sprintf("%v (returned: %v)", err, ok))
+}
+
+func listenEnds(t *Trial) error {
+	a := t.client("a")
+	if _, err := a.win("jobs"); err != nil {
+		return err
+	}
+	seen, err := a.look("jobs")
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	heard := a.listen(ctx, seen)
+	t.sleep(t.TTL / 20)
+	cancel()
+	err, ok := within(heard, t.TTL/4+t.Late)
+	if !ok {
+		return fmt.Errorf("expected Listen to return soon after its context was cancelled, got nothing in %v", t.TTL/4)
+	}
+	if err != nil { // nil: a ring that came just before, or too early, which is allowed
+		return must(errors.Is(err, context.Canceled), "ctx.Err()", err)
+	}
+	return nil
+}
+
+func listenOthers(t *Trial) error {
+	a, b := t.client("a"), t.client("b")
+	held, err := a.win("busy")
+	if err != nil {
+		return err
+	}
+	seen, err := b.look("quiet")
+	if err != nil {
+		return err
+	}
+	done := make(chan error, 1)
+	go func() {
+		var err error
+		for range 20 {
+			t.sleep(t.TTL / 10)
+			if held, err = a.keep(held); err != nil {
+				break
+			}
+		}
+		done <- err
+	}()
+	rings, err := t.quiet(b, 2, seen)
+	return errors.Join(err, <-done, must(rings <= 4, "Listen to come back at most twice a TTL while only others change", fmt.Sprintf("%d times in 2 TTLs", rings)))
+}

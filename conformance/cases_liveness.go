@@ -1,0 +1,336 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"time"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/election"
+)
+
+var livenessCases = []Case{
+	{Rule: "L1", Name: "a crash is taken over in time", Run: liveCrash,
+		Says: "After a crash there is a new leader within TTL + Guarantees.Takeover + one reading."},
+	{Rule: "L2", Name: "a resignation hands over", Run: liveResign,
+		Says: "After an orderly release the next leader is there within one push or one reading."},
+	{Rule: "L3", Name: "one leader after the last fault heals", Run: liveHeal,
+		Says: "Within a bound after the last fault heals, every election with a live candidate has exactly one leader."},
+	{Rule: "L4", Name: "no change without a fault", Run: liveSticky,
+		Says: "No change of leader without a fault, an operator's wish or a resignation."},
+	{Rule: "L4", Name: "no change through a short outage", Run: liveOutage,
+		Says: "No change of leader through store outages shorter than TTL − margin − retry."},
+	{Rule: "L5", Name: "a candidate that was cut off is one again", Run: liveZombie,
+		Says: "Each candidate campaigns again once its line is mended."},
+	{Rule: "L6", Name: "no herd at a fail-over", Run: liveHerd,
+		Says: "Operations per fail-over are at most a·n + b, however many candidates wait."},
+	{Rule: "L7", Name: "closing ends while the store hangs", Run: liveCloseHangs,
+		Says: "Close returns within its context even when the store hangs, says what was not released, and leaves no goroutine."},
+	{Rule: "L7", Name: "closing in order frees at once", Run: liveClose,
+		Says: "Close steps down in order: the next leader need not wait for the lease to run out."},
+}
+
+func liveCrash(t *Trial) error {
+	phases := 6
+	if t.Short || !t.Virtual {
+		phases = 3
+	}
+	for i := range phases {
+		name := fmt.Sprintf("jobs%d", i)
+		leader, others, err := t.led(3, name, nil)
+		if err != nil {
+			return err
+		}
+		t.sleep(t.TTL + t.renewEvery()*time.Duration(i)/time.Duration(phases)) // at different moments between two renewals
+		leader.node.dies()
+		limit := t.TTL + t.Takeover + t.TTL/20
+		if t.Expiry != backend.ByChallengers {
+			limit += t.renewEvery()
+		}
+		took, err := t.after(limit, "a new leader after a crash", func() bool { return leading(others) != nil })
+		if err != nil {
+			return err
+		}
+		if t.Expiry == backend.ByChallengers {
+			if err := must(took >= t.TTL-t.renewEvery()-t.callTimeout()-t.Late, "a take-over not long before the TTL has passed", took); err != nil {
+				return err
+			}
+		}
+		for _, s := range others {
+			s.left = true
+			if err := s.node.close(2 * t.TTL); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func liveResign(t *Trial) error {
+	a, others, err := t.led(2, "jobs", nil)
+	if err != nil {
+		return err
+	}
+	seats := []*seat{a, others[0]}
+	for i := range 5 {
+		leader := leading(seats)
+		if leader == nil {
+			return fmt.Errorf("round %d: expected a leader, got none", i)
+		}
+		t.sleep(t.TTL*2 + t.renewEvery()*time.Duration(i)/5)
+		ctx, cancel := context.WithTimeout(context.Background(), t.TTL)
+		err := leader.Resign(ctx)
+		cancel()
+		if err != nil {
+			return fmt.Errorf("resign: expected nil, got %w", err)
+		}
+		if _, err := t.after(t.handover(), "the next leader after a resignation", func() bool { return leading(seats) != nil }); err != nil {
+			return fmt.Errorf("round %d: %w", i, err)
+		}
+		if next := leading(seats); next == leader {
+			return fmt.Errorf("round %d: expected the other candidate to lead after %s resigned, got %s again", i, leader.node.key, next.node.key)
+		}
+	}
+	return nil
+}
+
+func liveHeal(t *Trial) error {
+	seats, err := t.cluster(3, "jobs", nil)
+	if err != nil {
+		return err
+	}
+	faults := []Fate{{Lost: true}, {AnswerLost: true}, {Err: errOut}, {Before: t.TTL / 2}, {After: t.TTL / 2}}
+	for i, f := range faults {
+		for j, s := range seats {
+			if (i+j)%3 != 0 || i == 0 {
+				s.node.wire.Decide(func(Call) Fate { return f })
+			}
+		}
+		t.sleep(2*t.TTL + t.TTL*time.Duration(i)/7)
+		for _, s := range seats {
+			s.node.wire.Decide(nil)
+		}
+		if _, _, err := t.elected(t.bound(), seats...); err != nil {
+			return fmt.Errorf("after fault %d had healed: %w", i, err)
+		}
+		t.sleep(t.renewEvery() + t.TTL/10)
+		n := 0
+		for _, s := range seats {
+			if s.Leading() {
+				n++
+			}
+		}
+		if err := same("leaders", n, 1); err != nil {
+			return fmt.Errorf("after fault %d had healed: %w", i, err)
+		}
+		for _, s := range seats {
+			if err := t.until(t.TTL, s.node.key+" to know the leader", func() bool { _, _, ok := s.Leader(); return ok }); err != nil {
+				return fmt.Errorf("%w: %v", err, s.Current())
+			}
+		}
+	}
+	return nil
+}
+
+func liveSticky(t *Trial) error {
+	leader, others, err := t.led(3, "jobs", nil)
+	if err != nil {
+		return err
+	}
+	term := leader.Leadership().Term
+	t.sleep(t.long(24 * time.Hour))
+	l := leader.Leadership()
+	if l == nil || l.Term != term {
+		return fmt.Errorf("expected %s to lead in term %d all the time, got %v", leader.node.key, term, leader.events())
+	}
+	for _, s := range append(others, leader) {
+		n := 0
+		for _, e := range s.events() {
+			if e.Kind == election.Elected {
+				n++
+			}
+		}
+		if n != 1 {
+			return fmt.Errorf("%s: expected to be told of one reign, got %v", s.node.key, s.events())
+		}
+	}
+	return nil
+}
+
+func liveOutage(t *Trial) error {
+	leader, others, err := t.led(2, "jobs", nil)
+	if err != nil {
+		return err
+	}
+	term := leader.Leadership().Term
+	// At worst the outage begins just before a renewal is due. A call that hangs
+	// must have timed out before the one that succeeds is sent.
+	spare := t.TTL - t.margin() - t.renewEvery() - t.TTL/20 - 2*t.Late
+	for i, mode := range []struct {
+		fate   Fate
+		length time.Duration
+	}{
+		{Fate{Lost: true}, spare - t.callTimeout()},
+		{Fate{AnswerLost: true}, spare - t.callTimeout()},
+		{Fate{Err: errOut}, spare},
+	} {
+		for j := range 5 {
+			t.sleep(t.TTL + t.renewEvery()*time.Duration(j)/5)
+			for _, s := range append(others, leader) {
+				s.node.wire.Decide(func(Call) Fate { return mode.fate })
+			}
+			t.sleep(mode.length)
+			for _, s := range append(others, leader) {
+				s.node.wire.Decide(nil)
+			}
+			t.sleep(t.TTL)
+			if l := leader.Leadership(); l == nil || l.Term != term {
+				return fmt.Errorf("outage of %v in mode %d, number %d: expected the reign of term %d to go on, got %v", mode.length, i, j, term, leader.events())
+			}
+		}
+	}
+	return nil
+}
+
+func liveZombie(t *Trial) error {
+	leader, others, err := t.led(2, "jobs", nil)
+	if err != nil {
+		return err
+	}
+	b := others[0]
+	b.node.wire.Cut(true)
+	t.sleep(5 * t.TTL)
+	b.node.wire.Cut(false)
+	t.sleep(t.TTL)
+	leader.node.dies()
+	if _, _, err := t.elected(t.bound(), b); err != nil {
+		return fmt.Errorf("a follower that was cut off for five TTLs: %w", err)
+	}
+	return nil
+}
+
+func liveHerd(t *Trial) error {
+	sizes := []int{5, 20}
+	if !t.Virtual {
+		sizes = []int{5}
+	}
+	for _, n := range sizes {
+		name := fmt.Sprintf("jobs%d", n)
+		var seats []*seat
+		for i := range n {
+			s, err := t.seat(fmt.Sprintf("c%02d", i), name, nil)
+			if err != nil {
+				return err
+			}
+			if err := s.lead(); err != nil {
+				return err
+			}
+			seats = append(seats, s)
+		}
+		leader, others, err := t.elected(2*t.bound(), seats...)
+		if err != nil {
+			return err
+		}
+		t.sleep(2 * t.TTL)
+		count := func(methods ...string) (sum int) {
+			for _, s := range others {
+				sum += s.node.wire.Count(methods...)
+			}
+			return sum
+		}
+		calls, bids := count(), count("Acquire")
+		leader.node.dies()
+		if _, _, err := t.elected(t.bound(), others...); err != nil {
+			return err
+		}
+		t.sleep(t.TTL)
+		calls, bids = count()-calls, count("Acquire")-bids
+		const a, b = 25, 10
+		if err := errors.Join(must(calls <= a*n+b, fmt.Sprintf("at most %d·%d+%d calls from a crash to one TTL after the next leader", a, n, b), calls),
+			must(bids <= 2*n, fmt.Sprintf("at most %d bids", 2*n), bids)); err != nil {
+			return err
+		}
+		for _, s := range others {
+			s.left = true
+			s.Pause()
+		}
+		for _, s := range others {
+			if err := s.node.close(2 * t.TTL); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func liveCloseHangs(t *Trial) error {
+	goroutines := runtime.NumGoroutine()
+	n, err := t.node("a", nil)
+	if err != nil {
+		return err
+	}
+	var seats []*seat
+	for i := range 3 {
+		s, err := n.join(fmt.Sprintf("jobs%d", i))
+		if err != nil {
+			return err
+		}
+		if err := s.lead(); err != nil {
+			return err
+		}
+		seats = append(seats, s)
+	}
+	if err := t.until(2*t.bound(), "all three to lead", func() bool { return seats[0].Leading() && seats[1].Leading() && seats[2].Leading() }); err != nil {
+		return err
+	}
+	n.wire.Cut(true)
+	for _, s := range seats {
+		s.left = true
+	}
+	limit := t.TTL / 2
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	began := t.now()
+	n.closed.Store(true)
+	err = n.Close(ctx)
+	took := t.now() - began
+	if err := errors.Join(must(err != nil, "an error that says what was not released", err),
+		must(took <= limit+t.TTL/20+t.Late, fmt.Sprintf("Close to return within %v", limit), took)); err != nil {
+		return err
+	}
+	for _, s := range seats {
+		if err := must(!s.Leading(), "nobody to lead here after Close", s.Name()); err != nil {
+			return err
+		}
+	}
+	if t.Virtual || t.Parallel {
+		return nil // in a bubble what is left behind makes it burst
+	}
+	return t.until(t.TTL, fmt.Sprintf("no more than the %d goroutines of before", goroutines+2), func() bool { return runtime.NumGoroutine() <= goroutines+2 })
+}
+
+func liveClose(t *Trial) error {
+	a, others, err := t.led(2, "jobs", nil)
+	if err != nil {
+		return err
+	}
+	t.sleep(t.TTL)
+	a.left = true
+	if err := a.node.close(t.TTL); err != nil {
+		return err
+	}
+	if _, err := t.after(t.handover(), "the next leader after Close", others[0].Leading); err != nil {
+		return err
+	}
+	ctx, cancel := t.ctx()
+	defer cancel()
+	if err := a.node.Close(ctx); !errors.Is(err, backend.ErrClosed) {
+		return fmt.Errorf("second Close: expected ErrClosed, got %v", err)
+	}
+	if _, err := a.node.Join("other"); !errors.Is(err, backend.ErrClosed) {
+		return fmt.Errorf("Join after Close: expected ErrClosed, got %v", err)
+	}
+	return nil
+}

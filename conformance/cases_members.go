@@ -1,0 +1,127 @@
+package conformance
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/go-election/go-election/backend"
+)
+
+var memberCases = []Case{
+	{Rule: "M1", Name: "who announces itself is listed", Run: membersListed,
+		Says: "Announce writes this process's one member record, and Members shows it as it was written last."},
+	{Rule: "M2", Name: "members are in order and in pages", Run: membersPages,
+		Says: "Members returns up to limit members whose nonces are not less than from, in byte order of nonces."},
+	{Rule: "M3", Name: "members grow old", Run: membersAge,
+		Says: "Age is how long ago a member last announced itself; one that has not for two of its TTLs may be left out."},
+	{Rule: "M4", Name: "announcing is no candidacy", Run: membersApart,
+		Says: "Announce touches no election."},
+}
+
+func membersListed(t *Trial) error {
+	a, b := t.client("a"), t.client("b")
+	m := backend.Member{Candidate: a.me, TTL: t.TTL, Stage: "both"}
+	for _, metadata := range []string{"first", "second\nline"} {
+		m.Metadata = metadata
+		ctx, cancel := t.ctx()
+		err := a.Announce(ctx, m)
+		cancel()
+		if err != nil {
+			return fmt.Errorf("announce: expected no error, got %w", err)
+		}
+		members, err := b.members("", 10)
+		if err := errors.Join(err, same("members", len(members), 1)); err != nil {
+			return err
+		}
+		got := members[0]
+		got.Age = 0
+		if err := errors.Join(same("member", got.Candidate, m.Candidate), same("stage", got.Stage, m.Stage), same("TTL", got.TTL, m.TTL)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func membersPages(t *Trial) error {
+	var want []string
+	var last *client
+	for i := range 7 {
+		last = t.client(fmt.Sprintf("c%d", i))
+		want = append(want, last.me.Nonce)
+		if err := last.announce(); err != nil {
+			return err
+		}
+	}
+	slices.Sort(want)
+	for _, limit := range []int{1, 3, 7, 500} {
+		var got []string
+		for from := ""; len(got) < 20; {
+			members, err := last.members(from, limit)
+			if err != nil {
+				return err
+			}
+			if err := must(len(members) <= limit, fmt.Sprintf("at most %d members", limit), len(members)); err != nil {
+				return err
+			}
+			for _, m := range members {
+				got = append(got, m.Nonce)
+			}
+			if len(members) < limit {
+				break
+			}
+			from = members[len(members)-1].Nonce + "\x00"
+		}
+		if !slices.Equal(got, want) {
+			return fmt.Errorf("pages of %d: expected nonces %q, got %q", limit, want, got)
+		}
+	}
+	return nil
+}
+
+func membersAge(t *Trial) error {
+	a, b := t.client("a"), t.client("b")
+	if err := a.announce(); err != nil {
+		return err
+	}
+	began := time.Now()
+	t.sleep(t.TTL / 2)
+	members, err := b.members("", 10)
+	if err := errors.Join(err, same("members after half a TTL", len(members), 1)); err != nil {
+		return err
+	}
+	since := time.Since(began)
+	if err := must((members[0].Age-since).Abs() <= t.TTL/10+t.Late, fmt.Sprintf("an Age of about %v", since), members[0].Age); err != nil {
+		return err
+	}
+	if err := a.announce(); err != nil {
+		return err
+	}
+	members, err = b.members("", 10)
+	if err := errors.Join(err, same("members", len(members), 1)); err != nil {
+		return err
+	}
+	if err := must(members[0].Age <= t.TTL/10+t.Late, "an Age of about 0 after announcing again", members[0].Age); err != nil {
+		return err
+	}
+	t.sleep(3 * t.TTL)
+	if members, err = b.members("", 10); err != nil {
+		return err
+	}
+	if len(members) > 0 { // it may be left out; if it is not, its age must tell
+		return must(members[0].Age > 2*t.TTL, fmt.Sprintf("an Age above %v after three TTLs of silence", 2*t.TTL), members[0].Age)
+	}
+	return nil
+}
+
+func membersApart(t *Trial) error {
+	a, b := t.client("a"), t.client("b")
+	held, err := a.win("jobs")
+	if err := errors.Join(err, a.announce(), b.announce()); err != nil {
+		return err
+	}
+	now, err := b.look("jobs")
+	records, err2 := b.list("", 10)
+	return errors.Join(err, err2, same("beat", now.Beat, held.Beat), same("records", len(records), 1))
+}

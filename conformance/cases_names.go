@@ -1,0 +1,160 @@
+package conformance
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/go-election/go-election/backend"
+)
+
+var nameCases = []Case{
+	{Rule: "S15", Name: "names never alias", Run: namesExact,
+		Says: "Names are compared byte by byte: no two elections are ever the same one, whatever case, accents, spaces or slashes are in their names."},
+	{Rule: "S15", Name: "text comes back byte for byte", Run: namesText,
+		Says: "Ids, addresses and metadata up to their limits come back byte for byte."},
+	{Rule: "S15", Name: "hostile text in the store harms nobody", Run: namesPlanted, skip: needs(FaultPlantRecord),
+		Says: "A record that somebody planted with hostile text is read as text, and costs no other election anything."},
+}
+
+// names is a list of election names that careless stores take for one another.
+func names() []string {
+	list := []string{
+		"a", "A", "a ", " a", "a  ", "a.", "a/", "a//", "/a", "a/b", "a//b", "a/B", "a\\b", "a\\\\b", "A/B",
+		"\u00e1", "a\u0301", "\u00c1", "\u00e4", "\u00e6", "ae", "\u00df", "ss", "\u0131", "i", "I", "\u0130", "\u212a", "k", "K",
+		"\uff41", "\u0430", // full-width and Cyrillic a
+		"..", ".", "../x", "x", "./x", "%", "%a", "a%", "_", "_a", "%61", "a%2fb", "*", "?", "[a]", "{a}", "${a}", "#", "~", "$",
+		"'", "''", "\"", "`", ";", "--", "' OR '1'='1", "a'; DROP TABLE election; --", "\\", "\\'", "\\0", "\\x00",
+		"0", "00", "0.0", "-0", "1", "1e0", "+1", "null", "NULL", "nil", "true", "<a>", "&amp;",
+		"\U0001F600", "\U0001F44D", "\U0001F44D\U0001F3FD", "\u65e5\u672c", "\u0645",
+		"a\u00a0b", "a b", "election", "lock-0000000001", "a:b", "a=b", "a,b", "a|b",
+	}
+	long := strings.Repeat("n", backend.MaxName-1)
+	return append(list, long+"1", long+"2", long, strings.Repeat("\u00e9", 127)+"x", strings.Repeat("\U0001F600", 63)+"abc")
+}
+
+// texts is a list of one-line texts of up to max bytes that careless stores change.
+func texts(max int) []string {
+	return []string{
+		"x", " x ", "X", "\u00e1", "a\u0301", "\U0001F600", "'", "\"", "\\", "\\n", "%s%d", "`", "a/b", "../x", "<script>", "${x}", "{\"a\":1}", "NULL",
+		strings.Repeat("m", max), strings.Repeat("\u00e9", max/2), "a#b", "a|b,c;d", "' OR 1=1 --",
+	}
+}
+
+func namesExact(t *Trial) error {
+	a, b := t.client("a"), t.client("b")
+	var zero []backend.Lease
+	for _, name := range names() {
+		if err := backend.CheckName(name); err != nil {
+			return fmt.Errorf("this suite's own name %q: %w", name, err)
+		}
+		zero = append(zero, backend.Lease{Election: name})
+	}
+	over, err := a.observe(zero...)
+	if err != nil {
+		return err
+	}
+	if err := same("leases read, one for each name", len(over), len(zero)); err != nil {
+		return err
+	}
+	var bids []backend.Bid
+	for _, l := range over {
+		if err := same(fmt.Sprintf("term of %q, which nobody has led", l.Election), l.Term, 0); err != nil {
+			return err
+		}
+		bids = append(bids, a.bid(l))
+	}
+	t.sleep(max(over[0].Watch, 0))
+	answers, err := a.try(bids...)
+	if err != nil {
+		return err
+	}
+	held := map[string]backend.Lease{}
+	for i, got := range answers {
+		name := bids[i].Election
+		if err := errors.Join(same(fmt.Sprintf("outcome of a bid for %q", name), got.Outcome, backend.Granted), same("name in its answer", got.Election, name)); err != nil {
+			return fmt.Errorf("%w (error %v)", err, got.Err)
+		}
+		held[name] = got.Lease
+	}
+	// Each is a lease of its own: a release and a grant elsewhere touch no other.
+	for i, name := range names() {
+		if i%2 == 0 {
+			continue
+		}
+		l := held[name]
+		if err := a.free(backend.Released, l); err != nil {
+			return err
+		}
+		if held[name], err = b.win(name); err != nil {
+			return err
+		}
+	}
+	for i, name := range names() {
+		now, err := b.look(name)
+		holder := a.me
+		if i%2 == 1 {
+			holder = b.me
+		}
+		if err := errors.Join(err, same("name read", now.Election, name), same(fmt.Sprintf("beat of %q", name), now.Beat, held[name].Beat), same(fmt.Sprintf("holder of %q", name), now.Holder.ID, holder.ID)); err != nil {
+			return err
+		}
+		records, err := b.list(name, 1)
+		if err := errors.Join(err, must(len(records) == 1 && records[0].Election == name, fmt.Sprintf("the record of %q first in a list from it", name), fmt.Sprint(records))); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func namesText(t *Trial) error {
+	b := t.client("reader")
+	ids, metadata := texts(backend.MaxID), texts(backend.MaxMetadata)
+	metadata[0] = "line one\n\tline two\r\n\nend \n"
+	for i := range ids {
+		a := t.client(ids[i])
+		a.me.Address, a.me.Metadata = texts(backend.MaxAddress)[i], metadata[i]
+		name := fmt.Sprintf("jobs%d", i)
+		held, err := a.win(name)
+		if err != nil {
+			return fmt.Errorf("candidate with id %.40q and metadata %.40q: %w", a.me.ID, a.me.Metadata, err)
+		}
+		read, err := b.look(name)
+		if err := errors.Join(err, same("winner's answer", held.Holder, a.me), same("reader's answer", read.Holder, a.me)); err != nil {
+			return err
+		}
+		if err := a.announce(); err != nil {
+			return err
+		}
+		members, err := b.members(a.me.Nonce, 1)
+		if err := errors.Join(err, must(len(members) == 1, "one member", len(members))); err != nil {
+			return err
+		}
+		if err := same("member record", members[0].Candidate, a.me); err != nil {
+			return err
+		}
+		if err := a.free(backend.Released, held); err != nil {
+			return err
+		}
+		read, err = b.look(name)
+		if err := errors.Join(err, same("LastID", read.LastID, a.me.ID)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func namesPlanted(t *Trial) error {
+	a := t.client("a")
+	held, err := a.win("jobs")
+	if err != nil {
+		return err
+	}
+	if err := t.fault(FaultPlantRecord, true, "planted"); err != nil {
+		return err
+	}
+	changed, err := a.observe(backend.Lease{Election: "planted"}, backend.Lease{Election: "jobs"})
+	_, err2 := a.list("", 10)
+	_, err3 := a.keep(held)
+	return errors.Join(err, err2, err3, must(len(changed) >= 1, "the healthy election to be read beside the planted one", fmt.Sprint(changed)))
+}

@@ -1,0 +1,223 @@
+package conformance
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/go-election/go-election/backend"
+)
+
+var observeCases = []Case{
+	{Rule: "O1", Name: "a zero lease is always answered", Run: observeZero,
+		Says: "A zero lease with only a name is always returned, also if the store has no record of it (Term 0)."},
+	{Rule: "O2", Name: "only what has changed", Run: observeChanged,
+		Says: "Observe returns those of the leases in seen that have changed, and no others; to grow older is no change."},
+	{Rule: "O3", Name: "every change shows", Run: observeEvery,
+		Says: "Grant, renewal, wish, withdrawal of a wish, and release each show as a change."},
+	{Rule: "O4", Name: "observing does not wait", Run: observeNow,
+		Says: "Observe does not wait, whether or not anything has changed."},
+	{Rule: "O5", Name: "observing does not write", Run: observeQuiet,
+		Says: "Observe reads: no beat changes and no record appears."},
+	{Rule: "O6", Name: "the place in history loses nothing", Run: observeNext,
+		Says: "next is a place in the store's history for the following call with the same elections: no change is lost between the two."},
+	{Rule: "O7", Name: "age is about right", Run: observeAge,
+		Says: "Age is how long ago the store believes the lease was last written."},
+}
+
+func observeZero(t *Trial) error {
+	a, b := t.client("a"), t.client("b")
+	if _, err := a.win("held"); err != nil {
+		return err
+	}
+	zero := []backend.Lease{{Election: "never"}, {Election: "held"}, {Election: "nor this"}}
+	for range 2 { // the first look is no different from the next
+		got, err := b.observe(zero...)
+		if err != nil {
+			return err
+		}
+		slices.SortFunc(got, func(x, y backend.Lease) int { return compare(x.Election, y.Election) })
+		if err := same("leases returned for three zero leases", len(got), 3); err != nil {
+			return err
+		}
+		err = errors.Join(same("first", got[0].Election, "held"), same("its holder", got[0].Holder, a.me))
+		for i, name := range []string{"never", "nor this"} {
+			l := got[i+1]
+			err = errors.Join(err, same("name", l.Election, name), same("term of "+name, l.Term, 0), must(l.Vacant(), "a vacant lease", l))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func observeChanged(t *Trial) error {
+	a, b := t.client("a"), t.client("b")
+	var held []backend.Lease
+	for i := range 20 {
+		l, err := a.win(fmt.Sprintf("jobs%02d", i))
+		if err != nil {
+			return err
+		}
+		held = append(held, backend.Lease{Election: l.Election})
+	}
+	seen, err := b.observe(held...)
+	if err != nil {
+		return err
+	}
+	t.sleep(t.TTL / 10)
+	if got, err := b.observe(seen...); err != nil || len(got) != 0 {
+		return errors.Join(err, fmt.Errorf("when nothing has changed: expected no lease, got %d: %+v", len(got), got))
+	}
+	for _, i := range []int{17, 3} {
+		if _, err := a.keep(seen[i]); err != nil {
+			return err
+		}
+	}
+	got, err := b.observe(seen...)
+	if err != nil {
+		return err
+	}
+	var names []string
+	for _, l := range got {
+		names = append(names, l.Election)
+	}
+	slices.Sort(names)
+	want := []string{seen[3].Election, seen[17].Election}
+	slices.Sort(want)
+	return must(slices.Equal(names, want), fmt.Sprintf("the two that were renewed, %v", want), fmt.Sprint(names))
+}
+
+func observeEvery(t *Trial) error {
+	a, b := t.client("a"), t.client("b")
+	seen, err := b.look("jobs")
+	if err != nil {
+		return err
+	}
+	var held backend.Lease
+	steps := []struct {
+		what string
+		do   func() error
+		is   func(l backend.Lease) bool
+	}{
+		{"a grant", func() (err error) { held, err = a.win("jobs"); return err }, func(l backend.Lease) bool { return l.Holder == a.me && l.Term == held.Term }},
+		{"a renewal", func() (err error) { held, err = a.keep(held); return err }, func(l backend.Lease) bool { return l.Beat == held.Beat }},
+		{"a nomination", func() error {
+			return b.wish(backend.Wish{Election: "jobs", Term: held.Term, Kind: backend.Nominate, ID: "b"})
+		}, func(l backend.Lease) bool { return l.Wish.Kind == backend.Nominate && l.Wish.ID == "b" }},
+		{"its withdrawal", func() error { return b.wish(backend.Wish{Election: "jobs", Term: held.Term}) }, func(l backend.Lease) bool { return l.Wish == backend.Wish{} }},
+		{"a release", func() error { return a.free(backend.Released, held) }, func(l backend.Lease) bool { return l.Vacant() && l.Term == held.Term }},
+	}
+	for _, s := range steps {
+		if err := s.do(); err != nil {
+			return fmt.Errorf("%s: %w", s.what, err)
+		}
+		got, err := b.observe(seen)
+		if err != nil {
+			return err
+		}
+		if len(got) != 1 || !s.is(got[0]) {
+			return fmt.Errorf("after %s: expected it to show as a change, got %d leases: %+v", s.what, len(got), got)
+		}
+		seen = got[0]
+	}
+	return nil
+}
+
+func observeNow(t *Trial) error {
+	a := t.client("a")
+	if _, err := a.win("jobs"); err != nil {
+		return err
+	}
+	seen, err := a.look("jobs")
+	if err != nil {
+		return err
+	}
+	began := time.Now()
+	_, err = a.observe(seen)
+	return errors.Join(err, must(time.Since(began) <= t.TTL/8+t.Late, "an answer at once", time.Since(began)))
+}
+
+func observeQuiet(t *Trial) error {
+	a, b := t.client("a"), t.client("b")
+	held, err := a.win("jobs")
+	if err != nil {
+		return err
+	}
+	for range 5 {
+		if _, err := b.observe(backend.Lease{Election: "jobs"}, backend.Lease{Election: "never"}); err != nil {
+			return err
+		}
+	}
+	now, err := a.look("jobs")
+	records, err2 := a.list("", 10)
+	return errors.Join(err, err2, same("beat", now.Beat, held.Beat), same("records", len(records), 1))
+}
+
+func observeNext(t *Trial) error {
+	a, b := t.client("a"), t.client("b")
+	held := map[string]backend.Lease{}
+	var seen []backend.Lease
+	for _, name := range []string{"one", "two", "three"} {
+		l, err := a.win(name)
+		if err != nil {
+			return err
+		}
+		held[name] = l
+		seen = append(seen, backend.Lease{Election: name})
+	}
+	after := ""
+	for i, name := range []string{"", "two", "", "one", "three", "two"} {
+		if name != "" {
+			l, err := a.keep(held[name])
+			if err != nil {
+				return err
+			}
+			held[name] = l
+		}
+		ctx, cancel := t.ctx()
+		changed, next, err := b.Observe(ctx, seen, after)
+		cancel()
+		if err != nil {
+			return fmt.Errorf("observe after %q: expected an answer, got %w", after, err)
+		}
+		after = next
+		for _, l := range changed {
+			at := slices.IndexFunc(seen, func(s backend.Lease) bool { return s.Election == l.Election })
+			if at < 0 {
+				return fmt.Errorf("expected only leases that were asked about, got %+v", l)
+			}
+			seen[at] = l
+		}
+		for _, s := range seen {
+			if err := same(fmt.Sprintf("call %d: beat of %s", i, s.Election), s.Beat, held[s.Election].Beat); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func observeAge(t *Trial) error {
+	a, b := t.client("a"), t.client("b")
+	before := time.Now()
+	held, err := a.win("jobs")
+	if err != nil {
+		return err
+	}
+	won := time.Now()
+	t.sleep(t.TTL / 2)
+	now, err := b.look("jobs")
+	if err != nil {
+		return err
+	}
+	least, most := time.Since(won)-t.TTL/20-t.Late, time.Since(before)+t.TTL/20+t.Late
+	err = must(now.Age >= least && now.Age <= most, fmt.Sprintf("an Age between %v and %v", least, most), now.Age)
+	if _, err := a.keep(held); err != nil {
+		return err
+	}
+	fresh, err2 := b.look("jobs")
+	return errors.Join(err, err2, must(fresh.Age >= 0 && fresh.Age <= t.TTL/20+t.Late, "an Age of about 0 after a renewal", fresh.Age))
+}

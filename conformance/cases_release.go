@@ -1,0 +1,253 @@
+package conformance
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/go-election/go-election/backend"
+)
+
+var releaseCases = []Case{
+	{Rule: "X1", Name: "a release frees at once", Run: releaseFrees,
+		Says: "Release ends a lease at once: the record stays, vacant, with its term, who held it and how that ended, and is free for anybody."},
+	{Rule: "X2", Name: "a release is scoped to its term", Run: releaseTerm,
+		Says: "A Release that names an earlier term, however late it arrives, leaves the later one alone, and that is no error."},
+	{Rule: "X3", Name: "a release ends only what is its own", Run: releaseOther, skip: exclusive,
+		Says: "A Release never ends a lease that another nonce holds."},
+	{Rule: "X4", Name: "term 0 releases whatever is mine", Run: releaseZero,
+		Says: "Term 0 stands for whatever this Backend's nonce holds or has queued in that election."},
+	{Rule: "X5", Name: "term 0 does not end another's grant", Run: releaseZeroOther, skip: exclusive,
+		Says: "Release with term 0 first finds what this nonce holds and then ends exactly that; a later grant to another is left alone."},
+	{Rule: "X6", Name: "to release nothing is no error", Run: releaseNothing,
+		Says: "Releasing what is not held is no error: unknown elections, vacant leases, twice, and on a client that never bid."},
+	{Rule: "X7", Name: "the reason is kept", Run: releaseEnd,
+		Says: "The record says how the reign ended: held[i].End."},
+	{Rule: "X8", Name: "a release has a fresh beat", Run: releaseBeat,
+		Says: "Beat is a fresh random value at every grant, renewal and release, and a release shows as a change."},
+	{Rule: "X9", Name: "a release keeps the wish", Run: releaseWish,
+		Says: "A wish stays beside the lease until the next grant: a release does not clear it."},
+	{Rule: "X10", Name: "many are released in one call", Run: releaseMany,
+		Says: "After nil none of the leases of a Release is held, however many they were."},
+}
+
+func releaseFrees(t *Trial) error {
+	a, b := t.client("a"), t.client("b")
+	held, err := a.win("jobs")
+	if err != nil {
+		return err
+	}
+	if err := a.free(backend.Released, held); err != nil {
+		return err
+	}
+	now, err := b.look("jobs")
+	if err := errors.Join(err, must(now.Vacant(), "a vacant lease", now), same("holder", now.Holder, backend.Candidate{}),
+		same("term", now.Term, held.Term), same("End", now.End, backend.Released),
+		same("LastID", now.LastID, "a"), same("LastNonce", now.LastNonce, a.me.Nonce), same("Watch", now.Watch, 0),
+		same("TTL of a vacant lease", now.TTL, 0), same("Renew of a vacant lease", now.Renew, 0)); err != nil {
+		return err
+	}
+	got, err := b.try1(now)
+	return errors.Join(err, same("outcome of a bid right after a release", got.Outcome, backend.Granted), must(got.Term > held.Term, fmt.Sprintf("a term above %d", held.Term), got.Term))
+}
+
+func releaseTerm(t *Trial) error {
+	a := t.client("a")
+	old, err := a.win("jobs")
+	if err != nil {
+		return err
+	}
+	if err := a.free(backend.Released, old); err != nil {
+		return err
+	}
+	held, err := a.win("jobs")
+	if err != nil {
+		return err
+	}
+	for _, term := range []uint64{old.Term, held.Term - 1, held.Term + 1} {
+		late := held
+		late.Term = term
+		if err := a.free(backend.Released, late); err != nil {
+			return err
+		}
+		if held, err = a.keep(held); err != nil {
+			return fmt.Errorf("after a release of term %d: %w", term, err)
+		}
+	}
+	return nil
+}
+
+func releaseOther(t *Trial) error {
+	a, b := t.client("a"), t.client("b")
+	held, err := a.win("jobs")
+	if err != nil {
+		return err
+	}
+	if _, err := b.win("other"); err != nil {
+		return err
+	}
+	if err := b.free(backend.Released, held); err != nil {
+		return err
+	}
+	ctx, cancel := t.ctx()
+	defer cancel()
+	whole := held // with the holder's own name in it, as an attacker or a bug would
+	whole.Holder = a.me
+	if err := b.Release(ctx, []backend.Lease{whole}); err != nil && !errors.Is(err, backend.ErrInvalid) {
+		return fmt.Errorf("release of another's lease: expected nil or ErrInvalid, got %w", err)
+	}
+	_, err = a.keep(held)
+	return err
+}
+
+func releaseZero(t *Trial) error {
+	a, b := t.client("a"), t.client("b")
+	if _, err := a.win("jobs"); err != nil {
+		return err
+	}
+	if err := a.free(backend.Released, backend.Lease{Election: "jobs"}); err != nil {
+		return err
+	}
+	now, err := b.look("jobs")
+	return errors.Join(err, must(now.Vacant(), "a vacant lease after a release with term 0", now))
+}
+
+func releaseZeroOther(t *Trial) error {
+	a, b := t.client("a"), t.client("b")
+	old, err := a.win("jobs")
+	if err != nil {
+		return err
+	}
+	if err := a.free(backend.Released, old); err != nil {
+		return err
+	}
+	held, err := b.win("jobs")
+	if err != nil {
+		return err
+	}
+	for range 2 {
+		if err := a.free(backend.Released, backend.Lease{Election: "jobs"}); err != nil {
+			return err
+		}
+		if held, err = b.keep(held); err != nil {
+			return fmt.Errorf("after another's release with term 0: %w", err)
+		}
+	}
+	return nil
+}
+
+func releaseNothing(t *Trial) error {
+	fresh, a := t.client("fresh"), t.client("a")
+	if err := fresh.free(backend.Released, backend.Lease{Election: "jobs"}, backend.Lease{Election: "never", Term: 7}); err != nil {
+		return fmt.Errorf("on a client that never bid: %w", err)
+	}
+	held, err := a.win("jobs")
+	if err != nil {
+		return err
+	}
+	for i := range 3 {
+		if err := a.free(backend.Released, held, backend.Lease{Election: "never", Term: 3}, backend.Lease{Election: "no"}); err != nil {
+			return fmt.Errorf("release number %d: %w", i+1, err)
+		}
+	}
+	records, err := a.list("", 10)
+	return errors.Join(err, same("records: one election was led, two were only released", len(records), 1))
+}
+
+func releaseEnd(t *Trial) error {
+	a, b := t.client("a"), t.client("b")
+	for _, end := range []backend.End{backend.Released, backend.Failed, backend.Deposed} {
+		held, err := a.win("jobs")
+		if err != nil {
+			return err
+		}
+		if err := a.free(end, held); err != nil {
+			return err
+		}
+		now, err := b.look("jobs")
+		if err := errors.Join(err, same("End", now.End, end), same("LastID", now.LastID, "a")); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func releaseBeat(t *Trial) error {
+	a, b := t.client("a"), t.client("b")
+	held, err := a.win("jobs")
+	if err != nil {
+		return err
+	}
+	seen, err := b.look("jobs")
+	if err != nil {
+		return err
+	}
+	if err := a.free(backend.Released, held); err != nil {
+		return err
+	}
+	changed, err := b.observe(seen)
+	if err != nil {
+		return err
+	}
+	if err := same("changes after a release", len(changed), 1); err != nil {
+		return err
+	}
+	return must(changed[0].Beat != held.Beat, "a fresh beat", changed[0].Beat)
+}
+
+func releaseWish(t *Trial) error {
+	a, b := t.client("a"), t.client("b")
+	held, err := a.win("jobs")
+	if err != nil {
+		return err
+	}
+	w := backend.Wish{Election: "jobs", Term: held.Term, Kind: backend.Accept, ID: "b", Nonce: b.me.Nonce}
+	if err := b.wish(w); err != nil {
+		return fmt.Errorf("ask: expected no error, got %w", err)
+	}
+	if err := a.free(backend.Released, held); err != nil {
+		return err
+	}
+	now, err := a.look("jobs")
+	return errors.Join(err, same("wish after the release", now.Wish, w))
+}
+
+func releaseMany(t *Trial) error {
+	a, b := t.client("a"), t.client("b")
+	var held []backend.Lease
+	for i := range t.many(1200) {
+		l := backend.Lease{Election: fmt.Sprintf("jobs%05d", i)}
+		held = append(held, l)
+	}
+	over, err := a.observe(held...)
+	if err != nil {
+		return err
+	}
+	var bids []backend.Bid
+	for _, l := range over {
+		bids = append(bids, a.bid(l))
+	}
+	t.sleep(max(over[0].Watch, 0))
+	answers, err := a.try(bids...)
+	if err != nil {
+		return err
+	}
+	for i := range answers {
+		held[i] = answers[i].Lease
+	}
+	if err := a.free(backend.Released, held...); err != nil {
+		return err
+	}
+	for i := range held {
+		held[i] = backend.Lease{Election: held[i].Election}
+	}
+	now, err := b.observe(held...)
+	if err != nil {
+		return err
+	}
+	for _, l := range now {
+		if !l.Vacant() || l.Term == 0 {
+			return fmt.Errorf("after the release of %d leases: expected all to be vacant with a term, got %+v", len(held), l)
+		}
+	}
+	return same("leases read", len(now), len(held))
+}

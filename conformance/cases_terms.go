@@ -1,0 +1,187 @@
+package conformance
+
+import (
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/go-election/go-election/backend"
+)
+
+// S4 and S5 are also checked in every history of managers.
+var termCases = []Case{
+	{Rule: "S4", Name: "terms grow through a thousand reigns", Run: termsGrow,
+		Says: "Each grant has a term greater than all earlier terms of that election, through release and re-election."},
+	{Rule: "S4", Name: "terms grow through expiry", Run: termsExpiry,
+		Says: "Each grant has a term greater than all earlier terms of that election, through expiry."},
+	{Rule: "S4", Name: "terms exceed the floor", Run: termsFloor,
+		Says: "The term of a grant exceeds Bid.Floor, and the next one exceeds that."},
+	{Rule: "S4", Name: "terms grow through a deleted record", Run: termsDeleted, skip: needs(FaultDeleteRecord),
+		Says: "Each grant has a term greater than all earlier terms of that election, through deleted records."},
+	{Rule: "S4", Name: "terms grow through a restart", Run: termsRestart, skip: needs(FaultRestart),
+		Says: "Each grant has a term greater than all earlier terms of that election, through restarts of the store."},
+	{Rule: "S4", Name: "terms grow through a fail-over", Run: termsFailover, skip: needs(FaultFailover),
+		Says: "Each grant has a term greater than all earlier terms of that election, through a fail-over that loses the last writes."},
+	{Rule: "S5", Name: "elections have terms of their own", Run: termsApart,
+		Says: "A reign of one election changes nothing in another: neither term nor beat."},
+}
+
+// grows checks the term of a grant against the last one.
+func grows(last *uint64, l backend.Lease) error {
+	defer func() { *last = l.Term }()
+	if l.Term <= *last {
+		return fmt.Errorf("expected a term above %d, got %d", *last, l.Term)
+	}
+	if l.Term > math.MaxInt64 {
+		return fmt.Errorf("expected a term that fits 63 bits, got %d", l.Term)
+	}
+	return nil
+}
+
+func termsGrow(t *Trial) error {
+	clients := []*client{t.client("a"), t.client("b"), t.client("c")}
+	var last uint64
+	for i := range t.many(1000) {
+		c := clients[i%3]
+		held, err := c.win("jobs")
+		if err != nil {
+			return fmt.Errorf("reign %d: %w", i+1, err)
+		}
+		if err := grows(&last, held); err != nil {
+			return fmt.Errorf("reign %d: %w", i+1, err)
+		}
+		if err := c.free(backend.Released, held); err != nil {
+			return err
+		}
+		now, err := c.look("jobs")
+		if err := errors.Join(err, same("term of the vacant record", now.Term, last)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func termsExpiry(t *Trial) error {
+	clients := []*client{t.client("a"), t.client("b"), t.client("c")}
+	var last uint64
+	for i := range 3 {
+		held, err := clients[i].win("jobs")
+		if err != nil {
+			return err
+		}
+		if err := grows(&last, held); err != nil {
+			return err
+		}
+		clients[i].dies()
+	}
+	return nil
+}
+
+func termsFloor(t *Trial) error {
+	a := t.client("a")
+	held, err := a.win("jobs")
+	if err != nil {
+		return err
+	}
+	last := held.Term
+	if err := a.free(backend.Released, held); err != nil {
+		return err
+	}
+	floor := last + 1_000_000_000_000_000
+	held, err = a.winBy("jobs", func(b *backend.Bid) { b.Floor = floor })
+	if err != nil {
+		return err
+	}
+	last = floor
+	if err := grows(&last, held); err != nil {
+		return fmt.Errorf("with a floor: %w", err)
+	}
+	if err := a.free(backend.Released, held); err != nil {
+		return err
+	}
+	held, err = a.win("jobs") // without a floor
+	return errors.Join(err, grows(&last, held))
+}
+
+func termsDeleted(t *Trial) error {
+	a := t.client("a")
+	var last uint64
+	for range 3 {
+		held, err := a.win("jobs")
+		if err != nil {
+			return err
+		}
+		if err := grows(&last, held); err != nil {
+			return err
+		}
+		if err := t.fault(FaultDeleteRecord, true, "jobs"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func termsRestart(t *Trial) error {
+	a := t.client("a")
+	var last uint64
+	for i := range 3 {
+		held, err := a.win("jobs")
+		if err != nil {
+			return err
+		}
+		if err := grows(&last, held); err != nil {
+			return err
+		}
+		if i == 1 {
+			if err := a.free(backend.Released, held); err != nil {
+				return err
+			}
+		}
+		if err := t.fault(FaultRestart, true, ""); err != nil {
+			return err
+		}
+		if err := t.until(4*t.TTL, "an answer from the restarted store", func() bool { _, err := a.look("jobs"); return err == nil }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func termsFailover(t *Trial) error {
+	a := t.client("a")
+	held, err := a.win("jobs")
+	if err != nil {
+		return err
+	}
+	last := held.Term
+	if err := t.fault(FaultFailover, true, ""); err != nil {
+		return err
+	}
+	if err := t.until(4*t.TTL, "an answer after the fail-over", func() bool { _, err := a.look("jobs"); return err == nil }); err != nil {
+		return err
+	}
+	if err := a.lost("that another server granted", held); err != nil {
+		return err
+	}
+	held, err = t.client("b").win("jobs")
+	return errors.Join(err, grows(&last, held))
+}
+
+func termsApart(t *Trial) error {
+	a, b := t.client("a"), t.client("b")
+	held, err := a.win("jobs")
+	if err != nil {
+		return err
+	}
+	for range 5 {
+		other, err := b.win("other")
+		if err != nil {
+			return err
+		}
+		if err := b.free(backend.Released, other); err != nil {
+			return err
+		}
+	}
+	now, err := b.look("jobs")
+	return errors.Join(err, same("term", now.Term, held.Term), same("beat", now.Beat, held.Beat), same("holder", now.Holder, a.me))
+}

@@ -1,0 +1,208 @@
+package conformance
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/go-election/go-election/backend"
+)
+
+// A client is one client of the store and the candidate that it serves, for the
+// cases about the contract alone. It bounds every call.
+type client struct {
+	backend.Backend
+	me backend.Candidate
+	t  *Trial
+}
+
+// client connects another client with a nonce of its own.
+func (t *Trial) client(id string) *client {
+	c := &client{
+		Backend: t.Store.Open(t.tb), t: t,
+		me: backend.Candidate{ID: id, Nonce: backend.NewNonce(), Address: "10.0.0.1:80", Metadata: "zone=" + id},
+	}
+	t.clients = append(t.clients, c)
+	return c
+}
+
+// look reads one lease.
+func (c *client) look(name string) (backend.Lease, error) {
+	changed, err := c.observe(backend.Lease{Election: name})
+	switch {
+	case err != nil:
+		return backend.Lease{}, err
+	case len(changed) != 1 || changed[0].Election != name:
+		return backend.Lease{}, fmt.Errorf("observe %.80q: expected this one lease, got %d: %+v", name, len(changed), changed)
+	}
+	return changed[0], nil
+}
+
+// observe reads what has changed.
+func (c *client) observe(seen ...backend.Lease) ([]backend.Lease, error) {
+	ctx, cancel := c.t.ctx()
+	defer cancel()
+	changed, _, err := c.Observe(ctx, seen, "")
+	if err != nil {
+		return nil, fmt.Errorf("observe: expected an answer, got error %w", err)
+	}
+	return changed, nil
+}
+
+// bid returns what a bid over a lease holds.
+func (c *client) bid(over backend.Lease) backend.Bid {
+	return backend.Bid{Election: over.Election, Candidate: c.me, TTL: c.t.TTL, Renew: c.t.TTL / 3, Over: over}
+}
+
+// try makes bids and returns the answers, one for each.
+func (c *client) try(bids ...backend.Bid) ([]backend.Answer, error) {
+	ctx, cancel := c.t.ctx()
+	defer cancel()
+	answers, err := c.Acquire(ctx, bids)
+	return c.checked("acquire", answers, len(bids), err)
+}
+
+// try1 makes one bid over a lease.
+func (c *client) try1(over backend.Lease) (backend.Answer, error) {
+	answers, err := c.try(c.bid(over))
+	if err != nil {
+		return backend.Answer{}, err
+	}
+	return answers[0], nil
+}
+
+func (c *client) checked(verb string, answers []backend.Answer, n int, err error) ([]backend.Answer, error) {
+	if err != nil {
+		return nil, fmt.Errorf("%s: expected %d answers, got error %w", verb, n, err)
+	}
+	if len(answers) != n {
+		return nil, fmt.Errorf("%s: expected %d answers, got %d", verb, n, len(answers))
+	}
+	return answers, nil
+}
+
+// win gets the lease: it waits until it is free, as a manager would, and bids.
+func (c *client) win(name string) (backend.Lease, error) {
+	return c.winBy(name, func(*backend.Bid) {})
+}
+
+func (c *client) winBy(name string, change func(*backend.Bid)) (backend.Lease, error) {
+	deadline := time.Now().Add(4*c.t.TTL + c.t.Takeover + c.t.Late)
+	for {
+		l, err := c.look(name)
+		if err != nil {
+			return l, err
+		}
+		switch {
+		case l.Watch > 0:
+			c.t.sleep(l.Watch)
+		case l.Watch < 0:
+			c.t.sleep(c.t.TTL / 20)
+		}
+		b := c.bid(l)
+		change(&b)
+		answers, err := c.try(b)
+		if err != nil {
+			return backend.Lease{}, err
+		}
+		a := answers[0]
+		switch {
+		case a.Outcome == backend.Granted:
+			return a.Lease, nil
+		case a.Outcome == backend.Unknown || a.Err != nil:
+			return backend.Lease{}, fmt.Errorf("bid for %.80q: expected it to be granted, got %v: %v", name, a.Outcome, a.Err)
+		case time.Now().After(deadline):
+			return backend.Lease{}, fmt.Errorf("bid for %.80q over %+v, watched: expected it to be granted by now, got %v with %+v", name, b.Over, a.Outcome, a.Lease)
+		}
+	}
+}
+
+// renew renews leases and returns the answers, one for each.
+func (c *client) renew(held ...backend.Lease) ([]backend.Answer, error) {
+	ctx, cancel := c.t.ctx()
+	defer cancel()
+	answers, err := c.Renew(ctx, held)
+	return c.checked("renew", answers, len(held), err)
+}
+
+// keep renews a lease and returns it as it is then. Not to be granted is an error.
+func (c *client) keep(held backend.Lease) (backend.Lease, error) {
+	answers, err := c.renew(held)
+	if err != nil {
+		return held, err
+	}
+	if a := answers[0]; a.Outcome != backend.Granted {
+		return held, fmt.Errorf("renewal of %.80q by its holder in term %d: expected granted, got %v (%v) with %+v", held.Election, held.Term, a.Outcome, a.Err, a.Lease)
+	}
+	return answers[0].Lease, nil
+}
+
+// lost renews a lease and returns an error unless it is refused.
+func (c *client) lost(why string, held backend.Lease) error {
+	answers, err := c.renew(held)
+	if err != nil {
+		return err
+	}
+	if a := answers[0]; a.Outcome != backend.Refused {
+		return fmt.Errorf("renewal of %.80q in term %d %s: expected refused, got %v (%v) with %+v", held.Election, held.Term, why, a.Outcome, a.Err, a.Lease)
+	}
+	return nil
+}
+
+// free releases leases with a reason.
+func (c *client) free(end backend.End, held ...backend.Lease) error {
+	ctx, cancel := c.t.ctx()
+	defer cancel()
+	for i := range held {
+		held[i].End, held[i].Holder = end, c.me
+	}
+	if err := c.Release(ctx, held); err != nil {
+		return fmt.Errorf("release: expected no error, got %w", err)
+	}
+	return nil
+}
+
+// wish writes wishes.
+func (c *client) wish(wishes ...backend.Wish) error {
+	ctx, cancel := c.t.ctx()
+	defer cancel()
+	return c.Ask(ctx, wishes)
+}
+
+// list returns records.
+func (c *client) list(from string, limit int) ([]backend.Record, error) {
+	ctx, cancel := c.t.ctx()
+	defer cancel()
+	records, err := c.List(ctx, from, limit)
+	if err != nil {
+		return nil, fmt.Errorf("list: expected records, got error %w", err)
+	}
+	return records, nil
+}
+
+// announce writes the client's member record.
+func (c *client) announce() error {
+	ctx, cancel := c.t.ctx()
+	defer cancel()
+	if err := c.Announce(ctx, backend.Member{Candidate: c.me, TTL: c.t.TTL}); err != nil {
+		return fmt.Errorf("announce: expected no error, got %w", err)
+	}
+	return nil
+}
+
+// members returns member records.
+func (c *client) members(from string, limit int) ([]backend.Member, error) {
+	ctx, cancel := c.t.ctx()
+	defer cancel()
+	members, err := c.Members(ctx, from, limit)
+	if err != nil {
+		return nil, fmt.Errorf("members: expected a list, got error %w", err)
+	}
+	return members, nil
+}
+
+// dies ends the client as the death of its process would.
+func (c *client) dies() {
+	if c.t.Store.Kill != nil {
+		c.t.Store.Kill(c.Backend)
+	}
+}

@@ -1,0 +1,253 @@
+package conformance
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/go-election/go-election/election"
+)
+
+// A History is what happened in a run, in any order. All its times are on one
+// clock that the processes share.
+type History []Entry
+
+// An Entry is one thing that happened to one process in one election.
+type Entry struct {
+	Process  string    `json:"process"` // one manager: a process that was started again is another one
+	Election string    `json:"election"`
+	Kind     EntryKind `json:"kind"`
+	Term     uint64    `json:"term,omitempty"`
+
+	// From and To are when it began and ended. They are the same for what takes
+	// no time.
+	From time.Duration `json:"from"`
+	To   time.Duration `json:"to"`
+
+	// What a watcher was told, or the final state.
+	Watcher int             `json:"watcher,omitempty"` // of this process and election
+	State   election.Kind   `json:"state,omitempty"`
+	Leader  string          `json:"leader,omitempty"` // its nonce
+	Leading bool            `json:"leading,omitempty"`
+	Reason  election.Reason `json:"reason,omitempty"`
+	Folded  int             `json:"folded,omitempty"`
+}
+
+// An EntryKind says what an entry is about.
+type EntryKind string
+
+const (
+	Believed EntryKind = "believed" // Leading was true from From to To, in Term; both were seen, so it may have been longer
+	Granted  EntryKind = "granted"  // a bid sent at From was answered Granted at To
+	Told     EntryKind = "told"     // a watcher was told State; entries of one watcher are in order
+	Ran      EntryKind = "ran"      // the lead function of Term was entered at From and returned at To
+	Final    EntryKind = "final"    // the state when all was quiet in the end
+	Ended    EntryKind = "ended"    // the watcher was told no more from here on
+)
+
+// String describes the entry in one line.
+func (e Entry) String() string {
+	s := fmt.Sprintf("%s %s %s term %d, %v to %v", e.Process, e.Kind, e.Election, e.Term, e.From, e.To)
+	if e.Kind == Told || e.Kind == Final {
+		s += fmt.Sprintf(", %v leader %q (%s)", e.State, e.Leader, e.Reason)
+	}
+	return s
+}
+
+// Check returns what in a history breaks a rule, joined, each quoting its rule;
+// nil if nothing does.
+func Check(h History) error {
+	by := map[string]History{}
+	var names []string
+	for _, e := range h {
+		if by[e.Election] == nil {
+			names = append(names, e.Election)
+		}
+		by[e.Election] = append(by[e.Election], e)
+	}
+	var errs []error
+	for _, name := range names {
+		one := by[name]
+		errs = append(errs, beliefs(one.of(Believed)), grants(one.of(Granted)), granted(one), functions(one.of(Ran)))
+		for _, w := range one.watchers() {
+			errs = append(errs, told(w.told), final(w, one), unsaid(w, one))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func broken(rule, says string, format string, args ...any) error {
+	return fmt.Errorf("%s (%s): %s", rule, says, fmt.Sprintf(format, args...))
+}
+
+func (h History) of(kind EntryKind) (list History) {
+	for _, e := range h {
+		if e.Kind == kind {
+			list = append(list, e)
+		}
+	}
+	return list
+}
+
+func byFrom(a, b Entry) int { return cmp.Compare(a.From, b.From) }
+
+// beliefs is the primary check: a sweep over the intervals of belief.
+func beliefs(list History) error {
+	slices.SortStableFunc(list, byFrom)
+	for i := 1; i < len(list); i++ {
+		a, b := list[i-1], list[i]
+		if a.To > b.From {
+			return broken("S1", "the intervals during which Leading() is true in different processes never overlap", "%v; and %v", a, b)
+		}
+		if a.To < b.To {
+			continue
+		}
+		list[i].To = a.To
+	}
+	return nil
+}
+
+// grants checks terms: each above all those that had been granted before it was
+// asked for.
+func grants(list History) error {
+	ended := slices.Clone(list)
+	slices.SortStableFunc(list, byFrom)
+	slices.SortStableFunc(ended, func(a, b Entry) int { return cmp.Compare(a.To, b.To) })
+	terms := map[uint64]Entry{}
+	var last Entry // the greatest term of those that ended before
+	i := 0
+	for _, g := range list {
+		for ; i < len(ended) && ended[i].To < g.From; i++ {
+			if ended[i].Term > last.Term {
+				last = ended[i]
+			}
+		}
+		if g.Term <= last.Term {
+			return broken("S4", "each grant's term exceeds all earlier ones", "%v; after %v", g, last)
+		}
+		if twin, twice := terms[g.Term]; twice {
+			return broken("S5", "no term is granted twice", "%v; and %v", g, twin)
+		}
+		terms[g.Term] = g
+	}
+	return nil
+}
+
+// granted checks that what was believed was won.
+func granted(h History) error {
+	for _, b := range h.of(Believed) {
+		if !slices.ContainsFunc(h, func(g Entry) bool {
+			return g.Kind == Granted && g.Process == b.Process && g.Term == b.Term && g.From <= b.From
+		}) {
+			return broken("S8", "only a bid that was answered Granted is a win", "%v, and no such answer", b)
+		}
+	}
+	return nil
+}
+
+// functions checks that one lead function runs at a time in each process.
+func functions(list History) error {
+	slices.SortStableFunc(list, byFrom)
+	last := map[string]Entry{}
+	for _, r := range list {
+		if l, ok := last[r.Process]; ok && l.To > r.From {
+			return broken("S11", "the lead function of term n has returned before that of a later term starts in the process", "%v; and %v", l, r)
+		}
+		last[r.Process] = r
+	}
+	return nil
+}
+
+type watcherLog struct {
+	process string
+	number  int
+	told    History
+}
+
+func (h History) watchers() (list []*watcherLog) {
+	for _, e := range h.of(Told) {
+		i := slices.IndexFunc(list, func(w *watcherLog) bool { return w.process == e.Process && w.number == e.Watcher })
+		if i < 0 {
+			i = len(list)
+			list = append(list, &watcherLog{process: e.Process, number: e.Watcher})
+		}
+		list[i].told = append(list[i].told, e)
+	}
+	return list
+}
+
+// told replays what one watcher was told through the state machine.
+func told(list History) error {
+	var errs []error
+	bad := func(says string, format string, args ...any) {
+		errs = append(errs, broken("S10", says, format, args...))
+	}
+	var state Entry
+	var term, own uint64 // the greatest elected so far, and the greatest of this process
+	first := true
+	for _, e := range list {
+		if e.State == election.Notice {
+			continue
+		}
+		if first && e.Reason != election.ReasonCurrent {
+			bad("the first event of a watcher is the current state", "%v", e)
+		}
+		if !first && state.Reason != election.ReasonCurrent && e.State == state.State && e.Leader == state.Leader && e.Term == state.Term {
+			bad("no state is told twice in a row", "%v; then %v", state, e)
+		}
+		if e.State == election.Elected {
+			if e.Term < term && e.Term > 0 {
+				bad("terms never go back", "%v; after term %d", e, term)
+			}
+			if e.Leading && e.Term <= own && !first {
+				bad("no reign is told twice", "%v; after own term %d", e, own)
+			}
+			if !first && state.State == election.Elected && state.Leading && e.Folded == 0 {
+				bad("an own reign's loss is told before the next leader", "%v; then %v", state, e)
+			}
+			if term = max(term, e.Term); e.Leading {
+				own = max(own, e.Term)
+			}
+		} else if e.Leading || e.Leader != "" {
+			bad("a leader is named only if there is one", "%v", e)
+		}
+		state, first = e, false
+	}
+	return errors.Join(errs...)
+}
+
+// final compares the last event with the state in the end.
+func final(w *watcherLog, h History) error {
+	for _, f := range h.of(Final) {
+		if f.Process != w.process {
+			continue
+		}
+		var last Entry
+		for _, e := range w.told {
+			if e.State != election.Notice {
+				last = e
+			}
+		}
+		if last.State != f.State || last.Leader != f.Leader || last.State == election.Elected && last.Term != f.Term {
+			return broken("S10", "the last event equals the final state", "%v; but %v", last, f)
+		}
+	}
+	return nil
+}
+
+// unsaid looks for own reigns that a watcher was never told of.
+func unsaid(w *watcherLog, h History) error {
+	for _, b := range h.of(Believed) {
+		if b.Process != w.process || b.From <= w.told[0].From || slices.ContainsFunc(h, func(e Entry) bool {
+			return e.Kind == Ended && e.Process == w.process && e.Watcher == w.number && e.From <= b.To
+		}) {
+			continue
+		}
+		if !slices.ContainsFunc(w.told, func(e Entry) bool { return e.Folded > 0 || e.Leading && e.Term == b.Term }) {
+			return broken("S10", "own transitions are never left unsaid", "%v, and its watcher %d was not told", b, w.number)
+		}
+	}
+	return nil
+}

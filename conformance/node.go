@@ -1,0 +1,330 @@
+package conformance
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-election/go-election/election"
+)
+
+// A node is one process: a manager on a client of its own, behind a wire.
+type node struct {
+	*election.Manager
+	t      *Trial
+	wire   *Wire
+	key    string // of the process in the history
+	ttl    time.Duration
+	margin time.Duration
+	dead   atomic.Bool // as after kill -9: cut off, and what it believes does not count
+	closed atomic.Bool
+
+	mu    sync.Mutex
+	seats []*seat
+	sents map[grantKey]time.Duration // when the last granted call of a reign was sent
+}
+
+type grantKey struct {
+	election string
+	term     uint64
+}
+
+// A seat is a node's part in one election.
+type seat struct {
+	*election.Election
+	node   *node
+	left   bool   // its watcher is told no more
+	belief *Entry // the judge's
+	number int    // of its watcher
+
+	mu   sync.Mutex
+	told []election.Event
+	at   []time.Duration // when each was told
+	ran  int             // reigns whose function was called
+}
+
+// options are the timings of a node.
+func (t *Trial) options(id string) *election.Options {
+	return &election.Options{ID: id, TTL: t.TTL, StepDownTimeout: 2 * t.TTL}
+}
+
+func (t *Trial) renewEvery() time.Duration  { return t.TTL / 3 }
+func (t *Trial) callTimeout() time.Duration { return t.TTL / 4 }
+func (t *Trial) margin() time.Duration      { return max(t.TTL/6, t.Margin) }
+
+// bound is how long it may take at most until there is a leader again when all
+// is well: what a take-over costs, with two readings and a call to spare.
+func (t *Trial) bound() time.Duration {
+	return t.TTL + t.Takeover + 2*t.renewEvery() + t.callTimeout() + t.Late
+}
+
+// handover is how long it may take from an orderly release to the next reign:
+// one push or one reading.
+func (t *Trial) handover() time.Duration {
+	if t.Poll || !t.Push {
+		return t.renewEvery() + t.TTL/20 + t.Late
+	}
+	return t.TTL/50 + t.Late
+}
+
+// node starts a manager. change, if not nil, changes its options.
+func (t *Trial) node(id string, change func(*election.Options)) (*node, error) {
+	if t.judge == nil {
+		t.judge = newJudge(t)
+	}
+	o := t.options(id)
+	if change != nil {
+		change(o)
+	}
+	n := &node{t: t, key: nodeKey(id, len(t.nodes)), ttl: o.TTL, margin: o.Margin, sents: map[grantKey]time.Duration{}}
+	if n.margin == 0 {
+		n.margin = max(o.TTL/6, t.Margin)
+	}
+	n.wire = Wrap(t.Store.Open(t.tb))
+	n.wire.Notify(func(c Call) { t.judge.called(n, c) })
+	m, err := election.New(n.wire, o)
+	if err != nil {
+		n.wire.Close()
+		return nil, fmt.Errorf("new manager %q: expected no error, got %w", id, err)
+	}
+	n.Manager = m
+	t.nodes = append(t.nodes, n)
+	return n, nil
+}
+
+func (n *node) sent(name string, term uint64, at time.Duration) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	k := grantKey{name, term}
+	n.sents[k] = max(n.sents[k], at)
+}
+
+func (n *node) sentAt(name string, term uint64) (time.Duration, bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	at, ok := n.sents[grantKey{name, term}]
+	return at, ok
+}
+
+// lastSent is when the last granted call of the node's present or last reign was sent.
+func (n *node) lastSent(name string) (last time.Duration) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for k, at := range n.sents {
+		if k.election == name {
+			last = max(last, at)
+		}
+	}
+	return last
+}
+
+// join joins an election and watches it.
+func (n *node) join(name string) (*seat, error) {
+	e, err := n.Join(name)
+	if err != nil {
+		return nil, fmt.Errorf("join %q: expected no error, got %w", name, err)
+	}
+	s := &seat{Election: e, node: n}
+	n.mu.Lock()
+	n.seats = append(n.seats, s)
+	s.number = len(n.seats)
+	n.mu.Unlock()
+	n.t.judge.add(s)
+	e.Watch(func(ev election.Event) {
+		at := n.t.now()
+		s.mu.Lock()
+		s.told, s.at = append(s.told, ev), append(s.at, at)
+		s.mu.Unlock()
+		n.t.judge.note(eventEntry(n.key, s.number, at, ev))
+		n.t.judge.sweep()
+	})
+	return s, nil
+}
+
+// lead campaigns with a function that works until its context ends.
+func (s *seat) lead() error { return s.leadWith(nil) }
+
+// leadWith campaigns with fn, whose runs are noted. nil: works until its context ends.
+func (s *seat) leadWith(fn election.LeadFunc) error {
+	if err := s.Lead(s.noted(fn)); err != nil {
+		return fmt.Errorf("lead %q: expected no error, got %w", s.Name(), err)
+	}
+	return nil
+}
+
+// noted is fn with its runs noted in the history.
+func (s *seat) noted(fn election.LeadFunc) election.LeadFunc {
+	return func(ctx context.Context, l *election.Leadership) error {
+		e := Entry{Process: s.node.key, Election: s.Name(), Kind: Ran, Term: l.Term, From: s.node.t.now()}
+		s.mu.Lock()
+		s.ran++
+		s.mu.Unlock()
+		defer func() {
+			e.To = s.node.t.now()
+			s.node.t.judge.note(e)
+		}()
+		if fn == nil {
+			<-ctx.Done()
+			return nil
+		}
+		return fn(ctx, l)
+	}
+}
+
+func (s *seat) runs() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.ran
+}
+
+// events returns what the seat's watcher has been told so far.
+func (s *seat) events() []election.Event {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.told)
+}
+
+// toldAt returns when the watcher was told something for which is holds; the
+// latest such time.
+func (s *seat) toldAt(is func(election.Event) bool) (time.Duration, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := len(s.told) - 1; i >= 0; i-- {
+		if is(s.told[i]) {
+			return s.at[i], true
+		}
+	}
+	return 0, false
+}
+
+// heard reports whether the watcher was told something for which is holds.
+func (s *seat) heard(is func(election.Event) bool) bool {
+	_, ok := s.toldAt(is)
+	return ok
+}
+
+// last returns the last state that the watcher was told.
+func (s *seat) last() (Entry, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := len(s.told) - 1; i >= 0; i-- {
+		if s.told[i].Kind != election.Notice {
+			return eventEntry(s.node.key, 0, s.at[i], s.told[i]), true
+		}
+	}
+	return Entry{}, false
+}
+
+// leaves leaves the election.
+func (s *seat) leaves() error {
+	s.left = true
+	ctx, cancel := context.WithTimeout(context.Background(), 2*s.node.t.TTL)
+	defer cancel()
+	err := s.Leave(ctx)
+	now := s.node.t.now()
+	s.node.t.judge.note(Entry{Process: s.node.key, Election: s.Name(), Kind: Ended, Watcher: s.number, From: now, To: now})
+	if err != nil {
+		return fmt.Errorf("leave: expected nil, got %w", err)
+	}
+	return nil
+}
+
+// dies cuts the node off and forgets it, as after kill -9.
+func (n *node) dies() {
+	n.dead.Store(true)
+	n.wire.Cut(true)
+	if n.t.Store.Kill != nil {
+		n.t.Store.Kill(n.wire.inner)
+	}
+}
+
+// close closes the manager and expects it to succeed.
+func (n *node) close(limit time.Duration) error {
+	if n.closed.Swap(true) {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	if err := n.Close(ctx); err != nil {
+		return fmt.Errorf("close %s: expected it to end in order within %v, got %w", n.key, limit, err)
+	}
+	return nil
+}
+
+// end closes the node at the end of a case, whatever state it is in.
+func (n *node) end() error {
+	if !n.dead.Load() {
+		n.wire.Cut(false)
+		return n.close(4 * n.t.TTL)
+	}
+	if !n.closed.Swap(true) {
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		n.Close(ctx) // what is dead cannot release anything
+	}
+	return nil
+}
+
+// cluster starts n nodes that campaign for one election.
+func (t *Trial) cluster(n int, name string, change func(*election.Options)) ([]*seat, error) {
+	var seats []*seat
+	for i := range n {
+		s, err := t.seat(string(rune('a'+i)), name, change)
+		if err != nil {
+			return nil, err
+		}
+		if err := s.lead(); err != nil {
+			return nil, err
+		}
+		seats = append(seats, s)
+	}
+	return seats, nil
+}
+
+// seat starts a node that has joined an election and does not campaign.
+func (t *Trial) seat(id, name string, change func(*election.Options)) (*seat, error) {
+	n, err := t.node(id, change)
+	if err != nil {
+		return nil, err
+	}
+	return n.join(name)
+}
+
+// elected waits until one of the seats leads, and returns it and the others.
+func (t *Trial) elected(limit time.Duration, seats ...*seat) (leader *seat, others []*seat, err error) {
+	err = t.until(limit, "a leader", func() bool {
+		leader = leading(seats)
+		return leader != nil
+	})
+	for _, s := range seats {
+		if s != leader {
+			others = append(others, s)
+		}
+	}
+	return leader, others, err
+}
+
+func leading(seats []*seat) *seat {
+	for _, s := range seats {
+		if !s.node.dead.Load() && s.Leading() {
+			return s
+		}
+	}
+	return nil
+}
+
+// led starts a cluster and waits for its first leader.
+func (t *Trial) led(n int, name string, change func(*election.Options)) (leader *seat, others []*seat, err error) {
+	seats, err := t.cluster(n, name, change)
+	if err != nil {
+		return nil, nil, err
+	}
+	leader, others, err = t.elected(2*t.bound(), seats...)
+	if err == nil {
+		t.sleep(t.renewEvery()) // everybody has seen it
+	}
+	return leader, others, err
+}

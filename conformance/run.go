@@ -1,0 +1,127 @@
+package conformance
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/go-election/go-election/backend"
+)
+
+// A Case is one rule that every backend must keep, and the way to find out.
+type Case struct {
+	Rule string                     // S1 … Q1 as in the documentation of this package; a letter and a number for the contract's verbs
+	Name string                     // in a few words, for the name of the subtest
+	Says string                     // the sentence that the case enforces
+	Run  func(trial *Trial) error   // returns what is wrong, with what was expected and what was got
+	skip func(f facts) (why string) // nil: always run
+}
+
+// facts are what decides whether a case applies.
+type facts struct {
+	Harness
+	backend.Guarantees
+	store Store
+}
+
+// Skipped is a case that does not apply to a store, and why.
+type Skipped struct {
+	Case
+	Why string
+}
+
+// String names the case and the reason.
+func (s Skipped) String() string { return fmt.Sprintf("%s: %s", s.Title(), s.Why) }
+
+// Title is the name of the case's subtest.
+func (c Case) Title() string { return c.Rule + " " + c.Name }
+
+// Cases returns all cases, in the order in which they run: first those about the
+// contract alone, then those with managers, then those that count calls.
+func Cases() []Case {
+	return slices.Concat(
+		acquireCases, renewCases, releaseCases, termCases,
+		observeCases, listenCases, askCases, listCases, memberCases, nameCases, generalCases,
+		safetyCases, eventCases, functionCases, livenessCases, operatorCases, wishCases,
+		costCases, stormCases,
+	)
+}
+
+// Plan returns which cases apply to a store with these guarantees, and which do
+// not, with the reasons. A claim that is made is tested: a case is skipped only
+// for what a store does not claim or a harness cannot do.
+func Plan(h Harness, s Store, g backend.Guarantees) (run []Case, skipped []Skipped) {
+	f := facts{h.withDefaults(), g, s}
+	for _, c := range Cases() {
+		why := ""
+		if c.skip != nil {
+			why = c.skip(f)
+		}
+		if why != "" {
+			skipped = append(skipped, Skipped{c, why})
+			continue
+		}
+		run = append(run, c)
+	}
+	return run, skipped
+}
+
+// Run judges a backend: one subtest for each case that applies. It ends with a
+// list of what was skipped, by name and with the reason.
+func Run(t *testing.T, h Harness) {
+	var run []Case
+	var skipped []Skipped
+	err := h.inBubble(t, func(t *testing.T) error {
+		s := h.NewStore(t)
+		b := s.Open(t)
+		run, skipped = Plan(h, s, b.Guarantees())
+		return b.Close()
+	})
+	if err != nil {
+		t.Fatalf("open a store to ask for its guarantees: %v", err)
+	}
+	t.Run("cases", func(t *testing.T) { // a group, so that the list comes last
+		for _, c := range run {
+			t.Run(c.Title(), func(t *testing.T) {
+				if h.Parallel {
+					t.Parallel()
+				}
+				if err := c.Try(t, h); err != nil {
+					t.Errorf("%s is broken.\nThe rule: %s\n%v", c.Title(), c.Says, err)
+				}
+			})
+		}
+	})
+	var list strings.Builder
+	for _, s := range skipped {
+		fmt.Fprintf(&list, "\n\t%v", s)
+	}
+	t.Logf("conformance: %d cases run, %d skipped%s", len(run), len(skipped), list.String())
+}
+
+// Try runs one case on a fresh store and returns what is wrong. It does not fail
+// t, so that broken backends can be tried too.
+func (c Case) Try(t *testing.T, h Harness) error {
+	return h.inBubble(t, func(t *testing.T) error {
+		trial := newTrial(t, h)
+		return errors.Join(c.Run(trial), trial.end())
+	})
+}
+
+// inBubble runs f in a bubble if time is virtual. A deadlock or a goroutine that
+// is left behind makes the bubble panic; that too is what is wrong.
+func (h Harness) inBubble(t *testing.T, f func(*testing.T) error) (err error) {
+	if !h.Virtual {
+		return f(t)
+	}
+	defer func() {
+		if p := recover(); p != nil {
+			err = errors.Join(err, fmt.Errorf("the bubble of virtual time burst: %v", p))
+		}
+	}()
+	synctest.Test(t, func(t *testing.T) { err = f(t) })
+	return err
+}

@@ -1,0 +1,205 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-election/go-election/backend"
+)
+
+// A Trial is one case on one fresh store.
+type Trial struct {
+	Harness
+	backend.Guarantees
+	Store Store
+
+	tb      testing.TB
+	began   time.Time
+	clients []*client
+	nodes   []*node
+	judge   *judge // of the nodes
+
+	mu     sync.Mutex
+	broken []error // found on the side, while the case was doing something else
+}
+
+func newTrial(t testing.TB, h Harness) *Trial {
+	trial := &Trial{Harness: h.withDefaults(), tb: t, began: time.Now()}
+	trial.Store = h.NewStore(t)
+	b := trial.Store.Open(t)
+	trial.Guarantees = b.Guarantees()
+	if err := b.Close(); err != nil {
+		trial.complain(fmt.Errorf("close a client that was only asked for its guarantees: %w", err))
+	}
+	return trial
+}
+
+// now is the time since the case began.
+func (t *Trial) now() time.Duration { return time.Since(t.began) }
+
+// sleep lets time pass. In a bubble it takes none.
+func (t *Trial) sleep(d time.Duration) { time.Sleep(d) }
+
+// until waits until cond holds, and returns an error if it does not within limit.
+func (t *Trial) until(limit time.Duration, what string, cond func() bool) error {
+	_, err := t.after(limit, what, cond)
+	return err
+}
+
+// after is until, and tells how long it took.
+func (t *Trial) after(limit time.Duration, what string, cond func() bool) (time.Duration, error) {
+	began := time.Now()
+	for !cond() {
+		if waited := time.Since(began); waited > limit+t.Late {
+			return waited, fmt.Errorf("expected within %v: %s; got nothing of the kind in %v", limit, what, waited)
+		}
+		time.Sleep(max(t.TTL/2000, time.Millisecond))
+	}
+	return time.Since(began), nil
+}
+
+// long scales a time that virtual hours are spent on to what the harness can spend.
+func (t *Trial) long(d time.Duration) time.Duration {
+	switch {
+	case !t.Virtual:
+		return min(d, 10*t.TTL)
+	case t.Short:
+		return min(d, max(d/24, 30*t.TTL))
+	}
+	return d
+}
+
+// many scales a number in the same way.
+func (t *Trial) many(n int) int {
+	if t.Short || !t.Virtual {
+		return max(n/10, 10)
+	}
+	return n
+}
+
+// ctx bounds one call of the contract: generously, since how long calls take is
+// not what most cases are about.
+func (t *Trial) ctx() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.Background(), max(t.TTL, 10*time.Second))
+}
+
+// complain notes something that is wrong.
+func (t *Trial) complain(err error) {
+	if err == nil {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.broken) < 10 { // the first ones tell
+		t.broken = append(t.broken, err)
+	}
+}
+
+// end closes everything and returns what was found on the side.
+func (t *Trial) end() error {
+	if t.judge != nil {
+		t.complain(t.judge.verdict())
+	}
+	for _, c := range t.clients {
+		c.Close()
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return errors.Join(t.broken...)
+}
+
+// fault inflicts a fault on the store.
+func (t *Trial) fault(name string, on bool, election string) error {
+	if err := t.Store.Faults[name](on, election); err != nil {
+		return fmt.Errorf("could not inflict %s: %w", name, err)
+	}
+	return nil
+}
+
+// needs skips a case unless the harness can inflict a fault.
+func needs(fault string) func(facts) string {
+	return func(f facts) string {
+		if f.store.Faults[fault] == nil {
+			return "the harness has no fault " + fault
+		}
+		return ""
+	}
+}
+
+// pushed skips a case unless Listen hears of every change.
+func pushed(f facts) string {
+	switch {
+	case !f.Push:
+		return "the store does not push (Guarantees.Push)"
+	case f.Poll:
+		return "Listen may miss changes (Guarantees.Poll)"
+	}
+	return ""
+}
+
+// listens skips a case unless there is a Listen.
+func listens(f facts) string {
+	if !f.Push {
+		return "the store does not push (Guarantees.Push)"
+	}
+	return ""
+}
+
+// watched skips a case unless challengers decide that a lease has run out.
+func watched(f facts) string {
+	if f.Expiry != backend.ByChallengers {
+		return fmt.Sprintf("leases are expired by the %s (Guarantees.Expiry)", f.Expiry)
+	}
+	return ""
+}
+
+// exclusive skips a case if two may hold a lease.
+func exclusive(f facts) string {
+	if !f.Exclusive {
+		return "two candidates may hold a lease (Guarantees.Exclusive)"
+	}
+	return ""
+}
+
+// all skips a case if one of several reasons to skip it holds.
+func all(skips ...func(facts) string) func(facts) string {
+	return func(f facts) string {
+		for _, skip := range skips {
+			if why := skip(f); why != "" {
+				return why
+			}
+		}
+		return ""
+	}
+}
+
+// same returns an error unless got is what was expected.
+func same[V comparable](what string, got, want V) error {
+	if got != want {
+		return fmt.Errorf("%s: expected %+v, got %+v", what, show(want), show(got))
+	}
+	return nil
+}
+
+// show quotes text, of which invisible parts matter.
+func show(v any) any {
+	switch v := v.(type) {
+	case string:
+		return fmt.Sprintf("%.200q", v)
+	case backend.Candidate:
+		return fmt.Sprintf("{ID:%.80q Nonce:%q Address:%.80q Metadata:%.80q}", v.ID, v.Nonce, v.Address, v.Metadata)
+	}
+	return v
+}
+
+// must returns an error unless ok, with what was expected and got.
+func must(ok bool, expected string, got any) error {
+	if !ok {
+		return fmt.Errorf("expected %s, got %v", expected, show(got))
+	}
+	return nil
+}

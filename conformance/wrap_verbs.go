@@ -1,0 +1,142 @@
+package conformance
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/go-election/go-election/backend"
+)
+
+// The verbs of a [Wire]. Slices are copied, because a request may be on its way
+// after its call has returned, and then the caller may use them again.
+
+func (w *Wire) Acquire(ctx context.Context, bids []backend.Bid) ([]backend.Answer, error) {
+	bids = slices.Clone(bids)
+	c := Call{Method: "Acquire"}
+	for _, b := range bids {
+		c.Elections = append(c.Elections, b.Election)
+		w.heard(b.Candidate.Nonce)
+	}
+	return carry(w, ctx, c, func(ctx context.Context) ([]backend.Answer, error) {
+		return w.inner.Acquire(ctx, bids)
+	}, w.answered)
+}
+
+func (w *Wire) Renew(ctx context.Context, held []backend.Lease) ([]backend.Answer, error) {
+	held = slices.Clone(held)
+	for _, l := range held {
+		w.heard(l.Holder.Nonce)
+	}
+	return carry(w, ctx, about("Renew", held), func(ctx context.Context) ([]backend.Answer, error) {
+		return w.inner.Renew(ctx, held)
+	}, w.answered)
+}
+
+func (w *Wire) Release(ctx context.Context, held []backend.Lease) error {
+	held = slices.Clone(held)
+	// Term 0 is resolved by the backend while the call lasts: it finds what its
+	// nonce holds and then ends exactly that. Only the second step can arrive
+	// late, and it is pinned to a term. To deliver the whole call later would end
+	// a grant that came after it, which no correct backend does.
+	zero := slices.ContainsFunc(held, func(l backend.Lease) bool { return l.Term == 0 })
+	caller := ctx
+	_, err := carry(w, ctx, about("Release", held), func(ctx context.Context) (none struct{}, err error) {
+		if zero && caller.Err() != nil {
+			return none, caller.Err()
+		}
+		return none, w.inner.Release(ctx, held)
+	}, nil)
+	return err
+}
+
+type seen struct {
+	changed []backend.Lease
+	next    string
+}
+
+func (w *Wire) Observe(ctx context.Context, leases []backend.Lease, after string) ([]backend.Lease, string, error) {
+	leases = w.unedited(leases)
+	s, err := carry(w, ctx, about("Observe", leases), func(ctx context.Context) (s seen, err error) {
+		s.changed, s.next, err = w.inner.Observe(ctx, leases, after)
+		return s, err
+	}, nil)
+	w.edited(s.changed)
+	return s.changed, s.next, err
+}
+
+func (w *Wire) Listen(ctx context.Context, leases []backend.Lease, after string) error {
+	leases = w.unedited(leases)
+	_, err := carry(w, ctx, about("Listen", leases), func(ctx context.Context) (none struct{}, err error) {
+		return none, w.inner.Listen(ctx, leases, after)
+	}, nil)
+	return err
+}
+
+func (w *Wire) Ask(ctx context.Context, wishes []backend.Wish) error {
+	wishes = slices.Clone(wishes)
+	c := Call{Method: "Ask"}
+	for _, x := range wishes {
+		c.Elections, c.Terms = append(c.Elections, x.Election), append(c.Terms, x.Term)
+	}
+	_, err := carry(w, ctx, c, func(ctx context.Context) (none struct{}, err error) {
+		return none, w.inner.Ask(ctx, wishes)
+	}, nil)
+	return err
+}
+
+func (w *Wire) List(ctx context.Context, from string, limit int) ([]backend.Record, error) {
+	return carry(w, ctx, Call{Method: "List"}, func(ctx context.Context) ([]backend.Record, error) {
+		return w.inner.List(ctx, from, limit)
+	}, nil)
+}
+
+func (w *Wire) Announce(ctx context.Context, m backend.Member) error {
+	w.heard(m.Nonce)
+	_, err := carry(w, ctx, Call{Method: "Announce"}, func(ctx context.Context) (none struct{}, err error) {
+		return none, w.inner.Announce(ctx, m)
+	}, nil)
+	return err
+}
+
+func (w *Wire) Members(ctx context.Context, from string, limit int) ([]backend.Member, error) {
+	return carry(w, ctx, Call{Method: "Members"}, func(ctx context.Context) ([]backend.Member, error) {
+		return w.inner.Members(ctx, from, limit)
+	}, nil)
+}
+
+func (w *Wire) Guarantees() backend.Guarantees { return w.inner.Guarantees() }
+
+// Close gives up what is still on its way and closes the inner backend.
+func (w *Wire) Close() error {
+	w.cancel()
+	w.late.Wait()
+	return w.inner.Close()
+}
+
+func (w *Wire) heard(nonce string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.nonce = nonce
+}
+
+func about(method string, leases []backend.Lease) Call {
+	c := Call{Method: method}
+	for _, l := range leases {
+		c.Elections, c.Terms = append(c.Elections, l.Election), append(c.Terms, l.Term)
+	}
+	return c
+}
+
+// answered notes outcomes, after spoiling those that are to be spoilt.
+func (w *Wire) answered(c *Call, f Fate, answers []backend.Answer) {
+	for i := range answers {
+		if i < len(c.Elections) && slices.Contains(f.Spoil, c.Elections[i]) {
+			answers[i] = backend.Answer{Err: fmt.Errorf("wire: %w: spoilt", backend.ErrUnavailable)}
+		}
+		c.Outcomes = append(c.Outcomes, answers[i].Outcome)
+		if c.Method == "Acquire" && answers[i].Outcome == backend.Granted {
+			c.Granted = append(c.Granted, answers[i].Lease)
+		}
+	}
+}
