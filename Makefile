@@ -38,6 +38,6 @@ vuln: ## look for known vulnerabilities in what the module uses
 	done
 
 bench: ## measure speed, memory and load, and print the table
-	@go test ./internal/bench -run TestTable -table -count=1 -timeout 60m
+	@go test ./internal/bench -run TestTable -table -count=1 -timeout 60m -v
 
 all: check vuln test ## check, vuln, test

@@ -44,8 +44,10 @@ type Backend interface {
 
 	// Listen waits until it may pay to Observe, and returns nil then. Returning
 	// too early is allowed, so is missing a change if [Guarantees].Poll says
-	// so. It must not miss a change that came between seen and the call. When
-	// ctx ends it returns ctx.Err(). It is called only if Guarantees.Push.
+	// so; then seen has only one lease of each holder, of those who hold most
+	// first. Otherwise seen has all leases to listen to, and a change that came
+	// between seen and the call must not be missed. When ctx ends it returns
+	// ctx.Err(). It is called only if Guarantees.Push.
 	Listen(ctx context.Context, seen []Lease, after string) error
 
 	// Ask writes wishes of an operator, or a nominee's consent, beside a lease.

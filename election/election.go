@@ -100,10 +100,12 @@ func (e *Election) Watch(callback func(Event)) (stop func()) {
 
 // Pause makes this process step down, if it leads, and not campaign until Resume.
 // It returns at once.
-func (e *Election) Pause() { e.manager.tell(func(time.Duration) any { return pause{&e.elec, true} }) }
+func (e *Election) Pause() { e.manager.tell(func(time.Duration) any { return suspend{&e.elec, true} }) }
 
 // Resume ends Pause.
-func (e *Election) Resume() { e.manager.tell(func(time.Duration) any { return pause{&e.elec, false} }) }
+func (e *Election) Resume() {
+	e.manager.tell(func(time.Duration) any { return suspend{&e.elec, false} })
+}
 
 // Resign ends the present reign in order: not leading, the function's context
 // cancelled, the function returned, the lease released. It returns when that is
@@ -212,12 +214,8 @@ func (e *Election) trust(term uint64, until time.Duration) {
 		l.until.Store(int64(until))
 		return
 	}
-	parent := e.parent
-	if parent == nil {
-		parent = e.manager.ctx
-	}
 	l := &Leadership{Term: term, election: e}
-	l.ctx, l.cancel = context.WithCancelCause(parent)
+	l.ctx, l.cancel = context.WithCancelCause(e.parent)
 	l.until.Store(int64(until))
 	e.reign.Store(l)
 	m := e.manager
@@ -261,11 +259,11 @@ func (e *Election) lose(term uint64, reason Reason, err error) {
 }
 
 // tell hands an event of the machine to the watchers.
-func (e *Election) tell(ev Event) {
+func (e *Election) tell(ev *Event) {
 	ev.Time = time.Now()
 	own := ev.Leading || ev.Kind != Notice && ev.Previous.Nonce == e.manager.me.Nonce && e.state.Load().Leading
 	if ev.Kind != Notice {
-		e.state.Store(&ev)
+		e.state.Store(ev)
 	} else {
 		e.manager.log.Warn("notice: "+string(ev.Reason), "election", e.name, "error", ev.Err)
 		if ev.Reason == ReasonInvalid {
@@ -273,10 +271,10 @@ func (e *Election) tell(ev Event) {
 		}
 	}
 	for _, w := range e.watchers {
-		w.add(ev, own)
+		w.add(*ev, own)
 	}
 	for _, w := range e.manager.watchers {
-		w.add(ev, own)
+		w.add(*ev, own)
 	}
 }
 

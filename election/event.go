@@ -43,6 +43,14 @@ func (k Kind) String() string {
 	return [...]string{"unknown", "vacant", "elected", "notice"}[min(k, 3)]
 }
 
+// last returns the last leader known.
+func (e *Event) last() Candidate {
+	if e.Kind == Elected {
+		return e.Leader
+	}
+	return e.Previous
+}
+
 // String describes the event in one line that is safe to log.
 func (e Event) String() string {
 	s := fmt.Sprintf("%q %s", e.Election, e.Kind)

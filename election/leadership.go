@@ -65,7 +65,7 @@ func (l *Leadership) Resign(ctx context.Context) error {
 // there is nothing to wait for when this process steps down, and work that was
 // begun may overlap with the next leader's. Check the term where it matters.
 func (e *Election) Lead(fn LeadFunc) error {
-	_, err := e.campaign(nil, fn, modeAlways, fn != nil)
+	_, err := e.campaign(e.manager.ctx, fn, modeAlways, fn != nil)
 	return err
 }
 
@@ -112,7 +112,7 @@ func (e *Election) Try(ctx context.Context) (*Leadership, error) {
 }
 
 func (e *Election) once(ctx context.Context, mode mode) (*Leadership, error) {
-	done, err := e.campaign(nil, nil, mode, true)
+	done, err := e.campaign(e.manager.ctx, nil, mode, true)
 	if err != nil {
 		return nil, err
 	}

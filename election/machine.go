@@ -93,16 +93,8 @@ type elec struct {
 	queued  [calls]bool
 	looking bool
 	wake    time.Duration
-	at      int // in timers; -1: none
-	view    view
-}
-
-// view is what watchers have been told.
-type view struct {
-	kind   Kind
-	leader backend.Candidate // last known, kept when it is gone
-	term   uint64
-	told   bool
+	at      int    // in timers; -1: none
+	told    *Event // the state that watchers were told last; never changed
 }
 
 // own says what the store may hold under our nonce.
@@ -144,7 +136,7 @@ type (
 		e    *elec
 		done bool // and nobody will tell that the function has returned: it has
 	}
-	pause struct {
+	suspend struct {
 		e  *elec // or nil
 		on bool
 	}
@@ -220,7 +212,7 @@ func (m *machine) step(now time.Duration, in any) []action {
 			in.e.lookAt = now
 		}
 		m.settle(now, in.e)
-	case pause:
+	case suspend:
 		m.each(in.e, func(e *elec) {
 			if e.want.paused = in.on; in.on {
 				m.stepDown(now, e, ReasonPaused, backend.Released, nil)
@@ -291,6 +283,7 @@ func (m *machine) each(one *elec, do func(*elec)) {
 func (m *machine) join(now time.Duration, e *elec) {
 	e.at, e.wake, e.lookAt, e.heard = -1, never, now, -1
 	e.seen.Election = e.name
+	e.told = &Event{Election: e.name}
 	e.slot, e.seq = len(m.elections), m.joined
 	m.joined++
 	e.want.leaving = m.closing
@@ -319,16 +312,15 @@ func (m *machine) jitter(d time.Duration) time.Duration {
 
 // show tells watchers a new state of e, if it is one.
 func (m *machine) show(kind Kind, e *elec, leader backend.Candidate, term uint64, reason Reason, err error) {
-	old := e.view
-	if old.told && old.kind == kind && (kind != Elected || old.leader.Nonce == leader.Nonce && old.leader.ID == leader.ID && old.term == term) {
+	old := e.told
+	if old.Reason != "" && old.Kind == kind && (kind != Elected || old.Leader.Nonce == leader.Nonce && old.Leader.ID == leader.ID && old.Term == term) {
 		return
 	}
-	ev := &Event{Election: e.name, Kind: kind, Previous: old.leader, Term: cmp.Or(term, old.term), Reason: reason, Err: err}
-	e.view = view{kind: kind, leader: old.leader, term: ev.Term, told: true}
+	ev := &Event{Election: e.name, Kind: kind, Previous: old.last(), Term: cmp.Or(term, old.Term), Reason: reason, Err: err}
 	if kind == Elected {
 		ev.Leader, ev.Leading = leader, e.leading
-		e.view.leader = leader
 	}
+	e.told = ev
 	m.act(action{kind: doTell, e: e, event: ev})
 	if kind == Elected {
 		m.relisten = true
@@ -338,5 +330,5 @@ func (m *machine) show(kind Kind, e *elec, leader backend.Candidate, term uint64
 // notice tells watchers something beside the state.
 func (m *machine) notice(e *elec, reason Reason, err error) {
 	m.act(action{kind: doTell, e: e, event: &Event{
-		Election: e.name, Kind: Notice, Previous: e.view.leader, Term: e.view.term, Leading: e.leading, Reason: reason, Err: err}})
+		Election: e.name, Kind: Notice, Previous: e.told.last(), Term: e.told.Term, Leading: e.leading, Reason: reason, Err: err}})
 }

@@ -2,6 +2,7 @@ package election
 
 import (
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/go-election/go-election/backend"
@@ -100,11 +101,7 @@ func (m *machine) dispatch(now time.Duration) {
 		case callListen:
 			c.timeout, c.after = 0, m.cursor
 			m.relisten = false
-			for _, e := range m.elections {
-				if e.known && !m.holds(now, e) {
-					c.leases = append(c.leases, e.seen)
-				}
-			}
+			c.leases = m.listened(now)
 			if len(c.leases) == 0 {
 				m.listenAt = never // until something is seen
 				continue
@@ -123,12 +120,33 @@ func (m *machine) dispatch(now time.Duration) {
 	}
 	if m.relisten {
 		m.relisten = false
-		c.stale = min(c.stale, now+m.slack()) // changes come in crowds
+		c.stale = min(c.stale, now+m.pause()) // changes come in crowds
 	}
 	if now >= c.stale || m.closing {
 		c.stale, c.cancelled = never, true
 		m.act(action{kind: doCancel, call: c})
 	}
+}
+
+// listened returns the leases to listen to. Where the store is read all the same,
+// one of each holder will do, of those who hold most first.
+func (m *machine) listened(now time.Duration) (leases []backend.Lease) {
+	held := make(map[string]int)
+	for _, e := range m.elections {
+		switch {
+		case !e.known || m.holds(now, e):
+		case !m.poll:
+			leases = append(leases, e.seen)
+		case !e.seen.Vacant():
+			if held[e.seen.Holder.Nonce]++; held[e.seen.Holder.Nonce] == 1 {
+				leases = append(leases, e.seen)
+			}
+		}
+	}
+	if m.poll {
+		slices.SortStableFunc(leases, func(a, b backend.Lease) int { return held[b.Holder.Nonce] - held[a.Holder.Nonce] })
+	}
+	return leases
 }
 
 // fill moves the queue of c's kind into it.
@@ -172,10 +190,11 @@ func (m *machine) fill(c *call, now time.Duration) {
 }
 
 // lookAlong adds to the elections that are due for a look those that will be
-// within half a slack, which is still after their renewal: one statement for all.
+// soon, but not before their renewal is expected: one statement for all.
 func (m *machine) lookAlong(queue []*elec, now time.Duration) []*elec {
+	soon := now + m.crowd() + m.pause()/2
 	for _, e := range m.elections {
-		if !e.queued[callObserve] && e.lookAt <= now+m.slack()/2 && m.wanted(callObserve, e, now) {
+		if !e.queued[callObserve] && e.lookAt <= soon && m.wanted(callObserve, e, now) {
 			e.queued[callObserve] = true
 			queue = append(queue, e)
 		}
@@ -365,5 +384,5 @@ func (m *machine) failed(now time.Duration, k callKind, err error) {
 
 // backoff returns how long to wait after the failures of k so far.
 func (m *machine) backoff(k callKind) time.Duration {
-	return m.jitter(min(m.slack()<<min(m.failures[k], 10), m.RenewEvery))
+	return m.jitter(min(m.pause()<<min(m.failures[k], 10), m.RenewEvery))
 }

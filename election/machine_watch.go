@@ -119,9 +119,18 @@ func (m *machine) nextLook(now time.Duration, e *elec) {
 	e.lookAt = max(e.lookAt, now+time.Millisecond)
 }
 
-// slack is how long after an expected renewal it is read.
-func (m *machine) slack() time.Duration {
+// slack is how long after an expected renewal it is read. The renewals of many
+// thousand elections take a while, and one reading for all of them is worth it.
+func (m *machine) slack() time.Duration { return m.pause() + m.crowd() }
+
+// pause is how long is waited before looking, or trying, again.
+func (m *machine) pause() time.Duration {
 	return min(max(m.RenewEvery/16, time.Millisecond), 50*time.Millisecond)
+}
+
+// crowd is how far apart the renewals of one leader may lie.
+func (m *machine) crowd() time.Duration {
+	return min(time.Duration(len(m.elections)/1000)*25*time.Millisecond, m.RenewEvery/8)
 }
 
 // rings: Listen has come back, so look at everything that is not ours.
@@ -147,7 +156,7 @@ func (m *machine) answered(now time.Duration, changed bool) {
 		return
 	}
 	if m.emptyRings++; m.emptyRings > 1 {
-		m.listenAt = now + min(m.slack()<<min(m.emptyRings, 16), m.TTL)
+		m.listenAt = now + min(m.pause()<<min(m.emptyRings, 16), m.TTL)
 	}
 }
 

@@ -148,7 +148,7 @@ func (m *Manager) do(a action) {
 	case doLose:
 		e.lose(a.term, a.reason, a.err)
 	case doTell:
-		e.tell(*a.event)
+		e.tell(a.event)
 	case doLog:
 		m.logBid(a)
 	case doTried:
@@ -272,10 +272,10 @@ func (m *Manager) watch(callback func(Event), add, remove func(*watcher)) (stop 
 
 // Pause makes this process step down from everything it leads, and campaign for
 // nothing until Resume. It returns at once.
-func (m *Manager) Pause() { m.tell(func(time.Duration) any { return pause{nil, true} }) }
+func (m *Manager) Pause() { m.tell(func(time.Duration) any { return suspend{nil, true} }) }
 
 // Resume ends Pause, for all elections.
-func (m *Manager) Resume() { m.tell(func(time.Duration) any { return pause{nil, false} }) }
+func (m *Manager) Resume() { m.tell(func(time.Duration) any { return suspend{nil, false} }) }
 
 // Members lists the processes that have announced themselves on this store,
 // leading or not, in any of its elections.

@@ -214,7 +214,7 @@ func (s *sim) heal() {
 			n.start()
 		}
 		n.resume()
-		n.input(pause{nil, false})
+		n.input(suspend{nil, false})
 	}
 }
 
@@ -618,8 +618,8 @@ func (n *simNode) fault() {
 		n.input(resign{n.elecs[e]})
 	case 7:
 		s.trace(n, "is paused")
-		n.input(pause{n.elecs[e], true})
-		again(s.span(time.Minute), func() { n.input(pause{n.elecs[e], false}) })
+		n.input(suspend{n.elecs[e], true})
+		again(s.span(time.Minute), func() { n.input(suspend{n.elecs[e], false}) })
 	case 8, 9:
 		n.operator(e)
 	case 10:

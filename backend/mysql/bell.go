@@ -1,7 +1,6 @@
 package mysql
 
 import (
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"database/sql"
@@ -117,10 +116,16 @@ func (l *bell) close() {
 // leader without a bell is polled.
 func (b *Backend) takeBell(ctx context.Context) {
 	l := &b.bell
-	if b.bells == nil || l.isDumb() || !l.leads() || !l.mu.TryLock() {
+	if b.bells == nil || l.isDumb() || !l.mu.TryLock() {
 		return
 	}
 	defer l.mu.Unlock()
+	if !l.leads() {
+		if l.own != nil { // it has lost all it held
+			b.putBell(true)
+		}
+		return
+	}
 	ctx, cancel := context.WithTimeout(ctx, bellPatience)
 	defer cancel()
 	name := b.bellName(b.self())
@@ -231,24 +236,18 @@ func (b *Backend) Listen(ctx context.Context, seen []backend.Lease, _ string) er
 	return b.fail("listen", err)
 }
 
-// loudest returns the nonces of other processes that hold most leases, not more
-// than there are connections for.
+// loudest returns the nonces of the first other processes in seen, not more than
+// there are connections for.
 func (b *Backend) loudest(seen []backend.Lease) []string {
 	self := b.self()
-	leads := make(map[string]int)
+	var nonces []string
 	for i := range seen {
-		if nonce := seen[i].Holder.Nonce; nonce != "" && nonce != self {
-			leads[nonce]++
+		nonce := seen[i].Holder.Nonce
+		if nonce != "" && nonce != self && len(nonces) < b.bell.most && !slices.Contains(nonces, nonce) {
+			nonces = append(nonces, nonce)
 		}
 	}
-	nonces := make([]string, 0, len(leads))
-	for nonce := range leads {
-		nonces = append(nonces, nonce)
-	}
-	slices.SortFunc(nonces, func(x, y string) int {
-		return cmp.Or(cmp.Compare(leads[y], leads[x]), cmp.Compare(x, y))
-	})
-	return nonces[:min(len(nonces), b.bell.most)]
+	return nonces
 }
 
 // await waits for one bell. nil: it rang.

@@ -218,7 +218,6 @@ type child struct {
 	role
 	cmd   *exec.Cmd
 	stdin io.Closer
-	lines chan line
 }
 
 // start runs a child; its lines go to all.
