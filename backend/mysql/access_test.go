@@ -106,6 +106,7 @@ func TestTLSWithAnOwnAuthorityAndEachPlugin(t *testing.T) {
 		testbed.MySQL:   {"caching_sha2_password", "sha256_password"},
 	}
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
+		t.Parallel()
 		s := testbed.Start(t, testbed.Options{Kind: k, TLS: true, Args: []string{"--require-secure-transport=ON"}})
 		l := newLabOn(t, s)
 		for i, plugin := range plugins[k] {

@@ -50,14 +50,16 @@ func about(verb string, n int, first string) string {
 	return fmt.Sprintf("%s %d leases", verb, n)
 }
 
-// blame notes err in the answers of one part. It returns err if that concerns
+// blame notes err in the answers of one part that have no outcome. It returns err if that concerns
 // the rest as well.
 func blame(answers []backend.Answer, part []int, err error) error {
 	if err == nil {
 		return nil
 	}
 	for _, i := range part {
-		answers[i] = backend.Answer{Err: err}
+		if answers[i].Outcome == backend.Unknown && answers[i].Err == nil {
+			answers[i].Err = err
+		}
 	}
 	if is(err, errLockTimeout, errDeadlock) {
 		return nil

@@ -138,6 +138,7 @@ func TestABrokenLeaderRingsToo(t *testing.T) {
 
 func TestBellsSurviveAStatementTimeLimit(t *testing.T) {
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
+		t.Parallel()
 		l := newLabOn(t, testbed.Start(t, testbed.Options{Kind: k}))
 		if k == testbed.MariaDB {
 			l.exec(t, "SET GLOBAL max_statement_time = 0.2")

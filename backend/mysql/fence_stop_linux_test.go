@@ -22,6 +22,7 @@ import (
 func TestAClientStoppedBeforeCommitIsRolledBackAndItsSuccessorElected(t *testing.T) {
 	const ttl, hold = time.Second, fenceHold
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
+		t.Parallel()
 		l := newLab(t, k)
 		l.account(t)
 		leader, challenger := l.node(t, "leader"), l.node(t, "challenger")

@@ -130,6 +130,7 @@ func life(t *testing.T, l *lab, o Options, election string) {
 
 func TestAnElectionLivesUnderAnySettings(t *testing.T) {
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
+		t.Parallel()
 		l := newLabOn(t, testbed.Start(t, testbed.Options{Kind: k}))
 		isolation := "transaction_isolation"
 		if k == testbed.MariaDB {

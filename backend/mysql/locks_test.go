@@ -63,42 +63,71 @@ func TestALockedRowCostsNobodyElseItsLease(t *testing.T) {
 }
 
 func TestAStatementThatWaitsIsGoneSoonAfterItsClient(t *testing.T) {
+	freezes := map[string][]string{
+		"a locked table": {"LOCK TABLES election_lease WRITE"},
+		"a backup":       {"FLUSH TABLES WITH READ LOCK"},
+		"an idle reader, and an ALTER TABLE that waits for it": {"BEGIN", "SELECT * FROM election_lease"},
+	}
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
-		l := newLab(t, k)
+		t.Parallel()
+		l := newLabOn(t, testbed.Start(t, testbed.Options{Kind: k}))
 		n, other := l.node(t, "n"), l.node(t, "other")
 		held := n.lead("a", time.Second)
-		conn, err := l.admin.Conn(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer conn.Close()
-		l.exec(t, "SELECT 1")
-		if _, err := conn.ExecContext(t.Context(), "LOCK TABLES election_lease WRITE"); err != nil {
-			t.Fatal(err)
-		}
-		ctx, cancel := context.WithTimeout(t.Context(), 250*time.Millisecond)
-		defer cancel()
-		began := time.Now()
-		answers, err := n.Renew(ctx, []backend.Lease{held})
-		if err == nil || backend.Class(err) != backend.ErrUnavailable || answers[0].Outcome != backend.Unknown {
-			t.Errorf("Renew with the table locked: %v %+v, want unknown and unavailable", err, answers)
-		}
-		if took := time.Since(began); took > time.Second {
-			t.Errorf("Renew returned %v after the call, its context ended after 250ms", took)
-		}
-		testbed.Eventually(t, 3*time.Second, "the statement ends in the server too", func() error {
-			if l.number(t, "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE DB = ? AND INFO LIKE 'UPDATE%'", l.Name) > 0 {
-				return errors.New("it goes on")
+		for what, statements := range freezes {
+			conn, err := l.admin.Conn(t.Context())
+			if err != nil {
+				t.Fatal(err)
 			}
-			return nil
-		})
-		if _, err := conn.ExecContext(t.Context(), "UNLOCK TABLES"); err != nil {
-			t.Fatal(err)
+			defer conn.Close()
+			for _, s := range statements {
+				if _, err := conn.ExecContext(t.Context(), s); err != nil {
+					t.Fatal(err)
+				}
+			}
+			altered := make(chan error, 1)
+			if len(statements) > 1 {
+				go func() {
+					_, err := l.admin.Exec("ALTER TABLE election_lease COMMENT 'x'")
+					altered <- err
+				}()
+				testbed.Eventually(t, callLimit, "ALTER TABLE waits", func() error {
+					if l.number(t, "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE INFO LIKE 'ALTER%' AND STATE LIKE '%metadata%'") == 0 {
+						return errors.New("not yet")
+					}
+					return nil
+				})
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 250*time.Millisecond)
+			began := time.Now()
+			answers, err := n.Renew(ctx, []backend.Lease{held})
+			cancel()
+			if err == nil || backend.Class(err) != backend.ErrUnavailable || answers[0].Outcome != backend.Unknown {
+				t.Errorf("%s: Renew: %v %+v, want unknown and unavailable", what, err, answers)
+			}
+			if took := time.Since(began); took > time.Second {
+				t.Errorf("%s: Renew returned %v after the call, its context ended after 250ms", what, took)
+			}
+			testbed.Eventually(t, 4*time.Second, what+": the statement ends in the server too", func() error {
+				if l.number(t, "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE DB = ? AND INFO LIKE 'UPDATE%'", l.Name) > 0 {
+					return errors.New("it goes on")
+				}
+				return nil
+			})
+			for _, s := range []string{"UNLOCK TABLES", "ROLLBACK"} {
+				if _, err := conn.ExecContext(t.Context(), s); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if len(statements) > 1 {
+				if err := <-altered; err != nil {
+					t.Fatal(err)
+				}
+			}
+			if got := other.see("a"); !got.Unchanged(held) {
+				t.Errorf("%s: the statement that was given up came through all the same: %+v", what, got)
+			}
+			held = n.mustRenew(held)
 		}
-		if got := other.see("a"); !got.Unchanged(held) {
-			t.Errorf("the statement that was given up came through all the same: %+v", got)
-		}
-		n.mustRenew(held)
 	})
 }
 

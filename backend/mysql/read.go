@@ -137,7 +137,8 @@ func (s *session) judge(ctx context.Context, st *status, began time.Time) error 
 		if err != nil {
 			return err
 		}
-		st.careful = up-time.Since(began) < st.maxTTL
+		now := time.Now()
+		st.careful = s.backend.servers.restarted(up, st.maxTTL, now) || up-now.Sub(began) < st.maxTTL
 	}
 	if s.backend.servers.madeAgain(st.nonce, st.maxTTL, time.Now()) {
 		st.careful = true

@@ -68,6 +68,7 @@ func (s *session) renew(ctx context.Context, held []backend.Lease, part []int, a
 			answers[i] = backend.Answer{Err: fmt.Errorf("mysql: renew %q: %w", l.Election, errLocked)}
 		default:
 			answers[i] = backend.Answer{Lease: r.Lease, Outcome: backend.Refused}
+			s.backend.bell.released(l.Election)
 		}
 	}
 	return nil

@@ -36,8 +36,10 @@ type servers struct {
 	switched          time.Time // when current replaced previous
 	quarrel           time.Time // until when they count as taking turns
 
-	tables string    // the nonce of the tables
-	wary   time.Time // until when leases in tables that are gone may be relied on
+	tables string        // the nonce of the tables
+	up     time.Duration // how long the current server had been running
+	at     time.Time     // when it said so
+	wary   time.Time     // until when leases that are gone from the tables may be relied on
 }
 
 // saw notes an answer. changed says that the server is another one than last
@@ -68,5 +70,18 @@ func (s *servers) madeAgain(nonce string, within time.Duration, now time.Time) b
 		s.wary = now.Add(within)
 	}
 	s.tables = nonce
+	return now.Before(s.wary)
+}
+
+// restarted notes how long the server says that it has been running. It counts
+// by its wall clock, which may be set while it starts: a number that does not go
+// with ours is taken for a restart.
+func (s *servers) restarted(up, within time.Duration, now time.Time) bool {
+	s.Lock()
+	defer s.Unlock()
+	if !s.at.IsZero() && (up-s.up-now.Sub(s.at)).Abs() > 3*time.Second {
+		s.wary = now.Add(within)
+	}
+	s.up, s.at = up, now
 	return now.Before(s.wary)
 }

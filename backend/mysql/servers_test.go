@@ -17,6 +17,7 @@ const maxTTL = 15 * time.Second
 
 func TestALeaseSurvivesARestartOfItsServer(t *testing.T) {
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
+		t.Parallel()
 		s := testbed.Start(t, testbed.Options{Kind: k})
 		l := newLabOn(t, s)
 		n := l.node(t, "n")
@@ -44,8 +45,21 @@ func TestALeaseSurvivesARestartOfItsServer(t *testing.T) {
 }
 
 func TestAServerThatMayHaveLostCommitsIsWatchedAfterARestart(t *testing.T) {
+	for _, args := range [][]string{
+		{"--innodb-flush-log-at-trx-commit=0"},
+		{"--log-bin=binlog", "--server-id=7", "--sync-binlog=0"}, // recovery rolls back what the log does not have
+	} {
+		t.Run(args[0], func(t *testing.T) {
+			t.Parallel()
+			watchedAfterARestart(t, args)
+		})
+	}
+}
+
+func watchedAfterARestart(t *testing.T, args []string) {
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
-		s := testbed.Start(t, testbed.Options{Kind: k, Args: []string{"--innodb-flush-log-at-trx-commit=0"}})
+		t.Parallel()
+		s := testbed.Start(t, testbed.Options{Kind: k, Args: args})
 		l := newLabOn(t, s)
 		n, other := l.node(t, "n"), l.node(t, "other")
 		l.exec(t, "UPDATE election_lease SET ttl_us = 4000000 WHERE name = ''") // the greatest TTL
@@ -87,7 +101,8 @@ func TestAServerThatMayHaveLostCommitsIsWatchedAfterARestart(t *testing.T) {
 
 func TestAFailoverThatLosesWritesElectsNobodyTooEarly(t *testing.T) {
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
-		primary, replica := testbed.StartPair(t, testbed.Options{Kind: k})
+		t.Parallel()
+		primary, replica := testbed.StartPair(t, testbed.Options{Kind: k, Args: []string{"--sync-binlog=1"}})
 		l := newLabOn(t, primary)
 		proxy := primary.Proxy(t)
 		o := Options{Config: proxy.Config(l.User), DoorBells: -1}
@@ -158,6 +173,7 @@ func (n *node) mustTake(election string, from backend.Lease) (backend.Lease, err
 
 func TestServersThatTakeTurnsAreReported(t *testing.T) {
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
+		t.Parallel()
 		one, two := testbed.Start(t, testbed.Options{Kind: k}), testbed.Start(t, testbed.Options{Kind: k})
 		l := newLabOn(t, one)
 		two.Exec(t, "CREATE DATABASE "+l.Name, fmt.Sprintf("CREATE USER '%s'@'127.0.0.1' IDENTIFIED BY '%s'", l.User.User, l.User.Passwd),
@@ -204,6 +220,7 @@ func TestServersThatTakeTurnsAreReported(t *testing.T) {
 
 func TestAServerThatBecomesReadOnlyIsLeft(t *testing.T) {
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
+		t.Parallel()
 		s := testbed.Start(t, testbed.Options{Kind: k})
 		l := newLabOn(t, s)
 		n := l.node(t, "n")
@@ -230,6 +247,7 @@ func TestAServerThatBecomesReadOnlyIsLeft(t *testing.T) {
 
 func TestAServerOutOfConnectionsIsUnavailable(t *testing.T) {
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
+		t.Parallel()
 		l := newLabOn(t, testbed.Start(t, testbed.Options{Kind: k}))
 		n := openNode(t, "n", Options{Config: l.User, DoorBells: -1})
 		held := n.lead("a", time.Second)
@@ -251,6 +269,7 @@ func TestAServerOutOfConnectionsIsUnavailable(t *testing.T) {
 
 func TestAServerThatHangsHangsNobody(t *testing.T) {
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
+		t.Parallel()
 		s := testbed.Start(t, testbed.Options{Kind: k})
 		l := newLabOn(t, s)
 		n := l.node(t, "n")
@@ -290,6 +309,7 @@ func TestAServerThatHangsHangsNobody(t *testing.T) {
 
 func TestAClockStepChangesNothing(t *testing.T) {
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
+		t.Parallel()
 		s := testbed.Start(t, testbed.Options{Kind: k, Clock: true})
 		l := newLabOn(t, s)
 		n, other := l.node(t, "n"), l.node(t, "other")

@@ -16,7 +16,7 @@ type statements struct {
 
 // own is what the row of the table itself says about the server, in one column:
 // whether it is writable, whether it keeps every commit, and its time.
-const own = `IF(l.name = '', CONCAT_WS(' ', @@global.read_only, @@innodb_flush_log_at_trx_commit, TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6))), '')`
+const own = `IF(l.name = '', CONCAT_WS(' ', @@global.read_only, @@innodb_flush_log_at_trx_commit = 1 AND (@@log_bin = 0 OR @@sync_binlog = 1), TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6))), '')`
 
 const lightColumns = `l.name, l.holder, l.nonce, l.term, l.beat, l.server = {server}, IF(l.server = {server}, '', l.server), l.ttl_us, l.renew_us,
  TIMESTAMPDIFF(MICROSECOND, l.renewed_at, UTC_TIMESTAMP(6)), l.ended, l.last_id, l.last_nonce, l.wish, l.wish_id, l.wish_nonce,

@@ -344,4 +344,3 @@ func TestAReadOnlyTermTableIsEnoughForTheFence(t *testing.T) {
 		}
 	})
 }
-
