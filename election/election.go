@@ -91,7 +91,7 @@ func (e *Election) Current() Event {
 // call begins; one may be running. stop does not wait.
 func (e *Election) Watch(callback func(Event)) (stop func()) {
 	return e.manager.watch(callback, func(w *watcher) {
-		w.add(e.current(), true)
+		w.add(e.current(), true, nil)
 		e.watchers = append(e.watchers, w)
 	}, func(w *watcher) {
 		e.watchers = slices.DeleteFunc(e.watchers, func(x *watcher) bool { return x == w })
@@ -261,7 +261,8 @@ func (e *Election) lose(term uint64, reason Reason, err error) {
 // tell hands an event of the machine to the watchers.
 func (e *Election) tell(ev *Event) {
 	ev.Time = time.Now()
-	own := ev.Leading || ev.Kind != Notice && ev.Previous.Nonce == e.manager.me.Nonce && e.state.Load().Leading
+	before := e.state.Load()
+	own := ev.Leading || ev.Kind != Notice && before.Leading
 	if ev.Kind != Notice {
 		e.state.Store(ev)
 	} else {
@@ -271,10 +272,10 @@ func (e *Election) tell(ev *Event) {
 		}
 	}
 	for _, w := range e.watchers {
-		w.add(*ev, own)
+		w.add(*ev, own, before)
 	}
 	for _, w := range e.manager.watchers {
-		w.add(*ev, own)
+		w.add(*ev, own, before)
 	}
 }
 

@@ -43,6 +43,11 @@ func (k Kind) String() string {
 	return [...]string{"unknown", "vacant", "elected", "notice"}[min(k, 3)]
 }
 
+// same reports whether o is the same state.
+func (e *Event) same(o *Event) bool {
+	return e.Kind == o.Kind && (e.Kind != Elected || e.Leader.Nonce == o.Leader.Nonce && e.Leader.ID == o.Leader.ID && e.Term == o.Term)
+}
+
 // last returns the last leader known.
 func (e *Event) last() Candidate {
 	if e.Kind == Elected {

@@ -88,6 +88,7 @@ type elec struct {
 	lastErr error         // of the last renewal that failed, since one that did not
 	renewAt time.Duration // the next renewal
 	holdOff time.Duration // no bid before
+	holdFor time.Duration // … and for so long after the release
 
 	busy    bool // a call about our lease is under way: acquire, renew or release
 	queued  [calls]bool
@@ -221,7 +222,7 @@ func (m *machine) step(now time.Duration, in any) []action {
 		})
 	case resign:
 		if in.e.leading {
-			in.e.holdOff = now + m.TTL/2 // let somebody else have it
+			in.e.holdFor = m.TTL / 2 // let somebody else have it
 			m.stepDown(now, in.e, ReasonResigned, backend.Released, nil)
 		}
 		m.settle(now, in.e)
@@ -242,6 +243,9 @@ func (m *machine) step(now time.Duration, in any) []action {
 		m.returned(now, in)
 	case reply:
 		m.reply(now, in)
+	}
+	if c := m.flying[callHealth]; c != nil && now >= c.sent+c.timeout {
+		m.health(now, errOverdue)
 	}
 	for e := m.timers.due(now); e != nil; e = m.timers.due(now) {
 		e.wake = never
@@ -264,6 +268,9 @@ func (m *machine) next() time.Duration {
 	}
 	if c := m.flying[callListen]; c != nil && !c.cancelled {
 		next = min(next, c.stale)
+	}
+	if c := m.flying[callHealth]; c != nil && !m.sick {
+		next = min(next, c.sent+c.timeout)
 	}
 	return min(next, m.cutAt())
 }
@@ -313,13 +320,11 @@ func (m *machine) jitter(d time.Duration) time.Duration {
 // show tells watchers a new state of e, if it is one.
 func (m *machine) show(kind Kind, e *elec, leader backend.Candidate, term uint64, reason Reason, err error) {
 	old := e.told
-	if old.Reason != "" && old.Kind == kind && (kind != Elected || old.Leader.Nonce == leader.Nonce && old.Leader.ID == leader.ID && old.Term == term) {
+	ev := &Event{Election: e.name, Kind: kind, Leader: leader, Previous: old.last(), Term: cmp.Or(term, old.Term), Reason: reason, Err: err}
+	if old.Reason != "" && ev.same(old) {
 		return
 	}
-	ev := &Event{Election: e.name, Kind: kind, Previous: old.last(), Term: cmp.Or(term, old.Term), Reason: reason, Err: err}
-	if kind == Elected {
-		ev.Leader, ev.Leading = leader, e.leading
-	}
+	ev.Leading = kind == Elected && e.leading
 	e.told = ev
 	m.act(action{kind: doTell, e: e, event: ev})
 	if kind == Elected {

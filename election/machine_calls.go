@@ -223,7 +223,7 @@ func (m *machine) reply(now time.Duration, r reply) {
 		for i, e := range c.elecs {
 			a := answer(r, i)
 			e.busy = false
-			m.acquired(now, e, &a, c.sent)
+			m.acquired(now, e, &a, c.bids[i].Floor, c.sent)
 			m.settle(now, e)
 		}
 	case callRenew:
@@ -270,13 +270,13 @@ func answer(r reply, i int) backend.Answer {
 	return a
 }
 
-// acquired is the outcome of a bid that was sent at sent.
-func (m *machine) acquired(now time.Duration, e *elec, a *backend.Answer, sent time.Duration) {
+// acquired is the outcome of a bid above floor that was sent at sent.
+func (m *machine) acquired(now time.Duration, e *elec, a *backend.Answer, floor uint64, sent time.Duration) {
 	class := backend.Class(a.Err)
 	m.act(action{kind: doLog, e: e, term: a.Term, reason: bidReason(a.Outcome), err: a.Err})
 	switch a.Outcome {
 	case backend.Granted:
-		if m.grant(now, e, a, sent); !e.leading {
+		if m.grant(now, e, a, floor, sent); !e.leading {
 			m.tried(e, nil)
 		}
 		return
@@ -349,6 +349,8 @@ func (m *machine) observed(now time.Duration, c *call, r reply) {
 		m.settle(now, e)
 	}
 }
+
+var errOverdue = errors.New("the health check has not returned in time")
 
 // health is the outcome of the health check.
 func (m *machine) health(now time.Duration, err error) {

@@ -128,9 +128,10 @@ func (m *machine) holdsBack(e *elec) time.Duration {
 	return at
 }
 
-// grant is the answer to a bid that was won, sent at sent.
-func (m *machine) grant(now time.Duration, e *elec, a *backend.Answer, sent time.Duration) {
-	won := a.Term > e.maxTerm || a.Term == 0 // legacy layouts have no terms
+// grant is the answer to a bid above floor that was won, sent at sent. Our own
+// grant may have been observed before its answer came; a later one's, too.
+func (m *machine) grant(now time.Duration, e *elec, a *backend.Answer, floor uint64, sent time.Duration) {
+	won := a.Term > floor && a.Term >= e.maxTerm || a.Term == 0 // legacy layouts have no terms
 	e.own, e.term, e.end = ownHeld, a.Term, backend.Failed
 	e.orderly, e.norenew, e.lastErr = false, false, nil
 	e.maxTerm = max(e.maxTerm, a.Term)
@@ -210,7 +211,7 @@ func (m *machine) renewed(now time.Duration, e *elec, a *backend.Answer, term ui
 		}
 	case backend.Refused:
 		if w := &a.Wish; w.Kind == backend.Depose && w.Term == e.term && a.Holder.Nonce == m.me.Nonce {
-			e.holdOff = now + m.TTL
+			e.holdFor = m.TTL
 			m.stepDown(now, e, ReasonDeposed, backend.Deposed, nil)
 			e.orderly, e.norenew, e.end = true, true, backend.Deposed
 			return
@@ -261,7 +262,7 @@ func (m *machine) returned(now time.Duration, in returned) {
 	}
 	e.running, e.stuck = false, false
 	if e.leading {
-		e.holdOff = now + m.RenewEvery // let somebody else have it
+		e.holdFor = m.RenewEvery // let somebody else have it
 		m.stepDown(now, e, in.reason, backend.Released, nil)
 	}
 	m.settle(now, e)
@@ -270,6 +271,7 @@ func (m *machine) returned(now time.Duration, in returned) {
 // released: the store has confirmed that nothing is left of ours.
 func (m *machine) released(now time.Duration, e *elec) {
 	e.own, e.orderly, e.norenew = ownNone, false, false
+	e.holdOff, e.holdFor = max(e.holdOff, now+e.holdFor), 0
 	m.forget(now, e)
 }
 

@@ -249,7 +249,7 @@ func (m *Manager) Election(name string) *Election {
 func (m *Manager) Watch(callback func(Event)) (stop func()) {
 	return m.watch(callback, func(w *watcher) {
 		for _, e := range m.machine.elections {
-			w.add(e.shell.current(), true)
+			w.add(e.shell.current(), true, nil)
 		}
 		m.watchers = append(m.watchers, w)
 	}, func(w *watcher) {

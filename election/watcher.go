@@ -2,6 +2,7 @@ package election
 
 import (
 	"log/slog"
+	"slices"
 	"sync"
 )
 
@@ -26,26 +27,33 @@ type watcher struct {
 
 type queued struct {
 	Event
-	own bool
+	own    bool
+	before *Event // the state that it replaced
 }
 
 func newWatcher(callback func(Event), log *slog.Logger) *watcher {
 	return &watcher{callback: callback, log: log, wake: make(chan struct{}, 1)}
 }
 
-// add queues an event. own: it is about a reign of this manager.
-func (w *watcher) add(ev Event, own bool) {
+// add queues an event. own: it is about a reign of this manager. before is the
+// state until now.
+func (w *watcher) add(ev Event, own bool, before *Event) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.stopped {
 		return
 	}
 	if i := w.replaces(ev, own); i >= 0 {
-		ev.Previous, ev.Folded = w.queue[i].Previous, w.queue[i].Folded
-		w.queue[i].Event = ev
+		q := &w.queue[i]
+		if ev.Kind != Notice && q.Folded == 0 && q.before != nil && ev.same(q.before) {
+			w.queue = slices.Delete(w.queue, i, i+1) // things are as the watcher knows them
+			return
+		}
+		ev.Previous, ev.Folded = q.Previous, q.Folded
+		q.Event = ev
 		return
 	}
-	w.queue = append(w.queue, queued{ev, own})
+	w.queue = append(w.queue, queued{ev, own, before})
 	if len(w.queue) > maxQueue {
 		w.fold()
 	}
