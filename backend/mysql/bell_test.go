@@ -199,3 +199,25 @@ func TestWithoutBellsListenWaitsForItsContext(t *testing.T) {
 		n.lead("a", 10*time.Second)
 	})
 }
+
+func TestTheLoudestLeadersAreListenedTo(t *testing.T) {
+	b := &Backend{bell: bell{most: 2}, nonce: "me"}
+	of := func(nonces ...string) (seen []backend.Lease) {
+		for _, n := range nonces {
+			seen = append(seen, backend.Lease{Holder: backend.Candidate{Nonce: n}})
+		}
+		return seen
+	}
+	for _, c := range []struct {
+		seen []backend.Lease
+		want []string
+	}{
+		{of("", "me"), nil},
+		{of("z", "a", "", "b"), []string{"z", "a"}}, // one of each: as they come
+		{of("a", "a", "b", "c"), []string{"a", "b"}},
+	} {
+		if got := b.loudest(c.seen); !slices.Equal(got, c.want) {
+			t.Errorf("the loudest are %q, want %q", got, c.want)
+		}
+	}
+}
