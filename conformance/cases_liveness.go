@@ -24,6 +24,8 @@ var livenessCases = []Case{
 		Says: "No change of leader through store outages shorter than TTL − margin − retry."},
 	{Rule: "L5", Name: "a candidate that was cut off is one again", Run: liveZombie,
 		Says: "Each candidate campaigns again once its line is mended."},
+	{Rule: "L5", Name: "an ear that went deaf is opened again", Run: liveDeaf, skip: pushed,
+		Says: "A Listen whose answer was lost is not waited for for ever: once the line is mended, news is heard again."},
 	{Rule: "L6", Name: "no herd at a fail-over", Run: liveHerd,
 		Says: "Operations per fail-over are at most a·n + b, however many candidates wait."},
 	{Rule: "L7", Name: "closing ends while the store hangs", Run: liveCloseHangs,
@@ -140,6 +142,7 @@ func liveSticky(t *Trial) error {
 		return err
 	}
 	term := leader.Leadership().Term
+	t.judge.pace.Store(int64(t.TTL)) // in a day without events there is little to sample
 	t.sleep(t.long(24 * time.Hour))
 	l := leader.Leadership()
 	if l == nil || l.Term != term {
@@ -207,6 +210,23 @@ func liveZombie(t *Trial) error {
 	leader.node.dies()
 	if _, _, err := t.elected(t.bound(), b); err != nil {
 		return fmt.Errorf("a follower that was cut off for five TTLs: %w", err)
+	}
+	return nil
+}
+
+func liveDeaf(t *Trial) error {
+	leader, others, err := t.led(2, "jobs", nil)
+	if err != nil {
+		return err
+	}
+	b := others[0]
+	b.node.wire.Decide(func(c Call) Fate { return Fate{AnswerLost: c.Method == "Listen"} })
+	t.sleep(t.TTL)
+	b.node.wire.Decide(nil)
+	t.sleep(3 * t.TTL)
+	leader.Pause()
+	if _, err := t.after(t.handover(), "the next leader, three TTLs after the line was mended", b.Leading); err != nil {
+		return fmt.Errorf("%w (a Listen that was under way when the line failed never ends)", err)
 	}
 	return nil
 }

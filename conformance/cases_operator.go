@@ -181,12 +181,13 @@ func operatorObserver(t *Trial) error {
 	}
 	t.sleep(2 * t.TTL)
 	a.node.dies()
-	if _, _, err := t.elected(t.bound(), others...); err != nil {
+	next, _, err := t.elected(t.bound(), others...)
+	if err != nil {
 		return err
 	}
 	if err := t.until(t.bound(), "the observer to know the new leader", func() bool {
 		who, _, ok := o.Leader()
-		return ok && who.ID == "b"
+		return ok && who.ID == next.node.ID()
 	}); err != nil {
 		return err
 	}

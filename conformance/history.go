@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -71,9 +72,25 @@ func Check(h History) error {
 	for _, name := range names {
 		one := by[name]
 		errs = append(errs, beliefs(one.of(Believed)), grants(one.of(Granted)), granted(one), functions(one.of(Ran)))
-		for _, w := range one.watchers() {
-			errs = append(errs, told(w.told), final(w, one), unsaid(w, one))
+		processes := map[string]History{}
+		for _, e := range one {
+			processes[e.Process] = append(processes[e.Process], e)
 		}
+		for _, p := range slices.Sorted(maps.Keys(processes)) {
+			for _, w := range processes[p].watchers() {
+				errs = append(errs, told(w.told), final(w, processes[p]), unsaid(w, processes[p]))
+			}
+		}
+	}
+	return few(errs)
+}
+
+// few joins errors, of which there may be thousands.
+func few(errs []error) error {
+	const most = 5
+	errs = slices.DeleteFunc(errs, func(err error) bool { return err == nil })
+	if n := len(errs) - most; n > 0 {
+		errs = append(errs[:most], fmt.Errorf("and %d more", n))
 	}
 	return errors.Join(errs...)
 }
@@ -137,10 +154,16 @@ func grants(list History) error {
 
 // granted checks that what was believed was won.
 func granted(h History) error {
+	type win struct {
+		process string
+		term    uint64
+	}
+	won := map[win]Entry{}
+	for _, g := range h.of(Granted) {
+		won[win{g.Process, g.Term}] = g
+	}
 	for _, b := range h.of(Believed) {
-		if !slices.ContainsFunc(h, func(g Entry) bool {
-			return g.Kind == Granted && g.Process == b.Process && g.Term == b.Term && g.From <= b.From
-		}) {
+		if g, ok := won[win{b.Process, b.Term}]; !ok || g.From > b.From {
 			return broken("S8", "only a bid that was answered Granted is a win", "%v, and no such answer", b)
 		}
 	}
@@ -215,7 +238,7 @@ func told(list History) error {
 		}
 		state, first = e, false
 	}
-	return errors.Join(errs...)
+	return few(errs)
 }
 
 // final compares the last event with the state in the end.

@@ -3,7 +3,9 @@ package conformance
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-election/go-election/backend"
@@ -15,6 +17,7 @@ import (
 // times a TTL, and keeps the history that [Check] is given in the end.
 type judge struct {
 	t    *Trial
+	pace atomic.Int64 // between two samples
 	stop chan struct{}
 	done chan struct{}
 
@@ -31,13 +34,12 @@ type group struct {
 
 func newJudge(t *Trial) *judge {
 	j := &judge{t: t, stop: make(chan struct{}), done: make(chan struct{})}
+	j.pace.Store(int64(max(t.TTL/64, time.Millisecond)))
 	go func() {
 		defer close(j.done)
-		ticks := time.NewTicker(max(t.TTL/64, time.Millisecond))
-		defer ticks.Stop()
 		for {
 			select {
-			case <-ticks.C:
+			case <-time.After(time.Duration(j.pace.Load())):
 				j.sweep()
 			case <-j.stop:
 				return
@@ -156,6 +158,20 @@ func (j *judge) verdict() error {
 		return errors.Join(errs...)
 	}
 	return errors.Join(append(errs, Check(j.history))...)
+}
+
+// forget stops asking the seats of a node that is dead.
+func (j *judge) forget(n *node) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for _, g := range j.groups {
+		g.seats = slices.DeleteFunc(g.seats, func(s *seat) bool {
+			if s.node == n {
+				s.settle(j)
+			}
+			return s.node == n
+		})
+	}
 }
 
 // called notes what a call at a node's wire was granted.

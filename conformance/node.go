@@ -79,7 +79,7 @@ func (t *Trial) node(id string, change func(*election.Options)) (*node, error) {
 	if change != nil {
 		change(o)
 	}
-	n := &node{t: t, key: nodeKey(id, len(t.nodes)), ttl: o.TTL, margin: o.Margin, sents: map[grantKey]time.Duration{}}
+	n := &node{t: t, key: nodeKey(id, t.started), ttl: o.TTL, margin: o.Margin, sents: map[grantKey]time.Duration{}}
 	if n.margin == 0 {
 		n.margin = max(o.TTL/6, t.Margin)
 	}
@@ -92,6 +92,7 @@ func (t *Trial) node(id string, change func(*election.Options)) (*node, error) {
 	}
 	n.Manager = m
 	t.nodes = append(t.nodes, n)
+	t.started++
 	return n, nil
 }
 
@@ -303,6 +304,12 @@ func (t *Trial) elected(limit time.Duration, seats ...*seat) (leader *seat, othe
 		if s != leader {
 			others = append(others, s)
 		}
+	}
+	if leader != nil { // cases ask when it was told
+		t.after(t.TTL/10, "its watcher to be told", func() bool {
+			last, ok := leader.last()
+			return ok && last.Leading || !leader.Leading()
+		})
 	}
 	return leader, others, err
 }

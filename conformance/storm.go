@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/go-election/go-election/backend"
@@ -21,7 +22,7 @@ var stormCases = []Case{
 // storms lets five nodes live through hours of random faults. Everything random
 // follows from one number, which a failure prints.
 func storms(t *Trial) error {
-	seeds, length := 4, t.long(6*time.Hour)
+	seeds, length := 3, t.long(2*time.Hour)
 	if t.Short || !t.Virtual {
 		seeds = 1
 	}
@@ -186,6 +187,8 @@ func (t *Trial) prune() {
 	for _, n := range t.nodes {
 		if n.dead.Load() && !n.closed.Load() {
 			n.end()
+			t.judge.forget(n)
 		}
 	}
+	t.nodes = slices.DeleteFunc(t.nodes, func(n *node) bool { return n.closed.Load() })
 }

@@ -21,6 +21,7 @@ type Trial struct {
 	began   time.Time
 	clients []*client
 	nodes   []*node
+	started int    // nodes ever
 	judge   *judge // of the nodes
 
 	mu     sync.Mutex

@@ -1,0 +1,429 @@
+package conformance
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/memory"
+)
+
+// A mutant is memory with one mistake in it, and the case that must find it.
+type mutant struct {
+	name   string
+	poll   bool
+	mutate func(*faulty)
+	killer string // title of a case
+}
+
+// faulty is memory, with hooks where a mistake can be made.
+type faulty struct {
+	backend.Backend
+	store  *memory.Store
+	closed chan struct{}
+
+	acquire func(ctx context.Context, bids []backend.Bid) ([]backend.Answer, error)
+	renew   func(ctx context.Context, held []backend.Lease) ([]backend.Answer, error)
+	release func(ctx context.Context, held []backend.Lease) error
+	observe func(ctx context.Context, seen []backend.Lease, after string) ([]backend.Lease, string, error)
+	listen  func(ctx context.Context, seen []backend.Lease, after string) error
+	ask     func(ctx context.Context, wishes []backend.Wish) error
+	claims  func(backend.Guarantees) backend.Guarantees
+}
+
+func (f *faulty) Acquire(ctx context.Context, bids []backend.Bid) ([]backend.Answer, error) {
+	if f.acquire != nil {
+		return f.acquire(ctx, bids)
+	}
+	return f.Backend.Acquire(ctx, bids)
+}
+
+func (f *faulty) Renew(ctx context.Context, held []backend.Lease) ([]backend.Answer, error) {
+	if f.renew != nil {
+		return f.renew(ctx, held)
+	}
+	return f.Backend.Renew(ctx, held)
+}
+
+func (f *faulty) Release(ctx context.Context, held []backend.Lease) error {
+	if f.release != nil {
+		return f.release(ctx, held)
+	}
+	return f.Backend.Release(ctx, held)
+}
+
+func (f *faulty) Observe(ctx context.Context, seen []backend.Lease, after string) ([]backend.Lease, string, error) {
+	if f.observe != nil {
+		return f.observe(ctx, seen, after)
+	}
+	return f.Backend.Observe(ctx, seen, after)
+}
+
+func (f *faulty) Listen(ctx context.Context, seen []backend.Lease, after string) error {
+	if f.listen != nil {
+		return f.listen(ctx, seen, after)
+	}
+	return f.Backend.Listen(ctx, seen, after)
+}
+
+func (f *faulty) Ask(ctx context.Context, wishes []backend.Wish) error {
+	if f.ask != nil {
+		return f.ask(ctx, wishes)
+	}
+	return f.Backend.Ask(ctx, wishes)
+}
+
+func (f *faulty) Guarantees() backend.Guarantees {
+	g := f.Backend.Guarantees()
+	if f.claims != nil {
+		g = f.claims(g)
+	}
+	return g
+}
+
+func (f *faulty) Close() error {
+	select {
+	case <-f.closed:
+	default:
+		close(f.closed)
+	}
+	return f.Backend.Close()
+}
+
+// now reads leases as they are.
+func (f *faulty) now(ctx context.Context, names ...string) []backend.Lease {
+	var zero []backend.Lease
+	for _, n := range names {
+		zero = append(zero, backend.Lease{Election: n})
+	}
+	now, _, _ := f.Backend.Observe(ctx, zero, "")
+	return now
+}
+
+// as returns a client that the store takes for the holder of a lease: what a
+// statement does that is not pinned to a nonce.
+func (f *faulty) as(ctx context.Context, held backend.Lease) backend.Backend {
+	other := f.store.Backend()
+	held.Election, held.Term = "another election", 1
+	other.Renew(ctx, []backend.Lease{held}) // tells the client whom it serves
+	return other
+}
+
+// over makes every bid one over the lease as it is, whatever was seen of it.
+func (f *faulty) over(ctx context.Context, bids []backend.Bid, only func(backend.Bid, backend.Lease) bool) []backend.Bid {
+	bids = slices.Clone(bids)
+	for i, b := range bids {
+		if now := f.now(ctx, b.Election)[0]; only(b, now) {
+			bids[i].Over = now
+		}
+	}
+	return bids
+}
+
+func fold(s string) string { return strings.ToLower(s) }
+
+var mutants = []mutant{
+	{name: "win by name", killer: "A6 the same id is not the same candidate", mutate: func(f *faulty) {
+		f.acquire = func(ctx context.Context, bids []backend.Bid) ([]backend.Answer, error) {
+			return f.Backend.Acquire(ctx, f.over(ctx, bids, func(b backend.Bid, now backend.Lease) bool { return now.Holder.ID == b.Candidate.ID }))
+		}
+	}},
+	{name: "a record that names me is a win", killer: "A5 an own leftover is granted anew", mutate: func(f *faulty) {
+		f.acquire = func(ctx context.Context, bids []backend.Bid) ([]backend.Answer, error) {
+			if now := f.now(ctx, bids[0].Election)[0]; now.Holder.Nonce == bids[0].Candidate.Nonce {
+				return []backend.Answer{{Lease: now, Outcome: backend.Granted, Trust: bids[0].TTL}}, nil
+			}
+			return f.Backend.Acquire(ctx, bids)
+		}
+	}},
+	{name: "bid not pinned to Over", killer: "A3 a bid is pinned to what was seen", mutate: func(f *faulty) {
+		f.acquire = func(ctx context.Context, bids []backend.Bid) ([]backend.Answer, error) {
+			return f.Backend.Acquire(ctx, f.over(ctx, bids, func(backend.Bid, backend.Lease) bool { return true }))
+		}
+	}},
+	{name: "bid pinned to the term only", killer: "A4 a renewal undoes the watch", mutate: func(f *faulty) {
+		f.acquire = func(ctx context.Context, bids []backend.Bid) ([]backend.Answer, error) {
+			return f.Backend.Acquire(ctx, f.over(ctx, bids, func(b backend.Bid, now backend.Lease) bool { return b.Over.Term == now.Term }))
+		}
+	}},
+	{name: "floor ignored", killer: "S4 terms exceed the floor", mutate: func(f *faulty) {
+		f.acquire = func(ctx context.Context, bids []backend.Bid) ([]backend.Answer, error) {
+			bids = slices.Clone(bids)
+			for i := range bids {
+				bids[i].Floor = 0
+			}
+			return f.Backend.Acquire(ctx, bids)
+		}
+	}},
+	{name: "answers permuted", killer: "A8 answers are in order", mutate: func(f *faulty) {
+		f.acquire = func(ctx context.Context, bids []backend.Bid) ([]backend.Answer, error) {
+			answers, err := f.Backend.Acquire(ctx, bids)
+			slices.Reverse(answers)
+			return answers, err
+		}
+	}},
+	{name: "renewals permuted", killer: "R9 a renewal answers in order", mutate: func(f *faulty) {
+		f.renew = func(ctx context.Context, held []backend.Lease) ([]backend.Answer, error) {
+			answers, err := f.Backend.Renew(ctx, held)
+			slices.SortFunc(answers, func(a, b backend.Answer) int { return cmp.Compare(a.Election, b.Election) })
+			return answers, err
+		}
+	}},
+	{name: "renewal by read", killer: "R1 a renewal is a write with a fresh beat", mutate: func(f *faulty) {
+		f.renew = func(ctx context.Context, held []backend.Lease) (answers []backend.Answer, err error) {
+			for _, l := range held {
+				a := backend.Answer{Lease: f.now(ctx, l.Election)[0], Outcome: backend.Refused}
+				if a.Holder.Nonce == l.Holder.Nonce && a.Term == l.Term {
+					a.Outcome, a.Trust = backend.Granted, l.TTL
+				}
+				answers = append(answers, a)
+			}
+			return answers, nil
+		}
+	}},
+	{name: "renewal revives", killer: "R4 a renewal does not revive", mutate: func(f *faulty) {
+		f.renew = func(ctx context.Context, held []backend.Lease) ([]backend.Answer, error) {
+			for _, l := range held {
+				if now := f.now(ctx, l.Election)[0]; now.Vacant() && now.Term == l.Term {
+					f.Backend.Acquire(ctx, []backend.Bid{{Election: l.Election, Candidate: l.Holder, TTL: l.TTL, Renew: l.Renew, Over: now}})
+				}
+			}
+			answers, err := f.Backend.Renew(ctx, held)
+			for i := range answers {
+				if answers[i].Holder.Nonce == held[i].Holder.Nonce {
+					answers[i].Outcome, answers[i].Trust = backend.Granted, held[i].TTL
+				}
+			}
+			return answers, err
+		}
+	}},
+	{name: "renewal in any term", killer: "R2 a renewal is refused in another term", mutate: func(f *faulty) {
+		f.renew = func(ctx context.Context, held []backend.Lease) ([]backend.Answer, error) {
+			held = slices.Clone(held)
+			for i, l := range held {
+				held[i].Term = f.now(ctx, l.Election)[0].Term
+			}
+			return f.Backend.Renew(ctx, held)
+		}
+	}},
+	{name: "deposition ignored", killer: "R5 a renewal is refused after a deposition", mutate: func(f *faulty) {
+		f.renew = func(ctx context.Context, held []backend.Lease) ([]backend.Answer, error) {
+			for _, l := range held {
+				if now := f.now(ctx, l.Election)[0]; now.Wish.Kind == backend.Depose {
+					f.Backend.Ask(ctx, []backend.Wish{{Election: l.Election, Term: now.Term}})
+				}
+			}
+			return f.Backend.Renew(ctx, held)
+		}
+	}},
+	{name: "release ignores the term", killer: "X2 a release is scoped to its term", mutate: func(f *faulty) {
+		f.release = func(ctx context.Context, held []backend.Lease) error {
+			held = slices.Clone(held)
+			for i := range held {
+				held[i].Term = 0
+			}
+			return f.Backend.Release(ctx, held)
+		}
+	}},
+	{name: "release(0) ends a later grant", killer: "X5 term 0 does not end another's grant", mutate: func(f *faulty) {
+		f.release = func(ctx context.Context, held []backend.Lease) error {
+			for _, l := range held {
+				if now := f.now(ctx, l.Election)[0]; l.Term == 0 && !now.Vacant() {
+					f.as(ctx, now).Release(ctx, []backend.Lease{now})
+				}
+			}
+			return f.Backend.Release(ctx, held)
+		}
+	}},
+	{name: "terms start again after a release", killer: "S4 terms grow through a thousand reigns", mutate: func(f *faulty) {
+		f.acquire = func(ctx context.Context, bids []backend.Bid) ([]backend.Answer, error) {
+			answers, err := f.Backend.Acquire(ctx, bids)
+			for i := range answers {
+				answers[i].Term = 1
+			}
+			return answers, err
+		}
+		f.release = func(ctx context.Context, held []backend.Lease) error {
+			held = slices.Clone(held)
+			for i := range held {
+				held[i].Term = 0
+			}
+			return f.Backend.Release(ctx, held)
+		}
+	}},
+	{name: "release of what is not held is an error", killer: "X6 to release nothing is no error", mutate: func(f *faulty) {
+		f.release = func(ctx context.Context, held []backend.Lease) error {
+			for _, l := range held {
+				if f.now(ctx, l.Election)[0].Vacant() {
+					return backend.ErrInvalid
+				}
+			}
+			return f.Backend.Release(ctx, held)
+		}
+	}},
+	{name: "the reason of a release is lost", killer: "X7 the reason is kept", mutate: func(f *faulty) {
+		f.release = func(ctx context.Context, held []backend.Lease) error {
+			held = slices.Clone(held)
+			for i := range held {
+				held[i].End = backend.Released
+			}
+			return f.Backend.Release(ctx, held)
+		}
+	}},
+	{name: "names folded to lower case", killer: "S15 names never alias", mutate: func(f *faulty) {
+		f.acquire = func(ctx context.Context, bids []backend.Bid) ([]backend.Answer, error) {
+			bids, names := slices.Clone(bids), []string{}
+			for i := range bids {
+				names = append(names, bids[i].Election)
+				bids[i].Election, bids[i].Over.Election = fold(bids[i].Election), fold(bids[i].Over.Election)
+			}
+			answers, err := f.Backend.Acquire(ctx, bids)
+			for i := range answers {
+				answers[i].Election = names[i]
+			}
+			return answers, err
+		}
+		f.observe = func(ctx context.Context, seen []backend.Lease, after string) (changed []backend.Lease, next string, err error) {
+			for _, l := range seen {
+				name := l.Election
+				l.Election = fold(name)
+				some, _, err := f.Backend.Observe(ctx, []backend.Lease{l}, after)
+				if err != nil {
+					return nil, "", err
+				}
+				for _, l := range some {
+					l.Election = name
+					changed = append(changed, l)
+				}
+			}
+			return changed, "", nil
+		}
+	}},
+	{name: "an election that is not there is not answered", killer: "O1 a zero lease is always answered", mutate: func(f *faulty) {
+		f.observe = func(ctx context.Context, seen []backend.Lease, after string) ([]backend.Lease, string, error) {
+			changed, next, err := f.Backend.Observe(ctx, seen, after)
+			return slices.DeleteFunc(changed, func(l backend.Lease) bool { return l.Term == 0 }), next, err
+		}
+	}},
+	{name: "everything is always returned", killer: "O2 only what has changed", mutate: func(f *faulty) {
+		f.observe = func(ctx context.Context, seen []backend.Lease, after string) ([]backend.Lease, string, error) {
+			var names []string
+			for _, l := range seen {
+				names = append(names, l.Election)
+			}
+			return f.now(ctx, names...), "", nil
+		}
+	}},
+	{name: "a wish is no change", killer: "O3 every change shows", mutate: func(f *faulty) {
+		f.observe = func(ctx context.Context, seen []backend.Lease, after string) (changed []backend.Lease, next string, err error) {
+			all, next, err := f.Backend.Observe(ctx, seen, after)
+			for _, l := range all {
+				if !slices.ContainsFunc(seen, func(s backend.Lease) bool { return s.Beat != 0 && s.Unchanged(l) }) {
+					changed = append(changed, l)
+				}
+			}
+			return changed, next, err
+		}
+	}},
+	{name: "busy Listen", killer: "N1 listening is not busy", mutate: func(f *faulty) {
+		f.listen = func(ctx context.Context, _ []backend.Lease, _ string) error {
+			select {
+			case <-time.After(time.Millisecond):
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+	}},
+	{name: "Listen waits for the next change only", killer: "N3 nothing is missed before the call", mutate: func(f *faulty) {
+		f.listen = func(ctx context.Context, seen []backend.Lease, after string) error {
+			var names []string
+			for _, l := range seen {
+				names = append(names, l.Election)
+			}
+			return f.Backend.Listen(ctx, f.now(ctx, names...), after)
+		}
+	}},
+	{name: "Listen is not told of releases", killer: "L2 a resignation hands over", mutate: func(f *faulty) {
+		f.listen = func(ctx context.Context, _ []backend.Lease, _ string) error { <-ctx.Done(); return ctx.Err() }
+	}},
+	{name: "context ignored by Listen", killer: "N4 listening ends with its context", mutate: func(f *faulty) {
+		f.listen = func(context.Context, []backend.Lease, string) error { <-f.closed; return backend.ErrClosed }
+	}},
+	{name: "context ignored", killer: "G4 calls end with their context", mutate: func(f *faulty) {
+		f.observe = func(ctx context.Context, seen []backend.Lease, after string) ([]backend.Lease, string, error) {
+			if ctx.Err() != nil {
+				<-f.closed
+			}
+			return f.Backend.Observe(ctx, seen, after)
+		}
+	}},
+	{name: "a wish touches the beat", killer: "W1 a wish stands beside the lease", mutate: func(f *faulty) {
+		f.ask = func(ctx context.Context, wishes []backend.Wish) error {
+			err := f.Backend.Ask(ctx, wishes)
+			for _, w := range wishes { // as a careless UPDATE would: the lease is written again
+				l := f.now(ctx, w.Election)[0]
+				f.as(ctx, l).Renew(ctx, []backend.Lease{l})
+			}
+			return err
+		}
+	}},
+	{name: "a stale wish is written in silence", killer: "W2 a stale wish is not written", mutate: func(f *faulty) {
+		f.ask = func(ctx context.Context, wishes []backend.Wish) error {
+			f.Backend.Ask(ctx, wishes)
+			return nil
+		}
+	}},
+	{name: "to nominate deposes", killer: "P12 a dead nominee costs nothing", mutate: func(f *faulty) {
+		f.ask = func(ctx context.Context, wishes []backend.Wish) error {
+			wishes = slices.Clone(wishes)
+			for i := range wishes {
+				wishes[i].Kind = backend.Depose
+			}
+			return f.Backend.Ask(ctx, wishes)
+		}
+	}},
+	{name: "a push that is claimed and not there", poll: true, killer: "N2 every change is heard", mutate: func(f *faulty) {
+		f.claims = func(g backend.Guarantees) backend.Guarantees { g.Push, g.Poll = true, false; return g }
+		f.listen = func(ctx context.Context, _ []backend.Lease, _ string) error { <-ctx.Done(); return ctx.Err() }
+	}},
+	{name: "nothing is heard of anything", killer: "G5 guarantees are what they are", mutate: func(f *faulty) {
+		f.claims = func(g backend.Guarantees) backend.Guarantees { g.Push, g.Poll = false, false; return g }
+	}},
+}
+
+// TestEachMutantIsKilledByItsCase tries each broken backend on the case that is
+// there to find it, after the case has passed on memory itself.
+func TestEachMutantIsKilledByItsCase(t *testing.T) {
+	for _, m := range mutants {
+		t.Run(m.name, func(t *testing.T) {
+			i := slices.IndexFunc(Cases(), func(c Case) bool { return c.Title() == m.killer })
+			if i < 0 {
+				t.Fatalf("no case is called %q", m.killer)
+			}
+			c := Cases()[i]
+			harness := func(mutate func(*faulty)) Harness {
+				return Harness{Virtual: true, Short: true, NewStore: func(testing.TB) Store {
+					store := memory.New(&memory.Options{Poll: m.poll})
+					return Store{Open: func(testing.TB) backend.Backend {
+						f := &faulty{Backend: store.Backend(), store: store, closed: make(chan struct{})}
+						mutate(f)
+						return f
+					}}
+				}}
+			}
+			if err := c.Try(t, harness(func(*faulty) {})); err != nil && !m.poll {
+				t.Fatalf("%s fails on memory itself: %v", c.Title(), err)
+			}
+			err := c.Try(t, harness(m.mutate))
+			if err == nil {
+				t.Fatalf("%s does not find: %s", c.Title(), m.name)
+			}
+			t.Logf("killed by %s: %.300v", c.Title(), err)
+		})
+	}
+}
