@@ -13,8 +13,10 @@ type Backend interface {
 	// waits for a holder to go away. A bid is Granted if the lease is still
 	// exactly [Bid.Over], or if what it finds is a leftover of the bidder's own
 	// nonce: that is granted anew, by compare-and-swap and with a new term, or
-	// released. Otherwise it is Refused and the answer holds the lease as it now
-	// stands. The grant clears any wish, and its term exceeds Bid.Floor.
+	// released. (Not after a fail-over that may have lost a later grant: then it is
+	// to be watched like anybody else's.) Otherwise it is Refused and the answer
+	// holds the lease as it now stands. The grant clears any wish, and its term
+	// exceeds Bid.Floor.
 	Acquire(ctx context.Context, bids []Bid) ([]Answer, error)
 
 	// Renew extends leases by a write that the store refuses after another
@@ -107,7 +109,8 @@ type Lease struct {
 	Ref string
 
 	// Watch is how long a challenger must see the lease unchanged before it
-	// bids. 0: free now. Negative ([StoreDecides]): the store will free it.
+	// bids. 0: free now, or a leftover of the reader's own nonce that a bid would
+	// be granted. Negative ([StoreDecides]): the store will free it.
 	Watch time.Duration
 
 	// End is how the last reign ended, and LastID and LastNonce are who it was;

@@ -59,7 +59,7 @@
 //
 // [Lease.Watch] says what a challenger must do before it bids:
 //
-//   - 0: nothing. The lease is free.
+//   - 0: nothing. The lease is free, or the reader's own leftover.
 //   - a time: watch it. The manager bids only after it has itself seen the lease
 //     unchanged (same Term, Beat and Ref) for that long on its own monotonic
 //     clock, counted from when the first such answer was received. No clock of

@@ -8,11 +8,15 @@ import (
 
 // TermJump is added to the last known term, instead of 1, when the record was
 // last written by another server: the terms that a lossy fail-over may have lost
-// are thereby skipped.
+// are thereby skipped. The microseconds since 2026 are added as well. Without
+// them, a second fail-over that loses the first grant after the first repeats its
+// term (seen in backend/mysql's fail-over tests).
 const TermJump = 1 << 40
 
-// NextTerm returns the term of a new grant: the greatest of last+1 (last+TermJump
-// if foreign, that is if another server wrote the record), the microseconds since
+var since2026 = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).UnixMicro()
+
+// NextTerm returns the term of a new grant: the greatest of last+1 (last and the
+// jump if foreign, that is if another server wrote the record), the microseconds since
 // 1970, and floor+1. The first keeps terms growing while the record lasts; the
 // second, when the record was deleted or the store rebuilt; the third, across
 // stores. now needs to be no better than any wall clock. All native layouts use
@@ -20,9 +24,9 @@ const TermJump = 1 << 40
 func NextTerm(last uint64, foreign bool, floor uint64, now time.Time) (uint64, error) {
 	step := uint64(1)
 	if foreign {
-		step = TermJump
+		step = TermJump + uint64(max(now.UnixMicro()-since2026, 0))
 	}
-	const most = math.MaxInt64 - TermJump // terms fit a signed 64-bit column of the user's
+	const most = math.MaxInt64 >> 1 // with any step, terms fit a signed 64-bit column of the user's
 	if last > most || floor > most {
 		return 0, fmt.Errorf("%w: terms are used up: last %d, floor %d, greatest %d; the record was damaged or planted", ErrDenied, last, floor, uint64(most))
 	}

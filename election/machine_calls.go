@@ -23,7 +23,7 @@ type call struct {
 	after  string          // Observe, Listen
 	whole  bool            // Observe: all elections, so that the cursor stands for all
 
-	stale     time.Duration // Listen: when to cancel it because it listens to the wrong leases
+	stale     time.Duration // Listen: when to cancel it and listen anew
 	cancelled bool          // Listen: done
 }
 
@@ -99,7 +99,8 @@ func (m *machine) dispatch(now time.Duration) {
 		switch k {
 		case callAnnounce, callHealth:
 		case callListen:
-			c.timeout, c.after = 0, m.cursor
+			// It may have gone deaf: not for ever.
+			c.timeout, c.after, c.stale = 0, m.cursor, now+2*m.TTL
 			m.relisten = false
 			c.leases = m.listened(now)
 			if len(c.leases) == 0 {

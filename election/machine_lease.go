@@ -87,8 +87,7 @@ func (m *machine) bidAt(e *elec) time.Duration {
 	l := &e.seen
 	at := m.holdsBack(e)
 	switch {
-	case l.Holder.Nonce == m.me.Nonce: // a leftover of ours: granted anew or released
-	case l.Watch > 0:
+	case l.Watch > 0: // 0 for a leftover of ours, unless a fail-over may have lost a later grant
 		at = max(at, e.since+l.Watch)
 	case l.Watch < 0 && e.own == ownQueued:
 		return never

@@ -43,7 +43,7 @@ func (m *machine) observe(now time.Duration, e *elec, l *backend.Lease, sent tim
 	m.showSeen(e, sent)
 
 	switch w := &e.seen.Wish; {
-	case e.seen.Holder.Nonce == m.me.Nonce && e.own == ownNone && !e.busy:
+	case e.seen.Holder.Nonce == m.me.Nonce && e.seen.Watch == 0 && e.own == ownNone && !e.busy:
 		// Left over, or granted late. compete bids, and if it may not, release.
 		e.own = ownMaybe
 	case w.Kind == backend.Nominate && w.Term == e.seen.Term && w.ID == m.me.ID && m.wants(e):

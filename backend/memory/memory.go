@@ -46,6 +46,21 @@ func (c *client) in(ctx context.Context, verb, nonce string, call func() error) 
 	return nil
 }
 
+// view is the lease as this client sees it: what is left of its own is not watched.
+func (c *client) view(r *record) backend.Lease {
+	l := r.Lease
+	l.Age = c.Now().Sub(r.written)
+	if l.Holder.Nonce == c.nonce {
+		l.Watch = 0
+	}
+	return l
+}
+
+// differs reports whether Observe has something to tell to who saw l.
+func differs(now, l backend.Lease) bool {
+	return !now.Unchanged(l) || now.Holder != l.Holder || now.Wish != l.Wish
+}
+
 func (c *client) Acquire(ctx context.Context, bids []backend.Bid) (answers []backend.Answer, err error) {
 	err = c.in(ctx, "acquire", bids[0].Candidate.Nonce, func() error {
 		answers = make([]backend.Answer, len(bids))
@@ -107,7 +122,7 @@ func (c *client) Release(ctx context.Context, held []backend.Lease) error {
 func (c *client) Observe(ctx context.Context, seen []backend.Lease, _ string) (changed []backend.Lease, next string, err error) {
 	err = c.in(ctx, "observe", "", func() error {
 		for _, l := range seen {
-			if r := c.record(l.Election); l.Beat == 0 || r.differs(l) {
+			if r := c.record(l.Election); l.Beat == 0 || differs(c.view(r), l) {
 				changed = append(changed, c.view(r))
 			}
 		}
@@ -120,7 +135,7 @@ func (c *client) Listen(ctx context.Context, seen []backend.Lease, _ string) err
 	for {
 		old, news := false, (chan struct{})(nil)
 		err := c.in(ctx, "listen", "", func() error {
-			old = slices.ContainsFunc(seen, func(l backend.Lease) bool { return c.record(l.Election).differs(l) })
+			old = slices.ContainsFunc(seen, func(l backend.Lease) bool { return differs(c.view(c.record(l.Election)), l) })
 			news = c.changed
 			return nil
 		})
@@ -139,7 +154,7 @@ func (c *client) Ask(ctx context.Context, wishes []backend.Wish) error {
 	return c.in(ctx, "ask", "", func() (err error) {
 		for _, w := range wishes {
 			r := c.record(w.Election)
-			if r.Term != w.Term {
+			if r.Term != w.Term || w.Term == 0 {
 				err = fmt.Errorf("election %q has term %d, not %d: %w", w.Election, r.Term, w.Term, backend.ErrStale)
 				continue
 			}

@@ -68,17 +68,6 @@ func (s *Store) record(name string) *record {
 	return r
 }
 
-// differs reports whether Observe has something to tell to who saw l.
-func (r *record) differs(l backend.Lease) bool {
-	return !r.Unchanged(l) || r.Holder != l.Holder || r.Wish != l.Wish
-}
-
-func (s *Store) view(r *record) backend.Lease {
-	l := r.Lease
-	l.Age = s.Now().Sub(r.written)
-	return l
-}
-
 // end closes the present reign, if there is one, and notes it in the history.
 func (s *Store) end(r *record, how backend.End) {
 	if !r.Vacant() {

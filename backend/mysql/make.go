@@ -57,7 +57,7 @@ func (s *session) makeElections(ctx context.Context, bids []backend.Bid, missing
 	for _, i := range missing {
 		bid := bids[i]
 		r := row{Lease: backend.Lease{Election: bid.Election}}
-		r.judge(&st)
+		r.judge(&st, "")
 		if _, ok := there[bid.Election]; ok || !r.Unchanged(bid.Over) {
 			answers[i] = backend.Answer{Lease: r.Lease, Outcome: backend.Refused}
 			if ok {

@@ -64,6 +64,8 @@ type Backend struct {
 	statements atomic.Pointer[statements] // in the dialect of the server of the newest connection
 	volatile   atomic.Bool                // the server may lose commits in a crash, see [Backend.read]
 
+	turn chan struct{} // taken by a call that is not a renewal
+
 	mu     sync.Mutex
 	nonce  string // the one candidate that this Backend serves
 	closed bool
@@ -96,7 +98,7 @@ func Open(_ context.Context, o Options) (*Backend, error) {
 	if o.DoorBells == 0 {
 		o.DoorBells = defaultDoorBells
 	}
-	b := &Backend{tables: t}
+	b := &Backend{tables: t, turn: make(chan struct{}, 1)}
 	main, bells, err := b.connectors(o)
 	if err != nil {
 		return nil, err

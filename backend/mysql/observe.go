@@ -85,7 +85,7 @@ func (s *session) list(ctx context.Context, from string, limit int) (rows []row,
 		var r row
 		r.Election = backend.Clean(string(scan.name), backend.MaxName, false)
 		scan.lease(&r, r.Election, nil, nil)
-		if r.judge(&st); len(rows) < limit {
+		if r.judge(&st, s.backend.self()); len(rows) < limit {
 			rows = append(rows, r)
 		}
 	}

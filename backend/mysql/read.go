@@ -74,7 +74,7 @@ func (s *session) read(ctx context.Context, template string, names []string, see
 }
 
 func (s *session) readOnce(ctx context.Context, template, count string, names []string, seen []backend.Lease) (status, []row, error) {
-	began := time.Now()
+	began, self := time.Now(), s.backend.self()
 	at := make(map[string]int, len(names))
 	args := make([]any, len(names))
 	for i, name := range names {
@@ -117,7 +117,7 @@ func (s *session) readOnce(ctx context.Context, template, count string, names []
 	}
 	for i := range rows {
 		rows[i].Election = names[i]
-		rows[i].judge(&st)
+		rows[i].judge(&st, self)
 	}
 	if err := s.introduce(ctx, rows); err != nil {
 		return status{}, nil, err
@@ -176,7 +176,8 @@ func (s *session) uptime(ctx context.Context) (time.Duration, error) {
 
 // judge computes Ref and Watch: what a challenger must see unchanged, and for
 // how long.
-func (r *row) judge(st *status) {
+// self is the nonce of the one who asks.
+func (r *row) judge(st *status, self string) {
 	switch {
 	case !r.found:
 		// No row. Nobody ever led, or the row was deleted, or the server that had
@@ -197,7 +198,7 @@ func (r *row) judge(st *status) {
 		// A server that has taken over may have lost what the last one granted,
 		// to whom and for how long.
 		r.Watch = st.maxTTL
-	case r.Vacant():
+	case r.Vacant(), r.Holder.Nonce == self:
 		r.Watch = 0
 	case r.TTL <= 0:
 		r.Watch = st.maxTTL // somebody has edited it

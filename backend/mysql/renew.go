@@ -26,7 +26,7 @@ func (b *Backend) Renew(ctx context.Context, held []backend.Lease) ([]backend.An
 	}
 	for _, all := range paces {
 		for part := range slices.Chunk(all, chunk) {
-			err := b.on(ctx, about("renew", len(part), held[part[0]].Election), func(s *session) error {
+			err := b.atOnce(ctx, about("renew", len(part), held[part[0]].Election), func(s *session) error {
 				return s.renew(ctx, held, part, answers)
 			})
 			if failed := blame(answers, part, err); failed != nil {

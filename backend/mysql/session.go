@@ -18,6 +18,17 @@ type session struct {
 // on runs f with a connection. A connection that had died while it was idle says
 // so before anything is sent; then the next one is tried, until one is new.
 func (b *Backend) on(ctx context.Context, what string, f func(*session) error) error {
+	select { // one at a time, so that there is always a connection for a renewal
+	case b.turn <- struct{}{}:
+		defer func() { <-b.turn }()
+	case <-ctx.Done():
+		return b.fail(what, ctx.Err())
+	}
+	return b.atOnce(ctx, what, f)
+}
+
+// atOnce is on for renewals, which wait for nobody.
+func (b *Backend) atOnce(ctx context.Context, what string, f func(*session) error) error {
 	for try := 0; ; try++ {
 		conn, err := b.db.Conn(ctx)
 		if err != nil {

@@ -194,7 +194,7 @@ func gaps(t *testing.T, r role, n int, sig syscall.Signal) (times []time.Duratio
 }
 
 func killed(t *testing.T, k testbed.Kind, dsn, kind string, ttl time.Duration) {
-	n := map[time.Duration]int{time.Second: rounds(30, 6), 3 * time.Second: rounds(12, 3), 10 * time.Second: rounds(6, 2)}[ttl]
+	n := map[time.Duration]int{time.Second: rounds(20, 6), 3 * time.Second: rounds(8, 3), 10 * time.Second: rounds(4, 2)}[ttl]
 	g := gaps(t, role{Kind: kind, DSN: dsn, TTL: ttl}, n, syscall.SIGKILL)
 	median, worst := g[len(g)/2], g[len(g)-1]
 	what, bar := fmt.Sprintf("leader killed, TTL %v", ttl), fmt.Sprintf("median ≤ 0.9, worst ≤ %.2f", 1+0.1/ttl.Seconds())
@@ -206,7 +206,7 @@ func killed(t *testing.T, k testbed.Kind, dsn, kind string, ttl time.Duration) {
 
 func resigned(t *testing.T, k testbed.Kind, dsn, kind string, bells int) {
 	const ttl = 3 * time.Second
-	g := gaps(t, role{Kind: kind, DSN: dsn, TTL: ttl, Bells: bells}, rounds(15, 4), syscall.SIGTERM)
+	g := gaps(t, role{Kind: kind, DSN: dsn, TTL: ttl, Bells: bells}, rounds(11, 4), syscall.SIGTERM)
 	what, bar := "leader gets SIGTERM, TTL 3s", "median ≤ 10 ms"
 	switch {
 	case kind == "seed":

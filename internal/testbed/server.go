@@ -234,6 +234,7 @@ func (s *Server) args() []string {
 	args = append(args,
 		"--datadir="+s.data(),
 		"--socket="+filepath.Join(s.dir, "socket"),
+		"--tmpdir="+s.dir, // MariaDB servers that share one remove each other's files
 		"--pid-file="+filepath.Join(s.dir, "pid"),
 		fmt.Sprintf("--port=%d", s.port),
 		fmt.Sprintf("--server-id=%d", s.port),
