@@ -1,0 +1,86 @@
+package election
+
+import (
+	"log/slog"
+	"strings"
+	"testing"
+)
+
+func contains(err error, text string) bool { return err != nil && strings.Contains(err.Error(), text) }
+
+func elected(name, id string, term uint64) Event {
+	return Event{Election: name, Kind: Elected, Leader: Candidate{ID: id, Nonce: id}, Term: term, Reason: ReasonElected, Leading: id == "me"}
+}
+
+func lost(name string, term uint64) Event {
+	return Event{Election: name, Kind: Vacant, Term: term, Reason: ReasonRefused}
+}
+
+func kinds(w *watcher) (text string) {
+	for _, q := range w.queue {
+		text += q.Kind.String()[:1] + q.Leader.ID + " "
+	}
+	return strings.TrimSpace(text)
+}
+
+func TestWhatOthersDoIsCoalescedAndOwnTransitionsAreNot(t *testing.T) {
+	w := newWatcher(nil, slog.New(slog.DiscardHandler))
+	w.add(elected("jobs", "a", 1), false, nil)
+	w.add(lost("jobs", 1), false, nil)
+	w.add(elected("jobs", "b", 2), false, nil)
+	w.add(elected("jobs", "me", 3), true, nil)
+	w.add(lost("jobs", 3), true, nil)
+	w.add(elected("jobs", "c", 4), false, nil)
+	w.add(elected("jobs", "d", 5), false, nil)
+	if got, want := kinds(w), "eb eme v ed"; got != want {
+		t.Errorf("waiting: %s, want %s", got, want)
+	}
+}
+
+func TestWhatCameAndWentUnseenIsNotTold(t *testing.T) {
+	w := newWatcher(nil, slog.New(slog.DiscardHandler))
+	a := elected("jobs", "a", 1)
+	w.add(Event{Election: "jobs", Kind: Unknown, Reason: ReasonUnreachable}, false, &a)
+	w.add(a, false, &Event{Kind: Unknown})
+	if got := kinds(w); got != "" {
+		t.Errorf("waiting: %s, want nothing", got)
+	}
+}
+
+func TestOneElectionDoesNotDisplaceAnother(t *testing.T) {
+	w := newWatcher(nil, slog.New(slog.DiscardHandler))
+	w.add(elected("x", "a", 1), false, nil)
+	w.add(elected("y", "b", 1), false, nil)
+	w.add(elected("x", "c", 2), false, nil)
+	if got, want := kinds(w), "ec eb"; got != want {
+		t.Errorf("waiting: %s, want %s", got, want)
+	}
+}
+
+func TestAWatcherFarBehindIsToldHowManyReignsItMissed(t *testing.T) {
+	w := newWatcher(nil, slog.New(slog.DiscardHandler))
+	const reigns = 1000
+	for term := uint64(1); term <= reigns; term++ {
+		w.add(elected("jobs", "me", term), true, nil)
+		w.add(lost("jobs", term), true, nil)
+	}
+	if len(w.queue) > maxQueue {
+		t.Errorf("%d events wait, at most %d should", len(w.queue), maxQueue)
+	}
+	told, folded := 0, 0
+	for i, q := range w.queue {
+		if q.Kind == Elected {
+			told++
+		}
+		folded += q.Folded
+		if i > 0 && q.Kind == w.queue[i-1].Kind {
+			t.Errorf("event %d: %v after %v", i, q.Kind, w.queue[i-1].Kind)
+		}
+	}
+	if told+folded != reigns {
+		t.Errorf("%d reigns told and %d counted, want %d together", told, folded, reigns)
+	}
+	if last := w.queue[len(w.queue)-1]; last.Kind != Vacant || last.Term != reigns {
+		t.Errorf("the last event is %v, want the final state", last.Event)
+	}
+}
