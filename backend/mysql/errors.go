@@ -1,7 +1,6 @@
 package mysql
 
 import (
-	"context"
 	sqldriver "database/sql/driver"
 	"errors"
 	"fmt"
@@ -125,8 +124,3 @@ func spoilt(err error) bool {
 // fresh reports whether err says that nothing was sent: the connection had died
 // while it was idle.
 func fresh(err error) bool { return errors.Is(err, sqldriver.ErrBadConn) }
-
-// timedOut reports whether err is about the context.
-func timedOut(err error) bool {
-	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
-}

@@ -62,7 +62,6 @@ type Backend struct {
 	bell     bell
 
 	statements atomic.Pointer[statements] // in the dialect of the server of the newest connection
-	volatile   atomic.Bool                // the server may lose commits in a crash, see [Backend.read]
 
 	turn chan struct{} // taken by a call that is not a renewal
 

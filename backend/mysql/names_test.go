@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/internal/testbed"
@@ -77,7 +78,7 @@ func TestHostileRowsAreShownHarmlessly(t *testing.T) {
 			if clean := backend.CleanLease(got); clean != got || got.Holder.ID == hostile {
 				t.Errorf("a planted row is handed on as it is: %+v", got)
 			}
-			if got.TTL < 0 || got.Renew < 0 || got.Watch <= 0 || len(got.Ref) > 512 || strings.ContainsAny(got.Ref, "\x1b\xff\u202e") {
+			if got.TTL < 0 || got.Renew < 0 || got.Watch <= 0 || len(got.Ref) > 512 || strings.ContainsAny(got.Ref, "\x1b\u202e") || !utf8.ValidString(got.Ref) {
 				t.Errorf("a planted row: %+v", got)
 			}
 			if answer, err := n.renew(lease); err != nil || answer.Outcome != backend.Refused {

@@ -4,7 +4,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"io/fs"
+	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -38,12 +38,18 @@ func TestNoStatementContainsAForbiddenWord(t *testing.T) {
 		texts["schema.sql, statement "+strconv.Itoa(i+1)] = regexp.MustCompile(`COMMENT '[^']*'|CREATE TABLE IF NOT EXISTS`).ReplaceAllString(s, "")
 	}
 	set := token.NewFileSet()
-	notTests := func(f fs.FileInfo) bool { return !strings.HasSuffix(f.Name(), "_test.go") }
-	packages, err := parser.ParseDir(set, ".", notTests, 0)
+	sources, err := filepath.Glob("*.go")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, file := range packages["mysql"].Files {
+	for _, source := range sources {
+		if strings.HasSuffix(source, "_test.go") {
+			continue
+		}
+		file, err := parser.ParseFile(set, source, nil, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
 		ast.Inspect(file, func(n ast.Node) bool {
 			lit, ok := n.(*ast.BasicLit)
 			if !ok || lit.Kind != token.STRING {

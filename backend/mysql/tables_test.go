@@ -165,10 +165,10 @@ func TestADeletedRowIsWatchedAndItsTermsGoOn(t *testing.T) {
 			t.Run(what, func(t *testing.T) {
 				l := newLab(t, k)
 				n, other := l.node(t, "n"), l.node(t, "other")
-				held := n.lead("a", time.Second)
+				n.lead("a", time.Second)
 				// A term far ahead of the clock, as after a jump.
 				l.exec(t, "UPDATE election_term SET term = 5000000000000000 WHERE name = 'a'")
-				held = n.lead("a", time.Second)
+				held := n.lead("a", time.Second)
 				b := n.lead("b", time.Second)
 				l.exec(t, statements...)
 				for _, name := range []string{"a", "c"} {
