@@ -3,6 +3,7 @@ package conformance
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/go-election/go-election/backend"
@@ -145,8 +146,12 @@ func namesText(t *Trial) error {
 }
 
 func namesPlanted(t *Trial) error {
-	a := t.client("a")
+	a, b := t.client("a"), t.client("b")
 	held, err := a.win("jobs")
+	if err != nil {
+		return err
+	}
+	before, err := b.win("planted")
 	if err != nil {
 		return err
 	}
@@ -154,7 +159,32 @@ func namesPlanted(t *Trial) error {
 		return err
 	}
 	changed, err := a.observe(backend.Lease{Election: "planted"}, backend.Lease{Election: "jobs"})
-	_, err2 := a.list("", 10)
-	_, err3 := a.keep(held)
-	return errors.Join(err, err2, err3, must(len(changed) >= 1, "the healthy election to be read beside the planted one", fmt.Sprint(changed)))
+	if err != nil {
+		return err
+	}
+	for _, l := range changed {
+		if l.Election == "planted" && l.Holder == before.Holder {
+			return fmt.Errorf("expected the fault %s to change the record, got %+v: the harness's hook does nothing", FaultPlantRecord, l)
+		}
+	}
+	_, err = a.list("", 10)
+	_, err2 := a.keep(held)
+	if err := errors.Join(err, err2, must(slices.ContainsFunc(changed, func(l backend.Lease) bool { return l.Election == "jobs" && l.Holder == a.me }), "the healthy election to be read beside the planted one", fmt.Sprint(changed))); err != nil {
+		return err
+	}
+	o, err := t.seat("observer", "planted", nil)
+	if err != nil {
+		return err
+	}
+	t.sleep(t.TTL)
+	for _, e := range o.events() {
+		if e.Leader.ID == "" {
+			continue
+		}
+		if err := errors.Join(backend.CheckID(e.Leader.ID), backend.CheckText("address", e.Leader.Address, backend.MaxAddress, false),
+			backend.CheckText("metadata", e.Leader.Metadata, backend.MaxMetadata, true)); err != nil {
+			return fmt.Errorf("expected watchers to be told clean text, got %w", err)
+		}
+	}
+	return nil
 }

@@ -63,7 +63,7 @@ const (
 	FaultCutReplies   = "cut-replies"   // requests arrive, answers do not
 	FaultFailover     = "failover"      // another server takes over, with everything or without the last writes
 	FaultDeleteRecord = "delete-record" // somebody deletes the election's record
-	FaultPlantRecord  = "plant-record"  // somebody writes a record with hostile text as holder
+	FaultPlantRecord  = "plant-record"  // somebody overwrites the election's record with hostile text as holder
 )
 
 // withDefaults fills in what is zero.

@@ -45,7 +45,7 @@ func Cases() []Case {
 	return slices.Concat(
 		acquireCases, renewCases, releaseCases, termCases,
 		observeCases, listenCases, askCases, listCases, memberCases, nameCases, generalCases,
-		safetyCases, eventCases, functionCases, livenessCases, operatorCases, wishCases,
+		safetyCases, faultCases, eventCases, functionCases, livenessCases, operatorCases, wishCases,
 		costCases, stormCases,
 	)
 }

@@ -1,0 +1,77 @@
+package conformance
+
+import (
+	"fmt"
+	"time"
+)
+
+// faultCases harm the store itself, where the harness can, with managers on it.
+// The judge looks for two leaders and for terms that go back meanwhile.
+var faultCases = []Case{
+	{Rule: "S1", Name: "through a restart of the store", Run: throughFault(FaultRestart, ""), skip: needs(FaultRestart),
+		Says: "A restart of the store makes no second leader, and afterwards there is exactly one."},
+	{Rule: "S1", Name: "through a pause of the store", Run: throughFault(FaultPause, ""), skip: needs(FaultPause),
+		Says: "A store that hangs and goes on makes no second leader, and afterwards there is exactly one."},
+	{Rule: "S1", Name: "through a cut", Run: throughFault(FaultCut, ""), skip: needs(FaultCut),
+		Says: "A cut between all clients and the store makes no second leader, and afterwards there is exactly one."},
+	{Rule: "S1", Name: "through a cut of answers only", Run: throughFault(FaultCutReplies, ""), skip: needs(FaultCutReplies),
+		Says: "A store that hears and cannot answer makes no second leader, and afterwards there is exactly one."},
+	{Rule: "S1", Name: "through a fail-over", Run: throughFault(FaultFailover, ""), skip: all(needs(FaultFailover), durable),
+		Says: "A fail-over, also one that loses the last writes, makes no second leader and no term twice, and afterwards there is exactly one leader."},
+	{Rule: "S1", Name: "through a deleted record", Run: throughFault(FaultDeleteRecord, "jobs"), skip: needs(FaultDeleteRecord),
+		Says: "A record that somebody deletes during a reign makes no second leader and no term twice, and afterwards there is exactly one leader."},
+}
+
+// durable skips a case if terms may be lost with a server.
+func durable(f facts) string {
+	if !f.DurableTerms {
+		return "terms may be lost with a server (Guarantees.DurableTerms)"
+	}
+	return ""
+}
+
+func throughFault(fault, name string) func(*Trial) error {
+	return func(t *Trial) error {
+		leader, others, err := t.led(3, "jobs", nil)
+		if err != nil {
+			return err
+		}
+		seats, reader := append(others, leader), t.client("reader")
+		for i, length := range []time.Duration{t.TTL / 2, 2 * t.TTL} {
+			t.sleep(t.TTL)
+			if err := t.fault(fault, true, name); err != nil {
+				return err
+			}
+			t.sleep(length)
+			if fault == FaultPause || fault == FaultCut || fault == FaultCutReplies {
+				if err := t.fault(fault, false, name); err != nil {
+					return err
+				}
+			}
+			// A store may make all challengers watch for longer than a TTL when its
+			// server has changed or a record is gone. It says so.
+			var watch time.Duration
+			if err := t.until(2*t.bound(), "an answer from the store", func() bool {
+				l, err := reader.look("jobs")
+				watch = max(l.Watch, 0)
+				return err == nil
+			}); err != nil {
+				return err
+			}
+			if _, _, err := t.elected(watch+2*t.bound(), seats...); err != nil {
+				return fmt.Errorf("after %s number %d: %w", fault, i+1, err)
+			}
+			t.sleep(t.bound())
+			n := 0
+			for _, s := range seats {
+				if s.Leading() {
+					n++
+				}
+			}
+			if err := same(fmt.Sprintf("leaders after %s number %d", fault, i+1), n, 1); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
