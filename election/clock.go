@@ -40,26 +40,41 @@ func (c *clock) now() time.Duration {
 }
 
 // latest is the time by the most pessimistic reading, for a holder: it may lie
-// ahead of now, which challengers use.
+// ahead of now, which challengers use. A deadline that is compared with it has
+// ahead of its request's sending added.
 func (c *clock) latest() time.Duration { return c.now() + time.Duration(c.ahead.Load()) }
 
 // check measures how long the machine has been suspended so far.
 func (c *clock) check(diff int64) {
+	const good, bad = 50 * time.Microsecond, 10 * time.Millisecond
+	best, suspended := bad, time.Duration(0)
 	for range 8 {
 		before := time.Since(c.base)
 		boot, ok := boottime()
+		gap := time.Since(c.base) - before // the most by which this sample is too great
 		if !ok {
-			c.ahead.Store(max(c.ahead.Load(), diff))
+			raise(&c.ahead, diff)
+			c.diff.Store(diff)
+			return
+		}
+		if gap < best {
+			best, suspended = gap, boot-c.boot-before
+		}
+		if gap < good {
 			break
 		}
-		if time.Since(c.base)-before > 50*time.Microsecond {
-			continue // interrupted between the two readings
-		}
-		// Below a millisecond it is the error of measuring, or of rates.
-		if s := boot - c.boot - before; s > time.Millisecond {
-			c.suspended.Store(int64(s))
-		}
-		break
+	}
+	if best == bad {
+		return // interrupted each time: the next reading checks again
+	}
+	if suspended > time.Millisecond { // less is the error of measuring, or of rates
+		raise(&c.suspended, int64(suspended))
 	}
 	c.diff.Store(diff)
+}
+
+// raise sets v to at least n.
+func raise(v *atomic.Int64, n int64) {
+	for old := v.Load(); n > old && !v.CompareAndSwap(old, n); old = v.Load() {
+	}
 }

@@ -23,8 +23,10 @@ type Election struct {
 	elec      elec
 	fn        LeadFunc        // runs in each reign; may be nil
 	parent    context.Context // of its reigns
+	attempt   int             // counts campaigns
 	campaigns []chan error    // told when elected, or why not
-	releases  []chan error    // told when nothing of ours is left
+	refused   error           // why campaigning has ended for good
+	releases  []waiter        // told when a reign is over and nothing of it is left
 	leaves    []chan error    // told when the election has left
 	watchers  []*watcher
 }
@@ -35,9 +37,15 @@ type Election struct {
 // earlier gives the leadership up.
 type LeadFunc func(ctx context.Context, lead *Leadership) error
 
+// A waiter waits for the end of the reign of term; of any, if that is 0.
+type waiter struct {
+	term uint64
+	done chan error
+}
+
 func newElection(m *Manager, name string) *Election {
 	e := &Election{manager: m, name: name}
-	e.elec.name, e.elec.shell = name, e
+	e.elec.name, e.elec.shell, e.elec.slot, e.elec.at = name, e, -1, -1
 	e.state.Store(&Event{Election: name, Kind: Unknown, Reason: ReasonCurrent})
 	return e
 }
@@ -92,6 +100,10 @@ func (e *Election) Current() Event {
 func (e *Election) Watch(callback func(Event)) (stop func()) {
 	return e.manager.watch(callback, func(w *watcher) {
 		w.add(e.current(), true, nil)
+		if e.elec.slot < 0 {
+			w.end(false) // it has left: there will be no other event
+			return
+		}
 		e.watchers = append(e.watchers, w)
 	}, func(w *watcher) {
 		e.watchers = slices.DeleteFunc(e.watchers, func(x *watcher) bool { return x == w })
@@ -111,21 +123,37 @@ func (e *Election) Resume() {
 // cancelled, the function returned, the lease released. It returns when that is
 // done, or with ctx's error (the resignation goes on). If the election is
 // campaigned for by Lead or Run, it is again, after half a TTL. Resigning what is
-// not led does nothing.
+// not led does nothing. A lead function that calls it waits for itself: it should
+// return instead.
 func (e *Election) Resign(ctx context.Context) error {
-	return e.await(ctx, &e.releases, func() any { return resign{&e.elec} })
+	return e.await(ctx, func(done chan error) any {
+		if !e.elec.leading && !e.elec.running && e.elec.own != ownHeld {
+			done <- nil
+			return nil
+		}
+		e.awaitRelease(e.elec.term, done)
+		return resign{&e.elec, e.elec.term}
+	})
 }
 
 // Leave resigns, ends campaigning and forgets the election. It returns when
-// nothing is left in the store, or with ctx's error (leaving goes on).
+// nothing is left in the store, or with ctx's error (leaving goes on). A lead
+// function that calls it waits for itself.
 func (e *Election) Leave(ctx context.Context) error {
-	return e.await(ctx, &e.leaves, func() any { return leave{&e.elec} })
+	return e.await(ctx, func(done chan error) any {
+		e.leaves = append(e.leaves, done)
+		return leave{&e.elec}
+	})
 }
 
 // Record reads from the store all that it keeps about the election, with the last
 // reigns. Term is 0 if nobody has led yet.
 func (e *Election) Record(ctx context.Context) (backend.Record, error) {
-	list, err := e.manager.backend.List(ctx, e.name, 1)
+	var list []backend.Record
+	err := e.manager.ask(ctx, func(ctx context.Context) (err error) {
+		list, err = e.manager.backend.List(ctx, e.name, 1)
+		return err
+	})
 	if err != nil {
 		return backend.Record{}, fmt.Errorf("election: read %q: %w", e.name, err)
 	}
@@ -165,36 +193,54 @@ func (e *Election) ask(ctx context.Context, kind backend.WishKind, id string) er
 	if r.Vacant() {
 		return fmt.Errorf("election: %s: %w: nobody leads %q", kind, backend.ErrInvalid, e.name)
 	}
-	err = e.manager.backend.Ask(ctx, []backend.Wish{{Election: e.name, Term: r.Term, Kind: kind, ID: id}})
+	err = e.manager.ask(ctx, func(ctx context.Context) error {
+		return e.manager.backend.Ask(ctx, []backend.Wish{{Election: e.name, Term: r.Term, Kind: kind, ID: id}})
+	})
 	if err != nil {
 		return fmt.Errorf("election: %s: %w", kind, err)
 	}
 	return nil
 }
 
-// await hands the loop an input and waits until what list waits for has come.
-func (e *Election) await(ctx context.Context, list *[]chan error, in func() any) error {
+// await has the loop run f, which makes an input and sees to it that done is
+// told, and waits for that.
+func (e *Election) await(ctx context.Context, f func(done chan error) any) error {
 	done := make(chan error, 1)
 	if !e.manager.tell(func(time.Duration) any {
 		if e.elec.slot < 0 {
 			done <- nil
 			return nil
 		}
-		*list = append(*list, done)
-		e.manager.waiting = append(e.manager.waiting, e)
-		return in()
+		return f(done)
 	}) {
 		return ErrClosed
 	}
+	return e.wait(ctx, done)
+}
+
+func (e *Election) wait(ctx context.Context, done <-chan error) error {
 	select {
 	case err := <-done:
 		return err
 	case <-ctx.Done():
 		return context.Cause(ctx)
+	case <-e.manager.ended:
+		select {
+		case err := <-done:
+			return err
+		default:
+			return ErrClosed
+		}
 	}
 }
 
 // The rest is called by the loop.
+
+// awaitRelease has done told when the reign of term is over.
+func (e *Election) awaitRelease(term uint64, done chan error) {
+	e.releases = append(e.releases, waiter{term, done})
+	e.manager.waiting = append(e.manager.waiting, e)
+}
 
 // idle reports whether nothing of ours is in the store or on its way there.
 func (e *Election) idle() bool {
@@ -229,13 +275,8 @@ func (e *Election) trust(term uint64, until time.Duration) {
 
 // run runs the lead function of one reign.
 func (e *Election) run(fn LeadFunc, l *Leadership) {
-	defer func() { // also if fn ends its goroutine
-		reason := ReasonReturned
-		if l.ctx.Err() != nil {
-			reason = ReasonResigned // it was told to, if not by us then by Run's context
-		}
-		e.manager.tell(func(time.Duration) any { return returned{&e.elec, l.Term, reason} })
-	}()
+	// Deferred: fn may end its goroutine.
+	defer e.manager.tell(func(time.Duration) any { return returned{&e.elec, l.Term, ReasonReturned} })
 	if err := fn(l.ctx, l); err != nil && l.ctx.Err() == nil {
 		e.manager.log.Error("lead function failed", "election", e.name, "term", l.Term, "error", err)
 	}
@@ -268,6 +309,7 @@ func (e *Election) tell(ev *Event) {
 	} else {
 		e.manager.log.Warn("notice: "+string(ev.Reason), "election", e.name, "error", ev.Err)
 		if ev.Reason == ReasonInvalid {
+			e.refused = ev.Err
 			e.resolve(&e.campaigns, ev.Err)
 		}
 	}
@@ -288,7 +330,10 @@ func (e *Election) current() Event {
 
 // gone ends everything that waits for this election.
 func (e *Election) gone() {
-	e.resolve(&e.releases, nil)
+	for _, w := range e.releases {
+		w.done <- nil
+	}
+	e.releases = nil
 	e.resolve(&e.leaves, nil)
 	e.resolve(&e.campaigns, ErrClosed)
 	for _, w := range e.watchers {

@@ -49,11 +49,16 @@ func (l *Leadership) Context() context.Context { return l.ctx }
 // released, or with ctx's error. A lead function does not call it, but returns.
 func (l *Leadership) Resign(ctx context.Context) error {
 	e := l.election
-	return e.await(ctx, &e.releases, func() any {
-		if e.fn != nil {
-			return resign{&e.elec}
+	return e.await(ctx, func(done chan error) any {
+		if e.elec.term != l.Term || e.idle() {
+			done <- nil // over long since
+			return nil
 		}
-		return returned{&e.elec, l.Term, ReasonResigned}
+		e.awaitRelease(l.Term, done)
+		if e.elec.hand {
+			return returned{&e.elec, l.Term, ReasonResigned}
+		}
+		return resign{&e.elec, l.Term}
 	})
 }
 
@@ -65,7 +70,7 @@ func (l *Leadership) Resign(ctx context.Context) error {
 // there is nothing to wait for when this process steps down, and work that was
 // begun may overlap with the next leader's. Check the term where it matters.
 func (e *Election) Lead(fn LeadFunc) error {
-	_, err := e.campaign(e.manager.ctx, fn, modeAlways, fn != nil)
+	_, _, err := e.campaign(e.manager.ctx, fn, modeAlways, fn != nil)
 	return err
 }
 
@@ -77,23 +82,21 @@ func (e *Election) Run(ctx context.Context, fn LeadFunc) error {
 	if fn == nil {
 		return fmt.Errorf("election: run: %w: no function", backend.ErrInvalid)
 	}
-	refused, err := e.campaign(ctx, fn, modeAlways, true)
+	// Not cancelled with ctx, but by stepping down, with the reason as its cause.
+	elected, attempt, err := e.campaign(context.WithoutCancel(ctx), fn, modeAlways, true)
 	if err != nil {
 		return err
 	}
-	for {
-		select {
-		case err := <-refused:
-			if err != nil {
-				return err
-			}
-			refused = e.elected() // elected: go on listening for a refusal
-		case <-ctx.Done():
-			stepDown, cancel := context.WithTimeout(context.WithoutCancel(ctx), e.manager.opts.StepDownTimeout)
-			defer cancel()
-			return e.withdraw(stepDown)
+	for ctx.Err() == nil {
+		if err := e.wait(ctx, elected); err == nil {
+			elected = e.again() // go on listening for a refusal
+		} else if ctx.Err() == nil {
+			return err
 		}
 	}
+	stepDown, cancel := context.WithTimeout(context.WithoutCancel(ctx), e.manager.opts.StepDownTimeout)
+	defer cancel()
+	return e.withdraw(stepDown, attempt)
 }
 
 // Campaign campaigns until this process is elected, and returns the reign. The
@@ -112,33 +115,30 @@ func (e *Election) Try(ctx context.Context) (*Leadership, error) {
 }
 
 func (e *Election) once(ctx context.Context, mode mode) (*Leadership, error) {
-	done, err := e.campaign(e.manager.ctx, nil, mode, true)
+	elected, attempt, err := e.campaign(e.manager.ctx, nil, mode, true)
 	if err != nil {
 		return nil, err
 	}
-	select {
-	case err = <-done:
-		switch err {
-		case nil:
-			return e.reign.Load(), nil
-		case errNotElected:
-			return nil, nil
-		}
+	switch err := e.wait(ctx, elected); {
+	case err == nil:
+		return e.reign.Load(), nil
+	case err == errNotElected:
+		return nil, nil
+	case ctx.Err() == nil:
 		return nil, err
-	case <-ctx.Done():
-		undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), e.manager.opts.CallTimeout)
-		defer cancel()
-		e.withdraw(undo)
-		return nil, context.Cause(ctx)
 	}
+	undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), e.manager.opts.CallTimeout)
+	defer cancel()
+	e.withdraw(undo, attempt)
+	return nil, context.Cause(ctx)
 }
 
 // campaign begins to campaign. The channel is told when this process is elected
-// (nil) or never will be.
-func (e *Election) campaign(parent context.Context, fn LeadFunc, mode mode, joins bool) (chan error, error) {
+// (nil) or never will be. attempt is for withdraw.
+func (e *Election) campaign(parent context.Context, fn LeadFunc, mode mode, joins bool) (elected chan error, attempt int, err error) {
 	m := e.manager
 	if m.opts.Observer {
-		return nil, fmt.Errorf("election: campaign for %q: %w: this manager only observes", e.name, backend.ErrInvalid)
+		return nil, 0, fmt.Errorf("election: campaign for %q: %w: this manager only observes", e.name, backend.ErrInvalid)
 	}
 	done, started := make(chan error, 1), make(chan error, 1)
 	if !m.tell(func(time.Duration) any {
@@ -150,27 +150,40 @@ func (e *Election) campaign(parent context.Context, fn LeadFunc, mode mode, join
 			started <- fmt.Errorf("election: campaign for %q: %w: it is campaigned for or led already", e.name, backend.ErrInvalid)
 			return nil
 		}
+		e.attempt++
+		attempt = e.attempt
+		e.fn, e.parent, e.refused, e.campaigns = fn, parent, nil, append(e.campaigns, done)
 		started <- nil
-		e.fn, e.parent, e.campaigns = fn, parent, append(e.campaigns, done)
 		return campaign{&e.elec, mode, joins, joins && fn == nil}
 	}) {
-		return nil, ErrClosed
+		return nil, 0, ErrClosed
 	}
-	return done, <-started
+	err = <-started
+	return done, attempt, err
 }
 
-// elected returns a channel that is told of the next election or refusal.
-func (e *Election) elected() chan error {
+// again returns a channel that is told of the next election or refusal.
+func (e *Election) again() chan error {
 	done := make(chan error, 1)
-	if !e.manager.tell(func(time.Duration) any { e.campaigns = append(e.campaigns, done); return nil }) {
+	if !e.manager.tell(func(time.Duration) any {
+		if e.campaigns = append(e.campaigns, done); e.refused != nil {
+			e.resolve(&e.campaigns, e.refused)
+		}
+		return nil
+	}) {
 		done <- ErrClosed
 	}
 	return done
 }
 
-// withdraw ends campaigning and the reign, if there is one, and waits for it.
-func (e *Election) withdraw(ctx context.Context) error {
-	return e.await(ctx, &e.releases, func() any {
+// withdraw ends a campaign and its reign, if there is one, and waits for it.
+func (e *Election) withdraw(ctx context.Context, attempt int) error {
+	return e.await(ctx, func(done chan error) any {
+		if e.attempt != attempt {
+			done <- nil // somebody else's by now
+			return nil
+		}
+		e.awaitRelease(0, done)
 		return withdraw{&e.elec, e.fn == nil} // without a function: elected behind our back, nobody has begun
 	})
 }

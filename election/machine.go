@@ -46,6 +46,7 @@ type machine struct {
 	cut         bool                 // said that the store is unreachable
 	denied      bool                 // said so already
 	sick        bool
+	paused      bool // so that what is joined later is, too
 	closing     bool
 
 	out []action
@@ -119,8 +120,16 @@ const (
 
 type want struct{ paused, leaving bool }
 
-// never is a time that does not come.
-const never = time.Duration(1<<63 - 1)
+// never is a time that does not come. No other duration exceeds longest, so that
+// a few of them can be added up.
+const (
+	never   = time.Duration(1<<63 - 1)
+	longest = 20 * 365 * 24 * time.Hour
+)
+
+// greatest is the greatest term that a store can grant (backend.NextTerm). What
+// is above it was planted.
+const greatest = 1<<62 - 1
 
 // Inputs of a step. Where e may be nil it stands for all elections.
 type (
@@ -141,7 +150,10 @@ type (
 		e  *elec // or nil
 		on bool
 	}
-	resign   struct{ e *elec }
+	resign struct { // that very reign
+		e    *elec
+		term uint64
+	}
 	leave    struct{ e *elec } // or nil: the manager closes
 	returned struct {          // the lead function of that term has returned
 		e      *elec
@@ -214,6 +226,7 @@ func (m *machine) step(now time.Duration, in any) []action {
 		}
 		m.settle(now, in.e)
 	case suspend:
+		m.paused = m.paused && in.e != nil || in.on && in.e == nil
 		m.each(in.e, func(e *elec) {
 			if e.want.paused = in.on; in.on {
 				m.stepDown(now, e, ReasonPaused, backend.Released, nil)
@@ -221,7 +234,7 @@ func (m *machine) step(now time.Duration, in any) []action {
 			m.settle(now, e)
 		})
 	case resign:
-		if in.e.leading {
+		if in.e.leading && in.e.term == in.term {
 			in.e.holdFor = m.TTL / 2 // let somebody else have it
 			m.stepDown(now, in.e, ReasonResigned, backend.Released, nil)
 		}
@@ -293,7 +306,7 @@ func (m *machine) join(now time.Duration, e *elec) {
 	e.told = &Event{Election: e.name}
 	e.slot, e.seq = len(m.elections), m.joined
 	m.joined++
-	e.want.leaving = m.closing
+	e.want.leaving, e.want.paused = m.closing, m.paused
 	m.elections = append(m.elections, e)
 	m.relisten = true
 	m.settle(now, e)

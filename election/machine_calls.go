@@ -25,6 +25,8 @@ type call struct {
 
 	stale     time.Duration // Listen: when to cancel it and listen anew
 	cancelled bool          // Listen: done
+
+	ahead time.Duration // the shell's: see clock
 }
 
 type callKind uint8
@@ -208,7 +210,7 @@ func (m *machine) reply(now time.Duration, r reply) {
 	c := r.call
 	m.flying[c.kind] = nil
 	class := backend.Class(r.err)
-	if class == nil || len(r.answers) > 0 {
+	if class == nil || slices.ContainsFunc(r.answers, func(a backend.Answer) bool { return a.Outcome != backend.Unknown }) {
 		m.failures[c.kind], m.retryAt[c.kind] = 0, 0
 	} else if !c.cancelled {
 		m.failed(now, c.kind, r.err)

@@ -12,6 +12,9 @@ func (m *machine) observe(now time.Duration, e *elec, l *backend.Lease, sent tim
 	if m.holds(now, e) {
 		return // overtaken by a grant
 	}
+	if l != nil { // whoever wrote it
+		l.TTL, l.Renew, l.Watch = min(l.TTL, longest), min(l.Renew, longest), min(l.Watch, longest)
+	}
 	if l != nil && l.Term < e.maxTerm && e.known && sent < e.heard {
 		return // overtaken by newer news
 	}
@@ -30,7 +33,9 @@ func (m *machine) observe(now time.Duration, e *elec, l *backend.Lease, sent tim
 		}
 		clean(l, &e.seen)
 		e.seen, e.since, e.known, e.missed = *l, now, true, 0
-		e.maxTerm = max(e.maxTerm, l.Term)
+		if l.Term <= greatest {
+			e.maxTerm = max(e.maxTerm, l.Term)
+		}
 	case l != nil: // the same lease; a wish or its age may have changed
 		clean(l, &e.seen)
 		e.seen.Wish, e.seen.Age = l.Wish, l.Age
@@ -62,7 +67,7 @@ func clean(l, seen *backend.Lease) {
 func (m *machine) showSeen(e *elec, sent time.Duration) {
 	l := &e.seen
 	switch {
-	case l.Term < e.maxTerm:
+	case l.Term < e.maxTerm, l.Term > greatest:
 		m.show(Unknown, e, backend.Candidate{}, 0, ReasonWentBack, nil) // never report an older term as news
 	case l.Holder.Nonce == m.me.Nonce:
 		// A leftover of ours leads nobody.
@@ -104,12 +109,12 @@ func (m *machine) checkID(e *elec, l *backend.Lease, renewed bool) {
 // less and less often.
 func (m *machine) nextLook(now time.Duration, e *elec) {
 	l := &e.seen
-	switch every := l.Renew; {
+	switch every := min(l.Renew, m.TTL); {
 	case m.listen && !m.poll:
 		e.lookAt = now + m.TTL/2 // only to be sure that the store is there
 	case l.Vacant():
 		e.lookAt = now + m.RenewEvery
-	case every <= 0 || every > l.TTL:
+	case every <= 0 || l.Renew > l.TTL:
 		e.lookAt = now + m.RenewEvery // the holder does not tell
 	case e.missed == 0:
 		e.lookAt = now - min(max(l.Age, 0), every) + every + m.slack()

@@ -43,7 +43,8 @@ type Manager struct {
 	machine  *machine
 	unlisten context.CancelFunc
 	watchers []*watcher
-	waiting  []*Election   // somebody waits until they are idle
+	waiting  []*Election   // somebody waits for a release
+	ahead    time.Duration // of the clock when the call left whose reply is being taken in
 	empty    chan struct{} // closed when all elections have left
 	left     bool          // it is
 }
@@ -104,9 +105,13 @@ func (m *Manager) loop() {
 // afterStep wakes those who wait for something to have come to an end.
 func (m *Manager) afterStep() {
 	m.waiting = slices.DeleteFunc(m.waiting, func(e *Election) bool {
-		if e.idle() {
-			e.resolve(&e.releases, nil)
-		}
+		e.releases = slices.DeleteFunc(e.releases, func(w waiter) bool {
+			over := e.idle() || w.term != 0 && w.term != e.elec.term
+			if over {
+				w.done <- nil
+			}
+			return over
+		})
 		return len(e.releases) == 0
 	})
 	if m.machine.closing && len(m.machine.elections) == 0 && !m.left {
@@ -140,11 +145,12 @@ func (m *Manager) do(a action) {
 		} else {
 			m.unlisten = cancel
 		}
+		a.call.ahead = time.Duration(m.clock.ahead.Load())
 		m.calls.Go(func() { m.call(ctx, cancel, a.call) })
 	case doCancel:
 		m.unlisten()
 	case doTrust:
-		e.trust(a.term, a.until)
+		e.trust(a.term, a.until+m.ahead)
 	case doLose:
 		e.lose(a.term, a.reason, a.err)
 	case doTell:
@@ -190,7 +196,10 @@ func (m *Manager) call(ctx context.Context, cancel context.CancelFunc, c *call) 
 			r.err = ctx.Err() // too slow is not healthy
 		}
 	}
-	m.tell(func(time.Duration) any { return r })
+	m.tell(func(time.Duration) any {
+		m.ahead = c.ahead
+		return r
+	})
 }
 
 // logBid logs bids in the words that operators of the older systems look for.
@@ -217,21 +226,26 @@ func (m *Manager) Join(name string) (*Election, error) {
 	if err := backend.CheckName(name); err != nil {
 		return nil, fmt.Errorf("election: join: %w", err)
 	}
-	e := newElection(m, name)
-	m.mu.Lock()
-	closed, twice := m.elections == nil, m.elections[name] != nil
-	if !closed && !twice {
+	e, result := newElection(m, name), make(chan error, 1)
+	if !m.tell(func(time.Duration) any {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		switch {
+		case m.elections == nil:
+			result <- ErrClosed
+			return nil
+		case m.elections[name] != nil:
+			result <- fmt.Errorf("election: join: %w: %q is joined already", backend.ErrInvalid, name)
+			return nil
+		}
 		m.elections[name] = e
-	}
-	m.mu.Unlock()
-	switch {
-	case closed:
+		result <- nil
+		return join{&e.elec}
+	}) {
 		return nil, ErrClosed
-	case twice:
-		return nil, fmt.Errorf("election: join: %w: %q is joined already", backend.ErrInvalid, name)
 	}
-	if !m.tell(func(time.Duration) any { return join{&e.elec} }) {
-		return nil, ErrClosed
+	if err := <-result; err != nil {
+		return nil, err
 	}
 	return e, nil
 }
@@ -260,10 +274,13 @@ func (m *Manager) Watch(callback func(Event)) (stop func()) {
 // watch starts a watcher; add and remove are run by the loop.
 func (m *Manager) watch(callback func(Event), add, remove func(*watcher)) (stop func()) {
 	w := newWatcher(callback, m.log)
-	if !m.tell(func(time.Duration) any { add(w); return nil }) {
+	if !m.tell(func(time.Duration) any {
+		add(w)
+		m.others.Go(w.run) // here, since Close waits for them once the loop has ended
+		return nil
+	}) {
 		return func() {}
 	}
-	m.others.Go(w.run)
 	return func() {
 		w.end(true)
 		m.tell(func(time.Duration) any { remove(w); return nil })
@@ -283,7 +300,11 @@ func (m *Manager) Members(ctx context.Context) ([]backend.Member, error) {
 	const page = 500
 	var all []backend.Member
 	for from := ""; ; {
-		members, err := m.backend.Members(ctx, from, page)
+		var members []backend.Member
+		err := m.ask(ctx, func(ctx context.Context) (err error) {
+			members, err = m.backend.Members(ctx, from, page)
+			return err
+		})
 		if err != nil {
 			return nil, fmt.Errorf("election: list members: %w", err)
 		}
@@ -298,11 +319,30 @@ func (m *Manager) Members(ctx context.Context) ([]backend.Member, error) {
 	}
 }
 
+// ask makes a call of the store for the caller, who waits. It keeps the promises
+// that are made to a backend: a deadline, and no call after Close.
+func (m *Manager) ask(ctx context.Context, call func(context.Context) error) error {
+	m.mu.Lock()
+	closed := m.elections == nil
+	if !closed {
+		m.calls.Add(1)
+	}
+	m.mu.Unlock()
+	if closed {
+		return ErrClosed
+	}
+	defer m.calls.Done()
+	ctx, cancel := context.WithTimeout(ctx, m.opts.CallTimeout)
+	defer cancel()
+	return call(ctx)
+}
+
 // Close steps down from everything in order, waits for the lead functions,
 // releases, and ends the manager. What is not done when ctx ends is abandoned:
 // contexts are cancelled, leases run out by themselves, and the error says which
 // elections that concerns. After Close nothing leads here and, unless a lead
-// function or a watcher ignores its end, no goroutine is left.
+// function or a watcher ignores its end, no goroutine is left. Called from a lead
+// function or a callback, it waits for its own caller: give it a context that ends.
 func (m *Manager) Close(ctx context.Context) error {
 	m.mu.Lock()
 	if m.elections == nil {

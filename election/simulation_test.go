@@ -620,7 +620,7 @@ func (n *simNode) fault() {
 		again(s.span(2*time.Minute), func() { n.slow = 0 })
 	case 6:
 		s.trace(n, "resigns e%d", e)
-		n.input(resign{n.elecs[e]})
+		n.input(resign{n.elecs[e], n.elecs[e].term})
 	case 7:
 		s.trace(n, "is paused")
 		n.input(suspend{n.elecs[e], true})

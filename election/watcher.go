@@ -2,24 +2,26 @@ package election
 
 import (
 	"log/slog"
-	"slices"
 	"sync"
 )
 
-// maxQueue is how many events may wait for a slow watcher before its oldest own
-// reigns are folded.
-const maxQueue = 256
+// maxOwn is how many own transitions of one election may wait for a slow watcher
+// before its oldest reigns are folded.
+const maxOwn = 64
 
 // A watcher delivers events to one callback, in order, on a goroutine of its own.
-// Adding an event never waits. For each election the newest state of others
-// replaces an older one that is still waiting; own transitions are kept, and
-// folded in pairs when far too many wait.
+// Adding an event never waits, and takes the same time however many wait. For
+// each election the newest state of others replaces an older one that is still
+// waiting; own transitions are kept, and folded in pairs when too many wait.
 type watcher struct {
 	callback func(Event)
 	log      *slog.Logger
 
 	mu      sync.Mutex
 	queue   []queued
+	first   int            // number of queue[0]; numbers do not change
+	newest  map[about]int  // number of the last event that was added
+	own     map[string]int // own transitions that wait, by election
 	stopped bool
 	closing bool // stop when the queue is empty
 	wake    chan struct{}
@@ -29,10 +31,18 @@ type queued struct {
 	Event
 	own    bool
 	before *Event // the state that it replaced
+	dead   bool   // obsolete: not to be delivered
+}
+
+// about is what events replace each other: states of an election, or notices of
+// it for one reason.
+type about struct {
+	election string
+	notice   Reason
 }
 
 func newWatcher(callback func(Event), log *slog.Logger) *watcher {
-	return &watcher{callback: callback, log: log, wake: make(chan struct{}, 1)}
+	return &watcher{callback: callback, log: log, newest: make(map[about]int), own: make(map[string]int), wake: make(chan struct{}, 1)}
 }
 
 // add queues an event. own: it is about a reign of this manager. before is the
@@ -43,19 +53,27 @@ func (w *watcher) add(ev Event, own bool, before *Event) {
 	if w.stopped {
 		return
 	}
-	if i := w.replaces(ev, own); i >= 0 {
-		q := &w.queue[i]
-		if ev.Kind != Notice && q.Folded == 0 && q.before != nil && ev.same(q.before) {
-			w.queue = slices.Delete(w.queue, i, i+1) // things are as the watcher knows them
+	key := about{election: ev.Election}
+	if ev.Kind == Notice {
+		key.notice = ev.Reason
+	}
+	if i, ok := w.newest[key]; ok && i >= w.first && !own {
+		if q := &w.queue[i-w.first]; !q.own && !q.dead {
+			if ev.Kind != Notice && q.Folded == 0 && q.before != nil && ev.same(q.before) {
+				q.dead = true // things are as the watcher knows them
+				return
+			}
+			ev.Previous, ev.Folded = q.Previous, q.Folded
+			q.Event = ev
 			return
 		}
-		ev.Previous, ev.Folded = q.Previous, q.Folded
-		q.Event = ev
-		return
 	}
-	w.queue = append(w.queue, queued{ev, own, before})
-	if len(w.queue) > maxQueue {
-		w.fold()
+	w.newest[key] = w.first + len(w.queue)
+	w.queue = append(w.queue, queued{ev, own, before, false})
+	if own {
+		if w.own[ev.Election]++; w.own[ev.Election] > maxOwn {
+			w.fold(ev.Election)
+		}
 	}
 	select {
 	case w.wake <- struct{}{}:
@@ -63,47 +81,25 @@ func (w *watcher) add(ev Event, own bool, before *Event) {
 	}
 }
 
-// replaces returns the index of the waiting event that ev makes obsolete, or −1.
-func (w *watcher) replaces(ev Event, own bool) int {
-	for i := len(w.queue) - 1; i >= 0 && !own; i-- {
+// fold takes the oldest own pair of elected and lost of an election out of the
+// queue, and counts it in the election's next event.
+func (w *watcher) fold(election string) {
+	var pair []*queued
+	for i := range w.queue {
 		q := &w.queue[i]
 		switch {
-		case q.Election != ev.Election:
-		case q.Kind == Notice && ev.Kind == Notice && q.Reason == ev.Reason:
-			return i
-		case q.Kind == Notice || ev.Kind == Notice:
-		case q.own:
-			return -1
-		default:
-			return i
+		case q.Election != election || q.Kind == Notice || q.dead:
+		case len(pair) == 0 && q.own && q.Kind == Elected, len(pair) == 1 && q.own && q.Kind == Vacant:
+			pair = append(pair, q)
+		case len(pair) == 1:
+			pair = nil
+		case len(pair) == 2:
+			q.Folded += 1 + pair[0].Folded + pair[1].Folded
+			q.Previous = pair[0].Previous
+			pair[0].dead, pair[1].dead = true, true
+			w.own[election] -= 2
+			return
 		}
-	}
-	return -1
-}
-
-// fold takes the oldest own pair of elected and lost out of the queue, and counts
-// it in the next event of that election.
-func (w *watcher) fold() {
-	for i := range w.queue {
-		if !w.queue[i].own || w.queue[i].Kind != Elected {
-			continue
-		}
-		name := w.queue[i].Election
-		var later []int
-		for j := i + 1; j < len(w.queue) && len(later) < 2; j++ {
-			if w.queue[j].Election == name && w.queue[j].Kind != Notice {
-				later = append(later, j)
-			}
-		}
-		if len(later) < 2 || !w.queue[later[0]].own || w.queue[later[0]].Kind != Vacant {
-			continue
-		}
-		next := &w.queue[later[1]]
-		next.Folded += 1 + w.queue[i].Folded + w.queue[later[0]].Folded
-		next.Previous = w.queue[i].Previous
-		w.queue = append(w.queue[:later[0]], w.queue[later[0]+1:]...)
-		w.queue = append(w.queue[:i], w.queue[i+1:]...)
-		return
 	}
 }
 
@@ -118,14 +114,23 @@ func (w *watcher) run() {
 		}
 		if len(w.queue) == 0 {
 			w.queue = nil
+			clear(w.newest)
+			clear(w.own)
 			w.mu.Unlock()
 			<-w.wake
 			continue
 		}
-		ev := w.queue[0].Event
+		q := w.queue[0]
+		w.queue[0] = queued{}
 		w.queue = w.queue[1:]
+		w.first++
+		if q.own && !q.dead {
+			w.own[q.Election]--
+		}
 		w.mu.Unlock()
-		w.deliver(ev)
+		if !q.dead {
+			w.deliver(q.Event)
+		}
 	}
 }
 

@@ -1,0 +1,333 @@
+package election
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/memory"
+)
+
+// Each of these was a defect once.
+
+func manage(t *testing.T, b backend.Backend, o Options) *Manager {
+	t.Helper()
+	m, err := New(b, &o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+func joined(t *testing.T, m *Manager, name string) *Election {
+	t.Helper()
+	e, err := m.Join(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+// inBubble runs f in virtual time; whatever it leaves running fails the test.
+func inBubble(t *testing.T, what string, f func(t *testing.T)) {
+	t.Run(what, func(t *testing.T) { synctest.Test(t, f) })
+}
+
+func closes(t *testing.T, managers ...*Manager) {
+	t.Helper()
+	for _, m := range managers {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
+		defer cancel()
+		if err := m.Close(ctx); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func soon() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.Background(), time.Second)
+}
+
+func TestResigningConcernsOneReign(t *testing.T) {
+	wait := func(ctx context.Context, _ *Leadership) error { <-ctx.Done(); return nil }
+
+	inBubble(t, "a handle of Lead(nil) resigns its reign", func(t *testing.T) {
+		m := manage(t, memory.New(nil).Backend(), Options{})
+		e := joined(t, m, "x")
+		e.Lead(nil)
+		synctest.Wait()
+		l := e.Leadership()
+		ctx, cancel := soon()
+		defer cancel()
+		if err := l.Resign(ctx); err != nil || l.Leading() {
+			t.Errorf("Resign: %v, still leading: %v", err, l.Leading())
+		}
+		closes(t, m)
+	})
+	inBubble(t, "an old handle does not resign a newer reign", func(t *testing.T) {
+		m := manage(t, memory.New(nil).Backend(), Options{})
+		e := joined(t, m, "x")
+		e.Lead(wait)
+		synctest.Wait()
+		old := e.Leadership()
+		if err := e.Resign(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(20 * time.Second)
+		next := e.Leadership()
+		if next == nil || next.Term <= old.Term {
+			t.Fatal("not elected again")
+		}
+		if err := old.Resign(t.Context()); err != nil || !next.Leading() {
+			t.Errorf("Resign of a reign that is over: %v, the next one goes on: %v", err, next.Leading())
+		}
+		closes(t, m)
+	})
+	inBubble(t, "a second Resign returns at once", func(t *testing.T) {
+		m := manage(t, memory.New(nil).Backend(), Options{})
+		e := joined(t, m, "x")
+		first, err := e.Campaign(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := first.Resign(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := e.Campaign(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := soon()
+		defer cancel()
+		if err := first.Resign(ctx); err != nil {
+			t.Error(err)
+		}
+		closes(t, m)
+	})
+	inBubble(t, "a candidate whose bid is on its way has nothing to resign", func(t *testing.T) {
+		m := manage(t, slow{memory.New(nil).Backend()}, Options{})
+		e := joined(t, m, "x")
+		e.Lead(nil)
+		time.Sleep(100 * time.Millisecond)
+		ctx, cancel := soon()
+		defer cancel()
+		if err := e.Resign(ctx); err != nil {
+			t.Error(err)
+		}
+		closes(t, m)
+	})
+}
+
+// slow answers bids late.
+type slow struct{ backend.Backend }
+
+func (b slow) Acquire(ctx context.Context, bids []backend.Bid) ([]backend.Answer, error) {
+	a, err := b.Backend.Acquire(ctx, bids)
+	time.Sleep(300 * time.Millisecond)
+	return a, err
+}
+
+func TestAWatcherOfALeftElectionEnds(t *testing.T) {
+	inBubble(t, "", func(t *testing.T) {
+		m := manage(t, memory.New(nil).Backend(), Options{})
+		e := joined(t, m, "x")
+		if err := e.Leave(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		e.Watch(func(Event) {})
+		closes(t, m)
+	})
+}
+
+func TestWatchAndCloseDoNotRace(t *testing.T) {
+	for range 300 {
+		m := manage(t, memory.New(nil).Backend(), Options{})
+		joined(t, m, "x")
+		done := make(chan struct{})
+		go func() { m.Watch(func(Event) {}); close(done) }()
+		closes(t, m)
+		<-done
+	}
+}
+
+func TestAPausedManagerPausesWhatIsJoinedLater(t *testing.T) {
+	inBubble(t, "", func(t *testing.T) {
+		m := manage(t, memory.New(nil).Backend(), Options{})
+		m.Pause()
+		e := joined(t, m, "x")
+		e.Lead(nil)
+		time.Sleep(time.Minute)
+		if e.Leading() {
+			t.Error("leads")
+		}
+		m.Resume()
+		time.Sleep(time.Minute)
+		if !e.Leading() {
+			t.Error("does not lead after Resume")
+		}
+		closes(t, m)
+	})
+}
+
+// A slow watcher of thousands of elections once held the loop up until all of
+// them were lost.
+func TestASlowWatcherOfManyElectionsHoldsNothingUp(t *testing.T) {
+	const n = 3000
+	m := manage(t, memory.New(nil).Backend(), Options{})
+	elections := make([]*Election, n)
+	for i := range elections {
+		elections[i] = joined(t, m, fmt.Sprint("election/number/", i))
+		elections[i].Lead(nil)
+	}
+	for _, e := range elections {
+		for !e.Leading() {
+			m.tell(func(time.Duration) any { return nil })
+		}
+	}
+	hold := make(chan struct{})
+	m.Watch(func(Event) { <-hold })
+	began := time.Now()
+	m.tell(func(time.Duration) any { return nil }) // the loop is free again
+	if d := time.Since(began); d > 2*time.Second {
+		t.Errorf("the loop was busy for %v", d)
+	}
+	close(hold)
+	closes(t, m)
+}
+
+func TestAForwardStepOfTheWallClockCostsOneReignAtMost(t *testing.T) {
+	inBubble(t, "where there is no boot-time clock", func(t *testing.T) {
+		m := manage(t, memory.New(nil).Backend(), Options{})
+		e := joined(t, m, "x")
+		e.Lead(nil)
+		time.Sleep(time.Minute)
+		m.clock.ahead.Store(int64(time.Hour)) // what check does then
+		if e.Leading() {
+			t.Error("trusts a lease that the wall clock says has run out")
+		}
+		time.Sleep(time.Minute)
+		if !e.Leading() {
+			t.Error("a minute later it does not lead")
+		}
+		closes(t, m)
+	})
+}
+
+func TestAPlantedDurationNeitherFreesALeaseNorPutsFollowersToSleep(t *testing.T) {
+	const century = 100 * 365 * 24 * time.Hour
+	plant := func(t *testing.T, store *memory.Store, ttl, renew time.Duration) (backend.Backend, backend.Lease) {
+		raw := store.Backend()
+		a, err := raw.Acquire(t.Context(), []backend.Bid{{Election: "x", Candidate: backend.Candidate{ID: "r", Nonce: backend.NewNonce()}, TTL: ttl, Renew: renew, Over: backend.Lease{Election: "x"}}})
+		if err != nil || a[0].Outcome != backend.Granted {
+			t.Fatal(a, err)
+		}
+		return raw, a[0].Lease
+	}
+	inBubble(t, "an enormous TTL", func(t *testing.T) {
+		store := memory.New(&memory.Options{Poll: true})
+		plant(t, store, 1<<63-1, 3*time.Second)
+		m := manage(t, store.Backend(), Options{})
+		e := joined(t, m, "x")
+		e.Lead(nil)
+		time.Sleep(24 * time.Hour)
+		if e.Leading() {
+			t.Error("took over a lease of centuries within a day")
+		}
+		closes(t, m)
+	})
+	inBubble(t, "an enormous Renew", func(t *testing.T) {
+		store := memory.New(&memory.Options{Poll: true})
+		raw, held := plant(t, store, century, century-time.Hour)
+		m := manage(t, store.Backend(), Options{})
+		e := joined(t, m, "x")
+		e.Lead(nil)
+		time.Sleep(time.Second)
+		held.TTL, held.Renew = 10*time.Second, 3*time.Second
+		if _, err := raw.Renew(t.Context(), []backend.Lease{held}); err != nil { // repaired, and then its holder dies
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		if !e.Leading() {
+			t.Error("a minute after the last renewal of a lease of 10 s nobody leads")
+		}
+		closes(t, m)
+	})
+}
+
+func TestAPlantedTermDoesNotOutliveItsRepair(t *testing.T) {
+	m, e := machineFor(t, backend.Guarantees{Poll: true})
+	other := backend.Candidate{ID: "other", Nonce: "theirs"}
+	observes(t, m, time.Second, backend.Lease{Election: "jobs", Holder: other, Term: 1<<63 + 5, Beat: 1, TTL: 10 * time.Second, Watch: 10 * time.Second})
+	if e.told.Kind == Elected || e.maxTerm != 0 {
+		t.Errorf("told %v, greatest term %d", e.told, e.maxTerm)
+	}
+}
+
+func TestWhoWaitsIsToldWhenTheManagerEnds(t *testing.T) {
+	m := manage(t, memory.New(nil).Backend(), Options{StepDownTimeout: time.Hour})
+	e := joined(t, m, "x")
+	stuck := make(chan struct{})
+	defer close(stuck)
+	started := make(chan struct{})
+	e.Lead(func(context.Context, *Leadership) error { close(started); <-stuck; return nil })
+	<-started
+	done := make(chan error, 1)
+	go func() { done <- e.Resign(context.Background()) }()
+	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+	defer cancel()
+	if err := m.Close(ctx); err == nil {
+		t.Error("Close says that all is well while a lead function runs")
+	}
+	<-done // or the test hangs
+}
+
+func TestAFailingStoreIsAskedLessAndLess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memory.New(&memory.Options{Poll: true})
+		b := &broken{Backend: store.Backend()}
+		m := manage(t, b, Options{})
+		e := joined(t, m, "x")
+		b.down.Store(true)
+		e.Lead(nil)
+		time.Sleep(time.Minute)
+		if n := b.calls.Load(); n > 60 {
+			t.Errorf("%d calls in a minute of outage", n)
+		}
+		b.down.Store(false)
+		time.Sleep(20 * time.Second)
+		if !e.Leading() {
+			t.Error("does not lead after the outage")
+		}
+		closes(t, m)
+	})
+}
+
+// broken answers with an error for each item, as the MySQL backend does.
+type broken struct {
+	backend.Backend
+	down  atomic.Bool
+	calls atomic.Int64
+}
+
+func (b *broken) Acquire(ctx context.Context, bids []backend.Bid) ([]backend.Answer, error) {
+	if !b.down.Load() {
+		return b.Backend.Acquire(ctx, bids)
+	}
+	b.calls.Add(1)
+	answers := make([]backend.Answer, len(bids))
+	for i := range answers {
+		answers[i].Err = backend.ErrUnavailable
+	}
+	return answers, backend.ErrUnavailable
+}
+
+func (b *broken) Release(ctx context.Context, held []backend.Lease) error {
+	if !b.down.Load() {
+		return b.Backend.Release(ctx, held)
+	}
+	b.calls.Add(1)
+	return backend.ErrUnavailable
+}
