@@ -33,14 +33,18 @@ func dialect(vars map[string]string) string {
 type servers struct {
 	sync.Mutex
 	current, previous string
-	switched          time.Time // when current replaced previous
-	quarrel           time.Time // until when they count as taking turns
+	left              map[string]time.Time // when each of the others was last replaced
+	quarrel           time.Time            // until when they count as taking turns
 
-	tables string        // the nonce of the tables
+	known  bool          // tables is set
+	tables string        // the nonce of the tables; "" if they were made by hand
 	up     time.Duration // how long the current server had been running
 	at     time.Time     // when it said so
 	wary   time.Time     // until when leases that are gone from the tables may be relied on
 }
+
+// mostServers is how many other servers are remembered.
+const mostServers = 64
 
 // saw notes an answer. changed says that the server is another one than last
 // time; err, that servers take turns.
@@ -49,10 +53,11 @@ func (s *servers) saw(id string, within time.Duration, now time.Time) (changed b
 	defer s.Unlock()
 	if id != s.current {
 		changed = s.current != ""
-		if id == s.previous && now.Sub(s.switched) < within {
+		if at, ok := s.left[id]; ok && now.Sub(at) < within {
 			s.quarrel = now.Add(within)
 		}
-		s.current, s.previous, s.switched = id, s.current, now
+		s.leave(s.current, now)
+		s.current, s.previous = id, s.current
 	}
 	if now.Before(s.quarrel) {
 		return changed, fmt.Errorf("%w: two servers take turns behind this address: %q and %q; all members must write to one server (a single primary, no round robin, no read-write splitting)",
@@ -61,15 +66,37 @@ func (s *servers) saw(id string, within time.Duration, now time.Time) (changed b
 	return changed, nil
 }
 
+// leave notes that a server was replaced. If there are too many, the one that
+// was replaced first is forgotten.
+func (s *servers) leave(id string, now time.Time) {
+	if id == "" {
+		return
+	}
+	if s.left == nil {
+		s.left = make(map[string]time.Time)
+	}
+	s.left[id] = now
+	if len(s.left) <= mostServers {
+		return
+	}
+	first := id
+	for other, at := range s.left {
+		if at.Before(s.left[first]) {
+			first = other
+		}
+	}
+	delete(s.left, first)
+}
+
 // madeAgain notes the nonce of the tables. If they were dropped and made again,
 // the leases that were in them are gone, but their holders may not know it yet.
 func (s *servers) madeAgain(nonce string, within time.Duration, now time.Time) bool {
 	s.Lock()
 	defer s.Unlock()
-	if s.tables != "" && nonce != s.tables {
+	if s.known && nonce != s.tables {
 		s.wary = now.Add(within)
 	}
-	s.tables = nonce
+	s.known, s.tables = true, nonce
 	return now.Before(s.wary)
 }
 

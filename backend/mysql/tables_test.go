@@ -156,6 +156,23 @@ func TestATableThatVanishesDuringAReignIsSaidAndCanComeBack(t *testing.T) {
 	})
 }
 
+func TestTablesMadeByHandThatAreDroppedAndMadeAgainAreWatched(t *testing.T) {
+	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
+		l := newLab(t, k)
+		l.exec(t, "UPDATE election_lease SET nonce = '' WHERE name = ''") // as schema.sql leaves it
+		other := l.node(t, "other")
+		l.node(t, "n").lead("a", time.Second)
+		other.see("a")
+		l.exec(t, "DROP TABLE election_lease")
+		if err := CreateTables(t.Context(), l.admin, "", ""); err != nil {
+			t.Fatal(err)
+		}
+		if got := other.see("a"); got.Watch != maxTTL {
+			t.Errorf("tables made with schema.sql were dropped and made again: Watch %v; the holder may not know yet, so it is watched for the greatest TTL", got.Watch)
+		}
+	})
+}
+
 func TestADeletedRowIsWatchedAndItsTermsGoOn(t *testing.T) {
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
 		for what, statements := range map[string][]string{
