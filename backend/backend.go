@@ -237,7 +237,7 @@ type Guarantees struct {
 	Name string // of the backend, as it is registered
 
 	MinTTL      time.Duration // least TTL; at least 1
-	MaxTTL      time.Duration // greatest TTL; 0: none, or only the store knows (then a bid above it is ErrInvalid)
+	MaxTTL      time.Duration // greatest TTL; 0: none, or only the store knows (then a bid above it is ErrDenied, or ErrInvalid if nobody can raise it)
 	Granularity time.Duration // TTLs must be multiples of it; 0: any
 	Margin      time.Duration // least safety margin that the store's own expiry needs; 0: none
 

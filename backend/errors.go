@@ -14,12 +14,12 @@ var (
 	ErrUnavailable = errors.New("store unavailable")
 
 	// ErrDenied: credentials, rights, a missing table, a table of another shape,
-	// two servers that take turns. Somebody must act; the message says what to
+	// two servers that take turns, a TTL above what an operator allows. Somebody must act; the message says what to
 	// do. The manager says so loudly and tries again at a slow pace.
 	ErrDenied = errors.New("store denied")
 
-	// ErrInvalid: a request that can never succeed, such as a TTL above the
-	// store's greatest. Never try again unchanged.
+	// ErrInvalid: a request that can never succeed, such as a TTL above
+	// what the store can ever keep. Never try again unchanged.
 	ErrInvalid = errors.New("invalid request")
 
 	// ErrStale: a wish whose term is over. It wraps ErrInvalid.

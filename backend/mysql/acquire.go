@@ -117,8 +117,11 @@ func (s *session) acquire(ctx context.Context, bids []backend.Bid, part []int, a
 
 // tooLong explains that a TTL exceeds what the members agreed to watch for.
 func (b *Backend) tooLong(election string, ttl, most time.Duration) error {
+	if ttl > longest {
+		return fmt.Errorf("mysql: election %q: %w: TTL is %v, more than %v is never allowed", election, backend.ErrInvalid, ttl, longest)
+	}
 	return fmt.Errorf("mysql: election %q: %w: TTL is %v, the greatest allowed in %s is %v; once all servers should allow it, raise it with\nUPDATE %s SET ttl_us = %d WHERE name = '';",
-		election, backend.ErrInvalid, ttl, b.tables.lease, most, b.tables.lease, ttl.Microseconds())
+		election, backend.ErrDenied, ttl, b.tables.lease, most, b.tables.lease, microseconds(ttl))
 }
 
 // An offer is one row of the values that a grant or release joins with.

@@ -26,7 +26,7 @@ type status struct {
 	maxTTL   time.Duration // greatest TTL of a bid
 	now      time.Time     // of the server, for people
 	careful  bool          // the server may have lost commits that leases rest on
-	volatile bool          // the server does not keep every commit
+	volatile bool          // the server does not keep every commit, or did not once
 	nonce    string        // of the tables: another one means that they were made again
 }
 
@@ -130,6 +130,7 @@ func (s *session) judge(ctx context.Context, st *status, began time.Time) error 
 	if st.server == "" {
 		return fmt.Errorf("%w: the row of the table itself is missing in %s; call mysql.CreateTables or run this:\n%s", backend.ErrDenied, s.backend.tables.lease, s.backend.tables.ownSQL())
 	}
+	st.volatile = s.backend.servers.volatile(st.volatile)
 	if st.volatile {
 		// A crash may have taken the last commits with it, and with them a grant
 		// that somebody still relies on.
@@ -175,9 +176,13 @@ func (s *session) uptime(ctx context.Context) (time.Duration, error) {
 }
 
 // judge computes Ref and Watch: what a challenger must see unchanged, and for
-// how long.
-// self is the nonce of the one who asks.
+// how long. self is the nonce of the one who asks.
 func (r *row) judge(st *status, self string) {
+	if st.careful {
+		// What was watched before does not count, nor does this count afterwards,
+		// even where Watch is the same.
+		defer func() { r.Ref += " careful" }()
+	}
 	switch {
 	case !r.found:
 		// No row. Nobody ever led, or the row was deleted, or the server that had
@@ -269,7 +274,7 @@ func (c *scan) lease(r *row, name string, known *backend.Lease, p *people) {
 	r.same, r.stamp = yes(c.same), string(c.stamp)
 	r.Term, r.Beat = number64(c.term), number64(c.beat)
 	r.TTL, r.Renew = micros(c.ttl), micros(c.renew)
-	r.Age = max(0, signed(c.age))
+	r.Age = min(max(0, signed(c.age)), longest)
 	r.End = backend.End(keep(c.ended, string(known.End), 16, false))
 	r.LastID, r.LastNonce = keep(c.lastID, known.LastID, backend.MaxID, false), keep(c.lastNonce, known.LastNonce, 64, false)
 	if len(c.wish) > 0 {
@@ -319,9 +324,14 @@ func microseconds(d time.Duration) int64 {
 	return int64((d + time.Microsecond - 1) / time.Microsecond)
 }
 
-// micros reads microseconds; what is too long for a Duration is cut.
+// longest is what longer durations are cut to, whoever wrote them into a table
+// (the greatest TTL too, if it was set to mean "no limit"), so that a few of them
+// can be added up and to any time.
+const longest = 365 * 24 * time.Hour
+
+// micros reads microseconds.
 func micros(b sql.RawBytes) time.Duration {
-	return time.Duration(min(number64(b), math.MaxInt64/1000)) * time.Microsecond
+	return time.Duration(min(number64(b), uint64(longest/time.Microsecond))) * time.Microsecond
 }
 
 func signed(b sql.RawBytes) time.Duration {

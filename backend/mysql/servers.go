@@ -38,6 +38,7 @@ type servers struct {
 
 	known  bool          // tables is set
 	tables string        // the nonce of the tables; "" if they were made by hand
+	unsure bool          // a server that does not keep every commit was seen
 	up     time.Duration // how long the current server had been running
 	at     time.Time     // when it said so
 	wary   time.Time     // until when leases that are gone from the tables may be relied on
@@ -98,6 +99,16 @@ func (s *servers) madeAgain(nonce string, within time.Duration, now time.Time) b
 	}
 	s.known, s.tables = true, nonce
 	return now.Before(s.wary)
+}
+
+// volatile notes whether the server says that it does not keep every commit, and
+// returns whether one ever did. A setting that was changed while the server ran is
+// gone after the very crash for which it matters.
+func (s *servers) volatile(now bool) bool {
+	s.Lock()
+	defer s.Unlock()
+	s.unsure = s.unsure || now
+	return s.unsure
 }
 
 // restarted notes how long the server says that it has been running. It counts

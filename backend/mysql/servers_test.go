@@ -99,6 +99,50 @@ func watchedAfterARestart(t *testing.T, args []string) {
 	})
 }
 
+func TestAWatchDoesNotGoOnAcrossARestartThatLostCommits(t *testing.T) {
+	calm := status{server: "Q", stamp: "P", same: false, maxTTL: maxTTL}
+	careful := calm
+	careful.careful = true
+	for what, r := range map[string]row{
+		"held for the greatest TTL": {found: true, same: true, Lease: backend.Lease{Election: "x", Holder: backend.Candidate{ID: "a", Nonce: "n"}, Term: 5, Beat: 7, TTL: maxTTL}},
+		"vacant":                    {found: true, same: true, Lease: backend.Lease{Election: "x", Term: 5, Beat: 7}},
+		"written by another server": {found: true, stamp: "P", Lease: backend.Lease{Election: "x", Term: 5, Beat: 7}},
+		"without a row":             {Lease: backend.Lease{Election: "x"}},
+	} {
+		before, during := r, r
+		before.judge(&calm, "me")
+		during.judge(&careful, "me")
+		if during.Unchanged(before.Lease) || before.Ref == during.Ref {
+			t.Errorf("%s: the watch goes on when carefulness begins or ends: %q, %v", what, during.Ref, during.Watch)
+		}
+		if during.Watch != maxTTL {
+			t.Errorf("%s: Watch %v, want the greatest TTL", what, during.Watch)
+		}
+	}
+}
+
+func TestAServerThatWasSeenToLoseCommitsIsNotTrustedAfterARestart(t *testing.T) {
+	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
+		t.Parallel()
+		s := testbed.Start(t, testbed.Options{Kind: k})
+		l := newLabOn(t, s)
+		n, other := l.node(t, "n"), l.node(t, "other")
+		if err := n.release(n.lead("a", time.Second), backend.Released); err != nil {
+			t.Fatal(err)
+		}
+		if got := other.see("a"); got.Watch != 0 {
+			t.Fatalf("a server that keeps every commit: %+v", got)
+		}
+		l.exec(t, "SET GLOBAL innodb_flush_log_at_trx_commit = 2") // not in its configuration
+		other.see("a")
+		s.Terminate(t)
+		s.Start(t)
+		if got := other.see("a"); got.Watch != maxTTL {
+			t.Errorf("it was seen not to keep every commit, and was restarted: Watch %v, want the greatest TTL", got.Watch)
+		}
+	})
+}
+
 func TestAFailoverThatLosesWritesElectsNobodyTooEarly(t *testing.T) {
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
 		t.Parallel()

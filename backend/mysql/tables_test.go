@@ -257,8 +257,8 @@ func TestABidAboveTheGreatestTTLSaysHowToRaiseIt(t *testing.T) {
 		l := newLab(t, k)
 		n := l.node(t, "n")
 		a, err := n.bid(n.see("a"), maxTTL+time.Microsecond)
-		if err != nil || a.Outcome != backend.Unknown || !errors.Is(a.Err, backend.ErrInvalid) {
-			t.Fatalf("%v, %v, %v; want ErrInvalid for this bid", a.Outcome, a.Err, err)
+		if err != nil || a.Outcome != backend.Unknown || backend.Class(a.Err) != backend.ErrDenied {
+			t.Fatalf("%v, %v, %v; want ErrDenied for this bid: it can be cured", a.Outcome, a.Err, err)
 		}
 		_, statement, ok := strings.Cut(a.Err.Error(), "\n")
 		if !ok {
@@ -268,6 +268,43 @@ func TestABidAboveTheGreatestTTLSaysHowToRaiseIt(t *testing.T) {
 		n.lead("a", maxTTL+time.Microsecond)
 		if _, err := n.bid(n.see("b"), maxTTL+time.Microsecond); err != nil {
 			t.Error(err)
+		}
+	})
+}
+
+func TestABidAboveWhatAnyTableCanAllowIsInvalid(t *testing.T) {
+	l := newLab(t, testbed.MariaDB)
+	l.exec(t, "UPDATE election_lease SET ttl_us = 18446744073709551615 WHERE name = ''") // "no limit"
+	n := l.node(t, "n")
+	if a, err := n.bid(n.see("a"), longest+1); err != nil || a.Outcome != backend.Unknown || backend.Class(a.Err) != backend.ErrInvalid {
+		t.Errorf("a TTL of more than %v: %v, %v, %v; want ErrInvalid", longest, a.Outcome, a.Err, err)
+	}
+	n.lead("a", longest)
+	if got := l.node(t, "other").see("a"); got.TTL != longest || got.Watch != longest {
+		t.Errorf("the longest TTL reads back as %v, watched for %v, want %v", got.TTL, got.Watch, longest)
+	}
+}
+
+func TestDurationsInTheTablesNeverOverflow(t *testing.T) {
+	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
+		l := newLab(t, k)
+		n, other := l.node(t, "n"), l.node(t, "other")
+		n.lead("held", time.Second)
+		n.lead("elsewhere", time.Second)
+		l.exec(t, "UPDATE election_lease SET ttl_us = 18446744073709551615, renew_us = 18446744073709551615, renewed_at = '1000-01-01' WHERE name <> ''",
+			"UPDATE election_lease SET ttl_us = 18446744073709551615 WHERE name = ''",
+			"UPDATE election_lease SET server = 'gone' WHERE name = 'elsewhere'")
+		for _, name := range []string{"held", "elsewhere"} {
+			got := other.see(name)
+			for what, d := range map[string]time.Duration{"Watch": got.Watch, "TTL": got.TTL, "Renew": got.Renew, "Age": got.Age} {
+				if d <= 0 || d > longest {
+					t.Errorf("%q: %s is %v, want at most %v", name, what, d, longest)
+				}
+			}
+			// What a manager may add up.
+			if sum := got.Watch + got.TTL + got.Renew + got.Age + 100*longest; sum < 0 {
+				t.Errorf("%q: %+v overflows", name, got)
+			}
 		}
 	})
 }
