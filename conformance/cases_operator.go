@@ -298,7 +298,7 @@ func operatorTry(t *Trial) error {
 	}
 	for range 2 {
 		if l, err := try(); err != nil || l != nil {
-			return fmt.Errorf("an attempt while somebody else leads: expected nil and no error, got %v and %v", l, err)
+			return fmt.Errorf("an attempt while somebody else leads: expected nil and no error, got %v and %v", show(l), err)
 		}
 	}
 	a.left = true
@@ -307,7 +307,7 @@ func operatorTry(t *Trial) error {
 	}
 	l, err := try()
 	if err != nil || l == nil || !l.Leading() {
-		return fmt.Errorf("an attempt at a free lease: expected a leadership, got %v and error %v", l, err)
+		return fmt.Errorf("an attempt at a free lease: expected a leadership, got %v and error %v", show(l), err)
 	}
 	t.sleep(2 * t.TTL)
 	if err := must(l.Leading(), "what was won to be renewed", b.events()); err != nil {
@@ -336,7 +336,7 @@ func operatorCampaign(t *Trial) error {
 	l, err := b.Campaign(ctx)
 	cancel()
 	if !errors.Is(err, context.DeadlineExceeded) || l != nil {
-		return fmt.Errorf("campaign while somebody else leads: expected the context's error, got %v and %v", l, err)
+		return fmt.Errorf("campaign while somebody else leads: expected the context's error, got %v and %v", show(l), err)
 	}
 	a.Pause()
 	t.sleep(t.TTL)
@@ -346,7 +346,7 @@ func operatorCampaign(t *Trial) error {
 	ctx, cancel = context.WithTimeout(context.Background(), t.bound())
 	defer cancel()
 	if l, err = b.Campaign(ctx); err != nil || l == nil || !l.Leading() {
-		return fmt.Errorf("campaign for a free lease: expected a leadership, got %v and error %v", l, err)
+		return fmt.Errorf("campaign for a free lease: expected a leadership, got %v and error %v", show(l), err)
 	}
 	b.node.wire.Cut(true)
 	if err := t.until(t.TTL, "the reign to end", func() bool { return l.Context().Err() != nil && !l.Leading() }); err != nil {
@@ -366,7 +366,7 @@ func operatorCampaign(t *Trial) error {
 	defer cancel()
 	second, err := b.Campaign(ctx)
 	if err != nil || second.Term <= l.Term {
-		return fmt.Errorf("campaign again: expected a leadership above term %d, got %v and error %v", l.Term, second, err)
+		return fmt.Errorf("campaign again: expected a leadership above term %d, got %v and error %v", l.Term, show(second), err)
 	}
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/election"
 )
 
 // A Trial is one case on one fresh store.
@@ -191,6 +192,16 @@ func show(v any) any {
 	switch v := v.(type) {
 	case string:
 		return fmt.Sprintf("%.200q", v)
+	case *election.Election: // not by reflection: it is in use
+		if v == nil {
+			return "no election"
+		}
+		return fmt.Sprintf("election %q: %v", v.Name(), v.Current())
+	case *election.Leadership:
+		if v == nil {
+			return "no leadership"
+		}
+		return fmt.Sprintf("leadership of %q in term %d", v.Election(), v.Term)
 	case backend.Candidate:
 		return fmt.Sprintf("{ID:%.80q Nonce:%q Address:%.80q Metadata:%.80q}", v.ID, v.Nonce, v.Address, v.Metadata)
 	}
