@@ -34,7 +34,12 @@ const (
 	retakeSQL = `SELECT GET_LOCK(?, 1)`
 	ringSQL   = `SELECT RELEASE_LOCK(?)`
 	mineSQL   = `SELECT IS_USED_LOCK(?) = CONNECTION_ID()`
-	whoamiSQL = `SELECT CONNECTION_ID()`
+	whoamiSQL = `SELECT CONNECTION_ID(), {server}`
+
+	// killSQL kills if the server is the one whose session is meant: this comes
+	// by another connection, which a proxy or a fail-over may have led elsewhere.
+	// There is no session 0. The identity is in hexadecimal.
+	killSQL = `KILL QUERY IF({server} = X'%x', %d, 0)`
 )
 
 // bellName returns the name of a leader's lock: lower case, since MySQL ignores
@@ -275,10 +280,13 @@ func (b *Backend) await(ctx context.Context, name string) error {
 
 // awaitOn waits on one connection for bellWait at most. When ctx ends it stops
 // the statement in the server, where it would go on and be the next to get the
-// lock; the connection can then be used again.
+// lock; the connection can then be used again. If it cannot be stopped, the
+// connection is closed, and GET_LOCK ends by itself.
 func (b *Backend) awaitOn(ctx context.Context, conn *sql.Conn, name string) (rang bool, err error) {
-	id, err := b.ask1(ctx, conn, whoamiSQL)
-	if err != nil {
+	var id int64
+	var server string
+	texts := b.statements.Load()
+	if err := conn.QueryRowContext(ctx, texts.text[whoamiSQL]).Scan(&id, &server); err != nil {
 		return false, err
 	}
 	query, cut := context.WithCancel(context.WithoutCancel(ctx))
@@ -289,7 +297,7 @@ func (b *Backend) awaitOn(ctx context.Context, conn *sql.Conn, name string) (ran
 		defer close(killed)
 		short, cancel := context.WithTimeout(context.Background(), bellPatience)
 		defer cancel()
-		if _, err := b.db.ExecContext(short, fmt.Sprintf("KILL QUERY %d", id)); err != nil {
+		if _, err := b.db.ExecContext(short, fmt.Sprintf(texts.text[killSQL], server, id)); err != nil {
 			cut()
 		}
 		select {

@@ -2,7 +2,9 @@ package mysql
 
 import (
 	"context"
+	"database/sql"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"testing"
@@ -111,6 +113,84 @@ func TestListenEndsSoonAndLeavesNoStatementInTheServer(t *testing.T) {
 		}
 		if n := l.number(t, "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE DB = ?", l.Name); n > 2+maxConns+2 {
 			t.Errorf("%d connections after five Listens; they should be used again", n)
+		}
+	})
+}
+
+func TestListenKillsNothingOnAnotherServer(t *testing.T) {
+	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
+		t.Parallel()
+		one, two := testbed.Start(t, testbed.Options{Kind: k}), testbed.Start(t, testbed.Options{Kind: k})
+		l := newLabOn(t, one)
+		two.Exec(t, "CREATE DATABASE "+l.Name, fmt.Sprintf("CREATE USER '%s'@'127.0.0.1' IDENTIFIED BY '%s'", l.User.User, l.User.Passwd),
+			fmt.Sprintf("GRANT SELECT, INSERT, UPDATE ON %s.* TO '%s'@'127.0.0.1'", l.Name, l.User.User))
+		// upTo opens connections until the server has come to a number.
+		upTo := func(s *testbed.Server, number int64) *sql.Conn {
+			proxy := s.Proxy(t)
+			for range 1000 {
+				conn, err := testbed.OpenDB(t, proxy.Config(l.User)).Conn(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				var id int64
+				if err := conn.QueryRowContext(t.Context(), "SELECT CONNECTION_ID()").Scan(&id); err != nil {
+					t.Fatal(err)
+				}
+				if id >= number {
+					return conn
+				}
+				conn.Close()
+			}
+			t.Fatal("the number is never reached")
+			return nil
+		}
+		number := func(conn *sql.Conn) (id int64) {
+			if err := conn.QueryRowContext(t.Context(), "SELECT CONNECTION_ID()").Scan(&id); err != nil {
+				t.Fatal(err)
+			}
+			return id
+		}
+		upTo(one, number(upTo(two, 0))+20)
+
+		proxy := one.Proxy(t)
+		leader, follower := l.node(t, "leader"), openNode(t, "follower", Options{Config: proxy.Config(l.User)})
+		leader.lead("a", 10*time.Second)
+		seen := []backend.Lease{follower.see("a")}
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		ended := make(chan error)
+		go func() { ended <- follower.Listen(ctx, seen, "") }()
+		l.untilWaiting(t, 1)
+		id := l.number(t, "SELECT ID FROM information_schema.PROCESSLIST WHERE DB = ? AND INFO LIKE 'SELECT GET_LOCK%'", l.Name)
+		innocent := upTo(two, id)
+		if got := number(innocent); got != id {
+			t.Fatalf("session %d on the other server, want %d", got, id)
+		}
+		slept := make(chan int, 1)
+		go func() {
+			interrupted := -1
+			innocent.QueryRowContext(t.Context(), "SELECT SLEEP(2)").Scan(&interrupted)
+			slept <- interrupted
+		}()
+		testbed.Eventually(t, callLimit, "it sleeps", func() error {
+			var n int
+			if err := two.Admin().QueryRow("SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE INFO LIKE 'SELECT SLEEP%'").Scan(&n); err != nil || n == 0 {
+				return errors.Join(err, errors.New("not yet"))
+			}
+			return nil
+		})
+		proxy.SetTarget(two.Addr()) // for new connections
+		follower.forget()
+		began := time.Now()
+		cancel()
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			t.Errorf("Listen: %v", err)
+		}
+		if took := time.Since(began); took > time.Second {
+			t.Errorf("Listen returned after %v", took)
+		}
+		if interrupted := <-slept; interrupted != 0 {
+			t.Errorf("another session with the same number on another server was interrupted: SLEEP returned %d", interrupted)
 		}
 	})
 }

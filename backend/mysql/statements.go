@@ -73,6 +73,8 @@ const lockOwnSQL = `SELECT ` + lightColumns + `, 0 FROM {lease} l WHERE l.name =
 const countRowsSQL = `SELECT COUNT(*) - 1 FROM {lease}`
 const existingSQL = `SELECT name, term FROM {lease} WHERE name IN ({names})`
 const termsSQL = `SELECT name, term FROM {term} WHERE name IN ({names}) FOR UPDATE`
+const greatestSQL = `SELECT GREATEST((SELECT COALESCE(MAX(term), 0) FROM {lease} WHERE name <> '' AND term < 1152921504606846976),
+ (SELECT COALESCE(MAX(term), 0) FROM {term} WHERE term < 1152921504606846976))`
 const makeLeaseSQL = `INSERT INTO {lease} (name, holder, nonce, address, metadata, term, beat, ttl_us, renew_us, server, ended, last_id, last_nonce,
  wish, wish_id, wish_nonce, elected_at, renewed_at, expires_at, history) VALUES {names}`
 const makeLeaseRow = `(?, ?, ?, ?, ?, ?, ?, ?, ?, {server}, '', '', '', '', '', '', UTC_TIMESTAMP(6), UTC_TIMESTAMP(6), UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND, '[]')`
@@ -97,9 +99,9 @@ const uptimeSQL = `SHOW GLOBAL STATUS LIKE 'Uptime'`
 
 // all lists the statements, for the test of the rules.
 var all = []string{
-	lightSQL, fullSQL, listSQL, countSQL, peopleSQL, renewSQL, grantSQL, releaseSQL, offerSQL, offerMore, makeLimitSQL, idleLimitSQL, lockOwnSQL, countRowsSQL, existingSQL, termsSQL,
+	lightSQL, fullSQL, listSQL, countSQL, peopleSQL, renewSQL, grantSQL, releaseSQL, offerSQL, offerMore, makeLimitSQL, idleLimitSQL, lockOwnSQL, countRowsSQL, existingSQL, termsSQL, greatestSQL,
 	makeLeaseSQL, makeLeaseRow, makeTermSQL, raiseTermSQL, stampOwnSQL, healTermSQL, wishSQL, announceSQL, reuseMemberSQL, makeMemberSQL,
-	membersSQL, uptimeSQL, showVariables, columnsSQL, awaitSQL, takeSQL, retakeSQL, ringSQL, mineSQL, whoamiSQL, boundSQL, fenceSQL, unboundSQL,
+	membersSQL, uptimeSQL, showVariables, columnsSQL, awaitSQL, takeSQL, retakeSQL, ringSQL, mineSQL, whoamiSQL, killSQL, boundSQL, fenceSQL, unboundSQL,
 }
 
 // newStatements puts the names of the tables and the identity into the texts.
