@@ -53,7 +53,9 @@
 //   - Acquire, to the very lease it bids over: term, beat and Ref.
 //   - Renew, to holder, nonce and term, on the server that granted.
 //   - Release, to holder, nonce and term, on the server that granted. Release
-//     with term 0 first finds what this nonce holds and then ends exactly that.
+//     with term 0 first finds what this nonce holds and then ends exactly that; it
+//     must have found it before its context ends, since a later grant of the same
+//     nonce would be found otherwise.
 //
 // # Who expires a lease
 //

@@ -33,20 +33,47 @@ func TestATermExceedsTheLastTheFloorAndTheMicrosecondsOfTheClock(t *testing.T) {
 
 // A grant is lost in a fail-over, and so is the first grant after it in a second
 // one: the same record is seen twice, and what was lost in between must not be
-// granted again.
+// granted again. Terms may be ahead of the clock, after earlier fail-overs.
 func TestATermDoesNotRepeatWhenTwoFailoversLoseTheirGrants(t *testing.T) {
-	last := uint64(now.UnixMicro())
-	first, err := backend.NextTerm(last, true, 0, now.Add(time.Minute))
+	us := uint64(now.UnixMicro())
+	for what, last := range map[string]uint64{"no record": 0, "behind the clock": us - 1000, "ahead of the clock": us + 5*backend.TermJump} {
+		first := next(t, last, true, now.Add(time.Minute))
+		second := next(t, last, true, now.Add(2*time.Minute))
+		if first <= last || second <= first {
+			t.Errorf("%s: terms %d, %d, %d do not grow", what, last, first, second)
+		}
+	}
+}
+
+// A fail-over, and later both rows of the election are deleted.
+func TestATermExceedsThatOfAnEarlierJumpWhenTheRecordIsGone(t *testing.T) {
+	for name, at := range map[string]time.Time{"2026": now, "2000": time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)} {
+		jumped := next(t, uint64(at.UnixMicro()), true, at)
+		for _, later := range []time.Duration{time.Second, time.Hour, 24 * time.Hour, 1000 * 24 * time.Hour} {
+			if got := next(t, 0, true, at.Add(later)); got <= jumped {
+				t.Errorf("%s, %v later: term %d after %d", name, later, got, jumped)
+			}
+		}
+	}
+}
+
+// Another server always jumps, whatever its clock and the record say.
+func TestATermOfAnotherServerJumps(t *testing.T) {
+	us := uint64(now.UnixMicro())
+	for _, last := range []uint64{0, us - 10*backend.TermJump, us, us + 10*backend.TermJump} {
+		if got := next(t, last, true, now); got < max(last, us)+backend.TermJump {
+			t.Errorf("NextTerm(%d, foreign) = %d, less than a jump from there", last, got)
+		}
+	}
+}
+
+func next(t *testing.T, last uint64, foreign bool, now time.Time) uint64 {
+	t.Helper()
+	term, err := backend.NextTerm(last, foreign, 0, now)
 	if err != nil {
 		t.Fatal(err)
 	}
-	second, err := backend.NextTerm(last, true, 0, now.Add(2*time.Minute))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if first <= last || second <= first {
-		t.Errorf("terms %d, %d, %d do not grow", last, first, second)
-	}
+	return term
 }
 
 func TestAPlantedTermIsRefusedBeforeItOverflows(t *testing.T) {

@@ -93,8 +93,9 @@ func (s *session) acquire(ctx context.Context, bids []backend.Bid, part []int, a
 		case !r.found:
 			missing = append(missing, i)
 		default:
-			last := max(r.last, bid.Over.Term)
-			term, err := backend.NextTerm(last, !r.same, bid.Floor, time.Now())
+			// The server's clock, which goes on when the server is restarted: see
+			// [row.grown].
+			term, err := backend.NextTerm(max(r.grown(&st), bid.Over.Term), !r.same, bid.Floor, st.now)
 			if err != nil {
 				answers[i] = backend.Answer{Err: fmt.Errorf("mysql: acquire %q: %w", bid.Election, err)}
 				continue
@@ -107,12 +108,23 @@ func (s *session) acquire(ctx context.Context, bids []backend.Bid, part []int, a
 			offers = append(offers, newOffer(i, r, &st, term, backend.Failed))
 		}
 	}
-	if missing != nil {
-		if err := s.makeElections(ctx, bids, missing, answers); err != nil {
-			return err
-		}
+	// In this order: making may wait for another maker, and fail.
+	if err := s.grant(ctx, bids, offers, &st, answers); err != nil || missing == nil {
+		return err
 	}
-	return s.grant(ctx, bids, offers, &st, answers)
+	return s.makeElections(ctx, bids, missing, answers)
+}
+
+// grown is the last term known, and more on a server that does not keep every
+// commit: a crash may have undone a grant, and the next one over the same record
+// must not repeat its term. Terms may be ahead of the clock, so that does not see
+// to it. The age of the record does, which only grows from one to the other. (A
+// crash may also have made the record older by undoing renewals.)
+func (r *row) grown(st *status) uint64 {
+	if st.volatile {
+		return r.last + uint64(r.Age/time.Microsecond)
+	}
+	return r.last
 }
 
 // tooLong explains that a TTL exceeds what the members agreed to watch for.

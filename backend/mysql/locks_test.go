@@ -62,6 +62,34 @@ func TestALockedRowCostsNobodyElseItsLease(t *testing.T) {
 	})
 }
 
+func TestALockedOwnRowCostsNoElectionThatIsThereItsGrant(t *testing.T) {
+	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
+		l := newLab(t, k)
+		n := l.node(t, "n")
+		if err := n.release(n.lead("there", time.Second), backend.Released); err != nil {
+			t.Fatal(err)
+		}
+		bid := func(name string) backend.Bid {
+			return backend.Bid{Election: name, Candidate: n.me, TTL: time.Second, Renew: time.Second / 3, Over: n.see(name)}
+		}
+		for what, limit := range map[string]time.Duration{"the server gives up": callLimit, "the call ends first": 500 * time.Millisecond} {
+			bids := []backend.Bid{bid("missing"), bid("there")}
+			unlock := l.lock(t, "SELECT * FROM election_lease WHERE name = '' FOR UPDATE")
+			ctx, cancel := context.WithTimeout(t.Context(), limit)
+			answers, err := n.Acquire(ctx, bids)
+			cancel()
+			unlock()
+			if a := answers[0]; a.Outcome != backend.Unknown || a.Err == nil {
+				t.Errorf("%s: the one that must be made: %v, %v, %v; want unknown", what, a.Outcome, a.Err, err)
+			}
+			if a := answers[1]; a.Outcome != backend.Granted {
+				t.Errorf("%s: the one whose row is free and not locked: %v, %v, %v; want granted", what, a.Outcome, a.Err, err)
+			}
+		}
+		n.lead("missing", time.Second)
+	})
+}
+
 func TestAStatementThatWaitsIsGoneSoonAfterItsClient(t *testing.T) {
 	freezes := map[string][]string{
 		"a locked table": {"LOCK TABLES election_lease WRITE"},

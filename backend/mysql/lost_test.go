@@ -119,6 +119,48 @@ func TestAnAnswerThatIsLostLeavesNothingGranted(t *testing.T) {
 	})
 }
 
+// Another candidate makes one of two elections between the reading and the lock.
+func TestWhenACommitIsLostNoAnswerIsGuessed(t *testing.T) {
+	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
+		for _, lose := range []bool{true, false} {
+			l := newLab(t, k)
+			proxy := l.server.Proxy(t)
+			n := openNode(t, "n", Options{Config: proxy.Config(l.User), DoorBells: -1})
+			other := l.node(t, "other")
+			var bids []backend.Bid
+			for _, name := range []string{"taken", "new"} {
+				bids = append(bids, backend.Bid{Election: name, Candidate: n.me, TTL: time.Second, Renew: time.Second / 3, Over: n.see(name)})
+			}
+			hold := proxy.Trap("START TRANSACTION", testbed.HoldRequest)
+			if lose {
+				proxy.Trap("COMMIT", testbed.LoseReply)
+			}
+			answered := make(chan []backend.Answer)
+			go func() {
+				ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+				defer cancel()
+				answers, _ := n.Acquire(ctx, bids)
+				answered <- answers
+			}()
+			hold.Wait(t, callLimit)
+			other.lead("taken", time.Second)
+			hold.Release()
+			want := []backend.Outcome{backend.Refused, backend.Granted}
+			if lose {
+				want = []backend.Outcome{backend.Unknown, backend.Unknown}
+			}
+			for i, a := range <-answered {
+				if a.Outcome != want[i] {
+					t.Errorf("lost %v: %q: %v, %v; want %v", lose, bids[i].Election, a.Outcome, a.Err, want[i])
+				}
+				if a.Outcome == backend.Refused && (a.Election != "taken" || a.Holder.ID != "other") {
+					t.Errorf("a refusal shows the lease as it stands: %+v", a.Lease)
+				}
+			}
+		}
+	})
+}
+
 func caught(trap *testbed.Trap) bool {
 	select {
 	case <-trap.Caught():

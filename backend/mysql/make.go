@@ -49,6 +49,14 @@ func (s *session) makeElections(ctx context.Context, bids []backend.Bid, missing
 	if err != nil {
 		return err
 	}
+	// The greatest term of all: whatever the rows that are gone had, it came from
+	// the same fail-overs.
+	var greatest uint64
+	if !st.same || st.made != st.count {
+		if greatest, err = s.greatestTerm(ctx); err != nil {
+			return err
+		}
+	}
 	beat := newBeat()
 	terms := make(map[int]uint64)
 	var leases, newTerms []any
@@ -59,16 +67,14 @@ func (s *session) makeElections(ctx context.Context, bids []backend.Bid, missing
 		r := row{Lease: backend.Lease{Election: bid.Election}}
 		r.judge(&st, "")
 		if _, ok := there[bid.Election]; ok || !r.Unchanged(bid.Over) {
-			answers[i] = backend.Answer{Lease: r.Lease, Outcome: backend.Refused}
-			if ok {
-				answers[i].Lease = backend.Lease{} // read below
-			}
-			continue
+			continue // refused, once it is known what there is: see confirmMade
 		}
 		old, survived := last[bid.Election]
-		// Without a row nobody can say which server wrote last.
-		foreign := survived || r.Watch > 0
-		term, err := backend.NextTerm(old, foreign, bid.Floor, time.Now())
+		// Without a row nobody can say which server wrote last. What st says is as
+		// lasting as a row, unlike carefulness after a restart: terms follow the
+		// server's clock through that.
+		foreign := survived || !st.same || st.made != st.count || st.careful && !st.volatile
+		term, err := backend.NextTerm(max(old, greatest), foreign, bid.Floor, st.now)
 		if err != nil {
 			answers[i] = backend.Answer{Err: fmt.Errorf("mysql: acquire %q: %w", bid.Election, err)}
 			continue
@@ -141,6 +147,22 @@ func (s *session) lockOwn(ctx context.Context) (st status, err error) {
 		return st, err
 	}
 	return st, s.judge(ctx, &st, began)
+}
+
+// greatestTerm returns the greatest term in the tables, without absurd ones that
+// somebody has planted.
+func (s *session) greatestTerm(ctx context.Context) (term uint64, err error) {
+	rows, err := s.query(ctx, s.text[greatestSQL])
+	if err != nil {
+		return 0, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		if err := rows.Scan(&term); err != nil {
+			return 0, err
+		}
+	}
+	return term, rows.Err()
 }
 
 // termsOf returns the rows of a query for names and terms.
