@@ -48,7 +48,8 @@
 // held or vacant, is free only after it was watched for the greatest TTL. So is
 // each lease while a server that does not keep every commit has been up for less
 // than that (innodb_flush_log_at_trx_commit other than 1, or a binary log with
-// sync_binlog other than 1, which is MariaDB's default), and an election without
+// sync_binlog other than 1, which is MariaDB's default; a process that has once
+// seen it so does not trust a configuration that says otherwise), and an election without
 // a row, unless this server made the last one and none is missing: the table
 // counts.
 //

@@ -29,7 +29,9 @@ var ErrFenced = errors.New("fenced: this term is not the latest")
 //
 // What it cannot do: protect what is not in the same server; and say that the
 // lease still runs. After a lease has ended and before the next is granted, the
-// last term still passes.
+// last term still passes. If somebody deletes the row of the term, nothing
+// passes until the next grant, which writes it again; a renewal does not. To go on
+// sooner, resign.
 type Fence struct {
 	// Schema and Prefix are those of [Options]. The election's tables must be in
 	// the server that db of Do writes to; another schema will do.

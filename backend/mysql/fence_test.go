@@ -104,3 +104,28 @@ func TestAFenceUnderwayHoldsUpItsOwnElectionOnly(t *testing.T) {
 		n.lead("a", time.Second)
 	})
 }
+
+func TestADeletedTermFencesAllUntilTheNextGrant(t *testing.T) {
+	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
+		l := newLab(t, k)
+		l.account(t)
+		db := testbed.OpenDB(t, l.User)
+		n := l.node(t, "n")
+		held := n.lead("a", time.Second)
+		l.exec(t, "DELETE FROM election_term WHERE name = 'a'")
+		n.mustRenew(held)
+		if err := l.fenced(t, db, held.Term); !errors.Is(err, ErrFenced) {
+			t.Errorf("the fence without a term to compare with: %v, want ErrFenced", err)
+		}
+		if err := n.release(held, backend.Released); err != nil {
+			t.Fatal(err)
+		}
+		next := n.lead("a", time.Second)
+		if err := l.fenced(t, db, next.Term); err != nil || next.Term <= held.Term {
+			t.Errorf("after the next grant, term %d after %d: %v", next.Term, held.Term, err)
+		}
+		if err := l.fenced(t, db, held.Term); !errors.Is(err, ErrFenced) {
+			t.Errorf("the term before: %v, want ErrFenced", err)
+		}
+	})
+}
