@@ -142,6 +142,9 @@ func eventsUnknown(t *Trial) error {
 		return err
 	}
 	b := others[0]
+	if err := t.until(t.bound(), "the follower to know the leader", func() bool { return b.Current().Kind == election.Elected }); err != nil {
+		return err
+	}
 	a.node.wire.Cut(true)
 	b.node.wire.Cut(true)
 	limit := t.TTL + t.callTimeout() + t.renewEvery()
@@ -158,10 +161,12 @@ func eventsUnknown(t *Trial) error {
 	if err := t.until(limit+t.TTL, "the former leader to be told that it cannot tell", func() bool { return a.Current().Kind == election.Unknown }); err != nil {
 		return err
 	}
-	if !b.heard(func(e election.Event) bool {
-		return e.Kind == election.Unknown && e.Reason == election.ReasonUnreachable
-	}) {
-		return fmt.Errorf("expected an event %q with reason %q, got %v", election.Unknown, election.ReasonUnreachable, b.events())
+	if err := t.until(t.TTL, "the follower's watchers to be told why", func() bool {
+		return b.heard(func(e election.Event) bool {
+			return e.Kind == election.Unknown && e.Reason == election.ReasonUnreachable
+		})
+	}); err != nil {
+		return err
 	}
 	a.node.wire.Cut(false)
 	b.node.wire.Cut(false)

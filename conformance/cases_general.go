@@ -93,7 +93,7 @@ func generalClose(t *Trial) error {
 	}
 	for i := range 2 {
 		if err := a.Close(); err != nil {
-			return fmt.Errorf("Close number %d: expected nil, got %w", i+1, err)
+			return fmt.Errorf("a Close, number %d: expected nil, got %w", i+1, err)
 		}
 	}
 	now, err := b.look("jobs")
@@ -103,7 +103,7 @@ func generalClose(t *Trial) error {
 func generalClosed(t *Trial) error {
 	a := t.client("a")
 	if err := a.Close(); err != nil {
-		return fmt.Errorf("Close: expected nil, got %w", err)
+		return fmt.Errorf("a Close: expected nil, got %w", err)
 	}
 	for _, v := range a.verbs() {
 		ctx, cancel := context.WithTimeout(context.Background(), t.TTL)

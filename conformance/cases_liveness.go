@@ -350,7 +350,7 @@ func liveClose(t *Trial) error {
 		return fmt.Errorf("second Close: expected ErrClosed, got %v", err)
 	}
 	if _, err := a.node.Join("other"); !errors.Is(err, backend.ErrClosed) {
-		return fmt.Errorf("Join after Close: expected ErrClosed, got %v", err)
+		return fmt.Errorf("a Join after Close: expected ErrClosed, got %v", err)
 	}
 	return nil
 }

@@ -177,7 +177,7 @@ func operatorObserver(t *Trial) error {
 		return err
 	}
 	if err := o.Lead(nil); !errors.Is(err, backend.ErrInvalid) {
-		return fmt.Errorf("Lead of an observer: expected ErrInvalid, got %v", err)
+		return fmt.Errorf("a Lead of an observer: expected ErrInvalid, got %v", err)
 	}
 	t.sleep(2 * t.TTL)
 	a.node.dies()
@@ -396,7 +396,7 @@ func operatorRun(t *Trial) error {
 	cancel()
 	err, ok := within(ended, t.TTL/2+t.Late)
 	if !ok || err != nil {
-		return fmt.Errorf("Run after its context ended: expected nil within %v, got %v (returned: %v)", t.TTL/2, err, ok)
+		return fmt.Errorf("a Run after its context ended: expected nil within %v, got %v (returned: %v)", t.TTL/2, err, ok)
 	}
 	now, err := t.client("reader").look("jobs")
 	t.sleep(2 * t.TTL)
@@ -426,7 +426,7 @@ func operatorLeave(t *Trial) error {
 			return err
 		}
 		if err := a.Lead(nil); !errors.Is(err, backend.ErrClosed) {
-			return fmt.Errorf("Lead after Leave: expected ErrClosed, got %v", err)
+			return fmt.Errorf("a Lead after Leave: expected ErrClosed, got %v", err)
 		}
 		if a, err = n.join("jobs"); err != nil {
 			return err

@@ -163,12 +163,12 @@ func (m *Manager) do(a action) {
 		}
 		e.resolve(&e.campaigns, a.err)
 	case doGone:
-		e.gone()
 		m.mu.Lock()
 		if m.elections[e.name] == e {
 			delete(m.elections, e.name)
 		}
 		m.mu.Unlock()
+		e.gone() // now, so that who has waited for it can join again
 	}
 }
 
