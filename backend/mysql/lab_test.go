@@ -86,6 +86,13 @@ func (n *node) trySee(election string) (backend.Lease, error) {
 	return changed[0], nil
 }
 
+// asSeen reports whether two nodes see the same lease, unrenewed. Only its holder
+// need not watch it.
+func asSeen(a, b backend.Lease) bool {
+	a.Watch = b.Watch
+	return a.Unchanged(b)
+}
+
 // bid bids over a lease; the test has watched it, or need not.
 func (n *node) bid(over backend.Lease, ttl time.Duration) (backend.Answer, error) {
 	ctx, cancel := n.ctx()

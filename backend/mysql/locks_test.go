@@ -151,7 +151,7 @@ func TestAStatementThatWaitsIsGoneSoonAfterItsClient(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if got := other.see("a"); !got.Unchanged(held) {
+			if got := other.see("a"); !asSeen(got, held) {
 				t.Errorf("%s: the statement that was given up came through all the same: %+v", what, got)
 			}
 			held = n.mustRenew(held)

@@ -68,7 +68,7 @@ func TestAnAnswerThatIsLostLeavesNothingGranted(t *testing.T) {
 							break
 						}
 					}
-					if got := other.see("a"); lease.Term == 0 || !got.Unchanged(lease) {
+					if got := other.see("a"); lease.Term == 0 || !asSeen(got, lease) {
 						t.Fatalf("never granted, or not what the store has: %+v, %+v", lease, got)
 					}
 					for range 10 {
@@ -81,7 +81,7 @@ func TestAnAnswerThatIsLostLeavesNothingGranted(t *testing.T) {
 							t.Fatalf("a renewal whose answer was lost makes the next be refused: %+v", a)
 						}
 					}
-					if got := other.see("a"); !got.Unchanged(lease) {
+					if got := other.see("a"); !asSeen(got, lease) {
 						t.Errorf("renewed, but the store has another beat: %+v, %+v", lease, got)
 					}
 					try := func(f func(context.Context) error) {
@@ -267,7 +267,7 @@ func TestARequestThatArrivesLateDoesNothing(t *testing.T) {
 					}
 					return nil
 				})
-				if got := w.other.see("a"); !got.Unchanged(want) || got.Holder != want.Holder {
+				if got := w.other.see("a"); !asSeen(got, want) || got.Holder != want.Holder {
 					t.Errorf("it came through:\n%+v\n%+v", got, want)
 				}
 			})

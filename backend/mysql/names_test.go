@@ -41,7 +41,7 @@ func TestNamesThatLookAlikeAreDifferentElections(t *testing.T) {
 		}
 		for i, name := range names {
 			got, want := a.see(name), terms[name]
-			if !got.Unchanged(want) || got.Holder != want.Holder {
+			if !asSeen(got, want) || got.Holder != want.Holder {
 				t.Errorf("%q has become another election:\n%+v\n%+v", name, got, want)
 			}
 			n, other := a, b

@@ -196,7 +196,7 @@ func TestAFailoverThatLosesWritesElectsNobodyTooEarly(t *testing.T) {
 				t.Errorf("%q: term %d after the failover, %d was granted before it", name, got.Term, was.Term)
 			}
 			b.mustRenew(got)
-			if got := b.see(name); got.Watch != time.Second {
+			if got := a.see(name); got.Watch != time.Second {
 				t.Errorf("%q: once the new server has granted it, Watch is %v, want its TTL", name, got.Watch)
 			}
 		}
@@ -362,11 +362,11 @@ func TestAClockStepChangesNothing(t *testing.T) {
 			s.Step(t, step)
 			held = n.mustRenew(held)
 			got := other.see("a")
-			if !got.Unchanged(held) || got.Watch != time.Second || got.Age < 0 {
+			if !asSeen(got, held) || got.Watch != time.Second || got.Age < 0 {
 				t.Errorf("after a step of %v: %+v", step, got)
 			}
 			s.Step(t, step)
-			if got := other.see("a"); !got.Unchanged(held) || got.Age < 0 {
+			if got := other.see("a"); !asSeen(got, held) || got.Age < 0 {
 				t.Errorf("a step of %v between renewals changes what is watched: %+v", step, got)
 			}
 			taken, err := other.bid(got, time.Second)
