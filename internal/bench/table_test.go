@@ -28,7 +28,7 @@ func TestTable(t *testing.T) {
 		t.Skip("run make bench")
 	}
 	fmt.Printf("\n%s, %d cores\n\n", runtime.Version(), runtime.NumCPU())
-	fmt.Println("| what | where | figure | bar |")
+	fmt.Println("| what | where | measured | bar |")
 	fmt.Println("|---|---|---|---|")
 	leading()
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
