@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"time"
 
 	"github.com/go-election/go-election/backend"
 )
@@ -44,21 +43,6 @@ func (c *client) in(ctx context.Context, verb, nonce string, call func() error) 
 		return fmt.Errorf("memory: %s: %w", verb, err)
 	}
 	return nil
-}
-
-// view is the lease as this client sees it: what is left of its own is not watched.
-func (c *client) view(r *record) backend.Lease {
-	l := r.Lease
-	l.Age = c.Now().Sub(r.written)
-	if l.Holder.Nonce == c.nonce {
-		l.Watch = 0
-	}
-	return l
-}
-
-// differs reports whether Observe has something to tell to who saw l.
-func differs(now, l backend.Lease) bool {
-	return !now.Unchanged(l) || now.Holder != l.Holder || now.Wish != l.Wish
 }
 
 func (c *client) Acquire(ctx context.Context, bids []backend.Bid) (answers []backend.Answer, err error) {
@@ -198,13 +182,6 @@ func (c *client) Members(ctx context.Context, from string, limit int) (list []ba
 		return nil
 	})
 	return list, err
-}
-
-func (c *client) Guarantees() backend.Guarantees {
-	return backend.Guarantees{
-		Name: "memory", MinTTL: time.Millisecond, Expiry: backend.ByChallengers, Push: !c.Poll, Poll: c.Poll,
-		Exclusive: true, DurableTerms: true, ForeignSilence: true, ForeignPriority: true, ForeignNomination: true,
-	}
 }
 
 func (c *client) Close() error {

@@ -68,6 +68,21 @@ func (s *Store) record(name string) *record {
 	return r
 }
 
+// view is the lease as this client sees it: what is left of its own is not watched.
+func (c *client) view(r *record) backend.Lease {
+	l := r.Lease
+	l.Age = c.Now().Sub(r.written)
+	if l.Holder.Nonce == c.nonce {
+		l.Watch = 0
+	}
+	return l
+}
+
+// differs reports whether Observe has something to tell to who saw l.
+func differs(now, l backend.Lease) bool {
+	return !now.Unchanged(l) || now.Holder != l.Holder || now.Wish != l.Wish
+}
+
 // end closes the present reign, if there is one, and notes it in the history.
 func (s *Store) end(r *record, how backend.End) {
 	if !r.Vacant() {
@@ -86,4 +101,11 @@ func (s *Store) write(r *record) {
 func (s *Store) tell() {
 	close(s.changed)
 	s.changed = make(chan struct{})
+}
+
+func (c *client) Guarantees() backend.Guarantees {
+	return backend.Guarantees{
+		Name: "memory", MinTTL: time.Millisecond, Expiry: backend.ByChallengers, Push: !c.Poll, Poll: c.Poll,
+		Exclusive: true, DurableTerms: true, ForeignSilence: true, ForeignPriority: true, ForeignNomination: true,
+	}
 }
