@@ -200,7 +200,7 @@ func eventsBack(t *Trial) error {
 	if err := t.until(t.bound(), "the observer to know the leader", func() bool { _, _, ok := o.Leader(); return ok }); err != nil {
 		return err
 	}
-	term := a.Leadership().Term
+	term := termNow(a)
 	o.node.wire.Edit(func(l backend.Lease) backend.Lease {
 		if l.Term > 100 {
 			l.Term -= 100
@@ -317,7 +317,7 @@ func eventsHarm(t *Trial) error {
 		defer s.Watch(func(election.Event) { <-let })()
 		defer s.Watch(func(election.Event) { panic("a watcher of this test panics") })()
 	}
-	term := a.Leadership().Term
+	term := termNow(a)
 	t.sleep(3 * t.TTL)
 	if l := a.Leadership(); l == nil || l.Term != term {
 		return fmt.Errorf("expected a to lead in term %d all the time beside watchers that hang and panic, got %v", term, a.events())

@@ -201,7 +201,7 @@ func functionCause(t *Trial) error {
 			return err
 		}
 		t.sleep(t.renewEvery())
-		term := a.Leadership().Term
+		term := termNow(a)
 		s.do()
 		cause, ok := within(causes, t.bound())
 		var lost *election.LostError

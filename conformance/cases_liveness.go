@@ -141,7 +141,7 @@ func liveSticky(t *Trial) error {
 	if err != nil {
 		return err
 	}
-	term := leader.Leadership().Term
+	term := termNow(leader)
 	t.judge.pace.Store(int64(t.TTL)) // in a day without events there is little to sample
 	t.sleep(t.long(24 * time.Hour))
 	l := leader.Leadership()
@@ -167,7 +167,7 @@ func liveOutage(t *Trial) error {
 	if err != nil {
 		return err
 	}
-	term := leader.Leadership().Term
+	term := termNow(leader)
 	// At worst the outage begins just before a renewal is due. A call that hangs
 	// must have timed out before the one that succeeds is sent.
 	spare := t.TTL - t.margin() - t.renewEvery() - t.TTL/20 - 2*t.Late

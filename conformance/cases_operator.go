@@ -67,7 +67,7 @@ func operatorResign(t *Trial) error {
 	if err != nil {
 		return err
 	}
-	term := a.Leadership().Term
+	term := termNow(a)
 	ctx, cancel := t.ctx()
 	defer cancel()
 	if err := a.Resign(ctx); err != nil {
@@ -81,7 +81,7 @@ func operatorResign(t *Trial) error {
 	if err := errors.Join(err, must(took >= t.TTL/2-t.TTL/20-t.Late, fmt.Sprintf("it to stay out for %v", t.TTL/2), took)); err != nil {
 		return err
 	}
-	if err := must(a.Leadership().Term > term, fmt.Sprintf("a term above %d", term), a.Leadership().Term); err != nil {
+	if err := must(termNow(a) > term, fmt.Sprintf("a term above %d", term), termNow(a)); err != nil {
 		return err
 	}
 	b, err := t.seat("b", "jobs", nil)

@@ -328,7 +328,7 @@ func safeItem(t *Trial) error {
 	}
 	terms := map[string]uint64{}
 	for _, s := range seats {
-		terms[s.Name()] = s.Leadership().Term
+		terms[s.Name()] = termNow(s)
 	}
 	n.wire.Decide(func(c Call) Fate {
 		if c.Method == "Renew" {

@@ -52,7 +52,11 @@ func wishNominee(t *Trial) error {
 	for round := range 3 {
 		nominee, other := others[round%2], others[(round+1)%2]
 		t.sleep(t.TTL)
-		term := leader.Leadership().Term
+		reign := leader.Leadership()
+		if reign == nil {
+			return fmt.Errorf("round %d: expected %s to lead, it does not: %v", round, leader.node.key, leader.events())
+		}
+		term := reign.Term
 		if err := t.nominate(other, nominee.node.ID()); err != nil {
 			return err
 		}
@@ -81,7 +85,7 @@ func wishDead(t *Trial) error {
 		return err
 	}
 	b := others[0]
-	term := leader.Leadership().Term
+	term := termNow(leader)
 	if err := t.nominate(b, "ghost"); err != nil {
 		return err
 	}

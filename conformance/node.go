@@ -335,3 +335,12 @@ func (t *Trial) led(n int, name string, change func(*election.Options)) (leader 
 	}
 	return leader, others, err
 }
+
+// termNow returns the term in which e leads, or 0 if it does not: on a busy
+// machine a leader may just have lost.
+func termNow(e interface{ Leadership() *election.Leadership }) uint64 {
+	if l := e.Leadership(); l != nil {
+		return l.Term
+	}
+	return 0
+}

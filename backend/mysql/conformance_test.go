@@ -40,11 +40,11 @@ func TestConformanceInVirtualTime(t *testing.T) {
 }
 
 // TestConformanceInRealTime runs the suite as programs meet the servers: with
-// door-bells, and leases of a second. MariaDB starts quickly enough for each case
+// door-bells, and leases of two seconds. MariaDB starts quickly enough for each case
 // to have a server of its own, which is killed, stopped and cut off.
 func TestConformanceInRealTime(t *testing.T) {
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
-		h := conformance.Harness{TTL: time.Second, Short: true, Parallel: true}
+		h := conformance.Harness{TTL: 2 * time.Second, Late: time.Second, Short: true, Parallel: true}
 		if k == testbed.MariaDB && os.Getenv("ELECTION_TEST_MARIADB_DSN") == "" {
 			h.NewStore = func(t testing.TB) conformance.Store { return newTormented(t, k) }
 		} else {
