@@ -90,6 +90,7 @@ type elec struct {
 	renewAt time.Duration // the next renewal
 	holdOff time.Duration // no bid before
 	holdFor time.Duration // … and for so long after the release
+	retryAt time.Duration // no bid before, since the outcome of the last is unknown
 
 	busy    bool // a call about our lease is under way: acquire, renew or release
 	queued  [calls]bool

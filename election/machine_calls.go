@@ -293,9 +293,9 @@ func (m *machine) acquired(now time.Duration, e *elec, a *backend.Answer, floor 
 		}
 	default:
 		e.own = ownMaybe
-		e.holdOff = max(e.holdOff, now+m.backoff(callAcquire))
+		e.retryAt = now + m.backoff(callAcquire)
 		if class == backend.ErrDenied {
-			e.holdOff = max(e.holdOff, now+m.jitter(m.TTL)) // somebody must act
+			e.retryAt = now + m.jitter(m.TTL) // somebody must act
 		}
 	}
 	if class == backend.ErrInvalid && e.mode != modeNone {

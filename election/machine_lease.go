@@ -85,7 +85,7 @@ func (m *machine) bidAt(e *elec) time.Duration {
 		return never
 	}
 	l := &e.seen
-	at := m.holdsBack(e)
+	at := max(m.holdsBack(e), e.retryAt)
 	switch {
 	case l.Watch > 0: // 0 for a leftover of ours, unless a fail-over may have lost a later grant
 		at = max(at, e.since+l.Watch)
@@ -269,9 +269,12 @@ func (m *machine) returned(now time.Duration, in returned) {
 
 // released: the store has confirmed that nothing is left of ours.
 func (m *machine) released(now time.Duration, e *elec) {
-	e.own, e.orderly, e.norenew = ownNone, false, false
 	e.holdOff, e.holdFor = max(e.holdOff, now+e.holdFor), 0
-	m.forget(now, e)
+	if e.own == ownHeld {
+		m.forget(now, e)
+	}
+	e.lookAt = now // a bid may have been granted after all; if not, the watch goes on
+	e.own, e.orderly, e.norenew = ownNone, false, false
 }
 
 // tried ends an attempt (Try).

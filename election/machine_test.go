@@ -100,6 +100,45 @@ func TestAGrantIsAWinThoughItWasSeenFirst(t *testing.T) {
 	}
 }
 
+// A locked row or a lost answer must not cost a challenger its watch.
+func TestABidWithoutAnOutcomeIsRepeatedSoonAndTheWatchGoesOn(t *testing.T) {
+	m, e := machineFor(t, backend.Guarantees{Poll: true})
+	held := backend.Lease{Election: "jobs", Holder: backend.Candidate{ID: "other", Nonce: "theirs"}, Term: 7, Beat: 1,
+		TTL: 10 * time.Second, Renew: 3 * time.Second, Watch: 10 * time.Second}
+	observes(t, m, time.Second, held)
+	for now := time.Second; m.flying[callAcquire] == nil; now = m.next() {
+		if now > 12*time.Second {
+			t.Fatal("does not bid")
+		}
+		m.step(now, tick{})
+		if c := m.flying[callObserve]; c != nil {
+			m.step(now, reply{call: c})
+		}
+	}
+	bid := m.flying[callAcquire]
+	m.step(bid.sent+time.Millisecond, reply{call: bid, answers: []backend.Answer{{Err: backend.ErrUnavailable}}})
+	if m.flying[callRelease] != nil {
+		t.Error("releases what it is about to bid for again")
+	}
+	if at := m.bidAt(e); at > bid.sent+time.Second {
+		t.Errorf("bids again %v after the first bid", at-bid.sent)
+	}
+
+	m.step(bid.sent+2*time.Millisecond, suspend{e, true})
+	c := m.flying[callRelease]
+	if c == nil {
+		t.Fatal("paused, and does not release what it may have been granted")
+	}
+	m.step(bid.sent+3*time.Millisecond, reply{call: c})
+	m.step(bid.sent+4*time.Millisecond, suspend{e, false})
+	if c := m.flying[callObserve]; c != nil {
+		m.step(bid.sent+5*time.Millisecond, reply{call: c}) // nothing has changed
+	}
+	if at := m.bidAt(e); at > bid.sent+time.Second {
+		t.Errorf("bids again %v after the first bid: the watch began anew", at-bid.sent)
+	}
+}
+
 func TestAGrantThatWasOvertakenIsNoWin(t *testing.T) {
 	m, e := machineFor(t, backend.Guarantees{Push: true})
 	observes(t, m, time.Second, backend.Lease{Election: "jobs"})
