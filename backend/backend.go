@@ -23,10 +23,20 @@ type Backend interface {
 	// grant, a deposition, a deletion of the record or a change of server. A
 	// read would not do: it may be answered by a replica that has been cut off.
 	// Each renewal gives the lease a fresh random Beat; it counts as Granted if
-	// and only if the store confirms that very beat. The answer carries the wish
+	// and only if the store confirms that very beat. Where the store expires leases
+	// by itself (ByStore) nobody watches beats: what is written may be the session
+	// alone, and the Beat may stay; it counts as Granted if and only if the store has
+	// then confirmed, with a majority of its servers, that session and lease are
+	// still ours. The answer carries the wish
 	// beside the lease. Of the leases passed in, Election, Holder, Term, TTL and
-	// Renew matter; the TTL may differ from the last one.
+	// Renew matter; TTL and Renew are those of the grant.
 	Renew(ctx context.Context, held []Lease) ([]Answer, error)
+
+	// Move writes MovedTo and MovedFrom of leases, and is a renewal besides: all
+	// that is said of Renew holds, and Beat or Ref changes, whoever expires leases.
+	// It is called by package backend/migration. A store without [Guarantees].Moves
+	// answers with ErrInvalid.
+	Move(ctx context.Context, held []Lease) ([]Answer, error)
 
 	// Release ends leases at once: the record stays, vacant, with its term and
 	// with held[i].End as the reason. A lease that is not held in this term is
@@ -37,7 +47,7 @@ type Backend interface {
 	Release(ctx context.Context, held []Lease) error
 
 	// Observe reads, and returns those of the leases in seen that have changed:
-	// Term, Beat, Ref, Watch, Holder or Wish. A zero lease with only a name is
+	// Term, Beat, Ref, Watch, Holder, Wish, MovedTo or MovedFrom. A zero lease with only a name is
 	// always returned, also if the store has no record of it (Term 0). It does
 	// not wait. next is a place in the store's history for the following call
 	// with the same elections in seen; after is "" if there is none. A Backend
@@ -93,7 +103,7 @@ type Lease struct {
 	Election string
 	Holder   Candidate // zero: vacant
 	Term     uint64    // of this reign, or of the last one if vacant; 0: never led, or not kept (legacy layouts)
-	Beat     uint64    // a fresh random value at every grant, renewal and release
+	Beat     uint64    // a fresh random value at every grant, renewal and release; see Backend.Renew for stores that expire leases
 
 	// TTL is what the holder asked for, whoever reads it. Renew is how often
 	// the holder means to renew. Both are zero if vacant.
@@ -120,6 +130,13 @@ type Lease struct {
 	LastID, LastNonce string
 
 	Wish Wish // pending, or zero
+
+	// MovedTo and MovedFrom are the marks of a migration, each the name of a
+	// backend, or empty. Only Move changes them: they stay through releases and
+	// grants. MovedTo is a seal: while it is set the lease is granted only to a bid
+	// whose Over shows it, and a manager makes no such bid. So nobody leads by
+	// this store any more.
+	MovedTo, MovedFrom string
 }
 
 // StoreDecides as [Lease.Watch] says that watching does not help: the store
@@ -132,7 +149,15 @@ func (l Lease) Vacant() bool { return l.Holder.ID == "" && l.Holder.Nonce == "" 
 // Unchanged reports whether o shows the same lease, unrenewed: the condition for
 // a challenger's watch to go on.
 func (l Lease) Unchanged(o Lease) bool {
-	return l.Election == o.Election && l.Term == o.Term && l.Beat == o.Beat && l.Ref == o.Ref && l.Watch == o.Watch
+	return l.Election == o.Election && l.Term == o.Term && l.Beat == o.Beat && l.Ref == o.Ref && l.Watch == o.Watch &&
+		l.MovedTo == o.MovedTo && l.MovedFrom == o.MovedFrom
+}
+
+// Differs reports whether l, as it is read now, is news to who saw the lease as
+// seen, in the sense of [Backend].Observe: it is changed, or has another holder or
+// wish.
+func (l Lease) Differs(seen Lease) bool {
+	return !l.Unchanged(seen) || l.Holder != seen.Holder || l.Wish != seen.Wish
 }
 
 // An End says how a reign ended.
@@ -247,6 +272,7 @@ type Guarantees struct {
 	Push bool // Listen hears of changes
 	Poll bool // it may miss some: each lease must also be read after each expected renewal
 
+	Moves        bool // Move works, and the marks that it leaves are kept
 	Exclusive    bool // two candidates never hold the same lease (manual assignment cannot promise it)
 	DurableTerms bool // terms grow through the loss of any one server and of any record
 

@@ -4,7 +4,9 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"fmt"
+	"slices"
 	"strings"
+	"time"
 	"unicode"
 	"unicode/utf8"
 )
@@ -15,6 +17,7 @@ const (
 	MaxID       = 255
 	MaxAddress  = 255
 	MaxMetadata = 4096
+	MaxMark     = 64 // Lease.MovedTo and MovedFrom
 )
 
 // NewNonce returns 128 random bits as 32 lower-case hex digits.
@@ -91,7 +94,8 @@ func Clean(s string, max int, multiline bool) string {
 }
 
 // CleanLease applies [Clean] to all text of a lease that was read from a store,
-// so that nothing hostile travels on. A lease of ours comes back unchanged.
+// so that nothing hostile travels on, and brings its durations into 0 to 20 years.
+// A lease of ours comes back unchanged.
 func CleanLease(l Lease) Lease {
 	l.Holder = CleanCandidate(l.Holder)
 	l.LastID = Clean(l.LastID, MaxID, false)
@@ -100,10 +104,17 @@ func CleanLease(l Lease) Lease {
 	l.Wish.Kind = WishKind(Clean(string(l.Wish.Kind), 16, false))
 	l.Wish.ID = Clean(l.Wish.ID, MaxID, false)
 	l.Wish.Nonce = Clean(l.Wish.Nonce, 64, false)
-	l.TTL = max(l.TTL, 0)
-	l.Renew = max(l.Renew, 0)
+	l.MovedTo, l.MovedFrom = Clean(l.MovedTo, MaxMark, false), Clean(l.MovedFrom, MaxMark, false)
+	l.TTL = min(max(l.TTL, 0), longest)
+	l.Renew = min(max(l.Renew, 0), longest)
+	l.Age = min(max(l.Age, 0), longest)
+	l.Watch = min(l.Watch, longest)
 	return l
 }
+
+// longest is what longer durations are cut to, so that a few of them can be added
+// up. No lease of ours is as long.
+const longest = 20 * 365 * 24 * time.Hour
 
 // CleanCandidate is [CleanLease] for a candidate.
 func CleanCandidate(c Candidate) Candidate {
@@ -112,4 +123,38 @@ func CleanCandidate(c Candidate) Candidate {
 	c.Address = Clean(c.Address, MaxAddress, false)
 	c.Metadata = Clean(c.Metadata, MaxMetadata, true)
 	return c
+}
+
+// CleanReign is [CleanLease] for a past reign.
+func CleanReign(r Reign) Reign {
+	r.ID, r.End = Clean(r.ID, MaxID, false), End(Clean(string(r.End), 16, false))
+	r.From, r.To = CleanTime(r.From), CleanTime(r.To)
+	return r
+}
+
+// CleanHistory is [CleanLease] for the history of a record: a copy of its first
+// [MaxHistory] reigns.
+func CleanHistory(history []Reign) []Reign {
+	clean := slices.Clone(history[:min(len(history), MaxHistory)])
+	for i, r := range clean {
+		clean[i] = CleanReign(r)
+	}
+	return clean
+}
+
+// Remember returns the history with one more reign, the newest, as [CleanHistory]
+// would leave it. The history that is passed in stays as it is.
+func Remember(history []Reign, r Reign) []Reign {
+	return CleanHistory(slices.Insert(slices.Clone(history), 0, r))
+}
+
+// CleanTime is a time that was read from a store, in UTC. A time that package
+// encoding/json reads and cannot write again (in another zone, or after the year
+// 9999) is zero.
+func CleanTime(t time.Time) time.Time {
+	t = t.UTC()
+	if y := t.Year(); y < 1 || y > 9999 {
+		return time.Time{}
+	}
+	return t
 }

@@ -1,9 +1,12 @@
 package backend_test
 
 import (
+	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
 
 	"github.com/go-election/go-election/backend"
@@ -64,4 +67,63 @@ func FuzzCleanTextIsHarmlessAndOursIsUntouched(f *testing.F) {
 			t.Errorf("Clean(%q) = %q, but it was harmless", s, clean)
 		}
 	})
+}
+
+// encoding/json reads times that it refuses to write.
+func TestTimesFromAStoreCanBeWrittenAgain(t *testing.T) {
+	for _, text := range []string{
+		`"2026-01-01T00:00:00+24:00"`, `"0000-01-01T00:00:00+23:59"`, `"0000-01-01T00:00:00Z"`, `"9999-12-31T23:59:59-23:59"`,
+		`"0001-01-01T00:00:00Z"`, `"2026-11-21T10:00:00.123456789+08:00"`,
+	} {
+		var read time.Time
+		if err := json.Unmarshal([]byte(text), &read); err != nil {
+			continue
+		}
+		r := backend.CleanReign(backend.Reign{From: read, To: read})
+		if _, err := json.Marshal(r); err != nil {
+			t.Errorf("%s was read, and cannot be written: %v", text, err)
+		}
+		if y := read.UTC().Year(); y >= 1 && y <= 9999 && !r.From.Equal(read) {
+			t.Errorf("%s became %v", text, r.From)
+		}
+	}
+}
+
+func TestAHistoryIsCutAndCleanedAndTheOneThatWasRememberedStays(t *testing.T) {
+	var history []backend.Reign
+	for term := range uint64(backend.MaxHistory + 2) {
+		before := slices.Clone(history)
+		longer := backend.Remember(history, backend.Reign{Term: term, ID: "a\x1b[2J"})
+		if !slices.Equal(history, before) {
+			t.Fatalf("remembering term %d changed the history that was passed in: %v, before %v", term, history, before)
+		}
+		if longer[0].Term != term || longer[0].ID != "a\uFFFD[2J" || len(longer) != min(len(before)+1, backend.MaxHistory) || !slices.Equal(longer[1:], before[:len(longer)-1]) {
+			t.Fatalf("term %d after %v gives %v", term, before, longer)
+		}
+		history = longer
+	}
+}
+
+func TestALeaseDiffersByWhatObserveTells(t *testing.T) {
+	seen := backend.Lease{Election: "jobs", Holder: backend.Candidate{ID: "a", Nonce: "n"}, Term: 1, Beat: 2, TTL: time.Second, Age: time.Second}
+	older := seen
+	older.Age *= 2
+	if older.Differs(seen) {
+		t.Error("a lease that has only grown older is no news")
+	}
+	for name, change := range map[string]func(l *backend.Lease){
+		"term":       func(l *backend.Lease) { l.Term++ },
+		"beat":       func(l *backend.Lease) { l.Beat++ },
+		"ref":        func(l *backend.Lease) { l.Ref = "x" },
+		"watch":      func(l *backend.Lease) { l.Watch++ },
+		"holder":     func(l *backend.Lease) { l.Holder.Address = "x" },
+		"wish":       func(l *backend.Lease) { l.Wish.Kind = backend.Depose },
+		"moved to":   func(l *backend.Lease) { l.MovedTo = "x" },
+		"moved from": func(l *backend.Lease) { l.MovedFrom = "x" },
+	} {
+		now := seen
+		if change(&now); !now.Differs(seen) {
+			t.Errorf("another %s is news", name)
+		}
+	}
 }

@@ -31,6 +31,9 @@
 //   - Every context has a deadline, except Listen's.
 //   - A lease is renewed only before its own deadline, and never again after it
 //     was lost: what comes after a loss is a Release and then a new Acquire.
+//   - A lease is renewed with the TTL and Renew of the bid that won it. With a
+//     shorter TTL, challengers who see it would watch for less than what the holder
+//     may still trust from the renewal before.
 //   - Slices passed in are not changed during the call. A Backend must not keep
 //     them after it. Slices returned belong to the caller.
 //

@@ -12,7 +12,18 @@ import (
 // An Opener makes a Backend from its section of a configuration. decode fills a
 // struct of the backend's own from that section, strictly: an unknown key or a
 // wrong type is an error that names the key. It must not need the store to be up.
+//
+// An Opener calls decode once, before it opens anything, and returns decode's
+// error: that is how a configuration's sections are checked without opening
+// what they describe.
 type Opener func(ctx context.Context, decode func(into any) error) (Backend, error)
+
+// A Named is another backend that a section names, in a struct that decode fills:
+// a text with the name. Open makes that backend from its own section.
+type Named struct {
+	Name string
+	Open func(ctx context.Context) (Backend, error)
+}
 
 var registry struct {
 	sync.Mutex

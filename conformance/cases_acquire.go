@@ -90,9 +90,9 @@ func acquireHeld(t *Trial) error {
 	if err != nil {
 		return err
 	}
-	began := time.Now()
+	began := t.moment()
 	got, err := b.try1(backend.Lease{Election: "jobs"})
-	took := time.Since(began)
+	took := t.since(began)
 	if err != nil {
 		return err
 	}

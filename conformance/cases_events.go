@@ -43,8 +43,19 @@ func eventsOrder(t *Trial) error {
 		if err != nil {
 			return err
 		}
-		reigns++
-		t.sleep(t.renewEvery() * 3 / 2) // long enough for everybody to see it
+		t.sleep(t.renewEvery() * 3 / 2) // long enough for everybody to see it, but for a busy machine
+		limit, reign := t.bound(), leader.Leadership()
+		if t.Virtual {
+			limit = 0
+		}
+		if err := t.until(limit, "the observer to be told of a reign, or that to end", func() bool {
+			return reign == nil || !reign.Leading() || o.heard(func(e election.Event) bool { return e.Kind == election.Elected && e.Term == reign.Term })
+		}); err != nil {
+			return err
+		}
+		if reign != nil && reign.Leading() {
+			reigns++
+		}
 		switch i % 3 {
 		case 0:
 			ctx, cancel := context.WithTimeout(context.Background(), t.bound())
@@ -61,6 +72,9 @@ func eventsOrder(t *Trial) error {
 			leader.node.wire.Cut(false)
 		case 2:
 			leader.Pause()
+			if err := t.until(t.TTL, "the reign to end", func() bool { return !leader.Leading() }); err != nil {
+				return err
+			}
 			t.sleep(t.renewEvery())
 			leader.Resume()
 		}
@@ -100,16 +114,19 @@ func eventsSlow(t *Trial) error {
 	if err := a.lead(); err != nil {
 		return err
 	}
-	for i := range 5 {
-		if _, _, err := t.elected(2*t.bound(), a); err != nil {
+	for i := range 6 {
+		if _, err := t.reign(2*t.bound(), a); err != nil {
 			return fmt.Errorf("reign %d: %w", i, err)
 		}
+		if i == 5 {
+			break
+		}
 		a.Pause()
+		if err := t.until(t.TTL, "the reign to end", func() bool { return !a.Leading() }); err != nil {
+			return err
+		}
 		t.sleep(t.TTL / 20)
 		a.Resume()
-	}
-	if _, _, err := t.elected(2*t.bound(), a); err != nil {
-		return err
 	}
 	slow.Store(false)
 	if err := a.leaves(); err != nil {
@@ -117,7 +134,7 @@ func eventsSlow(t *Trial) error {
 	}
 	select {
 	case <-done:
-	case <-time.After(3*t.TTL + t.Late):
+	case <-time.After(10*t.TTL + t.Late):
 		return errors.New("expected the slow watcher to be told in the end that the election was left, it was not")
 	}
 	var own []uint64
@@ -133,7 +150,9 @@ func eventsSlow(t *Trial) error {
 			wasElected = false
 		}
 	}
-	return same("own reigns that the slow watcher was told of", len(own), 6)
+	// On a busy machine there may have been more of them.
+	return errors.Join(same("own reigns that the slow watcher was told of, and another one", len(own), a.reigns()),
+		must(len(own) >= 6 && (len(own) == 6 || !t.Virtual), "six reigns", len(own)))
 }
 
 func eventsUnknown(t *Trial) error {
@@ -153,7 +172,8 @@ func eventsUnknown(t *Trial) error {
 	}
 	if err := t.until(limit, "the leader to be told that its reign is over, and then that it cannot tell", func() bool {
 		return a.heard(func(e election.Event) bool {
-			return e.Kind == election.Vacant && e.Reason == election.ReasonUnreachable
+			// A machine that stands still right after the cut has not yet found out why.
+			return e.Kind == election.Vacant && (e.Reason == election.ReasonUnreachable || e.Reason == election.ReasonDeadline && !t.Virtual)
 		})
 	}); err != nil {
 		return err
@@ -177,14 +197,12 @@ func eventsUnknown(t *Trial) error {
 	}); err != nil {
 		return err
 	}
-	leader := leading([]*seat{a, b})
-	leader.Pause()
-	for _, s := range []*seat{a, b} {
-		if s == leader {
-			continue
-		}
-		s.Pause()
+	leader, other, err := t.elected(t.bound(), a, b)
+	if err != nil {
+		return err
 	}
+	leader.Pause()
+	other[0].Pause()
 	return t.until(t.bound(), "everybody to be told that nobody leads", func() bool { return a.Current().Kind == election.Vacant && b.Current().Kind == election.Vacant })
 }
 
@@ -200,7 +218,11 @@ func eventsBack(t *Trial) error {
 	if err := t.until(t.bound(), "the observer to know the leader", func() bool { _, _, ok := o.Leader(); return ok }); err != nil {
 		return err
 	}
-	term := termNow(a)
+	l, err := t.reign(t.bound(), a)
+	if err != nil {
+		return err
+	}
+	term := l.Term
 	o.node.wire.Edit(func(l backend.Lease) backend.Lease {
 		if l.Term > 100 {
 			l.Term -= 100
@@ -208,6 +230,15 @@ func eventsBack(t *Trial) error {
 		l.Beat ^= 1 << 20
 		return l
 	})
+	stir := func(id string) error { // renewals may not show
+		if !t.silent() {
+			return nil
+		}
+		return t.client("operator").wish(backend.Wish{Election: "jobs", Term: term, Kind: backend.Nominate, ID: id})
+	}
+	if err := stir("nobody"); err != nil {
+		return err
+	}
 	if err := t.until(2*t.TTL, "a notice that the store went back", func() bool {
 		return o.heard(func(e election.Event) bool {
 			return e.Kind == election.Notice && e.Reason == election.ReasonWentBack
@@ -222,7 +253,10 @@ func eventsBack(t *Trial) error {
 		}
 	}
 	o.node.wire.Edit(nil)
-	return t.until(2*t.TTL, "the observer to know the leader again", func() bool { _, at, ok := o.Leader(); return ok && at == term })
+	if err := stir("nobody else"); err != nil {
+		return err
+	}
+	return t.until(2*t.TTL, "the observer to know the leader again", func() bool { _, at, ok := o.Leader(); return ok && at >= term })
 }
 
 func eventsManager(t *Trial) error {
@@ -257,7 +291,8 @@ func eventsManager(t *Trial) error {
 				continue
 			default:
 			}
-			return got["one"] == 1 && got["two"] == 1
+			// One each, but for a busy machine.
+			return got["one"] > 0 && got["one"] == one.reigns() && got["two"] > 0 && got["two"] == two.reigns()
 		}
 	}); err != nil {
 		return fmt.Errorf("%w: %v", err, got)
@@ -317,7 +352,11 @@ func eventsHarm(t *Trial) error {
 		defer s.Watch(func(election.Event) { <-let })()
 		defer s.Watch(func(election.Event) { panic("a watcher of this test panics") })()
 	}
-	term := termNow(a)
+	was, err := t.reign(t.bound(), a)
+	if err != nil {
+		return err
+	}
+	term := was.Term
 	t.sleep(3 * t.TTL)
 	if l := a.Leadership(); l == nil || l.Term != term {
 		return fmt.Errorf("expected a to lead in term %d all the time beside watchers that hang and panic, got %v", term, a.events())

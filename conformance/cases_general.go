@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/go-election/go-election/backend"
 )
@@ -24,7 +23,7 @@ var generalCases = []Case{
 		Says: "Guarantees never changes, and its values make sense together."},
 	{Rule: "G6", Name: "all verbs at the same time", Run: generalTogether,
 		Says: "Methods are safe for concurrent use."},
-	{Rule: "G7", Name: "a paused store only delays", Run: generalPaused, skip: needs(FaultPause),
+	{Rule: "G7", Name: "a paused store only delays", Run: generalPaused, Fault: FaultPause,
 		Says: "While the store hangs, calls end with their context and an error of class ErrUnavailable; afterwards all is as it was."},
 }
 
@@ -109,7 +108,7 @@ func generalClosed(t *Trial) error {
 		ctx, cancel := context.WithTimeout(context.Background(), t.TTL)
 		done := make(chan error, 1)
 		go func() { done <- v.call(ctx) }()
-		err, ok := within(done, t.TTL/4+t.Late)
+		err, ok := t.within(done, t.TTL/4+t.Late)
 		cancel()
 		if !ok || !errors.Is(err, backend.ErrClosed) {
 			return fmt.Errorf("%s after Close: expected ErrClosed at once, got %v (returned: %v)", v.name, err, ok)
@@ -128,7 +127,7 @@ func generalContext(t *Trial) error {
 		cancel()
 		done := make(chan error, 1)
 		go func() { done <- v.call(ctx) }()
-		err, ok := within(done, t.TTL/4+t.Late)
+		err, ok := t.within(done, t.TTL/4+t.Late)
 		if !ok {
 			return fmt.Errorf("%s with a cancelled context: expected it to return soon, got nothing in %v", v.name, t.TTL/4)
 		}
@@ -209,16 +208,21 @@ func generalPaused(t *Trial) error {
 	var errs []error
 	for _, v := range a.verbs() {
 		ctx, cancel := context.WithTimeout(context.Background(), t.TTL/10)
-		began := time.Now()
+		began := t.moment()
 		err := v.call(ctx)
 		cancel()
-		took := time.Since(began)
+		took := t.since(began)
 		errs = append(errs, must(err != nil && backend.Class(err) == backend.ErrUnavailable, v.name+" on a store that hangs to end with an error of class ErrUnavailable", err),
 			must(took <= t.TTL/4+t.Late, v.name+" to end with its context", took))
 	}
 	if err := t.fault(FaultPause, false, ""); err != nil {
 		return err
 	}
-	errs = append(errs, t.until(4*t.TTL, "the lease to be renewed after the pause", func() bool { _, err := a.keep(held); return err == nil }))
+	errs = append(errs, t.until(4*t.TTL, "the lease to be renewed after the pause", func() bool {
+		ctx, cancel := context.WithTimeout(context.Background(), t.TTL)
+		defer cancel()
+		answers, err := a.Renew(ctx, []backend.Lease{held})
+		return err == nil && len(answers) == 1 && answers[0].Outcome == backend.Granted
+	}))
 	return errors.Join(errs...)
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/go-election/go-election/backend"
 )
@@ -14,7 +15,7 @@ var nameCases = []Case{
 		Says: "Names are compared byte by byte: no two elections are ever the same one, whatever case, accents, spaces or slashes are in their names."},
 	{Rule: "S15", Name: "text comes back byte for byte", Run: namesText,
 		Says: "Ids, addresses and metadata up to their limits come back byte for byte."},
-	{Rule: "S15", Name: "hostile text in the store harms nobody", Run: namesPlanted, skip: needs(FaultPlantRecord),
+	{Rule: "S15", Name: "hostile text in the store harms nobody", Run: namesPlanted, Fault: FaultPlantRecord,
 		Says: "A record that somebody planted with hostile text is read as text, and costs no other election anything."},
 }
 
@@ -78,8 +79,33 @@ func namesExact(t *Trial) error {
 		}
 		held[name] = got.Lease
 	}
+	// A session would end in a case that takes long.
+	renewed := time.Now()
+	keep := func(owner *client) error {
+		var leases []backend.Lease
+		for _, l := range held {
+			if l.Holder == owner.me {
+				leases = append(leases, l)
+			}
+		}
+		if len(leases) == 0 {
+			return nil
+		}
+		answers, err := owner.renew(leases...)
+		for _, got := range answers {
+			err = errors.Join(err, same(fmt.Sprintf("outcome of a renewal of %q", got.Election), got.Outcome, backend.Granted))
+			held[got.Election] = got.Lease
+		}
+		return err
+	}
 	// Each is a lease of its own: a release and a grant elsewhere touch no other.
 	for i, name := range names() {
+		if time.Since(renewed) > t.renewEvery() {
+			renewed = time.Now()
+			if err := errors.Join(keep(a), keep(b)); err != nil {
+				return err
+			}
+		}
 		if i%2 == 0 {
 			continue
 		}
@@ -92,12 +118,22 @@ func namesExact(t *Trial) error {
 		}
 	}
 	for i, name := range names() {
+		if time.Since(renewed) > t.renewEvery() {
+			renewed = time.Now()
+			if err := errors.Join(keep(a), keep(b)); err != nil {
+				return err
+			}
+		}
 		now, err := b.look(name)
 		holder := a.me
 		if i%2 == 1 {
 			holder = b.me
 		}
-		if err := errors.Join(err, same("name read", now.Election, name), same(fmt.Sprintf("beat of %q", name), now.Beat, held[name].Beat), same(fmt.Sprintf("holder of %q", name), now.Holder.ID, holder.ID)); err != nil {
+		if err := errors.Join(err, same("name read", now.Election, name), same(fmt.Sprintf("term of %q", name), now.Term, held[name].Term), same(fmt.Sprintf("holder of %q", name), now.Holder.ID, holder.ID)); err != nil {
+			return err
+		}
+		// On a busy machine a session may be lost, and what hung on it go on in another.
+		if err := same(fmt.Sprintf("beat of %q", name), now.Beat, held[name].Beat); err != nil && t.Virtual {
 			return err
 		}
 		records, err := b.list(name, 1)

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
+	"time"
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/election"
@@ -67,22 +69,30 @@ func operatorResign(t *Trial) error {
 	if err != nil {
 		return err
 	}
-	term := termNow(a)
+	was, err := t.reign(t.bound(), a)
+	if err != nil {
+		return err
+	}
+	term := was.Term
 	ctx, cancel := t.ctx()
 	defer cancel()
+	began := time.Now()
 	if err := a.Resign(ctx); err != nil {
 		return fmt.Errorf("resign: expected nil, got %w", err)
 	}
 	now, err := t.client("reader").look("jobs")
-	if err := errors.Join(err, must(now.Vacant() && now.End == backend.Released, "a released lease when Resign returns", now)); err != nil {
+	if time.Since(began) < t.TTL/2 { // a busy machine may look too late
+		err = errors.Join(err, must(now.Vacant() && now.End == backend.Released, "a released lease when Resign returns", now))
+	}
+	if err != nil {
 		return err
 	}
 	took, err := t.after(t.TTL, "the only candidate to lead again", a.Leading)
 	if err := errors.Join(err, must(took >= t.TTL/2-t.TTL/20-t.Late, fmt.Sprintf("it to stay out for %v", t.TTL/2), took)); err != nil {
 		return err
 	}
-	if err := must(termNow(a) > term, fmt.Sprintf("a term above %d", term), termNow(a)); err != nil {
-		return err
+	if again, err := t.reign(t.bound(), a); err != nil || again.Term <= term {
+		return errors.Join(err, fmt.Errorf("expected a term above %d, got %v", term, show(again)))
 	}
 	b, err := t.seat("b", "jobs", nil)
 	if err != nil {
@@ -125,7 +135,7 @@ func operatorHealth(t *Trial) error {
 	if _, err := t.after(t.renewEvery()+t.handover(), "the other to lead after the health check has failed", b.Leading); err != nil {
 		return err
 	}
-	if err := must(a.heard(func(e election.Event) bool { return e.Reason == election.ReasonHealth }), "an event with reason health", a.events()); err != nil {
+	if err := t.told(a, "an event with reason health", func(e election.Event) bool { return e.Reason == election.ReasonHealth }); err != nil {
 		return err
 	}
 	b.Pause()
@@ -206,19 +216,20 @@ func operatorSilence(t *Trial) error {
 		return err
 	}
 	t.sleep(t.TTL)
-	sent := leader.node.lastSent("jobs")
+	failed := t.over(leader.node.lastSent("jobs"), t.now())
 	leader.node.dies()
 	next, _, err := t.elected(t.bound()+silence, others...)
 	if err != nil {
 		return err
 	}
 	won, _ := next.toldAt(func(e election.Event) bool { return e.Leading })
-	if err := must(won >= sent+t.TTL+silence, fmt.Sprintf("silence until %v: the last renewal was sent at %v", sent+t.TTL+silence, sent), won); err != nil {
+	if err := must(won >= failed+silence, fmt.Sprintf("silence until %v: the reign counts as failed from %v on", failed+silence, failed), won); err != nil {
 		return err
 	}
 	t.sleep(t.TTL)
 	next.Pause() // in order: no silence
-	_, err = t.after(t.handover(), "the next leader after an orderly release, without silence", func() bool { return leading(others) != nil })
+	rest := slices.DeleteFunc(others, func(s *seat) bool { return s == next })
+	_, err = t.after(t.handover(), "the next leader after an orderly release, without silence", func() bool { return leading(rest) != nil })
 	return err
 }
 
@@ -246,13 +257,13 @@ func operatorPriority(t *Trial) error {
 		return err
 	}
 	t.sleep(t.TTL)
-	sent := back.node.lastSent("jobs")
+	failed := t.over(back.node.lastSent("jobs"), t.now())
 	back.node.dies() // now it does not return
 	if _, _, err := t.elected(t.bound()+priority, b); err != nil {
 		return err
 	}
 	won, _ := b.toldAt(func(e election.Event) bool { return e.Leading })
-	return must(won >= sent+t.TTL+priority, fmt.Sprintf("the other to hold back until %v: the last renewal was sent at %v", sent+t.TTL+priority, sent), won)
+	return must(won >= failed+priority, fmt.Sprintf("the other to hold back until %v: the reign counts as failed from %v on", failed+priority, failed), won)
 }
 
 func operatorSameID(t *Trial) error {
@@ -267,7 +278,8 @@ func operatorSameID(t *Trial) error {
 	if err := twin.lead(); err != nil {
 		return err
 	}
-	if err := t.until(2*t.TTL, "a notice that another process has the same id", func() bool {
+	// Where renewals do not show, it might be a predecessor that the store keeps.
+	if err := t.until(t.TTL+max(t.TTL, t.Takeover), "a notice that another process has the same id", func() bool {
 		return twin.heard(func(e election.Event) bool {
 			return e.Kind == election.Notice && e.Reason == election.ReasonSameID
 		})
@@ -279,166 +291,5 @@ func operatorSameID(t *Trial) error {
 	}
 	a.node.dies()
 	_, _, err = t.elected(t.bound(), twin)
-	return err
-}
-
-func operatorTry(t *Trial) error {
-	a, _, err := t.led(1, "jobs", nil)
-	if err != nil {
-		return err
-	}
-	b, err := t.seat("b", "jobs", nil)
-	if err != nil {
-		return err
-	}
-	try := func() (*election.Leadership, error) {
-		ctx, cancel := context.WithTimeout(context.Background(), t.TTL)
-		defer cancel()
-		return b.Try(ctx)
-	}
-	for range 2 {
-		if l, err := try(); err != nil || l != nil {
-			return fmt.Errorf("an attempt while somebody else leads: expected nil and no error, got %v and %v", show(l), err)
-		}
-	}
-	a.left = true
-	if err := a.node.close(t.TTL); err != nil {
-		return err
-	}
-	l, err := try()
-	if err != nil || l == nil || !l.Leading() {
-		return fmt.Errorf("an attempt at a free lease: expected a leadership, got %v and error %v", show(l), err)
-	}
-	t.sleep(2 * t.TTL)
-	if err := must(l.Leading(), "what was won to be renewed", b.events()); err != nil {
-		return err
-	}
-	ctx, cancel := t.ctx()
-	defer cancel()
-	if err := l.Resign(ctx); err != nil {
-		return fmt.Errorf("resign: expected nil, got %w", err)
-	}
-	t.sleep(2 * t.TTL)
-	now, err := t.client("reader").look("jobs")
-	return errors.Join(err, must(!b.Leading() && now.Vacant(), "nobody to campaign after an attempt that was resigned", now))
-}
-
-func operatorCampaign(t *Trial) error {
-	a, _, err := t.led(1, "jobs", nil)
-	if err != nil {
-		return err
-	}
-	b, err := t.seat("b", "jobs", nil)
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), t.TTL)
-	l, err := b.Campaign(ctx)
-	cancel()
-	if !errors.Is(err, context.DeadlineExceeded) || l != nil {
-		return fmt.Errorf("campaign while somebody else leads: expected the context's error, got %v and %v", show(l), err)
-	}
-	a.Pause()
-	t.sleep(t.TTL)
-	if err := must(!b.Leading(), "no campaign after the context has ended", b.Current()); err != nil {
-		return err
-	}
-	ctx, cancel = context.WithTimeout(context.Background(), t.bound())
-	defer cancel()
-	if l, err = b.Campaign(ctx); err != nil || l == nil || !l.Leading() {
-		return fmt.Errorf("campaign for a free lease: expected a leadership, got %v and error %v", show(l), err)
-	}
-	b.node.wire.Cut(true)
-	if err := t.until(t.TTL, "the reign to end", func() bool { return l.Context().Err() != nil && !l.Leading() }); err != nil {
-		return err
-	}
-	b.node.wire.Cut(false)
-	t.sleep(t.TTL)
-	if err := must(!b.Leading(), "no second reign before the first is resigned", b.Current()); err != nil {
-		return err
-	}
-	again, stop := t.ctx()
-	defer stop()
-	if err := l.Resign(again); err != nil {
-		return fmt.Errorf("resign after a loss: expected nil, got %w", err)
-	}
-	ctx, cancel = context.WithTimeout(context.Background(), t.bound())
-	defer cancel()
-	second, err := b.Campaign(ctx)
-	if err != nil || second.Term <= l.Term {
-		return fmt.Errorf("campaign again: expected a leadership above term %d, got %v and error %v", l.Term, show(second), err)
-	}
-	return nil
-}
-
-func operatorRun(t *Trial) error {
-	a, err := t.seat("a", "jobs", nil)
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- a.Run(ctx, a.noted(nil)) }()
-	defer cancel()
-	for i := range 3 {
-		if _, _, err := t.elected(2*t.bound(), a); err != nil {
-			return fmt.Errorf("reign %d: %w", i, err)
-		}
-		a.node.wire.Cut(true)
-		if err := t.until(t.TTL, "the reign to end", func() bool { return !a.Leading() }); err != nil {
-			return err
-		}
-		a.node.wire.Cut(false)
-	}
-	if _, _, err := t.elected(2*t.bound(), a); err != nil {
-		return err
-	}
-	cancel()
-	err, ok := within(ended, t.TTL/2+t.Late)
-	if !ok || err != nil {
-		return fmt.Errorf("a Run after its context ended: expected nil within %v, got %v (returned: %v)", t.TTL/2, err, ok)
-	}
-	now, err := t.client("reader").look("jobs")
-	t.sleep(2 * t.TTL)
-	return errors.Join(err, must(now.Vacant(), "a released lease when Run returns", now), must(a.runs() >= 4, "the function to be called in each reign", a.runs()),
-		must(!a.Leading(), "no campaign after Run has returned", a.Current()))
-}
-
-func operatorLeave(t *Trial) error {
-	a, others, err := t.led(2, "jobs", nil)
-	if err != nil {
-		return err
-	}
-	n, b := a.node, others[0]
-	if _, err := n.Join("jobs"); !errors.Is(err, backend.ErrInvalid) {
-		return fmt.Errorf("joining twice: expected ErrInvalid, got %v", err)
-	}
-	if _, err := n.Join("a\x00b"); !errors.Is(err, backend.ErrInvalid) {
-		return fmt.Errorf("joining an impossible name: expected ErrInvalid, got %v", err)
-	}
-	for i := range 3 {
-		if err := a.leaves(); err != nil {
-			return err
-		}
-		now, err := t.client("reader").look("jobs")
-		if err := errors.Join(err, must(now.Holder.ID != "a" || now.Holder.Nonce != n.wire.Nonce(), "nothing of this process to be left in the store when Leave returns", now),
-			must(n.Election("jobs") == nil, "the election to be forgotten", n.Election("jobs"))); err != nil {
-			return err
-		}
-		if err := a.Lead(nil); !errors.Is(err, backend.ErrClosed) {
-			return fmt.Errorf("a Lead after Leave: expected ErrClosed, got %v", err)
-		}
-		if a, err = n.join("jobs"); err != nil {
-			return err
-		}
-		if err := a.lead(); err != nil {
-			return err
-		}
-		if _, _, err := t.elected(t.bound(), a, b); err != nil {
-			return fmt.Errorf("round %d: %w", i, err)
-		}
-	}
-	b.Pause()
-	_, _, err = t.elected(t.bound(), a)
 	return err
 }

@@ -10,7 +10,7 @@ import (
 
 var renewCases = []Case{
 	{Rule: "R1", Name: "a renewal is a write with a fresh beat", Run: renewBeat,
-		Says: "Each renewal gives the lease a fresh random Beat, which every reader sees, and leaves the term alone."},
+		Says: "Each renewal gives the lease a fresh random Beat (unless the store expires leases by itself), which every reader sees, and leaves the term alone."},
 	{Rule: "R2", Name: "a renewal is refused in another term", Run: renewTerm,
 		Says: "Renew is pinned to the term: with another one it is Refused and touches nothing."},
 	{Rule: "R3", Name: "a renewal is refused after another grant", Run: renewTaken, skip: exclusive,
@@ -23,11 +23,11 @@ var renewCases = []Case{
 		Says: "The answer to a renewal carries the wish beside the lease."},
 	{Rule: "R7", Name: "what never was is not renewed", Run: renewNothing,
 		Says: "A renewal of a lease that was never granted is Refused and leaves no trace."},
-	{Rule: "R8", Name: "a TTL may change with a renewal", Run: renewTTL,
-		Says: "The TTL and Renew of a renewal may differ from the last ones, and readers see the new ones."},
+	{Rule: "R8", Name: "a renewal does not shorten what is watched", Run: renewTTL,
+		Says: "Through all renewals of a reign readers see the TTL and Renew of the bid that won it, and a Watch of no less, which no Trust exceeds."},
 	{Rule: "R9", Name: "a renewal answers in order", Run: renewOrder, skip: exclusive,
 		Says: "Outcomes of renewals are per item and in order."},
-	{Rule: "R10", Name: "a deleted record is not renewed", Run: renewDeleted, skip: needs(FaultDeleteRecord),
+	{Rule: "R10", Name: "a deleted record is not renewed", Run: renewDeleted, Fault: FaultDeleteRecord,
 		Says: "Renew is refused after the record was deleted."},
 }
 
@@ -45,7 +45,7 @@ func renewBeat(t *Trial) error {
 		if held, err = a.keep(held); err != nil {
 			return err
 		}
-		if earlier, twice := beats[held.Beat]; twice {
+		if earlier, twice := beats[held.Beat]; twice && !t.silent() {
 			return fmt.Errorf("renewal %d: expected a fresh beat, got %d, which renewal %d had", i+1, held.Beat, earlier)
 		}
 		beats[held.Beat] = i + 1
@@ -53,6 +53,9 @@ func renewBeat(t *Trial) error {
 		if err := errors.Join(err, same("beat that others read", read.Beat, held.Beat), same("term after a renewal", read.Term, first.Term), same("holder after a renewal", read.Holder, a.me)); err != nil {
 			return err
 		}
+	}
+	if t.silent() && len(beats) < 51 {
+		return nil
 	}
 	steps := map[uint64]bool{} // a counter is guessable, and equal after a lost write
 	var last uint64
@@ -189,19 +192,25 @@ func renewTTL(t *Trial) error {
 	if err != nil {
 		return err
 	}
-	g := max(t.Granularity, 1)
-	held.TTL = max(t.TTL/2/g*g, t.MinTTL)
-	held.Renew = held.TTL / 5
 	want := held
-	if held, err = a.keep(held); err != nil {
-		return err
+	for range 3 {
+		answers, err := a.renew(held)
+		if err = errors.Join(err, must(len(answers) == 1 && answers[0].Outcome == backend.Granted, "a renewal that is granted", answers)); err != nil {
+			return err
+		}
+		held = answers[0].Lease
+		read, err := b.look("jobs")
+		err = errors.Join(err, same("TTL in the answer", held.TTL, want.TTL), same("Renew in the answer", held.Renew, want.Renew),
+			same("TTL read", read.TTL, want.TTL), same("Renew read", read.Renew, want.Renew))
+		if t.Expiry == backend.ByChallengers {
+			err = errors.Join(err, must(read.Watch >= want.TTL, fmt.Sprintf("a Watch of at least %v", want.TTL), read.Watch),
+				must(answers[0].Trust <= read.Watch, fmt.Sprintf("a Trust of at most what is watched, %v", read.Watch), answers[0].Trust))
+		}
+		if err != nil {
+			return err
+		}
 	}
-	read, err := b.look("jobs")
-	err = errors.Join(err, same("TTL in the answer", held.TTL, want.TTL), same("TTL read", read.TTL, want.TTL), same("Renew read", read.Renew, want.Renew))
-	if t.Expiry == backend.ByChallengers {
-		err = errors.Join(err, must(read.Watch >= want.TTL, fmt.Sprintf("a Watch of at least %v", want.TTL), read.Watch))
-	}
-	return err
+	return nil
 }
 
 func renewOrder(t *Trial) error {

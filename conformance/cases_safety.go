@@ -13,60 +13,74 @@ import (
 
 // The judge checks S1, S2, S4, S5, S8, S10 and S11 in every case that has
 // managers. Those here provoke each of them.
-var safetyCases = []Case{
-	{Rule: "S1", Name: "a cut-off leader and its successor", Run: safeCut, skip: exclusive,
-		Says: "The intervals during which Leading() is true in different processes never overlap, whoever is cut off from the store and for how long."},
-	{Rule: "S2", Name: "trust counts from the sending", Run: safeAnchored,
+var safetyCases = append(cutCases(),
+	Case{Rule: "S2", Name: "trust counts from the sending", Run: safeAnchored,
 		Says: "Trusted until at most the start of the successful call + TTL − margin, however late the answer comes."},
-	{Rule: "S3", Name: "leading is right at once after a stall", Run: safeStall,
+	Case{Rule: "S3", Name: "leading is right at once after a stall", Run: safeStall,
 		Says: "Leading() compares the clock with the deadline at every call: it is right though the manager itself is stopped."},
-	{Rule: "S6", Name: "a lost lease is never adopted again", Run: safeResurrection,
+	Case{Rule: "S6", Name: "a lost lease is never adopted again", Run: safeResurrection,
 		Says: "A reign that has run out does not come back, even if nobody took the lease: a new bid, a new term."},
-	{Rule: "S7", Name: "doubled and late requests touch no later term", Run: safeLate,
+	Case{Rule: "S7", Name: "doubled and late requests touch no later term", Run: safeLate,
 		Says: "A renewal or release of term n that arrives late, or twice, does not touch term n+1, also of the same candidate."},
-	{Rule: "S8", Name: "a lost answer is no win", Run: safeUnknown,
+	Case{Rule: "S8", Name: "a lost answer is no win", Run: safeUnknown,
 		Says: "A bid whose answer is lost is never a leadership; what it may have been granted is granted anew or released."},
-	{Rule: "S8", Name: "a bid that arrives late leaves no orphan", Run: safeOrphan,
+	Case{Rule: "S8", Name: "a bid that arrives late leaves no orphan", Run: safeOrphan,
 		Says: "What a late bid was granted after its candidate has stopped campaigning is released."},
-	{Rule: "S12", Name: "one failing item harms no other election", Run: safeItem,
+	Case{Rule: "S12", Name: "one failing item harms no other election", Run: safeItem,
 		Says: "An item of a batch that fails costs no other election its lease."},
-	{Rule: "S13", Name: "the holder's TTL decides", Run: safeHolderTTL, skip: exclusive,
+	Case{Rule: "S13", Name: "the holder's TTL decides", Run: safeHolderTTL, skip: all(exclusive, expires),
 		Says: "A take-over waits for the holder's TTL, not for the challenger's."},
-	{Rule: "S14", Name: "a challenger watches for itself", Run: safeWatch, skip: all(exclusive, watched),
+	Case{Rule: "S14", Name: "a challenger watches for itself", Run: safeWatch, skip: all(exclusive, watched),
 		Says: "A challenger takes a held lease only after it has itself seen it unchanged for the holder's TTL, counted from the receipt of the first answer; that the record is ancient does not help."},
+)
+
+// cutCases cut a leader off in each way, a case each, so that they can run side by
+// side.
+func cutCases() (cases []Case) {
+	for _, cut := range []struct {
+		name   string
+		silent bool // the store hears nothing more from the leader
+		fate   func(t *Trial, c Call) Fate
+	}{
+		{"of whom nothing arrives", true, func(t *Trial, c Call) Fate { return Fate{Lost: true} }},
+		{"to whom nothing comes back", false, func(t *Trial, c Call) Fate { return Fate{AnswerLost: true} }},
+		{"whose calls are late", false, func(t *Trial, c Call) Fate { return Fate{Before: t.TTL} }},
+		{"whose calls fail", true, func(t *Trial, c Call) Fate { return Fate{Err: errOut} }},
+		{"whose renewals are not answered", false, func(t *Trial, c Call) Fate { return Fate{AnswerLost: c.Method == "Renew"} }},
+		{"whose renewals do not arrive", false, func(t *Trial, c Call) Fate { return Fate{Lost: c.Method == "Renew"} }},
+	} {
+		cases = append(cases, Case{Rule: "S1", Name: "a leader " + cut.name, skip: exclusive,
+			Says: "The intervals during which Leading() is true in different processes never overlap, whoever is cut off from the store and for how long.",
+			Run: func(t *Trial) error {
+				return safeCut(t, cut.silent, func(c Call) Fate { return cut.fate(t, c) })
+			}})
+	}
+	return cases
 }
 
-func safeCut(t *Trial) error {
-	for i, how := range []func(Call) Fate{
-		func(Call) Fate { return Fate{Lost: true} },
-		func(Call) Fate { return Fate{AnswerLost: true} },
-		func(Call) Fate { return Fate{Before: t.TTL} },
-		func(Call) Fate { return Fate{Err: errOut} },
-		func(c Call) Fate { return Fate{AnswerLost: c.Method == "Renew"} },
-		func(c Call) Fate { return Fate{Lost: c.Method == "Renew"} },
-	} {
-		name := fmt.Sprintf("jobs%d", i)
-		a, others, err := t.led(2, name, nil)
-		if err != nil {
-			return err
-		}
-		b := others[0]
-		a.node.wire.Decide(how)
-		t.sleep(t.TTL + 2*t.bound())
-		if (i == 0 || i == 3) && !b.Leading() { // in the others the leader may go on bidding, or the store hears its renewals
-			return fmt.Errorf("fault %d: expected the follower to lead %v after the leader was cut off, it does not", i, t.TTL+2*t.bound())
-		}
-		a.node.wire.Decide(nil)
-		t.sleep(t.bound())
-		if leading([]*seat{a, b}) == nil {
-			return fmt.Errorf("fault %d: expected a leader after the line was mended, got none", i)
-		}
-		if err := errors.Join(a.node.close(2*t.TTL), b.node.close(2*t.TTL)); err != nil {
-			return err
-		}
-		a.left, b.left = true, true
+func safeCut(t *Trial, silent bool, how func(Call) Fate) error {
+	a, others, err := t.led(2, "jobs", nil)
+	if err != nil {
+		return err
 	}
-	return nil
+	b := others[0]
+	a.node.wire.Decide(how)
+	end := t.now() + t.TTL + 2*t.bound()
+	if silent && !t.lasts() { // otherwise the leader may go on bidding, or the store hears its renewals
+		if err := t.until(end-t.now(), "the follower to lead after the leader was cut off", b.Leading); err != nil {
+			return err
+		}
+	}
+	t.sleep(end - t.now())
+	if silent && t.lasts() {
+		if err := must(!b.Leading(), "no second leader while the process of the first one lives", b.Current()); err != nil {
+			return err
+		}
+	}
+	a.node.wire.Decide(nil)
+	t.sleep(t.bound())
+	_, _, err = t.elected(t.TTL, a, b)
+	return err
 }
 
 func safeAnchored(t *Trial) error {
@@ -92,7 +106,10 @@ func safeAnchored(t *Trial) error {
 		return err
 	}
 	t.sleep(3 * t.TTL)
-	if err := must(a.Leading(), "a leader though answers are slow", a.Current()); err != nil {
+	if err := must(a.Leading() || !t.Virtual, "a leader though answers are slow", a.Current()); err != nil {
+		return err
+	}
+	if _, _, err := t.elected(2*t.bound(), a); err != nil {
 		return err
 	}
 	before := a.node.lastSent("jobs")
@@ -100,15 +117,13 @@ func safeAnchored(t *Trial) error {
 		return err
 	}
 	cut.Store(true)
-	sent := a.node.lastSent("jobs")
-	deadline := sent + t.TTL - t.margin()
-	t.sleep(deadline - t.TTL/10 - t.now())
+	t.sleep(a.node.lastSent("jobs") + t.TTL - t.margin() - t.TTL/10 - t.now())
 	early := a.Leading()
-	t.sleep(deadline + time.Microsecond - t.now())
+	deadline := t.runOut(a.node, "jobs")
 	late := a.Leading()
 	return errors.Join(
 		must(early || !t.Virtual, "trust to last until shortly before the deadline", early),
-		must(!late, fmt.Sprintf("Leading() false at %v: the last granted renewal was sent at %v, and its answer took %v", deadline, sent, delay), late))
+		must(!late, fmt.Sprintf("Leading() false past %v, which is the deadline of the last granted call, whose answer took %v", deadline, delay), late))
 }
 
 // stalls is a log handler that stops the manager's own loop for a while, as a
@@ -156,9 +171,9 @@ func safeStall(t *Trial) error {
 	if err != nil {
 		return err
 	}
-	old := a.Leadership()
-	if old == nil {
-		return fmt.Errorf("expected a to lead before it is stopped, it does not")
+	old, err := t.reign(t.bound(), a)
+	if err != nil {
+		return err
 	}
 	armed.Store(true)
 	if err := other.lead(); err != nil { // its bid is logged by the loop, which is where the loop stops
@@ -167,16 +182,19 @@ func safeStall(t *Trial) error {
 	if err := t.until(t.bound(), "the manager to be stopped", hit.Load); err != nil {
 		return err
 	}
-	deadline := a.node.lastSent("jobs") + t.TTL - t.margin()
-	t.sleep(deadline + time.Microsecond - t.now())
+	t.runOut(a.node, "jobs")
 	if err := errors.Join(must(!a.Leading(), "Leading() false past the deadline while the manager is stopped", a.Leading()),
 		must(a.Leadership() == nil, "no Leadership past the deadline", a.Leadership()),
 		same("Remaining past the deadline", old.Remaining(), 0),
 		must(a.Current().Kind != election.Elected, "a current state that names no leader", a.Current())); err != nil {
 		return err
 	}
-	if _, _, err := t.elected(t.bound(), b); err != nil {
-		return fmt.Errorf("successor of a stopped manager: %w", err)
+	// Where a lease lasts as long as its process, the successor must wait for the
+	// manager to go on.
+	if !t.lasts() {
+		if _, _, err := t.elected(t.bound(), b); err != nil {
+			return fmt.Errorf("successor of a stopped manager: %w", err)
+		}
 	}
 	return t.until(5*t.bound(), "the stopped manager to tell that it lost the reign", func() bool {
 		return a.heard(func(e election.Event) bool { return e.Kind == election.Elected && e.Leading }) &&
@@ -189,15 +207,18 @@ func safeResurrection(t *Trial) error {
 	if err != nil {
 		return err
 	}
-	old := a.Leadership()
-	a.node.wire.Cut(true)
-	t.sleep(a.node.lastSent("jobs") + t.TTL - t.margin() + time.Microsecond - t.now())
-	a.node.wire.Cut(false)
-	if _, _, err := t.elected(2*t.bound(), a); err != nil {
+	old, err := t.reign(t.bound(), a)
+	if err != nil {
 		return err
 	}
-	now := a.Leadership()
-	return errors.Join(must(now != nil && now.Term > old.Term, fmt.Sprintf("a term above %d after the reign ran out", old.Term), now),
+	a.node.wire.Cut(true)
+	t.runOut(a.node, "jobs")
+	a.node.wire.Cut(false)
+	now, err := t.reign(2*t.bound(), a)
+	if err != nil {
+		return err
+	}
+	return errors.Join(must(now.Term > old.Term, fmt.Sprintf("a term above %d after the reign ran out", old.Term), now),
 		must(!old.Leading(), "the old reign to be over for ever", old.Leading()),
 		must(old.Context().Err() != nil, "its context to be cancelled", old.Context().Err()))
 }
@@ -232,7 +253,8 @@ func safeLate(t *Trial) error {
 	t.sleep(t.TTL)
 	for _, s := range []*seat{a, b} {
 		for _, e := range s.events() {
-			if e.Reason == election.ReasonRefused || e.Reason == election.ReasonDeadline || e.Reason == election.ReasonUnreachable {
+			late := e.Reason == election.ReasonDeadline || e.Reason == election.ReasonUnreachable // a busy machine may be
+			if e.Reason == election.ReasonRefused || late && t.Virtual {
 				return fmt.Errorf("requests that arrive twice: expected reigns to end by resignation only, got %v", e)
 			}
 		}
@@ -328,7 +350,11 @@ func safeItem(t *Trial) error {
 	}
 	terms := map[string]uint64{}
 	for _, s := range seats {
-		terms[s.Name()] = termNow(s)
+		l, err := t.reign(t.bound(), s)
+		if err != nil {
+			return err
+		}
+		terms[s.Name()] = l.Term
 	}
 	n.wire.Decide(func(c Call) Fate {
 		if c.Method == "Renew" {
@@ -344,10 +370,10 @@ func safeItem(t *Trial) error {
 			return fmt.Errorf("%s, while the renewals of jobs2 had no outcome: expected it to be led in term %d all the time, got %v", s.Name(), terms[s.Name()], s.events())
 		}
 	}
-	if !seats[2].heard(func(e election.Event) bool {
+	if err := t.told(seats[2], "jobs2, whose renewals had no outcome, to be told that its reign has ended at its deadline", func(e election.Event) bool {
 		return e.Reason == election.ReasonUnreachable || e.Reason == election.ReasonDeadline
-	}) {
-		return fmt.Errorf("jobs2, whose renewals had no outcome: expected its reign to end at its deadline, got %v", seats[2].events())
+	}); err != nil {
+		return err
 	}
 	_, _, err = t.elected(2*t.bound(), seats[2])
 	return err
@@ -387,6 +413,9 @@ func safeWatch(t *Trial) error {
 	}
 	a.node.dies()
 	t.sleep(3 * t.TTL) // the record is ancient now
+	if l, err := t.client("reader").look("jobs"); err != nil || l.Vacant() {
+		return err // a store with sessions may have ended it by itself: it is not held any more
+	}
 	b, err := t.node("b", nil)
 	if err != nil {
 		return err

@@ -25,24 +25,28 @@ var wishCases = []Case{
 		Says: "To nominate or depose where nobody leads is an error."},
 }
 
+// nominate nominates and expects no error.
 func (t *Trial) nominate(by *seat, id string) error {
-	ctx, cancel := t.ctx()
-	defer cancel()
-	if err := by.Nominate(ctx, id); err != nil {
-		return fmt.Errorf("nominate %q: expected nil, got %w", id, err)
+	return t.ask("nominate "+id, func(ctx context.Context) error { return by.Nominate(ctx, id) })
+}
+
+// ask asks for something that is scoped to the present term. Who asks may not yet have
+// heard of that one, and asks again.
+func (t *Trial) ask(what string, do func(context.Context) error) (err error) {
+	t.until(t.renewEvery()+t.handover(), what, func() bool {
+		ctx, cancel := t.ctx()
+		defer cancel()
+		err = do(ctx)
+		return !errors.Is(err, backend.ErrInvalid)
+	})
+	if err != nil {
+		return fmt.Errorf("%s: expected nil, got %w", what, err)
 	}
 	return nil
 }
 
 // depose deposes and expects no error.
-func (t *Trial) depose(by *seat) error {
-	ctx, cancel := t.ctx()
-	defer cancel()
-	if err := by.Depose(ctx); err != nil {
-		return fmt.Errorf("depose: expected nil, got %w", err)
-	}
-	return nil
-}
+func (t *Trial) depose(by *seat) error { return t.ask("depose", by.Depose) }
 
 func wishNominee(t *Trial) error {
 	leader, others, err := t.led(3, "jobs", nil)
@@ -52,9 +56,9 @@ func wishNominee(t *Trial) error {
 	for round := range 3 {
 		nominee, other := others[round%2], others[(round+1)%2]
 		t.sleep(t.TTL)
-		reign := leader.Leadership()
-		if reign == nil {
-			return fmt.Errorf("round %d: expected %s to lead, it does not: %v", round, leader.node.key, leader.events())
+		reign, err := t.reign(0, leader)
+		if err != nil {
+			return fmt.Errorf("round %d: %w: %v", round, err, leader.events())
 		}
 		term := reign.Term
 		if err := t.nominate(other, nominee.node.ID()); err != nil {
@@ -69,7 +73,7 @@ func wishNominee(t *Trial) error {
 				return fmt.Errorf("round %d: expected the nominee %s to lead next, got %v", round, nominee.node.key, e)
 			}
 		}
-		if err := must(leader.heard(func(e election.Event) bool { return e.Reason == election.ReasonNominated && !e.Leading }), "the leader to step down with reason nominated", leader.events()); err != nil {
+		if err := t.told(leader, "the leader to step down with reason nominated", func(e election.Event) bool { return e.Reason == election.ReasonNominated && !e.Leading }); err != nil {
 			return err
 		}
 		others = []*seat{leader, other}
@@ -85,7 +89,11 @@ func wishDead(t *Trial) error {
 		return err
 	}
 	b := others[0]
-	term := termNow(leader)
+	was, err := t.reign(t.bound(), leader)
+	if err != nil {
+		return err
+	}
+	term := was.Term
 	if err := t.nominate(b, "ghost"); err != nil {
 		return err
 	}
@@ -116,19 +124,28 @@ func wishGrace(t *Trial) error {
 		}
 		return Fate{Lost: accepted.Load()}
 	})
+	leader.node.wire.Keep(true)
 	if err := t.nominate(other, nominee.node.ID()); err != nil {
 		return err
 	}
 	if err := t.until(t.bound(), "the leader to step down for the nominee", func() bool { return !leader.Leading() }); err != nil {
 		return err
 	}
-	began, _ := leader.toldAt(func(e election.Event) bool { return e.Reason == election.ReasonNominated })
+	if err := t.told(leader, "the leader to be told that it has", func(e election.Event) bool { return e.Reason == election.ReasonNominated }); err != nil {
+		return err
+	}
 	next, _, err := t.elected(t.TTL+t.bound(), leader, other)
 	if err != nil {
 		return fmt.Errorf("when the nominee has died: %w", err)
 	}
 	won, _ := next.toldAt(func(e election.Event) bool { return e.Leading })
-	return must(won >= began+t.TTL, fmt.Sprintf("nobody but the nominee to bid before %v", began+t.TTL), won)
+	for _, c := range leader.node.wire.Log() {
+		if c.Method == "Release" {
+			began := leader.node.wire.began.Sub(t.began) + c.Sent
+			return must(won >= began+t.TTL, fmt.Sprintf("nobody but the nominee to bid before %v", began+t.TTL), won)
+		}
+	}
+	return errors.New("expected the leader to have released the lease, it has not")
 }
 
 func wishDepose(t *Trial) error {
@@ -144,7 +161,7 @@ func wishDepose(t *Trial) error {
 	if _, err := t.after(t.renewEvery()+t.handover(), "another leader after a deposition", b.Leading); err != nil {
 		return err
 	}
-	if err := must(leader.heard(func(e election.Event) bool { return e.Reason == election.ReasonDeposed }), "the leader to be told that it was deposed", leader.events()); err != nil {
+	if err := t.told(leader, "the leader to be told that it was deposed", func(e election.Event) bool { return e.Reason == election.ReasonDeposed }); err != nil {
 		return err
 	}
 	ctx, cancel := t.ctx()
@@ -200,9 +217,15 @@ func wishVacant(t *Trial) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := t.ctx()
-	defer cancel()
-	return errors.Join(
-		must(errors.Is(a.Nominate(ctx, "b"), backend.ErrInvalid), "ErrInvalid from Nominate where nobody leads", a.Nominate(ctx, "b")),
-		must(errors.Is(a.Depose(ctx), backend.ErrInvalid), "ErrInvalid from Depose where nobody leads", a.Depose(ctx)))
+	var errs []error
+	for what, do := range map[string]func(context.Context) error{
+		"Nominate": func(ctx context.Context) error { return a.Nominate(ctx, "b") },
+		"Depose":   a.Depose,
+	} {
+		ctx, cancel := t.ctx()
+		err := do(ctx)
+		cancel()
+		errs = append(errs, must(errors.Is(err, backend.ErrInvalid), "ErrInvalid from "+what+" where nobody leads", err))
+	}
+	return errors.Join(errs...)
 }

@@ -1,6 +1,8 @@
 package conformance
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -35,6 +37,18 @@ func (c *client) look(name string) (backend.Lease, error) {
 		return backend.Lease{}, fmt.Errorf("observe %.80q: expected this one lease, got %d: %+v", name, len(changed), changed)
 	}
 	return changed[0], nil
+}
+
+// glance reads one lease in a moment, or fails: on a connection that has lost something
+// it would be waited for in vain, and the next one is better.
+func (c *client) glance(name string) (l backend.Lease, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), c.t.TTL/2)
+	defer cancel()
+	seen, _, err := c.Observe(ctx, []backend.Lease{{Election: name}}, "")
+	if err == nil && len(seen) == 1 {
+		l = seen[0]
+	}
+	return l, err
 }
 
 // observe reads what has changed.
@@ -136,6 +150,41 @@ func (c *client) keep(held backend.Lease) (backend.Lease, error) {
 	return answers[0].Lease, nil
 }
 
+// alter renews a lease and makes sure that everybody sees a change of it.
+func (c *client) alter(held backend.Lease) (backend.Lease, error) {
+	held, err := c.keep(held)
+	if err == nil && c.t.silent() {
+		err = c.wish(backend.Wish{Election: held.Election, Term: held.Term, Kind: backend.Nominate, ID: backend.NewNonce()})
+	}
+	return held, err
+}
+
+// silent reports whether renewals need not show: nobody watches a lease that the
+// store expires by itself.
+func (t *Trial) silent() bool { return t.Expiry == backend.ByStore }
+
+// keeping renews a lease until stop is called, so that it does not run out
+// meanwhile.
+func (c *client) keeping(held backend.Lease) (stop func() error) {
+	end, ended := make(chan struct{}), make(chan error, 1)
+	go func() {
+		for {
+			select {
+			case <-end:
+				ended <- nil
+				return
+			case <-time.After(c.t.renewEvery()):
+			}
+			if _, err := c.keep(held); err != nil {
+				<-end
+				ended <- err
+				return
+			}
+		}
+	}()
+	return func() error { close(end); return <-ended }
+}
+
 // lost renews a lease and returns an error unless it is refused.
 func (c *client) lost(why string, held backend.Lease) error {
 	answers, err := c.renew(held)
@@ -179,11 +228,16 @@ func (c *client) list(from string, limit int) ([]backend.Record, error) {
 	return records, nil
 }
 
-// announce writes the client's member record.
-func (c *client) announce() error {
-	ctx, cancel := c.t.ctx()
-	defer cancel()
-	if err := c.Announce(ctx, backend.Member{Candidate: c.me, TTL: c.t.TTL}); err != nil {
+// announce writes the client's member record, and again if a busy machine has cost it its
+// connection meanwhile.
+func (c *client) announce() (err error) {
+	c.t.until(4*c.t.TTL, "an announcement", func() bool {
+		ctx, cancel := c.t.ctx()
+		defer cancel()
+		err = c.Announce(ctx, backend.Member{Candidate: c.me, TTL: c.t.TTL})
+		return c.t.Virtual || !errors.Is(err, backend.ErrUnavailable)
+	})
+	if err != nil {
 		return fmt.Errorf("announce: expected no error, got %w", err)
 	}
 	return nil

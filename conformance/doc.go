@@ -54,13 +54,24 @@
 // # Rules
 //
 // Each case is named after the rule that it enforces and prints the rule's
-// sentence when it fails. A, R, X, O, N, W, T, M and G are the contract: Acquire,
-// Renew, Release, Observe, Listen, Ask, List, members, and what is general. S1 to
+// sentence when it fails. A, R, V, X, O, N, W, T, M and G are the contract: Acquire,
+// Renew, Move, Release, Observe, Listen, Ask, List, members, and what is general. S1 to
 // S15 are about safety, L1 to L7 about liveness, P about what operators and
 // programs ask for, and Q1 about cost.
 //
 // In every case with managers a judge samples who believes to lead, at each
 // change and many times a TTL, and afterwards [Check] goes through the history.
+//
+// # A machine that stands still
+//
+// In real time somebody looks at the clock every few milliseconds, beside each case. Time
+// in which the machine stood still does not count against a limit. And if it stood still
+// for so long that leases run out by that alone, or if a store that nobody had harmed took
+// longer for an answer than a call has, what managers failed to do is no verdict: it is
+// logged as VOID, and the case is tried again on a fresh store. The third trial counts,
+// whatever happens. This excuses no second leader, nothing else that is wrong in the
+// history, and nothing in the cases about the contract, which find out whether answers
+// come in time.
 //
 // # What it cannot show
 //

@@ -34,6 +34,10 @@ type Harness struct {
 
 	// Parallel runs the cases at the same time, for real time.
 	Parallel bool
+
+	// Only chooses among the cases, for a store that has the rest run elsewhere, such
+	// as on a server that all cases share. Nil: all that apply.
+	Only func(Case) bool
 }
 
 // A Store is one fresh store.

@@ -112,7 +112,9 @@ func byFrom(a, b Entry) int { return cmp.Compare(a.From, b.From) }
 
 // beliefs is the primary check: a sweep over the intervals of belief.
 func beliefs(list History) error {
-	slices.SortStableFunc(list, byFrom)
+	// What is known to have been at one instant only goes first: in virtual time a
+	// hand-over takes none.
+	slices.SortStableFunc(list, func(a, b Entry) int { return cmp.Or(byFrom(a, b), cmp.Compare(a.To, b.To)) })
 	for i := 1; i < len(list); i++ {
 		a, b := list[i-1], list[i]
 		if a.To > b.From {

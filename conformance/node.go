@@ -188,6 +188,16 @@ func (s *seat) events() []election.Event {
 	return slices.Clone(s.told)
 }
 
+// reigns returns of how many own reigns the seat's watcher has been told.
+func (s *seat) reigns() (n int) {
+	for _, e := range s.events() {
+		if e.Kind == election.Elected && e.Leading {
+			n++
+		}
+	}
+	return n
+}
+
 // toldAt returns when the watcher was told something for which is holds; the
 // latest such time.
 func (s *seat) toldAt(is func(election.Event) bool) (time.Duration, bool) {
@@ -222,7 +232,7 @@ func (s *seat) last() (Entry, bool) {
 // leaves leaves the election.
 func (s *seat) leaves() error {
 	s.left = true
-	ctx, cancel := context.WithTimeout(context.Background(), 2*s.node.t.TTL)
+	ctx, cancel := s.node.t.ctx()
 	defer cancel()
 	err := s.Leave(ctx)
 	now := s.node.t.now()
@@ -246,6 +256,9 @@ func (n *node) dies() {
 func (n *node) close(limit time.Duration) error {
 	if n.closed.Swap(true) {
 		return nil
+	}
+	if !n.t.Virtual { // how long it takes there is not what is asked
+		limit = max(limit, time.Minute)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
@@ -314,6 +327,51 @@ func (t *Trial) elected(limit time.Duration, seats ...*seat) (leader *seat, othe
 	return leader, others, err
 }
 
+// reign waits until a seat leads, and returns its leadership.
+func (t *Trial) reign(limit time.Duration, s *seat) (l *election.Leadership, err error) {
+	err = t.until(limit, s.node.key+" to lead", func() bool {
+		l = s.Leadership()
+		return l != nil
+	})
+	return l, err
+}
+
+// one waits until exactly one of the seats leads: on a busy machine a leader may just
+// have lost. That there are never two is the judge's to see.
+func (t *Trial) one(limit time.Duration, seats ...*seat) error {
+	return t.until(limit, "exactly one leader", func() bool {
+		n := 0
+		for _, s := range seats {
+			if s.Leading() {
+				n++
+			}
+		}
+		return n == 1
+	})
+}
+
+// told waits until a seat's watcher, which runs beside all else, is told something.
+func (t *Trial) told(s *seat, what string, is func(election.Event) bool) error {
+	err := t.until(t.TTL/10, what, func() bool { return s.heard(is) })
+	if err != nil {
+		err = fmt.Errorf("%w: %s was told %v", err, s.node.key, s.events())
+	}
+	return err
+}
+
+// runOut waits until the last lease that a node was granted, of whom nothing is granted
+// any more, is not to be trusted, and returns when that is. A call that was under way
+// when it was cut off may have been granted after all.
+func (t *Trial) runOut(n *node, name string) time.Duration {
+	for {
+		deadline := n.lastSent(name) + n.ttl - n.margin
+		if t.now() > deadline {
+			return deadline
+		}
+		t.sleep(deadline + time.Microsecond - t.now())
+	}
+}
+
 func leading(seats []*seat) *seat {
 	for _, s := range seats {
 		if !s.node.dead.Load() && s.Leading() {
@@ -332,15 +390,9 @@ func (t *Trial) led(n int, name string, change func(*election.Options)) (leader 
 	leader, others, err = t.elected(2*t.bound(), seats...)
 	if err == nil {
 		t.sleep(t.renewEvery()) // everybody has seen it
+		err = t.until(t.bound(), "everybody to know a leader", func() bool {
+			return !slices.ContainsFunc(seats, func(s *seat) bool { _, _, ok := s.Leader(); return !ok })
+		})
 	}
 	return leader, others, err
-}
-
-// termNow returns the term in which e leads, or 0 if it does not: on a busy
-// machine a leader may just have lost.
-func termNow(e interface{ Leadership() *election.Leadership }) uint64 {
-	if l := e.Leadership(); l != nil {
-		return l.Term
-	}
-	return 0
 }

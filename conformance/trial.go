@@ -20,6 +20,7 @@ type Trial struct {
 
 	tb      testing.TB
 	began   time.Time
+	witness *witness
 	clients []*client
 	nodes   []*node
 	started int    // nodes ever
@@ -31,6 +32,10 @@ type Trial struct {
 
 func newTrial(t testing.TB, h Harness) *Trial {
 	trial := &Trial{Harness: h.withDefaults(), tb: t, began: time.Now()}
+	if !h.Virtual {
+		trial.witness = newWitness()
+		t.Cleanup(trial.witness.end)
+	}
 	trial.Store = h.NewStore(t)
 	b := trial.Store.Open(t)
 	trial.Guarantees = b.Guarantees()
@@ -46,7 +51,8 @@ func (t *Trial) now() time.Duration { return time.Since(t.began) }
 // sleep lets time pass. In a bubble it takes none.
 func (t *Trial) sleep(d time.Duration) { time.Sleep(d) }
 
-// until waits until cond holds, and returns an error if it does not within limit.
+// until waits until cond holds, and returns an error if it does not within limit. Time
+// in which the machine stood still does not count.
 func (t *Trial) until(limit time.Duration, what string, cond func() bool) error {
 	_, err := t.after(limit, what, cond)
 	return err
@@ -54,14 +60,28 @@ func (t *Trial) until(limit time.Duration, what string, cond func() bool) error 
 
 // after is until, and tells how long it took.
 func (t *Trial) after(limit time.Duration, what string, cond func() bool) (time.Duration, error) {
-	began := time.Now()
+	began := t.moment()
 	for !cond() {
-		if waited := time.Since(began); waited > limit+t.Late {
+		if waited := t.since(began); waited > limit+t.Late {
 			return waited, fmt.Errorf("expected within %v: %s; got nothing of the kind in %v", limit, what, waited)
 		}
 		time.Sleep(max(t.TTL/2000, time.Millisecond))
 	}
-	return time.Since(began), nil
+	return time.Since(began.at), nil
+}
+
+// within waits for a result. Time in which the machine stood still does not count.
+func (t *Trial) within(ch chan error, limit time.Duration) (err error, ok bool) {
+	for began := t.moment(); ; {
+		select {
+		case err := <-ch:
+			return err, true
+		case <-time.After(max(limit-t.since(began), time.Millisecond)):
+			if t.since(began) >= limit {
+				return nil, false
+			}
+		}
+	}
 }
 
 // long scales a time that virtual hours are spent on to what the harness can spend.
@@ -86,7 +106,10 @@ func (t *Trial) many(n int) int {
 // ctx bounds one call of the contract: generously, since how long calls take is
 // not what most cases are about.
 func (t *Trial) ctx() (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.Background(), max(t.TTL, 10*time.Second))
+	if t.Virtual {
+		return context.WithTimeout(context.Background(), max(t.TTL, 10*time.Second))
+	}
+	return context.WithTimeout(context.Background(), max(t.TTL, time.Minute))
 }
 
 // complain notes something that is wrong.
@@ -122,16 +145,6 @@ func (t *Trial) fault(name string, on bool, election string) error {
 	return nil
 }
 
-// needs skips a case unless the harness can inflict a fault.
-func needs(fault string) func(facts) string {
-	return func(f facts) string {
-		if f.store.Faults[fault] == nil {
-			return "the harness has no fault " + fault
-		}
-		return ""
-	}
-}
-
 // pushed skips a case unless Listen hears of every change.
 func pushed(f facts) string {
 	switch {
@@ -157,6 +170,27 @@ func watched(f facts) string {
 		return fmt.Sprintf("leases are expired by the %s (Guarantees.Expiry)", f.Expiry)
 	}
 	return ""
+}
+
+// lasts reports whether a lease lasts as long as its holder's process lives, even
+// if it is never renewed.
+func (t *Trial) lasts() bool { return t.Expiry == backend.ByKernel }
+
+// expires skips a case about a lease that ends because it is not renewed.
+func expires(f facts) string {
+	if f.Expiry == backend.ByKernel {
+		return "a lease lasts as long as its holder's process (Guarantees.Expiry)"
+	}
+	return ""
+}
+
+// over is the earliest moment at which a reign counts as failed whose holder sent
+// its last renewal at sent and has died at died.
+func (t *Trial) over(sent, died time.Duration) time.Duration {
+	if t.lasts() {
+		return died
+	}
+	return sent + t.TTL
 }
 
 // exclusive skips a case if two may hold a lease.

@@ -15,7 +15,7 @@ import (
 // Until it is told otherwise it passes everything.
 func Wrap(b backend.Backend) *Wire {
 	ctx, cancel := context.WithCancel(context.Background())
-	return &Wire{inner: b, began: time.Now(), ctx: ctx, cancel: cancel, counts: map[string]int{}}
+	return &Wire{inner: b, began: time.Now(), ctx: ctx, cancel: cancel, counts: map[string]int{}, failed: map[string]int{}}
 }
 
 // A Wire is what [Wrap] returns.
@@ -28,10 +28,13 @@ type Wire struct {
 
 	mu     sync.Mutex
 	fate   func(Call) Fate
+	cut    bool
 	ended  func(Call)
 	edit   func(backend.Lease) backend.Lease
 	truth  map[backend.Lease]backend.Lease // by edited lease
 	counts map[string]int
+	failed map[string]int // of those, with an error
+	slow   time.Duration  // the longest time that the inner backend took for a call
 	log    []Call
 	keep   bool
 	nonce  string
@@ -69,15 +72,15 @@ type Fate struct {
 func (w *Wire) Decide(f func(Call) Fate) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.fate = f
+	w.fate, w.cut = f, false
 }
 
-// Cut loses every request from now on, or passes everything again.
+// Cut loses every request from now on, and the answers to those that are under
+// way, or passes everything again. Either way, what [Wire.Decide] set is over.
 func (w *Wire) Cut(on bool) {
-	w.Decide(nil)
-	if on {
-		w.Decide(func(Call) Fate { return Fate{Lost: true} })
-	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.fate, w.cut = nil, on
 }
 
 // Edit makes the wire show f's version of every lease that Observe returns: what
@@ -170,15 +173,20 @@ func (w *Wire) Now() time.Duration { return time.Since(w.began) }
 func carry[R any](w *Wire, ctx context.Context, c Call, do func(ctx context.Context) (R, error), note func(*Call, Fate, R)) (R, error) {
 	w.mu.Lock()
 	w.counts[c.Method]++
-	fate, f := w.fate, Fate{}
+	fate, f := w.fate, Fate{Lost: w.cut}
 	c.Sent = w.Now()
 	w.mu.Unlock()
 	if fate != nil {
 		f = fate(c)
 	}
-	r, err := deliver(w, ctx, f, do)
-	if c.Method == "Listen" && err == nil && w.severed(c) {
-		err = hang(ctx) // the line was cut while it waited
+	r, err := deliver(w, ctx, f, func(ctx context.Context) (R, error) {
+		began := time.Now()
+		defer func() { w.took(c.Method, time.Since(began)) }()
+		return do(ctx)
+	})
+	if err == nil && w.severed(c) { // the line was cut while it waited
+		var none R
+		r, err = none, hang(ctx)
 	}
 	c.Received, c.Err = w.Now(), err
 	if note != nil {
@@ -186,6 +194,9 @@ func carry[R any](w *Wire, ctx context.Context, c Call, do func(ctx context.Cont
 	}
 	w.mu.Lock()
 	ended := w.ended
+	if err != nil {
+		w.failed[c.Method]++
+	}
 	if w.keep {
 		w.log = append(w.log, c)
 	}
@@ -196,13 +207,30 @@ func carry[R any](w *Wire, ctx context.Context, c Call, do func(ctx context.Cont
 	return r, err
 }
 
-// severed reports whether the answer to a call that waited is lost by now.
+// took notes how long the inner backend took for a call. A Listen is to take long, and
+// what is cut off may have been killed.
+func (w *Wire) took(method string, d time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if method != "Listen" && !w.cut {
+		w.slow = max(w.slow, d)
+	}
+}
+
+func (w *Wire) slowestCall() time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.slow
+}
+
+// severed reports whether the answer to a call is lost, since the line was cut
+// meanwhile. Of a Listen, which waits for long, fate decides again at its end.
 func (w *Wire) severed(c Call) bool {
 	w.mu.Lock()
-	fate := w.fate
+	fate, cut := w.fate, w.cut
 	w.mu.Unlock()
-	if fate == nil {
-		return false
+	if cut || fate == nil || c.Method != "Listen" {
+		return cut
 	}
 	f := fate(c)
 	return f.Lost || f.AnswerLost

@@ -33,6 +33,13 @@ func (w *Wire) Renew(ctx context.Context, held []backend.Lease) ([]backend.Answe
 	}, w.answered)
 }
 
+func (w *Wire) Move(ctx context.Context, held []backend.Lease) ([]backend.Answer, error) {
+	held = slices.Clone(held)
+	return carry(w, ctx, about("Move", held), func(ctx context.Context) ([]backend.Answer, error) {
+		return w.inner.Move(ctx, held)
+	}, w.answered)
+}
+
 func (w *Wire) Release(ctx context.Context, held []backend.Lease) error {
 	held = slices.Clone(held)
 	// Term 0 is resolved by the backend while the call lasts: it finds what its

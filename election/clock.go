@@ -41,7 +41,7 @@ func (c *clock) now() time.Duration {
 
 // latest is the time by the most pessimistic reading, for a holder: it may lie
 // ahead of now, which challengers use. A deadline that is compared with it has
-// ahead of its request's sending added.
+// added what the machine has been told of ahead.
 func (c *clock) latest() time.Duration { return c.now() + time.Duration(c.ahead.Load()) }
 
 // check measures how long the machine has been suspended so far.

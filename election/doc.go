@@ -13,9 +13,9 @@
 //
 // Two assumptions. Clocks of different machines may disagree by any amount, but
 // tick at nearly the same rate: within Options.Margin over one TTL. The store
-// keeps what it has acknowledged, except that one fail-over may lose its tail,
-// provided that it does not return to a former primary within the greatest TTL.
-// Under them:
+// keeps what it has acknowledged, except that a fail-over may lose its tail,
+// provided that it leads to a server that was never the primary, and that nothing
+// leads back to a former one within the greatest TTL. Under them:
 //
 //   - Never two. The intervals during which [Election.Leading] is true in
 //     different processes never overlap, whatever is paused, cut off, restarted

@@ -169,8 +169,9 @@ func (e *Election) Record(ctx context.Context) (backend.Record, error) {
 }
 
 // Nominate asks that the candidate with this id lead next. The wish is scoped to
-// the present term. Nothing happens until that candidate sees it and accepts;
-// then the leader steps down in order, and for one TTL only the nominee bids.
+// the present term. Nothing happens until that candidate sees it while it
+// campaigns, and accepts; an attempt ([Election.Try]) does not. Then the leader
+// steps down in order, and for one TTL only the nominee bids.
 // Nominate returns when the wish is written.
 func (e *Election) Nominate(ctx context.Context, id string) error {
 	if err := backend.CheckID(id); err != nil {
@@ -257,7 +258,8 @@ func (e *Election) resolve(list *[]chan error, err error) {
 // trust begins a reign, or extends it.
 func (e *Election) trust(term uint64, until time.Duration) {
 	if l := e.reign.Load(); l != nil && l.Term == term && l.until.Load() > 0 {
-		l.until.Store(int64(until))
+		before := l.until.Swap(int64(until))
+		e.manager.counters.remaining.add(max(0, time.Duration(before)-e.manager.now-e.manager.ahead))
 		return
 	}
 	l := &Leadership{Term: term, election: e}
@@ -304,6 +306,7 @@ func (e *Election) tell(ev *Event) {
 	ev.Time = time.Now()
 	before := e.state.Load()
 	own := ev.Leading || ev.Kind != Notice && before.Leading
+	e.manager.counters.changes[Change{Kind: ev.Kind, Reason: ev.Reason, Own: own}]++
 	if ev.Kind != Notice {
 		e.state.Store(ev)
 	} else {

@@ -44,8 +44,12 @@ func (k Kind) String() string {
 }
 
 // same reports whether o is the same state.
-func (e *Event) same(o *Event) bool {
-	return e.Kind == o.Kind && (e.Kind != Elected || e.Leader.Nonce == o.Leader.Nonce && e.Leader.ID == o.Leader.ID && e.Term == o.Term)
+func (e *Event) same(o *Event) bool { return e.is(o.Kind, &o.Leader, o.Term) }
+
+// is reports whether e is this state. Who it is and the term matter only if
+// somebody leads.
+func (e *Event) is(kind Kind, leader *Candidate, term uint64) bool {
+	return e.Kind == kind && (kind != Elected || e.Leader.Nonce == leader.Nonce && e.Leader.ID == leader.ID && e.Term == term)
 }
 
 // last returns the last leader known.
@@ -84,6 +88,7 @@ const (
 	ReasonUnreachable Reason = "store unreachable" // and so the lease could not be renewed, or nothing can be said
 	ReasonRefused     Reason = "renewal refused"   // the store no longer has this lease: taken, deleted, edited, or failed over
 	ReasonDeadline    Reason = "deadline passed"   // this process was stopped or starved past its deadline
+	ReasonMoved       Reason = "moved"             // the election has moved to another store (package backend/migration); the event's Err names it
 	ReasonResigned    Reason = "resigned"          // Resign was called
 	ReasonNominated   Reason = "nominated"         // stepped down for a nominee that is ready
 	ReasonHealth      Reason = "health check failed"

@@ -4,39 +4,87 @@ import (
 	"os"
 	"os/exec"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
 
 const module = "github.com/go-election/go-election"
 
-// A program that chooses one backend gets that backend's client and no more.
+// clients are the modules that each backend may bring into a program: its store's
+// client and what that needs.
+var clients = map[string][]string{
+	"memory":     nil,
+	"file":       nil,
+	"manual":     nil,
+	"migration":  nil,
+	"mysql":      {"github.com/go-sql-driver/mysql", "filippo.io/edwards25519"},
+	"mysqltable": {"github.com/go-sql-driver/mysql", "filippo.io/edwards25519"},
+	"zookeeper":  {"github.com/go-zookeeper/zk"},
+	"consul": {"github.com/hashicorp/consul/api", "github.com/hashicorp/", "github.com/armon/go-metrics", "github.com/fatih/color",
+		"github.com/go-viper/mapstructure/v2", "github.com/mattn/", "github.com/mitchellh/go-homedir", "golang.org/x/exp", "golang.org/x/sys"},
+	"etcd": {"go.etcd.io/etcd/client/v3", "go.etcd.io/etcd/api/v3", "go.etcd.io/etcd/client/pkg/v3", "github.com/coreos/",
+		"github.com/golang/protobuf", "github.com/grpc-ecosystem/grpc-gateway/v2", "go.uber.org/multierr", "go.uber.org/zap",
+		"golang.org/x/net", "golang.org/x/sys", "golang.org/x/text", "google.golang.org/"},
+}
+
+// linked returns the modules in a program of these packages, without this one.
+func linked(t *testing.T, packages ...string) []string {
+	t.Helper()
+	args := append([]string{"list", "-deps", "-f", "{{with .Module}}{{.Path}}{{end}}"}, packages...)
+	cmd := exec.Command("go", args...)
+	cmd.Dir = ".."
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("go %s: %v", strings.Join(args, " "), err)
+	}
+	modules := strings.Fields(string(out))
+	slices.Sort(modules)
+	return slices.DeleteFunc(slices.Compact(modules), func(m string) bool { return m == module })
+}
+
+// check fails if a module is linked that none of allowed stands for: its name, or
+// the beginning of it that ends in a slash.
+func check(t *testing.T, what string, modules, allowed []string) {
+	t.Helper()
+	for _, m := range modules {
+		if !slices.ContainsFunc(allowed, func(a string) bool { return m == a || strings.HasSuffix(a, "/") && strings.HasPrefix(m, a) }) {
+			t.Errorf("%s links %s", what, m)
+		}
+	}
+}
+
 func TestTheCoreImportsNothingOfThirdParties(t *testing.T) {
-	for pkg, allowed := range map[string][]string{
-		"./election":       nil,
-		"./backend":        nil,
-		"./backend/memory": nil,
-		"./conformance":    nil,
-		"./backend/mysql":  {"github.com/go-sql-driver/mysql", "filippo.io/edwards25519"},
-	} {
-		cmd := exec.Command("go", "list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}", pkg)
-		cmd.Dir = ".."
-		out, err := cmd.Output()
-		if err != nil {
-			t.Fatalf("go list -deps %s: %v", pkg, err)
+	check(t, "the core", linked(t, "./election", "./backend", "./conformance"), nil)
+	check(t, "config", linked(t, "./config"), []string{"go.yaml.in/yaml/v3"})
+}
+
+// A program that chooses one backend gets that backend's client and no more, also
+// if it reads a configuration.
+func TestAProgramLinksTheClientOfItsBackendAlone(t *testing.T) {
+	cmd := exec.Command("go", "list", "./backend/...")
+	cmd.Dir = ".."
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path := range strings.FieldsSeq(string(out)) {
+		name, ok := strings.CutPrefix(path, module+"/backend/")
+		if !ok || name == "all" {
+			continue
 		}
-	imports:
-		for path := range strings.FieldsSeq(string(out)) {
-			if path == module || strings.HasPrefix(path, module+"/") {
-				continue
-			}
-			for _, prefix := range allowed {
-				if path == prefix || strings.HasPrefix(path, prefix+"/") {
-					continue imports
-				}
-			}
-			t.Errorf("%s imports %s", pkg, path)
+		own, known := clients[name]
+		if !known {
+			t.Errorf("this test does not know what backend/%s may import", name)
+			continue
 		}
+		modules := linked(t, "./backend/"+name)
+		check(t, "backend/"+name, modules, own)
+		if len(own) > 0 && !slices.Contains(modules, own[0]) {
+			t.Errorf("backend/%s does not link %s", name, own[0])
+		}
+		check(t, "a program of election, config and backend/"+name,
+			linked(t, "./election", "./config", "./backend/"+name), append(slices.Clone(own), "go.yaml.in/yaml/v3"))
 	}
 }
 

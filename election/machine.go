@@ -20,10 +20,11 @@ import (
 // travel together in calls of the store).
 type machine struct {
 	Options
-	me     backend.Candidate
-	listen bool // the store has news (Guarantees.Push)
-	poll   bool // and must be read all the same (Guarantees.Poll)
-	rnd    *rand.Rand
+	me       backend.Candidate
+	listen   bool          // the store has news (Guarantees.Push)
+	poll     bool          // and must be read all the same (Guarantees.Poll)
+	takeover time.Duration // how much longer than its TTL the store keeps a lease (Guarantees.Takeover)
+	rnd      *rand.Rand
 
 	elections []*elec // in order of joining; nil where one has left
 	timers    timers  // elections by wake
@@ -66,17 +67,21 @@ type elec struct {
 	// counted from receipt, it has been unchanged. Not updated while ours.
 	seen    backend.Lease
 	since   time.Duration
-	heard   time.Duration // when seen was last confirmed
+	heard   time.Duration // when seen was last confirmed, or dropped
 	maxTerm uint64        // the greatest ever seen here
 	known   bool          // observed at least once
 	missed  int           // readings in a row that came too early for a renewal
 	lookAt  time.Duration
-	clash   bool // reported that another process has our id
+	triedAt time.Duration // a look sent from then on is news to the newest attempt (Try)
+	looked  bool          // since then
+	clash   bool          // reported that another process has our id
+	denied  callKind      // reported that the store denies this call, plus one; 0: none
 
 	// What is ours. A lease may be ours in the store (own) without our leading.
 	own     own
 	term    uint64        // of own == ownHeld
 	until   time.Duration // trusted deadline: request sent + TTL − margin
+	lasts   time.Duration // when it has run out in the store, unless it is renewed
 	leading bool
 	running bool          // a lead function of ours has not returned
 	joins   bool          // whoever leads has a function to be joined
@@ -91,6 +96,7 @@ type elec struct {
 	holdOff time.Duration // no bid before
 	holdFor time.Duration // … and for so long after the release
 	retryAt time.Duration // no bid before, since the outcome of the last is unknown
+	unknown int           // bids or renewals in a row without an outcome
 
 	busy    bool // a call about our lease is under way: acquire, renew or release
 	queued  [calls]bool
@@ -136,6 +142,11 @@ const greatest = 1<<62 - 1
 type (
 	tick struct{}          // time has passed
 	join struct{ e *elec } // a new election; e.name is set
+
+	// Perhaps so much more time has passed than the clock has counted: the
+	// machine may have been suspended. Who holds must believe it. Who watches a
+	// lease must not.
+	stepped struct{ by time.Duration }
 
 	campaign struct {
 		e     *elec
@@ -196,7 +207,7 @@ const (
 )
 
 func newMachine(o Options, g backend.Guarantees, me backend.Candidate, rnd *rand.Rand, now time.Duration) *machine {
-	m := &machine{Options: o, me: me, listen: g.Push, poll: g.Poll, rnd: rnd, lastContact: now}
+	m := &machine{Options: o, me: me, listen: g.Push, poll: g.Poll, takeover: g.Takeover, rnd: rnd, lastContact: now}
 	m.timers.init()
 	// The phase of the renewal grid is jittered once, its period never:
 	// followers predict it.
@@ -219,11 +230,22 @@ func (m *machine) step(now time.Duration, in any) []action {
 	case tick:
 	case join:
 		m.join(now, in.e)
+	case stepped:
+		for _, k := range []callKind{callAcquire, callRenew} {
+			if c := m.flying[k]; c != nil {
+				c.sent -= in.by
+			}
+		}
+		m.each(nil, func(e *elec) {
+			e.until -= in.by
+			m.settle(now, e)
+		})
 	case campaign:
 		in.e.mode, in.e.joins, in.e.hand = in.mode, in.joins, in.hand
 		if in.mode == modeTry {
-			in.e.heard = -1 // an attempt judges by a fresh look
-			in.e.lookAt = now
+			in.e.looked = false // an attempt judges by a fresh look, not by one that was sent at this instant, but before
+			in.e.triedAt = now + 1
+			in.e.lookAt = in.e.triedAt
 		}
 		m.settle(now, in.e)
 	case suspend:
@@ -334,10 +356,11 @@ func (m *machine) jitter(d time.Duration) time.Duration {
 // show tells watchers a new state of e, if it is one.
 func (m *machine) show(kind Kind, e *elec, leader backend.Candidate, term uint64, reason Reason, err error) {
 	old := e.told
-	ev := &Event{Election: e.name, Kind: kind, Leader: leader, Previous: old.last(), Term: cmp.Or(term, old.Term), Reason: reason, Err: err}
-	if old.Reason != "" && ev.same(old) {
+	term = cmp.Or(term, old.Term)
+	if old.Reason != "" && old.is(kind, &leader, term) { // mostly
 		return
 	}
+	ev := &Event{Election: e.name, Kind: kind, Leader: leader, Previous: old.last(), Term: term, Reason: reason, Err: err}
 	ev.Leading = kind == Elected && e.leading
 	e.told = ev
 	m.act(action{kind: doTell, e: e, event: ev})

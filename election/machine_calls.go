@@ -25,8 +25,6 @@ type call struct {
 
 	stale     time.Duration // Listen: when to cancel it and listen anew
 	cancelled bool          // Listen: done
-
-	ahead time.Duration // the shell's: see clock
 }
 
 type callKind uint8
@@ -60,13 +58,14 @@ func (m *machine) wanted(k callKind, e *elec, now time.Duration) bool {
 	case callRenew:
 		return !e.busy && e.own == ownHeld && now < e.until && (e.leading || e.running && e.orderly && !e.norenew)
 	case callRelease:
-		return !e.busy && e.own != ownNone && !e.leading && !e.running
+		// Since it was enlisted, it may have been elected and have lost that reign.
+		return !e.busy && e.own != ownNone && !e.leading && (!e.running || e.stuck && now >= e.lasts) && !m.waitsOut(now, e)
 	case callAcquire:
 		return !e.busy && e.own != ownHeld && !e.leading && !e.running && m.bidAt(e) <= now
 	case callObserve:
 		return !e.looking && !m.holds(now, e)
 	case callAsk:
-		return e.seen.Wish.Kind == backend.Nominate && m.wants(e)
+		return m.nominated(e)
 	}
 	return false
 }
@@ -155,9 +154,15 @@ func (m *machine) listened(now time.Duration) (leases []backend.Lease) {
 // fill moves the queue of c's kind into it.
 func (m *machine) fill(c *call, now time.Duration) {
 	queue := m.queues[c.kind]
-	m.queues[c.kind] = nil
 	if c.kind == callObserve {
 		queue = m.lookAlong(queue, now)
+	}
+	c.elecs = make([]*elec, 0, len(queue))
+	switch c.kind {
+	case callAcquire:
+		c.bids = make([]backend.Bid, 0, len(queue))
+	case callRenew, callRelease, callObserve:
+		c.leases = make([]backend.Lease, 0, len(queue))
 	}
 	for _, e := range queue {
 		e.queued[c.kind] = false
@@ -177,7 +182,7 @@ func (m *machine) fill(c *call, now time.Duration) {
 			}
 			c.leases = append(c.leases, l)
 		case callObserve:
-			e.looking = true
+			e.looking, e.lookAt = true, never // its timer may be set for a moment while this is under way
 			if !e.known {
 				c.leases = append(c.leases, backend.Lease{Election: e.name})
 			} else {
@@ -187,6 +192,8 @@ func (m *machine) fill(c *call, now time.Duration) {
 			c.wishes = append(c.wishes, backend.Wish{Election: e.name, Term: e.seen.Term, Kind: backend.Accept, ID: m.me.ID, Nonce: m.me.Nonce})
 		}
 	}
+	clear(queue)
+	m.queues[c.kind] = queue[:0]
 	if c.kind == callObserve && len(c.elecs) == len(m.elections) {
 		c.whole, c.after = true, m.cursor
 	}
@@ -196,6 +203,9 @@ func (m *machine) fill(c *call, now time.Duration) {
 // soon, but not before their renewal is expected: one statement for all.
 func (m *machine) lookAlong(queue []*elec, now time.Duration) []*elec {
 	soon := now + m.crowd() + m.pause()/2
+	if m.listen && !m.poll {
+		soon = now + m.TTL/4 // no moment is better than another
+	}
 	for _, e := range m.elections {
 		if !e.queued[callObserve] && e.lookAt <= soon && m.wanted(callObserve, e, now) {
 			e.queued[callObserve] = true
@@ -277,6 +287,7 @@ func answer(r reply, i int) backend.Answer {
 func (m *machine) acquired(now time.Duration, e *elec, a *backend.Answer, floor uint64, sent time.Duration) {
 	class := backend.Class(a.Err)
 	m.act(action{kind: doLog, e: e, term: a.Term, reason: bidReason(a.Outcome), err: a.Err})
+	m.allowed(e, callAcquire, a)
 	switch a.Outcome {
 	case backend.Granted:
 		if m.grant(now, e, a, floor, sent); !e.leading {
@@ -284,8 +295,8 @@ func (m *machine) acquired(now time.Duration, e *elec, a *backend.Answer, floor 
 		}
 		return
 	case backend.Refused:
-		e.own = ownNone
-		if a.Watch < 0 && !a.Vacant() {
+		e.own, e.unknown = ownNone, 0
+		if a.Watch < 0 { // vacant, too: somebody else may be first in the queue
 			e.own = ownQueued
 		}
 		if a.Err == nil {
@@ -293,7 +304,8 @@ func (m *machine) acquired(now time.Duration, e *elec, a *backend.Answer, floor 
 		}
 	default:
 		e.own = ownMaybe
-		e.retryAt = now + m.backoff(callAcquire)
+		e.unknown++ // its row alone may be locked
+		e.retryAt = now + m.backoff(e.unknown)
 		if class == backend.ErrDenied {
 			e.retryAt = now + m.jitter(m.TTL) // somebody must act
 		}
@@ -304,6 +316,18 @@ func (m *machine) acquired(now time.Duration, e *elec, a *backend.Answer, floor 
 		m.notice(e, ReasonInvalid, a.Err)
 	}
 	m.tried(e, a.Err)
+}
+
+// allowed tells watchers, once, that the store denies what an election needs:
+// somebody must act. It is over when a call of the same kind has an outcome.
+func (m *machine) allowed(e *elec, k callKind, a *backend.Answer) {
+	switch {
+	case a.Outcome != backend.Unknown && e.denied == k+1:
+		e.denied = 0
+	case a.Outcome == backend.Unknown && e.denied == 0 && backend.Class(a.Err) == backend.ErrDenied:
+		e.denied = k + 1
+		m.notice(e, ReasonDenied, a.Err)
+	}
 }
 
 func bidReason(o backend.Outcome) Reason {
@@ -319,6 +343,7 @@ func (m *machine) observed(now time.Duration, c *call, r reply) {
 		for _, e := range c.elecs {
 			e.looking = false
 			e.lookAt = max(m.retryAt[callObserve], now+time.Millisecond)
+			m.allowed(e, callObserve, &backend.Answer{Err: r.err})
 			m.tried(e, r.err)
 			m.settle(now, e)
 		}
@@ -332,6 +357,7 @@ func (m *machine) observed(now time.Duration, c *call, r reply) {
 	byName := map[string]*backend.Lease(nil)
 	for i, e := range c.elecs {
 		e.looking = false
+		m.allowed(e, callObserve, &backend.Answer{Outcome: backend.Granted})
 		var l *backend.Lease
 		switch {
 		case next < len(r.changed) && r.changed[next].Election == e.name:
@@ -348,6 +374,9 @@ func (m *machine) observed(now time.Duration, c *call, r reply) {
 		}
 		if l != nil || c.leases[i].Beat == e.seen.Beat { // else it changed behind this call
 			m.observe(now, e, l, c.sent)
+		}
+		if e.lookAt == never {
+			m.nextLook(now, e)
 		}
 		m.settle(now, e)
 	}
@@ -374,7 +403,7 @@ func (m *machine) health(now time.Duration, err error) {
 // failed notes an error of a call and when to try again.
 func (m *machine) failed(now time.Duration, k callKind, err error) {
 	m.failures[k]++
-	wait := m.backoff(k)
+	wait := m.backoff(m.failures[k])
 	if backend.Class(err) != backend.ErrUnavailable {
 		wait = max(wait, m.jitter(m.TTL)) // somebody must act
 		if !m.denied && k != callHealth {
@@ -382,12 +411,12 @@ func (m *machine) failed(now time.Duration, k callKind, err error) {
 			m.act(action{kind: doLog, reason: ReasonDenied, err: err})
 		}
 	}
-	if k != callRenew && k != callAcquire { // those are timed one by one
+	if k != callRenew && k != callAcquire { // their elections are timed one by one
 		m.retryAt[k] = now + wait
 	}
 }
 
-// backoff returns how long to wait after the failures of k so far.
-func (m *machine) backoff(k callKind) time.Duration {
-	return m.jitter(min(m.pause()<<min(m.failures[k], 10), m.RenewEvery))
+// backoff returns how long to wait after so many failures in a row.
+func (m *machine) backoff(failures int) time.Duration {
+	return m.jitter(min(m.pause()<<min(failures, 10), m.RenewEvery))
 }

@@ -25,7 +25,7 @@ func (m *machine) settle(now time.Duration, e *elec) {
 
 	case e.running: // not leading any more; its function has not returned
 		if now >= e.drainBy && !e.stuck {
-			e.stuck, e.orderly = true, false // no release when it returns so late: the lease runs out
+			e.stuck, e.orderly, e.end = true, false, backend.Failed // no release when it returns so late: the lease runs out
 			m.notice(e, ReasonStuck, nil)
 		}
 		if !e.stuck {
@@ -34,9 +34,18 @@ func (m *machine) settle(now time.Duration, e *elec) {
 		if e.orderly && !e.norenew && now < e.until {
 			wake = min(wake, e.until, m.renew(now, e))
 		}
+		if e.stuck && e.own == ownHeld {
+			// It has run out, and would hang for ever on a session that other
+			// leases keep alive.
+			if now >= e.lasts {
+				m.enlist(callRelease, e)
+			} else {
+				wake = min(wake, e.lasts)
+			}
+		}
 
-	case e.own == ownHeld && !e.orderly && now < e.until:
-		wake = e.until // after an involuntary loss nothing is released before the deadline
+	case m.waitsOut(now, e):
+		wake = e.until
 
 	case e.own == ownHeld, e.own != ownNone && !m.mayBid(now, e):
 		m.enlist(callRelease, e)
@@ -47,7 +56,7 @@ func (m *machine) settle(now time.Duration, e *elec) {
 
 	default:
 		switch bidAt := m.bidAt(e); {
-		case e.mode == modeTry && e.heard < 0: // first a look
+		case e.mode == modeTry && !e.looked: // first a look
 		case bidAt <= now:
 			m.enlist(callAcquire, e)
 		case e.mode == modeTry && !e.busy:
@@ -57,6 +66,12 @@ func (m *machine) settle(now time.Duration, e *elec) {
 		}
 	}
 	m.timers.set(e, wake)
+}
+
+// waitsOut reports whether nothing is released yet: after a loss against its will,
+// not before the deadline.
+func (m *machine) waitsOut(now time.Duration, e *elec) bool {
+	return e.own == ownHeld && !e.orderly && now < e.until
 }
 
 // holds reports whether the store may still keep the lease for us: what it would
@@ -74,9 +89,10 @@ func (m *machine) look(now time.Duration, e *elec) time.Duration {
 	return e.lookAt
 }
 
-// wants reports whether e is a candidate at all.
+// wants reports whether e is a candidate at all. What has moved to another store
+// is nobody's here.
 func (m *machine) wants(e *elec) bool {
-	return e.mode != modeNone && !e.want.paused && !e.want.leaving && !m.sick && !m.closing
+	return e.seen.MovedTo == "" && e.mode != modeNone && !e.want.paused && !e.want.leaving && !m.sick && !m.closing
 }
 
 // bidAt returns when e may bid; never, if something has to change first.
@@ -108,9 +124,9 @@ func (m *machine) mayBid(now time.Duration, e *elec) bool {
 func (m *machine) holdsBack(e *elec) time.Duration {
 	l := &e.seen
 	at := e.holdOff
-	last, over := l.LastID, e.since // who failed, and when that was certain
+	last, over := l.LastID, e.since+max(l.Watch, 0) // who failed, and when that is certain
 	if !l.Vacant() {
-		last, over = l.Holder.ID, e.since+max(l.Watch, 0)
+		last = l.Holder.ID
 	}
 	if failed := !l.Vacant() || l.End == backend.Failed; failed && l.Term > 0 {
 		hold := m.Silence
@@ -132,13 +148,15 @@ func (m *machine) holdsBack(e *elec) time.Duration {
 func (m *machine) grant(now time.Duration, e *elec, a *backend.Answer, floor uint64, sent time.Duration) {
 	won := a.Term > floor && a.Term >= e.maxTerm || a.Term == 0 // legacy layouts have no terms
 	e.own, e.term, e.end = ownHeld, a.Term, backend.Failed
-	e.orderly, e.norenew, e.lastErr = false, false, nil
+	e.orderly, e.norenew, e.lastErr, e.unknown = false, false, nil, 0
 	e.maxTerm = max(e.maxTerm, a.Term)
-	e.until = sent + a.Trust - m.Margin
+	e.until, e.lasts = sent+a.Trust-m.Margin, sent+a.Trust
 	e.renewAt = m.gridAfter(sent)
 	switch {
-	case !won: // the store broke its promise: do not lead under a term that was used
-		m.notice(e, ReasonWentBack, nil)
+	case !won: // do not lead under a term that was used
+		if a.Term <= floor { // else a later grant, perhaps our own, has been seen already
+			m.notice(e, ReasonWentBack, nil)
+		}
 	case !m.wants(e): // no longer wanted: nobody has led, so nothing has to be waited for
 		e.orderly, e.end = true, backend.Released
 	case now < e.until:
@@ -160,7 +178,7 @@ func (m *machine) grant(now time.Duration, e *elec, a *backend.Answer, floor uin
 // a watch must begin anew.
 func (m *machine) forget(now time.Duration, e *elec) {
 	e.seen = backend.Lease{Election: e.name}
-	e.known, e.missed, e.lookAt = false, 0, now
+	e.known, e.missed, e.lookAt, e.heard = false, 0, now, now
 	m.relisten = true
 }
 
@@ -195,10 +213,12 @@ func (m *machine) renewed(now time.Duration, e *elec, a *backend.Answer, term ui
 		m.lose(now, e, deadlineReason(e), e.lastErr)
 		return
 	}
+	m.allowed(e, callRenew, a)
 	switch a.Outcome {
 	case backend.Granted:
-		e.lastErr = nil
+		e.lastErr, e.unknown = nil, 0
 		e.renewAt = m.gridAfter(sent)
+		e.lasts = max(e.lasts, sent+a.Trust)
 		if e.leading || e.orderly {
 			e.until = max(e.until, sent+a.Trust-m.Margin)
 		}
@@ -218,7 +238,8 @@ func (m *machine) renewed(now time.Duration, e *elec, a *backend.Answer, term ui
 		m.lose(now, e, ReasonRefused, a.Err)
 	default:
 		e.lastErr = err
-		wait := min(m.backoff(callRenew), max(e.until-now, 0)/4)
+		e.unknown++
+		wait := min(m.backoff(e.unknown), max(e.until-now, 0)/4)
 		e.renewAt = now + max(wait, time.Millisecond)
 	}
 }

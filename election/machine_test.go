@@ -1,7 +1,10 @@
 package election
 
 import (
+	"errors"
 	"math/rand/v2"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -11,7 +14,7 @@ import (
 func machineFor(t *testing.T, g backend.Guarantees) (*machine, *elec) {
 	t.Helper()
 	g.Name, g.MinTTL = "test", time.Millisecond
-	o, err := (&Options{ID: "me"}).withDefaults(g)
+	o, err := (&Options{ID: "me"}).Complete(g)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,6 +80,26 @@ func TestAWatchBeginsAnewWithEveryChange(t *testing.T) {
 }
 
 // The answer to a bid may come after the grant was observed.
+func TestWhoHoldsAnUnrenewedLeaseIsNewsAndAWatchGoesOn(t *testing.T) {
+	held := backend.Lease{Election: "jobs", Holder: backend.Candidate{ID: "other", Nonce: "theirs"}, Term: 7, Beat: 1,
+		TTL: 10 * time.Second, Renew: 3 * time.Second, Watch: 10 * time.Second}
+	m, e := machineFor(t, backend.Guarantees{Poll: true})
+	observes(t, m, time.Second, held)
+	m.step(9*time.Second, tick{})
+	gone := held // its process has died, which the store knows, and it is to be watched on
+	gone.Holder, gone.TTL, gone.Renew, gone.End, gone.LastID, gone.LastNonce = backend.Candidate{}, 0, 0, backend.Failed, "other", "theirs"
+	actions := observes(t, m, 9*time.Second, gone)
+	if !slices.ContainsFunc(actions, func(a action) bool { return a.kind == doTell && a.event.Kind == Vacant }) {
+		t.Errorf("watchers are not told that nobody leads: %+v", actions)
+	}
+	if at := m.bidAt(e); at != 11*time.Second {
+		t.Errorf("bids at %v, want 11s: nothing was renewed", at)
+	}
+	if e.seen != gone {
+		t.Errorf("the store would be asked about %+v, want %+v, or it says so again for ever", e.seen, gone)
+	}
+}
+
 func TestAGrantIsAWinThoughItWasSeenFirst(t *testing.T) {
 	m, e := machineFor(t, backend.Guarantees{Push: true})
 	free := backend.Lease{Election: "jobs"}
@@ -144,10 +167,169 @@ func TestAGrantThatWasOvertakenIsNoWin(t *testing.T) {
 	observes(t, m, time.Second, backend.Lease{Election: "jobs"})
 	bid := m.flying[callAcquire]
 	e.maxTerm = 9 // another reign was seen while the answer was on its way
-	m.step(2*time.Second, reply{call: bid, answers: []backend.Answer{{
+	actions := m.step(2*time.Second, reply{call: bid, answers: []backend.Answer{{
 		Lease: backend.Lease{Election: "jobs", Holder: m.me, Term: 7}, Outcome: backend.Granted, Trust: 10 * time.Second}}})
 	if e.leading {
 		t.Error("leads in a term that is over")
+	}
+	for _, a := range actions {
+		if a.kind == doTell {
+			t.Errorf("S10: told %v, though the store has kept its promise", a.event)
+		}
+	}
+}
+
+func TestAnAnswerThatWasOvertakenIsNoNews(t *testing.T) {
+	m, e := machineFor(t, backend.Guarantees{Poll: true})
+	observes(t, m, time.Second, backend.Lease{Election: "jobs"})
+	bid := m.flying[callAcquire]
+	e.lookAt = time.Second
+	m.settle(time.Second, e)
+	m.step(time.Second, tick{})
+	look := m.flying[callObserve]
+	if bid == nil || look == nil {
+		t.Fatal("no bid or no reading is under way")
+	}
+	other := backend.Candidate{ID: "other", Nonce: "theirs"}
+	m.step(2*time.Second, reply{call: bid, answers: []backend.Answer{{Outcome: backend.Refused,
+		Lease: backend.Lease{Election: "jobs", Holder: other, Term: 9, Beat: 9, TTL: 10 * time.Second, Watch: 10 * time.Second}}}})
+	for _, a := range m.step(2*time.Second+1, reply{call: look, changed: []backend.Lease{
+		{Election: "jobs", Holder: backend.Candidate{ID: "past", Nonce: "gone"}, Term: 7, Beat: 7, TTL: 10 * time.Second, Watch: 10 * time.Second}}}) {
+		if a.kind == doTell {
+			t.Errorf("S10: told %v by an answer that newer news had overtaken", a.event)
+		}
+	}
+	if e.seen.Term != 9 {
+		t.Errorf("S13: watches term %d, want 9", e.seen.Term)
+	}
+}
+
+func TestAnAttemptDoesNotTakeAnOvertakenAnswerForNews(t *testing.T) {
+	m, e := machineFor(t, backend.Guarantees{Poll: true})
+	held := backend.Lease{Election: "jobs", Holder: backend.Candidate{ID: "other", Nonce: "theirs"}, Term: 9, Beat: 9, TTL: 10 * time.Second, Watch: 10 * time.Second}
+	observes(t, m, 3*time.Second, held)
+	m.step(3*time.Second, withdraw{e, true})
+	m.step(3*time.Second, campaign{e, modeTry, true, true})
+	held.Term, held.Beat = 7, 7
+	m.observe(4*time.Second, e, &held, 2*time.Second) // the answer to a bid of before
+	if e.seen.Term != 9 || e.told.Kind != Elected {
+		t.Errorf("S10: watches term %d and has told %v", e.seen.Term, e.told)
+	}
+}
+
+// A clock that is coarse, or virtual, does not tell the order of what happens at
+// one of its instants.
+func TestAnAttemptIsNotJudgedByALookThatWasSentBeforeIt(t *testing.T) {
+	m, e := machineFor(t, backend.Guarantees{Poll: true})
+	m.step(0, withdraw{e, true})
+	held := backend.Lease{Election: "jobs", Holder: backend.Candidate{ID: "other", Nonce: "theirs"}, Term: 9, Beat: 9, TTL: 10 * time.Second, Watch: 10 * time.Second}
+	observes(t, m, time.Second, held)
+	e.lookAt = 2 * time.Second
+	m.timers.set(e, e.lookAt)
+	m.step(2*time.Second, tick{})
+	before := m.flying[callObserve]
+	m.step(2*time.Second, campaign{e, modeTry, true, true})
+	m.step(2*time.Second, reply{call: before, changed: []backend.Lease{held}})
+	if e.mode != modeTry {
+		t.Fatal("gave up by what was seen before the attempt")
+	}
+	m.step(m.next(), tick{})
+	observes(t, m, m.next(), backend.Lease{Election: "jobs", Term: 9, Beat: 10})
+	if m.flying[callAcquire] == nil {
+		t.Error("does not bid for a lease that is free")
+	}
+}
+
+// It would be over before the holder has made room, for nobody.
+func TestAnAttemptDoesNotAcceptANomination(t *testing.T) {
+	for _, try := range []bool{false, true} {
+		m, e := machineFor(t, backend.Guarantees{Poll: true})
+		held := backend.Lease{Election: "jobs", Holder: backend.Candidate{ID: "other", Nonce: "theirs"}, Term: 9, Beat: 9, TTL: 10 * time.Second, Watch: 10 * time.Second}
+		observes(t, m, time.Second, held)
+		if try {
+			m.step(time.Second, withdraw{e, true})
+			e.lookAt = time.Second
+			m.timers.set(e, e.lookAt)
+			m.step(time.Second, tick{})
+			m.step(time.Second, campaign{e, modeTry, true, true})
+		} else {
+			m.step(e.lookAt, tick{})
+		}
+		held.Wish = backend.Wish{Election: "jobs", Term: 9, Kind: backend.Nominate, ID: m.me.ID}
+		observes(t, m, 2*time.Second, held)
+		if asks := m.flying[callAsk] != nil; asks == try {
+			t.Errorf("attempt %v: accepts: %v", try, asks)
+		}
+	}
+}
+
+func TestABidIsAboveEveryTermThatWasSeen(t *testing.T) {
+	m, e := machineFor(t, backend.Guarantees{Poll: true})
+	observes(t, m, time.Second, backend.Lease{Election: "jobs", Holder: backend.Candidate{ID: "other", Nonce: "theirs"}, Term: 9, Beat: 1, TTL: 10 * time.Second, Watch: 10 * time.Second})
+	m.step(e.lookAt, tick{})
+	observes(t, m, e.lookAt, backend.Lease{Election: "jobs", Term: 4, Beat: 2}) // the store was restored
+	bid := m.flying[callAcquire]
+	if bid == nil {
+		t.Fatal("no bid is under way")
+	}
+	if bid.bids[0].Floor != 9 {
+		t.Errorf("S4: bids above term %d, but has seen 9", bid.bids[0].Floor)
+	}
+}
+
+// wins makes the machine lead in term 7 and renew.
+func wins(t *testing.T, m *machine, e *elec) (renewal *call) {
+	t.Helper()
+	observes(t, m, time.Second, backend.Lease{Election: "jobs"})
+	m.step(time.Second, reply{call: m.flying[callAcquire], answers: []backend.Answer{{
+		Lease: backend.Lease{Election: "jobs", Holder: m.me, Term: 7, Beat: 1, TTL: 10 * time.Second}, Outcome: backend.Granted, Trust: 10 * time.Second}}})
+	m.step(e.renewAt, tick{})
+	if renewal = m.flying[callRenew]; !e.leading || renewal == nil {
+		t.Fatal("does not lead and renew")
+	}
+	return renewal
+}
+
+func TestAWishOfAnotherTermIsNone(t *testing.T) {
+	for _, w := range []backend.Wish{
+		{Election: "jobs", Term: 6, Kind: backend.Accept, ID: "other", Nonce: "theirs"},
+		{Election: "jobs", Term: 8, Kind: backend.Accept, ID: "other", Nonce: "theirs"},
+	} {
+		m, e := machineFor(t, backend.Guarantees{Poll: true})
+		renewal := wins(t, m, e)
+		m.step(renewal.sent+time.Millisecond, reply{call: renewal, answers: []backend.Answer{{
+			Lease: backend.Lease{Election: "jobs", Holder: m.me, Term: 7, Beat: 2, TTL: 10 * time.Second, Wish: w}, Outcome: backend.Granted, Trust: 10 * time.Second}}})
+		if !e.leading {
+			t.Errorf("the leader of term 7 steps down for a wish of term %d", w.Term)
+		}
+	}
+}
+
+func TestAfterAReignAnAnswerFromBeforeIsNoNews(t *testing.T) {
+	m, e := machineFor(t, backend.Guarantees{Poll: true})
+	renewal := wins(t, m, e)
+	m.step(renewal.sent+time.Millisecond, reply{call: renewal, answers: []backend.Answer{{Outcome: backend.Refused}}})
+	m.step(e.until, tick{})
+	released := e.until + time.Second
+	m.step(released, reply{call: m.flying[callRelease]})
+	m.observe(released+1, e, &backend.Lease{Election: "jobs", Term: 5, Beat: 5}, released-time.Second)
+	if e.known || e.told.Reason == ReasonWentBack {
+		t.Errorf("S10: takes term 5 for news after its own reign of term 7: %v", e.told)
+	}
+}
+
+func TestAfterAReignTheLeaseIsLookedAtAnew(t *testing.T) {
+	m, e := machineFor(t, backend.Guarantees{Poll: true})
+	renewal := wins(t, m, e)
+	m.step(renewal.sent+time.Millisecond, reply{call: renewal, answers: []backend.Answer{{Outcome: backend.Refused}}})
+	m.step(e.until, tick{})
+	now := e.until + time.Second
+	m.step(now, reply{call: m.flying[callRelease]})
+	if m.flying[callAcquire] != nil {
+		t.Error("bids over what it saw before its own reign")
+	}
+	if m.flying[callObserve] == nil {
+		t.Error("does not look")
 	}
 }
 
@@ -166,9 +348,68 @@ func TestImpossibleTimingsAreNamedWithBothValues(t *testing.T) {
 		{Options{ID: "a\nb"}, "control character"},
 		{Options{Silence: -time.Second}, "Silence is -1s, must be at least 0s"},
 	} {
-		_, err := c.o.withDefaults(g)
+		_, err := c.o.Complete(g)
 		if backend.Class(err) != backend.ErrInvalid || !contains(err, c.want) {
 			t.Errorf("%+v: got %v, want an invalid error with %q", c.o, err, c.want)
 		}
+	}
+}
+
+// Package config knows options by other names.
+func TestImpossibleTimingsCanBeToldInOtherNames(t *testing.T) {
+	o := Options{TTL: 9 * time.Second, RenewEvery: 6 * time.Second}
+	_, err := o.Complete(backend.Guarantees{MinTTL: 1})
+	wrong, ok := errors.AsType[*OptionError](err)
+	if !ok {
+		t.Fatalf("%T: %v", err, err)
+	}
+	if got := wrong.Options(); !slices.Equal(got, []string{"RenewEvery", "CallTimeout", "Margin", "TTL"}) {
+		t.Errorf("it is about %q", got)
+	}
+	want := "renewevery + calltimeout + margin = 6s + 2.25s + 1.5s = 9.75s, must be less than ttl = 9s"
+	if got := wrong.Text(strings.ToLower); got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}
+
+// Elections whose readings are due one shortly after the other are read together,
+// and then not again because the moment of the second one came meanwhile.
+func TestWhatWasReadAlongIsNotReadAgain(t *testing.T) {
+	m, first := machineFor(t, backend.Guarantees{Poll: true})
+	first.mode = modeNone
+	observes(t, m, 0, backend.Lease{Election: first.name})
+	second := &elec{name: "more jobs"}
+	m.step(0, join{second})
+	beat := uint64(0)
+	both := func(now, age time.Duration) {
+		t.Helper()
+		c := m.flying[callObserve]
+		if c == nil {
+			t.Fatalf("at %v nothing is read", now)
+		}
+		var changed []backend.Lease
+		for i, l := range c.leases {
+			beat++
+			changed = append(changed, backend.Lease{Election: l.Election, Holder: backend.Candidate{ID: "other", Nonce: "theirs"}, Term: 7, Beat: beat,
+				TTL: m.TTL, Renew: m.RenewEvery, Watch: m.TTL, Age: time.Duration(1-i) * age})
+		}
+		m.step(now, reply{call: c, changed: changed})
+	}
+	both(0, 0) // the second one alone, for the first time
+	m.step(first.wake, tick{})
+	both(first.wake, 0)
+	m.rings(time.Minute)
+	m.step(time.Minute, tick{})
+	const apart = 10 * time.Millisecond
+	both(time.Minute, apart)
+	due := first.wake
+	m.step(due, tick{})
+	if c := m.flying[callObserve]; c == nil || len(c.leases) != 2 {
+		t.Fatalf("at %v both should be read: %+v", due, c)
+	}
+	m.step(due+apart, tick{})
+	both(due+apart, 0)
+	if c := m.flying[callObserve]; c != nil {
+		t.Errorf("read again right away: %v", c.leases)
 	}
 }

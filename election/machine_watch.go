@@ -1,6 +1,7 @@
 package election
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/go-election/go-election/backend"
@@ -15,7 +16,7 @@ func (m *machine) observe(now time.Duration, e *elec, l *backend.Lease, sent tim
 	if l != nil { // whoever wrote it
 		l.TTL, l.Renew, l.Watch = min(l.TTL, longest), min(l.Renew, longest), min(l.Watch, longest)
 	}
-	if l != nil && l.Term < e.maxTerm && e.known && sent < e.heard {
+	if l != nil && l.Term < e.maxTerm && sent < e.heard {
 		return // overtaken by newer news
 	}
 	renewed := false
@@ -36,29 +37,40 @@ func (m *machine) observe(now time.Duration, e *elec, l *backend.Lease, sent tim
 		if l.Term <= greatest {
 			e.maxTerm = max(e.maxTerm, l.Term)
 		}
-	case l != nil: // the same lease; a wish or its age may have changed
+	case l != nil: // not renewed, so that a watch goes on; a wish, its age, or who holds it may have changed
 		clean(l, &e.seen)
-		e.seen.Wish, e.seen.Age = l.Wish, l.Age
+		e.seen = *l
 		fallthrough
 	default:
 		e.missed++
+		m.checkSession(now, e)
 	}
 	e.heard = now
 	m.nextLook(now, e)
+	if e.looked = sent >= e.triedAt; e.mode == modeTry && !e.looked { // asked before the attempt began
+		e.lookAt = max(now, e.triedAt)
+	}
 	m.showSeen(e, sent)
 
-	switch w := &e.seen.Wish; {
+	switch {
 	case e.seen.Holder.Nonce == m.me.Nonce && e.seen.Watch == 0 && e.own == ownNone && !e.busy:
 		// Left over, or granted late. compete bids, and if it may not, release.
 		e.own = ownMaybe
-	case w.Kind == backend.Nominate && w.Term == e.seen.Term && w.ID == m.me.ID && m.wants(e):
+	case m.nominated(e):
 		m.enlist(callAsk, e)
 	}
 }
 
+// nominated reports whether we are nominated and will take the lease once the
+// holder makes room. An attempt (Try) will not: it is over at once.
+func (m *machine) nominated(e *elec) bool {
+	w := &e.seen.Wish
+	return w.Kind == backend.Nominate && w.Term == e.seen.Term && w.ID == m.me.ID && m.wants(e) && e.mode != modeTry
+}
+
 // clean makes text from the store harmless, unless it is what was seen before.
 func clean(l, seen *backend.Lease) {
-	if l.Holder != seen.Holder || l.Wish != seen.Wish || l.LastID != seen.LastID || l.LastNonce != seen.LastNonce || l.End != seen.End || l.TTL < 0 || l.Renew < 0 {
+	if l.Holder != seen.Holder || l.Wish != seen.Wish || l.LastID != seen.LastID || l.LastNonce != seen.LastNonce || l.End != seen.End || l.MovedTo != seen.MovedTo || l.MovedFrom != seen.MovedFrom || l.TTL < 0 || l.Renew < 0 {
 		*l = backend.CleanLease(*l)
 	}
 }
@@ -72,10 +84,12 @@ func (m *machine) showSeen(e *elec, sent time.Duration) {
 	case l.Holder.Nonce == m.me.Nonce:
 		// A leftover of ours leads nobody.
 		m.show(Vacant, e, backend.Candidate{}, l.Term, ReasonExpired, nil)
-	case !l.Vacant() && l.TTL > 0 && sent >= e.since+max(l.TTL, l.Watch):
+	case !l.Vacant() && l.Watch >= 0 && l.TTL > 0 && sent >= e.since+max(l.TTL, l.Watch):
 		m.show(Vacant, e, backend.Candidate{}, l.Term, ReasonExpired, nil)
 	case !l.Vacant():
 		m.show(Elected, e, l.Holder, l.Term, ReasonElected, nil)
+	case l.MovedTo != "":
+		m.show(Vacant, e, backend.Candidate{}, l.Term, ReasonMoved, fmt.Errorf("election %q has moved to %s", e.name, l.MovedTo))
 	default:
 		m.show(Vacant, e, backend.Candidate{}, l.Term, endReason(l.End), nil)
 	}
@@ -101,6 +115,16 @@ func (m *machine) checkID(e *elec, l *backend.Lease, renewed bool) {
 		m.notice(e, ReasonSameID, nil)
 	}
 	e.clash = other && (e.clash || renewed)
+}
+
+// checkSession is checkID where renewals do not show: a predecessor's lease would
+// have been ended by the store by now.
+func (m *machine) checkSession(now time.Duration, e *elec) {
+	l := &e.seen
+	if l.Watch < 0 && l.Holder.ID == m.me.ID && l.Holder.Nonce != m.me.Nonce && !e.clash && now >= e.since+l.TTL+m.takeover {
+		m.notice(e, ReasonSameID, nil)
+		e.clash = true
+	}
 }
 
 // nextLook sets when e is read next. Where the store must be read, that is just

@@ -41,10 +41,12 @@ type Manager struct {
 
 	// The loop's own.
 	machine  *machine
+	counters counters
 	unlisten context.CancelFunc
 	watchers []*watcher
 	waiting  []*Election   // somebody waits for a release
-	ahead    time.Duration // of the clock when the call left whose reply is being taken in
+	ahead    time.Duration // of the clock, as far as the machine has been told
+	now      time.Duration // of the present step
 	empty    chan struct{} // closed when all elections have left
 	left     bool          // it is
 }
@@ -54,7 +56,7 @@ type Manager struct {
 // are an error of class backend.ErrInvalid that names both values.
 func New(b backend.Backend, options *Options) (*Manager, error) {
 	g := b.Guarantees()
-	o, err := options.withDefaults(g)
+	o, err := options.Complete(g)
 	if err != nil {
 		return nil, err
 	}
@@ -68,6 +70,7 @@ func New(b backend.Backend, options *Options) (*Manager, error) {
 	}
 	m.log = o.Logger.With("candidate", o.ID)
 	m.ctx, m.stop = context.WithCancel(context.Background())
+	m.counters = newCounters(o.TTL)
 	m.machine = newMachine(o, g, m.me, rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())), m.clock.now())
 	go m.loop()
 	return m, nil
@@ -94,11 +97,22 @@ func (m *Manager) loop() {
 		case <-m.ctx.Done():
 			return
 		}
-		for _, a := range m.machine.step(m.clock.now(), in) {
-			m.do(a)
+		now := m.clock.now()
+		if ahead := time.Duration(m.clock.ahead.Load()); ahead > m.ahead {
+			by := ahead - m.ahead
+			m.ahead = ahead
+			m.step(now, stepped{by})
 		}
+		m.step(now, in)
 		m.afterStep()
 		timer.Reset(min(max(m.machine.next()-m.clock.now(), 0), time.Hour))
+	}
+}
+
+func (m *Manager) step(now time.Duration, in any) {
+	m.now = now
+	for _, a := range m.machine.step(now, in) {
+		m.do(a)
 	}
 }
 
@@ -145,7 +159,6 @@ func (m *Manager) do(a action) {
 		} else {
 			m.unlisten = cancel
 		}
-		a.call.ahead = time.Duration(m.clock.ahead.Load())
 		m.calls.Go(func() { m.call(ctx, cancel, a.call) })
 	case doCancel:
 		m.unlisten()
@@ -175,7 +188,7 @@ func (m *Manager) do(a action) {
 // call makes one call of the store and hands the loop its end.
 func (m *Manager) call(ctx context.Context, cancel context.CancelFunc, c *call) {
 	defer cancel()
-	r := reply{call: c}
+	r, began := reply{call: c}, m.clock.now()
 	switch c.kind {
 	case callAcquire:
 		r.answers, r.err = m.backend.Acquire(ctx, c.bids)
@@ -196,8 +209,9 @@ func (m *Manager) call(ctx context.Context, cancel context.CancelFunc, c *call) 
 			r.err = ctx.Err() // too slow is not healthy
 		}
 	}
+	took := m.clock.now() - began
 	m.tell(func(time.Duration) any {
-		m.ahead = c.ahead
+		m.counters.called(&r, took)
 		return r
 	})
 }

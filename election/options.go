@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"regexp"
 	"time"
 
 	"github.com/go-election/go-election/backend"
@@ -79,8 +80,40 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// withDefaults checks o against itself and the store and fills in what is zero.
-func (o *Options) withDefaults(g backend.Guarantees) (Options, error) {
+// An OptionError says which options are impossible, and why. It is of class
+// backend.ErrInvalid.
+type OptionError struct {
+	text string // with the names of options in braces
+}
+
+var optionName = regexp.MustCompile(`\{(\w+)\}`)
+
+func (e *OptionError) Error() string {
+	return fmt.Sprintf("%v: election options: %s", backend.ErrInvalid, e.Text(func(option string) string { return option }))
+}
+
+// Unwrap returns backend.ErrInvalid.
+func (e *OptionError) Unwrap() error { return backend.ErrInvalid }
+
+// Options returns the names of the fields concerned, such as "RenewEvery", in the
+// order in which the text mentions them.
+func (e *OptionError) Options() (names []string) {
+	for _, m := range optionName.FindAllStringSubmatch(e.text, -1) {
+		names = append(names, m[1])
+	}
+	return names
+}
+
+// Text says what is wrong, with all values, to a reader who knows the options by
+// other names: name returns them. Package config has it name keys.
+func (e *OptionError) Text(name func(option string) string) string {
+	return optionName.ReplaceAllStringFunc(e.text, func(s string) string { return name(s[1 : len(s)-1]) })
+}
+
+// Complete checks o against itself and a store's limits and returns it with all
+// defaults filled in: what [New] works with. The error is an [*OptionError], or says
+// what is wrong with the id, the address or the metadata. o may be nil.
+func (o *Options) Complete(g backend.Guarantees) (Options, error) {
 	var c Options
 	if o != nil {
 		c = *o
@@ -107,7 +140,7 @@ func (o *Options) withDefaults(g backend.Guarantees) (Options, error) {
 	fill(&c.StepDownTimeout, 30*time.Second)
 
 	bad := func(format string, args ...any) (Options, error) {
-		return Options{}, fmt.Errorf("%w: election options: %s", backend.ErrInvalid, fmt.Sprintf(format, args...))
+		return Options{}, &OptionError{text: fmt.Sprintf(format, args...)}
 	}
 	for _, d := range []struct {
 		name string
@@ -118,23 +151,23 @@ func (o *Options) withDefaults(g backend.Guarantees) (Options, error) {
 		{"Silence", c.Silence, 0}, {"Priority", c.Priority, 0}, {"StepDownTimeout", c.StepDownTimeout, 1},
 	} {
 		if d.v < d.min {
-			return bad("%s is %v, must be at least %v", d.name, d.v, d.min)
+			return bad("{%s} is %v, must be at least %v", d.name, d.v, d.min)
 		}
 		if most := longest / 20; d.v > most {
-			return bad("%s is %v, must be at most %v", d.name, d.v, most)
+			return bad("{%s} is %v, must be at most %v", d.name, d.v, most)
 		}
 	}
 	switch {
 	case c.TTL < g.MinTTL:
-		return bad("TTL is %v, the least that backend %s can keep is %v", c.TTL, g.Name, g.MinTTL)
+		return bad("{TTL} is %v, the least that backend %s can keep is %v", c.TTL, g.Name, g.MinTTL)
 	case g.MaxTTL > 0 && c.TTL > g.MaxTTL:
-		return bad("TTL is %v, the greatest that backend %s can keep is %v", c.TTL, g.Name, g.MaxTTL)
+		return bad("{TTL} is %v, the greatest that backend %s can keep is %v", c.TTL, g.Name, g.MaxTTL)
 	case g.Granularity > 0 && c.TTL%g.Granularity != 0:
-		return bad("TTL is %v, must be a multiple of %v on backend %s", c.TTL, g.Granularity, g.Name)
+		return bad("{TTL} is %v, must be a multiple of %v on backend %s", c.TTL, g.Granularity, g.Name)
 	case c.Margin < g.Margin:
-		return bad("Margin is %v, backend %s needs at least %v", c.Margin, g.Name, g.Margin)
+		return bad("{Margin} is %v, backend %s needs at least %v", c.Margin, g.Name, g.Margin)
 	case c.RenewEvery+c.CallTimeout+c.Margin >= c.TTL:
-		return bad("RenewEvery + CallTimeout + Margin = %v + %v + %v = %v, must be less than TTL = %v",
+		return bad("{RenewEvery} + {CallTimeout} + {Margin} = %v + %v + %v = %v, must be less than {TTL} = %v",
 			c.RenewEvery, c.CallTimeout, c.Margin, c.RenewEvery+c.CallTimeout+c.Margin, c.TTL)
 	}
 	if err := backend.CheckID(c.ID); err != nil {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/go-election/go-election/backend"
@@ -13,70 +12,172 @@ import (
 // A simNode is one process of the simulation: a machine and its clock, the shell
 // around it, and its place in the network.
 type simNode struct {
-	s       *sim
-	i       int
-	id      string
-	rate    float64 // of its clock
-	life    int     // incarnation; what belongs to an earlier one is dropped
-	up      bool
-	m       *machine
-	b       backend.Backend
-	elecs   []*elec
-	belief  []simBelief          // by election
-	wakeAt  time.Duration        // true time of the one pending wake event
-	limits  [calls]time.Duration // true time at which the call under way is given up; 0: none
+	s        *sim
+	i        int
+	id       string
+	ttl      time.Duration
+	observer bool
+	checked  bool // it has a health check
+	life     int  // incarnation; what belongs to an earlier one is dropped
+	up       bool
+	leaving  bool // it closes
+	m        *machine
+	opts     Options
+	nonce    string
+	places   []simPlace
+
+	// Its clock. It counts from local at at; the boot-time clock, if there is
+	// one, counts while the host sleeps.
+	at, ticked time.Duration
+	rate       float64
+	boot       bool
+	asleep     bool
+	ahead      time.Duration
+	aheadTold  time.Duration // as far as the machine has been told
+
+	wakeAt  time.Duration // true time of the one pending wake event
+	under   [calls]simCall
+	answer  reply   // that the machine is being told of
+	of      simCall // … and its call
 	stopped bool
 	backlog []func()
-	cut     bool // no request arrives
-	deaf    bool // no answer comes back
-	slow    time.Duration
-	listens []*call
-	sick    bool
+	unsaid  int // transitions of its own that watchers have not been told of
+
+	cut   bool          // no request arrives
+	deaf  bool          // no answer comes back
+	slow  time.Duration // greatest delay of each message
+	hangs time.Duration // how long calls outlast their context
+	sick  bool          // the health check fails …
+	numb  bool          // … or hangs
+	lazy  bool          // functions linger
+	busy  int           // calls in the last minute
+	since time.Duration
 }
 
-// simBelief is what the shell would keep for an election.
-type simBelief struct {
+// A simCall is a call under way.
+type simCall struct {
+	sent  time.Duration // by the node's clock
+	ahead time.Duration // of the clock by then
+	limit time.Duration // true time at which it is given up; 0: none
+}
+
+// A style is how a program uses an election.
+type style uint8
+
+const (
+	leads     style = iota // Lead or Run, with a function
+	looks                  // Lead(nil): asks Leading
+	campaigns              // Campaign, again and again
+	tries                  // Try, now and then
+)
+
+// simPlace is one node's place in one election.
+type simPlace struct {
+	e       *elec // nil: has left
+	style   style
 	leading bool
-	until   time.Duration // by the node's clock
+	until   time.Duration // by the node's pessimistic clock
 	term    uint64
-	running uint64 // term of the lead function that has not returned
+	lasts   time.Duration // until when the store keeps the lease, by the same clock
+	lost    bool          // the reign of term was lost, not given up
+	running uint64        // term of the lead function that has not returned
+	told    bool          // an own transition has happened and is still to be told
 	last    Event
 }
 
-func (n *simNode) local() time.Duration { return time.Duration(float64(n.s.now) * n.rate) }
+// local is the time by the node's clock.
+func (n *simNode) local() time.Duration {
+	if n.asleep {
+		return n.ticked
+	}
+	return n.ticked + time.Duration(float64(n.s.now-n.at)*n.rate)
+}
+
+// latest is what a holder's deadline is compared with. Who sleeps asks nothing;
+// it would hear this if it did.
+func (n *simNode) latest() time.Duration {
+	return n.ticked + time.Duration(float64(n.s.now-n.at)*n.rate) + n.ahead
+}
+
+// setRate changes how fast the clock ticks.
+func (n *simNode) setRate(rate float64) {
+	n.ticked, n.at, n.rate = n.local(), n.s.now, rate
+	n.plan(true)
+}
+
+// trusts reports whether the node would say that it leads, right now.
+func (n *simNode) trusts(p *simPlace) bool { return n.up && p.leading && n.latest() < p.until }
 
 // start begins a new incarnation.
 func (n *simNode) start() {
 	s := n.s
 	n.life++
-	n.up, n.stopped, n.backlog = true, false, nil
-	n.wakeAt, n.limits = 0, [calls]time.Duration{}
-	n.b = s.store.Backend()
-	options := Options{ID: n.id}
-	if s.pace < time.Minute {
-		options.Health = func(context.Context) error { return nil }
+	n.up, n.leaving, n.stopped, n.backlog, n.unsaid = true, false, false, nil, 0
+	n.ticked, n.at, n.asleep, n.ahead, n.aheadTold = n.local(), s.now, false, 0, 0
+	n.wakeAt, n.under = 0, [calls]simCall{}
+	n.nonce = fmt.Sprint(n.id, "-", n.life)
+	o := Options{ID: n.id, TTL: n.ttl, Silence: s.silence(), Priority: s.priority(), Observer: n.observer}
+	if n.checked {
+		o.Health = func(context.Context) error { return nil }
 	}
-	switch s.seed % 8 { // they hide what is too tight, so most seeds have none
-	case 3:
-		options.Silence = 5 * time.Second
-	case 5:
-		options.Priority = 3 * time.Second
-	}
-	o, err := options.withDefaults(n.b.Guarantees())
+	o, err := o.Complete(s.store.guarantees())
 	if err != nil {
 		panic(err)
 	}
-	nonce := fmt.Sprintf("%s-%d", n.id, n.life)
-	n.m = newMachine(o, n.b.Guarantees(), backend.Candidate{ID: n.id, Nonce: nonce}, s.rnd, n.local())
-	n.elecs, n.listens = nil, nil
-	n.belief = make([]simBelief, s.elections)
-	for i := range n.belief {
-		e := &elec{name: fmt.Sprint("e", i)}
-		n.elecs = append(n.elecs, e)
-		n.input(join{e})
-		n.input(campaign{e, modeAlways, true, false})
+	n.opts = o
+	n.m = newMachine(o, s.store.guarantees(), backend.Candidate{ID: n.id, Nonce: n.nonce}, s.rnd, n.local())
+	s.trace(n.id, "starts, life %d, TTL %v, clock at %.2f", n.life, n.ttl, n.rate)
+	n.places = make([]simPlace, s.elections)
+	for i := range n.places {
+		p := &n.places[i]
+		if n.i > 0 { // the first is always a candidate
+			p.style = []style{leads, leads, leads, leads, looks, campaigns, tries}[s.rnd.IntN(7)]
+		}
+		n.join(i)
 	}
-	s.trace(n, "starts, life %d", n.life)
+}
+
+func (n *simNode) join(i int) {
+	p := &n.places[i]
+	p.e = &elec{name: names[i]}
+	*p = simPlace{e: p.e, style: p.style}
+	n.input(join{p.e})
+	n.campaign(i)
+}
+
+// names are short, so that place finds them quickly.
+var names = [...]string{"0", "1", "2"}
+
+func (n *simNode) place(e *elec) *simPlace { return &n.places[e.name[0]-'0'] }
+
+// campaign does what the program does to be elected.
+func (n *simNode) campaign(i int) {
+	p := &n.places[i]
+	if n.observer || n.leaving || p.e == nil || p.e.want.leaving {
+		return
+	}
+	switch p.style {
+	case leads:
+		n.input(campaign{p.e, modeAlways, true, false})
+	case looks:
+		n.input(campaign{p.e, modeAlways, false, false})
+	case campaigns, tries:
+		mode := modeOnce
+		if p.style == tries {
+			mode = modeTry
+		}
+		if p.e.mode == modeNone && !p.e.running && !p.e.leading {
+			n.input(campaign{p.e, mode, true, true})
+		}
+		life, e := n.life, p.e
+		n.s.after(2*time.Second+n.s.span(10*time.Second), func() {
+			n.in(life, func() {
+				if p.e == e {
+					n.campaign(i)
+				}
+			})
+		})
+	}
 }
 
 // in runs do on the node, if it is still the same incarnation; later if it stands still.
@@ -90,14 +191,22 @@ func (n *simNode) in(life int, do func()) {
 	}
 }
 
+// resume lets a node go on that stood still. All that has come meanwhile is there
+// at once, in any order.
 func (n *simNode) resume() {
-	if !n.stopped {
+	if !n.stopped || !n.up {
 		return
 	}
-	n.s.trace(n, "continues")
+	s := n.s
+	s.trace(n.id, "continues, with a backlog of %d", len(n.backlog))
+	if n.asleep {
+		n.ahead += time.Duration(float64(s.now-n.at) * n.rate)
+		n.asleep, n.at = false, s.now
+	}
 	n.stopped = false
 	backlog := n.backlog
 	n.backlog = nil
+	s.rnd.Shuffle(len(backlog), func(i, j int) { backlog[i], backlog[j] = backlog[j], backlog[i] })
 	for _, do := range backlog {
 		do()
 	}
@@ -106,344 +215,165 @@ func (n *simNode) resume() {
 
 // input steps the machine and carries out what it says.
 func (n *simNode) input(in any) {
+	if by := n.ahead - n.aheadTold; by > 0 {
+		n.aheadTold = n.ahead
+		n.step(stepped{by})
+	}
+	n.step(in)
+	if n.unsaid > 0 {
+		n.checkSaid()
+	}
+	if n.leaving && len(n.m.elections) == 0 {
+		n.s.trace(n.id, "has closed")
+		n.up = false
+		wait := n.s.span(30 * time.Second)
+		if n.s.calm {
+			wait = 0
+		}
+		n.s.after(wait, n.restart)
+		return
+	}
+	n.plan(false)
+}
+
+func (n *simNode) step(in any) {
 	for _, a := range n.m.step(n.local(), in) {
 		n.do(a)
 	}
-	n.plan()
 }
 
 // plan makes sure that the node wakes when its machine wants to, or when a call
 // is to be given up. There is one such event at a time, unless a sooner one is
 // needed.
-func (n *simNode) plan() {
+func (n *simNode) plan(anew bool) {
 	s := n.s
+	if !n.up {
+		return
+	}
 	at := never
 	if next := n.m.next(); next != never {
 		at = s.now + max(time.Duration(float64(next-n.local())/n.rate), 0) + 1
 	}
-	for _, limit := range n.limits {
-		if limit > 0 {
-			at = min(at, limit)
+	for k := range n.under {
+		if limit := n.under[k].limit; limit > 0 {
+			at = min(at, max(limit, s.now))
 		}
 	}
-	if at == never || n.wakeAt > s.now && n.wakeAt <= at {
+	if at == never || !anew && n.wakeAt > s.now && n.wakeAt <= at {
 		return
 	}
 	n.wakeAt = at
 	life := n.life
 	s.after(at-s.now, func() {
-		if n.life == life && n.wakeAt == s.now {
+		if n.life == life && n.wakeAt == at {
+			n.wakeAt = 0
 			n.in(life, n.wakes)
 		}
 	})
 }
 
 func (n *simNode) wakes() {
-	n.wakeAt = 0
-	for k, limit := range n.limits {
-		if c := n.m.flying[k]; c != nil && limit > 0 && limit <= n.s.now {
-			n.limits[k] = 0
-			n.input(reply{call: c, err: context.DeadlineExceeded})
+	for k := range n.under {
+		if limit := n.under[k].limit; limit > 0 && limit <= n.s.now {
+			n.ends(n.m.flying[k], reply{call: n.m.flying[k], err: errTimeout})
 		}
 	}
 	if n.m.next() <= n.local() {
 		n.input(tick{})
 	} else {
-		n.plan()
+		n.plan(false)
 	}
 }
 
+var errTimeout = fmt.Errorf("%w: %w", backend.ErrUnavailable, context.DeadlineExceeded)
+
 func (n *simNode) do(a action) {
 	s := n.s
-	var b *simBelief
-	if a.e != nil {
-		b = &n.belief[a.e.seq]
-	}
 	switch a.kind {
 	case doCall:
 		n.call(a.call)
 	case doCancel:
-		n.ends(a.call, reply{call: a.call, err: context.Canceled})
+		n.later(a.call, reply{call: a.call, err: context.Canceled})
 	case doTrust:
-		n.trust(a, b)
+		n.trust(a, n.place(a.e))
 	case doLose:
-		s.trace(n, "e%d lost term %d: %s", a.e.seq, a.term, a.reason)
-		b.leading = false
-		n.returns(a.e, b, a.term)
+		p := n.place(a.e)
+		n.checkLost(a, p)
+		if s.tracing {
+			s.trace(n.id, "%s: lost term %d: %s", a.e.name, a.term, a.reason)
+		}
+		p.leading = false
+		n.returns(p, a.term)
 	case doTell:
-		n.told(a, b)
-	}
-}
-
-func (n *simNode) trust(a action, b *simBelief) {
-	s := n.s
-	if !b.leading || b.term != a.term {
-		s.reigns++
-		s.trace(n, "e%d leads in term %d for %v", a.e.seq, a.term, a.until-n.local())
-		if a.term <= s.terms[a.e.name] {
-			s.fail(n, "S4: term %d of e%d does not exceed %d", a.term, a.e.seq, s.terms[a.e.name])
+		n.told(a, n.place(a.e))
+	case doGone:
+		p := n.place(a.e)
+		if p.running != 0 && p.style == leads {
+			s.fail(n.id, "S11: has left %s while the function of term %d runs", a.e.name, p.running)
 		}
-		if b.running != 0 {
-			s.fail(n, "S11: e%d leads in term %d while the function of term %d runs", a.e.seq, a.term, b.running)
+		if s.tracing {
+			s.trace(n.id, "%s: has left", a.e.name)
 		}
-		s.terms[a.e.name] = a.term
-		b.running = a.term
-		if s.rnd.IntN(20) == 0 { // this function comes back by itself
-			life, e, term := n.life, a.e, a.term
-			s.after(s.exp(10*time.Minute), func() {
-				if !s.calm {
-					n.in(life, func() { n.function(e, b, term) })
+		p.e = nil
+		i, life, wait := int(a.e.name[0]-'0'), n.life, s.span(time.Minute)
+		if s.calm {
+			wait = 0
+		}
+		s.after(wait, func() {
+			n.in(life, func() {
+				if p.e == nil && !n.leaving {
+					n.join(i)
 				}
 			})
-		}
-	}
-	s.grants++
-	b.leading, b.until, b.term = true, a.until, a.term
-	for _, o := range s.nodes {
-		if ob := &o.belief[a.e.seq]; o != n && o.up && ob.leading && o.local() < ob.until {
-			s.fail(n, "S1: leads e%d in term %d while %s does in term %d for %v more", a.e.seq, a.term, o.id, ob.term, ob.until-o.local())
-		}
+		})
 	}
 }
 
 // returns makes the lead function return some time after its context was cancelled.
-func (n *simNode) returns(e *elec, b *simBelief, term uint64) {
-	wait := n.s.exp(100 * time.Millisecond)
-	if n.s.rnd.IntN(10) == 0 {
-		wait = n.s.span(time.Minute) // lingers; past StepDownTimeout at times
-	}
-	life := n.life
-	n.s.after(wait, func() { n.in(life, func() { n.function(e, b, term) }) })
-}
-
-func (n *simNode) function(e *elec, b *simBelief, term uint64) {
-	if b.running == term {
-		b.running = 0
-		n.input(returned{e, term, ReasonReturned})
-	}
-}
-
-func (n *simNode) told(a action, b *simBelief) {
-	ev := a.event
-	if ev.Kind == Notice {
-		return
-	}
-	if ev.Term < b.last.Term {
-		n.s.fail(n, "S10: event %v after term %d", ev, b.last.Term)
-	}
-	if ev.Kind == Elected && b.last.Kind == Elected && b.last.Leading {
-		n.s.fail(n, "S10: %v without having been told of the loss of term %d", ev, b.last.Term)
-	}
-	if ev.Kind == Elected && ev.Term == b.last.Term && ev.Leader.Nonce != b.last.Leader.Nonce && b.last.Kind == Elected {
-		n.s.fail(n, "S10: two leaders named in term %d", ev.Term)
-	}
-	b.last = *ev
-}
-
-// call sends a request over the network, and its answer back.
-func (n *simNode) call(c *call) {
+func (n *simNode) returns(p *simPlace, term uint64) {
 	s := n.s
-	s.calls++
-	life := n.life
-	n.limits[c.kind] = 0
-	if c.timeout > 0 {
-		n.limits[c.kind] = s.now + time.Duration(float64(c.timeout)/n.rate)
-	}
-	switch c.kind {
-	case callHealth:
-		var err error
-		if n.sick {
-			err = errors.New("sick")
-		}
-		n.ends(c, reply{call: c, err: err})
-		return
-	case callListen:
-		n.listens = append(n.listens, c)
+	if p.running != term {
 		return
 	}
-	b := n.b
-	n.send(life, func() {
-		if c.kind == callRelease && c.leases[0].Term == 0 || c.kind == callRelease && hasZero(c) {
-			// First find what this nonce holds, then end exactly that: two
-			// requests, the second only if the caller still waits.
-			n.answer(life, func() { n.releaseFound(life, b, c) })
-			return
-		}
-		r := execute(b, c)
-		n.news(c)
-		n.answer(life, func() { n.ends(c, r) })
+	wait := s.exp(50 * time.Millisecond)
+	if n.lazy {
+		n.lazy = false
+		wait = 5*time.Second + s.span(time.Minute) // past StepDownTimeout at times
+		s.trace(n.id, "%s: the function of term %d lingers for %v", p.e.name, term, wait)
+	}
+	n.function(p, term, ReasonReturned, wait)
+}
+
+// function makes the lead function of term return after a while.
+func (n *simNode) function(p *simPlace, term uint64, why Reason, wait time.Duration) {
+	life, e := n.life, p.e
+	n.s.after(wait, func() {
+		n.in(life, func() {
+			if e != nil && p.e == e && p.running == term {
+				p.running = 0
+				n.input(returned{e, term, why})
+			}
+		})
 	})
 }
 
-func hasZero(c *call) bool {
-	for _, l := range c.leases {
-		if l.Term == 0 {
-			return true
-		}
+// heal ends all that is wrong with the node.
+func (n *simNode) heal() {
+	n.cut, n.deaf, n.slow, n.hangs, n.lazy = false, false, 0, 0, false
+	n.sick, n.numb = false, false
+	n.resume()
+	if !n.up {
+		n.start()
 	}
-	return false
-}
-
-func (n *simNode) releaseFound(life int, b backend.Backend, c *call) {
-	if n.m.flying[callRelease] != c {
-		return // given up meanwhile
-	}
-	found := &call{kind: callRelease}
-	for _, l := range c.leases {
-		now, _, _ := b.Observe(context.Background(), []backend.Lease{{Election: l.Election}}, "")
-		if l.Term == 0 && now[0].Holder.Nonce == n.m.me.Nonce {
-			l.Term = now[0].Term
-		}
-		if l.Term != 0 {
-			found.leases = append(found.leases, l)
-		}
-	}
-	n.send(life, func() {
-		r := reply{call: c}
-		if len(found.leases) > 0 {
-			r.err = execute(b, found).err
-			n.news(c)
-		}
-		n.answer(life, func() { n.ends(c, r) })
-	})
-}
-
-// send carries a request to the store, perhaps late, perhaps never. It arrives
-// also when its sender has died or has given up.
-func (n *simNode) send(life int, do func()) {
-	if n.life == life && !n.cut && n.s.rnd.IntN(1000) > 0 {
-		n.s.after(n.delay(), do)
-	}
-}
-
-// answer carries an answer back.
-func (n *simNode) answer(life int, do func()) {
-	if n.life == life && !n.deaf && !n.cut && n.s.rnd.IntN(1000) > 0 {
-		n.s.after(n.delay(), func() { n.in(life, do) })
-	}
-}
-
-func (n *simNode) delay() time.Duration {
-	d := 200*time.Microsecond + n.s.span(3*time.Millisecond)
-	if n.slow > 0 {
-		d += n.s.span(n.slow)
-	}
-	return d
-}
-
-// ends hands the machine the end of a call, unless it has ended already.
-func (n *simNode) ends(c *call, r reply) {
-	if n.m.flying[c.kind] == c {
-		// Not at once: the machine may be in the middle of a step.
-		life := n.life
-		n.s.after(0, func() {
-			n.in(life, func() {
-				if n.m.flying[c.kind] == c {
-					n.limits[c.kind] = 0
-					n.input(r)
-				}
-			})
-		})
-	}
-}
-
-// news wakes all who listen, some time after something may have changed.
-func (n *simNode) news(c *call) {
-	if c.kind == callObserve || !n.s.push {
-		return
-	}
-	for _, o := range n.s.nodes {
-		listens := o.listens
-		o.listens = nil
-		for _, l := range listens {
-			o.answer(o.life, func() { o.ends(l, reply{call: l}) })
+	n.input(suspend{nil, false})
+	for i := range n.places {
+		switch p := &n.places[i]; {
+		case p.e == nil && !n.leaving:
+			n.join(i)
+		case p.running != 0 && !p.leading:
+			n.function(p, p.running, ReasonReturned, 0)
 		}
 	}
 }
 
-func execute(b backend.Backend, c *call) (r reply) {
-	ctx := context.Background()
-	r.call = c
-	switch c.kind {
-	case callAcquire:
-		r.answers, r.err = b.Acquire(ctx, c.bids)
-	case callRenew:
-		r.answers, r.err = b.Renew(ctx, c.leases)
-	case callRelease:
-		r.err = b.Release(ctx, c.leases)
-	case callObserve:
-		r.changed, r.next, r.err = b.Observe(ctx, c.leases, c.after)
-	case callAsk:
-		r.err = b.Ask(ctx, c.wishes)
-	case callAnnounce:
-	}
-	return r
-}
-
-// fault does something bad to the node, or asks something of it.
-func (n *simNode) fault() {
-	s := n.s
-	s.after(s.exp(s.pace), func() { n.fault() })
-	if leads := slices.ContainsFunc(n.belief, func(b simBelief) bool { return b.leading }); s.calm || !n.up || n.stopped || !leads && s.rnd.IntN(3) > 0 {
-		return
-	}
-	s.faults++
-	life := n.life
-	e := s.rnd.IntN(len(n.elecs))
-	again := func(d time.Duration, do func()) { s.after(d, func() { n.in(life, do) }) }
-	switch s.rnd.IntN(11) {
-	case 0:
-		s.trace(n, "crashes")
-		n.up = false
-		s.after(s.span(time.Minute), func() {
-			if !n.up {
-				n.start()
-			}
-		})
-	case 1:
-		s.trace(n, "stands still")
-		n.stopped = true
-		s.after(s.span(40*time.Second), func() {
-			if n.life == life {
-				n.resume()
-			}
-		})
-	case 2:
-		s.trace(n, "is cut off")
-		n.cut = true
-		again(s.span(time.Minute), func() { n.cut = false })
-	case 3:
-		s.trace(n, "hears no answers")
-		n.deaf = true
-		again(s.span(time.Minute), func() { n.deaf = false })
-	case 4, 5:
-		s.trace(n, "has a slow network")
-		n.slow = s.span(20 * time.Second)
-		again(s.span(2*time.Minute), func() { n.slow = 0 })
-	case 6:
-		s.trace(n, "resigns e%d", e)
-		n.input(resign{n.elecs[e], n.elecs[e].term})
-	case 7:
-		s.trace(n, "is paused")
-		n.input(suspend{n.elecs[e], true})
-		again(s.span(time.Minute), func() { n.input(suspend{n.elecs[e], false}) })
-	case 8, 9:
-		n.operator(e)
-	case 10:
-		s.trace(n, "is sick")
-		n.sick = true
-		again(s.span(time.Minute), func() { n.sick = false })
-	}
-}
-
-// operator writes a wish beside the lease.
-func (n *simNode) operator(e int) {
-	ctx := context.Background()
-	l, _, _ := n.b.Observe(ctx, []backend.Lease{{Election: n.elecs[e].name}}, "")
-	w := backend.Wish{Election: l[0].Election, Term: l[0].Term, Kind: backend.Depose}
-	if n.s.rnd.IntN(2) == 0 {
-		w.Kind, w.ID = backend.Nominate, n.s.nodes[n.s.rnd.IntN(len(n.s.nodes))].id
-	}
-	n.s.trace(n, "asks: e%d %s %s", e, w.Kind, w.ID)
-	n.b.Ask(ctx, []backend.Wish{w})
-}
+var errSick = errors.New("sick")

@@ -1,73 +1,117 @@
 package election
 
 import (
-	"container/heap"
 	"flag"
 	"fmt"
-	"math/rand/v2"
+	"runtime"
 	"runtime/debug"
-	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
-
-	"github.com/go-election/go-election/backend/memory"
 )
 
-// The simulation runs several machines, each with a clock of its own rate, on one
-// store behind a network that loses, delays and reorders requests and answers.
-// Nodes crash, restart, stand still; lead functions linger; operators nominate,
-// depose, pause. Everything follows from one seed. The invariants are checked
-// whenever belief begins or grows:
+// The simulation runs several machines, each with a clock of its own, on one
+// store behind a network that loses, delays, duplicates and reorders requests and
+// answers. Nodes crash, stand still, leave and join; lead functions linger;
+// operators nominate, depose, pause; the store fails over and loses a tail of its
+// commits. All of it follows from one seed. Read on in
 //
-//	S1  the intervals in which two nodes trust their lease never overlap
-//	S4  each reign's term exceeds all earlier ones of its election
-//	S11 one lead function at a time in a process
-//	S10 each node's events are a path: terms never go back, lost follows elected
-//	L3  once the faults have ended, each election has exactly one leader
+//	simulation_world_test.go   the world, its time and its seasons
+//	simulation_node_test.go    a node: the shell around a machine, and its clock
+//	simulation_net_test.go     requests and answers on their way
+//	simulation_store_test.go   the store, and simulation_server_test.go its servers
+//	simulation_fault_test.go   what goes wrong
+//	simulation_check_test.go   what must hold, and when it is checked
+//
+// It checks, at every step that could break it:
+//
+//	S1  the intervals in which two nodes trust their lease never overlap, by true time
+//	S2  nothing is trusted beyond the sending of the request + TTL − margin
+//	S4  each reign's term exceeds all earlier ones of its election, lost commits or not
+//	S6  trust that has run out does not come back in the same term
+//	S8  only the answer Granted to a bid or a renewal of that election makes trust
+//	S9  a resource that refuses terms below the highest never refuses who leads
+//	S10 events are a path: terms never go back, lost follows elected, none twice,
+//	    none left out, and none that says the store went back when it did not
+//	S11 one lead function at a time in a process, and no release before it has returned
+//	S13 the store gives nobody a lease that somebody trusts
+//	Q1  renewals keep to the grid, and calls do not swarm when they fail
+//	L3  a while after the last fault, each election has exactly one leader, and
+//	    all know who it is
+//	L4  from then on it does not change
 var (
 	simSeed  = flag.Uint64("sim.seed", 0, "replay this one seed, with a trace")
-	simHours = flag.Int("sim.hours", 40, "virtual hours")
+	simHours = flag.Int("sim.hours", 60, "virtual hours")
+	simFrom  = flag.Uint64("sim.from", 1, "the first seed")
 )
 
+// worldHours is how long each seed's world lasts.
+const worldHours = 5
+
 func TestSimulation(t *testing.T) {
+	defer debug.SetGCPercent(debug.SetGCPercent(3000))
 	if *simSeed != 0 {
-		s := newSim(*simSeed, 2, true)
-		err := s.run(time.Duration(*simHours) * time.Hour)
-		t.Logf("%s\n%s", strings.Join(s.lines[max(0, len(s.lines)-400):], "\n"), s.stats())
+		s := newSim(*simSeed, true)
+		err := s.run(worldHours)
+		t.Logf("%s\n%v", s.lastLines(400), &s.figures)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return
 	}
-	const each = 5 // hours
-	for seed := uint64(1); seed <= uint64(*simHours/each); seed++ {
-		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
-			t.Parallel()
-			s := newSim(seed, 2, false)
-			if err := s.run(each * time.Hour); err != nil {
-				again := newSim(seed, 2, true)
-				again.run(each * time.Hour)
-				t.Fatalf("%v\nreplay: go test ./election -run TestSimulation -sim.seed=%d -sim.hours=%d\n%s",
-					err, seed, each, strings.Join(again.lines[max(0, len(again.lines)-60):], "\n"))
-			}
-			if s.reigns < 3 {
-				t.Errorf("%d reigns: the faults did not bite", s.reigns)
-			}
-			t.Log(s.stats())
-		})
+	began := time.Now()
+	worlds := max(*simHours/worldHours, 1)
+	total := simulate(t, *simFrom, worlds)
+	t.Logf("seeds %d to %d in %v\n%v", *simFrom, *simFrom+uint64(worlds)-1, time.Since(began).Round(time.Second), total)
+	if worlds >= len(stores)*2 {
+		total.bite(t)
 	}
 }
 
-// BenchmarkSimulation reports virtual hours a second on all cores: five nodes, one
-// election on a store that must be read, and a fault every ten minutes.
+// simulate runs so many worlds, as many at a time as there are processors.
+func simulate(t *testing.T, first uint64, worlds int) *figures {
+	var (
+		wg     sync.WaitGroup
+		mu     sync.Mutex
+		total  figures
+		next   atomic.Uint64
+		broken atomic.Int32
+	)
+	next.Store(first)
+	for range runtime.GOMAXPROCS(0) {
+		wg.Go(func() {
+			for broken.Load() < 3 {
+				seed := next.Add(1) - 1
+				if seed >= first+uint64(worlds) {
+					return
+				}
+				s := newSim(seed, false)
+				err := s.run(worldHours)
+				mu.Lock()
+				total.add(&s.figures)
+				mu.Unlock()
+				if err != nil {
+					broken.Add(1)
+					again := newSim(seed, true)
+					again.run(worldHours)
+					t.Errorf("%v\nreplay: go test ./election -run TestSimulation -v -sim.seed=%d\n%s", err, seed, again.lastLines(60))
+				}
+			}
+		})
+	}
+	wg.Wait()
+	return &total
+}
+
+// BenchmarkSimulation reports virtual hours a second on all cores, of the worlds
+// that TestSimulation runs.
 func BenchmarkSimulation(b *testing.B) {
+	defer debug.SetGCPercent(debug.SetGCPercent(3000))
 	var seed atomic.Uint64
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {
-			s := newSim(seed.Add(8), 1, false)
-			s.push = false
-			if err := s.run(time.Hour); err != nil {
+			if err := newSim(seed.Add(1), false).run(1); err != nil {
 				b.Fatal(err)
 			}
 		}
@@ -75,154 +119,60 @@ func BenchmarkSimulation(b *testing.B) {
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "virtual-hours/s")
 }
 
-type sim struct {
-	seed      uint64
-	rnd       *rand.Rand
-	now       time.Duration // true time
-	events    simHeap
-	seq       int
-	store     *memory.Store
-	elections int
-	nodes     []*simNode
-	terms     map[string]uint64 // the greatest so far
-	calm      bool              // no faults
-	err       error
-	push      bool
-	pace      time.Duration // mean time between the faults of a node
-	tracing   bool
-	lines     []string
-
-	calls, faults, reigns, grants int
+// figures are what is counted. hits are those faults that met a leader.
+type figures struct {
+	hours                             int
+	calls, bids, renewals, grants     int
+	reigns, changes, writes, overlaps int
+	refused                           int // by the fenced resource
+	events, violations                int
+	slowest                           time.Duration // from the last fault to the last change of leader
+	faults, hits                      [faults]int
 }
 
-// newSim prepares five nodes that campaign in so many elections. Odd seeds have
-// a store that must be read, even ones a store with news; every eighth is quiet.
-func newSim(seed uint64, elections int, trace bool) *sim {
-	s := &sim{seed: seed, rnd: rand.New(rand.NewPCG(seed, 17)), elections: elections, terms: map[string]uint64{}, tracing: trace}
-	s.push = seed%2 == 0
-	s.pace = 30 * time.Second
-	if seed%8 == 0 {
-		s.pace = 10 * time.Minute
-	}
-	return s
-}
-
-func (s *sim) begin() {
-	s.store = memory.New(&memory.Options{Poll: !s.push, Now: func() time.Time { return time.Unix(1e9, 0).Add(s.now) }})
-	for i := range 5 {
-		n := &simNode{s: s, i: i, id: fmt.Sprint("n", i), rate: rates[s.rnd.IntN(len(rates))]}
-		s.nodes = append(s.nodes, n)
-		n.start()
-		s.after(s.exp(s.pace), func() { n.fault() })
+func (f *figures) add(o *figures) {
+	f.hours += o.hours
+	f.calls, f.bids, f.renewals, f.grants = f.calls+o.calls, f.bids+o.bids, f.renewals+o.renewals, f.grants+o.grants
+	f.reigns, f.changes, f.writes, f.overlaps = f.reigns+o.reigns, f.changes+o.changes, f.writes+o.writes, f.overlaps+o.overlaps
+	f.refused, f.events, f.violations = f.refused+o.refused, f.events+o.events, f.violations+o.violations
+	f.slowest = max(f.slowest, o.slowest)
+	for k := range faults {
+		f.faults[k] += o.faults[k]
+		f.hits[k] += o.hits[k]
 	}
 }
 
-// rates are those of the nodes' clocks: two of them may differ as far as the
-// default margin of TTL/6 allows.
-var rates = []float64{1 - 0.0833, 1 - 0.0833, 1, 1 + 0.0833, 1 + 0.0833}
+func (f *figures) String() string {
+	all, hits := 0, 0
+	kinds := ""
+	for k := range faults {
+		all, hits = all+f.faults[k], hits+f.hits[k]
+		kinds += fmt.Sprintf("\n%-44s %10d %10d", k.String(), f.faults[k], f.hits[k])
+	}
+	text := ""
+	for _, l := range []struct {
+		name string
+		n    any
+	}{
+		{"virtual hours", f.hours}, {"calls", f.calls}, {"bids granted", f.grants}, {"renewals granted", f.renewals},
+		{"reigns", f.reigns}, {"changes of leader", f.changes}, {"events told", f.events},
+		{"writes to the fenced resource", f.writes}, {"… that came while another led", f.overlaps}, {"… and were refused", f.refused},
+		{"longest from the last fault to a leader", f.slowest.Round(time.Millisecond)}, {"violations", f.violations},
+	} {
+		text += fmt.Sprintf("%-44s %10v\n", l.name, l.n)
+	}
+	return fmt.Sprintf("%s%-44s %10d %10d%s", text, "faults, and those that hit a leader", all, hits, kinds)
+}
 
-func (s *sim) run(d time.Duration) error {
-	defer debug.SetGCPercent(debug.SetGCPercent(400))
-	s.begin()
-	for t := time.Hour; ; t += time.Hour {
-		s.until(min(t, d) - 4*time.Minute)
-		s.heal()
-		s.until(min(t, d))
-		s.live()
-		s.calm = false
-		if s.err != nil || t >= d {
-			return s.err
+// bite fails if some kind of fault never hit a leader: then nothing is known of
+// it. An unfenced resource must have suffered, too.
+func (f *figures) bite(t *testing.T) {
+	for k := range faults {
+		if f.hits[k] == 0 {
+			t.Errorf("%v: %d of them, and none hit a leader", k, f.faults[k])
 		}
 	}
-}
-
-func (s *sim) until(t time.Duration) {
-	for s.err == nil && len(s.events) > 0 && s.events[0].at <= t {
-		e := heap.Pop(&s.events).(simEvent)
-		s.now = e.at
-		e.do()
+	if f.overlaps == 0 || f.refused == 0 {
+		t.Errorf("no write came late: the fence was not tried")
 	}
-	s.now = max(s.now, t)
-}
-
-func (s *sim) after(d time.Duration, do func()) {
-	s.seq++
-	heap.Push(&s.events, simEvent{s.now + max(d, 0), s.seq, do})
-}
-
-func (s *sim) exp(mean time.Duration) time.Duration {
-	return time.Duration(s.rnd.ExpFloat64() * float64(mean))
-}
-
-func (s *sim) span(most time.Duration) time.Duration {
-	return time.Duration(s.rnd.Int64N(int64(most)))
-}
-
-func (s *sim) trace(n *simNode, format string, args ...any) {
-	if s.tracing {
-		s.lines = append(s.lines, fmt.Sprintf("%12.6f %s ", s.now.Seconds(), n.id)+fmt.Sprintf(format, args...))
-	}
-}
-
-func (s *sim) fail(n *simNode, format string, args ...any) {
-	s.trace(n, format, args...)
-	if s.err == nil {
-		s.err = fmt.Errorf("seed %d at %v: %s", s.seed, s.now, n.id+" "+fmt.Sprintf(format, args...))
-	}
-}
-
-func (s *sim) stats() string {
-	return fmt.Sprintf("%v virtual, %d calls, %d faults, %d grants, %d reigns", s.now, s.calls, s.faults, s.grants, s.reigns)
-}
-
-// heal ends all faults.
-func (s *sim) heal() {
-	s.calm = true
-	for _, n := range s.nodes {
-		n.cut, n.deaf, n.slow, n.sick = false, false, 0, false
-		if !n.up {
-			n.start()
-		}
-		n.resume()
-		n.input(suspend{nil, false})
-	}
-}
-
-// live checks that each election has exactly one leader.
-func (s *sim) live() {
-	if s.err != nil {
-		return
-	}
-	for e := range s.nodes[0].elecs {
-		leaders := 0
-		for _, n := range s.nodes {
-			if b := &n.belief[e]; b.leading && n.local() < b.until {
-				leaders++
-			}
-		}
-		if leaders != 1 {
-			s.fail(s.nodes[0], "L3: four minutes after the last fault election %d has %d leaders", e, leaders)
-		}
-	}
-}
-
-type simEvent struct {
-	at  time.Duration
-	seq int
-	do  func()
-}
-
-type simHeap []simEvent
-
-func (h simHeap) Len() int { return len(h) }
-func (h simHeap) Less(i, j int) bool {
-	return h[i].at < h[j].at || h[i].at == h[j].at && h[i].seq < h[j].seq
-}
-func (h simHeap) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
-func (h *simHeap) Push(x any)   { *h = append(*h, x.(simEvent)) }
-func (h *simHeap) Pop() any {
-	old := *h
-	e := old[len(old)-1]
-	*h = old[:len(old)-1]
-	return e
 }

@@ -46,6 +46,13 @@ func TestWhatOthersDoIsCoalescedAndOwnTransitionsAreNot(t *testing.T) {
 	}
 }
 
+// The loop adds events. A callback that hangs must not hold it up.
+func TestWhoAddsAnEventCallsNobody(t *testing.T) {
+	w := newWatcher(func(ev Event) { t.Errorf("S12: the callback was called with %v", ev) }, slog.New(slog.DiscardHandler))
+	w.add(elected("jobs", "me", 1), true, nil)
+	w.add(lost("jobs", 1), true, nil)
+}
+
 func TestWhatCameAndWentUnseenIsNotTold(t *testing.T) {
 	w := newWatcher(nil, slog.New(slog.DiscardHandler))
 	a := elected("jobs", "a", 1)

@@ -15,28 +15,18 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// A client is one process's access. The store's lock also guards the rest of it.
+// A client is one process's access.
 type client struct {
 	*Store
-	nonce  string // the one this client serves: the first that it heard of
-	closed bool
+	guard backend.Guard
 }
 
 // in runs one call of the candidate with this nonce, alone in the store.
 func (c *client) in(ctx context.Context, verb, nonce string, call func() error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	err := ctx.Err()
-	switch {
-	case err != nil:
-	case c.closed:
-		err = backend.ErrClosed
-	case nonce != "" && c.nonce != "" && nonce != c.nonce:
-		err = fmt.Errorf("%w: this Backend serves another manager; give each its own", backend.ErrInvalid)
-	default:
-		if c.nonce == "" {
-			c.nonce = nonce
-		}
+	err := c.guard.Enter(ctx, nonce)
+	if err == nil {
 		err = call()
 	}
 	if err != nil {
@@ -51,7 +41,7 @@ func (c *client) Acquire(ctx context.Context, bids []backend.Bid) (answers []bac
 		for i, b := range bids {
 			r := c.record(b.Election)
 			mine := r.Holder.Nonce == b.Candidate.Nonce // a leftover of ours: granted anew
-			if !mine && !r.Unchanged(b.Over) {
+			if !mine && !r.Unchanged(b.Over) || r.MovedTo != b.Over.MovedTo {
 				answers[i] = backend.Answer{Lease: c.view(r), Outcome: backend.Refused}
 				continue
 			}
@@ -61,7 +51,7 @@ func (c *client) Acquire(ctx context.Context, bids []backend.Bid) (answers []bac
 				continue
 			}
 			c.end(r, backend.Failed)
-			r.Holder, r.Term, r.TTL, r.Renew, r.Watch = b.Candidate, term, b.TTL, b.Renew, b.TTL
+			r.Holder, r.Term, r.TTL, r.Renew, r.Watch = backend.CleanCandidate(b.Candidate), term, b.TTL, b.Renew, b.TTL
 			r.Wish, r.Elected = backend.Wish{}, c.Now().UTC()
 			c.write(r)
 			answers[i] = backend.Answer{Lease: c.view(r), Outcome: backend.Granted, Trust: b.TTL}
@@ -71,16 +61,24 @@ func (c *client) Acquire(ctx context.Context, bids []backend.Bid) (answers []bac
 	return answers, err
 }
 
-func (c *client) Renew(ctx context.Context, held []backend.Lease) (answers []backend.Answer, err error) {
-	err = c.in(ctx, "renew", held[0].Holder.Nonce, func() error {
+func (c *client) Renew(ctx context.Context, held []backend.Lease) ([]backend.Answer, error) {
+	return c.renew(ctx, "renew", held, func(*record, backend.Lease) {})
+}
+
+func (c *client) Move(ctx context.Context, held []backend.Lease) ([]backend.Answer, error) {
+	return c.renew(ctx, "move", held, func(r *record, l backend.Lease) { r.MovedTo, r.MovedFrom = l.MovedTo, l.MovedFrom })
+}
+
+func (c *client) renew(ctx context.Context, verb string, held []backend.Lease, mark func(*record, backend.Lease)) (answers []backend.Answer, err error) {
+	err = c.in(ctx, verb, held[0].Holder.Nonce, func() error {
 		answers = make([]backend.Answer, len(held))
 		for i, l := range held {
 			r := c.record(l.Election)
 			answers[i].Outcome = backend.Refused
 			if r.Holder.Nonce == l.Holder.Nonce && r.Term == l.Term && r.Wish.Kind != backend.Depose {
-				r.TTL, r.Renew, r.Watch = l.TTL, l.Renew, l.TTL
+				mark(r, l)
 				c.write(r)
-				answers[i].Outcome, answers[i].Trust = backend.Granted, l.TTL
+				answers[i].Outcome, answers[i].Trust = backend.Granted, r.TTL
 			}
 			answers[i].Lease = c.view(r)
 		}
@@ -93,7 +91,7 @@ func (c *client) Release(ctx context.Context, held []backend.Lease) error {
 	return c.in(ctx, "release", "", func() error {
 		for _, l := range held {
 			r := c.record(l.Election)
-			if !r.Vacant() && r.Holder.Nonce == c.nonce && (l.Term == 0 || l.Term == r.Term) {
+			if !r.Vacant() && r.Holder.Nonce == c.guard.Nonce() && (l.Term == 0 || l.Term == r.Term) {
 				c.end(r, l.End)
 				r.Holder, r.TTL, r.Renew, r.Watch = backend.Candidate{}, 0, 0, 0
 				c.write(r)
@@ -106,7 +104,7 @@ func (c *client) Release(ctx context.Context, held []backend.Lease) error {
 func (c *client) Observe(ctx context.Context, seen []backend.Lease, _ string) (changed []backend.Lease, next string, err error) {
 	err = c.in(ctx, "observe", "", func() error {
 		for _, l := range seen {
-			if r := c.record(l.Election); l.Beat == 0 || differs(c.view(r), l) {
+			if r := c.record(l.Election); l.Beat == 0 || c.view(r).Differs(l) {
 				changed = append(changed, c.view(r))
 			}
 		}
@@ -119,7 +117,7 @@ func (c *client) Listen(ctx context.Context, seen []backend.Lease, _ string) err
 	for {
 		old, news := false, (chan struct{})(nil)
 		err := c.in(ctx, "listen", "", func() error {
-			old = slices.ContainsFunc(seen, func(l backend.Lease) bool { return differs(c.view(c.record(l.Election)), l) })
+			old = slices.ContainsFunc(seen, func(l backend.Lease) bool { return c.view(c.record(l.Election)).Differs(l) })
 			news = c.changed
 			return nil
 		})
@@ -185,8 +183,6 @@ func (c *client) Members(ctx context.Context, from string, limit int) (list []ba
 }
 
 func (c *client) Close() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.closed = true
+	c.guard.Close()
 	return nil
 }

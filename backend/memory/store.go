@@ -3,7 +3,6 @@ package memory
 import (
 	"context"
 	"math/rand/v2"
-	"slices"
 	"sync"
 	"time"
 
@@ -11,8 +10,14 @@ import (
 )
 
 func init() {
+	// What is opened by name is one store for the whole process: candidates that
+	// are configured alike must meet.
+	process := New(nil)
 	backend.Register("memory", func(_ context.Context, decode func(any) error) (backend.Backend, error) {
-		return New(nil).Backend(), decode(new(struct{}))
+		if err := decode(new(struct{})); err != nil {
+			return nil, err
+		}
+		return process.Backend(), nil
 	})
 }
 
@@ -72,22 +77,16 @@ func (s *Store) record(name string) *record {
 func (c *client) view(r *record) backend.Lease {
 	l := r.Lease
 	l.Age = c.Now().Sub(r.written)
-	if l.Holder.Nonce == c.nonce {
+	if l.Holder.Nonce == c.guard.Nonce() {
 		l.Watch = 0
 	}
 	return l
 }
 
-// differs reports whether Observe has something to tell to who saw l.
-func differs(now, l backend.Lease) bool {
-	return !now.Unchanged(l) || now.Holder != l.Holder || now.Wish != l.Wish
-}
-
 // end closes the present reign, if there is one, and notes it in the history.
 func (s *Store) end(r *record, how backend.End) {
 	if !r.Vacant() {
-		reign := backend.Reign{Term: r.Term, ID: r.Holder.ID, From: r.Elected, To: s.Now().UTC(), End: how}
-		r.History = slices.Insert(r.History, 0, reign)[:min(len(r.History)+1, backend.MaxHistory)]
+		r.History = backend.Remember(r.History, backend.Reign{Term: r.Term, ID: r.Holder.ID, From: r.Elected, To: s.Now().UTC(), End: how})
 		r.End, r.LastID, r.LastNonce, r.Elected = how, r.Holder.ID, r.Holder.Nonce, time.Time{}
 	}
 }
@@ -106,6 +105,6 @@ func (s *Store) tell() {
 func (c *client) Guarantees() backend.Guarantees {
 	return backend.Guarantees{
 		Name: "memory", MinTTL: time.Millisecond, Expiry: backend.ByChallengers, Push: !c.Poll, Poll: c.Poll,
-		Exclusive: true, DurableTerms: true, ForeignSilence: true, ForeignPriority: true, ForeignNomination: true,
+		Moves: true, Exclusive: true, DurableTerms: true, ForeignSilence: true, ForeignPriority: true, ForeignNomination: true,
 	}
 }

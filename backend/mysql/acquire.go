@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/go-election/go-election/backend"
@@ -37,7 +38,6 @@ func (b *Backend) Acquire(ctx context.Context, bids []backend.Bid) ([]backend.An
 			break // the rest would fare no better
 		}
 	}
-	b.bell.granted(answers)
 	b.takeBell(ctx)
 	return answers, failed
 }
@@ -88,13 +88,11 @@ func (s *session) acquire(ctx context.Context, bids []backend.Bid, part []int, a
 		switch {
 		case bid.TTL > st.maxTTL:
 			answers[i] = backend.Answer{Err: s.backend.tooLong(bid.Election, bid.TTL, st.maxTTL)}
-		case !mine && !r.Unchanged(bid.Over):
+		case !mine && !r.Unchanged(bid.Over), r.MovedTo != bid.Over.MovedTo:
 			answers[i] = backend.Answer{Lease: r.Lease, Outcome: backend.Refused}
 		case !r.found:
 			missing = append(missing, i)
 		default:
-			// The server's clock, which goes on when the server is restarted: see
-			// [row.grown].
 			term, err := backend.NextTerm(max(r.grown(&st), bid.Over.Term), !r.same, bid.Floor, st.now)
 			if err != nil {
 				answers[i] = backend.Answer{Err: fmt.Errorf("mysql: acquire %q: %w", bid.Election, err)}
@@ -115,16 +113,14 @@ func (s *session) acquire(ctx context.Context, bids []backend.Bid, part []int, a
 	return s.makeElections(ctx, bids, missing, answers)
 }
 
-// grown is the last term known, and more on a server that does not keep every
-// commit: a crash may have undone a grant, and the next one over the same record
-// must not repeat its term. Terms may be ahead of the clock, so that does not see
-// to it. The age of the record does, which only grows from one to the other. (A
-// crash may also have made the record older by undoing renewals.)
+// grown is the last term known, and the age of that grant. A crash of a server that
+// does not keep every commit may have undone a later grant; so may two fail-overs,
+// there and back. The next one over the same record must not repeat its term. Terms
+// may be ahead of the clock, so that does not see to it. The age of the last grant
+// does, which only grows from one to the other: terms go as fast as time. (Not the
+// age of the record: whoever is the holder again may release, which makes it young.)
 func (r *row) grown(st *status) uint64 {
-	if st.volatile {
-		return r.last + uint64(r.Age/time.Microsecond)
-	}
-	return r.last
+	return r.last + uint64(min(max(st.now.Sub(r.elected), 0), longest)/time.Microsecond)
 }
 
 // tooLong explains that a TTL exceeds what the members agreed to watch for.
@@ -198,7 +194,12 @@ func (s *session) grant(ctx context.Context, bids []backend.Bid, offers []offer,
 		for n, o := range group {
 			names[n] = o.name
 		}
+		// Meanwhile, since whoever waits for the answer waits for the bell as well.
+		var bell sync.WaitGroup
+		s.backend.bell.holds(names...)
+		bell.Go(func() { s.backend.takeBell(ctx) })
 		_, rows, err := s.read(ctx, lightSQL, names, nil)
+		bell.Wait()
 		if err != nil {
 			return err
 		}
@@ -208,8 +209,10 @@ func (s *session) grant(ctx context.Context, bids []backend.Bid, offers []offer,
 			case r.found && r.same && r.Holder.Nonce == k.Nonce && r.Term == o.next && r.Beat == beat:
 				answers[o.at] = backend.Answer{Lease: r.Lease, Outcome: backend.Granted, Trust: k.ttl}
 			case r.Term == o.term && r.Beat == o.beat:
+				s.backend.bell.released(o.name)
 				answers[o.at] = backend.Answer{Err: fmt.Errorf("mysql: acquire %q: %w", o.name, errLocked)}
 			default:
+				s.backend.bell.released(o.name)
 				answers[o.at] = backend.Answer{Lease: r.Lease, Outcome: backend.Refused}
 			}
 		}

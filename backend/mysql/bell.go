@@ -19,7 +19,8 @@ import (
 // connection that breaks. It is a hint to read now and nothing more: the row
 // alone says who leads.
 
-// bellPatience bounds what a call spends on its own bell.
+// bellPatience bounds what a call spends on its own bell, and how long Listen waits
+// for its statement to be stopped.
 const bellPatience = 250 * time.Millisecond
 
 // bellCheck is how often a leader looks whether it still has its bell: a killed
@@ -51,7 +52,8 @@ func (b *Backend) bellName(nonce string) string {
 
 // A bell is this Backend's own, and what it knows of bells in general.
 type bell struct {
-	most int // how many of others to listen to
+	most     int           // how many of others to listen to
+	patience time.Duration // bellPatience; tests on a busy machine have more
 
 	mu     sync.Mutex // held while the own session is in use
 	own    *sql.Conn  // the session that has our bell; nil: none
@@ -62,16 +64,14 @@ type bell struct {
 	dumb  bool            // the server has no bells
 }
 
-func (l *bell) granted(answers []backend.Answer) {
+func (l *bell) holds(names ...string) {
 	l.notes.Lock()
 	defer l.notes.Unlock()
 	if l.held == nil {
 		l.held = make(map[string]bool)
 	}
-	for i := range answers {
-		if answers[i].Outcome == backend.Granted {
-			l.held[answers[i].Election] = true
-		}
+	for _, name := range names {
+		l.held[name] = true
 	}
 }
 
@@ -131,9 +131,9 @@ func (b *Backend) takeBell(ctx context.Context) {
 		}
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, bellPatience)
+	ctx, cancel := context.WithTimeout(ctx, l.patience)
 	defer cancel()
-	name := b.bellName(b.self())
+	name := b.bellName(b.guard.Nonce())
 	if l.own != nil {
 		if time.Since(l.looked) < bellCheck {
 			return
@@ -176,9 +176,9 @@ func (b *Backend) ring(ctx context.Context) {
 	if l.own == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, bellPatience)
+	ctx, cancel := context.WithTimeout(ctx, l.patience)
 	defer cancel()
-	name := b.bellName(b.self())
+	name := b.bellName(b.guard.Nonce())
 	if _, err := b.ask1(ctx, l.own, ringSQL, name); err != nil {
 		b.putBell(true) // that rings too
 		return
@@ -244,7 +244,7 @@ func (b *Backend) Listen(ctx context.Context, seen []backend.Lease, _ string) er
 // loudest returns the nonces of the first other processes in seen, not more than
 // there are connections for.
 func (b *Backend) loudest(seen []backend.Lease) []string {
-	self := b.self()
+	self := b.guard.Nonce()
 	var nonces []string
 	for i := range seen {
 		nonce := seen[i].Holder.Nonce
@@ -295,7 +295,7 @@ func (b *Backend) awaitOn(ctx context.Context, conn *sql.Conn, name string) (ran
 	killed := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		defer close(killed)
-		short, cancel := context.WithTimeout(context.Background(), bellPatience)
+		short, cancel := context.WithTimeout(context.Background(), b.bell.patience)
 		defer cancel()
 		if _, err := b.db.ExecContext(short, fmt.Sprintf(texts.text[killSQL], server, id)); err != nil {
 			cut()

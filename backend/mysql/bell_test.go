@@ -22,7 +22,7 @@ func (l *lab) waiting(t testing.TB) int64 {
 
 func (l *lab) untilWaiting(t testing.TB, n int64) {
 	t.Helper()
-	testbed.Eventually(t, 5*time.Second, "followers wait for the bell", func() error {
+	testbed.Eventually(t, callLimit, "followers wait for the bell", func() error {
 		if l.waiting(t) < n {
 			return errors.New("not yet")
 		}
@@ -73,16 +73,19 @@ func TestAReleaseRingsTheDoorBell(t *testing.T) {
 		}
 		slices.Sort(late)
 		t.Logf("from the call of Release to the return of Listen: median %v, worst %v", late[len(late)/2], late[len(late)-1])
-		if late[len(late)/2] > 50*time.Millisecond {
-			t.Errorf("the median is %v; a hand-over takes milliseconds", late[len(late)/2])
+		if late[0] > 50*time.Millisecond || late[len(late)/2] > 2*time.Second { // on a busy machine
+			t.Errorf("the best is %v, and the median %v; a hand-over takes milliseconds", late[0], late[len(late)/2])
 		}
 		l.noBellsLeft(t)
 	})
 }
 
+// bellSoon is less than GET_LOCK waits, and a lot for a busy machine.
+const bellSoon = bellWait * time.Second * 4 / 5
+
 func (l *lab) noBellsLeft(t testing.TB) {
 	t.Helper()
-	testbed.Eventually(t, time.Second, "nobody waits for a bell any more", func() error {
+	testbed.Eventually(t, bellSoon, "nobody waits for a bell any more", func() error {
 		if l.waiting(t) > 0 {
 			return errors.New("a GET_LOCK goes on in the server")
 		}
@@ -106,7 +109,7 @@ func TestListenEndsSoonAndLeavesNoStatementInTheServer(t *testing.T) {
 			if err := <-ended; !errors.Is(err, context.Canceled) {
 				t.Errorf("Listen of an ended context: %v, want its error", err)
 			}
-			if took := time.Since(began); took > time.Second {
+			if took := time.Since(began); took > bellSoon {
 				t.Errorf("Listen returned %v after its context had ended", took)
 			}
 			l.noBellsLeft(t)
@@ -169,7 +172,7 @@ func TestListenKillsNothingOnAnotherServer(t *testing.T) {
 		slept := make(chan int, 1)
 		go func() {
 			interrupted := -1
-			innocent.QueryRowContext(t.Context(), "SELECT SLEEP(2)").Scan(&interrupted)
+			innocent.QueryRowContext(t.Context(), "SELECT SLEEP(10)").Scan(&interrupted)
 			slept <- interrupted
 		}()
 		testbed.Eventually(t, callLimit, "it sleeps", func() error {
@@ -186,7 +189,7 @@ func TestListenKillsNothingOnAnotherServer(t *testing.T) {
 		if err := <-ended; !errors.Is(err, context.Canceled) {
 			t.Errorf("Listen: %v", err)
 		}
-		if took := time.Since(began); took > time.Second {
+		if took := time.Since(began); took > bellSoon {
 			t.Errorf("Listen returned after %v", took)
 		}
 		if interrupted := <-slept; interrupted != 0 {
@@ -263,9 +266,16 @@ func TestOneBackendKeepsToItsConnections(t *testing.T) {
 		if n := follower.db.Stats().OpenConnections + follower.bells.Stats().OpenConnections; n > 7 {
 			t.Errorf("%d connections; at most 3, and 4 for the bells of others", n)
 		}
-		if n := l.waiting(t); n != 4 {
-			t.Errorf("it listens to %d leaders; to four, by default, and polls the others", n)
-		}
+		testbed.Eventually(t, callLimit, "it listens to four leaders, by default, and polls the others", func() error {
+			n := l.waiting(t)
+			if n > 4 {
+				t.Errorf("it listens to %d", n)
+			}
+			if n != 4 { // between two statements
+				return fmt.Errorf("it listens to %d", n)
+			}
+			return nil
+		})
 	})
 }
 
@@ -281,7 +291,10 @@ func TestWithoutBellsListenWaitsForItsContext(t *testing.T) {
 }
 
 func TestTheLoudestLeadersAreListenedTo(t *testing.T) {
-	b := &Backend{bell: bell{most: 2}, nonce: "me"}
+	b := &Backend{bell: bell{most: 2}}
+	if err := b.enter("me"); err != nil {
+		t.Fatal(err)
+	}
 	of := func(nonces ...string) (seen []backend.Lease) {
 		for _, n := range nonces {
 			seen = append(seen, backend.Lease{Holder: backend.Candidate{Nonce: n}})

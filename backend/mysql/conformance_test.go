@@ -3,9 +3,8 @@ package mysql
 import (
 	"context"
 	"database/sql"
-	"database/sql/driver"
 	"fmt"
-	"os"
+	"maps"
 	"testing"
 	"time"
 
@@ -32,7 +31,7 @@ func TestConformanceInVirtualTime(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					return Options{Connector: virtual{connector}, Prefix: prefix, DoorBells: -1}
+					return Options{Connector: testbed.Virtual(connector), Prefix: prefix, DoorBells: -1}
 				})
 			},
 		})
@@ -40,44 +39,44 @@ func TestConformanceInVirtualTime(t *testing.T) {
 }
 
 // TestConformanceInRealTime runs the suite as programs meet the servers: with
-// door-bells, and leases of two seconds. MariaDB starts quickly enough for each case
-// to have a server of its own, which is killed, stopped and cut off.
+// door-bells, and leases of two seconds.
 func TestConformanceInRealTime(t *testing.T) {
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
-		h := conformance.Harness{TTL: 2 * time.Second, Late: time.Second, Short: true, Parallel: true}
-		if k == testbed.MariaDB && os.Getenv("ELECTION_TEST_MARIADB_DSN") == "" {
-			h.NewStore = func(t testing.TB) conformance.Store { return newTormented(t, k) }
-		} else {
-			d := testbed.Shared(t, k).Database(t)
-			h.NewStore = func(t testing.TB) conformance.Store {
-				return newStore(t, d, func(prefix string) Options { return Options{Config: d.User, Prefix: prefix} })
-			}
-		}
+		server := testbed.Shared(t, k)
+		d := server.Database(t)
+		conformance.Run(t, realTime(func(t testing.TB) conformance.Store { return newProxied(t, server, d) }))
+	})
+}
+
+// TestConformanceWhileTheServerIsTormented runs the cases that need a server of their
+// own, which is killed and stopped.
+func TestConformanceWhileTheServerIsTormented(t *testing.T) {
+	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
+		h := realTime(func(t testing.TB) conformance.Store { return newTormented(t, k) })
+		h.Only = func(c conformance.Case) bool { return c.OwnServer() && c.Fault != conformance.FaultFailover }
 		conformance.Run(t, h)
 	})
 }
 
-// newTormented makes a store on a server of its own, behind a proxy.
-func newTormented(t testing.TB, k testbed.Kind) conformance.Store {
-	server := testbed.Start(t, testbed.Options{Kind: k})
-	d, proxy := server.Database(t), server.Proxy(t)
+// realTime is what the suite is told of a server in real time.
+func realTime(newStore func(t testing.TB) conformance.Store) conformance.Harness {
+	return conformance.Harness{TTL: 2 * time.Second, Late: time.Second, Short: true, Parallel: true, NewStore: newStore}
+}
+
+// newProxied makes a store on a server, behind a proxy.
+func newProxied(t testing.TB, server *testbed.Server, d *testbed.Database) conformance.Store {
+	proxy := server.Proxy(t)
 	config := proxy.Config(d.User)
 	store := newStore(t, d, func(prefix string) Options { return Options{Config: config, Prefix: prefix} })
-	store.Faults[conformance.FaultRestart] = func(bool, string) error {
-		server.Kill(t)
-		server.Start(t)
-		return nil
-	}
-	store.Faults[conformance.FaultPause] = func(on bool, _ string) error {
-		if on {
-			server.Stop(t)
-		} else {
-			server.Continue(t)
-		}
-		return nil
-	}
-	store.Faults[conformance.FaultCut] = func(on bool, _ string) error { proxy.Cut(on); return nil }
-	store.Faults[conformance.FaultCutReplies] = func(on bool, _ string) error { proxy.CutReplies(on); return nil }
+	maps.Copy(store.Faults, testbed.LineFaults(proxy))
+	return store
+}
+
+// newTormented makes a store on a server of its own.
+func newTormented(t testing.TB, k testbed.Kind) conformance.Store {
+	server := testbed.Start(t, testbed.Options{Kind: k})
+	store := newProxied(t, server, server.Database(t))
+	maps.Copy(store.Faults, testbed.ServerFaults(t, server))
 	return store
 }
 
@@ -117,50 +116,4 @@ func newStore(t testing.TB, d *testbed.Database, options func(prefix string) Opt
 			},
 		},
 	}
-}
-
-// virtual sets the server's clock to the caller's before each statement.
-type virtual struct{ driver.Connector }
-
-func (v virtual) Connect(ctx context.Context) (driver.Conn, error) {
-	c, err := v.Connector.Connect(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return virtualConn{c}, nil
-}
-
-type virtualConn struct{ driver.Conn }
-
-func (c virtualConn) set(ctx context.Context) error {
-	_, err := c.Conn.(driver.ExecerContext).ExecContext(ctx, fmt.Sprintf("SET timestamp = %.6f", float64(time.Now().UnixMicro())/1e6), nil)
-	return err
-}
-
-func (c virtualConn) ExecContext(ctx context.Context, q string, args []driver.NamedValue) (driver.Result, error) {
-	if err := c.set(ctx); err != nil {
-		return nil, err
-	}
-	return c.Conn.(driver.ExecerContext).ExecContext(ctx, q, args)
-}
-
-func (c virtualConn) QueryContext(ctx context.Context, q string, args []driver.NamedValue) (driver.Rows, error) {
-	if err := c.set(ctx); err != nil {
-		return nil, err
-	}
-	return c.Conn.(driver.QueryerContext).QueryContext(ctx, q, args)
-}
-
-func (c virtualConn) BeginTx(ctx context.Context, o driver.TxOptions) (driver.Tx, error) {
-	return c.Conn.(driver.ConnBeginTx).BeginTx(ctx, o)
-}
-
-func (c virtualConn) ResetSession(ctx context.Context) error {
-	return c.Conn.(driver.SessionResetter).ResetSession(ctx)
-}
-
-func (c virtualConn) IsValid() bool { return c.Conn.(driver.Validator).IsValid() }
-
-func (c virtualConn) CheckNamedValue(v *driver.NamedValue) error {
-	return c.Conn.(driver.NamedValueChecker).CheckNamedValue(v)
 }

@@ -15,7 +15,9 @@
 //     spreads connections) are not supported; servers that take turns are found
 //     out and reported;
 //   - an old primary is fenced off (stopped, or super_read_only) before a new one
-//     takes writes, and does not come back within the greatest TTL;
+//     takes writes, and does not come back within the greatest TTL; a former
+//     primary that is promoted again, however much later, has all that its
+//     successor has acknowledged, or another @@server_id;
 //   - replicas are read_only: a reading from a read-only server is an error and
 //     never counts as watching;
 //   - the greatest TTL, and a new table, have reached the replica before they are

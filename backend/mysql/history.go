@@ -2,7 +2,6 @@ package mysql
 
 import (
 	"encoding/json"
-	"slices"
 
 	"github.com/go-election/go-election/backend"
 )
@@ -13,8 +12,7 @@ const maxHistory = 4096
 // remember puts a reign in front of a history, as JSON. The oldest give way if
 // there are too many, or if they do not fit.
 func remember(history string, r backend.Reign) string {
-	reigns := slices.Insert(recall(history), 0, r)
-	reigns = reigns[:min(len(reigns), backend.MaxHistory)]
+	reigns := backend.Remember(recall(history), r)
 	for {
 		text, err := json.Marshal(reigns)
 		if err == nil && len(text) <= maxHistory {
@@ -34,14 +32,7 @@ func recall(history string) []backend.Reign {
 	if len(history) > maxHistory || json.Unmarshal([]byte(history), &reigns) != nil {
 		return nil
 	}
-	reigns = reigns[:min(len(reigns), backend.MaxHistory)]
-	for i := range reigns {
-		r := &reigns[i]
-		r.ID = backend.Clean(r.ID, backend.MaxID, false)
-		r.End = backend.End(backend.Clean(string(r.End), 16, false))
-		r.From, r.To = r.From.UTC(), r.To.UTC()
-	}
-	return reigns
+	return backend.CleanHistory(reigns)
 }
 
 // ends returns what a row says about its past once its present reign is over.

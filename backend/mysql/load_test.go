@@ -16,7 +16,7 @@ func TestStatementsAreAsFewAsDocumented(t *testing.T) {
 		l := newLabOn(t, testbed.Start(t, testbed.Options{Kind: k}))
 		leader, follower := l.node(t, "leader"), l.node(t, "follower")
 		const elections = 2500
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		ctx, cancel := context.WithTimeout(t.Context(), 5*callLimit)
 		defer cancel()
 		var held []backend.Lease
 		var bids []backend.Bid

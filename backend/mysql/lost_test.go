@@ -10,6 +10,10 @@ import (
 	"github.com/go-election/go-election/internal/testbed"
 )
 
+// patience is how long a call waits whose answer may be lost: longer than a busy machine
+// makes any other call take.
+const patience = 2 * time.Second
+
 // The places where each statement can be recognised on the wire.
 var onTheWire = map[string]string{
 	"make the row":      "INSERT INTO `election_lease`",
@@ -40,7 +44,7 @@ func TestAnAnswerThatIsLostLeavesNothingGranted(t *testing.T) {
 					}
 					trap := proxy.Trap(text, fate)
 					call := func(f func(context.Context) ([]backend.Answer, error)) (backend.Answer, error) {
-						ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+						ctx, cancel := context.WithTimeout(t.Context(), patience)
 						defer cancel()
 						before := caught(trap)
 						answers, err := f(ctx)
@@ -86,7 +90,7 @@ func TestAnAnswerThatIsLostLeavesNothingGranted(t *testing.T) {
 					}
 					try := func(f func(context.Context) error) {
 						for range 10 {
-							ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+							ctx, cancel := context.WithTimeout(t.Context(), patience)
 							err := f(ctx)
 							cancel()
 							if err == nil {
@@ -131,20 +135,24 @@ func TestWhenACommitIsLostNoAnswerIsGuessed(t *testing.T) {
 			for _, name := range []string{"taken", "new"} {
 				bids = append(bids, backend.Bid{Election: name, Candidate: n.me, TTL: time.Second, Renew: time.Second / 3, Over: n.see(name)})
 			}
-			hold := proxy.Trap("START TRANSACTION", testbed.HoldRequest)
-			if lose {
-				proxy.Trap("COMMIT", testbed.LoseReply)
-			}
+			hold := proxy.Trap(makeLimitSQL, testbed.HoldRequest) // before the two seconds begin that a maker has
+			ctx, cancel := n.ctx()
+			defer cancel()
 			answered := make(chan []backend.Answer)
 			go func() {
-				ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
-				defer cancel()
 				answers, _ := n.Acquire(ctx, bids)
 				answered <- answers
 			}()
 			hold.Wait(t, callLimit)
 			other.lead("taken", time.Second)
-			hold.Release()
+			if !lose {
+				hold.Release()
+			} else {
+				commit := proxy.Trap("COMMIT", testbed.LoseReply)
+				hold.Release()
+				commit.Wait(t, callLimit)
+				cancel()
+			}
 			want := []backend.Outcome{backend.Refused, backend.Granted}
 			if lose {
 				want = []backend.Outcome{backend.Unknown, backend.Unknown}
@@ -172,7 +180,7 @@ func caught(trap *testbed.Trap) bool {
 
 // trySeeSoon is trySee for a call that may hang.
 func (n *node) trySeeSoon(election string) (backend.Lease, error) {
-	ctx, cancel := context.WithTimeout(n.t.Context(), 300*time.Millisecond)
+	ctx, cancel := context.WithTimeout(n.t.Context(), patience)
 	defer cancel()
 	changed, _, err := n.Observe(ctx, []backend.Lease{{Election: election}}, "")
 	if err != nil {
@@ -239,16 +247,19 @@ func TestARequestThatArrivesLateDoesNothing(t *testing.T) {
 					w.lease = w.n.lead("a", ttl)
 				}
 				trap := proxy.Trap(r.text, testbed.HoldRequest)
-				ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+				ctx, cancel := w.n.ctx()
 				defer cancel()
-				r.send(ctx, w)
-				trap.Wait(t, time.Second)
+				sent := make(chan struct{})
+				go func() { r.send(ctx, w); close(sent) }()
+				trap.Wait(t, callLimit)
+				cancel()
+				<-sent
 				if r.then != nil {
 					r.then(w)
 				} else {
 					// The row of the table itself is locked by the maker whose
 					// request is held up, until the server gives that up.
-					testbed.Eventually(t, 10*time.Second, "another candidate is elected", func() error {
+					testbed.Eventually(t, callLimit, "another candidate is elected", func() error {
 						a, err := w.other.bid(w.other.see("a"), ttl)
 						if a.Outcome != backend.Granted {
 							return fmt.Errorf("%v, %v, %v", a.Outcome, a.Err, err)
@@ -260,7 +271,7 @@ func TestARequestThatArrivesLateDoesNothing(t *testing.T) {
 				sessions := w.number(t, "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE DB = ? AND USER = ?", w.Name, w.User.User)
 				trap.Release()
 				// The late request's session ends once it has been executed.
-				testbed.Eventually(t, 5*time.Second, "the late request is executed", func() error {
+				testbed.Eventually(t, callLimit, "the late request is executed", func() error {
 					now := w.number(t, "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE DB = ? AND USER = ?", w.Name, w.User.User)
 					if r.then != nil && now >= sessions {
 						return fmt.Errorf("%d sessions, before %d", now, sessions)

@@ -75,6 +75,11 @@ func (s *session) makeElections(ctx context.Context, bids []backend.Bid, missing
 		// server's clock through that.
 		foreign := survived || !st.same || st.made != st.count || st.careful && !st.volatile
 		term, err := backend.NextTerm(max(old, greatest), foreign, bid.Floor, st.now)
+		if err == nil && foreign {
+			// Once more: a fail-over may have lost a grant that was above the age of
+			// the one before (see grown), which went with the row.
+			term, err = backend.NextTerm(term, true, bid.Floor, st.now)
+		}
 		if err != nil {
 			answers[i] = backend.Answer{Err: fmt.Errorf("mysql: acquire %q: %w", bid.Election, err)}
 			continue
@@ -103,7 +108,10 @@ func (s *session) makeElections(ctx context.Context, bids []backend.Bid, missing
 				return err
 			}
 		}
-		if _, err := s.exec(ctx, s.text[stampOwnSQL], st.made+fresh, newBeat()); err != nil {
+		if len(made) > int(fresh) {
+			st.remade = newBeat() // who watches rows that are gone must begin anew
+		}
+		if _, err := s.exec(ctx, s.text[stampOwnSQL], st.made+fresh, st.remade); err != nil {
 			return err
 		}
 	}
@@ -201,6 +209,7 @@ func (s *session) confirmMade(ctx context.Context, bids []backend.Bid, missing [
 		switch {
 		case answers[i].Err != nil:
 		case made && r.found && r.same && r.Holder.Nonce == bids[i].Candidate.Nonce && r.Term == term && r.Beat == beat:
+			s.backend.bell.holds(r.Election)
 			answers[i] = backend.Answer{Lease: r.Lease, Outcome: backend.Granted, Trust: bids[i].TTL}
 		default:
 			answers[i] = backend.Answer{Lease: r.Lease, Outcome: backend.Refused}

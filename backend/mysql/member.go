@@ -58,7 +58,7 @@ func (b *Backend) Members(ctx context.Context, from string, limit int) (list []b
 			m.Candidate = backend.CleanCandidate(m.Candidate)
 			m.Stage = backend.Clean(m.Stage, maxStage, false)
 			m.TTL = time.Duration(min(ttl, uint64(longest/time.Microsecond))) * time.Microsecond
-			m.Age = max(0, time.Duration(age)*time.Microsecond)
+			m.Age = time.Duration(min(max(age, 0), int64(longest/time.Microsecond))) * time.Microsecond
 			list = append(list, m)
 		}
 		return rows.Err()

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -60,17 +59,22 @@ type Backend struct {
 	servers  servers
 	people   people
 	bell     bell
+	guard    backend.Guard
 
 	statements atomic.Pointer[statements] // in the dialect of the server of the newest connection
 
 	turn chan struct{} // taken by a call that is not a renewal
-
-	mu     sync.Mutex
-	nonce  string // the one candidate that this Backend serves
-	closed bool
 }
 
 var _ backend.Backend = (*Backend)(nil)
+
+// Format prints the name of the type and nothing that may be secret, whatever the
+// verb.
+func (o Options) Format(f fmt.State, _ rune) { fmt.Fprint(f, "mysql.Options") }
+
+// Format prints the name of the type and nothing that may be secret, whatever the
+// verb.
+func (b *Backend) Format(f fmt.State, _ rune) { fmt.Fprint(f, "mysql.Backend") }
 
 func init() {
 	backend.Register(Name, func(ctx context.Context, decode func(any) error) (backend.Backend, error) {
@@ -107,7 +111,7 @@ func Open(_ context.Context, o Options) (*Backend, error) {
 	b.db.SetMaxIdleConns(maxConns)
 	b.db.SetConnMaxLifetime(connLifetime)
 	if o.DoorBells > 0 {
-		b.bell.most = o.DoorBells
+		b.bell.most, b.bell.patience = o.DoorBells, bellPatience
 		b.bells = sql.OpenDB(bells)
 		b.bells.SetMaxOpenConns(o.DoorBells + 1) // and one's own
 		b.bells.SetMaxIdleConns(o.DoorBells + 1)
@@ -125,18 +129,14 @@ func (b *Backend) Guarantees() backend.Guarantees {
 		MinTTL: 500 * time.Millisecond,
 		Expiry: backend.ByChallengers,
 		Push:   b.bells != nil, Poll: true,
-		Exclusive: true, DurableTerms: true,
+		Moves: true, Exclusive: true, DurableTerms: true,
 		ForeignSilence: true, ForeignPriority: true, ForeignNomination: true,
 	}
 }
 
 // Close closes the connections. It does not release leases.
 func (b *Backend) Close() error {
-	b.mu.Lock()
-	closed := b.closed
-	b.closed = true
-	b.mu.Unlock()
-	if closed {
+	if !b.guard.Close() {
 		return nil
 	}
 	b.bell.close()
@@ -149,25 +149,10 @@ func (b *Backend) Close() error {
 
 // enter begins a call for the candidate with this nonce, or for nobody ("").
 func (b *Backend) enter(nonce string) error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.nonce == "" {
-		b.nonce = nonce
-	}
-	switch {
-	case b.closed:
-		return fmt.Errorf("mysql: %w", backend.ErrClosed)
-	case nonce != "" && nonce != b.nonce:
-		return fmt.Errorf("mysql: %w: this Backend serves another manager; give each its own", backend.ErrInvalid)
+	if err := b.guard.Admit(nonce); err != nil {
+		return fmt.Errorf("mysql: %w", err)
 	}
 	return nil
-}
-
-// self returns the nonce that this Backend serves, "" if none yet.
-func (b *Backend) self() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.nonce
 }
 
 // tables has the quoted names.

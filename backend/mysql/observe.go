@@ -25,7 +25,7 @@ func (b *Backend) Observe(ctx context.Context, seen []backend.Lease, _ string) (
 				return err
 			}
 			for i := range rows {
-				if differs(&part[i], &rows[i].Lease) {
+				if part[i].Beat == 0 || rows[i].Differs(part[i]) {
 					changed = append(changed, rows[i].Lease)
 				}
 			}
@@ -36,11 +36,6 @@ func (b *Backend) Observe(ctx context.Context, seen []backend.Lease, _ string) (
 		}
 	}
 	return changed, "", nil
-}
-
-// differs reports whether Observe has something to tell to who saw old.
-func differs(old, now *backend.Lease) bool {
-	return old.Beat == 0 || !now.Unchanged(*old) || now.Holder != old.Holder || now.Wish != old.Wish
 }
 
 // List implements [backend.Backend].
@@ -85,7 +80,7 @@ func (s *session) list(ctx context.Context, from string, limit int) (rows []row,
 		var r row
 		r.Election = backend.Clean(string(scan.name), backend.MaxName, false)
 		scan.lease(&r, r.Election, nil, nil)
-		if r.judge(&st, s.backend.self()); len(rows) < limit {
+		if r.judge(&st, s.backend.guard.Nonce()); len(rows) < limit {
 			rows = append(rows, r)
 		}
 	}

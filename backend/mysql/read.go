@@ -28,6 +28,8 @@ type status struct {
 	careful  bool          // the server may have lost commits that leases rest on
 	volatile bool          // the server does not keep every commit, or did not once
 	nonce    string        // of the tables: another one means that they were made again
+	remade   uint64        // another one whenever a deleted row was made again
+	boots    int           // restarts of servers that this process has noticed
 }
 
 // A row is a lease with what only this package needs.
@@ -74,7 +76,7 @@ func (s *session) read(ctx context.Context, template string, names []string, see
 }
 
 func (s *session) readOnce(ctx context.Context, template, count string, names []string, seen []backend.Lease) (status, []row, error) {
-	began, self := time.Now(), s.backend.self()
+	began, self := time.Now(), s.backend.guard.Nonce()
 	at := make(map[string]int, len(names))
 	args := make([]any, len(names))
 	for i, name := range names {
@@ -140,6 +142,7 @@ func (s *session) judge(ctx context.Context, st *status, began time.Time) error 
 		}
 		now := time.Now()
 		st.careful = s.backend.servers.restarted(up, st.maxTTL, now) || up-now.Sub(began) < st.maxTTL
+		st.boots = s.backend.servers.count()
 	}
 	if s.backend.servers.madeAgain(st.nonce, st.maxTTL, time.Now()) {
 		st.careful = true
@@ -180,8 +183,8 @@ func (s *session) uptime(ctx context.Context) (time.Duration, error) {
 func (r *row) judge(st *status, self string) {
 	if st.careful {
 		// What was watched before does not count, nor does this count afterwards,
-		// even where Watch is the same.
-		defer func() { r.Ref += " careful" }()
+		// even where Watch is the same. Nor does it count after the next restart.
+		defer func() { r.Ref += fmt.Sprint(" careful ", st.boots) }()
 	}
 	switch {
 	case !r.found:
@@ -189,6 +192,9 @@ func (r *row) judge(st *status, self string) {
 		// it is gone. The table's own row tells.
 		lost := st.made != st.count
 		r.Ref = fmt.Sprintf("%s none %s %d", st.server, ref(st.same, st.stamp), int64(st.made-st.count))
+		if lost { // one that was made again and deleted again looks the same but for this
+			r.Ref += fmt.Sprintf(" %x", st.remade)
+		}
 		if lost || !st.same || st.careful {
 			r.Watch = st.maxTTL
 		}
@@ -223,7 +229,7 @@ func ref(same bool, stamp string) string {
 // A scan is where the driver puts the columns of one row. Its bytes belong to
 // the driver and are valid until the next row.
 type scan struct {
-	name, holder, nonce, term, beat, same, stamp, ttl, renew, age, ended, lastID, lastNonce, wish, wishID, wishNonce, server, own sql.RawBytes
+	name, holder, nonce, term, beat, same, stamp, ttl, renew, age, ended, lastID, lastNonce, wish, wishID, wishNonce, movedTo, movedFrom, server, own sql.RawBytes
 
 	address, metadata, history, elected, last sql.RawBytes
 
@@ -235,7 +241,7 @@ type scan struct {
 func newScan(full bool) *scan {
 	c := &scan{full: full}
 	c.into = []any{&c.name, &c.holder, &c.nonce, &c.term, &c.beat, &c.same, &c.stamp, &c.ttl, &c.renew, &c.age, &c.ended,
-		&c.lastID, &c.lastNonce, &c.wish, &c.wishID, &c.wishNonce, &c.server, &c.own}
+		&c.lastID, &c.lastNonce, &c.wish, &c.wishID, &c.wishNonce, &c.movedTo, &c.movedFrom, &c.server, &c.own}
 	if full {
 		c.into = append(c.into, &c.address, &c.metadata, &c.history, &c.elected, &c.last)
 	}
@@ -249,7 +255,7 @@ func (c *scan) status() (st status, err error) {
 		return st, fmt.Errorf("%w: the tables have %.80q, this program knows %q; use a version of go-election that fits them", backend.ErrDenied, c.holder, layout)
 	}
 	st.server, st.same, st.stamp = string(c.server), yes(c.same), string(c.stamp)
-	st.nonce = string(c.nonce)
+	st.nonce, st.remade = string(c.nonce), number64(c.beat)
 	st.made, st.count, st.maxTTL = number64(c.term), number64(c.count), micros(c.ttl)
 	parts := strings.Fields(string(c.own))
 	if len(parts) != 3 {
@@ -283,6 +289,7 @@ func (c *scan) lease(r *row, name string, known *backend.Lease, p *people) {
 			ID:    keep(c.wishID, known.Wish.ID, backend.MaxID, false),
 			Nonce: keep(c.wishNonce, known.Wish.Nonce, 64, false)}
 	}
+	r.MovedTo, r.MovedFrom = keep(c.movedTo, known.MovedTo, backend.MaxMark, false), keep(c.movedFrom, known.MovedFrom, backend.MaxMark, false)
 	switch {
 	case len(c.holder) == 0 && len(c.nonce) == 0:
 		r.TTL, r.Renew = 0, 0

@@ -10,7 +10,7 @@ import (
 )
 
 // Release implements [backend.Backend]. It reads what this Backend's nonce
-// holds, ends that, and reads again to make sure. Then it rings the door-bell.
+// holds, ends that, rings the door-bell, and reads again to make sure.
 //
 // A lease that another server wrote last is not held: no server renews it, and
 // who comes next watches it whatever we write.
@@ -18,36 +18,30 @@ func (b *Backend) Release(ctx context.Context, held []backend.Lease) error {
 	if err := b.enter(""); err != nil {
 		return err
 	}
-	if b.self() == "" {
+	if b.guard.Nonce() == "" {
 		return nil // it never held anything
 	}
 	var failed error
-	released := false
 	for part := range slices.Chunk(held, grantChunk) {
 		failed = errors.Join(failed, b.on(ctx, about("release", len(part), part[0].Election), func(s *session) error {
-			any, err := s.release(ctx, part)
-			released = released || any
-			return err
+			return s.release(ctx, part)
 		}))
 		if ctx.Err() != nil {
 			break
 		}
 	}
-	if released {
-		b.ring(ctx)
-	}
 	return failed
 }
 
-func (s *session) release(ctx context.Context, part []backend.Lease) (released bool, err error) {
-	nonce := s.backend.self()
+func (s *session) release(ctx context.Context, part []backend.Lease) error {
+	nonce := s.backend.guard.Nonce()
 	names := make([]string, len(part))
 	for n, l := range part {
 		names[n] = l.Election
 	}
 	st, rows, err := s.read(ctx, fullSQL, names, nil)
 	if err != nil {
-		return false, err
+		return err
 	}
 	var offers []offer
 	for n, l := range part {
@@ -63,26 +57,28 @@ func (s *session) release(ctx context.Context, part []backend.Lease) (released b
 	}
 	if offers == nil {
 		s.backend.bell.released(names...)
-		return false, nil
+		return nil
 	}
 	text, args := s.offered(offers)
 	args = append(args, []byte(nonce), newBeat())
 	if _, err := s.exec(ctx, s.of(releaseSQL, text), args...); err != nil {
-		return false, err
+		return err
 	}
 	names = names[:0]
 	for _, o := range offers {
 		names = append(names, o.name)
 	}
+	// Before making sure: a follower that looks in vain has lost nothing.
+	s.backend.bell.released(names...)
+	s.backend.ring(ctx)
 	if _, rows, err = s.read(ctx, lightSQL, names, nil); err != nil {
-		return true, err
+		return err
 	}
 	for n, o := range offers {
 		if r := &rows[n]; r.found && r.same && r.Holder.Nonce == nonce && r.Term == o.term {
+			s.backend.bell.holds(o.name)
 			err = fmt.Errorf("%q: %w", o.name, errLocked)
-			continue
 		}
-		s.backend.bell.released(o.name)
 	}
-	return true, err
+	return err
 }

@@ -13,21 +13,36 @@ import (
 // UPDATE that gives all of them one fresh beat, then one reading. A lease counts
 // as renewed only if it reads back with that beat.
 func (b *Backend) Renew(ctx context.Context, held []backend.Lease) ([]backend.Answer, error) {
+	return b.renew(ctx, "renew", held)
+}
+
+// Move implements [backend.Backend].
+func (b *Backend) Move(ctx context.Context, held []backend.Lease) ([]backend.Answer, error) {
+	return b.renew(ctx, "move", held)
+}
+
+func (b *Backend) renew(ctx context.Context, verb string, held []backend.Lease) ([]backend.Answer, error) {
 	if err := b.enter(held[0].Holder.Nonce); err != nil {
 		return nil, err
 	}
 	answers := make([]backend.Answer, len(held))
 	// One statement sets one TTL.
-	type pace struct{ ttl, renew time.Duration }
+	type pace struct {
+		ttl, renew time.Duration
+		to, from   string
+	}
 	paces := make(map[pace][]int, 1)
 	for i, l := range held {
-		p := pace{l.TTL, l.Renew}
+		p := pace{ttl: l.TTL, renew: l.Renew}
+		if verb == "move" {
+			p.to, p.from = l.MovedTo, l.MovedFrom
+		}
 		paces[p] = append(paces[p], i)
 	}
 	for _, all := range paces {
 		for part := range slices.Chunk(all, chunk) {
-			err := b.atOnce(ctx, about("renew", len(part), held[part[0]].Election), func(s *session) error {
-				return s.renew(ctx, held, part, answers)
+			err := b.atOnce(ctx, about(verb, len(part), held[part[0]].Election), func(s *session) error {
+				return s.renew(ctx, verb, held, part, answers)
 			})
 			if failed := blame(answers, part, err); failed != nil {
 				return answers, failed
@@ -37,7 +52,7 @@ func (b *Backend) Renew(ctx context.Context, held []backend.Lease) ([]backend.An
 	return answers, nil
 }
 
-func (s *session) renew(ctx context.Context, held []backend.Lease, part []int, answers []backend.Answer) error {
+func (s *session) renew(ctx context.Context, verb string, held []backend.Lease, part []int, answers []backend.Answer) error {
 	first := held[part[0]]
 	beat := newBeat()
 	args := make([]any, 0, 2*len(part)+5)
@@ -49,7 +64,12 @@ func (s *session) renew(ctx context.Context, held []backend.Lease, part []int, a
 		args = append(args, []byte(l.Election), l.Term)
 	}
 	args = append(args, []byte(first.Holder.Nonce), beat, microseconds(first.TTL), microseconds(first.Renew), microseconds(first.TTL))
-	if _, err := s.exec(ctx, s.of(renewSQL, marks("(?, ?)", len(part))), args...); err != nil {
+	text := renewSQL
+	if verb == "move" {
+		text = moveSQL
+		args = append(args, []byte(first.MovedTo), []byte(first.MovedFrom))
+	}
+	if _, err := s.exec(ctx, s.of(text, marks("(?, ?)", len(part))), args...); err != nil {
 		return err
 	}
 	st, rows, err := s.read(ctx, lightSQL, names, seen)
@@ -65,7 +85,7 @@ func (s *session) renew(ctx context.Context, held []backend.Lease, part []int, a
 		case ours && r.Beat == beat:
 			answers[i] = backend.Answer{Lease: r.Lease, Outcome: backend.Granted, Trust: l.TTL}
 		case ours:
-			answers[i] = backend.Answer{Err: fmt.Errorf("mysql: renew %q: %w", l.Election, errLocked)}
+			answers[i] = backend.Answer{Err: fmt.Errorf("mysql: %s %q: %w", verb, l.Election, errLocked)}
 		default:
 			answers[i] = backend.Answer{Lease: r.Lease, Outcome: backend.Refused}
 			s.backend.bell.released(l.Election)

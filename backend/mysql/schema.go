@@ -51,6 +51,18 @@ func CreateTables(ctx context.Context, db *sql.DB, schema, prefix string) error 
 	return nil
 }
 
+// SchemaSQL returns the statements that make the tables with these names, and those
+// that give the rights, as a text for people. schema and prefix are those of
+// [Options]; both may be empty. [CreateTables] does more: it notes the server, so that
+// a first election need not wait for the greatest TTL.
+func SchemaSQL(schema, prefix string) (string, error) {
+	t, err := newTables(schema, prefix)
+	if err != nil {
+		return "", err
+	}
+	return t.schemaSQL() + "\n-- The rights that members need; write the account in.\n" + t.grantSQL(), nil
+}
+
 // unstamped is where schema.sql says that no server made the last election, and
 // unnamed where it leaves the tables without a nonce of their own.
 const (

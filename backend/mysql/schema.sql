@@ -22,6 +22,8 @@ CREATE TABLE IF NOT EXISTS `election_lease` (
   `wish`       VARBINARY(16)   NOT NULL COMMENT 'of an operator: nominate, accept, depose',
   `wish_id`    VARBINARY(255)  NOT NULL,
   `wish_nonce` VARBINARY(64)   NOT NULL,
+  `moved_to`   VARBINARY(64)   NOT NULL COMMENT 'sealed: the election has moved to this store, and nobody leads here',
+  `moved_from` VARBINARY(64)   NOT NULL COMMENT 'the election is sealed in this store, from which it has moved here',
   `elected_at` DATETIME(6)     NOT NULL COMMENT 'UTC, for people: when this reign began',
   `renewed_at` DATETIME(6)     NOT NULL COMMENT 'UTC, for people: when this row was last written',
   `expires_at` DATETIME(6)     NOT NULL COMMENT 'UTC, for people: no decision rests on it',
@@ -59,7 +61,7 @@ CREATE TABLE IF NOT EXISTS `election_member` (
 -- Error 1062 means that the row is there already, and is fine.
 INSERT INTO `election_lease`
   (`name`, `holder`, `nonce`, `address`, `metadata`, `term`, `beat`, `ttl_us`, `renew_us`, `server`, `ended`, `last_id`, `last_nonce`,
-   `wish`, `wish_id`, `wish_nonce`, `elected_at`, `renewed_at`, `expires_at`, `history`)
+   `wish`, `wish_id`, `wish_nonce`, `moved_to`, `moved_from`, `elected_at`, `renewed_at`, `expires_at`, `history`)
 VALUES
   ('', 'layout 1', '', '', 'row of the table itself: term = elections ever made, ttl_us = greatest TTL of a bid, server = where the last election was made',
-   0, 0, 15000000, 0, '', '', '', '', '', '', '', UTC_TIMESTAMP(6), UTC_TIMESTAMP(6), UTC_TIMESTAMP(6), '[]');
+   0, 0, 15000000, 0, '', '', '', '', '', '', '', '', '', UTC_TIMESTAMP(6), UTC_TIMESTAMP(6), UTC_TIMESTAMP(6), '[]');

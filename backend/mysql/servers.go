@@ -39,6 +39,7 @@ type servers struct {
 	known  bool          // tables is set
 	tables string        // the nonce of the tables; "" if they were made by hand
 	unsure bool          // a server that does not keep every commit was seen
+	boots  int           // restarts noticed
 	up     time.Duration // how long the current server had been running
 	at     time.Time     // when it said so
 	wary   time.Time     // until when leases that are gone from the tables may be relied on
@@ -119,7 +120,15 @@ func (s *servers) restarted(up, within time.Duration, now time.Time) bool {
 	defer s.Unlock()
 	if !s.at.IsZero() && (up-s.up-now.Sub(s.at)).Abs() > 3*time.Second {
 		s.wary = now.Add(within)
+		s.boots++
 	}
 	s.up, s.at = up, now
 	return now.Before(s.wary)
+}
+
+// count returns how many restarts were noticed.
+func (s *servers) count() int {
+	s.Lock()
+	defer s.Unlock()
+	return s.boots
 }

@@ -19,7 +19,7 @@ type statements struct {
 const own = `IF(l.name = '', CONCAT_WS(' ', @@global.read_only, @@innodb_flush_log_at_trx_commit = 1 AND (@@log_bin = 0 OR @@sync_binlog = 1), TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6))), '')`
 
 const lightColumns = `l.name, l.holder, l.nonce, l.term, l.beat, l.server = {server}, IF(l.server = {server}, '', l.server), l.ttl_us, l.renew_us,
- TIMESTAMPDIFF(MICROSECOND, l.renewed_at, UTC_TIMESTAMP(6)), l.ended, l.last_id, l.last_nonce, l.wish, l.wish_id, l.wish_nonce,
+ TIMESTAMPDIFF(MICROSECOND, l.renewed_at, UTC_TIMESTAMP(6)), l.ended, l.last_id, l.last_nonce, l.wish, l.wish_id, l.wish_nonce, l.moved_to, l.moved_from,
  IF(l.name = '', {server}, ''), ` + own
 
 const fullColumns = lightColumns + `, l.address, l.metadata, l.history, TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', l.elected_at), t.term`
@@ -41,6 +41,9 @@ const renewSQL = `UPDATE (SELECT l.name FROM {lease} l FORCE INDEX (PRIMARY)
   WHERE (l.name, l.term) IN ({names}) AND l.nonce = ? AND l.server = {server} AND l.wish <> 'depose' LIMIT 100000 FOR UPDATE SKIP LOCKED) s
  STRAIGHT_JOIN {lease} l FORCE INDEX (PRIMARY) ON l.name = s.name
  SET l.beat = ?, l.ttl_us = ?, l.renew_us = ?, l.renewed_at = UTC_TIMESTAMP(6), l.expires_at = UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND`
+
+// move is a renewal that leaves marks.
+const moveSQL = renewSQL + `, l.moved_to = ?, l.moved_from = ?`
 
 // grant writes lease and term at once, over exactly what was read.
 const grantSQL = `UPDATE (SELECT v.* FROM ({names}) v
@@ -76,8 +79,8 @@ const termsSQL = `SELECT name, term FROM {term} WHERE name IN ({names}) FOR UPDA
 const greatestSQL = `SELECT GREATEST((SELECT COALESCE(MAX(term), 0) FROM {lease} WHERE name <> '' AND term < 1152921504606846976),
  (SELECT COALESCE(MAX(term), 0) FROM {term} WHERE term < 1152921504606846976))`
 const makeLeaseSQL = `INSERT INTO {lease} (name, holder, nonce, address, metadata, term, beat, ttl_us, renew_us, server, ended, last_id, last_nonce,
- wish, wish_id, wish_nonce, elected_at, renewed_at, expires_at, history) VALUES {names}`
-const makeLeaseRow = `(?, ?, ?, ?, ?, ?, ?, ?, ?, {server}, '', '', '', '', '', '', UTC_TIMESTAMP(6), UTC_TIMESTAMP(6), UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND, '[]')`
+ wish, wish_id, wish_nonce, moved_to, moved_from, elected_at, renewed_at, expires_at, history) VALUES {names}`
+const makeLeaseRow = `(?, ?, ?, ?, ?, ?, ?, ?, ?, {server}, '', '', '', '', '', '', '', '', UTC_TIMESTAMP(6), UTC_TIMESTAMP(6), UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND, '[]')`
 const makeTermSQL = `INSERT INTO {term} (name, term, nonce, holder) VALUES {names}`
 const raiseTermSQL = `UPDATE {term} SET term = ?, nonce = ?, holder = ? WHERE name = ? AND term < ?`
 const stampOwnSQL = `UPDATE {lease} SET term = ?, beat = ?, server = {server}, renewed_at = UTC_TIMESTAMP(6) WHERE name = ''`
@@ -99,7 +102,7 @@ const uptimeSQL = `SHOW GLOBAL STATUS LIKE 'Uptime'`
 
 // all lists the statements, for the test of the rules.
 var all = []string{
-	lightSQL, fullSQL, listSQL, countSQL, peopleSQL, renewSQL, grantSQL, releaseSQL, offerSQL, offerMore, makeLimitSQL, idleLimitSQL, lockOwnSQL, countRowsSQL, existingSQL, termsSQL, greatestSQL,
+	lightSQL, fullSQL, listSQL, countSQL, peopleSQL, renewSQL, moveSQL, grantSQL, releaseSQL, offerSQL, offerMore, makeLimitSQL, idleLimitSQL, lockOwnSQL, countRowsSQL, existingSQL, termsSQL, greatestSQL,
 	makeLeaseSQL, makeLeaseRow, makeTermSQL, raiseTermSQL, stampOwnSQL, healTermSQL, wishSQL, announceSQL, reuseMemberSQL, makeMemberSQL,
 	membersSQL, uptimeSQL, showVariables, columnsSQL, awaitSQL, takeSQL, retakeSQL, ringSQL, mineSQL, whoamiSQL, killSQL, boundSQL, fenceSQL, unboundSQL,
 }

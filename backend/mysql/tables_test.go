@@ -212,62 +212,42 @@ func TestADeletedRowIsWatchedAndItsTermsGoOn(t *testing.T) {
 	})
 }
 
-// After a fail-over the terms of all elections are far ahead of the clock.
-func TestTermsGoOnWhenBothRowsOfAnElectionWereDeletedAfterAFailover(t *testing.T) {
+// Between two readings the row may have been made again, led, and deleted again.
+func TestARowThatIsDeletedTwiceIsWatchedTwice(t *testing.T) {
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
 		l := newLab(t, k)
-		n := l.node(t, "n")
-		n.lead("a", time.Second)
-		n.lead("b", time.Second)
-		l.exec(t, "UPDATE election_lease SET term = 5000000000000000 WHERE name <> ''", "UPDATE election_term SET term = 5000000000000000",
-			"DELETE FROM election_lease WHERE name = 'a'", "DELETE FROM election_term WHERE name = 'a'")
-		other := l.node(t, "other")
-		if got := other.lead("a", time.Second); got.Term <= 5000000000000000 {
-			t.Errorf("term %d after 5000000000000000", got.Term)
-		}
-		now := uint64(time.Now().UnixMicro())
-		l = newLab(t, k)
-		if got := l.node(t, "n").lead("a", time.Second); got.Term < now || got.Term > now+uint64(time.Hour/time.Microsecond) {
-			t.Errorf("the first term of all is %d, want about the microseconds now, %d", got.Term, now)
-		}
-	})
-}
-
-// A crash undoes a grant, and the next one is made over the same record. Terms are
-// ahead of the clock after an earlier fail-over.
-func TestATermDoesNotRepeatWhenACrashUndoesAGrant(t *testing.T) {
-	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
-		t.Parallel()
-		l := newLabOn(t, testbed.Start(t, testbed.Options{Kind: k}))
-		l.exec(t, "SET GLOBAL innodb_flush_log_at_trx_commit = 0")
 		n, other := l.node(t, "n"), l.node(t, "other")
 		n.lead("a", time.Second)
-		l.exec(t, "UPDATE election_lease SET term = 5000000000000000 WHERE name = 'a'", "UPDATE election_term SET term = 5000000000000000",
-			"CREATE TABLE leases SELECT * FROM election_lease", "CREATE TABLE terms SELECT * FROM election_term")
-		first := other.lead("a", time.Second)
-		l.exec(t, `UPDATE election_lease l JOIN leases s ON s.name = l.name SET l.holder = s.holder, l.nonce = s.nonce, l.term = s.term, l.beat = s.beat, l.renewed_at = s.renewed_at`,
-			`UPDATE election_term t JOIN terms s ON s.name = t.name SET t.term = s.term`)
-		if second := other.lead("a", time.Second); second.Term <= first.Term {
-			t.Errorf("term %d after %d, which a crash has undone", second.Term, first.Term)
+		n.lead("b", time.Second)
+		l.exec(t, "DELETE FROM election_lease WHERE name = 'a'")
+		first := n.see("a")
+		other.lead("a", time.Second)
+		l.exec(t, "DELETE FROM election_lease WHERE name = 'a'")
+		if second := n.see("a"); second.Unchanged(first) || second.Watch != maxTTL {
+			t.Errorf("a row that was made again meanwhile: %+v, before it was %+v", second, first)
 		}
 	})
 }
 
-func TestTermsFollowTheClockOfTheServer(t *testing.T) {
-	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
-		t.Parallel()
-		s := testbed.Start(t, testbed.Options{Kind: k, Clock: true})
-		l := newLabOn(t, s)
-		n := l.node(t, "n")
-		n.lead("a", time.Second)
-		s.Step(t, time.Hour)
-		want := uint64(time.Now().Add(30 * time.Minute).UnixMicro())
-		for _, name := range []string{"a", "new"} {
-			if got := n.lead(name, time.Second); got.Term < want {
-				t.Errorf("%q: term %d; the clock of the server was set forward by an hour, to at least %d", name, got.Term, want)
-			}
-		}
-	})
+func TestEachRestartBeginsAWatchAnew(t *testing.T) {
+	var s servers
+	began := time.Now()
+	s.restarted(time.Hour, maxTTL, began)
+	before := s.count()
+	s.restarted(time.Second, maxTTL, began.Add(10*time.Second))
+	first := s.count()
+	s.restarted(time.Second, maxTTL, began.Add(20*time.Second))
+	if second := s.count(); before == first || first == second {
+		t.Errorf("restarts counted: %d, %d, %d", before, first, second)
+	}
+	lease := func(boots int) row {
+		r := row{found: true, same: true}
+		r.judge(&status{server: "s", careful: true, maxTTL: maxTTL, boots: boots}, "")
+		return r
+	}
+	if lease(1).Ref == lease(2).Ref {
+		t.Error("a watch goes on through a restart")
+	}
 }
 
 func TestAnEditedRowTakesTheLeaseAway(t *testing.T) {
@@ -399,7 +379,7 @@ func TestRowsOfProcessesThatAreGoneAreUsedAgain(t *testing.T) {
 			t.Helper()
 			ctx, cancel := n.ctx()
 			defer cancel()
-			if err := n.Announce(ctx, backend.Member{Candidate: n.me, TTL: time.Second}); err != nil {
+			if err := n.Announce(ctx, backend.Member{Candidate: n.me, TTL: 10 * callLimit}); err != nil {
 				t.Fatal(err)
 			}
 		}

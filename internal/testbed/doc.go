@@ -1,4 +1,4 @@
-// Package testbed starts real database servers for tests and torments them.
+// Package testbed starts real servers for tests and torments them.
 //
 // A test asks for a server in one of two ways:
 //
@@ -11,14 +11,21 @@
 // A [Proxy] stands between a client and any server, and cuts, delays, resets
 // and loses what passes through.
 //
+// ZooKeeper, Consul and etcd have their own starters, for one node and for
+// clusters. Each node is a [Daemon]. The nodes of a cluster live in a [Network],
+// in which one can be cut off from its peers while its clients still reach it.
+//
 // # What must be installed
 //
 // "make deps" installs everything on Debian. A server that is missing skips its
 // tests and names the package. With CI set in the environment it fails them,
-// except MySQL 9, which is skipped and reported in capital letters.
+// except MySQL 9 and network namespaces where root may not make them, which are
+// skipped and reported in capital letters.
 //
 // ELECTION_TEST_MYSQL_DSN and ELECTION_TEST_MARIADB_DSN name servers that are
-// already there, by a user who may create databases and users. They are used
+// already there, by a user who may create databases and users;
+// ELECTION_TEST_ZOOKEEPER_SERVERS, ELECTION_TEST_CONSUL_ADDR and
+// ELECTION_TEST_ETCD_ENDPOINTS name others, by host:port. They are used
 // instead of starting one. Tests that torment such a server are skipped.
 //
 // ELECTION_TEST_REPORT names a file to which a line is added for every kind of

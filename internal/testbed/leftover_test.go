@@ -12,7 +12,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 )
 
 // helper is the environment variable that makes this test binary start a
@@ -46,7 +45,7 @@ func TestNothingIsLeftOfATestBinary(t *testing.T) {
 			if pid == 0 {
 				t.Fatal("the helper has not started a server")
 			}
-			Eventually(t, 5*time.Second, "the server and its data are gone", func() error {
+			Eventually(t, patience, "the server and its data are gone", func() error {
 				// A zombie is one that nobody has asked about yet.
 				stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 				if err == nil && !strings.Contains(string(stat), ") Z ") {

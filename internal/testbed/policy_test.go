@@ -95,7 +95,7 @@ func TestServerThatIsAlreadyThere(t *testing.T) {
 	Each(t, func(t *testing.T, k Kind) {
 		there := Start(t, Options{Kind: k})
 		dsn := there.AdminConfig().FormatDSN()
-		t.Setenv(k.dsnVariable(), dsn)
+		t.Setenv(k.variable(), dsn)
 		t.Setenv("ELECTION_TEST_REPORT", "") // this is about no server of the run
 
 		s := Start(t, Options{Kind: k})
@@ -105,8 +105,8 @@ func TestServerThatIsAlreadyThere(t *testing.T) {
 		mustAsk[int](t, OpenDB(t, s.Database(t).User), "SELECT 1")
 
 		how, text := ending(t, s.Kill)
-		if how != "skip" || !strings.Contains(text, k.dsnVariable()) {
-			t.Errorf("Kill: %q %q, want a skip that names %s", how, text, k.dsnVariable())
+		if how != "skip" || !strings.Contains(text, k.variable()) {
+			t.Errorf("Kill: %q %q, want a skip that names %s", how, text, k.variable())
 		}
 		how, _ = ending(t, func(tb testing.TB) { StartPair(tb, Options{Kind: k}) })
 		if how != "skip" {

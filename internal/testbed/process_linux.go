@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"testing"
 	"time"
 )
 
@@ -20,7 +21,10 @@ type process struct {
 }
 
 // spawn starts a server whose output goes to the file named log.
-func spawn(command, env []string, log string) (*process, error) {
+func spawn(command, env []string, log string) (*process, error) { return spawnIn(0, command, env, log) }
+
+// spawnIn is spawn in new namespaces, by their CLONE_ flags.
+func spawnIn(namespaces uintptr, command, env []string, log string) (*process, error) {
 	out, err := os.OpenFile(log, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
 	if err != nil {
 		return nil, err
@@ -32,6 +36,8 @@ func spawn(command, env []string, log string) (*process, error) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Pdeathsig: syscall.SIGKILL,
 		Setpgid:   true, // an interrupt from the terminal is for the tests
+
+		Cloneflags: namespaces,
 	}
 	if err := onKeptThread(cmd.Start); err != nil {
 		return nil, err
@@ -95,17 +101,21 @@ func (p *process) terminate(limit time.Duration) error {
 	}
 }
 
+// freeze makes a process stand still, or go on.
+func freeze(p *os.Process, on bool) error {
+	if on {
+		return p.Signal(syscall.SIGSTOP)
+	}
+	return p.Signal(syscall.SIGCONT)
+}
+
 // pause stops all threads of the process, or lets them go on, and waits until
 // they have: the signal is on its way when the system call returns.
 func (p *process) pause(on bool) error {
-	sig := syscall.SIGCONT
-	if on {
-		sig = syscall.SIGSTOP
-	}
-	if err := p.cmd.Process.Signal(sig); err != nil {
+	if err := freeze(p.cmd.Process, on); err != nil {
 		return err
 	}
-	return poll(5*time.Second, func() error {
+	return poll(endLimit, func() error {
 		if p.ended() {
 			return fmt.Errorf("process %d has ended: %w", p.pid(), errGiveUp)
 		}
@@ -148,9 +158,9 @@ var scratch = sync.OnceValues(func() (string, error) {
 	}
 	wait := os.NewFile(uintptr(ends[0]), "pipe")
 	defer wait.Close()
-	// Servers that are just being killed may still add a file: try again.
+	// Servers that are just being killed may still add a file: try again, for a minute.
 	janitor := exec.Command("sh", "-c",
-		`cat >/dev/null; for i in 1 2 3 4 5 6 7 8 9; do rm -rf -- "$1" && exit; sleep 0.2; done`, "sh", dir)
+		`cat >/dev/null; for i in $(seq 300); do rm -rf -- "$1" && exit; sleep 0.2; done`, "sh", dir)
 	janitor.Dir = "/"
 	janitor.Stdin = wait
 	janitor.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -168,6 +178,22 @@ func scratchRoot() string {
 		return os.TempDir()
 	}
 	return memory
+}
+
+// TempDir makes a directory of a test's own where servers keep their data too: in memory
+// if there is enough. Programs may not run there. It goes with the test.
+func TempDir(t testing.TB) string {
+	t.Helper()
+	root, err := scratch()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, err := os.MkdirTemp(root, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return dir
 }
 
 // lock locks the file named path until unlock is called, against other

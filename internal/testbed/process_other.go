@@ -4,6 +4,8 @@ package testbed
 
 import (
 	"errors"
+	"os"
+	"testing"
 	"time"
 )
 
@@ -21,5 +23,9 @@ func (p *process) ended() bool                         { return true }
 func (p *process) kill()                               {}
 func (p *process) terminate(limit time.Duration) error { return errNotHere }
 func (p *process) pause(on bool) error                 { return errNotHere }
+func freeze(p *os.Process, on bool) error              { return errNotHere }
 func scratch() (string, error)                         { return "", errNotHere }
 func lock(path string, exclusive bool) (func(), error) { return nil, errNotHere }
+
+// TempDir makes a directory of a test's own.
+func TempDir(t testing.TB) string { return t.TempDir() }

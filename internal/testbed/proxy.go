@@ -126,6 +126,10 @@ func (p *Proxy) Cut(on bool) { p.change(func() { p.drop = [2]bool{on, on} }) }
 // answers are lost.
 func (p *Proxy) CutReplies(on bool) { p.change(func() { p.drop = [2]bool{replies: on} }) }
 
+// CutRequests cuts the other way only: nothing that a client sends arrives, and what
+// the server says by itself still comes through.
+func (p *Proxy) CutRequests(on bool) { p.change(func() { p.drop = [2]bool{requests: on} }) }
+
 // Hold holds back what either side sends, and new connections. All of it
 // arrives late, in order, when hold is called again with false: a cut short
 // enough for the network to make up for it.
@@ -148,7 +152,7 @@ func (p *Proxy) Reset() {
 func (p *Proxy) Refuse(on bool) {
 	if !on {
 		// The port is none that the kernel gives to others: this succeeds.
-		if err := poll(5*time.Second, p.listen); err != nil {
+		if err := poll(sqlLimit, p.listen); err != nil {
 			panic(err)
 		}
 		return

@@ -23,16 +23,24 @@ func StartPair(t testing.TB, o Options) (primary *Server, replica *Replica) {
 	t.Helper()
 	o.Replication = true
 	primary = Start(t, o)
-	replica = &Replica{Server: Start(t, o), primary: primary}
+	return primary, StartReplica(t, primary)
+}
+
+// StartReplica starts a replica of a primary that was started with Replication,
+// or of a replica. It has caught up when StartReplica returns.
+func StartReplica(t testing.TB, primary *Server) *Replica {
+	t.Helper()
+	primary.own(t, "StartReplica")
+	replica := &Replica{Server: Start(t, primary.options), primary: primary}
 	source := fmt.Sprintf("MASTER_HOST='127.0.0.1', MASTER_PORT=%d, MASTER_USER='root', MASTER_CONNECT_RETRY=1, MASTER_USE_GTID=slave_pos", primary.port)
 	change := "CHANGE MASTER TO " + source
-	if o.Kind == MySQL {
+	if primary.kind == MySQL {
 		change = fmt.Sprintf("CHANGE REPLICATION SOURCE TO SOURCE_HOST='127.0.0.1', SOURCE_PORT=%d, SOURCE_USER='root', SOURCE_CONNECT_RETRY=1, SOURCE_AUTO_POSITION=1", primary.port)
 	}
 	replica.ReadOnly(t, true)
 	replica.Exec(t, change, "START REPLICA")
 	replica.WaitCaughtUp(t)
-	return primary, replica
+	return replica
 }
 
 // StopReplication stops fetching from the primary: what is written there from
@@ -67,9 +75,9 @@ func (r *Replica) WaitCaughtUp(t testing.TB) {
 // waitFor waits until the replica has applied a set of transactions.
 func (r *Replica) waitFor(t testing.TB, at string) {
 	t.Helper()
-	wait := "SELECT MASTER_GTID_WAIT(?, 10)"
+	wait := "SELECT MASTER_GTID_WAIT(?, 50)"
 	if r.kind == MySQL {
-		wait = "SELECT WAIT_FOR_EXECUTED_GTID_SET(?, 10)"
+		wait = "SELECT WAIT_FOR_EXECUTED_GTID_SET(?, 50)"
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), sqlLimit)
 	defer cancel()

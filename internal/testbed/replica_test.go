@@ -1,9 +1,6 @@
 package testbed
 
-import (
-	"testing"
-	"time"
-)
+import "testing"
 
 func TestPromoteLosesWhatWasNotReplicated(t *testing.T) {
 	t.Parallel()
@@ -13,18 +10,18 @@ func TestPromoteLosesWhatWasNotReplicated(t *testing.T) {
 		newTable(t, d)
 		way := primary.Proxy(t)
 		user := OpenDB(t, way.Config(d.User))
-		if err := write(user, 5*time.Second, 1); err != nil {
+		if err := write(user, patience, 1); err != nil {
 			t.Fatal(err)
 		}
 		replica.WaitCaughtUp(t)
 		c := d.User.Clone()
 		c.Addr = replica.Addr()
-		if err := write(OpenDB(t, c), 5*time.Second, 9); !isServerError(err, 1290) {
+		if err := write(OpenDB(t, c), patience, 9); !isServerError(err, 1290) {
 			t.Errorf("write to the replica: %v, want error 1290", err)
 		}
 
 		replica.StopReplication(t)
-		if err := write(user, 5*time.Second, 2); err != nil {
+		if err := write(user, patience, 2); err != nil {
 			t.Fatal(err)
 		}
 		primary.Kill(t)
@@ -35,7 +32,7 @@ func TestPromoteLosesWhatWasNotReplicated(t *testing.T) {
 				t.Errorf("row %d on the promoted replica: %v, want %v", n, !want, want)
 			}
 		}
-		if err := write(user, 5*time.Second, 3); err != nil {
+		if err := write(user, patience, 3); err != nil {
 			t.Errorf("write to the promoted replica: %v", err)
 		}
 
@@ -57,7 +54,7 @@ func TestReplicationGoesOn(t *testing.T) {
 		user := OpenDB(t, d.User)
 		replica.WaitCaughtUp(t)
 		replica.StopReplication(t)
-		if err := write(user, 5*time.Second, 1); err != nil {
+		if err := write(user, patience, 1); err != nil {
 			t.Fatal(err)
 		}
 		c := d.User.Clone()
@@ -77,7 +74,7 @@ func TestReplicationGoesOn(t *testing.T) {
 		if !hasRow(t, there, 1) {
 			t.Error("the row was lost by the failover")
 		}
-		if err := write(there, 5*time.Second, 2); err != nil {
+		if err := write(there, patience, 2); err != nil {
 			t.Error(err)
 		}
 	})

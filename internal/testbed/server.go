@@ -16,9 +16,9 @@ import (
 )
 
 const (
-	startLimit = 60 * time.Second // a loaded machine is slow; a start takes one or two seconds
-	endLimit   = 30 * time.Second
-	sqlLimit   = 15 * time.Second
+	startLimit = 3 * time.Minute // a loaded machine is slow; a start takes one or two seconds
+	endLimit   = 2 * time.Minute
+	sqlLimit   = time.Minute
 )
 
 // A Server is a database server. Its methods are for one goroutine at a time,
@@ -121,7 +121,7 @@ func (s *Server) setAdmin(c *mysql.Config) {
 	s.admin.TLS, s.admin.TLSConfig = c.TLS, c.TLSConfig
 	s.admin.AllowNativePasswords = true
 	s.admin.InterpolateParams = true
-	s.admin.Timeout = 5 * time.Second
+	s.admin.Timeout = sqlLimit
 	s.admin.ReadTimeout = sqlLimit
 	s.admin.WriteTimeout = sqlLimit
 	s.admin.Logger = &mysql.NopLogger{} // torments break connections; that is no news
@@ -134,7 +134,7 @@ func external(k Kind, dsn string) (*Server, error) {
 	// The text is not part of an error: it holds a password.
 	c, err := mysql.ParseDSN(dsn)
 	if err != nil {
-		return nil, fmt.Errorf("%s is not a valid data source name", k.dsnVariable())
+		return nil, fmt.Errorf("%s is not a valid data source name", k.variable())
 	}
 	s := &Server{kind: k, addr: c.Addr, hosts: "%"}
 	s.setAdmin(c)
@@ -142,11 +142,11 @@ func external(k Kind, dsn string) (*Server, error) {
 	defer cancel()
 	if err := s.db.QueryRowContext(ctx, "SELECT VERSION()").Scan(&s.version); err != nil {
 		s.db.Close()
-		return nil, fmt.Errorf("the server that %s names: %w", k.dsnVariable(), err)
+		return nil, fmt.Errorf("the server that %s names: %w", k.variable(), err)
 	}
 	if is := strings.Contains(s.version, "MariaDB"); is != (k == MariaDB) {
 		s.db.Close()
-		return nil, fmt.Errorf("%s names a server of another kind: %s", k.dsnVariable(), s.version)
+		return nil, fmt.Errorf("%s names a server of another kind: %s", k.variable(), s.version)
 	}
 	report("used: %s %s, already there", s.kind, s.version)
 	return s, nil

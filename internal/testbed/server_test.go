@@ -13,6 +13,9 @@ import (
 // will answer it.
 const impatient = 300 * time.Millisecond
 
+// patience is how long anything may take on a machine that is very busy.
+const patience = 2 * time.Minute
+
 // ask runs a query that returns one value, and gives up after limit.
 func ask[T any](db *sql.DB, limit time.Duration, query string, args ...any) (value T, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
@@ -24,7 +27,7 @@ func ask[T any](db *sql.DB, limit time.Duration, query string, args ...any) (val
 // mustAsk is ask for a server that is well.
 func mustAsk[T any](t *testing.T, db *sql.DB, query string, args ...any) T {
 	t.Helper()
-	value, err := ask[T](db, 10*time.Second, query, args...)
+	value, err := ask[T](db, patience, query, args...)
 	if err != nil {
 		t.Fatalf("%s: %v", query, err)
 	}
@@ -53,7 +56,7 @@ func TestDatabasesAreSeparateAndUsersAreOrdinary(t *testing.T) {
 		newTable(t, a)
 		newTable(t, b)
 		user := OpenDB(t, a.User)
-		if err := write(user, time.Second*5, 1); err != nil {
+		if err := write(user, patience, 1); err != nil {
 			t.Fatal(err)
 		}
 		for _, statement := range []string{
@@ -116,7 +119,7 @@ func TestKillTerminateAndStartAgain(t *testing.T) {
 		}
 		before := mustAsk[string](t, s.Admin(), identity)
 		for i, end := range []func(testing.TB){s.Kill, s.Terminate} {
-			if err := write(user, 5*time.Second, i); err != nil {
+			if err := write(user, patience, i); err != nil {
 				t.Fatal(err)
 			}
 			end(t)
@@ -173,11 +176,11 @@ func TestReadOnlyRefusesOrdinaryWrites(t *testing.T) {
 		newTable(t, d)
 		user := OpenDB(t, d.User)
 		s.ReadOnly(t, true)
-		if err := write(user, 5*time.Second, 1); !isServerError(err, 1290) {
+		if err := write(user, patience, 1); !isServerError(err, 1290) {
 			t.Errorf("write to a read-only server: %v, want error 1290", err)
 		}
 		s.ReadOnly(t, false)
-		if err := write(user, 5*time.Second, 1); err != nil {
+		if err := write(user, patience, 1); err != nil {
 			t.Error(err)
 		}
 	})
@@ -205,7 +208,7 @@ func TestStepMovesTheClockOfARunningServer(t *testing.T) {
 		}
 		// What waits by the monotonic clock is not disturbed.
 		began := time.Now()
-		if got := mustAsk[int](t, s.Admin(), "SELECT SLEEP(0.2)"); got != 0 || time.Since(began) > 5*time.Second {
+		if got := mustAsk[int](t, s.Admin(), "SELECT SLEEP(0.2)"); got != 0 || time.Since(began) > patience {
 			t.Errorf("SLEEP(0.2) = %d after %v", got, time.Since(began))
 		}
 	})
@@ -261,8 +264,11 @@ func TestKillConnections(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.KillConnections(t, d.User.User)
-		if err := conn.PingContext(t.Context()); err == nil {
-			t.Error("the connection is still alive")
-		}
+		Eventually(t, patience, "the connection ends", func() error {
+			if err := conn.PingContext(t.Context()); err == nil {
+				return errors.New("it is still alive")
+			}
+			return nil
+		})
 	})
 }

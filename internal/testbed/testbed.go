@@ -9,23 +9,34 @@ import (
 	"time"
 )
 
-// A Kind is a kind of database server. It is also its name in test names.
+// A Kind is a kind of server. It is also its name in test names.
 type Kind string
 
 const (
-	MariaDB Kind = "MariaDB" // the MariaDB that the system has installed
-	MySQL   Kind = "MySQL"   // MySQL 9
+	MariaDB   Kind = "MariaDB" // the MariaDB that the system has installed
+	MySQL     Kind = "MySQL"   // MySQL 9
+	ZooKeeper Kind = "ZooKeeper"
+	Consul    Kind = "Consul"
+	Etcd      Kind = "etcd"
 )
 
-// Kinds are all the kinds, in the order in which tests run.
+// Kinds are the kinds of database servers, in the order in which tests run.
 var Kinds = []Kind{MariaDB, MySQL}
 
-// dsnVariable names the environment variable with a server that is already there.
-func (k Kind) dsnVariable() string {
-	if k == MySQL {
+// variable names the environment variable with a server that is already there.
+func (k Kind) variable() string {
+	switch k {
+	case MySQL:
 		return "ELECTION_TEST_MYSQL_DSN"
+	case MariaDB:
+		return "ELECTION_TEST_MARIADB_DSN"
+	case ZooKeeper:
+		return "ELECTION_TEST_ZOOKEEPER_SERVERS"
+	case Consul:
+		return "ELECTION_TEST_CONSUL_ADDR"
+	default:
+		return "ELECTION_TEST_ETCD_ENDPOINTS"
 	}
-	return "ELECTION_TEST_MARIADB_DSN"
 }
 
 // Options say what server to start. Only Kind is required.
@@ -51,10 +62,10 @@ type Options struct {
 // The test is skipped or fails if the server is not installed.
 func Start(t testing.TB, o Options) *Server {
 	t.Helper()
-	if dsn := os.Getenv(o.Kind.dsnVariable()); dsn != "" {
+	if dsn := os.Getenv(o.Kind.variable()); dsn != "" {
 		if o.Args != nil || o.TLS || o.Clock || o.Replication {
 			t.Skipf("this test needs a %s that it starts with options of its own, but %s names one that is already there",
-				o.Kind, o.Kind.dsnVariable())
+				o.Kind, o.Kind.variable())
 		}
 		s, err := external(o.Kind, dsn)
 		if err != nil {
@@ -95,7 +106,7 @@ func Shared(t testing.TB, k Kind) *Server {
 
 // startShared starts a server that ends with the test binary.
 func startShared(k Kind) (s *Server, err error) {
-	if dsn := os.Getenv(k.dsnVariable()); dsn != "" {
+	if dsn := os.Getenv(k.variable()); dsn != "" {
 		s, err = external(k, dsn)
 	} else {
 		s, err = start(Options{Kind: k})
@@ -126,21 +137,22 @@ func Eventually(t testing.TB, limit time.Duration, what string, f func() error) 
 // errGiveUp, wrapped in what f returns, ends a poll at once.
 var errGiveUp = errors.New("giving up")
 
-// poll calls f until it returns nil, and returns its last error after limit.
+// poll calls f until it returns nil, and returns its last error after limit: of a call
+// that began after it, so that who was stopped for so long looks once more.
 func poll(limit time.Duration, f func() error) error {
 	deadline := time.NewTimer(limit)
 	defer deadline.Stop()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
-	for {
+	for over := false; ; {
 		err := f()
-		if err == nil || errors.Is(err, errGiveUp) {
+		if err == nil || over || errors.Is(err, errGiveUp) {
 			return err
 		}
 		select {
 		case <-tick.C:
 		case <-deadline.C:
-			return err
+			over = true
 		}
 	}
 }
@@ -155,7 +167,7 @@ type missing struct {
 func (m *missing) Error() string { return m.what + " is missing: " + m.cure() }
 
 func (m *missing) cure() string {
-	return fmt.Sprintf("run \"make deps\" (%s), or let %s name a server that is already there", m.hint, m.kind.dsnVariable())
+	return fmt.Sprintf("run \"make deps\" (%s), or let %s name a server that is already there", m.hint, m.kind.variable())
 }
 
 // unavailable ends a test whose server could not be had.

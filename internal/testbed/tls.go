@@ -19,6 +19,7 @@ import (
 type authority struct {
 	dir  string
 	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
 }
 
 // newAuthority makes an authority and a certificate for 127.0.0.1, in dir.
@@ -72,7 +73,7 @@ func newAuthority(dir string) (*authority, error) {
 		}
 	}
 	cert, err := x509.ParseCertificate(caDER)
-	return &authority{dir: dir, cert: cert}, err
+	return &authority{dir: dir, cert: cert, key: caKey}, err
 }
 
 func (a *authority) serverArgs() []string {
@@ -87,4 +88,33 @@ func (a *authority) clientConfig() *tls.Config {
 	pool := x509.NewCertPool()
 	pool.AddCert(a.cert)
 	return &tls.Config{RootCAs: pool, ServerName: "127.0.0.1", MinVersion: tls.VersionTLS12}
+}
+
+// client makes a certificate for a client of that name, as files in dir.
+func (a *authority) client(dir, name string) (cert, key string, err error) {
+	pair, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return "", "", err
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(time.Now().UnixNano()),
+		Subject:      pkix.Name{CommonName: name},
+		NotBefore:    a.cert.NotBefore,
+		NotAfter:     a.cert.NotAfter,
+		KeyUsage:     x509.KeyUsageDigitalSignature,
+		ExtKeyUsage:  []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, pair.Public(), a.key)
+	if err != nil {
+		return "", "", err
+	}
+	keyDER, err := x509.MarshalPKCS8PrivateKey(pair)
+	if err != nil {
+		return "", "", err
+	}
+	cert, key = filepath.Join(dir, "client-cert.pem"), filepath.Join(dir, "client-key.pem")
+	if err := os.WriteFile(cert, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600); err != nil {
+		return "", "", err
+	}
+	return cert, key, os.WriteFile(key, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER}), 0o600)
 }

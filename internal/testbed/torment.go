@@ -3,6 +3,7 @@ package testbed
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 )
 
@@ -14,7 +15,7 @@ func (s *Server) own(t testing.TB, what string) {
 	}
 	if s.program == nil {
 		t.Skipf("%s needs a %s that the test started itself; %s names one that is already there",
-			what, s.kind, s.kind.dsnVariable())
+			what, s.kind, s.kind.variable())
 	}
 }
 
@@ -101,7 +102,8 @@ func (s *Server) readOnly(on bool) error {
 	return s.exec("SET GLOBAL read_only = " + value)
 }
 
-// KillConnections closes, on the server's side, the connections of one user.
+// KillConnections closes, on the server's side, the connections that one user has,
+// and waits until they are gone.
 func (s *Server) KillConnections(t testing.TB, user string) {
 	t.Helper()
 	if err := s.killConnections(user); err != nil {
@@ -128,11 +130,22 @@ func (s *Server) killConnections(user string) error {
 	if err := rows.Err(); err != nil {
 		return err
 	}
+	if len(ids) == 0 {
+		return nil
+	}
+	list := strings.Trim(strings.Join(strings.Fields(fmt.Sprint(ids)), ", "), "[]")
 	for _, id := range ids {
 		// It may have ended by itself: error 1094 is no failure.
 		if err := s.exec(fmt.Sprintf("KILL %d", id)); err != nil && !isServerError(err, 1094) {
 			return err
 		}
 	}
-	return nil
+	// The server has closed a connection when it does not list it any more.
+	return poll(sqlLimit, func() error {
+		var left int
+		if err := s.db.QueryRowContext(ctx, "SELECT COUNT(*) FROM information_schema.processlist WHERE id IN ("+list+")").Scan(&left); err != nil || left == 0 {
+			return err
+		}
+		return fmt.Errorf("%d connections of %s are not closed yet", left, user)
+	})
 }

@@ -1,0 +1,33 @@
+package backend
+
+import (
+	"context"
+	"time"
+)
+
+// A Finding is something about a store's servers that leases depend on.
+type Finding struct {
+	What    string // such as "durability"
+	Text    string // for people; harmless on a terminal
+	Warning bool   // somebody should read it
+}
+
+// String returns the finding as one line, which says if it is a warning.
+func (f Finding) String() string {
+	line := f.What + ": " + f.Text
+	if f.Warning {
+		line = "WARNING " + line
+	}
+	return line
+}
+
+// An Inspector is a Backend that can say more of its servers than a manager needs to
+// know. The command elect doctor asks it.
+type Inspector interface {
+	// Inspect asks the servers what they are and how they are, and explains what of
+	// it matters for leases, and for bids with this TTL that are renewed so often. It
+	// writes nothing. What it is refused for want of a right that the Backend does
+	// without is a Finding that names the right. An error means that the store could
+	// not be read at all, and is classed like any other.
+	Inspect(ctx context.Context, ttl, renew time.Duration) ([]Finding, error)
+}

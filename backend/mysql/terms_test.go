@@ -1,0 +1,90 @@
+package mysql
+
+import (
+	"testing"
+	"time"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/internal/testbed"
+)
+
+// After a fail-over the terms of all elections are far ahead of the clock.
+func TestTermsGoOnWhenBothRowsOfAnElectionWereDeletedAfterAFailover(t *testing.T) {
+	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
+		l := newLab(t, k)
+		n := l.node(t, "n")
+		n.lead("a", time.Second)
+		n.lead("b", time.Second)
+		l.exec(t, "UPDATE election_lease SET term = 5000000000000000 WHERE name <> ''", "UPDATE election_term SET term = 5000000000000000",
+			"DELETE FROM election_lease WHERE name = 'a'", "DELETE FROM election_term WHERE name = 'a'")
+		other := l.node(t, "other")
+		if got := other.lead("a", time.Second); got.Term <= 5000000000000000 {
+			t.Errorf("term %d after 5000000000000000", got.Term)
+		}
+		now := uint64(time.Now().UnixMicro())
+		l = newLab(t, k)
+		if got := l.node(t, "n").lead("a", time.Second); got.Term < now || got.Term > now+uint64(time.Hour/time.Microsecond) {
+			t.Errorf("the first term of all is %d, want about the microseconds now, %d", got.Term, now)
+		}
+	})
+}
+
+// A crash undoes a grant, and the next one is made over the same record. Terms are
+// ahead of the clock after an earlier fail-over.
+func TestATermDoesNotRepeatWhenACrashUndoesAGrant(t *testing.T) {
+	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
+		t.Parallel()
+		l := newLabOn(t, testbed.Start(t, testbed.Options{Kind: k}))
+		n, other := l.node(t, "n"), l.node(t, "other")
+		n.lead("a", time.Second)
+		l.exec(t, "UPDATE election_lease SET term = 5000000000000000 WHERE name = 'a'", "UPDATE election_term SET term = 5000000000000000",
+			"CREATE TABLE leases SELECT * FROM election_lease", "CREATE TABLE terms SELECT * FROM election_term")
+		first := other.lead("a", time.Second)
+		l.exec(t, `UPDATE election_lease l JOIN leases s ON s.name = l.name SET l.holder = s.holder, l.nonce = s.nonce, l.term = s.term, l.beat = s.beat, l.renewed_at = s.renewed_at, l.elected_at = s.elected_at`,
+			`UPDATE election_term t JOIN terms s ON s.name = t.name SET t.term = s.term`)
+		// The crash has made n the holder again. It lets go, which writes the record anew.
+		if err := n.Release(t.Context(), []backend.Lease{{Election: "a"}}); err != nil {
+			t.Fatal(err)
+		}
+		if second := other.lead("a", time.Second); second.Term <= first.Term {
+			t.Errorf("term %d after %d, which a crash has undone", second.Term, first.Term)
+		}
+	})
+}
+
+// A fail-over loses a grant, which was above the one before by that one's age. Then
+// somebody deletes the row, and with it the age.
+func TestATermDoesNotGoBackWhenAFailoverLosesAGrantAndThenTheRowIsDeleted(t *testing.T) {
+	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
+		t.Parallel()
+		l := newLabOn(t, testbed.Start(t, testbed.Options{Kind: k}))
+		n, other := l.node(t, "n"), l.node(t, "other")
+		n.lead("a", time.Second)
+		n.lead("b", time.Second)
+		l.exec(t, "UPDATE election_lease SET elected_at = elected_at - INTERVAL 60 DAY, server = 'another' WHERE name <> ''",
+			"CREATE TABLE terms SELECT * FROM election_term")
+		lost := other.lead("a", time.Second)
+		l.exec(t, `UPDATE election_term t JOIN terms s ON s.name = t.name SET t.term = s.term`,
+			"DELETE FROM election_lease WHERE name = 'a'")
+		if again := n.lead("a", time.Second); again.Term <= lost.Term {
+			t.Errorf("S4: term %d after %d, which a fail-over has lost", again.Term, lost.Term)
+		}
+	})
+}
+
+func TestTermsFollowTheClockOfTheServer(t *testing.T) {
+	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
+		t.Parallel()
+		s := testbed.Start(t, testbed.Options{Kind: k, Clock: true})
+		l := newLabOn(t, s)
+		n := l.node(t, "n")
+		n.lead("a", time.Second)
+		s.Step(t, time.Hour)
+		want := uint64(time.Now().Add(30 * time.Minute).UnixMicro())
+		for _, name := range []string{"a", "new"} {
+			if got := n.lead(name, time.Second); got.Term < want {
+				t.Errorf("%q: term %d; the clock of the server was set forward by an hour, to at least %d", name, got.Term, want)
+			}
+		}
+	})
+}

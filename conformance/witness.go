@@ -1,0 +1,110 @@
+package conformance
+
+import (
+	"fmt"
+	"sync"
+	"time"
+)
+
+// A witness notices that the machine stands still. It means to look at the clock
+// every few milliseconds: what passes between two looks beyond that is time in which
+// nothing could run here. In virtual time there is none (nil), since nothing stands still.
+type witness struct {
+	stop, done chan struct{}
+
+	mu             sync.Mutex
+	last           time.Time // when it looked
+	stood, longest time.Duration
+}
+
+// still is how long may lie between two looks of a busy machine that goes on.
+const still = 100 * time.Millisecond
+
+func newWitness() *witness {
+	w := &witness{stop: make(chan struct{}), done: make(chan struct{}), last: time.Now()}
+	go func() {
+		defer close(w.done)
+		tick := time.NewTicker(still / 10)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+				w.mu.Lock()
+				w.look()
+				w.mu.Unlock()
+			case <-w.stop:
+				return
+			}
+		}
+	}()
+	return w
+}
+
+// look takes in what has passed since the last look. The caller holds the lock.
+func (w *witness) look() {
+	now := time.Now()
+	if gap := now.Sub(w.last); gap > still {
+		w.stood += gap
+		w.longest = max(w.longest, gap)
+	}
+	w.last = now
+}
+
+// standing returns for how long the machine has stood still so far, in all and at worst.
+func (w *witness) standing() (all, worst time.Duration) {
+	if w == nil {
+		return 0, 0
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.look()
+	return w.stood, w.longest
+}
+
+func (w *witness) end() {
+	close(w.stop)
+	<-w.done
+}
+
+// A moment is a time from which time is measured that the machine did not stand still in.
+type moment struct {
+	at    time.Time
+	stood time.Duration
+}
+
+func (t *Trial) moment() moment {
+	stood, _ := t.witness.standing()
+	return moment{time.Now(), stood}
+}
+
+// since returns how long the machine has run since a moment.
+func (t *Trial) since(m moment) time.Duration {
+	passed := time.Since(m.at)
+	stood, _ := t.witness.standing()
+	return passed - (stood - m.stood)
+}
+
+// void says why what a case has found is no verdict, "" if it is one. Managers were to
+// keep a lease, or to act in time, while the machine stood still for so long that leases
+// run out by that alone, or the store, which nobody had harmed, did not answer a call in
+// time.
+func (t *Trial) void(c Case) string {
+	if t.judge == nil || t.witness == nil {
+		return ""
+	}
+	_, worst := t.witness.standing()
+	bears := (t.TTL - t.margin() - t.renewEvery()) / 2 // the other half is for a call that takes long
+	if worst >= bears {
+		return fmt.Sprintf("the machine stood still for %v at once, where leases of %v bear %v", worst, t.TTL, bears)
+	}
+	var slowest time.Duration
+	if c.Fault == "" {
+		for _, n := range t.nodes {
+			slowest = max(slowest, n.wire.slowestCall())
+		}
+	}
+	if slowest >= t.callTimeout() {
+		return fmt.Sprintf("the store took %v for an answer, where a call has %v", slowest, t.callTimeout())
+	}
+	return ""
+}

@@ -1,0 +1,82 @@
+package conformance
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/memory"
+)
+
+func TestAMachineThatStoodStillIsNoVerdictOnManagers(t *testing.T) {
+	for what, c := range map[string]struct {
+		stood  time.Duration
+		judge  *judge
+		excuse bool
+	}{
+		"managers, for a second":           {time.Second, &judge{}, true},
+		"managers, for a moment":           {still, &judge{}, false},
+		"the contract, which waits for it": {time.Minute, nil, false},
+	} {
+		trial := &Trial{Harness: Harness{TTL: 2 * time.Second}, tb: t, judge: c.judge, witness: &witness{last: time.Now().Add(-c.stood)}}
+		if why := trial.void(Case{}); (why != "") != c.excuse {
+			t.Errorf("%s: void because %q; want that: %v", what, why, c.excuse)
+		}
+	}
+	virtual := &Trial{Harness: Harness{TTL: time.Second}, tb: t, judge: &judge{}}
+	if why := virtual.void(Case{}); why != "" {
+		t.Errorf("in virtual time nothing stands still, and nothing is excused: %s", why)
+	}
+}
+
+func TestTimeInWhichTheMachineStoodStillDoesNotCount(t *testing.T) {
+	w := &witness{last: time.Now()}
+	trial := &Trial{witness: w}
+	began := trial.moment()
+	began.at = began.at.Add(-time.Minute) // so long ago
+	w.last = w.last.Add(-50 * time.Second)
+	if ran := trial.since(began); ran < 9*time.Second || ran > 30*time.Second {
+		t.Errorf("of a minute the machine stood still for 50 s: %v count", ran)
+	}
+}
+
+func TestAVoidTrialIsMadeAgainAndTheThirdOneCounts(t *testing.T) {
+	late := errors.New("late")
+	h := Harness{TTL: time.Hour, NewStore: func(testing.TB) Store {
+		store := memory.New(nil)
+		return Store{Open: func(testing.TB) backend.Backend { return store.Backend() }}
+	}}
+	for what, c := range map[string]struct {
+		standing int // trials during which the machine stands still
+		late     int // trials that find something
+		trials   int
+		want     error
+	}{
+		"nothing is wrong":                          {0, 0, 1, nil},
+		"something is wrong":                        {0, 1, 1, late},
+		"a standing machine, and nothing is wrong":  {3, 0, 1, nil},
+		"a machine that stands still once":          {1, 1, 2, nil},
+		"something is wrong, and it stood still":    {1, 3, 2, late},
+		"a machine that stands still all the time":  {3, 3, 3, late},
+		"something is wrong only while it stood so": {2, 2, 3, nil},
+	} {
+		n := 0
+		got := Case{Run: func(trial *Trial) error {
+			n++
+			trial.judge = newJudge(trial)
+			if n <= c.standing {
+				trial.witness.mu.Lock()
+				trial.witness.last = trial.witness.last.Add(-2 * time.Hour)
+				trial.witness.mu.Unlock()
+			}
+			if n <= c.late {
+				return late
+			}
+			return nil
+		}}.Try(t, h)
+		if got != c.want || n != c.trials {
+			t.Errorf("%s: %v after %d trials; want %v after %d", what, got, n, c.want, c.trials)
+		}
+	}
+}

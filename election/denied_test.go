@@ -1,0 +1,97 @@
+package election_test
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/memory"
+	"github.com/go-election/go-election/election"
+)
+
+// denies is a store that denies the calls whose names are set.
+type denies struct {
+	backend.Backend
+	acquire, renew, observe atomic.Bool
+}
+
+func (d *denies) err(what string) error {
+	return fmt.Errorf("%s: %w: no rights", what, backend.ErrDenied)
+}
+
+func (d *denies) Acquire(ctx context.Context, bids []backend.Bid) ([]backend.Answer, error) {
+	if d.acquire.Load() {
+		return []backend.Answer{{Err: d.err("acquire")}}, nil // of one item, as above a TTL that the operator allows
+	}
+	return d.Backend.Acquire(ctx, bids)
+}
+
+func (d *denies) Renew(ctx context.Context, held []backend.Lease) ([]backend.Answer, error) {
+	if d.renew.Load() {
+		return nil, d.err("renew")
+	}
+	return d.Backend.Renew(ctx, held)
+}
+
+func (d *denies) Observe(ctx context.Context, seen []backend.Lease, after string) ([]backend.Lease, string, error) {
+	if d.observe.Load() {
+		return nil, "", d.err("observe")
+	}
+	return d.Backend.Observe(ctx, seen, after)
+}
+
+// Whatever is denied, a program without a logger hears of it, once: the first
+// time, and again only after it was allowed in between.
+func TestWatchersAreToldOnceThatTheStoreDenies(t *testing.T) {
+	for what, denied := range map[string]func(*denies) *atomic.Bool{
+		"bids":     func(d *denies) *atomic.Bool { return &d.acquire },
+		"renewals": func(d *denies) *atomic.Bool { return &d.renew },
+		"readings": func(d *denies) *atomic.Bool { return &d.observe },
+	} {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d := &denies{Backend: memory.New(nil).Backend()}
+				m, err := election.New(d, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				var notices atomic.Int32
+				e := join(t, m, "jobs")
+				e.Watch(func(ev election.Event) {
+					if ev.Kind == election.Notice && ev.Reason == election.ReasonDenied && backend.Class(ev.Err) == backend.ErrDenied {
+						notices.Add(1)
+					}
+				})
+				switch what {
+				case "bids":
+					d.acquire.Store(true)
+					fallthrough
+				case "renewals": // only a leader renews, and only others read
+					e.Lead(nil)
+					time.Sleep(time.Second)
+				}
+				for i := range int32(2) {
+					denied(d).Store(true)
+					if what == "bids" {
+						if err := e.Resign(t.Context()); err != nil {
+							t.Fatal(err)
+						}
+					}
+					time.Sleep(5 * election.DefaultTTL)
+					if got := notices.Load(); got != i+1 {
+						t.Errorf("denied for five TTLs, time %d: %d notices in all, want %d", i+1, got, i+1)
+					}
+					denied(d).Store(false)
+					time.Sleep(5 * election.DefaultTTL)
+				}
+				if err := m.Close(context.Background()); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}

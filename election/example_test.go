@@ -1,0 +1,310 @@
+package election_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"sync"
+	"time"
+
+	"github.com/go-election/go-election/backend/memory"
+	"github.com/go-election/go-election/election"
+)
+
+// part of an example: a candidate on a store, as another process would be. It
+// renews often, so that examples need not wait.
+func candidate(store *memory.Store, id string) (*election.Manager, *election.Election) {
+	m, err := election.New(store.Backend(), &election.Options{ID: id, TTL: 30 * time.Second, RenewEvery: 50 * time.Millisecond})
+	if err != nil {
+		log.Fatal(err)
+	}
+	e, err := m.Join("billing")
+	if err != nil {
+		log.Fatal(err)
+	}
+	return m, e
+}
+
+// A program's usual form: a function that runs on the leader only, and ends when
+// the leadership does.
+func Example() {
+	ctx, stop := context.WithCancel(context.Background())
+	m, err := election.New(memory.New(nil).Backend(), nil) // mysql.Open, etcd.Open, …
+	if err != nil {
+		log.Fatal(err)
+	}
+	e, err := m.Join("billing")
+	if err != nil {
+		log.Fatal(err)
+	}
+	err = e.Run(ctx, func(ctx context.Context, lead *election.Leadership) error {
+		fmt.Println("this process leads", lead.Election())
+		stop()       // somebody ends the program
+		<-ctx.Done() // work until the leadership ends
+		return nil
+	})
+	fmt.Println("handed over:", err, m.Close(context.Background()))
+	// Output:
+	// this process leads billing
+	// handed over: <nil> <nil>
+}
+
+// Every node is told who leads, leader or not.
+func ExampleElection_Watch() {
+	store, ctx := memory.New(nil), context.Background()
+	a, ea := candidate(store, "anna")
+	b, eb := candidate(store, "bert") // only watches
+
+	events := make(chan election.Event, 100)
+	stop := eb.Watch(func(ev election.Event) {
+		if ev.Reason != election.ReasonCurrent { // the first is the state at the beginning
+			events <- ev
+		}
+	})
+	defer stop()
+	next := func(kind election.Kind) election.Event {
+		for ev := range events {
+			if ev.Kind == kind {
+				return ev
+			}
+		}
+		panic("not reached")
+	}
+
+	if err := ea.Lead(nil); err != nil {
+		log.Fatal(err)
+	}
+	ev := next(election.Elected)
+	fmt.Println(ev.Kind, ev.Leader.ID, "me:", ev.Leading)
+	go a.Close(ctx)
+	ev = next(election.Vacant)
+	fmt.Println(ev.Kind, "after", ev.Previous.ID, "reason:", ev.Reason)
+	b.Close(ctx)
+	// Output:
+	// elected anna me: false
+	// vacant after anna reason: released
+}
+
+// A job that every node's cron starts, and only the leader does. Its context ends
+// with the leadership.
+func ExampleElection_Leadership() {
+	store, ctx := memory.New(nil), context.Background()
+	a, ea := candidate(store, "anna")
+	b, eb := candidate(store, "bert")
+	lead, err := ea.Campaign(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	job := func(e *election.Election, id string) { // as cron calls it, on every node
+		lead := e.Leadership()
+		if lead == nil {
+			fmt.Println(id, "skips")
+			return
+		}
+		ctx, cancel := context.WithTimeout(lead.Context(), lead.Remaining())
+		defer cancel()
+		fmt.Println(id, "works:", ctx.Err() == nil)
+	}
+	job(ea, "anna")
+	job(eb, "bert")
+
+	lead.Resign(ctx)
+	job(ea, "anna")
+	a.Close(ctx)
+	b.Close(ctx)
+	// Output:
+	// anna works: true
+	// bert skips
+	// anna skips
+}
+
+// A ledger is what a leader writes to. It refuses terms that are not the latest.
+type ledger struct {
+	mu   sync.Mutex
+	term uint64
+}
+
+func (l *ledger) write(term uint64) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if term < l.term {
+		return fmt.Errorf("fenced")
+	}
+	l.term = term
+	return nil
+}
+
+// The fence: what no lease can do, the term does. A leader that was stopped for a
+// while writes late, and is refused. (On MySQL: mysql.Fence.)
+func ExampleLeadership() {
+	store, ctx := memory.New(nil), context.Background()
+	a, ea := candidate(store, "anna")
+	b, eb := candidate(store, "bert")
+	var l ledger
+
+	first, err := ea.Campaign(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("anna writes:", l.write(first.Term))
+	first.Resign(ctx)
+
+	second, err := eb.Campaign(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("bert writes:", l.write(second.Term))
+	fmt.Println("anna writes late:", l.write(first.Term))
+	second.Resign(ctx)
+	a.Close(ctx)
+	b.Close(ctx)
+	// Output:
+	// anna writes: <nil>
+	// bert writes: <nil>
+	// anna writes late: fenced
+}
+
+// An operator says who shall lead next. Any process that knows the store can ask.
+func ExampleElection_Nominate() {
+	store, ctx := memory.New(nil), context.Background()
+	leads := make(chan string)
+	reign := func(id string) election.LeadFunc {
+		return func(ctx context.Context, _ *election.Leadership) error {
+			leads <- id
+			<-ctx.Done()
+			return nil
+		}
+	}
+	a, ea := candidate(store, "anna")
+	b, eb := candidate(store, "bert")
+	ea.Lead(reign("anna"))
+	fmt.Println(<-leads)
+	eb.Lead(reign("bert"))
+	if err := eb.Nominate(ctx, "bert"); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(<-leads)
+	a.Close(ctx) // first, or it would lead again
+	b.Close(ctx)
+	// Output:
+	// anna
+	// bert
+}
+
+// An operator ends a reign. The leader steps down in order, and stays out for a
+// TTL.
+func ExampleElection_Depose() {
+	store, ctx := memory.New(nil), context.Background()
+	a, ea := candidate(store, "anna")
+	b, eb := candidate(store, "bert")
+	over := make(chan error)
+	ea.Lead(func(ctx context.Context, _ *election.Leadership) error {
+		go func() {
+			if err := eb.Depose(context.Background()); err != nil {
+				log.Fatal(err)
+			}
+		}()
+		<-ctx.Done()
+		over <- context.Cause(ctx)
+		return nil
+	})
+	if lost, ok := errors.AsType[*election.LostError](<-over); ok {
+		fmt.Println("anna is out:", lost.Reason)
+	}
+	lead, err := eb.Campaign(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("bert leads:", lead.Leading())
+	lead.Resign(ctx)
+	a.Close(ctx)
+	b.Close(ctx)
+	// Output:
+	// anna is out: deposed
+	// bert leads: true
+}
+
+// Before a rolling restart: a node steps down, and does not come back until it is
+// told to.
+func ExampleElection_Pause() {
+	store, ctx := memory.New(nil), context.Background()
+	m, e := candidate(store, "anna")
+	leads := make(chan bool)
+	e.Lead(func(ctx context.Context, _ *election.Leadership) error {
+		leads <- true
+		<-ctx.Done()
+		leads <- false
+		return nil
+	})
+	fmt.Println("leads:", <-leads)
+	e.Pause()
+	fmt.Println("paused, leads:", <-leads)
+	e.Resume()
+	fmt.Println("resumed, leads:", <-leads)
+	go m.Close(ctx)
+	<-leads
+	<-m.Done()
+	// Output:
+	// leads: true
+	// paused, leads: false
+	// resumed, leads: true
+}
+
+// An observer needs no right to write, and never leads.
+func ExampleOptions_observer() {
+	store, ctx := memory.New(nil), context.Background()
+	a, ea := candidate(store, "anna")
+	lead, err := ea.Campaign(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	page, err := election.New(store.Backend(), &election.Options{Observer: true})
+	if err != nil {
+		log.Fatal(err)
+	}
+	e, err := page.Join("billing")
+	if err != nil {
+		log.Fatal(err)
+	}
+	leader := make(chan string, 1)
+	stop := e.Watch(func(ev election.Event) {
+		if ev.Kind == election.Elected {
+			leader <- ev.Leader.ID
+		}
+	})
+	fmt.Println(<-leader, "leads")
+	stop()
+	_, err = e.Try(ctx)
+	fmt.Println(err)
+	lead.Resign(ctx)
+	page.Close(ctx)
+	a.Close(ctx)
+	// Output:
+	// anna leads
+	// election: campaign for "billing": invalid request: this manager only observes
+}
+
+// One attempt, as a lock that is tried: for a job that somebody else may be doing.
+func ExampleElection_Try() {
+	store, ctx := memory.New(nil), context.Background()
+	a, ea := candidate(store, "anna")
+	b, eb := candidate(store, "bert")
+	lead, err := ea.Try(ctx)
+	fmt.Println("anna:", lead != nil, err)
+	other, err := eb.Try(ctx)
+	fmt.Println("bert:", other != nil, err)
+
+	lead.Resign(ctx)
+	other, err = eb.Try(ctx)
+	fmt.Println("bert, afterwards:", other != nil, err)
+	other.Resign(ctx)
+	a.Close(ctx)
+	b.Close(ctx)
+	// Output:
+	// anna: true <nil>
+	// bert: false <nil>
+	// bert, afterwards: true <nil>
+}

@@ -1,0 +1,155 @@
+package election
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/memory"
+)
+
+// Each of these was found by the simulation; docs/proof.md has the seeds.
+
+func TestAReignThatTheWallClockHasEndedDoesNotComeBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := manage(t, memory.New(nil).Backend(), Options{})
+		e := joined(t, m, "x")
+		e.Lead(nil)
+		synctest.Wait()
+		reign := e.Leadership()
+		if reign == nil {
+			t.Fatal("does not lead")
+		}
+		m.clock.ahead.Store(int64(9 * time.Second)) // what check does where there is no boot-time clock
+		if reign.Leading() {
+			t.Fatal("trusts a lease that the wall clock says has run out")
+		}
+		for range 60 {
+			time.Sleep(time.Second)
+			if reign.Leading() {
+				t.Fatal("S6: a reign that had run out goes on")
+			}
+		}
+		if next := e.Leadership(); next == nil || next.Term <= reign.Term {
+			t.Errorf("a minute later it leads in %+v, want a reign after %d", next, reign.Term)
+		}
+		closes(t, m)
+	})
+}
+
+func TestAMachineThatSleptDoesNotLeadWhenItWakes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := manage(t, memory.New(nil).Backend(), Options{})
+		e := joined(t, m, "x")
+		e.Lead(nil)
+		synctest.Wait()
+		if !e.Leading() {
+			t.Fatal("does not lead")
+		}
+		m.clock.suspended.Store(int64(9 * time.Second)) // what check does where there is a boot-time clock
+		if e.Leading() {
+			t.Error("leads at its first instruction after 9 s of sleep")
+		}
+		closes(t, m)
+	})
+}
+
+func TestALockedRowIsBidForLessAndLess(t *testing.T) {
+	m, _ := machineFor(t, backend.Guarantees{Poll: true})
+	free := backend.Lease{Election: "jobs"}
+	observes(t, m, time.Second, free)
+	bids := 0
+	for now := time.Second; now < 31*time.Second; now = max(m.next(), now+1) {
+		m.step(now, tick{})
+		if c := m.flying[callAcquire]; c != nil {
+			bids++
+			// No error of the call: the other rows of the batch are not locked.
+			m.step(now, reply{call: c, answers: []backend.Answer{{Err: backend.ErrUnavailable}}})
+		}
+		for _, k := range []callKind{callObserve, callAnnounce} {
+			if c := m.flying[k]; c != nil {
+				m.step(now, reply{call: c})
+			}
+		}
+	}
+	if bids > 20 {
+		t.Errorf("Q1: %d bids in half a minute for a row that is locked", bids)
+	}
+}
+
+// A release was waiting for another that hung, when its election was led and lost.
+func TestAReleaseThatWaitedDoesNotEndALaterReignBeforeItsDeadline(t *testing.T) {
+	m, e := machineFor(t, backend.Guarantees{Poll: true})
+	other := &elec{name: "other"}
+	m.step(0, join{other})
+	m.step(0, campaign{other, modeAlways, false, false})
+	now := time.Second
+	end := func(k callKind, r reply) *call {
+		t.Helper()
+		if r.call = m.flying[k]; r.call == nil {
+			t.Fatalf("at %v no call of kind %d is under way", now, k)
+		}
+		now += time.Millisecond
+		m.step(now, r)
+		return r.call
+	}
+	unknown := backend.Answer{Err: backend.ErrUnavailable}
+	observes(t, m, now, backend.Lease{Election: "jobs"})
+	end(callAcquire, reply{answers: []backend.Answer{unknown}})
+	end(callObserve, reply{changed: []backend.Lease{{Election: "other"}}})
+	end(callAcquire, reply{answers: []backend.Answer{unknown}})
+	m.step(now, suspend{other, true}) // its release hangs
+	m.step(now, suspend{e, true})     // and this one waits
+	m.step(now, suspend{e, false})
+	now += time.Second
+	m.step(now, tick{})
+	granted := backend.Answer{Lease: backend.Lease{Election: "jobs", Holder: m.me, Term: 7}, Outcome: backend.Granted, Trust: 10 * time.Second}
+	end(callAcquire, reply{answers: []backend.Answer{granted}})
+	if !e.leading {
+		t.Fatal("does not lead")
+	}
+	now = e.renewAt
+	m.step(now, tick{})
+	end(callRenew, reply{answers: []backend.Answer{{Outcome: backend.Refused}}})
+	if e.leading {
+		t.Fatal("still leads")
+	}
+	end(callRelease, reply{})
+	if c := m.flying[callRelease]; c != nil && now < e.until {
+		t.Errorf("S11: releases %v before the deadline of the reign that it has lost", e.until-now)
+	}
+}
+
+// It was renewed once more: the answer came when nobody waited for the function any more.
+func TestTheLeaseOfAStuckFunctionIsNotReleasedBeforeItHasRunOut(t *testing.T) {
+	m, e := machineFor(t, backend.Guarantees{Poll: true})
+	e.joins = true
+	renewal := wins(t, m, e)
+	granted := reply{answers: []backend.Answer{{Lease: backend.Lease{Election: "jobs", Holder: m.me, Term: 7}, Outcome: backend.Granted, Trust: 10 * time.Second}}}
+	now := renewal.sent
+	m.step(now, resign{e, 7})
+	lasts := time.Duration(0)
+	for !e.stuck {
+		if c := m.flying[callRenew]; c != nil && now < e.drainBy-m.RenewEvery {
+			granted.call, lasts = c, c.sent+10*time.Second
+			m.step(now, granted)
+		}
+		now = m.next()
+		m.step(now, tick{})
+	}
+	if c := m.flying[callRenew]; c != nil {
+		granted.call, lasts = c, c.sent+10*time.Second
+		m.step(now, granted)
+	}
+	for m.flying[callRelease] == nil && now < time.Hour {
+		now = m.next()
+		m.step(now, tick{})
+	}
+	if m.flying[callRelease] == nil {
+		t.Error("never released")
+	}
+	if now < lasts {
+		t.Errorf("S11: released %v before it has run out, while the function runs", lasts-now)
+	}
+}

@@ -1,0 +1,253 @@
+package election
+
+import (
+	"time"
+
+	"github.com/go-election/go-election/backend"
+)
+
+// A fault is something bad, or something that is asked for, that can happen.
+type fault uint8
+
+const (
+	crash fault = iota
+	closing
+	pauseShort
+	pauseLong
+	sleep
+	wallJump
+	drift
+	cutOff
+	deafness
+	slowness
+	hanging
+	sickness
+	numbness
+	resigning
+	pausing
+	leaving
+	nominating
+	deposing
+	lingering
+	returnedItself
+	requestLost
+	answerLost
+	requestTwice
+	requestLate
+	outage
+	revoked
+	lockedRow
+	clockJump
+	rowDeleted
+	failoverLossless
+	failoverLossy
+	failback
+	restartLossy
+	faults
+)
+
+func (f fault) String() string {
+	return [...]string{"crash", "close, in order", "pause, up to half a TTL", "pause, up to a minute", "sleep, the monotonic clock standing still",
+		"wall clock steps forward", "clock rate changes", "cut off", "answers do not come back", "slow network, up to 20 s", "calls outlast their contexts",
+		"health check fails", "health check hangs", "resignation", "election paused", "leaves, and joins again", "nomination", "deposition",
+		"function lingers, up to a minute", "function returns by itself", "request lost", "answer lost", "request carried out twice",
+		"request carried out after it was given up", "store down", "rights revoked", "row locked", "store's clock steps", "row deleted by hand",
+		"fail-over, nothing lost", "fail-over, commits lost", "fail-back, nothing lost", "restart, commits lost"}[f]
+}
+
+// count counts a fault of this node.
+func (n *simNode) count(f fault) {
+	n.s.figures.faults[f]++
+	for i := range n.places {
+		if n.trusts(&n.places[i]) {
+			n.s.figures.hits[f]++
+			return
+		}
+	}
+}
+
+// count counts a fault of the store.
+func (st *simStore) count(f fault) {
+	st.s.figures.faults[f]++
+	for _, n := range st.s.nodes {
+		for i := range n.places {
+			if n.trusts(&n.places[i]) {
+				st.s.figures.hits[f]++
+				return
+			}
+		}
+	}
+}
+
+// fault does something bad to the node, or asks something of it. Leaders are
+// preferred.
+func (n *simNode) fault() {
+	s := n.s
+	s.after(s.exp(s.pace), n.fault)
+	trusts := false
+	for i := range n.places {
+		trusts = trusts || n.trusts(&n.places[i])
+	}
+	if s.calm || !n.up || n.stopped || n.leaving || !trusts && !s.one(3) {
+		return
+	}
+	life := n.life
+	i := s.rnd.IntN(s.elections)
+	p := &n.places[i]
+	again := func(d time.Duration, do func()) { s.after(d, func() { n.in(life, do) }) }
+	f := []fault{crash, crash, closing, pauseShort, pauseLong, pauseLong, sleep, wallJump, drift, drift, cutOff, cutOff, deafness, deafness,
+		slowness, slowness, slowness, hanging, sickness, numbness, resigning, pausing, leaving, nominating, nominating, deposing, deposing, lingering}[s.rnd.IntN(28)]
+	switch {
+	case (f == sleep || f == wallJump) && n.boot: // where there is a boot-time clock it is a pause, and nothing
+		f = pauseLong
+	case (f == sickness || f == numbness) && !n.checked:
+		f = hanging
+	case (f == resigning || f == pausing || f == leaving || f == nominating || f == deposing) && p.e == nil:
+		return
+	}
+	s.trace(n.id, "fault: %v", f)
+	n.count(f)
+	switch f {
+	case crash:
+		n.up = false
+		s.after(s.span(time.Minute), n.restart)
+	case closing:
+		n.leaving = true
+		n.input(leave{nil})
+	case pauseShort:
+		n.stands(s.span(n.ttl / 2))
+	case pauseLong:
+		n.stands(s.span(time.Minute))
+	case sleep:
+		n.ticked, n.at, n.asleep = n.local(), s.now, true
+		n.stands(s.span(time.Minute))
+	case wallJump:
+		n.ahead += s.span(20 * time.Second)
+	case drift:
+		n.setRate(s.anyRate())
+	case cutOff:
+		n.cut = true
+		again(s.span(time.Minute), func() { n.cut = false })
+	case deafness:
+		n.deaf = true
+		again(s.span(time.Minute), func() { n.deaf = false })
+	case slowness:
+		n.slow = s.span(slowest)
+		again(s.span(2*time.Minute), func() { n.slow = 0 })
+	case hanging:
+		n.hangs = s.span(20 * time.Second)
+		n.slow = max(n.slow, n.hangs/2)
+		again(s.span(time.Minute), func() { n.hangs, n.slow = 0, 0 })
+	case sickness:
+		n.sick = true
+		again(s.span(time.Minute), func() { n.sick = false })
+	case numbness:
+		n.numb = true
+		again(s.span(time.Minute), func() { n.numb = false })
+	case resigning:
+		if p.e.hand {
+			n.function(p, p.running, ReasonResigned, 0)
+		} else {
+			n.input(resign{p.e, p.e.term})
+		}
+	case pausing:
+		one := suspend{p.e, true}
+		if s.one(3) {
+			one.e = nil
+		}
+		n.input(one)
+		again(s.span(time.Minute), func() { n.input(suspend{nil, false}) })
+	case leaving:
+		n.input(leave{p.e})
+	case nominating, deposing:
+		n.operator(i, f)
+	case lingering:
+		n.lazy = true
+	}
+}
+
+// stands makes the node stand still for a while.
+func (n *simNode) stands(d time.Duration) {
+	n.stopped = true
+	life := n.life
+	n.s.after(d, func() {
+		if n.life == life {
+			n.resume()
+		}
+	})
+}
+
+func (n *simNode) restart() {
+	if !n.up {
+		n.start()
+	}
+}
+
+// operator writes a wish beside the lease. It has looked a moment before.
+func (n *simNode) operator(i int, f fault) {
+	s := n.s
+	w := backend.Wish{Election: names[i], Term: s.store.table.rows[i].lease.Term, Kind: backend.Depose}
+	if f == nominating {
+		w.Kind, w.ID = backend.Nominate, s.nodes[s.rnd.IntN(len(s.nodes))].id
+	}
+	s.trace(n.id, "%s: an operator asks to %s %s in term %d", w.Election, w.Kind, w.ID, w.Term)
+	s.after(n.delay(), func() { s.store.ask(w) })
+}
+
+// fault does something bad to the store.
+func (st *simStore) fault() {
+	s := st.s
+	s.after(s.exp(5*s.pace), st.fault)
+	if s.calm {
+		return
+	}
+	common := []fault{outage, revoked, lockedRow, lockedRow, clockJump}
+	switch st.kind {
+	case kept:
+		common = append(common, rowDeleted)
+	case replaced:
+		common = append(common, rowDeleted, failoverLossy, failoverLossy, failoverLossy, failoverLossy)
+	case volatile:
+		common = append(common, rowDeleted, restartLossy, restartLossy, restartLossy)
+	}
+	switch f := common[s.rnd.IntN(len(common))]; f {
+	case outage:
+		st.count(f)
+		st.down = s.now + s.span(40*time.Second)
+		s.trace("store", "is down for %v", st.down-s.now)
+		st.broken()
+	case revoked:
+		st.count(f)
+		st.denied = s.now + s.span(30*time.Second)
+		s.trace("store", "denies everything for %v", st.denied-s.now)
+	case lockedRow:
+		st.count(f)
+		i := s.rnd.IntN(s.elections)
+		st.locked[i] = s.now + s.span(15*time.Second)
+		s.trace("store", "%s: its row is locked for %v", names[i], st.locked[i]-s.now)
+	case clockJump:
+		st.count(f)
+		within := 24 * time.Hour
+		if st.kind != kept && st.kind != sessions {
+			within = 2 * time.Second // a loss is one fault, and no time at all another
+		}
+		st.offset = s.span(2*within) - within
+	case rowDeleted:
+		st.deleteRow(s.rnd.IntN(s.elections))
+	case failoverLossy:
+		st.failOver()
+	case restartLossy:
+		st.crash()
+	}
+}
+
+// heal ends all that is wrong with the store, and withdraws wishes: a nominee may
+// not be there for long.
+func (st *simStore) heal() {
+	st.down, st.denied = 0, 0
+	clear(st.locked)
+	for i := range st.table.rows {
+		r := &st.table.rows[i]
+		st.ask(backend.Wish{Election: names[i], Term: r.lease.Term})
+	}
+}

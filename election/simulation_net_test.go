@@ -1,0 +1,157 @@
+package election
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/go-election/go-election/backend"
+)
+
+// slowest is how long a message is on its way at most.
+const slowest = 20 * time.Second
+
+// call sends a request over the network, and its answer back.
+func (n *simNode) call(c *call) {
+	s := n.s
+	s.figures.calls++
+	n.under[c.kind] = simCall{sent: n.local(), ahead: n.ahead}
+	if c.timeout > 0 {
+		n.under[c.kind].limit = s.now + time.Duration(float64(c.timeout)/n.rate) + n.hangs
+	}
+	n.checkCall(c)
+	if c.kind == callHealth {
+		switch {
+		case n.numb: // until its context ends, and longer
+			n.under[c.kind].limit += 10 * time.Second
+		case n.sick:
+			n.later(c, reply{call: c, err: errSick})
+		default:
+			n.later(c, reply{call: c})
+		}
+		return
+	}
+	life, nonce, server := n.life, n.nonce, s.store.primary
+	if c.kind == callRelease && hasZero(c) {
+		// First find what this nonce holds, then end exactly that: two requests,
+		// the second only if the caller still waits.
+		n.send(c, func() {
+			found, err := s.store.find(nonce, c.leases, server)
+			n.back(life, c, func() {
+				switch {
+				case n.m.flying[callRelease] != c: // given up meanwhile
+				case err != nil || len(found) == 0:
+					n.ends(c, reply{call: c, err: err})
+				default:
+					n.send(c, func() { n.release(life, c, found, server) })
+				}
+			})
+		})
+		return
+	}
+	n.send(c, func() {
+		switch c.kind {
+		case callRelease:
+			n.release(life, c, c.leases, server)
+		case callListen:
+			s.store.listen(n, life, nonce, c, server)
+		default:
+			r := s.store.serve(n, life, nonce, c, server)
+			n.back(life, c, func() { n.ends(c, r) })
+		}
+	})
+}
+
+func (n *simNode) release(life int, c *call, held []backend.Lease, server int) {
+	r := reply{call: c, err: n.s.store.release(n, life, held, server)}
+	n.back(life, c, func() { n.ends(c, r) })
+}
+
+func hasZero(c *call) bool {
+	for i := range c.leases {
+		if c.leases[i].Term == 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// send carries a request to the store, perhaps late, perhaps never, perhaps
+// twice. It arrives also when its sender has died or has given up.
+func (n *simNode) send(c *call, do func()) {
+	s := n.s
+	if n.cut {
+		return
+	}
+	if !s.calm && c.kind != callListen {
+		switch s.rnd.IntN(500) {
+		case 0:
+			n.count(requestLost)
+			return
+		case 1:
+			n.count(requestTwice)
+			s.after(n.delay()+s.span(slowest/2), do)
+		}
+	}
+	s.after(n.delay(), do)
+}
+
+// back carries an answer back.
+func (n *simNode) back(life int, c *call, do func()) {
+	s := n.s
+	if n.life != life || !n.up {
+		return
+	}
+	if n.m.flying[c.kind] != c && c.kind <= callAcquire {
+		n.count(requestLate)
+	}
+	if n.deaf || n.cut {
+		return
+	}
+	if !s.calm && s.one(500) && c.kind != callListen {
+		n.count(answerLost)
+		return
+	}
+	s.after(n.delay(), func() { n.in(life, do) })
+}
+
+func (n *simNode) delay() time.Duration {
+	d := 200*time.Microsecond + n.s.span(3*time.Millisecond)
+	if n.slow > 0 {
+		d += n.s.span(n.slow)
+	}
+	return min(d, slowest)
+}
+
+// ends hands the machine the end of a call, unless it has ended already.
+func (n *simNode) ends(c *call, r reply) {
+	if c == nil || n.m.flying[c.kind] != c {
+		return
+	}
+	n.of, n.answer = n.under[c.kind], r
+	n.under[c.kind] = simCall{}
+	n.extend(c, &r)
+	n.input(r)
+	n.answer = reply{}
+}
+
+// extend notes until when a lease lasts.
+func (n *simNode) extend(c *call, r *reply) {
+	if c.kind != callRenew && c.kind != callAcquire {
+		return
+	}
+	for i, e := range c.elecs {
+		if i < len(r.answers) && r.answers[i].Outcome == backend.Granted {
+			n.place(e).lasts = n.of.sent + n.of.ahead + r.answers[i].Trust
+		}
+	}
+}
+
+// later is ends, when the machine is no longer in the middle of a step.
+func (n *simNode) later(c *call, r reply) {
+	life := n.life
+	n.s.after(0, func() { n.in(life, func() { n.ends(c, r) }) })
+}
+
+// errGone is what a connection to a server says that does not lead its cluster
+// any more, or is down.
+var errGone = fmt.Errorf("%w: connection reset", backend.ErrUnavailable)

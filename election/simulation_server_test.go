@@ -1,0 +1,255 @@
+package election
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/go-election/go-election/backend"
+)
+
+// servers is where the rows are. It keeps the rules of backend/mysql: rows carry
+// the identity of the server that wrote them last. A row of another server, held
+// or vacant, is watched for the greatest TTL, and neither renewed nor released.
+// So is each row of a server that may have lost commits when it started, and one
+// that is missing, unless the table shows that none was deleted. A table lags
+// behind in the replica, or on the disk: what it lacks at a fail-over is lost.
+type servers struct {
+	primary  int // identity of the server that leads the cluster
+	next     int // identity of a server that never did
+	former   int // the last one that did
+	left     time.Duration
+	table    simTable
+	replica  simTable
+	behind   []simWrite // what the replica lacks, oldest first
+	lag      time.Duration
+	started  time.Duration // when the primary did
+	boots    int           // … again
+	wentBack bool          // it has lost something
+}
+
+type simTable struct {
+	rows   []simRow
+	made   int // elections ever made
+	count  int // rows there are
+	madeBy int // who made the last one
+	remade int // how often a row was made again that had been deleted
+}
+
+type simRow struct {
+	found   bool
+	lease   backend.Lease // without what depends on the reader
+	stamp   int           // who wrote it last
+	last    uint64        // the row of the term, which is another one
+	elected time.Duration // when it was granted last, by the store's clock
+	written time.Duration
+	session int // renewals so far
+}
+
+// A simWrite is what one commit left behind.
+type simWrite struct {
+	at                          time.Duration
+	row                         int
+	made, count, madeBy, remade int
+	now                         simRow
+}
+
+func (v *servers) begin(elections int) {
+	v.primary, v.next = 1, 2
+	v.table.rows, v.replica.rows = make([]simRow, elections), make([]simRow, elections)
+	v.table.madeBy, v.replica.madeBy = 1, 1
+	for i := range elections {
+		v.table.rows[i].lease.Election, v.replica.rows[i].lease.Election = names[i], names[i]
+	}
+}
+
+// identities are how servers are named in a Ref.
+var identities = func() (ids [1000]string) {
+	for i := range ids {
+		ids[i] = fmt.Sprint("s", i)
+	}
+	return ids
+}()
+
+// careful reports whether the server may have lost a grant that somebody trusts.
+func (st *simStore) careful() bool {
+	return st.kind == volatile && st.started > 0 && st.s.now-st.started < st.maxTTL+time.Second
+}
+
+// same reports whether the answering server wrote the row last.
+func (st *simStore) same(r *simRow) bool { return r.stamp == st.primary }
+
+// view is the row as the candidate with this nonce sees it: what it must see
+// unchanged, and for how long.
+func (st *simStore) view(r *simRow, nonce string) backend.Lease {
+	l := r.lease
+	same, id := st.same(r), identities[st.primary%len(identities)]
+	switch v := &st.table; {
+	case !r.found:
+		lost := v.made != v.count
+		l = backend.Lease{Election: l.Election}
+		l.Ref = fmt.Sprintf("%s none %d %d %d", id, v.madeBy, v.made-v.count, v.remade)
+		if lost || v.madeBy != st.primary || st.careful() {
+			l.Watch = st.maxTTL
+		}
+	case !same:
+		l.Ref = id + " after " + identities[r.stamp%len(identities)]
+		l.Watch = st.maxTTL
+	case st.careful():
+		l.Ref, l.Watch = id, st.maxTTL
+	case l.Vacant(), l.Holder.Nonce == nonce:
+		l.Ref = id
+	case st.kind == sessions:
+		l.Ref, l.Watch = id, backend.StoreDecides
+	default:
+		l.Ref, l.Watch = id, l.TTL
+	}
+	if st.careful() {
+		l.Ref += fmt.Sprint(" careful ", st.boots)
+	}
+	l.Age = st.clock() - r.written
+	return l
+}
+
+// nextTerm is the term of a grant.
+func (st *simStore) nextTerm(r *simRow, b *backend.Bid) (uint64, error) {
+	v := &st.table
+	last, foreign := r.last, !st.same(r)
+	if r.found {
+		last += uint64(max(st.clock()-r.elected, 0) / time.Microsecond)
+	}
+	if !r.found {
+		for i := range v.rows {
+			last = max(last, v.rows[i].last)
+		}
+		foreign = r.last > 0 || v.madeBy != st.primary || v.made != v.count
+		if r.last == 0 {
+			v.made++
+		} else {
+			v.remade++
+		}
+		v.count++
+		v.madeBy = st.primary
+	}
+	now := epoch.Add(st.clock())
+	term, err := backend.NextTerm(max(last, b.Over.Term), foreign, b.Floor, now)
+	if err == nil && foreign && !r.found {
+		term, err = backend.NextTerm(term, true, b.Floor, now)
+	}
+	return term, err
+}
+
+// commit notes what the replica lacks now.
+func (st *simStore) commit(r *simRow) {
+	if st.kind != replaced && st.kind != volatile {
+		return
+	}
+	v := &st.table
+	st.catchUp(st.s.now - st.lag)
+	st.behind = append(st.behind, simWrite{st.s.now, int(r.lease.Election[0] - '0'), v.made, v.count, v.madeBy, v.remade, *r})
+}
+
+// catchUp carries what was committed up to then to the replica.
+func (st *simStore) catchUp(to time.Duration) {
+	n := 0
+	for n < len(st.behind) && st.behind[n].at <= to {
+		w := &st.behind[n]
+		v := &st.replica
+		v.rows[w.row] = w.now
+		v.made, v.count, v.madeBy, v.remade = w.made, w.count, w.madeBy, w.remade
+		n++
+	}
+	st.behind = append(st.behind[:0], st.behind[n:]...)
+}
+
+// lose makes the replica the table: what it lacks is lost. It returns how many
+// commits that are.
+func (st *simStore) lose() int {
+	st.catchUp(st.s.now - st.lag)
+	lost := len(st.behind)
+	st.wentBack = st.wentBack || lost > 0
+	st.behind = st.behind[:0]
+	rows := append(st.table.rows[:0], st.replica.rows...)
+	st.table = st.replica
+	st.table.rows = rows
+	return lost
+}
+
+// failOver puts another server in the primary's place. The old one is fenced off;
+// it does not come back within the greatest TTL, and then only with all it lacked.
+func (st *simStore) failOver() {
+	s := st.s
+	what, lost := failoverLossless, 0
+	back := st.former > 0 && s.now-st.left > st.maxTTL && s.one(3)
+	if back || s.one(3) {
+		st.catchUp(s.now)
+	}
+	if lost = st.lose(); lost > 0 {
+		what = failoverLossy
+	}
+	if back {
+		what = failback
+	}
+	st.count(what)
+	old := st.primary
+	if back {
+		st.primary = st.former
+	} else {
+		st.primary = st.next
+		st.next++
+	}
+	st.former, st.left, st.started = old, s.now, s.now
+	s.trace("store", "server %d takes over from %d; %d commits are lost", st.primary, old, lost)
+	st.down = s.now + s.span(5*time.Second)
+	st.offset = s.span(4*time.Second) - 2*time.Second
+	st.lag = st.anyLag()
+	st.broken()
+}
+
+// crash restarts a server that does not keep every commit.
+func (st *simStore) crash() {
+	s := st.s
+	lost := st.lose()
+	st.count(restartLossy)
+	s.trace("store", "restarts; %d commits are lost", lost)
+	st.started = s.now
+	st.boots++
+	st.down = s.now + s.span(3*time.Second)
+	st.lag = st.anyLag()
+	st.broken()
+}
+
+// broken ends all connections: some listeners hear of it.
+func (st *simStore) broken() {
+	listeners := st.listeners
+	st.listeners = nil
+	for _, l := range listeners {
+		if st.s.one(2) {
+			l.n.back(l.life, l.c, func() { l.n.ends(l.c, reply{call: l.c, err: errGone}) })
+		}
+	}
+}
+
+func (st *simStore) anyLag() time.Duration {
+	if st.s.one(3) {
+		return st.s.span(50 * time.Millisecond)
+	}
+	return st.s.span(slowest)
+}
+
+// deleteRow is what somebody does by hand who should not. It and the loss of
+// commits from before are two faults: nothing lags behind for a while.
+func (st *simStore) deleteRow(i int) {
+	r := &st.table.rows[i]
+	if !r.found {
+		return
+	}
+	st.count(rowDeleted)
+	st.s.trace("store", "%s: its row is deleted", names[i])
+	*r = simRow{last: r.last, lease: backend.Lease{Election: names[i]}}
+	st.wentBack = true
+	st.table.count--
+	st.catchUp(st.s.now)
+	st.lag = min(st.lag, 50*time.Millisecond)
+	st.commit(r)
+	st.tell()
+}

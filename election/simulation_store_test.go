@@ -1,0 +1,312 @@
+package election
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/go-election/go-election/backend"
+)
+
+// A simStore is the store of one world. It is passive, as package backend asks:
+// leases are taken from their holders by challengers that have watched them, or,
+// on a store with sessions, ended by its own clock. Its servers, and what they
+// lose, are in simulation_server_test.go.
+type simStore struct {
+	s      *sim
+	kind   kind
+	push   bool          // Listen hears of every change
+	bell   bool          // … or of some, and the store is to be read as well
+	maxTTL time.Duration // the greatest TTL, and so the longest watch
+	servers
+
+	offset    time.Duration // how far the store's clock is ahead of true time
+	rate      float64       // of the clock that ends sessions
+	down      time.Duration // it answers nobody before
+	denied    time.Duration // it refuses everybody before
+	locked    []time.Duration
+	listeners []simListener
+}
+
+// A kind of store.
+type kind uint8
+
+const (
+	kept     kind = iota // one server that keeps what it has acknowledged
+	replaced             // fails over to a replica that lags behind
+	volatile             // one server that loses its last commits when it crashes
+	sessions             // ends leases itself
+)
+
+// stores are those of the seeds, in turn.
+var stores = []kind{kept, replaced, volatile, replaced, kept, replaced, sessions}
+
+type simListener struct {
+	n    *simNode
+	life int
+	c    *call
+}
+
+func newSimStore(s *sim, k kind) *simStore {
+	st := &simStore{s: s, kind: k, maxTTL: 15 * time.Second, rate: s.anyRate(), locked: make([]time.Duration, s.elections)}
+	news := s.rnd.IntN(2) == 0
+	st.push = k == sessions || k == kept && news
+	st.bell = (k == replaced || k == volatile) && news
+	st.begin(s.elections)
+	return st
+}
+
+func (st *simStore) guarantees() backend.Guarantees {
+	return backend.Guarantees{Name: "simulated", MinTTL: time.Millisecond, Push: st.push || st.bell, Poll: !st.push, Exclusive: true}
+}
+
+// clock is the store's wall clock, for ages and terms. It decides nothing else.
+func (st *simStore) clock() time.Duration { return st.s.now + st.offset }
+
+var epoch = time.Date(2026, 6, 1, 0, 0, 0, 0, time.UTC)
+
+// enter says why a request is not carried out. It was sent to a server, which may
+// have been replaced since: then some proxies send it on, some connections break.
+func (st *simStore) enter(server int) error {
+	switch s := st.s; {
+	case s.now < st.down, server != st.primary && s.one(2):
+		return errGone
+	case s.now < st.denied:
+		return errRevoked
+	}
+	return nil
+}
+
+var (
+	errRevoked = fmt.Errorf("%w: rights revoked", backend.ErrDenied)
+	errLocked  = fmt.Errorf("%w: the row is locked", backend.ErrUnavailable)
+)
+
+// serve carries out a request.
+func (st *simStore) serve(n *simNode, life int, nonce string, c *call, server int) (r reply) {
+	r.call = c
+	if r.err = st.enter(server); r.err != nil {
+		return r
+	}
+	switch c.kind {
+	case callAcquire:
+		r.answers = make([]backend.Answer, len(c.bids))
+		for i := range c.bids {
+			// A row is made in several steps, which end when nobody waits for them.
+			waits := n.life == life && n.m.flying[callAcquire] == c
+			st.acquire(n, life, &c.bids[i], &r.answers[i], waits)
+		}
+	case callRenew:
+		r.answers = make([]backend.Answer, len(c.leases))
+		for i := range c.leases {
+			st.renew(&c.leases[i], &r.answers[i])
+		}
+	case callObserve:
+		for i := range c.leases {
+			l := &c.leases[i]
+			if now := st.view(st.row(l.Election), nonce); l.Beat == 0 && l.Ref == "" || differs(&now, l) {
+				now.Election = l.Election
+				r.changed = append(r.changed, now)
+			}
+		}
+	case callAsk:
+		for _, w := range c.wishes {
+			if err := st.ask(w); err != nil {
+				r.err = err
+			}
+		}
+	}
+	return r
+}
+
+func (st *simStore) row(election string) *simRow { return &st.table.rows[election[0]-'0'] }
+
+func (st *simStore) isLocked(election string) bool { return st.s.now < st.locked[election[0]-'0'] }
+
+// differs reports whether Observe has something to tell to who saw l.
+func differs(now, l *backend.Lease) bool {
+	return now.Term != l.Term || now.Beat != l.Beat || now.Ref != l.Ref || now.Watch != l.Watch || now.Wish != l.Wish || now.Holder.Nonce != l.Holder.Nonce
+}
+
+func (st *simStore) acquire(n *simNode, life int, b *backend.Bid, a *backend.Answer, waits bool) {
+	r := st.row(b.Election)
+	now := st.view(r, b.Candidate.Nonce)
+	now.Election = b.Election
+	mine := r.found && now.Holder.Nonce == b.Candidate.Nonce && st.same(r) && !st.careful()
+	if !mine && (!now.Unchanged(b.Over) || now.Watch < 0) || !r.found && !waits {
+		*a = backend.Answer{Lease: now, Outcome: backend.Refused}
+		return
+	}
+	if st.isLocked(b.Election) {
+		a.Err = errLocked
+		return
+	}
+	term, err := st.nextTerm(r, b)
+	if err != nil {
+		st.s.fail(n.id, "S4: %v", err)
+		return
+	}
+	st.s.checkGrant(n, life, b.Election)
+	r.ends(backend.Failed)
+	r.lease.Holder, r.lease.Term, r.lease.TTL, r.lease.Renew, r.lease.Wish = b.Candidate, term, b.TTL, b.Renew, backend.Wish{}
+	r.last, r.elected = term, st.clock()
+	st.write(r, true)
+	now = st.view(r, b.Candidate.Nonce)
+	now.Election = b.Election
+	*a = backend.Answer{Lease: now, Outcome: backend.Granted, Trust: b.TTL}
+	st.s.figures.grants++
+	if st.s.tracing {
+		st.s.trace("store", "grants %s to %s in term %d", b.Election, b.Candidate.Nonce, term)
+	}
+}
+
+func (st *simStore) renew(l *backend.Lease, a *backend.Answer) {
+	r := st.row(l.Election)
+	a.Outcome = backend.Refused
+	if r.holds(l) && st.same(r) && r.lease.Wish.Kind != backend.Depose {
+		if st.isLocked(l.Election) {
+			*a = backend.Answer{Err: errLocked}
+			return
+		}
+		st.write(r, st.kind != sessions)
+		a.Outcome, a.Trust = backend.Granted, r.lease.TTL
+		st.s.figures.renewals++
+	}
+	a.Lease = st.view(r, l.Holder.Nonce)
+	a.Election = l.Election
+	if st.s.tracing && a.Outcome == backend.Refused {
+		st.s.trace("store", "refuses to renew %s for %s in term %d", l.Election, l.Holder.Nonce, l.Term)
+	}
+}
+
+// find is the first half of a release of term 0: what this nonce holds.
+func (st *simStore) find(nonce string, leases []backend.Lease, server int) (found []backend.Lease, err error) {
+	if err := st.enter(server); err != nil {
+		return nil, err
+	}
+	for _, l := range leases {
+		r := st.row(l.Election)
+		if l.Term == 0 && r.lease.Holder.Nonce == nonce {
+			l.Term, l.Beat = r.lease.Term, r.lease.Beat
+		}
+		if l.Term != 0 {
+			found = append(found, l)
+		}
+	}
+	return found, nil
+}
+
+// release ends leases. One that another server wrote last is not held.
+func (st *simStore) release(n *simNode, life int, held []backend.Lease, server int) (err error) {
+	if err := st.enter(server); err != nil {
+		return err
+	}
+	for i := range held {
+		l := &held[i]
+		r := st.row(l.Election)
+		if !r.holds(l) || !st.same(r) || l.Beat != 0 && l.Beat != r.lease.Beat {
+			continue
+		}
+		if st.isLocked(l.Election) {
+			err = errLocked
+			continue
+		}
+		st.s.checkRelease(n, life, l)
+		r.ends(l.End)
+		st.write(r, true)
+		if st.s.tracing {
+			st.s.trace("store", "%s is vacant after term %d of %s: %s", l.Election, l.Term, l.Holder.Nonce, l.End)
+		}
+	}
+	return err
+}
+
+func (st *simStore) ask(w backend.Wish) error {
+	r := st.row(w.Election)
+	if !r.found || r.lease.Term != w.Term || w.Term == 0 {
+		return fmt.Errorf("simulated: %w", backend.ErrStale)
+	}
+	if r.lease.Wish = w; w.Kind == "" {
+		r.lease.Wish = backend.Wish{}
+	}
+	st.commit(r)
+	st.tell()
+	return nil
+}
+
+// holds reports whether l is still held, in that term.
+func (r *simRow) holds(l *backend.Lease) bool {
+	return r.found && r.lease.Holder.Nonce == l.Holder.Nonce && r.lease.Term == l.Term && !r.lease.Vacant()
+}
+
+// ends makes the row vacant, if it is held.
+func (r *simRow) ends(how backend.End) {
+	if l := &r.lease; !l.Vacant() {
+		l.End, l.LastID, l.LastNonce = how, l.Holder.ID, l.Holder.Nonce
+		l.Holder, l.TTL, l.Renew = backend.Candidate{}, 0, 0
+	}
+}
+
+// write gives the row a fresh beat and commits it. news: it is heard of.
+func (st *simStore) write(r *simRow, news bool) {
+	r.found, r.stamp, r.written = true, st.primary, st.clock()
+	if news {
+		r.lease.Beat = st.s.rnd.Uint64() | 1
+	}
+	st.commit(r)
+	if st.kind == sessions {
+		st.session(r)
+	}
+	if news && (st.push || st.bell && r.lease.Vacant()) {
+		st.tell()
+	}
+}
+
+// session ends the lease when nobody has renewed it for its TTL, by the store's
+// own clock.
+func (st *simStore) session(r *simRow) {
+	if r.session++; r.lease.Vacant() {
+		return
+	}
+	session := r.session
+	st.s.after(time.Duration(float64(r.lease.TTL)/st.rate), func() {
+		if r.session == session {
+			st.s.trace("store", "session of %s in term %d has ended", r.lease.Holder.Nonce, r.lease.Term)
+			r.ends(backend.Failed)
+			st.write(r, true)
+		}
+	})
+}
+
+// listen answers when there is news; at once if it has come already.
+func (st *simStore) listen(n *simNode, life int, nonce string, c *call, server int) {
+	answer := func(err error) { n.back(life, c, func() { n.ends(c, reply{call: c, err: err}) }) }
+	if err := st.enter(server); err != nil {
+		answer(err)
+		return
+	}
+	if st.push {
+		for i := range c.leases {
+			l := &c.leases[i]
+			if now := st.view(st.row(l.Election), nonce); differs(&now, l) {
+				answer(nil)
+				return
+			}
+		}
+	}
+	st.listeners = append(st.listeners, simListener{n, life, c})
+}
+
+// tell wakes all who listen; some miss a bell.
+func (st *simStore) tell() {
+	listeners := st.listeners
+	st.listeners = nil
+	for _, l := range listeners {
+		switch {
+		case l.n.life != l.life || l.n.m.flying[callListen] != l.c: // no longer there
+		case st.bell && !st.s.calm && st.s.one(5):
+			st.listeners = append(st.listeners, l)
+		default:
+			l.n.back(l.life, l.c, func() { l.n.ends(l.c, reply{call: l.c}) })
+		}
+	}
+}

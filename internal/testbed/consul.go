@@ -1,0 +1,303 @@
+package testbed
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// ConsulOptions say what Consul agent to start. The zero value is a single
+// server without TLS and rights.
+type ConsulOptions struct {
+	// TLS makes the agent speak HTTPS, with a certificate of an authority of its
+	// own; see [ConsulAgent.TLSConfig].
+	TLS bool
+
+	// ClientCerts makes it want a certificate of that authority from each client; see
+	// [ConsulAgent.ClientFiles]. It goes with TLS.
+	ClientCerts bool
+
+	// ACL denies everything to who has no token; see [ConsulAgent.AdminToken].
+	ACL bool
+
+	// SessionTTLMin is the least TTL of a session. Default: what Consul has, 10 s.
+	SessionTTLMin time.Duration
+}
+
+// A ConsulAgent is one server of Consul.
+type ConsulAgent struct {
+	*Daemon
+	ca    *authority
+	own   []tls.Certificate // that the tests have, where it wants one
+	token string
+}
+
+// consulToken is the token of the administrator, where there are rights.
+const consulToken = "0f0e0d0c-0b0a-0908-0706-050403020100"
+
+// StartConsul starts a single server that belongs to this test and is gone after
+// it. With ELECTION_TEST_CONSUL_ADDR set, tests that need one of their own are
+// skipped.
+func StartConsul(t testing.TB, o ConsulOptions) *ConsulAgent {
+	t.Helper()
+	if os.Getenv(Consul.variable()) != "" {
+		t.Skipf("this test needs a Consul that it starts itself, but %s names one that is already there", Consul.variable())
+	}
+	a, err := startConsul(o)
+	if err != nil {
+		unavailable(t, err)
+	}
+	owned(t, a.Daemon)
+	return a
+}
+
+// SharedConsul returns the one server that all tests of the binary share, or the
+// one that ELECTION_TEST_CONSUL_ADDR names. It must not be tormented. Take a
+// prefix of your own on it. Sessions may be as short as a second.
+func SharedConsul(t testing.TB) *ConsulAgent {
+	t.Helper()
+	a, err := sharedConsul()
+	if err != nil {
+		unavailable(t, err)
+	}
+	return a
+}
+
+var sharedConsul = sync.OnceValues(func() (*ConsulAgent, error) {
+	if addr := os.Getenv(Consul.variable()); addr != "" {
+		report("used: Consul at %s, already there", addr)
+		return &ConsulAgent{Daemon: &Daemon{options: daemonOptions{kind: Consul, addr: addr}, shared: true}}, nil
+	}
+	a, err := startConsul(ConsulOptions{SessionTTLMin: time.Second})
+	if err == nil {
+		a.shared = true
+	}
+	return a, err
+})
+
+// StartConsulCluster starts n servers in the hosts of net, which belong to this
+// test. All of them answer clients when it returns.
+func StartConsulCluster(t testing.TB, network *Network, n int) []*ConsulAgent {
+	t.Helper()
+	if os.Getenv(Consul.variable()) != "" {
+		t.Skipf("this test needs a Consul that it starts itself, but %s names one that is already there", Consul.variable())
+	}
+	var agents []*ConsulAgent
+	var peers []string
+	for i := range n {
+		peers = append(peers, network.Host(i).PeerIP())
+	}
+	for i := range n {
+		host := network.Host(i)
+		a, err := newConsul(ConsulOptions{SessionTTLMin: time.Second}, host, peers)
+		if err != nil {
+			unavailable(t, err)
+		}
+		agents = append(agents, a)
+		owned(t, a.Daemon)
+	}
+	for _, a := range agents {
+		if err := a.await(); err != nil {
+			t.Fatalf("testbed: %v", err)
+		}
+	}
+	report("used: Consul %s, %d servers started by the tests", agents[0].Version(), n)
+	return agents
+}
+
+func startConsul(o ConsulOptions) (*ConsulAgent, error) {
+	a, err := newConsul(o, nil, nil)
+	if err != nil {
+		return nil, err
+	}
+	if err := a.await(); err != nil {
+		a.remove()
+		return nil, err
+	}
+	report("used: Consul %s, started by the tests", a.Version())
+	return a, nil
+}
+
+// newConsul launches a server: on its own, or as one of those with these
+// addresses.
+func newConsul(o ConsulOptions, host *Host, peers []string) (*ConsulAgent, error) {
+	program, version, err := findConsul()
+	if err != nil {
+		return nil, err
+	}
+	dir, err := newDir()
+	if err != nil {
+		return nil, err
+	}
+	a := &ConsulAgent{}
+	var port [4]int
+	for i := range port {
+		if port[i], err = freePort(); err != nil {
+			return nil, err
+		}
+	}
+	bind, client, name := "127.0.0.1", "127.0.0.1", "node"
+	if host != nil { // alone on its host, and its peers must know where
+		port = [4]int{8500, 8300, 8301, 8501}
+		bind, client = host.PeerIP(), host.IP()
+		name = "node" + strconv.Itoa(slices.Index(peers, bind)+1)
+	}
+	ports := map[string]int{"http": port[0], "server": port[1], "serf_lan": port[2], "https": -1, "dns": -1, "grpc": -1, "grpc_tls": -1, "serf_wan": -1}
+	config := map[string]any{
+		"server": true, "bootstrap_expect": max(len(peers), 1), "retry_join": peers, "retry_interval": "1s",
+		"data_dir": filepath.Join(dir, "data"), "node_name": name, "bind_addr": bind, "client_addr": client,
+		"performance": map[string]any{"raft_multiplier": 1, "leave_drain_time": "0s"},
+		"autopilot":   map[string]any{"cleanup_dead_servers": false},
+		"connect":     map[string]any{"enabled": false}, "peering": map[string]any{"enabled": false},
+		"limits":               map[string]any{"http_max_conns_per_client": 10000}, // all test processes have one address
+		"disable_update_check": true, "skip_leave_on_interrupt": true, "leave_on_terminate": false,
+		"telemetry": map[string]any{"prometheus_retention_time": "1h", "disable_hostname": true},
+		"log_level": "INFO", "ports": ports,
+	}
+	if o.SessionTTLMin > 0 {
+		config["session_ttl_min"] = o.SessionTTLMin.String()
+	}
+	if o.ACL {
+		a.token = consulToken
+		config["acl"] = map[string]any{"enabled": true, "default_policy": "deny", "tokens": map[string]any{"initial_management": consulToken}}
+	}
+	if o.TLS {
+		if a.ca, err = newAuthority(dir); err != nil {
+			return nil, err
+		}
+		ports["http"], ports["https"] = -1, port[0]
+		config["tls"] = map[string]any{"https": map[string]any{
+			"ca_file": filepath.Join(dir, "ca.pem"), "cert_file": filepath.Join(dir, "server-cert.pem"), "key_file": filepath.Join(dir, "server-key.pem"),
+			"verify_incoming": o.ClientCerts,
+		}}
+	}
+	if o.ClientCerts {
+		cert, key, err := a.ca.client(dir, "tests")
+		if err != nil {
+			return nil, err
+		}
+		pair, err := tls.LoadX509KeyPair(cert, key)
+		if err != nil {
+			return nil, err
+		}
+		a.own = append(a.own, pair)
+	}
+	text, err := json.Marshal(config)
+	if err != nil {
+		return nil, err
+	}
+	file := filepath.Join(dir, "consul.json")
+	if err := os.WriteFile(file, text, 0o600); err != nil {
+		return nil, err
+	}
+	a.Daemon, err = launch(daemonOptions{
+		kind: Consul, version: version, addr: net.JoinHostPort(client, strconv.Itoa(port[0])), dir: dir, host: host,
+		command: []string{program, "agent", "-config-file=" + file}, ready: a.ready,
+	})
+	return a, err
+}
+
+// findConsul looks for the program that "make deps" builds, the newest if there
+// are several.
+func findConsul() (program, version string, err error) {
+	cache, err := cacheDir()
+	if err != nil {
+		return "", "", err
+	}
+	found, _ := filepath.Glob(filepath.Join(cache, "consul-v*", "consul"))
+	if len(found) == 0 {
+		return "", "", &missing{Consul, "Consul", "it builds it from internal/tools/consul"}
+	}
+	program = found[len(found)-1]
+	return program, strings.TrimPrefix(filepath.Base(filepath.Dir(program)), "consul-v"), nil
+}
+
+// ready asks whether there is a leader that answers consistent readings.
+func (a *ConsulAgent) ready(ctx context.Context) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, a.URL()+"/v1/kv/ready?consistent", nil)
+	if err != nil {
+		return err
+	}
+	request.Header.Set("X-Consul-Token", a.token)
+	client := http.Client{Transport: &http.Transport{TLSClientConfig: a.TLSConfig(), DisableKeepAlives: true}}
+	answer, err := client.Do(request)
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode >= 500 {
+		text, _ := io.ReadAll(io.LimitReader(answer.Body, 1000))
+		return fmt.Errorf("%s: %s", answer.Status, text)
+	}
+	return nil
+}
+
+// URL is where clients reach the agent: http://… or https://….
+func (a *ConsulAgent) URL() string {
+	if a.ca != nil {
+		return "https://" + a.Addr()
+	}
+	if u, err := url.Parse(a.Addr()); err == nil && u.Host != "" {
+		return a.Addr() // as the environment names it
+	}
+	return "http://" + a.Addr()
+}
+
+// AdminToken is the administrator's token, or empty if there are no rights.
+func (a *ConsulAgent) AdminToken() string { return a.token }
+
+// CAFile is the file with the authority that signed the agent's certificate.
+func (a *ConsulAgent) CAFile() string { return filepath.Join(a.Dir(), "ca.pem") }
+
+// ClientFiles makes a certificate for a client of that name, and returns the files
+// with it and its key.
+func (a *ConsulAgent) ClientFiles(t testing.TB, name string) (cert, key string) {
+	t.Helper()
+	cert, key, err := a.ca.client(t.TempDir(), name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cert, key
+}
+
+// TLSConfig is what a client needs to trust the agent, and to be trusted if that
+// takes a certificate; nil if it has no TLS.
+func (a *ConsulAgent) TLSConfig() *tls.Config {
+	if a.ca == nil {
+		return nil
+	}
+	config := a.ca.clientConfig()
+	config.Certificates = a.own
+	return config
+}
+
+// IsLeader reports whether this server leads the cluster, by its own account.
+func (a *ConsulAgent) IsLeader(t testing.TB) bool {
+	t.Helper()
+	client := http.Client{Timeout: 2 * time.Second, Transport: &http.Transport{TLSClientConfig: a.TLSConfig(), DisableKeepAlives: true}}
+	answer, err := client.Get(a.URL() + "/v1/agent/self")
+	if err != nil {
+		return false
+	}
+	defer answer.Body.Close()
+	var self struct {
+		Stats struct{ Consul struct{ Leader string } }
+	}
+	if err := json.NewDecoder(answer.Body).Decode(&self); err != nil {
+		return false
+	}
+	return self.Stats.Consul.Leader == "true"
+}

@@ -1,0 +1,261 @@
+package testbed
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// EtcdOptions say what etcd to start. The zero value is a single node without TLS
+// and users, with an election timeout of half a second, which grants leases of a
+// second and more.
+type EtcdOptions struct {
+	// TLS makes the node speak https, with a certificate of an authority of its
+	// own, and demand a certificate of the client: see [EtcdNode.ClientFiles].
+	TLS bool
+
+	// Args are added to the command line, after all others.
+	Args []string
+}
+
+// An EtcdNode is one process of etcd.
+type EtcdNode struct {
+	*Daemon
+	ca      *authority
+	metrics string // where it tells how it is, without TLS
+}
+
+// StartEtcd starts a single node that belongs to this test and is gone after it.
+// With ELECTION_TEST_ETCD_ENDPOINTS set, tests that need one of their own are
+// skipped.
+func StartEtcd(t testing.TB, o EtcdOptions) *EtcdNode {
+	t.Helper()
+	noEtcd(t)
+	n, err := startEtcd(o)
+	if err != nil {
+		unavailable(t, err)
+	}
+	owned(t, n.Daemon)
+	return n
+}
+
+func noEtcd(t testing.TB) {
+	t.Helper()
+	if os.Getenv(Etcd.variable()) != "" {
+		t.Skipf("this test needs an etcd that it starts itself, but %s names one that is already there", Etcd.variable())
+	}
+}
+
+// SharedEtcd returns the endpoints of the one node that all tests of the binary
+// share, or of what ELECTION_TEST_ETCD_ENDPOINTS names, separated by commas. It
+// must not be tormented. Take a prefix of your own on it.
+func SharedEtcd(t testing.TB) []string {
+	t.Helper()
+	if endpoints := os.Getenv(Etcd.variable()); endpoints != "" {
+		report("used: etcd at %s, already there", endpoints)
+		return strings.Split(endpoints, ",")
+	}
+	n, err := sharedEtcd()
+	if err != nil {
+		unavailable(t, err)
+	}
+	return []string{n.URL()}
+}
+
+var sharedEtcd = sync.OnceValues(func() (*EtcdNode, error) {
+	n, err := startEtcd(EtcdOptions{})
+	if err == nil {
+		n.shared = true
+	}
+	return n, err
+})
+
+// StartEtcdCluster starts n nodes in the hosts of network, which belong to this
+// test. All of them answer clients when it returns.
+func StartEtcdCluster(t testing.TB, network *Network, n int, o EtcdOptions) []*EtcdNode {
+	t.Helper()
+	noEtcd(t)
+	var peers []string
+	for i := range n {
+		peers = append(peers, fmt.Sprintf("node%d=http://%s:2380", i, network.Host(i).PeerIP()))
+	}
+	var nodes []*EtcdNode
+	for i := range n {
+		node, err := newEtcd(o, network.Host(i), fmt.Sprintf("node%d", i), peers)
+		if err != nil {
+			unavailable(t, err)
+		}
+		nodes = append(nodes, node)
+		owned(t, node.Daemon)
+	}
+	for _, node := range nodes {
+		if err := node.await(); err != nil {
+			t.Fatalf("testbed: %v", err)
+		}
+	}
+	report("used: etcd %s, %d nodes started by the tests", nodes[0].Version(), n)
+	return nodes
+}
+
+func startEtcd(o EtcdOptions) (*EtcdNode, error) {
+	n, err := newEtcd(o, nil, "node0", nil)
+	if err != nil {
+		return nil, err
+	}
+	if err := n.await(); err != nil {
+		n.remove()
+		return nil, err
+	}
+	report("used: etcd %s, started by the tests", n.Version())
+	return n, nil
+}
+
+// newEtcd launches a node: on its own, or as one of peers.
+func newEtcd(o EtcdOptions, host *Host, name string, peers []string) (*EtcdNode, error) {
+	program, version, err := findEtcd()
+	if err != nil {
+		return nil, err
+	}
+	dir, err := newDir()
+	if err != nil {
+		return nil, err
+	}
+	var client, peer, metrics string
+	if host != nil {
+		client, peer, metrics = host.IP()+":2379", host.PeerIP()+":2380", host.IP()+":2381"
+	} else {
+		var port [3]int
+		for i := range port {
+			if port[i], err = freePort(); err != nil {
+				return nil, err
+			}
+		}
+		client, peer, metrics = loopback(port[0]), loopback(port[1]), loopback(port[2])
+		peers = []string{name + "=http://" + peer}
+	}
+	n := &EtcdNode{metrics: "http://" + metrics}
+	scheme := "http://"
+	args := []string{
+		"--name=" + name, "--data-dir=" + filepath.Join(dir, "data"), "--initial-cluster=" + strings.Join(peers, ","), "--initial-cluster-token=" + filepath.Base(dir[:len(dir)-1]),
+		"--listen-peer-urls=http://" + peer, "--initial-advertise-peer-urls=http://" + peer, "--listen-metrics-urls=" + n.metrics,
+		"--heartbeat-interval=50", "--election-timeout=500", "--log-level=warn", "--logger=zap",
+	}
+	if host != nil {
+		args = append(args, "--initial-cluster-token=cluster"+strconv.Itoa(host.network.number))
+	}
+	if o.TLS {
+		if n.ca, err = newAuthority(dir); err != nil {
+			return nil, err
+		}
+		scheme = "https://"
+		args = append(args, "--client-cert-auth", "--trusted-ca-file="+filepath.Join(dir, "ca.pem"),
+			"--cert-file="+filepath.Join(dir, "server-cert.pem"), "--key-file="+filepath.Join(dir, "server-key.pem"))
+	}
+	args = append(args, "--listen-client-urls="+scheme+client, "--advertise-client-urls="+scheme+client)
+	n.Daemon, err = launch(daemonOptions{
+		kind: Etcd, version: version, addr: client, dir: dir, host: host,
+		command: append(append([]string{program}, args...), o.Args...), ready: n.ready,
+	})
+	return n, err
+}
+
+// findEtcd looks for the program that "make deps" builds, the newest if there are
+// several.
+func findEtcd() (program, version string, err error) {
+	cache, err := cacheDir()
+	if err != nil {
+		return "", "", err
+	}
+	found, _ := filepath.Glob(filepath.Join(cache, "etcd-v*", "etcd"))
+	if len(found) == 0 {
+		return "", "", &missing{Etcd, "etcd", "it builds it from internal/tools/etcd"}
+	}
+	program = found[len(found)-1]
+	return program, strings.TrimPrefix(filepath.Base(filepath.Dir(program)), "etcd-v"), nil
+}
+
+// ready asks whether there is a leader that confirms a reading.
+func (n *EtcdNode) ready(ctx context.Context) error {
+	text, err := n.ask(ctx, "/health")
+	if err == nil && !strings.Contains(text, `"health":"true"`) {
+		err = fmt.Errorf("not healthy: %s", text)
+	}
+	return err
+}
+
+func (n *EtcdNode) ask(ctx context.Context, path string) (string, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, n.metrics+path, nil)
+	if err != nil {
+		return "", err
+	}
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	answer, err := client.Do(request)
+	if err != nil {
+		return "", err
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(answer.Body, 8<<20))
+	return string(text), err
+}
+
+// URL is where clients reach the node: http://… or https://….
+func (n *EtcdNode) URL() string {
+	if n.ca != nil {
+		return "https://" + n.Addr()
+	}
+	return "http://" + n.Addr()
+}
+
+// TLSConfig is what a client needs to trust the node, without a certificate of
+// its own; nil if it has no TLS.
+func (n *EtcdNode) TLSConfig() *tls.Config {
+	if n.ca == nil {
+		return nil
+	}
+	return n.ca.clientConfig()
+}
+
+// ClientFiles makes a certificate for a client of that name, and returns the
+// files with the authority, the certificate and its key.
+func (n *EtcdNode) ClientFiles(t testing.TB, name string) (ca, cert, key string) {
+	t.Helper()
+	cert, key, err := n.ca.client(t.TempDir(), name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return filepath.Join(n.ca.dir, "ca.pem"), cert, key
+}
+
+var metricLine = regexp.MustCompile(`(?m)^([a-z_]+(?:\{[^}]*\})?) ([0-9.e+]+)$`)
+
+// Metrics returns what the node counts, by name and labels as it writes them. A
+// node that does not answer fails the test.
+func (n *EtcdNode) Metrics(t testing.TB) map[string]float64 {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), startLimit)
+	defer cancel()
+	text, err := n.ask(ctx, "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	metrics := make(map[string]float64)
+	for _, line := range metricLine.FindAllStringSubmatch(text, -1) {
+		metrics[line[1]], _ = strconv.ParseFloat(line[2], 64)
+	}
+	return metrics
+}
+
+// IsLeader reports whether this node leads the cluster, by its own account.
+func (n *EtcdNode) IsLeader(t testing.TB) bool {
+	t.Helper()
+	return n.Metrics(t)["etcd_server_is_leader"] == 1
+}

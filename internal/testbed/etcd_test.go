@@ -1,0 +1,52 @@
+//go:build linux
+
+package testbed
+
+import (
+	"fmt"
+	"testing"
+)
+
+// A cluster has one leader, whose office another takes when it is stopped.
+func TestAnEtcdClusterReplacesALeaderThatIsStopped(t *testing.T) {
+	t.Parallel()
+	nodes := StartEtcdCluster(t, NewNetwork(t, 3), 3, EtcdOptions{})
+	var first *EtcdNode
+	Eventually(t, patience, "one of three nodes leads", func() error {
+		for _, n := range nodes {
+			if n.IsLeader(t) {
+				first = n
+				return nil
+			}
+		}
+		return fmt.Errorf("none does")
+	})
+	changes := func() float64 { return first.Metrics(t)["etcd_server_leader_changes_seen_total"] }
+	before := changes()
+	first.Stop(t)
+	Eventually(t, patience, "another node leads", func() error {
+		for _, n := range nodes {
+			if n != first && n.IsLeader(t) {
+				return nil
+			}
+		}
+		return fmt.Errorf("none does")
+	})
+	first.Continue(t)
+	Eventually(t, patience, "the first one has stepped down", func() error {
+		if first.IsLeader(t) && changes() == before { // it may be elected again
+			return fmt.Errorf("it leads")
+		}
+		return nil
+	})
+}
+
+// A node with TLS does not talk to who has no certificate.
+func TestEtcdSpeaksTLS(t *testing.T) {
+	t.Parallel()
+	n := StartEtcd(t, EtcdOptions{TLS: true})
+	ca, cert, key := n.ClientFiles(t, "app")
+	if ca == "" || cert == "" || key == "" || n.TLSConfig() == nil {
+		t.Errorf("files %q %q %q", ca, cert, key)
+	}
+}

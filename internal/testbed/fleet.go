@@ -1,0 +1,257 @@
+package testbed
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/election"
+)
+
+// A Fleet is processes of this module and of other programs that take part in one
+// election. Its methods are for one goroutine at a time.
+type Fleet struct {
+	t       testing.TB
+	members []*FleetMember
+}
+
+// A FleetMember is a [Member] of a fleet.
+type FleetMember struct {
+	*Member
+	ID    string
+	Ours  bool // of this module: it keeps deadlines, and what it believes always counts
+	fleet *Fleet
+}
+
+// fleetLimit is for what takes some seconds, but on a busy machine.
+const fleetLimit = 3 * time.Minute
+
+// NewFleet returns a fleet without members.
+func NewFleet(t testing.TB) *Fleet { return &Fleet{t: t} }
+
+// Add adds a member that was started.
+func (f *Fleet) Add(m *Member, id string, ours bool) *FleetMember {
+	f.t.Logf("%s starts", id)
+	out := &FleetMember{m, id, ours, f}
+	f.members = append(f.members, out)
+	return out
+}
+
+// Program starts this test binary as another program: env is the environment variable
+// that tells it which, and holds arg, as JSON.
+func (f *Fleet) Program(id string, ours bool, env string, arg any) *FleetMember {
+	f.t.Helper()
+	text, err := json.Marshal(arg)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), env+"="+string(text))
+	return f.Add(StartMember(f.t, cmd), id, ours)
+}
+
+// Leads waits until one of these leads, and returns it.
+func (f *Fleet) Leads(among ...*FleetMember) (leader *FleetMember) {
+	f.t.Helper()
+	began := time.Now()
+	Eventually(f.t, fleetLimit, "one of the fleet to lead", func() error {
+		for _, m := range among {
+			if m.Leads() {
+				leader = m
+				return nil
+			}
+		}
+		return fmt.Errorf("none of %d does", len(among))
+	})
+	f.t.Logf("%s leads after %.1fs", leader.ID, time.Since(began).Seconds())
+	return leader
+}
+
+// A FleetBelief is a time during which a member was sure to lead.
+type FleetBelief struct {
+	Span
+	*FleetMember
+}
+
+// Beliefs returns all that counts, in the order of their beginning. What a member of
+// another program goes on believing after it was stopped does not: such a one keeps no
+// deadline, and nothing that others do prevents it.
+func (f *Fleet) Beliefs() (all []FleetBelief) {
+	for _, m := range f.members {
+		for _, s := range m.Led() {
+			if m.Ours || !s.Stale {
+				all = append(all, FleetBelief{s, m})
+			}
+		}
+	}
+	slices.SortFunc(all, func(a, b FleetBelief) int { return a.From.Compare(b.From) })
+	return all
+}
+
+// Overlaps returns the times during which two members were sure to lead.
+func (f *Fleet) Overlaps() (all []Span) {
+	list := f.Beliefs()
+	for i, b := range list {
+		for _, a := range list[:i] {
+			if a.FleetMember != b.FleetMember && a.To.After(b.From) {
+				to := b.To
+				if a.To.Before(to) {
+					to = a.To
+				}
+				f.t.Logf("%s leads from %v to %v, and %s from %v to %v", a.ID, a.From, a.To, b.ID, b.From, b.To)
+				all = append(all, Span{From: b.From, To: to})
+			}
+		}
+	}
+	return all
+}
+
+// OneLeaderAtMost fails the test if two members were sure to lead at one time, or if
+// nobody of ours or nobody of the others ever was: then it has shown nothing.
+func (f *Fleet) OneLeaderAtMost() {
+	f.t.Helper()
+	if both := f.Overlaps(); len(both) > 0 {
+		f.t.Errorf("S1: two leaders at %d times", len(both))
+	}
+	ours, theirs := 0, 0
+	for _, b := range f.Beliefs() {
+		if b.Ours {
+			ours++
+		} else {
+			theirs++
+		}
+	}
+	f.t.Logf("reigns: %d of ours, %d of theirs", ours, theirs)
+	if ours == 0 || theirs == 0 {
+		f.t.Errorf("%d reigns of ours and %d of theirs were seen; want some of both", ours, theirs)
+	}
+}
+
+// Follows waits until a member says that it follows one whose id, and address, begin so:
+// to say it again when it already does, it has no reason.
+func (m *FleetMember) Follows(who string) {
+	m.fleet.t.Helper()
+	Eventually(m.fleet.t, fleetLimit, m.ID+" to follow "+who, func() error {
+		if line := m.Last("follows"); !strings.HasPrefix(line, "follows "+who) {
+			return fmt.Errorf("it %s", line)
+		}
+		return nil
+	})
+}
+
+// Waits waits until a member says that it waits for a leader to go. On a busy machine
+// that may have happened before, and then it leads.
+func (m *FleetMember) Waits() {
+	m.fleet.t.Helper()
+	Eventually(m.fleet.t, fleetLimit, m.ID+" to wait", func() error {
+		if m.Last("waits") == "" && !m.Leads() {
+			return errors.New("it does not say so")
+		}
+		return nil
+	})
+}
+
+// FindsOut waits until a member believes no more that it leads.
+func (m *FleetMember) FindsOut() {
+	m.fleet.t.Helper()
+	Eventually(m.fleet.t, fleetLimit, m.ID+" to find out that it does not lead", func() error {
+		if m.Believes() {
+			return errors.New("it believes that it leads")
+		}
+		return nil
+	})
+}
+
+// Kill, Stop, Continue and Resign are those of [Member], and are logged.
+func (m *FleetMember) Kill() {
+	m.fleet.t.Logf("kill -9 %s", m.ID)
+	m.Member.Kill()
+}
+
+func (m *FleetMember) Stop() {
+	m.fleet.t.Helper()
+	m.fleet.t.Logf("%s is stopped", m.ID)
+	m.Member.Stop(m.fleet.t)
+}
+
+func (m *FleetMember) Continue() {
+	m.fleet.t.Helper()
+	m.fleet.t.Logf("%s goes on", m.ID)
+	m.Member.Continue(m.fleet.t)
+}
+
+func (m *FleetMember) Resign() {
+	m.fleet.t.Logf("%s is asked to end", m.ID)
+	m.Member.Resign()
+}
+
+// PlayMember is the program of a [Member] of this module: it campaigns for an election on
+// the store that was opened, or not, says what it believes, and resigns for good when
+// its input ends. It does not return.
+func PlayMember(store backend.Backend, err error, o *election.Options, name string) {
+	var m *election.Manager
+	if err == nil {
+		m, err = election.New(store, o)
+	}
+	var e *election.Election
+	if err == nil {
+		e, err = m.Join(name)
+	}
+	if err == nil {
+		err = e.Lead(nil)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "member:", err)
+		os.Exit(1)
+	}
+	Say(e.Leading, func() string {
+		leader, _, _ := e.Leader()
+		return leader.ID + " " + leader.Address
+	})
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	if err := m.Close(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "member:", err)
+	}
+	fmt.Println("closed")
+	os.Exit(0)
+}
+
+// Say says what a [Member] believes, and "follows" with what follows returns when that
+// changes, until the input ends.
+func Say(leads func() bool, follows func() string) {
+	ended := make(chan struct{})
+	go func() { io.Copy(io.Discard, os.Stdin); close(ended) }()
+	led, last := false, ""
+	for tick := time.NewTicker(5 * time.Millisecond); ; {
+		now := time.Now() // before it is asked: what is printed was believed
+		leads := leads()
+		switch {
+		case leads && led:
+			fmt.Println("led", now.UnixMicro())
+		case leads:
+			fmt.Println("leader")
+		case led:
+			fmt.Println("not leader")
+		}
+		led = leads
+		if who := follows(); who != last {
+			fmt.Println("follows", who)
+			last = who
+		}
+		select {
+		case <-tick.C:
+		case <-ended:
+			return
+		}
+	}
+}

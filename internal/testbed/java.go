@@ -1,0 +1,75 @@
+package testbed
+
+import (
+	_ "embed"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// A JavaMember is a [Member] in Java.
+type JavaMember = Member
+
+// JavaOptions says which program, and where. All are required.
+type JavaOptions struct {
+	// Kind is "latch" or "selector" of Apache Curator; "node": the first to make a node
+	// at a path leads, the others wait until it is deleted; or "cached": the same, and
+	// all go by what the node holds, whoever writes it.
+	Kind    string
+	Server  string
+	Path    string        // of the queue or of the node. The node's parent must be there
+	ID      string        // what its node holds
+	Session time.Duration // how long its session lives unheard
+}
+
+//go:embed java/Member.java
+var memberSource []byte
+
+// javaClasses compiles the program, once, and returns its class path.
+var javaClasses = sync.OnceValues(func() (string, error) {
+	const jars = "/usr/share/java/"
+	var path []string
+	for _, jar := range []string{"curator-recipes", "curator-framework", "curator-client", "zookeeper", "zookeeper-jute", "guava", "failureaccess", "slf4j-api", "slf4j-nop",
+		"netty-common", "netty-handler", "netty-transport", "netty-buffer", "netty-codec", "netty-resolver"} {
+		if _, err := os.Stat(jars + jar + ".jar"); err == nil {
+			path = append(path, jars+jar+".jar")
+		} else if strings.HasPrefix(jar, "curator") {
+			return "", &missing{ZooKeeper, jar, "Debian: libcurator-recipes-java"}
+		}
+	}
+	javac, err := exec.LookPath("javac")
+	if err != nil {
+		return "", &missing{ZooKeeper, "javac", "Debian: default-jdk-headless"}
+	}
+	dir, err := newDir()
+	if err != nil {
+		return "", err
+	}
+	source := filepath.Join(dir, "Member.java")
+	if err := os.WriteFile(source, memberSource, 0o644); err != nil {
+		return "", err
+	}
+	all := strings.Join(append(path, dir), ":")
+	if out, err := exec.Command(javac, "-J-Xmx256m", "-J-XX:+UseSerialGC", "-cp", all, "-d", dir, source).CombinedOutput(); err != nil {
+		return "", fmt.Errorf("javac: %w: %s", err, out)
+	}
+	return all, nil
+})
+
+// StartJavaMember starts one, which ends with the test.
+func StartJavaMember(t testing.TB, o JavaOptions) *JavaMember {
+	t.Helper()
+	path, err := javaClasses()
+	if err != nil {
+		unavailable(t, err)
+	}
+	cmd := exec.Command("java", "-Xmx64m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-cp", path,
+		"Member", o.Kind, o.Server, o.Path, o.ID, strconv.FormatInt(o.Session.Milliseconds(), 10))
+	return StartMember(t, cmd)
+}

@@ -1,0 +1,55 @@
+package testbed
+
+import (
+	"context"
+	"database/sql/driver"
+	"fmt"
+	"time"
+)
+
+// Virtual returns a connector to a MySQL or MariaDB server for bubbles of
+// testing/synctest: the server's clock is set to the caller's before each statement,
+// so that hours pass on a real server in moments. Statements must have their
+// parameters in them (InterpolateParams).
+func Virtual(c driver.Connector) driver.Connector { return virtual{c} }
+
+type virtual struct{ driver.Connector }
+
+func (v virtual) Connect(ctx context.Context) (driver.Conn, error) {
+	c, err := v.Connector.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return virtualConn{c.(conn)}, nil
+}
+
+type conn = interface {
+	driver.Conn
+	driver.ExecerContext
+	driver.QueryerContext
+	driver.ConnBeginTx
+	driver.SessionResetter
+	driver.Validator
+	driver.NamedValueChecker
+}
+
+type virtualConn struct{ conn }
+
+func (c virtualConn) set(ctx context.Context) error {
+	_, err := c.conn.ExecContext(ctx, fmt.Sprintf("SET timestamp = %.6f", float64(time.Now().UnixMicro())/1e6), nil)
+	return err
+}
+
+func (c virtualConn) ExecContext(ctx context.Context, q string, args []driver.NamedValue) (driver.Result, error) {
+	if err := c.set(ctx); err != nil {
+		return nil, err
+	}
+	return c.conn.ExecContext(ctx, q, args)
+}
+
+func (c virtualConn) QueryContext(ctx context.Context, q string, args []driver.NamedValue) (driver.Rows, error) {
+	if err := c.set(ctx); err != nil {
+		return nil, err
+	}
+	return c.conn.QueryContext(ctx, q, args)
+}

@@ -1,0 +1,287 @@
+package testbed
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// ZooKeeperTick is the tickTime of the servers that are started here: short, so
+// that sessions may be.
+const ZooKeeperTick = 100 * time.Millisecond
+
+// ZooKeeperOptions say what server to start.
+type ZooKeeperOptions struct {
+	// TLS gives the server a secure port beside the other.
+	TLS bool
+
+	// Config is added to the configuration file, line by line.
+	Config []string
+
+	// Clock runs the server under a clock that [ZooKeeperServer.Step] can move.
+	Clock bool
+}
+
+// A ZooKeeperServer is one ZooKeeper server.
+type ZooKeeperServer struct {
+	*Daemon
+	secure string
+	ca     *authority
+
+	clock  string        // the file that says how far its clock is off, or empty
+	offset time.Duration // of its clock
+}
+
+// Secure returns the address of the secure port.
+func (z *ZooKeeperServer) Secure() string { return z.secure }
+
+// TLSConfig is what a client needs to trust the secure port.
+func (z *ZooKeeperServer) TLSConfig() *tls.Config { return z.ca.clientConfig() }
+
+// CAFile is the authority's certificate as a file.
+func (z *ZooKeeperServer) CAFile() string { return filepath.Join(z.ca.dir, "ca.pem") }
+
+// StartZooKeeper starts a server that belongs to this test and is gone after it.
+// The test is skipped or fails if it is not installed.
+func StartZooKeeper(t testing.TB, o ZooKeeperOptions) *ZooKeeperServer {
+	t.Helper()
+	z, err := startZooKeeper(o)
+	if err != nil {
+		unavailable(t, err)
+	}
+	owned(t, z.Daemon)
+	return z
+}
+
+var sharedZooKeeper = sync.OnceValues(func() (*ZooKeeperServer, error) {
+	z, err := startZooKeeper(ZooKeeperOptions{})
+	if err == nil {
+		z.shared = true
+	}
+	return z, err
+})
+
+// SharedZooKeeper returns the addresses of the server that all tests of the
+// binary share, or of those that ELECTION_TEST_ZOOKEEPER_SERVERS names, separated
+// by commas. They must not be tormented, and every test has its own paths.
+func SharedZooKeeper(t testing.TB) []string {
+	t.Helper()
+	if servers := os.Getenv(ZooKeeper.variable()); servers != "" {
+		return strings.Split(servers, ",")
+	}
+	z, err := sharedZooKeeper()
+	if err != nil {
+		unavailable(t, err)
+	}
+	return []string{z.Addr()}
+}
+
+func startZooKeeper(o ZooKeeperOptions) (*ZooKeeperServer, error) {
+	for try := 1; ; try++ {
+		port, err := freePort()
+		if err != nil {
+			return nil, err
+		}
+		dir, err := newDir()
+		if err != nil {
+			return nil, err
+		}
+		z := &ZooKeeperServer{}
+		lines := append([]string{fmt.Sprintf("clientPort=%d", port), "clientPortAddress=127.0.0.1"}, o.Config...)
+		var properties []string
+		if o.TLS {
+			secure, err := freePort()
+			if err != nil {
+				return nil, err
+			}
+			if z.ca, err = newAuthority(dir); err != nil {
+				return nil, err
+			}
+			// One file with key and certificate is what the server reads as PEM.
+			key, err := os.ReadFile(filepath.Join(dir, "server-key.pem"))
+			if err != nil {
+				return nil, err
+			}
+			cert, err := os.ReadFile(filepath.Join(dir, "server-cert.pem"))
+			if err != nil {
+				return nil, err
+			}
+			store := filepath.Join(dir, "server.pem")
+			if err := os.WriteFile(store, append(key, cert...), 0o600); err != nil {
+				return nil, err
+			}
+			z.secure = loopback(secure)
+			lines = append(lines,
+				fmt.Sprintf("secureClientPort=%d", secure), "secureClientPortAddress=127.0.0.1",
+				"ssl.keyStore.location="+store, "ssl.keyStore.type=PEM",
+				"ssl.trustStore.location="+filepath.Join(dir, "ca.pem"), "ssl.trustStore.type=PEM",
+				"ssl.clientAuth=none", "ssl.hostnameVerification=false")
+			properties = append(properties, "-Dzookeeper.serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory")
+		}
+		var env []string
+		if o.Clock {
+			library := glob("/usr/lib/*/faketime/libfaketimeMT.so.1")
+			if library == "" {
+				return nil, &missing{ZooKeeper, "libfaketime", "Debian: libfaketime"}
+			}
+			z.clock = filepath.Join(dir, "clock")
+			if err := writeClock(z.clock, 0); err != nil {
+				return nil, err
+			}
+			env = clockEnv(library, z.clock)
+		}
+		z.Daemon, err = launchZooKeeper(dir, loopback(port), nil, lines, properties, env)
+		if err != nil {
+			os.RemoveAll(dir)
+			return nil, err
+		}
+		if err = z.await(); err == nil {
+			report("used: ZooKeeper %s, started by the tests", z.Version())
+			return z, nil
+		}
+		busy := strings.Contains(z.LogTail(), "ddress already in use")
+		z.remove()
+		if !busy || try == 5 {
+			return nil, err
+		}
+	}
+}
+
+// StartZooKeeperEnsemble starts servers that elect a leader among themselves, one
+// on each host of the network. config is added to all configuration files.
+func StartZooKeeperEnsemble(t testing.TB, network *Network, n int, config ...string) []*ZooKeeperServer {
+	t.Helper()
+	var servers []*ZooKeeperServer
+	var daemons []*Daemon
+	for i := range n {
+		host := network.Host(i)
+		dir, err := newDir()
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines := []string{"clientPort=2181", "clientPortAddress=" + host.IP(), "initLimit=100", "syncLimit=25"}
+		for j := range n {
+			lines = append(lines, fmt.Sprintf("server.%d=%s:2888:3888", j+1, network.Host(j).PeerIP()))
+		}
+		if err := os.MkdirAll(filepath.Join(dir, "data"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, "data", "myid"), fmt.Appendln(nil, i+1), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		d, err := launchZooKeeper(dir, host.IP()+":2181", host, append(lines, config...), nil, nil)
+		if err != nil {
+			unavailable(t, err)
+		}
+		servers, daemons = append(servers, &ZooKeeperServer{Daemon: d}), append(daemons, d)
+	}
+	owned(t, daemons...)
+	for _, d := range daemons {
+		if err := d.await(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	report("used: ZooKeeper %s, an ensemble of %d, started by the tests", servers[0].Version(), n)
+	return servers
+}
+
+// Leads reports whether the server leads its ensemble, or is alone.
+func (z *ZooKeeperServer) Leads(t testing.TB) bool {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	text, err := zooKeeperSays(ctx, z.Addr(), "srvr")
+	return err == nil && !strings.Contains(text, "Mode: follower") && strings.Contains(text, "Mode: ")
+}
+
+// Asks returns a server's answer to one of its words of four letters.
+func (z *ZooKeeperServer) Asks(t testing.TB, word string) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), startLimit)
+	defer cancel()
+	text, err := zooKeeperSays(ctx, z.Addr(), word)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+// launchZooKeeper starts a server with these lines in its configuration.
+// env is added to its environment.
+func launchZooKeeper(dir, addr string, host *Host, lines, properties, env []string) (*Daemon, error) {
+	java, err := lookPath("java")
+	if err != nil {
+		return nil, &missing{ZooKeeper, "Java", "Debian: default-jre-headless"}
+	}
+	const jars = "/usr/share/java/"
+	jar := glob(jars+"zookeeper-3.*.jar", jars+"zookeeper.jar")
+	if jar == "" {
+		return nil, &missing{ZooKeeper, "ZooKeeper", "Debian: zookeeper"}
+	}
+	version := strings.TrimSuffix(strings.TrimPrefix(filepath.Base(jar), "zookeeper-"), ".jar")
+	// zookeeper.jar names what it needs, of which netty-all.jar is an empty stub.
+	path := []string{jars + "zookeeper.jar"}
+	netty, _ := filepath.Glob(jars + "netty-*.jar")
+	for _, j := range netty {
+		if !strings.Contains(j, "-all") {
+			path = append(path, j)
+		}
+	}
+	config := append([]string{
+		fmt.Sprintf("tickTime=%d", ZooKeeperTick.Milliseconds()),
+		"dataDir=" + filepath.Join(dir, "data"),
+		"minSessionTimeout=200", "maxSessionTimeout=20000",
+		"admin.enableServer=false",
+		"4lw.commands.whitelist=*",
+		"maxClientCnxns=0",
+		"autopurge.purgeInterval=0",
+		"reconfigEnabled=false",
+	}, lines...)
+	file := filepath.Join(dir, "zoo.cfg")
+	if err := os.WriteFile(file, []byte(strings.Join(config, "\n")+"\n"), 0o600); err != nil {
+		return nil, err
+	}
+	command := []string{java, "-Xmx96m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto",
+		"-Dzookeeper.forceSync=no", // nothing here has to survive the machine
+		"-Dzookeeper.skipACL=no",
+		"-Djava.awt.headless=true",
+	}
+	command = append(append(command, properties...), "-cp", strings.Join(path, ":"),
+		"org.apache.zookeeper.server.quorum.QuorumPeerMain", file)
+	return launch(daemonOptions{
+		kind: ZooKeeper, version: version, addr: addr, command: command, env: env, host: host, dir: dir,
+		ready: func(ctx context.Context) error {
+			text, err := zooKeeperSays(ctx, addr, "srvr")
+			if err == nil && !strings.Contains(text, "Mode: ") {
+				err = fmt.Errorf("%.100q", text)
+			}
+			return err
+		},
+	})
+}
+
+// zooKeeperSays sends a word of four letters and returns the answer.
+func zooKeeperSays(ctx context.Context, addr, word string) (string, error) {
+	var d net.Dialer
+	c, err := d.DialContext(ctx, "tcp", addr)
+	if err != nil {
+		return "", err
+	}
+	defer c.Close()
+	if at, ok := ctx.Deadline(); ok {
+		c.SetDeadline(at)
+	}
+	if _, err := io.WriteString(c, word); err != nil {
+		return "", err
+	}
+	text, err := io.ReadAll(c)
+	return string(text), err
+}
