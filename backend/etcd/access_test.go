@@ -1,0 +1,355 @@
+package etcd
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/internal/testbed"
+)
+
+const secret = "canary-4711"
+
+// withUsers starts a node with users, and returns an administrator's client. The
+// user app has the rights of the documentation.
+func withUsers(t testing.TB, prefix string, o testbed.EtcdOptions) (*testbed.EtcdNode, *clientv3.Client) {
+	t.Helper()
+	n := testbed.StartEtcd(t, o)
+	config := clientv3.Config{Endpoints: []string{n.URL()}, Logger: zap.NewNop()}
+	if o.TLS {
+		config.TLS = n.TLSConfig()
+		_, cert, key := n.ClientFiles(t, "root")
+		pair, err := tls.LoadX509KeyPair(cert, key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		config.TLS.Certificates = []tls.Certificate{pair}
+	}
+	c, err := clientv3.New(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), callLimit)
+	defer cancel()
+	must := func(_ any, err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	must(c.UserAdd(ctx, "root", "rootpass"))
+	must(c.UserGrantRole(ctx, "root", "root"))
+	for role, kind := range map[string]clientv3.PermissionType{"election": clientv3.PermissionType(clientv3.PermReadWrite), "observer": clientv3.PermissionType(clientv3.PermRead)} {
+		must(c.RoleAdd(ctx, role))
+		must(c.RoleGrantPermission(ctx, role, prefix, clientv3.GetPrefixRangeEnd(prefix), kind))
+	}
+	for user, role := range map[string]string{"app": "election", "eye": "observer"} {
+		must(c.UserAdd(ctx, user, secret))
+		must(c.UserGrantRole(ctx, user, role))
+	}
+	must(c.AuthEnable(ctx))
+	if !o.TLS {
+		config.Username, config.Password = "root", "rootpass"
+	}
+	root, err := clientv3.New(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { root.Close() })
+	return n, root
+}
+
+// Everything that a manager does, with the rights of the documentation and no
+// more, and with tokens that live for a second.
+func TestTheRightsOfTheDocumentationSuffice(t *testing.T) {
+	t.Parallel()
+	const prefix = "app/"
+	n, root := withUsers(t, prefix, testbed.EtcdOptions{Args: []string{"--auth-token-ttl=1", "--bcrypt-cost=4"}})
+	o := Options{Endpoints: []string{n.URL()}, Prefix: prefix, Username: "app", Password: secret}
+	a := openNode(t, "a", o)
+	everything(t, a, openNode(t, "b", o))
+
+	// An observer reads and listens, and writes nothing.
+	o.Username = "eye"
+	eye := openNode(t, "eye", o)
+	held := a.lead("jobs")
+	seen := eye.see("jobs")
+	if seen.Holder != a.me {
+		t.Errorf("an observer sees %+v", seen)
+	}
+	heard := eye.listen(seen)
+	if _, err := eye.bid(eye.see("free"), ttl); !errors.Is(err, backend.ErrDenied) || !strings.Contains(fmt.Sprint(err), "grant-permission") {
+		t.Errorf("an observer's bid: %v; want ErrDenied and what grants it", err)
+	}
+
+	// Tokens run out, also while somebody listens.
+	time.Sleep(2500 * time.Millisecond)
+	if got := eye.see("jobs"); got.Term != held.Term {
+		t.Errorf("an observer after its token has run out sees %+v", got)
+	}
+	if err := a.release(a.mustRenew(held), backend.Released); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-heard; err != nil {
+		t.Errorf("listening past the end of a token: %v", err)
+	}
+
+	// Rights that are taken away in a reign: no renewal, and a clear word.
+	held = a.lead("jobs")
+	ctx, cancel := a.ctx()
+	defer cancel()
+	if _, err := root.UserRevokeRole(ctx, "app", "election"); err != nil {
+		t.Fatal(err)
+	}
+	got, err := a.renew(held)
+	if !errors.Is(err, backend.ErrDenied) || got.Outcome != backend.Unknown {
+		t.Errorf("a renewal without rights: %v, %v; want ErrDenied and no outcome", got.Outcome, err)
+	}
+	if err := a.Listen(ctx, []backend.Lease{held}, ""); !errors.Is(err, backend.ErrDenied) {
+		t.Errorf("listening without rights: %v; want ErrDenied", err)
+	}
+	if _, err := root.UserGrantRole(ctx, "app", "election"); err != nil {
+		t.Fatal(err)
+	}
+	a.mustRenew(held)
+}
+
+// everything is one call of each kind, for two candidates that may do all.
+func everything(t *testing.T, a, b *node) {
+	t.Helper()
+	held := a.lead("all")
+	held = a.mustRenew(held)
+	ctx, cancel := a.ctx()
+	defer cancel()
+	if err := errors.Join(
+		a.Announce(ctx, backend.Member{Candidate: a.me, TTL: ttl}), a.Announce(ctx, backend.Member{Candidate: a.me, TTL: ttl}),
+		b.Ask(ctx, []backend.Wish{{Election: "all", Term: held.Term, Kind: backend.Nominate, ID: "b"}}),
+	); err != nil {
+		t.Fatal(err)
+	}
+	if members, err := b.Members(ctx, "", 10); err != nil || len(members) != 1 || members[0].Candidate != a.me {
+		t.Errorf("members: %v, %v", members, err)
+	}
+	if records, err := b.List(ctx, "", 10); err != nil || len(records) != 1 || records[0].Wish.ID != "b" {
+		t.Errorf("records: %v, %v", records, err)
+	}
+	heard := b.listen(b.see("all"))
+	if err := a.release(held, backend.Released); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-heard; err != nil {
+		t.Errorf("listen: %v", err)
+	}
+	if err := b.release(b.lead("all"), backend.Released); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// listen listens in the background.
+func (n *node) listen(seen ...backend.Lease) chan error {
+	heard := make(chan error, 1)
+	go func() {
+		ctx, cancel := n.ctx()
+		defer cancel()
+		heard <- n.Listen(ctx, seen, "")
+	}()
+	return heard
+}
+
+func TestTLSWithClientCertificates(t *testing.T) {
+	t.Parallel()
+	const prefix = "app/"
+	n, _ := withUsers(t, prefix, testbed.EtcdOptions{TLS: true})
+	ca, cert, key := n.ClientFiles(t, "app") // the name is the user
+	files := Options{Endpoints: []string{n.URL()}, Prefix: prefix, CAFile: ca, CertFile: cert, KeyFile: key}
+	everything(t, openNode(t, "a", files), openNode(t, "b", files))
+
+	pair, err := tls.LoadX509KeyPair(cert, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := n.TLSConfig()
+	config.Certificates = []tls.Certificate{pair}
+	if got := openNode(t, "c", Options{Endpoints: []string{n.Addr()}, Prefix: prefix, TLS: config}).see("all"); got.Term == 0 {
+		t.Errorf("with a TLS configuration of the program: %+v", got)
+	}
+	for what, o := range map[string]Options{
+		"no certificate of its own": {CAFile: ca},
+		"the system's authorities":  {CertFile: cert, KeyFile: key},
+	} {
+		o.Endpoints, o.Prefix = []string{n.URL()}, prefix
+		d := openNode(t, "d", o)
+		testbed.Eventually(t, patience, what+" is refused as such", func() error { // now and then it looks like a broken connection
+			if _, err := d.trySee("all"); !errors.Is(err, backend.ErrDenied) {
+				return fmt.Errorf("%w; want ErrDenied", err)
+			}
+			return nil
+		})
+	}
+}
+
+// What is secret is in no error and not printed, and each failure has its class.
+func TestThePasswordIsNowhere(t *testing.T) {
+	const prefix = "app/"
+	n, _ := withUsers(t, prefix, testbed.EtcdOptions{Args: []string{"--bcrypt-cost=4"}})
+	printed := capture(t)
+	for what, c := range map[string]struct {
+		o    Options
+		want error
+	}{
+		"wrong password": {Options{Endpoints: []string{n.URL()}, Username: "app", Password: secret + "x"}, backend.ErrDenied},
+		"no such user":   {Options{Endpoints: []string{n.URL()}, Username: "nobody", Password: secret}, backend.ErrDenied},
+		"no user":        {Options{Endpoints: []string{n.URL()}}, backend.ErrDenied},
+		"wrong prefix":   {Options{Endpoints: []string{n.URL()}, Username: "app", Password: secret, Prefix: "other/"}, backend.ErrDenied},
+		"nobody there":   {Options{Endpoints: []string{"127.0.0.1:1"}, Username: "app", Password: secret}, backend.ErrUnavailable},
+		"no such host":   {Options{Endpoints: []string{"nowhere.invalid:1"}, Username: "app", Password: secret}, backend.ErrUnavailable},
+		"in the URL":     {Options{Endpoints: []string{"http://app:" + secret + "@" + n.Addr()}}, backend.ErrInvalid},
+	} {
+		if c.o.Prefix == "" {
+			c.o.Prefix = prefix
+		}
+		b, err := Open(t.Context(), c.o)
+		if err == nil {
+			limit := patience
+			if c.want == backend.ErrUnavailable { // there is no other answer
+				limit = 2 * time.Second
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), limit)
+			_, _, err = b.Observe(ctx, []backend.Lease{{Election: "a"}}, "")
+			cancel()
+			b.Close()
+		}
+		if err == nil || backend.Class(err) != c.want {
+			t.Errorf("%s: %v; want class %v", what, err, c.want)
+		}
+		if s := fmt.Sprintf("%v %+v %#v %s", err, err, err, errors.Unwrap(err)); strings.Contains(s, "canary") {
+			t.Errorf("%s: the error shows the password: %s", what, s)
+		}
+	}
+	if text := printed(); text != "" {
+		t.Errorf("something was printed: %s", text)
+	}
+}
+
+// capture returns what is written to the standard error until it is called.
+func capture(t *testing.T) func() string {
+	t.Helper()
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	old := os.Stderr
+	os.Stderr = w
+	return func() string {
+		os.Stderr = old
+		w.Close()
+		text, _ := io.ReadAll(r)
+		return string(text)
+	}
+}
+
+func TestImpossibleOptionsAreRefused(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	empty := filepath.Join(dir, "empty.pem")
+	if err := os.WriteFile(empty, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	good := []string{"127.0.0.1:2379"}
+	for what, o := range map[string]Options{
+		"nothing":             {},
+		"no slash at the end": {Endpoints: good, Prefix: "app"},
+		"control character":   {Endpoints: good, Prefix: "a\nb/"},
+		"long prefix":         {Endpoints: good, Prefix: strings.Repeat("a", 255) + "/"},
+		"password alone":      {Endpoints: good, Password: secret},
+		"user alone":          {Endpoints: good, Username: "app"},
+		"no such file":        {Endpoints: good, CAFile: filepath.Join(dir, "none.pem")},
+		"empty file":          {Endpoints: good, CAFile: empty},
+		"certificate alone":   {Endpoints: good, CertFile: empty},
+		"not a certificate":   {Endpoints: good, CertFile: empty, KeyFile: empty},
+		"TLS twice":           {Endpoints: good, CAFile: empty, TLS: &tls.Config{}},
+		"TLS and http":        {Endpoints: []string{"http://127.0.0.1:2379"}, TLS: &tls.Config{}},
+		"a scheme":            {Endpoints: []string{"ftp://127.0.0.1:2379"}},
+		"a path":              {Endpoints: []string{"http://127.0.0.1:2379/x"}},
+		"no host":             {Endpoints: []string{"http://"}},
+		"no client":           {Client: clientv3.NewCtxClient(t.Context())},
+		"client and more":     {Client: clientv3.NewCtxClient(t.Context()), Endpoints: good},
+	} {
+		b, err := Open(t.Context(), o)
+		if err == nil {
+			b.Close()
+		}
+		if !errors.Is(err, backend.ErrInvalid) || !strings.HasPrefix(fmt.Sprint(err), "etcd: ") || strings.Contains(fmt.Sprint(err), secret) {
+			t.Errorf("%s: %v; want ErrInvalid", what, err)
+		}
+	}
+}
+
+func TestItIsOpenedByName(t *testing.T) {
+	t.Parallel()
+	section := fmt.Sprintf(`{"endpoints": [%q], "prefix": "x/", "username": "u", "password": "p"}`, "127.0.0.1:1")
+	b, err := backend.Open(t.Context(), Name, func(into any) error { return json.Unmarshal([]byte(section), into) })
+	if err != nil {
+		t.Fatal(err) // also though nobody is there
+	}
+	if got := b.Guarantees().Name; got != "etcd" {
+		t.Errorf("name %q", got)
+	}
+	if err := b.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// Close leaves nothing behind: no goroutine, no connection, and no etcd lease if
+// nothing is held. A client that was given stays open.
+func TestCloseLeavesNothingBehind(t *testing.T) {
+	n := testbed.StartEtcd(t, testbed.EtcdOptions{})
+	l := newLab(t, n.URL())
+	l.admin.Get(t.Context(), "warm")
+	before := runtime.NumGoroutine()
+	for i, o := range []Options{l.options(), {Client: l.admin, Prefix: l.prefix}} {
+		a := openNode(t, "a", o)
+		held := a.lead("jobs")
+		ctx, cancel := a.ctx()
+		if err := a.Announce(ctx, backend.Member{Candidate: a.me, TTL: ttl}); err != nil {
+			t.Fatal(err)
+		}
+		listening, stop := context.WithCancel(t.Context())
+		heard := make(chan error, 1)
+		seen := a.see("jobs")
+		go func() { heard <- a.Listen(listening, []backend.Lease{seen}, "") }()
+		if err := a.release(held, backend.Released); err != nil {
+			t.Fatal(err)
+		}
+		<-heard
+		stop()
+		cancel()
+		if err := errors.Join(a.Close(), a.Close()); err != nil {
+			t.Errorf("%d: %v", i, err)
+		}
+		leases, err := l.admin.Leases(t.Context())
+		if err != nil || len(leases.Leases) != 0 {
+			t.Errorf("%d: etcd leases after Close: %v, %v", i, leases, err)
+		}
+		testbed.Eventually(t, patience, "the goroutines are gone", func() error {
+			if now := runtime.NumGoroutine(); now > before+2 {
+				return fmt.Errorf("%d, %d before", now, before)
+			}
+			return nil
+		})
+	}
+}

@@ -1,0 +1,306 @@
+package etcd
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/go-election/go-election/backend"
+)
+
+// Acquire implements [backend.Backend]: for each chunk one reading, or what is
+// remembered, and one transaction that compares what was read.
+func (b *Backend) Acquire(ctx context.Context, bids []backend.Bid) ([]backend.Answer, error) {
+	if err := b.enter(bids[0].Candidate.Nonce); err != nil {
+		return nil, err
+	}
+	answers := make([]backend.Answer, len(bids))
+	all := make([]int, len(bids))
+	for i := range all {
+		all[i] = i
+		b.noteTTL(bids[i].TTL)
+	}
+	// Sorted, so that managers that bid for the same elections meet early.
+	slices.SortFunc(all, func(i, j int) int { return cmp.Compare(bids[i].Election, bids[j].Election) })
+	for part := range slices.Chunk(all, exactly) {
+		r := b.guess(bids, part)
+		if r == nil {
+			r = b.reading(ctx, bids, part)
+		}
+		if err := b.fail(about("acquire", len(part), bids[part[0]].Election), b.acquire(ctx, bids, part, r, answers, 0)); err != nil {
+			blame(answers, all, err)
+			return answers, err
+		}
+	}
+	return answers, nil
+}
+
+// blame notes err in the answers that have no outcome.
+func blame(answers []backend.Answer, part []int, err error) {
+	for _, i := range part {
+		if answers[i].Outcome == backend.Unknown && answers[i].Err == nil {
+			answers[i].Err = err
+		}
+	}
+}
+
+// reading reads what a part of the bids is about.
+func (b *Backend) reading(ctx context.Context, bids []backend.Bid, part []int) *reading {
+	var r reading
+	names := make([]string, len(part))
+	for n, i := range part {
+		names[n] = bids[i].Election
+	}
+	r.view, r.entries, r.err = b.read(ctx, names)
+	return &r
+}
+
+// An offer is a change of one election that is pinned to what was read.
+type offer struct {
+	entry  *entry
+	record *record
+}
+
+// pinned returns what must still hold of each record.
+func (b *Backend) pinned(offers []offer) (when []clientv3.Cmp) {
+	for _, o := range offers {
+		e, key := o.entry, b.keys.record(o.entry.Election)
+		when = append(when, clientv3.Compare(clientv3.ModRevision(key), "=", e.recordAt))
+		if e.guessed && e.recordAt != 0 {
+			when = append(when, clientv3.Compare(clientv3.Value(key), "=", string(e.raw)))
+		}
+	}
+	return when
+}
+
+// watched returns what must still hold of leases that are taken from others: they
+// were not renewed since they were read. (And their wishes were not touched, which is
+// how Release stops a bid that is still on its way.)
+func (b *Backend) watched(offers []offer) (when []clientv3.Cmp) {
+	once := make(map[string]bool)
+	for _, o := range offers {
+		e := o.entry
+		if e.Vacant() || e.mine {
+			continue
+		}
+		when = append(when, clientv3.Compare(clientv3.ModRevision(b.keys.wish(e.Election)), "=", e.wishAt))
+		if key := b.keys.beat(e.record.Session); !once[key] {
+			once[key] = true
+			when = append(when, clientv3.Compare(clientv3.ModRevision(key), "=", e.beatAt))
+		}
+	}
+	return when
+}
+
+// acquire makes one attempt at a part of the bids, over what was read before. Where
+// a transaction fails because one of its elections has changed, halves of it are tried.
+func (b *Backend) acquire(ctx context.Context, bids []backend.Bid, part []int, r *reading, answers []backend.Answer, tries int) error {
+	v, entries, err := &r.view, r.entries, r.err
+	if err != nil {
+		return err
+	}
+	now := time.Now().UTC()
+	var offers []offer
+	var granted []int
+	for n, i := range part {
+		bid, e := bids[i], &entries[n]
+		if !e.mine && !e.Unchanged(bid.Over) || e.MovedTo != bid.Over.MovedTo {
+			if !e.belongs(v.self) {
+				b.lets(bid.Election, 0)
+			} else if err := b.release(ctx, []backend.Lease{{Election: bid.Election, End: backend.Failed}}); err != nil {
+				return err // a leftover from before the store was rebuilt
+			}
+			answers[i] = backend.Answer{Lease: e.Lease, Outcome: backend.Refused}
+			continue
+		}
+		next, err := backend.NextTerm(max(e.Term, bid.Over.Term), e.old, bid.Floor, now)
+		if err != nil {
+			answers[i] = backend.Answer{Err: fmt.Errorf("etcd: acquire %q: %w", bid.Election, err)}
+			continue
+		}
+		offers = append(offers, newOffer(v, e, bid, next, now))
+		granted = append(granted, i)
+	}
+	if offers == nil {
+		return nil
+	}
+	own := b.present()
+	if !entries[0].guessed {
+		own = b.gone(own, v)
+	}
+	w, err := b.grant(ctx, own, v, offers, bids[granted[0]])
+	if err != nil {
+		return err
+	}
+	if w.at == 0 {
+		again := b.reading(ctx, bids, part)
+		if again.err != nil {
+			return again.err
+		}
+		if w.at = written(offers, again.entries); w.at == 0 {
+			switch half := len(part) / 2; {
+			case half > 0:
+				return errors.Join(b.acquire(ctx, bids, part[:half], b.reading(ctx, bids, part[:half]), answers, tries),
+					b.acquire(ctx, bids, part[half:], b.reading(ctx, bids, part[half:]), answers, tries))
+			case tries < 5: // what was read shows who was faster
+				return b.acquire(ctx, bids, part, again, answers, tries+1)
+			}
+			return errBusy
+		}
+		w.cluster, w.home = again.view.cluster, again.view.sessions[w.session.name]
+		if w.home != nil {
+			b.began(w.session, w.home)
+		}
+	}
+	// It must be the store that was read, with what it had then. Otherwise it is granted
+	// and not trusted; the next bid finds it.
+	trusted := w.home != nil && w.cluster == v.cluster && w.at > v.revision
+	for n, i := range granted {
+		if !trusted {
+			answers[i] = backend.Answer{Err: fmt.Errorf("etcd: acquire %q: %w: the store was exchanged", bids[i].Election, backend.ErrUnavailable)}
+			continue
+		}
+		answers[i] = backend.Answer{Lease: b.granted(v, &offers[n], &w), Outcome: backend.Granted, Trust: bids[i].TTL}
+	}
+	return nil
+}
+
+// grant writes offers. Who makes the session's key does so alone.
+func (b *Backend) grant(ctx context.Context, own *session, v *view, offers []offer, bid backend.Bid) (w write, err error) {
+	if own == nil {
+		give, err := b.take(ctx)
+		if err != nil {
+			return w, err
+		}
+		defer give()
+		own = b.present() // somebody else may have made it
+	}
+	return b.write(ctx, own, v, offers, bid.Candidate, bid.TTL, b.watched(offers))
+}
+
+// A write is what became of a transaction that grants leases under a session.
+type write struct {
+	session *session
+	at      int64 // its revision; 0: not done
+	cluster uint64
+	home    *home // the session's key since then
+}
+
+// write writes records under the session, or a new one if there is none. Then the
+// caller has the turn.
+func (b *Backend) write(ctx context.Context, s *session, v *view, offers []offer, who backend.Candidate, ttl time.Duration, extra []clientv3.Cmp) (w write, err error) {
+	for try := 0; ; try++ {
+		if w.session = s; s == nil {
+			w.session = b.fresh(who)
+		}
+		when, then := append(b.pinned(offers), extra...), []clientv3.Op(nil)
+		made, renewed := 0, time.Duration(0)
+		for _, o := range offers {
+			o.record.Session = w.session.name
+			then = append(then, clientv3.OpPut(b.keys.record(o.entry.Election), encode(o.record)))
+			if o.record.Term != o.entry.Term || o.entry.missing { // a grant
+				then = append(then, clientv3.OpDelete(b.keys.wish(o.entry.Election)))
+			}
+			if o.entry.missing {
+				made++
+			}
+			renewed = max(renewed, time.Duration(o.record.TTL))
+		}
+		if l := v.layout; made > 0 || time.Duration(l.MaxTTL) < renewed || l.Cluster != v.cluster {
+			l.Version, l.Cluster, l.MaxTTL = layoutVersion, v.cluster, max(l.MaxTTL, span(renewed))
+			l.count(offers)
+			when = append(when, clientv3.Compare(clientv3.ModRevision(b.keys.layout()), "=", v.layoutAt))
+			then = append(then, clientv3.OpPut(b.keys.layout(), encode(l)))
+		}
+		there, key, err := b.beside(ctx, w.session, ttl)
+		if err != nil {
+			return w, err
+		}
+		b.may(offers)
+		resp, err := b.txn(ctx, append(when, there...), append(then, key...), true)
+		switch {
+		case is(err, rpctypes.ErrLeaseNotFound) && try == 0 && s == nil:
+			b.mu.Lock()
+			b.leaseID = 0
+			b.mu.Unlock()
+			continue
+		case err != nil || !resp.Succeeded:
+			return w, err
+		}
+		w.at, w.cluster = resp.Header.GetRevision(), resp.Header.GetClusterId()
+		for _, kv := range resp.Responses[len(resp.Responses)-1].GetResponseRange().GetKvs() {
+			w.home = readHome(kv)
+			b.began(w.session, w.home)
+		}
+		return w, nil
+	}
+}
+
+// granted notes a lease that was written, and returns it.
+func (b *Backend) granted(v *view, o *offer, w *write) backend.Lease {
+	v.sessions[w.session.name] = w.home
+	e := entry{Lease: backend.Lease{Election: o.entry.Election, Wish: o.entry.Wish}, record: o.record, recordAt: w.at, met: true}
+	if o.record.Term != o.entry.Term {
+		e.Wish = backend.Wish{}
+	}
+	v.judge(&e)
+	b.holds(&e, w.session)
+	return e.Lease
+}
+
+// written returns the revision at which the offers were written by another copy of
+// the transaction, or 0. The beats were drawn for this very attempt.
+func written(offers []offer, found []entry) (at int64) {
+	for _, o := range offers {
+		i := slices.IndexFunc(found, func(e entry) bool { return e.Election == o.entry.Election })
+		if i < 0 || found[i].record == nil || found[i].record.Beat != o.record.Beat || found[i].record.Nonce != o.record.Nonce {
+			return 0
+		}
+		at = found[i].recordAt
+	}
+	return at
+}
+
+// count takes in the records that are about to be made: of elections that never had
+// one, as far as we know, and of others. Both together, less those that are there,
+// is how many were ever deleted.
+func (l *layout) count(offers []offer) {
+	for _, o := range offers {
+		switch e := o.entry; {
+		case e.recordAt != 0:
+		case e.missing && !e.met:
+			l.Made++
+		default:
+			l.Again++
+		}
+	}
+}
+
+func newOffer(v *view, e *entry, bid backend.Bid, term uint64, now time.Time) offer {
+	c := bid.Candidate
+	end, lastID, lastNonce, history := e.ends(backend.Failed, now)
+	return offer{e, &record{
+		Term: term, ID: c.ID, Nonce: c.Nonce, Address: c.Address, Metadata: c.Metadata, TTL: span(bid.TTL), Renew: span(bid.Renew),
+		Beat: newBeat(), End: end, LastID: lastID, LastNonce: lastNonce, History: history,
+		Elected: now, Written: now, Cluster: v.cluster, marks: marks{e.MovedTo, e.MovedFrom},
+	}}
+}
+
+// ends returns what an entry says about its past once its present reign, if there
+// is one, is over.
+func (e *entry) ends(how backend.End, now time.Time) (end backend.End, id, nonce string, history []backend.Reign) {
+	r := e.record
+	switch {
+	case r == nil:
+		return "", "", "", nil
+	case r.Nonce == "":
+		return r.End, r.LastID, r.LastNonce, backend.CleanHistory(r.History)
+	}
+	return how, r.ID, r.Nonce, backend.Remember(r.History, backend.Reign{Term: r.Term, ID: r.ID, From: r.Elected, To: now, End: how})
+}

@@ -1,0 +1,175 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/internal/testbed"
+)
+
+// Election b is not renewed, a and c are: its beat stands, theirs do not, whichever of
+// the two lists is shorter.
+func TestOnlyWhatIsRenewedHasAFreshBeat(t *testing.T) {
+	r := renewals{ID: "x", Nonce: "n", Beat: 1}
+	now := time.Now().UTC()
+	for step, renewed := range []string{"ac", "ac", "a", "abc", "b", "c", "ab", "abc"} {
+		var names, others []string
+		for _, name := range []string{"a", "b", "c"} {
+			if strings.Contains(renewed, name) {
+				names = append(names, name)
+			} else {
+				others = append(others, name)
+			}
+		}
+		next := r.with(names, others, now)
+		for _, name := range names {
+			if next.of(name) == r.of(name) {
+				t.Errorf("step %d: %s was renewed, and its beat is still %d", step, name, r.of(name))
+			}
+		}
+		for _, name := range others {
+			if next.of(name) != r.of(name) {
+				t.Errorf("step %d: %s was not renewed, and its beat has changed from %d to %d", step, name, r.of(name), next.of(name))
+			}
+		}
+		if len(next.Apart) > 2 {
+			t.Errorf("step %d: %d of 3 elections stand apart: %v", step, len(next.Apart), next.Apart)
+		}
+		r = next
+	}
+	if len(r.Apart) != 0 {
+		t.Errorf("all were renewed together, and %v stand apart", r.Apart)
+	}
+}
+
+// A lease that its holder has ceased to renew runs out, though others of the same session
+// are renewed.
+func TestALeaseThatIsNotRenewedRunsOutBesideOthers(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	a, b := l.node(t, "a"), l.node(t, "b")
+	left, held := a.lead("left"), a.lead("held")
+	held = a.mustRenew(held)
+	seen := b.stays("left", "it is held")
+	for range 3 {
+		held = a.mustRenew(held)
+	}
+	if now := b.see("left"); !now.Unchanged(seen) {
+		t.Errorf("a lease that was not renewed: %+v, before %+v; want the watch to go on", now, seen)
+	}
+	b.takes(seen)
+	a.mustRefuse(left, "which was taken over")
+	a.mustRenew(held)
+}
+
+// The take-over is compared with what was read last: a renewal that comes in between
+// undoes it, and one that comes afterwards is refused.
+func TestARenewalAtTheLastMomentUndoesATakeOver(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	a, b := l.node(t, "a"), l.node(t, "b")
+	held := a.lead("jobs")
+	bids := []backend.Bid{{Election: "jobs", Candidate: b.me, TTL: ttl, Renew: ttl / 3, Over: b.stays("jobs", "it is held")}}
+	ctx, cancel := b.ctx()
+	defer cancel()
+	try := func() backend.Answer {
+		read, answers := b.reading(ctx, bids, []int{0}), make([]backend.Answer, 1)
+		held = a.mustRenew(held)
+		const lastTry = 5
+		if err := b.acquire(ctx, bids, []int{0}, read, answers, lastTry); err == nil && answers[0].Outcome != backend.Refused {
+			t.Errorf("a take-over by what was read before a renewal: %v in term %d", answers[0].Outcome, answers[0].Term)
+		}
+		return answers[0]
+	}
+	for range 2 { // by the beat that was watched, and by a later one
+		try()
+	}
+	b.takes(b.see("jobs"))
+	a.mustRefuse(held, "which was taken over")
+}
+
+// A renewal whose answer is lost is not trusted, and the next one goes on from what it
+// has left in the store.
+func TestARenewalWhoseAnswerIsLostIsFollowedByAnother(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	proxy := testbed.NewProxy(t, strings.TrimPrefix(l.endpoints[0], "http://"))
+	o := l.options()
+	o.Endpoints = []string{proxy.Addr()}
+	a, b := openNode(t, "a", o), l.node(t, "b")
+	held := a.mustRenew(a.lead("jobs"))
+	s, before := a.present(), b.see("jobs")
+	proxy.CutReplies(true)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second) // time to arrive
+	got, err := a.Renew(ctx, []backend.Lease{held})
+	cancel()
+	if !errors.Is(err, backend.ErrUnavailable) || got[0].Outcome != backend.Unknown {
+		t.Fatalf("a renewal without an answer: %v, %v; want ErrUnavailable and no outcome", got, err)
+	}
+	testbed.Eventually(t, patience, "it is done all the same", func() error {
+		if now, err := b.trySee("jobs"); err != nil || now.Unchanged(before) {
+			return fmt.Errorf("the lease is as before: %w", err)
+		}
+		return nil
+	})
+	proxy.CutReplies(false)
+	testbed.Eventually(t, patience, "the next renewal is answered", func() error {
+		again, err := a.renew(held)
+		if err == nil && again.Outcome != backend.Granted {
+			t.Fatalf("the next renewal: %v; want granted", again.Outcome)
+		}
+		return err
+	})
+	if a.present() != s {
+		t.Error("the session was given up for a lost answer")
+	}
+}
+
+// A renewal of many costs no more than one transaction, and finds out what has happened
+// to some of them.
+func TestOfManyLeasesThoseAreRefusedThatAreLost(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	a, b := l.node(t, "a"), l.node(t, "b")
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // for all calls
+	defer cancel()
+	var bids []backend.Bid
+	for i := range 3 * exactly {
+		bids = append(bids, backend.Bid{Election: fmt.Sprintf("jobs%03d", i), Candidate: a.me, TTL: ttl, Renew: ttl / 3, Over: backend.Lease{Election: fmt.Sprintf("jobs%03d", i)}})
+	}
+	won, err := a.Acquire(ctx, bids)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var held []backend.Lease
+	for _, w := range won {
+		held = append(held, w.Lease)
+	}
+	lost := map[string]bool{"jobs003": true, "jobs050": true, "jobs119": true}
+	b.takes(b.see("jobs003"))
+	b.see("jobs050")
+	l.del(t, l.keys.record("jobs050"))
+	if err := b.Ask(ctx, []backend.Wish{{Election: "jobs119", Term: held[119].Term, Kind: backend.Depose}, {Election: "jobs007", Term: held[7].Term, Kind: backend.Nominate, ID: "b"}}); err != nil {
+		t.Fatal(err)
+	}
+	for round := range 2 {
+		answers, err := a.Renew(ctx, held)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, got := range answers {
+			want := backend.Granted
+			if lost[held[i].Election] {
+				want = backend.Refused
+			}
+			if got.Outcome != want || (got.Wish.ID == "b") != (i == 7) {
+				t.Errorf("round %d: %s: %v with wish %+v, %v; want %v", round, held[i].Election, got.Outcome, got.Wish, got.Err, want)
+			}
+		}
+	}
+}

@@ -1,0 +1,99 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"strings"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/conformance"
+	"github.com/go-election/go-election/internal/testbed"
+)
+
+// TestConformanceOnOneNode runs the suite on a single node.
+func TestConformanceOnOneNode(t *testing.T) {
+	t.Parallel()
+	conformance.Run(t, realTime(func(t testing.TB) conformance.Store { return newStore(t, testbed.SharedEtcd(t)) }))
+}
+
+// TestConformanceWhileTheNodeIsTormented runs the cases that need a node of their own.
+func TestConformanceWhileTheNodeIsTormented(t *testing.T) {
+	t.Parallel()
+	h := realTime(func(t testing.TB) conformance.Store {
+		node := testbed.StartEtcd(t, testbed.EtcdOptions{})
+		store := newStore(t, []string{node.URL()})
+		maps.Copy(store.Faults, testbed.ServerFaults(t, node))
+		return store
+	})
+	h.Only = conformance.Case.OwnServer
+	conformance.Run(t, h)
+}
+
+// newStore makes a prefix of its own for one case, behind proxies.
+func newStore(t testing.TB, endpoints []string) conformance.Store {
+	prefix := "case-" + backend.NewNonce()[:12] + "/"
+	admin := dial(t, endpoints...)
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		admin.Delete(ctx, prefix, clientv3.WithPrefix())
+	})
+	var proxies []*testbed.Proxy
+	var through []string
+	for _, e := range endpoints {
+		p := testbed.NewProxy(t, strings.TrimPrefix(e, "http://"))
+		proxies, through = append(proxies, p), append(through, p.Addr())
+	}
+	k := keys(prefix)
+	store := conformance.Store{
+		Open: func(t testing.TB) backend.Backend {
+			b, err := Open(t.Context(), Options{Endpoints: through, Prefix: prefix})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return b
+		},
+		Faults: map[string]conformance.Fault{
+			conformance.FaultDeleteRecord: func(_ bool, election string) error {
+				_, err := admin.Txn(context.Background()).Then(clientv3.OpDelete(k.record(election)), clientv3.OpDelete(k.wish(election))).Commit()
+				return err
+			},
+			conformance.FaultPlantRecord: func(_ bool, election string) error {
+				return plant(admin, k, election)
+			},
+		},
+	}
+	maps.Copy(store.Faults, testbed.LineFaults(proxies...))
+	return store
+}
+
+// plant overwrites the record with hostile text as the holder.
+func plant(admin *clientv3.Client, k keys, election string) error {
+	ctx := context.Background()
+	got, err := admin.Get(ctx, k.record(election))
+	if err != nil || len(got.Kvs) != 1 {
+		return errors.Join(err, errors.New("no record to plant over"))
+	}
+	r := decode[record](got.Kvs[0].Value)
+	text := "<script>\x1b]0;\u202e"
+	r.ID, r.Nonce, r.Address, r.Metadata, r.Beat = text, text, "javascript:alert(1)\n", "\x00\x1b[2J", r.Beat+2
+	_, err = admin.Put(ctx, k.record(election), encode(r))
+	return err
+}
+
+// dial makes a client for what tests do to the store.
+func dial(t testing.TB, endpoints ...string) *clientv3.Client {
+	t.Helper()
+	c, err := clientv3.New(clientv3.Config{Endpoints: endpoints, Logger: zap.NewNop()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c
+}

@@ -1,0 +1,222 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/election"
+	"github.com/go-election/go-election/internal/testbed"
+)
+
+// requests counts what a node has been asked for so far, by method.
+func requests(t testing.TB, n *testbed.EtcdNode) map[string]float64 {
+	t.Helper()
+	counts := make(map[string]float64)
+	for name, value := range n.Metrics(t) {
+		if rest, ok := strings.CutPrefix(name, "grpc_server_started_total{"); ok {
+			_, method, _ := strings.Cut(rest, `grpc_method="`)
+			method, _, _ = strings.Cut(method, `"`)
+			counts[method] += value
+		}
+	}
+	return counts
+}
+
+// A thousand idle elections cost no more requests than ten, and nothing is asked
+// again and again.
+func TestManyIdleElectionsCostNoMoreThanFew(t *testing.T) {
+	t.Parallel()
+	const ttl, idle = 6 * time.Second, 18 * time.Second
+	for _, elections := range []int{10, 1000} {
+		t.Run(fmt.Sprint(elections), func(t *testing.T) {
+			t.Parallel()
+			n := testbed.StartEtcd(t, testbed.EtcdOptions{})
+			l := newLab(t, n.URL())
+			for i, id := range []string{"leader", "follower"} {
+				b, err := Open(t.Context(), l.options())
+				if err != nil {
+					t.Fatal(err)
+				}
+				m, err := election.New(b, &election.Options{ID: id, TTL: ttl})
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() {
+					ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+					defer cancel()
+					m.Close(ctx)
+				})
+				var joined []*election.Election
+				for k := range elections {
+					e, err := m.Join(fmt.Sprintf("jobs%04d", k))
+					if err != nil {
+						t.Fatal(err)
+					}
+					if err := e.Lead(nil); err != nil {
+						t.Fatal(err)
+					}
+					joined = append(joined, e)
+				}
+				testbed.Eventually(t, patience, id+" has settled", func() error {
+					for _, e := range joined {
+						if _, _, known := e.Leader(); !known || i == 0 && !e.Leading() {
+							return errors.New(e.Current().String())
+						}
+					}
+					return nil
+				})
+			}
+			time.Sleep(ttl) // the first readings and announcements are over
+			before := requests(t, n)
+			time.Sleep(idle) // what is counted is what happens in it
+			total := 0.0
+			spent := map[string]float64{}
+			for method, count := range requests(t, n) {
+				if spent[method] = count - before[method]; spent[method] > 0 {
+					total += spent[method]
+				}
+			}
+			// Per TTL: 3 renewals, 3 readings, half a watch, and of both a write and half
+			// a keep-alive for the member. As many again for a busy machine.
+			most := float64(idle/ttl) * (3 + 3 + 0.5 + 2*1.5) * 2
+			t.Logf("%d elections, a leader and a follower, %v: %v requests: %v", elections, idle, total, spent)
+			if total > most {
+				t.Errorf("%v requests in %v; want at most %v", total, idle, most)
+			}
+		})
+	}
+}
+
+// A resignation is heard at once.
+func TestAHandOverTakesMilliseconds(t *testing.T) {
+	t.Parallel()
+	const ttl = 12 * time.Second // a busy machine must not change the leader; nor does a reading come soon
+	l := newLab(t)
+	c := newCourt(t, ttl, l.options(), l.options())
+	c.lead()
+	var took []time.Duration
+	for i := range 5 {
+		time.Sleep(ttl*3/5 + ttl/40*time.Duration(i)) // who has resigned stays out for half a TTL
+		from, to := c.seats[0], c.seats[1]
+		testbed.Eventually(t, patience, "one leads, and the other knows it", func() error {
+			if from, to = c.seats[0], c.seats[1]; to.Leading() {
+				from, to = to, from
+			}
+			if _, _, known := to.Leader(); !known || !from.Leading() {
+				return errors.New(from.Current().String())
+			}
+			return nil
+		})
+		led := make(chan time.Time, 10)
+		stop := to.Watch(func(e election.Event) {
+			if e.Leading && e.Kind == election.Elected {
+				led <- time.Now()
+			}
+		})
+		began := time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		if err := from.Resign(ctx); err != nil {
+			t.Fatal(err)
+		}
+		cancel()
+		select {
+		case at := <-led:
+			took = append(took, at.Sub(began))
+		case <-time.After(patience):
+			t.Fatalf("nobody leads after a resignation: %v", to.Current())
+		}
+		stop()
+	}
+	slices.Sort(took)
+	t.Logf("median %v, worst %v", took[len(took)/2], took[len(took)-1])
+	if took[len(took)/2] > 1500*time.Millisecond { // beside all other tests; alone it is some milliseconds
+		t.Errorf("hand-overs took %v", took)
+	}
+}
+
+// Listening survives a compaction of what it would have read next.
+func TestListeningSurvivesCompaction(t *testing.T) {
+	t.Parallel()
+	n := testbed.StartEtcd(t, testbed.EtcdOptions{})
+	l := newLab(t, n.URL())
+	a, b := l.node(t, "a"), l.node(t, "b")
+	held := a.lead("jobs")
+	seen := b.see("jobs")
+	heard := b.listen(seen)
+	compact := func() {
+		t.Helper()
+		got, err := l.admin.Put(t.Context(), "elsewhere", "x")
+		if err == nil {
+			_, err = l.admin.Compact(t.Context(), got.Header.GetRevision(), clientv3.WithCompactPhysical())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	compact()
+	if err := a.release(held, backend.Released); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-heard; err != nil {
+		t.Errorf("listening through a compaction: %v", err)
+	}
+	compact()
+	if got := b.see("jobs"); !got.Vacant() || got.End != backend.Released {
+		t.Errorf("after a compaction: %+v", got)
+	}
+}
+
+// A release whose answer is lost is repeated, and what it has done already is left
+// alone.
+func TestAReleaseWhoseAnswerIsLostIsRepeated(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	proxy := testbed.NewProxy(t, strings.TrimPrefix(l.endpoints[0], "http://"))
+	o := l.options()
+	o.Endpoints = []string{proxy.Addr()}
+	a, b := openNode(t, "a", o), l.node(t, "b")
+	held := a.lead("jobs")
+	proxy.CutReplies(true)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second) // time to arrive
+	held.End = backend.Released
+	err := a.Release(ctx, []backend.Lease{held})
+	cancel()
+	if !errors.Is(err, backend.ErrUnavailable) {
+		t.Fatalf("a release without an answer: %v; want ErrUnavailable", err)
+	}
+	proxy.CutReplies(false)
+	testbed.Eventually(t, patience, "the release is repeated", func() error { return a.release(held, backend.Released) })
+	next := b.lead("jobs")
+	if err := a.release(held, backend.Released); err != nil {
+		t.Fatal(err)
+	}
+	b.mustRenew(next)
+}
+
+// A lease is renewed with another TTL than it was granted with, which is not how it
+// should be: it is trusted for no longer than others watch.
+func TestARenewalIsTrustedForNoLongerThanOthersWatch(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	a, b := l.node(t, "a"), l.node(t, "b")
+	held := a.lead("jobs")
+	for _, d := range []time.Duration{5 * time.Second, time.Second} {
+		want := held
+		want.TTL, want.Renew = d, d/4
+		got, err := a.renew(want)
+		if err != nil || got.Outcome != backend.Granted || got.Trust > min(d, ttl) {
+			t.Errorf("for %v: %v, trusted for %v, %v; want granted, for %v at most", d, got.Outcome, got.Trust, err, min(d, ttl))
+		}
+		if seen := b.see("jobs"); seen.Watch != ttl || seen.TTL != ttl {
+			t.Errorf("others see %+v; want the TTL of the grant, %v", seen, ttl)
+		}
+	}
+}

@@ -1,0 +1,137 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/go-election/go-election/backend"
+)
+
+var errBusy = fmt.Errorf("%w: others change the same keys all the time", backend.ErrUnavailable)
+
+// about says what a call is about, for errors.
+func about(verb string, n int, first string) string {
+	if n == 1 {
+		return fmt.Sprintf("%s %q", verb, first)
+	}
+	return fmt.Sprintf("%s %d leases", verb, n)
+}
+
+// code returns gRPC's code of err.
+func code(err error) codes.Code {
+	if e, ok := errors.AsType[rpctypes.EtcdError](err); ok {
+		return e.Code()
+	}
+	return status.Code(err)
+}
+
+// is reports whether err is one of etcd's own errors, which come as such or as
+// text, depending on the call.
+func is(err error, wanted ...error) bool {
+	if err == nil {
+		return false
+	}
+	text := err.Error()
+	for _, w := range wanted {
+		if errors.Is(err, w) || strings.Contains(text, rpctypes.ErrorDesc(w)) {
+			return true
+		}
+	}
+	return false
+}
+
+// refused reports whether a token was refused; the call was not done.
+func refused(err error) bool {
+	return is(err, rpctypes.ErrInvalidAuthToken, rpctypes.ErrUserEmpty, rpctypes.ErrAuthOldRevision)
+}
+
+// worthwhile reports whether another member may do what this one has not. An etcd
+// lease that has run out at one has done so at all.
+func worthwhile(err error) bool {
+	return class(err) == backend.ErrUnavailable && !errors.Is(err, errLost)
+}
+
+func class(err error) error {
+	if err == nil {
+		return nil
+	}
+	if c := backend.Class(err); c != backend.ErrUnavailable || errors.Is(err, backend.ErrUnavailable) {
+		return c
+	}
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return backend.ErrUnavailable
+	}
+	switch {
+	case is(err, rpctypes.ErrLeaseTTLTooLarge):
+		return backend.ErrInvalid
+	case is(err, rpctypes.ErrPermissionDenied, rpctypes.ErrAuthFailed, rpctypes.ErrUserNotFound, rpctypes.ErrUserEmpty, rpctypes.ErrInvalidAuthToken,
+		rpctypes.ErrAuthNotEnabled, rpctypes.ErrNoSpace, rpctypes.ErrTooManyOps, rpctypes.ErrRequestTooLarge, rpctypes.ErrClusterIDMismatch, rpctypes.ErrCorrupt):
+		return backend.ErrDenied
+	case code(err) == codes.PermissionDenied, code(err) == codes.Unauthenticated:
+		return backend.ErrDenied
+	}
+	// A handshake that fails is reported as a connection that does.
+	if text := err.Error(); strings.Contains(text, "x509: ") || strings.Contains(text, "tls: ") {
+		return backend.ErrDenied
+	}
+	return backend.ErrUnavailable
+}
+
+// fail wraps err for the caller: what was done, the class, and, where somebody
+// must act, what to do.
+func (b *Backend) fail(what string, err error) error {
+	if err == nil {
+		return nil
+	}
+	c := class(err)
+	hint := ""
+	switch {
+	case is(err, rpctypes.ErrPermissionDenied):
+		hint = "; an administrator can grant what is needed:\netcdctl role grant-permission ROLE readwrite --prefix=true " + string(b.keys)
+	case is(err, rpctypes.ErrUserEmpty):
+		hint = "; the cluster has users: set Username and Password"
+	case is(err, rpctypes.ErrNoSpace):
+		hint = "; compact and defragment the cluster, then: etcdctl alarm disarm"
+	case is(err, rpctypes.ErrTooManyOps):
+		hint = "; the cluster runs with a --max-txn-ops below its default of 128"
+	}
+	err = b.redact(err)
+	if backend.Class(err) == c && (errors.Is(err, backend.ErrUnavailable) || errors.Is(err, backend.ErrDenied) || errors.Is(err, backend.ErrInvalid)) {
+		return fmt.Errorf("etcd: %s: %w%s", what, err, hint) // has its class
+	}
+	return fmt.Errorf("etcd: %s: %w: %w%s", what, c, err, hint)
+}
+
+// redact takes the password and the tokens out of the text, if a server or the
+// client put them there.
+func (b *Backend) redact(err error) error {
+	if b.login == nil {
+		return err
+	}
+	text := err.Error()
+	for _, secret := range b.login.secrets() {
+		if len(secret) >= 4 {
+			text = strings.ReplaceAll(text, secret, "***")
+		}
+	}
+	if text == err.Error() {
+		return err
+	}
+	return redacted{text, class(err)}
+}
+
+// A redacted error keeps the class and loses the rest of its chain, which would
+// print the secret again.
+type redacted struct {
+	text  string
+	class error
+}
+
+func (e redacted) Error() string { return e.text }
+func (e redacted) Unwrap() error { return e.class }

@@ -1,0 +1,118 @@
+package etcd
+
+import (
+	"math"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+
+	"github.com/go-election/go-election/backend"
+)
+
+// FuzzKeys reads one election from keys that anybody may have written anything to.
+// there has a bit for each key that is there.
+func FuzzKeys(f *testing.F) {
+	const cluster = 7
+	me, other := strings.Repeat("a", 32), strings.Repeat("b", 32)
+	held := encode(record{Term: 5, ID: "me", Nonce: me, Beat: 9, TTL: span(time.Second), Session: "s", Written: time.Unix(1, 0).UTC(), Cluster: cluster})
+	theirs := encode(record{Term: math.MaxUint64, ID: "x", Nonce: other, Beat: 1, TTL: math.MaxInt64, Session: "s", Cluster: cluster})
+	vacant := encode(record{Term: 6, Beat: 9, End: backend.Released, LastID: "x", LastNonce: other, History: []backend.Reign{{Term: 6, ID: "x"}}, Cluster: cluster})
+	beats := encode(renewals{ID: "x", Nonce: other, Beat: 7, Apart: map[string]beat{"jobs": 8, "other": 9}, At: time.Unix(2, 0).UTC()})
+	depose := encode(wish{Term: 5, Kind: backend.Depose})
+	known := encode(layout{Version: 1, Made: 3, MaxTTL: span(10 * time.Second), Cluster: cluster})
+	for i, text := range []string{"", "null", "[]", "{", "\xff\x00", `{"term":-1}`, `{"ttl":"-1s","renew":"2562047h"}`, `{"ttl":"9e99s"}`, `{"id":"\u0000\u202e","nonce":"x","term":1}`,
+		`{"term":18446744073709551615,"nonce":"x"}`, `{"elected":"0000-01-01T00:00:00-23:59","written":"9999-12-31T23:59:59-23:59"}`, `{"session":"../../record/x","nonce":"x"}`, `{"made":-9223372036854775808,"again":-1}`, `{"layout":2}`,
+		`{"beat":"-1"}`, `{"beat":7}`, `{"beat":"7","apart":{"jobs":"x"}}`, `{"apart":null,"at":"0000-01-01T00:00:00+23:59"}`} {
+		f.Add([]byte(text), []byte(text), []byte(text), []byte(text), uint8(255))
+		f.Add([]byte(text), []byte(held), []byte(depose), []byte(known), uint8(i))
+		f.Add([]byte(beats), []byte(text), []byte(text), []byte(known), uint8(16+i))
+	}
+	f.Add([]byte(beats), []byte(held), []byte(depose), []byte(known), uint8(31))
+	f.Add([]byte(beats), []byte(theirs), []byte(depose), []byte(known), uint8(15))
+	f.Add([]byte(beats), []byte(vacant), []byte(depose), []byte(known), uint8(14))
+	f.Fuzz(func(t *testing.T, aBeat, aRecord, aWish, aLayout []byte, there uint8) {
+		b := &Backend{keys: "p/"}
+		r := reading{view: view{cluster: cluster, revision: 100, self: me, sessions: map[string]*home{}, restored: int64(there & 64), lossy: there&32 != 0},
+			entries: []entry{{Lease: backend.Lease{Election: "jobs"}, met: there&128 != 0}}}
+		found := r.byName()
+		for i, kv := range []*mvccpb.KeyValue{{Key: []byte("p/beat/s"), Value: aBeat}, {Key: []byte("p/record/jobs"), Value: aRecord}, {Key: []byte("p/wish/jobs"), Value: aWish}, {Key: []byte("p/layout"), Value: aLayout}} {
+			if there>>i&1 == 1 {
+				kv.CreateRevision, kv.ModRevision = 1, 50
+				b.note(&r.view, found, kv)
+			}
+		}
+		v, e := &r.view, &r.entries[0]
+		v.judge(e)
+		l := e.Lease
+		if l != backend.CleanLease(l) || l.Election != "jobs" || len(l.Ref) > 512 {
+			t.Errorf("not fit to be handed on: %+v", l)
+		}
+		if rec := e.record; rec != nil && rec.Term > 0 && rec.Nonce != "" && !e.mine && (l.Watch < minTTL || l.Watch > maxTTL || l.Watch < min(l.TTL, maxTTL)) {
+			t.Errorf("held, and to be watched for %v: %+v", l.Watch, l)
+		}
+		if (e.old || !e.missing && (e.record == nil || e.record.Term == 0)) && l.Watch < minTTL {
+			t.Errorf("what may have been lost is free at once: %+v", l)
+		}
+		if e.mine && (l.Holder.Nonce != me || e.old) {
+			t.Errorf("taken for our own leftover: %+v", l)
+		}
+		if l.Wish != (backend.Wish{}) && l.Wish.Term != l.Term {
+			t.Errorf("a wish of another term: %+v", l)
+		}
+		again := *e
+		v.judge(&again)
+		again.Age, e.Age = 0, 0
+		if !reflect.DeepEqual(again, *e) {
+			t.Errorf("judged again, %+v becomes %+v", *e, again)
+		}
+
+		// What is written because of it can be read back.
+		next, err := backend.NextTerm(e.Term, e.old, 0, time.Now())
+		if err == nil {
+			o := newOffer(v, e, backend.Bid{Election: "jobs", Candidate: backend.Candidate{ID: "me", Nonce: me}, TTL: 10 * time.Second, Renew: time.Second}, next, time.Now().UTC())
+			back := readRecord([]byte(encode(o.record)))
+			if next <= l.Term || back == nil || back.Term != next || back.Nonce != me || len(back.History) > backend.MaxHistory {
+				t.Errorf("granted after %+v in term %d: %+v", l, next, back)
+			}
+		}
+		if rec := e.record; rec != nil {
+			if back := readRecord([]byte(encode(rec))); !reflect.DeepEqual(back, rec) && len(encode(rec)) <= maxValue {
+				t.Errorf("the record %+v comes back as %+v", rec, back)
+			}
+		}
+		if h := v.sessions["s"]; h != nil {
+			encode(h.with([]string{"jobs"}, []string{"other"}, time.Now().UTC())) // panics if it cannot
+		}
+		v.layout.count([]offer{{entry: e}})
+	})
+}
+
+// FuzzEndpoint: no part of an address that was not understood is shown, since people
+// put passwords into them.
+func FuzzEndpoint(f *testing.F) {
+	for _, e := range []string{"", "a", "a:2379", "http://a", "https://a:2379/", "ftp://a", "http://u:open-sesame@a", "http://[::1", "://", "http://a/b?c#d", "http://\x7f", "unix:///x", "HTTP://a"} {
+		f.Add(e, true)
+		f.Add(e, false)
+	}
+	f.Fuzz(func(t *testing.T, e string, secure bool) {
+		address, err := endpoint(e, secure)
+		if err != nil {
+			if err := backend.CheckText("error", err.Error(), 1000, false); err != nil {
+				t.Error(err)
+			}
+			if strings.Contains(err.Error(), "open-sesame") {
+				t.Errorf("%v shows a password", err)
+			}
+			return
+		}
+		if !strings.HasPrefix(address, "http://") && !strings.HasPrefix(address, "https://") || secure && strings.HasPrefix(address, "http://") || strings.Contains(address, "@") {
+			t.Errorf("%q becomes %q", e, address)
+		}
+		if again, err := endpoint(address, secure); err != nil || again != address {
+			t.Errorf("%q becomes %q, and that %q, %v", e, address, again, err)
+		}
+	})
+}

@@ -1,0 +1,124 @@
+package etcd
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/go-election/go-election/backend"
+)
+
+var _ backend.Inspector = (*Backend)(nil)
+
+// inspectLimit is how long one member may take to say how it is.
+const inspectLimit = 2 * time.Second
+
+// Inspect asks each endpoint what it is and how it is, and the cluster for its
+// members: whether all endpoints belong to one cluster, how many members it can
+// lose, versions, alarms, room. No right is needed for that.
+func (b *Backend) Inspect(ctx context.Context, _, _ time.Duration) (list []backend.Finding, err error) {
+	if err := b.enter(""); err != nil {
+		return nil, err
+	}
+	var members *clientv3.MemberListResponse
+	if err := b.call(ctx, func() (err error) {
+		members, err = b.client.MemberList(ctx)
+		return err
+	}); err != nil {
+		return nil, b.fail("list members", err)
+	}
+	endpoints := b.client.Endpoints()
+	said := make([]endpointSaid, len(endpoints))
+	var all sync.WaitGroup
+	for i, e := range endpoints {
+		all.Go(func() {
+			ctx, cancel := context.WithTimeout(ctx, inspectLimit)
+			defer cancel()
+			said[i].endpoint = e
+			said[i].status, said[i].err = b.client.Status(ctx, e)
+			said[i].err = b.fail("status", said[i].err)
+		})
+	}
+	all.Wait()
+	return findings(members.Members, said), nil
+}
+
+// An endpointSaid is what one endpoint has answered.
+type endpointSaid struct {
+	endpoint string
+	status   *clientv3.StatusResponse
+	err      error
+}
+
+// findings explains what was said.
+func findings(members []*etcdserverpb.Member, said []endpointSaid) (list []backend.Finding) {
+	add := func(warning bool, what, format string, args ...any) {
+		list = append(list, backend.Finding{What: what, Text: backend.Clean(fmt.Sprintf(format, args...), 1000, true), Warning: warning})
+	}
+	voters := 0
+	for _, m := range members {
+		if !m.IsLearner {
+			voters++
+		}
+	}
+	reached, clusters, versions := map[uint64]bool{}, map[uint64]bool{}, map[string]bool{}
+	for _, s := range said {
+		if s.err == nil {
+			reached[s.status.Header.GetMemberId()] = true
+			clusters[s.status.Header.GetClusterId()] = true
+			versions[s.status.Version] = true
+		}
+	}
+	up := 0
+	for _, m := range members {
+		if reached[m.ID] && !m.IsLearner {
+			up++
+		}
+	}
+	spare := up - (voters/2 + 1)
+	switch {
+	case voters == 1:
+		add(false, "cluster", "one member: nobody leads while it is away, and everybody watches anew if its disk is lost")
+	case spare < 0:
+		add(true, "cluster", "%d members that vote, of which the endpoints reach %d: less than a majority", voters, up)
+	default:
+		add(spare == 0 || up < voters, "cluster", "%d members that vote, of which the endpoints reach %d; of these it can lose %d", voters, up, spare)
+	}
+	if len(clusters) > 1 {
+		add(true, "cluster", "the endpoints belong to %d clusters: each of them would have a leader of its own. Correct the endpoints", len(clusters))
+	}
+	if len(versions) > 1 {
+		add(true, "cluster", "the members' versions differ; that should be so during an upgrade alone")
+	}
+	for _, s := range said {
+		if s.err != nil {
+			add(true, "member", "%s does not answer: %v", s.endpoint, s.err)
+			continue
+		}
+		st, role := s.status, "follows"
+		switch {
+		case st.IsLearner:
+			role = "is a learner, which serves no call of ours: leave it out of the endpoints"
+		case st.Leader == 0:
+			role = "KNOWS NO LEADER: it is cut off, or there is no majority"
+		case st.Leader == st.Header.GetMemberId():
+			role = "leads the cluster"
+		}
+		room := fmt.Sprintf("%d MiB in use", st.DbSize>>20)
+		if st.DbSizeQuota > 0 {
+			room += fmt.Sprintf(" of %d", st.DbSizeQuota>>20)
+		}
+		add(st.IsLearner || st.Leader == 0 || st.DbSizeQuota > 0 && st.DbSize > st.DbSizeQuota/5*4, "member", "%s: etcd %s, %s, %s", s.endpoint, st.Version, role, room)
+		alarms := slices.Clone(st.Errors)
+		if len(alarms) > 0 {
+			add(true, "member", "%s: %s; see: etcdctl alarm list", s.endpoint, strings.Join(alarms, "; "))
+		}
+	}
+	return list
+}

@@ -1,0 +1,190 @@
+package etcd
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/internal/testbed"
+)
+
+// The tests mostly wait, for leases to run out.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	flag.Set("test.parallel", "16")
+	os.Exit(m.Run())
+}
+
+// A node is one process that takes part: a Backend and its candidate.
+type node struct {
+	*Backend
+	t  testing.TB
+	me backend.Candidate
+}
+
+// A lab is a prefix of its own, and a client for what happens behind the
+// backend's back.
+type lab struct {
+	endpoints []string
+	prefix    string
+	keys      keys
+	admin     *clientv3.Client
+}
+
+func newLab(t testing.TB, endpoints ...string) *lab {
+	t.Helper()
+	if endpoints == nil {
+		endpoints = testbed.SharedEtcd(t)
+	}
+	l := &lab{endpoints: endpoints, prefix: "lab-" + backend.NewNonce()[:12] + "/", admin: dial(t, endpoints...)}
+	l.keys = keys(l.prefix)
+	return l
+}
+
+func (l *lab) options() Options { return Options{Endpoints: l.endpoints, Prefix: l.prefix} }
+
+func (l *lab) node(t testing.TB, id string) *node { return openNode(t, id, l.options()) }
+
+func openNode(t testing.TB, id string, o Options) *node {
+	t.Helper()
+	b, err := Open(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { b.Close() })
+	return &node{b, t, backend.Candidate{ID: id, Nonce: backend.NewNonce(), Address: id + ":1", Metadata: "made for a test"}}
+}
+
+const (
+	callLimit = time.Minute
+	ttl       = 10 * time.Second // nothing waits for it; a busy machine must not let a session end
+)
+
+func (n *node) ctx() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(n.t.Context(), callLimit)
+}
+
+// see reads one lease afresh.
+func (n *node) see(election string) backend.Lease {
+	n.t.Helper()
+	l, err := n.trySee(election)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return l
+}
+
+func (n *node) trySee(election string) (backend.Lease, error) {
+	ctx, cancel := n.ctx()
+	defer cancel()
+	changed, _, err := n.Observe(ctx, []backend.Lease{{Election: election}}, "")
+	if err != nil {
+		return backend.Lease{}, err
+	}
+	if len(changed) != 1 {
+		return backend.Lease{}, fmt.Errorf("Observe of a zero lease returned %d leases; a zero lease is always returned", len(changed))
+	}
+	return changed[0], nil
+}
+
+func (n *node) bid(over backend.Lease, ttl time.Duration) (backend.Answer, error) {
+	ctx, cancel := n.ctx()
+	defer cancel()
+	answers, err := n.Acquire(ctx, []backend.Bid{{Election: over.Election, Candidate: n.me, TTL: ttl, Renew: ttl / 3, Over: over}})
+	if len(answers) != 1 {
+		return backend.Answer{Err: err}, err
+	}
+	return answers[0], err
+}
+
+// lead makes the node win an election as it stands.
+func (n *node) lead(election string) backend.Lease {
+	n.t.Helper()
+	a, err := n.bid(n.see(election), ttl)
+	if err != nil || a.Outcome != backend.Granted {
+		n.t.Fatalf("%s bids for %q as it stands: %v, %v, %v; want granted", n.me.ID, election, a.Outcome, a.Err, err)
+	}
+	return a.Lease
+}
+
+func (n *node) renew(l backend.Lease) (backend.Answer, error) {
+	ctx, cancel := n.ctx()
+	defer cancel()
+	answers, err := n.Renew(ctx, []backend.Lease{l})
+	if len(answers) != 1 {
+		return backend.Answer{Err: err}, err
+	}
+	return answers[0], err
+}
+
+func (n *node) mustRenew(l backend.Lease) backend.Lease {
+	n.t.Helper()
+	a, err := n.renew(l)
+	if err != nil || a.Outcome != backend.Granted {
+		n.t.Fatalf("%s renews %q: %v, %v, %v; want granted", n.me.ID, l.Election, a.Outcome, a.Err, err)
+	}
+	return a.Lease
+}
+
+func (n *node) mustRefuse(l backend.Lease, why string) {
+	n.t.Helper()
+	a, err := n.renew(l)
+	if err != nil || a.Outcome != backend.Refused {
+		n.t.Fatalf("%s renews %q, %s: %v, %v, %v; want refused", n.me.ID, l.Election, why, a.Outcome, a.Err, err)
+	}
+}
+
+func (n *node) release(l backend.Lease, how backend.End) error {
+	ctx, cancel := n.ctx()
+	defer cancel()
+	l.End = how
+	return n.Release(ctx, []backend.Lease{l})
+}
+
+// stays checks that a challenger may not have the lease before it has watched it for
+// the TTL.
+func (n *node) stays(election, why string) backend.Lease {
+	n.t.Helper()
+	l := n.see(election)
+	if l.Watch < ttl {
+		n.t.Fatalf("%s: %s sees %+v; want a lease that is to be watched for %v", why, n.me.ID, l, ttl)
+	}
+	return l
+}
+
+// takes bids for a lease as if it had been watched.
+func (n *node) takes(over backend.Lease) backend.Lease {
+	n.t.Helper()
+	a, err := n.bid(over, ttl)
+	if err != nil || a.Outcome != backend.Granted || a.Term <= over.Term {
+		n.t.Fatalf("%s bids over what it has watched, in term %d: %v in term %d, %v, %v; want granted", n.me.ID, over.Term, a.Outcome, a.Term, a.Err, err)
+	}
+	return a.Lease
+}
+
+// mustLose makes sure that a bid over a lease as it was seen is refused.
+func (n *node) mustLose(over backend.Lease, why string) {
+	n.t.Helper()
+	a, err := n.bid(over, ttl)
+	if err != nil || a.Outcome != backend.Refused {
+		n.t.Fatalf("%s bids over what it has watched, %s: %v in term %d, %v; want refused", n.me.ID, why, a.Outcome, a.Term, err)
+	}
+}
+
+// freed waits until the lease is free for a challenger, and returns it.
+func (n *node) freed(election string, limit time.Duration) (l backend.Lease) {
+	n.t.Helper()
+	testbed.Eventually(n.t, limit, election+" is free", func() (err error) {
+		if l, err = n.trySee(election); err == nil && (!l.Vacant() || l.Watch != 0) {
+			err = fmt.Errorf("it is %+v", l)
+		}
+		return err
+	})
+	return l
+}

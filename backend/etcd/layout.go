@@ -1,0 +1,123 @@
+package etcd
+
+import (
+	"bytes"
+	"encoding/json"
+	"time"
+
+	"github.com/go-election/go-election/backend"
+)
+
+// keys makes keys. A name is the rest of a key, whatever bytes it has. What
+// Listen watches lies side by side, from record/ to wish/, and beats do not.
+type keys string
+
+func (k keys) beat(session string) string     { return string(k) + "beat/" + session }
+func (k keys) candidate(nonce string) string  { return string(k) + "candidate/" + nonce }
+func (k keys) layout() string                 { return string(k) + "layout" }
+func (k keys) record(election string) string  { return string(k) + "record/" + election }
+func (k keys) wish(election string) string    { return string(k) + "wish/" + election }
+func (k keys) news() (from, to string)        { return string(k) + "record/", string(k) + "wish0" }
+func after(key string) string                 { return key + "\x00" }
+func beyond(directory string) string          { return directory[:len(directory)-1] + "0" } // '/' + 1
+func cut(key []byte, directory string) string { return string(key[len(directory):]) }
+
+// maxValue bounds what is read of a value. What we write is far below.
+const maxValue = 64 << 10
+
+// A span is a duration as people write it: "3.333s". It comes back exactly.
+type span time.Duration
+
+func (s span) MarshalText() ([]byte, error) { return []byte(time.Duration(s).String()), nil }
+
+func (s *span) UnmarshalText(text []byte) error {
+	d, err := time.ParseDuration(string(text))
+	*s = span(max(d, 0))
+	return err
+}
+
+// marks are those of a migration.
+type marks struct {
+	MovedTo   string `json:"moved_to,omitempty"`   // sealed: the election has moved there
+	MovedFrom string `json:"moved_from,omitempty"` // it is sealed there, from where it has moved here
+}
+
+// record is the value of record/NAME, which lasts. Renewals do not touch it.
+type record struct {
+	Term     uint64 `json:"term"`
+	ID       string `json:"id,omitempty"` // with nonce: the holder; both empty: vacant
+	Nonce    string `json:"nonce,omitempty"`
+	Address  string `json:"address,omitempty"`
+	Metadata string `json:"metadata,omitempty"`
+	TTL      span   `json:"ttl,omitempty"`
+	Renew    span   `json:"renew,omitempty"`
+	Session  string `json:"session,omitempty"` // whose beat/ key shows renewals
+	Beat     uint64 `json:"beat,string"`
+
+	End       backend.End     `json:"end,omitempty"`
+	LastID    string          `json:"last_id,omitempty"`
+	LastNonce string          `json:"last_nonce,omitempty"`
+	Elected   time.Time       `json:"elected,omitzero"` // by the writer's clock, like all times
+	Written   time.Time       `json:"written"`
+	History   []backend.Reign `json:"history,omitempty"`
+	Cluster   uint64          `json:"cluster,string"`
+	marks
+}
+
+// wish is the value of wish/NAME.
+type wish struct {
+	Term  uint64           `json:"term"`
+	Kind  backend.WishKind `json:"kind"`
+	ID    string           `json:"id,omitempty"`
+	Nonce string           `json:"nonce,omitempty"`
+}
+
+// layout is the value of the key of that name: what is known of the prefix.
+type layout struct {
+	Version int    `json:"layout"`
+	Made    int64  `json:"made"`    // elections that were ever led
+	Again   int64  `json:"again"`   // records made of elections that had had one
+	MaxTTL  span   `json:"max_ttl"` // the greatest TTL that was ever granted
+	Cluster uint64 `json:"cluster,string"`
+}
+
+const layoutVersion = 1
+
+// candidate is the value of candidate/NONCE.
+type candidate struct {
+	ID       string    `json:"id"`
+	Address  string    `json:"address,omitempty"`
+	Metadata string    `json:"metadata,omitempty"`
+	Stage    string    `json:"stage,omitempty"`
+	TTL      span      `json:"ttl"`
+	Seen     time.Time `json:"seen"`
+}
+
+func encode(v any) string {
+	var buf bytes.Buffer
+	e := json.NewEncoder(&buf)
+	e.SetEscapeHTML(false) // people read it
+	if err := e.Encode(v); err != nil {
+		panic(err) // of a struct of ours: cannot happen
+	}
+	return string(bytes.TrimSuffix(buf.Bytes(), []byte("\n")))
+}
+
+// decode reads a value in which anybody may have written anything. It returns nil
+// for what makes no sense.
+func decode[V any](value []byte) *V {
+	v := new(V)
+	if len(value) > maxValue || json.Unmarshal(value, v) != nil {
+		return nil
+	}
+	return v
+}
+
+// readRecord is decode for a record, parts of which are written again.
+func readRecord(value []byte) *record {
+	r := decode[record](value)
+	if r != nil {
+		r.Elected, r.Written, r.History = backend.CleanTime(r.Elected), backend.CleanTime(r.Written), backend.CleanHistory(r.History)
+	}
+	return r
+}

@@ -1,0 +1,105 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/go-election/go-election/backend"
+)
+
+// Listen implements [backend.Backend]: a watch of records and wishes from just after the
+// last reading, or a new one, if nothing has changed by that. It hears of all elections
+// that this process has ever read. Renewals are elsewhere and wake nobody. The watch
+// ends with the call.
+func (b *Backend) Listen(ctx context.Context, seen []backend.Lease, _ string) error {
+	if err := b.enter(""); err != nil {
+		return err
+	}
+	err := b.listen(ctx, seen)
+	if ctx.Err() != nil && err != nil {
+		return ctx.Err()
+	}
+	return b.fail(about("listen to", len(seen), seen[0].Election), err)
+}
+
+func (b *Backend) listen(ctx context.Context, seen []backend.Lease) error {
+	since, err := b.begin(ctx, seen)
+	if err != nil || since == 0 {
+		return err
+	}
+	names := make(map[string]bool, len(seen))
+	for i := range seen {
+		names[seen[i].Election] = true
+	}
+	// A member without a leader hears nothing: then the watch is ended.
+	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
+	defer cancel()
+	var token string
+	if b.login != nil {
+		token = b.login.current()
+	}
+	from, to := b.keys.news()
+	for resp := range b.client.Watch(ctx, from, clientv3.WithRange(to), clientv3.WithRev(since+1)) {
+		err := resp.Err()
+		switch {
+		case errors.Is(err, rpctypes.ErrCompacted):
+			return nil // a look brings a newer revision
+		case refused(err) && b.login != nil:
+			return b.login.refresh(ctx, b.client, token) // and then a look
+		case err != nil:
+			return err
+		}
+		if len(resp.Events) > 0 {
+			b.hear(since, &resp)
+		}
+		if b.concerns(resp.Events, names) {
+			return nil
+		}
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return nil // the client is being closed, or gave up: a look will tell
+}
+
+// begin returns the last revision that is known; 0 if a lease is not as it was seen.
+func (b *Backend) begin(ctx context.Context, seen []backend.Lease) (since int64, err error) {
+	if since := b.lately(seen); since != 0 {
+		return since, nil
+	}
+	same := true
+	err = b.each(ctx, seen, func(v *view, old *backend.Lease, e *entry) bool {
+		if since == 0 {
+			since = v.revision // of the first reading: nothing is missed
+		}
+		same = same && !turned(old, &e.Lease)
+		return same
+	})
+	if !same {
+		since = 0
+	}
+	return since, err
+}
+
+// concerns reports whether one of the events is about an election that is listened to,
+// or was read here and is not held.
+func (b *Backend) concerns(events []*clientv3.Event, names map[string]bool) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, event := range events {
+		key := string(event.Kv.Key)
+		for _, directory := range []string{b.keys.record(""), b.keys.wish("")} {
+			if name, ok := strings.CutPrefix(key, directory); ok {
+				_, known := b.met[name]
+				if _, held := b.holding[name]; names[name] || known && !held {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}

@@ -1,0 +1,123 @@
+package etcd
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/go-election/go-election/backend"
+)
+
+// Observe implements [backend.Backend]: one linearizable reading, of some
+// elections by key, of many by range. It keeps no place in the history: what is
+// read is the whole truth of one moment. Only what a Listen has just heard to be
+// free is not asked again.
+func (b *Backend) Observe(ctx context.Context, seen []backend.Lease, _ string) (changed []backend.Lease, next string, err error) {
+	if err := b.enter(""); err != nil {
+		return nil, "", err
+	}
+	if changed, ok := b.news(seen); ok {
+		return changed, "", nil
+	}
+	err = b.each(ctx, seen, func(v *view, old *backend.Lease, e *entry) bool {
+		if old.Beat == 0 || e.Differs(*old) {
+			changed = append(changed, e.Lease)
+		}
+		return true
+	})
+	if err != nil {
+		return nil, "", b.fail(about("observe", len(seen), seen[0].Election), err)
+	}
+	return changed, "", nil
+}
+
+// turned is Differs but for renewals, which are no news.
+func turned(old, now *backend.Lease) bool {
+	same := *now
+	same.Beat = old.Beat
+	return same.Differs(*old)
+}
+
+// each reads all elections of seen and calls f for each, in the order of seen if
+// they are few, until f returns false.
+func (b *Backend) each(ctx context.Context, seen []backend.Lease, f func(v *view, old *backend.Lease, e *entry) bool) error {
+	order := make([]int, len(seen))
+	for i := range order {
+		order[i] = i
+	}
+	if len(seen) > exactly { // ranges are short if they hold neighbours
+		slices.SortFunc(order, func(i, j int) int { return strings.Compare(seen[i].Election, seen[j].Election) })
+	}
+	for part := range slices.Chunk(order, together) {
+		v, entries, err := b.read(ctx, namesOf(seen, part))
+		if err != nil {
+			return err
+		}
+		for n, i := range part {
+			if !f(&v, &seen[i], &entries[n]) {
+				return nil
+			}
+		}
+	}
+	return nil
+}
+
+// List implements [backend.Backend].
+func (b *Backend) List(ctx context.Context, from string, limit int) (list []backend.Record, err error) {
+	if err := b.enter(""); err != nil {
+		return nil, err
+	}
+	for len(list) < limit {
+		page, more, err := b.page(ctx, from, limit-len(list))
+		if err != nil {
+			return nil, b.fail("list", err)
+		}
+		list = append(list, page...)
+		if more == "" {
+			break
+		}
+		from = more
+	}
+	return list, nil
+}
+
+// page returns up to limit records and where the next page begins, if there is one.
+func (b *Backend) page(ctx context.Context, from string, limit int) (list []backend.Record, more string, err error) {
+	records := b.keys.record("")
+	limit = min(limit, together)
+	resp, err := b.txn(ctx, nil, []clientv3.Op{clientv3.OpGet(b.keys.record(from), clientv3.WithRange(beyond(records)),
+		clientv3.WithKeysOnly(), clientv3.WithLimit(int64(limit)))}, true)
+	if err != nil {
+		return nil, "", err
+	}
+	var names []string
+	for _, r := range resp.Responses {
+		for _, kv := range r.GetResponseRange().GetKvs() {
+			names = append(names, cut(kv.Key, records))
+		}
+	}
+	if len(names) == 0 {
+		return nil, "", nil
+	}
+	if len(names) == limit {
+		more = after(names[len(names)-1])
+	}
+	_, entries, err := b.read(ctx, names)
+	if err != nil {
+		return nil, "", err
+	}
+	for i := range entries {
+		e := &entries[i]
+		if e.record == nil || backend.CheckName(e.Election) != nil {
+			continue // gone meanwhile, or not ours
+		}
+		r := backend.Record{Lease: e.Lease, History: backend.CleanHistory(e.record.History)}
+		if !e.Vacant() {
+			r.Elected = e.record.Elected.UTC()
+		}
+		list = append(list, r)
+	}
+	return list, more, nil
+}

@@ -1,0 +1,105 @@
+package etcd
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/go-election/go-election/backend"
+)
+
+// Release implements [backend.Backend]: one transaction that marks the record vacant,
+// pinned to what was written when it was granted, or else to what is read first. The
+// session goes on.
+func (b *Backend) Release(ctx context.Context, held []backend.Lease) error {
+	if err := b.enter(""); err != nil {
+		return err
+	}
+	if b.guard.Nonce() == "" {
+		return nil // it never held anything
+	}
+	var failed error
+	for part := range slices.Chunk(held, exactly) {
+		failed = errors.Join(failed, b.fail(about("release", len(part), part[0].Election), b.release(ctx, part)))
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	return failed
+}
+
+func (b *Backend) release(ctx context.Context, part []backend.Lease) error {
+	names := make([]string, len(part))
+	for n, l := range part {
+		names[n] = l.Election
+	}
+	v, entries, remembered := b.heldAs(part)
+	for range 5 {
+		if !remembered {
+			var err error
+			if v, entries, err = b.read(ctx, names); err != nil {
+				return err
+			}
+		}
+		remembered = false
+		now := time.Now().UTC()
+		var offers []offer
+		var then []clientv3.Op
+		var pins []clientv3.Cmp
+		touched := false
+		for n, l := range part {
+			e := &entries[n]
+			if !e.belongs(v.self) || l.Term != 0 && l.Term != e.Term {
+				if l.Term != 0 || !b.mayHold(l.Election) {
+					b.lets(l.Election, l.Term)
+					continue
+				}
+				// A bid of ours may still be on its way. What it is pinned to is written
+				// again, so that it finds another revision and fails: of a lease that
+				// somebody else holds, the wish.
+				offers = append(offers, offer{entry: e})
+				switch {
+				case !e.Vacant():
+					then = append(then, clientv3.OpPut(b.keys.wish(l.Election), string(e.wishRaw)))
+					pins = append(pins, clientv3.Compare(clientv3.ModRevision(b.keys.wish(l.Election)), "=", e.wishAt))
+				case e.missing: // it was to raise the number of elections
+					touched = true
+				default:
+					then = append(then, clientv3.OpPut(b.keys.record(l.Election), string(e.raw)))
+				}
+				continue
+			}
+			end, lastID, lastNonce, history := e.ends(l.End, now)
+			r := record{Term: e.Term, Beat: newBeat(), End: end, LastID: lastID, LastNonce: lastNonce, History: history, Written: now, Cluster: v.cluster, marks: marks{e.MovedTo, e.MovedFrom}}
+			if e.old {
+				r.Cluster = e.record.Cluster // it must still be watched
+			}
+			offers = append(offers, offer{entry: e})
+			then = append(then, clientv3.OpPut(b.keys.record(l.Election), encode(r)))
+		}
+		if offers == nil {
+			return nil
+		}
+		if touched {
+			lay := v.layout
+			lay.Version, lay.Cluster = layoutVersion, cmp.Or(lay.Cluster, v.cluster)
+			pins = append(pins, clientv3.Compare(clientv3.ModRevision(b.keys.layout()), "=", v.layoutAt))
+			then = append(then, clientv3.OpPut(b.keys.layout(), encode(lay)))
+		}
+		resp, err := b.txn(ctx, append(pins, b.pinned(offers)...), then, true) // of copies the first counts: the others find other revisions
+		if err != nil {
+			return err
+		}
+		if resp.Succeeded {
+			for _, o := range offers {
+				b.lets(o.entry.Election, 0)
+			}
+			return nil
+		}
+	}
+	return errBusy
+}

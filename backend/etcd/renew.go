@@ -1,0 +1,202 @@
+package etcd
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/go-election/go-election/backend"
+)
+
+// Renew implements [backend.Backend]. One transaction renews all: it writes a fresh beat
+// into the session's key, if that is as the renewal before has left it and there are no
+// new wishes, and reads since when the records are as they are. A lease whose record is
+// not as it was granted is not renewed by that, whatever was written.
+func (b *Backend) Renew(ctx context.Context, held []backend.Lease) ([]backend.Answer, error) {
+	return b.keepAll(ctx, "renew", held, b.renew)
+}
+
+// Move implements [backend.Backend]: the records are written anew.
+func (b *Backend) Move(ctx context.Context, held []backend.Lease) ([]backend.Answer, error) {
+	return b.keepAll(ctx, "move", held, func(ctx context.Context, held []backend.Lease, all []int, answers []backend.Answer) error {
+		for part := range slices.Chunk(all, exactly) {
+			if err := b.rewrite(ctx, held, part, answers, true); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func (b *Backend) keepAll(ctx context.Context, verb string, held []backend.Lease, do func(context.Context, []backend.Lease, []int, []backend.Answer) error) ([]backend.Answer, error) {
+	if err := b.enter(held[0].Holder.Nonce); err != nil {
+		return nil, err
+	}
+	what, answers, all := about(verb, len(held), held[0].Election), make([]backend.Answer, len(held)), make([]int, len(held))
+	for i := range all {
+		all[i] = i
+	}
+	slices.SortFunc(all, func(i, j int) int { return cmp.Compare(held[i].Election, held[j].Election) })
+	give, err := b.take(ctx) // beats are written in order
+	if err == nil {
+		defer give()
+		err = do(ctx, held, all, answers)
+	}
+	if err = b.fail(what, err); err != nil {
+		blame(answers, all, err)
+	}
+	return answers, err
+}
+
+func (b *Backend) renew(ctx context.Context, held []backend.Lease, all []int, answers []backend.Answer) error {
+	for range 5 {
+		s := b.present()
+		var known, rest []int
+		for _, i := range all {
+			if answers[i].Outcome != backend.Unknown {
+				continue
+			}
+			if h, ok := b.heldIn(&held[i]); ok && s != nil && h.session == s && h.tried == nil {
+				known = append(known, i)
+			} else {
+				rest = append(rest, i)
+			}
+		}
+		if len(known)+len(rest) == 0 {
+			return nil
+		}
+		for part := range slices.Chunk(rest, exactly) {
+			if err := b.rewrite(ctx, held, part, answers, false); err != nil {
+				return err
+			}
+		}
+		if known != nil {
+			if err := b.renewAll(ctx, s, held, known, answers); err != nil {
+				return err
+			}
+		}
+	}
+	return errBusy
+}
+
+// renewAll renews leases under the session, and answers those of which it is certain.
+func (b *Backend) renewAll(ctx context.Context, s *session, held []backend.Lease, known []int, answers []backend.Answer) error {
+	names := namesOf(held, known)
+	p, v, key := b.pulse(s, names), b.view(), b.keys.beat(s.name)
+	wishes := clientv3.Compare(clientv3.ModRevision(b.keys.wish(names[0])), "<", p.wishes+1).WithRange(after(b.keys.wish(names[len(names)-1])))
+	part, more := known[:min(together, len(known))], known[min(together, len(known)):]
+	look := b.elections(namesOf(held, part), true)
+	resp, err := b.choose(ctx, []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(key), "=", p.at), wishes},
+		append([]clientv3.Op{clientv3.OpPut(key, p.value, clientv3.WithIgnoreLease())}, look...),
+		append([]clientv3.Op{clientv3.OpGet(key)}, look...), true)
+	if err != nil {
+		return err
+	}
+	b.dated(&v, resp)
+	var found *mvccpb.KeyValue
+	for _, kv := range resp.Responses[0].GetResponseRange().GetKvs() {
+		found = kv
+	}
+	if !b.wrote(s, &p, resp.Succeeded, resp.Header.GetRevision(), found) {
+		b.verify(&v, resp, nil, held, part, answers)
+		return nil // once more, by what the session is now
+	}
+	for b.verify(&v, resp, &p, held, part, answers); len(more) > 0; b.verify(&v, resp, &p, held, part, answers) {
+		part, more = more[:min(together, len(more))], more[min(together, len(more)):]
+		if v, resp, err = b.look(ctx, b.elections(namesOf(held, part), true)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// verify answers the renewals whose records have not changed since they were granted,
+// by what was read when the pulse was written, or later; nil: it was not. Others are
+// doubted.
+func (b *Backend) verify(v *view, resp *clientv3.TxnResponse, p *pulse, held []backend.Lease, part []int, answers []backend.Answer) {
+	r := reading{entries: make([]entry, len(part))}
+	for n, i := range part {
+		r.entries[n].Election = held[i].Election
+	}
+	b.takeIn(v, r.byName(), resp)
+	for n, i := range part {
+		l, e := &held[i], &r.entries[n]
+		h, ok := b.heldIn(l)
+		if !ok || e.recordAt != h.at || v.cluster != h.cluster || h.at <= v.restored || e.Wish.Term == l.Term && e.Wish.Kind == backend.Depose {
+			b.doubt(l.Election)
+			continue
+		}
+		if p == nil {
+			continue
+		}
+		now := h.Lease
+		now.Holder, now.Beat = l.Holder, mix(h.beat, uint64(p.next.of(l.Election)))
+		if e.Wish.Term == l.Term && e.Wish.Kind != "" {
+			now.Wish = e.Wish
+		}
+		answers[i] = backend.Answer{Lease: backend.CleanLease(now), Outcome: backend.Granted, Trust: min(l.TTL, now.TTL)}
+	}
+}
+
+func namesOf(held []backend.Lease, part []int) []string {
+	names := make([]string, len(part))
+	for n, i := range part {
+		names[n] = held[i].Election
+	}
+	return names
+}
+
+// rewrite reads leases, refuses what is not ours any more, and brings what hangs on
+// another session, or on one that is lost, to the present one, by writing its record.
+// What hangs on it already is left to be renewed, unless marks of a migration are to
+// be written.
+func (b *Backend) rewrite(ctx context.Context, held []backend.Lease, part []int, answers []backend.Answer, marked bool) error {
+	v, entries, err := b.read(ctx, namesOf(held, part))
+	if err != nil {
+		return err
+	}
+	s, now := b.gone(b.present(), &v), time.Now().UTC()
+	var offers []offer
+	var moved []int
+	for n, i := range part {
+		l, e := &held[i], &entries[n]
+		h, ok := b.heldIn(l)
+		ours := ok && !e.old && e.belongs(l.Holder.Nonce) && e.Term == l.Term && (e.recordAt == h.at || slices.Contains(h.tried, e.record.Beat))
+		if !ours || e.Wish.Kind == backend.Depose {
+			answers[i] = backend.Answer{Lease: e.Lease, Outcome: backend.Refused}
+			continue
+		}
+		if s != nil && e.record.Session == s.name && !marked {
+			b.holds(e, s)
+			continue
+		}
+		r := *e.record
+		r.Beat, r.Written = newBeat(), now
+		if marked {
+			r.marks = marks{l.MovedTo, l.MovedFrom}
+		}
+		offers, moved = append(offers, offer{e, &r}), append(moved, i)
+	}
+	if offers == nil {
+		return nil
+	}
+	w, err := b.write(ctx, s, &v, offers, held[part[0]].Holder, held[part[0]].TTL, nil)
+	if err != nil {
+		return err
+	}
+	if w.at == 0 { // somebody came between, or a copy of it came first, which the next reading shows
+		if !marked {
+			return nil
+		}
+		return errBusy
+	}
+	for k, i := range moved {
+		trust := min(held[i].TTL, time.Duration(offers[k].record.TTL)) // others watch for no longer than that
+		answers[i] = backend.Answer{Lease: b.granted(&v, &offers[k], &w), Outcome: backend.Granted, Trust: trust}
+	}
+	return nil
+}

@@ -1,0 +1,262 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/conformance"
+	"github.com/go-election/go-election/election"
+	"github.com/go-election/go-election/internal/testbed"
+)
+
+// unharmed are options of clusters whose leader nobody harms: a busy machine must not
+// make the others choose another one.
+var unharmed = testbed.EtcdOptions{Args: []string{"--heartbeat-interval=100", "--election-timeout=2000"}}
+
+// TestConformanceOnThreeNodes runs the suite on a cluster, which nobody harms.
+func TestConformanceOnThreeNodes(t *testing.T) {
+	t.Parallel()
+	endpoints := urls(testbed.StartEtcdCluster(t, testbed.NewNetwork(t, 3), 3, unharmed))
+	conformance.Run(t, realTime(func(t testing.TB) conformance.Store { return newStore(t, endpoints) }))
+}
+
+// realTime is what the suite is told of etcd in real time.
+func realTime(newStore func(t testing.TB) conformance.Store) conformance.Harness {
+	return conformance.Harness{TTL: 2 * time.Second, Late: time.Second, Short: true, Parallel: true, NewStore: newStore}
+}
+
+func urls(nodes []*testbed.EtcdNode) (all []string) {
+	for _, n := range nodes {
+		all = append(all, n.URL())
+	}
+	return all
+}
+
+// A court is some managers that campaign for one election, and somebody who looks
+// all the time whether two of them lead.
+type court struct {
+	t     testing.TB
+	seats []*election.Election
+	ended chan struct{}
+	end   chan struct{}
+	twice error
+}
+
+func newCourt(t testing.TB, ttl time.Duration, options ...Options) *court {
+	t.Helper()
+	c := &court{t: t, end: make(chan struct{}), ended: make(chan struct{})}
+	for i, o := range options {
+		b, err := Open(t.Context(), o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m, err := election.New(b, &election.Options{ID: fmt.Sprintf("m%d", i), TTL: ttl})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			ctx, cancel := context.WithTimeout(context.Background(), ttl)
+			defer cancel()
+			m.Close(ctx)
+		})
+		e, err := m.Join("jobs")
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.seats = append(c.seats, e)
+	}
+	go func() {
+		defer close(c.ended)
+		for {
+			select {
+			case <-c.end:
+				return
+			case <-time.After(time.Millisecond):
+			}
+			var leading []string
+			for i, s := range c.seats {
+				if s.Leading() {
+					leading = append(leading, fmt.Sprintf("m%d", i))
+				}
+			}
+			if len(leading) > 1 && c.seats[0].Leading() { // still, after the others were seen
+				c.twice = fmt.Errorf("two leaders: %v", leading)
+				return
+			}
+		}
+	}()
+	t.Cleanup(func() {
+		close(c.end)
+		<-c.ended
+		if c.twice != nil {
+			t.Error(c.twice)
+		}
+	})
+	return c
+}
+
+// lead makes the first one lead, then the others campaign.
+func (c *court) lead() (term uint64) {
+	c.t.Helper()
+	for i, s := range c.seats {
+		if err := s.Lead(nil); err != nil {
+			c.t.Fatal(err)
+		}
+		if i == 0 {
+			term = c.leads(0)
+		}
+	}
+	return term
+}
+
+// patience is for what takes a second or two, but for a busy machine.
+const patience = 2 * time.Minute
+
+// leads waits until one of them leads, and returns its term.
+func (c *court) leads(i int) (term uint64) {
+	c.t.Helper()
+	testbed.Eventually(c.t, patience, fmt.Sprintf("m%d leads", i), func() error {
+		l := c.seats[i].Leadership()
+		if l == nil {
+			return errors.New(c.seats[i].Current().String())
+		}
+		term = l.Term
+		return nil
+	})
+	return term
+}
+
+// etcd's own leader is stopped, another takes its office, and the old one goes on
+// where it was: our leader stays, and there is never a second one.
+func TestOurLeaderOutlivesEtcdsLeader(t *testing.T) {
+	t.Parallel()
+	nodes := testbed.StartEtcdCluster(t, testbed.NewNetwork(t, 3), 3, testbed.EtcdOptions{})
+	l := newLab(t, urls(nodes)...)
+	const ttl = 15 * time.Second // etcd needs a second or two to choose, on a busy machine more
+	c := newCourt(t, ttl, l.options(), l.options())
+	term := c.lead()
+	for range 2 {
+		old := leader(t, nodes)
+		old.Stop(t)
+		testbed.Eventually(t, patience, "another node of etcd leads", func() error {
+			for _, n := range nodes {
+				if n != old && n.IsLeader(t) {
+					return nil
+				}
+			}
+			return errors.New("none does")
+		})
+		time.Sleep(ttl * 2 / 5) // a renewal comes upon it
+		old.Continue(t)
+	}
+	time.Sleep(ttl * 2 / 5) // more than a TTL since the first change: a reign that was not renewed would be over
+	if now := c.seats[0].Leadership(); now == nil || now.Term != term {
+		t.Errorf("after etcd's leader has changed twice: %v; want the reign of term %d to go on", c.seats[0].Current(), term)
+	}
+}
+
+func leader(t testing.TB, nodes []*testbed.EtcdNode) (found *testbed.EtcdNode) {
+	t.Helper()
+	testbed.Eventually(t, patience, "a node of etcd leads", func() error {
+		for _, n := range nodes {
+			if n.IsLeader(t) {
+				found = n
+				return nil
+			}
+		}
+		return errors.New("none does")
+	})
+	return found
+}
+
+// A leader whose only node is cut off from the others steps down before somebody
+// else leads, and a node of etcd that led when it was cut off confirms nothing.
+func TestANodeThatIsCutOffKeepsNobodyLeading(t *testing.T) {
+	t.Parallel()
+	for _, role := range []string{"follower", "leader"} {
+		t.Run(role, func(t *testing.T) {
+			t.Parallel()
+			network := testbed.NewNetwork(t, 3)
+			nodes := testbed.StartEtcdCluster(t, network, 3, testbed.EtcdOptions{})
+			led := leader(t, nodes)
+			at := 0
+			for i, n := range nodes {
+				if (n == led) == (role == "leader") {
+					at = i
+				}
+			}
+			var others []string
+			for i, n := range nodes {
+				if i != at {
+					others = append(others, n.URL())
+				}
+			}
+			l := newLab(t, others...)
+			alone := l.options()
+			alone.Endpoints = []string{nodes[at].URL()}
+			c := newCourt(t, 3*time.Second, alone, l.options())
+			term := c.lead()
+			network.Host(at).Cut(t, true)
+			testbed.Eventually(t, patience, "the one that is cut off steps down", func() error {
+				if c.seats[0].Leading() {
+					return errors.New("it leads")
+				}
+				return nil
+			})
+			if now := c.leads(1); now <= term {
+				t.Errorf("term %d after term %d", now, term)
+			}
+			network.Host(at).Cut(t, false)
+			testbed.Eventually(t, patience, "the first one knows the new leader", func() error {
+				// It may be that one itself by now, if etcd has chosen anew.
+				if who, _, _ := c.seats[0].Leader(); who.ID == "m1" && c.seats[1].Leading() || c.seats[0].Leading() {
+					return nil
+				}
+				return errors.New(c.seats[0].Current().String())
+			})
+		})
+	}
+}
+
+// A member of etcd that hangs costs nobody its lease, whatever its role: calls that
+// it does not answer go to another.
+func TestAStoppedMemberCostsNoCall(t *testing.T) {
+	t.Parallel()
+	nodes := testbed.StartEtcdCluster(t, testbed.NewNetwork(t, 3), 3, unharmed)
+	l := newLab(t, urls(nodes)...)
+	a := l.node(t, "a")
+	won, err := a.bid(a.see("jobs"), 30*time.Second)
+	if err != nil || won.Outcome != backend.Granted {
+		t.Fatal(won.Outcome, err)
+	}
+	led := leader(t, nodes)
+	for _, n := range nodes {
+		if n != led {
+			n.Stop(t)
+			defer n.Continue(t)
+			break
+		}
+	}
+	for i := range 3 {
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		answers, err := a.Renew(ctx, []backend.Lease{won.Lease})
+		cancel()
+		if err != nil || answers[0].Outcome != backend.Granted {
+			t.Fatalf("renewal %d beside a member that hangs: %v, %v", i, answers, err)
+		}
+		seen := a.see(fmt.Sprint("more", i))
+		ctx, cancel = context.WithTimeout(t.Context(), 10*time.Second)
+		answers, err = a.Acquire(ctx, []backend.Bid{{Election: seen.Election, Candidate: a.me, TTL: 30 * time.Second, Renew: time.Second, Over: seen}})
+		cancel()
+		if err != nil || answers[0].Outcome != backend.Granted {
+			t.Fatalf("bid %d beside a member that hangs: %v, %v", i, answers, err)
+		}
+		if err := a.release(answers[0].Lease, backend.Released); err != nil {
+			t.Fatalf("release %d beside a member that hangs: %v", i, err)
+		}
+	}
+}
