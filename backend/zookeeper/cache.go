@@ -1,0 +1,288 @@
+package zookeeper
+
+import (
+	"context"
+	"sync"
+
+	"github.com/go-zookeeper/zk"
+)
+
+// A cache has what was read of the store with a watch on it, until the watch
+// fires. A look at a thousand elections of which one has changed costs as much as
+// a look at that one.
+//
+// The library's own bookkeeping of watches is not used. It keeps one for each time
+// it was asked, cannot take one away, and asks for all of them again after it has
+// connected anew, by then perhaps from a later moment than that at which the old
+// connection broke: changes between are never told. Here a watch belongs to one
+// connection; what was read on another is read again.
+type cache struct {
+	s *session
+
+	mu      sync.Mutex
+	entries map[key]*entry
+	news    chan struct{} // closed and replaced when a watch fires
+	rang    bool          // one has, and nobody was told
+	epoch   int           // the connection on which was observed last, or whose end was told
+}
+
+// A kind of reading, each with its kind of watch.
+type kind uint8
+
+const (
+	data     kind = iota // a node that others may make again: if it is not there, its making is watched
+	once                 // a node with a name that is used once: if it is gone, it is gone
+	children             // the names of a node's children; none if it is not there
+)
+
+type key struct {
+	kind kind
+	path string
+}
+
+// An entry is what was read of one path.
+type entry struct {
+	key
+	turn chan struct{} // taken by who reads
+
+	// Guarded by the cache's mutex.
+	read     bool // it holds something
+	fired    bool // which has changed since
+	epoch    int  // the connection on which it was confirmed
+	missing  bool // the node is not there
+	data     []byte
+	children []string
+	stat     zk.Stat
+}
+
+func (c *cache) init(s *session) {
+	c.s, c.entries, c.news = s, map[key]*entry{}, make(chan struct{})
+}
+
+// fire is called with each event of a watch, before later answers are handed on.
+func (c *cache) fire(e zk.Event) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for k := data; k <= children; k++ {
+		entry := c.entries[key{k, e.Path}]
+		if entry == nil {
+			continue
+		}
+		switch e.Type {
+		case zk.EventNodeDataChanged:
+			if k == children && !entry.missing {
+				continue
+			}
+		case zk.EventNodeChildrenChanged:
+			if k != children {
+				continue
+			}
+		}
+		entry.fired, c.rang = true, true
+	}
+	close(c.news)
+	c.news = make(chan struct{})
+}
+
+// heard reports whether a watch on one of these has fired, or their connection is
+// gone.
+func (c *cache) heard(deps []*entry) (fired bool) {
+	_, epoch := c.s.present()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, e := range deps {
+		fired = fired || e.fired || e.read && e.epoch != epoch
+	}
+	return fired
+}
+
+// rung reports whether it may pay to observe, because some watch has fired or all
+// are gone with their connection, and says so only once. news is closed when to ask
+// again.
+func (c *cache) rung() (news <-chan struct{}, rung bool) {
+	_, epoch := c.s.present()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	rung = c.rang || c.epoch != epoch
+	c.rang, c.epoch = false, epoch
+	return c.news, rung
+}
+
+// observed notes that everything is being looked at on the present connection.
+func (c *cache) observed() {
+	_, epoch := c.s.present()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.epoch = epoch
+}
+
+// wake wakes who waits for news.
+func (c *cache) wake() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	close(c.news)
+	c.news = make(chan struct{})
+}
+
+// forget makes the next look at a path read it again.
+func (c *cache) forget(k kind, path string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if e := c.entries[key{k, path}]; e != nil {
+		e.fired = true
+	}
+}
+
+// sweep drops what has fired and was not read again, so that what is over does
+// not pile up.
+func (c *cache) sweep() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for k, e := range c.entries {
+		select {
+		case e.turn <- struct{}{}:
+			if e.fired || !e.read {
+				delete(c.entries, k)
+			}
+			<-e.turn
+		default: // somebody is reading it
+		}
+	}
+}
+
+// A reading is a copy of what an entry holds. Its slices are not changed.
+type reading struct {
+	entry    *entry
+	missing  bool
+	data     []byte
+	children []string
+	stat     zk.Stat
+}
+
+// get returns what is at a path: as it is remembered, if nothing has happened to
+// it, or read anew. watch leaves a watch there.
+func (c *cache) get(ctx context.Context, k kind, path string, watch bool) (reading, error) {
+	if !watch {
+		return c.plain(ctx, k, path)
+	}
+	e, err := c.take(ctx, key{k, path})
+	if err != nil {
+		return reading{}, err
+	}
+	defer func() { <-e.turn }()
+	_, epoch := c.s.present()
+	c.mu.Lock()
+	known, r := e.read && !e.fired && e.epoch == epoch, e.reading()
+	c.mu.Unlock()
+	if known {
+		return r, nil
+	}
+	c.mu.Lock()
+	e.fired = false // from now on it is about the watch to come
+	c.mu.Unlock()
+	now, err := c.fetch(ctx, k, path)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err != nil {
+		e.read, e.fired = false, true
+		return reading{}, err
+	}
+	e.read, e.epoch = true, epoch
+	e.missing, e.data, e.children, e.stat = now.missing, now.data, now.children, now.stat
+	if k == once && now.missing { // no watch; nor will it come back
+		delete(c.entries, e.key)
+	}
+	return e.reading(), nil
+}
+
+// ahead begins to read what will be asked for next, unless it is remembered.
+func (c *cache) ahead(ctx context.Context, k kind, path string) {
+	_, epoch := c.s.present()
+	c.mu.Lock()
+	e := c.entries[key{k, path}]
+	known := e != nil && e.read && !e.fired && e.epoch == epoch
+	c.mu.Unlock()
+	if !known {
+		c.s.b.late.Go(func() { c.get(ctx, k, path, true) }) // who asks will see the error
+	}
+}
+
+// take returns the entry of a path, for this reader alone, until its turn is given
+// back. It is in the map from before the request is sent, so that no event of the
+// watch is missed.
+func (c *cache) take(ctx context.Context, k key) (*entry, error) {
+	for {
+		c.mu.Lock()
+		e := c.entries[k]
+		if e == nil {
+			e = &entry{key: k, turn: make(chan struct{}, 1)}
+			c.entries[k] = e
+		}
+		c.mu.Unlock()
+		select {
+		case e.turn <- struct{}{}:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+		c.mu.Lock()
+		there := c.entries[k] == e
+		c.mu.Unlock()
+		if there {
+			return e, nil
+		}
+		<-e.turn // it was swept meanwhile
+	}
+}
+
+func (e *entry) reading() reading {
+	return reading{entry: e, missing: e.missing, data: e.data, children: e.children, stat: e.stat}
+}
+
+// plain reads without a watch.
+func (c *cache) plain(ctx context.Context, k kind, path string) (reading, error) {
+	return read(ctx, c.s, func(conn *zk.Conn) (r reading, err error) {
+		var stat *zk.Stat
+		if k == children {
+			r.children, stat, err = conn.Children(path)
+		} else {
+			r.data, stat, err = conn.Get(path)
+		}
+		return r.with(stat, err)
+	})
+}
+
+// fetch reads and leaves a watch.
+func (c *cache) fetch(ctx context.Context, k kind, path string) (reading, error) {
+	return read(ctx, c.s, func(conn *zk.Conn) (r reading, err error) {
+		c.s.watch(path, 1)
+		defer c.s.watch(path, -1)
+		for range 5 {
+			var stat *zk.Stat
+			if k == children {
+				r.children, stat, err = conn.Children(path)
+			} else {
+				r.data, stat, err = conn.Get(path)
+			}
+			if err != zk.ErrNoNode || k == once {
+				return r.with(stat, err)
+			}
+			exists, _, err := conn.Exists(path)
+			if err != nil || !exists {
+				return reading{missing: true}, err
+			}
+			// It was made just now.
+		}
+		return r, zk.ErrNoNode
+	})
+}
+
+func (r reading) with(stat *zk.Stat, err error) (reading, error) {
+	switch {
+	case err == zk.ErrNoNode:
+		return reading{missing: true}, nil
+	case err != nil:
+		return reading{}, err
+	}
+	r.stat = *stat
+	return r, nil
+}

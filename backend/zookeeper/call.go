@@ -1,0 +1,210 @@
+package zookeeper
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+)
+
+// call makes a request of the library, whose methods know no contexts, and
+// returns when it is answered or ctx ends. In that case the goroutine of the
+// request lives on until the library answers it, at the latest when it finds the
+// connection dead or is closed; Close waits for it. A connection from which
+// nothing has come since then is given up, so that the next request may reach
+// another server.
+func call[T any](ctx context.Context, s *session, request func(*zk.Conn) (T, error)) (T, error) {
+	return callAfter(ctx, s, func() {}, request)
+}
+
+// callAfter is call, and calls begin first if the request will be made.
+func callAfter[T any](ctx context.Context, s *session, begin func(), request func(*zk.Conn) (T, error)) (T, error) {
+	type answer struct {
+		value T
+		err   error
+	}
+	var none T
+	if err := s.ready(ctx); err != nil {
+		return none, err
+	}
+	began := time.Now()
+	begin()
+	answers := make(chan answer, 1)
+	s.b.late.Go(func() {
+		v, err := request(s.conn)
+		answers <- answer{v, err}
+	})
+	select {
+	case a := <-answers:
+		return a.value, a.err
+	case <-ctx.Done():
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			s.overdue(began)
+		}
+		return none, s.why(ctx.Err())
+	}
+}
+
+// overdue gives up the connection if nothing was heard on it since began.
+func (s *session) overdue(began time.Time) {
+	s.mu.Lock()
+	l := s.line
+	s.mu.Unlock()
+	if l != nil && l.silentSince(began) {
+		l.Close()
+	}
+}
+
+// read is call for requests that may be made again when the connection was lost.
+func read[T any](ctx context.Context, s *session, request func(*zk.Conn) (T, error)) (T, error) {
+	for try := 1; ; try++ {
+		v, err := call(ctx, s, request)
+		if !errors.Is(err, zk.ErrConnectionClosed) || try == 3 || ctx.Err() != nil || s.ctx.Err() != nil {
+			return v, err
+		}
+	}
+}
+
+// sync brings the server that answers us up to date with the ensemble's leader.
+func (s *session) sync(ctx context.Context) error {
+	id, _ := s.present()
+	sent, err := read(ctx, s, func(c *zk.Conn) (time.Time, error) {
+		sent := time.Now()
+		_, err := c.Sync("/")
+		return sent, err
+	})
+	if err == nil {
+		s.answered(id, sent, false)
+	}
+	return err
+}
+
+// syncing begins a sync. sent waits until it has been sent: servers answer a
+// session's requests in their order, so that what is read then is as up to date as
+// if its answer had been waited for. done waits for that, and says whether it was for
+// nothing, as the connection has changed meanwhile.
+func (s *session) syncing(ctx context.Context) (sent func() error, done func() (again bool, err error)) {
+	s.mu.Lock()
+	epoch, before := s.epoch, s.syncs
+	s.mu.Unlock()
+	result := make(chan error, 1)
+	s.b.late.Go(func() {
+		result <- s.sync(ctx)
+		s.change(func() {})
+	})
+	sent = func() error {
+		return s.wait(ctx, func() bool { return s.syncs != before || s.epoch != epoch || len(result) > 0 })
+	}
+	return sent, func() (bool, error) {
+		err := <-result
+		_, now := s.present()
+		return now != epoch, err
+	}
+}
+
+// behind prepares a reading that is sent right behind the multi whose first write
+// is about path, and so finds what that has done. result waits for it, once the multi
+// was answered; stop must be called.
+func (s *session) behind(ctx context.Context, path string, read func(context.Context) (reading, error)) (result func() (reading, error), stop func()) {
+	sent, ended := make(chan struct{}), make(chan struct{})
+	var r reading
+	var err error
+	s.mu.Lock()
+	s.behindOf[path] = sent
+	s.mu.Unlock()
+	ctx, cancel := context.WithCancel(ctx)
+	s.b.late.Go(func() {
+		defer close(ended)
+		select {
+		case <-sent:
+			r, err = read(ctx)
+		case <-ctx.Done():
+			err = ctx.Err()
+		}
+	})
+	result = func() (reading, error) {
+		<-ended
+		return r, err
+	}
+	return result, func() {
+		cancel()
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.behindOf, path)
+	}
+}
+
+// multi makes several writes or none. failed is the first that could not be
+// made, or -1. begin is called before it is sent, and end when it is answered,
+// which may be later.
+func (s *session) multi(ctx context.Context, begin, end func(), ops ...any) (results []zk.MultiResponse, failed int, err error) {
+	type outcome struct {
+		results []zk.MultiResponse
+		err     error
+	}
+	got, err := callAfter(ctx, s, begin, func(c *zk.Conn) (outcome, error) {
+		defer end()
+		r, err := c.Multi(ops...)
+		return outcome{r, err}, nil
+	})
+	if err == nil {
+		err = got.err
+	}
+	if err == nil && len(got.results) != len(ops) {
+		err = fmt.Errorf("%d answers to %d writes", len(got.results), len(ops))
+	}
+	if err != nil {
+		for i, r := range got.results {
+			if r.Error != nil && isNamed(r.Error) {
+				return nil, i, r.Error
+			}
+		}
+		return nil, -1, err
+	}
+	return got.results, -1, nil
+}
+
+// write makes a batch of writes and notes what that proves.
+func (s *session) write(ctx context.Context, ops ...any) ([]zk.MultiResponse, int, error) {
+	return s.writeAfter(ctx, func() {}, func() {}, ops...)
+}
+
+func (s *session) writeAfter(ctx context.Context, begin, end func(), ops ...any) ([]zk.MultiResponse, int, error) {
+	id, _ := s.present()
+	sent := time.Now()
+	results, failed, err := s.multi(ctx, begin, end, ops...)
+	if err == nil {
+		s.answered(id, sent, true)
+	}
+	return results, failed, err
+}
+
+// each calls f for 0 to n−1, some at the same time.
+func each(n int, f func(i int)) {
+	const workers = 32
+	if n == 1 {
+		f(0)
+		return
+	}
+	var wg sync.WaitGroup
+	var next sync.Mutex
+	at := 0
+	for range min(n, workers) {
+		wg.Go(func() {
+			for {
+				next.Lock()
+				i := at
+				at++
+				next.Unlock()
+				if i >= n {
+					return
+				}
+				f(i)
+			}
+		})
+	}
+	wg.Wait()
+}

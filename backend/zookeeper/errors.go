@@ -1,0 +1,64 @@
+package zookeeper
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-zookeeper/zk"
+)
+
+// classes of the library's errors. What is not here is ErrUnavailable.
+var (
+	denied = []error{zk.ErrNoAuth, zk.ErrAuthFailed, zk.ErrInvalidACL, zk.ErrNoChildrenForEphemerals}
+
+	// named are errors of single writes of a multi. The others of a multi that
+	// fails have one that says no more than that.
+	named = []error{zk.ErrNoNode, zk.ErrNodeExists, zk.ErrBadVersion, zk.ErrNoAuth, zk.ErrNotEmpty, zk.ErrInvalidACL, zk.ErrNoChildrenForEphemerals}
+)
+
+func isNamed(err error) bool { return slices.Contains(named, err) }
+
+func isTLS(err error) bool {
+	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
+		return true
+	}
+	if _, ok := errors.AsType[x509.UnknownAuthorityError](err); ok {
+		return true
+	}
+	_, ok := errors.AsType[tls.RecordHeaderError](err)
+	return ok
+}
+
+// fail wraps err for the caller: what was done, and the class.
+func (b *Backend) fail(what string, err error) error {
+	if err == nil {
+		return nil
+	}
+	if errors.Is(err, backend.ErrUnavailable) || errors.Is(err, backend.ErrDenied) || errors.Is(err, backend.ErrInvalid) {
+		return fmt.Errorf("zookeeper: %s: %w", what, err) // has its class
+	}
+	class, hint := backend.ErrUnavailable, ""
+	switch {
+	case errors.Is(err, zk.ErrNoAuth):
+		class, hint = backend.ErrDenied, fmt.Sprintf("; %s needs read, write, create and delete below %s and at %s (zkCli.sh: getAcl -R %s)",
+			b.who(), b.options.Root, b.layout.path, b.options.Root)
+	case slices.ContainsFunc(denied, func(e error) bool { return errors.Is(err, e) }):
+		class = backend.ErrDenied
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return fmt.Errorf("zookeeper: %s: %w: %w", what, class, err)
+	}
+	return fmt.Errorf("zookeeper: %s: %w: %w%s", what, class, err, hint)
+}
+
+// who is a name for the user that is configured, without a secret.
+func (b *Backend) who() string {
+	if b.options.User == "" {
+		return "everybody (no user is configured)"
+	}
+	return fmt.Sprintf("user %.80q", b.options.User)
+}

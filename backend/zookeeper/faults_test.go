@@ -1,0 +1,183 @@
+package zookeeper
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/conformance"
+	"github.com/go-election/go-election/internal/testbed"
+)
+
+// The suite's cases about faults of the server, each on a server of its own that
+// is killed, frozen, and cut off.
+func TestConformanceThroughFaults(t *testing.T) {
+	t.Parallel()
+	conformance.Run(t, conformance.Harness{
+		TTL: ttl, Late: 2 * time.Second, Short: true, Parallel: true,
+		NewStore: func(t testing.TB) conformance.Store {
+			reserve(t, 1)
+			server := testbed.StartZooKeeper(t, testbed.ZooKeeperOptions{})
+			proxy := server.Proxy(t)
+			store := newStore(t, []string{server.Addr()}, func(root string) Options {
+				return Options{Servers: []string{proxy.Addr()}, Root: root, Tick: tick, MaxSession: longest}
+			})
+			maps.Copy(store.Faults, testbed.ServerFaults(t, server))
+			maps.Copy(store.Faults, testbed.LineFaults(proxy))
+			return store
+		},
+		Only: func(c conformance.Case) bool {
+			return c.OwnServer() || c.Fault == conformance.FaultCut || c.Fault == conformance.FaultCutReplies
+		},
+	})
+}
+
+// TestConformanceOnAnEnsemble runs the suite's cases about the contract, and
+// those in which the ensemble loses its leader, on three servers.
+func TestConformanceOnAnEnsemble(t *testing.T) {
+	t.Parallel()
+	reserve(t, 3)
+	servers := testbed.StartZooKeeperEnsemble(t, testbed.NewNetwork(t, 3), 3)
+	h := conformance.Harness{
+		TTL: ttl, Late: 3 * time.Second, Short: true,
+		NewStore: func(t testing.TB) conformance.Store {
+			addrs := addresses(servers)
+			store := newStore(t, addrs, func(root string) Options {
+				return Options{Servers: addrs, Root: root, Tick: tick, MaxSession: longest}
+			})
+			var stopped *testbed.ZooKeeperServer
+			store.Faults[conformance.FaultPause] = func(on bool, _ string) error { // its leader's
+				if on {
+					stopped = leaderOf(t, servers)
+					stopped.Stop(t)
+				} else {
+					stopped.Continue(t)
+				}
+				return nil
+			}
+			store.Faults[conformance.FaultRestart] = func(bool, string) error {
+				l := leaderOf(t, servers)
+				l.Kill(t)
+				l.Start(t)
+				return nil
+			}
+			return store
+		},
+	}
+	t.Run("the contract", func(t *testing.T) {
+		h := h
+		h.Parallel = true
+		h.Only = func(c conformance.Case) bool {
+			return slices.Contains([]string{"A1", "A5", "A7", "R1", "R3", "R5", "R10", "X1", "X2", "X4", "O2", "O3", "O6", "N2", "N3", "W1", "W3", "T2", "M1"}, c.Rule)
+		}
+		conformance.Run(t, h)
+	})
+	h.Only = func(c conformance.Case) bool { return c.Rule == "S1" && c.OwnServer() }
+	conformance.Run(t, h)
+}
+
+func addresses(servers []*testbed.ZooKeeperServer) (addrs []string) {
+	for _, s := range servers {
+		addrs = append(addrs, s.Addr())
+	}
+	return addrs
+}
+
+// leaderOf waits until the ensemble has a leader.
+func leaderOf(t testing.TB, servers []*testbed.ZooKeeperServer) (leader *testbed.ZooKeeperServer) {
+	t.Helper()
+	testbed.Eventually(t, patience, "a leader of the ensemble", func() error {
+		for _, s := range servers {
+			if s.Running() && s.Leads(t) {
+				leader = s
+				return nil
+			}
+		}
+		return errNone
+	})
+	return leader
+}
+
+type none struct{}
+
+func (none) Error() string { return "none" }
+
+var errNone error = none{}
+
+// Hazard 1, Z1: a follower that is cut off from its peers goes on answering its
+// clients. What a client was promised by writes that the follower passed on just
+// before must not outlive the session, which the ensemble counts from what the
+// follower told it earlier.
+func TestTrustEndsBeforeTheEnsembleEndsTheSession(t *testing.T) {
+	t.Parallel()
+	reserve(t, 3)
+	network := testbed.NewNetwork(t, 3)
+	servers := testbed.StartZooKeeperEnsemble(t, network, 3)
+	root := "/z1"
+	for round := range 2 {
+		leader := leaderOf(t, servers)
+		victim := slices.IndexFunc(servers, func(s *testbed.ZooKeeperServer) bool { return s != leader })
+		o := Options{Servers: []string{servers[victim].Addr()}, Root: root, Tick: tick, MaxSession: longest}
+		a := newClient(t, "a", o)
+		var held backend.Lease
+		deadline := time.Time{}
+		pace := func() error { // renewals at their usual pace, then the cut right after an answer
+			held = a.win(t, "jobs")
+			for range 8 + round {
+				start := time.Now()
+				answers, err := a.renew(held)
+				if err != nil || answers[0].Outcome != backend.Granted {
+					return fmt.Errorf("%v, %w", answers, err)
+				}
+				deadline = start.Add(answers[0].Trust)
+				if left := answers[0].Trust; left < ttl/2 {
+					t.Errorf("after a renewal the lease of %v is trusted for %v only", ttl, left)
+				}
+				pause(t, ttl/3-time.Since(start))
+			}
+			return nil
+		}
+		// On a busy machine servers lose each other, and then a client its server.
+		testbed.Eventually(t, patience, "renewals before the cut", pace)
+		start := time.Now()
+		answers, err := a.renew(held)
+		network.Host(victim).Cut(t, true)
+		if err == nil && answers[0].Outcome == backend.Granted {
+			deadline = start.Add(answers[0].Trust)
+		}
+		admin := dial(t, []string{leader.Addr()})
+		path, cut := a.layout.node("jobs", held.Ref), time.Now()
+		for {
+			start := time.Now()
+			ctx, cancel := context.WithTimeout(t.Context(), ttl/4)
+			answers, err := a.Renew(ctx, []backend.Lease{held})
+			cancel()
+			if err == nil && answers[0].Outcome == backend.Granted {
+				deadline = start.Add(answers[0].Trust)
+			}
+			// On a busy machine the others may lose each other for a moment.
+			if there, _, err := admin.Exists(path); err == nil && !there {
+				break
+			} else if time.Since(cut) > patience {
+				t.Fatal(err)
+			}
+		}
+		gone := time.Now()
+		t.Logf("round %d: the ensemble had ended the session %v after the end of trust", round, gone.Sub(deadline))
+		if gone.Before(deadline) {
+			t.Errorf("the ensemble has ended the session %v before the end of trust: two leaders", deadline.Sub(gone))
+		}
+		network.Host(victim).Cut(t, false)
+		a.kill()
+		testbed.Eventually(t, patience, "the follower to join again", func() error {
+			if servers[victim].Leads(t) || !servers[victim].Running() {
+				return errNone
+			}
+			return a.answers(t, o)
+		})
+	}
+}

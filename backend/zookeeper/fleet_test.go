@@ -1,0 +1,140 @@
+package zookeeper
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/go-election/go-election/election"
+	"github.com/go-election/go-election/internal/testbed"
+)
+
+// The test binary is also the program of the members that it starts.
+const (
+	memberArg = "GO_ELECTION_TEST_ZOOKEEPER_MEMBER"
+	replayArg = "GO_ELECTION_TEST_ZOOKEEPER_REPLAY"
+)
+
+// memberMain runs such a program, if this process was started as one.
+func memberMain() {
+	if arg := os.Getenv(memberArg); arg != "" {
+		ours(arg)
+	}
+	if arg := os.Getenv(replayArg); arg != "" {
+		replayMain(arg)
+	}
+}
+
+const (
+	fleetTTL = 3 * time.Second
+
+	// Members of other programs keep no deadline. A busy machine must not hold one up
+	// for so long.
+	fleetSession = 8 * time.Second
+
+	patience = 2 * time.Minute // of which a few seconds are needed
+)
+
+// A part is what a process of this module needs to know.
+type part struct {
+	Options
+	ID, Address string
+	Priority    time.Duration
+}
+
+// ours is the program of a member of this module.
+func ours(arg string) {
+	var p part
+	err := json.Unmarshal([]byte(arg), &p)
+	var b *Backend
+	if err == nil {
+		b, err = Open(context.Background(), p.Options)
+	}
+	testbed.PlayMember(b, err, &election.Options{ID: p.ID, Address: p.Address, TTL: fleetTTL, Priority: p.Priority}, "jobs")
+}
+
+// A fleet is one election, "jobs", of processes of this module and of others.
+type fleet struct {
+	*testbed.Fleet
+	t       *testing.T
+	admin   *zk.Conn
+	options Options
+}
+
+func newFleet(t *testing.T, change func(*Options)) *fleet {
+	o := shared(t)
+	o.MaxSession = 20 * time.Second
+	change(&o)
+	return &fleet{Fleet: testbed.NewFleet(t), t: t, options: o, admin: dial(t, o.Servers)}
+}
+
+// lock is the path of the queue, or of the node.
+func (f *fleet) lock() string {
+	l, err := newLayout(f.options)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return l.lock("jobs")
+}
+
+// makeParents makes what is above a path.
+func (f *fleet) makeParents(path string) {
+	f.t.Helper()
+	for at := 1; ; at++ {
+		next := strings.IndexByte(path[at:], '/')
+		if next < 0 {
+			return
+		}
+		at += next
+		testbed.Eventually(f.t, patience, path[:at], func() error {
+			if _, err := f.admin.Create(path[:at], nil, 0, zk.WorldACL(zk.PermAll)); err != zk.ErrNodeExists {
+				return err
+			}
+			return nil
+		})
+	}
+}
+
+// golang starts a member of this module.
+func (f *fleet) golang(id, address string, priority time.Duration) *testbed.FleetMember {
+	f.t.Helper()
+	return f.Program(id, true, memberArg, part{f.options, id, address, priority})
+}
+
+// java starts a member in Java.
+func (f *fleet) java(kind, id string) *testbed.FleetMember {
+	f.t.Helper()
+	return f.Add(testbed.StartJavaMember(f.t, testbed.JavaOptions{Kind: kind, Server: f.options.Servers[0], Path: f.lock(), ID: id, Session: fleetSession}), id, false)
+}
+
+// queued waits until a member of another program stands in the queue.
+func (f *fleet) queued(m *testbed.FleetMember) {
+	f.t.Helper()
+	testbed.Eventually(f.t, patience, m.ID+" in the queue", func() error {
+		nodes, _, err := f.admin.Children(f.lock())
+		for _, n := range nodes {
+			if text, _, _ := f.admin.Get(f.lock() + "/" + n); string(text) == m.ID {
+				return nil
+			}
+		}
+		return cmp.Or(err, errNone)
+	})
+}
+
+// holds waits until a node holds a text.
+func (f *fleet) holds(path, text string) {
+	f.t.Helper()
+	testbed.Eventually(f.t, patience, path+" to hold "+text, func() error {
+		if data, _, err := f.admin.Get(path); err != nil || string(data) != text {
+			return fmt.Errorf("it holds %q, %v", data, err)
+		}
+		return nil
+	})
+}

@@ -1,0 +1,180 @@
+package zookeeper
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/go-election/go-election/backend"
+)
+
+// deleteAll is zkCli's deleteall.
+func deleteAll(t testing.TB, admin *zk.Conn, path string) {
+	t.Helper()
+	nodes, _, err := admin.Children(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range nodes {
+		deleteAll(t, admin, path+"/"+n)
+	}
+	if err := admin.Delete(path, -1); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Somebody deletes all records at once. Their holders may still believe to lead: who
+// finds none waits for the longest TTL, though nothing tells any more how many there
+// were, and though the parent may have been made again. Then elections go on.
+func TestWhenAllRecordsAreDeletedNobodyLeadsAtOnceAndThenSomebodyDoes(t *testing.T) {
+	t.Parallel()
+	for _, layout := range []Layout{Latch, Node} {
+		o := shared(t)
+		o.Layout = layout
+		a, b, c := newClient(t, "a", o), newClient(t, "b", o), newClient(t, "c", o)
+		if first := b.look(t, "jobs"); first.Watch != 0 {
+			t.Fatalf("%s: where nothing ever was, nothing is to be watched: %+v", layout, first)
+		}
+		held := a.win(t, "jobs")
+		if first := b.look(t, "other"); first.Watch != 0 {
+			t.Fatalf("%s: where no record was ever deleted, nothing is to be watched: %+v", layout, first)
+		}
+		deleteAll(t, dial(t, o.Servers), o.Root+"/record")
+		want := b.Guarantees().MaxTTL
+		seen := b.look(t, "jobs")
+		if seen.Watch != want && seen.Watch != backend.StoreDecides {
+			t.Errorf("%s: want b to wait for a, for %v, got %+v", layout, want, seen)
+		}
+		if got, err := b.try(backend.Lease{Election: "jobs"}); err != nil || got.Outcome != backend.Refused {
+			t.Fatalf("%s: b's bid without having watched: want refused, got %+v, %v", layout, got, err)
+		}
+		if answers, err := a.renew(held); err != nil || answers[0].Outcome != backend.Refused {
+			t.Fatalf("%s: a renewal without a record: want refused, got %+v, %v", layout, answers, err)
+		}
+		if err := a.release(backend.Lease{Election: "jobs", Holder: a.me, Term: held.Term, End: backend.Failed}); err != nil {
+			t.Fatal(err)
+		}
+		won := b.win(t, "jobs") // the records' parent is there again
+		if won.Term <= held.Term {
+			t.Errorf("%s: want a term above %d, got %+v", layout, held.Term, won)
+		}
+		if seen := c.look(t, "third"); seen.Watch != want {
+			t.Errorf("%s: another election, whose record may have been deleted: want it watched for %v, got %+v", layout, want, seen)
+		}
+		b.keep(t, won)
+		if records, err := c.List(t.Context(), "", 10); err != nil || !slices.ContainsFunc(records, func(r backend.Record) bool { return r.Election == "jobs" }) {
+			t.Errorf("%s: records: %+v, %v", layout, records, err)
+		}
+	}
+}
+
+// A grant that has come behind another program's node, and is about to be taken back,
+// is shown to nobody: that program leads.
+func TestAGrantThatIsAboutToBeTakenBackIsNotShown(t *testing.T) {
+	t.Parallel()
+	o := unhurried(shared(t))
+	a, b, admin := newClient(t, "a", o), newClient(t, "b", o), dial(t, o.Servers)
+	held := a.settleDown(t, "jobs")
+	text, _, err := admin.Get(a.layout.recordOf("jobs"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	rec, err := parseRecord(text, "jobs")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := a.release(backend.Lease{Election: "jobs", Term: held.Term, End: backend.Released}); err != nil {
+		t.Fatal(err)
+	}
+	queueForeign(t, admin, a.layout, "jobs")
+	id, _ := a.session.present()
+	if err := a.enqueue(t.Context(), a.session, id, a.bid(held)); err != nil {
+		t.Fatal(err)
+	}
+	rec.Holder.Node = a.mine("jobs").asked
+	if _, err := admin.Set(a.layout.recordOf("jobs"), rec.encode(), -1); err != nil {
+		t.Fatal(err)
+	}
+	if seen := b.look(t, "jobs"); seen.Holder.ID != "java" || seen.Watch != backend.StoreDecides {
+		t.Errorf("want the other program shown as leader, got %+v", seen)
+	}
+}
+
+// Who waits in a queue and can only fail leaves it.
+func TestWhoCanOnlyFailLeavesTheQueue(t *testing.T) {
+	t.Parallel()
+	o := unhurried(shared(t))
+	a, admin := newClient(t, "a", o), dial(t, o.Servers)
+	held := a.settleDown(t, "jobs")
+	if err := a.release(backend.Lease{Election: "jobs", Term: held.Term, End: backend.Released}); err != nil {
+		t.Fatal(err)
+	}
+	for name, spoil := range map[string]func(*backend.Bid){
+		"a record that cannot be read": func(*backend.Bid) {
+			if _, err := admin.Set(a.layout.recordOf("jobs"), []byte("?"), -1); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"a session that is too short": func(bid *backend.Bid) { bid.TTL, bid.Renew = 13900*time.Millisecond, 3*time.Second },
+	} {
+		text, _, err := admin.Get(a.layout.recordOf("jobs"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		java := queueForeign(t, admin, a.layout, "jobs")
+		if got, err := a.try(a.look(t, "jobs")); err != nil || got.Outcome != backend.Refused || got.Watch != backend.StoreDecides {
+			t.Fatalf("a bid behind another program: want refused, got %+v, %v", got, err)
+		}
+		bid := a.bid(backend.Lease{Election: "jobs"})
+		spoil(&bid)
+		bid.Over = a.look(t, "jobs") // which has heard of it
+		answers, err := a.Acquire(t.Context(), []backend.Bid{bid})
+		if err == nil {
+			err = answers[0].Err
+		}
+		if !errors.Is(err, backend.ErrDenied) {
+			t.Fatalf("%s: want a bid denied, got %+v, %v", name, answers, err)
+		}
+		if nodes, _, err := admin.Children(a.layout.lock("jobs")); err != nil || len(nodes) != 1 {
+			t.Errorf("%s: want the other program's node alone, got %q, %v", name, nodes, err)
+		}
+		if err := admin.Delete(java, -1); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := admin.Set(a.layout.recordOf("jobs"), text, -1); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// Somebody deletes the node of a session and makes another in its place: what hung on
+// it is lost, and then all goes on.
+func TestANodeOfASessionThatWasMadeByHand(t *testing.T) {
+	t.Parallel()
+	o := unhurried(shared(t))
+	a, admin := newClient(t, "a", o), dial(t, o.Servers)
+	held := a.settleDown(t, "jobs")
+	a.keep(t, held)
+	id, _ := a.session.present()
+	path := a.layout.sessionOf(sessionName(id))
+	text, _, err := admin.Get(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := admin.Delete(path, -1); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := admin.Create(path, text, 0, zk.WorldACL(zk.PermAll)); err != nil {
+		t.Fatal(err)
+	}
+	if answers, err := a.renew(held); err != nil || answers[0].Outcome != backend.Refused {
+		t.Fatalf("a renewal: want refused, got %+v, %v", answers, err)
+	}
+	if err := a.release(backend.Lease{Election: "jobs", Holder: a.me, Term: held.Term, End: backend.Failed}); err != nil {
+		t.Fatal(err)
+	}
+	a.keep(t, a.win(t, "jobs"))
+}

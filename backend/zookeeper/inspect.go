@@ -1,0 +1,270 @@
+package zookeeper
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha1"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/go-election/go-election/backend"
+)
+
+var _ backend.Inspector = (*Backend)(nil)
+
+// inspectLimit is how long one server may take to say how it is.
+const inspectLimit = 5 * time.Second
+
+// Inspect asks each server by itself what it is, by the one word that servers always
+// answer (srvr), and how long it lets sessions be, by greeting it; whether they all know
+// each other's sessions; and who has which rights at Root. The sessions that this opens
+// are closed at once, and nothing hangs on them. No right is needed for that; who may
+// not read the rights at Root is told so.
+func (b *Backend) Inspect(ctx context.Context, ttl, renew time.Duration) (list []backend.Finding, err error) {
+	if err := b.enter(""); err != nil {
+		return nil, err
+	}
+	said := make([]serverSaid, len(b.options.Servers))
+	var all sync.WaitGroup
+	for i, server := range b.options.Servers {
+		all.Go(func() { said[i] = b.question(ctx, server) })
+	}
+	all.Wait()
+	list = findings(b.options, said, ttl, renew)
+	if f, strange := b.strangers(ctx, said); strange {
+		list = append(list, f)
+	}
+	f, err := b.rights(ctx)
+	if err != nil {
+		return nil, b.fail("inspect", err)
+	}
+	return append(list, f), nil
+}
+
+// A serverSaid is what one server has answered.
+type serverSaid struct {
+	server            string
+	version, mode     string // as srvr has them; empty if srvr is not answered
+	shortest, longest time.Duration
+	readOnly          bool // it is cut off from the majority of its ensemble
+	err               error
+}
+
+var (
+	srvrVersion = regexp.MustCompile(`(?m)^Zookeeper version: (\d[\w.]{0,40})`)
+	srvrMode    = regexp.MustCompile(`(?m)^Mode: ([\w-]{1,40})`)
+)
+
+// question asks one server what it is and how long sessions may be.
+func (b *Backend) question(ctx context.Context, server string) (s serverSaid) {
+	s.server = server
+	ctx, cancel := context.WithTimeout(ctx, inspectLimit)
+	defer cancel()
+	var long, short *greeted
+	if long, s.err = b.greet(ctx, server, b.options.MaxSession, nil); s.err != nil {
+		return s
+	}
+	defer long.end()
+	if short, s.err = b.greet(ctx, server, time.Millisecond, nil); s.err != nil {
+		return s
+	}
+	defer short.end()
+	s.longest, s.shortest, s.readOnly = long.length, short.length, long.readOnly
+	// What serves is enough; that it says what it is is not needed.
+	if text, err := b.word(ctx, server, "srvr"); err == nil {
+		for _, x := range []struct {
+			into    *string
+			pattern *regexp.Regexp
+		}{{&s.version, srvrVersion}, {&s.mode, srvrMode}} {
+			if m := x.pattern.FindStringSubmatch(text); m != nil {
+				*x.into = m[1]
+			}
+		}
+	}
+	return s
+}
+
+// strangers looks whether a session of one server is known to all others, as it is in
+// an ensemble.
+func (b *Backend) strangers(ctx context.Context, said []serverSaid) (f backend.Finding, strange bool) {
+	var first *greeted
+	home := ""
+	for _, s := range said {
+		if s.err != nil || s.readOnly {
+			continue
+		}
+		g, err := func() (*greeted, error) {
+			ctx, cancel := context.WithTimeout(ctx, inspectLimit)
+			defer cancel()
+			return b.greet(ctx, s.server, b.options.MaxSession, first)
+		}()
+		switch {
+		case errors.Is(err, errStranger):
+			f.Warning, f.What = true, "servers"
+			f.Text = backend.Clean(fmt.Sprintf("%s does not know a session that %s has made: they are not of one ensemble, and each would have a leader of its own. Correct the servers (with localSessionsEnabled it says nothing)", s.server, home), 1000, true)
+			strange = true
+		case err == nil:
+			if first != nil {
+				first.Close() // the session is the other server's now
+			}
+			first, home = g, s.server
+		}
+	}
+	if first != nil {
+		first.end()
+	}
+	return f, strange
+}
+
+// findings explains what was said.
+func findings(o Options, said []serverSaid, ttl, renew time.Duration) (list []backend.Finding) {
+	add := func(warning bool, what, format string, args ...any) {
+		list = append(list, backend.Finding{What: what, Text: backend.Clean(fmt.Sprintf(format, args...), 1000, true), Warning: warning})
+	}
+	up, alone := 0, 0
+	var longest, shortest time.Duration
+	least, greatest := "", "" // the servers that set them
+	for _, s := range said {
+		if s.err != nil || s.readOnly {
+			continue
+		}
+		up++
+		if s.mode == "standalone" {
+			alone++
+		}
+		if least == "" || s.longest < longest {
+			least, longest = s.server, s.longest
+		}
+		if s.shortest > shortest {
+			greatest, shortest = s.server, s.shortest
+		}
+	}
+	switch {
+	case up < len(said):
+		add(true, "servers", "of %d that are configured %d serve", len(said), up)
+	case alone > 0 && up == 1:
+		add(true, "servers", "one on its own, without replication: nobody leads while it is away, and everybody watches anew if its disk is lost")
+	case up == 1:
+		add(true, "servers", "one is configured: if it is away this process does not find the others; name them all")
+	default:
+		add(false, "servers", "%d are configured, and all serve", up)
+	}
+	for _, s := range said {
+		role := map[string]string{"leader": "leads the ensemble", "follower": "follows", "observer": "observes, without a vote", "standalone": "is on its own"}[s.mode]
+		switch {
+		case s.err != nil:
+			add(true, "server", "%s does not serve: %v", s.server, s.err)
+		case s.readOnly:
+			add(true, "server", "%s is in read-only mode: it is cut off from the majority of its ensemble, and serves no call of ours", s.server)
+		case s.version == "" && s.mode == "":
+			add(false, "server", "%s serves, and does not say what it is", s.server)
+		default:
+			add(false, "server", "%s: ZooKeeper %s, %s", s.server, cmp.Or(s.version, "of an unknown version"), cmp.Or(role, "in mode "+s.mode))
+		}
+	}
+	if up == 0 {
+		return list
+	}
+	need := length(ttl, renew)
+	switch {
+	case need > o.MaxSession: // which a configuration is not allowed to
+		add(true, "session", "a TTL of %v, renewed every %v, needs a session of %v, and max_session is %v: every bid is refused", ttl, renew, need, o.MaxSession)
+	case need > longest:
+		add(true, "session", "a TTL of %v, renewed every %v, needs a session of %v, and %s grants %v at most: every bid is refused. Shorten the TTL, to %v, or raise maxSessionTimeout of the servers to %d",
+			ttl, renew, need, least, longest, (longest * 3 / 5).Truncate(100*time.Millisecond), (need + time.Millisecond - 1).Milliseconds())
+	case longest < o.MaxSession:
+		add(true, "session", "%s grants sessions of %v at most, and max_session is %v here: set it to what maxSessionTimeout is there, so that a TTL that is too long is found at once. A TTL of %v needs %v, and has it", least, longest, o.MaxSession, ttl, need)
+	case need < shortest:
+		add(o.Layout == Node, "session", "a TTL of %v needs a session of %v, and %s grants no less than %v (minSessionTimeout): who does not watch leases itself waits for that after a crash", ttl, need, greatest, shortest)
+	default:
+		add(false, "session", "the servers grant from %v to %v and more; a TTL of %v, renewed every %v, needs %v", shortest, longest, ttl, renew, need)
+	}
+	if shortest/2 > o.Tick {
+		add(true, "tick", "%s grants no session of less than %v, by default twice its tickTime, and tick is %v here: set it to the servers' tickTime, since the margin depends on it. If they have a minSessionTimeout of their own, this says nothing", greatest, shortest, o.Tick)
+	}
+	return list
+}
+
+// rights says who may do what at Root.
+func (b *Backend) rights(ctx context.Context) (f backend.Finding, err error) {
+	f.What = "rights"
+	var acl []zk.ACL
+	err = b.with(ctx, func(s *session) error {
+		acl, err = read(ctx, s, func(c *zk.Conn) ([]zk.ACL, error) {
+			acl, _, err := c.GetACL(b.options.Root)
+			return acl, err
+		})
+		return err
+	})
+	switch {
+	case errors.Is(err, zk.ErrNoNode):
+		f.Text = fmt.Sprintf("%s is not there yet: who is first makes it, if it may", b.options.Root)
+		return f, nil
+	case errors.Is(err, zk.ErrNoAuth):
+		f.Text = fmt.Sprintf("those at %s are not shown to %s: that needs read or admin there", b.options.Root, b.who())
+		f.Warning = true
+		return f, nil
+	case err != nil:
+		return f, err
+	}
+	f.Text, f.Warning = explainACL(acl, b.options)
+	f.Text = backend.Clean(f.Text, 1000, true)
+	return f, nil
+}
+
+// explainACL says who may do what, without hashes of passwords, and whether it is less
+// than a member needs, or more than a user wants others to have.
+func explainACL(acl []zk.ACL, o Options) (text string, warning bool) {
+	const needed = zk.PermRead | zk.PermWrite | zk.PermCreate | zk.PermDelete
+	sum := sha1.Sum([]byte(o.User + ":" + o.Password)) // as the servers keep it
+	me := o.User + ":" + base64.StdEncoding.EncodeToString(sum[:])
+	var ours, all int32
+	unknown := false // entries of which only the servers know whether they are for us
+	var who []string
+	for _, a := range acl[:min(len(acl), 20)] {
+		id := a.ID
+		switch {
+		case a.Scheme == "world":
+			all |= a.Perms
+			ours |= a.Perms
+		case a.Scheme == "digest":
+			id, _, _ = strings.Cut(a.ID, ":")
+			if o.User != "" && a.ID == me {
+				ours |= a.Perms
+			}
+		default:
+			unknown = true
+		}
+		who = append(who, fmt.Sprintf("%s:%s:%s", a.Scheme, id, letters(a.Perms)))
+	}
+	text = fmt.Sprintf("at %s: %s", o.Root, strings.Join(who, ", "))
+	switch {
+	case ours&needed != needed && !unknown:
+		return text + fmt.Sprintf("; that gives this process %s, and a member needs %s", cmp.Or(letters(ours), "nothing"), letters(needed)), true
+	case all&needed != 0 && o.User != "":
+		return text + "; everybody who reaches the servers has rights there, though a user is configured: it was made without one", true
+	case all&needed == needed:
+		return text + "; whoever reaches the servers can depose any leader", false
+	}
+	return text, false
+}
+
+// letters writes permissions as zkCli.sh does.
+func letters(perms int32) (text string) {
+	for _, p := range []struct {
+		letter string
+		bit    int32
+	}{{"c", zk.PermCreate}, {"d", zk.PermDelete}, {"r", zk.PermRead}, {"w", zk.PermWrite}, {"a", zk.PermAdmin}} {
+		if perms&p.bit != 0 {
+			text += p.letter
+		}
+	}
+	return text
+}

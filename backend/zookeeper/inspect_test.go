@@ -1,0 +1,161 @@
+package zookeeper
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/internal/testbed"
+)
+
+// saysAll waits until what Inspect says has all of these in it: on a busy machine a server
+// may not answer within inspectLimit. It returns what a person would read.
+func saysAll(t *testing.T, o Options, ttl time.Duration, wants ...string) (text string) {
+	t.Helper()
+	testbed.Eventually(t, patience, "Inspect says what there is to say", func() error {
+		text = said(t, o, ttl)
+		for _, want := range wants {
+			if !strings.Contains(text, want) {
+				return fmt.Errorf("nothing is said of %q:\n%s", want, text)
+			}
+		}
+		return nil
+	})
+	return text
+}
+
+func said(t *testing.T, o Options, ttl time.Duration) string {
+	t.Helper()
+	b, err := Open(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	list, err := b.Inspect(ctx, ttl, ttl/3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return say(list)
+}
+
+func say(list []backend.Finding) (text string) {
+	for _, f := range list {
+		text += f.String() + "\n"
+	}
+	return text
+}
+
+// What a client can know of one server, of its sessions, of rights, and of a list of
+// servers that have nothing to do with each other.
+func TestInspectSaysWhatAServerIsAndHowLongItsSessionsMayBe(t *testing.T) {
+	t.Parallel()
+	reserve(t, 2)
+	server := testbed.StartZooKeeper(t, testbed.ZooKeeperOptions{Config: []string{"minSessionTimeout=500", "maxSessionTimeout=2000"}})
+	o := Options{Servers: []string{server.Addr()}, Root: "/inspect", Tick: tick, MaxSession: 20 * time.Second, User: "app", Password: canary}
+	saysAll(t, o, 10*time.Second, "WARNING servers: one on its own, without replication", server.Addr()+": ZooKeeper 3.", "is on its own",
+		"WARNING session: a TTL of 10s, renewed every 3.333333333s, needs a session of 16.667s, and "+server.Addr()+" grants 2s at most: every bid is refused. Shorten the TTL, to 1.2s, or raise maxSessionTimeout of the servers to 16667",
+		"WARNING tick: "+server.Addr()+" grants no session of less than 500ms", "rights: /inspect is not there yet")
+	saysAll(t, o, time.Second, "WARNING session: "+server.Addr()+" grants sessions of 2s at most, and max_session is")
+	o.MaxSession = 2 * time.Second
+	saysAll(t, o, time.Second, "\nsession: the servers grant from 500ms to 2s")
+
+	a := newClient(t, "a", o)
+	testbed.Eventually(t, patience, "a member is announced", func() error {
+		return a.Announce(t.Context(), backend.Member{Candidate: a.me, TTL: time.Second})
+	})
+	text := saysAll(t, o, time.Second, "\nrights: at /inspect: digest:app:cdrwa\n")
+	if strings.Contains(text, canary) {
+		t.Errorf("a secret is shown:\n%s", text)
+	}
+	o.User, o.Password = "", ""
+	saysAll(t, o, time.Second, "WARNING rights: those at /inspect are not shown to everybody")
+
+	other := testbed.StartZooKeeper(t, testbed.ZooKeeperOptions{})
+	o.Servers = append(o.Servers, other.Addr(), "127.0.0.1:1")
+	saysAll(t, o, time.Second, "WARNING servers: of 3 that are configured 2 serve", "WARNING server: 127.0.0.1:1 does not serve",
+		"WARNING servers: "+other.Addr()+" does not know a session that "+server.Addr()+" has made")
+}
+
+// An ensemble's servers know each other's sessions; who has no majority is in read-only
+// mode, if it may be, or hangs up.
+func TestInspectFindsWhoIsCutOffFromAnEnsemble(t *testing.T) {
+	t.Parallel()
+	reserve(t, 3)
+	network := testbed.NewNetwork(t, 3)
+	servers := testbed.StartZooKeeperEnsemble(t, network, 3)
+	o := Options{Root: "/inspect", Tick: tick, MaxSession: 20 * time.Second}
+	for _, s := range servers {
+		o.Servers = append(o.Servers, s.Addr())
+	}
+	testbed.Eventually(t, patience, "all is well", func() error {
+		if text := said(t, o, 10*time.Second); strings.Contains(text, "WARNING") || !strings.Contains(text, "leads the ensemble") || strings.Count(text, ", follows\n") != 2 {
+			return errors.New(text)
+		}
+		return nil
+	})
+	network.Host(0).Cut(t, true)
+	testbed.Eventually(t, patience, "one is cut off", func() error {
+		if text := said(t, o, 10*time.Second); !strings.Contains(text, "of 3 that are configured 2 serve") || !strings.Contains(text, servers[0].Addr()+" does not serve") {
+			return errors.New(text)
+		}
+		return nil
+	})
+}
+
+func TestWhatIsWrongWithServersIsAWarning(t *testing.T) {
+	o := Options{Tick: 2 * time.Second, MaxSession: 40 * time.Second}
+	well := serverSaid{server: "a:1", version: "3.8.0", mode: "follower", shortest: 4 * time.Second, longest: 40 * time.Second}
+	but := func(change func(s *serverSaid)) serverSaid {
+		s := well
+		change(&s)
+		return s
+	}
+	for _, x := range []struct {
+		what string
+		said []serverSaid
+		want string // of a warning; "": there is none
+	}{
+		{"all is well", []serverSaid{well, well, well}, ""},
+		{"only one is named", []serverSaid{well}, "servers: one is configured"},
+		{"read-only", []serverSaid{well, but(func(s *serverSaid) { s.readOnly = true })}, "server: a:1 is in read-only mode"},
+		{"an escape", []serverSaid{well, but(func(s *serverSaid) { s.err = errors.New("\x1b[2J") })}, "server: a:1 does not serve: \ufffd[2J"},
+		{"other sessions", []serverSaid{well, but(func(s *serverSaid) { s.server, s.longest = "b:1", 20*time.Second })}, "session: b:1 grants sessions of 20s at most, and max_session is 40s"},
+		{"other ticks", []serverSaid{well, but(func(s *serverSaid) { s.server, s.shortest = "b:1", 6*time.Second })}, "tick: b:1 grants no session of less than 6s"},
+	} {
+		text := say(findings(o, x.said, 10*time.Second, 3*time.Second))
+		if x.want == "" && strings.Contains(text, "WARNING") || !strings.Contains(text, "WARNING "+x.want) && x.want != "" {
+			t.Errorf("%s: expected the warning %q:\n%s", x.what, x.want, text)
+		}
+	}
+}
+
+func TestRightsAreExplained(t *testing.T) {
+	user := Options{Root: "/r", User: "app", Password: "secret"}
+	for _, x := range []struct {
+		what    string
+		o       Options
+		acl     []zk.ACL
+		want    string
+		warning bool
+	}{
+		{"open, as by default", Options{Root: "/r"}, zk.WorldACL(zk.PermAll), "world:anyone:cdrwa; whoever reaches the servers can depose any leader", false},
+		{"open, and there is a user", user, zk.WorldACL(zk.PermAll), "it was made without one", true},
+		{"its own", user, zk.DigestACL(zk.PermAll, "app", "secret"), "at /r: digest:app:cdrwa", false},
+		{"another password", user, zk.DigestACL(zk.PermAll, "app", "other"), "gives this process nothing, and a member needs cdrw", true},
+		{"read alone", Options{Root: "/r"}, zk.WorldACL(zk.PermRead), "gives this process r, and a member needs cdrw", true},
+		{"of which only the servers know", user, []zk.ACL{{Perms: zk.PermAll, Scheme: "x509", ID: "CN=app"}}, "at /r: x509:CN=app:cdrwa", false},
+	} {
+		text, warning := explainACL(x.acl, x.o)
+		if warning != x.warning || !strings.Contains(text, x.want) {
+			t.Errorf("%s: %v %q, want %v and %q", x.what, warning, text, x.warning, x.want)
+		}
+	}
+}

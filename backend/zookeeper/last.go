@@ -1,0 +1,55 @@
+package zookeeper
+
+import (
+	"context"
+	"errors"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-zookeeper/zk"
+)
+
+// tellLast writes the last winner where other programs look for it.
+func (b *Backend) tellLast(ctx context.Context, s *session, bid backend.Bid) error {
+	if b.layout.last == "" {
+		return nil
+	}
+	path, content := b.layout.lastOf(bid.Election), []byte(bid.Candidate.ID)
+	if b.options.Data == "address" {
+		content = []byte(bid.Candidate.Address)
+	}
+	for try := 0; ; try++ {
+		_, err := call(ctx, s, func(c *zk.Conn) (struct{}, error) {
+			_, err := c.Set(path, content, -1)
+			if errors.Is(err, zk.ErrNoNode) {
+				_, err = c.Create(path, content, zk.FlagPersistent, b.acl)
+			}
+			return struct{}{}, err
+		})
+		if !errors.Is(err, zk.ErrNoNode) || try > 0 {
+			return err
+		}
+		if err := b.parents(ctx, s, path, false); err != nil {
+			return err
+		}
+	}
+}
+
+// seeLast looks for the last winner where other programs look. If that is none of ours
+// it has led since, and has failed: such programs do not resign. So who of ours has a
+// priority to respect waits for it to come back. This needs a record, without which
+// the lease has no term; and ids in the nodes, which alone the record knows.
+func (b *Backend) seeLast(get func(kind, string) (reading, error), v *view) error {
+	if b.layout.last == "" || b.options.Data != "id" || v.record == nil {
+		return nil
+	}
+	l := &v.lease
+	r, err := get(data, b.layout.lastOf(l.Election))
+	if err != nil {
+		return err
+	}
+	if id := string(r.data); id != "" && id != l.LastID {
+		l.End, l.LastID, l.LastNonce = backend.Failed, backend.Clean(id, backend.MaxID, false), ""
+		l.Beat = mix(l.Beat, "last "+id)
+	}
+	return err
+}

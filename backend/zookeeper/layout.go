@@ -1,0 +1,211 @@
+package zookeeper
+
+import (
+	"cmp"
+	"crypto/rand"
+	"fmt"
+	"hash/fnv"
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+// layout has the paths.
+type layout struct {
+	kind                     Layout
+	base                     string // of the names of queued nodes: "latch-" or "lock-"
+	path, last               string // with {election}
+	paths                    map[string]string
+	root                     string
+	record, session, members string
+	mark                     string // that the names of our nodes in queues begin with
+}
+
+const placeholder = "{election}"
+
+func newLayout(o Options) (layout, error) {
+	l := layout{kind: cmp.Or(o.Layout, Latch), root: o.Root, paths: map[string]string{}, last: o.Last}
+	switch l.kind {
+	case Latch:
+		l.base = "latch-"
+	case Selector:
+		l.base = "lock-"
+	case Node:
+	default:
+		return l, fmt.Errorf("layout is %.40q; it must be latch, selector or node", o.Layout)
+	}
+	if l.kind != Node && l.last != "" {
+		return l, fmt.Errorf("last is for the layout node")
+	}
+	l.path = cmp.Or(o.Path, l.root+"/"+string(l.kind)+"/"+placeholder)
+	for what, path := range map[string]string{"root": l.root, "path": l.path, "last": l.last} {
+		if path == "" && what == "last" {
+			continue
+		}
+		if err := checkPath(strings.ReplaceAll(path, placeholder, "x")); err != nil {
+			return l, fmt.Errorf("%s: %w", what, err)
+		}
+		if what != "root" && !strings.Contains(path, placeholder) {
+			return l, fmt.Errorf("%s is %.80q, which is the same for all elections: it must contain %s (one election alone has its path in paths)", what, path, placeholder)
+		}
+	}
+	taken := map[string]string{}
+	for name, path := range o.Paths {
+		if err := checkPath(path); err != nil {
+			return l, fmt.Errorf("paths: %w", err)
+		}
+		if other, ok := taken[path]; ok {
+			return l, fmt.Errorf("paths: %.80q and %.80q have the same path", name, other)
+		}
+		taken[path], l.paths[name] = name, path
+	}
+	l.record, l.session, l.members = l.root+"/record", l.root+"/session", l.root+"/member"
+	h := fnv.New32a()
+	h.Write([]byte(l.root))
+	l.mark = fmt.Sprintf("%s%08x-", protection, h.Sum32())
+	for _, path := range append([]string{l.path}, slices.Collect(values(l.paths))...) {
+		for _, ours := range []string{l.record, l.session, l.members} {
+			if path == l.root || path == ours || strings.HasPrefix(path, ours+"/") || strings.HasPrefix(ours, path+"/") {
+				return l, fmt.Errorf("path %.80q is where this module keeps other things: a stray child would break the election", path)
+			}
+		}
+	}
+	return l, nil
+}
+
+func values(m map[string]string) func(func(string) bool) {
+	return func(yield func(string) bool) {
+		for _, v := range m {
+			if !yield(v) {
+				return
+			}
+		}
+	}
+}
+
+func checkPath(path string) error {
+	switch {
+	case !strings.HasPrefix(path, "/") || len(path) < 2 || len(path) > 1024 || !utf8.ValidString(path):
+		return fmt.Errorf("%.80q is not an absolute path of up to 1024 bytes", path)
+	case path == "/zookeeper" || strings.HasPrefix(path, "/zookeeper/"):
+		return fmt.Errorf("%.80q belongs to ZooKeeper itself", path)
+	}
+	for _, part := range strings.Split(path[1:], "/") {
+		if part == "" || part == "." || part == ".." {
+			return fmt.Errorf("%.80q has a part that is empty or made of dots", path)
+		}
+		for _, r := range part {
+			if r < 0x20 || r >= 0x7f && r <= 0x9f || r >= 0xd800 && r <= 0xf8ff || r >= 0xfff0 && r <= 0xffff {
+				return fmt.Errorf("%.80q contains a character that ZooKeeper refuses", path)
+			}
+		}
+	}
+	return nil
+}
+
+// lock is the path of an election's lock: the parent of the queue, or the node.
+func (l *layout) lock(election string) string {
+	if path, ok := l.paths[election]; ok {
+		return path
+	}
+	return strings.ReplaceAll(l.path, placeholder, escape(election))
+}
+
+// lastOf is the path of the node that is told the last winner, or "".
+func (l *layout) lastOf(election string) string {
+	return strings.ReplaceAll(l.last, placeholder, escape(election))
+}
+
+func (l *layout) recordOf(election string) string { return l.record + "/" + escape(election) }
+func (l *layout) sessionOf(id string) string      { return l.session + "/" + id }
+
+// node is the path of a lock node with this name.
+func (l *layout) node(election, name string) string {
+	if l.kind == Node {
+		return l.lock(election)
+	}
+	return l.lock(election) + "/" + name
+}
+
+// escape makes one part of a path of any election name, and no two alike.
+func escape(name string) string {
+	var b strings.Builder
+	for i := range len(name) {
+		c := name[i]
+		plain := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.IndexByte("-_:@,=+~", c) >= 0 ||
+			c == '.' && name != "." && name != ".."
+		if plain {
+			b.WriteByte(c)
+		} else {
+			fmt.Fprintf(&b, "%%%02X", c)
+		}
+	}
+	return b.String()
+}
+
+// unescape undoes escape; ok is false for what escape would not have made.
+func unescape(part string) (name string, ok bool) {
+	var b strings.Builder
+	for i := 0; i < len(part); i++ {
+		if part[i] != '%' {
+			b.WriteByte(part[i])
+			continue
+		}
+		if i+2 >= len(part) {
+			return "", false
+		}
+		var c byte
+		if _, err := fmt.Sscanf(part[i+1:i+3], "%02X", &c); err != nil {
+			return "", false
+		}
+		b.WriteByte(c)
+		i += 2
+	}
+	return b.String(), escape(b.String()) == part
+}
+
+// protection is how the names of nodes begin that Curator's members can find again
+// after a lost answer: a UUID follows, in the canonical form.
+const protection = "_c_"
+
+// newName returns the beginning of the name of a queued node, up to the number
+// that the server adds. The UUID in it is random but for its version, which is 8
+// (of one's own making; Curator's is 4), and for its first eight digits, which
+// stand for the root.
+func (l *layout) newName() string {
+	var u [12]byte
+	rand.Read(u[:])
+	u[2], u[4] = u[2]&0x0f|0x80, u[4]&0x3f|0x80
+	return fmt.Sprintf("%s%x-%x-%x-%x-%s", l.mark, u[:2], u[2:4], u[4:6], u[6:], l.base)
+}
+
+// ours reports whether a queued node belongs to a member of this module with the
+// same root, by its name. Such members go by the record: to the others each node of
+// theirs counts for nothing by itself.
+func (l *layout) ours(name string) bool {
+	const version = len("_c_00000000-0000-")
+	return len(name) > len("_c_00000000-0000-0000-0000-000000000000-") && strings.HasPrefix(name, l.mark) && name[version] == '8'
+}
+
+// is reports whether a node with this name is the one that the holder was granted
+// with. A queued node is known by the random part of its name; one at a fixed path
+// by its czxid.
+func (l *layout) is(h *holder, name string) bool {
+	if l.kind == Node {
+		return name == h.Node
+	}
+	return l.ours(h.Node) && strings.HasPrefix(name, h.Node)
+}
+
+// before orders children as Curator does: by the text after the last occurrence
+// of the base name; a name without it is compared whole.
+func (l *layout) before(a, b string) bool {
+	return cmp.Or(strings.Compare(l.key(a), l.key(b)), strings.Compare(a, b)) < 0
+}
+
+func (l *layout) key(name string) string {
+	if at := strings.LastIndex(name, l.base); at >= 0 {
+		return name[at+len(l.base):]
+	}
+	return name
+}

@@ -1,0 +1,180 @@
+package zookeeper
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-zookeeper/zk"
+)
+
+// List reads the records that there are.
+func (b *Backend) List(ctx context.Context, from string, limit int) ([]backend.Record, error) {
+	if err := b.enter(""); err != nil {
+		return nil, err
+	}
+	var list []backend.Record
+	err := b.with(ctx, func(s *session) (err error) {
+		list, err = b.list(ctx, s, from, limit)
+		return err
+	})
+	return list, b.fail("list", err)
+}
+
+func (b *Backend) list(ctx context.Context, s *session, from string, limit int) (list []backend.Record, err error) {
+	if err := s.sync(ctx); err != nil {
+		return nil, err
+	}
+	r, err := s.cache.plain(ctx, children, b.layout.record)
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, part := range r.children {
+		if name, ok := unescape(part); ok && name >= from && backend.CheckName(name) == nil {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	names = names[:min(len(names), max(limit, 0))]
+	views, errs := make([]view, len(names)), make([]error, len(names))
+	g := glance{beats: &memo{}}
+	each(len(names), func(i int) { views[i], errs[i] = b.see(ctx, s, names[i], g) })
+	if err := firstOf(errs); err != nil {
+		return nil, err
+	}
+	for _, v := range views {
+		if v.record == nil && v.bad == nil {
+			continue // deleted just now
+		}
+		out := backend.Record{Lease: v.lease}
+		if rec := v.record; rec != nil {
+			out.History = rec.History
+			if rec.Holder != nil && !v.lease.Vacant() {
+				out.Elected = rec.Holder.Elected
+			}
+		}
+		list = append(list, out)
+	}
+	return list, nil
+}
+
+// A member is what a process says of itself, in an ephemeral node.
+type member struct {
+	ID       string   `json:"id"`
+	Address  string   `json:"address,omitempty"`
+	Metadata string   `json:"metadata,omitempty"`
+	Stage    string   `json:"stage,omitempty"`
+	TTL      duration `json:"ttl"`
+}
+
+const maxMember = 64 << 10
+
+// Announce writes this process's member record, which vanishes with the session.
+func (b *Backend) Announce(ctx context.Context, m backend.Member) error {
+	if err := b.enter(m.Nonce); err != nil {
+		return err
+	}
+	b.mu.Lock()
+	b.expected = max(b.expected, length(m.TTL, m.TTL/3)) // so that a first bid finds a session that will do
+	b.mu.Unlock()
+	err := b.with(ctx, func(s *session) error {
+		_, err := b.prepare(ctx, s, m.Candidate)
+		if err == nil {
+			err = b.announce(ctx, s, m)
+		}
+		return err
+	})
+	if err == nil {
+		b.mu.Lock()
+		b.member = &m
+		b.mu.Unlock()
+	}
+	return b.fail("announce", err)
+}
+
+func (b *Backend) announce(ctx context.Context, s *session, m backend.Member) error {
+	text, err := json.Marshal(member{ID: m.ID, Address: m.Address, Metadata: m.Metadata, Stage: m.Stage, TTL: duration(m.TTL)})
+	if err != nil {
+		return err
+	}
+	id, _ := s.present()
+	path := b.layout.members + "/" + escape(m.Nonce)
+	results, _, err := s.write(ctx, &zk.SetDataRequest{Path: path, Data: text, Version: -1})
+	if err == nil {
+		s.at(results[0].Stat)
+		// It may be the last session's, and about to vanish.
+		r, err := s.cache.plain(ctx, once, path)
+		if err != nil || !r.missing && r.stat.EphemeralOwner == id {
+			return err
+		}
+		if !r.missing {
+			if _, _, err := s.write(ctx, &zk.DeleteRequest{Path: path, Version: -1}); err != nil && !errors.Is(err, zk.ErrNoNode) {
+				return err
+			}
+		}
+	} else if !errors.Is(err, zk.ErrNoNode) {
+		return err
+	}
+	_, err = call(ctx, s, func(c *zk.Conn) (string, error) { return c.Create(path, text, zk.FlagEphemeral, b.acl) })
+	if errors.Is(err, zk.ErrNodeExists) { // its own answer was lost
+		return nil
+	}
+	return err
+}
+
+// Members reads the members that there are.
+func (b *Backend) Members(ctx context.Context, from string, limit int) ([]backend.Member, error) {
+	if err := b.enter(""); err != nil {
+		return nil, err
+	}
+	var list []backend.Member
+	err := b.with(ctx, func(s *session) (err error) {
+		list, err = b.announced(ctx, s, from, limit)
+		return err
+	})
+	return list, b.fail("members", err)
+}
+
+func (b *Backend) announced(ctx context.Context, s *session, from string, limit int) (list []backend.Member, err error) {
+	if err := s.sync(ctx); err != nil {
+		return nil, err
+	}
+	r, err := s.cache.plain(ctx, children, b.layout.members)
+	if err != nil {
+		return nil, err
+	}
+	var nonces []string
+	for _, part := range r.children {
+		if nonce, ok := unescape(part); ok && nonce >= from && len(nonce) <= 64 {
+			nonces = append(nonces, nonce)
+		}
+	}
+	slices.Sort(nonces)
+	for len(nonces) > 0 && len(list) < limit {
+		n := min(len(nonces), limit-len(list))
+		read, errs := make([]reading, n), make([]error, n)
+		each(n, func(i int) { read[i], errs[i] = s.cache.plain(ctx, once, b.layout.members+"/"+escape(nonces[i])) })
+		if err := firstOf(errs); err != nil {
+			return nil, err
+		}
+		for i, r := range read {
+			var m member
+			if r.missing || len(r.data) > maxMember || json.Unmarshal(r.data, &m) != nil {
+				continue
+			}
+			out := backend.Member{
+				Candidate: backend.CleanCandidate(backend.Candidate{ID: m.ID, Nonce: nonces[i], Address: m.Address, Metadata: m.Metadata}),
+				Stage:     backend.Clean(m.Stage, 16, false), TTL: time.Duration(m.TTL), Age: s.age(r.stat.Mtime),
+			}
+			if out.Age <= 2*out.TTL {
+				list = append(list, out)
+			}
+		}
+		nonces = nonces[n:]
+	}
+	return list, nil
+}

@@ -1,0 +1,243 @@
+package zookeeper
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/go-election/go-election/internal/testbed"
+)
+
+// TestMixedFleets has processes of this module and of other programs elect one leader
+// together. They do so beside each other, and beside no other test: Java takes much of
+// a small machine when it starts.
+func TestMixedFleets(t *testing.T) {
+	for name, test := range map[string]func(*testing.T){
+		"LeaderSelector":     mixedSelectors,
+		"OneEphemeralNode":   mixedNodes,
+		"AssignmentByHand":   assignedByHand,
+		"FireflySoftReplays": mixedReplays,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t)
+		})
+	}
+}
+
+// turns has one of theirs lead and one of ours follow it, and then one of ours lead and
+// one of theirs wait behind it. Each side is stopped, killed and ended in order, and the
+// other follows. At no time are two of them sure to lead.
+//
+// start starts another one of theirs, waits returns when it waits for the leader to go,
+// and back brings one back that was stopped while it led and has been succeeded.
+func (f *fleet) turns(start func() *testbed.FleetMember, waits func(*testbed.FleetMember), back func(*testbed.FleetMember) *testbed.FleetMember) {
+	java := start()
+	f.Leads(java)
+	ours := f.golang("go-1", "10.0.1.1:9090", 0)
+	ours.Follows(java.ID + " ")
+
+	java.Stop()
+	f.Leads(ours)
+	java = back(java)
+	waits(java)
+	ours.Stop()
+	f.Leads(java)
+	ours.Continue()
+	ours.Follows(java.ID + " ")
+
+	java.Kill()
+	f.Leads(ours)
+	java = start()
+	waits(java)
+	ours.Resign()
+	f.Leads(java)
+	ours = f.golang("go-2", "10.0.1.2:9090", 0)
+	ours.Follows(java.ID + " ")
+	java.Resign()
+	f.Leads(ours)
+	java = start()
+	waits(java)
+	ours.Kill()
+	f.Leads(java)
+	f.OneLeaderAtMost()
+}
+
+// LeaderSelectors in Java queue. One that was stopped finds out, and queues again.
+func mixedSelectors(t *testing.T) {
+	f := newFleet(t, func(o *Options) { o.Layout = Selector })
+	n := 0
+	f.turns(func() *testbed.FleetMember {
+		n++
+		return f.java("selector", fmt.Sprintf("java-%d", n))
+	}, f.queued, func(java *testbed.FleetMember) *testbed.FleetMember {
+		java.Continue()
+		java.FindsOut()
+		return java
+	})
+}
+
+// The same with one ephemeral node, whose data is the leader's address. There a
+// program of the kind of seed 004 never hears that its session has ended: it must not be
+// allowed to go on after it was stopped.
+func mixedNodes(t *testing.T) {
+	f := newFleet(t, func(o *Options) {
+		o.Layout, o.Data, o.Path = Node, "address", o.Root+"/soa/master/services/{election}"
+	})
+	f.makeParents(f.lock()) // their recipe does not
+	n := 0
+	start := func() *testbed.FleetMember {
+		n++
+		return f.java("node", fmt.Sprintf("10.0.0.%d:9090", n))
+	}
+	f.turns(start, (*testbed.FleetMember).Waits, func(java *testbed.FleetMember) *testbed.FleetMember {
+		f.holds(f.lock(), "10.0.1.1:9090") // of ours
+		java.Kill()
+		return start()
+	})
+}
+
+// An operator writes the address of another into the node. If it is one of ours, the
+// leader steps down for it, and there are never two. If it is a member of another
+// program, that leads as soon as it has read its name, and ours ends within a TTL. If one
+// of ours is named in the node of another program it waits until that node is gone.
+func assignedByHand(t *testing.T) {
+	f := newFleet(t, func(o *Options) {
+		o.Layout, o.Data, o.Path = Node, "address", o.Root+"/soa/master/services/{election}"
+	})
+	f.makeParents(f.lock())
+	const goA, goB, foreign = "10.0.1.1:9090", "10.0.1.2:9090", "10.0.0.1:9090"
+	var edits []time.Time
+	// assign waits until there is a node that this address has made, and says so in it.
+	assign := func(address string) {
+		t.Helper()
+		testbed.Eventually(t, patience, "a node of "+address, func() error {
+			data, stat, err := f.admin.Get(f.lock())
+			if err == nil && string(data) != address {
+				t.Logf("the node holds %s, and is made to hold %s", data, address)
+				edits = append(edits, time.Now())
+				_, err = f.admin.Set(f.lock(), []byte(address), stat.Version)
+			}
+			if err == nil && (string(data) != address || stat.Version > 0) {
+				err = errNone
+			}
+			return err
+		})
+	}
+	a := f.golang("go-a", goA, 0)
+	f.Leads(a)
+	b := f.golang("go-b", goB, 0)
+	b.Follows("go-a " + goA)
+	assign(goB)
+	f.Leads(b)
+	if both := f.Overlaps(); len(both) > 0 {
+		t.Errorf("S1: two leaders at %d times, and only ours are there", len(both))
+	}
+
+	java := f.java("cached", foreign)
+	java.Waits()
+	edits = nil
+	assign(foreign)
+	f.Leads(java)
+	for _, edit := range edits {
+		for _, own := range f.Beliefs() {
+			if own.Ours && own.From.Before(edit) && !own.To.Before(edit.Add(fleetTTL)) {
+				t.Errorf("%s has led until %v, though another was named at %v: want less than a TTL", own.ID, own.To, edit)
+			}
+		}
+	}
+
+	t.Logf("the node of %s is made to hold %s", foreign, goA)
+	edit := time.Now()
+	testbed.Eventually(t, patience, "an edit", func() error {
+		_, err := f.admin.Set(f.lock(), []byte(goA), -1)
+		return err
+	})
+	java.FindsOut()
+	a.Follows(goA) // it has read its own address, in a node that is not its own
+	ended := time.Now()
+	java.Resign()
+	f.Leads(a, b)
+	for _, own := range f.Beliefs() {
+		if own.Ours && own.To.After(edit) && own.From.Before(ended) {
+			t.Errorf("%s has led by a node that was not its own, from %v; that node was there until %v", own.ID, own.From, ended)
+		}
+	}
+}
+
+// FireflySoft's pair of nodes: who makes the flag leads, and then writes who it is
+// into the other, for the old leader to come back first. Its members cannot resign, and
+// one that was stopped never hears that its session has ended: it must not be allowed to go
+// on.
+func mixedReplays(t *testing.T) {
+	var last string
+	f := newFleet(t, func(o *Options) {
+		last = o.Root + "/leader-election/{election}/leader"
+		o.Layout, o.Path, o.Last = Node, o.Root+"/leader-election/{election}/flag", last
+	})
+	last = strings.ReplaceAll(last, placeholder, "jobs")
+	f.makeParents(f.lock())
+	const confirm, interval = 3, 300 * time.Millisecond // a byte, and 10 s there
+	golang := func(id string) *testbed.FleetMember { return f.golang(id, "", confirm*interval) }
+	theirs := func(id string) *testbed.FleetMember {
+		root := strings.TrimSuffix(last, "/leader")
+		return f.Program(id, false, replayArg, &replay{Server: f.options.Servers[0], Root: root, ID: id, Session: fleetSession, Confirm: confirm, Interval: interval})
+	}
+	// waited: m leads, and not before the old leader's time to come back is over.
+	waited := func(m, old *testbed.FleetMember) {
+		t.Helper()
+		var there time.Time // the last that is known of the old leader's flag
+		testbed.Eventually(t, patience, "the end of a session", func() error {
+			asked := time.Now()
+			data, _, err := f.admin.Get(f.lock())
+			if err == nil && string(data) == old.ID {
+				there, err = asked, errNone
+			} else if err == zk.ErrNoNode {
+				err = nil
+			}
+			return err
+		})
+		f.Leads(m)
+		for _, b := range f.Beliefs() {
+			if since := b.From.Sub(there); b.FleetMember == m && since > 0 && since < confirm*interval {
+				t.Errorf("%s leads %v after the old leader has gone, which has a right to come back for %v", m.ID, since, confirm*interval)
+			}
+		}
+	}
+	dotnet := theirs("dotnet-1")
+	f.Leads(dotnet)
+	f.holds(last, dotnet.ID)
+	ours := golang("go-1")
+	ours.Follows("dotnet-1 ")
+
+	dotnet.Stop()
+	f.Leads(ours)
+	f.holds(last, ours.ID)
+	dotnet.Kill()
+	dotnet = theirs("dotnet-2")
+	dotnet.Waits()
+	ours.Stop()
+	f.Leads(dotnet)
+	ours.Continue()
+	ours.Follows("dotnet-2 ")
+
+	dotnet.Kill()
+	waited(ours, dotnet)
+	dotnet = theirs("dotnet-3")
+	dotnet.Waits()
+	ours.Resign()
+	f.Leads(dotnet)
+	f.holds(last, dotnet.ID)
+	ours = golang("go-2")
+	ours.Follows("dotnet-3 ")
+	dotnet.Kill()
+	waited(ours, dotnet)
+	dotnet = theirs("dotnet-4")
+	dotnet.Waits()
+	ours.Kill()
+	f.Leads(dotnet)
+	f.OneLeaderAtMost()
+}

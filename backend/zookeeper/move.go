@@ -1,0 +1,190 @@
+package zookeeper
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-zookeeper/zk"
+)
+
+// Move writes the marks into records, and makes or deletes the seals that hold up
+// members of other programs. One transaction for each lease does both: it checks that
+// our node is there, and our session's, and that the record is as it was granted, as a
+// renewal does, and it changes the record, so that a take-over which has watched what
+// was before is refused.
+//
+// When a seal is broken, whoever stands first in the queue leads. So nodes of other
+// programs that came before ours, and have waited behind the seal, are deleted with
+// it. None of them leads; Curator's members queue again, behind ours.
+func (b *Backend) Move(ctx context.Context, held []backend.Lease) ([]backend.Answer, error) {
+	start := time.Now()
+	if err := b.enter(held[0].Holder.Nonce); err != nil {
+		return nil, err
+	}
+	answers, errs := make([]backend.Answer, len(held)), make([]error, len(held))
+	if err := b.with(ctx, func(s *session) error {
+		id, err := b.prepare(ctx, s, held[0].Holder)
+		if err != nil {
+			return err
+		}
+		each(len(held), func(i int) {
+			answers[i], errs[i] = b.move(ctx, s, id, held[i])
+			if errs[i] != nil {
+				answers[i] = backend.Answer{Err: b.fail(fmt.Sprintf("move %.80q", held[i].Election), errs[i])}
+			}
+		})
+		return b.trust(ctx, s, id, start, answers)
+	}); err != nil {
+		return answers, b.fail("move", err)
+	}
+	if !slices.Contains(errs, nil) { // nothing was learnt at all
+		return answers, answers[0].Err
+	}
+	return answers, nil
+}
+
+// move is Move for one lease. The error leaves the outcome unknown.
+func (b *Backend) move(ctx context.Context, s *session, id int64, l backend.Lease) (backend.Answer, error) {
+	for range 8 {
+		o := b.mine(l.Election)
+		r, err := s.cache.plain(ctx, data, b.layout.recordOf(l.Election))
+		if err != nil {
+			return backend.Answer{}, err
+		}
+		rec, bad := parseRecord(r.data, l.Election)
+		ours := o.term != 0 && o.term == l.Term && o.session == id && o.node != "" && o.home == s.homeOf(id) &&
+			!r.missing && bad == nil && rec.held(l.Holder.Nonce, l.Term) && b.layout.is(rec.Holder, o.node)
+		if !ours || rec.Wish != nil && rec.Wish.Kind == backend.Depose && rec.Wish.Term == l.Term {
+			v, err := b.see(ctx, s, l.Election, watching())
+			return backend.Answer{Lease: v.lease, Outcome: backend.Refused}, err
+		}
+		next := rec.clone()
+		next.Beat, next.MovedTo, next.MovedFrom = newBeat(), l.MovedTo, l.MovedFrom
+		session := b.layout.sessionOf(sessionName(id))
+		ops := []any{
+			&zk.CheckVersionRequest{Path: session, Version: -1},
+			&zk.CheckVersionRequest{Path: b.layout.node(l.Election, o.node), Version: -1},
+			&zk.SetDataRequest{Path: b.layout.recordOf(l.Election), Data: next.encode(), Version: r.stat.Version},
+		}
+		more, node, again, err := b.reseal(ctx, s, o, next, r.stat.Version)
+		if err != nil {
+			return backend.Answer{}, err
+		}
+		if again {
+			continue
+		}
+		if node != o.node {
+			h := *next.Holder
+			h.Node, next.Holder = node, &h
+			ops[2].(*zk.SetDataRequest).Data = next.encode()
+		}
+		results, failed, err := s.write(ctx, append(ops, more...)...)
+		switch {
+		case err == nil:
+			return b.moved(s, o, node, next, results[2].Stat)
+		case failed == 0 && errors.Is(err, zk.ErrNoNode): // see Backend.renew
+			s.homeless(id)
+		case failed < 0 || !errors.Is(err, zk.ErrNoNode) && !errors.Is(err, zk.ErrBadVersion) && !errors.Is(err, zk.ErrNodeExists):
+			return backend.Answer{}, err
+		case failed == 1: // our node is gone
+			b.note(l.Election, func(now *own) { clearNode(now, o) })
+		}
+	}
+	return backend.Answer{}, fmt.Errorf("%w: the election changes too quickly", backend.ErrUnavailable)
+}
+
+// moved notes a move that was made, and answers it.
+func (b *Backend) moved(s *session, o own, node string, r *record, stat *zk.Stat) (backend.Answer, error) {
+	if stat == nil {
+		return backend.Answer{}, fmt.Errorf("%w: the servers have answered a write without its outcome", backend.ErrUnavailable)
+	}
+	s.at(stat)
+	b.note(r.Election, func(now *own) {
+		if now.node == o.node && now.term == o.term {
+			now.node, now.version, now.record = node, stat.Version, r
+			if b.layout.kind == Node {
+				now.asked = node
+			}
+		}
+	})
+	b.forgetSeal(s, r.Election)
+	s.mu.Lock()
+	g := s.beats.find(o.grant)
+	s.mu.Unlock()
+	l := r.lease()
+	l.Holder, l.TTL, l.Renew, l.Ref = r.Holder.candidate(), time.Duration(r.Holder.TTL), time.Duration(r.Holder.Renew), node
+	if l.Beat = g.beat(r.Beat, o.home, r.Election); g != nil {
+		l.TTL, l.Renew = time.Duration(g.TTL), time.Duration(g.Renew)
+	}
+	return backend.Answer{Lease: l, Outcome: backend.Granted}, nil
+}
+
+// reseal returns the writes that make the lock of an election as sealed as its next
+// record says, and the name of our node after them. version is the present record's.
+// again: something was done that goes before, and all is to be seen again.
+func (b *Backend) reseal(ctx context.Context, s *session, o own, next *record, version int32) (ops []any, node string, again bool, err error) {
+	election, lock, path := next.Election, b.layout.lock(next.Election), b.layout.sealOf(next.Election)
+	r, err := s.cache.plain(ctx, once, path)
+	if err != nil {
+		return nil, "", false, err
+	}
+	seal, sealed := readSeal(r)
+	if b.layout.kind != Node {
+		sealed = !r.missing // by its name, whatever it holds
+	}
+	text := []byte(sealText + next.MovedTo)
+	switch {
+	case next.MovedTo == "" && !sealed && o.node == underSeal:
+		if r.missing || r.stat.EphemeralOwner != o.session {
+			b.note(election, func(now *own) { clearNode(now, o) }) // somebody has broken the seal
+			return nil, "", true, nil
+		}
+		return nil, nodeName(r), false, nil // made below
+	case next.MovedTo == "" && !sealed:
+		return nil, o.node, false, nil
+	case next.MovedTo != "" && sealed:
+		return []any{&zk.SetDataRequest{Path: path, Data: text, Version: r.stat.Version}}, o.node, false, nil
+	case next.MovedTo != "" && b.layout.kind == Node: // in the place of our node
+		ops = append(ops, &zk.DeleteRequest{Path: path, Version: r.stat.Version}, &zk.CreateRequest{Path: path, Data: text, Acl: b.acl})
+		if r.missing || nodeName(r) != o.node {
+			b.note(election, func(now *own) { clearNode(now, o) })
+			return nil, "", true, nil
+		}
+		return ops, underSeal, false, nil
+	case next.MovedTo != "":
+		return []any{&zk.CreateRequest{Path: path, Data: text, Acl: b.acl}}, o.node, false, nil
+	case b.layout.kind == Node:
+		// The record names our node by its czxid, which is known when it is there. So
+		// this takes two steps; between them the record says that the election has
+		// moved, and nobody else has the path.
+		h := next.Holder
+		request, _ := b.lockNode(backend.Bid{Election: election, Candidate: h.candidate()})
+		_, failed, err := s.write(ctx,
+			&zk.CheckVersionRequest{Path: b.layout.sessionOf(h.Session), Version: -1},
+			&zk.CheckVersionRequest{Path: b.layout.recordOf(election), Version: version},
+			&zk.DeleteRequest{Path: path, Version: seal.version}, request)
+		if err != nil && failed < 0 {
+			return nil, "", false, err
+		}
+		if failed == 0 {
+			s.homeless(o.session)
+		}
+		return nil, "", true, nil
+	}
+	ops = append(ops, &zk.DeleteRequest{Path: path, Version: r.stat.Version})
+	// Who is not among them now comes behind our node, which is there.
+	q, err := s.cache.plain(ctx, children, lock)
+	if err != nil {
+		return nil, "", false, err
+	}
+	for _, name := range q.children {
+		if name != sealChild && !b.layout.ours(name) && b.layout.before(name, o.node) {
+			ops = append(ops, &zk.DeleteRequest{Path: lock + "/" + name, Version: -1})
+		}
+	}
+	return ops, o.node, false, nil
+}

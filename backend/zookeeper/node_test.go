@@ -1,0 +1,139 @@
+package zookeeper
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/internal/testbed"
+)
+
+// lost waits until the client, which is cut off, has another session than it had.
+func (c *client) lost(t testing.TB, proxy *testbed.Proxy, admin *zk.Conn, had int64) {
+	t.Helper()
+	proxy.Cut(true)
+	testbed.Eventually(t, patience, "the end of a session that is cut off", func() error {
+		if there, _, err := admin.Exists(c.layout.sessionOf(sessionName(had))); err != nil || there {
+			return errors.Join(err, errNone)
+		}
+		return nil
+	})
+	proxy.Cut(false)
+	testbed.Eventually(t, patience, "another session", func() error {
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		defer cancel()
+		if err := c.session.ready(ctx); err != nil {
+			return err
+		}
+		if id, _ := c.session.present(); id == had {
+			return errNone
+		}
+		return nil
+	})
+}
+
+// At a fixed path, what was about to be deleted as our own is another's by the time
+// that the request is sent, as our session has ended: it is left alone.
+func TestADeleteThatComesInALaterSessionLeavesAnothersNodeAlone(t *testing.T) {
+	t.Parallel()
+	o := shared(t)
+	o.Layout = Node
+	admin := dial(t, o.Servers)
+	proxy := testbed.NewProxy(t, o.Servers[0])
+	o.Servers = []string{proxy.Addr()}
+	a := newClient(t, "a", o)
+	held := a.win(t, "jobs")
+	id, _ := a.session.present()
+	version, there, err := a.standing(t.Context(), a.session, "jobs", held.Ref, sessionName(id))
+	if err != nil || !there {
+		t.Fatalf("a's own node: %v, %v", there, err)
+	}
+	a.lost(t, proxy, admin, id)
+	lock := a.layout.lock("jobs")
+	if _, err := admin.Create(lock, []byte("java"), zk.FlagEphemeral, zk.WorldACL(zk.PermAll)); err != nil {
+		t.Fatal(err)
+	}
+	_, _, err = a.session.write(t.Context(), a.ending("jobs", held.Ref, sessionName(id), version)...)
+	if there, _, e := admin.Exists(lock); e != nil || !there || err == nil {
+		t.Fatalf("the node of another program was deleted by who had one there before: %v, %v", err, e)
+	}
+	// The whole of it: nothing of ours is there, and nothing of others' is touched.
+	if err := a.release(backend.Lease{Election: "jobs", Term: held.Term, End: backend.Failed}); err != nil {
+		t.Fatal(err)
+	}
+	if there, _, err := admin.Exists(lock); err != nil || !there {
+		t.Fatalf("a's release has deleted another's node (%v)", err)
+	}
+	if seen := a.look(t, "jobs"); seen.Holder.ID != "java" {
+		t.Errorf("want the other program shown as leader, got %+v", seen)
+	}
+}
+
+// What hangs on the node of our session is deleted also when somebody has deleted
+// that.
+func TestANodeIsReleasedThoughTheSessionsOwnIsGone(t *testing.T) {
+	t.Parallel()
+	for _, term := range []bool{true, false} {
+		o := shared(t)
+		o.Layout = Node
+		admin := dial(t, o.Servers)
+		a := newClient(t, "a", o)
+		held := a.win(t, "jobs")
+		id, _ := a.session.present()
+		if err := admin.Delete(a.layout.sessionOf(sessionName(id)), -1); err != nil {
+			t.Fatal(err)
+		}
+		l := backend.Lease{Election: "jobs", End: backend.Released}
+		if term {
+			l.Term = held.Term
+		}
+		if err := a.release(l); err != nil {
+			t.Fatal(err)
+		}
+		if there, _, err := admin.Exists(a.layout.lock("jobs")); err != nil || there {
+			t.Fatalf("after a release in term %d: a's node is there (%v)", l.Term, err)
+		}
+		a.keep(t, a.win(t, "jobs"))
+	}
+}
+
+// The library opens another session between a look and the making of our node,
+// which then belongs to that one. It is ours all the same, and is not forgotten.
+func TestANodeThatWasMadeInANewSessionIsNotForgotten(t *testing.T) {
+	t.Parallel()
+	for _, layout := range []Layout{Node, Latch} {
+		for _, release := range []bool{true, false} {
+			o := shared(t)
+			o.Layout = layout
+			admin := dial(t, o.Servers)
+			a, b := newClient(t, "a", o), newClient(t, "b", o)
+			a.keep(t, a.win(t, "other")) // its session is there
+			id, _ := a.session.present()
+			err := a.enqueue(t.Context(), a.session, id-1, a.bid(backend.Lease{Election: "jobs"}))
+			if layout == Node && !errors.Is(err, backend.ErrUnavailable) || layout != Node && err != nil {
+				t.Fatalf("%s: a node that was made in another session: %v", layout, err)
+			}
+			if release {
+				if err := a.release(backend.Lease{Election: "jobs", End: backend.Released}); err != nil {
+					t.Fatal(err)
+				}
+				left := layout == Node
+				if left {
+					left, _, err = admin.Exists(a.layout.lock("jobs"))
+				} else if nodes, _, e := admin.Children(a.layout.lock("jobs")); e != nil || len(nodes) > 0 {
+					left, err = true, e
+				}
+				if left || err != nil {
+					t.Fatalf("%s: our node is left over, and nobody knows of it (%v)", layout, err)
+				}
+				b.win(t, "jobs")
+			} else {
+				a.keep(t, a.win(t, "jobs"))
+			}
+		}
+	}
+}

@@ -1,0 +1,163 @@
+package zookeeper
+
+import (
+	"encoding/json"
+	"fmt"
+	"hash/fnv"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/go-election/go-election/backend"
+)
+
+// A record is what is kept of an election for ever, as JSON in a node beside the
+// election. Only members of this module write it, each by compare-and-swap of
+// its version. A reign is on if Holder is there.
+type record struct {
+	Election string          `json:"election"`
+	Term     uint64          `json:"term"`
+	Beat     uint64          `json:"beat,string"` // of the last grant or release
+	Holder   *holder         `json:"holder,omitempty"`
+	End      backend.End     `json:"end,omitempty"` // of the last reign that is over
+	LastID   string          `json:"last_id,omitempty"`
+	LastKey  string          `json:"last_nonce,omitempty"`
+	Wish     *wish           `json:"wish,omitempty"`
+	History  []backend.Reign `json:"history,omitempty"`
+
+	// The marks of a migration. See seal.go.
+	MovedTo   string `json:"moved_to,omitempty"`
+	MovedFrom string `json:"moved_from,omitempty"`
+}
+
+// A holder is who was granted the present reign.
+type holder struct {
+	ID       string    `json:"id"`
+	Nonce    string    `json:"nonce"`
+	Address  string    `json:"address,omitempty"`
+	Metadata string    `json:"metadata,omitempty"`
+	TTL      duration  `json:"ttl"`
+	Renew    duration  `json:"renew"`
+	Elected  time.Time `json:"elected"` // by the servers' clock
+	Node     string    `json:"node"`    // its node in the election: the child's name, or the node's czxid
+	Session  string    `json:"session"` // that the node belongs to
+	Grant    int       `json:"grant"`   // number of the grant in that session
+}
+
+type wish struct {
+	Term  uint64           `json:"term"`
+	Kind  backend.WishKind `json:"kind"`
+	ID    string           `json:"id,omitempty"`
+	Nonce string           `json:"nonce,omitempty"`
+}
+
+// A duration reads and writes as 1.5s.
+type duration time.Duration
+
+func (d duration) MarshalText() ([]byte, error) { return []byte(time.Duration(d).String()), nil }
+
+func (d *duration) UnmarshalText(text []byte) error {
+	v, err := time.ParseDuration(string(text))
+	*d = duration(max(v, 0))
+	return err
+}
+
+// maxRecord bounds a record that is read. Ours have at most some 30 KiB.
+const maxRecord = 256 << 10
+
+// parseRecord reads the record of an election. Everything in it may have been
+// written by anybody.
+func parseRecord(data []byte, election string) (*record, error) {
+	if len(data) > maxRecord {
+		return nil, fmt.Errorf("it has %d bytes", len(data))
+	}
+	var r record
+	if err := json.Unmarshal(data, &r); err != nil {
+		return nil, err
+	}
+	if r.Election != election || r.Term == 0 || r.Beat == 0 {
+		return nil, fmt.Errorf("it is not of this election, or has no term or beat")
+	}
+	if h := r.Holder; h != nil && (h.ID == "" || h.Nonce == "" || h.TTL <= 0 || !plainNode(h.Node) || !plainNode(h.Session)) {
+		return nil, fmt.Errorf("its holder lacks something")
+	}
+	if r.Holder != nil {
+		r.Holder.Elected = backend.CleanTime(r.Holder.Elected)
+	}
+	r.History = backend.CleanHistory(r.History)
+	return &r, nil
+}
+
+// plainNode reports whether a name from the store may become part of a path.
+func plainNode(name string) bool {
+	if name == "" || len(name) > 255 || name == "." || name == ".." {
+		return false
+	}
+	for i := range len(name) {
+		if c := name[i]; c <= ' ' || c >= 0x7f || c == '/' {
+			return false
+		}
+	}
+	return true
+}
+
+func (r *record) encode() []byte {
+	data, err := json.Marshal(r)
+	if err != nil {
+		panic("zookeeper: a record cannot be written as JSON: " + err.Error()) // strings and numbers only; times are checked
+	}
+	return data
+}
+
+// clone returns a copy to change.
+func (r *record) clone() *record {
+	c := *r
+	c.History = slices.Clone(r.History)
+	return &c
+}
+
+// finish ends the reign, if one is on.
+func (r *record) finish(how backend.End, now time.Time) {
+	h := r.Holder
+	if h == nil {
+		return
+	}
+	to := now.UTC()
+	if to.Before(h.Elected) {
+		to = h.Elected
+	}
+	r.History = backend.Remember(r.History, backend.Reign{Term: r.Term, ID: h.ID, From: h.Elected, To: to, End: how})
+	r.End, r.LastID, r.LastKey, r.Holder = how, h.ID, h.Nonce, nil
+}
+
+// held reports whether the record says that this nonce leads, in this term; 0: any.
+func (r *record) held(nonce string, term uint64) bool {
+	return r != nil && r.Holder != nil && r.Holder.Nonce == nonce && (term == 0 || r.Term == term)
+}
+
+func (h *holder) candidate() backend.Candidate {
+	return backend.Candidate{ID: h.ID, Nonce: h.Nonce, Address: h.Address, Metadata: h.Metadata}
+}
+
+// lease is what the record alone says, vacant.
+func (r *record) lease() backend.Lease {
+	l := backend.Lease{Election: r.Election, Term: r.Term, Beat: r.Beat, End: r.End, LastID: r.LastID, LastNonce: r.LastKey,
+		MovedTo: r.MovedTo, MovedFrom: r.MovedFrom}
+	if w := r.Wish; w != nil {
+		l.Wish = backend.Wish{Election: r.Election, Term: w.Term, Kind: w.Kind, ID: w.ID, Nonce: w.Nonce}
+	}
+	return l
+}
+
+// newBeat returns a fresh beat, never 0, which stands for "not seen".
+func newBeat() uint64 { return rand.Uint64() | 1 }
+
+// mix makes of a beat and of what it is about another beat, never 0.
+func mix(beat uint64, about string) uint64 {
+	h := fnv.New64a()
+	fmt.Fprintf(h, "%016x %s", beat, about)
+	x := h.Sum64() ^ beat
+	x ^= x >> 31
+	x *= 0x9e3779b97f4a7c15
+	return x ^ x>>29 | 1
+}

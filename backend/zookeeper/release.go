@@ -1,0 +1,155 @@
+package zookeeper
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-zookeeper/zk"
+)
+
+// Release ends leases: one transaction marks the record and deletes the node. What
+// stands in a queue is withdrawn.
+func (b *Backend) Release(ctx context.Context, held []backend.Lease) error {
+	if err := b.enter(""); err != nil {
+		return err
+	}
+	var ours []backend.Lease
+	b.mu.Lock()
+	for _, l := range held {
+		if b.own[l.Election] != nil {
+			ours = append(ours, l)
+		}
+	}
+	b.mu.Unlock()
+	if len(ours) == 0 {
+		// A nonce has one Backend, so nobody else can have asked for anything. If there
+		// is no session either the servers need not be asked whether they are there.
+		b.mu.Lock()
+		s := b.session
+		b.mu.Unlock()
+		if s == nil {
+			return nil
+		}
+		return b.fail("release", b.with(ctx, func(s *session) error { return s.sync(ctx) }))
+	}
+	s, err := b.current(ctx, 0)
+	if err != nil {
+		return b.fail("release", err)
+	}
+	errs := make([]error, len(ours))
+	each(len(ours), func(i int) {
+		if err := b.release(ctx, s, ours[i]); err != nil {
+			errs[i] = b.fail(fmt.Sprintf("release %.80q", ours[i].Election), err)
+		}
+	})
+	var failed error
+	for _, err := range errs {
+		if err != nil {
+			failed = err
+		}
+	}
+	return failed
+}
+
+func (b *Backend) release(ctx context.Context, s *session, l backend.Lease) error {
+	if l.Term == 0 {
+		if err := b.settle(ctx, s, l.Election); err != nil {
+			return err
+		}
+	}
+	path := b.layout.recordOf(l.Election)
+	// Most often all is as it was at the last renewal: then this is all.
+	if o := b.mine(l.Election); o.node != "" && o.record.held(b.guard.Nonce(), l.Term) && o.term == o.record.Term && b.layout.kind != Node {
+		next := o.record.clone()
+		next.finish(l.End, s.now())
+		next.Beat = newBeat()
+		_, failed, err := s.write(ctx,
+			&zk.SetDataRequest{Path: path, Data: next.encode(), Version: o.version},
+			&zk.DeleteRequest{Path: b.layout.node(l.Election, o.node), Version: -1})
+		if err == nil {
+			b.note(l.Election, func(now *own) { clearNode(now, o) })
+			return nil
+		}
+		if failed < 0 {
+			return err
+		}
+	}
+	for range 8 {
+		r, err := s.cache.plain(ctx, data, path)
+		if err != nil {
+			return err
+		}
+		rec, bad := parseRecord(r.data, l.Election)
+		o := b.mine(l.Election)
+		if r.missing || bad != nil || !rec.held(b.guard.Nonce(), l.Term) {
+			// Nothing is recorded as ours, in this term. A node may be there.
+			if o.node != "" && (l.Term == 0 || o.term == l.Term) {
+				return b.drop(ctx, s, l.Election, o)
+			}
+			return nil
+		}
+		h := rec.Holder
+		next := rec.clone()
+		next.finish(l.End, s.now())
+		next.Beat = newBeat()
+		node, version, err := b.nodeOf(ctx, s, l.Election, h)
+		if err != nil {
+			return err
+		}
+		ops := []any{&zk.SetDataRequest{Path: path, Data: next.encode(), Version: r.stat.Version}}
+		if node != "" {
+			ops = append(ops, b.ending(l.Election, node, h.Session, version)...)
+		}
+		_, failed, err := s.write(ctx, ops...)
+		switch {
+		case b.layout.kind == Node && failed == 1 && errors.Is(err, zk.ErrNoNode): // our session's own
+			if id, _ := s.present(); sessionName(id) == h.Session {
+				if err := b.rehome(ctx, s, id); err != nil {
+					return err
+				}
+			}
+			continue
+		case errors.Is(err, zk.ErrBadVersion), errors.Is(err, zk.ErrNoNode):
+			continue // a wish was written, or a node changed
+		case err != nil:
+			return err
+		}
+		if o.node != "" && (b.layout.is(h, o.node) || h.Node == underSeal) {
+			b.note(l.Election, func(now *own) { clearNode(now, o) })
+		} else if o.node != "" && l.Term == 0 {
+			return b.drop(ctx, s, l.Election, o)
+		}
+		return nil
+	}
+	return fmt.Errorf("%w: the election changes too quickly", backend.ErrUnavailable)
+}
+
+// nodeOf returns the name of the node that a holder was granted with, "" if it is
+// gone, and its version as of now.
+func (b *Backend) nodeOf(ctx context.Context, s *session, election string, h *holder) (string, int32, error) {
+	if b.layout.kind == Node {
+		version, there, err := b.standing(ctx, s, election, h.Node, h.Session)
+		if err != nil || !there {
+			return "", 0, err
+		}
+		return h.Node, version, nil
+	}
+	lock := b.layout.lock(election)
+	r, err := s.cache.plain(ctx, children, lock)
+	if err != nil {
+		return "", 0, err
+	}
+	for _, name := range r.children {
+		if !b.layout.is(h, name) {
+			continue
+		}
+		node, err := s.cache.plain(ctx, once, lock+"/"+name)
+		if err != nil || node.missing || sessionName(node.stat.EphemeralOwner) != h.Session {
+			return "", 0, err
+		}
+		return name, -1, nil
+	}
+	return "", 0, nil
+}

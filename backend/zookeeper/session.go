@@ -1,0 +1,393 @@
+package zookeeper
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-zookeeper/zk"
+)
+
+// A session is one connection of the client library, with all sessions that it
+// opens: after an expiry it opens another by itself.
+type session struct {
+	b      *Backend
+	conn   *zk.Conn
+	asked  time.Duration
+	ctx    context.Context // of its dialling
+	cancel context.CancelFunc
+
+	mu      sync.Mutex
+	id      int64         // as the server said last
+	granted time.Duration // how long it lives unheard, as the server said
+	epoch   int           // grows when a connection is made or lost
+	touched time.Time     // the ensemble's leader is known to have heard of the session since then
+	greeted time.Time     // when the request was sent that a server has greeted us for last
+	answers []exchange    // of writes and syncs, oldest first, not before touched
+	syncs   int           // sent so far
+	line    *line         // present, or last
+	mute    bool          // nothing is sent any more: as if the process had died
+	used    time.Time     // when a request was made last, or waited for a connection
+	lastErr error         // why the last attempt to connect failed
+	changed chan struct{} // closed and replaced when any of it changes
+	node    int64         // the session whose own node is known to be there
+	home    int64         // its czxid
+	version int32         // and its version
+	beats   beats         // what it says
+	skew    time.Duration // how much the servers' clock is ahead of ours
+
+	watching map[string]int           // paths whose readings are to leave a watch
+	behindOf map[string]chan struct{} // closed when a multi is sent whose first write is about that path
+	renewing chan struct{}            // taken by who renews
+
+	authed chan struct{} // closed when the user is known to the server
+	hosts  *hosts
+	cache  cache
+}
+
+// An exchange is a request that was answered, by way of the ensemble's leader.
+type exchange struct{ sent, answered time.Time }
+
+// guess is how long a session is as long as no bid has told.
+const guess = 15 * time.Second
+
+// current returns the session, connected. need is how long it must live unheard;
+// 0: any. A session that is shorter is replaced if nothing hangs on it.
+func (b *Backend) current(ctx context.Context, need time.Duration) (*session, error) {
+	select {
+	case b.opening <- struct{}{}:
+		defer func() { <-b.opening }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	b.mu.Lock()
+	s, closed, replace := b.session, b.guard.Admit(""), false
+	expected := min(max(b.expected, need), b.options.MaxSession)
+	if s != nil && s.asked < expected {
+		replace = true
+		for _, o := range b.own {
+			replace = replace && o.empty()
+		}
+	}
+	b.mu.Unlock()
+	if closed != nil {
+		return nil, closed
+	}
+	if s == nil || replace {
+		if expected == 0 {
+			expected = min(guess, b.options.MaxSession)
+		}
+		fresh, err := b.connect(expected)
+		if err != nil {
+			return nil, err
+		}
+		b.mu.Lock()
+		if closed = b.guard.Admit(""); closed == nil {
+			b.session = fresh
+		}
+		b.mu.Unlock()
+		if closed != nil {
+			fresh.close(false)
+			return nil, closed
+		}
+		if s != nil {
+			s.close(false)
+		}
+		s = fresh
+	}
+	return s, s.ready(ctx)
+}
+
+// with calls f with the session, connected, and again if that was replaced by
+// one of another length meanwhile: what f does can be done twice.
+func (b *Backend) with(ctx context.Context, f func(*session) error) error {
+	for try := 1; ; try++ {
+		s, err := b.current(ctx, 0)
+		if err == nil {
+			err = f(s)
+		}
+		if err == nil || s == nil || s.ctx.Err() == nil || ctx.Err() != nil || try == 3 {
+			return err
+		}
+	}
+}
+
+// connect begins a session. The library connects on its own goroutine.
+func (b *Backend) connect(length time.Duration) (*session, error) {
+	s := &session{b: b, asked: length, used: time.Now(), changed: make(chan struct{}), authed: make(chan struct{}), watching: map[string]int{}, behindOf: map[string]chan struct{}{}, renewing: make(chan struct{}, 1), hosts: &hosts{}}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.cache.init(s)
+	conn, _, err := zk.Connect(b.options.Servers, length,
+		zk.WithDialer(s.dial), zk.WithHostProvider(s.hosts), zk.WithEventCallback(s.event),
+		zk.WithLogger(silent{}), zk.WithLogInfo(false), zk.WithMaxBufferSize(maxReply))
+	if err != nil {
+		s.cancel()
+		return nil, fmt.Errorf("connect: %w", err)
+	}
+	s.mu.Lock()
+	s.conn = conn
+	s.mu.Unlock()
+	if b.options.User == "" {
+		return s, nil
+	}
+	// It is the first request, and is repeated by the library at each connection.
+	b.late.Go(func() {
+		for {
+			err := conn.AddAuth("digest", []byte(b.options.User+":"+b.options.Password))
+			if err == nil || s.ctx.Err() != nil {
+				s.change(func() { s.lastErr = nil })
+				close(s.authed)
+				return
+			}
+			if errors.Is(err, zk.ErrAuthFailed) { // else the dialler knows better
+				s.change(func() { s.lastErr = err })
+			}
+		}
+	})
+	return s, nil
+}
+
+// maxReply bounds what a server may make us read at once: the names of some
+// hundred thousand children.
+const maxReply = 32 << 20
+
+// silent drops what the library logs: all that matters comes back as an error.
+type silent struct{}
+
+func (silent) Printf(string, ...any) {}
+
+// change changes fields of s and wakes who waits for that.
+func (s *session) change(f func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f()
+	close(s.changed)
+	s.changed = make(chan struct{})
+}
+
+// event is called by the library, on its own goroutine, with everything that
+// happens, before any later answer is handed on.
+func (s *session) event(e zk.Event) {
+	if e.Type == zk.EventSession {
+		s.change(func() {
+			if e.State == zk.StateDisconnected {
+				s.epoch++
+			}
+		})
+		s.cache.wake()
+		return
+	}
+	s.cache.fire(e)
+}
+
+// hello is called with what the server said to a request to connect that was
+// sent at sent, before the library has seen it.
+//
+// A server that accepts a session that was there before has asked its leader,
+// which thereby hears of it (Leader.checkIfValidGlobalSession touches it). Whether
+// that still is the ensemble's leader, the next write tells. A new session is a
+// write itself.
+func (s *session) hello(id int64, granted time.Duration, sent time.Time) {
+	s.change(func() {
+		s.lastErr = nil
+		if id == 0 {
+			s.hosts.Connected() // expired; the library asks for another, and need not wait for that
+			return
+		}
+		s.epoch++
+		if id != s.id {
+			s.id, s.touched = id, sent
+		}
+		s.granted, s.greeted, s.answers = granted, sent, nil
+	})
+}
+
+// answered notes that a write, or a sync, under session id was sent and has been
+// answered just now, and what that proves: see the package documentation.
+func (s *session) answered(id int64, sent time.Time, write bool) {
+	now := time.Now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if id != s.id || sent.Before(s.greeted) {
+		return
+	}
+	half := s.b.options.Tick / 2
+	if write {
+		if s.greeted.After(s.touched) {
+			s.touched = s.greeted
+		}
+		for _, k := range s.answers {
+			for _, third := range s.answers {
+				if third.sent.Sub(k.answered) >= half && !third.answered.After(sent) && k.sent.After(s.touched) {
+					s.touched = k.sent
+				}
+			}
+		}
+		s.answers = slices.DeleteFunc(s.answers, func(e exchange) bool { return e.sent.Before(s.touched) })
+	}
+	// A few of those that come in quick succession are enough.
+	if n := len(s.answers); n == 0 || sent.Sub(s.answers[n-1].sent) >= half/8 {
+		s.answers = append(s.answers, exchange{sent, now})
+	}
+	if most := 32; len(s.answers) > most { // who never writes need not be believed
+		s.answers = slices.Delete(s.answers, 0, len(s.answers)-most)
+	}
+}
+
+// trust is how long after start session id certainly lives if it is never heard
+// of again; not positive if unknown. It counts from touched.
+func (s *session) trust(id int64, start time.Time) (left time.Duration, touched time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if id != s.id {
+		return 0, s.touched
+	}
+	return s.granted - start.Sub(s.touched), s.touched
+}
+
+// prove makes the ensemble's leader hear of session id: by connecting again, unless
+// it has heard since touched, and a write. What is under way on the connection fails.
+func (s *session) prove(ctx context.Context, id int64, touched time.Time) error {
+	s.mu.Lock()
+	l, again := s.line, s.greeted.After(touched)
+	s.mu.Unlock()
+	if l != nil && !again {
+		l.Close()
+	}
+	err := s.wait(ctx, func() bool { return s.id != id || s.greeted.After(touched) })
+	if err == nil {
+		_, _, err = s.write(ctx, &zk.CheckVersionRequest{Path: s.b.layout.sessionOf(sessionName(id)), Version: -1})
+	}
+	return err
+}
+
+// homeOf returns the czxid of session id's own node, 0 if it is not known.
+func (s *session) homeOf(id int64) int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.node != id {
+		return 0
+	}
+	return s.home
+}
+
+// homeless notes that session id's own node is gone.
+func (s *session) homeless(id int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.node == id {
+		s.node = 0
+	}
+}
+
+// ready waits until there is a connection with a session.
+func (s *session) ready(ctx context.Context) error {
+	s.mu.Lock()
+	s.used = time.Now()
+	connected := s.conn.State() == zk.StateHasSession
+	s.mu.Unlock()
+	if !connected {
+		s.change(func() {})
+	}
+	err := s.wait(ctx, func() bool { return s.conn.State() == zk.StateHasSession })
+	if err != nil || s.b.options.User == "" {
+		return err
+	}
+	select {
+	case <-s.authed:
+		return nil
+	case <-ctx.Done():
+		return s.why(ctx.Err())
+	}
+}
+
+// wait waits until ok, which is called with s.mu held.
+func (s *session) wait(ctx context.Context, ok func() bool) error {
+	for {
+		s.mu.Lock()
+		done, changed := ok(), s.changed
+		s.mu.Unlock()
+		if done {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-s.ctx.Done():
+			return errReplaced
+		case <-ctx.Done():
+			return s.why(ctx.Err())
+		}
+	}
+}
+
+var errReplaced = fmt.Errorf("%w: the session was closed", backend.ErrUnavailable)
+
+// why adds to the end of a context why there is no connection, if that is known.
+func (s *session) why(err error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.lastErr == nil {
+		return fmt.Errorf("no answer from the servers: %w", err)
+	}
+	if isTLS(s.lastErr) || errors.Is(s.lastErr, zk.ErrAuthFailed) {
+		return fmt.Errorf("%w: not connected: %w", backend.ErrDenied, s.lastErr)
+	}
+	return fmt.Errorf("not connected: %w (%w)", err, s.lastErr)
+}
+
+// now returns the servers' time, as well as it is known, and the session's id.
+func (s *session) now() time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return time.Now().Add(s.skew)
+}
+
+// at learns the servers' clock from the time of a write that has just been made.
+func (s *session) at(stat *zk.Stat) {
+	if stat == nil || stat.Mtime == 0 {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if skew := time.Until(time.UnixMilli(stat.Mtime)); skew.Abs() < 100*365*24*time.Hour {
+		s.skew = skew
+	}
+}
+
+// present returns the session's id and its epoch.
+func (s *session) present() (id int64, epoch int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.id, s.epoch
+}
+
+// close ends the connection, and the session with it, or leaves the session to
+// run out, as the death of the process would.
+func (s *session) close(leave bool) {
+	if leave {
+		s.silence()
+	}
+	s.cancel()
+	s.conn.Close()
+	s.mu.Lock()
+	l := s.line
+	s.mu.Unlock()
+	if l != nil {
+		l.Close()
+	}
+}
+
+// silence ends sending without a word.
+func (s *session) silence() {
+	s.mu.Lock()
+	s.mute = true
+	l := s.line
+	s.mu.Unlock()
+	if l != nil {
+		l.Conn.Close()
+	}
+}

@@ -1,0 +1,68 @@
+package zookeeper
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-zookeeper/zk"
+)
+
+// Ask writes wishes into records, by compare-and-swap. The holder's next renewal
+// finds that its record has another version, and reads it.
+func (b *Backend) Ask(ctx context.Context, wishes []backend.Wish) error {
+	if err := b.enter(""); err != nil {
+		return err
+	}
+	errs := make([]error, len(wishes))
+	if err := b.with(ctx, func(s *session) error {
+		if err := s.sync(ctx); err != nil {
+			return err
+		}
+		each(len(wishes), func(i int) { errs[i] = b.ask(ctx, s, wishes[i]) })
+		for _, err := range errs {
+			if err != nil && !errors.Is(err, backend.ErrStale) {
+				return err
+			}
+		}
+		return nil
+	}); err != nil && firstOf(errs) == nil {
+		return b.fail("ask", err)
+	}
+	// What can be tried again goes before what cannot.
+	var failed error
+	for i, err := range errs {
+		if err != nil && (failed == nil || errors.Is(failed, backend.ErrStale)) {
+			failed = b.fail(fmt.Sprintf("ask %.80q", wishes[i].Election), err)
+		}
+	}
+	return failed
+}
+
+func (b *Backend) ask(ctx context.Context, s *session, w backend.Wish) error {
+	path := b.layout.recordOf(w.Election)
+	for range 8 {
+		r, err := s.cache.plain(ctx, data, path)
+		if err != nil {
+			return err
+		}
+		rec, bad := parseRecord(r.data, w.Election)
+		if r.missing || bad != nil || rec.Term != w.Term {
+			has := uint64(0)
+			if rec != nil {
+				has = rec.Term
+			}
+			return fmt.Errorf("it has term %d, not %d: %w", has, w.Term, backend.ErrStale)
+		}
+		next := rec.clone()
+		if next.Wish = nil; w.Kind != "" {
+			next.Wish = &wish{Term: w.Term, Kind: w.Kind, ID: w.ID, Nonce: w.Nonce}
+		}
+		_, _, err = s.write(ctx, &zk.SetDataRequest{Path: path, Data: next.encode(), Version: r.stat.Version})
+		if !errors.Is(err, zk.ErrBadVersion) {
+			return err
+		}
+	}
+	return fmt.Errorf("%w: the election changes too quickly", backend.ErrUnavailable)
+}

@@ -1,0 +1,260 @@
+package zookeeper
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-zookeeper/zk"
+)
+
+// Name is how this backend is registered.
+const Name = "zookeeper"
+
+// A Layout says what the lock of an election is in ZooKeeper.
+type Layout string
+
+const (
+	Latch    Layout = "latch"    // Apache Curator's LeaderLatch; the default
+	Selector Layout = "selector" // Apache Curator's LeaderSelector and InterProcessMutex
+	Node     Layout = "node"     // one ephemeral node at a path of the user's choice
+)
+
+// Options says which ensemble and which paths. Only Servers is required.
+type Options struct {
+	// Servers are the members of the ensemble, each as host or host:port. The
+	// port defaults to 2181. Names are looked up at each attempt to connect.
+	Servers []string
+
+	// Root is where everything that is this module's own lives: records, sessions
+	// and members. An absolute path, which is made if need be. Default: /election.
+	// All members of an election must have the same Root. A chroot is a Root, and
+	// a prefix of Path.
+	Root string
+
+	// Layout is the kind of lock. Default: Latch.
+	Layout Layout
+
+	// Path is where the lock of an election is: an absolute path in which
+	// {election} stands for the name, with bytes escaped as in a URL that
+	// are not safe in a path. Default: Root + "/latch/{election}" (or /selector,
+	// /node). Nothing of ours is ever put there but the lock itself.
+	Path string
+
+	// Paths are the exact paths of single elections, by name, in place of Path.
+	Paths map[string]string
+
+	// Data is what a lock node holds: "id" (the default) or "address" of the
+	// candidate, in UTF-8. Members of other programs read it.
+	Data string
+
+	// Last, for the Node layout, is the path of a persistent node that is given
+	// the same data after each grant, as FireflySoft.LeaderElection has it;
+	// {election} as in Path. Default: none.
+	Last string
+
+	// User and Password authenticate with the digest scheme, which sends them in
+	// the clear: without TLS that is refused, unless all Servers are loopback
+	// addresses or InsecureAuth is set. They are never shown.
+	User, Password string
+	InsecureAuth   bool
+
+	// ACL is given to every node that is made. Default: everything for the
+	// authenticated user alone if there is one, and for anybody otherwise, which
+	// is Curator's default.
+	ACL []zk.ACL
+
+	// TLS, if not nil, is how to talk to the servers' secure port. It is copied;
+	// ServerName defaults to the host that is dialled.
+	TLS *tls.Config
+
+	// Tick is the servers' tickTime, or more. The safety margin depends on it: do
+	// not set less than what the servers have. Default: 2 s, as is the servers'.
+	Tick time.Duration
+
+	// MaxSession is the longest session that the servers allow
+	// (maxSessionTimeout). Default: 20 ticks, as is the servers'.
+	MaxSession time.Duration
+}
+
+// A Backend keeps leases in ZooKeeper. It implements [backend.Backend].
+type Backend struct {
+	options Options
+	layout  layout
+	acl     []zk.ACL
+	guard   backend.Guard
+
+	opening chan struct{} // taken while a session is being opened
+
+	mu      sync.Mutex
+	session *session
+	own     map[string]*own // by election
+	member  *backend.Member // as last announced
+	granted int             // grants so far: each has a number
+	killed  bool            // by a test, as the process would be
+
+	expected time.Duration // how long a session the bids to come will need
+
+	late sync.WaitGroup // requests whose calls have given up
+}
+
+var _ backend.Backend = (*Backend)(nil)
+
+// Format prints the name of the type and nothing that may be secret, whatever the
+// verb.
+func (o Options) Format(f fmt.State, _ rune) { fmt.Fprint(f, "zookeeper.Options") }
+
+// Format prints the name of the type and nothing that may be secret, whatever the
+// verb.
+func (b *Backend) Format(f fmt.State, _ rune) { fmt.Fprint(f, "zookeeper.Backend") }
+
+func init() {
+	backend.Register(Name, func(ctx context.Context, decode func(any) error) (backend.Backend, error) {
+		var c config
+		if err := decode(&c); err != nil {
+			return nil, err
+		}
+		o, err := c.options()
+		if err != nil {
+			return nil, err
+		}
+		return Open(ctx, o)
+	})
+}
+
+// Open checks o and returns a Backend. It does not talk to the servers, which may
+// be down: the first call does. Errors are of class [backend.ErrInvalid].
+func Open(_ context.Context, o Options) (*Backend, error) {
+	o.Tick = cmp.Or(o.Tick, 2*time.Second)
+	o.MaxSession = cmp.Or(o.MaxSession, 20*o.Tick)
+	o.Root = cmp.Or(o.Root, "/election")
+	o.Data = cmp.Or(o.Data, "id")
+	if err := o.check(); err != nil {
+		return nil, fmt.Errorf("zookeeper: %w: %w", backend.ErrInvalid, err)
+	}
+	l, err := newLayout(o)
+	if err != nil {
+		return nil, fmt.Errorf("zookeeper: %w: %w", backend.ErrInvalid, err)
+	}
+	servers := make([]string, len(o.Servers))
+	for i, s := range o.Servers {
+		servers[i], _ = hostPort(s)
+	}
+	o.Servers = servers
+	if o.TLS != nil {
+		o.TLS = o.TLS.Clone()
+	}
+	b := &Backend{options: o, layout: l, acl: o.ACL, opening: make(chan struct{}, 1), own: map[string]*own{}}
+	if b.acl == nil {
+		b.acl = zk.WorldACL(zk.PermAll)
+		if o.User != "" {
+			b.acl = zk.AuthACL(zk.PermAll)
+		}
+	}
+	return b, nil
+}
+
+// check reports what is wrong with options whose defaults are filled in.
+func (o *Options) check() error {
+	if len(o.Servers) == 0 {
+		return fmt.Errorf("no servers: name at least one, such as zk1:2181")
+	}
+	loopback := true
+	for _, s := range o.Servers {
+		hp, err := hostPort(s)
+		if err != nil {
+			return err
+		}
+		host, _, _ := net.SplitHostPort(hp)
+		ip := net.ParseIP(host)
+		loopback = loopback && (host == "localhost" || ip != nil && ip.IsLoopback())
+	}
+	switch {
+	case o.Tick < time.Millisecond || o.Tick > time.Minute:
+		return fmt.Errorf("tick is %v; it must lie between 1ms and 1m", o.Tick)
+	case o.MaxSession < 6*o.Tick:
+		return fmt.Errorf("the longest session is %v; it must be at least six ticks of %v", o.MaxSession, o.Tick)
+	case o.Data != "id" && o.Data != "address":
+		return fmt.Errorf(`data is %.40q; it must be "id" or "address"`, o.Data)
+	case o.User == "" && o.Password != "":
+		return fmt.Errorf("there is a password, but no user")
+	case strings.Contains(o.User, ":"):
+		return fmt.Errorf("the user contains a colon")
+	case o.User != "" && o.TLS == nil && !loopback && !o.InsecureAuth:
+		return fmt.Errorf("digest authentication sends user and password in the clear: configure TLS, or allow it (insecure_auth)")
+	}
+	return nil
+}
+
+// hostPort adds the default port.
+func hostPort(s string) (string, error) {
+	if _, _, err := net.SplitHostPort(s); err != nil {
+		s = net.JoinHostPort(strings.Trim(s, "[]"), "2181")
+	}
+	host, port, err := net.SplitHostPort(s)
+	if strings.Contains(s, "@") {
+		return "", errors.New("a server is host:port, without a user: set user and password")
+	}
+	if err != nil || host == "" || port == "" || strings.ContainsAny(s, "/ ,") {
+		return "", fmt.Errorf("server %.80q is not of the form host:port", s)
+	}
+	return s, nil
+}
+
+// Guarantees says what ZooKeeper can promise; see the package documentation for
+// how the figures come about.
+func (b *Backend) Guarantees() backend.Guarantees {
+	o := b.options
+	g := backend.Guarantees{
+		Name:   Name,
+		MinTTL: 3 * o.Tick,
+		// A session is TTL + 2 renewals long, and renewals are usually a third
+		// of a TTL apart.
+		MaxTTL: o.MaxSession * 3 / 5,
+		Margin: o.Tick,
+		Expiry: backend.ByChallengers,
+		Push:   true, Poll: true, // of everything but renewals
+		Moves: true, Exclusive: true, DurableTerms: true,
+	}
+	if b.layout.kind == Node {
+		g.Expiry, g.Poll = backend.ByStore, false
+		// Two renewals more than the TTL, and the servers look for expired
+		// sessions once a tick.
+		g.Takeover = o.MaxSession*2/5 + 2*o.Tick
+	}
+	return g
+}
+
+// Close ends the session, and with it everything that hangs on it, unless there
+// is something to release: then the session is left to run out, as it is not for
+// Close to release leases.
+func (b *Backend) Close() error {
+	b.guard.Close() // before: who opens a session looks at it after this lock
+	b.mu.Lock()
+	s, leave := b.session, b.killed
+	for _, o := range b.own {
+		leave = leave || !o.empty()
+	}
+	b.session = nil
+	b.mu.Unlock()
+	if s != nil {
+		s.close(leave)
+	}
+	b.late.Wait()
+	return nil
+}
+
+// enter begins a call for the candidate with this nonce, or for nobody ("").
+func (b *Backend) enter(nonce string) error {
+	if err := b.guard.Admit(nonce); err != nil {
+		return fmt.Errorf("zookeeper: %w", err)
+	}
+	return nil
+}
