@@ -1,0 +1,293 @@
+package consul
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/consul/api"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/internal/testbed"
+)
+
+// token makes a token with a policy and returns its secret and its accessor.
+func token(t *testing.T, root *api.Client, rules string) *api.ACLToken {
+	t.Helper()
+	policy, _, err := root.ACL().PolicyCreate(&api.ACLPolicy{Name: "p" + backend.NewNonce()[:8], Rules: rules}, nil)
+	fatal(t, err)
+	made, _, err := root.ACL().TokenCreate(&api.ACLToken{Policies: []*api.ACLLink{{ID: policy.ID}}}, nil)
+	fatal(t, err)
+	return made
+}
+
+// all calls every verb once and returns the errors.
+func all(n *node) map[string]error {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	lease := backend.Lease{Election: "verbs", Holder: n.me, Term: 1, TTL: labTTL, Renew: labTTL / 4}
+	errs := make(map[string]error)
+	_, errs["Acquire"] = n.Acquire(ctx, []backend.Bid{{Election: "verbs", Candidate: n.me, TTL: labTTL, Over: lease}})
+	_, errs["Renew"] = n.Renew(ctx, []backend.Lease{lease})
+	errs["Release"] = n.Release(ctx, []backend.Lease{lease})
+	_, _, errs["Observe"] = n.Observe(ctx, []backend.Lease{lease}, "")
+	errs["Listen"] = n.Listen(ctx, []backend.Lease{lease}, "")
+	errs["Ask"] = n.Ask(ctx, []backend.Wish{{Election: "verbs", Term: 1, Kind: backend.Depose}})
+	_, errs["List"] = n.List(ctx, "", 10)
+	errs["Announce"] = n.Announce(ctx, backend.Member{Candidate: n.me, TTL: labTTL})
+	_, errs["Members"] = n.Members(ctx, "", 10)
+	return errs
+}
+
+// The policy of the documentation is enough for everything, and what it says is
+// what a refusal says.
+func TestThePolicyOfTheDocumentationIsEnough(t *testing.T) {
+	agent := testbed.StartConsul(t, testbed.ConsulOptions{ACL: true})
+	l := newLab(t, agent)
+	n := l.node(t, "n")
+	rules := n.policy()
+	secret := token(t, l.root, rules)
+	n = l.node(t, "n", func(o *Options) { o.Token = secret.SecretID })
+	held := n.win("x")
+	n.want("a renewal", n.renew(held)[0], backend.Granted)
+	for verb, err := range all(n) {
+		if err != nil && !errors.Is(err, backend.ErrStale) {
+			t.Errorf("%s with that policy: %v", verb, err)
+		}
+	}
+	if text, err := os.ReadFile("doc.go"); err != nil || !strings.Contains(string(text), strings.ReplaceAll(strings.ReplaceAll(rules, l.prefix, "election"), "\n", "\n//\t")) {
+		t.Errorf("the package documentation does not have this policy:\n%s", rules)
+	}
+
+	// Revoked in the middle of a reign: renewals are denied, loudly, and the lease
+	// runs out.
+	_, err := l.root.ACL().TokenDelete(secret.AccessorID, nil)
+	fatal(t, err)
+	testbed.Eventually(t, time.Minute, "renewals to be denied", func() error {
+		answers, err := n.Renew(t.Context(), []backend.Lease{held})
+		if !errors.Is(err, backend.ErrDenied) || len(answers) > 0 && answers[0].Outcome != backend.Unknown {
+			return fmt.Errorf("%v, %v", answers, err)
+		}
+		return nil
+	})
+	other := l.node(t, "other", func(o *Options) { o.Token = agent.AdminToken() })
+	other.want("a bid of another, after watching", other.bid(other.watched("x")), backend.Granted)
+}
+
+// Without rights, or with a token that is unknown, every verb is denied and says
+// what is needed. No error shows the token.
+func TestWithoutRightsEveryVerbIsDeniedAndNoErrorShowsTheToken(t *testing.T) {
+	agent := testbed.StartConsul(t, testbed.ConsulOptions{ACL: true})
+	l := newLab(t, agent)
+	strong := l.node(t, "strong", func(o *Options) { o.Token = agent.AdminToken() })
+	strong.win("there") // of nothing, nothing can be hidden
+	fatal(t, strong.Announce(t.Context(), backend.Member{Candidate: strong.me, TTL: time.Minute}))
+	weak := token(t, l.root, `key_prefix "other/" { policy = "write" }`).SecretID
+	for what, secret := range map[string]string{"none": "", "unknown": "00000000-dead-beef-0000-c0ffee000000", "weak": weak} {
+		n := l.node(t, "n", func(o *Options) { o.Token = secret })
+		n.enter(t.Context(), "acquire", n.me.Nonce)
+		for verb, err := range all(n) {
+			if !errors.Is(err, backend.ErrDenied) {
+				t.Errorf("%s with a token that is %s: %v, want ErrDenied", verb, what, err)
+				continue
+			}
+			if secret != "" && strings.Contains(err.Error(), secret) {
+				t.Errorf("%s with a token that is %s: the error shows it", verb, what)
+			}
+			if what == "weak" && !strings.Contains(err.Error(), n.policy()) {
+				t.Errorf("%s with a token that is %s: %v, which does not say what is needed", verb, what, err)
+			}
+		}
+	}
+	canary := l.node(t, "n", func(o *Options) { o.Token = "canary-" + backend.NewNonce() })
+	err := canary.fail("test", errors.New("the server says "+canary.secret.get()))
+	if strings.Contains(err.Error(), canary.secret.get()) || backend.Class(err) != backend.ErrUnavailable {
+		t.Errorf("an error of the server that quotes the token: %v", err)
+	}
+	if text := fmt.Sprintf("%+v %#v", canary.client, errors.Unwrap(err)); strings.Contains(text, "canary-") {
+		t.Error("the library's client knows the token")
+	}
+}
+
+// The file is read again when its token is refused.
+func TestATokenFileIsReadAgainWhenTheTokenIsRefused(t *testing.T) {
+	agent := testbed.StartConsul(t, testbed.ConsulOptions{ACL: true})
+	l := newLab(t, agent)
+	file := filepath.Join(t.TempDir(), "token")
+	fatal(t, os.WriteFile(file, []byte("00000000-dead-beef-0000-c0ffee000000\n"), 0o600))
+	n := l.node(t, "n", func(o *Options) { o.TokenFile = file })
+	if _, _, err := n.Observe(t.Context(), []backend.Lease{{Election: "x"}}, ""); !errors.Is(err, backend.ErrDenied) {
+		t.Errorf("with an unknown token: %v, want ErrDenied", err)
+	}
+	late := errors.New("a server that answers late says 00000000-dead-beef-0000-c0ffee000000 and " + agent.AdminToken())
+	fatal(t, os.WriteFile(file, []byte(agent.AdminToken()+"\n"), 0o600))
+	testbed.Eventually(t, time.Minute, "an answer with the new token", func() error {
+		_, _, err := n.Observe(t.Context(), []backend.Lease{{Election: "x"}}, "")
+		return err
+	})
+	if text := n.fail("test", late).Error(); strings.Contains(text, "c0ffee") || strings.Contains(text, agent.AdminToken()) {
+		t.Error("an error shows the token, or the one that it has replaced")
+	}
+}
+
+func TestTLSIsVerified(t *testing.T) {
+	agent := testbed.StartConsul(t, testbed.ConsulOptions{TLS: true})
+	l := newLab(t, agent)
+	for what, change := range map[string]func(*Options){
+		"a file":     func(o *Options) { o.HTTPClient, o.CAFile = nil, agent.CAFile() },
+		"a value":    func(o *Options) { o.HTTPClient, o.TLS = nil, agent.TLSConfig() },
+		"the client": func(o *Options) { o.HTTPClient = nil; o.Client = l.root },
+		"a transport": func(o *Options) {
+			o.HTTPClient = &http.Client{Transport: &http.Transport{TLSClientConfig: agent.TLSConfig()}}
+		},
+	} {
+		n := l.node(t, "n", change)
+		held := n.win("x " + what)
+		n.want("a renewal over TLS by "+what, n.renew(held)[0], backend.Granted)
+	}
+	for what, change := range map[string]func(*Options){
+		"the system's authorities": func(o *Options) { o.HTTPClient = nil },
+		"another name":             func(o *Options) { o.HTTPClient, o.CAFile, o.ServerName = nil, agent.CAFile(), "other.example" },
+		"no TLS at all":            func(o *Options) { o.HTTPClient, o.Address = nil, agent.Addr() },
+	} {
+		n := l.node(t, "n", change)
+		if _, _, err := n.Observe(t.Context(), []backend.Lease{{Election: "x"}}, ""); !errors.Is(err, backend.ErrDenied) {
+			t.Errorf("with %s: %v, want ErrDenied", what, err)
+		}
+	}
+}
+
+// Where the agent wants to know its clients, a certificate of another authority or
+// none is denied.
+func TestAClientCertificateIsShown(t *testing.T) {
+	agent := testbed.StartConsul(t, testbed.ConsulOptions{TLS: true, ClientCerts: true})
+	l := newLab(t, agent)
+	cert, key := agent.ClientFiles(t, "app")
+	n := l.node(t, "n", func(o *Options) { o.HTTPClient, o.CAFile, o.CertFile, o.KeyFile = nil, agent.CAFile(), cert, key })
+	held := n.win("x")
+	n.want("a renewal with a certificate in files", n.renew(held)[0], backend.Granted)
+	n = l.node(t, "n", func(o *Options) { o.HTTPClient, o.TLS = nil, agent.TLSConfig() })
+	if got := n.look("x"); got.Term != held.Term {
+		t.Errorf("with a certificate in a TLS configuration: %+v, want term %d", got, held.Term)
+	}
+
+	stranger := testbed.StartConsul(t, testbed.ConsulOptions{TLS: true})
+	cert, key = stranger.ClientFiles(t, "app")
+	for what, change := range map[string]func(*Options){
+		"no certificate":      func(o *Options) { o.HTTPClient, o.CAFile = nil, agent.CAFile() },
+		"another authority's": func(o *Options) { o.HTTPClient, o.CAFile, o.CertFile, o.KeyFile = nil, agent.CAFile(), cert, key },
+	} {
+		n := l.node(t, "n", change)
+		testbed.Eventually(t, time.Minute, what+" to be denied", func() error { // now and then it looks like a broken connection
+			if _, _, err := n.Observe(t.Context(), []backend.Lease{{Election: "x"}}, ""); !errors.Is(err, backend.ErrDenied) {
+				return fmt.Errorf("it is %w, want ErrDenied", err)
+			}
+			return nil
+		})
+	}
+}
+
+func TestOptionsAreCheckedBeforeAnythingIsSent(t *testing.T) {
+	secret := "hunter2-" + backend.NewNonce()
+	for what, o := range map[string]Options{
+		"credentials in the address": {Address: "http://user:" + secret + "@localhost:8500"},
+		"another scheme":             {Address: "ftp://localhost"},
+		"not an address":             {Address: "http://%zz" + secret},
+		"a socket without path":      {Address: "unix://"},
+		"a slash":                    {Prefix: "a/"},
+		"a control character":        {Prefix: "a\x00b"},
+		"two tokens":                 {Token: secret, TokenFile: "/x"},
+		"no token file":              {TokenFile: "/does/not/exist"},
+		"no authorities":             {Address: "https://localhost", CAFile: "/does/not/exist"},
+		"half a certificate":         {Address: "https://localhost", CertFile: "/x"},
+		"TLS without https":          {Address: "http://localhost", CAFile: "/x"},
+		"TLS twice":                  {Address: "https://localhost", CAFile: "/x", TLS: &tls.Config{}},
+		"a client with a timeout":    {HTTPClient: &http.Client{Timeout: time.Second}},
+	} {
+		b, err := Open(t.Context(), o)
+		if !errors.Is(err, backend.ErrInvalid) || b != nil {
+			t.Errorf("%s: %v, want ErrInvalid", what, err)
+		} else if strings.Contains(err.Error(), secret) {
+			t.Errorf("%s: the error shows a secret", what)
+		}
+	}
+	if b, err := Open(t.Context(), Options{}); err != nil {
+		t.Errorf("no options, and no agent that is up: %v", err)
+	} else {
+		b.Close()
+	}
+}
+
+// What CONSUL_* says is not asked: a program is configured in one place.
+func TestTheEnvironmentIsNotRead(t *testing.T) {
+	agent := testbed.SharedConsul(t)
+	for name, value := range map[string]string{
+		"CONSUL_HTTP_ADDR": "127.0.0.1:1", "CONSUL_HTTP_TOKEN": "00000000-dead-beef-0000-c0ffee000000", "CONSUL_HTTP_TOKEN_FILE": "/does/not/exist",
+		"CONSUL_HTTP_SSL": "true", "CONSUL_NAMESPACE": "other", "CONSUL_PARTITION": "other", "CONSUL_CACERT": "/does/not/exist",
+	} {
+		t.Setenv(name, value)
+	}
+	prefix := "env/" + backend.NewNonce()
+	b := open(t, Options{Address: agent.URL(), Prefix: prefix})
+	n := &node{Backend: b, t: t, me: backend.Candidate{ID: "n", Nonce: backend.NewNonce()}, ttl: labTTL}
+	n.release(backend.Released, n.win("x"))
+	wipe(b.client, prefix)
+}
+
+// A session that hangs on a health check of the node: it fails, and the process
+// steps down at its next renewal and cannot be elected; others watch a TTL all the
+// same, since Consul ended the session while its holder trusted it.
+func TestAFailingCheckEndsTheReign(t *testing.T) {
+	agent := testbed.StartConsul(t, testbed.ConsulOptions{})
+	l := newLab(t, agent)
+	fatal(t, l.root.Agent().CheckRegister(&api.AgentCheckRegistration{ID: "disk", Name: "disk", AgentServiceCheck: api.AgentServiceCheck{TTL: "10m", Status: "passing"}}))
+	a := l.node(t, "a", func(o *Options) { o.Checks = []string{"disk"} })
+	b := l.node(t, "b")
+	var held backend.Lease
+	testbed.Eventually(t, time.Minute, "the servers to know the check", func() error {
+		ctx, cancel := a.ctx()
+		defer cancel()
+		answers, err := a.Acquire(ctx, []backend.Bid{{Election: "x", Candidate: a.me, TTL: labTTL, Renew: labTTL / 4, Over: a.look("x")}})
+		if err == nil {
+			held = answers[0].Lease
+		}
+		return err
+	})
+	a.want("a renewal with a check that passes", a.renew(held)[0], backend.Granted)
+	fatal(t, l.root.Agent().UpdateTTL("disk", "full", "critical"))
+	testbed.Eventually(t, time.Minute, "the session to end", func() error {
+		if answer := a.renew(held)[0]; answer.Outcome != backend.Refused {
+			return fmt.Errorf("the renewal is %v", answer.Outcome)
+		}
+		return nil
+	})
+	if seen := b.look("x"); seen.Watch < labTTL {
+		t.Errorf("after the check failed: %+v, want it watched for %v", seen, labTTL)
+	}
+	a.release(backend.Failed, held)
+	testbed.Eventually(t, time.Minute, "bids to fail because the check does", func() error {
+		answers, err := a.Acquire(t.Context(), []backend.Bid{{Election: "x", Candidate: a.me, TTL: labTTL, Over: a.look("x")}})
+		if err == nil && answers[0].Outcome == backend.Granted {
+			t.Fatal("elected with a check that fails")
+		}
+		if err == nil || !strings.Contains(err.Error(), "critical") || backend.Class(err) != backend.ErrUnavailable {
+			return fmt.Errorf("%v, %v", answers, err) // the lock-delay, at first
+		}
+		return nil
+	})
+	fatal(t, l.root.Agent().UpdateTTL("disk", "", "passing"))
+	testbed.Eventually(t, time.Minute, "to be elected again once it passes", func() error {
+		answers, err := a.Acquire(t.Context(), []backend.Bid{{Election: "x", Candidate: a.me, TTL: labTTL, Over: a.look("x")}})
+		if err != nil || answers[0].Outcome != backend.Granted {
+			return fmt.Errorf("%v, %v", answers, err)
+		}
+		return nil
+	})
+}

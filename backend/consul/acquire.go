@@ -1,0 +1,299 @@
+package consul
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/consul/api"
+
+	"github.com/go-election/go-election/backend"
+)
+
+// grantOps is how many operations one grant or release takes at most, and
+// grantChunk how many of them travel in one transaction.
+const (
+	grantOps   = 5
+	grantChunk = (maxOps - 1) / grantOps
+)
+
+// Acquire implements [backend.Backend]. One reading, which may be that of Observe if
+// it found the lease free; then, for each chunk, one transaction that is pinned to
+// the index of all keys that the grant rests on, as they were read.
+func (b *Backend) Acquire(ctx context.Context, bids []backend.Bid) ([]backend.Answer, error) {
+	what := about("acquire", len(bids), bids[0].Election)
+	if err := b.enter(ctx, what, bids[0].Candidate.Nonce); err != nil {
+		return nil, err
+	}
+	answers := make([]backend.Answer, len(bids))
+	open := make([]*offer, 0, len(bids))
+	for i, bid := range bids {
+		if bid.TTL > longest || bid.TTL <= 0 {
+			answers[i].Err = b.fail(what, fmt.Errorf("%w: TTL is %v, the greatest is %v", backend.ErrInvalid, bid.TTL, longest))
+			continue
+		}
+		open = append(open, &offer{at: i, bid: bid})
+	}
+	entries := b.free.take(open)
+	for known := entries != nil; len(open) > 0; known = false {
+		if !known {
+			var err error
+			if entries, err = b.read(ctx, electionsOf(open), true); err != nil {
+				return answers, b.fail(what, err)
+			}
+		}
+		offers := b.offers(open, entries, answers)
+		open = nil
+		for part := range slices.Chunk(offers, grantChunk) {
+			lost, err := b.grant(ctx, part, answers)
+			if err == nil && known {
+				open = append(open, lost...) // perhaps only because what was known is out of date
+			} else if err == nil {
+				err = b.outbid(ctx, lost, answers)
+			}
+			if err != nil {
+				return answers, b.fail(what, err)
+			}
+		}
+	}
+	return answers, nil
+}
+
+// offers returns the offers that can be made by what was read, and answers the
+// other bids.
+func (b *Backend) offers(open []*offer, entries []*entry, answers []backend.Answer) (offers []*offer) {
+	now := time.Now()
+	for i, o := range open {
+		e := entries[i]
+		if !e.mine && !e.lease.Unchanged(o.bid.Over) || e.lease.MovedTo != o.bid.Over.MovedTo {
+			answers[o.at] = backend.Answer{Lease: e.lease, Outcome: backend.Refused}
+			if o.entry != nil { // tried, and refused
+				b.beats.gone(e.name)
+			}
+			continue
+		}
+		next, err := backend.NextTerm(max(e.last, o.bid.Over.Term), e.lost, o.bid.Floor, now)
+		if err != nil {
+			answers[o.at].Err = b.fail(about("acquire", 1, e.name), err)
+			continue
+		}
+		o.entry, o.next = e, next
+		offers = append(offers, o)
+	}
+	return offers
+}
+
+// free is what Observe has found to be free, so that a bid need not read it again.
+// A lease that is held is watched first, and then a reading more is no matter.
+type free struct {
+	mu      sync.Mutex
+	entries map[string]*entry
+}
+
+func (f *free) see(e *entry) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	switch {
+	case e.held || e.lease.Watch != 0:
+		delete(f.entries, e.name)
+	case f.entries == nil:
+		f.entries = map[string]*entry{e.name: e}
+	default:
+		f.entries[e.name] = e
+	}
+}
+
+// take returns what is known of the elections of those offers, once, or nil unless
+// all that is bid over is known.
+func (f *free) take(open []*offer) []*entry {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	entries := make([]*entry, len(open))
+	whole := true
+	for i, o := range open {
+		e := f.entries[o.bid.Election]
+		delete(f.entries, o.bid.Election)
+		entries[i], whole = e, whole && e != nil && e.lease.Unchanged(o.bid.Over)
+	}
+	if !whole {
+		return nil
+	}
+	return entries
+}
+
+func electionsOf(open []*offer) []string {
+	names := make([]string, len(open))
+	for i, o := range open {
+		names[i] = o.bid.Election
+	}
+	return names
+}
+
+// An offer is one grant to be made.
+type offer struct {
+	*entry     // what it rests on
+	at     int // in the batch
+	bid    backend.Bid
+	next   uint64 // the term
+	reign  lock   // what is written
+	record term
+}
+
+// grant tries one transaction, and again without those that it failed for because
+// something has changed, which it returns.
+func (b *Backend) grant(ctx context.Context, part []*offer, answers []backend.Answer) (lost []*offer, err error) {
+	names := electionsOf(part)
+	for try := 0; len(part) > 0; try++ {
+		session, err := b.open(ctx, part[0].bid.Candidate, part[0].bid.TTL)
+		if err != nil {
+			return nil, err
+		}
+		if try == 0 {
+			b.beats.may(names)
+		}
+		sent := time.Now()
+		var ops api.KVTxnOps
+		var from []int // offer by operation
+		now := time.Now()
+		for i, o := range part {
+			o.draw(session, now)
+			for _, op := range b.grantOps(o, session) {
+				ops, from = append(ops, op), append(from, i)
+			}
+		}
+		ok, answer, err := b.txn(ctx, append(ops, b.changed()))
+		switch {
+		case err != nil:
+			return nil, err // whoever may hold it: the outcomes are unknown
+		case ok:
+			b.granted(part, lastIndex(answer.Results), sent, session, answers)
+			return lost, nil
+		case sessionGone(answer) && try == 0:
+			b.drop(session)
+			continue
+		}
+		failed := make(map[int]string)
+		for _, e := range answer.Errors {
+			if i := e.OpIndex; i >= 0 && i < len(from) && failed[from[i]] == "" {
+				failed[from[i]] = e.What
+			}
+		}
+		if len(failed) == 0 {
+			return nil, txnError(answer)
+		}
+		var rest []*offer
+		for i, o := range part {
+			text, did := failed[i]
+			switch {
+			case !did:
+				rest = append(rest, o)
+			case !delayed(text) && (strings.Contains(text, "index") || strings.Contains(text, "exist") || strings.Contains(text, "already held") || strings.Contains(text, "isn't held")):
+				lost = append(lost, o)
+			default:
+				one := &api.KVTxnResponse{Errors: api.TxnErrors{{What: text}}}
+				answers[o.at] = backend.Answer{Err: b.fail(about("acquire", 1, o.name), txnError(one))}
+				if !o.mine {
+					b.beats.gone(o.name)
+				}
+			}
+		}
+		part = rest
+	}
+	return lost, nil
+}
+
+// draw makes what the grant writes.
+func (o *offer) draw(session string, now time.Time) {
+	c, at := o.bid.Candidate, now.UTC().Round(0)
+	o.reign = lock{
+		Term: o.next, Holder: candidate{c.ID, c.Nonce, c.Address, c.Metadata},
+		TTL: micros(o.bid.TTL), Renew: micros(o.bid.Renew), Session: session, Beat: newBeat(), At: at,
+	}
+	old := o.entry.term
+	if old.Term == 0 && o.lease.Holder.ID != "" { // the record was deleted: what the lock key tells
+		old = term{Term: o.entry.lock.Term, ID: o.lease.Holder.ID, Nonce: o.lease.Holder.Nonce, From: at}
+	}
+	old.close(backend.Failed, at)
+	o.record = term{
+		Term: o.next, ID: c.ID, Nonce: c.Nonce, TTL: micros(o.bid.TTL), Beat: newBeat(), From: at, History: old.History,
+		MovedTo: old.MovedTo, Moved: old.Moved,
+	}
+	if old.Term > 0 {
+		o.record.Last = &past{old.ID, old.Nonce, old.End}
+	}
+}
+
+// grantOps is one grant: nothing that it rests on has changed, including the
+// renewals of whom it takes the lease from; then the lock changes hands in one
+// step. Unlocking for the other session is why neither the end of that session
+// nor a lock-delay is waited for; it is right because the reign is over by then.
+func (b *Backend) grantOps(o *offer, session string) api.KVTxnOps {
+	key, value := b.keys.lock+o.name, encode(o.reign)
+	var ops api.KVTxnOps
+	if o.held && !o.mine && o.entry.lock.Session != "" {
+		ops = append(ops, pin(b.keys.beat+o.entry.lock.Session, o.beatPair))
+	}
+	ops = append(ops, pin(key, o.lockPair))
+	if p := o.lockPair; p != nil && p.Session != "" && p.Session != session {
+		ops = append(ops, &api.KVTxnOp{Verb: api.KVUnlock, Key: key, Session: p.Session, Value: value})
+	}
+	return append(ops,
+		&api.KVTxnOp{Verb: api.KVLock, Key: key, Session: session, Value: value},
+		&api.KVTxnOp{Verb: api.KVCAS, Key: b.keys.term + o.name, Index: indexOf(o.termPair), Value: encode(o.record)},
+	)
+}
+
+// pin is an operation that fails if the key is not as it was read.
+func pin(key string, pair *api.KVPair) *api.KVTxnOp {
+	if pair == nil {
+		return &api.KVTxnOp{Verb: api.KVCheckNotExists, Key: key}
+	}
+	return &api.KVTxnOp{Verb: api.KVCheckIndex, Key: key, Index: pair.ModifyIndex}
+}
+
+func indexOf(pair *api.KVPair) uint64 {
+	if pair == nil {
+		return 0 // only if there is no such key
+	}
+	return pair.ModifyIndex
+}
+
+// granted fills in the answers of a transaction that was sent and then applied at
+// an index.
+func (b *Backend) granted(part []*offer, index uint64, sent time.Time, session string, answers []backend.Answer) {
+	self, now := b.guard.Nonce(), time.Now()
+	for _, o := range part {
+		b.memory.note(o.name, o.next, o.bid.TTL, session)
+		e := &entry{
+			name: o.name, lock: o.reign, term: o.record,
+			lockPair: &api.KVPair{Key: b.keys.lock + o.name, Session: session, ModifyIndex: index},
+			termPair: &api.KVPair{Key: b.keys.term + o.name, ModifyIndex: index},
+		}
+		last := renewals{Beat: b.beats.holds(e, index, sent)}
+		e.renewals = &last
+		answers[o.at] = backend.Answer{Lease: e.leaseFor(self, &b.memory, now), Outcome: backend.Granted, Trust: o.bid.TTL}
+	}
+}
+
+// outbid fills in the answers of bids that came too late: the leases as they are.
+func (b *Backend) outbid(ctx context.Context, lost []*offer, answers []backend.Answer) error {
+	if len(lost) == 0 {
+		return nil
+	}
+	entries, err := b.read(ctx, electionsOf(lost), true)
+	if err != nil {
+		return err
+	}
+	for i, o := range lost {
+		if e := entries[i]; e.mine { // left over of an earlier bid whose answer was lost
+			answers[o.at] = backend.Answer{Err: b.fail(about("acquire", 1, o.name), errConflict)}
+		} else {
+			b.beats.gone(o.name)
+			answers[o.at] = backend.Answer{Lease: e.lease, Outcome: backend.Refused}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,178 @@
+package consul
+
+import (
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/consul/api"
+)
+
+// renewals is the value of a session's beat key: what its holder has renewed
+// last. One value stands for all elections that it holds, so that to renew a
+// thousand costs no more than to renew one. Elections that were not renewed
+// together with the others are listed with beats of their own: a lease that its
+// holder has ceased to renew, such as one whose function hangs, runs out though
+// the process goes on.
+type renewals struct {
+	ID    string          `json:"id"`
+	Nonce string          `json:"nonce"`
+	Beat  beat            `json:"beat"`
+	Apart map[string]beat `json:"apart,omitempty"`
+	At    time.Time       `json:"at"` // by the holder's clock: a hint
+}
+
+// of returns an election's beat.
+func (r *renewals) of(name string) beat {
+	if r == nil {
+		return 0
+	}
+	if b, apart := r.Apart[name]; apart {
+		return b
+	}
+	return r.Beat
+}
+
+// with returns what to write so that those elections have a fresh beat, and all
+// others that are held keep theirs.
+func (r *renewals) with(names []string, held map[string]holding, now time.Time) renewals {
+	renewed := make(map[string]bool, len(names))
+	for _, name := range names {
+		renewed[name] = true
+	}
+	rest := make([]string, 0)
+	for name := range held {
+		if !renewed[name] {
+			rest = append(rest, name)
+		}
+	}
+	next := renewals{ID: r.ID, Nonce: r.Nonce, Beat: r.Beat, At: now.UTC().Round(0)}
+	fresh := newBeat()
+	set := func(name string, b beat) {
+		if b == next.Beat {
+			return
+		}
+		if next.Apart == nil {
+			next.Apart = make(map[string]beat)
+		}
+		next.Apart[name] = b
+	}
+	if len(rest) <= len(names) { // the shorter list
+		next.Beat = fresh
+	} else {
+		for _, name := range names {
+			set(name, fresh)
+		}
+	}
+	for _, name := range rest {
+		set(name, r.of(name))
+	}
+	return next
+}
+
+// newBeat draws a beat.
+func newBeat() beat { return beat(rand.Uint64() | 1) }
+
+// beats is what this process knows of its own beat key, and what it may hold.
+type beats struct {
+	mu    sync.Mutex
+	last  renewals
+	index uint64 // of the key; 0: not known, it must be read
+	held  map[string]holding
+}
+
+// A holding is an election that this process holds, or may hold after a bid
+// without an answer.
+type holding struct {
+	*entry // as it was read or written last; nil: not known, it must be read
+
+	// It was certainly ours after all changes by members up to the one with this
+	// index (see changed; 0: nothing is certain), and not before that moment.
+	mark uint64
+	at   time.Time
+}
+
+// begin takes over the key of a new session, on which nothing hangs yet.
+func (s *beats) begin(first renewals, results []*api.KVPair) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.last, s.index = first, lastIndex(results)
+	if s.held == nil {
+		s.held = make(map[string]holding)
+	}
+}
+
+// may notes bids before they are sent, so that no renewal of others renews them.
+func (s *beats) may(names []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, name := range names {
+		if _, held := s.held[name]; !held {
+			s.held[name] = holding{}
+		}
+	}
+}
+
+// holds notes a grant, or what was read of a lease that is ours, and up to when
+// that is certain. It returns the beat that the election has by now.
+func (s *beats) holds(e *entry, mark uint64, at time.Time) beat {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.held[e.name] = holding{e, mark, at}
+	return s.last.of(e.name)
+}
+
+// doubt notes that a lease must be read before it is renewed again.
+func (s *beats) doubt(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, held := s.held[name]; held {
+		s.held[name] = holding{}
+	}
+}
+
+// gone notes that an election is certainly not held.
+func (s *beats) gone(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.held, name)
+}
+
+func (s *beats) holding(name string) (holding, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	h, ok := s.held[name]
+	return h, ok
+}
+
+func (s *beats) empty() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.held) == 0
+}
+
+// next returns what to write to renew those elections, and the index to pin it to.
+func (s *beats) next(names []string) (renewals, uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.last.with(names, s.held, time.Now()), s.index
+}
+
+// wrote notes what the key holds. Index 0: that is not known any more.
+func (s *beats) wrote(r renewals, index uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.index = index; index != 0 {
+		s.last = r
+	}
+}
+
+// lastIndex returns the index of a transaction that has written.
+func lastIndex(results []*api.KVPair) (index uint64) {
+	for _, pair := range results {
+		if pair != nil {
+			index = max(index, pair.ModifyIndex)
+		}
+	}
+	return index
+}

@@ -1,0 +1,121 @@
+package consul
+
+import (
+	"context"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/consul/api"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/conformance"
+	"github.com/go-election/go-election/internal/testbed"
+)
+
+// Tests that start servers of their own, which takes both cores of a small machine
+// for a while, do not call t.Parallel: they are over before the suite begins.
+
+// harness is what the suite is told of Consul in real time.
+func harness(newStore func(t testing.TB) conformance.Store) conformance.Harness {
+	return conformance.Harness{TTL: 2 * time.Second, Late: 1500 * time.Millisecond, Short: true, Parallel: true, NewStore: newStore}
+}
+
+// TestConformance runs the suite on one server, as programs meet it.
+func TestConformance(t *testing.T) {
+	t.Parallel()
+	agent := testbed.SharedConsul(t)
+	conformance.Run(t, harness(func(t testing.TB) conformance.Store { return newStore(t, agent) }))
+}
+
+// TestConformanceOnThreeServers runs the suite on a cluster, over each of whose
+// servers some of the clients come: all cases about the contract, about safety,
+// and about being led again. Those about what managers do among themselves and what
+// that costs do not depend on the number of servers.
+func TestConformanceOnThreeServers(t *testing.T) {
+	t.Parallel()
+	agents := testbed.StartConsulCluster(t, testbed.NewNetwork(t, 3), 3)
+	h := harness(func(t testing.TB) conformance.Store { return newStore(t, agents...) })
+	h.Only = func(c conformance.Case) bool {
+		return strings.ContainsAny(c.Rule[:1], "ARXONWTMGS") || slices.Contains([]string{"L1", "L2", "L3"}, c.Rule)
+	}
+	conformance.Run(t, h)
+}
+
+// TestConformanceWhileTheServerIsTormented runs the cases that need a server of
+// their own: it is killed and started again, and stopped for a while.
+func TestConformanceWhileTheServerIsTormented(t *testing.T) {
+	h := harness(func(t testing.TB) conformance.Store {
+		agent := testbed.StartConsul(t, testbed.ConsulOptions{})
+		store := newStore(t, agent)
+		maps.Copy(store.Faults, testbed.ServerFaults(t, agent))
+		return store
+	})
+	h.Only = conformance.Case.OwnServer
+	conformance.Run(t, h)
+}
+
+// newStore makes a prefix of its own. Each client comes over a proxy to one of the
+// agents.
+func newStore(t testing.TB, agents ...*testbed.ConsulAgent) conformance.Store {
+	prefix := "test/" + backend.NewNonce()[:16]
+	root := admins(t, agents[0])
+	keys := newKeys(prefix)
+	t.Cleanup(func() { wipe(root, prefix) })
+	var proxies []*testbed.Proxy
+	var turn atomic.Uint32
+	for _, a := range agents {
+		proxies = append(proxies, a.Proxy(t))
+	}
+	store := conformance.Store{
+		Open: func(t testing.TB) backend.Backend {
+			proxy := proxies[int(turn.Add(1))%len(proxies)]
+			return open(t, Options{Address: proxy.Addr(), Prefix: prefix})
+		},
+		Faults: map[string]conformance.Fault{
+			conformance.FaultDeleteRecord: func(_ bool, election string) error {
+				_, err := root.KV().Delete(keys.lock+election, nil)
+				return err
+			},
+			conformance.FaultPlantRecord: func(_ bool, election string) error {
+				pair, _, err := root.KV().Get(keys.lock+election, nil)
+				if err != nil || pair == nil {
+					return err
+				}
+				var is lock
+				decode(pair, &is)
+				is.Holder.ID, is.Holder.Address, is.Holder.Metadata = "<script>\x1b]0;\u202e", "javascript:alert(1)\n", "\x00\x1b[2J"
+				is.Beat += 2
+				pair.Value = encode(is)
+				_, err = root.KV().Put(pair, nil)
+				return err
+			},
+		},
+	}
+	maps.Copy(store.Faults, testbed.LineFaults(proxies...))
+	return store
+}
+
+func open(t testing.TB, o Options) *Backend {
+	t.Helper()
+	b, err := Open(context.Background(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { b.Close() })
+	return b
+}
+
+// admins returns a client for what operators do.
+func admins(t testing.TB, a *testbed.ConsulAgent) *api.Client {
+	t.Helper()
+	client, err := api.NewClient(&api.Config{Address: a.URL(), Token: a.AdminToken(), Transport: &http.Transport{TLSClientConfig: a.TLSConfig(), DisableKeepAlives: true}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client
+}

@@ -1,0 +1,240 @@
+package consul
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/consul/api"
+
+	"github.com/go-election/go-election/backend"
+)
+
+// maxAnswer bounds what is read of one answer.
+const maxAnswer = 256 << 20
+
+// connect makes the client.
+func (b *Backend) connect(o Options) error {
+	if o.Client != nil {
+		b.client, b.idle = o.Client, func() {}
+		return nil
+	}
+	address, socket, secure, err := parseAddress(o.Address)
+	if err != nil {
+		return fmt.Errorf("consul: %w: %w", backend.ErrInvalid, err)
+	}
+	plain := o.TLS == nil && o.CAFile == "" && o.CertFile == "" && o.KeyFile == "" && o.ServerName == ""
+	switch {
+	case !plain && !secure && o.HTTPClient == nil:
+		return fmt.Errorf("consul: %w: TLS is configured, so the address must begin with https://", backend.ErrInvalid)
+	case !plain && o.HTTPClient != nil:
+		return fmt.Errorf("consul: %w: TLS is configured, and an HTTPClient that has its own", backend.ErrInvalid)
+	case o.HTTPClient != nil && o.HTTPClient.Timeout != 0:
+		return fmt.Errorf("consul: %w: HTTPClient has a Timeout, which cuts off waiting for changes; contexts bound all calls", backend.ErrInvalid)
+	}
+	b.secret = &secret{token: o.Token, file: o.TokenFile}
+	if o.Token != "" && o.TokenFile != "" {
+		return fmt.Errorf("consul: %w: both Token and TokenFile are set", backend.ErrInvalid)
+	}
+	if o.TokenFile != "" {
+		if _, err := b.secret.reload(); err != nil {
+			return fmt.Errorf("consul: %w: token file: %w", backend.ErrInvalid, err)
+		}
+	}
+	via := &via{secret: b.secret, namespace: o.Namespace, partition: o.Partition}
+	if o.HTTPClient != nil {
+		if via.next = o.HTTPClient.Transport; via.next == nil {
+			via.next = http.DefaultTransport
+		}
+		b.idle = o.HTTPClient.CloseIdleConnections
+	} else {
+		config, err := o.tlsConfig()
+		if err != nil {
+			return fmt.Errorf("consul: %w: %w", backend.ErrInvalid, err)
+		}
+		dialer := &net.Dialer{Timeout: 10 * time.Second, KeepAlive: 15 * time.Second}
+		transport := &http.Transport{
+			DialContext: dialer.DialContext, TLSClientConfig: config, TLSHandshakeTimeout: 10 * time.Second,
+			MaxIdleConnsPerHost: 4, IdleConnTimeout: 90 * time.Second,
+		}
+		if socket != "" {
+			transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
+				return dialer.DialContext(ctx, "unix", socket)
+			}
+		}
+		via.next, b.idle = transport, transport.CloseIdleConnections
+	}
+	// What is zero here the library fills in from the environment, so nothing is
+	// that matters; the rest is undone in [via].
+	b.client, err = api.NewClient(&api.Config{
+		Address: address, Scheme: "http", Token: "set for each request",
+		Datacenter: o.Datacenter, Namespace: o.Namespace, Partition: o.Partition,
+		HttpClient: &http.Client{Transport: via, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }},
+		Transport:  &http.Transport{}, // unused
+	})
+	if err != nil {
+		return b.fail("open", fmt.Errorf("%w: %w", backend.ErrInvalid, err))
+	}
+	return nil
+}
+
+// parseAddress returns what the library wants, and the path of a unix socket.
+func parseAddress(address string) (to, socket string, secure bool, err error) {
+	if address == "" {
+		address = "127.0.0.1:8500"
+	}
+	if path, is := strings.CutPrefix(address, "unix://"); is {
+		if path == "" {
+			return "", "", false, errors.New("address is a unix socket without a path")
+		}
+		return "http://localhost", path, false, nil
+	}
+	if !strings.Contains(address, "://") {
+		address = "http://" + address
+	}
+	u, err := url.Parse(address)
+	switch {
+	case err != nil:
+		return "", "", false, errors.New("address is not a host and port or URL") // the URL may hold a secret
+	case u.User != nil:
+		return "", "", false, errors.New("address contains credentials; use Token or TokenFile")
+	case u.Scheme != "http" && u.Scheme != "https":
+		return "", "", false, fmt.Errorf("address begins with %.20q; http, https and unix are allowed", u.Scheme)
+	case u.Host == "" || u.RawQuery != "" || u.Fragment != "":
+		return "", "", false, errors.New("address is not a host and port")
+	}
+	return u.Scheme + "://" + u.Host + strings.TrimSuffix(u.Path, "/"), "", u.Scheme == "https", nil
+}
+
+func (o *Options) tlsConfig() (*tls.Config, error) {
+	files := o.CAFile != "" || o.CertFile != "" || o.KeyFile != "" || o.ServerName != ""
+	switch {
+	case o.TLS != nil && files:
+		return nil, errors.New("both TLS and files for TLS are set")
+	case o.TLS != nil:
+		return o.TLS.Clone(), nil
+	case (o.CertFile == "") != (o.KeyFile == ""):
+		return nil, errors.New("a certificate and its key go together")
+	}
+	config := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: o.ServerName}
+	if o.CAFile != "" {
+		text, err := os.ReadFile(o.CAFile)
+		if err != nil {
+			return nil, err
+		}
+		config.RootCAs = x509.NewCertPool()
+		if !config.RootCAs.AppendCertsFromPEM(text) {
+			return nil, fmt.Errorf("no certificate in %s", o.CAFile)
+		}
+	}
+	if o.CertFile != "" {
+		pair, err := tls.LoadX509KeyPair(o.CertFile, o.KeyFile)
+		if err != nil {
+			return nil, err
+		}
+		config.Certificates = []tls.Certificate{pair}
+	}
+	return config, nil
+}
+
+// A secret is the token, which may change in its file.
+type secret struct {
+	file string
+
+	mu    sync.Mutex
+	token string
+	old   []string // that it has replaced, the newest first
+}
+
+// maxOld is how many tokens are remembered that have been replaced.
+const maxOld = 8
+
+// all returns all tokens that may turn up in an answer.
+func (s *secret) all() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return append([]string{s.token}, s.old...)
+}
+
+func (s *secret) get() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.token
+}
+
+// reload reads the file again and reports whether there is another token in it.
+func (s *secret) reload() (changed bool, err error) {
+	f, err := os.Open(s.file)
+	if err != nil {
+		return false, err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, 4096))
+	if err != nil {
+		return false, err
+	}
+	token := strings.TrimSpace(string(text))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if changed = token != s.token; changed {
+		s.old = append([]string{s.token}, s.old[:min(len(s.old), maxOld-1)]...)
+		s.token = token
+	}
+	return changed, nil
+}
+
+// via is the way of every request: it adds the token, which so never gets into
+// the library and its errors, takes out what the library has from the
+// environment, and bounds answers.
+type via struct {
+	next                 http.RoundTripper
+	secret               *secret
+	namespace, partition string
+}
+
+func (v *via) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.Header.Del("X-Consul-Token")
+	if token := v.secret.get(); token != "" {
+		r.Header.Set("X-Consul-Token", token)
+	}
+	q := r.URL.Query()
+	for name, is := range map[string]string{"ns": v.namespace, "partition": v.partition} {
+		if is == "" && q.Has(name) {
+			q.Del(name)
+			r.URL.RawQuery = q.Encode()
+		}
+	}
+	answer, err := v.next.RoundTrip(r)
+	if err != nil {
+		return nil, err
+	}
+	if answer.StatusCode == http.StatusForbidden && v.secret.file != "" {
+		v.secret.reload() // for the next request
+	}
+	answer.Body = struct {
+		io.Reader
+		io.Closer
+	}{io.LimitReader(answer.Body, maxAnswer), answer.Body}
+	return answer, nil
+}
+
+// query returns the options of a consistent reading: one that the server leader
+// answers after it has made sure that it still is the leader.
+func query(ctx context.Context) *api.QueryOptions {
+	return (&api.QueryOptions{RequireConsistent: true}).WithContext(ctx)
+}
+
+func write(ctx context.Context) *api.WriteOptions {
+	return (&api.WriteOptions{}).WithContext(ctx)
+}

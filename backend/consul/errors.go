@@ -1,0 +1,103 @@
+package consul
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/hashicorp/consul/api"
+
+	"github.com/go-election/go-election/backend"
+)
+
+var (
+	errConflict = fmt.Errorf("%w: the key has changed meanwhile", backend.ErrUnavailable)
+	errDelayed  = fmt.Errorf("%w: Consul's lock-delay has not passed, since a session that held the key ended early", backend.ErrUnavailable)
+	errFiltered = errors.New("permission denied: keys are missing in the answer") // see fail
+)
+
+// policy is what the token must allow, to paste.
+func (b *Backend) policy() string {
+	text := fmt.Sprintf("key_prefix %q { policy = \"write\" }\nsession_prefix \"\" { policy = \"write\" }", b.keys.prefix+"/")
+	if !strings.HasPrefix(b.keys.leases, b.keys.prefix+"/") { // see Firefly
+		text += fmt.Sprintf("\nkey_prefix %q { policy = \"write\" }", b.keys.leases)
+	}
+	return text
+}
+
+// fail wraps err for the caller: what was done, the class, and, where somebody
+// must act, what to do.
+func (b *Backend) fail(what string, err error) error {
+	if err == nil {
+		return nil
+	}
+	if errors.Is(err, backend.ErrUnavailable) || errors.Is(err, backend.ErrDenied) || errors.Is(err, backend.ErrInvalid) ||
+		errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return b.redact(fmt.Errorf("consul: %s: %w", what, err))
+	}
+	class, hint := backend.ErrUnavailable, ""
+	text, code := err.Error(), 0
+	if s, ok := errors.AsType[api.StatusError](err); ok {
+		code = s.Code
+	}
+	has := func(parts ...string) bool {
+		for _, p := range parts {
+			if strings.Contains(text, p) {
+				return true
+			}
+		}
+		return false
+	}
+	switch {
+	case has("ermission denied"):
+		class, hint = backend.ErrDenied, "; the token must be allowed this:\n"+b.policy()
+	case has("ACL not found", "ACL support disabled"), code == 401, code == 403:
+		class = backend.ErrDenied
+	case has("x509: ", "tls: ", "HTTP request to an HTTPS server", "server gave HTTP response to HTTPS client"):
+		class = backend.ErrDenied
+	case has("Invalid Session TTL"):
+		class, hint = backend.ErrDenied, "; lower session_ttl_min of the servers"
+	case has("unknown KV operation", "unknown KV verb", "Failed to parse body"):
+		class, hint = backend.ErrDenied, "; Consul 1.14 or later is needed"
+	case code == 404, code >= 300 && code < 400:
+		class, hint = backend.ErrDenied, "; is this the address of a Consul agent?"
+	}
+	return b.redact(fmt.Errorf("consul: %s: %w: %w%s", what, class, err, hint))
+}
+
+// redact takes the token out of the text, if a server has put it there, and those
+// that it has replaced: an answer may be late.
+func (b *Backend) redact(err error) error {
+	if b.secret == nil {
+		return err
+	}
+	text := err.Error()
+	for _, token := range b.secret.all() {
+		if len(token) >= 4 {
+			text = strings.ReplaceAll(text, token, "***")
+		}
+	}
+	if text == err.Error() {
+		return err
+	}
+	return redacted{text, backend.Class(err)}
+}
+
+// A redacted error keeps the class and loses the rest of its chain, which would
+// print the token again.
+type redacted struct {
+	text  string
+	class error
+}
+
+func (e redacted) Error() string { return e.text }
+func (e redacted) Unwrap() error { return e.class }
+
+// about says what a call is about, for errors.
+func about(verb string, n int, first string) string {
+	if n == 1 {
+		return fmt.Sprintf("%s %q", verb, first)
+	}
+	return fmt.Sprintf("%s %d leases", verb, n)
+}

@@ -1,0 +1,325 @@
+package consul
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/election"
+	"github.com/go-election/go-election/internal/testbed"
+)
+
+// leaderOf returns the index of the agent that leads the cluster.
+func leaderOf(t *testing.T, agents []*testbed.ConsulAgent, except ...int) (found int) {
+	t.Helper()
+	testbed.Eventually(t, 2*time.Minute, "a leader of the cluster", func() error {
+		for i, a := range agents {
+			if !slices.Contains(except, i) && a.IsLeader(t) {
+				found = i
+				return nil
+			}
+		}
+		return fmt.Errorf("nobody leads")
+	})
+	return found
+}
+
+// alone fails the test if two lead, until the function returned is called.
+func alone(t *testing.T, elections ...*election.Election) (stop func()) {
+	done, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		for {
+			var first *election.Election
+			for _, e := range elections {
+				switch {
+				case !e.Leading():
+				case first == nil:
+					first = e
+				case first.Leading(): // still, after the other was seen to lead
+					t.Error("two leaders")
+					return
+				}
+			}
+			select {
+			case <-done:
+				return
+			case <-time.After(time.Millisecond):
+			}
+		}
+	}()
+	return func() { close(done); <-ended }
+}
+
+// eventually waits until one of the elections leads and returns it.
+func eventually(t *testing.T, limit time.Duration, elections ...*election.Election) (leader *election.Election) {
+	t.Helper()
+	testbed.Eventually(t, limit, "a leader", func() error {
+		for _, e := range elections {
+			if e.Leading() {
+				leader = e
+				return nil
+			}
+		}
+		return fmt.Errorf("nobody leads: %v", elections[0].Current())
+	})
+	return leader
+}
+
+// C3: the servers lose their leader, and find another, within less than a TTL: our
+// leader goes on in its term. The leader of the servers is killed, and stopped with
+// its connections open.
+func TestALossOfTheServersLeaderDoesNotChangeOurs(t *testing.T) {
+	const ttl = 18 * time.Second // the servers need a few seconds, on a busy machine more
+	for what, harm := range map[string]func(*testing.T, *testbed.ConsulAgent){
+		"killed":  func(t *testing.T, a *testbed.ConsulAgent) { a.Kill(t) },
+		"stopped": func(t *testing.T, a *testbed.ConsulAgent) { a.Stop(t) },
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			agents := testbed.StartConsulCluster(t, testbed.NewNetwork(t, 3), 3)
+			l := newLab(t, agents[0])
+			first := leaderOf(t, agents)
+			others := slices.Delete(slices.Clone(agents), first, first+1)
+			often := func(o *election.Options) { o.RenewEvery, o.CallTimeout = ttl/12, ttl/12 }
+			_, a := l.manager(t, others[0].URL(), "a", ttl, often)
+			_, b := l.manager(t, others[1].URL(), "b", ttl, often)
+			lead, err := a.Campaign(t.Context())
+			fatal(t, err, b.Lead(nil))
+			defer alone(t, a, b)()
+			harm(t, agents[first])
+			leaderOf(t, agents, first)
+			end := time.Now().Add(ttl + ttl/4) // long enough for a leader that was not renewed to be gone
+			for time.Now().Before(end) {
+				if !lead.Leading() {
+					t.Fatalf("our leader was lost with the servers': %v", a.Current())
+				}
+				<-time.After(50 * time.Millisecond)
+			}
+		})
+	}
+}
+
+// A server is cut off from the others, and our leader's client is attached to it.
+// It cannot renew, trusts its lease to the end and no longer; then, and not
+// before, another is elected over the majority.
+func TestALeaderOnACutOffServerStepsDownBeforeAnotherLeads(t *testing.T) {
+	const ttl = 3 * time.Second
+	for _, minority := range []string{"follower", "leader"} {
+		t.Run("the servers' "+minority, func(t *testing.T) {
+			t.Parallel()
+			network := testbed.NewNetwork(t, 3)
+			agents := testbed.StartConsulCluster(t, network, 3)
+			l := newLab(t, agents[0])
+			at := leaderOf(t, agents)
+			if minority == "follower" {
+				at = (at + 1) % 3
+			}
+			_, a := l.manager(t, agents[at].URL(), "a", ttl)
+			_, b := l.manager(t, agents[(at+1)%3].URL(), "b", ttl)
+			_, c := l.manager(t, agents[(at+2)%3].URL(), "c", ttl)
+			lead, err := a.Campaign(t.Context())
+			fatal(t, err, b.Lead(nil), c.Lead(nil))
+			defer alone(t, a, b, c)()
+			began := time.Now()
+			network.Host(at).Cut(t, true)
+			eventually(t, 3*time.Minute, b, c)
+			if lead.Leading() {
+				t.Fatal("it still leads")
+			}
+			t.Logf("another leads after %v", time.Since(began))
+			network.Host(at).Cut(t, false)
+			testbed.Eventually(t, 3*time.Minute, "the one that was cut off to see who leads", func() error {
+				// It may be the other one by now: a server that comes back can make the
+				// majority choose a leader of its own anew, and meanwhile nothing is renewed.
+				if who, _, _ := a.Leader(); who.ID == "b" && b.Leading() || who.ID == "c" && c.Leading() {
+					return nil
+				}
+				return fmt.Errorf("it sees %v; b: %v, c: %v", a.Current(), b.Current(), c.Current())
+			})
+		})
+	}
+}
+
+// C1, C4, C7: packets vanish, nothing is refused. The holder stops trusting by
+// itself when its last renewal's TTL is over, and Close does not hang.
+func TestALeaderThatIsBlackHoledStopsByItsOwnClock(t *testing.T) {
+	t.Parallel()
+	const ttl = 2 * time.Second
+	agent := testbed.SharedConsul(t)
+	l := newLab(t, agent)
+	proxy := agent.Proxy(t)
+	m, a := l.manager(t, proxy.Addr(), "a", ttl)
+	_, b := l.manager(t, agent.URL(), "b", ttl)
+	_, err := a.Campaign(t.Context())
+	fatal(t, err, b.Lead(nil))
+	defer alone(t, a, b)()
+	proxy.Cut(true)
+	cut := time.Now()
+	led := cut
+	testbed.Eventually(t, time.Minute, "the leader to give up", func() error {
+		if asked := time.Now(); a.Leading() {
+			led = asked
+			return fmt.Errorf("it leads")
+		}
+		return nil
+	})
+	if took := led.Sub(cut); took > ttl {
+		t.Errorf("it trusted its lease for %v after the last packet, at a TTL of %v", took, ttl)
+	}
+	eventually(t, time.Minute, b)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	began := time.Now()
+	m.Close(ctx)
+	if took := time.Since(began); took > 15*time.Second { // on a busy machine; without a deadline it would not end
+		t.Errorf("Close with a deadline of a second took %v", took)
+	}
+}
+
+// After an orderly end neither lock-delay nor TTL is waited for.
+func TestAResignationHandsOverInMilliseconds(t *testing.T) {
+	t.Parallel()
+	const ttl = 12 * time.Second // a busy machine must not change the leader; nor does a reading come soon
+	agent := testbed.SharedConsul(t)
+	l := newLab(t, agent)
+	_, a := l.manager(t, agent.URL(), "a", ttl)
+	_, b := l.manager(t, agent.URL(), "b", ttl)
+	fatal(t, a.Lead(nil), b.Lead(nil))
+	defer alone(t, a, b)()
+	var took []time.Duration
+	for range 5 {
+		<-time.After(ttl * 3 / 5) // who has resigned holds back for half a TTL, and both listen again
+		old, next := a, b
+		testbed.Eventually(t, time.Minute, "one to lead, and the other to know it", func() error {
+			if b.Leading() {
+				old, next = b, a
+			} else {
+				old, next = a, b
+			}
+			if _, _, ok := next.Leader(); !ok || !old.Leading() {
+				return fmt.Errorf("a: %v, b: %v", a.Current(), b.Current())
+			}
+			return nil
+		})
+		led := make(chan struct{}, 1)
+		stop := next.Watch(func(e election.Event) {
+			if e.Leading {
+				select {
+				case led <- struct{}{}:
+				default:
+				}
+			}
+		})
+		began := time.Now()
+		go old.Resign(t.Context())
+		select {
+		case <-led:
+		case <-time.After(time.Minute):
+			t.Fatal("the other does not lead a minute after a resignation")
+		}
+		took = append(took, time.Since(began))
+		stop()
+	}
+	slices.Sort(took)
+	t.Logf("hand-over after a resignation: median %v, worst %v", took[len(took)/2], took[len(took)-1])
+	if median := took[len(took)/2]; median > 1500*time.Millisecond {
+		t.Errorf("the median is %v: is the change not pushed?", median)
+	}
+}
+
+// Between a release and the next grant lie two requests, and the answer to one that
+// waits.
+func TestAHandOverTakesOneRequestOfEach(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, testbed.SharedConsul(t))
+	a, b := l.node(t, "a"), l.node(t, "b")
+	for _, n := range []*node{a, b} {
+		fatal(t, n.Announce(t.Context(), backend.Member{Candidate: n.me, TTL: labTTL})) // makes the session
+	}
+	hand := func() (took int) {
+		held := a.win("x")
+		seen, next, err := b.Observe(t.Context(), []backend.Lease{{Election: "x"}}, "")
+		fatal(t, err)
+		heard := make(chan error, 1)
+		go func() { heard <- b.Listen(t.Context(), seen, next) }()
+		testbed.Eventually(t, time.Minute, "it to listen", func() error {
+			if b.index.awaited() == 0 && len(heard) == 0 {
+				return fmt.Errorf("it does not yet")
+			}
+			return nil
+		})
+		a.way.take()
+		b.way.take()
+		a.release(backend.Released, held)
+		fatal(t, <-heard)
+		free, _, err := b.Observe(t.Context(), seen, next)
+		fatal(t, err)
+		if len(free) != 1 || free[0].Watch != 0 { // it was woken by the grant
+			b.release(backend.Released, backend.Lease{Election: "x"})
+			return 99
+		}
+		got := b.bid(free[0])
+		b.want("a bid for what was released", got, backend.Granted)
+		took = len(a.way.take()) + len(b.way.take())
+		b.release(backend.Released, got.Lease)
+		return took
+	}
+	least := 99
+	for range 20 { // on a busy machine what was heard may be old when it is looked at
+		if least = min(least, hand()); least == 2 {
+			return
+		}
+	}
+	t.Errorf("the quickest hand-over took %d requests, want 2", least)
+}
+
+// Nothing of a Backend stays behind: no goroutine, and no session if it holds
+// nothing.
+func TestClosingLeavesNothingBehind(t *testing.T) {
+	agent := testbed.SharedConsul(t)
+	l := newLab(t, agent)
+	own := func() int {
+		buffer := make([]byte, 1<<20)
+		n := 0
+		for _, g := range strings.Split(string(buffer[:runtime.Stack(buffer, true)]), "\n\n") {
+			if strings.Contains(g, "net/http.(*persistConn)") || strings.Contains(g, "backend/consul.(*Backend)") {
+				n++
+			}
+		}
+		return n
+	}
+	l.root.Session().Info("x", nil) // so that its connection is there before
+	before := own()
+	left := true
+	for try := 0; try < 5 && left; try++ { // Close takes a moment for it, which a busy machine may not have
+		b, err := Open(t.Context(), Options{Address: agent.URL(), Prefix: l.prefix})
+		fatal(t, err)
+		me := backend.Candidate{ID: "a", Nonce: backend.NewNonce()}
+		fatal(t, b.Announce(t.Context(), backend.Member{Candidate: me, TTL: time.Minute}))
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		if err := b.Listen(ctx, []backend.Lease{{Election: "x", Beat: 1, Ref: "-"}}, ""); err != ctx.Err() {
+			t.Errorf("listening: %v, want %v", err, ctx.Err())
+		}
+		cancel()
+		id := b.session.get()
+		fatal(t, b.Close())
+		s, _, err := l.root.Session().Info(id, nil)
+		fatal(t, err)
+		left = s != nil
+	}
+	if left {
+		t.Error("its session is there after Close, five times")
+	}
+	testbed.Eventually(t, time.Minute, "its goroutines to end", func() error {
+		if now := own(); now > before {
+			return fmt.Errorf("%d are there, %d were before", now, before)
+		}
+		return nil
+	})
+}

@@ -1,0 +1,94 @@
+package consul
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/consul/api"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/conformance"
+	"github.com/go-election/go-election/internal/testbed"
+)
+
+// quick is a fleet with short times, and sessions that a busy machine does not end.
+var quick = Fleet{Silence: 2 * time.Second, ConfirmNumber: 3, ConfirmInterval: time.Second, SessionTTL: 4 * time.Second}
+
+// TestConformanceInTheLayoutOfFireflySoft runs the suite among members of this
+// module, as far as the layout's guarantees go: the whole contract, and of what managers do
+// what depends on the store most. A crash takes three times as long here as in the native layout.
+func TestConformanceInTheLayoutOfFireflySoft(t *testing.T) {
+	t.Parallel()
+	agent := testbed.SharedConsul(t)
+	h := harness(func(t testing.TB) conformance.Store { return newFireflyStore(t, agent) })
+	h.Late = 5 * time.Second // Consul ends sessions when it finds the time
+	managers := []string{
+		"S1 a leader of whom nothing arrives", "S1 through a cut", "S1 through a deleted record", "L1 a crash is taken over in time",
+		"S6 a lost lease is never adopted again",
+		"S8 a lost answer is no win", "S8 a bid that arrives late leaves no orphan", "P7 the same id twice",
+	}
+	h.Only = func(c conformance.Case) bool {
+		return strings.ContainsAny(c.Rule[:1], "ARXONWTMGV") || c.Rule == "S4" || slices.Contains(managers, c.Title())
+	}
+	conformance.Run(t, h)
+}
+
+// openFirefly returns a Firefly in a place of its own, where no others hear of it.
+func openFirefly(t testing.TB, o Options, fleet Fleet, root string) *Firefly {
+	t.Helper()
+	f, err := OpenFirefly(context.Background(), o, fleet)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.setRoot(root)
+	t.Cleanup(func() { f.Close() })
+	return f
+}
+
+func newFireflyStore(t testing.TB, agent *testbed.ConsulAgent) conformance.Store {
+	prefix := "test/" + backend.NewNonce()[:16]
+	root, proxy := admins(t, agent), agent.Proxy(t)
+	t.Cleanup(func() { wipe(root, prefix) })
+	key := &Firefly{root: prefix + "/leader-election/"}
+	// While there is no key below a prefix, any write elsewhere wakes who waits there.
+	if _, err := root.KV().Put(&api.KVPair{Key: key.lock("another"), Value: []byte("x")}, nil); err != nil {
+		t.Fatal(err)
+	}
+	var deleted atomic.Int32
+	store := conformance.Store{
+		Open: func(t testing.TB) backend.Backend {
+			return openFirefly(t, Options{Address: proxy.Addr(), Prefix: prefix}, quick, key.root)
+		},
+		Faults: map[string]conformance.Fault{
+			// Our key and theirs by turns.
+			conformance.FaultDeleteRecord: func(_ bool, election string) error {
+				which := key.record(election)
+				if deleted.Add(1)%2 == 0 {
+					which = key.lock(election)
+				}
+				_, err := root.KV().Delete(which, nil)
+				return err
+			},
+			conformance.FaultPlantRecord: func(_ bool, election string) error {
+				pair, _, err := root.KV().Get(key.record(election), nil)
+				if err != nil || pair == nil {
+					return err
+				}
+				var is reignRecord
+				decode(pair, &is)
+				is.ID, is.Address, is.Metadata = "<script>\x1b]0;\u202e", "javascript:alert(1)\n", "\x00\x1b[2J"
+				is.Beat += 2
+				pair.Value = encode(is)
+				_, err = root.KV().Put(pair, nil)
+				return err
+			},
+		},
+	}
+	maps.Copy(store.Faults, testbed.LineFaults(proxy))
+	return store
+}

@@ -1,0 +1,190 @@
+package consul
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/election"
+	"github.com/go-election/go-election/internal/testbed"
+)
+
+// The test binary is also the program of the members that it starts.
+const replayArg, memberArg = "GO_ELECTION_TEST_FIREFLY_REPLAY", "GO_ELECTION_TEST_FIREFLY_MEMBER"
+
+func TestMain(m *testing.M) {
+	if arg := os.Getenv(replayArg); arg != "" {
+		replayMain(arg)
+	}
+	if arg := os.Getenv(memberArg); arg != "" {
+		goMain(arg)
+	}
+	os.Exit(m.Run())
+}
+
+// mixed are the times of the fleets below.
+var mixed = Fleet{Silence: 2 * time.Second, ConfirmNumber: 5, ConfirmInterval: 1500 * time.Millisecond, SessionTTL: 4 * time.Second}
+
+// goMain is the program of a member of this module.
+func goMain(arg string) {
+	var a struct{ URL, Service, ID string }
+	err := json.Unmarshal([]byte(arg), &a)
+	var store *Firefly
+	if err == nil {
+		store, err = OpenFirefly(context.Background(), Options{Address: a.URL, Prefix: "fleet/" + a.Service}, mixed)
+	}
+	testbed.PlayMember(store, err, &election.Options{ID: a.ID, TTL: 2 * time.Second}, a.Service)
+}
+
+// A fleet is one election of members of both kinds.
+type fleet struct {
+	*testbed.Fleet
+	*lab
+	t       *testing.T
+	service string
+}
+
+func newFleet(t *testing.T) *fleet {
+	agent := testbed.SharedConsul(t)
+	f := &fleet{Fleet: testbed.NewFleet(t), lab: newLab(t, agent), t: t, service: "svc-" + backend.NewNonce()[:12]}
+	t.Cleanup(func() {
+		wipe(f.root, "leader-election/"+f.service)
+		wipe(f.root, "fleet/"+f.service)
+	})
+	return f
+}
+
+// dotnet starts a member of FireflySoft, as a replay; golang one of this module. Their ids
+// are unique on the agent: services have such names there.
+func (f *fleet) dotnet(id string) *testbed.FleetMember {
+	id += "." + f.service
+	f.t.Cleanup(func() { f.root.Agent().ServiceDeregister("le:" + id) })
+	return f.Program(id, false, replayArg, &replay{
+		URL: f.agent.URL(), Service: f.service, ID: id, Silence: mixed.Silence, Confirm: mixed.ConfirmNumber, Interval: mixed.ConfirmInterval,
+		CheckTTL: 3 * time.Second, Wait: 5 * time.Second,
+	})
+}
+
+func (f *fleet) golang(id string) *testbed.FleetMember {
+	id += "." + f.service
+	return f.Program(id, true, memberArg, map[string]string{"URL": f.agent.URL(), "Service": f.service, "ID": id})
+}
+
+const patience = 3 * time.Minute
+
+// A FireflySoft leader is followed; when it is killed one of ours succeeds it, after
+// the fleet's waiting time and not before; ours hand over among themselves; and when ours
+// are killed a FireflySoft member succeeds them.
+func TestAFireflySoftFleetIsJoinedAsFollowerAndAsLeader(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	theirs := f.dotnet("dotnet-1")
+	f.Leads(theirs)
+	a, b := f.golang("go-a"), f.golang("go-b")
+	watcher, err := OpenFirefly(t.Context(), Options{Address: f.agent.URL(), Prefix: f.prefix}, mixed)
+	fatal(t, err)
+	defer watcher.Close()
+	seen, _, err := watcher.Observe(t.Context(), []backend.Lease{{Election: f.service}}, "")
+	if err != nil || len(seen) != 1 || seen[0].Holder.ID != theirs.ID || seen[0].Watch != backend.StoreDecides {
+		t.Fatalf("want dotnet-1 shown as the leader whom only Consul can end, got %+v, %v", seen, err)
+	}
+	f.members(watcher, 2)
+	next := f.dotnet("dotnet-2")
+	theirs.Kill()
+	gone := f.free()
+	first := f.Leads(a, b, next) // whoever it is: all wait for the same time
+	led := first.Led()
+	since := led[len(led)-1].From.Sub(gone)
+	if least := mixed.returning(); since < least {
+		t.Errorf("%s leads %v after the old leader has gone, which has a right to come back for %v", first.ID, since, least)
+	}
+	if first == next { // then ours are still to lead
+		next.Kill()
+		first = f.Leads(a, b)
+		next = f.dotnet("dotnet-3")
+	}
+	second := a
+	if first == a {
+		second = b
+	}
+	first.Resign()
+	f.Leads(second)
+	second.Kill()
+	f.Leads(next)
+	f.OneLeaderAtMost()
+}
+
+// free waits until the lock is nobody's and returns a moment before that was seen.
+func (f *fleet) free() (at time.Time) {
+	f.t.Helper()
+	testbed.Eventually(f.t, patience, "the end of a session", func() error {
+		asked := time.Now()
+		pair, _, err := f.root.KV().Get("leader-election/"+f.service+"/leader", query(f.t.Context()))
+		if err != nil || pair != nil && pair.Session != "" {
+			return cmp.Or(err, error(errConflict))
+		}
+		at = asked
+		return nil
+	})
+	return at.Add(-time.Second) // Eventually looks now and then
+}
+
+// members waits until so many of ours take part.
+func (f *fleet) members(watcher *Firefly, n int) {
+	f.t.Helper()
+	other := open(f.t, Options{Address: f.agent.URL(), Prefix: "fleet/" + f.service})
+	testbed.Eventually(f.t, patience, "members", func() error {
+		list, err := other.Members(f.t.Context(), "", 10)
+		if err == nil && len(list) < n {
+			err = errConflict
+		}
+		return err
+	})
+}
+
+// A leader that was stopped, of either kind, is succeeded by the other kind. One of ours
+// does not lead for an instant when it goes on.
+func TestAStoppedLeaderOfAMixedFleetIsSucceeded(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	ours := f.golang("go-a")
+	f.Leads(ours)
+	theirs := f.dotnet("dotnet-1")
+	ours.Stop()
+	f.Leads(theirs)
+	ours.Continue()
+	other := f.golang("go-b")
+	theirs.Stop() // it believes, and nothing can be done about that
+	f.Leads(ours, other)
+	theirs.Kill()
+	f.OneLeaderAtMost()
+}
+
+// The old leader comes back before anybody else may lead, whichever kind it is.
+func TestTheOldLeaderOfAMixedFleetComesBackFirst(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	ours := f.golang("go-a")
+	f.Leads(ours)
+	theirs := f.dotnet("dotnet-1")
+	follower := f.golang("go-b")
+	ours.Kill()
+	ours = f.golang("go-a") // at once
+	if who := f.Leads(ours, theirs, follower); who != ours {
+		t.Errorf("%s leads after go-a, which was back at once and had led last", who.ID)
+	}
+	follower.Resign()
+	ours.Kill()
+	f.Leads(theirs)
+	follower = f.golang("go-c")
+	theirs.Kill()
+	back := f.dotnet("dotnet-1")
+	if who := f.Leads(back, follower); who != back {
+		t.Errorf("%s leads after dotnet-1, which was back at once and had led last", who.ID)
+	}
+	f.OneLeaderAtMost()
+}

@@ -1,0 +1,194 @@
+package consul
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hashicorp/consul/api"
+
+	"github.com/go-election/go-election/backend"
+)
+
+// Observe implements [backend.Backend].
+func (f *Firefly) Observe(ctx context.Context, seen []backend.Lease, _ string) (changed []backend.Lease, next string, err error) {
+	what := about("observe", len(seen), seen[0].Election)
+	if err := f.base.enter(ctx, what, ""); err != nil {
+		return nil, "", err
+	}
+	if changed, err = f.differing(ctx, seen); err != nil {
+		return nil, "", f.base.fail(what, err)
+	}
+	return changed, followed, nil
+}
+
+// differing returns those leases that are not as they were seen.
+func (f *Firefly) differing(ctx context.Context, seen []backend.Lease) (changed []backend.Lease, err error) {
+	names := make([]string, len(seen))
+	for i, l := range seen {
+		names[i] = l.Election
+	}
+	locks, err := f.read(ctx, names)
+	for i, s := range locks {
+		if seen[i].Beat == 0 || s.lease.Differs(seen[i]) {
+			changed = append(changed, s.lease)
+		}
+	}
+	return changed, err
+}
+
+// Listen implements [backend.Backend]: a blocking query that the server answers once
+// any key of any election has changed, also by the end of a session. It goes on where
+// the last call stopped.
+func (f *Firefly) Listen(ctx context.Context, seen []backend.Lease, _ string) error {
+	if err := f.base.enter(ctx, "listen", ""); err != nil {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		return err
+	}
+	err := f.listen(ctx, seen)
+	if err != nil && ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return f.base.fail("listen", err)
+}
+
+func (f *Firefly) listen(ctx context.Context, seen []backend.Lease) error {
+	b := f.base
+	index := b.index.get()
+	if index == 0 {
+		now, err := b.indexNow(ctx)
+		if err != nil {
+			return err
+		}
+		b.index.set(max(now, 1))
+		changed, err := f.differing(ctx, seen)
+		if err != nil || len(changed) > 0 {
+			return err
+		}
+		index = max(now, 1)
+	}
+	for {
+		_, now, err := b.await(ctx, index)
+		if err != nil {
+			return err
+		}
+		if now = max(now, 1); now != index { // also if it went back: the servers were restored
+			b.index.set(now)
+			return nil
+		}
+	}
+}
+
+// Ask implements [backend.Backend]: for each wish one reading, and one write of our
+// key that is pinned to it. Members of FireflySoft know no wishes: while one of them leads the
+// error is [backend.ErrInvalid].
+func (f *Firefly) Ask(ctx context.Context, wishes []backend.Wish) error {
+	what := about("ask", len(wishes), wishes[0].Election)
+	if err := f.base.enter(ctx, what, ""); err != nil {
+		return err
+	}
+	var never error
+	for _, w := range wishes {
+		if err := f.ask(ctx, w); err != nil {
+			if ctx.Err() != nil || backend.Class(f.base.fail("", err)) != backend.ErrInvalid {
+				return f.base.fail(what, err)
+			}
+			never = err
+		}
+	}
+	return f.base.fail(what, never)
+}
+
+func (f *Firefly) ask(ctx context.Context, w backend.Wish) error {
+	for range attempts {
+		locks, err := f.read(ctx, []string{w.Election})
+		if err != nil {
+			return err
+		}
+		s := locks[0]
+		switch {
+		case s.own.Term == 0 || s.own.Term != w.Term:
+			return fmt.Errorf("election %q has term %d, not %d: %w", w.Election, s.own.Term, w.Term, backend.ErrStale)
+		case !s.held && !s.sealed && s.session != "":
+			return fmt.Errorf("%w: election %q is led by %q, a member of another program, which knows no wishes", backend.ErrInvalid, w.Election, s.lease.Holder.ID)
+		}
+		next := s.own
+		if next.Wish = nil; w.Kind != "" {
+			next.Wish = &wish{w.Term, w.Kind, w.ID, w.Nonce}
+		}
+		ok, answer, err := f.base.txn(ctx, api.KVTxnOps{{Verb: api.KVCAS, Key: f.record(w.Election), Index: s.ownPair.ModifyIndex, Value: encode(next)}})
+		if err != nil || ok {
+			return err
+		}
+		if err := txnError(answer); !errors.Is(err, errConflict) {
+			return err
+		}
+	}
+	return errConflict
+}
+
+// List implements [backend.Backend]. It asks for the names of all keys. Elections in which
+// none of ours has led yet are among the records, with term 0, as long as somebody leads there.
+func (f *Firefly) List(ctx context.Context, from string, limit int) ([]backend.Record, error) {
+	if err := f.base.enter(ctx, "list", ""); err != nil {
+		return nil, err
+	}
+	pairs, _, err := f.base.list(ctx, f.root)
+	if err != nil {
+		return nil, f.base.fail("list", err)
+	}
+	var names []string
+	for key := range pairs {
+		at := strings.LastIndexByte(key, '/')
+		if at <= len(f.root) {
+			continue
+		}
+		if name := key[len(f.root):at]; name >= from && backend.CheckName(name) == nil && (key == f.lock(name) || key == f.record(name) && pairs[f.lock(name)] == nil) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	var list []backend.Record
+	for _, name := range names {
+		s := &sharedLock{name: name, lockPair: pairs[f.lock(name)], ownPair: pairs[f.record(name)]}
+		s.parse()
+		f.judge(s)
+		if s.lease.Term == 0 && s.lease.Vacant() || len(list) >= limit {
+			continue
+		}
+		r := backend.Record{Lease: s.lease, History: s.own.History}
+		if s.held {
+			r.Elected = s.own.From.UTC()
+		}
+		list = append(list, r)
+	}
+	return list, nil
+}
+
+// Announce implements [backend.Backend]. It also makes the session ahead of the first
+// bid, so that a hand-over need not wait for that, and renews it.
+func (f *Firefly) Announce(ctx context.Context, m backend.Member) error {
+	b := f.base
+	if err := b.enter(ctx, "announce", m.Nonce); err != nil {
+		return err
+	}
+	if err := b.present(ctx, m); err != nil {
+		return b.fail("announce", err)
+	}
+	if _, err := f.enlist(ctx, m.Candidate); err != nil {
+		return b.fail("announce", err)
+	}
+	b.tidy(ctx, time.Now())
+	return nil
+}
+
+// Members implements [backend.Backend]. Members of FireflySoft are services named
+// le:<name> of the agents, and not among these.
+func (f *Firefly) Members(ctx context.Context, from string, limit int) ([]backend.Member, error) {
+	return f.base.Members(ctx, from, limit)
+}

@@ -1,0 +1,259 @@
+package consul
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/consul/api"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/config"
+	"github.com/go-election/go-election/internal/testbed"
+)
+
+// A fireflyNode is a raw Firefly and its candidate.
+type fireflyNode struct {
+	*Firefly
+	lab *lab
+	t   *testing.T
+	me  backend.Candidate
+	way *wire
+}
+
+func (l *lab) firefly(t *testing.T, id string) *fireflyNode {
+	t.Helper()
+	n := &fireflyNode{lab: l, t: t, me: backend.Candidate{ID: id, Nonce: backend.NewNonce()}, way: new(wire)}
+	n.Firefly = openFirefly(t, Options{Address: l.agent.URL(), Prefix: l.prefix, HTTPClient: &http.Client{Transport: n.way}}, quick, l.prefix+"/leader-election/")
+	return n
+}
+
+func (n *fireflyNode) look() backend.Lease {
+	n.t.Helper()
+	seen, _, err := n.Observe(n.t.Context(), []backend.Lease{{Election: "x"}}, "")
+	if err != nil || len(seen) != 1 {
+		n.t.Fatalf("%s looks: %v, %v", n.me.ID, seen, err)
+	}
+	return seen[0]
+}
+
+func (n *fireflyNode) bid(over backend.Lease) backend.Answer {
+	n.t.Helper()
+	answers, err := n.Acquire(n.t.Context(), []backend.Bid{{Election: "x", Candidate: n.me, TTL: labTTL, Renew: labTTL / 3, Over: over}})
+	fatal(n.t, err)
+	return answers[0]
+}
+
+func (n *fireflyNode) renew(held backend.Lease) backend.Answer {
+	n.t.Helper()
+	answers, err := n.Renew(n.t.Context(), []backend.Lease{held})
+	fatal(n.t, err)
+	return answers[0]
+}
+
+func (n *fireflyNode) want(what string, got backend.Answer, outcome backend.Outcome) {
+	n.t.Helper()
+	if got.Outcome != outcome {
+		n.t.Fatalf("%s: %v (%v) with %+v, want %v", what, got.Outcome, got.Err, got.Lease, outcome)
+	}
+}
+
+// foreign makes a session as members of FireflySoft have it, but without a check.
+func (l *lab) foreign(t *testing.T) string {
+	t.Helper()
+	id, _, err := l.root.Session().CreateNoChecks(&api.SessionEntry{LockDelay: quick.Silence}, nil)
+	fatal(t, err)
+	t.Cleanup(func() { l.root.Session().Destroy(id, nil) })
+	return id
+}
+
+// acquire is their way to lock the key.
+func (n *fireflyNode) acquire(session, id string) bool {
+	n.t.Helper()
+	ok, _, err := n.lab.root.KV().Acquire(&api.KVPair{Key: n.lock("x"), Value: []byte(id), Session: session}, nil)
+	fatal(n.t, err)
+	return ok
+}
+
+// The value of the lock is what FireflySoft's members go by. Ours go by whose session
+// has it: a restarted process, or one with an id that is used twice, does not lead.
+func TestALockWithOurIDAndAnotherSessionIsNotOurs(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, testbed.SharedConsul(t))
+	a := l.firefly(t, "a")
+	if !a.acquire(l.foreign(t), "a") {
+		t.Fatal("a free key was not locked")
+	}
+	seen := a.look()
+	if seen.Holder.ID != "a" || seen.Holder.Nonce != "" || seen.Watch != backend.StoreDecides {
+		t.Fatalf("a lock of another session with our id: want another's, whom Consul ends, got %+v", seen)
+	}
+	a.want("a bid for it", a.bid(seen), backend.Refused)
+	seen.Holder, seen.Term = a.me, 1
+	a.want("its renewal", a.renew(seen), backend.Refused)
+	if err := a.Ask(t.Context(), []backend.Wish{{Election: "x", Term: 1, Kind: backend.Depose}}); backend.Class(err) != backend.ErrInvalid {
+		t.Errorf("deposing a member of another program: want invalid, got %v", err)
+	}
+}
+
+// A release unlocks, and leaves the leader's id for FireflySoft's members; ours need not
+// wait. Nothing is ever deleted, and no session that has a lock is destroyed.
+func TestAReleaseUnlocksAndDeletesNothing(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, testbed.SharedConsul(t))
+	a, b := l.firefly(t, "a"), l.firefly(t, "b")
+	got := a.bid(a.look())
+	a.want("a bid for what is free", got, backend.Granted)
+	held := got.Lease
+	a.want("its renewal", a.renew(held), backend.Granted)
+	if a.acquire(l.foreign(t), "dotnet") {
+		t.Fatal("a member of FireflySoft has locked what is ours")
+	}
+	held.End = backend.Released
+	fatal(t, a.Release(t.Context(), []backend.Lease{held}))
+	pair, _, err := l.root.KV().Get(a.lock("x"), nil)
+	if err != nil || pair == nil || pair.Session != "" || string(pair.Value) != "a" {
+		t.Fatalf("after a release: want the key unlocked, and a's id in it, got %+v, %v", pair, err)
+	}
+	for _, r := range a.way.take() {
+		if r.method == http.MethodDelete || strings.Contains(r.url, "/destroy/") || strings.Contains(r.body, `"delete`) {
+			t.Errorf("a has sent %s %s %s", r.method, r.url, r.body)
+		}
+	}
+	next := b.bid(b.look())
+	b.want("a bid after that", next, backend.Granted)
+	if next.Term <= held.Term {
+		t.Errorf("term %d after %d", next.Term, held.Term)
+	}
+}
+
+// What a member of FireflySoft has left is free for who led last after the silence, and
+// for others after the fleet's time of confirmation; so is a lock that was deleted.
+func TestAFireflySoftLeaderThatHasGoneIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, testbed.SharedConsul(t))
+	a, back := l.firefly(t, "a"), l.firefly(t, "dotnet")
+	back.know("dotnet")
+	session := l.foreign(t)
+	if !a.acquire(session, "dotnet") {
+		t.Fatal("a free key was not locked")
+	}
+	_, err := l.root.Session().Destroy(session, nil)
+	fatal(t, err)
+	if seen := a.look(); seen.Watch != quick.returning() || seen.LastID != "dotnet" || seen.End != backend.Failed {
+		t.Errorf("another waits for %v after %q %s, want %v after the old leader failed", seen.Watch, seen.LastID, seen.End, quick.returning())
+	}
+	seen := back.look()
+	if seen.Watch != quick.Silence {
+		t.Errorf("the old leader waits for %v, want the silence of %v", seen.Watch, quick.Silence)
+	}
+	testbed.Eventually(t, time.Minute, "the end of the lock-delay", func() error {
+		if got := back.bid(seen); got.Outcome != backend.Granted {
+			return errDelayed
+		}
+		return nil
+	})
+	_, err = l.root.KV().Delete(a.lock("x"), nil) // as their Reset does
+	fatal(t, err)
+	if seen := a.look(); seen.Watch < quick.Silence {
+		t.Errorf("a lock that was deleted under its holder is waited for %v, want at least %v", seen.Watch, quick.Silence)
+	}
+	held := backend.Lease{Election: "x", Holder: back.me, Term: seen.Term, TTL: labTTL}
+	back.want("a renewal of what was deleted", back.renew(held), backend.Refused)
+}
+
+// A sealed election lets in no member of FireflySoft, though its process has ended that
+// sealed it; the way back opens it.
+func TestTheSealOfAFireflySoftElectionKeepsStragglersOut(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, testbed.SharedConsul(t))
+	a, b, straggler := l.firefly(t, "a"), l.firefly(t, "b"), l.foreign(t)
+	move := func(n *fireflyNode, held backend.Lease, to string) backend.Lease {
+		t.Helper()
+		held.MovedTo = to
+		answers, err := n.Move(t.Context(), []backend.Lease{held})
+		fatal(t, err)
+		n.want("a move to "+to, answers[0], backend.Granted)
+		return answers[0].Lease
+	}
+	free := func(n *fireflyNode, held backend.Lease) {
+		t.Helper()
+		held.End = backend.Released
+		fatal(t, n.Release(t.Context(), []backend.Lease{held}), n.Close())
+	}
+	held := move(a, a.bid(a.look()).Lease, "mysql")
+	a.want("a renewal of what is sealed", a.renew(held), backend.Granted)
+	if a.acquire(straggler, "late") {
+		t.Fatal("a straggler has got past the seal while its holder was there")
+	}
+	free(a, held)
+	if b.acquire(straggler, "late") {
+		t.Fatal("a straggler has got past the seal when its holder had gone")
+	}
+	seen := b.look()
+	if seen.MovedTo != "mysql" || !seen.Vacant() {
+		t.Fatalf("want it shown as moved to mysql, and vacant: %+v", seen)
+	}
+	got := b.bid(seen)
+	b.want("a bid over the seal", got, backend.Granted)
+	held = move(b, got.Lease, "")
+	b.want("a renewal after the way back", b.renew(held), backend.Granted)
+	free(b, held)
+	if !a.acquire(straggler, "late") {
+		t.Error("after the way back a member of FireflySoft is still kept out")
+	}
+	sessions, _, err := l.root.Session().Node(sealNode, nil)
+	fatal(t, err)
+	for _, s := range sessions {
+		if pair, _, err := l.root.KV().Get(a.lock("x"), nil); err != nil || pair.Session == s.ID {
+			t.Errorf("the seal still has the lock (%v)", err)
+		}
+	}
+}
+
+// Whatever stands in the keys, it is judged, and what is made of it can be written.
+func FuzzAFireflySoftElection(f *testing.F) {
+	f.Add("a", "s", []byte(`{"term":7,"id":"a","nonce":"n","session":"s","ttl_us":-1,"seal":"t"}`), "s")
+	f.Add("\xff", "", []byte(`{"term":18446744073709551615,"end":"","from":"9999-12-31T23:59:59-23:59"}`), "t")
+	f.Add("", "t", []byte(`[]`), "")
+	f.Fuzz(func(t *testing.T, value, session string, record []byte, locker string) {
+		n, err := OpenFirefly(t.Context(), Options{}, Fleet{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := &sharedLock{name: "x", lockPair: &api.KVPair{Value: []byte(value), Session: session}, ownPair: &api.KVPair{Value: record, Session: locker}}
+		s.parse()
+		n.judge(s)
+		if s.lease != backend.CleanLease(s.lease) || s.mine || len(s.lease.Ref) > 512 {
+			t.Fatalf("judged as %+v", s.lease)
+		}
+		c := &claim{sharedLock: s, bid: backend.Bid{Election: "x"}}
+		c.draw("mine", 1)
+		n.claimOps(c, "mine")
+		n.releaseOps(s, backend.Lease{Election: "x"})
+	})
+}
+
+// The times of the fleet are checked, and belong to their layout.
+func TestTheTimesOfAFleetAreChecked(t *testing.T) {
+	for text, want := range map[string]string{
+		"layout: ff":                               "layout",
+		"silence: 5s":                              "layout firefly",
+		"layout: firefly\n  silence: 61s":          "silence",
+		"layout: firefly\n  confirm_number: 256":   "confirm_number",
+		"layout: firefly\n  confirm_interval: 11m": "confirm_interval",
+		"layout: firefly\n  session_ttl: 10ms":     "session_ttl",
+	} {
+		c, err := config.Parse("test", []byte("backend: consul\nconsul:\n  "+text+"\n"), &config.Options{Environ: []string{}})
+		if err == nil {
+			_, err = c.OpenBackend(t.Context())
+		}
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: want an error about %s, got %v", text, want, err)
+		}
+	}
+	if g := (&Firefly{fleet: quick}).Guarantees(); g.MaxTTL != min(quick.Silence, quick.SessionTTL) || g.Expiry != backend.ByStore {
+		t.Errorf("a lease must not outlast lock-delay or session: %+v", g)
+	}
+}

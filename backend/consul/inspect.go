@@ -1,0 +1,88 @@
+package consul
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/hashicorp/consul/api"
+
+	"github.com/go-election/go-election/backend"
+)
+
+var _ backend.Inspector = (*Backend)(nil)
+
+// Inspect asks the agent who it is, and for the servers behind it: whether they have
+// a leader, how many there are, and how many can be lost. Version and health need
+// rights that leases do not (agent:read, operator:read); without them it says so.
+func (b *Backend) Inspect(ctx context.Context, _, _ time.Duration) (list []backend.Finding, err error) {
+	const verb = "inspect"
+	if err := b.enter(ctx, verb, ""); err != nil {
+		return nil, err
+	}
+	add := func(warning bool, what, format string, args ...any) {
+		list = append(list, backend.Finding{What: what, Text: backend.Clean(fmt.Sprintf(format, args...), 1000, true), Warning: warning})
+	}
+	query := (&api.QueryOptions{}).WithContext(ctx)
+	leader, err := b.client.Status().LeaderWithQueryOptions(query)
+	if err != nil {
+		return nil, b.fail(verb, err)
+	}
+	peers, err := b.client.Status().PeersWithQueryOptions(query)
+	if err != nil {
+		return nil, b.fail(verb, err)
+	}
+	servers := len(peers)
+	switch {
+	case leader == "":
+		add(true, "servers", "%d, and none leads: there is no majority, so nothing can be written", servers)
+	case servers == 1:
+		add(false, "servers", "one, %s: nobody leads while it is away, and everybody watches anew if its disk is lost", leader)
+	default:
+		add(servers%2 == 0, "servers", "%d; %s leads. Of all %d they can lose %d", servers, leader, servers, (servers-1)/2)
+	}
+
+	health, err := b.client.Operator().AutopilotServerHealth(query)
+	switch {
+	case denied(err):
+		add(false, "health", `not shown to this token, which leases do without: operator = "read" shows it`)
+	case err != nil:
+		add(true, "health", "%v", b.fail(verb, err))
+	default:
+		versions := map[string]bool{}
+		for _, s := range health.Servers {
+			versions[s.Version] = true
+			if !s.Healthy {
+				add(true, "health", "server %s (%s) is not healthy: serf says %s, the leader heard from it %v ago", s.Name, s.Address, s.SerfStatus, s.LastContact)
+			}
+		}
+		add(!health.Healthy || servers > 1 && health.FailureTolerance == 0, "health", "the servers' own verdict: healthy: %v; they can lose %d now", health.Healthy, health.FailureTolerance)
+		if len(versions) > 1 {
+			add(true, "health", "the servers' versions differ; that should be so during an upgrade alone")
+		}
+	}
+
+	var self struct {
+		Config struct {
+			Version, Datacenter, NodeName string
+			Server                        bool
+		}
+	}
+	_, err = b.client.Raw().Query("/v1/agent/self", &self, query)
+	switch c := self.Config; {
+	case denied(err):
+		add(false, "agent", `version and role are not shown to this token, which leases do without: agent_prefix "" { policy = "read" } shows them`)
+	case err != nil:
+		add(true, "agent", "%v", b.fail(verb, err))
+	default:
+		add(false, "agent", "Consul %s on %s in %s; %s", c.Version, c.NodeName, c.Datacenter,
+			map[bool]string{true: "a server: if it is away, so is the store for this process", false: "a client, which finds another server if one is away"}[c.Server])
+	}
+	return list, nil
+}
+
+// denied reports whether a right is missing.
+func denied(err error) bool {
+	return err != nil && (strings.Contains(err.Error(), "ermission denied") || strings.Contains(err.Error(), "ACL not found"))
+}

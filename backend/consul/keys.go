@@ -1,0 +1,125 @@
+package consul
+
+import (
+	"encoding/json"
+	"strconv"
+	"time"
+
+	"github.com/hashicorp/consul/api"
+
+	"github.com/go-election/go-election/backend"
+)
+
+// keys are the names of keys. What followers wait for is apart from what is
+// written at each renewal.
+type keys struct{ prefix, leases, lock, term, beat, member, changes string }
+
+func newKeys(prefix string) keys {
+	return keys{
+		prefix, prefix + "/leases/", prefix + "/leases/lock/", prefix + "/leases/term/",
+		prefix + "/beats/", prefix + "/members/", prefix + "/changes",
+	}
+}
+
+// maxValue bounds what is read of one key. Consul allows half a MiB.
+const maxValue = 1 << 20
+
+// A lock is the value of an election's lock key: the present reign. Without a
+// holder it is what a release leaves behind.
+type lock struct {
+	Term    uint64    `json:"term"`
+	Holder  candidate `json:"holder"`
+	TTL     int64     `json:"ttl_us,omitempty"`
+	Renew   int64     `json:"renew_us,omitempty"`
+	Session string    `json:"session,omitempty"` // whose beat key it hangs on
+	Beat    beat      `json:"beat"`
+	At      time.Time `json:"at"` // by the writer's clock: a hint
+}
+
+type candidate struct {
+	ID       string `json:"id,omitempty"`
+	Nonce    string `json:"nonce,omitempty"`
+	Address  string `json:"address,omitempty"`
+	Metadata string `json:"metadata,omitempty"`
+}
+
+// A term is the value of an election's lasting record: the last reign, whether it
+// has ended, and the wish.
+type term struct {
+	Term    uint64          `json:"term"`
+	ID      string          `json:"id"`
+	Nonce   string          `json:"nonce"`
+	TTL     int64           `json:"ttl_us"`
+	Beat    beat            `json:"beat"`
+	From    time.Time       `json:"from"` // times by the writers' clocks, for people
+	To      time.Time       `json:"to,omitzero"`
+	End     backend.End     `json:"end,omitempty"` // empty while it lasts
+	Last    *past           `json:"last,omitempty"`
+	Wish    *wish           `json:"wish,omitempty"`
+	MovedTo string          `json:"moved_to,omitempty"`   // sealed: the election has moved there
+	Moved   string          `json:"moved_from,omitempty"` // it is sealed there, from where it has moved here
+	History []backend.Reign `json:"history,omitempty"`
+	Touch   beat            `json:"touch,omitempty"` // means nothing; see releaseOps
+}
+
+// past is who led before the present reign, and how that ended.
+type past struct {
+	ID    string      `json:"id"`
+	Nonce string      `json:"nonce"`
+	End   backend.End `json:"end"`
+}
+
+type wish struct {
+	Term  uint64           `json:"term"`
+	Kind  backend.WishKind `json:"kind"`
+	ID    string           `json:"id,omitempty"`
+	Nonce string           `json:"nonce,omitempty"`
+}
+
+// A beat is a random value. JSON has no whole numbers of 64 bits.
+type beat uint64
+
+func (b beat) MarshalText() ([]byte, error) { return strconv.AppendUint(nil, uint64(b), 16), nil }
+func (b *beat) UnmarshalText(text []byte) error {
+	n, err := strconv.ParseUint(string(text), 16, 64)
+	*b = beat(n)
+	return err
+}
+
+func micros(d time.Duration) int64 { return int64(d / time.Microsecond) }
+
+// duration reads microseconds in which anybody may have written anything.
+func duration(us int64) time.Duration {
+	return time.Duration(min(max(us, 0), int64(longest/time.Microsecond))) * time.Microsecond
+}
+
+// encode cannot fail: all values are plain, and times that were read are clean.
+func encode(v any) []byte {
+	text, err := json.Marshal(v)
+	if err != nil {
+		panic("consul: " + err.Error())
+	}
+	return text
+}
+
+// decode reads a value in which anybody may have written anything.
+func decode(pair *api.KVPair, into any) bool {
+	return pair != nil && len(pair.Value) <= maxValue && json.Unmarshal(pair.Value, into) == nil
+}
+
+// close ends the present reign in the record, if there is one.
+func (t *term) close(how backend.End, now time.Time) {
+	if t.Term == 0 || t.End != "" {
+		return
+	}
+	t.End, t.To = how, now
+	t.History = backend.Remember(t.History, backend.Reign{Term: t.Term, ID: t.ID, From: t.From, To: now, End: how})
+}
+
+// clean makes what was read of a record harmless.
+func (t *term) clean() {
+	t.ID, t.Nonce = backend.Clean(t.ID, backend.MaxID, false), backend.Clean(t.Nonce, 64, false)
+	t.End = backend.End(backend.Clean(string(t.End), 16, false))
+	t.From, t.To = backend.CleanTime(t.From), backend.CleanTime(t.To)
+	t.History = backend.CleanHistory(t.History)
+}

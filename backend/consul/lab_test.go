@@ -1,0 +1,221 @@
+package consul
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/consul/api"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/election"
+	"github.com/go-election/go-election/internal/testbed"
+)
+
+const labTTL = 2 * time.Second
+
+// A lab is a prefix of its own on an agent, and what an operator can do there.
+type lab struct {
+	agent  *testbed.ConsulAgent
+	root   *api.Client
+	prefix string
+	keys   keys
+}
+
+func newLab(t *testing.T, agent *testbed.ConsulAgent) *lab {
+	t.Helper()
+	prefix := "lab/" + backend.NewNonce()[:16]
+	l := &lab{agent, admins(t, agent), prefix, newKeys(prefix)}
+	t.Cleanup(func() { wipe(l.root, prefix) })
+	return l
+}
+
+// wipe deletes what is below a prefix, if the agent still answers.
+func wipe(root *api.Client, prefix string) {
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
+	defer cancel()
+	root.KV().DeleteTree(prefix+"/", write(ctx))
+}
+
+// A node is a raw Backend and its candidate.
+type node struct {
+	*Backend
+	t   *testing.T
+	me  backend.Candidate
+	way *wire
+	ttl time.Duration // of its bids
+}
+
+// A wire counts the requests of a client, and keeps what it has sent.
+type wire struct {
+	mu   sync.Mutex
+	sent []request
+}
+
+type request struct{ method, url, body string }
+
+func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
+	body := ""
+	if r.Body != nil {
+		text, err := io.ReadAll(r.Body)
+		if err != nil {
+			return nil, err
+		}
+		body = string(text)
+		r.Body = io.NopCloser(strings.NewReader(body))
+	}
+	w.mu.Lock()
+	w.sent = append(w.sent, request{r.Method, r.URL.String(), body})
+	w.mu.Unlock()
+	return http.DefaultTransport.RoundTrip(r)
+}
+
+// take returns what was sent since the last time.
+func (w *wire) take() []request {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	sent := w.sent
+	w.sent = nil
+	return sent
+}
+
+// again sends a request once more, as one that was held up on its way.
+func (r request) again(t *testing.T) {
+	t.Helper()
+	q, err := http.NewRequestWithContext(t.Context(), r.method, r.url, strings.NewReader(r.body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer, err := http.DefaultClient.Do(q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer.Body.Close()
+}
+
+func (l *lab) node(t *testing.T, id string, change ...func(*Options)) *node {
+	t.Helper()
+	n := &node{t: t, me: backend.Candidate{ID: id, Nonce: backend.NewNonce(), Address: "10.0.0.1:80"}, way: new(wire), ttl: labTTL}
+	o := Options{Address: l.agent.URL(), Prefix: l.prefix, HTTPClient: &http.Client{Transport: n.way}}
+	for _, c := range change {
+		c(&o)
+	}
+	n.Backend = open(t, o)
+	return n
+}
+
+func (n *node) ctx() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.Background(), time.Minute)
+}
+
+func (n *node) look(name string) backend.Lease {
+	n.t.Helper()
+	ctx, cancel := n.ctx()
+	defer cancel()
+	seen, _, err := n.Observe(ctx, []backend.Lease{{Election: name}}, "")
+	if err != nil || len(seen) != 1 {
+		n.t.Fatalf("%s looks at %s: %v, %v", n.me.ID, name, seen, err)
+	}
+	return seen[0]
+}
+
+func (n *node) bid(over backend.Lease) backend.Answer {
+	n.t.Helper()
+	ctx, cancel := n.ctx()
+	defer cancel()
+	answers, err := n.Acquire(ctx, []backend.Bid{{Election: over.Election, Candidate: n.me, TTL: n.ttl, Renew: n.ttl / 4, Over: over}})
+	if err != nil {
+		n.t.Fatalf("%s bids: %v", n.me.ID, err)
+	}
+	return answers[0]
+}
+
+// win takes what is free.
+func (n *node) win(name string) backend.Lease {
+	n.t.Helper()
+	a := n.bid(n.look(name))
+	if a.Outcome != backend.Granted {
+		n.t.Fatalf("%s bids for %s, which is free: %v, %v", n.me.ID, name, a.Outcome, a.Err)
+	}
+	return a.Lease
+}
+
+// watched waits until the lease was seen unchanged for its Watch, as a manager does,
+// and fails the test if it changes meanwhile.
+func (n *node) watched(name string) backend.Lease {
+	n.t.Helper()
+	first := n.look(name)
+	over := time.NewTimer(first.Watch)
+	defer over.Stop()
+	<-over.C
+	if now := n.look(name); !now.Unchanged(first) {
+		n.t.Fatalf("%s changed while it was watched: %+v, then %+v", name, first, now)
+	}
+	return first
+}
+
+func (n *node) renew(held ...backend.Lease) []backend.Answer {
+	n.t.Helper()
+	ctx, cancel := n.ctx()
+	defer cancel()
+	answers, err := n.Renew(ctx, held)
+	if err != nil {
+		n.t.Fatalf("%s renews: %v", n.me.ID, err)
+	}
+	return answers
+}
+
+func (n *node) want(what string, got backend.Answer, outcome backend.Outcome) {
+	n.t.Helper()
+	if got.Outcome != outcome {
+		n.t.Fatalf("%s: %v (%v) with %+v, want %v", what, got.Outcome, got.Err, got.Lease, outcome)
+	}
+}
+
+func (n *node) release(end backend.End, held ...backend.Lease) {
+	n.t.Helper()
+	ctx, cancel := n.ctx()
+	defer cancel()
+	for i := range held {
+		held[i].End = end
+	}
+	if err := n.Release(ctx, held); err != nil {
+		n.t.Fatalf("%s releases: %v", n.me.ID, err)
+	}
+}
+
+// manager runs a manager at an address and joins "x".
+func (l *lab) manager(t *testing.T, address, id string, ttl time.Duration, change ...func(*election.Options)) (*election.Manager, *election.Election) {
+	t.Helper()
+	o := &election.Options{ID: id, TTL: ttl}
+	for _, c := range change {
+		c(o)
+	}
+	m, err := election.New(open(t, Options{Address: address, Prefix: l.prefix}), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+		defer cancel()
+		m.Close(ctx)
+	})
+	e, err := m.Join("x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m, e
+}
+
+func fatal(t *testing.T, errs ...error) {
+	t.Helper()
+	for _, err := range errs {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}

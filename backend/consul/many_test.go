@@ -1,0 +1,345 @@
+package consul
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/consul/api"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/internal/testbed"
+)
+
+// More leases than one renewal can be pinned to: what follows is about those.
+const crowd = pinned + 9
+
+// crowdTTL is so long that only time which the test lets pass counts.
+const crowdTTL = time.Minute
+
+// winAll takes n elections that are free.
+func (n *node) winAll(count int, name string) (held []backend.Lease) {
+	n.t.Helper()
+	ctx, cancel := n.ctx()
+	defer cancel()
+	var names []backend.Lease
+	for i := range count {
+		names = append(names, backend.Lease{Election: fmt.Sprintf("%s%04d", name, i)})
+	}
+	free, _, err := n.Observe(ctx, names, "")
+	fatal(n.t, err)
+	var bids []backend.Bid
+	for _, l := range free {
+		bids = append(bids, backend.Bid{Election: l.Election, Candidate: n.me, TTL: crowdTTL, Renew: crowdTTL / 3, Over: l})
+	}
+	answers, err := n.Acquire(ctx, bids)
+	fatal(n.t, err)
+	for _, a := range answers {
+		n.want("a bid", a, backend.Granted)
+		held = append(held, a.Lease)
+	}
+	return held
+}
+
+// passes makes a node believe that d has passed since all that it remembers of its
+// leases and its announcement.
+func (n *node) passes(d time.Duration) {
+	b := n.Backend
+	b.beats.mu.Lock()
+	for name, h := range b.beats.held {
+		h.at = h.at.Add(-d)
+		b.beats.held[name] = h
+	}
+	b.beats.mu.Unlock()
+	b.announced.mu.Lock()
+	b.announced.at = b.announced.at.Add(-d)
+	b.announced.mu.Unlock()
+}
+
+// refused renews, and fails the test unless those and only those are refused.
+func (n *node) refused(when string, held []backend.Lease, gone ...string) {
+	n.t.Helper()
+	for i, a := range n.renew(held...) {
+		want := backend.Granted
+		if slices.Contains(gone, held[i].Election) {
+			want = backend.Refused
+		}
+		n.want(fmt.Sprintf("%s, a renewal of %s", when, held[i].Election), a, want)
+	}
+}
+
+// A TTL of leading costs as many requests with a thousand elections as with ten, and
+// so does a look of who follows and listens.
+func TestAThousandElectionsCostAsManyRequestsAsTen(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, testbed.SharedConsul(t))
+	cost := func(n int) (leader, follower int) {
+		a, b := l.node(t, "a"), l.node(t, "b")
+		held := a.winAll(n, fmt.Sprint(n, " "))
+		announce := func() { fatal(t, a.Announce(t.Context(), backend.Member{Candidate: a.me, TTL: crowdTTL})) }
+		announce()
+		a.renew(held...)
+		seen, _, err := b.Observe(t.Context(), held, "")
+		fatal(t, err)
+		listening, heard := t.Context(), make(chan error, 1)
+		go func() { heard <- b.Listen(listening, seen, "") }()
+		testbed.Eventually(t, time.Minute, "it to listen", func() error {
+			if b.index.awaited() == 0 {
+				return errors.New("it does not yet")
+			}
+			return nil
+		})
+		look := func() {
+			changed, _, err := b.Observe(t.Context(), seen, "")
+			fatal(t, err)
+			if len(changed) != n {
+				t.Errorf("%d of %d leases have changed", len(changed), n)
+			}
+			seen = changed
+		}
+		a.renew(held...)
+		look()
+		a.way.take()
+		b.way.take()
+		for range 2 {
+			for range 3 {
+				a.passes(crowdTTL / 3)
+				for _, answer := range a.renew(held...) {
+					a.want("a renewal", answer, backend.Granted)
+				}
+				look()
+			}
+			announce()
+		}
+		leader, follower = len(a.way.take()), len(b.way.take())
+		t.Logf("%d elections, two TTLs: %d requests of the leader, %d of a follower", n, leader, follower)
+		return leader, follower
+	}
+	leader, follower := cost(10)
+	if a, b := cost(1000); a > leader || b > follower {
+		t.Errorf("1,000 elections cost %d requests to lead and %d to follow; 10 cost %d and %d", a, b, leader, follower)
+	}
+}
+
+// Whatever other members do to many leases is seen by the next renewal.
+func TestWhatMembersDoToManyLeasesIsSeenByTheNextRenewal(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, testbed.SharedConsul(t))
+	a, b := l.node(t, "a"), l.node(t, "b")
+	held := a.winAll(crowd, "e")
+	a.refused("at first", held)
+	a.way.take()
+	a.refused("then", held)
+	if n := len(a.way.take()); n != 1 {
+		t.Fatalf("%d requests for a renewal while nobody does anything; this test is about one", n)
+	}
+
+	fatal(t, b.Ask(t.Context(), []backend.Wish{{Election: "e0002", Term: held[2].Term, Kind: backend.Depose}}))
+	a.refused("after a deposition", held, "e0002")
+
+	fatal(t, b.Ask(t.Context(), []backend.Wish{{Election: "e0003", Term: held[3].Term, Kind: backend.Accept, ID: "b", Nonce: b.me.Nonce}}))
+	if got := a.renew(held...)[3]; got.Outcome != backend.Granted || got.Wish.Kind != backend.Accept {
+		t.Errorf("after a wish the renewal is %+v, want it granted, with the wish", got)
+	}
+
+	// Taken as by somebody who has watched it for long enough.
+	entries, err := b.read(t.Context(), []string{"e0004"}, true)
+	fatal(t, err)
+	o := &offer{entry: entries[0], next: held[4].Term + 1, bid: backend.Bid{Election: "e0004", Candidate: b.me, TTL: crowdTTL}}
+	var answers [1]backend.Answer
+	b.enter(t.Context(), "acquire", b.me.Nonce)
+	lost, err := b.grant(t.Context(), []*offer{o}, answers[:])
+	fatal(t, err)
+	if lost != nil || answers[0].Outcome != backend.Granted {
+		t.Fatalf("a take-over: %v, %v", lost, answers)
+	}
+	a.refused("after a take-over", held, "e0002", "e0004")
+
+	// Half of them are renewed first, the others later: those were not looked at yet.
+	_, err = l.root.KV().Delete(l.keys.lock+"e0000", nil)
+	fatal(t, err)
+	_, err = l.root.KV().Delete(l.keys.term+"e0000", nil)
+	fatal(t, err)
+	fresh := l.node(t, "fresh") // has never heard of it
+	fresh.win("e0000")
+	first := a.renew(append(held[5:], a.winAll(crowd, "f")...)...)
+	a.want("of those that stand", first[0], backend.Granted)
+	a.refused("after others were renewed", held, "e0000", "e0002", "e0004")
+}
+
+// What people do by hand to one of many leases is seen within a TTL; until then
+// nobody else takes it.
+func TestWhatPeopleDoToManyLeasesIsSeenWithinATTL(t *testing.T) {
+	t.Parallel()
+	agent := testbed.SharedConsul(t)
+	kv := admins(t, agent).KV()
+	value := func(key string) *api.KVPair {
+		pair, _, err := kv.Get(key, nil)
+		fatal(t, err)
+		return pair
+	}
+	drop := func(keys ...string) {
+		for _, key := range keys {
+			_, err := kv.Delete(key, nil)
+			fatal(t, err)
+		}
+	}
+	put := func(pair *api.KVPair) {
+		_, err := kv.Put(pair, nil)
+		fatal(t, err)
+	}
+	for what, harm := range map[string]func(lock, record string){
+		"the lock deleted":                func(lock, _ string) { drop(lock) },
+		"the record deleted":              func(_, record string) { drop(record) },
+		"both deleted":                    func(lock, record string) { drop(lock, record) },
+		"the lock deleted and made again": func(lock, _ string) { pair := value(lock); drop(lock); put(pair) },
+		"the lock edited":                 func(lock, _ string) { put(&api.KVPair{Key: lock, Value: []byte("mine")}) },
+		"the record edited":               func(_, record string) { put(&api.KVPair{Key: record, Value: []byte("mine")}) },
+		"the lock of an earlier session": func(lock, _ string) {
+			put(&api.KVPair{Key: lock, Value: []byte(strings.Replace(string(value(lock).Value), `"session":"`, `"session":"0`, 1))})
+		},
+		"the lock released": func(lock, _ string) { _, _, err := kv.Release(value(lock), nil); fatal(t, err) },
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			l := newLab(t, agent) // of its own: what members do would be seen
+			a, b := l.node(t, "a"), l.node(t, "b")
+			held := a.winAll(crowd, "e")
+			name := held[7].Election
+			a.refused("at first", held)
+			b.look(name)
+			harm(l.keys.lock+name, l.keys.term+name)
+			seen := b.look(name)
+			a.refused("before anybody looks", held)
+			if now := b.look(name); now.Watch < 2*crowdTTL && now.Beat == seen.Beat {
+				t.Errorf("challengers see %+v: neither watched for two TTLs nor renewed with the others", now)
+			}
+			a.passes(crowdTTL * unseen / 6)
+			a.refused("within a TTL", held, name)
+			a.refused("ever after", held, name)
+		})
+	}
+}
+
+// A session that has ended is seen at once, and so is a lock stolen after that.
+func TestManyLeasesEndWithTheirSession(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, testbed.SharedConsul(t))
+	a := l.node(t, "a")
+	held := a.winAll(crowd, "e")
+	a.refused("at first", held)
+	_, err := l.root.Session().Destroy(a.session.get(), nil)
+	fatal(t, err)
+	var all []string
+	for _, h := range held {
+		all = append(all, h.Election)
+	}
+	a.refused("after the session was destroyed", held, all...)
+	again := a.winAll(1, "another")
+	a.refused("on a new session", append(held, again...), all...)
+}
+
+// The index of a prefix goes back when tombstones are removed, and may be what it was
+// before a deletion. So a listing that is old is not taken for the present one, even
+// if the index is equal.
+func TestAnOldListingIsNotComparedByItsIndex(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, testbed.SharedConsul(t))
+	a := l.node(t, "a")
+	held := a.winAll(crowd, "e")
+	a.refused("at first", held)
+	listed := func() (whole bool) {
+		for _, r := range a.way.take() {
+			whole = whole || strings.Contains(r.url, "recurse")
+		}
+		return whole
+	}
+	listed()
+	a.passes(crowdTTL)
+	a.refused("soon", held)
+	if listed() {
+		t.Error("all keys were listed though nothing has changed")
+	}
+	a.shot.mu.Lock()
+	a.shot.at = a.shot.at.Add(-forgetful)
+	a.shot.mu.Unlock()
+	a.passes(crowdTTL)
+	a.refused("later", held)
+	if !listed() {
+		t.Error("the index was taken for proof that nothing has changed, after a time in which it can have gone back")
+	}
+}
+
+// Two members with many elections each below one prefix, and changes all the time:
+// each renewal costs a few requests more, not one for each change.
+func TestMuchChangeCostsAFewRequestsForEachRenewal(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, testbed.SharedConsul(t))
+	a, b := l.node(t, "a"), l.node(t, "b")
+	mine, theirs := a.winAll(crowd, "a"), b.winAll(crowd, "b")
+	for round := range 5 {
+		b.release(backend.Released, theirs[:20]...)
+		theirs = append(theirs[20:], b.winAll(20, fmt.Sprint("round ", round, " "))...)
+		a.way.take()
+		b.way.take()
+		a.refused("amid changes", mine)
+		b.refused("amid changes", theirs)
+		if n, m := len(a.way.take()), len(b.way.take()); n > 3 || m > 3 {
+			t.Errorf("after 40 changes the renewals cost %d and %d requests, want 3 at most", n, m)
+		}
+	}
+}
+
+// Of a hundred leases, more than one transaction can be pinned to, one is deleted,
+// one deposed, one taken by hand: those three are refused, the others renewed, and
+// what was refused is not kept alive by the renewals of the rest.
+func TestOfManyLeasesOnlyThoseThatAreGoneAreRefused(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, testbed.SharedConsul(t))
+	a, b := l.node(t, "a"), l.node(t, "b")
+	var bids []backend.Bid
+	for i := range 100 {
+		name := fmt.Sprintf("e%02d", i)
+		bids = append(bids, backend.Bid{Election: name, Candidate: a.me, TTL: labTTL, Renew: labTTL / 4, Over: a.look(name)})
+	}
+	answers, err := a.Acquire(t.Context(), bids)
+	fatal(t, err)
+	held := make([]backend.Lease, len(answers))
+	for i, answer := range answers {
+		a.want("a bid", answer, backend.Granted)
+		held[i] = answer.Lease
+	}
+	a.renew(held...) // now it knows them all
+	_, err = l.root.KV().Delete(l.keys.lock+"e10", nil)
+	fatal(t, err, b.Ask(t.Context(), []backend.Wish{{Election: "e20", Term: held[20].Term, Kind: backend.Depose}}))
+	pair, _, err := l.root.KV().Get(l.keys.lock+"e30", nil)
+	fatal(t, err)
+	_, _, err = l.root.KV().Release(pair, nil)
+	fatal(t, err)
+	gone := map[int]bool{10: true, 20: true, 30: true}
+	for round := range 2 {
+		for i, answer := range a.renew(held...) {
+			want := backend.Granted
+			if gone[i] {
+				want = backend.Refused
+			}
+			if answer.Outcome != want {
+				t.Fatalf("renewal %d of %s: %v (%v), want %v", round, held[i].Election, answer.Outcome, answer.Err, want)
+			}
+		}
+	}
+	before := b.look("e20")
+	var rest []backend.Lease
+	for i := range held {
+		if !gone[i] {
+			rest = append(rest, held[i])
+		}
+	}
+	a.renew(rest...)
+	if now := b.look("e20"); !now.Unchanged(before) {
+		t.Errorf("a lease that was refused is renewed with the others: %+v, then %+v", before, now)
+	}
+}

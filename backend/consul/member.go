@@ -1,0 +1,172 @@
+package consul
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/consul/api"
+
+	"github.com/go-election/go-election/backend"
+)
+
+// maxStage bounds a stage, in bytes.
+const maxStage = 32
+
+// A member is the value of a member's key.
+type member struct {
+	candidate
+	Stage string    `json:"stage,omitempty"`
+	TTL   int64     `json:"ttl_us"`
+	At    time.Time `json:"at"` // by its own clock
+}
+
+// announced is the member's key as this process has written it last.
+type announced struct {
+	mu     sync.Mutex
+	value  member
+	at     time.Time // zero: never
+	ridden bool      // with a renewal
+}
+
+// rider returns an operation that announces this process again, if a part of its TTL
+// has gone by, to travel with a renewal of many leases: that pays for the request
+// which looks at what people have done by hand.
+func (a *announced) rider(prefix string, now time.Time) api.KVTxnOps {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.at.IsZero() || within(a.at, duration(a.value.TTL)/2) {
+		return nil
+	}
+	value := a.value
+	value.At = now.UTC().Round(0)
+	return api.KVTxnOps{{Verb: api.KVSet, Key: prefix + value.Nonce, Value: encode(value)}}
+}
+
+// again notes that a rider has arrived.
+func (a *announced) again(sent time.Time) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.at, a.ridden = sent, true
+}
+
+// needed reports whether that must be written, and not by a rider just now.
+func (a *announced) needed(value member) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	value.At = a.value.At
+	return value != a.value || !a.ridden || !within(a.at, duration(value.TTL)*3/4)
+}
+
+func (a *announced) wrote(value member, sent time.Time) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.value, a.at, a.ridden = value, sent, false
+}
+
+// Announce implements [backend.Backend]: one write, unless renewals have just done
+// that. It also makes the session ahead of the first bid, so that a hand-over need not
+// wait for that, and renews it when half its TTL has gone by.
+func (b *Backend) Announce(ctx context.Context, m backend.Member) error {
+	if err := b.enter(ctx, "announce", m.Nonce); err != nil {
+		return err
+	}
+	if err := b.present(ctx, m); err != nil {
+		return b.fail("announce", err)
+	}
+	if ttl := min(m.TTL, longest); b.session.get() == "" && ttl > 0 {
+		if _, err := b.open(ctx, m.Candidate, ttl); err != nil {
+			return b.fail("announce", err)
+		}
+	}
+	if err := b.touch(ctx, 2); err != nil {
+		return b.fail("announce", err)
+	}
+	b.tidy(ctx, time.Now())
+	return nil
+}
+
+// present writes the member's key.
+func (b *Backend) present(ctx context.Context, m backend.Member) error {
+	now := time.Now()
+	value := member{
+		candidate{m.ID, m.Nonce, m.Address, m.Metadata}, backend.Clean(m.Stage, maxStage, false),
+		int64(m.TTL / time.Microsecond), now.UTC().Round(0),
+	}
+	if b.announced.needed(value) {
+		_, err := b.client.KV().Put(&api.KVPair{Key: b.keys.member + m.Nonce, Value: encode(value)}, write(ctx))
+		if err != nil {
+			return err
+		}
+		b.announced.wrote(value, now)
+	}
+	return nil
+}
+
+// tidyEvery is how often a process takes away what others have left behind, and
+// leftFor is for how long they must not have been heard of.
+const (
+	tidyEvery = 6 * time.Hour
+	leftFor   = 24 * time.Hour
+)
+
+// tidy deletes keys of members and sessions that have been gone for a day. If
+// that was a mistake, the member writes its key again. A beat key goes only with
+// its session, and a lease that still hangs on it is watched anew.
+func (b *Backend) tidy(ctx context.Context, now time.Time) {
+	b.mu.Lock()
+	due := now.Sub(b.tidied) >= tidyEvery
+	if due {
+		b.tidied = now
+	}
+	b.mu.Unlock()
+	if !due {
+		return
+	}
+	for _, prefix := range []string{b.keys.member, b.keys.beat} {
+		pairs, _, err := b.list(ctx, prefix)
+		if err != nil {
+			return // the next time will do
+		}
+		for _, pair := range pairs {
+			var at struct{ At time.Time }
+			if decode(pair, &at) && now.Sub(at.At) > leftFor && pair.Session == "" {
+				if _, _, err := b.client.KV().DeleteCAS(pair, write(ctx)); err != nil {
+					return
+				}
+			}
+		}
+	}
+}
+
+// Members implements [backend.Backend]. Ages are by the members' own clocks and
+// this process's.
+func (b *Backend) Members(ctx context.Context, from string, limit int) ([]backend.Member, error) {
+	if err := b.enter(ctx, "members", ""); err != nil {
+		return nil, err
+	}
+	pairs, _, err := b.list(ctx, b.keys.member)
+	if err != nil {
+		return nil, b.fail("members", err)
+	}
+	now := time.Now()
+	var list []backend.Member
+	for key, pair := range pairs {
+		nonce := strings.TrimPrefix(key, b.keys.member)
+		var v member
+		if nonce < from || len(nonce) > 64 || !decode(pair, &v) || v.Nonce != nonce {
+			continue
+		}
+		m := backend.Member{
+			Candidate: backend.CleanCandidate(backend.Candidate{ID: v.ID, Nonce: v.Nonce, Address: v.Address, Metadata: v.Metadata}),
+			Stage:     backend.Clean(v.Stage, maxStage, false), TTL: duration(v.TTL), Age: max(now.Sub(v.At), 0),
+		}
+		if m.Age <= 2*m.TTL {
+			list = append(list, m)
+		}
+	}
+	slices.SortFunc(list, func(a, b backend.Member) int { return strings.Compare(a.Nonce, b.Nonce) })
+	return list[:min(limit, len(list))], nil
+}

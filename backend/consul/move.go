@@ -1,0 +1,76 @@
+package consul
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/hashicorp/consul/api"
+
+	"github.com/go-election/go-election/backend"
+)
+
+// Move implements [backend.Backend]. One reading; then, for each chunk, one
+// transaction that writes lock and record anew, pinned to what was read. The lock's
+// fresh beat makes it a renewal: challengers watch from then.
+func (b *Backend) Move(ctx context.Context, held []backend.Lease) ([]backend.Answer, error) {
+	what := about("move", len(held), held[0].Election)
+	if err := b.enter(ctx, what, held[0].Holder.Nonce); err != nil {
+		return nil, err
+	}
+	answers := make([]backend.Answer, len(held))
+	all := make([]int, len(held))
+	for i := range all {
+		all[i] = i
+	}
+	for part := range slices.Chunk(all, grantChunk) {
+		if err := b.move(ctx, held, part, answers); err != nil {
+			return answers, b.fail(what, err)
+		}
+	}
+	return answers, nil
+}
+
+func (b *Backend) move(ctx context.Context, held []backend.Lease, part []int, answers []backend.Answer) error {
+	names := make([]string, len(part))
+	for n, i := range part {
+		names[n] = held[i].Election
+	}
+	for range attempts {
+		session := b.session.get()
+		entries, err := b.read(ctx, names, true)
+		if err != nil {
+			return err
+		}
+		var offers []*offer
+		var ops api.KVTxnOps
+		sent := time.Now()
+		for n, i := range part {
+			l, e := held[i], entries[n]
+			if !e.ours(session, l.Holder.Nonce, l.Term) || e.deposed() {
+				answers[i] = backend.Answer{Lease: e.lease, Outcome: backend.Refused}
+				continue
+			}
+			o := &offer{entry: e, at: i, bid: backend.Bid{TTL: duration(e.lock.TTL)}, next: l.Term, reign: e.lock, record: e.term}
+			o.reign.Beat, o.reign.At = newBeat(), sent.UTC().Round(0)
+			o.record.Beat, o.record.MovedTo, o.record.Moved = newBeat(), l.MovedTo, l.MovedFrom
+			key := b.keys.lock + e.name
+			ops = append(ops, pin(key, e.lockPair),
+				&api.KVTxnOp{Verb: api.KVLock, Key: key, Session: session, Value: encode(o.reign)},
+				&api.KVTxnOp{Verb: api.KVCAS, Key: b.keys.term + e.name, Index: indexOf(e.termPair), Value: encode(o.record)})
+			offers = append(offers, o)
+		}
+		if offers == nil {
+			return nil
+		}
+		ok, answer, err := b.txn(ctx, append(ops, b.changed()))
+		if err != nil {
+			return err
+		}
+		if ok {
+			b.granted(offers, lastIndex(answer.Results), sent, session, answers)
+			return nil
+		}
+	}
+	return errConflict
+}

@@ -1,0 +1,193 @@
+package consul
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/hashicorp/consul/api"
+)
+
+// maxOps is how many operations one transaction may have: newer servers allow 128.
+const maxOps = 64
+
+// few is how many elections are read in one transaction, with the beat keys of as
+// many sessions. More are read as a whole.
+const few = maxOps / 3
+
+// read reads elections, consistently. For a few it is one transaction, and a
+// second if one of them hangs on a session that was not expected. For many it is
+// one transaction too, that asks for the beats and whether members have changed
+// anything since the last listing: see [Backend.leases].
+//
+// What it returns need not be of one instant, except for each key by itself: a
+// grant is pinned to the index of every key that it rests on.
+func (b *Backend) read(ctx context.Context, names []string, sure bool) ([]*entry, error) {
+	if len(names) > few {
+		return b.readMany(ctx, names, sure)
+	}
+	var ops api.KVTxnOps
+	var sessions []string
+	for _, name := range names {
+		ops = append(ops, get(b.keys.lock+name), get(b.keys.term+name))
+		if s := b.memory.session(name); s != "" && !slices.Contains(sessions, s) {
+			sessions = append(sessions, s)
+			ops = append(ops, get(b.keys.beat+s))
+		}
+	}
+	pairs, err := b.gets(ctx, ops)
+	if err != nil {
+		return nil, err
+	}
+	entries := b.gather(names, pairs)
+	var more api.KVTxnOps
+	for _, e := range entries {
+		if s := e.lock.Session; s != "" && !slices.Contains(sessions, s) {
+			sessions = append(sessions, s)
+			more = append(more, get(b.keys.beat+s))
+		}
+	}
+	if more != nil {
+		beats, err := b.gets(ctx, more)
+		if err != nil {
+			return nil, err
+		}
+		maps.Copy(pairs, beats)
+	}
+	b.judge(entries, pairs)
+	return entries, nil
+}
+
+// get is an operation that reads a key which may not exist.
+func get(key string) *api.KVTxnOp { return &api.KVTxnOp{Verb: api.KVGetOrEmpty, Key: key} }
+
+// gets runs a transaction that only reads.
+func (b *Backend) gets(ctx context.Context, ops api.KVTxnOps) (map[string]*api.KVPair, error) {
+	ok, answer, err := b.txn(ctx, ops)
+	switch {
+	case err != nil:
+		return nil, err
+	case !ok:
+		return nil, txnError(answer)
+	}
+	return collect(ops, answer.Results)
+}
+
+// collect returns the keys that were read. A key that is missing in the answer is
+// one that the token may not read.
+func collect(ops api.KVTxnOps, results []*api.KVPair) (map[string]*api.KVPair, error) {
+	pairs := make(map[string]*api.KVPair, len(results))
+	for _, pair := range results {
+		if pair != nil {
+			pairs[pair.Key] = pair
+		}
+	}
+	for _, op := range ops {
+		if op.Verb != api.KVGetOrEmpty {
+			continue
+		}
+		pair := pairs[op.Key]
+		if pair == nil {
+			return nil, errFiltered
+		}
+		if pair.ModifyIndex == 0 {
+			pairs[op.Key] = nil // there is no such key
+		}
+	}
+	return pairs, nil
+}
+
+// gather makes entries of what was read, so far as to know their sessions.
+func (b *Backend) gather(names []string, pairs map[string]*api.KVPair) []*entry {
+	entries := make([]*entry, len(names))
+	for i, name := range names {
+		e := &entry{name: name, lockPair: pairs[b.keys.lock+name], termPair: pairs[b.keys.term+name]}
+		e.parse()
+		entries[i] = e
+	}
+	return entries
+}
+
+// judge gives each entry its beat key and makes the leases.
+func (b *Backend) judge(entries []*entry, pairs map[string]*api.KVPair) {
+	self, now := b.guard.Nonce(), time.Now()
+	known := make(map[string]*renewals) // one value may be for thousands
+	for _, e := range entries {
+		if s := e.lock.Session; s != "" {
+			e.beatPair = pairs[b.keys.beat+s]
+			if _, done := known[s]; !done {
+				var r renewals
+				if known[s] = nil; decode(e.beatPair, &r) {
+					known[s] = &r
+				}
+			}
+			e.renewals = known[s]
+		}
+		e.judge(self, &b.memory, now)
+	}
+}
+
+// list reads all keys below a prefix.
+func (b *Backend) list(ctx context.Context, prefix string) (map[string]*api.KVPair, uint64, error) {
+	found, meta, err := b.client.KV().List(prefix, query(ctx))
+	if err != nil {
+		return nil, 0, err
+	}
+	if meta.ResultsFilteredByACLs {
+		return nil, 0, errFiltered
+	}
+	if len(found) == 0 { // who has no token at all is not told that keys were kept back
+		if _, err := b.gets(ctx, api.KVTxnOps{get(prefix)}); err != nil {
+			return nil, 0, err
+		}
+	}
+	pairs := make(map[string]*api.KVPair, len(found))
+	for _, pair := range found {
+		pairs[pair.Key] = pair
+	}
+	return pairs, meta.LastIndex, nil
+}
+
+// readMany reads elections of which there are many. It does not ask whether
+// somebody has been at the keys by hand if a call of Listen would have been told,
+// unless sure is set.
+func (b *Backend) readMany(ctx context.Context, names []string, sure bool) ([]*entry, error) {
+	ops := api.KVTxnOps{get(b.keys.changes)}
+	asked := make(map[string]bool)
+	for _, name := range names {
+		if s := b.memory.session(name); s != "" && !asked[s] && len(ops) < maxOps {
+			asked[s] = true
+			ops = append(ops, get(b.keys.beat+s))
+		}
+	}
+	beats, err := b.gets(ctx, ops)
+	if err != nil {
+		return nil, err
+	}
+	pairs, err := b.leases(ctx, indexOf(beats[b.keys.changes]), sure)
+	if err != nil {
+		return nil, err
+	}
+	entries := b.gather(names, pairs)
+	var more api.KVTxnOps
+	for _, e := range entries {
+		if s := e.lock.Session; s != "" && !asked[s] {
+			asked[s] = true
+			more = append(more, get(b.keys.beat+s))
+		}
+	}
+	switch {
+	case len(more) > maxOps:
+		beats, _, err = b.list(ctx, b.keys.beat)
+	case more != nil:
+		var rest map[string]*api.KVPair
+		rest, err = b.gets(ctx, more)
+		maps.Copy(beats, rest)
+	}
+	if err != nil {
+		return nil, err
+	}
+	b.judge(entries, beats)
+	return entries, nil
+}

@@ -1,0 +1,156 @@
+package consul
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/hashicorp/consul/api"
+
+	"github.com/go-election/go-election/backend"
+)
+
+// Release implements [backend.Backend]. One reading, unless it is known what there
+// is; then, for each chunk, one transaction that unlocks, which pays no lock-delay,
+// and says in the records how the reigns ended. It is pinned to what was read or
+// written.
+func (b *Backend) Release(ctx context.Context, held []backend.Lease) error {
+	what := about("release", len(held), held[0].Election)
+	if err := b.enter(ctx, what, ""); err != nil {
+		return err
+	}
+	if b.guard.Nonce() == "" {
+		return nil // it never held anything
+	}
+	for part := range slices.Chunk(held, 16*grantChunk) {
+		if err := b.release(ctx, part); err != nil {
+			return b.fail(what, err)
+		}
+	}
+	return nil
+}
+
+func (b *Backend) release(ctx context.Context, held []backend.Lease) error {
+	entries := b.known(held)
+	for range attempts {
+		if entries == nil {
+			names := make([]string, len(held))
+			for i, l := range held {
+				names[i] = l.Election
+			}
+			var err error
+			if entries, err = b.read(ctx, names, true); err != nil {
+				return err
+			}
+		}
+		var again []backend.Lease
+		type item struct {
+			lease backend.Lease
+			ops   api.KVTxnOps
+		}
+		var items []item
+		for i, e := range entries {
+			l := held[i]
+			if ops := b.releaseOps(e, l); ops != nil {
+				items = append(items, item{l, ops})
+			} else {
+				b.released(e, l)
+			}
+		}
+		for part := range slices.Chunk(items, grantChunk) {
+			var ops api.KVTxnOps
+			for _, it := range part {
+				ops = append(ops, it.ops...)
+			}
+			ok, answer, err := b.txn(ctx, append(ops, b.changed()))
+			if err != nil {
+				return err
+			}
+			if !ok {
+				if err := txnError(answer); !errors.Is(err, errConflict) {
+					return err
+				}
+			}
+			for _, it := range part {
+				if ok {
+					b.beats.gone(it.lease.Election)
+				} else {
+					again = append(again, it.lease)
+				}
+			}
+		}
+		if held = again; len(held) == 0 {
+			return nil
+		}
+		entries = nil
+	}
+	return errConflict
+}
+
+// known returns those leases as they were read or written last, if each is known to
+// have been ours in that term. It may have changed: then the release is refused.
+func (b *Backend) known(held []backend.Lease) []*entry {
+	session, self := b.session.get(), b.guard.Nonce()
+	entries := make([]*entry, len(held))
+	for i, l := range held {
+		h, _ := b.beats.holding(l.Election)
+		if h.entry == nil || !h.ours(session, self, l.Term) {
+			return nil
+		}
+		entries[i] = h.entry
+	}
+	return entries
+}
+
+// released notes that a lease is not held, unless it is in another term.
+func (b *Backend) released(e *entry, l backend.Lease) {
+	if h, ok := b.beats.holding(l.Election); ok && (l.Term == 0 || h.entry == nil || h.lock.Term == l.Term) && !e.mine {
+		b.beats.gone(l.Election)
+	}
+}
+
+// releaseOps is one release, or nil if there is nothing to release. If a bid of
+// ours may still be on its way to the servers, the record is touched, or the lock
+// key of an election that was never led, so that the bid finds another index and
+// fails.
+func (b *Backend) releaseOps(e *entry, l backend.Lease) api.KVTxnOps {
+	key, recordKey := b.keys.lock+e.name, b.keys.term+e.name
+	self := b.guard.Nonce()
+	locked := e.lock.Holder.Nonce == self && e.lockPair != nil
+	recorded := e.term.Nonce == self && e.term.Term > 0 && e.term.End == ""
+	lasts := max(e.term.Term, e.lock.Term)
+	if !locked && !recorded || l.Term != 0 && l.Term != lasts {
+		h, ok := b.beats.holding(e.name)
+		switch {
+		case !ok || h.entry != nil || l.Term != 0:
+		case e.term.Term > 0:
+			touched := e.term
+			touched.Touch = newBeat() // Consul does not count a write that changes nothing
+			return api.KVTxnOps{{Verb: api.KVCAS, Key: recordKey, Index: e.termPair.ModifyIndex, Value: encode(touched)}}
+		case e.termPair == nil && e.lockPair == nil: // never led
+			return api.KVTxnOps{{Verb: api.KVCAS, Key: key, Value: encode(lock{Beat: newBeat()})}}
+		case e.termPair == nil && e.lockPair.Session == "":
+			return api.KVTxnOps{{Verb: api.KVCAS, Key: key, Index: e.lockPair.ModifyIndex, Value: encode(lock{Term: e.lock.Term, Beat: newBeat()})}}
+		}
+		return nil
+	}
+	now := time.Now().UTC().Round(0)
+	record := e.term
+	if !recorded { // it was deleted, or tells another story
+		record = term{Term: lasts, ID: e.lease.Holder.ID, Nonce: self, TTL: e.lock.TTL, From: e.lock.At, History: record.History, Wish: record.Wish,
+			MovedTo: record.MovedTo, Moved: record.Moved}
+	}
+	record.close(l.End, now)
+	record.Beat = newBeat()
+	vacant := encode(lock{Term: record.Term, Beat: newBeat(), At: now})
+	ops := api.KVTxnOps{pin(key, e.lockPair)}
+	switch {
+	case e.lockPair == nil || !locked: // deleted by somebody, or written over
+	case e.lockPair.Session != "":
+		ops = append(ops, &api.KVTxnOp{Verb: api.KVUnlock, Key: key, Session: e.lockPair.Session, Value: vacant})
+	default: // its session is gone
+		ops = append(ops, &api.KVTxnOp{Verb: api.KVCAS, Key: key, Index: e.lockPair.ModifyIndex, Value: vacant})
+	}
+	return append(ops, &api.KVTxnOp{Verb: api.KVCAS, Key: recordKey, Index: indexOf(e.termPair), Value: encode(record)})
+}

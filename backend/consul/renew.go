@@ -1,0 +1,259 @@
+package consul
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/hashicorp/consul/api"
+
+	"github.com/go-election/go-election/backend"
+)
+
+// pinned is how many leases one renewal can be pinned to, besides the session and
+// its beat key.
+const pinned = (maxOps - 2) / 2
+
+// Renew implements [backend.Backend]. One write, of the session's beat key,
+// renews all. It is pinned to the session, to the key's index, and to the index of
+// the lock and the record of each lease. Where those are too many it tells whether
+// members have changed anything; if so, and once in a while, the leases are verified
+// by a consistent reading afterwards.
+func (b *Backend) Renew(ctx context.Context, held []backend.Lease) ([]backend.Answer, error) {
+	what := about("renew", len(held), held[0].Election)
+	if err := b.enter(ctx, what, held[0].Holder.Nonce); err != nil {
+		return nil, err
+	}
+	select { // beats are written in order
+	case b.turn <- struct{}{}:
+		defer func() { <-b.turn }()
+	case <-ctx.Done():
+		return nil, b.fail(what, ctx.Err())
+	}
+	r := renewal{b, held, make([]backend.Answer, len(held))}
+	if err := r.run(ctx); err != nil {
+		return r.answers, b.fail(what, err)
+	}
+	// The session, if nobody announces this process. Whether that fails shows later;
+	// the answers must not wait for it for long.
+	ctx, cancel := context.WithTimeout(ctx, max(held[0].TTL, time.Second)/16)
+	defer cancel()
+	b.touch(ctx, 2)
+	return r.answers, nil
+}
+
+// A renewal is one call of Renew.
+type renewal struct {
+	*Backend
+	held    []backend.Lease
+	answers []backend.Answer
+}
+
+// attempts is how often a write that lost a race is tried again within a call.
+const attempts = 5
+
+func (r renewal) run(ctx context.Context) error {
+	for range attempts {
+		session := r.session.get() // "": it ended, and all that hung on it
+		open, err := r.look(ctx, session)
+		if err != nil || len(open) == 0 {
+			return err
+		}
+		names := make([]string, len(open))
+		for n, i := range open {
+			names[n] = r.held[i].Election
+		}
+		next, index := r.beats.next(names)
+		if index == 0 {
+			if err := r.reread(ctx, session); err != nil {
+				return err
+			}
+			continue
+		}
+		ok, mark, err := r.write(ctx, session, open, next, index)
+		switch {
+		case err != nil:
+			return err
+		case !ok:
+		case len(open) > pinned:
+			return r.verify(ctx, session, open, &next, mark)
+		default:
+			r.granted(open, &next)
+			return nil
+		}
+	}
+	return errConflict
+}
+
+// look returns the leases that are to be renewed, by what is known of them. What
+// is not known is read; what turns out not to be ours is refused.
+func (r renewal) look(ctx context.Context, session string) (open []int, err error) {
+	var ask []string
+	var asked []int
+	for i, l := range r.held {
+		if r.answers[i].Outcome != backend.Unknown || r.answers[i].Err != nil {
+			continue
+		}
+		h, ok := r.beats.holding(l.Election)
+		if ok && h.entry != nil && h.ours(session, l.Holder.Nonce, l.Term) && !h.deposed() {
+			open = append(open, i)
+		} else {
+			ask, asked = append(ask, l.Election), append(asked, i)
+		}
+	}
+	if ask == nil {
+		return open, nil
+	}
+	entries, err := r.read(ctx, ask, true)
+	if err != nil {
+		return nil, err
+	}
+	for n, i := range asked {
+		if l, e := r.held[i], entries[n]; e.ours(session, l.Holder.Nonce, l.Term) && !e.deposed() {
+			r.beats.holds(e, 0, time.Time{})
+			open = append(open, i)
+		} else {
+			r.answers[i] = backend.Answer{Lease: e.lease, Outcome: backend.Refused}
+		}
+	}
+	return open, nil
+}
+
+// write gives the leases a fresh beat. If it was not written, what it was pinned to
+// will be read again. For many leases it returns the index of the changes key at the
+// moment of the write.
+func (r renewal) write(ctx context.Context, session string, open []int, next renewals, index uint64) (ok bool, mark uint64, err error) {
+	key, sent := r.keys.beat+session, time.Now()
+	ops := api.KVTxnOps{
+		{Verb: api.KVCheckSession, Key: key, Session: session},
+		{Verb: api.KVCAS, Key: key, Index: index, Value: encode(next)},
+	}
+	before := len(ops)
+	if len(open) <= pinned {
+		for _, i := range open {
+			h, _ := r.beats.holding(r.held[i].Election)
+			if h.entry == nil { // released meanwhile, against the contract
+				return false, 0, errConflict
+			}
+			ops = append(ops, pin(h.lockPair.Key, h.lockPair), pin(h.termPair.Key, h.termPair))
+		}
+	} else {
+		ops = append(ops, get(r.keys.changes))
+		ops = append(ops, r.announced.rider(r.keys.member, sent)...)
+	}
+	r.beats.wrote(next, 0) // not known until there is an answer
+	ok, answer, err := r.txn(ctx, ops)
+	switch {
+	case err != nil:
+		return false, 0, err
+	case ok:
+		var now uint64
+		for _, pair := range answer.Results {
+			switch {
+			case pair == nil:
+			case pair.Key == key:
+				now = max(now, pair.ModifyIndex)
+			case pair.Key == r.keys.changes:
+				mark = pair.ModifyIndex
+			}
+		}
+		r.beats.wrote(next, now)
+		if slices.ContainsFunc(ops, func(op *api.KVTxnOp) bool { return op.Verb == api.KVSet }) {
+			r.announced.again(sent)
+		}
+		return true, mark, nil
+	}
+	for _, e := range answer.Errors {
+		if n := (e.OpIndex - before) / 2; e.OpIndex >= before && n < len(open) && len(open) <= pinned {
+			r.beats.doubt(r.held[open[n]].Election)
+		}
+	}
+	if err := txnError(answer); backend.Class(r.fail("", err)) == backend.ErrDenied {
+		return false, 0, err
+	}
+	return false, 0, nil
+}
+
+// reread finds out what the beat key holds after a write that was not confirmed.
+func (b *Backend) reread(ctx context.Context, session string) error {
+	key := b.keys.beat + session
+	pairs, err := b.gets(ctx, api.KVTxnOps{get(key)})
+	if err != nil {
+		return err
+	}
+	pair := pairs[key]
+	var is renewals
+	if pair == nil || pair.Session != session || !decode(pair, &is) || is.Nonce != b.guard.Nonce() {
+		b.drop(session) // the session has ended, or somebody has been at its key
+		return nil
+	}
+	b.beats.wrote(is, pair.ModifyIndex)
+	return nil
+}
+
+// unseen is the part of a TTL for which a lease is renewed without looking whether
+// somebody has been at its keys by hand.
+const unseen = 5 // sixths
+
+// verify makes sure of many leases after the beat was written, when the changes key
+// had the index mark. Those that have been certain since the last change by a member,
+// and were looked at not long ago, need no more; or else all are read. A beat that was
+// written for one that is not ours any more makes challengers wait for a moment
+// longer; nobody trusts it.
+func (r renewal) verify(ctx context.Context, session string, open []int, next *renewals, mark uint64) error {
+	var certain, rest []int
+	for _, i := range open {
+		h, _ := r.beats.holding(r.held[i].Election)
+		if h.entry != nil && mark != 0 && h.mark == mark && within(h.at, duration(h.lock.TTL)*unseen/6) {
+			certain = append(certain, i)
+		}
+	}
+	asked := time.Now()
+	var pairs map[string]*api.KVPair
+	var err error
+	if len(certain) < len(open) {
+		pairs, err = r.leases(ctx, mark, true)
+	}
+	if pairs == nil {
+		r.granted(certain, next)
+		return err
+	}
+	for _, i := range open {
+		l := r.held[i]
+		h, _ := r.beats.holding(l.Election)
+		lockPair, termPair := pairs[r.keys.lock+l.Election], pairs[r.keys.term+l.Election]
+		if h.entry != nil && lockPair != nil && termPair != nil && lockPair.ModifyIndex == h.lockPair.ModifyIndex && termPair.ModifyIndex == h.termPair.ModifyIndex {
+			r.beats.holds(h.entry, mark, asked) // as it was
+			rest = append(rest, i)
+			continue
+		}
+		e := &entry{name: l.Election, lockPair: lockPair, termPair: termPair, renewals: next}
+		e.parse()
+		e.judge(r.guard.Nonce(), &r.memory, time.Now())
+		if e.ours(session, l.Holder.Nonce, l.Term) && !e.deposed() {
+			r.beats.holds(e, mark, asked)
+			rest = append(rest, i)
+		} else {
+			r.beats.doubt(l.Election)
+			r.answers[i] = backend.Answer{Lease: e.lease, Outcome: backend.Refused}
+		}
+	}
+	r.granted(rest, next)
+	return nil
+}
+
+// granted fills in the answers of leases that were renewed.
+func (r renewal) granted(open []int, next *renewals) {
+	self, now := r.guard.Nonce(), time.Now()
+	for _, i := range open {
+		l := r.held[i]
+		h, _ := r.beats.holding(l.Election)
+		if h.entry == nil {
+			continue // unknown
+		}
+		e := *h.entry
+		e.renewals = next
+		trust := min(l.TTL, duration(e.lock.TTL)) // never longer than challengers watch
+		r.answers[i] = backend.Answer{Lease: e.leaseFor(self, &r.memory, now), Outcome: backend.Granted, Trust: trust}
+	}
+}

@@ -1,0 +1,187 @@
+package consul
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/consul/api"
+
+	"github.com/go-election/go-election/backend"
+)
+
+// minSession is the least TTL of a session that Consul's servers allow by default.
+const minSession = 10 * time.Second
+
+// A session is this Backend's one session in Consul. Nobody counts on how long it
+// lives; that it lives is one more condition for a renewal.
+type session struct {
+	turn chan struct{} // taken while one is made
+
+	mu      sync.Mutex
+	id      string // "": none
+	ttl     time.Duration
+	renewed time.Time // when the last renewal was sent; the monotonic part counts
+}
+
+func (s *session) get() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.id
+}
+
+// due reports whether a renewal should be sent: with a part of the TTL gone.
+func (s *session) due(part time.Duration) (id string, due bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.id, s.id != "" && time.Since(s.renewed) >= s.ttl/part
+}
+
+func (s *session) set(id string, ttl time.Duration, at time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.id, s.ttl, s.renewed = id, ttl, at
+}
+
+func (s *session) touched(id string, at time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.id == id {
+		s.renewed = at
+	}
+}
+
+// drop forgets a session that has ended. What hung on it is lost for good.
+func (b *Backend) drop(id string) {
+	b.session.mu.Lock()
+	defer b.session.mu.Unlock()
+	if b.session.id == id {
+		b.session.id = ""
+	}
+}
+
+// open returns the session, and makes one with its beat key if there is none.
+func (b *Backend) open(ctx context.Context, who backend.Candidate, ttl time.Duration) (string, error) {
+	select {
+	case b.session.turn <- struct{}{}:
+		defer func() { <-b.session.turn }()
+	case <-ctx.Done():
+		return "", ctx.Err()
+	}
+	if id := b.session.get(); id != "" {
+		return id, nil
+	}
+	// Three TTLs, so that it is renewed seldom and outlives what the servers need
+	// to find a new leader.
+	entry := &api.SessionEntry{
+		Name: "election " + who.ID, Behavior: api.SessionBehaviorRelease, TTL: max(minSession, 3*ttl).String(),
+		LockDelay: max(ttl, time.Millisecond),
+	}
+	sent := time.Now()
+	id, err := b.create(ctx, entry)
+	if err != nil {
+		return "", err
+	}
+	first := renewals{ID: who.ID, Nonce: who.Nonce, Beat: newBeat(), At: sent.UTC().Round(0)}
+	ok, answer, err := b.txn(ctx, api.KVTxnOps{
+		{Verb: api.KVCheckNotExists, Key: b.keys.beat + id}, // or, arriving late, it would bring an old beat back
+		{Verb: api.KVLock, Key: b.keys.beat + id, Session: id, Value: encode(first)},
+	})
+	if err == nil && !ok {
+		err = txnError(answer)
+	}
+	if err != nil {
+		return "", err // that session is never used, and runs out
+	}
+	b.beats.begin(first, answer.Results)
+	b.session.set(id, max(minSession, 3*ttl), sent)
+	return id, nil
+}
+
+// create makes a session with the checks that are wanted, and no others.
+func (b *Backend) create(ctx context.Context, entry *api.SessionEntry) (id string, err error) {
+	if len(b.checks)+len(b.serviceChecks) == 0 {
+		id, _, err = b.client.Session().CreateNoChecks(entry, write(ctx)) // without serfHealth
+		return id, err
+	}
+	entry.NodeChecks = b.checks
+	for _, name := range b.serviceChecks {
+		entry.ServiceChecks = append(entry.ServiceChecks, api.ServiceCheck{ID: name})
+	}
+	id, _, err = b.client.Session().Create(entry, write(ctx))
+	return id, err
+}
+
+// touch renews the session if a part of its TTL has gone by.
+func (b *Backend) touch(ctx context.Context, part time.Duration) error {
+	id, due := b.session.due(part)
+	if !due {
+		return nil
+	}
+	return b.prolong(ctx, id)
+}
+
+// prolong renews a session. If it has ended it is dropped, and that is no error.
+func (b *Backend) prolong(ctx context.Context, id string) error {
+	sent := time.Now()
+	entry, _, err := b.client.Session().Renew(id, write(ctx))
+	switch {
+	case err != nil:
+		return err
+	case entry == nil: // 404
+		b.drop(id)
+	default:
+		b.session.touched(id, sent)
+	}
+	return nil
+}
+
+// leave destroys the session if nothing hangs on it, and takes its keys away.
+func (b *Backend) leave(ctx context.Context) {
+	id := b.session.get()
+	if id == "" || !b.beats.empty() {
+		return
+	}
+	b.txn(ctx, api.KVTxnOps{
+		{Verb: api.KVCheckSession, Key: b.keys.beat + id, Session: id},
+		{Verb: api.KVDelete, Key: b.keys.beat + id},
+	})
+	b.client.Session().Destroy(id, write(ctx))
+}
+
+// txn runs a transaction: all of it is done, or nothing.
+func (b *Backend) txn(ctx context.Context, ops api.KVTxnOps) (ok bool, answer *api.KVTxnResponse, err error) {
+	for _, op := range ops { // the client's own setting does not reach them
+		op.Namespace, op.Partition = b.namespace, b.partition
+	}
+	ok, answer, _, err = b.client.KV().Txn(ops, query(ctx))
+	return ok, answer, err
+}
+
+// txnError is why a transaction was not applied.
+func txnError(answer *api.KVTxnResponse) error {
+	if answer == nil || len(answer.Errors) == 0 {
+		return errConflict
+	}
+	text := answer.Errors[0].What
+	if delayed(text) {
+		return errDelayed
+	}
+	if strings.Contains(text, "ermission denied") || strings.Contains(text, "ACL not found") {
+		return errors.New(text)
+	}
+	return fmt.Errorf("%w: %s", errConflict, backend.Clean(text, 200, false))
+}
+
+// sessionGone reports whether a transaction failed because the session has ended.
+func sessionGone(answer *api.KVTxnResponse) bool {
+	return answer != nil && slices.ContainsFunc(answer.Errors, func(e *api.TxnError) bool {
+		return strings.Contains(e.What, "invalid session")
+	})
+}
+
+func delayed(text string) bool { return strings.HasSuffix(text, "due to lock delay") }
