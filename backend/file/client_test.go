@@ -1,0 +1,95 @@
+//go:build linux || darwin
+
+package file_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/file"
+)
+
+const ttl = 10 * time.Second
+
+// A client is a process's access, without a manager.
+type client struct {
+	*file.Backend
+	t  *testing.T
+	me backend.Candidate
+}
+
+func open(t *testing.T, dir, id string) *client {
+	t.Helper()
+	return openWith(t, id, file.Options{Dir: dir, Poll: true})
+}
+
+func openWith(t *testing.T, id string, o file.Options) *client {
+	t.Helper()
+	b, err := file.Open(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { file.Die(b) })
+	return &client{b, t, backend.Candidate{ID: id, Nonce: backend.NewNonce()}}
+}
+
+func (c *client) look(name string) backend.Lease {
+	c.t.Helper()
+	l, _, err := c.Observe(c.t.Context(), []backend.Lease{{Election: name}}, "")
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return l[0]
+}
+
+func (c *client) bid(over backend.Lease) backend.Answer {
+	c.t.Helper()
+	got, err := c.Acquire(c.t.Context(), []backend.Bid{{Election: over.Election, Candidate: c.me, TTL: ttl, Renew: ttl / 3, Over: over}})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	if got[0].Outcome == backend.Unknown {
+		c.t.Fatal(got[0].Err)
+	}
+	return got[0]
+}
+
+// win gets a lease that is free.
+func (c *client) win(name string) backend.Lease {
+	c.t.Helper()
+	a := c.bid(c.look(name))
+	if a.Outcome != backend.Granted {
+		c.t.Fatalf("expected a bid of %s to be granted, got %v with %+v", c.me.ID, a.Outcome, a.Lease)
+	}
+	return a.Lease
+}
+
+func (c *client) renew(l backend.Lease) backend.Answer {
+	c.t.Helper()
+	got, err := c.Renew(c.t.Context(), []backend.Lease{l})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return got[0]
+}
+
+func (c *client) free(l backend.Lease) {
+	c.t.Helper()
+	l.End = backend.Released
+	if err := c.Release(c.t.Context(), []backend.Lease{l}); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// private is a fresh directory that Open accepts.
+func private(t *testing.T) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "election")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}

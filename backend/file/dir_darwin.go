@@ -1,0 +1,19 @@
+package file
+
+import "syscall"
+
+const mntLocal = 0x1000 // MNT_LOCAL
+
+func fileSystem(dir string) (kind string, isLocal bool, err error) {
+	var st syscall.Statfs_t
+	if err := again(func() error { return syscall.Statfs(dir, &st) }); err != nil {
+		return "", false, err
+	}
+	for _, c := range st.Fstypename {
+		if c == 0 {
+			break
+		}
+		kind += string(rune(byte(c)))
+	}
+	return kind, st.Flags&mntLocal != 0 && (kind == "apfs" || kind == "hfs"), nil
+}

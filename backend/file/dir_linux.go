@@ -1,0 +1,32 @@
+package file
+
+import (
+	"fmt"
+	"syscall"
+)
+
+// local are file systems that one kernel has to itself (linux/magic.h). All
+// others are refused, so that a network file system that nobody has heard of
+// is too; among them NFS, SMB, Ceph, 9p, and all of FUSE, of which the kernel does not say
+// what is behind it (sshfs, GlusterFS, virtiofs).
+var local = map[uint32]string{
+	0xef53: "ext2, ext3 or ext4", 0x58465342: "xfs", 0x9123683e: "btrfs", 0x2fc12fc1: "zfs", 0xf2f52010: "f2fs",
+	0xca451a4e: "bcachefs", 0x01021994: "tmpfs", 0x858458f6: "ramfs", 0x794c7630: "overlayfs", 0x3153464a: "jfs",
+	0x52654973: "reiserfs", 0x3434: "nilfs2", 0x24051905: "ubifs", 0x72b6: "jffs2",
+}
+
+func fileSystem(dir string) (kind string, isLocal bool, err error) {
+	var st syscall.Statfs_t
+	if err := again(func() error { return syscall.Statfs(dir, &st) }); err != nil {
+		return "", false, err
+	}
+	kind, isLocal = localMagic(uint32(st.Type))
+	return kind, isLocal, nil
+}
+
+func localMagic(magic uint32) (kind string, isLocal bool) {
+	if kind, isLocal = local[magic]; !isLocal {
+		kind = fmt.Sprintf("statfs type 0x%x", magic)
+	}
+	return kind, isLocal
+}

@@ -1,0 +1,46 @@
+//go:build linux || darwin
+
+package file
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"syscall"
+
+	"github.com/go-election/go-election/backend"
+)
+
+// denied are the errors that somebody must act upon.
+var denied = []error{
+	fs.ErrPermission, syscall.EROFS, syscall.ELOOP, syscall.EMFILE, syscall.ENFILE, syscall.EISDIR, syscall.ENOTDIR, syscall.EXDEV,
+}
+
+// fail wraps err for the caller: what was done, and the class.
+func fail(what string, err error) error {
+	if err == nil {
+		return nil
+	}
+	for _, class := range []error{backend.ErrInvalid, backend.ErrDenied, backend.ErrUnavailable, context.Canceled, context.DeadlineExceeded} {
+		if errors.Is(err, class) {
+			return fmt.Errorf("file: %s: %w", what, err)
+		}
+	}
+	for _, d := range denied {
+		if errors.Is(err, d) {
+			return fmt.Errorf("file: %s: %w: %w%s", what, backend.ErrDenied, err, hint(err))
+		}
+	}
+	return fmt.Errorf("file: %s: %w: %w", what, backend.ErrUnavailable, err)
+}
+
+func hint(err error) string {
+	switch {
+	case errors.Is(err, syscall.EMFILE):
+		return " (each lease that is held is an open file: raise the limit, ulimit -n)"
+	case errors.Is(err, syscall.ELOOP):
+		return " (a symbolic link where a file of an election should be: remove it)"
+	}
+	return ""
+}

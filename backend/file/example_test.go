@@ -1,0 +1,47 @@
+//go:build linux || darwin
+
+package file_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log"
+	"os"
+
+	"github.com/go-election/go-election/backend/file"
+	"github.com/go-election/go-election/election"
+)
+
+func decode(into any, text string) error { return json.Unmarshal([]byte(text), into) }
+
+// Several processes of this machine that run this program have one leader.
+func Example() {
+	dir, err := os.MkdirTemp("", "election-") // all processes have the same, such as /var/lib/app/election
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	ctx, cancel := context.WithCancel(context.Background())
+	store, err := file.Open(ctx, file.Options{Dir: dir})
+	if err != nil {
+		log.Fatal(err)
+	}
+	manager, err := election.New(store, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	jobs, err := manager.Join("jobs")
+	if err != nil {
+		log.Fatal(err)
+	}
+	jobs.Run(ctx, func(ctx context.Context, l *election.Leadership) error {
+		fmt.Println("leading", l.Election())
+		cancel() // the work is done
+		return nil
+	})
+	if err := manager.Close(context.Background()); err != nil {
+		log.Fatal(err)
+	}
+	// Output: leading jobs
+}

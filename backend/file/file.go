@@ -1,0 +1,129 @@
+//go:build linux || darwin
+
+package file
+
+import (
+	"context"
+	"fmt"
+	"hash/fnv"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/go-election/go-election/backend"
+)
+
+// Limits of a TTL.
+const (
+	minTTL        = 50 * time.Millisecond
+	defaultMaxTTL = time.Minute
+	greatestTTL   = time.Hour
+)
+
+// A Backend keeps leases in a directory. It implements [backend.Backend].
+type Backend struct {
+	dir    string
+	maxTTL time.Duration
+	poll   bool
+
+	turns [64]chan struct{} // taken by a call about an election, by its name's hash
+	guard backend.Guard
+
+	mu       sync.Mutex
+	swept    bool             // old member records were removed
+	held     map[string]*hold // what this Backend has locked, by election
+	holds    int              // held, and locked for a bid that is under way
+	share    *os.File         // the directory, locked shared while holds > 0
+	register register         // as last read
+}
+
+var _ backend.Backend = (*Backend)(nil)
+
+// Open checks o and the directory, which it makes if need be. It is ErrInvalid
+// on systems other than Linux and macOS, and for a directory that is not given;
+// ErrDenied for one that cannot be used: of another user, writable for everybody,
+// or on a file system that is not known to be local.
+func Open(_ context.Context, o Options) (*Backend, error) {
+	if o.MaxTTL == 0 {
+		o.MaxTTL = defaultMaxTTL
+	}
+	switch {
+	case o.Dir == "":
+		return nil, fmt.Errorf("file: %w: no directory is given (dir)", backend.ErrInvalid)
+	case o.MaxTTL < minTTL || o.MaxTTL > greatestTTL:
+		return nil, fmt.Errorf("file: %w: the greatest TTL is %v; it must be from %v to %v", backend.ErrInvalid, o.MaxTTL, minTTL, greatestTTL)
+	}
+	dir, err := filepath.Abs(o.Dir) // a later chdir must not matter
+	if err != nil {
+		return nil, fail("open", err)
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fail("open", err)
+	}
+	if err := checkDir(dir); err != nil {
+		return nil, fail("open", err)
+	}
+	b := &Backend{dir: dir, maxTTL: o.MaxTTL, poll: o.Poll, held: map[string]*hold{}}
+	for i := range b.turns {
+		b.turns[i] = make(chan struct{}, 1)
+	}
+	return b, nil
+}
+
+// turn waits until no other bid, renewal or release for an election is under way
+// here. Such a call that comes late or twice must not mix with another.
+func (b *Backend) turn(ctx context.Context, name string) (done func(), err error) {
+	h := fnv.New32a()
+	h.Write([]byte(name))
+	turn := b.turns[h.Sum32()%uint32(len(b.turns))]
+	select {
+	case turn <- struct{}{}:
+		return func() { <-turn }, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// Guarantees says what a directory can promise.
+func (b *Backend) Guarantees() backend.Guarantees {
+	return backend.Guarantees{
+		Name: Name, MinTTL: minTTL, MaxTTL: b.maxTTL, Expiry: backend.ByKernel,
+		Push: !b.poll, Poll: b.poll, Moves: true, Exclusive: true, DurableTerms: true,
+		ForeignSilence: true, ForeignPriority: true, ForeignNomination: true,
+	}
+}
+
+// Close ends the use of this Backend. What it still holds stays locked until the
+// process ends: a leader's function may still be running.
+func (b *Backend) Close() error {
+	if !b.guard.Close() {
+		return nil
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var err error
+	for _, h := range b.held {
+		err = keep(h.f, err) // or the garbage collector would close it, which unlocks
+	}
+	if b.share != nil {
+		err = keep(b.share, err)
+	}
+	return fail("close", err)
+}
+
+// holding returns what this Backend has locked for an election, or nil. It is for
+// calls that have the turn.
+func (b *Backend) holding(name string) *hold {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.held[name]
+}
+
+// ours reports whether a file is the one that this Backend has locked for a reign.
+func (b *Backend) ours(name, file string, term uint64) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	h := b.held[name]
+	return h != nil && h.id == file && h.term == term
+}

@@ -1,0 +1,141 @@
+//go:build linux || darwin
+
+package file
+
+import (
+	"fmt"
+	"hash/crc32"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-election/go-election/backend"
+)
+
+// FuzzFiles reads the files of one election in which anybody may have written
+// anything. here: the record and the pulse name the lock file that is there.
+func FuzzFiles(f *testing.F) {
+	const holder = `{"id":"a","nonce":"n","address":"h:1","metadata":"text"}`
+	for _, text := range []string{
+		"", "null", "[]", "{", "\xff\x00", `{"layout":1,"election":"jobs","term":0}`, `{"layout":2,"election":"jobs","term":5}`, `{"layout":1,"election":"other","term":5}`,
+		`{"layout":1,"election":"jobs","term":5,"beat":"7","holder":null,"end":"released","last_id":"a","last_nonce":"n"}`,
+		`{"layout":1,"election":"jobs","term":5,"beat":"7","holder":` + holder + `,"ttl_ns":10000000000,"renew_ns":3000000000,"lock":"LOCK","written":"2026-01-02T03:04:05Z","elected":"2026-01-02T03:04:05Z"}`,
+		`{"layout":1,"election":"jobs","term":18446744073709551615,"beat":"0","holder":` + holder + `,"ttl_ns":-1,"renew_ns":9223372036854775807,"lock":"LOCK","written":"0000-01-01T00:00:00-23:59"}`,
+		`{"layout":1,"election":"jobs","term":5,"holder":{"id":"\u0000\u202e","nonce":"<script>"},"history":[{},{"from":"9999-12-31T23:59:59-23:59"}]}`,
+		`{"term":6,"nonce":"n","beat":"9","ttl_ns":-1,"renew_ns":1,"lock":"LOCK","written":"2026-01-02T03:04:05Z"}`,
+		`{"election":"jobs","term":5,"kind":"depose"}`, `{"election":"jobs","term":6,"kind":"\u001b","id":"\u0000","nonce":"\ud800"}`,
+	} {
+		f.Add([]byte(text), []byte(text), []byte(text), "", true)
+		f.Add([]byte(text), []byte(`{"term":5,"nonce":"n","beat":"9","lock":"LOCK"}`), []byte(`{"election":"jobs","term":5,"kind":"accept","id":"x"}`), "jobs\n", true)
+	}
+	dir := f.TempDir()
+	if err := os.Chmod(dir, 0o700); err != nil {
+		f.Fatal(err)
+	}
+	b, err := Open(f.Context(), Options{Dir: dir, MaxTTL: time.Minute})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Cleanup(func() { b.Close() })
+	f.Fuzz(func(t *testing.T, record, pulse, wish []byte, register string, here bool) {
+		lockFile, err := os.OpenFile(b.path("jobs", lockSuffix), os.O_RDWR|os.O_CREATE, 0o600)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer lockFile.Close()
+		id, err := at(b.path("jobs", lockSuffix))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if here {
+			record = []byte(strings.ReplaceAll(string(record), "LOCK", id))
+			pulse = []byte(strings.ReplaceAll(string(pulse), "LOCK", id))
+		}
+		line := pulse
+		if len(pulse) <= pulseSize-9 { // else it is written as it is
+			line = fmt.Appendf(nil, "%-*s%08x\n", pulseSize-9, pulse, crc32.ChecksumIEEE([]byte(strings.TrimRight(string(pulse), " "))))
+		}
+		for name, text := range map[string][]byte{
+			b.path("jobs", lockSuffix): line, b.path("jobs", recordSuffix): record, b.path("jobs", wishSuffix): wish,
+			filepath.Join(b.dir, registerFile): []byte(b.heading() + "\n" + register),
+		} {
+			if err := os.WriteFile(name, text, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s, err := b.read("jobs")
+		if err != nil {
+			if backend.CheckText("error", err.Error(), backend.MaxMetadata, true) != nil {
+				t.Errorf("the error is not fit to be shown: %q", err)
+			}
+			return
+		}
+		l := b.lease(s)
+		if l != backend.CleanLease(l) || l.Election != "jobs" || len(l.Ref) > 512 || l.Watch > b.maxTTL {
+			t.Errorf("not fit to be handed on: %+v", l)
+		}
+		if l.Wish.Kind != "" && l.Wish.Term != l.Term {
+			t.Errorf("a wish of another term: %+v", l)
+		}
+		if r := s.rec; s.known && r.Term > 0 {
+			r.close(backend.Failed, time.Unix(1, 0))
+			if err := b.writeRecord(r, false); err != nil {
+				t.Errorf("what was read cannot be written: %+v: %v", r, err)
+			}
+			if back, known, err := b.readRecord("jobs"); !known || err != nil || back.Term != r.Term || len(back.History) > backend.MaxHistory {
+				t.Errorf("%+v comes back as %+v, %v", r, back, err)
+			}
+		}
+		list, err := b.List(t.Context(), "", 10)
+		if err != nil || len(list) > 1 {
+			t.Errorf("the list: %+v, %v", list, err)
+		}
+	})
+}
+
+// FuzzNames: any name has a file of its own, and no file stands for two.
+func FuzzNames(f *testing.F) {
+	for _, name := range []string{"jobs", ".", "..", ".a", "a.b", "A", "%41", "a/b", "\x00", "é", strings.Repeat("x", 300), strings.Repeat("/", 90), "%", "%4", "%zz", "~", strings.Repeat("a", 100) + "~" + strings.Repeat("0", 64)} {
+		f.Add(name, name)
+		f.Add(name, "jobs")
+	}
+	f.Fuzz(func(t *testing.T, name, other string) {
+		file := encode(name)
+		if len(file) > longestName || strings.ContainsAny(file, "/\x00") || strings.HasPrefix(file, ".") || strings.ToLower(file) != file {
+			t.Errorf("%q becomes the file %q", name, file)
+		}
+		if other != name && encode(other) == file {
+			t.Errorf("%q and %q have the same file", name, other)
+		}
+		if back, ok := decode(file); !strings.Contains(file, "~") && (!ok || back != name) {
+			t.Errorf("%q becomes %q and comes back as %q", name, file, back)
+		}
+		if back, ok := decode(name); ok && encode(back) != name {
+			t.Errorf("the file %q is read as %q, whose file is %q", name, back, encode(back))
+		}
+	})
+}
+
+// FuzzMember reads the record of a process.
+func FuzzMember(f *testing.F) {
+	nonce := strings.Repeat("a", 32)
+	for _, text := range []string{"", "{}", `{"id":"a","nonce":"` + nonce + `","ttl_ns":10000000000,"seen":"2026-01-02T03:04:05Z"}`, `{"nonce":"` + nonce + `","id":"\u0000","stage":"\u202e","metadata":"a\nb","ttl_ns":-1}`, `{"nonce":"` + nonce + `","seen":"9999-01-01T00:00:00Z"}`} {
+		f.Add([]byte(text))
+	}
+	dir := f.TempDir()
+	b := &Backend{dir: dir}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		if err := os.WriteFile(filepath.Join(dir, nonce+memberSuffix), text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		m, ok, err := b.member(nonce)
+		if err != nil || !ok {
+			return
+		}
+		if m.Candidate != backend.CleanCandidate(m.Candidate) || m.Nonce != nonce || backend.CheckText("stage", m.Stage, 64, false) != nil || m.TTL < 0 || m.Age < 0 {
+			t.Errorf("not fit to be handed on: %+v", m)
+		}
+	})
+}

@@ -1,0 +1,227 @@
+//go:build linux || darwin
+
+package file_test
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/file"
+)
+
+// harms is what people and programs do to the files of an election that is led.
+var harms = []struct {
+	what   string
+	do     func(dir string) error
+	locked bool // the lock is still the one at the path: nobody else can lead
+}{
+	{"the lock is removed", func(dir string) error { return os.Remove(dir + "/jobs.lock") }, false},
+	{"lock and record are removed", func(dir string) error { return remove(dir, "jobs.") }, false},
+	{"everything is removed", func(dir string) error { return remove(dir, "") }, false},
+	{"all but the register is removed", func(dir string) error { return remove(dir, "jobs") }, false},
+	{"the lock is replaced by a copy", func(dir string) error { return copyOver(dir+"/jobs.lock", nil) }, false},
+	{"the lock is replaced by an empty file", func(dir string) error { return copyOver(dir+"/jobs.lock", []byte{}) }, false},
+	{"the lock is removed and the record damaged", func(dir string) error {
+		os.WriteFile(dir+"/jobs.json", []byte("{"), 0o600)
+		return os.Remove(dir + "/jobs.lock")
+	}, false},
+	{"lock and record are replaced by copies", func(dir string) error {
+		copyOver(dir+"/jobs.json", nil)
+		return copyOver(dir+"/jobs.lock", nil)
+	}, false},
+	{"the record is removed", func(dir string) error { return os.Remove(dir + "/jobs.json") }, true},
+	{"the record is damaged", func(dir string) error { return os.WriteFile(dir+"/jobs.json", []byte("{"), 0o600) }, true},
+	{"the lock's text is damaged", func(dir string) error { return os.Truncate(dir+"/jobs.lock", 0) }, true},
+}
+
+func remove(dir, prefix string) error {
+	all, err := os.ReadDir(dir)
+	for _, f := range all {
+		if strings.HasPrefix(f.Name(), prefix) {
+			os.Remove(filepath.Join(dir, f.Name()))
+		}
+	}
+	return err
+}
+
+// copyOver replaces a file by another with the same text, or with text.
+func copyOver(path string, text []byte) (err error) {
+	if text == nil {
+		if text, err = os.ReadFile(path); err != nil {
+			return err
+		}
+	}
+	if err := os.WriteFile(path+"~", text, 0o600); err != nil {
+		return err
+	}
+	return os.Rename(path+"~", path)
+}
+
+// TestWhatIsDeletedUnderALeaderIsNotFree: while the leader may trust its lease,
+// nobody else gets it; its next renewal is refused; terms grow. The leader here
+// holds another election too, whose files are untouched or gone.
+func TestWhatIsDeletedUnderALeaderIsNotFree(t *testing.T) {
+	for _, harm := range harms {
+		t.Run(strings.ReplaceAll(harm.what, " ", "_"), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				dir := private(t)
+				a, b := open(t, dir, "a"), open(t, dir, "b")
+				a.win("other")
+				held := a.win("jobs")
+				time.Sleep(ttl / 3)
+				if got := a.renew(held); got.Outcome != backend.Granted {
+					t.Fatalf("renewal before any harm: %+v", got)
+				}
+				trusted := time.Now().Add(ttl) // a margin more than it is
+				if err := harm.do(dir); err != nil {
+					t.Fatal(err)
+				}
+				var won backend.Answer
+				for seen, since := (backend.Lease{}), time.Now(); time.Now().Before(trusted.Add(2 * time.Minute)); time.Sleep(100 * time.Millisecond) {
+					now := b.look("jobs")
+					if !now.Unchanged(seen) {
+						seen, since = now, time.Now()
+					}
+					if now.Watch < 0 || time.Since(since) < now.Watch { // bids too early, as a bug would
+						if got := b.bid(backend.Lease{Election: "jobs"}); got.Outcome == backend.Granted && time.Now().Before(trusted) {
+							t.Fatalf("granted %v before the leader's trust ends", time.Until(trusted))
+						}
+						continue
+					}
+					if won = b.bid(now); won.Outcome == backend.Granted {
+						break
+					}
+				}
+				switch {
+				case harm.locked && won.Outcome == backend.Granted:
+					t.Error("expected nobody to lead beside who has the lock")
+				case !harm.locked && won.Outcome != backend.Granted:
+					t.Error("expected the lease to be had in the end")
+				case won.Outcome == backend.Granted && time.Now().Before(trusted):
+					t.Errorf("granted %v before the leader's trust ends", time.Until(trusted))
+				case won.Outcome == backend.Granted && won.Term <= held.Term:
+					t.Errorf("expected a term above %d, got %d", held.Term, won.Term)
+				}
+				got := a.renew(held)
+				if damaged := harm.what == "the lock's text is damaged"; !damaged && got.Outcome != backend.Refused {
+					t.Errorf("expected the leader's renewal to be refused, got %v", got.Outcome)
+				} else if !damaged && got.Err == nil && won.Outcome != backend.Granted {
+					t.Error("expected the refusal to say why")
+				}
+			})
+		})
+	}
+}
+
+// TestADeadLeadersDeletedFilesCostNothing: nobody is there to trust them.
+func TestADeadLeadersDeletedFilesCostNothing(t *testing.T) {
+	for _, harm := range harms {
+		t.Run(strings.ReplaceAll(harm.what, " ", "_"), func(t *testing.T) {
+			dir := private(t)
+			a, b := open(t, dir, "a"), open(t, dir, "b")
+			held := a.win("jobs")
+			file.Die(a.Backend)
+			if err := harm.do(dir); err != nil {
+				t.Fatal(err)
+			}
+			if now := b.win("jobs"); now.Term <= held.Term {
+				t.Errorf("expected a term above %d, got %d", held.Term, now.Term)
+			}
+		})
+	}
+}
+
+// TestANewElectionNeedNotWait beside others that are led.
+func TestANewElectionNeedNotWait(t *testing.T) {
+	dir := private(t)
+	a, b := open(t, dir, "a"), open(t, dir, "b")
+	a.win("old")
+	b.win("new")
+	a.win("newer")
+}
+
+// TestARestartOfTheMachineKeepsTerms: it leaves the files as they are, and no
+// locks; after a loss of power the newest text may be missing.
+func TestARestartOfTheMachineKeepsTerms(t *testing.T) {
+	dir := private(t)
+	future := uint64(time.Now().Add(1000 * time.Hour).UnixMicro()) // terms ahead of the clock
+	var last uint64
+	next := func(what string) {
+		t.Helper()
+		c := open(t, dir, "c")
+		defer file.Die(c.Backend)
+		got, err := c.Acquire(t.Context(), []backend.Bid{{Election: "jobs", Candidate: c.me, TTL: ttl, Floor: future, Over: c.look("jobs")}})
+		if err != nil || got[0].Outcome != backend.Granted {
+			t.Fatalf("%s: expected a lease that nobody holds to be free, got %+v, %v", what, got, err)
+		}
+		if got[0].Term <= last {
+			t.Errorf("%s: expected a term above %d, got %d", what, last, got[0].Term)
+		}
+		last, future = got[0].Term, 0
+	}
+	next("first")
+	next("as it was")
+	record, err := os.ReadFile(dir + "/jobs.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	next("again")
+	os.WriteFile(dir+"/jobs.json", record, 0o600)
+	next("an older record came back: the lock's text knows better")
+	os.Truncate(dir+"/jobs.lock", 0)
+	next("the lock's text is lost")
+	os.Truncate(dir+"/jobs.json", 0)
+	next("the record is lost")
+	os.Truncate(dir+"/ELECTIONS", int64(bytes.IndexByte(read(t, dir+"/ELECTIONS"), '\n')+3))
+	next("the register is cut off")
+	next("and mended")
+}
+
+func read(t *testing.T, path string) []byte {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+// TestHostileTextHarmsNobody: every file, with everything that is not what it should be.
+func TestHostileTextHarmsNobody(t *testing.T) {
+	for _, text := range []string{
+		"", "\x00", "{", "null", "[]", "{}", `{"layout":1}`, strings.Repeat("[", 1<<20), strings.Repeat("x", 1<<20),
+		`{"layout":1,"election":"jobs","term":18446744073709551615,"beat":"1","holder":{"id":"x","nonce":"y"},"ttl_ns":9223372036854775807,"lock":"x"}`,
+		`{"layout":1,"election":"jobs","term":1,"beat":"0","holder":{},"ttl_ns":-1,"history":[` + strings.Repeat(`{"term":1},`, 100) + `{}]}`,
+		`{"election":"jobs","term":1,"kind":"depose","id":"` + "\u202e" + `"}`,
+	} {
+		dir := private(t)
+		a, b := open(t, dir, "a"), open(t, dir, "b")
+		a.win("jobs")
+		healthy := a.win("healthy")
+		nonce := backend.NewNonce()
+		for _, name := range []string{"jobs.json", "jobs.wish", nonce + ".member", "zz.json", "%zz.json", "%.json", "~.json", strings.Repeat("a", 250) + ".json"} {
+			if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			l := b.look("jobs")
+			if clean := backend.CleanLease(l); clean != l {
+				t.Errorf("%s with %.40q: expected clean text, got %+v", name, text, l)
+			}
+			if _, err := b.List(t.Context(), "", 100); err != nil {
+				t.Errorf("%s with %.40q: list: %v", name, text, err)
+			}
+			if _, err := b.Members(t.Context(), "", 100); err != nil {
+				t.Errorf("%s with %.40q: members: %v", name, text, err)
+			}
+			if got := a.renew(healthy); got.Outcome != backend.Granted {
+				t.Errorf("%s with %.40q: another election's renewal: %+v", name, text, got)
+			}
+		}
+	}
+}

@@ -1,0 +1,236 @@
+//go:build linux || darwin
+
+package file
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-election/go-election/backend"
+)
+
+// Observe reads the files of each election.
+func (b *Backend) Observe(ctx context.Context, seen []backend.Lease, _ string) (changed []backend.Lease, next string, err error) {
+	if err := b.guard.Enter(ctx, ""); err != nil {
+		return nil, "", fail("observe", err)
+	}
+	for _, l := range seen {
+		if err := ctx.Err(); err != nil {
+			return nil, "", fail("observe", err)
+		}
+		now, err := b.look(l.Election)
+		if err != nil {
+			return nil, "", fail(fmt.Sprintf("observe %q", l.Election), err)
+		}
+		if l.Beat == 0 || now.Differs(l) {
+			changed = append(changed, now)
+		}
+	}
+	return changed, "", nil
+}
+
+// Ask writes a wish into a file of its own, which no holder of a lock touches
+// before its next grant. That it names its term makes it harmless afterwards.
+func (b *Backend) Ask(ctx context.Context, wishes []backend.Wish) error {
+	if err := b.guard.Enter(ctx, ""); err != nil {
+		return fail("ask", err)
+	}
+	var errs []error
+	for _, w := range wishes {
+		errs = append(errs, fail(fmt.Sprintf("ask %q", w.Election), b.ask(w)))
+	}
+	return errors.Join(errs...)
+}
+
+func (b *Backend) ask(w backend.Wish) error {
+	l, err := b.look(w.Election)
+	switch {
+	case err != nil:
+		return err
+	case w.Term != l.Term || w.Term == 0:
+		return fmt.Errorf("the election has term %d, not %d: %w", l.Term, w.Term, backend.ErrStale)
+	case w.Kind == "":
+		return b.withdraw(w.Election)
+	}
+	text, err := json.Marshal(map[string]any{"election": w.Election, "term": w.Term, "kind": w.Kind, "id": w.ID, "nonce": w.Nonce})
+	if err != nil {
+		return err
+	}
+	return b.replace(b.path(w.Election, wishSuffix), append(text, '\n'), false)
+}
+
+// withdraw removes any wish.
+func (b *Backend) withdraw(name string) error {
+	if err := os.Remove(b.path(name, wishSuffix)); !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// List reads the records, in order of names.
+func (b *Backend) List(ctx context.Context, from string, limit int) (list []backend.Record, err error) {
+	if err := b.guard.Enter(ctx, ""); err != nil {
+		return nil, fail("list", err)
+	}
+	files, err := b.files(recordSuffix)
+	if err != nil {
+		return nil, fail("list", err)
+	}
+	var names []string
+	for _, file := range files {
+		name, ok := decode(file)
+		if strings.Contains(file, "~") { // only the record knows the whole name
+			var r record
+			text, err := readAll(filepath.Join(b.dir, file+recordSuffix))
+			if err != nil {
+				return nil, fail("list", err)
+			}
+			ok = json.Unmarshal(text, &r) == nil && encode(r.Election) == file
+			name = r.Election
+		}
+		if ok && name >= from && backend.CheckName(name) == nil {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		if len(list) >= limit || ctx.Err() != nil {
+			break
+		}
+		s, err := b.read(name)
+		if err != nil {
+			return nil, fail("list", err)
+		}
+		l := b.lease(s)
+		if l.Term == 0 {
+			continue
+		}
+		r := s.rec
+		if l.Vacant() {
+			r.close(backend.Failed, r.Written) // dead: nobody knows since when
+		}
+		list = append(list, backend.Record{Lease: l, Elected: r.Elected, History: r.History})
+	}
+	return list, fail("list", ctx.Err())
+}
+
+// files returns the names of the files of one kind, without their suffix.
+func (b *Backend) files(suffix string) (names []string, err error) {
+	d, err := os.Open(b.dir)
+	if err != nil {
+		return nil, err
+	}
+	defer d.Close()
+	all, err := d.Readdirnames(-1)
+	for _, name := range all {
+		if base, ok := strings.CutSuffix(name, suffix); ok && !strings.HasPrefix(base, tempPrefix) {
+			names = append(names, base)
+		}
+	}
+	return names, err
+}
+
+// A member is what stands in <nonce>.member.
+type member struct {
+	person
+	Stage string        `json:"stage,omitempty"`
+	TTL   time.Duration `json:"ttl_ns"`
+	Seen  time.Time     `json:"seen"`
+}
+
+// Announce writes this process's member record, and removes those of processes
+// that were last seen long ago when it does so for the first time.
+func (b *Backend) Announce(ctx context.Context, m backend.Member) error {
+	if err := b.guard.Enter(ctx, m.Nonce); err != nil {
+		return fail("announce", err)
+	}
+	if !isNonce(m.Nonce) {
+		return fail("announce", fmt.Errorf("%w: the nonce %.40q is not 32 lower-case hex digits", backend.ErrInvalid, m.Nonce))
+	}
+	text, err := json.MarshalIndent(member{person{m.ID, m.Nonce, m.Address, m.Metadata}, m.Stage, m.TTL, time.Now().UTC()}, "", "  ")
+	if err == nil {
+		err = b.replace(filepath.Join(b.dir, m.Nonce+memberSuffix), append(text, '\n'), false)
+	}
+	if err != nil {
+		return fail("announce", err)
+	}
+	b.mu.Lock()
+	first := !b.swept
+	b.swept = true
+	b.mu.Unlock()
+	if first {
+		return fail("announce", b.sweep())
+	}
+	return nil
+}
+
+// sweep removes what is left of processes that have not been seen for an hour.
+func (b *Backend) sweep() error {
+	nonces, err := b.files(memberSuffix)
+	for _, nonce := range nonces {
+		if m, ok, _ := b.member(nonce); ok && m.Age > max(2*m.TTL, time.Hour) {
+			os.Remove(filepath.Join(b.dir, nonce+memberSuffix))
+		}
+	}
+	all, err2 := os.ReadDir(b.dir) // and what was being written when its process was killed
+	for _, f := range all {
+		if !strings.HasPrefix(f.Name(), tempPrefix) {
+			continue
+		}
+		if info, err := f.Info(); err == nil && time.Since(info.ModTime()) > time.Hour {
+			os.Remove(filepath.Join(b.dir, f.Name()))
+		}
+	}
+	return errors.Join(err, err2)
+}
+
+// Members reads the member records, in order of nonces.
+func (b *Backend) Members(ctx context.Context, from string, limit int) (list []backend.Member, err error) {
+	if err := b.guard.Enter(ctx, ""); err != nil {
+		return nil, fail("members", err)
+	}
+	nonces, err := b.files(memberSuffix)
+	if err != nil {
+		return nil, fail("members", err)
+	}
+	slices.Sort(nonces)
+	for _, nonce := range nonces {
+		if len(list) >= limit {
+			break
+		}
+		if nonce < from || !isNonce(nonce) {
+			continue
+		}
+		m, ok, err := b.member(nonce)
+		if err != nil {
+			return nil, fail("members", err)
+		}
+		if ok && m.Age <= 2*m.TTL {
+			list = append(list, m)
+		}
+	}
+	return list, nil
+}
+
+// member reads a member record. One that is gone, or damaged, is none.
+func (b *Backend) member(nonce string) (m backend.Member, ok bool, err error) {
+	text, err := readAll(filepath.Join(b.dir, nonce+memberSuffix))
+	var r member
+	if err != nil || text == nil || json.Unmarshal(text, &r) != nil || r.Nonce != nonce || r.TTL < 0 || r.TTL > greatestTTL*24 {
+		return m, false, err
+	}
+	m.Candidate = backend.CleanCandidate(backend.Candidate{ID: r.ID, Nonce: r.Nonce, Address: r.Address, Metadata: r.Metadata})
+	m.Stage, m.TTL, m.Age = backend.Clean(r.Stage, 64, false), r.TTL, max(time.Since(r.Seen), 0)
+	return m, true, nil
+}
+
+func isNonce(s string) bool {
+	return len(s) == 32 && strings.Trim(s, "0123456789abcdef") == ""
+}

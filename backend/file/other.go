@@ -1,0 +1,19 @@
+//go:build !linux && !darwin
+
+package file
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+
+	"github.com/go-election/go-election/backend"
+)
+
+// A Backend does not exist on this system.
+type Backend struct{ backend.Backend }
+
+// Open is ErrInvalid on systems other than Linux and macOS.
+func Open(context.Context, Options) (*Backend, error) {
+	return nil, fmt.Errorf("file: %w: this backend runs on Linux and macOS, and this is %s", backend.ErrInvalid, runtime.GOOS)
+}

@@ -1,0 +1,52 @@
+//go:build linux || darwin
+
+package file
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/go-election/go-election/backend"
+)
+
+// Release writes the end of each reign into its record, and then unlocks.
+func (b *Backend) Release(ctx context.Context, held []backend.Lease) error {
+	if err := b.guard.Enter(ctx, ""); err != nil {
+		return fail("release", err)
+	}
+	var errs []error
+	for i, l := range held {
+		if err := ctx.Err(); err != nil {
+			return fail(fmt.Sprintf("release %d of %d leases", len(held)-i, len(held)), errors.Join(append(errs, err)...))
+		}
+		if err := b.release(ctx, l); err != nil {
+			errs = append(errs, fail(fmt.Sprintf("release %q", l.Election), err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// release unlocks whatever happens: without its last words a reign counts as
+// failed.
+func (b *Backend) release(ctx context.Context, l backend.Lease) error {
+	done, err := b.turn(ctx, l.Election)
+	if err != nil {
+		return err
+	}
+	defer done()
+	h := b.holding(l.Election)
+	if h == nil || l.Term != 0 && l.Term != h.term {
+		return nil
+	}
+	r, _, err := b.readRecord(l.Election)
+	now, err2 := at(b.path(l.Election, lockSuffix))
+	err = errors.Join(err, err2)
+	if err == nil && now == h.id && r.Term == h.term && r.held() && r.Holder.Nonce == h.rec.Holder.Nonce {
+		r.close(l.End, time.Now().UTC())
+		r.Beat, r.Written = beat(), time.Now().UTC()
+		err = b.writeRecord(r, false)
+	}
+	return errors.Join(err, b.forget(l.Election, h))
+}

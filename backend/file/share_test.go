@@ -1,0 +1,53 @@
+//go:build linux || darwin
+
+package file_test
+
+import (
+	"testing"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/file"
+)
+
+// TestALockThatIsSharedOutlivesItsHolder: who works in the holder's place has it, and
+// nobody follows before that has ended too.
+func TestALockThatIsSharedOutlivesItsHolder(t *testing.T) {
+	dir := private(t)
+	a, b := open(t, dir, "a"), open(t, dir, "b")
+	if lock, err := a.Lock("jobs"); lock != nil || err != nil {
+		t.Fatalf("a lock that is not held was shared: %v, %v", lock, err)
+	}
+	held := a.win("jobs")
+	lock, err := a.Lock("jobs")
+	if err != nil || lock == nil {
+		t.Fatalf("expected the lock, got %v, %v", lock, err)
+	}
+	file.Die(a.Backend)
+	if l := b.look("jobs"); l.Watch == 0 {
+		t.Errorf("the lease looks free while its lock is held: %+v", l)
+	}
+	if got := b.bid(b.look("jobs")); got.Outcome != backend.Refused {
+		t.Fatalf("expected a bid to be refused while the lock is held, got %v", got.Outcome)
+	}
+	lock.Close()
+	if now := b.win("jobs"); now.Term <= held.Term {
+		t.Errorf("expected a term above %d, got %d", held.Term, now.Term)
+	}
+}
+
+// TestAReleaseEndsALockThatIsShared, since the holder says that the work has ended.
+func TestAReleaseEndsALockThatIsShared(t *testing.T) {
+	dir := private(t)
+	a, b := open(t, dir, "a"), open(t, dir, "b")
+	held := a.win("jobs")
+	lock, err := a.Lock("jobs")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lock.Close()
+	held.End = backend.Released
+	if err := a.Release(t.Context(), []backend.Lease{held}); err != nil {
+		t.Fatal(err)
+	}
+	b.win("jobs")
+}

@@ -1,0 +1,173 @@
+//go:build linux || darwin
+
+package file
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"time"
+
+	"github.com/go-election/go-election/backend"
+)
+
+// A state is all that the files of one election say.
+type state struct {
+	name   string
+	rec    record
+	known  bool // there is a record; it is damaged if its term is 0
+	lock   string
+	pulse  pulse
+	locked bool
+	lost   bool // files are missing that once were there, and somebody may still trust them
+	wish   backend.Wish
+}
+
+// read reads an election's state. In this order: the record, and then whether it
+// is locked. If not, and the record is the same afterwards, the reign in it is
+// over for certain: its lock was taken before the record was written.
+func (b *Backend) read(name string) (s state, err error) {
+	for range 10 {
+		if s, err = b.readOnce(name); err != nil || !s.rec.held() || s.locked {
+			break
+		}
+		r, _, err := b.readRecord(name)
+		if err != nil {
+			return s, err
+		}
+		if r.Term == s.rec.Term && r.Beat == s.rec.Beat {
+			break
+		}
+	}
+	return s, err
+}
+
+func (b *Backend) readOnce(name string) (s state, err error) {
+	s.name = name
+	if s.rec, s.known, err = b.readRecord(name); err != nil {
+		return s, err
+	}
+	f, st, err := open(b.path(name, lockSuffix), os.O_RDONLY)
+	if err == nil {
+		defer f.Close()
+		s.lock = identity(&st)
+		s.pulse = readPulse(f, s.lock)
+		s.locked, err = locked(f)
+	}
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return s, err
+	}
+	return s, b.rest(&s)
+}
+
+// readHeld is read for who has the lock.
+func (b *Backend) readHeld(name string, h *hold) (s state, err error) {
+	s.name, s.lock, s.pulse = name, h.id, readPulse(h.f, h.id)
+	if s.rec, s.known, err = b.readRecord(name); err != nil {
+		return s, err
+	}
+	return s, b.rest(&s)
+}
+
+// rest reads the wish, and finds out whether the lock file can be believed.
+func (b *Backend) rest(s *state) (err error) {
+	if s.wish, err = b.readWish(s.name); err != nil {
+		return err
+	}
+	switch {
+	case s.rec.Term > 0 && !s.rec.held(), s.rec.Term > 0 && s.rec.Lock == s.lock:
+		return nil // released in order, or this is the file that the holder has locked
+	case s.rec.Term == 0 && s.pulse.Term > 0:
+		return nil // the record is lost; the lock says by itself who held it
+	}
+	for range 2 {
+		exists, listed, err := b.listed(s.name)
+		if err != nil {
+			return err
+		}
+		if exists && !listed && !s.known {
+			return nil // never led
+		}
+		free, err := b.unled()
+		if err != nil || free {
+			return err // nobody is there to trust anything
+		}
+		if exists {
+			break
+		}
+	}
+	s.lost = true
+	return nil
+}
+
+// lease is the state as a challenger or an observer must see it.
+func (b *Backend) lease(s state) backend.Lease {
+	r := s.rec
+	l := backend.Lease{Election: s.name, Term: r.Term, Beat: r.Beat, End: r.End, LastID: r.LastID, LastNonce: r.Last, Wish: s.wish, MovedTo: r.MovedTo, MovedFrom: r.From}
+	written := r.Written
+	if r.held() {
+		l.Holder = backend.Candidate{ID: r.Holder.ID, Nonce: r.Holder.Nonce, Address: r.Holder.Address, Metadata: r.Holder.Metadata}
+		l.TTL, l.Renew = r.TTL, r.Renew
+	}
+	switch p := s.pulse; {
+	case r.Term == 0 && !s.locked: // no record, or none that can be read
+		l.Term, l.Beat, written = p.Term, p.Beat, p.Written
+	case r.held() && p.Term == r.Term && p.Nonce == r.Holder.Nonce:
+		l.Beat, written = p.Beat, p.Written
+	}
+	if !written.IsZero() {
+		l.Age = max(time.Since(written), 0)
+	}
+	if l.Wish.Term != l.Term {
+		l.Wish = backend.Wish{}
+	}
+	switch {
+	case r.held() && b.ours(s.name, s.lock, r.Term):
+	case s.locked:
+		l.Watch = backend.StoreDecides
+		if r.held() && s.pulse.Term > r.Term { // by another one, who is about to be granted it
+			bury(&l)
+		}
+	case s.lost:
+		l.Watch = b.maxTTL
+		if r.held() && r.TTL > 0 {
+			l.Watch = min(r.TTL, b.maxTTL)
+		}
+	case r.held(): // the kernel has unlocked it: whoever held it is dead
+		bury(&l)
+	}
+	return backend.CleanLease(l)
+}
+
+// bury makes a lease vacant whose holder has died.
+func bury(l *backend.Lease) {
+	l.End, l.LastID, l.LastNonce = backend.Failed, l.Holder.ID, l.Holder.Nonce
+	l.Holder, l.TTL, l.Renew = backend.Candidate{}, 0, 0
+}
+
+// look is read and lease.
+func (b *Backend) look(name string) (backend.Lease, error) {
+	s, err := b.read(name)
+	if err != nil {
+		return backend.Lease{}, err
+	}
+	return b.lease(s), nil
+}
+
+func (b *Backend) readWish(name string) (w backend.Wish, err error) {
+	text, err := readAll(b.path(name, wishSuffix))
+	if err != nil || text == nil {
+		return w, err
+	}
+	var c struct {
+		Election string           `json:"election"`
+		Term     uint64           `json:"term"`
+		Kind     backend.WishKind `json:"kind"`
+		ID       string           `json:"id"`
+		Nonce    string           `json:"nonce"`
+	}
+	if json.Unmarshal(text, &c) != nil || c.Election != name {
+		return w, nil // as good as none
+	}
+	return backend.Wish(c), nil
+}

@@ -1,0 +1,46 @@
+//go:build linux || darwin
+
+package file_test
+
+import (
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/go-election/go-election/backend"
+)
+
+// TestWhatTheDeadLeaveBehindIsRemoved, and nothing else.
+func TestWhatTheDeadLeaveBehindIsRemoved(t *testing.T) {
+	dir := private(t)
+	long := time.Now().Add(-3 * time.Hour).UTC()
+	old, young := backend.NewNonce(), backend.NewNonce()
+	write := func(nonce string, seen time.Time) {
+		text := fmt.Sprintf(`{"id":"x","nonce":%q,"ttl_ns":1000000000,"seen":%q}`, nonce, seen.Format(time.RFC3339))
+		if err := os.WriteFile(dir+"/"+nonce+".member", []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(old, long)
+	write(young, time.Now().UTC())
+	for _, name := range []string{".tmp-old", ".tmp-new", "notes.txt"} {
+		if err := os.WriteFile(dir+"/"+name, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{".tmp-old", "notes.txt"} {
+		if err := os.Chtimes(dir+"/"+name, long, long); err != nil {
+			t.Fatal(err)
+		}
+	}
+	a := open(t, dir, "a")
+	if err := a.Announce(t.Context(), backend.Member{Candidate: a.me, TTL: ttl}); err != nil {
+		t.Fatal(err)
+	}
+	for name, there := range map[string]bool{old + ".member": false, young + ".member": true, ".tmp-old": false, ".tmp-new": true, "notes.txt": true, a.me.Nonce + ".member": true} {
+		if _, err := os.Stat(dir + "/" + name); (err == nil) != there {
+			t.Errorf("%s: expected to be there: %v, got %v", name, there, err)
+		}
+	}
+}

@@ -1,0 +1,145 @@
+package manual
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+
+	"github.com/go-election/go-election/backend"
+)
+
+// An assignment says who leads. It is what stands in the file.
+type assignment struct {
+	Version   uint64            `json:"version"`
+	Leader    string            `json:"leader"`
+	Elections map[string]string `json:"elections"`
+}
+
+const (
+	maxFile    = 8 << 20
+	maxVersion = 1 << 60 // terms must stay above it
+)
+
+func (a assignment) copy() assignment {
+	a.Elections = maps.Clone(a.Elections)
+	return a
+}
+
+func (a assignment) equal(o assignment) bool {
+	return a.Version == o.Version && a.Leader == o.Leader && maps.Equal(a.Elections, o.Elections)
+}
+
+// named returns the id that is named for an election, "" if nobody is.
+func (a assignment) named(election string) string {
+	if id, ok := a.Elections[election]; ok {
+		return id
+	}
+	return a.Leader
+}
+
+// check reports what cannot be a name or an id.
+func (a assignment) check(self bool) error {
+	ids := map[string]string{"leader": a.Leader}
+	for name, id := range a.Elections {
+		if err := backend.CheckName(name); err != nil {
+			return err
+		}
+		ids[fmt.Sprintf("the leader of %q", name)] = id
+	}
+	for what, id := range ids {
+		if id == "" {
+			continue
+		}
+		if err := backend.CheckID(id); err != nil {
+			return fmt.Errorf("%s: %w", what, err)
+		}
+		if id == Self && !self {
+			return fmt.Errorf("%w: %s is %q; in a file that several processes read, each of them would lead: name an id", backend.ErrInvalid, what, Self)
+		}
+	}
+	return nil
+}
+
+// assignment returns who is named now.
+func (b *Backend) assignment() (assignment, error) {
+	if b.file == "" {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		return b.now, nil
+	}
+	b.reading.Lock() // or a call that read an older file would compare it with a newer one
+	defer b.reading.Unlock()
+	a, err := readFile(b.file)
+	if err != nil {
+		// Nothing is wrong for ever: the file can be mended.
+		return a, fmt.Errorf("%w: %s: %v; nobody is granted anything, and who leads stops at its deadline", backend.ErrDenied, b.file, err)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch old := b.now; {
+	case a.Version < old.Version:
+		return a, fmt.Errorf("%w: %s has version %d and had version %d before: the version must grow with each change", backend.ErrDenied, b.file, a.Version, old.Version)
+	case a.Version == old.Version && !a.equal(old):
+		return a, fmt.Errorf("%w: %s was changed and still has version %d: the version must grow with each change", backend.ErrDenied, b.file, a.Version)
+	}
+	b.now = a
+	return a, nil
+}
+
+func readFile(path string) (a assignment, err error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return a, err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	if err != nil {
+		return a, err
+	}
+	if len(text) > maxFile {
+		return a, fmt.Errorf("the file is longer than %d bytes", maxFile)
+	}
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&a); err != nil {
+		return a, fmt.Errorf("not understood: %.200q", err.Error())
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return a, errors.New("something follows the closing brace")
+	}
+	if a.Version == 0 || a.Version > maxVersion {
+		return a, fmt.Errorf("the version is %d; it must be from 1 to %d", a.Version, uint64(maxVersion))
+	}
+	return a, a.check(false)
+}
+
+// Assign names the leader of one election while the process runs; the election ""
+// stands for all that are not named singly. An empty leader: nobody. What is lost
+// and won by it happens at the next renewal. It is ErrInvalid where a file names
+// the leader. It is safe for concurrent use.
+func (b *Backend) Assign(election, leader string) error {
+	if b.file != "" {
+		return fmt.Errorf("manual: assign: %w: a file names the leader: edit %s", backend.ErrInvalid, b.file)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	a := b.now.copy()
+	a.Version++
+	if election == "" {
+		a.Leader = leader
+	} else {
+		if a.Elections == nil {
+			a.Elections = map[string]string{}
+		}
+		a.Elections[election] = leader
+	}
+	if err := a.check(true); err != nil {
+		return fail("assign", err)
+	}
+	b.now = a
+	return nil
+}

@@ -1,0 +1,34 @@
+package manual_test
+
+import (
+	"testing"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/manual"
+	"github.com/go-election/go-election/backend/memory"
+	"github.com/go-election/go-election/conformance"
+)
+
+func open(t testing.TB, o manual.Options) *manual.Backend {
+	t.Helper()
+	b, err := manual.Open(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { b.Close() })
+	return b
+}
+
+// TestConformance runs the suite in virtual time. Every candidate is named; what
+// happens to those who are not is for the other tests of this package.
+func TestConformance(t *testing.T) {
+	conformance.Run(t, conformance.Harness{
+		Virtual: true, Short: true,
+		NewStore: func(testing.TB) conformance.Store {
+			store := memory.New(nil)
+			return conformance.Store{Open: func(t testing.TB) backend.Backend {
+				return open(t, manual.Options{Leader: manual.Self, Store: store})
+			}}
+		},
+	})
+}

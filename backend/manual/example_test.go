@@ -1,0 +1,48 @@
+package manual_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+
+	"github.com/go-election/go-election/backend/manual"
+	"github.com/go-election/go-election/election"
+)
+
+// The "not HA" mode: a program that is written for several processes runs alone.
+func Example() {
+	ctx, cancel := context.WithCancel(context.Background())
+	store, err := manual.Open(ctx, manual.Options{Leader: manual.Self})
+	if err != nil {
+		log.Fatal(err)
+	}
+	manager, err := election.New(store, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	jobs, err := manager.Join("jobs")
+	if err != nil {
+		log.Fatal(err)
+	}
+	jobs.Run(ctx, func(ctx context.Context, l *election.Leadership) error {
+		fmt.Println("leading", l.Election())
+		cancel() // the work is done
+		return nil
+	})
+	if err := manager.Close(context.Background()); err != nil {
+		log.Fatal(err)
+	}
+	// Output: leading jobs
+}
+
+// The operator moves the leader while the program runs.
+func ExampleBackend_Assign() {
+	store, err := manual.Open(context.Background(), manual.Options{Leader: "node-1"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer store.Close()
+	if err := store.Assign("billing", "node-2"); err != nil {
+		log.Fatal(err)
+	}
+}

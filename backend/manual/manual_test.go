@@ -1,0 +1,364 @@
+package manual_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/manual"
+	"github.com/go-election/go-election/backend/memory"
+	"github.com/go-election/go-election/election"
+)
+
+const ttl, maxTTL = 10 * time.Second, 15 * time.Second
+
+// write replaces the file in one step.
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path+".new", []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(path+".new", path); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// campaign makes a candidate of its own process, so to speak, with its own Backend.
+func campaign(t *testing.T, id string, o manual.Options) (*election.Election, *manual.Backend) {
+	t.Helper()
+	b := open(t, o)
+	m, err := election.New(b, &election.Options{ID: id, TTL: ttl})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), ttl)
+		defer cancel()
+		m.Close(ctx)
+	})
+	e, err := m.Join("jobs")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := e.Lead(func(ctx context.Context, _ *election.Leadership) error { <-ctx.Done(); return nil }); err != nil {
+		t.Fatal(err)
+	}
+	return e, b
+}
+
+// takes returns how long it takes until ok holds, looking often.
+func takes(t *testing.T, limit time.Duration, what string, ok func() bool) time.Duration {
+	t.Helper()
+	began := time.Now()
+	for !ok() {
+		if time.Since(began) > limit {
+			t.Fatalf("expected within %v: %s", limit, what)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	return time.Since(began)
+}
+
+func TestSelfLeadsAtOnceAndNeedsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e, _ := campaign(t, "a", manual.Options{Leader: manual.Self})
+		if took := takes(t, ttl, "to lead", e.Leading); took > time.Second {
+			t.Errorf("expected the only process to lead at once, it took %v", took)
+		}
+		term := e.Leadership().Term
+		time.Sleep(24 * time.Hour)
+		if l := e.Leadership(); l == nil || l.Term != term {
+			t.Errorf("expected one reign for a day, got %v", l)
+		}
+	})
+}
+
+func TestOnlyTheNamedOneLeadsAndAllKnowIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := manual.Options{Leader: "a"}
+		a, _ := campaign(t, "a", o)
+		b, _ := campaign(t, "b", o)
+		takes(t, time.Second, "the named one to lead", a.Leading)
+		time.Sleep(5 * ttl)
+		if b.Leading() || !a.Leading() {
+			t.Errorf("expected a to lead and b not to: %v, %v", a.Current(), b.Current())
+		}
+		if leader, _, ok := b.Leader(); !ok || leader.ID != "a" {
+			t.Errorf("expected b to know by its configuration that a leads, got %+v, %v", leader, ok)
+		}
+	})
+}
+
+func TestLeadersNamesOthersForSingleElections(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := manual.Options{Leader: "a", Leaders: map[string]string{"jobs": "b", "none": ""}}
+		a, _ := campaign(t, "a", o)
+		b, _ := campaign(t, "b", o)
+		takes(t, time.Second, "b to lead jobs", b.Leading)
+		time.Sleep(2 * ttl)
+		if a.Leading() {
+			t.Error("expected a, who is named for other elections only, not to lead")
+		}
+	})
+}
+
+func TestAssignMovesTheLeaderWhileRunning(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memory.New(nil) // so that they see each other
+		a, atA := campaign(t, "a", manual.Options{Leader: "a", Store: store})
+		b, atB := campaign(t, "b", manual.Options{Leader: "a", Store: store})
+		takes(t, time.Second, "a to lead", a.Leading)
+		first := a.Leadership().Term
+		for _, s := range []*manual.Backend{atA, atB} {
+			if err := s.Assign("jobs", "b"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		takes(t, 2*ttl, "b to lead once it is named", func() bool {
+			if a.Leading() && b.Leading() {
+				t.Fatal("two lead")
+			}
+			return b.Leading()
+		})
+		if term := b.Leadership().Term; term <= first {
+			t.Errorf("expected a term above %d, got %d", first, term)
+		}
+		if err := atA.Assign("jobs", "bad\x00id"); !errors.Is(err, backend.ErrInvalid) {
+			t.Errorf("expected ErrInvalid for an id with a control character, got %v", err)
+		}
+		if err := atB.Assign("jobs", ""); err != nil {
+			t.Fatal(err)
+		}
+		takes(t, ttl, "nobody to lead when nobody is named", func() bool { return !b.Leading() })
+	})
+}
+
+func TestANewAssigneeWatchesTheFileForTheGreatestTTL(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		file := filepath.Join(t.TempDir(), "leader.json")
+		write(t, file, `{"version": 1, "leader": "a"}`)
+		o := manual.Options{File: file, MaxTTL: maxTTL}
+		a, _ := campaign(t, "a", o)
+		b, _ := campaign(t, "b", o)
+		if took := takes(t, maxTTL+ttl, "a to lead", a.Leading); took < maxTTL {
+			t.Errorf("expected a process that starts to watch for %v, since another may have been named until now; it led after %v", maxTTL, took)
+		}
+		for version := 2; version < 8; version++ {
+			old, next, id := a, b, "b"
+			if version%2 == 1 {
+				old, next, id = b, a, "a"
+			}
+			time.Sleep(time.Duration(version) * 700 * time.Millisecond)
+			term := old.Leadership().Term
+			write(t, file, fmt.Sprintf(`{"version": %d, "leader": %q}`, version, id))
+			took := takes(t, maxTTL+ttl, id+" to lead", func() bool {
+				if a.Leading() && b.Leading() {
+					t.Fatal("two lead")
+				}
+				return next.Leading()
+			})
+			if took < maxTTL || old.Leading() {
+				t.Errorf("version %d: expected the new one to watch for %v and the old one to have stopped, it took %v", version, maxTTL, took)
+			}
+			if l := next.Leadership(); l.Term <= term {
+				t.Errorf("version %d: expected a term above %d, got %d", version, term, l.Term)
+			}
+		}
+	})
+}
+
+func TestAStoppedAssigneeLeadsNoLongerThanItsTTL(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		file := filepath.Join(t.TempDir(), "leader.json")
+		write(t, file, `{"version": 1, "leader": "a"}`)
+		a, _ := campaign(t, "a", manual.Options{File: file, MaxTTL: maxTTL})
+		takes(t, maxTTL+ttl, "a to lead", a.Leading)
+		old := a.Leadership()
+		time.Sleep(ttl)
+		os.Remove(file)
+		at := takes(t, 2*ttl, "a to stop when its file is gone", func() bool { return !a.Leading() })
+		if at > ttl || at < ttl/3 {
+			t.Errorf("expected it to lead until its deadline and no longer (TTL %v), it took %v", ttl, at)
+		}
+		if err := context.Cause(old.Context()); err == nil || !strings.Contains(err.Error(), file) {
+			t.Errorf("expected the cause to name the file, got %v", err)
+		}
+	})
+}
+
+func TestAnEditorThatIsSlowCostsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		file := filepath.Join(t.TempDir(), "leader.json")
+		write(t, file, `{"version": 1, "leader": "a"}`)
+		a, _ := campaign(t, "a", manual.Options{File: file, MaxTTL: maxTTL})
+		takes(t, maxTTL+ttl, "a to lead", a.Leading)
+		term := a.Leadership().Term
+		for range 5 {
+			write(t, file, `{"vers`)
+			time.Sleep(ttl / 3)
+			write(t, file, `{"version": 1, "leader": "a"}`)
+			time.Sleep(ttl / 3)
+		}
+		if l := a.Leadership(); l == nil || l.Term != term {
+			t.Errorf("expected one reign, got %v", a.Current())
+		}
+	})
+}
+
+// TestAWrongFileIsAnError: of class ErrDenied, with the file's name and what is wrong.
+func TestAWrongFileIsAnError(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "leader.json")
+	b := open(t, manual.Options{File: file})
+	look := func() error {
+		_, _, err := b.Observe(t.Context(), []backend.Lease{{Election: "jobs"}}, "")
+		return err
+	}
+	expect := func(what string) {
+		t.Helper()
+		if err := look(); !errors.Is(err, backend.ErrDenied) || !strings.Contains(err.Error(), file) || !strings.Contains(err.Error(), what) {
+			t.Errorf("expected ErrDenied with the file's name and %q, got %v", what, err)
+		}
+	}
+	expect("no such file")
+	for text, what := range map[string]string{
+		``: "not understood", `{`: "not understood", `[1]`: "not understood", `{"version": 1, "leaders": "a"}`: "unknown field",
+		`{"version": 1} {}`: "follows", `{"leader": "a"}`: "version is 0", `{"version": -1}`: "not understood",
+		`{"version": 2000000000000000000}`:                "version is 2000000000000000000",
+		`{"version": 1, "leader": "self"}`:                "name an id",
+		`{"version": 1, "leader": "a\u0007"}`:             "control character",
+		`{"version": 1, "elections": {"": "a"}}`:          "empty",
+		`{"version": 1, "elections": {"jobs": "\u202e"}}`: "control character",
+	} {
+		write(t, file, text)
+		expect(what)
+	}
+	write(t, file, `{"version": 5, "leader": "a"}`)
+	if err := look(); err != nil {
+		t.Errorf("expected a file that was mended to be good, got %v", err)
+	}
+	write(t, file, `{"version": 4, "leader": "a"}`)
+	expect("version 4 and had version 5")
+	write(t, file, `{"version": 5, "leader": "b"}`)
+	expect("still has version 5")
+	write(t, file, `{"version": 6, "leader": "b"}`)
+	if err := look(); err != nil {
+		t.Errorf("expected a greater version to be good, got %v", err)
+	}
+}
+
+// TestARestartDoesNotRepeatATerm: nothing is kept but the file, and the clock.
+func TestARestartDoesNotRepeatATerm(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		file := filepath.Join(t.TempDir(), "leader.json")
+		future := uint64(time.Now().Add(24 * 365 * time.Hour).UnixMicro())
+		var last uint64
+		for i := range 4 {
+			version := uint64(1)
+			if i >= 2 { // by a clock that is ahead of this one
+				version = future + uint64(i)
+			}
+			write(t, file, fmt.Sprintf(`{"version": %d, "leader": "a"}`, version))
+			b := open(t, manual.Options{File: file, MaxTTL: maxTTL})
+			me := backend.Candidate{ID: "a", Nonce: backend.NewNonce()}
+			bid := backend.Bid{Election: "jobs", Candidate: me, TTL: ttl, Over: backend.Lease{Election: "jobs"}}
+			got, err := b.Acquire(t.Context(), []backend.Bid{bid})
+			if err != nil || got[0].Outcome != backend.Refused || got[0].Watch != maxTTL {
+				t.Fatalf("expected a first bid to be refused until the file was watched for %v, got %+v, %v", maxTTL, got, err)
+			}
+			time.Sleep(maxTTL)
+			bid.Over = got[0].Lease
+			if got, err = b.Acquire(t.Context(), []backend.Bid{bid}); err != nil || got[0].Outcome != backend.Granted {
+				t.Fatalf("expected a bid over what was watched to be granted, got %+v, %v", got, err)
+			}
+			if got[0].Term <= last || got[0].Term <= version {
+				t.Errorf("start %d: expected a term above %d and above the version %d, got %d", i, last, version, got[0].Term)
+			}
+			last = got[0].Term
+		}
+	})
+}
+
+func TestOptionsThatCannotBe(t *testing.T) {
+	for what, o := range map[string]manual.Options{
+		"nobody is named":     {},
+		"set one of them":     {File: "x", Leader: "a"},
+		"a store are given":   {Leader: "a", Dir: t.TempDir(), Store: memory.New(nil)},
+		"greatest TTL is 1ms": {Leader: "a", MaxTTL: time.Millisecond},
+		"control character":   {Leader: "a\n"},
+		"is empty":            {Leaders: map[string]string{"": "a"}},
+	} {
+		if _, err := manual.Open(t.Context(), o); !errors.Is(err, backend.ErrInvalid) || !strings.Contains(err.Error(), what) {
+			t.Errorf("expected ErrInvalid with %q for %+v, got %v", what, o, err)
+		}
+	}
+}
+
+func TestItIsKnownByName(t *testing.T) {
+	b, err := backend.Open(t.Context(), "manual", func(into any) error {
+		return json.Unmarshal([]byte(`{"leader": "a", "leaders": {"jobs": "b"}, "max_ttl": 20000000000}`), into)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := b.Guarantees()
+	if g.Name != "manual" || g.Exclusive || g.Expiry != backend.ByOperator {
+		t.Errorf("expected what a configuration can promise, got %+v", g)
+	}
+	b.Close()
+}
+
+// patience is how long to wait in real time, on a machine with other things to do.
+const patience = time.Minute
+
+// memoryDir is a fresh directory, in memory where there is such a place.
+func memoryDir(t *testing.T) string {
+	t.Helper()
+	if _, err := os.Stat("/dev/shm"); err != nil {
+		return t.TempDir()
+	}
+	dir, err := os.MkdirTemp("/dev/shm", "go-election-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return dir
+}
+
+// TestInADirectoryTwoNeverLead: of processes whose configurations differ.
+func TestInADirectoryTwoNeverLead(t *testing.T) {
+	dir := memoryDir(t) // a disk may be busy for seconds
+	a, atA := campaign(t, "a", manual.Options{Leader: "a", Dir: dir})
+	takes(t, patience, "a to lead", a.Leading)
+	b, atB := campaign(t, "b", manual.Options{Leader: "b", Dir: dir}) // it drifts
+	if g := atB.Guarantees(); !g.Exclusive || !g.DurableTerms || g.Expiry != backend.ByKernel {
+		t.Errorf("expected what the kernel promises, got %+v", g)
+	}
+	takes(t, patience, "b to see that a leads", func() bool { l, _, ok := b.Leader(); return ok && l.ID == "a" })
+	if err := atB.Check(t.Context()); !errors.Is(err, backend.ErrDenied) || !strings.Contains(err.Error(), `led by "a"`) {
+		t.Errorf("expected the drift to be told, got %v", err)
+	}
+	if b.Leading() {
+		t.Fatal("two lead")
+	}
+	if err := atA.Assign("", "ghost"); err != nil {
+		t.Fatal(err)
+	}
+	takes(t, patience, "b to lead when a is not named any more", func() bool {
+		if a.Leading() && b.Leading() {
+			t.Fatal("two lead")
+		}
+		return b.Leading()
+	})
+	if err := atA.Check(t.Context()); err == nil || !strings.Contains(err.Error(), `"ghost" is named, and no live member`) {
+		t.Errorf("expected an unknown id to be told, got %v", err)
+	}
+	takes(t, patience, "all to be well with b's configuration", func() bool { return atB.Check(t.Context()) == nil })
+}
