@@ -1,0 +1,142 @@
+package mysqltable
+
+import (
+	"context"
+	"database/sql"
+	sqldriver "database/sql/driver"
+	"fmt"
+	"testing"
+	"time"
+
+	driver "github.com/go-sql-driver/mysql"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/migration"
+	"github.com/go-election/go-election/backend/mysql"
+	"github.com/go-election/go-election/conformance"
+	"github.com/go-election/go-election/internal/testbed"
+)
+
+// TestConformance runs the suite, in bubbles of testing/synctest: the server's clock
+// follows. Layouts and servers differ in what other programs make of them, which the
+// suite does not see: one of each is enough here. Names get keys that fit these tables
+// (keyOf); which names fit by themselves is another test's matter.
+func TestConformance(t *testing.T) {
+	s := newSuite(t, testbed.MariaDB, LastSeenActive)
+	conformance.Run(t, conformance.Harness{
+		Virtual: true, Short: true,
+		NewStore: func(t testing.TB) conformance.Store {
+			s.clear(t)
+			return conformance.Store{
+				Open:   func(t testing.TB) backend.Backend { return s.open(t) },
+				Faults: s.faults(t),
+			}
+		},
+	})
+}
+
+// TestConformanceFromAFleetsTableToMySQL runs the suite on the road from a fleet's table
+// to tables of this module's own, at the stage that holds both leases. At the next one the
+// fleet's table is sealed, and asked nothing more.
+func TestConformanceFromAFleetsTableToMySQL(t *testing.T) {
+	s := newSuite(t, testbed.MariaDB, LastActiveTime)
+	conformance.Run(t, conformance.Harness{
+		Virtual: true, Short: true,
+		Only: func(c conformance.Case) bool { return c.Rule[0] != 'Q' }, // what calls of managers cost: backend/migration
+		NewStore: func(t testing.TB) conformance.Store {
+			s.clear(t)
+			return conformance.Store{Open: func(t testing.TB) backend.Backend {
+				to, err := mysql.Open(context.Background(), mysql.Options{Connector: virtual(t, s.User), Prefix: "native", DoorBells: -1})
+				if err != nil {
+					t.Fatal(err)
+				}
+				b, err := migration.New(migration.Options{From: s.open(t), To: to, Stage: migration.Both})
+				if err != nil {
+					t.Fatal(err)
+				}
+				return b
+			}}
+		},
+	})
+}
+
+// A suite has tables for one case after the other. To empty them is quicker than to
+// make them.
+type suite struct {
+	*testbed.Database
+	layout Layout
+}
+
+func newSuite(t *testing.T, k testbed.Kind, layout Layout) *suite {
+	l := newLab(t, k, layout, 15*time.Second)
+	if err := mysql.CreateTables(t.Context(), l.admin, "", "native"); err != nil {
+		t.Fatal(err)
+	}
+	return &suite{l.Database, layout}
+}
+
+// admin connects within the bubble of a case.
+func (s *suite) admin(t testing.TB) *sql.DB {
+	db, err := sql.Open("mysql", s.Admin.FormatDSN())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { db.Close() })
+	return db
+}
+
+func (s *suite) clear(t testing.TB) {
+	db := s.admin(t)
+	statements := []string{"DELETE FROM leader_election"}
+	for _, prefix := range []string{defaultPrefix, "native"} {
+		statements = append(statements, "DELETE FROM "+prefix+"_lease WHERE name <> ''", "UPDATE "+prefix+"_lease SET term = 0, beat = 0 WHERE name = ''",
+			"DELETE FROM "+prefix+"_term", "DELETE FROM "+prefix+"_member")
+	}
+	for _, text := range statements {
+		if _, err := db.Exec(text); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func (s *suite) open(t testing.TB) *Backend {
+	return openVirtual(t, Options{Config: s.User, Layout: s.layout, Threshold: 15 * time.Second, Period: time.Second, Key: keyOf, DoorBells: -1})
+}
+
+func (s *suite) faults(t testing.TB) map[string]conformance.Fault {
+	db, c := s.admin(t), shapes[s.layout]
+	return map[string]conformance.Fault{
+		conformance.FaultDeleteRecord: func(_ bool, election string) error {
+			_, err := db.Exec(fmt.Sprintf("DELETE FROM leader_election WHERE %s = ?", c.key), keyOf(election))
+			return err
+		},
+		conformance.FaultPlantRecord: func(_ bool, election string) error {
+			_, err := db.Exec(fmt.Sprintf("UPDATE leader_election SET %s = ? WHERE %s = ?", c.holder, c.key), "<script>\x1b]0;\u202e", keyOf(election))
+			return err
+		},
+	}
+}
+
+// openVirtual opens a Backend whose server follows the clock of the bubble.
+func openVirtual(t testing.TB, o Options) *Backend {
+	b, err := prepare(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := b.open(context.Background(), mysql.Options{Connector: virtual(t, o.Config), Prefix: b.options.Prefix, DoorBells: o.DoorBells},
+		testbed.Virtual); err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// virtual connects to a server that follows the clock of the bubble.
+func virtual(t testing.TB, user *driver.Config) sqldriver.Connector {
+	config := user.Clone()
+	config.InterpolateParams = true
+	connector, err := driver.NewConnector(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return testbed.Virtual(connector)
+}

@@ -1,0 +1,127 @@
+package mysqltable
+
+import (
+	"context"
+	"database/sql"
+	sqldriver "database/sql/driver"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/go-election/go-election/backend"
+	driver "github.com/go-sql-driver/mysql"
+)
+
+const (
+	maxConns     = 2
+	connLifetime = 30 * time.Second
+	ioTimeout    = 5 * time.Second
+)
+
+// pins sets what a server or a DSN could have set otherwise and that matters. In
+// this zone the table's TIMESTAMPs and NOW() are what they are, whatever the other
+// programs' zones do. A statement waits a second for a lock at most.
+const pins = `SET NAMES utf8mb4, autocommit=1, time_zone='+00:00', timestamp=DEFAULT,
+ sql_mode='STRICT_ALL_TABLES,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION',
+ innodb_lock_wait_timeout=1, lock_wait_timeout=1, wait_timeout=60`
+const isolation = `SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED`
+
+// connect makes the pool for the table. wrap may be nil.
+func (b *Backend) connect(wrap func(sqldriver.Connector) sqldriver.Connector) (*sql.DB, error) {
+	config := b.options.Config
+	if config == nil {
+		var err error
+		if config, err = driver.ParseDSN(b.options.DSN); err != nil { // mysql.Open has said what is wrong
+			return nil, fmt.Errorf("%w: the DSN cannot be used", backend.ErrInvalid)
+		}
+	}
+	c := config.Clone()
+	c.InterpolateParams, c.CheckConnLiveness, c.RejectReadOnly = true, true, true
+	c.Logger = &driver.NopLogger{}
+	for _, d := range []*time.Duration{&c.Timeout, &c.ReadTimeout, &c.WriteTimeout} {
+		if *d == 0 {
+			*d = ioTimeout
+		}
+	}
+	b.password = c.Passwd
+	var made sqldriver.Connector
+	made, err := driver.NewConnector(c)
+	if err != nil {
+		return nil, fmt.Errorf("%w: the DSN cannot be used", backend.ErrInvalid)
+	}
+	if wrap != nil {
+		made = wrap(made)
+	}
+	db := sql.OpenDB(connector{made})
+	db.SetMaxOpenConns(maxConns)
+	db.SetMaxIdleConns(maxConns)
+	db.SetConnMaxLifetime(connLifetime)
+	return db, nil
+}
+
+// A connector makes connections whose session has no surprises left.
+type connector struct{ sqldriver.Connector }
+
+func (c connector) Connect(ctx context.Context) (sqldriver.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, 2*ioTimeout)
+	defer cancel()
+	conn, err := c.Connector.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	exec, ok := conn.(sqldriver.ExecerContext)
+	if !ok {
+		conn.Close()
+		return nil, errors.New("connections cannot execute statements directly")
+	}
+	for _, statement := range []string{pins, isolation} {
+		if _, err := exec.ExecContext(ctx, statement, nil); err != nil {
+			conn.Close()
+			if errors.Is(err, sqldriver.ErrBadConn) {
+				err = errors.New("connection lost while it was set up")
+			}
+			return nil, err
+		}
+	}
+	return conn, nil
+}
+
+// Errors of the server, by number.
+const (
+	errDuplicate   = 1062
+	errLockTimeout = 1205
+	errDeadlock    = 1213
+	errAutoIncr    = 167 // MariaDB: out of range
+)
+
+func is(err error, numbers ...uint16) bool {
+	e, ok := errors.AsType[*driver.MySQLError](err)
+	if !ok {
+		return false
+	}
+	for _, n := range numbers {
+		if e.Number == n {
+			return true
+		}
+	}
+	return false
+}
+
+// fail wraps err for the caller: what was done, and the class.
+func (b *Backend) fail(what string, err error) error {
+	if err == nil {
+		return nil
+	}
+	if b.password != "" && len(b.password) >= 4 && strings.Contains(err.Error(), b.password) {
+		err = fmt.Errorf("%w: %s", backend.Class(err), strings.ReplaceAll(err.Error(), b.password, "***"))
+	}
+	if errors.Is(err, backend.ErrUnavailable) || errors.Is(err, backend.ErrDenied) || errors.Is(err, backend.ErrInvalid) {
+		return fmt.Errorf("mysqltable: %s: %w", what, err)
+	}
+	class := backend.ErrUnavailable
+	if is(err, 1044, 1045, 1046, 1049, 1054, 1142, 1143, 1146, 1227, 1251, 1370, 1698, 1820, 1862, 3118, 4151) {
+		class = backend.ErrDenied
+	}
+	return fmt.Errorf("mysqltable: %s: %w: %w", what, class, err)
+}

@@ -1,0 +1,209 @@
+package mysqltable
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/internal/testbed"
+)
+
+// Thousands of looks and one new election use up one number.
+func TestNoNumbersAreBurnt(t *testing.T) {
+	t.Parallel()
+	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
+		t.Parallel()
+		l := newLab(t, k, LastSeenActive, threshold)
+		l.exec(t, "ALTER TABLE leader_election AUTO_INCREMENT = 4294967294")
+		a := l.node(t, "go-a")
+		for range 20 {
+			held := a.lead("jobs")
+			if got := a.renew(held); got.Outcome != backend.Granted {
+				t.Fatalf("a renewal: %v, %v", got.Outcome, got.Err)
+			}
+			a.release(held)
+		}
+		a.lead("jobs-2") // the last number but one
+		got := a.bid(a.see("jobs-3"))
+		if got.Outcome != backend.Granted {
+			got = a.bid(a.see("jobs-4"))
+		}
+		if got.Outcome != backend.Granted && !errors.Is(got.Err, backend.ErrDenied) {
+			t.Errorf("numbers are used up: want granted or an error of class ErrDenied, got %v, %v", got.Outcome, got.Err)
+		}
+		if id := l.leader(t, "jobs"); id != "" {
+			t.Errorf("the row of another election has changed: it names %q", id)
+		}
+	})
+}
+
+// In the hour that is repeated in autumn MySQL stores the time of a session in such
+// a zone an hour too early. Such a row looks expired and is renewed nonetheless: what
+// was watched is not what is there.
+func TestARowThatLooksAnHourOldAndIsRenewedIsNotTaken(t *testing.T) {
+	each(t, func(t *testing.T, l *lab) {
+		a := l.node(t, "go-a")
+		s := l.shape0()
+		renewed := func(age int) {
+			l.exec(t, fmt.Sprintf("REPLACE INTO leader_election (%s, %s, %s) VALUES ('jobs', 'other-1', now() - interval ? second)", s.key, s.holder, s.at), age)
+		}
+		renewed(3600)
+		seen := a.see("jobs")
+		renewed(3590)
+		if got := a.bid(seen); got.Outcome != backend.Refused {
+			t.Errorf("a bid over what was renewed since: want refused, got %v", got.Outcome)
+		}
+		if got := a.see("jobs"); got.Watch != a.watch() || got.Unchanged(seen) {
+			t.Errorf("want the row to be watched anew for %v, got %+v", a.watch(), got)
+		}
+	})
+}
+
+// A row from the future is not expired by the other programs' comparison, and no
+// watch makes it so.
+func TestARowFromTheFutureIsLeftAlone(t *testing.T) {
+	each(t, func(t *testing.T, l *lab) {
+		a, s := l.node(t, "go-a"), l.shape0()
+		l.exec(t, fmt.Sprintf("INSERT INTO leader_election (%s, %s, %s) VALUES ('jobs', 'other-1', now() + interval 1 hour)", s.key, s.holder, s.at))
+		seen := a.see("jobs")
+		if got := a.bid(seen); seen.Watch != backend.StoreDecides || got.Outcome != backend.Refused {
+			t.Errorf("want the store to decide, and a bid refused; got a watch of %v, %v", seen.Watch, got.Outcome)
+		}
+	})
+}
+
+// In spring a row that was written a second before is an hour old to sessions in a
+// zone with daylight saving time. Trust ends before that, and nothing is granted that
+// would not last.
+func TestNobodyLeadsAcrossTheMomentInSpring(t *testing.T) {
+	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
+		d := testbed.Shared(t, k).Database(t)
+		synctest.Test(t, func(t *testing.T) {
+			l := &lab{d, testbed.OpenDB(t, d.Admin), Options{Config: d.User, Layout: UpdateTime, Threshold: 30 * time.Second, Zone: "Europe/Berlin", DoorBells: -1}}
+			if err := CreateTables(t.Context(), l.admin, "", ""); err != nil {
+				t.Fatal(err)
+			}
+			l.exec(t, fmt.Sprintf(made[UpdateTime], "leader_election"))
+			spring := time.Date(2000, 3, 26, 1, 0, 0, 0, time.UTC)
+			a := &node{openVirtual(t, l.options), t, backend.Candidate{ID: "go-a", Nonce: backend.NewNonce()}}
+			t.Cleanup(func() { a.Close() })
+			time.Sleep(time.Until(spring.Add(-10 * time.Second)))
+			got := a.bid(a.see("jobs"))
+			if got.Outcome != backend.Granted {
+				t.Fatalf("ten seconds before: %v, %v", got.Outcome, got.Err)
+			}
+			time.Sleep(9 * time.Second)
+			began := time.Now()
+			if got = a.renew(got.Lease); got.Outcome != backend.Granted || began.Add(got.Trust).After(spring) {
+				t.Errorf("a second before: want granted, and trusted for a second at most; got %v, %v, %v", got.Outcome, got.Trust, got.Err)
+			}
+			a.release(got.Lease)
+			if got = a.bid(a.see("jobs")); got.Outcome != backend.Refused || !errors.Is(got.Err, backend.ErrUnavailable) {
+				t.Errorf("a bid a second before: want refused, with the reason; got %v, %v", got.Outcome, got.Err)
+			}
+			time.Sleep(time.Until(spring))
+			if got = a.bid(a.see("jobs")); got.Outcome != backend.Granted || got.Trust != ttl {
+				t.Errorf("a bid right after: want granted and trusted for %v; got %v, %v, %v", ttl, got.Outcome, got.Trust, got.Err)
+			}
+		})
+	})
+}
+
+// What the table could take for another election is refused, and costs no other
+// election anything.
+func TestNamesThatTheTableCannotTellApartAreRefused(t *testing.T) {
+	each(t, func(t *testing.T, l *lab) {
+		a := l.node(t, "go-a")
+		held := a.lead("jobs")
+		for name, class := range map[string]error{
+			"Jobs": backend.ErrDenied, "jobs ": backend.ErrInvalid, " x": backend.ErrInvalid, "jöbs": backend.ErrInvalid,
+			strings.Repeat("n", l.shape0().width+1): backend.ErrInvalid,
+		} {
+			if got := a.bid(a.see(name)); got.Outcome == backend.Granted || !errors.Is(got.Err, class) {
+				t.Errorf("a bid for %.20q: want an error of class %v, got %v, %v", name, class, got.Outcome, got.Err)
+			}
+		}
+		a.lead(strings.Repeat("n", l.shape0().width))
+		if got := a.renew(held); got.Outcome != backend.Granted {
+			t.Errorf("a renewal: want granted, got %v, %v", got.Outcome, got.Err)
+		}
+	})
+}
+
+// A long id, or one in another script, is shown as far as it fits. The mark says who
+// it is.
+func TestAHolderFitsTheColumn(t *testing.T) {
+	for layout, s := range shapes {
+		for _, id := range []string{"a", "x y\u00e4", strings.Repeat("i", 255), strings.Repeat("\U0001F600", 60)} {
+			c := backend.Candidate{ID: id, Nonce: backend.NewNonce()}
+			h := s.holderOf(c, 7)
+			if len(h) > s.width || !marked.MatchString(h) || strings.ContainsAny(h, " \t") || h != strings.ToValidUTF8(h, "") {
+				t.Errorf("%s: %q", layout, h)
+			}
+			if h == s.holderOf(c, 8) || !s.names(h, id) || !s.names(id, id) || s.names("b", id) {
+				t.Errorf("%s: %q must differ by term, and name %.20q and nobody else", layout, h, id)
+			}
+		}
+	}
+}
+
+// What does not fit a fleet is said when the backend is opened.
+func TestOptionsAreChecked(t *testing.T) {
+	good := Options{DSN: "u:canary7f3a@tcp(127.0.0.1:1)/x", Layout: LastActiveTime, Threshold: 10 * time.Second}
+	for want, change := range map[string]func(*Options){
+		"layout is":            func(o *Options) { o.Layout = "node" },
+		"threshold is missing": func(o *Options) { o.Threshold = 0 },
+		"threshold is 2s":      func(o *Options) { o.Threshold = 2 * time.Second },
+		"threshold is 3.5s":    func(o *Options) { o.Threshold = 3500 * time.Millisecond },
+		"patience is 5s":       func(o *Options) { o.Patience = 5 * time.Second },
+		"period is 10s":        func(o *Options) { o.Period = 10 * time.Second },
+		"zone is \"Local\"":    func(o *Options) { o.Zone = "Local" },
+		"table is \"a`b\"":     func(o *Options) { o.Table = "a`b" },
+		"invalid DSN":          func(o *Options) { o.DSN = "u:canary7f3a@x" },
+	} {
+		o := good
+		change(&o)
+		_, err := Open(context.Background(), o)
+		if !errors.Is(err, backend.ErrInvalid) || !strings.Contains(fmt.Sprint(err), want) || strings.Contains(fmt.Sprint(err), "canary") {
+			t.Errorf("want an error of class ErrInvalid with %q, got %v", want, err)
+		}
+	}
+	b, err := Open(context.Background(), good)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	if most := b.Guarantees().MaxTTL; most != 8*time.Second {
+		t.Errorf("beside a threshold of 10 s that is not strict a TTL may be %v, want 8 s", most)
+	}
+}
+
+// A table of another shape is an error that says so, and a column with local times
+// most of all.
+func TestATableOfAnotherShapeIsAnError(t *testing.T) {
+	t.Parallel()
+	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
+		t.Parallel()
+		l := newLab(t, k, UpdateTime, threshold)
+		fails := func(want string) {
+			t.Helper()
+			ctx, cancel := context.WithTimeout(t.Context(), patient)
+			defer cancel()
+			_, _, err := l.node(t, "go-a").Observe(ctx, []backend.Lease{{Election: "jobs"}}, "")
+			if !errors.Is(err, backend.ErrDenied) || !strings.Contains(fmt.Sprint(err), want) {
+				t.Errorf("want an error of class ErrDenied with %q, got %v", want, err)
+			}
+		}
+		l.exec(t, "ALTER TABLE leader_election MODIFY update_time datetime NOT NULL")
+		fails(`"datetime"`)
+		l.options.Layout = LastSeenActive
+		fails("last_seen_active")
+		l.exec(t, "DROP TABLE leader_election")
+		fails("there is no table")
+	})
+}

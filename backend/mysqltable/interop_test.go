@@ -1,0 +1,197 @@
+package mysqltable
+
+import (
+	"fmt"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/go-election/go-election/backend/migration"
+	"github.com/go-election/go-election/backend/mysql"
+	"github.com/go-election/go-election/internal/testbed"
+)
+
+const (
+	theirPeriod    = 500 * time.Millisecond
+	fleetThreshold = 4 * time.Second
+	patient        = 90 * time.Second // to wait for anything, on a busy machine
+)
+
+// A mixed fleet of processes: Java programs that run a fleet's statements word for
+// word by another client, and ours. Each side leads and follows; each is killed,
+// stopped and ends in order. See [judge] for what counts as two leaders.
+func TestAMixedFleetHasOneLeader(t *testing.T) {
+	t.Parallel()
+	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
+		t.Parallel()
+		for _, layout := range layouts {
+			if k == testbed.MySQL && layout != LastSeenActive {
+				continue // the statements mean the same there: see the other tests
+			}
+			t.Run(string(layout), func(t *testing.T) {
+				t.Parallel()
+				l := newLab(t, k, layout, fleetThreshold)
+				l.options.Period = 2 * time.Second
+				s := shapes[layout]
+				var ours, theirs []*member
+				var hands []span
+
+				java1 := l.startTheirs(t, "java-1")
+				theirs = append(theirs, java1)
+				until(t, patient, "java-1 to lead", java1.leading)
+				go1 := l.startOurs(t, "go-1")
+				ours = append(ours, go1)
+				before := java1.looked()
+				until(t, patient, "java-1 to have looked ten times beside go-1", func() bool { return java1.looked() > before+10 })
+
+				java1.signal(t, syscall.SIGKILL)
+				until(t, patient, "go-1 to take over from java-1, which was killed", go1.leading)
+				java2 := l.startTheirs(t, "java-2")
+				theirs = append(theirs, java2)
+				until(t, patient, "java-2 to look on", func() bool { return java2.looked() > 10 })
+
+				go1.signal(t, syscall.SIGSTOP)
+				until(t, patient, "java-2 to take over from go-1, which is stopped", java2.leading)
+				go1.forget()
+				go1.signal(t, syscall.SIGCONT)
+				before = java2.looked()
+				until(t, patient, "java-2 to look on beside go-1", func() bool { return java2.looked() > before+6 })
+
+				java2.signal(t, syscall.SIGSTOP)
+				until(t, patient, "go-1 to take over from java-2, which is stopped", go1.leading)
+				java2.forget()
+				before = java2.looked()
+				java2.signal(t, syscall.SIGCONT)
+				until(t, patient, "java-2 to look again", func() bool { return java2.looked() > before+2 })
+
+				go1.in.Close() // in order
+				until(t, patient, "java-2 to take over from go-1, which has resigned", java2.leading)
+
+				go2 := l.startOurs(t, "go-2")
+				ours = append(ours, go2)
+				before = java2.looked()
+				until(t, patient, "go-2 to have looked", func() bool { return java2.looked() > before+6 })
+				until(t, patient, "go-2 to lead, as an operator has said", func() bool {
+					if l.leader(t, "jobs") == "java-2" { // also when go-2 was too slow, and java-2 has taken it back
+						began := time.Now()
+						l.exec(t, fmt.Sprintf("UPDATE leader_election SET %s = 'go-2' WHERE %s = 'jobs' AND %s = 'java-2'", s.holder, s.key, s.holder))
+						hands = append(hands, span{began, time.Now()})
+					}
+					return go2.leading() && !java2.leading()
+				})
+
+				go2.signal(t, syscall.SIGKILL)
+				until(t, patient, "java-2 to take over from go-2, which was killed", java2.leading)
+				java2.in.Close()
+
+				judge(t, l.options, ours, theirs, hands)
+			})
+		}
+	})
+}
+
+// A fleet of Java programs is left for tables of this module's own, and joined again.
+// While the row is sealed no straggler leads, whether anybody else does or not.
+func TestARoadFromAFleetsTableToMysqlAndBack(t *testing.T) {
+	t.Parallel()
+	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
+		t.Parallel()
+		layout := map[testbed.Kind]Layout{testbed.MariaDB: UpdateTime, testbed.MySQL: LastActiveTime}[k]
+		l := newLab(t, k, layout, fleetThreshold)
+		l.options.Period = 2 * time.Second
+		if err := mysql.CreateTables(t.Context(), l.admin, "", ""); err != nil {
+			t.Fatal(err)
+		}
+		java1 := l.startTheirs(t, "java-1")
+		until(t, patient, "java-1 to lead", java1.leading)
+
+		both := l.startAt(t, "both-1", migration.Both)
+		java1.signal(t, syscall.SIGSTOP)
+		until(t, patient, "both-1 to lead", both.leading)
+		to := l.startAt(t, "to-1", migration.To)
+		both.in.Close()
+		until(t, patient, "to-1 to lead", to.leading)
+
+		java1.forget()
+		before := java1.looked()
+		java1.signal(t, syscall.SIGCONT) // a straggler
+		until(t, patient, "java-1 to look on", func() bool { return java1.looked() > before+4 })
+		to.in.Close()
+		before = java1.looked()
+		until(t, patient, "java-1 to look for longer than the threshold", func() bool { return java1.looked() > before+int(2*fleetThreshold/theirPeriod) })
+		if java1.leading() {
+			t.Error("java-1 leads by a row that is sealed")
+		}
+
+		back := l.startAt(t, "back-1", migration.Both)
+		until(t, patient, "back-1 to lead", back.leading)
+		back.in.Close()
+		until(t, patient, "java-1 to lead again", java1.leading)
+		java1.in.Close()
+		judge(t, l.options, []*member{both, to, back}, []*member{java1}, nil)
+	})
+}
+
+// judge finds two leaders for whom one of ours is to blame: an instant at which
+// one of ours says that it leads, and
+//
+//   - another of ours does; or
+//   - a member of another program believes to lead, by its latest look, which began
+//     less than the threshold before. One that has not looked for so long (it was
+//     stopped) may believe what it likes: nothing prevents that; or so it would
+//     be, but for an operator's hand since that look, the declared period ago.
+func judge(t *testing.T, o Options, ours, theirs []*member, hands []span) {
+	t.Helper()
+	reigns := 0
+	for i, m := range ours {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		reigns += len(m.spans)
+		if m.broken != "" {
+			t.Errorf("%s: %s", m.id, m.broken)
+		}
+		for _, a := range m.spans {
+			for _, other := range ours[:i] {
+				for _, b := range other.spans {
+					if overlap(a, b) {
+						t.Errorf("%s and %s lead at the same time: %v and %v", m.id, other.id, a, b)
+					}
+				}
+			}
+		}
+	}
+	for _, m := range theirs {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		if m.broken != "" {
+			t.Errorf("%s: %s", m.id, m.broken)
+		}
+		for i, k := range m.looks {
+			if !k.leads {
+				continue
+			}
+			believes := span{k.ended, k.began.Add(o.Threshold)}
+			if i+1 < len(m.looks) && m.looks[i+1].ended.Before(believes.to) {
+				believes.to = m.looks[i+1].ended
+			}
+			for _, h := range hands {
+				if end := h.from.Add(o.Period); k.began.Before(h.to) && end.Before(believes.to) {
+					believes.to = end
+				}
+			}
+			reigns++
+			for _, other := range ours {
+				for _, a := range other.spans {
+					if overlap(a, believes) {
+						t.Errorf("%s believes to lead %v while %s leads %v", m.id, believes, other.id, a)
+					}
+				}
+			}
+		}
+	}
+	if reigns < 4 {
+		t.Errorf("only %d times did anybody lead: the history is not complete", reigns)
+	}
+}
+
+func overlap(a, b span) bool { return !a.to.Before(b.from) && a.from.Before(b.to) }

@@ -1,0 +1,197 @@
+package mysqltable
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"fmt"
+	"hash/fnv"
+	"testing"
+	"time"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/internal/testbed"
+)
+
+// made are the statements by which the fleets have made their tables, word for word
+// but for the name.
+var made = map[Layout]string{
+	LastActiveTime: "CREATE TABLE %s (\n" +
+		"    service_id varchar(128) NOT NULL COMMENT '服务名称，如：AS',\n" +
+		"    leader_id varchar(128) NOT NULL COMMENT '主节点ID，可以用hostname代替',\n" +
+		"    last_active_time timestamp NOT NULL DEFAULT CURRENT_TIMESTAMP COMMENT '活跃时间，一般使用mysql函数now()生成',\n" +
+		"    PRIMARY KEY (service_id)\n" +
+		") ENGINE=InnoDB DEFAULT CHARSET=utf8 COMMENT='select master node'",
+	LastSeenActive: "CREATE TABLE %s (\n" +
+		"  id int(10) unsigned not null auto_increment comment '主键id',\n" +
+		"  name varchar(128) not null default '' comment '名称',\n" +
+		"  node varchar(128) NOT NULL default '' comment '节点',\n" +
+		"  last_seen_active timestamp NOT NULL DEFAULT CURRENT_TIMESTAMP comment '最后更新时间',\n" +
+		"  PRIMARY KEY (id),\n" +
+		"  unique key uniq_idx_name(name)\n" +
+		") ENGINE=InnoDB default charset=utf8mb4 comment 'leader选举'",
+	UpdateTime: "CREATE TABLE IF NOT EXISTS %s (\n" +
+		"  `service_id` varchar(50) NOT NULL DEFAULT '',\n" +
+		"  `leader_id` varchar(50) NOT NULL DEFAULT '',\n" +
+		"  `update_time` timestamp NOT NULL DEFAULT CURRENT_TIMESTAMP,\n" +
+		"  PRIMARY KEY (`service_id`),\n" +
+		"  UNIQUE KEY `uniq_service_id` (`service_id`)\n" +
+		") ENGINE=InnoDB DEFAULT CHARSET=utf8",
+}
+
+// upserts are the statements by which the fleets elect, word for word but for the
+// table and the way to write parameters: key, holder, threshold.
+var upserts = map[Layout]string{
+	LastActiveTime: `insert ignore into %s(service_id, leader_id, last_active_time) values(?, ?, now()) on duplicate key update leader_id = if(last_active_time <= now() - interval ? second, values(leader_id), leader_id), last_active_time = if(leader_id = values(leader_id), values(last_active_time), last_active_time)`,
+	LastSeenActive: `insert ignore into %s (name, node, last_seen_active) values (?, ?, now()) on duplicate key update node = if(last_seen_active < DATE_SUB(now(), INTERVAL ? SECOND), values(node), node),
+last_seen_active = if(node = values(node), values(last_seen_active), last_seen_active)`,
+	UpdateTime: `insert ignore into %s (service_id, leader_id, update_time) values (?, ?, now())
+on duplicate key update leader_id = if(timestampdiff(second, update_time, now()) > ?, values(leader_id), leader_id),
+update_time = if(leader_id = values(leader_id), values(update_time), update_time)`,
+}
+
+var layouts = []Layout{LastActiveTime, LastSeenActive, UpdateTime}
+
+// A lab is a database with tables of ours and a fleet's.
+type lab struct {
+	*testbed.Database
+	admin   *sql.DB
+	options Options
+}
+
+func newLab(t testing.TB, k testbed.Kind, layout Layout, threshold time.Duration) *lab {
+	t.Helper()
+	d := testbed.Shared(t, k).Database(t)
+	config := d.User.Clone()
+	config.Timeout, config.ReadTimeout, config.WriteTimeout = patient, patient, patient
+	l := &lab{d, testbed.OpenDB(t, d.Admin), Options{Config: config, Layout: layout, Threshold: threshold, Period: time.Second}}
+	if err := CreateTables(t.Context(), l.admin, "", ""); err != nil {
+		t.Fatal(err)
+	}
+	l.exec(t, fmt.Sprintf(made[layout], "leader_election"))
+	return l
+}
+
+func (l *lab) exec(t testing.TB, text string, args ...any) {
+	t.Helper()
+	if _, err := l.admin.ExecContext(t.Context(), text, args...); err != nil {
+		t.Fatalf("%s: %v", text, err)
+	}
+}
+
+// elect is one look of another program: its statement, on a connection of its own
+// with that session, and whom the row names then.
+func (l *lab) elect(t testing.TB, key, id string, session ...string) (leader string) {
+	t.Helper()
+	conn, err := l.admin.Conn(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	defer conn.Raw(func(any) error { return driver.ErrBadConn }) // with its session
+	for _, s := range session {
+		if _, err := conn.ExecContext(t.Context(), "SET "+s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	o := l.options
+	if _, err := conn.ExecContext(t.Context(), fmt.Sprintf(upserts[o.Layout], "leader_election"), key, id, int64(o.Threshold/time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	return l.leader(t, key)
+}
+
+// leader is whom the row names.
+func (l *lab) leader(t testing.TB, key string) (id string) {
+	t.Helper()
+	s := shapes[l.options.Layout]
+	if err := l.admin.QueryRowContext(t.Context(), fmt.Sprintf("SELECT %s FROM leader_election WHERE %s = ?", s.holder, s.key), key).Scan(&id); err != nil {
+		t.Fatal(err)
+	}
+	return id
+}
+
+// A node is one process of ours: a Backend and its candidate.
+type node struct {
+	*Backend
+	t  testing.TB
+	me backend.Candidate
+}
+
+func (l *lab) node(t testing.TB, id string) *node {
+	t.Helper()
+	b, err := Open(t.Context(), l.options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { b.Close() })
+	return &node{b, t, backend.Candidate{ID: id, Nonce: backend.NewNonce()}}
+}
+
+func (n *node) ctx() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(n.t.Context(), patient)
+}
+
+func (n *node) see(election string) backend.Lease {
+	n.t.Helper()
+	ctx, cancel := n.ctx()
+	defer cancel()
+	changed, _, err := n.Observe(ctx, []backend.Lease{{Election: election}}, "")
+	if err != nil || len(changed) != 1 {
+		n.t.Fatalf("%s looks at %q: %d leases, %v", n.me.ID, election, len(changed), err)
+	}
+	return changed[0]
+}
+
+// ttl is that of the tests' leases.
+const ttl = 2 * time.Second
+
+func (n *node) bid(over backend.Lease) backend.Answer {
+	n.t.Helper()
+	ctx, cancel := n.ctx()
+	defer cancel()
+	answers, err := n.Acquire(ctx, []backend.Bid{{Election: over.Election, Candidate: n.me, TTL: ttl, Renew: ttl / 3, Over: over}})
+	if err != nil {
+		return backend.Answer{Err: err}
+	}
+	return answers[0]
+}
+
+// lead makes the node win what is free. It does not watch.
+func (n *node) lead(election string) backend.Lease {
+	n.t.Helper()
+	a := n.bid(n.see(election))
+	if a.Outcome != backend.Granted {
+		n.t.Fatalf("%s bids for %q as it stands: %v, %v, %+v; want granted", n.me.ID, election, a.Outcome, a.Err, a.Lease)
+	}
+	return a.Lease
+}
+
+func (n *node) renew(l backend.Lease) backend.Answer {
+	n.t.Helper()
+	ctx, cancel := n.ctx()
+	defer cancel()
+	answers, err := n.Renew(ctx, []backend.Lease{l})
+	if len(answers) != 1 {
+		return backend.Answer{Err: err}
+	}
+	return answers[0]
+}
+
+func (n *node) release(l backend.Lease) {
+	n.t.Helper()
+	ctx, cancel := n.ctx()
+	defer cancel()
+	l.End = backend.Released
+	if err := n.Release(ctx, []backend.Lease{l}); err != nil {
+		n.t.Fatal(err)
+	}
+}
+
+// keyOf gives the suite's names, among which are many that no such table can tell
+// apart, keys that it can.
+func keyOf(election string) string {
+	h := fnv.New128a()
+	h.Write([]byte(election))
+	return fmt.Sprintf("%x", h.Sum(nil))
+}

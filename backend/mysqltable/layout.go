@@ -1,0 +1,104 @@
+package mysqltable
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/go-election/go-election/backend"
+)
+
+// A Layout is the shape of a table that other programs elect by. It is named after
+// the column by which the shape is recognised: the one with the time.
+type Layout string
+
+const (
+	// LastActiveTime: service_id varchar(128), leader_id varchar(128),
+	// last_active_time. Expired if last_active_time <= now() - interval N second.
+	LastActiveTime Layout = "last_active_time"
+
+	// LastSeenActive: id auto_increment, name varchar(128), node varchar(128),
+	// last_seen_active. Expired if last_seen_active < now() - interval N second.
+	LastSeenActive Layout = "last_seen_active"
+
+	// UpdateTime: service_id varchar(50), leader_id varchar(50), update_time.
+	// Expired if timestampdiff(second, update_time, now()) > N.
+	UpdateTime Layout = "update_time"
+)
+
+// A shape is what there is to know about a layout.
+type shape struct {
+	key, holder, at string // columns
+	width           int    // of key and holder, in characters
+	expired         string // the other programs' predicate; ? is the threshold in seconds
+	strict          bool   // it lets a row live one second longer than the threshold
+	threshold       time.Duration
+	period          time.Duration
+}
+
+var shapes = map[Layout]shape{
+	LastActiveTime: {"service_id", "leader_id", "last_active_time", 128, "last_active_time <= now() - interval ? second", false, 0, 0},
+	LastSeenActive: {"name", "node", "last_seen_active", 128, "last_seen_active < date_sub(now(), interval ? second)", true, 5 * time.Second, time.Second},
+	UpdateTime:     {"service_id", "leader_id", "update_time", 50, "timestampdiff(second, update_time, now()) > ?", true, 30 * time.Second, 10 * time.Second},
+}
+
+// The two times that mean something to us. Both are within a TIMESTAMP's range in
+// every time zone. To the other programs the first is long expired and the second
+// never will be.
+const (
+	vacated = "1970-01-02 00:00:00" // released
+	sealed  = "2038-01-19 03:14:07" // the election has moved to another store
+)
+
+// mark is what a holder of ours ends with: who it is, and in which term.
+const markLength = 17
+
+var marked = regexp.MustCompile(`#[0-9a-f]{16}$`)
+
+// holderOf is what the row says while a candidate of ours leads in this term: its
+// id, as far as it is plain and has room, and a mark that no other grant shares. So
+// no statement that arrives late can be about another grant.
+func (s shape) holderOf(c backend.Candidate, term uint64) string {
+	h := sha256.Sum256(fmt.Appendf(nil, "%s %d", c.Nonce, term))
+	return s.plain(c.ID) + fmt.Sprintf("#%x", h[:8])
+}
+
+// plain is an id as it is shown in the table: printable ASCII, no blanks.
+func (s shape) plain(id string) string {
+	id = strings.Map(func(r rune) rune {
+		if r <= ' ' || r > '~' {
+			return '_'
+		}
+		return r
+	}, id)
+	return id[:min(len(id), s.width-markLength)]
+}
+
+// names reports whether a holder that somebody else wrote means the candidate with
+// this id: the id as it is, or as the table has shown it, with or without a mark.
+func (s shape) names(holder, id string) bool {
+	if id == "" {
+		return false
+	}
+	return holder == id || holder == s.plain(id) || marked.ReplaceAllString(holder, "") == s.plain(id)
+}
+
+// checkKey reports why a text cannot be an election's key in the table. Its
+// collations take case, accents and blanks at the end for nothing, so what could be
+// taken for something else is refused here, and the rest when a row is read.
+func (s shape) checkKey(key string) error {
+	for i := range len(key) {
+		if key[i] < ' ' || key[i] > '~' {
+			return fmt.Errorf("the key %.80q is not printable ASCII", key)
+		}
+	}
+	switch {
+	case key == "" || len(key) > s.width:
+		return fmt.Errorf("the key %.60q has %d characters, 1 to %d are allowed", key, len(key), s.width)
+	case strings.TrimSpace(key) != key:
+		return fmt.Errorf("the key %.80q begins or ends with a blank", key)
+	}
+	return nil
+}

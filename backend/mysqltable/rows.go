@@ -1,0 +1,244 @@
+package mysqltable
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-election/go-election/backend"
+)
+
+// chunk is how many elections one statement is about.
+const chunk = 500
+
+// A row is what the table says about one election.
+type row struct {
+	found  bool
+	key    string // as it stands there
+	holder string // any bytes
+	at     string // its time, in UTC
+	age    time.Duration
+	now    time.Time // of the server, when it was read
+
+	expired bool // by the other programs' comparison; or it is sealed, which matters if no mark says so
+}
+
+const longest = 20 * 365 * 24 * time.Hour
+
+// on runs f with one connection, so that a write and the reading that confirms it
+// go through the same. A connection that had died while it was idle says so before
+// anything is sent; database/sql then takes another.
+func (b *Backend) on(ctx context.Context, what string, f func(*sql.Conn) error) error {
+	conn, err := b.rows.Conn(ctx)
+	if err == nil {
+		err = b.check(ctx, conn)
+	}
+	if err == nil {
+		err = f(conn)
+	}
+	if conn != nil {
+		conn.Close()
+	}
+	return b.fail(what, err)
+}
+
+// table is its name, quoted.
+func (b *Backend) table() string {
+	if b.options.Schema != "" {
+		return "`" + b.options.Schema + "`.`" + b.options.Table + "`"
+	}
+	return "`" + b.options.Table + "`"
+}
+
+// text puts names of table and columns into a statement.
+func (b *Backend) text(template string) string {
+	s := b.shape
+	return strings.NewReplacer("{table}", b.table(), "{key}", s.key, "{holder}", s.holder, "{at}", s.at, "{expired}", s.expired).Replace(template)
+}
+
+const (
+	checkSQL = `SELECT LOWER(COLUMN_NAME), LOWER(DATA_TYPE), COALESCE(CHARACTER_MAXIMUM_LENGTH, 0) FROM information_schema.COLUMNS
+ WHERE TABLE_SCHEMA = COALESCE(NULLIF(?, ''), DATABASE()) AND TABLE_NAME = ?`
+	readSQL = `SELECT {key}, {holder}, CAST({at} AS CHAR), TIMESTAMPDIFF(MICROSECOND, {at}, UTC_TIMESTAMP(6)),
+ TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)),
+ COALESCE({expired} OR {at} = '` + sealed + `', FALSE) FROM {table} WHERE {key} IN (%s)`
+	freeSQL  = `SELECT {key} FROM {table} WHERE {key} IN (%s) FOR UPDATE SKIP LOCKED`
+	makeSQL  = `INSERT INTO {table} ({key}, {holder}, {at}) VALUES (?, ?, NOW())`
+	takeSQL  = `UPDATE {table} SET {holder} = ?, {at} = COALESCE(?, NOW()) WHERE {key} = ? AND {holder} = ? AND {at} = ?`
+	stealSQL = takeSQL + ` AND ({expired} OR {at} = '` + sealed + `')`
+	keepSQL  = `UPDATE {table} SET {at} = COALESCE(?, NOW()) WHERE ({key}, {holder}) IN (%s)`
+	endSQL   = `UPDATE {table} SET {holder} = '', {at} = ? WHERE {key} = ? AND {holder} = ?`
+)
+
+// seconds is how old a row of another program must be.
+func (b *Backend) seconds() int64 { return int64(b.options.Patience / time.Second) }
+
+// check sees whether the table has the layout that it should have.
+func (b *Backend) check(ctx context.Context, conn *sql.Conn) error {
+	if b.checked.Load() {
+		return nil
+	}
+	rows, err := conn.QueryContext(ctx, checkSQL, b.options.Schema, b.options.Table)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	kinds, widths := make(map[string]string), make(map[string]int)
+	for rows.Next() {
+		var name, kind string
+		var width int64
+		if err := rows.Scan(&name, &kind, &width); err != nil {
+			return err
+		}
+		kinds[name], widths[name] = kind, int(width)
+	}
+	if err := rows.Err(); err != nil {
+		return err
+	}
+	s := b.shape
+	if len(kinds) == 0 {
+		return fmt.Errorf("%w: there is no table %s, or this user may not see it", backend.ErrDenied, b.table())
+	}
+	for _, column := range []string{s.key, s.holder} {
+		if widths[column] < s.width {
+			return fmt.Errorf("%w: in %s the column %s is of type %q with %d characters; in the layout %s it has %d", backend.ErrDenied, b.table(), column, kinds[column], widths[column], b.options.Layout, s.width)
+		}
+	}
+	// A DATETIME would be in each program's own zone, and ours hours away.
+	if kinds[s.at] != "timestamp" {
+		return fmt.Errorf("%w: in %s the column %s is of type %q; in the layout %s it is a timestamp", backend.ErrDenied, b.table(), s.at, kinds[s.at], b.options.Layout)
+	}
+	b.checked.Store(true)
+	return nil
+}
+
+// keysOf returns the elections' keys. A name that cannot be one has an error.
+func (b *Backend) keysOf(names []string) (keys []string, errs []error) {
+	keys, errs = make([]string, len(names)), make([]error, len(names))
+	for i, name := range names {
+		keys[i] = name
+		if b.options.Key != nil {
+			keys[i] = b.options.Key(name)
+		}
+		if err := b.shape.checkKey(keys[i]); err != nil {
+			errs[i] = fmt.Errorf("mysqltable: election %.80q: %w: %w; choose another name, or a key for it", name, backend.ErrInvalid, err)
+		}
+	}
+	return keys, errs
+}
+
+// read reads the rows of keys, in their order. A row that the table takes for one
+// of them though its key is another has an error in errs.
+func (b *Backend) read(ctx context.Context, conn *sql.Conn, keys []string, errs []error) ([]row, error) {
+	found := make([]row, len(keys))
+	at, folded := make(map[string]int), make(map[string]int)
+	var args []any
+	for i, key := range keys {
+		if errs[i] == nil {
+			at[key], folded[strings.ToLower(key)] = i, i
+			args = append(args, key)
+		}
+	}
+	for part := range slices.Chunk(args, chunk) {
+		rows, err := conn.QueryContext(ctx, fmt.Sprintf(b.text(readSQL), marks("?", len(part))), append([]any{b.seconds()}, part...)...)
+		if err != nil {
+			return nil, err
+		}
+		for rows.Next() {
+			r := row{found: true}
+			var age sql.NullInt64
+			var us int64
+			var when sql.NullString
+			if err := rows.Scan(&r.key, &r.holder, &when, &age, &us, &r.expired); err != nil {
+				rows.Close()
+				return nil, err
+			}
+			r.at, r.now, r.age = when.String, time.UnixMicro(us).UTC(), longest
+			if age.Valid {
+				const most = int64(longest / time.Microsecond)
+				r.age = time.Duration(min(max(age.Int64, -most), most)) * time.Microsecond
+			}
+			i, ok := at[r.key]
+			if !ok {
+				if i, ok = folded[strings.ToLower(strings.TrimRight(r.key, " "))]; ok {
+					errs[i] = fmt.Errorf("mysqltable: key %.80q: %w: the table has %.80q, and takes both for the same", keys[i], backend.ErrDenied, r.key)
+				}
+				continue
+			}
+			found[i] = r
+		}
+		err = rows.Err()
+		rows.Close()
+		if err != nil {
+			return nil, err
+		}
+	}
+	return found, nil
+}
+
+// keep renews rows of ours: the time becomes that of the server, or the one given.
+// It does not wait for rows that somebody was seen to hold: those stay as they are.
+func (b *Backend) keep(ctx context.Context, conn *sql.Conn, keys, holders []string, when any) error {
+	for part := range slices.Chunk(index(len(keys)), chunk) {
+		if b.locked.Load() {
+			free, err := b.unlocked(ctx, conn, keys, part)
+			if err != nil {
+				return err
+			}
+			if len(free) == len(part) {
+				b.locked.Store(false)
+			}
+			if part = free; len(part) == 0 {
+				continue
+			}
+		}
+		args := []any{when}
+		for _, i := range part {
+			args = append(args, keys[i], holders[i])
+		}
+		if _, err := conn.ExecContext(ctx, fmt.Sprintf(b.text(keepSQL), marks("(?, ?)", len(part))), args...); err != nil {
+			b.locked.Store(true)
+			return err
+		}
+	}
+	return nil
+}
+
+// unlocked returns those of the rows that nobody holds.
+func (b *Backend) unlocked(ctx context.Context, conn *sql.Conn, keys []string, part []int) (free []int, err error) {
+	at := make(map[string]int)
+	var args []any
+	for _, i := range part {
+		at[keys[i]] = i
+		args = append(args, keys[i])
+	}
+	rows, err := conn.QueryContext(ctx, fmt.Sprintf(b.text(freeSQL), marks("?", len(args))), args...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var key string
+		if err := rows.Scan(&key); err != nil {
+			return nil, err
+		}
+		if i, ok := at[key]; ok {
+			free = append(free, i)
+		}
+	}
+	return free, rows.Err()
+}
+
+func index(n int) []int {
+	list := make([]int, n)
+	for i := range list {
+		list[i] = i
+	}
+	return list
+}
+
+// marks returns n times mark, with commas between.
+func marks(mark string, n int) string { return strings.Repeat(mark+", ", n-1) + mark }

@@ -1,0 +1,216 @@
+package mysqltable
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/internal/testbed"
+)
+
+// threshold is that of the fleets in these tests. It leaves room for ttl, and a busy
+// machine may stand still for seconds before another program takes the row.
+const threshold = 8 * time.Second
+
+// each runs a test for each layout on each server, side by side.
+func each(t *testing.T, f func(t *testing.T, l *lab)) {
+	t.Parallel()
+	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
+		for _, layout := range layouts {
+			t.Run(string(layout), func(t *testing.T) {
+				t.Parallel()
+				f(t, newLab(t, k, layout, threshold))
+			})
+		}
+	})
+}
+
+// until calls f until it is true, as often as a fleet looks.
+func until(t *testing.T, limit time.Duration, what string, f func() bool) {
+	t.Helper()
+	testbed.Eventually(t, limit, what, func() error {
+		if !f() {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+}
+
+// Another program's own statement does not take the row while we renew it, nor
+// before our Trust is over when we do not; and then it does.
+func TestTrustIsOverBeforeAnotherProgramTakesTheRow(t *testing.T) {
+	each(t, func(t *testing.T, l *lab) {
+		a := l.node(t, "go-a")
+		seen := a.see("jobs")
+		if seen.Watch != time.Second {
+			t.Errorf("no row: want it watched for the period of a second, got %v", seen.Watch)
+		}
+		began := time.Now()
+		got := a.bid(seen)
+		if got.Outcome != backend.Granted || got.Trust < ttl {
+			t.Fatalf("want granted, and trusted for %v at least; got %v, %v, %v", ttl, got.Outcome, got.Trust, got.Err)
+		}
+		trusted := began.Add(got.Trust)
+		for range 3 {
+			if leader := l.elect(t, "jobs", "other-1"); !strings.HasPrefix(leader, "go-a#") && time.Now().Before(trusted) {
+				t.Fatalf("another program sees %q as leader, before our Trust is over; want go-a#…", leader)
+			}
+			began := time.Now()
+			if got = a.renew(got.Lease); got.Outcome != backend.Granted {
+				t.Fatalf("a renewal: want granted, got %v, %v", got.Outcome, got.Err)
+			}
+			trusted = began.Add(got.Trust)
+		}
+		until(t, patient, "the other program to take over", func() bool {
+			began := time.Now()
+			if l.elect(t, "jobs", "other-1") != "other-1" {
+				return false
+			}
+			if began.Before(trusted) {
+				t.Errorf("it took the row %v before our Trust was over", trusted.Sub(began))
+			}
+			return true
+		})
+		if late := a.renew(got.Lease); late.Outcome != backend.Refused || late.Holder.ID != "other-1" {
+			t.Errorf("a renewal after that: want refused, and other-1 as holder; got %v, %+v", late.Outcome, late.Lease)
+		}
+	})
+}
+
+// What we release another program takes at its next look. We see it lead, and take
+// its row only when it has stopped renewing, by its own comparison; with a greater term.
+func TestAnotherProgramLeadsAndIsFollowed(t *testing.T) {
+	each(t, func(t *testing.T, l *lab) {
+		a, b := l.node(t, "go-a"), l.node(t, "go-b")
+		held := a.lead("jobs")
+		if got := b.see("jobs"); got.Holder != a.me || got.Term != held.Term {
+			t.Errorf("want go-a shown as leader, got %+v", got)
+		}
+		a.release(held)
+		if got := b.see("jobs"); !got.Vacant() || got.Watch != 0 || got.End != backend.Released {
+			t.Errorf("after a release: want vacant and free at once, got %+v", got)
+		}
+		if leader := l.elect(t, "jobs", "other-1"); leader != "other-1" {
+			t.Fatalf("after a release the row names %q; want other-1 to take it at its first look", leader)
+		}
+		seen := b.see("jobs")
+		if seen.Holder.ID != "other-1" || seen.Term != held.Term || seen.Watch != b.watch() || seen.TTL == 0 {
+			t.Errorf("want other-1 as holder in the last known term, watched for %v; got %+v", b.watch(), seen)
+		}
+		if got := b.bid(seen); got.Outcome != backend.Refused {
+			t.Errorf("a bid over a row that has not expired: want refused, got %v", got.Outcome)
+		}
+		until(t, patient, "it to renew", func() bool { l.elect(t, "jobs", "other-1"); return !b.see("jobs").Unchanged(seen) })
+		seen = b.see("jobs")
+		var won backend.Answer
+		until(t, patient, "the row to expire", func() bool { won = b.bid(seen); return won.Outcome == backend.Granted })
+		if won.Term <= held.Term || !strings.HasPrefix(l.leader(t, "jobs"), "go-b#") {
+			t.Errorf("want a term greater than %d and go-b in the row; got %d and %q", held.Term, won.Term, l.leader(t, "jobs"))
+		}
+	})
+}
+
+// The habits of operators: each ends our reign with the next renewal, and nobody of
+// ours leads before who led has had time to look.
+func TestAnOperatorsHandIsObeyed(t *testing.T) {
+	each(t, func(t *testing.T, l *lab) {
+		a, b, s := l.node(t, "go-a"), l.node(t, "go-b"), l.shape0()
+		b.lead("warm-up") // so that it knows who it is
+		habits := map[string]string{
+			"update":  fmt.Sprintf("UPDATE leader_election SET %s = 'other-1' WHERE %s = 'jobs'", s.holder, s.key),
+			"replace": fmt.Sprintf("REPLACE INTO leader_election (%s, %s, %s) VALUES ('jobs', 'other-1', now())", s.key, s.holder, s.at),
+			"delete":  fmt.Sprintf("DELETE FROM leader_election WHERE %s = 'jobs'", s.key),
+		}
+		for name, habit := range habits {
+			l.exec(t, fmt.Sprintf("DELETE FROM leader_election WHERE %s = 'jobs'", s.key))
+			held := a.lead("jobs")
+			l.exec(t, habit)
+			if got := a.renew(held); got.Outcome != backend.Refused || got.Err == nil {
+				t.Errorf("%s: a renewal after it: want refused, with a reason; got %v, %v", name, got.Outcome, got.Err)
+			}
+			a.release(held)
+			if got := b.see("jobs"); name != "delete" && got.Holder.ID != "other-1" || name == "delete" && (!got.Vacant() || got.Watch != b.options.Period) {
+				t.Errorf("%s: another member sees %+v", name, got)
+			}
+		}
+		// One of ours is named, by its id, or as the table has shown it.
+		for _, as := range []string{"go-b", "go-b#0123456789abcdef"} {
+			l.exec(t, fmt.Sprintf("DELETE FROM leader_election WHERE %s = 'jobs'", s.key))
+			held := a.lead("jobs")
+			l.exec(t, fmt.Sprintf("UPDATE leader_election SET %s = ? WHERE %s = 'jobs'", s.holder, s.key), as)
+			if got := a.renew(held); got.Outcome != backend.Refused {
+				t.Errorf("a renewal after another was named: want refused, got %v", got.Outcome)
+			}
+			a.release(held)
+			if got := a.see("jobs"); got.Watch < b.watch() {
+				t.Errorf("who is not named watches for %v; want %v", got.Watch, b.watch())
+			}
+			seen := b.see("jobs")
+			if seen.Watch != b.options.Period {
+				t.Errorf("who is named watches for %v; want the period of %v, in which who led has looked", seen.Watch, b.options.Period)
+			}
+			won := b.bid(seen)
+			if won.Outcome != backend.Granted {
+				t.Fatalf("who is named bids: want granted, got %v, %v", won.Outcome, won.Err)
+			}
+			b.release(won.Lease)
+		}
+	})
+}
+
+func (l *lab) shape0() shape { return shapes[l.options.Layout] }
+
+// A release that arrives late, after the same process has won again, is about
+// another holder.
+func TestALateStatementIsAboutItsOwnGrant(t *testing.T) {
+	each(t, func(t *testing.T, l *lab) {
+		a := l.node(t, "go-a")
+		first := a.lead("jobs")
+		old := l.leader(t, "jobs")
+		a.release(first)
+		second := a.lead("jobs")
+		l.exec(t, a.text(endSQL), vacated, "jobs", old)
+		l.exec(t, fmt.Sprintf(a.text(keepSQL), "(?, ?)"), sealed, "jobs", old)
+		if got := a.renew(second); got.Outcome != backend.Granted {
+			t.Errorf("a renewal after a late release of the reign before: want granted, got %v, %v", got.Outcome, got.Err)
+		}
+	})
+}
+
+// A sealed row is nobody's for other programs; without the seal they go on.
+func TestASealKeepsOtherProgramsOut(t *testing.T) {
+	each(t, func(t *testing.T, l *lab) {
+		a, b := l.node(t, "go-a"), l.node(t, "go-b")
+		held := a.lead("jobs")
+		held.MovedTo = "elsewhere"
+		ctx, cancel := a.ctx()
+		defer cancel()
+		got, err := a.Move(ctx, []backend.Lease{held})
+		if err != nil || got[0].Outcome != backend.Granted || got[0].MovedTo != "elsewhere" {
+			t.Fatalf("a move by the holder: %+v, %v", got, err)
+		}
+		held = got[0].Lease
+		a.release(held)
+		for range 3 {
+			if leader := l.elect(t, "jobs", "other-1", "timestamp = UNIX_TIMESTAMP() + 365 * 86400"); leader == "other-1" {
+				t.Fatal("another program has taken a sealed row")
+			}
+		}
+		back := b.lead("jobs")
+		if back.MovedTo != "elsewhere" {
+			t.Fatalf("the seal is gone after a grant to who knows it: %+v", back)
+		}
+		l.elect(t, "jobs", "other-1", "timestamp = UNIX_TIMESTAMP() + 365 * 86400")
+		back.MovedTo = ""
+		if got, err = b.Move(ctx, []backend.Lease{back}); err != nil || got[0].Outcome != backend.Granted {
+			t.Fatalf("going back: %+v, %v", got, err)
+		}
+		b.release(got[0].Lease)
+		if leader := l.elect(t, "jobs", "other-1"); leader != "other-1" {
+			t.Errorf("after the way back the row names %q; want other-1 to take it", leader)
+		}
+	})
+}
