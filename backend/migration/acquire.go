@@ -1,0 +1,301 @@
+package migration
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/go-election/go-election/backend"
+)
+
+// A try is one bid on its way through both stores.
+type try struct {
+	i    int // in bids and answers
+	bid  backend.Bid
+	pair pair
+	old  backend.Answer
+	new  backend.Answer
+}
+
+// Acquire implements [backend.Backend]. After a look at both stores: the old
+// lease, then the new one; what cannot be completed is released again. At stage To
+// an election whose old lease is not sealed yet is sealed on the way.
+func (b *Backend) Acquire(ctx context.Context, bids []backend.Bid) ([]backend.Answer, error) {
+	if err := b.enter(ctx, bids[0].Candidate.Nonce); err != nil {
+		return nil, err
+	}
+	if b.stage == From {
+		return b.old.Acquire(ctx, bids)
+	}
+	names := make([]string, len(bids))
+	for i, bid := range bids {
+		names[i] = bid.Election
+	}
+	if err := b.read(ctx, names); err != nil {
+		return nil, fmt.Errorf("migration: acquire: %w", err)
+	}
+	answers := make([]backend.Answer, len(bids))
+	var alone, together, useless []*try
+	b.mu.Lock()
+	for i, bid := range bids {
+		t := &try{i: i, bid: bid, pair: *b.pairs[bid.Election]}
+		p, me := &t.pair, bid.Candidate.Nonce
+		mine := p.view.Holder.Nonce == me
+		now := time.Now()
+		switch {
+		case p.view.Election == "": // the old store says nothing of it
+			answers[i].Err = fmt.Errorf("migration: acquire %q: %w: whether %s has been sealed is not known, and it does not answer", bid.Election, backend.ErrUnavailable, b.oldName)
+		case b.elsewhere(p) != "":
+			answers[i] = backend.Answer{Lease: p.view, Outcome: backend.Refused,
+				Err: fmt.Errorf("migration: acquire %q: %w: it has moved to %s, and this process is on the way from %s to %s", bid.Election, backend.ErrDenied, b.elsewhere(p), b.oldName, b.newName)}
+		case !mine && !p.view.Unchanged(bid.Over):
+			answers[i] = backend.Answer{Lease: p.view, Outcome: backend.Refused}
+		case b.alone(p):
+			alone = append(alone, t)
+		case p.new.left(now) != 0 || p.old.left(now) > 0, mine && p.old.Holder.Nonce != me && p.old.Watch < 0:
+			// First look at the new lease: without it the old one is of no use. A
+			// place in the old store's queue is, and so it may be asked for.
+			answers[i] = backend.Answer{Lease: p.view, Outcome: backend.Refused}
+			if mine {
+				useless = append(useless, t)
+			}
+		default:
+			together = append(together, t)
+		}
+	}
+	b.mu.Unlock()
+	b.drop(ctx, useless, answers)
+	err := errors.Join(b.acquireNew(ctx, alone, answers), b.acquireBoth(ctx, together, answers))
+	if err != nil {
+		err = fmt.Errorf("migration: acquire: %w", err)
+	}
+	return answers, err
+}
+
+// drop releases what is left over of one lease while the other is somebody else's.
+func (b *Backend) drop(ctx context.Context, tries []*try, answers []backend.Answer) {
+	for _, t := range tries {
+		left := []backend.Lease{{Election: t.bid.Election, Holder: t.bid.Candidate, End: backend.Released}}
+		if err := errors.Join(b.new.Release(ctx, left), b.old.Release(ctx, left)); err != nil {
+			answers[t.i] = backend.Answer{Err: err}
+		}
+	}
+}
+
+// acquireNew bids for the new lease alone. Its record of the seal is part of what
+// is compared: see [backend.Lease.Unchanged].
+func (b *Backend) acquireNew(ctx context.Context, tries []*try, answers []backend.Answer) error {
+	err := b.bid(ctx, b.new, tries, func(t *try) (*backend.Answer, backend.Lease, uint64) { return &t.new, t.pair.new.Lease, t.bid.Floor })
+	for _, t := range tries {
+		answers[t.i] = t.new
+		if t.new.Outcome != backend.Unknown {
+			answers[t.i].Lease = b.news(t.bid.Election, &t.old, &t.new)
+		}
+	}
+	return err
+}
+
+// ahead is by how many microseconds a term of both stores exceeds what is known,
+// so that neither store has a reason to give out a greater one: a clock of theirs
+// that goes before ours.
+const ahead = 2_000_000
+
+func (b *Backend) acquireBoth(ctx context.Context, tries []*try, answers []backend.Answer) error {
+	if len(tries) == 0 {
+		return nil
+	}
+	now := uint64(time.Now().UnixMicro())
+	err := b.bid(ctx, b.old, tries, func(t *try) (*backend.Answer, backend.Lease, uint64) {
+		return &t.old, t.pair.old.Lease, max(now, t.bid.Floor, t.pair.old.Term, t.pair.new.Term) + ahead
+	})
+	var next, half []*try
+	for _, t := range tries {
+		if t.old.Outcome == backend.Granted {
+			next = append(next, t)
+		} else {
+			answers[t.i] = backend.Answer{Outcome: t.old.Outcome, Err: t.old.Err}
+			if t.old.Outcome == backend.Refused {
+				answers[t.i].Lease = b.news(t.bid.Election, &t.old, &t.new)
+			}
+		}
+	}
+	if len(next) == 0 {
+		return err
+	}
+	err = errors.Join(err, b.bid(ctx, b.new, next, func(t *try) (*backend.Answer, backend.Lease, uint64) {
+		return &t.new, t.pair.new.Lease, max(t.old.Term, t.pair.new.Term+1, t.bid.Floor+1) - 1
+	}))
+	err = errors.Join(err, b.agree(ctx, next))
+	var whole []*try
+	for _, t := range next {
+		if t.old.Outcome == backend.Granted && t.new.Outcome == backend.Granted && b.agreed(t) {
+			whole = append(whole, t)
+		} else {
+			half = append(half, t)
+		}
+	}
+	b.undo(ctx, half, answers)
+	return errors.Join(err, b.seal(ctx, whole, answers))
+}
+
+// agreed reports whether a reign has one term in both stores, so that either can
+// fence it. At stage To it is the new one's. Legacy layouts have none.
+func (b *Backend) agreed(t *try) bool {
+	return t.new.Term == t.old.Term || t.old.Term == 0 || b.stage == To
+}
+
+// agree raises the lesser of two terms by bidding for what is ours again: a store may
+// have a reason to give out a greater one than was asked for.
+func (b *Backend) agree(ctx context.Context, tries []*try) (err error) {
+	for range 4 {
+		var olds, news []*try
+		for _, t := range tries {
+			switch granted := t.old.Outcome == backend.Granted && t.new.Outcome == backend.Granted; {
+			case !granted || b.agreed(t):
+			case t.old.Term < t.new.Term:
+				olds = append(olds, t)
+			default:
+				news = append(news, t)
+			}
+		}
+		if len(olds)+len(news) == 0 {
+			break
+		}
+		err = errors.Join(err,
+			b.bid(ctx, b.old, olds, func(t *try) (*backend.Answer, backend.Lease, uint64) { return &t.old, t.old.Lease, t.new.Term - 1 }),
+			b.bid(ctx, b.new, news, func(t *try) (*backend.Answer, backend.Lease, uint64) { return &t.new, t.new.Lease, t.old.Term - 1 }))
+	}
+	return err
+}
+
+// bid makes one bid for each try in one store.
+func (b *Backend) bid(ctx context.Context, store backend.Backend, tries []*try, of func(*try) (*backend.Answer, backend.Lease, uint64)) error {
+	if len(tries) == 0 {
+		return nil
+	}
+	bids := make([]backend.Bid, len(tries))
+	for n, t := range tries {
+		bids[n] = t.bid
+		_, bids[n].Over, bids[n].Floor = of(t)
+	}
+	answers, err := store.Acquire(ctx, bids)
+	for n, t := range tries {
+		a, _, _ := of(t)
+		if n < len(answers) {
+			*a = answers[n]
+		}
+		if a.Outcome == backend.Unknown && a.Err == nil {
+			a.Err = err
+		}
+	}
+	return err
+}
+
+// undo releases what has been half won. Nobody has led by it. What cannot be
+// released for certain is unknown, and the manager sees to it.
+func (b *Backend) undo(ctx context.Context, tries []*try, answers []backend.Answer) {
+	if len(tries) == 0 {
+		return
+	}
+	var olds, news []backend.Lease
+	for _, t := range tries {
+		held := backend.Lease{Election: t.bid.Election, Holder: t.bid.Candidate, End: backend.Released}
+		if t.new.Outcome == backend.Granted {
+			held.Term = t.new.Term
+			news = append(news, held)
+		}
+		if t.old.Outcome == backend.Granted { // also if the new store does not answer: others may need it alone
+			held.Term = t.old.Term
+			olds = append(olds, held)
+		}
+	}
+	err := errors.Join(b.releaseAll(ctx, b.new, news), b.releaseAll(ctx, b.old, olds))
+	for _, t := range tries {
+		if unknown := t.old.Outcome == backend.Unknown || t.new.Outcome == backend.Unknown; unknown || err != nil {
+			answers[t.i] = backend.Answer{Err: errors.Join(t.old.Err, t.new.Err, err)}
+			continue
+		}
+		answers[t.i] = backend.Answer{Outcome: backend.Refused, Lease: b.news(t.bid.Election, &t.old, &t.new)}
+	}
+}
+
+// seal makes the marks of who holds both leases what this stage wants them to be,
+// and answers the tries. Going on: first the old lease is sealed, then the new one
+// says so, and only then is the new one enough to lead. Going back: the other way
+// round. So the record stands only while the seal does.
+func (b *Backend) seal(ctx context.Context, tries []*try, answers []backend.Answer) error {
+	var wrong []*try
+	for _, t := range tries {
+		sealed, recorded := t.old.MovedTo != "", t.new.MovedFrom == b.oldName
+		if on := b.stage == To; sealed != on || recorded != on || on && t.new.MovedTo != "" {
+			wrong = append(wrong, t)
+			continue
+		}
+		answers[t.i] = b.won(t)
+	}
+	if len(wrong) == 0 {
+		return nil
+	}
+	mark := func(store backend.Backend, of func(*try) (*backend.Answer, string, string)) error {
+		held := make([]backend.Lease, len(wrong))
+		for n, t := range wrong {
+			a, to, from := of(t)
+			held[n] = a.Lease
+			held[n].MovedTo, held[n].MovedFrom = to, from
+		}
+		moved, err := store.Move(ctx, held)
+		var done, not []*try
+		for n, t := range wrong {
+			a, _, _ := of(t)
+			if n < len(moved) && moved[n].Outcome == backend.Granted {
+				trust := min(a.Trust, moved[n].Trust)
+				*a = moved[n]
+				a.Trust = trust
+				done = append(done, t)
+			} else {
+				not = append(not, t)
+			}
+		}
+		wrong = done
+		b.undo(ctx, not, answers)
+		return err
+	}
+	older := func(to string) error {
+		return mark(b.old, func(t *try) (*backend.Answer, string, string) { return &t.old, to, t.old.MovedFrom })
+	}
+	newer := func(to, from string) error {
+		return mark(b.new, func(t *try) (*backend.Answer, string, string) { return &t.new, to, from })
+	}
+	var err error
+	if b.stage == To {
+		if err = older(b.newName); len(wrong) > 0 {
+			err = errors.Join(err, newer("", b.oldName))
+		}
+	} else if err = newer(b.oldName, ""); len(wrong) > 0 {
+		err = errors.Join(err, older(""))
+	}
+	var done []backend.Lease
+	for _, t := range wrong {
+		answers[t.i] = b.won(t)
+		if b.stage == To {
+			l := t.old.Lease
+			l.End = backend.Released
+			done = append(done, l)
+		}
+	}
+	b.releaseAll(ctx, b.old, done) // they have done their duty; if this fails they run out
+	return err
+}
+
+func (b *Backend) releaseAll(ctx context.Context, store backend.Backend, held []backend.Lease) error {
+	if len(held) == 0 {
+		return nil
+	}
+	return store.Release(ctx, held)
+}
+
+// won is the answer to a bid that has won all that it needs.
+func (b *Backend) won(t *try) backend.Answer {
+	return backend.Answer{Outcome: backend.Granted, Trust: min(t.old.Trust, t.new.Trust), Lease: b.news(t.bid.Election, &t.old, &t.new)}
+}

@@ -1,0 +1,224 @@
+package migration_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/migration"
+	"github.com/go-election/go-election/conformance"
+	"github.com/go-election/go-election/election"
+)
+
+// A fleet is some processes that elect one leader while they are moved from one
+// store to another. It watches that there are never two.
+type fleet struct {
+	t     testing.TB
+	rnd   *rand.Rand
+	pair  *pair
+	name  string // of the election
+	nodes []*node
+	began time.Time
+	next  int // number of the next process
+
+	term   uint64 // the greatest that anybody has led in
+	leads  *node  // who was last seen to lead
+	reigns map[migration.Stage]int
+	twice  []string // what must not be
+
+	mu    sync.Mutex
+	lines []string
+}
+
+// A node is one process.
+type node struct {
+	*election.Manager
+	*election.Election
+	stage migration.Stage
+	id    string
+	wires []*conformance.Wire
+}
+
+func newFleet(t testing.TB, seed uint64) *fleet {
+	rnd := rand.New(rand.NewPCG(seed, 1))
+	skew := time.Duration(rnd.Int64N(int64(time.Minute))) - 30*time.Second
+	return &fleet{t: t, rnd: rnd, pair: newPair(seed%2 == 1, skew), name: "billing", began: time.Now(), reigns: map[migration.Stage]int{}}
+}
+
+// start starts a process at a stage. The empty stage is a program that knows the
+// old store alone, and nothing of migrations.
+func (f *fleet) start(stage migration.Stage, change func(*migration.Options)) *node {
+	old, wire := conformance.Wrap(f.pair.old.Backend()), conformance.Wrap(f.pair.new.Backend())
+	n := &node{stage: stage, id: fmt.Sprintf("%s%d", stage, f.next), wires: []*conformance.Wire{old, wire}}
+	f.next++
+	b := backend.Backend(old)
+	if stage != "" {
+		o := migration.Options{From: old, To: wire, Stage: stage}
+		if change != nil {
+			change(&o)
+		}
+		var err error
+		if b, err = migration.New(o); err != nil {
+			f.t.Fatal(err)
+		}
+	}
+	m, err := election.New(b, &election.Options{ID: n.id})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	if n.Election, err = m.Join(f.name); err != nil {
+		f.t.Fatal(err)
+	}
+	n.Manager = m
+	n.Watch(func(ev election.Event) { f.say("%s hears %v", n.id, ev) })
+	if err := n.Lead(nil); err != nil {
+		f.t.Fatal(err)
+	}
+	f.nodes = append(f.nodes, n)
+	f.say("%s starts", n.id)
+	return n
+}
+
+// Watch is the election's.
+func (n *node) Watch(callback func(election.Event)) { n.Election.Watch(callback) }
+
+// kill ends a process as kill -9 does: nothing that it has sent on its way counts,
+// and what it believes neither.
+func (f *fleet) kill(n *node) {
+	f.say("kill -9 %s", n.id)
+	f.remove(n)
+	for _, w := range n.wires {
+		w.Cut(true)
+	}
+	f.close(n, 0)
+}
+
+// stop ends a process in order.
+func (f *fleet) stop(n *node) {
+	f.say("%s is asked to end", n.id)
+	f.close(n, 5*time.Second)
+	f.remove(n)
+}
+
+func (f *fleet) close(n *node, limit time.Duration) {
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	n.Close(ctx)
+}
+
+func (f *fleet) remove(n *node) {
+	for i, x := range f.nodes {
+		if x == n {
+			f.nodes = append(f.nodes[:i:i], f.nodes[i+1:]...)
+		}
+	}
+}
+
+// run lets time pass, and asks everybody all the time.
+func (f *fleet) run(d time.Duration) {
+	for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(20 * time.Millisecond) { // virtual
+		f.ask()
+	}
+}
+
+func (f *fleet) ask() {
+	var leads *node
+	for _, n := range f.nodes {
+		l := n.Leadership()
+		if l == nil {
+			continue
+		}
+		if leads != nil {
+			f.twice = append(f.twice, fmt.Sprintf("S1: %s and %s lead at %v", leads.id, n.id, time.Since(f.began)))
+		}
+		leads = n
+		if f.leads != n || l.Term > f.term {
+			if l.Term <= f.term {
+				f.twice = append(f.twice, fmt.Sprintf("S4: %s leads in term %d after %d at %v", n.id, l.Term, f.term, time.Since(f.began)))
+			}
+			f.say("%s leads in term %d", n.id, l.Term)
+			f.reigns[n.stage]++
+			f.leads, f.term = n, l.Term
+			if o, w := f.pair.terms(f.name); n.stage == migration.Both && (o != l.Term || w != l.Term) {
+				f.twice = append(f.twice, fmt.Sprintf("%s leads in term %d, which the stores have as %d and %d: neither can fence", n.id, l.Term, o, w))
+			}
+		}
+	}
+}
+
+// terms are those that the two stores have.
+func (p *pair) terms(election string) (old, new uint64) {
+	of := func(b backend.Backend) uint64 {
+		defer b.Close()
+		list, err := b.List(context.Background(), election, 1)
+		if err != nil || len(list) == 0 {
+			return 0
+		}
+		return list[0].Term
+	}
+	return of(p.old.Backend()), of(p.new.Backend())
+}
+
+func (f *fleet) say(format string, args ...any) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.lines = append(f.lines, fmt.Sprintf("%10.3fs ", time.Since(f.began).Seconds())+fmt.Sprintf(format, args...))
+}
+
+// led lets time pass until somebody leads, and returns who.
+func (f *fleet) led(limit time.Duration) *node {
+	for end := time.Now().Add(limit); time.Now().Before(end); f.run(20 * time.Millisecond) {
+		for _, n := range f.nodes {
+			if n.Leading() {
+				return n
+			}
+		}
+	}
+	return nil
+}
+
+// harm does something bad to one way between a process and a store, for a while.
+func (f *fleet) harm() {
+	n := f.nodes[f.rnd.IntN(len(f.nodes))]
+	w := n.wires[f.rnd.IntN(2)]
+	d := time.Duration(f.rnd.Int64N(int64(15 * time.Second)))
+	kind := f.rnd.IntN(4)
+	late := time.Duration(f.rnd.Int64N(int64(12 * time.Second)))
+	f.say("for %v the way of %s suffers (%d)", d, n.id, kind)
+	odds := rand.New(rand.NewPCG(f.rnd.Uint64(), 2))
+	var mu sync.Mutex // calls are made side by side
+	w.Decide(func(conformance.Call) conformance.Fate {
+		mu.Lock()
+		defer mu.Unlock()
+		switch kind {
+		case 0:
+			return conformance.Fate{Lost: true}
+		case 1:
+			return conformance.Fate{AnswerLost: odds.IntN(2) == 0}
+		case 2:
+			return conformance.Fate{Before: time.Duration(odds.Int64N(int64(late) + 1))}
+		default:
+			return conformance.Fate{Again: time.Duration(odds.Int64N(int64(late) + 1)), After: time.Duration(odds.Int64N(int64(time.Second)))}
+		}
+	})
+	time.AfterFunc(d, func() { w.Decide(nil) })
+}
+
+// end ends everything, and fails if there was ever what must not be.
+func (f *fleet) end(t testing.TB) {
+	for len(f.nodes) > 0 {
+		f.stop(f.nodes[0])
+	}
+	for _, line := range f.twice[:min(len(f.twice), 5)] {
+		t.Error(line)
+	}
+	if t.Failed() {
+		for _, line := range f.lines[max(0, len(f.lines)-120):] {
+			t.Log(line)
+		}
+	}
+}

@@ -1,0 +1,206 @@
+package migration
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/go-election/go-election/backend"
+)
+
+// A Stage is how far a process has come on the way from one store to another.
+// Deploy them in this order, or in the reverse order to go back; processes at
+// two neighbouring stages may run beside each other, in any mixture.
+type Stage string
+
+const (
+	From Stage = "from" // leads by the old store alone
+	Both Stage = "both" // leads by both stores together
+	To   Stage = "to"   // leads by the new store alone, once the old one is sealed
+)
+
+// Options says from where, to where, and how far. All but Unsealed are required.
+type Options struct {
+	// From is the store that elections leave, To the one that they move to. The
+	// Backend owns both from now on: its Close closes them. At stage From, To is
+	// not used and may be nil.
+	From, To backend.Backend
+
+	// Stage is this process's. A process keeps it as long as it lives.
+	Stage Stage
+
+	// Unsealed lets a process at stage To lead though the old store is not known
+	// to be sealed. Set it only if you know that no process which elects by the
+	// old store alone runs, or ever will again: otherwise there are two leaders.
+	Unsealed bool
+}
+
+// A Backend holds elections in two stores at once. It implements
+// [backend.Backend].
+type Backend struct {
+	old, new         backend.Backend
+	oldName, newName string
+	stage            Stage
+	unsealed         bool
+	guard            backend.Guard
+
+	mu     sync.Mutex
+	pairs  map[string]*pair // by election
+	stages map[string]Stage // of members, by nonce
+}
+
+var _ backend.Backend = (*Backend)(nil)
+
+// New checks o and returns a Backend. It does not talk to the stores; see
+// [Backend.Check]. Errors are of class [backend.ErrInvalid].
+func New(o Options) (*Backend, error) {
+	fail := func(format string, args ...any) (*Backend, error) {
+		return nil, fmt.Errorf("migration: %w: %s", backend.ErrInvalid, fmt.Sprintf(format, args...))
+	}
+	switch {
+	case o.Stage != From && o.Stage != Both && o.Stage != To:
+		return fail(`stage is %.40q; it must be "from", "both" or "to"`, string(o.Stage))
+	case o.From == nil:
+		return fail("there is no store to move from")
+	case o.To == nil && o.Stage != From:
+		return fail("stage is %q, and there is no store to move to", o.Stage)
+	case o.Unsealed && o.Stage != To:
+		return fail("unsealed is for stage %q; stage is %q", To, o.Stage)
+	}
+	b := &Backend{old: o.From, new: o.To, stage: o.Stage, unsealed: o.Unsealed, pairs: map[string]*pair{}, stages: map[string]Stage{}}
+	b.oldName = o.From.Guarantees().Name
+	if o.To != nil {
+		b.newName = o.To.Guarantees().Name
+	}
+	if g := b.old.Guarantees(); o.Stage == To && !o.Unsealed && !g.Moves {
+		return fail("the store %q cannot be sealed, so nobody may lead at stage %q; stop all who elect by it, and set unsealed", g.Name, To)
+	}
+	if b.stage == From {
+		return b, nil
+	}
+	if g := b.new.Guarantees(); !g.Moves && !o.Unsealed {
+		return fail("the store %q cannot keep the record of a seal", g.Name)
+	}
+	o1, n1 := b.old.Guarantees(), b.new.Guarantees()
+	if least, most := max(o1.MinTTL, n1.MinTTL), lesser(o1.MaxTTL, n1.MaxTTL); most != 0 && least > most {
+		return fail("no TTL suits both stores: %q needs %v at least, and %v is the most for both", b.oldName, least, most)
+	}
+	return b, nil
+}
+
+// Name is how this backend is registered. Its section names two others:
+//
+//	backend: migration
+//	migration: {from: etcd, to: mysql, stage: both}
+const Name = "migration"
+
+func init() {
+	backend.Register(Name, func(ctx context.Context, decode func(any) error) (backend.Backend, error) {
+		var c struct {
+			From     backend.Named `yaml:"from"`
+			To       backend.Named `yaml:"to"`
+			Stage    Stage         `yaml:"stage"`
+			Unsealed bool          `yaml:"unsealed"`
+		}
+		if err := decode(&c); err != nil {
+			return nil, err
+		}
+		for _, side := range []struct{ key, name string }{{"from", c.From.Name}, {"to", c.To.Name}} {
+			if side.name == "" || side.name == Name {
+				return nil, fmt.Errorf("migration: %w: %s is %q; it must be the name of a store", backend.ErrInvalid, side.key, side.name)
+			}
+		}
+		o := Options{Stage: c.Stage, Unsealed: c.Unsealed}
+		var err error
+		if o.From, err = c.From.Open(ctx); err != nil {
+			return nil, err
+		}
+		if c.Stage != From {
+			if o.To, err = c.To.Open(ctx); err != nil {
+				return nil, errors.Join(err, o.From.Close())
+			}
+		}
+		b, err := New(o)
+		if err != nil {
+			err = errors.Join(err, o.From.Close())
+			if o.To != nil {
+				err = errors.Join(err, o.To.Close())
+			}
+			return nil, err
+		}
+		return b, nil
+	})
+}
+
+// lesser is the lesser of two limits, of which 0 is none.
+func lesser(a, b time.Duration) time.Duration {
+	if a == 0 || b == 0 {
+		return max(a, b)
+	}
+	return min(a, b)
+}
+
+// Stage returns the stage of this process.
+func (b *Backend) Stage() Stage { return b.stage }
+
+// Stores returns the two stores, for who wants to look at each: to is nil at stage
+// From. They belong to the Backend.
+func (b *Backend) Stores() (from, to backend.Backend) { return b.old, b.new }
+
+// Format prints the name of the type and nothing that may be secret, whatever the
+// verb.
+func (b *Backend) Format(f fmt.State, _ rune) { fmt.Fprint(f, "migration.Backend") }
+
+// enter begins a call for the candidate with this nonce, or for nobody ("").
+func (b *Backend) enter(ctx context.Context, nonce string) error {
+	if err := b.guard.Enter(ctx, nonce); err != nil {
+		return fmt.Errorf("migration: %w", err)
+	}
+	return nil
+}
+
+// Guarantees are those of the store that is used alone, or what both can promise
+// together.
+func (b *Backend) Guarantees() backend.Guarantees {
+	g := b.old.Guarantees()
+	if b.stage != From {
+		n := b.new.Guarantees()
+		g = backend.Guarantees{
+			MinTTL: max(g.MinTTL, n.MinTTL), MaxTTL: lesser(g.MaxTTL, n.MaxTTL), Granularity: max(g.Granularity, n.Granularity),
+			Margin: max(g.Margin, n.Margin), Expiry: g.Expiry, Takeover: max(g.Takeover, n.Takeover),
+			Push: g.Push || n.Push, Poll: g.Poll || n.Poll || !g.Push || !n.Push,
+			Exclusive: g.Exclusive || n.Exclusive, DurableTerms: n.DurableTerms,
+			ForeignSilence: g.ForeignSilence && n.ForeignSilence, ForeignPriority: g.ForeignPriority && n.ForeignPriority,
+			ForeignNomination: g.ForeignNomination && n.ForeignNomination,
+		}
+		if n.Expiry == backend.ByChallengers || b.stage == To {
+			g.Expiry = n.Expiry
+		}
+		if b.stage == To { // by then the new store decides alone
+			g.Exclusive = n.Exclusive
+		}
+	}
+	g.Name, g.Moves = Name, false
+	return g
+}
+
+// Close closes both stores.
+func (b *Backend) Close() error {
+	if !b.guard.Close() {
+		return nil
+	}
+	err := b.old.Close()
+	if b.new != nil {
+		if e := b.new.Close(); err == nil {
+			err = e
+		}
+	}
+	return err
+}
+
+// Move implements [backend.Backend]: a migration is not moved again.
+func (b *Backend) Move(context.Context, []backend.Lease) ([]backend.Answer, error) {
+	return nil, fmt.Errorf("migration: move: %w: one migration at a time", backend.ErrInvalid)
+}

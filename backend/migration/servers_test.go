@@ -1,0 +1,136 @@
+package migration_test
+
+import (
+	"context"
+	"flag"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/etcd"
+	"github.com/go-election/go-election/backend/migration"
+	"github.com/go-election/go-election/backend/mysql"
+	"github.com/go-election/go-election/backend/zookeeper"
+	"github.com/go-election/go-election/conformance"
+	"github.com/go-election/go-election/internal/testbed"
+)
+
+// pairs chooses the tests of this file, which take two and a half minutes: make pairs.
+// They are not part of make test yet.
+var pairs = flag.Bool("pairs", false, "run the conformance suite on pairs of real servers")
+
+// The tests in this file do not call t.Parallel: each road has the machine for itself.
+
+// TestConformanceFromZooKeeperToMySQL runs the suite on real servers, where time passes
+// as it does.
+func TestConformanceFromZooKeeperToMySQL(t *testing.T) {
+	needsPairs(t)
+	servers, maria := testbed.SharedZooKeeper(t), roomy(t)
+	judge(t, func(t testing.TB, stage migration.Stage) conformance.Store {
+		from := zookeeper.Options{Servers: servers, Root: "/m" + backend.NewNonce()[:12], Tick: testbed.ZooKeeperTick, MaxSession: 8500 * time.Millisecond}
+		to, faults := rows(t, maria)
+		return conformance.Store{Faults: faults, Open: func(t testing.TB) backend.Backend {
+			o := migration.Options{Stage: stage}
+			var err error
+			if o.From, err = zookeeper.Open(context.Background(), from); err != nil {
+				t.Fatal(err)
+			}
+			if o.To, err = mysql.Open(context.Background(), to); err != nil {
+				t.Fatal(err)
+			}
+			return road(t, o)
+		}}
+	})
+}
+
+// TestConformanceFromMySQLToEtcd does so for the next road.
+func TestConformanceFromMySQLToEtcd(t *testing.T) {
+	needsPairs(t)
+	endpoints, maria := testbed.SharedEtcd(t), roomy(t)
+	judge(t, func(t testing.TB, stage migration.Stage) conformance.Store {
+		from, faults := rows(t, maria)
+		if stage == migration.To {
+			faults = nil // MySQL is not asked any more
+		}
+		delete(faults, conformance.FaultPlantRecord) // etcd says who leads
+		to := etcd.Options{Endpoints: endpoints, Prefix: "m-" + backend.NewNonce()[:12] + "/"}
+		return conformance.Store{Faults: faults, Open: func(t testing.TB) backend.Backend {
+			o := migration.Options{Stage: stage}
+			var err error
+			if o.From, err = mysql.Open(context.Background(), from); err != nil {
+				t.Fatal(err)
+			}
+			if o.To, err = etcd.Open(context.Background(), to); err != nil {
+				t.Fatal(err)
+			}
+			return road(t, o)
+		}}
+	})
+}
+
+func needsPairs(t *testing.T) {
+	if !*pairs {
+		t.Skip("give -pairs: make pairs")
+	}
+}
+
+// judge runs the suite at the stages that hold two leases, and that make the seal and
+// then need one. It names what it leaves out.
+func judge(t *testing.T, newStore func(t testing.TB, stage migration.Stage) conformance.Store) {
+	for _, stage := range []migration.Stage{migration.Both, migration.To} {
+		t.Run("at "+string(stage), func(t *testing.T) {
+			t.Parallel()
+			conformance.Run(t, conformance.Harness{
+				TTL: 2500 * time.Millisecond, Late: 3 * time.Second, Short: true, Parallel: true,
+				NewStore: func(t testing.TB) conformance.Store { return newStore(t, stage) },
+				Only:     func(c conformance.Case) bool { return elsewhere(stage, c.Rule) == "" },
+			})
+			for _, c := range conformance.Cases() {
+				if why := elsewhere(stage, c.Rule); why != "" {
+					t.Logf("left out: %s: %s", c.Title(), why)
+				}
+			}
+		})
+	}
+}
+
+// elsewhere says why a rule is not tried in real time on a pair of servers, if it is not.
+// TestConformance tries all of them on pairs of stores in memory, and
+// TestConformanceFromAPinnedMachineToMySQL on a server in virtual time.
+func elsewhere(stage migration.Stage, rule string) string {
+	switch {
+	case rule[0] == 'P', rule[0] == 'Q', slices.Contains([]string{"L4", "L6", "S11", "S12"}, rule):
+		return "it is about managers, whatever store they are on: tried in virtual time"
+	case stage == migration.To && slices.Contains([]string{"L1", "L2", "L3", "L5", "L7", "S1", "S3", "S10"}, rule):
+		return "after the seal one store decides: tried on that, and in virtual time"
+	}
+	return ""
+}
+
+// roomy is a server that lets in everybody from a suite that runs in parallel.
+func roomy(t testing.TB) *testbed.Database {
+	return testbed.Start(t, testbed.Options{Kind: testbed.MariaDB, Args: []string{"--max-connections=2000"}}).Database(t)
+}
+
+// rows makes tables for one case, on the way to which a proxy can be cut.
+func rows(t testing.TB, d *testbed.Database) (mysql.Options, map[string]conformance.Fault) {
+	prefix, proxy := tables(t, d), testbed.NewProxy(t, d.User.Addr)
+	admin := testbed.OpenDB(t, d.Admin)
+	exec := func(text string, args ...any) error {
+		_, err := admin.ExecContext(context.Background(), strings.ReplaceAll(text, "$", prefix), args...)
+		return err
+	}
+	return mysql.Options{Config: proxy.Config(d.User), Prefix: prefix}, map[string]conformance.Fault{
+		conformance.FaultCut:        func(on bool, _ string) error { proxy.Cut(on); return nil },
+		conformance.FaultCutReplies: func(on bool, _ string) error { proxy.CutReplies(on); return nil },
+		conformance.FaultDeleteRecord: func(_ bool, election string) error {
+			return exec("DELETE FROM $_lease WHERE name = ?", []byte(election))
+		},
+		conformance.FaultPlantRecord: func(_ bool, election string) error {
+			return exec("UPDATE $_lease SET holder = ?, address = ?, metadata = ?, beat = beat + 2 WHERE name = ?",
+				[]byte("<script>\x1b]0;\u202e\xff"), []byte("javascript:alert(1)\n"), []byte("\x00\x1b[2J"), []byte(election))
+		},
+	}
+}

@@ -1,0 +1,85 @@
+package migration_test
+
+import (
+	"database/sql"
+	"fmt"
+	"testing"
+
+	driver "github.com/go-sql-driver/mysql"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/manual"
+	"github.com/go-election/go-election/backend/memory"
+	"github.com/go-election/go-election/backend/migration"
+	"github.com/go-election/go-election/backend/mysql"
+	"github.com/go-election/go-election/conformance"
+	"github.com/go-election/go-election/internal/testbed"
+)
+
+// TestConformanceFromAPinnedMachineToMySQL runs the suite where programs come from
+// that had their leader in a configuration file. Every candidate is named. Without a
+// directory an assignment cannot be sealed: who goes on says that nobody leads by
+// one any more.
+func TestConformanceFromAPinnedMachineToMySQL(t *testing.T) {
+	d := testbed.Shared(t, testbed.MariaDB).Database(t)
+	for _, stage := range []migration.Stage{migration.Both, migration.To} {
+		t.Run(string(stage), func(t *testing.T) {
+			t.Parallel()
+			conformance.Run(t, conformance.Harness{
+				Virtual: true, Short: true,
+				NewStore: func(t testing.TB) conformance.Store {
+					pinned, prefix := memory.New(nil), tables(t, d)
+					return conformance.Store{Open: func(t testing.TB) backend.Backend {
+						from, err := manual.Open(t.Context(), manual.Options{Leader: manual.Self, Store: pinned})
+						if err != nil {
+							t.Fatal(err)
+						}
+						return road(t, migration.Options{From: from, To: virtualMySQL(t, d, prefix), Stage: stage, Unsealed: stage == migration.To})
+					}}
+				},
+			})
+		})
+	}
+}
+
+// tables makes tables for one case and returns their prefix.
+func tables(t testing.TB, d *testbed.Database) string {
+	prefix := "m" + backend.NewNonce()[:16]
+	admin, err := sql.Open("mysql", d.Admin.FormatDSN())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		for _, table := range []string{"lease", "term", "member"} {
+			admin.Exec(fmt.Sprintf("DROP TABLE IF EXISTS %s_%s", prefix, table))
+		}
+		admin.Close()
+	})
+	if err := mysql.CreateTables(t.Context(), admin, "", prefix); err != nil {
+		t.Fatal(err)
+	}
+	return prefix
+}
+
+// virtualMySQL opens tables on a server that follows virtual time.
+func virtualMySQL(t testing.TB, d *testbed.Database, prefix string) backend.Backend {
+	config := d.User.Clone()
+	config.InterpolateParams = true
+	connector, err := driver.NewConnector(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := mysql.Open(t.Context(), mysql.Options{Connector: testbed.Virtual(connector), Prefix: prefix, DoorBells: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func road(t testing.TB, o migration.Options) backend.Backend {
+	b, err := migration.New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
