@@ -1,0 +1,48 @@
+package all
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/consul"
+	"github.com/go-election/go-election/backend/etcd"
+	"github.com/go-election/go-election/backend/mysql"
+	"github.com/go-election/go-election/backend/mysqltable"
+	"github.com/go-election/go-election/backend/zookeeper"
+)
+
+const canary = "canary7f3a"
+
+// What is printed by accident, in a log line or a panic, shows no secret.
+func TestPrintingABackendShowsNoSecret(t *testing.T) {
+	opened := func(name, section string) backend.Backend {
+		b, err := backend.Open(context.Background(), name, func(into any) error { return json.Unmarshal([]byte(section), into) })
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { b.Close() })
+		return b
+	}
+	for _, v := range []any{
+		opened("mysql", `{"dsn": "app:`+canary+`@tcp(127.0.0.1:1)/app"}`),
+		opened("mysqltable", `{"layout": "update_time", "dsn": "app:`+canary+`@tcp(127.0.0.1:1)/app"}`),
+		opened("etcd", `{"endpoints": ["http://127.0.0.1:1"], "username": "app", "password": "`+canary+`"}`),
+		opened("consul", `{"address": "127.0.0.1:1", "token": "`+canary+`"}`),
+		opened("zookeeper", `{"servers": ["127.0.0.1:1"], "user": "app", "password": "`+canary+`"}`),
+		mysql.Options{DSN: "app:" + canary + "@tcp(127.0.0.1:1)/app"},
+		mysqltable.Options{DSN: "app:" + canary + "@tcp(127.0.0.1:1)/app"},
+		etcd.Options{Username: "app", Password: canary},
+		consul.Options{Token: canary},
+		zookeeper.Options{User: "app", Password: canary},
+	} {
+		for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q"} {
+			if text := fmt.Sprintf(verb, v); strings.Contains(text, canary) {
+				t.Errorf("%T by %s: %s", v, verb, text)
+			}
+		}
+	}
+}

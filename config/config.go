@@ -1,0 +1,270 @@
+package config
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/election"
+)
+
+// DefaultPrefix is what the names of environment variables begin with.
+const DefaultPrefix = "ELECTION_"
+
+// Options says where to look beside the file. Nil means all defaults.
+type Options struct {
+	// Prefix is what the names of environment variables begin with: capital
+	// letters, digits and underscores, ending in an underscore. Default:
+	// DefaultPrefix.
+	Prefix string
+
+	// Environ is the environment, in the form of os.Environ. Default (nil):
+	// os.Environ(). Empty but not nil: no environment.
+	Environ []string
+}
+
+// Config is a configuration that has been read and checked. It is not changed by
+// its methods. Printed, it shows the backend and the timings, and no value of any
+// store's section.
+type Config struct {
+	// Backend is the name of the store to be used.
+	Backend string
+
+	// Election has the manager's options. A program may complete them before
+	// Open: Logger and Health cannot be written in a file.
+	Election election.Options
+
+	read *content // behind a pointer, where no way of printing looks
+}
+
+// content is what a Config was read from. It holds secrets.
+type content struct {
+	*text
+	loaded election.Options // as it was read
+	places map[string]place
+}
+
+// top has the keys that are not a store's.
+type top struct {
+	Backend         string        `yaml:"backend"`
+	ID              string        `yaml:"id"`
+	Address         string        `yaml:"address"`
+	Metadata        string        `yaml:"metadata"`
+	TTL             time.Duration `yaml:"ttl"`
+	RenewEvery      time.Duration `yaml:"renew_every"`
+	CallTimeout     time.Duration `yaml:"call_timeout"`
+	Margin          time.Duration `yaml:"margin"`
+	Silence         time.Duration `yaml:"silence"`
+	Priority        time.Duration `yaml:"priority"`
+	StepDownTimeout time.Duration `yaml:"step_down_timeout"`
+	Observer        bool          `yaml:"observer"`
+}
+
+// stores are the backends of this module. Their sections may be present in
+// programs that do not import them.
+var stores = []string{"consul", "etcd", "file", "manual", "memory", "migration", "mysql", "mysqltable", "zookeeper"}
+
+// Open reads a file and the environment and starts a manager on the store that
+// they name. The store need not be up. Closing the manager closes the store's
+// client too. An empty name stands for no file: the environment alone.
+//
+// It is Load and [Config.Open].
+func Open(ctx context.Context, file string) (*election.Manager, error) {
+	c, err := Load(file, nil)
+	if err != nil {
+		return nil, err
+	}
+	return c.Open(ctx)
+}
+
+// Load reads a file, and the environment over it, and checks all that can be
+// checked without a client of the store: syntax, keys, types, the backend's name.
+// Sections of other stores are checked too, if this program imports them. Files
+// that hold secrets are not read yet. The error is of class backend.ErrInvalid, or
+// the operating system's if the file cannot be read.
+func Load(file string, o *Options) (*Config, error) {
+	if file == "" {
+		return Parse("", nil, o)
+	}
+	text, err := read(file, maxFile)
+	if err != nil {
+		return nil, fmt.Errorf("config: %w", err)
+	}
+	return Parse(file, text, o)
+}
+
+var prefixForm = regexp.MustCompile(`^[A-Z][A-Z0-9_]*_$`)
+
+// Parse is Load for a text that has been read already. name stands for it in errors.
+func Parse(name string, yaml []byte, o *Options) (*Config, error) {
+	if o == nil {
+		o = &Options{}
+	}
+	t := &text{file: name, prefix: o.Prefix, environ: make(map[string]string)}
+	if t.prefix == "" {
+		t.prefix = DefaultPrefix
+	}
+	if !prefixForm.MatchString(t.prefix) {
+		return nil, &Error{Problem: fmt.Sprintf("the prefix %q must be capital letters, digits and underscores, and end in an underscore", t.prefix)}
+	}
+	environ := o.Environ
+	if environ == nil {
+		environ = os.Environ()
+	}
+	for _, v := range environ {
+		if name, value, _ := strings.Cut(v, "="); strings.HasPrefix(name, t.prefix) {
+			t.environ[name] = value
+		}
+	}
+	root, p := parse(name, yaml)
+	if p != nil {
+		return nil, p.err()
+	}
+	t.root = root
+
+	d := t.decoder()
+	var k top
+	d.structure("", t.root, reflect.ValueOf(&k).Elem(), sections())
+	d.checkTop(k)
+	for _, name := range backend.Names() {
+		d.checkSection(name)
+	}
+	d.checkEnviron()
+	if d.problems != nil {
+		return nil, d.err()
+	}
+	c := &Config{Backend: k.Backend, Election: election.Options{
+		ID: k.ID, Address: k.Address, Metadata: k.Metadata,
+		TTL: k.TTL, RenewEvery: k.RenewEvery, CallTimeout: k.CallTimeout, Margin: k.Margin,
+		Silence: k.Silence, Priority: k.Priority, StepDownTimeout: k.StepDownTimeout,
+		Observer: k.Observer,
+	}}
+	c.read = &content{t, c.Election, d.places}
+	return c, nil
+}
+
+// sections returns the names that a section can have here.
+func sections() []string {
+	names := slices.Concat(stores, backend.Names())
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// OpenBackend makes the store's client alone, for programs that hand it to
+// election.New themselves. The store need not be up.
+func (c *Config) OpenBackend(ctx context.Context) (backend.Backend, error) {
+	return c.read.open(ctx, c.Backend)
+}
+
+// open makes the client of a store from its section.
+func (t *text) open(ctx context.Context, name string) (backend.Backend, error) {
+	d := t.decoder()
+	d.secrets = true
+	b, err := backend.Open(ctx, name, d.decodeSection(name))
+	if err == nil {
+		return b, nil
+	} else if d.problems != nil {
+		return nil, d.err()
+	}
+	if inner, ok := errors.AsType[*Error](err); ok { // of a store that this one has named
+		return nil, inner
+	}
+	problem := strings.TrimPrefix(strings.TrimPrefix(err.Error(), name+": "), backend.ErrInvalid.Error()+": ")
+	e := &Error{Source: t.file, Key: name, Problem: problem, err: err}
+	if n := t.section(name); n != nil {
+		e.Line = n.Line
+	}
+	if len(d.places) == 0 && len(d.keys) > 0 {
+		e.Problem += fmt.Sprintf(" (none of its keys is set; the first is %s, or %s in the environment)", d.keys[0].Name, d.keys[0].Variable)
+	}
+	return nil, e
+}
+
+// Validate checks all that Open does, timings against the store's limits included,
+// and leaves nothing open. It does not talk to the store.
+func (c *Config) Validate(ctx context.Context) error {
+	b, err := c.OpenBackend(ctx)
+	if err != nil {
+		return err
+	}
+	if _, err = c.Election.Complete(b.Guarantees()); err != nil {
+		err = c.explain(err)
+	}
+	return errors.Join(err, b.Close())
+}
+
+// Open starts a manager. The store need not be up. Closing the manager closes the
+// store's client too.
+func (c *Config) Open(ctx context.Context) (*election.Manager, error) {
+	b, err := c.OpenBackend(ctx)
+	if err != nil {
+		return nil, err
+	}
+	m, err := election.New(b, &c.Election)
+	if err != nil {
+		return nil, errors.Join(c.explain(err), b.Close())
+	}
+	return m, nil
+}
+
+// optionKeys are the keys of options that can contradict each other or the store.
+var optionKeys = map[string]string{
+	"TTL": "ttl", "RenewEvery": "renew_every", "CallTimeout": "call_timeout", "Margin": "margin",
+	"Silence": "silence", "Priority": "priority", "StepDownTimeout": "step_down_timeout",
+}
+
+// explain puts the error of election.New in the words of the configuration.
+func (c *Config) explain(err error) error {
+	wrong, ok := errors.AsType[*election.OptionError](err)
+	if !ok {
+		return fmt.Errorf("config: %w", err)
+	}
+	e := &Error{Source: c.read.file, err: err}
+	for _, option := range wrong.Options() {
+		if at, ok := c.place(option); ok {
+			e.Source, e.Line, e.Key = at.source, at.line, optionKeys[option]
+			break
+		}
+	}
+	e.Problem = wrong.Text(func(option string) string {
+		at, ok := c.place(option)
+		switch {
+		case ok && at.line > 0:
+			return fmt.Sprintf("%s (line %d)", optionKeys[option], at.line)
+		case ok:
+			return fmt.Sprintf("%s (%s)", optionKeys[option], at.source)
+		case c.changed(option):
+			return fmt.Sprintf("%s (set by the program)", optionKeys[option])
+		}
+		return fmt.Sprintf("%s (default)", optionKeys[option])
+	})
+	return e
+}
+
+// place is where an option's value was written.
+func (c *Config) place(option string) (at place, ok bool) {
+	if c.changed(option) {
+		return at, false
+	}
+	at, ok = c.read.places[optionKeys[option]]
+	return at, ok
+}
+
+func (c *Config) changed(option string) bool {
+	field := func(o election.Options) any { return reflect.ValueOf(o).FieldByName(option).Interface() }
+	return field(c.Election) != field(c.read.loaded)
+}
+
+// Format prints the backend and the timings, whatever the verb.
+func (c Config) Format(f fmt.State, _ rune) {
+	o := c.Election
+	fmt.Fprintf(f, "config{backend: %q, id: %q, ttl: %v, renew_every: %v, call_timeout: %v, margin: %v}",
+		c.Backend, o.ID, o.TTL, o.RenewEvery, o.CallTimeout, o.Margin)
+}

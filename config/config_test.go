@@ -1,0 +1,326 @@
+package config_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-election/go-election/backend"
+	_ "github.com/go-election/go-election/backend/all"
+	"github.com/go-election/go-election/config"
+	"github.com/go-election/go-election/election"
+)
+
+// parse reads a text with these variables over it, and nothing of the real environment.
+func parse(text string, environ ...string) (*config.Config, error) {
+	return config.Parse("election.yaml", []byte(text), &config.Options{Environ: append([]string{}, environ...)})
+}
+
+func write(t *testing.T, name, text string) string {
+	t.Helper()
+	name = filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+func TestOneCallFromAFileToARunningManager(t *testing.T) {
+	file := write(t, "election.yaml", "backend: memory\nid: anna\nttl: 30s\n")
+	m, err := config.Open(t.Context(), file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := m.Join(t.Name())
+	if err != nil {
+		t.Fatal(err)
+	}
+	lead, err := e.Campaign(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m.ID() != "anna" || !lead.Leading() {
+		t.Errorf("%s leads: %v", m.ID(), lead.Leading())
+	}
+	if err := errors.Join(lead.Resign(t.Context()), m.Close(t.Context())); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestCandidatesThatAreConfiguredAlikeMeet(t *testing.T) {
+	text := "backend: memory\nttl: 30s\n" // nobody loses the lead because the machine is busy
+	var won int
+	for range 2 {
+		c, err := parse(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m, err := c.Open(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { m.Close(t.Context()) })
+		e, err := m.Join(t.Name())
+		if err != nil {
+			t.Fatal(err)
+		}
+		lead, err := e.Try(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if lead != nil {
+			won++
+			t.Cleanup(func() { lead.Resign(t.Context()) })
+		}
+	}
+	if won != 1 {
+		t.Errorf("%d candidates lead in one process that is configured once", won)
+	}
+}
+
+func TestAllKeysOfTheManagerReachIt(t *testing.T) {
+	c, err := parse(`
+backend: memory
+id: anna
+address: anna.example:8080
+metadata: "zone: b"
+ttl: 20s
+renew_every: 4s
+call_timeout: 3s
+margin: 5s
+silence: 1s
+priority: 2s
+step_down_timeout: 1m
+observer: true
+`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := election.Options{
+		ID: "anna", Address: "anna.example:8080", Metadata: "zone: b",
+		TTL: 20 * time.Second, RenewEvery: 4 * time.Second, CallTimeout: 3 * time.Second, Margin: 5 * time.Second,
+		Silence: time.Second, Priority: 2 * time.Second, StepDownTimeout: time.Minute, Observer: true,
+	}
+	if got := fmt.Sprintf("%+v", c.Election); got != fmt.Sprintf("%+v", want) {
+		t.Errorf("got  %s\nwant %+v", got, want)
+	}
+	if err := c.Validate(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestTheEnvironmentStandsOverTheFile(t *testing.T) {
+	c, err := parse("backend: mysql\nttl: 20s\nid: anna\n", "ELECTION_TTL=30s", "ELECTION_BACKEND=memory", "ELECTION_ID=", "TTL=1s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.Backend != "memory" || c.Election.TTL != 30*time.Second {
+		t.Errorf("%s, %v", c.Backend, c.Election.TTL)
+	}
+	if c.Election.ID != "anna" {
+		t.Errorf("an empty variable hides the file: id is %q", c.Election.ID)
+	}
+}
+
+func TestTheEnvironmentAloneIsEnough(t *testing.T) {
+	for what, text := range map[string]string{"nothing": "", "comments": "# nothing\n\n", "a marker": "---\n", "null": "~\n"} {
+		c, err := parse(text, "ELECTION_BACKEND=memory")
+		if err != nil || c.Backend != "memory" {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	t.Setenv("ELECTION_BACKEND", "memory")
+	m, err := config.Open(t.Context(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := m.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestThePrefixCanBeChosen(t *testing.T) {
+	o := config.Options{Prefix: "APP_VOTE_", Environ: []string{"APP_VOTE_BACKEND=memory", "ELECTION_BACKEND=nonsense"}}
+	c, err := config.Parse("", nil, &o)
+	if err != nil || c.Backend != "memory" {
+		t.Errorf("%v", err)
+	}
+	for _, prefix := range []string{"vote", "VOTE", "_", "1_", "A B_"} {
+		if _, err := config.Parse("", nil, &config.Options{Prefix: prefix}); err == nil {
+			t.Errorf("%q is accepted as a prefix", prefix)
+		}
+	}
+}
+
+// Each row is a mistake, and what its message must name: where, which key, the
+// value, and what is allowed.
+func TestEachMistakeIsNamed(t *testing.T) {
+	const ok = "backend: memory\n"
+	for what, c := range map[string]struct {
+		text    string
+		environ []string
+		want    []string
+	}{
+		"unknown key":                     {ok + "ttll: 3s\n", nil, []string{"election.yaml:2:", `"ttll"`, `did you mean "ttl"?`}},
+		"unknown key, far from all":       {ok + "replicas: 3\n", nil, []string{"election.yaml:2:", `"replicas"`, "renew_every", "mysql"}},
+		"unknown key of a section":        {ok + "mysql:\n  dns: x\n", nil, []string{"election.yaml:3: mysql:", `"dns"`, `"dsn"`}},
+		"unknown key of an empty section": {ok + "memory:\n  size: 3\n", nil, []string{"election.yaml:3: memory:", `"size"`, "there are none"}},
+		"key twice":                       {ok + "ttl: 3s\nttl: 4s\n", nil, []string{"election.yaml:3: ttl:", "second time", "line 2"}},
+		"section twice":                   {ok + "mysql: {}\nmysql: {}\n", nil, []string{"election.yaml:3: mysql:", "line 2"}},
+		"no unit":                         {ok + "ttl: 10\n", nil, []string{"election.yaml:2: ttl:", `"10" has no unit`, "10s"}},
+		"no duration":                     {ok + "ttl: soon\n", nil, []string{"election.yaml:2: ttl:", `"soon"`, "10s"}},
+		"zero":                            {ok + "ttl: 0s\n", nil, []string{"election.yaml:2: ttl:", "more than 0"}},
+		"less than zero":                  {ok + "silence: -1s\n", nil, []string{"election.yaml:2: silence:", "-1s", "less than 0"}},
+		"no switch":                       {ok + "observer: yes\n", nil, []string{"election.yaml:2: observer:", `"yes"`, "true or false"}},
+		"no number":                       {ok + "mysql: {door_bells: many}\n", nil, []string{"election.yaml:2: mysql.door_bells:", `"many"`, "whole number"}},
+		"a list for a text":               {ok + "id: [a, b]\n", nil, []string{"election.yaml:2: id:", "a text", "a list"}},
+		"a text for a section":            {ok + "mysql: app@tcp(db)/app\n", nil, []string{"election.yaml:2: mysql:", "a section"}},
+		"a control character":             {ok + "id: \"a\\u0007\"\n", nil, []string{"election.yaml:2: id:", "U+0007"}},
+		"a long id":                       {ok + "id: " + strings.Repeat("x", 256) + "\n", nil, []string{"election.yaml:2: id:", "256 bytes", "255"}},
+		"no backend":                      {"ttl: 3s\n", nil, []string{"election.yaml: backend:", "ELECTION_BACKEND", "memory, migration, mysql"}},
+		"a backend that nobody knows":     {"backend: mysqk\n", nil, []string{"election.yaml:1: backend:", `"mysqk"`, "memory, migration, mysql", `did you mean "mysql"?`}},
+		"a variable without unit":         {ok, []string{"ELECTION_TTL=10"}, []string{"config: ELECTION_TTL:", `"10" has no unit`}},
+		"a variable misspelt":             {ok, []string{"ELECTION_MYSQL_DNS=x"}, []string{"ELECTION_MYSQL_DNS:", "did you mean ELECTION_MYSQL_DSN?"}},
+		"a variable far from all":         {ok, []string{"ELECTION_WEATHER=x"}, []string{"ELECTION_WEATHER:", "rename it", "prefix"}},
+		"a tab":                           {ok + "mysql:\n\tdsn: x\n", nil, []string{"election.yaml:3:", "tab", "spaces"}},
+		"no YAML":                         {ok + "mysql: {dsn: x\n", nil, []string{"election.yaml:", "not YAML"}},
+		"no keys":                         {"memory\n", nil, []string{"election.yaml:1:", "backend: mysql"}},
+		"two documents":                   {ok + "---\n" + ok, nil, []string{"election.yaml:2:", "second document"}},
+		"an anchor":                       {"backend: &b memory\nid: *b\n", nil, []string{"election.yaml:1:", "anchor", "election.yaml:2:", "alias"}},
+		"a tag":                           {ok + "id: !!str x\n", nil, []string{"election.yaml:2:", "tag"}},
+		"a merge":                         {ok + "<<: {ttl: 3s}\n", nil, []string{"election.yaml:2:", "unknown key"}},
+		"a key that is a list":            {ok + "[a, b]: c\n", nil, []string{"election.yaml:2:", "a key must be a word"}},
+		"too long":                        {ok + strings.Repeat("# comment\n", 200_000), nil, []string{"election.yaml:", "bytes", "1048576"}},
+		"too deep":                        {ok + "id: " + strings.Repeat("[", 50) + strings.Repeat("]", 50), nil, []string{"election.yaml:2:", "20 sections"}},
+		"not UTF-8":                       {ok + "id: \xff\n", nil, []string{"election.yaml:", "UTF-8"}},
+	} {
+		_, err := parse(c.text, c.environ...)
+		if !errors.Is(err, backend.ErrInvalid) {
+			t.Errorf("%s: %v; want an error of class ErrInvalid", what, err)
+			continue
+		}
+		for _, want := range c.want {
+			if !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: the message lacks %q:\n%v", what, want, err)
+			}
+		}
+		if strings.Contains(err.Error(), ": yaml: ") || strings.Contains(err.Error(), "invalid request") {
+			t.Errorf("%s: words of another package: %v", what, err)
+		}
+	}
+}
+
+func TestAllMistakesAreNamedAtOnce(t *testing.T) {
+	_, err := parse("backend: nothing\nttl: 10\nzookeeper: 3\nmysql: {dsm: x}\nid: [a]\n", "ELECTION_MARGIN=a", "ELECTION_X=1")
+	for _, key := range []string{"backend", "ttl", "mysql", "id", "ELECTION_MARGIN", "ELECTION_X"} {
+		if !strings.Contains(fmt.Sprint(err), key+":") {
+			t.Errorf("%s is not named in\n%v", key, err)
+		}
+	}
+	if e, ok := errors.AsType[*config.Error](err); !ok || e.Source != "election.yaml" || e.Line == 0 || e.Key == "" {
+		t.Errorf("no details in %#v", err)
+	}
+}
+
+// Timings that contradict each other, or the store, name both values and where
+// each of them comes from.
+func TestImpossibleTimingsNameBothValues(t *testing.T) {
+	for what, c := range map[string]struct {
+		text    string
+		environ []string
+		want    string
+	}{
+		"too long a pause":   {"ttl: 9s\nrenew_every: 6s\n", nil, "election.yaml:3: renew_every: renew_every (line 3) + call_timeout (default) + margin (default) = 6s + 2.25s + 1.5s = 9.75s, must be less than ttl (line 2) = 9s"},
+		"by the environment": {"ttl: 20s\nrenew_every: 6s\n", []string{"ELECTION_TTL=9s"}, "must be less than ttl (ELECTION_TTL) = 9s"},
+		"too small a margin": {"ttl: 20s\nmargin: 10ms\n", nil, "election.yaml:3: margin: margin (line 3) is 10ms, must be at least 1s"},
+		"less than a store":  {"ttl: 10us\n", nil, "election.yaml:2: ttl: ttl (line 2) is 10µs, the least that backend memory can keep is 1ms"},
+		"far too long":       {"ttl: 2000000h\n", nil, "election.yaml:2: ttl: ttl (line 2) is 2000000h0m0s, must be at most"},
+	} {
+		conf, err := parse("backend: memory\n"+c.text, c.environ...)
+		if err != nil {
+			t.Errorf("%s: %v", what, err)
+			continue
+		}
+		m, err := conf.Open(t.Context())
+		if err == nil {
+			m.Close(t.Context())
+		}
+		for how, err := range map[string]error{"Open": err, "Validate": conf.Validate(t.Context())} {
+			if !errors.Is(err, backend.ErrInvalid) || !strings.Contains(fmt.Sprint(err), c.want) {
+				t.Errorf("%s: %s: %v\nwant %s", what, how, err, c.want)
+			}
+		}
+	}
+	c, err := parse("backend: memory\nttl: 20s\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Election.TTL = time.Second
+	c.Election.RenewEvery = time.Second
+	if err := c.Validate(t.Context()); !strings.Contains(fmt.Sprint(err), "ttl (set by the program) = 1s") {
+		t.Errorf("a value of the program's own is blamed on the file: %v", err)
+	}
+}
+
+// What the store's package says about a section is put beside the section's line.
+func TestWhatAStoreSaysNamesItsSection(t *testing.T) {
+	for what, c := range map[string]struct{ text, want string }{
+		"no section":   {"backend: mysql\n", "config: election.yaml: mysql: "},
+		"bad layout":   {"backend: mysqltable\nmysqltable:\n  dsn: u@tcp(h)/x\n  layout: node\n", `config: election.yaml:3: mysqltable: layout is "node"`},
+		"bad section":  {"backend: mysql\nmysql:\n  dsn: u@tcp(h)/x\n  prefix: 1a\n", "config: election.yaml:3: mysql: prefix is \"1a\""},
+		"hint of keys": {"backend: mysql\n", "mysql.dsn, or ELECTION_MYSQL_DSN in the environment"},
+	} {
+		conf, err := parse(c.text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := conf.Validate(t.Context()); !errors.Is(err, backend.ErrInvalid) || !strings.Contains(fmt.Sprint(err), c.want) {
+			t.Errorf("%s: %v\nwant %s", what, err, c.want)
+		}
+	}
+}
+
+func TestAMissingFileIsTheSystemsError(t *testing.T) {
+	_, err := config.Load(filepath.Join(t.TempDir(), "none.yaml"), nil)
+	if !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), "none.yaml") {
+		t.Errorf("%v", err)
+	}
+}
+
+// Kubernetes gives each pod such variables for each service of its namespace, and
+// this module's tests have theirs.
+func TestVariablesOfOthersAreLeftAlone(t *testing.T) {
+	_, err := parse("backend: memory\n",
+		"ELECTION_SERVICE_HOST=10.0.0.1", "ELECTION_SERVICE_PORT=80", "ELECTION_SERVICE_PORT_HTTP=80", "ELECTION_PORT=tcp://10.0.0.1:80",
+		"ELECTION_PORT_80_TCP=tcp://10.0.0.1:80", "ELECTION_PORT_80_TCP_PROTO=tcp", "ELECTION_MYSQL_PORT_3306_TCP_ADDR=10.0.0.1",
+		"ELECTION_TEST_MYSQL_DSN=x", "ELECTION_BENCH_ROLE=x",
+		"ELECTION_CONFIG=x", "ELECTION_NAME=x", "ELECTION_TERM=1", "ELECTION_SOCKET=x", // of the command elect
+		"ELECTIONS=1", "OTHER=1")
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// A program with one backend is told which import is missing, and does not mind
+// what the file says about stores that it does not have.
+func TestAProgramOfOneBackend(t *testing.T) {
+	binary := filepath.Join(t.TempDir(), "one")
+	if out, err := exec.Command("go", "build", "-o", binary, "./testdata/one").CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v\n%s", err, out)
+	}
+	for what, c := range map[string]struct{ text, want string }{
+		"another backend": {"backend: etcd\n", `backend: "etcd" is not part of this program, which has: memory; to add it, import _ "github.com/go-election/go-election/backend/etcd", or backend/all for every one`},
+		"others' keys":    {"backend: memory\netcd: {anything: goes}\n", `config{backend: "memory"`},
+	} {
+		cmd := exec.Command(binary, write(t, "election.yaml", c.text))
+		cmd.Env = append(os.Environ(), "ELECTION_CONSUL_ANYTHING=goes")
+		if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), c.want) {
+			t.Errorf("%s: %v\n%swant %s", what, err, out, c.want)
+		}
+	}
+}

@@ -1,0 +1,365 @@
+package config
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/go-election/go-election/backend"
+)
+
+// A decoder fills structs from a file and the environment, strictly.
+type decoder struct {
+	*text
+	secrets bool // read files with secrets
+	problems
+	places map[string]place // where the value of each key was found
+	keys   []Key            // all that were asked for, set or not
+}
+
+// text is a configuration before anybody has asked for a value.
+type text struct {
+	file    string
+	root    *yaml.Node // nil: nothing
+	prefix  string
+	environ map[string]string
+}
+
+func (t *text) decoder() *decoder { return &decoder{text: t, places: make(map[string]place)} }
+
+// section returns what stands under a key at the top.
+func (t *text) section(name string) *yaml.Node {
+	if t.root != nil {
+		for i := 0; i+1 < len(t.root.Content); i += 2 {
+			if t.root.Content[i].Value == name {
+				return t.root.Content[i+1]
+			}
+		}
+	}
+	return nil
+}
+
+// variable returns the environment variable of a key.
+func (t *text) variable(key string) string {
+	return t.prefix + strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' {
+			return r
+		}
+		return '_'
+	}, strings.ToUpper(key))
+}
+
+// getenv looks a variable up. An empty one is as good as none.
+func (t *text) getenv(name string) (string, bool) {
+	v := t.environ[name]
+	return v, v != ""
+}
+
+var (
+	durationType = reflect.TypeFor[time.Duration]()
+	namedType    = reflect.TypeFor[backend.Named]()
+)
+
+// structure fills the fields of v, a struct, from n, a mapping or nil, and from
+// the environment. others are keys of n that are not v's, but allowed.
+func (d *decoder) structure(path string, n *yaml.Node, v reflect.Value, others []string) {
+	if !null(n) && n.Kind != yaml.MappingNode {
+		d.add(place{d.file, n.Line}, path, "must be a section with keys of its own; it is %s", kindOf(n))
+		n = nil
+	}
+	fields := fieldsOf(v, path != "")
+	names := slices.Clone(others)
+	for _, f := range fields {
+		if names = append(names, f.name); f.fromFile {
+			names = append(names, f.name+"_file")
+		}
+	}
+	values := make(map[string]*yaml.Node)
+	first := make(map[string]int)
+	if !null(n) {
+		for i := 0; i+1 < len(n.Content); i += 2 {
+			k := n.Content[i]
+			at := place{d.file, k.Line}
+			switch {
+			case k.Kind != yaml.ScalarNode:
+				d.add(at, path, "a key must be a word; this one is %s", kindOf(k))
+			case first[k.Value] > 0:
+				d.add(at, join(path, k.Value), "is here a second time; the first is on line %d", first[k.Value])
+			case !slices.Contains(names, k.Value):
+				d.unknown(at, path, k.Value, names)
+			default:
+				first[k.Value], values[k.Value] = k.Line, n.Content[i+1]
+			}
+		}
+	}
+	for _, f := range fields {
+		d.field(join(path, f.name), f, values[f.name], values[f.name+"_file"])
+	}
+}
+
+func (d *decoder) unknown(at place, path, key string, names []string) {
+	hint := "known are: " + strings.Join(names, ", ")
+	if near := nearest(key, names); near != "" {
+		hint = "did you mean " + strconv.Quote(near) + "?"
+	} else if len(names) == 0 {
+		hint = "there are none here"
+	}
+	d.add(at, path, "unknown key %s; %s", showKey(key), hint)
+}
+
+// field fills one field from the environment, or else from the file.
+func (d *decoder) field(key string, f field, n, file *yaml.Node) {
+	v := f.value
+	if v.Kind() == reflect.Pointer {
+		v = reflect.New(v.Type().Elem()).Elem()
+		before := len(d.places)
+		defer func() {
+			if len(d.places) > before { // something was set
+				f.value.Set(v.Addr())
+			}
+		}()
+	}
+	if v.Kind() == reflect.Struct && v.Type() != namedType {
+		d.structure(key, n, v, nil)
+		return
+	}
+	k := Key{Name: key, Variable: d.variable(key), Type: typeName(v.Type())}
+	if f.fromFile {
+		k.FileName, k.FileVariable = key+"_file", d.variable(key+"_file")
+	}
+	d.keys = append(d.keys, k)
+
+	text, set := d.getenv(k.Variable)
+	if !f.fromFile {
+		file = nil
+	} else if name, setFile := d.getenv(k.FileVariable); setFile {
+		if set {
+			d.add(place{k.FileVariable, 0}, "", "%s is set too; set one of them", k.Variable)
+			return
+		}
+		d.fromFile(place{k.FileVariable, 0}, key, name, v)
+		return
+	}
+	switch {
+	case set:
+		d.places[key] = place{k.Variable, 0}
+		d.value(place{k.Variable, 0}, k.Variable, fromText(text, v.Type()), v)
+	case !null(n) && !null(file):
+		d.add(place{d.file, n.Line}, key, "%s is set too, on line %d; set one of them", k.FileName, file.Line)
+	case !null(file):
+		var name string
+		at := place{d.file, file.Line}
+		before := len(d.problems)
+		if d.value(at, k.FileName, file, reflect.ValueOf(&name).Elem()); len(d.problems) == before {
+			d.fromFile(at, key, name, v)
+		}
+	case !null(n):
+		d.places[key] = place{d.file, n.Line}
+		d.value(place{d.file, n.Line}, key, n, v)
+	}
+}
+
+// fromFile fills a text with what a file holds.
+func (d *decoder) fromFile(at place, key, name string, v reflect.Value) {
+	d.places[key] = at
+	if !d.secrets {
+		return
+	}
+	content, err := read(name, maxSecret)
+	text := strings.TrimRight(string(content), "\r\n")
+	switch {
+	case err != nil:
+		d.add(at, key, "its file cannot be read: %v", err)
+	case text == "":
+		d.add(at, key, "its file is empty: %s", name)
+	default:
+		v.SetString(text)
+	}
+}
+
+// value reads one value. What is said of a text shows nothing of it.
+func (d *decoder) value(at place, key string, n *yaml.Node, v reflect.Value) {
+	wrong := func(format string, args ...any) { d.add(at, key, format, args...) }
+	switch {
+	case v.Type() == namedType:
+	case v.Kind() == reflect.Slice:
+		if n.Kind != yaml.SequenceNode {
+			wrong("must be a list, such as [a, b]; it is %s", kindOf(n))
+			return
+		}
+		list := reflect.MakeSlice(v.Type(), len(n.Content), len(n.Content))
+		for i, c := range n.Content {
+			d.value(d.at(at, c), fmt.Sprintf("%s[%d]", key, i), c, list.Index(i))
+		}
+		v.Set(list)
+		return
+	case v.Kind() == reflect.Map:
+		d.mapping(at, key, n, v)
+		return
+	case v.Kind() == reflect.Struct: // in a list or a map, out of reach of the environment
+		d.structure(key, n, v, nil)
+		return
+	}
+	if n.Kind != yaml.ScalarNode {
+		wrong("must be %s; it is %s", typeName(v.Type()), kindOf(n))
+		return
+	}
+	s := n.Value
+	switch {
+	case v.Type() == namedType:
+		if problem := unknownBackend(s); problem != "" {
+			wrong("%s", problem)
+		}
+		v.Set(reflect.ValueOf(backend.Named{Name: s, Open: func(ctx context.Context) (backend.Backend, error) { return d.text.open(ctx, s) }}))
+	case v.Type() == durationType:
+		x, err := time.ParseDuration(s)
+		if _, number := strconv.ParseFloat(s, 64); err != nil && number == nil {
+			wrong("%s has no unit; write a duration as 10s, 500ms or 1m30s", show(s))
+		} else if err != nil {
+			wrong("%s is not a duration; write it as 10s, 500ms or 1m30s", show(s))
+		}
+		v.SetInt(int64(x))
+	case v.Kind() == reflect.String:
+		v.SetString(s) // as it is written: 007 and 1.10 are texts here
+	case v.Kind() == reflect.Bool:
+		if s != "true" && s != "false" {
+			wrong("%s must be true or false", show(s))
+		}
+		v.SetBool(s == "true")
+	case v.CanInt():
+		x, err := strconv.ParseInt(s, 10, v.Type().Bits())
+		if err != nil {
+			wrong("%s is not a whole number from %d to %d", show(s), -1<<(v.Type().Bits()-1), 1<<(v.Type().Bits()-1)-1)
+		}
+		v.SetInt(x)
+	case v.CanUint():
+		x, err := strconv.ParseUint(s, 10, v.Type().Bits())
+		if err != nil {
+			wrong("%s is not a whole number from 0 to %d", show(s), uint64(1)<<(v.Type().Bits()-1)-1+uint64(1)<<(v.Type().Bits()-1))
+		}
+		v.SetUint(x)
+	default:
+		wrong("%v cannot be configured", v.Type()) // a mistake of the backend's author
+	}
+}
+
+// mapping reads a map from texts.
+func (d *decoder) mapping(at place, key string, n *yaml.Node, v reflect.Value) {
+	if n.Kind != yaml.MappingNode {
+		d.add(at, key, "must be a section with keys of its own; it is %s", kindOf(n))
+		return
+	}
+	m := reflect.MakeMap(v.Type())
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		k, name := n.Content[i], reflect.New(v.Type().Key()).Elem()
+		if k.Kind != yaml.ScalarNode || name.Kind() != reflect.String {
+			d.add(d.at(at, k), key, "a key must be a word; this one is %s", kindOf(k))
+			continue
+		}
+		if name.SetString(k.Value); m.MapIndex(name).IsValid() {
+			d.add(d.at(at, k), key, "the key %s is here a second time", showKey(k.Value))
+			continue
+		}
+		item := reflect.New(v.Type().Elem()).Elem()
+		d.value(d.at(at, k), fmt.Sprintf("%s[%s]", key, showKey(k.Value)), n.Content[i+1], item)
+		m.SetMapIndex(name, item)
+	}
+	v.Set(m)
+}
+
+// at is the place of a part of what stands at whole.
+func (d *decoder) at(whole place, n *yaml.Node) place {
+	if whole.line > 0 && n.Line > 0 {
+		whole.line = n.Line
+	}
+	return whole
+}
+
+// fromText makes of a variable's value what the file would have for it: a list
+// from a,b and a map from a=b,c=d.
+func fromText(s string, t reflect.Type) *yaml.Node {
+	scalar := func(s string) *yaml.Node { return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: s} }
+	n := &yaml.Node{Kind: yaml.SequenceNode}
+	switch t.Kind() {
+	case reflect.Slice:
+		for item := range strings.SplitSeq(s, ",") {
+			if item = strings.TrimSpace(item); item != "" {
+				n.Content = append(n.Content, scalar(item))
+			}
+		}
+	case reflect.Map:
+		n.Kind = yaml.MappingNode
+		for item := range strings.SplitSeq(s, ",") {
+			if name, value, ok := strings.Cut(item, "="); ok {
+				n.Content = append(n.Content, scalar(strings.TrimSpace(name)), scalar(strings.TrimSpace(value)))
+			} else if strings.TrimSpace(item) != "" {
+				return scalar(s) // which is not a map
+			}
+		}
+	default:
+		return scalar(s)
+	}
+	return n
+}
+
+// A field is a field of a struct as a key.
+type field struct {
+	name     string
+	value    reflect.Value
+	fromFile bool // it may be given as the file that it stands in
+}
+
+// fieldsOf returns the fields that have keys, in order.
+func fieldsOf(v reflect.Value, section bool) (fields []field) {
+	for i := range v.NumField() {
+		f := v.Type().Field(i)
+		name, options, _ := strings.Cut(f.Tag.Get("yaml"), ",")
+		switch {
+		case f.Anonymous && f.Type.Kind() == reflect.Struct && name == "", strings.Contains(options, "inline"):
+			fields = append(fields, fieldsOf(v.Field(i), section)...)
+			continue
+		case !f.IsExported() || name == "-":
+			continue
+		case name == "":
+			name = strings.ToLower(f.Name)
+		}
+		fields = append(fields, field{name, v.Field(i), section && f.Type.Kind() == reflect.String})
+	}
+	for i, f := range fields {
+		taken := slices.ContainsFunc(fields, func(o field) bool { return o.name == f.name+"_file" })
+		fields[i].fromFile = f.fromFile && !taken && !strings.HasSuffix(f.name, "_file")
+	}
+	return fields
+}
+
+func join(path, key string) string {
+	if path == "" {
+		return key
+	}
+	return path + "." + key
+}
+
+// typeName says what is expected, in words.
+func typeName(t reflect.Type) string {
+	switch {
+	case t == durationType:
+		return "a duration"
+	case t == namedType:
+		return "the name of a backend"
+	case t.Kind() == reflect.Bool:
+		return "true or false"
+	case t.Kind() == reflect.String:
+		return "a text"
+	case t.Kind() == reflect.Slice:
+		return "a list"
+	case t.Kind() == reflect.Map:
+		return "a map"
+	}
+	return "a whole number"
+}

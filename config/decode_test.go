@@ -1,0 +1,297 @@
+package config_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/memory"
+	"github.com/go-election/go-election/config"
+)
+
+// A section with every kind of value that a store may want to be told.
+type probe struct {
+	Text    string            `yaml:"text"`
+	Switch  bool              `yaml:"switch"`
+	Maybe   *bool             `yaml:"maybe"`
+	Number  int               `yaml:"number"`
+	Small   uint8             `yaml:"small"`
+	Pause   time.Duration     `yaml:"pause"`
+	List    []string          `yaml:"list"`
+	Map     map[string]string `yaml:"map"`
+	TLS     *probeTLS         `yaml:"tls"`
+	Own     string            `yaml:"own"`
+	OwnFile string            `yaml:"own_file"`
+	Rows    []probeTLS        `yaml:"rows"`
+	Hidden  string            `yaml:"-"`
+}
+
+type probeTLS struct {
+	CA   string `yaml:"ca"`
+	Skip bool   `yaml:"skip"`
+}
+
+// probed is what the backend "probe" was last opened with. Tests that use it do
+// not run at the same time.
+var probed probe
+
+func init() {
+	backend.Register("probe", func(_ context.Context, decode func(any) error) (backend.Backend, error) {
+		var p probe
+		if err := decode(&p); err != nil {
+			return nil, err
+		}
+		probed = p
+		return memory.New(nil).Backend(), nil
+	})
+}
+
+func openProbe(t *testing.T, text string, environ ...string) (probe, error) {
+	t.Helper()
+	c, err := parse("backend: probe\n"+text, environ...)
+	if err != nil {
+		return probe{}, err
+	}
+	b, err := c.OpenBackend(t.Context())
+	if err != nil {
+		return probe{}, err
+	}
+	return probed, b.Close()
+}
+
+func TestEveryKindOfValueCanBeInTheFileOrTheEnvironment(t *testing.T) {
+	yes := true
+	want := probe{
+		Text: "007", Switch: true, Maybe: &yes, Number: -3, Small: 255, Pause: 90 * time.Second,
+		List: []string{"a:1", "b:2"}, Map: map[string]string{"x": "1", "y": "2"}, TLS: &probeTLS{CA: "ca", Skip: true},
+	}
+	inFile := `
+probe:
+  text: 007
+  switch: true
+  maybe: true
+  number: -3
+  small: "255"
+  pause: 1m30s
+  list: [a:1, b:2]
+  map: {x: 1, y: 2}
+  tls:
+    ca: ca
+    skip: true
+`
+	got, err := openProbe(t, inFile)
+	if err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("from the file: %+v, %v", got, err)
+	}
+	got, err = openProbe(t, "probe: {list: [z], tls: {ca: other}}", "ELECTION_PROBE_TEXT=007", "ELECTION_PROBE_SWITCH=true", "ELECTION_PROBE_MAYBE=true",
+		"ELECTION_PROBE_NUMBER=-3", "ELECTION_PROBE_SMALL=255", "ELECTION_PROBE_PAUSE=1m30s", "ELECTION_PROBE_LIST=a:1, b:2,",
+		"ELECTION_PROBE_MAP=x=1,y=2", "ELECTION_PROBE_TLS_CA=ca", "ELECTION_PROBE_TLS_SKIP=true")
+	if err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("from the environment: %+v, %v", got, err)
+	}
+	if got, err = openProbe(t, "probe:\n"); err != nil || !reflect.DeepEqual(got, probe{}) {
+		t.Errorf("from nothing: %+v, %v", got, err)
+	}
+	got, err = openProbe(t, "probe: {rows: [{ca: a}, {ca: b, skip: true}]}")
+	if err != nil || !reflect.DeepEqual(got.Rows, []probeTLS{{"a", false}, {"b", true}}) {
+		t.Errorf("a list of sections: %+v, %v", got, err)
+	}
+}
+
+func TestWrongKindsAreNamed(t *testing.T) {
+	for text, want := range map[string]string{
+		"number: 1.5": `probe.number: "1.5" is not a whole number`,
+		"small: 256":  `probe.small: "256" is not a whole number from 0 to 255`,
+		"small: -1":   `probe.small: "-1"`,
+		"number: 99999999999999999999999999999999999999999999": "whole number",
+		"list: a,b":             "probe.list: must be a list, such as [a, b]; it is a single value",
+		"list: [a, [b]]":        "probe.list[1]: must be a text; it is a list",
+		"map: [a]":              "probe.map: must be a section",
+		"map: {a: {b: c}}":      `probe.map["a"]: must be a text`,
+		"map: {a: b, a: c}":     "a second time",
+		"tls: {cb: x}":          `probe.tls: unknown key "cb"; did you mean "ca"?`,
+		"tls: true":             "probe.tls: must be a section",
+		"rows: [{ca: a, b: c}]": `probe.rows[0]: unknown key "b"`,
+		"Hidden: x":             "unknown key",
+		"switch: 1":             `probe.switch: "1" must be true or false`,
+	} {
+		if _, err := openProbe(t, "probe: {"+text+"}"); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "election.yaml:2") {
+			t.Errorf("%s: %v\nwant %s", text, err, want)
+		}
+	}
+}
+
+func TestATextOfAStoreCanStandInAFileOfItsOwn(t *testing.T) {
+	secret := write(t, "secret", "from a file\n")
+	for what, c := range map[string]struct {
+		text    string
+		environ []string
+		want    string
+	}{
+		"in the file":                       {"text_file: " + secret, nil, "from a file"},
+		"in the environment":                {"", []string{"ELECTION_PROBE_TEXT_FILE=" + secret}, "from a file"},
+		"the environment's over the file's": {"text: other", []string{"ELECTION_PROBE_TEXT_FILE=" + secret}, "from a file"},
+		"a text over a file's file":         {"text_file: " + secret, []string{"ELECTION_PROBE_TEXT=direct"}, "direct"},
+		"a key of that name":                {"own_file: " + secret, nil, ""},
+	} {
+		got, err := openProbe(t, "probe: {"+c.text+"}", c.environ...)
+		if err != nil || got.Text != c.want {
+			t.Errorf("%s: %q, %v", what, got.Text, err)
+		}
+	}
+	empty, long := write(t, "empty", "\n"), write(t, "long", strings.Repeat("x", 100_000))
+	for what, c := range map[string]struct {
+		text    string
+		environ []string
+		want    string
+	}{
+		"both in the file":        {"text: a, text_file: b", nil, "probe.text_file is set too, on line 2"},
+		"both in the environment": {"", []string{"ELECTION_PROBE_TEXT=a", "ELECTION_PROBE_TEXT_FILE=b"}, "ELECTION_PROBE_TEXT is set too"},
+		"not there":               {"text_file: /nowhere/secret", nil, "election.yaml:2: probe.text: its file cannot be read: open /nowhere/secret"},
+		"empty":                   {"text_file: " + empty, nil, "its file is empty"},
+		"too long":                {"text_file: " + long, nil, "more than 65536 bytes"},
+		"not for numbers":         {"number_file: x", nil, "unknown key"},
+		"not for files":           {"own_file_file: x", nil, "unknown key"},
+	} {
+		if _, err := openProbe(t, "probe: {"+c.text+"}", c.environ...); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v\nwant %s", what, err, c.want)
+		}
+	}
+	if _, err := parse("backend: memory\nprobe: {text_file: /nowhere}\n"); err != nil {
+		t.Errorf("the secret of a store that is not used is asked for: %v", err)
+	}
+}
+
+// An opener is only to show its keys when a section is checked: nothing is opened
+// that the configuration does not name.
+func TestOnlyTheChosenStoreIsOpened(t *testing.T) {
+	probed = probe{}
+	c, err := parse("backend: memory\nprobe: {text: x}\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Validate(t.Context()); err != nil || probed.Text != "" {
+		t.Errorf("the other store was opened with %+v, %v", probed, err)
+	}
+}
+
+// Each backend keeps the promise that a decoding that fails is the end: config
+// checks the sections of other stores that way.
+func TestEveryBackendStopsWhereItsSectionIsWrong(t *testing.T) {
+	wrong := errors.New("wrong")
+	for _, name := range backend.Names() {
+		var calls int
+		b, err := backend.Open(t.Context(), name, func(any) error { calls++; return wrong })
+		if b != nil || !errors.Is(err, wrong) || calls != 1 {
+			t.Errorf("%s: %v, %v after %d calls of decode", name, b, err, calls)
+		}
+	}
+}
+
+func TestNoTwoKeysShareAVariable(t *testing.T) {
+	seen := map[string]string{}
+	for _, k := range config.Keys(nil) {
+		for _, v := range []string{k.Variable, k.FileVariable} {
+			if old := seen[v]; old != "" && v != "" {
+				t.Errorf("%s is the variable of %s and of %s", v, old, k.Name)
+			}
+			seen[v] = k.Name
+		}
+	}
+	if seen["ELECTION_MYSQL_DSN"] != "mysql.dsn" || seen["ELECTION_PROBE_TLS_CA"] != "probe.tls.ca" || seen["ELECTION_TTL"] != "ttl" {
+		t.Errorf("keys are missing: %v", seen)
+	}
+}
+
+var secretive = regexp.MustCompile(`dsn|passw|token|secret|auth|credential|digest`)
+
+// No secret is in any error, whatever is wrong with it or beside it, nor in what
+// printing a Config shows.
+func TestSecretsAreNowhere(t *testing.T) {
+	const canary = "hunter2canary"
+	check := func(what string, x any) {
+		t.Helper()
+		for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%d", "%x"} {
+			if s := fmt.Sprintf(verb, x); strings.Contains(s, "anary") || strings.Contains(s, fmt.Sprintf("%x", canary)) {
+				t.Errorf("%s: %s shows the secret: %s", what, verb, s)
+			}
+		}
+	}
+	for _, k := range config.Keys(nil) {
+		if k.FileName == "" {
+			continue // not a text of a store
+		}
+		section, key, _ := strings.Cut(k.Name, ".")
+		indent := func(value string) string { // as a value of this key, which may be nested
+			text, pad := section+":\n", "  "
+			for part := range strings.SplitSeq(key, ".") {
+				text, pad = strings.TrimSuffix(text, "\n")+"\n"+pad+part+":", pad+"  "
+			}
+			return strings.Replace(text, "::", ":", 1) + " " + value + "\n"
+		}
+		secretFile := write(t, "secret", canary)
+		for what, c := range map[string]struct {
+			text    string
+			environ []string
+		}{
+			"in place":                 {indent(canary), nil},
+			"as a DSN":                 {indent("u:" + canary + "@h"), nil},
+			"list":                     {indent("[" + canary + "]"), nil},
+			"section":                  {indent("{" + canary + ": x}"), nil},
+			"section with sign":        {indent("{\"" + canary + "@h\": x}"), nil},
+			"alias":                    {indent("*" + canary), nil},
+			"anchor":                   {indent("&" + canary + " x"), nil},
+			"tag":                      {indent("!" + canary + " x"), nil},
+			"directive":                {indent("%" + canary), nil},
+			"open quote":               {indent("\"" + canary), nil},
+			"bad escape":               {indent("\"\\q" + canary + "\""), nil},
+			"reserved":                 {indent("@" + canary), nil},
+			"colons":                   {indent("u: " + canary + ": x"), nil},
+			"beside a tab":             {indent(canary) + "\tx: y\n", nil},
+			"twice":                    {indent(canary) + indent(canary), nil},
+			"as a key":                 {"\"" + canary + ":x@h\": y\n", nil},
+			"in the environment":       {"", []string{k.Variable + "=" + canary}},
+			"in the environment twice": {"", []string{k.Variable + "=" + canary, k.FileVariable + "=" + secretFile}},
+			"in a file":                {"", []string{k.FileVariable + "=" + secretFile}},
+		} {
+			// Something else is wrong too, so that there always is an error.
+			for _, beside := range []string{"", "ttl: 3\n", section + "x: y\n"} {
+				conf, err := parse("backend: "+section+"\n"+beside+c.text, c.environ...)
+				check(k.Name+" "+what, err)
+				if err != nil {
+					continue
+				}
+				check(k.Name+" "+what, conf)
+				check(k.Name+" "+what, *conf)
+				check(k.Name+" "+what, struct{ inner config.Config }{*conf})
+				check(k.Name+" "+what, struct{ inner *config.Config }{conf})
+				if secretive.MatchString(k.Name) { // of a table's name, say, the store's package may show what is wrong with it
+					conf.Election.TTL = time.Nanosecond
+					check(k.Name+" "+what, conf.Validate(t.Context()))
+				}
+			}
+		}
+	}
+}
+
+// Whatever a file holds, it is a configuration or an error that is not long.
+func FuzzParse(f *testing.F) {
+	for _, text := range []string{
+		"backend: memory\n", "a: &a [*a]\n", "a: &a {<<: *a}\n", "%YAML 1.2\n---\n? a\n: b\n", "backend: !!binary x\n", "- a\n- b\n", "a: |\n  b\n\tc", "{a: [}", "\ufeffbackend: memory",
+		strings.Repeat("[", 30000), strings.Repeat("a: {", 500), "mysql: {dsn: }\nmysql:\n  - {? : }\n",
+	} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		c, err := parse(text)
+		if (c == nil) == (err == nil) || err != nil && !errors.Is(err, backend.ErrInvalid) {
+			t.Fatalf("%v, %v", c, err)
+		}
+	})
+}

@@ -1,0 +1,139 @@
+package config
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+const (
+	maxFile   = 1 << 20  // bytes of a configuration
+	maxSecret = 64 << 10 // bytes of a secret's file
+	maxDepth  = 20       // of sections within sections
+)
+
+// read returns what a file holds, unless that is more than most.
+func read(file string, most int) ([]byte, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, int64(most)+1))
+	if err == nil && len(text) > most {
+		return nil, fmt.Errorf("read %s: more than %d bytes", file, most)
+	}
+	return text, err
+}
+
+// parse returns the root of a YAML text: a mapping, or nil if there is nothing
+// in it. Each scalar in it is plain text: no aliases, no tags.
+func parse(source string, text []byte) (root *yaml.Node, p problems) {
+	if len(text) > maxFile {
+		p.add(place{source, 0}, "", "has %d bytes, at most %d are allowed", len(text), maxFile)
+		return nil, p
+	}
+	d := yaml.NewDecoder(bytes.NewReader(text))
+	var doc, more yaml.Node
+	err := decode(d, &doc)
+	if errors.Is(err, io.EOF) {
+		return nil, nil
+	}
+	if err == nil {
+		if err = decode(d, &more); err == nil {
+			p.add(place{source, more.Line}, "", "a second document begins here; only one is allowed")
+			return nil, p
+		}
+	}
+	if !errors.Is(err, io.EOF) {
+		line, problem := syntax(err, text)
+		p.add(place{source, line}, "", "%s", problem)
+		return nil, p
+	}
+	root = doc.Content[0]
+	plain(source, root, 0, &p)
+	if len(p) > 0 || null(root) {
+		return nil, p
+	}
+	if root.Kind != yaml.MappingNode {
+		p.add(place{source, root.Line}, "", "must be keys with values, such as \"backend: mysql\"; it is %s", kindOf(root))
+		return nil, p
+	}
+	return root, nil
+}
+
+// decode reads one document. The parser panics where it thinks that it is broken
+// itself; no text may end the program.
+func decode(d *yaml.Decoder, into *yaml.Node) (err error) {
+	defer func() {
+		if recover() != nil {
+			err = errors.New("this is not YAML")
+		}
+	}()
+	return d.Decode(into)
+}
+
+var lineOf = regexp.MustCompile(`^line (\d+): `)
+
+// syntax says what the parser found, and where. It does not quote the text.
+func syntax(err error, text []byte) (line int, problem string) {
+	problem = strings.TrimPrefix(err.Error(), "yaml: ")
+	if m := lineOf.FindStringSubmatch(problem); m != nil {
+		line, _ = strconv.Atoi(m[1])
+		problem = problem[len(m[0]):]
+	}
+	if strings.HasPrefix(problem, "unknown anchor") { // quotes what may be a password that begins with *
+		return line, "a value begins with *, which means an alias in YAML; put the value in quotes"
+	}
+	problem = "not YAML: " + problem
+	for i, l := range bytes.Split(text, []byte("\n")) {
+		if blank := l[:len(l)-len(bytes.TrimLeft(l, " \t"))]; bytes.ContainsRune(blank, '\t') && (line == 0 || abs(i+1-line) <= 1) {
+			return i + 1, "not YAML: the line begins with a tab; indent with spaces"
+		}
+	}
+	return line, problem
+}
+
+func abs(i int) int { return max(i, -i) }
+
+// plain refuses what a configuration of a few dozen lines has no need of, and
+// what would make a small text large. Values are not shown: a password may
+// begin with any of these signs.
+func plain(source string, n *yaml.Node, depth int, p *problems) {
+	at := place{source, n.Line}
+	switch {
+	case depth > maxDepth:
+		p.add(at, "", "more than %d sections within each other", maxDepth)
+		return
+	case n.Kind == yaml.AliasNode:
+		p.add(at, "", "an alias (*name) is not allowed; if it is meant as a value, put it in quotes")
+	case n.Anchor != "":
+		p.add(at, "", "an anchor (&name) is not allowed; if it is meant as a value, put it in quotes")
+	case n.Style&yaml.TaggedStyle != 0:
+		p.add(at, "", "a tag (!name) is not allowed; if it is meant as a value, put it in quotes")
+	}
+	for _, c := range n.Content {
+		plain(source, c, depth+1, p)
+	}
+}
+
+func null(n *yaml.Node) bool {
+	return n == nil || n.Kind == yaml.ScalarNode && n.Tag == "!!null"
+}
+
+func kindOf(n *yaml.Node) string {
+	switch n.Kind {
+	case yaml.MappingNode:
+		return "a section with keys of its own"
+	case yaml.SequenceNode:
+		return "a list"
+	}
+	return "a single value"
+}

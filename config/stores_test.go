@@ -1,0 +1,32 @@
+package config
+
+import (
+	"os"
+	"slices"
+	"testing"
+
+	"github.com/go-election/go-election/backend"
+)
+
+// A store's section may stand in the file of a program that does not import it, and
+// backend/all imports every one: a new backend must be added to both.
+func TestEveryBackendOfThisModuleIsKnown(t *testing.T) {
+	entries, err := os.ReadDir("../backend")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var dirs []string
+	for _, e := range entries {
+		if e.IsDir() && e.Name() != "all" {
+			dirs = append(dirs, e.Name())
+		}
+	}
+	if !slices.Equal(dirs, stores) {
+		t.Errorf("config knows the stores %q, the module has %q", stores, dirs)
+	}
+	for _, name := range stores {
+		if !slices.Contains(backend.Names(), name) {
+			t.Errorf("backend/all does not import backend/%s", name)
+		}
+	}
+}

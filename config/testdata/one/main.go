@@ -1,0 +1,19 @@
+// One is a program that imports one backend. It prints what it is configured with.
+package main
+
+import (
+	"fmt"
+	"os"
+
+	_ "github.com/go-election/go-election/backend/memory"
+	"github.com/go-election/go-election/config"
+)
+
+func main() {
+	c, err := config.Load(os.Args[1], nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(c)
+}
