@@ -1,0 +1,144 @@
+package electionhttp
+
+import (
+	"cmp"
+	"errors"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/go-election/go-election/election"
+)
+
+// writeTimeout is how long a client may take to accept what it is sent.
+const writeTimeout = 10 * time.Second
+
+// events sends every change as it happens, until the client goes, or the handler
+// or the manager is closed.
+func (h *Handler) events(w http.ResponseWriter, r *http.Request) {
+	if !allow(w, r, http.MethodGet) {
+		return
+	}
+	query := r.URL.Query()
+	only, states := query.Get("election"), query.Get("states") != "no"
+	select {
+	case <-h.manager.Done():
+		fail(w, http.StatusServiceUnavailable, "the manager is closed")
+		return
+	default:
+	}
+	if only != "" && h.manager.Election(only) == nil {
+		fail(w, http.StatusNotFound, "this process has not joined this election")
+		return
+	}
+	since := cmp.Or(r.Header.Get("Last-Event-ID"), query.Get("since"))
+	s, resumed, begin, id, ok := h.hub.open(only, since)
+	if !ok {
+		w.Header().Set("Retry-After", "10")
+		fail(w, http.StatusServiceUnavailable, "too many streams are open")
+		return
+	}
+	defer h.hub.shut(s)
+
+	// The server's own time limits are for requests that end.
+	control := http.NewResponseController(w)
+	if err := control.SetReadDeadline(time.Time{}); err != nil && !errors.Is(err, http.ErrNotSupported) {
+		return
+	}
+	head := w.Header()
+	head.Set("Content-Type", "text/event-stream")
+	head.Set("X-Accel-Buffering", "no") // nginx
+	w.WriteHeader(http.StatusOK)
+	send := func(data []byte) bool {
+		if err := control.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil && !errors.Is(err, http.ErrNotSupported) {
+			return false
+		}
+		_, err := w.Write(data)
+		return err == nil && control.Flush() == nil
+	}
+
+	hello := []byte("retry: 2000\n: this stream ends when its server does\n\n")
+	if !resumed {
+		if since != "" {
+			hello = append(hello, frame("reset", "", struct{}{})...)
+		}
+		hello = h.appendStates(hello, id, begin, states)
+	}
+	if !send(hello) {
+		return
+	}
+	beat := time.NewTicker(h.options.Heartbeat)
+	defer beat.Stop()
+	for {
+		select {
+		case <-s.wake:
+			list, lost := s.take()
+			var data []byte
+			if lost {
+				begin, id := h.hub.again(s)
+				data = h.appendStates(frame("reset", "", struct{}{}), id, begin, states)
+			}
+			for _, c := range list {
+				data = append(data, c.data...)
+			}
+			if len(data) > 0 && !send(data) {
+				return
+			}
+		case <-beat.C:
+			if !send([]byte(": still here\n\n")) {
+				return
+			}
+		case <-r.Context().Done():
+			return
+		case <-h.ctx.Done():
+			return
+		case <-h.manager.Done():
+			return
+		}
+	}
+}
+
+// appendStates appends how things are, and then the id to resume at.
+func (h *Handler) appendStates(data []byte, id string, list []election.Event, wanted bool) []byte {
+	slices.SortFunc(list, func(a, b election.Event) int { return cmp.Compare(a.Election, b.Election) })
+	for _, ev := range list {
+		if h.manager.Election(ev.Election) == nil {
+			h.hub.forget(ev.Election, h.manager)
+		} else if wanted {
+			data = append(data, frame("state", "", h.hub.describe(ev))...)
+		}
+	}
+	return append(data, frame("ready", id, struct{}{})...)
+}
+
+// changes lists the last changes that this process has heard of.
+func (h *Handler) changes(w http.ResponseWriter, r *http.Request) {
+	if !allow(w, r, http.MethodGet, http.MethodHead) {
+		return
+	}
+	limit, ok := number(w, r, "limit", 100, kept)
+	if !ok {
+		return
+	}
+	list, newest := h.hub.last(r.URL.Query().Get("election"), limit)
+	reply(w, http.StatusOK, struct {
+		Now     time.Time    `json:"now"`
+		Newest  string       `json:"newest"` // where /events goes on, though the list is empty
+		Changes []changeJSON `json:"changes"`
+	}{time.Now().UTC(), newest, list})
+}
+
+// number reads a number of the query, 0 to most.
+func number(w http.ResponseWriter, r *http.Request, key string, def, most int) (n int, ok bool) {
+	text := r.URL.Query().Get(key)
+	if text == "" {
+		return def, true
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 0 || n > most {
+		fail(w, http.StatusBadRequest, key+" must be a number from 0 to "+strconv.Itoa(most))
+		return 0, false
+	}
+	return n, true
+}

@@ -1,0 +1,305 @@
+package electionhttp_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-election/go-election/backend/memory"
+	"github.com/go-election/go-election/election"
+	"github.com/go-election/go-election/electionhttp"
+)
+
+// A client receives a stream inside a test, without a network. While it is blocked
+// it accepts nothing.
+type client struct {
+	head   http.Header
+	mu     sync.Mutex
+	got    bytes.Buffer
+	block  chan struct{} // nil: accept
+	ended  chan struct{}
+	goAway context.CancelFunc
+}
+
+func (c *client) Header() http.Header { return c.head }
+func (c *client) WriteHeader(int)     {}
+func (c *client) Flush()              {}
+func (c *client) Write(p []byte) (int, error) {
+	c.mu.Lock()
+	block := c.block
+	c.mu.Unlock()
+	if block != nil {
+		<-block
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.got.Write(p)
+}
+
+func (c *client) stop() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.block = make(chan struct{})
+}
+
+func (c *client) accept() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	close(c.block)
+	c.block = nil
+}
+
+func listen(t *testing.T, h http.Handler, path, since string) *client {
+	ctx, cancel := context.WithCancel(context.Background())
+	c := &client{head: make(http.Header), ended: make(chan struct{}), goAway: cancel}
+	t.Cleanup(cancel)
+	r := httptest.NewRequestWithContext(ctx, "GET", path, nil)
+	if since != "" {
+		r.Header.Set("Last-Event-ID", since)
+	}
+	go func() {
+		defer close(c.ended)
+		h.ServeHTTP(c, r)
+	}()
+	return c
+}
+
+// heard returns the events so far, each as "event election kind leader", and the
+// last id.
+func (c *client) heard(t *testing.T) (list []string, id string) {
+	t.Helper()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	event := ""
+	for line := range strings.Lines(c.got.String()) {
+		key, value, _ := strings.Cut(strings.TrimSuffix(line, "\n"), ": ")
+		switch key {
+		case "id":
+			id = value
+		case "event":
+			event = value
+		case "data":
+			var d struct {
+				Election, Kind string
+				Leader         *struct{ ID string }
+			}
+			if err := json.Unmarshal([]byte(value), &d); err != nil {
+				t.Fatalf("%v in %q", err, value)
+			}
+			text := strings.TrimSpace(event + " " + d.Election + " " + d.Kind)
+			if d.Leader != nil {
+				text += " " + d.Leader.ID
+			}
+			list = append(list, text)
+		}
+	}
+	return list, id
+}
+
+func (c *client) wantHeard(t *testing.T, want ...string) (id string) {
+	t.Helper()
+	synctest.Wait()
+	got, id := c.heard(t)
+	if strings.Join(got, ", ") != strings.Join(want, ", ") {
+		t.Errorf("the stream says\n  %s, want\n  %s", strings.Join(got, ", "), strings.Join(want, ", "))
+	}
+	return id
+}
+
+func TestAStreamBeginsWithTheStatesAndSaysEveryChange(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memory.New(nil)
+		a := manager(t, store, election.Options{ID: "a"}, true, "x", "y")
+		time.Sleep(time.Second) // of virtual time
+		h := handler(t, a, nil)
+		all, one, none := listen(t, h, "/events", ""), listen(t, h, "/events?election=y", ""), listen(t, h, "/events?states=no", "")
+		all.wantHeard(t, "state x elected a", "state y elected a", "ready")
+		if got := all.head.Get("Content-Type"); got != "text/event-stream" {
+			t.Errorf("Content-Type is %q", got)
+		}
+		if err := a.Election("x").Resign(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		id := all.wantHeard(t, "state x elected a", "state y elected a", "ready", "change x vacant")
+		one.wantHeard(t, "state y elected a", "ready")
+		none.wantHeard(t, "ready", "change x vacant")
+
+		time.Sleep(10 * time.Second)
+		again := listen(t, h, "/events", id)
+		again.wantHeard(t, "change x elected a")
+		listen(t, h, "/events?states=no&since="+id, "").wantHeard(t, "change x elected a")
+		listen(t, h, "/events", "another-7").wantHeard(t, "reset", "state x elected a", "state y elected a", "ready")
+		listen(t, h, "/events", id+"0000").wantHeard(t, "reset", "state x elected a", "state y elected a", "ready")
+
+		time.Sleep(15 * time.Second)
+		synctest.Wait()
+		if !strings.HasSuffix(all.got.String(), ": still here\n\n") {
+			t.Errorf("an idle stream does not say that it is still here: %q", all.got.String())
+		}
+		all.goAway()
+		<-all.ended
+		if err := a.Close(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+		<-one.ended // with the manager
+		if w := get(h, "GET", "/events"); w.Code != 503 {
+			t.Errorf("a stream of a closed manager: %d, want 503", w.Code)
+		}
+	})
+}
+
+// The page reads the list of changes and then opens the stream. What happens between
+// the two must come by the stream, though the list was empty.
+func TestAStreamGoesOnFromAnEmptyListOfChanges(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := manager(t, memory.New(nil), election.Options{ID: "a"}, true, "x")
+		time.Sleep(time.Second) // of virtual time
+		h := handler(t, a, nil)
+		synctest.Wait()
+		past := read(t, h, "/changes")
+		if n := len(past["changes"].([]any)); n != 0 {
+			t.Fatalf("%d changes before anything has changed", n)
+		}
+		if err := a.Election("x").Resign(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		listen(t, h, "/events?states=no&since="+past["newest"].(string), "").wantHeard(t, "change x vacant")
+	})
+}
+
+func TestStreamsEndWithTheHandlerAndAreLimited(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := handler(t, manager(t, memory.New(nil), election.Options{ID: "a"}, false, "x"), &electionhttp.Options{MaxStreams: 2})
+		one, two := listen(t, h, "/events", ""), listen(t, h, "/events", "")
+		synctest.Wait()
+		if w := get(h, "GET", "/events"); w.Code != 503 || w.Header().Get("Retry-After") == "" {
+			t.Errorf("a third of two streams: %d, want 503 and Retry-After", w.Code)
+		}
+		one.goAway()
+		<-one.ended
+		three := listen(t, h, "/events", "")
+		h.Close()
+		<-two.ended
+		<-three.ended
+	})
+}
+
+func TestASlowClientHarmsNobodyAndIsToldThatItMissedSome(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memory.New(nil)
+		a := manager(t, store, election.Options{ID: "a"}, false, "x")
+		time.Sleep(time.Second)
+		h := handler(t, a, nil)
+		slow, quick := listen(t, h, "/events", ""), listen(t, h, "/events", "")
+		slow.wantHeard(t, "state x vacant", "ready")
+		slow.stop()
+		const reigns = 200 // two changes each
+		for range reigns {
+			l, err := a.Election("x").Campaign(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := l.Resign(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+		}
+		if got, _ := quick.heard(t); len(got) != 2+2*reigns {
+			t.Errorf("beside a slow client another has heard %d events, want %d", len(got), 2+2*reigns)
+		}
+		slow.accept()
+		synctest.Wait()
+		got, _ := slow.heard(t)
+		if len(got) > 2+256+3 {
+			t.Errorf("%d events have waited for a slow client, at most 256 may", len(got))
+		}
+		tail := strings.Join(got[len(got)-3:], ", ")
+		if tail != "reset, state x vacant, ready" {
+			t.Errorf("the slow client's last events are %s, want that it is told to begin anew", tail)
+		}
+	})
+}
+
+func TestAStreamOverARealConnection(t *testing.T) {
+	t.Parallel()
+	const limit = 5 * time.Second // in which a busy machine has passed on a request
+	store := memory.New(nil)
+	a := manager(t, store, election.Options{ID: "a", TTL: time.Minute}, true, "x")
+	until(t, a, "a leads", leads("a"))
+	h := handler(t, a, nil)
+	server := httptest.NewUnstartedServer(h)
+	server.Config.ReadTimeout, server.Config.WriteTimeout = limit, limit // streams outlive them
+	server.Start()
+	t.Cleanup(server.Close)
+	t.Cleanup(h.Close) // before: Close waits for streams
+	answer, err := server.Client().Get(server.URL + "/events")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	lines := bufio.NewScanner(answer.Body)
+	reach := func(what string) {
+		t.Helper()
+		for lines.Scan() {
+			if strings.HasPrefix(lines.Text(), what) {
+				return
+			}
+		}
+		t.Fatalf("the stream ended (%v) before it said %s", lines.Err(), what)
+	}
+	reach("event: ready")
+	<-time.After(limit + limit/10) // longer than the server's limits
+	a.Pause()
+	reach("event: change")
+	reach("data: ")
+	if !strings.Contains(lines.Text(), `"kind":"vacant"`) || !strings.Contains(lines.Text(), `"reason":"paused"`) {
+		t.Errorf("the change after Pause is %s", lines.Text())
+	}
+	h.Close()
+	for lines.Scan() {
+	}
+	if lines.Err() != nil {
+		t.Errorf("the stream did not end in order: %v", lines.Err())
+	}
+}
+
+func TestChangesAreKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memory.New(nil)
+		m := manager(t, store, election.Options{ID: "a"}, false)
+		h := handler(t, m, nil)
+		for i := range 3 {
+			e, err := m.Join(fmt.Sprintf("e%d", i))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := e.Lead(nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(time.Second)
+		m.Election("e1").Pause()
+		time.Sleep(time.Second)
+		list := read(t, h, "/changes")["changes"].([]any)
+		if newest := list[0].(map[string]any); newest["election"] != "e1" || newest["kind"] != "vacant" || newest["reason"] != "paused" || newest["first"] != nil {
+			t.Errorf("the newest change is %v, want that e1 was paused", newest)
+		}
+		if n := len(read(t, h, "/changes?election=e1&limit=1")["changes"].([]any)); n != 1 {
+			t.Errorf("%d changes of e1, want 1", n)
+		}
+		for _, bad := range []string{"-1", "x", "1000000"} {
+			if w := get(h, "GET", "/changes?limit="+bad); w.Code != 400 {
+				t.Errorf("limit=%s: %d, want 400", bad, w.Code)
+			}
+		}
+	})
+}

@@ -1,0 +1,325 @@
+package electionhttp_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/memory"
+	"github.com/go-election/go-election/election"
+	"github.com/go-election/go-election/electionhttp"
+)
+
+// manager returns a manager on the store that joins elections, and campaigns if lead.
+func manager(t *testing.T, store *memory.Store, o election.Options, lead bool, names ...string) *election.Manager {
+	t.Helper()
+	m, err := election.New(store.Backend(), &o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { shut(m) })
+	for _, name := range names {
+		e, err := m.Join(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if lead {
+			if err := e.Lead(nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	return m
+}
+
+// shut closes a manager. With a store that is away for good that takes as long as
+// it is given.
+func shut(m *election.Manager) {
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	m.Close(ctx)
+}
+
+func handler(t *testing.T, m *election.Manager, o *electionhttp.Options) *electionhttp.Handler {
+	t.Helper()
+	h, err := electionhttp.New(m, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(h.Close)
+	return h
+}
+
+// until waits for an event of the manager that is as wanted.
+func until(t *testing.T, m *election.Manager, what string, wanted func(election.Event) bool) {
+	t.Helper()
+	seen := make(chan struct{})
+	found := false
+	stop := m.Watch(func(ev election.Event) {
+		if !found && wanted(ev) {
+			found = true
+			close(seen)
+		}
+	})
+	defer stop()
+	select {
+	case <-seen:
+	case <-time.After(time.Minute):
+		t.Fatalf("within a minute there was no event that says: %s", what)
+	}
+}
+
+func leads(id string) func(election.Event) bool {
+	return func(ev election.Event) bool { return ev.Kind == election.Elected && ev.Leader.ID == id }
+}
+
+func get(h http.Handler, method, path string) *httptest.ResponseRecorder {
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequest(method, path, nil))
+	return w
+}
+
+// read gets JSON.
+func read(t *testing.T, h http.Handler, path string) (v map[string]any) {
+	t.Helper()
+	w := get(h, "GET", path)
+	if w.Code != http.StatusOK {
+		t.Fatalf("GET %s: %d %s", path, w.Code, w.Body)
+	}
+	if err := json.Unmarshal(w.Body.Bytes(), &v); err != nil {
+		t.Fatalf("GET %s: %v in %s", path, err, w.Body)
+	}
+	return v
+}
+
+func TestLeaderIs200OnTheLeaderAnd503Elsewhere(t *testing.T) {
+	store := memory.New(nil)
+	a := manager(t, store, election.Options{ID: "a", TTL: time.Minute}, true, "billing/nightly")
+	until(t, a, "a leads", leads("a"))
+	b := manager(t, store, election.Options{ID: "b", TTL: time.Minute}, true, "billing/nightly")
+	until(t, b, "a leads", leads("a"))
+	ha, hb := handler(t, a, nil), handler(t, b, nil)
+	for _, path := range []string{"/leader/billing%2Fnightly", "/leader/billing/nightly"} {
+		for _, method := range []string{"GET", "HEAD", "OPTIONS"} {
+			if w := get(ha, method, path); w.Code != 200 {
+				t.Errorf("%s %s on the leader: %d, want 200", method, path, w.Code)
+			}
+			if w := get(hb, method, path); w.Code != 503 {
+				t.Errorf("%s %s on a follower: %d, want 503", method, path, w.Code)
+			}
+		}
+	}
+	if w := get(ha, "POST", "/leader/billing%2Fnightly"); w.Code != 405 || w.Header().Get("Allow") == "" {
+		t.Errorf("POST /leader: %d, want 405 and Allow", w.Code)
+	}
+	if w := get(ha, "GET", "/leader/jobs"); w.Code != 404 {
+		t.Errorf("an election that was not joined: %d, want 404", w.Code)
+	}
+	var says struct {
+		Leading bool
+		Leader  string
+	}
+	if w := get(hb, "GET", "/leader/billing%2Fnightly"); json.Unmarshal(w.Body.Bytes(), &says) != nil || says.Leading || says.Leader != "a" {
+		t.Errorf("a follower says %s, want that a leads", w.Body)
+	}
+	if err := a.Close(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	if w := get(ha, "GET", "/leader/billing%2Fnightly"); w.Code == 200 {
+		t.Error("200 after the manager was closed")
+	}
+	until(t, b, "b leads", leads("b"))
+	if w := get(hb, "GET", "/leader/billing%2Fnightly"); w.Code != 200 {
+		t.Errorf("the new leader: %d, want 200", w.Code)
+	}
+}
+
+func TestAnObserverAnswersForTheCandidateThatItIsToldOf(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memory.New(nil)
+		a := store.Backend()
+		leader, err := election.New(a, &election.Options{ID: "a"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { shut(leader) })
+		e, err := leader.Join("job")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := e.Campaign(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		eye := manager(t, store, election.Options{Observer: true}, false, "job")
+		time.Sleep(time.Second) // of virtual time
+		forA, forB, forNobody := handler(t, eye, &electionhttp.Options{For: "a"}), handler(t, eye, &electionhttp.Options{For: "b"}), handler(t, eye, nil)
+		for _, c := range []struct {
+			who  string
+			h    http.Handler
+			want int
+		}{{"who leads", forA, 200}, {"who does not", forB, 503}, {"nobody", forNobody, 404}} {
+			for _, method := range []string{"GET", "HEAD", "OPTIONS"} {
+				if w := get(c.h, method, "/leader/job"); w.Code != c.want {
+					t.Errorf("%s for %s: %d %s, want %d", method, c.who, w.Code, w.Body, c.want)
+				}
+			}
+		}
+		if w := get(forA, "GET", "/leader/other"); w.Code != 404 {
+			t.Errorf("an election that was not joined: %d, want 404", w.Code)
+		}
+		a.Close() // as if the leader had crashed
+		time.Sleep(election.DefaultTTL + 5*time.Second)
+		if w := get(forA, "GET", "/leader/job"); w.Code != 503 {
+			t.Errorf("a TTL after the leader has crashed: %d %s, want 503", w.Code, w.Body)
+		}
+	})
+}
+
+func TestAnObserverWritesWishesAndHasNothingToPause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memory.New(nil)
+		manager(t, store, election.Options{ID: "a"}, true, "job")
+		eye := manager(t, store, election.Options{Observer: true}, false, "job")
+		time.Sleep(time.Second)
+		h := handler(t, eye, &electionhttp.Options{Authorize: everybody})
+		for body, want := range map[string]int{
+			`{"action":"pause"}`:                    409,
+			`{"action":"resume"}`:                   409,
+			`{"action":"resign","election":"job"}`:  409,
+			`{"action":"depose","election":"job"}`:  200,
+			`{"action":"depose","election":"none"}`: 404,
+		} {
+			if w := post(h, body); w.Code != want {
+				t.Errorf("%s: %d %s, want %d", body, w.Code, w.Body, want)
+			}
+		}
+	})
+}
+
+func TestHealthAndReadiness(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var sick atomic.Pointer[error]
+		sick.Store(new(error))
+		b := memory.New(nil).Backend()
+		m, err := election.New(b, &election.Options{ID: "a", Health: func(context.Context) error { return *sick.Load() }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		h := handler(t, m, nil)
+		e, err := m.Join("jobs")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := e.Lead(nil); err != nil {
+			t.Fatal(err)
+		}
+		after := func(d time.Duration, when string, health, ready int) {
+			t.Helper()
+			time.Sleep(d) // of virtual time
+			if w := get(h, "GET", "/healthz"); w.Code != health {
+				t.Errorf("healthz %s: %d %s, want %d", when, w.Code, w.Body, health)
+			}
+			if w := get(h, "GET", "/readyz"); w.Code != ready {
+				t.Errorf("readyz %s: %d %s, want %d", when, w.Code, w.Body, ready)
+			}
+		}
+		after(time.Second, "while all is well", 200, 200)
+		bad := errors.New("no disk")
+		sick.Store(&bad)
+		after(5*time.Second, "while Options.Health fails", 200, 503)
+		sick.Store(new(error))
+		after(5*time.Second, "when it passes again", 200, 200)
+		m.Pause()
+		after(5*time.Second, "while paused, which somebody wanted", 200, 200)
+		m.Resume()
+		b.Close() // from now on the store fails
+		after(time.Second, "a moment after the store has gone", 200, 200)
+		after(20*time.Second, "two TTLs after the store has gone", 200, 503)
+		shut(m)
+		after(0, "after the manager was closed", 503, 503)
+		h.Close()
+		after(0, "after the handler was closed", 503, 503)
+	})
+}
+
+func TestEveryAnswerHasSafeHeaders(t *testing.T) {
+	h := handler(t, manager(t, memory.New(nil), election.Options{ID: "a"}, false, "jobs"), nil)
+	for _, path := range []string{"/", "/page.js", "/page.css", "/kit.js", "/detail.js", "/icon.svg", "/elections", "/elections/jobs", "/members", "/changes", "/leader/jobs", "/healthz", "/readyz", "/nothing", "/actions", "/elections?limit=x"} {
+		head := get(h, "GET", path).Header()
+		csp := head.Get("Content-Security-Policy")
+		for _, want := range []string{"default-src 'none'", "frame-ancestors 'none'", "base-uri 'none'"} {
+			if !strings.Contains(csp, want) {
+				t.Errorf("%s: the Content-Security-Policy %q has no %s", path, csp, want)
+			}
+		}
+		if strings.Contains(csp, "unsafe") {
+			t.Errorf("%s: the Content-Security-Policy %q allows what is unsafe", path, csp)
+		}
+		for key, want := range map[string]string{"X-Content-Type-Options": "nosniff", "X-Frame-Options": "DENY", "Referrer-Policy": "no-referrer", "Cache-Control": "no-store"} {
+			if got := head.Get(key); got != want {
+				t.Errorf("%s: %s is %q, want %q", path, key, got, want)
+			}
+		}
+		if head.Get("Access-Control-Allow-Origin") != "" {
+			t.Errorf("%s lets other sites read it", path)
+		}
+	}
+}
+
+func TestThePageNeedsNothingFromElsewhere(t *testing.T) {
+	h := handler(t, manager(t, memory.New(nil), election.Options{ID: "a"}, false), nil)
+	for _, path := range []string{"/", "/page.js", "/page.css", "/kit.js", "/detail.js"} {
+		w := get(h, "GET", path)
+		if w.Code != 200 || w.Body.Len() == 0 {
+			t.Errorf("%s: %d, %d bytes", path, w.Code, w.Body.Len())
+		}
+		body := strings.ReplaceAll(w.Body.String(), "http://www.w3.org/2000/svg", "") // a name, not an address
+		for _, bad := range []string{"http://", "https://", "innerHTML", "insertAdjacentHTML", "document.write", "eval(", " style=", "<style", " onclick=\"", "href=\"/", "src=\"/"} {
+			if strings.Contains(body, bad) {
+				t.Errorf("%s contains %s", path, bad)
+			}
+		}
+	}
+}
+
+func TestItWorksUnderAPrefix(t *testing.T) {
+	h := handler(t, manager(t, memory.New(nil), election.Options{ID: "a"}, false, "billing/nightly"), nil)
+	mux := http.NewServeMux()
+	mux.Handle("/ops/election/", http.StripPrefix("/ops/election", h))
+	mux.Handle("/ops/election", http.StripPrefix("/ops/election", h))
+	w := get(mux, "GET", "/ops/election")
+	if got := w.Header().Get("Location"); w.Code != http.StatusTemporaryRedirect || got != "./election/" {
+		t.Errorf("without the slash: %d to %q, want 307 to ./election/", w.Code, got)
+	}
+	for _, path := range []string{"", "page.js", "elections", "elections/billing%2Fnightly", "healthz"} {
+		if w := get(mux, "GET", "/ops/election/"+path); w.Code != 200 {
+			t.Errorf("/ops/election/%s: %d", path, w.Code)
+		}
+	}
+	if w := get(mux, "GET", "/ops/election/leader/billing%2Fnightly"); w.Code != 503 {
+		t.Errorf("leader under a prefix: %d, want 503", w.Code)
+	}
+}
+
+func TestImpossibleOptionsAreRefused(t *testing.T) {
+	m := manager(t, memory.New(nil), election.Options{ID: "a"}, false)
+	for _, o := range []electionhttp.Options{{MaxStreams: -1}, {MaxStreams: 1e6}, {Heartbeat: -1}, {Heartbeat: time.Millisecond}, {Heartbeat: 2 * time.Hour}} {
+		if _, err := electionhttp.New(m, &o); !errors.Is(err, backend.ErrInvalid) {
+			t.Errorf("%+v: %v, want ErrInvalid", o, err)
+		}
+	}
+	if _, err := electionhttp.New(m, &electionhttp.Options{For: "b"}); !errors.Is(err, backend.ErrInvalid) {
+		t.Errorf("a candidate that answers for another: %v, want ErrInvalid", err)
+	}
+	if _, err := electionhttp.New(nil, nil); !errors.Is(err, backend.ErrInvalid) {
+		t.Errorf("without a manager: %v, want ErrInvalid", err)
+	}
+}

@@ -1,0 +1,347 @@
+// The page shows what GET elections says, and asks again when the stream says that
+// something has changed, and as often as leases are renewed.
+
+import { $, make, icon, text, id, states, stateOf, chip, count, span, clock, moment, why, ask } from "./kit.js";
+import { setUpDetail, openDetail, refreshDetail, confirmAction } from "./detail.js";
+
+const pageSize = 50;
+const shown = { state: "", search: "", offset: 0 };
+let last = null; // the newest answer
+let got = 0; // when, on the page's own clock
+let ahead = 0; // the server's clock, less ours
+let reached = true;
+let asking = null;
+let again = false;
+let timer = 0;
+
+const serverNow = () => Date.now() + ahead;
+
+// refresh asks for what is shown. Calls that come meanwhile become one more.
+async function refresh() {
+  if (asking) {
+    again = true;
+    return;
+  }
+  clearTimeout(timer);
+  const query = new URLSearchParams({ order: "attention", limit: pageSize, offset: shown.offset });
+  if (shown.state) query.set("state", shown.state);
+  if (shown.search) query.set("q", shown.search);
+  asking = ask(`elections?${query}`);
+  try {
+    const answer = await asking;
+    last = answer;
+    got = performance.now();
+    ahead = Date.parse(answer.now) - Date.now();
+    reached = true;
+    if (answer.offset >= answer.matching && answer.offset > 0) {
+      shown.offset = 0;
+      again = true;
+    }
+  } catch {
+    reached = false;
+  }
+  asking = null;
+  render();
+  if (again) {
+    again = false;
+    setTimeout(refresh, 150);
+    return;
+  }
+  if (!document.hidden) timer = setTimeout(refresh, Math.min(Math.max(last ? last.renew_ms : 0, 1000), 5000));
+}
+
+function render() {
+  document.body.classList.toggle("offline", !reached);
+  verdict();
+  if (!last) return;
+  text($("me"), last.id);
+  tiles();
+  rows();
+  store();
+  leaders();
+  const pause = $("pause");
+  pause.hidden = !last.actions || last.observer;
+  text(pause, last.paused ? "Resume this process" : "Pause this process");
+  tick();
+}
+
+// verdict answers the one question: who leads, and is anything wrong?
+function verdict() {
+  const [level, sign, headline, more] = judge();
+  const box = $("verdict");
+  if (box.dataset.level !== level) box.dataset.level = level;
+  if ($("verdict-icon").getAttribute("href") !== "#" + sign) $("verdict-icon").setAttribute("href", "#" + sign);
+  text($("verdict-text"), headline);
+  text($("verdict-more"), more);
+  const title = (level === "ok" ? "" : level === "wait" ? "… " : "⚠ ") + headline + " · Elections";
+  if (document.title !== title) document.title = title;
+}
+
+function judge() {
+  if (!reached) return ["bad", "unknown", "This page cannot reach its process", "What is below is what it said last. Trying again …"];
+  if (!last) return ["wait", "all", "Asking this process …", ""];
+  const c = last.counts;
+  const who = summary();
+  const one = last.elections.length === 1 && c.total === 1 ? last.elections[0] : null;
+  const elections = (n) => count(n, "election", "elections");
+  if (last.closed) return ["bad", "alarm", "This process has closed its elections", "It leads nothing, and takes part in nothing."];
+  if (last.store.state === "unreachable") {
+    const own = c.here ? ` It still leads ${elections(c.here)}, until the leases end.` : "";
+    return ["bad", "alarm", "The store cannot be reached", `${last.backend} has not answered for ${span(last.store.answered_ms_ago)}: this process cannot tell who leads${c.unknown === c.total ? "" : " " + elections(c.unknown)}.${own}`];
+  }
+  if (c.unknown) return ["bad", "unknown", `It cannot be told who leads ${c.unknown === 1 ? "one election" : elections(c.unknown)}`, who];
+  if (c.stuck) return ["bad", "alarm", "Work of this process does not stop as it must", `It has lost ${elections(c.stuck)}, and is not elected again before its function returns. ${who}`];
+  if (last.store.state === "failing") return ["warn", "alarm", "The store has begun to fail", `Leaders stay leaders until their leases end.${c.vacant ? ` No leader: ${elections(c.vacant)}.` : ""} ${who}`];
+  if (c.vacant) {
+    const names = last.elections.filter((e) => e.kind === "vacant").map((e) => e.election);
+    const head = names.length === 1 && c.vacant === 1 ? `${names[0]} has no leader` : `${elections(c.vacant)} of ${c.total.toLocaleString("en")} have no leader`;
+    return ["warn", "vacant", c.vacant === 1 ? head.replace(" have ", " has ") : head, who];
+  }
+  if (last.sick) return ["warn", "alarm", "The health check of this process fails", `So it leads nothing. ${who}`];
+  if (!c.total) return ["wait", "all", "No election has been joined yet", ""];
+  if (c.paused) return ["warn", "paused", last.paused ? "This process is paused" : `This process is paused in ${elections(c.paused)}`, `All ${elections(c.total)} have a leader. ${who}`.replace("All 1 election have", "The election has")];
+  if (one) return ["ok", one.leading ? "here" : "others", `${one.leader.id} leads ${one.election}`, one.leading ? "That is this process. Nothing is wrong." : "Nothing is wrong."];
+  return ["ok", "others", c.total === 1 ? "The election has a leader" : `All ${elections(c.total)} have a leader`, `Nothing is wrong. ${who}`];
+}
+
+function summary() {
+  const list = last.leaders;
+  if (!list.length) return "";
+  const parts = list.slice(0, 4).map((l, i) => `${l.id === last.id ? (i ? "this process" : "This process") : l.id} leads ${l.leads.toLocaleString("en")}`);
+  const rest = last.counts.here + last.counts.others - list.slice(0, 4).reduce((sum, l) => sum + l.leads, 0);
+  if (rest > 0) parts.push(`others lead ${rest.toLocaleString("en")}`);
+  return parts.join(", ") + ".";
+}
+
+const filters = [["", "all", "All"], ["here", "here", "Led here"], ["others", "others", "Elsewhere"], ["vacant", "vacant", "No leader"], ["unknown", "unknown", "Unknown"], ["paused", "paused", "Paused"]];
+
+function tiles() {
+  const box = $("tiles");
+  if (!box.children.length) {
+    for (const [state, sign, label] of filters) {
+      const choose = () => {
+        shown.state = shown.state === state ? "" : state;
+        shown.offset = 0;
+        refresh();
+      };
+      box.append(make("button", { type: "button", class: "tile", "data-state": state, onclick: choose },
+        make("span", { class: "label" }, icon(sign), label), make("span", { class: "number" })));
+    }
+  }
+  for (const tile of box.children) {
+    const n = last.counts[tile.dataset.state || "total"];
+    text(tile.querySelector(".number"), n.toLocaleString("en"));
+    tile.toggleAttribute("data-zero", n === 0);
+    tile.setAttribute("aria-pressed", String(shown.state === tile.dataset.state));
+  }
+}
+
+const known = new Map(); // rows by election, kept so that focus and selection stay
+
+function rows() {
+  const list = $("rows");
+  const names = new Set(last.elections.map((e) => e.election));
+  for (const [name, row] of known) {
+    if (!names.has(name)) {
+      row.remove();
+      known.delete(name);
+    }
+  }
+  last.elections.forEach((e, i) => {
+    let row = known.get(e.election);
+    if (!row) {
+      row = make("li", { class: "row" },
+        make("span", { class: "what" }),
+        make("span", { class: "title" }, make("button", { type: "button", class: "name", "aria-haspopup": "dialog", onclick: () => openDetail(e.election) }, id(e.election))),
+        make("span", { class: "lead" }),
+        make("span", { class: "since num" }, make("span", { class: "key" }, "for "), make("time")),
+        make("span", { class: "term" }, make("span", { class: "key" }, "term "), make("span")),
+        make("span", { class: "time num" }, make("span", { class: "left" }), make("span", { class: "meter", "aria-hidden": "true" }, make("i"))));
+      known.set(e.election, row);
+    }
+    fill(row, e);
+    if (list.children[i] !== row) list.insertBefore(row, list.children[i] || null);
+  });
+  const c = last.counts;
+  text($("count"), last.matching === c.total ? count(c.total, "election", "elections") : `${last.matching.toLocaleString("en")} of ${count(c.total, "election", "elections")}`);
+  $("empty").hidden = last.elections.length > 0;
+  text($("empty"), c.total ? "No election is like that." : "This process has not joined any election yet.");
+  $("pager").hidden = last.matching <= pageSize;
+  text($("where"), `${(last.offset + 1).toLocaleString("en")}–${(last.offset + last.elections.length).toLocaleString("en")} of ${last.matching.toLocaleString("en")}`);
+  $("back").disabled = last.offset === 0;
+  $("forth").disabled = last.offset + last.elections.length >= last.matching;
+}
+
+function fill(row, e) {
+  row.e = e;
+  const state = stateOf(e);
+  const sign = e.stuck ? "alarm" : state;
+  row.dataset.state = state;
+  const what = row.querySelector(".what");
+  const marks = [sign, ...(e.paused ? ["paused"] : [])].join();
+  if (what.dataset.marks !== marks) {
+    what.dataset.marks = marks;
+    what.replaceChildren(chip(sign), ...(e.paused ? [make("span", { class: "aside" }, "paused here")] : []));
+  }
+  const lead = row.querySelector(".lead");
+  const said = JSON.stringify([state, e.leader, e.previous, e.reason, e.term]);
+  if (lead.dataset.said !== said) {
+    lead.dataset.said = said;
+    if (e.leader) {
+      lead.replaceChildren(...[make("bdi", { class: e.leading ? "mine" : "" }, e.leader.id),
+        e.leading ? make("span", { class: "addr" }, "this process") : null,
+        !e.leading && e.leader.address ? make("span", { class: "addr" }, id(e.leader.address)) : null].filter(Boolean));
+    } else {
+      const because = state === "unknown" && e.previous ? `${e.previous.id} was the last known` : e.reason === "vacant" ? (e.term === "0" ? "nobody has led it yet" : "") : why(e.reason);
+      lead.replaceChildren(...[make("span", { class: "none" }, state === "vacant" ? "nobody" : "cannot be told"),
+        because ? make("span", { class: "addr" }, because) : null].filter(Boolean));
+    }
+  }
+  const term = row.querySelector(".term");
+  text(term.lastChild, e.term === "0" ? "–" : e.term);
+  const time = row.querySelector("time");
+  time.dateTime = e.since;
+  time.title = moment(new Date(e.since)) + (e.since_by === "store" ? ", by the store's clock" : "");
+}
+
+// tick is what moves by itself.
+function tick() {
+  if (!last) return;
+  const passed = performance.now() - got;
+  const now = serverNow();
+  for (const row of known.values()) {
+    const e = row.e;
+    text(row.querySelector("time"), span(now - Date.parse(e.since)));
+    const has = e.left_ms !== null && reached;
+    const left = has ? Math.max(0, e.left_ms - passed) : 0;
+    text(row.querySelector(".left"), has ? `${(left / 1000).toFixed(0)} s` : "–");
+    row.querySelector(".left").title = has ? (e.leading ? "left of the lease unless it is renewed" : "until it may be taken over, unless it is renewed") : "";
+    row.querySelector(".meter").hidden = !has;
+    row.querySelector(".meter i").style.width = `${Math.min(100, (100 * left) / last.ttl_ms)}%`;
+    row.toggleAttribute("data-low", has && left < last.ttl_ms / 4);
+  }
+  const ago = document.querySelector("#store-facts .ago");
+  if (ago) text(ago, span(last.store.answered_ms_ago + passed) + " ago");
+  for (const time of document.querySelectorAll("#changes time")) text(time, when(time.dateTime, now));
+}
+
+const when = (iso, now) => {
+  const past = now - Date.parse(iso);
+  return past < 3600_000 ? `${past < 1000 ? "just now" : span(past) + " ago"}` : clock(new Date(iso));
+};
+
+function store() {
+  const s = last.store;
+  const [level, words] = { ok: ["ok", `${last.backend} answers`], failing: ["warn", `${last.backend} has begun to fail`], unreachable: ["bad", `${last.backend} cannot be reached`] }[s.state];
+  $("store-state").dataset.level = level;
+  text($("store-text"), words);
+  const facts = $("store-facts");
+  const said = JSON.stringify([s.error, s.detail, last.ttl_ms, last.renew_ms, last.observer]);
+  if (facts.dataset.said === said) return;
+  facts.dataset.said = said;
+  const fact = (key, ...value) => [make("dt", null, key), make("dd", null, ...value)];
+  facts.replaceChildren(...fact("Last answer", make("span", { class: "ago" })),
+    ...(s.error ? fact("It says", s.detail ? id(s.detail) : s.error) : []),
+    ...fact("A lease lasts", `${last.ttl_ms / 1000} s`), ...fact("Renewed every", `${+(last.renew_ms / 1000).toFixed(1)} s`),
+    ...(last.observer ? fact("This process", "only observes") : []));
+}
+
+function leaders() {
+  const list = last.leaders;
+  $("leaders-card").hidden = list.length === 0 || last.counts.total < 2;
+  const said = JSON.stringify([list, last.id]);
+  if ($("leaders").dataset.said === said) return;
+  $("leaders").dataset.said = said;
+  $("leaders").replaceChildren(...list.map((l) => make("li", null,
+    make("span", { class: "cut" }, id(l.id), l.id === last.id ? make("span", { class: "aside" }, "this process") : null),
+    make("span", { class: "num" }, count(l.leads, "election", "elections")))));
+}
+
+// The timeline.
+
+function sentence(c) {
+  const name = make("strong", null, id(c.election));
+  const words = why(c.reason);
+  if (c.kind === "notice") return [name, ": ", words, c.detail ? make("span", { class: "aside" }, id(c.detail)) : null];
+  if (c.kind === "elected") {
+    const who = make("span", null, id(c.leader ? c.leader.id : "somebody"), c.leading ? " (this process)" : "");
+    return [who, c.first ? " was found leading " : " leads ", name];
+  }
+  if (c.kind === "vacant") return [name, c.first ? " has no leader" : " lost its leader", words ? `: ${words}` : ""];
+  return [name, ": it cannot be told who leads", words ? `, ${words}` : ""];
+}
+
+function addChange(c, atTop) {
+  const state = c.kind === "notice" ? "alarm" : c.reason === "paused" ? "paused" : stateOf(c);
+  const entry = make("li", { "data-state": state }, icon(state),
+    make("div", null, make("p", null, ...sentence(c).filter((x) => x !== null && x !== "")), make("time", { datetime: c.time, title: moment(new Date(c.time)) }, when(c.time, serverNow()))));
+  const list = $("changes");
+  if (atTop) list.prepend(entry);
+  else list.append(entry);
+  while (list.children.length > 60) list.lastChild.remove();
+  $("no-changes").hidden = true;
+}
+
+async function listen() {
+  let since;
+  try {
+    const past = await ask("changes?limit=60");
+    since = past.newest; // also of an empty list: what comes before the stream is open is in it
+    ahead = Date.parse(past.now) - Date.now();
+    $("changes").replaceChildren();
+    for (const c of past.changes) addChange(c, false);
+    $("no-changes").hidden = past.changes.length > 0;
+  } catch {
+    live(false);
+    setTimeout(listen, 3000);
+    return;
+  }
+  const source = new EventSource(`events?states=no&since=${encodeURIComponent(since)}`);
+  let seen = since;
+  source.onopen = () => {
+    live(true);
+    refresh();
+  };
+  source.addEventListener("change", (message) => {
+    const c = JSON.parse(message.data);
+    if (c.id === seen) return;
+    seen = c.id;
+    addChange(c, true);
+    refresh();
+    refreshDetail(c.election);
+  });
+  source.addEventListener("reset", () => { // some were missed
+    source.close();
+    listen();
+  });
+  source.onerror = () => {
+    live(false);
+    refresh();
+    if (source.readyState === EventSource.CLOSED) setTimeout(listen, 3000);
+  };
+}
+
+function live(on) {
+  $("live").dataset.state = on ? "on" : "off";
+  text($("live-text"), on ? "Live" : "Reconnecting");
+}
+
+setUpDetail(() => last, refresh, serverNow);
+$("search").addEventListener("input", () => {
+  shown.search = $("search").value.trim();
+  shown.offset = 0;
+  refresh();
+});
+$("back").addEventListener("click", () => turn(-pageSize));
+$("forth").addEventListener("click", () => turn(pageSize));
+function turn(by) {
+  shown.offset = Math.max(0, shown.offset + by);
+  refresh();
+  $("rows").focus({ preventScroll: true });
+  window.scrollTo({ top: 0 });
+}
+$("pause").addEventListener("click", () => confirmAction({ action: last.paused ? "resume" : "pause", election: "" }));
+document.addEventListener("visibilitychange", () => document.hidden || refresh());
+setInterval(tick, 1000);
+refresh();
+listen();

@@ -1,0 +1,224 @@
+package electionhttp
+
+import (
+	"cmp"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/election"
+)
+
+type recordJSON struct {
+	electionJSON
+	ID      string      `json:"id"`
+	Now     time.Time   `json:"now"`
+	Store   storeJSON   `json:"store"`
+	Record  *storedJSON `json:"record"`
+	History []reignJSON `json:"history"`
+	Actions bool        `json:"actions"`
+}
+
+// storedJSON is what the store has, by its own clock.
+type storedJSON struct {
+	Leader  *candidateJSON `json:"leader"`
+	Term    string         `json:"term"`
+	Elected *time.Time     `json:"elected"`
+	Wish    *wishJSON      `json:"wish"`
+	MovedTo string         `json:"moved_to,omitempty"`
+}
+
+type reignJSON struct {
+	ID   string    `json:"id"`
+	Term string    `json:"term"`
+	From time.Time `json:"from"`
+	To   time.Time `json:"to"`
+	End  string    `json:"end"`
+}
+
+// election answers with all about one election: what this process knows, and what
+// the store has.
+func (h *Handler) election(w http.ResponseWriter, r *http.Request, name string) {
+	if !allow(w, r, http.MethodGet, http.MethodHead) {
+		return
+	}
+	e := h.manager.Election(name)
+	s, now := h.picture()
+	i := slices.IndexFunc(s.Elections, func(e election.ElectionStatus) bool { return e.Election == name })
+	if e == nil || i < 0 {
+		fail(w, http.StatusNotFound, "this process has not joined this election")
+		return
+	}
+	all := h.describe(s, now)
+	j := recordJSON{electionJSON: h.describeElection(&s.Elections[i], now), ID: s.ID, Now: all.Now, Store: all.Store, Actions: all.Actions, History: []reignJSON{}}
+	rec, err := h.records.get(name, func() (backend.Record, error) { return e.Record(h.ctx) })
+	if err != nil {
+		j.Store.Error, j.Store.Detail = describeError(err, h.options.Details)
+		reply(w, http.StatusOK, j)
+		return
+	}
+	j.Record = &storedJSON{Leader: candidate(rec.Holder, h.options.Details), Term: term(rec.Term), MovedTo: rec.MovedTo}
+	if t := backend.CleanTime(rec.Elected); !t.IsZero() {
+		j.Record.Elected = &t
+	}
+	if rec.Wish.Kind != "" && rec.Wish.Term == rec.Term {
+		j.Record.Wish = &wishJSON{Kind: string(rec.Wish.Kind), ID: rec.Wish.ID}
+	}
+	for _, past := range backend.CleanHistory(rec.History) {
+		j.History = append(j.History, reignJSON{ID: past.ID, Term: term(past.Term), From: past.From, To: past.To, End: string(past.End)})
+	}
+	reply(w, http.StatusOK, j)
+}
+
+type membersJSON struct {
+	Now     time.Time    `json:"now"`
+	Total   int          `json:"total"`
+	Members []memberJSON `json:"members"`
+}
+
+type memberJSON struct {
+	candidateJSON
+	Stage string `json:"stage,omitempty"`
+	TTL   int64  `json:"ttl_ms"`
+	Ago   int64  `json:"announced_ms_ago"`
+}
+
+// listMembers answers with those who take part, in any election of the store.
+func (h *Handler) listMembers(w http.ResponseWriter, r *http.Request) {
+	if !allow(w, r, http.MethodGet, http.MethodHead) {
+		return
+	}
+	limit, ok := number(w, r, "limit", 1000, 100_000)
+	if !ok {
+		return
+	}
+	list, err := h.members.get("", func() ([]backend.Member, error) { return h.manager.Members(h.ctx) })
+	if err != nil {
+		h.failed(w, err)
+		return
+	}
+	j := membersJSON{Now: time.Now().UTC(), Total: len(list), Members: []memberJSON{}}
+	for _, m := range list {
+		if c := candidate(m.Candidate, h.options.Details); c != nil && len(j.Members) < limit {
+			j.Members = append(j.Members, memberJSON{*c, backend.Clean(m.Stage, 64, false), m.TTL.Milliseconds(), max(0, m.Age).Milliseconds()})
+		}
+	}
+	slices.SortStableFunc(j.Members, func(a, b memberJSON) int { return strings.Compare(a.ID, b.ID) })
+	reply(w, http.StatusOK, j)
+}
+
+// failed answers for a store, or a manager, that has not done what it was asked.
+func (h *Handler) failed(w http.ResponseWriter, err error) {
+	class, text := describeError(err, h.options.Details)
+	status := map[string]int{"denied": http.StatusBadGateway, "invalid": http.StatusConflict, "stale": http.StatusConflict}[class]
+	reply(w, cmp.Or(status, http.StatusServiceUnavailable), struct {
+		Error  string `json:"error"`
+		Detail string `json:"detail,omitempty"`
+	}{class, text})
+}
+
+// A memo keeps what the store has said for a moment, errors too, so that many who
+// ask cost it no more than one. Keys are bounded by what has been joined.
+type memo[T any] struct {
+	mu   sync.Mutex
+	said map[string]*said[T]
+}
+
+type said[T any] struct {
+	mu    sync.Mutex
+	at    time.Time
+	value T
+	err   error
+}
+
+const memoFor = time.Second
+
+func (m *memo[T]) get(key string, read func() (T, error)) (T, error) {
+	m.mu.Lock()
+	if m.said == nil {
+		m.said = make(map[string]*said[T])
+	}
+	s := m.said[key]
+	if s == nil {
+		s = new(said[T])
+		m.said[key] = s
+	}
+	m.mu.Unlock()
+	s.mu.Lock() // for one call of the store at most, which has a time limit
+	defer s.mu.Unlock()
+	if s.at.IsZero() || time.Since(s.at) > memoFor {
+		s.value, s.err = read()
+		s.at = time.Now()
+	}
+	return s.value, s.err
+}
+
+// drop forgets what was said.
+func (m *memo[T]) drop() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.said = nil
+}
+
+// A reign is when somebody else's reign of a term began, by the store's clock.
+type reign struct {
+	term  uint64
+	began time.Time // zero: the store was asked, or is about to be
+	asked time.Time
+}
+
+// began returns when another's reign began, if that is known. If not, the store is
+// asked: once for each term, and only for what somebody looks at.
+func (h *Handler) began(name string, term uint64) time.Time {
+	v := &h.view
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	r, known := v.reigns[name]
+	if known && r.term == term && (!r.began.IsZero() || time.Since(r.asked) < time.Minute) {
+		return r.began
+	}
+	if h.ctx.Err() != nil {
+		return time.Time{}
+	}
+	v.reigns[name] = reign{term: term, asked: time.Now()}
+	v.want = append(v.want, name)
+	if !v.busy {
+		v.busy = true
+		h.reading.Go(h.readReigns)
+	}
+	return time.Time{}
+}
+
+// readReigns reads what is wanted, one after the other and not too fast.
+func (h *Handler) readReigns() {
+	v := &h.view
+	pace := time.NewTicker(5 * time.Millisecond)
+	defer pace.Stop()
+	for {
+		v.mu.Lock()
+		if len(v.want) == 0 || h.ctx.Err() != nil {
+			v.want, v.busy = nil, false
+			v.mu.Unlock()
+			return
+		}
+		name := v.want[0]
+		v.want = v.want[1:]
+		v.mu.Unlock()
+		if e := h.manager.Election(name); e == nil {
+			v.mu.Lock()
+			delete(v.reigns, name)
+			v.mu.Unlock()
+		} else if rec, err := e.Record(h.ctx); err == nil && !rec.Vacant() && !rec.Elected.IsZero() {
+			v.mu.Lock()
+			v.reigns[name] = reign{term: rec.Term, began: backend.CleanTime(rec.Elected), asked: time.Now()}
+			v.mu.Unlock()
+		}
+		select {
+		case <-pace.C:
+		case <-h.ctx.Done():
+		}
+	}
+}

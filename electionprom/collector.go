@@ -1,0 +1,141 @@
+package electionprom
+
+import (
+	"math"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/go-election/go-election/election"
+)
+
+// Options configures a [Collector]. Nil means all defaults.
+type Options struct {
+	// Most is how many elections may have metrics of their own: two series
+	// each, in every process. If the manager has joined more, none has, and
+	// election_omitted says how many that concerns. Default: 500. Negative:
+	// none ever has.
+	Most int
+}
+
+const defaultMost = 500
+
+// A Collector collects the metrics of one manager. It is safe for concurrent use,
+// also after the manager has been closed.
+type Collector struct {
+	manager *election.Manager
+	most    int
+}
+
+var _ prometheus.Collector = (*Collector)(nil)
+
+// New returns a collector of m's metrics, to be registered. o may be nil.
+func New(m *election.Manager, o *Options) *Collector {
+	c := &Collector{manager: m, most: defaultMost}
+	if o != nil && o.Most != 0 {
+		c.most = max(o.Most, 0)
+	}
+	return c
+}
+
+func desc(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc("election_"+name, help, labels, nil)
+}
+
+var (
+	infoDesc      = desc("info", "The backend and the id of this candidate.", "backend", "candidate")
+	ttlDesc       = desc("ttl_seconds", "TTL of this manager's leases.")
+	joinedDesc    = desc("joined", "Elections joined, by what this process knows of them.", "state")
+	omittedDesc   = desc("omitted", "Elections joined that have no metrics of their own, being too many.")
+	changesDesc   = desc("changes_total", "What watchers were told, by kind, whether it was about this process's own reign, and reason.", "kind", "own", "reason")
+	callsDesc     = desc("calls_seconds", "How long calls of the store took.", "call")
+	errorsDesc    = desc("errors_total", "Calls, or items of a batch, that failed, by class of the error.", "call", "class")
+	remainingDesc = desc("renewal_remaining_ratio", "What part of the TTL a lease could still be trusted for when its renewal was confirmed.")
+	watchersDesc  = desc("watchers", "Callbacks that are registered.")
+	queueDesc     = desc("watcher_queue", "Events that wait for callbacks.")
+	leadingDesc   = desc("leading", "Whether this process leads the election now.", "election")
+	termDesc      = desc("term", "The term of the leader, or the last one, as far as this process knows.", "election")
+)
+
+// Describe implements [prometheus.Collector].
+func (c *Collector) Describe(to chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{
+		infoDesc, ttlDesc, joinedDesc, omittedDesc, changesDesc, callsDesc, errorsDesc,
+		remainingDesc, watchersDesc, queueDesc, leadingDesc, termDesc,
+	} {
+		to <- d
+	}
+}
+
+// Collect implements [prometheus.Collector].
+func (c *Collector) Collect(to chan<- prometheus.Metric) {
+	value := func(d *prometheus.Desc, kind prometheus.ValueType, v float64, labels ...string) {
+		to <- prometheus.MustNewConstMetric(d, kind, v, labels...)
+	}
+	gauge := func(d *prometheus.Desc, v float64, labels ...string) { value(d, prometheus.GaugeValue, v, labels...) }
+
+	s := c.manager.Stats()
+	gauge(infoDesc, 1, s.Backend, c.manager.ID())
+	gauge(ttlDesc, s.TTL.Seconds())
+	gauge(watchersDesc, float64(s.Watchers))
+	gauge(queueDesc, float64(s.Waiting))
+	for _, ch := range s.Changes {
+		value(changesDesc, prometheus.CounterValue, float64(ch.Count), ch.Kind.String(), strconv.FormatBool(ch.Own), string(ch.Reason))
+	}
+	for _, call := range s.Calls {
+		value(errorsDesc, prometheus.CounterValue, float64(call.Unavailable), call.Kind, "unavailable")
+		value(errorsDesc, prometheus.CounterValue, float64(call.Denied), call.Kind, "denied")
+		value(errorsDesc, prometheus.CounterValue, float64(call.Invalid), call.Kind, "invalid")
+		if call.Kind != "listen" { // it waits
+			to <- histogram(callsDesc, call.Took, time.Second, call.Kind)
+		}
+	}
+	to <- histogram(remainingDesc, s.Remaining, s.TTL)
+	c.elections(gauge)
+}
+
+// elections collects what is said of elections, one by one or together.
+func (c *Collector) elections(gauge func(d *prometheus.Desc, v float64, labels ...string)) {
+	list := c.manager.Elections()
+	each := len(list) <= c.most
+	var leading, following, vacant, unknown int
+	for _, e := range list {
+		now, own := e.Current(), 0
+		switch {
+		case now.Leading:
+			leading++
+			own = 1
+		case now.Kind == election.Elected:
+			following++
+		case now.Kind == election.Vacant:
+			vacant++
+		default:
+			unknown++
+		}
+		if each {
+			gauge(leadingDesc, float64(own), e.Name())
+			gauge(termDesc, float64(now.Term), e.Name())
+		}
+	}
+	gauge(joinedDesc, float64(leading), "leading")
+	gauge(joinedDesc, float64(following), "following")
+	gauge(joinedDesc, float64(vacant), "vacant")
+	gauge(joinedDesc, float64(unknown), "unknown")
+	omitted := len(list)
+	if each {
+		omitted = 0
+	}
+	gauge(omittedDesc, float64(omitted))
+}
+
+// histogram makes a metric of h, in multiples of unit.
+func histogram(d *prometheus.Desc, h election.Histogram, unit time.Duration, labels ...string) prometheus.Metric {
+	buckets, sum := make(map[float64]uint64, len(h.Bounds)), uint64(0)
+	for i, bound := range h.Bounds {
+		sum += h.Counts[i]
+		le := float64(bound) / float64(unit)
+		buckets[math.Round(le*1e6)/1e6] = sum // the same in processes whose TTL cannot be divided
+	}
+	return prometheus.MustNewConstHistogram(d, h.Count, float64(h.Sum)/float64(unit), buckets, labels...)
+}

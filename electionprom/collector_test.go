@@ -1,0 +1,241 @@
+package electionprom_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/memory"
+	"github.com/go-election/go-election/conformance"
+	"github.com/go-election/go-election/election"
+	"github.com/go-election/go-election/electionprom"
+)
+
+func manager(t testing.TB, b backend.Backend, id string) *election.Manager {
+	t.Helper()
+	m, err := election.New(b, &election.Options{ID: id})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		m.Close(ctx)
+	})
+	return m
+}
+
+// lead makes m take part in an election, as a candidate if it is to lead.
+func lead(t testing.TB, m *election.Manager, name string, candidate bool) {
+	t.Helper()
+	e, err := m.Join(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if candidate {
+		if err := e.Lead(nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func expect(t *testing.T, c prometheus.Collector, want string, names ...string) {
+	t.Helper()
+	var lines []string
+	for line := range strings.Lines(want) {
+		lines = append(lines, strings.TrimSpace(line))
+	}
+	if err := testutil.CollectAndCompare(c, strings.NewReader(strings.Join(lines, "\n")+"\n"), names...); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestAProcessSaysWhatItLeadsAndWhatItFollows(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memory.New(nil)
+		a, b := manager(t, store.Backend(), "a"), manager(t, store.Backend(), "b")
+		lead(t, a, "mine", true)
+		lead(t, a, "nobody's", false)
+		lead(t, b, "theirs", true)
+		lead(t, a, "theirs", false)
+		time.Sleep(time.Second)
+		c := electionprom.New(a, nil)
+		expect(t, c, `
+			# HELP election_info The backend and the id of this candidate.
+			# TYPE election_info gauge
+			election_info{backend="memory",candidate="a"} 1
+			# HELP election_joined Elections joined, by what this process knows of them.
+			# TYPE election_joined gauge
+			election_joined{state="following"} 1
+			election_joined{state="leading"} 1
+			election_joined{state="unknown"} 0
+			election_joined{state="vacant"} 1
+			# HELP election_leading Whether this process leads the election now.
+			# TYPE election_leading gauge
+			election_leading{election="mine"} 1
+			election_leading{election="nobody's"} 0
+			election_leading{election="theirs"} 0
+			# HELP election_omitted Elections joined that have no metrics of their own, being too many.
+			# TYPE election_omitted gauge
+			election_omitted 0
+			# HELP election_ttl_seconds TTL of this manager's leases.
+			# TYPE election_ttl_seconds gauge
+			election_ttl_seconds 10
+		`, "election_info", "election_joined", "election_leading", "election_omitted", "election_ttl_seconds")
+
+		_, term, _ := a.Election("theirs").Leader()
+		expect(t, electionprom.New(b, nil), fmt.Sprintf(`
+			# HELP election_term The term of the leader, or the last one, as far as this process knows.
+			# TYPE election_term gauge
+			election_term{election="theirs"} %g
+		`, float64(term)), "election_term")
+		if uint64(float64(term)) != term {
+			t.Errorf("term %d is not exact as a float64", term)
+		}
+	})
+}
+
+func TestChangesErrorsAndRenewalsAreCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		wire := conformance.Wrap(memory.New(nil).Backend())
+		m := manager(t, wire, "a")
+		lead(t, m, "jobs", true)
+		time.Sleep(time.Minute)
+		wire.Decide(func(conformance.Call) conformance.Fate { return conformance.Fate{Err: backend.ErrDenied} })
+		time.Sleep(15 * time.Second) // a TTL and more
+		c := electionprom.New(m, nil)
+		r := gather(t, c)
+		for key, want := range map[string]float64{
+			"election_changes_total kind=elected own=true reason=elected":            1,
+			"election_changes_total kind=vacant own=true reason=store unreachable":   1,
+			"election_changes_total kind=vacant own=true reason=resigned":            0,
+			"election_changes_total kind=unknown own=false reason=store unreachable": 1,
+			"election_leading election=jobs":                                         0,
+		} {
+			if n, ok := r[key]; n != want || !ok {
+				t.Errorf("%s is %v, want %v", key, n, want)
+			}
+		}
+		if r["election_errors_total call=renew class=denied"] == 0 || r["election_errors_total call=renew class=unavailable"] != 0 {
+			t.Errorf("renewals were denied, and counted as %v", r)
+		}
+		if n := r["election_renewal_remaining_ratio"]; n < 17 || n > 19 {
+			t.Errorf("%v renewals in a minute at one in 3.3 s", n)
+		}
+		if n := r["election_calls_seconds call=renew"]; n < r["election_renewal_remaining_ratio"] {
+			t.Errorf("%v calls of renew, fewer than were confirmed", n)
+		}
+		if _, ok := r["election_calls_seconds call=listen"]; ok {
+			t.Error("how long Listen waits is among the times of calls")
+		}
+	})
+}
+
+// gather returns the values, and of histograms the counts, by name and labels.
+func gather(t *testing.T, c prometheus.Collector) map[string]float64 {
+	t.Helper()
+	r := prometheus.NewPedanticRegistry()
+	r.MustRegister(c)
+	families, err := r.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]float64{}
+	for _, f := range families {
+		for _, m := range f.Metric {
+			key := f.GetName()
+			for _, l := range m.Label {
+				key += " " + l.GetName() + "=" + l.GetValue()
+			}
+			all[key] = m.GetGauge().GetValue() + m.GetCounter().GetValue() + float64(m.GetHistogram().GetSampleCount())
+		}
+	}
+	return all
+}
+
+func TestManyElectionsHaveNoSeriesOfTheirOwn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := manager(t, memory.New(nil).Backend(), "a")
+		for i := range 11 {
+			lead(t, m, fmt.Sprint(i), true)
+		}
+		time.Sleep(time.Second)
+		for _, x := range []struct{ most, omitted int }{{10, 11}, {11, 0}, {-1, 11}, {0, 0}} {
+			r := gather(t, electionprom.New(m, &electionprom.Options{Most: x.most}))
+			if r["election_omitted"] != float64(x.omitted) || r["election_joined state=leading"] != 11 {
+				t.Errorf("with %d at most, %v of %v are left out, want %d of 11", x.most, r["election_omitted"], r["election_joined state=leading"], x.omitted)
+			}
+			n := testutil.CollectAndCount(electionprom.New(m, &electionprom.Options{Most: x.most}), "election_leading", "election_term")
+			if n != 2*(11-x.omitted) {
+				t.Errorf("with %d at most, %d series of elections, want %d", x.most, n, 2*(11-x.omitted))
+			}
+		}
+	})
+}
+
+// Names of elections may be anything printable. What others wrote is no label.
+func TestLabelsAreHarmless(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memory.New(nil)
+		hostile := `"} 1` + "\u00e9" + `\`
+		other, m := manager(t, store.Backend(), "secret-of-others"), manager(t, store.Backend(), hostile)
+		lead(t, other, hostile, true)
+		lead(t, m, hostile, true)
+		time.Sleep(time.Second)
+		for key := range gather(t, electionprom.New(m, nil)) {
+			if strings.Contains(key, "secret-of-others") {
+				t.Errorf("what another candidate wrote is a label: %s", key)
+			}
+		}
+		problems, err := testutil.CollectAndLint(electionprom.New(m, nil))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range problems {
+			t.Errorf("%s: %s", p.Metric, p.Text)
+		}
+	})
+}
+
+func TestAClosedManagerCanBeCollected(t *testing.T) {
+	m := manager(t, memory.New(nil).Backend(), "a")
+	lead(t, m, "jobs", false)
+	if err := m.Close(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	r := gather(t, electionprom.New(m, nil))
+	if r["election_joined state=leading"] != 0 || r["election_info backend=memory candidate=a"] != 1 {
+		t.Errorf("after Close: %v", r)
+	}
+}
+
+// BenchmarkCollect is what a scrape of ten thousand elections costs, together and
+// one by one.
+func BenchmarkCollect(b *testing.B) {
+	m := manager(b, memory.New(nil).Backend(), "a")
+	for i := range 10000 {
+		lead(b, m, fmt.Sprintf("election-%05d", i), true)
+	}
+	for !m.Elections()[9999].Leading() {
+		time.Sleep(10 * time.Millisecond)
+	}
+	for _, most := range []int{-1, 10000} {
+		b.Run(fmt.Sprintf("most=%d", most), func(b *testing.B) {
+			r := prometheus.NewRegistry()
+			r.MustRegister(electionprom.New(m, &electionprom.Options{Most: most}))
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := r.Gather(); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
