@@ -1,0 +1,248 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/go-election/go-election/internal/testbed"
+)
+
+// binary is elect, as it is built for people.
+var binary string
+
+// The test binary is also the command that elect runs: it writes down when it was
+// alive, and so does a process that it starts in a session of its own.
+const (
+	historyFile = "ELECT_TEST_HISTORY"
+	historyWho  = "ELECT_TEST_WHO"
+)
+
+func TestMain(m *testing.M) {
+	if file := os.Getenv(historyFile); file != "" {
+		live(file)
+	}
+	dir, err := os.MkdirTemp("", "elect")
+	if err != nil {
+		panic(err)
+	}
+	binary = filepath.Join(dir, "elect")
+	build := exec.Command("go", "build", "-o", binary, ".")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "go build: %v\n%s", err, out)
+		os.Exit(1)
+	}
+	code := m.Run()
+	os.RemoveAll(dir)
+	os.Exit(code)
+}
+
+// live is a command that does not want to end, and its child neither.
+func live(file string) {
+	signal.Ignore(syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
+	if os.Getenv(historyWho) == "" {
+		child := exec.Command(os.Args[0])
+		child.Env = append(os.Environ(), historyWho+"=grandchild")
+		child.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+		if err := child.Start(); err != nil {
+			panic(err)
+		}
+	}
+	f, err := os.OpenFile(file, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		panic(err)
+	}
+	for {
+		fmt.Fprintf(f, "%s %d %d\n", os.Getenv("ELECTION_TERM"), os.Getpid(), boottime())
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+// A beat is a line of the history: somebody was alive in a term.
+type beat struct {
+	term uint64
+	pid  int
+	at   time.Duration
+}
+
+func readHistory(t testing.TB, file string) (beats []beat) {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		f := strings.Fields(line)
+		if !strings.HasSuffix(line, "\n") || len(f) != 3 {
+			continue // it is just being written
+		}
+		term, err1 := strconv.ParseUint(f[0], 10, 64)
+		pid, err2 := strconv.Atoi(f[1])
+		at, err3 := strconv.ParseInt(f[2], 10, 64)
+		if err := errors.Join(err1, err2, err3); err != nil {
+			t.Fatalf("the history has the line %q: %v", line, err)
+		}
+		beats = append(beats, beat{term, pid, time.Duration(at)})
+	}
+	return beats
+}
+
+// checkHistory fails the test if commands of two terms were alive at the same time.
+// It returns how many terms there were.
+func checkHistory(t testing.TB, file string) int {
+	t.Helper()
+	first, last := map[uint64]time.Duration{}, map[uint64]time.Duration{}
+	for _, b := range readHistory(t, file) {
+		if at, ok := first[b.term]; !ok || b.at < at {
+			first[b.term] = b.at
+		}
+		last[b.term] = max(last[b.term], b.at)
+	}
+	for x := range first {
+		for y := range first {
+			if x < y && first[y] <= last[x] {
+				t.Errorf("TWO AT ONCE: a command of term %d was alive until %v, one of term %d since %v: %v together",
+					x, last[x], y, first[y], last[x]-first[y])
+			}
+		}
+	}
+	return len(first)
+}
+
+// A member is an "elect run" of a test.
+type member struct {
+	*exec.Cmd
+	t      testing.TB
+	output lockedBuffer
+	ended  chan struct{}
+}
+
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+// environ is the environment of elect in a test: nothing of ours but what is given.
+func environ(dir string, extra ...string) (env []string) {
+	for _, v := range os.Environ() {
+		if !strings.HasPrefix(v, "ELECTION_") {
+			env = append(env, v)
+		}
+	}
+	return append(append(env, "XDG_RUNTIME_DIR="+dir), extra...)
+}
+
+// patience is how long anything may take on a machine that is very busy.
+const patience = 3 * time.Minute
+
+// calm is a TTL with which nobody loses the lead because the machine is busy. On files
+// it makes no hand-over slower, but those that an operator wishes for.
+const calm = "ELECTION_TTL=30s"
+
+// onFiles is the environment for the file backend in a directory of the test's own.
+func onFiles(t testing.TB, extra ...string) []string {
+	t.Helper()
+	dir := testbed.TempDir(t)
+	return environ(dir, append([]string{"ELECTION_BACKEND=file", calm, "ELECTION_FILE_DIR=" + filepath.Join(dir, "leases")}, extra...)...)
+}
+
+func start(t testing.TB, env []string, args ...string) *member {
+	t.Helper()
+	m := &member{Cmd: exec.Command(binary, args...), t: t, ended: make(chan struct{})}
+	m.Env = env
+	m.run()
+	return m
+}
+
+func (m *member) run() {
+	m.t.Helper()
+	m.Stdout, m.Stderr = &m.output, &m.output
+	m.WaitDelay = 10 * time.Second
+	if err := m.Start(); err != nil {
+		m.t.Fatal(err)
+	}
+	go func() { m.Wait(); close(m.ended) }()
+	m.t.Cleanup(func() {
+		m.Process.Kill()
+		<-m.ended
+	})
+}
+
+// code waits for the end.
+func (m *member) code() int {
+	m.t.Helper()
+	select {
+	case <-m.ended:
+	case <-time.After(patience):
+		m.t.Fatalf("%q has not ended:\n%s", m.Args, m.output.String())
+	}
+	if ws := m.ProcessState.Sys().(syscall.WaitStatus); ws.Signaled() {
+		return -int(ws.Signal())
+	}
+	return m.ProcessState.ExitCode()
+}
+
+func (m *member) over() bool {
+	select {
+	case <-m.ended:
+		return true
+	default:
+		return false
+	}
+}
+
+func (m *member) says(text string) {
+	m.t.Helper()
+	testbed.Eventually(m.t, patience, fmt.Sprintf("%q says %q", m.Args, text), func() error {
+		if !strings.Contains(m.output.String(), text) {
+			return fmt.Errorf("it says:\n%s", m.output.String())
+		}
+		return nil
+	})
+}
+
+// call runs elect to its end.
+func call(t testing.TB, env []string, args ...string) (out string, code int) {
+	t.Helper()
+	m := start(t, env, args...)
+	code = m.code()
+	return m.output.String(), code
+}
+
+// below returns the processes below m that are alive, with what they are called.
+func (m *member) below() map[string]int {
+	list := map[string]int{}
+	for _, p := range descendants(m.Process.Pid) {
+		args, _ := os.ReadFile("/proc/" + strconv.Itoa(p.pid) + "/cmdline")
+		name, _, _ := strings.Cut(string(args), "\x00")
+		if !p.zombie {
+			list[filepath.Base(name)] = p.pid
+		}
+	}
+	return list
+}

@@ -1,0 +1,234 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/go-election/go-election/backend"
+)
+
+// What concerns one process goes through a socket of that process, never through
+// the store: HTTP over a unix socket of mode 0600, in a directory that only its owner
+// can enter. Who may connect may also kill the process.
+//
+//	GET  /elections                 [{"election": …, "id": …, "pid": …, "leading": …, …}]
+//	POST /elections/NAME/resign     what is done is the same as the state afterwards
+//	POST /elections/NAME/pause
+//	POST /elections/NAME/resume
+
+// A localState is one election of one process.
+type localState struct {
+	Election string `json:"election"`
+	ID       string `json:"id"`
+	PID      int    `json:"pid"`
+	Leading  bool   `json:"leading"`
+	Paused   bool   `json:"paused"`
+	Term     uint64 `json:"term,omitempty"`    // of this process's reign
+	Command  int    `json:"command,omitempty"` // its process, if it runs
+}
+
+// A localProgram is what a socket speaks for.
+type localProgram interface {
+	localState() localState
+	// do carries out resign, pause or resume, and returns when it is done.
+	do(ctx context.Context, what string) error
+}
+
+// localDir is where sockets are. It is made if need be, and must be this user's alone.
+func localDir() (string, error) {
+	dir := filepath.Join(os.TempDir(), fmt.Sprintf("elect-%d", os.Geteuid()))
+	if run := os.Getenv("XDG_RUNTIME_DIR"); run != "" {
+		dir = filepath.Join(run, "elect")
+	} else if os.Geteuid() == 0 {
+		dir = "/run/elect"
+	}
+	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
+		return "", err
+	}
+	return dir, checkPrivate(dir)
+}
+
+type localServer struct {
+	path   string
+	server *http.Server
+}
+
+// serveLocal serves p on a socket at path; "": in the directory for them.
+func serveLocal(path string, p localProgram) (*localServer, error) {
+	if path == "" {
+		dir, err := localDir()
+		if err != nil {
+			return nil, err
+		}
+		path = filepath.Join(dir, fmt.Sprintf("%d.sock", os.Getpid()))
+		os.Remove(path) // of a process of the same number, which is gone
+	}
+	l, err := listenPrivate(path)
+	if err != nil {
+		return nil, err
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /elections", func(w http.ResponseWriter, _ *http.Request) {
+		writeJSON(w, http.StatusOK, []localState{p.localState()})
+	})
+	mux.HandleFunc("POST /elections/{name}/{what}", func(w http.ResponseWriter, r *http.Request) {
+		what := r.PathValue("what")
+		if r.PathValue("name") != p.localState().Election || what != "resign" && what != "pause" && what != "resume" {
+			http.NotFound(w, r)
+			return
+		}
+		if err := p.do(r.Context(), what); err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
+		writeJSON(w, http.StatusOK, p.localState())
+	})
+	s := &localServer{path, &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, MaxHeaderBytes: 16 << 10}}
+	go s.server.Serve(l)
+	return s, nil
+}
+
+func writeJSON(w http.ResponseWriter, code int, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	json.NewEncoder(w).Encode(v)
+}
+
+func (s *localServer) close() {
+	s.server.Close()
+	os.Remove(s.path)
+}
+
+// localClient speaks to one socket.
+func localClient(path string) *http.Client {
+	return &http.Client{Transport: &http.Transport{
+		DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "unix", path)
+		},
+	}}
+}
+
+// localCall makes one request and decodes the answer.
+func localCall(ctx context.Context, path, method, url string, into any) error {
+	req, err := http.NewRequestWithContext(ctx, method, "http://elect"+url, nil)
+	if err != nil {
+		return err
+	}
+	resp, err := localClient(path).Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
+	if err != nil {
+		return err
+	}
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s: %s", resp.Status, backend.Clean(strings.TrimSpace(string(text)), 300, false))
+	}
+	return json.Unmarshal(text, into)
+}
+
+// localProcess finds the one process that takes part in an election, of this user and
+// on this machine. One that is there and does not answer may be the one that is meant.
+func localProcess(ctx context.Context, socket, name string, pid int) (path string, s localState, err error) {
+	paths := []string{socket}
+	if socket == "" {
+		dir, err := localDir()
+		if err != nil {
+			return "", s, err
+		}
+		paths, _ = filepath.Glob(filepath.Join(dir, "*.sock"))
+		if pid != 0 {
+			paths = []string{filepath.Join(dir, fmt.Sprintf("%d.sock", pid))}
+		}
+	}
+	var found []localState
+	for _, p := range paths {
+		var states []localState
+		ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+		err := localCall(ctx, p, "GET", "/elections", &states)
+		cancel()
+		switch {
+		case errors.Is(err, context.DeadlineExceeded):
+			return "", s, fmt.Errorf("%s is there, and does not answer; say which process is meant, by --pid: %w", p, err)
+		case err != nil && socket != "":
+			return "", s, err
+		}
+		for _, st := range states {
+			if st.Election == name && (pid == 0 || pid == st.PID) {
+				path, found = p, append(found, st)
+			}
+		}
+	}
+	switch len(found) {
+	case 1:
+		return path, found[0], nil
+	case 0:
+		return "", s, fmt.Errorf("no process of this user on this machine runs %q (elect run)", name)
+	}
+	text := ""
+	for _, st := range found {
+		text += fmt.Sprintf("\n  --pid %d  %q, leading: %v", st.PID, backend.Clean(st.ID, backend.MaxID, false), st.Leading)
+	}
+	return "", s, fmt.Errorf("%d processes run %q; say which:%s", len(found), name, text)
+}
+
+// localCommands are resign, pause and resume.
+func (a *app) localCommands() (list []*cobra.Command) {
+	for _, w := range []struct{ what, short, long, will string }{
+		{"resign", "Have a process on this machine give up its leadership",
+			"The command of elect run gets SIGTERM and ends, the lease is released, and another candidate follows within\nmilliseconds to one reading of the store. This process campaigns on, after a pause.",
+			"its command is ended and its lease released; others lead next, this one stands back for a moment"},
+		{"pause", "Have a process on this machine step down and stay out",
+			"As resign does; then the process does not campaign until elect resume, or until it is started anew.",
+			"its command is ended, its lease released, and it stays out until it is resumed"},
+		{"resume", "Have a paused process campaign again", "It begins to campaign at once.", ""},
+	} {
+		var socket string
+		var pid int
+		var yes, asJSON bool
+		c := &cobra.Command{
+			Use: w.what + " NAME", Short: w.short, Args: cobra.ExactArgs(1), Example: "  elect " + w.what + " billing --yes",
+			Long: w.long + "\n\nIt speaks to that process through a socket that only its user can open.",
+			RunE: func(c *cobra.Command, args []string) error {
+				path, s, err := localProcess(c.Context(), socket, args[0], pid)
+				if err != nil {
+					return err
+				}
+				if w.will != "" && !yes {
+					if err := a.confirm("Process %d, %q, leading: %v. %s.", s.PID, backend.Clean(s.ID, backend.MaxID, false), s.Leading, w.will); err != nil {
+						return err
+					}
+				}
+				if err := localCall(c.Context(), path, "POST", "/elections/"+url.PathEscape(args[0])+"/"+w.what, &s); err != nil {
+					return err
+				}
+				if asJSON {
+					return a.json(s)
+				}
+				fmt.Fprintf(a.out, "process %d: leading: %v, paused: %v\n", s.PID, s.Leading, s.Paused)
+				return nil
+			},
+		}
+		c.Flags().StringVar(&socket, "socket", os.Getenv("ELECTION_SOCKET"), "`path` of the process's socket (default: found by the election)")
+		c.Flags().IntVar(&pid, "pid", 0, "the process, if several take part")
+		c.Flags().BoolVar(&asJSON, "json", false, "the state afterwards as JSON")
+		c.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
+		list = append(list, c)
+	}
+	return list
+}

@@ -1,0 +1,60 @@
+//go:build !windows
+
+package main
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"syscall"
+)
+
+// checkPrivate reports that others than this user can enter a directory.
+func checkPrivate(dir string) error {
+	st, err := os.Lstat(dir)
+	if err != nil {
+		return err
+	}
+	sys, ok := st.Sys().(*syscall.Stat_t)
+	if !st.IsDir() || st.Mode().Perm()&0o077 != 0 || !ok || int(sys.Uid) != os.Geteuid() {
+		return fmt.Errorf("%s must be a directory of user %d that nobody else can enter (mode 0700); it has mode %v", dir, os.Geteuid(), st.Mode())
+	}
+	return nil
+}
+
+// listenPrivate listens on a unix socket that only this user can open. It is made
+// under another name in a directory of its own, so that nobody can connect before
+// its mode is set.
+func listenPrivate(path string) (net.Listener, error) {
+	if st, err := os.Lstat(path); err == nil {
+		if st.Mode()&os.ModeSocket == 0 {
+			return nil, fmt.Errorf("%s is there and is not a socket", path)
+		}
+		if c, err := net.Dial("unix", path); err == nil {
+			c.Close()
+			return nil, fmt.Errorf("%s is the socket of another process", path)
+		}
+	}
+	hidden, err := os.MkdirTemp(filepath.Dir(path), ".elect-") // mode 0700
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(hidden)
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(hidden, "s"), Net: "unix"})
+	if err != nil {
+		return nil, err
+	}
+	l.SetUnlinkOnClose(false)
+	if err = os.Chmod(filepath.Join(hidden, "s"), 0o600); err == nil {
+		err = os.Rename(filepath.Join(hidden, "s"), path)
+	}
+	if err != nil {
+		l.Close()
+		return nil, err
+	}
+	return l, nil
+}
+
+// ownGroup starts a process in a group of its own, out of a terminal's reach.
+func ownGroup() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }

@@ -1,0 +1,220 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/go-election/go-election/election"
+	"github.com/go-election/go-election/internal/testbed"
+)
+
+func TestExitCodesArePassedOn(t *testing.T) {
+	t.Parallel()
+	env := onFiles(t)
+	for _, x := range []struct {
+		what string
+		args []string
+		code int
+	}{
+		{"success", []string{"run", "job", "--", "true"}, 0},
+		{"a code", []string{"run", "job", "--", "sh", "-c", "exit 7"}, 7},
+		{"a signal", []string{"run", "job", "--", "sh", "-c", "kill -TERM $$"}, 128 + 15},
+		{"no such command", []string{"run", "job", "--", "no-such-command"}, exitNotFound},
+		{"not a program", []string{"run", "job", "--", os.DevNull}, exitNotRunnable},
+		{"no command", []string{"run", "job"}, exitElect},
+		{"a bad name", []string{"run", "", "--", "true"}, exitElect},
+		{"a flag after the name", []string{"run", "job", "--restart", "sometimes", "--", "true"}, exitElect},
+		{"impossible timings", []string{"run", "job", "--grace", "20s", "--", "true"}, exitElect},
+		{"no leftovers", []string{"run", "job", "--", "sh", "-c", "setsid sleep 300 & exit 3"}, 3},
+	} {
+		if out, code := call(t, env, x.args...); code != x.code {
+			t.Errorf("%s: code %d, expected %d:\n%s", x.what, code, x.code, out)
+		}
+	}
+}
+
+func TestTheCommandIsToldItsTerm(t *testing.T) {
+	t.Parallel()
+	env := onFiles(t)
+	var last uint64
+	for range 2 {
+		out, code := call(t, env, "run", "a job", "--id", "me", "-q", "--", "sh", "-c", `echo "$ELECTION_NAME/$ELECTION_ID/$ELECTION_TERM"; test -S "$ELECTION_SOCKET"`)
+		var term uint64
+		if n, _ := fmt.Sscanf(out, "a job/me/%d\n", &term); n != 1 && !strings.HasPrefix(out, "a job/me/") || code != 0 {
+			t.Fatalf("code %d: %s", code, out)
+		}
+		fmt.Sscan(strings.TrimSpace(out[strings.LastIndex(out, "/")+1:]), &term)
+		if term <= last {
+			t.Errorf("term %d after %d", term, last)
+		}
+		last = term
+	}
+}
+
+func TestASignalToElectEndsTheCommandInOrder(t *testing.T) {
+	t.Parallel()
+	m := start(t, onFiles(t), "run", "job", "--stop-timeout", "2m", "--", "sh", "-c", `trap 'echo ending; exit 5' TERM; echo ready; while :; do sleep 0.05; done`)
+	m.says("ready")
+	m.Process.Signal(syscall.SIGTERM)
+	if code := m.code(); code != 5 || !strings.Contains(m.output.String(), "ending") {
+		t.Errorf("code %d, expected that of the command, 5:\n%s", code, m.output.String())
+	}
+}
+
+func TestOtherSignalsReachTheCommand(t *testing.T) {
+	t.Parallel()
+	m := start(t, onFiles(t), "run", "job", "--", "sh", "-c", `trap 'echo reloaded; exit 0' HUP; echo ready; while :; do sleep 0.05; done`)
+	m.says("ready")
+	m.Process.Signal(syscall.SIGHUP)
+	m.says("reloaded")
+	if code := m.code(); code != 0 {
+		t.Errorf("code %d", code)
+	}
+}
+
+func TestAFollowerThatIsAskedToEndReturnsZero(t *testing.T) {
+	t.Parallel()
+	env := onFiles(t)
+	start(t, env, "run", "job", "--id", "other", "--", "sleep", "300").says("elect: leads")
+	m := start(t, env, "run", "job", "--", "sleep", "300")
+	m.says(`"other" leads`)
+	m.Process.Signal(syscall.SIGTERM)
+	if code := m.code(); code != 0 {
+		t.Errorf("code %d:\n%s", code, m.output.String())
+	}
+}
+
+func TestRestartKeepsElectCampaigning(t *testing.T) {
+	t.Parallel()
+	env := onFiles(t)
+	flag := filepath.Join(t.TempDir(), "flag")
+	script := `if [ -e ` + flag + ` ]; then exit 0; fi; touch ` + flag + `; exit 9`
+	if out, code := call(t, env, "run", "job", "--restart", "on-failure", "--", "sh", "-c", script); code != 0 || strings.Count(out, "elect: leads") != 2 {
+		t.Errorf("code %d, expected that of the second command, 0:\n%s", code, out)
+	}
+}
+
+func TestResignPauseAndResume(t *testing.T) {
+	t.Parallel()
+	env := onFiles(t)
+	m := start(t, env, "run", "job", "--id", "first", "--", "sleep", "300")
+	m.says("leads")
+	if out, code := call(t, env, "resign", "job"); code != exitElect || !strings.Contains(out, "--yes") {
+		t.Errorf("without a terminal and --yes nothing may change, code %d: %s", code, out)
+	}
+	if out, code := call(t, env, "pause", "job", "--yes", "--json"); code != 0 || !strings.Contains(out, `"leading":false,"paused":true`) {
+		t.Fatalf("pause: code %d: %s", code, out)
+	}
+	if list := m.below(); len(list) != 0 {
+		t.Errorf("paused, and there run %v", list)
+	}
+	other := start(t, env, "run", "job", "--id", "second", "--", "sleep", "300")
+	other.says("elect: leads")
+	if out, code := call(t, env, "resume", "job"); code != exitElect || !strings.Contains(out, "--pid") {
+		t.Errorf("two processes, and none was named: code %d: %s", code, out)
+	}
+	pid := fmt.Sprint(m.Process.Pid)
+	if out, code := call(t, env, "resume", "job", "--pid", pid); code != 0 {
+		t.Fatalf("resume: code %d: %s", code, out)
+	}
+	if out, code := call(t, env, "resign", "job", "--yes", "--pid", fmt.Sprint(other.Process.Pid)); code != 0 {
+		t.Fatalf("resign: code %d: %s", code, out)
+	}
+	testbed.Eventually(t, patience, "the first leads again", func() error {
+		if n := strings.Count(m.output.String(), "elect: leads"); n < 2 {
+			return fmt.Errorf("it has led %d times:\n%s", n, m.output.String())
+		}
+		return nil
+	})
+}
+
+// The one that does not answer may be the one that is meant.
+func TestAProcessThatDoesNotAnswerIsNotPassedOver(t *testing.T) {
+	t.Parallel()
+	env := onFiles(t)
+	silent := start(t, env, "run", "job", "--id", "silent", "--", "sleep", "300")
+	silent.says("elect: leads")
+	other := start(t, env, "run", "job", "--id", "other", "--", "sleep", "300")
+	other.says(`"silent" leads`)
+	silent.Process.Signal(syscall.SIGSTOP)
+	if out, code := call(t, env, "pause", "job", "--yes"); code != exitElect || !strings.Contains(out, "does not answer") {
+		t.Errorf("code %d: %s", code, out)
+	}
+	if out, code := call(t, env, "pause", "job", "--yes", "--pid", fmt.Sprint(other.Process.Pid)); code != 0 {
+		t.Errorf("the other by its number: code %d: %s", code, out)
+	}
+}
+
+func TestTheSocketIsItsOwnersAlone(t *testing.T) {
+	t.Parallel()
+	env := onFiles(t)
+	var dir string
+	for _, v := range env {
+		if d, ok := strings.CutPrefix(v, "XDG_RUNTIME_DIR="); ok {
+			dir = d
+		}
+	}
+	m := start(t, env, "run", "job", "--", "sleep", "300")
+	m.says("leads")
+	socket := filepath.Join(dir, "elect", fmt.Sprintf("%d.sock", m.Process.Pid))
+	for path, want := range map[string]os.FileMode{socket: 0o600, filepath.Dir(socket): 0o700} {
+		if st, err := os.Stat(path); err != nil || st.Mode().Perm() != want {
+			t.Errorf("%s: %v, %v, expected mode %v", path, st.Mode(), err, want)
+		}
+	}
+	if out, _ := call(t, env, "run", "other", "--socket", socket, "--", "true"); !strings.Contains(out, "another process") {
+		t.Errorf("a socket in use was taken:\n%s", out)
+	}
+	os.Chmod(filepath.Dir(socket), 0o755)
+	if out, code := call(t, env, "resign", "job", "--yes"); code != exitElect || !strings.Contains(out, "0700") {
+		t.Errorf("a directory that others can enter was trusted, code %d:\n%s", code, out)
+	}
+	os.Chmod(filepath.Dir(socket), 0o700)
+	m.Process.Signal(syscall.SIGTERM)
+	m.code()
+	if _, err := os.Stat(socket); err == nil {
+		t.Errorf("%s was left behind", socket)
+	}
+}
+
+// In a container elect is process 1. The first command kills its guard and leaves an
+// orphan; the second looks whether that is gone, and reaped.
+func TestElectIsProcessOne(t *testing.T) {
+	t.Parallel()
+	flag := filepath.Join(t.TempDir(), "flag")
+	script := `if [ -e ` + flag + ` ]; then
+  for s in /proc/[0-9]*/stat; do read -r line < $s; case "$line" in *"(sleep)"*) exit 8;; esac; done
+  exit 7
+fi
+touch ` + flag + `; setsid sleep 300 & kill -9 $PPID; wait`
+	args := []string{"-f", "-p", "--mount-proc", "--kill-child"}
+	if os.Geteuid() != 0 {
+		args = append(args, "-r")
+	}
+	cmd := exec.CommandContext(t.Context(), "unshare", append(args, binary, "run", "job", "--", "sh", "-c", script)...)
+	cmd.Env = onFiles(t)
+	out, _ := cmd.CombinedOutput()
+	if code := cmd.ProcessState.ExitCode(); code != 7 {
+		t.Errorf("code %d, expected 7 of the second command (8: an orphan was left):\n%s", code, out)
+	}
+}
+
+func TestGraceAndReserveFitIntoTheLease(t *testing.T) {
+	t.Parallel()
+	o := election.Options{TTL: 10 * time.Second, RenewEvery: 3 * time.Second, CallTimeout: 2 * time.Second, Margin: 2 * time.Second}
+	l, err := (&runOptions{wait: time.Second}).limits(o)
+	if slack := o.TTL - o.RenewEvery - o.CallTimeout - o.Margin; err != nil || l.grace+l.reserve >= slack {
+		t.Errorf("by default %v + %v, %v: a renewal that hangs for CallTimeout would end the command before the next could come", l.grace, l.reserve, err)
+	}
+	for _, bad := range []runOptions{{grace: 5 * time.Second}, {grace: 4900 * time.Millisecond, reserve: 100 * time.Millisecond}, {grace: -1}, {reserve: -1}, {wait: -1}, {reserve: 1}} {
+		if l, err := bad.limits(o); err == nil {
+			t.Errorf("%+v was accepted as %+v", bad, l)
+		}
+	}
+}

@@ -1,0 +1,21 @@
+//go:build !linux
+
+package main
+
+import (
+	"context"
+	"errors"
+
+	"github.com/go-election/go-election/config"
+)
+
+// canRun says that this system lacks what "elect run" needs.
+const canRun = false
+
+const guardName = "elect-guard"
+
+func guardMain([]string) int { return exitElect }
+
+func run(context.Context, *config.Config, string, []string, runOptions) (int, error) {
+	return exitElect, errors.New("elect run needs Linux: it rests on PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER and CLOCK_BOOTTIME")
+}

@@ -1,0 +1,184 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/migration"
+	"github.com/go-election/go-election/backend/mysql"
+)
+
+func (a *app) schemaCommand() *cobra.Command {
+	var schema, prefix string
+	c := &cobra.Command{
+		Use: "schema", Short: "Print the statements that make the tables on MySQL or MariaDB", Args: cobra.NoArgs,
+		Long: `Print what an administrator runs once: the tables, and the rights that members need.
+The other stores need nothing of the kind. Nothing is read or changed.`,
+		Example: "  elect schema\n  elect schema --schema app --prefix leader",
+		RunE: func(*cobra.Command, []string) error {
+			text, err := mysql.SchemaSQL(schema, prefix)
+			if err == nil {
+				_, err = fmt.Fprint(a.out, text)
+			}
+			return err
+		},
+	}
+	c.Flags().StringVar(&schema, "schema", "", "the tables' schema (default: that of the connection)")
+	c.Flags().StringVar(&prefix, "prefix", "", "what their names begin with (default: election)")
+	return c
+}
+
+func (a *app) migrateCommand() *cobra.Command {
+	var asJSON bool
+	status := &cobra.Command{
+		Use: "status", Short: "Show how far a migration between two stores is", Args: cobra.NoArgs,
+		Long: `Show, of each election, who holds the old lease and the new one and whether the old store
+is sealed; which members are at which stage; and what the next step is. It needs a
+configuration with backend: migration, and reads only.`,
+		Example: "  elect migrate status -c migration.yaml",
+		RunE:    func(c *cobra.Command, _ []string) error { return a.migration(c.Context(), asJSON) },
+	}
+	status.Flags().BoolVar(&asJSON, "json", false, "as JSON")
+	c := &cobra.Command{Use: "migrate", Short: "Look at a migration between two stores"}
+	c.AddCommand(status)
+	return c
+}
+
+// A move is where one election is on its way.
+type move struct {
+	Election string `json:"election"`
+	Old      string `json:"old_leader"`
+	New      string `json:"new_leader"`
+	Sealed   bool   `json:"sealed"` // the old store lets nobody lead any more, and the new one knows
+	Text     string `json:"text"`
+}
+
+// A road is a whole migration.
+type road struct {
+	From    string         `json:"from"`
+	To      string         `json:"to"`
+	Moves   []move         `json:"elections"`
+	Members map[string]int `json:"members"` // by stage
+	Next    string         `json:"next"`
+}
+
+func (a *app) migration(ctx context.Context, asJSON bool) error {
+	s, err := a.openStore(ctx)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	b, ok := s.Backend.(*migration.Backend)
+	if !ok {
+		return fmt.Errorf("the backend is %s; a migration has backend: migration, and says from, to and stage", s.config.Backend)
+	}
+	from, to := b.Stores()
+	if to == nil {
+		return errors.New(`this configuration is at stage from, which does not use the new store: look with stage both (ELECTION_MIGRATION_STAGE=both)`)
+	}
+	r := road{From: from.Guarantees().Name, To: to.Guarantees().Name, Members: map[string]int{}}
+	var sides [2]map[string]backend.Record
+	var names []string
+	for i, side := range []backend.Backend{from, to} {
+		records, err := (&store{side, s.Options, s.config}).records(ctx)
+		if err != nil {
+			return err
+		}
+		sides[i] = map[string]backend.Record{}
+		for _, rec := range records {
+			sides[i][rec.Election] = rec
+			names = append(names, rec.Election)
+		}
+	}
+	slices.Sort(names)
+	for _, name := range slices.Compact(names) {
+		r.Moves = append(r.Moves, moveOf(name, sides[0][name], sides[1][name], r.From, r.To))
+	}
+	members, err := s.members(ctx)
+	if err != nil {
+		return err
+	}
+	for _, m := range members {
+		if m.Stage == "" {
+			m.Stage = string(migration.From) // it knows nothing of this
+		}
+		r.Members[m.Stage]++
+	}
+	r.Next = r.next()
+	if asJSON {
+		return a.json(r)
+	}
+	fmt.Fprintf(a.out, "from %s to %s\n", r.From, r.To)
+	var w table
+	w.row("ELECTION", "OLD LEASE", "NEW LEASE", "STATE")
+	for _, m := range r.Moves {
+		w.row(m.Election, dash(m.Old), dash(m.New), m.Text)
+	}
+	if _, err := fmt.Fprint(a.out, w); err != nil {
+		return err
+	}
+	for _, stage := range []migration.Stage{migration.From, migration.Both, migration.To} {
+		if n := r.Members[string(stage)]; n > 0 {
+			fmt.Fprintf(a.out, "members at %s: %d\n", stage, n)
+		}
+	}
+	fmt.Fprintf(a.out, "next: %s\nMembers of other programs announce nothing: the seal keeps them out, not this count.\n", r.Next)
+	return nil
+}
+
+func moveOf(name string, old, new backend.Record, from, to string) move {
+	m := move{Election: name, Old: old.Holder.ID, New: new.Holder.ID, Sealed: old.MovedTo == to && new.MovedFrom == from}
+	switch {
+	case old.MovedTo != "" && old.MovedTo != to:
+		m.Text = "the old store says that it has moved to " + old.MovedTo + ", a third one"
+	case new.MovedTo == from:
+		m.Text = "gone back: the new store is sealed"
+	case m.Sealed:
+		m.Text = "moved: the old store is sealed"
+	case old.MovedTo == to:
+		m.Text = "sealed, and the new store does not know yet: a member at to will say so when it leads"
+	case m.Old != "" && m.Old == m.New:
+		m.Text = "both leases are held by one"
+	case m.New != "":
+		m.Text = "on its way"
+	default:
+		m.Text = "on the old store"
+	}
+	return m
+}
+
+func (r *road) next() string {
+	sealed := 0
+	for _, m := range r.Moves {
+		if m.Sealed {
+			sealed++
+		}
+	}
+	at := func(s migration.Stage) int { return r.Members[string(s)] }
+	switch {
+	case at(migration.From) > 0 && at(migration.To) > 0:
+		return "members are at from and at to: bring those at from to both; those at to lead only what is sealed"
+	case at(migration.From) > 0:
+		return "deploy the members at from with stage both"
+	case at(migration.Both) > 0:
+		return "when nobody elects by the old store alone, deploy the members at both with stage to"
+	case at(migration.To) > 0 && sealed < len(r.Moves):
+		return fmt.Sprintf("%d of %d elections are sealed; the others are when their leader is at to", sealed, len(r.Moves))
+	case at(migration.To) > 0:
+		return "all elections are sealed: the configuration may name backend " + r.To + " alone"
+	}
+	return "no member has announced itself"
+}
+
+func dash(s string) string {
+	if strings.TrimSpace(s) == "" {
+		return "-"
+	}
+	return s
+}

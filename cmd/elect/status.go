@@ -1,0 +1,353 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/config"
+	"github.com/go-election/go-election/election"
+)
+
+// exitVacant is the code of "elect status NAME" if nobody leads.
+const exitVacant = 1
+
+// A store is a backend without a manager: for one look, or one wish.
+type store struct {
+	backend.Backend
+	election.Options // complete
+	config           *config.Config
+}
+
+func (a *app) openStore(ctx context.Context) (*store, error) {
+	c, err := a.load()
+	if err != nil {
+		return nil, err
+	}
+	b, err := c.OpenBackend(ctx)
+	if err != nil {
+		return nil, err
+	}
+	o, err := c.Election.Complete(b.Guarantees())
+	if err != nil {
+		b.Close()
+		return nil, c.Validate(ctx) // in the words of the file
+	}
+	return &store{b, o, c}, nil
+}
+
+// within runs a call of the store with a deadline. Looking by hand may take longer
+// than what leads may wait for.
+func (s *store) within(ctx context.Context, call func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, max(s.CallTimeout, 10*time.Second))
+	defer cancel()
+	return call(ctx)
+}
+
+// record returns what is kept of an election. What others wrote is harmless in it.
+func (s *store) record(ctx context.Context, name string) (r backend.Record, err error) {
+	if err := backend.CheckName(name); err != nil {
+		return r, err
+	}
+	err = s.within(ctx, func(ctx context.Context) error {
+		list, err := s.List(ctx, name, 1)
+		if err == nil && len(list) == 1 && list[0].Election == name {
+			r = clean(list[0])
+		}
+		return err
+	})
+	r.Election = name
+	return r, err
+}
+
+// all reads a list page by page; key is by what it is in order.
+func all[T any](ctx context.Context, s *store, read func(ctx context.Context, from string, limit int) ([]T, error), key func(T) string) (list []T, err error) {
+	const most = 500
+	for from := ""; ; from = key(list[len(list)-1]) + "\x00" {
+		var page []T
+		if err := s.within(ctx, func(ctx context.Context) (err error) {
+			page, err = read(ctx, from, most)
+			return err
+		}); err != nil {
+			return nil, err
+		}
+		if list = append(list, page...); len(page) < most {
+			return list, nil
+		}
+	}
+}
+
+// records returns all.
+func (s *store) records(ctx context.Context) ([]backend.Record, error) {
+	list, err := all(ctx, s, s.List, func(r backend.Record) string { return r.Election })
+	for i, r := range list {
+		list[i] = clean(r)
+	}
+	return list, err
+}
+
+func clean(r backend.Record) backend.Record {
+	r.Election = backend.Clean(r.Election, backend.MaxName, false)
+	r.Lease, r.Elected, r.History = backend.CleanLease(r.Lease), backend.CleanTime(r.Elected), backend.CleanHistory(r.History)
+	return r
+}
+
+// members returns who has announced itself, in any election.
+func (s *store) members(ctx context.Context) ([]backend.Member, error) {
+	list, err := all(ctx, s, s.Members, func(m backend.Member) string { return m.Nonce })
+	for i := range list {
+		m := &list[i]
+		m.Candidate, m.Stage = backend.CleanCandidate(m.Candidate), backend.Clean(m.Stage, 64, false)
+	}
+	return list, err
+}
+
+// A state is an election as JSON has it.
+type state struct {
+	Election  string          `json:"election"`
+	Leader    *leader         `json:"leader"` // null: nobody leads
+	Term      uint64          `json:"term"`   // of the leader, or of the last one
+	Elected   *time.Time      `json:"elected,omitempty"`
+	TTL       float64         `json:"ttl_seconds,omitempty"`
+	Age       float64         `json:"renewed_seconds_ago,omitempty"`
+	LastID    string          `json:"last_leader,omitempty"`
+	End       backend.End     `json:"last_end,omitempty"`
+	Wish      *wish           `json:"wish,omitempty"`
+	MovedTo   string          `json:"moved_to,omitempty"`
+	MovedFrom string          `json:"moved_from,omitempty"`
+	History   []backend.Reign `json:"history,omitempty"`
+	Members   []person        `json:"members,omitempty"`
+}
+
+type leader struct {
+	ID       string `json:"id"`
+	Address  string `json:"address,omitempty"`
+	Metadata string `json:"metadata,omitempty"`
+}
+
+type wish struct {
+	Kind backend.WishKind `json:"kind"`
+	ID   string           `json:"id,omitempty"`
+}
+
+type person struct {
+	leader
+	Stage string  `json:"stage,omitempty"`
+	Age   float64 `json:"announced_seconds_ago"`
+}
+
+func stateOf(r backend.Record) state {
+	s := state{
+		Election: r.Election, Term: r.Term, TTL: r.TTL.Seconds(), LastID: r.LastID, End: r.End,
+		MovedTo: r.MovedTo, MovedFrom: r.MovedFrom, History: r.History,
+	}
+	if !r.Vacant() {
+		s.Leader, s.Age = &leader{r.Holder.ID, r.Holder.Address, r.Holder.Metadata}, r.Age.Seconds()
+		if !r.Elected.IsZero() {
+			s.Elected = &r.Elected
+		}
+	}
+	if r.Wish.Kind != "" {
+		s.Wish = &wish{r.Wish.Kind, r.Wish.ID}
+	}
+	return s
+}
+
+// word says in one word who leads, if anybody.
+func (s *state) word() string {
+	switch {
+	case s.MovedTo != "":
+		return "moved to " + s.MovedTo
+	case s.Leader == nil:
+		return "-"
+	case s.Age > s.TTL && s.TTL > 0:
+		return s.Leader.ID + " (silent)"
+	}
+	return s.Leader.ID
+}
+
+func (a *app) statusCommands() []*cobra.Command {
+	var asJSON [3]bool
+	list := &cobra.Command{
+		Use: "list", Short: "List all elections of the store, and who leads them", Args: cobra.NoArgs,
+		Example: "  elect list\n  elect list --json",
+		RunE:    func(c *cobra.Command, _ []string) error { return a.list(c.Context(), asJSON[0]) },
+	}
+	status := &cobra.Command{
+		Use: "status [NAME]", Short: "Show who leads, since when, and who takes part", Args: cobra.MaximumNArgs(1),
+		Long: fmt.Sprintf(`Show what the store knows of an election, or of all.
+
+The code is 0 if somebody leads NAME, %d if nobody does, %d if it cannot be told. What is
+shown may be as old as the reading; only the leader itself knows that it leads.`, exitVacant, exitElect),
+		Example: "  elect status\n  elect status billing",
+		RunE: func(c *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return a.list(c.Context(), asJSON[1])
+			}
+			return a.status(c.Context(), args[0], asJSON[1])
+		},
+	}
+	history := &cobra.Command{
+		Use: "history NAME", Short: fmt.Sprintf("Show the present reign and the last %d", backend.MaxHistory), Args: cobra.ExactArgs(1),
+		Example: "  elect history billing",
+		RunE:    func(c *cobra.Command, args []string) error { return a.history(c.Context(), args[0], asJSON[2]) },
+	}
+	all := []*cobra.Command{list, status, history}
+	for i, c := range all {
+		c.Flags().BoolVar(&asJSON[i], "json", false, "as JSON")
+	}
+	return all
+}
+
+func (a *app) list(ctx context.Context, asJSON bool) error {
+	s, err := a.openStore(ctx)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	records, err := s.records(ctx)
+	if err != nil {
+		return err
+	}
+	states := make([]state, len(records))
+	for i, r := range records {
+		states[i] = stateOf(r)
+	}
+	if asJSON {
+		return a.json(states)
+	}
+	if len(states) == 0 {
+		fmt.Fprintf(a.out, "There are no elections yet on backend %s.\n", s.config.Backend)
+		return nil
+	}
+	var w table
+	w.row("ELECTION", "LEADER", "TERM", "SINCE", "RENEWED")
+	for _, s := range states {
+		since, renewed := "-", "-"
+		if s.Elected != nil {
+			since = s.Elected.Format(time.DateTime)
+		}
+		if s.Leader != nil {
+			renewed = fmt.Sprintf("%.1fs ago", s.Age)
+		}
+		w.row(s.Election, s.word(), s.Term, since, renewed)
+	}
+	_, err = fmt.Fprint(a.out, w)
+	return err
+}
+
+func (a *app) status(ctx context.Context, name string, asJSON bool) error {
+	s, err := a.openStore(ctx)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	r, err := s.record(ctx, name)
+	if err != nil {
+		return err
+	}
+	members, err := s.members(ctx)
+	if err != nil {
+		return err
+	}
+	st := stateOf(r)
+	for _, m := range members {
+		st.Members = append(st.Members, person{leader{m.ID, m.Address, m.Metadata}, m.Stage, m.Age.Seconds()})
+	}
+	if st.Leader == nil {
+		a.code = exitVacant
+	}
+	if asJSON {
+		return a.json(st)
+	}
+	line := func(what, format string, args ...any) {
+		fmt.Fprintf(a.out, "%-9s %s\n", what, fmt.Sprintf(format, args...))
+	}
+	line("election", "%s", name)
+	switch {
+	case r.Term == 0:
+		line("leader", "nobody has led yet")
+	case st.Leader == nil:
+		line("leader", "nobody; the last was %q, %s", st.LastID, orUnknown(string(st.End)))
+		line("term", "%d, the last", st.Term)
+	default:
+		line("leader", "%s", st.word())
+		if st.Leader.Address != "" {
+			line("address", "%s", st.Leader.Address)
+		}
+		if st.Leader.Metadata != "" {
+			line("metadata", "%q", st.Leader.Metadata)
+		}
+		line("term", "%d", st.Term)
+		if st.Elected != nil {
+			line("since", "%s, by the store's clock", st.Elected.Format(time.RFC3339))
+		}
+		line("renewed", "%.1fs ago; it lasts %v and is renewed every %v", st.Age, r.TTL, r.Renew)
+	}
+	if st.Wish != nil {
+		line("wish", "%s %s", st.Wish.Kind, st.Wish.ID)
+	}
+	if st.MovedTo != "" {
+		line("moved", "to %s: nobody leads by this store any more", st.MovedTo)
+	}
+	if st.MovedFrom != "" {
+		line("moved", "from %s", st.MovedFrom)
+	}
+	if len(members) == 0 {
+		line("members", "none has announced itself")
+	}
+	for i, m := range members {
+		stage := ""
+		if m.Stage != "" {
+			stage = ", stage " + m.Stage
+		}
+		line([]string{"members", ""}[min(i, 1)], "%s, %.1fs ago%s", m.ID, m.Age.Seconds(), stage)
+	}
+	if len(members) > 0 {
+		fmt.Fprintln(a.out, "Members are those of all elections of this store.")
+	}
+	return nil
+}
+
+func orUnknown(s string) string {
+	if s == "" {
+		return "how it ended is not known"
+	}
+	return s
+}
+
+func (a *app) history(ctx context.Context, name string, asJSON bool) error {
+	s, err := a.openStore(ctx)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	r, err := s.record(ctx, name)
+	if err != nil {
+		return err
+	}
+	if asJSON {
+		return a.json(stateOf(r))
+	}
+	if r.Term == 0 {
+		return errors.New("nobody has led " + fmt.Sprintf("%q", name) + " yet, or this store keeps nothing of it")
+	}
+	var w table
+	w.row("TERM", "LEADER", "FROM", "TO", "FOR", "END")
+	if !r.Vacant() {
+		w.row(r.Term, r.Holder.ID, r.Elected.Format(time.DateTime), "-", "-", "leads")
+	}
+	for _, h := range r.History {
+		w.row(h.Term, h.ID, h.From.Format(time.DateTime), h.To.Format(time.DateTime), h.To.Sub(h.From).Round(time.Millisecond), strings.TrimSpace(string(h.End)))
+	}
+	if _, err := fmt.Fprint(a.out, w); err != nil {
+		return err
+	}
+	fmt.Fprintln(a.out, "Times are UTC, by the store's clock, for people: nothing is decided by them.")
+	return nil
+}

@@ -1,0 +1,163 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/go-election/go-election/election"
+)
+
+// An eventLine is one line of "elect watch" in a pipe.
+type eventLine struct {
+	Time     time.Time       `json:"time"` // when this process learned of it
+	Election string          `json:"election"`
+	Kind     string          `json:"kind"` // unknown, vacant, elected or notice
+	Leader   string          `json:"leader,omitempty"`
+	Address  string          `json:"address,omitempty"`
+	Previous string          `json:"previous,omitempty"`
+	Term     uint64          `json:"term,omitempty"`
+	Reason   election.Reason `json:"reason"`
+	Error    string          `json:"error,omitempty"`
+}
+
+func (a *app) watchCommand() *cobra.Command {
+	var asJSON bool
+	var limit time.Duration
+	c := &cobra.Command{
+		Use: "watch [NAME]", Short: "Follow who leads: a live view, or JSON lines in a pipe", Args: cobra.MaximumNArgs(1),
+		Long: `Follow an election, or all of the store. On a terminal it is a view that is kept up to
+date; in a pipe, or with --json, each change is a line of JSON. The first lines are the
+present state. "unknown" means that the store cannot be reached, so nothing can be said.
+
+Watching needs no right to write, and takes part in nothing.`,
+		Example: "  elect watch billing --for 2s\n  elect watch --json --for 2s",
+		RunE: func(c *cobra.Command, args []string) error {
+			out, ok := a.out.(*os.File)
+			ctx, stop := signal.NotifyContext(c.Context(), syscall.SIGINT, syscall.SIGTERM)
+			defer stop()
+			if limit > 0 {
+				var cancel context.CancelFunc
+				ctx, cancel = context.WithTimeout(ctx, limit)
+				defer cancel()
+			}
+			return a.watch(ctx, args, !asJSON && ok && isTerminal(out))
+		},
+	}
+	c.Flags().BoolVar(&asJSON, "json", false, "JSON lines, also on a terminal")
+	c.Flags().DurationVar(&limit, "for", 0, "end after so long (default: when interrupted)")
+	return c
+}
+
+// A view is what is known of all elections that are watched.
+type view struct {
+	mu     sync.Mutex
+	now    map[string]election.Event
+	recent []election.Event // newest last
+}
+
+func (a *app) watch(ctx context.Context, names []string, live bool) error {
+	conf, err := a.load()
+	if err != nil {
+		return err
+	}
+	conf.Election.Observer = true
+	m, err := conf.Open(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		end, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		m.Close(end)
+	}()
+	v := &view{now: map[string]election.Event{}}
+	m.Watch(func(ev election.Event) {
+		if !live {
+			line := eventLine{ev.Time, ev.Election, ev.Kind.String(), ev.Leader.ID, ev.Leader.Address, ev.Previous.ID, ev.Term, ev.Reason, ""}
+			if ev.Err != nil {
+				line.Error = ev.Err.Error()
+			}
+			a.json(line)
+			return
+		}
+		v.add(ev)
+	})
+	find := func() error { // elections that are new
+		if len(names) > 0 {
+			return nil
+		}
+		s, err := a.openStore(ctx)
+		if err != nil {
+			return err
+		}
+		defer s.Close()
+		return s.joinAll(ctx, m)
+	}
+	for _, name := range names {
+		if _, err := m.Join(name); err != nil {
+			return err
+		}
+	}
+	if err := find(); err != nil && ctx.Err() == nil {
+		return err
+	}
+	draw, look := time.NewTicker(200*time.Millisecond), time.NewTicker(max(10*time.Second, conf.Election.TTL))
+	defer draw.Stop()
+	defer look.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-look.C:
+			find() // the view says when the store cannot be reached
+		case <-draw.C:
+			if live {
+				show(a.out, v.text(conf.Backend))
+			}
+		}
+	}
+}
+
+func (v *view) add(ev election.Event) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if ev.Kind != election.Notice {
+		v.now[ev.Election] = ev
+	}
+	if v.recent = append(v.recent, ev); len(v.recent) > 10 {
+		v.recent = v.recent[1:]
+	}
+}
+
+func (v *view) text(backend string) string {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	var b strings.Builder
+	fmt.Fprintf(&b, "elections on %s, %s; end with Ctrl-C\n\n", backend, time.Now().Format(time.TimeOnly))
+	var w table
+	w.row("ELECTION", "LEADER", "TERM", "SINCE", "WHY")
+	var names []string
+	for name := range v.now {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		ev := v.now[name]
+		who := map[election.Kind]string{election.Unknown: "? (the store cannot be reached)", election.Vacant: "-", election.Elected: ev.Leader.ID}[ev.Kind]
+		w.row(name, who, ev.Term, time.Since(ev.Time).Round(time.Second), ev.Reason)
+	}
+	fmt.Fprintf(&b, "%v\nchanges\n", w)
+	for _, ev := range slices.Backward(v.recent) {
+		fmt.Fprintf(&b, "  %s  %s\n", ev.Time.Format(time.TimeOnly), ev)
+	}
+	return b.String()
+}

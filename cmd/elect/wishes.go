@@ -1,0 +1,102 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/go-election/go-election/backend"
+)
+
+// wishCommands are nominate and depose: wishes that are written beside the lease.
+func (a *app) wishCommands() []*cobra.Command {
+	var yes [2]bool
+	nominate := &cobra.Command{
+		Use: "nominate NAME ID", Short: "Ask that the candidate ID lead next", Args: cobra.ExactArgs(2),
+		Long: `Write beside the lease of NAME that the candidate ID should lead next.
+
+Nothing happens until that candidate sees it and is ready; then the leader ends its work
+in order and releases, and for one TTL only the nominee bids. The wish is scoped to the
+present term: it dies with it. There are never two leaders.`,
+		Example: "  elect nominate billing host-2 --yes",
+		RunE: func(c *cobra.Command, args []string) error {
+			if err := backend.CheckID(args[1]); err != nil {
+				return err
+			}
+			return a.wish(c.Context(), args[0], backend.Nominate, args[1], yes[0])
+		},
+	}
+	depose := &cobra.Command{
+		Use: "depose NAME", Short: "End the present reign against the leader's will", Args: cobra.ExactArgs(1),
+		Long: `Write beside the lease of NAME that its leader is deposed.
+
+Its next renewal is refused: it ends its work, releases, and stays out for one TTL. It is
+never faster than the leader's own stepping down, so there are never two leaders. A
+leader that is stopped or cut off does not hear of it; its lease runs out as it would.`,
+		Example: "  elect depose billing --yes",
+		RunE: func(c *cobra.Command, args []string) error {
+			return a.wish(c.Context(), args[0], backend.Depose, "", yes[1])
+		},
+	}
+	for i, c := range []*cobra.Command{nominate, depose} {
+		c.Flags().BoolVarP(&yes[i], "yes", "y", false, "do not ask")
+	}
+	return []*cobra.Command{nominate, depose}
+}
+
+func (a *app) wish(ctx context.Context, name string, kind backend.WishKind, id string, yes bool) error {
+	s, err := a.openStore(ctx)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	r, err := s.record(ctx, name)
+	if err != nil {
+		return err
+	}
+	switch {
+	case r.MovedTo != "":
+		return fmt.Errorf("%q has moved to %s; nobody leads by this store", name, r.MovedTo)
+	case r.Vacant():
+		return fmt.Errorf("nobody leads %q", name)
+	case id != "" && r.Holder.ID == id:
+		return fmt.Errorf("%q leads %q already", id, name)
+	}
+	// The holder's own timings, not ours.
+	ttl, renew := r.TTL, r.Renew
+	text := fmt.Sprintf("%q leads %q in term %d. ", r.Holder.ID, name, r.Term)
+	if kind == backend.Depose {
+		text += fmt.Sprintf("Its next renewal, within %v, is refused; it ends its work, releases, and stays out for %v. Another candidate follows.", seconds(renew), seconds(ttl))
+	} else {
+		members, err := s.members(ctx)
+		if err != nil {
+			return err
+		}
+		text += fmt.Sprintf("When %q is ready, within a reading of the store (%v), the leader ends its work and releases; then only %q bids for %v.", id, seconds(renew), id, seconds(ttl))
+		if !slices.ContainsFunc(members, func(m backend.Member) bool { return m.ID == id }) {
+			text += "\nNo member of that id has announced itself. Nothing happens until there is one."
+		}
+	}
+	fmt.Fprintln(a.diag, text)
+	if !yes {
+		if err := a.confirm("This changes who leads."); err != nil {
+			return err
+		}
+	}
+	err = s.within(ctx, func(ctx context.Context) error {
+		return s.Ask(ctx, []backend.Wish{{Election: name, Term: r.Term, Kind: kind, ID: id}})
+	})
+	if errors.Is(err, backend.ErrStale) {
+		return fmt.Errorf("the leader has changed meanwhile; look again: %w", err)
+	} else if err != nil {
+		return err
+	}
+	fmt.Fprintf(a.out, "The wish is written. See: elect watch %s\n", name)
+	return nil
+}
+
+func seconds(d time.Duration) time.Duration { return d.Round(100 * time.Millisecond) }

@@ -1,0 +1,346 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/internal/testbed"
+)
+
+// A world is where the examples of --help work: a leader of "billing" on this
+// machine, and a follower on "another", which has its sockets elsewhere.
+func newWorld(t *testing.T) (dir string, env []string) {
+	t.Helper()
+	dir = t.TempDir()
+	both := "ttl: 30s\nfile: {dir: " + filepath.Join(testbed.TempDir(t), "leases") + "}\n" // calm
+	for name, text := range map[string]string{
+		"election.yaml":  "backend: file\n" + both,
+		"migration.yaml": "backend: migration\nmigration: {from: file, to: memory, stage: both}\n" + both,
+		"bill":           "#!/bin/sh\necho billed\n",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir, environ(dir)
+}
+
+// shell runs a line as people do.
+func shell(t *testing.T, dir string, env []string, line string) *member {
+	t.Helper()
+	m := &member{Cmd: exec.Command("sh", "-c", line), t: t, ended: make(chan struct{})}
+	m.Dir, m.Env = dir, append(env, "PATH="+filepath.Dir(binary)+":"+os.Getenv("PATH"))
+	m.run()
+	return m
+}
+
+func startIn(t *testing.T, dir string, env []string, args ...string) *member {
+	t.Helper()
+	return start(t, append(env, "ELECTION_CONFIG="+filepath.Join(dir, "election.yaml")), args...)
+}
+
+func TestEveryExampleOfHelpWorks(t *testing.T) {
+	t.Parallel()
+	var lines []string
+	root := (&app{}).root()
+	var walk func(c *cobra.Command)
+	walk = func(c *cobra.Command) {
+		if c.Runnable() && c.Example == "" && c.Name() != "help" {
+			t.Errorf("%s --help has no example", c.CommandPath())
+		}
+		if c.Short == "" {
+			t.Errorf("%s does not say what it is", c.CommandPath())
+		}
+		for line := range strings.Lines(c.Example) {
+			lines = append(lines, strings.TrimSpace(line))
+		}
+		for _, sub := range c.Commands() {
+			walk(sub)
+		}
+	}
+	walk(root)
+	for _, text := range lines {
+		t.Run(strings.ReplaceAll(text, "/", "_"), func(t *testing.T) {
+			if text == "elect demo" {
+				text += " --for 3s"
+			}
+			t.Parallel()
+			dir, env := newWorld(t)
+			if !strings.HasPrefix(text, "elect run") {
+				startIn(t, dir, env, "run", "billing", "--id", "host-1", "--", "sleep", "300").says("elect: leads")
+				startIn(t, dir, append(env, "XDG_RUNTIME_DIR="+t.TempDir()), "run", "billing", "--id", "host-2", "--", "sleep", "300").says(`"host-1" leads`)
+			}
+			sh := shell(t, dir, env, text)
+			if code := sh.code(); code != 0 {
+				t.Errorf("code %d:\n%s", code, sh.output.String())
+			}
+		})
+	}
+	if len(lines) < 15 {
+		t.Errorf("there are only %d examples: %q", len(lines), lines)
+	}
+}
+
+func TestStatusListAndHistory(t *testing.T) {
+	t.Parallel()
+	env := onFiles(t)
+	if out, code := call(t, env, "list"); code != 0 || !strings.Contains(out, "no elections yet") {
+		t.Errorf("an empty store: code %d: %s", code, out)
+	}
+	if out, code := call(t, env, "status", "job"); code != exitVacant || !strings.Contains(out, "nobody has led yet") {
+		t.Errorf("a new election: code %d: %s", code, out)
+	}
+	for range 2 {
+		call(t, env, "run", "job", "--id", "first", "--", "true")
+	}
+	m := start(t, env, "run", "job", "--id", "second", "--", "sleep", "300")
+	m.says("elect: leads")
+	out, code := call(t, env, "status", "job", "--json")
+	var s state
+	if err := json.Unmarshal([]byte(out), &s); err != nil || code != 0 || s.Leader == nil || s.Leader.ID != "second" || len(s.History) != 2 || s.Term == 0 || s.End != backend.Released {
+		t.Errorf("code %d, %v: %s", code, err, out)
+	}
+	if out, code := call(t, env, "history", "job"); code != 0 || strings.Count(out, "first") != 2 || !strings.Contains(out, "leads") {
+		t.Errorf("history: code %d: %s", code, out)
+	}
+	if out, code := call(t, env, "list"); code != 0 || !strings.Contains(out, "second") {
+		t.Errorf("list: code %d: %s", code, out)
+	}
+}
+
+func TestNominateAndDeposeMoveTheLeadership(t *testing.T) {
+	t.Parallel()
+	env := onFiles(t, "ELECTION_TTL=15s") // who has made way stays out for as long
+	one := start(t, env, "run", "job", "--id", "one", "--", "sleep", "300")
+	one.says("elect: leads")
+	two := start(t, env, "run", "job", "--id", "two", "--", "sleep", "300")
+	two.says(`"one" leads`)
+	watch := start(t, env, "watch", "job")
+	watch.says(`"leader":"one"`)
+	if out, code := call(t, env, "nominate", "job", "two"); code == 0 || !strings.Contains(out, "--yes") {
+		t.Errorf("without --yes and a terminal: code %d: %s", code, out)
+	}
+	if out, code := call(t, env, "nominate", "job", "two", "--yes"); code != 0 {
+		t.Fatalf("nominate: code %d: %s", code, out)
+	}
+	two.says("elect: leads")
+	watch.says(`"leader":"two"`)
+	if out, code := call(t, env, "depose", "job", "--yes"); code != 0 || !strings.Contains(out, "refused") {
+		t.Fatalf("depose: code %d: %s", code, out)
+	}
+	watch.says(`"leader":"one","previous":"two"`) // the vacancy between may be over before it is seen
+	if out, code := call(t, env, "history", "job"); code != 0 || !strings.Contains(out, "deposed") {
+		t.Errorf("history: code %d: %s", code, out)
+	}
+	testbed.Eventually(t, patience, "the first leads again", func() error {
+		if n := strings.Count(one.output.String(), "elect: leads"); n < 2 {
+			return fmt.Errorf("it has led %d times:\n%s", n, one.output.String())
+		}
+		return nil
+	})
+	for line := range strings.Lines(watch.output.String()) {
+		if !json.Valid([]byte(line)) {
+			t.Errorf("in a pipe, watch writes what is not JSON: %s", line)
+		}
+	}
+}
+
+func TestTextOfAStoreIsHarmlessOnATerminal(t *testing.T) {
+	t.Parallel()
+	r := clean(backend.Record{
+		Lease:   backend.Lease{Election: "job", Term: 1, Holder: backend.Candidate{ID: "a\x1b[2Jb", Nonce: "n", Address: "x\ty"}, MovedTo: "m\x07"},
+		History: []backend.Reign{{ID: "old\x1b]0;evil\x07"}},
+	})
+	s := stateOf(r)
+	for _, text := range []string{s.word(), s.Leader.ID, s.Leader.Address, s.History[0].ID, r.MovedTo} {
+		if strings.ContainsAny(text, "\x1b\x07\t") {
+			t.Errorf("%q reaches the terminal", text)
+		}
+	}
+	var diag bytes.Buffer
+	(&app{in: strings.NewReader(""), out: &diag, diag: &diag}).main(t.Context(), []string{"\x1b[2Jstatus"})
+	if strings.Contains(diag.String(), "\x1b") {
+		t.Errorf("an escape reaches the terminal: %q", diag.String())
+	}
+}
+
+func TestDoctorExplainsAStoreThatIsThereAndOneThatIsNot(t *testing.T) {
+	t.Parallel()
+	if out, code := call(t, onFiles(t), "doctor", "--write"); code != 0 || !strings.Contains(out, "elected in term") || !strings.Contains(out, "idle load") {
+		t.Errorf("code %d:\n%s", code, out)
+	}
+	env := environ(t.TempDir(), "ELECTION_BACKEND=mysql", "ELECTION_MYSQL_DSN=app:secret-word@tcp(127.0.0.1:1)/app")
+	if out, code := call(t, env, "doctor"); code != exitVacant || !strings.Contains(out, "problem  store") || strings.Contains(out, "secret-word") {
+		t.Errorf("code %d:\n%s", code, out)
+	}
+	if out, code := call(t, environ(t.TempDir(), "ELECTION_BACKEND=mysqll"), "doctor"); code != exitVacant || !strings.Contains(out, "problem  configuration") {
+		t.Errorf("code %d:\n%s", code, out)
+	}
+}
+
+// doctorSays waits until elect doctor finds no problem and says all these: that a machine
+// is too busy to lead is one, and is over when it is called again.
+func doctorSays(t *testing.T, env []string, wants ...string) {
+	t.Helper()
+	testbed.Eventually(t, patience, "elect doctor says that all is well", func() error {
+		out, code := call(t, env, "doctor", "--write")
+		for _, want := range wants {
+			if code != 0 || !strings.Contains(out, want) {
+				return fmt.Errorf("code %d, and %q should be in\n%s", code, want, out)
+			}
+		}
+		t.Logf("\n%s", out)
+		return nil
+	})
+}
+
+func TestDoctorOnAServer(t *testing.T) {
+	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
+		t.Parallel()
+		env := environ(t.TempDir(), onServer(t, testbed.Shared(t, k))...)
+		doctorSays(t, env, "elected in term", "durability", "replication", "clock", "greatest TTL", "without a leader")
+	})
+}
+
+// Somebody must act, and is told so at once, and how.
+func TestDoctorSaysWhyATTLIsTooLong(t *testing.T) {
+	t.Parallel()
+	for store, x := range map[string]struct {
+		env  func(t *testing.T) []string
+		says []string
+	}{
+		"mysql": {func(t *testing.T) []string { return onServer(t, testbed.Shared(t, testbed.MariaDB)) }, []string{"TTL is 20s", "greatest allowed", "is 15s", "UPDATE"}},
+		"zookeeper": {func(t *testing.T) []string {
+			return []string{"ELECTION_BACKEND=zookeeper", "ELECTION_ZOOKEEPER_SERVERS=" + strings.Join(testbed.SharedZooKeeper(t), ","), "ELECTION_ZOOKEEPER_ROOT=/long-" + backend.NewNonce()[:8]}
+		}, []string{"a TTL of 20s", "the servers grant", "maxSessionTimeout"}},
+	} {
+		t.Run(store, func(t *testing.T) {
+			t.Parallel()
+			out, code := call(t, environ(t.TempDir(), append(x.env(t), "ELECTION_TTL=20s")...), "doctor", "--write")
+			for _, want := range append(x.says, "problem  writing", "Somebody must act") {
+				if !strings.Contains(out, want) {
+					t.Errorf("%q is missing", want)
+				}
+			}
+			if code != exitVacant || t.Failed() {
+				t.Errorf("code %d:\n%s", code, out)
+			}
+		})
+	}
+}
+
+func TestDoctorOnEtcdConsulAndZooKeeper(t *testing.T) {
+	t.Parallel()
+	for store, x := range map[string]struct {
+		env   func(t *testing.T, own string) []string
+		wants []string
+	}{
+		"etcd": {func(t *testing.T, own string) []string {
+			return []string{"ELECTION_ETCD_ENDPOINTS=" + strings.Join(testbed.SharedEtcd(t), ","), "ELECTION_ETCD_PREFIX=" + own + "/"}
+		}, []string{"leads the cluster"}},
+		"consul": {func(t *testing.T, own string) []string {
+			return []string{"ELECTION_CONSUL_ADDRESS=" + testbed.SharedConsul(t).URL(), "ELECTION_CONSUL_PREFIX=" + own}
+		}, []string{"servers", "Consul 1."}},
+		"zookeeper": {func(t *testing.T, own string) []string {
+			return []string{"ELECTION_ZOOKEEPER_SERVERS=" + strings.Join(testbed.SharedZooKeeper(t), ","), "ELECTION_ZOOKEEPER_ROOT=/" + own}
+		}, []string{"is on its own", "rights", "grants sessions of 20s at most"}},
+	} {
+		t.Run(store, func(t *testing.T) {
+			t.Parallel()
+			env := environ(t.TempDir(), append(x.env(t, "doctor-"+backend.NewNonce()[:8]), "ELECTION_BACKEND="+store)...)
+			doctorSays(t, env, append(x.wants, "elected in term", "elections", "members", "without a leader")...)
+		})
+	}
+}
+
+func TestTheDemonstrationShowsLeadersComeAndGo(t *testing.T) {
+	t.Parallel()
+	out, code := call(t, environ(t.TempDir()), "demo", "--for", "20s", "--every", "1500ms")
+	if code != 0 || strings.Count(out, " leads, term ") < 3 || !strings.Contains(out, "Never two") {
+		t.Errorf("code %d:\n%s", code, out)
+	}
+	left, _ := filepath.Glob(filepath.Join(os.TempDir(), "elect-demo-*"))
+	if len(left) > 0 && strings.Contains(out, left[0]) {
+		t.Errorf("it left %v", left)
+	}
+}
+
+func TestMigrateStatusSaysHowFarItIs(t *testing.T) {
+	t.Parallel()
+	sealed := moveOf("job", backend.Record{Lease: backend.Lease{MovedTo: "mysql"}}, backend.Record{Lease: backend.Lease{MovedFrom: "etcd", Holder: backend.Candidate{ID: "a"}}}, "etcd", "mysql")
+	if !sealed.Sealed {
+		t.Errorf("seal and record are there: %+v", sealed)
+	}
+	for want, r := range map[string]road{
+		"bring those at from to both": {Members: map[string]int{"from": 1, "to": 1}},
+		"with stage both":             {Members: map[string]int{"from": 1, "both": 2}},
+		"with stage to":               {Members: map[string]int{"both": 2}},
+		"0 of 1":                      {Members: map[string]int{"to": 2}, Moves: []move{{}}},
+		"backend mysql alone":         {Members: map[string]int{"to": 2}, Moves: []move{sealed}, To: "mysql"},
+	} {
+		if next := r.next(); !strings.Contains(next, want) {
+			t.Errorf("%+v: next is %q, expected %q", r, next, want)
+		}
+	}
+	env := onFiles(t)
+	if out, code := call(t, env, "migrate", "status"); code != exitElect || !strings.Contains(out, "backend: migration") {
+		t.Errorf("without a migration: code %d: %s", code, out)
+	}
+}
+
+func TestManualPagesSayWhatHelpSays(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	if out, code := call(t, onFiles(t), "man", dir); code != 0 {
+		t.Fatalf("code %d: %s", code, out)
+	}
+	for _, name := range []string{"elect", "elect-run", "elect-doctor", "elect-migrate-status"} {
+		text, err := os.ReadFile(filepath.Join(dir, name+".1"))
+		if err != nil || !strings.Contains(string(text), ".SH NAME") {
+			t.Errorf("%s: %v\n%s", name, err, text)
+		}
+	}
+}
+
+// FuzzArguments: whatever the arguments, elect ends with a code of its own, shows no
+// escape to the terminal, and does nothing. Commands that would run something are
+// parsed only.
+func FuzzArguments(f *testing.F) {
+	for _, seed := range []string{
+		"run\x00job\x00--\x00true", "run\x00job", "status\x00job", "nominate\x00a\x00b\x00--yes", "watch\x00--for\x001h", "\x1b[2J", "schema\x00--prefix\x00a'b",
+		"resign\x00a/b\x00--socket\x00/dev/null", "-c\x00\x00list", "--grace\x00-1s\x00run", "completion\x00bash", "help\x00run", "man", "doctor\x00--json",
+	} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, joined string) {
+		args := strings.Split(joined, "\x00")
+		var out bytes.Buffer
+		a := &app{in: strings.NewReader(""), out: &out, diag: &out}
+		root := a.root()
+		c, rest, err := root.Find(args)
+		if err == nil && c != root {
+			// Parsed and checked as Execute does, and not run: this is about arguments.
+			if err = c.ParseFlags(rest); err == nil {
+				err = c.ValidateArgs(c.Flags().Args())
+			}
+		}
+		if err != nil {
+			a.fail(err)
+		}
+		if a.code != 0 && a.code != exitElect {
+			t.Errorf("code %d", a.code)
+		}
+		if strings.ContainsAny(out.String(), "\x1b\x07\x00") {
+			t.Errorf("the terminal would get %q", out.String())
+		}
+	})
+}
