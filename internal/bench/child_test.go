@@ -21,15 +21,24 @@ import (
 
 	driversql "github.com/go-sql-driver/mysql"
 
+	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/mysql"
 	"github.com/go-election/go-election/election"
 )
 
 // A role is what a child process does. It travels in the environment.
 type role struct {
-	Kind      string // candidate, seed
-	DSN       string
-	ID        string
+	Kind string // candidate, seed, peer
+	ID   string
+
+	DSN     string          // of MySQL, whose statements are counted on the way
+	Backend string          // or a backend by its name
+	Section json.RawMessage // and its section of a configuration
+
+	Peer   string // or what people use today
+	Server string // where it finds its store
+	Name   string // and what it calls the election there
+
 	TTL       time.Duration
 	Elections int
 	Bells     int
@@ -39,7 +48,7 @@ type role struct {
 // A line is what a child reports.
 type line struct {
 	ID   string
-	What string    // leads, lost, load
+	What string    // leads, lost, all (elections have a leader), load
 	At   time.Time // one machine, one clock
 	Load *load
 }
@@ -66,11 +75,8 @@ func TestMain(m *testing.M) {
 			io.Copy(io.Discard, os.Stdin)
 			os.Exit(1)
 		}()
-		run := r.candidate
-		if r.Kind == "seed" {
-			run = r.seed
-		}
-		if err := run(ctx); err != nil {
+		run := map[string]func(context.Context) error{"candidate": r.candidate, "seed": r.seed, "peer": r.peer}
+		if err := run[r.Kind](ctx); err != nil {
 			log.Fatal(err)
 		}
 		return
@@ -85,18 +91,9 @@ func (r role) say(what string, l *load) {
 
 // candidate is a process that uses this module.
 func (r role) candidate(ctx context.Context) error {
-	config, err := driversql.ParseDSN(r.DSN)
-	if err != nil {
-		return err
-	}
-	config.InterpolateParams = true
-	inner, err := driversql.NewConnector(config)
-	if err != nil {
-		return err
-	}
-	counter := &counter{Connector: inner}
 	base := heap()
-	b, err := mysql.Open(ctx, mysql.Options{Connector: counter, DoorBells: r.Bells})
+	counter := &counter{}
+	b, err := r.open(ctx, counter)
 	if err != nil {
 		return err
 	}
@@ -124,7 +121,7 @@ func (r role) candidate(ctx context.Context) error {
 		}
 	}
 	if r.Load > 0 {
-		r.say("load", measure(ctx, elections, counter, base, r.Load))
+		r.say("load", r.measure(ctx, elections, counter, base))
 	}
 	<-ctx.Done()
 	end, cancel := context.WithTimeout(context.Background(), 10*time.Second)
@@ -132,8 +129,25 @@ func (r role) candidate(ctx context.Context) error {
 	return m.Close(end)
 }
 
+// open opens the backend that the role names, or MySQL with a counter.
+func (r role) open(ctx context.Context, c *counter) (backend.Backend, error) {
+	if r.Backend != "" {
+		return backend.Open(ctx, r.Backend, func(into any) error { return json.Unmarshal(r.Section, into) })
+	}
+	config, err := driversql.ParseDSN(r.DSN)
+	if err != nil {
+		return nil, err
+	}
+	config.InterpolateParams = true
+	if c.Connector, err = driversql.NewConnector(config); err != nil {
+		return nil, err
+	}
+	return mysql.Open(ctx, mysql.Options{Connector: c, DoorBells: r.Bells})
+}
+
 // measure waits until every election has a leader, lets things settle, and counts.
-func measure(ctx context.Context, elections []*election.Election, c *counter, base uint64, d time.Duration) *load {
+func (r role) measure(ctx context.Context, elections []*election.Election, c *counter, base uint64) *load {
+	d := r.Load
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
 	for i := 0; i < len(elections); {
@@ -143,6 +157,7 @@ func measure(ctx context.Context, elections []*election.Election, c *counter, ba
 		}
 		<-tick.C
 	}
+	r.say("all", nil)
 	wait := func(d time.Duration) {
 		select {
 		case <-time.After(d):
@@ -190,20 +205,31 @@ func (r role) seed(ctx context.Context) error {
 		return err
 	}
 	defer db.Close()
+	if r.Load > 0 {
+		base := heap()
+		go func() { r.say("load", r.settle(ctx, base, max(r.Elections, 1))) }()
+	}
 	ticker := time.NewTicker(r.TTL / 3)
 	defer ticker.Stop()
-	leads := false
+	n := max(r.Elections, 1)
+	leads := make([]bool, n)
+	led := 0
 	for {
-		_, err := db.ExecContext(ctx, `INSERT IGNORE INTO seed_election (service_id, leader_id, update_time) VALUES ('bench', ?, UTC_TIMESTAMP(6))
-			ON DUPLICATE KEY UPDATE leader_id = IF(TIMESTAMPDIFF(MICROSECOND, update_time, UTC_TIMESTAMP(6)) > ?, VALUES(leader_id), leader_id),
-			update_time = IF(leader_id = VALUES(leader_id), VALUES(update_time), update_time)`, r.ID, r.TTL.Microseconds())
-		var n int
-		if err == nil {
-			err = db.QueryRowContext(ctx, "SELECT COUNT(*) FROM seed_election WHERE service_id = 'bench' AND leader_id = ?", r.ID).Scan(&n)
-		}
-		if err == nil && n > 0 != leads {
-			leads = n > 0
-			r.say(map[bool]string{true: "leads", false: "lost"}[leads], nil)
+		for i := range n {
+			is, err := r.bid(ctx, db, fmt.Sprintf("bench%d", i))
+			if err != nil || is == leads[i] {
+				continue
+			}
+			leads[i] = is
+			if led++; !is {
+				led -= 2
+			}
+			if i == 0 {
+				r.say(map[bool]string{true: "leads", false: "lost"}[is], nil)
+			}
+			if led == n {
+				r.say("all", nil)
+			}
 		}
 		select {
 		case <-ticker.C:
@@ -211,6 +237,18 @@ func (r role) seed(ctx context.Context) error {
 			return nil
 		}
 	}
+}
+
+func (r role) bid(ctx context.Context, db *sql.DB, name string) (leads bool, err error) {
+	_, err = db.ExecContext(ctx, `INSERT IGNORE INTO seed_election (service_id, leader_id, update_time) VALUES (?, ?, UTC_TIMESTAMP(6))
+		ON DUPLICATE KEY UPDATE leader_id = IF(TIMESTAMPDIFF(MICROSECOND, update_time, UTC_TIMESTAMP(6)) > ?, VALUES(leader_id), leader_id),
+		update_time = IF(leader_id = VALUES(leader_id), VALUES(update_time), update_time)`, name, r.ID, r.TTL.Microseconds())
+	if err != nil {
+		return false, err
+	}
+	var n int
+	err = db.QueryRowContext(ctx, "SELECT COUNT(*) FROM seed_election WHERE service_id = ? AND leader_id = ?", name, r.ID).Scan(&n)
+	return n > 0, err
 }
 
 // A child is a running process.
@@ -225,6 +263,9 @@ func start(t testing.TB, r role, all chan<- line) *child {
 	t.Helper()
 	text, _ := json.Marshal(r)
 	c := &child{role: r, cmd: exec.Command(os.Args[0])}
+	if r.Peer == curatorLatch {
+		c.cmd = latchCommand(t, r)
+	}
 	c.cmd.Env = append(os.Environ(), "ELECTION_BENCH_ROLE="+string(text))
 	c.cmd.Stderr = os.Stderr
 	stdin, err := c.cmd.StdinPipe()

@@ -1,0 +1,147 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	consul "github.com/hashicorp/consul/api"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/client/v3/concurrency"
+	"go.uber.org/zap"
+)
+
+// What people use today, each as its documentation shows it: a session with the
+// TTL asked for, a goroutine that waits for each election, and at SIGTERM an
+// orderly end. Names of peers, as roles:
+const (
+	etcdElection = "concurrency.Election"
+	consulLock   = "api.Lock"
+	zkLock       = "zk.Lock"
+	curatorLatch = "Curator LeaderLatch"
+)
+
+// peer runs a peer until ctx ends.
+func (r role) peer(ctx context.Context) error {
+	base := heap()
+	var led atomic.Int64
+	n := max(r.Elections, 1)
+	won := func(i int) {
+		if i == 0 {
+			r.say("leads", nil)
+		}
+		if led.Add(1) == int64(n) {
+			r.say("all", nil)
+		}
+	}
+	failed := make(chan error, n)
+	var resign func(i int) // ends what election i holds
+	var campaign func(i int) error
+	switch r.Peer {
+	case etcdElection:
+		client, err := clientv3.New(clientv3.Config{Endpoints: strings.Split(r.Server, ","), DialTimeout: 5 * time.Second, Logger: zap.NewNop()})
+		if err != nil {
+			return err
+		}
+		session, err := concurrency.NewSession(client, concurrency.WithTTL(int(r.TTL.Seconds())))
+		if err != nil {
+			return err
+		}
+		elections := make([]*concurrency.Election, n)
+		for i := range elections {
+			elections[i] = concurrency.NewElection(session, fmt.Sprintf("%s/%d", r.Name, i))
+		}
+		campaign = func(i int) error { return elections[i].Campaign(context.Background(), r.ID) }
+		resign = func(i int) { elections[i].Resign(context.Background()) }
+	case consulLock:
+		config := consul.DefaultConfig()
+		config.Address = r.Server
+		client, err := consul.NewClient(config)
+		if err != nil {
+			return err
+		}
+		locks := make([]*consul.Lock, n)
+		for i := range locks {
+			if locks[i], err = client.LockOpts(&consul.LockOptions{
+				Key: fmt.Sprintf("%s/%d", r.Name, i), Value: []byte(r.ID), SessionTTL: r.TTL.String(),
+			}); err != nil {
+				return err
+			}
+		}
+		campaign = func(i int) error { _, err := locks[i].Lock(nil); return err }
+		resign = func(i int) { locks[i].Unlock() }
+	case zkLock:
+		conn, _, err := zk.Connect(strings.Split(r.Server, ","), r.TTL, zk.WithLogInfo(false), zk.WithLogger(quiet{}))
+		if err != nil {
+			return err
+		}
+		locks := make([]*zk.Lock, n)
+		for i := range locks {
+			locks[i] = zk.NewLock(conn, fmt.Sprintf("/%s/%d", r.Name, i), zk.WorldACL(zk.PermAll))
+		}
+		campaign = func(i int) error { return locks[i].Lock() }
+		resign = func(i int) { locks[i].Unlock() }
+	default:
+		return fmt.Errorf("no peer is called %q", r.Peer)
+	}
+	for i := range n {
+		go func() {
+			if err := campaign(i); err != nil {
+				failed <- fmt.Errorf("%s: %w", r.Peer, err)
+				return
+			}
+			won(i)
+		}()
+	}
+	if r.Load > 0 {
+		r.say("load", r.settle(ctx, base, n))
+	}
+	select {
+	case <-ctx.Done():
+	case err := <-failed:
+		return err
+	}
+	for i := range n {
+		resign(i)
+	}
+	return nil
+}
+
+// settle measures what a process of n elections weighs.
+func (r role) settle(ctx context.Context, base uint64, n int) *load {
+	select {
+	case <-time.After(r.Load):
+	case <-ctx.Done():
+	}
+	return &load{Goroutines: runtime.NumGoroutine(), Bytes: float64(heap()-base) / float64(n)}
+}
+
+type quiet struct{}
+
+func (quiet) Printf(string, ...any) {}
+
+// latchCommand compiles the Java program, once, and returns how to run it.
+func latchCommand(t testing.TB, r role) *exec.Cmd {
+	t.Helper()
+	classes := filepath.Join(os.TempDir(), "election-bench-latch")
+	var jars []string
+	for _, name := range []string{"curator-recipes", "curator-framework", "curator-client", "zookeeper", "zookeeper-jute", "slf4j-api", "slf4j-nop", "guava",
+		"netty-handler", "netty-transport", "netty-common", "netty-buffer", "netty-codec", "netty-resolver", "netty-transport-native-epoll", "netty-transport-native-unix-common", "snappy-java", "metrics-core"} {
+		jars = append(jars, "/usr/share/java/"+name+".jar")
+	}
+	path := strings.Join(append(jars, classes), ":")
+	if _, err := os.Stat(filepath.Join(classes, "Latch.class")); err != nil {
+		if out, err := exec.Command("javac", "-cp", path, "-d", classes, "testdata/Latch.java").CombinedOutput(); err != nil {
+			t.Fatalf("javac: %v: %s", err, out)
+		}
+	}
+	return exec.Command("java", "-Xmx256m", "-XX:+UseSerialGC", "-cp", path, "Latch", r.Server, "/"+r.Name, r.ID, fmt.Sprint(r.TTL.Milliseconds()), fmt.Sprint(max(r.Elections, 1)))
+}

@@ -1,0 +1,251 @@
+package bench
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"regexp"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	_ "github.com/go-election/go-election/backend/all"
+	"github.com/go-election/go-election/internal/testbed"
+)
+
+// A store is a server under measurement, and what its users elect with today.
+type store struct {
+	name    string
+	version string
+	backend string
+	section func(name string) any // of a configuration, for something fresh
+	server  string
+	peers   []string
+	fresh   func() string           // a DSN of tables of its own
+	count   func() (float64, error) // requests the server has had so far; nil: there is no server
+}
+
+// polling is what the older systems do on MySQL.
+const polling = "polling every TTL/3"
+
+// TestStores prints the table of all stores beside their peers, with one TTL: the
+// least that Consul allows by default. It asserts nothing.
+func TestStores(t *testing.T) {
+	if !*table {
+		t.Skip("run make bench")
+	}
+	const ttl = 10 * time.Second
+	fmt.Printf("\n%s, %d cores, TTL %v\n\n", runtime.Version(), runtime.NumCPU(), ttl)
+	fmt.Println("| store | with | killed: median, worst | SIGTERM: median, worst | requests a minute, idle, 1 election: leader, follower | 10 | 1,000 | memory an election (of 1,000): leader, follower | goroutines (of 1,000) |")
+	fmt.Println("|---|---|---|---|---|---|---|---|---|")
+	for _, s := range stores(t) {
+		if !regexp.MustCompile(*only).MatchString(s.name) {
+			continue
+		}
+		for _, with := range append([]string{"go-election"}, s.peers...) {
+			fmt.Printf("| %s %s | %s |", s.name, s.version, with)
+			s.measure(t, with, ttl)
+			fmt.Println()
+		}
+	}
+}
+
+func (s store) role(with string, ttl time.Duration) role {
+	name := fmt.Sprintf("bench%d", time.Now().UnixNano())
+	switch {
+	case with == polling:
+		return role{Kind: "seed", DSN: s.fresh(), TTL: ttl}
+	case with != "go-election":
+		return role{Kind: "peer", Peer: with, Server: s.server, Name: name, TTL: ttl}
+	}
+	section, _ := json.Marshal(s.section(name))
+	return role{Kind: "candidate", Backend: s.backend, Section: section, TTL: ttl}
+}
+
+func (s store) measure(t *testing.T, with string, ttl time.Duration) {
+	show := func(g []time.Duration) { fmt.Printf(" %v, %v |", round(g[len(g)/2]), round(g[len(g)-1])) }
+	part("killed", func() { show(kills(t, func() role { return s.role(with, ttl) }, 3, rounds(5, 1))) })
+	part("resigned", func() { show(gaps(t, s.role(with, ttl), rounds(11, 5), syscall.SIGTERM)) })
+	part("idle", func() { s.weigh(t, with, ttl) })
+}
+
+// weigh shows what taking part costs while nothing happens.
+func (s store) weigh(t *testing.T, with string, ttl time.Duration) {
+	var leader, follower *load
+	for _, n := range []int{1, 10, 1000} {
+		r := s.role(with, ttl)
+		r.Elections, r.Load = n, span(30*time.Second, 15*time.Second)
+		var a, b float64
+		a, b, leader, follower = s.idle(t, r)
+		if s.count == nil {
+			fmt.Print(" none |")
+		} else {
+			fmt.Printf(" %.0f, %.0f |", a, b)
+		}
+	}
+	if leader == nil {
+		fmt.Print(" another language | |")
+		return
+	}
+	fmt.Printf(" %.1f KB, %.1f KB | %d, %d |", leader.Bytes/1024, follower.Bytes/1024, leader.Goroutines, follower.Goroutines)
+}
+
+// idle returns the requests a minute of a leader and of a follower of r.Elections
+// elections, and what the processes weigh.
+func (s store) idle(t *testing.T, r role) (a, b float64, leader, follower *load) {
+	all := make(chan line, 10_000)
+	var kids []*child
+	minute := func() float64 {
+		<-time.After(r.Load / 2)
+		before, began := s.counted(t), time.Now()
+		<-time.After(r.Load)
+		return (s.counted(t) - before) / time.Since(began).Minutes()
+	}
+	r.ID = "leader"
+	kids = append(kids, start(t, r, all))
+	await(t, all, "all")
+	a = minute()
+	r.ID = "follower"
+	kids = append(kids, start(t, r, all))
+	b = minute() - a
+	if r.Peer != curatorLatch {
+		for leader == nil || follower == nil {
+			l := await(t, all, "load")
+			if l.ID == "leader" {
+				leader = l.Load
+			} else {
+				follower = l.Load
+			}
+		}
+	}
+	for _, c := range kids {
+		c.end(syscall.SIGKILL)
+	}
+	return a, b, leader, follower
+}
+
+func (s store) counted(t *testing.T) float64 {
+	if s.count == nil {
+		return 0
+	}
+	n, err := s.count()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// metrics adds up the samples whose names match, on a page for Prometheus.
+func metrics(url string, name *regexp.Regexp) func() (float64, error) {
+	return func() (sum float64, err error) {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+		if err != nil {
+			return 0, err
+		}
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			return 0, err
+		}
+		defer resp.Body.Close()
+		for lines := bufio.NewScanner(resp.Body); lines.Scan(); {
+			if text := lines.Text(); name.MatchString(text) {
+				value, err := strconv.ParseFloat(text[strings.LastIndexByte(text, ' ')+1:], 64)
+				if err != nil {
+					return 0, err
+				}
+				sum += value
+			}
+		}
+		return sum, nil
+	}
+}
+
+// packets asks a ZooKeeper how many packets it has had.
+func packets(addr string) func() (float64, error) {
+	found := regexp.MustCompile(`Received: (\d+)`)
+	return func() (float64, error) {
+		conn, err := net.DialTimeout("tcp", addr, 5*time.Second)
+		if err != nil {
+			return 0, err
+		}
+		defer conn.Close()
+		conn.SetDeadline(time.Now().Add(5 * time.Second))
+		io.WriteString(conn, "srvr")
+		text, err := io.ReadAll(conn)
+		m := found.FindSubmatch(text)
+		if m == nil {
+			return 0, fmt.Errorf("srvr says %q: %w", text, err)
+		}
+		return strconv.ParseFloat(string(m[1]), 64)
+	}
+}
+
+// stores starts the servers.
+func stores(t *testing.T) (all []store) {
+	wanted := func(k testbed.Kind) bool { return regexp.MustCompile(*only).MatchString(string(k)) }
+	if wanted(testbed.Consul) {
+		agent := testbed.StartConsul(t, testbed.ConsulOptions{})
+		all = append(all, store{
+			name: "Consul", version: agent.Version(), backend: "consul", server: agent.Addr(), peers: []string{consulLock},
+			section: func(name string) any { return map[string]any{"address": agent.Addr(), "prefix": name} },
+			count:   metrics(agent.URL()+"/v1/agent/metrics?format=prometheus", regexp.MustCompile(`^consul_api_http_count\b`)),
+		})
+	}
+	if wanted(testbed.Etcd) {
+		node := testbed.StartEtcd(t, testbed.EtcdOptions{})
+		all = append(all, store{
+			name: "etcd", version: node.Version(), backend: "etcd", server: node.URL(), peers: []string{etcdElection},
+			section: func(name string) any { return map[string]any{"endpoints": []string{node.URL()}, "prefix": name + "/"} },
+			count: func() (sum float64, err error) { // requests, and messages of streams
+				for name, value := range node.Metrics(t) {
+					if strings.HasPrefix(name, "grpc_server_msg_received_total") {
+						sum += value
+					}
+				}
+				return sum, nil
+			},
+		})
+	}
+	if wanted(testbed.ZooKeeper) {
+		server := testbed.StartZooKeeper(t, testbed.ZooKeeperOptions{Config: []string{"maxSessionTimeout=60000"}})
+		all = append(all, store{
+			name: "ZooKeeper", version: server.Version(), backend: "zookeeper", server: server.Addr(), peers: []string{zkLock, curatorLatch},
+			section: func(name string) any {
+				return map[string]any{"servers": []string{server.Addr()}, "root": "/" + name, "tick": testbed.ZooKeeperTick, "max_session": time.Minute}
+			},
+			count: packets(server.Addr()),
+		})
+	}
+	for _, k := range testbed.Kinds {
+		if !wanted(k) {
+			continue
+		}
+		server := testbed.Shared(t, k)
+		all = append(all, store{
+			name: string(k), version: server.Version(), backend: "mysql", peers: []string{polling},
+			fresh:   func() string { return fresh(t, server) },
+			section: func(string) any { return map[string]any{"dsn": fresh(t, server)} },
+			count: func() (n float64, err error) {
+				var name string
+				err = server.Admin().QueryRow("SHOW GLOBAL STATUS LIKE 'Questions'").Scan(&name, &n)
+				return n, err
+			},
+		})
+	}
+	if wanted("file") {
+		all = append(all, store{
+			name: "file", backend: "file",
+			section: func(string) any { return map[string]any{"dir": t.TempDir()} },
+		})
+	}
+	return all
+}

@@ -1,0 +1,242 @@
+package browser_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/memory"
+	"github.com/go-election/go-election/electionhttp"
+)
+
+// everyLook runs a test in light and dark, on a wide screen and on a telephone.
+func everyLook(t *testing.T, test func(t *testing.T, name string, width, height int, dark bool)) {
+	for _, dark := range []bool{false, true} {
+		for _, width := range []int{1280, 375} {
+			name := fmt.Sprintf("%s-%d", map[bool]string{false: "light", true: "dark"}[dark], width)
+			t.Run(name, func(t *testing.T) { test(t, name, width, map[int]int{1280: 900, 375: 812}[width], dark) })
+		}
+	}
+}
+
+// fits checks what must hold of every picture.
+func (b *tab) fits() {
+	b.t.Helper()
+	b.until("nothing is wider than the screen", "document.documentElement.scrollWidth <= window.innerWidth")
+	b.until("the verdict is on the first screen", "document.querySelector('#verdict').getBoundingClientRect().bottom < window.innerHeight / 2")
+	b.until("text is readable on its ground", contrast)
+}
+
+// contrast compares the colours of each text with what is behind it: 4.5 to 1 is
+// what WCAG 2 asks for.
+const contrast = `(() => {
+  const canvas = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
+  const rgb = (colours) => { canvas.clearRect(0, 0, 1, 1); for (const c of colours) { canvas.fillStyle = c; canvas.fillRect(0, 0, 1, 1); } return [...canvas.getImageData(0, 0, 1, 1).data].slice(0, 3); };
+  const light = (c) => { const [r, g, b] = c.map((v) => { v /= 255; return v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4; }); return 0.2126 * r + 0.7152 * g + 0.0722 * b; };
+  for (const el of document.querySelectorAll("body *")) {
+    if (![...el.childNodes].some((n) => n.nodeType === 3 && n.textContent.trim()) || el.closest(".offline .columns, noscript, .skip, :disabled") || !el.getClientRects().length) continue;
+    const back = [];
+    for (let up = el; up; up = up.parentElement) back.unshift(getComputedStyle(up).backgroundColor);
+    const a = light(rgb(["white", ...back])), b = light(rgb(["white", ...back, getComputedStyle(el).color]));
+    const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+    if (ratio < 4.5) throw new Error("contrast " + ratio.toFixed(2) + " of " + el.tagName + "." + el.className + ": " + el.textContent.slice(0, 40));
+  }
+  return true;
+})()`
+
+func TestAllIsWellAtAGlance(t *testing.T) {
+	store := memory.New(nil)
+	a, b := manager(t, store.Backend(), 0, "web-1.example", "10.0.4.11:8080"), manager(t, store.Backend(), 0, "web-2.example", "10.0.4.12:8080")
+	mine, others := []string{"billing/nightly", "mail/digest", "search/indexer"}, []string{"billing/invoices", "cache/warmer", "reports/weekly"}
+	lead(t, a, mine...)
+	lead(t, b, others...)
+	join(t, a, others...)
+	join(t, b, mine...)
+	s := serve(t, a, &electionhttp.Options{Authorize: everybody})
+	everyLook(t, func(t *testing.T, name string, width, height int, dark bool) {
+		p := open(t, s.url, width, height, dark)
+		p.says("#verdict", "All 6 elections have a leader")
+		p.says("#verdict", "Nothing is wrong. This process leads 3, web-2.example leads 3.")
+		p.says("#live", "Live")
+		p.says("#rows", "10.0.4.12:8080")
+		p.says("#store-text", "memory answers")
+		p.check("the verdict is said to who cannot see it", "document.querySelector('#verdict').getAttribute('aria-live') === 'polite'")
+		p.fits()
+		p.shoot("well-" + name)
+		p.run("open one election", chromedp.Click("#rows .name"))
+		p.says("#detail", "Past reigns")
+		p.fits()
+		p.shoot("detail-" + name)
+	})
+}
+
+func TestWhatIsWrongComesFirst(t *testing.T) {
+	store := memory.New(nil)
+	away := store.Backend()
+	a, b := manager(t, away, 20*time.Second, "web-1.example", "10.0.4.11:8080"), manager(t, store.Backend(), 0, "web-2.example", "10.0.4.12:8080")
+	lead(t, b, "billing/nightly", "billing/invoices")
+	lead(t, a, "mail/digest")
+	join(t, a, "billing/nightly", "billing/invoices", "reports/weekly")
+	paused := join(t, a, "zoo/keeper")[0]
+	lead(t, b, "zoo/keeper")
+	paused.Pause()
+	s := serve(t, a, nil)
+	everyLook(t, func(t *testing.T, name string, width, height int, dark bool) {
+		p := open(t, s.url, width, height, dark)
+		p.says("#verdict", "reports/weekly has no leader")
+		p.says("#rows li:first-child", "No leader")
+		p.says("#rows li:nth-child(2)", "paused here")
+		p.fits()
+		p.shoot("vacant-" + name)
+	})
+
+	p := open(t, s.url, 1280, 900, false)
+	p.says("#verdict", "reports/weekly has no leader")
+	away.Close() // from now on the store fails
+	p.says("#verdict", "The store has begun to fail")
+	p.says("#verdict", "The store cannot be reached")
+	p.says("#store-text", "cannot be reached")
+	p.says("#rows", "Unknown")
+	p.until("the page's title says so too", "document.title.startsWith('⚠ The store cannot be reached')")
+	everyLook(t, func(t *testing.T, name string, width, height int, dark bool) {
+		p := open(t, s.url, width, height, dark)
+		p.says("#verdict", "The store cannot be reached")
+		p.says("#rows", "web-2.example was the last known")
+		p.fits()
+		p.shoot("away-" + name)
+	})
+}
+
+func TestAChangeShowsWithoutReloading(t *testing.T) {
+	store := memory.New(nil)
+	a, b := manager(t, store.Backend(), 0, "a", ""), manager(t, store.Backend(), 0, "b", "")
+	ea, eb := join(t, a, "jobs")[0], join(t, b, "jobs")[0]
+	first, err := ea.Campaign(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := serve(t, b, nil)
+	p := open(t, s.url, 1280, 900, false, "ERR_", "Failed to load resource") // its server goes away at the end
+	p.says("#verdict", "a leads jobs")
+	p.says("#live", "Live")
+	p.run("mark the document", chromedp.Evaluate("window.marked = true", nil))
+	if err := first.Resign(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	p.says("#verdict", "jobs has no leader")
+	began := time.Now()
+	if err := eb.Lead(nil); err != nil {
+		t.Fatal(err)
+	}
+	p.says("#verdict", "b leads jobs")
+	t.Logf("shown %v after it was asked for", time.Since(began).Round(time.Millisecond))
+	p.says("#rows", "Leading here")
+	p.says("#changes li:first-child", "b (this process) leads jobs")
+	p.says("#changes", "jobs lost its leader")
+	p.check("the document is still the same", "window.marked")
+	s.handler.Close()
+	p.says("#verdict", "This page cannot reach its process")
+}
+
+func TestHostileTextDoesNothing(t *testing.T) {
+	const evil = `</script><script>alert(1)</script><img src=x onerror=alert(2)>`
+	store := memory.New(nil)
+	a := manager(t, store.Backend(), 0, "a", "")
+	join(t, a, evil, `{{constructor.constructor('alert(3)')()}}`)
+	b := store.Backend()
+	who := backend.Candidate{ID: evil + `" onmouseover="alert(4)`, Nonce: backend.NewNonce(), Address: "javascript:alert(5)", Metadata: `<svg onload=alert(6)>`}
+	if err := b.Announce(t.Context(), backend.Member{Candidate: who, TTL: time.Hour}); err != nil {
+		t.Fatal(err)
+	}
+	s := serve(t, a, &electionhttp.Options{Authorize: everybody, Details: true})
+	p := open(t, s.url, 375, 812, true)
+	p.says("#rows", evil) // a change that comes after this is shown as one
+	seen, _, err := b.Observe(t.Context(), []backend.Lease{{Election: evil}}, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.Acquire(t.Context(), []backend.Bid{{Election: evil, Candidate: who, TTL: time.Hour, Renew: time.Hour, Over: seen[0]}}); err != nil {
+		t.Fatal(err)
+	}
+	p.says("#rows", "javascript:alert(5)")
+	p.says("#changes", "onmouseover")
+	p.fits()
+	p.run("open it", chromedp.Evaluate("[...document.querySelectorAll('#rows .name')].find((b) => b.innerText.includes('<img')).click()", nil))
+	p.says("#detail", "<svg onload=alert(6)>")
+	p.until("the members are offered", "document.querySelector('#candidates option')")
+	p.check("nothing of it became an element", "!document.querySelector('img, [onmouseover], [onerror], a[href^=javascript]')")
+	p.shoot("hostile")
+}
+
+func TestTheKeyboardIsEnough(t *testing.T) {
+	store := memory.New(nil)
+	a, b := manager(t, store.Backend(), 0, "a", ""), manager(t, store.Backend(), 0, "b", "")
+	ea, eb := join(t, a, "jobs")[0], join(t, b, "jobs")[0]
+	if err := ea.Lead(nil); err != nil {
+		t.Fatal(err)
+	}
+	s := serve(t, a, &electionhttp.Options{Authorize: everybody})
+	p := open(t, s.url, 1280, 900, false)
+	p.says("#verdict", "a leads jobs")
+	if err := eb.Lead(nil); err != nil {
+		t.Fatal(err)
+	}
+	press := func(key, what, expression string) {
+		t.Helper()
+		p.run("press "+what, chromedp.KeyEvent(key))
+		p.until("after that "+what, expression)
+	}
+	p.run("go to the election", chromedp.Focus("#rows .name"))
+	press(kb.Enter, "the election is open", "document.querySelector('#detail').open && document.querySelector('#detail .actions')")
+	press(kb.Escape, "it is closed", "!document.querySelector('#detail').open")
+	p.until("the focus is where it was", "document.activeElement.classList.contains('name')")
+	press(kb.Enter, "the election is open", "document.querySelector('#detail .actions')")
+	p.run("go to Resign", chromedp.Evaluate("[...document.querySelectorAll('#detail button')].find((b) => b.innerText === 'Resign').focus()", nil))
+	press(kb.Enter, "it is asked whether to", "document.querySelector('#confirm').open")
+	p.until("the focus is on what does nothing", "document.activeElement.innerText === 'Cancel'")
+	p.shoot("confirm")
+	press(kb.Tab, "the focus is on what does it", "document.activeElement.innerText === 'Resign'")
+	press(kb.Enter, "it is done", "!document.querySelector('#confirm').open")
+	p.says("#verdict", "b leads jobs")
+	p.says("#detail", "b")
+	press(kb.Escape, "the election is closed", "!document.querySelector('#detail').open")
+	p.run("go to Pause", chromedp.Focus("#pause"))
+	press(kb.Enter, "it is asked whether to", "document.querySelector('#confirm').open")
+	press(kb.Tab, "the focus is on what does it", "document.activeElement.innerText === 'Pause'")
+	press(kb.Enter, "it is done", "!document.querySelector('#confirm').open")
+	p.says("#verdict", "This process is paused")
+	p.says("#pause", "Resume")
+}
+
+func TestAThousandElectionsStayUsable(t *testing.T) {
+	store := memory.New(nil)
+	a, b := manager(t, store.Backend(), 0, "web-1.example", "10.0.4.11:8080"), manager(t, store.Backend(), 0, "web-2.example", "10.0.4.12:8080")
+	for i := range 1000 {
+		name := fmt.Sprintf("tenant-%04d/billing", i)
+		for _, e := range append(join(t, a, name), join(t, b, name)...) {
+			if i == 777 {
+				continue
+			}
+			if err := e.Lead(nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	s := serve(t, a, nil)
+	for _, width := range []int{1280, 375} {
+		p := open(t, s.url, width, 900, width < 500)
+		p.says("#verdict", "tenant-0777/billing has no leader")
+		p.until("what is wrong comes first, and 50 are shown", "document.querySelectorAll('#rows li').length === 50 && document.querySelector('#rows li').innerText.includes('0777')")
+		p.says("#where", "1–50 of 1,000")
+		p.fits()
+		p.shoot(fmt.Sprintf("many-%d", width))
+		p.run("search", chromedp.SendKeys("#search", "0042"))
+		p.says("#count", "1 of 1,000 elections")
+		p.says("#rows", "tenant-0042/billing")
+		p.until("one row is left", "document.querySelectorAll('#rows li').length === 1")
+	}
+}

@@ -1,0 +1,69 @@
+//go:build linux
+
+package chaos
+
+import (
+	"os"
+	"sync/atomic"
+	"syscall"
+	"time"
+	"unsafe"
+)
+
+// A Board is memory that a process shares with the harness: for each of its elections
+// what it believes. It outlives the process.
+type Board struct {
+	memory []byte
+}
+
+// A belief is the present reign of a process as it was sampled. Zero term: none.
+type belief struct {
+	term, from, to atomic.Int64
+}
+
+const mostElections = 8
+
+// openBoard makes or opens a board.
+func openBoard(name string) (*Board, error) {
+	f, err := os.OpenFile(name, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	size := mostElections * int(unsafe.Sizeof(belief{}))
+	if err := f.Truncate(int64(size)); err != nil {
+		return nil, err
+	}
+	memory, err := syscall.Mmap(int(f.Fd()), 0, size, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_SHARED)
+	return &Board{memory}, err
+}
+
+func (b *Board) belief(i int) *belief {
+	return (*belief)(unsafe.Pointer(&b.memory[i*int(unsafe.Sizeof(belief{}))]))
+}
+
+// begin, last and end are the writer's. A reader that comes between two stores sees an
+// interval that ends before it begins, which is none.
+func (b *belief) begin(term uint64, from time.Duration) {
+	b.term.Store(0)
+	b.to.Store(0)
+	b.from.Store(int64(from))
+	b.term.Store(int64(term))
+}
+
+func (b *belief) last(to time.Duration) { b.to.Store(int64(to)) }
+func (b *belief) end()                  { b.term.Store(0) }
+
+// read returns what was believed, and when it was seen first and last.
+func (b *belief) read() (term uint64, from, to time.Duration, ok bool) {
+	term, from, to = uint64(b.term.Load()), time.Duration(b.from.Load()), time.Duration(b.to.Load())
+	return term, from, to, term > 0 && to >= from
+}
+
+// leads reports whether the belief was there at some time after since.
+func (b *belief) leads(since time.Duration) bool {
+	_, _, to, ok := b.read()
+	return ok && to > since
+}
+
+func (b *Board) close() { syscall.Munmap(b.memory) }

@@ -1,0 +1,245 @@
+//go:build linux
+
+package chaos
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"log"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+func TestMain(m *testing.M) {
+	if role := os.Getenv(RoleVariable); role != "" {
+		if err := Campaign(role); err != nil {
+			log.Fatal(err)
+		}
+		return
+	}
+	os.Exit(m.Run())
+}
+
+const keptFigures = "../../docs/chaos.json"
+
+var (
+	histories = flag.Int("histories", 0, "run this many histories of each backend and add them to the figures")
+	length    = flag.Duration("length", 30*time.Second, "of a history")
+	figures   = flag.String("figures", keptFigures, "where the figures are kept")
+	doc       = flag.String("doc", "", "the page of docs to write the sums into")
+	page      = flag.String("page", filepath.Join(os.TempDir(), "go-election-chaos.html"), "where to write the page")
+	from      = flag.String("from", "", "only write the page, of what -keep has kept in this directory")
+	keep      = flag.String("keep", "", "a directory for what all histories noted; empty: only of those that break a rule, with the temporary files")
+	only      = flag.String("backend", "", "only this one, or several, with commas")
+	fault1    = flag.String("fault", "", "only this one")
+	seed      = flag.Uint64("seed", 0, "with a backend and a fault: run this one history again")
+)
+
+// judge checks a history, and keeps what it noted if it breaks a rule.
+func judge(t *testing.T, h *History) (broke error) {
+	t.Helper()
+	broke = Check(h)
+	dir := *keep
+	if dir == "" && broke != nil {
+		dir = os.TempDir()
+	}
+	if dir != "" {
+		trace := filepath.Join(dir, "chaos-"+strings.NewReplacer("/", "-", " ", "-", ",", "").Replace(h.Name())+".json")
+		text, err := json.Marshal(h)
+		if err == nil {
+			err = os.WriteFile(trace, text, 0o600)
+		}
+		if err != nil {
+			t.Error(err)
+		}
+		if broke != nil {
+			t.Errorf("%s: %v\nrun it again with -backend %q -fault %q -seed %d; what was noted is in %s", h.Name(), broke, h.Backend, h.Fault, h.Seed, trace)
+		}
+	}
+	t.Logf("%s: %v, %d lines, %d of %d faults hit a leader, %d late writes were seen where there is no fence, %d gaps", h.Name(),
+		(h.To - h.From).Round(time.Millisecond), len(h.Lines), h.Bites(), len(h.Bands), h.Stale(), len(h.Gaps()))
+	return broke
+}
+
+// TestOneHistory runs a history again, by what names it in a report.
+func TestOneHistory(t *testing.T) {
+	if *seed == 0 {
+		t.Skip("needs -backend, -fault and -seed")
+	}
+	judge(t, Run(t, Sites[*only](t), *fault1, *seed, *length))
+}
+
+// TestChaos runs many histories, adds them to the figures, prints the table and writes
+// the page. It goes on where the figures end: with the faults that were tried least.
+func TestChaos(t *testing.T) {
+	if *histories == 0 {
+		t.Skip("needs -histories")
+	}
+	kept, err := ReadFigures(*figures)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var mu sync.Mutex
+	var all []*History
+	began := time.Now()
+	t.Run("histories", func(t *testing.T) {
+		for round := range *histories {
+			for _, backend := range sorted(Sites) {
+				if *only != "" && !strings.Contains(","+*only+",", ","+backend+",") {
+					continue
+				}
+				t.Run(fmt.Sprintf("%s/%d", backend, round+1), func(t *testing.T) {
+					t.Parallel()
+					s := Sites[backend](t)
+					mu.Lock()
+					name := *fault1
+					if name == "" {
+						name = kept.least(s)
+					}
+					if _, has := s.faults[name]; !has {
+						mu.Unlock()
+						t.Skipf("%s has no fault %q", backend, name)
+					}
+					f := kept.Of(backend, name)
+					f.Seed++ // and so chosen less often from here on
+					n := f.Seed
+					mu.Unlock()
+					h := Run(t, s, name, n, *length)
+					broke := judge(t, h)
+					if err := AddToFile(*figures, h, broke != nil); err != nil {
+						t.Error(err)
+					}
+					mu.Lock()
+					defer mu.Unlock()
+					all = append(all, h)
+				})
+			}
+		}
+	})
+	if kept, err = ReadFigures(*figures); err != nil {
+		t.Fatal(err)
+	}
+	fmt.Print(kept.Table())
+	writePage(t, kept, all)
+	if *doc != "" && *figures == keptFigures {
+		if err := kept.WriteInto(*doc); err != nil {
+			t.Error(err)
+		}
+	}
+	for _, h := range all {
+		// Without this the fence was never needed, and that it held means nothing.
+		if h.TakesOver && h.Fault == longPause && kept.Of(h.Backend, h.Fault).Stale == 0 {
+			t.Errorf("%s: no late write was seen where there is no fence: the pauses did not bite", h.Name())
+		}
+	}
+	t.Logf("%d histories in %v", len(all), time.Since(began).Round(time.Second))
+}
+
+func writePage(t *testing.T, kept Figures, list []*History) {
+	t.Helper()
+	f, err := os.Create(*page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := WritePage(f, kept, list); err != nil {
+		t.Fatal(err)
+	}
+	fmt.Println("The page:", *page)
+}
+
+// TestPage writes the page of an earlier run.
+func TestPage(t *testing.T) {
+	if *from == "" {
+		t.Skip("needs -from")
+	}
+	kept, err := ReadFigures(*figures)
+	if err != nil {
+		t.Fatal(err)
+	}
+	names, err := filepath.Glob(filepath.Join(*from, "chaos-*.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var list []*History
+	for _, name := range names {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		h := &History{}
+		if err := json.Unmarshal(text, h); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		list = append(list, h)
+	}
+	writePage(t, kept, list)
+	if *doc != "" && *figures == keptFigures {
+		if err := kept.WriteInto(*doc); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// least returns the fault of a site that was tried least.
+func (f *Figures) least(s *Site) (name string) {
+	for _, n := range sorted(s.faults) {
+		if name == "" || f.Of(s.Backend, n).Seed < f.Of(s.Backend, name).Seed {
+			name = n
+		}
+	}
+	return name
+}
+
+// short are the histories of every test run: two for each backend.
+var short = map[string][]string{
+	"file":                {longPause, "lock deleted"},
+	"manual":              {longPause, "kill -9"},
+	"mysql on MariaDB":    {longPause, "server killed"},
+	"mysql on MySQL":      {longPause, "answers lost"},
+	"mysql on MariaDB x2": {"failover, writes lost", "failover, a grant lost"},
+	"etcd":                {longPause, "server stopped, long"},
+	"consul":              {longPause, "cut off"},
+	"zookeeper":           {longPause, "held back"},
+}
+
+// TestTwoShortHistoriesOfEachBackend runs real processes on real servers. A pause that
+// outlasts the lease must be seen to break the cell without a fence.
+func TestTwoShortHistoriesOfEachBackend(t *testing.T) {
+	var mu sync.Mutex
+	bites, stale := map[string]int{}, 0
+	few := make(chan struct{}, 4) // a small machine has no room for more
+	t.Run("histories", func(t *testing.T) {
+		for _, backend := range sorted(short) {
+			for _, name := range short[backend] {
+				t.Run(backend+", "+name, func(t *testing.T) {
+					t.Parallel()
+					few <- struct{}{}
+					t.Cleanup(func() { <-few })
+					h := Run(t, Sites[backend](t), name, 1, 8*time.Second)
+					judge(t, h)
+					mu.Lock()
+					defer mu.Unlock()
+					bites[backend] += h.Bites()
+					stale += h.Stale()
+				})
+			}
+		}
+	})
+	if t.Failed() || testing.Short() {
+		return
+	}
+	for backend, n := range bites {
+		if n == 0 {
+			t.Errorf("%s: no fault hit a leader: the histories prove nothing", backend)
+		}
+	}
+	if stale == 0 {
+		t.Error("no late write was seen where there is no fence: the pauses did not bite")
+	}
+}

@@ -1,0 +1,181 @@
+//go:build linux
+
+package chaos
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-election/go-election/conformance"
+	"github.com/go-election/go-election/election"
+)
+
+const ms = time.Millisecond
+
+// good is a history that breaks no rule: a leads in term 1 and is killed, b follows in
+// term 2.
+func good() *History {
+	h := &History{Backend: "mysql on MariaDB", Fault: "kill -9", Seed: 7, TTL: ttl, Bound: bound(0), From: 0, To: 9000 * ms}
+	add := func(l Line) { h.Lines = append(h.Lines, l) }
+	entry := func(process, election string, kind conformance.EntryKind, term uint64, from, to time.Duration) conformance.Entry {
+		return conformance.Entry{Process: process, Election: election, Kind: kind, Term: term, From: from, To: to}
+	}
+	number := 0
+	reign := func(process string, name string, term uint64, from, to time.Duration) {
+		add(Line{Entry: entry(process, name, Called, term, from-20*ms, from-10*ms), Method: "Acquire", Outcome: ok})
+		add(Line{Entry: entry(process, name, conformance.Granted, term, from-20*ms, from-10*ms)})
+		add(Line{Entry: entry(process, name, conformance.Believed, term, from, to)})
+		add(Line{Entry: entry(process, name, conformance.Ran, term, from, to)})
+		add(Line{Entry: entry(process, name, Called, term, to-500*ms, to-490*ms), Method: "Renew", Outcome: ok})
+		told := entry(process, name, conformance.Told, term, from+ms, from+ms)
+		told.Watcher, told.State, told.Leader, told.Leading, told.Reason = 1, election.Elected, "nonce of "+process, true, election.ReasonElected
+		add(Line{Entry: told})
+		number++
+		add(Line{Entry: entry(process, name, Wrote, term, to-100*ms, to-98*ms), Number: number, Outcome: ok})
+		h.Writes = append(h.Writes, Write{At: to - 99*ms, Process: process, Election: name, Term: term, Number: number, Accepted: true})
+	}
+	for _, process := range []string{"a1", "b1", "c1", "a2"} {
+		add(Line{Entry: entry(process, "", Started, 0, 0, 0)})
+	}
+	for _, name := range elections {
+		for _, process := range []string{"a1", "b1", "c1", "a2"} {
+			told := entry(process, name, conformance.Told, 0, 10*ms, 10*ms)
+			told.Watcher, told.State, told.Reason = 1, election.Vacant, election.ReasonCurrent
+			add(Line{Entry: told})
+		}
+		reign("a1", name, 1, 1000*ms, 3000*ms)
+		reign("b1", name, 2, 5000*ms, 8000*ms)
+		for _, process := range []string{"b1", "c1", "a2"} {
+			if process != "b1" {
+				told := entry(process, name, conformance.Told, 2, 5100*ms, 5100*ms)
+				told.Watcher, told.State, told.Leader, told.Reason = 1, election.Elected, "nonce of b1", election.ReasonElected
+				add(Line{Entry: told})
+			}
+			final := entry(process, name, conformance.Final, 2, 8500*ms, 8500*ms)
+			final.Watcher, final.State, final.Leader = 1, election.Elected, "nonce of b1"
+			add(Line{Entry: final})
+		}
+	}
+	h.Bands = []*Band{{Name: "kill -9", Target: "a1", From: 3000 * ms, To: 4000 * ms, hit: true}}
+	h.Heals = []Heal{{At: 4000 * ms, Led: 5000 * ms, Live: true}}
+	h.judgeBites()
+	return h
+}
+
+func TestAGoodHistoryBreaksNoRule(t *testing.T) {
+	h := good()
+	if err := Check(h); err != nil {
+		t.Error(err)
+	}
+	if h.Bites() != 1 || len(h.Gaps()) != 2 || h.Gaps()[0].To-h.Gaps()[0].From != 2000*ms {
+		t.Errorf("%d bites and gaps %v, want 1 and two of 2 s", h.Bites(), h.Gaps())
+	}
+}
+
+// find returns the first line of a process of this kind.
+func (h *History) find(process string, kind conformance.EntryKind, method string) *Line {
+	for i, l := range h.Lines {
+		if l.Process == process && l.Kind == kind && l.Method == method {
+			return &h.Lines[i]
+		}
+	}
+	panic("there is none")
+}
+
+// A checker that finds nothing is worth nothing: each rule, broken by one change.
+func TestEachBrokenRuleIsFound(t *testing.T) {
+	for _, test := range []struct {
+		rule, what string
+		spoil      func(h *History)
+	}{
+		{"S1", "two believe to lead for a millisecond", func(h *History) { h.find("a1", conformance.Believed, "").To = 5001 * ms }},
+		{"S4", "a later grant has a smaller term", func(h *History) { h.find("a1", conformance.Granted, "").Term = 9 }},
+		{"S5", "one term is granted twice", func(h *History) {
+			l := h.find("b1", conformance.Granted, "")
+			l.Term, l.From = 1, 985*ms
+		}},
+		{"S8", "belief without a grant", func(h *History) { h.find("b1", conformance.Believed, "").Term = 3 }},
+		{"S7", "a renewal is confirmed after another grant", func(h *History) {
+			l := h.find("a1", Called, "Renew")
+			l.From, l.To = 6000*ms, 6010*ms
+		}},
+		{"S7", "a renewal is confirmed after the release", func(h *History) {
+			l := *h.find("a1", Called, "Renew")
+			l.Method, l.From, l.To = "Release", 1500*ms, 1510*ms
+			h.Lines = append(h.Lines, l)
+		}},
+		{"S9", "the fenced cell accepts an older term", func(h *History) { h.Writes[0], h.Writes[1] = h.Writes[1], h.Writes[0] }},
+		{"S9", "a write in a term that was never granted", func(h *History) { h.Writes[1].Term = 5 }},
+		{"S9", "an acknowledged write is not there", func(h *History) { h.Writes = h.Writes[:1] }},
+		{"S9", "a write arrives twice", func(h *History) { h.Writes = append(h.Writes, h.Writes[3]) }},
+		{"S10", "an own reign is not told", func(h *History) {
+			h.Lines = append(h.Lines, Line{Entry: conformance.Entry{Process: "c1", Election: elections[0], Kind: conformance.Granted, Term: 3, From: 8100 * ms, To: 8110 * ms}},
+				Line{Entry: conformance.Entry{Process: "c1", Election: elections[0], Kind: conformance.Believed, Term: 3, From: 8200 * ms, To: 8300 * ms}})
+		}},
+		{"S10", "the last event is not the final state", func(h *History) { h.find("c1", conformance.Final, "").Term = 4 }},
+		{"S11", "two lead functions run in one process", func(h *History) {
+			l := *h.find("b1", conformance.Ran, "")
+			l.Term = 4
+			h.Lines = append(h.Lines, l)
+		}},
+		{"L3", "no leader after a heal", func(h *History) { h.Heals[0].Live = false }},
+		{"L3", "a leader too late", func(h *History) { h.Heals[0].Led = 60 * time.Second }},
+		{"nothing was checked", "a history without renewals and grants", func(h *History) { h.Lines = h.Lines[:4] }},
+		{"final states", "a process that noted no final state", func(h *History) { h.find("a2", conformance.Final, "").Kind = "?" }},
+	} {
+		h := good()
+		test.spoil(h)
+		if err := Check(h); err == nil || !strings.Contains(err.Error(), test.rule) {
+			t.Errorf("%s: %v, want %s", test.what, err, test.rule)
+		}
+	}
+}
+
+// An outcome that is not known explains nothing and excuses nothing.
+func TestUnknownOutcomesDoNotHideAnImpossibleOrder(t *testing.T) {
+	h := good()
+	l := *h.find("c1", Started, "")
+	l.Kind, l.Method, l.Outcome, l.Election, l.From, l.To = Called, "Acquire", unknown, elections[0], 5500*ms, 6500*ms
+	h.Lines = append(h.Lines, l)
+	if err := Check(h); err != nil {
+		t.Errorf("an unknown bid: %v", err)
+	}
+	r := h.find("a1", Called, "Renew")
+	r.From, r.To = 6000*ms, 6010*ms
+	if err := Check(h); err == nil || !strings.Contains(err.Error(), "S7") {
+		t.Errorf("%v, want S7", err)
+	}
+}
+
+func TestAFaultThatHitNobodyIsNoBite(t *testing.T) {
+	h := good()
+	quiet := &Band{Name: "cut off", Target: "c1", From: 5500 * ms, To: 5600 * ms, bite: byCall}
+	ended := &Band{Name: "row deleted", From: 2900 * ms, To: 2950 * ms, bite: byEnd}
+	early := &Band{Name: "row deleted", From: 100 * ms, To: 200 * ms, bite: byEnd}
+	missed := &Band{Name: "kill -9", Target: "c1", From: 3000 * ms, To: 4000 * ms}
+	h.Bands = []*Band{quiet, ended, early, missed}
+	h.judgeBites()
+	if quiet.Bit || !ended.Bit || early.Bit || missed.Bit {
+		t.Errorf("bites: cut of a follower %v, deletion at the end of a reign %v, deletion before any %v, kill of a follower %v; want only the second",
+			quiet.Bit, ended.Bit, early.Bit, missed.Bit)
+	}
+}
+
+// A history is kept as JSON when it breaks a rule. It must say the same when it is read.
+func TestAKeptHistoryIsCheckedAsItWas(t *testing.T) {
+	h := good()
+	h.find("a1", conformance.Believed, "").To = 5001 * ms
+	text, err := json.Marshal(h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var again History
+	if err := json.Unmarshal(text, &again); err != nil {
+		t.Fatal(err)
+	}
+	if one, other := Check(h), Check(&again); other == nil || one.Error() != other.Error() {
+		t.Errorf("%v; read again: %v", one, other)
+	}
+}

@@ -1,0 +1,216 @@
+//go:build linux
+
+package chaos
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// A Figure is what is kept of all histories of one backend under one fault.
+type Figure struct {
+	Backend    string   `json:"backend"`
+	Fault      string   `json:"fault"`
+	Histories  int      `json:"histories"`        // that bit: others are no evidence
+	Idle       int      `json:"idle,omitempty"`   // that did not
+	Faults     int      `json:"faults"`           // injected
+	Bites      int      `json:"bites"`            // of them, that did something to a leader
+	Violations int      `json:"violations"`       // histories that broke a rule
+	Stale      int      `json:"unfenced"`         // late writes that a resource without a fence accepted
+	Seed       uint64   `json:"seed"`             // greatest one used
+	Gaps       Gaps     `json:"gaps"`             // times without a leader
+	Broken     []uint64 `json:"broken,omitempty"` // seeds of the histories that broke a rule
+}
+
+// Gaps counts times without a leader in milliseconds, by buckets that are a twelfth of
+// an octave wide, so that figures of many runs add up.
+type Gaps map[int]int
+
+const perOctave = 12
+
+// Add counts a gap.
+func (g Gaps) Add(d time.Duration) {
+	g[int(math.Round(math.Log2(max(float64(d)/1e6, 0.01))*perOctave))]++
+}
+
+// Count is how many there are.
+func (g Gaps) Count() (n int) {
+	for _, c := range g {
+		n += c
+	}
+	return n
+}
+
+// Quantile returns the gap than which this part of all is not longer, within three
+// hundredths of it.
+func (g Gaps) Quantile(q float64) time.Duration {
+	left := int(math.Ceil(q * float64(g.Count())))
+	for _, bucket := range sortedInts(g) {
+		if left -= g[bucket]; left <= 0 {
+			return time.Duration(math.Exp2(float64(bucket)/perOctave) * 1e6)
+		}
+	}
+	return 0
+}
+
+func sortedInts(g Gaps) (keys []int) {
+	for k := range g {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// MarshalText and UnmarshalText keep the counts in one short text: bucket:count ….
+func (g Gaps) MarshalText() ([]byte, error) {
+	var parts []string
+	for _, bucket := range sortedInts(g) {
+		parts = append(parts, fmt.Sprintf("%d:%d", bucket, g[bucket]))
+	}
+	return []byte(strings.Join(parts, " ")), nil
+}
+
+func (g *Gaps) UnmarshalText(text []byte) error {
+	*g = Gaps{}
+	for part := range strings.FieldsSeq(string(text)) {
+		b, c, _ := strings.Cut(part, ":")
+		bucket, err := strconv.Atoi(b)
+		count, err2 := strconv.Atoi(c)
+		if err = errors.Join(err, err2); err != nil || count < 0 {
+			return fmt.Errorf("gaps: %q: want bucket:count", part)
+		}
+		(*g)[bucket] += count
+	}
+	return nil
+}
+
+// Figures are the lines of the table, by backend and fault.
+type Figures []*Figure
+
+// Of returns the line of a backend and a fault, and makes it if there is none.
+func (f *Figures) Of(backend, fault string) *Figure {
+	for _, l := range *f {
+		if l.Backend == backend && l.Fault == fault {
+			return l
+		}
+	}
+	l := &Figure{Backend: backend, Fault: fault, Gaps: Gaps{}}
+	*f = append(*f, l)
+	slices.SortFunc(*f, func(a, b *Figure) int {
+		return cmp.Or(cmp.Compare(a.Backend, b.Backend), cmp.Compare(a.Fault, b.Fault))
+	})
+	return l
+}
+
+// Add counts a history. broke says that it broke a rule.
+func (f *Figures) Add(h *History, broke bool) {
+	l := f.Of(h.Backend, h.Fault)
+	l.Seed = max(l.Seed, h.Seed)
+	l.Faults += len(h.Bands)
+	l.Bites += h.Bites()
+	l.Stale += h.Stale()
+	switch {
+	case broke: // also if no fault hit a leader
+		l.Histories++
+		l.Violations++
+		l.Broken = append(l.Broken, h.Seed)
+	case h.Bites() > 0:
+		l.Histories++
+	default:
+		l.Idle++
+	}
+	for _, g := range h.Gaps() {
+		l.Gaps.Add(g.To - g.From)
+	}
+}
+
+// ReadFigures reads a file of figures; one that is not there has none.
+func ReadFigures(name string) (f Figures, err error) {
+	text, err := os.ReadFile(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(text, &f)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("figures: %w", err)
+	}
+	for _, l := range f {
+		if l.Gaps == nil {
+			l.Gaps = Gaps{}
+		}
+	}
+	return f, nil
+}
+
+// Write writes the file as a whole, one line for each figure.
+func (f Figures) Write(name string) error {
+	var b bytes.Buffer
+	b.WriteString("[\n")
+	for i, l := range f {
+		text, err := json.Marshal(l)
+		if err != nil {
+			return err
+		}
+		b.Write(text)
+		if i < len(f)-1 {
+			b.WriteByte(',')
+		}
+		b.WriteByte('\n')
+	}
+	b.WriteString("]\n")
+	next := name + ".new"
+	if err := os.WriteFile(next, b.Bytes(), 0o644); err != nil {
+		return err
+	}
+	return os.Rename(next, name)
+}
+
+// AddToFile adds a history to a file of figures. Whatever other runs have added
+// meanwhile stays.
+func AddToFile(name string, h *History, broke bool) error {
+	lock, err := os.OpenFile(filepath.Join(os.TempDir(), "chaos-figures.lock"), os.O_CREATE|os.O_RDWR, 0o666)
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
+		return err
+	}
+	f, err := ReadFigures(name)
+	if err != nil {
+		return err // rather no figure than the loss of those that are there
+	}
+	f.Add(h, broke)
+	return f.Write(name)
+}
+
+// Totals has one line for each backend.
+func (f Figures) Totals() (totals Figures) {
+	for _, l := range f {
+		t := totals.Of(l.Backend, "all")
+		t.Histories += l.Histories
+		t.Idle += l.Idle
+		t.Faults += l.Faults
+		t.Bites += l.Bites
+		t.Violations += l.Violations
+		t.Stale += l.Stale
+		for bucket, n := range l.Gaps {
+			t.Gaps[bucket] += n
+		}
+	}
+	return totals
+}

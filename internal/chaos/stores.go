@@ -1,0 +1,167 @@
+//go:build linux
+
+package chaos
+
+import (
+	"crypto/rand"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-election/go-election/backend/mysql"
+	"github.com/go-election/go-election/internal/testbed"
+)
+
+// Sites are all the stores that are tormented, by the names of the table. Each makes
+// servers of its own, which end with the test.
+var Sites = map[string]func(t testing.TB) *Site{
+	"file":             fileSite,
+	"manual":           manualSite,
+	"mysql on MariaDB": func(t testing.TB) *Site { return mysqlSite(t, testbed.MariaDB) },
+	"mysql on MySQL":   func(t testing.TB) *Site { return mysqlSite(t, testbed.MySQL) },
+	"etcd":             etcdSite,
+	"consul":           consulSite,
+	"zookeeper":        zookeeperSite,
+
+	"mysql on MariaDB x2": func(t testing.TB) *Site { return pairSite(t, testbed.MariaDB) },
+	"mysql on MySQL x2":   func(t testing.TB) *Site { return pairSite(t, testbed.MySQL) },
+	"etcd x3":             etcdEnsemble,
+	"consul x3":           consulEnsemble,
+	"zookeeper x3":        zookeeperEnsemble,
+}
+
+const ttl = 2 * time.Second
+
+// bound is from a heal to the next leader, at most: the lease of whoever holds it,
+// what the store needs, and one reading and one call, with a call to spare.
+func bound(takeover time.Duration) time.Duration { return ttl + takeover + ttl/3 + 2*ttl/4 }
+
+func join(all ...map[string]fault) map[string]fault {
+	joined := map[string]fault{Mixed: nil}
+	for _, m := range all {
+		for name, f := range m {
+			joined[name] = f
+		}
+	}
+	return joined
+}
+
+// fileSite is a directory. A stopped leader keeps its lock: nobody follows.
+func fileSite(t testing.TB) *Site {
+	dir := filepath.Join(testbed.TempDir(t), "election")
+	env := environ("file", "DIR", dir)
+	return &Site{Backend: "file", TTL: ttl, Bound: bound(0), environ: func(int) []string { return env },
+		faults: join(processFaults(), map[string]fault{
+			"lock deleted": func(r *run) {
+				// Whoever then makes the file anew watches for the greatest TTL first.
+				locks, _ := filepath.Glob(filepath.Join(dir, "*.lock"))
+				if len(locks) == 0 {
+					r.Fatalf("there is no lock file in %s", dir)
+				}
+				name := locks[r.IntN(len(locks))]
+				r.during("lock deleted", filepath.Base(name), byEnd, func() { os.Remove(name) })
+				r.pass(r.TTL/2, r.TTL)
+			},
+		})}
+}
+
+// manualSite has one named leader. Nobody else ever leads, so what torments it is
+// what it survives.
+func manualSite(t testing.TB) *Site {
+	env := environ("manual", "LEADER", "b", "DIR", filepath.Join(testbed.TempDir(t), "election"))
+	return &Site{Backend: "manual", TTL: ttl, Bound: bound(0), environ: func(int) []string { return env }, faults: join(processFaults())}
+}
+
+// proxiesFor puts a proxy of its own between each member and each server.
+func proxiesFor(t testing.TB, addrs ...string) [][]*testbed.Proxy {
+	proxies := make([][]*testbed.Proxy, members)
+	for i := range proxies {
+		for _, addr := range addrs {
+			proxies[i] = append(proxies[i], testbed.NewProxy(t, addr))
+		}
+	}
+	return proxies
+}
+
+// urls are where a member finds the servers.
+func urls(proxies []*testbed.Proxy, scheme string) string {
+	var list []string
+	for _, p := range proxies {
+		list = append(list, scheme+p.Addr())
+	}
+	return strings.Join(list, ",")
+}
+
+// greatestTTL is what a row is watched for where a server may have lost writes.
+const greatestTTL = 3 * time.Second
+
+func mysqlSite(t testing.TB, k testbed.Kind) *Site {
+	s := testbed.Start(t, testbed.Options{Kind: k, Clock: true})
+	d := s.Database(t)
+	makeTables(t, d)
+	site := &Site{Backend: "mysql on " + string(k), TTL: ttl, Bound: bound(greatestTTL), takesOver: true, proxies: proxiesFor(t, s.Addr())}
+	site.environ = func(i int) []string {
+		return environ("mysql", "DSN", site.proxies[i][0].Config(d.User).FormatDSN())
+	}
+	site.faults = join(processFaults(), networkFaults(), serverFaults(s), sqlFaults(s, d), clockFaults(s))
+	addSlowDisk(t, site, s)
+	return site
+}
+
+func makeTables(t testing.TB, d *testbed.Database) {
+	if err := mysql.CreateTables(t.Context(), testbed.OpenDB(t, d.Admin), "", ""); err != nil {
+		t.Fatal(err)
+	}
+	d.Exec(t, fmt.Sprintf("UPDATE election_lease SET ttl_us = %d WHERE name = ''", greatestTTL.Microseconds()))
+}
+
+// addSlowDisk adds the fault if strace is there.
+func addSlowDisk(t testing.TB, site *Site, s server) {
+	if _, err := exec.LookPath("strace"); err != nil {
+		t.Log("NO SLOW FSYNC: strace is missing: run \"make deps\"")
+		return
+	}
+	site.faults["slow fsync"] = slowDisk(s)
+}
+
+func etcdSite(t testing.TB) *Site {
+	n := testbed.StartEtcd(t, testbed.EtcdOptions{})
+	site := &Site{Backend: "etcd", TTL: ttl, Bound: bound(time.Second), takesOver: true, proxies: proxiesFor(t, n.Addr())}
+	prefix := rand.Text() + "/"
+	site.environ = func(i int) []string {
+		return environ("etcd", "ENDPOINTS", urls(site.proxies[i], "http://"), "PREFIX", prefix)
+	}
+	site.faults = join(processFaults(), networkFaults(), serverFaults(n), etcdAdmin(n.URL(), prefix))
+	addSlowDisk(t, site, n)
+	return site
+}
+
+func consulSite(t testing.TB) *Site {
+	a := testbed.StartConsul(t, testbed.ConsulOptions{SessionTTLMin: time.Second})
+	site := &Site{Backend: "consul", TTL: ttl, Bound: bound(ttl + 2*time.Second), takesOver: true, proxies: proxiesFor(t, a.Addr())}
+	prefix := rand.Text()
+	site.environ = func(i int) []string {
+		return environ("consul", "ADDRESS", urls(site.proxies[i], "http://"), "PREFIX", prefix)
+	}
+	site.faults = join(processFaults(), networkFaults(), serverFaults(a), consulAdmin(a.URL(), prefix))
+	addSlowDisk(t, site, a)
+	return site
+}
+
+func zookeeperSite(t testing.TB) *Site {
+	z := testbed.StartZooKeeper(t, testbed.ZooKeeperOptions{Clock: true})
+	site := &Site{Backend: "zookeeper", TTL: ttl, Bound: bound(ttl), takesOver: true, proxies: proxiesFor(t, z.Addr())}
+	root := "/" + rand.Text()
+	site.environ = func(i int) []string { return zookeeperEnviron(site.proxies[i], root) }
+	// Its transaction log is not synced here, so there is no slow fsync.
+	site.faults = join(processFaults(), networkFaults(), serverFaults(z), zookeeperAdmin(z.Addr(), root), clockFaults(z))
+	return site
+}
+
+func zookeeperEnviron(proxies []*testbed.Proxy, root string) []string {
+	return environ("zookeeper", "SERVERS", urls(proxies, ""), "ROOT", root, "TICK", testbed.ZooKeeperTick.String(), "MAX_SESSION", "20s")
+}

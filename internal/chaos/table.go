@@ -1,0 +1,71 @@
+//go:build linux
+
+package chaos
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"text/tabwriter"
+	"time"
+)
+
+// Table prints the figures for people.
+func (f Figures) Table() string {
+	var b strings.Builder
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(w, "backend\tfault\thistories\tfaults\tbit\tviolations\twithout a fence\tgaps\tp50\tp99\tmax\t")
+	for _, l := range append(f, f.Totals()...) {
+		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%d\t%d\t%d\t%d\t%s\t%s\t%s\t\n", l.Backend, l.Fault, l.Histories, l.Faults, l.Bites, l.Violations, l.Stale,
+			l.Gaps.Count(), brief(l.Gaps.Quantile(.5)), brief(l.Gaps.Quantile(.99)), brief(l.Gaps.Quantile(1)))
+	}
+	w.Flush()
+	return b.String()
+}
+
+// The part of a page of docs that the figures are written into.
+const (
+	figuresBegin = "<!-- written by make chaos -->\n"
+	figuresEnd   = "<!-- until here -->\n"
+)
+
+// WriteInto writes the sums into a page of docs, between two marks.
+func (f Figures) WriteInto(name string) error {
+	text, err := os.ReadFile(name)
+	if err != nil {
+		return err
+	}
+	before, rest, found := strings.Cut(string(text), figuresBegin)
+	_, after, ends := strings.Cut(rest, figuresEnd)
+	if !found || !ends {
+		return fmt.Errorf("%s has no place for the figures, %q to %q", name, figuresBegin, figuresEnd)
+	}
+	var b strings.Builder
+	b.WriteString(before + figuresBegin)
+	fmt.Fprintln(&b, "| backend | histories | faults that hit a leader | histories that broke a rule | late writes without a fence | times without a leader | median | 99 % | longest |")
+	fmt.Fprintln(&b, "|---|---:|---:|---:|---:|---:|---:|---:|---:|")
+	for _, l := range f.Totals() {
+		fmt.Fprintf(&b, "| %s | %d | %d of %d | %d | %d | %d | %s | %s | %s |\n", l.Backend, l.Histories, l.Bites, l.Faults, l.Violations, l.Stale,
+			l.Gaps.Count(), brief(l.Gaps.Quantile(.5)), brief(l.Gaps.Quantile(.99)), brief(l.Gaps.Quantile(1)))
+	}
+	for _, l := range f {
+		if l.Violations > 0 {
+			fmt.Fprintf(&b, "\n%s, %s: %d of %d histories broke a rule, seeds %s.\n", l.Backend, l.Fault, l.Violations, l.Histories, strings.Trim(fmt.Sprint(l.Broken), "[]"))
+		}
+	}
+	b.WriteString(figuresEnd + after)
+	return os.WriteFile(name, []byte(b.String()), 0o644)
+}
+
+// brief shows a time with three digits.
+func brief(d time.Duration) string {
+	switch {
+	case d == 0:
+		return "–"
+	case d < 10*time.Millisecond:
+		return d.Round(10 * time.Microsecond).String()
+	case d < time.Second:
+		return d.Round(time.Millisecond).String()
+	}
+	return d.Round(10 * time.Millisecond).String()
+}

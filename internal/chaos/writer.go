@@ -1,0 +1,342 @@
+//go:build linux
+
+package chaos
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/go-election/go-election/backend"
+	_ "github.com/go-election/go-election/backend/all"
+	"github.com/go-election/go-election/config"
+	"github.com/go-election/go-election/conformance"
+	"github.com/go-election/go-election/election"
+)
+
+// RoleVariable is the environment variable that makes the test binary a writer.
+const RoleVariable = "CHAOS_ROLE"
+
+// A Role is what a writer is told.
+type Role struct {
+	Process   string   // its name in the history
+	ID        string   // of the candidate
+	Dir       string   // where its journal and its board are
+	Environ   []string // the configuration: ELECTION_BACKEND=… and so on
+	Elections []string
+	Resource  string // the socket of the resource
+}
+
+func (r Role) journal() string { return filepath.Join(r.Dir, r.Process+".jsonl") }
+func (r Role) board() string   { return filepath.Join(r.Dir, r.Process+".board") }
+
+const (
+	sampleEvery = time.Millisecond
+	workFor     = 25 * time.Millisecond // between asking Leading and writing; on average
+)
+
+// A writer is a process that campaigns and writes what it is leader to write.
+type writer struct {
+	Role
+	*journal
+	board  *Board
+	seats  []*seat
+	writes atomic.Int64
+}
+
+// A seat is its part in one election.
+type seat struct {
+	*election.Election
+	writer *writer
+	number int
+
+	mu    sync.Mutex
+	told  election.Event // last
+	final bool
+}
+
+// Campaign is the main function of a writer. It ends when standard input does, or by a
+// SIGTERM. Told "final", it notes its final state.
+func Campaign(text string) error {
+	w := &writer{}
+	if err := json.Unmarshal([]byte(text), &w.Role); err != nil {
+		return err
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	var err error
+	if w.journal, err = openJournal(w.Role.journal(), w.Process); err != nil {
+		return err
+	}
+	if w.board, err = openBoard(w.Role.board()); err != nil {
+		return err
+	}
+	w.note(Line{Entry: conformance.Entry{Kind: Started, From: Now(), To: Now()}})
+	c, err := config.Parse("", nil, &config.Options{Environ: w.Environ})
+	if err != nil {
+		return err
+	}
+	b, err := c.OpenBackend(ctx)
+	if err != nil {
+		return err
+	}
+	c.Election.ID = w.ID
+	m, err := election.New(w.listen(b), &c.Election)
+	if err != nil {
+		return err
+	}
+	for i, name := range w.Elections {
+		if err := w.join(m, i, name); err != nil {
+			return err
+		}
+	}
+	go w.sample()
+	for _, s := range w.seats {
+		if err := s.Lead(s.lead); err != nil {
+			return err
+		}
+	}
+	go func() {
+		lines := bufio.NewScanner(os.Stdin)
+		for lines.Scan() {
+			if lines.Text() == "final" {
+				w.finish()
+				fmt.Println("noted")
+			}
+		}
+		os.Exit(1) // the harness is gone
+	}()
+	<-ctx.Done()
+	end, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	return m.Close(end)
+}
+
+// listen puts a wire in front of the backend that notes all calls.
+func (w *writer) listen(b backend.Backend) backend.Backend {
+	offset := Now() // not after the wire's own zero: what is noted as sent was sent then or later
+	wire := conformance.Wrap(b)
+	wire.Decide(func(c conformance.Call) conformance.Fate {
+		switch c.Method {
+		case "Acquire", "Renew", "Release":
+			for i, name := range c.Elections {
+				l := Line{Entry: conformance.Entry{Kind: Invoked, Election: name, From: offset + c.Sent, To: offset + c.Sent}, Method: c.Method}
+				if i < len(c.Terms) {
+					l.Term = c.Terms[i]
+				}
+				w.note(l)
+			}
+		}
+		return conformance.Fate{}
+	})
+	wire.Notify(func(c conformance.Call) {
+		from, to := offset+c.Sent, Now()
+		for _, l := range c.Granted {
+			w.note(Line{Entry: conformance.Entry{Kind: conformance.Granted, Election: l.Election, Term: l.Term, From: from, To: to}})
+		}
+		names := c.Elections
+		if len(names) == 0 {
+			names = []string{""}
+		}
+		for i, name := range names {
+			l := Line{Entry: conformance.Entry{Kind: Called, Election: name, From: from, To: to}, Method: c.Method, Outcome: outcome(c, i)}
+			if i < len(c.Terms) {
+				l.Term = c.Terms[i]
+			}
+			for _, g := range c.Granted {
+				if g.Election == name {
+					l.Term = g.Term
+				}
+			}
+			if c.Err != nil {
+				l.Text = c.Err.Error()
+			}
+			w.note(l)
+		}
+	})
+	return wire
+}
+
+// outcome says how item i of a call ended.
+func outcome(c conformance.Call, i int) string {
+	switch {
+	case i < len(c.Outcomes) && c.Outcomes[i] == backend.Granted:
+		return ok
+	case i < len(c.Outcomes) && c.Outcomes[i] == backend.Refused:
+		return fail
+	case c.Method == "Acquire" || c.Method == "Renew" || c.Err != nil:
+		return unknown
+	}
+	return ok
+}
+
+// join joins an election and notes what is told about it.
+func (w *writer) join(m *election.Manager, number int, name string) error {
+	e, err := m.Join(name)
+	if err != nil {
+		return err
+	}
+	s := &seat{Election: e, writer: w, number: number}
+	w.seats = append(w.seats, s)
+	e.Watch(func(ev election.Event) {
+		at := Now()
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if ev.Kind != election.Notice {
+			s.told = ev
+		}
+		if s.final {
+			return
+		}
+		l := Line{Entry: conformance.Entry{Kind: conformance.Told, Election: name, Term: ev.Term, From: at, To: at, Watcher: 1,
+			State: ev.Kind, Leader: ev.Leader.Nonce, Leading: ev.Leading, Reason: ev.Reason, Folded: ev.Folded}}
+		if ev.Err != nil {
+			l.Text = ev.Err.Error()
+		}
+		w.note(l)
+	})
+	return nil
+}
+
+// sample looks at what is believed, as long as the process lives.
+func (w *writer) sample() {
+	tick := time.NewTicker(sampleEvery)
+	defer tick.Stop()
+	type reign struct {
+		term     uint64
+		from, to time.Duration
+	}
+	reigns := make([]reign, len(w.seats))
+	for range tick.C {
+		for i, s := range w.seats {
+			before := Now()
+			l := s.Leadership()
+			after := Now()
+			r, shown := &reigns[i], w.board.belief(i)
+			if r.term != 0 && (l == nil || l.Term != r.term) {
+				if r.to >= r.from {
+					w.note(Line{Entry: conformance.Entry{Kind: conformance.Believed, Election: s.Name(), Term: r.term, From: r.from, To: r.to}})
+				}
+				*r = reign{}
+				shown.end()
+			}
+			switch {
+			case l == nil:
+			case r.term == 0:
+				*r = reign{l.Term, after, before}
+				shown.begin(l.Term, after)
+			default:
+				r.to = before
+				shown.last(before)
+			}
+		}
+	}
+}
+
+// lead writes as long as it leads. It looks before it works and not after, as
+// programs do: what it writes then may be late, and the fence is for that.
+func (s *seat) lead(ctx context.Context, lead *election.Leadership) error {
+	w, began := s.writer, Now()
+	w.note(Line{Entry: conformance.Entry{Kind: Running, Election: s.Name(), Term: lead.Term, From: began, To: began}})
+	defer func() {
+		w.note(Line{Entry: conformance.Entry{Kind: conformance.Ran, Election: s.Name(), Term: lead.Term, From: began, To: Now()}})
+	}()
+	var c *client
+	defer func() { c.close() }()
+	work := time.NewTimer(0)
+	defer work.Stop()
+	for lead.Leading() && ctx.Err() == nil {
+		work.Reset(workFor/2 + rand.N(workFor))
+		<-work.C
+		q := request{w.Process, s.Name(), lead.Term, int(w.writes.Add(1))}
+		l := Line{Entry: conformance.Entry{Kind: Wrote, Election: s.Name(), Term: lead.Term, From: Now()}, Number: q.Number}
+		var a reply
+		var err error
+		if c == nil {
+			c, err = dial(w.Resource)
+		}
+		if err == nil {
+			a, err = c.write(q)
+		}
+		switch l.To = Now(); {
+		case err != nil:
+			l.Outcome, l.Text = unknown, err.Error()
+			c.close()
+			c = nil
+		case a.Accepted:
+			l.Outcome = ok
+		default:
+			l.Outcome = refused
+		}
+		w.note(l)
+	}
+	return nil
+}
+
+// finish notes the final states, which are those that watchers were told last, and
+// notes nothing after that.
+func (w *writer) finish() {
+	limit := time.After(time.Minute)
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for _, s := range w.seats {
+		for waiting := true; waiting; {
+			s.mu.Lock()
+			c := s.Current()
+			same := c.Kind == s.told.Kind && c.Leader.Nonce == s.told.Leader.Nonce && (c.Kind != election.Elected || c.Term == s.told.Term)
+			if !same { // an event is on its way, or was lost
+				s.mu.Unlock()
+				select {
+				case <-tick.C:
+					continue
+				case <-limit:
+				}
+				s.mu.Lock()
+			}
+			s.final, waiting = true, false
+			at := Now()
+			for _, kind := range []conformance.EntryKind{conformance.Final, conformance.Ended} {
+				w.note(Line{Entry: conformance.Entry{Kind: kind, Election: s.Name(), Term: c.Term, From: at, To: at, Watcher: 1,
+					State: c.Kind, Leader: c.Leader.Nonce, Leading: c.Leading, Reason: c.Reason}})
+			}
+			s.mu.Unlock()
+		}
+	}
+}
+
+// A client writes to the resource.
+type client struct {
+	net.Conn
+	in *json.Decoder
+}
+
+func dial(socket string) (*client, error) {
+	c, err := net.Dial("unix", socket)
+	if err != nil {
+		return nil, err
+	}
+	return &client{c, json.NewDecoder(c)}, nil
+}
+
+func (c *client) write(q request) (a reply, err error) {
+	if err = json.NewEncoder(c).Encode(q); err == nil {
+		err = c.in.Decode(&a)
+	}
+	return a, err
+}
+
+func (c *client) close() {
+	if c != nil {
+		c.Conn.Close()
+	}
+}

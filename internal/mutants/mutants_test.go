@@ -1,0 +1,123 @@
+// Package mutants tries cores that are broken on purpose: each must be found by the
+// check that is there to find it. (Broken backends are in package conformance.)
+// A mutant is a replacement in a file of package election, made with go test
+// -overlay: the tree is never touched.
+package mutants
+
+import (
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+var (
+	all  = flag.Bool("mutants.all", false, "try all mutants, and not only some of them")
+	only = flag.String("mutants.only", "", "try those with this in their names")
+)
+
+// A mutant is one mistake, and who must find it.
+type mutant struct {
+	name     string
+	file     string // in package election
+	old, new string // old must be there exactly once, or the table has rotted
+	rule     string // what the failing check says, or the test that fails
+	check    check
+}
+
+// A check is what a mutant is tried on: tests of a package, without cgo and race
+// detector, for speed.
+type check struct {
+	pkg, run string
+	args     []string
+}
+
+// simulation runs worlds of all kinds.
+var simulation = check{"./election", "TestSimulation$", []string{"-sim.hours=140"}}
+
+// core runs one test of the core.
+func core(test string) check { return check{"./election", "^" + test + "$", nil} }
+
+// suite runs one case of the conformance suite, on memory.
+func suite(title string) check {
+	return check{"./backend/memory", "TestConformance/pushed/cases/" + strings.ReplaceAll(title, " ", "_"), nil}
+}
+
+// some is how many mutants are passed over for one that is tried by default.
+const some = 6
+
+func TestEachBrokenCoreIsFound(t *testing.T) {
+	names := map[string]bool{}
+	tried, killed := 0, 0
+	for i, m := range mutants {
+		if names[m.name] {
+			t.Errorf("two mutants are called %q", m.name)
+		}
+		names[m.name] = true
+		overlay, err := m.overlay(t.TempDir())
+		if err != nil {
+			t.Errorf("%s: %v", m.name, err)
+			continue
+		}
+		if *only != "" && !strings.Contains(m.name, *only) || *only == "" && !*all && i%some != 0 {
+			continue
+		}
+		tried++
+		if err := m.try(t, overlay); err != nil {
+			t.Errorf("mutant %q: %v", m.name, err)
+			continue
+		}
+		killed++
+		fmt.Printf("mutant %-62s killed by %s\n", m.name+":", m.rule)
+	}
+	fmt.Printf("%d/%d broken cores killed\n", killed, tried)
+}
+
+// overlay writes the broken file beside a description for the go command.
+func (m mutant) overlay(dir string) (path string, err error) {
+	file, err := filepath.Abs(filepath.Join("..", "..", "election", m.file))
+	if err != nil {
+		return "", err
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return "", err
+	}
+	if n := strings.Count(string(text), m.old); n != 1 {
+		return "", fmt.Errorf("%s has this %d times, want once; keep the table up to date:\n%s", m.file, n, m.old)
+	}
+	broken := filepath.Join(dir, m.file)
+	if err := os.WriteFile(broken, []byte(strings.Replace(string(text), m.old, m.new, 1)), 0o600); err != nil {
+		return "", err
+	}
+	replace, err := json.Marshal(map[string]map[string]string{"Replace": {file: broken}})
+	if err != nil {
+		return "", err
+	}
+	path = filepath.Join(dir, "overlay.json")
+	return path, os.WriteFile(path, replace, 0o600)
+}
+
+// try returns an error if the check passes, or fails for another reason than the
+// rule.
+func (m mutant) try(t *testing.T, overlay string) error {
+	args := append([]string{"test", "-vet=off", "-count=1", "-timeout=20m", "-overlay", overlay, "-run", m.check.run, m.check.pkg}, m.check.args...)
+	cmd := exec.CommandContext(t.Context(), "go", args...)
+	cmd.Dir = filepath.Join("..", "..")
+	out, err := cmd.CombinedOutput()
+	if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
+		return err
+	}
+	switch text := string(out); {
+	case err == nil:
+		return fmt.Errorf("SURVIVES: %s %s does not find it", m.check.pkg, m.check.run)
+	case strings.Contains(text, "[build failed]"), !strings.Contains(text, m.rule):
+		return fmt.Errorf("not found by %s, but:\n%.3000s", m.rule, text)
+	}
+	return nil
+}
