@@ -1,121 +1,143 @@
-// Quickstart shows an election among three candidates. The leader is killed, and
-// another takes over; then that one resigns, and the next takes over at once.
+// Quickstart shows an election among three processes. The one that leads is killed
+// with kill -9, and another takes over; then that one is asked to end, and hands
+// over to the last.
 //
 //	go run ./examples/quickstart
 //
-// Nothing needs to be installed: the candidates share a store in memory. With
-// another backend they would be processes on different machines, and the code
-// would be the same.
+// Nothing needs to be installed: they share lock files. With another word after
+// "backend:" in election.yaml, or ELECTION_BACKEND=etcd in the environment, the
+// same program runs on another store; election.yaml says what it expects where.
 package main
 
 import (
 	"context"
+	"errors"
+	"flag"
 	"fmt"
 	"log"
-	"sync/atomic"
+	"os"
+	"os/signal"
+	"syscall"
 	"time"
 
-	"github.com/go-election/go-election/backend"
-	"github.com/go-election/go-election/backend/memory"
-	"github.com/go-election/go-election/election"
+	_ "github.com/go-election/go-election/backend/all"
+	"github.com/go-election/go-election/config"
 )
 
-const ttl = 3 * time.Second
+var names = []string{"anna", "bert", "cleo"}
+
+func main() {
+	log.SetFlags(0)
+	file := flag.String("config", configFile(), "the configuration")
+	id := flag.String("candidate", "", "be this candidate, and tell the parent process what happens")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+
+	var err error
+	if *id != "" {
+		err = child(ctx, *file, *id)
+	} else {
+		err = demo(ctx, *file)
+	}
+	switch {
+	case err != nil && ctx.Err() != nil:
+		log.Fatal("interrupted")
+	case err != nil:
+		log.Fatal(err)
+	}
+}
+
+// configFile finds election.yaml, in the program's directory or at the module's root.
+func configFile() string {
+	const beside, below = "election.yaml", "examples/quickstart/election.yaml"
+	if _, err := os.Stat(beside); errors.Is(err, os.ErrNotExist) {
+		return below
+	}
+	return beside
+}
 
 var began = time.Now()
 
 func say(format string, args ...any) {
-	fmt.Printf("%5.2fs  %s\n", time.Since(began).Seconds(), fmt.Sprintf(format, args...))
+	fmt.Printf("%6.2fs  %s\n", time.Since(began).Seconds(), fmt.Sprintf(format, args...))
 }
 
-func main() {
-	ctx := context.Background()
-	store := memory.New(nil)
-	elected := make(chan *candidate, 3)
-	for _, id := range []string{"anna", "bert", "cleo"} {
-		if err := start(id, store, elected); err != nil {
-			log.Fatal(err)
+// demo starts the candidates and torments them.
+func demo(ctx context.Context, file string) error {
+	c, err := config.Load(file, nil)
+	if err != nil {
+		return err
+	}
+	store, err := c.OpenBackend(ctx) // not to use it, but to see what it promises
+	if err != nil {
+		return err
+	}
+	promises := store.Guarantees()
+	o, err := c.Election.Complete(promises)
+	if err = errors.Join(err, store.Close()); err != nil {
+		return err
+	}
+	fmt.Printf("Three candidates on the backend %q, which is one word in %s. TTL %v.\n", c.Backend, file, o.TTL)
+
+	g := group{file: file, reports: make(chan report, 100)}
+	defer g.end()
+	start := g.startProcess
+	if c.Backend == "memory" {
+		fmt.Println("Memory is not shared by processes: these are three managers in one.")
+		start = g.startManager
+	}
+	for _, name := range names {
+		if err := start(ctx, name); err != nil {
+			return err
+		}
+	}
+	limit := 3*o.TTL + promises.Takeover + o.Silence + o.Priority + 20*time.Second
+
+	leader, err := g.leader(ctx, limit)
+	if err != nil {
+		return err
+	}
+	say("%s leads, term %d", leader.ID, leader.Term)
+	if err := pause(ctx); err != nil {
+		return err
+	}
+
+	if c.Backend != "memory" {
+		say("kill -9 %s", leader.ID)
+		killed := time.Now()
+		g.kill(leader.ID)
+		if c.Backend == "manual" {
+			if other, err := g.leader(ctx, 3*time.Second); err == nil {
+				return fmt.Errorf("%s leads, whom nobody has named", other.ID)
+			}
+			say("nobody follows: who leads is said by hand, in the configuration")
+			return ctx.Err()
+		}
+		if leader, err = g.leader(ctx, limit); err != nil {
+			return err
+		}
+		say("%s leads, term %d: %v after the kill", leader.ID, leader.Term, leader.At.Sub(killed).Round(100*time.Microsecond))
+		if err := pause(ctx); err != nil {
+			return err
 		}
 	}
 
-	leader := <-elected
-	time.Sleep(2 * time.Second)
-	say("%s is killed: it reaches nothing any more, and nobody is told", leader.id)
-	killed := time.Now()
-	leader.kill()
-
-	leader = <-elected
-	say("%.1f s without a leader, TTL %v", time.Since(killed).Seconds(), ttl)
-	time.Sleep(2 * time.Second)
-	say("%s resigns", leader.id)
-	resigned := time.Now()
-	if err := leader.manager.Close(ctx); err != nil {
-		log.Fatal(err)
-	}
-
-	<-elected
-	say("handed over in %v", time.Since(resigned).Round(10*time.Microsecond))
-}
-
-// A candidate is what a process would be.
-type candidate struct {
-	id      string
-	manager *election.Manager
-	kill    func()
-}
-
-// start begins to campaign.
-func start(id string, store *memory.Store, elected chan<- *candidate) error {
-	b := &mortal{Backend: store.Backend()}
-	m, err := election.New(b, &election.Options{ID: id, TTL: ttl})
-	if err != nil {
+	say("%s is asked to end, and hands over", leader.ID)
+	asked := time.Now()
+	g.terminate(leader.ID)
+	if leader, err = g.leader(ctx, limit); err != nil {
 		return err
 	}
-	e, err := m.Join("demo")
-	if err != nil {
-		return err
-	}
-	c := &candidate{id: id, manager: m, kill: func() { b.dead.Store(true) }}
-	return e.Lead(func(ctx context.Context, lead *election.Leadership) error {
-		say("%s leads, term %d", id, lead.Term)
-		elected <- c
-		<-ctx.Done() // here it would work, as long as ctx lasts
-		say("%s stops: %v", id, context.Cause(ctx))
-		return nil
-	})
-}
-
-// mortal is a store that a dead process no longer reaches.
-type mortal struct {
-	backend.Backend
-	dead atomic.Bool
-}
-
-func (b *mortal) alive(ctx context.Context) error {
-	if b.dead.Load() {
-		<-ctx.Done()
-		return ctx.Err()
-	}
+	say("%s leads, term %d: %v after the request", leader.ID, leader.Term, leader.At.Sub(asked).Round(100*time.Microsecond))
 	return nil
 }
 
-func (b *mortal) Acquire(ctx context.Context, bids []backend.Bid) ([]backend.Answer, error) {
-	if err := b.alive(ctx); err != nil {
-		return nil, err
+func pause(ctx context.Context) error {
+	select {
+	case <-time.After(time.Second):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
 	}
-	return b.Backend.Acquire(ctx, bids)
-}
-
-func (b *mortal) Renew(ctx context.Context, held []backend.Lease) ([]backend.Answer, error) {
-	if err := b.alive(ctx); err != nil {
-		return nil, err
-	}
-	return b.Backend.Renew(ctx, held)
-}
-
-func (b *mortal) Release(ctx context.Context, held []backend.Lease) error {
-	if err := b.alive(ctx); err != nil {
-		return err
-	}
-	return b.Backend.Release(ctx, held)
 }

@@ -1,0 +1,238 @@
+package monitoring_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.yaml.in/yaml/v3"
+
+	"github.com/go-election/go-election/backend/memory"
+	"github.com/go-election/go-election/election"
+	"github.com/go-election/go-election/electionprom"
+)
+
+// promtool runs it, and fails the test if it finds fault with its arguments. If it
+// is not there the test is skipped; in CI it fails.
+func promtool(t *testing.T, args ...string) {
+	t.Helper()
+	if _, err := exec.LookPath("promtool"); err != nil {
+		const cure = "run \"make deps\", or install the Debian package prometheus"
+		if ci := os.Getenv("CI"); ci != "" && ci != "false" {
+			t.Fatalf("monitoring: MISSING: %v: %s", err, cure)
+		}
+		t.Skipf("monitoring: MISSING: %v: %s", err, cure)
+	}
+	if out, err := exec.CommandContext(t.Context(), "promtool", args...).CombinedOutput(); err != nil {
+		t.Errorf("promtool %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+}
+
+func TestAlertsAreValid(t *testing.T) { promtool(t, "check", "rules", "alerts.yml") }
+
+func TestAlertsFireWhenTheyShould(t *testing.T) { promtool(t, "test", "rules", "alerts_test.yml") }
+
+type ruleFile struct {
+	Groups []ruleGroup `yaml:"groups"`
+}
+
+type ruleGroup struct {
+	Name  string `yaml:"name"`
+	Rules []rule `yaml:"rules"`
+}
+
+type rule struct {
+	Alert  string `yaml:"alert,omitempty"`
+	Record string `yaml:"record,omitempty"`
+	Expr   string `yaml:"expr"`
+}
+
+func alerts(t *testing.T) (all []rule) {
+	t.Helper()
+	text, err := os.ReadFile("alerts.yml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var f ruleFile
+	if err := yaml.Unmarshal(text, &f); err != nil {
+		t.Fatal(err)
+	}
+	for _, g := range f.Groups {
+		all = append(all, g.Rules...)
+	}
+	return all
+}
+
+// An alert that no test lets fire may never fire.
+func TestEachAlertHasATest(t *testing.T) {
+	tests, err := os.ReadFile("alerts_test.yml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range alerts(t) {
+		if !regexp.MustCompile(`alertname: ` + a.Alert + `\n\s+exp_alerts:`).Match(tests) {
+			t.Errorf("no test lets %s fire", a.Alert)
+		}
+	}
+}
+
+// queries returns the dashboard's, by panel, with Grafana's variables replaced.
+func queries(t *testing.T) map[string]string {
+	t.Helper()
+	text, err := os.ReadFile("dashboard.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var d struct {
+		Panels []struct {
+			ID      int
+			Title   string
+			Targets []struct{ RefID, Expr string }
+		}
+		Templating struct {
+			List []struct{ Name, Definition string }
+		}
+	}
+	if err := json.Unmarshal(text, &d); err != nil {
+		t.Fatal(err)
+	}
+	all, variables := map[string]string{}, strings.NewReplacer("$__rate_interval", "1m", "$job", ".*", "$election", ".*")
+	seen := map[int]bool{}
+	for _, p := range d.Panels {
+		if seen[p.ID] || len(p.Targets) == 0 {
+			t.Errorf("panel %q has no query, or another's id %d", p.Title, p.ID)
+		}
+		seen[p.ID] = true
+		for _, q := range p.Targets {
+			all[fmt.Sprintf("panel %q, query %s", p.Title, q.RefID)] = variables.Replace(q.Expr)
+		}
+	}
+	for _, v := range d.Templating.List {
+		if q, ok := strings.CutPrefix(v.Definition, "label_values("); ok {
+			all["variable "+v.Name] = variables.Replace(q[:strings.LastIndex(q, ",")])
+		}
+	}
+	return all
+}
+
+func TestQueriesOfTheDashboardAreValid(t *testing.T) {
+	f := ruleFile{Groups: []ruleGroup{{Name: "dashboard"}}}
+	for where, q := range queries(t) {
+		if strings.Contains(q, "$") {
+			t.Errorf("%s has a variable that nothing defines: %s", where, q)
+		}
+		f.Groups[0].Rules = append(f.Groups[0].Rules, rule{Record: "q:" + regexp.MustCompile(`\W`).ReplaceAllString(where, "_"), Expr: q})
+	}
+	text, err := yaml.Marshal(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "dashboard.yml")
+	if err := os.WriteFile(path, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	promtool(t, "check", "rules", path)
+}
+
+// exported returns the labels of each metric that a collector can export.
+func exported(t *testing.T) map[string][]string {
+	t.Helper()
+	m, err := election.New(memory.New(nil).Backend(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close(context.Background())
+	if _, err := m.Join("jobs"); err != nil {
+		t.Fatal(err)
+	}
+	r := prometheus.NewPedanticRegistry()
+	r.MustRegister(electionprom.New(m, nil))
+	families, err := r.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string][]string{}
+	for _, f := range families {
+		labels := []string{"job", "instance"} // of every target
+		for _, l := range f.Metric[0].Label {
+			labels = append(labels, l.GetName())
+		}
+		all[f.GetName()] = labels
+		if f.Metric[0].Histogram != nil {
+			delete(all, f.GetName())
+			all[f.GetName()+"_count"], all[f.GetName()+"_sum"] = labels, labels
+			all[f.GetName()+"_bucket"] = append(slices.Clone(labels), "le")
+		}
+	}
+	return all
+}
+
+var (
+	metric   = regexp.MustCompile(`\b(election_\w+)(?:\{([^}]*)\})?`)
+	selector = regexp.MustCompile(`(\w+)\s*(?:=~|!~|!=|=)`)
+	quoted   = regexp.MustCompile(`"[^"]*"`)
+)
+
+func TestQueriesNameMetricsAndLabelsThatExist(t *testing.T) {
+	all, used := exported(t), map[string]bool{}
+	qs := queries(t)
+	for _, a := range alerts(t) {
+		qs["alert "+a.Alert] = a.Expr
+	}
+	for where, q := range qs {
+		found := metric.FindAllStringSubmatch(q, -1)
+		if len(found) == 0 {
+			t.Errorf("%s names no metric: %s", where, q)
+		}
+		for _, m := range found {
+			labels, ok := all[m[1]]
+			if !ok {
+				t.Errorf("%s names %s, which is not exported", where, m[1])
+			}
+			used[m[1]] = true
+			for _, s := range selector.FindAllStringSubmatch(quoted.ReplaceAllString(m[2], `""`), -1) {
+				if !slices.Contains(labels, s[1]) {
+					t.Errorf("%s selects %s by %s, which it does not have", where, m[1], s[1])
+				}
+			}
+		}
+	}
+	for _, name := range []string{"election_leading", "election_term", "election_errors_total", "election_changes_total"} {
+		if !used[name] {
+			t.Errorf("neither dashboard nor alerts use %s", name)
+		}
+	}
+}
+
+// Values that rules select by are those that a manager counts from its start:
+// increase() sees no first error in a series that begins with it.
+func TestSeriesThatAlertsCountAreThereFromTheStart(t *testing.T) {
+	m, err := election.New(memory.New(nil).Backend(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close(context.Background())
+	there := map[string]bool{}
+	for _, c := range m.Stats().Changes {
+		if c.Count == 0 && c.Own && c.Kind == election.Vacant {
+			there[string(c.Reason)] = true
+		}
+	}
+	for _, a := range alerts(t) {
+		for _, m := range regexp.MustCompile(`reason=~"([^"]*)"`).FindAllStringSubmatch(a.Expr, -1) {
+			for reason := range strings.SplitSeq(m[1], "|") {
+				if !there[reason] {
+					t.Errorf("%s counts %q, which is not exported before the first time", a.Alert, reason)
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,97 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-election/go-election/backend/migration"
+)
+
+// build makes the program.
+func build(t *testing.T) (binary string) {
+	t.Helper()
+	binary = filepath.Join(t.TempDir(), "road")
+	if out, err := exec.Command("go", "build", "-o", binary, ".").CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v\n%s", err, out)
+	}
+	return binary
+}
+
+// command runs it, with its directories in memory: a disk that is busy for half a minute
+// is not what these tests are about.
+func command(t *testing.T, binary string, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(t.Context(), binary, args...)
+	cmd.Env = os.Environ()
+	if _, err := os.Stat("/dev/shm"); err == nil {
+		cmd.Env = append(cmd.Env, "TMPDIR=/dev/shm")
+	}
+	return cmd
+}
+
+// walked fails unless the output shows the whole road.
+func walked(t *testing.T, out []byte, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for _, want := range []string{
+		`deployment: from "from" to "both"`, `deployment: from "both" to "to"`, `deployment: from "to" to "both"`, `deployment: from "both" to "from"`,
+		`at stage "from", leads`, `at stage "both", leads`, `at stage "to", leads`, `kill -9`, `is asked to leave`,
+		`was forgotten, and cannot lead: .* has moved to`,
+		`\d+ reigns of \d+ processes. At every instant at most one of them believed to lead, and terms grew`,
+	} {
+		if !regexp.MustCompile(want).Match(out) {
+			t.Errorf("the output lacks %s:\n%s", want, out)
+		}
+	}
+}
+
+func TestTheRoadNeedsNothingButGo(t *testing.T) {
+	binary := build(t)
+	for seed := range 3 {
+		t.Run(fmt.Sprint("seed=", seed+1), func(t *testing.T) {
+			t.Parallel()
+			out, err := command(t, binary, "-seed", fmt.Sprint(seed+1)).CombinedOutput()
+			walked(t, out, err)
+		})
+	}
+}
+
+// Without the stage between there are two leaders, and the program sees them.
+func TestAJumpIsSeenToMakeTwoLeaders(t *testing.T) {
+	t.Parallel()
+	out, err := command(t, build(t), "-jump").CombinedOutput()
+	if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.ExitCode() != 1 || !strings.Contains(string(out), "TWO LEADERS") {
+		t.Errorf("%v; want exit status 1, and two leaders:\n%s", err, out)
+	}
+}
+
+func TestHistoriesAreJudged(t *testing.T) {
+	at := func(id string, term uint64, from, to int) reign {
+		return reign{id, migration.Both, term, time.UnixMilli(int64(from)), time.UnixMilli(int64(to))}
+	}
+	for _, c := range []struct {
+		name    string
+		history []reign
+		want    string
+	}{
+		{"one after the other", []reign{at("b", 2, 20, 30), at("a", 1, 10, 20)}, ""},
+		{"nobody", nil, ""},
+		{"two at a time", []reign{at("a", 1, 10, 21), at("b", 2, 20, 30)}, "TWO LEADERS: a"},
+		{"one within another", []reign{at("a", 1, 10, 50), at("b", 2, 20, 30), at("c", 3, 40, 45)}, "TWO LEADERS: a"},
+		{"a term again", []reign{at("a", 2, 10, 20), at("b", 2, 21, 30)}, "TERMS WENT BACK"},
+		{"a term that is less", []reign{at("a", 2, 10, 20), at("b", 1, 21, 30)}, "TERMS WENT BACK"},
+	} {
+		err := judge(c.history)
+		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v; want %q", c.name, err, c.want)
+		}
+	}
+}

@@ -1,0 +1,59 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/go-election/go-election/election"
+)
+
+// errNotLeader is why a job does not run: another process leads, or none.
+var errNotLeader = errors.New("this process does not lead")
+
+// A Gate lets jobs in while this process leads. Schedulers run on every node, and
+// each of their jobs passes through the gate. When the leadership ends the gate
+// closes, the contexts of the jobs inside are cancelled, and the lease is released
+// when the last of them has returned: so no job runs beside the next leader's.
+// The zero Gate is closed; hand its Lead to Election.Run.
+type Gate struct {
+	mu   sync.Mutex
+	lead *election.Leadership // nil: closed
+	ctx  context.Context
+	jobs sync.WaitGroup // those inside
+}
+
+// Lead opens the gate for one reign. It is an election.LeadFunc.
+func (g *Gate) Lead(ctx context.Context, lead *election.Leadership) error {
+	g.set(ctx, lead)
+	<-ctx.Done()
+	g.set(ctx, nil) // nobody else comes in
+	g.jobs.Wait()
+	return nil
+}
+
+func (g *Gate) set(ctx context.Context, lead *election.Leadership) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.ctx, g.lead = ctx, lead
+}
+
+// Do runs job if this process leads, and returns its error; errNotLeader if not.
+// The context ends with the leadership. lead.Term fences what the job writes.
+func (g *Gate) Do(job func(ctx context.Context, lead *election.Leadership) error) error {
+	g.mu.Lock()
+	ctx, lead := g.ctx, g.lead
+	if lead == nil || !lead.Leading() {
+		g.mu.Unlock()
+		return errNotLeader
+	}
+	g.jobs.Add(1)
+	g.mu.Unlock()
+	defer g.jobs.Done()
+	return job(ctx, lead)
+}
+
+// IsLeader makes the gate a gocron.Elector.
+func (g *Gate) IsLeader(context.Context) error {
+	return g.Do(func(context.Context, *election.Leadership) error { return nil })
+}

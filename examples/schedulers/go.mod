@@ -1,0 +1,25 @@
+// What schedulers need that programs on go-election do not: a module of its own,
+// so that users of go-election never see it.
+module github.com/go-election/go-election/examples/schedulers
+
+go 1.26.0
+
+require (
+	github.com/go-co-op/gocron/v2 v2.21.2
+	github.com/go-election/go-election v0.0.0
+	github.com/robfig/cron/v3 v3.0.1
+)
+
+require (
+	github.com/davecgh/go-spew v1.1.2-0.20180830191138-d8f796af33cc // indirect
+	github.com/google/uuid v1.6.0 // indirect
+	github.com/jonboulle/clockwork v0.5.0 // indirect
+	github.com/pmezard/go-difflib v1.0.1-0.20181226105442-5d4384ee4fb2 // indirect
+)
+
+require (
+	filippo.io/edwards25519 v1.2.0 // indirect
+	github.com/go-sql-driver/mysql v1.10.1 // indirect
+)
+
+replace github.com/go-election/go-election => ../..
