@@ -8,13 +8,13 @@ SHELL := /bin/bash
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.8.0
 
-# The root module and those nested in it.
-MODULES := $(patsubst %/go.mod,%,$(shell find . -name go.mod -not -path '*/testdata/*' | sort))
+# The root module and those nested in it, but for those that only name a server.
+MODULES := $(patsubst %/go.mod,%,$(shell find . -name go.mod -not -path '*/testdata/*' -not -path './internal/tools/*' | sort))
 
-.PHONY: help demo deps test check vuln bench all
+.PHONY: help demo deps test check vuln bench simulate mutants model model-trail chaos pairs road fuzz all
 
 help: ## list what there is to do
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
 
 demo: ## see a leader elected, killed and replaced; needs nothing but Go
 	@go run ./examples/quickstart
@@ -38,6 +38,54 @@ vuln: ## look for known vulnerabilities in what the module uses
 	done
 
 bench: ## measure speed, memory and load, and print the table
-	@go test ./internal/bench -run TestTable -table -count=1 -timeout 60m -v
+	@go test ./internal/bench -run "TestTable|TestStores" -table -count=1 -timeout 4h -v
+
+# Virtual hours. They must be done within five minutes on two processors.
+SIM_HOURS ?= 10000
+
+simulate: ## run the state machine through SIM_HOURS virtual hours of faults, and print the figures
+	@go test ./election -run 'TestSimulation$$' -sim.hours=$(SIM_HOURS) -count=1 -timeout 24h -v
+
+mutants: ## break backends and cores on purpose: each must be found by the check that is there to find it
+	@{ go test ./conformance -run TestEachMutantIsKilledByItsCase -count=1 -v && \
+		go test ./internal/mutants -run TestEachBrokenCoreIsFound -mutants.all -count=1 -timeout 2h -v; } | grep --line-buffered -vE '^(===|---|    ---)'
+
+model: ## have spin search all models of the protocol, and print the table
+	@{ command -v spin && command -v gcc; } >/dev/null || scripts/deps
+	@go test ./proof/models -run TestModels -full -count=1 -timeout 2h -v | grep -vE '^(===|---|    ---)'
+
+model-trail: ## MODEL=lease/own-ttl: print how that twin fails, step by step
+	@{ command -v spin && command -v gcc; } >/dev/null || scripts/deps
+	@go test ./proof/models -run TestTrail -trail "$(MODEL)" -count=1 -timeout 2h -v | grep -vE '^(===|---)'
+
+# Of each backend. Histories take half a minute, and four run at a time: JOBS is how
+# many. CHAOS passes other options, such as -backend etcd, or -fault and -seed.
+HISTORIES ?= 30
+JOBS ?= 4
+CHAOS ?=
+
+chaos: deps ## HISTORIES=30: torment real processes on real servers, add to docs/chaos.json, print the table and write a page
+	@cd internal/chaos && go test -run TestChaos -histories $(HISTORIES) -parallel $(JOBS) -doc ../../docs/chaos.md -count=1 -timeout 24h -v $(CHAOS) . | grep -vE '^(===|---|    ---|        ---)'
+
+pairs: deps ## run the conformance suite on the way from ZooKeeper to MySQL, and from MySQL to etcd, on real servers
+	@go test ./backend/migration -run 'TestConformanceFrom(ZooKeeperToMySQL|MySQLToEtcd)' -pairs -parallel=24 -count=1 -timeout 20m -v | grep --line-buffered -vE '^=== '
+
+road: deps ## move a fleet of Java processes on ZooKeeper to MySQL and back, under kills, and see that there are never two leaders
+	@go test ./backend/migration -run TestTheRoadFromCuratorToMySQLAndBack -count=1 -timeout 15m -v | grep --line-buffered -vE '^(===|---)' | sed -u 's/^ *java_test.go:[0-9]*: //'
+
+# For each target. FUZZ chooses: make fuzz FUZZ=FuzzRow FUZZTIME=10m. What is found is
+# written to testdata/fuzz beside the target, and tried by every "go test" from then on.
+# On a busy machine Go's engine may end with "context deadline exceeded": its time is up.
+FUZZTIME ?= 30s
+FUZZ ?= Fuzz
+
+fuzz: ## FUZZTIME=30s: feed everything that reads what others wrote with what nobody would write
+	@found=0; while IFS=: read -r file target; do \
+		target=$${target#func }; target=$${target%%(*}; dir=$$(dirname "$$file"); \
+		if out=$$(cd "$$dir" && go test . -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) 2>&1) || \
+			{ ! grep -q 'Failing input' <<<"$$out" && grep -q '^    context deadline exceeded$$' <<<"$$out"; }; then \
+			echo "fuzz: $${dir#./} $$target: $$(grep -o 'execs: [0-9]*' <<<"$$out" | tail -n 1 | cut -d ' ' -f 2) inputs, nothing found"; \
+		else echo "$$out"; found=1; fi; \
+	done < <(grep -rE --include='*_test.go' -o '^func ($(FUZZ))[A-Za-z]*\(' . | sort); exit $$found
 
 all: check vuln test ## check, vuln, test

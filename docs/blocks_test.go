@@ -1,0 +1,142 @@
+package docs_test
+
+import (
+	"errors"
+	"fmt"
+	"go/ast"
+	"go/importer"
+	"go/parser"
+	"go/token"
+	"go/types"
+	"io"
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/go-election/go-election/config"
+)
+
+// around is what a fragment on a page finds about it: what its text says is there.
+const around = `package page
+
+import (
+	"context"
+	"log"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/go-election/go-election/backend"
+	_ "github.com/go-election/go-election/backend/all"
+	"github.com/go-election/go-election/backend/memory"
+	"github.com/go-election/go-election/backend/mysql"
+	"github.com/go-election/go-election/config"
+	"github.com/go-election/go-election/election"
+	"github.com/go-election/go-election/electionhttp"
+	"github.com/go-election/go-election/electionprom"
+)
+
+var (
+	ctx     context.Context
+	store   backend.Backend
+	m       *election.Manager
+	manager *election.Manager
+	e       *election.Election
+	dsn     string
+	mux     *http.ServeMux
+	server  *http.Server
+	w       http.ResponseWriter
+	err     error
+	c       interface{ AddFunc(string, func()) (int, error) }
+)
+
+func work(...any) error { return nil }
+func bill(...any) error { return nil }
+func job(...any) error  { return nil }
+
+func fragment() {
+%s
+}
+`
+
+// TestEveryGoFragmentOnAPageCompiles checks names and types. What stands between
+// "before" and "after" is of another library, and so is what uses controller-runtime.
+func TestEveryGoFragmentOnAPageCompiles(t *testing.T) {
+	before := regexp.MustCompile(`(?ms)^\s*// (?:before|原来)$.*?(^\s*// (?:after|现在)$|\z)`)
+	imports := regexp.MustCompile(`(?m)^import .*$`)
+	check := checker(t)
+	n := 0
+	for page, text := range pages(t) {
+		for _, b := range regexp.MustCompile("(?s)```go\n(.*?)```").FindAllStringSubmatchIndex(text, -1) {
+			code := text[b[2]:b[3]]
+			if strings.Contains(code, "ctrl.") {
+				continue
+			}
+			n++
+			code = imports.ReplaceAllString(before.ReplaceAllString(code, ""), "")
+			for _, err := range check(fmt.Sprintf(around, code)) {
+				t.Errorf("%s:%d: %v, in\n%s", page, 1+strings.Count(text[:b[0]], "\n"), err, code)
+			}
+		}
+	}
+	if n < 15 {
+		t.Errorf("only %d fragments found", n)
+	}
+}
+
+// checker returns a function that compiles one file and returns what is wrong. That a
+// fragment does not use all that it declares is not.
+func checker(t *testing.T) func(source string) []error {
+	t.Helper()
+	fset := token.NewFileSet()
+	frame, err := parser.ParseFile(fset, "around", fmt.Sprintf(around, ""), parser.ImportsOnly)
+	if err != nil {
+		t.Fatal(err)
+	}
+	args := []string{"list", "-export", "-deps", "-f", "{{.ImportPath}} {{.Export}}"}
+	for _, i := range frame.Imports {
+		args = append(args, strings.Trim(i.Path.Value, `"`))
+	}
+	out, err := exec.Command("go", args...).Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	files := map[string]string{}
+	for line := range strings.Lines(string(out)) {
+		path, file, _ := strings.Cut(strings.TrimSpace(line), " ")
+		files[path] = file
+	}
+	imported := importer.ForCompiler(fset, "gc", func(path string) (io.ReadCloser, error) { return os.Open(files[path]) })
+	return func(source string) (found []error) {
+		file, err := parser.ParseFile(fset, "fragment", source, 0)
+		if err != nil {
+			return []error{err}
+		}
+		c := types.Config{Importer: imported, Error: func(err error) {
+			if e, ok := errors.AsType[types.Error](err); !ok || !e.Soft {
+				found = append(found, err)
+			}
+		}}
+		c.Check("page", fset, []*ast.File{file}, nil)
+		return found
+	}
+}
+
+// TestEveryVariableThatAPageNamesExists looks for those of the configuration.
+func TestEveryVariableThatAPageNamesExists(t *testing.T) {
+	// Those of the command, not of the library; see package config.
+	exists := map[string]bool{"ELECTION_CONFIG": true, "ELECTION_NAME": true, "ELECTION_TERM": true, "ELECTION_SOCKET": true}
+	for _, k := range config.Keys(nil) {
+		exists[k.Variable], exists[k.FileVariable] = true, true
+	}
+	for page, text := range pages(t) {
+		for _, name := range regexp.MustCompile(`\bELECTION_[A-Z][A-Z_]*[A-Z]\b`).FindAllString(text, -1) {
+			if !exists[name] {
+				t.Errorf("%s names %s, and there is no such variable", page, name)
+			}
+		}
+	}
+}

@@ -1,0 +1,355 @@
+package docs_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	sqldriver "github.com/go-sql-driver/mysql"
+	"github.com/go-zookeeper/zk"
+	"github.com/hashicorp/consul/api"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+
+	"github.com/go-election/go-election/backend"
+	_ "github.com/go-election/go-election/backend/all"
+	"github.com/go-election/go-election/backend/consul"
+	"github.com/go-election/go-election/backend/etcd"
+	"github.com/go-election/go-election/backend/mysql"
+	"github.com/go-election/go-election/backend/zookeeper"
+	"github.com/go-election/go-election/config"
+	"github.com/go-election/go-election/election"
+	"github.com/go-election/go-election/internal/testbed"
+)
+
+// block returns the text of the fenced block that follows <!-- run: name -->.
+func block(t *testing.T, page, name string) string {
+	t.Helper()
+	m := regexp.MustCompile("(?s)<!-- run: " + name + " -->\n```\\w*\n(.*?)```").FindStringSubmatch(pages(t)[page])
+	if m == nil {
+		t.Fatalf("%s has no block %q", page, name)
+	}
+	return m[1]
+}
+
+// TestEveryConfigurationOnAPageIsAccepted parses all YAML that names a backend.
+func TestEveryConfigurationOnAPageIsAccepted(t *testing.T) {
+	n := 0
+	for page, text := range pages(t) {
+		for _, m := range regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(text, -1) {
+			if !strings.Contains(m[1], "backend:") {
+				continue // of another program
+			}
+			n++
+			if _, err := config.Parse(page, []byte(m[1]), &config.Options{Environ: []string{}}); err != nil {
+				t.Errorf("%v, in\n%s", err, m[1])
+			}
+		}
+	}
+	if n < 8 {
+		t.Errorf("only %d configurations found", n)
+	}
+}
+
+// patience is how long anything may take on a machine that is very busy.
+const patience = 3 * time.Minute
+
+// serve has a manager on the store elected, watched by another of b, and ended.
+func serve(t *testing.T, open func(t *testing.T) backend.Backend) {
+	t.Helper()
+	for range 2 { // the second finds what the first has left
+		// With this TTL nobody loses the lead because the machine is busy.
+		m, err := election.New(open(t), &election.Options{TTL: 15 * time.Second})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		e, err := m.Join("billing")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := e.Campaign(ctx); err != nil {
+			t.Fatalf("with the rights of the page: %v, %v", err, m.Status().Err)
+		}
+		if err := e.Nominate(ctx, "somebody"); err != nil {
+			t.Errorf("with the rights of the page: %v", err)
+		}
+		testbed.Eventually(t, patience, "with the rights of the page a member is announced and seen", func() error {
+			members, err := m.Members(ctx)
+			if err == nil && len(members) == 0 {
+				err = fmt.Errorf("there is none: %w", m.Status().Err)
+			}
+			return err
+		})
+		if err := m.Close(ctx); err != nil {
+			t.Errorf("with the rights of the page: %v", err)
+		}
+	}
+}
+
+// The statements of docs/mysql.md are enough, and those for looking inside work.
+func TestTheMySQLPageIsTrue(t *testing.T) {
+	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
+		d := testbed.Shared(t, k).Database(t)
+		db := testbed.OpenDB(t, d.Admin)
+		if err := mysql.CreateTables(t.Context(), db, "", ""); err != nil {
+			t.Fatal(err)
+		}
+		host := regexp.MustCompile(`'@'([^']*)'`).FindStringSubmatch(grants(t, d))[1]
+		suffix := strings.ToLower(backend.NewNonce()[:8])
+		here := strings.NewReplacer("'app'@'%'", "'app"+suffix+"'@'"+host+"'", "'eye'@'%'", "'eye"+suffix+"'@'"+host+"'", " app.", " "+d.Name+".").Replace
+		for _, name := range []string{"rights", "observer"} {
+			for _, s := range split(here(block(t, "mysql.md", name))) {
+				d.Exec(t, s)
+			}
+		}
+		t.Cleanup(func() {
+			db := testbed.OpenDB(t, d.Admin)
+			for _, user := range []string{"app", "eye"} {
+				if _, err := db.Exec(fmt.Sprintf("DROP USER '%s%s'@'%s'", user, suffix, host)); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+		as := func(user string) *sqldriver.Config {
+			c := d.User.Clone()
+			c.User, c.Passwd = user+suffix, "secret"
+			return c
+		}
+		serve(t, func(t *testing.T) backend.Backend {
+			b, err := mysql.Open(t.Context(), mysql.Options{Config: as("app")})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return b
+		})
+		eye := testbed.OpenDB(t, as("eye"))
+		for _, s := range split(block(t, "mysql.md", "look")) {
+			rows, err := eye.Query(s)
+			if err != nil {
+				t.Errorf("%s: %v", s, err)
+				continue
+			}
+			if !rows.Next() {
+				t.Errorf("%s: no rows", s)
+			}
+			rows.Close()
+		}
+		d.Exec(t, split(block(t, "mysql.md", "count"))...)
+		d.Exec(t, split(block(t, "operations.md", "greatest"))...)
+		watch(t, func() (backend.Backend, error) { return mysql.Open(t.Context(), mysql.Options{Config: as("eye")}) })
+	})
+}
+
+// grants says where the users of this database may come from.
+func grants(t *testing.T, d *testbed.Database) (s string) {
+	t.Helper()
+	if err := testbed.OpenDB(t, d.Admin).QueryRow("SELECT CONCAT('''', USER, '''@''', HOST, '''') FROM mysql.user WHERE USER = ?", d.User.User).Scan(&s); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func split(text string) (list []string) {
+	for s := range strings.SplitSeq(text, ";\n") {
+		if s = strings.TrimSpace(s); s != "" {
+			list = append(list, s)
+		}
+	}
+	return list
+}
+
+// watch has an observer see who has led.
+func watch(t *testing.T, open func() (backend.Backend, error)) {
+	t.Helper()
+	b, err := open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := election.New(b, &election.Options{Observer: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close(t.Context())
+	e, err := m.Join("billing")
+	if err != nil {
+		t.Fatal(err)
+	}
+	testbed.Eventually(t, patience, "an observer with the rights of the page sees the last reign", func() error {
+		if c := e.Current(); c.Kind != election.Vacant || c.Term == 0 {
+			return fmt.Errorf("%v: %w", c, m.Status().Err)
+		}
+		return nil
+	})
+	if r, err := e.Record(t.Context()); err != nil || len(r.History) == 0 {
+		t.Errorf("the history that an observer reads: %v, %v", r.History, err)
+	}
+}
+
+// The policies of docs/consul.md are enough.
+func TestTheConsulPageIsTrue(t *testing.T) {
+	agent := testbed.StartConsul(t, testbed.ConsulOptions{ACL: true})
+	root, err := api.NewClient(&api.Config{Address: agent.URL(), Token: agent.AdminToken()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	options := func(rights string) consul.Options {
+		policy, _, err := root.ACL().PolicyCreate(&api.ACLPolicy{Name: rights, Rules: block(t, "consul.md", rights)}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		token, _, err := root.ACL().TokenCreate(&api.ACLToken{Policies: []*api.ACLLink{{ID: policy.ID}}}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return consul.Options{Address: agent.URL(), Token: token.SecretID}
+	}
+	native, firefly := options("rights"), options("firefly-rights")
+	serve(t, func(t *testing.T) backend.Backend {
+		b, err := consul.Open(t.Context(), native)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	})
+	shared := func(t *testing.T) backend.Backend {
+		b, err := consul.OpenFirefly(t.Context(), firefly, consul.Fleet{Silence: 20 * time.Second, SessionTTL: 20 * time.Second})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	serve(t, shared)
+
+	b := shared(t)
+	defer b.Close()
+	seen, _, err := b.Observe(t.Context(), []backend.Lease{{Election: "moved"}}, "")
+	if err != nil || len(seen) != 1 {
+		t.Fatalf("a reading: %v, %v", seen, err)
+	}
+	me := backend.Candidate{ID: "a", Nonce: backend.NewNonce()}
+	bid := backend.Bid{Election: "moved", Candidate: me, TTL: 10 * time.Second, Renew: 3 * time.Second, Over: seen[0]}
+	answers, err := b.Acquire(t.Context(), []backend.Bid{bid})
+	if err != nil || answers[0].Outcome != backend.Granted {
+		t.Fatalf("a bid: %v, %v", answers, err)
+	}
+	held := answers[0].Lease
+	held.MovedTo = "mysql"
+	if answers, err := b.Move(t.Context(), []backend.Lease{held}); err != nil || answers[0].Outcome != backend.Granted {
+		t.Errorf("a move with the rights on the page: %v, %v", answers, err)
+	}
+}
+
+// The places that docs/zookeeper.md makes are enough for a user who may do nothing
+// else.
+func TestTheZooKeeperPageIsTrue(t *testing.T) {
+	server := testbed.StartZooKeeper(t, testbed.ZooKeeperOptions{Config: []string{"maxSessionTimeout=40000"}})
+	admin, _, err := zk.Connect([]string{server.Addr()}, 40*time.Second, zk.WithLogInfo(false))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer admin.Close()
+	made := 0
+	for line := range strings.Lines(block(t, "zookeeper.md", "rights")) {
+		var path, password string
+		_, err := fmt.Sscanf(line, "addauth digest app:%s", &password)
+		if err == nil {
+			err = admin.AddAuth("digest", []byte("app:"+password))
+		} else if _, err = fmt.Sscanf(line, `create %s "" auth::cdrwa`, &path); err == nil {
+			_, err = admin.Create(path, nil, 0, zk.AuthACL(zk.PermAll))
+			made++
+		}
+		if err != nil {
+			t.Fatalf("%s: %v", line, err)
+		}
+	}
+	if made < 5 {
+		t.Fatalf("the page makes %d nodes", made)
+	}
+	if _, err := admin.SetACL("/", zk.WorldACL(zk.PermRead), -1); err != nil {
+		t.Fatal(err)
+	}
+	serve(t, func(t *testing.T) backend.Backend {
+		b, err := zookeeper.Open(t.Context(), zookeeper.Options{Servers: []string{server.Addr()}, User: "app", Password: "secret"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	})
+}
+
+// The role of docs/etcd.md is enough.
+func TestTheEtcdPageIsTrue(t *testing.T) {
+	node := testbed.StartEtcd(t, testbed.EtcdOptions{Args: []string{"--bcrypt-cost=4"}})
+	root, err := clientv3.New(clientv3.Config{Endpoints: []string{node.URL()}, Logger: zap.NewNop()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	ctx := t.Context()
+	for line := range strings.Lines(block(t, "etcd.md", "rights")) {
+		var err error
+		switch w := strings.Fields(line); strings.Join(w[1:3], " ") {
+		case "role add":
+			_, err = root.RoleAdd(ctx, w[3])
+		case "role grant-permission":
+			if w[4] != "readwrite" || w[5] != "--prefix=true" {
+				t.Fatalf("what is %q?", line)
+			}
+			_, err = root.RoleGrantPermission(ctx, w[3], w[6], clientv3.GetPrefixRangeEnd(w[6]), clientv3.PermissionType(clientv3.PermReadWrite))
+		case "user add":
+			name, password, _ := strings.Cut(w[3], ":")
+			_, err = root.UserAdd(ctx, name, password)
+		case "user grant-role":
+			_, err = root.UserGrantRole(ctx, w[3], w[4])
+		default:
+			t.Fatalf("what is %q?", line)
+		}
+		if err != nil {
+			t.Fatalf("%s: %v", line, err)
+		}
+	}
+	_, err1 := root.UserAdd(ctx, "root", "root")
+	_, err2 := root.UserGrantRole(ctx, "root", "root")
+	_, err3 := root.AuthEnable(ctx)
+	if err := errors.Join(err1, err2, err3); err != nil {
+		t.Fatal(err)
+	}
+	serve(t, func(t *testing.T) backend.Backend {
+		b, err := etcd.Open(t.Context(), etcd.Options{Endpoints: []string{node.URL()}, Username: "app", Password: "secret"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	})
+}
+
+// TestEveryHeadingThatALinkNamesExists follows links to parts of pages.
+func TestEveryHeadingThatALinkNamesExists(t *testing.T) {
+	slug := func(heading string) string {
+		heading = strings.ToLower(regexp.MustCompile(`[^\pL\pN _-]`).ReplaceAllString(heading, ""))
+		return strings.ReplaceAll(strings.TrimSpace(heading), " ", "-")
+	}
+	all := pages(t)
+	for page, text := range all {
+		for _, m := range regexp.MustCompile(`\]\(([^)#\s:]*)#([^)\s]+)\)`).FindAllStringSubmatch(text, -1) {
+			target := page
+			if m[1] != "" {
+				target = filepath.Join(filepath.Dir(page), m[1])
+			}
+			found := !strings.HasSuffix(target, ".md")
+			for _, h := range regexp.MustCompile(`(?m)^#+ (.+)$`).FindAllStringSubmatch(all[target], -1) {
+				found = found || slug(h[1]) == m[2]
+			}
+			if !found {
+				t.Errorf("%s links to %s#%s, and there is no such heading", page, m[1], m[2])
+			}
+		}
+	}
+}
