@@ -12,6 +12,9 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/migration"
+	"github.com/go-election/go-election/backend/mysql"
 	"github.com/go-election/go-election/election"
 	"github.com/go-election/go-election/internal/testbed"
 )
@@ -47,15 +50,25 @@ type part struct {
 	Options
 	ID, Address string
 	Priority    time.Duration
+
+	// Where it goes from there: a stage of the way to MySQL, or "".
+	Stage migration.Stage
+	DSN   string
 }
 
 // ours is the program of a member of this module.
 func ours(arg string) {
 	var p part
 	err := json.Unmarshal([]byte(arg), &p)
-	var b *Backend
+	var b backend.Backend
 	if err == nil {
 		b, err = Open(context.Background(), p.Options)
+	}
+	if err == nil && p.Stage != "" {
+		o := migration.Options{From: b, Stage: p.Stage}
+		if o.To, err = mysql.Open(context.Background(), mysql.Options{DSN: p.DSN}); err == nil {
+			b, err = migration.New(o)
+		}
 	}
 	testbed.PlayMember(b, err, &election.Options{ID: p.ID, Address: p.Address, TTL: fleetTTL, Priority: p.Priority}, "jobs")
 }
@@ -63,9 +76,11 @@ func ours(arg string) {
 // A fleet is one election, "jobs", of processes of this module and of others.
 type fleet struct {
 	*testbed.Fleet
-	t       *testing.T
-	admin   *zk.Conn
-	options Options
+	t        *testing.T
+	admin    *zk.Conn
+	options  Options
+	priority time.Duration // for which ours hold back
+	dsn      string        // of the MySQL to which it moves
 }
 
 func newFleet(t *testing.T, change func(*Options)) *fleet {
@@ -74,6 +89,35 @@ func newFleet(t *testing.T, change func(*Options)) *fleet {
 	change(&o)
 	return &fleet{Fleet: testbed.NewFleet(t), t: t, options: o, admin: dial(t, o.Servers)}
 }
+
+// newSelectors is one of LeaderSelectors.
+func newSelectors(t *testing.T) *fleet { return newFleet(t, func(o *Options) { o.Layout = Selector }) }
+
+// newNodes is one of programs that elect by one ephemeral node. They do not make what is
+// above it.
+func newNodes(t *testing.T) *fleet {
+	f := newFleet(t, func(o *Options) {
+		o.Layout, o.Data, o.Path = Node, "address", o.Root+"/soa/master/services/{election}"
+	})
+	f.makeParents(f.lock())
+	return f
+}
+
+const confirm, interval = 3, 300 * time.Millisecond // a byte, and 10 s in FireflySoft
+
+// newReplays is one of FireflySoft's.
+func newReplays(t *testing.T) *fleet {
+	f := newFleet(t, func(o *Options) {
+		place := o.Root + "/leader-election/{election}"
+		o.Layout, o.Path, o.Last = Node, place+"/flag", place+"/leader"
+	})
+	f.priority = confirm * interval
+	f.makeParents(f.lock())
+	return f
+}
+
+// last is the path of the node in which a FireflySoft fleet says who has led last.
+func (f *fleet) last() string { return strings.ReplaceAll(f.options.Last, placeholder, "jobs") }
 
 // lock is the path of the queue, or of the node.
 func (f *fleet) lock() string {
@@ -103,15 +147,27 @@ func (f *fleet) makeParents(path string) {
 }
 
 // golang starts a member of this module.
-func (f *fleet) golang(id, address string, priority time.Duration) *testbed.FleetMember {
+func (f *fleet) golang(id, address string) *testbed.FleetMember { return f.at("", id, address) }
+
+// at starts one at a stage of the way to MySQL.
+func (f *fleet) at(stage migration.Stage, id, address string) *testbed.FleetMember {
 	f.t.Helper()
-	return f.Program(id, true, memberArg, part{f.options, id, address, priority})
+	return f.Program(id, true, memberArg, part{f.options, id, address, f.priority, stage, f.dsn})
 }
 
 // java starts a member in Java.
 func (f *fleet) java(kind, id string) *testbed.FleetMember {
 	f.t.Helper()
 	return f.Add(testbed.StartJavaMember(f.t, testbed.JavaOptions{Kind: kind, Server: f.options.Servers[0], Path: f.lock(), ID: id, Session: fleetSession}), id, false)
+}
+
+// dotnet starts a replay of a member of FireflySoft.
+func (f *fleet) dotnet(id string) *testbed.FleetMember {
+	f.t.Helper()
+	return f.Program(id, false, replayArg, &replay{
+		Server: f.options.Servers[0], Root: strings.TrimSuffix(f.last(), "/leader"), ID: id,
+		Session: fleetSession, Confirm: confirm, Interval: interval,
+	})
 }
 
 // queued waits until a member of another program stands in the queue.

@@ -2,7 +2,6 @@ package zookeeper
 
 import (
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 
@@ -37,7 +36,7 @@ func TestMixedFleets(t *testing.T) {
 func (f *fleet) turns(start func() *testbed.FleetMember, waits func(*testbed.FleetMember), back func(*testbed.FleetMember) *testbed.FleetMember) {
 	java := start()
 	f.Leads(java)
-	ours := f.golang("go-1", "10.0.1.1:9090", 0)
+	ours := f.golang("go-1", "10.0.1.1:9090")
 	ours.Follows(java.ID + " ")
 
 	java.Stop()
@@ -55,7 +54,7 @@ func (f *fleet) turns(start func() *testbed.FleetMember, waits func(*testbed.Fle
 	waits(java)
 	ours.Resign()
 	f.Leads(java)
-	ours = f.golang("go-2", "10.0.1.2:9090", 0)
+	ours = f.golang("go-2", "10.0.1.2:9090")
 	ours.Follows(java.ID + " ")
 	java.Resign()
 	f.Leads(ours)
@@ -68,7 +67,7 @@ func (f *fleet) turns(start func() *testbed.FleetMember, waits func(*testbed.Fle
 
 // LeaderSelectors in Java queue. One that was stopped finds out, and queues again.
 func mixedSelectors(t *testing.T) {
-	f := newFleet(t, func(o *Options) { o.Layout = Selector })
+	f := newSelectors(t)
 	n := 0
 	f.turns(func() *testbed.FleetMember {
 		n++
@@ -84,10 +83,7 @@ func mixedSelectors(t *testing.T) {
 // program of the kind of seed 004 never hears that its session has ended: it must not be
 // allowed to go on after it was stopped.
 func mixedNodes(t *testing.T) {
-	f := newFleet(t, func(o *Options) {
-		o.Layout, o.Data, o.Path = Node, "address", o.Root+"/soa/master/services/{election}"
-	})
-	f.makeParents(f.lock()) // their recipe does not
+	f := newNodes(t)
 	n := 0
 	start := func() *testbed.FleetMember {
 		n++
@@ -105,10 +101,7 @@ func mixedNodes(t *testing.T) {
 // program, that leads as soon as it has read its name, and ours ends within a TTL. If one
 // of ours is named in the node of another program it waits until that node is gone.
 func assignedByHand(t *testing.T) {
-	f := newFleet(t, func(o *Options) {
-		o.Layout, o.Data, o.Path = Node, "address", o.Root+"/soa/master/services/{election}"
-	})
-	f.makeParents(f.lock())
+	f := newNodes(t)
 	const goA, goB, foreign = "10.0.1.1:9090", "10.0.1.2:9090", "10.0.0.1:9090"
 	var edits []time.Time
 	// assign waits until there is a node that this address has made, and says so in it.
@@ -127,9 +120,9 @@ func assignedByHand(t *testing.T) {
 			return err
 		})
 	}
-	a := f.golang("go-a", goA, 0)
+	a := f.golang("go-a", goA)
 	f.Leads(a)
-	b := f.golang("go-b", goB, 0)
+	b := f.golang("go-b", goB)
 	b.Follows("go-a " + goA)
 	assign(goB)
 	f.Leads(b)
@@ -173,19 +166,7 @@ func assignedByHand(t *testing.T) {
 // one that was stopped never hears that its session has ended: it must not be allowed to go
 // on.
 func mixedReplays(t *testing.T) {
-	var last string
-	f := newFleet(t, func(o *Options) {
-		last = o.Root + "/leader-election/{election}/leader"
-		o.Layout, o.Path, o.Last = Node, o.Root+"/leader-election/{election}/flag", last
-	})
-	last = strings.ReplaceAll(last, placeholder, "jobs")
-	f.makeParents(f.lock())
-	const confirm, interval = 3, 300 * time.Millisecond // a byte, and 10 s there
-	golang := func(id string) *testbed.FleetMember { return f.golang(id, "", confirm*interval) }
-	theirs := func(id string) *testbed.FleetMember {
-		root := strings.TrimSuffix(last, "/leader")
-		return f.Program(id, false, replayArg, &replay{Server: f.options.Servers[0], Root: root, ID: id, Session: fleetSession, Confirm: confirm, Interval: interval})
-	}
+	f := newReplays(t)
 	// waited: m leads, and not before the old leader's time to come back is over.
 	waited := func(m, old *testbed.FleetMember) {
 		t.Helper()
@@ -202,22 +183,22 @@ func mixedReplays(t *testing.T) {
 		})
 		f.Leads(m)
 		for _, b := range f.Beliefs() {
-			if since := b.From.Sub(there); b.FleetMember == m && since > 0 && since < confirm*interval {
-				t.Errorf("%s leads %v after the old leader has gone, which has a right to come back for %v", m.ID, since, confirm*interval)
+			if since := b.From.Sub(there); b.FleetMember == m && since > 0 && since < f.priority {
+				t.Errorf("%s leads %v after the old leader has gone, which has a right to come back for %v", m.ID, since, f.priority)
 			}
 		}
 	}
-	dotnet := theirs("dotnet-1")
+	dotnet := f.dotnet("dotnet-1")
 	f.Leads(dotnet)
-	f.holds(last, dotnet.ID)
-	ours := golang("go-1")
+	f.holds(f.last(), dotnet.ID)
+	ours := f.golang("go-1", "")
 	ours.Follows("dotnet-1 ")
 
 	dotnet.Stop()
 	f.Leads(ours)
-	f.holds(last, ours.ID)
+	f.holds(f.last(), ours.ID)
 	dotnet.Kill()
-	dotnet = theirs("dotnet-2")
+	dotnet = f.dotnet("dotnet-2")
 	dotnet.Waits()
 	ours.Stop()
 	f.Leads(dotnet)
@@ -226,16 +207,16 @@ func mixedReplays(t *testing.T) {
 
 	dotnet.Kill()
 	waited(ours, dotnet)
-	dotnet = theirs("dotnet-3")
+	dotnet = f.dotnet("dotnet-3")
 	dotnet.Waits()
 	ours.Resign()
 	f.Leads(dotnet)
-	f.holds(last, dotnet.ID)
-	ours = golang("go-2")
+	f.holds(f.last(), dotnet.ID)
+	ours = f.golang("go-2", "")
 	ours.Follows("dotnet-3 ")
 	dotnet.Kill()
 	waited(ours, dotnet)
-	dotnet = theirs("dotnet-4")
+	dotnet = f.dotnet("dotnet-4")
 	dotnet.Waits()
 	ours.Kill()
 	f.Leads(dotnet)
