@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/migration"
+	"github.com/go-election/go-election/backend/mysql"
 	"github.com/go-election/go-election/election"
 	"github.com/go-election/go-election/internal/testbed"
 )
@@ -29,13 +31,28 @@ func TestMain(m *testing.M) {
 // mixed are the times of the fleets below.
 var mixed = Fleet{Silence: 2 * time.Second, ConfirmNumber: 5, ConfirmInterval: 1500 * time.Millisecond, SessionTTL: 4 * time.Second}
 
-// goMain is the program of a member of this module.
+// A part is what a member of this module needs to know.
+type part struct {
+	URL, Service, ID string
+
+	// Where it goes from there: a stage of the way to MySQL, or "".
+	Stage migration.Stage
+	DSN   string
+}
+
+// goMain is the program of such a member.
 func goMain(arg string) {
-	var a struct{ URL, Service, ID string }
+	var a part
 	err := json.Unmarshal([]byte(arg), &a)
-	var store *Firefly
+	var store backend.Backend
 	if err == nil {
 		store, err = OpenFirefly(context.Background(), Options{Address: a.URL, Prefix: "fleet/" + a.Service}, mixed)
+	}
+	if err == nil && a.Stage != "" {
+		o := migration.Options{From: store, Stage: a.Stage}
+		if o.To, err = mysql.Open(context.Background(), mysql.Options{DSN: a.DSN}); err == nil {
+			store, err = migration.New(o)
+		}
 	}
 	testbed.PlayMember(store, err, &election.Options{ID: a.ID, TTL: 2 * time.Second}, a.Service)
 }
@@ -46,6 +63,7 @@ type fleet struct {
 	*lab
 	t       *testing.T
 	service string
+	dsn     string // of the MySQL to which it moves
 }
 
 func newFleet(t *testing.T) *fleet {
@@ -69,9 +87,12 @@ func (f *fleet) dotnet(id string) *testbed.FleetMember {
 	})
 }
 
-func (f *fleet) golang(id string) *testbed.FleetMember {
+func (f *fleet) golang(id string) *testbed.FleetMember { return f.at(id, "") }
+
+// at starts one of this module at a stage of the way to MySQL.
+func (f *fleet) at(id, stage string) *testbed.FleetMember {
 	id += "." + f.service
-	return f.Program(id, true, memberArg, map[string]string{"URL": f.agent.URL(), "Service": f.service, "ID": id})
+	return f.Program(id, true, memberArg, part{f.agent.URL(), f.service, id, migration.Stage(stage), f.dsn})
 }
 
 const patience = 3 * time.Minute
@@ -187,4 +208,26 @@ func TestTheOldLeaderOfAMixedFleetComesBackFirst(t *testing.T) {
 		t.Errorf("%s leads after dotnet-1, which was back at once and had led last", who.ID)
 	}
 	f.OneLeaderAtMost()
+}
+
+// TestTheRoadFromFireflySoftToMySQLAndBack moves a fleet to this module on MySQL, and
+// back, while members are killed: see [testbed.Road].
+func TestTheRoadFromFireflySoftToMySQLAndBack(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	db := testbed.Shared(t, testbed.MariaDB).Database(t)
+	fatal(t, mysql.CreateTables(t.Context(), testbed.OpenDB(t, db.Admin), "", ""))
+	f.dsn = db.User.FormatDSN()
+	reader, err := OpenFirefly(t.Context(), Options{Address: f.agent.URL(), Prefix: "fleet/" + f.service}, mixed)
+	fatal(t, err)
+	defer reader.Close()
+	road := testbed.Road{Fleet: f.Fleet, Theirs: f.dotnet, Waits: (*testbed.FleetMember).Waits, Ours: f.at}
+	road.Moved = func() (string, error) {
+		seen, _, err := reader.Observe(t.Context(), []backend.Lease{{Election: f.service}}, "")
+		if err != nil || len(seen) != 1 {
+			return "", cmp.Or(err, error(errConflict))
+		}
+		return seen[0].MovedTo, nil
+	}
+	road.ThereAndBack()
 }

@@ -54,6 +54,9 @@ func (r *replay) run() error {
 	r.counter = r.Confirm
 	say(r.elect())
 	for {
+		if r.state.online && !r.leads.Load() {
+			fmt.Println("waits")
+		}
 		was := r.state.disconnected
 		r.watch()
 		mine := r.state.leader == r.ID // by the value, not by the session: see F5
