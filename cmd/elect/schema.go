@@ -20,7 +20,7 @@ func (a *app) schemaCommand() *cobra.Command {
 		Use: "schema", Short: "Print the statements that make the tables on MySQL or MariaDB", Args: cobra.NoArgs,
 		Long: `Print what an administrator runs once: the tables, and the rights that members need.
 The other stores need nothing of the kind. Nothing is read or changed.`,
-		Example: "  elect schema\n  elect schema --schema app --prefix leader",
+		Example: "  elect schema\n  elect schema --schema app --prefix leader\n  elect schema --prefix election_shared   # for the backend mysqltable",
 		RunE: func(*cobra.Command, []string) error {
 			text, err := mysql.SchemaSQL(schema, prefix)
 			if err == nil {
