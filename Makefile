@@ -11,7 +11,7 @@ GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.8.0
 # The root module and those nested in it, but for those that only name a server.
 MODULES := $(patsubst %/go.mod,%,$(shell find . -name go.mod -not -path '*/testdata/*' -not -path './internal/tools/*' | sort))
 
-.PHONY: help demo deps test check vuln bench simulate mutants model model-trail chaos pairs road fuzz all
+.PHONY: help demo deps test check vuln bench simulate mutants model model-trail chaos road fuzz all
 
 help: ## list what there is to do
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
@@ -66,9 +66,6 @@ CHAOS ?=
 
 chaos: deps ## HISTORIES=30: torment real processes on real servers, add to docs/chaos.json, print the table and write a page
 	@cd internal/chaos && go test -run TestChaos -histories $(HISTORIES) -parallel $(JOBS) -doc ../../docs/chaos.md -count=1 -timeout 24h -v $(CHAOS) . | grep -vE '^(===|---|    ---|        ---)'
-
-pairs: deps ## run the conformance suite on the way from ZooKeeper to MySQL, and from MySQL to etcd, on real servers
-	@go test ./backend/migration -run 'TestConformanceFrom(ZooKeeperToMySQL|MySQLToEtcd)' -pairs -parallel=24 -count=1 -timeout 20m -v | grep --line-buffered -vE '^=== '
 
 road: deps ## move a fleet of Java processes on ZooKeeper to MySQL and back, under kills, and see that there are never two leaders
 	@go test ./backend/migration -run TestTheRoadFromCuratorToMySQLAndBack -count=1 -timeout 15m -v | grep --line-buffered -vE '^(===|---)' | sed -u 's/^ *java_test.go:[0-9]*: //'

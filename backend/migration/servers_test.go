@@ -3,7 +3,9 @@ package migration_test
 import (
 	"context"
 	"flag"
+	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -17,16 +19,22 @@ import (
 	"github.com/go-election/go-election/internal/testbed"
 )
 
-// pairs chooses the tests of this file, which take two and a half minutes: make pairs.
-// They are not part of make test yet.
-var pairs = flag.Bool("pairs", false, "run the conformance suite on pairs of real servers")
-
-// The tests in this file do not call t.Parallel: each road has the machine for itself.
+// TestMain runs more tests at a time than there are processors: those of this file wait
+// for most of their time.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if f := flag.Lookup("test.parallel"); f != nil {
+		if n, err := strconv.Atoi(f.Value.String()); err == nil && n < 24 {
+			f.Value.Set("24")
+		}
+	}
+	os.Exit(m.Run())
+}
 
 // TestConformanceFromZooKeeperToMySQL runs the suite on real servers, where time passes
 // as it does.
 func TestConformanceFromZooKeeperToMySQL(t *testing.T) {
-	needsPairs(t)
+	t.Parallel()
 	servers, maria := testbed.SharedZooKeeper(t), roomy(t)
 	judge(t, func(t testing.TB, stage migration.Stage) conformance.Store {
 		from := zookeeper.Options{Servers: servers, Root: "/m" + backend.NewNonce()[:12], Tick: testbed.ZooKeeperTick, MaxSession: 8500 * time.Millisecond}
@@ -47,7 +55,7 @@ func TestConformanceFromZooKeeperToMySQL(t *testing.T) {
 
 // TestConformanceFromMySQLToEtcd does so for the next road.
 func TestConformanceFromMySQLToEtcd(t *testing.T) {
-	needsPairs(t)
+	t.Parallel()
 	endpoints, maria := testbed.SharedEtcd(t), roomy(t)
 	judge(t, func(t testing.TB, stage migration.Stage) conformance.Store {
 		from, faults := rows(t, maria)
@@ -68,12 +76,6 @@ func TestConformanceFromMySQLToEtcd(t *testing.T) {
 			return road(t, o)
 		}}
 	})
-}
-
-func needsPairs(t *testing.T) {
-	if !*pairs {
-		t.Skip("give -pairs: make pairs")
-	}
 }
 
 // judge runs the suite at the stages that hold two leases, and that make the seal and
