@@ -49,6 +49,9 @@ func (b *Backend) Acquire(ctx context.Context, bids []backend.Bid) ([]backend.An
 		case b.elsewhere(p) != "":
 			answers[i] = backend.Answer{Lease: p.view, Outcome: backend.Refused,
 				Err: fmt.Errorf("migration: acquire %q: %w: it has moved to %s, and this process is on the way from %s to %s", bid.Election, backend.ErrDenied, b.elsewhere(p), b.oldName, b.newName)}
+		case b.ambiguous(p):
+			answers[i] = backend.Answer{
+				Err: fmt.Errorf("migration: acquire %q: %w: it came to %s from another store that is called %q: give this one another name (to_name)", bid.Election, backend.ErrDenied, b.oldName, b.newName)}
 		case !mine && !p.view.Unchanged(bid.Over):
 			answers[i] = backend.Answer{Lease: p.view, Outcome: backend.Refused}
 		case b.alone(p):
@@ -77,23 +80,38 @@ func (b *Backend) Acquire(ctx context.Context, bids []backend.Bid) ([]backend.An
 func (b *Backend) drop(ctx context.Context, tries []*try, answers []backend.Answer) {
 	for _, t := range tries {
 		left := []backend.Lease{{Election: t.bid.Election, Holder: t.bid.Candidate, End: backend.Released}}
-		if err := errors.Join(b.new.Release(ctx, left), b.old.Release(ctx, left)); err != nil {
+		if err := b.releaseBoth(ctx, left, left); err != nil {
 			answers[t.i] = backend.Answer{Err: err}
 		}
 	}
 }
 
 // acquireNew bids for the new lease alone. Its record of the seal is part of what
-// is compared: see [backend.Lease.Unchanged].
+// is compared: see [backend.Lease.Unchanged]. Where an operator vouches that there is
+// none to be kept out, the record is written before anybody leads: by it those who go
+// back know that the new store has to be sealed.
 func (b *Backend) acquireNew(ctx context.Context, tries []*try, answers []backend.Answer) error {
 	err := b.bid(ctx, b.new, tries, func(t *try) (*backend.Answer, backend.Lease, uint64) { return &t.new, t.pair.new.Lease, t.bid.Floor })
+	var vouched []*try
 	for _, t := range tries {
+		if t.new.Outcome == backend.Granted && t.new.MovedFrom != b.oldName && b.new.Guarantees().Moves {
+			vouched = append(vouched, t)
+			continue
+		}
 		answers[t.i] = t.new
 		if t.new.Outcome != backend.Unknown {
 			answers[t.i].Lease = b.news(t.bid.Election, &t.old, &t.new)
 		}
 	}
-	return err
+	if len(vouched) == 0 {
+		return err
+	}
+	vouched, failed := b.mark(ctx, b.new, vouched, answers, func(t *try) (*backend.Answer, string, string) { return &t.new, "", b.oldName })
+	for _, t := range vouched {
+		answers[t.i] = t.new
+		answers[t.i].Lease = b.news(t.bid.Election, &t.old, &t.new)
+	}
+	return errors.Join(err, failed)
 }
 
 // ahead is by how many microseconds a term of both stores exceeds what is known,
@@ -106,27 +124,45 @@ func (b *Backend) acquireBoth(ctx context.Context, tries []*try, answers []backe
 		return nil
 	}
 	now := uint64(time.Now().UnixMicro())
-	err := b.bid(ctx, b.old, tries, func(t *try) (*backend.Answer, backend.Lease, uint64) {
-		return &t.old, t.pair.old.Lease, max(now, t.bid.Floor, t.pair.old.Term, t.pair.new.Term) + ahead
-	})
-	var next, half []*try
+	floor := func(t *try) uint64 { return max(now, t.bid.Floor, t.pair.old.Term, t.pair.new.Term) + ahead }
+	// The new store must not hang, or refuse, while the old lease is kept from others
+	// for it: so there is time left to give that back, and the first grant is the new one.
+	within, cancel := before(ctx)
+	defer cancel()
+	tries, err := b.prove(within, tries, answers, floor)
+	if len(tries) == 0 {
+		return err
+	}
+	err = errors.Join(err, b.bid(within, b.old, tries, func(t *try) (*backend.Answer, backend.Lease, uint64) {
+		if t.new.Outcome == backend.Granted {
+			return &t.old, t.pair.old.Lease, t.new.Term - 1
+		}
+		return &t.old, t.pair.old.Lease, floor(t)
+	}))
+	var next, fresh, half []*try
 	for _, t := range tries {
-		if t.old.Outcome == backend.Granted {
+		switch proven := t.new.Outcome == backend.Granted; {
+		case t.old.Outcome == backend.Granted:
 			next = append(next, t)
-		} else {
+			if !proven {
+				fresh = append(fresh, t)
+			}
+		case proven:
+			half = append(half, t)
+		default:
 			answers[t.i] = backend.Answer{Outcome: t.old.Outcome, Err: t.old.Err}
 			if t.old.Outcome == backend.Refused {
 				answers[t.i].Lease = b.news(t.bid.Election, &t.old, &t.new)
 			}
 		}
 	}
-	if len(next) == 0 {
+	if len(next)+len(half) == 0 {
 		return err
 	}
-	err = errors.Join(err, b.bid(ctx, b.new, next, func(t *try) (*backend.Answer, backend.Lease, uint64) {
+	err = errors.Join(err, b.bid(within, b.new, fresh, func(t *try) (*backend.Answer, backend.Lease, uint64) {
 		return &t.new, t.pair.new.Lease, max(t.old.Term, t.pair.new.Term+1, t.bid.Floor+1) - 1
 	}))
-	err = errors.Join(err, b.agree(ctx, next))
+	err = errors.Join(err, b.agree(within, next))
 	var whole []*try
 	for _, t := range next {
 		if t.old.Outcome == backend.Granted && t.new.Outcome == backend.Granted && b.agreed(t) {
@@ -137,6 +173,46 @@ func (b *Backend) acquireBoth(ctx context.Context, tries []*try, answers []backe
 	}
 	b.undo(ctx, half, answers)
 	return errors.Join(err, b.seal(ctx, whole, answers))
+}
+
+// before returns a context that ends when three quarters of the time are over.
+func before(ctx context.Context) (context.Context, context.CancelFunc) {
+	end, ok := ctx.Deadline()
+	if !ok {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeout(ctx, time.Until(end)*3/4)
+}
+
+// prove sees to it that a process which enters the road has been granted a lease by the
+// new store before it asks for one of the old: that is reachable then, its tables or paths
+// are there, and the rights suffice. It bids for one election, and returns the tries that
+// may go on, of which the first has the new lease.
+func (b *Backend) prove(ctx context.Context, tries []*try, answers []backend.Answer, floor func(*try) uint64) ([]*try, error) {
+	b.mu.Lock()
+	proven := b.proven
+	b.mu.Unlock()
+	if proven {
+		return tries, nil
+	}
+	t := tries[0]
+	err := b.bid(ctx, b.new, tries[:1], func(t *try) (*backend.Answer, backend.Lease, uint64) { return &t.new, t.pair.new.Lease, floor(t) })
+	if t.new.Outcome == backend.Granted {
+		b.mu.Lock()
+		b.proven = true
+		b.mu.Unlock()
+		return tries, err
+	}
+	for _, other := range tries { // which try again
+		answers[other.i] = backend.Answer{Outcome: backend.Refused, Lease: other.pair.view}
+		if t.new.Outcome == backend.Unknown {
+			answers[other.i] = backend.Answer{Err: fmt.Errorf("%s, to which elections move, grants nothing: %w", b.newName, t.new.Err)}
+		}
+	}
+	if t.new.Outcome == backend.Refused {
+		answers[t.i].Lease = b.news(t.bid.Election, &t.old, &t.new)
+	}
+	return nil, err
 }
 
 // agreed reports whether a reign has one term in both stores, so that either can
@@ -210,7 +286,7 @@ func (b *Backend) undo(ctx context.Context, tries []*try, answers []backend.Answ
 			olds = append(olds, held)
 		}
 	}
-	err := errors.Join(b.releaseAll(ctx, b.new, news), b.releaseAll(ctx, b.old, olds))
+	err := b.releaseBoth(ctx, olds, news)
 	for _, t := range tries {
 		if unknown := t.old.Outcome == backend.Unknown || t.new.Outcome == backend.Unknown; unknown || err != nil {
 			answers[t.i] = backend.Answer{Err: errors.Join(t.old.Err, t.new.Err, err)}
@@ -237,43 +313,34 @@ func (b *Backend) seal(ctx context.Context, tries []*try, answers []backend.Answ
 	if len(wrong) == 0 {
 		return nil
 	}
-	mark := func(store backend.Backend, of func(*try) (*backend.Answer, string, string)) error {
-		held := make([]backend.Lease, len(wrong))
-		for n, t := range wrong {
-			a, to, from := of(t)
-			held[n] = a.Lease
-			held[n].MovedTo, held[n].MovedFrom = to, from
-		}
-		moved, err := store.Move(ctx, held)
-		var done, not []*try
-		for n, t := range wrong {
-			a, _, _ := of(t)
-			if n < len(moved) && moved[n].Outcome == backend.Granted {
-				trust := min(a.Trust, moved[n].Trust)
-				*a = moved[n]
-				a.Trust = trust
-				done = append(done, t)
+	older := func(to string) (err error) {
+		var plain, seals []*try
+		for _, t := range wrong {
+			// What was never sealed need not be opened; and an operator may vouch for a
+			// store that keeps no seal.
+			if t.old.MovedTo == to || b.unsealed && !b.old.Guarantees().Moves {
+				plain = append(plain, t)
 			} else {
-				not = append(not, t)
+				seals = append(seals, t)
 			}
 		}
-		wrong = done
-		b.undo(ctx, not, answers)
+		if seals != nil {
+			seals, err = b.mark(ctx, b.old, seals, answers, func(t *try) (*backend.Answer, string, string) { return &t.old, to, t.old.MovedFrom })
+		}
+		wrong = append(plain, seals...)
 		return err
 	}
-	older := func(to string) error {
-		return mark(b.old, func(t *try) (*backend.Answer, string, string) { return &t.old, to, t.old.MovedFrom })
-	}
-	newer := func(to, from string) error {
-		return mark(b.new, func(t *try) (*backend.Answer, string, string) { return &t.new, to, from })
+	newer := func(to, from string) (err error) {
+		if len(wrong) > 0 {
+			wrong, err = b.mark(ctx, b.new, wrong, answers, func(t *try) (*backend.Answer, string, string) { return &t.new, to, from })
+		}
+		return err
 	}
 	var err error
 	if b.stage == To {
-		if err = older(b.newName); len(wrong) > 0 {
-			err = errors.Join(err, newer("", b.oldName))
-		}
-	} else if err = newer(b.oldName, ""); len(wrong) > 0 {
-		err = errors.Join(err, older(""))
+		err = errors.Join(older(b.newName), newer("", b.oldName))
+	} else {
+		err = errors.Join(newer(b.oldName, ""), older(""))
 	}
 	var done []backend.Lease
 	for _, t := range wrong {
@@ -286,6 +353,41 @@ func (b *Backend) seal(ctx context.Context, tries []*try, answers []backend.Answ
 	}
 	b.releaseAll(ctx, b.old, done) // they have done their duty; if this fails they run out
 	return err
+}
+
+// mark writes marks into leases of one store, and returns the tries that have them. The
+// others are given up.
+func (b *Backend) mark(ctx context.Context, store backend.Backend, tries []*try, answers []backend.Answer, of func(*try) (a *backend.Answer, to, from string)) ([]*try, error) {
+	held := make([]backend.Lease, len(tries))
+	for n, t := range tries {
+		a, to, from := of(t)
+		held[n] = a.Lease
+		held[n].MovedTo, held[n].MovedFrom = to, from
+	}
+	moved, err := store.Move(ctx, held)
+	var done, not []*try
+	for n, t := range tries {
+		a, _, _ := of(t)
+		if n < len(moved) && moved[n].Outcome == backend.Granted {
+			trust := min(a.Trust, moved[n].Trust)
+			*a = moved[n]
+			a.Trust = trust
+			done = append(done, t)
+		} else {
+			not = append(not, t)
+		}
+	}
+	b.undo(ctx, not, answers)
+	return done, err
+}
+
+// releaseBoth releases leases of both stores side by side: one that hangs must not keep
+// the other's from those who need that alone.
+func (b *Backend) releaseBoth(ctx context.Context, olds, news []backend.Lease) error {
+	var oldErr, newErr error
+	atOnce(func() error { oldErr = b.releaseAll(ctx, b.old, olds); return nil },
+		func() error { newErr = b.releaseAll(ctx, b.new, news); return nil })
+	return errors.Join(newErr, oldErr)
 }
 
 func (b *Backend) releaseAll(ctx context.Context, store backend.Backend, held []backend.Lease) error {

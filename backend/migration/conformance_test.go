@@ -44,7 +44,7 @@ func newPair(poll bool, skew time.Duration) *pair {
 
 // open returns a client at a stage.
 func (p *pair) open(t testing.TB, stage migration.Stage) backend.Backend {
-	b, err := migration.New(migration.Options{From: p.old.Backend(), To: p.new.Backend(), Stage: stage})
+	b, err := migration.New(migration.Options{From: p.old.Backend(), To: p.new.Backend(), ToName: "new", Stage: stage})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -57,7 +57,7 @@ func (f *fleet) start(stage migration.Stage, change func(*migration.Options)) *n
 	f.next++
 	b := backend.Backend(old)
 	if stage != "" {
-		o := migration.Options{From: old, To: wire, Stage: stage}
+		o := migration.Options{From: old, To: wire, ToName: "new", Stage: stage}
 		if change != nil {
 			change(&o)
 		}

@@ -1,9 +1,11 @@
 package migration
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -21,12 +23,19 @@ const (
 	To   Stage = "to"   // leads by the new store alone, once the old one is sealed
 )
 
-// Options says from where, to where, and how far. All but Unsealed are required.
+// Options says from where, to where, and how far. From, To and Stage are required.
 type Options struct {
 	// From is the store that elections leave, To the one that they move to. The
 	// Backend owns both from now on: its Close closes them. At stage From, To is
 	// not used and may be nil.
 	From, To backend.Backend
+
+	// FromName and ToName are what marks call the two stores, the same at every stage
+	// and for all members: 1 to 40 printable ASCII characters without spaces. Default:
+	// their kinds ([backend.Guarantees].Name), such as "mysql". They must differ. Give
+	// names where elections come from, or have ever been in, another store of a kind:
+	// who is still on the way between two others must not take this one for theirs.
+	FromName, ToName string
 
 	// Stage is this process's. A process keeps it as long as it lives.
 	Stage Stage
@@ -34,6 +43,8 @@ type Options struct {
 	// Unsealed lets a process at stage To lead though the old store is not known
 	// to be sealed. Set it only if you know that no process which elects by the
 	// old store alone runs, or ever will again: otherwise there are two leaders.
+	// The new store's record says the same then as after a seal, and members go back
+	// as after one. Who still has Unsealed when they have, leads nobody.
 	Unsealed bool
 }
 
@@ -47,14 +58,15 @@ type Backend struct {
 	guard            backend.Guard
 
 	mu     sync.Mutex
+	proven bool             // the new store has granted a lease to this process
 	pairs  map[string]*pair // by election
 	stages map[string]Stage // of members, by nonce
 }
 
 var _ backend.Backend = (*Backend)(nil)
 
-// New checks o and returns a Backend. It does not talk to the stores; see
-// [Backend.Check]. Errors are of class [backend.ErrInvalid].
+// New checks o and returns a Backend. It does not talk to the stores. Errors are of
+// class [backend.ErrInvalid].
 func New(o Options) (*Backend, error) {
 	fail := func(format string, args ...any) (*Backend, error) {
 		return nil, fmt.Errorf("migration: %w: %s", backend.ErrInvalid, fmt.Sprintf(format, args...))
@@ -70,9 +82,17 @@ func New(o Options) (*Backend, error) {
 		return fail("unsealed is for stage %q; stage is %q", To, o.Stage)
 	}
 	b := &Backend{old: o.From, new: o.To, stage: o.Stage, unsealed: o.Unsealed, pairs: map[string]*pair{}, stages: map[string]Stage{}}
-	b.oldName = o.From.Guarantees().Name
-	if o.To != nil {
-		b.newName = o.To.Guarantees().Name
+	b.oldName = cmp.Or(o.FromName, o.From.Guarantees().Name)
+	if b.newName = o.ToName; o.To != nil {
+		b.newName = cmp.Or(o.ToName, o.To.Guarantees().Name)
+	}
+	for _, name := range []string{b.oldName, b.newName} {
+		if len(name) > 40 || strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r > '~' }) {
+			return fail("a store is called %.50q; a name has at most 40 printable ASCII characters, and no spaces", name)
+		}
+	}
+	if b.oldName == b.newName {
+		return fail("both stores are called %q; give each a name (from_name, to_name)", b.oldName)
 	}
 	if g := b.old.Guarantees(); o.Stage == To && !o.Unsealed && !g.Moves {
 		return fail("the store %q cannot be sealed, so nobody may lead at stage %q; stop all who elect by it, and set unsealed", g.Name, To)
@@ -101,6 +121,8 @@ func init() {
 		var c struct {
 			From     backend.Named `yaml:"from"`
 			To       backend.Named `yaml:"to"`
+			FromName string        `yaml:"from_name"`
+			ToName   string        `yaml:"to_name"`
 			Stage    Stage         `yaml:"stage"`
 			Unsealed bool          `yaml:"unsealed"`
 		}
@@ -112,7 +134,10 @@ func init() {
 				return nil, fmt.Errorf("migration: %w: %s is %q; it must be the name of a store", backend.ErrInvalid, side.key, side.name)
 			}
 		}
-		o := Options{Stage: c.Stage, Unsealed: c.Unsealed}
+		if c.From.Name == c.To.Name {
+			return nil, fmt.Errorf("migration: %w: from and to are both %q; each has one section, and is one store", backend.ErrInvalid, c.To.Name)
+		}
+		o := Options{Stage: c.Stage, Unsealed: c.Unsealed, FromName: c.FromName, ToName: c.ToName}
 		var err error
 		if o.From, err = c.From.Open(ctx); err != nil {
 			return nil, err

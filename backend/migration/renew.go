@@ -56,7 +56,7 @@ func item(answers []backend.Answer, i int, err error) (a backend.Answer) {
 	return a
 }
 
-// Release implements [backend.Backend]: first the new lease, then the old one.
+// Release implements [backend.Backend].
 func (b *Backend) Release(ctx context.Context, held []backend.Lease) error {
 	if err := b.enter(ctx, ""); err != nil {
 		return err
@@ -80,7 +80,7 @@ func (b *Backend) Release(ctx context.Context, held []backend.Lease) error {
 	default:
 		// The old one also if the new store does not answer: members at From need it
 		// alone, and nobody leads here any more.
-		err = errors.Join(b.new.Release(ctx, held), b.old.Release(ctx, held))
+		err = b.releaseBoth(ctx, held, held)
 	}
 	if err != nil {
 		return fmt.Errorf("migration: release: %w", err)

@@ -3,6 +3,7 @@ package migration_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -26,23 +27,27 @@ func (n named) Guarantees() backend.Guarantees {
 	return g
 }
 
-// A town has several stores, by name.
+// A town has several stores, by name. What is before the number is their kind.
 type town map[string]*memory.Store
 
 func (s town) open(name string) backend.Backend {
 	if s[name] == nil {
 		s[name] = memory.New(nil)
 	}
-	return named{s[name].Backend(), name}
+	return named{s[name].Backend(), strings.TrimRight(name, "0123456789")}
 }
 
 // goes returns a client on the way from one store to another. Without a stage it is
 // at the first alone.
-func (s town) goes(t *testing.T, stage migration.Stage, from, to string) backend.Backend {
+func (s town) goes(t *testing.T, stage migration.Stage, from, to string, change ...func(*migration.Options)) backend.Backend {
 	if stage == "" {
 		return s.open(from)
 	}
-	b, err := migration.New(migration.Options{From: s.open(from), To: s.open(to), Stage: stage})
+	o := migration.Options{From: s.open(from), To: s.open(to), Stage: stage}
+	for _, f := range change {
+		f(&o)
+	}
+	b, err := migration.New(o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,13 +55,16 @@ func (s town) goes(t *testing.T, stage migration.Stage, from, to string) backend
 }
 
 // lives starts a manager that campaigns, until stop is called.
-func lives(t *testing.T, b backend.Backend, id string) (e *election.Election, stop func()) {
+func lives(t *testing.T, b backend.Backend, id string, watch ...func(election.Event)) (e *election.Election, stop func()) {
 	m, err := election.New(b, &election.Options{ID: id})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if e, err = m.Join("billing"); err != nil {
 		t.Fatal(err)
+	}
+	for _, callback := range watch {
+		e.Watch(callback)
 	}
 	if err := e.Lead(nil); err != nil {
 		t.Fatal(err)
@@ -67,8 +75,13 @@ func lives(t *testing.T, b backend.Backend, id string) (e *election.Election, st
 // walk leads at each stage of a road in turn, alone.
 func (s town) walk(t *testing.T, from, to string, stages ...migration.Stage) {
 	t.Helper()
+	s.walkAs(t, func(*migration.Options) {}, from, to, stages...)
+}
+
+func (s town) walkAs(t *testing.T, change func(*migration.Options), from, to string, stages ...migration.Stage) {
+	t.Helper()
 	for _, stage := range stages {
-		e, stop := lives(t, s.goes(t, stage, from, to), "walker")
+		e, stop := lives(t, s.goes(t, stage, from, to, change), "walker")
 		time.Sleep(2 * time.Minute) // virtual
 		if !e.Leading() {
 			t.Errorf("from %s to %s, alone at stage %q: %v", from, to, stage, e.Current())
@@ -165,7 +178,7 @@ func TestTheOldLeaseIsGivenBackThoughTheNewStoreIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPair(false, 0)
 		wire := conformance.Wrap(p.new.Backend())
-		b, err := migration.New(migration.Options{From: p.old.Backend(), To: wire, Stage: migration.Both})
+		b, err := migration.New(migration.Options{From: p.old.Backend(), To: wire, ToName: "new", Stage: migration.Both})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -214,7 +227,7 @@ func TestALeftoverIsDroppedThoughTheOldStoreDecides(t *testing.T) {
 		p := newPair(false, 0)
 		stranger := call(t, p.old.Backend(), "stranger")
 		stranger.win()
-		b, err := migration.New(migration.Options{From: deciding{p.old.Backend()}, To: p.new.Backend(), Stage: migration.Both})
+		b, err := migration.New(migration.Options{From: deciding{p.old.Backend()}, To: p.new.Backend(), ToName: "new", Stage: migration.Both})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -48,10 +48,19 @@ func (h *half) left(now time.Time) time.Duration {
 // recorded reports whether the new store says that the old one is sealed.
 func (b *Backend) recorded(p *pair) bool { return p.new.known && p.new.MovedFrom == b.oldName }
 
-// alone reports whether the new store alone decides. A record does not count in a
-// store that elections have left since.
+// alone reports whether the new store alone decides. Neither a record nor an operator's
+// word counts in a store that elections have left since.
 func (b *Backend) alone(p *pair) bool {
-	return b.stage == To && (b.unsealed || b.recorded(p) && p.new.MovedTo == "")
+	return b.stage == To && p.new.known && p.new.MovedTo == "" && (b.unsealed || b.recorded(p))
+}
+
+// ambiguous reports whether the new store is called like the one from which the
+// election came to the old store, and is another one. A seal in its favour would mean the
+// way back to whoever is still on that road. Where both are one, the new store says that
+// the election has gone to the old.
+func (b *Backend) ambiguous(p *pair) bool {
+	return p.old.known && p.new.known && p.old.MovedTo == "" && p.old.MovedFrom == b.newName &&
+		p.new.MovedTo != b.oldName && p.new.MovedFrom != b.oldName
 }
 
 // elsewhere is the third store to which the election has moved, by another road than
