@@ -88,7 +88,7 @@ const (
 	ReasonUnreachable Reason = "store unreachable" // and so the lease could not be renewed, or nothing can be said
 	ReasonRefused     Reason = "renewal refused"   // the store no longer has this lease: taken, deleted, edited, or failed over
 	ReasonDeadline    Reason = "deadline passed"   // this process was stopped or starved past its deadline
-	ReasonMoved       Reason = "moved"             // the election has moved to another store (package backend/migration); the event's Err names it
+	ReasonMoved       Reason = "moved"             // the election has moved to another store (package backend/migration); the event's Err names it. Such a vacancy is told even if the election was vacant before
 	ReasonResigned    Reason = "resigned"          // Resign was called
 	ReasonNominated   Reason = "nominated"         // stepped down for a nominee that is ready
 	ReasonHealth      Reason = "health check failed"

@@ -357,7 +357,8 @@ func (m *machine) jitter(d time.Duration) time.Duration {
 func (m *machine) show(kind Kind, e *elec, leader backend.Candidate, term uint64, reason Reason, err error) {
 	old := e.told
 	term = cmp.Or(term, old.Term)
-	if old.Reason != "" && old.is(kind, &leader, term) { // mostly
+	moved := reason == ReasonMoved && old.Reason != ReasonMoved // that is news to who knows of a vacancy
+	if old.Reason != "" && !moved && old.is(kind, &leader, term) { // mostly
 		return
 	}
 	ev := &Event{Election: e.name, Kind: kind, Leader: leader, Previous: old.last(), Term: term, Reason: reason, Err: err}

@@ -17,13 +17,14 @@ import (
 // A fleet is some processes that elect one leader while they are moved from one
 // store to another. It watches that there are never two.
 type fleet struct {
-	t     testing.TB
-	rnd   *rand.Rand
-	pair  *pair
-	name  string // of the election
-	nodes []*node
-	began time.Time
-	next  int // number of the next process
+	t         testing.TB
+	rnd       *rand.Rand
+	pair      *pair
+	name      string // of the election
+	nodes     []*node
+	observers []*election.Manager
+	began     time.Time
+	next      int // number of the next process
 
 	term   uint64 // the greatest that anybody has led in
 	leads  *node  // who was last seen to lead
@@ -81,6 +82,24 @@ func (f *fleet) start(stage migration.Stage, change func(*migration.Options)) *n
 	f.nodes = append(f.nodes, n)
 	f.say("%s starts", n.id)
 	return n
+}
+
+// observer starts a process that looks on at a stage, as long as the fleet lives.
+func (f *fleet) observer(stage migration.Stage) *election.Election {
+	b, err := migration.New(migration.Options{From: f.pair.old.Backend(), To: f.pair.new.Backend(), ToName: "new", Stage: stage})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	m, err := election.New(b, &election.Options{ID: "observer at " + string(stage)})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.observers = append(f.observers, m)
+	e, err := m.Join(f.name)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return e
 }
 
 // Watch is the election's.
@@ -212,6 +231,9 @@ func (f *fleet) harm() {
 func (f *fleet) end(t testing.TB) {
 	for len(f.nodes) > 0 {
 		f.stop(f.nodes[0])
+	}
+	for _, o := range f.observers {
+		o.Close(context.Background())
 	}
 	for _, line := range f.twice[:min(len(f.twice), 5)] {
 		t.Error(line)

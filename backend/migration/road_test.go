@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/go-election/go-election/backend/migration"
+	"github.com/go-election/go-election/election"
 )
 
 var seeds = flag.Uint64("road.seeds", 30, "how many roads to go")
@@ -26,6 +27,7 @@ func TestTheRoadThereAndBack(t *testing.T) {
 				for range 3 {
 					f.start(road[0], nil)
 				}
+				watch := []*election.Election{f.observer(migration.Both), f.observer(migration.To)}
 				for _, stage := range road[1:] {
 					for range 3 {
 						f.run(time.Duration(f.rnd.Int64N(int64(30 * time.Second))))
@@ -44,6 +46,13 @@ func TestTheRoadThereAndBack(t *testing.T) {
 					f.run(20 * time.Second) // ways are well again
 					if f.led(time.Minute) == nil {
 						t.Errorf("L3: all three are at stage %q, and nobody leads after a minute", stage)
+					}
+					f.run(30 * time.Second)
+					for _, o := range watch {
+						leader, _, known := o.Leader()
+						if leads := f.led(time.Minute); leads != nil && (!known || leader.ID != leads.id) {
+							t.Errorf("all are at stage %q and %s leads; an observer knows %q (%v)", stage, leads.id, leader.ID, o.Current())
+						}
 					}
 				}
 				f.end(t)

@@ -244,3 +244,33 @@ func TestALeftoverIsDroppedThoughTheOldStoreDecides(t *testing.T) {
 		}
 	})
 }
+
+// TestAnObserverIsToldWhereTheElectionHasMoved: one that looks at the old store alone
+// cannot know who leads by the new one.
+func TestAnObserverIsToldWhereTheElectionHasMoved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := town{}
+		m, err := election.New(s.goes(t, migration.From, "a", "b"), &election.Options{ID: "observer"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer m.Close(context.Background())
+		observer, err := m.Join("billing")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, stage := range []migration.Stage{migration.From, migration.Both, migration.To, migration.Both} {
+			e, stop := lives(t, s.goes(t, stage, "a", "b"), "leader")
+			time.Sleep(2 * time.Minute)
+			switch leader, _, known := observer.Leader(); {
+			case !e.Leading():
+				t.Errorf("nobody leads at stage %q: %v", stage, e.Current())
+			case stage != migration.To && (!known || leader.ID != "leader"):
+				t.Errorf("an observer at stage from does not know who leads at stage %q: %v", stage, observer.Current())
+			case stage == migration.To && (known || observer.Current().Reason != election.ReasonMoved || !strings.HasSuffix(observer.Current().Err.Error(), "moved to b")):
+				t.Errorf("an observer at stage from is not told that the election has moved: %v (%v)", observer.Current(), observer.Current().Err)
+			}
+			stop()
+		}
+	})
+}
