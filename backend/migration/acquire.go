@@ -124,42 +124,33 @@ func (b *Backend) acquireBoth(ctx context.Context, tries []*try, answers []backe
 		return nil
 	}
 	now := uint64(time.Now().UnixMicro())
-	floor := func(t *try) uint64 { return max(now, t.bid.Floor, t.pair.old.Term, t.pair.new.Term) + ahead }
-	// The new store must not hang, or refuse, while the old lease is kept from others
-	// for it: so there is time left to give that back, and the first grant is the new one.
+	// There must be time left to give the old lease back if the new store hangs.
 	within, cancel := before(ctx)
 	defer cancel()
-	tries, err := b.prove(within, tries, answers, floor)
-	if len(tries) == 0 {
+	if err := b.prove(within, tries[0].bid); err != nil {
+		for _, t := range tries {
+			answers[t.i] = backend.Answer{Err: err}
+		}
 		return err
 	}
-	err = errors.Join(err, b.bid(within, b.old, tries, func(t *try) (*backend.Answer, backend.Lease, uint64) {
-		if t.new.Outcome == backend.Granted {
-			return &t.old, t.pair.old.Lease, t.new.Term - 1
-		}
-		return &t.old, t.pair.old.Lease, floor(t)
-	}))
-	var next, fresh, half []*try
+	err := b.bid(within, b.old, tries, func(t *try) (*backend.Answer, backend.Lease, uint64) {
+		return &t.old, t.pair.old.Lease, max(now, t.bid.Floor, t.pair.old.Term, t.pair.new.Term) + ahead
+	})
+	var next, half []*try
 	for _, t := range tries {
-		switch proven := t.new.Outcome == backend.Granted; {
-		case t.old.Outcome == backend.Granted:
+		if t.old.Outcome == backend.Granted {
 			next = append(next, t)
-			if !proven {
-				fresh = append(fresh, t)
-			}
-		case proven:
-			half = append(half, t)
-		default:
+		} else {
 			answers[t.i] = backend.Answer{Outcome: t.old.Outcome, Err: t.old.Err}
 			if t.old.Outcome == backend.Refused {
 				answers[t.i].Lease = b.news(t.bid.Election, &t.old, &t.new)
 			}
 		}
 	}
-	if len(next)+len(half) == 0 {
+	if len(next) == 0 {
 		return err
 	}
-	err = errors.Join(err, b.bid(within, b.new, fresh, func(t *try) (*backend.Answer, backend.Lease, uint64) {
+	err = errors.Join(err, b.bid(within, b.new, next, func(t *try) (*backend.Answer, backend.Lease, uint64) {
 		return &t.new, t.pair.new.Lease, max(t.old.Term, t.pair.new.Term+1, t.bid.Floor+1) - 1
 	}))
 	err = errors.Join(err, b.agree(within, next))
@@ -184,35 +175,24 @@ func before(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, time.Until(end)*3/4)
 }
 
-// prove sees to it that a process which enters the road has been granted a lease by the
-// new store before it asks for one of the old: that is reachable then, its tables or paths
-// are there, and the rights suffice. It bids for one election, and returns the tries that
-// may go on, of which the first has the new lease.
-func (b *Backend) prove(ctx context.Context, tries []*try, answers []backend.Answer, floor func(*try) uint64) ([]*try, error) {
+// prove sees to it that a process which enters the road has written into the new store
+// before it asks for a lease of the old: that is reachable then, its tables or paths are
+// there, and may be written. That it may write leases as well shows with the first bid; if
+// it may not, the old lease is given back at once.
+func (b *Backend) prove(ctx context.Context, bid backend.Bid) error {
 	b.mu.Lock()
 	proven := b.proven
 	b.mu.Unlock()
 	if proven {
-		return tries, nil
+		return nil
 	}
-	t := tries[0]
-	err := b.bid(ctx, b.new, tries[:1], func(t *try) (*backend.Answer, backend.Lease, uint64) { return &t.new, t.pair.new.Lease, floor(t) })
-	if t.new.Outcome == backend.Granted {
-		b.mu.Lock()
-		b.proven = true
-		b.mu.Unlock()
-		return tries, err
+	if err := b.new.Announce(ctx, backend.Member{Candidate: bid.Candidate, TTL: bid.TTL, Stage: string(b.stage)}); err != nil {
+		return fmt.Errorf("migration: %s, to which elections move, cannot be used: %w", b.newName, err)
 	}
-	for _, other := range tries { // which try again
-		answers[other.i] = backend.Answer{Outcome: backend.Refused, Lease: other.pair.view}
-		if t.new.Outcome == backend.Unknown {
-			answers[other.i] = backend.Answer{Err: fmt.Errorf("%s, to which elections move, grants nothing: %w", b.newName, t.new.Err)}
-		}
-	}
-	if t.new.Outcome == backend.Refused {
-		answers[t.i].Lease = b.news(t.bid.Election, &t.old, &t.new)
-	}
-	return nil, err
+	b.mu.Lock()
+	b.proven = true
+	b.mu.Unlock()
+	return nil
 }
 
 // agreed reports whether a reign has one term in both stores, so that either can

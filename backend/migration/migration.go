@@ -58,7 +58,7 @@ type Backend struct {
 	guard            backend.Guard
 
 	mu     sync.Mutex
-	proven bool             // the new store has granted a lease to this process
+	proven bool             // this process has written into the new store
 	pairs  map[string]*pair // by election
 	stages map[string]Stage // of members, by nonce
 }
