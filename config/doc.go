@@ -120,6 +120,8 @@
 //	manual.max_ttl      a duration     15s                 the greatest ttl; 50ms to 1h; equal on all members
 //	migration.from      the name of a backend  none        the store that elections leave, by its name; see package backend/migration
 //	migration.to        the name of a backend  none        the store that they move to
+//	migration.from_name a text         the kind of from    what marks call it; 1 to 40 printable ASCII characters without spaces
+//	migration.to_name   a text         the kind of to      the same for the other; needed where elections have been in another store of its kind
 //	migration.stage     a text         none                from, both or to: how far this process is
 //	migration.unsealed  true or false  false               lead at stage to though the old store was not sealed
 //	mysql.dsn           a text         none                user:password@tcp(host:3306)/schema?tls=true

@@ -45,8 +45,24 @@
 //   - Who seals has won the old lease first. So nobody at from still trusts it.
 //   - An election that was sealed in favour of a third store is left alone, and a
 //     record counts for nothing in a store that was sealed itself.
+//   - Marks call stores by names ([Options].FromName, ToName). Where the new store is
+//     called like the one that the election came from once, and is another one, nobody
+//     leads until it has a name of its own: a seal in its favour would be the way back
+//     to who is still on that earlier road.
 //
-// Who holds one lease of two does not lead, and releases it within the same call.
+// An operator may vouch that nobody elects by the old store any more, where it is gone or
+// keeps no seal ([Options].Unsealed). Then the record is written without a seal, before
+// anybody leads by the new lease alone. So who goes back clears it and seals the new
+// store, as ever; and an operator's word counts only while that is not sealed.
+//
+// Who is still at to when the fleet has gone back needs both leases, as at the beginning of
+// the road. It leads beside nobody. But if the old lease is free for a moment it may
+// win it, and then it moves the election once more, as it was told to: stop such members
+// before you go on from both to from.
+//
+// A process that enters the road has written into the new store, as a member, before it
+// asks for an old lease. Who holds one lease of two does not lead, and releases it within
+// the same call, for which there is time left if the new store hangs.
 // Losing either lease is losing. Trust is the lesser time of the two. Each half is
 // watched for as long as its own store demands.
 //
@@ -61,7 +77,8 @@
 // # Who leads
 //
 // Everybody knows. At both and to the new lease names the leader; as long as that is
-// vacant, the old one does if its holder is at from. Stages stand in the member
+// vacant, the old one does if its holder is at from. Who looks at the old store alone is told
+// that the election has moved, and where. Stages stand in the member
 // records: [backend.Backend.Members].
 //
 // # Limits
@@ -71,11 +88,13 @@
 // TTL. The old store must keep the seal as it keeps a lease: after it was restored
 // from an older backup, or has lost its last writes in a fail-over, seal again by
 // restarting one member at both, and then at to. The same holds for the new one, which
-// keeps the record. A mark names a kind of store, such as mysql: do not move two
-// elections of one name from two stores of one kind to the same place. Both stores must be able to move
+// keeps the record. Do not move two elections of one name from two stores of one name to
+// the same place. Both stores must be able to move
 // ([backend.Guarantees].Moves). Those of this module can, but for manual without a
 // directory, which keeps nothing. With Unsealed a store that cannot, such as one that
-// is gone, can be left nonetheless, by who knows that nobody elects by it any more.
+// is gone, can be left nonetheless, by who knows that nobody elects by it any more. If it is
+// gone after the fleet had come back to it once, the seal of the new store has to be taken
+// off by hand.
 //
 // [mysql.Fence]: https://pkg.go.dev/github.com/go-election/go-election/backend/mysql#Fence
 package migration
