@@ -9,6 +9,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -28,9 +30,10 @@ type member struct {
 	in  io.WriteCloser
 
 	mu     sync.Mutex
-	looks  []look // another program's
-	spans  []span // ours
-	leads  bool   // by its latest word
+	looks  []look   // another program's
+	spans  []span   // ours
+	leads  bool     // by its latest word
+	known  []string // whom ours has known to lead
 	broken string
 }
 
@@ -69,8 +72,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// child runs one manager, and says every few milliseconds since when it leads, until
-// its input ends. Then it resigns.
+// child runs one manager, and says every few milliseconds since when it leads, and whom
+// it follows, until its input ends. Then it resigns.
 func child(text string) error {
 	var c childConfig
 	if err := json.Unmarshal([]byte(text), &c); err != nil {
@@ -106,6 +109,7 @@ func child(text string) error {
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
 	var from, to, said time.Time
+	var leader string
 	for stop := false; !stop; {
 		select {
 		case <-ended:
@@ -132,6 +136,10 @@ func child(text string) error {
 		}
 		if !leads {
 			from = time.Time{}
+		}
+		if who, _, _ := e.Leader(); who.ID != leader {
+			leader = who.ID
+			fmt.Println("leader", leader)
 		}
 	}
 	return nil
@@ -260,7 +268,18 @@ func (m *member) heard(line string) {
 		m.leads = leads
 		return
 	}
+	if id, ok := strings.CutPrefix(line, "leader "); ok {
+		m.known = append(m.known, id)
+		return
+	}
 	m.broken = line
+}
+
+// knew reports whether one of ours has known this one to lead.
+func (m *member) knew(id string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Contains(m.known, id)
 }
 
 // leading reports whether it leads, by its latest word.
@@ -275,6 +294,25 @@ func (m *member) looked() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return len(m.looks)
+}
+
+// looksSince returns how often another program has begun to look since then.
+func (m *member) looksSince(then time.Time) (n int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, k := range m.looks {
+		if k.began.After(then) {
+			n++
+		}
+	}
+	return n
+}
+
+// ledSince reports whether another program has found itself the leader by such a look.
+func (m *member) ledSince(then time.Time) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.ContainsFunc(m.looks, func(k look) bool { return k.leads && k.began.After(then) })
 }
 
 // forget drops its latest word, so that the next one counts.
