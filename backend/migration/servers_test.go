@@ -20,8 +20,11 @@ import (
 )
 
 // TestMain runs more tests at a time than there are processors: those of this file wait
-// for most of their time.
+// for most of their time. The binary is also the program of the members that one starts.
 func TestMain(m *testing.M) {
+	if arg := os.Getenv(pinnedArg); arg != "" {
+		pinnedMember(arg)
+	}
 	flag.Parse()
 	if f := flag.Lookup("test.parallel"); f != nil {
 		if n, err := strconv.Atoi(f.Value.String()); err == nil && n < 24 {
