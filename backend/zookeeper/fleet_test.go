@@ -90,6 +90,9 @@ func newFleet(t *testing.T, change func(*Options)) *fleet {
 	return &fleet{Fleet: testbed.NewFleet(t), t: t, options: o, admin: dial(t, o.Servers)}
 }
 
+// newLatches is one of LeaderLatches.
+func newLatches(t *testing.T) *fleet { return newFleet(t, func(*Options) {}) }
+
 // newSelectors is one of LeaderSelectors.
 func newSelectors(t *testing.T) *fleet { return newFleet(t, func(o *Options) { o.Layout = Selector }) }
 

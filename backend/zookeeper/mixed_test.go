@@ -15,6 +15,7 @@ import (
 // a small machine when it starts.
 func TestMixedFleets(t *testing.T) {
 	for name, test := range map[string]func(*testing.T){
+		"LeaderLatch":        mixedLatches,
 		"LeaderSelector":     mixedSelectors,
 		"OneEphemeralNode":   mixedNodes,
 		"AssignmentByHand":   assignedByHand,
@@ -65,13 +66,16 @@ func (f *fleet) turns(start func() *testbed.FleetMember, waits func(*testbed.Fle
 	f.OneLeaderAtMost()
 }
 
-// LeaderSelectors in Java queue. One that was stopped finds out, and queues again.
-func mixedSelectors(t *testing.T) {
-	f := newSelectors(t)
+func mixedLatches(t *testing.T) { newLatches(t).mixedCurator("latch") }
+
+func mixedSelectors(t *testing.T) { newSelectors(t).mixedCurator("selector") }
+
+// Curator's recipes queue. A member that was stopped finds out, and queues again.
+func (f *fleet) mixedCurator(kind string) {
 	n := 0
 	f.turns(func() *testbed.FleetMember {
 		n++
-		return f.java("selector", fmt.Sprintf("java-%d", n))
+		return f.java(kind, fmt.Sprintf("java-%d", n))
 	}, f.queued, func(java *testbed.FleetMember) *testbed.FleetMember {
 		java.Continue()
 		java.FindsOut()
