@@ -2,40 +2,110 @@
 package docs_test
 
 import (
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 )
 
-// TestEveryTestThatAPageNamesExists looks for the functions that pages give as
-// evidence, in the sources of the whole module.
+// TestEveryTestThatAPageNamesExists looks for the tests that pages give as evidence, in
+// the sources of the whole module.
 func TestEveryTestThatAPageNamesExists(t *testing.T) {
-	exists := map[string]bool{}
-	declared := regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)\w+)\(`)
+	known := readEvidence(t)
+	named := regexp.MustCompile("`((?:Test|Fuzz)[A-Z][^`]*)`")
+	subtests := 0
+	for page, text := range pages(t) {
+		for _, m := range named.FindAllStringSubmatch(text, -1) {
+			if !known.has(m[1]) {
+				t.Errorf("%s names %s as evidence, and there is no such test", page, m[1])
+			}
+			if strings.Contains(m[1], "/") {
+				subtests++
+			}
+		}
+	}
+	if subtests == 0 {
+		t.Error("no page names a subtest: they are not found")
+	}
+}
+
+// TestAnInventedTestIsNoEvidence: neither a function nor a subtest that is not there.
+func TestAnInventedTestIsNoEvidence(t *testing.T) {
+	known := readEvidence(t)
+	for name, want := range map[string]bool{
+		"TestMixedFleets":                              true,
+		"TestMixedFleets/LeaderLatch":                  true,
+		"TestAMixedFleetHasOneLeader/last_seen_active": true, // a layout, by its value
+		"TestInvented":                                 false,
+		"TestInvented/LeaderLatch":                     false,
+		"TestMixedFleets/":                             false,
+		"TestMixedFleets/Invented":                     false,
+		"TestMixedFleets/LeaderLatch/Invented":         false,
+		"TestAMixedFleetHasOneLeader/LeaderLatch":      false, // a word of another package
+	} {
+		if has := known.has(name); has != want {
+			t.Errorf("%s is taken for evidence: %v; want %v", name, has, want)
+		}
+	}
+}
+
+// evidence is what the sources say of tests.
+type evidence struct {
+	places map[string][]string        // the directories in which a test of this name is declared
+	words  map[string]map[string]bool // the texts in quotes of each directory, as names of subtests
+}
+
+func readEvidence(t *testing.T) evidence {
+	t.Helper()
+	e := evidence{map[string][]string{}, map[string]map[string]bool{}}
 	err := filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() || !strings.HasSuffix(path, "_test.go") {
+		if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") {
 			return err
 		}
-		source, err := os.ReadFile(path)
-		for _, m := range declared.FindAllSubmatch(source, -1) {
-			exists[string(m[1])] = true
+		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
+		if err != nil {
+			return err
 		}
-		return err
+		dir := filepath.Dir(path)
+		if e.words[dir] == nil {
+			e.words[dir] = map[string]bool{}
+		}
+		ast.Inspect(file, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.FuncDecl:
+				if strings.HasSuffix(path, "_test.go") && n.Recv == nil {
+					e.places[n.Name.Name] = append(e.places[n.Name.Name], dir)
+				}
+			case *ast.BasicLit:
+				if text, err := strconv.Unquote(n.Value); err == nil && n.Kind == token.STRING {
+					e.words[dir][strings.ReplaceAll(text, " ", "_")] = true // as t.Run does
+				}
+			}
+			return true
+		})
+		return nil
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	named := regexp.MustCompile("`((?:Test|Fuzz)[A-Z]\\w+)`")
-	for page, text := range pages(t) {
-		for _, m := range named.FindAllStringSubmatch(text, -1) {
-			if !exists[m[1]] {
-				t.Errorf("%s names %s as evidence, and there is no such test", page, m[1])
-			}
-		}
-	}
+	return e
+}
+
+// has reports whether there is a test of this name. A subtest's name has to be written
+// somewhere in the test's package, in quotes: in a call, in a table, or as the value of
+// a constant.
+func (e evidence) has(name string) bool {
+	parts := strings.Split(name, "/")
+	return slices.ContainsFunc(e.places[parts[0]], func(dir string) bool {
+		return !slices.ContainsFunc(parts[1:], func(sub string) bool { return sub == "" || !e.words[dir][sub] })
+	})
 }
 
 // TestEveryLinkBetweenPagesLeadsSomewhere follows the relative ones.
