@@ -114,16 +114,22 @@ func (b *Backend) acquireNew(ctx context.Context, tries []*try, answers []backen
 	return errors.Join(err, failed)
 }
 
-// ahead is by how many microseconds a term of both stores exceeds what is known,
-// so that neither store has a reason to give out a greater one: a clock of theirs
-// that goes before ours.
-const ahead = 2_000_000
+// ahead is by how many microseconds a term of both stores exceeds what is known, so
+// that neither store has a reason to give out a greater one: a clock of theirs that goes
+// before ours, or the time that passes until the last bid of this call.
+func ahead(ctx context.Context) uint64 {
+	least := 2 * time.Second
+	if end, ok := ctx.Deadline(); ok {
+		least = max(least, time.Until(end))
+	}
+	return uint64(least.Microseconds())
+}
 
 func (b *Backend) acquireBoth(ctx context.Context, tries []*try, answers []backend.Answer) error {
 	if len(tries) == 0 {
 		return nil
 	}
-	now := uint64(time.Now().UnixMicro())
+	now, later := uint64(time.Now().UnixMicro()), ahead(ctx)
 	// There must be time left to give the old lease back if the new store hangs.
 	within, cancel := before(ctx)
 	defer cancel()
@@ -134,7 +140,7 @@ func (b *Backend) acquireBoth(ctx context.Context, tries []*try, answers []backe
 		return err
 	}
 	err := b.bid(within, b.old, tries, func(t *try) (*backend.Answer, backend.Lease, uint64) {
-		return &t.old, t.pair.old.Lease, max(now, t.bid.Floor, t.pair.old.Term, t.pair.new.Term) + ahead
+		return &t.old, t.pair.old.Lease, max(now, t.bid.Floor, t.pair.old.Term, t.pair.new.Term) + later
 	})
 	var next, half []*try
 	for _, t := range tries {
@@ -186,7 +192,10 @@ func (b *Backend) prove(ctx context.Context, bid backend.Bid) error {
 	if proven {
 		return nil
 	}
-	if err := b.new.Announce(ctx, backend.Member{Candidate: bid.Candidate, TTL: bid.TTL, Stage: string(b.stage)}); err != nil {
+	switch err := b.new.Announce(ctx, backend.Member{Candidate: bid.Candidate, TTL: bid.TTL, Stage: string(b.stage)}); {
+	case errors.Is(err, backend.ErrInvalid):
+		return nil // that is about this bid, which the store will refuse
+	case err != nil:
 		return fmt.Errorf("migration: %s, to which elections move, cannot be used: %w", b.newName, err)
 	}
 	b.mu.Lock()
