@@ -11,7 +11,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/migration"
+	"github.com/go-election/go-election/backend/mysql"
+	"github.com/go-election/go-election/internal/testbed"
 )
 
 // build makes the program.
@@ -62,6 +65,22 @@ func TestTheRoadNeedsNothingButGo(t *testing.T) {
 			walked(t, out, err)
 		})
 	}
+}
+
+// By two real stores, with road.yaml as it stands but for the addresses.
+func TestTheRoadGoesByTwoRealStores(t *testing.T) {
+	t.Parallel()
+	db := testbed.Shared(t, testbed.MariaDB).Database(t)
+	if err := mysql.CreateTables(t.Context(), testbed.OpenDB(t, db.Admin), "", ""); err != nil {
+		t.Fatal(err)
+	}
+	cmd := command(t, build(t), "-config", "road.yaml", "-seed", "1")
+	cmd.Env = append(cmd.Env,
+		"ELECTION_ZOOKEEPER_SERVERS="+strings.Join(testbed.SharedZooKeeper(t), ","),
+		"ELECTION_ZOOKEEPER_ROOT=/road"+backend.NewNonce()[:8],
+		"ELECTION_MYSQL_DSN="+db.User.FormatDSN())
+	out, err := cmd.CombinedOutput()
+	walked(t, out, err)
 }
 
 // Without the stage between there are two leaders, and the program sees them.
