@@ -50,7 +50,11 @@ func (o options) open(ctx context.Context) (*election.Manager, error) {
 		if err != nil {
 			return nil, errors.Join(err, from.Close())
 		}
-		store, err = migration.New(migration.Options{From: from, To: to, Stage: o.stage, Unsealed: o.unsealed && o.stage == migration.To})
+		store, err = migration.New(migration.Options{
+			From: from, FromName: "old", // both are of one kind: their names tell them apart
+			To: to, ToName: "new",
+			Stage: o.stage, Unsealed: o.unsealed && o.stage == migration.To,
+		})
 		if err != nil {
 			return nil, errors.Join(err, from.Close(), to.Close())
 		}
