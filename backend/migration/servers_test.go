@@ -108,6 +108,9 @@ func elsewhere(rule string) string {
 	if rule[0] == 'P' || rule[0] == 'Q' || slices.Contains([]string{"L4", "L6", "S11", "S12"}, rule) {
 		return "it is about managers, whatever store they are on: tried in virtual time"
 	}
+	if rule == "S14" {
+		return "it delays answers on their way to the manager, and each half is watched since it came to the migration: tried in virtual time, where no session ends meanwhile"
+	}
 	return ""
 }
 
