@@ -357,7 +357,7 @@ func (m *machine) jitter(d time.Duration) time.Duration {
 func (m *machine) show(kind Kind, e *elec, leader backend.Candidate, term uint64, reason Reason, err error) {
 	old := e.told
 	term = cmp.Or(term, old.Term)
-	moved := reason == ReasonMoved && old.Reason != ReasonMoved // that is news to who knows of a vacancy
+	moved := reason == ReasonMoved && old.Reason != ReasonMoved    // that is news to who knows of a vacancy
 	if old.Reason != "" && !moved && old.is(kind, &leader, term) { // mostly
 		return
 	}
