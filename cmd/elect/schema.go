@@ -39,8 +39,9 @@ func (a *app) migrateCommand() *cobra.Command {
 	status := &cobra.Command{
 		Use: "status", Short: "Show how far a migration between two stores is", Args: cobra.NoArgs,
 		Long: `Show, of each election, who holds the old lease and the new one and whether the old store
-is sealed; which members are at which stage; and what the next step is. It needs a
-configuration with backend: migration, and reads only.`,
+is sealed; which members are at which stage; and what the next step is. A member that
+has gone is counted for two of its TTLs more. It needs a configuration with backend:
+migration, and reads only.`,
 		Example: "  elect migrate status -c migration.yaml",
 		RunE:    func(c *cobra.Command, _ []string) error { return a.migration(c.Context(), asJSON) },
 	}
@@ -56,6 +57,7 @@ type move struct {
 	Old      string `json:"old_leader"`
 	New      string `json:"new_leader"`
 	Sealed   bool   `json:"sealed"` // the old store lets nobody lead any more, and the new one knows
+	Back     bool   `json:"back"`   // the new store is sealed: the election has gone back to the old one
 	Text     string `json:"text"`
 }
 
@@ -133,11 +135,11 @@ func (a *app) migration(ctx context.Context, asJSON bool) error {
 }
 
 func moveOf(name string, old, new backend.Record, from, to string) move {
-	m := move{Election: name, Old: old.Holder.ID, New: new.Holder.ID, Sealed: old.MovedTo == to && new.MovedFrom == from}
+	m := move{Election: name, Old: old.Holder.ID, New: new.Holder.ID, Sealed: old.MovedTo == to && new.MovedFrom == from, Back: new.MovedTo == from}
 	switch {
 	case old.MovedTo != "" && old.MovedTo != to:
 		m.Text = "the old store says that it has moved to " + old.MovedTo + ", a third one"
-	case new.MovedTo == from:
+	case m.Back:
 		m.Text = "gone back: the new store is sealed"
 	case m.Sealed:
 		m.Text = "moved: the old store is sealed"
@@ -154,16 +156,21 @@ func moveOf(name string, old, new backend.Record, from, to string) move {
 }
 
 func (r *road) next() string {
-	sealed := 0
+	sealed, back := 0, false
 	for _, m := range r.Moves {
 		if m.Sealed {
 			sealed++
 		}
+		back = back || m.Back
 	}
 	at := func(s migration.Stage) int { return r.Members[string(s)] }
 	switch {
 	case at(migration.From) > 0 && at(migration.To) > 0:
 		return "members are at from and at to: bring those at from to both; those at to lead only what is sealed"
+	case back && at(migration.Both) > 0 && at(migration.From) > 0:
+		return "deploy the members at both with stage from to finish the way back, or those at from with stage both to go on again"
+	case back && at(migration.Both) > 0:
+		return "deploy the members at both with stage from to finish the way back, or with stage to to go on again"
 	case at(migration.From) > 0:
 		return "deploy the members at from with stage both"
 	case at(migration.Both) > 0:

@@ -280,12 +280,18 @@ func TestMigrateStatusSaysHowFarItIs(t *testing.T) {
 	if !sealed.Sealed {
 		t.Errorf("seal and record are there: %+v", sealed)
 	}
+	back := moveOf("job", backend.Record{}, backend.Record{Lease: backend.Lease{MovedTo: "etcd"}}, "etcd", "mysql")
+	if !back.Back || back.Sealed {
+		t.Errorf("the new store is sealed: %+v", back)
+	}
 	for want, r := range map[string]road{
-		"bring those at from to both": {Members: map[string]int{"from": 1, "to": 1}},
-		"with stage both":             {Members: map[string]int{"from": 1, "both": 2}},
-		"with stage to":               {Members: map[string]int{"both": 2}},
-		"0 of 1":                      {Members: map[string]int{"to": 2}, Moves: []move{{}}},
-		"backend mysql alone":         {Members: map[string]int{"to": 2}, Moves: []move{sealed}, To: "mysql"},
+		"bring those at from to both":   {Members: map[string]int{"from": 1, "to": 1}},
+		"with stage both":               {Members: map[string]int{"from": 1, "both": 2}},
+		"with stage to":                 {Members: map[string]int{"both": 2}},
+		"both with stage from":          {Members: map[string]int{"both": 2}, Moves: []move{back}},
+		"those at from with stage both": {Members: map[string]int{"from": 1, "both": 1}, Moves: []move{back}},
+		"0 of 1":                        {Members: map[string]int{"to": 2}, Moves: []move{{}}},
+		"backend mysql alone":           {Members: map[string]int{"to": 2}, Moves: []move{sealed}, To: "mysql"},
 	} {
 		if next := r.next(); !strings.Contains(next, want) {
 			t.Errorf("%+v: next is %q, expected %q", r, next, want)
