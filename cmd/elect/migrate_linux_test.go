@@ -65,7 +65,7 @@ func (m mover) at(what string, job move, members map[string]int, next string) {
 		if err := json.Unmarshal([]byte(out), &r); err != nil || code != 0 {
 			return fmt.Errorf("code %d, %v: %s", code, err, out)
 		}
-		if r.From != "file" || r.To != "mysql" || !slices.Equal(r.Moves, []move{job}) || !maps.Equal(r.Members, members) || !strings.Contains(r.Next, next) {
+		if r.From != "file" || r.To != "rows" || !slices.Equal(r.Moves, []move{job}) || !maps.Equal(r.Members, members) || !strings.Contains(r.Next, next) {
 			return fmt.Errorf("elect migrate status says %+v; want the election %+v, members %v, and next %q", r, job, members, next)
 		}
 		return nil
@@ -77,7 +77,7 @@ func (m mover) at(what string, job move, members map[string]int, next string) {
 func TestMigrateStatusFollowsAFleetThereAndBack(t *testing.T) {
 	t.Parallel()
 	env := onFiles(t, onServer(t, testbed.Shared(t, testbed.MariaDB))...)
-	env = append(env, "ELECTION_TTL=10s", "ELECTION_BACKEND=migration", "ELECTION_MIGRATION_FROM=file", "ELECTION_MIGRATION_TO=mysql", "ELECTION_MIGRATION_STAGE=both")
+	env = append(env, "ELECTION_TTL=10s", "ELECTION_BACKEND=migration", "ELECTION_MIGRATION_FROM=file", "ELECTION_MIGRATION_TO=mysql", "ELECTION_MIGRATION_TO_NAME=rows", "ELECTION_MIGRATION_STAGE=both")
 	c, err := config.Parse("", nil, &config.Options{Environ: env})
 	if err != nil {
 		t.Fatal(err)

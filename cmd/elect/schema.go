@@ -63,11 +63,12 @@ type move struct {
 
 // A road is a whole migration.
 type road struct {
-	From    string         `json:"from"`
+	From    string         `json:"from"` // what marks call the stores
 	To      string         `json:"to"`
 	Moves   []move         `json:"elections"`
 	Members map[string]int `json:"members"` // by stage
 	Next    string         `json:"next"`
+	kind    string         // of the new store
 }
 
 func (a *app) migration(ctx context.Context, asJSON bool) error {
@@ -84,7 +85,8 @@ func (a *app) migration(ctx context.Context, asJSON bool) error {
 	if to == nil {
 		return errors.New(`this configuration is at stage from, which does not use the new store: look with stage both (ELECTION_MIGRATION_STAGE=both)`)
 	}
-	r := road{From: from.Guarantees().Name, To: to.Guarantees().Name, Members: map[string]int{}}
+	r := road{kind: to.Guarantees().Name, Members: map[string]int{}}
+	r.From, r.To = b.Names()
 	var sides [2]map[string]backend.Record
 	var names []string
 	for i, side := range []backend.Backend{from, to} {
@@ -145,6 +147,8 @@ func moveOf(name string, old, new backend.Record, from, to string) move {
 		m.Text = "moved: the old store is sealed"
 	case old.MovedTo == to:
 		m.Text = "sealed, and the new store does not know yet: a member at to will say so when it leads"
+	case new.MovedFrom == from:
+		m.Text = "the new store alone decides; the old store is not sealed"
 	case m.Old != "" && m.Old == m.New:
 		m.Text = "both leases are held by one"
 	case m.New != "":
@@ -176,9 +180,9 @@ func (r *road) next() string {
 	case at(migration.Both) > 0:
 		return "when nobody elects by the old store alone, deploy the members at both with stage to"
 	case at(migration.To) > 0 && sealed < len(r.Moves):
-		return fmt.Sprintf("%d of %d elections are sealed; the others are when their leader is at to", sealed, len(r.Moves))
+		return fmt.Sprintf("%d of %d elections are sealed; the others are when their leader is at to, or not at all if that has unsealed", sealed, len(r.Moves))
 	case at(migration.To) > 0:
-		return "all elections are sealed: the configuration may name backend " + r.To + " alone"
+		return "all elections are sealed: the configuration may name backend " + r.kind + " alone"
 	}
 	return "no member has announced itself"
 }

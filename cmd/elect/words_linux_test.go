@@ -280,6 +280,10 @@ func TestMigrateStatusSaysHowFarItIs(t *testing.T) {
 	if !sealed.Sealed {
 		t.Errorf("seal and record are there: %+v", sealed)
 	}
+	vouched := moveOf("job", backend.Record{}, backend.Record{Lease: backend.Lease{MovedFrom: "etcd", Holder: backend.Candidate{ID: "a"}}}, "etcd", "mysql")
+	if vouched.Sealed || vouched.Text != "the new store alone decides; the old store is not sealed" {
+		t.Errorf("there is a record without a seal: %+v", vouched)
+	}
 	back := moveOf("job", backend.Record{}, backend.Record{Lease: backend.Lease{MovedTo: "etcd"}}, "etcd", "mysql")
 	if !back.Back || back.Sealed {
 		t.Errorf("the new store is sealed: %+v", back)
@@ -291,7 +295,7 @@ func TestMigrateStatusSaysHowFarItIs(t *testing.T) {
 		"both with stage from":          {Members: map[string]int{"both": 2}, Moves: []move{back}},
 		"those at from with stage both": {Members: map[string]int{"from": 1, "both": 1}, Moves: []move{back}},
 		"0 of 1":                        {Members: map[string]int{"to": 2}, Moves: []move{{}}},
-		"backend mysql alone":           {Members: map[string]int{"to": 2}, Moves: []move{sealed}, To: "mysql"},
+		"backend mysql alone":           {Members: map[string]int{"to": 2}, Moves: []move{sealed}, kind: "mysql"},
 	} {
 		if next := r.next(); !strings.Contains(next, want) {
 			t.Errorf("%+v: next is %q, expected %q", r, next, want)
