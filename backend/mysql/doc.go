@@ -3,7 +3,8 @@
 //	store, err := mysql.Open(ctx, mysql.Options{DSN: "app:secret@tcp(db:3306)/app?tls=true"})
 //	manager, err := election.New(store, nil)
 //
-// Make the tables once, with [CreateTables] or by running schema.sql.
+// Make the tables once, with [CreateTables]. Those that schema.sql makes by hand belong to
+// no known server: the first election in them is made as after a fail-over.
 //
 // # What is promised, and what must be true for it
 //

@@ -29,7 +29,14 @@ func CreateTables(ctx context.Context, db *sql.DB, schema, prefix string) error 
 	if err != nil {
 		return err
 	}
-	b := &Backend{tables: t}
+	return (&Backend{tables: t}).createTables(ctx, db)
+}
+
+// CreateTables is the function of this name, for this Backend's tables and with its
+// account, which then needs the right to CREATE as well as those of a member.
+func (b *Backend) CreateTables(ctx context.Context) error { return b.createTables(ctx, b.db) }
+
+func (b *Backend) createTables(ctx context.Context, db *sql.DB) error {
 	conn, err := db.Conn(ctx)
 	if err != nil {
 		return b.fail("create tables", err)
@@ -39,12 +46,15 @@ func CreateTables(ctx context.Context, db *sql.DB, schema, prefix string) error 
 	if err != nil {
 		return b.fail("create tables", err)
 	}
-	for _, statement := range t.split() {
+	for _, statement := range b.tables.split() {
 		// Nobody ever made an election in a new table: this server knows all of
 		// none, and the first need not wait.
 		statement = strings.Replace(statement, unstamped, unstamped[:len(unstamped)-len("''")]+identity, 1)
 		statement = strings.Replace(statement, unnamed, "'"+layout+"', '"+backend.NewNonce()+"'", 1)
-		if _, err := conn.ExecContext(ctx, statement); err != nil && !is(err, errDuplicate) {
+		if _, err := conn.ExecContext(ctx, statement); is(err, rights...) {
+			// Those of a member, which fail would name, are not enough.
+			return fmt.Errorf("mysql: create tables: %w: %w; the account needs CREATE and INSERT on them", backend.ErrDenied, b.redact(err))
+		} else if err != nil && !is(err, errDuplicate) {
 			return b.fail("create tables", err)
 		}
 	}

@@ -145,6 +145,12 @@ func CreateTables(ctx context.Context, db *sql.DB, schema, prefix string) error 
 	return mysql.CreateTables(ctx, db, schema, cmp.Or(prefix, defaultPrefix))
 }
 
+// CreateTables is the function of this name, for this Backend's tables and with its
+// account, which then needs the right to CREATE as well as those of a member.
+func (b *Backend) CreateTables(ctx context.Context) error {
+	return b.inner.(*mysql.Backend).CreateTables(ctx)
+}
+
 // Open checks o and returns a Backend. It does not talk to the server, which may
 // be down: the first call does.
 func Open(ctx context.Context, o Options) (*Backend, error) {

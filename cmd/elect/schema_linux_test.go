@@ -1,0 +1,87 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/go-election/go-election/internal/testbed"
+)
+
+// sparse is the environment of an account that has these rights on the tables of
+// backend mysql, and no others. The tables need not be there, if CREATE is among them.
+func sparse(t *testing.T, d *testbed.Database, rights string) []string {
+	t.Helper()
+	c := d.AddUser(t, "")
+	var grantee string
+	db := testbed.OpenDB(t, d.Admin)
+	if err := db.QueryRow("SELECT CONCAT('''', USER, '''@''', HOST, '''') FROM mysql.user WHERE USER = ?", c.User).Scan(&grantee); err != nil {
+		t.Fatal(err)
+	}
+	d.Exec(t, fmt.Sprintf("REVOKE ALL PRIVILEGES, GRANT OPTION FROM %s", grantee))
+	for _, table := range []string{"lease", "term", "member"} {
+		d.Exec(t, fmt.Sprintf("GRANT %s ON %s.election_%s TO %s", rights, d.Name, table, grantee))
+	}
+	return onDSN(t, "mysql", c)
+}
+
+func onDSN(t *testing.T, backend string, c *mysql.Config) []string {
+	t.Helper()
+	return environ(t.TempDir(), "ELECTION_TTL=15s", "ELECTION_BACKEND="+backend, "ELECTION_MYSQL_DSN="+c.FormatDSN(),
+		"ELECTION_MYSQLTABLE_DSN="+c.FormatDSN(), "ELECTION_MYSQLTABLE_LAYOUT=update_time")
+}
+
+// What schema.sql makes by hand belongs to no server: there the first term is ahead.
+func TestTablesThatElectMakesNeedNoJumpOfTheFirstTerm(t *testing.T) {
+	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
+		t.Parallel()
+		d := testbed.Shared(t, k).Database(t)
+		env := sparse(t, d, "CREATE, SELECT, INSERT, UPDATE")
+		for range 2 { // what is there stays as it is
+			if out, code := call(t, env, "schema", "--apply"); code != 0 || !strings.Contains(out, "the tables are there") {
+				t.Fatalf("code %d: %s", code, out)
+			}
+		}
+		out, code := call(t, env, "run", "job", "-q", "--", "sh", "-c", `echo "term $ELECTION_TERM"`)
+		var term int64
+		if _, err := fmt.Sscanf(out, "term %d", &term); err != nil || code != 0 {
+			t.Fatalf("code %d, %v: %s", code, err, out)
+		}
+		if ahead := time.UnixMicro(term).Sub(time.Now()); ahead > 24*time.Hour {
+			t.Errorf("the first term is %d, which is %v ahead of the clock", term, ahead)
+		}
+	})
+}
+
+func TestElectMakesTheTablesBesideATableOfOtherPrograms(t *testing.T) {
+	t.Parallel()
+	d := testbed.Shared(t, testbed.MariaDB).Database(t)
+	if out, code := call(t, onDSN(t, "mysqltable", d.Admin), "schema", "--apply"); code != 0 {
+		t.Fatalf("code %d: %s", code, out)
+	}
+	d.Exec(t, "SELECT 1 FROM election_shared_lease, election_shared_term, election_shared_member")
+}
+
+func TestElectSaysWhyItMakesNoTables(t *testing.T) {
+	t.Parallel()
+	d := testbed.Shared(t, testbed.MariaDB).Database(t)
+	migration := onFiles(t, "ELECTION_BACKEND=migration", "ELECTION_MIGRATION_FROM=file", "ELECTION_MIGRATION_TO=memory", "ELECTION_MIGRATION_STAGE=both")
+	for _, x := range []struct {
+		what, says string
+		code       int
+		env        []string
+		args       []string
+	}{
+		{"an account without CREATE", "needs CREATE and INSERT", exitElect, onDSN(t, "mysql", d.User), nil},
+		{"a store that needs none", "file needs no tables", 0, onFiles(t), nil},
+		{"another prefix than the configuration's", "none of the others can be", exitElect, onFiles(t), []string{"--prefix", "other"}},
+		{"two stores", "choose the one", exitElect, migration, nil},
+	} {
+		if out, code := call(t, x.env, append([]string{"schema", "--apply"}, x.args...)...); code != x.code || !strings.Contains(out, x.says) {
+			t.Errorf("%s: code %d: %s", x.what, code, out)
+		}
+	}
+}
