@@ -341,7 +341,7 @@ func TestEveryHeadingThatALinkNamesExists(t *testing.T) {
 		for _, m := range regexp.MustCompile(`\]\(([^)#\s:]*)#([^)\s]+)\)`).FindAllStringSubmatch(text, -1) {
 			target := page
 			if m[1] != "" {
-				target = filepath.Join(filepath.Dir(page), m[1])
+				target = strings.TrimPrefix(filepath.Join(filepath.Dir(page), m[1]), "../docs/")
 			}
 			found := !strings.HasSuffix(target, ".md")
 			for _, h := range regexp.MustCompile(`(?m)^#+ (.+)$`).FindAllStringSubmatch(all[target], -1) {

@@ -1,0 +1,179 @@
+package docs_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/internal/testbed"
+)
+
+// TestANewcomerIsElectedOnMySQLByTheReadmeAlone carries out the blocks of "On MySQL" in
+// their order, as they stand, but for the server's address and the names of database
+// and account. The module is this tree: nothing is asked of the network.
+func TestANewcomerIsElectedOnMySQLByTheReadmeAlone(t *testing.T) {
+	goCommand := published(t)
+	for _, page := range []string{"../README.md", "../README.zh-CN.md"} {
+		t.Run(filepath.Base(page), func(t *testing.T) {
+			testbed.Each(t, func(t *testing.T, k testbed.Kind) {
+				t.Parallel()
+				s := testbed.Shared(t, k)
+				d := s.Database(t)
+				db := testbed.OpenDB(t, s.AdminConfig())
+				suffix := strings.ToLower(backend.NewNonce()[:8])
+				host := regexp.MustCompile(`'@'([^']*)'`).FindStringSubmatch(grants(t, d))[1]
+				here := strings.NewReplacer(
+					"'app'@'%'", "'app"+suffix+"'@'"+host+"'", "DATABASE app", "DATABASE app"+suffix, " app.", " app"+suffix+".",
+					"app:secret@tcp(127.0.0.1:3306)/app", fmt.Sprintf("app%s:secret@%s(%s)/app%[1]s", suffix, d.User.Net, d.User.Addr)).Replace
+				t.Cleanup(func() {
+					for _, statement := range []string{"DROP USER 'app" + suffix + "'@'" + host + "'", "DROP DATABASE app" + suffix} {
+						if _, err := db.Exec(statement); err != nil {
+							t.Error(err)
+						}
+					}
+				})
+
+				for _, statement := range split(here(block(t, page, "mysql-account"))) {
+					if _, err := db.Exec(statement); err != nil {
+						t.Fatalf("%s: %v", statement, err)
+					}
+				}
+				dir := filepath.Join(t.TempDir(), "nightly")
+				write(t, filepath.Join(dir, "election.yaml"), here(block(t, page, "mysql-configuration")), 0o600)
+				write(t, filepath.Join(dir, "main.go"), block(t, page, "mysql-program"), 0o600)
+				build := exec.CommandContext(t.Context(), "sh", "-exc", block(t, page, "mysql-build"))
+				build.Dir, build.Env = dir, offline(goCommand)
+				if out, err := build.CombinedOutput(); err != nil {
+					t.Fatalf("%v:\n%s", err, out)
+				}
+
+				run := func() *terminal { return openTerminal(t, dir, block(t, page, "mysql-run")) }
+				one, two := run(), run()
+				first, second := one, two
+				testbed.Eventually(t, patience, "one of two programs leads", func() error {
+					if !first.leads() {
+						first, second = second, first
+						return fmt.Errorf("they say:\n%s\n%s", one.text(), two.text())
+					}
+					return nil
+				})
+				first.Process.Kill()
+				second.mustLead("after kill -9 of the leader")
+				third := run()
+				third.mustSay("elected") // it has seen who leads
+				second.Process.Signal(os.Interrupt)
+				third.mustLead("after ctrl-c at the leader")
+				if err := second.end(); err != nil {
+					t.Errorf("after ctrl-c: %v:\n%s", err, second.text())
+				}
+			})
+		})
+	}
+}
+
+// published returns a directory with a "go" command to which this tree is what the
+// module's newest version is to everybody else.
+func published(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	root, err := filepath.Abs("..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	program, err := exec.LookPath("go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command(program, "build", "-o", filepath.Join(dir, "elect"), "../cmd/elect").CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v\n%s", err, out)
+	}
+	write(t, filepath.Join(dir, "go"), fmt.Sprintf(`#!/bin/sh
+case "$*" in
+"mod init "*) '%[1]s' "$@" && exec '%[1]s' mod edit -replace=github.com/go-election/go-election='%[2]s' ;;
+"run github.com/go-election/go-election/cmd/elect@latest "*) shift 2 && exec '%[3]s/elect' "$@" ;;
+esac
+exec '%[1]s' "$@"
+`, program, root, dir), 0o700)
+	return dir
+}
+
+// offline is the environment of a shell that finds this "go" first, and no network.
+func offline(bin string) []string {
+	return append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "GOPROXY=off", "GOSUMDB=off", "GOFLAGS=", "GOWORK=off")
+}
+
+func write(t *testing.T, file, text string, mode os.FileMode) {
+	t.Helper()
+	if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o700), os.WriteFile(file, []byte(text), mode)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A terminal is where somebody has started the program.
+type terminal struct {
+	*exec.Cmd
+	t     *testing.T
+	log   string
+	ended chan error
+}
+
+func openTerminal(t *testing.T, dir, line string) *terminal {
+	t.Helper()
+	out, err := os.CreateTemp(t.TempDir(), "terminal")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.Close()
+	x := &terminal{exec.Command("sh", "-c", "exec "+line), t, out.Name(), make(chan error, 1)}
+	x.Dir, x.Stdout, x.Stderr = dir, out, out
+	if err := x.Start(); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	go func() { x.ended <- x.Wait(); close(done) }()
+	t.Cleanup(func() { x.Process.Kill(); <-done })
+	return x
+}
+
+func (x *terminal) text() string {
+	text, err := os.ReadFile(x.log)
+	if err != nil {
+		x.t.Error(err)
+	}
+	return string(text)
+}
+
+func (x *terminal) leads() bool { return strings.Contains(x.text(), "I lead in term") }
+
+func (x *terminal) mustLead(when string) {
+	x.t.Helper()
+	x.t.Log(when)
+	x.mustSay("I lead in term")
+}
+
+func (x *terminal) mustSay(what string) {
+	x.t.Helper()
+	testbed.Eventually(x.t, patience, fmt.Sprintf("the program says %q", what), func() error {
+		if !strings.Contains(x.text(), what) {
+			return fmt.Errorf("it says:\n%s", x.text())
+		}
+		return nil
+	})
+}
+
+// end waits for the end.
+func (x *terminal) end() error {
+	select {
+	case err := <-x.ended:
+		return err
+	case <-time.After(patience):
+		return errors.New("it goes on")
+	}
+}
