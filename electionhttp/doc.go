@@ -37,6 +37,9 @@
 // state (here, others, vacant, unknown, paused, stuck), order (name, or attention:
 // what is wrong first), offset and limit. Counts and leaders are of all elections.
 //
+// [ServeLocal] is apart from all that: a socket of this user's, for the commands elect
+// pause, resume and resign.
+//
 // # JSON
 //
 // Fields are only ever added. Times are RFC 3339 in UTC by this process's clock unless

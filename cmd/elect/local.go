@@ -17,99 +17,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/internal/local"
 )
-
-// What concerns one process goes through a socket of that process, never through
-// the store: HTTP over a unix socket of mode 0600, in a directory that only its owner
-// can enter. Who may connect may also kill the process.
-//
-//	GET  /elections                 [{"election": …, "id": …, "pid": …, "leading": …, …}]
-//	POST /elections/NAME/resign     what is done is the same as the state afterwards
-//	POST /elections/NAME/pause
-//	POST /elections/NAME/resume
-
-// A localState is one election of one process.
-type localState struct {
-	Election string `json:"election"`
-	ID       string `json:"id"`
-	PID      int    `json:"pid"`
-	Leading  bool   `json:"leading"`
-	Paused   bool   `json:"paused"`
-	Term     uint64 `json:"term,omitempty"`    // of this process's reign
-	Command  int    `json:"command,omitempty"` // its process, if it runs
-}
-
-// A localProgram is what a socket speaks for.
-type localProgram interface {
-	localState() localState
-	// do carries out resign, pause or resume, and returns when it is done.
-	do(ctx context.Context, what string) error
-}
-
-// localDir is where sockets are. It is made if need be, and must be this user's alone.
-func localDir() (string, error) {
-	dir := filepath.Join(os.TempDir(), fmt.Sprintf("elect-%d", os.Geteuid()))
-	if run := os.Getenv("XDG_RUNTIME_DIR"); run != "" {
-		dir = filepath.Join(run, "elect")
-	} else if os.Geteuid() == 0 {
-		dir = "/run/elect"
-	}
-	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
-		return "", err
-	}
-	return dir, checkPrivate(dir)
-}
-
-type localServer struct {
-	path   string
-	server *http.Server
-}
-
-// serveLocal serves p on a socket at path; "": in the directory for them.
-func serveLocal(path string, p localProgram) (*localServer, error) {
-	if path == "" {
-		dir, err := localDir()
-		if err != nil {
-			return nil, err
-		}
-		path = filepath.Join(dir, fmt.Sprintf("%d.sock", os.Getpid()))
-		os.Remove(path) // of a process of the same number, which is gone
-	}
-	l, err := listenPrivate(path)
-	if err != nil {
-		return nil, err
-	}
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /elections", func(w http.ResponseWriter, _ *http.Request) {
-		writeJSON(w, http.StatusOK, []localState{p.localState()})
-	})
-	mux.HandleFunc("POST /elections/{name}/{what}", func(w http.ResponseWriter, r *http.Request) {
-		what := r.PathValue("what")
-		if r.PathValue("name") != p.localState().Election || what != "resign" && what != "pause" && what != "resume" {
-			http.NotFound(w, r)
-			return
-		}
-		if err := p.do(r.Context(), what); err != nil {
-			http.Error(w, err.Error(), http.StatusInternalServerError)
-			return
-		}
-		writeJSON(w, http.StatusOK, p.localState())
-	})
-	s := &localServer{path, &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, MaxHeaderBytes: 16 << 10}}
-	go s.server.Serve(l)
-	return s, nil
-}
-
-func writeJSON(w http.ResponseWriter, code int, v any) {
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(code)
-	json.NewEncoder(w).Encode(v)
-}
-
-func (s *localServer) close() {
-	s.server.Close()
-	os.Remove(s.path)
-}
 
 // localClient speaks to one socket.
 func localClient(path string) *http.Client {
@@ -144,10 +53,10 @@ func localCall(ctx context.Context, path, method, url string, into any) error {
 
 // localProcess finds the one process that takes part in an election, of this user and
 // on this machine. One that is there and does not answer may be the one that is meant.
-func localProcess(ctx context.Context, socket, name string, pid int) (path string, s localState, err error) {
+func localProcess(ctx context.Context, socket, name string, pid int) (path string, s local.State, err error) {
 	paths := []string{socket}
 	if socket == "" {
-		dir, err := localDir()
+		dir, err := local.Dir()
 		if err != nil {
 			return "", s, err
 		}
@@ -156,11 +65,11 @@ func localProcess(ctx context.Context, socket, name string, pid int) (path strin
 			paths = []string{filepath.Join(dir, fmt.Sprintf("%d.sock", pid))}
 		}
 	}
-	var found []localState
+	var found []local.State
 	for _, p := range paths {
-		var states []localState
+		var states []local.State
 		ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
-		err := localCall(ctx, p, "GET", "/elections", &states)
+		err := localCall(ctx, p, "GET", "/elections?election="+url.QueryEscape(name), &states)
 		cancel()
 		switch {
 		case errors.Is(err, context.DeadlineExceeded):
@@ -178,13 +87,13 @@ func localProcess(ctx context.Context, socket, name string, pid int) (path strin
 	case 1:
 		return path, found[0], nil
 	case 0:
-		return "", s, fmt.Errorf("no process of this user on this machine runs %q (elect run)", name)
+		return "", s, fmt.Errorf("no process of this user on this machine takes part in %q (by elect run, or electionhttp.ServeLocal)", name)
 	}
 	text := ""
 	for _, st := range found {
 		text += fmt.Sprintf("\n  --pid %d  %q, leading: %v", st.PID, backend.Clean(st.ID, backend.MaxID, false), st.Leading)
 	}
-	return "", s, fmt.Errorf("%d processes run %q; say which:%s", len(found), name, text)
+	return "", s, fmt.Errorf("%d processes take part in %q; say which:%s", len(found), name, text)
 }
 
 // localCommands are resign, pause and resume.
@@ -192,10 +101,10 @@ func (a *app) localCommands() (list []*cobra.Command) {
 	for _, w := range []struct{ what, short, long, will string }{
 		{"resign", "Have a process on this machine give up its leadership",
 			"The command of elect run gets SIGTERM and ends, the lease is released, and another candidate follows within\nmilliseconds to one reading of the store. This process campaigns on, after a pause.",
-			"its command is ended and its lease released; others lead next, this one stands back for a moment"},
+			"its work is ended and its lease released; others lead next, this one stands back for a moment"},
 		{"pause", "Have a process on this machine step down and stay out",
 			"As resign does; then the process does not campaign until elect resume, or until it is started anew.",
-			"its command is ended, its lease released, and it stays out until it is resumed"},
+			"its work is ended, its lease released, and it stays out until it is resumed"},
 		{"resume", "Have a paused process campaign again", "It begins to campaign at once.", ""},
 	} {
 		var socket string
@@ -203,7 +112,7 @@ func (a *app) localCommands() (list []*cobra.Command) {
 		var yes, asJSON bool
 		c := &cobra.Command{
 			Use: w.what + " NAME", Short: w.short, Args: cobra.ExactArgs(1), Example: "  elect " + w.what + " billing --yes",
-			Long: w.long + "\n\nIt speaks to that process through a socket that only its user can open.",
+			Long: w.long + "\n\nIt speaks to that process through a socket that only its user can open: to elect run, or to\na program of yours that calls electionhttp.ServeLocal.",
 			RunE: func(c *cobra.Command, args []string) error {
 				path, s, err := localProcess(c.Context(), socket, args[0], pid)
 				if err != nil {

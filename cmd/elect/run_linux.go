@@ -14,6 +14,7 @@ import (
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/config"
 	"github.com/go-election/go-election/election"
+	"github.com/go-election/go-election/internal/local"
 )
 
 // canRun says that this system has what "elect run" needs.
@@ -93,14 +94,14 @@ func run(ctx context.Context, c *config.Config, name string, command []string, o
 		return exitElect, errors.Join(err, end())
 	}
 	r.id = m.ID()
-	server, err := serveLocal(o.socket, r)
+	server, err := local.Serve(o.socket, r)
 	if err != nil && o.socket != "" {
 		return exitElect, errors.Join(err, end())
 	} else if err != nil {
 		r.say("no socket for resign, pause and resume: %v", err)
 	} else {
-		r.socket = server.path
-		defer server.close()
+		r.socket = server.Path
+		defer server.Close()
 	}
 	if o.http != "" {
 		where, stop, err := serveBeside(o.http, m)
@@ -271,21 +272,22 @@ func (r *runner) say(format string, args ...any) {
 	}
 }
 
-// localState and do are for the socket.
-func (r *runner) localState() localState {
+// States and Do are for the socket. Unlike a program that only embeds the library, this
+// one has its command ended before it steps down, while the lease is renewed.
+func (r *runner) States() []local.State {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	s := localState{Election: r.name, ID: r.id, PID: os.Getpid(), Paused: r.paused}
+	s := local.State{Election: r.name, ID: r.id, PID: os.Getpid(), Paused: r.paused}
 	if lead := r.election.Leadership(); lead != nil {
 		s.Leading, s.Term = true, lead.Term
 	}
 	if r.child != nil {
 		s.Command = int(r.child.pid.Load())
 	}
-	return s
+	return []local.State{s}
 }
 
-func (r *runner) do(ctx context.Context, what string) error {
+func (r *runner) Do(ctx context.Context, _, what string) error {
 	r.say("told to %s", what)
 	if what != "resign" {
 		r.mu.Lock()

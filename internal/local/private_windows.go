@@ -1,14 +1,11 @@
-package main
+package local
 
 import (
 	"errors"
 	"net"
-	"syscall"
 )
 
-var errNotHere = errors.New("sockets of elect run are not there on Windows")
+var errNotHere = errors.New("sockets for pause, resume and resign are not there on Windows")
 
 func checkPrivate(string) error                  { return errNotHere }
 func listenPrivate(string) (net.Listener, error) { return nil, errNotHere }
-
-func ownGroup() *syscall.SysProcAttr { return nil }

@@ -1,8 +1,9 @@
 //go:build !windows
 
-package main
+package local
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -23,8 +24,8 @@ func checkPrivate(dir string) error {
 	return nil
 }
 
-// listenPrivate listens on a unix socket that only this user can open. It is made
-// under another name in a directory of its own, so that nobody can connect before
+// listenPrivate listens on a unix socket that only this user can open. Its directory
+// is made if it is not there, for this user alone. The socket is made under another name in a directory of its own, so that nobody can connect before
 // its mode is set.
 func listenPrivate(path string) (net.Listener, error) {
 	if st, err := os.Lstat(path); err == nil {
@@ -35,6 +36,9 @@ func listenPrivate(path string) (net.Listener, error) {
 			c.Close()
 			return nil, fmt.Errorf("%s is the socket of another process", path)
 		}
+	}
+	if err := os.Mkdir(filepath.Dir(path), 0o700); err != nil && !errors.Is(err, os.ErrExist) {
+		return nil, err
 	}
 	hidden, err := os.MkdirTemp(filepath.Dir(path), ".elect-") // mode 0700
 	if err != nil {
@@ -55,6 +59,3 @@ func listenPrivate(path string) (net.Listener, error) {
 	}
 	return l, nil
 }
-
-// ownGroup starts a process in a group of its own, out of a terminal's reach.
-func ownGroup() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }

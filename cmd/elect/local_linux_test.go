@@ -1,0 +1,94 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-election/go-election/backend/memory"
+	"github.com/go-election/go-election/election"
+	"github.com/go-election/go-election/electionhttp"
+	"github.com/go-election/go-election/internal/testbed"
+)
+
+// This test is the program: it embeds the library, and elect finds it by itself, or by
+// the path of its socket.
+func TestAProgramThatEmbedsTheLibraryIsPausedResumedAndResigned(t *testing.T) {
+	dir := testbed.TempDir(t)
+	t.Setenv("XDG_RUNTIME_DIR", dir)
+	env := environ(dir)
+	for _, path := range []string{"", filepath.Join(dir, "own", "socket")} {
+		m, err := election.New(memory.New(nil).Backend(), &election.Options{TTL: time.Minute})
+		if err != nil {
+			t.Fatal(err)
+		}
+		e, err := m.Join("billing/nightly")
+		if err != nil {
+			t.Fatal(err)
+		}
+		ends := make(chan error, 10)
+		err = e.Lead(func(ctx context.Context, lead *election.Leadership) error {
+			<-ctx.Done()
+			ends <- context.Cause(ctx)
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		done := make(chan error, 1)
+		go func() { done <- electionhttp.ServeLocal(t.Context(), m, path) }()
+		leads := func(why string) {
+			t.Helper()
+			testbed.Eventually(t, patience, why, func() error {
+				if !e.Leading() {
+					return fmt.Errorf("%v", e.Current())
+				}
+				return nil
+			})
+		}
+		tell := func(what, says string) {
+			t.Helper()
+			args := []string{what, "billing/nightly", "--json"}
+			if what != "resume" {
+				args = append(args, "--yes")
+			}
+			if path != "" {
+				args = append(args, "--socket", path)
+			}
+			// It may not be there yet.
+			testbed.Eventually(t, patience, "elect "+what+" reaches the program", func() error {
+				if out, code := call(t, env, args...); code != 0 || !strings.Contains(out, says) {
+					return fmt.Errorf("code %d: %s", code, out)
+				}
+				return nil
+			})
+		}
+		ended := func(reason election.Reason) {
+			t.Helper()
+			select {
+			case err := <-ends:
+				if lost, ok := err.(*election.LostError); !ok || lost.Reason != reason {
+					t.Errorf("the lead function was ended because of %v, want %s", err, reason)
+				}
+			default:
+				t.Errorf("elect has returned, and the lead function has not (%s)", reason)
+			}
+		}
+		leads("the program leads")
+		tell("pause", `"leading":false,"paused":true`)
+		ended(election.ReasonPaused)
+		tell("resume", `"paused":false`)
+		leads("a program that is resumed leads again")
+		tell("resign", `"leading":false,"paused":false`)
+		ended(election.ReasonResigned)
+		if err := m.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+}
