@@ -190,3 +190,39 @@ func TestAJobEndsBeforeItsLockDoes(t *testing.T) {
 		}
 	})
 }
+
+// gocron runs on both nodes, at the same instant: the lock of each run is won by one, and
+// is free for the next.
+func TestGocronWithTheLockerRunsAJobOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := electiontest.New(t, election.Options{})
+		const runs = 20
+		ran := make(chan time.Time, 10*runs)
+		for _, id := range []string{"a", "b"} {
+			locker := &Locker{Manager: g.Start(id).Manager, Prefix: "lock/", Least: 500 * time.Millisecond}
+			s, err := gocron.NewScheduler(gocron.WithDistributedLocker(locker))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.Shutdown()
+			job := gocron.NewTask(func() { ran <- time.Now() })
+			if _, err := s.NewJob(gocron.CronJob("*/10 * * * * *", true), job, gocron.WithName("report")); err != nil {
+				t.Fatal(err)
+			}
+			s.Start()
+		}
+		time.Sleep(runs*10*time.Second + 5*time.Second)
+		times := map[time.Time]int{}
+		for len(ran) > 0 {
+			times[(<-ran).Truncate(time.Second)]++
+		}
+		if len(times) != runs {
+			t.Errorf("the job has run at %d times, it should have at %d", len(times), runs)
+		}
+		for at, n := range times {
+			if n != 1 {
+				t.Errorf("at %v %d nodes ran the job", at, n)
+			}
+		}
+	})
+}

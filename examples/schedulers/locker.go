@@ -14,7 +14,8 @@ import (
 
 // A Locker is a gocron.Locker: each run of a job is done by one of the processes
 // that share a store, not always the same. Each job is an election of its own,
-// which is won for one run.
+// which is won for one run. Who has resigned stands back for half a TTL, and may then
+// miss runs: a job must not be due more often.
 //
 // gocron's lock cannot cancel the job that it was taken for, and a job does not learn
 // its term. Do can, and says it: with any scheduler, or none.

@@ -1,0 +1,79 @@
+// Package electiongroup runs several functions under one leadership, as
+// golang.org/x/sync/errgroup runs them under one context: all are cancelled when one of
+// them fails or the leadership ends, all are waited for, and the first error is returned.
+//
+//	err := electiongroup.Run(ctx, e, consume, produce) // each an election.LeadFunc
+//
+// [Run] is for a program whose work is the leader's; [Do] for one leadership that was won
+// by Campaign or Try. A function that panics ends the process, as in any goroutine.
+package electiongroup
+
+import (
+	"context"
+	"sync"
+
+	"github.com/go-election/go-election/election"
+)
+
+// Run campaigns, and whenever this process leads calls all fns at once, each in a
+// goroutine of its own. Their context ends with the leadership, and when one of them
+// returns an error; then Run waits for all of them.
+//
+//   - One fails: the lease is released in order, and Run returns its error.
+//   - All return nil: the work is done; the lease is released, and Run returns nil.
+//   - The leadership ends: what they return then is of no account. Run campaigns again,
+//     and calls them again in the next term.
+//   - ctx ends: the lease is released, and Run returns nil.
+//
+// This is where it differs from [election.Election.Run], which logs the error of its
+// function and campaigns again. As there, an error is also what kept it from beginning.
+func Run(ctx context.Context, e *election.Election, fns ...election.LeadFunc) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	result := make(chan error, 1)
+	err := e.Run(ctx, func(ctx context.Context, lead *election.Leadership) error {
+		err := Do(ctx, lead, fns...)
+		if err == nil || err != context.Cause(ctx) { // else the leadership has ended, not the work
+			result <- err
+			stop()
+		}
+		return nil
+	})
+	select {
+	case first := <-result:
+		return first
+	default:
+		return err
+	}
+}
+
+// Do calls all fns at once under a leadership that is there already, and waits for all.
+// Their context is made of ctx, which is that of the lead function or lead.Context(). It
+// ends with ctx, and when one of them returns an error; the cause is that error.
+//
+// Do returns the first error of a function that failed before ctx ended. Else, if ctx
+// has ended, it returns ctx's cause: an [election.LostError] if the leadership was lost.
+// Else all have returned nil, and so does Do, which is still leading. Without fns that
+// is at once.
+func Do(ctx context.Context, lead *election.Leadership, fns ...election.LeadFunc) error {
+	inner, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var all sync.WaitGroup
+	var once sync.Once
+	var first error
+	for _, fn := range fns {
+		all.Go(func() {
+			if err := fn(inner, lead); err != nil && ctx.Err() == nil {
+				once.Do(func() {
+					first = err
+					cancel(err)
+				})
+			}
+		})
+	}
+	all.Wait()
+	if first != nil {
+		return first
+	}
+	return context.Cause(ctx)
+}
