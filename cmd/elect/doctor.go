@@ -308,7 +308,7 @@ func expect(o election.Options, g backend.Guarantees) []finding {
 		{gradeOK, "crash", crash},
 		{gradeOK, "resignation", map[bool]string{true: "milliseconds: others are told", false: fmt.Sprintf("up to %v: others read", round(o.RenewEvery))}[g.Push]},
 		{gradeOK, "store away", fmt.Sprintf("a leader steps down from %v to %v after its last answer; nobody leads until the store is back", round(trust-o.RenewEvery), round(trust))},
-		{gradeOK, "idle load", fmt.Sprintf("a leader makes %.2f calls a second for all it leads, a follower %.2f (%s)", per(o.RenewEvery)+per(o.TTL), follower, how)},
+		{gradeOK, "idle load", fmt.Sprintf("a leader makes %.2f calls of the backend a second for all it leads, a follower %.2f (%s); one call can be several statements or requests", per(o.RenewEvery)+per(o.TTL), follower, how)},
 	}
 	if !g.Exclusive {
 		list = append(list, finding{gradeWarning, "promises", "two leaders are not excluded by this backend as it is configured"})
