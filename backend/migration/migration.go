@@ -174,6 +174,10 @@ func (b *Backend) Stage() Stage { return b.stage }
 // From. They belong to the Backend.
 func (b *Backend) Stores() (from, to backend.Backend) { return b.old, b.new }
 
+// Names returns what marks call the two stores, for who reads those: see
+// [Options].FromName. At stage From the second may be empty.
+func (b *Backend) Names() (from, to string) { return b.oldName, b.newName }
+
 // Format prints the name of the type and nothing that may be secret, whatever the
 // verb.
 func (b *Backend) Format(f fmt.State, _ rune) { fmt.Fprint(f, "migration.Backend") }
