@@ -36,28 +36,33 @@ func TestConformance(t *testing.T) {
 }
 
 // TestConformanceFromAFleetsTableToMySQL runs the suite on the road from a fleet's table
-// to tables of this module's own, at the stage that holds both leases. At the next one the
-// fleet's table is sealed, and asked nothing more.
+// to tables of this module's own: at the stage that holds both leases, and at the one that
+// seals the fleet's table.
 func TestConformanceFromAFleetsTableToMySQL(t *testing.T) {
-	s := newSuite(t, testbed.MariaDB, LastActiveTime)
-	conformance.Run(t, conformance.Harness{
-		Virtual: true, Short: true,
-		Only: func(c conformance.Case) bool { return c.Rule[0] != 'Q' }, // what calls of managers cost: backend/migration
-		NewStore: func(t testing.TB) conformance.Store {
-			s.clear(t)
-			return conformance.Store{Open: func(t testing.TB) backend.Backend {
-				to, err := mysql.Open(context.Background(), mysql.Options{Connector: virtual(t, s.User), Prefix: "native", DoorBells: -1})
-				if err != nil {
-					t.Fatal(err)
-				}
-				b, err := migration.New(migration.Options{From: s.open(t), To: to, Stage: migration.Both})
-				if err != nil {
-					t.Fatal(err)
-				}
-				return b
-			}}
-		},
-	})
+	for _, stage := range []migration.Stage{migration.Both, migration.To} {
+		t.Run(string(stage), func(t *testing.T) {
+			t.Parallel()
+			s := newSuite(t, testbed.MariaDB, LastActiveTime)
+			conformance.Run(t, conformance.Harness{
+				Virtual: true, Short: true,
+				Only: func(c conformance.Case) bool { return c.Rule[0] != 'Q' }, // what calls of managers cost: backend/migration
+				NewStore: func(t testing.TB) conformance.Store {
+					s.clear(t)
+					return conformance.Store{Open: func(t testing.TB) backend.Backend {
+						to, err := mysql.Open(context.Background(), mysql.Options{Connector: virtual(t, s.User), Prefix: "native", DoorBells: -1})
+						if err != nil {
+							t.Fatal(err)
+						}
+						b, err := migration.New(migration.Options{From: s.open(t), To: to, Stage: stage})
+						if err != nil {
+							t.Fatal(err)
+						}
+						return b
+					}}
+				},
+			})
+		})
+	}
 }
 
 // A suite has tables for one case after the other. To empty them is quicker than to
