@@ -12,9 +12,13 @@ import (
 
 // TestTheRoadFromOtherProgramsToMySQLAndBack moves fleets of real processes of other
 // programs to this module on MySQL, and back, while members are killed: see
-// [testbed.Road]. Curator's LeaderLatch goes that road in package migration.
+// [testbed.Road].
 func TestTheRoadFromOtherProgramsToMySQLAndBack(t *testing.T) {
 	for name, test := range map[string]func(*testing.T) (*fleet, testbed.Road){
+		"LeaderLatch": func(t *testing.T) (*fleet, testbed.Road) {
+			f := newLatches(t)
+			return f, testbed.Road{Theirs: func(id string) *testbed.FleetMember { return f.java("latch", id) }, Waits: f.queued}
+		},
 		"LeaderSelector": func(t *testing.T) (*fleet, testbed.Road) {
 			f := newSelectors(t)
 			return f, testbed.Road{Theirs: func(id string) *testbed.FleetMember { return f.java("selector", id) }, Waits: f.queued}
