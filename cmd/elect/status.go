@@ -110,8 +110,9 @@ func (s *store) members(ctx context.Context) ([]backend.Member, error) {
 // A state is an election as JSON has it.
 type state struct {
 	Election  string          `json:"election"`
-	Leader    *leader         `json:"leader"` // null: nobody leads
-	Term      uint64          `json:"term"`   // of the leader, or of the last one
+	Leader    *leader         `json:"leader"` // null: nobody leads; if silent: who led last, for it has not renewed for its TTL
+	Silent    bool            `json:"silent,omitempty"`
+	Term      uint64          `json:"term"` // of the leader, or of the last one
 	Elected   *time.Time      `json:"elected,omitempty"`
 	TTL       float64         `json:"ttl_seconds,omitempty"`
 	Age       float64         `json:"renewed_seconds_ago,omitempty"`
@@ -158,6 +159,53 @@ func stateOf(r backend.Record) state {
 	return s
 }
 
+// aged reports whether a leader, by the age of its lease, has not renewed it for its
+// TTL. Where the store itself ends leases, what it shows is what counts.
+func (s *store) aged(r backend.Record) bool {
+	decided := r.Watch == backend.StoreDecides && s.Guarantees().Expiry != backend.ByKernel
+	return !r.Vacant() && !decided && r.TTL > 0 && r.Age > r.TTL
+}
+
+// silent returns which leaders do not renew any more. An age is a hint: on some stores
+// it compares clocks of two machines. So a lease that is said to be old is watched for
+// as long as a renewal may take: a leader that lives is seen to renew it.
+func (s *store) silent(ctx context.Context, records []backend.Record) (map[string]bool, error) {
+	type look struct {
+		backend.Record
+		written time.Time
+	}
+	seen := func(r backend.Record) look { return look{r, time.Now().Add(-r.Age)} }
+	old, limit := map[string]look{}, time.Duration(0)
+	for _, r := range records {
+		if s.aged(r) {
+			old[r.Election], limit = seen(r), max(limit, min(r.Renew, r.TTL, time.Minute)+s.CallTimeout)
+		}
+	}
+	for end := time.Now().Add(limit); len(old) > 0 && time.Now().Before(end); {
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(min(limit/10, time.Second)):
+		}
+		for name, before := range old {
+			r, err := s.record(ctx, name)
+			if err != nil {
+				return nil, err
+			}
+			now := seen(r) // the beat also changes when a session ends, but is not written then
+			renewed := now.Beat != before.Beat && now.written.After(before.written.Add(before.Renew/2))
+			if now.Term != before.Term || renewed || !s.aged(r) {
+				delete(old, name)
+			}
+		}
+	}
+	silent := map[string]bool{}
+	for name := range old {
+		silent[name] = true
+	}
+	return silent, nil
+}
+
 // word says in one word who leads, if anybody.
 func (s *state) word() string {
 	switch {
@@ -165,7 +213,7 @@ func (s *state) word() string {
 		return "moved to " + s.MovedTo
 	case s.Leader == nil:
 		return "-"
-	case s.Age > s.TTL && s.TTL > 0:
+	case s.Silent:
 		return s.Leader.ID + " (silent)"
 	}
 	return s.Leader.ID
@@ -182,8 +230,11 @@ func (a *app) statusCommands() []*cobra.Command {
 		Use: "status [NAME]", Short: "Show who leads, since when, and who takes part", Args: cobra.MaximumNArgs(1),
 		Long: fmt.Sprintf(`Show what the store knows of an election, or of all.
 
-The code is 0 if somebody leads NAME, %d if nobody does, %d if it cannot be told. What is
-shown may be as old as the reading; only the leader itself knows that it leads.`, exitVacant, exitElect),
+The code is 0 if somebody leads NAME, %d if nobody does, %d if it cannot be told. A leader
+that has not renewed its lease for its TTL is "silent": it cannot lead any more, and
+nobody has followed yet, so the code is that for nobody. That is said after a look of
+some seconds at whether it renews. What is shown may be as old as the reading; only the
+leader itself knows that it leads.`, exitVacant, exitElect),
 		Example: "  elect status\n  elect status billing",
 		RunE: func(c *cobra.Command, args []string) error {
 			if len(args) == 0 {
@@ -214,9 +265,14 @@ func (a *app) list(ctx context.Context, asJSON bool) error {
 	if err != nil {
 		return err
 	}
+	silent, err := s.silent(ctx, records)
+	if err != nil {
+		return err
+	}
 	states := make([]state, len(records))
 	for i, r := range records {
 		states[i] = stateOf(r)
+		states[i].Silent = silent[r.Election]
 	}
 	if asJSON {
 		return a.json(states)
@@ -255,11 +311,16 @@ func (a *app) status(ctx context.Context, name string, asJSON bool) error {
 	if err != nil {
 		return err
 	}
+	silent, err := s.silent(ctx, []backend.Record{r})
+	if err != nil {
+		return err
+	}
 	st := stateOf(r)
+	st.Silent = silent[name]
 	for _, m := range members {
 		st.Members = append(st.Members, person{leader{m.ID, m.Address, m.Metadata}, m.Stage, m.Age.Seconds()})
 	}
-	if st.Leader == nil {
+	if st.Leader == nil || st.Silent {
 		a.code = exitVacant
 	}
 	if asJSON {

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -114,6 +115,46 @@ func TestStatusListAndHistory(t *testing.T) {
 	}
 	if out, code := call(t, env, "list"); code != 0 || !strings.Contains(out, "second") {
 		t.Errorf("list: code %d: %s", code, out)
+	}
+}
+
+// Its lease has run out, so it cannot lead, though the record still names it.
+func TestALeaderThatIsSilentDoesNotLead(t *testing.T) {
+	t.Parallel()
+	own := "silent-" + backend.NewNonce()[:8]
+	for store, vars := range map[string][]string{
+		"mysql":     onServer(t, testbed.Shared(t, testbed.MariaDB)),
+		"etcd":      {"ELECTION_ETCD_ENDPOINTS=" + strings.Join(testbed.SharedEtcd(t), ","), "ELECTION_ETCD_PREFIX=" + own + "/"},
+		"consul":    {"ELECTION_CONSUL_ADDRESS=" + testbed.SharedConsul(t).URL(), "ELECTION_CONSUL_PREFIX=" + own},
+		"zookeeper": {"ELECTION_ZOOKEEPER_SERVERS=" + strings.Join(testbed.SharedZooKeeper(t), ","), "ELECTION_ZOOKEEPER_ROOT=/" + own},
+	} {
+		t.Run(store, func(t *testing.T) {
+			t.Parallel()
+			env := environ(t.TempDir(), append(vars, "ELECTION_BACKEND="+store, "ELECTION_TTL=10s")...)
+			m := start(t, env, "run", "job", "--id", "one", "--", "sleep", "300")
+			m.says("elect: leads")
+			ended := store == "zookeeper" // it may end the session before anybody looks
+			status := func(want int, silent bool) {
+				t.Helper()
+				testbed.Eventually(t, patience, fmt.Sprintf("status is %d, silent %v", want, silent), func() error {
+					out, code := call(t, env, "status", "job", "--json")
+					if _, all := call(t, env, "list", "--json"); code != want || all != 0 || strings.Contains(out, `"silent":true`) != silent && !(silent && ended && strings.Contains(out, `"leader":null`)) {
+						return fmt.Errorf("code %d, list has %d:\n%s", code, all, out)
+					}
+					var s state
+					if err := json.Unmarshal([]byte(out), &s); err != nil || !silent && (s.Elected == nil || time.Since(*s.Elected) < 12*time.Second) {
+						return fmt.Errorf("it has not led for longer than a TTL yet (%v):\n%s", err, out)
+					}
+					return nil
+				})
+			}
+			status(0, false)
+			m.Process.Kill()
+			status(exitVacant, true)
+			if out, code := call(t, env, "status", "job"); code != exitVacant || !strings.Contains(out, "one (silent)") && !(ended && strings.Contains(out, "nobody; the last was")) {
+				t.Errorf("code %d:\n%s", code, out)
+			}
+		})
 	}
 }
 
