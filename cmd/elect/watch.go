@@ -69,7 +69,7 @@ func (a *app) watch(ctx context.Context, names []string, live bool) error {
 	if err != nil {
 		return err
 	}
-	conf.Election.Observer = true
+	conf.Election.ID, conf.Election.Observer = "", true // two processes never share an id
 	m, err := conf.Open(ctx)
 	if err != nil {
 		return err

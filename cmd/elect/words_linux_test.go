@@ -158,6 +158,17 @@ func TestALeaderThatIsSilentDoesNotLead(t *testing.T) {
 	}
 }
 
+// Who watches with a member's own configuration is not another member of its id.
+func TestWatchDoesNotUseTheIDOfTheConfiguration(t *testing.T) {
+	t.Parallel()
+	env := onFiles(t, "ELECTION_ID=host-1", "ELECTION_TTL=2s")
+	start(t, env, "run", "job", "--", "sleep", "300").says("elect: leads")
+	// For several TTLs: a notice would come after the first.
+	if out, code := call(t, env, "watch", "job", "--for", "10s"); code != 0 || !strings.Contains(out, `"leader":"host-1"`) || strings.Contains(out, "same id") {
+		t.Errorf("code %d, and a leader, but no notice, is expected:\n%s", code, out)
+	}
+}
+
 func TestNominateAndDeposeMoveTheLeadership(t *testing.T) {
 	t.Parallel()
 	env := onFiles(t, "ELECTION_TTL=15s") // who has made way stays out for as long
