@@ -109,20 +109,26 @@ func (s *store) members(ctx context.Context) ([]backend.Member, error) {
 
 // A state is an election as JSON has it.
 type state struct {
-	Election  string          `json:"election"`
-	Leader    *leader         `json:"leader"` // null: nobody leads; if silent: who led last, for it has not renewed for its TTL
-	Silent    bool            `json:"silent,omitempty"`
-	Term      uint64          `json:"term"` // of the leader, or of the last one
-	Elected   *time.Time      `json:"elected,omitempty"`
-	TTL       float64         `json:"ttl_seconds,omitempty"`
-	Age       float64         `json:"renewed_seconds_ago,omitempty"`
-	LastID    string          `json:"last_leader,omitempty"`
-	End       backend.End     `json:"last_end,omitempty"`
-	Wish      *wish           `json:"wish,omitempty"`
-	MovedTo   string          `json:"moved_to,omitempty"`
-	MovedFrom string          `json:"moved_from,omitempty"`
-	History   []backend.Reign `json:"history,omitempty"`
-	Members   []person        `json:"members,omitempty"`
+	Election  string      `json:"election"`
+	Leader    *leader     `json:"leader"` // null: nobody leads; if silent: who led last, for it has not renewed for its TTL
+	Silent    bool        `json:"silent,omitempty"`
+	Term      uint64      `json:"term,string"` // of the leader, or of the last one; a text, as in all JSON of ours: numbers above 2^53 are not exact there
+	Elected   *time.Time  `json:"elected,omitempty"`
+	TTL       float64     `json:"ttl_seconds,omitempty"`
+	Age       float64     `json:"renewed_seconds_ago,omitempty"`
+	LastID    string      `json:"last_leader,omitempty"`
+	End       backend.End `json:"last_end,omitempty"`
+	Wish      *wish       `json:"wish,omitempty"`
+	MovedTo   string      `json:"moved_to,omitempty"`
+	MovedFrom string      `json:"moved_from,omitempty"`
+	History   []reign     `json:"history,omitempty"`
+	Members   []person    `json:"members,omitempty"`
+}
+
+// A reign is a past one, as [backend.Reign], but for its term.
+type reign struct {
+	backend.Reign
+	Term uint64 `json:"term,string"`
 }
 
 type leader struct {
@@ -145,7 +151,10 @@ type person struct {
 func stateOf(r backend.Record) state {
 	s := state{
 		Election: r.Election, Term: r.Term, TTL: r.TTL.Seconds(), LastID: r.LastID, End: r.End,
-		MovedTo: r.MovedTo, MovedFrom: r.MovedFrom, History: r.History,
+		MovedTo: r.MovedTo, MovedFrom: r.MovedFrom,
+	}
+	for _, h := range r.History {
+		s.History = append(s.History, reign{h, h.Term})
 	}
 	if !r.Vacant() {
 		s.Leader, s.Age = &leader{r.Holder.ID, r.Holder.Address, r.Holder.Metadata}, r.Age.Seconds()

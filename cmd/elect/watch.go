@@ -24,7 +24,7 @@ type eventLine struct {
 	Leader   string          `json:"leader,omitempty"`
 	Address  string          `json:"address,omitempty"`
 	Previous string          `json:"previous,omitempty"`
-	Term     uint64          `json:"term,omitempty"`
+	Term     uint64          `json:"term,omitempty,string"`
 	Reason   election.Reason `json:"reason"`
 	Error    string          `json:"error,omitempty"`
 }

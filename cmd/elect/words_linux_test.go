@@ -110,6 +110,13 @@ func TestStatusListAndHistory(t *testing.T) {
 	if err := json.Unmarshal([]byte(out), &s); err != nil || code != 0 || s.Leader == nil || s.Leader.ID != "second" || len(s.History) != 2 || s.Term == 0 || s.End != backend.Released {
 		t.Errorf("code %d, %v: %s", code, err, out)
 	}
+	if s.Term < 1<<50 || !strings.Contains(out, fmt.Sprintf(`"term":"%d"`, s.Term)) || strings.Count(out, `"term":"`) != 3 {
+		t.Errorf("a term is a text in JSON, that of the reign and those of the past: %s", out)
+	}
+	if list, _ := call(t, env, "list", "--json"); strings.Count(list, `"term":"`) != 3 || strings.Contains(list, `"term":1`) {
+		t.Errorf("list: %s", list)
+	}
+	start(t, env, "watch", "job").says(fmt.Sprintf(`"term":"%d"`, s.Term))
 	if out, code := call(t, env, "history", "job"); code != 0 || strings.Count(out, "first") != 2 || !strings.Contains(out, "leads") {
 		t.Errorf("history: code %d: %s", code, out)
 	}

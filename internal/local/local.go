@@ -29,8 +29,8 @@ type State struct {
 	PID      int    `json:"pid"`
 	Leading  bool   `json:"leading"`
 	Paused   bool   `json:"paused"`
-	Term     uint64 `json:"term,omitempty"`    // of this process's reign
-	Command  int    `json:"command,omitempty"` // the process of elect run's command, if it runs
+	Term     uint64 `json:"term,omitempty,string"` // of this process's reign
+	Command  int    `json:"command,omitempty"`     // the process of elect run's command, if it runs
 }
 
 // A Program is what a socket speaks for.
