@@ -96,16 +96,54 @@ func localProcess(ctx context.Context, socket, name string, pid int) (path strin
 	return "", s, fmt.Errorf("%d processes take part in %q; say which:%s", len(found), name, text)
 }
 
+// forecast says what a command will do to a process, and how long that takes at most.
+func forecast(s local.State, what string) string {
+	run := s.TTL > 0 // elect run; else a program that embeds the library, and has said nothing of timings
+	seconds := func(n float64) time.Duration { return time.Duration(n * float64(time.Second)) }
+	ttl := "a TTL of its own"
+	if run {
+		ttl = seconds(s.TTL).String()
+	}
+	verb := map[bool]string{true: "leads", false: "does not lead"}[s.Leading]
+	text := fmt.Sprintf("Process %d, %q, %s %q.", s.PID, backend.Clean(s.ID, backend.MaxID, false), verb, backend.Clean(s.Election, backend.MaxName, false))
+	if what == "resume" {
+		if !s.Paused {
+			return text + " It is not paused: nothing changes."
+		}
+		return text + fmt.Sprintf(" It campaigns again at once. Whoever leads goes on leading; if nobody does, it can be elected\nas soon as the last lease is free, after a crash about a TTL (%s), and its work starts.", ttl)
+	}
+	switch {
+	case s.Command != 0:
+		text += fmt.Sprintf(" Its command (process %d) gets SIGTERM, and what is left of it is killed after %v at most.", s.Command, seconds(s.StopTimeout))
+	case s.Leading && !run:
+		text += " Its lead function is told to return, and has its step_down_timeout for that (30s by default)."
+	case run:
+		text += " Its command does not run: nothing is ended."
+	default:
+		text += " Its lead function does not run: nothing is ended."
+	}
+	if s.Leading {
+		text += fmt.Sprintf("\nThen the lease is released, and others can follow at once; if that fails, when the lease has run out (%s).", ttl)
+	}
+	switch {
+	case what == "pause":
+		text += "\nIt does not campaign until elect resume, or until it is started anew."
+	case s.Leading:
+		text += "\nIt campaigns again after half a TTL."
+	default:
+		text += " It campaigns on: nothing changes."
+	}
+	return text
+}
+
 // localCommands are resign, pause and resume.
 func (a *app) localCommands() (list []*cobra.Command) {
-	for _, w := range []struct{ what, short, long, will string }{
+	for _, w := range []struct{ what, short, long string }{
 		{"resign", "Have a process on this machine give up its leadership",
-			"The command of elect run gets SIGTERM and ends, the lease is released, and another candidate follows within\nmilliseconds to one reading of the store. This process campaigns on, after a pause.",
-			"its work is ended and its lease released; others lead next, this one stands back for a moment"},
+			"The command of elect run gets SIGTERM and ends, the lease is released, and another candidate follows within\nmilliseconds to one reading of the store. This process campaigns on, after half a TTL."},
 		{"pause", "Have a process on this machine step down and stay out",
-			"As resign does; then the process does not campaign until elect resume, or until it is started anew.",
-			"its work is ended, its lease released, and it stays out until it is resumed"},
-		{"resume", "Have a paused process campaign again", "It begins to campaign at once.", ""},
+			"As resign does; then the process does not campaign until elect resume, or until it is started anew."},
+		{"resume", "Have a paused process campaign again", "It begins to campaign at once."},
 	} {
 		var socket string
 		var pid int
@@ -118,8 +156,9 @@ func (a *app) localCommands() (list []*cobra.Command) {
 				if err != nil {
 					return err
 				}
-				if w.will != "" && !yes {
-					if err := a.confirm("Process %d, %q, leading: %v. %s.", s.PID, backend.Clean(s.ID, backend.MaxID, false), s.Leading, w.will); err != nil {
+				fmt.Fprintln(a.diag, forecast(s, w.what))
+				if !yes {
+					if err := a.confirm("This changes who may lead."); err != nil {
 						return err
 					}
 				}

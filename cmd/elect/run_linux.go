@@ -25,6 +25,7 @@ type runner struct {
 	runOptions
 	limits
 	every    time.Duration // how often the guard is told until when
+	ttl      time.Duration
 	name     string
 	command  []string
 	environ  []string
@@ -68,6 +69,7 @@ func run(ctx context.Context, c *config.Config, name string, command []string, o
 		store.Close()
 		return exitElect, err
 	}
+	r.ttl = full.TTL
 	r.every = min(max(full.TTL/40, 10*time.Millisecond), 250*time.Millisecond)
 	if b, ok := store.(interface {
 		Lock(string) (*os.File, error)
@@ -277,7 +279,7 @@ func (r *runner) say(format string, args ...any) {
 func (r *runner) States() []local.State {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	s := local.State{Election: r.name, ID: r.id, PID: os.Getpid(), Paused: r.paused}
+	s := local.State{Election: r.name, ID: r.id, PID: os.Getpid(), Paused: r.paused, StopTimeout: r.limits.stop.Seconds(), TTL: r.ttl.Seconds()}
 	if lead := r.election.Leadership(); lead != nil {
 		s.Leading, s.Term = true, lead.Term
 	}

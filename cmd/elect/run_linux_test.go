@@ -103,12 +103,15 @@ func TestRestartKeepsElectCampaigning(t *testing.T) {
 func TestResignPauseAndResume(t *testing.T) {
 	t.Parallel()
 	env := onFiles(t)
-	m := start(t, env, "run", "job", "--id", "first", "--", "sleep", "300")
+	m := start(t, env, "run", "job", "--id", "first", "--stop-timeout", "77s", "--", "sleep", "300")
 	m.says("leads")
-	if out, code := call(t, env, "resign", "job"); code != exitElect || !strings.Contains(out, "--yes") {
-		t.Errorf("without a terminal and --yes nothing may change, code %d: %s", code, out)
+	for _, what := range []string{"resign", "pause", "resume"} {
+		if out, code := call(t, env, what, "job"); code != exitElect || !strings.Contains(out, "--yes") || !strings.Contains(out, `"first", leads "job"`) {
+			t.Errorf("%s without a terminal and --yes says what would be, and changes nothing, code %d: %s", what, code, out)
+		}
 	}
-	if out, code := call(t, env, "pause", "job", "--yes", "--json"); code != 0 || !strings.Contains(out, `"leading":false,"paused":true`) {
+	if out, code := call(t, env, "pause", "job", "--yes", "--json"); code != 0 || !strings.Contains(out, `"leading":false,"paused":true`) ||
+		!strings.Contains(out, "SIGTERM") || !strings.Contains(out, "killed after 1m17s at most") {
 		t.Fatalf("pause: code %d: %s", code, out)
 	}
 	if list := m.below(); len(list) != 0 {
@@ -120,7 +123,10 @@ func TestResignPauseAndResume(t *testing.T) {
 		t.Errorf("two processes, and none was named: code %d: %s", code, out)
 	}
 	pid := fmt.Sprint(m.Process.Pid)
-	if out, code := call(t, env, "resume", "job", "--pid", pid); code != 0 {
+	if out, code := call(t, env, "pause", "job", "--pid", pid, "--yes"); code != 0 || strings.Contains(out, "SIGTERM") || !strings.Contains(out, "nothing is ended") {
+		t.Errorf("who does not lead has no command to end: code %d: %s", code, out)
+	}
+	if out, code := call(t, env, "resume", "job", "--pid", pid, "--yes"); code != 0 || !strings.Contains(out, "campaigns again") {
 		t.Fatalf("resume: code %d: %s", code, out)
 	}
 	if out, code := call(t, env, "resign", "job", "--yes", "--pid", fmt.Sprint(other.Process.Pid)); code != 0 {

@@ -188,12 +188,12 @@ func TestNominateAndDeposeMoveTheLeadership(t *testing.T) {
 	if out, code := call(t, env, "nominate", "job", "two"); code == 0 || !strings.Contains(out, "--yes") {
 		t.Errorf("without --yes and a terminal: code %d: %s", code, out)
 	}
-	if out, code := call(t, env, "nominate", "job", "two", "--yes"); code != 0 {
+	if out, code := call(t, env, "nominate", "job", "two", "--yes"); code != 0 || !strings.Contains(out, "SIGTERM") || !strings.Contains(out, "step_down_timeout") {
 		t.Fatalf("nominate: code %d: %s", code, out)
 	}
 	two.says("elect: leads")
 	watch.says(`"leader":"two"`)
-	if out, code := call(t, env, "depose", "job", "--yes"); code != 0 || !strings.Contains(out, "refused") {
+	if out, code := call(t, env, "depose", "job", "--yes"); code != 0 || !strings.Contains(out, "refused") || !strings.Contains(out, "15s at most") {
 		t.Fatalf("depose: code %d: %s", code, out)
 	}
 	watch.says(`"leader":"one","previous":"two"`) // the vacancy between may be over before it is seen

@@ -31,6 +31,10 @@ type State struct {
 	Paused   bool   `json:"paused"`
 	Term     uint64 `json:"term,omitempty,string"` // of this process's reign
 	Command  int    `json:"command,omitempty"`     // the process of elect run's command, if it runs
+
+	// Of elect run alone: how long its command has to end, and an unreleased lease to run.
+	StopTimeout float64 `json:"stop_timeout_seconds,omitempty"`
+	TTL         float64 `json:"ttl_seconds,omitempty"`
 }
 
 // A Program is what a socket speaks for.
