@@ -55,6 +55,9 @@ func run(ctx context.Context, c *config.Config, name string, command []string, o
 	if err := backend.CheckName(name); err != nil {
 		return exitElect, err
 	}
+	if err := checkProc(); err != nil {
+		return exitElect, err
+	}
 	store, err := c.OpenBackend(ctx)
 	if err != nil {
 		return exitElect, err

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -208,6 +209,23 @@ touch ` + flag + `; setsid sleep 300 & kill -9 $PPID; wait`
 	out, _ := cmd.CombinedOutput()
 	if code := cmd.ProcessState.ExitCode(); code != 7 {
 		t.Errorf("code %d, expected 7 of the second command (8: an orphan was left):\n%s", code, out)
+	}
+}
+
+// Numbers in a /proc of another PID namespace are those of strangers.
+func TestElectRefusesAProcThatIsNotItsOwn(t *testing.T) {
+	t.Parallel()
+	args := []string{"-f", "-p", "--kill-child"}
+	if os.Geteuid() != 0 {
+		args = append(args, "-r")
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "unshare", append(args, binary, "run", "job", "--", "true")...)
+	cmd.Env = onFiles(t)
+	out, _ := cmd.CombinedOutput()
+	if code := cmd.ProcessState.ExitCode(); code != exitElect || !strings.Contains(string(out), "--mount-proc") {
+		t.Errorf("code %d, expected %d and what to do:\n%s", code, exitElect, out)
 	}
 }
 

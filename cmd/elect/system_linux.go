@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"strconv"
 	"syscall"
@@ -36,6 +37,17 @@ const (
 // adoptOrphans makes this process the parent of descendants whose own parent has
 // died, as process 1 of a container is anyway.
 func adoptOrphans() error { return prctl(prSetChildSubreaper, 1) }
+
+// checkProc reports that /proc is not that of this process's PID namespace. The numbers
+// there mean other processes: to end ours by them would kill strangers.
+func checkProc() error {
+	self, err := os.Readlink("/proc/self")
+	if err == nil && self == strconv.Itoa(os.Getpid()) {
+		return nil
+	}
+	return fmt.Errorf("/proc is missing or that of another PID namespace (this is process %d, and there it is %q): "+
+		"by it elect would end processes that are not its own. Give it its own: unshare --mount-proc, or a container's /proc, or mount -t proc proc /proc", os.Getpid(), self)
+}
 
 // A process is a line of /proc/PID/stat.
 type process struct {
