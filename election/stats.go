@@ -111,7 +111,9 @@ func newCounters(ttl time.Duration) (c counters) {
 	zero(Elected, ReasonElected, ReasonNominated)
 	zero(Vacant, ReasonUnreachable, ReasonRefused, ReasonDeadline, ReasonDeposed, ReasonResigned,
 		ReasonNominated, ReasonHealth, ReasonPaused, ReasonReturned, ReasonLeft)
-	for _, r := range []Reason{ReasonSameID, ReasonWentBack, ReasonStuck, ReasonInvalid} {
+	notices := []Reason{ReasonSameID, ReasonWentBack, ReasonStuck, ReasonDenied, ReasonInvalid}
+	zero(Notice, notices...)
+	for _, r := range notices {
 		c.changes[Change{Kind: Notice, Reason: r}] = 0
 	}
 	for k := range c.calls {

@@ -220,10 +220,21 @@ func TestSeriesThatAlertsCountAreThereFromTheStart(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer m.Close(context.Background())
-	there := map[string]bool{}
+	there, notices := map[string]bool{}, map[election.Change]bool{}
 	for _, c := range m.Stats().Changes {
 		if c.Count == 0 && c.Own && c.Kind == election.Vacant {
 			there[string(c.Reason)] = true
+		}
+		if c.Count == 0 {
+			notices[c] = true
+		}
+	}
+	// ElectionNotice selects by the kind alone: all its series must be there.
+	for _, reason := range []election.Reason{election.ReasonSameID, election.ReasonWentBack, election.ReasonStuck, election.ReasonDenied, election.ReasonInvalid} {
+		for _, own := range []bool{false, true} {
+			if !notices[election.Change{Kind: election.Notice, Reason: reason, Own: own}] {
+				t.Errorf("a notice %q, own %v, is not exported before the first time", reason, own)
+			}
 		}
 	}
 	for _, a := range alerts(t) {
