@@ -46,7 +46,7 @@ leader after a crash, and the load of an idle election.
 It only reads. With --write it also leads the election %q for a moment, which proves
 the rights to write, and leaves a vacant record of that name. The code is %d if there is a
 problem.`, trialElection, exitVacant),
-		Example: "  elect doctor\n  elect doctor --write",
+		Example: example(onStore + "\nelect doctor\nelect doctor --write"),
 		RunE: func(c *cobra.Command, _ []string) error {
 			list := a.examine(c.Context(), write)
 			if slices.ContainsFunc(list, func(f finding) bool { return f.Grade == gradeProblem }) {

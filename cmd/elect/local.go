@@ -149,7 +149,7 @@ func (a *app) localCommands() (list []*cobra.Command) {
 		var pid int
 		var yes, asJSON bool
 		c := &cobra.Command{
-			Use: w.what + " NAME", Short: w.short, Args: cobra.ExactArgs(1), Example: "  elect " + w.what + " billing --yes",
+			Use: w.what + " NAME", Short: w.short, Args: cobra.ExactArgs(1), Example: example(aLeader + "elect " + w.what + " billing --pid $! --yes" + endOfRun),
 			Long: w.long + "\n\nIt speaks to that process through a socket that only its user can open: to elect run, or to\na program of yours that calls electionhttp.ServeLocal.",
 			RunE: func(c *cobra.Command, args []string) error {
 				path, s, err := localProcess(c.Context(), socket, args[0], pid)

@@ -77,9 +77,9 @@ The configuration is that of the library: a file (-c, else ELECTION_CONFIG, else
 election.yaml in this directory if it is there) and the environment over it
 (ELECTION_BACKEND, ELECTION_TTL, ELECTION_MYSQL_DSN, …). A short time without a leader
 is allowed. Two leaders never are.`,
-		Example: `  elect demo
-  elect run billing -- sh -c 'echo "term $ELECTION_TERM"'
-  elect status billing`,
+		Example: example("elect demo --for 5s\n" + onStore + `
+elect run billing -- sh -c 'echo "term $ELECTION_TERM"'
+elect list`),
 		SilenceErrors: true, SilenceUsage: true,
 	}
 	root.SetIn(a.in)
@@ -91,6 +91,7 @@ is allowed. Two leaders never are.`,
 	root.AddCommand(a.watchCommand(), a.serveCommand(), a.doctorCommand(), a.schemaCommand(), a.migrateCommand(), a.demoCommand(), a.manCommand())
 	root.AddCommand(a.wishCommands()...)
 	root.AddCommand(a.localCommands()...)
+	explainOthers(root)
 	return root
 }
 

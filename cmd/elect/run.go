@@ -48,8 +48,9 @@ SIGINT and SIGQUIT are passed on to the command: it has --stop-timeout to end, a
 leads meanwhile. Other signals are passed on as they are. Elect's own failures are 125;
 126: the command cannot be run; 127: it is not there. A follower that is asked to end
 returns 0. Elect can be process 1 of a container.`,
-		Example: `  elect run billing -- sh -c 'echo "term $ELECTION_TERM"'
-  elect run -c election.yaml billing/nightly -- ./bill --all`,
+		Example: example(onStore + `
+elect run billing -- sh -c 'echo "term $ELECTION_TERM"'
+elect run billing/nightly --id host-1 --restart on-failure -- echo billed`),
 		Args: func(c *cobra.Command, args []string) error {
 			if dash := c.ArgsLenAtDash(); len(args) < 2 || dash >= 0 && dash != 1 {
 				return fmt.Errorf("write it as: elect run NAME -- COMMAND [ARG…]")

@@ -27,7 +27,7 @@ mysqltable of the configuration and with its account, which must have CREATE and
 them. That is better than the statements by hand: these cannot know the server, so the
 first election in their tables waits for the greatest TTL (15s), once, and its term jumps
 ahead of the clock, by twice the time since 2026.`,
-		Example: "  elect schema\n  elect schema --schema app --prefix leader\n  elect schema --prefix election_shared   # for the backend mysqltable\n  elect schema --apply",
+		Example: "  elect schema\n  elect schema --schema app --prefix leader\n  elect schema --prefix election_shared   # for the backend mysqltable\n" + example(onStore+"\nelect schema --apply"),
 		RunE: func(c *cobra.Command, _ []string) error {
 			if apply {
 				return a.makeTables(c.Context())
@@ -69,6 +69,11 @@ func (a *app) makeTables(ctx context.Context) error {
 	return err
 }
 
+// onMigration is the least migration; other stores are named in the same way.
+const onMigration = `export ELECTION_BACKEND=migration ELECTION_MIGRATION_STAGE=both
+export ELECTION_MIGRATION_FROM=file ELECTION_FILE_DIR="$PWD/leases"
+export ELECTION_MIGRATION_TO=memory   # or any other store`
+
 func (a *app) migrateCommand() *cobra.Command {
 	var asJSON bool
 	status := &cobra.Command{
@@ -77,11 +82,11 @@ func (a *app) migrateCommand() *cobra.Command {
 is sealed; which members are at which stage; and what the next step is. A member that
 has gone is counted for two of its TTLs more. It needs a configuration with backend:
 migration, and reads only.`,
-		Example: "  elect migrate status -c migration.yaml",
+		Example: example(onMigration + "\nelect migrate status"),
 		RunE:    func(c *cobra.Command, _ []string) error { return a.migration(c.Context(), asJSON) },
 	}
 	status.Flags().BoolVar(&asJSON, "json", false, "as JSON")
-	c := &cobra.Command{Use: "migrate", Short: "Look at a migration between two stores"}
+	c := &cobra.Command{Use: "migrate", Short: "Look at a migration between two stores", Example: example(onMigration + "\nelect migrate status --json")}
 	c.AddCommand(status)
 	return c
 }

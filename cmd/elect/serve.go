@@ -57,8 +57,9 @@ Bearer" or as the password that a browser asks for, can nominate and depose, whi
 needs rights to write. A token goes to other machines through TLS alone.
 
 SIGTERM and SIGINT end it, with code 0. A store that is away does not: /readyz is 503.`,
-		Example: `  elect serve --listen 127.0.0.1:0 --for 2s
-  elect serve billing --id host-1 --listen 127.0.0.1:0 --for 2s`,
+		Example: example(onStore + `
+elect serve --listen 127.0.0.1:0 --for 2s
+elect serve billing --id host-1 --listen 127.0.0.1:0 --for 2s`),
 		RunE: func(c *cobra.Command, names []string) error {
 			ctx, stop := signal.NotifyContext(c.Context(), syscall.SIGINT, syscall.SIGTERM)
 			defer stop()

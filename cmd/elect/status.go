@@ -232,7 +232,7 @@ func (a *app) statusCommands() []*cobra.Command {
 	var asJSON [3]bool
 	list := &cobra.Command{
 		Use: "list", Short: "List all elections of the store, and who leads them", Args: cobra.NoArgs,
-		Example: "  elect list\n  elect list --json",
+		Example: example(onStore + "\nelect run billing -- true\nelect list\nelect list --json"),
 		RunE:    func(c *cobra.Command, _ []string) error { return a.list(c.Context(), asJSON[0]) },
 	}
 	status := &cobra.Command{
@@ -244,7 +244,7 @@ that has not renewed its lease for its TTL is "silent": it cannot lead any more,
 nobody has followed yet, so the code is that for nobody. That is said after a look of
 some seconds at whether it renews. What is shown may be as old as the reading; only the
 leader itself knows that it leads.`, exitVacant, exitElect),
-		Example: "  elect status\n  elect status billing",
+		Example: example(aLeader + "elect status" + endOfRun),
 		RunE: func(c *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return a.list(c.Context(), asJSON[1])
@@ -254,7 +254,7 @@ leader itself knows that it leads.`, exitVacant, exitElect),
 	}
 	history := &cobra.Command{
 		Use: "history NAME", Short: fmt.Sprintf("Show the present reign and the last %d", backend.MaxHistory), Args: cobra.ExactArgs(1),
-		Example: "  elect history billing",
+		Example: example(onStore + "\nelect run billing -- true\nelect history billing"),
 		RunE:    func(c *cobra.Command, args []string) error { return a.history(c.Context(), args[0], asJSON[2]) },
 	}
 	all := []*cobra.Command{list, status, history}

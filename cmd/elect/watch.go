@@ -39,7 +39,7 @@ date; in a pipe, or with --json, each change is a line of JSON. The first lines 
 present state. "unknown" means that the store cannot be reached, so nothing can be said.
 
 Watching needs no right to write, and takes part in nothing.`,
-		Example: "  elect watch billing --for 2s\n  elect watch --json --for 2s",
+		Example: example(withRun + "elect watch billing --for 2s\nelect watch --json --for 2s" + endOfRun),
 		RunE: func(c *cobra.Command, args []string) error {
 			out, ok := a.out.(*os.File)
 			ctx, stop := signal.NotifyContext(c.Context(), syscall.SIGINT, syscall.SIGTERM)

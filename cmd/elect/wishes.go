@@ -22,7 +22,7 @@ func (a *app) wishCommands() []*cobra.Command {
 Nothing happens until that candidate sees it and is ready; then the leader ends its work
 in order and releases, and for one TTL only the nominee bids. The wish is scoped to the
 present term: it dies with it. There are never two leaders.`,
-		Example: "  elect nominate billing host-2 --yes",
+		Example: example(aLeader + "elect nominate billing host-2 --yes\nelect run billing --id host-2 -- echo host-2 leads" + endOfRun),
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := backend.CheckID(args[1]); err != nil {
 				return err
@@ -37,7 +37,7 @@ present term: it dies with it. There are never two leaders.`,
 Its next renewal is refused: it ends its work, releases, and stays out for one TTL. It is
 never faster than the leader's own stepping down, so there are never two leaders. A
 leader that is stopped or cut off does not hear of it; its lease runs out as it would.`,
-		Example: "  elect depose billing --yes",
+		Example: example(aLeader + "elect depose billing --yes" + endOfRun),
 		RunE: func(c *cobra.Command, args []string) error {
 			return a.wish(c.Context(), args[0], backend.Depose, "", yes[1])
 		},
