@@ -263,7 +263,11 @@ func (p *play) summary() error {
 		}
 		return nil
 	}
-	p.say("%d times without a leader: %v in the middle, %v at worst. Never two.", len(p.gaps), median(p.gaps), slices.Max(p.gaps))
+	times := "times"
+	if len(p.gaps) == 1 {
+		times = "time"
+	}
+	p.say("%d %s without a leader: %v in the middle, %v at worst. Never two.", len(p.gaps), times, median(p.gaps), slices.Max(p.gaps))
 	if p.live {
 		fmt.Fprintln(p.out, p.said[len(p.said)-1])
 	}

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -291,6 +292,45 @@ func TestTheDemonstrationShowsLeadersComeAndGo(t *testing.T) {
 	left, _ := filepath.Glob(filepath.Join(os.TempDir(), "elect-demo-*"))
 	if len(left) > 0 && strings.Contains(out, left[0]) {
 		t.Errorf("it left %v", left)
+	}
+}
+
+func TestTheDemonstrationCountsInWords(t *testing.T) {
+	t.Parallel()
+	for want, gaps := range map[string][]time.Duration{"1 time without": {1}, "2 times without": {1, 2}} {
+		var out bytes.Buffer
+		if err := (&play{out: &out, gaps: gaps}).summary(); err != nil || !strings.Contains(out.String(), want) {
+			t.Errorf("%v: %q, expected %q", err, out.String(), want)
+		}
+	}
+}
+
+func TestVersionSaysOfWhat(t *testing.T) {
+	t.Parallel()
+	if out, code := call(t, environ(t.TempDir()), "version"); code != 0 || !strings.HasPrefix(out, "elect ") || !strings.Contains(out, runtime.Version()) || len(strings.Fields(out)) != 4 {
+		t.Errorf("code %d: %s", code, out)
+	}
+}
+
+func TestCompletionOffersNamesAndNoFiles(t *testing.T) {
+	t.Parallel()
+	env := onFiles(t)
+	if out, code := call(t, env, "run", "billing", "--", "true"); code != 0 {
+		t.Fatalf("code %d: %s", code, out)
+	}
+	noFiles := fmt.Sprintf(":%d\n", cobra.ShellCompDirectiveNoFileComp)
+	for _, what := range []string{"status", "history", "watch", "depose", "resign", "pause", "resume", "nominate", "serve", "run"} {
+		if out, code := call(t, env, "__complete", what, ""); code != 0 || !strings.HasPrefix(out, "billing\n"+noFiles) {
+			t.Errorf("%s: code %d: %s", what, code, out)
+		}
+		if out, code := call(t, environ(t.TempDir()), "__complete", what, ""); code != 0 || !strings.HasPrefix(out, noFiles) {
+			t.Errorf("%s without a store: code %d: %s", what, code, out)
+		}
+	}
+	for _, args := range [][]string{{"status", "billing"}, {"nominate", "billing", "host-1"}, {"list"}, {"doctor"}, {"version"}, {"migrate", "status"}} {
+		if out, code := call(t, env, append(append([]string{"__complete"}, args...), "")...); code != 0 || !strings.HasPrefix(out, noFiles) {
+			t.Errorf("%q takes nothing more: code %d: %s", args, code, out)
+		}
 	}
 }
 
