@@ -51,10 +51,7 @@ func TestAProgramThatEmbedsTheLibraryIsPausedResumedAndResigned(t *testing.T) {
 		}
 		tell := func(what, says string) {
 			t.Helper()
-			args := []string{what, "billing/nightly", "--json"}
-			if what != "resume" {
-				args = append(args, "--yes")
-			}
+			args := []string{what, "billing/nightly", "--json", "--yes"}
 			if path != "" {
 				args = append(args, "--socket", path)
 			}
