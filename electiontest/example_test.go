@@ -124,3 +124,5 @@ func TestAProcessThatIsDeniedLosesToOneThatIsNot(t *testing.T) {
 		}
 	})
 }
+
+func TestTheExampleOfThisPackageIsTrue(t *testing.T) { testBillingGoesOn(t) }

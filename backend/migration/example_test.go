@@ -1,0 +1,52 @@
+package migration_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+
+	"github.com/go-election/go-election/backend/memory"
+	"github.com/go-election/go-election/backend/migration"
+	"github.com/go-election/go-election/election"
+)
+
+// The road from one store to another: three rolling deployments of the same program,
+// with one word changed each time. Here one member goes it alone. Terms go on growing.
+func Example() {
+	from, to := memory.New(nil), memory.New(nil) // etcd.Open, mysql.Open, …
+	ctx, last := context.Background(), uint64(0)
+	for _, stage := range []migration.Stage{migration.From, migration.Both, migration.To} {
+		store, err := migration.New(migration.Options{
+			From: from.Backend(), FromName: "old", // names: these two are of one kind
+			To: to.Backend(), ToName: "new",
+			Stage: stage,
+		})
+		if err != nil {
+			log.Fatal(err)
+		}
+		m, e := join(store)
+		lead, err := e.Campaign(ctx)
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println("leads at stage", stage, "in a greater term:", lead.Term > last)
+		last = lead.Term
+		m.Close(ctx) // steps down; the next deployment
+	}
+	// Output:
+	// leads at stage from in a greater term: true
+	// leads at stage both in a greater term: true
+	// leads at stage to in a greater term: true
+}
+
+func join(store *migration.Backend) (*election.Manager, *election.Election) {
+	m, err := election.New(store, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	e, err := m.Join("billing")
+	if err != nil {
+		log.Fatal(err)
+	}
+	return m, e
+}

@@ -1,0 +1,184 @@
+package election_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/memory"
+	"github.com/go-election/go-election/election"
+)
+
+// part of an example: says who leads, and leads until it has to stop.
+func tell(leads chan<- string, id string) election.LeadFunc {
+	return func(ctx context.Context, _ *election.Leadership) error {
+		leads <- id
+		<-ctx.Done()
+		return nil
+	}
+}
+
+// part of an example: a leader that crashes as soon as it leads. Its lease is a
+// second long, and never renewed.
+func crash(store *memory.Store, id string) {
+	bid := backend.Bid{Election: "billing", TTL: time.Second, Renew: time.Second / 3, Over: backend.Lease{Election: "billing"},
+		Candidate: backend.Candidate{ID: id, Nonce: backend.NewNonce()}}
+	if _, err := store.Backend().Acquire(context.Background(), []backend.Bid{bid}); err != nil {
+		log.Fatal(err)
+	}
+}
+
+// A leader steps down because it wants to. Another leads at once, and this one is a
+// candidate again half a TTL later.
+func ExampleElection_Resign() {
+	store, ctx := memory.New(nil), context.Background()
+	leads := make(chan string)
+	a, ea := candidate(store, "anna")
+	b, eb := candidate(store, "bert")
+	ea.Lead(tell(leads, "anna"))
+	fmt.Println(<-leads)
+	eb.Lead(tell(leads, "bert"))
+	if err := ea.Resign(ctx); err != nil { // the function has returned, the lease is free
+		log.Fatal(err)
+	}
+	fmt.Println(<-leads)
+	a.Close(ctx) // first, or it would lead again
+	b.Close(ctx)
+	// Output:
+	// anna
+	// bert
+}
+
+// A health check: a sick leader steps down, and stays out until it is well.
+func ExampleOptions_health() {
+	var full atomic.Bool
+	health := func(context.Context) error {
+		if full.Load() {
+			return errors.New("disk full")
+		}
+		return nil
+	}
+	m, err := election.New(memory.New(nil).Backend(), &election.Options{RenewEvery: 50 * time.Millisecond, Health: health})
+	if err != nil {
+		log.Fatal(err)
+	}
+	e, _ := m.Join("billing")
+	lead, err := e.Campaign(context.Background())
+	if err != nil {
+		log.Fatal(err)
+	}
+	full.Store(true)
+	<-lead.Context().Done()
+	lost, _ := errors.AsType[*election.LostError](context.Cause(lead.Context()))
+	fmt.Println("leads:", lead.Leading(), "because:", lost.Reason)
+	m.Close(context.Background())
+	// Output:
+	// leads: false because: health check failed
+}
+
+// Silence: what a crashed leader left running gets time to end before another leads.
+// It comes on top of the TTL.
+func ExampleOptions_silence() {
+	store, ctx := memory.New(nil), context.Background()
+	crash(store, "anna")
+	began := time.Now()
+	m, err := election.New(store.Backend(), &election.Options{ID: "bert", Silence: time.Second})
+	if err != nil {
+		log.Fatal(err)
+	}
+	e, err := m.Join("billing")
+	if err != nil {
+		log.Fatal(err)
+	}
+	lead, err := e.Campaign(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("bert leads:", lead.Leading())
+	fmt.Println("not before TTL and silence:", time.Since(began) >= 2*time.Second)
+	lead.Resign(ctx)
+	m.Close(ctx)
+	// Output:
+	// bert leads: true
+	// not before TTL and silence: true
+}
+
+// Priority: after a crash the others hold back for a while, so that the old leader
+// leads again if it returns, with its caches warm. It is known by its ID.
+func ExampleOptions_priority() {
+	store, ctx := memory.New(nil), context.Background()
+	crash(store, "anna")
+	leads := make(chan string, 2)
+	for _, id := range []string{"bert", "anna"} { // anna is started again, after bert
+		m, err := election.New(store.Backend(), &election.Options{ID: id, Priority: time.Hour})
+		if err != nil {
+			log.Fatal(err)
+		}
+		defer m.Close(ctx)
+		e, err := m.Join("billing")
+		if err != nil {
+			log.Fatal(err)
+		}
+		e.Lead(tell(leads, id))
+	}
+	fmt.Println(<-leads, "leads again")
+	// Output:
+	// anna leads again
+}
+
+// One watcher for everything that this process has joined, now or later.
+func ExampleManager_Watch() {
+	ctx := context.Background()
+	m, err := election.New(memory.New(nil).Backend(), &election.Options{ID: "anna"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	events := make(chan election.Event, 10)
+	stop := m.Watch(func(ev election.Event) {
+		if ev.Kind == election.Elected {
+			events <- ev
+		}
+	})
+	for _, name := range []string{"billing", "reports"} {
+		e, err := m.Join(name)
+		if err != nil {
+			log.Fatal(err)
+		}
+		e.Lead(nil)
+		ev := <-events
+		fmt.Println(ev.Election, "is led by", ev.Leader.ID)
+	}
+	stop()
+	m.Close(ctx)
+	// Output:
+	// billing is led by anna
+	// reports is led by anna
+}
+
+// Who takes part, leading or not, as an operator's page would list it.
+func ExampleManager_Members() {
+	store, ctx := memory.New(nil), context.Background()
+	m, err := election.New(store.Backend(), &election.Options{ID: "anna", Address: "10.0.0.1:9090"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	page, err := election.New(store.Backend(), &election.Options{Observer: true})
+	if err != nil {
+		log.Fatal(err)
+	}
+	var members []backend.Member
+	for len(members) == 0 { // anna announces herself right after New, and once a TTL
+		if members, err = page.Members(ctx); err != nil {
+			log.Fatal(err)
+		}
+	}
+	fmt.Println(members[0].ID, members[0].Address)
+	page.Close(ctx)
+	m.Close(ctx)
+	// Output:
+	// anna 10.0.0.1:9090
+}

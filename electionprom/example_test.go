@@ -1,0 +1,40 @@
+package electionprom_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/go-election/go-election/backend/memory"
+	"github.com/go-election/go-election/election"
+	"github.com/go-election/go-election/electionprom"
+)
+
+// A manager's metrics, in the registry that the program serves already.
+func Example() {
+	m, err := election.New(memory.New(nil).Backend(), nil) // mysql.Open, etcd.Open, …
+	if err != nil {
+		log.Fatal(err)
+	}
+	registry := prometheus.NewRegistry() // or prometheus.DefaultRegisterer
+	registry.MustRegister(electionprom.New(m, nil))
+
+	e, _ := m.Join("billing")
+	if _, err := e.Campaign(context.Background()); err != nil {
+		log.Fatal(err)
+	}
+	families, err := registry.Gather() // what a scrape does
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, family := range families {
+		if family.GetName() == "election_leading" {
+			fmt.Println(family.GetMetric()[0].GetLabel()[0].GetValue(), family.GetMetric()[0].GetGauge().GetValue())
+		}
+	}
+	m.Close(context.Background())
+	// Output:
+	// billing 1
+}

@@ -1,0 +1,48 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log"
+
+	"github.com/go-election/go-election/backend/memory"
+	"github.com/go-election/go-election/election"
+)
+
+// The scheduler of every node starts the job; the gate lets it in on the leader only.
+func ExampleGate_Do() {
+	m, err := election.New(memory.New(nil).Backend(), nil) // mysql.Open, etcd.Open, …
+	if err != nil {
+		log.Fatal(err)
+	}
+	e, err := m.Join("jobs")
+	if err != nil {
+		log.Fatal(err)
+	}
+	var gate Gate
+	job := func(ctx context.Context, lead *election.Leadership) error {
+		fmt.Println("works in the leader's term:", lead.Term == e.Leadership().Term)
+		return nil
+	}
+	fmt.Println(gate.Do(job)) // as cron calls it
+	ctx, stop := context.WithCancel(context.Background())
+	e.Run(ctx, func(ctx context.Context, lead *election.Leadership) error {
+		go func() { fmt.Println(untilOpen(&gate, job)); stop() }()
+		return gate.Lead(ctx, lead) // returns when the jobs inside have
+	})
+	fmt.Println(gate.Do(job))
+	m.Close(context.Background())
+	// Output:
+	// this process does not lead
+	// works in the leader's term: true
+	// <nil>
+	// this process does not lead
+}
+
+// part of the example: the next tick at which the gate is open.
+func untilOpen(gate *Gate, job func(context.Context, *election.Leadership) error) (err error) {
+	for err = errNotLeader; err == errNotLeader; {
+		err = gate.Do(job)
+	}
+	return err
+}
