@@ -21,6 +21,7 @@ import (
 	"github.com/go-election/go-election/backend/consul"
 	"github.com/go-election/go-election/backend/etcd"
 	"github.com/go-election/go-election/backend/mysql"
+	"github.com/go-election/go-election/backend/mysqltable"
 	"github.com/go-election/go-election/backend/zookeeper"
 	"github.com/go-election/go-election/config"
 	"github.com/go-election/go-election/election"
@@ -147,6 +148,51 @@ func TestTheMySQLPageIsTrue(t *testing.T) {
 	})
 }
 
+// The statements of docs/mysqltable.md are enough beside a fleet's table, and those for
+// looking inside work.
+func TestTheMySQLTablePageIsTrue(t *testing.T) {
+	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
+		d := testbed.Shared(t, k).Database(t)
+		if err := mysqltable.CreateTables(t.Context(), testbed.OpenDB(t, d.Admin), "", ""); err != nil {
+			t.Fatal(err)
+		}
+		d.Exec(t, "CREATE TABLE leader_election (id int unsigned NOT NULL AUTO_INCREMENT, name varchar(128) NOT NULL, node varchar(128) NOT NULL, "+
+			"last_seen_active timestamp NOT NULL DEFAULT CURRENT_TIMESTAMP, PRIMARY KEY (id), UNIQUE KEY (name))")
+		host := regexp.MustCompile(`'@'([^']*)'`).FindStringSubmatch(grants(t, d))[1]
+		user := "tab" + strings.ToLower(backend.NewNonce()[:8])
+		here := strings.NewReplacer("'app'@'%'", "'"+user+"'@'"+host+"'", " app.", " "+d.Name+".").Replace
+		d.Exec(t, split(here(block(t, "mysqltable.md", "table-rights")))...)
+		t.Cleanup(func() {
+			if _, err := testbed.OpenDB(t, d.Admin).Exec(fmt.Sprintf("DROP USER '%s'@'%s'", user, host)); err != nil {
+				t.Error(err)
+			}
+		})
+		account := d.User.Clone()
+		account.User, account.Passwd = user, "secret"
+		serve(t, func(t *testing.T) backend.Backend {
+			// A threshold that leaves room for the TTL of serve.
+			o := mysqltable.Options{Config: account, Layout: mysqltable.LastSeenActive, Threshold: 30 * time.Second}
+			b, err := mysqltable.Open(t.Context(), o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return b
+		})
+		db := testbed.OpenDB(t, account)
+		for _, s := range split(block(t, "mysqltable.md", "table-look")) {
+			rows, err := db.Query(s)
+			if err != nil {
+				t.Errorf("%s: %v", s, err)
+				continue
+			}
+			if !rows.Next() {
+				t.Errorf("%s: no rows", s)
+			}
+			rows.Close()
+		}
+	})
+}
+
 // grants says where the users of this database may come from.
 func grants(t *testing.T, d *testbed.Database) (s string) {
 	t.Helper()
@@ -257,12 +303,15 @@ func TestTheZooKeeperPageIsTrue(t *testing.T) {
 	defer admin.Close()
 	made := 0
 	for line := range strings.Lines(block(t, "zookeeper.md", "rights")) {
-		var path, password string
+		var path, rights, password string
 		_, err := fmt.Sscanf(line, "addauth digest app:%s", &password)
 		if err == nil {
 			err = admin.AddAuth("digest", []byte("app:"+password))
-		} else if _, err = fmt.Sscanf(line, `create %s "" auth::cdrwa`, &path); err == nil {
-			_, err = admin.Create(path, nil, 0, zk.AuthACL(zk.PermAll))
+		} else if _, err = fmt.Sscanf(line, `create %s "" auth::%s`, &path, &rights); err == nil {
+			if rights != "cdrw" {
+				t.Errorf("the page gives %s on %s, the least is cdrw", rights, path)
+			}
+			_, err = admin.Create(path, nil, 0, zk.AuthACL(zk.PermRead|zk.PermWrite|zk.PermCreate|zk.PermDelete))
 			made++
 		}
 		if err != nil {
