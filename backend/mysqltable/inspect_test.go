@@ -1,0 +1,27 @@
+package mysqltable
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/internal/testbed"
+)
+
+// TestInspectSaysWhatLeasesDependOn of the server that also has the other programs' table.
+func TestInspectSaysWhatLeasesDependOn(t *testing.T) {
+	t.Parallel()
+	n := newLab(t, testbed.MariaDB, UpdateTime, 30*time.Second).node(t, "a")
+	ctx, cancel := n.ctx()
+	defer cancel()
+	list, err := n.Inspect(ctx, 15*time.Second, 5*time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, what := range []string{"server", "durability", "replication", "clock", "greatest TTL"} {
+		if !slices.ContainsFunc(list, func(f backend.Finding) bool { return f.What == what }) {
+			t.Errorf("nothing is said of %q: %v", what, list)
+		}
+	}
+}
