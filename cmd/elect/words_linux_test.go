@@ -232,6 +232,23 @@ func TestDoctorOnAServer(t *testing.T) {
 	})
 }
 
+// One server has a table of other programs, our tables beside it, and those of the store
+// that its elections move to.
+func TestDoctorLooksBeneathASharedTableAndAtBothStoresOfAMigration(t *testing.T) {
+	t.Parallel()
+	d := testbed.Shared(t, testbed.MariaDB).Database(t)
+	d.Exec(t, `CREATE TABLE leader_election (service_id varchar(50) NOT NULL PRIMARY KEY, leader_id varchar(50) NOT NULL DEFAULT '',
+ update_time timestamp NOT NULL DEFAULT CURRENT_TIMESTAMP)`)
+	for _, store := range []string{"mysql", "mysqltable"} {
+		if out, code := call(t, onDSN(t, store, d.Admin), "schema", "--apply"); code != 0 {
+			t.Fatalf("code %d: %s", code, out)
+		}
+	}
+	doctorSays(t, onDSN(t, "mysqltable", d.User), "elected in term", "durability", "replication", "clock", "greatest TTL")
+	road := append(onDSN(t, "migration", d.User), "ELECTION_MIGRATION_FROM=mysqltable", "ELECTION_MIGRATION_TO=mysql", "ELECTION_MIGRATION_STAGE=both")
+	doctorSays(t, road, "elected in term", "durability     mysqltable: ", "durability     mysql: ", "greatest TTL   mysqltable: ", "greatest TTL   mysql: ")
+}
+
 // Somebody must act, and is told so at once, and how.
 func TestDoctorSaysWhyATTLIsTooLong(t *testing.T) {
 	t.Parallel()
