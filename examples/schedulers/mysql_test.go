@@ -2,70 +2,189 @@ package main
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/go-election/go-election/config"
 	"github.com/go-election/go-election/internal/testbed"
 )
 
-// Two nodes on a real server: the job runs on the leader alone, and goes on under a
-// greater term when it ends.
-func TestTheJobRunsOnTheLeaderAndGoesOnOnTheNext(t *testing.T) {
+const patience = 3 * time.Minute // for anything, on a busy machine
+
+// A member is a node that runs.
+type member struct {
+	node
+	t    *testing.T
+	stop func()
+	done chan error
+}
+
+// begin runs a node, whose jobs are due each second or two, with that environment.
+func begin(t *testing.T, db *sql.DB, environ ...string) *member {
+	t.Helper()
+	c, err := config.Parse("", nil, &config.Options{Environ: environ})
+	if err != nil {
+		t.Fatal(err)
+	}
+	web, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	m := &member{node{c, db, web, filepath.Join(testbed.TempDir(t), "elect.sock"), "@every 1s", "@every 2s"}, t, stop, make(chan error, 1)}
+	go func() { m.done <- m.run(ctx) }()
+	t.Cleanup(stop)
+	return m
+}
+
+func (m *member) end() {
+	m.t.Helper()
+	m.stop()
+	if err := <-m.done; err != nil {
+		m.t.Errorf("%s ends: %v", m.config.Election.ID, err)
+	}
+}
+
+// tell does what elect pause and elect resume do.
+func (m *member) tell(what string) {
+	m.t.Helper()
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", m.socket)
+	}}}
+	testbed.Eventually(m.t, patience, m.config.Election.ID+" is told to "+what, func() error {
+		answer, err := client.Post("http://elect/elections/jobs/"+what, "", nil)
+		if err != nil {
+			return err
+		}
+		defer answer.Body.Close()
+		if answer.StatusCode != http.StatusOK {
+			return fmt.Errorf("%s", answer.Status)
+		}
+		return nil
+	})
+}
+
+// shows waits until a metric has that value.
+func (m *member) shows(metric string, is func(value string) bool) {
+	m.t.Helper()
+	testbed.Eventually(m.t, patience, fmt.Sprintf("%s shows %s", m.config.Election.ID, metric), func() error {
+		answer, err := http.Get("http://" + m.web.Addr().String() + "/metrics")
+		if err != nil {
+			return err
+		}
+		defer answer.Body.Close()
+		text, err := io.ReadAll(answer.Body)
+		if err != nil {
+			return err
+		}
+		_, value, found := strings.Cut(string(text), "\n"+metric+" ")
+		if value, _, _ = strings.Cut(value, "\n"); !found || !is(value) {
+			return fmt.Errorf("it is %q in\n%s", value, text)
+		}
+		return nil
+	})
+}
+
+const (
+	leading  = `election_leading{election="jobs"}`
+	failures = `job_failures_total{job="settle"}`
+)
+
+func zero(value string) bool { return value == "0" }
+func one(value string) bool  { return value == "1" }
+func some(value string) bool { return !zero(value) }
+
+// lastRun is the number of the last run so far.
+func lastRun(t *testing.T, db *sql.DB) (n int64) {
+	t.Helper()
+	if err := db.QueryRowContext(t.Context(), "SELECT COALESCE(MAX(n), 0) FROM job_run").Scan(&n); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// bothJobs waits for a few runs of both jobs after that one, and says who ran them.
+func bothJobs(t *testing.T, db *sql.DB, after int64) (node string, term int64) {
+	t.Helper()
+	testbed.Eventually(t, patience, "some runs of both jobs", func() error {
+		runs, jobs, terms := 0, 0, 0
+		err := db.QueryRowContext(t.Context(), `SELECT COUNT(*), COUNT(DISTINCT job), COUNT(DISTINCT term, node), COALESCE(MIN(node), ''), COALESCE(MIN(term), 0)
+ FROM job_run WHERE n > ?`, after).Scan(&runs, &jobs, &terms, &node, &term)
+		switch {
+		case err != nil:
+			return err
+		case runs < 4 || jobs < 2:
+			return fmt.Errorf("%d runs of %d jobs so far", runs, jobs)
+		case terms != 1:
+			t.Errorf("the leader was not changed, and the jobs ran under %d terms or nodes", terms)
+		}
+		return nil
+	})
+	return node, term
+}
+
+// Two nodes on a real server: the jobs run on the leader alone, and go on under a greater
+// term on the next, when that one is paused and when it ends.
+func TestTheJobsRunOnTheLeaderAndGoOnOnTheNext(t *testing.T) {
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
 		t.Parallel()
 		d := testbed.Shared(t, k).Database(t)
-		if err := createTables(t.Context(), testbed.OpenDB(t, d.Admin)); err != nil {
+		if err := createTables(t.Context(), testbed.OpenDB(t, d.Admin), "mysql"); err != nil {
 			t.Fatal(err)
 		}
 		db := testbed.OpenDB(t, d.User)
-		type node struct {
-			stop func()
-			done chan error
-		}
-		nodes := map[string]node{}
+		members := map[string]*member{}
 		for _, id := range []string{"a", "b"} {
-			ctx, stop := context.WithCancel(t.Context())
-			n := node{stop, make(chan error, 1)}
-			go func() { n.done <- run(ctx, db, d.User.FormatDSN(), id, "@every 1s", 15*time.Second) }()
-			t.Cleanup(stop)
-			nodes[id] = n
+			members[id] = begin(t, db, "ELECTION_BACKEND=mysql", "ELECTION_MYSQL_DSN="+d.User.FormatDSN(), "ELECTION_TTL=15s", "ELECTION_ID="+id)
 		}
 
-		runs := func(minimum int, after int64) (node string, term, last int64) {
-			t.Helper()
-			testbed.Eventually(t, 3*time.Minute, fmt.Sprintf("%d runs of the job", minimum), func() error {
-				n, terms := 0, 0
-				err := db.QueryRowContext(t.Context(), "SELECT COUNT(*), COUNT(DISTINCT term, node), COALESCE(MIN(node), ''), COALESCE(MIN(term), 0), COALESCE(MAX(n), 0) FROM job_run WHERE n > ?", after).
-					Scan(&n, &terms, &node, &term, &last)
-				switch {
-				case err != nil:
-					return err
-				case n < minimum:
-					return fmt.Errorf("%d runs so far", n)
-				case terms != 1:
-					t.Errorf("the leader was not changed, and the job ran under %d terms or nodes", terms)
-				}
-				return nil
-			})
-			return node, term, last
-		}
-		first, term, last := runs(2, 0)
-		nodes[first].stop()
-		if err := <-nodes[first].done; err != nil {
-			t.Fatalf("%s ends: %v", first, err)
-		}
-		// It may have run once more before it ended.
-		if err := db.QueryRowContext(t.Context(), "SELECT COALESCE(MAX(n), ?) FROM job_run WHERE node = ?", last, first).Scan(&last); err != nil {
-			t.Fatal(err)
-		}
-		second, next, _ := runs(2, last)
+		first, term := bothJobs(t, db, 0)
+		members[first].shows(leading, one)
+		members[first].tell("pause") // answers when the jobs have returned
+		second, next := bothJobs(t, db, lastRun(t, db))
 		if second == first || next <= term {
-			t.Errorf("%s ran the job in term %d, and after it ended %s in term %d", first, term, second, next)
+			t.Errorf("%s ran the jobs in term %d, and after it was paused %s in term %d", first, term, second, next)
 		}
-		nodes[second].stop()
-		if err := <-nodes[second].done; err != nil {
-			t.Errorf("%s ends: %v", second, err)
+		members[first].shows(leading, zero)
+		members[second].shows(leading, one)
+
+		members[second].end()
+		members[first].tell("resume")
+		third, last := bothJobs(t, db, lastRun(t, db))
+		if third != first || last <= next {
+			t.Errorf("%s ran the jobs in term %d, and after it ended, and %s was resumed, %s in term %d", second, next, first, third, last)
 		}
+		members[first].end()
 	})
+}
+
+// One process that is not elected, by its configuration alone: it leads at once, without
+// the tables of elections. Its runs fail when their table is away, and are counted.
+func TestASingleProcessRunsTheJobsWithoutAnElection(t *testing.T) {
+	t.Parallel()
+	d := testbed.Shared(t, testbed.MariaDB).Database(t)
+	if err := createTables(t.Context(), testbed.OpenDB(t, d.Admin), "manual"); err != nil {
+		t.Fatal(err)
+	}
+	db := testbed.OpenDB(t, d.User)
+	m := begin(t, db, "ELECTION_BACKEND=manual", "ELECTION_MANUAL_LEADER=self", "ELECTION_TTL=1m", "ELECTION_ID=a")
+	if node, term := bothJobs(t, db, 0); node != "a" || term == 0 {
+		t.Errorf("%q runs the jobs in term %d", node, term)
+	}
+	m.shows(leading, one)
+	m.shows(failures, zero)
+
+	last := lastRun(t, db)
+	d.Exec(t, "RENAME TABLE job_run TO job_run_away")
+	m.shows(failures, some)
+	d.Exec(t, "RENAME TABLE job_run_away TO job_run")
+	bothJobs(t, db, last)
+	m.end()
 }
