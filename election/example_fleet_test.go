@@ -62,7 +62,7 @@ func ExampleOptions_health() {
 		}
 		return nil
 	}
-	m, err := election.New(memory.New(nil).Backend(), &election.Options{RenewEvery: 50 * time.Millisecond, Health: health})
+	m, err := election.New(memory.New(nil).Backend(), &election.Options{TTL: time.Minute, RenewEvery: 50 * time.Millisecond, Health: health})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -86,7 +86,7 @@ func ExampleOptions_silence() {
 	store, ctx := memory.New(nil), context.Background()
 	crash(store, "anna")
 	began := time.Now()
-	m, err := election.New(store.Backend(), &election.Options{ID: "bert", Silence: time.Second})
+	m, err := election.New(store.Backend(), &election.Options{ID: "bert", TTL: time.Minute, Silence: time.Second})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -133,7 +133,7 @@ func ExampleOptions_priority() {
 // One watcher for everything that this process has joined, now or later.
 func ExampleManager_Watch() {
 	ctx := context.Background()
-	m, err := election.New(memory.New(nil).Backend(), &election.Options{ID: "anna"})
+	m, err := election.New(memory.New(nil).Backend(), &election.Options{ID: "anna", TTL: time.Minute})
 	if err != nil {
 		log.Fatal(err)
 	}

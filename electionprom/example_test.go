@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -14,7 +15,7 @@ import (
 
 // A manager's metrics, in the registry that the program serves already.
 func Example() {
-	m, err := election.New(memory.New(nil).Backend(), nil) // mysql.Open, etcd.Open, …
+	m, err := election.New(memory.New(nil).Backend(), &election.Options{TTL: time.Minute}) // mysql.Open, …
 	if err != nil {
 		log.Fatal(err)
 	}
