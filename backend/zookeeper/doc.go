@@ -218,11 +218,11 @@
 // beforehand, in zkCli.sh:
 //
 //	addauth digest app:PASSWORD
-//	create /election "" auth::cdrwa
-//	create /election/record "" auth::cdrwa
-//	create /election/session "" auth::cdrwa
-//	create /election/member "" auth::cdrwa
-//	create /election/latch "" auth::cdrwa
+//	create /election "" auth::cdrw
+//	create /election/record "" auth::cdrw
+//	create /election/session "" auth::cdrw
+//	create /election/member "" auth::cdrw
+//	create /election/latch "" auth::cdrw
 //
 // Without a user the nodes are open to anybody who reaches the servers, as are
 // Curator's by default. Digest sends the password in the clear: it is refused
