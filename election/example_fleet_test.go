@@ -144,10 +144,7 @@ func ExampleManager_Watch() {
 		}
 	})
 	for _, name := range []string{"billing", "reports"} {
-		e, err := m.Join(name)
-		if err != nil {
-			log.Fatal(err)
-		}
+		e, _ := m.Join(name)
 		e.Lead(nil)
 		ev := <-events
 		fmt.Println(ev.Election, "is led by", ev.Leader.ID)

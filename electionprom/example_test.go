@@ -26,10 +26,7 @@ func Example() {
 	if _, err := e.Campaign(context.Background()); err != nil {
 		log.Fatal(err)
 	}
-	families, err := registry.Gather() // what a scrape does
-	if err != nil {
-		log.Fatal(err)
-	}
+	families, _ := registry.Gather() // what a scrape does
 	for _, family := range families {
 		if family.GetName() == "election_leading" {
 			fmt.Println(family.GetMetric()[0].GetLabel()[0].GetValue(), family.GetMetric()[0].GetGauge().GetValue())

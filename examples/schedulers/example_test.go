@@ -16,10 +16,7 @@ func ExampleGate_Do() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	e, err := m.Join("jobs")
-	if err != nil {
-		log.Fatal(err)
-	}
+	e, _ := m.Join("jobs")
 	var gate Gate
 	job := func(ctx context.Context, lead *election.Leadership) error {
 		fmt.Println("works in the leader's term:", lead.Term == e.Leadership().Term)
