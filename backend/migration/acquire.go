@@ -196,7 +196,7 @@ func (b *Backend) prove(ctx context.Context, bid backend.Bid) error {
 	case errors.Is(err, backend.ErrInvalid):
 		return nil // that is about this bid, which the store will refuse
 	case err != nil:
-		return fmt.Errorf("migration: %s, to which elections move, cannot be used: %w", b.newName, err)
+		return fmt.Errorf("%s, to which elections move, cannot be used: %w", b.newName, err)
 	}
 	b.mu.Lock()
 	b.proven = true
@@ -357,14 +357,22 @@ func (b *Backend) mark(ctx context.Context, store backend.Backend, tries []*try,
 	var done, not []*try
 	for n, t := range tries {
 		a, _, _ := of(t)
-		if n < len(moved) && moved[n].Outcome == backend.Granted {
-			trust := min(a.Trust, moved[n].Trust)
-			*a = moved[n]
-			a.Trust = trust
-			done = append(done, t)
-		} else {
-			not = append(not, t)
+		var m backend.Answer
+		if n < len(moved) {
+			m = moved[n]
 		}
+		switch {
+		case m.Outcome == backend.Granted:
+			m.Trust = min(a.Trust, m.Trust)
+			*a = m
+			done = append(done, t)
+			continue
+		case m.Outcome == backend.Refused:
+			a.Err = fmt.Errorf("%w: election %q: the lease was lost before its mark was written", backend.ErrUnavailable, t.bid.Election)
+		default:
+			a.Err = errors.Join(m.Err, err)
+		}
+		not = append(not, t)
 	}
 	b.undo(ctx, not, answers)
 	return done, err
