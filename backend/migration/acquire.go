@@ -94,7 +94,8 @@ func (b *Backend) acquireNew(ctx context.Context, tries []*try, answers []backen
 	err := b.bid(ctx, b.new, tries, func(t *try) (*backend.Answer, backend.Lease, uint64) { return &t.new, t.pair.new.Lease, t.bid.Floor })
 	var vouched []*try
 	for _, t := range tries {
-		if t.new.Outcome == backend.Granted && t.new.MovedFrom != b.oldName && b.new.Guarantees().Moves {
+		if t.new.Outcome == backend.Granted && t.new.MovedFrom != b.oldName && t.new.MovedFrom != b.word() && b.new.Guarantees().Moves {
+			t.old.Outcome = backend.Refused // it was not asked
 			vouched = append(vouched, t)
 			continue
 		}
@@ -106,7 +107,7 @@ func (b *Backend) acquireNew(ctx context.Context, tries []*try, answers []backen
 	if len(vouched) == 0 {
 		return err
 	}
-	vouched, failed := b.mark(ctx, b.new, vouched, answers, func(t *try) (*backend.Answer, string, string) { return &t.new, "", b.oldName })
+	vouched, failed := b.mark(ctx, b.new, vouched, answers, func(t *try) (*backend.Answer, string, string) { return &t.new, "", b.word() })
 	for _, t := range vouched {
 		answers[t.i] = t.new
 		answers[t.i].Lease = b.news(t.bid.Election, &t.old, &t.new)
@@ -293,6 +294,9 @@ func (b *Backend) seal(ctx context.Context, tries []*try, answers []backend.Answ
 	var wrong []*try
 	for _, t := range tries {
 		sealed, recorded := t.old.MovedTo != "", t.new.MovedFrom == b.oldName
+		if b.stage == Both && t.new.MovedTo == "" && t.new.MovedFrom != "" {
+			recorded = true // whatever it calls our old store: who is there leads by it
+		}
 		if on := b.stage == To; sealed != on || recorded != on || on && t.new.MovedTo != "" {
 			wrong = append(wrong, t)
 			continue
@@ -327,7 +331,11 @@ func (b *Backend) seal(ctx context.Context, tries []*try, answers []backend.Answ
 	}
 	var err error
 	if b.stage == To {
-		err = errors.Join(older(b.newName), newer("", b.oldName))
+		record := b.oldName
+		if b.unsealed && !b.old.Guarantees().Moves {
+			record = b.word()
+		}
+		err = errors.Join(older(b.newName), newer("", record))
 	} else {
 		err = errors.Join(newer(b.oldName, ""), older(""))
 	}

@@ -51,14 +51,17 @@
 //     to who is still on that earlier road.
 //
 // An operator may vouch that nobody elects by the old store any more, where it is gone or
-// keeps no seal ([Options].Unsealed). Then the record is written without a seal, before
-// anybody leads by the new lease alone. So who goes back clears it and seals the new
-// store, as ever; and an operator's word counts only while that is not sealed.
+// keeps no seal ([Options].Unsealed). Then a record of that word is written, "unsealed" and
+// the old store's name, before anybody leads by the new lease alone. It is no seal to who was
+// not given the word. Who goes back clears it and seals the new store, as ever; and the
+// word counts only while that is not sealed. That holds once somebody has led by it: until
+// then there is no record, so stop such members before you go back.
 //
 // Who is still at to when the fleet has gone back needs both leases, as at the beginning of
-// the road. It leads beside nobody. But if the old lease is free for a moment it may
-// win it, and then it moves the election once more, as it was told to: stop such members
-// before you go on from both to from.
+// the road. It leads beside nobody, if the old store excludes others (manual without a
+// directory does not: the named machine's own process must have ended). But if the old lease
+// is free for a moment it may win it, and then it moves the election once more, as it was
+// told to: stop such members before you go on from both to from.
 //
 // A process that enters the road has written into the new store, as a member, before it
 // asks for an old lease. Who holds one lease of two does not lead, and releases it within
@@ -72,7 +75,7 @@
 // knows, so that either can fence it ([mysql.Fence] works on the way). At to the
 // term is the new store's, and greater than that of the old lease. So terms grow
 // across the switch in both directions, unless the old store has none (legacy
-// layouts).
+// layouts), or was left unsealed: then it was not asked.
 //
 // # Who leads
 //
@@ -88,7 +91,9 @@
 // TTL. The old store must keep the seal as it keeps a lease: after it was restored
 // from an older backup, or has lost its last writes in a fail-over, seal again by
 // restarting one member at both, and then at to. The same holds for the new one, which
-// keeps the record. Do not move two elections of one name from two stores of one name to
+// keeps the record. All members must call the stores by the same names, at all stages; a
+// store that was left unsealed needs a name of its own to be gone back to by a road of its
+// own. Do not move two elections of one name from two stores of one name to
 // the same place. Both stores must be able to move
 // ([backend.Guarantees].Moves). Those of this module can, but for manual without a
 // directory, which keeps nothing. With Unsealed a store that cannot, such as one that

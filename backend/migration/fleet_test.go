@@ -67,6 +67,11 @@ func (f *fleet) start(stage migration.Stage, change func(*migration.Options)) *n
 			f.t.Fatal(err)
 		}
 	}
+	return f.launch(n, b)
+}
+
+// launch has a process campaign on b.
+func (f *fleet) launch(n *node, b backend.Backend) *node {
 	m, err := election.New(b, &election.Options{ID: n.id})
 	if err != nil {
 		f.t.Fatal(err)

@@ -42,9 +42,9 @@ type Options struct {
 
 	// Unsealed lets a process at stage To lead though the old store is not known
 	// to be sealed. Set it only if you know that no process which elects by the
-	// old store alone runs, or ever will again: otherwise there are two leaders.
-	// The new store's record says the same then as after a seal, and members go back
-	// as after one. Who still has Unsealed when they have, leads nobody.
+	// old store, alone or together with another, runs or ever will again: otherwise
+	// there are two leaders. The word counts for who is given it, and is recorded in the
+	// new store, so that members can go back: after that it counts no more.
 	Unsealed bool
 }
 

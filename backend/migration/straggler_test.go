@@ -96,7 +96,6 @@ func TestStoresOfOneKindNeedNames(t *testing.T) {
 // TestWhoIsLeftAtUnsealedCannotLeadOnceTheFleetIsBack: an operator's word that nobody
 // elects by the old store does not hold for ever. Nor can who elects by the new store alone.
 func TestWhoIsLeftAtUnsealedCannotLeadOnceTheFleetIsBack(t *testing.T) {
-	unsealed := func(o *migration.Options) { o.Unsealed = o.Stage == migration.To }
 	synctest.Test(t, func(t *testing.T) {
 		s := town{}
 		for range 2 { // there, back, and there again

@@ -48,6 +48,10 @@ func (h *half) left(now time.Time) time.Duration {
 // recorded reports whether the new store says that the old one is sealed.
 func (b *Backend) recorded(p *pair) bool { return p.new.known && p.new.MovedFrom == b.oldName }
 
+// word is the record of an operator's word, which counts for who is given it. No store is
+// called that.
+func (b *Backend) word() string { return "unsealed " + b.oldName }
+
 // alone reports whether the new store alone decides. Neither a record nor an operator's
 // word counts in a store that elections have left since.
 func (b *Backend) alone(p *pair) bool {
@@ -59,8 +63,8 @@ func (b *Backend) alone(p *pair) bool {
 // way back to whoever is still on that road. Where both are one, the new store says that
 // the election has gone to the old.
 func (b *Backend) ambiguous(p *pair) bool {
-	return p.old.known && p.new.known && p.old.MovedTo == "" && p.old.MovedFrom == b.newName &&
-		p.new.MovedTo != b.oldName && p.new.MovedFrom != b.oldName
+	return !b.alone(p) && p.old.known && p.new.known && p.old.MovedTo == "" && p.old.MovedFrom == b.newName &&
+		p.new.MovedTo != b.oldName
 }
 
 // elsewhere is the third store to which the election has moved, by another road than
@@ -193,7 +197,7 @@ func (b *Backend) both(p *pair, now time.Time) backend.Lease {
 		leads = n
 	case mine(o):
 		leads = o
-	case !n.Vacant() && (o.MovedTo != "" || o.Holder.Nonce == n.Holder.Nonce):
+	case !n.Vacant() && (o.MovedTo != "" || (b.recorded(p) || n.MovedFrom == b.word()) && n.MovedTo == "" || o.Holder.Nonce == n.Holder.Nonce):
 		leads = n
 	case !o.Vacant() && o.MovedTo == "" && b.stages[o.Holder.Nonce] != Both && b.stages[o.Holder.Nonce] != To:
 		leads = o

@@ -353,7 +353,7 @@ func TestCompletionOffersNamesAndNoFiles(t *testing.T) {
 
 func TestMigrateStatusSaysHowFarItIs(t *testing.T) {
 	t.Parallel()
-	sealed := moveOf("job", backend.Record{Lease: backend.Lease{MovedTo: "mysql"}}, backend.Record{Lease: backend.Lease{MovedFrom: "etcd", Holder: backend.Candidate{ID: "a"}}}, "etcd", "mysql")
+	sealed := moveOf("job", backend.Record{Lease: backend.Lease{MovedTo: "mysql"}}, backend.Record{Lease: backend.Lease{MovedFrom: "unsealed etcd", Holder: backend.Candidate{ID: "a"}}}, "etcd", "mysql")
 	if !sealed.Sealed {
 		t.Errorf("seal and record are there: %+v", sealed)
 	}
