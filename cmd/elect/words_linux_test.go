@@ -353,11 +353,11 @@ func TestCompletionOffersNamesAndNoFiles(t *testing.T) {
 
 func TestMigrateStatusSaysHowFarItIs(t *testing.T) {
 	t.Parallel()
-	sealed := moveOf("job", backend.Record{Lease: backend.Lease{MovedTo: "mysql"}}, backend.Record{Lease: backend.Lease{MovedFrom: "unsealed etcd", Holder: backend.Candidate{ID: "a"}}}, "etcd", "mysql")
+	sealed := moveOf("job", backend.Record{Lease: backend.Lease{MovedTo: "mysql"}}, backend.Record{Lease: backend.Lease{MovedFrom: "etcd", Holder: backend.Candidate{ID: "a"}}}, "etcd", "mysql")
 	if !sealed.Sealed {
 		t.Errorf("seal and record are there: %+v", sealed)
 	}
-	vouched := moveOf("job", backend.Record{}, backend.Record{Lease: backend.Lease{MovedFrom: "etcd", Holder: backend.Candidate{ID: "a"}}}, "etcd", "mysql")
+	vouched := moveOf("job", backend.Record{}, backend.Record{Lease: backend.Lease{MovedFrom: "unsealed etcd", Holder: backend.Candidate{ID: "a"}}}, "etcd", "mysql")
 	if vouched.Sealed || vouched.Text != "the new store alone decides; the old store is not sealed" {
 		t.Errorf("there is a record without a seal: %+v", vouched)
 	}
