@@ -29,7 +29,7 @@ func TestAnUnsealedRoadThereAndBack(t *testing.T) {
 	}
 	there := []step{{migration.Both, false, false}, {migration.To, true, false}, {migration.To, true, true}, {migration.To, true, false}, {migration.Both, false, false}, {migration.From, false, false}}
 	again := []step{{migration.Both, false, false}, {migration.To, false, false}, {migration.To, true, false}, {migration.Both, false, false}, {migration.From, false, false}}
-	for seed := range *seeds {
+	for seed := range (*seeds + 2) / 3 { // it is longer
 		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
