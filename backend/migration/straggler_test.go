@@ -24,6 +24,17 @@ func besides(t *testing.T, what string, leader, straggler *election.Election) {
 	}
 }
 
+// leadsFor returns for how many of the next 600 seconds e leads.
+func leadsFor(e *election.Election) (led int) {
+	for range 600 {
+		time.Sleep(time.Second) // virtual
+		if e.Leading() {
+			led++
+		}
+	}
+	return led
+}
+
 // errs are the errors that a watcher was told of.
 type errs []string
 
@@ -169,13 +180,7 @@ func TestTheNewStoreIsTriedBeforeTheOldOneIsAsked(t *testing.T) {
 				e, stop := lives(t, road(t, migration.Options{From: old, To: wire, ToName: "new", Stage: stage}), "enters", told.note)
 				time.Sleep(time.Minute) // nobody else is there, and so it bids
 				other, end := lives(t, p.old.Backend(), "from")
-				led := 0
-				for range 600 {
-					time.Sleep(time.Second)
-					if other.Leading() {
-						led++
-					}
-				}
+				led := leadsFor(other)
 				n := old.Count("Acquire")
 				if e.Leading() || led < 540 || n > 0 && denied == "Announce" {
 					t.Errorf("at stage %q, and the new store denies every %s: %d bids for old leases; a member at stage from has led for %d of 600 seconds", stage, denied, n, led)
@@ -206,13 +211,7 @@ func TestAHungNewStoreDoesNotKeepTheOldLease(t *testing.T) {
 			return conformance.Fate{Lost: c.Method == "Acquire" || c.Method == "Renew" || c.Method == "Release"}
 		})
 		other, end := lives(t, p.old.Backend(), "from")
-		led := 0
-		for range 600 {
-			time.Sleep(time.Second)
-			if other.Leading() {
-				led++
-			}
-		}
+		led := leadsFor(other)
 		if led < 540 {
 			t.Errorf("a member at stage from has led for %d of 600 seconds while the new store hung", led)
 		}
