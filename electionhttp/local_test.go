@@ -87,7 +87,7 @@ func TestALocalSocketShowsAllElectionsOfAManager(t *testing.T) {
 			ID      string
 			PID     int
 			Leading bool
-			Term    uint64
+			Term    uint64 `json:",string"`
 		}
 		if err := json.Unmarshal([]byte(text), &list); err != nil || code != http.StatusOK || list == nil || len(list) != want {
 			t.Errorf("%s: code %d, %v, want %d elections: %s", url, code, err, want, text)
