@@ -48,9 +48,11 @@ func (h *half) left(now time.Time) time.Duration {
 // recorded reports whether the new store says that the old one is sealed.
 func (b *Backend) recorded(p *pair) bool { return p.new.known && p.new.MovedFrom == b.oldName }
 
-// word is the record of an operator's word, which counts for who is given it. No store is
-// called that.
-func (b *Backend) word() string { return "unsealed " + b.oldName }
+// Vouched is the record of an operator's word ([Options].Unsealed) about an old store of
+// this name. It counts for who is given the word. No store is called that.
+func Vouched(name string) string { return "unsealed " + name }
+
+func (b *Backend) word() string { return Vouched(b.oldName) }
 
 // alone reports whether the new store alone decides. Neither a record nor an operator's
 // word counts in a store that elections have left since.
