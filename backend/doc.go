@@ -95,6 +95,11 @@
 // short at every reading; GET_LOCK takes whole seconds on MySQL (0.5 rounds to
 // 1), and cancelling it leaves the statement running in the server.
 //
+// # What a Backend may also be
+//
+// A [Prover] says beforehand whether it could be granted a lease, for migrations. An
+// [Inspector] explains its servers, to people.
+//
 // # Testing
 //
 // Package conformance holds the suite that every backend must pass.

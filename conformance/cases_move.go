@@ -25,6 +25,8 @@ var moveCases = []Case{
 		}
 		return ""
 	}, Says: "A store without Guarantees.Moves answers Move with ErrInvalid."},
+	{Rule: "V7", Name: "to prove that one may changes nothing", Run: moveProves,
+		Says: "Prove, of a Backend that is a Prover, changes no lease, record or wish, whoever holds it, and nothing but the lease stands in the way of a bid that is allowed."},
 }
 
 // moves skips a case unless Move works.
@@ -232,4 +234,61 @@ func moveCannot(t *Trial) error {
 	defer cancel()
 	_, err := c.Move(ctx, []backend.Lease{{Election: "jobs", Holder: c.me, Term: 1, TTL: t.TTL, MovedTo: "there"}})
 	return must(errors.Is(err, backend.ErrInvalid), "an error of class ErrInvalid", err)
+}
+
+func moveProves(t *Trial) error {
+	a, b, c := t.client("a"), t.client("b"), t.client("c")
+	p, ok := b.Backend.(backend.Prover)
+	if !ok {
+		return nil // it need not be one
+	}
+	before, err := a.win("done")
+	if err := errors.Join(err, a.free(backend.Released, before)); err != nil {
+		return err
+	}
+	held, err := a.win("jobs")
+	if err != nil {
+		return err
+	}
+	names, seen := []string{"done", "free", "jobs"}, map[string]backend.Lease{}
+	var bids []backend.Bid
+	for _, name := range names {
+		if seen[name], err = c.look(name); err != nil {
+			return err
+		}
+		bids = append(bids, b.bid(backend.Lease{Election: name}))
+	}
+	prove := func(bids []backend.Bid) (errs []error, err error) {
+		ctx, cancel := t.ctx()
+		defer cancel()
+		errs = p.Prove(ctx, bids)
+		return errs, same("answers to a proof", len(errs), len(bids))
+	}
+	for range 2 {
+		errs, err := prove(bids)
+		if err := errors.Join(err, errors.Join(errs...)); err != nil {
+			return fmt.Errorf("prove: expected that nothing stands in the way, got %w", err)
+		}
+		for _, name := range names {
+			now, err := c.look(name)
+			if err := errors.Join(err, must(!now.Differs(seen[name]), "the same lease after a proof", now)); err != nil {
+				return err
+			}
+		}
+		records, err := c.list("", 10)
+		if err := errors.Join(err, same("records after a proof", len(records), 2)); err != nil {
+			return err
+		}
+	}
+	other := bids[0]
+	other.Candidate.Nonce = backend.NewNonce()
+	errs, err := prove([]backend.Bid{other})
+	if err := errors.Join(err, must(errors.Is(errs[0], backend.ErrInvalid), "an error of class ErrInvalid for a second nonce", errs[0])); err != nil {
+		return err
+	}
+	if _, err = a.keep(held); err != nil {
+		return err
+	}
+	_, err = b.win("free")
+	return err
 }

@@ -112,6 +112,26 @@ func (w *Wire) Members(ctx context.Context, from string, limit int) ([]backend.M
 	}, nil)
 }
 
+// Prove implements [backend.Prover]. Of a Backend that is none it knows nothing bad.
+func (w *Wire) Prove(ctx context.Context, bids []backend.Bid) []error {
+	bids = slices.Clone(bids)
+	c := Call{Method: "Prove"}
+	for _, b := range bids {
+		c.Elections = append(c.Elections, b.Election)
+		w.heard(b.Candidate.Nonce)
+	}
+	errs, err := carry(w, ctx, c, func(ctx context.Context) ([]error, error) {
+		if p, ok := w.inner.(backend.Prover); ok {
+			return p.Prove(ctx, bids), nil
+		}
+		return make([]error, len(bids)), nil
+	}, nil)
+	if err != nil {
+		errs = slices.Repeat([]error{err}, len(bids))
+	}
+	return errs
+}
+
 func (w *Wire) Guarantees() backend.Guarantees { return w.inner.Guarantees() }
 
 // Close gives up what is still on its way and closes the inner backend.

@@ -86,6 +86,21 @@ func (b *Backend) Acquire(ctx context.Context, bids []backend.Bid) ([]backend.An
 	return answers, fail("acquire", err)
 }
 
+// Prove implements [backend.Prover]: that the leases beside the configuration can be
+// written. Who is named is another matter.
+func (b *Backend) Prove(ctx context.Context, bids []backend.Bid) []error {
+	errs := make([]error, len(bids))
+	err := fail("prove", b.enter(ctx, bids[0].Candidate))
+	inner, ok := b.inner.(backend.Prover)
+	if ok && err == nil {
+		errs = inner.Prove(ctx, bids)
+	}
+	for i := range errs {
+		errs[i] = errors.Join(err, fail("prove", errs[i]))
+	}
+	return errs
+}
+
 func (b *Backend) look1(ctx context.Context, name string) (backend.Lease, error) {
 	l, err := b.look(ctx, []string{name})
 	if err != nil {

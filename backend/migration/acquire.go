@@ -134,12 +134,7 @@ func (b *Backend) acquireBoth(ctx context.Context, tries []*try, answers []backe
 	// There must be time left to give the old lease back if the new store hangs.
 	within, cancel := before(ctx)
 	defer cancel()
-	if err := b.prove(within, tries[0].bid); err != nil {
-		for _, t := range tries {
-			answers[t.i] = backend.Answer{Err: err}
-		}
-		return err
-	}
+	tries = b.prove(within, tries, answers)
 	err := b.bid(within, b.old, tries, func(t *try) (*backend.Answer, backend.Lease, uint64) {
 		return &t.old, t.pair.old.Lease, max(now, t.bid.Floor, t.pair.old.Term, t.pair.new.Term) + later
 	})
@@ -182,27 +177,55 @@ func before(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, time.Until(end)*3/4)
 }
 
-// prove sees to it that a process which enters the road has written into the new store
-// before it asks for a lease of the old: that is reachable then, its tables or paths are
-// there, and may be written. That it may write leases as well shows with the first bid; if
-// it may not, the old lease is given back at once.
-func (b *Backend) prove(ctx context.Context, bid backend.Bid) error {
+// prove returns the tries of which the new store says that nothing but the lease stands in
+// their way: it is reachable, its tables or paths are there, and this process may write
+// itself down and be granted leases ([backend.Prover]). The old store is not bid at
+// for others. It is asked once for each election; if rights are taken away later, the
+// first bid finds that, and the old lease is given back at once.
+func (b *Backend) prove(ctx context.Context, tries []*try, answers []backend.Answer) (able []*try) {
+	var open []*try
 	b.mu.Lock()
-	proven := b.proven
-	b.mu.Unlock()
-	if proven {
-		return nil
+	written := b.written
+	for _, t := range tries {
+		if b.pairs[t.bid.Election].proven {
+			able = append(able, t)
+		} else {
+			open = append(open, t)
+		}
 	}
-	switch err := b.new.Announce(ctx, backend.Member{Candidate: bid.Candidate, TTL: bid.TTL, Stage: string(b.stage)}); {
-	case errors.Is(err, backend.ErrInvalid):
-		return nil // that is about this bid, which the store will refuse
-	case err != nil:
-		return fmt.Errorf("%s, to which elections move, cannot be used: %w", b.newName, err)
+	b.mu.Unlock()
+	if open == nil {
+		return able
+	}
+	errs := make([]error, len(open))
+	if !written {
+		who := open[0].bid
+		err := b.new.Announce(ctx, backend.Member{Candidate: who.Candidate, TTL: who.TTL, Stage: string(b.stage)})
+		if written = err == nil; !written && !errors.Is(err, backend.ErrInvalid) { // that is about this bid, which will be refused
+			for i := range errs {
+				errs[i] = err
+			}
+		}
+	}
+	if p, ok := b.new.(backend.Prover); ok && errs[0] == nil {
+		bids := make([]backend.Bid, len(open))
+		for i, t := range open {
+			bids[i] = t.bid
+		}
+		errs = p.Prove(ctx, bids)
 	}
 	b.mu.Lock()
-	b.proven = true
-	b.mu.Unlock()
-	return nil
+	defer b.mu.Unlock()
+	b.written = written
+	for i, t := range open {
+		if errs[i] != nil {
+			answers[t.i] = backend.Answer{Err: fmt.Errorf("migration: acquire %q: %s, to which it moves, cannot be used: %w", t.bid.Election, b.newName, errs[i])}
+			continue
+		}
+		b.pairs[t.bid.Election].proven = true
+		able = append(able, t)
+	}
+	return able
 }
 
 // agreed reports whether a reign has one term in both stores, so that either can

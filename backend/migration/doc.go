@@ -63,8 +63,9 @@
 // is free for a moment it may win it, and then it moves the election once more, as it was
 // told to: stop such members before you go on from both to from.
 //
-// A process that enters the road has written into the new store, as a member, before it
-// asks for an old lease. Who holds one lease of two does not lead, and releases it within
+// A process that enters the road bids for no old lease before the new store has been
+// written, as a member, and has said that nothing but the lease stands in the way of a grant
+// there ([backend.Prover]). Who holds one lease of two does not lead, and releases it within
 // the same call, for which there is time left if the new store hangs.
 // Losing either lease is losing. Trust is the lesser time of the two. Each half is
 // watched for as long as its own store demands.

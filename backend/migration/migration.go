@@ -57,10 +57,10 @@ type Backend struct {
 	unsealed         bool
 	guard            backend.Guard
 
-	mu     sync.Mutex
-	proven bool             // this process has written into the new store
-	pairs  map[string]*pair // by election
-	stages map[string]Stage // of members, by nonce
+	mu      sync.Mutex
+	written bool             // this process has written itself down in the new store
+	pairs   map[string]*pair // by election
+	stages  map[string]Stage // of members, by nonce
 }
 
 var _ backend.Backend = (*Backend)(nil)

@@ -17,6 +17,7 @@ import (
 type pair struct {
 	old, new half
 	view     backend.Lease // of both together; as it was when one of them last changed
+	proven   bool          // the new store would let this process be granted it
 }
 
 // A half is one store's lease. since is when it was first received as it is.

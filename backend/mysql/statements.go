@@ -78,8 +78,9 @@ const existingSQL = `SELECT name, term FROM {lease} WHERE name IN ({names})`
 const termsSQL = `SELECT name, term FROM {term} WHERE name IN ({names}) FOR UPDATE`
 const greatestSQL = `SELECT GREATEST((SELECT COALESCE(MAX(term), 0) FROM {lease} WHERE name <> '' AND term < 1152921504606846976),
  (SELECT COALESCE(MAX(term), 0) FROM {term} WHERE term < 1152921504606846976))`
-const makeLeaseSQL = `INSERT INTO {lease} (name, holder, nonce, address, metadata, term, beat, ttl_us, renew_us, server, ended, last_id, last_nonce,
- wish, wish_id, wish_nonce, moved_to, moved_from, elected_at, renewed_at, expires_at, history) VALUES {names}`
+const leaseColumns = `name, holder, nonce, address, metadata, term, beat, ttl_us, renew_us, server, ended, last_id, last_nonce,
+ wish, wish_id, wish_nonce, moved_to, moved_from, elected_at, renewed_at, expires_at, history`
+const makeLeaseSQL = `INSERT INTO {lease} (` + leaseColumns + `) VALUES {names}`
 const makeLeaseRow = `(?, ?, ?, ?, ?, ?, ?, ?, ?, {server}, '', '', '', '', '', '', '', '', UTC_TIMESTAMP(6), UTC_TIMESTAMP(6), UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND, '[]')`
 const makeTermSQL = `INSERT INTO {term} (name, term, nonce, holder) VALUES {names}`
 const raiseTermSQL = `UPDATE {term} SET term = ?, nonce = ?, holder = ? WHERE name = ? AND term < ?`
@@ -88,6 +89,10 @@ const stampOwnSQL = `UPDATE {lease} SET term = ?, beat = ?, server = {server}, r
 // healTermSQL restores a term row that somebody has removed, with the term of
 // the lease: it grants nothing.
 const healTermSQL = `INSERT INTO {term} (name, term, nonce, holder) SELECT name, term, nonce, holder FROM {lease} WHERE name = ?`
+
+// What proves the right to make rows, and makes none.
+const proveLeaseSQL = `INSERT INTO {lease} (` + leaseColumns + `) SELECT ` + leaseColumns + ` FROM {lease} WHERE 1 = 0`
+const proveTermSQL = `INSERT INTO {term} (name, term, nonce, holder) SELECT name, term, nonce, holder FROM {term} WHERE 1 = 0`
 
 const wishSQL = `UPDATE {lease} SET wish = ?, wish_id = ?, wish_nonce = ? WHERE (name, term) IN ({names}) AND name <> ''`
 
@@ -103,7 +108,7 @@ const uptimeSQL = `SHOW GLOBAL STATUS LIKE 'Uptime'`
 // all lists the statements, for the test of the rules.
 var all = []string{
 	lightSQL, fullSQL, listSQL, countSQL, peopleSQL, renewSQL, moveSQL, grantSQL, releaseSQL, offerSQL, offerMore, makeLimitSQL, idleLimitSQL, lockOwnSQL, countRowsSQL, existingSQL, termsSQL, greatestSQL,
-	makeLeaseSQL, makeLeaseRow, makeTermSQL, raiseTermSQL, stampOwnSQL, healTermSQL, wishSQL, announceSQL, reuseMemberSQL, makeMemberSQL,
+	makeLeaseSQL, makeLeaseRow, makeTermSQL, raiseTermSQL, stampOwnSQL, healTermSQL, proveLeaseSQL, proveTermSQL, wishSQL, announceSQL, reuseMemberSQL, makeMemberSQL,
 	membersSQL, uptimeSQL, showVariables, columnsSQL, awaitSQL, takeSQL, retakeSQL, ringSQL, mineSQL, whoamiSQL, killSQL, boundSQL, fenceSQL, unboundSQL,
 }
 

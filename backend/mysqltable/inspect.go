@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/go-election/go-election/backend"
-	"github.com/go-election/go-election/backend/mysql"
 )
 
 var _ backend.Inspector = (*Backend)(nil)
@@ -13,5 +12,5 @@ var _ backend.Inspector = (*Backend)(nil)
 // Inspect says of the server what package mysql does: the leases of ours are in tables of
 // that package there, and the other programs' table is beside them.
 func (b *Backend) Inspect(ctx context.Context, ttl, renew time.Duration) ([]backend.Finding, error) {
-	return b.inner.(*mysql.Backend).Inspect(ctx, ttl, renew)
+	return b.inner.Inspect(ctx, ttl, renew)
 }

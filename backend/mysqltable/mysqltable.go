@@ -71,8 +71,8 @@ type Options struct {
 
 // A Backend shares elections with other programs. It implements [backend.Backend].
 type Backend struct {
-	inner    backend.Backend // keeps the lease between members of this module
-	rows     *sql.DB         // for the other programs' table
+	inner    *mysql.Backend // keeps the lease between members of this module
+	rows     *sql.DB        // for the other programs' table
 	options  Options
 	shape    shape
 	zone     *time.Location
@@ -148,7 +148,7 @@ func CreateTables(ctx context.Context, db *sql.DB, schema, prefix string) error 
 // CreateTables is the function of this name, for this Backend's tables and with its
 // account, which then needs the right to CREATE as well as those of a member.
 func (b *Backend) CreateTables(ctx context.Context) error {
-	return b.inner.(*mysql.Backend).CreateTables(ctx)
+	return b.inner.CreateTables(ctx)
 }
 
 // Open checks o and returns a Backend. It does not talk to the server, which may

@@ -67,6 +67,7 @@ const (
  COALESCE({expired} OR {at} = '` + sealed + `', FALSE) FROM {table} WHERE {key} IN (%s)`
 	freeSQL  = `SELECT {key} FROM {table} WHERE {key} IN (%s) FOR UPDATE SKIP LOCKED`
 	makeSQL  = `INSERT INTO {table} ({key}, {holder}, {at}) VALUES (?, ?, NOW())`
+	proveSQL = `INSERT INTO {table} ({key}, {holder}, {at}) SELECT {key}, {holder}, {at} FROM {table} WHERE 1 = 0`
 	takeSQL  = `UPDATE {table} SET {holder} = ?, {at} = COALESCE(?, NOW()) WHERE {key} = ? AND {holder} = ? AND {at} = ?`
 	stealSQL = takeSQL + ` AND ({expired} OR {at} = '` + sealed + `')`
 	keepSQL  = `UPDATE {table} SET {at} = COALESCE(?, NOW()) WHERE ({key}, {holder}) IN (%s)`

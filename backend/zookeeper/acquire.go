@@ -22,13 +22,9 @@ func (b *Backend) Acquire(ctx context.Context, bids []backend.Bid) ([]backend.An
 	answers := make([]backend.Answer, len(bids))
 	need := time.Duration(0)
 	for i, bid := range bids {
-		n := length(bid.TTL, bid.Renew)
-		if n > b.options.MaxSession {
-			answers[i].Err = b.fail("acquire", fmt.Errorf("%w: election %.80q: a TTL of %v, renewed every %v, needs a session of %v; the servers allow %v (maxSessionTimeout, max_session)",
-				backend.ErrInvalid, bid.Election, bid.TTL, bid.Renew, n, b.options.MaxSession))
-			continue
+		if answers[i].Err = b.fail("acquire", b.fits(bid)); answers[i].Err == nil {
+			need = max(need, length(bid.TTL, bid.Renew))
 		}
-		need = max(need, n)
 	}
 	if need == 0 {
 		return answers, nil
@@ -41,27 +37,14 @@ func (b *Backend) Acquire(ctx context.Context, bids []backend.Bid) ([]backend.An
 	if err != nil {
 		return answers, b.fail("acquire", err)
 	}
-	s.mu.Lock()
-	granted := s.granted
-	s.mu.Unlock()
 	g := watching()
 	each(len(bids), func(i int) {
 		if answers[i].Err != nil {
 			return
 		}
 		bid := bids[i]
-		if n := length(bid.TTL, bid.Renew); n > granted {
-			if err := b.unqueue(ctx, s, bid.Election); err != nil {
-				answers[i].Err = b.fail(fmt.Sprintf("acquire %.80q", bid.Election), err)
-				return
-			}
-			if s.asked >= n {
-				answers[i].Err = b.fail("acquire", fmt.Errorf("%w: election %.80q: a TTL of %v, renewed every %v, needs a session of %v; the servers grant %v: shorten the TTL, or raise their maxSessionTimeout",
-					backend.ErrDenied, bid.Election, bid.TTL, bid.Renew, n, granted))
-				return
-			}
-			answers[i].Err = b.fail("acquire", fmt.Errorf("%w: election %.80q: a TTL of %v, renewed every %v, needs a session of %v; the present one, which other leases hang on, has %v",
-				backend.ErrDenied, bid.Election, bid.TTL, bid.Renew, n, granted))
+		if short := s.suffices(bid); short != nil {
+			answers[i].Err = b.fail("acquire", errors.Join(short, b.unqueue(ctx, s, bid.Election)))
 			return
 		}
 		a, err := b.acquire(ctx, s, id, bid, g)
@@ -94,6 +77,31 @@ func (b *Backend) Acquire(ctx context.Context, bids []backend.Bid) ([]backend.An
 // after the next has proved that the ensemble's leader has heard of the last.
 func length(ttl, renew time.Duration) time.Duration {
 	return (ttl + 2*max(renew, 0) + time.Millisecond - 1).Truncate(time.Millisecond)
+}
+
+// fits reports an error if no session can be as long as a bid needs.
+func (b *Backend) fits(bid backend.Bid) error {
+	if n := length(bid.TTL, bid.Renew); n > b.options.MaxSession {
+		return fmt.Errorf("%w: election %.80q: a TTL of %v, renewed every %v, needs a session of %v; the servers allow %v (maxSessionTimeout, max_session)",
+			backend.ErrInvalid, bid.Election, bid.TTL, bid.Renew, n, b.options.MaxSession)
+	}
+	return nil
+}
+
+// suffices reports an error if this session is not as long as a bid needs.
+func (s *session) suffices(bid backend.Bid) error {
+	n := length(bid.TTL, bid.Renew)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case n <= s.granted:
+		return nil
+	case s.asked >= n:
+		return fmt.Errorf("%w: election %.80q: a TTL of %v, renewed every %v, needs a session of %v; the servers grant %v: shorten the TTL, or raise their maxSessionTimeout",
+			backend.ErrDenied, bid.Election, bid.TTL, bid.Renew, n, s.granted)
+	}
+	return fmt.Errorf("%w: election %.80q: a TTL of %v, renewed every %v, needs a session of %v; the present one, which other leases hang on, has %v",
+		backend.ErrDenied, bid.Election, bid.TTL, bid.Renew, n, s.granted)
 }
 
 // trust fills in how long the leases that were granted in a call that began at

@@ -1,0 +1,57 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/go-election/go-election/backend"
+)
+
+var _ backend.Prover = (*Backend)(nil)
+
+// Prove implements [backend.Prover]: the writes of grants, in transactions whose condition
+// is never met. Etcd checks the rights of all that a transaction might do before it looks
+// at conditions.
+func (b *Backend) Prove(ctx context.Context, bids []backend.Bid) []error {
+	errs := make([]error, len(bids))
+	if err := b.enter(bids[0].Candidate.Nonce); err != nil {
+		for i := range errs {
+			errs[i] = err
+		}
+		return errs
+	}
+	names := make([]string, len(bids))
+	for i, bid := range bids {
+		names[i] = bid.Election
+	}
+	done := 0
+	for part := range slices.Chunk(names, exactly) {
+		err := b.prove(ctx, part)
+		for i, name := range part {
+			if errors.Is(err, backend.ErrDenied) && len(part) > 1 { // perhaps not all of them
+				errs[done+i] = b.prove(ctx, []string{name})
+			} else {
+				errs[done+i] = err
+			}
+		}
+		done += len(part)
+	}
+	return errs
+}
+
+func (b *Backend) prove(ctx context.Context, names []string) error {
+	never := clientv3.Compare(clientv3.Version(b.keys.layout()), "=", -1)
+	keys := []string{b.keys.layout(), b.keys.beat("prove"), b.keys.candidate("prove")}
+	for _, name := range names {
+		keys = append(keys, b.keys.record(name), b.keys.wish(name))
+	}
+	var then []clientv3.Op
+	for _, key := range keys {
+		then = append(then, clientv3.OpPut(key, "", clientv3.WithIgnoreValue())) // which would leave it as it is
+	}
+	_, err := b.txn(ctx, []clientv3.Cmp{never}, then, true)
+	return b.fail(about("prove", len(names), names[0]), err)
+}

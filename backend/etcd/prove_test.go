@@ -1,0 +1,54 @@
+package etcd
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/internal/testbed"
+)
+
+// A role that lacks the right to write some of the keys of a grant is told beforehand, for
+// those elections that it concerns.
+func TestRightsAreTriedBeforeTheFirstBid(t *testing.T) {
+	t.Parallel()
+	n, root := withUsers(t, "app/", testbed.EtcdOptions{Args: []string{"--bcrypt-cost=4"}})
+	k := keys("app/")
+	must := func(_ any, err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i, without := range []string{"", k.record(""), k.wish(""), k.beat(""), k.layout(), k.candidate("")} {
+		role := fmt.Sprint("role", i)
+		must(root.RoleAdd(t.Context(), role))
+		must(root.RoleGrantPermission(t.Context(), role, "app/", clientv3.GetPrefixRangeEnd("app/"), clientv3.PermissionType(clientv3.PermRead)))
+		for _, key := range []string{k.record(""), k.wish(""), k.beat(""), k.layout(), k.candidate("")} {
+			if key != without {
+				must(root.RoleGrantPermission(t.Context(), role, key, clientv3.GetPrefixRangeEnd(key), clientv3.PermissionType(clientv3.PermReadWrite)))
+			}
+		}
+		if without == k.record("") { // one election is allowed
+			must(root.RoleGrantPermission(t.Context(), role, k.record("some"), "", clientv3.PermissionType(clientv3.PermReadWrite)))
+		}
+		must(root.UserAdd(t.Context(), role, secret))
+		must(root.UserGrantRole(t.Context(), role, role))
+		c := openNode(t, "c", Options{Endpoints: []string{n.URL()}, Prefix: "app/", Username: role, Password: secret})
+		ctx, cancel := c.ctx()
+		defer cancel()
+		errs := c.Prove(ctx, []backend.Bid{{Election: "jobs", Candidate: c.me, TTL: ttl}, {Election: "some", Candidate: c.me, TTL: ttl}})
+		for i, err := range errs {
+			denied := without != "" && (i == 0 || without != k.record(""))
+			if denied != errors.Is(err, backend.ErrDenied) || !denied && err != nil {
+				t.Errorf("bid %d, without the right to write %q: %v", i, without, err)
+			}
+		}
+	}
+	if got, err := root.Get(t.Context(), "app/", clientv3.WithPrefix()); err != nil || len(got.Kvs) > 0 {
+		t.Errorf("after proofs there are %v, %v", got.Kvs, err)
+	}
+}

@@ -1,0 +1,46 @@
+//go:build linux || darwin
+
+package file_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/go-election/go-election/backend"
+)
+
+// What cannot be written is said beforehand, for the election whose file it is.
+func TestFilesThatCannotBeWrittenAreFoundBeforeTheFirstBid(t *testing.T) {
+	dir := t.TempDir()
+	a, b := open(t, dir, "a"), open(t, dir, "b")
+	a.win("led")
+	for _, name := range []string{"led", "link"} {
+		if err := os.Symlink(filepath.Join(dir, "elsewhere"), filepath.Join(dir, "link.lock")); err != nil && !os.IsExist(err) {
+			t.Fatal(err)
+		}
+		err := b.Prove(t.Context(), []backend.Bid{{Election: name, Candidate: b.me, TTL: ttl}})[0]
+		if want := name == "link"; want != errors.Is(err, backend.ErrDenied) || !want && err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if err := os.Remove(filepath.Join(dir, "link.lock")); err != nil {
+		t.Fatal(err)
+	}
+	if entries, err := os.ReadDir(dir); err != nil {
+		t.Fatal(err)
+	} else {
+		for _, e := range entries {
+			if e.Name()[0] == '.' {
+				t.Errorf("a proof has left %s", e.Name())
+			}
+		}
+	}
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Prove(t.Context(), []backend.Bid{{Election: "led", Candidate: b.me, TTL: ttl}})[0]; err == nil {
+		t.Error("a directory that is gone can be written")
+	}
+}

@@ -1,0 +1,49 @@
+package mysql
+
+import (
+	"context"
+
+	"github.com/go-election/go-election/backend"
+)
+
+var _ backend.Prover = (*Backend)(nil)
+
+// Prove implements [backend.Prover]: the statements of a grant, of the first grant of an
+// election, and what the table says about TTLs. Servers check rights, and whether they
+// may be written at all, before they look for rows, and there are none to find: no
+// server's identity is empty.
+func (b *Backend) Prove(ctx context.Context, bids []backend.Bid) []error {
+	errs := make([]error, len(bids))
+	err := b.enter(bids[0].Candidate.Nonce)
+	if err == nil {
+		err = b.on(ctx, about("prove", len(bids), bids[0].Election), func(s *session) error {
+			st, _, err := s.read(ctx, fullSQL, []string{bids[0].Election}, nil)
+			if err != nil {
+				return err
+			}
+			for i, bid := range bids {
+				if bid.TTL > st.maxTTL {
+					errs[i] = b.tooLong(bid.Election, bid.TTL, st.maxTTL)
+				}
+			}
+			text, args := s.offered([]offer{{name: bids[0].Election}})
+			const nobody, never = "", 0
+			args = append(args, []byte(nobody), never, []byte(nobody), []byte(nobody), []byte(nobody), []byte(nobody), []byte(nobody), []byte(nobody), never, never, never)
+			if _, err := s.exec(ctx, s.of(grantSQL, text), args...); err != nil {
+				return err
+			}
+			for _, template := range []string{proveLeaseSQL, proveTermSQL} {
+				if _, err := s.exec(ctx, s.text[template]); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	for i := range errs {
+		if err != nil {
+			errs[i] = err
+		}
+	}
+	return errs
+}

@@ -1,0 +1,46 @@
+package mysqltable
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/internal/testbed"
+)
+
+// The rights to the fleet's table are tried as well as those to the leases beside it.
+func TestRightsToTheFleetsTableAreTriedBeforeTheFirstBid(t *testing.T) {
+	for _, layout := range layouts {
+		t.Run(string(layout), func(t *testing.T) {
+			l := newLab(t, testbed.MariaDB, layout, 10*time.Second)
+			l.elect(t, "jobs", "somebody")
+			for i, rights := range []string{"SELECT", "SELECT, INSERT", "SELECT, UPDATE", "SELECT, INSERT, UPDATE"} {
+				user := fmt.Sprintf("'p%d%s'@'127.0.0.1'", i, l.Name[len(l.Name)-10:])
+				l.exec(t, "CREATE USER "+user+" IDENTIFIED BY 'only-this'")
+				t.Cleanup(func() { l.admin.Exec("DROP USER " + user) })
+				l.exec(t, fmt.Sprintf("GRANT %s ON %s.leader_election TO %s", rights, l.Name, user))
+				for _, table := range []string{"lease", "term", "member"} {
+					l.exec(t, fmt.Sprintf("GRANT SELECT, INSERT, UPDATE ON %s.election_shared_%s TO %s", l.Name, table, user))
+				}
+				c := l.options.Config.Clone()
+				c.User, c.Passwd = strings.Trim(strings.Split(user, "@")[0], "'"), "only-this"
+				l.options.Config = c
+				n := l.node(t, "n")
+				ctx, cancel := n.ctx()
+				defer cancel()
+				errs := n.Prove(ctx, []backend.Bid{{Election: "jobs", Candidate: n.me, TTL: ttl}, {Election: "new", Candidate: n.me, TTL: ttl}})
+				for _, err := range errs {
+					if enough := rights == "SELECT, INSERT, UPDATE"; enough && err != nil || !enough && !errors.Is(err, backend.ErrDenied) {
+						t.Errorf("with %s: %v", rights, err)
+					}
+				}
+			}
+			if leader := l.leader(t, "jobs"); leader != "somebody" {
+				t.Errorf("after proofs %q leads", leader)
+			}
+		})
+	}
+}
