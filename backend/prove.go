@@ -7,9 +7,9 @@ import "context"
 // store takes a lease of the first.
 type Prover interface {
 	// Prove makes the store check what grants for these bids need, by writes that cannot
-	// take effect: no lease, record or wish changes, whoever holds it, and nobody is
-	// woken. What is made is empty and lasts anyway, such as the parents of nodes or this
-	// process's session. Of a bid, Election, Candidate and TTL matter.
+	// take effect: no lease, record or wish changes, whoever holds it. What is made is
+	// there in any case once somebody has bid, such as the parents of nodes or this process's
+	// session. Of a bid, Election, Candidate and TTL matter.
 	//
 	// There is one error for each bid: nil if nothing but the lease itself stands in the
 	// way, or classed like those of Acquire. It proves nothing about the next minute: rights

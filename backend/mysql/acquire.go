@@ -182,12 +182,9 @@ func (s *session) grant(ctx context.Context, bids []backend.Bid, offers []offer,
 	}
 	for k, group := range groups {
 		beat := newBeat()
-		text, args := s.offered(group)
-		holder, nonce := []byte(k.ID), []byte(k.Nonce)
-		args = append(args, []byte(st.server), beat, holder, holder, nonce, nonce, []byte(k.Address), []byte(k.Metadata),
-			microseconds(k.ttl), microseconds(k.renew), microseconds(k.ttl))
+		text, args := s.granting(st.server, group, k.Candidate, beat, k.ttl, k.renew)
 		s.backend.people.add(person{k.ID, k.Nonce}, k.Candidate)
-		if _, err := s.exec(ctx, s.of(grantSQL, text), args...); err != nil {
+		if _, err := s.exec(ctx, text, args...); err != nil {
 			return err
 		}
 		names := make([]string, len(group))
@@ -218,6 +215,15 @@ func (s *session) grant(ctx context.Context, bids []backend.Bid, offers []offer,
 		}
 	}
 	return nil
+}
+
+// granting returns the statement that grants what is offered on that server, and its
+// arguments.
+func (s *session) granting(server string, offers []offer, who backend.Candidate, beat uint64, ttl, renew time.Duration) (text string, args []any) {
+	text, args = s.offered(offers)
+	id, nonce := []byte(who.ID), []byte(who.Nonce)
+	return s.of(grantSQL, text), append(args, []byte(server), beat, id, id, nonce, nonce, []byte(who.Address), []byte(who.Metadata),
+		microseconds(ttl), microseconds(renew), microseconds(ttl))
 }
 
 // newBeat draws a beat: never 0, which stands for "not seen".

@@ -10,8 +10,8 @@ var _ backend.Prover = (*Backend)(nil)
 
 // Prove implements [backend.Prover]: the statements of a grant, of the first grant of an
 // election, and what the table says about TTLs. Servers check rights, and whether they
-// may be written at all, before they look for rows, and there are none to find: no
-// server's identity is empty.
+// may be written at all, before they look for rows, and there are none to find, and so
+// none to lock: no election has such a name.
 func (b *Backend) Prove(ctx context.Context, bids []backend.Bid) []error {
 	errs := make([]error, len(bids))
 	err := b.enter(bids[0].Candidate.Nonce)
@@ -26,10 +26,8 @@ func (b *Backend) Prove(ctx context.Context, bids []backend.Bid) []error {
 					errs[i] = b.tooLong(bid.Election, bid.TTL, st.maxTTL)
 				}
 			}
-			text, args := s.offered([]offer{{name: bids[0].Election}})
-			const nobody, never = "", 0
-			args = append(args, []byte(nobody), never, []byte(nobody), []byte(nobody), []byte(nobody), []byte(nobody), []byte(nobody), []byte(nobody), never, never, never)
-			if _, err := s.exec(ctx, s.of(grantSQL, text), args...); err != nil {
+			text, args := s.granting(st.server, []offer{{name: "\x00"}}, bids[0].Candidate, newBeat(), bids[0].TTL, bids[0].Renew)
+			if _, err := s.exec(ctx, text, args...); err != nil {
 				return err
 			}
 			for _, template := range []string{proveLeaseSQL, proveTermSQL} {
