@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -105,16 +106,16 @@ func (b *Backend) announce(ctx context.Context, s *session, m backend.Member) er
 	path := b.layout.members + "/" + escape(m.Nonce)
 	results, _, err := s.write(ctx, &zk.SetDataRequest{Path: path, Data: text, Version: -1})
 	if err == nil {
-		s.at(results[0].Stat)
-		// It may be the last session's, and about to vanish.
-		r, err := s.cache.plain(ctx, once, path)
-		if err != nil || !r.missing && r.stat.EphemeralOwner == id {
-			return err
+		stat := results[0].Stat
+		if stat == nil {
+			return fmt.Errorf("%w: the servers have answered a write without its outcome", backend.ErrUnavailable)
 		}
-		if !r.missing {
-			if _, _, err := s.write(ctx, &zk.DeleteRequest{Path: path, Version: -1}); err != nil && !errors.Is(err, zk.ErrNoNode) {
-				return err
-			}
+		if s.at(stat); stat.EphemeralOwner == id {
+			return nil
+		}
+		// It is the last session's, and about to vanish.
+		if _, _, err := s.write(ctx, &zk.DeleteRequest{Path: path, Version: -1}); err != nil && !errors.Is(err, zk.ErrNoNode) {
+			return err
 		}
 	} else if !errors.Is(err, zk.ErrNoNode) {
 		return err
