@@ -53,6 +53,14 @@ type entry struct {
 	data     []byte
 	children []string
 	stat     zk.Stat
+	shown    shown // if it is a record
+}
+
+// What was shown of a lease: the beat that Observe has returned last, and the
+// connection on which it was read.
+type shown struct {
+	beat  uint64
+	epoch int
 }
 
 func (c *cache) init(s *session) {
@@ -131,6 +139,24 @@ func (c *cache) forget(k kind, path string) {
 	if e := c.entries[key{k, path}]; e != nil {
 		e.fired = true
 	}
+}
+
+// show notes what was shown of the lease whose record is at a path.
+func (c *cache) show(path string, what shown) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if e := c.entries[key{data, path}]; e != nil {
+		e.shown = what
+	}
+}
+
+// shows reports whether this is what was shown last, and the record has not changed
+// since.
+func (c *cache) shows(path string, what shown) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e := c.entries[key{data, path}]
+	return e != nil && e.read && !e.fired && e.shown == what
 }
 
 // sweep drops what has fired and was not read again, so that what is over does

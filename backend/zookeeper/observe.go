@@ -8,8 +8,9 @@ import (
 )
 
 // Observe reads what has changed since it was read last, by the watches that
-// have fired, and the nodes of the holders' sessions. It is up to date with the
-// ensemble's leader: a sync goes before.
+// have fired, and the nodes of the holders' sessions. That a lease was renewed is
+// believed of the server that we talk to; all else, and that nothing has happened, is
+// up to date with the ensemble's leader: a sync goes before.
 func (b *Backend) Observe(ctx context.Context, seen []backend.Lease, _ string) (changed []backend.Lease, next string, err error) {
 	if err := b.enter(""); err != nil {
 		return nil, "", err
@@ -30,31 +31,89 @@ func (b *Backend) Observe(ctx context.Context, seen []backend.Lease, _ string) (
 }
 
 func (b *Backend) observe(ctx context.Context, s *session, seen []backend.Lease) ([]view, error) {
+	_, epoch := s.present()
+	views := make([]view, len(seen))
+	rest, err := b.renewals(ctx, s, epoch, seen, views)
+	if err == nil && len(rest) > 0 {
+		err = b.synced(ctx, s, seen, rest, views)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if _, now := s.present(); now == epoch {
+		for i := range views {
+			s.cache.show(b.layout.recordOf(seen[i].Election), shown{views[i].lease.Beat, epoch})
+		}
+	}
+	return views, nil
+}
+
+// renewals looks, without a sync, which of the leases in seen have been renewed since,
+// and nothing else, and returns the rest.
+//
+// On one connection a server never shows what is older than what it has shown. So if
+// a lease was seen on this one, and has another beat now, it was renewed after that,
+// although the server may be behind and the lease have been renewed, or lost, once more.
+// That is safe to take for the truth: who sees a renewal begins to watch anew. A
+// server that was cut off shows the last beat that it has heard of once, and from then
+// on the same: that is not believed without a sync.
+func (b *Backend) renewals(ctx context.Context, s *session, epoch int, seen []backend.Lease, views []view) (rest []int, err error) {
+	var likely []int
+	for i, l := range seen {
+		if l.Watch > 0 && !l.Vacant() && s.cache.shows(b.layout.recordOf(l.Election), shown{l.Beat, epoch}) {
+			likely = append(likely, i)
+		} else {
+			rest = append(rest, i)
+		}
+	}
+	g, errs := watching(), make([]error, len(likely))
+	each(len(likely), func(k int) { views[likely[k]], errs[k] = b.see(ctx, s, seen[likely[k]].Election, g) })
+	if err := firstOf(errs); err != nil {
+		return nil, err
+	}
+	_, now := s.present()
+	for _, i := range likely {
+		v, was := &views[i], seen[i]
+		renewed := now == epoch && v.held() && v.lease.Beat != was.Beat
+		if was.Beat = v.lease.Beat; !renewed || v.lease.Differs(was) {
+			rest = append(rest, i)
+		}
+	}
+	return rest, nil
+}
+
+// synced looks at some of the elections in seen as they are in the whole ensemble.
+func (b *Backend) synced(ctx context.Context, s *session, seen []backend.Lease, some []int, views []view) error {
 	// What is read with a watch need not be read after it: if it was too early, the
 	// watch has fired by the time the sync is answered.
 	sent, synced := s.syncing(ctx)
 	s.cache.observed()
+	leases := make([]backend.Lease, len(some))
+	for k, i := range some {
+		leases[k] = seen[i]
+	}
 	g := watching()
 	g.after = sent
-	views, err := b.look(ctx, s, seen, g)
+	found, err := b.look(ctx, s, leases, g)
 	again, err2 := synced()
 	if err != nil || err2 != nil {
-		return nil, errors.Join(err, err2)
+		return errors.Join(err, err2)
 	}
 	if again {
 		if err := s.sync(ctx); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	g = watching()
-	for i := range views {
-		if again || s.cache.heard(views[i].deps) {
-			if views[i], err = b.see(ctx, s, seen[i].Election, g); err != nil {
-				return nil, err
+	for k, i := range some {
+		if again || s.cache.heard(found[k].deps) {
+			if found[k], err = b.see(ctx, s, seen[i].Election, g); err != nil {
+				return err
 			}
 		}
+		views[i] = found[k]
 	}
-	return views, nil
+	return nil
 }
 
 // look looks at elections, and leaves watches.

@@ -1,0 +1,197 @@
+package zookeeper
+
+import (
+	"bufio"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/internal/testbed"
+)
+
+// A meter passes connections on to a server and counts what is asked on them, by kind.
+type meter struct {
+	addr string
+
+	mu    sync.Mutex
+	asked map[int32]int
+}
+
+func newMeter(t testing.TB, server string) *meter {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := &meter{addr: l.Addr().String(), asked: map[int32]int{}}
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for {
+			client, err := l.Accept()
+			if err != nil {
+				return
+			}
+			wg.Go(func() { m.pass(client, server) })
+		}
+	})
+	t.Cleanup(func() { // after the Backends that are opened later are closed
+		l.Close()
+		wg.Wait()
+	})
+	return m
+}
+
+func (m *meter) pass(client net.Conn, server string) {
+	defer client.Close()
+	c, err := net.Dial("tcp", server)
+	if err != nil {
+		return
+	}
+	defer c.Close()
+	go func() {
+		io.Copy(client, c)
+		client.Close()
+	}()
+	for in, first := bufio.NewReader(client), true; ; first = false {
+		head, err := in.Peek(4)
+		if err != nil {
+			return
+		}
+		frame := make([]byte, 4+binary.BigEndian.Uint32(head))
+		if _, err := io.ReadFull(in, frame); err != nil {
+			return
+		}
+		if !first && len(frame) >= 12 { // after the greeting: number and kind
+			m.mu.Lock()
+			m.asked[int32(binary.BigEndian.Uint32(frame[8:]))]++
+			m.mu.Unlock()
+		}
+		if _, err := c.Write(frame); err != nil {
+			return
+		}
+	}
+}
+
+// take returns what was asked since it was called last.
+func (m *meter) take() map[int32]int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	asked := m.asked
+	m.asked = map[int32]int{}
+	return asked
+}
+
+// costs fails the test unless exactly this was asked since the last time.
+func (m *meter) costs(t testing.TB, what string, want map[int32]int) {
+	t.Helper()
+	if asked := m.take(); !maps.Equal(asked, want) {
+		t.Errorf("%s: want the requests %v (by kind), got %v", what, want, asked)
+	}
+}
+
+// What the idle calls cost: a renewal one write, however many leases it is of; an
+// announcement one write; a reading that finds them renewed one request, and two more
+// if it finds nothing new.
+func TestWhatIdleCallsAsk(t *testing.T) {
+	t.Parallel()
+	o := unhurried(shared(t))
+	leads, follows := newMeter(t, o.Servers[0]), newMeter(t, o.Servers[0])
+	o.Servers = []string{leads.addr}
+	a := newClient(t, "a", o)
+	o.Servers = []string{follows.addr}
+	b := newClient(t, "b", o)
+	names := []string{"jobs", "mail", "news"}
+	var held, seen []backend.Lease
+	for _, name := range names {
+		held = append(held, a.settleDown(t, name))
+	}
+	for _, c := range []*client{a, b} {
+		if err := c.announce(t); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range names {
+		seen = append(seen, b.look(t, name))
+	}
+	leads.take()
+	follows.take()
+	for range 3 {
+		answers, err := a.renew(held...)
+		if err != nil || answers[0].Outcome != backend.Granted {
+			t.Fatalf("renew: %+v, %v", answers, err)
+		}
+		leads.costs(t, "a renewal of three leases", map[int32]int{opMulti: 1})
+		changed, _, err := b.Observe(t.Context(), seen, "")
+		if err != nil || len(changed) != len(names) {
+			t.Fatalf("a reading after a renewal: want %d changed leases, got %+v, %v", len(names), changed, err)
+		}
+		follows.costs(t, "a reading of three leases that were renewed", map[int32]int{opGetData: 1})
+		for i := range changed {
+			if changed[i].Beat != answers[i].Beat {
+				t.Fatalf("want the beat of the renewal, got %+v instead of %+v", changed[i], answers[i].Lease)
+			}
+		}
+		seen = changed
+	}
+	if changed, _, err := b.Observe(t.Context(), seen, ""); err != nil || len(changed) != 0 {
+		t.Fatalf("a reading without a renewal: want nothing changed, got %+v, %v", changed, err)
+	}
+	follows.costs(t, "a reading of leases that were not renewed", map[int32]int{opGetData: 2, opSync: 1})
+	for m, c := range map[*meter]*client{leads: a, follows: b} {
+		if err := c.announce(t); err != nil {
+			t.Fatal(err)
+		}
+		m.costs(t, "an announcement", map[int32]int{opMulti: 1})
+	}
+}
+
+func (c *client) announce(t testing.TB) error {
+	return c.Announce(t.Context(), backend.Member{Candidate: c.me, TTL: ttl})
+}
+
+// An idle leader and an idle follower send what their calls ask, and nothing else: no
+// pings, in particular. (On a busy machine there may be more to do at times.)
+func TestWhatIdleManagersAsk(t *testing.T) {
+	t.Parallel()
+	const ttl = roomy / 2
+	o := shared(t)
+	leads, follows := newMeter(t, o.Servers[0]), newMeter(t, o.Servers[0])
+	o.Servers = []string{leads.addr}
+	_, first := manager(t, "a", ttl, o, "jobs")
+	testbed.Eventually(t, patience, "a leader", func() error {
+		if !first[0].Leading() {
+			return errNone
+		}
+		return nil
+	})
+	o.Servers = []string{follows.addr}
+	_, second := manager(t, "b", ttl, o, "jobs")
+	testbed.Eventually(t, patience, "the other to see it", func() error {
+		if _, _, ok := second[0].Leader(); !ok {
+			return errNone
+		}
+		return nil
+	})
+	testbed.Eventually(t, patience, "a while in which nothing else happens", func() error {
+		leads.take()
+		follows.take()
+		began := time.Now()
+		pause(t, 3*ttl)
+		a, b := leads.take(), follows.take()
+		renewals, announcements := int(time.Since(began)/(ttl/3))+2, int(time.Since(began)/ttl)+2
+		t.Logf("in %v a leader has asked %v and a follower %v", time.Since(began), a, b)
+		if n := renewals + announcements; a[opMulti] > n || len(a) != 1 {
+			return fmt.Errorf("a leader: want at most %d writes and nothing else, got %v (by kind)", n, a)
+		}
+		// A renewal that comes late is looked for again.
+		if b[opMulti] > announcements || b[opGetData] > 2*renewals || b[opSync] > renewals/2 || len(b) > 3 {
+			return fmt.Errorf("a follower: want at most %d writes, about %d readings and few syncs, got %v (by kind)", announcements, renewals, b)
+		}
+		return nil
+	})
+}
