@@ -77,7 +77,7 @@ func (s *session) sync(ctx context.Context) error {
 		return sent, err
 	})
 	if err == nil {
-		s.answered(id, sent, false)
+		s.answered(id, sent, byLeader)
 	}
 	return err
 }
@@ -177,7 +177,7 @@ func (s *session) writeAfter(ctx context.Context, begin, end func(), ops ...any)
 	sent := time.Now()
 	results, failed, err := s.multi(ctx, begin, end, ops...)
 	if err == nil {
-		s.answered(id, sent, true)
+		s.answered(id, sent, byMajority)
 	}
 	return results, failed, err
 }

@@ -99,12 +99,14 @@
 //
 // But followers, and the channel between them and the leader, keep order both ways.
 // Say k was answered half a tick or more before m was sent, and m was answered before
-// n was sent, which was answered too. The leader has pinged between its answers to k
-// and to m; so the follower has answered the ping, with a list in which k is, before
-// m was answered; so the leader has heard that before it heard of n. And n being a
-// write, a majority has agreed that it was the leader by then: what another leader
-// knew does not matter, and a later one begins to count anew. k and m may be syncs,
-// of which each observation has one.
+// n was sent, which was answered too. Since k was answered, and before its answer to
+// m, the leader has pinged; so the follower has answered the ping before m was
+// answered, with a list in which k is, unless an earlier one had it; so the leader
+// has heard that before it heard of n. And n being a write, a majority has agreed that
+// it was the leader by then: what another leader knew does not matter, and a later one
+// begins to count anew. k may be anything that the follower has answered, such as a
+// reading. m must be answered by the leader: it may be a sync. Connections to a follower
+// end when it loses its leader, and k, m and n are of one connection.
 //
 // So what is known of the session is the sending of the latest such k, or of the
 // latest greeting with a write after it. Trust is L minus its age, and at most the
@@ -144,11 +146,28 @@
 //
 // # Hearing of changes
 //
-// By watches: one for each path and connection, however many elections ask. A
-// look at a thousand elections costs one sync, one reading for each session that
-// leads some of them, and what has changed since. The renewals of others wake
-// nobody: they are read of when they are due. A change costs each follower the same
-// few requests, whatever their number.
+// By watches: one for each path and connection, however many elections ask. The
+// renewals of others wake nobody: they are read of when they are due. A change costs
+// each follower the same few requests, whatever their number.
+//
+// That a lease was renewed is read without a sync: one reading for each session that
+// leads some of the elections, be they one or a thousand. On one connection a server
+// never shows what is older than what it has shown; so a beat that is new to this
+// connection is newer, though the server may be behind. Who takes it for the latest
+// begins to watch later than it could, never earlier, as a watch counts from when its
+// beat was received, and a take-over is pinned to that very beat (above). All else is
+// read behind a sync: that nothing was renewed, that anything else has changed, a vacant
+// lease, a lease of another program, what was not yet seen on this connection. So the
+// silence of a server that was cut off is never believed, and that the ensemble is out
+// of reach is found out one reading later than with a sync before each.
+//
+// # Load
+//
+// A renewal is one request, a reading that finds its leases renewed is one, one
+// that finds anything else three and what has changed, and an announcement is one. There
+// are no pings. With the defaults (TTL 10 s) an idle leader makes 18 renewals and 6
+// announcements a minute, and a follower 18 readings and 6 announcements, of one
+// election or of a thousand.
 //
 // # Members of other programs
 //

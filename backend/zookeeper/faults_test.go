@@ -2,6 +2,7 @@ package zookeeper
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -149,28 +150,7 @@ func TestTrustEndsBeforeTheEnsembleEndsTheSession(t *testing.T) {
 		if err == nil && answers[0].Outcome == backend.Granted {
 			deadline = start.Add(answers[0].Trust)
 		}
-		admin := dial(t, []string{leader.Addr()})
-		path, cut := a.layout.node("jobs", held.Ref), time.Now()
-		for {
-			start := time.Now()
-			ctx, cancel := context.WithTimeout(t.Context(), ttl/4)
-			answers, err := a.Renew(ctx, []backend.Lease{held})
-			cancel()
-			if err == nil && answers[0].Outcome == backend.Granted {
-				deadline = start.Add(answers[0].Trust)
-			}
-			// On a busy machine the others may lose each other for a moment.
-			if there, _, err := admin.Exists(path); err == nil && !there {
-				break
-			} else if time.Since(cut) > patience {
-				t.Fatal(err)
-			}
-		}
-		gone := time.Now()
-		t.Logf("round %d: the ensemble had ended the session %v after the end of trust", round, gone.Sub(deadline))
-		if gone.Before(deadline) {
-			t.Errorf("the ensemble has ended the session %v before the end of trust: two leaders", deadline.Sub(gone))
-		}
+		a.outlasts(t, leader, held, deadline)
 		network.Host(victim).Cut(t, false)
 		a.kill()
 		testbed.Eventually(t, patience, "the follower to join again", func() error {
@@ -179,5 +159,128 @@ func TestTrustEndsBeforeTheEnsembleEndsTheSession(t *testing.T) {
 			}
 			return a.answers(t, o)
 		})
+	}
+}
+
+// outlasts fails the test if the node of a lease vanishes before the deadline, or
+// before that of a later renewal. The client's server was just cut off.
+func (c *client) outlasts(t testing.TB, leader *testbed.ZooKeeperServer, held backend.Lease, deadline time.Time) {
+	t.Helper()
+	admin := dial(t, []string{leader.Addr()})
+	path, cut := c.layout.node("jobs", held.Ref), time.Now()
+	for {
+		start := time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), ttl/4)
+		answers, err := c.Renew(ctx, []backend.Lease{held})
+		cancel()
+		if err == nil && answers[0].Outcome == backend.Granted {
+			deadline = start.Add(answers[0].Trust)
+		}
+		// On a busy machine the others may lose each other for a moment.
+		if there, _, err := admin.Exists(path); err == nil && !there {
+			break
+		} else if time.Since(cut) > patience {
+			t.Fatal(err)
+		}
+	}
+	gone := time.Now()
+	t.Logf("the ensemble had ended the session %v after the end of trust", gone.Sub(deadline))
+	if gone.Before(deadline) {
+		t.Errorf("the ensemble has ended the session %v before the end of trust: two leaders", deadline.Sub(gone))
+	}
+}
+
+// The same for who has only read for a while, without a sync, and is granted the lease
+// then: its readings prove that its session lives, and no more than that.
+func TestTrustByReadingsEndsBeforeTheEnsembleEndsTheSession(t *testing.T) {
+	t.Parallel()
+	reserve(t, 3)
+	network := testbed.NewNetwork(t, 3)
+	servers := testbed.StartZooKeeperEnsemble(t, network, 3)
+	leader := leaderOf(t, servers)
+	victim := slices.IndexFunc(servers, func(s *testbed.ZooKeeperServer) bool { return s != leader })
+	o := Options{Servers: []string{leader.Addr()}, Root: "/z1", Tick: tick, MaxSession: longest}
+	first := newClient(t, "first", o)
+	o.Servers = []string{servers[victim].Addr()}
+	a := newClient(t, "a", o)
+	var held backend.Lease
+	var deadline time.Time
+	testbed.Eventually(t, patience, "a grant by what readings prove", func() error {
+		before := first.win(t, "jobs")
+		seen := a.look(t, "jobs")
+		known := func() (connection, syncs int) {
+			a.session.mu.Lock()
+			defer a.session.mu.Unlock()
+			return a.session.epoch, a.session.syncs
+		}
+		connection, syncs := known()
+		for range 8 {
+			answers, err := first.renew(before)
+			if err != nil || answers[0].Outcome != backend.Granted {
+				return fmt.Errorf("%v, %w", answers, err)
+			}
+			pause(t, ttl/3) // the renewal is known to the other server by then
+			changed, _, err := a.Observe(t.Context(), []backend.Lease{seen}, "")
+			if err != nil || len(changed) == 0 {
+				return fmt.Errorf("nothing new, %w", err)
+			}
+			seen = changed[0]
+		}
+		if _, n := known(); n != syncs {
+			return fmt.Errorf("%d syncs more, so that nothing rests on readings", n-syncs)
+		}
+		if err := first.release(backend.Lease{Election: "jobs", Term: before.Term, End: backend.Released}); err != nil {
+			return err
+		}
+		over := a.look(t, "jobs")
+		start := time.Now()
+		answer, err := a.try(over)
+		if err != nil || answer.Outcome != backend.Granted {
+			return fmt.Errorf("%+v, %w", answer, err)
+		}
+		held, deadline = answer.Lease, start.Add(answer.Trust)
+		network.Host(victim).Cut(t, true)
+		if now, _ := known(); now != connection || answer.Trust < ttl {
+			network.Host(victim).Cut(t, false)
+			return errors.Join(fmt.Errorf("trusted for %v, and connected %d times since", answer.Trust, now-connection), a.release(held))
+		}
+		return nil
+	})
+	a.outlasts(t, leader, held, deadline)
+}
+
+// A follower of a server that was cut off is told once more, at most, that the lease
+// was renewed: that nothing happens is never believed without a sync, which fails.
+func TestSilenceOfAServerThatWasCutOffIsNotBelieved(t *testing.T) {
+	t.Parallel()
+	reserve(t, 3)
+	network := testbed.NewNetwork(t, 3)
+	servers := testbed.StartZooKeeperEnsemble(t, network, 3)
+	leader := leaderOf(t, servers)
+	victim := slices.IndexFunc(servers, func(s *testbed.ZooKeeperServer) bool { return s != leader })
+	o := unhurried(Options{Servers: []string{leader.Addr()}, Root: "/silence", Tick: tick})
+	a := newClient(t, "a", o)
+	o.Servers = []string{servers[victim].Addr()}
+	b := newClient(t, "b", o)
+	held := a.settleDown(t, "jobs")
+	seen := b.look(t, "jobs")
+	a.keep(t, held)
+	network.Host(victim).Cut(t, true)
+	news, cut := 0, time.Now()
+	for time.Since(cut) < 2*ttl {
+		ctx, cancel := context.WithTimeout(t.Context(), ttl/2)
+		changed, _, err := b.Observe(ctx, []backend.Lease{seen}, "")
+		cancel()
+		switch {
+		case err != nil:
+		case len(changed) == 0:
+			t.Fatalf("%v after its server was cut off, b is told that nothing has happened", time.Since(cut))
+		default:
+			news++
+			seen = changed[0]
+		}
+	}
+	if news > 1 {
+		t.Errorf("b is told of %d renewals by a server that can have heard of one", news)
 	}
 }

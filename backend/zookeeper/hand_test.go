@@ -178,3 +178,27 @@ func TestANodeOfASessionThatWasMadeByHand(t *testing.T) {
 	}
 	a.keep(t, a.win(t, "jobs"))
 }
+
+// A member record that belongs to another session, as to the last one of this process,
+// is about to vanish: it is made anew.
+func TestAMemberRecordOfAnotherSessionIsMadeAnew(t *testing.T) {
+	t.Parallel()
+	o := shared(t)
+	a, admin := newClient(t, "a", o), dial(t, o.Servers)
+	path := a.layout.members + "/" + a.me.Nonce
+	for range 2 { // the second time the session is there
+		if err := a.announce(t); err != nil {
+			t.Fatal(err)
+		}
+		_, stat, err := admin.Get(path)
+		if id, _ := a.session.present(); err != nil || stat.EphemeralOwner != id {
+			t.Fatalf("want the member record to belong to session %x, got %+v, %v", id, stat, err)
+		}
+		if err := admin.Delete(path, -1); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := admin.Create(path, nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

@@ -209,7 +209,13 @@ func (b *Backend) seeHolder(ctx context.Context, s *session, g glance, get func(
 			if err := g.wait(); err != nil {
 				return reading{}, err
 			}
-			return s.cache.plain(ctx, once, path)
+			id, _ := s.present()
+			sent := time.Now()
+			r, err := s.cache.plain(ctx, once, path)
+			if err == nil {
+				s.answered(id, sent, byServer)
+			}
+			return r, err
 		})
 	}
 	if err != nil {
