@@ -42,7 +42,7 @@ func (s *session) hello(id int64, granted time.Duration, sent time.Time) {
 		}
 		s.epoch++
 		if id != s.id {
-			s.id, s.touched = id, sent
+			s.id, s.touched, s.renewed = id, sent, time.Time{}
 		}
 		s.granted, s.greeted, s.answers = granted, sent, nil
 	})

@@ -1,6 +1,7 @@
 package zookeeper
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -74,7 +75,9 @@ type member struct {
 
 const maxMember = 64 << 10
 
-// Announce writes this process's member record, which vanishes with the session.
+// Announce writes this process's member record, which vanishes with the session. That a
+// leader is there its renewals tell: if it has just made one, and the record is there
+// as it should be, nothing is written.
 func (b *Backend) Announce(ctx context.Context, m backend.Member) error {
 	if err := b.enter(m.Nonce); err != nil {
 		return err
@@ -104,6 +107,12 @@ func (b *Backend) announce(ctx context.Context, s *session, m backend.Member) er
 	}
 	id, _ := s.present()
 	path := b.layout.members + "/" + escape(m.Nonce)
+	if s.renewedSince(time.Now().Add(-m.TTL / 2)) {
+		r, err := s.cache.get(ctx, once, path, true)
+		if err != nil || bytes.Equal(r.data, text) && r.stat.EphemeralOwner == id {
+			return err
+		}
+	}
 	results, _, err := s.write(ctx, &zk.SetDataRequest{Path: path, Data: text, Version: -1})
 	if err == nil {
 		stat := results[0].Stat
@@ -157,25 +166,39 @@ func (b *Backend) announced(ctx context.Context, s *session, from string, limit 
 	slices.Sort(nonces)
 	for len(nonces) > 0 && len(list) < limit {
 		n := min(len(nonces), limit-len(list))
-		read, errs := make([]reading, n), make([]error, n)
-		each(n, func(i int) { read[i], errs[i] = s.cache.plain(ctx, once, b.layout.members+"/"+escape(nonces[i])) })
+		found, errs := make([]*backend.Member, n), make([]error, n)
+		each(n, func(i int) { found[i], errs[i] = b.memberOf(ctx, s, nonces[i]) })
 		if err := firstOf(errs); err != nil {
 			return nil, err
 		}
-		for i, r := range read {
-			var m member
-			if r.missing || len(r.data) > maxMember || json.Unmarshal(r.data, &m) != nil {
-				continue
-			}
-			out := backend.Member{
-				Candidate: backend.CleanCandidate(backend.Candidate{ID: m.ID, Nonce: nonces[i], Address: m.Address, Metadata: m.Metadata}),
-				Stage:     backend.Clean(m.Stage, 16, false), TTL: time.Duration(m.TTL), Age: s.age(r.stat.Mtime),
-			}
-			if out.Age <= 2*out.TTL {
-				list = append(list, out)
+		for _, m := range found {
+			if m != nil && m.Age <= 2*m.TTL {
+				list = append(list, *m)
 			}
 		}
 		nonces = nonces[n:]
 	}
 	return list, nil
+}
+
+// memberOf reads the member with a nonce. It returns nil if there is none.
+func (b *Backend) memberOf(ctx context.Context, s *session, nonce string) (*backend.Member, error) {
+	r, err := s.cache.plain(ctx, once, b.layout.members+"/"+escape(nonce))
+	var m member
+	if err != nil || r.missing || len(r.data) > maxMember || json.Unmarshal(r.data, &m) != nil {
+		return nil, err
+	}
+	out := backend.Member{
+		Candidate: backend.CleanCandidate(backend.Candidate{ID: m.ID, Nonce: nonce, Address: m.Address, Metadata: m.Metadata}),
+		Stage:     backend.Clean(m.Stage, 16, false), TTL: time.Duration(m.TTL), Age: s.age(r.stat.Mtime),
+	}
+	if out.Age <= out.TTL {
+		return &out, nil
+	}
+	// Its renewals may have announced it since.
+	own, err := s.cache.plain(ctx, once, b.layout.sessionOf(sessionName(r.stat.EphemeralOwner)))
+	if err == nil && !own.missing {
+		out.Age = min(out.Age, s.age(own.stat.Mtime))
+	}
+	return &out, err
 }

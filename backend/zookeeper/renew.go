@@ -145,6 +145,7 @@ func (b *Backend) renew(ctx context.Context, s *session, id int64, held []backen
 		}
 		path := b.layout.sessionOf(sessionName(id))
 		ops = append(ops, &zk.SetDataRequest{Path: path, Data: next.encode(), Version: version})
+		sent := time.Now()
 		results, failed, err := s.write(ctx, ops...)
 		switch {
 		case err == nil:
@@ -154,7 +155,9 @@ func (b *Backend) renew(ctx context.Context, s *session, id int64, held []backen
 			}
 			s.at(stat)
 			s.mu.Lock()
-			s.beats, s.version = *next, stat.Version
+			if s.beats, s.version = *next, stat.Version; s.id == id {
+				s.renewed = sent
+			}
 			s.mu.Unlock()
 			for k, i := range batch {
 				answers[i] = renewed(mine[k], next)
