@@ -76,8 +76,8 @@ type member struct {
 const maxMember = 64 << 10
 
 // Announce writes this process's member record, which vanishes with the session. That a
-// leader is there its renewals tell: if it has just made one, and the record is there
-// as it should be, nothing is written.
+// leader is there its renewals tell: if one was answered within half a TTL, and the
+// record is there as it should be, nothing is written.
 func (b *Backend) Announce(ctx context.Context, m backend.Member) error {
 	if err := b.enter(m.Nonce); err != nil {
 		return err
