@@ -80,8 +80,8 @@
 //
 // # When a session's key goes away
 //
-// It hangs on an etcd lease of four TTLs, which is kept alive every other one, as does
-// the member's record, so that nothing is left of who has died. That lease may end
+// It hangs on an etcd lease of twelve TTLs, which is kept alive every fourth one, as does
+// the member's record, so that nothing is left for long of who has died. That lease may end
 // at any time: its process was slow, or somebody revokes it. Or etcd ends it too early: a
 // member that led, was stopped, and goes on ends by its own memory what its
 // successor has kept alive (measured with etcd 3.7.3, three members of which the leader
@@ -127,7 +127,13 @@
 //
 //	leader      1 transaction per renewal
 //	follower    1 reading per renewal, and half a watch per TTL
-//	everybody   1 write and half a keep-alive per TTL: its member record
+//	            1 write per TTL: its member record
+//	everybody   1 keep-alive each 4 TTLs
+//
+// A leader's member record is written by its renewals, in a transaction within theirs,
+// whose condition is that the record is as it was written last: nothing that becomes of
+// it makes a renewal fail. If it was not written so, for whatever reason, the next
+// announcement writes it by itself.
 //
 // Each reading has the records and wishes between the first and the last
 // name that it is about (for renewals: of records the keys alone), a few hundred bytes an

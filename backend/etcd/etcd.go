@@ -69,16 +69,17 @@ type Backend struct {
 	making chan struct{} // taken by who makes an etcd lease
 	turn   chan struct{} // taken by who writes the session's key
 
-	mu       sync.Mutex
-	session  *session         // nil: none
-	leaseID  clientv3.LeaseID // what the session's key and the member record hang on; 0: none
-	kept     time.Time        // when that was last kept alive
-	holding  map[string]*held // elections that may be held: then Close ends nothing. nil: it is not known what was written
-	last     *reading         // the last one of a few elections; nil if it has served
-	met      map[string]bool  // the elections that were read; true: with a record
-	newest   int64            // the greatest revision seen
-	longest  time.Duration    // the greatest TTL bid with here
-	restored int64            // the store has gone back to this revision; 0: never
+	mu        sync.Mutex
+	session   *session         // nil: none
+	leaseID   clientv3.LeaseID // what the session's key and the member record hang on; 0: none
+	kept      time.Time        // when that was last kept alive
+	announced announced        // the member's record
+	holding   map[string]*held // elections that may be held: then Close ends nothing. nil: it is not known what was written
+	last      *reading         // the last one of a few elections; nil if it has served
+	met       map[string]bool  // the elections that were read; true: with a record
+	newest    int64            // the greatest revision seen
+	longest   time.Duration    // the greatest TTL bid with here
+	restored  int64            // the store has gone back to this revision; 0: never
 }
 
 var _ backend.Backend = (*Backend)(nil)

@@ -10,11 +10,63 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
+// shown is for how many TTLs a member is listed after it was heard of last. Clocks may
+// differ.
+const shown = 4
+
 // maxStage is how long a stage may be, in bytes.
 const maxStage = 32
 
-// Announce implements [backend.Backend]: the record is written, and hangs on the etcd
-// lease, of four TTLs, which is kept alive every other time.
+// announced is this process's member record, as it was written last.
+type announced struct {
+	value candidate        // but for its time
+	lease clientv3.LeaseID // what it hangs on
+	at    int64            // its revision; 0: not known, so nothing rides
+	sent  time.Time
+	rode  bool  // with a renewal
+	rides *ride // it does, and has not arrived yet
+}
+
+// A ride is the member's record, which travels with a renewal that is sent anyhow, so
+// that a leader need not write it by itself. A renewal must not fail for it. So it is a
+// transaction within that of the renewal, which writes only if the record is as it was
+// written last: then the etcd lease that it hangs on is there as well, and stays.
+type ride struct{ op clientv3.Op }
+
+// ride returns the record if half its TTL has gone by since it was written, and there is
+// room beside what else is sent; or nil. If it is not confirmed (see rode) it is the last
+// one until Announce has written the record, whatever the reason.
+func (b *Backend) ride(size int) *ride {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	a := &b.announced
+	if a.at == 0 || time.Since(a.sent) < time.Duration(a.value.TTL)/2 {
+		return nil
+	}
+	value := a.value
+	value.Seen = time.Now().UTC()
+	text, key := encode(value), b.keys.candidate(b.guard.Nonce())
+	if size+len(text) > maxBeats {
+		return nil
+	}
+	as := clientv3.Compare(clientv3.ModRevision(key), "=", a.at)
+	a.at, a.sent = 0, time.Now()
+	a.rides = &ride{clientv3.OpTxn([]clientv3.Cmp{as}, []clientv3.Op{clientv3.OpPut(key, text, clientv3.WithIgnoreLease())}, nil)}
+	return a.rides
+}
+
+// rode notes that a ride has arrived, at a revision, unless Announce came between.
+func (b *Backend) rode(r *ride, at int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if a := &b.announced; a.rides == r {
+		a.at, a.rode, a.rides = at, true, nil
+	}
+}
+
+// Announce implements [backend.Backend]: the record is written, unless a renewal has
+// just done that. It hangs on the etcd lease, which lasts for twelve TTLs and is kept alive
+// every fourth time.
 func (b *Backend) Announce(ctx context.Context, m backend.Member) error {
 	if err := b.enter(m.Nonce); err != nil {
 		return err
@@ -31,13 +83,38 @@ func (b *Backend) announce(ctx context.Context, m backend.Member) error {
 		if err != nil {
 			return err
 		}
-		value := encode(candidate{m.ID, m.Address, m.Metadata, backend.Clean(m.Stage, maxStage, false), span(m.TTL), time.Now().UTC()})
-		_, err = b.txn(ctx, nil, []clientv3.Op{clientv3.OpPut(b.keys.candidate(m.Nonce), value, clientv3.WithLease(id))}, false)
+		c := candidate{m.ID, m.Address, m.Metadata, backend.Clean(m.Stage, maxStage, false), span(m.TTL), time.Time{}}
+		if !b.begins(c, id) {
+			return nil
+		}
+		sent := time.Now()
+		c.Seen = sent.UTC()
+		resp, err := b.txn(ctx, nil, []clientv3.Op{clientv3.OpPut(b.keys.candidate(m.Nonce), encode(c), clientv3.WithLease(id))}, false)
+		if err == nil {
+			c.Seen = time.Time{}
+			b.mu.Lock()
+			b.announced = announced{value: c, lease: id, at: resp.Header.GetRevision(), sent: sent}
+			b.mu.Unlock()
+			return nil
+		}
 		if !is(err, rpctypes.ErrLeaseNotFound) || try > 0 {
 			return err
 		}
 		b.ended(id)
 	}
+}
+
+// begins reports whether Announce has to write the record, and that nothing rides until it
+// has: a renewal has not done so lately, or it would be another record.
+func (b *Backend) begins(c candidate, id clientv3.LeaseID) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	a := &b.announced
+	if a.at != 0 && a.rode && a.value == c && a.lease == id && time.Since(a.sent) < time.Duration(c.TTL)*3/4 {
+		return false
+	}
+	*a = announced{}
+	return true
 }
 
 // Members implements [backend.Backend].
@@ -46,22 +123,29 @@ func (b *Backend) Members(ctx context.Context, from string, limit int) (list []b
 		return nil, err
 	}
 	all := b.keys.candidate("")
-	resp, err := b.txn(ctx, nil, []clientv3.Op{clientv3.OpGet(b.keys.candidate(from), clientv3.WithRange(beyond(all)), clientv3.WithLimit(int64(limit)))}, true)
-	if err != nil {
-		return nil, b.fail("members", err)
-	}
-	for _, r := range resp.Responses {
-		for _, kv := range r.GetResponseRange().GetKvs() {
+	for more := true; more && len(list) < limit; {
+		resp, err := b.txn(ctx, nil, []clientv3.Op{clientv3.OpGet(b.keys.candidate(from), clientv3.WithRange(beyond(all)), clientv3.WithLimit(int64(limit)))}, true)
+		if err != nil {
+			return nil, b.fail("members", err)
+		}
+		page := resp.Responses[0].GetResponseRange()
+		more = page.GetMore()
+		for _, kv := range page.GetKvs() {
 			c := decode[candidate](kv.Value)
 			if c == nil {
 				c = &candidate{}
 			}
-			list = append(list, backend.Member{
-				Candidate: backend.CleanCandidate(backend.Candidate{ID: c.ID, Nonce: cut(kv.Key, all), Address: c.Address, Metadata: c.Metadata}),
+			nonce := cut(kv.Key, all)
+			from = after(nonce)
+			m := backend.Member{
+				Candidate: backend.CleanCandidate(backend.Candidate{ID: c.ID, Nonce: nonce, Address: c.Address, Metadata: c.Metadata}),
 				Stage:     backend.Clean(c.Stage, maxStage, false),
 				TTL:       min(time.Duration(c.TTL), maxTTL),
 				Age:       max(0, time.Since(c.Seen)),
-			})
+			}
+			if m.Age <= shown*max(m.TTL, minTTL) && len(list) < limit {
+				list = append(list, m)
+			}
 		}
 	}
 	return list, nil

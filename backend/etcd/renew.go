@@ -90,13 +90,20 @@ func (b *Backend) renewAll(ctx context.Context, s *session, held []backend.Lease
 	wishes := clientv3.Compare(clientv3.ModRevision(b.keys.wish(names[0])), "<", p.wishes+1).WithRange(after(b.keys.wish(names[len(names)-1])))
 	part, more := known[:min(together, len(known))], known[min(together, len(known)):]
 	look := b.elections(namesOf(held, part), true)
+	then := append([]clientv3.Op{clientv3.OpPut(key, p.value, clientv3.WithIgnoreLease())}, look...)
+	ride := b.ride(len(p.value))
+	if ride != nil {
+		then = append(then, ride.op)
+	}
 	resp, err := b.choose(ctx, []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(key), "=", p.at), wishes},
-		append([]clientv3.Op{clientv3.OpPut(key, p.value, clientv3.WithIgnoreLease())}, look...),
-		append([]clientv3.Op{clientv3.OpGet(key)}, look...), true)
+		then, append([]clientv3.Op{clientv3.OpGet(key)}, look...), true)
 	if err != nil {
 		return err
 	}
 	b.dated(&v, resp)
+	if ride != nil && resp.Succeeded && resp.Responses[len(then)-1].GetResponseTxn().GetSucceeded() {
+		b.rode(ride, resp.Header.GetRevision())
+	}
 	var found *mvccpb.KeyValue
 	for _, kv := range resp.Responses[0].GetResponseRange().GetKvs() {
 		found = kv

@@ -1,0 +1,174 @@
+package etcd
+
+import (
+	"testing"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/go-election/go-election/backend"
+)
+
+// announces writes the node's member record, and makes it look old enough to ride with the
+// next renewal.
+func (n *node) announces(stage string) {
+	n.t.Helper()
+	ctx, cancel := n.ctx()
+	defer cancel()
+	if err := n.Announce(ctx, backend.Member{Candidate: n.me, TTL: ttl, Stage: stage}); err != nil {
+		n.t.Fatal(err)
+	}
+	n.mu.Lock()
+	n.announced.sent = n.announced.sent.Add(-ttl * 2 / 3)
+	n.mu.Unlock()
+}
+
+// key returns what stands in a key, or nil.
+func (l *lab) key(t testing.TB, key string) *mvccpb.KeyValue {
+	t.Helper()
+	got, err := l.admin.Get(t.Context(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, kv := range got.Kvs {
+		return kv
+	}
+	return nil
+}
+
+// Who leads is announced by its renewals: its record is as young as they are, and nothing
+// else is sent for it. What is said of it is still written at once.
+func TestARenewalAnnouncesItsMember(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	a := l.node(t, "a")
+	key := l.keys.candidate(a.me.Nonce)
+	a.announces("from")
+	held := a.lead("jobs")
+	before := l.key(t, key)
+	held = a.mustRenew(held)
+	rode := l.key(t, key)
+	if beat := l.key(t, l.keys.beat(a.present().name)); rode.ModRevision != beat.ModRevision || rode.Lease != before.Lease {
+		t.Fatalf("after a renewal the record is of revision %d, on etcd lease %x; want that of the beat, %d, on %x", rode.ModRevision, rode.Lease, beat.ModRevision, before.Lease)
+	}
+	old, now := decode[candidate](before.Value), decode[candidate](rode.Value)
+	if !now.Seen.After(old.Seen) {
+		t.Errorf("the record was seen at %v, before the renewal at %v; want it later", now.Seen, old.Seen)
+	}
+	if now.Seen = old.Seen; *now != *old {
+		t.Errorf("the record is %+v after a renewal, before %+v; want only its time to differ", now, old)
+	}
+	a.mustRenew(held)
+	ctx, cancel := a.ctx()
+	defer cancel()
+	for _, c := range []struct {
+		what, stage string
+		writes      bool
+	}{{"a renewal has just written", "from", false}, {"has changed", "both", true}, {"no renewal has written", "both", true}} {
+		before := l.key(t, key)
+		if err := a.Announce(ctx, backend.Member{Candidate: a.me, TTL: ttl, Stage: c.stage}); err != nil {
+			t.Fatal(err)
+		}
+		if now := l.key(t, key); (now.ModRevision != before.ModRevision) != c.writes || decode[candidate](now.Value).Stage != c.stage {
+			t.Errorf("a record that %s: announced at revision %d, before %d, %s; want it written: %v", c.what, now.ModRevision, before.ModRevision, now.Value, c.writes)
+		}
+	}
+}
+
+// Whatever becomes of the member's record, the renewal with which it travels is done, and
+// the next announcement writes it again.
+func TestNothingOfTheMemberHarmsARenewal(t *testing.T) {
+	t.Parallel()
+	for name, harm := range map[string]func(t *testing.T, l *lab, a *node){
+		"its key is deleted": func(t *testing.T, l *lab, a *node) { l.del(t, l.keys.candidate(a.me.Nonce)) },
+		"its key is written": func(t *testing.T, l *lab, a *node) { l.put(t, l.keys.candidate(a.me.Nonce), "{") },
+		"its key is made again, without an etcd lease": func(t *testing.T, l *lab, a *node) {
+			l.del(t, l.keys.candidate(a.me.Nonce))
+			l.put(t, l.keys.candidate(a.me.Nonce), "{}")
+		},
+		"its etcd lease is revoked": func(t *testing.T, l *lab, a *node) {
+			if _, err := l.admin.Revoke(t.Context(), a.leaseID); err != nil {
+				t.Error(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := newLab(t)
+			a := l.node(t, "a")
+			held := a.mustRenew(a.lead("jobs"))
+			a.announces("")
+			harm(t, l, a)
+			before := l.key(t, l.keys.candidate(a.me.Nonce))
+			for range 3 {
+				held = a.mustRenew(held)
+			}
+			if now := l.key(t, l.keys.candidate(a.me.Nonce)); now != nil && (before == nil || now.ModRevision != before.ModRevision) {
+				t.Errorf("when %s a renewal writes it: %s", name, now.Value)
+			}
+			a.announces("")
+			now := l.key(t, l.keys.candidate(a.me.Nonce))
+			if now == nil || now.Lease != int64(a.leaseID) || decode[candidate](now.Value).ID != "a" {
+				t.Errorf("when %s the next announcement leaves %v; want the record, on etcd lease %x", name, now, a.leaseID)
+			}
+			a.mustRenew(held)
+			if again := l.key(t, l.keys.candidate(a.me.Nonce)); again == nil || again.ModRevision == now.ModRevision {
+				t.Error("after that it rides no more")
+			}
+		})
+	}
+}
+
+// A ride that comes late finds another revision, and does not undo what was announced since.
+func TestALateRideDoesNotUndoAnAnnouncement(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	a := l.node(t, "a")
+	ctx, cancel := a.ctx()
+	defer cancel()
+	a.announces("from")
+	late := a.ride(0)
+	if late == nil || a.ride(0) != nil {
+		t.Fatal("want one ride, and no other while it is not known to have arrived")
+	}
+	a.announces("both")
+	if resp, err := a.txn(ctx, nil, []clientv3.Op{late.op}, false); err != nil || resp.Responses[0].GetResponseTxn().GetSucceeded() {
+		t.Errorf("a late ride: %v, %v; want it not to be done", resp, err)
+	}
+	a.rode(late, 1)
+	if now := decode[candidate](l.key(t, l.keys.candidate(a.me.Nonce)).Value); now.Stage != "both" {
+		t.Errorf("after a late ride the stage is %q; want both", now.Stage)
+	}
+	if next := a.ride(0); next == nil {
+		t.Error("a late ride keeps the next one from going")
+	}
+}
+
+// A member is listed while it is heard of and for some TTLs after that, also where pages
+// are full of others.
+func TestMembersThatAreSilentAreLeftOut(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	for nonce, ago := range map[string]time.Duration{"1": 100 * ttl, "2": ttl, "3": 100 * ttl, "4": 100 * ttl, "5": 2 * ttl, "6": 5 * ttl} {
+		l.put(t, l.keys.candidate(nonce), encode(candidate{ID: nonce, TTL: span(ttl), Seen: time.Now().UTC().Add(-ago)}))
+	}
+	a := l.node(t, "a")
+	ctx, cancel := a.ctx()
+	defer cancel()
+	var got string
+	for from := ""; ; {
+		page, err := a.Members(ctx, from, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(page) == 0 {
+			break
+		}
+		got += page[0].Nonce
+		from = page[0].Nonce + "\x00"
+	}
+	if got != "25" {
+		t.Errorf("members %q are listed; want 2 and 5, who were heard of", got)
+	}
+}
