@@ -100,8 +100,12 @@ func (m *machine) dispatch(now time.Duration) {
 		switch k {
 		case callAnnounce, callHealth:
 		case callListen:
-			// It may have gone deaf: not for ever.
+			// It may have gone deaf: not for ever. Where leases are read besides, that
+			// costs a hand-over its speed and no more.
 			c.timeout, c.after, c.stale = 0, m.cursor, now+2*m.TTL
+			if m.poll {
+				c.stale = now + 6*m.TTL
+			}
 			m.relisten = false
 			c.leases = m.listened(now)
 			if len(c.leases) == 0 {

@@ -87,11 +87,12 @@ func (r *renewals) with(renewed, others []string, now time.Time) renewals {
 // A home is a session's key as it was read.
 type home struct {
 	renewals
-	made, at int64 // revisions of its creation and of its last write
+	made, at int64     // revisions of its creation and of its last write
+	heard    time.Time // when the watch has told of it
 }
 
 func readHome(kv *mvccpb.KeyValue) *home {
-	return &home{readRenewals(kv.Value), kv.CreateRevision, kv.ModRevision}
+	return &home{renewals: readRenewals(kv.Value), made: kv.CreateRevision, at: kv.ModRevision}
 }
 
 // mix makes one beat of two, never 0. It changes when either does.

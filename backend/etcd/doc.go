@@ -117,17 +117,33 @@
 //	after a resignation     milliseconds: one transaction, one event of a watch, one transaction
 //	after kill -9           one TTL after the last renewal, and one reading
 //
-// The watch tells all that a bid needs. Renewals are not watched: each challenger reads
-// when the next one is due. Times in the values are used to choose that moment and for
-// nothing else.
+// The watch tells all that a bid for what has become free needs. Renewals are watched
+// besides, and wake nobody. When the next one is due each challenger asks whether it was
+// heard, and if not, reads.
+//
+//   - Only what was heard is ever told without reading. That a lease was not renewed is
+//     the answer of a linearizable reading alone, and so is everything else, such as
+//     that the key of a session is gone.
+//   - A beat that was heard was in the store before, and sent before that. A challenger
+//     counts from the moment at which it is told of it, which is later. So it watches for
+//     no less than if it had read that beat.
+//   - A take-over reads once more and is compared with what that shows. A renewal that
+//     came since and was not heard undoes it.
+//   - If the watch of beats is behind, or tells nothing, or tells of another cluster, it
+//     is read. If it is ahead of that of records, a lease that was taken away may seem
+//     to be renewed under the old session, until the other watch tells: who believes
+//     that waits for longer. Whatever is heard, a lease is read every six TTLs.
+//
+// Times in the values are used to choose the moment of the next look and for nothing else.
 //
 // # Calls
 //
 // In the steady state, whatever the number of elections up to some thousands:
 //
 //	leader      1 transaction per renewal
-//	follower    1 reading per renewal, and half a watch per TTL
-//	            1 write per TTL: its member record
+//	follower    1 write per TTL: its member record
+//	            each 6 TTLs 2 watches, and a reading or two
+//	            1 reading for each renewal that is not heard in time
 //	everybody   1 keep-alive each 4 TTLs
 //
 // A leader's member record is written by its renewals, in a transaction within theirs,
@@ -137,7 +153,7 @@
 //
 // Each reading has the records and wishes between the first and the last
 // name that it is about (for renewals: of records the keys alone), a few hundred bytes an
-// election, and one key for each session. Give fleets that have nothing to do with each other
+// election, and one key for each session. Each follower is sent every beat of its prefix. Give fleets that have nothing to do with each other
 // prefixes of their own.
 //
 // A call that one member does not answer within a quarter of its time is sent to

@@ -76,10 +76,11 @@ type Backend struct {
 	announced announced        // the member's record
 	holding   map[string]*held // elections that may be held: then Close ends nothing. nil: it is not known what was written
 	last      *reading         // the last one of a few elections; nil if it has served
-	met       map[string]bool  // the elections that were read; true: with a record
-	newest    int64            // the greatest revision seen
-	longest   time.Duration    // the greatest TTL bid with here
-	restored  int64            // the store has gone back to this revision; 0: never
+	hearing   hearing
+	met       map[string]bool // the elections that were read; true: with a record
+	newest    int64           // the greatest revision seen
+	longest   time.Duration   // the greatest TTL bid with here
+	restored  int64           // the store has gone back to this revision; 0: never
 }
 
 var _ backend.Backend = (*Backend)(nil)

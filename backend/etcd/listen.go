@@ -13,13 +13,18 @@ import (
 
 // Listen implements [backend.Backend]: a watch of records and wishes from just after the
 // last reading, or a new one, if nothing has changed by that. It hears of all elections
-// that this process has ever read. Renewals are elsewhere and wake nobody. The watch
-// ends with the call.
+// that this process has ever read. Beside it goes a watch of beats, from now on: renewals
+// are remembered, and wake nobody. The watches end with the call.
 func (b *Backend) Listen(ctx context.Context, seen []backend.Lease, _ string) error {
 	if err := b.enter(""); err != nil {
 		return err
 	}
 	err := b.listen(ctx, seen)
+	if err == nil {
+		b.mu.Lock()
+		b.hearing.rung()
+		b.mu.Unlock()
+	}
 	if ctx.Err() != nil && err != nil {
 		return ctx.Err()
 	}
@@ -35,35 +40,66 @@ func (b *Backend) listen(ctx context.Context, seen []backend.Lease) error {
 	for i := range seen {
 		names[seen[i].Election] = true
 	}
-	// A member without a leader hears nothing: then the watch is ended.
+	// A member without a leader hears nothing: then the watches are ended.
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
 	defer cancel()
 	var token string
 	if b.login != nil {
 		token = b.login.current()
 	}
+	b.mu.Lock()
+	cluster, restored := b.hearing.cluster, b.hearing.restored
+	b.mu.Unlock()
 	from, to := b.keys.news()
-	for resp := range b.client.Watch(ctx, from, clientv3.WithRange(to), clientv3.WithRev(since+1)) {
+	all := b.keys.beat("")
+	news := b.client.Watch(ctx, from, clientv3.WithRange(to), clientv3.WithRev(since+1))
+	beats := b.client.Watch(ctx, all, clientv3.WithRange(beyond(all)))
+	for {
+		var resp clientv3.WatchResponse
+		more, renewed := false, false
+		select {
+		case resp, more = <-news:
+		case resp, more = <-beats:
+			renewed = true
+		}
 		err := resp.Err()
 		switch {
+		case !more && ctx.Err() != nil:
+			return ctx.Err()
+		case !more:
+			return nil // the client is being closed, or gave up: a look will tell
 		case errors.Is(err, rpctypes.ErrCompacted):
 			return nil // a look brings a newer revision
 		case refused(err) && b.login != nil:
 			return b.login.refresh(ctx, b.client, token) // and then a look
 		case err != nil:
 			return err
-		}
-		if len(resp.Events) > 0 {
+		case len(resp.Events) == 0:
+		case renewed:
+			if !b.renewals(&resp, cluster, restored) {
+				return nil
+			}
+		default:
 			b.hear(since, &resp)
-		}
-		if b.concerns(resp.Events, names) {
-			return nil
+			if b.concerns(resp.Events, names) {
+				return nil
+			}
 		}
 	}
-	if ctx.Err() != nil {
-		return ctx.Err()
+}
+
+// renewals takes in what the watch of beats has told, if it tells of the store that was
+// read.
+func (b *Backend) renewals(resp *clientv3.WatchResponse, cluster uint64, restored int64) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	h := &b.hearing
+	if resp.Header.GetClusterId() != cluster || h.cluster != cluster || h.restored != restored || b.restored != restored {
+		return false
 	}
-	return nil // the client is being closed, or gave up: a look will tell
+	h.hears(resp.Events, b.keys.beat(""))
+	b.newest = max(b.newest, resp.Events[len(resp.Events)-1].Kv.ModRevision)
+	return true
 }
 
 // begin returns the last revision that is known; 0 if a lease is not as it was seen.

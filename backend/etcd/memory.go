@@ -21,6 +21,7 @@ type reading struct {
 	view    view
 	entries []entry
 	err     error
+	at      time.Time
 	heard   bool // a watch has told the last of it, and nobody has observed it yet
 }
 
@@ -34,16 +35,16 @@ func (r *reading) byName() map[string]*entry {
 }
 
 // lately returns the revision of the last reading if by that leases are as they were
-// seen: listening can begin from there.
+// seen, and it is no older than a TTL: listening can begin from there.
 func (b *Backend) lately(seen []backend.Lease) (revision int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.last == nil || b.last.view.restored != b.restored {
 		return 0
 	}
-	found := b.last.byName()
+	found, age := b.last.byName(), time.Since(b.last.at)
 	for i := range seen {
-		if e := found[seen[i].Election]; e == nil || turned(&seen[i], &e.Lease) {
+		if e := found[seen[i].Election]; e == nil || turned(&seen[i], &e.Lease) || age > max(e.TTL, minTTL) {
 			return 0
 		}
 	}
@@ -79,12 +80,18 @@ func (b *Backend) hear(since int64, resp *clientv3.WatchResponse) {
 	r.heard = true
 }
 
-// news returns what has changed, as the watch has just told, if it is only that
-// leases have become free. Whoever then bids too late is refused, since the bid is
-// pinned to what was heard: no reading is needed to know. All else is read.
+// news returns what has changed, as the watches have just told, if it is only that
+// all of these leases were renewed, or have become free. Whoever then bids too late is
+// refused, since the bid is pinned to what was heard: no reading is needed to know. All
+// else is read.
 func (b *Backend) news(seen []backend.Lease) (changed []backend.Lease, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if b.hearing.restored == b.restored {
+		if changed, ok := b.hearing.renewed(seen); ok {
+			return changed, true
+		}
+	}
 	if b.last == nil || !b.last.heard {
 		return nil, false
 	}
@@ -95,17 +102,12 @@ func (b *Backend) news(seen []backend.Lease) (changed []backend.Lease, ok bool) 
 	found := b.last.byName()
 	for i := range seen {
 		e := found[seen[i].Election]
-		switch {
-		case e == nil, e.missing, seen[i].Beat == 0:
-			return nil, false
-		case !e.Differs(seen[i]):
-		case e.free():
-			changed = append(changed, e.Lease)
-		default:
+		if e == nil || e.missing || seen[i].Beat == 0 || !e.free() || !e.Differs(seen[i]) {
 			return nil, false
 		}
+		changed = append(changed, e.Lease)
 	}
-	return changed, changed != nil
+	return changed, true
 }
 
 // guess returns what is remembered of the elections that a part of the bids is

@@ -13,7 +13,7 @@ import (
 // Observe implements [backend.Backend]: one linearizable reading, of some
 // elections by key, of many by range. It keeps no place in the history: what is
 // read is the whole truth of one moment. Only what a Listen has just heard to be
-// free is not asked again.
+// renewed, or free, is not asked again.
 func (b *Backend) Observe(ctx context.Context, seen []backend.Lease, _ string) (changed []backend.Lease, next string, err error) {
 	if err := b.enter(""); err != nil {
 		return nil, "", err

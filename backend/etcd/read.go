@@ -37,6 +37,7 @@ type view struct {
 	deleted  int64  // records so far
 	self     string // whose leftovers are its own
 	restored int64  // what was written before this revision may be old
+	rings    int    // see hearing
 	longest  time.Duration
 }
 
@@ -105,8 +106,9 @@ func (b *Backend) read(ctx context.Context, names []string) (view, []entry, erro
 		v.judge(e)
 		b.met[e.Election] = e.met || e.recordAt != 0
 	}
+	b.hearing.reads(&v, entries)
 	if len(names) <= exactly {
-		b.last = &reading{view: v, entries: slices.Clone(entries)}
+		b.last = &reading{view: v, entries: slices.Clone(entries), at: time.Now()}
 		b.last.view.sessions = maps.Clone(v.sessions) // a bid writes to its own
 	}
 	return v, entries, nil
@@ -172,7 +174,7 @@ func (b *Backend) look(ctx context.Context, ops []clientv3.Op) (view, *clientv3.
 func (b *Backend) view() view {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return view{sessions: map[string]*home{}, self: b.guard.Nonce(), longest: b.longest, revision: b.newest}
+	return view{sessions: map[string]*home{}, self: b.guard.Nonce(), longest: b.longest, revision: b.newest, rings: b.hearing.rings}
 }
 
 // dated notes of which store and when an answer is.
