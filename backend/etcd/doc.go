@@ -153,8 +153,8 @@
 //
 // Each reading has the records and wishes between the first and the last
 // name that it is about (for renewals: of records the keys alone), a few hundred bytes an
-// election, and one key for each session. Each follower is sent every beat of its prefix. Give fleets that have nothing to do with each other
-// prefixes of their own.
+// election, and one key for each session. Each follower is sent every beat of its prefix.
+// Give fleets that have nothing to do with each other prefixes of their own.
 //
 // A call that one member does not answer within a quarter of its time is sent to
 // another. When no member has answered in time, connections

@@ -1,6 +1,7 @@
 package etcd
 
 import (
+	"errors"
 	"testing"
 	"time"
 
@@ -8,6 +9,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/internal/testbed"
 )
 
 // announces writes the node's member record, and makes it look old enough to ride with the
@@ -171,4 +173,29 @@ func TestMembersThatAreSilentAreLeftOut(t *testing.T) {
 	if got != "25" {
 		t.Errorf("members %q are listed; want 2 and 5, who were heard of", got)
 	}
+}
+
+// The right to write members' records is taken away: one renewal is refused for that, and
+// the next carries none.
+func TestARenewalThatFailsWithItsRideIsFollowedByOneWithout(t *testing.T) {
+	t.Parallel()
+	const prefix = "app/"
+	n, root := withUsers(t, prefix, testbed.EtcdOptions{})
+	a := openNode(t, "a", Options{Endpoints: []string{n.URL()}, Prefix: prefix, Username: "app", Password: secret})
+	held := a.mustRenew(a.lead("jobs"))
+	a.announces("")
+	ctx, cancel := a.ctx()
+	defer cancel()
+	if _, err := root.RoleRevokePermission(ctx, "election", prefix, clientv3.GetPrefixRangeEnd(prefix)); err != nil {
+		t.Fatal(err)
+	}
+	for _, part := range []string{"beat/", "layout", "record/", "wish/"} {
+		if _, err := root.RoleGrantPermission(ctx, "election", prefix+part, clientv3.GetPrefixRangeEnd(prefix+part), clientv3.PermissionType(clientv3.PermReadWrite)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, err := a.renew(held); !errors.Is(err, backend.ErrDenied) {
+		t.Fatalf("a renewal with a ride that is denied: %v, %v; want ErrDenied", got.Outcome, err)
+	}
+	a.mustRenew(held)
 }
