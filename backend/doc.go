@@ -93,7 +93,8 @@
 // read at the right moments (MySQL, a third of a TTL apart) may at the same time
 // have a door-bell to wait for. One call could do both only by cutting the wait
 // short at every reading; GET_LOCK takes whole seconds on MySQL (0.5 rounds to
-// 1), and cancelling it leaves the statement running in the server.
+// 1), and cancelling it leaves the statement running in the server. Where whoever
+// tells of a change does not say of which, a [Bell] makes a Listen of Observe.
 //
 // # What a Backend may also be
 //
@@ -103,5 +104,6 @@
 // # Testing
 //
 // Package conformance holds the suite that every backend must pass.
-// backend/memory is the executable specification.
+// backend/memory is the executable specification. It uses what is here for every
+// backend to use: [Guard], [NextTerm], [Record.EndReign], [Bell] and [Page].
 package backend

@@ -2,7 +2,6 @@ package consul
 
 import (
 	"context"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -156,7 +155,7 @@ func (b *Backend) Members(ctx context.Context, from string, limit int) ([]backen
 	for key, pair := range pairs {
 		nonce := strings.TrimPrefix(key, b.keys.member)
 		var v member
-		if nonce < from || len(nonce) > 64 || !decode(pair, &v) || v.Nonce != nonce {
+		if len(nonce) > 64 || !decode(pair, &v) || v.Nonce != nonce {
 			continue
 		}
 		m := backend.Member{
@@ -167,6 +166,5 @@ func (b *Backend) Members(ctx context.Context, from string, limit int) ([]backen
 			list = append(list, m)
 		}
 	}
-	slices.SortFunc(list, func(a, b backend.Member) int { return strings.Compare(a.Nonce, b.Nonce) })
-	return list[:min(limit, len(list))], nil
+	return backend.Page(list, from, limit, func(m backend.Member) string { return m.Nonce }), nil
 }

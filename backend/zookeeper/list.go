@@ -36,12 +36,11 @@ func (b *Backend) list(ctx context.Context, s *session, from string, limit int) 
 	}
 	var names []string
 	for _, part := range r.children {
-		if name, ok := unescape(part); ok && name >= from && backend.CheckName(name) == nil {
+		if name, ok := unescape(part); ok && backend.CheckName(name) == nil {
 			names = append(names, name)
 		}
 	}
-	slices.Sort(names)
-	names = names[:min(len(names), max(limit, 0))]
+	names = backend.Page(names, from, limit, func(name string) string { return name })
 	views, errs := make([]view, len(names)), make([]error, len(names))
 	g := glance{beats: &memo{}}
 	each(len(names), func(i int) { views[i], errs[i] = b.see(ctx, s, names[i], g) })

@@ -1,0 +1,69 @@
+package backend
+
+import (
+	"context"
+	"slices"
+	"sync"
+)
+
+// A Bell is for a Backend that can hear that something has changed in its store, and
+// not what: it rings, and who listens observes again. The zero value is ready for
+// use, and safe for concurrent use.
+type Bell struct {
+	mu   sync.Mutex
+	rung chan struct{} // closed by the next Ring; nil: nobody waits for it
+}
+
+// Ring wakes all who listen. It does not block.
+func (b *Bell) Ring() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.rung != nil {
+		close(b.rung)
+		b.rung = nil
+	}
+}
+
+// Listen does what [Backend].Listen asks for, by the Backend's own Observe: it
+// observes at once, and again after each Ring, until a lease is not as it was seen.
+// A Ring during a reading is not missed: another reading follows. Rings that come
+// faster than readings count as one.
+func (b *Bell) Listen(ctx context.Context, seen []Lease, observe func(ctx context.Context, seen []Lease, after string) ([]Lease, string, error)) error {
+	for {
+		rung := b.next()
+		changed, _, err := observe(ctx, seen, "")
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case err != nil:
+			return err
+		case tells(changed, seen):
+			return nil
+		}
+		select {
+		case <-rung:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// tells reports whether one of the leases is not as it was seen. An Observe returns
+// those that were never held in any case.
+func tells(changed, seen []Lease) bool {
+	now := make(map[string]*Lease, len(changed))
+	for i := range changed {
+		now[changed[i].Election] = &changed[i]
+	}
+	return slices.ContainsFunc(seen, func(l Lease) bool { return now[l.Election] != nil && now[l.Election].Differs(l) })
+}
+
+// next returns what the next Ring closes.
+func (b *Bell) next() <-chan struct{} {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.rung == nil {
+		b.rung = make(chan struct{})
+	}
+	return b.rung
+}

@@ -1,0 +1,31 @@
+package backend
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// EndReign closes the present reign, if there is one: from now on the lease is vacant
+// and says who held it last and how that ended, and the reign is the newest of the
+// history. The term stays, and so do a wish and the marks of a migration. now is by
+// the store's clock. A fresh beat is for the store to give.
+func (r *Record) EndReign(how End, now time.Time) {
+	if r.Vacant() {
+		return
+	}
+	if now = now.UTC(); now.Before(r.Elected) { // the clock was set back
+		now = r.Elected
+	}
+	r.History = Remember(r.History, Reign{Term: r.Term, ID: r.Holder.ID, From: r.Elected, To: now, End: how})
+	r.End, r.LastID, r.LastNonce = how, r.Holder.ID, r.Holder.Nonce
+	r.Holder, r.TTL, r.Renew, r.Watch, r.Elected = Candidate{}, 0, 0, 0, time.Time{}
+}
+
+// Page picks what List or Members returns out of all that a store has: what has keys
+// not less than from, in byte order of keys, up to limit. It reorders the slice.
+func Page[T any](all []T, from string, limit int, key func(T) string) []T {
+	all = slices.DeleteFunc(all, func(v T) bool { return key(v) < from })
+	slices.SortFunc(all, func(a, b T) int { return cmp.Compare(key(a), key(b)) })
+	return all[:min(len(all), max(limit, 0))]
+}

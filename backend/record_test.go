@@ -1,0 +1,58 @@
+package backend_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/go-election/go-election/backend"
+)
+
+func TestTheEndOfAReignLeavesAVacantLeaseThatTellsOfIt(t *testing.T) {
+	began := time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
+	wish := backend.Wish{Election: "jobs", Term: 7, Kind: backend.Accept, ID: "b"}
+	r := backend.Record{Elected: began, Lease: backend.Lease{Election: "jobs", Holder: backend.Candidate{ID: "a", Nonce: "n"}, Term: 7, Beat: 5,
+		TTL: time.Minute, Renew: time.Second, Watch: time.Minute, Wish: wish, MovedFrom: "zookeeper"}}
+	r.EndReign(backend.Deposed, began.Add(time.Hour).In(time.FixedZone("", 3600)))
+	want := backend.Lease{Election: "jobs", Term: 7, Beat: 5, End: backend.Deposed, LastID: "a", LastNonce: "n", Wish: wish, MovedFrom: "zookeeper"}
+	if r.Lease != want || !r.Elected.IsZero() {
+		t.Errorf("it leaves %+v, elected %v, want %+v", r.Lease, r.Elected, want)
+	}
+	reign := backend.Reign{Term: 7, ID: "a", From: began, To: began.Add(time.Hour), End: backend.Deposed}
+	if !slices.Equal(r.History, []backend.Reign{reign}) {
+		t.Errorf("the history is %v, want %v", r.History, reign)
+	}
+	r.EndReign(backend.Failed, began.Add(2*time.Hour))
+	if r.Lease != want || len(r.History) != 1 {
+		t.Errorf("a reign ends twice: %+v %v", r.Lease, r.History)
+	}
+}
+
+func TestNoReignEndsBeforeItBeganThoughAClockIsSetBack(t *testing.T) {
+	began := time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
+	r := backend.Record{Elected: began, Lease: backend.Lease{Holder: backend.Candidate{ID: "a"}, Term: 1}}
+	r.EndReign(backend.Released, began.Add(-time.Hour))
+	if to := r.History[0].To; !to.Equal(began) {
+		t.Errorf("a reign from %v to %v", began, to)
+	}
+}
+
+func TestAPageBeginsAtAKeyAndEndsAtALimit(t *testing.T) {
+	for _, c := range []struct {
+		from  string
+		limit int
+		want  []string
+	}{
+		{"", 9, []string{"B", "a", "a ", "aa", "é"}},
+		{"a", 2, []string{"a", "a "}},
+		{"a\x00", 2, []string{"a ", "aa"}},
+		{"é", 1, []string{"é"}},
+		{"ê", 1, nil},
+		{"", 0, nil},
+	} {
+		all := []string{"aa", "é", "B", "a ", "a"}
+		if got := backend.Page(all, c.from, c.limit, func(s string) string { return s }); !slices.Equal(got, c.want) {
+			t.Errorf("up to %d from %q on: %q, want %q", c.limit, c.from, got, c.want)
+		}
+	}
+}
