@@ -48,7 +48,7 @@ func init() {
 			return nil, err
 		}
 		probed = p
-		return memory.New(nil).Backend(), nil
+		return memory.New().Backend(), nil
 	})
 }
 

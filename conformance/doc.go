@@ -17,7 +17,7 @@
 //		conformance.Run(t, conformance.Harness{
 //			Virtual: true,
 //			NewStore: func(t testing.TB) conformance.Store {
-//				store := memory.New(nil)
+//				store := memory.New()
 //				return conformance.Store{
 //					Open: func(t testing.TB) backend.Backend { return store.Backend() },
 //				}

@@ -16,7 +16,7 @@ func TestModel(t *testing.T) {
 		// the cases run side by side: TTL: time.Second, Parallel: true.
 		Virtual: true, Short: true,
 		NewStore: func(testing.TB) conformance.Store {
-			store := memory.New(nil)
+			store := memory.New()
 			return conformance.Store{
 				Open: func(testing.TB) backend.Backend { return store.Backend() },
 				// Faults: hooks to harm the store itself, if you have any.

@@ -16,7 +16,6 @@ import (
 // A mutant is memory with one mistake in it, and the case that must find it.
 type mutant struct {
 	name   string
-	poll   bool
 	mutate func(*faulty)
 	killer string // title of a case
 }
@@ -388,8 +387,7 @@ var mutants = []mutant{
 			return f.Backend.Ask(ctx, wishes)
 		}
 	}},
-	{name: "a push that is claimed and not there", poll: true, killer: "N2 every change is heard", mutate: func(f *faulty) {
-		f.claims = func(g backend.Guarantees) backend.Guarantees { g.Push, g.Poll = true, false; return g }
+	{name: "a push that is claimed and not there", killer: "N2 every change is heard", mutate: func(f *faulty) {
 		f.listen = func(ctx context.Context, _ []backend.Lease, _ string) error { <-ctx.Done(); return ctx.Err() }
 	}},
 	{name: "nothing is heard of anything", killer: "G5 guarantees are what they are", mutate: func(f *faulty) {
@@ -410,7 +408,7 @@ func TestEachMutantIsKilledByItsCase(t *testing.T) {
 			c := Cases()[i]
 			harness := func(mutate func(*faulty)) Harness {
 				return Harness{Virtual: true, Short: true, NewStore: func(testing.TB) Store {
-					store := memory.New(&memory.Options{Poll: m.poll})
+					store := memory.New()
 					return Store{Open: func(testing.TB) backend.Backend {
 						f := &faulty{Backend: store.Backend(), store: store, closed: make(chan struct{})}
 						mutate(f)
@@ -418,7 +416,7 @@ func TestEachMutantIsKilledByItsCase(t *testing.T) {
 					}}
 				}}
 			}
-			if err := c.Try(t, harness(func(*faulty) {})); err != nil && !m.poll {
+			if err := c.Try(t, harness(func(*faulty) {})); err != nil {
 				t.Fatalf("%s fails on memory itself: %v", c.Title(), err)
 			}
 			err := c.Try(t, harness(m.mutate))

@@ -44,7 +44,7 @@ func TestTimeInWhichTheMachineStoodStillDoesNotCount(t *testing.T) {
 func TestAVoidTrialIsMadeAgainAndTheThirdOneCounts(t *testing.T) {
 	late := errors.New("late")
 	h := Harness{TTL: time.Hour, NewStore: func(testing.TB) Store {
-		store := memory.New(nil)
+		store := memory.New()
 		return Store{Open: func(testing.TB) backend.Backend { return store.Backend() }}
 	}}
 	for what, c := range map[string]struct {

@@ -54,7 +54,7 @@ func TestWatchersAreToldOnceThatTheStoreDenies(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				d := &denies{Backend: memory.New(nil).Backend()}
+				d := &denies{Backend: memory.New().Backend()}
 				m, err := election.New(d, nil)
 				if err != nil {
 					t.Fatal(err)

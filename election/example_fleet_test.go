@@ -35,7 +35,7 @@ func crash(store *memory.Store, id string) {
 // A leader steps down because it wants to. Another leads at once, and this one is a
 // candidate again half a TTL later.
 func ExampleElection_Resign() {
-	store, ctx := memory.New(nil), context.Background()
+	store, ctx := memory.New(), context.Background()
 	leads := make(chan string)
 	a, ea := candidate(store, "anna")
 	b, eb := candidate(store, "bert")
@@ -62,7 +62,7 @@ func ExampleOptions_health() {
 		}
 		return nil
 	}
-	m, err := election.New(memory.New(nil).Backend(), &election.Options{TTL: time.Minute, RenewEvery: 50 * time.Millisecond, Health: health})
+	m, err := election.New(memory.New().Backend(), &election.Options{TTL: time.Minute, RenewEvery: 50 * time.Millisecond, Health: health})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -83,7 +83,7 @@ func ExampleOptions_health() {
 // Silence: what a crashed leader left running gets time to end before another leads.
 // It comes on top of the TTL.
 func ExampleOptions_silence() {
-	store, ctx := memory.New(nil), context.Background()
+	store, ctx := memory.New(), context.Background()
 	crash(store, "anna")
 	began := time.Now()
 	m, err := election.New(store.Backend(), &election.Options{ID: "bert", TTL: time.Minute, Silence: time.Second})
@@ -110,7 +110,7 @@ func ExampleOptions_silence() {
 // Priority: after a crash the others hold back for a while, so that the old leader
 // leads again if it returns, with its caches warm. It is known by its ID.
 func ExampleOptions_priority() {
-	store, ctx := memory.New(nil), context.Background()
+	store, ctx := memory.New(), context.Background()
 	crash(store, "anna")
 	leads := make(chan string, 2)
 	for _, id := range []string{"bert", "anna"} { // anna is started again, after bert
@@ -133,7 +133,7 @@ func ExampleOptions_priority() {
 // One watcher for everything that this process has joined, now or later.
 func ExampleManager_Watch() {
 	ctx := context.Background()
-	m, err := election.New(memory.New(nil).Backend(), &election.Options{ID: "anna", TTL: time.Minute})
+	m, err := election.New(memory.New().Backend(), &election.Options{ID: "anna", TTL: time.Minute})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -158,7 +158,7 @@ func ExampleManager_Watch() {
 
 // Who takes part, leading or not, as an operator's page would list it.
 func ExampleManager_Members() {
-	store, ctx := memory.New(nil), context.Background()
+	store, ctx := memory.New(), context.Background()
 	m, err := election.New(store.Backend(), &election.Options{ID: "anna", Address: "10.0.0.1:9090"})
 	if err != nil {
 		log.Fatal(err)

@@ -30,7 +30,7 @@ func candidate(store *memory.Store, id string) (*election.Manager, *election.Ele
 // the leadership does.
 func Example() {
 	ctx, stop := context.WithCancel(context.Background())
-	m, err := election.New(memory.New(nil).Backend(), nil) // mysql.Open, etcd.Open, …
+	m, err := election.New(memory.New().Backend(), nil) // mysql.Open, etcd.Open, …
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -52,7 +52,7 @@ func Example() {
 
 // Every node is told who leads, leader or not.
 func ExampleElection_Watch() {
-	store, ctx := memory.New(nil), context.Background()
+	store, ctx := memory.New(), context.Background()
 	a, ea := candidate(store, "anna")
 	b, eb := candidate(store, "bert") // only watches
 
@@ -89,7 +89,7 @@ func ExampleElection_Watch() {
 // A job that every node's cron starts, and only the leader does. Its context ends
 // with the leadership.
 func ExampleElection_Leadership() {
-	store, ctx := memory.New(nil), context.Background()
+	store, ctx := memory.New(), context.Background()
 	a, ea := candidate(store, "anna")
 	b, eb := candidate(store, "bert")
 	lead, err := ea.Campaign(ctx)
@@ -139,7 +139,7 @@ func (l *ledger) write(term uint64) error {
 // The fence: what no lease can do, the term does. A leader that was stopped for a
 // while writes late, and is refused. (On MySQL: mysql.Fence.)
 func ExampleLeadership() {
-	store, ctx := memory.New(nil), context.Background()
+	store, ctx := memory.New(), context.Background()
 	a, ea := candidate(store, "anna")
 	b, eb := candidate(store, "bert")
 	var l ledger
@@ -168,7 +168,7 @@ func ExampleLeadership() {
 
 // An operator says who shall lead next. Any process that knows the store can ask.
 func ExampleElection_Nominate() {
-	store, ctx := memory.New(nil), context.Background()
+	store, ctx := memory.New(), context.Background()
 	leads := make(chan string)
 	reign := func(id string) election.LeadFunc {
 		return func(ctx context.Context, _ *election.Leadership) error {
@@ -196,7 +196,7 @@ func ExampleElection_Nominate() {
 // An operator ends a reign. The leader steps down in order, and stays out for a
 // TTL.
 func ExampleElection_Depose() {
-	store, ctx := memory.New(nil), context.Background()
+	store, ctx := memory.New(), context.Background()
 	a, ea := candidate(store, "anna")
 	b, eb := candidate(store, "bert")
 	over := make(chan error)
@@ -229,7 +229,7 @@ func ExampleElection_Depose() {
 // Before a rolling restart: a node steps down, and does not come back until it is
 // told to.
 func ExampleElection_Pause() {
-	store, ctx := memory.New(nil), context.Background()
+	store, ctx := memory.New(), context.Background()
 	m, e := candidate(store, "anna")
 	leads := make(chan bool)
 	e.Lead(func(ctx context.Context, _ *election.Leadership) error {
@@ -254,7 +254,7 @@ func ExampleElection_Pause() {
 
 // An observer needs no right to write, and never leads.
 func ExampleOptions_observer() {
-	store, ctx := memory.New(nil), context.Background()
+	store, ctx := memory.New(), context.Background()
 	a, ea := candidate(store, "anna")
 	lead, err := ea.Campaign(ctx)
 	if err != nil {
@@ -289,7 +289,7 @@ func ExampleOptions_observer() {
 
 // One attempt, as a lock that is tried: for a job that somebody else may be doing.
 func ExampleElection_Try() {
-	store, ctx := memory.New(nil), context.Background()
+	store, ctx := memory.New(), context.Background()
 	a, ea := candidate(store, "anna")
 	b, eb := candidate(store, "bert")
 	lead, err := ea.Try(ctx)

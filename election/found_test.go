@@ -13,7 +13,7 @@ import (
 
 func TestAReignThatTheWallClockHasEndedDoesNotComeBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := manage(t, memory.New(nil).Backend(), Options{})
+		m := manage(t, memory.New().Backend(), Options{})
 		e := joined(t, m, "x")
 		e.Lead(nil)
 		synctest.Wait()
@@ -40,7 +40,7 @@ func TestAReignThatTheWallClockHasEndedDoesNotComeBack(t *testing.T) {
 
 func TestAMachineThatSleptDoesNotLeadWhenItWakes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := manage(t, memory.New(nil).Backend(), Options{})
+		m := manage(t, memory.New().Backend(), Options{})
 		e := joined(t, m, "x")
 		e.Lead(nil)
 		synctest.Wait()

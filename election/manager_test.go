@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/memory"
 	"github.com/go-election/go-election/election"
 )
@@ -17,6 +18,15 @@ func open(t *testing.T, s *memory.Store, o election.Options) *election.Manager {
 		t.Fatal(err)
 	}
 	return m
+}
+
+// polled is a store that must be polled: it tells nobody of changes.
+type polled struct{ backend.Backend }
+
+func (p polled) Guarantees() backend.Guarantees {
+	g := p.Backend.Guarantees()
+	g.Push, g.Poll = false, true
+	return g
 }
 
 func join(t *testing.T, m *election.Manager, name string) *election.Election {
@@ -31,8 +41,18 @@ func join(t *testing.T, m *election.Manager, name string) *election.Election {
 func TestALeaderIsElectedAndASecondOneTakesOverInOrder(t *testing.T) {
 	for _, poll := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
-			store := memory.New(&memory.Options{Poll: poll})
-			a, b := open(t, store, election.Options{ID: "a"}), open(t, store, election.Options{ID: "b"})
+			store := memory.New()
+			start := func(id string) *election.Manager {
+				if !poll {
+					return open(t, store, election.Options{ID: id})
+				}
+				m, err := election.New(polled{store.Backend()}, &election.Options{ID: id})
+				if err != nil {
+					t.Fatal(err)
+				}
+				return m
+			}
+			a, b := start("a"), start("b")
 			ea, eb := join(t, a, "jobs"), join(t, b, "jobs")
 			eb.Watch(func(ev election.Event) { t.Log(time.Now().Format("15:04:05.000"), ev) })
 			if err := ea.Lead(nil); err != nil {

@@ -56,7 +56,7 @@ func TestResigningConcernsOneReign(t *testing.T) {
 	wait := func(ctx context.Context, _ *Leadership) error { <-ctx.Done(); return nil }
 
 	inBubble(t, "a handle of Lead(nil) resigns its reign", func(t *testing.T) {
-		m := manage(t, memory.New(nil).Backend(), Options{})
+		m := manage(t, memory.New().Backend(), Options{})
 		e := joined(t, m, "x")
 		e.Lead(nil)
 		synctest.Wait()
@@ -69,7 +69,7 @@ func TestResigningConcernsOneReign(t *testing.T) {
 		closes(t, m)
 	})
 	inBubble(t, "an old handle does not resign a newer reign", func(t *testing.T) {
-		m := manage(t, memory.New(nil).Backend(), Options{})
+		m := manage(t, memory.New().Backend(), Options{})
 		e := joined(t, m, "x")
 		e.Lead(wait)
 		synctest.Wait()
@@ -88,7 +88,7 @@ func TestResigningConcernsOneReign(t *testing.T) {
 		closes(t, m)
 	})
 	inBubble(t, "a second Resign returns at once", func(t *testing.T) {
-		m := manage(t, memory.New(nil).Backend(), Options{})
+		m := manage(t, memory.New().Backend(), Options{})
 		e := joined(t, m, "x")
 		first, err := e.Campaign(t.Context())
 		if err != nil {
@@ -108,7 +108,7 @@ func TestResigningConcernsOneReign(t *testing.T) {
 		closes(t, m)
 	})
 	inBubble(t, "a candidate whose bid is on its way has nothing to resign", func(t *testing.T) {
-		m := manage(t, slow{memory.New(nil).Backend()}, Options{})
+		m := manage(t, slow{memory.New().Backend()}, Options{})
 		e := joined(t, m, "x")
 		e.Lead(nil)
 		time.Sleep(100 * time.Millisecond)
@@ -132,7 +132,7 @@ func (b slow) Acquire(ctx context.Context, bids []backend.Bid) ([]backend.Answer
 
 func TestAWatcherOfALeftElectionEnds(t *testing.T) {
 	inBubble(t, "", func(t *testing.T) {
-		m := manage(t, memory.New(nil).Backend(), Options{})
+		m := manage(t, memory.New().Backend(), Options{})
 		e := joined(t, m, "x")
 		if err := e.Leave(t.Context()); err != nil {
 			t.Fatal(err)
@@ -144,7 +144,7 @@ func TestAWatcherOfALeftElectionEnds(t *testing.T) {
 
 func TestWatchAndCloseDoNotRace(t *testing.T) {
 	for range 300 {
-		m := manage(t, memory.New(nil).Backend(), Options{})
+		m := manage(t, memory.New().Backend(), Options{})
 		joined(t, m, "x")
 		done := make(chan struct{})
 		go func() { m.Watch(func(Event) {}); close(done) }()
@@ -155,7 +155,7 @@ func TestWatchAndCloseDoNotRace(t *testing.T) {
 
 func TestAPausedManagerPausesWhatIsJoinedLater(t *testing.T) {
 	inBubble(t, "", func(t *testing.T) {
-		m := manage(t, memory.New(nil).Backend(), Options{})
+		m := manage(t, memory.New().Backend(), Options{})
 		m.Pause()
 		e := joined(t, m, "x")
 		e.Lead(nil)
@@ -176,7 +176,7 @@ func TestAPausedManagerPausesWhatIsJoinedLater(t *testing.T) {
 // them were lost.
 func TestASlowWatcherOfManyElectionsHoldsNothingUp(t *testing.T) {
 	const n = 3000
-	m := manage(t, memory.New(nil).Backend(), Options{})
+	m := manage(t, memory.New().Backend(), Options{})
 	elections := make([]*Election, n)
 	for i := range elections {
 		elections[i] = joined(t, m, fmt.Sprint("election/number/", i))
@@ -200,7 +200,7 @@ func TestASlowWatcherOfManyElectionsHoldsNothingUp(t *testing.T) {
 
 func TestAForwardStepOfTheWallClockCostsOneReignAtMost(t *testing.T) {
 	inBubble(t, "where there is no boot-time clock", func(t *testing.T) {
-		m := manage(t, memory.New(nil).Backend(), Options{})
+		m := manage(t, memory.New().Backend(), Options{})
 		e := joined(t, m, "x")
 		e.Lead(nil)
 		time.Sleep(time.Minute)
@@ -227,9 +227,9 @@ func TestAPlantedDurationNeitherFreesALeaseNorPutsFollowersToSleep(t *testing.T)
 		return raw, a[0].Lease
 	}
 	inBubble(t, "an enormous TTL", func(t *testing.T) {
-		store := memory.New(&memory.Options{Poll: true})
+		store := memory.New()
 		plant(t, store, 1<<63-1, 3*time.Second)
-		m := manage(t, store.Backend(), Options{})
+		m := manage(t, polled{store.Backend()}, Options{})
 		e := joined(t, m, "x")
 		e.Lead(nil)
 		time.Sleep(24 * time.Hour)
@@ -239,9 +239,9 @@ func TestAPlantedDurationNeitherFreesALeaseNorPutsFollowersToSleep(t *testing.T)
 		closes(t, m)
 	})
 	inBubble(t, "an enormous Renew", func(t *testing.T) {
-		store := memory.New(&memory.Options{Poll: true})
+		store := memory.New()
 		raw, held := plant(t, store, century, century-time.Hour)
-		m := manage(t, store.Backend(), Options{})
+		m := manage(t, polled{store.Backend()}, Options{})
 		e := joined(t, m, "x")
 		e.Lead(nil)
 		time.Sleep(time.Second)
@@ -267,7 +267,7 @@ func TestAPlantedTermDoesNotOutliveItsRepair(t *testing.T) {
 }
 
 func TestWhoWaitsIsToldWhenTheManagerEnds(t *testing.T) {
-	m := manage(t, memory.New(nil).Backend(), Options{StepDownTimeout: time.Hour})
+	m := manage(t, memory.New().Backend(), Options{StepDownTimeout: time.Hour})
 	e := joined(t, m, "x")
 	stuck := make(chan struct{})
 	defer close(stuck)
@@ -286,8 +286,7 @@ func TestWhoWaitsIsToldWhenTheManagerEnds(t *testing.T) {
 
 func TestAFailingStoreIsAskedLessAndLess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := memory.New(&memory.Options{Poll: true})
-		b := &broken{Backend: store.Backend()}
+		b := &broken{Backend: polled{memory.New().Backend()}}
 		m := manage(t, b, Options{})
 		e := joined(t, m, "x")
 		b.down.Store(true)
@@ -303,6 +302,15 @@ func TestAFailingStoreIsAskedLessAndLess(t *testing.T) {
 		}
 		closes(t, m)
 	})
+}
+
+// polled is a store that must be polled: it tells nobody of changes.
+type polled struct{ backend.Backend }
+
+func (p polled) Guarantees() backend.Guarantees {
+	g := p.Backend.Guarantees()
+	g.Push, g.Poll = false, true
+	return g
 }
 
 // broken answers with an error for each item, as the MySQL backend does.
@@ -343,7 +351,7 @@ func (s slowEyes) Observe(ctx context.Context, seen []backend.Lease, after strin
 
 func TestAnAttemptIsNotJudgedByAReadingFromBefore(t *testing.T) {
 	inBubble(t, "a lease that was released while it was being read", func(t *testing.T) {
-		store := memory.New(nil)
+		store := memory.New()
 		a, b := manage(t, store.Backend(), Options{}), manage(t, slowEyes{store.Backend()}, Options{})
 		l, err := joined(t, a, "x").Campaign(t.Context())
 		if err != nil {

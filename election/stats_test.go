@@ -30,7 +30,7 @@ func changes(s election.Stats, kind election.Kind, reason election.Reason, own b
 
 func TestStatsCountCallsTheirTimeAndTheTrustThatWasLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		wire := conformance.Wrap(memory.New(nil).Backend())
+		wire := conformance.Wrap(memory.New().Backend())
 		m, err := election.New(wire, &election.Options{ID: "a", TTL: 16 * time.Second, RenewEvery: 4 * time.Second, Margin: 4 * time.Second, CallTimeout: 3 * time.Second})
 		if err != nil {
 			t.Fatal(err)
@@ -78,7 +78,7 @@ func TestStatsCountCallsTheirTimeAndTheTrustThatWasLeft(t *testing.T) {
 
 func TestStatsCountErrorsByClassAndChangesByReason(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		wire := conformance.Wrap(memory.New(nil).Backend())
+		wire := conformance.Wrap(memory.New().Backend())
 		m, err := election.New(wire, &election.Options{ID: "a"})
 		if err != nil {
 			t.Fatal(err)
@@ -144,7 +144,7 @@ func TestStatsCountErrorsByClassAndChangesByReason(t *testing.T) {
 
 func TestStatsCountWatchersAndWhatWaitsForThem(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := open(t, memory.New(nil), election.Options{ID: "a"})
+		m := open(t, memory.New(), election.Options{ID: "a"})
 		names := []string{"c", "a", "b"}
 		for _, name := range names {
 			join(t, m, name)

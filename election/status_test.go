@@ -23,7 +23,7 @@ func part(t *testing.T, m *election.Manager) (election.Status, election.Election
 
 func TestStatusSaysWhatAManagerKnows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := memory.New(nil)
+		store := memory.New()
 		a, b := open(t, store, election.Options{ID: "a"}), open(t, store, election.Options{ID: "b"})
 		ea, eb := join(t, a, "jobs"), join(t, b, "jobs")
 		if s, p := part(t, a); s.ID != "a" || s.Backend != "memory" || s.Closed || s.Unreachable || s.Err != nil || p.Kind != election.Vacant || p.Campaigning || p.Left >= 0 {
@@ -72,7 +72,7 @@ func TestStatusSaysWhatAManagerKnows(t *testing.T) {
 
 func TestStatusSaysThatTheStoreIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := memory.New(nil).Backend()
+		b := memory.New().Backend()
 		m, err := election.New(b, nil)
 		if err != nil {
 			t.Fatal(err)

@@ -18,7 +18,7 @@ import (
 // Two functions work while this process leads. One fails: the other is cancelled and
 // waited for, and the lease is free again when Run returns.
 func Example() {
-	m, err := election.New(memory.New(nil).Backend(), nil) // mysql.Open, etcd.Open, …
+	m, err := election.New(memory.New().Backend(), nil) // mysql.Open, etcd.Open, …
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -30,7 +30,7 @@ func post(h http.Handler, body string, headers ...string) *httptest.ResponseReco
 
 func TestActionsDoWhatTheySay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := memory.New(nil)
+		store := memory.New()
 		a := manager(t, store, election.Options{ID: "a"}, true, "x", "y")
 		time.Sleep(time.Second) // of virtual time
 		b := manager(t, store, election.Options{ID: "b"}, true, "x", "y")
@@ -76,7 +76,7 @@ func TestActionsDoWhatTheySay(t *testing.T) {
 }
 
 func TestWithoutAnAuthorizerNothingCanBeChanged(t *testing.T) {
-	h := handler(t, manager(t, memory.New(nil), election.Options{ID: "a"}, false, "x"), nil)
+	h := handler(t, manager(t, memory.New(), election.Options{ID: "a"}, false, "x"), nil)
 	if w := post(h, `{"action":"pause"}`); w.Code != 403 {
 		t.Errorf("POST: %d, want 403", w.Code)
 	}
@@ -93,7 +93,7 @@ func TestWithoutAnAuthorizerNothingCanBeChanged(t *testing.T) {
 }
 
 func TestWhatIsNotAllowedIsRefused(t *testing.T) {
-	m := manager(t, memory.New(nil), election.Options{ID: "a"}, false, "x")
+	m := manager(t, memory.New(), election.Options{ID: "a"}, false, "x")
 	var asked []electionhttp.Action
 	h := handler(t, m, &electionhttp.Options{Authorize: func(r *http.Request, a electionhttp.Action) error {
 		asked = append(asked, a)

@@ -117,7 +117,7 @@ func (c *client) wantHeard(t *testing.T, want ...string) (id string) {
 
 func TestAStreamBeginsWithTheStatesAndSaysEveryChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := memory.New(nil)
+		store := memory.New()
 		a := manager(t, store, election.Options{ID: "a"}, true, "x", "y")
 		time.Sleep(time.Second) // of virtual time
 		h := handler(t, a, nil)
@@ -161,7 +161,7 @@ func TestAStreamBeginsWithTheStatesAndSaysEveryChange(t *testing.T) {
 // the two must come by the stream, though the list was empty.
 func TestAStreamGoesOnFromAnEmptyListOfChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a := manager(t, memory.New(nil), election.Options{ID: "a"}, true, "x")
+		a := manager(t, memory.New(), election.Options{ID: "a"}, true, "x")
 		time.Sleep(time.Second) // of virtual time
 		h := handler(t, a, nil)
 		synctest.Wait()
@@ -178,7 +178,7 @@ func TestAStreamGoesOnFromAnEmptyListOfChanges(t *testing.T) {
 
 func TestStreamsEndWithTheHandlerAndAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := handler(t, manager(t, memory.New(nil), election.Options{ID: "a"}, false, "x"), &electionhttp.Options{MaxStreams: 2})
+		h := handler(t, manager(t, memory.New(), election.Options{ID: "a"}, false, "x"), &electionhttp.Options{MaxStreams: 2})
 		one, two := listen(t, h, "/events", ""), listen(t, h, "/events", "")
 		synctest.Wait()
 		if w := get(h, "GET", "/events"); w.Code != 503 || w.Header().Get("Retry-After") == "" {
@@ -195,7 +195,7 @@ func TestStreamsEndWithTheHandlerAndAreLimited(t *testing.T) {
 
 func TestASlowClientHarmsNobodyAndIsToldThatItMissedSome(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := memory.New(nil)
+		store := memory.New()
 		a := manager(t, store, election.Options{ID: "a"}, false, "x")
 		time.Sleep(time.Second)
 		h := handler(t, a, nil)
@@ -232,7 +232,7 @@ func TestASlowClientHarmsNobodyAndIsToldThatItMissedSome(t *testing.T) {
 func TestAStreamOverARealConnection(t *testing.T) {
 	t.Parallel()
 	const limit = 5 * time.Second // in which a busy machine has passed on a request
-	store := memory.New(nil)
+	store := memory.New()
 	a := manager(t, store, election.Options{ID: "a", TTL: time.Minute}, true, "x")
 	until(t, a, "a leads", leads("a"))
 	h := handler(t, a, nil)
@@ -274,7 +274,7 @@ func TestAStreamOverARealConnection(t *testing.T) {
 
 func TestChangesAreKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := memory.New(nil)
+		store := memory.New()
 		m := manager(t, store, election.Options{ID: "a"}, false)
 		h := handler(t, m, nil)
 		for i := range 3 {

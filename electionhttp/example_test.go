@@ -18,7 +18,7 @@ import (
 
 // A program that has a server adds a path to it. Nobody can change anything there.
 func Example() {
-	m, err := election.New(memory.New(nil).Backend(), &election.Options{ID: "host-17"})
+	m, err := election.New(memory.New().Backend(), &election.Options{ID: "host-17"})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -57,7 +57,7 @@ func Example() {
 // Operators who know a password may pause, resign, nominate and depose; the same
 // password is asked for before anything is shown. A browser asks its user for it.
 func ExampleOptions_authorize() {
-	m, err := election.New(memory.New(nil).Backend(), nil)
+	m, err := election.New(memory.New().Backend(), nil)
 	if err != nil {
 		log.Fatal(err)
 	}

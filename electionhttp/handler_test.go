@@ -101,7 +101,7 @@ func read(t *testing.T, h http.Handler, path string) (v map[string]any) {
 }
 
 func TestLeaderIs200OnTheLeaderAnd503Elsewhere(t *testing.T) {
-	store := memory.New(nil)
+	store := memory.New()
 	a := manager(t, store, election.Options{ID: "a", TTL: time.Minute}, true, "billing/nightly")
 	until(t, a, "a leads", leads("a"))
 	b := manager(t, store, election.Options{ID: "b", TTL: time.Minute}, true, "billing/nightly")
@@ -144,7 +144,7 @@ func TestLeaderIs200OnTheLeaderAnd503Elsewhere(t *testing.T) {
 
 func TestAnObserverAnswersForTheCandidateThatItIsToldOf(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := memory.New(nil)
+		store := memory.New()
 		a := store.Backend()
 		leader, err := election.New(a, &election.Options{ID: "a"})
 		if err != nil {
@@ -185,7 +185,7 @@ func TestAnObserverAnswersForTheCandidateThatItIsToldOf(t *testing.T) {
 
 func TestAnObserverWritesWishesAndHasNothingToPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := memory.New(nil)
+		store := memory.New()
 		manager(t, store, election.Options{ID: "a"}, true, "job")
 		eye := manager(t, store, election.Options{Observer: true}, false, "job")
 		time.Sleep(time.Second)
@@ -208,7 +208,7 @@ func TestHealthAndReadiness(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var sick atomic.Pointer[error]
 		sick.Store(new(error))
-		b := memory.New(nil).Backend()
+		b := memory.New().Backend()
 		m, err := election.New(b, &election.Options{ID: "a", Health: func(context.Context) error { return *sick.Load() }})
 		if err != nil {
 			t.Fatal(err)
@@ -251,7 +251,7 @@ func TestHealthAndReadiness(t *testing.T) {
 }
 
 func TestEveryAnswerHasSafeHeaders(t *testing.T) {
-	h := handler(t, manager(t, memory.New(nil), election.Options{ID: "a"}, false, "jobs"), nil)
+	h := handler(t, manager(t, memory.New(), election.Options{ID: "a"}, false, "jobs"), nil)
 	for _, path := range []string{"/", "/page.js", "/page.css", "/kit.js", "/detail.js", "/icon.svg", "/elections", "/elections/jobs", "/members", "/changes", "/leader/jobs", "/healthz", "/readyz", "/nothing", "/actions", "/elections?limit=x"} {
 		head := get(h, "GET", path).Header()
 		csp := head.Get("Content-Security-Policy")
@@ -275,7 +275,7 @@ func TestEveryAnswerHasSafeHeaders(t *testing.T) {
 }
 
 func TestThePageNeedsNothingFromElsewhere(t *testing.T) {
-	h := handler(t, manager(t, memory.New(nil), election.Options{ID: "a"}, false), nil)
+	h := handler(t, manager(t, memory.New(), election.Options{ID: "a"}, false), nil)
 	for _, path := range []string{"/", "/page.js", "/page.css", "/kit.js", "/detail.js"} {
 		w := get(h, "GET", path)
 		if w.Code != 200 || w.Body.Len() == 0 {
@@ -291,7 +291,7 @@ func TestThePageNeedsNothingFromElsewhere(t *testing.T) {
 }
 
 func TestItWorksUnderAPrefix(t *testing.T) {
-	h := handler(t, manager(t, memory.New(nil), election.Options{ID: "a"}, false, "billing/nightly"), nil)
+	h := handler(t, manager(t, memory.New(), election.Options{ID: "a"}, false, "billing/nightly"), nil)
 	mux := http.NewServeMux()
 	mux.Handle("/ops/election/", http.StripPrefix("/ops/election", h))
 	mux.Handle("/ops/election", http.StripPrefix("/ops/election", h))
@@ -310,7 +310,7 @@ func TestItWorksUnderAPrefix(t *testing.T) {
 }
 
 func TestImpossibleOptionsAreRefused(t *testing.T) {
-	m := manager(t, memory.New(nil), election.Options{ID: "a"}, false)
+	m := manager(t, memory.New(), election.Options{ID: "a"}, false)
 	for _, o := range []electionhttp.Options{{MaxStreams: -1}, {MaxStreams: 1e6}, {Heartbeat: -1}, {Heartbeat: time.Millisecond}, {Heartbeat: 2 * time.Hour}} {
 		if _, err := electionhttp.New(m, &o); !errors.Is(err, backend.ErrInvalid) {
 			t.Errorf("%+v: %v, want ErrInvalid", o, err)

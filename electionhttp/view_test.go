@@ -27,7 +27,7 @@ func names(v map[string]any) (list []string) {
 
 func TestElectionsSaysWhoLeadsSinceWhenAndForHowLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := memory.New(nil)
+		store := memory.New()
 		a := manager(t, store, election.Options{ID: "a", Address: "10.0.0.1:80", Metadata: "zone=1"}, true, "x")
 		time.Sleep(time.Hour) // of virtual time
 		b := manager(t, store, election.Options{ID: "b"}, true, "x", "y")
@@ -84,7 +84,7 @@ func TestElectionsSaysWhoLeadsSinceWhenAndForHowLong(t *testing.T) {
 func TestMetadataAndTextsOfErrorsAreShownOnlyOnRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, details := range []bool{false, true} {
-			store := memory.New(nil)
+			store := memory.New()
 			mine := store.Backend()
 			m, err := election.New(mine, &election.Options{ID: "a", Metadata: "canary"})
 			if err != nil {
@@ -132,7 +132,7 @@ func TestMetadataAndTextsOfErrorsAreShownOnlyOnRequest(t *testing.T) {
 
 func TestHostileTextIsHarmlessInJSON(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := memory.New(nil)
+		store := memory.New()
 		m := manager(t, store, election.Options{ID: "a"}, false, hostile, "x")
 		h := handler(t, m, &electionhttp.Options{Details: true})
 		stream := listen(t, h, "/events", "")
@@ -182,7 +182,7 @@ func TestHostileTextIsHarmlessInJSON(t *testing.T) {
 func TestManyElectionsAreFoundAndPaged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n = 1000
-		store := memory.New(nil)
+		store := memory.New()
 		list := make([]string, n)
 		for i := range list {
 			list[i] = fmt.Sprintf("shard/%04d", i)
@@ -218,7 +218,7 @@ func TestManyElectionsAreFoundAndPaged(t *testing.T) {
 // The end of the bubble finds goroutines that are left.
 func TestNothingIsLeftBehind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := memory.New(nil)
+		store := memory.New()
 		a := manager(t, store, election.Options{ID: "a"}, true, "x")
 		b := manager(t, store, election.Options{ID: "b"}, false, "x")
 		time.Sleep(time.Second)

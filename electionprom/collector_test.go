@@ -59,7 +59,7 @@ func expect(t *testing.T, c prometheus.Collector, want string, names ...string) 
 
 func TestAProcessSaysWhatItLeadsAndWhatItFollows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := memory.New(nil)
+		store := memory.New()
 		a, b := manager(t, store.Backend(), "a"), manager(t, store.Backend(), "b")
 		lead(t, a, "mine", true)
 		lead(t, a, "nobody's", false)
@@ -104,7 +104,7 @@ func TestAProcessSaysWhatItLeadsAndWhatItFollows(t *testing.T) {
 
 func TestChangesErrorsAndRenewalsAreCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		wire := conformance.Wrap(memory.New(nil).Backend())
+		wire := conformance.Wrap(memory.New().Backend())
 		m := manager(t, wire, "a")
 		lead(t, m, "jobs", true)
 		time.Sleep(time.Minute)
@@ -162,7 +162,7 @@ func gather(t *testing.T, c prometheus.Collector) map[string]float64 {
 
 func TestManyElectionsHaveNoSeriesOfTheirOwn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := manager(t, memory.New(nil).Backend(), "a")
+		m := manager(t, memory.New().Backend(), "a")
 		for i := range 11 {
 			lead(t, m, fmt.Sprint(i), true)
 		}
@@ -183,7 +183,7 @@ func TestManyElectionsHaveNoSeriesOfTheirOwn(t *testing.T) {
 // Names of elections may be anything printable. What others wrote is no label.
 func TestLabelsAreHarmless(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := memory.New(nil)
+		store := memory.New()
 		hostile := `"} 1` + "\u00e9" + `\`
 		other, m := manager(t, store.Backend(), "secret-of-others"), manager(t, store.Backend(), hostile)
 		lead(t, other, hostile, true)
@@ -205,7 +205,7 @@ func TestLabelsAreHarmless(t *testing.T) {
 }
 
 func TestAClosedManagerCanBeCollected(t *testing.T) {
-	m := manager(t, memory.New(nil).Backend(), "a")
+	m := manager(t, memory.New().Backend(), "a")
 	lead(t, m, "jobs", false)
 	if err := m.Close(context.Background()); err != nil {
 		t.Fatal(err)
@@ -219,7 +219,7 @@ func TestAClosedManagerCanBeCollected(t *testing.T) {
 // BenchmarkCollect is what a scrape of ten thousand elections costs, together and
 // one by one.
 func BenchmarkCollect(b *testing.B) {
-	m := manager(b, memory.New(nil).Backend(), "a")
+	m := manager(b, memory.New().Backend(), "a")
 	for i := range 10000 {
 		lead(b, m, fmt.Sprintf("election-%05d", i), true)
 	}

@@ -15,7 +15,7 @@ import (
 
 // A manager's metrics, in the registry that the program serves already.
 func Example() {
-	m, err := election.New(memory.New(nil).Backend(), &election.Options{TTL: time.Minute}) // mysql.Open, …
+	m, err := election.New(memory.New().Backend(), &election.Options{TTL: time.Minute}) // mysql.Open, …
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -57,7 +57,7 @@ type Group struct {
 // New makes a group without processes. All of them will have these options, but
 // for the ID. The zero Options are all defaults: a TTL of 10 s.
 func New(t testing.TB, options election.Options) *Group {
-	return &Group{t: t, store: memory.New(nil), options: options, work: map[string]*work{}}
+	return &Group{t: t, store: memory.New(), options: options, work: map[string]*work{}}
 }
 
 // A Process is one member of a group: a manager with a connection of its own to

@@ -25,7 +25,7 @@ func TestConformance(t *testing.T) {
 	conformance.Run(t, conformance.Harness{
 		Virtual: true, Short: true,
 		NewStore: func(testing.TB) conformance.Store {
-			store := memory.New(nil)
+			store := memory.New()
 			return conformance.Store{Open: func(t testing.TB) backend.Backend {
 				return open(t, manual.Options{Leader: manual.Self, Store: store})
 			}}

@@ -120,7 +120,7 @@ func Open(ctx context.Context, o Options) (*Backend, error) {
 	case o.Store != nil:
 		b.inner = o.Store.Backend()
 	default:
-		b.inner, b.apart = memory.New(nil).Backend(), true
+		b.inner, b.apart = memory.New().Backend(), true
 	}
 	return b, nil
 }

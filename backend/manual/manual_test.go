@@ -112,7 +112,7 @@ func TestLeadersNamesOthersForSingleElections(t *testing.T) {
 
 func TestAssignMovesTheLeaderWhileRunning(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := memory.New(nil) // so that they see each other
+		store := memory.New() // so that they see each other
 		a, atA := campaign(t, "a", manual.Options{Leader: "a", Store: store})
 		b, atB := campaign(t, "b", manual.Options{Leader: "a", Store: store})
 		takes(t, time.Second, "a to lead", a.Leading)
@@ -290,7 +290,7 @@ func TestOptionsThatCannotBe(t *testing.T) {
 	for what, o := range map[string]manual.Options{
 		"nobody is named":     {},
 		"set one of them":     {File: "x", Leader: "a"},
-		"a store are given":   {Leader: "a", Dir: t.TempDir(), Store: memory.New(nil)},
+		"a store are given":   {Leader: "a", Dir: t.TempDir(), Store: memory.New()},
 		"greatest TTL is 1ms": {Leader: "a", MaxTTL: time.Millisecond},
 		"control character":   {Leader: "a\n"},
 		"is empty":            {Leaders: map[string]string{"": "a"}},

@@ -7,13 +7,35 @@
 package memory
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"iter"
 	"maps"
+	"math/rand/v2"
 	"slices"
+	"sync"
+	"time"
 
 	"github.com/go-election/go-election/backend"
 )
+
+// A Store holds leases. It is safe for concurrent use.
+type Store struct {
+	mu      sync.Mutex
+	began   time.Time                 // an Age in the maps counts from here: it is the moment of the last writing
+	records map[string]backend.Record // by election
+	members map[string]backend.Member // by nonce
+	bell    backend.Bell
+}
+
+// New returns an empty store.
+func New() *Store {
+	return &Store{began: time.Now(), records: map[string]backend.Record{}, members: map[string]backend.Member{}}
+}
+
+// Backend returns a new client of the store, for one manager.
+func (s *Store) Backend() backend.Backend { return &client{Store: s} }
 
 // A client is one process's access.
 type client struct {
@@ -21,168 +43,157 @@ type client struct {
 	guard backend.Guard
 }
 
-// in runs one call of the candidate with this nonce, alone in the store.
-func (c *client) in(ctx context.Context, verb, nonce string, call func() error) error {
+// each does a call of the candidate with this nonce, item by item, alone in the store.
+func each[T any](ctx context.Context, c *client, verb, nonce string, items iter.Seq[T], do func(T)) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	err := c.guard.Enter(ctx, nonce)
-	if err == nil {
-		err = call()
-	}
-	if err != nil {
+	if err := c.guard.Enter(ctx, nonce); err != nil {
 		return fmt.Errorf("memory: %s: %w", verb, err)
+	}
+	for item := range items {
+		do(item)
 	}
 	return nil
 }
 
+// read returns a record as this client sees it, vacant if there is none. What others
+// hold must be watched for their TTL; what is vacant or its own, not at all.
+func (c *client) read(election string) backend.Record {
+	r := c.records[election]
+	r.Election, r.Age, r.Watch, r.History = election, time.Since(c.began)-r.Age, r.TTL, slices.Clone(r.History)
+	if r.Holder.Nonce == c.guard.Nonce() {
+		r.Watch = 0
+	}
+	return r
+}
+
+// write keeps a record, with a fresh beat, and returns the lease as it now stands.
+func (c *client) write(r backend.Record) backend.Lease {
+	r.Beat, r.Age = rand.Uint64()|1, time.Since(c.began) // never 0, which stands for "not seen"
+	c.records[r.Election] = r
+	c.bell.Ring()
+	return c.read(r.Election).Lease
+}
+
 func (c *client) Acquire(ctx context.Context, bids []backend.Bid) (answers []backend.Answer, err error) {
-	err = c.in(ctx, "acquire", bids[0].Candidate.Nonce, func() error {
-		answers = make([]backend.Answer, len(bids))
-		for i, b := range bids {
-			r := c.record(b.Election)
-			mine := r.Holder.Nonce == b.Candidate.Nonce // a leftover of ours: granted anew
-			if !mine && !r.Unchanged(b.Over) || r.MovedTo != b.Over.MovedTo {
-				answers[i] = backend.Answer{Lease: c.view(r), Outcome: backend.Refused}
-				continue
-			}
-			term, err := backend.NextTerm(r.Term, false, b.Floor, c.Now())
-			if err != nil {
-				answers[i].Err = fmt.Errorf("memory: acquire %q: %w", b.Election, err)
-				continue
-			}
-			c.end(r, backend.Failed)
-			r.Holder, r.Term, r.TTL, r.Renew, r.Watch = backend.CleanCandidate(b.Candidate), term, b.TTL, b.Renew, b.TTL
-			r.Wish, r.Elected = backend.Wish{}, c.Now().UTC()
-			c.write(r)
-			answers[i] = backend.Answer{Lease: c.view(r), Outcome: backend.Granted, Trust: b.TTL}
+	err = each(ctx, c, "acquire", bids[0].Candidate.Nonce, slices.Values(bids), func(b backend.Bid) {
+		r := c.read(b.Election)
+		term, err := backend.NextTerm(r.Term, false, b.Floor, time.Now())
+		leftover := r.Holder.Nonce == b.Candidate.Nonce // of its own: granted anew
+		switch {
+		case !leftover && !r.Unchanged(b.Over), r.MovedTo != b.Over.MovedTo:
+			answers = append(answers, backend.Answer{Lease: r.Lease, Outcome: backend.Refused})
+		case err != nil:
+			answers = append(answers, backend.Answer{Err: fmt.Errorf("memory: acquire %q: %w", b.Election, err)})
+		default:
+			r.EndReign(backend.Failed, time.Now()) // if somebody holds it
+			r.Holder, r.Term, r.TTL, r.Renew = backend.CleanCandidate(b.Candidate), term, b.TTL, b.Renew
+			r.Wish, r.Elected = backend.Wish{}, time.Now().UTC()
+			answers = append(answers, backend.Answer{Lease: c.write(r), Outcome: backend.Granted, Trust: b.TTL})
 		}
-		return nil
 	})
 	return answers, err
 }
 
 func (c *client) Renew(ctx context.Context, held []backend.Lease) ([]backend.Answer, error) {
-	return c.renew(ctx, "renew", held, func(*record, backend.Lease) {})
+	return c.renew(ctx, "renew", held, false)
 }
 
 func (c *client) Move(ctx context.Context, held []backend.Lease) ([]backend.Answer, error) {
-	return c.renew(ctx, "move", held, func(r *record, l backend.Lease) { r.MovedTo, r.MovedFrom = l.MovedTo, l.MovedFrom })
+	return c.renew(ctx, "move", held, true)
 }
 
-func (c *client) renew(ctx context.Context, verb string, held []backend.Lease, mark func(*record, backend.Lease)) (answers []backend.Answer, err error) {
-	err = c.in(ctx, verb, held[0].Holder.Nonce, func() error {
-		answers = make([]backend.Answer, len(held))
-		for i, l := range held {
-			r := c.record(l.Election)
-			answers[i].Outcome = backend.Refused
-			if r.Holder.Nonce == l.Holder.Nonce && r.Term == l.Term && r.Wish.Kind != backend.Depose {
-				mark(r, l)
-				c.write(r)
-				answers[i].Outcome, answers[i].Trust = backend.Granted, r.TTL
-			}
-			answers[i].Lease = c.view(r)
+// renew extends leases. A move also writes their marks.
+func (c *client) renew(ctx context.Context, verb string, held []backend.Lease, move bool) (answers []backend.Answer, err error) {
+	err = each(ctx, c, verb, held[0].Holder.Nonce, slices.Values(held), func(l backend.Lease) {
+		r := c.read(l.Election)
+		if r.Holder.Nonce != l.Holder.Nonce || r.Term != l.Term || r.Wish.Kind == backend.Depose {
+			answers = append(answers, backend.Answer{Lease: r.Lease, Outcome: backend.Refused})
+			return
 		}
-		return nil
+		if move {
+			r.MovedTo, r.MovedFrom = l.MovedTo, l.MovedFrom
+		}
+		answers = append(answers, backend.Answer{Lease: c.write(r), Outcome: backend.Granted, Trust: r.TTL})
 	})
 	return answers, err
 }
 
 func (c *client) Release(ctx context.Context, held []backend.Lease) error {
-	return c.in(ctx, "release", "", func() error {
-		for _, l := range held {
-			r := c.record(l.Election)
-			if !r.Vacant() && r.Holder.Nonce == c.guard.Nonce() && (l.Term == 0 || l.Term == r.Term) {
-				c.end(r, l.End)
-				r.Holder, r.TTL, r.Renew, r.Watch = backend.Candidate{}, 0, 0, 0
-				c.write(r)
-			}
+	return each(ctx, c, "release", "", slices.Values(held), func(l backend.Lease) {
+		r := c.read(l.Election)
+		if !r.Vacant() && r.Holder.Nonce == c.guard.Nonce() && (l.Term == 0 || l.Term == r.Term) {
+			r.EndReign(l.End, time.Now())
+			c.write(r)
 		}
-		return nil
 	})
 }
 
-func (c *client) Observe(ctx context.Context, seen []backend.Lease, _ string) (changed []backend.Lease, next string, err error) {
-	err = c.in(ctx, "observe", "", func() error {
-		for _, l := range seen {
-			if r := c.record(l.Election); l.Beat == 0 || c.view(r).Differs(l) {
-				changed = append(changed, c.view(r))
-			}
+func (c *client) Observe(ctx context.Context, seen []backend.Lease, _ string) (changed []backend.Lease, _ string, err error) {
+	err = each(ctx, c, "observe", "", slices.Values(seen), func(l backend.Lease) {
+		if r := c.read(l.Election); l.Beat == 0 || r.Differs(l) {
+			changed = append(changed, r.Lease)
 		}
-		return nil
 	})
 	return changed, "", err
 }
 
 func (c *client) Listen(ctx context.Context, seen []backend.Lease, _ string) error {
-	for {
-		old, news := false, (chan struct{})(nil)
-		err := c.in(ctx, "listen", "", func() error {
-			old = slices.ContainsFunc(seen, func(l backend.Lease) bool { return c.view(c.record(l.Election)).Differs(l) })
-			news = c.changed
-			return nil
-		})
-		if old || err != nil {
-			return err
-		}
-		select {
-		case <-news:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
+	return c.bell.Listen(ctx, seen, c.Observe)
 }
 
 func (c *client) Ask(ctx context.Context, wishes []backend.Wish) error {
-	return c.in(ctx, "ask", "", func() (err error) {
-		for _, w := range wishes {
-			r := c.record(w.Election)
-			if r.Term != w.Term || w.Term == 0 {
-				err = fmt.Errorf("election %q has term %d, not %d: %w", w.Election, r.Term, w.Term, backend.ErrStale)
-				continue
-			}
-			if r.Wish = w; w.Kind == "" {
-				r.Wish = backend.Wish{}
-			}
-			c.tell()
+	var stale error
+	err := each(ctx, c, "ask", "", slices.Values(wishes), func(w backend.Wish) {
+		r := c.records[w.Election] // beat and Age stay
+		if w.Term == 0 || w.Term != r.Term {
+			stale = fmt.Errorf("memory: ask: election %q has term %d, not %d: %w", w.Election, r.Term, w.Term, backend.ErrStale)
+			return
 		}
-		return err
+		if r.Wish = w; w.Kind == "" {
+			r.Wish = backend.Wish{}
+		}
+		c.records[w.Election] = r
+		c.bell.Ring()
 	})
+	return cmp.Or(err, stale)
 }
 
 func (c *client) List(ctx context.Context, from string, limit int) (list []backend.Record, err error) {
-	err = c.in(ctx, "list", "", func() error {
-		for _, name := range slices.Sorted(maps.Keys(c.records)) {
-			if r := c.records[name]; name >= from && r.Term > 0 && len(list) < limit {
-				list = append(list, backend.Record{Lease: c.view(r), Elected: r.Elected, History: slices.Clone(r.History)})
-			}
-		}
-		return nil
-	})
-	return list, err
+	err = each(ctx, c, "list", "", maps.Keys(c.records), func(election string) { list = append(list, c.read(election)) })
+	return backend.Page(list, from, limit, func(r backend.Record) string { return r.Election }), err
 }
 
 func (c *client) Announce(ctx context.Context, m backend.Member) error {
-	return c.in(ctx, "announce", m.Nonce, func() error {
-		c.members[m.Nonce], c.seen[m.Nonce] = m, c.Now()
-		return nil
-	})
+	m.Age = time.Since(c.began)
+	return each(ctx, c, "announce", m.Nonce, slices.Values([]backend.Member{m}), func(m backend.Member) { c.members[m.Nonce] = m })
 }
 
 func (c *client) Members(ctx context.Context, from string, limit int) (list []backend.Member, err error) {
-	err = c.in(ctx, "members", "", func() error {
-		for _, nonce := range slices.Sorted(maps.Keys(c.members)) {
-			m := c.members[nonce]
-			m.Age = c.Now().Sub(c.seen[nonce])
-			if nonce >= from && m.Age <= 2*m.TTL && len(list) < limit {
-				list = append(list, m)
-			}
+	err = each(ctx, c, "members", "", maps.Values(c.members), func(m backend.Member) {
+		if m.Age = time.Since(c.began) - m.Age; m.Age <= 2*m.TTL {
+			list = append(list, m)
 		}
-		return nil
 	})
-	return list, err
+	return backend.Page(list, from, limit, func(m backend.Member) string { return m.Nonce }), err
+}
+
+func (c *client) Guarantees() backend.Guarantees {
+	return backend.Guarantees{Name: "memory", MinTTL: time.Millisecond, Expiry: backend.ByChallengers, Push: true, Moves: true,
+		Exclusive: true, DurableTerms: true, ForeignSilence: true, ForeignPriority: true, ForeignNomination: true}
 }
 
 func (c *client) Close() error {
 	c.guard.Close()
 	return nil
+}
+
+func init() {
+	process := New() // all that is opened by name: candidates that are configured alike must meet
+	backend.Register("memory", func(_ context.Context, decode func(any) error) (backend.Backend, error) {
+		if err := decode(new(struct{})); err != nil { // there is nothing to configure
+			return nil, err
+		}
+		return process.Backend(), nil
+	})
 }

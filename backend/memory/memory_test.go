@@ -1,6 +1,7 @@
 package memory_test
 
 import (
+	"errors"
 	"testing"
 	"time"
 
@@ -21,18 +22,32 @@ func TestConformance(t *testing.T) {
 			conformance.Run(t, conformance.Harness{
 				Virtual: true,
 				NewStore: func(testing.TB) conformance.Store {
-					store := memory.New(&memory.Options{Poll: poll})
-					return conformance.Store{Open: func(testing.TB) backend.Backend { return store.Backend() }}
+					store := memory.New()
+					return conformance.Store{Open: func(testing.TB) backend.Backend {
+						if poll {
+							return polled{store.Backend()}
+						}
+						return store.Backend()
+					}}
 				},
 			})
 		})
 	}
 }
 
+// polled is a store that must be polled: it tells nobody of changes.
+type polled struct{ backend.Backend }
+
+func (p polled) Guarantees() backend.Guarantees {
+	g := p.Backend.Guarantees()
+	g.Push, g.Poll = false, true
+	return g
+}
+
 // A manager makes what it reads harmless and remembers that. A store that went on to
 // find it different from what it has would be read without a pause, for ever.
 func TestWhatAHostileHolderHasWrittenIsNewsOnce(t *testing.T) {
-	store := memory.New(nil)
+	store := memory.New()
 	b := store.Backend()
 	evil := backend.Candidate{ID: "a\x1b]0;\u202e", Nonce: backend.NewNonce(), Metadata: "\xff"}
 	seen, _, err := b.Observe(t.Context(), []backend.Lease{{Election: "x"}}, "")
@@ -50,5 +65,65 @@ func TestWhatAHostileHolderHasWrittenIsNewsOnce(t *testing.T) {
 	news[0] = backend.CleanLease(news[0])
 	if again, _, err := reader.Observe(t.Context(), news, ""); err != nil || len(again) > 0 {
 		t.Errorf("the same lease is news again: %v %v", again, err)
+	}
+}
+
+// won has a candidate of a new client win "jobs", and returns both.
+func won(t *testing.T, store *memory.Store) (backend.Backend, backend.Lease) {
+	t.Helper()
+	b, me := store.Backend(), backend.Candidate{ID: "me", Nonce: backend.NewNonce()}
+	answers, err := b.Acquire(t.Context(), []backend.Bid{{Election: "jobs", Candidate: me, TTL: time.Minute, Renew: time.Second, Over: backend.Lease{Election: "jobs"}}})
+	if err != nil || answers[0].Outcome != backend.Granted {
+		t.Fatal(answers, err)
+	}
+	return b, answers[0].Lease
+}
+
+func TestALeftoverIsFreeToItsOwnNonceButNotFromBehindASeal(t *testing.T) {
+	store := memory.New()
+	b, held := won(t, store)
+	for _, c := range []struct {
+		who   string
+		b     backend.Backend
+		watch time.Duration
+	}{{"its own nonce", b, 0}, {"another", store.Backend(), time.Minute}} {
+		now, _, err := c.b.Observe(t.Context(), []backend.Lease{{Election: "jobs"}}, "")
+		if err != nil || now[0].Watch != c.watch {
+			t.Errorf("%s is to watch it for %v, want %v: %v", c.who, now[0].Watch, c.watch, err)
+		}
+	}
+	seal := held
+	seal.MovedTo = "elsewhere"
+	if a, err := b.Move(t.Context(), []backend.Lease{seal}); err != nil || a[0].Outcome != backend.Granted {
+		t.Fatal(a, err)
+	}
+	bid := backend.Bid{Election: "jobs", Candidate: held.Holder, TTL: time.Minute, Renew: time.Second, Over: held}
+	if a, err := b.Acquire(t.Context(), []backend.Bid{bid}); err != nil || a[0].Outcome != backend.Refused {
+		t.Errorf("a bid that has not seen the seal: %v %v", a, err)
+	}
+}
+
+func TestNothingIsWishedForWhereNobodyEverLed(t *testing.T) {
+	b := memory.New().Backend()
+	if err := b.Ask(t.Context(), []backend.Wish{{Election: "jobs", Kind: backend.Nominate, ID: "me"}}); !errors.Is(err, backend.ErrStale) {
+		t.Errorf("%v, want ErrStale", err)
+	}
+	if list, err := b.List(t.Context(), "", 10); err != nil || len(list) > 0 {
+		t.Errorf("and yet there is a record: %v %v", list, err)
+	}
+}
+
+func TestWhatListReturnsBelongsToTheCaller(t *testing.T) {
+	b, held := won(t, memory.New())
+	held.End = backend.Released
+	if err := b.Release(t.Context(), []backend.Lease{held}); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		list, err := b.List(t.Context(), "", 10)
+		if err != nil || list[0].History[0].ID != "me" {
+			t.Fatalf("the history that the caller changed is the store's: %v %v", list, err)
+		}
+		list[0].History[0].ID = "changed"
 	}
 }

@@ -1,6 +1,8 @@
 package migration_test
 
 import (
+	"context"
+	"slices"
 	"testing"
 	"time"
 
@@ -33,13 +35,43 @@ func TestConformance(t *testing.T) {
 
 // A pair is two stores, between which elections move.
 type pair struct {
-	old, new *memory.Store
+	old, new store
 }
 
-// newPair makes two stores whose clocks differ by skew.
+// newPair makes two stores; the new one's clock is ahead by skew, or behind.
 func newPair(poll bool, skew time.Duration) *pair {
-	late := func() time.Time { return time.Now().Add(skew) }
-	return &pair{old: memory.New(&memory.Options{Poll: poll}), new: memory.New(&memory.Options{Poll: poll, Now: late})}
+	return &pair{old: store{memory.New(), poll, max(-skew, 0)}, new: store{memory.New(), poll, max(skew, 0)}}
+}
+
+// A store is one in memory that may have to be polled, and whose clock may be ahead.
+type store struct {
+	*memory.Store
+	poll  bool
+	ahead time.Duration
+}
+
+func (s store) Backend() backend.Backend { return visitor{s.Store.Backend(), s} }
+
+// A visitor is a client of a store.
+type visitor struct {
+	backend.Backend
+	store store
+}
+
+func (v visitor) Guarantees() backend.Guarantees {
+	g := v.Backend.Guarantees()
+	g.Push, g.Poll = !v.store.poll, v.store.poll
+	return g
+}
+
+// Acquire has terms begin at the time of the store's clock: that is all that a clock
+// decides.
+func (v visitor) Acquire(ctx context.Context, bids []backend.Bid) ([]backend.Answer, error) {
+	bids = slices.Clone(bids)
+	for i := range bids {
+		bids[i].Floor = max(bids[i].Floor, uint64(time.Now().Add(v.store.ahead).UnixMicro()-1))
+	}
+	return v.Backend.Acquire(ctx, bids)
 }
 
 // open returns a client at a stage.

@@ -13,7 +13,7 @@ import (
 // The road from one store to another: three rolling deployments of the same program,
 // with one word changed each time. Here one member goes it alone. Terms go on growing.
 func Example() {
-	from, to := memory.New(nil), memory.New(nil) // etcd.Open, mysql.Open, …
+	from, to := memory.New(), memory.New() // etcd.Open, mysql.Open, …
 	ctx, last := context.Background(), uint64(0)
 	for _, stage := range []migration.Stage{migration.From, migration.Both, migration.To} {
 		store, err := migration.New(migration.Options{

@@ -62,7 +62,7 @@ func TestInspectAsksTheStoresThatAreUsed(t *testing.T) {
 			t.Errorf("at stage %s: %v, %v; want five findings or more of each store that is used", stage, found, err)
 		}
 	}
-	if found, _, err := inspected(t, goes(migration.Both, memory.New(nil).Backend(), open(nil))); err != nil || found["here"] != 0 || found["there"] < 5 {
+	if found, _, err := inspected(t, goes(migration.Both, memory.New().Backend(), open(nil))); err != nil || found["here"] != 0 || found["there"] < 5 {
 		t.Errorf("the old store has nothing to say: %v, %v", found, err)
 	}
 	found, _, err := inspected(t, goes(migration.Both, open(nil), open(away)))

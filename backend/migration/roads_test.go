@@ -32,7 +32,7 @@ type town map[string]*memory.Store
 
 func (s town) open(name string) backend.Backend {
 	if s[name] == nil {
-		s[name] = memory.New(nil)
+		s[name] = memory.New()
 	}
 	return named{s[name].Backend(), strings.TrimRight(name, "0123456789")}
 }

@@ -28,7 +28,7 @@ func TestConformanceFromAPinnedMachineToMySQL(t *testing.T) {
 			conformance.Run(t, conformance.Harness{
 				Virtual: true, Short: true,
 				NewStore: func(t testing.TB) conformance.Store {
-					pinned, prefix := memory.New(nil), tables(t, d)
+					pinned, prefix := memory.New(), tables(t, d)
 					return conformance.Store{Open: func(t testing.TB) backend.Backend {
 						from, err := manual.Open(t.Context(), manual.Options{Leader: manual.Self, Store: pinned})
 						if err != nil {

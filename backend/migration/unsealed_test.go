@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/go-election/go-election/backend"
-	"github.com/go-election/go-election/backend/memory"
 	"github.com/go-election/go-election/backend/migration"
 	"github.com/go-election/go-election/conformance"
 	"github.com/go-election/go-election/election"
@@ -179,7 +178,7 @@ func TestObserversKnowWhoLeadsByAnOperatorsWord(t *testing.T) {
 // deposing deposes whoever is about to write a mark.
 type deposing struct {
 	backend.Backend
-	store *memory.Store
+	store store
 }
 
 func (d deposing) Move(ctx context.Context, held []backend.Lease) ([]backend.Answer, error) {

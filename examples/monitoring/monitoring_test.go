@@ -145,7 +145,7 @@ func TestQueriesOfTheDashboardAreValid(t *testing.T) {
 // exported returns the labels of each metric that a collector can export.
 func exported(t *testing.T) map[string][]string {
 	t.Helper()
-	m, err := election.New(memory.New(nil).Backend(), nil)
+	m, err := election.New(memory.New().Backend(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -215,7 +215,7 @@ func TestQueriesNameMetricsAndLabelsThatExist(t *testing.T) {
 // Values that rules select by are those that a manager counts from its start:
 // increase() sees no first error in a series that begins with it.
 func TestSeriesThatAlertsCountAreThereFromTheStart(t *testing.T) {
-	m, err := election.New(memory.New(nil).Backend(), nil)
+	m, err := election.New(memory.New().Backend(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

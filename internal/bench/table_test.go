@@ -82,7 +82,7 @@ func row(what string, where any, figure, bar string) {
 }
 
 func leading() {
-	m, err := election.New(memory.New(nil).Backend(), nil)
+	m, err := election.New(memory.New().Backend(), nil)
 	if err != nil {
 		panic(err)
 	}

@@ -49,7 +49,7 @@ const contrast = `(() => {
 })()`
 
 func TestAllIsWellAtAGlance(t *testing.T) {
-	store := memory.New(nil)
+	store := memory.New()
 	a, b := manager(t, store.Backend(), 0, "web-1.example", "10.0.4.11:8080"), manager(t, store.Backend(), 0, "web-2.example", "10.0.4.12:8080")
 	mine, others := []string{"billing/nightly", "mail/digest", "search/indexer"}, []string{"billing/invoices", "cache/warmer", "reports/weekly"}
 	lead(t, a, mine...)
@@ -75,7 +75,7 @@ func TestAllIsWellAtAGlance(t *testing.T) {
 }
 
 func TestWhatIsWrongComesFirst(t *testing.T) {
-	store := memory.New(nil)
+	store := memory.New()
 	away := store.Backend()
 	a, b := manager(t, away, 20*time.Second, "web-1.example", "10.0.4.11:8080"), manager(t, store.Backend(), 0, "web-2.example", "10.0.4.12:8080")
 	lead(t, b, "billing/nightly", "billing/invoices")
@@ -112,7 +112,7 @@ func TestWhatIsWrongComesFirst(t *testing.T) {
 }
 
 func TestAChangeShowsWithoutReloading(t *testing.T) {
-	store := memory.New(nil)
+	store := memory.New()
 	a, b := manager(t, store.Backend(), 0, "a", ""), manager(t, store.Backend(), 0, "b", "")
 	ea, eb := join(t, a, "jobs")[0], join(t, b, "jobs")[0]
 	first, err := ea.Campaign(t.Context())
@@ -144,7 +144,7 @@ func TestAChangeShowsWithoutReloading(t *testing.T) {
 
 func TestHostileTextDoesNothing(t *testing.T) {
 	const evil = `</script><script>alert(1)</script><img src=x onerror=alert(2)>`
-	store := memory.New(nil)
+	store := memory.New()
 	a := manager(t, store.Backend(), 0, "a", "")
 	join(t, a, evil, `{{constructor.constructor('alert(3)')()}}`)
 	b := store.Backend()
@@ -173,7 +173,7 @@ func TestHostileTextDoesNothing(t *testing.T) {
 }
 
 func TestTheKeyboardIsEnough(t *testing.T) {
-	store := memory.New(nil)
+	store := memory.New()
 	a, b := manager(t, store.Backend(), 0, "a", ""), manager(t, store.Backend(), 0, "b", "")
 	ea, eb := join(t, a, "jobs")[0], join(t, b, "jobs")[0]
 	if err := ea.Lead(nil); err != nil {
@@ -213,7 +213,7 @@ func TestTheKeyboardIsEnough(t *testing.T) {
 }
 
 func TestAThousandElectionsStayUsable(t *testing.T) {
-	store := memory.New(nil)
+	store := memory.New()
 	a, b := manager(t, store.Backend(), 0, "web-1.example", "10.0.4.11:8080"), manager(t, store.Backend(), 0, "web-2.example", "10.0.4.12:8080")
 	for i := range 1000 {
 		name := fmt.Sprintf("tenant-%04d/billing", i)

@@ -22,7 +22,7 @@
 #define DEAD 4 /* DEAD + i: an earlier incarnation of i, whose nonce is another */
 #define NONE 9
 
-/* The row (backend/memory/store.go, backend/mysql/schema.sql). */
+/* The row (backend/memory/memory.go, backend/mysql/schema.sql). */
 byte holder = NONE;
 
 /* A candidate (election/machine_lease.go). OUT: no function runs. LEAD: leads. DRAIN: steps down in
