@@ -183,11 +183,13 @@ func liveOutage(fate Fate) func(*Trial) error {
 		if fate.Err == nil {
 			length -= t.callTimeout()
 		}
-		if !t.Virtual {
-			length /= 2 // the other half is for a busy machine
+		if !t.Virtual { // the rest is for a busy machine
+			t.spare = length * 3 / 4
+			length -= t.spare
 		}
 		for j := range 5 {
 			t.sleep(t.TTL + t.renewEvery()*time.Duration(j)/5)
+			began := time.Now()
 			for _, s := range append(others, leader) {
 				s.node.wire.Decide(func(Call) Fate { return fate })
 			}
@@ -195,6 +197,7 @@ func liveOutage(fate Fate) func(*Trial) error {
 			for _, s := range append(others, leader) {
 				s.node.wire.Decide(nil)
 			}
+			t.overran = max(t.overran, time.Since(began)-length)
 			t.sleep(t.TTL)
 			if l := leader.Leadership(); l == nil || l.Term != term {
 				return fmt.Errorf("outage of %v, number %d: expected the reign of term %d to go on, got %v", length, j, term, leader.events())

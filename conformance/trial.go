@@ -23,8 +23,10 @@ type Trial struct {
 	witness *witness
 	clients []*client
 	nodes   []*node
-	started int    // nodes ever
-	judge   *judge // of the nodes
+	started int           // nodes ever
+	judge   *judge        // of the nodes
+	spare   time.Duration // in real time, what machine and store may be late by together; 0: what leases bear
+	overran time.Duration // of that, what the case itself was late by
 
 	mu     sync.Mutex
 	broken []error // found on the side, while the case was doing something else

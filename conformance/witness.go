@@ -106,5 +106,9 @@ func (t *Trial) void(c Case) string {
 	if slowest >= t.callTimeout() {
 		return fmt.Sprintf("the store took %v for an answer, where a call has %v", slowest, t.callTimeout())
 	}
+	if t.spare > 0 && worst+slowest+t.overran >= t.spare {
+		return fmt.Sprintf("the machine stood still for %v at once, the store took %v for an answer, and the outage lasted %v too long, where there are %v to spare in all",
+			worst, slowest, t.overran, t.spare)
+	}
 	return ""
 }
