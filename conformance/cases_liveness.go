@@ -183,8 +183,8 @@ func liveOutage(fate Fate) func(*Trial) error {
 		if fate.Err == nil {
 			length -= t.callTimeout()
 		}
-		if !t.Virtual { // the rest is for a busy machine
-			t.spare = length * 3 / 4
+		if !t.Virtual { // the other half is for a busy machine
+			t.spare = length / 2
 			length -= t.spare
 		}
 		for j := range 5 {
