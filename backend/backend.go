@@ -253,7 +253,7 @@ type Member struct {
 	Candidate
 	Stage string        // migration stage, or empty
 	TTL   time.Duration // how often it announces itself
-	Age   time.Duration // how long ago it last did, by the store's clock; set by Members
+	Age   time.Duration // how long ago it last did, by the store's clock; set by Members. 0: the store itself knows that it is there
 }
 
 // Guarantees is what a store can promise. The conformance suite checks it claim

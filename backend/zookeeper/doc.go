@@ -164,11 +164,10 @@
 // # Load
 //
 // A renewal is one request; a reading that finds its leases renewed is one, and one
-// that finds anything else is three and what has changed; an announcement is one, or none
-// if the member has just renewed a lease: then the node of its session tells that it
-// is there, and its member record is written when it changes, or was deleted. There are
-// no pings. With the defaults (TTL 10 s) an idle leader makes 18 renewals a minute, and
-// a follower 18 readings and 6 announcements, of one election or of a thousand.
+// that finds anything else is three and what has changed. The member record hangs on the
+// session, which tells that its process is there: it is written when it changes, or was
+// deleted. There are no pings. With the defaults (TTL 10 s) an idle leader makes 18
+// renewals a minute, and a follower 18 readings, of one election or of a thousand.
 //
 // # Members of other programs
 //

@@ -74,9 +74,9 @@ type member struct {
 
 const maxMember = 64 << 10
 
-// Announce writes this process's member record, which vanishes with the session. That a
-// leader is there its renewals tell: if one was answered within half a TTL, and the
-// record is there as it should be, nothing is written.
+// Announce writes this process's member record, which vanishes with the session. That
+// tells who is there: if the servers have answered this session within half a TTL, and
+// the record is there as it should be, nothing is written.
 func (b *Backend) Announce(ctx context.Context, m backend.Member) error {
 	if err := b.enter(m.Nonce); err != nil {
 		return err
@@ -106,7 +106,7 @@ func (b *Backend) announce(ctx context.Context, s *session, m backend.Member) er
 	}
 	id, _ := s.present()
 	path := b.layout.members + "/" + escape(m.Nonce)
-	if s.renewedSince(time.Now().Add(-m.TTL / 2)) {
+	if s.heardSince(time.Now().Add(-m.TTL / 2)) {
 		r, err := s.cache.get(ctx, once, path, true)
 		if err != nil || bytes.Equal(r.data, text) && r.stat.EphemeralOwner == id {
 			return err
@@ -171,7 +171,7 @@ func (b *Backend) announced(ctx context.Context, s *session, from string, limit 
 			return nil, err
 		}
 		for _, m := range found {
-			if m != nil && m.Age <= 2*m.TTL {
+			if m != nil {
 				list = append(list, *m)
 			}
 		}
@@ -180,24 +180,16 @@ func (b *Backend) announced(ctx context.Context, s *session, from string, limit 
 	return list, nil
 }
 
-// memberOf reads the member with a nonce. It returns nil if there is none.
+// memberOf reads the member with a nonce. It returns nil if there is none. Its age is
+// zero: its session lives, so the ensemble has heard of it within the session's length.
 func (b *Backend) memberOf(ctx context.Context, s *session, nonce string) (*backend.Member, error) {
 	r, err := s.cache.plain(ctx, once, b.layout.members+"/"+escape(nonce))
 	var m member
 	if err != nil || r.missing || len(r.data) > maxMember || json.Unmarshal(r.data, &m) != nil {
 		return nil, err
 	}
-	out := backend.Member{
+	return &backend.Member{
 		Candidate: backend.CleanCandidate(backend.Candidate{ID: m.ID, Nonce: nonce, Address: m.Address, Metadata: m.Metadata}),
-		Stage:     backend.Clean(m.Stage, 16, false), TTL: time.Duration(m.TTL), Age: s.age(r.stat.Mtime),
-	}
-	if out.Age <= out.TTL {
-		return &out, nil
-	}
-	// Its renewals may have announced it since.
-	own, err := s.cache.plain(ctx, once, b.layout.sessionOf(sessionName(r.stat.EphemeralOwner)))
-	if err == nil && !own.missing {
-		out.Age = min(out.Age, s.age(own.stat.Mtime))
-	}
-	return &out, err
+		Stage:     backend.Clean(m.Stage, 16, false), TTL: time.Duration(m.TTL),
+	}, nil
 }

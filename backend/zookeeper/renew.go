@@ -145,7 +145,6 @@ func (b *Backend) renew(ctx context.Context, s *session, id int64, held []backen
 		}
 		path := b.layout.sessionOf(sessionName(id))
 		ops = append(ops, &zk.SetDataRequest{Path: path, Data: next.encode(), Version: version})
-		sent := time.Now()
 		results, failed, err := s.write(ctx, ops...)
 		switch {
 		case err == nil:
@@ -155,9 +154,7 @@ func (b *Backend) renew(ctx context.Context, s *session, id int64, held []backen
 			}
 			s.at(stat)
 			s.mu.Lock()
-			if s.beats, s.version = *next, stat.Version; s.id == id {
-				s.renewed = sent
-			}
+			s.beats, s.version = *next, stat.Version
 			s.mu.Unlock()
 			for k, i := range batch {
 				answers[i] = renewed(mine[k], next)

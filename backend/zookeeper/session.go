@@ -37,7 +37,7 @@ type session struct {
 	home    int64         // its czxid
 	version int32         // and its version
 	beats   beats         // what it says
-	renewed time.Time     // when the last renewal was sent that was answered
+	heard   time.Time     // when the latest request was sent under this id that was answered
 	skew    time.Duration // how much the servers' clock is ahead of ours
 
 	watching map[string]int           // paths whose readings are to leave a watch
@@ -191,11 +191,12 @@ func (s *session) homeOf(id int64) int64 {
 	return s.home
 }
 
-// renewedSince reports whether leases of this session were renewed since t.
-func (s *session) renewedSince(t time.Time) bool {
+// heardSince reports whether the servers have answered what was sent under this session
+// since t.
+func (s *session) heardSince(t time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.renewed.After(t)
+	return s.heard.After(t)
 }
 
 // homeless notes that session id's own node is gone.
@@ -203,7 +204,7 @@ func (s *session) homeless(id int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.node == id {
-		s.node, s.renewed = 0, time.Time{}
+		s.node = 0
 	}
 }
 

@@ -372,11 +372,14 @@ func (a *app) status(ctx context.Context, name string, asJSON bool) error {
 		line("members", "none has announced itself")
 	}
 	for i, m := range members {
-		stage := ""
-		if m.Stage != "" {
-			stage = ", stage " + m.Stage
+		text := m.ID
+		if m.Age > 0 { // else the store itself knows that it is there
+			text += fmt.Sprintf(", %.1fs ago", m.Age.Seconds())
 		}
-		line([]string{"members", ""}[min(i, 1)], "%s, %.1fs ago%s", m.ID, m.Age.Seconds(), stage)
+		if m.Stage != "" {
+			text += ", stage " + m.Stage
+		}
+		line([]string{"members", ""}[min(i, 1)], "%s", text)
 	}
 	if len(members) > 0 {
 		fmt.Fprintln(a.out, "Members are those of all elections of this store.")
