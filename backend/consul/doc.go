@@ -135,7 +135,7 @@
 //
 //	leader      1 per renewal
 //	follower    1 per renewal, and a blocking query that waits
-//	candidates  1 per TTL for the member's key, and 1 per 1.5 to 2 TTLs for the session
+//	candidates  1 per TTL for the member's key, and 1 per 6 TTLs for the session
 //
 // A leader of more than 31 elections looks once a TTL at what was done by hand, and
 // writes the member's key along with a renewal instead. With more than 21 elections a

@@ -17,6 +17,10 @@ import (
 // minSession is the least TTL of a session that Consul's servers allow by default.
 const minSession = 10 * time.Second
 
+// lasts is how many TTLs a session lasts. No lease is taken sooner or later for that: it
+// clears away what a process that has died has left. It is renewed when half has gone by.
+const lasts = 12
+
 // A session is this Backend's one session in Consul. Nobody counts on how long it
 // lives; that it lives is one more condition for a renewal.
 type session struct {
@@ -75,10 +79,8 @@ func (b *Backend) open(ctx context.Context, who backend.Candidate, ttl time.Dura
 	if id := b.session.get(); id != "" {
 		return id, nil
 	}
-	// Three TTLs, so that it is renewed seldom and outlives what the servers need
-	// to find a new leader.
 	entry := &api.SessionEntry{
-		Name: "election " + who.ID, Behavior: api.SessionBehaviorRelease, TTL: max(minSession, 3*ttl).String(),
+		Name: "election " + who.ID, Behavior: api.SessionBehaviorRelease, TTL: max(minSession, lasts*ttl).String(),
 		LockDelay: max(ttl, time.Millisecond),
 	}
 	sent := time.Now()
@@ -98,7 +100,7 @@ func (b *Backend) open(ctx context.Context, who backend.Candidate, ttl time.Dura
 		return "", err // that session is never used, and runs out
 	}
 	b.beats.begin(first, answer.Results)
-	b.session.set(id, max(minSession, 3*ttl), sent)
+	b.session.set(id, max(minSession, lasts*ttl), sent)
 	return id, nil
 }
 

@@ -80,7 +80,7 @@
 //
 // # When a session's key goes away
 //
-// It hangs on an etcd lease of twelve TTLs, which is kept alive every fourth one, as does
+// It hangs on an etcd lease of 24 TTLs, which is kept alive every eighth one, as does
 // the member's record, so that nothing is left for long of who has died. That lease may end
 // at any time: its process was slow, or somebody revokes it. Or etcd ends it too early: a
 // member that led, was stopped, and goes on ends by its own memory what its
@@ -144,7 +144,7 @@
 //	follower    1 write per TTL: its member record
 //	            each 6 TTLs 2 watches, and a reading or two
 //	            1 reading for each renewal that is not heard in time
-//	everybody   1 keep-alive each 4 TTLs
+//	everybody   1 keep-alive each 8 TTLs
 //
 // A leader's member record is written by its renewals, in a transaction within theirs,
 // whose condition is that the record is as it was written last: nothing that becomes of

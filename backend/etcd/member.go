@@ -65,8 +65,8 @@ func (b *Backend) rode(r *ride, at int64) {
 }
 
 // Announce implements [backend.Backend]: the record is written, unless a renewal has
-// just done that. It hangs on the etcd lease, which lasts for twelve TTLs and is kept alive
-// every fourth time.
+// just done that. It hangs on the etcd lease, which lasts for 24 TTLs and is kept alive
+// every eighth time.
 func (b *Backend) Announce(ctx context.Context, m backend.Member) error {
 	if err := b.enter(m.Nonce); err != nil {
 		return err

@@ -156,8 +156,8 @@ func (b *Backend) wrote(s *session, p *pulse, done bool, at int64, kv *mvccpb.Ke
 
 // lasts is how many TTLs an etcd lease lasts. What hangs on it, the session's key and
 // the member's record, is cleared away by it, and nothing else rests on it. It is kept
-// alive at every fourth announcement.
-const lasts = 12
+// alive at every eighth announcement.
+const lasts = 24
 
 // lease returns the etcd lease of this process, and makes one if there is none.
 func (b *Backend) lease(ctx context.Context, ttl time.Duration) (clientv3.LeaseID, error) {
@@ -205,7 +205,7 @@ func (b *Backend) keep(ctx context.Context, ttl time.Duration) error {
 	b.mu.Lock()
 	id, kept := b.leaseID, b.kept
 	b.mu.Unlock()
-	if id == 0 || time.Since(kept) < ttl*7/2 {
+	if id == 0 || time.Since(kept) < ttl*15/2 {
 		return nil
 	}
 	sent := time.Now()
