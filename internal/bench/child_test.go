@@ -58,7 +58,7 @@ type load struct {
 	Statements  float64 // a second
 	Connections int64   // most at one time
 	Goroutines  int
-	Bytes       float64 // of heap, for each election
+	Bytes       float64 // of heap and of goroutines' stacks, for each election
 	CPU         float64 // of one core
 	Leading     int
 }
@@ -91,7 +91,7 @@ func (r role) say(what string, l *load) {
 
 // candidate is a process that uses this module.
 func (r role) candidate(ctx context.Context) error {
-	base := heap()
+	base := occupied()
 	counter := &counter{}
 	b, err := r.open(ctx, counter)
 	if err != nil {
@@ -172,7 +172,7 @@ func (r role) measure(ctx context.Context, elections []*election.Election, c *co
 		CPU:         float64(cpuTime()-cpu) / float64(d),
 		Connections: c.most.Load(),
 		Goroutines:  runtime.NumGoroutine(),
-		Bytes:       float64(heap()-base) / float64(len(elections)),
+		Bytes:       float64(occupied()-base) / float64(len(elections)),
 	}
 	for _, e := range elections {
 		if e.Leading() {
@@ -182,12 +182,14 @@ func (r role) measure(ctx context.Context, elections []*election.Election, c *co
 	return l
 }
 
-func heap() uint64 {
+// occupied is what lives on the heap, and the stacks of goroutines, which for who starts
+// some for each election are as much.
+func occupied() uint64 {
 	runtime.GC()
 	runtime.GC()
 	var s runtime.MemStats
 	runtime.ReadMemStats(&s)
-	return s.HeapAlloc
+	return s.HeapAlloc + s.StackInuse
 }
 
 func cpuTime() time.Duration {
@@ -206,7 +208,7 @@ func (r role) seed(ctx context.Context) error {
 	}
 	defer db.Close()
 	if r.Load > 0 {
-		base := heap()
+		base := occupied()
 		go func() { r.say("load", r.settle(ctx, base, max(r.Elections, 1))) }()
 	}
 	ticker := time.NewTicker(r.TTL / 3)

@@ -31,7 +31,7 @@ const (
 
 // peer runs a peer until ctx ends.
 func (r role) peer(ctx context.Context) error {
-	base := heap()
+	base := occupied()
 	var led atomic.Int64
 	n := max(r.Elections, 1)
 	won := func(i int) {
@@ -121,7 +121,7 @@ func (r role) settle(ctx context.Context, base uint64, n int) *load {
 	case <-time.After(r.Load):
 	case <-ctx.Done():
 	}
-	return &load{Goroutines: runtime.NumGoroutine(), Bytes: float64(heap()-base) / float64(n)}
+	return &load{Goroutines: runtime.NumGoroutine(), Bytes: float64(occupied()-base) / float64(n)}
 }
 
 type quiet struct{}
