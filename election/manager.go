@@ -49,6 +49,7 @@ type Manager struct {
 	now      time.Duration // of the present step
 	empty    chan struct{} // closed when all elections have left
 	left     bool          // it is
+	freed    time.Duration // when the latest reign of ours was released; 0: none
 }
 
 // New starts a manager on b, which it owns from now on: Close closes it. Nil
@@ -210,8 +211,11 @@ func (m *Manager) call(ctx context.Context, cancel context.CancelFunc, c *call) 
 		}
 	}
 	took := m.clock.now() - began
-	m.tell(func(time.Duration) any {
+	m.tell(func(now time.Duration) any {
 		m.counters.called(&r, took)
+		if c.kind == callRelease && r.err == nil && slices.ContainsFunc(c.leases, func(l backend.Lease) bool { return l.Term != 0 }) {
+			m.freed = now
+		}
 		return r
 	})
 }
@@ -378,6 +382,7 @@ func (m *Manager) Close(ctx context.Context) error {
 	for _, w := range m.watchers {
 		w.end(err != nil)
 	}
+	m.letPass(ctx)
 	done := make(chan error, 1)
 	go func() {
 		m.calls.Wait()
@@ -393,6 +398,25 @@ func (m *Manager) Close(ctx context.Context) error {
 			err = fmt.Errorf("election: close: %w; a watcher or a call has not returned", context.Cause(ctx))
 		}
 		return err
+	}
+}
+
+// handOver is for how long who has just led leaves the store to its successor. What a
+// Backend writes to clear up after itself would come before the successor's bid, and
+// cost it the time of another write that the store must make durable: a third of a
+// hand-over.
+const handOver = 25 * time.Millisecond
+
+func (m *Manager) letPass(ctx context.Context) {
+	rest := m.freed + handOver - m.clock.now()
+	if m.freed == 0 || rest <= 0 {
+		return
+	}
+	timer := time.NewTimer(rest)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
 	}
 }
 

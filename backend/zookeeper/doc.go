@@ -132,7 +132,7 @@
 //	after a resignation     two round trips of writes and two of reads
 //	after kill -9           one TTL after the last renewal, and one reading
 //	the same, by a member of another program, if none of ours watches; or layout Node
-//	                        up to L and two ticks; or 15 s, if that is longer and the
+//	                        up to L and two ticks; or 16.7 s, if that is longer and the
 //	                        session was opened before a bid or an announcement had told L
 //
 // A session for longer leases than those it has is not possible: all candidates of

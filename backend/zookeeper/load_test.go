@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/election"
 	"github.com/go-election/go-election/internal/testbed"
 )
 
@@ -258,4 +259,15 @@ func TestWhatIdleManagersAsk(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// A manager with the default TTL keeps the session that its first look has opened.
+func TestTheFirstSessionIsLongEnoughForTheDefaults(t *testing.T) {
+	o, err := new(election.Options).Complete(backend.Guarantees{MinTTL: time.Second, MaxTTL: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if need := length(o.TTL, o.RenewEvery); guess < need || guess > need+time.Millisecond {
+		t.Errorf("a session that nobody has asked for has %v; a TTL of %v needs %v", guess, o.TTL, need)
+	}
 }

@@ -49,8 +49,8 @@ type session struct {
 	cache  cache
 }
 
-// guess is how long a session is as long as no bid has told.
-const guess = 15 * time.Second
+// guess is how long a session is as long as nobody has told: what the default TTL needs.
+const guess = 16_667 * time.Millisecond
 
 // current returns the session, connected. need is how long it must live unheard;
 // 0: any. A session that is shorter is replaced if nothing hangs on it.
@@ -120,7 +120,8 @@ func (b *Backend) connect(length time.Duration) (*session, error) {
 	s.cache.init(s)
 	conn, _, err := zk.Connect(b.options.Servers, length,
 		zk.WithDialer(s.dial), zk.WithHostProvider(s.hosts), zk.WithEventCallback(s.event),
-		zk.WithLogger(silent{}), zk.WithLogInfo(false), zk.WithMaxBufferSize(maxReply))
+		zk.WithLogger(silent{}), zk.WithLogInfo(false),
+		zk.WithMaxBufferSize(maxReply), zk.WithMaxConnBufferSize(maxRequest))
 	if err != nil {
 		s.cancel()
 		return nil, fmt.Errorf("connect: %w", err)
@@ -151,6 +152,10 @@ func (b *Backend) connect(length time.Duration) (*session, error) {
 // maxReply bounds what a server may make us read at once: the names of some
 // hundred thousand children.
 const maxReply = 32 << 20
+
+// maxRequest is the library's buffer for what it sends, which servers take up to 1 MB of
+// (jute.maxbuffer).
+const maxRequest = 1 << 20
 
 // silent drops what the library logs: all that matters comes back as an error.
 type silent struct{}
