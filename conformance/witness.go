@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"context"
 	"fmt"
 	"sync"
 	"time"
@@ -64,6 +65,24 @@ func (w *witness) standing() (all, worst time.Duration) {
 func (w *witness) end() {
 	close(w.stop)
 	<-w.done
+}
+
+// calm waits until the machine has not stood still for a moment, or half a minute.
+func calm(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	for ctx.Err() == nil {
+		w := newWitness()
+		select {
+		case <-time.After(3 * still):
+		case <-ctx.Done():
+		}
+		stood, _ := w.standing()
+		w.end()
+		if stood == 0 {
+			return
+		}
+	}
 }
 
 // A moment is a time from which time is measured that the machine did not stand still in.

@@ -41,7 +41,7 @@ func TestTimeInWhichTheMachineStoodStillDoesNotCount(t *testing.T) {
 	}
 }
 
-func TestAVoidTrialIsMadeAgainAndTheThirdOneCounts(t *testing.T) {
+func TestAVoidTrialIsMadeAgainAndTheLastOneCounts(t *testing.T) {
 	late := errors.New("late")
 	h := Harness{TTL: time.Hour, NewStore: func(testing.TB) Store {
 		store := memory.New()
@@ -55,10 +55,10 @@ func TestAVoidTrialIsMadeAgainAndTheThirdOneCounts(t *testing.T) {
 	}{
 		"nothing is wrong":                          {0, 0, 1, nil},
 		"something is wrong":                        {0, 1, 1, late},
-		"a standing machine, and nothing is wrong":  {3, 0, 1, nil},
+		"a standing machine, and nothing is wrong":  {trials, 0, 1, nil},
 		"a machine that stands still once":          {1, 1, 2, nil},
-		"something is wrong, and it stood still":    {1, 3, 2, late},
-		"a machine that stands still all the time":  {3, 3, 3, late},
+		"something is wrong, and it stood still":    {1, trials, 2, late},
+		"a machine that stands still all the time":  {trials, trials, trials, late},
 		"something is wrong only while it stood so": {2, 2, 3, nil},
 	} {
 		n := 0
