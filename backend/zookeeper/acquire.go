@@ -56,6 +56,7 @@ func (b *Backend) Acquire(ctx context.Context, bids []backend.Bid) ([]backend.An
 		}
 		answers[i], answers[i].Err = a, err
 	})
+	b.late.Go(s.cache.sweep) // what our own grants have changed nobody reads again
 	var failed error
 	for i := range answers {
 		if answers[i].Err != nil && failed == nil {

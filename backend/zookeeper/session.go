@@ -153,9 +153,9 @@ func (b *Backend) connect(length time.Duration) (*session, error) {
 // hundred thousand children.
 const maxReply = 32 << 20
 
-// maxRequest is the library's buffer for what it sends, which servers take up to 1 MB of
-// (jute.maxbuffer).
-const maxRequest = 1 << 20
+// maxRequest is the library's buffer for what it sends: a transaction of ours is half of
+// that at most, besides the session's node, which has some bytes a group of grants.
+const maxRequest = 2 * maxMulti
 
 // silent drops what the library logs: all that matters comes back as an error.
 type silent struct{}
