@@ -135,10 +135,11 @@
 //
 //	leader      1 per renewal
 //	follower    1 per renewal, and a blocking query that waits
-//	candidates  1 per TTL for the member's key, and 1 per 6 TTLs for the session
+//	everybody   1 per 6 TTLs for the session, and again for the blocking query
 //
-// A leader of more than 31 elections looks once a TTL at what was done by hand, and
-// writes the member's key along with a renewal instead. With more than 21 elections a
+// The member's key is written along with the readings of a follower. A leader writes it by
+// itself, once a TTL, or, of more than 31 elections, along with a renewal, and looks once a
+// TTL at what was done by hand instead. With more than 21 elections a
 // change of one makes each process list all of them, once for all changes between two
 // renewals. The keys of gone members and sessions are deleted after a day.
 //

@@ -27,12 +27,12 @@ type announced struct {
 	mu     sync.Mutex
 	value  member
 	at     time.Time // zero: never
-	ridden bool      // with a renewal
+	ridden bool      // with a renewal, or a reading
 }
 
 // rider returns an operation that announces this process again, if a part of its TTL
-// has gone by, to travel with a renewal of many leases: that pays for the request
-// which looks at what people have done by hand.
+// has gone by. It travels with the readings of who follows, and with renewals of many
+// leases: there it pays for the request which looks at what people have done by hand.
 func (a *announced) rider(prefix string, now time.Time) api.KVTxnOps {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -51,12 +51,24 @@ func (a *announced) again(sent time.Time) {
 	a.at, a.ridden = sent, true
 }
 
-// needed reports whether that must be written, and not by a rider just now.
+// ashore notes that nothing is to ride until the next announcement.
+func (a *announced) ashore() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.at, a.ridden = time.Time{}, false
+}
+
+// needed reports whether that must be written, and not by a rider just now; then nothing
+// rides until it was.
 func (a *announced) needed(value member) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	value.At = a.value.At
-	return value != a.value || !a.ridden || !within(a.at, duration(value.TTL)*3/4)
+	if value == a.value && a.ridden && within(a.at, duration(value.TTL)*3/4) {
+		return false
+	}
+	a.at, a.ridden = time.Time{}, false
+	return true
 }
 
 func (a *announced) wrote(value member, sent time.Time) {

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/consul/api"
+
+	"github.com/go-election/go-election/backend"
 )
 
 // maxOps is how many operations one transaction may have: newer servers allow 128.
@@ -36,7 +38,7 @@ func (b *Backend) read(ctx context.Context, names []string, sure bool) ([]*entry
 			ops = append(ops, get(b.keys.beat+s))
 		}
 	}
-	pairs, err := b.gets(ctx, ops)
+	pairs, err := b.getsRiding(ctx, ops)
 	if err != nil {
 		return nil, err
 	}
@@ -72,6 +74,27 @@ func (b *Backend) gets(ctx context.Context, ops api.KVTxnOps) (map[string]*api.K
 		return nil, txnError(answer)
 	}
 	return collect(ops, answer.Results)
+}
+
+// getsRiding does the same, and announces this process along with it if it is time. A
+// reading must not fail for that: it is made again without, and the next Announce writes
+// by itself.
+func (b *Backend) getsRiding(ctx context.Context, ops api.KVTxnOps) (map[string]*api.KVPair, error) {
+	sent := time.Now()
+	rider := b.announced.rider(b.keys.member, sent)
+	if rider == nil || len(ops)+len(rider) > maxOps {
+		return b.gets(ctx, ops)
+	}
+	ok, answer, err := b.txn(ctx, append(rider, ops...))
+	switch {
+	case err == nil && ok:
+		b.announced.again(sent)
+		return collect(ops, answer.Results)
+	case err != nil && backend.Class(b.fail("", err)) != backend.ErrDenied:
+		return nil, err
+	}
+	b.announced.ashore()
+	return b.gets(ctx, ops)
 }
 
 // collect returns the keys that were read. A key that is missing in the answer is
@@ -161,7 +184,7 @@ func (b *Backend) readMany(ctx context.Context, names []string, sure bool) ([]*e
 			ops = append(ops, get(b.keys.beat+s))
 		}
 	}
-	beats, err := b.gets(ctx, ops)
+	beats, err := b.getsRiding(ctx, ops)
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,95 @@
+package consul
+
+import (
+	"errors"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/internal/testbed"
+)
+
+// at returns when a member has announced itself last, by its own clock.
+func (l *lab) at(t *testing.T, nonce string) time.Time {
+	t.Helper()
+	pair, _, err := l.root.KV().Get(l.keys.member+nonce, nil)
+	fatal(t, err)
+	var m member
+	if pair == nil || !decode(pair, &m) {
+		t.Fatalf("no member %s: %v", nonce, pair)
+	}
+	return m.At
+}
+
+// Who follows writes its member's key along with a reading that it makes anyhow, and not
+// otherwise.
+func TestAFollowerAnnouncesItselfAlongWithItsReadings(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, testbed.SharedConsul(t))
+	a, b := l.node(t, "a"), l.node(t, "b")
+	held := a.win("jobs")
+	announce := func() { fatal(t, b.Announce(t.Context(), backend.Member{Candidate: b.me, TTL: labTTL})) }
+	announce()
+	b.look("jobs")
+	for range 3 {
+		last := l.at(t, b.me.Nonce)
+		b.way.take()
+		b.passes(labTTL / 3)
+		b.look("jobs")
+		if now := l.at(t, b.me.Nonce); now != last {
+			t.Errorf("announced anew after a third of a TTL: %v, then %v", last, now)
+		}
+		b.passes(labTTL / 3)
+		if got := b.look("jobs"); got.Term != held.Term {
+			t.Errorf("want term %d, read %+v", held.Term, got)
+		}
+		if now := l.at(t, b.me.Nonce); !now.After(last) {
+			t.Errorf("not announced along with a reading: %v, then %v", last, now)
+		}
+		announce()
+		if n := len(b.way.take()); n != 2 {
+			t.Errorf("two readings and an announcement: want 2 requests, got %d", n)
+		}
+	}
+}
+
+// A reading does not fail because a member may not write.
+func TestAReadingIsMadeThoughItsMemberMayNotWrite(t *testing.T) {
+	t.Parallel()
+	agent := testbed.StartConsul(t, testbed.ConsulOptions{ACL: true})
+	l := newLab(t, agent)
+	admin := func(o *Options) { o.Token = agent.AdminToken() }
+	a := l.node(t, "a", admin)
+	held := a.win("jobs")
+	secret := token(t, l.root, `key_prefix "`+l.prefix+`/" { policy = "read" }`).SecretID
+	later := &bearer{}
+	b := l.node(t, "b", admin, func(o *Options) {
+		later.wire, o.HTTPClient = o.HTTPClient.Transport, &http.Client{Transport: later}
+	})
+	fatal(t, b.Announce(t.Context(), backend.Member{Candidate: b.me, TTL: labTTL}))
+	later.token = secret // from now on it may read
+	b.passes(labTTL)
+	for range 2 {
+		if got := b.look("jobs"); got.Term != held.Term {
+			t.Errorf("want term %d, read %+v", held.Term, got)
+		}
+	}
+	if err := b.Announce(t.Context(), backend.Member{Candidate: b.me, TTL: labTTL}); !errors.Is(err, backend.ErrDenied) {
+		t.Errorf("the announcement by itself tells: want %v, got %v", backend.ErrDenied, err)
+	}
+}
+
+// A bearer shows another token, once it has one.
+type bearer struct {
+	wire  http.RoundTripper
+	token string
+}
+
+func (b *bearer) RoundTrip(r *http.Request) (*http.Response, error) {
+	if b.token != "" {
+		r = r.Clone(r.Context())
+		r.Header.Set("X-Consul-Token", b.token)
+	}
+	return b.wire.RoundTrip(r)
+}
