@@ -81,7 +81,7 @@ func (s store) weigh(t *testing.T, with string, ttl time.Duration) {
 	var leader, follower *load
 	for _, n := range []int{1, 10, 1000} {
 		r := s.role(with, ttl)
-		r.Elections, r.Load = n, span(time.Minute, 15*time.Second)
+		r.Elections, r.Load = n, span(40*time.Second, 15*time.Second)
 		var a, b float64
 		a, b, leader, follower = s.idle(t, r)
 		if s.count == nil {
