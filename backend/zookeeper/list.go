@@ -180,12 +180,13 @@ func (b *Backend) announced(ctx context.Context, s *session, from string, limit 
 	return list, nil
 }
 
-// memberOf reads the member with a nonce. It returns nil if there is none. Its age is
-// zero: its session lives, so the ensemble has heard of it within the session's length.
+// memberOf reads the member with a nonce. It returns nil if there is none, or if it hangs
+// on no session. Its age is zero: its session lives, so the ensemble has heard of it within
+// the session's length.
 func (b *Backend) memberOf(ctx context.Context, s *session, nonce string) (*backend.Member, error) {
 	r, err := s.cache.plain(ctx, once, b.layout.members+"/"+escape(nonce))
 	var m member
-	if err != nil || r.missing || len(r.data) > maxMember || json.Unmarshal(r.data, &m) != nil {
+	if err != nil || r.missing || r.stat.EphemeralOwner == 0 || len(r.data) > maxMember || json.Unmarshal(r.data, &m) != nil {
 		return nil, err
 	}
 	return &backend.Member{

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-zookeeper/zk"
+
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/election"
 	"github.com/go-election/go-election/internal/testbed"
@@ -207,6 +209,18 @@ func TestAMemberIsWhoseSessionLives(t *testing.T) {
 		_, _, err := admin.Get(path)
 		return err
 	})
+	// Who plants a record that hangs on no session makes no member.
+	text, _, err := admin.Get(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	planted := backend.NewNonce()
+	if _, err := admin.Create(a.layout.members+"/"+planted, text, 0, zk.WorldACL(zk.PermAll)); err != nil {
+		t.Fatal(err)
+	}
+	if members, err := b.Members(t.Context(), planted, 1); err != nil || len(members) > 0 && members[0].Nonce == planted {
+		t.Errorf("a planted record is listed: %+v, %v", members, err)
+	}
 	testbed.Eventually(t, patience, "a silent member to be forgotten", func() error {
 		if members, err := b.Members(t.Context(), a.me.Nonce, 1); err != nil || len(members) > 0 {
 			return fmt.Errorf("%+v, %w", members, err)
