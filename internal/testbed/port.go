@@ -7,10 +7,21 @@ import (
 	"sync"
 )
 
-// ports that were handed out. A server that was killed comes back on its port,
-// so a port is never handed out twice.
+// Processes that test at the same time share the ports among them, block by block: one that
+// another has chosen, and whose server is still starting, or was killed and is to come
+// back, looks free.
+const (
+	firstPort = 15000
+	block     = 2500
+	blocks    = 6
+)
+
+// ports that were handed out. A server that was killed comes back on its port, so none is
+// handed out again before most of the block was.
 var ports struct {
 	sync.Mutex
+	guard net.Listener // on the first port of this process's block, until it ends
+	first int
 	taken map[int]bool
 }
 
@@ -22,12 +33,25 @@ var ports struct {
 func freePort() (int, error) {
 	ports.Lock()
 	defer ports.Unlock()
+	var err error
+	for _, n := range rand.Perm(blocks) {
+		if ports.guard != nil {
+			break
+		}
+		ports.first = firstPort + n*block
+		ports.guard, err = net.Listen("tcp4", loopback(ports.first))
+	}
+	if err != nil {
+		return 0, fmt.Errorf("no free block of ports: %w", err)
+	}
+	if len(ports.taken) > block*3/4 {
+		ports.taken = nil
+	}
 	if ports.taken == nil {
 		ports.taken = make(map[int]bool)
 	}
-	var err error
 	for range 100 {
-		port := 15000 + rand.IntN(15000)
+		port := ports.first + 1 + rand.IntN(block-1)
 		if ports.taken[port] {
 			continue
 		}

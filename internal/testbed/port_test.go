@@ -1,0 +1,25 @@
+package testbed
+
+import (
+	"net"
+	"testing"
+)
+
+// Ports are of the block that this process guards, and differ.
+func TestPortsAreOfABlockOfThisProcess(t *testing.T) {
+	seen := map[int]bool{}
+	for range 100 {
+		port, err := freePort()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if seen[port] || port <= ports.first || port >= ports.first+block {
+			t.Fatalf("port %d after %v, of the block that begins at %d", port, seen, ports.first)
+		}
+		seen[port] = true
+	}
+	if l, err := net.Listen("tcp4", loopback(ports.first)); err == nil {
+		l.Close()
+		t.Errorf("port %d is free for another process to take this block", ports.first)
+	}
+}
