@@ -50,6 +50,9 @@ func TestStores(t *testing.T) {
 			continue
 		}
 		for _, with := range append([]string{"go-election"}, s.peers...) {
+			if !regexp.MustCompile(*withs).MatchString(with) {
+				continue
+			}
 			fmt.Printf("| %s %s | %s |", s.name, s.version, with)
 			s.measure(t, with, ttl)
 			fmt.Println()

@@ -24,6 +24,7 @@ var (
 	table = flag.Bool("table", false, "measure and print the table")
 	short = flag.Bool("quick", false, "fewer rounds, for a look")
 	only  = flag.String("only", "", "measure only the stores whose names match")
+	withs = flag.String("with", "", "measure only the stores' users whose names match: go-election, api.Lock, …")
 	parts = flag.String("part", "", "measure only the parts whose names match: idle, crowd, killed, resigned, starved")
 )
 
