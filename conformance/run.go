@@ -130,7 +130,7 @@ func (c Case) weight() int {
 }
 
 // trials is how many a case has if the machine or the store leaves no verdict.
-const trials = 5
+const trials = 3
 
 // Try runs one case on a fresh store and returns what is wrong. It does not fail
 // t, so that broken backends can be tried too. In real time, a trial that is void is

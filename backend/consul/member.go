@@ -55,7 +55,7 @@ func (a *announced) again(sent time.Time) {
 func (a *announced) ashore() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.at, a.ridden = time.Time{}, false
+	a.at = time.Time{}
 }
 
 // needed reports whether that must be written, and not by a rider just now; then nothing
@@ -67,7 +67,7 @@ func (a *announced) needed(value member) bool {
 	if value == a.value && a.ridden && within(a.at, duration(value.TTL)*3/4) {
 		return false
 	}
-	a.at, a.ridden = time.Time{}, false
+	a.at = time.Time{}
 	return true
 }
 

@@ -42,7 +42,7 @@ func (s *session) hello(id int64, granted time.Duration, sent time.Time) {
 		}
 		s.epoch++
 		if id != s.id {
-			s.id, s.touched, s.heard = id, sent, time.Time{}
+			s.id, s.touched = id, sent
 		}
 		s.granted, s.greeted, s.answers = granted, sent, nil
 	})
@@ -56,9 +56,6 @@ func (s *session) answered(id int64, sent time.Time, by answerer) {
 	defer s.mu.Unlock()
 	if id != s.id || sent.Before(s.greeted) {
 		return
-	}
-	if sent.After(s.heard) {
-		s.heard = sent
 	}
 	half := s.b.options.Tick / 2
 	if by == byMajority {

@@ -37,7 +37,6 @@ type session struct {
 	home    int64         // its czxid
 	version int32         // and its version
 	beats   beats         // what it says
-	heard   time.Time     // when the latest request was sent under this id that was answered
 	skew    time.Duration // how much the servers' clock is ahead of ours
 
 	watching map[string]int           // paths whose readings are to leave a watch
@@ -201,7 +200,8 @@ func (s *session) homeOf(id int64) int64 {
 func (s *session) heardSince(t time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.heard.After(t)
+	n := len(s.answers)
+	return n > 0 && s.answers[n-1].sent.After(t)
 }
 
 // homeless notes that session id's own node is gone.

@@ -44,10 +44,7 @@ func freePort() (int, error) {
 	if err != nil {
 		return 0, fmt.Errorf("no free block of ports: %w", err)
 	}
-	if len(ports.taken) > block*3/4 {
-		ports.taken = nil
-	}
-	if ports.taken == nil {
+	if ports.taken == nil || len(ports.taken) > block*3/4 {
 		ports.taken = make(map[int]bool)
 	}
 	for range 100 {
