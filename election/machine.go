@@ -50,7 +50,8 @@ type machine struct {
 	paused      bool // so that what is joined later is, too
 	closing     bool
 
-	out []action
+	unseen *backend.Lease // one for all elections; stays empty
+	out    []action
 }
 
 // elec is the machine's state of one election.
@@ -65,7 +66,7 @@ type elec struct {
 
 	// What the store was last seen to hold, and since when, on our own clock and
 	// counted from receipt, it has been unchanged. Not updated while ours.
-	seen    backend.Lease
+	seen    *backend.Lease // machine.unseen if nothing was seen since it was ours, or ever
 	since   time.Duration
 	heard   time.Duration // when seen was last confirmed, or dropped
 	maxTerm uint64        // the greatest ever seen here
@@ -207,7 +208,7 @@ const (
 )
 
 func newMachine(o Options, g backend.Guarantees, me backend.Candidate, rnd *rand.Rand, now time.Duration) *machine {
-	m := &machine{Options: o, me: me, listen: g.Push, poll: g.Poll, takeover: g.Takeover, rnd: rnd, lastContact: now}
+	m := &machine{Options: o, me: me, listen: g.Push, poll: g.Poll, takeover: g.Takeover, rnd: rnd, lastContact: now, unseen: new(backend.Lease)}
 	m.timers.init()
 	// The phase of the renewal grid is jittered once, its period never:
 	// followers predict it.
@@ -225,6 +226,7 @@ func newMachine(o Options, g backend.Guarantees, me backend.Candidate, rnd *rand
 // step is the machine: it takes what happened at now and returns what to do.
 // The slice is valid until the next step.
 func (m *machine) step(now time.Duration, in any) []action {
+	clear(m.out) // it keeps nothing alive
 	m.out = m.out[:0]
 	switch in := in.(type) {
 	case tick:
@@ -291,7 +293,11 @@ func (m *machine) step(now time.Duration, in any) []action {
 		m.unreachable()
 	}
 	m.dispatch(now)
-	return m.out
+	out := m.out
+	if cap(out) > 64 {
+		m.out = nil // that many are rare
+	}
+	return out
 }
 
 // next returns when the machine must be stepped again though nothing happens.
@@ -325,7 +331,7 @@ func (m *machine) each(one *elec, do func(*elec)) {
 
 func (m *machine) join(now time.Duration, e *elec) {
 	e.at, e.wake, e.lookAt, e.heard = -1, never, now, -1
-	e.seen.Election = e.name
+	e.seen = m.unseen
 	e.told = &Event{Election: e.name}
 	e.slot, e.seq = len(m.elections), m.joined
 	m.joined++

@@ -142,10 +142,10 @@ func (m *machine) listened(now time.Duration) (leases []backend.Lease) {
 		switch {
 		case !e.known || m.holds(now, e):
 		case !m.poll:
-			leases = append(leases, e.seen)
+			leases = append(leases, *e.seen)
 		case !e.seen.Vacant():
 			if held[e.seen.Holder.Nonce]++; held[e.seen.Holder.Nonce] == 1 {
-				leases = append(leases, e.seen)
+				leases = append(leases, *e.seen)
 			}
 		}
 	}
@@ -177,7 +177,9 @@ func (m *machine) fill(c *call, now time.Duration) {
 		switch c.kind {
 		case callAcquire:
 			e.busy = true
-			c.bids = append(c.bids, backend.Bid{Election: e.name, Candidate: m.me, TTL: m.TTL, Renew: m.RenewEvery, Floor: e.maxTerm, Over: e.seen})
+			over := *e.seen
+			over.Election = e.name
+			c.bids = append(c.bids, backend.Bid{Election: e.name, Candidate: m.me, TTL: m.TTL, Renew: m.RenewEvery, Floor: e.maxTerm, Over: over})
 		case callRenew, callRelease:
 			e.busy = true
 			l := backend.Lease{Election: e.name, Holder: m.me, Term: e.term, TTL: m.TTL, Renew: m.RenewEvery, End: e.end}
@@ -190,7 +192,7 @@ func (m *machine) fill(c *call, now time.Duration) {
 			if !e.known {
 				c.leases = append(c.leases, backend.Lease{Election: e.name})
 			} else {
-				c.leases = append(c.leases, e.seen)
+				c.leases = append(c.leases, *e.seen)
 			}
 		case callAsk:
 			c.wishes = append(c.wishes, backend.Wish{Election: e.name, Term: e.seen.Term, Kind: backend.Accept, ID: m.me.ID, Nonce: m.me.Nonce})

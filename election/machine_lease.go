@@ -100,7 +100,7 @@ func (m *machine) bidAt(e *elec) time.Duration {
 	if !m.wants(e) || !e.known {
 		return never
 	}
-	l := &e.seen
+	l := e.seen
 	at := max(m.holdsBack(e), e.retryAt)
 	switch {
 	case l.Watch > 0: // 0 for a leftover of ours, unless a fail-over may have lost a later grant
@@ -122,7 +122,7 @@ func (m *machine) mayBid(now time.Duration, e *elec) bool {
 // or not: after a resignation, in re-election silence, for the incumbent, for a
 // nominee.
 func (m *machine) holdsBack(e *elec) time.Duration {
-	l := &e.seen
+	l := e.seen
 	at := e.holdOff
 	last, over := l.LastID, e.since+max(l.Watch, 0) // who failed, and when that is certain
 	if !l.Vacant() {
@@ -177,7 +177,7 @@ func (m *machine) grant(now time.Duration, e *elec, a *backend.Answer, floor uin
 // forget drops what was seen of a lease before it became ours, or after it was:
 // a watch must begin anew.
 func (m *machine) forget(now time.Duration, e *elec) {
-	e.seen = backend.Lease{Election: e.name}
+	e.seen = m.unseen
 	e.known, e.missed, e.lookAt, e.heard = false, 0, now, now
 	m.relisten = true
 }

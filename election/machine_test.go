@@ -95,8 +95,8 @@ func TestWhoHoldsAnUnrenewedLeaseIsNewsAndAWatchGoesOn(t *testing.T) {
 	if at := m.bidAt(e); at != 11*time.Second {
 		t.Errorf("bids at %v, want 11s: nothing was renewed", at)
 	}
-	if e.seen != gone {
-		t.Errorf("the store would be asked about %+v, want %+v, or it says so again for ever", e.seen, gone)
+	if *e.seen != gone {
+		t.Errorf("the store would be asked about %+v, want %+v, or it says so again for ever", *e.seen, gone)
 	}
 }
 

@@ -32,14 +32,13 @@ func (m *machine) observe(now time.Duration, e *elec, l *backend.Lease, sent tim
 		if e.known && l.Term < e.maxTerm && l.Term != e.seen.Term {
 			m.notice(e, ReasonWentBack, nil)
 		}
-		clean(l, &e.seen)
-		e.seen, e.since, e.known, e.missed = *l, now, true, 0
+		m.sees(e, l)
+		e.since, e.known, e.missed = now, true, 0
 		if l.Term <= greatest {
 			e.maxTerm = max(e.maxTerm, l.Term)
 		}
 	case l != nil: // not renewed, so that a watch goes on; a wish, its age, or who holds it may have changed
-		clean(l, &e.seen)
-		e.seen = *l
+		m.sees(e, l)
 		fallthrough
 	default:
 		e.missed++
@@ -68,6 +67,15 @@ func (m *machine) nominated(e *elec) bool {
 	return w.Kind == backend.Nominate && w.Term == e.seen.Term && w.ID == m.me.ID && m.wants(e) && e.mode != modeTry
 }
 
+// sees remembers what the store holds.
+func (m *machine) sees(e *elec, l *backend.Lease) {
+	clean(l, e.seen)
+	if e.seen == m.unseen {
+		e.seen = new(backend.Lease)
+	}
+	*e.seen = *l
+}
+
 // clean makes text from the store harmless, unless it is what was seen before.
 func clean(l, seen *backend.Lease) {
 	if l.Holder != seen.Holder || l.Wish != seen.Wish || l.LastID != seen.LastID || l.LastNonce != seen.LastNonce || l.End != seen.End || l.MovedTo != seen.MovedTo || l.MovedFrom != seen.MovedFrom || l.TTL < 0 || l.Renew < 0 {
@@ -77,7 +85,7 @@ func clean(l, seen *backend.Lease) {
 
 // showSeen tells watchers who leads, by what was seen when asked at sent.
 func (m *machine) showSeen(e *elec, sent time.Duration) {
-	l := &e.seen
+	l := e.seen
 	switch {
 	case l.Term < e.maxTerm, l.Term > greatest:
 		m.show(Unknown, e, backend.Candidate{}, 0, ReasonWentBack, nil) // never report an older term as news
@@ -120,7 +128,7 @@ func (m *machine) checkID(e *elec, l *backend.Lease, renewed bool) {
 // checkSession is checkID where renewals do not show: a predecessor's lease would
 // have been ended by the store by now.
 func (m *machine) checkSession(now time.Duration, e *elec) {
-	l := &e.seen
+	l := e.seen
 	if l.Watch < 0 && l.Holder.ID == m.me.ID && l.Holder.Nonce != m.me.Nonce && !e.clash && now >= e.since+l.TTL+m.takeover {
 		m.notice(e, ReasonSameID, nil)
 		e.clash = true
@@ -132,7 +140,7 @@ func (m *machine) checkSession(now time.Duration, e *elec) {
 // one reading a renewal. A reading that came too early is repeated soon, then
 // less and less often.
 func (m *machine) nextLook(now time.Duration, e *elec) {
-	l := &e.seen
+	l := e.seen
 	switch every := min(l.Renew, m.TTL); {
 	case m.listen && !m.poll:
 		e.lookAt = now + m.TTL/2 // only to be sure that the store is there

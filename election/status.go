@@ -58,7 +58,7 @@ func (m *Manager) Status() Status {
 			list[i], s.Elections[i] = e.shell, ElectionStatus{
 				Campaigning: e.mode != modeNone, Paused: e.want.paused, Stuck: e.stuck, Left: -1,
 			}
-			if l := &e.seen; e.known && !x.holds(now, e) {
+			if l := e.seen; e.known && !x.holds(now, e) {
 				s.Elections[i].Wish = l.Wish
 				if !l.Vacant() && l.Watch >= 0 && l.TTL > 0 {
 					s.Elections[i].Left = max(0, e.since+max(l.TTL, l.Watch)-now)
