@@ -5,6 +5,8 @@ import (
 	"sync"
 
 	"github.com/go-zookeeper/zk"
+
+	"github.com/go-election/go-election/backend"
 )
 
 // A cache has what was read of the store with a watch on it, until the watch
@@ -43,13 +45,13 @@ type key struct {
 // An entry is what was read of one path.
 type entry struct {
 	key
-	turn chan struct{} // taken by who reads
 
 	// Guarded by the cache's mutex.
-	read     bool // it holds something
-	fired    bool // which has changed since
-	epoch    int  // the connection on which it was confirmed
-	missing  bool // the node is not there
+	busy     chan struct{} // somebody reads it, and closes this afterwards; nil: nobody does
+	read     bool          // it holds something
+	fired    bool          // which has changed since
+	epoch    int           // the connection on which it was confirmed
+	missing  bool          // the node is not there
 	data     []byte
 	children []string
 	stat     zk.Stat
@@ -159,19 +161,30 @@ func (c *cache) shows(path string, what shown) bool {
 	return e != nil && e.read && !e.fired && e.shown == what
 }
 
+// unread drops what was read of elections, which are held here now: nobody reads it.
+func (c *cache) unread(held []backend.Lease) {
+	c.mu.Lock()
+	empty := len(c.entries) == 0
+	c.mu.Unlock()
+	if empty {
+		return
+	}
+	l := &c.s.b.layout
+	for i := range held {
+		c.forget(data, l.recordOf(held[i].Election))
+		c.forget(l.lockKind(), l.lock(held[i].Election))
+	}
+	c.sweep()
+}
+
 // sweep drops what has fired and was not read again, so that what is over does
 // not pile up.
 func (c *cache) sweep() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for k, e := range c.entries {
-		select {
-		case e.turn <- struct{}{}:
-			if e.fired || !e.read {
-				delete(c.entries, k)
-			}
-			<-e.turn
-		default: // somebody is reading it
+		if e.busy == nil && (e.fired || !e.read) {
+			delete(c.entries, k)
 		}
 	}
 }
@@ -195,7 +208,7 @@ func (c *cache) get(ctx context.Context, k kind, path string, watch bool) (readi
 	if err != nil {
 		return reading{}, err
 	}
-	defer func() { <-e.turn }()
+	defer c.leave(e)
 	_, epoch := c.s.present()
 	c.mu.Lock()
 	known, r := e.read && !e.fired && e.epoch == epoch, e.reading()
@@ -233,31 +246,38 @@ func (c *cache) ahead(ctx context.Context, k kind, path string) {
 	}
 }
 
-// take returns the entry of a path, for this reader alone, until its turn is given
-// back. It is in the map from before the request is sent, so that no event of the
-// watch is missed.
+// take returns the entry of a path, for this reader alone, until it leaves it. It is in
+// the map from before the request is sent, so that no event of the watch is missed.
 func (c *cache) take(ctx context.Context, k key) (*entry, error) {
 	for {
 		c.mu.Lock()
 		e := c.entries[k]
 		if e == nil {
-			e = &entry{key: k, turn: make(chan struct{}, 1)}
+			e = &entry{key: k}
 			c.entries[k] = e
 		}
+		busy := e.busy
+		if busy == nil {
+			e.busy = make(chan struct{})
+		}
 		c.mu.Unlock()
+		if busy == nil {
+			return e, nil
+		}
 		select {
-		case e.turn <- struct{}{}:
+		case <-busy:
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
-		c.mu.Lock()
-		there := c.entries[k] == e
-		c.mu.Unlock()
-		if there {
-			return e, nil
-		}
-		<-e.turn // it was swept meanwhile
 	}
+}
+
+// leave ends what take began.
+func (c *cache) leave(e *entry) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	close(e.busy)
+	e.busy = nil
 }
 
 func (e *entry) reading() reading {

@@ -140,7 +140,7 @@ func (b *Backend) grant(ctx context.Context, s *session, id int64, bid backend.B
 	}
 	if fresh {
 		made := results[0].String
-		o = own{asked: r.Holder.Node, node: made[strings.LastIndexByte(made, '/')+1:], session: id}
+		o = own{asked: r.Holder.Node, node: strings.Clone(made[strings.LastIndexByte(made, '/')+1:]), session: id}
 		b.note(election, func(now *own) { now.node = o.node })
 		q, err := queue()
 		if err == nil {
