@@ -30,7 +30,7 @@ type snapshot struct {
 // forgetful is how long a snapshot may go without being confirmed. The index of
 // all keys below a prefix goes back when the tombstone of a deleted key is removed,
 // a quarter of an hour after its deletion: then it may be what it was before.
-const forgetful = time.Minute
+const forgetful = 5 * time.Minute
 
 // leases returns all lock and term keys. Those of a snapshot will do if members have
 // changed nothing since: mark is the index of the changes key, read before this call.

@@ -87,7 +87,7 @@
 // of the TTL have passed since it looked last: equal to that of the last listing, and
 // nobody has written or deleted anything there. (After a deletion that index goes back
 // once its tombstone is removed, a quarter of an hour later, so it is compared with
-// nothing older than a minute.) Till then it may renew, and trust for another TTL,
+// nothing older than five minutes.) Till then it may renew, and trust for another TTL,
 // what has lost its lock. Two things keep others out for so long:
 //
 //   - A lock whose value names the session of its holder cannot be taken while that
