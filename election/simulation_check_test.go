@@ -151,6 +151,9 @@ func (n *simNode) checkLost(a action, p *simPlace) {
 }
 
 func (n *simNode) checkSaid() {
+	if *n.m.unseen != (backend.Lease{}) {
+		n.s.fail(n.id, "what stands for nothing seen was written to: %+v", *n.m.unseen)
+	}
 	for i := range n.places {
 		if p := &n.places[i]; p.told {
 			n.s.fail(n.id, "S10: %s: nobody was told of what became of term %d", names[i], p.term)

@@ -233,6 +233,32 @@ func (c *client) announce(t testing.TB) error {
 	return c.Announce(t.Context(), backend.Member{Candidate: c.me, TTL: ttl})
 }
 
+// Nobody reads of an election that is held here, so nothing of it is remembered, however
+// often it was looked at before; and what is followed is.
+func TestWhatIsHeldIsNotRemembered(t *testing.T) {
+	t.Parallel()
+	c := newClient(t, "a", shared(t))
+	held := c.win(t, "jobs")
+	remembers := func(election string) bool {
+		cache := &c.session.cache
+		cache.mu.Lock()
+		defer cache.mu.Unlock()
+		return cache.entries[key{data, c.layout.recordOf(election)}] != nil || cache.entries[key{children, c.layout.lock(election)}] != nil
+	}
+	c.look(t, "jobs") // a grant of one's own wakes who listens
+	c.look(t, "mail")
+	if !remembers("jobs") || !remembers("mail") {
+		t.Fatal("what was looked at is not remembered")
+	}
+	c.keep(t, held)
+	if remembers("jobs") {
+		t.Error("what was read of an election that is held is remembered, and nothing will end that")
+	}
+	if !remembers("mail") {
+		t.Error("what was read of another election is forgotten")
+	}
+}
+
 // An idle leader and an idle follower send what their calls ask, and nothing else: no
 // pings, in particular. (On a busy machine there may be more to do at times.)
 func TestWhatIdleManagersAsk(t *testing.T) {
