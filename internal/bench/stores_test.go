@@ -10,11 +10,17 @@ import (
 	"net/http"
 	"regexp"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/go-zookeeper/zk"
+	consul "github.com/hashicorp/consul/api"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
 
 	_ "github.com/go-election/go-election/backend/all"
 	"github.com/go-election/go-election/internal/testbed"
@@ -30,6 +36,7 @@ type store struct {
 	peers   []string
 	fresh   func() string           // a DSN of tables of its own
 	count   func() (float64, error) // requests the server has had so far; nil: there is no server
+	writer  func() func() error     // connects, and returns what makes one write durable; nil: not measured
 }
 
 // polling is what the older systems do on MySQL.
@@ -57,7 +64,29 @@ func TestStores(t *testing.T) {
 			s.measure(t, with, ttl)
 			fmt.Println()
 		}
+		if s.writer != nil {
+			part("resigned", func() {
+				took := s.writes(t)
+				fmt.Printf("One write on %s: median %v, worst of %d %v.\n", s.name, round(took[len(took)/2]), len(took), round(took[len(took)-1]))
+			})
+		}
 	}
+}
+
+// writes measures what a hand-over is made of: single writes, one after another, while
+// nothing else happens.
+func (s store) writes(t *testing.T) []time.Duration {
+	took, write := make([]time.Duration, 101), s.writer()
+	for i := range took {
+		<-time.After(20 * time.Millisecond)
+		began := time.Now()
+		if err := write(); err != nil {
+			t.Fatal(err)
+		}
+		took[i] = time.Since(began)
+	}
+	slices.Sort(took)
+	return took
 }
 
 func (s store) role(with string, ttl time.Duration) role {
@@ -194,12 +223,27 @@ func packets(addr string) func() (float64, error) {
 	}
 }
 
+// stamp is a value that was not written before.
+func stamp() []byte { return []byte(time.Now().String()) }
+
 // stores starts the servers.
 func stores(t *testing.T) (all []store) {
 	wanted := func(k testbed.Kind) bool { return regexp.MustCompile(*only).MatchString(string(k)) }
 	if wanted(testbed.Consul) {
 		agent := testbed.StartConsul(t, testbed.ConsulOptions{})
 		all = append(all, store{
+			writer: func() func() error {
+				config := consul.DefaultConfig()
+				config.Address = agent.Addr()
+				client, err := consul.NewClient(config)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return func() error {
+					_, err := client.KV().Put(&consul.KVPair{Key: "bench-write", Value: stamp()}, nil)
+					return err
+				}
+			},
 			name: "Consul", version: agent.Version(), backend: "consul", server: agent.Addr(), peers: []string{consulLock},
 			section: func(name string) any { return map[string]any{"address": agent.Addr(), "prefix": name} },
 			count:   metrics(agent.URL()+"/v1/agent/metrics?format=prometheus", regexp.MustCompile(`^consul_api_http_count\{.*path="v1_(kv|session|txn)`)), // not our own reading of this
@@ -208,6 +252,17 @@ func stores(t *testing.T) (all []store) {
 	if wanted(testbed.Etcd) {
 		node := testbed.StartEtcd(t, testbed.EtcdOptions{})
 		all = append(all, store{
+			writer: func() func() error {
+				client, err := clientv3.New(clientv3.Config{Endpoints: []string{node.URL()}, DialTimeout: 5 * time.Second, Logger: zap.NewNop()})
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() { client.Close() })
+				return func() error {
+					_, err := client.Put(t.Context(), "bench-write", string(stamp()))
+					return err
+				}
+			},
 			name: "etcd", version: node.Version(), backend: "etcd", server: node.URL(), peers: []string{etcdElection},
 			section: func(name string) any { return map[string]any{"endpoints": []string{node.URL()}, "prefix": name + "/"} },
 			count: func() (sum float64, err error) { // requests, and messages of streams
@@ -223,6 +278,20 @@ func stores(t *testing.T) (all []store) {
 	if wanted(testbed.ZooKeeper) {
 		server := testbed.StartZooKeeper(t, testbed.ZooKeeperOptions{Config: []string{"maxSessionTimeout=60000"}})
 		all = append(all, store{
+			writer: func() func() error {
+				conn, _, err := zk.Connect([]string{server.Addr()}, 10*time.Second, zk.WithLogInfo(false), zk.WithLogger(quiet{}))
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(conn.Close)
+				if _, err := conn.Create("/bench-write", nil, 0, zk.WorldACL(zk.PermAll)); err != nil {
+					t.Fatal(err)
+				}
+				return func() error {
+					_, err := conn.Set("/bench-write", stamp(), -1)
+					return err
+				}
+			},
 			name: "ZooKeeper", version: server.Version(), backend: "zookeeper", server: server.Addr(), peers: []string{zkLock, curatorLatch},
 			section: func(name string) any {
 				return map[string]any{"servers": []string{server.Addr()}, "root": "/" + name, "tick": testbed.ZooKeeperTick, "max_session": time.Minute}
