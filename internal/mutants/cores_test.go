@@ -33,7 +33,7 @@ var mutants = []mutant{
 	// What is a win.
 	{"a record that names me is adopted", "machine_watch.go",
 		"		e.own = ownMaybe\n",
-		"		m.grant(now, e, &backend.Answer{Lease: e.seen, Trust: e.seen.TTL}, 0, sent)\n", "S8:", simulation},
+		"		m.grant(now, e, &backend.Answer{Lease: *e.seen, Trust: e.seen.TTL}, 0, sent)\n", "S8:", simulation},
 	{"a bid without an outcome is a win", "machine_calls.go",
 		"		e.own = ownMaybe\n",
 		"		m.grant(now, e, &backend.Answer{Lease: backend.Lease{Term: floor + 1}, Trust: m.TTL}, floor, sent)\n", "S8:", simulation},
@@ -55,8 +55,8 @@ var mutants = []mutant{
 		"at = max(at, e.since+l.Watch)",
 		"at = max(at, e.since+m.TTL)", "S13:", simulation},
 	{"a watch counts from the sending", "machine_watch.go",
-		"e.seen, e.since, e.known, e.missed = *l, now, true, 0",
-		"e.seen, e.since, e.known, e.missed = *l, sent, true, 0", "S13:", simulation},
+		"e.since, e.known, e.missed = now, true, 0",
+		"e.since, e.known, e.missed = sent, true, 0", "S13:", simulation},
 	{"a watch goes on through a renewal", "machine_watch.go",
 		"case !e.known, l != nil && !e.seen.Unchanged(*l):",
 		"case !e.known, l != nil && (e.seen.Term != l.Term || e.seen.Ref != l.Ref):", "S13:", simulation},
@@ -64,7 +64,7 @@ var mutants = []mutant{
 		"case !e.known, l != nil && !e.seen.Unchanged(*l):",
 		"case !e.known, l != nil && (e.seen.Term != l.Term || e.seen.Beat != l.Beat):", "TestAWatchBeginsAnewWithEveryChange", core("TestAWatchBeginsAnewWithEveryChange")},
 	{"what was seen before a reign of ours is watched on", "machine_lease.go",
-		"	e.seen = backend.Lease{Election: e.name}\n	e.known,",
+		"	e.seen = m.unseen\n	e.known,",
 		"	e.known, e.missed, e.lookAt = true, 0, now\n	return\n	e.known,", "TestAfterAReignTheLeaseIsLookedAtAnew", core("TestAfterAReignTheLeaseIsLookedAtAnew")},
 
 	// Stepping down.
