@@ -106,8 +106,13 @@ func (t tables) schemaSQL() string {
 // split returns the statements of schema.sql, without comments.
 func (t tables) split() []string {
 	var list []string
-	text := regexp.MustCompile(`(?m)^--.*\n`).ReplaceAllString(t.schemaSQL(), "")
-	for s := range strings.SplitSeq(text, ";\n") {
+	var text strings.Builder
+	for line := range strings.Lines(t.schemaSQL()) {
+		if !strings.HasPrefix(line, "--") {
+			text.WriteString(line)
+		}
+	}
+	for s := range strings.SplitSeq(text.String(), ";\n") {
 		if s = strings.TrimSpace(s); s != "" {
 			list = append(list, s)
 		}
@@ -174,9 +179,9 @@ func (s *session) checkShape(ctx context.Context) error {
 	if err := rows.Err(); err != nil {
 		return err
 	}
+	texts := t.split()
 	for i, plain := range []string{t.plainLease, t.plainTerm, t.plainMember} {
-		quoted := []string{t.lease, t.term, t.member}[i]
-		text := t.split()[i]
+		quoted, text := []string{t.lease, t.term, t.member}[i], texts[i]
 		engine, ok := found[plain]
 		if !ok {
 			return fmt.Errorf("%w: there is no table %s, or this account has no right to see it; call mysql.CreateTables or run this:\n%s;\n-- and, for the rights:\n%s",
