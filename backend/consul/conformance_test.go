@@ -49,7 +49,6 @@ func TestConformanceOnThreeServers(t *testing.T) {
 // TestConformanceWhileTheServerIsTormented runs the cases that need a server of
 // their own: it is killed and started again, and stopped for a while.
 func TestConformanceWhileTheServerIsTormented(t *testing.T) {
-	t.Parallel()
 	h := harness(func(t testing.TB) conformance.Store {
 		agent := testbed.StartConsul(t, testbed.ConsulOptions{})
 		store := newStore(t, agent)

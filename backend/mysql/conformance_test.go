@@ -41,9 +41,7 @@ func TestConformanceInVirtualTime(t *testing.T) {
 // TestConformanceInRealTime runs the suite as programs meet the servers: with
 // door-bells, and leases of two seconds.
 func TestConformanceInRealTime(t *testing.T) {
-	t.Parallel()
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
-		t.Parallel()
 		server := testbed.Shared(t, k)
 		d := server.Database(t)
 		conformance.Run(t, realTime(func(t testing.TB) conformance.Store { return newProxied(t, server, d) }))
@@ -53,9 +51,7 @@ func TestConformanceInRealTime(t *testing.T) {
 // TestConformanceWhileTheServerIsTormented runs the cases that need a server of their
 // own, which is killed and stopped.
 func TestConformanceWhileTheServerIsTormented(t *testing.T) {
-	t.Parallel()
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
-		t.Parallel()
 		h := realTime(func(t testing.TB) conformance.Store { return newTormented(t, k) })
 		h.Only = func(c conformance.Case) bool { return c.OwnServer() && c.Fault != conformance.FaultFailover }
 		conformance.Run(t, h)

@@ -20,7 +20,6 @@ const (
 
 // TestConformance runs the suite on one real server that all cases share.
 func TestConformance(t *testing.T) {
-	t.Parallel()
 	servers := testbed.SharedZooKeeper(t)
 	conformance.Run(t, conformance.Harness{
 		TTL: ttl, Late: time.Second, Short: true, Parallel: true,

@@ -33,7 +33,7 @@ func newClient(t testing.TB, id string, o Options) *client {
 var servers = struct {
 	sync.Mutex
 	free chan struct{}
-}{free: make(chan struct{}, 8)}
+}{free: make(chan struct{}, 6)}
 
 // reserve waits until n servers may be started, until the end of the test.
 func reserve(t testing.TB, n int) {
