@@ -295,7 +295,7 @@ func (m *machine) step(now time.Duration, in any) []action {
 	m.dispatch(now)
 	out := m.out
 	if cap(out) > 64 {
-		m.out = nil // that many are rare
+		m.out = nil // or it would be so much more that each election takes
 	}
 	return out
 }

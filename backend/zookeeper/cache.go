@@ -161,20 +161,27 @@ func (c *cache) shows(path string, what shown) bool {
 	return e != nil && e.read && !e.fired && e.shown == what
 }
 
-// unread drops what was read of elections, which are held here now: nobody reads it.
+// unread drops what was read of elections, which are held here now: nobody reads it. Who
+// is about to hears that it has changed.
 func (c *cache) unread(held []backend.Lease) {
 	c.mu.Lock()
-	empty := len(c.entries) == 0
-	c.mu.Unlock()
-	if empty {
+	defer c.mu.Unlock()
+	if len(c.entries) == 0 {
 		return
 	}
 	l := &c.s.b.layout
 	for i := range held {
-		c.forget(data, l.recordOf(held[i].Election))
-		c.forget(l.lockKind(), l.lock(held[i].Election))
+		name := held[i].Election
+		for _, k := range [...]key{{data, l.recordOf(name)}, {l.lockKind(), l.lock(name)}} {
+			e := c.entries[k]
+			if e == nil {
+				continue
+			}
+			if e.fired = true; e.busy == nil {
+				delete(c.entries, k)
+			}
+		}
 	}
-	c.sweep()
 }
 
 // sweep drops what has fired and was not read again, so that what is over does

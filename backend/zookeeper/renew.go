@@ -31,8 +31,8 @@ func (b *Backend) Renew(ctx context.Context, held []backend.Lease) ([]backend.An
 		if err != nil {
 			return nil, b.fail("renew", err)
 		}
-		answers, err := b.renewAll(ctx, s, start, held)
 		s.cache.unread(held)
+		answers, err := b.renewAll(ctx, s, start, held)
 		// A session is replaced only if no lease hangs on it.
 		if err == nil || s.ctx.Err() == nil || ctx.Err() != nil || try == 3 {
 			return answers, err

@@ -52,6 +52,8 @@ func TestStores(t *testing.T) {
 	fmt.Printf("\n%s, %d cores, TTL %v\n\n", runtime.Version(), runtime.NumCPU(), ttl)
 	fmt.Println("| store | with | killed: median, worst | SIGTERM: median, worst | requests a minute, idle, 1 election: leader, follower | 10 | 1,000 | memory an election (of 1,000): leader, follower | goroutines (of 1,000) |")
 	fmt.Println("|---|---|---|---|---|---|---|---|---|")
+	var writes strings.Builder // below the table
+	defer func() { fmt.Print("\n", writes.String()) }()
 	for _, s := range stores(t) {
 		if !regexp.MustCompile(*only).MatchString(s.name) {
 			continue
@@ -67,7 +69,7 @@ func TestStores(t *testing.T) {
 		if s.writer != nil {
 			part("resigned", func() {
 				took := s.writes(t)
-				fmt.Printf("One write on %s: median %v, worst of %d %v.\n", s.name, round(took[len(took)/2]), len(took), round(took[len(took)-1]))
+				fmt.Fprintf(&writes, "One write on %s: median %v, worst of %d %v.\n", s.name, round(took[len(took)/2]), len(took), round(took[len(took)-1]))
 			})
 		}
 	}
