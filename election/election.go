@@ -15,20 +15,17 @@ import (
 // concurrent use, also inside callbacks and lead functions.
 type Election struct {
 	manager *Manager
-	name    string
 	reign   atomic.Pointer[Leadership] // nil before the first
-	state   atomic.Pointer[Event]      // what watchers were told last
+	state   atomic.Pointer[state]      // what watchers were told last
 
-	// The loop's own.
-	elec      elec
-	fn        LeadFunc        // runs in each reign; may be nil
-	parent    context.Context // of its reigns
-	attempt   int             // counts campaigns
-	campaigns []chan error    // told when elected, or why not
-	refused   error           // why campaigning has ended for good
-	releases  []waiter        // told when a reign is over and nothing of it is left
-	leaves    []chan error    // told when the election has left
-	watchers  []*watcher
+	// The loop's own, but for its name, which does not change.
+	elec     elec
+	fn       LeadFunc        // runs in each reign; may be nil
+	parent   context.Context // of its reigns
+	attempt  int             // counts campaigns
+	refused  error           // why campaigning has ended for good
+	waiters  []waiter
+	watchers []*watcher
 }
 
 // A LeadFunc runs while this process leads. Its context is cancelled when the
@@ -37,21 +34,30 @@ type Election struct {
 // earlier gives the leadership up.
 type LeadFunc func(ctx context.Context, lead *Leadership) error
 
-// A waiter waits for the end of the reign of term; of any, if that is 0.
+// A waiter is told when what it waits for has come, or why it never will.
 type waiter struct {
-	term uint64
+	what awaited
+	term uint64 // untilReleased: of the reign; 0: any
 	done chan error
 }
 
+type awaited uint8
+
+const (
+	untilElected  awaited = iota
+	untilReleased         // a reign is over and nothing of it is left
+	untilGone             // the election has left
+)
+
 func newElection(m *Manager, name string) *Election {
-	e := &Election{manager: m, name: name}
+	e := &Election{manager: m}
 	e.elec.name, e.elec.shell, e.elec.slot, e.elec.at = name, e, -1, -1
-	e.state.Store(&Event{Election: name, Kind: Unknown, Reason: ReasonCurrent})
+	e.state.Store(&state{kind: Unknown, reason: ReasonCurrent})
 	return e
 }
 
 // Name returns the election's name.
-func (e *Election) Name() string { return e.name }
+func (e *Election) Name() string { return e.elec.name }
 
 // Leading reports whether this process leads right now: whether its lease is
 // certain to last at this instant. It costs a clock read, and compares the clock
@@ -83,7 +89,7 @@ func (e *Election) Leader() (leader Candidate, term uint64, ok bool) {
 
 // Current returns the state as a watcher would be told it now.
 func (e *Election) Current() Event {
-	s := *e.state.Load()
+	s := e.state.Load().event(e.elec.name)
 	if s.Leading && !e.Leading() { // the deadline has passed, and the loop has not come to say so
 		s.Kind, s.Previous, s.Leader, s.Leading = Vacant, s.Leader, Candidate{}, false
 	}
@@ -141,7 +147,7 @@ func (e *Election) Resign(ctx context.Context) error {
 // function that calls it waits for itself.
 func (e *Election) Leave(ctx context.Context) error {
 	return e.await(ctx, func(done chan error) any {
-		e.leaves = append(e.leaves, done)
+		e.waiters = append(e.waiters, waiter{untilGone, 0, done})
 		return leave{&e.elec}
 	})
 }
@@ -151,14 +157,14 @@ func (e *Election) Leave(ctx context.Context) error {
 func (e *Election) Record(ctx context.Context) (backend.Record, error) {
 	var list []backend.Record
 	err := e.manager.ask(ctx, func(ctx context.Context) (err error) {
-		list, err = e.manager.backend.List(ctx, e.name, 1)
+		list, err = e.manager.backend.List(ctx, e.elec.name, 1)
 		return err
 	})
 	if err != nil {
-		return backend.Record{}, fmt.Errorf("election: read %q: %w", e.name, err)
+		return backend.Record{}, fmt.Errorf("election: read %q: %w", e.elec.name, err)
 	}
-	if len(list) == 0 || list[0].Election != e.name {
-		return backend.Record{Lease: backend.Lease{Election: e.name}}, nil
+	if len(list) == 0 || list[0].Election != e.elec.name {
+		return backend.Record{Lease: backend.Lease{Election: e.elec.name}}, nil
 	}
 	r := list[0]
 	r.Lease = backend.CleanLease(r.Lease)
@@ -192,10 +198,10 @@ func (e *Election) ask(ctx context.Context, kind backend.WishKind, id string) er
 		return err
 	}
 	if r.Vacant() {
-		return fmt.Errorf("election: %s: %w: nobody leads %q", kind, backend.ErrInvalid, e.name)
+		return fmt.Errorf("election: %s: %w: nobody leads %q", kind, backend.ErrInvalid, e.elec.name)
 	}
 	err = e.manager.ask(ctx, func(ctx context.Context) error {
-		return e.manager.backend.Ask(ctx, []backend.Wish{{Election: e.name, Term: r.Term, Kind: kind, ID: id}})
+		return e.manager.backend.Ask(ctx, []backend.Wish{{Election: e.elec.name, Term: r.Term, Kind: kind, ID: id}})
 	})
 	if err != nil {
 		return fmt.Errorf("election: %s: %w", kind, err)
@@ -239,7 +245,7 @@ func (e *Election) wait(ctx context.Context, done <-chan error) error {
 
 // awaitRelease has done told when the reign of term is over.
 func (e *Election) awaitRelease(term uint64, done chan error) {
-	e.releases = append(e.releases, waiter{term, done})
+	e.waiters = append(e.waiters, waiter{untilReleased, term, done})
 	e.manager.waiting = append(e.manager.waiting, e)
 }
 
@@ -248,11 +254,34 @@ func (e *Election) idle() bool {
 	return e.elec.own == ownNone && !e.elec.running && !e.elec.busy
 }
 
-func (e *Election) resolve(list *[]chan error, err error) {
-	for _, done := range *list {
-		done <- err
+// resolve tells those who wait for it.
+func (e *Election) resolve(what awaited, err error) {
+	e.tellIf(func(w *waiter) bool { return w.what == what }, err)
+}
+
+// released tells who waits for the end of a reign that is over, and reports whether
+// somebody still waits.
+func (e *Election) released() (waiting bool) {
+	e.tellIf(func(w *waiter) bool {
+		return w.what == untilReleased && (e.idle() || w.term != 0 && w.term != e.elec.term)
+	}, nil)
+	return slices.ContainsFunc(e.waiters, func(w waiter) bool { return w.what == untilReleased })
+}
+
+// tellIf tells the waiters that it holds for, and forgets them.
+func (e *Election) tellIf(over func(*waiter) bool, err error) {
+	rest := e.waiters[:0]
+	for i := range e.waiters {
+		if w := e.waiters[i]; over(&w) {
+			w.done <- err
+		} else {
+			rest = append(rest, w)
+		}
 	}
-	*list = nil
+	clear(e.waiters[len(rest):])
+	if e.waiters = rest; len(rest) == 0 {
+		e.waiters = nil
+	}
 }
 
 // trust begins a reign, or extends it.
@@ -262,25 +291,24 @@ func (e *Election) trust(term uint64, until time.Duration) {
 		e.manager.counters.remaining.add(max(0, time.Duration(before)-e.manager.now-e.manager.ahead))
 		return
 	}
-	l := &Leadership{Term: term, election: e}
-	l.ctx, l.cancel = context.WithCancelCause(e.parent)
+	l := &Leadership{Term: term, election: e, parent: e.parent}
 	l.until.Store(int64(until))
 	e.reign.Store(l)
 	m := e.manager
-	m.log.Info("become leader by "+m.name, "election", e.name, "term", term)
+	m.log.Info("become leader by "+m.name, "election", e.elec.name, "term", term)
 	if e.fn != nil {
 		fn := e.fn
 		m.others.Go(func() { e.run(fn, l) })
 	}
-	e.resolve(&e.campaigns, nil)
+	e.resolve(untilElected, nil)
 }
 
 // run runs the lead function of one reign.
 func (e *Election) run(fn LeadFunc, l *Leadership) {
 	// Deferred: fn may end its goroutine.
 	defer e.manager.tell(func(time.Duration) any { return returned{&e.elec, l.Term, ReasonReturned} })
-	if err := fn(l.ctx, l); err != nil && l.ctx.Err() == nil {
-		e.manager.log.Error("lead function failed", "election", e.name, "term", l.Term, "error", err)
+	if err := fn(l.Context(), l); err != nil && l.Context().Err() == nil {
+		e.manager.log.Error("lead function failed", "election", e.elec.name, "term", l.Term, "error", err)
 	}
 }
 
@@ -290,37 +318,37 @@ func (e *Election) lose(term uint64, reason Reason, err error) {
 	if l == nil || l.Term != term || l.until.Swap(0) == 0 {
 		return
 	}
-	lost := &LostError{Election: e.name, Term: term, Reason: reason, Err: err}
-	l.cancel(lost)
+	lost := &LostError{Election: e.elec.name, Term: term, Reason: reason, Err: err}
+	l.scope().cancel(lost)
 	level := slog.LevelWarn
 	switch reason {
 	case ReasonResigned, ReasonReturned, ReasonLeft, ReasonPaused, ReasonNominated:
 		level = slog.LevelInfo
 	}
 	e.manager.log.Log(context.Background(), level, "lost leader by "+e.manager.name,
-		"election", e.name, "term", term, "reason", string(reason), "error", err)
+		"election", e.elec.name, "term", term, "reason", string(reason), "error", err)
 }
 
 // tell hands an event of the machine to the watchers.
-func (e *Election) tell(ev *Event) {
-	ev.Time = time.Now()
-	before := e.state.Load()
-	own := ev.Leading || ev.Kind != Notice && before.Leading
+func (e *Election) tell(s *state) {
+	s.time = time.Now()
+	before, ev := e.state.Load(), s.event(e.elec.name)
+	own := ev.Leading || ev.Kind != Notice && before.leading
 	e.manager.counters.changes[Change{Kind: ev.Kind, Reason: ev.Reason, Own: own}]++
 	if ev.Kind != Notice {
-		e.state.Store(ev)
+		e.state.Store(s)
 	} else {
-		e.manager.log.Warn("notice: "+string(ev.Reason), "election", e.name, "error", ev.Err)
+		e.manager.log.Warn("notice: "+string(ev.Reason), "election", e.elec.name, "error", ev.Err)
 		if ev.Reason == ReasonInvalid {
 			e.refused = ev.Err
-			e.resolve(&e.campaigns, ev.Err)
+			e.resolve(untilElected, ev.Err)
 		}
 	}
 	for _, w := range e.watchers {
-		w.add(*ev, own, before)
+		w.add(ev, own, before)
 	}
 	for _, w := range e.manager.watchers {
-		w.add(*ev, own, before)
+		w.add(ev, own, before)
 	}
 }
 
@@ -333,12 +361,9 @@ func (e *Election) current() Event {
 
 // gone ends everything that waits for this election.
 func (e *Election) gone() {
-	for _, w := range e.releases {
-		w.done <- nil
-	}
-	e.releases = nil
-	e.resolve(&e.leaves, nil)
-	e.resolve(&e.campaigns, ErrClosed)
+	e.resolve(untilReleased, nil)
+	e.resolve(untilGone, nil)
+	e.resolve(untilElected, ErrClosed)
 	for _, w := range e.watchers {
 		w.end(false)
 	}

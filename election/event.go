@@ -43,23 +43,6 @@ func (k Kind) String() string {
 	return [...]string{"unknown", "vacant", "elected", "notice"}[min(k, 3)]
 }
 
-// same reports whether o is the same state.
-func (e *Event) same(o *Event) bool { return e.is(o.Kind, &o.Leader, o.Term) }
-
-// is reports whether e is this state. Who it is and the term matter only if
-// somebody leads.
-func (e *Event) is(kind Kind, leader *Candidate, term uint64) bool {
-	return e.Kind == kind && (kind != Elected || e.Leader.Nonce == leader.Nonce && e.Leader.ID == leader.ID && e.Term == term)
-}
-
-// last returns the last leader known.
-func (e *Event) last() Candidate {
-	if e.Kind == Elected {
-		return e.Leader
-	}
-	return e.Previous
-}
-
 // String describes the event in one line that is safe to log.
 func (e Event) String() string {
 	s := fmt.Sprintf("%q %s", e.Election, e.Kind)
@@ -71,6 +54,44 @@ func (e Event) String() string {
 		s += fmt.Sprintf(" (%q)", e.Err)
 	}
 	return s
+}
+
+// A state is what is kept of the event that told it: for each election, for as long as
+// it lasts. Once told it is never changed, and neither are those that it points to.
+type state struct {
+	kind             Kind
+	leading          bool
+	reason           Reason
+	term             uint64
+	leader, previous *Candidate // nil: none
+	err              error
+	time             time.Time // set by the shell
+}
+
+// event returns the state as watchers know it.
+func (s *state) event(election string) Event {
+	ev := Event{Election: election, Kind: s.kind, Term: s.term, Leading: s.leading, Reason: s.reason, Err: s.err, Time: s.time}
+	if s.leader != nil {
+		ev.Leader = *s.leader
+	}
+	if s.previous != nil {
+		ev.Previous = *s.previous
+	}
+	return ev
+}
+
+// is reports whether this is the state. Who leads, and the term, matter only if
+// somebody does.
+func (s *state) is(kind Kind, leader *Candidate, term uint64) bool {
+	return s.kind == kind && (kind != Elected || s.leader.Nonce == leader.Nonce && s.leader.ID == leader.ID && s.term == term)
+}
+
+// last returns the last leader known.
+func (s *state) last() *Candidate {
+	if s.kind == Elected {
+		return s.leader
+	}
+	return s.previous
 }
 
 // A Reason says why a reign began or ended, or what a notice is about. Reasons

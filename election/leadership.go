@@ -17,13 +17,19 @@ type Leadership struct {
 	Term uint64
 
 	election *Election
-	ctx      context.Context
-	cancel   context.CancelCauseFunc
-	until    atomic.Int64 // deadline on the manager's clock; 0: over
+	parent   context.Context       // of its context
+	made     atomic.Pointer[scope] // nil: nobody has asked for its context yet
+	until    atomic.Int64          // deadline on the manager's clock; 0: over
+}
+
+// A scope is the context of a reign.
+type scope struct {
+	context.Context
+	cancel context.CancelCauseFunc
 }
 
 // Election returns the name of the election that is led.
-func (l *Leadership) Election() string { return l.election.name }
+func (l *Leadership) Election() string { return l.election.elec.name }
 
 // Leading reports whether this very reign goes on. See [Election.Leading].
 func (l *Leadership) Leading() bool {
@@ -40,7 +46,21 @@ func (l *Leadership) Remaining() time.Duration {
 // Context is cancelled when the reign ends; context.Cause gives a [*LostError]
 // with the reason. Cancelling takes a moment after the process was stopped:
 // Leading is right at once.
-func (l *Leadership) Context() context.Context { return l.ctx }
+func (l *Leadership) Context() context.Context { return l.scope().Context }
+
+// scope returns the context, and makes it if need be: who leads thousands without a
+// function (Lead) asks for none of them.
+func (l *Leadership) scope() *scope {
+	if s := l.made.Load(); s != nil {
+		return s
+	}
+	s := new(scope)
+	s.Context, s.cancel = context.WithCancelCause(l.parent)
+	if !l.made.CompareAndSwap(nil, s) {
+		s.cancel(nil) // somebody else has made it
+	}
+	return l.made.Load()
+}
 
 // Resign says that all work of this reign has come to an end, and releases the
 // lease. What was elected by Campaign or Try must be resigned also after it was
@@ -70,7 +90,7 @@ func (l *Leadership) Resign(ctx context.Context) error {
 // there is nothing to wait for when this process steps down, and work that was
 // begun may overlap with the next leader's. Check the term where it matters.
 func (e *Election) Lead(fn LeadFunc) error {
-	_, _, err := e.campaign(e.manager.ctx, fn, modeAlways, fn != nil)
+	_, err := e.campaign(e.manager.ctx, fn, modeAlways, fn != nil, nil)
 	return err
 }
 
@@ -83,7 +103,8 @@ func (e *Election) Run(ctx context.Context, fn LeadFunc) error {
 		return fmt.Errorf("election: run: %w: no function", backend.ErrInvalid)
 	}
 	// Not cancelled with ctx, but by stepping down, with the reason as its cause.
-	elected, attempt, err := e.campaign(context.WithoutCancel(ctx), fn, modeAlways, true)
+	elected := make(chan error, 1)
+	attempt, err := e.campaign(context.WithoutCancel(ctx), fn, modeAlways, true, elected)
 	if err != nil {
 		return err
 	}
@@ -115,7 +136,8 @@ func (e *Election) Try(ctx context.Context) (*Leadership, error) {
 }
 
 func (e *Election) once(ctx context.Context, mode mode) (*Leadership, error) {
-	elected, attempt, err := e.campaign(e.manager.ctx, nil, mode, true)
+	elected := make(chan error, 1)
+	attempt, err := e.campaign(e.manager.ctx, nil, mode, true, elected)
 	if err != nil {
 		return nil, err
 	}
@@ -133,41 +155,45 @@ func (e *Election) once(ctx context.Context, mode mode) (*Leadership, error) {
 	return nil, context.Cause(ctx)
 }
 
-// campaign begins to campaign. The channel is told when this process is elected
-// (nil) or never will be. attempt is for withdraw.
-func (e *Election) campaign(parent context.Context, fn LeadFunc, mode mode, joins bool) (elected chan error, attempt int, err error) {
+// campaign begins to campaign. elected, if there is one, is told when this process is
+// elected (nil) or never will be. attempt is for withdraw.
+func (e *Election) campaign(parent context.Context, fn LeadFunc, mode mode, joins bool, elected chan error) (attempt int, err error) {
 	m := e.manager
 	if m.opts.Observer {
-		return nil, 0, fmt.Errorf("election: campaign for %q: %w: this manager only observes", e.name, backend.ErrInvalid)
+		return 0, fmt.Errorf("election: campaign for %q: %w: this manager only observes", e.elec.name, backend.ErrInvalid)
 	}
-	done, started := make(chan error, 1), make(chan error, 1)
+	started := make(chan error, 1)
 	if !m.tell(func(time.Duration) any {
 		switch {
 		case e.elec.slot < 0 || e.elec.want.leaving:
 			started <- ErrClosed
 			return nil
 		case e.elec.mode != modeNone || e.elec.running || e.elec.leading:
-			started <- fmt.Errorf("election: campaign for %q: %w: it is campaigned for or led already", e.name, backend.ErrInvalid)
+			started <- fmt.Errorf("election: campaign for %q: %w: it is campaigned for or led already", e.elec.name, backend.ErrInvalid)
 			return nil
 		}
 		e.attempt++
 		attempt = e.attempt
-		e.fn, e.parent, e.refused, e.campaigns = fn, parent, nil, append(e.campaigns, done)
+		e.fn, e.parent, e.refused = fn, parent, nil
+		if elected != nil {
+			e.waiters = append(e.waiters, waiter{untilElected, 0, elected})
+		}
 		started <- nil
 		return campaign{&e.elec, mode, joins, joins && fn == nil}
 	}) {
-		return nil, 0, ErrClosed
+		return 0, ErrClosed
 	}
 	err = <-started
-	return done, attempt, err
+	return attempt, err
 }
 
 // again returns a channel that is told of the next election or refusal.
 func (e *Election) again() chan error {
 	done := make(chan error, 1)
 	if !e.manager.tell(func(time.Duration) any {
-		if e.campaigns = append(e.campaigns, done); e.refused != nil {
-			e.resolve(&e.campaigns, e.refused)
+		e.waiters = append(e.waiters, waiter{untilElected, 0, done})
+		if e.refused != nil {
+			e.resolve(untilElected, e.refused)
 		}
 		return nil
 	}) {

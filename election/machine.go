@@ -70,28 +70,28 @@ type elec struct {
 	since   time.Duration
 	heard   time.Duration // when seen was last confirmed, or dropped
 	maxTerm uint64        // the greatest ever seen here
-	known   bool          // observed at least once
 	missed  int           // readings in a row that came too early for a renewal
 	lookAt  time.Duration
 	triedAt time.Duration // a look sent from then on is news to the newest attempt (Try)
 	looked  bool          // since then
+	known   bool          // observed at least once
 	clash   bool          // reported that another process has our id
 	denied  callKind      // reported that the store denies this call, plus one; 0: none
 
 	// What is ours. A lease may be ours in the store (own) without our leading.
-	own     own
 	term    uint64        // of own == ownHeld
 	until   time.Duration // trusted deadline: request sent + TTL − margin
 	lasts   time.Duration // when it has run out in the store, unless it is renewed
+	own     own
 	leading bool
 	running bool          // a lead function of ours has not returned
 	joins   bool          // whoever leads has a function to be joined
 	hand    bool          // … which is the caller of Campaign or Try
 	orderly bool          // we are stepping down of our own will: go on renewing until released
 	norenew bool          // … but the store refuses renewals (deposed)
+	stuck   bool          // the function has not returned by drainBy
 	end     backend.End   // what a release will say
 	drainBy time.Duration // when waiting for the function becomes a complaint, and renewing ends
-	stuck   bool
 	lastErr error         // of the last renewal that failed, since one that did not
 	renewAt time.Duration // the next renewal
 	holdOff time.Duration // no bid before
@@ -104,7 +104,7 @@ type elec struct {
 	looking bool
 	wake    time.Duration
 	at      int    // in timers; -1: none
-	told    *Event // the state that watchers were told last; never changed
+	told    *state // what watchers were told last
 }
 
 // own says what the store may hold under our nonce.
@@ -187,7 +187,7 @@ type action struct {
 	kind   actionKind
 	e      *elec
 	call   *call
-	event  *Event
+	state  *state
 	term   uint64
 	until  time.Duration
 	reason Reason
@@ -201,7 +201,7 @@ const (
 	doCancel                   // call: cancel its context, its reply will follow
 	doTrust                    // e leads in term and may be trusted until; the first one of a term starts the reign
 	doLose                     // e's reign of term has ended, for reason: cancel its context
-	doTell                     // event
+	doTell                     // state, or a notice in the form of one
 	doLog                      // reason and err are about e (nil: the manager)
 	doTried                    // e's attempt is over; err says why it failed, if not by losing
 	doGone                     // e has left and nothing of ours is left in the store
@@ -332,7 +332,7 @@ func (m *machine) each(one *elec, do func(*elec)) {
 func (m *machine) join(now time.Duration, e *elec) {
 	e.at, e.wake, e.lookAt, e.heard = -1, never, now, -1
 	e.seen = m.unseen
-	e.told = &Event{Election: e.name}
+	e.told = new(state)
 	e.slot, e.seq = len(m.elections), m.joined
 	m.joined++
 	e.want.leaving, e.want.paused = m.closing, m.paused
@@ -359,18 +359,21 @@ func (m *machine) jitter(d time.Duration) time.Duration {
 	return d - time.Duration(m.rnd.Int64N(max(int64(d)/5, 1)))
 }
 
-// show tells watchers a new state of e, if it is one.
-func (m *machine) show(kind Kind, e *elec, leader backend.Candidate, term uint64, reason Reason, err error) {
+// show tells watchers a new state of e, if it is one. leader is nil unless somebody
+// leads.
+func (m *machine) show(kind Kind, e *elec, leader *backend.Candidate, term uint64, reason Reason, err error) {
 	old := e.told
-	term = cmp.Or(term, old.Term)
-	moved := reason == ReasonMoved && old.Reason != ReasonMoved    // that is news to who knows of a vacancy
-	if old.Reason != "" && !moved && old.is(kind, &leader, term) { // mostly
+	term = cmp.Or(term, old.term)
+	moved := reason == ReasonMoved && old.reason != ReasonMoved   // that is news to who knows of a vacancy
+	if old.reason != "" && !moved && old.is(kind, leader, term) { // mostly
 		return
 	}
-	ev := &Event{Election: e.name, Kind: kind, Leader: leader, Previous: old.last(), Term: term, Reason: reason, Err: err}
-	ev.Leading = kind == Elected && e.leading
-	e.told = ev
-	m.act(action{kind: doTell, e: e, event: ev})
+	if leader != nil && leader != &m.me {
+		leader = new(*leader) // the caller's may change
+	}
+	e.told = &state{kind: kind, leader: leader, previous: old.last(), term: term, reason: reason, err: err}
+	e.told.leading = kind == Elected && e.leading
+	m.act(action{kind: doTell, e: e, state: e.told})
 	if kind == Elected {
 		m.relisten = true
 	}
@@ -378,6 +381,6 @@ func (m *machine) show(kind Kind, e *elec, leader backend.Candidate, term uint64
 
 // notice tells watchers something beside the state.
 func (m *machine) notice(e *elec, reason Reason, err error) {
-	m.act(action{kind: doTell, e: e, event: &Event{
-		Election: e.name, Kind: Notice, Previous: e.told.last(), Term: e.told.Term, Leading: e.leading, Reason: reason, Err: err}})
+	m.act(action{kind: doTell, e: e, state: &state{
+		kind: Notice, previous: e.told.last(), term: e.told.term, leading: e.leading, reason: reason, err: err}})
 }

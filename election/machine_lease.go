@@ -169,7 +169,7 @@ func (m *machine) grant(now time.Duration, e *elec, a *backend.Answer, floor uin
 			e.mode = modeNone
 		}
 		m.act(action{kind: doTrust, e: e, term: e.term, until: e.until})
-		m.show(Elected, e, m.me, e.term, reason, nil)
+		m.show(Elected, e, &m.me, e.term, reason, nil)
 	}
 	m.forget(now, e)
 }
@@ -271,7 +271,7 @@ func (m *machine) over(now time.Duration, e *elec, reason Reason, err error) {
 	e.leading = false
 	e.drainBy = now + m.StepDownTimeout
 	m.act(action{kind: doLose, e: e, term: e.term, reason: reason, err: err})
-	m.show(Vacant, e, backend.Candidate{}, 0, reason, err)
+	m.show(Vacant, e, nil, 0, reason, err)
 }
 
 // returned: a lead function has come back.

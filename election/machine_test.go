@@ -89,7 +89,7 @@ func TestWhoHoldsAnUnrenewedLeaseIsNewsAndAWatchGoesOn(t *testing.T) {
 	gone := held // its process has died, which the store knows, and it is to be watched on
 	gone.Holder, gone.TTL, gone.Renew, gone.End, gone.LastID, gone.LastNonce = backend.Candidate{}, 0, 0, backend.Failed, "other", "theirs"
 	actions := observes(t, m, 9*time.Second, gone)
-	if !slices.ContainsFunc(actions, func(a action) bool { return a.kind == doTell && a.event.Kind == Vacant }) {
+	if !slices.ContainsFunc(actions, func(a action) bool { return a.kind == doTell && a.state.kind == Vacant }) {
 		t.Errorf("watchers are not told that nobody leads: %+v", actions)
 	}
 	if at := m.bidAt(e); at != 11*time.Second {
@@ -174,7 +174,7 @@ func TestAGrantThatWasOvertakenIsNoWin(t *testing.T) {
 	}
 	for _, a := range actions {
 		if a.kind == doTell {
-			t.Errorf("S10: told %v, though the store has kept its promise", a.event)
+			t.Errorf("S10: told %v, though the store has kept its promise", a.state.event(a.e.name))
 		}
 	}
 }
@@ -196,7 +196,7 @@ func TestAnAnswerThatWasOvertakenIsNoNews(t *testing.T) {
 	for _, a := range m.step(2*time.Second+1, reply{call: look, changed: []backend.Lease{
 		{Election: "jobs", Holder: backend.Candidate{ID: "past", Nonce: "gone"}, Term: 7, Beat: 7, TTL: 10 * time.Second, Watch: 10 * time.Second}}}) {
 		if a.kind == doTell {
-			t.Errorf("S10: told %v by an answer that newer news had overtaken", a.event)
+			t.Errorf("S10: told %v by an answer that newer news had overtaken", a.state.event(a.e.name))
 		}
 	}
 	if e.seen.Term != 9 {
@@ -212,8 +212,8 @@ func TestAnAttemptDoesNotTakeAnOvertakenAnswerForNews(t *testing.T) {
 	m.step(3*time.Second, campaign{e, modeTry, true, true})
 	held.Term, held.Beat = 7, 7
 	m.observe(4*time.Second, e, &held, 2*time.Second) // the answer to a bid of before
-	if e.seen.Term != 9 || e.told.Kind != Elected {
-		t.Errorf("S10: watches term %d and has told %v", e.seen.Term, e.told)
+	if e.seen.Term != 9 || e.told.kind != Elected {
+		t.Errorf("S10: watches term %d and has told %v", e.seen.Term, e.told.event(e.name))
 	}
 }
 
@@ -313,8 +313,8 @@ func TestAfterAReignAnAnswerFromBeforeIsNoNews(t *testing.T) {
 	released := e.until + time.Second
 	m.step(released, reply{call: m.flying[callRelease]})
 	m.observe(released+1, e, &backend.Lease{Election: "jobs", Term: 5, Beat: 5}, released-time.Second)
-	if e.known || e.told.Reason == ReasonWentBack {
-		t.Errorf("S10: takes term 5 for news after its own reign of term 7: %v", e.told)
+	if e.known || e.told.reason == ReasonWentBack {
+		t.Errorf("S10: takes term 5 for news after its own reign of term 7: %v", e.told.event(e.name))
 	}
 }
 

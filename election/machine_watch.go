@@ -88,18 +88,18 @@ func (m *machine) showSeen(e *elec, sent time.Duration) {
 	l := e.seen
 	switch {
 	case l.Term < e.maxTerm, l.Term > greatest:
-		m.show(Unknown, e, backend.Candidate{}, 0, ReasonWentBack, nil) // never report an older term as news
+		m.show(Unknown, e, nil, 0, ReasonWentBack, nil) // never report an older term as news
 	case l.Holder.Nonce == m.me.Nonce:
 		// A leftover of ours leads nobody.
-		m.show(Vacant, e, backend.Candidate{}, l.Term, ReasonExpired, nil)
+		m.show(Vacant, e, nil, l.Term, ReasonExpired, nil)
 	case !l.Vacant() && l.Watch >= 0 && l.TTL > 0 && sent >= e.since+max(l.TTL, l.Watch):
-		m.show(Vacant, e, backend.Candidate{}, l.Term, ReasonExpired, nil)
+		m.show(Vacant, e, nil, l.Term, ReasonExpired, nil)
 	case !l.Vacant():
-		m.show(Elected, e, l.Holder, l.Term, ReasonElected, nil)
+		m.show(Elected, e, &l.Holder, l.Term, ReasonElected, nil)
 	case l.MovedTo != "":
-		m.show(Vacant, e, backend.Candidate{}, l.Term, ReasonMoved, fmt.Errorf("election %q has moved to %s", e.name, l.MovedTo))
+		m.show(Vacant, e, nil, l.Term, ReasonMoved, fmt.Errorf("election %q has moved to %s", e.name, l.MovedTo))
 	default:
-		m.show(Vacant, e, backend.Candidate{}, l.Term, endReason(l.End), nil)
+		m.show(Vacant, e, nil, l.Term, endReason(l.End), nil)
 	}
 }
 
@@ -211,7 +211,7 @@ func (m *machine) unreachable() {
 	m.cut = true
 	for _, e := range m.elections {
 		if !e.leading {
-			m.show(Unknown, e, backend.Candidate{}, 0, ReasonUnreachable, m.contactErr)
+			m.show(Unknown, e, nil, 0, ReasonUnreachable, m.contactErr)
 		}
 	}
 }

@@ -119,16 +119,7 @@ func (m *Manager) step(now time.Duration, in any) {
 
 // afterStep wakes those who wait for something to have come to an end.
 func (m *Manager) afterStep() {
-	m.waiting = slices.DeleteFunc(m.waiting, func(e *Election) bool {
-		e.releases = slices.DeleteFunc(e.releases, func(w waiter) bool {
-			over := e.idle() || w.term != 0 && w.term != e.elec.term
-			if over {
-				w.done <- nil
-			}
-			return over
-		})
-		return len(e.releases) == 0
-	})
+	m.waiting = slices.DeleteFunc(m.waiting, func(e *Election) bool { return !e.released() })
 	if m.machine.closing && len(m.machine.elections) == 0 && !m.left {
 		m.left = true
 		close(m.empty)
@@ -168,18 +159,18 @@ func (m *Manager) do(a action) {
 	case doLose:
 		e.lose(a.term, a.reason, a.err)
 	case doTell:
-		e.tell(a.event)
+		e.tell(a.state)
 	case doLog:
 		m.logBid(a)
 	case doTried:
 		if a.err == nil {
 			a.err = errNotElected
 		}
-		e.resolve(&e.campaigns, a.err)
+		e.resolve(untilElected, a.err)
 	case doGone:
 		m.mu.Lock()
-		if m.elections[e.name] == e {
-			delete(m.elections, e.name)
+		if m.elections[a.e.name] == e {
+			delete(m.elections, a.e.name)
 		}
 		m.mu.Unlock()
 		e.gone() // now, so that who has waited for it can join again

@@ -261,8 +261,8 @@ func TestAPlantedTermDoesNotOutliveItsRepair(t *testing.T) {
 	m, e := machineFor(t, backend.Guarantees{Poll: true})
 	other := backend.Candidate{ID: "other", Nonce: "theirs"}
 	observes(t, m, time.Second, backend.Lease{Election: "jobs", Holder: other, Term: 1<<63 + 5, Beat: 1, TTL: 10 * time.Second, Watch: 10 * time.Second})
-	if e.told.Kind == Elected || e.maxTerm != 0 {
-		t.Errorf("told %v, greatest term %d", e.told, e.maxTerm)
+	if e.told.kind == Elected || e.maxTerm != 0 {
+		t.Errorf("told %v, greatest term %d", e.told.event(e.name), e.maxTerm)
 	}
 }
 

@@ -210,6 +210,6 @@ func (m *Manager) Elections() []*Election {
 	m.mu.Lock()
 	list := slices.Collect(maps.Values(m.elections))
 	m.mu.Unlock()
-	slices.SortFunc(list, func(a, b *Election) int { return cmp.Compare(a.name, b.name) })
+	slices.SortFunc(list, func(a, b *Election) int { return cmp.Compare(a.elec.name, b.elec.name) })
 	return list
 }

@@ -30,7 +30,7 @@ type watcher struct {
 type queued struct {
 	Event
 	own    bool
-	before *Event // the state that it replaced
+	before *state // that it replaced; nil: none
 	dead   bool   // obsolete: not to be delivered
 }
 
@@ -47,7 +47,7 @@ func newWatcher(callback func(Event), log *slog.Logger) *watcher {
 
 // add queues an event. own: it is about a reign of this manager. before is the
 // state until now.
-func (w *watcher) add(ev Event, own bool, before *Event) {
+func (w *watcher) add(ev Event, own bool, before *state) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.stopped {
@@ -59,7 +59,7 @@ func (w *watcher) add(ev Event, own bool, before *Event) {
 	}
 	if i, ok := w.newest[key]; ok && i >= w.first && !own {
 		if q := &w.queue[i-w.first]; !q.own && !q.dead {
-			if ev.Kind != Notice && q.Folded == 0 && q.before != nil && ev.same(q.before) {
+			if ev.Kind != Notice && q.Folded == 0 && q.before != nil && q.before.is(ev.Kind, &ev.Leader, ev.Term) {
 				q.dead = true // things are as the watcher knows them
 				return
 			}

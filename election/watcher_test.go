@@ -56,8 +56,8 @@ func TestWhoAddsAnEventCallsNobody(t *testing.T) {
 func TestWhatCameAndWentUnseenIsNotTold(t *testing.T) {
 	w := newWatcher(nil, slog.New(slog.DiscardHandler))
 	a := elected("jobs", "a", 1)
-	w.add(Event{Election: "jobs", Kind: Unknown, Reason: ReasonUnreachable}, false, &a)
-	w.add(a, false, &Event{Kind: Unknown})
+	w.add(Event{Election: "jobs", Kind: Unknown, Reason: ReasonUnreachable}, false, &state{kind: Elected, leader: &a.Leader, term: a.Term})
+	w.add(a, false, &state{kind: Unknown})
 	if got := kinds(w); got != "" {
 		t.Errorf("waiting: %s, want nothing", got)
 	}
