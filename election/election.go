@@ -23,7 +23,6 @@ type Election struct {
 	fn       LeadFunc        // runs in each reign; may be nil
 	parent   context.Context // of its reigns
 	attempt  int             // counts campaigns
-	refused  error           // why campaigning has ended for good
 	waiters  []waiter
 	watchers []*watcher
 }
@@ -44,9 +43,10 @@ type waiter struct {
 type awaited uint8
 
 const (
-	untilElected  awaited = iota
-	untilReleased         // a reign is over and nothing of it is left
-	untilGone             // the election has left
+	untilElected  awaited = iota // or campaigning has ended
+	untilRefused                 // campaigning has ended for good
+	untilReleased                // a reign is over and nothing of it is left
+	untilGone                    // the election has left
 )
 
 func newElection(m *Manager, name string) *Election {
@@ -340,8 +340,8 @@ func (e *Election) tell(s *state) {
 	} else {
 		e.manager.log.Warn("notice: "+string(ev.Reason), "election", e.elec.name, "error", ev.Err)
 		if ev.Reason == ReasonInvalid {
-			e.refused = ev.Err
 			e.resolve(untilElected, ev.Err)
+			e.resolve(untilRefused, ev.Err)
 		}
 	}
 	for _, w := range e.watchers {
@@ -364,6 +364,7 @@ func (e *Election) gone() {
 	e.resolve(untilReleased, nil)
 	e.resolve(untilGone, nil)
 	e.resolve(untilElected, ErrClosed)
+	e.resolve(untilRefused, ErrClosed)
 	for _, w := range e.watchers {
 		w.end(false)
 	}

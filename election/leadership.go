@@ -103,17 +103,13 @@ func (e *Election) Run(ctx context.Context, fn LeadFunc) error {
 		return fmt.Errorf("election: run: %w: no function", backend.ErrInvalid)
 	}
 	// Not cancelled with ctx, but by stepping down, with the reason as its cause.
-	elected := make(chan error, 1)
-	attempt, err := e.campaign(context.WithoutCancel(ctx), fn, modeAlways, true, elected)
+	refused := make(chan error, 1)
+	attempt, err := e.campaign(context.WithoutCancel(ctx), fn, modeAlways, true, &waiter{what: untilRefused, done: refused})
 	if err != nil {
 		return err
 	}
-	for ctx.Err() == nil {
-		if err := e.wait(ctx, elected); err == nil {
-			elected = e.again() // go on listening for a refusal
-		} else if ctx.Err() == nil {
-			return err
-		}
+	if err := e.wait(ctx, refused); ctx.Err() == nil {
+		return err
 	}
 	stepDown, cancel := context.WithTimeout(context.WithoutCancel(ctx), e.manager.opts.StepDownTimeout)
 	defer cancel()
@@ -137,7 +133,7 @@ func (e *Election) Try(ctx context.Context) (*Leadership, error) {
 
 func (e *Election) once(ctx context.Context, mode mode) (*Leadership, error) {
 	elected := make(chan error, 1)
-	attempt, err := e.campaign(e.manager.ctx, nil, mode, true, elected)
+	attempt, err := e.campaign(e.manager.ctx, nil, mode, true, &waiter{what: untilElected, done: elected})
 	if err != nil {
 		return nil, err
 	}
@@ -155,9 +151,9 @@ func (e *Election) once(ctx context.Context, mode mode) (*Leadership, error) {
 	return nil, context.Cause(ctx)
 }
 
-// campaign begins to campaign. elected, if there is one, is told when this process is
-// elected (nil) or never will be. attempt is for withdraw.
-func (e *Election) campaign(parent context.Context, fn LeadFunc, mode mode, joins bool, elected chan error) (attempt int, err error) {
+// campaign begins to campaign, with w waiting for what comes of it, if it is not nil.
+// attempt is for withdraw.
+func (e *Election) campaign(parent context.Context, fn LeadFunc, mode mode, joins bool, w *waiter) (attempt int, err error) {
 	m := e.manager
 	if m.opts.Observer {
 		return 0, fmt.Errorf("election: campaign for %q: %w: this manager only observes", e.elec.name, backend.ErrInvalid)
@@ -174,9 +170,9 @@ func (e *Election) campaign(parent context.Context, fn LeadFunc, mode mode, join
 		}
 		e.attempt++
 		attempt = e.attempt
-		e.fn, e.parent, e.refused = fn, parent, nil
-		if elected != nil {
-			e.waiters = append(e.waiters, waiter{untilElected, 0, elected})
+		e.fn, e.parent = fn, parent
+		if w != nil {
+			e.waiters = append(e.waiters, *w)
 		}
 		started <- nil
 		return campaign{&e.elec, mode, joins, joins && fn == nil}
@@ -187,21 +183,6 @@ func (e *Election) campaign(parent context.Context, fn LeadFunc, mode mode, join
 	return attempt, err
 }
 
-// again returns a channel that is told of the next election or refusal.
-func (e *Election) again() chan error {
-	done := make(chan error, 1)
-	if !e.manager.tell(func(time.Duration) any {
-		e.waiters = append(e.waiters, waiter{untilElected, 0, done})
-		if e.refused != nil {
-			e.resolve(untilElected, e.refused)
-		}
-		return nil
-	}) {
-		done <- ErrClosed
-	}
-	return done
-}
-
 // withdraw ends a campaign and its reign, if there is one, and waits for it.
 func (e *Election) withdraw(ctx context.Context, attempt int) error {
 	return e.await(ctx, func(done chan error) any {
@@ -209,6 +190,8 @@ func (e *Election) withdraw(ctx context.Context, attempt int) error {
 			done <- nil // somebody else's by now
 			return nil
 		}
+		e.resolve(untilElected, errNotElected) // nobody listens any more
+		e.resolve(untilRefused, nil)
 		e.awaitRelease(0, done)
 		return withdraw{&e.elec, e.fn == nil} // without a function: elected behind our back, nobody has begun
 	})

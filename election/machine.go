@@ -31,7 +31,7 @@ type machine struct {
 	queues    [calls][]*elec
 	flying    [calls]*call // at most one of each kind is under way
 
-	joined      int           // elections ever
+	joined      uint32        // elections ever
 	phase       time.Duration // of the renewal grid, which all leases share
 	announceAt  time.Duration
 	healthAt    time.Duration
@@ -59,8 +59,8 @@ type elec struct {
 	name  string
 	shell *Election // not the machine's
 
-	slot int // in machine.elections; -1: gone
-	seq  int // order of joining
+	slot int    // in machine.elections; -1: gone
+	seq  uint32 // order of joining, among those that wake at once
 	mode mode
 	want want // what keeps a candidate out: paused, leaving
 
@@ -70,7 +70,7 @@ type elec struct {
 	since   time.Duration
 	heard   time.Duration // when seen was last confirmed, or dropped
 	maxTerm uint64        // the greatest ever seen here
-	missed  int           // readings in a row that came too early for a renewal
+	missed  int32         // readings in a row that came too early for a renewal; up to many
 	lookAt  time.Duration
 	triedAt time.Duration // a look sent from then on is news to the newest attempt (Try)
 	looked  bool          // since then
@@ -97,11 +97,11 @@ type elec struct {
 	holdOff time.Duration // no bid before
 	holdFor time.Duration // … and for so long after the release
 	retryAt time.Duration // no bid before, since the outcome of the last is unknown
-	unknown int           // bids or renewals in a row without an outcome
+	unknown int32         // bids or renewals in a row without an outcome; up to many
 
-	busy    bool // a call about our lease is under way: acquire, renew or release
+	looking bool // a look is under way
+	busy    bool // a call about our lease is: acquire, renew or release
 	queued  [calls]bool
-	looking bool
 	wake    time.Duration
 	at      int    // in timers; -1: none
 	told    *state // what watchers were told last
@@ -134,6 +134,9 @@ const (
 	never   = time.Duration(1<<63 - 1)
 	longest = 20 * 365 * 24 * time.Hour
 )
+
+// many is where elec stops counting what happens in a row.
+const many = 1000
 
 // greatest is the greatest term that a store can grant (backend.NextTerm). What
 // is above it was planted.

@@ -310,8 +310,8 @@ func (m *machine) acquired(now time.Duration, e *elec, a *backend.Answer, floor 
 		}
 	default:
 		e.own = ownMaybe
-		e.unknown++ // its row alone may be locked
-		e.retryAt = now + m.backoff(e.unknown)
+		e.unknown = min(e.unknown+1, many) // its row alone may be locked
+		e.retryAt = now + m.backoff(int(e.unknown))
 		if class == backend.ErrDenied {
 			e.retryAt = now + m.jitter(m.TTL) // somebody must act
 		}

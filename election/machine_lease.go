@@ -238,8 +238,8 @@ func (m *machine) renewed(now time.Duration, e *elec, a *backend.Answer, term ui
 		m.lose(now, e, ReasonRefused, a.Err)
 	default:
 		e.lastErr = err
-		e.unknown++
-		wait := min(m.backoff(e.unknown), max(e.until-now, 0)/4)
+		e.unknown = min(e.unknown+1, many)
+		wait := min(m.backoff(int(e.unknown)), max(e.until-now, 0)/4)
 		e.renewAt = now + max(wait, time.Millisecond)
 	}
 }

@@ -41,7 +41,7 @@ func (m *machine) observe(now time.Duration, e *elec, l *backend.Lease, sent tim
 		m.sees(e, l)
 		fallthrough
 	default:
-		e.missed++
+		e.missed = min(e.missed+1, many)
 		m.checkSession(now, e)
 	}
 	e.heard = now

@@ -134,15 +134,35 @@ func (b *Backend) guess(bids []backend.Bid, part []int) *reading {
 	return last
 }
 
-// A held lease is what was written of an election that is held here.
+// A held lease is what was written of an election that is held here. There may be
+// thousands.
 type held struct {
-	backend.Lease        // but for its beat
-	beat          uint64 // that of the record
-	at            int64  // revision of the record
-	cluster       uint64
-	session       *session
-	entry         *entry   // the whole of it, as long as those are few
-	tried         []uint64 // beats of records that were written since and not confirmed
+	term       uint64
+	ttl, renew time.Duration
+	ref        string
+	past       *past  // nil: nothing
+	beat       uint64 // of the record
+	at         int64  // revision of the record
+	cluster    uint64
+	session    *session // nil: in doubt
+	entry      *entry   // the whole of it, as long as those are few
+	tried      []uint64 // beats of records that were written since and not confirmed
+}
+
+// A past is what a lease says of who led before, and of migrations.
+type past struct {
+	end                backend.End
+	lastID, lastNonce  string
+	movedTo, movedFrom string
+}
+
+// lease returns what is held as l, renewed last by that beat of the session.
+func (h *held) lease(l *backend.Lease, beat uint64) backend.Lease {
+	now := backend.Lease{Election: l.Election, Holder: l.Holder, Term: h.term, Beat: mix(h.beat, beat), TTL: h.ttl, Renew: h.renew, Ref: h.ref}
+	if p := h.past; p != nil {
+		now.End, now.LastID, now.LastNonce, now.MovedTo, now.MovedFrom = p.end, p.lastID, p.lastNonce, p.movedTo, p.movedFrom
+	}
+	return now
 }
 
 // mayHold reports whether an election may be held here, as far as noted.
@@ -171,7 +191,7 @@ func (b *Backend) may(offers []offer) {
 func (b *Backend) lets(election string, term uint64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if h := b.holding[election]; term == 0 || h != nil && h.Term == term {
+	if h := b.holding[election]; term == 0 || h != nil && h.term == term {
 		delete(b.holding, election)
 	}
 }
@@ -180,8 +200,10 @@ func (b *Backend) lets(election string, term uint64) {
 func (b *Backend) holds(e *entry, s *session) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	h := &held{Lease: e.Lease, beat: e.record.Beat, at: e.recordAt, cluster: e.record.Cluster, session: s}
-	h.Holder, h.Wish = backend.Candidate{}, backend.Wish{} // to be filled in by each renewal
+	h := &held{term: e.Term, ttl: e.TTL, renew: e.Renew, ref: e.Ref, beat: e.record.Beat, at: e.recordAt, cluster: e.record.Cluster, session: s}
+	if p := (past{e.End, e.LastID, e.LastNonce, e.MovedTo, e.MovedFrom}); p != (past{}) {
+		h.past = &p
+	}
 	if len(b.holding) <= exactly {
 		whole := *e
 		if h.entry = &whole; whole.raw == nil {
@@ -205,7 +227,7 @@ func (b *Backend) heldIn(l *backend.Lease) (h held, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	p := b.holding[l.Election]
-	if p == nil || p.Term != l.Term || l.Term == 0 {
+	if p == nil || p.term != l.Term || l.Term == 0 {
 		return h, false
 	}
 	h = *p
