@@ -2,6 +2,7 @@ package etcd
 
 import (
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/go-election/go-election/backend"
@@ -25,7 +26,7 @@ func (v *view) judge(e *entry) {
 		e.Age = 0
 		e.old = e.met || v.lossy || v.foreign || v.restored > 0
 	} else {
-		e.Ref = fmt.Sprint(e.recordAt)
+		e.Ref = ref(e.recordAt)
 		e.old = ruined || r.Cluster != v.cluster || e.recordAt <= v.restored
 	}
 	if r.ID != "" || r.Nonce != "" {
@@ -38,7 +39,7 @@ func (v *view) judge(e *entry) {
 		}
 		renewed := home.of(e.Election)
 		e.beatAt, e.Beat = home.at, mix(r.Beat, uint64(renewed))
-		e.Ref += fmt.Sprintf(".%d", home.made)
+		e.Ref += refUnder(home.made)
 		if renewed == home.Beat && home.At.After(r.Written) {
 			e.Age = max(0, time.Since(home.At))
 		}
@@ -59,6 +60,12 @@ func (v *view) judge(e *entry) {
 	}
 	e.Lease = backend.CleanLease(e.Lease)
 }
+
+// ref is what a challenger must see unchanged: the record, by its revision. What is held
+// hangs on a session besides, whose key was made at a revision.
+func ref(recordAt int64) string { return strconv.FormatInt(recordAt, 10) }
+
+func refUnder(made int64) string { return "." + strconv.FormatInt(made, 10) }
 
 // home0 stands for a key that is not there.
 var home0 home

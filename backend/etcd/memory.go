@@ -139,7 +139,6 @@ func (b *Backend) guess(bids []backend.Bid, part []int) *reading {
 type held struct {
 	term       uint64
 	ttl, renew time.Duration
-	ref        string
 	past       *past  // nil: nothing
 	beat       uint64 // of the record
 	at         int64  // revision of the record
@@ -156,9 +155,12 @@ type past struct {
 	movedTo, movedFrom string
 }
 
-// lease returns what is held as l, renewed last by that beat of the session.
-func (h *held) lease(l *backend.Lease, beat uint64) backend.Lease {
-	now := backend.Lease{Election: l.Election, Holder: l.Holder, Term: h.term, Beat: mix(h.beat, beat), TTL: h.ttl, Renew: h.renew, Ref: h.ref}
+// lease returns what is held as l and was renewed by a pulse.
+func (h *held) lease(l *backend.Lease, p *pulse) backend.Lease {
+	now := backend.Lease{
+		Election: l.Election, Holder: l.Holder, Term: h.term, Beat: mix(h.beat, uint64(p.next.of(l.Election))),
+		TTL: h.ttl, Renew: h.renew, Ref: ref(h.at) + refUnder(p.made),
+	}
 	if p := h.past; p != nil {
 		now.End, now.LastID, now.LastNonce, now.MovedTo, now.MovedFrom = p.end, p.lastID, p.lastNonce, p.movedTo, p.movedFrom
 	}
@@ -200,7 +202,7 @@ func (b *Backend) lets(election string, term uint64) {
 func (b *Backend) holds(e *entry, s *session) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	h := &held{term: e.Term, ttl: e.TTL, renew: e.Renew, ref: e.Ref, beat: e.record.Beat, at: e.recordAt, cluster: e.record.Cluster, session: s}
+	h := &held{term: e.Term, ttl: e.TTL, renew: e.Renew, beat: e.record.Beat, at: e.recordAt, cluster: e.record.Cluster, session: s}
 	if p := (past{e.End, e.LastID, e.LastNonce, e.MovedTo, e.MovedFrom}); p != (past{}) {
 		h.past = &p
 	}

@@ -140,7 +140,7 @@ func (b *Backend) verify(v *view, resp *clientv3.TxnResponse, p *pulse, held []b
 		if p == nil {
 			continue
 		}
-		now := h.lease(l, uint64(p.next.of(l.Election)))
+		now := h.lease(l, p)
 		if e.Wish.Term == l.Term && e.Wish.Kind != "" {
 			now.Wish = e.Wish
 		}

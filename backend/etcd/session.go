@@ -24,6 +24,7 @@ type session struct {
 
 	// Guarded by Backend.mu.
 	at     int64 // the revision of its key; 0: there is none yet
+	made   int64 // … at which that was made
 	last   renewals
 	tried  map[string]bool // what was written since and not confirmed
 	wishes int64           // up to that revision all wishes have been seen
@@ -94,7 +95,7 @@ func (b *Backend) began(s *session, h *home) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if s.at == 0 {
-		s.at = h.at
+		s.at, s.made = h.at, h.made
 	}
 }
 
@@ -102,7 +103,8 @@ func (b *Backend) began(s *session, h *home) {
 type pulse struct {
 	next   renewals
 	value  string
-	at     int64
+	at     int64 // of the session's key, until then
+	made   int64 // … when that was made
 	wishes int64
 }
 
@@ -119,7 +121,7 @@ func (b *Backend) pulse(s *session, names []string) pulse {
 			others = append(others, name)
 		}
 	}
-	p := pulse{next: s.last.with(names, others, time.Now().UTC().Round(0)), at: s.at, wishes: s.wishes}
+	p := pulse{next: s.last.with(names, others, time.Now().UTC().Round(0)), at: s.at, made: s.made, wishes: s.wishes}
 	p.value = encode(p.next)
 	if s.tried == nil {
 		s.tried = make(map[string]bool)

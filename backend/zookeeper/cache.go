@@ -2,6 +2,7 @@ package zookeeper
 
 import (
 	"context"
+	"maps"
 	"sync"
 
 	"github.com/go-zookeeper/zk"
@@ -169,7 +170,7 @@ func (c *cache) unread(held []backend.Lease) {
 	if len(c.entries) == 0 {
 		return
 	}
-	l := &c.s.b.layout
+	l, before := &c.s.b.layout, len(c.entries)
 	for i := range held {
 		name := held[i].Election
 		for _, k := range [...]key{{data, l.recordOf(name)}, {l.lockKind(), l.lock(name)}} {
@@ -181,6 +182,11 @@ func (c *cache) unread(held []backend.Lease) {
 				delete(c.entries, k)
 			}
 		}
+	}
+	if len(c.entries) < before/2 { // a map keeps the room that it once had
+		rest := make(map[key]*entry, len(c.entries))
+		maps.Copy(rest, c.entries)
+		c.entries = rest
 	}
 }
 
