@@ -90,7 +90,7 @@ var mutants = []mutant{
 
 	// Events.
 	{"the loss of a reign is not told", "machine_lease.go",
-		"	m.show(Vacant, e, backend.Candidate{}, 0, reason, err)\n",
+		"	m.show(Vacant, e, nil, 0, reason, err)\n",
 		"", "S10:", simulation},
 	{"a term that went back is news", "machine_watch.go",
 		"	case l.Term < e.maxTerm, l.Term > greatest:\n",
