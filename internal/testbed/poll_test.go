@@ -1,0 +1,49 @@
+package testbed
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestWhatTheHostHasTakenDoesNotCountUpToThreeLimits(t *testing.T) {
+	const limit = time.Minute
+	for _, c := range []struct {
+		name string
+		part float64 // of all time that is taken
+		want time.Duration
+	}{
+		{"nothing", 0, limit},
+		{"half", 0.5, 2 * limit},
+		{"all but a tenth", 0.9, 4 * limit},
+		{"all", 1, 4 * limit},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				began, last, calls := time.Now(), time.Time{}, 0
+				stolen := func() time.Duration { // since long before
+					return time.Hour + time.Duration(c.part*float64(time.Since(began)))
+				}
+				no := errors.New("no")
+				err := pollBy(limit, stolen, func() error { last = time.Now(); calls++; return no })
+				if took := last.Sub(began); err != no || took < c.want || took > c.want+time.Second {
+					t.Errorf("the last of %d calls began after %v and gives %v, want one after %v", calls, took, err, c.want)
+				}
+			})
+		})
+	}
+}
+
+func TestWhatTheHostHasTakenIsReadOfTheKernel(t *testing.T) {
+	for stat, want := range map[string]time.Duration{
+		"cpu  782 5 331 90210 44 0 17 600 3 0\ncpu0 391 2 165 45105 22 0 8 400 3 0\n": 3 * time.Second,
+		"cpu  782 5 331 90210 44 0 17 0 0 0\n":                                        0,
+		"cpu  782 5 331 90210\n":                                                      0, // of an old kernel
+		"":                                                                            0, // another system
+	} {
+		if got := stolenIn(stat, 2); got != want {
+			t.Errorf("of two processors the host has taken %v by %q, want %v", got, stat, want)
+		}
+	}
+}
