@@ -19,7 +19,10 @@ import (
 func saysAll(t *testing.T, o Options, ttl time.Duration, wants ...string) (text string) {
 	t.Helper()
 	testbed.Eventually(t, patience, "Inspect says what there is to say", func() error {
-		text = said(t, o, ttl)
+		var err error
+		if text, err = said(t, o, ttl); err != nil {
+			return err
+		}
 		for _, want := range wants {
 			if !strings.Contains(text, want) {
 				return fmt.Errorf("nothing is said of %q:\n%s", want, text)
@@ -30,7 +33,7 @@ func saysAll(t *testing.T, o Options, ttl time.Duration, wants ...string) (text 
 	return text
 }
 
-func said(t *testing.T, o Options, ttl time.Duration) string {
+func said(t *testing.T, o Options, ttl time.Duration) (text string, err error) {
 	t.Helper()
 	b, err := Open(t.Context(), o)
 	if err != nil {
@@ -40,10 +43,7 @@ func said(t *testing.T, o Options, ttl time.Duration) string {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	list, err := b.Inspect(ctx, ttl, ttl/3)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return say(list)
+	return say(list), err
 }
 
 func say(list []backend.Finding) (text string) {
@@ -96,15 +96,15 @@ func TestInspectFindsWhoIsCutOffFromAnEnsemble(t *testing.T) {
 		o.Servers = append(o.Servers, s.Addr())
 	}
 	testbed.Eventually(t, patience, "all is well", func() error {
-		if text := said(t, o, 10*time.Second); strings.Contains(text, "WARNING") || !strings.Contains(text, "leads the ensemble") || strings.Count(text, ", follows\n") != 2 {
-			return errors.New(text)
+		if text, err := said(t, o, 10*time.Second); err != nil || strings.Contains(text, "WARNING") || !strings.Contains(text, "leads the ensemble") || strings.Count(text, ", follows\n") != 2 {
+			return fmt.Errorf("%v: %s", err, text)
 		}
 		return nil
 	})
 	network.Host(0).Cut(t, true)
 	testbed.Eventually(t, patience, "one is cut off", func() error {
-		if text := said(t, o, 10*time.Second); !strings.Contains(text, "of 3 that are configured 2 serve") || !strings.Contains(text, servers[0].Addr()+" does not serve") {
-			return errors.New(text)
+		if text, err := said(t, o, 10*time.Second); err != nil || !strings.Contains(text, "of 3 that are configured 2 serve") || !strings.Contains(text, servers[0].Addr()+" does not serve") {
+			return fmt.Errorf("%v: %s", err, text)
 		}
 		return nil
 	})
