@@ -68,8 +68,9 @@
 // in which the machine stood still does not count against a limit. And if it stood still
 // for so long that leases run out by that alone, or if a store that nobody had harmed took
 // longer for an answer than a call has, what managers failed to do is no verdict: it is
-// logged as VOID, and the case is tried again on a fresh store. The third trial counts,
-// whatever happens. This excuses no second leader, nothing else that is wrong in the
+// logged as VOID, and the case is tried again on a fresh store, when the machine has come
+// to rest and with longer leases, if the store is known to allow them. The fourth trial
+// counts, whatever happens. This excuses no second leader, nothing else that is wrong in the
 // history, and nothing in the cases about the contract, which find out whether answers
 // come in time.
 //

@@ -38,6 +38,9 @@ type Harness struct {
 	// Only chooses among the cases, for a store that has the rest run elsewhere, such
 	// as on a server that all cases share. Nil: all that apply.
 	Only func(Case) bool
+
+	// void is how many trials have been. Each makes TTL longer, to four times as long.
+	void int
 }
 
 // A Store is one fresh store.

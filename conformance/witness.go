@@ -67,14 +67,14 @@ func (w *witness) end() {
 	<-w.done
 }
 
-// calm waits until the machine has not stood still for a moment, or half a minute.
-func calm(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+// calm waits until the machine has not stood still for a second, or for limit.
+func calm(ctx context.Context, limit time.Duration) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	for ctx.Err() == nil {
 		w := newWitness()
 		select {
-		case <-time.After(3 * still):
+		case <-time.After(10 * still):
 		case <-ctx.Done():
 		}
 		stood, _ := w.standing()

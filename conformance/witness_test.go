@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -77,6 +78,46 @@ func TestAVoidTrialIsMadeAgainAndTheLastOneCounts(t *testing.T) {
 		}}.Try(t, h)
 		if got != c.want || n != c.trials {
 			t.Errorf("%s: %v after %d trials; want %v after %d", what, got, n, c.want, c.trials)
+		}
+	}
+}
+
+// known is a store that says how long leases may be.
+type known struct {
+	backend.Backend
+	most time.Duration
+}
+
+func (k known) Guarantees() backend.Guarantees {
+	g := k.Backend.Guarantees()
+	g.MaxTTL = k.most
+	return g
+}
+
+func TestAVoidTrialIsMadeAgainWithLeasesThatBearMoreIfTheStoreAllowsThem(t *testing.T) {
+	for _, c := range []struct {
+		most time.Duration
+		want []time.Duration
+	}{
+		{0, []time.Duration{time.Second, time.Second, time.Second, time.Second}},
+		{3 * time.Second, []time.Duration{time.Second, 2 * time.Second, 2 * time.Second, 2 * time.Second}},
+		{time.Minute, []time.Duration{time.Second, 2 * time.Second, 4 * time.Second, 4 * time.Second}},
+	} {
+		h := Harness{TTL: time.Second, NewStore: func(testing.TB) Store {
+			store := memory.New()
+			return Store{Open: func(testing.TB) backend.Backend { return known{store.Backend(), c.most} }}
+		}}
+		var got []time.Duration
+		Case{Run: func(trial *Trial) error {
+			got = append(got, trial.TTL)
+			trial.judge = newJudge(trial)
+			trial.witness.mu.Lock()
+			trial.witness.last = trial.witness.last.Add(-time.Hour)
+			trial.witness.mu.Unlock()
+			return errors.New("late")
+		}}.Try(t, h)
+		if !slices.Equal(got, c.want) {
+			t.Errorf("where leases may last %v: void trials had leases of %v, want %v", c.most, got, c.want)
 		}
 	}
 }
