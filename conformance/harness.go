@@ -39,8 +39,8 @@ type Harness struct {
 	// as on a server that all cases share. Nil: all that apply.
 	Only func(Case) bool
 
-	// void is how many trials have been. Each makes TTL longer, to four times as long.
-	void int
+	// voids is how many trials of the case were void. The first two make TTL longer.
+	voids int
 }
 
 // A Store is one fresh store.

@@ -154,7 +154,7 @@ func (c Case) Try(t *testing.T, h Harness) (err error) {
 		if n < trials {
 			calm(t.Context(), 30*time.Second<<n)
 		}
-		h.void = n
+		h.voids = n
 	}
 	return err
 }

@@ -41,7 +41,7 @@ func newTrial(t testing.TB, h Harness) *Trial {
 	trial.Store = h.NewStore(t)
 	b := trial.Store.Open(t)
 	trial.Guarantees = b.Guarantees()
-	for range min(h.void, 2) {
+	for range min(h.voids, 2) {
 		if 2*trial.TTL <= trial.MaxTTL { // where only the store knows how long may be, nothing is risked
 			trial.TTL *= 2
 		}

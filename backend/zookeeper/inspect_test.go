@@ -97,14 +97,14 @@ func TestInspectFindsWhoIsCutOffFromAnEnsemble(t *testing.T) {
 	}
 	testbed.Eventually(t, patience, "all is well", func() error {
 		if text, err := said(t, o, 10*time.Second); err != nil || strings.Contains(text, "WARNING") || !strings.Contains(text, "leads the ensemble") || strings.Count(text, ", follows\n") != 2 {
-			return fmt.Errorf("%v: %s", err, text)
+			return errors.Join(err, errors.New(text))
 		}
 		return nil
 	})
 	network.Host(0).Cut(t, true)
 	testbed.Eventually(t, patience, "one is cut off", func() error {
 		if text, err := said(t, o, 10*time.Second); err != nil || !strings.Contains(text, "of 3 that are configured 2 serve") || !strings.Contains(text, servers[0].Addr()+" does not serve") {
-			return fmt.Errorf("%v: %s", err, text)
+			return errors.Join(err, errors.New(text))
 		}
 		return nil
 	})

@@ -8,16 +8,18 @@ import (
 )
 
 func TestWhatTheHostHasTakenDoesNotCountUpToThreeLimits(t *testing.T) {
-	const limit = time.Minute
+	const limit, bound = time.Minute, 59 * time.Second
 	for _, c := range []struct {
-		name string
-		part float64 // of all time that is taken
-		want time.Duration
+		name  string
+		limit time.Duration
+		part  float64 // of all time that is taken
+		want  time.Duration
 	}{
-		{"nothing", 0, limit},
-		{"half", 0.5, 2 * limit},
-		{"all but a tenth", 0.9, 4 * limit},
-		{"all", 1, 4 * limit},
+		{"nothing", limit, 0, limit},
+		{"half", limit, 0.5, 2 * limit},
+		{"all but a tenth", limit, 0.9, 4 * limit},
+		{"all", limit, 1, 4 * limit},
+		{"all, of a bound", bound, 1, bound},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -26,7 +28,7 @@ func TestWhatTheHostHasTakenDoesNotCountUpToThreeLimits(t *testing.T) {
 					return time.Hour + time.Duration(c.part*float64(time.Since(began)))
 				}
 				no := errors.New("no")
-				err := pollBy(limit, stolen, func() error { last = time.Now(); calls++; return no })
+				err := pollBy(c.limit, stolen, func() error { last = time.Now(); calls++; return no })
 				if took := last.Sub(began); err != no || took < c.want || took > c.want+time.Second {
 					t.Errorf("the last of %d calls began after %v and gives %v, want one after %v", calls, took, err, c.want)
 				}
