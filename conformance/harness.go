@@ -23,6 +23,10 @@ type Harness struct {
 	// in virtual time, 1 s in real time.
 	TTL time.Duration
 
+	// GreatestTTL of trials that are made again because one was void, if
+	// Guarantees.MaxTTL is 0. Default: TTL.
+	GreatestTTL time.Duration
+
 	// Late is how much later than promised something may happen because the
 	// machine is busy or the store slow. Default: 0 in virtual time, 250 ms in
 	// real time.

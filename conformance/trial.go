@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -41,8 +42,9 @@ func newTrial(t testing.TB, h Harness) *Trial {
 	trial.Store = h.NewStore(t)
 	b := trial.Store.Open(t)
 	trial.Guarantees = b.Guarantees()
+	most := cmp.Or(trial.MaxTTL, h.GreatestTTL)
 	for range min(h.voids, 2) {
-		if 2*trial.TTL <= trial.MaxTTL { // where only the store knows how long may be, nothing is risked
+		if 2*trial.TTL <= most {
 			trial.TTL *= 2
 		}
 	}
@@ -70,11 +72,19 @@ func (t *Trial) after(limit time.Duration, what string, cond func() bool) (time.
 	began := t.moment()
 	for !cond() {
 		if waited := t.since(began); waited > limit+t.Late {
-			return waited, fmt.Errorf("expected within %v: %s; got nothing of the kind in %v", limit, what, waited)
+			return waited, fmt.Errorf("expected within %v: %s; got nothing of the kind in %v%s", limit, what, waited, t.trouble())
 		}
 		time.Sleep(max(t.TTL/2000, time.Millisecond))
 	}
 	return time.Since(began.at), nil
+}
+
+// trouble says what the store has denied to managers.
+func (t *Trial) trouble() (all string) {
+	for _, n := range t.nodes {
+		all += n.wire.trouble(n.key)
+	}
+	return all
 }
 
 // within waits for a result. Time in which the machine stood still does not count.

@@ -2,9 +2,12 @@ package conformance
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/go-election/go-election/backend"
 )
 
 // A witness notices that the machine stands still. It means to look at the clock
@@ -103,12 +106,11 @@ func (t *Trial) since(m moment) time.Duration {
 	return passed - (stood - m.stood)
 }
 
-// void says why what a case has found is no verdict, "" if it is one. Managers were to
+// void says why what a case has found is no verdict, "" if it is one. Somebody was to
 // keep a lease, or to act in time, while the machine stood still for so long that leases
-// run out by that alone, or the store, which nobody had harmed, did not answer a call in
-// time.
-func (t *Trial) void(c Case) string {
-	if t.judge == nil || t.witness == nil {
+// run out by that alone, or the store, which nobody had harmed, did not answer in time.
+func (t *Trial) void(c Case, found error) string {
+	if t.witness == nil {
 		return ""
 	}
 	_, worst := t.witness.standing()
@@ -116,10 +118,13 @@ func (t *Trial) void(c Case) string {
 	if worst >= bears {
 		return fmt.Sprintf("the machine stood still for %v at once, where leases of %v bear %v", worst, t.TTL, bears)
 	}
+	if c.Fault == "" && worst > 0 && errors.Is(found, backend.ErrUnavailable) { // on a machine that goes on, it is not to say that
+		return fmt.Sprintf("the machine stood still for %v at once, and the store did not answer", worst)
+	}
 	var slowest time.Duration
 	if c.Fault == "" {
 		for _, n := range t.nodes {
-			slowest = max(slowest, n.wire.slowestCall())
+			slowest = max(slowest, n.wire.slowestCall(t.callTimeout()))
 		}
 	}
 	if slowest >= t.callTimeout() {

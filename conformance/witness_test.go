@@ -1,8 +1,11 @@
 package conformance
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -10,24 +13,68 @@ import (
 	"github.com/go-election/go-election/backend/memory"
 )
 
-func TestAMachineThatStoodStillIsNoVerdictOnManagers(t *testing.T) {
+func TestAMachineThatStoodStillIsNoVerdict(t *testing.T) {
+	wrong, away := errors.New("wrong"), fmt.Errorf("bid: %w", backend.ErrUnavailable)
 	for what, c := range map[string]struct {
 		stood  time.Duration
-		judge  *judge
+		fault  string
+		found  error
 		excuse bool
 	}{
-		"managers, for a second":           {time.Second, &judge{}, true},
-		"managers, for a moment":           {still, &judge{}, false},
-		"the contract, which waits for it": {time.Minute, nil, false},
+		"for a second":                                      {time.Second, "", wrong, true},
+		"for a second, and the store was harmed":            {time.Second, FaultPause, wrong, true},
+		"for a moment":                                      {2 * still, "", wrong, false},
+		"for a moment, and the store did not answer":        {2 * still, "", away, true},
+		"for a moment, and a harmed store did not answer":   {2 * still, FaultPause, away, false},
+		"not at all, and a healthy store says it is not so": {0, "", away, false},
 	} {
-		trial := &Trial{Harness: Harness{TTL: 2 * time.Second}, tb: t, judge: c.judge, witness: &witness{last: time.Now().Add(-c.stood)}}
-		if why := trial.void(Case{}); (why != "") != c.excuse {
+		trial := &Trial{Harness: Harness{TTL: 2 * time.Second}, tb: t, witness: &witness{last: time.Now().Add(-c.stood)}}
+		if why := trial.void(Case{Fault: c.fault}, c.found); (why != "") != c.excuse {
 			t.Errorf("%s: void because %q; want that: %v", what, why, c.excuse)
 		}
 	}
 	virtual := &Trial{Harness: Harness{TTL: time.Second}, tb: t, judge: &judge{}}
-	if why := virtual.void(Case{}); why != "" {
+	if why := virtual.void(Case{}, away); why != "" {
 		t.Errorf("in virtual time nothing stands still, and nothing is excused: %s", why)
+	}
+}
+
+// asleep is a store that answers nothing in time.
+type asleep struct{ backend.Backend }
+
+func (asleep) Members(ctx context.Context, _ string, _ int) ([]backend.Member, error) {
+	ctx, cancel := context.WithTimeout(ctx, time.Microsecond) // to keep time for something else
+	defer cancel()
+	<-ctx.Done()
+	return nil, fmt.Errorf("members: %w", ctx.Err())
+}
+
+func TestACallThatWasGivenUpIsNoVerdictOnManagers(t *testing.T) {
+	for what, c := range map[string]struct {
+		inner  backend.Backend
+		excuse bool
+	}{
+		"given up early": {asleep{memory.New().Backend()}, true},
+		"answered":       {memory.New().Backend(), false},
+	} {
+		w := Wrap(c.inner)
+		w.Members(t.Context(), "", 1)
+		trial := &Trial{Harness: Harness{TTL: time.Hour}, tb: t, witness: &witness{last: time.Now()}, nodes: []*node{{wire: w}}}
+		if why := trial.void(Case{}, errors.New("late")); (why != "") != c.excuse {
+			t.Errorf("%s: void because %q; want that: %v", what, why, c.excuse)
+		}
+	}
+}
+
+func TestWhoWaitsInVainIsToldWhatTheStoreHasDenied(t *testing.T) {
+	w := Wrap(asleep{memory.New().Backend()})
+	w.Members(t.Context(), "", 1)
+	trial := &Trial{tb: t, nodes: []*node{{wire: w, key: "a#0"}}}
+	err := trial.until(0, "a leader", func() bool { return false })
+	for _, want := range []string{"a leader", "of 1 calls of a#0 1 failed", "Members", context.DeadlineExceeded.Error()} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("waited in vain: %v; want it to say %q", err, want)
+		}
 	}
 }
 
@@ -96,14 +143,15 @@ func (k known) Guarantees() backend.Guarantees {
 
 func TestAVoidTrialIsMadeAgainWithLeasesThatBearMoreIfTheStoreAllowsThem(t *testing.T) {
 	for _, c := range []struct {
-		most time.Duration
-		want []time.Duration
+		most, said time.Duration
+		want       []time.Duration
 	}{
-		{0, []time.Duration{time.Second, time.Second, time.Second, time.Second}},
-		{3 * time.Second, []time.Duration{time.Second, 2 * time.Second, 2 * time.Second, 2 * time.Second}},
-		{time.Minute, []time.Duration{time.Second, 2 * time.Second, 4 * time.Second, 4 * time.Second}},
+		{0, time.Minute, []time.Duration{time.Second, 2 * time.Second, 4 * time.Second, 4 * time.Second}},
+		{0, 0, []time.Duration{time.Second, time.Second, time.Second, time.Second}},
+		{3 * time.Second, 0, []time.Duration{time.Second, 2 * time.Second, 2 * time.Second, 2 * time.Second}},
+		{time.Minute, 0, []time.Duration{time.Second, 2 * time.Second, 4 * time.Second, 4 * time.Second}},
 	} {
-		h := Harness{TTL: time.Second, NewStore: func(testing.TB) Store {
+		h := Harness{TTL: time.Second, GreatestTTL: c.said, NewStore: func(testing.TB) Store {
 			store := memory.New()
 			return Store{Open: func(testing.TB) backend.Backend { return known{store.Backend(), c.most} }}
 		}}
@@ -117,7 +165,7 @@ func TestAVoidTrialIsMadeAgainWithLeasesThatBearMoreIfTheStoreAllowsThem(t *test
 			return errors.New("late")
 		}}.Try(t, h)
 		if !slices.Equal(got, c.want) {
-			t.Errorf("where leases may last %v: void trials had leases of %v, want %v", c.most, got, c.want)
+			t.Errorf("where leases may last %v (a harness says: %v): void trials had leases of %v, want %v", c.most, c.said, got, c.want)
 		}
 	}
 }

@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -34,7 +35,9 @@ type Wire struct {
 	truth  map[backend.Lease]backend.Lease // by edited lease
 	counts map[string]int
 	failed map[string]int // of those, with an error
+	last   Call           // of those
 	slow   time.Duration  // the longest time that the inner backend took for a call
+	gaveUp bool           // it gave a call up, as there was no time left
 	log    []Call
 	keep   bool
 	nonce  string
@@ -181,8 +184,9 @@ func carry[R any](w *Wire, ctx context.Context, c Call, do func(ctx context.Cont
 	}
 	r, err := deliver(w, ctx, f, func(ctx context.Context) (R, error) {
 		began := time.Now()
-		defer func() { w.took(c.Method, time.Since(began)) }()
-		return do(ctx)
+		r, err := do(ctx)
+		w.took(c.Method, time.Since(began), err)
+		return r, err
 	})
 	if err == nil && w.severed(c) { // the line was cut while it waited
 		var none R
@@ -196,6 +200,7 @@ func carry[R any](w *Wire, ctx context.Context, c Call, do func(ctx context.Cont
 	ended := w.ended
 	if err != nil {
 		w.failed[c.Method]++
+		w.last = c
 	}
 	if w.keep {
 		w.log = append(w.log, c)
@@ -209,18 +214,39 @@ func carry[R any](w *Wire, ctx context.Context, c Call, do func(ctx context.Cont
 
 // took notes how long the inner backend took for a call. A Listen is to take long, and
 // what is cut off may have been killed.
-func (w *Wire) took(method string, d time.Duration) {
+func (w *Wire) took(method string, d time.Duration, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if method != "Listen" && !w.cut {
 		w.slow = max(w.slow, d)
+		w.gaveUp = w.gaveUp || errors.Is(err, context.DeadlineExceeded)
 	}
 }
 
-func (w *Wire) slowestCall() time.Duration {
+// slowestCall returns how long the slowest call took: at least limit if one was given
+// up, which who asks more than one server does earlier, so that there is time left to undo.
+func (w *Wire) slowestCall(limit time.Duration) time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.gaveUp {
+		return max(w.slow, limit)
+	}
 	return w.slow
+}
+
+// trouble says how many calls of whose have failed, and how the last of them did.
+func (w *Wire) trouble(whose string) string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	failed, all := 0, 0
+	for method, n := range w.counts {
+		failed, all = failed+w.failed[method], all+n
+	}
+	if failed == 0 {
+		return ""
+	}
+	return fmt.Sprintf("; of %d calls of %s %d failed, the last, %s %q, from %v to %v: %v",
+		all, whose, failed, w.last.Method, w.last.Elections, w.last.Sent, w.last.Received, w.last.Err)
 }
 
 // severed reports whether the answer to a call is lost, since the line was cut

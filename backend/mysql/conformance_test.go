@@ -60,7 +60,7 @@ func TestConformanceWhileTheServerIsTormented(t *testing.T) {
 
 // realTime is what the suite is told of a server in real time.
 func realTime(newStore func(t testing.TB) conformance.Store) conformance.Harness {
-	return conformance.Harness{TTL: 2 * time.Second, Late: time.Second, Short: true, Parallel: true, NewStore: newStore}
+	return conformance.Harness{TTL: 2 * time.Second, GreatestTTL: maxTTL, Late: time.Second, Short: true, Parallel: true, NewStore: newStore}
 }
 
 // newProxied makes a store on a server, behind a proxy.
