@@ -53,7 +53,7 @@ func TestRightsToTheNewStoreAreTriedBeforeTheOldOneIsAsked(t *testing.T) {
 		}
 		var bids []backend.Bid
 		for _, l := range seen {
-			bids = append(bids, backend.Bid{Election: l.Election, Candidate: me, TTL: time.Second, Over: l})
+			bids = append(bids, backend.Bid{Election: l.Election, Candidate: me, TTL: 4 * time.Second, Over: l})
 		}
 		bids[1].TTL = ttl
 		answers, err = b.Acquire(t.Context(), bids)
@@ -70,7 +70,7 @@ func TestRightsToTheNewStoreAreTriedBeforeTheOldOneIsAsked(t *testing.T) {
 		}
 		return asked, answers
 	}
-	asked, answers := enter(time.Second)
+	asked, answers := enter(4 * time.Second)
 	for _, a := range answers {
 		if a.Outcome != backend.Unknown || !errors.Is(a.Err, backend.ErrDenied) || !strings.Contains(a.Err.Error(), "GRANT SELECT, INSERT, UPDATE ON") {
 			t.Errorf("without the right to make rows: %v, %v; want ErrDenied and the statement that grants it", a.Outcome, a.Err)
