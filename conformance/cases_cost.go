@@ -31,10 +31,13 @@ var costCases = []Case{
 
 // idle is how long a case looks at an idle election.
 func (t *Trial) idle() time.Duration {
-	if t.Virtual {
-		return 60 * t.TTL // ten minutes at the usual TTL
+	switch {
+	case !t.Virtual:
+		return 5 * t.TTL
+	case t.Short:
+		return 20 * t.TTL
 	}
-	return 5 * t.TTL
+	return 60 * t.TTL // ten minutes at the usual TTL
 }
 
 // times is how often something that comes every so often may come within d, with
@@ -124,7 +127,8 @@ func costIdle(t *Trial, elections int) error {
 			}
 		}
 	}
-	t.sleep(3 * t.TTL) // until everything has found its pace
+	t.sleep(3 * t.TTL)               // until everything has found its pace
+	t.judge.pace.Store(int64(t.TTL)) // where nothing happens there is little to sample
 	var counts []*spent
 	for _, n := range nodes {
 		counts = append(counts, spend(n))
