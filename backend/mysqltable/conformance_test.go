@@ -22,6 +22,7 @@ import (
 // suite does not see: one of each is enough here. Names get keys that fit these tables
 // (keyOf); which names fit by themselves is another test's matter.
 func TestConformance(t *testing.T) {
+	t.Parallel()
 	s := newSuite(t, testbed.MariaDB, LastSeenActive)
 	conformance.Run(t, conformance.Harness{
 		Virtual: true, Short: true,

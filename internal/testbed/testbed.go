@@ -148,14 +148,12 @@ func poll(limit time.Duration, f func() error) error { return pollBy(limit, stol
 
 func pollBy(limit time.Duration, stolen func() time.Duration, f func() error) error {
 	began, before := time.Now(), stolen()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
 	for over := false; ; {
 		err := f()
 		if err == nil || over || errors.Is(err, errGiveUp) {
 			return err
 		}
-		<-tick.C
+		<-time.After(min(max(5*time.Millisecond, time.Since(began)/50), 100*time.Millisecond)) // what takes long is looked at less often
 		if took := time.Since(began); took >= limit {
 			over = limit < time.Minute || took-min(stolen()-before, 3*limit) >= limit
 		}
