@@ -164,7 +164,7 @@ func (c Case) Try(t *testing.T, h Harness) (err error) {
 func (c Case) once(t *testing.T, h Harness) (void string, err error) {
 	trial := newTrial(t, h)
 	if err = c.Run(trial); err != nil {
-		void = trial.void(c, err)
+		void = trial.void(err)
 	}
 	if wrong := trial.end(); wrong != nil {
 		return "", errors.Join(err, wrong)

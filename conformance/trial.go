@@ -25,6 +25,7 @@ type Trial struct {
 	clients []*client
 	nodes   []*node
 	started int           // nodes ever
+	harmed  bool          // a fault was inflicted on the store
 	judge   *judge        // of the nodes
 	spare   time.Duration // in real time, what machine and store may be late by together; 0: what leases bear
 	overran time.Duration // of that, what the case itself was late by
@@ -156,6 +157,7 @@ func (t *Trial) end() error {
 
 // fault inflicts a fault on the store.
 func (t *Trial) fault(name string, on bool, election string) error {
+	t.harmed = true
 	if err := t.Store.Faults[name](on, election); err != nil {
 		return fmt.Errorf("could not inflict %s: %w", name, err)
 	}

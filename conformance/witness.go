@@ -108,8 +108,8 @@ func (t *Trial) since(m moment) time.Duration {
 
 // void says why what a case has found is no verdict, "" if it is one. Somebody was to
 // keep a lease, or to act in time, while the machine stood still for so long that leases
-// run out by that alone, or the store, which nobody had harmed, did not answer in time.
-func (t *Trial) void(c Case, found error) string {
+// run out by that alone, or the store, which nobody had harmed yet, did not answer in time.
+func (t *Trial) void(found error) string {
 	if t.witness == nil {
 		return ""
 	}
@@ -118,11 +118,11 @@ func (t *Trial) void(c Case, found error) string {
 	if worst >= bears {
 		return fmt.Sprintf("the machine stood still for %v at once, where leases of %v bear %v", worst, t.TTL, bears)
 	}
-	if c.Fault == "" && worst > 0 && errors.Is(found, backend.ErrUnavailable) { // on a machine that goes on, it is not to say that
+	if !t.harmed && worst > 0 && errors.Is(found, backend.ErrUnavailable) { // on a machine that goes on, it is not to say that
 		return fmt.Sprintf("the machine stood still for %v at once, and the store did not answer", worst)
 	}
 	var slowest time.Duration
-	if c.Fault == "" {
+	if !t.harmed {
 		for _, n := range t.nodes {
 			slowest = max(slowest, n.wire.slowestCall(t.callTimeout()))
 		}

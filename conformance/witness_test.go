@@ -17,24 +17,24 @@ func TestAMachineThatStoodStillIsNoVerdict(t *testing.T) {
 	wrong, away := errors.New("wrong"), fmt.Errorf("bid: %w", backend.ErrUnavailable)
 	for what, c := range map[string]struct {
 		stood  time.Duration
-		fault  string
+		harmed bool
 		found  error
 		excuse bool
 	}{
-		"for a second":                                      {time.Second, "", wrong, true},
-		"for a second, and the store was harmed":            {time.Second, FaultPause, wrong, true},
-		"for a moment":                                      {2 * still, "", wrong, false},
-		"for a moment, and the store did not answer":        {2 * still, "", away, true},
-		"for a moment, and a harmed store did not answer":   {2 * still, FaultPause, away, false},
-		"not at all, and a healthy store says it is not so": {0, "", away, false},
+		"for a second":                                      {time.Second, false, wrong, true},
+		"for a second, and the store was harmed":            {time.Second, true, wrong, true},
+		"for a moment":                                      {2 * still, false, wrong, false},
+		"for a moment, and the store did not answer":        {2 * still, false, away, true},
+		"for a moment, and a harmed store did not answer":   {2 * still, true, away, false},
+		"not at all, and a healthy store says it is not so": {0, false, away, false},
 	} {
-		trial := &Trial{Harness: Harness{TTL: 2 * time.Second}, tb: t, witness: &witness{last: time.Now().Add(-c.stood)}}
-		if why := trial.void(Case{Fault: c.fault}, c.found); (why != "") != c.excuse {
+		trial := &Trial{Harness: Harness{TTL: 2 * time.Second}, tb: t, harmed: c.harmed, witness: &witness{last: time.Now().Add(-c.stood)}}
+		if why := trial.void(c.found); (why != "") != c.excuse {
 			t.Errorf("%s: void because %q; want that: %v", what, why, c.excuse)
 		}
 	}
 	virtual := &Trial{Harness: Harness{TTL: time.Second}, tb: t, judge: &judge{}}
-	if why := virtual.void(Case{}, away); why != "" {
+	if why := virtual.void(away); why != "" {
 		t.Errorf("in virtual time nothing stands still, and nothing is excused: %s", why)
 	}
 }
@@ -60,7 +60,7 @@ func TestACallThatWasGivenUpIsNoVerdictOnManagers(t *testing.T) {
 		w := Wrap(c.inner)
 		w.Members(t.Context(), "", 1)
 		trial := &Trial{Harness: Harness{TTL: time.Hour}, tb: t, witness: &witness{last: time.Now()}, nodes: []*node{{wire: w}}}
-		if why := trial.void(Case{}, errors.New("late")); (why != "") != c.excuse {
+		if why := trial.void(errors.New("late")); (why != "") != c.excuse {
 			t.Errorf("%s: void because %q; want that: %v", what, why, c.excuse)
 		}
 	}
