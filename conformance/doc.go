@@ -68,10 +68,10 @@
 // in which the machine stood still does not count against a limit. And if it stood still
 // for so long that leases run out by that alone, what was not done in time is no verdict.
 // Nor is it if a store that nobody had harmed took longer for an answer than a manager's
-// call has, or said that it is unavailable on a machine that stood still for a moment. It
-// is logged as VOID, and the case is tried again on a fresh store, when the machine has
-// come to rest and with longer leases, if the store is known to allow them. The fourth
-// trial counts, whatever happens. This excuses no second leader, and nothing else that is
+// call has, or said that it is unavailable on a machine that stood still for a moment.
+// Such a trial is logged as VOID, and the case is tried again on a fresh store, when the
+// machine has come to rest and with longer leases, if the store is known to allow them.
+// The fourth trial counts, whatever happens. This excuses no second leader, and nothing else that is
 // wrong in the history.
 //
 // # What it cannot show

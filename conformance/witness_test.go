@@ -21,19 +21,19 @@ func TestAMachineThatStoodStillIsNoVerdict(t *testing.T) {
 		found  error
 		excuse bool
 	}{
-		"for a second":                                      {time.Second, false, wrong, true},
-		"for a second, and the store was harmed":            {time.Second, true, wrong, true},
-		"for a moment":                                      {2 * still, false, wrong, false},
-		"for a moment, and the store did not answer":        {2 * still, false, away, true},
-		"for a moment, and a harmed store did not answer":   {2 * still, true, away, false},
-		"not at all, and a healthy store says it is not so": {0, false, away, false},
+		"for a second":                                    {time.Second, false, wrong, true},
+		"for a second, and the store was harmed":          {time.Second, true, wrong, true},
+		"for a moment":                                    {2 * still, false, wrong, false},
+		"for a moment, and the store did not answer":      {2 * still, false, away, true},
+		"for a moment, and a harmed store did not answer": {2 * still, true, away, false},
+		"not at all, though the store did not answer":     {0, false, away, false},
 	} {
 		trial := &Trial{Harness: Harness{TTL: 2 * time.Second}, tb: t, harmed: c.harmed, witness: &witness{last: time.Now().Add(-c.stood)}}
 		if why := trial.void(c.found); (why != "") != c.excuse {
 			t.Errorf("%s: void because %q; want that: %v", what, why, c.excuse)
 		}
 	}
-	virtual := &Trial{Harness: Harness{TTL: time.Second}, tb: t, judge: &judge{}}
+	virtual := &Trial{Harness: Harness{TTL: time.Second}, tb: t}
 	if why := virtual.void(away); why != "" {
 		t.Errorf("in virtual time nothing stands still, and nothing is excused: %s", why)
 	}
@@ -112,7 +112,6 @@ func TestAVoidTrialIsMadeAgainAndTheLastOneCounts(t *testing.T) {
 		n := 0
 		got := Case{Run: func(trial *Trial) error {
 			n++
-			trial.judge = newJudge(trial)
 			if n <= c.standing {
 				trial.witness.mu.Lock()
 				trial.witness.last = trial.witness.last.Add(-2 * time.Hour)
@@ -158,7 +157,6 @@ func TestAVoidTrialIsMadeAgainWithLeasesThatBearMoreIfTheStoreAllowsThem(t *test
 		var got []time.Duration
 		Case{Run: func(trial *Trial) error {
 			got = append(got, trial.TTL)
-			trial.judge = newJudge(trial)
 			trial.witness.mu.Lock()
 			trial.witness.last = trial.witness.last.Add(-time.Hour)
 			trial.witness.mu.Unlock()
