@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// A Finding is something about a store's servers that leases depend on.
+// A Finding is something about a store, mostly about its servers, that leases depend on.
 type Finding struct {
 	What    string // such as "durability"
 	Text    string // for people; harmless on a terminal

@@ -196,8 +196,11 @@ func TestTextOfAStoreIsHarmlessOnATerminal(t *testing.T) {
 
 func TestDoctorExplainsAStoreThatIsThereAndOneThatIsNot(t *testing.T) {
 	t.Parallel()
-	if out, code := call(t, onFiles(t), "doctor", "--write"); code != 0 || !strings.Contains(out, "elected in term") || !strings.Contains(out, "idle load") {
-		t.Errorf("code %d:\n%s", code, out)
+	out, code := call(t, onFiles(t), "doctor", "--write")
+	for _, want := range []string{"elected in term", "idle load", "directory", "open files", "the kernel tells followers", "every election that was ever led here"} {
+		if code != 0 || !strings.Contains(out, want) {
+			t.Errorf("code %d, and %q should be in\n%s", code, want, out)
+		}
 	}
 	env := environ(t.TempDir(), "ELECTION_BACKEND=mysql", "ELECTION_MYSQL_DSN=app:secret-word@tcp(127.0.0.1:1)/app")
 	if out, code := call(t, env, "doctor"); code != exitVacant || !strings.Contains(out, "problem  store") || strings.Contains(out, "secret-word") {
