@@ -13,6 +13,7 @@ import (
 // the primary is killed and its replica promoted, behind the same address, first
 // without the last writes and then with everything.
 func TestConformanceThroughAFailover(t *testing.T) {
+	t.Parallel()
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
 		h := realTime(func(t testing.TB) conformance.Store { return newReplicated(t, k) })
 		h.Only = func(c conformance.Case) bool { return c.Fault == conformance.FaultFailover }

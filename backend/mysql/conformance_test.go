@@ -19,6 +19,7 @@ import (
 // testing/synctest: hours pass in moments, and the server's clock follows. Time
 // stands still while an answer is on its way, so there are no door-bells here.
 func TestConformanceInVirtualTime(t *testing.T) {
+	t.Parallel()
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
 		d := testbed.Shared(t, k).Database(t)
 		conformance.Run(t, conformance.Harness{
@@ -51,6 +52,7 @@ func TestConformanceInRealTime(t *testing.T) {
 // TestConformanceWhileTheServerIsTormented runs the cases that need a server of their
 // own, which is killed and stopped.
 func TestConformanceWhileTheServerIsTormented(t *testing.T) {
+	t.Parallel()
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
 		h := realTime(func(t testing.TB) conformance.Store { return newTormented(t, k) })
 		h.Only = func(c conformance.Case) bool { return c.OwnServer() && c.Fault != conformance.FaultFailover }
