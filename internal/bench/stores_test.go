@@ -50,8 +50,8 @@ func TestStores(t *testing.T) {
 	}
 	const ttl = 10 * time.Second
 	fmt.Printf("\n%s, %d cores, TTL %v\n\n", runtime.Version(), runtime.NumCPU(), ttl)
-	fmt.Println("| store | with | killed: median, worst | SIGTERM: median, worst | requests a minute, idle, 1 election: leader, follower | 10 | 1,000 | memory an election (of 1,000): leader, follower | goroutines (of 1,000) |")
-	fmt.Println("|---|---|---|---|---|---|---|---|---|")
+	fmt.Println("| store | with | killed: median, worst | SIGTERM: median, worst | SIGTERM, next in line just killed | requests a minute, idle, 1 election: leader, follower | 10 | 1,000 | memory an election (of 1,000): leader, follower | goroutines (of 1,000) |")
+	fmt.Println("|---|---|---|---|---|---|---|---|---|---|")
 	var writes strings.Builder // below the table
 	defer func() { fmt.Print("\n", writes.String()) }()
 	for _, s := range stores(t) {
@@ -107,6 +107,7 @@ func (s store) measure(t *testing.T, with string, ttl time.Duration) {
 	show := func(g []time.Duration) { fmt.Printf(" %v, %v |", round(g[len(g)/2]), round(g[len(g)-1])) }
 	part("killed", func() { show(kills(t, func() role { return s.role(with, ttl) }, 3, rounds(5, 1))) })
 	part("resigned", func() { show(gaps(t, s.role(with, ttl), rounds(11, 5), syscall.SIGTERM)) })
+	part("heirless", func() { show(heirless(t, s.role(with, ttl), rounds(5, 1))) })
 	part("idle", func() { s.weigh(t, with, ttl) })
 }
 

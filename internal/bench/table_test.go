@@ -25,7 +25,7 @@ var (
 	short = flag.Bool("quick", false, "fewer rounds, for a look")
 	only  = flag.String("only", "", "measure only the stores whose names match")
 	withs = flag.String("with", "", "measure only the stores' users whose names match: go-election, api.Lock, …")
-	parts = flag.String("part", "", "measure only the parts whose names match: idle, crowd, killed, resigned, starved")
+	parts = flag.String("part", "", "measure only the parts whose names match: idle, crowd, killed, resigned, heirless, starved")
 )
 
 // TestTable prints the table. It asserts nothing.
@@ -225,6 +225,37 @@ func gaps(t *testing.T, r role, n int, sig syscall.Signal) (times []time.Duratio
 	for _, c := range kids {
 		c.end(syscall.SIGKILL)
 	}
+	slices.Sort(times)
+	return times
+}
+
+// heirless is gaps with SIGTERM, but all who have waited longest are killed a moment
+// before, so that only the one who came last can follow.
+func heirless(t *testing.T, r role, n int) (times []time.Duration) {
+	all := make(chan line, 1000)
+	next := 0
+	more := func() *child {
+		r.ID = fmt.Sprint("n", next)
+		next++
+		return start(t, r, all)
+	}
+	leader := more()
+	await(t, all, "leads")
+	for range n {
+		waiting := []*child{more(), more()}
+		<-time.After(r.TTL / 2)
+		last := more()
+		<-time.After(r.TTL / 2)
+		for _, c := range waiting {
+			c.end(syscall.SIGKILL)
+		}
+		ended := time.Now()
+		leader.cmd.Process.Signal(syscall.SIGTERM)
+		times = append(times, await(t, all, "leads").At.Sub(ended))
+		leader.end(syscall.SIGKILL)
+		leader = last
+	}
+	leader.end(syscall.SIGKILL)
 	slices.Sort(times)
 	return times
 }
