@@ -71,8 +71,8 @@
 // call has, or said that it is unavailable on a machine that stood still for a moment.
 // Such a trial is logged as VOID, and the case is tried again on a fresh store, when the
 // machine has come to rest and with longer leases, if the store is known to allow them.
-// The fourth trial counts, whatever happens. This excuses no second leader, and nothing else that is
-// wrong in the history.
+// The fourth trial counts, whatever happens. This excuses no second leader, and nothing
+// else that is wrong in the history.
 //
 // # What it cannot show
 //

@@ -40,8 +40,9 @@ can be reached and read, elections and members, what the servers say of themselv
 MariaDB: version, durability, replication, clock; etcd: the cluster's members, versions,
 alarms, room; Consul: servers, how many can be lost, and health where the token may ask;
 ZooKeeper: each server's role, whether its sessions suffice, and rights; files: the
-directory; manual: who is named; in a migration, both stores), how fast it answers beside the timings, and what to expect of this
-configuration: the time without a leader after a crash, and the load of an idle election.
+directory; manual: who is named; in a migration, both stores), how fast it answers beside
+the timings, and what to expect of this configuration: the time without a leader after a
+crash, and the load of an idle election.
 
 It only reads. With --write it also leads the election %q for a moment, which proves
 the rights to write, and leaves a vacant record of that name. The code is %d if there is a

@@ -3,7 +3,7 @@
 //
 //	make bench
 //
-// It starts real servers and real processes, and takes about an hour and a half. The
+// It starts real servers and real processes, and takes about two hours. The
 // figures belong to the machine; the ratios are what to look at. It is a test
 // binary because that is where servers are started; nothing in it is asserted.
 package bench
