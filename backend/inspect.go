@@ -2,6 +2,7 @@ package backend
 
 import (
 	"context"
+	"fmt"
 	"time"
 )
 
@@ -10,6 +11,12 @@ type Finding struct {
 	What    string // such as "durability"
 	Text    string // for people; harmless on a terminal
 	Warning bool   // somebody should read it
+}
+
+// Found returns a finding whose text is formatted like that of [fmt.Sprintf], made harmless
+// and cut to 1,000 bytes: parts of it may have been read from a server.
+func Found(warning bool, what, format string, args ...any) Finding {
+	return Finding{What: what, Text: Clean(fmt.Sprintf(format, args...), 1000, true), Warning: warning}
 }
 
 // String returns the finding as one line, which says if it is a warning.

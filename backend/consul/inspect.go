@@ -2,7 +2,6 @@ package consul
 
 import (
 	"context"
-	"fmt"
 	"strings"
 	"time"
 
@@ -22,7 +21,7 @@ func (b *Backend) Inspect(ctx context.Context, _, _ time.Duration) (list []backe
 		return nil, err
 	}
 	add := func(warning bool, what, format string, args ...any) {
-		list = append(list, backend.Finding{What: what, Text: backend.Clean(fmt.Sprintf(format, args...), 1000, true), Warning: warning})
+		list = append(list, backend.Found(warning, what, format, args...))
 	}
 	query := (&api.QueryOptions{}).WithContext(ctx)
 	leader, err := b.client.Status().LeaderWithQueryOptions(query)

@@ -59,7 +59,7 @@ type endpointSaid struct {
 // findings explains what was said.
 func findings(members []*etcdserverpb.Member, said []endpointSaid) (list []backend.Finding) {
 	add := func(warning bool, what, format string, args ...any) {
-		list = append(list, backend.Finding{What: what, Text: backend.Clean(fmt.Sprintf(format, args...), 1000, true), Warning: warning})
+		list = append(list, backend.Found(warning, what, format, args...))
 	}
 	voters := 0
 	for _, m := range members {

@@ -4,7 +4,6 @@ package file
 
 import (
 	"context"
-	"fmt"
 	"io/fs"
 	"os"
 	"syscall"
@@ -103,7 +102,7 @@ func (b *Backend) survey() (s survey, err error) {
 
 func (s survey) findings() (list []backend.Finding) {
 	add := func(warning bool, what, format string, args ...any) {
-		list = append(list, backend.Finding{What: what, Text: backend.Clean(fmt.Sprintf(format, args...), 1000, true), Warning: warning})
+		list = append(list, backend.Found(warning, what, format, args...))
 	}
 	switch s.kind {
 	case "tmpfs", "ramfs":

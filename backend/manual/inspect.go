@@ -21,7 +21,7 @@ func (b *Backend) Inspect(ctx context.Context, ttl, renew time.Duration) (list [
 		return nil, fail("inspect", err)
 	}
 	add := func(warning bool, what, format string, args ...any) {
-		list = append(list, backend.Finding{What: what, Text: backend.Clean(fmt.Sprintf(format, args...), 1000, true), Warning: warning})
+		list = append(list, backend.Found(warning, what, format, args...))
 	}
 	by := "the configuration of this process"
 	if b.file != "" {

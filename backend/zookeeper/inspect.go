@@ -126,7 +126,7 @@ func (b *Backend) strangers(ctx context.Context, said []serverSaid) (f backend.F
 // findings explains what was said.
 func findings(o Options, said []serverSaid, ttl, renew time.Duration) (list []backend.Finding) {
 	add := func(warning bool, what, format string, args ...any) {
-		list = append(list, backend.Finding{What: what, Text: backend.Clean(fmt.Sprintf(format, args...), 1000, true), Warning: warning})
+		list = append(list, backend.Found(warning, what, format, args...))
 	}
 	up, alone := 0, 0
 	var longest, shortest time.Duration
