@@ -36,6 +36,7 @@ const (
 	data     kind = iota // a node that others may make again: if it is not there, its making is watched
 	once                 // a node with a name that is used once: if it is gone, it is gone
 	children             // the names of a node's children; none if it is not there
+	place                // whether there is a node, and since when
 )
 
 type key struct {
@@ -74,7 +75,7 @@ func (c *cache) init(s *session) {
 func (c *cache) fire(e zk.Event) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for k := data; k <= children; k++ {
+	for k := data; k <= place; k++ {
 		entry := c.entries[key{k, e.Path}]
 		if entry == nil {
 			continue
@@ -127,6 +128,20 @@ func (c *cache) observed() {
 	c.epoch = epoch
 }
 
+// stands reports whether nothing has happened to a place up to the last answer of this
+// connection: it is watched since it was read, and servers tell of a change before they
+// answer what comes after it.
+func (c *cache) stands(was reading) bool {
+	if was.entry == nil {
+		return false
+	}
+	_, epoch := c.s.present()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e := c.entries[was.entry.key]
+	return e != nil && e.read && !e.fired && e.epoch == epoch && !e.missing && e.stat.Czxid == was.stat.Czxid
+}
+
 // wake wakes who waits for news.
 func (c *cache) wake() {
 	c.mu.Lock()
@@ -173,7 +188,7 @@ func (c *cache) unread(held []backend.Lease) {
 	l, before := &c.s.b.layout, len(c.entries)
 	for i := range held {
 		name := held[i].Election
-		for _, k := range [...]key{{data, l.recordOf(name)}, {l.lockKind(), l.lock(name)}} {
+		for _, k := range [...]key{{data, l.recordOf(name)}, {l.lockKind(), l.lock(name)}, {place, l.lock(name)}} {
 			e := c.entries[k]
 			if e == nil {
 				continue
@@ -315,6 +330,13 @@ func (c *cache) fetch(ctx context.Context, k kind, path string) (reading, error)
 	return read(ctx, c.s, func(conn *zk.Conn) (r reading, err error) {
 		c.s.watch(path, 1)
 		defer c.s.watch(path, -1)
+		if k == place {
+			there, stat, err := conn.Exists(path)
+			if err == nil && !there {
+				err = zk.ErrNoNode
+			}
+			return r.with(stat, err)
+		}
 		for range 5 {
 			var stat *zk.Stat
 			if k == children {

@@ -105,38 +105,6 @@ func (s *session) syncing(ctx context.Context) (sent func() error, done func() (
 	}
 }
 
-// behind prepares a reading that is sent right behind the multi whose first write
-// is about path, and so finds what that has done. result waits for it, once the multi
-// was answered; stop must be called.
-func (s *session) behind(ctx context.Context, path string, read func(context.Context) (reading, error)) (result func() (reading, error), stop func()) {
-	sent, ended := make(chan struct{}), make(chan struct{})
-	var r reading
-	var err error
-	s.mu.Lock()
-	s.behindOf[path] = sent
-	s.mu.Unlock()
-	ctx, cancel := context.WithCancel(ctx)
-	s.b.late.Go(func() {
-		defer close(ended)
-		select {
-		case <-sent:
-			r, err = read(ctx)
-		case <-ctx.Done():
-			err = ctx.Err()
-		}
-	})
-	result = func() (reading, error) {
-		<-ended
-		return r, err
-	}
-	return result, func() {
-		cancel()
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		delete(s.behindOf, path)
-	}
-}
-
 // multi makes several writes or none. failed is the first that could not be
 // made, or -1. begin is called before it is sent, and end when it is answered,
 // which may be later.

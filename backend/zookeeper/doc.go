@@ -69,9 +69,17 @@
 //
 // A member of another program leads when its node is the first. So none of ours may
 // be granted unless its node comes before all of theirs. A grant makes the node and
-// writes the record in one transaction, looks who stands in the queue, and is taken
-// back before anybody is told if one of theirs has come in between; whoever comes
-// later is behind. Nodes of ours that come before are no matter: they go by the
+// writes the record in one transaction, and is taken back before anybody is told if
+// one of theirs has come since the look at the queue; whoever comes later is behind.
+// The number in our node's name tells whether any has: it is how many nodes were made in
+// the queue before (PrepRequestProcessor, from the parent's cversion), and how many
+// those were at the look is known from the stat that was read with the children (its
+// cversion counts what was made and what was deleted; DataNode.copyStat). If the
+// two are equal, nobody has come. A queue that was deleted and made anew meanwhile would
+// count from the beginning, so its own node is watched since before the look: servers tell
+// of its end before they answer the transaction, on the same connection. If they are not
+// equal, or the watch has fired, or the connection is another, the queue is read again.
+// Nodes of ours that come before are no matter: they go by the
 // record. As long as one of theirs is in the way, ours stand in the queue. When the
 // holder has died that they wait for, the first of ours that has watched deletes
 // its node all the same, for their good. They in turn know nothing of Trust, and
@@ -129,7 +137,7 @@
 // ticks (minSessionTimeout, maxSessionTimeout), which bounds TTLs to three fifths of
 // that: 24 s by default.
 //
-//	after a resignation     two round trips of writes and two of reads
+//	after a resignation     two round trips of writes, and one or two of reads
 //	after kill -9           one TTL after the last renewal, and one reading
 //	the same, by a member of another program, if none of ours watches; or layout Node
 //	                        up to L and two ticks; or 16.7 s, if that is longer and the

@@ -3,6 +3,7 @@ package zookeeper
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -82,7 +83,6 @@ func (b *Backend) grant(ctx context.Context, s *session, id int64, bid backend.B
 	var p plan
 	alone := v.underSeal(b) // without a node
 	begin, end, fresh := func() {}, func() {}, o.node == "" && !alone
-	var queue func() (reading, error) // as it is then
 	switch {
 	case alone:
 		o = own{asked: underSeal, node: underSeal, session: id}
@@ -97,11 +97,6 @@ func (b *Backend) grant(ctx context.Context, s *session, id int64, bid backend.B
 		b.note(election, func(o *own) { *o = own{asked: asked, session: id, pending: o.pending} })
 		begin, end = b.account(election)
 		p.add(request, func() error { return b.parents(ctx, s, request.Path, true) })
-		list, stop := s.behind(ctx, request.Path, func(ctx context.Context) (reading, error) {
-			return s.cache.plain(ctx, children, b.layout.lock(election))
-		})
-		defer stop()
-		queue = list
 	default:
 		if b.layout.kind != Node {
 			r.Holder.Node = o.asked
@@ -142,12 +137,10 @@ func (b *Backend) grant(ctx context.Context, s *session, id int64, bid backend.B
 		made := results[0].String
 		o = own{asked: r.Holder.Node, node: strings.Clone(made[strings.LastIndexByte(made, '/')+1:]), session: id}
 		b.note(election, func(now *own) { now.node = o.node })
-		q, err := queue()
-		if err == nil {
-			done, err = b.verify(ctx, s, bid, o, r, version, q.children, v.queue.sealed)
-		}
-		if err != nil || !done {
-			return l, false, err
+		if !s.nextIn(&v.queue, o.node) {
+			if done, err := b.verify(ctx, s, bid, o, r, version, v.queue.sealed); err != nil || !done {
+				return l, false, err
+			}
 		}
 	}
 	if b.layout.kind == Node && !alone {
@@ -172,11 +165,22 @@ func (b *Backend) grant(ctx context.Context, s *session, id int64, bid backend.B
 	return l, true, nil
 }
 
+// nextIn reports whether a node that we have just made in a queue is the next that was
+// made there after q was seen: see the package documentation, "What could two processes
+// each believe?". It is asked behind the answer to the making.
+func (s *session) nextIn(q *queue, node string) bool {
+	return s.cache.stands(q.place) && strings.HasSuffix(node, fmt.Sprintf("-%010d", q.made))
+}
+
 // verify makes sure, after a grant that has made our node, that no member of
 // another program has come before it: who does not know of the record would lead.
-// Whoever comes later is behind, and behind a seal nobody leads. nodes are those in
-// the queue since.
-func (b *Backend) verify(ctx context.Context, s *session, bid backend.Bid, o own, r *record, version int32, nodes []string, sealed bool) (done bool, err error) {
+// Whoever comes later is behind, and behind a seal nobody leads.
+func (b *Backend) verify(ctx context.Context, s *session, bid backend.Bid, o own, r *record, version int32, sealed bool) (done bool, err error) {
+	q, err := s.cache.plain(ctx, children, b.layout.lock(bid.Election))
+	if err != nil {
+		return false, err
+	}
+	nodes := q.children
 	switch foreign := b.layout.firstForeign(nodes); {
 	case !slices.Contains(nodes, o.node): // deleted by somebody's hand
 		b.note(bid.Election, func(now *own) { clearNode(now, o) })

@@ -134,11 +134,8 @@ func (l *line) Write(p []byte) (int, error) {
 	}
 	if l.done {
 		p = l.s.watched(p)
-		switch kind { // what is asked for from now on goes behind it
-		case opSync:
+		if kind == opSync { // what is asked for from now on goes behind it
 			l.s.change(func() { l.s.syncs++ })
-		case opMulti:
-			l.s.sending(p)
 		}
 		l.mu.Lock()
 		l.asked[xid] = kind
@@ -156,23 +153,6 @@ func (l *line) Write(p []byte) (int, error) {
 		return len(p), nil
 	}
 	return n, err
-}
-
-// sending tells who waits for this multi. After its own header come the header of
-// the first write, and a path.
-func (s *session) sending(p []byte) {
-	const before = 12 + 9
-	if len(p) < before+4 {
-		return
-	}
-	path := p[before+4:]
-	path = path[:min(uint32(len(path)), binary.BigEndian.Uint32(p[before:]))]
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if sent := s.behindOf[string(path)]; sent != nil {
-		close(sent)
-		delete(s.behindOf, string(path))
-	}
 }
 
 // watch makes readings of a path leave a watch, or ends that.

@@ -157,6 +157,45 @@ func TestWhatIdleCallsAsk(t *testing.T) {
 	}
 }
 
+// A grant of a lease that was looked at is its transaction and no more, when no node was
+// made in the queue since. Else it reads who is there, be it somebody who has gone.
+func TestWhatAGrantAsks(t *testing.T) {
+	t.Parallel()
+	o := unhurried(shared(t))
+	admin, m := dial(t, o.Servers), newMeter(t, o.Servers[0])
+	o.Servers = []string{m.addr}
+	a := newClient(t, "a", o)
+	held := a.settleDown(t, "jobs")
+	for what, c := range map[string]struct {
+		meanwhile func()
+		want      map[int32]int
+	}{
+		"nothing has happened": {func() {}, map[int32]int{opMulti: 1}},
+		"somebody came and went": {func() {
+			if err := admin.Delete(queueForeign(t, admin, a.layout, "jobs"), -1); err != nil {
+				t.Fatal(err)
+			}
+		}, map[int32]int{opMulti: 1, opGetChildren: 1}},
+	} {
+		if err := a.release(backend.Lease{Election: "jobs", Term: held.Term, End: backend.Released}); err != nil {
+			t.Fatal(err)
+		}
+		id, _ := a.session.present()
+		v, err := a.see(t.Context(), a.session, "jobs", watching())
+		if err != nil || v.lease.Watch != 0 {
+			t.Fatalf("want a free lease, got %+v, %v", v.lease, err)
+		}
+		c.meanwhile()
+		m.take()
+		l, done, err := a.grant(t.Context(), a.session, id, a.bid(v.lease), &v)
+		if err != nil || !done {
+			t.Fatalf("%s: want the grant made, got %+v, %v, %v", what, l, done, err)
+		}
+		m.costs(t, "a grant when "+what, c.want)
+		held = l
+	}
+}
+
 // Who is heard of is a member without writing so, and what it says of itself is written
 // when it changes. When it falls silent it is one no more.
 func TestAMemberIsWhoseSessionLives(t *testing.T) {

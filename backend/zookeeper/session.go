@@ -39,9 +39,8 @@ type session struct {
 	beats   beats         // what it says
 	skew    time.Duration // how much the servers' clock is ahead of ours
 
-	watching map[string]int           // paths whose readings are to leave a watch
-	behindOf map[string]chan struct{} // closed when a multi is sent whose first write is about that path
-	renewing chan struct{}            // taken by who renews
+	watching map[string]int // paths whose readings are to leave a watch
+	renewing chan struct{}  // taken by who renews
 
 	authed chan struct{} // closed when the user is known to the server
 	hosts  *hosts
@@ -114,7 +113,7 @@ func (b *Backend) with(ctx context.Context, f func(*session) error) error {
 
 // connect begins a session. The library connects on its own goroutine.
 func (b *Backend) connect(length time.Duration) (*session, error) {
-	s := &session{b: b, asked: length, used: time.Now(), changed: make(chan struct{}), authed: make(chan struct{}), watching: map[string]int{}, behindOf: map[string]chan struct{}{}, renewing: make(chan struct{}, 1), hosts: &hosts{}}
+	s := &session{b: b, asked: length, used: time.Now(), changed: make(chan struct{}), authed: make(chan struct{}), watching: map[string]int{}, renewing: make(chan struct{}, 1), hosts: &hosts{}}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.cache.init(s)
 	conn, _, err := zk.Connect(b.options.Servers, length,

@@ -2,8 +2,12 @@ package zookeeper
 
 import (
 	"context"
+	"fmt"
+	"math/rand/v2"
+	"path"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -202,10 +206,13 @@ func TestWithoutTheNodeOfItsSessionALeaseIsLostAndNotTaken(t *testing.T) {
 	a.keep(t, a.settleDown(t, "other"))
 }
 
+// foreignName is how Curator begins a node's name.
+const foreignName = "_c_52b2e703-2eb4-4583-87b0-45e22fd6758d-"
+
 // queueForeign puts a node of another program into a queue.
 func queueForeign(t testing.TB, admin *zk.Conn, l layout, election string) (path string) {
 	t.Helper()
-	path, err := admin.Create(l.lock(election)+"/_c_52b2e703-2eb4-4583-87b0-45e22fd6758d-"+l.base, []byte("java"), zk.FlagEphemeralSequential, zk.WorldACL(zk.PermAll))
+	path, err := admin.Create(l.lock(election)+"/"+foreignName+l.base, []byte("java"), zk.FlagEphemeralSequential, zk.WorldACL(zk.PermAll))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -213,9 +220,28 @@ func queueForeign(t testing.TB, admin *zk.Conn, l layout, election string) (path
 }
 
 // A member of another program that comes between a look and a grant is first, and
-// leads: the grant is taken back before anybody is told, and waits behind it.
+// leads: the grant is taken back before anybody is told, and waits behind it. So it is
+// when the queue was made anew meanwhile, with as many nodes made in it as before.
 func TestAGrantBehindAnotherProgramIsTakenBack(t *testing.T) {
-	t.Parallel()
+	for name, before := range map[string]func(t *testing.T, admin *zk.Conn, queue string){
+		"in the same queue": func(*testing.T, *zk.Conn, string) {},
+		"in a queue that was made anew": func(t *testing.T, admin *zk.Conn, queue string) {
+			if err := admin.Delete(queue, -1); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := admin.Create(queue, nil, 0, zk.WorldACL(zk.PermAll)); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			takenBack(t, before)
+		})
+	}
+}
+
+func takenBack(t *testing.T, before func(t *testing.T, admin *zk.Conn, queue string)) {
 	o := unhurried(shared(t))
 	a, admin := newClient(t, "a", o), dial(t, o.Servers)
 	held := a.settleDown(t, "jobs")
@@ -227,6 +253,7 @@ func TestAGrantBehindAnotherProgramIsTakenBack(t *testing.T) {
 	if err != nil || v.lease.Watch != 0 {
 		t.Fatalf("want a free lease, got %+v, %v", v.lease, err)
 	}
+	before(t, admin, a.layout.lock("jobs"))
 	java := queueForeign(t, admin, a.layout, "jobs")
 	if l, done, err := a.grant(t.Context(), a.session, id, a.bid(v.lease), &v); err != nil || done {
 		t.Fatalf("a grant with another program's node before ours: want it taken back, got %+v, %v, %v", l, done, err)
@@ -247,6 +274,71 @@ func TestAGrantBehindAnotherProgramIsTakenBack(t *testing.T) {
 	if got, err := a.try(a.look(t, "jobs")); err != nil || got.Outcome != backend.Granted || got.Term <= seen.Term {
 		t.Fatalf("a bid when it has gone: want granted above term %d, got %+v, %v", seen.Term, got, err)
 	}
+}
+
+// Members of other programs come by another server of an ensemble at the moment of a
+// grant, some of them into a queue that was made anew: no grant is told of that stands
+// behind one of them.
+func TestNoGrantStandsBehindAnotherProgramThatComesAtThatMoment(t *testing.T) {
+	t.Parallel()
+	reserve(t, 3)
+	addrs := addresses(testbed.StartZooKeeperEnsemble(t, testbed.NewNetwork(t, 3), 3))
+	o := unhurried(Options{Servers: addrs[:1], Root: "/moment", Tick: tick})
+	var first, second atomic.Int32 // how often ours came first, and they
+	t.Run("rounds", func(t *testing.T) {
+		for i := range 6 {
+			t.Run(fmt.Sprint("jobs-", i), func(t *testing.T) {
+				t.Parallel()
+				a, admin := newClient(t, "a", o), dial(t, addrs[1+i%2:2+i%2])
+				a.settleDown(t, fmt.Sprint("jobs-", i))
+				for round := range 60 {
+					if a.comesWithAnother(t, admin, fmt.Sprint("jobs-", i), round%2 == 1) {
+						first.Add(1)
+					} else {
+						second.Add(1)
+					}
+				}
+			})
+		}
+	})
+	t.Logf("ours came first %d times, they %d times", first.Load(), second.Load())
+	if first.Load() == 0 || second.Load() == 0 {
+		t.Error("want each to come first at times")
+	}
+}
+
+// comesWithAnother releases an election and bids for it, while a member of another program
+// comes, into a queue that is made anew if that can be. It reports whether the bid was
+// granted.
+func (a *client) comesWithAnother(t *testing.T, admin *zk.Conn, name string, anew bool) (granted bool) {
+	if err := a.release(backend.Lease{Election: name, End: backend.Released}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := admin.Sync("/"); err != nil {
+		t.Fatal(err)
+	}
+	seen, queue, theirs := a.look(t, name), a.layout.lock(name), make(chan string, 1)
+	go func() {
+		time.Sleep(rand.N(4 * time.Millisecond)) // at any moment
+		if anew && admin.Delete(queue, -1) == nil {
+			admin.Create(queue, nil, 0, zk.WorldACL(zk.PermAll))
+		}
+		node, _ := admin.Create(queue+"/"+foreignName+a.layout.base, nil, zk.FlagEphemeralSequential, zk.WorldACL(zk.PermAll))
+		theirs <- node
+	}()
+	got, err := a.try(seen)
+	node := <-theirs
+	if err != nil || node == "" {
+		t.Fatalf("a bid has failed, or nobody came: %v, %q", err, node)
+	}
+	granted = got.Outcome == backend.Granted
+	if granted && !a.layout.before(got.Ref, path.Base(node)) {
+		t.Errorf("a grant stands behind another program's node: %s behind %s", got.Ref, path.Base(node))
+	}
+	if err := admin.Delete(node, -1); err != nil {
+		t.Fatal(err)
+	}
+	return granted
 }
 
 // Behind another program stand a candidate that has died and one that lives. When

@@ -271,6 +271,8 @@ type queue struct {
 	blocked bool     // a node of another program is before ours, or before where ours would be
 	foreign string   // a node of another program that is the first of all, or "". At a fixed path: any that is not ours
 	first   reading  // what it holds
+	place   reading  // where it is, as it was before the queue was read; at a fixed path, and behind a seal: nothing
+	made    int32    // how many nodes were ever made there
 	seal
 }
 
@@ -296,6 +298,10 @@ func (b *Backend) queued(ctx context.Context, s *session, election string, get f
 		return q, nil
 	}
 	for range 5 {
+		at, err := get(place, lock)
+		if err != nil {
+			return queue{}, err
+		}
 		r, err := get(children, lock)
 		if err != nil {
 			return queue{}, err
@@ -314,6 +320,10 @@ func (b *Backend) queued(ctx context.Context, s *session, election string, get f
 		}
 		first, foreign := b.layout.first(r.children), b.layout.firstForeign(r.children)
 		q.blocked = foreign != "" && !(q.mine && b.layout.before(o.node, foreign))
+		// A node counts once when it is made, and once when it is deleted.
+		if n := r.stat.NumChildren; int(n) == len(r.children) {
+			q.place, q.made = at, (r.stat.Cversion+n)/2
+		}
 		if foreign == "" || foreign != first {
 			return q, nil
 		}
