@@ -180,11 +180,7 @@ func TestWhatAGrantAsks(t *testing.T) {
 		if err := a.release(backend.Lease{Election: "jobs", Term: held.Term, End: backend.Released}); err != nil {
 			t.Fatal(err)
 		}
-		id, _ := a.session.present()
-		v, err := a.see(t.Context(), a.session, "jobs", watching())
-		if err != nil || v.lease.Watch != 0 {
-			t.Fatalf("want a free lease, got %+v, %v", v.lease, err)
-		}
+		id, v := a.seesFree(t, "jobs")
 		c.meanwhile()
 		m.take()
 		l, done, err := a.grant(t.Context(), a.session, id, a.bid(v.lease), &v)

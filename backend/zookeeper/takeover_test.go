@@ -209,6 +209,17 @@ func TestWithoutTheNodeOfItsSessionALeaseIsLostAndNotTaken(t *testing.T) {
 // foreignName is how Curator begins a node's name.
 const foreignName = "_c_52b2e703-2eb4-4583-87b0-45e22fd6758d-"
 
+// seesFree looks at an election as a bid does, under the session that it returns.
+func (c *client) seesFree(t testing.TB, name string) (id int64, v view) {
+	t.Helper()
+	id, _ = c.session.present()
+	v, err := c.see(t.Context(), c.session, name, watching())
+	if err != nil || v.lease.Watch != 0 {
+		t.Fatalf("want a free lease, got %+v, %v", v.lease, err)
+	}
+	return id, v
+}
+
 // queueForeign puts a node of another program into a queue.
 func queueForeign(t testing.TB, admin *zk.Conn, l layout, election string) (path string) {
 	t.Helper()
@@ -248,11 +259,7 @@ func takenBack(t *testing.T, before func(t *testing.T, admin *zk.Conn, queue str
 	if err := a.release(backend.Lease{Election: "jobs", Term: held.Term, End: backend.Released}); err != nil {
 		t.Fatal(err)
 	}
-	id, _ := a.session.present()
-	v, err := a.see(t.Context(), a.session, "jobs", watching())
-	if err != nil || v.lease.Watch != 0 {
-		t.Fatalf("want a free lease, got %+v, %v", v.lease, err)
-	}
+	id, v := a.seesFree(t, "jobs")
 	before(t, admin, a.layout.lock("jobs"))
 	java := queueForeign(t, admin, a.layout, "jobs")
 	if l, done, err := a.grant(t.Context(), a.session, id, a.bid(v.lease), &v); err != nil || done {
