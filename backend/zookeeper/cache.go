@@ -139,7 +139,7 @@ func (c *cache) stands(was reading) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	e := c.entries[was.entry.key]
-	return e != nil && e.read && !e.fired && e.epoch == epoch && !e.missing && e.stat.Czxid == was.stat.Czxid
+	return e.holds(epoch) && !e.missing && e.stat.Czxid == was.stat.Czxid
 }
 
 // wake wakes who waits for news.
@@ -239,7 +239,7 @@ func (c *cache) get(ctx context.Context, k kind, path string, watch bool) (readi
 	defer c.leave(e)
 	_, epoch := c.s.present()
 	c.mu.Lock()
-	known, r := e.read && !e.fired && e.epoch == epoch, e.reading()
+	known, r := e.holds(epoch), e.reading()
 	c.mu.Unlock()
 	if known {
 		return r, nil
@@ -266,8 +266,7 @@ func (c *cache) get(ctx context.Context, k kind, path string, watch bool) (readi
 func (c *cache) ahead(ctx context.Context, k kind, path string) {
 	_, epoch := c.s.present()
 	c.mu.Lock()
-	e := c.entries[key{k, path}]
-	known := e != nil && e.read && !e.fired && e.epoch == epoch
+	known := c.entries[key{k, path}].holds(epoch)
 	c.mu.Unlock()
 	if !known {
 		c.s.b.late.Go(func() { c.get(ctx, k, path, true) }) // who asks will see the error
@@ -306,6 +305,12 @@ func (c *cache) leave(e *entry) {
 	defer c.mu.Unlock()
 	close(e.busy)
 	e.busy = nil
+}
+
+// holds reports whether nothing has happened since the entry was read, which was on this
+// connection.
+func (e *entry) holds(epoch int) bool {
+	return e != nil && e.read && !e.fired && e.epoch == epoch
 }
 
 func (e *entry) reading() reading {

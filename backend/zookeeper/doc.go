@@ -79,8 +79,9 @@
 // count from the beginning, so its own node is watched since before the look: servers tell
 // of its end before they answer the transaction, on the same connection. If they are not
 // equal, or the watch has fired, or the connection is another, the queue is read again.
-// Nodes of ours that come before are no matter: they go by the
-// record. As long as one of theirs is in the way, ours stand in the queue. When the
+//
+// Nodes of ours that come before are no matter: they go by the record. As long as one
+// of theirs is in the way, ours stand in the queue. When the
 // holder has died that they wait for, the first of ours that has watched deletes
 // its node all the same, for their good. They in turn know nothing of Trust, and
 // lead when the holder's session has ended, or when it was watched for its TTL.

@@ -124,7 +124,7 @@ func (b *Backend) seeOnce(ctx context.Context, s *session, election string, g gl
 		v.lease = v.record.lease()
 		v.lease.Age = s.age(r.stat.Mtime)
 	}
-	if v.queue, err = b.queued(ctx, s, election, get); err != nil {
+	if v.queue, err = b.queued(ctx, s, election, g, get); err != nil {
 		return err
 	}
 	if v.queue.sealed && v.lease.MovedTo == "" { // the record was deleted
@@ -277,7 +277,7 @@ type queue struct {
 }
 
 // queued reads what stands at an election.
-func (b *Backend) queued(ctx context.Context, s *session, election string, get func(kind, string) (reading, error)) (q queue, err error) {
+func (b *Backend) queued(ctx context.Context, s *session, election string, g glance, get func(kind, string) (reading, error)) (q queue, err error) {
 	id, _ := s.present()
 	o := b.mine(election)
 	ours := o.node != "" && o.session == id
@@ -298,9 +298,11 @@ func (b *Backend) queued(ctx context.Context, s *session, election string, get f
 		return q, nil
 	}
 	for range 5 {
-		at, err := get(place, lock)
-		if err != nil {
-			return queue{}, err
+		var at reading
+		if g.watch { // who only looks grants nothing
+			if at, err = get(place, lock); err != nil {
+				return queue{}, err
+			}
 		}
 		r, err := get(children, lock)
 		if err != nil {

@@ -60,11 +60,11 @@ func TestStores(t *testing.T) {
 			continue
 		}
 		rows := slices.DeleteFunc(append([]string{"go-election"}, s.peers...), func(with string) bool { return !regexp.MustCompile(*withs).MatchString(with) })
-		resigned := map[string][]time.Duration{}
+		resigned := make([][]time.Duration, len(rows))
 		part("resigned", func() { resigned = s.resigned(t, rows, ttl) })
-		for _, with := range rows {
+		for i, with := range rows {
 			fmt.Printf("| %s %s | %s |", s.name, s.version, with)
-			s.measure(t, with, ttl, resigned[with])
+			s.measure(t, with, ttl, resigned[i])
 			fmt.Println()
 		}
 		if s.writer != nil {
@@ -106,7 +106,7 @@ func (s store) role(with string, ttl time.Duration) role {
 
 // resigned lets leaders of all rows step down in turn, so that whatever else the
 // machine does happens to all of them, and none finds the server colder than others.
-func (s store) resigned(t *testing.T, rows []string, ttl time.Duration) map[string][]time.Duration {
+func (s store) resigned(t *testing.T, rows []string, ttl time.Duration) [][]time.Duration {
 	var wg sync.WaitGroup
 	all := make([][]time.Duration, len(rows))
 	for i, with := range rows {
@@ -114,11 +114,7 @@ func (s store) resigned(t *testing.T, rows []string, ttl time.Duration) map[stri
 		wg.Go(func() { all[i] = gaps(t, r, rounds(21, 5), syscall.SIGTERM) })
 	}
 	wg.Wait()
-	times := map[string][]time.Duration{}
-	for i, with := range rows {
-		times[with] = all[i]
-	}
-	return times
+	return all
 }
 
 func (s store) measure(t *testing.T, with string, ttl time.Duration, resigned []time.Duration) {
