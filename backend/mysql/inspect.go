@@ -51,12 +51,11 @@ func (b *Backend) Inspect(ctx context.Context, ttl, _ time.Duration) (list []bac
 		list = findings(vars)
 		ahead := time.UnixMicro(micros).Sub(began.Add(trip / 2)).Round(time.Millisecond)
 		list = append(list,
-			backend.Finding{What: "clock", Text: fmt.Sprintf("the server's is %v ahead of this machine's, give or take %v; nothing is decided by it, but terms follow it, and people read it", ahead, trip.Round(time.Millisecond)),
-				Warning: ahead.Abs() > 10*time.Second},
-			backend.Finding{What: "greatest TTL", Text: fmt.Sprintf("%v, in the row of the table itself; after a fail-over leases are watched for as long", time.Duration(maxTTL)*time.Microsecond)},
+			backend.Found(ahead.Abs() > 10*time.Second, "clock", "the server's is %v ahead of this machine's, give or take %v; nothing is decided by it, but terms follow it, and people read it", ahead, trip.Round(time.Millisecond)),
+			backend.Found(false, "greatest TTL", "%v, in the row of the table itself; after a fail-over leases are watched for as long", time.Duration(maxTTL)*time.Microsecond),
 		)
 		if most := time.Duration(maxTTL) * time.Microsecond; ttl > most {
-			list = append(list, backend.Finding{What: "greatest TTL", Text: backend.Clean("every bid is refused: "+b.tooLong("any", ttl, most).Error(), 1000, true), Warning: true})
+			list = append(list, backend.Found(true, "greatest TTL", "every bid is refused: %v", b.tooLong("any", ttl, most)))
 		}
 		return nil
 	})
@@ -66,7 +65,7 @@ func (b *Backend) Inspect(ctx context.Context, ttl, _ time.Duration) (list []bac
 // findings explains the variables of a server.
 func findings(vars map[string]string) (list []backend.Finding) {
 	add := func(warning bool, what, format string, args ...any) {
-		list = append(list, backend.Finding{What: what, Text: fmt.Sprintf(format, args...), Warning: warning})
+		list = append(list, backend.Found(warning, what, format, args...))
 	}
 	first := func(names ...string) string {
 		for _, n := range names {

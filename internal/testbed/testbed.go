@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -164,19 +163,19 @@ func pollBy(limit time.Duration, stolen func() time.Duration, f func() error) er
 // processors run though they had work, on average; 0 where that cannot be told.
 func stolen() time.Duration {
 	stat, _ := os.ReadFile("/proc/stat")
-	return stolenIn(string(stat), runtime.NumCPU())
+	return stolenIn(string(stat))
 }
 
 // stolenIn reads it: the eighth time of all processors together, in hundredths of a
-// second. See proc_stat(5).
-func stolenIn(stat string, processors int) time.Duration {
-	line, _, _ := strings.Cut(stat, "\n")
+// second, and a line for each processor. See proc_stat(5).
+func stolenIn(stat string) time.Duration {
+	line, rest, _ := strings.Cut(stat, "\n")
 	times := strings.Fields(line)
 	if len(times) < 9 || times[0] != "cpu" {
 		return 0
 	}
 	ticks, _ := strconv.ParseInt(times[8], 10, 64)
-	return time.Duration(ticks) * 10 * time.Millisecond / time.Duration(processors)
+	return time.Duration(ticks) * 10 * time.Millisecond / time.Duration(max(1, strings.Count("\n"+rest, "\ncpu")))
 }
 
 // missing is the error for something that is not installed.
