@@ -192,6 +192,26 @@ func TestWhatAGrantAsks(t *testing.T) {
 	}
 }
 
+// A list asks for the names, twice for each election, and once for each session that leads.
+func TestWhatAListAsks(t *testing.T) {
+	t.Parallel()
+	o := unhurried(shared(t))
+	a, m := newClient(t, "a", o), newMeter(t, o.Servers[0])
+	o.Servers = []string{m.addr}
+	b := newClient(t, "b", o)
+	for _, name := range []string{"jobs", "mail", "news"} {
+		a.settleDown(t, name)
+	}
+	for range 2 { // and leaves nothing behind that would make the next cheaper or dearer
+		m.take()
+		list, err := b.List(t.Context(), "", 100)
+		if err != nil || len(list) != 3 {
+			t.Fatalf("want three records, got %+v, %v", list, err)
+		}
+		m.costs(t, "a list of three elections with one leader", map[int32]int{opSync: 1, opGetChildren: 1 + 3, opGetData: 3 + 1})
+	}
+}
+
 // Who is heard of is a member without writing so, and what it says of itself is written
 // when it changes. When it falls silent it is one no more.
 func TestAMemberIsWhoseSessionLives(t *testing.T) {
