@@ -35,7 +35,7 @@ const (
 	retakeSQL = `SELECT GET_LOCK(?, 1)`
 	ringSQL   = `SELECT RELEASE_LOCK(?)`
 	mineSQL   = `SELECT IS_USED_LOCK(?) = CONNECTION_ID()`
-	whoamiSQL = `SELECT CONNECTION_ID(), {server}`
+	whoamiSQL = `SELECT CONNECTION_ID(), {server}, IS_USED_LOCK(?) IS NOT NULL`
 
 	// killSQL kills if the server is the one whose session is meant: this comes
 	// by another connection, which a proxy or a fail-over may have led elsewhere.
@@ -59,9 +59,10 @@ type bell struct {
 	own    *sql.Conn  // the session that has our bell; nil: none
 	looked time.Time  // when it was last known to have it
 
-	notes sync.Mutex
-	held  map[string]bool // elections that we hold
-	dumb  bool            // the server has no bells
+	notes   sync.Mutex
+	held    map[string]bool // elections that we hold
+	without []string        // leaders, by their nonces, that were seen to have no bell
+	dumb    bool            // the server has no bells
 }
 
 func (l *bell) holds(names ...string) {
@@ -87,6 +88,28 @@ func (l *bell) leads() bool {
 	l.notes.Lock()
 	defer l.notes.Unlock()
 	return len(l.held) > 0
+}
+
+// missing notes whether a leader has a bell, and reports whether it was seen to have
+// none before.
+func (l *bell) missing(nonce string, has bool) (again bool) {
+	l.notes.Lock()
+	defer l.notes.Unlock()
+	again = slices.Contains(l.without, nonce)
+	switch {
+	case has:
+		l.without = slices.DeleteFunc(l.without, func(n string) bool { return n == nonce })
+	case !again:
+		l.without = append(l.without, nonce)
+	}
+	return again
+}
+
+// forget forgets all leaders but these.
+func (l *bell) forget(but []string) {
+	l.notes.Lock()
+	defer l.notes.Unlock()
+	l.without = slices.DeleteFunc(l.without, func(n string) bool { return !slices.Contains(but, n) })
 }
 
 func (l *bell) isDumb() bool {
@@ -209,12 +232,14 @@ func (b *Backend) ask1(ctx context.Context, conn *sql.Conn, text string, args ..
 
 // Listen implements [backend.Backend]: it waits for the bells of those who lead
 // most of the leases in seen. It hears of releases and broken connections, not of
-// anything else.
+// anything else. A leader without a bell, which may just have rung it, makes it return
+// once, and is not waited for after that until it has one.
 func (b *Backend) Listen(ctx context.Context, seen []backend.Lease, _ string) error {
 	if err := b.enter(""); err != nil {
 		return err
 	}
 	leaders := b.loudest(seen)
+	b.bell.forget(leaders)
 	if len(leaders) == 0 || b.bell.isDumb() {
 		<-ctx.Done()
 		return ctx.Err()
@@ -225,7 +250,7 @@ func (b *Backend) Listen(ctx context.Context, seen []backend.Lease, _ string) er
 	ended := make(chan error, len(leaders))
 	for _, nonce := range leaders {
 		all.Go(func() {
-			ended <- b.await(waiting, b.bellName(nonce))
+			ended <- b.await(waiting, nonce)
 			stop() // one is enough
 		})
 	}
@@ -255,14 +280,14 @@ func (b *Backend) loudest(seen []backend.Lease) []string {
 	return nonces
 }
 
-// await waits for one bell. nil: it rang.
-func (b *Backend) await(ctx context.Context, name string) error {
-	for {
+// await waits for the bell of one leader. nil: it rang, or may have.
+func (b *Backend) await(ctx context.Context, nonce string) error {
+	for look := bellPatience; ; {
 		conn, err := b.bells.Conn(ctx)
 		if err != nil {
 			return err
 		}
-		rang, err := b.awaitOn(ctx, conn, name)
+		there, rang, err := b.awaitOn(ctx, conn, b.bellName(nonce))
 		if err != nil {
 			drop(conn)
 		}
@@ -270,24 +295,40 @@ func (b *Backend) await(ctx context.Context, name string) error {
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
-		case fresh(err):
-			// died while it was idle; nothing was sent
-		case err != nil || rang:
+		case fresh(err): // died while it was idle; nothing was sent
+			continue
+		case err != nil:
 			return err
+		}
+		again := b.bell.missing(nonce, there)
+		switch {
+		case rang:
+			return nil
+		case there:
+			look = bellPatience
+			continue
+		case !again:
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(look):
+			look = min(2*look, bellWait*time.Second)
 		}
 	}
 }
 
-// awaitOn waits on one connection for bellWait at most. When ctx ends it stops
-// the statement in the server, where it would go on and be the next to get the
-// lock; the connection can then be used again. If it cannot be stopped, the
+// awaitOn waits on one connection for bellWait at most, if there is such a bell. When ctx
+// ends it stops the statement in the server, where it would go on and be the next to get
+// the lock; the connection can then be used again. If it cannot be stopped, the
 // connection is closed, and GET_LOCK ends by itself.
-func (b *Backend) awaitOn(ctx context.Context, conn *sql.Conn, name string) (rang bool, err error) {
+func (b *Backend) awaitOn(ctx context.Context, conn *sql.Conn, name string) (there, rang bool, err error) {
 	var id int64
 	var server string
 	texts := b.statements.Load()
-	if err := conn.QueryRowContext(ctx, texts.text[whoamiSQL]).Scan(&id, &server); err != nil {
-		return false, err
+	if err := conn.QueryRowContext(ctx, texts.text[whoamiSQL], name).Scan(&id, &server, &there); err != nil || !there {
+		return false, false, err
 	}
 	query, cut := context.WithCancel(context.WithoutCancel(ctx))
 	defer cut()
@@ -314,11 +355,11 @@ func (b *Backend) awaitOn(ctx context.Context, conn *sql.Conn, name string) (ran
 	}
 	switch {
 	case is(err, errInterrupted) && ctx.Err() != nil:
-		return false, nil
+		return true, false, nil
 	case err != nil:
-		return false, err
+		return true, false, err
 	case !got.Valid && ctx.Err() == nil:
-		return false, errors.New("GET_LOCK returned NULL: a limit on the running time, a KILL, or no memory")
+		return true, false, errors.New("GET_LOCK returned NULL: a limit on the running time, a KILL, or no memory")
 	}
-	return got.Int64 == 1, nil
+	return true, got.Int64 == 1, nil
 }

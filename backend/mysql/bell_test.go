@@ -290,6 +290,61 @@ func TestWithoutBellsListenWaitsForItsContext(t *testing.T) {
 	})
 }
 
+// A leader may have no bell: its program wants none, or could not get a connection for it.
+func TestALeaderWithoutABellIsPolledAndKeepsNobodyFromHearingOthers(t *testing.T) {
+	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
+		l := newLab(t, k)
+		mute, leader, follower := openNode(t, "mute", Options{Config: l.User, DoorBells: -1}), l.node(t, "leader"), l.node(t, "follower")
+		mute.lead("a", 10*time.Second)
+		held := leader.lead("b", 10*time.Second)
+		listen := func(seen ...backend.Lease) <-chan error {
+			ended := make(chan error, 1)
+			go func() { ended <- follower.Listen(t.Context(), seen, "") }()
+			return ended
+		}
+		hears := func(what string, ended <-chan error) {
+			t.Helper()
+			select {
+			case err := <-ended:
+				if err != nil {
+					t.Errorf("%s: %v", what, err)
+				}
+			case <-time.After(callLimit):
+				t.Fatalf("%s: Listen heard nothing", what)
+			}
+		}
+		both := []backend.Lease{follower.see("a"), follower.see("b")}
+		hears("a bell that is not there may have been rung just now", listen(both...))
+		ended := listen(both...)
+		l.untilWaiting(t, 1)
+		select {
+		case err := <-ended:
+			t.Fatalf("Listen came back for nothing, again, since a leader has no bell: %v", err)
+		case <-time.After(2 * bellPatience):
+		}
+		if err := leader.release(held, backend.Released); err != nil {
+			t.Fatal(err)
+		}
+		hears("the other leader rings", ended)
+
+		ended = listen(both[0])
+		conn, err := follower.db.Conn(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		bell := follower.bellName(mute.guard.Nonce())
+		if n, err := follower.ask1(t.Context(), conn, takeSQL, bell); err != nil || n != 1 {
+			t.Fatal(n, err)
+		}
+		l.untilWaiting(t, 1)
+		if _, err := follower.ask1(t.Context(), conn, ringSQL, bell); err != nil {
+			t.Fatal(err)
+		}
+		hears("a leader that has a bell by now rings it", ended)
+	})
+}
+
 func TestTheLoudestLeadersAreListenedTo(t *testing.T) {
 	b := &Backend{bell: bell{most: 2}}
 	if err := b.enter("me"); err != nil {

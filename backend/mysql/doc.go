@@ -59,7 +59,8 @@
 // Followers read when a renewal is due. To hear of a resignation in
 // milliseconds they also wait for the leader's door-bell: a lock by name
 // (GET_LOCK) which the leader lets go of for a moment. It is a hint and nothing
-// rests on it. Where there is no GET_LOCK all is polled.
+// rests on it. Where there is no GET_LOCK all is polled, and so is a leader that has
+// no bell.
 //
 // # Connections and statements
 //
