@@ -25,7 +25,7 @@ type child struct {
 	said   chan report
 	done   chan struct{} // closed when guard, command and all descendants are gone
 
-	asked bool // to end, by elect; told by tend
+	asked bool // to end, by elect or, since the lease runs out, by the guard; told by tend
 
 	// After done.
 	ended bool // the command has said how it ended
@@ -148,15 +148,19 @@ func (c *child) tend(ctx context.Context, lead *election.Leadership, every time.
 		c.order("stop", int64(s))
 		killAt = boottime() + c.stop + c.reserve
 	}
+	heard := func(r report) {
+		c.asked = c.asked || r.what == "expiring"
+		hear(r)
+	}
 	for {
 		select {
 		case <-c.done:
 			for len(c.said) > 0 {
-				hear(<-c.said)
+				heard(<-c.said)
 			}
 			return
 		case r := <-c.said:
-			hear(r)
+			heard(r)
 		case s := <-stop:
 			c.asked = true
 			ask(s)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -11,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-election/go-election/backend/mysql"
 	"github.com/go-election/go-election/election"
 	"github.com/go-election/go-election/internal/testbed"
 )
@@ -99,6 +101,29 @@ func TestRestartKeepsElectCampaigning(t *testing.T) {
 	if out, code := call(t, env, "run", "job", "--restart", "on-failure", "--", "sh", "-c", script); code != 0 || strings.Count(out, "elect: leads") != 2 {
 		t.Errorf("code %d, expected that of the second command, 0:\n%s", code, out)
 	}
+}
+
+// The store is away for longer than the lease. sleep obeys SIGTERM, as most commands do.
+func TestACommandThatIsEndedWithItsLeaseStartsAgain(t *testing.T) {
+	t.Parallel()
+	s := testbed.Shared(t, testbed.MariaDB)
+	d, proxy := s.Database(t), s.Proxy(t)
+	if err := mysql.CreateTables(t.Context(), testbed.OpenDB(t, d.Admin), "", ""); err != nil {
+		t.Fatal(err)
+	}
+	m := start(t, environ(t.TempDir(), "ELECTION_BACKEND=mysql", "ELECTION_TTL=3s", "ELECTION_MYSQL_DSN="+proxy.Config(d.User).FormatDSN()),
+		"run", "job", "--", "sleep", "300")
+	m.says("elect: leads")
+	proxy.Cut(true)
+	m.says("the lease is running out: ending the command")
+	m.says("it starts again when this process leads again")
+	proxy.Cut(false)
+	testbed.Eventually(t, patience, "the command to be started again", func() error {
+		if strings.Count(m.output.String(), "elect: leads") < 2 || m.over() {
+			return errors.New(m.output.String())
+		}
+		return nil
+	})
 }
 
 func TestResignPauseAndResume(t *testing.T) {
