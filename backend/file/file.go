@@ -4,8 +4,10 @@ package file
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"hash/fnv"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"sync"
@@ -40,10 +42,10 @@ type Backend struct {
 
 var _ backend.Backend = (*Backend)(nil)
 
-// Open checks o and the directory, which it makes if need be. It is ErrInvalid
-// on systems other than Linux and macOS, and for a directory that is not given;
-// ErrDenied for one that cannot be used: of another user, writable for everybody,
-// or on a file system that is not known to be local.
+// Open checks o and the directory, which it makes if need be, but not its parent. It is
+// ErrInvalid on systems other than Linux and macOS, and for a directory that is not given
+// or is a relative path; ErrDenied for one that cannot be used: of another user, writable
+// for everybody, or on a file system that is not known to be local.
 func Open(_ context.Context, o Options) (*Backend, error) {
 	if o.MaxTTL == 0 {
 		o.MaxTTL = defaultMaxTTL
@@ -51,14 +53,13 @@ func Open(_ context.Context, o Options) (*Backend, error) {
 	switch {
 	case o.Dir == "":
 		return nil, fmt.Errorf("file: %w: no directory is given (dir)", backend.ErrInvalid)
+	case !filepath.IsAbs(o.Dir):
+		return nil, fmt.Errorf("file: %w: the directory is %q (dir), a relative path: processes started in different places would each have a leader; give an absolute one", backend.ErrInvalid, o.Dir)
 	case o.MaxTTL < minTTL || o.MaxTTL > greatestTTL:
 		return nil, fmt.Errorf("file: %w: the greatest TTL is %v; it must be from %v to %v", backend.ErrInvalid, o.MaxTTL, minTTL, greatestTTL)
 	}
-	dir, err := filepath.Abs(o.Dir) // a later chdir must not matter
-	if err != nil {
-		return nil, fail("open", err)
-	}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	dir := filepath.Clean(o.Dir)
+	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) { // its parent, too, would make a misspelt path work
 		return nil, fail("open", err)
 	}
 	if err := checkDir(dir); err != nil {

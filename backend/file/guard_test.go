@@ -30,10 +30,12 @@ func TestOpenRefuses(t *testing.T) {
 		says  string
 	}{
 		{"no directory", file.Options{}, 0o700, backend.ErrInvalid, "no directory"},
+		{"a relative directory", file.Options{Dir: "leases"}, 0o700, backend.ErrInvalid, `"leases" (dir), a relative path`},
+		{"a directory whose parent is not there", file.Options{Dir: filepath.Join(dir, "a", "b")}, 0o700, backend.ErrUnavailable, "no such file"},
 		{"a TTL above all limits", file.Options{Dir: dir, MaxTTL: 2 * time.Hour}, 0o700, backend.ErrInvalid, "greatest TTL is 2h0m0s"},
 		{"a directory that all can write", file.Options{Dir: dir}, 0o777, backend.ErrDenied, "chmod o-w"},
 		{"the same with a sticky bit", file.Options{Dir: dir}, 0o777 | os.ModeSticky, backend.ErrDenied, "chmod o-w"},
-		{"a file", file.Options{Dir: os.Args[0]}, 0o700, backend.ErrDenied, "not a directory"},
+		{"a file", file.Options{Dir: "/dev/null"}, 0o700, backend.ErrDenied, "not a directory"},
 		{"a file system of the kernel's own", file.Options{Dir: "/proc/self/task"}, 0o700, backend.ErrDenied, "not known to be local"},
 	} {
 		if runtime.GOOS != "linux" && strings.HasPrefix(c.o.Dir, "/proc") {
@@ -58,7 +60,7 @@ func TestOpenRefuses(t *testing.T) {
 }
 
 func TestOpenMakesTheDirectoryForThisUserAlone(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "a", "b")
+	dir := filepath.Join(t.TempDir(), "a")
 	c := open(t, dir, "a")
 	c.win("jobs")
 	all, err := os.ReadDir(dir)

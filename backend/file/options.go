@@ -12,10 +12,11 @@ const Name = "file"
 
 // Options says which directory.
 type Options struct {
-	// Dir is the directory of the elections. It is made, for this user alone, if
-	// it is not there. It must be on a local file system, belong to this user and
-	// not be writable for everybody. All members must have the same one and run as
-	// the same user. Required.
+	// Dir is the directory of the elections, an absolute path: a relative one would be
+	// another directory, with another leader, for who was started elsewhere. It is made, for
+	// this user alone, if it is not there and its parent is. It must be on a local file
+	// system, belong to this user and not be writable for everybody. All members must have
+	// the same one and run as the same user. Required.
 	Dir string
 
 	// MaxTTL is the greatest TTL that anybody may use in this directory: the

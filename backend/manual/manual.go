@@ -30,7 +30,7 @@ type Options struct {
 	// documentation. It need not be there yet. Self is not allowed in it.
 	File string
 
-	// Dir, if set, keeps reigns in a directory of package backend/file, so that
+	// Dir, if set, keeps reigns in a directory of package backend/file (see its Options), so that
 	// processes of one machine see each other and two never lead.
 	Dir string
 
