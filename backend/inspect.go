@@ -11,6 +11,7 @@ type Finding struct {
 	What    string // such as "durability"
 	Text    string // for people; harmless on a terminal
 	Warning bool   // somebody should read it
+	Fatal   bool   // until it is mended nobody who is configured so is elected; a warning, too
 }
 
 // Found returns a finding whose text is formatted like that of [fmt.Sprintf], made harmless

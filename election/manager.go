@@ -54,8 +54,11 @@ type Manager struct {
 
 // New starts a manager on b, which it owns from now on: Close closes it. Nil
 // options are all defaults. The store need not be reachable; impossible options
-// are an error of class backend.ErrInvalid that names both values.
+// are an error of class backend.ErrInvalid that names both values, and so is no backend.
 func New(b backend.Backend, options *Options) (*Manager, error) {
+	if b == nil {
+		return nil, fmt.Errorf("election: %w: there is no backend: look at the error of what should have opened it", backend.ErrInvalid)
+	}
 	g := b.Guarantees()
 	o, err := options.Complete(g)
 	if err != nil {

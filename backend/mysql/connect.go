@@ -28,6 +28,9 @@ const (
 	bellTimeout = (bellWait + 5) * time.Second
 )
 
+// nameSchema is what a message about a missing name says.
+const nameSchema = "user:password@tcp(host:3306)/schema in the DSN, or the option schema"
+
 // connectors returns what makes the connections of the two pools.
 func (b *Backend) connectors(o Options) (main, bells *connector, err error) {
 	given := 0
@@ -47,6 +50,9 @@ func (b *Backend) connectors(o Options) (main, bells *connector, err error) {
 		if config, err = mysql.ParseDSN(o.DSN); err != nil {
 			return nil, nil, fmt.Errorf("mysql: %w: %s", backend.ErrInvalid, dsnProblem(err))
 		}
+	}
+	if config.DBName == "" && o.Schema == "" {
+		return nil, nil, fmt.Errorf("mysql: %w: no schema is named: %s", backend.ErrInvalid, nameSchema)
 	}
 	b.password = config.Passwd
 	for _, bell := range []bool{false, true} {

@@ -66,10 +66,14 @@ func (b *Backend) fail(what string, err error) error {
 	}
 	class, hint := backend.ErrUnavailable, ""
 	switch {
-	case is(err, errNoTable, errNoSchema, errNoSchemaSet):
-		class, hint = backend.ErrDenied, "; if the tables are missing, call mysql.CreateTables or run this:\n"+b.tables.schemaSQL()
+	case is(err, errNoTable):
+		class, hint = backend.ErrDenied, howToMake
+	case is(err, errNoSchema):
+		class, hint = backend.ErrDenied, "; make that schema (CREATE DATABASE), or correct its name in the DSN"
+	case is(err, errNoSchemaSet):
+		class, hint = backend.ErrDenied, "; name the schema: "+nameSchema
 	case is(err, errUnknownColumn):
-		class, hint = backend.ErrDenied, "; the tables are not those of layout 1, which are:\n"+b.tables.schemaSQL()
+		class, hint = backend.ErrDenied, "; the tables are not those of layout 1, which \"elect schema\" prints"
 	case is(err, 1045, 1251, 1698, 1820, 1862, 3118, 4151):
 		class = backend.ErrDenied
 	case is(err, rights...):

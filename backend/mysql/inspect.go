@@ -55,7 +55,9 @@ func (b *Backend) Inspect(ctx context.Context, ttl, _ time.Duration) (list []bac
 			backend.Found(false, "greatest TTL", "%v, in the row of the table itself; after a fail-over leases are watched for as long", time.Duration(maxTTL)*time.Microsecond),
 		)
 		if most := time.Duration(maxTTL) * time.Microsecond; ttl > most {
-			list = append(list, backend.Found(true, "greatest TTL", "every bid is refused: %v", b.tooLong("any", ttl, most)))
+			refused := backend.Found(true, "greatest TTL", "every bid is refused: %v", b.tooLong("any", ttl, most))
+			refused.Fatal = true
+			list = append(list, refused)
 		}
 		return nil
 	})

@@ -37,7 +37,7 @@ func TestInspectSaysWhatLeasesDependOn(t *testing.T) {
 			t.Errorf("the greatest TTL is too long:\n%s", text)
 		}
 		list, err = b.Inspect(t.Context(), 16*time.Second, 5*time.Second)
-		if last := list[len(list)-1]; err != nil || !last.Warning || !strings.Contains(last.Text, "TTL is 16s, the greatest allowed") {
+		if last := list[len(list)-1]; err != nil || !last.Warning || !last.Fatal || !strings.Contains(last.Text, "TTL is 16s, the greatest allowed") {
 			t.Errorf("a TTL that is too long: %v, %v", list, err)
 		}
 	})

@@ -73,6 +73,10 @@ func SchemaSQL(schema, prefix string) (string, error) {
 	return t.schemaSQL() + "\n-- The rights that members need; write the account in.\n" + t.grantSQL(), nil
 }
 
+// howToMake is what a message about missing tables says. To paste statements is not as
+// good: see [SchemaSQL].
+const howToMake = "; an account that may CREATE and INSERT makes the tables by \"elect schema --apply\", or mysql.CreateTables"
+
 // unstamped is where schema.sql says that no server made the last election, and
 // unnamed where it leaves the tables without a nonce of their own.
 const (
@@ -184,8 +188,7 @@ func (s *session) checkShape(ctx context.Context) error {
 		quoted, text := []string{t.lease, t.term, t.member}[i], texts[i]
 		engine, ok := found[plain]
 		if !ok {
-			return fmt.Errorf("%w: there is no table %s, or this account has no right to see it; call mysql.CreateTables or run this:\n%s;\n-- and, for the rights:\n%s",
-				backend.ErrDenied, quoted, text, t.grantSQL())
+			return fmt.Errorf("%w: there is no table %s, or this account has no right to see it%s; and, for the rights:\n%s", backend.ErrDenied, quoted, howToMake, t.grantSQL())
 		}
 		var wrong []string
 		if !strings.EqualFold(engine, "InnoDB") {

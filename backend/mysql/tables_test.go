@@ -12,26 +12,27 @@ import (
 	"github.com/go-sql-driver/mysql"
 )
 
-func TestWhatAnAdministratorMustDoIsSaidInStatements(t *testing.T) {
+func TestWhatAnAdministratorMustDoIsSaid(t *testing.T) {
+	const toMake = "elect schema --apply" // which is CreateTables
 	problems := map[string]struct {
 		cause func(t *testing.T, l *lab) Options
 		says  []string
-		cure  string // %[1]s: database, %[2]s: user. "": run what the error says
+		cure  string // %[1]s: database, %[2]s: user; or toMake. "": run what the error says
 	}{
 		"no tables": {
 			func(t *testing.T, l *lab) Options {
 				l.exec(t, "DROP TABLE election_lease, election_term, election_member")
 				return Options{}
-			}, []string{"CREATE TABLE", "election_lease", "GRANT SELECT"}, ""},
+			}, []string{"election_lease", "GRANT SELECT"}, toMake},
 		"one table missing": {
 			func(t *testing.T, l *lab) Options { l.exec(t, "DROP TABLE election_term"); return Options{} },
-			[]string{"CREATE TABLE", "election_term"}, ""},
+			[]string{"`election_term`"}, toMake},
 		"another prefix": {
 			func(*testing.T, *lab) Options { return Options{Prefix: "other"} },
-			[]string{"CREATE TABLE", "`other_lease`", "CreateTables"}, ""},
+			[]string{"`other_lease`", "CreateTables"}, toMake},
 		"a schema that is not there": {
 			func(*testing.T, *lab) Options { return Options{Schema: "nowhere"} },
-			[]string{"CREATE TABLE", "`nowhere`.`election_lease`"}, ""},
+			[]string{toMake, "`nowhere`.`election_lease`"}, ""},
 		"a column is missing": {
 			func(t *testing.T, l *lab) Options {
 				l.exec(t, "ALTER TABLE election_lease DROP COLUMN beat")
@@ -86,12 +87,24 @@ func TestWhatAnAdministratorMustDoIsSaidInStatements(t *testing.T) {
 				if !strings.HasPrefix(err.Error(), `mysql: observe "a": `) {
 					t.Errorf("the error does not say what was being done: %v", err)
 				}
+				if p.cure == toMake {
+					p.says = append(p.says, toMake)
+				}
 				for _, words := range p.says {
 					if !strings.Contains(err.Error(), words) {
 						t.Errorf("the error does not contain %q: %v", words, err)
 					}
 				}
-				if p.cure != "" {
+				switch p.cure {
+				case "":
+				case toMake:
+					if err := CreateTables(t.Context(), l.admin, l.Name, o.Prefix); err != nil {
+						t.Fatal(err)
+					}
+					if l := n.see("a"); l.Term != 0 {
+						t.Errorf("once cured: %+v", l)
+					}
+				default:
 					cure := strings.NewReplacer("%[1]s", l.Name, "%[2]s", l.User.User).Replace(p.cure)
 					l.exec(t, cure)
 					if l := n.see("a"); l.Term != 0 {
@@ -101,6 +114,18 @@ func TestWhatAnAdministratorMustDoIsSaidInStatements(t *testing.T) {
 			})
 		}
 	})
+}
+
+func TestWhoNamesNoSchemaIsToldSo(t *testing.T) {
+	for what, o := range map[string]Options{
+		"a DSN":    {DSN: "app:secret-word@tcp(127.0.0.1:3306)/"},
+		"a Config": {Config: &mysql.Config{User: "app", Passwd: "secret-word", Net: "tcp", Addr: "127.0.0.1:3306"}},
+	} {
+		_, err := Open(t.Context(), o)
+		if !errors.Is(err, backend.ErrInvalid) || !strings.Contains(err.Error(), "no schema is named") || strings.Contains(err.Error(), "secret-word") {
+			t.Errorf("%s without a schema: want ErrInvalid that says so, got %v", what, err)
+		}
+	}
 }
 
 func TestTheMinimalRightsAreEnough(t *testing.T) {
@@ -138,8 +163,8 @@ func TestATableThatVanishesDuringAReignIsSaidAndCanComeBack(t *testing.T) {
 		other.see("a")
 		l.exec(t, "DROP TABLE election_lease")
 		a, err := n.renew(held)
-		if !errors.Is(err, backend.ErrDenied) || a.Outcome != backend.Unknown || !strings.Contains(err.Error(), "CREATE TABLE") {
-			t.Errorf("a renewal without the table: %v, %v; want ErrDenied and the statement that makes it", a.Outcome, err)
+		if !errors.Is(err, backend.ErrDenied) || a.Outcome != backend.Unknown || !strings.Contains(err.Error(), "elect schema --apply") {
+			t.Errorf("a renewal without the table: %v, %v; want ErrDenied and what makes it", a.Outcome, err)
 		}
 		if err := CreateTables(t.Context(), l.admin, "", ""); err != nil {
 			t.Fatal(err)

@@ -173,6 +173,7 @@ func findings(o Options, said []serverSaid, ttl, renew time.Duration) (list []ba
 		return list
 	}
 	need := length(ttl, renew)
+	refused := need > min(o.MaxSession, longest)
 	switch {
 	case need > o.MaxSession: // which a configuration is not allowed to
 		add(true, "session", "a TTL of %v, renewed every %v, needs a session of %v, and max_session is %v: every bid is refused", ttl, renew, need, o.MaxSession)
@@ -186,6 +187,7 @@ func findings(o Options, said []serverSaid, ttl, renew time.Duration) (list []ba
 	default:
 		add(false, "session", "the servers grant from %v to %v and more; a TTL of %v, renewed every %v, needs %v", shortest, longest, ttl, renew, need)
 	}
+	list[len(list)-1].Fatal = refused
 	if shortest/2 > o.Tick {
 		add(true, "tick", "%s grants no session of less than %v, by default twice its tickTime, and tick is %v here: set it to the servers' tickTime, since the margin depends on it. If they have a minSessionTimeout of their own, this says nothing", greatest, shortest, o.Tick)
 	}

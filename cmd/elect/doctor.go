@@ -110,7 +110,14 @@ func (a *app) examine(ctx context.Context, write bool) (list []finding) {
 			add(gradeProblem, "servers", "%v", advise(err))
 		}
 		for _, f := range found {
-			add(map[bool]string{false: gradeOK, true: gradeWarning}[f.Warning], f.What, "%s", f.Text)
+			grade := gradeOK
+			switch {
+			case f.Fatal:
+				grade = gradeProblem
+			case f.Warning:
+				grade = gradeWarning
+			}
+			add(grade, f.What, "%s", f.Text)
 		}
 	}
 	if b, ok := s.Backend.(interface{ Check(context.Context) error }); ok {

@@ -266,7 +266,11 @@ func TestDoctorSaysWhyATTLIsTooLong(t *testing.T) {
 	} {
 		t.Run(store, func(t *testing.T) {
 			t.Parallel()
-			out, code := call(t, environ(t.TempDir(), append(x.env(t), "ELECTION_TTL=20s")...), "doctor", "--write")
+			env := environ(t.TempDir(), append(x.env(t), "ELECTION_TTL=20s")...)
+			if out, code := call(t, env, "doctor"); code != exitVacant || !strings.Contains(out, "every bid is refused") {
+				t.Errorf("without --write: code %d, want %d, since nobody can be elected:\n%s", code, exitVacant, out)
+			}
+			out, code := call(t, env, "doctor", "--write")
 			for _, want := range append(x.says, "problem  writing", "Somebody must act") {
 				if !strings.Contains(out, want) {
 					t.Errorf("%q is missing", want)
