@@ -110,7 +110,7 @@
 //	etcd.ca_file        a text         the system's        PEM file: authorities to trust
 //	etcd.cert_file      a text         none                PEM file: a certificate of one's own
 //	etcd.key_file       a text         none                PEM file: its key
-//	file.dir            a text         none                a directory on a local file system, for this user alone
+//	file.dir            a text         none                a directory on a local file system, for this user alone; an absolute path
 //	file.max_ttl        a duration     1m0s                the greatest ttl; 50ms to 1h; equal on all members
 //	file.poll           true or false  false               followers read now and then instead of waiting for the kernel
 //	manual.leader       a text         none                the id that leads, or self: whoever runs with this configuration

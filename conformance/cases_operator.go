@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -279,9 +281,9 @@ func operatorSameID(t *Trial) error {
 		return err
 	}
 	// Where renewals do not show, it might be a predecessor that the store keeps.
-	if err := t.until(t.TTL+max(t.TTL, t.Takeover), "a notice that another process has the same id", func() bool {
+	if err := t.until(t.TTL+max(t.TTL, t.Takeover), "a notice that another process has the same id, with that id", func() bool {
 		return twin.heard(func(e election.Event) bool {
-			return e.Kind == election.Notice && e.Reason == election.ReasonSameID
+			return e.Kind == election.Notice && e.Reason == election.ReasonSameID && e.Err != nil && strings.Contains(e.Err.Error(), strconv.Quote("a"))
 		})
 	}); err != nil {
 		return err

@@ -325,8 +325,11 @@ func (e *Election) lose(term uint64, reason Reason, err error) {
 	case ReasonResigned, ReasonReturned, ReasonLeft, ReasonPaused, ReasonNominated:
 		level = slog.LevelInfo
 	}
-	e.manager.log.Log(context.Background(), level, "lost leader by "+e.manager.name,
-		"election", e.elec.name, "term", term, "reason", string(reason), "error", err)
+	attrs := []any{"election", e.elec.name, "term", term, "reason", string(reason)}
+	if err != nil {
+		attrs = append(attrs, "error", err)
+	}
+	e.manager.log.Log(context.Background(), level, "lost leader by "+e.manager.name, attrs...)
 }
 
 // tell hands an event of the machine to the watchers.

@@ -20,7 +20,7 @@ type Event struct {
 	Term     uint64    // of Leader, or of the last reign known
 	Leading  bool      // Leader is this very manager
 	Reason   Reason
-	Err      error     // what the store said, where Reason is about an error
+	Err      error     // what the store said, where Reason is about an error; who has this id, where that is the reason
 	Time     time.Time // when this process learned of it
 
 	// Folded counts own reigns that this watcher never heard of because it was

@@ -120,7 +120,7 @@ func endReason(end backend.End) Reason {
 func (m *machine) checkID(e *elec, l *backend.Lease, renewed bool) {
 	other := l.Holder.ID == m.me.ID && l.Holder.Nonce != m.me.Nonce
 	if other && renewed && !e.clash {
-		m.notice(e, ReasonSameID, nil)
+		m.notice(e, ReasonSameID, sameID(l.Holder))
 	}
 	e.clash = other && (e.clash || renewed)
 }
@@ -130,9 +130,13 @@ func (m *machine) checkID(e *elec, l *backend.Lease, renewed bool) {
 func (m *machine) checkSession(now time.Duration, e *elec) {
 	l := e.seen
 	if l.Watch < 0 && l.Holder.ID == m.me.ID && l.Holder.Nonce != m.me.Nonce && !e.clash && now >= e.since+l.TTL+m.takeover {
-		m.notice(e, ReasonSameID, nil)
+		m.notice(e, ReasonSameID, sameID(l.Holder))
 		e.clash = true
 	}
+}
+
+func sameID(other backend.Candidate) error {
+	return fmt.Errorf("another live process, with the address %q, has the id %q as well: give each its own", other.Address, other.ID)
 }
 
 // nextLook sets when e is read next. Where the store must be read, that is just

@@ -41,7 +41,7 @@ func (b *Backend) connect(o Options) error {
 	case len(o.Endpoints) == 0:
 		return bad("no endpoints")
 	case (o.Username == "") != (o.Password == ""):
-		return bad("Username and Password are needed together")
+		return bad("username and password are needed together")
 	case files && o.TLS != nil:
 		return bad("both TLS and files for it are set")
 	case (o.CertFile == "") != (o.KeyFile == ""):
@@ -134,7 +134,7 @@ func endpoint(e string, secure bool) (string, error) {
 	case err != nil || u.Host == "" || u.Path != "" && u.Path != "/" || u.RawQuery != "" || u.Fragment != "":
 		return "", errors.New("an endpoint is not of the form https://host:2379")
 	case u.User != nil:
-		return "", errors.New("an endpoint contains credentials: set Username and Password")
+		return "", errors.New("an endpoint contains credentials: set username and password")
 	case u.Scheme != "http" && u.Scheme != "https":
 		return "", fmt.Errorf("an endpoint has the scheme %.10q: http or https are known", u.Scheme)
 	case u.Scheme == "http" && secure:

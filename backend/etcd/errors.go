@@ -95,7 +95,7 @@ func (b *Backend) fail(what string, err error) error {
 	case is(err, rpctypes.ErrPermissionDenied):
 		hint = "; an administrator can grant what is needed:\netcdctl role grant-permission ROLE readwrite --prefix=true " + string(b.keys)
 	case is(err, rpctypes.ErrUserEmpty):
-		hint = "; the cluster has users: set Username and Password"
+		hint = "; the cluster has users: set username and password"
 	case is(err, rpctypes.ErrNoSpace):
 		hint = "; compact and defragment the cluster, then: etcdctl alarm disarm"
 	case is(err, rpctypes.ErrTooManyOps):

@@ -40,7 +40,7 @@ func (b *Backend) connectors(o Options) (main, bells *connector, err error) {
 		}
 	}
 	if given != 1 {
-		return nil, nil, fmt.Errorf("mysql: %w: set exactly one of DSN, Config and Connector; %d are set", backend.ErrInvalid, given)
+		return nil, nil, fmt.Errorf("mysql: %w: set dsn or dsn_file, in a program exactly one of DSN, Config and Connector; %d are set", backend.ErrInvalid, given)
 	}
 	if o.Connector != nil {
 		return &connector{o.Connector, b, false}, &connector{o.Connector, b, true}, nil

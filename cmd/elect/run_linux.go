@@ -264,6 +264,8 @@ func (r *runner) tell(ev election.Event) {
 	case ev.Kind == election.Elected:
 		r.say("%q leads %q in term %d", ev.Leader.ID, r.name, ev.Term)
 	case ev.Reason == election.ReasonCurrent:
+	case ev.Kind == election.Vacant && ev.Reason == election.ReasonVacant:
+		r.say("nobody leads %q", r.name)
 	case ev.Err != nil:
 		r.say("%s: %s: %q", ev.Kind, ev.Reason, ev.Err)
 	default:

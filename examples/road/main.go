@@ -26,6 +26,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	_ "github.com/go-election/go-election/backend/all"
@@ -46,7 +47,7 @@ func main() {
 	flag.StringVar(&o.dir, "dir", "", "of a member: where the two directories are")
 	flag.BoolVar(&o.unsealed, "unsealed", false, "of a member at stage to: lead without a seal")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 
 	var err error
