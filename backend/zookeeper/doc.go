@@ -91,7 +91,9 @@
 // that was deleted is watched for, too: as soon as any record was ever deleted, or
 // all with their parent (the parents' cversion and number of children tell), who finds
 // none waits for the longest TTL. (Who deletes the root itself, with everything, while
-// somebody leads, makes two leaders.)
+// somebody leads, makes two leaders. So does who deletes a record, if a first bid has looked
+// before there was one, and comes after it was made and deleted: that makes it again, with
+// the same version.)
 //
 // In the layout [Node] there is one path for all, and nothing says whose node would
 // be deleted there if it changed hands by somebody's hand at the same moment. So

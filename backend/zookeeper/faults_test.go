@@ -284,3 +284,38 @@ func TestSilenceOfAServerThatWasCutOffIsNotBelieved(t *testing.T) {
 		t.Errorf("b is told of %d renewals by a server that can have heard of one", news)
 	}
 }
+
+// Who listens to some elections is woken when the connection breaks, though others were
+// observed on the next one before it began to wait.
+func TestAListenThatHasLostItsWatchesReturns(t *testing.T) {
+	t.Parallel()
+	o := unhurried(shared(t))
+	o.Layout = Node
+	b := newClient(t, "b", o)
+	seen := []backend.Lease{b.look(t, "one"), b.look(t, "two")} // which nobody leads: nothing else happens to them
+	s := b.session
+	for rung := true; rung; { // what has rung before
+		_, rung = s.cache.rung()
+	}
+	views, err := b.Backend.look(t.Context(), s, seen, watching())
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, was := s.present()
+	s.mu.Lock()
+	line := s.line
+	s.mu.Unlock()
+	line.Close()
+	testbed.Eventually(t, patience, "another connection", func() error {
+		if _, now := s.present(); now < was+2 {
+			return errNone
+		}
+		return nil
+	})
+	b.look(t, "one")
+	ended, cancel := context.WithCancel(t.Context())
+	cancel() // so that it returns in any case, with another error if it would have waited
+	if err := b.await(ended, s, views); err != nil {
+		t.Errorf("it waits, and its watches are gone: %v", err)
+	}
+}

@@ -137,7 +137,7 @@ func (b *Backend) grant(ctx context.Context, s *session, id int64, bid backend.B
 		made := results[0].String
 		o = own{asked: r.Holder.Node, node: strings.Clone(made[strings.LastIndexByte(made, '/')+1:]), session: id}
 		b.note(election, func(now *own) { now.node = o.node })
-		if !s.nextIn(&v.queue, o.node) {
+		if !s.cache.stands(v.queue.place) || !isNext(o.node, o.asked, v.queue.made) {
 			if done, err := b.verify(ctx, s, bid, o, r, version, v.queue.sealed); err != nil || !done {
 				return l, false, err
 			}
@@ -165,11 +165,11 @@ func (b *Backend) grant(ctx context.Context, s *session, id int64, bid backend.B
 	return l, true, nil
 }
 
-// nextIn reports whether a node that we have just made in a queue is the next that was
-// made there after q was seen: see the package documentation, "What could two processes
-// each believe?". It is asked behind the answer to the making.
-func (s *session) nextIn(q *queue, node string) bool {
-	return s.cache.stands(q.place) && strings.HasSuffix(node, fmt.Sprintf("-%010d", q.made))
+// isNext reports whether the server gave the next number, after so many nodes that were
+// made in a queue, to a node for which it was asked: see the package documentation, "What
+// could two processes each believe?". Above 2^30 nodes what the stat tells is no count.
+func isNext(node, asked string, made int32) bool {
+	return node == fmt.Sprintf("%s%010d", asked, made)
 }
 
 // verify makes sure, after a grant that has made our node, that no member of

@@ -157,9 +157,19 @@ func (b *Backend) Listen(ctx context.Context, seen []backend.Lease, _ string) er
 			return nil
 		}
 	}
+	return b.await(ctx, s, views)
+}
+
+// await waits until something has happened to what was looked at, or a watch on it is gone
+// with its connection: others may have looked at something else on the next.
+func (b *Backend) await(ctx context.Context, s *session, views []view) error {
+	var deps []*entry
+	for i := range views {
+		deps = append(deps, views[i].deps...)
+	}
 	for {
 		news, rung := s.cache.rung()
-		if rung {
+		if rung || s.cache.heard(deps) {
 			return nil
 		}
 		select {

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/go-zookeeper/zk"
+
 	"github.com/go-election/go-election/backend"
 )
 
@@ -322,9 +324,8 @@ func (b *Backend) queued(ctx context.Context, s *session, election string, g gla
 		}
 		first, foreign := b.layout.first(r.children), b.layout.firstForeign(r.children)
 		q.blocked = foreign != "" && !(q.mine && b.layout.before(o.node, foreign))
-		// A node counts once when it is made, and once when it is deleted.
-		if n := r.stat.NumChildren; int(n) == len(r.children) {
-			q.place, q.made = at, (r.stat.Cversion+n)/2
+		if int(r.stat.NumChildren) == len(r.children) {
+			q.place, q.made = at, made(r.stat)
 		}
 		if foreign == "" || foreign != first {
 			return q, nil
@@ -337,6 +338,10 @@ func (b *Backend) queued(ctx context.Context, s *session, election string, g gla
 	}
 	return queue{}, fmt.Errorf("%w: the nodes at %.200q change too quickly to be read", backend.ErrUnavailable, lock)
 }
+
+// made is how many nodes were ever made in a queue, which is the number of the next: each
+// counts once when it is made, and once when it is deleted.
+func made(stat zk.Stat) int32 { return (stat.Cversion + stat.NumChildren) / 2 }
 
 // lockKind is how what stands at an election is read.
 func (l *layout) lockKind() kind {
