@@ -59,7 +59,7 @@ func Open(_ context.Context, o Options) (*Backend, error) {
 		return nil, fmt.Errorf("file: %w: the greatest TTL is %v; it must be from %v to %v", backend.ErrInvalid, o.MaxTTL, minTTL, greatestTTL)
 	}
 	dir := filepath.Clean(o.Dir)
-	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) { // its parent, too, would make a misspelt path work
+	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) { // not its parents: a misspelt path would work
 		return nil, fail("open", err)
 	}
 	if err := checkDir(dir); err != nil {

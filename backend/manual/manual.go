@@ -30,8 +30,8 @@ type Options struct {
 	// documentation. It need not be there yet. Self is not allowed in it.
 	File string
 
-	// Dir, if set, keeps reigns in a directory of package backend/file (see its Options), so that
-	// processes of one machine see each other and two never lead.
+	// Dir, if set, keeps reigns in a directory of package backend/file, as its Options
+	// say, so that processes of one machine see each other and two never lead.
 	Dir string
 
 	// MaxTTL is the greatest TTL, and with File alone how long who is newly named

@@ -17,7 +17,7 @@ func TestWhatAnAdministratorMustDoIsSaid(t *testing.T) {
 	problems := map[string]struct {
 		cause func(t *testing.T, l *lab) Options
 		says  []string
-		cure  string // %[1]s: database, %[2]s: user; or toMake. "": run what the error says
+		cure  string // %[1]s: database, %[2]s: user; or toMake. "": not tried here
 	}{
 		"no tables": {
 			func(t *testing.T, l *lab) Options {
@@ -97,19 +97,16 @@ func TestWhatAnAdministratorMustDoIsSaid(t *testing.T) {
 				}
 				switch p.cure {
 				case "":
+					return
 				case toMake:
 					if err := CreateTables(t.Context(), l.admin, l.Name, o.Prefix); err != nil {
 						t.Fatal(err)
 					}
-					if l := n.see("a"); l.Term != 0 {
-						t.Errorf("once cured: %+v", l)
-					}
 				default:
-					cure := strings.NewReplacer("%[1]s", l.Name, "%[2]s", l.User.User).Replace(p.cure)
-					l.exec(t, cure)
-					if l := n.see("a"); l.Term != 0 {
-						t.Errorf("once cured: %+v", l)
-					}
+					l.exec(t, strings.NewReplacer("%[1]s", l.Name, "%[2]s", l.User.User).Replace(p.cure))
+				}
+				if l := n.see("a"); l.Term != 0 {
+					t.Errorf("once cured: %+v", l)
 				}
 			})
 		}

@@ -26,7 +26,6 @@ type cache struct {
 	entries map[key]*entry
 	news    chan struct{} // closed and replaced when a watch fires
 	rang    bool          // one has, and nobody was told
-	epoch   int           // the connection on which was observed last, or whose end was told
 }
 
 // A kind of reading, each with its kind of watch.
@@ -108,24 +107,13 @@ func (c *cache) heard(deps []*entry) (fired bool) {
 	return fired
 }
 
-// rung reports whether it may pay to observe, because some watch has fired or all
-// are gone with their connection, and says so only once. news is closed when to ask
-// again.
+// rung reports whether it may pay to observe, because some watch has fired, and says so
+// only once. news is closed when to ask again, and whether watches are gone: see heard.
 func (c *cache) rung() (news <-chan struct{}, rung bool) {
-	_, epoch := c.s.present()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	rung = c.rang || c.epoch != epoch
-	c.rang, c.epoch = false, epoch
+	rung, c.rang = c.rang, false
 	return c.news, rung
-}
-
-// observed notes that everything is being looked at on the present connection.
-func (c *cache) observed() {
-	_, epoch := c.s.present()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.epoch = epoch
 }
 
 // stands reports whether nothing has happened to a place up to the last answer of this

@@ -87,7 +87,6 @@ func (b *Backend) synced(ctx context.Context, s *session, seen []backend.Lease, 
 	// What is read with a watch need not be read after it: if it was too early, the
 	// watch has fired by the time the sync is answered.
 	sent, synced := s.syncing(ctx)
-	s.cache.observed()
 	leases := make([]backend.Lease, len(some))
 	for k, i := range some {
 		leases[k] = seen[i]

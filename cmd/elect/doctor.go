@@ -46,8 +46,7 @@ crash, and the load of an idle election.
 
 It only reads, but the directory of files is made if it is not there. With --write it also
 leads the election %q for a moment, which proves the rights to write, and leaves a vacant
-record of that name. The code is %d if there is a
-problem.`, trialElection, exitVacant),
+record of that name. The code is %d if there is a problem.`, trialElection, exitVacant),
 		Example: example(onStore + "\nelect doctor\nelect doctor --write"),
 		RunE: func(c *cobra.Command, _ []string) error {
 			list := a.examine(c.Context(), write)
