@@ -162,7 +162,7 @@ func (b *Backend) acquire(ctx context.Context, s *session, id int64, bid backend
 			s.cache.forget(children, b.layout.lock(election))
 			continue
 		}
-		leftover := v.record.held(bid.Candidate.Nonce, 0)
+		leftover := v.record.held(bid.Candidate.Nonce, 0) && !v.unsure
 		switch {
 		case v.queue.blocked && !v.held() && b.layout.kind != Node && o.node == "":
 			err = b.enqueue(ctx, s, id, bid) // there is something to wait for

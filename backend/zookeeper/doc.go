@@ -91,9 +91,15 @@
 // that was deleted is watched for, too: as soon as any record was ever deleted, or
 // all with their parent (the parents' cversion and number of children tell), who finds
 // none waits for the longest TTL. (Who deletes the root itself, with everything, while
-// somebody leads, makes two leaders. So does who deletes a record, if a first bid has looked
-// before there was one, and comes after it was made and deleted: that makes it again, with
-// the same version.)
+// somebody leads, makes two leaders.)
+//
+// The first bid for an election may have looked before there was a record, and be carried
+// out after another's was made and deleted. It makes the record again, and versions begin
+// with 0 again. So the grant that makes a record takes two writes. Between them it is read
+// whether any record was deleted since the look; nobody renews under version 0; and a
+// record that was written once names no leader. If it is never written again, because its
+// maker has died or has found out, all wait for the longest TTL, and the next grant writes
+// it. What stood there before is forgotten by then.
 //
 // In the layout [Node] there is one path for all, and nothing says whose node would
 // be deleted there if it changed hands by somebody's hand at the same moment. So

@@ -67,13 +67,19 @@ func (b *Backend) grant(ctx context.Context, s *session, id int64, bid backend.B
 		r = v.record.clone()
 		last = r.Term
 	}
-	term, err := backend.NextTerm(last, v.record == nil && v.deleted > 0, bid.Floor, now)
+	term, err := backend.NextTerm(last, v.unsure || v.record == nil && v.deleted.any(), bid.Floor, now)
 	if err != nil {
 		return l, false, err
 	}
 	grant := b.nextGrant()
+	if v.unsure {
+		r.Holder = nil // who was never told
+	}
 	r.finish(backend.Failed, now)
-	r.Term, r.Beat, r.Wish = term, newBeat(), nil
+	r.Term, r.Beat, r.Wish, r.Making = term, newBeat(), nil, ""
+	if v.record == nil {
+		r.Making = v.deleted.String()
+	}
 	r.Holder = &holder{
 		ID: bid.Candidate.ID, Nonce: bid.Candidate.Nonce, Address: bid.Candidate.Address, Metadata: bid.Candidate.Metadata,
 		TTL: duration(bid.TTL), Renew: duration(bid.Renew), Elected: now.UTC(),
@@ -137,6 +143,13 @@ func (b *Backend) grant(ctx context.Context, s *session, id int64, bid backend.B
 		made := results[0].String
 		o = own{asked: r.Holder.Node, node: strings.Clone(made[strings.LastIndexByte(made, '/')+1:]), session: id}
 		b.note(election, func(now *own) { now.node = o.node })
+	}
+	if r.Making != "" {
+		if version, done, err = b.confirm(ctx, s, r); !done {
+			return l, false, err
+		}
+	}
+	if fresh {
 		if !s.cache.stands(v.queue.place) || !isNext(o.node, o.asked, v.queue.made) {
 			if done, err := b.verify(ctx, s, bid, o, r, version, v.queue.sealed); err != nil || !done {
 				return l, false, err
@@ -172,6 +185,32 @@ func isNext(node, asked string, made int32) bool {
 	return node == fmt.Sprintf("%s%010d", asked, made)
 }
 
+// confirm makes a grant whole that has made the record. A node that is made has the
+// version 0, whatever stood there before: if there was a record after the bid has looked
+// for one, and somebody has deleted it, its holder would take this one for its own, and
+// renew. So nobody renews under version 0. That no record was deleted since is read after
+// this one is there, and then it is written once more. Until then it grants nothing, and if
+// that is never done everybody waits for the longest TTL before it is written.
+func (b *Backend) confirm(ctx context.Context, s *session, r *record) (version int32, done bool, err error) {
+	now, err := b.deletions(ctx, s)
+	if err != nil || now.String() != r.Making {
+		return 0, false, err
+	}
+	r.Making, r.Beat = "", newBeat()
+	var p plan
+	b.recorded(ctx, &p, s, r, &view{record: r})
+	results, done, err := p.run(ctx, s, func() {}, func() {})
+	if !done {
+		return 0, false, err
+	}
+	stat := results[0].Stat
+	if stat == nil {
+		return 0, false, fmt.Errorf("%w: the servers have answered a write without its outcome", backend.ErrUnavailable)
+	}
+	s.at(stat)
+	return stat.Version, true, nil
+}
+
 // verify makes sure, after a grant that has made our node, that no member of
 // another program has come before it: who does not know of the record would lead.
 // Whoever comes later is behind, and behind a seal nobody leads.
@@ -193,7 +232,7 @@ func (b *Backend) verify(ctx context.Context, s *session, bid backend.Bid, o own
 
 // withdraw takes back a grant that nobody was told of. Our node stays in the queue.
 func (b *Backend) withdraw(ctx context.Context, s *session, bid backend.Bid, r *record, version int32) error {
-	r.Holder, r.Beat = nil, newBeat()
+	r.Holder, r.Beat, r.Making = nil, newBeat(), ""
 	var p plan
 	b.recorded(ctx, &p, s, r, &view{record: r, version: version})
 	_, _, err := p.run(ctx, s, func() {}, func() {})

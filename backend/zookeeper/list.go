@@ -48,8 +48,8 @@ func (b *Backend) list(ctx context.Context, s *session, from string, limit int) 
 		return nil, err
 	}
 	for _, v := range views {
-		if v.record == nil && v.bad == nil {
-			continue // deleted just now
+		if v.unsure || v.record == nil && v.bad == nil {
+			continue // being made, or deleted just now
 		}
 		out := backend.Record{Lease: v.lease}
 		if rec := v.record; rec != nil {

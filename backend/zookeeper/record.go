@@ -28,6 +28,10 @@ type record struct {
 	// The marks of a migration. See seal.go.
 	MovedTo   string `json:"moved_to,omitempty"`
 	MovedFrom string `json:"moved_from,omitempty"`
+
+	// Until the grant that has made the record is confirmed: which records had been
+	// deleted before. See Backend.confirm.
+	Making string `json:"making,omitempty"`
 }
 
 // A holder is who was granted the present reign.

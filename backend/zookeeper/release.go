@@ -83,7 +83,15 @@ func (b *Backend) release(ctx context.Context, s *session, l backend.Lease) erro
 		}
 		rec, bad := parseRecord(r.data, l.Election)
 		o := b.mine(l.Election)
-		if r.missing || bad != nil || !rec.held(b.guard.Nonce(), l.Term) {
+		held := !r.missing && bad == nil && rec.held(b.guard.Nonce(), l.Term)
+		if held && rec.Making != "" {
+			now, err := b.deletions(ctx, s)
+			if err != nil {
+				return err
+			}
+			held = now.String() == rec.Making // else it grants nothing
+		}
+		if !held {
 			// Nothing is recorded as ours, in this term. A node may be there.
 			if o.node != "" && (l.Term == 0 || o.term == l.Term) {
 				return b.drop(ctx, s, l.Election, o)
@@ -93,7 +101,7 @@ func (b *Backend) release(ctx context.Context, s *session, l backend.Lease) erro
 		h := rec.Holder
 		next := rec.clone()
 		next.finish(l.End, s.now())
-		next.Beat = newBeat()
+		next.Beat, next.Making = newBeat(), ""
 		node, version, err := b.nodeOf(ctx, s, l.Election, h)
 		if err != nil {
 			return err

@@ -18,7 +18,8 @@ type view struct {
 	lease   backend.Lease
 	record  *record // nil: there is none, or it cannot be read
 	version int32   // of the record
-	deleted int     // if there is none: how many records were ever deleted, of this election or others; see deletions
+	deleted losses  // if there is none, or one that is unsure: which records were ever deleted, of this election or others
+	unsure  bool    // the record may stand where another has stood whose holder believes to lead; see Backend.confirm
 	bad     error   // why the record cannot be read
 	node    string  // the holder's node, if it is there
 	home    int32   // the version of its session's node, if the lease was watched by that
@@ -125,6 +126,17 @@ func (b *Backend) seeOnce(ctx context.Context, s *session, election string, g gl
 		}
 		v.lease = v.record.lease()
 		v.lease.Age = s.age(r.stat.Mtime)
+		if v.record.Making != "" {
+			if err := g.wait(); err != nil {
+				return err
+			}
+			if v.deleted, err = b.deletions(ctx, s); err != nil {
+				return err
+			}
+			if v.unsure = !v.record.held(b.guard.Nonce(), 0) || v.deleted.String() != v.record.Making; v.unsure {
+				v.lease = backend.Lease{Election: election, Beat: v.record.Beat}
+			}
+		}
 	}
 	if v.queue, err = b.queued(ctx, s, election, g, get); err != nil {
 		return err
@@ -133,7 +145,7 @@ func (b *Backend) seeOnce(ctx context.Context, s *session, election string, g gl
 		v.lease.MovedTo = v.queue.to
 	}
 	alone := time.Duration(0) // what a challenger must watch whom nobody else keeps out
-	if rec := v.record; rec != nil && rec.Holder != nil {
+	if rec := v.record; rec != nil && rec.Holder != nil && !v.unsure {
 		decided := false
 		if alone, decided, err = b.seeHolder(ctx, s, g, get, v); err != nil {
 			return err
@@ -146,10 +158,10 @@ func (b *Backend) seeOnce(ctx context.Context, s *session, election string, g gl
 			return nil
 		}
 	}
-	if v.record == nil && v.deleted > 0 {
+	if v.unsure || v.record == nil && v.deleted.any() {
 		// There may have been a record, whose holder may believe to lead.
 		alone = b.Guarantees().MaxTTL
-		v.lease.Ref = fmt.Sprintf("%d records deleted", v.deleted)
+		v.lease.Ref = fmt.Sprintf("%d records deleted", v.deleted.records+v.deleted.parents)
 	}
 	q := &v.queue
 	if v.lease.Watch = alone; q.blocked {
@@ -179,17 +191,26 @@ func (b *Backend) seeOnce(ctx context.Context, s *session, election string, g gl
 	return nil
 }
 
-// deletions returns how many records were ever deleted, or more. Somebody may have
-// deleted the records' parent with all of them, and it may have been made again since:
-// what its own parent, the root, has lost counts, too.
-func (b *Backend) deletions(ctx context.Context, s *session) (n int, err error) {
-	paths := []string{b.layout.record, b.layout.root}
-	counts, errs := make([]int, len(paths)), make([]error, len(paths))
-	each(len(paths), func(i int) {
-		r, err := s.cache.plain(ctx, data, paths[i])
-		counts[i], errs[i] = int(r.stat.Cversion-r.stat.NumChildren)/2, err
-	})
-	return counts[0] + counts[1], firstOf(errs)
+// losses tell which records were ever deleted. Somebody may have deleted their parent
+// with all of them, and it may have been made again since: so they tell which parent it
+// is that the records were deleted of, and what its own parent, the root, has lost.
+type losses struct {
+	parent           int64 // its czxid
+	records, parents int
+}
+
+// any reports whether any record was ever deleted, or may have been.
+func (l losses) any() bool { return l.records+l.parents > 0 }
+
+func (l losses) String() string { return fmt.Sprintf("%x-%d", l.parent, l.records) }
+
+func (b *Backend) deletions(ctx context.Context, s *session) (l losses, err error) {
+	of := [...]string{b.layout.record, b.layout.root}
+	var found [len(of)]reading
+	var errs [len(of)]error
+	each(len(of), func(i int) { found[i], errs[i] = s.cache.plain(ctx, data, of[i]) })
+	lost := func(r reading) int { return int(r.stat.Cversion-r.stat.NumChildren) / 2 }
+	return losses{found[0].stat.Czxid, lost(found[0]), lost(found[1])}, firstOf(errs[:])
 }
 
 // seeHolder looks at whom the record names as the holder. decided: that is all

@@ -48,9 +48,9 @@ func (b *Backend) ask(ctx context.Context, s *session, w backend.Wish) error {
 			return err
 		}
 		rec, bad := parseRecord(r.data, w.Election)
-		if r.missing || bad != nil || rec.Term != w.Term {
+		if r.missing || bad != nil || rec.Term != w.Term || rec.Making != "" {
 			has := uint64(0)
-			if rec != nil {
+			if rec != nil && rec.Making == "" {
 				has = rec.Term
 			}
 			return fmt.Errorf("it has term %d, not %d: %w", has, w.Term, backend.ErrStale)

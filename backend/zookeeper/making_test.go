@@ -1,0 +1,155 @@
+package zookeeper
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/internal/testbed"
+)
+
+// A bid finds no record. Before it is carried out another is granted, and somebody
+// deletes the record. The bid makes it again, under the version that the other was
+// granted with first.
+func TestAFirstBidThatComesAfterTheRecordWasDeletedGrantsNothing(t *testing.T) {
+	t.Parallel()
+	for _, layout := range []Layout{Latch, Selector} {
+		o := unhurried(shared(t))
+		o.Layout = layout
+		a, b, c, admin := newClient(t, "a", o), newClient(t, "b", o), newClient(t, "c", o), dial(t, o.Servers)
+		b.settleDown(t, "other") // its session is there
+		id, _ := b.session.present()
+		v, err := b.see(t.Context(), b.session, "jobs", watching())
+		if err != nil || v.record != nil || v.lease.Watch != 0 {
+			t.Fatalf("%s: want a free lease without a record, got %+v, %v", layout, v.lease, err)
+		}
+		held := a.settleDown(t, "jobs")
+		if err := admin.Delete(a.layout.recordOf("jobs"), -1); err != nil {
+			t.Fatal(err)
+		}
+		if l, done, err := b.grant(t.Context(), b.session, id, b.bid(v.lease), &v); err != nil || done {
+			t.Errorf("%s: a bid that has looked before the record was made and deleted: want it undone, got %+v, %v", layout, l, err)
+		}
+		onlyWatched(t, c, "jobs")
+		if answers, err := a.renew(held); err != nil || answers[0].Outcome != backend.Refused {
+			t.Errorf("%s: a renewal under a record that another has made: want refused, got %+v, %v", layout, answers, err)
+		}
+		if got, err := b.try(backend.Lease{Election: "jobs"}); err != nil || got.Outcome != backend.Refused {
+			t.Errorf("%s: the same bid once more: want refused, got %+v, %v", layout, got, err)
+		}
+		if err := a.release(backend.Lease{Election: "jobs", Holder: a.me, Term: held.Term, End: backend.Failed}); err != nil {
+			t.Fatal(err)
+		}
+		// Then whoever has watched for the longest TTL goes on, and is renewed.
+		won := c.win(t, "jobs")
+		if won.Term <= held.Term {
+			t.Errorf("%s: want a term above %d, got %+v", layout, held.Term, won)
+		}
+		c.keep(t, won)
+	}
+}
+
+// The same, and the bidder is cut off before it has found out what it has done. That it
+// gives up then is no reason for others not to wait.
+func TestARecordWhoseMakerWasCutOffIsWatchedForTheLongestTTL(t *testing.T) {
+	t.Parallel()
+	o := unhurried(shared(t))
+	a, c, admin := newClient(t, "a", o), newClient(t, "c", o), dial(t, o.Servers)
+	proxy := testbed.NewProxy(t, o.Servers[0])
+	o.Servers = []string{proxy.Addr()}
+	b := newClient(t, "b", o)
+	b.settleDown(t, "other")
+
+	first := proxy.Trap(`"making":`, testbed.HoldRequest)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	ended := make(chan []backend.Answer, 1)
+	bid := b.bid(b.look(t, "jobs"))
+	go func() {
+		answers, _ := b.Acquire(ctx, []backend.Bid{bid})
+		ended <- answers
+	}()
+	first.Wait(t, patience)
+	held := a.settleDown(t, "jobs")
+	a.keep(t, held)
+	if err := admin.Delete(a.layout.recordOf("jobs"), -1); err != nil {
+		t.Fatal(err)
+	}
+	second := proxy.Trap(b.layout.record, testbed.LoseRequest) // what was deleted since
+	first.Release()
+	second.Wait(t, patience)
+	cancel()
+	if answers := <-ended; len(answers) > 0 && answers[0].Outcome != backend.Unknown {
+		t.Errorf("a bid that was cut off in the middle: want nothing known, got %+v", answers)
+	}
+	onlyWatched(t, c, "jobs")
+	testbed.Eventually(t, patience, "it gives up what it may have", func() error {
+		return b.release(backend.Lease{Election: "jobs", Holder: b.me, End: backend.Released})
+	})
+	onlyWatched(t, c, "jobs")
+	if answers, err := a.renew(held); err != nil || answers[0].Outcome != backend.Refused {
+		t.Errorf("a renewal under a record that another has made: want refused, got %+v, %v", answers, err)
+	}
+	if records, err := c.List(t.Context(), "", 10); err != nil || len(records) != 1 || records[0].Election != "other" {
+		t.Errorf("want the record that is being made not listed, got %+v, %v", records, err)
+	}
+}
+
+// Most often nothing was deleted, and an answer was lost. Then nobody waits: neither who
+// has lost it and bids again, nor the others when it has given up.
+func TestALostAnswerToAFirstBidCostsNothing(t *testing.T) {
+	t.Parallel()
+	for name, then := range map[string]func(b, c *client) (backend.Answer, error){
+		"it bids again": func(b, c *client) (backend.Answer, error) {
+			return b.try(backend.Lease{Election: "jobs"})
+		},
+		"it gives up, and another bids": func(b, c *client) (backend.Answer, error) {
+			if err := b.release(backend.Lease{Election: "jobs", Holder: b.me, End: backend.Released}); err != nil {
+				return backend.Answer{}, err
+			}
+			return c.try(c.look(t, "jobs"))
+		},
+	} {
+		o := unhurried(shared(t))
+		c := newClient(t, "c", o)
+		proxy := testbed.NewProxy(t, o.Servers[0])
+		o.Servers = []string{proxy.Addr()}
+		b := newClient(t, "b", o)
+		b.settleDown(t, "other")
+		if err := b.parents(t.Context(), b.session, b.layout.lock("jobs")+"/x", false); err != nil {
+			t.Fatal(err) // a request that finds no queue makes nothing
+		}
+		bid := b.bid(b.look(t, "jobs"))
+		trap := proxy.Trap(`"making":`, testbed.LoseReply)
+		ctx, cancel := context.WithTimeout(t.Context(), ttl)
+		answers, err := b.Acquire(ctx, []backend.Bid{bid})
+		cancel()
+		trap.Wait(t, patience)
+		if len(answers) > 0 && answers[0].Outcome != backend.Unknown || err == nil && answers[0].Err == nil {
+			t.Fatalf("%s: a lost answer: want nothing known, got %+v, %v", name, answers, err)
+		}
+		onlyWatched(t, c, "jobs")
+		var got backend.Answer
+		testbed.Eventually(t, patience, "an answer", func() (err error) {
+			got, err = then(b, c)
+			return err
+		})
+		if got.Outcome != backend.Granted {
+			t.Errorf("%s: want granted at once, got %+v", name, got)
+		}
+	}
+}
+
+// onlyWatched makes sure that nobody is shown as leader, and that a challenger waits for
+// the longest TTL.
+func onlyWatched(t testing.TB, c *client, name string) {
+	t.Helper()
+	seen, want := c.look(t, name), c.Guarantees().MaxTTL
+	if !seen.Vacant() || seen.Term != 0 || seen.Watch != want {
+		t.Errorf("a record that is being made: want nobody shown, and it watched for %v, got %+v", want, seen)
+	}
+	if got, err := c.try(backend.Lease{Election: name}); err != nil || got.Outcome != backend.Refused {
+		t.Errorf("a bid without having watched: want refused, got %+v, %v", got, err)
+	}
+}
