@@ -72,7 +72,9 @@
 //     the store must refuse it if anything in it has changed.
 //   - [StoreDecides]: nothing helps. The store will free it, which shows as a
 //     change. A bid meanwhile may leave a standing bid (a queued node); it means
-//     nothing until an Acquire is answered Granted, and Release withdraws it.
+//     nothing until an Acquire is answered Granted, and Release withdraws it. It
+//     may be lost: the manager bids once more when the lease, still not to be
+//     watched, has another Term, Holder or Ref.
 //
 // The holder, on the other side, counts from the moment before its request left.
 // The two anchors are opposites on purpose: the holder counts from the earliest

@@ -302,11 +302,11 @@ func (m *machine) acquired(now time.Duration, e *elec, a *backend.Answer, floor 
 		return
 	case backend.Refused:
 		e.own, e.unknown = ownNone, 0
-		if a.Watch < 0 { // vacant, too: somebody else may be first in the queue
-			e.own = ownQueued
-		}
 		if a.Err == nil {
 			m.observe(now, e, &a.Lease, sent)
+		}
+		if a.Watch < 0 { // vacant, too: somebody else may be first in the queue
+			e.own = ownQueued
 		}
 	default:
 		e.own = ownMaybe

@@ -79,6 +79,49 @@ func TestAWatchBeginsAnewWithEveryChange(t *testing.T) {
 	}
 }
 
+// Who waits in a store's queue asks nothing while it stands there. When somebody else's
+// turn comes instead it asks once, since its place may be gone; what a holder renews is no
+// reason.
+func TestWhoWaitsInAQueueBidsAnewWhenAnothersTurnComes(t *testing.T) {
+	held := backend.Lease{Election: "jobs", Holder: backend.Candidate{ID: "java"}, Term: 7, Beat: 1, Watch: backend.StoreDecides, Ref: "a"}
+	for what, c := range map[string]struct {
+		change func(*backend.Lease)
+		bids   bool
+	}{
+		"renewal":                   {func(l *backend.Lease) { l.Beat = 2 }, false},
+		"another node, the same id": {func(l *backend.Lease) { l.Beat, l.Ref = 2, "b" }, true},
+		"another id":                {func(l *backend.Lease) { l.Beat, l.Holder.ID = 2, "scala" }, true},
+		"another reign of ours":     {func(l *backend.Lease) { l.Beat, l.Term = 2, 8 }, true},
+	} {
+		m, _ := machineFor(t, backend.Guarantees{Push: true})
+		refused := func(now time.Duration, l backend.Lease) {
+			t.Helper()
+			bid := m.flying[callAcquire]
+			if bid == nil {
+				t.Fatalf("%s: no bid is under way at %v", what, now)
+			}
+			m.step(now, reply{call: bid, answers: []backend.Answer{{Lease: l, Outcome: backend.Refused}}})
+			if m.flying[callAcquire] != nil {
+				t.Fatalf("%s: bids again at once, after an answer at %v that it waits in the queue", what, now)
+			}
+		}
+		observes(t, m, time.Second, held)
+		refused(2*time.Second, held)
+		next := held
+		c.change(&next)
+		m.step(20*time.Second, tick{})
+		observes(t, m, 20*time.Second, next)
+		if bids := m.flying[callAcquire] != nil; bids != c.bids {
+			t.Errorf("%s: bids: %v, want %v", what, bids, c.bids)
+		}
+		if c.bids {
+			after := next
+			after.Beat++ // what the refusal shows may be news as well
+			refused(21*time.Second, after)
+		}
+	}
+}
+
 // The answer to a bid may come after the grant was observed.
 func TestWhoHoldsAnUnrenewedLeaseIsNewsAndAWatchGoesOn(t *testing.T) {
 	held := backend.Lease{Election: "jobs", Holder: backend.Candidate{ID: "other", Nonce: "theirs"}, Term: 7, Beat: 1,

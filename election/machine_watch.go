@@ -32,6 +32,9 @@ func (m *machine) observe(now time.Duration, e *elec, l *backend.Lease, sent tim
 		if e.known && l.Term < e.maxTerm && l.Term != e.seen.Term {
 			m.notice(e, ReasonWentBack, nil)
 		}
+		if e.own == ownQueued && l.Watch < 0 && (l.Term != e.seen.Term || l.Holder != e.seen.Holder || l.Ref != e.seen.Ref) {
+			e.own = ownMaybe // another's turn has come: what stood in the queue for us may be gone
+		}
 		m.sees(e, l)
 		e.since, e.known, e.missed = now, true, 0
 		if l.Term <= greatest {

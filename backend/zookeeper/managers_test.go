@@ -2,6 +2,7 @@ package zookeeper
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -158,4 +159,56 @@ func TestAThousandIdleElectionsCostAsManyRequestsAsTen(t *testing.T) {
 	if many > few+60 {
 		t.Errorf("1000 idle elections cost %d requests in a TTL, 10 cost %d", many-few, few)
 	}
+}
+
+// Who waits behind members of other programs and loses its place, by somebody's hand or
+// with its session, queues again when it is another's turn.
+func TestWhoLosesItsPlaceInAQueueQueuesAgain(t *testing.T) {
+	t.Parallel()
+	o := shared(t)
+	admin := dial(t, o.Servers)
+	l, err := newLayout(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := newClient(t, "other", o)
+	if err := other.release(other.win(t, "jobs")); err != nil { // the queue is there
+		t.Fatal(err)
+	}
+	first := queueForeign(t, admin, l, "jobs")
+	_, list := manager(t, "a", roomy/2, o, "jobs")
+	queued := func(what string) (path string) {
+		t.Helper()
+		testbed.Eventually(t, patience, what, func() error {
+			names, _, err := admin.Children(l.lock("jobs"))
+			for _, name := range names {
+				if l.ours(name) {
+					path = l.lock("jobs") + "/" + name
+					return nil
+				}
+			}
+			return errors.Join(err, errors.New("none of ours"))
+		})
+		return path
+	}
+	place := queued("a place in the queue")
+	second := queueForeign(t, admin, l, "jobs")
+	for _, path := range []string{place, first} {
+		if err := admin.Delete(path, -1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	queued("another place, now that somebody else leads")
+	if list[0].Leading() {
+		t.Error("it leads behind another program's node")
+	}
+	if err := admin.Delete(second, -1); err != nil {
+		t.Fatal(err)
+	}
+	testbed.Eventually(t, patience, "its own turn", func() error {
+		if !list[0].Leading() {
+			return errNone
+		}
+		return nil
+	})
 }
