@@ -115,7 +115,7 @@ type Lease struct {
 
 	// Ref is opaque to the manager, which compares it and hands it back: what
 	// else a challenger must see unchanged, such as the answering server and the
-	// server that last wrote. At most 512 bytes.
+	// server that last wrote. Renewals leave it alone. At most 512 bytes.
 	Ref string
 
 	// Watch is how long a challenger must see the lease unchanged before it

@@ -10,7 +10,7 @@ import (
 
 var renewCases = []Case{
 	{Rule: "R1", Name: "a renewal is a write with a fresh beat", Run: renewBeat,
-		Says: "Each renewal gives the lease a fresh random Beat (unless the store expires leases by itself), which every reader sees, and leaves the term alone."},
+		Says: "Each renewal gives the lease a fresh random Beat (unless the store expires leases by itself), which every reader sees, and leaves Term and Ref alone."},
 	{Rule: "R2", Name: "a renewal is refused in another term", Run: renewTerm,
 		Says: "Renew is pinned to the term: with another one it is Refused and touches nothing."},
 	{Rule: "R3", Name: "a renewal is refused after another grant", Run: renewTaken, skip: exclusive,
@@ -39,6 +39,10 @@ func renewBeat(t *Trial) error {
 	if err != nil {
 		return err
 	}
+	seen, err := b.look("jobs")
+	if err != nil {
+		return err
+	}
 	beats := map[uint64]int{first.Beat: 0}
 	held := first
 	for i := range 50 {
@@ -50,7 +54,7 @@ func renewBeat(t *Trial) error {
 		}
 		beats[held.Beat] = i + 1
 		read, err := b.look("jobs")
-		if err := errors.Join(err, same("beat that others read", read.Beat, held.Beat), same("term after a renewal", read.Term, first.Term), same("holder after a renewal", read.Holder, a.me)); err != nil {
+		if err := errors.Join(err, same("beat that others read", read.Beat, held.Beat), same("term after a renewal", read.Term, first.Term), same("reference after a renewal", read.Ref, seen.Ref), same("holder after a renewal", read.Holder, a.me)); err != nil {
 			return err
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -183,6 +184,17 @@ var mutants = []mutant{
 				answers = append(answers, a)
 			}
 			return answers, nil
+		}
+	}},
+	{name: "a renewal shows in the reference", killer: "R1 a renewal is a write with a fresh beat", mutate: func(f *faulty) {
+		f.observe = func(ctx context.Context, seen []backend.Lease, after string) ([]backend.Lease, string, error) {
+			changed, next, err := f.Backend.Observe(ctx, seen, after)
+			for i, l := range changed {
+				if !l.Vacant() {
+					changed[i].Ref = strconv.FormatUint(l.Beat, 16)
+				}
+			}
+			return changed, next, err
 		}
 	}},
 	{name: "renewal revives", killer: "R4 a renewal does not revive", mutate: func(f *faulty) {

@@ -262,14 +262,17 @@ func (b *Backend) news(election string, o, n *backend.Answer) backend.Lease {
 	return p.view
 }
 
-// digest stands for two leases: it changes when either does.
+// digest stands for two leases: beat changes when either does, ref only when either is
+// another one, not when it is renewed.
 func digest(o, n backend.Lease) (beat uint64, ref string) {
 	sum := sha256.New()
 	for _, l := range []backend.Lease{o, n} {
-		fmt.Fprintf(sum, "%d %d %q %q %q %q\n", l.Term, l.Beat, l.Ref, l.MovedTo, l.MovedFrom, l.Holder.Nonce)
+		fmt.Fprintf(sum, "%d %q %q %q %q\n", l.Term, l.Ref, l.MovedTo, l.MovedFrom, l.Holder.Nonce)
 	}
 	d := sum.Sum(nil)
-	return binary.BigEndian.Uint64(d) | 1, hex.EncodeToString(d[8:24])
+	ref = hex.EncodeToString(d[:16])
+	fmt.Fprintf(sum, "%d %d\n", o.Beat, n.Beat)
+	return binary.BigEndian.Uint64(sum.Sum(d[:0])) | 1, ref
 }
 
 // strangers reports whether one of these leases has a holder whose stage is not
