@@ -96,6 +96,31 @@ func TestARecordWhoseMakerWasCutOffIsWatchedForTheLongestTTL(t *testing.T) {
 	}
 }
 
+// A record that says so by somebody's hand is not believed to name a leader, neither by
+// others nor by who was granted it.
+func TestARecordThatIsMarkedAsBeingMadeByHandNamesNoLeader(t *testing.T) {
+	t.Parallel()
+	o := unhurried(shared(t))
+	a, c, admin := newClient(t, "a", o), newClient(t, "c", o), dial(t, o.Servers)
+	held := a.settleDown(t, "jobs")
+	text, _, err := admin.Get(a.layout.recordOf("jobs"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	rec, err := parseRecord(text, "jobs")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rec.Making = "1-0"
+	if _, err := admin.Set(a.layout.recordOf("jobs"), rec.encode(), -1); err != nil {
+		t.Fatal(err)
+	}
+	onlyWatched(t, c, "jobs")
+	if answers, err := a.renew(held); err != nil || answers[0].Outcome != backend.Refused {
+		t.Errorf("a renewal: want refused, got %+v, %v", answers, err)
+	}
+}
+
 // Most often nothing was deleted, and an answer was lost. Then nobody waits: neither who
 // has lost it and bids again, nor the others when it has given up.
 func TestALostAnswerToAFirstBidCostsNothing(t *testing.T) {
