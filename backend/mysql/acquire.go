@@ -107,10 +107,23 @@ func (s *session) acquire(ctx context.Context, bids []backend.Bid, part []int, a
 		}
 	}
 	// In this order: making may wait for another maker, and fail.
-	if err := s.grant(ctx, bids, offers, &st, answers); err != nil || missing == nil {
+	if err := s.grant(ctx, bids, offers, &st, answers); err != nil {
 		return err
 	}
+	s.vouch(ctx, &st)
+	if missing == nil {
+		return nil
+	}
 	return s.makeElections(ctx, bids, missing, answers)
+}
+
+// vouch notes in the table that this start of the server was seen for the greatest TTL,
+// so that a process that begins now need not wait as long once more. If that fails
+// they wait.
+func (s *session) vouch(ctx context.Context, st *status) {
+	if st.volatile && !st.careful && st.boot != st.vouched {
+		s.exec(ctx, s.text[vouchSQL], []byte(st.server), []byte(st.boot))
+	}
 }
 
 // grown is the last term known, and the age of that grant. A crash of a server that

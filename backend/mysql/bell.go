@@ -46,12 +46,13 @@ const (
 // bellName returns the name of a leader's lock: lower case, since MySQL ignores
 // case there and MariaDB does not, and at most 64 characters.
 func (b *Backend) bellName(nonce string) string {
-	sum := sha256.Sum256([]byte(b.tables.lease + " " + nonce))
+	sum := sha256.Sum256([]byte(b.bell.about + " " + nonce))
 	return fmt.Sprintf("go-election:%x", sum[:24])
 }
 
 // A bell is this Backend's own, and what it knows of bells in general.
 type bell struct {
+	about    string        // the tables, however they are named: one process may lead in several
 	most     int           // how many of others to listen to
 	patience time.Duration // bellPatience; tests on a busy machine have more
 

@@ -370,3 +370,20 @@ func TestTheLoudestLeadersAreListenedTo(t *testing.T) {
 		}
 	}
 }
+
+func TestABellIsHeardHoweverTheSchemaIsNamed(t *testing.T) {
+	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
+		l := newLab(t, k)
+		held := l.node(t, "leader").lead("a", 10*time.Second)
+		follower := openNode(t, "follower", Options{Config: l.User, Schema: l.Name})
+		ctx, cancel := follower.ctx()
+		defer cancel()
+		heard := make(chan error)
+		go func() { heard <- follower.Listen(ctx, []backend.Lease{held}, "") }()
+		l.untilWaiting(t, 1)
+		cancel()
+		if err := <-heard; !errors.Is(err, context.Canceled) {
+			t.Errorf("Listen: %v; want the end of its context", err)
+		}
+	})
+}

@@ -55,6 +55,9 @@ func (b *Backend) connectors(o Options) (main, bells *connector, err error) {
 		return nil, nil, fmt.Errorf("mysql: %w: no schema is named: %s", backend.ErrInvalid, nameSchema)
 	}
 	b.password = config.Passwd
+	if o.Schema == "" {
+		b.bell.about = strings.ToLower(config.DBName + "." + b.tables.plainLease)
+	}
 	for _, bell := range []bool{false, true} {
 		c := config.Clone()
 		c.InterpolateParams = true
@@ -124,16 +127,21 @@ func (c *connector) Connect(ctx context.Context) (sqldriver.Conn, error) {
 
 // prepare learns the server's dialect and pins the session.
 func (c *connector) prepare(ctx context.Context, conn sqldriver.Conn) error {
+	exec, ok := conn.(sqldriver.ExecerContext)
+	if !ok {
+		return fmt.Errorf("%w: connections of this Connector cannot execute statements directly (driver.ExecerContext)", backend.ErrInvalid)
+	}
 	vars, err := variables(ctx, conn)
+	if is(err, errManyRows) || err == nil && vars["sql_select_limit"] != allRows { // a limit for SHOW, too
+		if _, err = exec.ExecContext(ctx, "SET "+unlimited, nil); err == nil {
+			vars, err = variables(ctx, conn)
+		}
+	}
 	if err != nil {
 		return err
 	}
 	if !off(vars["read_only"]) {
 		return errReadOnly
-	}
-	exec, ok := conn.(sqldriver.ExecerContext)
-	if !ok {
-		return fmt.Errorf("%w: connections of this Connector cannot execute statements directly (driver.ExecerContext)", backend.ErrInvalid)
 	}
 	if _, err := exec.ExecContext(ctx, pins(vars, c.bell), nil); err != nil {
 		return err
@@ -188,23 +196,32 @@ func text(v sqldriver.Value) string {
 func off(v string) bool { return v == "" || v == "0" || strings.EqualFold(v, "OFF") }
 
 const showVariables = `SHOW VARIABLES WHERE Variable_name IN
-('server_uuid', 'server_uid', 'read_only', 'tx_isolation', 'transaction_isolation', 'max_execution_time', 'max_statement_time')`
+('server_uuid', 'server_uid', 'read_only', 'tx_isolation', 'transaction_isolation', 'max_execution_time', 'max_statement_time', 'sql_select_limit')`
+
+// unlimited undoes limits of how many rows are read. Some rows are not an answer.
+const (
+	unlimited = "sql_big_selects=1, sql_select_limit=" + allRows
+	allRows   = "18446744073709551615"
+)
 
 // pins returns the statement that pins a session. Everything that a server, an
 // init_connect or a DSN could have set otherwise and that matters is here.
 //
 // A statement waits a second for a lock at most, so that one whose client has
-// given up is gone soon. timestamp=DEFAULT undoes a clock that was frozen.
+// given up is gone soon. timestamp=DEFAULT undoes a clock that was frozen. With
+// completion_type=CHAIN a COMMIT begins the next transaction: what was renewed in it
+// would read back on this connection, and for nobody else.
 func pins(vars map[string]string, bell bool) string {
 	set := []string{
 		"NAMES utf8mb4", "autocommit=1", "time_zone='+00:00'", "timestamp=DEFAULT",
 		"sql_mode='STRICT_ALL_TABLES,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION'",
 		"innodb_lock_wait_timeout=1", "lock_wait_timeout=1",
+		"completion_type='NO_CHAIN'", "sql_safe_updates=0", unlimited,
 	}
 	if _, ok := vars["transaction_isolation"]; ok {
-		set = append(set, "transaction_isolation='READ-COMMITTED'")
+		set = append(set, "transaction_isolation='READ-COMMITTED'", "transaction_read_only=0")
 	} else {
-		set = append(set, "tx_isolation='READ-COMMITTED'") // MariaDB before 11.1
+		set = append(set, "tx_isolation='READ-COMMITTED'", "tx_read_only=0") // MariaDB before 11.1
 	}
 	// A limit would make GET_LOCK fail (MySQL, 3024) or return NULL (MariaDB).
 	limit := 3

@@ -48,13 +48,16 @@
 // Each reading includes the row of the table itself, with the identity of the
 // server that answered: @@server_id with @@server_uuid on MySQL, with port,
 // @@server_uid and host name on MariaDB. A lease that another server wrote last,
-// held or vacant, is free only after it was watched for the greatest TTL. So is
-// each lease while a server that does not keep every commit has been up for less
-// than that (innodb_flush_log_at_trx_commit other than 1, or a binary log with
-// sync_binlog other than 1, which is MariaDB's default; a process that has once
-// seen it so does not trust a configuration that says otherwise), and an election without
-// a row, unless this server made the last one and none is missing: the table
-// counts.
+// held or vacant, is free only after it was watched for the greatest TTL. So is an
+// election without a row, unless this server made the last one, none is missing (the
+// table counts), and it has no term, which whatever was led once has. And so is each
+// lease after a start of a server that does not keep every commit
+// (innodb_flush_log_at_trx_commit other than 1, or a binary log with sync_binlog other
+// than 1, which is MariaDB's default; a process that has once seen it so does not trust
+// a configuration that says otherwise), until somebody has seen that start for the
+// greatest TTL by its own clock. Who has, and is granted something, says so in the row
+// of the table itself: it names the second of the start, which UUID_SHORT tells. The
+// server's running time is not asked; it jumps with its clock.
 //
 // Followers read when a renewal is due. To hear of a resignation in
 // milliseconds they also wait for the leader's door-bell: a lock by name
@@ -67,8 +70,9 @@
 // A Backend has a pool of its own: 3 connections, one of which is its own
 // door-bell while it leads, and one for each leader that it listens to, 4 by
 // default ([Options].DoorBells). Each new connection sends SHOW VARIABLES and one
-// SET, which pins time zone, autocommit, SQL mode, READ COMMITTED, lock waits of
-// one second and limits of running time, whatever server and DSN say. In the
+// SET, which pins time zone, autocommit and completion_type, SQL mode, READ COMMITTED
+// and writing, lock waits of one second and limits of running time and rows, whatever
+// server and DSN say. In the
 // steady state:
 //
 //	leader      2 statements for each 1,000 leases per renewal
@@ -76,6 +80,9 @@
 //	            2 for each leader it listens to every 10 seconds
 //	everybody   1 statement per TTL: its member record
 //	            1 statement every 30 seconds while it leads: is the bell still mine?
+//
+// A server that does not keep every commit is asked for its start with each reading,
+// and an election that has no row for its term: one statement more each.
 //
 // Ten thousand leases at a TTL of 10 s: 6 statements per second on the leader
 // and 3 on a follower, besides those of a constant number.

@@ -1,6 +1,7 @@
 package mysql
 
 import (
+	"context"
 	sqldriver "database/sql/driver"
 	"errors"
 	"fmt"
@@ -14,16 +15,19 @@ var errReadOnly = fmt.Errorf("%w: the server is read-only: a replica, or a prima
 
 // Errors of the server, by number (dev.mysql.com/doc/mysql-errors).
 const (
+	errChanged       = 1020 // since the transaction began
 	errDuplicate     = 1062
 	errLockTimeout   = 1205
 	errDeadlock      = 1213
 	errUnknownColumn = 1054
+	errManyRows      = 1104
 	errNoTable       = 1146
 	errNoSchema      = 1049
 	errNoSchemaSet   = 1046
 	errUnknownVar    = 1193
 	errStatementLog  = 1665
 	errUnsupported   = 1235
+	errInsecure      = 3159
 	errNoFunction    = 1305
 	errSyntax        = 1064
 	errInterrupted   = 1317
@@ -60,9 +64,8 @@ func (b *Backend) fail(what string, err error) error {
 	if err == nil {
 		return nil
 	}
-	err = b.redact(err)
 	if errors.Is(err, backend.ErrUnavailable) || errors.Is(err, backend.ErrDenied) || errors.Is(err, backend.ErrInvalid) {
-		return fmt.Errorf("mysql: %s: %w", what, err) // has its class
+		return fmt.Errorf("mysql: %s: %w", what, b.redact(err)) // has its class
 	}
 	class, hint := backend.ErrUnavailable, ""
 	switch {
@@ -76,6 +79,8 @@ func (b *Backend) fail(what string, err error) error {
 		class, hint = backend.ErrDenied, "; the tables are not those of layout 1, which \"elect schema\" prints"
 	case is(err, 1045, 1251, 1698, 1820, 1862, 3118, 4151):
 		class = backend.ErrDenied
+	case is(err, errInsecure):
+		class, hint = backend.ErrDenied, "; set tls=true in the DSN"
 	case is(err, rights...):
 		class, hint = backend.ErrDenied, "; an administrator can grant what is needed:\n"+b.tables.grantSQL()
 	case is(err, errStatementLog):
@@ -85,7 +90,7 @@ func (b *Backend) fail(what string, err error) error {
 	case isAuthProblem(err):
 		class = backend.ErrDenied
 	}
-	return fmt.Errorf("mysql: %s: %w: %w%s", what, class, err, hint)
+	return fmt.Errorf("mysql: %s: %w: %w%s", what, class, b.redact(err), hint)
 }
 
 // isAuthProblem finds the driver's own complaints about credentials and TLS, for
@@ -100,24 +105,33 @@ func isAuthProblem(err error) bool {
 	return strings.Contains(s, "x509: ") || strings.Contains(s, "tls: ")
 }
 
-// redact takes the password out of the text, if a server or driver put it there.
+// redact takes the password out of the text, if a server or driver put it there, or
+// if it is a word that they use. What the error is does not change.
 func (b *Backend) redact(err error) error {
 	if b.password == "" || len(b.password) < 4 || !strings.Contains(err.Error(), b.password) {
 		return err
 	}
-	safe := redacted{strings.ReplaceAll(err.Error(), b.password, "***"), backend.Class(err)}
+	safe := redacted{text: strings.ReplaceAll(err.Error(), b.password, "***")}
+	for _, kind := range []error{backend.ErrUnavailable, backend.ErrDenied, backend.ErrInvalid, ErrFenced, context.Canceled, context.DeadlineExceeded} {
+		if errors.Is(err, kind) {
+			safe.kinds = append(safe.kinds, kind)
+		}
+	}
+	if n := number(err); n != 0 {
+		safe.kinds = append(safe.kinds, &mysql.MySQLError{Number: n})
+	}
 	return safe
 }
 
-// A redacted error keeps the class and loses the rest of its chain, which would
-// print the password again.
+// A redacted error is what it was, without the chain, which would print the
+// password again.
 type redacted struct {
 	text  string
-	class error
+	kinds []error
 }
 
-func (e redacted) Error() string { return e.text }
-func (e redacted) Unwrap() error { return e.class }
+func (e redacted) Error() string   { return e.text }
+func (e redacted) Unwrap() []error { return e.kinds }
 
 // spoilt reports whether a connection is of no use after err: it leads to a
 // server that has become read-only, or to one that speaks another dialect.

@@ -108,8 +108,20 @@ func (f Fence) Do(ctx context.Context, db *sql.DB, election string, term uint64,
 	if _, err := tx.ExecContext(ctx, boundSQL, seconds, seconds); err != nil {
 		return b.fail(what, err)
 	}
-	var latest uint64
-	err = tx.QueryRowContext(ctx, newStatements(t, "''").text[fenceSQL], []byte(election)).Scan(&latest)
+	latest, err := f.latest(ctx, tx, t, election)
+	if is(err, errChanged) {
+		// MariaDB with innodb_snapshot_isolation: the row is another one than when
+		// the transaction began. It is lost; which term it is now, the next may say.
+		lost := err
+		tx.Rollback()
+		if tx, err = conn.BeginTx(ctx, nil); err != nil {
+			return b.fail(what, err)
+		}
+		defer tx.Rollback()
+		if latest, err = f.latest(ctx, tx, t, election); err == nil && latest == term {
+			return b.fail(what, lost)
+		}
+	}
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		return fmt.Errorf("mysql: %s: %w; the election has none", what, ErrFenced)
@@ -119,4 +131,10 @@ func (f Fence) Do(ctx context.Context, db *sql.DB, election string, term uint64,
 		return fmt.Errorf("mysql: %s: %w, which is %d", what, ErrFenced, latest)
 	}
 	return b.fail(what, tx.Commit())
+}
+
+// latest reads the term of an election and locks it.
+func (f Fence) latest(ctx context.Context, tx *sql.Tx, t tables, election string) (term uint64, err error) {
+	err = tx.QueryRowContext(ctx, newStatements(t, "''").text[fenceSQL], []byte(election)).Scan(&term)
+	return term, err
 }

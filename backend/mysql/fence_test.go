@@ -134,3 +134,29 @@ func TestADeletedTermFencesAllUntilTheNextGrant(t *testing.T) {
 		}
 	})
 }
+
+// MariaDB 11.6 has innodb_snapshot_isolation on.
+func TestAFenceUnderSnapshotIsolationSaysThatATermIsOver(t *testing.T) {
+	l := newLab(t, testbed.MariaDB)
+	l.account(t)
+	a, b := l.node(t, "a"), l.node(t, "b")
+	held := a.lead("a", time.Second)
+	db := testbed.OpenDB(t, clone(l.User, func(c *mysql.Config) { c.Params = map[string]string{"innodb_snapshot_isolation": "1"} }))
+	err := Fence{Hold: callLimit}.Do(t.Context(), db, "a", held.Term, func(tx *sql.Tx) error {
+		var n int
+		if err := tx.QueryRow("SELECT n FROM account").Scan(&n); err != nil { // which fixes what it sees
+			return err
+		}
+		if _, err := tx.ExecContext(t.Context(), "UPDATE account SET n = n + 1"); err != nil {
+			return err
+		}
+		b.lead("a", time.Second)
+		return nil
+	})
+	if !errors.Is(err, ErrFenced) || l.number(t, "SELECT n FROM account") != 0 {
+		t.Errorf("a later term was granted during the transaction: %v; want ErrFenced and nothing written", err)
+	}
+	if err := l.fenced(t, db, b.see("a").Term); err != nil {
+		t.Errorf("the fence with the new term, on the same connection: %v", err)
+	}
+}

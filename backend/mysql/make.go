@@ -64,12 +64,12 @@ func (s *session) makeElections(ctx context.Context, bids []backend.Bid, missing
 	fresh := uint64(0)
 	for _, i := range missing {
 		bid := bids[i]
-		r := row{Lease: backend.Lease{Election: bid.Election}}
+		old, survived := last[bid.Election]
+		r := row{Lease: backend.Lease{Election: bid.Election}, last: old, hasTerm: survived}
 		r.judge(&st, "")
 		if _, ok := there[bid.Election]; ok || !r.Unchanged(bid.Over) {
 			continue // refused, once it is known what there is: see confirmMade
 		}
-		old, survived := last[bid.Election]
 		// Without a row nobody can say which server wrote last. What st says is as
 		// lasting as a row, unlike carefulness after a restart: terms follow the
 		// server's clock through that.
@@ -85,8 +85,7 @@ func (s *session) makeElections(ctx context.Context, bids []backend.Bid, missing
 			continue
 		}
 		c, name := bid.Candidate, []byte(bid.Election)
-		if survived {
-			// The election is counted already: its row was deleted.
+		if survived { // its row was deleted
 			if _, err := s.exec(ctx, s.text[raiseTermSQL], term, []byte(c.Nonce), []byte(c.ID), name, term); err != nil {
 				return err
 			}
@@ -111,7 +110,10 @@ func (s *session) makeElections(ctx context.Context, bids []backend.Bid, missing
 		if len(made) > int(fresh) {
 			st.remade = newBeat() // who watches rows that are gone must begin anew
 		}
-		if _, err := s.exec(ctx, s.text[stampOwnSQL], st.made+fresh, st.remade); err != nil {
+		// An election whose row was deleted is counted already, unless somebody has
+		// made the count right since.
+		counted := max(st.made+fresh, st.count+uint64(len(made)))
+		if _, err := s.exec(ctx, s.text[stampOwnSQL], counted, st.remade); err != nil {
 			return err
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -102,6 +103,7 @@ func Open(_ context.Context, o Options) (*Backend, error) {
 		o.DoorBells = defaultDoorBells
 	}
 	b := &Backend{tables: t, turn: make(chan struct{}, 1)}
+	b.bell.about = strings.ToLower(o.Schema + "." + t.plainLease)
 	main, bells, err := b.connectors(o)
 	if err != nil {
 		return nil, err

@@ -29,6 +29,8 @@ type status struct {
 	volatile bool          // the server does not keep every commit, or did not once
 	nonce    string        // of the tables: another one means that they were made again
 	remade   uint64        // another one whenever a deleted row was made again
+	boot     string        // which start of which server answered; only of a volatile one
+	vouched  string        // the start of a volatile server that somebody has seen for the greatest TTL
 	boots    int           // restarts of servers that this process has noticed
 }
 
@@ -40,16 +42,19 @@ type row struct {
 	stamp    string // who did, if not; any bytes
 	stranger bool   // Holder is raw and lacks address and metadata
 
+	// Only in full readings, and of leases that have no row.
+	last    uint64 // the greatest term known, of the lease's and the term's row
+	hasTerm bool   // there is a term row
+
 	// Only in full readings.
 	history string
 	elected time.Time
-	last    uint64 // the greatest term known, of the lease's and the term's row
-	hasTerm bool   // there is a term row
 }
 
 // read reads leases by name, in their order. Leases without a row are read a
-// second time together with the count of all rows, in one statement. seen, if
-// not nil, has for each name what the caller knows already.
+// second time together with the count of all rows, in one statement, and then their
+// terms: what has a term was led once. seen, if not nil, has for each name what the
+// caller knows already.
 func (s *session) read(ctx context.Context, template string, names []string, seen []backend.Lease) (status, []row, error) {
 	st, rows, err := s.readOnce(ctx, template, "0", names, seen)
 	if err != nil {
@@ -69,7 +74,19 @@ func (s *session) read(ctx context.Context, template string, names []string, see
 	if err != nil {
 		return st, nil, err
 	}
+	args := make([]any, len(lostNames))
+	for i, name := range lostNames {
+		args[i] = []byte(name)
+	}
+	terms, err := s.termsOf(ctx, s.of(orphansSQL, marks("?", len(args))), args)
+	if err != nil {
+		return st, nil, err
+	}
 	for i, at := range lost {
+		if r := &again[i]; !r.found {
+			r.last, r.hasTerm = terms[names[at]]
+			r.judge(&st, s.backend.guard.Nonce())
+		}
 		rows[at] = again[i]
 	}
 	return st, rows, nil
@@ -136,13 +153,11 @@ func (s *session) judge(ctx context.Context, st *status, began time.Time) error 
 	if st.volatile {
 		// A crash may have taken the last commits with it, and with them a grant
 		// that somebody still relies on.
-		up, err := s.uptime(ctx)
-		if err != nil {
+		var err error
+		if st.boot, err = s.boot(ctx, st.server); err != nil {
 			return err
 		}
-		now := time.Now()
-		st.careful = s.backend.servers.restarted(up, st.maxTTL, now) || up-now.Sub(began) < st.maxTTL
-		st.boots = s.backend.servers.count()
+		st.careful, st.boots = s.backend.servers.booted(st.boot, st.vouched, st.maxTTL, began, time.Now())
 	}
 	if s.backend.servers.madeAgain(st.nonce, st.maxTTL, time.Now()) {
 		st.careful = true
@@ -160,22 +175,21 @@ func (b *Backend) forget() {
 	b.db.SetMaxIdleConns(maxConns)
 }
 
-// uptime asks how long the server has been running; it answers in whole seconds,
-// rounded down.
-func (s *session) uptime(ctx context.Context) (time.Duration, error) {
-	rows, err := s.query(ctx, uptimeSQL)
+// boot asks which start of the server this is. The running time that servers tell is
+// counted by their clock, and jumps with it; the second of the start does not.
+func (s *session) boot(ctx context.Context, server string) (string, error) {
+	rows, err := s.query(ctx, bootSQL)
 	if err != nil {
-		return 0, err
+		return "", err
 	}
 	defer rows.Close()
-	var name, value string
+	var second uint64
 	for rows.Next() {
-		if err := rows.Scan(&name, &value); err != nil {
-			return 0, err
+		if err := rows.Scan(&second); err != nil {
+			return "", err
 		}
 	}
-	seconds, _ := strconv.ParseInt(value, 10, 32)
-	return time.Duration(seconds) * time.Second, rows.Err()
+	return fmt.Sprintf("%d %s", second, server), rows.Err()
 }
 
 // judge computes Ref and Watch: what a challenger must see unchanged, and for
@@ -188,12 +202,12 @@ func (r *row) judge(st *status, self string) {
 	}
 	switch {
 	case !r.found:
-		// No row. Nobody ever led, or the row was deleted, or the server that had
-		// it is gone. The table's own row tells.
-		lost := st.made != st.count
+		// No row. Nobody ever led, or the row was deleted or renamed, or the server
+		// that had it is gone. The table's own row tells, and the term's.
+		lost := st.made != st.count || r.hasTerm
 		r.Ref = fmt.Sprintf("%s none %s %d", st.server, ref(st.same, st.stamp), int64(st.made-st.count))
 		if lost { // one that was made again and deleted again looks the same but for this
-			r.Ref += fmt.Sprintf(" %x", st.remade)
+			r.Ref += fmt.Sprintf(" %x %d", st.remade, r.last)
 		}
 		if lost || !st.same || st.careful {
 			r.Watch = st.maxTTL
@@ -257,6 +271,7 @@ func (c *scan) status() (st status, err error) {
 	st.server, st.same, st.stamp = string(c.server), yes(c.same), string(c.stamp)
 	st.nonce, st.remade = string(c.nonce), number64(c.beat)
 	st.made, st.count, st.maxTTL = number64(c.term), number64(c.count), micros(c.ttl)
+	st.vouched = string(c.lastID)
 	parts := strings.Fields(string(c.own))
 	if len(parts) != 3 {
 		return st, fmt.Errorf("%w: the server did not tell its state: %.80q", backend.ErrUnavailable, c.own)
@@ -305,8 +320,7 @@ func (c *scan) lease(r *row, name string, known *backend.Lease, p *people) {
 	if c.full {
 		r.history = string(c.history)
 		r.elected = time.UnixMicro(int64(signed(c.elected) / time.Microsecond)).UTC()
-		r.hasTerm = c.last != nil
-		r.last = max(r.Term, number64(c.last))
+		r.last, r.hasTerm = max(r.Term, number64(c.last)), c.last != nil
 	}
 }
 

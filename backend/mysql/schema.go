@@ -58,7 +58,9 @@ func (b *Backend) createTables(ctx context.Context, db *sql.DB) error {
 			return b.fail("create tables", err)
 		}
 	}
-	return nil
+	// The tables are there, the row in them is not yet if db is not in autocommit mode.
+	_, err = conn.ExecContext(ctx, "COMMIT")
+	return b.fail("create tables", err)
 }
 
 // SchemaSQL returns the statements that make the tables with these names, and those
@@ -186,6 +188,9 @@ func (s *session) checkShape(ctx context.Context) error {
 	texts := t.split()
 	for i, plain := range []string{t.plainLease, t.plainTerm, t.plainMember} {
 		quoted, text := []string{t.lease, t.term, t.member}[i], texts[i]
+		if _, ok := found[plain]; !ok {
+			plain = strings.ToLower(plain) // as lower_case_table_names=1 keeps it
+		}
 		engine, ok := found[plain]
 		if !ok {
 			return fmt.Errorf("%w: there is no table %s, or this account has no right to see it%s; and, for the rights:\n%s", backend.ErrDenied, quoted, howToMake, t.grantSQL())

@@ -36,13 +36,14 @@ type servers struct {
 	left              map[string]time.Time // when each of the others was last replaced
 	quarrel           time.Time            // until when they count as taking turns
 
-	known  bool          // tables is set
-	tables string        // the nonce of the tables; "" if they were made by hand
-	unsure bool          // a server that does not keep every commit was seen
-	boots  int           // restarts noticed
-	up     time.Duration // how long the current server had been running
-	at     time.Time     // when it said so
-	wary   time.Time     // until when leases that are gone from the tables may be relied on
+	known  bool      // tables is set
+	tables string    // the nonce of the tables; "" if they were made by hand
+	wary   time.Time // until when leases that are gone from the tables may be relied on
+
+	unsure bool      // a server that does not keep every commit was seen
+	boot   string    // which start of which server answered last
+	since  time.Time // since when
+	boots  int       // how many others answered before
 }
 
 // mostServers is how many other servers are remembered.
@@ -112,23 +113,19 @@ func (s *servers) volatile(now bool) bool {
 	return s.unsure
 }
 
-// restarted notes how long the server says that it has been running. It counts
-// by its wall clock, which may be set while it starts: a number that does not go
-// with ours is taken for a restart.
-func (s *servers) restarted(up, within time.Duration, now time.Time) bool {
+// booted notes which start of which server has answered a reading that began at
+// began. careful says that what a crash before that start took with it may still be
+// relied on: neither this process has seen this start for so long, by its own clock, nor
+// has the one that vouches for a start in the table.
+func (s *servers) booted(boot, vouched string, within time.Duration, began, now time.Time) (careful bool, boots int) {
 	s.Lock()
 	defer s.Unlock()
-	if !s.at.IsZero() && (up-s.up-now.Sub(s.at)).Abs() > 3*time.Second {
-		s.wary = now.Add(within)
-		s.boots++
+	if boot != s.boot {
+		if s.boot != "" {
+			s.boots++
+		}
+		s.boot, s.since = boot, now
 	}
-	s.up, s.at = up, now
-	return now.Before(s.wary)
-}
-
-// count returns how many restarts were noticed.
-func (s *servers) count() int {
-	s.Lock()
-	defer s.Unlock()
-	return s.boots
+	// A second more: two starts in one look like one.
+	return boot != vouched && began.Sub(s.since) < within+time.Second, s.boots
 }

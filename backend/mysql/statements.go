@@ -75,6 +75,7 @@ const idleLimitSQL = `SET SESSION wait_timeout = 60` // as it was
 const lockOwnSQL = `SELECT ` + lightColumns + `, 0 FROM {lease} l WHERE l.name = '' FOR UPDATE`
 const countRowsSQL = `SELECT COUNT(*) - 1 FROM {lease}`
 const existingSQL = `SELECT name, term FROM {lease} WHERE name IN ({names})`
+const orphansSQL = `SELECT name, term FROM {term} WHERE name IN ({names})`
 const termsSQL = `SELECT name, term FROM {term} WHERE name IN ({names}) FOR UPDATE`
 const greatestSQL = `SELECT GREATEST((SELECT COALESCE(MAX(term), 0) FROM {lease} WHERE name <> '' AND term < 1152921504606846976),
  (SELECT COALESCE(MAX(term), 0) FROM {term} WHERE term < 1152921504606846976))`
@@ -103,13 +104,20 @@ const makeMemberSQL = `INSERT INTO {member} (nonce, id, address, metadata, stage
 const membersSQL = `SELECT nonce, id, address, metadata, stage, ttl_us, TIMESTAMPDIFF(MICROSECOND, seen_at, UTC_TIMESTAMP(6)) FROM {member}
  WHERE nonce >= ? AND TIMESTAMPDIFF(MICROSECOND, seen_at, UTC_TIMESTAMP(6)) <= CAST(2 * LEAST(ttl_us, 1000000000000) AS SIGNED) ORDER BY nonce LIMIT ?`
 
-const uptimeSQL = `SHOW GLOBAL STATUS LIKE 'Uptime'`
+// The second in which the server was started, by its clock then (dev.mysql.com,
+// UUID_SHORT). After 2^24 calls of UUID_SHORT it is the next one, which looks like
+// another start.
+const bootSQL = `SELECT UUID_SHORT() >> 24 & 4294967295`
+
+// vouch says that this start has been seen for the greatest TTL.
+const vouchSQL = `UPDATE (SELECT l.name FROM {lease} l FORCE INDEX (PRIMARY) WHERE l.name = '' AND {server} = ? LIMIT 1 FOR UPDATE SKIP LOCKED) s
+ STRAIGHT_JOIN {lease} l FORCE INDEX (PRIMARY) ON l.name = s.name SET l.last_id = ?`
 
 // all lists the statements, for the test of the rules.
 var all = []string{
-	lightSQL, fullSQL, listSQL, countSQL, peopleSQL, renewSQL, moveSQL, grantSQL, releaseSQL, offerSQL, offerMore, makeLimitSQL, idleLimitSQL, lockOwnSQL, countRowsSQL, existingSQL, termsSQL, greatestSQL,
+	lightSQL, fullSQL, listSQL, countSQL, peopleSQL, renewSQL, moveSQL, grantSQL, releaseSQL, offerSQL, offerMore, makeLimitSQL, idleLimitSQL, lockOwnSQL, countRowsSQL, existingSQL, orphansSQL, termsSQL, greatestSQL,
 	makeLeaseSQL, makeLeaseRow, makeTermSQL, raiseTermSQL, stampOwnSQL, healTermSQL, proveLeaseSQL, proveTermSQL, wishSQL, announceSQL, reuseMemberSQL, makeMemberSQL,
-	membersSQL, uptimeSQL, showVariables, columnsSQL, awaitSQL, takeSQL, retakeSQL, ringSQL, mineSQL, whoamiSQL, killSQL, boundSQL, fenceSQL, unboundSQL,
+	membersSQL, bootSQL, vouchSQL, showVariables, columnsSQL, awaitSQL, takeSQL, retakeSQL, ringSQL, mineSQL, whoamiSQL, killSQL, boundSQL, fenceSQL, unboundSQL,
 }
 
 // newStatements puts the names of the tables and the identity into the texts.

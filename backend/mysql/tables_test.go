@@ -178,140 +178,6 @@ func TestATableThatVanishesDuringAReignIsSaidAndCanComeBack(t *testing.T) {
 	})
 }
 
-func TestTablesMadeByHandThatAreDroppedAndMadeAgainAreWatched(t *testing.T) {
-	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
-		l := newLab(t, k)
-		l.exec(t, "UPDATE election_lease SET nonce = '' WHERE name = ''") // as schema.sql leaves it
-		other := l.node(t, "other")
-		l.node(t, "n").lead("a", time.Second)
-		other.see("a")
-		l.exec(t, "DROP TABLE election_lease")
-		if err := CreateTables(t.Context(), l.admin, "", ""); err != nil {
-			t.Fatal(err)
-		}
-		if got := other.see("a"); got.Watch != maxTTL {
-			t.Errorf("tables made with schema.sql were dropped and made again: Watch %v; the holder may not know yet, so it is watched for the greatest TTL", got.Watch)
-		}
-	})
-}
-
-func TestADeletedRowIsWatchedAndItsTermsGoOn(t *testing.T) {
-	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
-		for what, statements := range map[string][]string{
-			"lease":          {"DELETE FROM election_lease WHERE name = 'a'"},
-			"lease and term": {"DELETE FROM election_lease WHERE name = 'a'", "DELETE FROM election_term WHERE name = 'a'"},
-		} {
-			t.Run(what, func(t *testing.T) {
-				l := newLab(t, k)
-				n, other := l.node(t, "n"), l.node(t, "other")
-				n.lead("a", time.Second)
-				// A term far ahead of the clock, as after a jump.
-				l.exec(t, "UPDATE election_term SET term = 5000000000000000 WHERE name = 'a'")
-				held := n.lead("a", time.Second)
-				b := n.lead("b", time.Second)
-				l.exec(t, statements...)
-				for _, name := range []string{"a", "c"} {
-					if got := other.see(name); got.Watch != maxTTL || got.Term != 0 {
-						t.Errorf("%q after a row was deleted: %+v; a missing row is watched for the greatest TTL", name, got)
-					}
-				}
-				if x, err := n.renew(held); err != nil || x.Outcome != backend.Refused {
-					t.Errorf("a renewal without the row: %v, %v; want refused", x.Outcome, err)
-				}
-				n.mustRenew(b)
-				if err := n.release(held, backend.Failed); err != nil {
-					t.Errorf("a release without the row is no error: %v", err)
-				}
-				got := other.lead("a", time.Second) // as if it had been watched
-				if len(statements) == 1 && got.Term <= held.Term {
-					t.Errorf("term %d after %d; the term's row was there", got.Term, held.Term)
-				}
-				if got := other.see("c"); len(statements) == 1 && got.Watch != 0 {
-					t.Errorf("once the deleted row is back nothing is missing, and a new election is free: %+v", got)
-				}
-			})
-		}
-	})
-}
-
-// Between two readings the row may have been made again, led, and deleted again.
-func TestARowThatIsDeletedTwiceIsWatchedTwice(t *testing.T) {
-	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
-		l := newLab(t, k)
-		n, other := l.node(t, "n"), l.node(t, "other")
-		n.lead("a", time.Second)
-		n.lead("b", time.Second)
-		l.exec(t, "DELETE FROM election_lease WHERE name = 'a'")
-		first := n.see("a")
-		other.lead("a", time.Second)
-		l.exec(t, "DELETE FROM election_lease WHERE name = 'a'")
-		if second := n.see("a"); second.Unchanged(first) || second.Watch != maxTTL {
-			t.Errorf("a row that was made again meanwhile: %+v, before it was %+v", second, first)
-		}
-	})
-}
-
-func TestEachRestartBeginsAWatchAnew(t *testing.T) {
-	var s servers
-	began := time.Now()
-	s.restarted(time.Hour, maxTTL, began)
-	before := s.count()
-	s.restarted(time.Second, maxTTL, began.Add(10*time.Second))
-	first := s.count()
-	s.restarted(time.Second, maxTTL, began.Add(20*time.Second))
-	if second := s.count(); before == first || first == second {
-		t.Errorf("restarts counted: %d, %d, %d", before, first, second)
-	}
-	lease := func(boots int) row {
-		r := row{found: true, same: true}
-		r.judge(&status{server: "s", careful: true, maxTTL: maxTTL, boots: boots}, "")
-		return r
-	}
-	if lease(1).Ref == lease(2).Ref {
-		t.Error("a watch goes on through a restart")
-	}
-}
-
-func TestAnEditedRowTakesTheLeaseAway(t *testing.T) {
-	edits := map[string]string{
-		"another holder":    "holder = 'x', nonce = 'x'",
-		"another nonce":     "nonce = 'x'",
-		"another term":      "term = term + 1",
-		"an earlier term":   "term = 1",
-		"another server":    "server = 'x'",
-		"vacant":            "holder = '', nonce = ''",
-		"the greatest term": "term = 18446744073709551615",
-	}
-	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
-		l := newLab(t, k)
-		for what, set := range edits {
-			n, other := l.node(t, "n"), l.node(t, "other")
-			held := n.lead(what, time.Second)
-			l.exec(t, "UPDATE election_lease SET "+set+" WHERE name = '"+what+"'")
-			if a, err := n.renew(held); err != nil || a.Outcome != backend.Refused {
-				t.Errorf("%s: the renewal: %v, %v; want refused", what, a.Outcome, err)
-			}
-			a, err := other.bid(other.see(what), time.Second)
-			if what == "the greatest term" {
-				if a.Outcome != backend.Unknown || !errors.Is(a.Err, backend.ErrDenied) || !strings.Contains(a.Err.Error(), "terms are used up") {
-					t.Errorf("%s: a bid: %v, %v", what, a.Outcome, a.Err)
-				}
-				continue
-			}
-			if err != nil || a.Outcome != backend.Granted || a.Term <= held.Term {
-				t.Errorf("%s: who watched the row as it stands is elected, with a term above all others: %v, %v, %d after %d", what, a.Outcome, err, a.Term, held.Term)
-			}
-		}
-		n := l.node(t, "n")
-		held := n.lead("zero", time.Second)
-		l.exec(t, "UPDATE election_lease SET ttl_us = 0 WHERE name = 'zero'")
-		if got := l.node(t, "other").see("zero"); got.Watch != maxTTL {
-			t.Errorf("a held lease whose TTL was edited to 0: Watch %v, want the greatest TTL", got.Watch)
-		}
-		n.mustRenew(held)
-	})
-}
-
 func TestABidAboveTheGreatestTTLSaysHowToRaiseIt(t *testing.T) {
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
 		l := newLab(t, k)
@@ -457,4 +323,25 @@ func TestAReadOnlyTermTableIsEnoughForTheFence(t *testing.T) {
 			t.Errorf("the fence with SELECT on the table of terms: %v", err)
 		}
 	})
+}
+
+func TestTablesAreMadeByConnectionsThatDoNotCommitByThemselves(t *testing.T) {
+	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
+		l := newLab(t, k)
+		db := testbed.OpenDB(t, clone(l.Admin, func(c *mysql.Config) { c.DBName, c.Params = l.Name, map[string]string{"autocommit": "0"} }))
+		if err := CreateTables(t.Context(), db, "", "other"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := openNode(t, "n", Options{Config: l.User, Prefix: "other"}).trySee("a"); err != nil {
+			t.Errorf("tables that were made with autocommit=0: %v", err)
+		}
+	})
+}
+
+func TestServersThatKeepNamesInLowerCaseHaveTheirTables(t *testing.T) {
+	l := newLabOn(t, testbed.Start(t, testbed.Options{Kind: testbed.MariaDB, Args: []string{"--lower-case-table-names=1"}}))
+	if err := CreateTables(t.Context(), l.admin, "", "App"); err != nil {
+		t.Fatal(err)
+	}
+	life(t, l, Options{Config: l.User, Prefix: "App"}, "a")
 }

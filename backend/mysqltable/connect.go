@@ -24,8 +24,9 @@ const (
 // programs' zones do. A statement waits a second for a lock at most.
 const pins = `SET NAMES utf8mb4, autocommit=1, time_zone='+00:00', timestamp=DEFAULT,
  sql_mode='STRICT_ALL_TABLES,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION',
- innodb_lock_wait_timeout=1, lock_wait_timeout=1, wait_timeout=60`
-const isolation = `SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED`
+ innodb_lock_wait_timeout=1, lock_wait_timeout=1, wait_timeout=60,
+ completion_type='NO_CHAIN', sql_safe_updates=0, sql_big_selects=1, sql_select_limit=18446744073709551615`
+const isolation = `SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE`
 
 // connect makes the pool for the table. wrap may be nil.
 func (b *Backend) connect(wrap func(sqldriver.Connector) sqldriver.Connector) (*sql.DB, error) {
@@ -113,15 +114,15 @@ func (b *Backend) fail(what string, err error) error {
 	if err == nil {
 		return nil
 	}
-	if b.password != "" && len(b.password) >= 4 && strings.Contains(err.Error(), b.password) {
-		err = fmt.Errorf("%w: %s", backend.Class(err), strings.ReplaceAll(err.Error(), b.password, "***"))
-	}
-	if errors.Is(err, backend.ErrUnavailable) || errors.Is(err, backend.ErrDenied) || errors.Is(err, backend.ErrInvalid) {
-		return fmt.Errorf("mysqltable: %s: %w", what, err)
-	}
-	class := backend.ErrUnavailable
-	if is(err, 1044, 1045, 1046, 1049, 1054, 1142, 1143, 1146, 1227, 1251, 1370, 1698, 1820, 1862, 3118, 4151) {
+	class := backend.Class(err)
+	if is(err, 1044, 1045, 1046, 1049, 1054, 1142, 1143, 1146, 1227, 1251, 1370, 1698, 1820, 1862, 3118, 3159, 4151) {
 		class = backend.ErrDenied
+	}
+	switch text := err.Error(); {
+	case len(b.password) >= 4 && strings.Contains(text, b.password):
+		return fmt.Errorf("mysqltable: %s: %w: %s", what, class, strings.ReplaceAll(text, b.password, "***"))
+	case errors.Is(err, class):
+		return fmt.Errorf("mysqltable: %s: %w", what, err)
 	}
 	return fmt.Errorf("mysqltable: %s: %w: %w", what, class, err)
 }

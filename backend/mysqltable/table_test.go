@@ -214,3 +214,28 @@ func TestASealKeepsOtherProgramsOut(t *testing.T) {
 		}
 	})
 }
+
+func TestARowIsHeldWhateverTheSessionWasTold(t *testing.T) {
+	t.Parallel()
+	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
+		readOnly := map[testbed.Kind]string{testbed.MariaDB: "tx_read_only", testbed.MySQL: "transaction_read_only"}[k]
+		for name, value := range map[string]string{"autocommit": "0", "completion_type": "'CHAIN'", "sql_safe_updates": "1", "sql_select_limit": "1", "max_join_size": "1", readOnly: "1"} {
+			t.Run(name, func(t *testing.T) {
+				l := newLab(t, k, UpdateTime, threshold)
+				l.options.Config.Params = map[string]string{name: value}
+				a, b := l.node(t, "go-a"), l.node(t, "go-b")
+				held := a.lead("jobs")
+				if got := a.renew(held); got.Outcome != backend.Granted {
+					t.Errorf("a renewal: %v, %v; want granted", got.Outcome, got.Err)
+				}
+				if leader := l.leader(t, "jobs"); !strings.HasPrefix(leader, "go-a#") {
+					t.Errorf("other programs see %q as leader, want go-a#…", leader)
+				}
+				a.release(held)
+				if next := b.lead("jobs"); next.Term <= held.Term {
+					t.Errorf("term %d after %d", next.Term, held.Term)
+				}
+			})
+		}
+	})
+}

@@ -1,0 +1,247 @@
+package mysql
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/internal/testbed"
+)
+
+func TestALeaseSurvivesARestartOfItsServer(t *testing.T) {
+	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
+		t.Parallel()
+		s := testbed.Start(t, testbed.Options{Kind: k})
+		l := newLabOn(t, s)
+		n := l.node(t, "n")
+		held := n.lead("a", time.Second)
+		free := n.lead("b", time.Second)
+		if err := n.release(free, backend.Released); err != nil {
+			t.Fatal(err)
+		}
+		for _, end := range []func(testing.TB){s.Terminate, s.Kill} {
+			end(t)
+			a, err := n.renew(held)
+			if a.Outcome != backend.Unknown || backend.Class(err) != backend.ErrUnavailable {
+				t.Errorf("a renewal without a server: %v, %v; want unknown and unavailable", a.Outcome, err)
+			}
+			s.Start(t)
+			held = n.mustRenew(held)
+			if got := n.see("b"); got.Watch != 0 {
+				t.Errorf("a server that keeps every commit shows a vacant lease as free after a restart: %+v", got)
+			}
+			if got := n.see("new"); got.Watch != 0 {
+				t.Errorf("and a new election, too: %+v", got)
+			}
+		}
+	})
+}
+
+func TestAServerThatMayHaveLostCommitsIsWatchedAfterARestart(t *testing.T) {
+	for _, args := range [][]string{
+		{"--innodb-flush-log-at-trx-commit=0"},
+		{"--log-bin=binlog", "--server-id=7", "--sync-binlog=0"}, // recovery rolls back what the log does not have
+	} {
+		t.Run(args[0], func(t *testing.T) {
+			t.Parallel()
+			watchedAfterARestart(t, args)
+		})
+	}
+}
+
+func watchedAfterARestart(t *testing.T, args []string) {
+	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
+		t.Parallel()
+		s := testbed.Start(t, testbed.Options{Kind: k, Args: args})
+		l := newLabOn(t, s)
+		n, other := l.node(t, "n"), l.node(t, "other")
+		greatest := func(d time.Duration) {
+			l.exec(t, fmt.Sprintf("UPDATE election_lease SET ttl_us = %d WHERE name = ''", d.Microseconds()))
+		}
+		greatest(time.Second)
+		testbed.Eventually(t, callLimit, "the server is up for the greatest TTL", func() error {
+			if got := n.see("a"); got.Watch != 0 {
+				return fmt.Errorf("Watch is %v", got.Watch)
+			}
+			return nil
+		})
+		held := n.lead("a", time.Second)
+		if err := n.release(n.lead("b", time.Second), backend.Released); err != nil {
+			t.Fatal(err)
+		}
+		// What was written a moment ago may be lost, but the server has flushed
+		// this: it does so once a second.
+		const long = 10 * time.Minute // longer than any start takes
+		greatest(long)
+		testbed.Eventually(t, callLimit, "the log is flushed", func() error {
+			_, err := l.admin.Exec("FLUSH ENGINE LOGS")
+			return err
+		})
+		s.Terminate(t)
+		s.Start(t)
+		for _, name := range []string{"a", "b", "new"} {
+			if got := other.see(name); got.Watch != long {
+				t.Errorf("%q just after the restart: Watch %v; each lease is watched for the greatest TTL, %v", name, got.Watch, long)
+			}
+		}
+		if a, err := n.bid(backend.Lease{Election: "a"}, time.Second); err != nil || a.Outcome != backend.Refused {
+			t.Errorf("a leftover of one's own, on a server that may have lost what came after it: %v, %v; it must be watched, too", a.Outcome, err)
+		}
+		n.mustRenew(held)
+		greatest(time.Second)
+		last := l.node(t, "last") // who was there has noticed a restart, and is wary for as long as it was to be then
+		testbed.Eventually(t, callLimit, "all is as before after the greatest TTL", func() error {
+			if a, b := last.see("a"), last.see("b"); a.Watch != time.Second || b.Watch != 0 {
+				return fmt.Errorf("Watch %v and %v", a.Watch, b.Watch)
+			}
+			return nil
+		})
+	})
+}
+
+func TestAWatchDoesNotGoOnAcrossARestartThatLostCommits(t *testing.T) {
+	calm := status{server: "Q", stamp: "P", same: false, maxTTL: maxTTL}
+	careful := calm
+	careful.careful = true
+	for what, r := range map[string]row{
+		"held for the greatest TTL": {found: true, same: true, Lease: backend.Lease{Election: "x", Holder: backend.Candidate{ID: "a", Nonce: "n"}, Term: 5, Beat: 7, TTL: maxTTL}},
+		"vacant":                    {found: true, same: true, Lease: backend.Lease{Election: "x", Term: 5, Beat: 7}},
+		"written by another server": {found: true, stamp: "P", Lease: backend.Lease{Election: "x", Term: 5, Beat: 7}},
+		"without a row":             {Lease: backend.Lease{Election: "x"}},
+	} {
+		before, during := r, r
+		before.judge(&calm, "me")
+		during.judge(&careful, "me")
+		if during.Unchanged(before.Lease) || before.Ref == during.Ref {
+			t.Errorf("%s: the watch goes on when carefulness begins or ends: %q, %v", what, during.Ref, during.Watch)
+		}
+		if during.Watch != maxTTL {
+			t.Errorf("%s: Watch %v, want the greatest TTL", what, during.Watch)
+		}
+	}
+}
+
+func TestAServerThatWasSeenToLoseCommitsIsNotTrustedAfterARestart(t *testing.T) {
+	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
+		t.Parallel()
+		s := testbed.Start(t, testbed.Options{Kind: k})
+		l := newLabOn(t, s)
+		const greatest = 10 * time.Minute // longer than any start takes
+		l.exec(t, fmt.Sprintf("UPDATE election_lease SET ttl_us = %d WHERE name = ''", greatest.Microseconds()))
+		n, other := l.node(t, "n"), l.node(t, "other")
+		if err := n.release(n.lead("a", time.Second), backend.Released); err != nil {
+			t.Fatal(err)
+		}
+		if got := other.see("a"); got.Watch != 0 {
+			t.Fatalf("a server that keeps every commit: %+v", got)
+		}
+		l.exec(t, "SET GLOBAL innodb_flush_log_at_trx_commit = 2") // not in its configuration
+		other.see("a")
+		s.Terminate(t)
+		s.Start(t)
+		if got := other.see("a"); got.Watch != greatest {
+			t.Errorf("it was seen not to keep every commit, and was restarted: Watch %v, want the greatest TTL", got.Watch)
+		}
+	})
+}
+
+func TestEachRestartBeginsAWatchAnew(t *testing.T) {
+	var s servers
+	began := time.Now()
+	boots := func(boot string, after time.Duration) int {
+		now := began.Add(after)
+		_, n := s.booted(boot, "", maxTTL, now, now)
+		return n
+	}
+	before, same, first, second := boots("a", 0), boots("a", 5*time.Second), boots("b", 10*time.Second), boots("c", 20*time.Second)
+	if before != same || same == first || first == second {
+		t.Errorf("restarts counted: %d, %d, %d, %d", before, same, first, second)
+	}
+	lease := func(boots int) row {
+		r := row{found: true, same: true}
+		r.judge(&status{server: "s", careful: true, maxTTL: maxTTL, boots: boots}, "")
+		return r
+	}
+	if lease(1).Ref == lease(2).Ref {
+		t.Error("a watch goes on through a restart")
+	}
+}
+
+func TestACrashIsOverOnceItsServerWasSeenForTheGreatestTTL(t *testing.T) {
+	at := time.Now()
+	for what, c := range map[string]struct {
+		first   time.Duration // when the process saw this start first, before now
+		other   bool          // another start was seen before
+		vouched string
+		careful bool
+	}{
+		"seen for the first time":          {0, false, "", true},
+		"seen for nearly long enough":      {maxTTL, false, "", true},
+		"seen for long enough":             {maxTTL + time.Second, false, "", false},
+		"vouched for":                      {0, false, "B", false},
+		"another one is vouched for":       {0, false, "A", true},
+		"restarted, and vouched for since": {0, true, "B", false},
+		"restarted":                        {maxTTL, true, "A", true},
+		"restarted long ago":               {maxTTL + time.Second, true, "A", false},
+	} {
+		var s servers
+		if c.other {
+			long := at.Add(-time.Hour)
+			s.booted("A", "", maxTTL, long, long)
+		}
+		if c.first > 0 {
+			first := at.Add(-c.first)
+			s.booted("B", c.vouched, maxTTL, first, first)
+		}
+		if careful, _ := s.booted("B", c.vouched, maxTTL, at, at.Add(time.Minute)); careful != c.careful {
+			t.Errorf("%s: careful: %v, want %v", what, careful, c.careful)
+		}
+	}
+}
+
+// A machine that boots with a wrong clock: the crash is a moment ago, whatever the
+// server's running time says.
+func TestAClockThatIsSetAfterACrashDoesNotHideTheCrash(t *testing.T) {
+	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
+		t.Parallel()
+		s := testbed.Start(t, testbed.Options{Kind: k, Clock: true, Args: []string{"--innodb-flush-log-at-trx-commit=0"}})
+		l := newLabOn(t, s)
+		const greatest = 10 * time.Minute
+		l.exec(t, fmt.Sprintf("UPDATE election_lease SET ttl_us = %d WHERE name = ''", greatest.Microseconds()))
+		s.Terminate(t)
+		s.Start(t)
+		s.Step(t, time.Hour)
+		if got := l.node(t, "late").see("a"); got.Watch != greatest {
+			t.Errorf("the server has been up for a moment, and its clock was set forward by an hour since: Watch %v, want %v", got.Watch, greatest)
+		}
+	})
+}
+
+func TestWhoStartsLaterNeedNotWatchAServerThatSomebodyHasWatched(t *testing.T) {
+	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
+		t.Parallel()
+		s := testbed.Start(t, testbed.Options{Kind: k, Args: []string{"--innodb-flush-log-at-trx-commit=0"}})
+		l := newLabOn(t, s)
+		l.exec(t, fmt.Sprintf("UPDATE election_lease SET ttl_us = %d WHERE name = ''", time.Second.Microseconds()))
+		n := l.node(t, "n")
+		testbed.Eventually(t, callLimit, "the first has seen the server for the greatest TTL", func() error {
+			if got := n.see("a"); got.Watch != 0 {
+				return fmt.Errorf("Watch is %v", got.Watch)
+			}
+			return nil
+		})
+		n.lead("a", time.Second)
+		l.exec(t, fmt.Sprintf("UPDATE election_lease SET ttl_us = %d WHERE name = ''", time.Hour.Microseconds()))
+		for _, name := range []string{"new", "a"} {
+			if got := l.node(t, "late").see(name); got.Watch > time.Second {
+				t.Errorf("%q, once somebody has vouched for the server: Watch %v", name, got.Watch)
+			}
+		}
+		s.Terminate(t)
+		s.Start(t)
+		if got := l.node(t, "last").see("new"); got.Watch != time.Hour {
+			t.Errorf("after the next restart: Watch %v, want the greatest TTL", got.Watch)
+		}
+	})
+}
