@@ -38,7 +38,8 @@ func (b *Backend) Acquire(ctx context.Context, bids []backend.Bid) ([]backend.An
 		open = append(open, &offer{at: i, bid: bid})
 	}
 	entries := b.free.take(open)
-	for known := entries != nil; len(open) > 0; known = false {
+	known := entries != nil
+	for try := 0; len(open) > 0; try++ {
 		if !known {
 			var err error
 			if entries, err = b.read(ctx, electionsOf(open), true); err != nil {
@@ -48,16 +49,26 @@ func (b *Backend) Acquire(ctx context.Context, bids []backend.Bid) ([]backend.An
 		offers := b.offers(open, entries, answers)
 		open = nil
 		for part := range slices.Chunk(offers, grantChunk) {
-			lost, err := b.grant(ctx, part, answers)
-			if err == nil && known {
-				open = append(open, lost...) // perhaps only because what was known is out of date
-			} else if err == nil {
-				err = b.outbid(ctx, lost, answers)
-			}
+			lost, index, err := b.grant(ctx, part, answers)
 			if err != nil {
 				return answers, b.fail(what, err)
 			}
+			carry(part, offers, index, answers)
+			over := lost[:0:0]
+			for _, o := range lost {
+				// Perhaps only because what was known is out of date, or because some
+				// other election has changed.
+				if known || o.virgin() && try < attempts {
+					open = append(open, o)
+				} else {
+					over = append(over, o)
+				}
+			}
+			if err := b.outbid(ctx, over, answers); err != nil {
+				return answers, b.fail(what, err)
+			}
 		}
+		known = false
 	}
 	return answers, nil
 }
@@ -143,13 +154,13 @@ type offer struct {
 }
 
 // grant tries one transaction, and again without those that it failed for because
-// something has changed, which it returns.
-func (b *Backend) grant(ctx context.Context, part []*offer, answers []backend.Answer) (lost []*offer, err error) {
+// something has changed, which it returns, with the index of the one that succeeded.
+func (b *Backend) grant(ctx context.Context, part []*offer, answers []backend.Answer) (lost []*offer, index uint64, err error) {
 	names := electionsOf(part)
 	for try := 0; len(part) > 0; try++ {
 		session, err := b.open(ctx, part[0].bid.Candidate, part[0].bid.TTL)
 		if err != nil {
-			return nil, err
+			return nil, 0, err
 		}
 		if try == 0 {
 			b.beats.may(names)
@@ -167,10 +178,11 @@ func (b *Backend) grant(ctx context.Context, part []*offer, answers []backend.An
 		ok, answer, err := b.txn(ctx, append(ops, b.changed()))
 		switch {
 		case err != nil:
-			return nil, err // whoever may hold it: the outcomes are unknown
+			return nil, 0, err // whoever may hold it: the outcomes are unknown
 		case ok:
-			b.granted(part, lastIndex(answer.Results), sent, session, answers)
-			return lost, nil
+			index = lastIndex(answer.Results)
+			b.granted(part, index, sent, session, answers)
+			return lost, index, nil
 		case sessionGone(answer) && try == 0:
 			b.drop(session)
 			continue
@@ -182,7 +194,7 @@ func (b *Backend) grant(ctx context.Context, part []*offer, answers []backend.An
 			}
 		}
 		if len(failed) == 0 {
-			return nil, txnError(answer)
+			return nil, 0, txnError(answer)
 		}
 		var rest []*offer
 		for i, o := range part {
@@ -202,7 +214,24 @@ func (b *Backend) grant(ctx context.Context, part []*offer, answers []backend.An
 		}
 		part = rest
 	}
-	return lost, nil
+	return lost, 0, nil
+}
+
+// carry lets further offers rest on a grant at that index that rested on the key of
+// changes, and has written it: between the reading and that grant nobody else has.
+func carry(part, offers []*offer, index uint64, answers []backend.Answer) {
+	for _, o := range part {
+		if !o.virgin() || answers[o.at].Outcome != backend.Granted {
+			continue
+		}
+		was, is := o.changes, &api.KVPair{ModifyIndex: index}
+		for _, later := range offers {
+			if later.changes == was {
+				later.changes = is
+			}
+		}
+		return
+	}
 }
 
 // draw makes what the grant writes.
@@ -237,6 +266,9 @@ func (b *Backend) grantOps(o *offer, session string) api.KVTxnOps {
 		ops = append(ops, pin(b.keys.beat+o.entry.lock.Session, o.beatPair))
 	}
 	ops = append(ops, pin(key, o.lockPair))
+	if o.virgin() {
+		ops = append(ops, pin(b.keys.changes, o.changes))
+	}
 	if p := o.lockPair; p != nil && p.Session != "" && p.Session != session {
 		ops = append(ops, &api.KVTxnOp{Verb: api.KVUnlock, Key: key, Session: p.Session, Value: value})
 	}

@@ -45,7 +45,9 @@
 // unchanged for its TTL; it unlocks the lock in the name of the holder's session,
 // locks it for its own, and writes the record with the next term. Consul allows
 // anybody who may write a key to do that, the session need not end, and what is
-// unlocked has no lock-delay.
+// unlocked has no lock-delay. The first grant of an election has no keys of its own to
+// rest on. It requires that election/changes has the index under which there were none:
+// lock and record may have come, and have been deleted by hand, since.
 //
 // What can two processes believe at one instant? Say the holder counts from the
 // sending of renewal k, which wrote the beat at index i, and a take-over rests on
@@ -139,7 +141,7 @@
 //
 // The member's key is written along with the readings of a follower. A leader writes it by
 // itself, once a TTL, or, of more than 31 elections, along with a renewal, and looks once a
-// TTL at what was done by hand instead. With more than 21 elections a
+// TTL at what was done by hand instead. With more than 20 elections a
 // change of one makes each process list all of them, once for all changes between two
 // renewals. The keys of gone members and sessions are deleted after a day.
 //

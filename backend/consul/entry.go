@@ -17,6 +17,7 @@ type entry struct {
 	lockPair *api.KVPair // nil: no such key
 	termPair *api.KVPair
 	beatPair *api.KVPair // of the session that the lock's value names
+	changes  *api.KVPair // the key of that name, read with the others or before; see virgin
 	lock     lock
 	term     term
 	renewals *renewals // of that session; nil: none
@@ -119,6 +120,11 @@ func (e entry) leaseFor(self string, m *memory, now time.Time) backend.Lease {
 	e.judge(self, m, now)
 	return e.lease
 }
+
+// virgin reports whether there is nothing of the election, nor was there anything. A grant
+// then has no key to rest on but the one of changes: all else may have come, with another
+// grant, and have been deleted by hand since it was read.
+func (e *entry) virgin() bool { return e.lockPair == nil && e.termPair == nil }
 
 // ours reports whether the lease is held with that session by that nonce in that
 // term, by all that there is about it.

@@ -183,7 +183,7 @@ func (b *Backend) heard(seen []backend.Lease) []*entry {
 	for i, l := range seen {
 		names[i] = l.Election
 	}
-	entries := b.gather(names, pairs)
+	entries := b.gather(names, pairs, nil) // there is a lock key of each, or they are not used
 	b.judge(entries, nil)
 	for _, e := range entries {
 		if e.held || e.lost || e.lease.Watch != 0 || e.lockPair == nil || e.lockPair.Session != "" {

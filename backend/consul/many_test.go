@@ -151,7 +151,7 @@ func TestWhatMembersDoToManyLeasesIsSeenByTheNextRenewal(t *testing.T) {
 	o := &offer{entry: entries[0], next: held[4].Term + 1, bid: backend.Bid{Election: "e0004", Candidate: b.me, TTL: crowdTTL}}
 	var answers [1]backend.Answer
 	b.enter(t.Context(), "acquire", b.me.Nonce)
-	lost, err := b.grant(t.Context(), []*offer{o}, answers[:])
+	lost, _, err := b.grant(t.Context(), []*offer{o}, answers[:])
 	fatal(t, err)
 	if lost != nil || answers[0].Outcome != backend.Granted {
 		t.Fatalf("a take-over: %v, %v", lost, answers)

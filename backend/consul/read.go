@@ -16,7 +16,7 @@ const maxOps = 64
 
 // few is how many elections are read in one transaction, with the beat keys of as
 // many sessions. More are read as a whole.
-const few = maxOps / 3
+const few = (maxOps - 1) / 3
 
 // read reads elections, consistently. For a few it is one transaction, and a
 // second if one of them hangs on a session that was not expected. For many it is
@@ -29,7 +29,7 @@ func (b *Backend) read(ctx context.Context, names []string, sure bool) ([]*entry
 	if len(names) > few {
 		return b.readMany(ctx, names, sure)
 	}
-	var ops api.KVTxnOps
+	ops := api.KVTxnOps{get(b.keys.changes)}
 	var sessions []string
 	for _, name := range names {
 		ops = append(ops, get(b.keys.lock+name), get(b.keys.term+name))
@@ -42,7 +42,7 @@ func (b *Backend) read(ctx context.Context, names []string, sure bool) ([]*entry
 	if err != nil {
 		return nil, err
 	}
-	entries := b.gather(names, pairs)
+	entries := b.gather(names, pairs, pairs[b.keys.changes])
 	var more api.KVTxnOps
 	for _, e := range entries {
 		if s := e.lock.Session; s != "" && !slices.Contains(sessions, s) {
@@ -121,11 +121,12 @@ func collect(ops api.KVTxnOps, results []*api.KVPair) (map[string]*api.KVPair, e
 	return pairs, nil
 }
 
-// gather makes entries of what was read, so far as to know their sessions.
-func (b *Backend) gather(names []string, pairs map[string]*api.KVPair) []*entry {
+// gather makes entries of what was read, so far as to know their sessions. The key of
+// changes was read with them or before.
+func (b *Backend) gather(names []string, pairs map[string]*api.KVPair, changes *api.KVPair) []*entry {
 	entries := make([]*entry, len(names))
 	for i, name := range names {
-		e := &entry{name: name, lockPair: pairs[b.keys.lock+name], termPair: pairs[b.keys.term+name]}
+		e := &entry{name: name, lockPair: pairs[b.keys.lock+name], termPair: pairs[b.keys.term+name], changes: changes}
 		e.parse()
 		entries[i] = e
 	}
@@ -192,7 +193,7 @@ func (b *Backend) readMany(ctx context.Context, names []string, sure bool) ([]*e
 	if err != nil {
 		return nil, err
 	}
-	entries := b.gather(names, pairs)
+	entries := b.gather(names, pairs, beats[b.keys.changes])
 	var more api.KVTxnOps
 	for _, e := range entries {
 		if s := e.lock.Session; s != "" && !asked[s] {
