@@ -55,11 +55,13 @@
 //     changed, and is refused; so are all later ones, however late they arrive. A
 //     challenger that reads from a follower which was cut off watches something
 //     old: the transaction is decided by the leader, and fails.
-//   - The holder's node and its session's are gone: the ensemble has ended the
-//     session, which it does not do before Trust is over (below).
-//   - The holder's node is gone and its session's is there: somebody has deleted it.
-//     No renewal can follow, and the challenger has watched for the TTL. (Who
-//     deletes both by hand, within one TTL, makes two leaders.)
+//   - The holder's node is gone: the ensemble has ended its session, or somebody has
+//     deleted it. No renewal can follow, and the challenger has watched for the TTL
+//     since it found that. That the ensemble does not end a session before Trust is
+//     over (below) is not counted on: its holder's process may have closed it, and
+//     servers that were started anew with a smaller maxSessionTimeout shorten it at
+//     the next connection. (Only in the layout [Node], where nobody can watch before,
+//     is a session that has ended the end of its reign.)
 //
 // A beat that was read does not come back: a renewal is pinned to the version that the
 // one before has left, and each beat is random (so "never" is 2^-64). If the session's node is deleted by hand the

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-zookeeper/zk"
@@ -30,8 +31,17 @@ func isTLS(err error) bool {
 	if _, ok := errors.AsType[x509.UnknownAuthorityError](err); ok {
 		return true
 	}
+	if _, ok := errors.AsType[tls.AlertError](err); ok { // the server's: it may want another certificate of ours
+		return true
+	}
 	_, ok := errors.AsType[tls.RecordHeaderError](err)
 	return ok
+}
+
+// hints say what to do about codes that the library does not know.
+var hints = map[string]string{
+	"unknown error: -124": "the servers want their clients to authenticate (enforce.auth.enabled, sessionRequireClientSASLAuth): set a user, or another scheme there; SASL is not supported",
+	"unknown error: -125": "a quota is used up: raise it (zkCli.sh: listquota, setquota)",
 }
 
 // fail wraps err for the caller: what was done, and the class.
@@ -43,6 +53,11 @@ func (b *Backend) fail(what string, err error) error {
 		return fmt.Errorf("zookeeper: %s: %w", what, err) // has its class
 	}
 	class, hint := backend.ErrUnavailable, ""
+	for text, hint := range hints {
+		if strings.Contains(err.Error(), text) {
+			return fmt.Errorf("zookeeper: %s: %w: %w; %s", what, backend.ErrDenied, err, hint)
+		}
+	}
 	switch {
 	case errors.Is(err, zk.ErrNoAuth):
 		class, hint = backend.ErrDenied, fmt.Sprintf("; %s needs read, write, create and delete below %s and at %s (zkCli.sh: getAcl -R %s)",

@@ -93,14 +93,18 @@ func (b *Backend) grant(ctx context.Context, s *session, id int64, bid backend.B
 	case alone:
 		o = own{asked: underSeal, node: underSeal, session: id}
 		r.Holder.Node = underSeal
-		b.note(election, func(now *own) { o.pending = now.pending; *now = o })
+		if err := b.claim(s, election, func(now *own) { o.pending = now.pending; *now = o }); err != nil {
+			return l, false, err
+		}
 	case fresh:
 		if err := b.room(id, election); err != nil {
 			return l, false, err
 		}
 		request, asked := b.lockNode(bid)
 		r.Holder.Node = asked
-		b.note(election, func(o *own) { *o = own{asked: asked, session: id, pending: o.pending} })
+		if err := b.claim(s, election, func(o *own) { *o = own{asked: asked, session: id, pending: o.pending} }); err != nil {
+			return l, false, err
+		}
 		begin, end = b.account(election)
 		p.add(request, func() error { return b.parents(ctx, s, request.Path, true) })
 	default:

@@ -119,6 +119,12 @@ func (l *line) Read(p []byte) (int, error) {
 func (l *line) Write(p []byte) (int, error) {
 	if l.sent.IsZero() {
 		l.sent = time.Now()
+		// The first request asks for a session. The library would ask for as long a one
+		// as it was granted last, also if servers have come to allow longer ones.
+		if len(p) >= 28 && binary.BigEndian.Uint64(p[20:]) == 0 {
+			p = bytes.Clone(p)
+			binary.BigEndian.PutUint32(p[16:], uint32(l.s.asked.Milliseconds()))
+		}
 	}
 	xid, kind := int32(0), int32(0)
 	if l.done && len(p) >= 12 {

@@ -128,11 +128,19 @@ func (b *Backend) announce(ctx context.Context, s *session, m backend.Member) er
 	} else if !errors.Is(err, zk.ErrNoNode) {
 		return err
 	}
-	_, err = call(ctx, s, func(c *zk.Conn) (string, error) { return c.Create(path, text, zk.FlagEphemeral, b.acl) })
-	if errors.Is(err, zk.ErrNodeExists) { // its own answer was lost
-		return nil
+	for try := 0; ; try++ {
+		_, err = call(ctx, s, func(c *zk.Conn) (string, error) { return c.Create(path, text, zk.FlagEphemeral, b.acl) })
+		switch {
+		case errors.Is(err, zk.ErrNodeExists): // its own answer was lost
+			return nil
+		case errors.Is(err, zk.ErrNoNode) && try == 0: // somebody has deleted the parent
+			if err := b.parents(ctx, s, path, false); err != nil {
+				return err
+			}
+		default:
+			return err
+		}
 	}
-	return err
 }
 
 // Members reads the members that there are.

@@ -44,6 +44,22 @@ func (b *Backend) mine(election string) own {
 func (b *Backend) note(election string, change func(*own)) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.noteLocked(election, change)
+}
+
+// claim notes what is about to be asked for in a session, unless that is being
+// replaced: it would be closed under a grant.
+func (b *Backend) claim(s *session, election string, change func(*own)) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if s.leaving {
+		return errReplaced
+	}
+	b.noteLocked(election, change)
+	return nil
+}
+
+func (b *Backend) noteLocked(election string, change func(*own)) {
 	o := b.own[election]
 	if o == nil {
 		o = &own{}
@@ -235,7 +251,7 @@ func (b *Backend) lockNode(bid backend.Bid) (request *zk.CreateRequest, name str
 // room reports an error if the session cannot take another node.
 func (b *Backend) room(id int64, election string) error {
 	if w := b.weight(id) + len(b.layout.lock(election)) + 64; w > maxWeight {
-		return fmt.Errorf("%w: the nodes of this session would have %d bytes of paths, and servers may fail to close a session with more than %d: spread the elections over several Backends, or shorten their paths", backend.ErrInvalid, w, maxWeight)
+		return fmt.Errorf("%w: the nodes of this session would have %d bytes of paths, and servers may fail to close a session with more than %d: spread the elections over several Backends, or shorten their paths", backend.ErrDenied, w, maxWeight)
 	}
 	return nil
 }
@@ -248,7 +264,9 @@ func (b *Backend) enqueue(ctx context.Context, s *session, id int64, bid backend
 	}
 	request, asked := b.lockNode(bid)
 	path, lock := request.Path, b.layout.lock(election)
-	b.note(election, func(o *own) { *o = own{asked: asked, session: id, pending: o.pending} })
+	if err := b.claim(s, election, func(o *own) { *o = own{asked: asked, session: id, pending: o.pending} }); err != nil {
+		return err
+	}
 	var made string
 	for try := 0; ; try++ {
 		var err error

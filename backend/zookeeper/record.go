@@ -2,6 +2,7 @@ package zookeeper
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"hash/fnv"
 	"math/rand/v2"
@@ -77,7 +78,7 @@ func parseRecord(data []byte, election string) (*record, error) {
 	}
 	var r record
 	if err := json.Unmarshal(data, &r); err != nil {
-		return nil, err
+		return nil, errors.New(backend.Clean(err.Error(), 200, false)) // it quotes what was written
 	}
 	if r.Election != election || r.Term == 0 || r.Beat == 0 {
 		return nil, fmt.Errorf("it is not of this election, or has no term or beat")
@@ -88,7 +89,15 @@ func parseRecord(data []byte, election string) (*record, error) {
 	if r.Holder != nil {
 		r.Holder.Elected = backend.CleanTime(r.Holder.Elected)
 	}
+	// What is written again must not be longer than what we write ourselves.
 	r.History = backend.CleanHistory(r.History)
+	r.End = backend.End(backend.Clean(string(r.End), 16, false))
+	r.LastID, r.LastKey = backend.Clean(r.LastID, backend.MaxID, false), backend.Clean(r.LastKey, 64, false)
+	r.MovedTo, r.MovedFrom = backend.Clean(r.MovedTo, backend.MaxMark, false), backend.Clean(r.MovedFrom, backend.MaxMark, false)
+	if w := r.Wish; w != nil {
+		w.Kind = backend.WishKind(backend.Clean(string(w.Kind), 16, false))
+		w.ID, w.Nonce = backend.Clean(w.ID, backend.MaxID, false), backend.Clean(w.Nonce, 64, false)
+	}
 	return &r, nil
 }
 

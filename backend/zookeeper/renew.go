@@ -237,7 +237,8 @@ func (b *Backend) recount(ctx context.Context, s *session, id int64, held []back
 		if o.node == underSeal && node.stat.EphemeralOwner == 0 {
 			node.stat.EphemeralOwner = id // it needs none
 		}
-		if r.missing || node.missing || bad != nil || node.stat.EphemeralOwner != id || !rec.held(l.Holder.Nonce, l.Term) || rec.Making != "" || !b.layout.is(rec.Holder, o.node) {
+		if r.missing || node.missing || bad != nil || node.stat.EphemeralOwner != id || !rec.held(l.Holder.Nonce, l.Term) || rec.Making != "" || !b.layout.is(rec.Holder, o.node) ||
+			rec.Holder.Session != sessionName(id) || rec.Holder.Grant != o.grant {
 			return
 		}
 		if w := rec.Wish; w != nil && w.Kind == backend.Depose && w.Term == l.Term {

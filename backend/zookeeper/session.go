@@ -20,6 +20,8 @@ type session struct {
 	ctx    context.Context // of its dialling
 	cancel context.CancelFunc
 
+	leaving bool // guarded by b.mu: it is being replaced, and nothing may be asked for that would hang on it
+
 	mu      sync.Mutex
 	id      int64         // as the server said last
 	granted time.Duration // how long it lives unheard, as the server said
@@ -62,11 +64,12 @@ func (b *Backend) current(ctx context.Context, need time.Duration) (*session, er
 	b.mu.Lock()
 	s, closed, replace := b.session, b.guard.Admit(""), false
 	expected := min(max(b.expected, need), b.options.MaxSession)
-	if s != nil && s.asked < expected {
-		replace = true
+	if s != nil {
+		replace = s.asked < expected || s.short(need)
 		for _, o := range b.own {
 			replace = replace && o.empty()
 		}
+		s.leaving = replace
 	}
 	b.mu.Unlock()
 	if closed != nil {
@@ -95,6 +98,13 @@ func (b *Backend) current(ctx context.Context, need time.Duration) (*session, er
 		s = fresh
 	}
 	return s, s.ready(ctx)
+}
+
+// short reports whether the servers have granted less than is needed.
+func (s *session) short(need time.Duration) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.granted > 0 && s.granted < need
 }
 
 // with calls f with the session, connected, and again if that was replaced by

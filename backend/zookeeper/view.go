@@ -277,10 +277,17 @@ func (b *Backend) seeHolder(ctx context.Context, s *session, g glance, get func(
 	case v.underSeal(b): // then the session's node is all that tells of it, and somebody may have deleted that
 		return watch, false, nil
 	}
-	// The ensemble has ended its session: the reign is over.
+	// The ensemble has ended its session, and the reign with it. But when it did is not
+	// for sessions to tell: its holder may have closed it, servers that were started anew
+	// with a smaller maxSessionTimeout end it early, and somebody may have deleted its
+	// nodes. So it is watched for as long as the holder may trust it, at a fixed path
+	// excepted, where nobody can watch before.
 	l.Beat = mix(rec.Beat, "over")
 	l.End, l.LastID, l.LastNonce = backend.Failed, h.ID, h.Nonce
-	return 0, false, nil
+	if b.layout.kind == Node || h.Nonce == b.guard.Nonce() {
+		return 0, false, nil
+	}
+	return watch, false, nil
 }
 
 // held reports whether the holder's node is there.

@@ -1,0 +1,215 @@
+package zookeeper
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/internal/testbed"
+	"github.com/go-zookeeper/zk"
+)
+
+// When the nodes of a holder are gone, its session has ended, or somebody has deleted
+// them. The holder may not know, and trust its last renewal.
+func TestALeaseWhoseSessionIsGoneIsWatchedForAsLongAsItMayBeTrusted(t *testing.T) {
+	t.Parallel()
+	for how, end := range map[string]func(t *testing.T, a *client, admin *zk.Conn, held backend.Lease){
+		"closed": func(t *testing.T, a *client, _ *zk.Conn, _ backend.Lease) { a.session.close(false) },
+		"deleted by hand": func(t *testing.T, a *client, admin *zk.Conn, held backend.Lease) {
+			for _, path := range []string{a.layout.node("jobs", held.Ref), a.layout.sessionOf(sessionName(a.session.id))} {
+				if err := admin.Delete(path, -1); err != nil {
+					t.Fatal(err)
+				}
+			}
+		},
+	} {
+		t.Run(how, func(t *testing.T) {
+			t.Parallel()
+			o := unhurried(shared(t))
+			a, b, admin := newClient(t, "a", o), newClient(t, "b", o), dial(t, o.Servers)
+			held := a.settleDown(t, "jobs")
+			end(t, a, admin, held)
+			var got backend.Lease
+			testbed.Eventually(t, patience, "its nodes are gone", func() error {
+				if got = b.look(t, "jobs"); !got.Vacant() {
+					return errNone
+				}
+				return nil
+			})
+			if got.Watch < held.TTL {
+				t.Errorf("two leaders: a trusts its lease for %v, and b need not watch it for more than %v", held.TTL, got.Watch)
+			}
+			if again := b.look(t, "jobs"); !again.Unchanged(got) {
+				t.Errorf("the watch never ends: %+v, then %+v", got, again)
+			}
+			if won, err := b.try(got); err != nil || won.Outcome != backend.Granted || won.Term <= held.Term {
+				t.Errorf("after that watch: %v, term %d after %d, %v; want granted", won.Outcome, won.Term, held.Term, err)
+			}
+		})
+	}
+}
+
+// At the length of its sessions a server may be started anew with less, and the next
+// connection makes the session as short as that.
+func TestServersThatComeToAllowShorterSessionsElectNobodyTooEarly(t *testing.T) {
+	t.Parallel()
+	reserve(t, 1)
+	server := testbed.StartZooKeeper(t, testbed.ZooKeeperOptions{})
+	proxy := testbed.NewProxy(t, server.Addr())
+	o := unhurried(Options{Servers: []string{server.Addr()}, Root: "/lowered", Tick: tick})
+	b := newClient(t, "b", o)
+	o.Servers = []string{proxy.Addr()}
+	a := newClient(t, "a", o)
+	bid := a.bid(a.look(t, "jobs"))
+	bid.TTL, bid.Renew = 9*time.Second, 3*time.Second
+	answers, err := a.Acquire(t.Context(), []backend.Bid{bid})
+	if err != nil || answers[0].Outcome != backend.Granted {
+		t.Fatal(answers, err)
+	}
+	b.look(t, "jobs")
+	reconfigure(t, server, "maxSessionTimeout=20000", "maxSessionTimeout=1000")
+	if answers, err = a.renew(answers[0].Lease); err != nil || answers[0].Outcome != backend.Granted {
+		t.Fatal(answers, err)
+	}
+	_, before := a.session.present()
+	server.Kill(t)
+	server.Start(t)
+	testbed.Eventually(t, patience, "a is connected again", func() error {
+		if _, now := a.session.present(); now == before || a.session.conn.State() != zk.StateHasSession {
+			return errNone
+		}
+		return nil
+	})
+	proxy.Cut(true)
+	testbed.Eventually(t, patience, "its session ends", func() error {
+		got := b.look(t, "jobs")
+		if !got.Vacant() {
+			return errNone
+		}
+		if got.Watch < bid.TTL {
+			t.Errorf("two leaders: a may trust its renewal for %v, and b need not watch for more than %v", bid.TTL, got.Watch)
+		}
+		return nil
+	})
+}
+
+func reconfigure(t *testing.T, server *testbed.ZooKeeperServer, old, new string) {
+	t.Helper()
+	file := filepath.Join(server.Dir(), "zoo.cfg")
+	text, err := os.ReadFile(file)
+	if err != nil || !strings.Contains(string(text), old) {
+		t.Fatalf("%s, which is to have %s: %v", text, old, err)
+	}
+	if err := os.WriteFile(file, []byte(strings.ReplaceAll(string(text), old, new)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// The library asks for as long a session as it was granted last.
+func TestServersThatComeToAllowLongerSessionsAreAskedForThem(t *testing.T) {
+	t.Parallel()
+	reserve(t, 1)
+	server := testbed.StartZooKeeper(t, testbed.ZooKeeperOptions{Config: []string{"maxSessionTimeout=1000"}})
+	a := newClient(t, "a", unhurried(Options{Servers: []string{server.Addr()}, Root: "/raised", Tick: tick}))
+	if _, err := a.try(a.look(t, "jobs")); backend.Class(err) != backend.ErrDenied || !strings.Contains(err.Error(), "raise their maxSessionTimeout") {
+		t.Fatalf("a bid for which sessions are too short: %v; want denied, and what to do", err)
+	}
+	reconfigure(t, server, "maxSessionTimeout=1000", "maxSessionTimeout=20000")
+	server.Kill(t)
+	server.Start(t)
+	testbed.Eventually(t, patience, "a bid is granted once that was done", func() error {
+		_, err := a.try(a.look(t, "jobs"))
+		return err
+	})
+}
+
+// A session is replaced by a longer one if nothing hangs on it. Nothing may be asked for
+// by a call that has begun before.
+func TestASessionThatIsBeingReplacedIsNotGrantedBy(t *testing.T) {
+	t.Parallel()
+	for _, layout := range []Layout{Latch, Node} {
+		t.Run(string(layout), func(t *testing.T) {
+			o := unhurried(shared(t))
+			o.Layout = layout
+			a, b := newClient(t, "a", o), newClient(t, "b", o)
+			seen := a.look(t, "jobs")
+			a.mu.Lock()
+			s := a.session
+			s.leaving = true
+			a.mu.Unlock()
+			id, _ := s.present()
+			if _, err := a.acquire(t.Context(), s, id, a.bid(seen), watching()); backend.Class(err) != backend.ErrUnavailable {
+				t.Errorf("a bid by a session that is being closed: %v; want unavailable", err)
+			}
+			if o := a.mine("jobs"); !o.empty() {
+				t.Errorf("something was asked for: %+v", o)
+			}
+			if won, err := b.try(b.look(t, "jobs")); err != nil || won.Outcome != backend.Granted {
+				t.Errorf("nobody has asked for anything, and b's bid is %v, %v", won.Outcome, err)
+			}
+		})
+	}
+}
+
+func TestARecordWithLongValuesIsTakenOver(t *testing.T) {
+	t.Parallel()
+	o := unhurried(shared(t))
+	a, admin := newClient(t, "a", o), dial(t, o.Servers)
+	held := a.settleDown(t, "jobs")
+	if err := a.release(backend.Lease{Election: "jobs", Term: held.Term, End: backend.Released}); err != nil {
+		t.Fatal(err)
+	}
+	path := a.layout.recordOf("jobs")
+	text, _, err := admin.Get(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	long := strings.Repeat("<", 200<<10) // six times as long in JSON
+	for _, name := range []string{"last_id", "last_nonce", "end", "moved_from"} {
+		planted := strings.Replace(string(text), `{`, `{"`+name+`":"`+long+`",`, 1)
+		planted = strings.Replace(planted, `"last_id":"a",`, "", 1)
+		if name != "last_nonce" {
+			planted = strings.Replace(planted, `"last_nonce":"`+held.Holder.Nonce+`",`, "", 1)
+		}
+		if _, err := admin.Set(path, []byte(planted), -1); err != nil {
+			t.Fatal(err)
+		}
+		got, err := a.try(a.look(t, "jobs"))
+		if err != nil || got.Outcome != backend.Granted {
+			t.Fatalf("%s of %d bytes: %v, %v; want granted", name, len(long), got.Outcome, err)
+		}
+		if err := a.release(backend.Lease{Election: "jobs", Term: got.Term, End: backend.Released}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := admin.Set(path, []byte(`{"election":"jobs","term":1,"beat":"1","holder":{"ttl":"`+long+`"}}`), -1); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := a.try(a.look(t, "jobs")); backend.Class(err) != backend.ErrDenied || len(err.Error()) > 1000 {
+		t.Errorf("a record that cannot be read: class %v, %d bytes; want denied, in a few words", backend.Class(err), len(err.Error()))
+	}
+}
+
+func TestMembersAreAnnouncedAgainAfterTheirParentWasDeleted(t *testing.T) {
+	t.Parallel()
+	o := shared(t)
+	a, admin := newClient(t, "a", o), dial(t, o.Servers)
+	m := backend.Member{Candidate: a.me, TTL: ttl}
+	if err := a.Announce(t.Context(), m); err != nil {
+		t.Fatal(err)
+	}
+	deleteAll(t, admin, o.Root+"/member")
+	testbed.Eventually(t, patience, "a is a member again", func() error {
+		if err := a.Announce(t.Context(), m); err != nil {
+			t.Fatalf("announce: %v", err)
+		}
+		list, err := a.Members(t.Context(), "", 10)
+		if err == nil && len(list) != 1 {
+			err = errNone
+		}
+		return err
+	})
+}
