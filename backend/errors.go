@@ -54,3 +54,24 @@ func Class(err error) error {
 	}
 	return ErrUnavailable
 }
+
+// Redacted returns an error that says text and is what err is: of the same class, and of
+// those errors of this package and of package context that err is. The rest of err's
+// chain, which would print a secret again, is gone.
+func Redacted(err error, text string) error {
+	e := redacted{text: text}
+	for _, kind := range []error{ErrStale, ErrClosed, ErrInvalid, ErrDenied, ErrUnavailable, context.Canceled, context.DeadlineExceeded} {
+		if errors.Is(err, kind) {
+			e.kinds = append(e.kinds, kind)
+		}
+	}
+	return e
+}
+
+type redacted struct {
+	text  string
+	kinds []error
+}
+
+func (e redacted) Error() string   { return e.text }
+func (e redacted) Unwrap() []error { return e.kinds }

@@ -3,7 +3,6 @@ package consul
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -48,7 +47,7 @@ func (b *Backend) Acquire(ctx context.Context, bids []backend.Bid) ([]backend.An
 		}
 		offers := b.offers(open, entries, answers)
 		open = nil
-		for part := range slices.Chunk(offers, grantChunk) {
+		for _, part := range parts(offers) {
 			lost, index, err := b.grant(ctx, part, answers)
 			if err != nil {
 				return answers, b.fail(what, err)
@@ -82,7 +81,7 @@ func (b *Backend) offers(open []*offer, entries []*entry, answers []backend.Answ
 		if !e.mine && !e.lease.Unchanged(o.bid.Over) || e.lease.MovedTo != o.bid.Over.MovedTo {
 			answers[o.at] = backend.Answer{Lease: e.lease, Outcome: backend.Refused}
 			if o.entry != nil { // tried, and refused
-				b.beats.gone(e.name)
+				b.beats.refused(o)
 			}
 			continue
 		}
@@ -151,19 +150,39 @@ type offer struct {
 	next   uint64 // the term
 	reign  lock   // what is written
 	record term
+	noted  bool // that it may be held
+	doubt  bool // it might have been before: an earlier bid may still be on its way
+}
+
+// parts are offers that fit into a transaction. Its size is limited (txn_max_req_len of the
+// servers, 512 KiB), values are in base64, and metadata may be six times as long in JSON.
+func parts(offers []*offer) (all [][]*offer) {
+	const most = 384 << 10
+	size := 0
+	for _, o := range offers {
+		weight := 1024 + 3*len(encode(o.bid.Candidate))
+		if o.termPair != nil {
+			weight += len(o.termPair.Value)
+		}
+		if weight = weight * 4 / 3; all == nil || size+weight > most || len(all[len(all)-1]) == grantChunk {
+			all, size = append(all, nil), 0
+		}
+		all[len(all)-1] = append(all[len(all)-1], o)
+		size += weight
+	}
+	return all
 }
 
 // grant tries one transaction, and again without those that it failed for because
 // something has changed, which it returns, with the index of the one that succeeded.
 func (b *Backend) grant(ctx context.Context, part []*offer, answers []backend.Answer) (lost []*offer, index uint64, err error) {
-	names := electionsOf(part)
 	for try := 0; len(part) > 0; try++ {
 		session, err := b.open(ctx, part[0].bid.Candidate, part[0].bid.TTL)
 		if err != nil {
 			return nil, 0, err
 		}
 		if try == 0 {
-			b.beats.may(names)
+			b.beats.may(part)
 		}
 		sent := time.Now()
 		var ops api.KVTxnOps
@@ -202,13 +221,13 @@ func (b *Backend) grant(ctx context.Context, part []*offer, answers []backend.An
 			switch {
 			case !did:
 				rest = append(rest, o)
-			case !delayed(text) && (strings.Contains(text, "index") || strings.Contains(text, "exist") || strings.Contains(text, "already held") || strings.Contains(text, "isn't held")):
+			case !delayed(text) && !strings.Contains(text, "ermission denied") && (strings.Contains(text, "index") || strings.Contains(text, "exist") || strings.Contains(text, "already held") || strings.Contains(text, "isn't held")):
 				lost = append(lost, o)
 			default:
 				one := &api.KVTxnResponse{Errors: api.TxnErrors{{What: text}}}
 				answers[o.at] = backend.Answer{Err: b.fail(about("acquire", 1, o.name), txnError(one))}
 				if !o.mine {
-					b.beats.gone(o.name)
+					b.beats.refused(o)
 				}
 			}
 		}
@@ -323,7 +342,7 @@ func (b *Backend) outbid(ctx context.Context, lost []*offer, answers []backend.A
 		if e := entries[i]; e.mine { // left over of an earlier bid whose answer was lost
 			answers[o.at] = backend.Answer{Err: b.fail(about("acquire", 1, o.name), errConflict)}
 		} else {
-			b.beats.gone(o.name)
+			b.beats.refused(o)
 			answers[o.at] = backend.Answer{Lease: e.lease, Outcome: backend.Refused}
 		}
 	}

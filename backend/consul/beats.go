@@ -103,13 +103,24 @@ func (s *beats) begin(first renewals, results []*api.KVPair) {
 }
 
 // may notes bids before they are sent, so that no renewal of others renews them.
-func (s *beats) may(names []string) {
+func (s *beats) may(bids []*offer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, name := range names {
-		if _, held := s.held[name]; !held {
-			s.held[name] = holding{}
+	for _, o := range bids {
+		if o.noted {
+			continue // in this call
 		}
+		o.noted = true
+		if _, o.doubt = s.held[o.name]; !o.doubt {
+			s.held[o.name] = holding{}
+		}
+	}
+}
+
+// refused notes that a bid was. An earlier one, of which that is not known, may still come.
+func (s *beats) refused(o *offer) {
+	if !o.doubt {
+		s.gone(o.name)
 	}
 }
 

@@ -157,6 +157,11 @@ func Open(_ context.Context, o Options) (*Backend, error) {
 	if strings.HasPrefix(o.Prefix, "/") || strings.HasSuffix(o.Prefix, "/") {
 		return nil, fmt.Errorf("consul: %w: prefix %q begins or ends with a slash", backend.ErrInvalid, o.Prefix)
 	}
+	for part := range strings.SplitSeq(o.Prefix, "/") {
+		if part == "" || part == "." || part == ".." { // agents redirect such paths
+			return nil, fmt.Errorf("consul: %w: prefix %q has a part that is empty or made of dots", backend.ErrInvalid, o.Prefix)
+		}
+	}
 	b := &Backend{keys: newKeys(o.Prefix), turn: make(chan struct{}, 1)}
 	b.checks, b.serviceChecks = o.Checks, o.ServiceChecks
 	b.namespace, b.partition = o.Namespace, o.Partition

@@ -34,6 +34,9 @@ func (b *Backend) fail(what string, err error) error {
 	}
 	if errors.Is(err, backend.ErrUnavailable) || errors.Is(err, backend.ErrDenied) || errors.Is(err, backend.ErrInvalid) ||
 		errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		if backend.Class(err) == backend.ErrDenied {
+			b.renewToken()
+		}
 		return b.redact(fmt.Errorf("consul: %s: %w", what, err))
 	}
 	class, hint := backend.ErrUnavailable, ""
@@ -52,8 +55,10 @@ func (b *Backend) fail(what string, err error) error {
 	switch {
 	case has("ermission denied"):
 		class, hint = backend.ErrDenied, "; the token must be allowed this:\n"+b.policy()
-	case has("ACL not found", "ACL support disabled"), code == 401, code == 403:
+	case has("ACL not found", "ACL support disabled", "response code: 403", "response code: 401", "invalid header field"), code == 401, code == 403:
 		class = backend.ErrDenied
+	case has("No path to datacenter", "Enterprise feature", "Missing check"):
+		class, hint = backend.ErrDenied, "; correct the option that names it"
 	case has("x509: ", "tls: ", "HTTP request to an HTTPS server", "server gave HTTP response to HTTPS client"):
 		class = backend.ErrDenied
 	case has("Invalid Session TTL"):
@@ -63,7 +68,18 @@ func (b *Backend) fail(what string, err error) error {
 	case code == 404, code >= 300 && code < 400:
 		class, hint = backend.ErrDenied, "; is this the address of a Consul agent?"
 	}
+	if class == backend.ErrDenied {
+		b.renewToken()
+	}
 	return b.redact(fmt.Errorf("consul: %s: %w: %w%s", what, class, err, hint))
+}
+
+// renewToken reads the token's file again, for the next request. That the token lacks a
+// right is also said in answers to transactions, and by what is missing in others.
+func (b *Backend) renewToken() {
+	if b.secret != nil && b.secret.file != "" {
+		b.secret.reload()
+	}
 }
 
 // redact takes the token out of the text, if a server has put it there, and those
@@ -81,18 +97,8 @@ func (b *Backend) redact(err error) error {
 	if text == err.Error() {
 		return err
 	}
-	return redacted{text, backend.Class(err)}
+	return backend.Redacted(err, text)
 }
-
-// A redacted error keeps the class and loses the rest of its chain, which would
-// print the token again.
-type redacted struct {
-	text  string
-	class error
-}
-
-func (e redacted) Error() string { return e.text }
-func (e redacted) Unwrap() error { return e.class }
 
 // about says what a call is about, for errors.
 func about(verb string, n int, first string) string {

@@ -234,8 +234,8 @@ func TestABidWithoutAnAnswerLeavesNothing(t *testing.T) {
 		fatal(t, err)
 		late.enter(t.Context(), "acquire", late.me.Nonce)
 		for range 2 { // also if what was left of the first time is all there is
-			late.beats.may([]string{name})
 			o := &offer{entry: entries[0], next: entries[0].last + 1, bid: backend.Bid{Election: name, Candidate: late.me, TTL: labTTL}}
+			late.beats.may([]*offer{o})
 			o.draw(session, time.Now())
 			late.release(backend.Released, backend.Lease{Election: name})
 			if ok, _, _, err := late.client.KV().Txn(late.grantOps(o, session), nil); ok || err != nil {

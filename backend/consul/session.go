@@ -110,6 +110,18 @@ func (b *Backend) create(ctx context.Context, entry *api.SessionEntry) (id strin
 		id, _, err = b.client.Session().CreateNoChecks(entry, write(ctx)) // without serfHealth
 		return id, err
 	}
+	if len(b.checks) == 0 {
+		// The library leaves out what is empty, and the servers then add serfHealth.
+		services := make([]api.ServiceCheck, len(b.serviceChecks))
+		for i, name := range b.serviceChecks {
+			services[i].ID = name
+		}
+		body := map[string]any{"Name": entry.Name, "Behavior": entry.Behavior, "TTL": entry.TTL, "LockDelay": entry.LockDelay.String(),
+			"NodeChecks": []string{}, "ServiceChecks": services}
+		var made struct{ ID string }
+		_, err = b.client.Raw().Write("/v1/session/create", body, &made, write(ctx))
+		return made.ID, err
+	}
 	entry.NodeChecks = b.checks
 	for _, name := range b.serviceChecks {
 		entry.ServiceChecks = append(entry.ServiceChecks, api.ServiceCheck{ID: name})

@@ -123,15 +123,5 @@ func (b *Backend) redact(err error) error {
 	if text == err.Error() {
 		return err
 	}
-	return redacted{text, class(err)}
+	return backend.Redacted(err, text)
 }
-
-// A redacted error keeps the class and loses the rest of its chain, which would
-// print the secret again.
-type redacted struct {
-	text  string
-	class error
-}
-
-func (e redacted) Error() string { return e.text }
-func (e redacted) Unwrap() error { return e.class }

@@ -1,7 +1,6 @@
 package mysql
 
 import (
-	"context"
 	sqldriver "database/sql/driver"
 	"errors"
 	"fmt"
@@ -111,27 +110,17 @@ func (b *Backend) redact(err error) error {
 	if b.password == "" || len(b.password) < 4 || !strings.Contains(err.Error(), b.password) {
 		return err
 	}
-	safe := redacted{text: strings.ReplaceAll(err.Error(), b.password, "***")}
-	for _, kind := range []error{backend.ErrUnavailable, backend.ErrDenied, backend.ErrInvalid, ErrFenced, context.Canceled, context.DeadlineExceeded} {
-		if errors.Is(err, kind) {
-			safe.kinds = append(safe.kinds, kind)
-		}
-	}
-	if n := number(err); n != 0 {
-		safe.kinds = append(safe.kinds, &mysql.MySQLError{Number: n})
-	}
+	safe := redacted{backend.Redacted(err, strings.ReplaceAll(err.Error(), b.password, "***")), number(err)}
 	return safe
 }
 
-// A redacted error is what it was, without the chain, which would print the
-// password again.
+// A redacted error has its number still.
 type redacted struct {
-	text  string
-	kinds []error
+	error
+	number uint16
 }
 
-func (e redacted) Error() string   { return e.text }
-func (e redacted) Unwrap() []error { return e.kinds }
+func (e redacted) Unwrap() []error { return []error{e.error, &mysql.MySQLError{Number: e.number}} }
 
 // spoilt reports whether a connection is of no use after err: it leads to a
 // server that has become read-only, or to one that speaks another dialect.

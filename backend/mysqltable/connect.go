@@ -118,10 +118,10 @@ func (b *Backend) fail(what string, err error) error {
 	if is(err, 1044, 1045, 1046, 1049, 1054, 1142, 1143, 1146, 1227, 1251, 1370, 1698, 1820, 1862, 3118, 3159, 4151) {
 		class = backend.ErrDenied
 	}
-	switch text := err.Error(); {
-	case len(b.password) >= 4 && strings.Contains(text, b.password):
-		return fmt.Errorf("mysqltable: %s: %w: %s", what, class, strings.ReplaceAll(text, b.password, "***"))
-	case errors.Is(err, class):
+	if text := err.Error(); len(b.password) >= 4 && strings.Contains(text, b.password) {
+		err = backend.Redacted(err, strings.ReplaceAll(text, b.password, "***"))
+	}
+	if errors.Is(err, class) {
 		return fmt.Errorf("mysqltable: %s: %w", what, err)
 	}
 	return fmt.Errorf("mysqltable: %s: %w: %w", what, class, err)
