@@ -3,7 +3,6 @@ package consul
 import (
 	"context"
 	"fmt"
-	"strings"
 	"sync"
 	"time"
 
@@ -176,6 +175,7 @@ func parts(offers []*offer) (all [][]*offer) {
 // grant tries one transaction, and again without those that it failed for because
 // something has changed, which it returns, with the index of the one that succeeded.
 func (b *Backend) grant(ctx context.Context, part []*offer, answers []backend.Answer) (lost []*offer, index uint64, err error) {
+	reopened := false
 	for try := 0; len(part) > 0; try++ {
 		session, err := b.open(ctx, part[0].bid.Candidate, part[0].bid.TTL)
 		if err != nil {
@@ -202,7 +202,8 @@ func (b *Backend) grant(ctx context.Context, part []*offer, answers []backend.An
 			index = lastIndex(answer.Results)
 			b.granted(part, index, sent, session, answers)
 			return lost, index, nil
-		case sessionGone(answer) && try == 0:
+		case sessionGone(answer) && !reopened:
+			reopened = true
 			b.drop(session)
 			continue
 		}
@@ -221,7 +222,7 @@ func (b *Backend) grant(ctx context.Context, part []*offer, answers []backend.An
 			switch {
 			case !did:
 				rest = append(rest, o)
-			case !delayed(text) && !strings.Contains(text, "ermission denied") && (strings.Contains(text, "index") || strings.Contains(text, "exist") || strings.Contains(text, "already held") || strings.Contains(text, "isn't held")):
+			case !delayed(text) && changedMeanwhile(text):
 				lost = append(lost, o)
 			default:
 				one := &api.KVTxnResponse{Errors: api.TxnErrors{{What: text}}}
@@ -281,7 +282,7 @@ func (o *offer) draw(session string, now time.Time) {
 func (b *Backend) grantOps(o *offer, session string) api.KVTxnOps {
 	key, value := b.keys.lock+o.name, encode(o.reign)
 	var ops api.KVTxnOps
-	if o.held && !o.mine && o.entry.lock.Session != "" {
+	if o.held && !o.mine && o.entry.hangs() {
 		ops = append(ops, pin(b.keys.beat+o.entry.lock.Session, o.beatPair))
 	}
 	ops = append(ops, pin(key, o.lockPair))

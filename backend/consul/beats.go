@@ -78,6 +78,7 @@ type beats struct {
 	mu    sync.Mutex
 	last  renewals
 	index uint64 // of the key; 0: not known, it must be read
+	top   uint64 // the greatest that it has had
 	held  map[string]holding
 }
 
@@ -97,6 +98,7 @@ func (s *beats) begin(first renewals, results []*api.KVPair) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.last, s.index = first, lastIndex(results)
+	s.top = s.index
 	if s.held == nil {
 		s.held = make(map[string]holding)
 	}
@@ -162,6 +164,13 @@ func (s *beats) empty() bool {
 	return len(s.held) == 0
 }
 
+// greatest returns the greatest index that the key has had. An older one is of a snapshot.
+func (s *beats) greatest() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.top
+}
+
 // next returns what to write to renew those elections, and the index to pin it to.
 func (s *beats) next(names []string) (renewals, uint64) {
 	s.mu.Lock()
@@ -173,6 +182,7 @@ func (s *beats) next(names []string) (renewals, uint64) {
 func (s *beats) wrote(r renewals, index uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.top = max(s.top, index)
 	if s.index = index; index != 0 {
 		s.last = r
 	}

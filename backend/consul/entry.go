@@ -2,6 +2,7 @@ package consul
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -22,6 +23,7 @@ type entry struct {
 	term     term
 	renewals *renewals // of that session; nil: none
 
+	odd   bool   // the lock key is there, and none of ours has written that
 	held  bool   // a reign has not ended in order: its holder may trust it
 	mine  bool   // and it is this Backend's
 	last  uint64 // the greatest term known
@@ -34,7 +36,7 @@ type entry struct {
 func (e *entry) parse() {
 	switch {
 	case !decode(e.lockPair, &e.lock):
-		e.lock = lock{}
+		e.lock, e.odd = lock{}, e.lockPair != nil
 	case e.lock.Holder.Nonce == "": // released
 		e.lock = lock{Term: e.lock.Term}
 	}
@@ -50,14 +52,19 @@ func (e *entry) parse() {
 
 // judge makes the lease of what was read.
 //
-// A lease is free only if its record says that the last reign ended in order, or
-// if there never was one. All else is watched: for a TTL if its lock hangs on the
-// session of its holder, so that a renewal of that session would show; for two if
-// somebody has been at the keys, which a holder of many may notice a TTL later: a lock
+// A lease is free only if its record says that the last reign ended in order, and its
+// lock says the same, or if there never was one. All else is watched: for a TTL if its lock
+// hangs on the session of its holder, so that a renewal of that session would show; for two
+// if somebody has been at the keys, which a holder of many may notice a TTL later: a lock
 // key that was deleted, unlocked or written over, and a record that is older than
-// what this process has seen.
-func (e *entry) judge(self string, m *memory, now time.Time) {
+// what this process has seen. Where lock and record tell different stories, nobody knows
+// how long who holds it trusts it: then the greatest TTL counts.
+//
+// may is whether this process may hold it, having bid for it. What names its nonce
+// otherwise was put there by hand, and another may lead.
+func (e *entry) judge(self string, may bool, m *memory, now time.Time) {
 	okLock, okTerm := e.lock.Holder.Nonce != "", e.term.Term > 0
+	agree := okLock && okTerm && e.lock.Term == e.term.Term && e.lock.Holder.Nonce == e.term.Nonce && e.lock.TTL == e.term.TTL && e.lock.TTL > 0 && e.term.End == ""
 	e.held, e.mine, e.lost = false, false, false
 	l := &e.lease
 	*l = backend.Lease{Election: e.name, Term: max(e.lock.Term, e.term.Term), Beat: 1, Ref: e.ref()}
@@ -68,17 +75,20 @@ func (e *entry) judge(self string, m *memory, now time.Time) {
 		e.held, e.lost = true, true
 		l.Watch = 2 * longest
 	case okLock: // also if the record is gone or tells another story
-		e.held, e.mine = true, e.lock.Holder.Nonce == self
+		e.held, e.mine = true, e.lock.Holder.Nonce == self && agree && may
 		h := e.lock.Holder
 		l.Holder = backend.Candidate{ID: h.ID, Nonce: h.Nonce, Address: h.Address, Metadata: h.Metadata}
 		l.TTL, l.Renew = duration(e.lock.TTL), duration(e.lock.Renew)
-		if l.Watch = max(l.TTL, duration(e.term.TTL)); l.Watch == 0 {
+		if l.Watch = l.TTL; !agree {
 			l.Watch = longest // scribbled over
 		}
-		if e.lockPair.Session != e.lock.Session { // it has ended, or somebody has been here
+		if !e.hangs() { // it has ended, or somebody has been here
 			l.Watch *= 2
 		}
-		l.Beat = mix(e.lock.Beat, e.renewals.of(e.name))
+		l.Beat = mix(e.lock.Beat, 0)
+		if e.hangs() {
+			l.Beat = mix(e.lock.Beat, e.renewals.of(e.name))
+		}
 		if p := e.term.Last; p != nil {
 			l.End, l.LastID, l.LastNonce = p.End, p.ID, p.Nonce
 		}
@@ -86,15 +96,17 @@ func (e *entry) judge(self string, m *memory, now time.Time) {
 			written = e.renewals.At
 		}
 	case okTerm && e.term.End == "": // its lock key is gone
-		e.held, e.mine, e.lost = true, e.term.Nonce == self, true
-		l.Watch = 2 * duration(e.term.TTL)
+		e.held, e.mine, e.lost = true, e.term.Nonce == self && may, true
+		if l.Watch = 2 * duration(e.term.TTL); l.Watch < 2*time.Second { // not ours: scribbled over
+			l.Watch = 2 * longest
+		}
 		l.Beat = mix(e.term.Beat, 1)
 		l.End, l.LastID, l.LastNonce = backend.Failed, e.term.ID, e.term.Nonce
 		written = e.term.From
-	case okTerm:
+	case okTerm && e.lockPair != nil && !e.odd && e.lock.Term == e.term.Term && slices.Contains(ends, e.term.End):
 		l.Beat = mix(e.term.Beat, 0)
 		l.End, l.LastID, l.LastNonce = e.term.End, e.term.ID, e.term.Nonce
-	case e.termPair != nil: // scribbled over
+	case e.termPair != nil, e.odd, e.lock.Term > 0: // scribbled over, or what they tell does not fit
 		e.held, e.lost = true, true
 		l.Watch = 2 * longest
 	}
@@ -114,10 +126,13 @@ func (e *entry) judge(self string, m *memory, now time.Time) {
 	m.see(e)
 }
 
+// ends are how a reign ends.
+var ends = []backend.End{backend.Released, backend.Failed, backend.Deposed}
+
 // leaseFor is judge for what was written rather than read. The entry is shared by
 // then, and left as it is.
 func (e entry) leaseFor(self string, m *memory, now time.Time) backend.Lease {
-	e.judge(self, m, now)
+	e.judge(self, true, m, now)
 	return e.lease
 }
 
@@ -125,6 +140,12 @@ func (e entry) leaseFor(self string, m *memory, now time.Time) backend.Lease {
 // then has no key to rest on but the one of changes: all else may have come, with another
 // grant, and have been deleted by hand since it was read.
 func (e *entry) virgin() bool { return e.lockPair == nil && e.termPair == nil }
+
+// hangs reports whether the lock hangs on the session that its value names, so that a
+// renewal of that session can be one of this lease.
+func (e *entry) hangs() bool {
+	return e.lock.Session != "" && e.lockPair != nil && e.lockPair.Session == e.lock.Session
+}
 
 // ours reports whether the lease is held with that session by that nonce in that
 // term, by all that there is about it.

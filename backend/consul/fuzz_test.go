@@ -55,7 +55,7 @@ func FuzzEntry(f *testing.F) {
 		if there&32 != 0 {
 			self = me
 		}
-		e.judge(self, m, now)
+		e.judge(self, true, m, now)
 		l := e.lease
 		if l != backend.CleanLease(l) || l.Election != "jobs" || len(l.Ref) > 512 || !plainText(l.Ref) {
 			t.Errorf("not fit to be handed on: %+v", l)

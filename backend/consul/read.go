@@ -148,7 +148,8 @@ func (b *Backend) judge(entries []*entry, pairs map[string]*api.KVPair) {
 			}
 			e.renewals = known[s]
 		}
-		e.judge(self, &b.memory, now)
+		_, may := b.beats.holding(e.name)
+		e.judge(self, may, &b.memory, now)
 	}
 }
 

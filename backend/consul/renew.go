@@ -183,7 +183,7 @@ func (b *Backend) reread(ctx context.Context, session string) error {
 	}
 	pair := pairs[key]
 	var is renewals
-	if pair == nil || pair.Session != session || !decode(pair, &is) || is.Nonce != b.guard.Nonce() {
+	if pair == nil || pair.Session != session || !decode(pair, &is) || is.Nonce != b.guard.Nonce() || pair.ModifyIndex < b.beats.greatest() {
 		b.drop(session) // the session has ended, or somebody has been at its key
 		return nil
 	}
@@ -229,7 +229,7 @@ func (r renewal) verify(ctx context.Context, session string, open []int, next *r
 		}
 		e := &entry{name: l.Election, lockPair: lockPair, termPair: termPair, renewals: next}
 		e.parse()
-		e.judge(r.guard.Nonce(), &r.memory, time.Now())
+		e.judge(r.guard.Nonce(), true, &r.memory, time.Now())
 		if e.ours(session, l.Holder.Nonce, l.Term) && !e.deposed() {
 			r.beats.holds(e, mark, asked)
 			rest = append(rest, i)

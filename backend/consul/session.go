@@ -201,8 +201,19 @@ func txnError(answer *api.KVTxnResponse) error {
 // sessionGone reports whether a transaction failed because the session has ended.
 func sessionGone(answer *api.KVTxnResponse) bool {
 	return answer != nil && slices.ContainsFunc(answer.Errors, func(e *api.TxnError) bool {
-		return strings.Contains(e.What, "invalid session")
+		return strings.HasPrefix(e.What, "invalid session ")
 	})
+}
+
+// changedMeanwhile reports whether an operation failed since the key is not as it was
+// read. Texts end in, or contain, the names of keys: only their beginnings are Consul's.
+func changedMeanwhile(text string) bool {
+	for _, begin := range []string{"failed to set key ", "failed to lock key ", "failed to unlock key ", "failed to check index, ", "failed index check for ", "key "} {
+		if strings.HasPrefix(text, begin) {
+			return true
+		}
+	}
+	return false
 }
 
 func delayed(text string) bool { return strings.HasSuffix(text, "due to lock delay") }

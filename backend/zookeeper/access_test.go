@@ -138,20 +138,23 @@ func TestTLSAndWhoIsNotTrusted(t *testing.T) {
 func TestImpossibleOptionsAreErrorsThatNameThem(t *testing.T) {
 	t.Parallel()
 	for want, o := range map[string]Options{
-		"no servers":       {},
-		"host:port":        {Servers: []string{"a b"}},
-		"layout":           {Servers: []string{"a"}, Layout: "queue"},
-		"same for all":     {Servers: []string{"a"}, Path: "/app/latch"},
-		"absolute":         {Servers: []string{"a"}, Root: "x"},
-		"ZooKeeper itself": {Servers: []string{"a"}, Root: "/zookeeper/x"},
-		"stray child":      {Servers: []string{"a"}, Paths: map[string]string{"x": "/election/record"}},
-		"same path":        {Servers: []string{"a"}, Paths: map[string]string{"x": "/p", "y": "/p"}},
-		"tick":             {Servers: []string{"a"}, Tick: time.Hour},
-		"longest":          {Servers: []string{"a"}, MaxSession: time.Second},
-		"in the clear":     {Servers: []string{"zk.example"}, User: "u", Password: canary},
-		"colon":            {Servers: []string{"127.0.0.1"}, User: "u:v", Password: canary},
-		"no user":          {Servers: []string{"a"}, Password: canary},
-		"address":          {Servers: []string{"a"}, Data: "name"},
+		"no servers":         {},
+		"host:port":          {Servers: []string{"a b"}},
+		"layout":             {Servers: []string{"a"}, Layout: "queue"},
+		"same for all":       {Servers: []string{"a"}, Path: "/app/latch"},
+		"absolute":           {Servers: []string{"a"}, Root: "x"},
+		"ZooKeeper itself":   {Servers: []string{"a"}, Root: "/zookeeper/x"},
+		"stray child":        {Servers: []string{"a"}, Paths: map[string]string{"x": "/election/record"}},
+		"same path":          {Servers: []string{"a"}, Paths: map[string]string{"x": "/p", "y": "/p"}},
+		"tick":               {Servers: []string{"a"}, Tick: time.Hour},
+		"longest":            {Servers: []string{"a"}, MaxSession: time.Second},
+		"1h0m0s at most":     {Servers: []string{"a"}, MaxSession: time.Hour + 1},
+		"/app/record\" is":   {Servers: []string{"a"}, Root: "/app", Layout: Node, Path: "/app/{election}"},
+		"/record/queue\" is": {Servers: []string{"a"}, Root: "/app", Path: "/app/{election}/queue"},
+		"in the clear":       {Servers: []string{"zk.example"}, User: "u", Password: canary},
+		"colon":              {Servers: []string{"127.0.0.1"}, User: "u:v", Password: canary},
+		"no user":            {Servers: []string{"a"}, Password: canary},
+		"address":            {Servers: []string{"a"}, Data: "name"},
 	} {
 		_, err := Open(t.Context(), o)
 		if !errors.Is(err, backend.ErrInvalid) || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), canary) {

@@ -213,3 +213,53 @@ func TestMembersAreAnnouncedAgainAfterTheirParentWasDeleted(t *testing.T) {
 		return err
 	})
 }
+
+// Others watch the node of the session, and in it the grant, that the record names.
+func TestARecordThatNamesAnotherSessionOrGrantIsNotRenewed(t *testing.T) {
+	t.Parallel()
+	for what, change := range map[string][2]string{
+		"session": {`"session":"`, `"session":"0`},
+		"grant":   {`"grant":`, `"grant":1`},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			o := unhurried(shared(t))
+			a, admin := newClient(t, "a", o), dial(t, o.Servers)
+			held := a.settleDown(t, "jobs")
+			path := a.layout.recordOf("jobs")
+			text, _, err := admin.Get(path)
+			if err != nil || !strings.Contains(string(text), change[0]) {
+				t.Fatalf("%s, %v", text, err)
+			}
+			if _, err := admin.Set(path, []byte(strings.Replace(string(text), change[0], change[1], 1)), -1); err != nil {
+				t.Fatal(err)
+			}
+			if answers, err := a.renew(held); err != nil || answers[0].Outcome != backend.Refused {
+				t.Errorf("a renewal: %+v, %v; want refused, as nobody sees it", answers, err)
+			}
+		})
+	}
+}
+
+func TestASessionsNodeThatIsWrittenOverBringsNoBeatBack(t *testing.T) {
+	t.Parallel()
+	o := unhurried(shared(t))
+	a, b, admin := newClient(t, "a", o), newClient(t, "b", o), dial(t, o.Servers)
+	held := a.win(t, "jobs")
+	first := b.look(t, "jobs") // before any renewal
+	answers, err := a.renew(held)
+	if err != nil || answers[0].Outcome != backend.Granted {
+		t.Fatal(answers, err)
+	}
+	for _, junk := range []string{"", "{}", "mine"} {
+		if _, err := admin.Set(a.layout.sessionOf(sessionName(a.session.id)), []byte(junk), -1); err != nil {
+			t.Fatal(err)
+		}
+		if now := b.look(t, "jobs"); now.Unchanged(first) {
+			t.Errorf("%q in the session's node, a moment after a renewal: b sees what it has watched before that", junk)
+		}
+	}
+	if answers, err = a.renew(answers[0].Lease); err != nil || answers[0].Outcome != backend.Granted {
+		t.Errorf("the next renewal: %+v, %v; want granted", answers, err)
+	}
+}

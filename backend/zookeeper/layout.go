@@ -63,7 +63,11 @@ func newLayout(o Options) (layout, error) {
 	h := fnv.New32a()
 	h.Write([]byte(l.root))
 	l.mark = fmt.Sprintf("%s%08x-", protection, h.Sum32())
-	for _, path := range append([]string{l.path}, slices.Collect(values(l.paths))...) {
+	paths := append([]string{l.path}, slices.Collect(values(l.paths))...)
+	for _, name := range []string{"record", "session", "member"} { // an election may be called so
+		paths = append(paths, strings.ReplaceAll(l.path, placeholder, name))
+	}
+	for _, path := range paths {
 		for _, ours := range []string{l.record, l.session, l.members} {
 			if path == l.root || path == ours || strings.HasPrefix(path, ours+"/") || strings.HasPrefix(ours, path+"/") {
 				return l, fmt.Errorf("path %.80q is where this module keeps other things: a stray child would break the election", path)

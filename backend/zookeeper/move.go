@@ -57,7 +57,7 @@ func (b *Backend) move(ctx context.Context, s *session, id int64, l backend.Leas
 		}
 		rec, bad := parseRecord(r.data, l.Election)
 		ours := o.term != 0 && o.term == l.Term && o.session == id && o.node != "" && o.home == s.homeOf(id) &&
-			!r.missing && bad == nil && rec.held(l.Holder.Nonce, l.Term) && rec.Making == "" && b.layout.is(rec.Holder, o.node)
+			!r.missing && bad == nil && rec.grants(l, id, o.grant) && b.layout.is(rec.Holder, o.node)
 		if !ours || rec.Wish != nil && rec.Wish.Kind == backend.Depose && rec.Wish.Term == l.Term {
 			v, err := b.see(ctx, s, l.Election, watching())
 			return backend.Answer{Lease: v.lease, Outcome: backend.Refused}, err

@@ -148,6 +148,12 @@ func (r *record) held(nonce string, term uint64) bool {
 	return r != nil && r.Holder != nil && r.Holder.Nonce == nonce && (term == 0 || r.Term == term)
 }
 
+// grants reports whether the record tells everybody of this lease, which hangs on a grant
+// in a session. Who follows it would watch for renewals of another, otherwise.
+func (r *record) grants(l backend.Lease, session int64, grant int) bool {
+	return r.held(l.Holder.Nonce, l.Term) && r.Making == "" && r.Holder.Session == sessionName(session) && r.Holder.Grant == grant
+}
+
 func (h *holder) candidate() backend.Candidate {
 	return backend.Candidate{ID: h.ID, Nonce: h.Nonce, Address: h.Address, Metadata: h.Metadata}
 }

@@ -183,7 +183,9 @@ func (b *Backend) renew(ctx context.Context, s *session, id int64, held []backen
 			s.mu.Lock()
 			same := s.node == id && r.stat.Czxid == s.home
 			if same {
+				was := s.beats
 				s.beats, s.version = *parseBeats(r.data), r.stat.Version
+				s.beats.Nonce, s.beats.ID = was.Nonce, was.ID // whatever somebody has written there
 			}
 			s.mu.Unlock()
 			if !same { // it was deleted, and somebody has made another
@@ -237,8 +239,7 @@ func (b *Backend) recount(ctx context.Context, s *session, id int64, held []back
 		if o.node == underSeal && node.stat.EphemeralOwner == 0 {
 			node.stat.EphemeralOwner = id // it needs none
 		}
-		if r.missing || node.missing || bad != nil || node.stat.EphemeralOwner != id || !rec.held(l.Holder.Nonce, l.Term) || rec.Making != "" || !b.layout.is(rec.Holder, o.node) ||
-			rec.Holder.Session != sessionName(id) || rec.Holder.Grant != o.grant {
+		if r.missing || node.missing || bad != nil || node.stat.EphemeralOwner != id || !rec.grants(l, id, o.grant) || !b.layout.is(rec.Holder, o.node) {
 			return
 		}
 		if w := rec.Wish; w != nil && w.Kind == backend.Depose && w.Term == l.Term {

@@ -65,6 +65,9 @@ func (l *line) frame() error {
 	return nil
 }
 
+// longestSession is what is believed of a server, and asked for.
+const longestSession = time.Hour
+
 // greeting takes in what a server says first: version, time-out in milliseconds,
 // session id, password.
 func (l *line) greeting(p parser) error {
@@ -75,7 +78,7 @@ func (l *line) greeting(p parser) error {
 		return errShort
 	}
 	length := time.Duration(millis) * time.Millisecond
-	if id != 0 && (length < 10*time.Millisecond || length > time.Hour) {
+	if id != 0 && (length < 10*time.Millisecond || length > longestSession) {
 		return fmt.Errorf("the server grants a session of %v", length) // the library would not survive it
 	}
 	l.done = true

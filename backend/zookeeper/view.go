@@ -249,8 +249,11 @@ func (b *Backend) seeHolder(ctx context.Context, s *session, g glance, get func(
 		if there {
 			l.Ref = v.node
 		}
-		renewed := own.beats.find(h.Grant)
-		if l.Beat = renewed.beat(rec.Beat, own.stat.Czxid, rec.Election); renewed != nil {
+		renewed, made := own.beats.find(h.Grant), own.stat.Czxid
+		if renewed == nil && own.beats.Nonce != h.Nonce {
+			made = own.stat.Mzxid // somebody has written over it, and earlier beats must not come back
+		}
+		if l.Beat = renewed.beat(rec.Beat, made, rec.Election); renewed != nil {
 			l.TTL, l.Renew, l.Age = max(time.Duration(renewed.TTL), 1), time.Duration(renewed.Renew), s.age(own.stat.Mtime)
 		}
 	}

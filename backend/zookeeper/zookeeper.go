@@ -80,7 +80,7 @@ type Options struct {
 	Tick time.Duration
 
 	// MaxSession is the longest session that the servers allow
-	// (maxSessionTimeout). Default: 20 ticks, as is the servers'.
+	// (maxSessionTimeout), 6 ticks to an hour. Default: 20 ticks, as is the servers'.
 	MaxSession time.Duration
 }
 
@@ -181,6 +181,8 @@ func (o *Options) check() error {
 		return fmt.Errorf("tick is %v; it must lie between 1ms and 1m", o.Tick)
 	case o.MaxSession < 6*o.Tick:
 		return fmt.Errorf("the longest session is %v; it must be at least six ticks of %v", o.MaxSession, o.Tick)
+	case o.MaxSession > longestSession:
+		return fmt.Errorf("the longest session is %v; it must be %v at most", o.MaxSession, longestSession)
 	case o.Data != "id" && o.Data != "address":
 		return fmt.Errorf(`data is %.40q; it must be "id" or "address"`, o.Data)
 	case o.User == "" && o.Password != "":
