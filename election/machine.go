@@ -38,6 +38,7 @@ type machine struct {
 	listenAt    time.Duration
 	retryAt     [calls]time.Duration // after an error of that kind: not before
 	failures    [calls]int           // in a row
+	together    int                  // how many leases are released in one call; 0: all
 	relisten    bool                 // the set of leases to listen to has changed
 	emptyRings  int                  // Listen came back and nothing had changed, in a row
 	rung        bool                 // Listen has come back, and nothing has been read since

@@ -168,7 +168,12 @@ func (m *machine) fill(c *call, now time.Duration) {
 	case callRenew, callRelease, callObserve:
 		c.leases = make([]backend.Lease, 0, len(queue))
 	}
-	for _, e := range queue {
+	rest := 0
+	for i, e := range queue {
+		if c.kind == callRelease && m.together > 0 && len(c.elecs) == m.together {
+			rest = len(queue) - i
+			break
+		}
 		e.queued[c.kind] = false
 		if !m.wanted(c.kind, e, now) {
 			continue
@@ -198,8 +203,9 @@ func (m *machine) fill(c *call, now time.Duration) {
 			c.wishes = append(c.wishes, backend.Wish{Election: e.name, Term: e.seen.Term, Kind: backend.Accept, ID: m.me.ID, Nonce: m.me.Nonce})
 		}
 	}
-	clear(queue)
-	m.queues[c.kind] = queue[:0]
+	left := copy(queue, queue[len(queue)-rest:])
+	clear(queue[left:])
+	m.queues[c.kind] = queue[:left]
 	if c.kind == callObserve && len(c.elecs) == len(m.elections) {
 		c.whole, c.after = true, m.cursor
 	}
@@ -253,6 +259,13 @@ func (m *machine) reply(now time.Duration, r reply) {
 			m.settle(now, e)
 		}
 	case callRelease:
+		// A call that fails says nothing of any of them. So that one which cannot be
+		// released keeps nobody else waiting, fewer travel together until some are.
+		if m.together *= 2; class != nil {
+			m.together = max(1, len(c.elecs)/2)
+		} else if m.together > len(m.elections) {
+			m.together = 0
+		}
 		for _, e := range c.elecs {
 			e.busy = false
 			if class == nil {

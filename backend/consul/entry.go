@@ -97,9 +97,7 @@ func (e *entry) judge(self string, may bool, m *memory, now time.Time) {
 		}
 	case okTerm && e.term.End == "": // its lock key is gone
 		e.held, e.mine, e.lost = true, e.term.Nonce == self && may, true
-		if l.Watch = 2 * duration(e.term.TTL); l.Watch < 2*time.Second { // not ours: scribbled over
-			l.Watch = 2 * longest
-		}
+		l.Watch = twice(e.term.TTL)
 		l.Beat = mix(e.term.Beat, 1)
 		l.End, l.LastID, l.LastNonce = backend.Failed, e.term.ID, e.term.Nonce
 		written = e.term.From
@@ -109,6 +107,9 @@ func (e *entry) judge(self string, may bool, m *memory, now time.Time) {
 	case e.termPair != nil, e.odd, e.lock.Term > 0: // scribbled over, or what they tell does not fit
 		e.held, e.lost = true, true
 		l.Watch = 2 * longest
+		if okTerm && e.lockPair == nil { // deleted by somebody; of a reign that has ended, perhaps
+			l.Watch = twice(e.term.TTL)
+		}
 	}
 	l.MovedTo, l.MovedFrom = e.term.MovedTo, e.term.Moved
 	if w := e.term.Wish; w != nil {
@@ -124,6 +125,14 @@ func (e *entry) judge(self string, may bool, m *memory, now time.Time) {
 	}
 	*l = backend.CleanLease(*l)
 	m.see(e)
+}
+
+// twice is two TTLs, or of one that none of ours has, two of the greatest.
+func twice(ttl int64) time.Duration {
+	if d := duration(ttl); d >= time.Second {
+		return 2 * d
+	}
+	return 2 * longest
 }
 
 // ends are how a reign ends.

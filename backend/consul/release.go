@@ -146,7 +146,10 @@ func (b *Backend) releaseOps(e *entry, l backend.Lease) api.KVTxnOps {
 	vacant := encode(lock{Term: record.Term, Beat: newBeat(), At: now})
 	ops := api.KVTxnOps{pin(key, e.lockPair)}
 	switch {
-	case e.lockPair == nil || !locked: // deleted by somebody, or written over
+	case e.lockPair == nil, !locked && e.lockPair.Session == "":
+		// Deleted by somebody, or written over. A lease is free only if both tell it.
+		ops = append(ops, &api.KVTxnOp{Verb: api.KVCAS, Key: key, Index: indexOf(e.lockPair), Value: vacant})
+	case !locked:
 	case e.lockPair.Session != "":
 		ops = append(ops, &api.KVTxnOp{Verb: api.KVUnlock, Key: key, Session: e.lockPair.Session, Value: vacant})
 	default: // its session is gone
