@@ -45,6 +45,7 @@ type machine struct {
 	cursor      string               // Observe's place in the store's history
 	lastContact time.Duration        // when the store last answered anything without an error
 	contactErr  error                // the last error since
+	blind       time.Duration        // since when readings fail; never: they do not
 	cut         bool                 // said that the store is unreachable
 	denied      bool                 // said so already
 	sick        bool
@@ -212,7 +213,7 @@ const (
 )
 
 func newMachine(o Options, g backend.Guarantees, me backend.Candidate, rnd *rand.Rand, now time.Duration) *machine {
-	m := &machine{Options: o, me: me, listen: g.Push, poll: g.Poll, takeover: g.Takeover, rnd: rnd, lastContact: now, unseen: new(backend.Lease)}
+	m := &machine{Options: o, me: me, listen: g.Push, poll: g.Poll, takeover: g.Takeover, rnd: rnd, lastContact: now, blind: never, unseen: new(backend.Lease)}
 	m.timers.init()
 	// The phase of the renewal grid is jittered once, its period never:
 	// followers predict it.

@@ -237,8 +237,16 @@ func (m *machine) reply(now time.Duration, r reply) {
 	} else if !c.cancelled {
 		m.failed(now, c.kind, r.err)
 	}
+	if c.kind == callObserve && class == nil {
+		m.blind = never
+	} else if c.kind == callObserve {
+		m.blind = min(m.blind, c.sent)
+	}
 	if class == nil && c.kind != callHealth && c.kind != callListen {
-		m.lastContact, m.cut, m.denied, m.contactErr = now, false, false, nil
+		m.lastContact = now
+		if m.blind == never { // else what is written tells nothing of what others lead
+			m.cut, m.denied, m.contactErr = false, false, nil
+		}
 	} else if class != nil && c.kind != callHealth && !c.cancelled {
 		m.contactErr = r.err
 	}

@@ -209,6 +209,9 @@ func (m *machine) cutAt() time.Duration {
 	if m.cut || len(m.elections) == 0 {
 		return never
 	}
+	if m.blind != never {
+		return min(m.lastContact, m.blind) + m.TTL
+	}
 	return m.lastContact + m.TTL
 }
 

@@ -1,0 +1,76 @@
+package election
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/memory"
+)
+
+// blind is a store whose readings fail, as behind a proxy that sends them to a replica.
+type blind struct {
+	backend.Backend
+	is atomic.Bool
+}
+
+func (b *blind) Observe(ctx context.Context, seen []backend.Lease, after string) ([]backend.Lease, string, error) {
+	if b.is.Load() {
+		return nil, "", fmt.Errorf("%w: the server is read-only", backend.ErrUnavailable)
+	}
+	return b.Backend.Observe(ctx, seen, after)
+}
+
+func TestWhoCannotReadDoesNotReportALeaderForeverThoughItRenewsItsOwn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memory.New()
+		eyes := &blind{Backend: store.Backend()}
+		a, b := manage(t, eyes, Options{ID: "a"}), manage(t, store.Backend(), Options{ID: "b"})
+		joined(t, b, "x").Lead(nil)
+		time.Sleep(time.Second)
+		mine, x := joined(t, a, "mine"), joined(t, a, "x")
+		mine.Lead(nil)
+		var mu sync.Mutex
+		var told []Event
+		x.Watch(func(e Event) {
+			mu.Lock()
+			defer mu.Unlock()
+			told = append(told, e)
+		})
+		count := func() (n int, last Event) {
+			mu.Lock()
+			defer mu.Unlock()
+			return len(told), told[len(told)-1]
+		}
+		time.Sleep(30 * time.Second)
+		eyes.is.Store(true)
+		closes(t, b)
+		time.Sleep(time.Minute)
+		if who, _, ok := x.Leader(); ok {
+			t.Errorf("%q left a minute ago, nothing was read since, and it is reported as the leader", who.ID)
+		}
+		if s := a.Status(); !s.Unreachable || s.Err == nil {
+			t.Errorf("the status is reachable, %v; want unreachable, and why", s.Err)
+		}
+		if !mine.Leading() {
+			t.Error("its own lease, which is renewed, was given up")
+		}
+		time.Sleep(10 * time.Minute)
+		before, _ := count()
+		time.Sleep(10 * time.Minute)
+		if now, last := count(); now != before || last.Reason != ReasonUnreachable {
+			t.Errorf("told %d times and then %d times, last %+v; want once, and that the store is unreachable", before, now, last)
+		}
+		eyes.is.Store(false)
+		time.Sleep(time.Minute)
+		if _, _, ok := x.Leader(); ok || a.Status().Unreachable {
+			t.Errorf("once it can read again: Leader() %v, unreachable %v; want nobody, and reachable", ok, a.Status().Unreachable)
+		}
+		closes(t, a)
+	})
+}
