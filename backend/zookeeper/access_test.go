@@ -103,6 +103,75 @@ func TestRightsThatAreRevokedDuringAReignAreSaid(t *testing.T) {
 	a.keep(t, held)
 }
 
+// Rights that are taken away at the nodes of one election are that election's affair: all
+// others of the Backend are renewed and seen as before. When that is all there is to see,
+// it is an error.
+func TestRightsThatAreRevokedAtOneElectionLeaveTheOthers(t *testing.T) {
+	t.Parallel()
+	for _, layout := range []Layout{Latch, Node} {
+		for _, at := range []string{"record", "lock"} {
+			t.Run(string(layout)+", at its "+at, func(t *testing.T) {
+				t.Parallel()
+				o := shared(t)
+				o.Layout, o.User, o.Password = layout, "app", canary
+				a, b := newClient(t, "a", o), newClient(t, "b", o)
+				jobs, mail := a.win(t, "jobs"), a.win(t, "mail")
+				seen := []backend.Lease{b.look(t, "jobs"), b.look(t, "mail")}
+				path := a.layout.recordOf("jobs")
+				if at == "lock" {
+					path = a.layout.lock("jobs")
+				}
+				admin := dial(t, o.Servers)
+				if err := admin.AddAuth("digest", []byte("app:"+canary)); err != nil {
+					t.Fatal(err)
+				}
+				allow := func(perms int32) {
+					t.Helper()
+					if _, err := admin.SetACL(path, zk.DigestACL(perms|zk.PermAdmin, "app", canary), -1); err != nil {
+						t.Fatal(err)
+					}
+				}
+
+				allow(0)
+				answers, err := a.renew(jobs, mail)
+				if err != nil || answers[1].Outcome != backend.Granted {
+					t.Fatalf("mail, whose nodes nobody has touched: want it renewed, got %+v, %v", answers, err)
+				}
+				// To check a node of a queue no right at the queue is needed.
+				if told := answers[0]; (at == "record" || layout == Node) && (told.Outcome != backend.Unknown || backend.Class(told.Err) != backend.ErrDenied) {
+					t.Errorf("a renewal of jobs: want no outcome and ErrDenied, got %+v", told)
+				}
+				b.session.cache.forget(data, path) // rights are read of when something else has happened
+				b.session.cache.forget(children, path)
+				ctx := t.Context()
+				changed, _, err := b.Observe(ctx, seen, "")
+				if err != nil || len(changed) != 2 || changed[1].Holder != a.me {
+					t.Fatalf("want b to see that mail was renewed, got %+v, %v", changed, err)
+				}
+				if got, err := b.try(changed[0]); backend.Class(err) != backend.ErrDenied {
+					t.Errorf("a bid for jobs: want ErrDenied, got %+v, %v", got, err)
+				}
+				if _, _, err := b.Observe(ctx, seen[:1], ""); backend.Class(err) != backend.ErrDenied {
+					t.Errorf("nothing but jobs to be seen: want ErrDenied, got %v", err)
+				}
+
+				over := changed[0]
+				allow(zk.PermAll)
+				if got, err := b.try(over); err != nil || got.Outcome != backend.Refused || got.Holder != a.me {
+					t.Fatalf("a bid over what was shown meanwhile: want it refused by a's lease, got %+v, %v", got, err)
+				}
+				if l := b.look(t, "jobs"); l.Holder != a.me {
+					t.Errorf("with the rights given back: want b to see a, got %+v", l)
+				}
+				answers, err = a.renew(jobs, mail)
+				if err != nil || answers[0].Outcome != backend.Granted || answers[1].Outcome != backend.Granted {
+					t.Errorf("with the rights given back: want both renewed, got %+v, %v", answers, err)
+				}
+			})
+		}
+	}
+}
+
 func TestTLSAndWhoIsNotTrusted(t *testing.T) {
 	t.Parallel()
 	reserve(t, 1)
@@ -146,6 +215,13 @@ func TestImpossibleOptionsAreErrorsThatNameThem(t *testing.T) {
 		"ZooKeeper itself":   {Servers: []string{"a"}, Root: "/zookeeper/x"},
 		"stray child":        {Servers: []string{"a"}, Paths: map[string]string{"x": "/election/record"}},
 		"same path":          {Servers: []string{"a"}, Paths: map[string]string{"x": "/p", "y": "/p"}},
+		"within \"/p\" of":   {Servers: []string{"a"}, Paths: map[string]string{"x": "/p", "y": "/p/q/r"}},
+		"or within it":       {Servers: []string{"a"}, Path: "/app/{election}", Paths: map[string]string{"x": "/app/y/z"}},
+		"neither may be":     {Servers: []string{"a"}, Path: "/app/lock-{election}/x", Paths: map[string]string{"x": "/app/lock-y/x"}},
+		"lock at \"/a/{":     {Servers: []string{"a"}, Layout: Node, Path: "/a/{election}", Last: "/a/{election}/last"},
+		"ZooKeeper refuses":  {Servers: []string{"a"}, Root: "/😀"},
+		"a number from 1":    {Servers: []string{"zk1:client"}},
+		"to 65535":           {Servers: []string{"zk1:99999"}},
 		"tick":               {Servers: []string{"a"}, Tick: time.Hour},
 		"longest":            {Servers: []string{"a"}, MaxSession: time.Second},
 		"1h0m0s at most":     {Servers: []string{"a"}, MaxSession: time.Hour + 1},
@@ -160,6 +236,10 @@ func TestImpossibleOptionsAreErrorsThatNameThem(t *testing.T) {
 		if !errors.Is(err, backend.ErrInvalid) || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), canary) {
 			t.Errorf("want ErrInvalid about %q, got %v", want, err)
 		}
+	}
+	beside := Options{Servers: []string{"[::1]:2181"}, Path: "/app/lock-{election}/x", Paths: map[string]string{"x": "/app/lock-y", "y": "/app/y/x", "z": "/app/lock-/x"}}
+	if _, err := Open(t.Context(), beside); err != nil {
+		t.Errorf("paths beside each other: %v", err)
 	}
 }
 

@@ -252,7 +252,9 @@
 //
 // With [Options].User, every node that is made belongs to that user alone (scheme
 // auth); members must share it, or an [Options].ACL that names all of them. The
-// least rights are cdrw below Root and on the queues. To make the places
+// least rights are cdrw below Root and on the queues. Whoever loses the rights at the
+// nodes of one election loses that election: it is shown as one that nobody leads, bids
+// and renewals say ErrDenied, and the others go on. To make the places
 // beforehand, in zkCli.sh:
 //
 //	addauth digest app:PASSWORD

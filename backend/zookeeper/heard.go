@@ -89,7 +89,14 @@ func (s *session) trust(id int64, start time.Time) (left time.Duration, touched 
 	if id != s.id {
 		return 0, s.touched
 	}
-	return s.granted - start.Sub(s.touched), s.touched
+	return s.granted - elapsed(s.touched, start), s.touched
+}
+
+// elapsed is how much time has passed, by the clock that says more: one stands still
+// while the machine is suspended (golang/go#24595), in which the servers count on, and
+// the other may be set.
+func elapsed(from, to time.Time) time.Duration {
+	return max(to.Sub(from), to.Round(0).Sub(from.Round(0)))
 }
 
 // prove makes the ensemble's leader hear of session id: by connecting again, unless

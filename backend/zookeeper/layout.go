@@ -34,10 +34,13 @@ func newLayout(o Options) (layout, error) {
 	default:
 		return l, fmt.Errorf("layout is %.40q; it must be latch, selector or node", o.Layout)
 	}
-	if l.kind != Node && l.last != "" {
-		return l, fmt.Errorf("last is for the layout node")
-	}
 	l.path = cmp.Or(o.Path, l.root+"/"+string(l.kind)+"/"+placeholder)
+	switch {
+	case l.kind != Node && l.last != "":
+		return l, fmt.Errorf("last is for the layout node")
+	case l.last == l.path || strings.HasPrefix(l.last, l.path+"/"):
+		return l, fmt.Errorf("last is %.80q, which is the lock at %.80q or within it", l.last, l.path)
+	}
 	for what, path := range map[string]string{"root": l.root, "path": l.path, "last": l.last} {
 		if path == "" && what == "last" {
 			continue
@@ -74,7 +77,32 @@ func newLayout(o Options) (layout, error) {
 			}
 		}
 	}
+	for name, path := range l.paths {
+		for above := path; above != ""; above = above[:strings.LastIndexByte(above, '/')] {
+			switch other, ok := taken[above]; {
+			case l.isPath(above):
+				return l, fmt.Errorf("paths: %.80q has %.80q, and path makes %.80q the lock of another election: neither may be the other's, or within it", name, path, above)
+			case ok && above != path:
+				return l, fmt.Errorf("paths: %.80q has %.80q, which is within %.80q of %.80q: a stray child would break that election", name, path, above, other)
+			}
+		}
+	}
 	return l, nil
+}
+
+// isPath reports whether Path makes this the lock of some election.
+func (l *layout) isPath(path string) bool {
+	pattern := strings.Split(l.path, "/")
+	parts := strings.Split(path, "/")
+	return len(parts) == len(pattern) && !slices.ContainsFunc(pattern, func(p string) bool {
+		part := parts[0]
+		parts = parts[1:]
+		before, after, ok := strings.Cut(p, placeholder)
+		if !ok {
+			return part != p
+		}
+		return len(part) <= len(before)+len(after) || !strings.HasPrefix(part, before) || !strings.HasSuffix(part, after)
+	})
 }
 
 func values(m map[string]string) func(func(string) bool) {
@@ -99,7 +127,7 @@ func checkPath(path string) error {
 			return fmt.Errorf("%.80q has a part that is empty or made of dots", path)
 		}
 		for _, r := range part {
-			if r < 0x20 || r >= 0x7f && r <= 0x9f || r >= 0xd800 && r <= 0xf8ff || r >= 0xfff0 && r <= 0xffff {
+			if r < 0x20 || r >= 0x7f && r <= 0x9f || r >= 0xd800 && r <= 0xf8ff || r >= 0xfff0 {
 				return fmt.Errorf("%.80q contains a character that ZooKeeper refuses", path)
 			}
 		}

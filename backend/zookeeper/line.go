@@ -42,7 +42,7 @@ type line struct {
 func (s *session) dial(network, address string, timeout time.Duration) (net.Conn, error) {
 	for {
 		s.mu.Lock()
-		idle, changed := time.Since(s.used) > s.asked/3, s.changed
+		idle, changed := s.waiting == 0 && time.Since(s.used) > s.asked/3, s.changed
 		s.mu.Unlock()
 		if !idle {
 			break

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 
+	"github.com/go-zookeeper/zk"
+
 	"github.com/go-election/go-election/backend"
 )
 
@@ -37,6 +39,9 @@ func (b *Backend) observe(ctx context.Context, s *session, seen []backend.Lease)
 	if err == nil && len(rest) > 0 {
 		err = b.synced(ctx, s, seen, rest, views)
 	}
+	if err == nil {
+		err = allClosed(views)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -67,7 +72,7 @@ func (b *Backend) renewals(ctx context.Context, s *session, epoch int, seen []ba
 		}
 	}
 	g, errs := watching(), make([]error, len(likely))
-	each(len(likely), func(k int) { views[likely[k]], errs[k] = b.see(ctx, s, seen[likely[k]].Election, g) })
+	each(len(likely), func(k int) { views[likely[k]], errs[k] = b.glimpse(ctx, s, seen[likely[k]].Election, g) })
 	if err := firstOf(errs); err != nil {
 		return nil, err
 	}
@@ -106,7 +111,7 @@ func (b *Backend) synced(ctx context.Context, s *session, seen []backend.Lease, 
 	g = watching()
 	for k, i := range some {
 		if again || s.cache.heard(found[k].deps) {
-			if found[k], err = b.see(ctx, s, seen[i].Election, g); err != nil {
+			if found[k], err = b.glimpse(ctx, s, seen[i].Election, g); err != nil {
 				return err
 			}
 		}
@@ -119,8 +124,29 @@ func (b *Backend) synced(ctx context.Context, s *session, seen []backend.Lease, 
 func (b *Backend) look(ctx context.Context, s *session, seen []backend.Lease, g glance) ([]view, error) {
 	s.cache.sweep()
 	views, errs := make([]view, len(seen)), make([]error, len(seen))
-	each(len(seen), func(i int) { views[i], errs[i] = b.see(ctx, s, seen[i].Election, g) })
+	each(len(seen), func(i int) { views[i], errs[i] = b.glimpse(ctx, s, seen[i].Election, g) })
 	return views, firstOf(errs)
+}
+
+// glimpse is see for one of several. If somebody has taken away the rights at its nodes
+// that must not hide the others: it is shown as one whose record cannot be read, and bids
+// say why. No lease that is granted has such a beat.
+func (b *Backend) glimpse(ctx context.Context, s *session, election string, g glance) (view, error) {
+	v, err := b.see(ctx, s, election, g)
+	if errors.Is(err, zk.ErrNoAuth) {
+		return view{lease: backend.Lease{Election: election, Beat: mix(0, "closed")}, bad: err}, nil
+	}
+	return v, err
+}
+
+// allClosed returns an error if there was nothing that may be read.
+func allClosed(views []view) (err error) {
+	for _, v := range views {
+		if err = v.bad; !errors.Is(err, zk.ErrNoAuth) {
+			return nil
+		}
+	}
+	return err
 }
 
 // firstOf returns the first error.
@@ -142,7 +168,9 @@ func (b *Backend) Listen(ctx context.Context, seen []backend.Lease, _ string) er
 	var views []view
 	if err := b.with(ctx, func(now *session) (err error) {
 		s = now
-		views, err = b.look(ctx, s, seen, glance{watch: true})
+		if views, err = b.look(ctx, s, seen, glance{watch: true}); err == nil {
+			err = allClosed(views)
+		}
 		return err
 	}); err != nil {
 		return b.fail("listen", ctxFirst(ctx, err))

@@ -104,10 +104,13 @@ func (b *Backend) renewAll(ctx context.Context, s *session, start time.Time, hel
 	if err := firstOf(errs); err != nil {
 		failed = err
 	}
-	if failed != nil && !slices.ContainsFunc(answers, func(a backend.Answer) bool { return a.Outcome != backend.Unknown }) {
-		return answers, b.fail(fmt.Sprintf("renew %d leases", len(held)), failed)
+	switch {
+	case slices.ContainsFunc(answers, func(a backend.Answer) bool { return a.Outcome != backend.Unknown }):
+		return answers, nil
+	case failed == nil:
+		return answers, answers[0].Err
 	}
-	return answers, nil
+	return answers, b.fail(fmt.Sprintf("renew %d leases", len(held)), failed)
 }
 
 // renew renews the items of one transaction, in the order of their grants.
@@ -195,9 +198,9 @@ func (b *Backend) renew(ctx context.Context, s *session, id int64, held []backen
 				}
 				return nil
 			}
-		case failed >= 0 && failed < len(ops)-1 && (errors.Is(err, zk.ErrNoNode) || errors.Is(err, zk.ErrBadVersion)):
-			// Something is no longer as it was granted. Look at all of them: where one
-			// has changed many may have.
+		case failed >= 0 && failed < len(ops)-1 && (errors.Is(err, zk.ErrNoNode) || errors.Is(err, zk.ErrBadVersion) || errors.Is(err, zk.ErrNoAuth)):
+			// Something is no longer as it was granted, or may no longer be read. Look at
+			// all of them: where one has changed many may have.
 			if batch, err = b.recount(ctx, s, id, held, batch, answers); err != nil {
 				return err
 			}
@@ -217,8 +220,8 @@ func renewed(o own, beats *beats) backend.Answer {
 	return backend.Answer{Lease: now, Outcome: backend.Granted}
 }
 
-// recount reads the records and nodes of a batch, answers what is lost, and
-// returns the rest.
+// recount reads the records and nodes of a batch, answers what is lost or may not be
+// read, and returns the rest.
 func (b *Backend) recount(ctx context.Context, s *session, id int64, held []backend.Lease, batch []int, answers []backend.Answer) ([]int, error) {
 	errs := make([]error, len(batch))
 	keep := make([]bool, len(batch))
@@ -252,14 +255,23 @@ func (b *Backend) recount(ctx context.Context, s *session, id int64, held []back
 			}
 		})
 	})
-	if err := errors.Join(errs...); err != nil {
-		return nil, err
+	var failed error
+	for _, err := range errs {
+		if !errors.Is(err, zk.ErrNoAuth) { // which is about one election alone
+			failed = errors.Join(failed, err)
+		}
+	}
+	if failed != nil {
+		return nil, failed
 	}
 	var rest []int
 	for k, i := range batch {
-		if keep[k] {
+		switch {
+		case errs[k] != nil:
+			answers[i].Err = b.fail(fmt.Sprintf("renew %.80q", held[i].Election), errs[k])
+		case keep[k]:
 			rest = append(rest, i)
-		} else {
+		default:
 			answers[i].Outcome = backend.Refused
 		}
 	}

@@ -32,7 +32,8 @@ type session struct {
 	syncs   int           // sent so far
 	line    *line         // present, or last
 	mute    bool          // nothing is sent any more: as if the process had died
-	used    time.Time     // when a request was made last, or waited for a connection
+	used    time.Time     // when a request was made last
+	waiting int           // requests that wait for a connection
 	lastErr error         // why the last attempt to connect failed
 	changed chan struct{} // closed and replaced when any of it changes
 	node    int64         // the session whose own node is known to be there
@@ -229,7 +230,12 @@ func (s *session) ready(ctx context.Context) error {
 	connected := s.conn.State() == zk.StateHasSession
 	s.mu.Unlock()
 	if !connected {
-		s.change(func() {})
+		s.change(func() { s.waiting++ })
+		defer func() {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.waiting--
+		}()
 	}
 	err := s.wait(ctx, func() bool { return s.conn.State() == zk.StateHasSession })
 	if err != nil || s.b.options.User == "" {

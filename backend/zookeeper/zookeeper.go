@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -48,7 +49,8 @@ type Options struct {
 	// /node). Nothing of ours is ever put there but the lock itself.
 	Path string
 
-	// Paths are the exact paths of single elections, by name, in place of Path.
+	// Paths are the exact paths of single elections, by name, in place of Path. None may
+	// be within another's, or where Path puts another election or within that.
 	Paths map[string]string
 
 	// Data is what a lock node holds: "id" (the default) or "address" of the
@@ -206,6 +208,9 @@ func hostPort(s string) (string, error) {
 	}
 	if err != nil || host == "" || port == "" || strings.ContainsAny(s, "/ ,") {
 		return "", fmt.Errorf("server %.80q is not of the form host:port", s)
+	}
+	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+		return "", fmt.Errorf("server %.80q: the port must be a number from 1 to 65535", s)
 	}
 	return s, nil
 }
