@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -196,7 +197,11 @@ func TestAClientCertificateIsShown(t *testing.T) {
 
 func TestOptionsAreCheckedBeforeAnythingIsSent(t *testing.T) {
 	secret := "hunter2-" + backend.NewNonce()
+	nothing := filepath.Join(t.TempDir(), "token")
+	fatal(t, os.WriteFile(nothing, []byte("\n"), 0o600))
 	for what, o := range map[string]Options{
+		"a token of two lines":       {Token: secret + "\nX-Other: " + secret},
+		"nothing in the token file":  {TokenFile: nothing},
 		"credentials in the address": {Address: "http://user:" + secret + "@localhost:8500"},
 		"another scheme":             {Address: "ftp://localhost"},
 		"not an address":             {Address: "http://%zz" + secret},
@@ -222,6 +227,25 @@ func TestOptionsAreCheckedBeforeAnythingIsSent(t *testing.T) {
 		t.Errorf("no options, and no agent that is up: %v", err)
 	} else {
 		b.Close()
+	}
+}
+
+// Two mistakes of a configuration that the servers or the kernel tell of in words that do
+// not name them.
+func TestWhatIsDeniedByAnotherDatacenterOrTheSocketIsSaid(t *testing.T) {
+	agent := testbed.SharedConsul(t)
+	l := newLab(t, agent)
+	n := l.node(t, "n")
+	for text, want := range map[error]string{
+		api.StatusError{Code: 500, Body: "Missing node registration"}: "Datacenter must be the agent's own",
+		&os.PathError{Op: "dial", Path: "/x", Err: syscall.EACCES}:    "the agent's socket",
+	} {
+		if err := n.fail("x", text); !errors.Is(err, backend.ErrDenied) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v: want ErrDenied with %q, got %v", text, want, err)
+		}
+	}
+	if _, _, err := l.root.Session().Create(&api.SessionEntry{Node: "no-such-node"}, nil); err == nil || !strings.Contains(err.Error(), "Missing node registration") {
+		t.Errorf("a session on a node that is not registered: want the servers to say so in the words that are looked for, got %v", err)
 	}
 }
 

@@ -43,10 +43,12 @@ func (b *Backend) connect(o Options) error {
 		return fmt.Errorf("consul: %w: HTTPClient has a Timeout, which cuts off waiting for changes; contexts bound all calls", backend.ErrInvalid)
 	}
 	b.secret = &secret{token: o.Token, file: o.TokenFile}
-	if o.Token != "" && o.TokenFile != "" {
+	switch {
+	case o.Token != "" && o.TokenFile != "":
 		return fmt.Errorf("consul: %w: both Token and TokenFile are set", backend.ErrInvalid)
-	}
-	if o.TokenFile != "" {
+	case o.Token != "" && !isToken(o.Token):
+		return fmt.Errorf("consul: %w: the token has a character that no header may have, such as a line break", backend.ErrInvalid)
+	case o.TokenFile != "":
 		if _, err := b.secret.reload(); err != nil {
 			return fmt.Errorf("consul: %w: token file: %w", backend.ErrInvalid, err)
 		}
@@ -172,7 +174,13 @@ func (s *secret) get() string {
 	return s.token
 }
 
-// reload reads the file again and reports whether there is another token in it.
+// isToken reports whether a text can be sent as a token.
+func isToken(text string) bool {
+	return text != "" && !strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r == 0x7f })
+}
+
+// reload reads the file again and reports whether there is another token in it. If there
+// is none, as while it is being written, the last one stays.
 func (s *secret) reload() (changed bool, err error) {
 	f, err := os.Open(s.file)
 	if err != nil {
@@ -184,6 +192,9 @@ func (s *secret) reload() (changed bool, err error) {
 		return false, err
 	}
 	token := strings.TrimSpace(string(text))
+	if !isToken(token) {
+		return false, errors.New("it is empty, or has more than one line")
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if changed = token != s.token; changed {

@@ -26,7 +26,8 @@ type Options struct {
 	Address string
 
 	// Token is the ACL token. It is never shown. TokenFile names a file with it
-	// instead, which is read again when the token is refused. Default: none.
+	// instead, which is read again when the token is refused; while that holds none the
+	// last one stays. Default: none.
 	Token, TokenFile string
 
 	// CAFile has the certificates to trust, CertFile and KeyFile are the client's
@@ -39,7 +40,8 @@ type Options struct {
 	TLS *tls.Config
 
 	// Datacenter, Namespace and Partition are where keys and session live. The
-	// latter two need Consul Enterprise. Default: those of agent and token.
+	// datacenter is the agent's, as sessions are made on its node; the others need
+	// Consul Enterprise. Default: those of agent and token.
 	Datacenter, Namespace, Partition string
 
 	// Prefix of all keys, without slash at its ends. 1 to 128 bytes. Default:

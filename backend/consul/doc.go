@@ -102,7 +102,8 @@
 // it before is refused.
 //
 // A process that starts after lock and record were both deleted, or the servers
-// restored from an older snapshot, cannot know. Restore snapshots, and delete the
+// restored from an older snapshot, cannot know, and its terms begin anew, also after
+// [backend.TermJump]s. Restore snapshots, and delete the
 // prefix, while all members are stopped, or stop them for two TTLs afterwards.
 //
 // # How long a take-over takes
@@ -150,8 +151,9 @@
 // With [Options].Checks the session hangs on checks of the agent's node. When one
 // fails, Consul ends the session, and the holder's next renewal is refused: it
 // steps down within one renewal and cannot be elected before all of them pass.
-// What a lease promises stays as it is, since nobody takes a lease sooner than a
-// TTL after its session has ended. The price is a reign lost for each flap. With
+// What a lease promises stays as it is: others watch it for two TTLs, as if an
+// operator had ended the session, and lead no sooner. The price is a reign lost for each
+// flap, and that time. With
 // serfHealth among the checks, a node that is only slow to answer gossip loses
 // its reigns.
 //

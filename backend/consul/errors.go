@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"strings"
 
 	"github.com/hashicorp/consul/api"
@@ -53,12 +54,16 @@ func (b *Backend) fail(what string, err error) error {
 		return false
 	}
 	switch {
+	case errors.Is(err, fs.ErrPermission):
+		class, hint = backend.ErrDenied, "; this process may not open the agent's socket"
 	case has("ermission denied"):
 		class, hint = backend.ErrDenied, "; the token must be allowed this:\n"+b.policy()
 	case has("ACL not found", "ACL support disabled", "response code: 403", "response code: 401", "invalid header field"), code == 401, code == 403:
 		class = backend.ErrDenied
 	case has("No path to datacenter", "Enterprise feature", "Missing check"):
 		class, hint = backend.ErrDenied, "; correct the option that names it"
+	case has("Missing node registration"):
+		class, hint = backend.ErrDenied, "; sessions are made on the agent's node: Datacenter must be the agent's own, and the node registered there"
 	case has("x509: ", "tls: ", "HTTP request to an HTTPS server", "server gave HTTP response to HTTPS client"):
 		class = backend.ErrDenied
 	case has("Invalid Session TTL"):

@@ -153,7 +153,7 @@ func (f *Firefly) free(s *sharedLock, leader string) {
 		if r.End == backend.Failed {
 			l.Watch = f.wait(r.ID)
 		}
-	case r.Term == 0 && s.lockPair == nil: // never led
+	case r.Term == 0 && s.lockPair == nil && s.ownPair == nil: // never led
 		l.End = ""
 	case r.Term == 0 && leader == "": // scribbled over
 		l.End, l.Watch = "", f.fleet.Silence

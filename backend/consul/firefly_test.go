@@ -212,6 +212,23 @@ func TestTheSealOfAFireflySoftElectionKeepsStragglersOut(t *testing.T) {
 	}
 }
 
+// An election is new only if there is no trace of it: whose record was written over and
+// whose lock was deleted may have a leader.
+func TestAFireflySoftElectionWithoutALockIsNotNewIfItsRecordWasWrittenOver(t *testing.T) {
+	f, err := OpenFirefly(t.Context(), Options{}, Fleet{})
+	fatal(t, err)
+	for text, want := range map[string]time.Duration{"": 0, "garbage": f.fleet.Silence} {
+		s := &sharedLock{name: "x"}
+		if text != "" {
+			s.ownPair = &api.KVPair{Value: []byte(text)}
+		}
+		s.parse()
+		if f.judge(s); s.lease.Watch != want {
+			t.Errorf("a record with %q: want it watched for %v, got %+v", text, want, s.lease)
+		}
+	}
+}
+
 // Whatever stands in the keys, it is judged, and what is made of it can be written.
 func FuzzAFireflySoftElection(f *testing.F) {
 	f.Add("a", "s", []byte(`{"term":7,"id":"a","nonce":"n","session":"s","ttl_us":-1,"seal":"t"}`), "s")

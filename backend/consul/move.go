@@ -2,6 +2,7 @@ package consul
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -70,6 +71,9 @@ func (b *Backend) move(ctx context.Context, held []backend.Lease, part []int, an
 		if ok {
 			b.granted(offers, lastIndex(answer.Results), sent, session, answers)
 			return nil
+		}
+		if err := txnError(answer); !errors.Is(err, errConflict) {
+			return err
 		}
 	}
 	return errConflict
