@@ -3,6 +3,9 @@ package backend
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
 )
 
 // The classes of errors. A Backend wraps each error that it returns in one of
@@ -66,6 +69,21 @@ func Redacted(err error, text string) error {
 		}
 	}
 	return e
+}
+
+// FileError returns err, of a file that a configuration names, and leaves the path out
+// unless it looks like one: some put the secret itself where the path of its file belongs.
+func FileError(err error) error {
+	e, ok := errors.AsType[*fs.PathError](err)
+	if !ok || looksLikePath(e.Path) {
+		return err
+	}
+	return fmt.Errorf("%s a path that is not shown, since it does not begin as /… or ./…: %w", e.Op, e.Err)
+}
+
+func looksLikePath(path string) bool {
+	begins := strings.HasPrefix(path, "/") || strings.HasPrefix(path, "./") || strings.HasPrefix(path, "../")
+	return begins && len(path) < 1024 && !strings.ContainsFunc(path, func(r rune) bool { return r < ' ' || r == '@' || r == ':' })
 }
 
 type redacted struct {

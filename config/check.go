@@ -92,7 +92,7 @@ func unknownBackend(name string) (problem string) {
 	if near := nearest(name, backend.Names()); near != "" {
 		hint = "; did you mean " + strconv.Quote(near) + "?"
 	}
-	return fmt.Sprintf("no backend is called %s; this program has: %s%s", show(name), has, hint)
+	return fmt.Sprintf("no backend is called %s; this program has: %s%s", showKey(name), has, hint)
 }
 
 // failed reports whether something is wrong with a key already.

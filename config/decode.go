@@ -175,7 +175,7 @@ func (d *decoder) fromFile(at place, key, name string, v reflect.Value) {
 	text := strings.TrimRight(string(content), "\r\n")
 	switch {
 	case err != nil:
-		d.add(at, key, "its file cannot be read: %v", err)
+		d.add(at, key, "its file cannot be read: %v", backend.FileError(err))
 	case text == "":
 		d.add(at, key, "its file is empty: %s", name)
 	default:
@@ -206,8 +206,12 @@ func (d *decoder) value(at place, key string, n *yaml.Node, v reflect.Value) {
 		d.structure(key, n, v, nil)
 		return
 	}
-	if n.Kind != yaml.ScalarNode {
+	switch {
+	case n.Kind != yaml.ScalarNode:
 		wrong("must be %s; it is %s", typeName(v.Type()), kindOf(n))
+		return
+	case null(n): // in a list or a map; elsewhere that is as good as nothing
+		wrong("must be %s; it is empty", typeName(v.Type()))
 		return
 	}
 	s := n.Value

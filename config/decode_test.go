@@ -115,6 +115,8 @@ func TestWrongKindsAreNamed(t *testing.T) {
 		"map: [a]":              "probe.map: must be a section",
 		"map: {a: {b: c}}":      `probe.map["a"]: must be a text`,
 		"map: {a: b, a: c}":     "a second time",
+		"map: {a: ~}":           `probe.map["a"]: must be a text; it is empty`,
+		"list: [a, null]":       "probe.list[1]: must be a text; it is empty",
 		"tls: {cb: x}":          `probe.tls: unknown key "cb"; did you mean "ca"?`,
 		"tls: true":             "probe.tls: must be a section",
 		"rows: [{ca: a, b: c}]": `probe.rows[0]: unknown key "b"`,
@@ -277,6 +279,50 @@ func TestSecretsAreNowhere(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// Some put a secret where the path of its file, or the name of a store, belongs.
+func TestASecretThatStandsInPlaceOfANameIsNotShown(t *testing.T) {
+	const canary = "hunter2canary"
+	pem := `"-----BEGIN PRIVATE KEY-----\n` + canary + `\n-----END PRIVATE KEY-----"`
+	files := "cert_file: " + pem + ", key_file: " + pem
+	for text, environ := range map[string][]string{
+		"backend: mysql://u:" + canary + "@h/d\n": nil,
+		"": {"ELECTION_BACKEND=u:" + canary + "@tcp(h)/d"},
+		"backend: migration\nmigration: {from: \"u:" + canary + "@tcp(h)/d\", to: memory, stage: both}\n": nil,
+		"backend: mysql\nmysql: {dsn_file: \"u:" + canary + "@tcp(h)/d\"}\n":                              nil,
+		"backend: mysql\n": {"ELECTION_MYSQL_DSN_FILE=/u:" + canary + "@tcp(h)/d"},
+		"backend: etcd\netcd: {endpoints: [\"http://127.0.0.1:1\"], username: a, password_file: " + canary + "}\n": nil,
+		"backend: etcd\netcd: {endpoints: [\"https://127.0.0.1:1\"], " + files + "}\n":                             nil,
+		"backend: etcd\netcd: {endpoints: [\"https://127.0.0.1:1\"], ca_file: " + canary + "}\n":                   nil,
+		"backend: zookeeper\nzookeeper: {servers: [h], " + files + "}\n":                                           nil,
+		"backend: zookeeper\nzookeeper: {servers: [h], ca_file: " + canary + "}\n":                                 nil,
+		"backend: consul\nconsul: {address: \"https://h\", " + files + "}\n":                                       nil,
+		"backend: consul\nconsul: {address: \"https://h\", ca_file: " + canary + "}\n":                             nil,
+		"backend: consul\nconsul: {token_file: " + canary + "}\n":                                                  nil,
+	} {
+		c, err := parse(text, environ...)
+		if err == nil {
+			err = c.Validate(t.Context())
+		}
+		if !errors.Is(err, backend.ErrInvalid) || strings.Contains(err.Error(), canary) || strings.Contains(err.Error(), "PRIVATE") {
+			t.Errorf("%s %v: want an error that does not show it, got %v", text, environ, err)
+		}
+	}
+	c, err := parse("backend: mysql\nmysql: {dsn_file: /no/such/file}\n")
+	if err == nil {
+		err = c.Validate(t.Context())
+	}
+	if err == nil || !strings.Contains(err.Error(), "open /no/such/file: no such file") {
+		t.Errorf("a path: want it shown, got %v", err)
+	}
+}
+
+func TestAFileThatIsAllMistakesIsAShortError(t *testing.T) {
+	_, err := parse("backend: memory\n" + strings.Repeat("x: 1\n", 10_000))
+	if n := len(fmt.Sprint(err)); err == nil || n > 10_000 || !strings.Contains(err.Error(), "and 9980 problems more") {
+		t.Errorf("got an error of %d bytes: %.300v", n, err)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 
 	"github.com/go-election/go-election/backend"
@@ -53,7 +54,14 @@ func (p *problems) add(at place, key, format string, args ...any) {
 	*p = append(*p, &Error{Source: at.source, Line: at.line, Key: key, Problem: fmt.Sprintf(format, args...)})
 }
 
-func (p problems) err() error { return errors.Join(p...) }
+// err joins the first of the problems: there may be one on each line of a large file.
+func (p problems) err() error {
+	const most = 20
+	if len(p) > most {
+		p = append(slices.Clone(p[:most]), &Error{Problem: fmt.Sprintf("and %d problems more", len(p)-most)})
+	}
+	return errors.Join(p...)
+}
 
 // A place is where a value was written.
 type place struct {

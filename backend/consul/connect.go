@@ -50,7 +50,7 @@ func (b *Backend) connect(o Options) error {
 		return fmt.Errorf("consul: %w: the token has a character that no header may have, such as a line break", backend.ErrInvalid)
 	case o.TokenFile != "":
 		if _, err := b.secret.reload(); err != nil {
-			return fmt.Errorf("consul: %w: token file: %w", backend.ErrInvalid, err)
+			return fmt.Errorf("consul: %w: token file: %w", backend.ErrInvalid, backend.FileError(err))
 		}
 	}
 	via := &via{secret: b.secret, namespace: o.Namespace, partition: o.Partition}
@@ -132,7 +132,7 @@ func (o *Options) tlsConfig() (*tls.Config, error) {
 	if o.CAFile != "" {
 		text, err := os.ReadFile(o.CAFile)
 		if err != nil {
-			return nil, err
+			return nil, backend.FileError(err)
 		}
 		config.RootCAs = x509.NewCertPool()
 		if !config.RootCAs.AppendCertsFromPEM(text) {
@@ -142,7 +142,7 @@ func (o *Options) tlsConfig() (*tls.Config, error) {
 	if o.CertFile != "" {
 		pair, err := tls.LoadX509KeyPair(o.CertFile, o.KeyFile)
 		if err != nil {
-			return nil, err
+			return nil, backend.FileError(err)
 		}
 		config.Certificates = []tls.Certificate{pair}
 	}

@@ -101,7 +101,7 @@ func tlsConfig(o Options, files bool) (*tls.Config, error) {
 	if o.CAFile != "" {
 		pem, err := os.ReadFile(o.CAFile)
 		if err != nil {
-			return nil, err
+			return nil, backend.FileError(err)
 		}
 		config.RootCAs = x509.NewCertPool()
 		if !config.RootCAs.AppendCertsFromPEM(pem) {
@@ -110,7 +110,7 @@ func tlsConfig(o Options, files bool) (*tls.Config, error) {
 	}
 	if o.CertFile != "" {
 		if _, err := tls.LoadX509KeyPair(o.CertFile, o.KeyFile); err != nil {
-			return nil, err
+			return nil, backend.FileError(err)
 		}
 		// Read at each handshake, so that renewed certificates are used.
 		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {

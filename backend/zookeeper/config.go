@@ -59,7 +59,7 @@ func (c *config) tls() (*tls.Config, error) {
 	if c.CAFile != "" {
 		pem, err := os.ReadFile(c.CAFile)
 		if err != nil {
-			return nil, fmt.Errorf("ca_file: %w", err)
+			return nil, fmt.Errorf("ca_file: %w", backend.FileError(err))
 		}
 		t.RootCAs = x509.NewCertPool()
 		if !t.RootCAs.AppendCertsFromPEM(pem) {
@@ -72,7 +72,7 @@ func (c *config) tls() (*tls.Config, error) {
 	if c.CertFile != "" {
 		pair, err := tls.LoadX509KeyPair(c.CertFile, c.KeyFile)
 		if err != nil {
-			return nil, fmt.Errorf("cert_file and key_file: %w", err)
+			return nil, fmt.Errorf("cert_file and key_file: %w", backend.FileError(err))
 		}
 		t.Certificates = []tls.Certificate{pair}
 	}

@@ -91,7 +91,7 @@ func (a *app) serve(ctx context.Context, names []string, o serveOptions) error {
 	if o.token != "" {
 		secret, err := os.ReadFile(o.token)
 		if err != nil {
-			return err
+			return backend.FileError(err)
 		}
 		if secret = bytes.TrimSpace(secret); len(secret) < 16 {
 			return fmt.Errorf("the token in %s has %d bytes; it must have 16 at least", o.token, len(secret))
