@@ -40,14 +40,17 @@ import (
 //   - If the guard is stopped, elect kills command and guard by its own timer.
 //
 // All descendants are meant, also those in process groups or sessions of their own:
-// guard and elect adopt orphans (PR_SET_CHILD_SUBREAPER), so nobody gets away, and
-// the lead function returns when the last is dead.
+// guard and elect adopt orphans (PR_SET_CHILD_SUBREAPER), and none can become another
+// user's, whom elect may not kill (PR_SET_NO_NEW_PRIVS). So nobody gets away, and the lead
+// function returns when the last is dead.
 //
 // What this cannot do: if elect and guard are both stopped (a frozen container, a
 // suspended machine), the command is stopped with them or runs on, and may do one
 // more thing when all wake up, before the guard has looked at the clock. If both are
 // killed at the same instant, its descendants, though not the command itself, run
-// on where the store has a TTL. A process in an uninterruptible sleep dies late. A
+// on where the store has a TTL. A process in an uninterruptible sleep dies late, and so
+// does one of another user, if elect is root and may not kill (without CAP_KILL). Who
+// forks faster than /proc can be read, and leaves its session each time, is not caught. A
 // program that must not write late hands ELECTION_TERM to what it writes to.
 
 // guardName is the name, as argument 0, by which elect starts itself as the guard.
@@ -68,6 +71,7 @@ type guard struct {
 	stopped bool          // SIGTERM was sent
 	killAt  time.Duration // if stopped
 	gone    bool          // the command itself has ended
+	denied  bool          // one of its descendants may not be killed, which was reported
 	reports *os.File
 }
 
@@ -98,7 +102,7 @@ func guardMain(args []string) int {
 		syscall.Syscall(syscall.SYS_FCNTL, guardLock, syscall.F_DUPFD, 100)
 		syscall.Close(guardLock)
 	}
-	if err := adoptOrphans(); err != nil {
+	if err := errors.Join(adoptOrphans(), keepUser()); err != nil {
 		g.report("error", exitElect, err)
 		return 0
 	}
@@ -152,10 +156,11 @@ func (g *guard) run(orders io.Reader, command []string) {
 			if !ok {
 				return // nobody is left
 			}
-			if e.pid == g.child {
-				g.gone = true
-				g.report("exit", exitCode(e.status), nil)
+			if e.pid != g.child {
+				continue // one of many, perhaps: to look at all that is left for each would take long
 			}
+			g.gone = true
+			g.report("exit", exitCode(e.status), nil)
 		case <-timer.C:
 		}
 		timer.Reset(g.look())
@@ -171,7 +176,10 @@ func (g *guard) look() time.Duration {
 		if !g.gone {
 			syscall.Kill(-g.child, syscall.SIGKILL)
 		}
-		killBelow(os.Getpid())
+		if pid := killBelow(os.Getpid()); pid > 0 && !g.denied {
+			g.denied = true
+			g.report("denied", pid, nil)
+		}
 		return 10 * time.Millisecond // again, for those who were just being born
 	case !g.stopped && now >= end-g.grace:
 		g.report("expiring", 0, nil)

@@ -47,12 +47,15 @@ code, or 128 and the signal's number; --restart has elect campaign on instead. S
 SIGINT and SIGQUIT are passed on to the command: it has --stop-timeout to end, and still
 leads meanwhile. Other signals are passed on as they are. Elect's own failures are 125;
 126: the command cannot be run; 127: it is not there. A follower that is asked to end
-returns 0. Elect can be process 1 of a container.`,
+returns 0. Elect can be process 1 of a container.
+
+Unless elect is root, the command can gain no other user, by sudo say: elect could not
+end it.`,
 		Example: example(onStore + `
 elect run billing -- sh -c 'echo "term $ELECTION_TERM"'
 elect run billing/nightly --id host-1 --restart on-failure -- echo billed`),
 		Args: func(c *cobra.Command, args []string) error {
-			if dash := c.ArgsLenAtDash(); len(args) < 2 || dash >= 0 && dash != 1 {
+			if dash := c.ArgsLenAtDash(); len(args) < 2 || dash != 1 { // without it, flags of the command would be taken for ours
 				return fmt.Errorf("write it as: elect run NAME -- COMMAND [ARG…]")
 			}
 			if !slices.Contains([]string{"no", "on-failure", "always"}, o.restart) {

@@ -235,6 +235,8 @@ func (r *runner) lead(ctx context.Context, lead *election.Leadership) error {
 			r.say("leads %q in term %d; process %d runs", r.name, lead.Term, rep.n)
 		case "expiring":
 			r.say("the lease is running out: ending the command")
+		case "denied":
+			r.say("process %d is another user's, and this one may not kill it (CAP_KILL): IT RUNS ON, also when somebody else leads", rep.n)
 		case "late":
 			r.say("elected with too little time left to start the command")
 		}

@@ -84,8 +84,11 @@ elect serve billing --id host-1 --listen 127.0.0.1:0 --for 2s`),
 }
 
 func (a *app) serve(ctx context.Context, names []string, o serveOptions) error {
-	if (o.cert == "") != (o.key == "") {
+	switch {
+	case (o.cert == "") != (o.key == ""):
 		return errors.New("--tls-cert and --tls-key go together")
+	case o.limit < 0:
+		return fmt.Errorf("--for is %v; it must not be negative", o.limit)
 	}
 	f := &front{names: o.hosts, csrf: http.NewCrossOriginProtection()}
 	if o.token != "" {

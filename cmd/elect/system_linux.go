@@ -32,11 +32,22 @@ func prctl(option, value uintptr) error {
 const (
 	prSetName           = 15
 	prSetChildSubreaper = 36
+	prSetNoNewPrivs     = 38
 )
 
 // adoptOrphans makes this process the parent of descendants whose own parent has
 // died, as process 1 of a container is anyway.
 func adoptOrphans() error { return prctl(prSetChildSubreaper, 1) }
+
+// keepUser makes sure that whatever this thread starts stays a process that this one may
+// kill: unless that is root, who may kill all, programs with a set-user-ID bit, such as
+// sudo, gain nothing (prctl(2), PR_SET_NO_NEW_PRIVS).
+func keepUser() error {
+	if os.Geteuid() == 0 {
+		return nil
+	}
+	return prctl(prSetNoNewPrivs, 1)
+}
 
 // checkProc reports that /proc is not that of this process's PID namespace. The numbers
 // there mean other processes: to end ours by them would kill strangers.
@@ -99,13 +110,15 @@ func descendants(of int) (list []process) {
 	return list
 }
 
-// killBelow kills all that descend from a process.
-func killBelow(of int) {
+// killBelow kills all that descend from a process, and returns one that this process is
+// not allowed to kill, or 0.
+func killBelow(of int) (denied int) {
 	for _, p := range descendants(of) {
-		if !p.zombie {
-			syscall.Kill(p.pid, syscall.SIGKILL)
+		if !p.zombie && syscall.Kill(p.pid, syscall.SIGKILL) == syscall.EPERM {
+			denied = p.pid
 		}
 	}
+	return denied
 }
 
 // nameOf is a name as prctl wants it: 15 bytes at most, and a zero.

@@ -41,6 +41,9 @@ present state. "unknown" means that the store cannot be reached, so nothing can 
 Watching needs no right to write, and takes part in nothing.`,
 		Example: example(withRun + "elect watch billing --for 2s\nelect watch --json --for 2s" + endOfRun),
 		RunE: func(c *cobra.Command, args []string) error {
+			if limit < 0 {
+				return fmt.Errorf("--for is %v; it must not be negative", limit)
+			}
 			out, ok := a.out.(*os.File)
 			ctx, stop := signal.NotifyContext(c.Context(), syscall.SIGINT, syscall.SIGTERM)
 			defer stop()
