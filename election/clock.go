@@ -1,6 +1,7 @@
 package election
 
 import (
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -17,14 +18,22 @@ type clock struct {
 	boot      time.Duration // boot-time clock at base
 	diff      atomic.Int64  // wall − monotonic, at the last check
 	suspended atomic.Int64
-	ahead     atomic.Int64 // where there is no boot-time clock: how far the wall clock has jumped forward
+	jumps     sync.Mutex
+	ahead     atomic.Int64 // where there is no boot-time clock: how far the wall clock has jumped forward, in all
 }
 
 const checkAfter = int64(time.Millisecond)
 
 func newClock() *clock {
 	c := &clock{base: time.Now()}
-	c.boot, _ = boottime()
+	for range 8 { // late, if this was interrupted, it would hide as much of a suspension
+		before := time.Since(c.base)
+		boot, ok := boottime()
+		after := time.Since(c.base)
+		if c.boot = boot - after; !ok || after-before < 50*time.Microsecond {
+			break
+		}
+	}
 	return c
 }
 
@@ -53,8 +62,7 @@ func (c *clock) check(diff int64) {
 		boot, ok := boottime()
 		gap := time.Since(c.base) - before // the most by which this sample is too great
 		if !ok {
-			raise(&c.ahead, diff)
-			c.diff.Store(diff)
+			c.jumped(diff)
 			return
 		}
 		if gap < best {
@@ -71,6 +79,17 @@ func (c *clock) check(diff int64) {
 		raise(&c.suspended, int64(suspended))
 	}
 	c.diff.Store(diff)
+}
+
+// jumped believes the wall clock when it jumps forward, also if it was set back before: by
+// as much as since the last check, not since the clock was made.
+func (c *clock) jumped(diff int64) {
+	c.jumps.Lock()
+	defer c.jumps.Unlock()
+	if d := diff - c.diff.Load(); d > 0 {
+		c.ahead.Add(d)
+	}
+	c.diff.Store(diff) // last: who sees it does not check
 }
 
 // raise sets v to at least n.

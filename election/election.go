@@ -38,6 +38,8 @@ type waiter struct {
 	what awaited
 	term uint64 // untilReleased: of the reign; 0: any
 	done chan error
+
+	attempt int // untilReleased: the campaign that is being withdrawn; 0: none is
 }
 
 type awaited uint8
@@ -137,7 +139,7 @@ func (e *Election) Resign(ctx context.Context) error {
 			done <- nil
 			return nil
 		}
-		e.awaitRelease(e.elec.term, done)
+		e.awaitRelease(e.elec.term, done, 0)
 		return resign{&e.elec, e.elec.term}
 	})
 }
@@ -147,7 +149,7 @@ func (e *Election) Resign(ctx context.Context) error {
 // function that calls it waits for itself.
 func (e *Election) Leave(ctx context.Context) error {
 	return e.await(ctx, func(done chan error) any {
-		e.waiters = append(e.waiters, waiter{untilGone, 0, done})
+		e.waiters = append(e.waiters, waiter{what: untilGone, done: done})
 		return leave{&e.elec}
 	})
 }
@@ -243,9 +245,10 @@ func (e *Election) wait(ctx context.Context, done <-chan error) error {
 
 // The rest is called by the loop.
 
-// awaitRelease has done told when the reign of term is over.
-func (e *Election) awaitRelease(term uint64, done chan error) {
-	e.waiters = append(e.waiters, waiter{untilReleased, term, done})
+// awaitRelease has done told when the reign of term is over; 0: when nothing is left, or
+// another campaign than this attempt has begun, which takes over whatever is.
+func (e *Election) awaitRelease(term uint64, done chan error, attempt int) {
+	e.waiters = append(e.waiters, waiter{untilReleased, term, done, attempt})
 	e.manager.waiting = append(e.manager.waiting, e)
 }
 
@@ -263,7 +266,7 @@ func (e *Election) resolve(what awaited, err error) {
 // somebody still waits.
 func (e *Election) released() (waiting bool) {
 	e.tellIf(func(w *waiter) bool {
-		return w.what == untilReleased && (e.idle() || w.term != 0 && w.term != e.elec.term)
+		return w.what == untilReleased && (e.idle() || w.term != 0 && w.term != e.elec.term || w.attempt != 0 && w.attempt != e.attempt)
 	}, nil)
 	return slices.ContainsFunc(e.waiters, func(w waiter) bool { return w.what == untilReleased })
 }

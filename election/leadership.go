@@ -70,11 +70,11 @@ func (l *Leadership) scope() *scope {
 func (l *Leadership) Resign(ctx context.Context) error {
 	e := l.election
 	return e.await(ctx, func(done chan error) any {
-		if e.elec.term != l.Term || e.idle() {
+		if e.reign.Load() != l || e.elec.term != l.Term || e.idle() {
 			done <- nil // over long since
 			return nil
 		}
-		e.awaitRelease(l.Term, done)
+		e.awaitRelease(l.Term, done, 0)
 		if e.elec.hand {
 			return returned{&e.elec, l.Term, ReasonResigned}
 		}
@@ -192,7 +192,7 @@ func (e *Election) withdraw(ctx context.Context, attempt int) error {
 		}
 		e.resolve(untilElected, errNotElected) // nobody listens any more
 		e.resolve(untilRefused, nil)
-		e.awaitRelease(0, done)
+		e.awaitRelease(0, done, attempt)
 		return withdraw{&e.elec, e.fn == nil} // without a function: elected behind our back, nobody has begun
 	})
 }

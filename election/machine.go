@@ -25,6 +25,7 @@ type machine struct {
 	poll     bool          // and must be read all the same (Guarantees.Poll)
 	takeover time.Duration // how much longer than its TTL the store keeps a lease (Guarantees.Takeover)
 	rnd      *rand.Rand
+	dice     float64 // drawn anew for each reply; see jitter
 
 	elections []*elec // in order of joining; nil where one has left
 	timers    timers  // elections by wake
@@ -98,8 +99,8 @@ type elec struct {
 	renewAt time.Duration // the next renewal
 	holdOff time.Duration // no bid before
 	holdFor time.Duration // … and for so long after the release
-	retryAt time.Duration // no bid before, since the outcome of the last is unknown
-	unknown int32         // bids or renewals in a row without an outcome; up to many
+	retryAt time.Duration // no bid before, since the last has brought nothing
+	unknown int32         // bids in a row that brought nothing, or renewals without an outcome; up to many
 
 	looking bool // a look is under way
 	busy    bool // a call about our lease is: acquire, renew or release
@@ -359,9 +360,10 @@ func (m *machine) gone(e *elec) {
 
 func (m *machine) act(a action) { m.out = append(m.out, a) }
 
-// jitter returns d, less up to a fifth.
+// jitter returns d, less up to a fifth. It is the same part for all elections of one
+// reply, so that what has failed together is tried again together.
 func (m *machine) jitter(d time.Duration) time.Duration {
-	return d - time.Duration(m.rnd.Int64N(max(int64(d)/5, 1)))
+	return d - time.Duration(m.dice*float64(d/5))
 }
 
 // show tells watchers a new state of e, if it is one. leader is nil unless somebody

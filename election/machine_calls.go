@@ -231,7 +231,11 @@ func (m *machine) lookAlong(queue []*elec, now time.Duration) []*elec {
 func (m *machine) reply(now time.Duration, r reply) {
 	c := r.call
 	m.flying[c.kind] = nil
+	m.dice = m.rnd.Float64()
 	class := backend.Class(r.err)
+	if c.kind == callAsk && errors.Is(r.err, backend.ErrStale) {
+		class = nil // it has answered: a wish has come too late
+	}
 	if class == nil || slices.ContainsFunc(r.answers, func(a backend.Answer) bool { return a.Outcome != backend.Unknown }) {
 		m.failures[c.kind], m.retryAt[c.kind] = 0, 0
 	} else if !c.cancelled {
@@ -256,10 +260,13 @@ func (m *machine) reply(now time.Duration, r reply) {
 		for i, e := range c.elecs {
 			a := answer(r, i)
 			e.busy = false
-			m.acquired(now, e, &a, c.bids[i].Floor, c.sent)
+			m.acquired(now, e, &a, &c.bids[i], c.sent)
 			m.settle(now, e)
 		}
 	case callRenew:
+		if class == nil && len(c.elecs) == len(m.elections) {
+			m.blind = never // there is nothing to be read
+		}
 		for i, e := range c.elecs {
 			a := answer(r, i)
 			e.busy = false
@@ -310,32 +317,33 @@ func answer(r reply, i int) backend.Answer {
 	return a
 }
 
-// acquired is the outcome of a bid above floor that was sent at sent.
-func (m *machine) acquired(now time.Duration, e *elec, a *backend.Answer, floor uint64, sent time.Duration) {
+// acquired is the outcome of a bid that was sent at sent.
+func (m *machine) acquired(now time.Duration, e *elec, a *backend.Answer, bid *backend.Bid, sent time.Duration) {
 	class := backend.Class(a.Err)
 	m.act(action{kind: doLog, e: e, term: a.Term, reason: bidReason(a.Outcome), err: a.Err})
 	m.allowed(e, callAcquire, a)
 	switch a.Outcome {
 	case backend.Granted:
-		if m.grant(now, e, a, floor, sent); !e.leading {
+		if m.grant(now, e, a, bid.Floor, sent); !e.leading {
 			m.tried(e, nil)
 		}
 		return
 	case backend.Refused:
-		e.own, e.unknown = ownNone, 0
+		e.own = ownNone
 		if a.Err == nil {
 			m.observe(now, e, &a.Lease, sent)
 		}
 		if a.Watch < 0 { // vacant, too: somebody else may be first in the queue
 			e.own = ownQueued
 		}
+		if a.Err == nil && !a.Lease.Unchanged(bid.Over) {
+			e.unknown = 0
+		} else { // nothing says that the next bid would fare better
+			m.retryLater(now, e, class)
+		}
 	default:
 		e.own = ownMaybe
-		e.unknown = min(e.unknown+1, many) // its row alone may be locked
-		e.retryAt = now + m.backoff(int(e.unknown))
-		if class == backend.ErrDenied {
-			e.retryAt = now + m.jitter(m.TTL) // somebody must act
-		}
+		m.retryLater(now, e, class) // its row alone may be locked
 	}
 	if class == backend.ErrInvalid && e.mode != modeNone {
 		m.tried(e, a.Err)
@@ -343,6 +351,15 @@ func (m *machine) acquired(now time.Duration, e *elec, a *backend.Answer, floor 
 		m.notice(e, ReasonInvalid, a.Err)
 	}
 	m.tried(e, a.Err)
+}
+
+// retryLater puts off e's next bid, longer each time.
+func (m *machine) retryLater(now time.Duration, e *elec, class error) {
+	e.unknown = min(e.unknown+1, many)
+	e.retryAt = now + m.backoff(int(e.unknown))
+	if class == backend.ErrDenied {
+		e.retryAt = now + m.jitter(m.TTL) // somebody must act
+	}
 }
 
 // allowed tells watchers, once, that the store denies what an election needs:
@@ -379,7 +396,7 @@ func (m *machine) observed(now time.Duration, c *call, r reply) {
 	if c.whole {
 		m.cursor = r.next
 	}
-	m.answered(now, len(r.changed) > 0)
+	news := false
 	next := 0 // most stores answer in the order of the question
 	byName := map[string]*backend.Lease(nil)
 	for i, e := range c.elecs {
@@ -399,6 +416,7 @@ func (m *machine) observed(now time.Duration, c *call, r reply) {
 			}
 			l = byName[e.name]
 		}
+		news = news || l != nil && l.Differs(c.leases[i])
 		if l != nil || c.leases[i].Beat == e.seen.Beat { // else it changed behind this call
 			m.observe(now, e, l, c.sent)
 		}
@@ -407,6 +425,7 @@ func (m *machine) observed(now time.Duration, c *call, r reply) {
 		}
 		m.settle(now, e)
 	}
+	m.answered(now, news) // what was never led is always answered, and no news
 }
 
 var errOverdue = errors.New("the health check has not returned in time")
@@ -431,8 +450,12 @@ func (m *machine) health(now time.Duration, err error) {
 func (m *machine) failed(now time.Duration, k callKind, err error) {
 	m.failures[k]++
 	wait := m.backoff(m.failures[k])
-	if backend.Class(err) != backend.ErrUnavailable {
-		wait = max(wait, m.jitter(m.TTL)) // somebody must act
+	if backend.Class(err) != backend.ErrUnavailable { // somebody must act
+		slow := m.TTL
+		if k == callObserve {
+			slow = m.RenewEvery // as usual: a watch may be still to come when it is over
+		}
+		wait = max(wait, m.jitter(slow))
 		if !m.denied && k != callHealth {
 			m.denied = true
 			m.act(action{kind: doLog, reason: ReasonDenied, err: err})

@@ -148,7 +148,7 @@ func (m *machine) holdsBack(e *elec) time.Duration {
 func (m *machine) grant(now time.Duration, e *elec, a *backend.Answer, floor uint64, sent time.Duration) {
 	won := a.Term > floor && a.Term >= e.maxTerm || a.Term == 0 // legacy layouts have no terms
 	e.own, e.term, e.end = ownHeld, a.Term, backend.Failed
-	e.orderly, e.norenew, e.lastErr, e.unknown = false, false, nil, 0
+	e.orderly, e.norenew, e.lastErr = false, false, nil
 	e.maxTerm = max(e.maxTerm, a.Term)
 	e.until, e.lasts = sent+a.Trust-m.Margin, sent+a.Trust
 	e.renewAt = m.gridAfter(sent)
@@ -157,10 +157,11 @@ func (m *machine) grant(now time.Duration, e *elec, a *backend.Answer, floor uin
 		if a.Term <= floor { // else a later grant, perhaps our own, has been seen already
 			m.notice(e, ReasonWentBack, nil)
 		}
+		m.retryLater(now, e, nil)
 	case !m.wants(e): // no longer wanted: nobody has led, so nothing has to be waited for
 		e.orderly, e.end = true, backend.Released
 	case now < e.until:
-		e.leading, e.running, e.stuck = true, e.joins, false
+		e.leading, e.running, e.stuck, e.unknown = true, e.joins, false, 0
 		reason := ReasonElected
 		if w := &e.seen.Wish; w.Kind == backend.Accept && w.Nonce == m.me.Nonce {
 			reason = ReasonNominated
@@ -170,6 +171,8 @@ func (m *machine) grant(now time.Duration, e *elec, a *backend.Answer, floor uin
 		}
 		m.act(action{kind: doTrust, e: e, term: e.term, until: e.until})
 		m.show(Elected, e, &m.me, e.term, reason, nil)
+	default: // its answer has come too late, or the store's session has little left
+		m.retryLater(now, e, nil)
 	}
 	m.forget(now, e)
 }

@@ -148,12 +148,12 @@ func sameID(other backend.Candidate) error {
 // less and less often.
 func (m *machine) nextLook(now time.Duration, e *elec) {
 	l := e.seen
-	switch every := min(l.Renew, m.TTL); {
+	switch every := max(min(l.Renew, m.TTL), m.pause()); {
 	case m.listen && !m.poll:
 		e.lookAt = now + m.TTL/2 // only to be sure that the store is there
 	case l.Vacant():
 		e.lookAt = now + m.RenewEvery
-	case every <= 0 || l.Renew > l.TTL:
+	case l.Renew <= 0 || l.Renew > l.TTL:
 		e.lookAt = now + m.RenewEvery // the holder does not tell
 	case e.missed == 0:
 		e.lookAt = now - min(max(l.Age, 0), every) + every + m.slack()

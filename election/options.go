@@ -19,8 +19,9 @@ const DefaultTTL = 10 * time.Second
 //
 //	RenewEvery + CallTimeout + Margin < TTL
 //
-// so that one renewal may fail and the next still come in time. Nothing is
-// rounded or clamped in silence.
+// so that after a renewal that has hung for CallTimeout another can be sent. What is left
+// over, 1.5 s by default, is all the time that the other has. Nothing is rounded or
+// clamped in silence.
 type Options struct {
 	// ID is this candidate's name, 1 to 255 bytes of printable UTF-8. It may
 	// outlive the process: a restarted leader with the same ID has the
@@ -39,7 +40,7 @@ type Options struct {
 	TTL time.Duration
 
 	// RenewEvery is how often a leader renews, and so how often followers of a
-	// polled store read. Default: TTL/3.
+	// polled store read. At least 1 ms. Default: TTL/3.
 	RenewEvery time.Duration
 
 	// CallTimeout bounds each call of the store. Default: TTL/4.
@@ -147,7 +148,7 @@ func (o *Options) Complete(g backend.Guarantees) (Options, error) {
 		v    time.Duration
 		min  time.Duration
 	}{
-		{"TTL", c.TTL, 1}, {"RenewEvery", c.RenewEvery, 1}, {"CallTimeout", c.CallTimeout, 1}, {"Margin", c.Margin, c.TTL / 20},
+		{"TTL", c.TTL, 1}, {"RenewEvery", c.RenewEvery, time.Millisecond}, {"CallTimeout", c.CallTimeout, 1}, {"Margin", c.Margin, c.TTL / 20},
 		{"Silence", c.Silence, 0}, {"Priority", c.Priority, 0}, {"StepDownTimeout", c.StepDownTimeout, 1},
 	} {
 		if d.v < d.min {

@@ -193,7 +193,7 @@ func (m *Manager) stats() Stats {
 func (s *Stats) watcher(w *watcher) {
 	s.Watchers++
 	w.mu.Lock()
-	s.Waiting += len(w.queue)
+	s.Waiting += len(w.queue) - w.dead
 	w.mu.Unlock()
 }
 

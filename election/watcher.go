@@ -2,6 +2,7 @@ package election
 
 import (
 	"log/slog"
+	"slices"
 	"sync"
 )
 
@@ -12,16 +13,18 @@ const maxOwn = 64
 // A watcher delivers events to one callback, in order, on a goroutine of its own.
 // Adding an event never waits, and takes the same time however many wait. For
 // each election the newest state of others replaces an older one that is still
-// waiting; own transitions are kept, and folded in pairs when too many wait.
+// waiting; own transitions are kept, and folded in pairs when too many wait: so that
+// what waits is bounded by the number of elections.
 type watcher struct {
 	callback func(Event)
 	log      *slog.Logger
 
 	mu      sync.Mutex
-	queue   []queued
-	first   int            // number of queue[0]; numbers do not change
-	newest  map[about]int  // number of the last event that was added
-	own     map[string]int // own transitions that wait, by election
+	queue   []*queued
+	dead    int                  // of the queue, that nobody need be told any more
+	newest  map[about]*queued    // the last event that was added
+	waiting map[string][]*queued // what is to be told of each election, but notices
+	own     map[string]int       // own transitions among them
 	stopped bool
 	closing bool // stop when the queue is empty
 	wake    chan struct{}
@@ -31,7 +34,7 @@ type queued struct {
 	Event
 	own    bool
 	before *state // that it replaced; nil: none
-	dead   bool   // obsolete: not to be delivered
+	over   bool   // delivered, or obsolete
 }
 
 // about is what events replace each other: states of an election, or notices of
@@ -42,7 +45,7 @@ type about struct {
 }
 
 func newWatcher(callback func(Event), log *slog.Logger) *watcher {
-	return &watcher{callback: callback, log: log, newest: make(map[about]int), own: make(map[string]int), wake: make(chan struct{}, 1)}
+	return &watcher{callback: callback, log: log, newest: make(map[about]*queued), waiting: make(map[string][]*queued), own: make(map[string]int), wake: make(chan struct{}, 1)}
 }
 
 // add queues an event. own: it is about a reign of this manager. before is the
@@ -57,22 +60,27 @@ func (w *watcher) add(ev Event, own bool, before *state) {
 	if ev.Kind == Notice {
 		key.notice = ev.Reason
 	}
-	if i, ok := w.newest[key]; ok && i >= w.first && !own {
-		if q := &w.queue[i-w.first]; !q.own && !q.dead {
-			if ev.Kind != Notice && q.Folded == 0 && q.before != nil && q.before.is(ev.Kind, &ev.Leader, ev.Term) {
-				q.dead = true // things are as the watcher knows them
-				return
-			}
-			ev.Previous, ev.Folded = q.Previous, q.Folded
-			q.Event = ev
+	if q := w.newest[key]; q != nil && !q.over && (ev.Kind == Notice || !q.own && !own) {
+		if ev.Kind != Notice && q.Folded == 0 && q.before != nil && q.before.is(ev.Kind, &ev.Leader, ev.Term) {
+			w.drop(q) // things are as the watcher knows them
 			return
 		}
+		ev.Previous, ev.Folded = q.Previous, q.Folded
+		q.Event = ev
+		return
 	}
-	w.newest[key] = w.first + len(w.queue)
-	w.queue = append(w.queue, queued{ev, own, before, false})
-	if own {
-		if w.own[ev.Election]++; w.own[ev.Election] > maxOwn {
-			w.fold(ev.Election)
+	q := &queued{ev, own, before, false}
+	w.newest[key] = q
+	w.queue = append(w.queue, q)
+	if ev.Kind == Notice { // what comes next is told after it
+		delete(w.newest, about{election: ev.Election})
+	} else {
+		w.waiting[ev.Election] = append(w.waiting[ev.Election], q)
+		if own {
+			w.own[ev.Election]++
+		}
+		if w.own[ev.Election] > maxOwn {
+			w.fold(w.waiting[ev.Election])
 		}
 	}
 	select {
@@ -81,25 +89,50 @@ func (w *watcher) add(ev Event, own bool, before *state) {
 	}
 }
 
-// fold takes the oldest own pair of elected and lost of an election out of the
-// queue, and counts it in the election's next event.
-func (w *watcher) fold(election string) {
-	var pair []*queued
-	for i := range w.queue {
-		q := &w.queue[i]
-		switch {
-		case q.Election != election || q.Kind == Notice || q.dead:
-		case len(pair) == 0 && q.own && q.Kind == Elected, len(pair) == 1 && q.own && q.Kind == Vacant:
-			pair = append(pair, q)
-		case len(pair) == 1:
-			pair = nil
-		case len(pair) == 2:
-			q.Folded += 1 + pair[0].Folded + pair[1].Folded
-			q.Previous = pair[0].Previous
-			pair[0].dead, pair[1].dead = true, true
-			w.own[election] -= 2
+// fold takes the oldest own pair of elected and lost of an election out of what waits of
+// it, and counts it in the next event.
+func (w *watcher) fold(waiting []*queued) {
+	for i := 0; i+2 < len(waiting); i++ {
+		won, lost, next := waiting[i], waiting[i+1], waiting[i+2]
+		if won.own && won.Kind == Elected && lost.own && lost.Kind == Vacant {
+			folded := []*queued{won, lost}
+			next.Folded++
+			if i > 0 && !waiting[i-1].own && !next.own { // what others did before, and do now, meet
+				folded = []*queued{waiting[i-1], won, lost}
+			}
+			next.Previous = folded[0].Previous
+			for _, q := range folded {
+				next.Folded += q.Folded
+				w.drop(q)
+			}
 			return
 		}
+	}
+}
+
+// drop takes an event out of what waits. What is dead is swept out of the queue when it
+// is the greater part of it.
+func (w *watcher) drop(q *queued) {
+	w.forget(q)
+	if w.dead++; w.dead > len(w.queue)/2 {
+		w.queue = slices.DeleteFunc(w.queue, func(q *queued) bool { return q.over })
+		w.dead = 0
+	}
+}
+
+// forget notes that an event is over.
+func (w *watcher) forget(q *queued) {
+	q.over = true
+	if q.Kind == Notice {
+		return
+	}
+	rest := w.waiting[q.Election]
+	i := slices.Index(rest, q)
+	if w.waiting[q.Election] = slices.Delete(rest, i, i+1); len(rest) == 1 {
+		delete(w.waiting, q.Election)
+	}
+	if q.own {
+		w.own[q.Election]--
 	}
 }
 
@@ -121,27 +154,37 @@ func (w *watcher) run() {
 			continue
 		}
 		q := w.queue[0]
-		w.queue[0] = queued{}
+		w.queue[0] = nil
 		w.queue = w.queue[1:]
-		w.first++
-		if q.own && !q.dead {
-			w.own[q.Election]--
+		over := q.over
+		if over {
+			w.dead--
+		} else {
+			w.forget(q)
 		}
 		w.mu.Unlock()
-		if !q.dead {
+		if !over {
 			w.deliver(q.Event)
 		}
 	}
 }
 
-// deliver calls the callback. A panic in it is logged and harms nobody else.
+// deliver calls the callback. A panic in it is logged and harms nobody else; nor does
+// the end of its goroutine (runtime.Goexit, as by testing.T.FailNow): another goes on.
 func (w *watcher) deliver(ev Event) {
+	returned := false
 	defer func() {
-		if p := recover(); p != nil {
+		p := recover()
+		switch {
+		case p != nil:
 			w.log.Error("watcher panicked", "election", ev.Election, "event", ev.String(), "panic", p)
+		case !returned:
+			w.log.Error("watcher has ended its goroutine", "election", ev.Election, "event", ev.String())
+			w.run()
 		}
 	}()
 	w.callback(ev)
+	returned = true
 }
 
 // end makes run return: at once, or after what is waiting has been delivered.

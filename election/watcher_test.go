@@ -23,9 +23,9 @@ func kinds(w *watcher) (text string) {
 	return strings.TrimSpace(text)
 }
 
-func alive(w *watcher) (queue []queued) {
+func alive(w *watcher) (queue []*queued) {
 	for _, q := range w.queue {
-		if !q.dead {
+		if !q.over {
 			queue = append(queue, q)
 		}
 	}
@@ -99,5 +99,50 @@ func TestAWatcherFarBehindIsToldHowManyReignsItMissed(t *testing.T) {
 	}
 	if last := queue[len(queue)-1]; last.Kind != Vacant || last.Term != reigns {
 		t.Errorf("the last event is %v, want the final state", last.Event)
+	}
+}
+
+func TestANoticeIsNotToldAfterAGreaterTerm(t *testing.T) {
+	w := newWatcher(nil, slog.New(slog.DiscardHandler))
+	w.add(elected("jobs", "a", 1), false, nil)
+	w.add(Event{Election: "jobs", Kind: Notice, Reason: ReasonSameID, Term: 1}, false, nil)
+	w.add(elected("jobs", "b", 2), false, nil)
+	term := uint64(0)
+	for _, q := range alive(w) {
+		if q.Term < term {
+			t.Errorf("%v of term %d is told after term %d", q.Event, q.Term, term)
+		}
+		term = q.Term
+	}
+}
+
+// What waits for a callback that hangs is bounded, and so is the work for it: it is the
+// loop that adds events, and leases run out meanwhile.
+func TestAWatcherThatHangsCostsNoMoreAndMore(t *testing.T) {
+	w := newWatcher(nil, slog.New(slog.DiscardHandler))
+	const elections, reigns = 20, 2000
+	for range reigns {
+		for i := range elections {
+			name := string(rune('a' + i))
+			w.add(elected(name, "me", 1), true, nil)
+			w.add(Event{Election: name, Kind: Notice, Reason: ReasonSameID, Leading: true}, true, nil)
+			w.add(lost(name, 1), true, nil)
+			w.add(elected(name, "b", 2), false, nil)
+		}
+	}
+	if most := elections * (2*maxOwn + 2); len(alive(w)) > most || len(w.queue) > 2*most+1 {
+		t.Errorf("%d events are kept, and %d to be told; want %d at most", len(w.queue), len(alive(w)), most)
+	}
+	told := make(map[string]int)
+	for _, q := range alive(w) {
+		if q.own && q.Kind == Elected {
+			told[q.Election]++
+		}
+		told[q.Election] += q.Folded
+	}
+	for name, n := range told {
+		if n != reigns {
+			t.Errorf("%s: %d reigns are told or counted, want %d", name, n, reigns)
+		}
 	}
 }
