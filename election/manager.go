@@ -18,9 +18,9 @@ var ErrClosed = fmt.Errorf("election: %w", backend.ErrClosed)
 
 // A Manager takes part in elections on one store, as one candidate. It has one
 // loop and one timer, however many elections it has joined. Other goroutines run
-// only for the few calls of the store that are under way, one for each watcher
-// and one for each lead function that is running. All methods are safe for
-// concurrent use.
+// only for the few calls of the store that are under way, one for each watcher, one for
+// each lead function that is running, and one while there is something to log. All
+// methods are safe for concurrent use.
 type Manager struct {
 	backend backend.Backend
 	name    string // of the backend
@@ -34,7 +34,7 @@ type Manager struct {
 	stop   context.CancelFunc
 	ctx    context.Context // of the manager; calls and reigns descend from it
 	calls  sync.WaitGroup
-	others sync.WaitGroup // watchers and lead functions
+	others sync.WaitGroup // watchers, lead functions, and what writes the log
 
 	mu        sync.Mutex
 	elections map[string]*Election // nil: closed
@@ -72,7 +72,7 @@ func New(b backend.Backend, options *Options) (*Manager, error) {
 		elections: make(map[string]*Election),
 		empty:     make(chan struct{}),
 	}
-	m.log = o.Logger.With("candidate", o.ID)
+	m.log = slog.New(&logQueue{Handler: o.Logger.With("candidate", o.ID).Handler(), start: m.others.Go})
 	m.ctx, m.stop = context.WithCancel(context.Background())
 	m.counters = newCounters(o.TTL)
 	m.machine = newMachine(o, g, m.me, rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())), m.clock.now())

@@ -77,7 +77,8 @@ type Options struct {
 	// store: read access is enough. Default: false.
 	Observer bool
 
-	// Logger receives what happens. Default: nothing is logged.
+	// Logger receives what happens, on a goroutine of its own: if it is slow, messages
+	// are lost, and counted, but no lease. Default: nothing is logged.
 	Logger *slog.Logger
 }
 

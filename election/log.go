@@ -1,0 +1,61 @@
+package election
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+)
+
+// maxLog is how many records may wait for a log that is slow.
+const maxLog = 256
+
+// A logQueue hands records to a handler on a goroutine of its own, which runs while there
+// are some: a log that hangs, such as a pipe that nobody reads, must not keep the loop from
+// renewing leases and ending reigns. Attributes are added before: what With returns would
+// not be queued.
+type logQueue struct {
+	slog.Handler
+	start func(func()) // a goroutine
+
+	mu      sync.Mutex
+	waiting []slog.Record
+	lost    int // since maxLog waited
+	running bool
+}
+
+// Handle queues a record, or drops it if too many wait.
+func (q *logQueue) Handle(_ context.Context, r slog.Record) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if len(q.waiting) >= maxLog {
+		q.lost++
+		return nil
+	}
+	q.waiting = append(q.waiting, r.Clone())
+	if !q.running {
+		q.running = true
+		q.start(q.run)
+	}
+	return nil
+}
+
+func (q *logQueue) run() {
+	for {
+		q.mu.Lock()
+		list, lost := q.waiting, q.lost
+		q.waiting, q.lost = nil, 0
+		if q.running = len(list) > 0; !q.running {
+			q.mu.Unlock()
+			return
+		}
+		q.mu.Unlock()
+		if lost > 0 {
+			list = append(list, slog.NewRecord(time.Now(), slog.LevelWarn, fmt.Sprintf("the log is too slow: %d messages were lost", lost), 0))
+		}
+		for _, r := range list {
+			q.Handler.Handle(context.Background(), r)
+		}
+	}
+}
