@@ -136,6 +136,13 @@ func (d *decoder) decodeSection(name string) func(into any) error {
 // such variables for each service, and one may be called "election-mysql".
 var serviceLink = regexp.MustCompile(`(^|_)(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT|PORT_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)$`)
 
+// ofService reports whether a variable is such a one. ELECTION_MYSQL_PORT is, if it is
+// tcp://10.0.0.1:3306; who writes a number there means something.
+func ofService(rest, value string) bool {
+	m := serviceLink.FindStringSubmatch(rest)
+	return m != nil && (m[2] != "PORT" || strings.Contains(value, "://"))
+}
+
 // ofCommand are the variables that "elect run" sets for the command that it runs,
 // which may well use this package itself, and the one that names elect's file.
 var ofCommand = []string{"CONFIG", "NAME", "TERM", "SOCKET"}
@@ -156,7 +163,7 @@ func (d *decoder) checkEnviron() {
 	for _, name := range names {
 		rest := strings.TrimPrefix(name, d.prefix)
 		switch {
-		case slices.Contains(known, name), serviceLink.MatchString(rest),
+		case slices.Contains(known, name), ofService(rest, d.environ[name]),
 			strings.HasPrefix(rest, "TEST_"), strings.HasPrefix(rest, "BENCH_"), // of this module's tests
 			slices.Contains(ofCommand, rest),
 			slices.ContainsFunc(stores, func(s string) bool { // of a store that is not imported

@@ -308,6 +308,15 @@ func TestVariablesOfOthersAreLeftAlone(t *testing.T) {
 
 // A program with one backend is told which import is missing, and does not mind
 // what the file says about stores that it does not have.
+// Kubernetes says where services are by variables like ours; a number, with which it never
+// fills _PORT, was meant for us.
+func TestAPortThatSomebodyMeansIsNotIgnored(t *testing.T) {
+	_, err := parse("backend: memory\n", "ELECTION_MYSQL_PORT=3307", "ELECTION_CONSUL_PORT=tcp://10.0.0.1:8500", "ELECTION_CONSUL_SERVICE_PORT=8500", "ELECTION_CONSUL_SERVICE_PORT_DNS=53", "ELECTION_CONSUL_PORT_53_UDP_PORT=53")
+	if err == nil || !strings.Contains(err.Error(), "ELECTION_MYSQL_PORT: there is no such key") || strings.Contains(err.Error(), "CONSUL") {
+		t.Error(err)
+	}
+}
+
 func TestAProgramOfOneBackend(t *testing.T) {
 	binary := filepath.Join(t.TempDir(), "one")
 	if out, err := exec.Command("go", "build", "-o", binary, "./testdata/one").CombinedOutput(); err != nil {

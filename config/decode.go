@@ -255,7 +255,11 @@ func (d *decoder) value(at place, key string, n *yaml.Node, v reflect.Value) {
 
 // mapping reads a map from texts.
 func (d *decoder) mapping(at place, key string, n *yaml.Node, v reflect.Value) {
-	if n.Kind != yaml.MappingNode {
+	switch {
+	case n.Kind != yaml.MappingNode && at.line == 0: // in the environment
+		d.add(at, key, "must be a map, such as a=b,c=d")
+		return
+	case n.Kind != yaml.MappingNode:
 		d.add(at, key, "must be a section with keys of its own; it is %s", kindOf(n))
 		return
 	}

@@ -68,9 +68,10 @@
 // where leases are kept (backend, and the schema, prefix, root, path or directory of
 // a store) and what is to be equal on all members may not: stop all, then start
 // them, or members of the old place and of the new elect a leader each. Hot are only
-// the contents of two files that a section can name: manual.file, which says who
-// leads, is read anew at each call of the store, and consul.token_file when the token
-// is refused. Keys of the sections are explained in each store's package.
+// the contents of files that a section can name: manual.file, which says who leads, is
+// read anew at each call of the store, consul.token_file when the token is refused, and
+// etcd.cert_file and etcd.key_file at each new connection. Keys of the sections are
+// explained in each store's package.
 //
 //	key                 type           default             what it is, and its range
 //	backend             a text         none                the store: one of the sections below

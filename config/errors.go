@@ -80,11 +80,11 @@ func show(value string) string {
 
 var keyLike = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_.-]{0,39}$`)
 
-// showKey quotes a key that nobody knows. What does not look like a key may be a
-// value in the wrong place.
+// showKey quotes a key, or the name of a store, that nobody knows. What does not look
+// like one may be a value in the wrong place.
 func showKey(key string) string {
 	if !keyLike.MatchString(key) {
-		return "(not shown, since it does not look like a key)"
+		return "(not shown, since it does not look like a name)"
 	}
 	return strconv.Quote(key)
 }

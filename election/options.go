@@ -40,7 +40,7 @@ type Options struct {
 	TTL time.Duration
 
 	// RenewEvery is how often a leader renews, and so how often followers of a
-	// polled store read. At least 1 ms. Default: TTL/3.
+	// polled store read. Default: TTL/3.
 	RenewEvery time.Duration
 
 	// CallTimeout bounds each call of the store. Default: TTL/4.
@@ -149,7 +149,7 @@ func (o *Options) Complete(g backend.Guarantees) (Options, error) {
 		v    time.Duration
 		min  time.Duration
 	}{
-		{"TTL", c.TTL, 1}, {"RenewEvery", c.RenewEvery, time.Millisecond}, {"CallTimeout", c.CallTimeout, 1}, {"Margin", c.Margin, c.TTL / 20},
+		{"TTL", c.TTL, 1}, {"RenewEvery", c.RenewEvery, 1}, {"CallTimeout", c.CallTimeout, 1}, {"Margin", c.Margin, c.TTL / 20},
 		{"Silence", c.Silence, 0}, {"Priority", c.Priority, 0}, {"StepDownTimeout", c.StepDownTimeout, 1},
 	} {
 		if d.v < d.min {

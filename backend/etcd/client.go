@@ -65,7 +65,7 @@ func (b *Backend) connect(o Options) error {
 	}
 	var err error
 	if config.TLS, err = tlsConfig(o, files); err != nil {
-		return bad("TLS: %v", err)
+		return fmt.Errorf("etcd: %w: TLS: %w", backend.ErrInvalid, err)
 	}
 	for _, e := range o.Endpoints {
 		address, err := endpoint(e, config.TLS != nil)

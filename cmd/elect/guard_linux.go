@@ -48,10 +48,11 @@ import (
 // suspended machine), the command is stopped with them or runs on, and may do one
 // more thing when all wake up, before the guard has looked at the clock. If both are
 // killed at the same instant, its descendants, though not the command itself, run
-// on where the store has a TTL. A process in an uninterruptible sleep dies late, and so
-// does one of another user, if elect is root and may not kill (without CAP_KILL). Who
-// forks faster than /proc can be read, and leaves its session each time, is not caught. A
-// program that must not write late hands ELECTION_TERM to what it writes to.
+// on where the store has a TTL; the command does too if elect is killed while the
+// guard is stopped. Descendants that make another and end, faster than /proc is read,
+// are missed. If elect is root without CAP_KILL, who has become another user is not
+// killed. A process in an uninterruptible sleep dies late. A program that must not
+// write late hands ELECTION_TERM to what it writes to.
 
 // guardName is the name, as argument 0, by which elect starts itself as the guard.
 const guardName = "elect-guard"
@@ -81,7 +82,10 @@ func guardMain(args []string) int {
 	prctl(prSetName, nameOf(guardName))
 	// Not ignored, which the command would inherit: a terminal, systemd or pkill
 	// may mean elect and all that it started, and elect will say what to do.
-	signal.Notify(make(chan os.Signal, 1), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGPIPE)
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGINT, syscall.SIGTERM, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGPIPE)
+	if !signal.Ignored(syscall.SIGHUP) { // nohup, which the command is to inherit
+		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
+	}
 	g := &guard{reports: os.NewFile(guardReports, "reports")}
 	orders := os.NewFile(guardOrders, "orders")
 	syscall.CloseOnExec(guardOrders)

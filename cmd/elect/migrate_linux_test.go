@@ -121,6 +121,11 @@ func TestMigrateStatusFollowsAFleetThereAndBack(t *testing.T) {
 		t.Errorf("code %d: for people it says\n%s", code, out)
 	}
 
+	three := start(t, append(slices.Clone(env), "ELECTION_BACKEND=mysql"), "run", "job", "--id", "three", "--", "sleep", "3000")
+	three.says(`"one" leads`)
+	m.at("two at to, one beyond", sealed, map[string]int{"to": 2, "new": 1}, "all elections are sealed: the configuration may name backend mysql alone")
+	m.ends(three)
+
 	m.ends(two)
 	two = m.start("two", migration.Both)
 	two.says(`"one" leads`)

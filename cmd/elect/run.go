@@ -46,8 +46,9 @@ When the command ends by itself, the lease is released at once and elect ends wi
 code, or 128 and the signal's number; --restart has elect campaign on instead. SIGTERM,
 SIGINT and SIGQUIT are passed on to the command: it has --stop-timeout to end, and still
 leads meanwhile. Other signals are passed on as they are. Elect's own failures are 125;
-126: the command cannot be run; 127: it is not there. A follower that is asked to end
-returns 0. Elect can be process 1 of a container.
+126: the command cannot be run; 127: it is not there. A follower that is asked to end,
+or whose terminal hangs up (SIGHUP), returns 0; under nohup SIGHUP is ignored, by the
+command too. Elect can be process 1 of a container.
 
 Unless elect is root, the command can gain no other user, by sudo say: elect could not
 end it.`,

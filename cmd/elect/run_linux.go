@@ -129,7 +129,10 @@ func (r *runner) campaign(ctx context.Context) (int, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	signals := make(chan os.Signal, 16)
-	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGQUIT, syscall.SIGHUP, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGWINCH)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGWINCH)
+	if !signal.Ignored(syscall.SIGHUP) { // nohup
+		signal.Notify(signals, syscall.SIGHUP)
+	}
 	defer signal.Stop(signals)
 	born := make(chan os.Signal, 1)
 	signal.Notify(born, syscall.SIGCHLD)
@@ -167,10 +170,16 @@ func (r *runner) campaign(ctx context.Context) (int, error) {
 				go r.end(s)
 			default:
 				r.mu.Lock()
-				if r.child != nil {
+				running := r.child != nil
+				if running {
 					r.child.signal(s)
+				} else if s == syscall.SIGHUP {
+					r.halting = true
 				}
 				r.mu.Unlock()
+				if !running && s == syscall.SIGHUP { // its terminal is gone, and it must not lead without
+					return finish(0, nil)
+				}
 			}
 		}
 	}

@@ -267,3 +267,49 @@ func TestGraceAndReserveFitIntoTheLease(t *testing.T) {
 		}
 	}
 }
+
+func TestACommandStandsBehindDashes(t *testing.T) {
+	t.Parallel()
+	env := onFiles(t)
+	for _, args := range [][]string{{"run", "job", "sh", "-c", "echo led"}, {"run", "job", "echo", "led"}, {"run", "--", "job", "echo", "led"}, {"run", "job", "x", "--", "echo", "led"}} {
+		if out, code := call(t, env, args...); code != exitElect || !strings.Contains(out, "elect run NAME -- COMMAND") {
+			t.Errorf("%q: code %d: %s", args, code, out)
+		}
+	}
+}
+
+// A terminal that hangs up ends the command of who leads, and who follows; under nohup
+// neither.
+func TestAHangUp(t *testing.T) {
+	t.Parallel()
+	env := onFiles(t)
+	leader := start(t, env, "run", "job", "--id", "one", "--", "sleep", "3000")
+	leader.says("elect: leads")
+	follower := start(t, env, "run", "job", "--id", "two", "--", "sleep", "3000")
+	follower.says(`"one" leads`)
+	for _, m := range []*member{follower, leader} {
+		if err := m.Process.Signal(syscall.SIGHUP); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if code := follower.code(); code != 0 {
+		t.Errorf("the follower: code %d", code)
+	}
+	if code := leader.code(); code != 128+int(syscall.SIGHUP) {
+		t.Errorf("the leader: code %d", code)
+	}
+
+	quiet := &member{Cmd: exec.Command("nohup", binary, "run", "job", "--id", "three", "--", "sh", "-c", "kill -HUP $$ $PPID; echo still here; exec sleep 3000"), t: t, ended: make(chan struct{})}
+	quiet.Env = env
+	quiet.run()
+	quiet.says("still here")
+	if err := quiet.Process.Signal(syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	if err := quiet.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if code := quiet.code(); code != 128+int(syscall.SIGTERM) {
+		t.Errorf("under nohup: code %d:\n%s", code, quiet.output.String())
+	}
+}

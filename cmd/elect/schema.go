@@ -101,12 +101,16 @@ type move struct {
 	Text     string `json:"text"`
 }
 
+// beyond is the stage of a member that elects by the new store alone: it has come to the
+// end of the road, or has never been on it.
+const beyond = "new"
+
 // A road is a whole migration.
 type road struct {
 	From    string         `json:"from"` // what marks call the stores
 	To      string         `json:"to"`
 	Moves   []move         `json:"elections"`
-	Members map[string]int `json:"members"` // by stage
+	Members map[string]int `json:"members"` // by stage, or beyond
 	Next    string         `json:"next"`
 	kind    string         // of the new store
 }
@@ -148,9 +152,16 @@ func (a *app) migration(ctx context.Context, asJSON bool) error {
 	if err != nil {
 		return err
 	}
+	there, err := (&store{to, s.Options, s.config}).members(ctx)
+	if err != nil {
+		return err
+	}
 	for _, m := range members {
-		if m.Stage == "" {
-			m.Stage = string(migration.From) // it knows nothing of this
+		if m.Stage == "" { // it knows nothing of this
+			m.Stage = string(migration.From)
+			if slices.ContainsFunc(there, func(t backend.Member) bool { return t.Nonce == m.Nonce }) {
+				m.Stage = beyond
+			}
 		}
 		r.Members[m.Stage]++
 	}
@@ -171,6 +182,9 @@ func (a *app) migration(ctx context.Context, asJSON bool) error {
 		if n := r.Members[string(stage)]; n > 0 {
 			fmt.Fprintf(a.out, "members at %s: %d\n", stage, n)
 		}
+	}
+	if n := r.Members[beyond]; n > 0 {
+		fmt.Fprintf(a.out, "members by %s alone: %d\n", r.To, n)
 	}
 	fmt.Fprintf(a.out, "next: %s\nMembers of other programs announce nothing: the seal keeps them out, not this count.\n", r.Next)
 	return nil
@@ -209,6 +223,8 @@ func (r *road) next() string {
 	}
 	at := func(s migration.Stage) int { return r.Members[string(s)] }
 	switch {
+	case at(migration.From) > 0 && r.Members[beyond] > 0:
+		return "members elect by " + r.From + " alone and by " + r.To + " alone: unless all elections are sealed each store has a leader; bring those at from to both"
 	case at(migration.From) > 0 && at(migration.To) > 0:
 		return "members are at from and at to: bring those at from to both; those at to lead only what is sealed"
 	case back && at(migration.Both) > 0 && at(migration.From) > 0:
@@ -223,6 +239,8 @@ func (r *road) next() string {
 		return fmt.Sprintf("%d of %d elections are sealed; the others are when their leader is at to, or not at all if that has unsealed", sealed, len(r.Moves))
 	case at(migration.To) > 0:
 		return "all elections are sealed: the configuration may name backend " + r.kind + " alone"
+	case r.Members[beyond] > 0:
+		return "all members elect by " + r.To + " alone: this road is at its end"
 	}
 	return "no member has announced itself"
 }
