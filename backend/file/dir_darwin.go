@@ -17,3 +17,6 @@ func fileSystem(dir string) (kind string, isLocal bool, err error) {
 	}
 	return kind, st.Flags&mntLocal != 0 && (kind == "apfs" || kind == "hfs"), nil
 }
+
+// changed returns when anything about a file was last changed.
+func changed(st *syscall.Stat_t) syscall.Timespec { return st.Ctimespec }

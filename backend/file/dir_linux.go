@@ -30,3 +30,6 @@ func localMagic(magic uint32) (kind string, isLocal bool) {
 	}
 	return kind, isLocal
 }
+
+// changed returns when anything about a file was last changed.
+func changed(st *syscall.Stat_t) syscall.Timespec { return st.Ctim }

@@ -35,6 +35,11 @@ func fail(what string, err error) error {
 	return fmt.Errorf("file: %s: %w: %w", what, backend.ErrUnavailable, err)
 }
 
+// alone reports whether err is about one file, which costs the others nothing.
+func alone(err error) bool {
+	return errors.Is(err, backend.ErrDenied) && !errors.Is(err, syscall.EMFILE) && !errors.Is(err, syscall.ENFILE)
+}
+
 func hint(err error) string {
 	switch {
 	case errors.Is(err, syscall.EMFILE):

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/go-election/go-election/backend"
@@ -33,11 +34,15 @@ type Backend struct {
 	guard backend.Guard
 
 	mu       sync.Mutex
-	swept    bool             // old member records were removed
-	held     map[string]*hold // what this Backend has locked, by election
-	holds    int              // held, and locked for a bid that is under way
-	share    *os.File         // the directory, locked shared while holds > 0
-	register register         // as last read
+	swept    bool              // old member records were removed
+	held     map[string]*hold  // what this Backend has locked, by election
+	holds    int               // held, and locked for a bid that is under way
+	share    *os.File          // the directory, locked shared while holds > 0
+	register register          // as last read
+	led      map[string]uint64 // greatest term of each election, as far as this process has seen
+	home     string            // identity of the directory, as long as it was watched: see settled
+	moved    string            // another one that is at the path now
+	since    time.Time         // when that was first seen
 }
 
 var _ backend.Backend = (*Backend)(nil)
@@ -65,7 +70,11 @@ func Open(_ context.Context, o Options) (*Backend, error) {
 	if err := checkDir(dir); err != nil {
 		return nil, fail("open", err)
 	}
-	b := &Backend{dir: dir, maxTTL: o.MaxTTL, poll: o.Poll, held: map[string]*hold{}}
+	var st syscall.Stat_t
+	if err := again(func() error { return syscall.Stat(dir, &st) }); err != nil {
+		return nil, fail("open", &os.PathError{Op: "stat", Path: dir, Err: err})
+	}
+	b := &Backend{dir: dir, home: identity(&st), maxTTL: o.MaxTTL, poll: o.Poll, held: map[string]*hold{}, led: map[string]uint64{}}
 	for i := range b.turns {
 		b.turns[i] = make(chan struct{}, 1)
 	}

@@ -30,6 +30,10 @@ func (b *Backend) Listen(ctx context.Context, seen []backend.Lease, _ string) er
 	if err := b.guard.Enter(ctx, ""); err != nil {
 		return fail("listen", err)
 	}
+	here, err := b.where()
+	if err != nil {
+		return fail("listen", b.lookOut(ctx, seen)) // it may come back
+	}
 	n, err := newNotice(b.dir)
 	if err != nil {
 		return fail("listen", b.lookOut(ctx, seen)) // too many watchers already, or none at all on this system
@@ -48,6 +52,8 @@ func (b *Backend) Listen(ctx context.Context, seen []backend.Lease, _ string) er
 		for base, l := range all {
 			now, err := b.look(l.Election)
 			switch {
+			case err != nil && alone(fail("", err)) && len(seen) > 1: // Observe, or a bid, says so
+				continue
 			case err != nil:
 				return fail(fmt.Sprintf("listen %q", l.Election), err)
 			case !now.Differs(l):
@@ -82,6 +88,9 @@ func (b *Backend) Listen(ctx context.Context, seen []backend.Lease, _ string) er
 			}
 			continue
 		case everything:
+			if now, err := b.where(); err != nil || now != here { // moved, or removed: nothing more is heard here
+				return nil
+			}
 			all = by
 			continue
 		}
@@ -104,6 +113,9 @@ func (b *Backend) lookOut(ctx context.Context, seen []backend.Lease) error {
 	for {
 		for _, l := range seen {
 			now, err := b.look(l.Election)
+			if err != nil && alone(fail("", err)) && len(seen) > 1 {
+				continue
+			}
 			if err != nil || now.Differs(l) {
 				return err
 			}

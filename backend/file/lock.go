@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"syscall"
 	"time"
 
@@ -18,6 +19,7 @@ import (
 type hold struct {
 	f    *os.File
 	id   string // of the file that is locked
+	dir  string // identity of its directory
 	term uint64 // of the reign; 0 before its grant
 	rec  record // as this process has written it
 	in   bool   // it counts: see join
@@ -59,6 +61,14 @@ func fstat(f *os.File, st *syscall.Stat_t) error {
 // identity names a file, whatever its path, for as long as it is open anywhere.
 func identity(st *syscall.Stat_t) string { return fmt.Sprintf("%x:%x", uint64(st.Dev), st.Ino) }
 
+// same reports whether two identities are of one file of this directory. The number
+// of the device says nothing there, and may be another after the machine has restarted.
+func same(a, b string) bool {
+	_, a, ok := strings.Cut(a, ":")
+	_, b, _ = strings.Cut(b, ":")
+	return ok && a == b
+}
+
 // at returns the identity of the file at path, "" if there is none.
 func at(path string) (string, error) {
 	var st syscall.Stat_t
@@ -68,6 +78,15 @@ func at(path string) (string, error) {
 		return "", nil
 	case err != nil:
 		return "", &os.PathError{Op: "lstat", Path: path, Err: err}
+	}
+	return identity(&st), nil
+}
+
+// where returns the identity of the directory at the path, links followed.
+func (b *Backend) where() (string, error) {
+	var st syscall.Stat_t
+	if err := again(func() error { return syscall.Stat(b.dir, &st) }); err != nil {
+		return "", &os.PathError{Op: "stat", Path: b.dir, Err: err}
 	}
 	return identity(&st), nil
 }
@@ -109,11 +128,15 @@ func (b *Backend) take(name string) (h *hold, err error) {
 		now, err = at(b.path(name, lockSuffix))
 		got = err == nil && now == identity(&st)
 	}
+	var dir string
+	if got && err == nil {
+		dir, err = b.where()
+	}
 	if !got || err != nil {
 		f.Close()
 		return nil, err
 	}
-	return &hold{f: f, id: identity(&st)}, nil
+	return &hold{f: f, id: identity(&st), dir: dir}, nil
 }
 
 // drop unlocks. First the mark, then the lock, then the file, of whose closing
@@ -172,11 +195,40 @@ func (b *Backend) leave() {
 	}
 }
 
+// settled reports whether the directory at the path is the one that was there when this
+// Backend was opened, or has been there for the greatest TTL: whoever held anything in
+// the earlier one has found that by now, and stopped. b.mu is held.
+func (b *Backend) settled() bool {
+	now, err := b.where()
+	switch {
+	case err != nil:
+		return false
+	case now == b.home:
+		b.moved = ""
+		return true
+	case now != b.moved:
+		b.moved, b.since = now, time.Now()
+	case time.Since(b.since) > b.maxTTL:
+		b.home, b.moved = now, ""
+		return true
+	}
+	return false
+}
+
+func (b *Backend) settledNow() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.settled()
+}
+
 // unled reports whether nobody at all holds anything in this directory.
 func (b *Backend) unled() (bool, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.holds > 0 {
+		return false, nil
+	}
+	if !b.settled() {
 		return false, nil
 	}
 	f, err := os.Open(b.dir)
@@ -239,7 +291,8 @@ func readAll(path string) ([]byte, error) {
 // descriptor of the same open file, which keeps it until it is closed everywhere or
 // the election is released. A process that works under the lease in the holder's
 // place inherits it, so that a holder that is killed is not followed before that
-// process has ended too: the kernel ends the lock with the last of them. Nil if the
+// process has ended too: the kernel ends the lock with the last of them. (Unless somebody
+// removes the file meanwhile: that process does not find that out.) Nil if the
 // election is not held here. The caller closes it.
 func (b *Backend) Lock(election string) (*os.File, error) {
 	b.mu.Lock()

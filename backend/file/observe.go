@@ -21,17 +21,29 @@ func (b *Backend) Observe(ctx context.Context, seen []backend.Lease, _ string) (
 	if err := b.guard.Enter(ctx, ""); err != nil {
 		return nil, "", fail("observe", err)
 	}
+	var first error
+	bad := 0
 	for _, l := range seen {
 		if err := ctx.Err(); err != nil {
 			return nil, "", fail("observe", err)
 		}
 		now, err := b.look(l.Election)
 		if err != nil {
-			return nil, "", fail(fmt.Sprintf("observe %q", l.Election), err)
+			err = fail(fmt.Sprintf("observe %q", l.Election), err)
+			if !alone(err) {
+				return nil, "", err
+			}
+			if bad++; first == nil {
+				first = err
+			}
+			now = backend.Lease{Election: l.Election, Term: l.Term, Watch: backend.StoreDecides} // a bid says why
 		}
 		if l.Beat == 0 || now.Differs(l) {
 			changed = append(changed, now)
 		}
+	}
+	if bad == len(seen) {
+		return nil, "", first
 	}
 	return changed, "", nil
 }
@@ -89,6 +101,9 @@ func (b *Backend) List(ctx context.Context, from string, limit int) (list []back
 		if strings.Contains(file, "~") { // only the record knows the whole name
 			var r record
 			text, err := readAll(filepath.Join(b.dir, file+recordSuffix))
+			if err != nil && alone(fail("", err)) {
+				continue
+			}
 			if err != nil {
 				return nil, fail("list", err)
 			}
@@ -105,6 +120,9 @@ func (b *Backend) List(ctx context.Context, from string, limit int) (list []back
 			break
 		}
 		s, err := b.read(name)
+		if err != nil && alone(fail("", err)) {
+			continue
+		}
 		if err != nil {
 			return nil, fail("list", err)
 		}
@@ -209,7 +227,7 @@ func (b *Backend) Members(ctx context.Context, from string, limit int) (list []b
 			continue
 		}
 		m, ok, err := b.member(nonce)
-		if err != nil {
+		if err != nil && !alone(fail("", err)) {
 			return nil, fail("members", err)
 		}
 		if ok && m.Age <= 2*m.TTL {

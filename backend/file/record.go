@@ -104,7 +104,7 @@ func readPulse(f *os.File, id string) pulse {
 		if fmt.Sprintf("%08x\n", crc32.ChecksumIEEE([]byte(text))) != string(line[pulseSize-9:]) {
 			continue
 		}
-		if json.Unmarshal([]byte(text), &p) != nil || p.Lock != id {
+		if json.Unmarshal([]byte(text), &p) != nil || !same(p.Lock, id) {
 			return pulse{}
 		}
 		return p

@@ -5,9 +5,11 @@ package file
 import (
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 
 	"github.com/go-election/go-election/backend"
 )
@@ -17,9 +19,27 @@ import (
 // that stands there and has no files has lost them; one that does not was never
 // led, and its first leader need not wait.
 type register struct {
-	id    string // of the file; "" if there is none
-	size  int64
-	names map[string]bool
+	id      string // of the file; "" if there is none
+	size    int64
+	changed syscall.Timespec
+	own     bool // it was made as this file, and is no copy
+	names   map[string]bool
+}
+
+const (
+	maxRegister = 64 << 20
+	ownMark     = "@" // before the identity of the file itself; no name begins so
+)
+
+// remember notes a term of an election, and returns the greatest that this process has
+// seen, whatever becomes of the files.
+func (b *Backend) remember(name string, term uint64) uint64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if term > b.led[name] && term <= math.MaxInt64 {
+		b.led[name] = term
+	}
+	return b.led[name]
 }
 
 func (b *Backend) registerPath() string { return filepath.Join(b.dir, registerFile) }
@@ -28,10 +48,14 @@ func (b *Backend) heading() string {
 	return fmt.Sprintf("go-election, backend file, layout %d, greatest TTL %v", layout, b.maxTTL)
 }
 
-// listed reports whether there is a register, and whether an election stands in it.
+// listed reports whether there is a register, and whether an election stands in it. A
+// copy of one, put back from a backup, may not know who leads now: there is none.
 func (b *Backend) listed(name string) (exists, listed bool, err error) {
 	f, st, err := open(b.registerPath(), os.O_RDONLY)
 	if errors.Is(err, os.ErrNotExist) {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.register = register{}
 		return false, false, nil
 	}
 	if err != nil {
@@ -40,7 +64,10 @@ func (b *Backend) listed(name string) (exists, listed bool, err error) {
 	defer f.Close()
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if r := &b.register; r.id != identity(&st) || r.size != st.Size {
+	if r := &b.register; r.id != identity(&st) || r.size != st.Size || r.changed != changed(&st) {
+		if st.Size > maxRegister {
+			return false, false, fmt.Errorf("%w: %s has %d bytes; stop all members and mend it", backend.ErrDenied, b.registerPath(), st.Size)
+		}
 		text := make([]byte, st.Size)
 		n, err := f.ReadAt(text, 0)
 		if int64(n) < st.Size {
@@ -51,12 +78,16 @@ func (b *Backend) listed(name string) (exists, listed bool, err error) {
 			return false, false, fmt.Errorf("%w: %s begins with %.100q, and this member is configured for %q; give all members the same greatest TTL, or stop them all and edit that line",
 				backend.ErrDenied, b.registerPath(), lines[0], b.heading())
 		}
-		*r = register{identity(&st), st.Size, make(map[string]bool, len(lines))}
+		*r = register{identity(&st), st.Size, changed(&st), false, make(map[string]bool, len(lines))}
 		for _, line := range lines[1:] {
-			r.names[line] = true
+			if id, mark := strings.CutPrefix(line, ownMark); mark {
+				r.own = r.own || same(id, r.id)
+			} else if line != "" {
+				r.names[line] = true
+			}
 		}
 	}
-	return true, b.register.names[encode(name)], nil
+	return b.register.own, b.register.names[encode(name)], nil
 }
 
 // enlist writes an election's name into the register, which it makes if need be.
@@ -75,30 +106,56 @@ func (b *Backend) enlist(name string) error {
 	if err != nil || listed {
 		return err
 	}
-	f, st, err := open(b.registerPath(), os.O_RDWR|os.O_APPEND)
+	if err := b.addLine(b.registerPath(), encode(name)); err != nil {
+		return err
+	}
+	return b.syncDir()
+}
+
+// addLine writes a line at the end of a file, to the disk.
+func (b *Backend) addLine(path, line string) error {
+	f, st, err := open(path, os.O_RDWR|os.O_APPEND)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	line, end := encode(name)+"\n", []byte{'\n'}
+	line += "\n"
+	end := []byte{'\n'}
 	if f.ReadAt(end, st.Size-1); end[0] != '\n' {
 		line = "\n" + line // after a line that a crash has cut off
 	}
 	if _, err := f.WriteString(line); err != nil {
 		return err
 	}
-	if err := flush(f); err != nil {
-		return err
-	}
-	return b.syncDir()
+	return flush(f)
 }
 
+// makeRegister makes the register, or, of a copy, one that is none.
 func (b *Backend) makeRegister() error {
-	temp, err := b.temp([]byte(b.heading()+"\n"), true)
+	text := b.heading() + "\n"
+	b.mu.Lock()
+	copied := b.register.id != "" && !b.register.own
+	for name := range b.register.names {
+		if copied {
+			text += name + "\n"
+		}
+	}
+	b.mu.Unlock()
+	temp, err := b.temp([]byte(text), true)
 	if err != nil {
 		return err
 	}
 	defer os.Remove(temp)
+	id, err := at(temp)
+	if err == nil {
+		err = b.addLine(temp, ownMark+id)
+	}
+	switch {
+	case err != nil:
+		return err
+	case copied: // if another process does so, too, who leads puts back its own election at its next renewal
+		return os.Rename(temp, b.registerPath())
+	}
 	if err := os.Link(temp, b.registerPath()); !errors.Is(err, os.ErrExist) { // in one step, and the first one wins
 		return err
 	}

@@ -58,6 +58,9 @@ func (b *Backend) renew(ctx context.Context, l backend.Lease, move bool) (a back
 	if h == nil || h.term != l.Term {
 		return refuse(nil)
 	}
+	if now, err := b.where(); err != nil || now != h.dir { // whatever else is wrong with the new one
+		return refuse(errors.Join(err, fmt.Errorf("%w: somebody has moved, removed or replaced the directory %s", backend.ErrDenied, b.dir)))
+	}
 	if l.TTL > b.maxTTL || l.TTL < 1 {
 		return a, fmt.Errorf("%w: a TTL of %v; the greatest in this directory is %v", backend.ErrInvalid, l.TTL, b.maxTTL)
 	}
@@ -91,6 +94,7 @@ func (b *Backend) renew(ctx context.Context, l backend.Lease, move bool) (a back
 			return a, err
 		}
 	}
+	b.enlist(l.Election) // somebody may have deleted the register, or put back an older one; if it cannot be written, nobody else is told that this was never led
 	now, err := at(b.path(l.Election, lockSuffix))
 	if err != nil {
 		return a, err

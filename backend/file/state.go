@@ -74,18 +74,19 @@ func (b *Backend) rest(s *state) (err error) {
 	if s.wish, err = b.readWish(s.name); err != nil {
 		return err
 	}
-	switch {
-	case s.rec.Term > 0 && !s.rec.held(), s.rec.Term > 0 && s.rec.Lock == s.lock:
-		return nil // released in order, or this is the file that the holder has locked
-	case s.rec.Term == 0 && s.pulse.Term > 0:
-		return nil // the record is lost; the lock says by itself who held it
+	term := max(s.rec.Term, s.pulse.Term)
+	led := b.remember(s.name, term)
+	if s.rec.Term > 0 && same(s.rec.Lock, s.lock) && term >= led {
+		return nil // this is the file that who is in the record had locked, or has
 	}
+	// Else nothing that is written here can be believed: what an earlier reign left, a
+	// vacant record as well, may have been put back under a later one.
 	for range 2 {
 		exists, listed, err := b.listed(s.name)
 		if err != nil {
 			return err
 		}
-		if exists && !listed && !s.known {
+		if exists && !listed && !s.known && led == 0 && b.settledNow() {
 			return nil // never led
 		}
 		free, err := b.unled()
@@ -129,10 +130,7 @@ func (b *Backend) lease(s state) backend.Lease {
 			bury(&l)
 		}
 	case s.lost:
-		l.Watch = b.maxTTL
-		if r.held() && r.TTL > 0 {
-			l.Watch = min(r.TTL, b.maxTTL)
-		}
+		l.Watch = b.maxTTL // not what the record says: it may be that of an earlier reign
 	case r.held(): // the kernel has unlocked it: whoever held it is dead
 		bury(&l)
 	}

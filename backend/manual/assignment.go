@@ -73,7 +73,16 @@ func (b *Backend) assignment() (assignment, error) {
 	}
 	b.reading.Lock() // or a call that read an older file would compare it with a newer one
 	defer b.reading.Unlock()
-	a, err := readFile(b.file)
+	text, err := readText(b.file)
+	if err == nil && b.text != nil && bytes.Equal(text, b.text) { // a big file costs no more than its reading
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		return b.now, nil
+	}
+	var a assignment
+	if err == nil {
+		a, err = parse(text)
+	}
 	if err != nil {
 		// Nothing is wrong for ever: the file can be mended.
 		return a, fmt.Errorf("%w: %s: %v; nobody is granted anything, and who leads stops at its deadline", backend.ErrDenied, b.file, err)
@@ -84,25 +93,37 @@ func (b *Backend) assignment() (assignment, error) {
 	case a.Version < old.Version:
 		return a, fmt.Errorf("%w: %s has version %d and had version %d before: the version must grow with each change", backend.ErrDenied, b.file, a.Version, old.Version)
 	case a.Version == old.Version && !a.equal(old):
-		return a, fmt.Errorf("%w: %s was changed and still has version %d: the version must grow with each change", backend.ErrDenied, b.file, a.Version)
+		return a, fmt.Errorf("%w: %s was changed and still has version %d: the version must grow with each change, and the file be replaced in one step (mv)", backend.ErrDenied, b.file, a.Version)
 	}
-	b.now = a
+	b.now, b.text = a, text
 	return a, nil
 }
 
-func readFile(path string) (a assignment, err error) {
+func readText(path string) ([]byte, error) {
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() { // a pipe would make us wait
+		return nil, errors.New("it is not a regular file")
+	}
 	f, err := os.Open(path)
 	if err != nil {
-		return a, err
+		return nil, err
 	}
 	defer f.Close()
 	text, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	if err == nil && len(text) > maxFile {
+		err = fmt.Errorf("the file is longer than %d bytes", maxFile)
+	}
+	return text, err
+}
+
+func readFile(path string) (a assignment, err error) {
+	text, err := readText(path)
 	if err != nil {
 		return a, err
 	}
-	if len(text) > maxFile {
-		return a, fmt.Errorf("the file is longer than %d bytes", maxFile)
-	}
+	return parse(text)
+}
+
+func parse(text []byte) (a assignment, err error) {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&a); err != nil {

@@ -47,7 +47,9 @@
 // anew in each renewal, and trusts the last granted one for less than a TTL from
 // before that reading. So it has stopped when the other begins, provided that a reading never
 // shows an older file than an earlier reading by somebody else did (a local disk; not copies that are
-// rolled out one by one, nor NFS with its caches unless mounted with noac).
+// rolled out one by one, nor NFS with its caches unless mounted with noac), and that no two
+// live processes have the id that is named: both would lead. End the old process before
+// the new one starts, or set Dir.
 //
 // Terms are the microseconds since 1970 at the grant, more than any that this
 // process knows, and more than the file's version. Without Dir they are not kept: they

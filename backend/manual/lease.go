@@ -38,7 +38,7 @@ func (b *Backend) lease(in backend.Lease, a assignment) backend.Lease {
 func (b *Backend) mustWatch(in backend.Lease, a assignment) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.apart && b.file != "" && in.Vacant() && b.led[in.Election] != a.Version
+	return b.file != "" && !b.kept && in.Vacant() && b.led[in.Election] != a.Version
 }
 
 // stamp stands for a beat where there is none.

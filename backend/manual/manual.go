@@ -53,12 +53,14 @@ const (
 // A Backend grants leases to who is named. It implements [backend.Backend].
 type Backend struct {
 	inner  backend.Backend // keeps the reigns
-	apart  bool            // of this process alone
+	apart  bool            // of this manager alone
+	kept   bool            // in a directory, where the kernel allows one leader
 	file   string
 	maxTTL time.Duration
 
 	guard   backend.Guard
 	reading sync.Mutex // held from reading the file until it was compared with the last
+	text    []byte     // of the file as last accepted; needs reading
 
 	mu  sync.Mutex
 	id  string            // of the candidate that this Backend serves, once known
@@ -116,7 +118,7 @@ func Open(ctx context.Context, o Options) (*Backend, error) {
 		if err != nil {
 			return nil, fmt.Errorf("manual: %w", err)
 		}
-		b.inner = inner
+		b.inner, b.kept = inner, true
 	case o.Store != nil:
 		b.inner = o.Store.Backend()
 	default:

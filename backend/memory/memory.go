@@ -166,7 +166,10 @@ func (c *client) List(ctx context.Context, from string, limit int) (list []backe
 
 func (c *client) Announce(ctx context.Context, m backend.Member) error {
 	m.Age = time.Since(c.began)
-	return each(ctx, c, "announce", m.Nonce, slices.Values([]backend.Member{m}), func(m backend.Member) { c.members[m.Nonce] = m })
+	return each(ctx, c, "announce", m.Nonce, slices.Values([]backend.Member{m}), func(m backend.Member) {
+		maps.DeleteFunc(c.members, func(_ string, o backend.Member) bool { return m.Age-o.Age > 2*o.TTL })
+		c.members[m.Nonce] = m
+	})
 }
 
 func (c *client) Members(ctx context.Context, from string, limit int) (list []backend.Member, err error) {
