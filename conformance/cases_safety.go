@@ -127,23 +127,24 @@ func safeAnchored(t *Trial) error {
 }
 
 // stalls is a log handler that stops the manager's own loop for a while, as a
-// long garbage collection, a debugger or a starved machine would.
+// long garbage collection, a debugger or a starved machine would. Whether something is
+// to be logged is all that the loop itself asks it.
 type stalls struct {
 	armed *atomic.Bool
 	hit   *atomic.Bool
 	d     time.Duration
 }
 
-func (s stalls) Enabled(context.Context, slog.Level) bool { return true }
-func (s stalls) Handle(context.Context, slog.Record) error {
+func (s stalls) Enabled(context.Context, slog.Level) bool {
 	if s.armed.CompareAndSwap(true, false) {
 		s.hit.Store(true)
 		time.Sleep(s.d)
 	}
-	return nil
+	return true
 }
-func (s stalls) WithAttrs([]slog.Attr) slog.Handler { return s }
-func (s stalls) WithGroup(string) slog.Handler      { return s }
+func (s stalls) Handle(context.Context, slog.Record) error { return nil }
+func (s stalls) WithAttrs([]slog.Attr) slog.Handler        { return s }
+func (s stalls) WithGroup(string) slog.Handler             { return s }
 
 func safeStall(t *Trial) error {
 	var armed, hit atomic.Bool
