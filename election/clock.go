@@ -18,6 +18,7 @@ type clock struct {
 	boot      time.Duration // boot-time clock at base
 	diff      atomic.Int64  // wall − monotonic, at the last check
 	suspended atomic.Int64
+	woken     chan struct{} // has an element after a suspension was found: timers know nothing of it
 	jumps     sync.Mutex
 	ahead     atomic.Int64 // where there is no boot-time clock: how far the wall clock has jumped forward, in all
 }
@@ -25,7 +26,7 @@ type clock struct {
 const checkAfter = int64(time.Millisecond)
 
 func newClock() *clock {
-	c := &clock{base: time.Now()}
+	c := &clock{base: time.Now(), woken: make(chan struct{}, 1)}
 	for range 8 { // late, if this was interrupted, it would hide as much of a suspension
 		before := time.Since(c.base)
 		boot, ok := boottime()
@@ -77,6 +78,7 @@ func (c *clock) check(diff int64) {
 	}
 	if suspended > time.Millisecond { // less is the error of measuring, or of rates
 		raise(&c.suspended, int64(suspended))
+		c.wake()
 	}
 	c.diff.Store(diff)
 }
@@ -88,8 +90,16 @@ func (c *clock) jumped(diff int64) {
 	defer c.jumps.Unlock()
 	if d := diff - c.diff.Load(); d > 0 {
 		c.ahead.Add(d)
+		c.wake()
 	}
 	c.diff.Store(diff) // last: who sees it does not check
+}
+
+func (c *clock) wake() {
+	select {
+	case c.woken <- struct{}{}:
+	default:
+	}
 }
 
 // raise sets v to at least n.

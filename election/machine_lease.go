@@ -171,7 +171,8 @@ func (m *machine) grant(now time.Duration, e *elec, a *backend.Answer, floor uin
 		}
 		m.act(action{kind: doTrust, e: e, term: e.term, until: e.until})
 		m.show(Elected, e, &m.me, e.term, reason, nil)
-	default: // its answer has come too late, or the store's session has little left
+	default: // its answer has come too late, or the store's session has little left: nobody has led, and failed
+		e.end = backend.Released
 		m.retryLater(now, e, nil)
 	}
 	m.forget(now, e)

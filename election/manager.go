@@ -98,6 +98,8 @@ func (m *Manager) loop() {
 			}
 		case <-timer.C:
 			in = tick{}
+		case <-m.clock.woken: // a deadline may have passed
+			in = tick{}
 		case <-m.ctx.Done():
 			return
 		}

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-election/go-election/backend"
@@ -526,5 +527,51 @@ func TestALogThatHangsKeepsNoLeadFunctionRunning(t *testing.T) {
 		if said := log.said.Load() - before; said < 10 || said > maxLog+20 {
 			t.Errorf("%d messages came late; want the first ones, and that the others were lost", said)
 		}
+	})
+}
+
+func TestASuspensionThatIsFoundCancelsTheContextAtOnce(t *testing.T) {
+	inBubble(t, "", func(t *testing.T) {
+		m := manage(t, memory.New().Backend(), Options{})
+		e := joined(t, m, "x")
+		l, err := e.Campaign(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx := l.Context()
+		m.clock.jumped(int64(time.Hour)) // as Leading finds it
+		synctest.Wait()                  // no time passes
+		if ctx.Err() == nil {
+			t.Error("not leading, and the context goes on until a timer fires")
+		}
+		l.Resign(t.Context())
+		closes(t, m)
+	})
+}
+
+// Nobody has led under it.
+func TestAGrantThatCameTooLateIsNoFailure(t *testing.T) {
+	inBubble(t, "", func(t *testing.T) {
+		store := memory.New()
+		s := &script{Backend: store.Backend()}
+		n := 0
+		s.acquire = func(ctx context.Context, bids []backend.Bid) ([]backend.Answer, error) {
+			a, err := s.Backend.Acquire(ctx, bids)
+			if n++; n == 1 {
+				time.Sleep(9 * time.Second) // its answer is late
+			}
+			return a, err
+		}
+		m := manage(t, s, Options{Silence: time.Minute})
+		e := joined(t, m, "x")
+		e.Lead(nil)
+		began := time.Now()
+		for !e.Leading() && time.Since(began) < 5*time.Minute {
+			time.Sleep(100 * time.Millisecond)
+		}
+		if d := time.Since(began); d > 20*time.Second {
+			t.Errorf("nobody has led yet, so nobody has failed; the first leader after %v", d)
+		}
+		closes(t, m)
 	})
 }

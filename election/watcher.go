@@ -61,7 +61,8 @@ func (w *watcher) add(ev Event, own bool, before *state) {
 		key.notice = ev.Reason
 	}
 	if q := w.newest[key]; q != nil && !q.over && (ev.Kind == Notice || !q.own && !own) {
-		if ev.Kind != Notice && q.Folded == 0 && q.before != nil && q.before.is(ev.Kind, &ev.Leader, ev.Term) {
+		moved := ev.Reason == ReasonMoved && q.before != nil && q.before.reason != ReasonMoved // nobody led before either: that is news all the same
+		if ev.Kind != Notice && q.Folded == 0 && q.before != nil && q.before.is(ev.Kind, &ev.Leader, ev.Term) && !moved {
 			w.drop(q) // things are as the watcher knows them
 			return
 		}

@@ -146,3 +146,14 @@ func TestAWatcherThatHangsCostsNoMoreAndMore(t *testing.T) {
 		}
 	}
 }
+
+// (c)
+func TestASlowWatcherIsToldOfAMove(t *testing.T) {
+	w := newWatcher(nil, slog.New(slog.DiscardHandler))
+	vacant := &state{kind: Vacant, reason: ReasonReleased, term: 1}
+	w.add(elected("jobs", "a", 2), false, vacant)
+	w.add(Event{Election: "jobs", Kind: Vacant, Term: 2, Reason: ReasonMoved}, false, &state{kind: Elected})
+	if got := alive(w); len(got) != 1 || got[0].Reason != ReasonMoved {
+		t.Errorf("waiting: %v", got)
+	}
+}
