@@ -90,7 +90,7 @@ func (b *Backend) watched(offers []offer) (when []clientv3.Cmp) {
 			continue
 		}
 		when = append(when, clientv3.Compare(clientv3.ModRevision(b.keys.wish(e.Election)), "=", e.wishAt))
-		if key := b.keys.beat(e.record.Session); !once[key] {
+		if key := b.keys.beat(e.record.Session); !once[key] && !e.odd { // that renews nothing which a hand has put there
 			once[key] = true
 			when = append(when, clientv3.Compare(clientv3.ModRevision(key), "=", e.beatAt))
 		}
@@ -203,6 +203,7 @@ func (b *Backend) write(ctx context.Context, s *session, v *view, offers []offer
 		made, renewed := 0, time.Duration(0)
 		for _, o := range offers {
 			o.record.Session = w.session.name
+			o.record.Election, o.record.Write = o.entry.Election, o.entry.writes+1
 			then = append(then, clientv3.OpPut(b.keys.record(o.entry.Election), encode(o.record)))
 			if o.record.Term != o.entry.Term || o.entry.missing { // a grant
 				then = append(then, clientv3.OpDelete(b.keys.wish(o.entry.Election)))
@@ -245,7 +246,7 @@ func (b *Backend) write(ctx context.Context, s *session, v *view, offers []offer
 // granted notes a lease that was written, and returns it.
 func (b *Backend) granted(v *view, o *offer, w *write) backend.Lease {
 	v.sessions[w.session.name] = w.home
-	e := entry{Lease: backend.Lease{Election: o.entry.Election, Wish: o.entry.Wish}, record: o.record, recordAt: w.at, met: true}
+	e := entry{Lease: backend.Lease{Election: o.entry.Election, Wish: o.entry.Wish}, record: o.record, recordAt: w.at, writes: o.record.Write, met: true, may: true}
 	if o.record.Term != o.entry.Term {
 		e.Wish = backend.Wish{}
 	}

@@ -91,7 +91,7 @@ func tlsConfig(o Options, files bool) (*tls.Config, error) {
 	}
 	if !files {
 		for _, e := range o.Endpoints {
-			if strings.HasPrefix(e, "https://") {
+			if scheme, _, _ := strings.Cut(e, "://"); strings.EqualFold(scheme, "https") {
 				return &tls.Config{MinVersion: tls.VersionTLS12}, nil
 			}
 		}
@@ -195,7 +195,7 @@ func (l *login) refresh(ctx context.Context, c *clientv3.Client, old string) err
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	if l.current() != old {
+	if now := l.current(); now != "" && now != old {
 		return nil
 	}
 	l.set("")

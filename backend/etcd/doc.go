@@ -104,6 +104,11 @@
 //	no record, never made                        free
 //	no record, but it was deleted; or one from
 //	before a snapshot was restored; or nonsense  after it was watched for the greatest TTL
+//	written over by a hand                       the same
+//
+// A record says of which election it is and which write of its key, and the key's version
+// shows whether that is so: what somebody has copied, edited or put back fits neither. No
+// beat renews it.
 //
 // That an election was deleted shows in the number of records made,
 // which stands in one key; a grant without a record counts it up in the same
@@ -173,8 +178,11 @@
 //	etcdctl get election/layout                    number of elections made, greatest TTL
 //
 // The name of an election is the rest of the key, byte by byte. Do not delete keys:
-// depose instead. If records were deleted on purpose, a greatest TTL later this ends
-// the waiting of new elections: etcdctl del election/layout.
+// depose instead, and put none of your own below the prefix, nor let another prefix begin
+// with election/record/ or the like: those are counted as records. Who starts only after all
+// keys of a prefix were deleted cannot know that somebody still leads. If records were deleted
+// on purpose, a greatest TTL later this ends the waiting of new elections: etcdctl del
+// election/layout. The next grant makes it again, and counts what is there.
 //
 // # Rights
 //

@@ -27,7 +27,8 @@ type Options struct {
 	// should be given: a call that one member does not answer goes to another.
 	Endpoints []string
 
-	// Prefix begins every key. It ends in "/", so that prefixes do not overlap.
+	// Prefix begins every key. It ends in "/". None may lie among the keys of another, such
+	// as "election/record/" in "election/".
 	// Up to 255 bytes of printable text. Default: DefaultPrefix. Elections of one
 	// prefix are read together: give fleets that have nothing to do with each
 	// other prefixes of their own.
@@ -79,7 +80,7 @@ type Backend struct {
 	hearing   hearing
 	met       map[string]bool // the elections that were read; true: with a record
 	newest    int64           // the greatest revision seen
-	longest   time.Duration   // the greatest TTL bid with here
+	longest   time.Duration   // the greatest TTL that is known to have been bid with
 	restored  int64           // the store has gone back to this revision; 0: never
 }
 

@@ -17,9 +17,9 @@ import (
 func FuzzKeys(f *testing.F) {
 	const cluster = 7
 	me, other := strings.Repeat("a", 32), strings.Repeat("b", 32)
-	held := encode(record{Term: 5, ID: "me", Nonce: me, Beat: 9, TTL: span(time.Second), Session: "s", Written: time.Unix(1, 0).UTC(), Cluster: cluster})
-	theirs := encode(record{Term: math.MaxUint64, ID: "x", Nonce: other, Beat: 1, TTL: math.MaxInt64, Session: "s", Cluster: cluster})
-	vacant := encode(record{Term: 6, Beat: 9, End: backend.Released, LastID: "x", LastNonce: other, History: []backend.Reign{{Term: 6, ID: "x"}}, Cluster: cluster})
+	held := encode(record{Term: 5, ID: "me", Nonce: me, Beat: 9, TTL: span(time.Second), Session: "s", Written: time.Unix(1, 0).UTC(), Cluster: cluster, Election: "jobs", Write: 1})
+	theirs := encode(record{Term: math.MaxUint64, ID: "x", Nonce: other, Beat: 1, TTL: math.MaxInt64, Session: "s", Cluster: cluster, Election: "jobs", Write: 1})
+	vacant := encode(record{Term: 6, Beat: 9, End: backend.Released, LastID: "x", LastNonce: other, History: []backend.Reign{{Term: 6, ID: "x"}}, Cluster: cluster, Election: "jobs", Write: 1})
 	beats := encode(renewals{ID: "x", Nonce: other, Beat: 7, Apart: map[string]beat{"jobs": 8, "other": 9}, At: time.Unix(2, 0).UTC()})
 	depose := encode(wish{Term: 5, Kind: backend.Depose})
 	known := encode(layout{Version: 1, Made: 3, MaxTTL: span(10 * time.Second), Cluster: cluster})
@@ -36,11 +36,11 @@ func FuzzKeys(f *testing.F) {
 	f.Fuzz(func(t *testing.T, aBeat, aRecord, aWish, aLayout []byte, there uint8) {
 		b := &Backend{keys: "p/"}
 		r := reading{view: view{cluster: cluster, revision: 100, self: me, sessions: map[string]*home{}, restored: int64(there & 64), lossy: there&32 != 0},
-			entries: []entry{{Lease: backend.Lease{Election: "jobs"}, met: there&128 != 0}}}
+			entries: []entry{{Lease: backend.Lease{Election: "jobs"}, met: there&128 != 0, may: there&16 != 0}}}
 		found := r.byName()
 		for i, kv := range []*mvccpb.KeyValue{{Key: []byte("p/beat/s"), Value: aBeat}, {Key: []byte("p/record/jobs"), Value: aRecord}, {Key: []byte("p/wish/jobs"), Value: aWish}, {Key: []byte("p/layout"), Value: aLayout}} {
 			if there>>i&1 == 1 {
-				kv.CreateRevision, kv.ModRevision = 1, 50
+				kv.CreateRevision, kv.ModRevision, kv.Version = 1, 50, 1
 				b.note(&r.view, found, kv)
 			}
 		}
@@ -53,7 +53,7 @@ func FuzzKeys(f *testing.F) {
 		if rec := e.record; rec != nil && rec.Term > 0 && rec.Nonce != "" && !e.mine && (l.Watch < minTTL || l.Watch > maxTTL || l.Watch < min(l.TTL, maxTTL)) {
 			t.Errorf("held, and to be watched for %v: %+v", l.Watch, l)
 		}
-		if (e.old || !e.missing && (e.record == nil || e.record.Term == 0)) && l.Watch < minTTL {
+		if (e.old || !e.missing && (e.record == nil || e.record.Term == 0 || e.record.Election != "jobs" || e.record.Write != 1)) && l.Watch < minTTL {
 			t.Errorf("what may have been lost is free at once: %+v", l)
 		}
 		if e.mine && (l.Holder.Nonce != me || e.old) {

@@ -17,6 +17,7 @@ func (v *view) judge(e *entry) {
 	if r == nil || ruined {
 		r = &record{}
 	}
+	e.odd = !e.missing && !ruined && (r.Election != e.Election || r.Write != e.writes)
 	e.Lease = backend.Lease{
 		Election: e.Election, Wish: e.Wish, Term: r.Term, Beat: r.Beat, Age: max(0, time.Since(r.Written)),
 		End: r.End, LastID: r.LastID, LastNonce: r.LastNonce, MovedTo: r.MovedTo, MovedFrom: r.MovedFrom,
@@ -27,14 +28,14 @@ func (v *view) judge(e *entry) {
 		e.old = e.met || v.lossy || v.foreign || v.restored > 0
 	} else {
 		e.Ref = ref(e.recordAt)
-		e.old = ruined || r.Cluster != v.cluster || e.recordAt <= v.restored
+		e.old = ruined || e.odd || r.Cluster != v.cluster || e.recordAt <= v.restored
 	}
 	if r.ID != "" || r.Nonce != "" {
 		e.Holder = backend.Candidate{ID: r.ID, Nonce: r.Nonce, Address: r.Address, Metadata: r.Metadata}
 		e.TTL, e.Renew = time.Duration(r.TTL), time.Duration(r.Renew)
 		e.Watch = min(max(e.TTL, minTTL), maxTTL)
 		home := v.sessions[r.Session]
-		if home == nil { // etcd has ended it, or a hand: it may have been renewed until now
+		if home == nil || e.odd { // etcd has ended it, or a hand: it may have been renewed until now
 			home = &home0
 		}
 		renewed := home.of(e.Election)
@@ -43,7 +44,7 @@ func (v *view) judge(e *entry) {
 		if renewed == home.Beat && home.At.After(r.Written) {
 			e.Age = max(0, time.Since(home.At))
 		}
-		if e.mine = v.self != "" && r.Nonce == v.self && !e.old; e.mine {
+		if e.mine = v.self != "" && r.Nonce == v.self && !e.old && e.may; e.mine {
 			e.Watch = 0
 		}
 	}

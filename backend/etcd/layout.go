@@ -61,7 +61,18 @@ type record struct {
 	Written   time.Time       `json:"written"`
 	History   []backend.Reign `json:"history,omitempty"`
 	Cluster   uint64          `json:"cluster,string"`
+
+	// The election, and which write of its key this is: what people put there fits
+	// neither, unless they are lucky.
+	Election string `json:"election"`
+	Write    int64  `json:"write"`
 	marks
+}
+
+// on returns the record as it is written over an entry.
+func (r record) on(e *entry) string {
+	r.Election, r.Write = e.Election, e.writes+1
+	return encode(r)
 }
 
 // wish is the value of wish/NAME.

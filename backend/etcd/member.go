@@ -137,6 +137,9 @@ func (b *Backend) Members(ctx context.Context, from string, limit int) (list []b
 			}
 			nonce := cut(kv.Key, all)
 			from = after(nonce)
+			if backend.Clean(nonce, 64, false) != nonce {
+				continue // not ours, and no place from which to go on
+			}
 			m := backend.Member{
 				Candidate: backend.CleanCandidate(backend.Candidate{ID: c.ID, Nonce: nonce, Address: c.Address, Metadata: c.Metadata}),
 				Stage:     backend.Clean(c.Stage, maxStage, false),

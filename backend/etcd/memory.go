@@ -75,6 +75,7 @@ func (b *Backend) hear(since int64, resp *clientv3.WatchResponse) {
 		e := &r.entries[i]
 		e.met = e.met || e.recordAt != 0
 		b.met[e.Election] = e.met
+		_, e.may = b.holding[e.Election]
 		r.view.judge(e)
 	}
 	r.heard = true
@@ -254,7 +255,7 @@ func (b *Backend) heldAs(part []backend.Lease) (v view, entries []entry, ok bool
 	return v, entries, true
 }
 
-// noteTTL notes with what TTL is bid.
+// noteTTL notes with what TTL is bid, here or elsewhere.
 func (b *Backend) noteTTL(ttl time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

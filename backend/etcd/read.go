@@ -47,12 +47,14 @@ type entry struct {
 	record   *record // nil: there is none, or it makes no sense
 	recordAt int64   // revision of its last write; 0: not there
 	raw      []byte
+	writes   int64 // how often it was written since it was made
 	wishAt   int64
-	wishRaw  []byte
 	beatAt   int64 // revision of the key of the holder's session; 0: not there
 	missing  bool  // there is no record
-	old      bool  // from before the store was rebuilt, or ruined
+	old      bool  // from before the store was rebuilt, or ruined, or odd
+	odd      bool  // what is there was put there by a hand
 	mine     bool  // a leftover of our own, which a bid may have
+	may      bool  // it may be held here; what names us otherwise was put there by a hand
 	met      bool  // it has had a record, as this process knows
 	guessed  bool  // remembered: see memory.go
 }
@@ -90,10 +92,11 @@ func (b *Backend) read(ctx context.Context, names []string) (view, []entry, erro
 		return v, nil, fmt.Errorf("%w: the keys of prefix %s have layout %d, this program knows %d", backend.ErrDenied, b.keys, v.layout.Version, layoutVersion)
 	}
 	v.longest = max(v.longest, min(time.Duration(v.layout.MaxTTL), maxTTL))
+	b.noteTTL(v.longest)                         // the key may be deleted
 	if v.layoutAt != 0 && v.layout.MaxTTL == 0 { // it was ruined
 		v.longest = maxTTL
 	}
-	if slices.ContainsFunc(entries, func(e entry) bool { return e.recordAt == 0 }) {
+	if v.layout.Version == 0 || slices.ContainsFunc(entries, func(e entry) bool { return e.recordAt == 0 }) {
 		if err := b.count(ctx, &v); err != nil {
 			return v, nil, err
 		}
@@ -103,6 +106,7 @@ func (b *Backend) read(ctx context.Context, names []string) (view, []entry, erro
 	for i := range entries {
 		e := &entries[i]
 		e.met = b.met[e.Election]
+		_, e.may = b.holding[e.Election]
 		v.judge(e)
 		b.met[e.Election] = e.met || e.recordAt != 0
 	}
@@ -124,11 +128,14 @@ func (b *Backend) note(v *view, found map[string]*entry, kv *mvccpb.KeyValue) {
 	}
 	if name, ok := strings.CutPrefix(key, b.keys.record("")); ok {
 		if e := found[name]; e != nil {
-			e.record, e.recordAt, e.raw = readRecord(value), at, value
+			e.record, e.recordAt, e.raw, e.writes = readRecord(value), at, value, kv.Version
+			if !there {
+				e.writes = 0
+			}
 		}
 	} else if name, ok := strings.CutPrefix(key, b.keys.wish("")); ok {
 		if e := found[name]; e != nil {
-			e.Wish, e.wishAt, e.wishRaw = backend.Wish{}, at, value
+			e.Wish, e.wishAt = backend.Wish{}, at
 			if w := decode[wish](value); w != nil {
 				e.Wish = backend.Wish{Election: name, Term: w.Term, Kind: w.Kind, ID: w.ID, Nonce: w.Nonce}
 			}
@@ -230,6 +237,9 @@ func (b *Backend) count(ctx context.Context, v *view) error {
 		}
 	}
 	there := resp.Responses[1].GetResponseRange().GetCount()
+	if v.layout.Version == 0 { // it was deleted, or ruined: it is made anew for what is there
+		v.layout = layout{Made: there}
+	}
 	v.foreign = v.layoutAt != 0 && v.layout.Cluster != v.cluster
 	v.lossy = there < v.layout.Made
 	v.deleted = v.layout.Made + v.layout.Again - there

@@ -64,22 +64,28 @@ func (b *Backend) release(ctx context.Context, part []backend.Lease) error {
 				offers = append(offers, offer{entry: e})
 				switch {
 				case !e.Vacant():
-					then = append(then, clientv3.OpPut(b.keys.wish(l.Election), string(e.wishRaw)))
+					then = append(then, b.again(e))
 					pins = append(pins, clientv3.Compare(clientv3.ModRevision(b.keys.wish(l.Election)), "=", e.wishAt))
 				case e.missing: // it was to raise the number of elections
 					touched = true
-				default:
+				case e.record == nil:
 					then = append(then, clientv3.OpPut(b.keys.record(l.Election), string(e.raw)))
+				default:
+					r := *e.record
+					if e.old {
+						r.Cluster = 0 // it must still be watched
+					}
+					then = append(then, clientv3.OpPut(b.keys.record(l.Election), r.on(e)))
 				}
 				continue
 			}
 			end, lastID, lastNonce, history := e.ends(l.End, now)
 			r := record{Term: e.Term, Beat: newBeat(), End: end, LastID: lastID, LastNonce: lastNonce, History: history, Written: now, Cluster: v.cluster, marks: marks{e.MovedTo, e.MovedFrom}}
-			if e.old {
-				r.Cluster = e.record.Cluster // it must still be watched
+			if e.old || !e.may {
+				r.Cluster = 0 // it must still be watched
 			}
 			offers = append(offers, offer{entry: e})
-			then = append(then, clientv3.OpPut(b.keys.record(l.Election), encode(r)))
+			then = append(then, clientv3.OpPut(b.keys.record(l.Election), r.on(e)))
 		}
 		if offers == nil {
 			return nil
@@ -102,4 +108,12 @@ func (b *Backend) release(ctx context.Context, part []backend.Lease) error {
 		}
 	}
 	return errBusy
+}
+
+// again writes a wish as it is, however large it may be.
+func (b *Backend) again(e *entry) clientv3.Op {
+	if e.wishAt == 0 {
+		return clientv3.OpPut(b.keys.wish(e.Election), "")
+	}
+	return clientv3.OpPut(b.keys.wish(e.Election), "", clientv3.WithIgnoreValue(), clientv3.WithIgnoreLease())
 }

@@ -87,6 +87,10 @@ func (b *Backend) renew(ctx context.Context, held []backend.Lease, all []int, an
 func (b *Backend) renewAll(ctx context.Context, s *session, held []backend.Lease, known []int, answers []backend.Answer) error {
 	names := namesOf(held, known)
 	p, v, key := b.pulse(s, names), b.view(), b.keys.beat(s.name)
+	if len(p.value) > maxBeats { // nobody would read it: what is renewed goes on under another session
+		b.leave(s)
+		return nil
+	}
 	wishes := clientv3.Compare(clientv3.ModRevision(b.keys.wish(names[0])), "<", p.wishes+1).WithRange(after(b.keys.wish(names[len(names)-1])))
 	part, more := known[:min(together, len(known))], known[min(together, len(known)):]
 	look := b.elections(namesOf(held, part), true)

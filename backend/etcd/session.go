@@ -25,6 +25,7 @@ type session struct {
 	// Guarded by Backend.mu.
 	at     int64 // the revision of its key; 0: there is none yet
 	made   int64 // … at which that was made
+	before int64 // Backend.restored at that time
 	last   renewals
 	tried  map[string]bool // what was written since and not confirmed
 	wishes int64           // up to that revision all wishes have been seen
@@ -57,7 +58,7 @@ func (b *Backend) present() *session {
 func (b *Backend) gone(s *session, v *view) *session {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if s == nil || v.sessions[s.name] != nil || v.revision < s.at {
+	if s == nil || v.sessions[s.name] != nil || v.revision < s.at && v.restored == s.before { // then it was made since
 		return s
 	}
 	if b.session == s {
@@ -71,7 +72,7 @@ func (b *Backend) gone(s *session, v *view) *session {
 func (b *Backend) fresh(who backend.Candidate) *session {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.session = &session{name: backend.NewNonce()[:16], last: renewals{ID: who.ID, Nonce: who.Nonce, Beat: beat(newBeat()), At: time.Now().UTC()}}
+	b.session = &session{name: backend.NewNonce()[:16], before: b.restored, last: renewals{ID: who.ID, Nonce: who.Nonce, Beat: beat(newBeat()), At: time.Now().UTC()}}
 	return b.session
 }
 
@@ -116,8 +117,8 @@ func (b *Backend) pulse(s *session, names []string) pulse {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	var others []string
-	for name := range b.holding {
-		if !renewed[name] {
+	for name, h := range b.holding {
+		if elsewhere := h != nil && h.session != nil && h.session != s && h.tried == nil; !renewed[name] && !elsewhere {
 			others = append(others, name)
 		}
 	}
@@ -128,6 +129,15 @@ func (b *Backend) pulse(s *session, names []string) pulse {
 	}
 	s.tried[p.value] = true
 	return p
+}
+
+// leave ends the use of a session.
+func (b *Backend) leave(s *session) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.session == s {
+		b.session = nil
+	}
 }
 
 // wrote notes what the session's key is after a pulse, at a revision; kv nil: it is
