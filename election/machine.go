@@ -50,6 +50,7 @@ type machine struct {
 	cut         bool                 // said that the store is unreachable
 	denied      bool                 // said so already
 	sick        bool
+	checked     bool // the first health check has returned, or there is none
 	paused      bool // so that what is joined later is, too
 	closing     bool
 
@@ -214,7 +215,7 @@ const (
 )
 
 func newMachine(o Options, g backend.Guarantees, me backend.Candidate, rnd *rand.Rand, now time.Duration) *machine {
-	m := &machine{Options: o, me: me, listen: g.Push, poll: g.Poll, takeover: g.Takeover, rnd: rnd, lastContact: now, blind: never, unseen: new(backend.Lease)}
+	m := &machine{Options: o, me: me, listen: g.Push, poll: g.Poll, takeover: g.Takeover, rnd: rnd, lastContact: now, blind: never, checked: o.Health == nil, unseen: new(backend.Lease)}
 	m.timers.init()
 	// The phase of the renewal grid is jittered once, its period never:
 	// followers predict it.

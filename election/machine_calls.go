@@ -434,16 +434,20 @@ var errOverdue = errors.New("the health check has not returned in time")
 func (m *machine) health(now time.Duration, err error) {
 	m.healthAt = now + m.RenewEvery
 	m.retryAt[callHealth] = 0
-	if sick := err != nil; sick != m.sick {
+	first, sick := !m.checked, err != nil
+	m.checked = true
+	if sick != m.sick {
 		m.sick = sick
 		m.act(action{kind: doLog, reason: ReasonHealth, err: err})
-		m.each(nil, func(e *elec) {
-			if sick {
-				m.stepDown(now, e, ReasonHealth, backend.Released, err)
-			}
-			m.settle(now, e)
-		})
+	} else if !first {
+		return
 	}
+	m.each(nil, func(e *elec) {
+		if sick {
+			m.stepDown(now, e, ReasonHealth, backend.Released, err)
+		}
+		m.settle(now, e)
+	})
 }
 
 // failed notes an error of a call and when to try again.

@@ -56,7 +56,7 @@ func (m *machine) settle(now time.Duration, e *elec) {
 
 	default:
 		switch bidAt := m.bidAt(e); {
-		case e.mode == modeTry && !e.looked: // first a look
+		case e.mode == modeTry && !(e.looked && m.checked): // first a look
 		case bidAt <= now:
 			m.enlist(callAcquire, e)
 		case e.mode == modeTry && !e.busy:
@@ -92,7 +92,7 @@ func (m *machine) look(now time.Duration, e *elec) time.Duration {
 // wants reports whether e is a candidate at all. What has moved to another store
 // is nobody's here.
 func (m *machine) wants(e *elec) bool {
-	return e.seen.MovedTo == "" && e.mode != modeNone && !e.want.paused && !e.want.leaving && !m.sick && !m.closing
+	return e.seen.MovedTo == "" && e.mode != modeNone && !e.want.paused && !e.want.leaving && m.checked && !m.sick && !m.closing
 }
 
 // bidAt returns when e may bid; never, if something has to change first.

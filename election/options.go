@@ -68,9 +68,9 @@ type Options struct {
 	StepDownTimeout time.Duration
 
 	// Health, if set, is called every RenewEvery with a context of CallTimeout.
-	// An error makes this process step down from everything it leads and stay
-	// out until the check passes. It runs on a goroutine of its own; a check that
-	// hangs past its context counts as failed.
+	// This process campaigns for nothing before it has passed once. An error makes it
+	// step down from everything it leads and stay out until the check passes. It runs
+	// on a goroutine of its own; a check that hangs past its context counts as failed.
 	Health func(context.Context) error
 
 	// Observer makes a manager that never campaigns and never writes to the

@@ -2,6 +2,7 @@ package election
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"runtime"
@@ -571,6 +572,39 @@ func TestAGrantThatCameTooLateIsNoFailure(t *testing.T) {
 		}
 		if d := time.Since(began); d > 20*time.Second {
 			t.Errorf("nobody has led yet, so nobody has failed; the first leader after %v", d)
+		}
+		closes(t, m)
+	})
+}
+
+// Whoever tries waits for the first check.
+func TestAnAttemptWaitsForTheFirstHealthCheck(t *testing.T) {
+	inBubble(t, "", func(t *testing.T) {
+		m := manage(t, memory.New().Backend(), Options{Health: func(context.Context) error {
+			time.Sleep(time.Second)
+			return nil
+		}})
+		l, err := joined(t, m, "x").Try(t.Context())
+		if err != nil || l == nil {
+			t.Fatalf("nobody else is there: want it elected, got %v, %v", l, err)
+		}
+		l.Resign(t.Context())
+		closes(t, m)
+	})
+}
+
+func TestWhoWasNeverWellIsNotElected(t *testing.T) {
+	inBubble(t, "", func(t *testing.T) {
+		led := make(chan int, 9)
+		m := manage(t, memory.New().Backend(), Options{Health: func(ctx context.Context) error {
+			time.Sleep(100 * time.Millisecond)
+			return errors.New("sick from the start")
+		}})
+		e := joined(t, m, "x")
+		e.Lead(func(ctx context.Context, _ *Leadership) error { led <- 1; <-ctx.Done(); return nil })
+		time.Sleep(time.Minute)
+		if len(led) > 0 {
+			t.Errorf("elected %d times, and was never well", len(led))
 		}
 		closes(t, m)
 	})

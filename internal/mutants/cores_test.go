@@ -125,8 +125,8 @@ var mutants = []mutant{
 		"			e.holdFor = m.TTL\n",
 		"", "P13 the deposed stays out is broken", suite("P13 the deposed stays out")},
 	{"a sick candidate bids", "machine_lease.go",
-		"!e.want.leaving && !m.sick && !m.closing",
-		"!e.want.leaving && !m.closing", "P3 a sick node steps down and stays out is broken", suite("P3 a sick node steps down and stays out")},
+		"!e.want.leaving && m.checked && !m.sick && !m.closing",
+		"!e.want.leaving && m.checked && !m.closing", "P3 a sick node steps down and stays out is broken", suite("P3 a sick node steps down and stays out")},
 
 	// Load.
 	{"what fails is tried as often as ever", "machine_calls.go",
