@@ -125,8 +125,9 @@ func (e *Election) Campaign(ctx context.Context) (*Leadership, error) {
 
 // Try makes one attempt: it looks at the lease and bids if it is free now. A lease
 // whose holder has gone is free when this process has watched it for its TTL, so
-// join before trying. It returns nil if somebody else leads. What was won is
-// ended with [Leadership.Resign].
+// join before trying. It returns nil if somebody else leads, and for RenewEvery after a
+// resignation of this process, which lets others have it. What was won is ended with
+// [Leadership.Resign].
 func (e *Election) Try(ctx context.Context) (*Leadership, error) {
 	return e.once(ctx, modeTry)
 }
