@@ -329,6 +329,9 @@ func (m *machine) acquired(now time.Duration, e *elec, a *backend.Answer, bid *b
 		}
 		return
 	case backend.Refused:
+		// Unless it was for something else, or stands in a queue, the next bid would fare no
+		// better.
+		futile := a.Err != nil || a.Watch >= 0 && a.Unchanged(bid.Over)
 		e.own = ownNone
 		if a.Err == nil {
 			m.observe(now, e, &a.Lease, sent)
@@ -336,10 +339,10 @@ func (m *machine) acquired(now time.Duration, e *elec, a *backend.Answer, bid *b
 		if a.Watch < 0 { // vacant, too: somebody else may be first in the queue
 			e.own = ownQueued
 		}
-		if a.Err == nil && !a.Lease.Unchanged(bid.Over) {
-			e.unknown = 0
-		} else { // nothing says that the next bid would fare better
+		if futile {
 			m.retryLater(now, e, class)
+		} else {
+			e.unknown = 0
 		}
 	default:
 		e.own = ownMaybe
