@@ -3,7 +3,6 @@ package election
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"runtime"
 	"strings"
@@ -96,172 +95,10 @@ func (s *script) Listen(ctx context.Context, seen []backend.Lease, after string)
 	return s.Backend.Listen(ctx, seen, after)
 }
 
-// A bid that is refused for another reason than a holder (Answer.Err) leaves what was
-// seen as it was: free. mysqltable answers so while clocks spring forward within a TTL.
-func TestABidThatIsRefusedWithAnErrorIsNotRepeatedWithoutAPause(t *testing.T) {
-	for what, why := range map[string]error{"unavailable": backend.ErrUnavailable, "denied": backend.ErrDenied} {
-		inBubble(t, what, func(t *testing.T) {
-			s := &script{Backend: memory.New().Backend(), lag: time.Millisecond}
-			s.acquire = func(_ context.Context, bids []backend.Bid) ([]backend.Answer, error) {
-				return []backend.Answer{{Lease: bids[0].Over, Outcome: backend.Refused, Err: why}}, nil
-			}
-			m := manage(t, s, Options{})
-			joined(t, m, "x").Lead(nil)
-			time.Sleep(10 * time.Second)
-			if n := s.n[callAcquire].Load(); n > 30 {
-				t.Errorf("%d bids in 10 s", n)
-			}
-			closes(t, m)
-		})
-	}
-	inBubble(t, "no error, and the lease is free all the same", func(t *testing.T) {
-		s := &script{Backend: memory.New().Backend(), lag: time.Millisecond}
-		s.acquire = func(_ context.Context, bids []backend.Bid) ([]backend.Answer, error) {
-			return []backend.Answer{{Lease: bids[0].Over, Outcome: backend.Refused}}, nil
-		}
-		m := manage(t, s, Options{})
-		joined(t, m, "x").Lead(nil)
-		time.Sleep(10 * time.Second)
-		if n := s.n[callAcquire].Load(); n > 30 {
-			t.Errorf("%d bids in 10 s", n)
-		}
-		closes(t, m)
-	})
-}
-
-// A grant that is over when it is heard of (a session with little left).
-func TestAGrantThatCannotBeTrustedIsNotRepeatedWithoutAPause(t *testing.T) {
-	inBubble(t, "", func(t *testing.T) {
-		s := &script{Backend: memory.New().Backend(), lag: time.Millisecond}
-		s.acquire = func(ctx context.Context, bids []backend.Bid) ([]backend.Answer, error) {
-			a, err := s.Backend.Acquire(ctx, bids)
-			for i := range a {
-				a[i].Trust = time.Second // less than Margin
-			}
-			return a, err
-		}
-		m := manage(t, s, Options{})
-		joined(t, m, "x").Lead(nil)
-		time.Sleep(10 * time.Second)
-		if n := s.n[callAcquire].Load(); n > 30 {
-			t.Errorf("%d grants and %d releases in 10 s, and nobody led", n, s.n[callRelease].Load())
-		}
-		closes(t, m)
-	})
-}
-
-// A bell that rings for nothing, and an election that was never held: the store
-// returns that one at each reading, so that each ring seems to have brought news.
-func TestABellThatRingsForNothingIsHeardLessThoughAnElectionWasNeverHeld(t *testing.T) {
-	for _, held := range []bool{true, false} {
-		inBubble(t, fmt.Sprint("held ", held), func(t *testing.T) {
-			store := memory.New()
-			s := &script{Backend: store.Backend(), lag: time.Millisecond}
-			s.listen = func(context.Context, []backend.Lease, string) error { time.Sleep(time.Millisecond); return nil }
-			m := manage(t, s, Options{})
-			joined(t, m, "x") // an observer
-			other := manage(t, store.Backend(), Options{})
-			e := joined(t, other, "x")
-			if held {
-				e.Lead(nil)
-			}
-			time.Sleep(10 * time.Second)
-			if n := s.n[callListen].Load(); n > 100 {
-				t.Errorf("%d listens and %d readings in 10 s", n, s.n[callObserve].Load())
-			}
-			closes(t, m, other)
-		})
-	}
-}
-
-// Renewals that fail are repeated one by one.
-func TestRenewalsOfManyThatFailTravelTogether(t *testing.T) {
-	inBubble(t, "", func(t *testing.T) {
-		const n = 1000
-		s := &script{Backend: memory.New().Backend(), lag: 100 * time.Microsecond}
-		m := manage(t, s, Options{})
-		for i := range n {
-			joined(t, m, fmt.Sprint("e", i)).Lead(nil)
-		}
-		time.Sleep(time.Minute)
-		before := s.n[callRenew].Load()
-		time.Sleep(10 * time.Second)
-		good := s.n[callRenew].Load() - before
-		s.set(func() {
-			s.renew = func(context.Context, []backend.Lease) ([]backend.Answer, error) { return nil, backend.ErrUnavailable }
-			s.acquire = func(context.Context, []backend.Bid) ([]backend.Answer, error) { return nil, backend.ErrUnavailable }
-			s.observe = func(context.Context, []backend.Lease, string) ([]backend.Lease, string, error) {
-				return nil, "", backend.ErrUnavailable
-			}
-			s.release = func(context.Context, []backend.Lease) error { return backend.ErrUnavailable }
-		})
-		before = s.n[callRenew].Load()
-		time.Sleep(10 * time.Second)
-		bad := s.n[callRenew].Load() - before
-		if bad > 20*good {
-			t.Errorf("%d elections: %d calls of Renew in 10 s when all is well, %d in 10 s when they fail", n, good, bad)
-		}
-		s.set(func() { s.renew, s.acquire, s.observe, s.release = nil, nil, nil, nil })
-		time.Sleep(time.Minute)
-		closes(t, m)
-	})
-}
-
-// A holder that says it renews every nanosecond.
-func TestAPlantedRenewDoesNotMakeFollowersRead(t *testing.T) {
-	inBubble(t, "", func(t *testing.T) {
-		store := memory.New()
-		raw := store.Backend()
-		if a, err := raw.Acquire(t.Context(), []backend.Bid{{Election: "x", Candidate: backend.Candidate{ID: "r", Nonce: backend.NewNonce()}, TTL: time.Hour, Renew: 1, Over: backend.Lease{Election: "x"}}}); err != nil || a[0].Outcome != backend.Granted {
-			t.Fatal(a, err)
-		}
-		s := &script{Backend: polled{store.Backend()}}
-		m := manage(t, s, Options{})
-		joined(t, m, "x")
-		time.Sleep(10 * time.Second)
-		if n := s.n[callObserve].Load(); n > 250 {
-			t.Errorf("%d readings in 10 s", n)
-		}
-		closes(t, m)
-	})
-}
-
-// Live: TTL + RenewEvery + CallTimeout after the last fault has healed.
-func TestTheBoundHoldsAfterADenialHasHealed(t *testing.T) {
-	inBubble(t, "", func(t *testing.T) {
-		worst := time.Duration(0)
-		for i := range 40 {
-			store := memory.New()
-			raw := store.Backend()
-			if a, err := raw.Acquire(t.Context(), []backend.Bid{{Election: "x", Candidate: backend.Candidate{ID: "dead", Nonce: backend.NewNonce()}, TTL: 10 * time.Second, Renew: 3 * time.Second, Over: backend.Lease{Election: "x"}}}); err != nil || a[0].Outcome != backend.Granted {
-				t.Fatal(a, err)
-			}
-			s := &script{Backend: polled{store.Backend()}}
-			s.observe = func(context.Context, []backend.Lease, string) ([]backend.Lease, string, error) {
-				return nil, "", backend.ErrDenied
-			}
-			m := manage(t, s, Options{})
-			e := joined(t, m, "x")
-			e.Lead(nil)
-			time.Sleep(time.Minute + time.Duration(i)*time.Second/4)
-			s.set(func() { s.observe = nil })
-			began := time.Now()
-			for !e.Leading() {
-				time.Sleep(10 * time.Millisecond)
-			}
-			worst = max(worst, time.Since(began))
-			closes(t, m)
-		}
-		if bound := DefaultTTL + DefaultTTL/3 + DefaultTTL/4; worst > bound {
-			t.Errorf("up to %v without a leader after rights were given back; the bound is %v", worst, bound)
-		}
-	})
-}
-
 // The last reading fails, and then this process wins all that it has joined: it reads
 // nothing any more, and is unreachable for ever.
 func TestWhoLeadsAllItHasJoinedIsNotUnreachableForEver(t *testing.T) {
-	inBubble(t, "", func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		store := memory.New()
 		eyes := &blind{Backend: polled{store.Backend()}}
 		other := &script{Backend: store.Backend()}
@@ -302,7 +139,7 @@ func TestWhoLeadsAllItHasJoinedIsNotUnreachableForEver(t *testing.T) {
 
 // Run's ctx ends while it queues, and somebody campaigns again at once.
 func TestARunThatEndsInAQueueReturnsNilThoughAnotherBegins(t *testing.T) {
-	inBubble(t, "", func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		held := backend.Lease{Election: "x", Holder: backend.Candidate{ID: "o", Nonce: "o"}, Term: 5, Beat: 1, TTL: 10 * time.Second, Watch: backend.StoreDecides}
 		s := &script{Backend: memory.New().Backend(), lag: time.Millisecond}
 		s.observe = func(context.Context, []backend.Lease, string) ([]backend.Lease, string, error) {
@@ -339,7 +176,7 @@ func TestARunThatEndsInAQueueReturnsNilThoughAnotherBegins(t *testing.T) {
 
 // Legacy layouts have no terms: an old handle resigns the new reign.
 func TestAnOldHandleDoesNotResignANewReignWithoutTerms(t *testing.T) {
-	inBubble(t, "", func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		s := &script{Backend: memory.New().Backend()}
 		var real sync.Map
 		s.acquire = func(ctx context.Context, bids []backend.Bid) ([]backend.Answer, error) {
@@ -402,7 +239,7 @@ func TestAnOldHandleDoesNotResignANewReignWithoutTerms(t *testing.T) {
 
 // An operator's wish that comes too late is no refusal of this candidate.
 func TestAStaleNominationIsNotLoggedAsARefusal(t *testing.T) {
-	inBubble(t, "", func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		store := memory.New()
 		s := &asks{Backend: store.Backend()}
 		var text lockedText
@@ -447,7 +284,7 @@ func (l *lockedText) String() string {
 
 // A callback that ends its goroutine, as t.FailNow does, is called again with what follows.
 func TestACallbackThatEndsItsGoroutineIsCalledAgain(t *testing.T) {
-	inBubble(t, "", func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		m := manage(t, memory.New().Backend(), Options{})
 		e := joined(t, m, "x")
 		var told atomic.Int32
@@ -478,61 +315,8 @@ func TestAWallClockThatWasSetBackTellsOfASuspensionAllTheSame(t *testing.T) {
 	}
 }
 
-// hung is a log that hangs until it is told to go on.
-type hung struct {
-	slog.Handler
-	on   chan struct{}
-	said atomic.Int64
-}
-
-func (h *hung) Enabled(context.Context, slog.Level) bool { return true }
-func (h *hung) WithAttrs([]slog.Attr) slog.Handler       { return h }
-func (h *hung) Handle(_ context.Context, r slog.Record) error {
-	<-h.on
-	h.said.Add(1)
-	return nil
-}
-
-// A log that hangs costs no lease, and keeps nobody leading.
-func TestALogThatHangsKeepsNoLeadFunctionRunning(t *testing.T) {
-	inBubble(t, "", func(t *testing.T) {
-		log := &hung{on: make(chan struct{})}
-		s := &script{Backend: memory.New().Backend()}
-		m := manage(t, s, Options{Logger: slog.New(log)})
-		var ended atomic.Int64
-		e := joined(t, m, "x")
-		e.Lead(func(ctx context.Context, _ *Leadership) error {
-			<-ctx.Done()
-			ended.Add(1)
-			return nil
-		})
-		time.Sleep(time.Minute)
-		if !e.Leading() {
-			t.Error("does not lead, since its log hangs")
-		}
-		s.set(func() {
-			s.renew = func(context.Context, []backend.Lease) ([]backend.Answer, error) { return nil, backend.ErrUnavailable }
-		})
-		time.Sleep(2 * DefaultTTL)
-		if ended.Load() == 0 {
-			t.Error("the lease has run out, and the lead function was not told")
-		}
-		s.set(func() { s.renew = nil })
-		for range maxLog / 2 {
-			e.Resign(t.Context())
-			time.Sleep(DefaultTTL)
-		}
-		before := log.said.Load()
-		close(log.on)
-		closes(t, m)
-		if said := log.said.Load() - before; said < 10 || said > maxLog+20 {
-			t.Errorf("%d messages came late; want the first ones, and that the others were lost", said)
-		}
-	})
-}
-
 func TestASuspensionThatIsFoundCancelsTheContextAtOnce(t *testing.T) {
-	inBubble(t, "", func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		m := manage(t, memory.New().Backend(), Options{})
 		e := joined(t, m, "x")
 		l, err := e.Campaign(t.Context())
@@ -552,7 +336,7 @@ func TestASuspensionThatIsFoundCancelsTheContextAtOnce(t *testing.T) {
 
 // Nobody has led under it.
 func TestAGrantThatCameTooLateIsNoFailure(t *testing.T) {
-	inBubble(t, "", func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		store := memory.New()
 		s := &script{Backend: store.Backend()}
 		n := 0
@@ -579,7 +363,7 @@ func TestAGrantThatCameTooLateIsNoFailure(t *testing.T) {
 
 // Whoever tries waits for the first check.
 func TestAnAttemptWaitsForTheFirstHealthCheck(t *testing.T) {
-	inBubble(t, "", func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		m := manage(t, memory.New().Backend(), Options{Health: func(context.Context) error {
 			time.Sleep(time.Second)
 			return nil
@@ -594,7 +378,7 @@ func TestAnAttemptWaitsForTheFirstHealthCheck(t *testing.T) {
 }
 
 func TestWhoWasNeverWellIsNotElected(t *testing.T) {
-	inBubble(t, "", func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		led := make(chan int, 9)
 		m := manage(t, memory.New().Backend(), Options{Health: func(ctx context.Context) error {
 			time.Sleep(100 * time.Millisecond)

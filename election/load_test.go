@@ -1,0 +1,161 @@
+package election
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/memory"
+)
+
+// A bid that is refused for another reason than a holder leaves what was seen as it was:
+// free. mysqltable answers so while clocks spring forward within a TTL.
+func TestABidThatIsRefusedForNothingNewIsNotRepeatedWithoutAPause(t *testing.T) {
+	for what, why := range map[string]error{"unavailable": backend.ErrUnavailable, "denied": backend.ErrDenied, "the lease is free all the same": nil} {
+		inBubble(t, what, func(t *testing.T) {
+			s := &script{Backend: memory.New().Backend(), lag: time.Millisecond}
+			s.acquire = func(_ context.Context, bids []backend.Bid) ([]backend.Answer, error) {
+				return []backend.Answer{{Lease: bids[0].Over, Outcome: backend.Refused, Err: why}}, nil
+			}
+			m := manage(t, s, Options{})
+			joined(t, m, "x").Lead(nil)
+			time.Sleep(10 * time.Second)
+			if n := s.n[callAcquire].Load(); n > 30 {
+				t.Errorf("%d bids in 10 s", n)
+			}
+			closes(t, m)
+		})
+	}
+}
+
+// A grant that is over when it is heard of (a session with little left).
+func TestAGrantThatCannotBeTrustedIsNotRepeatedWithoutAPause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &script{Backend: memory.New().Backend(), lag: time.Millisecond}
+		s.acquire = func(ctx context.Context, bids []backend.Bid) ([]backend.Answer, error) {
+			a, err := s.Backend.Acquire(ctx, bids)
+			for i := range a {
+				a[i].Trust = time.Second // less than Margin
+			}
+			return a, err
+		}
+		m := manage(t, s, Options{})
+		joined(t, m, "x").Lead(nil)
+		time.Sleep(10 * time.Second)
+		if n := s.n[callAcquire].Load(); n > 30 {
+			t.Errorf("%d grants and %d releases in 10 s, and nobody led", n, s.n[callRelease].Load())
+		}
+		closes(t, m)
+	})
+}
+
+// A bell that rings for nothing, and an election that was never held: the store
+// returns that one at each reading, so that each ring seems to have brought news.
+func TestABellThatRingsForNothingIsHeardLessThoughAnElectionWasNeverHeld(t *testing.T) {
+	for _, held := range []bool{true, false} {
+		inBubble(t, fmt.Sprint("held ", held), func(t *testing.T) {
+			store := memory.New()
+			s := &script{Backend: store.Backend(), lag: time.Millisecond}
+			s.listen = func(context.Context, []backend.Lease, string) error { time.Sleep(time.Millisecond); return nil }
+			m := manage(t, s, Options{})
+			joined(t, m, "x") // an observer
+			other := manage(t, store.Backend(), Options{})
+			e := joined(t, other, "x")
+			if held {
+				e.Lead(nil)
+			}
+			time.Sleep(10 * time.Second)
+			if n := s.n[callListen].Load(); n > 100 {
+				t.Errorf("%d listens and %d readings in 10 s", n, s.n[callObserve].Load())
+			}
+			closes(t, m, other)
+		})
+	}
+}
+
+// Renewals of many leases that fail are not repeated one by one.
+func TestRenewalsOfManyThatFailTravelTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const n = 1000
+		s := &script{Backend: memory.New().Backend(), lag: 100 * time.Microsecond}
+		m := manage(t, s, Options{})
+		for i := range n {
+			joined(t, m, fmt.Sprint("e", i)).Lead(nil)
+		}
+		time.Sleep(time.Minute)
+		before := s.n[callRenew].Load()
+		time.Sleep(10 * time.Second)
+		good := s.n[callRenew].Load() - before
+		s.set(func() {
+			s.renew = func(context.Context, []backend.Lease) ([]backend.Answer, error) { return nil, backend.ErrUnavailable }
+			s.acquire = func(context.Context, []backend.Bid) ([]backend.Answer, error) { return nil, backend.ErrUnavailable }
+			s.observe = func(context.Context, []backend.Lease, string) ([]backend.Lease, string, error) {
+				return nil, "", backend.ErrUnavailable
+			}
+			s.release = func(context.Context, []backend.Lease) error { return backend.ErrUnavailable }
+		})
+		before = s.n[callRenew].Load()
+		time.Sleep(10 * time.Second)
+		bad := s.n[callRenew].Load() - before
+		if bad > 20*good {
+			t.Errorf("%d elections: %d calls of Renew in 10 s when all is well, %d in 10 s when they fail", n, good, bad)
+		}
+		s.set(func() { s.renew, s.acquire, s.observe, s.release = nil, nil, nil, nil })
+		time.Sleep(time.Minute)
+		closes(t, m)
+	})
+}
+
+// A holder that says it renews every nanosecond.
+func TestAPlantedRenewDoesNotMakeFollowersRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memory.New()
+		raw := store.Backend()
+		if a, err := raw.Acquire(t.Context(), []backend.Bid{{Election: "x", Candidate: backend.Candidate{ID: "r", Nonce: backend.NewNonce()}, TTL: time.Hour, Renew: 1, Over: backend.Lease{Election: "x"}}}); err != nil || a[0].Outcome != backend.Granted {
+			t.Fatal(a, err)
+		}
+		s := &script{Backend: polled{store.Backend()}}
+		m := manage(t, s, Options{})
+		joined(t, m, "x")
+		time.Sleep(10 * time.Second)
+		if n := s.n[callObserve].Load(); n > 250 {
+			t.Errorf("%d readings in 10 s", n)
+		}
+		closes(t, m)
+	})
+}
+
+// Live: TTL + RenewEvery + CallTimeout after the last fault has healed.
+func TestTheBoundHoldsAfterADenialHasHealed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		worst := time.Duration(0)
+		for i := range 40 {
+			store := memory.New()
+			raw := store.Backend()
+			if a, err := raw.Acquire(t.Context(), []backend.Bid{{Election: "x", Candidate: backend.Candidate{ID: "dead", Nonce: backend.NewNonce()}, TTL: 10 * time.Second, Renew: 3 * time.Second, Over: backend.Lease{Election: "x"}}}); err != nil || a[0].Outcome != backend.Granted {
+				t.Fatal(a, err)
+			}
+			s := &script{Backend: polled{store.Backend()}}
+			s.observe = func(context.Context, []backend.Lease, string) ([]backend.Lease, string, error) {
+				return nil, "", backend.ErrDenied
+			}
+			m := manage(t, s, Options{})
+			e := joined(t, m, "x")
+			e.Lead(nil)
+			time.Sleep(time.Minute + time.Duration(i)*time.Second/4)
+			s.set(func() { s.observe = nil })
+			began := time.Now()
+			for !e.Leading() {
+				time.Sleep(10 * time.Millisecond)
+			}
+			worst = max(worst, time.Since(began))
+			closes(t, m)
+		}
+		if bound := DefaultTTL + DefaultTTL/3 + DefaultTTL/4; worst > bound {
+			t.Errorf("up to %v without a leader after rights were given back; the bound is %v", worst, bound)
+		}
+	})
+}

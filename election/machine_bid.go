@@ -1,0 +1,74 @@
+package election
+
+import (
+	"time"
+
+	"github.com/go-election/go-election/backend"
+)
+
+// acquired is the outcome of a bid that was sent at sent.
+func (m *machine) acquired(now time.Duration, e *elec, a *backend.Answer, bid *backend.Bid, sent time.Duration) {
+	class := backend.Class(a.Err)
+	m.act(action{kind: doLog, e: e, term: a.Term, reason: bidReason(a.Outcome), err: a.Err})
+	m.allowed(e, callAcquire, a)
+	switch a.Outcome {
+	case backend.Granted:
+		if m.grant(now, e, a, bid.Floor, sent); !e.leading {
+			m.tried(e, nil)
+		}
+		return
+	case backend.Refused:
+		// Unless it was for something else, or stands in a queue, the next bid would fare no
+		// better.
+		futile := a.Err != nil || a.Watch >= 0 && a.Unchanged(bid.Over)
+		e.own = ownNone
+		if a.Err == nil {
+			m.observe(now, e, &a.Lease, sent)
+		}
+		if a.Watch < 0 { // vacant, too: somebody else may be first in the queue
+			e.own = ownQueued
+		}
+		if futile {
+			m.retryLater(now, e, class)
+		} else {
+			e.unknown = 0
+		}
+	default:
+		e.own = ownMaybe
+		m.retryLater(now, e, class) // its row alone may be locked
+	}
+	if class == backend.ErrInvalid && e.mode != modeNone {
+		m.tried(e, a.Err)
+		e.mode = modeNone
+		m.notice(e, ReasonInvalid, a.Err)
+	}
+	m.tried(e, a.Err)
+}
+
+// retryLater puts off e's next bid, longer each time.
+func (m *machine) retryLater(now time.Duration, e *elec, class error) {
+	e.unknown = min(e.unknown+1, many)
+	e.retryAt = now + m.backoff(int(e.unknown))
+	if class == backend.ErrDenied {
+		e.retryAt = now + m.jitter(m.TTL) // somebody must act
+	}
+}
+
+// allowed tells watchers, once, that the store denies what an election needs:
+// somebody must act. It is over when a call of the same kind has an outcome.
+func (m *machine) allowed(e *elec, k callKind, a *backend.Answer) {
+	switch {
+	case a.Outcome != backend.Unknown && e.denied == k+1:
+		e.denied = 0
+	case a.Outcome == backend.Unknown && e.denied == 0 && backend.Class(a.Err) == backend.ErrDenied:
+		e.denied = k + 1
+		m.notice(e, ReasonDenied, a.Err)
+	}
+}
+
+func bidReason(o backend.Outcome) Reason {
+	if o == backend.Granted {
+		return ReasonElected
+	}
+	return ReasonVacant
+}
