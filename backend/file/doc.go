@@ -31,7 +31,8 @@
 //	billing.json    the present reign and the eight before it; stays for ever
 //	billing.wish    what an operator asked for, scoped to a term
 //	<nonce>.member  a process that takes part
-//	ELECTIONS       the greatest TTL here, and all elections that were ever led
+//	ELECTIONS       the greatest TTL here, all elections that were ever led, and
+//	                its own inode ("@dev:ino"), which a copy of it does not have
 //
 // Names of elections are encoded: lower-case letters, digits, "-", "_" and dots
 // stand for themselves, other bytes are %xx, so that two names are two files also
@@ -43,9 +44,13 @@
 //
 // A term is written into the lock file and flushed to the disk (fdatasync) before
 // its leader hears of it. It exceeds those in the lock file and in the record,
-// and is not less than the microseconds since 1970. If one of the two is gone it
-// skips a trillion. So terms grow through restarts of the machine, and through
-// deleted files.
+// and is not less than the microseconds since 1970. If one of the two is gone, or
+// cannot be believed, it is a jump ahead of the clock, which grows with the clock
+// ([backend.TermJump], and as long again as has passed since 2026). An election that
+// nobody seems to have led may have lost all its files, so first terms are ahead of
+// the clock as well. So terms grow through restarts of the machine, and through
+// deleted files. Not so through files that come back: after a backup is put back, or a
+// file that somebody had moved away, terms may be lower than before.
 //
 // # Why there are never two leaders
 //
@@ -53,13 +58,22 @@
 // same path one after the other: somebody removed, replaced or restored the file.
 // The leader A finds that at its next renewal, which is refused. Until then it
 // trusts its lease, at most until TTL less the margin after it sent the last one
-// that was granted, and that one has seen the file in place. So who finds that the file is not the one that
-// the record names must have seen that for the holder's TTL, by its own clock,
-// before it may lock the new one: longer than A trusts. The record is
-// written before a grant is answered, and stays. If the record is gone too, an
-// election that stands in ELECTIONS, or that directory without it, is
-// watched for the greatest TTL. An election that does not stand there was never
-// led, and need not wait.
+// that was granted, and that one has seen the file in place.
+//
+// A record is believed, be it of a leader or vacant, only if the file at the path is
+// the one that it names, and if it is not older than what this process has seen. All
+// else may be what an earlier reign left, and somebody has put back. Nothing that is
+// written there counts then, not even a TTL: who finds that must have seen it for the
+// greatest TTL (max_ttl), by its own clock, before it may lock the file. That is longer
+// than A trusts. The record is written before a grant is answered, and stays. Files
+// are told by their inodes: the number of the device may be another after a restart.
+//
+// If the record is gone too, an election that stands in ELECTIONS is watched in the same
+// way, and each in a directory without it. One that does not stand there was never
+// led, and need not wait. A copy of ELECTIONS from a backup may not know who leads now.
+// It does not name its own inode, and counts as none. Who leads writes its name again
+// at its next renewal. So an ELECTIONS that was made while others led ("@part") may not
+// know of all of them: new elections are watched, too, until it is a greatest TTL old ("@whole").
 //
 // Nobody has to wait if nobody holds anything: each process that holds a lock in
 // the directory also holds a shared flock on the directory itself, which no
@@ -70,10 +84,21 @@
 // if the file that the record names is there and is not locked, its holder has
 // ended or has let go for certain, and the lease is free at once.
 //
-// What is not covered: the directory itself removed or renamed and made again
-// under a live leader. A process that starts then cannot know; the leader stops
-// at its next renewal, a third of a TTL later at most. Do not do that while
-// members run.
+// If the directory itself is moved, removed, replaced, or covered by a mount, a leader's
+// next renewal is refused, and who follows since before that watches for the greatest TTL.
+//
+// What is not covered:
+//
+//   - A process that starts only after the directory was replaced. It cannot know, and may
+//     lead at once. The old leader goes on until its next renewal, a third of a TTL
+//     later, and until its deadline if it is stopped. Do not do that while members run,
+//     nor switch a symbolic link that leads there.
+//   - A watcher that is stopped while somebody else is elected, and files are put back or
+//     removed again until all looks as it did before. It does not see that there was a reign.
+//   - One directory by two file systems: an overlay, and its upper directory from outside.
+//     Each has locks of its own, and elects.
+//   - A process that works under a lock it was given ([Backend.Lock]) when its holder has
+//     died and somebody removes the file.
 //
 // # Looking without taking
 //
@@ -110,9 +135,12 @@
 // bcachefs, jfs, nilfs2, reiserfs, ubifs, jffs2, overlayfs, and tmpfs and ramfs, whose
 // terms do not survive a restart but by the clock; apfs and hfs on macOS. A file in
 // the directory that is a symbolic link, belongs to another user or can be
-// written by everybody is an error and not followed. Containers can share a
-// directory of one machine; not so the guests of a hypervisor. Whoever can write the directory
-// can depose or impersonate any leader. There are no credentials.
+// written by everybody is an error and not followed. It costs its own election alone:
+// others see that one as if nobody could have it, and a bid for it says why. Containers can share a
+// directory of one machine; not so the guests of a hypervisor. A container that keeps
+// the directory in its own layer elects by itself. Whoever can write the directory
+// can depose or impersonate any leader. So can who can write one of its parents, which are
+// not looked at: it can be renamed away. There are no credentials.
 //
 // # Limits
 //

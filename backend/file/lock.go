@@ -215,10 +215,11 @@ func (b *Backend) settled() bool {
 	return false
 }
 
-func (b *Backend) settledNow() bool {
+// complete reports whether who does not stand in the register was never led.
+func (b *Backend) complete() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.settled()
+	return b.settled() && !b.register.part
 }
 
 // unled reports whether nobody at all holds anything in this directory.

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/go-election/go-election/backend"
 )
@@ -23,12 +24,16 @@ type register struct {
 	size    int64
 	changed syscall.Timespec
 	own     bool // it was made as this file, and is no copy
+	part    bool // it was made while others led, and may not know of them
+	since   time.Time
 	names   map[string]bool
 }
 
 const (
 	maxRegister = 64 << 20
 	ownMark     = "@" // before the identity of the file itself; no name begins so
+	partMark    = "@part"
+	wholeMark   = "@whole" // after partMark: all who led have had time to write their names, or have stopped
 )
 
 // remember notes a term of an election, and returns the greatest that this process has
@@ -78,10 +83,15 @@ func (b *Backend) listed(name string) (exists, listed bool, err error) {
 			return false, false, fmt.Errorf("%w: %s begins with %.100q, and this member is configured for %q; give all members the same greatest TTL, or stop them all and edit that line",
 				backend.ErrDenied, b.registerPath(), lines[0], b.heading())
 		}
-		*r = register{identity(&st), st.Size, changed(&st), false, make(map[string]bool, len(lines))}
+		since := time.Now()
+		if r.part && r.id == identity(&st) && r.size < st.Size {
+			since = r.since
+		}
+		*r = register{id: identity(&st), size: st.Size, changed: changed(&st), since: since, names: make(map[string]bool, len(lines))}
 		for _, line := range lines[1:] {
 			if id, mark := strings.CutPrefix(line, ownMark); mark {
 				r.own = r.own || same(id, r.id)
+				r.part = (r.part || line == partMark) && line != wholeMark
 			} else if line != "" {
 				r.names[line] = true
 			}
@@ -103,6 +113,9 @@ func (b *Backend) enlist(name string) error {
 		}
 		exists, listed, err = b.listed(name)
 	}
+	if err == nil && b.whole() {
+		err = b.addLine(b.registerPath(), wholeMark)
+	}
 	if err != nil || listed {
 		return err
 	}
@@ -110,6 +123,13 @@ func (b *Backend) enlist(name string) error {
 		return err
 	}
 	return b.syncDir()
+}
+
+// whole reports whether the register was made while others led, long enough ago.
+func (b *Backend) whole() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.register.part && time.Since(b.register.since) > b.maxTTL
 }
 
 // addLine writes a line at the end of a file, to the disk.
@@ -133,6 +153,12 @@ func (b *Backend) addLine(path, line string) error {
 // makeRegister makes the register, or, of a copy, one that is none.
 func (b *Backend) makeRegister() error {
 	text := b.heading() + "\n"
+	switch free, err := b.unled(); {
+	case err != nil:
+		return err
+	case !free:
+		text += partMark + "\n"
+	}
 	b.mu.Lock()
 	copied := b.register.id != "" && !b.register.own
 	for name := range b.register.names {

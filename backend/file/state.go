@@ -86,7 +86,7 @@ func (b *Backend) rest(s *state) (err error) {
 		if err != nil {
 			return err
 		}
-		if exists && !listed && !s.known && led == 0 && b.settledNow() {
+		if exists && !listed && !s.known && led == 0 && b.complete() {
 			return nil // never led
 		}
 		free, err := b.unled()

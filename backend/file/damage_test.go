@@ -1,0 +1,338 @@
+//go:build linux || darwin
+
+package file_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/file"
+)
+
+// backup keeps copies of all files of a directory. What it returns puts back those that
+// are named, as tar and rsync do, new files under the old names, and removes what it
+// does not have.
+func backup(t *testing.T, dir string) (restore func(names ...string)) {
+	t.Helper()
+	texts := map[string][]byte{}
+	all, err := os.ReadDir(dir)
+	for _, f := range all {
+		texts[f.Name()] = read(t, filepath.Join(dir, f.Name()))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func(names ...string) {
+		t.Helper()
+		for _, name := range names {
+			path, err := filepath.Join(dir, name), error(nil)
+			if text, had := texts[name]; had {
+				err = copyOver(path, text)
+			} else {
+				err = os.Remove(path)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// replaced puts another directory in the place of one, with all that a backup has of jobs.
+func replaced(t *testing.T, dir string, restore func(names ...string)) {
+	t.Helper()
+	if err := errors.Join(os.Rename(dir, dir+".old"), os.Mkdir(dir, 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	restore("jobs.json", "jobs.lock", "ELECTIONS")
+}
+
+// reigns are histories at whose end a has been granted jobs, or has renewed it, in this
+// moment, and the files say something else.
+var reigns = []struct {
+	what string
+	led  func(t *testing.T, dir string, a, b *client) backend.Lease
+}{
+	{"a vacant record is put back", func(t *testing.T, dir string, a, b *client) backend.Lease {
+		a.free(a.win("jobs"))
+		restore := backup(t, dir)
+		held := a.win("jobs")
+		restore("jobs.json", "jobs.lock", "ELECTIONS")
+		return held
+	}},
+	{"a record with a shorter TTL is put back", func(t *testing.T, dir string, a, b *client) backend.Lease {
+		bid := backend.Bid{Election: "jobs", Candidate: a.me, TTL: time.Second, Renew: time.Second / 3, Over: a.look("jobs")}
+		short, err := a.Acquire(t.Context(), []backend.Bid{bid})
+		if err != nil || short[0].Outcome != backend.Granted {
+			t.Fatal(short, err)
+		}
+		restore := backup(t, dir)
+		a.free(short[0].Lease)
+		held := a.win("jobs")
+		restore("jobs.json", "jobs.lock")
+		return held
+	}},
+	{"a register from before its first leader is put back", func(t *testing.T, dir string, a, b *client) backend.Lease {
+		a.free(a.win("other"))
+		restore := backup(t, dir)
+		held := a.win("jobs")
+		restore("jobs.json", "jobs.lock", "ELECTIONS", "other.json", "other.lock")
+		return held
+	}},
+	{"the register is made again by another leader", func(t *testing.T, dir string, a, b *client) backend.Lease {
+		held := a.win("jobs")
+		b.free(b.win("other"))
+		os.Remove(dir + "/ELECTIONS")
+		b.free(b.win("other"))
+		if got := a.renew(held); got.Outcome != backend.Granted {
+			t.Fatal(got)
+		}
+		remove(dir, "jobs.")
+		return held
+	}},
+	{"all is removed and the register made again before the leader looks", func(t *testing.T, dir string, a, b *client) backend.Lease {
+		b.free(b.win("other"))
+		held := a.win("jobs")
+		remove(dir, "jobs.")
+		os.Remove(dir + "/ELECTIONS")
+		b.free(b.win("other"))
+		return held
+	}},
+	{"another register has the same inode and size", func(t *testing.T, dir string, a, b *client) backend.Lease {
+		b.free(b.win("aaaa"))
+		known := read(t, dir+"/ELECTIONS")
+		b.look("unknown") // so that it reads the register, too
+		held := a.win("jobs")
+		text := strings.Replace(string(known), "\naaaa\n", "\njobs\n", 1)
+		write := func() time.Time {
+			info, err := os.Stat(dir + "/ELECTIONS")
+			if err := errors.Join(err, os.WriteFile(dir+"/ELECTIONS", []byte(text), 0o600)); err != nil {
+				t.Fatal(err)
+			}
+			return info.ModTime()
+		}
+		write()
+		for first := write(); !write().After(first); { // the times of files are some milliseconds apart
+		}
+		remove(dir, "jobs.")
+		return held
+	}},
+	{"an older lock comes back without a record", func(t *testing.T, dir string, a, b *client) backend.Lease {
+		a.free(a.win("jobs"))
+		os.Rename(dir+"/jobs.lock", dir+"/jobs.lock.bak")
+		held := a.win("jobs")
+		os.Rename(dir+"/jobs.lock.bak", dir+"/jobs.lock")
+		os.Remove(dir + "/jobs.json")
+		return held
+	}},
+	{"the directory is replaced by a copy", func(t *testing.T, dir string, a, b *client) backend.Lease {
+		held := a.win("jobs")
+		replaced(t, dir, backup(t, dir))
+		return held
+	}},
+	{"the directory is replaced by an empty one", func(t *testing.T, dir string, a, b *client) backend.Lease {
+		held := a.win("jobs")
+		replaced(t, dir, func(...string) {})
+		return held
+	}},
+}
+
+// TestWhatWasPutBackFreesNothing: not before the greatest TTL has been watched, since the
+// leader may trust its lease. Then the lease is had, and the leader has lost it.
+func TestWhatWasPutBackFreesNothing(t *testing.T) {
+	for _, reign := range reigns {
+		t.Run(strings.ReplaceAll(reign.what, " ", "_"), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				dir := private(t)
+				a, b := open(t, dir, "a"), open(t, dir, "b")
+				held := reign.led(t, dir, a, b)
+				seen := b.look("jobs")
+				if seen.Watch < ttl {
+					t.Errorf("the lease may be had after a watch of %v, and its leader trusts it for %v: %+v", seen.Watch, ttl, seen)
+				}
+				if got := b.bid(backend.Lease{Election: "jobs", Term: seen.Term, Beat: seen.Beat}); got.Outcome == backend.Granted {
+					t.Fatalf("two leaders: granted at once, term %d", got.Term)
+				}
+				time.Sleep(time.Minute + time.Second) // the greatest TTL, and a little
+				now := b.look("jobs")
+				if now.Watch > 0 && !now.Unchanged(seen) {
+					t.Fatalf("expected the lease to look as it did while it was watched, got %+v after %+v", now, seen)
+				}
+				if won := b.bid(now); won.Outcome != backend.Granted || won.Term <= held.Term {
+					t.Errorf("expected a term above %d after the watch, got %v, term %d", held.Term, won.Outcome, won.Term)
+				}
+				if got := a.renew(held); got.Outcome != backend.Refused {
+					t.Errorf("expected the old leader's renewal to be refused, got %v", got.Outcome)
+				}
+			})
+		})
+	}
+}
+
+// TestARegisterThatWasMadeAgainIsWholeAfterTheGreatestTTL: a new election need not wait
+// beside others for ever.
+func TestARegisterThatWasMadeAgainIsWholeAfterTheGreatestTTL(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := private(t)
+		a, b := open(t, dir, "a"), open(t, dir, "b")
+		held := a.win("jobs")
+		os.Remove(dir + "/ELECTIONS")
+		for began := time.Now(); time.Since(began) <= time.Minute+ttl/3; time.Sleep(ttl / 3) {
+			if got := a.renew(held); got.Outcome != backend.Granted {
+				t.Fatal(got)
+			}
+			if l := b.look("new"); time.Since(began) < time.Minute && l.Watch != time.Minute {
+				t.Errorf("after %v: expected an election that nobody knows to be watched, got %+v", time.Since(began), l)
+			}
+		}
+		b.win("new")
+	})
+}
+
+// TestManagersNeverLeadBothWhenAVacantRecordIsPutBack, by their own rules of trust.
+func TestManagersNeverLeadBothWhenAVacantRecordIsPutBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := private(t)
+		x := open(t, dir, "x")
+		x.free(x.win("jobs"))
+		restore := backup(t, dir)
+		a := candidate(t, dir, "a", ttl, "jobs")[0]
+		waitFor(t, ttl, "a leads", a.Leading)
+		b := candidate(t, dir, "b", ttl, "jobs")[0]
+		time.Sleep(ttl / 20)
+		restore("jobs.json", "jobs.lock", "ELECTIONS")
+		for began := time.Now(); time.Since(began) < 2*ttl; time.Sleep(10 * time.Millisecond) {
+			if a.Leading() && b.Leading() {
+				t.Fatal("two lead")
+			}
+		}
+		if !a.Leading() && !b.Leading() {
+			t.Error("expected one to lead, nobody does")
+		}
+	})
+}
+
+// TestALeaderWhoseDirectoryWasReplacedIsRefused, whatever is wrong in the new one: without
+// an outcome it would lead until its deadline.
+func TestALeaderWhoseDirectoryWasReplacedIsRefused(t *testing.T) {
+	dir := private(t)
+	a := open(t, dir, "a")
+	held := a.win("jobs")
+	replaced(t, dir, func(...string) {})
+	plant := dir + "/jobs.wish"
+	if err := errors.Join(os.WriteFile(plant, nil, 0o600), os.Chmod(plant, 0o666)); err != nil {
+		t.Fatal(err)
+	}
+	if got := a.renew(held); got.Outcome != backend.Refused || !errors.Is(got.Err, backend.ErrDenied) {
+		t.Errorf("expected a refusal that says why, got %v, %v", got.Outcome, got.Err)
+	}
+}
+
+// A waiting context tells when somebody waits for its end.
+type waiting struct {
+	context.Context
+	once  sync.Once
+	waits chan struct{}
+}
+
+func (w *waiting) Done() <-chan struct{} {
+	w.once.Do(func() { close(w.waits) })
+	return w.Context.Done()
+}
+
+// TestWhoListensHearsThatTheDirectoryWasReplaced, and is not deaf to the new one.
+func TestWhoListensHearsThatTheDirectoryWasReplaced(t *testing.T) {
+	dir := private(t)
+	b := openWith(t, "b", file.Options{Dir: dir})
+	b.free(b.win("jobs"))
+	seen := b.look("jobs")
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	w := &waiting{Context: ctx, waits: make(chan struct{})}
+	heard := make(chan error, 1)
+	go func() { heard <- b.Listen(w, []backend.Lease{seen}, "") }()
+	<-w.waits
+	restore := backup(t, dir)
+	replaced(t, dir, restore)
+	open(t, dir, "a").win("jobs")
+	if err := <-heard; err != nil {
+		t.Errorf("a leader in the new directory was not heard: %v", err)
+	}
+}
+
+// TestTermsGrowThroughDeletions, also those that are ahead of the clock after an earlier
+// one, and though nobody is left who remembers.
+func TestTermsGrowThroughDeletions(t *testing.T) {
+	for what, prefix := range map[string]string{"its files": "jobs.", "everything": ""} {
+		t.Run(strings.ReplaceAll(what, " ", "_"), func(t *testing.T) {
+			dir := private(t)
+			var last uint64
+			for _, harm := range []func() error{
+				func() error { return nil },
+				func() error { return os.Remove(dir + "/jobs.json") },
+				func() error { return remove(dir, prefix) },
+				func() error { return remove(dir, prefix) },
+			} {
+				if err := harm(); err != nil {
+					t.Fatal(err)
+				}
+				a := open(t, dir, "a")
+				held := a.win("jobs")
+				if held.Term <= last {
+					t.Errorf("terms went back by %v", time.Duration(last-held.Term)*time.Microsecond)
+				}
+				last = held.Term
+				a.free(held)
+				file.Die(a.Backend)
+			}
+		})
+	}
+}
+
+// TestTheDeviceMayHaveAnotherNumberAfterARestart, as on btrfs, zfs and LVM. Nobody holds
+// anything then, so nobody need wait, and no term is skipped.
+func TestTheDeviceMayHaveAnotherNumberAfterARestart(t *testing.T) {
+	dir := private(t)
+	a, b := open(t, dir, "a"), open(t, dir, "b")
+	a.free(a.win("vacant"))
+	a.win("crashed")
+	b.win("first")
+	file.Die(a.Backend)
+	file.Die(b.Backend)
+	names := []string{"first", "vacant", "crashed"}
+	for _, name := range names {
+		path := filepath.Join(dir, name+".json")
+		text := strings.Replace(string(read(t, path)), `"lock": "`, `"lock": "f`, 1)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		path = filepath.Join(dir, name+".lock")
+		line := string(read(t, path))
+		line = strings.Replace(strings.TrimRight(line[:len(line)-9], " "), `"lock":"`, `"lock":"f`, 1)
+		text = fmt.Sprintf("%-375s%08x\n", line, crc32.ChecksumIEEE([]byte(line)))
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c := open(t, dir, "c")
+	for _, name := range names {
+		l := c.look(name)
+		if l.Watch != 0 {
+			t.Errorf("%s: expected a lease that nobody holds to be free, it must be watched for %v", name, l.Watch)
+			continue
+		}
+		if won := c.win(name); won.Term > l.Term+uint64(time.Hour/time.Microsecond) {
+			t.Errorf("%s: expected the next term after %d, got %d", name, l.Term, won.Term)
+		}
+	}
+}

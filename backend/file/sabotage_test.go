@@ -1,0 +1,261 @@
+//go:build linux || darwin
+
+package file_test
+
+import (
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/file"
+)
+
+// A history that fails names its seed. It can be run again alone, and many more can be:
+//
+//	go test ./backend/file -run Sabotage -sabotage.from 17 -sabotage.seeds 1
+var (
+	sabotageSeeds = flag.Int("sabotage.seeds", 20, "how many histories of sabotage")
+	sabotageFrom  = flag.Uint64("sabotage.from", 0, "seed of the first one")
+)
+
+// TestSabotageNeverMakesTwoLeaders: processes are stopped, killed and started, while files
+// are removed, moved away and back, and put back from backups. Terms must grow as well, as
+// long as nothing has come back: who puts back a backup puts back its terms.
+func TestSabotageNeverMakesTwoLeaders(t *testing.T) {
+	grants := 0
+	for seed := *sabotageFrom; seed < *sabotageFrom+uint64(*sabotageSeeds); seed++ {
+		synctest.Test(t, func(t *testing.T) {
+			s := newSabotage(t, seed)
+			for until := time.Now().Add(8 * time.Minute); time.Now().Before(until) && !t.Failed() && !s.missed; {
+				time.Sleep(time.Duration(200+s.IntN(800)) * time.Millisecond)
+				for i := range s.actors {
+					s.act(i)
+				}
+				if s.IntN(20) == 0 {
+					s.harm()
+				}
+			}
+			if t.Failed() {
+				t.Logf("seed %d:\n%s", seed, strings.Join(s.log[max(0, len(s.log)-30):], "\n"))
+			}
+			grants += s.grants
+		})
+	}
+	if grants < *sabotageSeeds {
+		t.Errorf("%d grants in %d histories: this test shows nothing", grants, *sabotageSeeds)
+	}
+}
+
+// An actor is a process with the manager's rules of trust and of watching.
+type actor struct {
+	*client
+	elections map[string]*stake
+	asleep    time.Time // it is stopped until then
+}
+
+// A stake is what an actor has of an election.
+type stake struct {
+	held  bool
+	lease backend.Lease
+	began time.Time
+	trust time.Time // it leads until then
+	renew time.Time
+	lost  bool // to be released
+
+	known bool
+	seen  backend.Lease
+	since time.Time
+	floor uint64
+}
+
+func (s *stake) granted(sent time.Time) {
+	s.held, s.trust, s.renew = true, sent.Add(ttl*5/6), sent.Add(ttl/3)
+}
+
+// step does what is due for an election, and returns the term of a grant. What cannot be
+// done just now is not done.
+func (a *actor) step(name string) (granted uint64) {
+	s, now := a.elections[name], time.Now()
+	if s.held && now.After(s.trust) {
+		s.held, s.lost = false, true
+	}
+	switch {
+	case s.lost:
+		s.lease.End = backend.Failed
+		a.Release(a.t.Context(), []backend.Lease{s.lease})
+		s.lost, s.known = false, false
+	case s.held && now.After(s.renew):
+		got, err := a.Renew(a.t.Context(), []backend.Lease{s.lease})
+		switch {
+		case err != nil:
+		case got[0].Outcome == backend.Granted:
+			s.granted(now)
+		case got[0].Outcome == backend.Refused:
+			s.held, s.lost = false, true
+		}
+	case !s.held:
+		found, _, err := a.Observe(a.t.Context(), []backend.Lease{{Election: name}}, "")
+		if err != nil || len(found) == 0 {
+			s.known = false
+			return 0
+		}
+		if !s.known || !found[0].Unchanged(s.seen) {
+			s.known, s.since = true, time.Now()
+		}
+		s.seen, s.floor = found[0], max(s.floor, found[0].Term)
+		if s.seen.Watch < 0 || time.Since(s.since) < s.seen.Watch {
+			return 0
+		}
+		bid := backend.Bid{Election: name, Candidate: a.me, TTL: ttl, Renew: ttl / 3, Over: s.seen, Floor: s.floor}
+		got, err := a.Acquire(a.t.Context(), []backend.Bid{bid})
+		if s.known = false; err == nil && got[0].Outcome == backend.Granted {
+			s.lease, s.floor, s.began = got[0].Lease, got[0].Term, now
+			s.granted(now)
+			return got[0].Term
+		}
+	}
+	return 0
+}
+
+// A sabotage is one history.
+type sabotage struct {
+	*rand.Rand
+	t        *testing.T
+	dir      string
+	began    time.Time
+	actors   []*actor
+	started  int
+	grants   int
+	greatest map[string]uint64
+	backups  []map[string][]byte
+	back     bool // something has come back
+	missed   bool // somebody has not seen a reign: the history ends
+	log      []string
+}
+
+func newSabotage(t *testing.T, seed uint64) *sabotage {
+	time.Sleep(time.Until(time.Date(2026, 11, 23, 0, 0, 0, 0, time.UTC))) // terms skip the time since 2026
+	top, err := os.MkdirTemp(memory(t), "go-election-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(top) })
+	s := &sabotage{Rand: rand.New(rand.NewPCG(seed, 1)), t: t, dir: filepath.Join(top, "election"), began: time.Now(), greatest: map[string]uint64{}}
+	s.actors = []*actor{s.start(), s.start(), s.start()}
+	return s
+}
+
+func (s *sabotage) note(format string, args ...any) {
+	s.log = append(s.log, fmt.Sprintf("%8.3f ", time.Since(s.began).Seconds())+fmt.Sprintf(format, args...))
+}
+
+func (s *sabotage) start() *actor {
+	s.started++
+	return &actor{client: open(s.t, s.dir, fmt.Sprint("p", s.started)), elections: map[string]*stake{"jobs": {}, "other": {}}}
+}
+
+// act lets an actor do what it does, or be stopped, or die.
+func (s *sabotage) act(i int) {
+	a, now := s.actors[i], time.Now()
+	switch s.IntN(130) {
+	case 0:
+		s.note("%s is killed", a.me.ID)
+		file.Die(a.Backend)
+		s.actors[i] = s.start()
+		return
+	case 1:
+		a.asleep = now.Add(time.Duration(s.IntN(15000)) * time.Millisecond)
+		s.note("%s is stopped for %v", a.me.ID, a.asleep.Sub(now))
+	}
+	if now.Before(a.asleep) {
+		return
+	}
+	for _, name := range []string{"jobs", "other"} {
+		if mine := a.elections[name]; mine.held && s.IntN(200) == 0 {
+			s.note("%s releases %s", a.me.ID, name)
+			mine.lease.End = backend.Released
+			a.Release(s.t.Context(), []backend.Lease{mine.lease})
+			*mine = stake{floor: mine.floor}
+			continue
+		}
+		term := a.step(name)
+		if term == 0 {
+			continue
+		}
+		s.grants++
+		s.note("%s is granted %s, term %d", a.me.ID, name, term)
+		for _, o := range s.actors {
+			their := o.elections[name]
+			if o == a || !their.held || now.After(their.trust) {
+				continue
+			}
+			if mine := a.elections[name]; mine.seen.Watch > 0 && mine.since.Before(their.began) {
+				s.missed = true // a reign after which all looks as it did before: not covered (doc.go)
+			} else {
+				s.t.Errorf("two leaders of %s: %s is granted it, and %s leads for another %v", name, a.me.ID, o.me.ID, their.trust.Sub(now))
+			}
+		}
+		if term <= s.greatest[name] && !s.back {
+			s.t.Errorf("terms of %s went back: %d after %d", name, term, s.greatest[name])
+		}
+		s.greatest[name] = max(s.greatest[name], term)
+	}
+}
+
+// harm does something to the files.
+func (s *sabotage) harm() {
+	files := []string{"jobs.lock", "jobs.json", "other.lock", "other.json", "ELECTIONS"}
+	path := func(name string) string { return filepath.Join(s.dir, name) }
+	some := files[s.IntN(len(files))]
+	switch what := s.IntN(7); what {
+	case 0, 1:
+		b := map[string][]byte{}
+		for _, name := range files {
+			if text, err := os.ReadFile(path(name)); err == nil {
+				b[name] = text
+			}
+		}
+		s.backups = append(s.backups, b)
+		s.note("backup %d, of %d files", len(s.backups), len(b))
+	case 2:
+		for _, name := range files {
+			if s.IntN(3) == 0 {
+				os.Remove(path(name))
+				s.note("%s is removed", name)
+			}
+		}
+	case 3, 4: // a part of a backup, or all of it
+		if len(s.backups) == 0 {
+			return
+		}
+		n := s.IntN(len(s.backups))
+		s.back = true
+		for _, name := range files {
+			text, has := s.backups[n][name]
+			switch {
+			case what == 3 && s.IntN(2) == 0:
+			case has:
+				copyOver(path(name), text)
+				s.note("%s of backup %d is put back", name, n+1)
+			case what == 4:
+				os.Remove(path(name))
+				s.note("%s, which is not in backup %d, is removed", name, n+1)
+			}
+		}
+	case 5:
+		os.Rename(path(some), path(some+".bak"))
+		s.note("%s is moved away", some)
+	case 6:
+		if os.Rename(path(some+".bak"), path(some)) == nil {
+			s.back = true
+			s.note("%s is moved back", some)
+		}
+	}
+}

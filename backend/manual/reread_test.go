@@ -1,0 +1,120 @@
+//go:build unix
+
+package manual_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/manual"
+	"github.com/go-election/go-election/backend/memory"
+)
+
+// TestAFileIsWatchedWithAStoreAsWell, since that is of one process, and the file of all.
+func TestAFileIsWatchedWithAStoreAsWell(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		file := filepath.Join(t.TempDir(), "leader.json")
+		write(t, file, `{"version": 1, "leader": "a"}`)
+		a, _ := campaign(t, "a", manual.Options{File: file, MaxTTL: maxTTL, Store: memory.New()}) // one process
+		b, _ := campaign(t, "b", manual.Options{File: file, MaxTTL: maxTTL, Store: memory.New()}) // another
+		takes(t, maxTTL+ttl, "a to lead", a.Leading)
+		time.Sleep(100 * time.Millisecond)
+		write(t, file, `{"version": 2, "leader": "b"}`)
+		took := takes(t, maxTTL+ttl, "b to lead", func() bool {
+			if a.Leading() && b.Leading() {
+				t.Fatal("two lead")
+			}
+			return b.Leading()
+		})
+		if took < maxTTL {
+			t.Errorf("expected b to watch for %v, it led after %v", maxTTL, took)
+		}
+	})
+}
+
+// TestALinkToTheFileMayBeSwapped, as Kubernetes does with a ConfigMap.
+func TestALinkToTheFileMayBeSwapped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		file := filepath.Join(dir, "leader.json")
+		for i, id := range []string{"a", "b"} {
+			version := filepath.Join(dir, fmt.Sprint(i+1))
+			if err := os.Mkdir(version, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			write(t, filepath.Join(version, "leader.json"), fmt.Sprintf(`{"version": %d, "leader": %q}`, i+1, id))
+		}
+		if err := errors.Join(os.Symlink("1", dir+"/..data"), os.Symlink("..data/leader.json", file)); err != nil {
+			t.Fatal(err)
+		}
+		a, _ := campaign(t, "a", manual.Options{File: file, MaxTTL: maxTTL})
+		b, _ := campaign(t, "b", manual.Options{File: file, MaxTTL: maxTTL})
+		takes(t, maxTTL+ttl, "a to lead", a.Leading)
+		if err := errors.Join(os.Symlink("2", dir+"/..new"), os.Rename(dir+"/..new", dir+"/..data")); err != nil {
+			t.Fatal(err)
+		}
+		takes(t, maxTTL+ttl, "b to lead", func() bool {
+			if a.Leading() && b.Leading() {
+				t.Fatal("two lead")
+			}
+			return b.Leading()
+		})
+	})
+}
+
+// TestAPipeIsRefused: to open it would make all calls wait for somebody who writes.
+func TestAPipeIsRefused(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "leader.json")
+	if err := syscall.Mkfifo(file, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	b := open(t, manual.Options{File: file})
+	said := make(chan error, 1)
+	go func() {
+		_, _, err := b.Observe(t.Context(), []backend.Lease{{Election: "jobs"}}, "")
+		said <- err
+	}()
+	select {
+	case err := <-said:
+		if !errors.Is(err, backend.ErrDenied) || !strings.Contains(err.Error(), "not a regular file") {
+			t.Errorf("expected ErrDenied that says what the file is, got %v", err)
+		}
+	case <-time.After(patience):
+		t.Error("a call waits for somebody who writes into the pipe")
+	}
+}
+
+// TestAFileThatIsAsItWasIsNotUnderstoodAnew: of a big one that took a second, in each call.
+func TestAFileThatIsAsItWasIsNotUnderstoodAnew(t *testing.T) {
+	var text strings.Builder
+	text.WriteString(`{"version": 1, "leader": "a", "elections": {"none": ""`)
+	for i := range 10_000 {
+		fmt.Fprintf(&text, `, "%d": "a"`, i)
+	}
+	text.WriteString("}}")
+	file := filepath.Join(t.TempDir(), "leader.json")
+	write(t, file, text.String())
+	b := open(t, manual.Options{File: file})
+	leader := func() string {
+		found, _, err := b.Observe(t.Context(), []backend.Lease{{Election: "jobs"}}, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return found[0].Holder.ID
+	}
+	if n := testing.AllocsPerRun(5, func() { leader() }); n > 1000 { // to understand it takes more than one for each election
+		t.Errorf("expected a file that was not changed to be read, and no more; a call allocates %v times", n)
+	}
+	write(t, file, strings.Replace(text.String(), `1, "leader": "a"`, `2, "leader": "b"`, 1)) // of the same size
+	if id := leader(); id != "b" {
+		t.Errorf("expected the file that was changed to name b, got %q", id)
+	}
+}
