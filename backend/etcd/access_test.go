@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 
@@ -262,6 +263,34 @@ func capture(t *testing.T) func() string {
 	}
 }
 
+// A login that fails for one call, because etcd was away for a moment, is no missing password
+// for the calls that waited for it: the next one tries it.
+func TestALoginThatFailsForOneCallIsTriedByTheNext(t *testing.T) {
+	t.Parallel()
+	n, _ := withUsers(t, "app/", testbed.EtcdOptions{Args: []string{"--bcrypt-cost=4"}})
+	a := openNode(t, "a", Options{Endpoints: []string{n.URL()}, Prefix: "app/", Username: "app", Password: secret})
+	a.lead("jobs")
+	a.login.set("spent.1") // it has run out
+	nobody := dial(t, "127.0.0.1:1")
+	ctx, cancel := a.ctx()
+	defer cancel()
+	tries := 0
+	if err := a.authorised(ctx, func() error {
+		if tries++; tries == 1 { // by the old token; another call logs in meanwhile, in vain
+			soon, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
+			defer cancel()
+			if err := a.login.refresh(soon, nobody, a.login.current()); err == nil {
+				t.Error("a login where nobody is was done")
+			}
+			return rpctypes.ErrInvalidAuthToken
+		}
+		_, err := a.client.Get(ctx, "app/x")
+		return err
+	}); err != nil {
+		t.Errorf("a call that has waited for the login of another: %v; want it to log in", err)
+	}
+}
+
 func TestImpossibleOptionsAreRefused(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -283,6 +312,7 @@ func TestImpossibleOptionsAreRefused(t *testing.T) {
 		"not a certificate":   {Endpoints: good, CertFile: empty, KeyFile: empty},
 		"TLS twice":           {Endpoints: good, CAFile: empty, TLS: &tls.Config{}},
 		"TLS and http":        {Endpoints: []string{"http://127.0.0.1:2379"}, TLS: &tls.Config{}},
+		"http beside HTTPS":   {Endpoints: []string{"http://127.0.0.1:2379", "HTTPS://127.0.0.2:2379"}},
 		"a scheme":            {Endpoints: []string{"ftp://127.0.0.1:2379"}},
 		"a path":              {Endpoints: []string{"http://127.0.0.1:2379/x"}},
 		"no host":             {Endpoints: []string{"http://"}},
@@ -295,6 +325,17 @@ func TestImpossibleOptionsAreRefused(t *testing.T) {
 		}
 		if !errors.Is(err, backend.ErrInvalid) || !strings.HasPrefix(fmt.Sprint(err), "etcd: ") || strings.Contains(fmt.Sprint(err), secret) {
 			t.Errorf("%s: %v; want ErrInvalid", what, err)
+		}
+	}
+}
+
+// A scheme in capitals is the same: nothing goes without TLS because of it.
+func TestASchemeInCapitalsIsTheSame(t *testing.T) {
+	t.Parallel()
+	b := openNode(t, "b", Options{Endpoints: []string{"127.0.0.1:1", "Https://127.0.0.1:2"}})
+	for _, e := range b.client.Endpoints() {
+		if !strings.HasPrefix(e, "https://") {
+			t.Errorf("beside Https, an endpoint without a scheme is %q; want https", e)
 		}
 	}
 }

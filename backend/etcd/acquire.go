@@ -3,7 +3,6 @@ package etcd
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -33,10 +32,12 @@ func (b *Backend) Acquire(ctx context.Context, bids []backend.Bid) ([]backend.An
 		if r == nil {
 			r = b.reading(ctx, bids, part)
 		}
-		if err := b.fail(about("acquire", len(part), bids[part[0]].Election), b.acquire(ctx, bids, part, r, answers, 0)); err != nil {
-			blame(answers, all, err)
-			return answers, err
+		err := b.fail(about("acquire", len(part), bids[part[0]].Election), b.acquire(ctx, bids, part, r, answers, 0))
+		if err == nil || is(err, rpctypes.ErrPermissionDenied) && slices.ContainsFunc(part, func(i int) bool { return answers[i].Outcome != backend.Unknown }) {
+			continue // rights are missing for some of them, whose answers say so
 		}
+		blame(answers, all, err)
+		return answers, err
 	}
 	return answers, nil
 }
@@ -98,8 +99,22 @@ func (b *Backend) watched(offers []offer) (when []clientv3.Cmp) {
 	return when
 }
 
+// halves makes an attempt at each half of a part of the bids, so that what is wrong with
+// one election costs the others nothing. It returns the first error.
+func (b *Backend) halves(ctx context.Context, bids []backend.Bid, part []int, answers []backend.Answer, tries int) (first error) {
+	for _, half := range [][]int{part[:len(part)/2], part[len(part)/2:]} {
+		err := b.acquire(ctx, bids, half, b.reading(ctx, bids, half), answers, tries)
+		blame(answers, half, b.fail(about("acquire", len(half), bids[half[0]].Election), err))
+		if first == nil {
+			first = err
+		}
+	}
+	return first
+}
+
 // acquire makes one attempt at a part of the bids, over what was read before. Where
-// a transaction fails because one of its elections has changed, halves of it are tried.
+// a transaction fails because one of its elections has changed, or rights are missing for
+// one, halves of it are tried.
 func (b *Backend) acquire(ctx context.Context, bids []backend.Bid, part []int, r *reading, answers []backend.Answer, tries int) error {
 	v, entries, err := &r.view, r.entries, r.err
 	if err != nil {
@@ -135,6 +150,9 @@ func (b *Backend) acquire(ctx context.Context, bids []backend.Bid, part []int, r
 		own = b.gone(own, v)
 	}
 	w, err := b.grant(ctx, own, v, offers, bids[granted[0]])
+	if len(part) > 1 && is(err, rpctypes.ErrPermissionDenied) {
+		return b.halves(ctx, bids, part, answers, tries)
+	}
 	if err != nil {
 		return err
 	}
@@ -144,10 +162,9 @@ func (b *Backend) acquire(ctx context.Context, bids []backend.Bid, part []int, r
 			return again.err
 		}
 		if w.at = written(offers, again.entries); w.at == 0 {
-			switch half := len(part) / 2; {
-			case half > 0:
-				return errors.Join(b.acquire(ctx, bids, part[:half], b.reading(ctx, bids, part[:half]), answers, tries),
-					b.acquire(ctx, bids, part[half:], b.reading(ctx, bids, part[half:]), answers, tries))
+			switch {
+			case len(part) > 1:
+				return b.halves(ctx, bids, part, answers, tries)
 			case tries < 5: // what was read shows who was faster
 				return b.acquire(ctx, bids, part, again, answers, tries+1)
 			}

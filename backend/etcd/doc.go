@@ -193,11 +193,14 @@
 //	etcdctl user add app
 //	etcdctl user grant-role app election
 //
-// Observers need read instead of readwrite. Who can write the prefix can depose or
-// impersonate any leader, and who can revoke leases of others (root) makes them
+// Observers need read instead of readwrite. All must be able to read the whole prefix: it is
+// read in ranges. Who may write the layout, beats, candidates, wishes, and some of the records
+// only is denied the others, and granted those all the same. Who can write the prefix can
+// depose or impersonate any leader, and who can revoke leases of others (root) makes them
 // write more. With --client-cert-auth the user is the common name of the certificate,
-// and no password is needed. Certificates are read anew at each connection. A token
-// that has run out is renewed within the call. Password and token are in no error.
+// and no password is needed. Certificate and key are read anew at each connection, the
+// authorities at Open. A token that has run out is renewed within the call. Password and
+// token are in no error.
 //
 // # Limits
 //

@@ -2,6 +2,7 @@ package etcd
 
 import (
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -162,23 +163,41 @@ func TestMembersThatAreSilentAreLeftOut(t *testing.T) {
 	for nonce, ago := range map[string]time.Duration{"1": 100 * ttl, "2": ttl, "3": 100 * ttl, "4": 100 * ttl, "5": 2 * ttl, "6": 5 * ttl} {
 		l.put(t, l.keys.candidate(nonce), encode(candidate{ID: nonce, TTL: span(ttl), Seen: time.Now().UTC().Add(-ago)}))
 	}
-	a := l.node(t, "a")
-	ctx, cancel := a.ctx()
+	if got := l.node(t, "a").pages(); !slices.Equal(got, []string{"2", "5"}) {
+		t.Errorf("members %q are listed; want 2 and 5, who were heard of", got)
+	}
+}
+
+// pages returns the nonces of the members, read page by page as managers do.
+func (n *node) pages() (nonces []string) {
+	n.t.Helper()
+	ctx, cancel := n.ctx()
 	defer cancel()
-	var got string
 	for from := ""; ; {
-		page, err := a.Members(ctx, from, 1)
+		page, err := n.Members(ctx, from, 1)
 		if err != nil {
-			t.Fatal(err)
+			n.t.Fatal(err)
 		}
 		if len(page) == 0 {
-			break
+			return nonces
 		}
-		got += page[0].Nonce
+		nonces = append(nonces, page[0].Nonce)
 		from = page[0].Nonce + "\x00"
 	}
-	if got != "25" {
-		t.Errorf("members %q are listed; want 2 and 5, who were heard of", got)
+}
+
+// A member's key that somebody has put there, and that is no nonce, is no place from which
+// to go on: those after it are listed.
+func TestAMemberWithANonsenseKeyHidesNobody(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	a := l.node(t, "a")
+	a.announces("")
+	for _, nonsense := range []string{"\x01", "\x02\xff", " \u202e"} {
+		l.put(t, l.keys.candidate(nonsense), l.value(t, l.keys.candidate(a.me.Nonce)))
+	}
+	if got := a.pages(); !slices.Equal(got, []string{a.me.Nonce}) {
+		t.Errorf("page by page the members are %q; want %q alone", got, a.me.Nonce)
 	}
 }
 

@@ -3,6 +3,7 @@ package etcd
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -10,6 +11,45 @@ import (
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/internal/testbed"
 )
+
+// One election for which rights are missing costs the others nothing for which the same call
+// bids, be they few or many.
+func TestOneElectionWithoutRightsCostsTheOthersNothing(t *testing.T) {
+	t.Parallel()
+	n, root := withUsers(t, "other/", testbed.EtcdOptions{Args: []string{"--bcrypt-cost=4"}})
+	k := keys("app/")
+	grant := func(kind clientv3.PermissionType, key string) {
+		t.Helper()
+		if _, err := root.RoleGrantPermission(t.Context(), "election", key, clientv3.GetPrefixRangeEnd(key), kind); err != nil {
+			t.Fatal(err)
+		}
+	}
+	grant(clientv3.PermissionType(clientv3.PermRead), "app/")
+	for _, key := range []string{k.layout(), k.beat(""), k.candidate(""), k.wish(""), k.record("good")} {
+		grant(clientv3.PermissionType(clientv3.PermReadWrite), key)
+	}
+	for _, others := range []int{1, exactly + 5} {
+		a := openNode(t, "a", Options{Endpoints: []string{n.URL()}, Prefix: "app/", Username: "app", Password: secret})
+		bids := []backend.Bid{{Election: fmt.Sprint("forbidden", others), Candidate: a.me, TTL: ttl, Renew: ttl / 3}}
+		for i := range others {
+			bids = append(bids, backend.Bid{Election: fmt.Sprintf("good%d.%d", others, i), Candidate: a.me, TTL: ttl, Renew: ttl / 3})
+		}
+		for i := range bids {
+			bids[i].Over.Election = bids[i].Election
+		}
+		ctx, cancel := a.ctx()
+		defer cancel()
+		answers, err := a.Acquire(ctx, bids)
+		if answers[0].Outcome != backend.Unknown || !errors.Is(answers[0].Err, backend.ErrDenied) || !strings.Contains(fmt.Sprint(answers[0].Err), "grant-permission") {
+			t.Errorf("a bid without rights: %v, %v; want no outcome, ErrDenied and what grants it", answers[0].Outcome, answers[0].Err)
+		}
+		for i, got := range answers[1:] {
+			if got.Outcome != backend.Granted {
+				t.Errorf("a bid for %s, beside one without rights: %v, %v (%v); want granted", bids[i+1].Election, got.Outcome, got.Err, err)
+			}
+		}
+	}
+}
 
 // A role that lacks the right to write some of the keys of a grant is told beforehand, for
 // those elections that it concerns.

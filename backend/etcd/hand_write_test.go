@@ -1,0 +1,199 @@
+package etcd
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/go-election/go-election/backend"
+)
+
+// value returns what stands in a key that is there.
+func (l *lab) value(t testing.TB, key string) string {
+	t.Helper()
+	kv := l.key(t, key)
+	if kv == nil {
+		t.Fatalf("%s is not there", key)
+	}
+	return string(kv.Value)
+}
+
+// edit changes fields of a value; nil takes one away.
+func edit(t testing.TB, text string, change map[string]any) string {
+	t.Helper()
+	var v map[string]any
+	d := json.NewDecoder(strings.NewReader(text))
+	d.UseNumber() // terms are large
+	if err := d.Decode(&v); err != nil {
+		t.Fatal(err)
+	}
+	for field, to := range change {
+		if v[field] = to; to == nil {
+			delete(v, field)
+		}
+	}
+	return encode(v)
+}
+
+// What people write over a record frees it for nobody before its holder, who has just
+// renewed it, trusts it no more: neither for who has seen it, nor for who comes later, nor
+// for who had it before.
+func TestWhatPeopleWriteOverARecordFreesItForNobody(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	vacant := map[string]any{"id": nil, "nonce": nil, "ttl": nil, "renew": nil, "session": nil, "end": "released"}
+	type records struct{ old, vacated, others, now string }
+	for what, c := range map[string]struct {
+		deleted bool // first
+		written func(t *testing.T, r records) string
+	}{
+		"an earlier reign":                {false, func(_ *testing.T, r records) string { return r.old }},
+		"an earlier vacancy":              {false, func(_ *testing.T, r records) string { return r.vacated }},
+		"the record of another election":  {false, func(_ *testing.T, r records) string { return r.others }},
+		"a short TTL":                     {false, func(t *testing.T, r records) string { return edit(t, r.now, map[string]any{"ttl": "10ms"}) }},
+		"nobody":                          {false, func(t *testing.T, r records) string { return edit(t, r.now, vacant) }},
+		"deleted, and an earlier reign":   {true, func(_ *testing.T, r records) string { return r.old }},
+		"deleted, and an earlier vacancy": {true, func(_ *testing.T, r records) string { return r.vacated }},
+		"deleted, and nobody":             {true, func(t *testing.T, r records) string { return edit(t, r.now, vacant) }},
+	} {
+		t.Run(what, func(t *testing.T) {
+			former, a, seer := l.node(t, "former"), l.node(t, "a"), l.node(t, "seer")
+			x, y := "x "+what, "y "+what
+			key := l.keys.record(x)
+			first, r := former.lead(x), records{}
+			r.old = l.value(t, key)
+			release(t, former, first)
+			r.vacated = l.value(t, key)
+			former.lead(y)
+			r.others = l.value(t, l.keys.record(y))
+			held := a.lead(x)
+			former.see(x)
+			seer.see(x)
+			held = a.mustRenew(held)
+			if r.now = l.value(t, key); c.deleted {
+				l.del(t, key)
+			}
+			l.put(t, key, c.written(t, r))
+			for _, n := range []*node{former, seer, l.node(t, "late")} {
+				got := n.see(x)
+				if got.Watch < held.TTL {
+					t.Errorf("a trusts its lease for %v, and %s need not watch it for more than %v: %+v", held.TTL, n.me.ID, got.Watch, got)
+				}
+				if got.Watch > 0 {
+					continue
+				}
+				if won, err := n.bid(got, ttl); won.Outcome == backend.Granted {
+					t.Fatalf("%s was granted term %d (%v) while a trusts term %d", n.me.ID, won.Term, err, held.Term)
+				}
+			}
+		})
+	}
+}
+
+// A record that was copied from another election is not renewed by who holds that one.
+func TestARecordThatWasCopiedRunsOut(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	a, b, c := l.node(t, "a"), l.node(t, "b"), l.node(t, "c")
+	x, y := a.lead("x"), c.lead("y")
+	l.put(t, l.keys.record("x"), l.value(t, l.keys.record("y")))
+	a.mustRefuse(x, "which was written over")
+	seen := b.see("x")
+	for range 3 {
+		y = c.mustRenew(y)
+		if now := b.see("x"); !now.Unchanged(seen) {
+			t.Fatalf("nobody can ever take x while c leads y: %+v, then %+v", seen, now)
+		}
+	}
+	b.takes(seen)
+	c.mustRenew(y)
+}
+
+// The key that counts records is deleted, as the documentation says, and made again by
+// whatever is written next: it does not forget those that are there, so the next deletion
+// shows.
+func TestTheKeyThatCountsIsMadeAgainAsItWas(t *testing.T) {
+	t.Parallel()
+	for how, write := range map[string]func(t *testing.T, a, b *node, more backend.Lease){
+		"a new election": func(_ *testing.T, _, b *node, _ backend.Lease) { b.lead("new") },
+		"an election that is there": func(t *testing.T, a, b *node, more backend.Lease) {
+			release(t, a, more)
+			b.lead("more")
+		},
+		"a release of what may be on its way": func(t *testing.T, _, b *node, _ backend.Lease) {
+			b.may([]offer{{&entry{Lease: backend.Lease{Election: "new"}}, &record{}}})
+			release(t, b, backend.Lease{Election: "new"})
+		},
+	} {
+		t.Run(how, func(t *testing.T) {
+			l := newLab(t)
+			a, b := l.node(t, "a"), l.node(t, "b")
+			held, more := a.lead("jobs"), a.lead("more")
+			b.lead("others")
+			l.del(t, l.keys.layout())
+			write(t, a, b, more)
+			held = a.mustRenew(held)
+			l.del(t, l.keys.record("jobs"))
+			late := l.node(t, "late")
+			if got := late.see("jobs"); got.Watch < held.TTL {
+				won, err := late.bid(got, ttl)
+				t.Errorf("late sees %+v, bids: %v in term %d, %v, while a trusts term %d", got, won.Outcome, won.Term, err, held.Term)
+			}
+		})
+	}
+}
+
+// Where nothing in the store shows that a record was deleted, who starts only then cannot
+// know. Who has seen it does, and for how long it may be trusted.
+func TestWhoHasSeenARecordKnowsThatItWasDeleted(t *testing.T) {
+	t.Parallel()
+	for how, hide := range map[string]func(t *testing.T, l *lab){
+		"a copy stands beside it": func(t *testing.T, l *lab) {
+			l.put(t, l.keys.record("jobs.bak"), l.value(t, l.keys.record("jobs")))
+			l.del(t, l.keys.record("jobs"))
+		},
+		"all is deleted": func(t *testing.T, l *lab) {
+			if _, err := l.admin.Delete(t.Context(), l.prefix, clientv3.WithPrefix()); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		t.Run(how, func(t *testing.T) {
+			l := newLab(t)
+			a, b := l.node(t, "a"), l.node(t, "b")
+			const long = time.Minute // longer than what b bids with
+			if won, err := a.bid(a.see("jobs"), long); err != nil || won.Outcome != backend.Granted {
+				t.Fatal(won.Outcome, err)
+			}
+			b.see("jobs")
+			b.lead("others")
+			hide(t, l)
+			if over := b.see("jobs"); over.Watch < long {
+				t.Errorf("b sees %+v; a trusts its lease for %v", over, long)
+			}
+		})
+	}
+}
+
+// A wish as large as etcd takes, in the way of a bid that may be on its way: the release
+// that stops that bid comes true.
+func TestAHugeWishKeepsNoReleaseBack(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	a, b := l.node(t, "a"), l.node(t, "b")
+	a.lead("other")
+	held := b.lead("jobs")
+	a.may([]offer{{&entry{Lease: backend.Lease{Election: "jobs"}}, &record{}}})
+	l.put(t, l.keys.wish("jobs"), strings.Repeat("x", 3<<19-len(l.keys.wish("jobs"))-60))
+	before := l.key(t, l.keys.wish("jobs")).ModRevision
+	if err := a.release(backend.Lease{Election: "jobs"}, backend.Released); err != nil {
+		t.Fatalf("%.300v", err)
+	}
+	if now := l.key(t, l.keys.wish("jobs")).ModRevision; now == before {
+		t.Error("the wish was not written: the bid finds what it is pinned to")
+	}
+	b.mustRenew(held)
+}
