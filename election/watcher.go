@@ -21,10 +21,12 @@ type watcher struct {
 
 	mu      sync.Mutex
 	queue   []*queued
+	pushed  int                  // so many events so far
 	dead    int                  // of the queue, that nobody need be told any more
-	newest  map[about]*queued    // the last event that was added
-	waiting map[string][]*queued // what is to be told of each election, but notices
+	waiting map[string][]*queued // the states of each election that wait
 	own     map[string]int       // own transitions among them
+	notices map[about]*queued    // the last that was pushed
+	noticed map[string]int       // number of the last notice of an election
 	stopped bool
 	closing bool // stop when the queue is empty
 	wake    chan struct{}
@@ -34,18 +36,18 @@ type queued struct {
 	Event
 	own    bool
 	before *state // that it replaced; nil: none
+	number int    // in the order of pushing
 	over   bool   // delivered, or obsolete
 }
 
-// about is what events replace each other: states of an election, or notices of
-// it for one reason.
+// about is what a notice is about.
 type about struct {
 	election string
-	notice   Reason
+	reason   Reason
 }
 
 func newWatcher(callback func(Event), log *slog.Logger) *watcher {
-	return &watcher{callback: callback, log: log, newest: make(map[about]*queued), waiting: make(map[string][]*queued), own: make(map[string]int), wake: make(chan struct{}, 1)}
+	return &watcher{callback: callback, log: log, waiting: make(map[string][]*queued), own: make(map[string]int), notices: make(map[about]*queued), noticed: make(map[string]int), wake: make(chan struct{}, 1)}
 }
 
 // add queues an event. own: it is about a reign of this manager. before is the
@@ -56,38 +58,73 @@ func (w *watcher) add(ev Event, own bool, before *state) {
 	if w.stopped {
 		return
 	}
-	key := about{election: ev.Election}
+	q := &queued{Event: ev, own: own, before: before}
 	if ev.Kind == Notice {
-		key.notice = ev.Reason
-	}
-	if q := w.newest[key]; q != nil && !q.over && (ev.Kind == Notice || !q.own && !own) {
-		moved := ev.Reason == ReasonMoved && q.before != nil && q.before.reason != ReasonMoved // nobody led before either: that is news all the same
-		if ev.Kind != Notice && q.Folded == 0 && q.before != nil && q.before.is(ev.Kind, &ev.Leader, ev.Term) && !moved {
-			w.drop(q) // things are as the watcher knows them
-			return
-		}
-		ev.Previous, ev.Folded = q.Previous, q.Folded
-		q.Event = ev
-		return
-	}
-	q := &queued{ev, own, before, false}
-	w.newest[key] = q
-	w.queue = append(w.queue, q)
-	if ev.Kind == Notice { // what comes next is told after it
-		delete(w.newest, about{election: ev.Election})
+		w.notice(q)
 	} else {
-		w.waiting[ev.Election] = append(w.waiting[ev.Election], q)
-		if own {
-			w.own[ev.Election]++
-		}
-		if w.own[ev.Election] > maxOwn {
-			w.fold(w.waiting[ev.Election])
-		}
+		w.state(q)
 	}
 	select {
 	case w.wake <- struct{}{}:
 	default:
 	}
+}
+
+// state queues a state of an election: in place of the last one that waits, if both are of
+// others, and behind what was noticed since.
+func (w *watcher) state(q *queued) {
+	name := q.Election
+	if last := w.last(name); last != nil && !last.own && !q.own {
+		moved := q.Reason == ReasonMoved && last.before != nil && last.before.reason != ReasonMoved // that is news though nobody led before
+		if last.Folded == 0 && last.before != nil && last.before.is(q.Kind, &q.Leader, q.Term) && !moved {
+			w.drop(last) // things are as the watcher knows them
+			return
+		}
+		q.Previous, q.Folded, q.before = last.Previous, last.Folded, last.before
+		if w.noticed[name] < last.number {
+			last.Event = q.Event
+			return
+		}
+		w.drop(last)
+	}
+	w.push(q)
+	w.waiting[name] = append(w.waiting[name], q)
+	if q.own {
+		w.own[name]++
+	}
+	if w.own[name] > maxOwn {
+		w.fold(w.waiting[name])
+	}
+}
+
+// notice queues a notice: in place of the last one for this reason that waits, unless a
+// state has come since.
+func (w *watcher) notice(q *queued) {
+	key := about{q.Election, q.Reason}
+	if last := w.notices[key]; last != nil && !last.over {
+		if state := w.last(q.Election); state == nil || state.number < last.number {
+			last.Event = q.Event
+			return
+		}
+		w.drop(last)
+	}
+	w.push(q)
+	w.notices[key], w.noticed[q.Election] = q, q.number
+}
+
+// push appends to the queue.
+func (w *watcher) push(q *queued) {
+	w.pushed++
+	q.number = w.pushed
+	w.queue = append(w.queue, q)
+}
+
+// last returns the last state of an election that waits, or nil.
+func (w *watcher) last(election string) *queued {
+	if waiting := w.waiting[election]; len(waiting) > 0 {
+		return waiting[len(waiting)-1]
+	}
+	return nil
 }
 
 // fold takes the oldest own pair of elected and lost of an election out of what waits of
@@ -148,8 +185,9 @@ func (w *watcher) run() {
 		}
 		if len(w.queue) == 0 {
 			w.queue = nil
-			clear(w.newest)
 			clear(w.own)
+			clear(w.notices)
+			clear(w.noticed)
 			w.mu.Unlock()
 			<-w.wake
 			continue

@@ -107,6 +107,12 @@ func TestANoticeIsNotToldAfterAGreaterTerm(t *testing.T) {
 	w.add(elected("jobs", "a", 1), false, nil)
 	w.add(Event{Election: "jobs", Kind: Notice, Reason: ReasonSameID, Term: 1}, false, nil)
 	w.add(elected("jobs", "b", 2), false, nil)
+	w.add(Event{Election: "jobs", Kind: Notice, Reason: ReasonSameID, Term: 2}, false, nil)
+	w.add(elected("jobs", "c", 3), false, nil)
+	w.add(Event{Election: "jobs", Kind: Notice, Reason: ReasonSameID, Term: 3}, false, nil)
+	if n := len(alive(w)); n != 2 {
+		t.Errorf("%d events wait, want the last state and the last notice", n)
+	}
 	term := uint64(0)
 	for _, q := range alive(w) {
 		if q.Term < term {

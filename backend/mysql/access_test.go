@@ -137,7 +137,14 @@ func TestTLSWithAnOwnAuthorityAndEachPlugin(t *testing.T) {
 				n := openNode(t, "n", Options{Config: clone(c, func(c *mysql.Config) {
 					c.TLS, c.TLSConfig = nil, map[string]string{"no TLS": "", "system authorities": "true"}[what]
 				})})
-				if _, err := n.trySee("a"); backend.Class(err) != class {
+				_, err := n.trySee("a")
+				for range 3 { // the driver takes a zero at the end of ed25519's challenge, one in 256, for none of it
+					if err == nil || !strings.Contains(err.Error(), mysql.ErrMalformPkt.Error()) {
+						break
+					}
+					_, err = n.trySee("a")
+				}
+				if backend.Class(err) != class {
 					t.Errorf("%s: %s: %v; want class %v", plugin, what, err, class)
 				}
 			}
