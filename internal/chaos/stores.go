@@ -53,7 +53,8 @@ func join(all ...map[string]fault) map[string]fault {
 // fileSite is a directory. A stopped leader keeps its lock: nobody follows.
 func fileSite(t testing.TB) *Site {
 	dir := filepath.Join(testbed.TempDir(t), "election")
-	env := environ("file", "DIR", dir)
+	// What was deleted is watched for the greatest TTL: here that is the TTL of all.
+	env := environ("file", "DIR", dir, "MAX_TTL", ttl.String())
 	return &Site{Backend: "file", TTL: ttl, Bound: bound(0), environ: func(int) []string { return env },
 		faults: join(processFaults(), map[string]fault{
 			"lock deleted": func(r *run) {
