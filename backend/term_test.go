@@ -45,22 +45,6 @@ func TestATermDoesNotRepeatWhenTwoFailoversLoseTheirGrants(t *testing.T) {
 	}
 }
 
-// However many fail-overs, restores and grants there were, and in which order: who knows
-// of none of them, since a copy from before comes back or a record is deleted, grants more.
-func TestJumpsDoNotAddUp(t *testing.T) {
-	at, last := now, uint64(0)
-	for i := range 1000 {
-		at = at.Add(time.Duration(i%7) * time.Second)
-		last = next(t, last, i%3 != 0, at)
-		at = at.Add(time.Millisecond)
-		for _, known := range []uint64{0, uint64(at.UnixMicro()), last - 1} {
-			if got := next(t, known, true, at); got <= last {
-				t.Fatalf("after %d grants, of which two in three have jumped: term %d for who knows of %d, after %d", i+1, got, known, last)
-			}
-		}
-	}
-}
-
 // A fail-over, and later both rows of the election are deleted.
 func TestATermExceedsThatOfAnEarlierJumpWhenTheRecordIsGone(t *testing.T) {
 	for name, at := range map[string]time.Time{"2026": now, "2000": time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)} {

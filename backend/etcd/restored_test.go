@@ -130,22 +130,3 @@ func TestACourtWhoseStoreIsRebuilt(t *testing.T) {
 		})
 	}
 }
-
-// Two restores into other clusters, and then a record is deleted: who starts only then
-// knows of no term, and grants a greater one all the same.
-func TestTermsGrowThroughTwoRestoresAndADeletion(t *testing.T) {
-	t.Parallel()
-	l := newLab(t)
-	last := l.node(t, "a").lead("jobs")
-	record := l.keys.record("jobs")
-	for _, cluster := range []string{"1", "2"} {
-		l.put(t, record, edit(t, l.value(t, record), map[string]any{"cluster": cluster}))
-		n := l.node(t, "n")
-		last = n.takes(n.see("jobs"))
-	}
-	l.del(t, record)
-	late := l.node(t, "late")
-	if got, err := late.bid(late.see("jobs"), ttl); err != nil || got.Outcome != backend.Granted || got.Term <= last.Term {
-		t.Errorf("want a term above %d, got %d (%v, %v)", last.Term, got.Term, got.Outcome, err)
-	}
-}

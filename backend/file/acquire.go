@@ -131,8 +131,11 @@ func (b *Backend) grant(h *hold, bid backend.Bid) (a backend.Answer, err error) 
 	last := max(s.rec.Term, s.pulse.Term)
 	// A term was lost with its file, perhaps: skip some. Of an election that seems never
 	// to have been led, all may have been deleted.
-	foreign := s.lost || s.rec.Term == 0 || s.pulse.Term == 0
-	term, err := backend.NextTerm(last, foreign, bid.Floor, now)
+	foreign, floor := s.lost || s.rec.Term == 0 || s.pulse.Term == 0, bid.Floor
+	if foreign { // from the clock, not from last: jumps that add up would lose to one that knows of none of them
+		last, floor = 0, max(last, floor)
+	}
+	term, err := backend.NextTerm(last, foreign, floor, now)
 	if err != nil {
 		return a, err
 	}
