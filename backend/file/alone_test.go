@@ -153,9 +153,7 @@ func TestAHugeRegisterIsAnErrorAndNotRead(t *testing.T) {
 		dir := private(t)
 		a, b := open(t, dir, "a"), open(t, dir, "b")
 		held := a.win("jobs")
-		if err := os.Truncate(dir+"/ELECTIONS", size); err != nil && size > 1<<40 {
-			t.Skipf("this file system has no files of %d bytes: %v", size, err)
-		} else if err != nil {
+		if err := os.Truncate(dir+"/ELECTIONS", size); err != nil {
 			t.Fatal(err)
 		}
 		_, _, err := b.Observe(t.Context(), []backend.Lease{{Election: "new"}}, "")

@@ -37,6 +37,7 @@ func fail(what string, err error) error {
 
 // alone reports whether err is about one file, which costs the others nothing.
 func alone(err error) bool {
+	err = fail("", err) // which knows its class
 	return errors.Is(err, backend.ErrDenied) && !errors.Is(err, syscall.EMFILE) && !errors.Is(err, syscall.ENFILE)
 }
 

@@ -52,7 +52,7 @@ func (b *Backend) Listen(ctx context.Context, seen []backend.Lease, _ string) er
 		for base, l := range all {
 			now, err := b.look(l.Election)
 			switch {
-			case err != nil && alone(fail("", err)) && len(seen) > 1: // Observe, or a bid, says so
+			case alone(err) && len(seen) > 1: // Observe, or a bid, says so
 				continue
 			case err != nil:
 				return fail(fmt.Sprintf("listen %q", l.Election), err)
@@ -113,7 +113,7 @@ func (b *Backend) lookOut(ctx context.Context, seen []backend.Lease) error {
 	for {
 		for _, l := range seen {
 			now, err := b.look(l.Election)
-			if err != nil && alone(fail("", err)) && len(seen) > 1 {
+			if alone(err) && len(seen) > 1 {
 				continue
 			}
 			if err != nil || now.Differs(l) {

@@ -101,7 +101,7 @@ func (b *Backend) List(ctx context.Context, from string, limit int) (list []back
 		if strings.Contains(file, "~") { // only the record knows the whole name
 			var r record
 			text, err := readAll(filepath.Join(b.dir, file+recordSuffix))
-			if err != nil && alone(fail("", err)) {
+			if alone(err) {
 				continue
 			}
 			if err != nil {
@@ -120,7 +120,7 @@ func (b *Backend) List(ctx context.Context, from string, limit int) (list []back
 			break
 		}
 		s, err := b.read(name)
-		if err != nil && alone(fail("", err)) {
+		if alone(err) {
 			continue
 		}
 		if err != nil {
@@ -227,7 +227,7 @@ func (b *Backend) Members(ctx context.Context, from string, limit int) (list []b
 			continue
 		}
 		m, ok, err := b.member(nonce)
-		if err != nil && !alone(fail("", err)) {
+		if err != nil && !alone(err) {
 			return nil, fail("members", err)
 		}
 		if ok && m.Age <= 2*m.TTL {

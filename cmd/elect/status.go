@@ -29,6 +29,11 @@ func (a *app) openStore(ctx context.Context) (*store, error) {
 	if err != nil {
 		return nil, err
 	}
+	return openStore(ctx, c)
+}
+
+// openStore opens the store of a configuration that was read.
+func openStore(ctx context.Context, c *config.Config) (*store, error) {
 	b, err := c.OpenBackend(ctx)
 	if err != nil {
 		return nil, err

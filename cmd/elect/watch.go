@@ -98,16 +98,12 @@ func (a *app) watch(ctx context.Context, names []string, live bool) error {
 		if len(names) > 0 {
 			return nil
 		}
-		b, err := conf.OpenBackend(ctx) // what was read, though the file may have changed
+		s, err := openStore(ctx, conf) // what was read, though the file may have changed
 		if err != nil {
 			return err
 		}
-		defer b.Close()
-		o, err := conf.Election.Complete(b.Guarantees())
-		if err != nil {
-			return err
-		}
-		return (&store{b, o, conf}).joinAll(ctx, m)
+		defer s.Close()
+		return s.joinAll(ctx, m)
 	}
 	for _, name := range names {
 		if _, err := m.Join(name); err != nil {
