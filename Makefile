@@ -11,7 +11,7 @@ GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.8.0
 # The root module and those nested in it, but for those that only name a server.
 MODULES := $(patsubst %/go.mod,%,$(shell find . -name go.mod -not -path '*/testdata/*' -not -path './internal/tools/*' | sort))
 
-.PHONY: help demo deps test check vuln bench simulate mutants model model-trail chaos road fuzz all
+.PHONY: help demo deps test verify check vuln bench simulate mutants model model-trail chaos road fuzz all
 
 help: ## list what there is to do
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
@@ -19,11 +19,15 @@ help: ## list what there is to do
 demo: ## see a leader elected, killed and replaced; needs nothing but Go
 	@go run ./examples/quickstart
 
-deps: ## install what the tests need (Debian, as root), or say what to do
+deps: ## install what all tests need (Debian, as root), or say what to do
 	@scripts/deps
 
-test: deps ## install what the tests need, and run them
-	@scripts/test $(MODULES)
+test: ## the fast tier, minutes: all that needs no server, and each backend's contract on a real one
+	@scripts/test fast
+
+verify: deps ## all tests, with the race detector: clusters, faults, fleets, browsers, chaos, models
+	@scripts/test verify $(MODULES)
+	@$(MAKE) --no-print-directory simulate
 
 check: ## gofmt, go vet, staticcheck
 	@unformatted=$$(gofmt -l .); if [[ -n $$unformatted ]]; then echo "gofmt these files:"; echo "$$unformatted"; exit 1; fi
@@ -85,4 +89,4 @@ fuzz: ## FUZZTIME=30s: feed everything that reads what others wrote with what no
 		else echo "$$out"; found=1; fi; \
 	done < <(grep -rE --include='*_test.go' -o '^func ($(FUZZ))[A-Za-z]*\(' . | sort); exit $$found
 
-all: check vuln test ## check, vuln, test
+all: check vuln test verify ## check, vuln, test, verify

@@ -121,7 +121,7 @@ func liveHeal(t *Trial) error {
 			return fmt.Errorf("after fault %d had healed: %w", i, err)
 		}
 		t.sleep(t.renewEvery() + t.TTL/10)
-		if err := t.one(t.TTL, seats...); err != nil {
+		if err := t.one(seats...); err != nil {
 			return fmt.Errorf("after fault %d had healed: %w", i, err)
 		}
 		for _, s := range seats {

@@ -48,6 +48,10 @@ func (c Case) OwnServer() bool {
 	return c.Fault == FaultRestart || c.Fault == FaultPause || c.Fault == FaultFailover
 }
 
+// Contract reports whether the case is about the contract alone: it calls a backend, and
+// runs no manager.
+func (c Case) Contract() bool { return !strings.ContainsAny(c.Rule[:1], "SLPQ") }
+
 // Cases returns all cases, in the order in which they run: first those about the
 // contract alone, then those with managers, then those that count calls.
 func Cases() []Case {

@@ -160,7 +160,7 @@ func (t *Trial) storm(seed uint64, n int, length time.Duration) error {
 		s.Resume()
 	}
 	t.sleep(4 * t.TTL)
-	errs := []error{t.one(t.TTL, seats...)}
+	errs := []error{t.one(seats...)}
 	for _, s := range seats {
 		s.left = true
 	}

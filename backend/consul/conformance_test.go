@@ -29,7 +29,7 @@ func harness(newStore func(t testing.TB) conformance.Store) conformance.Harness 
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	agent := testbed.SharedConsul(t)
-	conformance.Run(t, harness(func(t testing.TB) conformance.Store { return newStore(t, agent) }))
+	conformance.Run(t, testbed.InTier(harness(func(t testing.TB) conformance.Store { return newStore(t, agent) })))
 }
 
 // TestConformanceOnThreeServers runs the suite on a cluster, over each of whose

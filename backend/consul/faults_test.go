@@ -270,13 +270,15 @@ func TestAHandOverTakesOneRequestOfEach(t *testing.T) {
 		b.release(backend.Released, got.Lease)
 		return took
 	}
+	// On a busy machine what was heard may be old when it is looked at, and is read again:
+	// it is tried until it goes as it should. Code that needs more never gets there.
 	least := 99
-	for range 20 { // on a busy machine what was heard may be old when it is looked at
-		if least = min(least, hand()); least == 2 {
-			return
+	testbed.Eventually(t, time.Minute, "a hand-over by 2 requests", func() error {
+		if least = min(least, hand()); least > 2 {
+			return fmt.Errorf("the quickest took %d", least)
 		}
-	}
-	t.Errorf("the quickest hand-over took %d requests, want 2", least)
+		return nil
+	})
 }
 
 // Nothing of a Backend stays behind: no goroutine, and no session if it holds

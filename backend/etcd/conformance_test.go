@@ -16,10 +16,11 @@ import (
 	"github.com/go-election/go-election/internal/testbed"
 )
 
-// TestConformanceOnOneNode runs the suite on a single node.
-func TestConformanceOnOneNode(t *testing.T) {
+// TestConformance runs the suite on a single node.
+func TestConformance(t *testing.T) {
 	t.Parallel()
-	conformance.Run(t, realTime(func(t testing.TB) conformance.Store { return newStore(t, testbed.SharedEtcd(t)) }))
+	endpoints := testbed.SharedEtcd(t)
+	conformance.Run(t, testbed.InTier(realTime(func(t testing.TB) conformance.Store { return newStore(t, endpoints) })))
 }
 
 // TestConformanceWhileTheNodeIsTormented runs the cases that need a node of their own.

@@ -12,6 +12,7 @@ import (
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/file"
 	"github.com/go-election/go-election/conformance"
+	"github.com/go-election/go-election/internal/testbed"
 )
 
 // store is a fresh directory. Names in the faults are file names as they are.
@@ -69,10 +70,10 @@ func TestConformance(t *testing.T) {
 
 // TestConformanceInRealTime runs the suite as processes would meet it.
 func TestConformanceInRealTime(t *testing.T) {
-	conformance.Run(t, conformance.Harness{
+	conformance.Run(t, testbed.InTier(conformance.Harness{
 		TTL: 2 * time.Second, Parallel: true, Late: time.Second, Short: true,
 		NewStore: func(t testing.TB) conformance.Store {
 			return store(t, memory(t), file.Options{MaxTTL: 2 * time.Second})
 		},
-	})
+	}))
 }

@@ -19,6 +19,7 @@ import (
 
 	"github.com/go-election/go-election/backend/file"
 	"github.com/go-election/go-election/election"
+	"github.com/go-election/go-election/internal/testbed"
 )
 
 // The test binary is also the program of the processes that it starts.
@@ -110,6 +111,7 @@ func listen() *ears { return &ears{said: make(chan said, 100)} }
 // start starts a child, and waits until it campaigns.
 func start(t *testing.T, dir, id string, ttl time.Duration, e *ears) {
 	t.Helper()
+	testbed.Full(t, "kills and stops processes")
 	c := exec.Command(os.Args[0])
 	c.Env = append(os.Environ(), childDir+"="+dir, childID+"="+id, childTTL+"="+ttl.String())
 	c.Stderr = os.Stderr

@@ -15,10 +15,10 @@ import (
 	"github.com/go-election/go-election/internal/testbed"
 )
 
-// TestConformanceInVirtualTime runs the suite on real servers in bubbles of
+// TestConformance runs the suite on real servers in bubbles of
 // testing/synctest: hours pass in moments, and the server's clock follows. Time
 // stands still while an answer is on its way, so there are no door-bells here.
-func TestConformanceInVirtualTime(t *testing.T) {
+func TestConformance(t *testing.T) {
 	t.Parallel()
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
 		d := testbed.Shared(t, k).Database(t)

@@ -21,14 +21,14 @@ const (
 // TestConformance runs the suite on one real server that all cases share.
 func TestConformance(t *testing.T) {
 	servers := testbed.SharedZooKeeper(t)
-	conformance.Run(t, conformance.Harness{
+	conformance.Run(t, testbed.InTier(conformance.Harness{
 		TTL: ttl, Late: time.Second, Short: true, Parallel: true,
 		NewStore: func(t testing.TB) conformance.Store {
 			return newStore(t, servers, func(root string) Options {
 				return Options{Servers: servers, Root: root, Tick: tick, MaxSession: roomy}
 			})
 		},
-	})
+	}))
 }
 
 // Every layout can be moved from and to.

@@ -34,7 +34,6 @@ func onDSN(t *testing.T, backend string, c *mysql.Config) []string {
 		"ELECTION_MYSQLTABLE_DSN="+c.FormatDSN(), "ELECTION_MYSQLTABLE_LAYOUT=update_time")
 }
 
-// What schema.sql makes by hand belongs to no server: there the first term is ahead.
 func TestTablesThatElectMakesNeedNoJumpOfTheFirstTerm(t *testing.T) {
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
 		t.Parallel()

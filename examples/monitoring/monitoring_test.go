@@ -18,6 +18,7 @@ import (
 	"github.com/go-election/go-election/backend/memory"
 	"github.com/go-election/go-election/election"
 	"github.com/go-election/go-election/electionprom"
+	"github.com/go-election/go-election/internal/testbed"
 )
 
 // promtool runs it, and fails the test if it finds fault with its arguments. If it
@@ -25,6 +26,7 @@ import (
 func promtool(t *testing.T, args ...string) {
 	t.Helper()
 	if _, err := exec.LookPath("promtool"); err != nil {
+		testbed.Full(t, "needs promtool")
 		const cure = "run \"make deps\", or install the Debian package prometheus"
 		if ci := os.Getenv("CI"); ci != "" && ci != "false" {
 			t.Fatalf("monitoring: MISSING: %v: %s", err, cure)

@@ -24,6 +24,7 @@ const (
 // over. A fourth takes over when all three are dead, and hands over at once when
 // it is asked to end.
 func TestProcessesElectAndTakeOver(t *testing.T) {
+	testbed.Full(t, "kills and stops processes")
 	binary := filepath.Join(t.TempDir(), "candidate")
 	if out, err := exec.Command("go", "build", "-o", binary, ".").CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)

@@ -77,6 +77,7 @@ var (
 // One binary, unchanged, runs on every store by one word of its configuration: in
 // the file, or in the environment.
 func TestTheSameProgramRunsOnEveryStoreByOneWord(t *testing.T) {
+	testbed.Full(t, "kills and stops processes")
 	binary := filepath.Join(t.TempDir(), "quickstart")
 	if out, err := exec.Command("go", "build", "-o", binary, ".").CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
@@ -176,6 +177,7 @@ func TestNoProcessIsLeftBehind(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("looks for processes in /proc")
 	}
+	testbed.Full(t, "kills and stops processes")
 	binary := filepath.Join(t.TempDir(), "quickstart")
 	if out, err := exec.Command("go", "build", "-o", binary, ".").CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)

@@ -20,6 +20,7 @@ import (
 // build makes the program.
 func build(t *testing.T) (binary string) {
 	t.Helper()
+	testbed.Full(t, "kills and stops processes")
 	binary = filepath.Join(t.TempDir(), "road")
 	if out, err := exec.Command("go", "build", "-o", binary, ".").CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)

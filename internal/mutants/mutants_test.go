@@ -14,6 +14,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/go-election/go-election/internal/testbed"
 )
 
 var (
@@ -52,6 +54,7 @@ func suite(title string) check {
 const some = 6
 
 func TestEachBrokenCoreIsFound(t *testing.T) {
+	testbed.Full(t, "builds and breaks the core many times")
 	names := map[string]bool{}
 	tried, killed := 0, 0
 	for i, m := range mutants {

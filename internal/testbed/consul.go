@@ -1,6 +1,7 @@
 package testbed
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"encoding/json"
@@ -53,6 +54,7 @@ const consulToken = "0f0e0d0c-0b0a-0908-0706-050403020100"
 // skipped.
 func StartConsul(t testing.TB, o ConsulOptions) *ConsulAgent {
 	t.Helper()
+	Full(t, "starts a server of its own")
 	if os.Getenv(Consul.variable()) != "" {
 		t.Skipf("this test needs a Consul that it starts itself, but %s names one that is already there", Consul.variable())
 	}
@@ -60,6 +62,7 @@ func StartConsul(t testing.TB, o ConsulOptions) *ConsulAgent {
 	if err != nil {
 		unavailable(t, err)
 	}
+	used(t, "Consul "+a.Version())
 	owned(t, a.Daemon)
 	return a
 }
@@ -69,16 +72,17 @@ func StartConsul(t testing.TB, o ConsulOptions) *ConsulAgent {
 // prefix of your own on it. Sessions may be as short as a second.
 func SharedConsul(t testing.TB) *ConsulAgent {
 	t.Helper()
+	contract(t)
 	a, err := sharedConsul()
 	if err != nil {
 		unavailable(t, err)
 	}
+	used(t, "Consul "+cmp.Or(a.Version(), "that is already there"))
 	return a
 }
 
 var sharedConsul = sync.OnceValues(func() (*ConsulAgent, error) {
 	if addr := os.Getenv(Consul.variable()); addr != "" {
-		report("used: Consul at %s, already there", addr)
 		return &ConsulAgent{Daemon: &Daemon{options: daemonOptions{kind: Consul, addr: addr}, shared: true}}, nil
 	}
 	a, err := startConsul(ConsulOptions{SessionTTLMin: time.Second})
@@ -92,6 +96,7 @@ var sharedConsul = sync.OnceValues(func() (*ConsulAgent, error) {
 // test. All of them answer clients when it returns.
 func StartConsulCluster(t testing.TB, network *Network, n int) []*ConsulAgent {
 	t.Helper()
+	Full(t, "starts a cluster")
 	if os.Getenv(Consul.variable()) != "" {
 		t.Skipf("this test needs a Consul that it starts itself, but %s names one that is already there", Consul.variable())
 	}
@@ -114,7 +119,7 @@ func StartConsulCluster(t testing.TB, network *Network, n int) []*ConsulAgent {
 			t.Fatalf("testbed: %v", err)
 		}
 	}
-	report("used: Consul %s, %d servers started by the tests", agents[0].Version(), n)
+	used(t, fmt.Sprintf("Consul %s, %d servers", agents[0].Version(), n))
 	return agents
 }
 
@@ -127,7 +132,6 @@ func startConsul(o ConsulOptions) (*ConsulAgent, error) {
 		a.remove()
 		return nil, err
 	}
-	report("used: Consul %s, started by the tests", a.Version())
 	return a, nil
 }
 

@@ -18,9 +18,15 @@
 // # What must be installed
 //
 // "make deps" installs everything on Debian. A server that is missing skips its
-// tests and names the package. With CI set in the environment it fails them,
-// except MySQL 9 and network namespaces where root may not make them, which are
-// skipped and reported in capital letters.
+// tests and names the package. With CI set in the environment it fails them in the full
+// tier, except MySQL 9 and network namespaces where root may not make them.
+//
+// # Two tiers
+//
+// "go test -short" is the fast tier, "make test": there only TestConformance of each backend
+// has a server, a shared one, and only the contract is run where time is real ([InTier]).
+// All else that needs a server, or takes long, is left to "make verify" ([Full]). A busy
+// machine does not fail the fast tier.
 //
 // ELECTION_TEST_MYSQL_DSN and ELECTION_TEST_MARIADB_DSN name servers that are
 // already there, by a user who may create databases and users;
@@ -28,8 +34,8 @@
 // ELECTION_TEST_ETCD_ENDPOINTS name others, by host:port. They are used
 // instead of starting one. Tests that torment such a server are skipped.
 //
-// ELECTION_TEST_REPORT names a file to which a line is added for every kind of
-// server that was used or missing.
+// The servers that a test has used or missed are attributes of the test
+// ([testing.TB.Attr]), of which scripts/report makes a table.
 //
 // # What is left behind
 //

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strconv"
@@ -39,11 +40,13 @@ type EtcdNode struct {
 // skipped.
 func StartEtcd(t testing.TB, o EtcdOptions) *EtcdNode {
 	t.Helper()
+	Full(t, "starts a server of its own")
 	noEtcd(t)
 	n, err := startEtcd(o)
 	if err != nil {
 		unavailable(t, err)
 	}
+	used(t, "etcd "+n.Version())
 	owned(t, n.Daemon)
 	return n
 }
@@ -60,14 +63,16 @@ func noEtcd(t testing.TB) {
 // must not be tormented. Take a prefix of your own on it.
 func SharedEtcd(t testing.TB) []string {
 	t.Helper()
+	contract(t)
 	if endpoints := os.Getenv(Etcd.variable()); endpoints != "" {
-		report("used: etcd at %s, already there", endpoints)
+		used(t, "etcd, already there")
 		return strings.Split(endpoints, ",")
 	}
 	n, err := sharedEtcd()
 	if err != nil {
 		unavailable(t, err)
 	}
+	used(t, "etcd "+n.Version())
 	return []string{n.URL()}
 }
 
@@ -83,6 +88,7 @@ var sharedEtcd = sync.OnceValues(func() (*EtcdNode, error) {
 // test. All of them answer clients when it returns.
 func StartEtcdCluster(t testing.TB, network *Network, n int, o EtcdOptions) []*EtcdNode {
 	t.Helper()
+	Full(t, "starts a cluster")
 	noEtcd(t)
 	var peers []string
 	for i := range n {
@@ -102,7 +108,7 @@ func StartEtcdCluster(t testing.TB, network *Network, n int, o EtcdOptions) []*E
 			t.Fatalf("testbed: %v", err)
 		}
 	}
-	report("used: etcd %s, %d nodes started by the tests", nodes[0].Version(), n)
+	used(t, fmt.Sprintf("etcd %s, %d nodes", nodes[0].Version(), n))
 	return nodes
 }
 
@@ -115,7 +121,6 @@ func startEtcd(o EtcdOptions) (*EtcdNode, error) {
 		n.remove()
 		return nil, err
 	}
-	report("used: etcd %s, started by the tests", n.Version())
 	return n, nil
 }
 
@@ -169,18 +174,36 @@ func newEtcd(o EtcdOptions, host *Host, name string, peers []string) (*EtcdNode,
 }
 
 // findEtcd looks for the program that "make deps" builds, the newest if there are
-// several.
+// several. The fast tier is content with the one that the system has installed.
 func findEtcd() (program, version string, err error) {
 	cache, err := cacheDir()
 	if err != nil {
 		return "", "", err
 	}
 	found, _ := filepath.Glob(filepath.Join(cache, "etcd-v*", "etcd"))
+	if len(found) == 0 && testing.Short() {
+		return systemEtcd()
+	}
 	if len(found) == 0 {
 		return "", "", &missing{Etcd, "etcd", "it builds it from internal/tools/etcd"}
 	}
 	program = found[len(found)-1]
 	return program, strings.TrimPrefix(filepath.Base(filepath.Dir(program)), "etcd-v"), nil
+}
+
+var etcdVersion = regexp.MustCompile(`etcd Version: (\S+)`)
+
+func systemEtcd() (program, version string, err error) {
+	program, err = lookPath("etcd")
+	if err != nil {
+		return "", "", &missing{Etcd, "etcd", "Debian: etcd-server"}
+	}
+	out, err := exec.Command(program, "--version").Output()
+	found := etcdVersion.FindSubmatch(out)
+	if err != nil || found == nil {
+		return "", "", fmt.Errorf("%s --version: %v: %s", program, err, out)
+	}
+	return program, string(found[1]), nil
 }
 
 // ready asks whether there is a leader that confirms a reading.

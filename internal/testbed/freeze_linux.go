@@ -27,6 +27,7 @@ type freezer struct {
 // version 1 or 2.
 func Freeze(t testing.TB, pids ...int) (thaw func()) {
 	t.Helper()
+	Full(t, "freezes processes")
 	f, err := newFreezer()
 	if err != nil {
 		t.Fatalf("freeze processes: %v", err)

@@ -25,7 +25,7 @@ func TestNothingIsLeftOfATestBinary(t *testing.T) {
 	for _, end := range []string{"exit", "panic", "kill"} {
 		t.Run(end, func(t *testing.T) {
 			cmd := exec.Command(os.Args[0], "-test.run=^TestHelperEnds$")
-			cmd.Env = append(os.Environ(), helper+"="+end, "ELECTION_TEST_MARIADB_DSN=", "ELECTION_TEST_REPORT=")
+			cmd.Env = append(os.Environ(), helper+"="+end, "ELECTION_TEST_MARIADB_DSN=")
 			out, err := cmd.StdoutPipe()
 			if err != nil {
 				t.Fatal(err)

@@ -48,6 +48,7 @@ type Span struct {
 // StartMember starts a program that behaves as a [Member] does. It ends with the test.
 func StartMember(t testing.TB, cmd *exec.Cmd) *Member {
 	t.Helper()
+	Full(t, "kills and stops processes")
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe() // it ends with its input, and so with the test binary
 	if err != nil {

@@ -44,6 +44,7 @@ var networks struct {
 // root, iproute2 and nsenter, and otherwise skips the test, or in CI fails it.
 func NewNetwork(t testing.TB, n int) *Network {
 	t.Helper()
+	Full(t, "starts a cluster")
 	for _, program := range []string{"ip", "nsenter"} {
 		if _, err := lookPath(program); err != nil {
 			unavailable(t, &missing{"network namespaces", program, "Debian: iproute2, util-linux"})
@@ -61,7 +62,7 @@ func NewNetwork(t testing.TB, n int) *Network {
 	case errors.Is(err, syscall.EPERM), strings.Contains(err.Error(), "not permitted"):
 		// Root in a container may lack the right. Nothing that is installed helps,
 		// so it is only said loudly.
-		report("NETWORK NAMESPACES ARE MISSING: TESTS WITH A CLUSTER DID NOT RUN")
+		t.Attr("missing", "network namespaces")
 		t.Skipf("testbed: NETWORK NAMESPACES ARE MISSING: root has no right to make them here: %v", err)
 	default:
 		t.Fatalf("testbed: make a network: %v", err)

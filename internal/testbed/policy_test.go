@@ -2,8 +2,6 @@ package testbed
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 	"runtime"
 	"strings"
 	"sync"
@@ -13,10 +11,14 @@ import (
 // A fake is a test that notes how it ended.
 type fake struct {
 	testing.TB
-	ended, text string
+	name              string
+	ended, text, attr string
 }
 
 func (f *fake) Helper()                           {}
+func (f *fake) Name() string                      { return f.name }
+func (f *fake) Attr(key, value string)            { f.attr = key + " " + value }
+func (f *fake) Skip(args ...any)                  { f.end("skip", "%s", args) }
 func (f *fake) Skipf(format string, args ...any)  { f.end("skip", format, args) }
 func (f *fake) Fatalf(format string, args ...any) { f.end("fatal", format, args) }
 
@@ -26,38 +28,67 @@ func (f *fake) end(how, format string, args []any) {
 }
 
 // ending returns how a test that does this ends: "skip", "fatal" or "".
-func ending(t *testing.T, do func(tb testing.TB)) (how, text string) {
+func ending(t *testing.T, do func(tb testing.TB)) (f *fake, text string) {
 	t.Helper()
-	f := &fake{TB: t}
+	return endingOf(t, t.Name(), do)
+}
+
+// endingOf is for a test of that name.
+func endingOf(t *testing.T, name string, do func(tb testing.TB)) (f *fake, text string) {
+	t.Helper()
+	f = &fake{TB: t, name: name}
 	var wg sync.WaitGroup
 	wg.Go(func() { do(f) })
 	wg.Wait()
-	return f.ended, f.text
+	return f, f.text
 }
 
 func TestMissingServers(t *testing.T) {
 	for _, test := range []struct {
-		ci     string
-		kind   Kind
-		want   string
-		report string
+		ci   string
+		kind Kind
+		want string
 	}{
-		{"", MariaDB, "skip", "skipped: MariaDB"},
-		{"", MySQL, "skip", "skipped: MySQL"},
-		{"true", MariaDB, "fatal", "MISSING: MariaDB"},
-		{"true", MySQL, "skip", "MYSQL 9 IS MISSING"},
+		{"", MariaDB, "skip"},
+		{"", MySQL, "skip"},
+		{"true", MariaDB, "fatal"},
+		{"true", MySQL, "skip"},
 	} {
-		name := filepath.Join(t.TempDir(), "report")
+		if testing.Short() { // the fast tier does without what is not there
+			test.want = "skip"
+		}
 		t.Setenv("CI", test.ci)
-		t.Setenv("ELECTION_TEST_REPORT", name)
-		how, text := ending(t, func(tb testing.TB) {
+		f, text := ending(t, func(tb testing.TB) {
 			unavailable(tb, &missing{test.kind, string(test.kind), "Debian: some-package"})
 		})
-		if how != test.want || !strings.Contains(text, "some-package") {
-			t.Errorf("CI=%q, no %s: %s %q, want %s and the package", test.ci, test.kind, how, text, test.want)
+		if f.ended != test.want || !strings.Contains(text, "some-package") {
+			t.Errorf("CI=%q, no %s: %s %q, want %s and the package", test.ci, test.kind, f.ended, text, test.want)
 		}
-		if text, _ := os.ReadFile(name); !strings.HasPrefix(string(text), test.report) {
-			t.Errorf("CI=%q, no %s: report %q, want %q", test.ci, test.kind, text, test.report)
+		if f.attr != "missing "+string(test.kind) {
+			t.Errorf("CI=%q, no %s: %q is noted for the table", test.ci, test.kind, f.attr)
+		}
+	}
+}
+
+func TestTheFastTierHasAServerForTheContractOnly(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		need func(testing.TB)
+		fast bool
+	}{
+		{"TestConformance", contract, true},
+		{"TestConformance/cases/A1", contract, true},
+		{"TestConformanceInRealTime", contract, false},
+		{"TestRights", contract, false},
+		{"TestConformance", func(tb testing.TB) { Full(tb, "takes long") }, false},
+	} {
+		f, text := endingOf(t, test.name, test.need)
+		want := ""
+		if testing.Short() && !test.fast {
+			want = "skip"
+		}
+		if f.ended != want || want != "" && !strings.HasPrefix(text, ForVerify) {
+			t.Errorf("short=%v: %s ends by %q %q, want %q", testing.Short(), test.name, f.ended, text, want)
 		}
 	}
 }
@@ -84,8 +115,8 @@ func TestSharedServerIsNotTormented(t *testing.T) {
 			"Stop":     s.Stop,
 			"ReadOnly": func(tb testing.TB) { s.ReadOnly(tb, true) },
 		} {
-			if how, text := ending(t, torment); how != "fatal" {
-				t.Errorf("%s on a shared server: %q %s, want fatal", name, how, text)
+			if f, text := ending(t, torment); f.ended != "fatal" {
+				t.Errorf("%s on a shared server: %q %s, want fatal", name, f.ended, text)
 			}
 		}
 	})
@@ -96,7 +127,6 @@ func TestServerThatIsAlreadyThere(t *testing.T) {
 		there := Start(t, Options{Kind: k})
 		dsn := there.AdminConfig().FormatDSN()
 		t.Setenv(k.variable(), dsn)
-		t.Setenv("ELECTION_TEST_REPORT", "") // this is about no server of the run
 
 		s := Start(t, Options{Kind: k})
 		if s.Addr() != there.Addr() {
@@ -104,13 +134,13 @@ func TestServerThatIsAlreadyThere(t *testing.T) {
 		}
 		mustAsk[int](t, OpenDB(t, s.Database(t).User), "SELECT 1")
 
-		how, text := ending(t, s.Kill)
-		if how != "skip" || !strings.Contains(text, k.variable()) {
-			t.Errorf("Kill: %q %q, want a skip that names %s", how, text, k.variable())
+		f, text := ending(t, s.Kill)
+		if f.ended != "skip" || !strings.Contains(text, k.variable()) {
+			t.Errorf("Kill: %q %q, want a skip that names %s", f.ended, text, k.variable())
 		}
-		how, _ = ending(t, func(tb testing.TB) { StartPair(tb, Options{Kind: k}) })
-		if how != "skip" {
-			t.Errorf("StartPair: %q, want a skip", how)
+		f, _ = ending(t, func(tb testing.TB) { StartPair(tb, Options{Kind: k}) })
+		if f.ended != "skip" {
+			t.Errorf("StartPair: %q, want a skip", f.ended)
 		}
 
 		other := MySQL

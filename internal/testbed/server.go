@@ -68,7 +68,6 @@ func start(o Options) (*Server, error) {
 		s.stop()
 		return nil, fmt.Errorf("start %s: %w", o.Kind, err)
 	}
-	report("used: %s %s, started by the tests", s.kind, s.version)
 	return s, nil
 }
 
@@ -148,8 +147,15 @@ func external(k Kind, dsn string) (*Server, error) {
 		s.db.Close()
 		return nil, fmt.Errorf("%s names a server of another kind: %s", k.variable(), s.version)
 	}
-	report("used: %s %s, already there", s.kind, s.version)
 	return s, nil
+}
+
+// title names the server in the table at the end of a run.
+func (s *Server) title() string {
+	if s.program == nil {
+		return fmt.Sprintf("%s %s, already there", s.kind, s.version)
+	}
+	return fmt.Sprintf("%s %s", s.kind, s.version)
 }
 
 // Kind returns the kind of server.

@@ -64,6 +64,7 @@ type Options struct {
 // The test is skipped or fails if the server is not installed.
 func Start(t testing.TB, o Options) *Server {
 	t.Helper()
+	Full(t, "starts a server of its own")
 	if dsn := os.Getenv(o.Kind.variable()); dsn != "" {
 		if o.Args != nil || o.TLS || o.Clock || o.Replication {
 			t.Skipf("this test needs a %s that it starts with options of its own, but %s names one that is already there",
@@ -74,12 +75,14 @@ func Start(t testing.TB, o Options) *Server {
 			t.Fatal(err)
 		}
 		t.Cleanup(s.stop)
+		used(t, s.title())
 		return s
 	}
 	s, err := start(o)
 	if err != nil {
 		unavailable(t, err)
 	}
+	used(t, s.title())
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Logf("the last lines that %s %s wrote:\n%s", s.kind, s.addr, s.logTail())
@@ -99,10 +102,12 @@ var shared = map[Kind]func() (*Server, error){
 // The test is skipped or fails if the server is not installed.
 func Shared(t testing.TB, k Kind) *Server {
 	t.Helper()
+	contract(t)
 	s, err := shared[k]()
 	if err != nil {
 		unavailable(t, err)
 	}
+	used(t, s.title())
 	return s
 }
 
@@ -193,39 +198,18 @@ func (m *missing) cure() string {
 
 // unavailable ends a test whose server could not be had.
 //
-// In CI a missing server is a failure, or a broken installation would pass for
-// a green run. MySQL 9 is the exception: it comes from a distribution that
-// changes daily, so it is only said loudly.
+// The fast tier does without. In CI a server that is missing from the full tier is a
+// failure, or a broken installation would pass for a green run. MySQL 9 is the exception:
+// it comes from a distribution that changes daily. The table at the end names it.
 func unavailable(t testing.TB, err error) {
 	t.Helper()
 	m, ok := errors.AsType[*missing](err)
-	switch {
-	case !ok:
+	if !ok {
 		t.Fatalf("testbed: %v", err)
-	case os.Getenv("CI") == "" || os.Getenv("CI") == "false":
-		report("skipped: %s", m.what)
-		t.Skipf("testbed: %v", m)
-	case m.kind == MySQL:
-		report("MYSQL 9 IS MISSING: ITS TESTS DID NOT RUN")
-		t.Skipf("testbed: MYSQL 9 IS MISSING: %s", m.cure())
-	default:
-		report("MISSING: %s", m.what)
+	}
+	t.Attr("missing", m.what)
+	if ci := os.Getenv("CI"); ci != "" && ci != "false" && !testing.Short() && m.kind != MySQL {
 		t.Fatalf("testbed: %v", m)
 	}
-}
-
-var reported sync.Map
-
-// report adds a line, once, to the file that ELECTION_TEST_REPORT names.
-func report(format string, args ...any) {
-	name, line := os.Getenv("ELECTION_TEST_REPORT"), fmt.Sprintf(format, args...)
-	if _, again := reported.LoadOrStore(name+line, true); again || name == "" {
-		return
-	}
-	// One short write to a file opened for appending does not mix with the
-	// lines of other test binaries. A report that fails must fail no test.
-	if f, err := os.OpenFile(name, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o666); err == nil {
-		fmt.Fprintln(f, line)
-		f.Close()
-	}
+	t.Skipf("testbed: %v", m)
 }

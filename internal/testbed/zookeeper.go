@@ -53,10 +53,12 @@ func (z *ZooKeeperServer) CAFile() string { return filepath.Join(z.ca.dir, "ca.p
 // The test is skipped or fails if it is not installed.
 func StartZooKeeper(t testing.TB, o ZooKeeperOptions) *ZooKeeperServer {
 	t.Helper()
+	Full(t, "starts a server of its own")
 	z, err := startZooKeeper(o)
 	if err != nil {
 		unavailable(t, err)
 	}
+	used(t, "ZooKeeper "+z.Version())
 	owned(t, z.Daemon)
 	return z
 }
@@ -74,13 +76,16 @@ var sharedZooKeeper = sync.OnceValues(func() (*ZooKeeperServer, error) {
 // by commas. They must not be tormented, and every test has its own paths.
 func SharedZooKeeper(t testing.TB) []string {
 	t.Helper()
+	contract(t)
 	if servers := os.Getenv(ZooKeeper.variable()); servers != "" {
+		used(t, "ZooKeeper, already there")
 		return strings.Split(servers, ",")
 	}
 	z, err := sharedZooKeeper()
 	if err != nil {
 		unavailable(t, err)
 	}
+	used(t, "ZooKeeper "+z.Version())
 	return []string{z.Addr()}
 }
 
@@ -144,7 +149,6 @@ func startZooKeeper(o ZooKeeperOptions) (*ZooKeeperServer, error) {
 			return nil, err
 		}
 		if err = z.await(); err == nil {
-			report("used: ZooKeeper %s, started by the tests", z.Version())
 			return z, nil
 		}
 		busy := strings.Contains(z.LogTail(), "ddress already in use")
@@ -159,6 +163,7 @@ func startZooKeeper(o ZooKeeperOptions) (*ZooKeeperServer, error) {
 // on each host of the network. config is added to all configuration files.
 func StartZooKeeperEnsemble(t testing.TB, network *Network, n int, config ...string) []*ZooKeeperServer {
 	t.Helper()
+	Full(t, "starts a cluster")
 	var servers []*ZooKeeperServer
 	var daemons []*Daemon
 	for i := range n {
@@ -189,7 +194,7 @@ func StartZooKeeperEnsemble(t testing.TB, network *Network, n int, config ...str
 			t.Fatal(err)
 		}
 	}
-	report("used: ZooKeeper %s, an ensemble of %d, started by the tests", servers[0].Version(), n)
+	used(t, fmt.Sprintf("ZooKeeper %s, %d servers", servers[0].Version(), n))
 	return servers
 }
 

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/go-election/go-election/internal/testbed"
 )
 
 var (
@@ -201,6 +203,7 @@ func number(text, pattern string) int {
 // need ends the test if spin is not there. In CI that is a failure.
 func need(t *testing.T) {
 	t.Helper()
+	testbed.Full(t, "searches models")
 	var missing error
 	for _, name := range []string{"spin", "gcc"} {
 		_, err := exec.LookPath(name)

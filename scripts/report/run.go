@@ -1,0 +1,218 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+)
+
+// A run is what has been told so far.
+type run struct {
+	out      io.Writer
+	packages []*pkg // in the order in which they began
+	build    []string
+}
+
+// A pkg is one package's tests.
+type pkg struct {
+	run     *run
+	path    string
+	ended   bool
+	failed  bool // as a whole
+	elapsed time.Duration
+	output  []string // of no test
+	running map[string]*test
+	count   map[outcome]int // of tests, without their subtests
+	servers map[string]bool
+	missing map[string]bool // servers and programs that are not there
+	reasons map[string]int  // why tests are left to the full tier
+	skipped []string        // tests that are skipped for another reason
+}
+
+// A test is one that has not ended.
+type test struct {
+	output []string
+	subs   map[outcome]int
+}
+
+type outcome string
+
+const (
+	passed  outcome = "passed"
+	failed  outcome = "failed"
+	left    outcome = "left"    // to the full tier
+	skipped outcome = "skipped" // for another reason
+)
+
+// forVerify begins the reason of a test that the fast tier leaves out.
+const forVerify = "left to make verify: "
+
+func newRun(out io.Writer) *run { return &run{out: out} }
+
+// of returns the package, which begins with its first event.
+func (r *run) of(path string) *pkg {
+	path = strings.TrimPrefix(path, "github.com/go-election/go-election/")
+	if i := slices.IndexFunc(r.packages, func(p *pkg) bool { return p.path == path && !p.ended }); i >= 0 {
+		return r.packages[i]
+	}
+	p := &pkg{run: r, path: path, running: make(map[string]*test), count: make(map[outcome]int),
+		servers: make(map[string]bool), missing: make(map[string]bool), reasons: make(map[string]int)}
+	r.packages = append(r.packages, p)
+	return p
+}
+
+// test takes in an event of a test.
+func (p *pkg) test(e event) {
+	t := p.running[e.Test]
+	if t == nil {
+		t = &test{subs: make(map[outcome]int)}
+		p.running[e.Test] = t
+	}
+	switch e.Action {
+	case "output":
+		if !strings.HasPrefix(e.Output, "=== ") {
+			t.output = append(t.output, e.Output)
+		}
+	case "attr":
+		switch e.Key {
+		case "server":
+			p.servers[e.Value] = true
+		case "missing":
+			p.missing[e.Value] = true
+		}
+	case "pass", "fail", "skip":
+		delete(p.running, e.Test)
+		p.testEnded(e, t)
+	}
+}
+
+// testEnded counts a test, and shows one that failed.
+func (p *pkg) testEnded(e event, t *test) {
+	is := passed
+	switch e.Action {
+	case "fail":
+		is = failed
+		p.run.show(append([]string{fmt.Sprintf("\n%s %s\n", p.path, e.Test)}, t.output...))
+	case "skip":
+		is = skipped
+		if _, why, found := strings.Cut(strings.Join(t.output, ""), forVerify); found {
+			is = left
+			why, _, _ = strings.Cut(why, "\n")
+			p.reasons[why]++
+		} else {
+			p.skipped = append(p.skipped, e.Test+": "+reason(t.output))
+		}
+	case "pass": // a test whose subtests were all left out is left out
+		if t.subs[left] > 0 && t.subs[passed]+t.subs[skipped] == 0 {
+			is = left
+		}
+	}
+	parent := e.Test
+	if i := strings.LastIndexByte(parent, '/'); i >= 0 {
+		if above := p.running[parent[:i]]; above != nil {
+			above.subs[is]++
+		}
+		return
+	}
+	p.count[is]++
+}
+
+// reason is what a skipped test said last.
+func reason(output []string) string {
+	for _, line := range slices.Backward(output) {
+		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "--- ") {
+			return line
+		}
+	}
+	return "no reason given"
+}
+
+// end ends a package. If it failed by itself, as by a panic, what is not told yet is shown.
+func (p *pkg) end(e event) {
+	p.ended, p.elapsed = true, time.Duration(e.Elapsed*float64(time.Second))
+	p.failed = e.Action == "fail"
+	if p.failed && (p.count[failed] == 0 || len(p.running) > 0) {
+		for _, name := range slices.Sorted(maps.Keys(p.running)) {
+			p.run.show(append([]string{fmt.Sprintf("\n%s %s has not ended\n", p.path, name)}, p.running[name].output...))
+		}
+		p.run.show(p.output)
+	}
+	p.output, p.running = nil, make(map[string]*test)
+}
+
+func (r *run) show(output []string) { fmt.Fprint(r.out, strings.Join(output, "")) }
+
+// progress prints how far the tests are.
+func (r *run) progress(since time.Duration) {
+	var running []string
+	tests, done := 0, 0
+	for _, p := range r.packages {
+		tests += p.count[passed] + p.count[failed]
+		if p.ended {
+			done++
+		} else {
+			running = append(running, p.path)
+		}
+	}
+	now := "compiling"
+	if len(running) > 0 {
+		now = strings.Join(running, ", ")
+	}
+	fmt.Fprintf(r.out, "%6v  %d tests of %d packages have ended; now: %s\n", since.Round(time.Second), tests, done, now)
+}
+
+// ok reports whether tests have run and none failed.
+func (r *run) ok() bool {
+	ran := false
+	for _, p := range r.packages {
+		if p.failed || !p.ended {
+			return false
+		}
+		ran = ran || p.count[passed] > 0
+	}
+	return ran
+}
+
+// table prints what ran, on what, and what was left out.
+func (r *run) table() {
+	slices.SortStableFunc(r.packages, func(a, b *pkg) int { return cmp.Compare(a.path, b.path) })
+	total, why := make(map[outcome]int), make(map[string]int)
+	fmt.Fprintf(r.out, "\n%-24s %6s %6s %6s %7s  %s\n", "package", "passed", "failed", "left", "seconds", "on")
+	for _, p := range r.packages {
+		for is, n := range p.count {
+			total[is] += n
+		}
+		for reason, n := range p.reasons {
+			why[reason] += n
+		}
+		if len(p.count) == 0 && p.ended && !p.failed {
+			continue // no tests
+		}
+		note := strings.Join(slices.Sorted(maps.Keys(p.servers)), "; ")
+		if p.failed && p.count[failed] == 0 || !p.ended {
+			note = "FAILED AS A WHOLE"
+		}
+		fmt.Fprintf(r.out, "%-24s %6d %6d %6d %7.1f  %s\n", p.path, p.count[passed], p.count[failed], p.count[left], p.elapsed.Seconds(), note)
+	}
+	if total[left] > 0 {
+		fmt.Fprintf(r.out, "\nLeft to the full tier, \"make verify\":\n")
+		for _, reason := range slices.SortedFunc(maps.Keys(why), func(a, b string) int { return cmp.Or(why[b]-why[a], strings.Compare(a, b)) }) {
+			fmt.Fprintf(r.out, "  %4d: %s\n", why[reason], reason)
+		}
+	}
+	for _, p := range r.packages {
+		for _, s := range p.skipped {
+			fmt.Fprintf(r.out, "skipped: %s %s\n", p.path, s)
+		}
+	}
+	for _, p := range r.packages { // last, so that nobody overlooks it
+		for _, m := range slices.Sorted(maps.Keys(p.missing)) {
+			fmt.Fprintf(r.out, "MISSING for %s: %s\n", p.path, m)
+		}
+	}
+	fmt.Fprintf(r.out, "\n%d passed, %d failed, %d skipped\n", total[passed], total[failed], total[left]+total[skipped])
+}
