@@ -1,9 +1,11 @@
 package config
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"reflect"
 	"regexp"
@@ -200,8 +202,10 @@ func (c *Config) Validate(ctx context.Context) error {
 	return errors.Join(err, b.Close())
 }
 
-// Open starts a manager. The store need not be up. Closing the manager closes the
-// store's client too.
+// Open starts a manager, and asks the store once. What the store denies, such as a wrong
+// password, a missing right or a missing table, is an error of class backend.ErrDenied that
+// says how to mend it. The store need not be up: if it does not answer, there is a warning in
+// the log, and the manager goes on trying. Closing the manager closes the store's client too.
 func (c *Config) Open(ctx context.Context) (*election.Manager, error) {
 	b, err := c.OpenBackend(ctx)
 	if err != nil {
@@ -210,6 +214,15 @@ func (c *Config) Open(ctx context.Context) (*election.Manager, error) {
 	m, err := election.New(b, &c.Election)
 	if err != nil {
 		return nil, errors.Join(c.explain(err), b.Close())
+	}
+	switch err := m.Check(ctx); {
+	case errors.Is(err, backend.ErrDenied):
+		over, cancel := context.WithCancel(context.Background())
+		cancel() // nothing was led, so there is nothing to wait for
+		m.Close(over)
+		return nil, err
+	case err != nil:
+		cmp.Or(c.Election.Logger, slog.Default()).Warn("the store does not answer yet", "backend", c.Backend, "error", err)
 	}
 	return m, nil
 }

@@ -1,8 +1,12 @@
 package conformance
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"time"
+
+	"github.com/go-election/go-election/election"
 )
 
 // faultCases harm the store itself, where the harness can, with managers on it.
@@ -16,6 +20,10 @@ var faultCases = []Case{
 		Says: "A cut between all clients and the store makes no second leader, and afterwards there is exactly one."},
 	{Rule: "S1", Name: "through a cut of answers only", Run: throughFault(FaultCutReplies, ""), Fault: FaultCutReplies,
 		Says: "A store that hears and cannot answer makes no second leader, and afterwards there is exactly one."},
+	{Rule: "L8", Name: "closing ends with the lease, in a cut", Run: closesThrough(FaultCut), Fault: FaultCut,
+		Says: "Close returns by the time the lease has run out, though nothing passes between client and store, with ErrNotReleased."},
+	{Rule: "L8", Name: "closing ends with the lease, in a pause", Run: closesThrough(FaultPause), Fault: FaultPause,
+		Says: "Close returns by the time the lease has run out, though the store hangs, with ErrNotReleased."},
 	{Rule: "S1", Name: "through a fail-over", Run: throughFault(FaultFailover, ""), Fault: FaultFailover, skip: durable,
 		Says: "A fail-over, also one that loses the last writes, makes no second leader and no term twice, and afterwards there is exactly one leader."},
 	{Rule: "S1", Name: "through a deleted record", Run: throughFault(FaultDeleteRecord, "jobs"), Fault: FaultDeleteRecord,
@@ -28,6 +36,31 @@ func durable(f facts) string {
 		return "terms may be lost with a server (Guarantees.DurableTerms)"
 	}
 	return ""
+}
+
+func closesThrough(fault string) func(*Trial) error {
+	return func(t *Trial) error {
+		leader, _, err := t.led(1, "jobs", nil)
+		if err != nil {
+			return err
+		}
+		leader.left = true
+		leader.node.closed.Store(true)
+		if err := t.fault(fault, true, "jobs"); err != nil {
+			return err
+		}
+		began := t.moment()
+		ctx, cancel := context.WithTimeout(context.Background(), 4*(t.TTL+t.Late))
+		defer cancel()
+		err = leader.node.Close(ctx)
+		took := t.since(began)
+		if err := t.fault(fault, false, "jobs"); err != nil {
+			return err
+		}
+		return errors.Join(
+			must(errors.Is(err, election.ErrNotReleased), "ErrNotReleased", err),
+			must(took <= t.TTL+t.callTimeout()+t.Late, fmt.Sprintf("an end within a TTL of %v", t.TTL), took))
+	}
 }
 
 func throughFault(fault, name string) func(*Trial) error {
@@ -62,7 +95,7 @@ func throughFault(fault, name string) func(*Trial) error {
 				return fmt.Errorf("after %s number %d: %w", fault, i+1, err)
 			}
 			t.sleep(t.bound())
-			if err := t.one(t.TTL, seats...); err != nil {
+			if err := t.one(seats...); err != nil {
 				return fmt.Errorf("after %s number %d: %w", fault, i+1, err)
 			}
 		}

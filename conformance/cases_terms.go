@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"time"
 
 	"github.com/go-election/go-election/backend"
 )
@@ -16,6 +17,8 @@ var termCases = []Case{
 		Says: "Each grant has a term greater than all earlier terms of that election, through expiry."},
 	{Rule: "S4", Name: "terms exceed the floor", Run: termsFloor,
 		Says: "The term of a grant exceeds Bid.Floor, and the next one exceeds that."},
+	{Rule: "S4", Name: "a first term is the clock's", Run: termsFirst,
+		Says: "The first term of an election in a new store is the time in microseconds since 1970, and not far ahead of it: so terms grow across a change of store."},
 	{Rule: "S4", Name: "terms grow through a deleted record", Run: termsDeleted, Fault: FaultDeleteRecord,
 		Says: "Each grant has a term greater than all earlier terms of that election, through deleted records."},
 	{Rule: "S4", Name: "terms grow through a restart", Run: termsRestart, Fault: FaultRestart,
@@ -73,6 +76,19 @@ func termsExpiry(t *Trial) error {
 			return err
 		}
 		clients[i].dies()
+	}
+	return nil
+}
+
+func termsFirst(t *Trial) error {
+	for _, name := range []string{"jobs", "other"} {
+		held, err := t.client("a").win(name)
+		if err != nil {
+			return err
+		}
+		if off := time.Until(time.UnixMicro(int64(held.Term))); off.Abs() > time.Hour {
+			return fmt.Errorf("expected a first term of %q that is about the time, got %d, which is %v off", name, held.Term, off)
+		}
 	}
 	return nil
 }

@@ -24,13 +24,15 @@ type Election struct {
 	parent   context.Context // of its reigns
 	attempt  int             // counts campaigns
 	waiters  []waiter
+	ranOut   bool // somebody was told that the latest reign's lease ran out
 	watchers []*watcher
 }
 
 // A LeadFunc runs while this process leads. Its context is cancelled when the
 // leadership ends; context.Cause then gives a [*LostError]. It must return soon
 // after, because nobody else can be elected in order before it has. Returning
-// earlier gives the leadership up.
+// earlier gives the leadership up; an error that it returns then is in the event that
+// says so (Event.Err), and in the log.
 type LeadFunc func(ctx context.Context, lead *Leadership) error
 
 // A waiter is told when what it waits for has come, or why it never will.
@@ -129,7 +131,8 @@ func (e *Election) Resume() {
 
 // Resign ends the present reign in order: not leading, the function's context
 // cancelled, the function returned, the lease released. It returns when that is
-// done, or with ctx's error (the resignation goes on). If the election is
+// done, with [ErrNotReleased] when the lease has run out first, or with ctx's error; the
+// resignation goes on. If the election is
 // campaigned for by Lead or Run, it is again, after half a TTL. Resigning what is
 // not led does nothing. A lead function that calls it waits for itself: it should
 // return instead.
@@ -145,7 +148,8 @@ func (e *Election) Resign(ctx context.Context) error {
 }
 
 // Leave resigns, ends campaigning and forgets the election. It returns when
-// nothing is left in the store, or with ctx's error (leaving goes on). A lead
+// nothing is left in the store, with [ErrNotReleased] when the lease has run out first, or
+// with ctx's error; leaving goes on. A lead
 // function that calls it waits for itself.
 func (e *Election) Leave(ctx context.Context) error {
 	return e.await(ctx, func(done chan error) any {
@@ -257,9 +261,9 @@ func (e *Election) idle() bool {
 	return e.elec.own == ownNone && !e.elec.running && !e.elec.busy
 }
 
-// resolve tells those who wait for it.
-func (e *Election) resolve(what awaited, err error) {
-	e.tellIf(func(w *waiter) bool { return w.what == what }, err)
+// resolve tells those who wait for it, and returns how many they were.
+func (e *Election) resolve(what awaited, err error) (told int) {
+	return e.tellIf(func(w *waiter) bool { return w.what == what }, err)
 }
 
 // released tells who waits for the end of a reign that is over, and reports whether
@@ -272,11 +276,12 @@ func (e *Election) released() (waiting bool) {
 }
 
 // tellIf tells the waiters that it holds for, and forgets them.
-func (e *Election) tellIf(over func(*waiter) bool, err error) {
+func (e *Election) tellIf(over func(*waiter) bool, err error) (told int) {
 	rest := e.waiters[:0]
 	for i := range e.waiters {
 		if w := e.waiters[i]; over(&w) {
 			w.done <- err
+			told++
 		} else {
 			rest = append(rest, w)
 		}
@@ -285,6 +290,7 @@ func (e *Election) tellIf(over func(*waiter) bool, err error) {
 	if e.waiters = rest; len(rest) == 0 {
 		e.waiters = nil
 	}
+	return told
 }
 
 // trust begins a reign, or extends it.
@@ -297,6 +303,7 @@ func (e *Election) trust(term uint64, until time.Duration) {
 	l := &Leadership{Term: term, election: e, parent: e.parent}
 	l.until.Store(int64(until))
 	e.reign.Store(l)
+	e.ranOut = false
 	m := e.manager
 	m.log.Info("become leader by "+m.name, "election", e.elec.name, "term", term)
 	if e.fn != nil {
@@ -308,11 +315,12 @@ func (e *Election) trust(term uint64, until time.Duration) {
 
 // run runs the lead function of one reign.
 func (e *Election) run(fn LeadFunc, l *Leadership) {
+	var err error
 	// Deferred: fn may end its goroutine.
-	defer e.manager.tell(func(time.Duration) any { return returned{&e.elec, l.Term, ReasonReturned} })
-	if err := fn(l.Context(), l); err != nil && l.Context().Err() == nil {
-		e.manager.log.Error("lead function failed", "election", e.elec.name, "term", l.Term, "error", err)
-	}
+	defer func() {
+		e.manager.tell(func(time.Duration) any { return returned{&e.elec, l.Term, ReasonReturned, err} })
+	}()
+	err = fn(l.Context(), l)
 }
 
 // lose ends a reign: not leading first, then the context.
@@ -326,7 +334,9 @@ func (e *Election) lose(term uint64, reason Reason, err error) {
 	level := slog.LevelWarn
 	switch reason {
 	case ReasonResigned, ReasonReturned, ReasonLeft, ReasonPaused, ReasonNominated:
-		level = slog.LevelInfo
+		if level = slog.LevelInfo; err != nil {
+			level = slog.LevelError // the function's
+		}
 	}
 	attrs := []any{"election", e.elec.name, "term", term, "reason", string(reason)}
 	if err != nil {

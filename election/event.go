@@ -20,7 +20,7 @@ type Event struct {
 	Term     uint64    // of Leader, or of the last reign known
 	Leading  bool      // Leader is this very manager
 	Reason   Reason
-	Err      error     // what the store said, where Reason is about an error; who has this id, where that is the reason
+	Err      error     // what the store said, where Reason is about an error; what the lead function returned; who has this id, where that is the reason
 	Time     time.Time // when this process learned of it
 
 	// Folded counts own reigns that this watcher never heard of because it was
@@ -49,11 +49,21 @@ func (e Event) String() string {
 	if e.Kind == Elected {
 		s += fmt.Sprintf(" %q term %d", e.Leader.ID, e.Term)
 	}
-	s += ": " + string(e.Reason)
-	if e.Err != nil {
-		s += fmt.Sprintf(" (%q)", e.Err)
+	if e.Err == nil && string(e.Reason) == e.Kind.String() {
+		return s // not "elected: elected"
 	}
-	return s
+	return s + ": " + e.Why()
+}
+
+// Why returns the reason, and what Err says of it, in words that are safe to log.
+func (e Event) Why() string {
+	if e.Err != nil {
+		return fmt.Sprintf("%s (%q)", e.Reason, e.Err)
+	}
+	if e.Reason == ReasonVacant {
+		return "the reason is not known"
+	}
+	return string(e.Reason)
 }
 
 // A state is what is kept of the event that told it: for each election, for as long as
@@ -132,7 +142,7 @@ type LostError struct {
 	Election string
 	Term     uint64
 	Reason   Reason
-	Err      error // what the store said last, or nil
+	Err      error // what the store said last, or the lead function returned; or nil
 }
 
 func (e *LostError) Error() string {

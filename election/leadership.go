@@ -76,7 +76,7 @@ func (l *Leadership) Resign(ctx context.Context) error {
 		}
 		e.awaitRelease(l.Term, done, 0)
 		if e.elec.hand {
-			return returned{&e.elec, l.Term, ReasonResigned}
+			return returned{&e.elec, l.Term, ReasonResigned, nil}
 		}
 		return resign{&e.elec, l.Term}
 	})
@@ -96,8 +96,9 @@ func (e *Election) Lead(fn LeadFunc) error {
 
 // Run campaigns, calls fn with a context and the term, waits for it to return,
 // and campaigns again, until ctx ends. Then it steps down in order and returns
-// nil when the lease is released. An error of fn is logged. Run returns an error
-// only if it could not begin or the store will never accept this candidate.
+// nil when the lease is released, or [ErrNotReleased] when the lease has run out first.
+// Otherwise Run returns an error only if it could not begin, if the store will never
+// accept this candidate, or if fn has not returned StepDownTimeout after ctx ended.
 func (e *Election) Run(ctx context.Context, fn LeadFunc) error {
 	if fn == nil {
 		return fmt.Errorf("election: run: %w: no function", backend.ErrInvalid)
@@ -111,7 +112,10 @@ func (e *Election) Run(ctx context.Context, fn LeadFunc) error {
 	if err := e.wait(ctx, refused); ctx.Err() == nil {
 		return err
 	}
-	stepDown, cancel := context.WithTimeout(context.WithoutCancel(ctx), e.manager.opts.StepDownTimeout)
+	// The release takes no longer than the lease lasts.
+	most := e.manager.opts.StepDownTimeout + e.manager.opts.TTL
+	stuck := fmt.Errorf("election: run: the function has not returned within %v", most)
+	stepDown, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), most, stuck)
 	defer cancel()
 	return e.withdraw(stepDown, attempt)
 }

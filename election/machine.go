@@ -46,6 +46,8 @@ type machine struct {
 	cursor      string               // Observe's place in the store's history
 	lastContact time.Duration        // when the store last answered anything without an error
 	contactErr  error                // the last error since
+	expected    time.Duration        // the step that next has asked for
+	woke        time.Duration        // when this process last went on, that had been stopped
 	blind       time.Duration        // since when readings fail; never: they do not
 	cut         bool                 // said that the store is unreachable
 	denied      bool                 // said so already
@@ -179,6 +181,7 @@ type (
 		e      *elec
 		term   uint64
 		reason Reason // why it did, if it was not told to
+		err    error  // … and the function's own
 	}
 	reply struct { // a call has ended
 		call    *call
@@ -211,11 +214,12 @@ const (
 	doTell                     // state, or a notice in the form of one
 	doLog                      // reason and err are about e (nil: the manager)
 	doTried                    // e's attempt is over; err says why it failed, if not by losing
+	doRanOut                   // e's lease has run out, and its release, which err hinders, is waited for no longer
 	doGone                     // e has left and nothing of ours is left in the store
 )
 
 func newMachine(o Options, g backend.Guarantees, me backend.Candidate, rnd *rand.Rand, now time.Duration) *machine {
-	m := &machine{Options: o, me: me, listen: g.Push, poll: g.Poll, takeover: g.Takeover, rnd: rnd, lastContact: now, blind: never, checked: o.Health == nil, unseen: new(backend.Lease)}
+	m := &machine{Options: o, me: me, listen: g.Push, poll: g.Poll, takeover: g.Takeover, rnd: rnd, lastContact: now, blind: never, expected: never, checked: o.Health == nil, unseen: new(backend.Lease)}
 	m.timers.init()
 	// The phase of the renewal grid is jittered once, its period never:
 	// followers predict it.
@@ -233,6 +237,9 @@ func newMachine(o Options, g backend.Guarantees, me backend.Candidate, rnd *rand
 // step is the machine: it takes what happened at now and returns what to do.
 // The slice is valid until the next step.
 func (m *machine) step(now time.Duration, in any) []action {
+	if now-m.expected > m.CallTimeout { // no timer is that late
+		m.woke = now
+	}
 	clear(m.out) // it keeps nothing alive
 	m.out = m.out[:0]
 	switch in := in.(type) {
@@ -266,12 +273,14 @@ func (m *machine) step(now time.Duration, in any) []action {
 			m.settle(now, e)
 		})
 	case resign:
+		m.onceMore(now, in.e)
 		if in.e.leading && in.e.term == in.term {
 			in.e.holdFor = m.TTL / 2 // let somebody else have it
 			m.stepDown(now, in.e, ReasonResigned, backend.Released, nil)
 		}
 		m.settle(now, in.e)
 	case withdraw:
+		m.onceMore(now, in.e)
 		in.e.mode = modeNone
 		m.stepDown(now, in.e, ReasonResigned, backend.Released, nil)
 		in.e.running = in.e.running && !in.done
@@ -279,6 +288,7 @@ func (m *machine) step(now time.Duration, in any) []action {
 	case leave:
 		m.closing = m.closing || in.e == nil
 		m.each(in.e, func(e *elec) {
+			m.onceMore(now, e)
 			e.want.leaving = true
 			m.stepDown(now, e, ReasonLeft, backend.Released, nil)
 			e.running = e.running && !e.hand // who has called Campaign has now said that it is over
@@ -309,7 +319,7 @@ func (m *machine) step(now time.Duration, in any) []action {
 
 // next returns when the machine must be stepped again though nothing happens.
 func (m *machine) next() time.Duration {
-	next := m.timers.first()
+	next := min(m.timers.first(), m.cutAt())
 	for k := range calls {
 		if m.flying[k] == nil {
 			next = min(next, max(m.dueAt(k), m.retryAt[k]))
@@ -321,7 +331,8 @@ func (m *machine) next() time.Duration {
 	if c := m.flying[callHealth]; c != nil && !m.sick {
 		next = min(next, c.sent+c.timeout)
 	}
-	return min(next, m.cutAt())
+	m.expected = next
+	return next
 }
 
 func (m *machine) each(one *elec, do func(*elec)) {

@@ -27,6 +27,7 @@ func (m *machine) acquired(now time.Duration, e *elec, a *backend.Answer, bid *b
 		}
 		if a.Watch < 0 { // vacant, too: somebody else may be first in the queue
 			e.own = ownQueued
+			e.lasts = sent + m.TTL
 		}
 		if futile {
 			m.retryLater(now, e, class)
@@ -35,6 +36,7 @@ func (m *machine) acquired(now time.Duration, e *elec, a *backend.Answer, bid *b
 		}
 	default:
 		e.own = ownMaybe
+		e.lasts = sent + m.TTL      // if it was granted
 		m.retryLater(now, e, class) // its row alone may be locked
 	}
 	if class == backend.ErrInvalid && e.mode != modeNone {

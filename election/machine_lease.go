@@ -1,6 +1,7 @@
 package election
 
 import (
+	"slices"
 	"time"
 
 	"github.com/go-election/go-election/backend"
@@ -13,7 +14,7 @@ func (m *machine) settle(now time.Duration, e *elec) {
 		return
 	}
 	if e.leading && now >= e.until {
-		m.lose(now, e, deadlineReason(e), e.lastErr)
+		m.expire(now, e)
 	}
 	wake := never
 	if !m.holds(now, e) && !e.want.leaving {
@@ -49,6 +50,11 @@ func (m *machine) settle(now time.Duration, e *elec) {
 
 	case e.own == ownHeld, e.own != ownNone && !m.mayBid(now, e):
 		m.enlist(callRelease, e)
+		if now < e.lasts {
+			wake = min(wake, e.lasts)
+		} else if m.ranOut(e); e.slot < 0 {
+			return
+		}
 
 	case e.want.leaving && !e.busy && !e.looking:
 		m.gone(e)
@@ -66,6 +72,28 @@ func (m *machine) settle(now time.Duration, e *elec) {
 		}
 	}
 	m.timers.set(e, wake)
+}
+
+// ranOut ends the wait for a release that the store has not confirmed before the lease ran
+// out: by now others can have it all the same. The release goes on being tried, to clear up,
+// unless the manager closes. A bid that is on its way may still be granted: its answer is
+// waited for.
+func (m *machine) ranOut(e *elec) {
+	if c := m.flying[callAcquire]; c != nil && slices.Contains(c.elecs, e) {
+		return
+	}
+	m.act(action{kind: doRanOut, e: e, err: m.contactErr})
+	if m.closing {
+		m.gone(e)
+	}
+}
+
+// onceMore lets a release be tried again that is asked for now, though the lease has run
+// out: it clears up what was left behind.
+func (m *machine) onceMore(now time.Duration, e *elec) {
+	if e.own != ownNone && now >= e.lasts {
+		e.lasts, m.retryAt[callRelease] = now+m.CallTimeout, 0
+	}
 }
 
 // waitsOut reports whether nothing is released yet: after a loss against its will,
@@ -214,7 +242,7 @@ func (m *machine) renewed(now time.Duration, e *elec, a *backend.Answer, term ui
 		return
 	}
 	if e.leading && now >= e.until { // too late: a lost lease is never adopted again
-		m.lose(now, e, deadlineReason(e), e.lastErr)
+		m.expire(now, e)
 		return
 	}
 	m.allowed(e, callRenew, a)
@@ -285,9 +313,10 @@ func (m *machine) returned(now time.Duration, in returned) {
 		return
 	}
 	e.running, e.stuck = false, false
+	m.onceMore(now, e)
 	if e.leading {
 		e.holdFor = m.RenewEvery // let somebody else have it
-		m.stepDown(now, e, in.reason, backend.Released, nil)
+		m.stepDown(now, e, in.reason, backend.Released, in.err)
 	}
 	m.settle(now, e)
 }
@@ -310,9 +339,11 @@ func (m *machine) tried(e *elec, err error) {
 	}
 }
 
-func deadlineReason(e *elec) Reason {
-	if e.lastErr != nil {
-		return ReasonUnreachable
+// expire ends e's reign at its deadline.
+func (m *machine) expire(now time.Duration, e *elec) {
+	if e.lastErr == nil || m.woke >= e.until {
+		m.lose(now, e, ReasonDeadline, nil) // it was stopped, and woke too late
+	} else {
+		m.lose(now, e, ReasonUnreachable, e.lastErr)
 	}
-	return ReasonDeadline
 }

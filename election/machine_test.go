@@ -456,3 +456,30 @@ func TestWhatWasReadAlongIsNotReadAgain(t *testing.T) {
 		t.Errorf("read again right away: %v", c.leases)
 	}
 }
+
+// A bid that is on its way when the manager closes may be granted: its answer is waited for,
+// though what an earlier bid may have been granted has run out.
+func TestABidOnItsWayIsWaitedForAtTheEnd(t *testing.T) {
+	m, e := machineFor(t, backend.Guarantees{Poll: true})
+	observes(t, m, time.Second, backend.Lease{Election: "jobs"})
+	now := time.Second
+	m.step(now, reply{call: m.flying[callAcquire], err: backend.ErrUnavailable})
+	for m.flying[callAcquire] == nil && now < time.Minute {
+		now = m.next()
+		m.step(now, tick{})
+	}
+	bid := m.flying[callAcquire]
+	if bid == nil || e.own != ownMaybe {
+		t.Fatal("no second bid after one without an outcome")
+	}
+	m.step(now, leave{nil})
+	now = max(now, e.lasts)
+	m.step(now, tick{})
+	if e.slot < 0 {
+		t.Fatal("it has left while a bid is on its way")
+	}
+	m.step(now, reply{call: bid, answers: []backend.Answer{{Lease: backend.Lease{Election: "jobs", Holder: m.me, Term: 1}, Outcome: backend.Granted, Trust: m.TTL}}})
+	if m.flying[callRelease] == nil {
+		t.Error("what was granted at the end is not released")
+	}
+}

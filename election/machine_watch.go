@@ -209,10 +209,8 @@ func (m *machine) cutAt() time.Duration {
 	if m.cut || len(m.elections) == 0 {
 		return never
 	}
-	if m.blind != never {
-		return min(m.lastContact, m.blind) + m.TTL
-	}
-	return m.lastContact + m.TTL
+	// Who was stopped has not asked: it has a call's time to do so.
+	return max(min(m.lastContact, m.blind)+m.TTL, m.woke+m.CallTimeout)
 }
 
 // unreachable tells watchers that nothing is known any more. What we lead we

@@ -16,6 +16,18 @@ import (
 // ErrClosed is returned after Close or Leave. It wraps backend.ErrClosed.
 var ErrClosed = fmt.Errorf("election: %w", backend.ErrClosed)
 
+// ErrNotReleased is returned by what waits for the release of a lease: Close, Run, Resign
+// and Leave. The store has not confirmed it, and by now the lease has run out: somebody
+// else can have it, later than after a release.
+var ErrNotReleased = errors.New("election: the lease has run out, not released")
+
+func notReleased(name string, err error) error {
+	if err == nil {
+		return fmt.Errorf("%w: %q", ErrNotReleased, name)
+	}
+	return fmt.Errorf("%w: %q: %w", ErrNotReleased, name, err)
+}
+
 // A Manager takes part in elections on one store, as one candidate. It has one
 // loop and one timer, however many elections it has joined. Other goroutines run
 // only for the few calls of the store that are under way, one for each watcher, one for
@@ -49,6 +61,7 @@ type Manager struct {
 	now      time.Duration // of the present step
 	empty    chan struct{} // closed when all elections have left
 	left     bool          // it is
+	ranOut   []error       // the leases that ran out, as they could not be released
 	freed    time.Duration // when the latest reign of ours was released; 0: none
 }
 
@@ -172,6 +185,13 @@ func (m *Manager) do(a action) {
 			a.err = errNotElected
 		}
 		e.resolve(untilElected, a.err)
+	case doRanOut:
+		err := notReleased(a.e.name, a.err)
+		told := e.resolve(untilReleased, err) + e.resolve(untilGone, err)
+		if m.machine.closing && told == 0 && !e.ranOut {
+			m.ranOut = append(m.ranOut, err)
+		}
+		e.ranOut = e.ranOut || told > 0
 	case doGone:
 		m.mu.Lock()
 		if m.elections[a.e.name] == e {
@@ -200,7 +220,7 @@ func (m *Manager) call(ctx context.Context, cancel context.CancelFunc, c *call) 
 	case callAsk:
 		r.err = m.backend.Ask(ctx, c.wishes)
 	case callAnnounce:
-		r.err = m.backend.Announce(ctx, backend.Member{Candidate: m.me, TTL: m.opts.TTL})
+		r.err = m.announce(ctx)
 	case callHealth:
 		if r.err = m.opts.Health(ctx); r.err == nil {
 			r.err = ctx.Err() // too slow is not healthy
@@ -333,6 +353,10 @@ func (m *Manager) Members(ctx context.Context) ([]backend.Member, error) {
 	}
 }
 
+func (m *Manager) announce(ctx context.Context) error {
+	return m.backend.Announce(ctx, backend.Member{Candidate: m.me, TTL: m.opts.TTL})
+}
+
 // ask makes a call of the store for the caller, who waits. It keeps the promises
 // that are made to a backend: a deadline, and no call after Close.
 func (m *Manager) ask(ctx context.Context, call func(context.Context) error) error {
@@ -352,7 +376,8 @@ func (m *Manager) ask(ctx context.Context, call func(context.Context) error) err
 }
 
 // Close steps down from everything in order, waits for the lead functions,
-// releases, and ends the manager. What is not done when ctx ends is abandoned:
+// releases, and ends the manager. A store that is away delays it no longer than the
+// leases last: then it returns [ErrNotReleased]. What is not done when ctx ends is abandoned:
 // contexts are cancelled, leases run out by themselves, and the error says which
 // elections that concerns. After Close nothing leads here and, unless a lead
 // function or a watcher ignores its end, no goroutine is left. Who has led until then
@@ -377,6 +402,7 @@ func (m *Manager) Close(ctx context.Context) error {
 	}
 	m.stop()
 	<-m.ended
+	err = errors.Join(append(m.ranOut, err)...)
 	for _, w := range m.watchers {
 		w.end(err != nil)
 	}

@@ -78,7 +78,8 @@ type Options struct {
 	Observer bool
 
 	// Logger receives what happens, on a goroutine of its own: if it is slow, messages
-	// are lost, and counted, but no lease. Default: nothing is logged.
+	// are lost, and counted, but no lease. Default: warnings and errors go to slog.Default,
+	// as it is when the manager is made.
 	Logger *slog.Logger
 }
 
@@ -128,7 +129,7 @@ func (o *Options) Complete(g backend.Guarantees) (Options, error) {
 		c.ID = fmt.Sprintf("%s:%d-%s", backend.Clean(host, 200, false), os.Getpid(), backend.NewNonce()[:4])
 	}
 	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
+		c.Logger = slog.New(warnings{slog.Default().Handler()})
 	}
 	fill := func(d *time.Duration, def time.Duration) {
 		if *d == 0 {

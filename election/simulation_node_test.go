@@ -351,7 +351,7 @@ func (n *simNode) function(p *simPlace, term uint64, why Reason, wait time.Durat
 		n.in(life, func() {
 			if e != nil && p.e == e && p.running == term {
 				p.running = 0
-				n.input(returned{e, term, why})
+				n.input(returned{e, term, why, nil})
 			}
 		})
 	})

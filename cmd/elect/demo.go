@@ -33,7 +33,7 @@ come back. On a terminal there is a picture; in a pipe, a line for each event.`,
 				return fmt.Errorf("--every is %v; it must be 500ms at least", every)
 			}
 			ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt, syscall.SIGTERM)
-			defer stop()
+			context.AfterFunc(ctx, stop) // a second signal ends elect at once
 			out, ok := a.out.(*os.File)
 			return a.demo(ctx, length, every, ok && isTerminal(out))
 		},

@@ -62,7 +62,7 @@ elect serve --listen 127.0.0.1:0 --for 2s
 elect serve billing --id host-1 --listen 127.0.0.1:0 --for 2s`),
 		RunE: func(c *cobra.Command, names []string) error {
 			ctx, stop := signal.NotifyContext(c.Context(), syscall.SIGINT, syscall.SIGTERM)
-			defer stop()
+			context.AfterFunc(ctx, stop) // a second signal ends elect at once
 			if o.limit > 0 {
 				var cancel context.CancelFunc
 				ctx, cancel = context.WithTimeout(ctx, o.limit)

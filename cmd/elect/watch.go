@@ -46,7 +46,7 @@ Watching needs no right to write, and takes part in nothing.`,
 			}
 			out, ok := a.out.(*os.File)
 			ctx, stop := signal.NotifyContext(c.Context(), syscall.SIGINT, syscall.SIGTERM)
-			defer stop()
+			context.AfterFunc(ctx, stop) // a second signal ends elect at once
 			if limit > 0 {
 				var cancel context.CancelFunc
 				ctx, cancel = context.WithTimeout(ctx, limit)

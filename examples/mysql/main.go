@@ -34,7 +34,7 @@ func main() {
 	verbose := flag.Bool("v", false, "log what happens")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
+	context.AfterFunc(ctx, stop) // a second signal ends the program at once
 
 	var err error
 	if *create {

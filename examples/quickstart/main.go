@@ -32,7 +32,7 @@ func main() {
 	id := flag.String("candidate", "", "be this candidate, and tell the parent process what happens")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
+	context.AfterFunc(ctx, stop) // a second signal ends the program at once
 
 	var err error
 	if *id != "" {

@@ -48,7 +48,7 @@ func main() {
 	flag.BoolVar(&o.unsealed, "unsealed", false, "of a member at stage to: lead without a seal")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
+	context.AfterFunc(ctx, stop) // a second signal ends the program at once
 
 	var err error
 	switch {

@@ -46,7 +46,7 @@ func main() {
 	create := flag.Bool("create", false, "make the tables and exit")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
+	context.AfterFunc(ctx, stop) // a second signal ends the program at once
 
 	db, err := sql.Open("mysql", os.Getenv("DSN"))
 	if err != nil {

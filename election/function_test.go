@@ -1,0 +1,52 @@
+package election
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-election/go-election/backend/memory"
+)
+
+// What the function returns of its own will is told to watchers, and to a log that
+// nobody has set.
+func TestTheErrorOfAFunctionIsTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		before := slog.Default()
+		slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
+		m := manage(t, memory.New().Backend(), Options{})
+		slog.SetDefault(before)
+		e := joined(t, m, "x")
+		var ended []Event
+		e.Watch(func(ev Event) {
+			if ev.Reason == ReasonReturned {
+				ended = append(ended, ev)
+			}
+		})
+		broken := errors.New("the printer is out of paper")
+		returns := []error{broken, nil}
+		e.Lead(func(ctx context.Context, l *Leadership) error {
+			if len(returns) == 0 {
+				<-ctx.Done()
+				return errors.New("said after the end, and so no reason for it")
+			}
+			err := returns[0]
+			returns = returns[1:]
+			return err
+		})
+		time.Sleep(time.Minute)
+		closes(t, m)
+		if len(ended) != 2 || !errors.Is(ended[0].Err, broken) || ended[1].Err != nil {
+			t.Errorf("events of functions that returned %v and nil: %v", broken, ended)
+		}
+		if text := log.String(); strings.Count(text, "\n") != 1 || !strings.Contains(text, "level=ERROR") || !strings.Contains(text, broken.Error()) {
+			t.Errorf("the default log should have one line, with the error:\n%s", text)
+		}
+	})
+}
