@@ -121,7 +121,11 @@ func (b *Backend) grant(h *hold, bid backend.Bid) (a backend.Answer, err error) 
 	if h.term == 0 && !still(b.lease(s), bid.Over) || s.rec.MovedTo != bid.Over.MovedTo {
 		return backend.Answer{Outcome: backend.Refused}, nil
 	}
-	if err := b.enlist(bid.Election); err != nil {
+	_, led, err := b.listed(bid.Election)
+	if err == nil {
+		err = b.enlist(bid.Election)
+	}
+	if err != nil {
 		return a, err
 	}
 	if err := b.join(h); err != nil {
@@ -129,9 +133,11 @@ func (b *Backend) grant(h *hold, bid backend.Bid) (a backend.Answer, err error) 
 	}
 	now := time.Now().UTC()
 	last := max(s.rec.Term, s.pulse.Term)
-	// A term was lost with its file, perhaps: skip some. Of an election that seems never
-	// to have been led, all may have been deleted.
+	// A term was lost with its file, perhaps: skip some. A first election has lost none.
 	foreign, floor := s.lost || s.rec.Term == 0 || s.pulse.Term == 0, bid.Floor
+	if last == 0 && !led && !s.lost && b.complete() {
+		foreign = false
+	}
 	if foreign { // from the clock, not from last: jumps that add up would lose to one that knows of none of them
 		last, floor = 0, max(last, floor)
 	}

@@ -46,11 +46,11 @@
 // its leader hears of it. It exceeds those in the lock file and in the record,
 // and is not less than the microseconds since 1970. If one of the two is gone, or
 // cannot be believed, it is a jump ahead of the clock, which grows with the clock
-// ([backend.TermJump], and as long again as has passed since 2026). An election that
-// nobody seems to have led may have lost all its files, so first terms are ahead of
-// the clock as well. So terms grow through restarts of the machine, and through
-// deleted files. Not so through files that come back: after a backup is put back, or a
-// file that somebody had moved away, terms may be lower than before.
+// ([backend.TermJump], and as long again as has passed since 2026). The first term of an
+// election that does not stand in ELECTIONS is the clock's. So terms grow through restarts
+// of the machine, and through deleted files. Not so when everything is deleted after such a
+// jump, or files come back, from a backup or from where somebody had moved them: terms may
+// be lower than before.
 //
 // # Why there are never two leaders
 //

@@ -73,7 +73,10 @@ func (s *session) makeElections(ctx context.Context, bids []backend.Bid, missing
 		// Without a row nobody can say which server wrote last. What st says is as
 		// lasting as a row, unlike carefulness after a restart: terms follow the
 		// server's clock through that.
-		foreign := survived || !st.same || st.made != st.count || st.careful && !st.volatile
+		// Where no election was ever made, there is no term that this one must exceed: so
+		// tables that were made by hand, of which no server is known, need no jump.
+		virgin := st.stamp == "" && st.made == 0 && greatest == 0
+		foreign := survived || !st.same && !virgin || st.made != st.count || st.careful && !st.volatile
 		term, err := backend.NextTerm(max(old, greatest), foreign, bid.Floor, st.now)
 		if err == nil && foreign {
 			// Once more: a fail-over may have lost a grant that was above the age of

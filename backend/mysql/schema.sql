@@ -57,8 +57,7 @@ CREATE TABLE IF NOT EXISTS `election_member` (
 -- The table's own row: layout version, how many elections were ever made (term),
 -- the greatest TTL that a bid may have (ttl_us, 15 s), and the server that made
 -- the last election (server). An empty server is that of no server: the first
--- election then waits 15 s, once, and its term jumps ahead of the clock, as after a
--- fail-over that lost writes. mysql.CreateTables fills it in, and a nonce by
+-- election then waits 15 s, once. mysql.CreateTables fills it in, and a nonce by
 -- which a process sees that its tables were dropped and made again.
 -- Error 1062 means that the row is there already, and is fine.
 INSERT INTO `election_lease`

@@ -247,7 +247,9 @@ func TestTablesMadeByHandWaitOnce(t *testing.T) {
 		if got := n.see("a"); got.Watch != maxTTL {
 			t.Errorf("no server has made an election here, as far as the table knows: Watch %v, want the greatest TTL", got.Watch)
 		}
-		n.lead("a", time.Second)
+		if held := n.lead("a", time.Second); time.Until(time.UnixMicro(int64(held.Term))) > time.Hour {
+			t.Errorf("the first term, %d, is far ahead of the clock: terms would fall when the store changes", held.Term)
+		}
 		if got := n.see("b"); got.Watch != 0 {
 			t.Errorf("the second election must not wait: %+v", got)
 		}
