@@ -137,11 +137,7 @@ func (g *guard) run(orders io.Reader, command []string) {
 		return
 	}
 	if err := g.start(command); err != nil {
-		code := exitNotRunnable
-		if errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist) {
-			code = exitNotFound
-		}
-		g.report("error", code, err)
+		g.report("error", codeOf(err), err)
 		return
 	}
 	g.report("started", g.child, nil)
@@ -243,6 +239,14 @@ func (g *guard) start(command []string) error {
 		return &fs.PathError{Op: "exec", Path: path, Err: err}
 	}
 	return nil
+}
+
+// codeOf is what a shell returns for a command that cannot be started.
+func codeOf(err error) int {
+	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist) {
+		return exitNotFound
+	}
+	return exitNotRunnable
 }
 
 // An end is how a process ended.

@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -112,7 +113,11 @@ func (a *app) load() (*config.Config, error) {
 			os.Setenv("ELECTION_CONFIG", abs) // for what we start
 		}
 	}
-	return config.Load(file, nil)
+	c, err := config.Load(file, nil)
+	if err == nil {
+		c.Election.Logger = slog.New(slog.DiscardHandler) // elect itself says what happens
+	}
+	return c, err
 }
 
 // json writes a value for programs.

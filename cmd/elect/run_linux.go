@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"os/signal"
 	"sync"
 	"sync/atomic"
@@ -41,6 +42,8 @@ type runner struct {
 	paused  bool
 	halting bool // the command is to end and is not started again: elect ends
 
+	unreleased bool // the lease was left to run out
+
 	guard atomic.Int64 // the guard's process, which is not to be reaped here
 }
 
@@ -54,6 +57,9 @@ type result struct {
 func run(ctx context.Context, c *config.Config, name string, command []string, o runOptions) (int, error) {
 	if err := backend.CheckName(name); err != nil {
 		return exitElect, err
+	}
+	if _, err := exec.LookPath(command[0]); err != nil { // now, and not when it is needed
+		return codeOf(err), err
 	}
 	if err := checkProc(); err != nil {
 		return exitElect, err
@@ -91,14 +97,22 @@ func run(ctx context.Context, c *config.Config, name string, command []string, o
 		return exitElect, err
 	}
 	end := func() error {
-		ctx, cancel := context.WithTimeout(context.Background(), full.TTL)
+		ctx, cancel := context.WithTimeout(context.Background(), 2*full.TTL) // its own output may hang
 		defer cancel()
+		if r.unreleased { // Run has waited for that as long as it can matter
+			cancel()
+		}
 		return m.Close(ctx)
 	}
 	if r.election, err = m.Join(name); err != nil {
 		return exitElect, errors.Join(err, end())
 	}
 	r.id = m.ID()
+	if err := m.Check(ctx); errors.Is(err, backend.ErrDenied) {
+		return exitElect, errors.Join(err, end())
+	} else if err != nil {
+		r.say("the store does not answer yet: %v", err)
+	}
 	server, err := local.Serve(o.socket, r)
 	if err != nil && o.socket != "" {
 		return exitElect, errors.Join(err, end())
@@ -118,7 +132,7 @@ func run(ctx context.Context, c *config.Config, name string, command []string, o
 	}
 	r.environ = append(os.Environ(), "ELECTION_NAME="+name, "ELECTION_ID="+m.ID(), "ELECTION_SOCKET="+r.socket)
 	code, err := r.campaign(ctx)
-	if closed := end(); closed != nil {
+	if closed := end(); closed != nil && !r.unreleased {
 		r.say("%v", closed)
 	}
 	return code, err
@@ -141,9 +155,25 @@ func (r *runner) campaign(ctx context.Context) (int, error) {
 	r.election.Watch(r.tell)
 	over := make(chan error, 1)
 	go func() { over <- r.election.Run(ctx, r.lead) }()
+	// finish ends the leadership, or at a second signal leaves it to run out.
 	finish := func(code int, err error) (int, error) {
 		cancel()
-		return code, errors.Join(err, <-over)
+		for {
+			select {
+			case closed := <-over:
+				if r.unreleased = errors.Is(closed, election.ErrNotReleased); r.unreleased {
+					r.say("%v", closed)
+					closed = nil
+				}
+				return code, errors.Join(err, closed)
+			case s := <-signals:
+				if s := s.(syscall.Signal); ends(s) {
+					r.say("%v again: the lease is left to run out", s)
+					r.unreleased = true
+					return code, err
+				}
+			}
+		}
 	}
 	for {
 		select {
@@ -157,17 +187,24 @@ func (r *runner) campaign(ctx context.Context) (int, error) {
 				return finish(res.code, nil)
 			}
 		case s := <-signals:
-			switch s := s.(syscall.Signal); s {
-			case syscall.SIGINT, syscall.SIGTERM, syscall.SIGQUIT:
+			switch s := s.(syscall.Signal); {
+			case ends(s):
 				r.mu.Lock()
+				again := r.halting
 				r.halting = true
 				running := r.child != nil
+				if running && again {
+					r.say("%v again: killing the command", s)
+					r.child.kill()
+				}
 				r.mu.Unlock()
 				if !running {
 					return finish(0, nil)
 				}
-				r.say("%v: ending the command, then the leadership", s)
-				go r.end(s)
+				if !again {
+					r.say("%v: ending the command, then the leadership; a second signal kills it", s)
+					go r.end(s)
+				}
 			default:
 				r.mu.Lock()
 				running := r.child != nil
@@ -183,6 +220,11 @@ func (r *runner) campaign(ctx context.Context) (int, error) {
 			}
 		}
 	}
+}
+
+// ends reports whether a signal asks elect to end.
+func ends(s syscall.Signal) bool {
+	return s == syscall.SIGINT || s == syscall.SIGTERM || s == syscall.SIGQUIT
 }
 
 func (r *runner) halt() bool {
@@ -238,7 +280,9 @@ func (r *runner) lead(ctx context.Context, lead *election.Leadership) error {
 	if c == nil {
 		return nil
 	}
+	expiring := false
 	c.tend(ctx, lead, r.every, r.stop, func(rep report) {
+		expiring = expiring || rep.what == "expiring"
 		switch rep.what {
 		case "started":
 			r.say("leads %q in term %d; process %d runs", r.name, lead.Term, rep.n)
@@ -254,6 +298,9 @@ func (r *runner) lead(ctx context.Context, lead *election.Leadership) error {
 	r.child = nil
 	halting := r.halting
 	r.mu.Unlock()
+	if expiring && !halting {
+		outlive(ctx, lead)
+	}
 	switch {
 	case c.err != nil:
 		r.results <- result{c.code, c.err}
@@ -268,19 +315,40 @@ func (r *runner) lead(ctx context.Context, lead *election.Leadership) error {
 	return nil
 }
 
+// outlive waits until a lease that could not be renewed is lost, so that it is recorded as
+// that and not as given up; or until it is renewed after all.
+func outlive(ctx context.Context, lead *election.Leadership) {
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for before := lead.Remaining(); ; {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		left := lead.Remaining()
+		if left > before {
+			return
+		}
+		before = left
+	}
+}
+
 // tell says what happens in the election.
 func (r *runner) tell(ev election.Event) {
 	switch {
-	case ev.Leading: // it is said when the command runs
+	case ev.Kind == election.Elected && ev.Leading: // it is said when the command runs
 	case ev.Kind == election.Elected:
 		r.say("%q leads %q in term %d", ev.Leader.ID, r.name, ev.Term)
 	case ev.Reason == election.ReasonCurrent:
-	case ev.Kind == election.Vacant && ev.Reason == election.ReasonVacant:
-		r.say("nobody leads %q", r.name)
-	case ev.Err != nil:
-		r.say("%s: %s: %q", ev.Kind, ev.Reason, ev.Err)
+	case ev.Kind == election.Vacant && ev.Previous.ID == r.id:
+		r.say("does not lead %q any more: %s", r.name, ev.Why())
+	case ev.Kind == election.Vacant:
+		r.say("nobody leads %q: %s", r.name, ev.Why())
+	case ev.Kind == election.Unknown:
+		r.say("cannot tell who leads %q: %s", r.name, ev.Why())
 	default:
-		r.say("%s: %s", ev.Kind, ev.Reason)
+		r.say("notice: %s", ev.Why())
 	}
 }
 

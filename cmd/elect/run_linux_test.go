@@ -117,6 +117,7 @@ func TestACommandThatIsEndedWithItsLeaseStartsAgain(t *testing.T) {
 	proxy.Cut(true)
 	m.says("the lease is running out: ending the command")
 	m.says("it starts again when this process leads again")
+	m.says(`does not lead "job" any more: store unreachable`) // and not that it stepped down
 	proxy.Cut(false)
 	testbed.Eventually(t, patience, "the command to be started again", func() error {
 		if strings.Count(m.output.String(), "elect: leads") < 2 || m.over() {
@@ -124,6 +125,80 @@ func TestACommandThatIsEndedWithItsLeaseStartsAgain(t *testing.T) {
 		}
 		return nil
 	})
+	if out, code := call(t, m.Env, "history", "job"); code != 0 || !strings.Contains(out, "failed") || strings.Contains(out, "released") {
+		t.Errorf("a lost lease is recorded as an orderly end, code %d:\n%s", code, out)
+	}
+}
+
+// A store that is away delays the end of elect no longer than the lease lasts, and a
+// second signal ends it at once.
+func TestElectEndsWhileTheStoreIsAway(t *testing.T) {
+	t.Parallel()
+	s := testbed.Shared(t, testbed.MariaDB)
+	for _, signals := range []int{1, 2} {
+		t.Run(fmt.Sprint("signals=", signals), func(t *testing.T) {
+			t.Parallel()
+			d, proxy := s.Database(t), s.Proxy(t)
+			if err := mysql.CreateTables(t.Context(), testbed.OpenDB(t, d.Admin), "", ""); err != nil {
+				t.Fatal(err)
+			}
+			env := environ(t.TempDir(), "ELECTION_BACKEND=mysql", "ELECTION_TTL=15s", "ELECTION_MYSQL_DSN="+proxy.Config(d.User).FormatDSN())
+			m := start(t, env, "run", "job", "--", "sleep", "300")
+			m.says("elect: leads")
+			proxy.Cut(true)
+			m.Process.Signal(syscall.SIGTERM)
+			m.says("ending the command, then the leadership")
+			want := "not released"
+			if signals == 2 {
+				testbed.Eventually(t, patience, "the command to end", func() error {
+					if len(m.below()) > 0 {
+						return fmt.Errorf("it runs: %v", m.below())
+					}
+					return nil
+				})
+				m.Process.Signal(syscall.SIGTERM)
+				want = "terminated again: the lease is left to run out"
+			}
+			if code := m.code(); code != 128+int(syscall.SIGTERM) || !strings.Contains(m.output.String(), want) {
+				t.Errorf("code %d, want that of sleep, and %q:\n%s", code, want, m.output.String())
+			}
+			if strings.Contains(m.output.String(), "context deadline exceeded") && signals == 2 {
+				t.Errorf("the last words tell nothing:\n%s", m.output.String())
+			}
+		})
+	}
+}
+
+// Who may not lead must not wait in silence until it is needed.
+func TestElectEndsWhereTheStoreDeniesIt(t *testing.T) {
+	t.Parallel()
+	d := testbed.Shared(t, testbed.MariaDB).Database(t)
+	if err := mysql.CreateTables(t.Context(), testbed.OpenDB(t, d.Admin), "", ""); err != nil {
+		t.Fatal(err)
+	}
+	wrong := d.User.Clone()
+	wrong.Passwd = "hunter2"
+	for what, env := range map[string][]string{
+		"a wrong password": environ(t.TempDir(), "ELECTION_BACKEND=mysql", "ELECTION_MYSQL_DSN="+wrong.FormatDSN()),
+		"no right to lead": sparse(t, d, "SELECT"),
+	} {
+		if out, code := call(t, env, "run", "job", "--", "sleep", "300"); code != exitElect || !strings.Contains(out, "denied") || strings.Contains(out, "hunter2") {
+			t.Errorf("%s: code %d, want %d and what is denied:\n%s", what, code, exitElect, out)
+		}
+	}
+}
+
+// A follower whose command is mistyped must not wait until it is needed.
+func TestAMistypedCommandIsRefusedAtStart(t *testing.T) {
+	t.Parallel()
+	env := onFiles(t)
+	start(t, env, "run", "job", "--id", "leader", "--", "sleep", "300").says("elect: leads")
+	if out, code := call(t, env, "run", "job", "--", "/nosuch/cmd"); code != exitNotFound || !strings.Contains(out, "/nosuch/cmd") {
+		t.Errorf("code %d: %s", code, out)
+	}
+	if out, code := call(t, env, "run", "job", "--", "/etc"); code != exitNotRunnable || !strings.Contains(out, "/etc") {
+		t.Errorf("code %d: %s", code, out)
+	}
 }
 
 func TestResignPauseAndResume(t *testing.T) {

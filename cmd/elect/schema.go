@@ -25,8 +25,7 @@ The other stores need nothing of the kind. Nothing is read or changed.
 With --apply make those of the tables that are not there yet, for the backend mysql or
 mysqltable of the configuration and with its account, which must have CREATE and INSERT on
 them. That is better than the statements by hand: these cannot know the server, so the
-first election in their tables waits for the greatest TTL (15s), once, and its term jumps
-ahead of the clock, by twice the time since 2026.`,
+first election in their tables waits for the greatest TTL (15s), once.`,
 		Example: "  elect schema\n  elect schema --schema app --prefix leader\n  elect schema --prefix election_shared   # for the backend mysqltable\n" + example(onStore+"\nelect schema --apply"),
 		RunE: func(c *cobra.Command, _ []string) error {
 			if apply {
