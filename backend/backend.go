@@ -110,7 +110,8 @@ type Lease struct {
 	TTL, Renew time.Duration
 
 	// Age is how long ago the store believes the lease was last written. It is
-	// a hint for choosing the moment of the next reading, and nothing else.
+	// a hint for choosing the moment of the next reading, and for people. In Release,
+	// it is how long ago the holder renewed.
 	Age time.Duration
 
 	// Ref is opaque to the manager, which compares it and hands it back: what
@@ -244,7 +245,7 @@ type Reign struct {
 	Term uint64    `json:"term"`
 	ID   string    `json:"id"`
 	From time.Time `json:"from"` // by the store's clock, UTC
-	To   time.Time `json:"to"`
+	To   time.Time `json:"to"`   // the latest that it can have led, as far as the store knows
 	End  End       `json:"end"`
 }
 

@@ -14,12 +14,30 @@ func (r *Record) EndReign(how End, now time.Time) {
 	if r.Vacant() {
 		return
 	}
-	if now = now.UTC(); now.Before(r.Elected) { // the clock was set back
-		now = r.Elected
-	}
-	r.History = Remember(r.History, Reign{Term: r.Term, ID: r.Holder.ID, From: r.Elected, To: now, End: how})
+	r.History = Remember(r.History, Reign{Term: r.Term, ID: r.Holder.ID, From: r.Elected}.Close(how, now, r.Lapsed()))
 	r.End, r.LastID, r.LastNonce = how, r.Holder.ID, r.Holder.Nonce
 	r.Holder, r.TTL, r.Renew, r.Watch, r.Elected = Candidate{}, 0, 0, 0, time.Time{}
+}
+
+// Lapsed is how long ago the lease ran out by its age, 0 if it is vacant or has not. It is
+// for people, as ages are: it frees nothing.
+func (l Lease) Lapsed() time.Duration {
+	if l.Vacant() {
+		return 0
+	}
+	return max(0, l.Age-l.TTL)
+}
+
+// Close returns the reign as it ended: now, by the store's clock, or with its lease if that
+// ran out before, though this is recorded later. lapsed is how long ago that was, 0 if it
+// did not or if the store does not know. No reign ends before it began, though the clock
+// was set back.
+func (r Reign) Close(how End, now time.Time, lapsed time.Duration) Reign {
+	r.End, r.To = how, now.Add(-lapsed).UTC()
+	if r.To.Before(r.From) {
+		r.To = r.From
+	}
+	return r
 }
 
 // Page picks what List or Members returns out of all that a store has: what has keys

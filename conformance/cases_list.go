@@ -16,6 +16,8 @@ var listCases = []Case{
 		Says: "A record keeps up to eight past reigns, newest first, with term, id, times and how each ended."},
 	{Rule: "T3", Name: "a record shows the lease", Run: listLease,
 		Says: "A record holds the lease as Observe shows it, and since when the present reign lasts; zero if vacant."},
+	{Rule: "T4", Name: "a failed reign ends with its lease", Run: listFailed,
+		Says: "A leader that failed led until its lease ran out, and not until somebody else came. A store that forgets the last renewal with the lease shows the time of the next grant, and nothing earlier than that renewal."},
 }
 
 func listPages(t *Trial) error {
@@ -127,4 +129,43 @@ func listLease(t *Trial) error {
 	}
 	records, err = b.list("", 10)
 	return errors.Join(err, must(len(records) == 1 && records[0].Elected.IsZero() && records[0].Vacant(), "a vacant record without a present reign", fmt.Sprint(records)))
+}
+
+func listFailed(t *Trial) error {
+	a, b := t.client("a"), t.client("b")
+	held, err := a.win("jobs")
+	if err != nil {
+		return err
+	}
+	var began time.Time
+	for range 3 {
+		t.sleep(t.TTL / 2)
+		began = time.Now()
+		if held, err = a.keep(held); err != nil {
+			return err
+		}
+	}
+	renewed := time.Now()
+	a.dies()
+	t.sleep(4 * t.TTL)
+	seen, err := b.look("jobs")
+	if err != nil {
+		return err
+	}
+	came := time.Now()
+	if _, err = b.win("jobs"); err != nil {
+		return err
+	}
+	records, err := b.list("jobs", 1)
+	if err != nil || len(records) != 1 || len(records[0].History) == 0 {
+		return fmt.Errorf("a list with one record and its history: %v, %w", records, err)
+	}
+	past, slack := records[0].History[0], t.TTL/20+t.Late
+	ago := records[0].Elected.Sub(past.To) // both by the store's clock
+	err = must(past.End == backend.Failed && ago <= time.Since(began)+slack, "the failed reign to last beyond its last renewal", fmt.Sprintf("%s, over for %v", past.End, ago))
+	knows := !seen.Vacant() && seen.Age < came.Sub(began)+slack
+	if least := came.Sub(renewed) - t.TTL - slack; knows && ago < least {
+		return fmt.Errorf("a leader that renewed for the last time %v before its successor came, for a TTL of %v: expected its reign to be over for %v, got %v", came.Sub(renewed), t.TTL, least, ago)
+	}
+	return err
 }

@@ -188,8 +188,11 @@ func (m *machine) fill(c *call, now time.Duration) {
 		case callRenew, callRelease:
 			e.busy = true
 			l := backend.Lease{Election: e.name, Holder: m.me, Term: e.term, TTL: m.TTL, Renew: m.RenewEvery, End: e.end}
-			if e.own != ownHeld {
+			switch {
+			case e.own != ownHeld:
 				l.Term, l.End = 0, backend.Released // nobody led under it
+			case c.kind == callRelease:
+				l.Age = max(0, now-(e.until+m.Margin-m.TTL)) // since its last renewal
 			}
 			c.leases = append(c.leases, l)
 		case callObserve:

@@ -265,7 +265,11 @@ func (o *offer) draw(session string, now time.Time) {
 	if old.Term == 0 && o.lease.Holder.ID != "" { // the record was deleted: what the lock key tells
 		old = term{Term: o.entry.lock.Term, ID: o.lease.Holder.ID, Nonce: o.lease.Holder.Nonce, From: at}
 	}
-	old.close(backend.Failed, at)
+	lapsed := time.Duration(0)
+	if o.entry.renewals != nil {
+		lapsed = o.lease.Lapsed()
+	}
+	old.close(backend.Failed, at, lapsed)
 	o.record = term{
 		Term: o.next, ID: c.ID, Nonce: c.Nonce, TTL: micros(o.bid.TTL), Beat: newBeat(), From: at, History: old.History,
 		MovedTo: old.MovedTo, Moved: old.Moved,

@@ -173,7 +173,7 @@ func (f *Firefly) outbid(ctx context.Context, c *claim, answers []backend.Answer
 // draw makes the record of the grant.
 func (c *claim) draw(session string, next uint64) {
 	at, who, old := time.Now().UTC().Round(0), c.bid.Candidate, c.own
-	old.close(backend.Failed, at)
+	old.close(backend.Failed, at, 0)
 	c.record = reignRecord{
 		term: term{
 			Term: next, ID: who.ID, Nonce: who.Nonce, TTL: micros(c.bid.TTL), Beat: newBeat(), From: at, History: old.History,
@@ -351,7 +351,7 @@ func (f *Firefly) releaseOps(s *sharedLock, l backend.Lease) api.KVTxnOps {
 		next.term = term{Term: max(s.last, l.Term), ID: s.lease.Holder.ID, Nonce: self, Beat: newBeat(), From: now, History: next.History,
 			MovedTo: next.MovedTo, Moved: next.Moved}
 	}
-	next.close(l.End, now)
+	next.close(l.End, now, l.Lapsed())
 	next.Session, next.Created, next.Locks = "", 0, 0
 	ops := api.KVTxnOps{pin(key, s.lockPair), pin(own, s.ownPair)}
 	if s.mine && !s.sealed {

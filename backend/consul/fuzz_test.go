@@ -74,7 +74,7 @@ func FuzzEntry(f *testing.F) {
 		}
 
 		// What is written because of it can be read back.
-		e.term.close(backend.Failed, now)
+		e.term.close(backend.Failed, now, 0)
 		again := &entry{name: "jobs", termPair: &api.KVPair{Value: encode(e.term)}}
 		if again.parse(); !reflect.DeepEqual(again.term, e.term) {
 			t.Errorf("%+v comes back as %+v", e.term, again.term)

@@ -107,13 +107,15 @@ func decode(pair *api.KVPair, into any) bool {
 	return pair != nil && len(pair.Value) <= maxValue && json.Unmarshal(pair.Value, into) == nil
 }
 
-// close ends the present reign in the record, if there is one.
-func (t *term) close(how backend.End, now time.Time) {
+// close ends the present reign in the record, if there is one. lapsed is how long ago its
+// lease ran out, 0 if that is not known.
+func (t *term) close(how backend.End, now time.Time, lapsed time.Duration) {
 	if t.Term == 0 || t.End != "" {
 		return
 	}
+	past := backend.Reign{Term: t.Term, ID: t.ID, From: t.From}.Close(how, now, lapsed)
 	t.End, t.To = how, now
-	t.History = backend.Remember(t.History, backend.Reign{Term: t.Term, ID: t.ID, From: t.From, To: now, End: how})
+	t.History = backend.Remember(t.History, past)
 }
 
 // clean makes what was read of a record harmless.

@@ -141,7 +141,7 @@ func (b *Backend) releaseOps(e *entry, l backend.Lease) api.KVTxnOps {
 		record = term{Term: lasts, ID: e.lease.Holder.ID, Nonce: self, TTL: e.lock.TTL, From: e.lock.At, History: record.History, Wish: record.Wish,
 			MovedTo: record.MovedTo, Moved: record.Moved}
 	}
-	record.close(l.End, now)
+	record.close(l.End, now, l.Lapsed())
 	record.Beat = newBeat()
 	vacant := encode(lock{Term: record.Term, Beat: newBeat(), At: now})
 	ops := api.KVTxnOps{pin(key, e.lockPair)}

@@ -20,7 +20,7 @@ func TestATimeThatCannotBeWrittenIsNotKept(t *testing.T) {
 		}
 		e.parse()
 		encode(e.lock)
-		e.term.close(backend.Failed, time.Now())
+		e.term.close(backend.Failed, time.Now(), 0)
 		encode(e.term) // panics if it cannot
 	}
 }

@@ -320,5 +320,9 @@ func (e *entry) ends(how backend.End, now time.Time) (end backend.End, id, nonce
 	case r.Nonce == "":
 		return r.End, r.LastID, r.LastNonce, backend.CleanHistory(r.History)
 	}
-	return how, r.ID, r.Nonce, backend.Remember(r.History, backend.Reign{Term: r.Term, ID: r.ID, From: r.Elected, To: now, End: how})
+	lapsed := e.Lapsed()
+	if e.beatAt == 0 { // the last renewal went with the session
+		lapsed = 0
+	}
+	return how, r.ID, r.Nonce, backend.Remember(r.History, backend.Reign{Term: r.Term, ID: r.ID, From: r.Elected}.Close(how, now, lapsed))
 }

@@ -165,7 +165,7 @@ func (b *Backend) grant(h *hold, bid backend.Bid) (a backend.Answer, err error) 
 		return a, err
 	}
 	r := s.rec
-	r.close(backend.Failed, now)
+	r.close(backend.Failed, now, s.lapsed(now))
 	r.Layout, r.Election, r.Term, r.Beat, r.Lock = layout, bid.Election, term, p.Beat, h.id
 	r.Holder = &person{bid.Candidate.ID, bid.Candidate.Nonce, bid.Candidate.Address, bid.Candidate.Metadata}
 	r.TTL, r.Renew, r.Written, r.Elected = bid.TTL, bid.Renew, now, now

@@ -80,7 +80,7 @@ func FuzzFiles(f *testing.F) {
 			t.Errorf("a wish of another term: %+v", l)
 		}
 		if r := s.rec; s.known && r.Term > 0 {
-			r.close(backend.Failed, time.Unix(1, 0))
+			r.close(backend.Failed, time.Unix(1, 0), 0)
 			if err := b.writeRecord(r, false); err != nil {
 				t.Errorf("what was read cannot be written: %+v: %v", r, err)
 			}

@@ -132,7 +132,8 @@ func (b *Backend) List(ctx context.Context, from string, limit int) (list []back
 		}
 		r := s.rec
 		if l.Vacant() {
-			r.close(backend.Failed, r.Written) // dead: nobody knows since when
+			now := time.Now()
+			r.close(backend.Failed, now, s.lapsed(now)) // dead: nobody knows since when
 		}
 		list = append(list, backend.Record{Lease: l, Elected: r.Elected, History: r.History})
 	}

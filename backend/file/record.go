@@ -55,12 +55,13 @@ type person struct {
 
 func (r record) held() bool { return r.Holder != nil }
 
-// close notes the end of the present reign, if there is one.
-func (r *record) close(how backend.End, now time.Time) {
+// close notes the end of the present reign, if there is one, whose lease ran out so long
+// ago; 0: it has not.
+func (r *record) close(how backend.End, now time.Time, lapsed time.Duration) {
 	if r.Holder == nil {
 		return
 	}
-	r.History = backend.Remember(r.History, backend.Reign{Term: r.Term, ID: r.Holder.ID, From: r.Elected, To: now, End: how})
+	r.History = backend.Remember(r.History, backend.Reign{Term: r.Term, ID: r.Holder.ID, From: r.Elected}.Close(how, now, lapsed))
 	r.End, r.LastID, r.Last = how, r.Holder.ID, r.Holder.Nonce
 	r.Holder, r.TTL, r.Renew, r.Elected = nil, 0, 0, time.Time{}
 }

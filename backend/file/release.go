@@ -44,7 +44,7 @@ func (b *Backend) release(ctx context.Context, l backend.Lease) error {
 	now, err2 := at(b.path(l.Election, lockSuffix))
 	err = errors.Join(err, err2)
 	if err == nil && now == h.id && r.Term == h.term && r.held() && r.Holder.Nonce == h.rec.Holder.Nonce {
-		r.close(l.End, time.Now().UTC())
+		r.close(l.End, time.Now(), l.Lapsed())
 		r.Beat, r.Written = beat(), time.Now().UTC()
 		err = b.writeRecord(r, false)
 	}

@@ -137,6 +137,15 @@ func (b *Backend) lease(s state) backend.Lease {
 	return backend.CleanLease(l)
 }
 
+// lapsed is how long ago the lease of the recorded holder ran out, 0 if it has not.
+func (s *state) lapsed(now time.Time) time.Duration {
+	renewed := s.rec.Written
+	if s.rec.held() && s.pulse.Term == s.rec.Term && s.pulse.Nonce == s.rec.Holder.Nonce {
+		renewed = s.pulse.Written
+	}
+	return max(0, now.Sub(renewed)-s.rec.TTL)
+}
+
 // bury makes a lease vacant whose holder has died.
 func bury(l *backend.Lease) {
 	l.End, l.LastID, l.LastNonce = backend.Failed, l.Holder.ID, l.Holder.Nonce

@@ -40,6 +40,6 @@ func (r *row) ends(how backend.End, st *status) (end backend.End, id, nonce, his
 	if r.Vacant() {
 		return r.End, r.LastID, r.LastNonce, r.history
 	}
-	reign := backend.Reign{Term: r.Term, ID: r.Holder.ID, From: r.elected, To: st.now, End: how}
+	reign := backend.Reign{Term: r.Term, ID: r.Holder.ID, From: r.elected}.Close(how, st.now, r.Lapsed())
 	return how, r.Holder.ID, r.Holder.Nonce, remember(r.history, reign)
 }

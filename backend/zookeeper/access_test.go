@@ -282,7 +282,7 @@ func FuzzRecord(f *testing.F) {
 		if r.Holder != nil && (strings.Contains(r.Holder.Node, "/") || strings.Contains(r.Holder.Session, "/")) {
 			t.Errorf("a path from the store: %+v", r.Holder)
 		}
-		r.finish(backend.Failed, time.Now())
+		r.finish(backend.Failed, time.Now(), 0)
 		r.encode()
 	})
 }

@@ -57,7 +57,7 @@ func FuzzRecordAndBeats(f *testing.F) {
 			}
 		}
 		ended := r.clone()
-		ended.finish(backend.Failed, time.Unix(1, 0))
+		ended.finish(backend.Failed, time.Unix(1, 0), 0)
 		if back, err := parseRecord(ended.encode(), "jobs"); err != nil && len(ended.encode()) <= maxRecord || back != nil && (back.Holder != nil || back.Term != r.Term) {
 			t.Errorf("after its end, %+v is %+v, %v", r, back, err)
 		}

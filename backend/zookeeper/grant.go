@@ -75,7 +75,7 @@ func (b *Backend) grant(ctx context.Context, s *session, id int64, bid backend.B
 	if v.unsure {
 		r.Holder = nil // who was never told
 	}
-	r.finish(backend.Failed, now)
+	r.finish(backend.Failed, now, v.lease.Lapsed())
 	r.Term, r.Beat, r.Wish, r.Making = term, newBeat(), nil, ""
 	if v.record == nil {
 		r.Making = v.deleted.String()
@@ -247,7 +247,7 @@ func (b *Backend) withdraw(ctx context.Context, s *session, bid backend.Bid, r *
 // of a member of another program that stands behind it.
 func (b *Backend) evict(ctx context.Context, s *session, id int64, bid backend.Bid, v *view) error {
 	r := v.record.clone()
-	r.finish(backend.Failed, s.now())
+	r.finish(backend.Failed, s.now(), v.lease.Lapsed())
 	r.Beat = newBeat()
 	var p plan
 	b.over(&p, s, bid.Election, v)

@@ -129,17 +129,13 @@ func (r *record) clone() *record {
 	return &c
 }
 
-// finish ends the reign, if one is on.
-func (r *record) finish(how backend.End, now time.Time) {
+// finish ends the reign, if one is on, whose lease ran out so long ago; 0: not known.
+func (r *record) finish(how backend.End, now time.Time, lapsed time.Duration) {
 	h := r.Holder
 	if h == nil {
 		return
 	}
-	to := now.UTC()
-	if to.Before(h.Elected) {
-		to = h.Elected
-	}
-	r.History = backend.Remember(r.History, backend.Reign{Term: r.Term, ID: h.ID, From: h.Elected, To: to, End: how})
+	r.History = backend.Remember(r.History, backend.Reign{Term: r.Term, ID: h.ID, From: h.Elected}.Close(how, now, lapsed))
 	r.End, r.LastID, r.LastKey, r.Holder = how, h.ID, h.Nonce, nil
 }
 

@@ -63,7 +63,7 @@ func (b *Backend) release(ctx context.Context, s *session, l backend.Lease) erro
 	// Most often all is as it was at the last renewal: then this is all.
 	if o := b.mine(l.Election); o.node != "" && o.record.held(b.guard.Nonce(), l.Term) && o.term == o.record.Term && b.layout.kind != Node {
 		next := o.record.clone()
-		next.finish(l.End, s.now())
+		next.finish(l.End, s.now(), l.Lapsed())
 		next.Beat = newBeat()
 		_, failed, err := s.write(ctx,
 			&zk.SetDataRequest{Path: path, Data: next.encode(), Version: o.version},
@@ -100,7 +100,7 @@ func (b *Backend) release(ctx context.Context, s *session, l backend.Lease) erro
 		}
 		h := rec.Holder
 		next := rec.clone()
-		next.finish(l.End, s.now())
+		next.finish(l.End, s.now(), l.Lapsed())
 		next.Beat, next.Making = newBeat(), ""
 		node, version, err := b.nodeOf(ctx, s, l.Election, h)
 		if err != nil {

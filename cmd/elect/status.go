@@ -415,17 +415,45 @@ func (a *app) history(ctx context.Context, name string, asJSON bool) error {
 	if r.Term == 0 {
 		return errors.New("nobody has led " + fmt.Sprintf("%q", name) + " yet, or this store keeps nothing of it")
 	}
-	var w table
-	w.row("TERM", "LEADER", "FROM", "TO", "FOR", "END")
-	if !r.Vacant() {
-		w.row(r.Term, r.Holder.ID, r.Elected.Format(time.DateTime), "-", "-", "leads")
+	silent, err := s.silent(ctx, []backend.Record{r})
+	if err != nil {
+		return err
 	}
-	for _, h := range r.History {
-		w.row(h.Term, h.ID, h.From.Format(time.DateTime), h.To.Format(time.DateTime), h.To.Sub(h.From).Round(time.Millisecond), strings.TrimSpace(string(h.End)))
-	}
-	if _, err := fmt.Fprint(a.out, w); err != nil {
+	if _, err := fmt.Fprint(a.out, historyOf(r, silent[r.Election])); err != nil {
 		return err
 	}
 	fmt.Fprintln(a.out, "Times are UTC, by the store's clock, for people: nothing is decided by them.")
 	return nil
+}
+
+// historyOf has a line for each leadership, newest first, and one for the time between two
+// in which nobody led for a second or more.
+func historyOf(r backend.Record, silent bool) (w table) {
+	line := func(term any, id string, from, to time.Time, end string) {
+		w.row(term, id, from.Format(time.DateTime), to.Format(time.DateTime), to.Sub(from).Round(time.Millisecond), end)
+	}
+	w.row("TERM", "LEADER", "FROM", "TO", "FOR", "END")
+	next := time.Time{} // when the one above began
+	switch {
+	case r.Vacant() && (len(r.History) == 0 || r.History[0].Term != r.Term):
+		w.row(r.Term, r.LastID, "-", "-", "-", orUnknown(string(r.End))) // the store keeps no times of it yet
+		next = time.Now()
+	case !r.Vacant():
+		end := "leads"
+		if silent {
+			end = fmt.Sprintf("silent: has not renewed for %v", seconds(r.Age))
+		}
+		next = r.Elected
+		w.row(r.Term, r.Holder.ID, r.Elected.Format(time.DateTime), "-", "-", end)
+	}
+	for _, h := range r.History {
+		if next.IsZero() {
+			w.row("-", "nobody", h.To.Format(time.DateTime), "-", "-", "vacant")
+		} else if next.Sub(h.To) >= time.Second {
+			line("-", "nobody", h.To, next, "vacant")
+		}
+		line(h.Term, h.ID, h.From, h.To, strings.TrimSpace(string(h.End)))
+		next = h.From
+	}
+	return w
 }
