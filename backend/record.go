@@ -28,6 +28,20 @@ func (l Lease) Lapsed() time.Duration {
 	return max(0, l.Age-l.TTL)
 }
 
+// Since is since when things are as the record says, by the store's clock: when the reign
+// began, or when the last one ended. It is zero if the store does not know, and for people.
+func (r Record) Since() time.Time {
+	switch {
+	case r.Lapsed() > 0:
+		return time.Now().Add(-r.Lapsed()).UTC()
+	case !r.Vacant():
+		return r.Elected
+	case len(r.History) > 0 && r.History[0].Term == r.Term:
+		return r.History[0].To
+	}
+	return time.Time{}
+}
+
 // Close returns the reign as it ended: now, by the store's clock, or with its lease if that
 // ran out before, though this is recorded later. lapsed is how long ago that was, 0 if it
 // did not or if the store does not know. No reign ends before it began, though the clock

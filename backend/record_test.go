@@ -37,6 +37,39 @@ func TestNoReignEndsBeforeItBeganThoughAClockIsSetBack(t *testing.T) {
 	}
 }
 
+func TestARecordSaysSinceWhenItIsSo(t *testing.T) {
+	began := time.Now().Add(-time.Hour)
+	ended := began.Add(time.Minute)
+	held := backend.Lease{Term: 2, Holder: backend.Candidate{ID: "a"}, TTL: time.Minute, Age: time.Second}
+	silent := held
+	silent.Age = 11 * time.Minute
+	past := []backend.Reign{{Term: 1, ID: "b", To: ended}}
+	for what, c := range map[string]struct {
+		record backend.Record
+		want   time.Time
+	}{
+		"led":                        {backend.Record{Lease: held, Elected: began, History: past}, began},
+		"silent, so its lease ended": {backend.Record{Lease: silent, Elected: began}, time.Now().Add(-10 * time.Minute)},
+		"vacant":                     {backend.Record{Lease: backend.Lease{Term: 1}, History: past}, ended},
+		"vacant, not yet recorded":   {backend.Record{Lease: backend.Lease{Term: 3}, History: past}, time.Time{}},
+		"never led":                  {backend.Record{}, time.Time{}},
+	} {
+		if got := c.record.Since(); got.Sub(c.want).Abs() > time.Second {
+			t.Errorf("%s: since %v, want %v", what, got, c.want)
+		}
+	}
+}
+
+// Whoever records an end late does not lengthen the reign.
+func TestAReignEndsWithItsLease(t *testing.T) {
+	began := time.Date(2026, 6, 1, 2, 0, 0, 0, time.UTC)
+	r := backend.Record{Elected: began, Lease: backend.Lease{Holder: backend.Candidate{ID: "a"}, Term: 1, TTL: 10 * time.Second, Age: 5 * time.Minute}}
+	r.EndReign(backend.Failed, began.Add(time.Hour))
+	if want := began.Add(time.Hour - 5*time.Minute + 10*time.Second); !r.History[0].To.Equal(want) {
+		t.Errorf("it ends at %v, want %v, when its lease ran out", r.History[0].To, want)
+	}
+}
+
 func TestAPageBeginsAtAKeyAndEndsAtALimit(t *testing.T) {
 	for _, c := range []struct {
 		from  string

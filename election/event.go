@@ -23,6 +23,11 @@ type Event struct {
 	Err      error     // what the store said, where Reason is about an error; what the lead function returned; who has this id, where that is the reason
 	Time     time.Time // when this process learned of it
 
+	// First says that the watcher did not know the state before: it has just begun, or
+	// the store could not be read. What the event tells may be long so, and is no
+	// reason to ring. [backend.Record.Since] is the store's word on it.
+	First bool
+
 	// Folded counts own reigns that this watcher never heard of because it was
 	// too far behind: their pairs of elected and lost became part of this event.
 	Folded int

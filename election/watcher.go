@@ -203,6 +203,7 @@ func (w *watcher) run() {
 		}
 		w.mu.Unlock()
 		if !over {
+			q.First = q.Kind != Notice && (q.before == nil || q.before.kind == Unknown && !q.own)
 			w.deliver(q.Event)
 		}
 	}

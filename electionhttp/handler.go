@@ -133,7 +133,7 @@ func New(m *election.Manager, options *Options) (*Handler, error) {
 	}
 	h.ctx, h.cancel = context.WithCancel(context.Background())
 	h.hub = newHub(rand.Text()[:10], o.Details, o.MaxStreams)
-	h.view.reigns = make(map[string]reign)
+	h.view.sinces = make(map[string]since)
 	h.unwatch = m.Watch(h.hub.event)
 	h.hub.begin(m.Status().Elections) // after it: nothing is missed between the two
 	return h, nil

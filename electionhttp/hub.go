@@ -75,10 +75,9 @@ func (b *hub) begin(list []election.ElectionStatus) {
 func (b *hub) event(ev election.Event) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	before, known := b.states[ev.Election]
 	switch {
 	case ev.Reason == election.ReasonCurrent:
-		if !known {
+		if _, known := b.states[ev.Election]; !known {
 			b.states[ev.Election] = ev
 		}
 		return // how things were when the watcher began; nothing has changed
@@ -88,7 +87,6 @@ func (b *hub) event(ev election.Event) {
 	b.seq++
 	c := &change{seq: b.seq, name: ev.Election, at: ev.Time, json: b.describe(ev)}
 	c.json.ID = b.id(c.seq)
-	c.json.First = ev.Kind != election.Notice && (!known || before.Kind == election.Unknown)
 	c.data = frame("change", c.json.ID, c.json)
 	if len(b.ring) == kept {
 		b.ring = append(make([]*change, 0, 2*kept), b.ring[kept/2:]...)
@@ -115,7 +113,7 @@ func (b *hub) number(id string) (seq uint64, ok bool) {
 func (b *hub) describe(ev election.Event) changeJSON {
 	c := changeJSON{
 		Election: ev.Election, Kind: ev.Kind.String(), Leading: ev.Leading, Leader: candidate(ev.Leader, b.details), Previous: candidate(ev.Previous, b.details),
-		Term: term(ev.Term), Reason: string(ev.Reason), Time: ev.Time.UTC(), Folded: ev.Folded,
+		Term: term(ev.Term), Reason: string(ev.Reason), Time: ev.Time.UTC(), First: ev.First, Folded: ev.Folded,
 	}
 	c.Error, c.Detail = describeError(ev.Err, b.details)
 	return c

@@ -163,37 +163,38 @@ func (m *memo[T]) drop() {
 	m.said = nil
 }
 
-// A reign is when somebody else's reign of a term began, by the store's clock.
-type reign struct {
+// A since is since when an election is as the store last said, by its clock.
+type since struct {
+	kind  election.Kind
 	term  uint64
-	began time.Time // zero: the store was asked, or is about to be
+	time  time.Time // zero: the store was asked and does not know, or is about to be asked
 	asked time.Time
 }
 
-// began returns when another's reign began, if that is known. If not, the store is
-// asked: once for each term, and only for what somebody looks at.
-func (h *Handler) began(name string, term uint64) time.Time {
+// since returns since when others lead, or nobody, by the store's clock, if that is known.
+// If not, the store is asked: once for each state, and only for what somebody looks at.
+func (h *Handler) since(e *election.ElectionStatus) time.Time {
 	v := &h.view
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	r, known := v.reigns[name]
-	if known && r.term == term && (!r.began.IsZero() || time.Since(r.asked) < time.Minute) {
-		return r.began
+	s, known := v.sinces[e.Election]
+	if known && s.kind == e.Kind && s.term == e.Term && (!s.time.IsZero() || time.Since(s.asked) < time.Minute) {
+		return s.time
 	}
-	if h.ctx.Err() != nil {
+	if h.ctx.Err() != nil || e.Term == 0 || known && time.Since(s.asked) < time.Second {
 		return time.Time{}
 	}
-	v.reigns[name] = reign{term: term, asked: time.Now()}
-	v.want = append(v.want, name)
+	v.sinces[e.Election] = since{kind: e.Kind, term: e.Term, asked: time.Now()}
+	v.want = append(v.want, e.Election)
 	if !v.busy {
 		v.busy = true
-		h.reading.Go(h.readReigns)
+		h.reading.Go(h.readSinces)
 	}
 	return time.Time{}
 }
 
-// readReigns reads what is wanted, one after the other and not too fast.
-func (h *Handler) readReigns() {
+// readSinces reads what is wanted, one after the other and not too fast.
+func (h *Handler) readSinces() {
 	v := &h.view
 	pace := time.NewTicker(5 * time.Millisecond)
 	defer pace.Stop()
@@ -209,11 +210,15 @@ func (h *Handler) readReigns() {
 		v.mu.Unlock()
 		if e := h.manager.Election(name); e == nil {
 			v.mu.Lock()
-			delete(v.reigns, name)
+			delete(v.sinces, name)
 			v.mu.Unlock()
-		} else if rec, err := e.Record(h.ctx); err == nil && !rec.Vacant() && !rec.Elected.IsZero() {
+		} else if rec, err := e.Record(h.ctx); err == nil {
+			kind := election.Elected
+			if rec.Vacant() || rec.Lapsed() > 0 {
+				kind = election.Vacant
+			}
 			v.mu.Lock()
-			v.reigns[name] = reign{term: rec.Term, began: backend.CleanTime(rec.Elected), asked: time.Now()}
+			v.sinces[name] = since{kind, rec.Term, backend.CleanTime(rec.Since()), time.Now()}
 			v.mu.Unlock()
 		}
 		select {

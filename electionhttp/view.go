@@ -20,9 +20,9 @@ type view struct {
 	seq    uint64 // of the newest change then
 	status election.Status
 
-	reigns map[string]reign // when those of others began
-	want   []string         // elections whose reign's beginning is asked for
-	busy   bool             // readReigns runs
+	sinces map[string]since // of those that others lead, or nobody
+	want   []string         // elections of which the store is asked
+	busy   bool             // readSinces runs
 }
 
 // fresh is how old a picture may be if nothing has changed since: taking one costs
@@ -295,9 +295,9 @@ func (h *Handler) describeElection(e *election.ElectionStatus, now time.Time) el
 	if e.Wish.Kind != "" && e.Wish.Term == e.Term {
 		j.Wish = &wishJSON{Kind: string(e.Wish.Kind), ID: e.Wish.ID}
 	}
-	if e.Kind == election.Elected && !e.Leading {
-		if began := h.began(e.Election, e.Term); !began.IsZero() && began.Before(j.Since) {
-			j.Since, j.SinceBy = began, "store"
+	if e.Kind != election.Unknown && !e.Leading {
+		if since := h.since(e); !since.IsZero() && since.Before(j.Since) {
+			j.Since, j.SinceBy = since, "store"
 		}
 	}
 	return j

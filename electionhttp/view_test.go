@@ -30,6 +30,10 @@ func TestElectionsSaysWhoLeadsSinceWhenAndForHowLong(t *testing.T) {
 		store := memory.New()
 		a := manager(t, store, election.Options{ID: "a", Address: "10.0.0.1:80", Metadata: "zone=1"}, true, "x")
 		time.Sleep(time.Hour) // of virtual time
+		gone := manager(t, store, election.Options{ID: "c"}, true, "z")
+		time.Sleep(time.Second)
+		gone.Close(context.Background())
+		time.Sleep(100 * time.Minute)
 		b := manager(t, store, election.Options{ID: "b"}, true, "x", "y")
 		if _, err := b.Join("z"); err != nil {
 			t.Fatal(err)
@@ -53,14 +57,18 @@ func TestElectionsSaysWhoLeadsSinceWhenAndForHowLong(t *testing.T) {
 			t.Errorf("x is %s", got)
 		}
 		since, err := time.Parse(time.RFC3339Nano, x["since"].(string))
-		if ago := time.Since(since); err != nil || ago < time.Hour || ago > time.Hour+10*time.Second {
-			t.Errorf("a leads since %v, %v ago, want an hour: as the store has it", x["since"], ago)
+		if ago := time.Since(since); err != nil || ago < 160*time.Minute || ago > 160*time.Minute+10*time.Second {
+			t.Errorf("a leads since %v, %v ago, want 160 minutes: as the store has it", x["since"], ago)
 		}
 		if left := x["left_ms"].(float64); left <= 0 || left > 10000 {
 			t.Errorf("x lasts %v ms", left)
 		}
 		if got := fmt.Sprintln(y["kind"], y["leading"], y["since_by"], z["kind"], z["campaigning"], z["left_ms"], z["leader"]); got != "elected true process vacant false <nil> <nil>\n" {
 			t.Errorf("y and z are %s", got)
+		}
+		since, err = time.Parse(time.RFC3339Nano, z["since"].(string))
+		if ago := time.Since(since); err != nil || z["since_by"] != "store" || ago < 100*time.Minute || ago > 100*time.Minute+10*time.Second {
+			t.Errorf("nobody leads z since %v, %v ago, by the %v; want 100 minutes: as the store has it", z["since"], ago, z["since_by"])
 		}
 		if term := y["term"].(string); len(term) < 10 {
 			t.Errorf("the term is %q", term)
