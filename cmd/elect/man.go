@@ -12,9 +12,12 @@ import (
 // manCommand writes the manual pages, which say what --help says.
 func (a *app) manCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "man DIRECTORY", Short: "Write the manual pages into a directory", Args: cobra.ExactArgs(1), Hidden: true,
+		Use: "man DIRECTORY", Short: "Write the manual pages into a directory, which is made if it is not there", Args: cobra.ExactArgs(1), Hidden: true,
 		Example: "  elect man .",
 		RunE: func(c *cobra.Command, args []string) error {
+			if err := os.MkdirAll(args[0], 0o755); err != nil {
+				return fmt.Errorf("the manual pages have no directory: %w", err)
+			}
 			return each(c.Root(), func(c *cobra.Command) error {
 				name := strings.ReplaceAll(c.CommandPath(), " ", "-") + ".1"
 				return os.WriteFile(filepath.Join(args[0], name), []byte(page(c)), 0o644)

@@ -394,7 +394,7 @@ func TestMigrateStatusSaysHowFarItIs(t *testing.T) {
 
 func TestManualPagesSayWhatHelpSays(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
+	dir := filepath.Join(t.TempDir(), "share", "man1") // made by the command
 	if out, code := call(t, onFiles(t), "man", dir); code != 0 {
 		t.Fatalf("code %d: %s", code, out)
 	}
@@ -403,6 +403,10 @@ func TestManualPagesSayWhatHelpSays(t *testing.T) {
 		if err != nil || !strings.Contains(string(text), ".SH NAME") {
 			t.Errorf("%s: %v\n%s", name, err, text)
 		}
+	}
+	file := filepath.Join(dir, "elect.1")
+	if out, code := call(t, onFiles(t), "man", filepath.Join(file, "man1")); code != exitElect || !strings.Contains(out, "elect: the manual pages have no directory: ") || !strings.Contains(out, file+": not a directory") {
+		t.Errorf("where no directory can be: code %d: %s", code, out)
 	}
 }
 
