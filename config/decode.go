@@ -175,9 +175,9 @@ func (d *decoder) fromFile(at place, key, name string, v reflect.Value) {
 	text := strings.TrimRight(string(content), "\r\n")
 	switch {
 	case err != nil:
-		d.add(at, key, "its file cannot be read: %v", backend.FileError(err))
+		d.add(at, key+"_file", "the file cannot be read: %v", backend.FileError(err))
 	case text == "":
-		d.add(at, key, "its file is empty: %s", name)
+		d.add(at, key+"_file", "the file is empty: %s", name)
 	default:
 		v.SetString(text)
 	}

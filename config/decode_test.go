@@ -155,8 +155,9 @@ func TestATextOfAStoreCanStandInAFileOfItsOwn(t *testing.T) {
 	}{
 		"both in the file":        {"text: a, text_file: b", nil, "probe.text_file is set too, on line 2"},
 		"both in the environment": {"", []string{"ELECTION_PROBE_TEXT=a", "ELECTION_PROBE_TEXT_FILE=b"}, "ELECTION_PROBE_TEXT is set too"},
-		"not there":               {"text_file: /nowhere/secret", nil, "election.yaml:2: probe.text: its file cannot be read: open /nowhere/secret"},
-		"empty":                   {"text_file: " + empty, nil, "its file is empty"},
+		"not there":               {"text_file: /nowhere/secret", nil, "election.yaml:2: probe.text_file: the file cannot be read: open /nowhere/secret"},
+		"not there, environment":  {"", []string{"ELECTION_PROBE_TEXT_FILE=/nowhere"}, "ELECTION_PROBE_TEXT_FILE: probe.text_file: the file cannot be read: open /nowhere"},
+		"empty":                   {"text_file: " + empty, nil, "probe.text_file: the file is empty"},
 		"too long":                {"text_file: " + long, nil, "more than 65536 bytes"},
 		"not for numbers":         {"number_file: x", nil, "unknown key"},
 		"not for files":           {"own_file_file: x", nil, "unknown key"},
@@ -310,12 +311,22 @@ func TestASecretThatStandsInPlaceOfANameIsNotShown(t *testing.T) {
 			t.Errorf("%s %v: want an error that does not show it, got %v", text, environ, err)
 		}
 	}
-	c, err := parse("backend: mysql\nmysql: {dsn_file: /no/such/file}\n")
-	if err == nil {
-		err = c.Validate(t.Context())
-	}
-	if err == nil || !strings.Contains(err.Error(), "open /no/such/file: no such file") {
-		t.Errorf("a path: want it shown, got %v", err)
+	for key, text := range map[string]string{
+		"mysql.dsn_file":                 "backend: mysql\nmysql: {dsn_file: /no/such/file}\n",
+		"etcd.password_file":             "backend: etcd\netcd: {endpoints: [h], username: a, password_file: /no/such/file}\n",
+		"etcd: ca_file":                  "backend: etcd\netcd: {endpoints: [h], ca_file: /no/such/file}\n",
+		"etcd: cert_file and key_file":   "backend: etcd\netcd: {endpoints: [h], cert_file: /no/such/file, key_file: /no/key}\n",
+		"consul: token_file":             "backend: consul\nconsul: {token_file: /no/such/file}\n",
+		"consul: ca_file":                "backend: consul\nconsul: {address: \"https://h\", ca_file: /no/such/file}\n",
+		"consul: cert_file and key_file": "backend: consul\nconsul: {address: \"https://h\", cert_file: /no/such/file, key_file: /no/key}\n",
+	} {
+		c, err := parse(text)
+		if err == nil {
+			err = c.Validate(t.Context())
+		}
+		if err == nil || !strings.Contains(err.Error(), key+": ") || !strings.Contains(err.Error(), "open /no/such/file: no such file") {
+			t.Errorf("a path: want it shown, and %s before it, got %v", key, err)
+		}
 	}
 }
 

@@ -50,7 +50,7 @@ func (b *Backend) connect(o Options) error {
 		return fmt.Errorf("consul: %w: the token has a character that no header may have, such as a line break", backend.ErrInvalid)
 	case o.TokenFile != "":
 		if _, err := b.secret.reload(); err != nil {
-			return fmt.Errorf("consul: %w: token file: %w", backend.ErrInvalid, backend.FileError(err))
+			return fmt.Errorf("consul: %w: token_file: %w", backend.ErrInvalid, backend.FileError(err))
 		}
 	}
 	via := &via{secret: b.secret, namespace: o.Namespace, partition: o.Partition}
@@ -126,23 +126,23 @@ func (o *Options) tlsConfig() (*tls.Config, error) {
 	case o.TLS != nil:
 		return o.TLS.Clone(), nil
 	case (o.CertFile == "") != (o.KeyFile == ""):
-		return nil, errors.New("a certificate and its key go together")
+		return nil, errors.New("cert_file and key_file are needed together")
 	}
 	config := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: o.ServerName}
 	if o.CAFile != "" {
 		text, err := os.ReadFile(o.CAFile)
 		if err != nil {
-			return nil, backend.FileError(err)
+			return nil, fmt.Errorf("ca_file: %w", backend.FileError(err))
 		}
 		config.RootCAs = x509.NewCertPool()
 		if !config.RootCAs.AppendCertsFromPEM(text) {
-			return nil, fmt.Errorf("no certificate in %s", o.CAFile)
+			return nil, fmt.Errorf("ca_file: %s has no certificate", o.CAFile)
 		}
 	}
 	if o.CertFile != "" {
 		pair, err := tls.LoadX509KeyPair(o.CertFile, o.KeyFile)
 		if err != nil {
-			return nil, backend.FileError(err)
+			return nil, fmt.Errorf("cert_file and key_file: %w", backend.FileError(err))
 		}
 		config.Certificates = []tls.Certificate{pair}
 	}

@@ -45,7 +45,7 @@ func (b *Backend) connect(o Options) error {
 	case files && o.TLS != nil:
 		return bad("both TLS and files for it are set")
 	case (o.CertFile == "") != (o.KeyFile == ""):
-		return bad("CertFile and KeyFile are needed together")
+		return bad("cert_file and key_file are needed together")
 	}
 	config := clientv3.Config{
 		Logger:               zap.NewNop(), // it would print to stderr
@@ -65,7 +65,7 @@ func (b *Backend) connect(o Options) error {
 	}
 	var err error
 	if config.TLS, err = tlsConfig(o, files); err != nil {
-		return fmt.Errorf("etcd: %w: TLS: %w", backend.ErrInvalid, err)
+		return fmt.Errorf("etcd: %w: %w", backend.ErrInvalid, err)
 	}
 	for _, e := range o.Endpoints {
 		address, err := endpoint(e, config.TLS != nil)
@@ -101,16 +101,16 @@ func tlsConfig(o Options, files bool) (*tls.Config, error) {
 	if o.CAFile != "" {
 		pem, err := os.ReadFile(o.CAFile)
 		if err != nil {
-			return nil, backend.FileError(err)
+			return nil, fmt.Errorf("ca_file: %w", backend.FileError(err))
 		}
 		config.RootCAs = x509.NewCertPool()
 		if !config.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("%s has no certificate", o.CAFile)
+			return nil, fmt.Errorf("ca_file: %s has no certificate", o.CAFile)
 		}
 	}
 	if o.CertFile != "" {
 		if _, err := tls.LoadX509KeyPair(o.CertFile, o.KeyFile); err != nil {
-			return nil, backend.FileError(err)
+			return nil, fmt.Errorf("cert_file and key_file: %w", backend.FileError(err))
 		}
 		// Read at each handshake, so that renewed certificates are used.
 		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
