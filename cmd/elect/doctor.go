@@ -77,7 +77,6 @@ func (a *app) examine(ctx context.Context, write bool) (list []finding) {
 		return list
 	}
 	defer s.Close()
-	g := s.Guarantees()
 	add(gradeOK, "configuration", "backend %s, ttl %v, renew_every %v, call_timeout %v, margin %v", s.config.Backend, s.TTL, s.RenewEvery, s.CallTimeout, s.Margin)
 
 	// As a follower would: one Observe, several times.
@@ -94,8 +93,8 @@ func (a *app) examine(ctx context.Context, write bool) (list []finding) {
 		times = append(times, time.Since(began))
 	}
 	if err != nil {
-		add(gradeProblem, "store", "%v", advise(err))
-		return append(list, expect(s.Options, g)...)
+		add(gradeProblem, "store", "%v\nNothing else was checked.", advise(err))
+		return list
 	}
 	add(gradeOK, "store", "it can be reached and read")
 	list = append(list, speed("reading", times[1:], s.CallTimeout), finding{gradeOK, "connecting", fmt.Sprintf("the first reading took %v", times[0].Round(10*time.Microsecond))})
@@ -146,7 +145,7 @@ func (a *app) examine(ctx context.Context, write bool) (list []finding) {
 	} else {
 		add(gradeOK, "writing", "not tried; elect doctor --write leads the election %q for a moment", trialElection)
 	}
-	return append(list, expect(s.Options, g)...)
+	return append(list, expect(s.Options, s.Guarantees())...)
 }
 
 // kept explains what the store keeps of elections.

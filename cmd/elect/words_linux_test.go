@@ -203,8 +203,14 @@ func TestDoctorExplainsAStoreThatIsThereAndOneThatIsNot(t *testing.T) {
 		}
 	}
 	env := environ(t.TempDir(), "ELECTION_BACKEND=mysql", "ELECTION_MYSQL_DSN=app:secret-word@tcp(127.0.0.1:1)/app")
-	if out, code := call(t, env, "doctor"); code != exitVacant || !strings.Contains(out, "problem  store") || strings.Contains(out, "secret-word") {
-		t.Errorf("code %d:\n%s", code, out)
+	for _, args := range [][]string{{"doctor"}, {"doctor", "--write"}} { // what needs the store is not said to be well
+		out, code := call(t, env, args...)
+		if code != exitVacant || !strings.Contains(out, "problem  store") || strings.Contains(out, "secret-word") {
+			t.Errorf("%q: code %d:\n%s", args, code, out)
+		}
+		if strings.Count(out, "\nok ") > 0 || !strings.Contains(out, "Nothing else was checked.") {
+			t.Errorf("%q: only the configuration is ok, and the rest was not checked:\n%s", args, out)
+		}
 	}
 	if out, code := call(t, environ(t.TempDir(), "ELECTION_BACKEND=mysqll"), "doctor"); code != exitVacant || !strings.Contains(out, "problem  configuration") {
 		t.Errorf("code %d:\n%s", code, out)
