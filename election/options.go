@@ -25,9 +25,9 @@ const DefaultTTL = 10 * time.Second
 type Options struct {
 	// ID is this candidate's name, 1 to 255 bytes of printable UTF-8. It may
 	// outlive the process: a restarted leader with the same ID has the
-	// incumbent's priority. Two live processes must not share it; if they do,
-	// they are two candidates all the same, and it is reported. Default:
-	// hostname:pid-xxxx with four random letters.
+	// incumbent's priority. Two live processes must not share it in one election;
+	// if they do, they are two candidates all the same, and it is reported.
+	// Default: hostname:pid-xxxx with four random letters.
 	ID string
 
 	// Address and Metadata are shown to everybody who asks who leads. Up to 255

@@ -138,6 +138,21 @@ func TestWatchDoesNotUseTheIDOfTheConfiguration(t *testing.T) {
 	}
 }
 
+// Two jobs of one host have its name as their id: the same id is a mistake in one election
+// alone, and there the process itself says so.
+func TestOneIDForTwoJobsIsNoMistakeAndForOneJobIs(t *testing.T) {
+	t.Parallel()
+	env := onFiles(t, "ELECTION_TTL=2s")
+	for _, job := range []string{"billing", "mail"} {
+		start(t, env, "run", job, "--id", "host-1", "--", "sleep", "300").says("elect: leads")
+	}
+	if out, _ := call(t, env, "doctor"); strings.Contains(out, "warning  members") || !strings.Contains(out, `two have the id "host-1"`) {
+		t.Errorf("of two jobs with one id doctor says\n%s", out)
+	}
+	twin := start(t, env, "run", "mail", "--id", "host-1", "--", "sleep", "300")
+	twin.says(`notice: same id ("another live process, with the address \"\", has the id \"host-1\" as well`)
+}
+
 func TestNominateAndDeposeMoveTheLeadership(t *testing.T) {
 	t.Parallel()
 	env := onFiles(t, "ELECTION_TTL=15s") // who has made way stays out for as long
