@@ -386,6 +386,7 @@ func TestImpossibleTimingsAreNamedWithBothValues(t *testing.T) {
 		{Options{TTL: time.Hour}, "TTL is 1h0m0s, the greatest that backend test can keep is 1m0s"},
 		{Options{TTL: -1}, "TTL is -1ns, must be at least 1ns"},
 		{Options{TTL: 9 * time.Second, RenewEvery: 6 * time.Second}, "must be less than TTL = 9s"},
+		{Options{CallTimeout: 6 * time.Second}, "= 3.333s + 6s + 1.667s = 11s, must be less than TTL = 10s"},
 		{Options{TTL: 9 * time.Second, Margin: time.Millisecond}, "Margin is 1ms, must be at least 450ms"},
 		{Options{TTL: time.Second, Margin: 60 * time.Millisecond}, "Margin is 60ms, backend test needs at least 100ms"},
 		{Options{ID: "a\nb"}, "control character"},

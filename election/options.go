@@ -170,8 +170,9 @@ func (o *Options) Complete(g backend.Guarantees) (Options, error) {
 	case c.Margin < g.Margin:
 		return bad("{Margin} is %v, backend %s needs at least %v", c.Margin, g.Name, g.Margin)
 	case c.RenewEvery+c.CallTimeout+c.Margin >= c.TTL:
+		short := func(d time.Duration) time.Duration { return d.Round(time.Millisecond) } // a third of 10s is 3.333s
 		return bad("{RenewEvery} + {CallTimeout} + {Margin} = %v + %v + %v = %v, must be less than {TTL} = %v",
-			c.RenewEvery, c.CallTimeout, c.Margin, c.RenewEvery+c.CallTimeout+c.Margin, c.TTL)
+			short(c.RenewEvery), short(c.CallTimeout), short(c.Margin), short(c.RenewEvery+c.CallTimeout+c.Margin), c.TTL)
 	}
 	if err := backend.CheckID(c.ID); err != nil {
 		return Options{}, err

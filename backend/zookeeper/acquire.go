@@ -84,7 +84,7 @@ func length(ttl, renew time.Duration) time.Duration {
 func (b *Backend) fits(bid backend.Bid) error {
 	if n := length(bid.TTL, bid.Renew); n > b.options.MaxSession {
 		return fmt.Errorf("%w: election %.80q: a TTL of %v, renewed every %v, needs a session of %v; the servers allow %v (maxSessionTimeout, max_session)",
-			backend.ErrInvalid, bid.Election, bid.TTL, bid.Renew, n, b.options.MaxSession)
+			backend.ErrInvalid, bid.Election, bid.TTL, bid.Renew.Round(time.Millisecond), n, b.options.MaxSession)
 	}
 	return nil
 }
@@ -99,10 +99,10 @@ func (s *session) suffices(bid backend.Bid) error {
 		return nil
 	case s.asked >= n:
 		return fmt.Errorf("%w: election %.80q: a TTL of %v, renewed every %v, needs a session of %v; the servers grant %v: shorten the TTL, or raise their maxSessionTimeout",
-			backend.ErrDenied, bid.Election, bid.TTL, bid.Renew, n, s.granted)
+			backend.ErrDenied, bid.Election, bid.TTL, bid.Renew.Round(time.Millisecond), n, s.granted)
 	}
 	return fmt.Errorf("%w: election %.80q: a TTL of %v, renewed every %v, needs a session of %v; the present one, which other leases hang on, has %v",
-		backend.ErrDenied, bid.Election, bid.TTL, bid.Renew, n, s.granted)
+		backend.ErrDenied, bid.Election, bid.TTL, bid.Renew.Round(time.Millisecond), n, s.granted)
 }
 
 // trust fills in how long the leases that were granted in a call that began at

@@ -173,6 +173,7 @@ func findings(o Options, said []serverSaid, ttl, renew time.Duration) (list []ba
 		return list
 	}
 	need := length(ttl, renew)
+	renew = renew.Round(time.Millisecond) // for people
 	refused := need > min(o.MaxSession, longest)
 	switch {
 	case need > o.MaxSession: // which a configuration is not allowed to

@@ -61,7 +61,7 @@ func TestInspectSaysWhatAServerIsAndHowLongItsSessionsMayBe(t *testing.T) {
 	server := testbed.StartZooKeeper(t, testbed.ZooKeeperOptions{Config: []string{"minSessionTimeout=500", "maxSessionTimeout=2000"}})
 	o := Options{Servers: []string{server.Addr()}, Root: "/inspect", Tick: tick, MaxSession: 20 * time.Second, User: "app", Password: canary}
 	saysAll(t, o, 10*time.Second, "WARNING servers: one on its own, without replication", server.Addr()+": ZooKeeper 3.", "is on its own",
-		"WARNING session: a TTL of 10s, renewed every 3.333333333s, needs a session of 16.667s, and "+server.Addr()+" grants 2s at most: every bid is refused. Shorten the TTL, to 1.2s, or raise maxSessionTimeout of the servers to 16667",
+		"WARNING session: a TTL of 10s, renewed every 3.333s, needs a session of 16.667s, and "+server.Addr()+" grants 2s at most: every bid is refused. Shorten the TTL, to 1.2s, or raise maxSessionTimeout of the servers to 16667",
 		"WARNING tick: "+server.Addr()+" grants no session of less than 500ms", "rights: /inspect is not there yet")
 	saysAll(t, o, time.Second, "WARNING session: "+server.Addr()+" grants sessions of 2s at most, and max_session is")
 	o.MaxSession = 2 * time.Second

@@ -77,7 +77,7 @@ func (a *app) examine(ctx context.Context, write bool) (list []finding) {
 		return list
 	}
 	defer s.Close()
-	add(gradeOK, "configuration", "backend %s, ttl %v, renew_every %v, call_timeout %v, margin %v", s.config.Backend, s.TTL, s.RenewEvery, s.CallTimeout, s.Margin)
+	add(gradeOK, "configuration", "backend %s, ttl %v, renew_every %v, call_timeout %v, margin %v", s.config.Backend, s.TTL, rounded(s.RenewEvery), rounded(s.CallTimeout), rounded(s.Margin))
 
 	// As a follower would: one Observe, several times.
 	var times []time.Duration
@@ -192,7 +192,7 @@ func advise(err error) string {
 func speed(what string, times []time.Duration, timeout time.Duration) finding {
 	slices.Sort(times)
 	median, worst := times[len(times)/2].Round(10*time.Microsecond), times[len(times)-1].Round(10*time.Microsecond)
-	text := fmt.Sprintf("%v, the slowest of %d %v; a call may take %v", median, len(times), worst, timeout)
+	text := fmt.Sprintf("%v, the slowest of %d %v; a call may take %v", median, len(times), worst, rounded(timeout))
 	switch {
 	case worst > timeout:
 		return finding{gradeProblem, what, text + ": leaders would lose their lease"}
@@ -288,7 +288,6 @@ func (a *app) trial(ctx context.Context, s *store) (list []finding) {
 
 // expect says what this configuration promises, by the formulas of package backend.
 func expect(o election.Options, g backend.Guarantees) []finding {
-	round := func(d time.Duration) time.Duration { return d.Round(10 * time.Millisecond) }
 	more := o.Silence + o.Priority
 	crash := ""
 	switch g.Expiry {
@@ -300,7 +299,7 @@ func expect(o election.Options, g backend.Guarantees) []finding {
 		// The crash comes at some time between two renewals.
 		most := o.TTL + o.RenewEvery + o.CallTimeout + g.Takeover + more
 		least := o.TTL - o.RenewEvery
-		crash = fmt.Sprintf("from %v to %v without a leader", round(least), round(most))
+		crash = fmt.Sprintf("from %v to %v without a leader", rounded(least), rounded(most))
 		if more > 0 {
 			crash += fmt.Sprintf(", of which %v are silence and priority", more)
 		}
@@ -314,8 +313,8 @@ func expect(o election.Options, g backend.Guarantees) []finding {
 	trust := o.TTL - o.Margin
 	list := []finding{
 		{gradeOK, "crash", crash},
-		{gradeOK, "resignation", map[bool]string{true: "milliseconds: others are told", false: fmt.Sprintf("up to %v: others read", round(o.RenewEvery))}[g.Push]},
-		{gradeOK, "store away", fmt.Sprintf("a leader steps down from %v to %v after its last answer; nobody leads until the store is back", round(trust-o.RenewEvery), round(trust))},
+		{gradeOK, "resignation", map[bool]string{true: "milliseconds: others are told", false: fmt.Sprintf("up to %v: others read", rounded(o.RenewEvery))}[g.Push]},
+		{gradeOK, "store away", fmt.Sprintf("a leader steps down from %v to %v after its last answer; nobody leads until the store is back", rounded(trust-o.RenewEvery), rounded(trust))},
 		{gradeOK, "idle load", fmt.Sprintf("a leader makes %.2f calls of the backend a second for all it leads, a follower %.2f (%s); one call can be several statements or requests", per(o.RenewEvery)+per(o.TTL), follower, how)},
 	}
 	if !g.Exclusive {

@@ -109,7 +109,7 @@ func (o *runOptions) limits(e election.Options) (limits, error) {
 		return l, fmt.Errorf("--grace %v, --reserve %v and --stop-timeout %v must not be negative, and a reserve is at least 1ms", l.grace, l.reserve, l.stop)
 	case l.grace+l.reserve >= most:
 		return l, fmt.Errorf("--grace + --reserve = %v + %v = %v, must be less than ttl - margin - renew_every = %v: the command would be ended before the lease is renewed",
-			l.grace, l.reserve, l.grace+l.reserve, most)
+			rounded(l.grace), rounded(l.reserve), rounded(l.grace+l.reserve), rounded(most))
 	}
 	return l, nil
 }

@@ -362,7 +362,7 @@ func (a *app) status(ctx context.Context, name string, asJSON bool) error {
 		if st.Elected != nil {
 			line("since", "%s, by the store's clock", st.Elected.Format(time.RFC3339))
 		}
-		line("renewed", "%.1fs ago; it lasts %v and is renewed every %v", st.Age, r.TTL, r.Renew)
+		line("renewed", "%.1fs ago; it lasts %v and is renewed every %v", st.Age, r.TTL, rounded(r.Renew))
 	}
 	if st.Wish != nil {
 		line("wish", "%s %s", st.Wish.Kind, st.Wish.ID)

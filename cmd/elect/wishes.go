@@ -70,17 +70,17 @@ func (a *app) wish(ctx context.Context, name string, kind backend.WishKind, id s
 	ttl, renew := r.TTL, r.Renew
 	text := fmt.Sprintf("%q leads %q in term %d. ", r.Holder.ID, name, r.Term)
 	if s.aged(r) {
-		text += fmt.Sprintf("It has not renewed for %v: if it is dead it does not hear of this, and its lease runs out as it would. ", seconds(r.Age))
+		text += fmt.Sprintf("It has not renewed for %v: if it is dead it does not hear of this, and its lease runs out as it would. ", rounded(r.Age))
 	}
 	const work = "its work (the command of elect run gets SIGTERM, and SIGKILL after its --stop-timeout, 10s by default)"
 	if kind == backend.Depose {
-		text += fmt.Sprintf("Its next renewal, within %v, is refused. It ends %s, within %v at most, when its lease can no longer be trusted; releases; and stays out for %v. Another candidate follows then, or when the lease has run out, after %v more.", seconds(renew), work, seconds(ttl), seconds(ttl), seconds(ttl))
+		text += fmt.Sprintf("Its next renewal, within %v, is refused. It ends %s, within %v at most, when its lease can no longer be trusted; releases; and stays out for %v. Another candidate follows then, or when the lease has run out, after %v more.", rounded(renew), work, rounded(ttl), rounded(ttl), rounded(ttl))
 	} else {
 		members, err := s.members(ctx)
 		if err != nil {
 			return err
 		}
-		text += fmt.Sprintf("When %q is ready, within a reading of the store (%v), the leader ends %s and releases; then only %q bids for %v. A leader that does not end within its step_down_timeout (30s by default, and at least its TTL with elect run) lets its lease run out, which takes %v more.", id, seconds(renew), work, id, seconds(ttl), seconds(ttl))
+		text += fmt.Sprintf("When %q is ready, within a reading of the store (%v), the leader ends %s and releases; then only %q bids for %v. A leader that does not end within its step_down_timeout (30s by default, and at least its TTL with elect run) lets its lease run out, which takes %v more.", id, rounded(renew), work, id, rounded(ttl), rounded(ttl))
 		if !slices.ContainsFunc(members, func(m backend.Member) bool { return m.ID == id }) {
 			text += "\nNo member of that id has announced itself. Nothing happens until there is one."
 		}
@@ -103,4 +103,5 @@ func (a *app) wish(ctx context.Context, name string, kind backend.WishKind, id s
 	return nil
 }
 
-func seconds(d time.Duration) time.Duration { return d.Round(100 * time.Millisecond) }
+// rounded is a duration as people read it: a third of 10s is 3.333s.
+func rounded(d time.Duration) time.Duration { return d.Round(time.Millisecond) }

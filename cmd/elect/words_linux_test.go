@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"strings"
 	"testing"
@@ -135,6 +136,26 @@ func TestWatchDoesNotUseTheIDOfTheConfiguration(t *testing.T) {
 	// For several TTLs: a notice would come after the first.
 	if out, code := call(t, env, "watch", "job", "--for", "10s"); code != 0 || !strings.Contains(out, `"leader":"host-1"`) || strings.Contains(out, "same id") {
 		t.Errorf("code %d, and a leader, but no notice, is expected:\n%s", code, out)
+	}
+}
+
+// A third of a TTL of 10s is shown as people would say it.
+func TestDurationsAreShownInFewDigits(t *testing.T) {
+	t.Parallel()
+	env := onFiles(t, "ELECTION_TTL=10s")
+	start(t, env, "run", "job", "--", "sleep", "300").says("elect: leads")
+	long := regexp.MustCompile(`\S*\d\.\d{4,}\S*`)
+	for _, args := range [][]string{{"doctor", "--write"}, {"status", "job"}, {"list"}, {"depose", "job"}, {"run", "job", "--grace", "20s", "--", "true"}, {"-c", "late.yaml", "list"}} {
+		m := &member{Cmd: exec.Command(binary, args...), t: t, ended: make(chan struct{})}
+		m.Env, m.Dir = env, t.TempDir()
+		if err := os.WriteFile(filepath.Join(m.Dir, "late.yaml"), []byte("call_timeout: 6s\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		m.run()
+		m.code()
+		if out := m.output.String(); out == "" || long.MatchString(out) {
+			t.Errorf("elect %q shows %q:\n%s", args, long.FindAllString(out, -1), out)
+		}
 	}
 }
 
