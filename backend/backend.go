@@ -264,6 +264,7 @@ type Guarantees struct {
 
 	MinTTL      time.Duration // least TTL; at least 1
 	MaxTTL      time.Duration // greatest TTL; 0: none, or only the store knows (then a bid above it is ErrDenied, or ErrInvalid if nobody can raise it)
+	MaxSession  time.Duration // greatest TTL + 2 * Renew, for which a session of the store is kept; 0: any
 	Granularity time.Duration // TTLs must be multiples of it; 0: any
 	Margin      time.Duration // least safety margin that the store's own expiry needs; 0: none
 

@@ -377,7 +377,7 @@ func TestAfterAReignTheLeaseIsLookedAtAnew(t *testing.T) {
 }
 
 func TestImpossibleTimingsAreNamedWithBothValues(t *testing.T) {
-	g := backend.Guarantees{Name: "test", MinTTL: time.Second, MaxTTL: time.Minute, Margin: 100 * time.Millisecond}
+	g := backend.Guarantees{Name: "test", MinTTL: time.Second, MaxTTL: time.Minute, MaxSession: 100 * time.Second, Margin: 100 * time.Millisecond}
 	for _, c := range []struct {
 		o    Options
 		want string
@@ -387,6 +387,7 @@ func TestImpossibleTimingsAreNamedWithBothValues(t *testing.T) {
 		{Options{TTL: -1}, "TTL is -1ns, must be at least 1ns"},
 		{Options{TTL: 9 * time.Second, RenewEvery: 6 * time.Second}, "must be less than TTL = 9s"},
 		{Options{CallTimeout: 6 * time.Second}, "= 3.333s + 6s + 1.667s = 11s, must be less than TTL = 10s"},
+		{Options{TTL: time.Minute, RenewEvery: 21 * time.Second}, "TTL + 2 * RenewEvery = 1m0s + 2 * 21s = 1m42s, must be 1m40s at most on backend test"},
 		{Options{TTL: 9 * time.Second, Margin: time.Millisecond}, "Margin is 1ms, must be at least 450ms"},
 		{Options{TTL: time.Second, Margin: 60 * time.Millisecond}, "Margin is 60ms, backend test needs at least 100ms"},
 		{Options{ID: "a\nb"}, "control character"},

@@ -145,6 +145,7 @@ func (o *Options) Complete(g backend.Guarantees) (Options, error) {
 	bad := func(format string, args ...any) (Options, error) {
 		return Options{}, &OptionError{text: fmt.Sprintf(format, args...)}
 	}
+	short := func(d time.Duration) time.Duration { return d.Round(time.Millisecond) } // a third of 10s is 3.333s
 	for _, d := range []struct {
 		name string
 		v    time.Duration
@@ -165,12 +166,14 @@ func (o *Options) Complete(g backend.Guarantees) (Options, error) {
 		return bad("{TTL} is %v, the least that backend %s can keep is %v", c.TTL, g.Name, g.MinTTL)
 	case g.MaxTTL > 0 && c.TTL > g.MaxTTL:
 		return bad("{TTL} is %v, the greatest that backend %s can keep is %v", c.TTL, g.Name, g.MaxTTL)
+	case g.MaxSession > 0 && c.TTL+2*c.RenewEvery > g.MaxSession:
+		return bad("{TTL} + 2 * {RenewEvery} = %v + 2 * %v = %v, must be %v at most on backend %s",
+			c.TTL, short(c.RenewEvery), short(c.TTL+2*c.RenewEvery), g.MaxSession, g.Name)
 	case g.Granularity > 0 && c.TTL%g.Granularity != 0:
 		return bad("{TTL} is %v, must be a multiple of %v on backend %s", c.TTL, g.Granularity, g.Name)
 	case c.Margin < g.Margin:
 		return bad("{Margin} is %v, backend %s needs at least %v", c.Margin, g.Name, g.Margin)
 	case c.RenewEvery+c.CallTimeout+c.Margin >= c.TTL:
-		short := func(d time.Duration) time.Duration { return d.Round(time.Millisecond) } // a third of 10s is 3.333s
 		return bad("{RenewEvery} + {CallTimeout} + {Margin} = %v + %v + %v = %v, must be less than {TTL} = %v",
 			short(c.RenewEvery), short(c.CallTimeout), short(c.Margin), short(c.RenewEvery+c.CallTimeout+c.Margin), c.TTL)
 	}

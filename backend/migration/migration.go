@@ -197,7 +197,7 @@ func (b *Backend) Guarantees() backend.Guarantees {
 	if b.stage != From {
 		n := b.new.Guarantees()
 		g = backend.Guarantees{
-			MinTTL: max(g.MinTTL, n.MinTTL), MaxTTL: lesser(g.MaxTTL, n.MaxTTL), Granularity: max(g.Granularity, n.Granularity),
+			MinTTL: max(g.MinTTL, n.MinTTL), MaxTTL: lesser(g.MaxTTL, n.MaxTTL), MaxSession: lesser(g.MaxSession, n.MaxSession), Granularity: max(g.Granularity, n.Granularity),
 			Margin: max(g.Margin, n.Margin), Expiry: g.Expiry, Takeover: max(g.Takeover, n.Takeover),
 			Push: g.Push || n.Push, Poll: g.Poll || n.Poll || !g.Push || !n.Push,
 			Exclusive: g.Exclusive || n.Exclusive, DurableTerms: n.DurableTerms,

@@ -224,7 +224,7 @@ func (b *Backend) Guarantees() backend.Guarantees {
 		MinTTL: 3 * o.Tick,
 		// A session is TTL + 2 renewals long, and renewals are usually a third
 		// of a TTL apart.
-		MaxTTL: o.MaxSession * 3 / 5,
+		MaxTTL: o.MaxSession * 3 / 5, MaxSession: o.MaxSession,
 		Margin: o.Tick,
 		Expiry: backend.ByChallengers,
 		Push:   true, Poll: true, // of everything but renewals
