@@ -189,7 +189,8 @@ func (a *app) serveOn(ctx context.Context, l net.Listener, f *front, m *election
 	for {
 		select {
 		case <-look.C:
-			err := s.joinAll(ctx, m)
+			records, err := s.records(ctx)
+			s.join(m, records)
 			f.blind.Store(err != nil)
 			look.Reset(max(10*time.Second, s.TTL))
 			text := ""
@@ -300,13 +301,11 @@ func (f *front) trusts(r *http.Request) bool {
 	return ok && subtle.ConstantTimeCompare(sum[:], f.token) == 1
 }
 
-// joinAll has m join the elections of the store that it has not joined yet.
-func (s *store) joinAll(ctx context.Context, m *election.Manager) error {
-	records, err := s.records(ctx)
+// join has m join the elections of records that it has not joined yet.
+func (s *store) join(m *election.Manager, records []backend.Record) {
 	for _, r := range records {
 		if m.Election(r.Election) == nil {
 			m.Join(r.Election) // a name that cannot be joined is not ours
 		}
 	}
-	return err
 }

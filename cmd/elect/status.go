@@ -441,7 +441,7 @@ func historyOf(r backend.Record, silent bool) (w table) {
 	case !r.Vacant():
 		end := "leads"
 		if silent {
-			end = fmt.Sprintf("silent: has not renewed for %v", seconds(r.Age))
+			end = fmt.Sprintf("silent: has not renewed for %v", rounded(r.Age))
 		}
 		next = r.Elected
 		w.row(r.Term, r.Holder.ID, r.Elected.Format(time.DateTime), "-", "-", end)

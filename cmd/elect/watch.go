@@ -13,12 +13,15 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/election"
 )
 
 // An eventLine is one line of "elect watch" in a pipe.
 type eventLine struct {
-	Time     time.Time       `json:"time"` // when this process learned of it
+	Time     time.Time       `json:"time"`            // when this process learned of it
+	First    bool            `json:"first,omitempty"` // how things are, which may be no change
+	Since    *time.Time      `json:"since,omitempty"` // of a first line: by the store's clock, if it knows
 	Election string          `json:"election"`
 	Kind     string          `json:"kind"` // unknown, vacant, elected or notice
 	Leader   string          `json:"leader,omitempty"`
@@ -35,8 +38,9 @@ func (a *app) watchCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use: "watch [NAME]", Short: "Follow who leads: a live view, or JSON lines in a pipe", Args: cobra.MaximumNArgs(1),
 		Long: `Follow an election, or all of the store. On a terminal it is a view that is kept up to
-date; in a pipe, or with --json, each change is a line of JSON. The first lines are the
-present state. "unknown" means that the store cannot be reached, so nothing can be said.
+date; in a pipe, or with --json, each change is a line of JSON. What is found at the start,
+or when the store is back, has "first": true, and since when it is so; it is no change.
+"unknown" means that the store cannot be reached, so nothing can be said.
 
 Watching needs no right to write, and takes part in nothing.`,
 		Example: example(withRun + "elect watch billing --for 2s\nelect watch --json --for 2s" + endOfRun),
@@ -64,7 +68,8 @@ Watching needs no right to write, and takes part in nothing.`,
 type view struct {
 	mu     sync.Mutex
 	now    map[string]election.Event
-	recent []election.Event // newest last
+	recent []election.Event // changes, newest last
+	read   map[string]backend.Record
 }
 
 func (a *app) watch(ctx context.Context, names []string, live bool) error {
@@ -82,36 +87,42 @@ func (a *app) watch(ctx context.Context, names []string, live bool) error {
 		defer cancel()
 		m.Close(end)
 	}()
-	v := &view{now: map[string]election.Event{}}
+	v := &view{now: map[string]election.Event{}, read: map[string]backend.Record{}}
 	m.Watch(func(ev election.Event) {
 		if !live {
-			line := eventLine{ev.Time, ev.Election, ev.Kind.String(), ev.Leader.ID, ev.Leader.Address, ev.Previous.ID, ev.Term, ev.Reason, ""}
-			if ev.Err != nil {
-				line.Error = ev.Err.Error()
-			}
-			a.json(line)
+			a.json(v.line(ev))
 			return
 		}
 		v.add(ev)
 	})
-	find := func() error { // elections that are new
-		if len(names) > 0 {
-			return nil
-		}
+	find := func() error { // elections that are new, and since when things are as they are
 		s, err := openStore(ctx, conf) // what was read, though the file may have changed
 		if err != nil {
 			return err
 		}
 		defer s.Close()
-		return s.joinAll(ctx, m)
+		var records []backend.Record
+		if len(names) == 0 {
+			records, err = s.records(ctx)
+		}
+		for _, name := range names {
+			if r, err := s.record(ctx, name); err == nil { // what fails is told by an event
+				records = append(records, r)
+			}
+		}
+		v.learn(records)
+		if len(names) == 0 {
+			s.join(m, records)
+		}
+		return err
+	}
+	if err := find(); err != nil && ctx.Err() == nil {
+		return err
 	}
 	for _, name := range names {
 		if _, err := m.Join(name); err != nil {
 			return err
 		}
-	}
-	if err := find(); err != nil && ctx.Err() == nil {
-		return err
 	}
 	draw, look := time.NewTicker(200*time.Millisecond), time.NewTicker(max(10*time.Second, conf.Election.TTL))
 	defer draw.Stop()
@@ -130,11 +141,51 @@ func (a *app) watch(ctx context.Context, names []string, live bool) error {
 	}
 }
 
+// learn takes in what the store has.
+func (v *view) learn(records []backend.Record) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for _, r := range records {
+		v.read[r.Election] = r
+	}
+}
+
+// since is since when things are as an event says: the store's word, where the process
+// has only found them so. It is called with v.mu held.
+func (v *view) since(ev election.Event) (t time.Time, byStore bool) {
+	r := v.read[ev.Election]
+	vacant := r.Vacant() || r.Lapsed() > 0
+	if t = r.Since(); ev.First && !t.IsZero() && r.Term == ev.Term && vacant == (ev.Kind == election.Vacant) && ev.Kind != election.Unknown {
+		return t, true
+	}
+	return ev.Time, false
+}
+
+// line is what "elect watch" writes into a pipe.
+func (v *view) line(ev election.Event) eventLine {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	line := eventLine{
+		Time: ev.Time, First: ev.First, Election: ev.Election, Kind: ev.Kind.String(), Leader: ev.Leader.ID, Address: ev.Leader.Address,
+		Previous: ev.Previous.ID, Term: ev.Term, Reason: ev.Reason,
+	}
+	if t, byStore := v.since(ev); byStore {
+		line.Since = &t
+	}
+	if ev.Err != nil {
+		line.Error = ev.Err.Error()
+	}
+	return line
+}
+
 func (v *view) add(ev election.Event) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if ev.Kind != election.Notice {
 		v.now[ev.Election] = ev
+	}
+	if ev.First {
+		return
 	}
 	if v.recent = append(v.recent, ev); len(v.recent) > 10 {
 		v.recent = v.recent[1:]
@@ -156,7 +207,8 @@ func (v *view) text(backend string) string {
 	for _, name := range names {
 		ev := v.now[name]
 		who := map[election.Kind]string{election.Unknown: "? (the store cannot be reached)", election.Vacant: "-", election.Elected: ev.Leader.ID}[ev.Kind]
-		w.row(name, who, ev.Term, time.Since(ev.Time).Round(time.Second), ev.Reason)
+		since, _ := v.since(ev)
+		w.row(name, who, ev.Term, time.Since(since).Round(time.Second), ev.Reason)
 	}
 	fmt.Fprintf(&b, "%v\nchanges\n", w)
 	for _, ev := range slices.Backward(v.recent) {

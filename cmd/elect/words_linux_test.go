@@ -139,6 +139,30 @@ func TestWatchDoesNotUseTheIDOfTheConfiguration(t *testing.T) {
 	}
 }
 
+// What watch finds is no change, and is as old as the store says: nobody is to be woken
+// by it.
+func TestWatchSaysWhatIsNoChangeAndSinceWhen(t *testing.T) {
+	t.Parallel()
+	env := onFiles(t)
+	if out, code := call(t, env, "run", "job", "--", "true"); code != 0 {
+		t.Fatalf("run: code %d: %s", code, out)
+	}
+	ended := time.Now()
+	var line struct {
+		Kind        string
+		First       bool
+		Time, Since time.Time
+	}
+	out, code := call(t, env, "watch", "job", "--for", "2s")
+	last := out[strings.LastIndexByte(strings.TrimRight(out, "\n"), '\n')+1:]
+	if err := json.Unmarshal([]byte(last), &line); err != nil || code != 0 {
+		t.Fatalf("watch: code %d, %v:\n%s", code, err, out)
+	}
+	if line.Kind != "vacant" || !line.First || line.Since.IsZero() || line.Since.After(ended) || !line.Time.After(ended) {
+		t.Errorf("nobody has led since %v; watch says in the end: %s", ended, last)
+	}
+}
+
 // A third of a TTL of 10s is shown as people would say it.
 func TestDurationsAreShownInFewDigits(t *testing.T) {
 	t.Parallel()
