@@ -141,8 +141,9 @@ func (b *Backend) tooLong(election string, ttl, most time.Duration) error {
 	if ttl > longest {
 		return fmt.Errorf("mysql: election %q: %w: TTL is %v, more than %v is never allowed", election, backend.ErrInvalid, ttl, longest)
 	}
-	return fmt.Errorf("mysql: election %q: %w: TTL is %v, the greatest allowed in %s is %v; once all servers should allow it, raise it with\nUPDATE %s SET ttl_us = %d WHERE name = '';",
-		election, backend.ErrDenied, ttl, b.tables.lease, most, b.tables.lease, microseconds(ttl))
+	table := b.named().lease
+	return fmt.Errorf("mysql: election %q: %w: TTL is %v, the greatest allowed in %s is %v; once all servers should allow it, raise it with UPDATE %s SET ttl_us = %d WHERE name = '';",
+		election, backend.ErrDenied, ttl, table, most, table, microseconds(ttl))
 }
 
 // An offer is one row of the values that a grant or release joins with.

@@ -54,7 +54,7 @@ func (b *Backend) connectors(o Options) (main, bells *connector, err error) {
 	if config.DBName == "" && o.Schema == "" {
 		return nil, nil, fmt.Errorf("mysql: %w: no schema is named: %s", backend.ErrInvalid, nameSchema)
 	}
-	b.password = config.Passwd
+	b.password, b.dsn = config.Passwd, login{config.User, "%", config.DBName}
 	if o.Schema == "" {
 		b.bell.about = strings.ToLower(config.DBName + "." + b.tables.plainLease)
 	}

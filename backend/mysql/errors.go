@@ -12,6 +12,9 @@ import (
 
 var errReadOnly = fmt.Errorf("%w: the server is read-only: a replica, or a primary that is being replaced", backend.ErrUnavailable)
 
+// errUnseen is one of two reasons why a table is not found.
+var errUnseen = errors.New("this account has no right to see it")
+
 // Errors of the server, by number (dev.mysql.com/doc/mysql-errors).
 const (
 	errChanged       = 1020 // since the transaction began
@@ -59,17 +62,22 @@ func is(err error, numbers ...uint16) bool {
 
 // fail wraps err for the caller: what was done, the class, and, where somebody
 // must act, the statement to paste.
-func (b *Backend) fail(what string, err error) error {
+func (b *Backend) fail(what string, err error) error { return b.failAs(b.loginIn(err), what, err) }
+
+// failAs is fail where it is known who is denied what.
+func (b *Backend) failAs(who login, what string, err error) error {
 	if err == nil {
 		return nil
 	}
 	if errors.Is(err, backend.ErrUnavailable) || errors.Is(err, backend.ErrDenied) || errors.Is(err, backend.ErrInvalid) {
 		return fmt.Errorf("mysql: %s: %w", what, b.redact(err)) // has its class
 	}
-	class, hint := backend.ErrUnavailable, ""
+	class, hint, t := backend.ErrUnavailable, "", b.tables.in(who.schema)
 	switch {
 	case is(err, errNoTable):
 		class, hint = backend.ErrDenied, howToMake
+	case errors.Is(err, errUnseen):
+		class, hint = backend.ErrDenied, howToMake+who.remedy(needed, t.lease, t.term, t.member)
 	case is(err, errNoSchema):
 		class, hint = backend.ErrDenied, "; make that schema (CREATE DATABASE), or correct its name in the DSN"
 	case is(err, errNoSchemaSet):
@@ -81,9 +89,9 @@ func (b *Backend) fail(what string, err error) error {
 	case is(err, errInsecure):
 		class, hint = backend.ErrDenied, "; set tls=true in the DSN"
 	case is(err, rights...):
-		class, hint = backend.ErrDenied, "; an administrator can grant what is needed:\n"+b.tables.grantSQL()
+		class, hint = backend.ErrDenied, who.remedy(needed, t.lease, t.term, t.member)
 	case is(err, errStatementLog):
-		class, hint = backend.ErrDenied, "; binlog_format STATEMENT cannot log what this backend writes; set it to MIXED or ROW:\nSET GLOBAL binlog_format = 'ROW';"
+		class, hint = backend.ErrDenied, "; binlog_format STATEMENT cannot log what this backend writes; set it to MIXED or ROW: SET GLOBAL binlog_format = 'ROW';"
 	case is(err, readOnly...):
 		hint = " (the connection is dropped)"
 	case isAuthProblem(err):

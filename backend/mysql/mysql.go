@@ -56,6 +56,7 @@ type Backend struct {
 	bells    *sql.DB // for door-bells: sessions that may wait for long
 	tables   tables
 	password string // to keep out of errors
+	dsn      login  // as far as it is known before the server is asked
 	shape    shape
 	servers  servers
 	people   people

@@ -2,7 +2,6 @@ package mysql
 
 import (
 	"context"
-	"fmt"
 	"slices"
 
 	"github.com/go-election/go-election/backend"
@@ -85,7 +84,7 @@ func (s *session) list(ctx context.Context, from string, limit int) (rows []row,
 		}
 	}
 	if st.server == "" && result.Err() == nil {
-		return nil, fmt.Errorf("%w: the row of the table itself is missing in %s; call mysql.CreateTables or run this:\n%s", backend.ErrDenied, s.backend.tables.lease, s.backend.tables.ownSQL())
+		return nil, s.backend.noOwnRow()
 	}
 	return rows, result.Err()
 }

@@ -147,7 +147,7 @@ func (s *session) readOnce(ctx context.Context, template, count string, names []
 // judge checks that the server that answered is one to rely on.
 func (s *session) judge(ctx context.Context, st *status, began time.Time) error {
 	if st.server == "" {
-		return fmt.Errorf("%w: the row of the table itself is missing in %s; call mysql.CreateTables or run this:\n%s", backend.ErrDenied, s.backend.tables.lease, s.backend.tables.ownSQL())
+		return s.backend.noOwnRow()
 	}
 	st.volatile = s.backend.servers.volatile(st.volatile)
 	if st.volatile {

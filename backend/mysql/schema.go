@@ -72,7 +72,8 @@ func SchemaSQL(schema, prefix string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return t.schemaSQL() + "\n-- The rights that members need; write the account in.\n" + t.grantSQL(), nil
+	return t.schemaSQL() + "\n-- The rights that members need; write the account in.\n" +
+		grant(needed, t.lease, nobody) + "\n" + grant(needed, t.term, nobody) + "\n" + grant(needed, t.member, nobody) + "\n", nil
 }
 
 // howToMake is what a message about missing tables says. To paste statements is not as
@@ -126,37 +127,38 @@ func (t tables) split() []string {
 	return list
 }
 
-// ownSQL returns the statement that makes the row of the table itself.
-func (t tables) ownSQL() string {
+// noOwnRow says that the row of the table itself is missing, and what makes it.
+func (b *Backend) noOwnRow() error {
+	t := b.named()
 	list := t.split()
-	return list[len(list)-1] + ";"
+	return fmt.Errorf("%w: the row of the table itself is missing in %s; call mysql.CreateTables or run this: %s;", backend.ErrDenied, t.lease, oneLine(list[len(list)-1]))
 }
 
-// grantSQL returns the rights that the Backend needs, as statements to complete.
-func (t tables) grantSQL() string {
-	var s strings.Builder
-	for _, table := range []string{t.lease, t.term, t.member} {
-		fmt.Fprintf(&s, "GRANT SELECT, INSERT, UPDATE ON %s TO 'user'@'host';\n", table)
+// A shape is the tables as they were found, with their schema, if they are as they
+// should. It is looked at with the first call, and again after one that failed.
+type shape struct{ found atomic.Pointer[tables] }
+
+// named returns the tables with their schema, once it is known.
+func (b *Backend) named() tables {
+	if t := b.shape.found.Load(); t != nil {
+		return *t
 	}
-	return s.String()
+	return b.tables
 }
 
-// A shape is whether the tables were found to be as they should. It is looked at
-// with the first call, and again after one that failed.
-type shape struct{ right atomic.Bool }
-
-const columnsSQL = `SELECT c.TABLE_NAME, c.COLUMN_NAME, c.COLUMN_TYPE, c.COLUMN_KEY, t.ENGINE FROM information_schema.COLUMNS c
+const columnsSQL = `SELECT c.TABLE_SCHEMA, c.TABLE_NAME, c.COLUMN_NAME, c.COLUMN_TYPE, c.COLUMN_KEY, t.ENGINE FROM information_schema.COLUMNS c
  JOIN information_schema.TABLES t ON t.TABLE_SCHEMA = c.TABLE_SCHEMA AND t.TABLE_NAME = c.TABLE_NAME
  WHERE c.TABLE_SCHEMA = IF(? = '', DATABASE(), ?) AND c.TABLE_NAME IN (?, ?, ?)`
 
 func (p *shape) check(ctx context.Context, s *session) error {
-	if p.right.Load() {
+	if p.found.Load() != nil {
 		return nil
 	}
-	if err := s.checkShape(ctx); err != nil {
+	t, err := s.checkShape(ctx)
+	if err != nil {
 		return err
 	}
-	p.right.Store(true)
+	p.found.Store(&t)
 	return nil
 }
 
@@ -165,25 +167,26 @@ var (
 	width      = regexp.MustCompile(`^bigint\(\d+\)`) // MariaDB shows a display width
 )
 
-func (s *session) checkShape(ctx context.Context) error {
-	t := s.backend.tables
+func (s *session) checkShape(ctx context.Context) (t tables, err error) {
+	t = s.backend.tables
 	rows, err := s.query(ctx, columnsSQL, t.schema, t.schema, t.plainLease, t.plainTerm, t.plainMember)
 	if err != nil {
-		return err
+		return t, err
 	}
 	defer rows.Close()
 	found := make(map[string]string) // "table.column" → type
 	for rows.Next() {
-		var table, column, kind, key string
+		var schema, table, column, kind, key string
 		var engine sql.NullString
-		if err := rows.Scan(&table, &column, &kind, &key, &engine); err != nil {
-			return err
+		if err := rows.Scan(&schema, &table, &column, &kind, &key, &engine); err != nil {
+			return t, err
 		}
+		t = t.in(schema)
 		found[table] = engine.String
 		found[table+"."+column] = strings.TrimSpace(width.ReplaceAllString(strings.ToLower(kind), "bigint") + " " + strings.ToLower(key))
 	}
 	if err := rows.Err(); err != nil {
-		return err
+		return t, err
 	}
 	texts := t.split()
 	for i, plain := range []string{t.plainLease, t.plainTerm, t.plainMember} {
@@ -193,7 +196,7 @@ func (s *session) checkShape(ctx context.Context) error {
 		}
 		engine, ok := found[plain]
 		if !ok {
-			return fmt.Errorf("%w: there is no table %s, or this account has no right to see it%s; and, for the rights:\n%s", backend.ErrDenied, quoted, howToMake, t.grantSQL())
+			return t, fmt.Errorf("there is no table %s, or %w", quoted, errUnseen)
 		}
 		var wrong []string
 		if !strings.EqualFold(engine, "InnoDB") {
@@ -213,9 +216,9 @@ func (s *session) checkShape(ctx context.Context) error {
 		}
 		if wrong != nil {
 			slices.Sort(wrong)
-			return fmt.Errorf("%w: table %s is not the one of layout 1: %s; choose another prefix, or rename that table and run this:\n%s;",
-				backend.ErrDenied, quoted, strings.Join(wrong, "; "), text)
+			return t, fmt.Errorf("%w: table %s is not the one of layout 1: %s; choose another prefix, or rename that table and run this: %s;",
+				backend.ErrDenied, quoted, strings.Join(wrong, "; "), oneLine(text))
 		}
 	}
-	return nil
+	return t, nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	sqldriver "database/sql/driver"
+	"errors"
 )
 
 // A session is one connection for the length of one call. A write and the
@@ -38,14 +39,18 @@ func (b *Backend) atOnce(ctx context.Context, what string, f func(*session) erro
 		if err = b.shape.check(ctx, s); err == nil {
 			err = f(s)
 		}
-		if spoilt(err) {
+		who := b.loginIn(err)
+		if is(err, rights...) || errors.Is(err, errUnseen) {
+			who = b.loginOf(ctx, conn, err)
+			drop(conn) // a connection keeps the account, and rights on its schema, for as long as it lives
+		} else if spoilt(err) {
 			drop(conn)
 		}
 		conn.Close()
 		if fresh(err) && !s.used && try <= maxConns {
 			continue
 		}
-		return b.fail(what, err)
+		return b.failAs(who, what, err)
 	}
 }
 

@@ -1,0 +1,193 @@
+package mysql
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"log/slog"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/internal/testbed"
+	"github.com/go-sql-driver/mysql"
+)
+
+var pasted = regexp.MustCompile("(GRANT|DROP USER|CREATE TABLE|INSERT INTO|UPDATE `).*;")
+
+// paste runs the statements in err as an administrator does who copies them out of a
+// log: as they stand there, and with no schema chosen.
+func (l *lab) paste(t testing.TB, err error) {
+	t.Helper()
+	var printed bytes.Buffer
+	slog.New(slog.NewTextHandler(&printed, nil)).Error("denied", "error", err)
+	statements := pasted.FindString(printed.String())
+	if statements == "" || !errors.Is(err, backend.ErrDenied) {
+		t.Fatalf("want ErrDenied and a statement, got the log\n%s", printed.String())
+	}
+	if strings.Contains(err.Error(), "\n") || strings.Contains(err.Error(), "only-this") {
+		t.Errorf("more than one line, or a password: %v", err)
+	}
+	c := l.server.AdminConfig()
+	c.MultiStatements = true
+	if _, err := testbed.OpenDB(t, c).ExecContext(t.Context(), statements); err != nil {
+		t.Fatalf("the log says\n%sand to paste\n%s\nfails: %v", printed.String(), statements, err)
+	}
+}
+
+// user makes an account with this name, quoted, and rights in the lab's schema.
+func (l *lab) user(t testing.TB, name, host string, rights ...string) *mysql.Config {
+	t.Helper()
+	account := "'" + strings.ReplaceAll(name, "'", "''") + "'@'" + host + "'"
+	l.exec(t, "CREATE USER "+account+" IDENTIFIED BY 'only-this'")
+	t.Cleanup(func() { l.admin.Exec("DROP USER " + account) })
+	for _, right := range rights {
+		l.exec(t, "GRANT "+right+" TO "+account)
+	}
+	return clone(l.User, func(c *mysql.Config) { c.User, c.Passwd = name, "only-this" })
+}
+
+// Whatever the account may do already, and however the schema is named: the tables have
+// it, and the account is the one of the server, which has another host than the client.
+func TestTheStatementToPasteCanBePasted(t *testing.T) {
+	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
+		l := newLab(t, k)
+		rights := map[string][]string{
+			"reads alone":         {"SELECT ON {schema}.*"},
+			"sees nothing":        nil,
+			"sees another table":  {"SELECT ON {schema}.other"},
+			"writes no terms":     {"SELECT, INSERT, UPDATE ON {schema}.election_lease", "SELECT ON {schema}.election_term"},
+			"writes one of three": {"SELECT ON {schema}.*", "INSERT, UPDATE ON {schema}.election_lease"},
+		}
+		l.exec(t, "CREATE TABLE other (id INT PRIMARY KEY)")
+		i := 0
+		for what, list := range rights {
+			for how, options := range map[string]func(c *mysql.Config) Options{
+				"config": func(c *mysql.Config) Options { return Options{Config: c} },
+				"DSN":    func(c *mysql.Config) Options { return Options{DSN: c.FormatDSN()} },
+				"schema": func(c *mysql.Config) Options { c.DBName = ""; return Options{Config: c, Schema: l.Name} },
+				"connector": func(c *mysql.Config) Options {
+					made, err := mysql.NewConnector(c)
+					if err != nil {
+						t.Fatal(err)
+					}
+					return Options{Connector: made}
+				},
+			} {
+				t.Run(what+", by "+how, func(t *testing.T) {
+					i++
+					for j, right := range list {
+						list[j] = strings.ReplaceAll(right, "{schema}", l.Name)
+					}
+					n := openNode(t, "n", options(l.user(t, fmt.Sprintf("p%d%s", i, l.Name[len(l.Name)-10:]), "127.0.0._", list...)))
+					for range 2 { // what is granted first may be too little to see the rest
+						if _, err := n.trySee("a"); err != nil {
+							l.paste(t, err)
+						}
+						if errs := n.Prove(t.Context(), []backend.Bid{{Election: "a", Candidate: n.me, TTL: time.Second}}); errs[0] != nil {
+							l.paste(t, errs[0])
+						}
+					}
+					if a, err := n.bid(n.see("a"), time.Second); err != nil || a.Err != nil {
+						t.Errorf("once it was pasted: %v, %v", a.Err, err)
+					}
+				})
+			}
+		}
+	})
+}
+
+func TestNamesOfEveryKindArePastedAsTheyAre(t *testing.T) {
+	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
+		l := newLab(t, k)
+		odd := "my-`app` o'" + l.Name[len(l.Name)-10:]
+		quoted := "`" + strings.ReplaceAll(odd, "`", "``") + "`"
+		l.exec(t, "CREATE DATABASE "+quoted)
+		t.Cleanup(func() { l.admin.Exec("DROP DATABASE " + quoted) })
+		if err := CreateTables(t.Context(), testbed.OpenDB(t, clone(l.Admin, func(c *mysql.Config) { c.DBName = odd })), "", ""); err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range []string{"o'brien", "a b", "ü", "a@b", "a'@'b", "se;mi", "tick`", "%"} {
+			name += l.Name[len(l.Name)-6:]
+			n := openNode(t, "n", Options{Config: clone(l.user(t, name, "127.0.0.%"), func(c *mysql.Config) { c.DBName = odd })})
+			_, err := n.trySee("a") // the login is refused
+			l.paste(t, err)
+			l.exec(t, fmt.Sprintf("REVOKE INSERT ON %s.election_lease FROM %s", quoted, account(name, "127.0.0.%")))
+			l.paste(t, n.Prove(t.Context(), []backend.Bid{{Election: "a", Candidate: n.me, TTL: time.Second}})[0])
+			if a, err := n.bid(n.see(name), time.Second); err != nil || a.Err != nil {
+				t.Errorf("%q, once it was pasted: %v, %v", name, a.Err, err)
+			}
+		}
+	})
+}
+
+func TestWhereTheServerCannotBeAskedItsErrorAndTheDSNSayWhoIsDenied(t *testing.T) {
+	bare, err := newTables("", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dsn := login{"app", "%", "app"}
+	for _, c := range []struct {
+		dsn     login
+		number  uint16
+		message string
+		says    string
+	}{
+		{dsn, 1044, "Access denied for user 'app'@'10.0.%' to database 'app'", "ON `app`.`election_lease` TO 'app'@'10.0.%';"},
+		{dsn, 1044, "Benutzer 'app'@'10.0.%' hat keine Zugriffsberechtigung für Datenbank 'app'", "ON `app`.`election_lease` TO 'app'@'%';"},
+		{login{}, 1044, "Access denied for user 'app'@'10.0.%' to database 'app'", "ON `app`.`election_lease` TO 'app'@'10.0.%';"},
+		{login{}, 1044, "", "ON `election_lease` TO 'user'@'host';"},
+		{dsn, 1142, "INSERT command denied to user 'app'@'10.0.0.7' for table `app`.`election_lease`", "ON `app`.`election_lease` TO 'app'@'%';"},
+	} {
+		b := &Backend{tables: bare, dsn: c.dsn}
+		got := b.fail("renew", &mysql.MySQLError{Number: c.number, Message: c.message}).Error()
+		got, _, _ = strings.Cut(got, " GRANT SELECT, INSERT, UPDATE ON `app`.`election_term`")
+		got, _, _ = strings.Cut(got, " GRANT SELECT, INSERT, UPDATE ON `election_term`")
+		if !strings.HasSuffix(got, c.says) {
+			t.Errorf("%d %s: %s; want it to end in %s", c.number, c.message, got, c.says)
+		}
+	}
+}
+
+var inQuotes = regexp.MustCompile("'(?:[^']|'')*'|`(?:[^`]|``)*`")
+
+// Whatever a server says of itself, and a DSN: nothing leaves its quotes, and no log
+// writes any of it in another way.
+func FuzzAccountsAndSchemasStayInTheirQuotes(f *testing.F) {
+	for _, s := range []string{"app", "", "o'brien", "'; DROP USER root; --", "`", `\`, `\'`, `"`, "a\nb", "\x1b]0;x\x07", "\u202e", "\xff", "\u00a0", "@", "%", strings.Repeat("x", 400)} {
+		f.Add(s, "%", "app")
+		f.Add("app", s, "app")
+		f.Add("app", "%", s)
+	}
+	f.Fuzz(func(t *testing.T, user, host, schema string) {
+		bare, err := newTables("", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := login{user, host, schema}.remedy(needed, bare.in(schema).lease)
+		if strconv.Quote(s) != `"`+s+`"` || len(s) > 2000 {
+			t.Errorf("a log writes it in another way: %q", s)
+		}
+		quoted := inQuotes.FindAllString(s, -1)
+		switch rest := inQuotes.ReplaceAllString(s, "_"); rest {
+		case "; an administrator can grant what is needed: GRANT SELECT, INSERT, UPDATE ON _ TO _@_;",
+			"; an administrator can grant what is needed: GRANT SELECT, INSERT, UPDATE ON _._ TO _@_;":
+			if got := quoted[len(quoted)-2:]; got[0]+"@"+got[1] != nobody && (unquoted(got[0]) != user || unquoted(got[1]) != host) {
+				t.Errorf("the account %q, %q has become %q", user, host, got)
+			}
+			if len(quoted) == 4 && unquoted(quoted[0]) != schema {
+				t.Errorf("the schema %q has become %q", schema, quoted[0])
+			}
+		default:
+			t.Errorf("not as it should be: %s", rest)
+		}
+	})
+}
+
+func unquoted(s string) string {
+	quote := s[:1]
+	return strings.ReplaceAll(s[1:len(s)-1], quote+quote, quote)
+}
