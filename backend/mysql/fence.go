@@ -125,6 +125,9 @@ func (f Fence) Do(ctx context.Context, db *sql.DB, election string, term uint64,
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		return fmt.Errorf("mysql: %s: %w; the election has none", what, ErrFenced)
+	case is(err, rights...):
+		who := b.loginOf(ctx, conn, err)
+		return fmt.Errorf("mysql: %s: %w: %w%s", what, backend.ErrDenied, err, who.remedy("SELECT", t.in(who.schema).term))
 	case err != nil:
 		return b.fail(what, err)
 	case latest != term:

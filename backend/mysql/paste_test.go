@@ -2,6 +2,7 @@ package mysql
 
 import (
 	"bytes"
+	"database/sql"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -120,6 +121,37 @@ func TestNamesOfEveryKindArePastedAsTheyAre(t *testing.T) {
 			if a, err := n.bid(n.see(name), time.Second); err != nil || a.Err != nil {
 				t.Errorf("%q, once it was pasted: %v, %v", name, a.Err, err)
 			}
+		}
+	})
+}
+
+func TestAFenceAndWhoMakesTheTablesAreToldWhatTheyNeed(t *testing.T) {
+	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
+		l := newLab(t, k)
+		for i, right := range []string{"", "SELECT ON " + l.Name + ".*"} {
+			var rights []string
+			if right != "" {
+				rights = []string{right}
+			}
+			c := l.user(t, fmt.Sprintf("t%d%s", i, l.Name[len(l.Name)-10:]), "127.0.0._", rights...)
+			prefix := fmt.Sprint("new", i)
+			make := func() error { return CreateTables(t.Context(), testbed.OpenDB(t, c), "", prefix) }
+			l.paste(t, make())
+			if err := make(); err != nil {
+				t.Errorf("once it was pasted: %v", err)
+			}
+		}
+		held := l.node(t, "n").lead("a", time.Second)
+		c := l.user(t, "f"+l.Name[len(l.Name)-10:], "127.0.0._", "SELECT ON "+l.Name+".election_lease")
+		fenced := func() error {
+			return Fence{}.Do(t.Context(), testbed.OpenDB(t, c), "a", held.Term, func(*sql.Tx) error { return nil })
+		}
+		err := fenced()
+		if l.paste(t, err); strings.Contains(err.Error(), "INSERT") {
+			t.Errorf("a fence reads alone: %v", err)
+		}
+		if err := fenced(); err != nil {
+			t.Errorf("once it was pasted: %v", err)
 		}
 	})
 }

@@ -38,7 +38,9 @@ func (b *Backend) CreateTables(ctx context.Context) error { return b.createTable
 
 func (b *Backend) createTables(ctx context.Context, db *sql.DB) error {
 	conn, err := db.Conn(ctx)
-	if err != nil {
+	if is(err, 1044) {
+		return b.mayNotCreate(b.loginIn(err), err)
+	} else if err != nil {
 		return b.fail("create tables", err)
 	}
 	defer conn.Close()
@@ -52,8 +54,7 @@ func (b *Backend) createTables(ctx context.Context, db *sql.DB) error {
 		statement = strings.Replace(statement, unstamped, unstamped[:len(unstamped)-len("''")]+identity, 1)
 		statement = strings.Replace(statement, unnamed, "'"+layout+"', '"+backend.NewNonce()+"'", 1)
 		if _, err := conn.ExecContext(ctx, statement); is(err, rights...) {
-			// Those of a member, which fail would name, are not enough.
-			return fmt.Errorf("mysql: create tables: %w: %w; the account needs CREATE and INSERT on them", backend.ErrDenied, b.redact(err))
+			return b.mayNotCreate(b.loginOf(ctx, conn, err), err)
 		} else if err != nil && !is(err, errDuplicate) {
 			return b.fail("create tables", err)
 		}
@@ -61,6 +62,13 @@ func (b *Backend) createTables(ctx context.Context, db *sql.DB) error {
 	// The tables are there, the row in them is not yet if db is not in autocommit mode.
 	_, err = conn.ExecContext(ctx, "COMMIT")
 	return b.fail("create tables", err)
+}
+
+// mayNotCreate is fail for who makes the tables: the rights of a member are not enough.
+func (b *Backend) mayNotCreate(who login, err error) error {
+	t := b.tables.in(who.schema)
+	return fmt.Errorf("mysql: create tables: %w: %w; the account needs CREATE and INSERT on them%s", backend.ErrDenied, b.redact(err),
+		who.remedy("CREATE, "+needed, t.lease, t.term, t.member))
 }
 
 // SchemaSQL returns the statements that make the tables with these names, and those
