@@ -84,7 +84,9 @@ func (b *Backend) failAs(who login, what string, err error) error {
 		class, hint = backend.ErrDenied, "; name the schema: "+nameSchema
 	case is(err, errUnknownColumn):
 		class, hint = backend.ErrDenied, "; the tables are not those of layout 1, which \"elect schema\" prints"
-	case is(err, 1045, 1251, 1698, 1820, 1862, 3118, 4151):
+	case is(err, 1045):
+		class, hint = backend.ErrDenied, who.suspicion()
+	case is(err, 1251, 1698, 1820, 1862, 3118, 4151):
 		class = backend.ErrDenied
 	case is(err, errInsecure):
 		class, hint = backend.ErrDenied, "; set tls=true in the DSN"

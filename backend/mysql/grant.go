@@ -27,14 +27,14 @@ func (b *Backend) loginOf(ctx context.Context, conn *sql.Conn, denied error) log
 	return login{account[:at], account[at+1:], schema}
 }
 
-var refused = regexp.MustCompile(`^Access denied for user '(.*)'@'([^']*)' to database '(.*)'`)
+var refused = regexp.MustCompile(`^Access denied for user '(.*)'@'([^']*)'(?: to database '(.*)')?`)
 
 // loginIn returns what is known where there is no connection to ask: of error 1044 the
-// account, and else what the DSN says.
+// account, of error 1045 whom the server has seen, and else what the DSN says.
 func (b *Backend) loginIn(err error) login {
 	l := b.dsn
 	e, _ := errors.AsType[*mysql.MySQLError](err)
-	if !is(err, 1044) {
+	if !is(err, 1044, 1045) {
 		return l
 	}
 	if m := refused.FindStringSubmatch(e.Message); m != nil {
@@ -48,13 +48,26 @@ func (b *Backend) loginIn(err error) login {
 
 // remedy is what a message about missing rights says: the statements that grant these on
 // the tables. All is on one line, and no logger escapes any of it, so that it can be
-// pasted.
+// pasted. To an anonymous account, as old installations have it, nothing is granted: its
+// host comes before that of 'app'@'%'.
 func (l login) remedy(rights string, tables ...string) string {
+	if l.user == "" && l.host != "" {
+		return "; the server takes this login for an anonymous account, which hides the user's; an administrator can remove it: DROP USER " + account("", l.host) + ";"
+	}
 	s := "; an administrator can grant what is needed:"
 	for _, table := range tables {
 		s += " " + grant(rights, table, account(l.user, l.host))
 	}
 	return s
+}
+
+// suspicion is what a message about a refused login says. From the server's own machine a
+// right password may have been compared with that of an anonymous account.
+func (l login) suspicion() string {
+	if l.host != "localhost" {
+		return ""
+	}
+	return "; if user and password are right, an anonymous account hides the user's; an administrator can remove it: DROP USER ''@'localhost';"
 }
 
 func grant(rights, table, account string) string {
