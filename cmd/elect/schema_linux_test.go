@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -53,6 +54,30 @@ func TestTablesThatElectMakesNeedNoJumpOfTheFirstTerm(t *testing.T) {
 			t.Errorf("the first term is %d, which is %v ahead of the clock", term, ahead)
 		}
 	})
+}
+
+// As an administrator does, with no schema chosen.
+func TestWhatElectPrintsForAnAdministratorCanBePasted(t *testing.T) {
+	t.Parallel()
+	s := testbed.Shared(t, testbed.MariaDB)
+	d := s.Database(t)
+	c := s.AdminConfig()
+	c.MultiStatements = true
+	root := testbed.OpenDB(t, c)
+	for _, step := range []struct {
+		rights string
+		args   []string
+	}{{"CREATE", []string{"schema", "--apply"}}, {"SELECT", []string{"run", "job", "--", "true"}}} {
+		env := sparse(t, d, step.rights)
+		out, code := call(t, env, step.args...)
+		statements := regexp.MustCompile("GRANT .*;").FindString(out)
+		if _, err := root.ExecContext(t.Context(), statements); err != nil || code != exitElect {
+			t.Fatalf("elect %v: code %d, and what it prints cannot be pasted: %v\n%s", step.args, code, err, out)
+		}
+		if out, code := call(t, env, step.args...); code != 0 {
+			t.Errorf("elect %v, once it was pasted: code %d: %s", step.args, code, out)
+		}
+	}
 }
 
 func TestElectMakesTheTablesBesideATableOfOtherPrograms(t *testing.T) {
