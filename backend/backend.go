@@ -168,6 +168,8 @@ const (
 	Released End = "released" // in order: after the leader's function had returned
 	Failed   End = "failed"   // it ran out, or was lost and tidied up later
 	Deposed  End = "deposed"  // an operator ended it
+
+	Forgotten End = "forgotten" // an operator retired the election: see [Record.Forgotten]
 )
 
 // A Bid is a candidate's request for the lease of one election.

@@ -19,6 +19,11 @@ func (r *Record) EndReign(how End, now time.Time) {
 	r.Holder, r.TTL, r.Renew, r.Watch, r.Elected = Candidate{}, 0, 0, 0, time.Time{}
 }
 
+// Forgotten reports whether the election was retired and nobody has led since. What is
+// kept is its last term, so that terms grow though somebody takes it up again. Whoever
+// shows elections leaves it out.
+func (r Record) Forgotten() bool { return r.Vacant() && r.End == Forgotten }
+
 // Lapsed is how long ago the lease ran out by its age, 0 if it is vacant or has not. It is
 // for people, as ages are: it frees nothing.
 func (l Lease) Lapsed() time.Duration {

@@ -60,7 +60,7 @@ func listPages(t *Trial) error {
 func listHistory(t *Trial) error {
 	clients := []*client{t.client("a"), t.client("b")}
 	var want []backend.Reign // newest first
-	ends := []backend.End{backend.Released, backend.Failed, backend.Deposed}
+	ends := []backend.End{backend.Released, backend.Failed, backend.Deposed, backend.Forgotten}
 	for i := range backend.MaxHistory + 3 {
 		c := clients[i%2]
 		held, err := c.win("jobs")
@@ -68,7 +68,7 @@ func listHistory(t *Trial) error {
 			return err
 		}
 		t.sleep(t.TTL / 100)
-		reign := backend.Reign{Term: held.Term, ID: c.me.ID, End: ends[i%3]}
+		reign := backend.Reign{Term: held.Term, ID: c.me.ID, End: ends[i%len(ends)]}
 		if err := c.free(reign.End, held); err != nil {
 			return err
 		}

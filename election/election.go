@@ -147,14 +147,16 @@ func (e *Election) Resign(ctx context.Context) error {
 	})
 }
 
-// Leave resigns, ends campaigning and forgets the election. It returns when
-// nothing is left in the store, with [ErrNotReleased] when the lease has run out first, or
+// Leave resigns, ends campaigning and takes no further part. It returns when
+// nothing of this process is left in the store, with [ErrNotReleased] when the lease has run out first, or
 // with ctx's error; leaving goes on. A lead
 // function that calls it waits for itself.
-func (e *Election) Leave(ctx context.Context) error {
+func (e *Election) Leave(ctx context.Context) error { return e.leave(ctx, backend.Released) }
+
+func (e *Election) leave(ctx context.Context, end backend.End) error {
 	return e.await(ctx, func(done chan error) any {
 		e.waiters = append(e.waiters, waiter{what: untilGone, done: done})
-		return leave{&e.elec}
+		return leave{&e.elec, end}
 	})
 }
 

@@ -121,6 +121,7 @@ const (
 	ReasonReleased    Reason = "released"          // the leader stepped down in order
 	ReasonExpired     Reason = "expired"           // the leader did not renew for its TTL
 	ReasonDeposed     Reason = "deposed"           // an operator ended the reign
+	ReasonForgotten   Reason = "forgotten"         // an operator retired the election ([Manager.Forget]); told even if it was vacant before
 	ReasonUnreachable Reason = "store unreachable" // and so the lease could not be renewed, or nothing can be said
 	ReasonRefused     Reason = "renewal refused"   // the store no longer has this lease: taken, deleted, edited, or failed over
 	ReasonDeadline    Reason = "deadline passed"   // this process was stopped or starved past its deadline
@@ -141,6 +142,11 @@ const (
 	ReasonDenied   Reason = "store denied"      // somebody must act: credentials, rights, schema
 	ReasonInvalid  Reason = "invalid"           // the store will never accept this candidacy; campaigning has ended
 )
+
+// newsAfter reports whether a vacancy for this reason is told though another was before.
+func (r Reason) newsAfter(before Reason) bool {
+	return r != before && (r == ReasonMoved || r == ReasonForgotten)
+}
 
 // A LostError is the cause of a reign's cancelled context: use context.Cause.
 type LostError struct {

@@ -176,8 +176,11 @@ type (
 		e    *elec
 		term uint64
 	}
-	leave    struct{ e *elec } // or nil: the manager closes
-	returned struct {          // the lead function of that term has returned
+	leave struct {
+		e   *elec // nil: the manager closes
+		end backend.End
+	}
+	returned struct { // the lead function of that term has returned
 		e      *elec
 		term   uint64
 		reason Reason // why it did, if it was not told to
@@ -290,7 +293,7 @@ func (m *machine) step(now time.Duration, in any) []action {
 		m.each(in.e, func(e *elec) {
 			m.onceMore(now, e)
 			e.want.leaving = true
-			m.stepDown(now, e, ReasonLeft, backend.Released, nil)
+			m.stepDown(now, e, ReasonLeft, in.end, nil)
 			e.running = e.running && !e.hand // who has called Campaign has now said that it is over
 			m.settle(now, e)
 		})
@@ -383,8 +386,7 @@ func (m *machine) jitter(d time.Duration) time.Duration {
 func (m *machine) show(kind Kind, e *elec, leader *backend.Candidate, term uint64, reason Reason, err error) {
 	old := e.told
 	term = cmp.Or(term, old.term)
-	moved := reason == ReasonMoved && old.reason != ReasonMoved   // that is news to who knows of a vacancy
-	if old.reason != "" && !moved && old.is(kind, leader, term) { // mostly
+	if old.reason != "" && !reason.newsAfter(old.reason) && old.is(kind, leader, term) { // mostly
 		return
 	}
 	if leader != nil && leader != &m.me {

@@ -474,7 +474,7 @@ func TestABidOnItsWayIsWaitedForAtTheEnd(t *testing.T) {
 	if bid == nil || e.own != ownMaybe {
 		t.Fatal("no second bid after one without an outcome")
 	}
-	m.step(now, leave{nil})
+	m.step(now, leave{end: backend.Released})
 	now = max(now, e.lasts)
 	m.step(now, tick{})
 	if e.slot < 0 {

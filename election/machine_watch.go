@@ -114,6 +114,8 @@ func endReason(end backend.End) Reason {
 		return ReasonExpired
 	case backend.Deposed:
 		return ReasonDeposed
+	case backend.Forgotten:
+		return ReasonForgotten
 	}
 	return ReasonVacant
 }

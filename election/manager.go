@@ -393,7 +393,7 @@ func (m *Manager) Close(ctx context.Context) error {
 	m.elections = nil
 	m.mu.Unlock()
 
-	m.tell(func(time.Duration) any { return leave{nil} })
+	m.tell(func(time.Duration) any { return leave{end: backend.Released} })
 	var err error
 	select {
 	case <-m.empty:

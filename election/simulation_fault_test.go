@@ -113,7 +113,7 @@ func (n *simNode) fault() {
 		s.after(s.span(time.Minute), n.restart)
 	case closing:
 		n.leaving = true
-		n.input(leave{nil})
+		n.input(leave{end: backend.Released})
 	case pauseShort:
 		n.stands(s.span(n.ttl / 2))
 	case pauseLong:
@@ -158,7 +158,7 @@ func (n *simNode) fault() {
 		n.input(one)
 		again(s.span(time.Minute), func() { n.input(suspend{nil, false}) })
 	case leaving:
-		n.input(leave{p.e})
+		n.input(leave{p.e, backend.Released})
 	case nominating, deposing:
 		n.operator(i, f)
 	case lingering:

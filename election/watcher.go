@@ -75,8 +75,7 @@ func (w *watcher) add(ev Event, own bool, before *state) {
 func (w *watcher) state(q *queued) {
 	name := q.Election
 	if last := w.last(name); last != nil && !last.own && !q.own {
-		moved := q.Reason == ReasonMoved && last.before != nil && last.before.reason != ReasonMoved // that is news though nobody led before
-		if last.Folded == 0 && last.before != nil && last.before.is(q.Kind, &q.Leader, q.Term) && !moved {
+		if last.Folded == 0 && last.before != nil && last.before.is(q.Kind, &q.Leader, q.Term) && !q.Reason.newsAfter(last.before.reason) {
 			w.drop(last) // things are as the watcher knows them
 			return
 		}

@@ -136,7 +136,7 @@ func twice(ttl int64) time.Duration {
 }
 
 // ends are how a reign ends.
-var ends = []backend.End{backend.Released, backend.Failed, backend.Deposed}
+var ends = []backend.End{backend.Released, backend.Failed, backend.Deposed, backend.Forgotten}
 
 // leaseFor is judge for what was written rather than read. The entry is shared by
 // then, and left as it is.

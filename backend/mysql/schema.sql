@@ -17,7 +17,7 @@ CREATE TABLE IF NOT EXISTS `election_lease` (
   `ttl_us`     BIGINT UNSIGNED NOT NULL COMMENT 'how long the lease lasts if it is not renewed, microseconds',
   `renew_us`   BIGINT UNSIGNED NOT NULL COMMENT 'how often the holder means to renew, microseconds',
   `server`     VARBINARY(160)  NOT NULL COMMENT 'identity of the server that wrote this row last',
-  `ended`      VARBINARY(16)   NOT NULL COMMENT 'how the reign before this one ended: released, failed, deposed',
+  `ended`      VARBINARY(16)   NOT NULL COMMENT 'how the reign before this one ended: released, failed, deposed, forgotten',
   `last_id`    VARBINARY(255)  NOT NULL COMMENT 'who led before',
   `last_nonce` VARBINARY(64)   NOT NULL,
   `wish`       VARBINARY(16)   NOT NULL COMMENT 'of an operator: nominate, accept, depose',

@@ -45,8 +45,8 @@ the timings, and what to expect of this configuration: the time without a leader
 crash, and the load of an idle election.
 
 It only reads, but the directory of files is made if it is not there. With --write it also
-leads the election %q for a moment, which proves the rights to write, and leaves a vacant
-record of that name. The code is %d if there is a problem.`, trialElection, exitVacant),
+leads the election %q for a moment, which proves the rights to write, and forgets it.
+The code is %d if there is a problem.`, trialElection, exitVacant),
 		Example: example(onStore + "\nelect doctor\nelect doctor --write"),
 		RunE: func(c *cobra.Command, _ []string) error {
 			list := a.examine(c.Context(), write)
@@ -240,8 +240,7 @@ func (a *app) trial(ctx context.Context, s *store) (list []finding) {
 		inner.Close()
 		return []finding{{gradeProblem, "writing", err.Error()}}
 	}
-	limit := 2*s.TTL + s.Guarantees().Takeover + s.Silence + s.Priority + 5*time.Second
-	ctx, cancel := context.WithTimeout(ctx, limit)
+	ctx, cancel := context.WithTimeout(ctx, s.takeover(0))
 	defer cancel()
 	began := time.Now()
 	var lead *election.Leadership
@@ -261,7 +260,7 @@ func (a *app) trial(ctx context.Context, s *store) (list []finding) {
 	}
 	if err == nil {
 		took := time.Since(began)
-		err = lead.Resign(ctx)
+		err = m.Forget(ctx, trialElection)
 		add(gradeOK, "elected in term %d after %v, and released", lead.Term, took.Round(time.Millisecond))
 	} else if e != nil {
 		// What the store has said is in the manager's picture, or was told.

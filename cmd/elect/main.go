@@ -89,7 +89,7 @@ elect list`),
 	root.PersistentFlags().StringVarP(&a.file, "config", "c", "", "the configuration `file`")
 	root.AddCommand(a.runCommand())
 	root.AddCommand(a.statusCommands()...)
-	root.AddCommand(a.watchCommand(), a.serveCommand(), a.doctorCommand(), a.schemaCommand(), a.migrateCommand(), a.demoCommand(), a.manCommand(), a.versionCommand())
+	root.AddCommand(a.watchCommand(), a.forgetCommand(), a.serveCommand(), a.doctorCommand(), a.schemaCommand(), a.migrateCommand(), a.demoCommand(), a.manCommand(), a.versionCommand())
 	root.AddCommand(a.wishCommands()...)
 	root.AddCommand(a.localCommands()...)
 	explainOthers(root)

@@ -190,7 +190,9 @@ func (a *app) serveOn(ctx context.Context, l net.Listener, f *front, m *election
 		select {
 		case <-look.C:
 			records, err := s.records(ctx)
-			s.join(m, records)
+			if err == nil {
+				s.join(ctx, m, records)
+			}
 			f.blind.Store(err != nil)
 			look.Reset(max(10*time.Second, s.TTL))
 			text := ""
@@ -301,11 +303,18 @@ func (f *front) trusts(r *http.Request) bool {
 	return ok && subtle.ConstantTimeCompare(sum[:], f.token) == 1
 }
 
-// join has m join the elections of records that it has not joined yet.
-func (s *store) join(m *election.Manager, records []backend.Record) {
+// join has m join the elections of records that it has not joined yet, and leave others:
+// they are forgotten.
+func (s *store) join(ctx context.Context, m *election.Manager, records []backend.Record) {
+	there := map[string]bool{}
 	for _, r := range records {
-		if m.Election(r.Election) == nil {
+		if there[r.Election] = true; m.Election(r.Election) == nil {
 			m.Join(r.Election) // a name that cannot be joined is not ours
+		}
+	}
+	for _, e := range m.Elections() {
+		if !there[e.Name()] {
+			e.Leave(ctx)
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -87,13 +88,13 @@ func all[T any](ctx context.Context, s *store, read func(ctx context.Context, fr
 	}
 }
 
-// records returns all.
+// records returns all but those of elections that are forgotten.
 func (s *store) records(ctx context.Context) ([]backend.Record, error) {
 	list, err := all(ctx, s, s.List, func(r backend.Record) string { return r.Election })
 	for i, r := range list {
 		list[i] = clean(r)
 	}
-	return list, err
+	return slices.DeleteFunc(list, backend.Record.Forgotten), err
 }
 
 func clean(r backend.Record) backend.Record {

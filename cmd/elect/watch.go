@@ -111,8 +111,8 @@ func (a *app) watch(ctx context.Context, names []string, live bool) error {
 			}
 		}
 		v.learn(records)
-		if len(names) == 0 {
-			s.join(m, records)
+		if len(names) == 0 && err == nil {
+			s.join(ctx, m, records)
 		}
 		return err
 	}
@@ -200,8 +200,10 @@ func (v *view) text(backend string) string {
 	var w table
 	w.row("ELECTION", "LEADER", "TERM", "SINCE", "WHY")
 	var names []string
-	for name := range v.now {
-		names = append(names, name)
+	for name, ev := range v.now {
+		if ev.Reason != election.ReasonForgotten {
+			names = append(names, name)
+		}
 	}
 	slices.Sort(names)
 	for _, name := range names {
