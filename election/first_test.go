@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-election/go-election/backend"
@@ -39,6 +40,7 @@ func TestWhatAWatcherFindsIsFirst(t *testing.T) {
 		e.Watch(func(ev election.Event) { own = append(own, told{ev.Kind, ev.First}) })
 		e.Lead(leads)
 		time.Sleep(time.Hour)
+		synctest.Wait()
 		if want := []told{{election.Vacant, true}, {election.Elected, false}}; !slices.Equal(own, want) {
 			t.Errorf("who is elected is told %v, want %v", own, want)
 		}
@@ -53,6 +55,7 @@ func TestWhatAWatcherFindsIsFirst(t *testing.T) {
 		time.Sleep(time.Minute)
 		wire.Decide(func(conformance.Call) conformance.Fate { return conformance.Fate{} })
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		want := []told{{election.Elected, true}, {election.Vacant, false}, {election.Unknown, false}, {election.Vacant, true}}
 		if !slices.Equal(seen, want) {
 			t.Errorf("who only watches is told %v, want %v", seen, want)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-election/go-election/backend"
@@ -136,6 +137,7 @@ func TestAWatcherIsToldThatAnElectionIsForgotten(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		if last.Kind != election.Vacant || last.Reason != election.ReasonForgotten {
 			t.Errorf("it is told %v", last)
 		}

@@ -63,7 +63,7 @@ func TestThePolicyOfTheDocumentationIsEnough(t *testing.T) {
 			t.Errorf("%s with that policy: %v", verb, err)
 		}
 	}
-	if text, err := os.ReadFile("doc.go"); err != nil || !strings.Contains(string(text), strings.ReplaceAll(strings.ReplaceAll(rules, l.prefix, "election"), "\n", "\n//\t")) {
+	if text, err := os.ReadFile("doc.go"); err != nil || !strings.Contains(string(text), strings.ReplaceAll(strings.ReplaceAll(rules, l.prefix, "election"), " } ", " }\n//\t")) {
 		t.Errorf("the package documentation does not have this policy:\n%s", rules)
 	}
 

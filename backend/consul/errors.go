@@ -18,11 +18,11 @@ var (
 	errFiltered = errors.New("permission denied: keys are missing in the answer") // see fail
 )
 
-// policy is what the token must allow, to paste.
+// policy is what the token must allow, to paste: on one line, as logs show it.
 func (b *Backend) policy() string {
-	text := fmt.Sprintf("key_prefix %q { policy = \"write\" }\nsession_prefix \"\" { policy = \"write\" }", b.keys.prefix+"/")
+	text := fmt.Sprintf("key_prefix %q { policy = \"write\" } session_prefix \"\" { policy = \"write\" }", b.keys.prefix+"/")
 	if !strings.HasPrefix(b.keys.leases, b.keys.prefix+"/") { // see Firefly
-		text += fmt.Sprintf("\nkey_prefix %q { policy = \"write\" }", b.keys.leases)
+		text += fmt.Sprintf(" key_prefix %q { policy = \"write\" }", b.keys.leases)
 	}
 	return text
 }
@@ -57,7 +57,7 @@ func (b *Backend) fail(what string, err error) error {
 	case errors.Is(err, fs.ErrPermission):
 		class, hint = backend.ErrDenied, "; this process may not open the agent's socket"
 	case has("ermission denied"):
-		class, hint = backend.ErrDenied, "; the token must be allowed this:\n"+b.policy()
+		class, hint = backend.ErrDenied, "; the token must be allowed this: "+b.policy()
 	case has("ACL not found", "ACL support disabled", "response code: 403", "response code: 401", "invalid header field"), code == 401, code == 403:
 		class = backend.ErrDenied
 	case has("No path to datacenter", "Enterprise feature", "Missing check"):

@@ -93,7 +93,7 @@ func TestTheRightsOfTheDocumentationSuffice(t *testing.T) {
 		t.Errorf("an observer sees %+v", seen)
 	}
 	heard := eye.listen(seen)
-	if _, err := eye.bid(eye.see("free"), ttl); !errors.Is(err, backend.ErrDenied) || !strings.Contains(fmt.Sprint(err), "grant-permission") {
+	if _, err := eye.bid(eye.see("free"), ttl); !errors.Is(err, backend.ErrDenied) || !strings.Contains(fmt.Sprint(err), "needed: etcdctl role grant-permission") {
 		t.Errorf("an observer's bid: %v; want ErrDenied and what grants it", err)
 	}
 

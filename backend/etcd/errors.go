@@ -93,7 +93,7 @@ func (b *Backend) fail(what string, err error) error {
 	hint := ""
 	switch {
 	case is(err, rpctypes.ErrPermissionDenied):
-		hint = "; an administrator can grant what is needed:\netcdctl role grant-permission ROLE readwrite --prefix=true " + string(b.keys)
+		hint = "; an administrator can grant what is needed: etcdctl role grant-permission ROLE readwrite --prefix=true " + string(b.keys)
 	case is(err, rpctypes.ErrUserEmpty):
 		hint = "; the cluster has users: set username and password"
 	case is(err, rpctypes.ErrNoSpace):
