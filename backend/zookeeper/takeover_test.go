@@ -27,11 +27,16 @@ func unhurried(o Options) Options {
 // settleDown wins an election with a session that lasts for many TTLs.
 func (c *client) settleDown(t testing.TB, name string) backend.Lease {
 	t.Helper()
-	bid := c.bid(c.look(t, name))
-	bid.Renew = 6 * ttl
-	answers, err := c.Acquire(t.Context(), []backend.Bid{bid})
-	if err != nil || answers[0].Outcome != backend.Granted {
-		t.Fatalf("a bid for a free lease: want granted, got %+v, %v", answers, err)
+	var answers []backend.Answer
+	// An ensemble that has just begun may close connections once more.
+	testbed.Eventually(t, patience, "a bid is answered", func() (err error) {
+		bid := c.bid(c.look(t, name))
+		bid.Renew = 6 * ttl
+		answers, err = c.Acquire(t.Context(), []backend.Bid{bid})
+		return err
+	})
+	if answers[0].Outcome != backend.Granted {
+		t.Fatalf("a bid for a free lease: want granted, got %+v", answers)
 	}
 	return answers[0].Lease
 }
