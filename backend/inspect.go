@@ -3,8 +3,36 @@ package backend
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 )
+
+// A Located is a Backend that says where its store is, for people: its hosts, and the
+// schema, prefix or directory there. Nothing secret is in it, nor an account. A Backend
+// around others says where those are.
+type Located interface{ Location() string }
+
+// Where returns where the store of b is, harmless on a terminal, or "" if b does not say.
+func Where(b Backend) string {
+	if l, ok := b.(Located); ok {
+		return Clean(l.Location(), 255, false)
+	}
+	return ""
+}
+
+// Place makes a location of what is used at these addresses. Of a URL only the host is
+// taken: people put passwords into the rest.
+func Place(within string, addresses ...string) string {
+	hosts := make([]string, len(addresses))
+	for i, a := range addresses {
+		if _, rest, ok := strings.Cut(a, "://"); ok {
+			a, _, _ = strings.Cut(rest, "/")
+			a, _, _ = strings.Cut(a, "?")
+		}
+		hosts[i] = a[strings.LastIndexByte(a, '@')+1:]
+	}
+	return strings.Join(hosts, ",") + "/" + strings.Trim(within, "/")
+}
 
 // A Finding is something about a store, mostly about its servers, that leases depend on.
 type Finding struct {

@@ -11,6 +11,7 @@ import (
 type Status struct {
 	ID              string // of this candidate
 	Backend         string // the store, by the name of its backend
+	Location        string // where the store is, as [backend.Where] says; empty if that is not known
 	TTL, RenewEvery time.Duration
 	Observer        bool // this manager never campaigns
 	Paused          bool // by Manager.Pause, and so will be what is joined later
@@ -45,7 +46,7 @@ type ElectionStatus struct {
 // Status returns the manager's status. It costs its loop a fraction of a
 // microsecond for each election, and does not ask the store.
 func (m *Manager) Status() Status {
-	s := Status{ID: m.me.ID, Backend: m.name, TTL: m.opts.TTL, RenewEvery: m.opts.RenewEvery, Observer: m.opts.Observer, Closed: true}
+	s := Status{ID: m.me.ID, Backend: m.name, Location: backend.Where(m.backend), TTL: m.opts.TTL, RenewEvery: m.opts.RenewEvery, Observer: m.opts.Observer, Closed: true}
 	var list []*Election
 	done := make(chan struct{})
 	if !m.tell(func(now time.Duration) any {

@@ -1,6 +1,7 @@
 package consul
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -33,6 +34,7 @@ func (b *Backend) connect(o Options) error {
 	if err != nil {
 		return fmt.Errorf("consul: %w: %w", backend.ErrInvalid, err)
 	}
+	b.host = cmp.Or(socket, address)
 	plain := o.TLS == nil && o.CAFile == "" && o.CertFile == "" && o.KeyFile == "" && o.ServerName == ""
 	switch {
 	case !plain && !secure && o.HTTPClient == nil:

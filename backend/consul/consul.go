@@ -71,6 +71,7 @@ type Backend struct {
 	secret *secret // nil with Options.Client
 	idle   func()  // closes idle connections
 	keys   keys
+	host   string // or the path of a unix socket; "" with Options.Client
 
 	checks, serviceChecks []string
 	namespace, partition  string // for each operation
@@ -177,6 +178,16 @@ func Open(_ context.Context, o Options) (*Backend, error) {
 // longest is the greatest TTL: Consul's lock-delay, which must not be shorter, is
 // a minute at most.
 const longest = time.Minute
+
+// Location implements [backend.Located]. It is empty with a Client, which does not tell its address.
+func (b *Backend) Location() string { return b.place(b.keys.prefix) }
+
+func (b *Backend) place(prefix string) string {
+	if b.host == "" {
+		return ""
+	}
+	return backend.Place(prefix, b.host)
+}
 
 // Guarantees says what Consul can promise.
 func (b *Backend) Guarantees() backend.Guarantees {

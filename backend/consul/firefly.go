@@ -156,6 +156,9 @@ func OpenFirefly(ctx context.Context, o Options, fleet Fleet) (*Firefly, error) 
 	return f, nil
 }
 
+// Location implements [backend.Located]: where the keys are that are shared with FireflySoft.
+func (f *Firefly) Location() string { return f.base.place(f.root) }
+
 // setRoot says what the keys of elections begin with: for FireflySoft, the same
 // everywhere.
 func (f *Firefly) setRoot(root string) {

@@ -135,6 +135,9 @@ func Open(_ context.Context, o Options) (*Backend, error) {
 	return b, nil
 }
 
+// Location implements [backend.Located].
+func (b *Backend) Location() string { return backend.Place(string(b.keys), b.client.Endpoints()...) }
+
 // Guarantees says what etcd can promise.
 func (b *Backend) Guarantees() backend.Guarantees {
 	return backend.Guarantees{

@@ -95,6 +95,9 @@ func (b *Backend) turn(ctx context.Context, name string) (done func(), err error
 	}
 }
 
+// Location implements [backend.Located].
+func (b *Backend) Location() string { return b.dir }
+
 // Guarantees says what a directory can promise.
 func (b *Backend) Guarantees() backend.Guarantees {
 	return backend.Guarantees{

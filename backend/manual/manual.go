@@ -1,6 +1,7 @@
 package manual
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync"
@@ -126,6 +127,9 @@ func Open(ctx context.Context, o Options) (*Backend, error) {
 	}
 	return b, nil
 }
+
+// Location implements [backend.Located]: the file that names who leads, else the directory.
+func (b *Backend) Location() string { return cmp.Or(b.file, backend.Where(b.inner)) }
 
 // Guarantees says what a configuration can promise.
 func (b *Backend) Guarantees() backend.Guarantees {

@@ -178,6 +178,15 @@ func (b *Backend) Stores() (from, to backend.Backend) { return b.old, b.new }
 // [Options].FromName. At stage From the second may be empty.
 func (b *Backend) Names() (from, to string) { return b.oldName, b.newName }
 
+// Location implements [backend.Located]: where the stores are that this process uses.
+func (b *Backend) Location() string {
+	where := "from " + strings.TrimSpace(b.oldName+" "+backend.Where(b.old))
+	if b.stage != From {
+		where += " to " + strings.TrimSpace(b.newName+" "+backend.Where(b.new))
+	}
+	return where
+}
+
 // Format prints the name of the type and nothing that may be secret, whatever the
 // verb.
 func (b *Backend) Format(f fmt.State, _ rune) { fmt.Fprint(f, "migration.Backend") }

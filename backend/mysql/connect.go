@@ -1,6 +1,7 @@
 package mysql
 
 import (
+	"cmp"
 	"context"
 	sqldriver "database/sql/driver"
 	"errors"
@@ -55,6 +56,11 @@ func (b *Backend) connectors(o Options) (main, bells *connector, err error) {
 		return nil, nil, fmt.Errorf("mysql: %w: no schema is named: %s", backend.ErrInvalid, nameSchema)
 	}
 	b.password, b.dsn = config.Passwd, login{config.User, "%", config.DBName}
+	within := cmp.Or(o.Schema, config.DBName)
+	if o.Prefix != "" {
+		within += "/" + o.Prefix
+	}
+	b.location = backend.Place(within, cmp.Or(config.Addr, "127.0.0.1:3306"))
 	if o.Schema == "" {
 		b.bell.about = strings.ToLower(config.DBName + "." + b.tables.plainLease)
 	}

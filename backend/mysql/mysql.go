@@ -55,6 +55,7 @@ type Backend struct {
 	db       *sql.DB // for everything but door-bells
 	bells    *sql.DB // for door-bells: sessions that may wait for long
 	tables   tables
+	location string
 	password string // to keep out of errors
 	dsn      login  // as far as it is known before the server is asked
 	shape    shape
@@ -121,6 +122,9 @@ func Open(_ context.Context, o Options) (*Backend, error) {
 	}
 	return b, nil
 }
+
+// Location implements [backend.Located]. It is empty with a Connector, whose server is its own matter.
+func (b *Backend) Location() string { return b.location }
 
 // Guarantees says what MySQL can promise.
 func (b *Backend) Guarantees() backend.Guarantees {

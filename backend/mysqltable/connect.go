@@ -1,6 +1,7 @@
 package mysqltable
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	sqldriver "database/sql/driver"
@@ -46,6 +47,7 @@ func (b *Backend) connect(wrap func(sqldriver.Connector) sqldriver.Connector) (*
 		}
 	}
 	b.password = c.Passwd
+	b.location = backend.Place(cmp.Or(b.options.Schema, c.DBName)+"/"+b.options.Table, cmp.Or(c.Addr, "127.0.0.1:3306"))
 	var made sqldriver.Connector
 	made, err := driver.NewConnector(c)
 	if err != nil {

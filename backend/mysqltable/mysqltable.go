@@ -76,6 +76,7 @@ type Backend struct {
 	options  Options
 	shape    shape
 	zone     *time.Location
+	location string
 	password string // to keep out of errors
 
 	checked atomic.Bool // the table was found to be of the right shape
@@ -232,6 +233,9 @@ func (b *Backend) extra(threshold time.Duration) time.Duration {
 	}
 	return threshold
 }
+
+// Location implements [backend.Located]: where the other programs' table is.
+func (b *Backend) Location() string { return b.location }
 
 // Guarantees says what can be promised: that of MySQL between members of this
 // module, and less about members of other programs. See the package documentation.

@@ -215,6 +215,9 @@ func hostPort(s string) (string, error) {
 	return s, nil
 }
 
+// Location implements [backend.Located].
+func (b *Backend) Location() string { return backend.Place(b.options.Root, b.options.Servers...) }
+
 // Guarantees says what ZooKeeper can promise; see the package documentation for
 // how the figures come about.
 func (b *Backend) Guarantees() backend.Guarantees {

@@ -1,0 +1,79 @@
+package all
+
+import (
+	"context"
+	"encoding/json"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/hashicorp/consul/api"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	driver "github.com/go-sql-driver/mysql"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/consul"
+	"github.com/go-election/go-election/backend/etcd"
+	"github.com/go-election/go-election/backend/migration"
+	"github.com/go-election/go-election/backend/mysql"
+)
+
+// An operator of many stores is told which one this is, and nobody is told a secret.
+func TestALocationNamesTheStoreAndNoSecret(t *testing.T) {
+	ctx, dir := context.Background(), filepath.Join(t.TempDir(), "elections")
+	opened := func(name, section string) backend.Backend {
+		b, err := backend.Open(ctx, name, func(into any) error { return json.Unmarshal([]byte(section), into) })
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { b.Close() })
+		return b
+	}
+	must := func(b backend.Backend, err error) backend.Backend {
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { b.Close() })
+		return b
+	}
+	db := func() backend.Backend { return opened("mysql", `{"dsn": "`+canary+`:`+canary+`@tcp(db1)/app"}`) }
+	keys := func() backend.Backend {
+		return opened("etcd", `{"endpoints": ["http://e1:2379", "e2:2379"], "username": "app", "password": "`+canary+`"}`)
+	}
+	client, err := clientv3.New(clientv3.Config{Endpoints: []string{"http://u:" + canary + "@e1:2379"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { client.Close() })
+	for _, c := range []struct {
+		b    backend.Backend
+		want string
+	}{
+		{db(), "db1:3306/app"},
+		{opened("mysql", `{"dsn": "app:`+canary+`@unix(/run/db.sock)/app", "schema": "other", "prefix": "jobs"}`), "/run/db.sock/other/jobs"},
+		{must(mysql.Open(ctx, mysql.Options{Config: &driver.Config{User: "app", Passwd: canary, DBName: "app"}})), "127.0.0.1:3306/app"},
+		{opened("mysqltable", `{"layout": "update_time", "dsn": "app:`+canary+`@tcp(db1:3307)/app"}`), "db1:3307/app/leader_election"},
+		{keys(), "e1:2379,e2:2379/election"},
+		{must(etcd.Open(ctx, etcd.Options{Client: client})), "e1:2379/election"},
+		{opened("consul", `{"address": "https://c1:8501/`+canary+`", "token": "`+canary+`", "prefix": "app/jobs"}`), "c1:8501/app/jobs"},
+		{opened("consul", `{"address": "unix:///run/consul.sock", "token": "`+canary+`"}`), "/run/consul.sock/election"},
+		{opened("consul", `{"layout": "firefly", "address": "c1:8500", "token": "`+canary+`"}`), "c1:8500/leader-election"},
+		{must(consul.Open(ctx, consul.Options{Client: new(api.Client)})), ""},
+		{opened("zookeeper", `{"servers": ["127.0.0.1", "127.0.0.1:2182"], "user": "app", "password": "`+canary+`", "root": "/app"}`), "127.0.0.1:2181,127.0.0.1:2182/app"},
+		{opened("file", `{"dir": "`+dir+`"}`), dir},
+		{opened("manual", `{"leader": "self", "dir": "`+dir+`"}`), dir},
+		{opened("manual", `{"file": "/etc/leader.json"}`), "/etc/leader.json"},
+		{opened("memory", `{}`), ""},
+		{must(migration.New(migration.Options{From: keys(), To: db(), Stage: migration.Both})), "from etcd e1:2379,e2:2379/election to mysql db1:3306/app"},
+		{must(migration.New(migration.Options{From: db(), Stage: migration.From})), "from mysql db1:3306/app"},
+	} {
+		got := backend.Where(c.b)
+		if got != c.want {
+			t.Errorf("the location of a %s is %q, want %q", c.b.Guarantees().Name, got, c.want)
+		}
+		if strings.Contains(got, canary) {
+			t.Errorf("the location of a %s shows a secret: %s", c.b.Guarantees().Name, got)
+		}
+	}
+}
