@@ -47,6 +47,11 @@ func openStore(ctx context.Context, c *config.Config) (*store, error) {
 	return &store{b, o, c}, nil
 }
 
+// name is what the store is called and where it is: which one, of several.
+func (s *store) name() string {
+	return strings.TrimSpace(s.config.Backend + " " + backend.Where(s.Backend))
+}
+
 // within runs a call of the store with a deadline. Looking by hand may take longer
 // than what leads may wait for.
 func (s *store) within(ctx context.Context, call func(context.Context) error) error {
@@ -116,6 +121,7 @@ func (s *store) members(ctx context.Context) ([]backend.Member, error) {
 // A state is an election as JSON has it.
 type state struct {
 	Election  string      `json:"election"`
+	Store     string      `json:"store,omitempty"` // of one election: the backend, and where it is
 	Leader    *leader     `json:"leader"` // null: nobody leads; if silent: who led last, for it has not renewed for its TTL
 	Silent    bool        `json:"silent,omitempty"`
 	Term      uint64      `json:"term,string"` // of the leader, or of the last one; a text, as in all JSON of ours: numbers above 2^53 are not exact there
@@ -293,7 +299,7 @@ func (a *app) list(ctx context.Context, asJSON bool) error {
 		return a.json(states)
 	}
 	if len(states) == 0 {
-		fmt.Fprintf(a.out, "There are no elections yet on backend %s.\n", s.config.Backend)
+		fmt.Fprintf(a.out, "There are no elections yet on backend %s.\n", s.name())
 		return nil
 	}
 	var w table
@@ -308,7 +314,7 @@ func (a *app) list(ctx context.Context, asJSON bool) error {
 		}
 		w.row(s.Election, s.word(), s.Term, since, renewed)
 	}
-	_, err = fmt.Fprint(a.out, w)
+	_, err = fmt.Fprintf(a.out, "%vThe store is %s.\n", w, s.name())
 	return err
 }
 
@@ -331,7 +337,7 @@ func (a *app) status(ctx context.Context, name string, asJSON bool) error {
 		return err
 	}
 	st := stateOf(r)
-	st.Silent = silent[name]
+	st.Store, st.Silent = s.name(), silent[name]
 	for _, m := range members {
 		st.Members = append(st.Members, person{leader{m.ID, m.Address, m.Metadata}, m.Stage, m.Age.Seconds()})
 	}
@@ -345,6 +351,7 @@ func (a *app) status(ctx context.Context, name string, asJSON bool) error {
 		fmt.Fprintf(a.out, "%-9s %s\n", what, fmt.Sprintf(format, args...))
 	}
 	line("election", "%s", name)
+	line("store", "%s", st.Store)
 	switch {
 	case r.Term == 0:
 		line("leader", "nobody has led yet")

@@ -86,6 +86,11 @@ func TestStatusListAndHistory(t *testing.T) {
 	if out, code := call(t, env, "list"); code != 0 || !strings.Contains(out, "second") {
 		t.Errorf("list: code %d: %s", code, out)
 	}
+	for _, args := range [][]string{{"status"}, {"status", "job"}, {"status", "job", "--json"}} {
+		if out, _ := call(t, env, args...); !strings.Contains(out, "file /") || !strings.Contains(out, "/leases") {
+			t.Errorf("%q does not say which store this is: %s", args, out)
+		}
+	}
 }
 
 // Its lease has run out, so it cannot lead, though the record still names it.
