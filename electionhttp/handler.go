@@ -71,6 +71,7 @@ type Handler struct {
 	view    view
 	records memo[backend.Record]
 	members memo[[]backend.Member]
+	renewed memo[*renewalsJSON]
 }
 
 //go:embed page

@@ -20,6 +20,8 @@ type recordJSON struct {
 	Record  *storedJSON `json:"record"`
 	History []reignJSON `json:"history"`
 	Actions bool        `json:"actions"`
+
+	Candidates []contenderJSON `json:"candidates"` // null: not known
 }
 
 // storedJSON is what the store has, by its own clock.
@@ -53,6 +55,7 @@ func (h *Handler) election(w http.ResponseWriter, r *http.Request, name string) 
 		return
 	}
 	all := h.describe(s, now)
+	list, unknown := h.allMembers()
 	j := recordJSON{electionJSON: h.describeElection(&s.Elections[i], now), ID: s.ID, Now: all.Now, Store: all.Store, Actions: all.Actions, History: []reignJSON{}}
 	rec, err := h.records.get(name, func() (backend.Record, error) { return e.Record(h.ctx) })
 	if err != nil {
@@ -70,7 +73,39 @@ func (h *Handler) election(w http.ResponseWriter, r *http.Request, name string) 
 	for _, past := range backend.CleanHistory(rec.History) {
 		j.History = append(j.History, reignJSON{ID: past.ID, Term: term(past.Term), From: past.From, To: past.To, End: string(past.End)})
 	}
+	if unknown == nil {
+		j.Candidates = []contenderJSON{}
+		for _, m := range candidates(name, rec, list) {
+			if one, ok := h.describeMember(m); ok && len(j.Candidates) < 1000 {
+				j.Candidates = append(j.Candidates, contenderJSON{one, leads(rec, m)})
+			}
+		}
+	}
 	reply(w, http.StatusOK, j)
+}
+
+// candidates chooses those of the store's members that could lead an election: who leads it
+// first, then by id. The store does not say which elections a member has joined, so these
+// are all that live: who has announced itself within two of its TTLs.
+func candidates(_ string, rec backend.Record, all []backend.Member) []backend.Member {
+	list := slices.DeleteFunc(slices.Clone(all), func(m backend.Member) bool { return m.TTL > 0 && m.Age > 2*m.TTL })
+	rank := func(m backend.Member) int { return map[bool]int{true: 0, false: 1}[leads(rec, m)] }
+	slices.SortStableFunc(list, func(a, b backend.Member) int { return cmp.Or(rank(a)-rank(b), strings.Compare(a.ID, b.ID)) })
+	return list
+}
+
+// leads reports whether the lease is this member's. A leader of another program has no nonce.
+func leads(rec backend.Record, m backend.Member) bool {
+	who := backend.CleanCandidate(rec.Holder)
+	if who.Nonce == "" {
+		return who.ID != "" && m.ID == who.ID
+	}
+	return m.Nonce == who.Nonce
+}
+
+type contenderJSON struct {
+	memberJSON
+	Leads bool `json:"leads"`
 }
 
 type membersJSON struct {
@@ -95,19 +130,31 @@ func (h *Handler) listMembers(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	list, err := h.members.get("", func() ([]backend.Member, error) { return h.manager.Members(h.ctx) })
+	list, err := h.allMembers()
 	if err != nil {
 		h.failed(w, err)
 		return
 	}
 	j := membersJSON{Now: time.Now().UTC(), Total: len(list), Members: []memberJSON{}}
 	for _, m := range list {
-		if c := candidate(m.Candidate, h.options.Details); c != nil && len(j.Members) < limit {
-			j.Members = append(j.Members, memberJSON{*c, backend.Clean(m.Stage, 64, false), m.TTL.Milliseconds(), max(0, m.Age).Milliseconds()})
+		if one, ok := h.describeMember(m); ok && len(j.Members) < limit {
+			j.Members = append(j.Members, one)
 		}
 	}
 	slices.SortStableFunc(j.Members, func(a, b memberJSON) int { return strings.Compare(a.ID, b.ID) })
 	reply(w, http.StatusOK, j)
+}
+
+func (h *Handler) allMembers() ([]backend.Member, error) {
+	return h.members.get("", func() ([]backend.Member, error) { return h.manager.Members(h.ctx) })
+}
+
+func (h *Handler) describeMember(m backend.Member) (j memberJSON, ok bool) {
+	c := candidate(m.Candidate, h.options.Details)
+	if c == nil {
+		return j, false
+	}
+	return memberJSON{*c, backend.Clean(m.Stage, 64, false), m.TTL.Milliseconds(), max(0, m.Age).Milliseconds()}, true
 }
 
 // failed answers for a store, or a manager, that has not done what it was asked.

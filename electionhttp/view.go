@@ -23,6 +23,10 @@ type view struct {
 	sinces map[string]since // of those that others lead, or nobody
 	want   []string         // elections of which the store is asked
 	busy   bool             // readSinces runs
+
+	counted  time.Time // when the members were last read for deserted
+	counting bool      // they are being read
+	deserted bool
 }
 
 // fresh is how old a picture may be if nothing has changed since: taking one costs
@@ -61,6 +65,7 @@ type statusJSON struct {
 	Closed    bool           `json:"closed"`
 	Actions   bool           `json:"actions"`
 	Store     storeJSON      `json:"store"`
+	Renewals  *renewalsJSON  `json:"renewals"`
 	Counts    countsJSON     `json:"counts"`
 	Leaders   []leadsJSON    `json:"leaders"`
 	Matching  int            `json:"matching"`
@@ -69,10 +74,11 @@ type statusJSON struct {
 }
 
 type storeJSON struct {
-	State  string `json:"state"`
-	Ago    int64  `json:"answered_ms_ago"`
-	Error  string `json:"error,omitempty"`
-	Detail string `json:"detail,omitempty"`
+	Location string `json:"location,omitempty"`
+	State    string `json:"state"`
+	Ago      int64  `json:"answered_ms_ago"`
+	Error    string `json:"error,omitempty"`
+	Detail   string `json:"detail,omitempty"`
 }
 
 type countsJSON struct {
@@ -80,6 +86,7 @@ type countsJSON struct {
 	Here    int `json:"here"`
 	Others  int `json:"others"`
 	Vacant  int `json:"vacant"`
+	Idle    int `json:"idle"` // of these
 	Unknown int `json:"unknown"`
 	Paused  int `json:"paused"`
 	Stuck   int `json:"stuck"`
@@ -103,6 +110,7 @@ type electionJSON struct {
 	Error       string         `json:"error,omitempty"`
 	Detail      string         `json:"detail,omitempty"`
 	Left        *int64         `json:"left_ms"`
+	Idle        bool           `json:"idle"`
 	Campaigning bool           `json:"campaigning"`
 	Paused      bool           `json:"paused"`
 	Stuck       bool           `json:"stuck"`
@@ -186,7 +194,11 @@ func (h *Handler) elections(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	if order == "attention" { // within that by name
-		slices.SortStableFunc(chosen, func(a, b *election.ElectionStatus) int { return urgency(b) - urgency(a) })
+		rank := make(map[*election.ElectionStatus]int)
+		for _, e := range chosen {
+			rank[e] = h.urgency(e)
+		}
+		slices.SortStableFunc(chosen, func(a, b *election.ElectionStatus) int { return rank[b] - rank[a] })
 	}
 	j.Matching, j.Offset = len(chosen), min(offset, len(chosen))
 	for _, e := range chosen[j.Offset:min(len(chosen), j.Offset+limit)] {
@@ -217,8 +229,10 @@ func contains(e *election.ElectionStatus, lower string) bool {
 }
 
 // urgency is how much an election wants to be looked at.
-func urgency(e *election.ElectionStatus) int {
+func (h *Handler) urgency(e *election.ElectionStatus) int {
 	switch {
+	case h.idle(e):
+		return -1
 	case e.Stuck:
 		return 4
 	case e.Kind == election.Unknown:
@@ -236,7 +250,8 @@ func (h *Handler) describe(s election.Status, now time.Time) statusJSON {
 	j := statusJSON{
 		ID: s.ID, Backend: s.Backend, Now: now.UTC(), TTL: s.TTL.Milliseconds(), Renew: s.RenewEvery.Milliseconds(),
 		Observer: s.Observer, Paused: s.Paused, Sick: s.Sick, Closed: s.Closed, Actions: h.options.Authorize != nil,
-		Store: storeJSON{State: "ok", Ago: s.Contact.Milliseconds()}, Leaders: []leadsJSON{}, Elections: []electionJSON{},
+		Store: storeJSON{Location: s.Location, State: "ok", Ago: s.Contact.Milliseconds()}, Leaders: []leadsJSON{}, Elections: []electionJSON{},
+		Renewals: h.renewals(),
 	}
 	j.Store.Error, j.Store.Detail = describeError(s.Err, h.options.Details)
 	switch {
@@ -260,6 +275,9 @@ func (h *Handler) describe(s election.Status, now time.Time) statusJSON {
 			}
 		case election.Vacant:
 			c.Vacant++
+			if h.idle(e) {
+				c.Idle++
+			}
 		default:
 			c.Unknown++
 		}
@@ -282,7 +300,7 @@ func (h *Handler) describeElection(e *election.ElectionStatus, now time.Time) el
 	j := electionJSON{
 		Election: e.Election, Kind: e.Kind.String(), Leading: e.Leading, Leader: candidate(e.Leader, h.options.Details), Previous: candidate(e.Previous, h.options.Details),
 		Term: term(e.Term), Since: e.Time.UTC(), SinceBy: "process", Reason: string(e.Reason),
-		Campaigning: e.Campaigning, Paused: e.Paused, Stuck: e.Stuck,
+		Idle: h.idle(e), Campaigning: e.Campaigning, Paused: e.Paused, Stuck: e.Stuck,
 	}
 	j.Error, j.Detail = describeError(e.Err, h.options.Details)
 	if e.Time.IsZero() { // nothing was heard yet

@@ -1,0 +1,180 @@
+package electionhttp_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/memory"
+	"github.com/go-election/go-election/election"
+	"github.com/go-election/go-election/electionhttp"
+)
+
+// A counted backend counts the readings of its members, and says where it is.
+type counted struct {
+	backend.Backend
+	reads atomic.Int64
+}
+
+func (b *counted) Members(ctx context.Context, from string, limit int) ([]backend.Member, error) {
+	b.reads.Add(1)
+	return b.Backend.Members(ctx, from, limit)
+}
+
+func (b *counted) Location() string { return "db1:3306/app\x1b" }
+
+// who lists the candidates of an answer: id, age in seconds, and * for who leads.
+func who(v map[string]any) string {
+	list, _ := v["candidates"].([]any)
+	var all []string
+	for _, c := range list {
+		c := c.(map[string]any)
+		mark := map[bool]string{true: "*"}[c["leads"].(bool)]
+		all = append(all, fmt.Sprintf("%v%s@%v", c["id"], mark, c["address"]))
+	}
+	return strings.Join(all, " ")
+}
+
+func TestAnElectionNamesWhoCouldTakeOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memory.New()
+		b := &counted{Backend: store.Backend()}
+		eye, err := election.New(b, &election.Options{Observer: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { shut(eye) })
+		if _, err := eye.Join("job"); err != nil {
+			t.Fatal(err)
+		}
+		h := handler(t, eye, nil)
+		manager(t, store, election.Options{ID: "z", Address: "10.0.0.1:80"}, true, "job")
+		time.Sleep(2 * time.Second) // of virtual time
+		if got := who(read(t, h, "/elections/job")); got != "z*@10.0.0.1:80" {
+			t.Errorf("with one process the candidates are %q, want the leader alone: an observer is none", got)
+		}
+		killed := store.Backend()
+		if err := killed.Announce(t.Context(), backend.Member{Candidate: backend.Candidate{ID: "k", Nonce: backend.NewNonce()}, TTL: 10 * time.Second}); err != nil {
+			t.Fatal(err)
+		}
+		manager(t, store, election.Options{ID: "a", Address: "10.0.0.2:80"}, true, "job")
+		time.Sleep(2 * time.Second)
+		if got := who(read(t, h, "/elections/job")); got != "z*@10.0.0.1:80 a@10.0.0.2:80 k@" {
+			t.Errorf("the candidates are %q, want the leader first and then by id", got)
+		}
+		time.Sleep(25 * time.Second)
+		if got := who(read(t, h, "/elections/job")); got != "z*@10.0.0.1:80 a@10.0.0.2:80" {
+			t.Errorf("the candidates are %q, want k gone, which has not announced itself for two TTLs", got)
+		}
+		before := b.reads.Load()
+		for range 20 {
+			read(t, h, "/elections/job")
+			read(t, h, "/members")
+			read(t, h, "/elections")
+		}
+		if n := b.reads.Load() - before; n > 1 {
+			t.Errorf("20 looks within a moment have cost %d readings of the members, want 1 at most", n)
+		}
+		b.Close()
+		time.Sleep(2 * time.Second)
+		if v := read(t, h, "/elections/job"); v["candidates"] != nil {
+			t.Errorf("candidates of a store that is away: %v, want null: it is not known that there are none", v["candidates"])
+		}
+	})
+}
+
+func TestThePageIsToldWhereTheStoreIs(t *testing.T) {
+	m, err := election.New(&counted{Backend: memory.New().Backend()}, &election.Options{ID: "a"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { shut(m) })
+	if _, err := m.Join("x"); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{"/elections", "/elections/x"} {
+		if got := read(t, handler(t, m, nil), path)["store"].(map[string]any)["location"]; got != "db1:3306/app?" && got != "db1:3306/app\ufffd" {
+			t.Errorf("%s: the store is at %q, want db1:3306/app", path, got)
+		}
+	}
+}
+
+func TestHowLongRenewalsTakeIsSaidOnceThereWereSome(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memory.New()
+		a := manager(t, store, election.Options{ID: "a"}, false, "x")
+		h := handler(t, a, nil)
+		time.Sleep(time.Second) // of virtual time
+		if got := read(t, h, "/elections")["renewals"]; got != nil {
+			t.Errorf("before the first renewal: %v, want null", got)
+		}
+		if err := a.Election("x").Lead(nil); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(30 * time.Second)
+		r, _ := read(t, h, "/elections")["renewals"].(map[string]any)
+		if n, _ := r["count"].(float64); n < 5 || r["half_ms"] != 1.0 || r["all_ms"] != 1.0 {
+			t.Errorf("renewals are %v, want some, of a millisecond at most", r)
+		}
+		eye := manager(t, store, election.Options{Observer: true}, false, "x")
+		if got := read(t, handler(t, eye, nil), "/elections")["renewals"]; got != nil {
+			t.Errorf("an observer's: %v, want null", got)
+		}
+	})
+}
+
+func TestAVacantElectionWithoutCandidatesIsNoAlarm(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memory.New()
+		eye := manager(t, store, election.Options{Observer: true}, false, "crashed", "led", "never", "retired")
+		h := handler(t, eye, nil)
+		long := manager(t, store, election.Options{ID: "a"}, true, "led", "retired")
+		crash := store.Backend()
+		m, err := election.New(crash, &election.Options{ID: "b"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { shut(m) })
+		e, err := m.Join("crashed")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := e.Lead(nil); err != nil {
+			t.Fatal(err)
+		}
+		look := func(when, want string, idle float64, h *electionhttp.Handler) {
+			t.Helper()
+			read(t, h, "/elections") // has the members read
+			time.Sleep(2 * time.Second)
+			v := read(t, h, "/elections?order=attention")
+			if got := strings.Join(names(v), " "); got != want {
+				t.Errorf("%s: the order is %q, want %q", when, got, want)
+			}
+			if got := v["counts"].(map[string]any)["idle"]; got != idle {
+				t.Errorf("%s: %v are idle, want %v", when, got, idle)
+			}
+		}
+		time.Sleep(2 * time.Second) // of virtual time
+		look("while all are led but one that never was", "crashed led retired never", 1, h)
+		if err := long.Election("retired").Leave(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+		look("with a process that could lead", "retired crashed led never", 1, h)
+		crash.Close()
+		if err := long.Close(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		look("a minute after the last process has crashed", "crashed led never retired", 3, h)
+		later := manager(t, store, election.Options{Observer: true}, false, "led", "never")
+		time.Sleep(2 * time.Second)
+		look("to who has come later", "led never", 2, handler(t, later, nil))
+		time.Sleep(2 * time.Hour)
+		look("hours after the crash", "crashed led never retired", 4, h)
+	})
+}
