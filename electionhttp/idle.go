@@ -7,8 +7,8 @@ import (
 	"github.com/go-election/go-election/election"
 )
 
-// forgotten is how long after a crash without an heir somebody should still be told of it.
-const forgotten = time.Hour
+// remembered is how long after a crash without an heir somebody should still be told of it.
+const remembered = time.Hour
 
 // idle reports whether nothing is wrong though nobody leads: nobody ever has, or nobody is
 // there who could, and the last leader went in order or long ago. A leader that was lost and
@@ -17,12 +17,14 @@ func (h *Handler) idle(e *election.ElectionStatus) bool {
 	switch {
 	case e.Kind != election.Vacant || e.Campaigning || e.Stuck || e.Paused:
 		return false
+	case e.Reason == election.ReasonForgotten:
+		return true
 	case e.Term == 0 && e.Previous.ID == "": // a store that keeps no terms may have lost one
 		return true
 	case !h.deserted():
 		return false
 	}
-	return e.Previous.ID == "" || e.Reason == election.ReasonReleased || time.Since(h.vacantSince(e)) > forgotten
+	return e.Previous.ID == "" || e.Reason == election.ReasonReleased || time.Since(h.vacantSince(e)) > remembered
 }
 
 // vacantSince is by the store's clock if that is known. The store is not asked for it.
