@@ -1,6 +1,6 @@
 // One election in full, and what can be done about it.
 
-import { $, make, icon, id, stateOf, chip, span, moment, why, ask } from "./kit.js";
+import { $, make, icon, id, signOf, chip, span, moment, why, ask } from "./kit.js";
 
 let status = () => null; // the page's newest answer
 let refreshPage = () => {};
@@ -48,14 +48,14 @@ async function load(name) {
   }
   if (open !== name) return;
   // While somebody types or is about to press, nothing moves under the hand.
-  const busy = shown && $("detail").contains(document.activeElement) && document.activeElement.closest(".actions");
+  const busy = shown && $("detail").contains(document.activeElement) && document.activeElement.closest(".actions, #candidates");
   if (!busy) show(e);
   timer = setTimeout(() => load(name), 5000);
 }
 
 function head(name, e) {
   const close = make("button", { type: "button", class: "icon", "aria-label": "Close", onclick: () => $("detail").close() }, icon("close"));
-  return make("header", null, make("div", null, make("h2", { id: "detail-title" }, id(name)), e ? chip(e.stuck ? "alarm" : stateOf(e)) : null), close);
+  return make("header", null, make("div", null, make("h2", { id: "detail-title" }, id(name)), e ? chip(signOf(e)) : null), close);
 }
 
 function show(e) {
@@ -77,20 +77,43 @@ function show(e) {
   if (e.previous && !e.leader) fact("Led before", id(e.previous.id));
   const wish = e.wish || (e.record && e.record.wish);
   if (wish) fact("Asked for", wish.kind === "depose" ? "that the leader goes" : "that ", wish.kind === "depose" ? "" : id(wish.id || ""), wish.kind === "depose" ? "" : " leads next");
-  fact("This process", e.paused ? "is paused" : e.leading ? "leads" : e.campaigning ? "is a candidate" : "watches");
+  if (!status()?.observer) fact("This process", e.paused ? "is paused" : e.leading ? "leads" : e.campaigning ? "is a candidate" : "watches");
   if (e.record && e.record.moved_to) fact("Moved to", id(e.record.moved_to));
-  $("detail").replaceChildren(make("div", { class: "sheet" }, head(e.election, e), facts, e.actions ? actions(e) : null, history(e)));
+  $("detail").replaceChildren(make("div", { class: "sheet" }, head(e.election, e), facts, ...[candidates(e), e.actions ? actions(e) : null].filter(Boolean), history(e)));
   if (focusOnClose) $("detail").querySelector(".icon").focus();
 }
 
+// candidates is who could take over, as far as the store knows.
+function candidates(e) {
+  if (!e.candidates) return null;
+  const alone = e.candidates.some((c) => !c.leads) ? null : make("p", { class: "said alone", "data-level": e.idle ? "" : "warn" },
+    e.leader ? "No standby: if this leader fails, nobody takes over." : "No process that could lead is on this store.");
+  const entry = (c) => make("li", null,
+    make("span", null, make("strong", null, id(c.id)), c.leads ? " leads" : "",
+      make("span", { class: "aside" }, id(c.address), c.address ? ", " : "", c.announced_ms_ago < 1000 ? "is there now" : `announced itself ${span(c.announced_ms_ago)} ago`)),
+    e.actions && e.leader && !c.leads ? make("button", { type: "button", class: "button", "aria-label": `Nominate ${c.id}`, onclick: () => confirmAction({ election: e.election, action: "nominate", id: c.id }) }, "Nominate") : null);
+  return make("section", null, make("h3", null, "Processes on this store"), alone,
+    make("ol", { id: "candidates", class: "leaders" }, ...e.candidates.map(entry)),
+    alone ? null : make("p", { class: "quiet" }, "The store does not record which of them are candidates of this election."));
+}
+
+// history has a line for each leadership, and one for the time between two in which nobody
+// led for a second or more.
 function history(e) {
   if (!e.record) return make("p", { class: "said", "data-level": "bad" }, `The store cannot be read now${e.store.error ? ` (${e.store.error})` : ""}.`);
-  const ends = { released: "stepped down in order", failed: "failed", deposed: "was deposed" };
-  return make("section", null, make("h3", null, "Past reigns, by the store's clock"),
-    e.history.length === 0 ? make("p", { class: "quiet" }, "None is kept.") :
-      make("ol", { class: "reigns" }, ...e.history.map((r) => make("li", null,
-        make("strong", null, id(r.id)), ` ${ends[r.end] || r.end}`,
-        make("span", { class: "aside" }, `${moment(new Date(r.from))}, for ${span(Date.parse(r.to) - Date.parse(r.from))}, term ${r.term}`)))));
+  const ends = { released: "stepped down in order", failed: "did not renew its lease: it failed, or could not reach the store", deposed: "was deposed by an operator" };
+  const lines = [];
+  let next = e.record.elected; // when the one above began; null: the store does not know, or nobody leads
+  for (const r of e.history) {
+    const now = !next && !e.record.leader && lines.length === 0 && r.term === e.record.term;
+    const gap = (now ? serverNow() : Date.parse(next)) - Date.parse(r.to);
+    if (gap >= 1000) lines.push(make("li", { class: "gap" }, `${now ? "nobody leads, for" : "nobody led for"} ${span(gap)}`));
+    lines.push(make("li", null, make("strong", null, id(r.id)), ` ${ends[r.end] || r.end}`,
+      make("span", { class: "aside" }, `${moment(new Date(r.from))}, for ${span(Date.parse(r.to) - Date.parse(r.from))}, term ${r.term}`)));
+    next = r.from;
+  }
+  return make("section", null, make("h3", null, "Past leaderships, by the store's clock"),
+    lines.length === 0 ? make("p", { class: "quiet" }, "None is kept.") : make("ol", { class: "reigns" }, ...lines));
 }
 
 function actions(e) {
@@ -99,14 +122,7 @@ function actions(e) {
     status()?.observer ? null : e.paused ? button("Resume here", () => ({ action: "resume" })) : button("Pause here", () => ({ action: "pause" })),
     e.leading ? button("Resign", () => ({ action: "resign" })) : null,
     e.leader ? button("Depose the leader", () => ({ action: "depose" })) : null);
-  if (!e.leader) return make("section", null, make("h3", null, "Actions"), box);
-  const choice = make("datalist", { id: "candidates" });
-  const input = make("input", { type: "text", list: "candidates", "aria-label": "Id of the candidate to nominate", placeholder: "id of a candidate", maxlength: "255", autocomplete: "off", spellcheck: "false" });
-  ask("members?limit=500").then((answer) => {
-    choice.replaceChildren(...[...new Set(answer.members.map((m) => m.id))].filter((m) => m !== e.leader.id).map((m) => make("option", { value: m })));
-  }, () => {});
-  const nominate = make("div", { class: "actions" }, input, choice, button("Nominate", () => ({ action: "nominate", id: input.value.trim() })));
-  return make("section", null, make("h3", null, "Actions"), box, nominate);
+  return box.children.length ? make("section", null, make("h3", null, "Actions"), box) : null;
 }
 
 // What will happen, said before it does.
@@ -158,10 +174,6 @@ export function confirmAction(a) {
     }
   } }, label);
   dialog.replaceChildren(make("h2", { id: "confirm-title" }, title), a.election ? make("p", null, "Election ", make("strong", null, id(a.election))) : "", make("p", null, what), said, make("div", { class: "actions" }, cancel, go));
-  if (a.action === "nominate" && !a.id) {
-    go.disabled = true;
-    said.textContent = "Enter the id of a candidate first.";
-  }
   dialog.showModal();
   cancel.focus();
 }

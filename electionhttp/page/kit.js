@@ -38,6 +38,7 @@ export const states = {
   here: "Leading here",
   others: "Led elsewhere",
   vacant: "No leader",
+  idle: "No leader", // and that is no alarm
   unknown: "Unknown",
   paused: "Paused",
   alarm: "Stuck",
@@ -48,8 +49,10 @@ export function stateOf(e) {
   return e.kind === "vacant" ? "vacant" : "unknown";
 }
 
+export const signOf = (e) => (e.stuck ? "alarm" : e.idle ? "idle" : stateOf(e));
+
 export function chip(state) {
-  return make("span", { class: "chip", "data-state": state }, icon(state), states[state]);
+  return make("span", { class: "chip", "data-state": state }, icon(state === "idle" ? "vacant" : state), states[state]);
 }
 
 export const count = (n, one, many) => `${n.toLocaleString("en")} ${n === 1 ? one : many}`;
@@ -67,7 +70,15 @@ export const clock = (date) => date.toLocaleTimeString("en-GB");
 
 export function moment(date) {
   const day = date.toLocaleDateString("en-GB", { day: "numeric", month: "short", year: "numeric" });
-  return `${day}, ${clock(date)}`;
+  return `${day}, ${clock(date)} ${zone(date)}`;
+}
+
+// zone says by which clock a time is shown, as it was then: summer differs.
+export function zone(date) {
+  const east = -date.getTimezoneOffset();
+  if (east === 0) return "UTC";
+  const minutes = Math.abs(east) % 60;
+  return `UTC${east < 0 ? "−" : "+"}${Math.floor(Math.abs(east) / 60)}${minutes ? ":" + String(minutes).padStart(2, "0") : ""}`;
 }
 
 // why puts a reason into words.

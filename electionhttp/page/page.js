@@ -1,7 +1,7 @@
 // The page shows what GET elections says, and asks again when the stream says that
 // something has changed, and as often as leases are renewed.
 
-import { $, make, icon, text, id, states, stateOf, chip, count, span, clock, moment, why, ask } from "./kit.js";
+import { $, make, icon, text, id, states, stateOf, signOf, chip, count, span, clock, moment, zone, why, ask } from "./kit.js";
 import { setUpDetail, openDetail, refreshDetail, confirmAction } from "./detail.js";
 
 const pageSize = 50;
@@ -55,6 +55,10 @@ function render() {
   verdict();
   if (!last) return;
   text($("me"), last.id);
+  text($("place"), last.store.location ? `${last.backend} ${last.store.location}` : "");
+  const by = zone(new Date());
+  text($("zone"), by === "UTC" ? "times are UTC" : `times are local, ${by}`);
+  states.others = last.observer ? "Has a leader" : "Led elsewhere";
   tiles();
   rows();
   store();
@@ -81,9 +85,13 @@ function judge() {
   if (!reached) return ["bad", "unknown", "This page cannot reach its process", "What is below is what it said last. Trying again …"];
   if (!last) return ["wait", "all", "Asking this process …", ""];
   const c = last.counts;
-  const who = summary();
+  const used = c.total - c.idle;
+  const vacant = c.vacant - c.idle;
+  const idle = c.idle ? `${count(c.idle, "election stands", "elections stand")} idle: nobody has ever led ${c.idle === 1 ? "it" : "them"}, or nobody is there who could.` : "";
+  const who = [summary(), idle].filter(Boolean).join(" ");
   const one = last.elections.length === 1 && c.total === 1 ? last.elections[0] : null;
   const elections = (n) => count(n, "election", "elections");
+  const led = used > 1 ? `All ${elections(used)}${c.idle ? " in use" : ""} have a leader` : c.idle ? "The one election in use has a leader" : "The election has a leader";
   if (last.closed) return ["bad", "alarm", "This process has closed its elections", "It leads nothing, and takes part in nothing."];
   if (last.store.state === "unreachable") {
     const own = c.here ? ` It still leads ${elections(c.here)}, until the leases end.` : "";
@@ -91,17 +99,18 @@ function judge() {
   }
   if (c.unknown) return ["bad", "unknown", `It cannot be told who leads ${c.unknown === 1 ? "one election" : elections(c.unknown)}`, who];
   if (c.stuck) return ["bad", "alarm", "Work of this process does not stop as it must", `It has lost ${elections(c.stuck)}, and is not elected again before its function returns. ${who}`];
-  if (last.store.state === "failing") return ["warn", "alarm", "The store has begun to fail", `Leaders stay leaders until their leases end.${c.vacant ? ` No leader: ${elections(c.vacant)}.` : ""} ${who}`];
-  if (c.vacant) {
-    const names = last.elections.filter((e) => e.kind === "vacant").map((e) => e.election);
-    const head = names.length === 1 && c.vacant === 1 ? `${names[0]} has no leader` : `${elections(c.vacant)} of ${c.total.toLocaleString("en")} have no leader`;
-    return ["warn", "vacant", c.vacant === 1 ? head.replace(" have ", " has ") : head, who];
+  if (last.store.state === "failing") return ["warn", "alarm", "The store has begun to fail", `Leaders stay leaders until their leases end.${vacant ? ` No leader: ${elections(vacant)}.` : ""} ${who}`];
+  if (vacant) {
+    const names = last.elections.filter((e) => e.kind === "vacant" && !e.idle).map((e) => e.election);
+    const head = names.length === 1 && vacant === 1 ? `${names[0]} has no leader` : `${elections(vacant)} of ${c.total.toLocaleString("en")} have no leader`;
+    return ["warn", "vacant", vacant === 1 ? head.replace(" have ", " has ") : head, who];
   }
   if (last.sick) return ["warn", "alarm", "The health check of this process fails", `So it leads nothing. ${who}`];
   if (!c.total) return ["wait", "all", "No election has been joined yet", ""];
-  if (c.paused) return ["warn", "paused", last.paused ? "This process is paused" : `This process is paused in ${elections(c.paused)}`, `All ${elections(c.total)} have a leader. ${who}`.replace("All 1 election have", "The election has")];
+  if (c.paused) return ["warn", "paused", last.paused ? "This process is paused" : `This process is paused in ${elections(c.paused)}`, used ? `${led}. ${who}` : who];
+  if (!used) return ["wait", "vacant", "No election is in use", idle];
   if (one) return ["ok", one.leading ? "here" : "others", `${one.leader.id} leads ${one.election}`, one.leading ? "That is this process. Nothing is wrong." : "Nothing is wrong."];
-  return ["ok", "others", c.total === 1 ? "The election has a leader" : `All ${elections(c.total)} have a leader`, `Nothing is wrong. ${who}`];
+  return ["ok", "others", led, `Nothing is wrong. ${who}`];
 }
 
 function summary() {
@@ -118,20 +127,20 @@ const filters = [["", "all", "All"], ["here", "here", "Led here"], ["others", "o
 function tiles() {
   const box = $("tiles");
   if (!box.children.length) {
-    for (const [state, sign, label] of filters) {
+    for (const [state, sign, label] of filters.filter(([state]) => !last.observer || (state !== "here" && state !== "paused"))) {
       const choose = () => {
         shown.state = shown.state === state ? "" : state;
         shown.offset = 0;
         refresh();
       };
       box.append(make("button", { type: "button", class: "tile", "data-state": state, onclick: choose },
-        make("span", { class: "label" }, icon(sign), label), make("span", { class: "number" })));
+        make("span", { class: "label" }, icon(sign), last.observer && state === "others" ? states.others : label), make("span", { class: "number" })));
     }
   }
   for (const tile of box.children) {
     const n = last.counts[tile.dataset.state || "total"];
     text(tile.querySelector(".number"), n.toLocaleString("en"));
-    tile.toggleAttribute("data-zero", n === 0);
+    tile.toggleAttribute("data-zero", n === (tile.dataset.state === "vacant" ? last.counts.idle : 0)); // idle ones are no alarm
     tile.setAttribute("aria-pressed", String(shown.state === tile.dataset.state));
   }
 }
@@ -175,7 +184,7 @@ function rows() {
 function fill(row, e) {
   row.e = e;
   const state = stateOf(e);
-  const sign = e.stuck ? "alarm" : state;
+  const sign = signOf(e);
   row.dataset.state = state;
   const what = row.querySelector(".what");
   const marks = [sign, ...(e.paused ? ["paused"] : [])].join();
@@ -184,7 +193,7 @@ function fill(row, e) {
     what.replaceChildren(chip(sign), ...(e.paused ? [make("span", { class: "aside" }, "paused here")] : []));
   }
   const lead = row.querySelector(".lead");
-  const said = JSON.stringify([state, e.leader, e.previous, e.reason, e.term]);
+  const said = JSON.stringify([state, e.leader, e.previous, e.reason, e.term, e.idle]);
   if (lead.dataset.said !== said) {
     lead.dataset.said = said;
     if (e.leader) {
@@ -192,7 +201,7 @@ function fill(row, e) {
         e.leading ? make("span", { class: "addr" }, "this process") : null,
         !e.leading && e.leader.address ? make("span", { class: "addr" }, id(e.leader.address)) : null].filter(Boolean));
     } else {
-      const because = state === "unknown" && e.previous ? `${e.previous.id} was the last known` : e.reason === "vacant" ? (e.term === "0" ? "nobody has led it yet" : "") : why(e.reason);
+      const because = state === "unknown" && e.previous ? `${e.previous.id} was the last known` : e.idle ? (e.term === "0" ? "nobody has led it yet" : "nobody is there who could lead") : e.reason === "vacant" ? "" : why(e.reason);
       lead.replaceChildren(...[make("span", { class: "none" }, state === "vacant" ? "nobody" : "cannot be told"),
         because ? make("span", { class: "addr" }, because) : null].filter(Boolean));
     }
@@ -236,13 +245,16 @@ function store() {
   $("store-state").dataset.level = level;
   text($("store-text"), words);
   const facts = $("store-facts");
-  const said = JSON.stringify([s.error, s.detail, last.ttl_ms, last.renew_ms, last.observer]);
+  const took = last.counts.here ? last.renewals : null;
+  const within = (ms) => (ms === null ? "more than 16 s" : `up to ${ms.toLocaleString("en")} ms`);
+  const said = JSON.stringify([s.error, s.detail, last.ttl_ms, last.renew_ms, last.observer, took]);
   if (facts.dataset.said === said) return;
   facts.dataset.said = said;
   const fact = (key, ...value) => [make("dt", null, key), make("dd", null, ...value)];
   facts.replaceChildren(...fact("Last answer", make("span", { class: "ago" })),
     ...(s.error ? fact("It says", s.detail ? id(s.detail) : s.error) : []),
     ...fact("A lease lasts", `${last.ttl_ms / 1000} s`), ...fact("Renewed every", `${+(last.renew_ms / 1000).toFixed(1)} s`),
+    ...(took ? fact("A renewal takes", within(took.half_ms), make("span", { class: "aside" }, `the slowest of ${took.count.toLocaleString("en")}: ${within(took.all_ms)}`)) : []),
     ...(last.observer ? fact("This process", "only observes") : []));
 }
 
