@@ -101,7 +101,7 @@ function candidates(e) {
 // led for a second or more.
 function history(e) {
   if (!e.record) return make("p", { class: "said", "data-level": "bad" }, `The store cannot be read now${e.store.error ? ` (${e.store.error})` : ""}.`);
-  const ends = { released: "stepped down in order", failed: "did not renew its lease: it failed, or could not reach the store", deposed: "was deposed by an operator" };
+  const ends = { released: "stepped down in order", failed: "did not renew its lease: it failed, or could not reach the store", deposed: "was deposed by an operator", forgotten: "retired the election" };
   const lines = [];
   let next = e.record.elected; // when the one above began; null: the store does not know, or nobody leads
   for (const r of e.history) {

@@ -84,7 +84,7 @@ export function zone(date) {
 // why puts a reason into words.
 const reasons = {
   "elected": "elected", "vacant": "nobody leads", "released": "the leader stepped down in order", "expired": "the leader did not renew its lease",
-  "deposed": "deposed by an operator", "store unreachable": "the store cannot be reached", "renewal refused": "the store refused the renewal",
+  "deposed": "deposed by an operator", "forgotten": "retired by an operator", "store unreachable": "the store cannot be reached", "renewal refused": "the store refused the renewal",
   "deadline passed": "this process was stopped past its deadline", "moved": "moved to another store", "resigned": "resigned", "nominated": "made way for a nominee",
   "health check failed": "its health check failed", "paused": "paused", "function returned": "its work ended", "left": "left the election",
   "same id": "Another live process uses the id of this one", "store went back": "The store shows an older term than before",
