@@ -122,7 +122,7 @@ func (s *store) members(ctx context.Context) ([]backend.Member, error) {
 type state struct {
 	Election  string      `json:"election"`
 	Store     string      `json:"store,omitempty"` // of one election: the backend, and where it is
-	Leader    *leader     `json:"leader"` // null: nobody leads; if silent: who led last, for it has not renewed for its TTL
+	Leader    *leader     `json:"leader"`          // null: nobody leads; if silent: who led last, for it has not renewed for its TTL
 	Silent    bool        `json:"silent,omitempty"`
 	Term      uint64      `json:"term,string"` // of the leader, or of the last one; a text, as in all JSON of ours: numbers above 2^53 are not exact there
 	Elected   *time.Time  `json:"elected,omitempty"`
