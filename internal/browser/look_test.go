@@ -80,7 +80,7 @@ func TestWhatIsWrongComesFirst(t *testing.T) {
 	away := store.Backend()
 	a, b := manager(t, away, 20*time.Second, "web-1.example", "10.0.4.11:8080"), manager(t, store.Backend(), 0, "web-2.example", "10.0.4.12:8080")
 	lead(t, b, "billing/nightly", "billing/invoices", "reports/weekly")
-	if err := b.Election("reports/weekly").Resign(t.Context()); err != nil { // one that nobody ever led is no alarm
+	if err := b.Election("reports/weekly").Leadership().Resign(t.Context()); err != nil { // one that nobody ever led is no alarm
 		t.Fatal(err)
 	}
 	lead(t, a, "mail/digest")
