@@ -254,9 +254,10 @@ type Reign struct {
 // A Member is a process that takes part, leader or not.
 type Member struct {
 	Candidate
-	Stage string        // migration stage, or empty
-	TTL   time.Duration // how often it announces itself
-	Age   time.Duration // how long ago it last did, by the store's clock; set by Members. 0: the store itself knows that it is there
+	Stage     string        // migration stage, up to 32 bytes, or empty
+	Elections string        // those for which it campaigns or that it leads: see [ElectionList]
+	TTL       time.Duration // how often it announces itself
+	Age       time.Duration // how long ago it last did, by the store's clock; set by Members. 0: the store itself knows that it is there
 }
 
 // Guarantees is what a store can promise. The conformance suite checks it claim

@@ -18,6 +18,9 @@ const (
 	MaxAddress  = 255
 	MaxMetadata = 4096
 	MaxMark     = 64 // Lease.MovedTo and MovedFrom
+
+	MaxStage     = 32   // Member.Stage
+	MaxElections = 4096 // Member.Elections
 )
 
 // NewNonce returns 128 random bits as 32 lower-case hex digits.
@@ -123,6 +126,14 @@ func CleanCandidate(c Candidate) Candidate {
 	c.Address = Clean(c.Address, MaxAddress, false)
 	c.Metadata = Clean(c.Metadata, MaxMetadata, true)
 	return c
+}
+
+// CleanMember is [CleanLease] for a member. Whoever writes one can use it as well.
+func CleanMember(m Member) Member {
+	m.Candidate = CleanCandidate(m.Candidate)
+	m.Stage, m.Elections = Clean(m.Stage, MaxStage, false), Clean(m.Elections, MaxElections, true)
+	m.TTL, m.Age = min(max(m.TTL, 0), longest), min(max(m.Age, 0), longest)
+	return m
 }
 
 // CleanReign is [CleanLease] for a past reign.

@@ -2,7 +2,9 @@ package backend
 
 import (
 	"cmp"
+	"iter"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -57,6 +59,43 @@ func (r Reign) Close(how End, now time.Time, lapsed time.Duration) Reign {
 		r.To = r.From
 	}
 	return r
+}
+
+// ElectionList is the text of [Member].Elections: a line for each name. An empty line at
+// the end says that there are more than have room.
+func ElectionList(names iter.Seq[string]) string {
+	var text strings.Builder
+	for name := range names {
+		if text.Len()+len(name)+2 > MaxElections {
+			text.WriteByte('\n')
+			break
+		}
+		text.WriteString(name + "\n")
+	}
+	return text.String()
+}
+
+// Campaigns yields the names in the list of [Member].Elections, and at the end an empty
+// name if there are more.
+func (m Member) Campaigns() iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for line := range strings.Lines(m.Elections) {
+			if !yield(strings.TrimSuffix(line, "\n")) {
+				return
+			}
+		}
+	}
+}
+
+// CampaignsFor reports whether m campaigns for an election or leads it, as far as its list
+// tells: true, too, if there are more than it names.
+func (m Member) CampaignsFor(election string) bool {
+	for name := range m.Campaigns() {
+		if name == election || name == "" {
+			return true
+		}
+	}
+	return false
 }
 
 // Page picks what List or Members returns out of all that a store has: what has keys

@@ -1,6 +1,7 @@
 package backend_test
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -86,6 +87,31 @@ func TestAPageBeginsAtAKeyAndEndsAtALimit(t *testing.T) {
 		all := []string{"aa", "é", "B", "a ", "a"}
 		if got := backend.Page(all, c.from, c.limit, func(s string) string { return s }); !slices.Equal(got, c.want) {
 			t.Errorf("up to %d from %q on: %q, want %q", c.limit, c.from, got, c.want)
+		}
+	}
+}
+
+// A list that has no room for all says so: then any election may be among the rest.
+func TestAMemberNamesItsElections(t *testing.T) {
+	name := func(i int) string { return fmt.Sprintf("job %03d", i) }
+	for _, n := range []int{0, 1, 400, 1000} {
+		m := backend.Member{Elections: backend.ElectionList(func(yield func(string) bool) {
+			for i := range n {
+				if !yield(name(i)) {
+					return
+				}
+			}
+		})}
+		if len(m.Elections) > backend.MaxElections || backend.CleanMember(m) != m {
+			t.Errorf("the list of %d has %d bytes, or does not come back from a store", n, len(m.Elections))
+		}
+		for i := range n {
+			if !m.CampaignsFor(name(i)) {
+				t.Errorf("of %d elections %q is not among those of its list", n, name(i))
+			}
+		}
+		if more := n == 1000; m.CampaignsFor("job") != more || m.CampaignsFor(name(n)) != more {
+			t.Errorf("with %d elections it campaigns for others: %v, want %v", n, !more, more)
 		}
 	}
 }

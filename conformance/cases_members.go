@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/go-election/go-election/backend"
@@ -25,6 +26,10 @@ func membersListed(t *Trial) error {
 	m := backend.Member{Candidate: a.me, TTL: t.TTL, Stage: "both"}
 	for _, metadata := range []string{"first", "second\nline"} {
 		m.Metadata = metadata
+		m.Elections = backend.ElectionList(func(yield func(string) bool) { // all that has room
+			for yield(metadata[:5] + strings.Repeat("Ω", 100)) {
+			}
+		})
 		ctx, cancel := t.ctx()
 		err := a.Announce(ctx, m)
 		cancel()
@@ -37,7 +42,7 @@ func membersListed(t *Trial) error {
 		}
 		got := members[0]
 		got.Age = 0
-		if err := errors.Join(same("member", got.Candidate, m.Candidate), same("stage", got.Stage, m.Stage), same("TTL", got.TTL, m.TTL)); err != nil {
+		if err := errors.Join(same("member", got.Candidate, m.Candidate), same("stage", got.Stage, m.Stage), same("elections", got.Elections, m.Elections), same("TTL", got.TTL, m.TTL)); err != nil {
 			return err
 		}
 	}

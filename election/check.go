@@ -3,6 +3,7 @@ package election
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/go-election/go-election/backend"
 )
@@ -20,7 +21,7 @@ func (m *Manager) Check(ctx context.Context) error {
 	if err != nil || m.opts.Observer {
 		return err
 	}
-	if err := m.ask(ctx, m.announce); err != nil {
+	if err := m.ask(ctx, func(ctx context.Context) error { return m.announce(ctx, m.campaigns()) }); err != nil {
 		return err
 	}
 	var bids []backend.Bid
@@ -32,4 +33,16 @@ func (m *Manager) Check(ctx context.Context) error {
 		return nil
 	}
 	return m.ask(ctx, func(ctx context.Context) error { return errors.Join(p.Prove(ctx, bids)...) })
+}
+
+func (m *Manager) campaigns() (names string) {
+	done := make(chan struct{})
+	if m.tell(func(time.Duration) any {
+		names = backend.ElectionList(m.machine.campaigns)
+		close(done)
+		return nil
+	}) {
+		<-done
+	}
+	return names
 }

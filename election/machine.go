@@ -227,7 +227,7 @@ func newMachine(o Options, g backend.Guarantees, me backend.Candidate, rnd *rand
 	// The phase of the renewal grid is jittered once, its period never:
 	// followers predict it.
 	m.phase = time.Duration(rnd.Int64N(int64(o.RenewEvery)))
-	m.announceAt, m.healthAt = now, now
+	m.announceAt, m.healthAt = now+m.pause(), now // by then it knows for what it campaigns
 	if o.Observer {
 		m.announceAt = never
 	}

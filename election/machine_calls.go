@@ -20,6 +20,7 @@ type call struct {
 	bids   []backend.Bid   // Acquire
 	leases []backend.Lease // Renew, Release, Observe, Listen
 	wishes []backend.Wish  // Ask
+	names  string          // Announce: of the elections for which we campaign
 	after  string          // Observe, Listen
 	whole  bool            // Observe: all elections, so that the cursor stands for all
 
@@ -98,7 +99,9 @@ func (m *machine) dispatch(now time.Duration) {
 		}
 		c := &call{kind: k, sent: now, timeout: m.CallTimeout, stale: never}
 		switch k {
-		case callAnnounce, callHealth:
+		case callHealth:
+		case callAnnounce:
+			c.names = backend.ElectionList(m.campaigns)
 		case callListen:
 			// It may have gone deaf: not for ever. Where leases are read besides, that
 			// costs a hand-over its speed and no more.
@@ -131,6 +134,15 @@ func (m *machine) dispatch(now time.Duration) {
 	if now >= c.stale || m.closing {
 		c.stale, c.cancelled = never, true
 		m.act(action{kind: doCancel, call: c})
+	}
+}
+
+// campaigns yields the elections that we lead, or would take over.
+func (m *machine) campaigns(yield func(string) bool) {
+	for _, e := range m.elections {
+		if (e.leading || e.mode > modeTry && m.wants(e)) && !yield(e.name) {
+			return
+		}
 	}
 }
 

@@ -220,7 +220,7 @@ func (m *Manager) call(ctx context.Context, cancel context.CancelFunc, c *call) 
 	case callAsk:
 		r.err = m.backend.Ask(ctx, c.wishes)
 	case callAnnounce:
-		r.err = m.announce(ctx)
+		r.err = m.announce(ctx, c.names)
 	case callHealth:
 		if r.err = m.opts.Health(ctx); r.err == nil {
 			r.err = ctx.Err() // too slow is not healthy
@@ -343,8 +343,7 @@ func (m *Manager) Members(ctx context.Context) ([]backend.Member, error) {
 			return nil, fmt.Errorf("election: list members: %w", err)
 		}
 		for _, mem := range members {
-			mem.Candidate = backend.CleanCandidate(mem.Candidate)
-			all = append(all, mem)
+			all = append(all, backend.CleanMember(mem))
 		}
 		if len(members) < page {
 			return all, nil
@@ -353,8 +352,8 @@ func (m *Manager) Members(ctx context.Context) ([]backend.Member, error) {
 	}
 }
 
-func (m *Manager) announce(ctx context.Context) error {
-	return m.backend.Announce(ctx, backend.Member{Candidate: m.me, TTL: m.opts.TTL})
+func (m *Manager) announce(ctx context.Context, elections string) error {
+	return m.backend.Announce(ctx, backend.Member{Candidate: m.me, TTL: m.opts.TTL, Elections: elections})
 }
 
 // ask makes a call of the store for the caller, who waits. It keeps the promises

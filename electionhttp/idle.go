@@ -3,7 +3,6 @@ package electionhttp
 import (
 	"time"
 
-	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/election"
 )
 
@@ -21,7 +20,7 @@ func (h *Handler) idle(e *election.ElectionStatus) bool {
 		return true
 	case e.Term == 0 && e.Previous.ID == "": // a store that keeps no terms may have lost one
 		return true
-	case !h.deserted():
+	case !h.deserted(e.Election):
 		return false
 	}
 	return e.Previous.ID == "" || e.Reason == election.ReasonReleased || time.Since(h.vacantSince(e)) > remembered
@@ -37,10 +36,10 @@ func (h *Handler) vacantSince(e *election.ElectionStatus) time.Time {
 	return e.Time
 }
 
-// deserted reports whether the store has said a moment ago that no process is on it that
-// could lead. It does not wait for the store, which may hang: it is asked beside, and not
+// deserted reports whether the store has said a moment ago that nobody campaigns for an
+// election. It does not wait for the store, which may hang: it is asked beside, and not
 // more often than the memo allows.
-func (h *Handler) deserted() bool {
+func (h *Handler) deserted(name string) bool {
 	v := &h.view
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -51,10 +50,20 @@ func (h *Handler) deserted() bool {
 			v.mu.Lock()
 			defer v.mu.Unlock()
 			v.counting, v.counted = false, time.Now()
-			v.deserted = err == nil && len(candidates("", backend.Record{}, list)) == 0
+			if v.candidates = nil; err != nil {
+				return
+			}
+			v.candidates = map[string]bool{}
+			for _, m := range list {
+				if m.TTL == 0 || m.Age <= 2*m.TTL {
+					for name := range m.Campaigns() {
+						v.candidates[name] = true
+					}
+				}
+			}
 		})
 	}
-	return v.deserted
+	return v.candidates != nil && !v.candidates[name] && !v.candidates[""]
 }
 
 // A renewal is confirmed within so many milliseconds, as far as a histogram tells.

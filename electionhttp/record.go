@@ -84,11 +84,12 @@ func (h *Handler) election(w http.ResponseWriter, r *http.Request, name string) 
 	reply(w, http.StatusOK, j)
 }
 
-// candidates chooses those of the store's members that could lead an election: who leads it
-// first, then by id. The store does not say which elections a member has joined, so these
-// are all that live: who has announced itself within two of its TTLs.
-func candidates(_ string, rec backend.Record, all []backend.Member) []backend.Member {
-	list := slices.DeleteFunc(slices.Clone(all), func(m backend.Member) bool { return m.TTL > 0 && m.Age > 2*m.TTL })
+// candidates chooses those of the store's members that could lead an election: the leader
+// first, then by id. They have announced within two of their TTLs that they campaign for it.
+func candidates(name string, rec backend.Record, all []backend.Member) []backend.Member {
+	list := slices.DeleteFunc(slices.Clone(all), func(m backend.Member) bool {
+		return !m.CampaignsFor(name) && !leads(rec, m) || m.TTL > 0 && m.Age > 2*m.TTL
+	})
 	rank := func(m backend.Member) int { return map[bool]int{true: 0, false: 1}[leads(rec, m)] }
 	slices.SortStableFunc(list, func(a, b backend.Member) int { return cmp.Or(rank(a)-rank(b), strings.Compare(a.ID, b.ID)) })
 	return list

@@ -59,10 +59,12 @@ func TestAnElectionNamesWhoCouldTakeOver(t *testing.T) {
 			t.Errorf("with one process the candidates are %q, want the leader alone: an observer is none", got)
 		}
 		killed := store.Backend()
-		if err := killed.Announce(t.Context(), backend.Member{Candidate: backend.Candidate{ID: "k", Nonce: backend.NewNonce()}, TTL: 10 * time.Second}); err != nil {
+		if err := killed.Announce(t.Context(), backend.Member{Candidate: backend.Candidate{ID: "k", Nonce: backend.NewNonce()}, Elections: "job\n", TTL: 10 * time.Second}); err != nil {
 			t.Fatal(err)
 		}
 		manager(t, store, election.Options{ID: "a", Address: "10.0.0.2:80"}, true, "job")
+		manager(t, store, election.Options{ID: "b"}, true, "another job")
+		manager(t, store, election.Options{ID: "c"}, false, "job")
 		time.Sleep(2 * time.Second)
 		if got := who(read(t, h, "/elections/job")); got != "z*@10.0.0.1:80 a@10.0.0.2:80 k@" {
 			t.Errorf("the candidates are %q, want the leader first and then by id", got)

@@ -24,9 +24,9 @@ type view struct {
 	want   []string         // elections of which the store is asked
 	busy   bool             // readSinces runs
 
-	counted  time.Time // when the members were last read for deserted
-	counting bool      // they are being read
-	deserted bool
+	counted    time.Time       // when the members were last read for deserted
+	candidates map[string]bool // elections that have some; "": some member has no room to name all
+	counting   bool            // they are being read
 }
 
 // fresh is how old a picture may be if nothing has changed since: taking one costs

@@ -46,7 +46,7 @@ func TestElectionsSaysWhoLeadsSinceWhenAndForHowLong(t *testing.T) {
 		if v["id"] != "b" || v["backend"] != "memory" || v["ttl_ms"] != 10000.0 || v["actions"] != false || v["store"].(map[string]any)["state"] != "ok" {
 			t.Errorf("the process says of itself %v", v)
 		}
-		if got := fmt.Sprint(v["counts"]); got != "map[here:1 idle:0 others:1 paused:0 stuck:0 total:3 unknown:0 vacant:1]" {
+		if got := fmt.Sprint(v["counts"]); got != "map[here:1 idle:1 others:1 paused:0 stuck:0 total:3 unknown:0 vacant:1]" {
 			t.Errorf("counts are %s", got)
 		}
 		if got := fmt.Sprint(v["leaders"]); got != "[map[id:a leads:1] map[id:b leads:1]]" {

@@ -11,15 +11,13 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// maxStage bounds a stage, in bytes.
-const maxStage = 32
-
 // A member is the value of a member's key.
 type member struct {
 	candidate
-	Stage string    `json:"stage,omitempty"`
-	TTL   int64     `json:"ttl_us"`
-	At    time.Time `json:"at"` // by its own clock
+	Stage     string    `json:"stage,omitempty"`
+	Elections string    `json:"elections,omitempty"`
+	TTL       int64     `json:"ttl_us"`
+	At        time.Time `json:"at"` // by its own clock
 }
 
 // announced is the member's key as this process has written it last.
@@ -103,7 +101,7 @@ func (b *Backend) Announce(ctx context.Context, m backend.Member) error {
 func (b *Backend) present(ctx context.Context, m backend.Member) error {
 	now := time.Now()
 	value := member{
-		candidate{m.ID, m.Nonce, m.Address, m.Metadata}, backend.Clean(m.Stage, maxStage, false),
+		candidate{m.ID, m.Nonce, m.Address, m.Metadata}, backend.Clean(m.Stage, backend.MaxStage, false), m.Elections,
 		int64(m.TTL / time.Microsecond), now.UTC().Round(0),
 	}
 	if b.announced.needed(value) {
@@ -170,10 +168,10 @@ func (b *Backend) Members(ctx context.Context, from string, limit int) ([]backen
 		if len(nonce) > 64 || !decode(pair, &v) || v.Nonce != nonce {
 			continue
 		}
-		m := backend.Member{
-			Candidate: backend.CleanCandidate(backend.Candidate{ID: v.ID, Nonce: v.Nonce, Address: v.Address, Metadata: v.Metadata}),
-			Stage:     backend.Clean(v.Stage, maxStage, false), TTL: duration(v.TTL), Age: max(now.Sub(v.At), 0),
-		}
+		m := backend.CleanMember(backend.Member{
+			Candidate: backend.Candidate{ID: v.ID, Nonce: v.Nonce, Address: v.Address, Metadata: v.Metadata},
+			Stage:     v.Stage, Elections: v.Elections, TTL: duration(v.TTL), Age: now.Sub(v.At),
+		})
 		if m.Age <= 2*m.TTL {
 			list = append(list, m)
 		}

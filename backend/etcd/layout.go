@@ -96,12 +96,13 @@ const layoutVersion = 1
 
 // candidate is the value of candidate/NONCE.
 type candidate struct {
-	ID       string    `json:"id"`
-	Address  string    `json:"address,omitempty"`
-	Metadata string    `json:"metadata,omitempty"`
-	Stage    string    `json:"stage,omitempty"`
-	TTL      span      `json:"ttl"`
-	Seen     time.Time `json:"seen"`
+	ID        string    `json:"id"`
+	Address   string    `json:"address,omitempty"`
+	Metadata  string    `json:"metadata,omitempty"`
+	Stage     string    `json:"stage,omitempty"`
+	Elections string    `json:"elections,omitempty"`
+	TTL       span      `json:"ttl"`
+	Seen      time.Time `json:"seen"`
 }
 
 func encode(v any) string {

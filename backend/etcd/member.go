@@ -14,9 +14,6 @@ import (
 // differ.
 const shown = 4
 
-// maxStage is how long a stage may be, in bytes.
-const maxStage = 32
-
 // announced is this process's member record, as it was written last.
 type announced struct {
 	value candidate        // but for its time
@@ -83,7 +80,7 @@ func (b *Backend) announce(ctx context.Context, m backend.Member) error {
 		if err != nil {
 			return err
 		}
-		c := candidate{m.ID, m.Address, m.Metadata, backend.Clean(m.Stage, maxStage, false), span(m.TTL), time.Time{}}
+		c := candidate{m.ID, m.Address, m.Metadata, backend.Clean(m.Stage, backend.MaxStage, false), m.Elections, span(m.TTL), time.Time{}}
 		if !b.begins(c, id) {
 			return nil
 		}
@@ -140,12 +137,11 @@ func (b *Backend) Members(ctx context.Context, from string, limit int) (list []b
 			if backend.Clean(nonce, 64, false) != nonce {
 				continue // not ours, and no place from which to go on
 			}
-			m := backend.Member{
-				Candidate: backend.CleanCandidate(backend.Candidate{ID: c.ID, Nonce: nonce, Address: c.Address, Metadata: c.Metadata}),
-				Stage:     backend.Clean(c.Stage, maxStage, false),
-				TTL:       min(time.Duration(c.TTL), maxTTL),
-				Age:       max(0, time.Since(c.Seen)),
-			}
+			m := backend.CleanMember(backend.Member{
+				Candidate: backend.Candidate{ID: c.ID, Nonce: nonce, Address: c.Address, Metadata: c.Metadata},
+				Stage:     c.Stage, Elections: c.Elections,
+				TTL: min(time.Duration(c.TTL), maxTTL), Age: time.Since(c.Seen),
+			})
 			if m.Age <= shown*max(m.TTL, minTTL) && len(list) < limit {
 				list = append(list, m)
 			}

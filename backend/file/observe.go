@@ -159,9 +159,10 @@ func (b *Backend) files(suffix string) (names []string, err error) {
 // A member is what stands in <nonce>.member.
 type member struct {
 	person
-	Stage string        `json:"stage,omitempty"`
-	TTL   time.Duration `json:"ttl_ns"`
-	Seen  time.Time     `json:"seen"`
+	Stage     string        `json:"stage,omitempty"`
+	Elections string        `json:"elections,omitempty"`
+	TTL       time.Duration `json:"ttl_ns"`
+	Seen      time.Time     `json:"seen"`
 }
 
 // Announce writes this process's member record, and removes those of processes
@@ -173,7 +174,7 @@ func (b *Backend) Announce(ctx context.Context, m backend.Member) error {
 	if !isNonce(m.Nonce) {
 		return fail("announce", fmt.Errorf("%w: the nonce %.40q is not 32 lower-case hex digits", backend.ErrInvalid, m.Nonce))
 	}
-	text, err := json.MarshalIndent(member{person{m.ID, m.Nonce, m.Address, m.Metadata}, m.Stage, m.TTL, time.Now().UTC()}, "", "  ")
+	text, err := json.MarshalIndent(member{person{m.ID, m.Nonce, m.Address, m.Metadata}, m.Stage, m.Elections, m.TTL, time.Now().UTC()}, "", "  ")
 	if err == nil {
 		err = b.replace(filepath.Join(b.dir, m.Nonce+memberSuffix), append(text, '\n'), false)
 	}
@@ -245,9 +246,10 @@ func (b *Backend) member(nonce string) (m backend.Member, ok bool, err error) {
 	if err != nil || text == nil || json.Unmarshal(text, &r) != nil || r.Nonce != nonce || r.TTL < 0 || r.TTL > greatestTTL*24 {
 		return m, false, err
 	}
-	m.Candidate = backend.CleanCandidate(backend.Candidate{ID: r.ID, Nonce: r.Nonce, Address: r.Address, Metadata: r.Metadata})
-	m.Stage, m.TTL, m.Age = backend.Clean(r.Stage, 64, false), r.TTL, max(time.Since(r.Seen), 0)
-	return m, true, nil
+	return backend.CleanMember(backend.Member{
+		Candidate: backend.Candidate{ID: r.ID, Nonce: r.Nonce, Address: r.Address, Metadata: r.Metadata},
+		Stage:     r.Stage, Elections: r.Elections, TTL: r.TTL, Age: time.Since(r.Seen),
+	}), true, nil
 }
 
 func isNonce(s string) bool {

@@ -7,9 +7,6 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// maxStage is the size of the column, in bytes.
-const maxStage = 32
-
 // Announce implements [backend.Backend]: one UPDATE, but for the first time. Then
 // a row of a process that has been gone for a day is used again, or one is added.
 func (b *Backend) Announce(ctx context.Context, m backend.Member) error {
@@ -19,7 +16,7 @@ func (b *Backend) Announce(ctx context.Context, m backend.Member) error {
 	b.takeBell(ctx) // or see whether it is still there
 	return b.on(ctx, "announce", func(s *session) error {
 		nonce := []byte(m.Nonce)
-		columns := []any{[]byte(m.ID), []byte(m.Address), []byte(m.Metadata), []byte(backend.Clean(m.Stage, maxStage, false)), microseconds(m.TTL)}
+		columns := []any{[]byte(m.ID), []byte(m.Address), []byte(m.Metadata), []byte(backend.Clean(m.Stage, backend.MaxStage, false)), []byte(m.Elections), microseconds(m.TTL)}
 		first := append([]any{nonce}, columns...)
 		// seen_at changes with each statement, so rows changed are rows matched.
 		if n, err := s.exec(ctx, s.text[announceSQL], append(columns, nonce)...); err != nil || n > 0 {
@@ -52,14 +49,12 @@ func (b *Backend) Members(ctx context.Context, from string, limit int) (list []b
 			var m backend.Member
 			var ttl uint64
 			var age int64
-			if err := rows.Scan(&m.Nonce, &m.ID, &m.Address, &m.Metadata, &m.Stage, &ttl, &age); err != nil {
+			if err := rows.Scan(&m.Nonce, &m.ID, &m.Address, &m.Metadata, &m.Stage, &m.Elections, &ttl, &age); err != nil {
 				return err
 			}
-			m.Candidate = backend.CleanCandidate(m.Candidate)
-			m.Stage = backend.Clean(m.Stage, maxStage, false)
 			m.TTL = time.Duration(min(ttl, uint64(longest/time.Microsecond))) * time.Microsecond
 			m.Age = time.Duration(min(max(age, 0), int64(longest/time.Microsecond))) * time.Microsecond
-			list = append(list, m)
+			list = append(list, backend.CleanMember(m))
 		}
 		return rows.Err()
 	})

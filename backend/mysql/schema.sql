@@ -44,13 +44,14 @@ CREATE TABLE IF NOT EXISTS `election_term` (
 -- One row for each process that takes part. Rows of processes that have been
 -- gone for a day are used again.
 CREATE TABLE IF NOT EXISTS `election_member` (
-  `nonce`    VARBINARY(64)   NOT NULL,
-  `id`       VARBINARY(255)  NOT NULL,
-  `address`  VARBINARY(255)  NOT NULL,
-  `metadata` VARBINARY(4096) NOT NULL,
-  `stage`    VARBINARY(32)   NOT NULL COMMENT 'of a migration, or empty',
-  `ttl_us`   BIGINT UNSIGNED NOT NULL,
-  `seen_at`  DATETIME(6)     NOT NULL COMMENT 'UTC',
+  `nonce`     VARBINARY(64)   NOT NULL,
+  `id`        VARBINARY(255)  NOT NULL,
+  `address`   VARBINARY(255)  NOT NULL,
+  `metadata`  VARBINARY(4096) NOT NULL,
+  `stage`     VARBINARY(32)   NOT NULL COMMENT 'of a migration, or empty',
+  `elections` VARBINARY(4096) NOT NULL COMMENT 'for which it campaigns, a line each; an empty line: and more',
+  `ttl_us`    BIGINT UNSIGNED NOT NULL,
+  `seen_at`   DATETIME(6)     NOT NULL COMMENT 'UTC',
   PRIMARY KEY (`nonce`)
 ) ENGINE=InnoDB;
 

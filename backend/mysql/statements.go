@@ -97,11 +97,11 @@ const proveTermSQL = `INSERT INTO {term} (name, term, nonce, holder) SELECT name
 
 const wishSQL = `UPDATE {lease} SET wish = ?, wish_id = ?, wish_nonce = ? WHERE (name, term) IN ({names}) AND name <> ''`
 
-const announceSQL = `UPDATE {member} SET id = ?, address = ?, metadata = ?, stage = ?, ttl_us = ?, seen_at = UTC_TIMESTAMP(6) WHERE nonce = ?`
-const reuseMemberSQL = `UPDATE {member} SET nonce = ?, id = ?, address = ?, metadata = ?, stage = ?, ttl_us = ?, seen_at = UTC_TIMESTAMP(6)
+const announceSQL = `UPDATE {member} SET id = ?, address = ?, metadata = ?, stage = ?, elections = ?, ttl_us = ?, seen_at = UTC_TIMESTAMP(6) WHERE nonce = ?`
+const reuseMemberSQL = `UPDATE {member} SET nonce = ?, id = ?, address = ?, metadata = ?, stage = ?, elections = ?, ttl_us = ?, seen_at = UTC_TIMESTAMP(6)
  WHERE seen_at < UTC_TIMESTAMP(6) - INTERVAL 1 DAY ORDER BY nonce LIMIT 1`
-const makeMemberSQL = `INSERT INTO {member} (nonce, id, address, metadata, stage, ttl_us, seen_at) VALUES (?, ?, ?, ?, ?, ?, UTC_TIMESTAMP(6))`
-const membersSQL = `SELECT nonce, id, address, metadata, stage, ttl_us, TIMESTAMPDIFF(MICROSECOND, seen_at, UTC_TIMESTAMP(6)) FROM {member}
+const makeMemberSQL = `INSERT INTO {member} (nonce, id, address, metadata, stage, elections, ttl_us, seen_at) VALUES (?, ?, ?, ?, ?, ?, ?, UTC_TIMESTAMP(6))`
+const membersSQL = `SELECT nonce, id, address, metadata, stage, elections, ttl_us, TIMESTAMPDIFF(MICROSECOND, seen_at, UTC_TIMESTAMP(6)) FROM {member}
  WHERE nonce >= ? AND TIMESTAMPDIFF(MICROSECOND, seen_at, UTC_TIMESTAMP(6)) <= CAST(2 * LEAST(ttl_us, 1000000000000) AS SIGNED) ORDER BY nonce LIMIT ?`
 
 // The second in which the server was started, by its clock then (dev.mysql.com,

@@ -65,11 +65,12 @@ func (b *Backend) list(ctx context.Context, s *session, from string, limit int) 
 
 // A member is what a process says of itself, in an ephemeral node.
 type member struct {
-	ID       string   `json:"id"`
-	Address  string   `json:"address,omitempty"`
-	Metadata string   `json:"metadata,omitempty"`
-	Stage    string   `json:"stage,omitempty"`
-	TTL      duration `json:"ttl"`
+	ID        string   `json:"id"`
+	Address   string   `json:"address,omitempty"`
+	Metadata  string   `json:"metadata,omitempty"`
+	Stage     string   `json:"stage,omitempty"`
+	Elections string   `json:"elections,omitempty"`
+	TTL       duration `json:"ttl"`
 }
 
 const maxMember = 64 << 10
@@ -100,7 +101,7 @@ func (b *Backend) Announce(ctx context.Context, m backend.Member) error {
 }
 
 func (b *Backend) announce(ctx context.Context, s *session, m backend.Member) error {
-	text, err := json.Marshal(member{ID: m.ID, Address: m.Address, Metadata: m.Metadata, Stage: m.Stage, TTL: duration(m.TTL)})
+	text, err := json.Marshal(member{ID: m.ID, Address: m.Address, Metadata: m.Metadata, Stage: m.Stage, Elections: m.Elections, TTL: duration(m.TTL)})
 	if err != nil {
 		return err
 	}
@@ -197,8 +198,9 @@ func (b *Backend) memberOf(ctx context.Context, s *session, nonce string) (*back
 	if err != nil || r.missing || r.stat.EphemeralOwner == 0 || len(r.data) > maxMember || json.Unmarshal(r.data, &m) != nil {
 		return nil, err
 	}
-	return &backend.Member{
-		Candidate: backend.CleanCandidate(backend.Candidate{ID: m.ID, Nonce: nonce, Address: m.Address, Metadata: m.Metadata}),
-		Stage:     backend.Clean(m.Stage, 16, false), TTL: time.Duration(m.TTL),
-	}, nil
+	clean := backend.CleanMember(backend.Member{
+		Candidate: backend.Candidate{ID: m.ID, Nonce: nonce, Address: m.Address, Metadata: m.Metadata},
+		Stage:     m.Stage, Elections: m.Elections, TTL: time.Duration(m.TTL),
+	})
+	return &clean, nil
 }

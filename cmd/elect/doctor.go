@@ -133,11 +133,15 @@ func (a *app) examine(ctx context.Context, write bool) (list []finding) {
 		add(gradeProblem, "members", "%v", advise(err))
 	} else {
 		add(gradeOK, "members", "%d have announced themselves lately", len(members))
-		ids := map[string]int{}
+		type candidacy struct{ id, election string }
+		seen := map[candidacy]bool{}
 		for _, m := range members {
-			if ids[m.ID]++; ids[m.ID] == 2 {
-				// A member does not tell its elections. The core does: it warns in one election alone.
-				add(gradeOK, "members", "two have the id %q: right for two jobs; in one election the follower warns of it", m.ID)
+			for name := range m.Campaigns() {
+				if c := (candidacy{m.ID, name}); name != "" && seen[c] {
+					add(gradeWarning, "members", "two processes have the id %q and campaign for %q: give each its own", m.ID, name)
+				} else {
+					seen[c] = true
+				}
 			}
 		}
 	}

@@ -32,6 +32,9 @@ func TestMain(m *testing.M) {
 	if file := os.Getenv(historyFile); file != "" {
 		live(file)
 	}
+	if signal.Ignored(syscall.SIGHUP) { // by nohup: what is started below has to hear it
+		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
+	}
 	dir, err := os.MkdirTemp("", "elect")
 	if err != nil {
 		panic(err)

@@ -112,8 +112,7 @@ func clean(r backend.Record) backend.Record {
 func (s *store) members(ctx context.Context) ([]backend.Member, error) {
 	list, err := all(ctx, s, s.Members, func(m backend.Member) string { return m.Nonce })
 	for i := range list {
-		m := &list[i]
-		m.Candidate, m.Stage = backend.CleanCandidate(m.Candidate), backend.Clean(m.Stage, 64, false)
+		list[i] = backend.CleanMember(list[i])
 	}
 	return list, err
 }
@@ -338,6 +337,7 @@ func (a *app) status(ctx context.Context, name string, asJSON bool) error {
 	}
 	st := stateOf(r)
 	st.Store, st.Silent = s.name(), silent[name]
+	members = slices.DeleteFunc(members, func(m backend.Member) bool { return !m.CampaignsFor(name) && m.Nonce != r.Holder.Nonce })
 	for _, m := range members {
 		st.Members = append(st.Members, person{leader{m.ID, m.Address, m.Metadata}, m.Stage, m.Age.Seconds()})
 	}
@@ -382,7 +382,7 @@ func (a *app) status(ctx context.Context, name string, asJSON bool) error {
 		line("moved", "from %s", st.MovedFrom)
 	}
 	if len(members) == 0 {
-		line("members", "none has announced itself")
+		line("members", "nobody has announced a candidacy")
 	}
 	for i, m := range members {
 		text := m.ID
@@ -393,9 +393,6 @@ func (a *app) status(ctx context.Context, name string, asJSON bool) error {
 			text += ", stage " + m.Stage
 		}
 		line([]string{"members", ""}[min(i, 1)], "%s", text)
-	}
-	if len(members) > 0 {
-		fmt.Fprintln(a.out, "Members are those of all elections of this store.")
 	}
 	return nil
 }

@@ -87,14 +87,13 @@ function show(e) {
 function candidates(e) {
   if (!e.candidates) return null;
   const alone = e.candidates.some((c) => !c.leads) ? null : make("p", { class: "said alone", "data-level": e.idle ? "" : "warn" },
-    e.leader ? "No standby: if this leader fails, nobody takes over." : "No process that could lead is on this store.");
+    e.leader ? "No standby: if this leader fails, nobody takes over." : "No process campaigns for this election.");
   const entry = (c) => make("li", null,
     make("span", null, make("strong", null, id(c.id)), c.leads ? " leads" : "",
       make("span", { class: "aside" }, id(c.address), c.address ? ", " : "", c.announced_ms_ago < 1000 ? "is there now" : `announced itself ${span(c.announced_ms_ago)} ago`)),
     e.actions && e.leader && !c.leads ? make("button", { type: "button", class: "button", "aria-label": `Nominate ${c.id}`, onclick: () => confirmAction({ election: e.election, action: "nominate", id: c.id }) }, "Nominate") : null);
-  return make("section", null, make("h3", null, "Processes on this store"), alone,
-    make("ol", { id: "candidates", class: "leaders" }, ...e.candidates.map(entry)),
-    alone ? null : make("p", { class: "quiet" }, "The store does not record which of them are candidates of this election."));
+  return make("section", null, make("h3", null, "Candidates"), alone,
+    make("ol", { id: "candidates", class: "leaders" }, ...e.candidates.map(entry)));
 }
 
 // history has a line for each leadership, and one for the time between two in which nobody

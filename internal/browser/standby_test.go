@@ -54,7 +54,7 @@ func TestTheSheetSaysWhetherAStandbyIsAliveAndNominatesIt(t *testing.T) {
 		p := open(t, s.url, width, height, dark)
 		p.says("#verdict", "web-1.example leads jobs")
 		p.run("open it", chromedp.Click("#rows .name"))
-		p.says("#detail", "Processes on this store")
+		p.says("#detail", "Candidates")
 		p.says("#candidates li:first-child", "leads")
 		p.says("#candidates li:nth-child(2)", "10.0.4.12:8080")
 		p.check("there is a standby", "!document.querySelector('#detail .alone')")
