@@ -11,29 +11,29 @@ import (
 type Backend interface {
 	// Acquire makes one attempt at the lease of each election bid on. It never
 	// waits for a holder to go away. A bid is Granted if the lease is still
-	// exactly [Bid.Over], or if what it finds is a leftover of the bidder's own
+	// exactly [Bid.Expected], or if what it finds is a leftover of the bidder's own
 	// nonce: that is granted anew, by compare-and-swap and with a new term, or
-	// released. (Not after a fail-over that may have lost a later grant: then it is
+	// released. (Not after a failover that may have lost a later grant: then it is
 	// to be watched like anybody else's.) Otherwise it is Refused and the answer
-	// holds the lease as it now stands. The grant clears any wish, and its term
-	// exceeds Bid.Floor.
+	// holds the lease as it now stands. The grant clears any request, and its term
+	// exceeds Bid.MinTerm.
 	Acquire(ctx context.Context, bids []Bid) ([]Answer, error)
 
 	// Renew extends leases by a write that the store refuses after another
 	// grant, a deposition, a deletion of the record or a change of server. A
 	// read would not do: it may be answered by a replica that has been cut off.
-	// Each renewal gives the lease a fresh random Beat; it counts as Granted if
-	// and only if the store confirms that very beat. Where the store expires leases
-	// by itself (ByStore) nobody watches beats: what is written may be the session
-	// alone, and the Beat may stay; it counts as Granted if and only if the store has
+	// Each renewal gives the lease a fresh random Heartbeat; it counts as Granted if
+	// and only if the store confirms that very heartbeat. Where the store expires leases
+	// by itself (ByStore) nobody watches heartbeats: what is written may be the session
+	// alone, and the Heartbeat may stay; it counts as Granted if and only if the store has
 	// then confirmed, with a majority of its servers, that session and lease are
-	// still ours. The answer carries the wish
+	// still ours. The answer carries the request
 	// beside the lease. Of the leases passed in, Election, Holder, Term, TTL and
 	// Renew matter; TTL and Renew are those of the grant.
 	Renew(ctx context.Context, held []Lease) ([]Answer, error)
 
 	// Move writes MovedTo and MovedFrom of leases, and is a renewal besides: all
-	// that is said of Renew holds, and Beat or Ref changes, whoever expires leases.
+	// that is said of Renew holds, and Heartbeat or Ref changes, whoever expires leases.
 	// It is called by package backend/migration. A store without [Guarantees].Moves
 	// answers with ErrInvalid.
 	Move(ctx context.Context, held []Lease) ([]Answer, error)
@@ -47,7 +47,7 @@ type Backend interface {
 	Release(ctx context.Context, held []Lease) error
 
 	// Observe reads, and returns those of the leases in seen that have changed:
-	// Term, Beat, Ref, Watch, Holder, Wish, MovedTo or MovedFrom. A zero lease with only a name is
+	// Term, Heartbeat, Ref, ObserveFor, Holder, Request, MovedTo or MovedFrom. A zero lease with only a name is
 	// always returned, also if the store has no record of it (Term 0). It does
 	// not wait. next is a place in the store's history for the following call
 	// with the same elections in seen; after is "" if there is none. A Backend
@@ -62,11 +62,11 @@ type Backend interface {
 	// ctx.Err(). It is called only if Guarantees.Push.
 	Listen(ctx context.Context, seen []Lease, after string) error
 
-	// Ask writes wishes of an operator, or a nominee's consent, beside a lease.
-	// It neither grants nor ends anything, and does not touch the beat. A wish
-	// is scoped to [Wish.Term]: if the election has another term by now, the
-	// wish is not written and the error is [ErrStale].
-	Ask(ctx context.Context, wishes []Wish) error
+	// Ask writes requests of an operator, or a nominee's consent, beside a lease.
+	// It neither grants nor ends anything, and does not touch the heartbeat. A request
+	// is scoped to [Request.Term]: if the election has another term by now, the
+	// request is not written and the error is [ErrStale].
+	Request(ctx context.Context, requests []Request) error
 
 	// List returns up to limit records of elections whose names are not less
 	// than from, in byte order of names.
@@ -100,10 +100,10 @@ type Candidate struct {
 
 // A Lease is one election's state in the store. It is comparable.
 type Lease struct {
-	Election string
-	Holder   Candidate // zero: vacant
-	Term     uint64    // of this reign, or of the last one if vacant; 0: never led, or not kept (legacy layouts)
-	Beat     uint64    // a fresh random value at every grant, renewal and release; see Backend.Renew for stores that expire leases
+	Election  string
+	Holder    Candidate // zero: vacant
+	Term      uint64    // of this leadership, or of the last one if vacant; 0: never led, or not kept (legacy layouts)
+	Heartbeat uint64    // a fresh random value at every grant, renewal and release; see Backend.Renew for stores that expire leases
 
 	// TTL is what the holder asked for, whoever reads it. Renew is how often
 	// the holder means to renew. Both are zero if vacant.
@@ -119,18 +119,18 @@ type Lease struct {
 	// server that last wrote. Renewals leave it alone. At most 512 bytes.
 	Ref string
 
-	// Watch is how long a challenger must see the lease unchanged before it
+	// ObserveFor is how long a challenger must see the lease unchanged before it
 	// bids. 0: free now, or a leftover of the reader's own nonce that a bid would
-	// be granted. Negative ([StoreDecides]): the store will free it.
-	Watch time.Duration
+	// be granted. Negative ([ExpiresInStore]): the store will free it.
+	ObserveFor time.Duration
 
-	// End is how the last reign ended, and LastID and LastNonce are who it was;
-	// empty if unknown or if the lease is held and no reign came before. They
-	// carry silence and priority. In Release, End is how this reign ends.
+	// End is how the last leadership ended, and LastID and LastNonce are who it was;
+	// empty if unknown or if the lease is held and no leadership came before. They
+	// carry failover delay and incumbent grace. In Release, End is how this leadership ends.
 	End               End
 	LastID, LastNonce string
 
-	Wish Wish // pending, or zero
+	Request Request // pending, or zero
 
 	// MovedTo and MovedFrom are the marks of a migration, each the name of a
 	// backend, or empty. Only Move changes them: they stay through releases and
@@ -140,9 +140,9 @@ type Lease struct {
 	MovedTo, MovedFrom string
 }
 
-// StoreDecides as [Lease.Watch] says that watching does not help: the store
+// ExpiresInStore as [Lease.ObserveFor] says that watching does not help: the store
 // expires the lease by itself.
-const StoreDecides time.Duration = -1
+const ExpiresInStore time.Duration = -1
 
 // Vacant reports whether nobody holds the lease.
 func (l Lease) Vacant() bool { return l.Holder.ID == "" && l.Holder.Nonce == "" }
@@ -150,18 +150,18 @@ func (l Lease) Vacant() bool { return l.Holder.ID == "" && l.Holder.Nonce == "" 
 // Unchanged reports whether o shows the same lease, unrenewed: the condition for
 // a challenger's watch to go on.
 func (l Lease) Unchanged(o Lease) bool {
-	return l.Election == o.Election && l.Term == o.Term && l.Beat == o.Beat && l.Ref == o.Ref && l.Watch == o.Watch &&
+	return l.Election == o.Election && l.Term == o.Term && l.Heartbeat == o.Heartbeat && l.Ref == o.Ref && l.ObserveFor == o.ObserveFor &&
 		l.MovedTo == o.MovedTo && l.MovedFrom == o.MovedFrom
 }
 
 // Differs reports whether l, as it is read now, is news to who saw the lease as
 // seen, in the sense of [Backend].Observe: it is changed, or has another holder or
-// wish.
+// request.
 func (l Lease) Differs(seen Lease) bool {
-	return !l.Unchanged(seen) || l.Holder != seen.Holder || l.Wish != seen.Wish
+	return !l.Unchanged(seen) || l.Holder != seen.Holder || l.Request != seen.Request
 }
 
-// An End says how a reign ended.
+// An End says how a leadership ended.
 type End string
 
 const (
@@ -178,12 +178,12 @@ type Bid struct {
 	Candidate Candidate
 	TTL       time.Duration // how long the grant lasts if never renewed; > 0
 	Renew     time.Duration // how often the candidate will renew; tells followers when to read
-	Floor     uint64        // the new term must exceed it
+	MinTerm   uint64        // the new term must exceed it
 
-	// Over is the lease as it was last seen, watched for its Watch if it has
+	// Expected is the lease as it was last seen, watched for its Watch if it has
 	// one. The store grants only if this is still the lease, byte for byte in
-	// Term, Beat and Ref.
-	Over Lease
+	// Term, Heartbeat and Ref.
+	Expected Lease
 }
 
 // An Outcome is what became of one item of a batch.
@@ -203,47 +203,47 @@ type Answer struct {
 	Lease           // as it stands after this call, if Granted or Refused
 	Outcome Outcome // zero: Unknown
 
-	// Trust is for how long, from the start of this call, the store keeps the
+	// ValidFor is for how long, from the start of this call, the store keeps the
 	// lease for its holder if it never hears of it again. Only if Granted. It is
 	// the TTL on a store that does not expire leases; on one with sessions it is
 	// what the session is known to have left.
-	Trust time.Duration
+	ValidFor time.Duration
 
 	// Err says why an item has no outcome, or was refused for another reason
 	// than that somebody else holds the lease. Classed like any error.
 	Err error
 }
 
-// A Wish is an operator's request beside a lease, scoped to one term.
-type Wish struct {
+// A Request is an operator's request beside a lease, scoped to one term.
+type Request struct {
 	Election string
 	Term     uint64
-	Kind     WishKind
+	Kind     RequestKind
 	ID       string // Nominate and Accept: the nominee's id
 	Nonce    string // Accept: the nominee's nonce
 }
 
-// A WishKind says what is wished. The empty kind, in Ask, withdraws a wish.
-type WishKind string
+// A RequestKind says what is requested. The empty kind withdraws a request.
+type RequestKind string
 
 const (
-	Nominate WishKind = "nominate" // ID should lead next; nothing happens until it accepts
-	Accept   WishKind = "accept"   // the nominee is there and ready: the holder steps down in order, then only the nominee bids for a while
-	Depose   WishKind = "depose"   // the holder's next renewal is refused
+	Nominate RequestKind = "nominate" // ID should lead next; nothing happens until it accepts
+	Accept   RequestKind = "accept"   // the nominee is there and ready: the holder steps down in order, then only the nominee bids for a while
+	Depose   RequestKind = "depose"   // the holder's next renewal is refused
 )
 
 // A Record is all that a store keeps about an election.
 type Record struct {
 	Lease
-	Elected time.Time // when the present reign began, by the store's clock; zero if vacant
-	History []Reign   // past reigns, newest first, up to [MaxHistory]
+	Elected time.Time    // when the present leadership began, by the store's clock; zero if vacant
+	History []Leadership // past leaderships, newest first, up to [MaxHistory]
 }
 
-// MaxHistory is how many past reigns a record keeps.
+// MaxHistory is how many past leaderships a record keeps.
 const MaxHistory = 8
 
-// A Reign is a past leadership. Its times are for people.
-type Reign struct {
+// A Leadership is a past leadership. Its times are for people.
+type Leadership struct {
 	Term uint64    `json:"term"`
 	ID   string    `json:"id"`
 	From time.Time `json:"from"` // by the store's clock, UTC
@@ -269,7 +269,7 @@ type Guarantees struct {
 	MaxTTL      time.Duration // greatest TTL; 0: none, or only the store knows (then a bid above it is ErrDenied, or ErrInvalid if nobody can raise it)
 	MaxSession  time.Duration // greatest TTL + 2 * Renew, for which a session of the store is kept; 0: any
 	Granularity time.Duration // TTLs must be multiples of it; 0: any
-	Margin      time.Duration // least safety margin that the store's own expiry needs; 0: none
+	ClockMargin time.Duration // least safety margin that the store's own expiry needs; 0: none
 
 	Expiry   Expiry        // who decides that a lease has run out
 	Takeover time.Duration // longest time from a lease's end to the moment a challenger can have it, beyond its TTL and one reading
@@ -283,7 +283,7 @@ type Guarantees struct {
 
 	// Which of these hold also for members that are not ours (another program on
 	// a shared layout).
-	ForeignSilence, ForeignPriority, ForeignNomination bool
+	ForeignFailoverDelay, ForeignIncumbentGrace, ForeignNomination bool
 }
 
 // Expiry says who decides that a lease has run out.

@@ -104,14 +104,14 @@ func CleanLease(l Lease) Lease {
 	l.LastID = Clean(l.LastID, MaxID, false)
 	l.LastNonce = Clean(l.LastNonce, 64, false)
 	l.End = End(Clean(string(l.End), 16, false))
-	l.Wish.Kind = WishKind(Clean(string(l.Wish.Kind), 16, false))
-	l.Wish.ID = Clean(l.Wish.ID, MaxID, false)
-	l.Wish.Nonce = Clean(l.Wish.Nonce, 64, false)
+	l.Request.Kind = RequestKind(Clean(string(l.Request.Kind), 16, false))
+	l.Request.ID = Clean(l.Request.ID, MaxID, false)
+	l.Request.Nonce = Clean(l.Request.Nonce, 64, false)
 	l.MovedTo, l.MovedFrom = Clean(l.MovedTo, MaxMark, false), Clean(l.MovedFrom, MaxMark, false)
 	l.TTL = min(max(l.TTL, 0), longest)
 	l.Renew = min(max(l.Renew, 0), longest)
 	l.Age = min(max(l.Age, 0), longest)
-	l.Watch = min(l.Watch, longest)
+	l.ObserveFor = min(l.ObserveFor, longest)
 	return l
 }
 
@@ -136,26 +136,26 @@ func CleanMember(m Member) Member {
 	return m
 }
 
-// CleanReign is [CleanLease] for a past reign.
-func CleanReign(r Reign) Reign {
+// CleanLeadership is [CleanLease] for a past leadership.
+func CleanLeadership(r Leadership) Leadership {
 	r.ID, r.End = Clean(r.ID, MaxID, false), End(Clean(string(r.End), 16, false))
 	r.From, r.To = CleanTime(r.From), CleanTime(r.To)
 	return r
 }
 
 // CleanHistory is [CleanLease] for the history of a record: a copy of its first
-// [MaxHistory] reigns.
-func CleanHistory(history []Reign) []Reign {
+// [MaxHistory] leaderships.
+func CleanHistory(history []Leadership) []Leadership {
 	clean := slices.Clone(history[:min(len(history), MaxHistory)])
 	for i, r := range clean {
-		clean[i] = CleanReign(r)
+		clean[i] = CleanLeadership(r)
 	}
 	return clean
 }
 
-// Remember returns the history with one more reign, the newest, as [CleanHistory]
+// Remember returns the history with one more leadership, the newest, as [CleanHistory]
 // would leave it. The history that is passed in stays as it is.
-func Remember(history []Reign, r Reign) []Reign {
+func Remember(history []Leadership, r Leadership) []Leadership {
 	return CleanHistory(slices.Insert(slices.Clone(history), 0, r))
 }
 

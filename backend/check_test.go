@@ -79,7 +79,7 @@ func TestTimesFromAStoreCanBeWrittenAgain(t *testing.T) {
 		if err := json.Unmarshal([]byte(text), &read); err != nil {
 			continue
 		}
-		r := backend.CleanReign(backend.Reign{From: read, To: read})
+		r := backend.CleanLeadership(backend.Leadership{From: read, To: read})
 		if _, err := json.Marshal(r); err != nil {
 			t.Errorf("%s was read, and cannot be written: %v", text, err)
 		}
@@ -90,10 +90,10 @@ func TestTimesFromAStoreCanBeWrittenAgain(t *testing.T) {
 }
 
 func TestAHistoryIsCutAndCleanedAndTheOneThatWasRememberedStays(t *testing.T) {
-	var history []backend.Reign
+	var history []backend.Leadership
 	for term := range uint64(backend.MaxHistory + 2) {
 		before := slices.Clone(history)
-		longer := backend.Remember(history, backend.Reign{Term: term, ID: "a\x1b[2J"})
+		longer := backend.Remember(history, backend.Leadership{Term: term, ID: "a\x1b[2J"})
 		if !slices.Equal(history, before) {
 			t.Fatalf("remembering term %d changed the history that was passed in: %v, before %v", term, history, before)
 		}
@@ -105,7 +105,7 @@ func TestAHistoryIsCutAndCleanedAndTheOneThatWasRememberedStays(t *testing.T) {
 }
 
 func TestALeaseDiffersByWhatObserveTells(t *testing.T) {
-	seen := backend.Lease{Election: "jobs", Holder: backend.Candidate{ID: "a", Nonce: "n"}, Term: 1, Beat: 2, TTL: time.Second, Age: time.Second}
+	seen := backend.Lease{Election: "jobs", Holder: backend.Candidate{ID: "a", Nonce: "n"}, Term: 1, Heartbeat: 2, TTL: time.Second, Age: time.Second}
 	older := seen
 	older.Age *= 2
 	if older.Differs(seen) {
@@ -113,11 +113,11 @@ func TestALeaseDiffersByWhatObserveTells(t *testing.T) {
 	}
 	for name, change := range map[string]func(l *backend.Lease){
 		"term":       func(l *backend.Lease) { l.Term++ },
-		"beat":       func(l *backend.Lease) { l.Beat++ },
+		"heartbeat":  func(l *backend.Lease) { l.Heartbeat++ },
 		"ref":        func(l *backend.Lease) { l.Ref = "x" },
-		"watch":      func(l *backend.Lease) { l.Watch++ },
+		"watch":      func(l *backend.Lease) { l.ObserveFor++ },
 		"holder":     func(l *backend.Lease) { l.Holder.Address = "x" },
-		"wish":       func(l *backend.Lease) { l.Wish.Kind = backend.Depose },
+		"request":    func(l *backend.Lease) { l.Request.Kind = backend.Depose },
 		"moved to":   func(l *backend.Lease) { l.MovedTo = "x" },
 		"moved from": func(l *backend.Lease) { l.MovedFrom = "x" },
 	} {

@@ -15,7 +15,7 @@
 //
 // Every method takes a batch, so that ten thousand elections cost a handful of
 // round trips. Durations cross the interface, times of day never do: no clock
-// of one machine is ever compared with another's. Times in a [Reign] are for
+// of one machine is ever compared with another's. Times in a [Leadership] are for
 // people to read.
 //
 // # What the manager guarantees
@@ -51,9 +51,9 @@
 // about to be taken over by a challenger that watched it).
 //
 // A request can arrive late: after its call has failed, after a newer call, after
-// a fail-over of the store. So each write must be pinned to what it means:
+// a failover of the store. So each write must be pinned to what it means:
 //
-//   - Acquire, to the very lease it bids over: term, beat and Ref.
+//   - Acquire, to the very lease it bids over: term, heartbeat and Ref.
 //   - Renew, to holder, nonce and term, on the server that granted.
 //   - Release, to holder, nonce and term, on the server that granted. Release
 //     with term 0 first finds what this nonce holds and then ends exactly that; it
@@ -62,15 +62,15 @@
 //
 // # Who expires a lease
 //
-// [Lease.Watch] says what a challenger must do before it bids:
+// [Lease.ObserveFor] says what a challenger must do before it bids:
 //
 //   - 0: nothing. The lease is free, or the reader's own leftover.
 //   - a time: watch it. The manager bids only after it has itself seen the lease
-//     unchanged (same Term, Beat and Ref) for that long on its own monotonic
+//     unchanged (same Term, Heartbeat and Ref) for that long on its own monotonic
 //     clock, counted from when the first such answer was received. No clock of
-//     the store is asked. The bid carries the watched lease in [Bid.Over], and
+//     the store is asked. The bid carries the watched lease in [Bid.Expected], and
 //     the store must refuse it if anything in it has changed.
-//   - [StoreDecides]: nothing helps. The store will free it, which shows as a
+//   - [ExpiresInStore]: nothing helps. The store will free it, which shows as a
 //     change. A bid meanwhile may leave a standing bid (a queued node); it means
 //     nothing until an Acquire is answered Granted, and Release withdraws it. It
 //     may be lost: the manager bids once more when the lease, still not to be
@@ -84,7 +84,7 @@
 // # Terms
 //
 // Each grant has a term greater than all earlier terms of that election, for
-// ever: through release, expiry, deleted records, restarts and a fail-over that
+// ever: through release, expiry, deleted records, restarts and a failover that
 // loses the last writes. [NextTerm] computes it; the last term is kept in the
 // store. A renewal does not change the term.
 //
@@ -93,19 +93,19 @@
 // Observe reads and returns at once. Listen waits until it may pay to Observe
 // again. They are two verbs, not one that blocks, because a store that must be
 // read at the right moments (MySQL, a third of a TTL apart) may at the same time
-// have a door-bell to wait for. One call could do both only by cutting the wait
+// have a notification lock to wait for. One call could do both only by cutting the wait
 // short at every reading; GET_LOCK takes whole seconds on MySQL (0.5 rounds to
 // 1), and cancelling it leaves the statement running in the server. Where whoever
-// tells of a change does not say of which, a [Bell] makes a Listen of Observe.
+// tells of a change does not say of which, a [Notifier] makes a Listen of Observe.
 //
 // # What a Backend may also be
 //
-// A [Prover] says beforehand whether it could be granted a lease, for migrations. An
+// A [Preflighter] says beforehand whether it could be granted a lease, for migrations. An
 // [Inspector] explains its servers, to people.
 //
 // # Testing
 //
 // Package conformance holds the suite that every backend must pass.
 // backend/memory is the executable specification. It uses what is here for every
-// backend to use: [Guard], [NextTerm], [Record.EndReign], [Bell] and [Page].
+// backend to use: [SingleOwner], [NextTerm], [Record.EndLeadership], [Notifier] and [Page].
 package backend

@@ -25,7 +25,7 @@ var (
 	// what the store can ever keep. Never try again unchanged.
 	ErrInvalid = errors.New("invalid request")
 
-	// ErrStale: a wish whose term is over. It wraps ErrInvalid.
+	// ErrStale: a request whose term is over. It wraps ErrInvalid.
 	ErrStale error = staleError{}
 
 	// ErrClosed: the Backend has been closed. It wraps ErrInvalid.

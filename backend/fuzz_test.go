@@ -44,15 +44,15 @@ func FuzzCleanLease(f *testing.F) {
 		f.Add(s, s, s, uint64(i), int64(math.MinInt64)+int64(i), int64(math.MaxInt64), int64(-i))
 	}
 	f.Fuzz(func(t *testing.T, id, nonce, more string, term uint64, ttl, age, watch int64) {
-		l := Lease{Election: "jobs", Holder: Candidate{ID: id, Nonce: nonce, Address: more, Metadata: more}, Term: term, Beat: term,
-			TTL: time.Duration(ttl), Renew: time.Duration(watch), Age: time.Duration(age), Watch: time.Duration(watch),
-			End: End(more), LastID: id, LastNonce: nonce, Wish: Wish{Kind: WishKind(more), ID: id, Nonce: nonce, Term: term}}
+		l := Lease{Election: "jobs", Holder: Candidate{ID: id, Nonce: nonce, Address: more, Metadata: more}, Term: term, Heartbeat: term,
+			TTL: time.Duration(ttl), Renew: time.Duration(watch), Age: time.Duration(age), ObserveFor: time.Duration(watch),
+			End: End(more), LastID: id, LastNonce: nonce, Request: Request{Kind: RequestKind(more), ID: id, Nonce: nonce, Term: term}}
 		c := CleanLease(l)
 		checkLease(t, c)
 		if CleanLease(c) != c {
 			t.Errorf("cleaned again, %+v becomes %+v", c, CleanLease(c))
 		}
-		if c.Term != l.Term || c.Beat != l.Beat || c.Wish.Term != l.Wish.Term {
+		if c.Term != l.Term || c.Heartbeat != l.Heartbeat || c.Request.Term != l.Request.Term {
 			t.Errorf("numbers that identify were changed: %+v, was %+v", c, l)
 		}
 	})
@@ -69,7 +69,7 @@ func checkLease(t *testing.T, l Lease) {
 		{"holder's id", l.Holder.ID, MaxID, false}, {"holder's nonce", l.Holder.Nonce, 64, false},
 		{"address", l.Holder.Address, MaxAddress, false}, {"metadata", l.Holder.Metadata, MaxMetadata, true},
 		{"last id", l.LastID, MaxID, false}, {"last nonce", l.LastNonce, 64, false}, {"end", string(l.End), 16, false},
-		{"kind", string(l.Wish.Kind), 16, false}, {"wish's id", l.Wish.ID, MaxID, false}, {"wish's nonce", l.Wish.Nonce, 64, false},
+		{"kind", string(l.Request.Kind), 16, false}, {"request's id", l.Request.ID, MaxID, false}, {"request's nonce", l.Request.Nonce, 64, false},
 	} {
 		if err := CheckText(x.what, x.text, x.most, x.multiline); err != nil {
 			t.Error(err)
@@ -81,28 +81,28 @@ func checkLease(t *testing.T, l Lease) {
 			t.Errorf("%s is %v", what, d)
 		}
 	}
-	if l.Watch > math.MaxInt64/sum {
-		t.Errorf("Watch is %v", l.Watch)
+	if l.ObserveFor > math.MaxInt64/sum {
+		t.Errorf("Watch is %v", l.ObserveFor)
 	}
 }
 
-func FuzzCleanReign(f *testing.F) {
+func FuzzCleanLeadership(f *testing.F) {
 	for _, text := range []string{`{}`, `{"term":1,"id":"a","from":"2026-01-02T03:04:05Z","to":"2026-01-02T03:04:06+01:00","end":"released"}`,
 		`{"from":"0000-01-01T00:00:00-23:59"}`, `{"to":"9999-12-31T23:59:59-12:00"}`, `{"id":"\u0000\ud800","end":"<script>"}`, `{"term":-1}`} {
 		f.Add([]byte(text))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
-		var r Reign
+		var r Leadership
 		if json.Unmarshal(text, &r) != nil {
 			return
 		}
-		c := CleanReign(r)
+		c := CleanLeadership(r)
 		again, err := json.Marshal(c)
 		if err != nil {
 			t.Fatalf("%+v cannot be written: %v", c, err)
 		}
-		var back Reign
-		if err := json.Unmarshal(again, &back); err != nil || CleanReign(back) != c {
+		var back Leadership
+		if err := json.Unmarshal(again, &back); err != nil || CleanLeadership(back) != c {
 			t.Errorf("%+v comes back as %+v, %v", c, back, err)
 		}
 		if CheckText("id", c.ID, MaxID, false) != nil || CheckText("end", string(c.End), 16, false) != nil {

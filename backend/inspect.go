@@ -35,7 +35,7 @@ func Place(within string, addresses ...string) string {
 }
 
 // A Finding is something about a store, mostly about its servers, that leases depend on.
-type Finding struct {
+type Diagnostic struct {
 	What    string // such as "durability"
 	Text    string // for people; harmless on a terminal
 	Warning bool   // somebody should read it
@@ -44,12 +44,12 @@ type Finding struct {
 
 // Found returns a finding whose text is formatted like that of [fmt.Sprintf], made harmless
 // and cut to 1,000 bytes: parts of it may have been read from a server.
-func Found(warning bool, what, format string, args ...any) Finding {
-	return Finding{What: what, Text: Clean(fmt.Sprintf(format, args...), 1000, true), Warning: warning}
+func Diagnosticf(warning bool, what, format string, args ...any) Diagnostic {
+	return Diagnostic{What: what, Text: Clean(fmt.Sprintf(format, args...), 1000, true), Warning: warning}
 }
 
 // String returns the finding as one line, which says if it is a warning.
-func (f Finding) String() string {
+func (f Diagnostic) String() string {
 	line := f.What + ": " + f.Text
 	if f.Warning {
 		line = "WARNING " + line
@@ -65,5 +65,5 @@ type Inspector interface {
 	// writes nothing. What it is refused for want of a right that the Backend does
 	// without is a Finding that names the right. An error means that the store could
 	// not be read at all, and is classed like any other.
-	Inspect(ctx context.Context, ttl, renew time.Duration) ([]Finding, error)
+	Inspect(ctx context.Context, ttl, renew time.Duration) ([]Diagnostic, error)
 }

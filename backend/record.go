@@ -8,17 +8,17 @@ import (
 	"time"
 )
 
-// EndReign closes the present reign, if there is one: from now on the lease is vacant
-// and says who held it last and how that ended, and the reign is the newest of the
-// history. The term stays, and so do a wish and the marks of a migration. now is by
-// the store's clock. A fresh beat is for the store to give.
-func (r *Record) EndReign(how End, now time.Time) {
+// EndLeadership closes the present leadership, if there is one: from now on the lease is vacant
+// and says who held it last and how that ended, and the leadership is the newest of the
+// history. The term stays, and so do a request and the marks of a migration. now is by
+// the store's clock. A fresh heartbeat is for the store to give.
+func (r *Record) EndLeadership(how End, now time.Time) {
 	if r.Vacant() {
 		return
 	}
-	r.History = Remember(r.History, Reign{Term: r.Term, ID: r.Holder.ID, From: r.Elected}.Close(how, now, r.Lapsed()))
+	r.History = Remember(r.History, Leadership{Term: r.Term, ID: r.Holder.ID, From: r.Elected}.Close(how, now, r.Lapsed()))
 	r.End, r.LastID, r.LastNonce = how, r.Holder.ID, r.Holder.Nonce
-	r.Holder, r.TTL, r.Renew, r.Watch, r.Elected = Candidate{}, 0, 0, 0, time.Time{}
+	r.Holder, r.TTL, r.Renew, r.ObserveFor, r.Elected = Candidate{}, 0, 0, 0, time.Time{}
 }
 
 // Forgotten reports whether the election was retired and nobody has led since. What is
@@ -35,7 +35,7 @@ func (l Lease) Lapsed() time.Duration {
 	return max(0, l.Age-l.TTL)
 }
 
-// Since is since when things are as the record says, by the store's clock: when the reign
+// Since is since when things are as the record says, by the store's clock: when the leadership
 // began, or when the last one ended. It is zero if the store does not know, and for people.
 func (r Record) Since() time.Time {
 	switch {
@@ -49,11 +49,11 @@ func (r Record) Since() time.Time {
 	return time.Time{}
 }
 
-// Close returns the reign as it ended: now, by the store's clock, or with its lease if that
+// Close returns the leadership as it ended: now, by the store's clock, or with its lease if that
 // ran out before, though this is recorded later. lapsed is how long ago that was, 0 if it
-// did not or if the store does not know. No reign ends before it began, though the clock
+// did not or if the store does not know. No leadership ends before it began, though the clock
 // was set back.
-func (r Reign) Close(how End, now time.Time, lapsed time.Duration) Reign {
+func (r Leadership) Close(how End, now time.Time, lapsed time.Duration) Leadership {
 	r.End, r.To = how, now.Add(-lapsed).UTC()
 	if r.To.Before(r.From) {
 		r.To = r.From

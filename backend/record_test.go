@@ -9,32 +9,32 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-func TestTheEndOfAReignLeavesAVacantLeaseThatTellsOfIt(t *testing.T) {
+func TestTheEndOfALeadershipLeavesAVacantLeaseThatTellsOfIt(t *testing.T) {
 	began := time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
-	wish := backend.Wish{Election: "jobs", Term: 7, Kind: backend.Accept, ID: "b"}
-	r := backend.Record{Elected: began, Lease: backend.Lease{Election: "jobs", Holder: backend.Candidate{ID: "a", Nonce: "n"}, Term: 7, Beat: 5,
-		TTL: time.Minute, Renew: time.Second, Watch: time.Minute, Wish: wish, MovedFrom: "zookeeper"}}
-	r.EndReign(backend.Deposed, began.Add(time.Hour).In(time.FixedZone("", 3600)))
-	want := backend.Lease{Election: "jobs", Term: 7, Beat: 5, End: backend.Deposed, LastID: "a", LastNonce: "n", Wish: wish, MovedFrom: "zookeeper"}
+	request := backend.Request{Election: "jobs", Term: 7, Kind: backend.Accept, ID: "b"}
+	r := backend.Record{Elected: began, Lease: backend.Lease{Election: "jobs", Holder: backend.Candidate{ID: "a", Nonce: "n"}, Term: 7, Heartbeat: 5,
+		TTL: time.Minute, Renew: time.Second, ObserveFor: time.Minute, Request: request, MovedFrom: "zookeeper"}}
+	r.EndLeadership(backend.Deposed, began.Add(time.Hour).In(time.FixedZone("", 3600)))
+	want := backend.Lease{Election: "jobs", Term: 7, Heartbeat: 5, End: backend.Deposed, LastID: "a", LastNonce: "n", Request: request, MovedFrom: "zookeeper"}
 	if r.Lease != want || !r.Elected.IsZero() {
 		t.Errorf("it leaves %+v, elected %v, want %+v", r.Lease, r.Elected, want)
 	}
-	reign := backend.Reign{Term: 7, ID: "a", From: began, To: began.Add(time.Hour), End: backend.Deposed}
-	if !slices.Equal(r.History, []backend.Reign{reign}) {
-		t.Errorf("the history is %v, want %v", r.History, reign)
+	leadership := backend.Leadership{Term: 7, ID: "a", From: began, To: began.Add(time.Hour), End: backend.Deposed}
+	if !slices.Equal(r.History, []backend.Leadership{leadership}) {
+		t.Errorf("the history is %v, want %v", r.History, leadership)
 	}
-	r.EndReign(backend.Failed, began.Add(2*time.Hour))
+	r.EndLeadership(backend.Failed, began.Add(2*time.Hour))
 	if r.Lease != want || len(r.History) != 1 {
-		t.Errorf("a reign ends twice: %+v %v", r.Lease, r.History)
+		t.Errorf("a leadership ends twice: %+v %v", r.Lease, r.History)
 	}
 }
 
-func TestNoReignEndsBeforeItBeganThoughAClockIsSetBack(t *testing.T) {
+func TestNoLeadershipEndsBeforeItBeganThoughAClockIsSetBack(t *testing.T) {
 	began := time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
 	r := backend.Record{Elected: began, Lease: backend.Lease{Holder: backend.Candidate{ID: "a"}, Term: 1}}
-	r.EndReign(backend.Released, began.Add(-time.Hour))
+	r.EndLeadership(backend.Released, began.Add(-time.Hour))
 	if to := r.History[0].To; !to.Equal(began) {
-		t.Errorf("a reign from %v to %v", began, to)
+		t.Errorf("a leadership from %v to %v", began, to)
 	}
 }
 
@@ -44,7 +44,7 @@ func TestARecordSaysSinceWhenItIsSo(t *testing.T) {
 	held := backend.Lease{Term: 2, Holder: backend.Candidate{ID: "a"}, TTL: time.Minute, Age: time.Second}
 	silent := held
 	silent.Age = 11 * time.Minute
-	past := []backend.Reign{{Term: 1, ID: "b", To: ended}}
+	past := []backend.Leadership{{Term: 1, ID: "b", To: ended}}
 	for what, c := range map[string]struct {
 		record backend.Record
 		want   time.Time
@@ -61,11 +61,11 @@ func TestARecordSaysSinceWhenItIsSo(t *testing.T) {
 	}
 }
 
-// Whoever records an end late does not lengthen the reign.
-func TestAReignEndsWithItsLease(t *testing.T) {
+// Whoever records an end late does not lengthen the leadership.
+func TestALeadershipEndsWithItsLease(t *testing.T) {
 	began := time.Date(2026, 6, 1, 2, 0, 0, 0, time.UTC)
 	r := backend.Record{Elected: began, Lease: backend.Lease{Holder: backend.Candidate{ID: "a"}, Term: 1, TTL: 10 * time.Second, Age: 5 * time.Minute}}
-	r.EndReign(backend.Failed, began.Add(time.Hour))
+	r.EndLeadership(backend.Failed, began.Add(time.Hour))
 	if want := began.Add(time.Hour - 5*time.Minute + 10*time.Second); !r.History[0].To.Equal(want) {
 		t.Errorf("it ends at %v, want %v, when its lease ran out", r.History[0].To, want)
 	}

@@ -8,10 +8,10 @@ import (
 
 // TermJump is added to the last known term or the time, instead of 1, when the
 // record was last written by another server, or is gone: the terms that a lossy
-// fail-over may have lost are thereby skipped. The microseconds since 2026 are
+// failover may have lost are thereby skipped. The microseconds since 2026 are
 // added as well. Without them, while the terms are ahead of the clock after an
-// earlier jump, a fail-over that loses the first grant after another fail-over
-// repeats its term (seen in backend/mysql's fail-over tests).
+// earlier jump, a failover that loses the first grant after another failover
+// repeats its term (seen in backend/mysql's failover tests).
 const TermJump = 1 << 40
 
 var since2026 = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).UnixMicro()

@@ -31,9 +31,9 @@ func TestATermExceedsTheLastTheFloorAndTheMicrosecondsOfTheClock(t *testing.T) {
 	}
 }
 
-// A grant is lost in a fail-over, and so is the first grant after it in a second
+// A grant is lost in a failover, and so is the first grant after it in a second
 // one: the same record is seen twice, and what was lost in between must not be
-// granted again. Terms may be ahead of the clock, after earlier fail-overs.
+// granted again. Terms may be ahead of the clock, after earlier failovers.
 func TestATermDoesNotRepeatWhenTwoFailoversLoseTheirGrants(t *testing.T) {
 	us := uint64(now.UnixMicro())
 	for what, last := range map[string]uint64{"no record": 0, "behind the clock": us - 1000, "ahead of the clock": us + 5*backend.TermJump} {
@@ -45,7 +45,7 @@ func TestATermDoesNotRepeatWhenTwoFailoversLoseTheirGrants(t *testing.T) {
 	}
 }
 
-// A fail-over, and later both rows of the election are deleted.
+// A failover, and later both rows of the election are deleted.
 func TestATermExceedsThatOfAnEarlierJumpWhenTheRecordIsGone(t *testing.T) {
 	for name, at := range map[string]time.Time{"2026": now, "2000": time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)} {
 		jumped := next(t, uint64(at.UnixMicro()), true, at)

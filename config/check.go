@@ -70,7 +70,7 @@ func (d *decoder) checkTop(k top) {
 		if _, set := d.places[key]; !ok || !set || d.failed(key) {
 			continue
 		}
-		switch least := key != "silence" && key != "priority"; {
+		switch least := key != "failover_delay" && key != "incumbent_grace"; {
 		case x < 0:
 			d.add(at(key), key, "%v is less than 0", x)
 		case x == 0 && least:

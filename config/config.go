@@ -62,9 +62,9 @@ type top struct {
 	TTL             time.Duration `yaml:"ttl"`
 	RenewEvery      time.Duration `yaml:"renew_every"`
 	CallTimeout     time.Duration `yaml:"call_timeout"`
-	Margin          time.Duration `yaml:"margin"`
-	Silence         time.Duration `yaml:"silence"`
-	Priority        time.Duration `yaml:"priority"`
+	ClockMargin     time.Duration `yaml:"clock_margin"`
+	FailoverDelay   time.Duration `yaml:"failover_delay"`
+	IncumbentGrace  time.Duration `yaml:"incumbent_grace"`
 	StepDownTimeout time.Duration `yaml:"step_down_timeout"`
 	Observer        bool          `yaml:"observer"`
 }
@@ -144,8 +144,8 @@ func Parse(name string, yaml []byte, o *Options) (*Config, error) {
 	}
 	c := &Config{Backend: k.Backend, Election: election.Options{
 		ID: k.ID, Address: k.Address, Metadata: k.Metadata,
-		TTL: k.TTL, RenewEvery: k.RenewEvery, CallTimeout: k.CallTimeout, Margin: k.Margin,
-		Silence: k.Silence, Priority: k.Priority, StepDownTimeout: k.StepDownTimeout,
+		TTL: k.TTL, RenewEvery: k.RenewEvery, CallTimeout: k.CallTimeout, ClockMargin: k.ClockMargin,
+		FailoverDelay: k.FailoverDelay, IncumbentGrace: k.IncumbentGrace, StepDownTimeout: k.StepDownTimeout,
 		Observer: k.Observer,
 	}}
 	c.read = &content{t, c.Election, d.places}
@@ -229,8 +229,8 @@ func (c *Config) Open(ctx context.Context) (*election.Manager, error) {
 
 // optionKeys are the keys of options that can contradict each other or the store.
 var optionKeys = map[string]string{
-	"TTL": "ttl", "RenewEvery": "renew_every", "CallTimeout": "call_timeout", "Margin": "margin",
-	"Silence": "silence", "Priority": "priority", "StepDownTimeout": "step_down_timeout",
+	"TTL": "ttl", "RenewEvery": "renew_every", "CallTimeout": "call_timeout", "ClockMargin": "clock_margin",
+	"FailoverDelay": "failover_delay", "IncumbentGrace": "incumbent_grace", "StepDownTimeout": "step_down_timeout",
 }
 
 // explain puts the error of election.New in the words of the configuration.
@@ -278,6 +278,6 @@ func (c *Config) changed(option string) bool {
 // Format prints the backend and the timings, whatever the verb.
 func (c Config) Format(f fmt.State, _ rune) {
 	o := c.Election
-	fmt.Fprintf(f, "config{backend: %q, id: %q, ttl: %v, renew_every: %v, call_timeout: %v, margin: %v}",
-		c.Backend, o.ID, o.TTL, o.RenewEvery, o.CallTimeout, o.Margin)
+	fmt.Fprintf(f, "config{backend: %q, id: %q, ttl: %v, renew_every: %v, call_timeout: %v, clock_margin: %v}",
+		c.Backend, o.ID, o.TTL, o.RenewEvery, o.CallTimeout, o.ClockMargin)
 }

@@ -92,9 +92,9 @@ metadata: "zone: b"
 ttl: 20s
 renew_every: 4s
 call_timeout: 3s
-margin: 5s
-silence: 1s
-priority: 2s
+clock_margin: 5s
+failover_delay: 1s
+incumbent_grace: 2s
 step_down_timeout: 1m
 observer: true
 `)
@@ -103,8 +103,8 @@ observer: true
 	}
 	want := election.Options{
 		ID: "anna", Address: "anna.example:8080", Metadata: "zone: b",
-		TTL: 20 * time.Second, RenewEvery: 4 * time.Second, CallTimeout: 3 * time.Second, Margin: 5 * time.Second,
-		Silence: time.Second, Priority: 2 * time.Second, StepDownTimeout: time.Minute, Observer: true,
+		TTL: 20 * time.Second, RenewEvery: 4 * time.Second, CallTimeout: 3 * time.Second, ClockMargin: 5 * time.Second,
+		FailoverDelay: time.Second, IncumbentGrace: 2 * time.Second, StepDownTimeout: time.Minute, Observer: true,
 	}
 	if got := fmt.Sprintf("%+v", c.Election); got != fmt.Sprintf("%+v", want) {
 		t.Errorf("got  %s\nwant %+v", got, want)
@@ -175,9 +175,9 @@ func TestEachMistakeIsNamed(t *testing.T) {
 		"no unit":                         {ok + "ttl: 10\n", nil, []string{"election.yaml:2: ttl:", `"10" has no unit`, "10s"}},
 		"no duration":                     {ok + "ttl: soon\n", nil, []string{"election.yaml:2: ttl:", `"soon"`, "10s"}},
 		"zero":                            {ok + "ttl: 0s\n", nil, []string{"election.yaml:2: ttl:", "more than 0"}},
-		"less than zero":                  {ok + "silence: -1s\n", nil, []string{"election.yaml:2: silence:", "-1s", "less than 0"}},
+		"less than zero":                  {ok + "failover_delay: -1s\n", nil, []string{"election.yaml:2: failover_delay:", "-1s", "less than 0"}},
 		"no switch":                       {ok + "observer: yes\n", nil, []string{"election.yaml:2: observer:", `"yes"`, "true or false"}},
-		"no number":                       {ok + "mysql: {door_bells: many}\n", nil, []string{"election.yaml:2: mysql.door_bells:", `"many"`, "whole number"}},
+		"no number":                       {ok + "mysql: {notify_conns: many}\n", nil, []string{"election.yaml:2: mysql.notify_conns:", `"many"`, "whole number"}},
 		"a list for a text":               {ok + "id: [a, b]\n", nil, []string{"election.yaml:2: id:", "a text", "a list"}},
 		"a text for a section":            {ok + "mysql: app@tcp(db)/app\n", nil, []string{"election.yaml:2: mysql:", "a section"}},
 		"a control character":             {ok + "id: \"a\\u0007\"\n", nil, []string{"election.yaml:2: id:", "U+0007"}},
@@ -235,11 +235,11 @@ func TestImpossibleTimingsNameBothValues(t *testing.T) {
 		environ []string
 		want    string
 	}{
-		"too long a pause":   {"ttl: 9s\nrenew_every: 6s\n", nil, "election.yaml:3: renew_every: renew_every (line 3) + call_timeout (default) + margin (default) = 6s + 2.25s + 1.5s = 9.75s, must be less than ttl (line 2) = 9s"},
-		"by the environment": {"ttl: 20s\nrenew_every: 6s\n", []string{"ELECTION_TTL=9s"}, "must be less than ttl (ELECTION_TTL) = 9s"},
-		"too small a margin": {"ttl: 20s\nmargin: 10ms\n", nil, "election.yaml:3: margin: margin (line 3) is 10ms, must be at least 1s"},
-		"less than a store":  {"ttl: 10us\n", nil, "election.yaml:2: ttl: ttl (line 2) is 10µs, the least that backend memory can keep is 1ms"},
-		"far too long":       {"ttl: 2000000h\n", nil, "election.yaml:2: ttl: ttl (line 2) is 2000000h0m0s, must be at most"},
+		"too long a pause":         {"ttl: 9s\nrenew_every: 6s\n", nil, "election.yaml:3: renew_every: renew_every (line 3) + call_timeout (default) + clock_margin (default) = 6s + 2.25s + 1.5s = 9.75s, must be less than ttl (line 2) = 9s"},
+		"by the environment":       {"ttl: 20s\nrenew_every: 6s\n", []string{"ELECTION_TTL=9s"}, "must be less than ttl (ELECTION_TTL) = 9s"},
+		"too small a clock_margin": {"ttl: 20s\nclock_margin: 10ms\n", nil, "election.yaml:3: clock_margin: clock_margin (line 3) is 10ms, must be at least 1s"},
+		"less than a store":        {"ttl: 10us\n", nil, "election.yaml:2: ttl: ttl (line 2) is 10µs, the least that backend memory can keep is 1ms"},
+		"far too long":             {"ttl: 2000000h\n", nil, "election.yaml:2: ttl: ttl (line 2) is 2000000h0m0s, must be at most"},
 	} {
 		conf, err := parse("backend: memory\n"+c.text, c.environ...)
 		if err != nil {

@@ -54,7 +54,7 @@
 // variable, key, value and what is allowed:
 //
 //	config: election.yaml:2: ttl: "10" has no unit; write a duration as 10s, 500ms or 1m30s
-//	config: election.yaml:3: renew_every: renew_every (line 3) + call_timeout (default) + margin (default) = 6s + …, must be less than ttl (line 2) = 9s
+//	config: election.yaml:3: renew_every: renew_every (line 3) + call_timeout (default) + clock_margin (default) = 6s + …, must be less than ttl (line 2) = 9s
 //	config: ELECTION_MYSQL_DNS: there is no such key; did you mean ELECTION_MYSQL_DSN?
 //
 // Sections of stores that are not chosen are checked too, if the program imports
@@ -79,11 +79,11 @@
 //	address             a text         empty               shown to who asks for the leader; up to 255 bytes
 //	metadata            a text         empty               the same; up to 4 KiB
 //	ttl                 a duration     10s                 time without a leader after a crash, about; within the store's limits
-//	renew_every         a duration     ttl/3               how often a leader renews; renew_every + call_timeout + margin < ttl
+//	renew_every         a duration     ttl/3               how often a leader renews; renew_every + call_timeout + clock_margin < ttl
 //	call_timeout        a duration     ttl/4               bound of each call of the store
-//	margin              a duration     ttl/6               how long before the ttl ends a leader stops; at least ttl/20 and what the store needs
-//	silence             a duration     0s                  nobody leads for so long after a failure; equal on all members
-//	priority            a duration     0s                  others wait so long for a failed leader's return; equal on all members
+//	clock_margin        a duration     ttl/6               how long before the ttl ends a leader stops; at least ttl/20 and what the store needs
+//	failover_delay      a duration     0s                  nobody leads for so long after a failure; equal on all members
+//	incumbent_grace     a duration     0s                  others wait so long for a failed leader's return; equal on all members
 //	step_down_timeout   a duration     30s                 how long a leader's function may take to return; more than 0
 //	observer            true or false  false               never campaign and never write
 //	consul.address      a text         127.0.0.1:8500      the agent: host:port, http://…, https://… or unix:///path
@@ -100,7 +100,7 @@
 //	consul.checks       a list         none                health checks of the node that must pass for this process to lead
 //	consul.service_checks  a list      none                the same, of services
 //	consul.layout       a text         native              native, or firefly: elections shared with FireflySoft.LeaderElection
-//	consul.silence      a duration     10s                 layout firefly: ReElectionSilencePeriod of the fleet; 1s to 1m, not less than ttl
+//	consul.failover_delay a duration     10s                 layout firefly: ReElectionSilencePeriod of the fleet; 1s to 1m, not less than ttl
 //	consul.confirm_number  a whole number  3               layout firefly: LeaderOfflineConfirmNumber of the fleet; 1 to 255, or -1 for none
 //	consul.confirm_interval  a duration  10s               layout firefly: LeaderOfflineConfirmInterval of the fleet; 1ms to 10m
 //	consul.session_ttl  a duration     10s                 layout firefly: ttl of the session; 1s to 10m, not less than ttl and the servers' session_ttl_min
@@ -117,7 +117,7 @@
 //	manual.leader       a text         none                the id that leads, or self: whoever runs with this configuration
 //	manual.leaders      a map          none                others, by election
 //	manual.file         a text         none                a JSON file that says the same; its content is hot
-//	manual.dir          a text         none                keep reigns in this directory, so that two never lead; as file.dir
+//	manual.dir          a text         none                keep leaderships in this directory, so that two never lead; as file.dir
 //	manual.max_ttl      a duration     15s                 the greatest ttl; 50ms to 1h; equal on all members
 //	migration.from      the name of a backend  none        the store that elections leave, by its name; see package backend/migration
 //	migration.to        the name of a backend  none        the store that they move to
@@ -128,7 +128,7 @@
 //	mysql.dsn           a text         none                user:password@tcp(host:3306)/schema?tls=true
 //	mysql.schema        a text         that of the DSN     the tables' schema
 //	mysql.prefix        a text         election            what the tables' names begin with
-//	mysql.door_bells    a whole number 4                   how many leaders a follower listens to; less than 0: none
+//	mysql.notify_conns    a whole number 4                   how many leaders a follower listens to; less than 0: none
 //	mysqltable.dsn      a text         none                as mysql.dsn
 //	mysqltable.schema   a text         that of the DSN     the schema of all tables
 //	mysqltable.table    a text         leader_election     the table of the other programs, which elections are shared with
@@ -139,7 +139,7 @@
 //	mysqltable.zone     a text         UTC                 the time zone of their sessions, if it has daylight saving time
 //	mysqltable.keys     a map          the names           keys of single elections in the table, by name
 //	mysqltable.prefix   a text         election_shared     what the names of our own tables begin with
-//	mysqltable.door_bells  a whole number  4               as mysql.door_bells
+//	mysqltable.notify_conns  a whole number  4               as mysql.notify_conns
 //	zookeeper.servers   a list         none                members of the ensemble: host or host:port
 //	zookeeper.root      a text         /election           where everything of this module lives
 //	zookeeper.layout    a text         latch               latch, selector (both Curator's) or node

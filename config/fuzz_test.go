@@ -15,7 +15,7 @@ import (
 func FuzzFileAndEnvironment(f *testing.F) {
 	for _, text := range []string{
 		"", "---\n~\n", "backend: memory\n", "backend: memory\nttl: 10s\nid: a\n", "backend: memory\nttl: 9223372036s\nrenew_every: 0.1ns\n",
-		"backend: mysql\nmysql: {dsn: \"u:p@tcp(h)/d\", door_bells: -1}\n", "backend: &b memory\nid: *b\n", "a: &a [*a]\n", "? [a]\n: b\n",
+		"backend: mysql\nmysql: {dsn: \"u:p@tcp(h)/d\", notify_conns: -1}\n", "backend: &b memory\nid: *b\n", "a: &a [*a]\n", "? [a]\n: b\n",
 		"<<: {ttl: 3s}\n", "id: !!binary gIGC\n", "id: |\n  text\n\tmore\n", "ttl: 1e400\n", "observer: 0x1\nbackend: [memory]\n",
 		"backend: memory\n---\nbackend: file\n", "\ufeffbackend: memory\n", "id: \"\\x00\\u202e\"\n", strings.Repeat("[", 100), strings.Repeat("a:\n ", 50),
 		"zookeeper: {servers: [a, b], paths: {x: /a, x: /b}, acl: [\"world:anyone:r\"]}\nbackend: zookeeper\n",
@@ -49,13 +49,13 @@ func FuzzFileAndEnvironment(f *testing.F) {
 			}
 		}
 		o := c.Election
-		for _, d := range []int64{int64(o.TTL), int64(o.RenewEvery), int64(o.CallTimeout), int64(o.Margin), int64(o.Silence), int64(o.Priority), int64(o.StepDownTimeout)} {
+		for _, d := range []int64{int64(o.TTL), int64(o.RenewEvery), int64(o.CallTimeout), int64(o.ClockMargin), int64(o.FailoverDelay), int64(o.IncumbentGrace), int64(o.StepDownTimeout)} {
 			if d < 0 {
 				t.Errorf("a duration below 0 was accepted: %+v", o)
 			}
 		}
 		g := backend.Guarantees{Name: "any", MinTTL: 1}
-		if whole, err := o.Complete(g); err == nil && (whole.TTL <= 0 || whole.RenewEvery+whole.CallTimeout+whole.Margin >= whole.TTL) {
+		if whole, err := o.Complete(g); err == nil && (whole.TTL <= 0 || whole.RenewEvery+whole.CallTimeout+whole.ClockMargin >= whole.TTL) {
 			t.Errorf("timings that contradict each other were accepted: %+v", whole)
 		}
 	})

@@ -17,7 +17,7 @@ var acquireCases = []Case{
 	{Rule: "A2", Name: "a held lease is refused at once", Run: acquireHeld, skip: exclusive,
 		Says: "Acquire never waits for a holder to go away: the bid is Refused at once, and the answer holds the lease as it now stands."},
 	{Rule: "A3", Name: "a bid is pinned to what was seen", Run: acquirePinned, skip: all(exclusive, watched),
-		Says: "The store grants only if the lease is still Bid.Over, byte for byte in Term, Beat and Ref."},
+		Says: "The store grants only if the lease is still Bid.Expected, byte for byte in Term, Heartbeat and Ref."},
 	{Rule: "A4", Name: "a renewal undoes the watch", Run: acquireStale, skip: all(exclusive, watched),
 		Says: "A bid over a lease that was renewed since it was seen is Refused."},
 	{Rule: "A5", Name: "an own leftover is granted anew", Run: acquireLeftover,
@@ -48,10 +48,10 @@ func acquireFree(t *Trial) error {
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(same("term before the first reign", l.Term, 0), must(l.Vacant(), "a vacant lease", l)); err != nil {
+	if err := errors.Join(same("term before the first leadership", l.Term, 0), must(l.Vacant(), "a vacant lease", l)); err != nil {
 		return err
 	}
-	t.sleep(max(l.Watch, 0))
+	t.sleep(max(l.ObserveFor, 0))
 	bid := a.bid(l)
 	bid.Renew = t.TTL / 4
 	answers, err := a.try(bid)
@@ -70,16 +70,16 @@ func acquireFree(t *Trial) error {
 		return errors.Join(
 			same(who+": election", l.Election, "jobs"), same(who+": holder", l.Holder, a.me),
 			same(who+": TTL", l.TTL, t.TTL), same(who+": Renew", l.Renew, t.TTL/4),
-			must(l.Term > 0, who+": a term above 0", l.Term), must(l.Beat != 0, who+": a beat that is not 0", l.Beat),
+			must(l.Term > 0, who+": a term above 0", l.Term), must(l.Heartbeat != 0, who+": a heartbeat that is not 0", l.Heartbeat),
 			must(len(l.Ref) <= 512, who+": a Ref of at most 512 bytes", len(l.Ref)),
 		)
 	}
 	err = errors.Join(check("winner", got.Lease), check("reader", read),
-		same("term that the reader sees", read.Term, got.Term), same("beat that the reader sees", read.Beat, got.Beat), same("Ref that the reader sees", read.Ref, got.Ref),
-		must(got.Trust > 0 && got.Trust <= t.TTL, fmt.Sprintf("Trust of more than 0 and at most the TTL of %v", t.TTL), got.Trust))
+		same("term that the reader sees", read.Term, got.Term), same("heartbeat that the reader sees", read.Heartbeat, got.Heartbeat), same("Ref that the reader sees", read.Ref, got.Ref),
+		must(got.ValidFor > 0 && got.ValidFor <= t.TTL, fmt.Sprintf("Trust of more than 0 and at most the TTL of %v", t.TTL), got.ValidFor))
 	if t.Expiry == backend.ByChallengers {
-		err = errors.Join(err, same("Trust where nobody but challengers expires", got.Trust, t.TTL),
-			must(read.Watch >= t.TTL, fmt.Sprintf("a Watch of at least the holder's TTL of %v", t.TTL), read.Watch))
+		err = errors.Join(err, same("Trust where nobody but challengers expires", got.ValidFor, t.TTL),
+			must(read.ObserveFor >= t.TTL, fmt.Sprintf("a Watch of at least the holder's TTL of %v", t.TTL), read.ObserveFor))
 	}
 	return err
 }
@@ -100,7 +100,7 @@ func acquireHeld(t *Trial) error {
 	return errors.Join(err,
 		same("outcome of a bid for a held lease", got.Outcome, backend.Refused),
 		must(took <= t.TTL/4+t.Late, "an answer at once", took),
-		same("holder in the answer", got.Holder, a.me), same("term in the answer", got.Term, held.Term), same("beat in the answer", got.Beat, held.Beat))
+		same("holder in the answer", got.Holder, a.me), same("term in the answer", got.Term, held.Term), same("heartbeat in the answer", got.Heartbeat, held.Heartbeat))
 }
 
 func acquirePinned(t *Trial) error {
@@ -113,15 +113,15 @@ func acquirePinned(t *Trial) error {
 	if err != nil {
 		return err
 	}
-	t.sleep(over.Watch)
+	t.sleep(over.ObserveFor)
 	for _, wrong := range []struct {
 		what string
 		over func(*backend.Lease)
 	}{
 		{"another term", func(l *backend.Lease) { l.Term++ }},
 		{"an older term", func(l *backend.Lease) { l.Term-- }},
-		{"another beat", func(l *backend.Lease) { l.Beat ^= 2 }},
-		{"beat 0", func(l *backend.Lease) { l.Beat = 0 }},
+		{"another heartbeat", func(l *backend.Lease) { l.Heartbeat ^= 2 }},
+		{"heartbeat 0", func(l *backend.Lease) { l.Heartbeat = 0 }},
 		{"another Ref", func(l *backend.Lease) { l.Ref += "x" }},
 		{"nothing at all", func(l *backend.Lease) { *l = backend.Lease{Election: "jobs"} }},
 	} {
@@ -140,7 +140,7 @@ func acquirePinned(t *Trial) error {
 		return err
 	}
 	got, err := b.try1(over)
-	return errors.Join(err, same("beat after bids that were refused", now.Beat, held.Beat),
+	return errors.Join(err, same("heartbeat after bids that were refused", now.Heartbeat, held.Heartbeat),
 		same("outcome of a bid over exactly what was watched", got.Outcome, backend.Granted))
 }
 
@@ -154,7 +154,7 @@ func acquireStale(t *Trial) error {
 	if err != nil {
 		return err
 	}
-	t.sleep(over.Watch)
+	t.sleep(over.ObserveFor)
 	if held, err = a.keep(held); err != nil {
 		return err
 	}
@@ -183,7 +183,7 @@ func acquireLeftover(t *Trial) error {
 	switch got.Outcome {
 	case backend.Granted:
 		err = errors.Join(must(got.Term > old.Term, fmt.Sprintf("a term above %d for a leftover granted anew", old.Term), got.Term),
-			must(got.Beat != old.Beat, "a fresh beat", got.Beat), same("term that others see", now.Term, got.Term))
+			must(got.Heartbeat != old.Heartbeat, "a fresh heartbeat", got.Heartbeat), same("term that others see", now.Term, got.Term))
 	case backend.Refused:
 		err = must(now.Holder.Nonce != a.me.Nonce, "a leftover that is not granted anew to be released", now)
 	default:
@@ -224,7 +224,7 @@ func acquireCrowd(t *Trial) error {
 		if err != nil {
 			return err
 		}
-		t.sleep(max(over.Watch, 0))
+		t.sleep(max(over.ObserveFor, 0))
 		var mu sync.Mutex
 		var won []backend.Lease
 		var errs []error
@@ -272,11 +272,11 @@ func acquireOrder(t *Trial) error {
 			return err
 		}
 		if want[name] == backend.Refused {
-			over.Term, over.Beat = 0, 0
+			over.Term, over.Heartbeat = 0, 0
 		}
 		bids = append(bids, b.bid(over))
 	}
-	t.sleep(max(bids[0].Over.Watch, 0))
+	t.sleep(max(bids[0].Expected.ObserveFor, 0))
 	answers, err := b.try(bids...)
 	if err != nil {
 		return err
@@ -311,8 +311,8 @@ func acquireBad(t *Trial) error {
 	for _, l := range over {
 		bids = append(bids, a.bid(l))
 	}
-	t.sleep(max(over[0].Watch, 0))
-	bids[bad].Floor = math.MaxInt64 // no term is left above it
+	t.sleep(max(over[0].ObserveFor, 0))
+	bids[bad].MinTerm = math.MaxInt64 // no term is left above it
 	answers, err := a.try(bids...)
 	if err != nil {
 		return err
@@ -353,7 +353,7 @@ func acquireSlices(t *Trial) error {
 	if err != nil {
 		return err
 	}
-	t.sleep(max(over.Watch, 0))
+	t.sleep(max(over.ObserveFor, 0))
 	bids := []backend.Bid{a.bid(over)}
 	before := slices.Clone(bids)
 	answers, err := a.try(bids...)
@@ -382,7 +382,7 @@ func acquireTooLong(t *Trial) error {
 		}
 		bids = append(bids, a.bid(over))
 	}
-	t.sleep(max(bids[0].Over.Watch, 0))
+	t.sleep(max(bids[0].Expected.ObserveFor, 0))
 	bids[0].TTL = 10000 * time.Hour
 	answers, err := a.try(bids...)
 	if err != nil {

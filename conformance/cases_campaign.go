@@ -78,12 +78,12 @@ func operatorCampaign(t *Trial) error {
 		return fmt.Errorf("campaign for a free lease: expected a leadership, got %v and error %v", show(l), err)
 	}
 	b.node.wire.Cut(true)
-	if err := t.until(t.TTL, "the reign to end", func() bool { return l.Context().Err() != nil && !l.Leading() }); err != nil {
+	if err := t.until(t.TTL, "the leadership to end", func() bool { return l.Context().Err() != nil && !l.Leading() }); err != nil {
 		return err
 	}
 	b.node.wire.Cut(false)
 	t.sleep(t.TTL)
-	if err := must(!b.Leading(), "no second reign before the first is resigned", b.Current()); err != nil {
+	if err := must(!b.Leading(), "no second leadership before the first is resigned", b.Current()); err != nil {
 		return err
 	}
 	again, stop := t.ctx()
@@ -111,10 +111,10 @@ func operatorRun(t *Trial) error {
 	defer cancel()
 	for i := range 3 {
 		if _, _, err := t.elected(2*t.bound(), a); err != nil {
-			return fmt.Errorf("reign %d: %w", i, err)
+			return fmt.Errorf("leadership %d: %w", i, err)
 		}
 		a.node.wire.Cut(true)
-		if err := t.until(t.TTL, "the reign to end", func() bool { return !a.Leading() }); err != nil {
+		if err := t.until(t.TTL, "the leadership to end", func() bool { return !a.Leading() }); err != nil {
 			return err
 		}
 		a.node.wire.Cut(false)
@@ -129,7 +129,7 @@ func operatorRun(t *Trial) error {
 	}
 	now, err := t.client("reader").look("jobs")
 	t.sleep(2 * t.TTL)
-	return errors.Join(err, must(now.Vacant(), "a released lease when Run returns", now), must(a.runs() >= 4, "the function to be called in each reign", a.runs()),
+	return errors.Join(err, must(now.Vacant(), "a released lease when Run returns", now), must(a.runs() >= 4, "the function to be called in each leadership", a.runs()),
 		must(!a.Leading(), "no campaign after Run has returned", a.Current()))
 }
 

@@ -12,7 +12,7 @@ import (
 )
 
 var eventCases = []Case{
-	{Rule: "S10", Name: "everybody is told every reign in order", Run: eventsOrder, skip: exclusive,
+	{Rule: "S10", Name: "everybody is told every leadership in order", Run: eventsOrder, skip: exclusive,
 		Says: "Per watcher the events are a path of the state machine: terms never go back, none is told twice, no own transition is dropped, and the last event equals the final state."},
 	{Rule: "S10", Name: "a slow watcher hears all its own", Run: eventsSlow,
 		Says: "Own transitions are never left unsaid or reordered, however slow the watcher; what others do may be coalesced."},
@@ -37,24 +37,24 @@ func eventsOrder(t *Trial) error {
 	if err != nil {
 		return err
 	}
-	reigns := 0
+	leaderships := 0
 	for i := range 9 {
 		leader, _, err := t.elected(2*t.bound(), seats...)
 		if err != nil {
 			return err
 		}
 		t.sleep(t.renewEvery() * 3 / 2) // long enough for everybody to see it, but for a busy machine
-		limit, reign := t.bound(), leader.Leadership()
+		limit, leadership := t.bound(), leader.Leadership()
 		if t.Virtual {
 			limit = 0
 		}
-		if err := t.until(limit, "the observer to be told of a reign, or that to end", func() bool {
-			return reign == nil || !reign.Leading() || o.heard(func(e election.Event) bool { return e.Kind == election.Elected && e.Term == reign.Term })
+		if err := t.until(limit, "the observer to be told of a leadership, or that to end", func() bool {
+			return leadership == nil || !leadership.Leading() || o.heard(func(e election.Event) bool { return e.Kind == election.Elected && e.Term == leadership.Term })
 		}); err != nil {
 			return err
 		}
-		if reign != nil && reign.Leading() {
-			reigns++
+		if leadership != nil && leadership.Leading() {
+			leaderships++
 		}
 		switch i % 3 {
 		case 0:
@@ -66,13 +66,13 @@ func eventsOrder(t *Trial) error {
 			}
 		case 1:
 			leader.node.wire.Cut(true)
-			if err := t.until(t.TTL, "the reign to end", func() bool { return !leader.Leading() }); err != nil {
+			if err := t.until(t.TTL, "the leadership to end", func() bool { return !leader.Leading() }); err != nil {
 				return err
 			}
 			leader.node.wire.Cut(false)
 		case 2:
 			leader.Pause()
-			if err := t.until(t.TTL, "the reign to end", func() bool { return !leader.Leading() }); err != nil {
+			if err := t.until(t.TTL, "the leadership to end", func() bool { return !leader.Leading() }); err != nil {
 				return err
 			}
 			t.sleep(t.renewEvery())
@@ -89,7 +89,7 @@ func eventsOrder(t *Trial) error {
 			elected++
 		}
 	}
-	return must(elected >= reigns, fmt.Sprintf("the observer to be told of at least %d reigns, each long enough to be seen", reigns), elected)
+	return must(elected >= leaderships, fmt.Sprintf("the observer to be told of at least %d leaderships, each long enough to be seen", leaderships), elected)
 }
 
 func eventsSlow(t *Trial) error {
@@ -115,14 +115,14 @@ func eventsSlow(t *Trial) error {
 		return err
 	}
 	for i := range 6 {
-		if _, err := t.reign(2*t.bound(), a); err != nil {
-			return fmt.Errorf("reign %d: %w", i, err)
+		if _, err := t.leadership(2*t.bound(), a); err != nil {
+			return fmt.Errorf("leadership %d: %w", i, err)
 		}
 		if i == 5 {
 			break
 		}
 		a.Pause()
-		if err := t.until(t.TTL, "the reign to end", func() bool { return !a.Leading() }); err != nil {
+		if err := t.until(t.TTL, "the leadership to end", func() bool { return !a.Leading() }); err != nil {
 			return err
 		}
 		t.sleep(t.TTL / 20)
@@ -151,8 +151,8 @@ func eventsSlow(t *Trial) error {
 		}
 	}
 	// On a busy machine there may have been more of them.
-	return errors.Join(same("own reigns that the slow watcher was told of, and another one", len(own), a.reigns()),
-		must(len(own) >= 6 && (len(own) == 6 || !t.Virtual), "six reigns", len(own)))
+	return errors.Join(same("own leaderships that the slow watcher was told of, and another one", len(own), a.leaderships()),
+		must(len(own) >= 6 && (len(own) == 6 || !t.Virtual), "six leaderships", len(own)))
 }
 
 func eventsUnknown(t *Trial) error {
@@ -170,7 +170,7 @@ func eventsUnknown(t *Trial) error {
 	if err := t.until(limit, "the follower to be told that it cannot tell", func() bool { return b.Current().Kind == election.Unknown }); err != nil {
 		return err
 	}
-	if err := t.until(limit, "the leader to be told that its reign is over, and then that it cannot tell", func() bool {
+	if err := t.until(limit, "the leader to be told that its leadership is over, and then that it cannot tell", func() bool {
 		return a.heard(func(e election.Event) bool {
 			// A machine that stands still right after the cut has not yet found out why.
 			return e.Kind == election.Vacant && (e.Reason == election.ReasonUnreachable || e.Reason == election.ReasonDeadline && !t.Virtual)
@@ -218,7 +218,7 @@ func eventsBack(t *Trial) error {
 	if err := t.until(t.bound(), "the observer to know the leader", func() bool { _, _, ok := o.Leader(); return ok }); err != nil {
 		return err
 	}
-	l, err := t.reign(t.bound(), a)
+	l, err := t.leadership(t.bound(), a)
 	if err != nil {
 		return err
 	}
@@ -227,14 +227,14 @@ func eventsBack(t *Trial) error {
 		if l.Term > 100 {
 			l.Term -= 100
 		}
-		l.Beat ^= 1 << 20
+		l.Heartbeat ^= 1 << 20
 		return l
 	})
 	stir := func(id string) error { // renewals may not show
 		if !t.silent() {
 			return nil
 		}
-		return t.client("operator").wish(backend.Wish{Election: "jobs", Term: term, Kind: backend.Nominate, ID: id})
+		return t.client("operator").request(backend.Request{Election: "jobs", Term: term, Kind: backend.Nominate, ID: id})
 	}
 	if err := stir("nobody"); err != nil {
 		return err
@@ -292,7 +292,7 @@ func eventsManager(t *Trial) error {
 			default:
 			}
 			// One each, but for a busy machine.
-			return got["one"] > 0 && got["one"] == one.reigns() && got["two"] > 0 && got["two"] == two.reigns()
+			return got["one"] > 0 && got["one"] == one.leaderships() && got["two"] > 0 && got["two"] == two.leaderships()
 		}
 	}); err != nil {
 		return fmt.Errorf("%w: %v", err, got)
@@ -352,7 +352,7 @@ func eventsHarm(t *Trial) error {
 		defer s.Watch(func(election.Event) { <-let })()
 		defer s.Watch(func(election.Event) { panic("a watcher of this test panics") })()
 	}
-	was, err := t.reign(t.bound(), a)
+	was, err := t.leadership(t.bound(), a)
 	if err != nil {
 		return err
 	}

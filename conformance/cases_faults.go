@@ -24,10 +24,10 @@ var faultCases = []Case{
 		Says: "Close returns by the time the lease has run out, though nothing passes between client and store, with ErrNotReleased."},
 	{Rule: "L8", Name: "closing ends with the lease, in a pause", Run: closesThrough(FaultPause), Fault: FaultPause,
 		Says: "Close returns by the time the lease has run out, though the store hangs, with ErrNotReleased."},
-	{Rule: "S1", Name: "through a fail-over", Run: throughFault(FaultFailover, ""), Fault: FaultFailover, skip: durable,
-		Says: "A fail-over, also one that loses the last writes, makes no second leader and no term twice, and afterwards there is exactly one leader."},
+	{Rule: "S1", Name: "through a failover", Run: throughFault(FaultFailover, ""), Fault: FaultFailover, skip: durable,
+		Says: "A failover, also one that loses the last writes, makes no second leader and no term twice, and afterwards there is exactly one leader."},
 	{Rule: "S1", Name: "through a deleted record", Run: throughFault(FaultDeleteRecord, "jobs"), Fault: FaultDeleteRecord,
-		Says: "A record that somebody deletes during a reign makes no second leader and no term twice, and afterwards there is exactly one leader."},
+		Says: "A record that somebody deletes during a leadership makes no second leader and no term twice, and afterwards there is exactly one leader."},
 }
 
 // durable skips a case if terms may be lost with a server.
@@ -86,7 +86,7 @@ func throughFault(fault, name string) func(*Trial) error {
 			var watch time.Duration
 			if err := t.until(2*t.bound(), "an answer from the store", func() bool {
 				l, err := reader.glance("jobs")
-				watch = max(l.Watch, 0)
+				watch = max(l.ObserveFor, 0)
 				return err == nil
 			}); err != nil {
 				return err

@@ -20,7 +20,7 @@ var functionCases = []Case{
 	{Rule: "S11", Name: "a function that returns gives up", Run: functionReturns,
 		Says: "A function that returns gives the leadership up in order, and this process campaigns again."},
 	{Rule: "S11", Name: "the cause says why", Run: functionCause,
-		Says: "The context of a reign is cancelled when it ends, and context.Cause gives a *LostError with the reason."},
+		Says: "The context of a leadership is cancelled when it ends, and context.Cause gives a *LostError with the reason."},
 }
 
 func functionIgnores(t *Trial) error {
@@ -74,7 +74,7 @@ func functionIgnores(t *Trial) error {
 	}
 	b.left = true
 	t.sleep(3 * t.TTL)
-	if err := errors.Join(must(!a.Leading(), "no second reign while the first function runs", a.Current()), same("functions called", a.runs(), 1)); err != nil {
+	if err := errors.Join(must(!a.Leading(), "no second leadership while the first function runs", a.Current()), same("functions called", a.runs(), 1)); err != nil {
 		return err
 	}
 	once.Store(true)
@@ -165,7 +165,7 @@ func functionReturns(t *Trial) error {
 	}); err != nil {
 		return err
 	}
-	if err := t.until(4*t.bound(), "a third reign", func() bool { return a.runs() >= 3 }); err != nil {
+	if err := t.until(4*t.bound(), "a third leadership", func() bool { return a.runs() >= 3 }); err != nil {
 		return err
 	}
 	return t.told(a, "an event that the function returned", func(e election.Event) bool { return e.Reason == election.ReasonReturned })
@@ -203,18 +203,18 @@ func functionCause(t *Trial) error {
 			return err
 		}
 		t.sleep(t.renewEvery())
-		reign, err := t.reign(3*t.bound(), a)
+		leadership, err := t.leadership(3*t.bound(), a)
 		if err != nil {
 			return err
 		}
-		for len(causes) > 0 { // of reigns that a busy machine has ended before
+		for len(causes) > 0 { // of leaderships that a busy machine has ended before
 			<-causes
 		}
 		s.do()
 		cause, ok := t.within(causes, t.bound()+t.Late)
 		var lost *election.LostError
-		if !ok || !errors.As(cause, &lost) || lost.Reason != s.reason || lost.Term != reign.Term || lost.Election != "jobs" {
-			return fmt.Errorf("expected a LostError of term %d with reason %q, got %v (cancelled: %v)", reign.Term, s.reason, cause, ok)
+		if !ok || !errors.As(cause, &lost) || lost.Reason != s.reason || lost.Term != leadership.Term || lost.Election != "jobs" {
+			return fmt.Errorf("expected a LostError of term %d with reason %q, got %v (cancelled: %v)", leadership.Term, s.reason, cause, ok)
 		}
 	}
 	a.node.wire.Cut(false)

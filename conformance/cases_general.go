@@ -42,7 +42,7 @@ func (c *client) verbs() []struct {
 		{"Release", func(ctx context.Context) error { return c.Release(ctx, []backend.Lease{lease}) }},
 		{"Observe", func(ctx context.Context) error { _, _, err := c.Observe(ctx, []backend.Lease{lease}, ""); return err }},
 		{"Ask", func(ctx context.Context) error {
-			return c.Ask(ctx, []backend.Wish{{Election: "verbs", Term: 1, Kind: backend.Nominate, ID: "x"}})
+			return c.Request(ctx, []backend.Request{{Election: "verbs", Term: 1, Kind: backend.Nominate, ID: "x"}})
 		}},
 		{"List", func(ctx context.Context) error { _, err := c.List(ctx, "", 1); return err }},
 		{"Announce", func(ctx context.Context) error {
@@ -96,7 +96,7 @@ func generalClose(t *Trial) error {
 		}
 	}
 	now, err := b.look("jobs")
-	return errors.Join(err, same("holder after its client was closed", now.Holder, a.me), same("beat", now.Beat, held.Beat))
+	return errors.Join(err, same("holder after its client was closed", now.Holder, a.me), same("heartbeat", now.Heartbeat, held.Heartbeat))
 }
 
 func generalClosed(t *Trial) error {
@@ -151,7 +151,7 @@ func generalGuarantees(t *Trial) error {
 		must(g.Name != "", "a name", g.Name),
 		must(g.MinTTL >= 1, "MinTTL of at least 1", g.MinTTL),
 		must(g.MaxTTL == 0 || g.MaxTTL >= g.MinTTL, fmt.Sprintf("MaxTTL 0 or at least MinTTL %v", g.MinTTL), g.MaxTTL),
-		must(g.MaxSession >= 0 && g.Granularity >= 0 && g.Margin >= 0 && g.Takeover >= 0, "no negative durations", fmt.Sprintf("%+v", g)),
+		must(g.MaxSession >= 0 && g.Granularity >= 0 && g.ClockMargin >= 0 && g.Takeover >= 0, "no negative durations", fmt.Sprintf("%+v", g)),
 		must(g.Push || g.Poll, "Push or Poll: otherwise nobody hears of anything", fmt.Sprintf("%+v", g)),
 		must(slices.Contains([]backend.Expiry{backend.ByChallengers, backend.ByStore, backend.ByKernel, backend.ByOperator}, g.Expiry), "one of the four kinds of Expiry", g.Expiry),
 		must(t.TTL >= g.MinTTL && (g.MaxTTL == 0 || t.TTL <= g.MaxTTL) && (g.Granularity == 0 || t.TTL%g.Granularity == 0), "the harness's TTL to lie within the guarantees", t.TTL),

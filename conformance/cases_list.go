@@ -12,11 +12,11 @@ import (
 var listCases = []Case{
 	{Rule: "T1", Name: "records are in order and in pages", Run: listPages,
 		Says: "List returns up to limit records whose names are not less than from, in byte order of names."},
-	{Rule: "T2", Name: "a record keeps eight reigns", Run: listHistory,
-		Says: "A record keeps up to eight past reigns, newest first, with term, id, times and how each ended."},
+	{Rule: "T2", Name: "a record keeps eight leaderships", Run: listHistory,
+		Says: "A record keeps up to eight past leaderships, newest first, with term, id, times and how each ended."},
 	{Rule: "T3", Name: "a record shows the lease", Run: listLease,
-		Says: "A record holds the lease as Observe shows it, and since when the present reign lasts; zero if vacant."},
-	{Rule: "T4", Name: "a failed reign ends with its lease", Run: listFailed,
+		Says: "A record holds the lease as Observe shows it, and since when the present leadership lasts; zero if vacant."},
+	{Rule: "T4", Name: "a failed leadership ends with its lease", Run: listFailed,
 		Says: "A leader that failed led until its lease ran out, and not until somebody else came. A store that forgets the last renewal with the lease shows the time of the next grant, and nothing earlier than that renewal."},
 }
 
@@ -59,7 +59,7 @@ func listPages(t *Trial) error {
 
 func listHistory(t *Trial) error {
 	clients := []*client{t.client("a"), t.client("b")}
-	var want []backend.Reign // newest first
+	var want []backend.Leadership // newest first
 	ends := []backend.End{backend.Released, backend.Failed, backend.Deposed, backend.Forgotten}
 	for i := range backend.MaxHistory + 3 {
 		c := clients[i%2]
@@ -68,11 +68,11 @@ func listHistory(t *Trial) error {
 			return err
 		}
 		t.sleep(t.TTL / 100)
-		reign := backend.Reign{Term: held.Term, ID: c.me.ID, End: ends[i%len(ends)]}
-		if err := c.free(reign.End, held); err != nil {
+		leadership := backend.Leadership{Term: held.Term, ID: c.me.ID, End: ends[i%len(ends)]}
+		if err := c.free(leadership.End, held); err != nil {
 			return err
 		}
-		want = slices.Insert(want, 0, reign)
+		want = slices.Insert(want, 0, leadership)
 		records, err := c.list("jobs", 1)
 		if err != nil {
 			return err
@@ -82,13 +82,13 @@ func listHistory(t *Trial) error {
 		}
 		got := records[0].History
 		expected := want[:min(len(want), backend.MaxHistory)]
-		if err := same(fmt.Sprintf("reigns kept after %d", i+1), len(got), len(expected)); err != nil {
+		if err := same(fmt.Sprintf("leaderships kept after %d", i+1), len(got), len(expected)); err != nil {
 			return err
 		}
 		for j, r := range got {
-			bare := backend.Reign{Term: r.Term, ID: r.ID, End: r.End}
-			if err := errors.Join(same(fmt.Sprintf("reign %d of the history", j), bare, expected[j]),
-				must(!r.From.IsZero() && !r.To.Before(r.From), "a reign to end after it began", fmt.Sprint(r.From, " to ", r.To))); err != nil {
+			bare := backend.Leadership{Term: r.Term, ID: r.ID, End: r.End}
+			if err := errors.Join(same(fmt.Sprintf("leadership %d of the history", j), bare, expected[j]),
+				must(!r.From.IsZero() && !r.To.Before(r.From), "a leadership to end after it began", fmt.Sprint(r.From, " to ", r.To))); err != nil {
 				return err
 			}
 		}
@@ -112,7 +112,7 @@ func listLease(t *Trial) error {
 	}
 	got := records[0].Lease
 	got.Age, read.Age = 0, 0
-	if err := errors.Join(same("lease in the record", got, read), must(!records[0].Elected.IsZero(), "since when the reign lasts", records[0].Elected)); err != nil {
+	if err := errors.Join(same("lease in the record", got, read), must(!records[0].Elected.IsZero(), "since when the leadership lasts", records[0].Elected)); err != nil {
 		return err
 	}
 	since := records[0].Elected
@@ -128,7 +128,7 @@ func listLease(t *Trial) error {
 		return err
 	}
 	records, err = b.list("", 10)
-	return errors.Join(err, must(len(records) == 1 && records[0].Elected.IsZero() && records[0].Vacant(), "a vacant record without a present reign", fmt.Sprint(records)))
+	return errors.Join(err, must(len(records) == 1 && records[0].Elected.IsZero() && records[0].Vacant(), "a vacant record without a present leadership", fmt.Sprint(records)))
 }
 
 func listFailed(t *Trial) error {
@@ -162,10 +162,10 @@ func listFailed(t *Trial) error {
 	}
 	past, slack := records[0].History[0], t.TTL/20+t.Late
 	ago := records[0].Elected.Sub(past.To) // both by the store's clock
-	err = must(past.End == backend.Failed && ago <= time.Since(began)+slack, "the failed reign to last beyond its last renewal", fmt.Sprintf("%s, over for %v", past.End, ago))
-	knows := !seen.Vacant() && seen.Watch != backend.StoreDecides && seen.Age < came.Sub(began)+slack
+	err = must(past.End == backend.Failed && ago <= time.Since(began)+slack, "the failed leadership to last beyond its last renewal", fmt.Sprintf("%s, over for %v", past.End, ago))
+	knows := !seen.Vacant() && seen.ObserveFor != backend.ExpiresInStore && seen.Age < came.Sub(began)+slack
 	if least := came.Sub(renewed) - t.TTL - slack; knows && ago < least {
-		return fmt.Errorf("a leader that renewed for the last time %v before its successor came, for a TTL of %v: expected its reign to be over for %v, got %v", came.Sub(renewed), t.TTL, least, ago)
+		return fmt.Errorf("a leader that renewed for the last time %v before its successor came, for a TTL of %v: expected its leadership to be over for %v, got %v", came.Sub(renewed), t.TTL, least, ago)
 	}
 	return err
 }

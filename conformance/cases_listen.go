@@ -13,7 +13,7 @@ var listenCases = []Case{
 	{Rule: "N1", Name: "listening is not busy", Run: listenQuiet, skip: listens,
 		Says: "Listen waits until it may pay to Observe: while nothing changes it does not come back again and again."},
 	{Rule: "N2", Name: "every change is heard", Run: listenHears, skip: pushed,
-		Says: "Listen returns nil once a lease has changed: grant, renewal (unless the store expires leases by itself), wish or release."},
+		Says: "Listen returns nil once a lease has changed: grant, renewal (unless the store expires leases by itself), request or release."},
 	{Rule: "N3", Name: "nothing is missed before the call", Run: listenBefore, skip: pushed,
 		Says: "Listen must not miss a change that came between seen and the call."},
 	{Rule: "N4", Name: "listening ends with its context", Run: listenEnds, skip: listens,
@@ -82,8 +82,8 @@ func listenHears(t *Trial) error {
 	}{
 		{"a grant", func() (err error) { held, err = a.win("jobs"); return err }},
 		{"a renewal", func() (err error) { held, err = a.alter(held); return err }},
-		{"a wish", func() error {
-			return a.wish(backend.Wish{Election: "jobs", Term: held.Term, Kind: backend.Nominate, ID: "b"})
+		{"a request", func() error {
+			return a.request(backend.Request{Election: "jobs", Term: held.Term, Kind: backend.Nominate, ID: "b"})
 		}},
 		{"a release", func() error { return a.free(backend.Released, held) }},
 	} {

@@ -19,7 +19,7 @@ var livenessCases = []Case{
 	{Rule: "L3", Name: "one leader after the last fault heals", Run: liveHeal,
 		Says: "Within a bound after the last fault heals, every election with a live candidate has exactly one leader."},
 	{Rule: "L4", Name: "no change without a fault", Run: liveSticky,
-		Says: "No change of leader without a fault, an operator's wish or a resignation."},
+		Says: "No change of leader without a fault, an operator's request or a resignation."},
 	{Rule: "L4", Name: "no change through a short outage in which nothing arrives", Run: liveOutage(Fate{Lost: true}), Says: shortOutage},
 	{Rule: "L4", Name: "no change through a short outage in which nothing is answered", Run: liveOutage(Fate{AnswerLost: true}), Says: shortOutage},
 	{Rule: "L4", Name: "no change through a short outage in which all calls fail", Run: liveOutage(Fate{Err: errOut}), Says: shortOutage},
@@ -27,15 +27,15 @@ var livenessCases = []Case{
 		Says: "Each candidate campaigns again once its line is mended."},
 	{Rule: "L5", Name: "an ear that went deaf is opened again", Run: liveDeaf, skip: pushed,
 		Says: "A Listen whose answer was lost is not waited for for ever: once the line is mended, news is heard again."},
-	{Rule: "L6", Name: "no herd at a fail-over", Run: liveHerd,
-		Says: "Operations per fail-over are at most a·n + b, however many candidates wait."},
+	{Rule: "L6", Name: "no herd at a failover", Run: liveHerd,
+		Says: "Operations per failover are at most a·n + b, however many candidates wait."},
 	{Rule: "L7", Name: "closing ends while the store hangs", Run: liveCloseHangs,
 		Says: "Close returns within its context even when the store hangs, says what was not released, and leaves no goroutine."},
 	{Rule: "L7", Name: "closing in order frees at once", Run: liveClose,
 		Says: "Close steps down in order: the next leader need not wait for the lease to run out."},
 }
 
-const shortOutage = "No change of leader through store outages shorter than TTL − margin − retry."
+const shortOutage = "No change of leader through store outages shorter than TTL − clock margin − retry."
 
 func liveCrash(t *Trial) error {
 	phases := 6
@@ -59,7 +59,7 @@ func liveCrash(t *Trial) error {
 			return err
 		}
 		if t.Expiry == backend.ByChallengers {
-			if err := must(took >= t.TTL-t.renewEvery()-t.callTimeout()-t.Late, "a take-over not long before the TTL has passed", took); err != nil {
+			if err := must(took >= t.TTL-t.renewEvery()-t.callTimeout()-t.Late, "a takeover not long before the TTL has passed", took); err != nil {
 				return err
 			}
 		}
@@ -138,7 +138,7 @@ func liveSticky(t *Trial) error {
 	if err != nil {
 		return err
 	}
-	was, err := t.reign(t.bound(), leader)
+	was, err := t.leadership(t.bound(), leader)
 	if err != nil {
 		return err
 	}
@@ -160,7 +160,7 @@ func liveSticky(t *Trial) error {
 			}
 		}
 		if n != 1 {
-			return fmt.Errorf("%s: expected to be told of one reign that lasts, got %v", s.node.key, s.events())
+			return fmt.Errorf("%s: expected to be told of one leadership that lasts, got %v", s.node.key, s.events())
 		}
 	}
 	return nil
@@ -172,14 +172,14 @@ func liveOutage(fate Fate) func(*Trial) error {
 		if err != nil {
 			return err
 		}
-		was, err := t.reign(t.bound(), leader)
+		was, err := t.leadership(t.bound(), leader)
 		if err != nil {
 			return err
 		}
 		term := was.Term
 		// At worst the outage begins just before a renewal is due. A call that hangs
 		// must have timed out before the one that succeeds is sent.
-		length := t.TTL - t.margin() - t.renewEvery() - t.TTL/20
+		length := t.TTL - t.clockMargin() - t.renewEvery() - t.TTL/20
 		if fate.Err == nil {
 			length -= t.callTimeout()
 		}
@@ -200,7 +200,7 @@ func liveOutage(fate Fate) func(*Trial) error {
 			t.overran = max(t.overran, time.Since(began)-length)
 			t.sleep(t.TTL)
 			if l := leader.Leadership(); l == nil || l.Term != term {
-				return fmt.Errorf("outage of %v, number %d: expected the reign of term %d to go on, got %v", length, j, term, leader.events())
+				return fmt.Errorf("outage of %v, number %d: expected the leadership of term %d to go on, got %v", length, j, term, leader.events())
 			}
 		}
 		return nil

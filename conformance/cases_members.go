@@ -141,5 +141,5 @@ func membersApart(t *Trial) error {
 	}
 	now, err := b.look("jobs")
 	records, err2 := b.list("", 10)
-	return errors.Join(err, err2, same("beat", now.Beat, held.Beat), same("records", len(records), 1))
+	return errors.Join(err, err2, same("heartbeat", now.Heartbeat, held.Heartbeat), same("records", len(records), 1))
 }

@@ -16,7 +16,7 @@ var moveCases = []Case{
 	{Rule: "V3", Name: "a move is pinned like a renewal", Run: movePinned, skip: moves,
 		Says: "Move is refused in another term, after a release and after another grant, and then changes nothing."},
 	{Rule: "V4", Name: "a move shows", Run: moveShows, skip: moves,
-		Says: "Move changes Beat or Ref: a bid over the lease as it was before is refused."},
+		Says: "Move changes Heartbeat or Ref: a bid over the lease as it was before is refused."},
 	{Rule: "V5", Name: "nobody leads what has moved", Run: moveEnds, skip: moves,
 		Says: "A manager makes no bid for a lease that has moved to another store, and tells watchers so."},
 	{Rule: "V6", Name: "what cannot be moved says so", Run: moveCannot, skip: func(f facts) string {
@@ -26,7 +26,7 @@ var moveCases = []Case{
 		return ""
 	}, Says: "A store without Guarantees.Moves answers Move with ErrInvalid."},
 	{Rule: "V7", Name: "to prove that one may changes nothing", Run: moveProves,
-		Says: "Prove, of a Backend that is a Prover, changes no lease, record or wish, whoever holds it, and nothing but the lease stands in the way of a bid that is allowed."},
+		Says: "Prove, of a Backend that is a Preflighter, changes no lease, record or request, whoever holds it, and nothing but the lease stands in the way of a bid that is allowed."},
 }
 
 // moves skips a case unless Move works.
@@ -192,7 +192,7 @@ func moveShows(t *Trial) error {
 		return err
 	}
 	now, err := b.look("jobs")
-	if err := errors.Join(err, must(now.Beat != before.Beat || now.Ref != before.Ref, "another Beat or Ref after a move", now)); err != nil {
+	if err := errors.Join(err, must(now.Heartbeat != before.Heartbeat || now.Ref != before.Ref, "another Heartbeat or Ref after a move", now)); err != nil {
 		return err
 	}
 	got, err := b.try1(before)
@@ -238,7 +238,7 @@ func moveCannot(t *Trial) error {
 
 func moveProves(t *Trial) error {
 	a, b, c := t.client("a"), t.client("b"), t.client("c")
-	p, ok := b.Backend.(backend.Prover)
+	p, ok := b.Backend.(backend.Preflighter)
 	if !ok {
 		return nil // it need not be one
 	}
@@ -258,14 +258,14 @@ func moveProves(t *Trial) error {
 		}
 		bids = append(bids, b.bid(backend.Lease{Election: name}))
 	}
-	prove := func(bids []backend.Bid) (errs []error, err error) {
+	preflight := func(bids []backend.Bid) (errs []error, err error) {
 		ctx, cancel := t.ctx()
 		defer cancel()
-		errs = p.Prove(ctx, bids)
+		errs = p.Preflight(ctx, bids)
 		return errs, same("answers to a proof", len(errs), len(bids))
 	}
 	for range 2 {
-		errs, err := prove(bids)
+		errs, err := preflight(bids)
 		if err := errors.Join(err, errors.Join(errs...)); err != nil {
 			return fmt.Errorf("prove: expected that nothing stands in the way, got %w", err)
 		}
@@ -282,7 +282,7 @@ func moveProves(t *Trial) error {
 	}
 	other := bids[0]
 	other.Candidate.Nonce = backend.NewNonce()
-	errs, err := prove([]backend.Bid{other})
+	errs, err := preflight([]backend.Bid{other})
 	if err := errors.Join(err, must(errors.Is(errs[0], backend.ErrInvalid), "an error of class ErrInvalid for a second nonce", errs[0])); err != nil {
 		return err
 	}

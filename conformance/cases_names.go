@@ -66,7 +66,7 @@ func namesExact(t *Trial) error {
 		}
 		bids = append(bids, a.bid(l))
 	}
-	t.sleep(max(over[0].Watch, 0))
+	t.sleep(max(over[0].ObserveFor, 0))
 	answers, err := a.try(bids...)
 	if err != nil {
 		return err
@@ -133,7 +133,7 @@ func namesExact(t *Trial) error {
 			return err
 		}
 		// On a busy machine a session may be lost, and what hung on it go on in another.
-		if err := same(fmt.Sprintf("beat of %q", name), now.Beat, held[name].Beat); err != nil && t.Virtual {
+		if err := same(fmt.Sprintf("heartbeat of %q", name), now.Heartbeat, held[name].Heartbeat); err != nil && t.Virtual {
 			return err
 		}
 		records, err := b.list(name, 1)

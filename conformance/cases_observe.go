@@ -15,11 +15,11 @@ var observeCases = []Case{
 	{Rule: "O2", Name: "only what has changed", Run: observeChanged,
 		Says: "Observe returns those of the leases in seen that have changed, and no others; to grow older is no change."},
 	{Rule: "O3", Name: "every change shows", Run: observeEvery,
-		Says: "Grant, renewal (unless the store expires leases by itself), wish, withdrawal of a wish, and release each show as a change."},
+		Says: "Grant, renewal (unless the store expires leases by itself), request, withdrawal of a request, and release each show as a change."},
 	{Rule: "O4", Name: "observing does not wait", Run: observeNow,
 		Says: "Observe does not wait, whether or not anything has changed."},
 	{Rule: "O5", Name: "observing does not write", Run: observeQuiet,
-		Says: "Observe reads: no beat changes and no record appears."},
+		Says: "Observe reads: no heartbeat changes and no record appears."},
 	{Rule: "O6", Name: "the place in history loses nothing", Run: observeNext,
 		Says: "next is a place in the store's history for the following call with the same elections: no change is lost between the two."},
 	{Rule: "O7", Name: "age is about right", Run: observeAge,
@@ -106,11 +106,11 @@ func observeEvery(t *Trial) error {
 		is   func(l backend.Lease) bool
 	}{
 		{"a grant", func() (err error) { held, err = a.win("jobs"); return err }, func(l backend.Lease) bool { return l.Holder == a.me && l.Term == held.Term }},
-		{"a renewal", func() (err error) { held, err = a.alter(held); return err }, func(l backend.Lease) bool { return l.Beat == held.Beat }},
+		{"a renewal", func() (err error) { held, err = a.alter(held); return err }, func(l backend.Lease) bool { return l.Heartbeat == held.Heartbeat }},
 		{"a nomination", func() error {
-			return b.wish(backend.Wish{Election: "jobs", Term: held.Term, Kind: backend.Nominate, ID: "b"})
-		}, func(l backend.Lease) bool { return l.Wish.Kind == backend.Nominate && l.Wish.ID == "b" }},
-		{"its withdrawal", func() error { return b.wish(backend.Wish{Election: "jobs", Term: held.Term}) }, func(l backend.Lease) bool { return l.Wish == backend.Wish{} }},
+			return b.request(backend.Request{Election: "jobs", Term: held.Term, Kind: backend.Nominate, ID: "b"})
+		}, func(l backend.Lease) bool { return l.Request.Kind == backend.Nominate && l.Request.ID == "b" }},
+		{"its withdrawal", func() error { return b.request(backend.Request{Election: "jobs", Term: held.Term}) }, func(l backend.Lease) bool { return l.Request == backend.Request{} }},
 		{"a release", func() error { return a.free(backend.Released, held) }, func(l backend.Lease) bool { return l.Vacant() && l.Term == held.Term }},
 	}
 	for _, s := range steps {
@@ -157,7 +157,7 @@ func observeQuiet(t *Trial) error {
 	}
 	now, err := a.look("jobs")
 	records, err2 := a.list("", 10)
-	return errors.Join(err, err2, same("beat", now.Beat, held.Beat), same("records", len(records), 1))
+	return errors.Join(err, err2, same("heartbeat", now.Heartbeat, held.Heartbeat), same("records", len(records), 1))
 }
 
 func observeNext(t *Trial) error {
@@ -196,7 +196,7 @@ func observeNext(t *Trial) error {
 			seen[at] = l
 		}
 		for _, s := range seen {
-			if err := same(fmt.Sprintf("call %d: beat of %s", i, s.Election), s.Beat, held[s.Election].Beat); err != nil {
+			if err := same(fmt.Sprintf("call %d: heartbeat of %s", i, s.Election), s.Heartbeat, held[s.Election].Heartbeat); err != nil {
 				return err
 			}
 		}

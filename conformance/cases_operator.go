@@ -19,16 +19,16 @@ var operatorCases = []Case{
 		Says: "Pause makes this process step down and not campaign until Resume, for one election or for all."},
 	{Rule: "P2", Name: "who resigns is out for half a TTL", Run: operatorResign,
 		Says: "Who resigns campaigns again after half a TTL; alone it then leads again, in a new term."},
-	{Rule: "P3", Name: "a sick node steps down and stays out", Run: operatorHealth,
+	{Rule: "P3", Name: "a unhealthy node steps down and stays out", Run: operatorHealth,
 		Says: "A failing health check makes this process step down from everything and stay out until it passes."},
 	{Rule: "P3", Name: "a health check that hangs has failed", Run: operatorHealthHangs,
 		Says: "A health check that hangs past its context counts as failed."},
 	{Rule: "P4", Name: "an observer never writes", Run: operatorObserver,
 		Says: "An observer never campaigns and never writes to the store; it sees all that others see."},
-	{Rule: "P5", Name: "silence after a failure", Run: operatorSilence, skip: exclusive,
-		Says: "After a leader has failed nobody leads for Silence; an orderly release skips it."},
-	{Rule: "P6", Name: "priority of the incumbent", Run: operatorPriority, skip: exclusive,
-		Says: "After a leader has failed the others hold back for Priority, so that a candidate with the same ID can return; an orderly release skips it."},
+	{Rule: "P5", Name: "failover delay after a failure", Run: operatorFailoverDelay, skip: exclusive,
+		Says: "After a leader has failed nobody leads for FailoverDelay; an orderly release skips it."},
+	{Rule: "P6", Name: "the incumbent comes first", Run: operatorIncumbentGrace, skip: exclusive,
+		Says: "After a leader has failed the others hold back for IncumbentGrace, so that a candidate with the same ID can return; an orderly release skips it."},
 	{Rule: "P7", Name: "the same id twice", Run: operatorSameID, skip: exclusive,
 		Says: "Two live processes with the same ID are two candidates, and it is reported."},
 	{Rule: "P8", Name: "one attempt", Run: operatorTry,
@@ -71,7 +71,7 @@ func operatorResign(t *Trial) error {
 	if err != nil {
 		return err
 	}
-	was, err := t.reign(t.bound(), a)
+	was, err := t.leadership(t.bound(), a)
 	if err != nil {
 		return err
 	}
@@ -93,7 +93,7 @@ func operatorResign(t *Trial) error {
 	if err := errors.Join(err, must(took >= t.TTL/2-t.TTL/20-t.Late, fmt.Sprintf("it to stay out for %v", t.TTL/2), took)); err != nil {
 		return err
 	}
-	if again, err := t.reign(t.bound(), a); err != nil || again.Term <= term {
+	if again, err := t.leadership(t.bound(), a); err != nil || again.Term <= term {
 		return errors.Join(err, fmt.Errorf("expected a term above %d, got %v", term, show(again)))
 	}
 	b, err := t.seat("b", "jobs", nil)
@@ -107,11 +107,11 @@ func operatorResign(t *Trial) error {
 }
 
 func operatorHealth(t *Trial) error {
-	var sick atomic.Bool
+	var unhealthy atomic.Bool
 	a, err := t.seat("a", "jobs", func(o *election.Options) {
 		o.Health = func(context.Context) error {
-			if sick.Load() {
-				return errors.New("this node is sick")
+			if unhealthy.Load() {
+				return errors.New("this node is unhealthy")
 			}
 			return nil
 		}
@@ -133,7 +133,7 @@ func operatorHealth(t *Trial) error {
 		return err
 	}
 	t.sleep(t.TTL)
-	sick.Store(true)
+	unhealthy.Store(true)
 	if _, err := t.after(t.renewEvery()+t.handover(), "the other to lead after the health check has failed", b.Leading); err != nil {
 		return err
 	}
@@ -142,10 +142,10 @@ func operatorHealth(t *Trial) error {
 	}
 	b.Pause()
 	t.sleep(2 * t.TTL)
-	if err := must(!a.Leading(), "a sick node to stay out", a.Current()); err != nil {
+	if err := must(!a.Leading(), "a unhealthy node to stay out", a.Current()); err != nil {
 		return err
 	}
-	sick.Store(false)
+	unhealthy.Store(false)
 	_, err = t.after(2*t.renewEvery()+t.handover(), "the node to lead when it is well again", a.Leading)
 	return err
 }
@@ -211,33 +211,33 @@ func operatorObserver(t *Trial) error {
 	return same("writing calls of an observer", writes, 0)
 }
 
-func operatorSilence(t *Trial) error {
-	silence := t.TTL
-	leader, others, err := t.led(3, "jobs", func(o *election.Options) { o.Silence = silence })
+func operatorFailoverDelay(t *Trial) error {
+	failoverDelay := t.TTL
+	leader, others, err := t.led(3, "jobs", func(o *election.Options) { o.FailoverDelay = failoverDelay })
 	if err != nil {
 		return err
 	}
 	t.sleep(t.TTL)
 	failed := t.over(leader.node.lastSent("jobs"), t.now())
 	leader.node.dies()
-	next, _, err := t.elected(t.bound()+silence, others...)
+	next, _, err := t.elected(t.bound()+failoverDelay, others...)
 	if err != nil {
 		return err
 	}
 	won, _ := next.toldAt(func(e election.Event) bool { return e.Leading })
-	if err := must(won >= failed+silence, fmt.Sprintf("silence until %v: the reign counts as failed from %v on", failed+silence, failed), won); err != nil {
+	if err := must(won >= failed+failoverDelay, fmt.Sprintf("failover delay until %v: the leadership counts as failed from %v on", failed+failoverDelay, failed), won); err != nil {
 		return err
 	}
 	t.sleep(t.TTL)
-	next.Pause() // in order: no silence
+	next.Pause() // in order: no failover delay
 	rest := slices.DeleteFunc(others, func(s *seat) bool { return s == next })
-	_, err = t.after(t.handover(), "the next leader after an orderly release, without silence", func() bool { return leading(rest) != nil })
+	_, err = t.after(t.handover(), "the next leader after an orderly release, without failover delay", func() bool { return leading(rest) != nil })
 	return err
 }
 
-func operatorPriority(t *Trial) error {
-	priority := t.TTL
-	with := func(o *election.Options) { o.Priority = priority }
+func operatorIncumbentGrace(t *Trial) error {
+	incumbentGrace := t.TTL
+	with := func(o *election.Options) { o.IncumbentGrace = incumbentGrace }
 	a, others, err := t.led(2, "jobs", with)
 	if err != nil {
 		return err
@@ -261,11 +261,11 @@ func operatorPriority(t *Trial) error {
 	t.sleep(t.TTL)
 	failed := t.over(back.node.lastSent("jobs"), t.now())
 	back.node.dies() // now it does not return
-	if _, _, err := t.elected(t.bound()+priority, b); err != nil {
+	if _, _, err := t.elected(t.bound()+incumbentGrace, b); err != nil {
 		return err
 	}
 	won, _ := b.toldAt(func(e election.Event) bool { return e.Leading })
-	return must(won >= failed+priority, fmt.Sprintf("the other to hold back until %v: the reign counts as failed from %v on", failed+priority, failed), won)
+	return must(won >= failed+incumbentGrace, fmt.Sprintf("the other to hold back until %v: the leadership counts as failed from %v on", failed+incumbentGrace, failed), won)
 }
 
 func operatorSameID(t *Trial) error {

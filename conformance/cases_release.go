@@ -21,11 +21,11 @@ var releaseCases = []Case{
 	{Rule: "X6", Name: "to release nothing is no error", Run: releaseNothing,
 		Says: "Releasing what is not held is no error: unknown elections, vacant leases, twice, and on a client that never bid."},
 	{Rule: "X7", Name: "the reason is kept", Run: releaseEnd,
-		Says: "The record says how the reign ended: held[i].End."},
-	{Rule: "X8", Name: "a release has a fresh beat", Run: releaseBeat,
-		Says: "Beat is a fresh random value at every grant, renewal and release, and a release shows as a change."},
-	{Rule: "X9", Name: "a release keeps the wish", Run: releaseWish,
-		Says: "A wish stays beside the lease until the next grant: a release does not clear it."},
+		Says: "The record says how the leadership ended: held[i].End."},
+	{Rule: "X8", Name: "a release has a fresh heartbeat", Run: releaseHeartbeat,
+		Says: "Heartbeat is a fresh random value at every grant, renewal and release, and a release shows as a change."},
+	{Rule: "X9", Name: "a release keeps the request", Run: releaseRequest,
+		Says: "A request stays beside the lease until the next grant: a release does not clear it."},
 	{Rule: "X10", Name: "many are released in one call", Run: releaseMany,
 		Says: "After nil none of the leases of a Release is held, however many they were."},
 }
@@ -42,7 +42,7 @@ func releaseFrees(t *Trial) error {
 	now, err := b.look("jobs")
 	if err := errors.Join(err, must(now.Vacant(), "a vacant lease", now), same("holder", now.Holder, backend.Candidate{}),
 		same("term", now.Term, held.Term), same("End", now.End, backend.Released),
-		same("LastID", now.LastID, "a"), same("LastNonce", now.LastNonce, a.me.Nonce), same("Watch", now.Watch, 0),
+		same("LastID", now.LastID, "a"), same("LastNonce", now.LastNonce, a.me.Nonce), same("Watch", now.ObserveFor, 0),
 		same("TTL of a vacant lease", now.TTL, 0), same("Renew of a vacant lease", now.Renew, 0)); err != nil {
 		return err
 	}
@@ -171,7 +171,7 @@ func releaseEnd(t *Trial) error {
 	return nil
 }
 
-func releaseBeat(t *Trial) error {
+func releaseHeartbeat(t *Trial) error {
 	a, b := t.client("a"), t.client("b")
 	held, err := a.win("jobs")
 	if err != nil {
@@ -191,24 +191,24 @@ func releaseBeat(t *Trial) error {
 	if err := same("changes after a release", len(changed), 1); err != nil {
 		return err
 	}
-	return must(changed[0].Beat != held.Beat, "a fresh beat", changed[0].Beat)
+	return must(changed[0].Heartbeat != held.Heartbeat, "a fresh heartbeat", changed[0].Heartbeat)
 }
 
-func releaseWish(t *Trial) error {
+func releaseRequest(t *Trial) error {
 	a, b := t.client("a"), t.client("b")
 	held, err := a.win("jobs")
 	if err != nil {
 		return err
 	}
-	w := backend.Wish{Election: "jobs", Term: held.Term, Kind: backend.Accept, ID: "b", Nonce: b.me.Nonce}
-	if err := b.wish(w); err != nil {
+	w := backend.Request{Election: "jobs", Term: held.Term, Kind: backend.Accept, ID: "b", Nonce: b.me.Nonce}
+	if err := b.request(w); err != nil {
 		return fmt.Errorf("ask: expected no error, got %w", err)
 	}
 	if err := a.free(backend.Released, held); err != nil {
 		return err
 	}
 	now, err := a.look("jobs")
-	return errors.Join(err, same("wish after the release", now.Wish, w))
+	return errors.Join(err, same("request after the release", now.Request, w))
 }
 
 func releaseMany(t *Trial) error {
@@ -226,7 +226,7 @@ func releaseMany(t *Trial) error {
 	for _, l := range over {
 		bids = append(bids, a.bid(l))
 	}
-	t.sleep(max(over[0].Watch, 0))
+	t.sleep(max(over[0].ObserveFor, 0))
 	answers, err := a.try(bids...)
 	if err != nil {
 		return err

@@ -9,8 +9,8 @@ import (
 )
 
 var renewCases = []Case{
-	{Rule: "R1", Name: "a renewal is a write with a fresh beat", Run: renewBeat,
-		Says: "Each renewal gives the lease a fresh random Beat (unless the store expires leases by itself), which every reader sees, and leaves Term and Ref alone."},
+	{Rule: "R1", Name: "a renewal is a write with a fresh heartbeat", Run: renewHeartbeat,
+		Says: "Each renewal gives the lease a fresh random Heartbeat (unless the store expires leases by itself), which every reader sees, and leaves Term and Ref alone."},
 	{Rule: "R2", Name: "a renewal is refused in another term", Run: renewTerm,
 		Says: "Renew is pinned to the term: with another one it is Refused and touches nothing."},
 	{Rule: "R3", Name: "a renewal is refused after another grant", Run: renewTaken, skip: exclusive,
@@ -18,13 +18,13 @@ var renewCases = []Case{
 	{Rule: "R4", Name: "a renewal does not revive", Run: renewReleased,
 		Says: "A lease that was released is not revived by a renewal, even if nobody has taken it since."},
 	{Rule: "R5", Name: "a renewal is refused after a deposition", Run: renewDeposed,
-		Says: "Depose: the holder's next renewal is refused, with the wish in the answer; the lease stays the holder's until it releases."},
-	{Rule: "R6", Name: "an answer carries the wish", Run: renewWish,
-		Says: "The answer to a renewal carries the wish beside the lease."},
+		Says: "Depose: the holder's next renewal is refused, with the request in the answer; the lease stays the holder's until it releases."},
+	{Rule: "R6", Name: "an answer carries the request", Run: renewRequest,
+		Says: "The answer to a renewal carries the request beside the lease."},
 	{Rule: "R7", Name: "what never was is not renewed", Run: renewNothing,
 		Says: "A renewal of a lease that was never granted is Refused and leaves no trace."},
 	{Rule: "R8", Name: "a renewal does not shorten what is watched", Run: renewTTL,
-		Says: "Through all renewals of a reign readers see the TTL and Renew of the bid that won it, and a Watch of no less, which no Trust exceeds."},
+		Says: "Through all renewals of a leadership readers see the TTL and Renew of the bid that won it, and a Watch of no less, which no Trust exceeds."},
 	{Rule: "R9", Name: "a renewal answers in order", Run: renewOrder, skip: exclusive,
 		Says: "Outcomes of renewals are per item and in order."},
 	{Rule: "R10", Name: "a deleted record is not renewed", Run: renewDeleted, Fault: FaultDeleteRecord,
@@ -33,7 +33,7 @@ var renewCases = []Case{
 
 func compare(a, b string) int { return strings.Compare(a, b) }
 
-func renewBeat(t *Trial) error {
+func renewHeartbeat(t *Trial) error {
 	a, b := t.client("a"), t.client("b")
 	first, err := a.win("jobs")
 	if err != nil {
@@ -43,31 +43,31 @@ func renewBeat(t *Trial) error {
 	if err != nil {
 		return err
 	}
-	beats := map[uint64]int{first.Beat: 0}
+	heartbeats := map[uint64]int{first.Heartbeat: 0}
 	held := first
 	for i := range 50 {
 		if held, err = a.keep(held); err != nil {
 			return err
 		}
-		if earlier, twice := beats[held.Beat]; twice && !t.silent() {
-			return fmt.Errorf("renewal %d: expected a fresh beat, got %d, which renewal %d had", i+1, held.Beat, earlier)
+		if earlier, twice := heartbeats[held.Heartbeat]; twice && !t.silent() {
+			return fmt.Errorf("renewal %d: expected a fresh heartbeat, got %d, which renewal %d had", i+1, held.Heartbeat, earlier)
 		}
-		beats[held.Beat] = i + 1
+		heartbeats[held.Heartbeat] = i + 1
 		read, err := b.look("jobs")
-		if err := errors.Join(err, same("beat that others read", read.Beat, held.Beat), same("term after a renewal", read.Term, first.Term), same("reference after a renewal", read.Ref, seen.Ref), same("holder after a renewal", read.Holder, a.me)); err != nil {
+		if err := errors.Join(err, same("heartbeat that others read", read.Heartbeat, held.Heartbeat), same("term after a renewal", read.Term, first.Term), same("reference after a renewal", read.Ref, seen.Ref), same("holder after a renewal", read.Holder, a.me)); err != nil {
 			return err
 		}
 	}
-	if t.silent() && len(beats) < 51 {
+	if t.silent() && len(heartbeats) < 51 {
 		return nil
 	}
 	steps := map[uint64]bool{} // a counter is guessable, and equal after a lost write
 	var last uint64
-	for beat := range beats {
-		steps[beat-last] = true
-		last = beat
+	for heartbeat := range heartbeats {
+		steps[heartbeat-last] = true
+		last = heartbeat
 	}
-	return must(len(steps) > 10, "random beats", fmt.Sprintf("%d different steps between 51 of them", len(steps)))
+	return must(len(steps) > 10, "random heartbeats", fmt.Sprintf("%d different steps between 51 of them", len(steps)))
 }
 
 func renewTerm(t *Trial) error {
@@ -85,7 +85,7 @@ func renewTerm(t *Trial) error {
 	}
 	now, err := a.look("jobs")
 	_, err2 := a.keep(held)
-	return errors.Join(err, err2, same("beat after renewals that were refused", now.Beat, held.Beat))
+	return errors.Join(err, err2, same("heartbeat after renewals that were refused", now.Heartbeat, held.Heartbeat))
 }
 
 func renewTaken(t *Trial) error {
@@ -99,8 +99,8 @@ func renewTaken(t *Trial) error {
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(must(now.Term > old.Term, fmt.Sprintf("a term above %d after a take-over", old.Term), now.Term),
-		same("how the last reign ended", now.End, backend.Failed), same("who led before", now.LastID, "a"), same("nonce of who led before", now.LastNonce, a.me.Nonce)); err != nil {
+	if err := errors.Join(must(now.Term > old.Term, fmt.Sprintf("a term above %d after a takeover", old.Term), now.Term),
+		same("how the last leadership ended", now.End, backend.Failed), same("who led before", now.LastID, "a"), same("nonce of who led before", now.LastNonce, a.me.Nonce)); err != nil {
 		return err
 	}
 	if t.Store.Kill == nil {
@@ -109,7 +109,7 @@ func renewTaken(t *Trial) error {
 		}
 	}
 	read, err := b.look("jobs")
-	return errors.Join(err, same("beat of the later grant", read.Beat, now.Beat), same("holder of the later grant", read.Holder, b.me))
+	return errors.Join(err, same("heartbeat of the later grant", read.Heartbeat, now.Heartbeat), same("holder of the later grant", read.Holder, b.me))
 }
 
 func renewReleased(t *Trial) error {
@@ -135,7 +135,7 @@ func renewDeposed(t *Trial) error {
 	if err != nil {
 		return err
 	}
-	if err := op.wish(backend.Wish{Election: "jobs", Term: held.Term, Kind: backend.Depose}); err != nil {
+	if err := op.request(backend.Request{Election: "jobs", Term: held.Term, Kind: backend.Depose}); err != nil {
 		return fmt.Errorf("depose: expected no error, got %w", err)
 	}
 	answers, err := a.renew(held)
@@ -145,35 +145,35 @@ func renewDeposed(t *Trial) error {
 	got := answers[0]
 	read, err := op.look("jobs")
 	if err := errors.Join(err, same("outcome of a deposed holder's renewal", got.Outcome, backend.Refused),
-		same("wish in the answer", got.Wish.Kind, backend.Depose), same("term of the wish", got.Wish.Term, held.Term),
+		same("request in the answer", got.Request.Kind, backend.Depose), same("term of the request", got.Request.Term, held.Term),
 		same("holder in the answer", got.Holder, a.me),
-		same("holder until it releases", read.Holder, a.me), same("beat until it releases", read.Beat, held.Beat)); err != nil {
+		same("holder until it releases", read.Holder, a.me), same("heartbeat until it releases", read.Heartbeat, held.Heartbeat)); err != nil {
 		return err
 	}
 	if err := a.free(backend.Deposed, held); err != nil {
 		return err
 	}
 	read, err = op.look("jobs")
-	return errors.Join(err, must(read.Vacant(), "a vacant lease after the deposed has released", read), same("how the reign ended", read.End, backend.Deposed))
+	return errors.Join(err, must(read.Vacant(), "a vacant lease after the deposed has released", read), same("how the leadership ended", read.End, backend.Deposed))
 }
 
-func renewWish(t *Trial) error {
+func renewRequest(t *Trial) error {
 	a, op := t.client("a"), t.client("operator")
 	held, err := a.win("jobs")
 	if err != nil {
 		return err
 	}
-	for _, w := range []backend.Wish{
+	for _, w := range []backend.Request{
 		{Election: "jobs", Term: held.Term, Kind: backend.Nominate, ID: "b"},
 		{Election: "jobs", Term: held.Term, Kind: backend.Accept, ID: "b", Nonce: op.me.Nonce},
 	} {
-		if err := op.wish(w); err != nil {
+		if err := op.request(w); err != nil {
 			return fmt.Errorf("ask %s: expected no error, got %w", w.Kind, err)
 		}
 		if held, err = a.keep(held); err != nil {
 			return err
 		}
-		if err := same("wish in the answer to a renewal", held.Wish, w); err != nil {
+		if err := same("request in the answer to a renewal", held.Request, w); err != nil {
 			return err
 		}
 	}
@@ -207,8 +207,8 @@ func renewTTL(t *Trial) error {
 		err = errors.Join(err, same("TTL in the answer", held.TTL, want.TTL), same("Renew in the answer", held.Renew, want.Renew),
 			same("TTL read", read.TTL, want.TTL), same("Renew read", read.Renew, want.Renew))
 		if t.Expiry == backend.ByChallengers {
-			err = errors.Join(err, must(read.Watch >= want.TTL, fmt.Sprintf("a Watch of at least %v", want.TTL), read.Watch),
-				must(answers[0].Trust <= read.Watch, fmt.Sprintf("a Trust of at most what is watched, %v", read.Watch), answers[0].Trust))
+			err = errors.Join(err, must(read.ObserveFor >= want.TTL, fmt.Sprintf("a Watch of at least %v", want.TTL), read.ObserveFor),
+				must(answers[0].ValidFor <= read.ObserveFor, fmt.Sprintf("a Trust of at most what is watched, %v", read.ObserveFor), answers[0].ValidFor))
 		}
 		if err != nil {
 			return err

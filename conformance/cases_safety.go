@@ -15,11 +15,11 @@ import (
 // managers. Those here provoke each of them.
 var safetyCases = append(cutCases(),
 	Case{Rule: "S2", Name: "trust counts from the sending", Run: safeAnchored,
-		Says: "Trusted until at most the start of the successful call + TTL − margin, however late the answer comes."},
+		Says: "Trusted until at most the start of the successful call + TTL − clock margin, however late the answer comes."},
 	Case{Rule: "S3", Name: "leading is right at once after a stall", Run: safeStall,
 		Says: "Leading() compares the clock with the deadline at every call: it is right though the manager itself is stopped."},
 	Case{Rule: "S6", Name: "a lost lease is never adopted again", Run: safeResurrection,
-		Says: "A reign that has run out does not come back, even if nobody took the lease: a new bid, a new term."},
+		Says: "A leadership that has run out does not come back, even if nobody took the lease: a new bid, a new term."},
 	Case{Rule: "S7", Name: "doubled and late requests touch no later term", Run: safeLate,
 		Says: "A renewal or release of term n that arrives late, or twice, does not touch term n+1, also of the same candidate."},
 	Case{Rule: "S8", Name: "a lost answer is no win", Run: safeUnknown,
@@ -29,7 +29,7 @@ var safetyCases = append(cutCases(),
 	Case{Rule: "S12", Name: "one failing item harms no other election", Run: safeItem,
 		Says: "An item of a batch that fails costs no other election its lease."},
 	Case{Rule: "S13", Name: "the holder's TTL decides", Run: safeHolderTTL, skip: all(exclusive, expires),
-		Says: "A take-over waits for the holder's TTL, not for the challenger's."},
+		Says: "A takeover waits for the holder's TTL, not for the challenger's."},
 	Case{Rule: "S14", Name: "a challenger watches for itself", Run: safeWatch, skip: all(exclusive, watched),
 		Says: "A challenger takes a held lease only after it has itself seen it unchanged for the holder's TTL, counted from the receipt of the first answer; that the record is ancient does not help."},
 )
@@ -117,7 +117,7 @@ func safeAnchored(t *Trial) error {
 		return err
 	}
 	cut.Store(true)
-	t.sleep(a.node.lastSent("jobs") + t.TTL - t.margin() - t.TTL/10 - t.now())
+	t.sleep(a.node.lastSent("jobs") + t.TTL - t.clockMargin() - t.TTL/10 - t.now())
 	early := a.Leading()
 	deadline := t.runOut(a.node, "jobs")
 	late := a.Leading()
@@ -172,7 +172,7 @@ func safeStall(t *Trial) error {
 	if err != nil {
 		return err
 	}
-	old, err := t.reign(t.bound(), a)
+	old, err := t.leadership(t.bound(), a)
 	if err != nil {
 		return err
 	}
@@ -197,7 +197,7 @@ func safeStall(t *Trial) error {
 			return fmt.Errorf("successor of a stopped manager: %w", err)
 		}
 	}
-	return t.until(5*t.bound(), "the stopped manager to tell that it lost the reign", func() bool {
+	return t.until(5*t.bound(), "the stopped manager to tell that it lost the leadership", func() bool {
 		return a.heard(func(e election.Event) bool { return e.Kind == election.Elected && e.Leading }) &&
 			a.heard(func(e election.Event) bool { return e.Reason == election.ReasonDeadline }) && old.Context().Err() != nil
 	})
@@ -208,19 +208,19 @@ func safeResurrection(t *Trial) error {
 	if err != nil {
 		return err
 	}
-	old, err := t.reign(t.bound(), a)
+	old, err := t.leadership(t.bound(), a)
 	if err != nil {
 		return err
 	}
 	a.node.wire.Cut(true)
 	t.runOut(a.node, "jobs")
 	a.node.wire.Cut(false)
-	now, err := t.reign(2*t.bound(), a)
+	now, err := t.leadership(2*t.bound(), a)
 	if err != nil {
 		return err
 	}
-	return errors.Join(must(now.Term > old.Term, fmt.Sprintf("a term above %d after the reign ran out", old.Term), now),
-		must(!old.Leading(), "the old reign to be over for ever", old.Leading()),
+	return errors.Join(must(now.Term > old.Term, fmt.Sprintf("a term above %d after the leadership ran out", old.Term), now),
+		must(!old.Leading(), "the old leadership to be over for ever", old.Leading()),
 		must(old.Context().Err() != nil, "its context to be cancelled", old.Context().Err()))
 }
 
@@ -256,7 +256,7 @@ func safeLate(t *Trial) error {
 		for _, e := range s.events() {
 			late := e.Reason == election.ReasonDeadline || e.Reason == election.ReasonUnreachable // a busy machine may be
 			if e.Reason == election.ReasonRefused || late && t.Virtual {
-				return fmt.Errorf("requests that arrive twice: expected reigns to end by resignation only, got %v", e)
+				return fmt.Errorf("requests that arrive twice: expected leaderships to end by resignation only, got %v", e)
 			}
 		}
 	}
@@ -351,7 +351,7 @@ func safeItem(t *Trial) error {
 	}
 	terms := map[string]uint64{}
 	for _, s := range seats {
-		l, err := t.reign(t.bound(), s)
+		l, err := t.leadership(t.bound(), s)
 		if err != nil {
 			return err
 		}
@@ -371,7 +371,7 @@ func safeItem(t *Trial) error {
 			return fmt.Errorf("%s, while the renewals of jobs2 had no outcome: expected it to be led in term %d all the time, got %v", s.Name(), terms[s.Name()], s.events())
 		}
 	}
-	if err := t.told(seats[2], "jobs2, whose renewals had no outcome, to be told that its reign has ended at its deadline", func(e election.Event) bool {
+	if err := t.told(seats[2], "jobs2, whose renewals had no outcome, to be told that its leadership has ended at its deadline", func(e election.Event) bool {
 		return e.Reason == election.ReasonUnreachable || e.Reason == election.ReasonDeadline
 	}); err != nil {
 		return err
@@ -404,7 +404,7 @@ func safeHolderTTL(t *Trial) error {
 		return err
 	}
 	won, _ := b.toldAt(func(e election.Event) bool { return e.Leading })
-	return must(won >= sent+t.TTL, fmt.Sprintf("no take-over before %v: the holder's last renewal was sent at %v with a TTL of %v, the challenger's is %v", sent+t.TTL, sent, t.TTL, short), won)
+	return must(won >= sent+t.TTL, fmt.Sprintf("no takeover before %v: the holder's last renewal was sent at %v with a TTL of %v, the challenger's is %v", sent+t.TTL, sent, t.TTL, short), won)
 }
 
 func safeWatch(t *Trial) error {
@@ -442,7 +442,7 @@ func safeWatch(t *Trial) error {
 	for _, c := range b.wire.Log() {
 		if c.Method == "Observe" && c.Err == nil {
 			first := b.wire.began.Sub(t.began) + c.Received
-			return must(won >= first+t.TTL, fmt.Sprintf("no take-over before %v: the first answer was received at %v, the holder's TTL is %v", first+t.TTL, first, t.TTL), won)
+			return must(won >= first+t.TTL, fmt.Sprintf("no takeover before %v: the first answer was received at %v, the holder's TTL is %v", first+t.TTL, first, t.TTL), won)
 		}
 	}
 	return fmt.Errorf("expected the challenger to have observed the lease, it took it without looking")

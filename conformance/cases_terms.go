@@ -11,22 +11,22 @@ import (
 
 // S4 and S5 are also checked in every history of managers.
 var termCases = []Case{
-	{Rule: "S4", Name: "terms grow through a thousand reigns", Run: termsGrow,
+	{Rule: "S4", Name: "terms grow through a thousand leaderships", Run: termsGrow,
 		Says: "Each grant has a term greater than all earlier terms of that election, through release and re-election."},
 	{Rule: "S4", Name: "terms grow through expiry", Run: termsExpiry,
 		Says: "Each grant has a term greater than all earlier terms of that election, through expiry."},
 	{Rule: "S4", Name: "terms exceed the floor", Run: termsFloor,
-		Says: "The term of a grant exceeds Bid.Floor, and the next one exceeds that."},
+		Says: "The term of a grant exceeds Bid.MinTerm, and the next one exceeds that."},
 	{Rule: "S4", Name: "a first term is the clock's", Run: termsFirst,
 		Says: "The first term of an election in a new store is the time in microseconds since 1970, and not far ahead of it: so terms grow across a change of store."},
 	{Rule: "S4", Name: "terms grow through a deleted record", Run: termsDeleted, Fault: FaultDeleteRecord,
 		Says: "Each grant has a term greater than all earlier terms of that election, through deleted records."},
 	{Rule: "S4", Name: "terms grow through a restart", Run: termsRestart, Fault: FaultRestart,
 		Says: "Each grant has a term greater than all earlier terms of that election, through restarts of the store."},
-	{Rule: "S4", Name: "terms grow through a fail-over", Run: termsFailover, Fault: FaultFailover,
-		Says: "Each grant has a term greater than all earlier terms of that election, through a fail-over that loses the last writes."},
+	{Rule: "S4", Name: "terms grow through a failover", Run: termsFailover, Fault: FaultFailover,
+		Says: "Each grant has a term greater than all earlier terms of that election, through a failover that loses the last writes."},
 	{Rule: "S5", Name: "elections have terms of their own", Run: termsApart,
-		Says: "A reign of one election changes nothing in another: neither term nor beat."},
+		Says: "A leadership of one election changes nothing in another: neither term nor heartbeat."},
 }
 
 // grows checks the term of a grant against the last one.
@@ -48,10 +48,10 @@ func termsGrow(t *Trial) error {
 		c := clients[i%3]
 		held, err := c.win("jobs")
 		if err != nil {
-			return fmt.Errorf("reign %d: %w", i+1, err)
+			return fmt.Errorf("leadership %d: %w", i+1, err)
 		}
 		if err := grows(&last, held); err != nil {
-			return fmt.Errorf("reign %d: %w", i+1, err)
+			return fmt.Errorf("leadership %d: %w", i+1, err)
 		}
 		if err := c.free(backend.Released, held); err != nil {
 			return err
@@ -104,7 +104,7 @@ func termsFloor(t *Trial) error {
 		return err
 	}
 	floor := last + 1_000_000_000_000_000
-	held, err = a.winBy("jobs", func(b *backend.Bid) { b.Floor = floor })
+	held, err = a.winBy("jobs", func(b *backend.Bid) { b.MinTerm = floor })
 	if err != nil {
 		return err
 	}
@@ -173,7 +173,7 @@ func termsFailover(t *Trial) error {
 	if err := t.fault(FaultFailover, true, ""); err != nil {
 		return err
 	}
-	if err := t.until(4*t.TTL, "an answer after the fail-over", func() bool { _, err := a.glance("jobs"); return err == nil }); err != nil {
+	if err := t.until(4*t.TTL, "an answer after the failover", func() bool { _, err := a.glance("jobs"); return err == nil }); err != nil {
 		return err
 	}
 	if err := a.lost("that another server granted", held); err != nil {
@@ -199,5 +199,5 @@ func termsApart(t *Trial) error {
 		}
 	}
 	now, err := b.look("jobs")
-	return errors.Join(err, same("term", now.Term, held.Term), same("beat", now.Beat, held.Beat), same("holder", now.Holder, a.me))
+	return errors.Join(err, same("term", now.Term, held.Term), same("heartbeat", now.Heartbeat, held.Heartbeat), same("holder", now.Holder, a.me))
 }

@@ -10,18 +10,18 @@ import (
 	"github.com/go-election/go-election/election"
 )
 
-var wishCases = []Case{
-	{Rule: "P12", Name: "the nominee leads next", Run: wishNominee, skip: exclusive,
+var requestCases = []Case{
+	{Rule: "P12", Name: "the nominee leads next", Run: requestNominee, skip: exclusive,
 		Says: "A live nominee accepts, the leader steps down in order, and the nominee leads next."},
-	{Rule: "P12", Name: "a dead nominee costs nothing", Run: wishDead, skip: exclusive,
-		Says: "Nothing happens until the nominee accepts: one that is not there costs no leadership and no time at a later fail-over."},
-	{Rule: "P12", Name: "only the nominee bids for a grace time", Run: wishGrace, skip: exclusive,
+	{Rule: "P12", Name: "a dead nominee costs nothing", Run: requestDead, skip: exclusive,
+		Says: "Nothing happens until the nominee accepts: one that is not there costs no leadership and no time at a later failover."},
+	{Rule: "P12", Name: "only the nominee bids for a grace time", Run: requestGrace, skip: exclusive,
 		Says: "After the leader has stepped down for a nominee only the nominee bids for one TTL; then the others do."},
-	{Rule: "P13", Name: "the deposed stays out", Run: wishDepose, skip: exclusive,
+	{Rule: "P13", Name: "the deposed stays out", Run: requestDepose, skip: exclusive,
 		Says: "A deposed leader's next renewal is refused, it releases by itself, and stays out for one TTL."},
-	{Rule: "P13", Name: "the deposed stays out after a long drain", Run: wishDrain,
+	{Rule: "P13", Name: "the deposed stays out after a long drain", Run: requestDrain,
 		Says: "The deposed stays out for one TTL from its release, however long its function took to return."},
-	{Rule: "P14", Name: "wishes need a leader", Run: wishVacant,
+	{Rule: "P14", Name: "requests need a leader", Run: requestVacant,
 		Says: "To nominate or depose where nobody leads is an error."},
 }
 
@@ -48,7 +48,7 @@ func (t *Trial) ask(what string, do func(context.Context) error) (err error) {
 // depose deposes and expects no error.
 func (t *Trial) depose(by *seat) error { return t.ask("depose", by.Depose) }
 
-func wishNominee(t *Trial) error {
+func requestNominee(t *Trial) error {
 	leader, others, err := t.led(3, "jobs", nil)
 	if err != nil {
 		return err
@@ -56,15 +56,15 @@ func wishNominee(t *Trial) error {
 	for round := range 3 {
 		nominee, other := others[round%2], others[(round+1)%2]
 		t.sleep(t.TTL)
-		reign, err := t.reign(0, leader)
+		leadership, err := t.leadership(0, leader)
 		if err != nil {
 			return fmt.Errorf("round %d: %w: %v", round, err, leader.events())
 		}
-		term := reign.Term
+		term := leadership.Term
 		if err := t.nominate(other, nominee.node.ID()); err != nil {
 			return err
 		}
-		// It sees the wish, the leader sees the consent, and it sees the release.
+		// It sees the request, the leader sees the consent, and it sees the release.
 		if _, err := t.after(2*t.renewEvery()+2*t.handover(), "the nominee to lead", nominee.Leading); err != nil {
 			return fmt.Errorf("round %d: %w", round, err)
 		}
@@ -83,13 +83,13 @@ func wishNominee(t *Trial) error {
 	return must(leader.Leading(), "the last nominee to go on leading", leader.events())
 }
 
-func wishDead(t *Trial) error {
+func requestDead(t *Trial) error {
 	leader, others, err := t.led(2, "jobs", nil)
 	if err != nil {
 		return err
 	}
 	b := others[0]
-	was, err := t.reign(t.bound(), leader)
+	was, err := t.leadership(t.bound(), leader)
 	if err != nil {
 		return err
 	}
@@ -99,17 +99,17 @@ func wishDead(t *Trial) error {
 	}
 	t.sleep(4 * t.TTL)
 	if l := leader.Leadership(); l == nil || l.Term != term {
-		return fmt.Errorf("expected the reign of term %d to go on beside a nominee that is not there, got %v", term, leader.events())
+		return fmt.Errorf("expected the leadership of term %d to go on beside a nominee that is not there, got %v", term, leader.events())
 	}
 	leader.node.dies()
-	if _, err := t.after(t.TTL+t.Takeover+t.TTL/20+t.renewEvery(), "a take-over as fast as ever", b.Leading); err != nil {
+	if _, err := t.after(t.TTL+t.Takeover+t.TTL/20+t.renewEvery(), "a takeover as fast as ever", b.Leading); err != nil {
 		return err
 	}
 	now, err := t.client("reader").look("jobs")
-	return errors.Join(err, same("wish after the next grant", now.Wish, backend.Wish{}))
+	return errors.Join(err, same("request after the next grant", now.Request, backend.Request{}))
 }
 
-func wishGrace(t *Trial) error {
+func requestGrace(t *Trial) error {
 	leader, others, err := t.led(3, "jobs", nil)
 	if err != nil {
 		return err
@@ -148,7 +148,7 @@ func wishGrace(t *Trial) error {
 	return errors.New("expected the leader to have released the lease, it has not")
 }
 
-func wishDepose(t *Trial) error {
+func requestDepose(t *Trial) error {
 	leader, others, err := t.led(2, "jobs", nil)
 	if err != nil {
 		return err
@@ -167,7 +167,7 @@ func wishDepose(t *Trial) error {
 	ctx, cancel := t.ctx()
 	r, err := b.Record(ctx)
 	cancel()
-	if err := errors.Join(err, same("how the last reign ended", r.End, backend.Deposed)); err != nil {
+	if err := errors.Join(err, same("how the last leadership ended", r.End, backend.Deposed)); err != nil {
 		return err
 	}
 	b.Pause() // now the deposed is alone
@@ -185,7 +185,7 @@ func wishDepose(t *Trial) error {
 	return errors.Join(err, must(took >= t.TTL-t.TTL/20-t.Late, fmt.Sprintf("the deposed to stay out for %v", t.TTL), took))
 }
 
-func wishDrain(t *Trial) error {
+func requestDrain(t *Trial) error {
 	a, err := t.seat("a", "jobs", nil)
 	if err != nil {
 		return err
@@ -212,7 +212,7 @@ func wishDrain(t *Trial) error {
 	return errors.Join(err, must(took >= t.TTL-t.TTL/20-t.Late, fmt.Sprintf("the deposed to stay out for %v from its release", t.TTL), took))
 }
 
-func wishVacant(t *Trial) error {
+func requestVacant(t *Trial) error {
 	a, err := t.seat("a", "jobs", nil)
 	if err != nil {
 		return err

@@ -64,7 +64,7 @@ func (c *client) observe(seen ...backend.Lease) ([]backend.Lease, error) {
 
 // bid returns what a bid over a lease holds.
 func (c *client) bid(over backend.Lease) backend.Bid {
-	return backend.Bid{Election: over.Election, Candidate: c.me, TTL: c.t.TTL, Renew: c.t.TTL / 3, Over: over}
+	return backend.Bid{Election: over.Election, Candidate: c.me, TTL: c.t.TTL, Renew: c.t.TTL / 3, Expected: over}
 }
 
 // try makes bids and returns the answers, one for each.
@@ -107,9 +107,9 @@ func (c *client) winBy(name string, change func(*backend.Bid)) (backend.Lease, e
 			return l, err
 		}
 		switch {
-		case l.Watch > 0:
-			c.t.sleep(l.Watch)
-		case l.Watch < 0:
+		case l.ObserveFor > 0:
+			c.t.sleep(l.ObserveFor)
+		case l.ObserveFor < 0:
 			c.t.sleep(c.t.TTL / 20)
 		}
 		b := c.bid(l)
@@ -125,7 +125,7 @@ func (c *client) winBy(name string, change func(*backend.Bid)) (backend.Lease, e
 		case a.Outcome == backend.Unknown || a.Err != nil:
 			return backend.Lease{}, fmt.Errorf("bid for %.80q: expected it to be granted, got %v: %v", name, a.Outcome, a.Err)
 		case time.Now().After(deadline):
-			return backend.Lease{}, fmt.Errorf("bid for %.80q over %+v, watched: expected it to be granted by now, got %v with %+v", name, b.Over, a.Outcome, a.Lease)
+			return backend.Lease{}, fmt.Errorf("bid for %.80q over %+v, watched: expected it to be granted by now, got %v with %+v", name, b.Expected, a.Outcome, a.Lease)
 		}
 	}
 }
@@ -154,7 +154,7 @@ func (c *client) keep(held backend.Lease) (backend.Lease, error) {
 func (c *client) alter(held backend.Lease) (backend.Lease, error) {
 	held, err := c.keep(held)
 	if err == nil && c.t.silent() {
-		err = c.wish(backend.Wish{Election: held.Election, Term: held.Term, Kind: backend.Nominate, ID: backend.NewNonce()})
+		err = c.request(backend.Request{Election: held.Election, Term: held.Term, Kind: backend.Nominate, ID: backend.NewNonce()})
 	}
 	return held, err
 }
@@ -210,11 +210,11 @@ func (c *client) free(end backend.End, held ...backend.Lease) error {
 	return nil
 }
 
-// wish writes wishes.
-func (c *client) wish(wishes ...backend.Wish) error {
+// request writes requests.
+func (c *client) request(requests ...backend.Request) error {
 	ctx, cancel := c.t.ctx()
 	defer cancel()
-	return c.Ask(ctx, wishes)
+	return c.Request(ctx, requests)
 }
 
 // list returns records.

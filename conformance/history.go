@@ -28,12 +28,12 @@ type Entry struct {
 	To   time.Duration `json:"to"`
 
 	// What a watcher was told, or the final state.
-	Watcher int             `json:"watcher,omitempty"` // of this process and election
-	State   election.Kind   `json:"state,omitempty"`
-	Leader  string          `json:"leader,omitempty"` // its nonce
-	Leading bool            `json:"leading,omitempty"`
-	Reason  election.Reason `json:"reason,omitempty"`
-	Folded  int             `json:"folded,omitempty"`
+	Watcher   int             `json:"watcher,omitempty"` // of this process and election
+	State     election.Kind   `json:"state,omitempty"`
+	Leader    string          `json:"leader,omitempty"` // its nonce
+	Leading   bool            `json:"leading,omitempty"`
+	Reason    election.Reason `json:"reason,omitempty"`
+	Coalesced int             `json:"coalesced,omitempty"`
 }
 
 // An EntryKind says what an entry is about.
@@ -113,7 +113,7 @@ func byFrom(a, b Entry) int { return cmp.Compare(a.From, b.From) }
 // beliefs is the primary check: a sweep over the intervals of belief.
 func beliefs(list History) error {
 	// What is known to have been at one instant only goes first: in virtual time a
-	// hand-over takes none.
+	// handover takes none.
 	slices.SortStableFunc(list, func(a, b Entry) int { return cmp.Or(byFrom(a, b), cmp.Compare(a.To, b.To)) })
 	for i := 1; i < len(list); i++ {
 		a, b := list[i-1], list[i]
@@ -227,10 +227,10 @@ func told(list History) error {
 				bad("terms never go back", "%v; after term %d", e, term)
 			}
 			if e.Leading && e.Term <= own && !first {
-				bad("no reign is told twice", "%v; after own term %d", e, own)
+				bad("no leadership is told twice", "%v; after own term %d", e, own)
 			}
-			if !first && state.State == election.Elected && state.Leading && e.Folded == 0 {
-				bad("an own reign's loss is told before the next leader", "%v; then %v", state, e)
+			if !first && state.State == election.Elected && state.Leading && e.Coalesced == 0 {
+				bad("an own leadership's loss is told before the next leader", "%v; then %v", state, e)
 			}
 			if term = max(term, e.Term); e.Leading {
 				own = max(own, e.Term)
@@ -262,7 +262,7 @@ func final(w *watcherLog, h History) error {
 	return nil
 }
 
-// unsaid looks for own reigns that a watcher was never told of.
+// unsaid looks for own leaderships that a watcher was never told of.
 func unsaid(w *watcherLog, h History) error {
 	for _, b := range h.of(Believed) {
 		if b.Process != w.process || b.From <= w.told[0].From || slices.ContainsFunc(h, func(e Entry) bool {
@@ -270,7 +270,7 @@ func unsaid(w *watcherLog, h History) error {
 		}) {
 			continue
 		}
-		if !slices.ContainsFunc(w.told, func(e Entry) bool { return e.Folded > 0 || e.Leading && e.Term == b.Term }) {
+		if !slices.ContainsFunc(w.told, func(e Entry) bool { return e.Coalesced > 0 || e.Leading && e.Term == b.Term }) {
 			return broken("S10", "own transitions are never left unsaid", "%v, and its watcher %d was not told", b, w.number)
 		}
 	}

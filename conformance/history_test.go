@@ -56,10 +56,10 @@ func TestEachBrokenHistoryQuotesItsRule(t *testing.T) {
 		{"two functions at a time", "S11", History{run("a", 1, 0, 9), run("a", 2, 8, 10)}},
 		{"no current state first", "S10", History{tell("a", 1, election.Elected, "b", 1, election.ReasonElected)}},
 		{"a term that goes back in events", "S10", History{current, tell("a", 1, election.Elected, "b", 2, election.ReasonElected), tell("a", 2, election.Elected, "c", 1, election.ReasonElected)}},
-		{"an own reign told twice", "S10", History{current, tell("a", 1, election.Elected, "a", 1, election.ReasonElected), tell("a", 2, election.Vacant, "", 1, election.ReasonRefused), tell("a", 3, election.Elected, "a", 1, election.ReasonElected)}},
+		{"an own leadership told twice", "S10", History{current, tell("a", 1, election.Elected, "a", 1, election.ReasonElected), tell("a", 2, election.Vacant, "", 1, election.ReasonRefused), tell("a", 3, election.Elected, "a", 1, election.ReasonElected)}},
 		{"the same state twice", "S10", History{current, tell("a", 1, election.Elected, "b", 1, election.ReasonElected), tell("a", 2, election.Elected, "b", 1, election.ReasonElected)}},
 		{"an own loss left unsaid", "S10", History{current, tell("a", 1, election.Elected, "a", 1, election.ReasonElected), tell("a", 3, election.Elected, "b", 2, election.ReasonElected)}},
-		{"an own reign left unsaid", "S10", History{current, grant("a", 1, 1, 2), belief("a", 1, 2, 3)}},
+		{"an own leadership left unsaid", "S10", History{current, grant("a", 1, 1, 2), belief("a", 1, 2, 3)}},
 		{"another final state", "S10", History{current, {Process: "a", Election: "jobs", Kind: Final, State: election.Elected, Leader: "b", Term: 2}}},
 	} {
 		err := Check(c.h)

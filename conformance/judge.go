@@ -99,8 +99,8 @@ func (j *judge) believes(s *seat, term uint64, before, after time.Duration) {
 	}
 	n := s.node
 	sent, ok := n.sentAt(s.Name(), term)
-	if deadline := sent + n.ttl - n.margin; ok && before > deadline {
-		j.t.complain(broken("S2", "trusted until at most the start of the successful call + TTL − margin",
+	if deadline := sent + n.ttl - n.clockMargin; ok && before > deadline {
+		j.t.complain(broken("S2", "trusted until at most the start of the successful call + TTL − clock margin",
 			"%s leads %q at %v; its last granted call was sent at %v, so its deadline was %v", n.key, s.Name(), before, sent, deadline))
 	}
 }
@@ -200,7 +200,7 @@ func (j *judge) called(n *node, c Call) {
 
 func eventEntry(process string, watcher int, at time.Duration, ev election.Event) Entry {
 	return Entry{Process: process, Election: ev.Election, Kind: Told, Term: ev.Term, From: at, To: at, Watcher: watcher,
-		State: ev.Kind, Leader: ev.Leader.Nonce, Leading: ev.Leading, Reason: ev.Reason, Folded: ev.Folded}
+		State: ev.Kind, Leader: ev.Leader.Nonce, Leading: ev.Leading, Reason: ev.Reason, Coalesced: ev.Coalesced}
 }
 
 func nodeKey(id string, number int) string { return fmt.Sprintf("%s#%d", id, number) }

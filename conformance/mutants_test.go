@@ -32,7 +32,7 @@ type faulty struct {
 	release func(ctx context.Context, held []backend.Lease) error
 	observe func(ctx context.Context, seen []backend.Lease, after string) ([]backend.Lease, string, error)
 	listen  func(ctx context.Context, seen []backend.Lease, after string) error
-	ask     func(ctx context.Context, wishes []backend.Wish) error
+	ask     func(ctx context.Context, requests []backend.Request) error
 	claims  func(backend.Guarantees) backend.Guarantees
 }
 
@@ -71,11 +71,11 @@ func (f *faulty) Listen(ctx context.Context, seen []backend.Lease, after string)
 	return f.Backend.Listen(ctx, seen, after)
 }
 
-func (f *faulty) Ask(ctx context.Context, wishes []backend.Wish) error {
+func (f *faulty) Request(ctx context.Context, requests []backend.Request) error {
 	if f.ask != nil {
-		return f.ask(ctx, wishes)
+		return f.ask(ctx, requests)
 	}
-	return f.Backend.Ask(ctx, wishes)
+	return f.Backend.Request(ctx, requests)
 }
 
 func (f *faulty) Guarantees() backend.Guarantees {
@@ -119,7 +119,7 @@ func (f *faulty) over(ctx context.Context, bids []backend.Bid, only func(backend
 	bids = slices.Clone(bids)
 	for i, b := range bids {
 		if now := f.now(ctx, b.Election)[0]; only(b, now) {
-			bids[i].Over = now
+			bids[i].Expected = now
 		}
 	}
 	return bids
@@ -136,7 +136,7 @@ var mutants = []mutant{
 	{name: "a record that names me is a win", killer: "A5 an own leftover is granted anew", mutate: func(f *faulty) {
 		f.acquire = func(ctx context.Context, bids []backend.Bid) ([]backend.Answer, error) {
 			if now := f.now(ctx, bids[0].Election)[0]; now.Holder.Nonce == bids[0].Candidate.Nonce {
-				return []backend.Answer{{Lease: now, Outcome: backend.Granted, Trust: bids[0].TTL}}, nil
+				return []backend.Answer{{Lease: now, Outcome: backend.Granted, ValidFor: bids[0].TTL}}, nil
 			}
 			return f.Backend.Acquire(ctx, bids)
 		}
@@ -148,14 +148,14 @@ var mutants = []mutant{
 	}},
 	{name: "bid pinned to the term only", killer: "A4 a renewal undoes the watch", mutate: func(f *faulty) {
 		f.acquire = func(ctx context.Context, bids []backend.Bid) ([]backend.Answer, error) {
-			return f.Backend.Acquire(ctx, f.over(ctx, bids, func(b backend.Bid, now backend.Lease) bool { return b.Over.Term == now.Term }))
+			return f.Backend.Acquire(ctx, f.over(ctx, bids, func(b backend.Bid, now backend.Lease) bool { return b.Expected.Term == now.Term }))
 		}
 	}},
 	{name: "floor ignored", killer: "S4 terms exceed the floor", mutate: func(f *faulty) {
 		f.acquire = func(ctx context.Context, bids []backend.Bid) ([]backend.Answer, error) {
 			bids = slices.Clone(bids)
 			for i := range bids {
-				bids[i].Floor = 0
+				bids[i].MinTerm = 0
 			}
 			return f.Backend.Acquire(ctx, bids)
 		}
@@ -174,24 +174,24 @@ var mutants = []mutant{
 			return answers, err
 		}
 	}},
-	{name: "renewal by read", killer: "R1 a renewal is a write with a fresh beat", mutate: func(f *faulty) {
+	{name: "renewal by read", killer: "R1 a renewal is a write with a fresh heartbeat", mutate: func(f *faulty) {
 		f.renew = func(ctx context.Context, held []backend.Lease) (answers []backend.Answer, err error) {
 			for _, l := range held {
 				a := backend.Answer{Lease: f.now(ctx, l.Election)[0], Outcome: backend.Refused}
 				if a.Holder.Nonce == l.Holder.Nonce && a.Term == l.Term {
-					a.Outcome, a.Trust = backend.Granted, l.TTL
+					a.Outcome, a.ValidFor = backend.Granted, l.TTL
 				}
 				answers = append(answers, a)
 			}
 			return answers, nil
 		}
 	}},
-	{name: "a renewal shows in the reference", killer: "R1 a renewal is a write with a fresh beat", mutate: func(f *faulty) {
+	{name: "a renewal shows in the reference", killer: "R1 a renewal is a write with a fresh heartbeat", mutate: func(f *faulty) {
 		f.observe = func(ctx context.Context, seen []backend.Lease, after string) ([]backend.Lease, string, error) {
 			changed, next, err := f.Backend.Observe(ctx, seen, after)
 			for i, l := range changed {
 				if !l.Vacant() {
-					changed[i].Ref = strconv.FormatUint(l.Beat, 16)
+					changed[i].Ref = strconv.FormatUint(l.Heartbeat, 16)
 				}
 			}
 			return changed, next, err
@@ -201,13 +201,13 @@ var mutants = []mutant{
 		f.renew = func(ctx context.Context, held []backend.Lease) ([]backend.Answer, error) {
 			for _, l := range held {
 				if now := f.now(ctx, l.Election)[0]; now.Vacant() && now.Term == l.Term {
-					f.Backend.Acquire(ctx, []backend.Bid{{Election: l.Election, Candidate: l.Holder, TTL: l.TTL, Renew: l.Renew, Over: now}})
+					f.Backend.Acquire(ctx, []backend.Bid{{Election: l.Election, Candidate: l.Holder, TTL: l.TTL, Renew: l.Renew, Expected: now}})
 				}
 			}
 			answers, err := f.Backend.Renew(ctx, held)
 			for i := range answers {
 				if answers[i].Holder.Nonce == held[i].Holder.Nonce {
-					answers[i].Outcome, answers[i].Trust = backend.Granted, held[i].TTL
+					answers[i].Outcome, answers[i].ValidFor = backend.Granted, held[i].TTL
 				}
 			}
 			return answers, err
@@ -225,8 +225,8 @@ var mutants = []mutant{
 	{name: "deposition ignored", killer: "R5 a renewal is refused after a deposition", mutate: func(f *faulty) {
 		f.renew = func(ctx context.Context, held []backend.Lease) ([]backend.Answer, error) {
 			for _, l := range held {
-				if now := f.now(ctx, l.Election)[0]; now.Wish.Kind == backend.Depose {
-					f.Backend.Ask(ctx, []backend.Wish{{Election: l.Election, Term: now.Term}})
+				if now := f.now(ctx, l.Election)[0]; now.Request.Kind == backend.Depose {
+					f.Backend.Request(ctx, []backend.Request{{Election: l.Election, Term: now.Term}})
 				}
 			}
 			return f.Backend.Renew(ctx, held)
@@ -251,7 +251,7 @@ var mutants = []mutant{
 			return f.Backend.Release(ctx, held)
 		}
 	}},
-	{name: "terms start again after a release", killer: "S4 terms grow through a thousand reigns", mutate: func(f *faulty) {
+	{name: "terms start again after a release", killer: "S4 terms grow through a thousand leaderships", mutate: func(f *faulty) {
 		f.acquire = func(ctx context.Context, bids []backend.Bid) ([]backend.Answer, error) {
 			answers, err := f.Backend.Acquire(ctx, bids)
 			for i := range answers {
@@ -286,12 +286,12 @@ var mutants = []mutant{
 			return f.Backend.Release(ctx, held)
 		}
 	}},
-	{name: "names folded to lower case", killer: "S15 names never alias", mutate: func(f *faulty) {
+	{name: "names coalesced to lower case", killer: "S15 names never alias", mutate: func(f *faulty) {
 		f.acquire = func(ctx context.Context, bids []backend.Bid) ([]backend.Answer, error) {
 			bids, names := slices.Clone(bids), []string{}
 			for i := range bids {
 				names = append(names, bids[i].Election)
-				bids[i].Election, bids[i].Over.Election = fold(bids[i].Election), fold(bids[i].Over.Election)
+				bids[i].Election, bids[i].Expected.Election = fold(bids[i].Election), fold(bids[i].Expected.Election)
 			}
 			answers, err := f.Backend.Acquire(ctx, bids)
 			for i := range answers {
@@ -330,11 +330,11 @@ var mutants = []mutant{
 			return f.now(ctx, names...), "", nil
 		}
 	}},
-	{name: "a wish is no change", killer: "O3 every change shows", mutate: func(f *faulty) {
+	{name: "a request is no change", killer: "O3 every change shows", mutate: func(f *faulty) {
 		f.observe = func(ctx context.Context, seen []backend.Lease, after string) (changed []backend.Lease, next string, err error) {
 			all, next, err := f.Backend.Observe(ctx, seen, after)
 			for _, l := range all {
-				if !slices.ContainsFunc(seen, func(s backend.Lease) bool { return s.Beat != 0 && s.Unchanged(l) }) {
+				if !slices.ContainsFunc(seen, func(s backend.Lease) bool { return s.Heartbeat != 0 && s.Unchanged(l) }) {
 					changed = append(changed, l)
 				}
 			}
@@ -374,29 +374,29 @@ var mutants = []mutant{
 			return f.Backend.Observe(ctx, seen, after)
 		}
 	}},
-	{name: "a wish touches the beat", killer: "W1 a wish stands beside the lease", mutate: func(f *faulty) {
-		f.ask = func(ctx context.Context, wishes []backend.Wish) error {
-			err := f.Backend.Ask(ctx, wishes)
-			for _, w := range wishes { // as a careless UPDATE would: the lease is written again
+	{name: "a request touches the heartbeat", killer: "W1 a request stands beside the lease", mutate: func(f *faulty) {
+		f.ask = func(ctx context.Context, requests []backend.Request) error {
+			err := f.Backend.Request(ctx, requests)
+			for _, w := range requests { // as a careless UPDATE would: the lease is written again
 				l := f.now(ctx, w.Election)[0]
 				f.as(ctx, l).Renew(ctx, []backend.Lease{l})
 			}
 			return err
 		}
 	}},
-	{name: "a stale wish is written in silence", killer: "W2 a stale wish is not written", mutate: func(f *faulty) {
-		f.ask = func(ctx context.Context, wishes []backend.Wish) error {
-			f.Backend.Ask(ctx, wishes)
+	{name: "a stale request is written in silence", killer: "W2 a stale request is not written", mutate: func(f *faulty) {
+		f.ask = func(ctx context.Context, requests []backend.Request) error {
+			f.Backend.Request(ctx, requests)
 			return nil
 		}
 	}},
 	{name: "to nominate deposes", killer: "P12 a dead nominee costs nothing", mutate: func(f *faulty) {
-		f.ask = func(ctx context.Context, wishes []backend.Wish) error {
-			wishes = slices.Clone(wishes)
-			for i := range wishes {
-				wishes[i].Kind = backend.Depose
+		f.ask = func(ctx context.Context, requests []backend.Request) error {
+			requests = slices.Clone(requests)
+			for i := range requests {
+				requests[i].Kind = backend.Depose
 			}
-			return f.Backend.Ask(ctx, wishes)
+			return f.Backend.Request(ctx, requests)
 		}
 	}},
 	{name: "a push that is claimed and not there", killer: "N2 every change is heard", mutate: func(f *faulty) {

@@ -15,17 +15,17 @@ import (
 // A node is one process: a manager on a client of its own, behind a wire.
 type node struct {
 	*election.Manager
-	t      *Trial
-	wire   *Wire
-	key    string // of the process in the history
-	ttl    time.Duration
-	margin time.Duration
-	dead   atomic.Bool // as after kill -9: cut off, and what it believes does not count
-	closed atomic.Bool
+	t           *Trial
+	wire        *Wire
+	key         string // of the process in the history
+	ttl         time.Duration
+	clockMargin time.Duration
+	dead        atomic.Bool // as after kill -9: cut off, and what it believes does not count
+	closed      atomic.Bool
 
 	mu    sync.Mutex
 	seats []*seat
-	sents map[grantKey]time.Duration // when the last granted call of a reign was sent
+	sents map[grantKey]time.Duration // when the last granted call of a leadership was sent
 }
 
 type grantKey struct {
@@ -44,7 +44,7 @@ type seat struct {
 	mu   sync.Mutex
 	told []election.Event
 	at   []time.Duration // when each was told
-	ran  int             // reigns whose function was called
+	ran  int             // leaderships whose function was called
 }
 
 // options are the timings of a node.
@@ -54,15 +54,15 @@ func (t *Trial) options(id string) *election.Options {
 
 func (t *Trial) renewEvery() time.Duration  { return t.TTL / 3 }
 func (t *Trial) callTimeout() time.Duration { return t.TTL / 4 }
-func (t *Trial) margin() time.Duration      { return max(t.TTL/6, t.Margin) }
+func (t *Trial) clockMargin() time.Duration { return max(t.TTL/6, t.ClockMargin) }
 
 // bound is how long it may take at most until there is a leader again when all
-// is well: what a take-over costs, with two readings and a call to spare.
+// is well: what a takeover costs, with two readings and a call to spare.
 func (t *Trial) bound() time.Duration {
 	return t.TTL + t.Takeover + 2*t.renewEvery() + t.callTimeout() + t.Late
 }
 
-// handover is how long it may take from an orderly release to the next reign:
+// handover is how long it may take from an orderly release to the next leadership:
 // one push or one reading.
 func (t *Trial) handover() time.Duration {
 	if t.Poll || !t.Push {
@@ -80,9 +80,9 @@ func (t *Trial) node(id string, change func(*election.Options)) (*node, error) {
 	if change != nil {
 		change(o)
 	}
-	n := &node{t: t, key: nodeKey(id, t.started), ttl: o.TTL, margin: o.Margin, sents: map[grantKey]time.Duration{}}
-	if n.margin == 0 {
-		n.margin = max(o.TTL/6, t.Margin)
+	n := &node{t: t, key: nodeKey(id, t.started), ttl: o.TTL, clockMargin: o.ClockMargin, sents: map[grantKey]time.Duration{}}
+	if n.clockMargin == 0 {
+		n.clockMargin = max(o.TTL/6, t.ClockMargin)
 	}
 	n.wire = Wrap(t.Store.Open(t.tb))
 	n.wire.Notify(func(c Call) { t.judge.called(n, c) })
@@ -111,7 +111,7 @@ func (n *node) sentAt(name string, term uint64) (time.Duration, bool) {
 	return at, ok
 }
 
-// lastSent is when the last granted call of the node's present or last reign was sent.
+// lastSent is when the last granted call of the node's present or last leadership was sent.
 func (n *node) lastSent(name string) (last time.Duration) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -189,8 +189,8 @@ func (s *seat) events() []election.Event {
 	return slices.Clone(s.told)
 }
 
-// reigns returns of how many own reigns the seat's watcher has been told.
-func (s *seat) reigns() (n int) {
+// leaderships returns of how many own leaderships the seat's watcher has been told.
+func (s *seat) leaderships() (n int) {
 	for _, e := range s.events() {
 		if e.Kind == election.Elected && e.Leading {
 			n++
@@ -332,8 +332,8 @@ func (t *Trial) elected(limit time.Duration, seats ...*seat) (leader *seat, othe
 	return leader, others, err
 }
 
-// reign waits until a seat leads, and returns its leadership.
-func (t *Trial) reign(limit time.Duration, s *seat) (l *election.Leadership, err error) {
+// leadership waits until a seat leads, and returns its leadership.
+func (t *Trial) leadership(limit time.Duration, s *seat) (l *election.Leadership, err error) {
 	err = t.until(limit, s.node.key+" to lead", func() bool {
 		l = s.Leadership()
 		return l != nil
@@ -374,7 +374,7 @@ func (t *Trial) told(s *seat, what string, is func(election.Event) bool) error {
 // when it was cut off may have been granted after all.
 func (t *Trial) runOut(n *node, name string) time.Duration {
 	for {
-		deadline := n.lastSent(name) + n.ttl - n.margin
+		deadline := n.lastSent(name) + n.ttl - n.clockMargin
 		if t.now() > deadline {
 			return deadline
 		}

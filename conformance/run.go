@@ -58,7 +58,7 @@ func Cases() []Case {
 	return slices.Concat(
 		acquireCases, renewCases, moveCases, releaseCases, termCases,
 		observeCases, listenCases, askCases, listCases, memberCases, nameCases, generalCases,
-		safetyCases, faultCases, eventCases, functionCases, livenessCases, operatorCases, wishCases,
+		safetyCases, faultCases, eventCases, functionCases, livenessCases, operatorCases, requestCases,
 		costCases, stormCases,
 	)
 }

@@ -103,7 +103,7 @@ func (t *Trial) storm(seed uint64, n int, length time.Duration) error {
 		defer cancel()
 		do(ctx)
 	}
-	reigns, healed := map[uint64]bool{}, 0
+	leaderships, healed := map[uint64]bool{}, 0
 	for end := t.now() + length; t.now() < end; {
 		i := rnd.IntN(n)
 		s := seats[i]
@@ -150,7 +150,7 @@ func (t *Trial) storm(seed uint64, n int, length time.Duration) error {
 		}
 		for _, s := range seats {
 			if l := s.Leadership(); l != nil {
-				reigns[l.Term] = true
+				leaderships[l.Term] = true
 			}
 		}
 		t.prune()
@@ -165,7 +165,7 @@ func (t *Trial) storm(seed uint64, n int, length time.Duration) error {
 		s.left = true
 	}
 	if healed > 3 {
-		errs = append(errs, must(len(reigns) > 1, "faults that bite: more than one reign seen in fine weather", len(reigns)))
+		errs = append(errs, must(len(leaderships) > 1, "faults that bite: more than one leadership seen in fine weather", len(leaderships)))
 	}
 	for _, s := range seats {
 		errs = append(errs, s.node.close(4*t.TTL))

@@ -203,7 +203,7 @@ func expires(f facts) string {
 	return ""
 }
 
-// over is the earliest moment at which a reign counts as failed whose holder sent
+// over is the earliest moment at which a leadership counts as failed whose holder sent
 // its last renewal at sent and has died at died.
 func (t *Trial) over(sent, died time.Duration) time.Duration {
 	if t.lasts() {

@@ -114,7 +114,7 @@ func (t *Trial) void(found error) string {
 		return ""
 	}
 	_, worst := t.witness.standing()
-	bears := (t.TTL - t.margin() - t.renewEvery()) / 2 // the other half is for a call that takes long
+	bears := (t.TTL - t.clockMargin() - t.renewEvery()) / 2 // the other half is for a call that takes long
 	if worst >= bears {
 		return fmt.Sprintf("the machine stood still for %v at once, where leases of %v bear %v", worst, t.TTL, bears)
 	}

@@ -80,14 +80,14 @@ func (w *Wire) Listen(ctx context.Context, leases []backend.Lease, after string)
 	return err
 }
 
-func (w *Wire) Ask(ctx context.Context, wishes []backend.Wish) error {
-	wishes = slices.Clone(wishes)
+func (w *Wire) Request(ctx context.Context, requests []backend.Request) error {
+	requests = slices.Clone(requests)
 	c := Call{Method: "Ask"}
-	for _, x := range wishes {
+	for _, x := range requests {
 		c.Elections, c.Terms = append(c.Elections, x.Election), append(c.Terms, x.Term)
 	}
 	_, err := carry(w, ctx, c, func(ctx context.Context) (none struct{}, err error) {
-		return none, w.inner.Ask(ctx, wishes)
+		return none, w.inner.Request(ctx, requests)
 	}, nil)
 	return err
 }
@@ -112,8 +112,8 @@ func (w *Wire) Members(ctx context.Context, from string, limit int) ([]backend.M
 	}, nil)
 }
 
-// Prove implements [backend.Prover]. Of a Backend that is none it knows nothing bad.
-func (w *Wire) Prove(ctx context.Context, bids []backend.Bid) []error {
+// Prove implements [backend.Preflighter]. Of a Backend that is none it knows nothing bad.
+func (w *Wire) Preflight(ctx context.Context, bids []backend.Bid) []error {
 	bids = slices.Clone(bids)
 	c := Call{Method: "Prove"}
 	for _, b := range bids {
@@ -121,8 +121,8 @@ func (w *Wire) Prove(ctx context.Context, bids []backend.Bid) []error {
 		w.heard(b.Candidate.Nonce)
 	}
 	errs, err := carry(w, ctx, c, func(ctx context.Context) ([]error, error) {
-		if p, ok := w.inner.(backend.Prover); ok {
-			return p.Prove(ctx, bids), nil
+		if p, ok := w.inner.(backend.Preflighter); ok {
+			return p.Preflight(ctx, bids), nil
 		}
 		return make([]error, len(bids)), nil
 	}, nil)

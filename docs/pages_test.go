@@ -227,7 +227,7 @@ func watch(t *testing.T, open func() (backend.Backend, error)) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	testbed.Eventually(t, patience, "an observer with the rights of the page sees the last reign", func() error {
+	testbed.Eventually(t, patience, "an observer with the rights of the page sees the last leadership", func() error {
 		if c := e.Current(); c.Kind != election.Vacant || c.Term == 0 {
 			return fmt.Errorf("%v: %w", c, m.Status().Err)
 		}
@@ -265,7 +265,7 @@ func TestTheConsulPageIsTrue(t *testing.T) {
 		return b
 	})
 	shared := func(t *testing.T) backend.Backend {
-		b, err := consul.OpenFirefly(t.Context(), firefly, consul.Fleet{Silence: 20 * time.Second, SessionTTL: 20 * time.Second})
+		b, err := consul.OpenFirefly(t.Context(), firefly, consul.Fleet{FailoverDelay: 20 * time.Second, SessionTTL: 20 * time.Second})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -280,7 +280,7 @@ func TestTheConsulPageIsTrue(t *testing.T) {
 		t.Fatalf("a reading: %v, %v", seen, err)
 	}
 	me := backend.Candidate{ID: "a", Nonce: backend.NewNonce()}
-	bid := backend.Bid{Election: "moved", Candidate: me, TTL: 10 * time.Second, Renew: 3 * time.Second, Over: seen[0]}
+	bid := backend.Bid{Election: "moved", Candidate: me, TTL: 10 * time.Second, Renew: 3 * time.Second, Expected: seen[0]}
 	answers, err := b.Acquire(t.Context(), []backend.Bid{bid})
 	if err != nil || answers[0].Outcome != backend.Granted {
 		t.Fatalf("a bid: %v, %v", answers, err)

@@ -10,7 +10,7 @@ import (
 
 // Check asks the store once whether this process may take part: it reads, and, unless it only
 // observes, announces itself and has the store check the grants of what it has joined, where
-// the store can do that beforehand ([backend.Prover]). An error of class backend.ErrDenied
+// the store can do that beforehand ([backend.Preflighter]). An error of class backend.ErrDenied
 // says what somebody must mend; one of class backend.ErrUnavailable may pass by itself. It
 // takes three times CallTimeout at most. The manager works, or tries to, whatever Check says.
 func (m *Manager) Check(ctx context.Context) error {
@@ -28,11 +28,11 @@ func (m *Manager) Check(ctx context.Context) error {
 	for _, e := range m.Elections() {
 		bids = append(bids, backend.Bid{Election: e.Name(), Candidate: m.me, TTL: m.opts.TTL, Renew: m.opts.RenewEvery})
 	}
-	p, ok := m.backend.(backend.Prover)
+	p, ok := m.backend.(backend.Preflighter)
 	if !ok || len(bids) == 0 {
 		return nil
 	}
-	return m.ask(ctx, func(ctx context.Context) error { return errors.Join(p.Prove(ctx, bids)...) })
+	return m.ask(ctx, func(ctx context.Context) error { return errors.Join(p.Preflight(ctx, bids)...) })
 }
 
 func (m *Manager) campaigns() (names string) {

@@ -12,8 +12,8 @@
 // # What is promised
 //
 // Two assumptions. Clocks of different machines may disagree by any amount, but
-// tick at nearly the same rate: within Options.Margin over one TTL. The store
-// keeps what it has acknowledged, except that a fail-over may lose its tail,
+// tick at nearly the same rate: within Options.ClockMargin over one TTL. The store
+// keeps what it has acknowledged, except that a failover may lose its tail,
 // provided that it leads to a server that was never the primary, and that nothing
 // leads back to a former one within the greatest TTL. Under them:
 //
@@ -22,11 +22,11 @@
 //     or set to another time. For a short time there may be no leader.
 //   - Fenced. Every leadership has a term greater than every earlier one of that
 //     election, for ever: through release, expiry, deleted records, restarts and
-//     a fail-over that lost writes.
+//     a failover that lost writes.
 //   - Live. Once the last fault has healed, an election with a candidate that can
-//     lead has exactly one leader within TTL + RenewEvery + CallTimeout (+ Silence +
-//     Priority after a failure).
-//   - Sticky. The leader changes only by a fault, a wish of an operator, or a
+//     lead has exactly one leader within TTL + RenewEvery + CallTimeout (+ FailoverDelay +
+//     IncumbentGrace after a failure).
+//   - Sticky. The leader changes only by a fault, a request of an operator, or a
 //     resignation.
 //
 // What no lease can promise: that a process which was stopped between asking
@@ -36,7 +36,7 @@
 // that stops all of a guest's clocks breaks the first assumption; only the fence
 // helps there. Whoever can write to the store can depose any leader.
 //
-// # A reign
+// # A leadership
 //
 //	          Lead, Run, Campaign, Try
 //	observer ------------------------> candidate <--------------------.
@@ -52,13 +52,13 @@
 //	                                     release ---------------------'
 //
 // Trust. The lease is trusted until the moment before the request left, plus the
-// TTL, less Margin. At that instant Leading is false, whether or not a call
+// TTL, less ClockMargin. At that instant Leading is false, whether or not a call
 // hangs or the loop runs: it compares a clock with the deadline at each call.
 // That clock counts the time for which the machine was suspended. An answer that
-// comes after the deadline does not bring a reign back; that needs a new bid and
+// comes after the deadline does not bring a leadership back; that needs a new bid and
 // a new term.
 //
-// Take-over. Where the store does not expire leases itself, a challenger bids
+// Takeover. Where the store does not expire leases itself, a challenger bids
 // only after it has watched the lease, unchanged, for the holder's TTL on its own
 // clock, counted from when it received the first such answer; the bid is a
 // compare-and-swap over exactly what was watched. No clock of the store is asked.
@@ -82,9 +82,9 @@
 // # Operators
 //
 // Nominate, Depose, Pause, Resume, Resign and the health check never make two
-// leaders: all of them end in the leader's own stepping down. Silence and
-// Priority hold back take-overs after a failure, never after an orderly release.
-// They rest on what the store remembers of the last reign, and are promises only
+// leaders: all of them end in the leader's own stepping down. FailoverDelay and
+// IncumbentGrace hold back takeovers after a failure, never after an orderly release.
+// They rest on what the store remembers of the last leadership, and are promises only
 // if all members have the same values.
 //
 // # Load

@@ -14,17 +14,17 @@ import (
 // An Election is a manager's part in one election. All methods are safe for
 // concurrent use, also inside callbacks and lead functions.
 type Election struct {
-	manager *Manager
-	reign   atomic.Pointer[Leadership] // nil before the first
-	state   atomic.Pointer[state]      // what watchers were told last
+	manager    *Manager
+	leadership atomic.Pointer[Leadership] // nil before the first
+	state      atomic.Pointer[state]      // what watchers were told last
 
 	// The loop's own, but for its name, which does not change.
 	elec     elec
-	fn       LeadFunc        // runs in each reign; may be nil
-	parent   context.Context // of its reigns
+	fn       LeadFunc        // runs in each leadership; may be nil
+	parent   context.Context // of its leaderships
 	attempt  int             // counts campaigns
 	waiters  []waiter
-	ranOut   bool // somebody was told that the latest reign's lease ran out
+	ranOut   bool // somebody was told that the latest leadership's lease ran out
 	watchers []*watcher
 }
 
@@ -38,7 +38,7 @@ type LeadFunc func(ctx context.Context, lead *Leadership) error
 // A waiter is told when what it waits for has come, or why it never will.
 type waiter struct {
 	what awaited
-	term uint64 // untilReleased: of the reign; 0: any
+	term uint64 // untilReleased: of the leadership; 0: any
 	done chan error
 
 	attempt int // untilReleased: the campaign that is being withdrawn; 0: none is
@@ -49,7 +49,7 @@ type awaited uint8
 const (
 	untilElected  awaited = iota // or campaigning has ended
 	untilRefused                 // campaigning has ended for good
-	untilReleased                // a reign is over and nothing of it is left
+	untilReleased                // a leadership is over and nothing of it is left
 	untilGone                    // the election has left
 )
 
@@ -70,13 +70,13 @@ func (e *Election) Name() string { return e.elec.name }
 // it still leads when the next statement is carried out. Hand the term to
 // whatever you write to.
 func (e *Election) Leading() bool {
-	l := e.reign.Load()
+	l := e.leadership.Load()
 	return l != nil && l.Leading()
 }
 
-// Leadership returns the present reign of this process, or nil if it does not lead.
+// Leadership returns the present leadership of this process, or nil if it does not lead.
 func (e *Election) Leadership() *Leadership {
-	if l := e.reign.Load(); l != nil && l.Leading() {
+	if l := e.leadership.Load(); l != nil && l.Leading() {
 		return l
 	}
 	return nil
@@ -104,7 +104,7 @@ func (e *Election) Current() Event {
 // on a goroutine of its own. The first event is the current state. This process's
 // own transitions are never left unsaid or reordered; what others do may be
 // coalesced to the newest while the callback is busy. If hundreds of own
-// transitions wait, the oldest pairs are folded into one event that counts them.
+// transitions wait, the oldest pairs are coalesced into one event that counts them.
 // A callback that is slow or panics harms nobody else. After stop, no further
 // call begins; one may be running. stop does not wait.
 func (e *Election) Watch(callback func(Event)) (stop func()) {
@@ -129,7 +129,7 @@ func (e *Election) Resume() {
 	e.manager.tell(func(time.Duration) any { return suspend{&e.elec, false} })
 }
 
-// Resign ends the present reign in order: not leading, the function's context
+// Resign ends the present leadership in order: not leading, the function's context
 // cancelled, the function returned, the lease released. It returns when that is
 // done, with [ErrNotReleased] when the lease has run out first, or with ctx's error; the
 // resignation goes on. If the election is
@@ -161,7 +161,7 @@ func (e *Election) leave(ctx context.Context, end backend.End) error {
 }
 
 // Record reads from the store all that it keeps about the election, with the last
-// reigns. Term is 0 if nobody has led yet.
+// leaderships. Term is 0 if nobody has led yet.
 func (e *Election) Record(ctx context.Context) (backend.Record, error) {
 	var list []backend.Record
 	err := e.manager.ask(ctx, func(ctx context.Context) (err error) {
@@ -182,11 +182,11 @@ func (e *Election) Record(ctx context.Context) (backend.Record, error) {
 	return r, nil
 }
 
-// Nominate asks that the candidate with this id lead next. The wish is scoped to
+// Nominate asks that the candidate with this id lead next. The request is scoped to
 // the present term. Nothing happens until that candidate sees it while it
 // campaigns, and accepts; an attempt ([Election.Try]) does not. Then the leader
 // steps down in order, and for one TTL only the nominee bids.
-// Nominate returns when the wish is written.
+// Nominate returns when the request is written.
 func (e *Election) Nominate(ctx context.Context, id string) error {
 	if err := backend.CheckID(id); err != nil {
 		return fmt.Errorf("election: nominate: %w", err)
@@ -194,13 +194,13 @@ func (e *Election) Nominate(ctx context.Context, id string) error {
 	return e.ask(ctx, backend.Nominate, id)
 }
 
-// Depose ends the present reign against the leader's will: its next renewal is
+// Depose ends the present leadership against the leader's will: its next renewal is
 // refused, it releases by itself, and stays out for one TTL. It is never faster
 // than the leader's own stepping down, so there are never two leaders. Depose
-// returns when the wish is written.
+// returns when the request is written.
 func (e *Election) Depose(ctx context.Context) error { return e.ask(ctx, backend.Depose, "") }
 
-func (e *Election) ask(ctx context.Context, kind backend.WishKind, id string) error {
+func (e *Election) ask(ctx context.Context, kind backend.RequestKind, id string) error {
 	r, err := e.Record(ctx)
 	if err != nil {
 		return err
@@ -209,7 +209,7 @@ func (e *Election) ask(ctx context.Context, kind backend.WishKind, id string) er
 		return fmt.Errorf("election: %s: %w: nobody leads %q", kind, backend.ErrInvalid, e.elec.name)
 	}
 	err = e.manager.ask(ctx, func(ctx context.Context) error {
-		return e.manager.backend.Ask(ctx, []backend.Wish{{Election: e.elec.name, Term: r.Term, Kind: kind, ID: id}})
+		return e.manager.backend.Request(ctx, []backend.Request{{Election: e.elec.name, Term: r.Term, Kind: kind, ID: id}})
 	})
 	if err != nil {
 		return fmt.Errorf("election: %s: %w", kind, err)
@@ -251,7 +251,7 @@ func (e *Election) wait(ctx context.Context, done <-chan error) error {
 
 // The rest is called by the loop.
 
-// awaitRelease has done told when the reign of term is over; 0: when nothing is left, or
+// awaitRelease has done told when the leadership of term is over; 0: when nothing is left, or
 // another campaign than this attempt has begun, which takes over whatever is.
 func (e *Election) awaitRelease(term uint64, done chan error, attempt int) {
 	e.waiters = append(e.waiters, waiter{untilReleased, term, done, attempt})
@@ -268,7 +268,7 @@ func (e *Election) resolve(what awaited, err error) (told int) {
 	return e.tellIf(func(w *waiter) bool { return w.what == what }, err)
 }
 
-// released tells who waits for the end of a reign that is over, and reports whether
+// released tells who waits for the end of a leadership that is over, and reports whether
 // somebody still waits.
 func (e *Election) released() (waiting bool) {
 	e.tellIf(func(w *waiter) bool {
@@ -295,16 +295,16 @@ func (e *Election) tellIf(over func(*waiter) bool, err error) (told int) {
 	return told
 }
 
-// trust begins a reign, or extends it.
+// trust begins a leadership, or extends it.
 func (e *Election) trust(term uint64, until time.Duration) {
-	if l := e.reign.Load(); l != nil && l.Term == term && l.until.Load() > 0 {
+	if l := e.leadership.Load(); l != nil && l.Term == term && l.until.Load() > 0 {
 		before := l.until.Swap(int64(until))
 		e.manager.counters.remaining.add(max(0, time.Duration(before)-e.manager.now-e.manager.ahead))
 		return
 	}
 	l := &Leadership{Term: term, election: e, parent: e.parent}
 	l.until.Store(int64(until))
-	e.reign.Store(l)
+	e.leadership.Store(l)
 	e.ranOut = false
 	m := e.manager
 	m.log.Info("become leader by "+m.name, "election", e.elec.name, "term", term)
@@ -315,7 +315,7 @@ func (e *Election) trust(term uint64, until time.Duration) {
 	e.resolve(untilElected, nil)
 }
 
-// run runs the lead function of one reign.
+// run runs the lead function of one leadership.
 func (e *Election) run(fn LeadFunc, l *Leadership) {
 	var err error
 	// Deferred: fn may end its goroutine.
@@ -325,9 +325,9 @@ func (e *Election) run(fn LeadFunc, l *Leadership) {
 	err = fn(l.Context(), l)
 }
 
-// lose ends a reign: not leading first, then the context.
+// lose ends a leadership: not leading first, then the context.
 func (e *Election) lose(term uint64, reason Reason, err error) {
-	l := e.reign.Load()
+	l := e.leadership.Load()
 	if l == nil || l.Term != term || l.until.Swap(0) == 0 {
 		return
 	}

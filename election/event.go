@@ -17,7 +17,7 @@ type Event struct {
 	Kind     Kind
 	Leader   Candidate // who leads; zero unless Kind is Elected
 	Previous Candidate // who led before, as far as this process knows
-	Term     uint64    // of Leader, or of the last reign known
+	Term     uint64    // of Leader, or of the last leadership known
 	Leading  bool      // Leader is this very manager
 	Reason   Reason
 	Err      error     // what the store said, where Reason is about an error; what the lead function returned; who has this id, where that is the reason
@@ -28,9 +28,9 @@ type Event struct {
 	// reason to ring. [backend.Record.Since] is the store's word on it.
 	First bool
 
-	// Folded counts own reigns that this watcher never heard of because it was
+	// Coalesced counts own leaderships that this watcher never heard of because it was
 	// too far behind: their pairs of elected and lost became part of this event.
-	Folded int
+	Coalesced int
 }
 
 // A Kind is what an event is about.
@@ -109,7 +109,7 @@ func (s *state) last() *Candidate {
 	return s.previous
 }
 
-// A Reason says why a reign began or ended, or what a notice is about. Reasons
+// A Reason says why a leadership began or ended, or what a notice is about. Reasons
 // are stable: metrics may use them as labels.
 type Reason string
 
@@ -120,7 +120,7 @@ const (
 	ReasonVacant      Reason = "vacant"            // nobody leads, and why is not known
 	ReasonReleased    Reason = "released"          // the leader stepped down in order
 	ReasonExpired     Reason = "expired"           // the leader did not renew for its TTL
-	ReasonDeposed     Reason = "deposed"           // an operator ended the reign
+	ReasonDeposed     Reason = "deposed"           // an operator ended the leadership
 	ReasonForgotten   Reason = "forgotten"         // an operator retired the election ([Manager.Forget]); told even if it was vacant before
 	ReasonUnreachable Reason = "store unreachable" // and so the lease could not be renewed, or nothing can be said
 	ReasonRefused     Reason = "renewal refused"   // the store no longer has this lease: taken, deleted, edited, or failed over
@@ -148,7 +148,7 @@ func (r Reason) newsAfter(before Reason) bool {
 	return r != before && (r == ReasonMoved || r == ReasonForgotten)
 }
 
-// A LostError is the cause of a reign's cancelled context: use context.Cause.
+// A LostError is the cause of a leadership's cancelled context: use context.Cause.
 type LostError struct {
 	Election string
 	Term     uint64

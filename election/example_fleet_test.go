@@ -25,7 +25,7 @@ func tell(leads chan<- string, id string) election.LeadFunc {
 // part of an example: a leader that crashes as soon as it leads. Its lease is a
 // second long, and never renewed.
 func crash(store *memory.Store, id string) {
-	bid := backend.Bid{Election: "billing", TTL: time.Second, Renew: time.Second / 3, Over: backend.Lease{Election: "billing"},
+	bid := backend.Bid{Election: "billing", TTL: time.Second, Renew: time.Second / 3, Expected: backend.Lease{Election: "billing"},
 		Candidate: backend.Candidate{ID: id, Nonce: backend.NewNonce()}}
 	if _, err := store.Backend().Acquire(context.Background(), []backend.Bid{bid}); err != nil {
 		log.Fatal(err)
@@ -53,7 +53,7 @@ func ExampleElection_Resign() {
 	// bert
 }
 
-// A health check: a sick leader steps down, and stays out until it is well.
+// A health check: a unhealthy leader steps down, and stays out until it is well.
 func ExampleOptions_health() {
 	var full atomic.Bool
 	health := func(context.Context) error {
@@ -80,13 +80,13 @@ func ExampleOptions_health() {
 	// leads: false because: health check failed
 }
 
-// Silence: what a crashed leader left running gets time to end before another leads.
+// FailoverDelay: what a crashed leader left running gets time to end before another leads.
 // It comes on top of the TTL.
 func ExampleOptions_silence() {
 	store, ctx := memory.New(), context.Background()
 	crash(store, "anna")
 	began := time.Now()
-	m, err := election.New(store.Backend(), &election.Options{ID: "bert", TTL: time.Minute, Silence: time.Second})
+	m, err := election.New(store.Backend(), &election.Options{ID: "bert", TTL: time.Minute, FailoverDelay: time.Second})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -99,22 +99,22 @@ func ExampleOptions_silence() {
 		log.Fatal(err)
 	}
 	fmt.Println("bert leads:", lead.Leading())
-	fmt.Println("not before TTL and silence:", time.Since(began) >= 2*time.Second)
+	fmt.Println("not before TTL and failover_delay:", time.Since(began) >= 2*time.Second)
 	lead.Resign(ctx)
 	m.Close(ctx)
 	// Output:
 	// bert leads: true
-	// not before TTL and silence: true
+	// not before TTL and failover_delay: true
 }
 
-// Priority: after a crash the others hold back for a while, so that the old leader
+// IncumbentGrace: after a crash the others hold back for a while, so that the old leader
 // leads again if it returns, with its caches warm. It is known by its ID.
 func ExampleOptions_priority() {
 	store, ctx := memory.New(), context.Background()
 	crash(store, "anna")
 	leads := make(chan string, 2)
 	for _, id := range []string{"bert", "anna"} { // anna is started again, after bert
-		m, err := election.New(store.Backend(), &election.Options{ID: id, Priority: time.Hour})
+		m, err := election.New(store.Backend(), &election.Options{ID: id, IncumbentGrace: time.Hour})
 		if err != nil {
 			log.Fatal(err)
 		}

@@ -170,7 +170,7 @@ func ExampleLeadership() {
 func ExampleElection_Nominate() {
 	store, ctx := memory.New(), context.Background()
 	leads := make(chan string)
-	reign := func(id string) election.LeadFunc {
+	leadership := func(id string) election.LeadFunc {
 		return func(ctx context.Context, _ *election.Leadership) error {
 			leads <- id
 			<-ctx.Done()
@@ -179,9 +179,9 @@ func ExampleElection_Nominate() {
 	}
 	a, ea := candidate(store, "anna")
 	b, eb := candidate(store, "bert")
-	ea.Lead(reign("anna"))
+	ea.Lead(leadership("anna"))
 	fmt.Println(<-leads)
-	eb.Lead(reign("bert"))
+	eb.Lead(leadership("bert"))
 	if err := eb.Nominate(ctx, "bert"); err != nil {
 		log.Fatal(err)
 	}
@@ -193,7 +193,7 @@ func ExampleElection_Nominate() {
 	// bert
 }
 
-// An operator ends a reign. The leader steps down in order, and stays out for a
+// An operator ends a leadership. The leader steps down in order, and stays out for a
 // TTL.
 func ExampleElection_Depose() {
 	store, ctx := memory.New(), context.Background()

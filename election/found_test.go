@@ -11,28 +11,28 @@ import (
 
 // Each of these was found by the simulation; docs/proof.md has the seeds.
 
-func TestAReignThatTheWallClockHasEndedDoesNotComeBack(t *testing.T) {
+func TestALeadershipThatTheWallClockHasEndedDoesNotComeBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := manage(t, memory.New().Backend(), Options{})
 		e := joined(t, m, "x")
 		e.Lead(nil)
 		synctest.Wait()
-		reign := e.Leadership()
-		if reign == nil {
+		leadership := e.Leadership()
+		if leadership == nil {
 			t.Fatal("does not lead")
 		}
 		m.clock.ahead.Store(int64(9 * time.Second)) // what check does where there is no boot-time clock
-		if reign.Leading() {
+		if leadership.Leading() {
 			t.Fatal("trusts a lease that the wall clock says has run out")
 		}
 		for range 60 {
 			time.Sleep(time.Second)
-			if reign.Leading() {
-				t.Fatal("S6: a reign that had run out goes on")
+			if leadership.Leading() {
+				t.Fatal("S6: a leadership that had run out goes on")
 			}
 		}
-		if next := e.Leadership(); next == nil || next.Term <= reign.Term {
-			t.Errorf("a minute later it leads in %+v, want a reign after %d", next, reign.Term)
+		if next := e.Leadership(); next == nil || next.Term <= leadership.Term {
+			t.Errorf("a minute later it leads in %+v, want a leadership after %d", next, leadership.Term)
 		}
 		closes(t, m)
 	})
@@ -79,7 +79,7 @@ func TestALockedRowIsBidForLessAndLess(t *testing.T) {
 }
 
 // A release was waiting for another that hung, when its election was led and lost.
-func TestAReleaseThatWaitedDoesNotEndALaterReignBeforeItsDeadline(t *testing.T) {
+func TestAReleaseThatWaitedDoesNotEndALaterLeadershipBeforeItsDeadline(t *testing.T) {
 	m, e := machineFor(t, backend.Guarantees{Poll: true})
 	other := &elec{name: "other"}
 	m.step(0, join{other})
@@ -104,7 +104,7 @@ func TestAReleaseThatWaitedDoesNotEndALaterReignBeforeItsDeadline(t *testing.T) 
 	m.step(now, suspend{e, false})
 	now += time.Second
 	m.step(now, tick{})
-	granted := backend.Answer{Lease: backend.Lease{Election: "jobs", Holder: m.me, Term: 7}, Outcome: backend.Granted, Trust: 10 * time.Second}
+	granted := backend.Answer{Lease: backend.Lease{Election: "jobs", Holder: m.me, Term: 7}, Outcome: backend.Granted, ValidFor: 10 * time.Second}
 	end(callAcquire, reply{answers: []backend.Answer{granted}})
 	if !e.leading {
 		t.Fatal("does not lead")
@@ -117,7 +117,7 @@ func TestAReleaseThatWaitedDoesNotEndALaterReignBeforeItsDeadline(t *testing.T) 
 	}
 	end(callRelease, reply{})
 	if c := m.flying[callRelease]; c != nil && now < e.until {
-		t.Errorf("S11: releases %v before the deadline of the reign that it has lost", e.until-now)
+		t.Errorf("S11: releases %v before the deadline of the leadership that it has lost", e.until-now)
 	}
 }
 
@@ -126,7 +126,7 @@ func TestTheLeaseOfAStuckFunctionIsNotReleasedBeforeItHasRunOut(t *testing.T) {
 	m, e := machineFor(t, backend.Guarantees{Poll: true})
 	e.joins = true
 	renewal := wins(t, m, e)
-	granted := reply{answers: []backend.Answer{{Lease: backend.Lease{Election: "jobs", Holder: m.me, Term: 7}, Outcome: backend.Granted, Trust: 10 * time.Second}}}
+	granted := reply{answers: []backend.Answer{{Lease: backend.Lease{Election: "jobs", Holder: m.me, Term: 7}, Outcome: backend.Granted, ValidFor: 10 * time.Second}}}
 	now := renewal.sent
 	m.step(now, resign{e, 7})
 	lasts := time.Duration(0)

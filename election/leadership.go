@@ -9,9 +9,9 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// A Leadership is one reign of this process.
+// A Leadership is one leadership of this process.
 type Leadership struct {
-	// Term is the fencing token: greater than that of every earlier reign of the
+	// Term is the fencing token: greater than that of every earlier leadership of the
 	// election. Hand it to whatever you write to, and let that refuse a smaller
 	// one than it has seen.
 	Term uint64
@@ -22,7 +22,7 @@ type Leadership struct {
 	until    atomic.Int64          // deadline on the manager's clock; 0: over
 }
 
-// A scope is the context of a reign.
+// A scope is the context of a leadership.
 type scope struct {
 	context.Context
 	cancel context.CancelCauseFunc
@@ -31,19 +31,19 @@ type scope struct {
 // Election returns the name of the election that is led.
 func (l *Leadership) Election() string { return l.election.elec.name }
 
-// Leading reports whether this very reign goes on. See [Election.Leading].
+// Leading reports whether this very leadership goes on. See [Election.Leading].
 func (l *Leadership) Leading() bool {
 	return int64(l.election.manager.clock.latest()) < l.until.Load()
 }
 
 // Remaining returns for how long the lease can be trusted if it is never renewed
-// again; 0 if the reign is over. Start nothing that takes longer and cannot be
+// again; 0 if the leadership is over. Start nothing that takes longer and cannot be
 // cancelled.
 func (l *Leadership) Remaining() time.Duration {
 	return max(0, time.Duration(l.until.Load())-l.election.manager.clock.latest())
 }
 
-// Context is cancelled when the reign ends; context.Cause gives a [*LostError]
+// Context is cancelled when the leadership ends; context.Cause gives a [*LostError]
 // with the reason. Cancelling takes a moment after the process was stopped:
 // Leading is right at once.
 func (l *Leadership) Context() context.Context { return l.scope().Context }
@@ -62,7 +62,7 @@ func (l *Leadership) scope() *scope {
 	return l.made.Load()
 }
 
-// Resign says that all work of this reign has come to an end, and releases the
+// Resign says that all work of this leadership has come to an end, and releases the
 // lease. What was elected by Campaign or Try must be resigned also after it was
 // lost: until then this process does not bid again. Leave and Close do it too:
 // stop that work first. It returns when the lease is
@@ -70,7 +70,7 @@ func (l *Leadership) scope() *scope {
 func (l *Leadership) Resign(ctx context.Context) error {
 	e := l.election
 	return e.await(ctx, func(done chan error) any {
-		if e.reign.Load() != l || e.elec.term != l.Term || e.idle() {
+		if e.leadership.Load() != l || e.elec.term != l.Term || e.idle() {
 			done <- nil // over long since
 			return nil
 		}
@@ -83,7 +83,7 @@ func (l *Leadership) Resign(ctx context.Context) error {
 }
 
 // Lead makes this process campaign, and campaign again after every loss, until
-// Leave or Close. fn runs in each reign on a goroutine of its own; that of one
+// Leave or Close. fn runs in each leadership on a goroutine of its own; that of one
 // term has returned before there is another bid. Lead does not wait.
 //
 // fn may be nil, for programs that ask Leading before each piece of work; then
@@ -120,7 +120,7 @@ func (e *Election) Run(ctx context.Context, fn LeadFunc) error {
 	return e.withdraw(stepDown, attempt)
 }
 
-// Campaign campaigns until this process is elected, and returns the reign. The
+// Campaign campaigns until this process is elected, and returns the leadership. The
 // caller ends it with [Leadership.Resign], also after it was lost. When ctx ends
 // first, campaigning ends and ctx's error is returned.
 func (e *Election) Campaign(ctx context.Context) (*Leadership, error) {
@@ -144,7 +144,7 @@ func (e *Election) once(ctx context.Context, mode mode) (*Leadership, error) {
 	}
 	switch err := e.wait(ctx, elected); {
 	case err == nil:
-		return e.reign.Load(), nil
+		return e.leadership.Load(), nil
 	case err == errNotElected:
 		return nil, nil
 	case ctx.Err() == nil:
@@ -188,7 +188,7 @@ func (e *Election) campaign(parent context.Context, fn LeadFunc, mode mode, join
 	return attempt, err
 }
 
-// withdraw ends a campaign and its reign, if there is one, and waits for it.
+// withdraw ends a campaign and its leadership, if there is one, and waits for it.
 func (e *Election) withdraw(ctx context.Context, attempt int) error {
 	return e.await(ctx, func(done chan error) any {
 		if e.attempt != attempt {

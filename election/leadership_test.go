@@ -14,7 +14,7 @@ import (
 	"github.com/go-election/go-election/backend/memory"
 )
 
-func TestTheContextOfAReignEndsWithItWheneverItIsAskedFor(t *testing.T) {
+func TestTheContextOfALeadershipEndsWithItWheneverItIsAskedFor(t *testing.T) {
 	for _, asked := range []string{"while it lasts", "after it was lost", "by many at once"} {
 		inBubble(t, asked, func(t *testing.T) {
 			m := manage(t, memory.New().Backend(), Options{})
@@ -28,7 +28,7 @@ func TestTheContextOfAReignEndsWithItWheneverItIsAskedFor(t *testing.T) {
 			switch asked {
 			case "while it lasts":
 				if ctx = l.Context(); ctx.Err() != nil {
-					t.Errorf("the context of a reign that lasts has ended: %v", context.Cause(ctx))
+					t.Errorf("the context of a leadership that lasts has ended: %v", context.Cause(ctx))
 				}
 			case "by many at once":
 				got := make([]context.Context, 50)
@@ -39,7 +39,7 @@ func TestTheContextOfAReignEndsWithItWheneverItIsAskedFor(t *testing.T) {
 				all.Wait()
 				for _, ctx = range got {
 					if ctx != got[0] || ctx.Err() != nil {
-						t.Fatalf("a reign has several contexts, or one that has ended: %v", ctx.Err())
+						t.Fatalf("a leadership has several contexts, or one that has ended: %v", ctx.Err())
 					}
 				}
 			}
@@ -101,19 +101,19 @@ func (r *refusing) Acquire(ctx context.Context, bids []backend.Bid) ([]backend.A
 }
 
 func TestRunEndsWhenTheStoreWillNeverAcceptTheCandidate(t *testing.T) {
-	for _, reigns := range []int{0, 1, 3} {
-		inBubble(t, fmt.Sprintf("after %d reigns", reigns), func(t *testing.T) {
+	for _, leaderships := range []int{0, 1, 3} {
+		inBubble(t, fmt.Sprintf("after %d leaderships", leaderships), func(t *testing.T) {
 			store := &refusing{Backend: memory.New().Backend()}
-			store.now.Store(reigns == 0)
+			store.now.Store(leaderships == 0)
 			m := manage(t, store, Options{})
 			led := 0
 			err := joined(t, m, "x").Run(t.Context(), func(context.Context, *Leadership) error {
 				led++
-				store.now.Store(led == reigns)
+				store.now.Store(led == leaderships)
 				return nil
 			})
-			if !errors.Is(err, errRefused) || led != reigns {
-				t.Errorf("Run returns %v after %d reigns, want %v after %d", err, led, errRefused, reigns)
+			if !errors.Is(err, errRefused) || led != leaderships {
+				t.Errorf("Run returns %v after %d leaderships, want %v after %d", err, led, errRefused, leaderships)
 			}
 			closes(t, m)
 		})

@@ -18,7 +18,7 @@ func TestABidThatIsRefusedForNothingNewIsNotRepeatedWithoutAPause(t *testing.T) 
 		inBubble(t, what, func(t *testing.T) {
 			s := &script{Backend: memory.New().Backend(), lag: time.Millisecond}
 			s.acquire = func(_ context.Context, bids []backend.Bid) ([]backend.Answer, error) {
-				return []backend.Answer{{Lease: bids[0].Over, Outcome: backend.Refused, Err: why}}, nil
+				return []backend.Answer{{Lease: bids[0].Expected, Outcome: backend.Refused, Err: why}}, nil
 			}
 			m := manage(t, s, Options{})
 			joined(t, m, "x").Lead(nil)
@@ -38,7 +38,7 @@ func TestAGrantThatCannotBeTrustedIsNotRepeatedWithoutAPause(t *testing.T) {
 		s.acquire = func(ctx context.Context, bids []backend.Bid) ([]backend.Answer, error) {
 			a, err := s.Backend.Acquire(ctx, bids)
 			for i := range a {
-				a[i].Trust = time.Second // less than Margin
+				a[i].ValidFor = time.Second // less than ClockMargin
 			}
 			return a, err
 		}
@@ -52,7 +52,7 @@ func TestAGrantThatCannotBeTrustedIsNotRepeatedWithoutAPause(t *testing.T) {
 	})
 }
 
-// A bell that rings for nothing, and an election that was never held: the store
+// A notifier that rings for nothing, and an election that was never held: the store
 // returns that one at each reading, so that each ring seems to have brought news.
 func TestABellThatRingsForNothingIsHeardLessThoughAnElectionWasNeverHeld(t *testing.T) {
 	for _, held := range []bool{true, false} {
@@ -114,7 +114,7 @@ func TestAPlantedRenewDoesNotMakeFollowersRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory.New()
 		raw := store.Backend()
-		if a, err := raw.Acquire(t.Context(), []backend.Bid{{Election: "x", Candidate: backend.Candidate{ID: "r", Nonce: backend.NewNonce()}, TTL: time.Hour, Renew: 1, Over: backend.Lease{Election: "x"}}}); err != nil || a[0].Outcome != backend.Granted {
+		if a, err := raw.Acquire(t.Context(), []backend.Bid{{Election: "x", Candidate: backend.Candidate{ID: "r", Nonce: backend.NewNonce()}, TTL: time.Hour, Renew: 1, Expected: backend.Lease{Election: "x"}}}); err != nil || a[0].Outcome != backend.Granted {
 			t.Fatal(a, err)
 		}
 		s := &script{Backend: polled{store.Backend()}}
@@ -135,7 +135,7 @@ func TestTheBoundHoldsAfterADenialHasHealed(t *testing.T) {
 		for i := range 40 {
 			store := memory.New()
 			raw := store.Backend()
-			if a, err := raw.Acquire(t.Context(), []backend.Bid{{Election: "x", Candidate: backend.Candidate{ID: "dead", Nonce: backend.NewNonce()}, TTL: 10 * time.Second, Renew: 3 * time.Second, Over: backend.Lease{Election: "x"}}}); err != nil || a[0].Outcome != backend.Granted {
+			if a, err := raw.Acquire(t.Context(), []backend.Bid{{Election: "x", Candidate: backend.Candidate{ID: "dead", Nonce: backend.NewNonce()}, TTL: 10 * time.Second, Renew: 3 * time.Second, Expected: backend.Lease{Election: "x"}}}); err != nil || a[0].Outcome != backend.Granted {
 				t.Fatal(a, err)
 			}
 			s := &script{Backend: polled{store.Backend()}}

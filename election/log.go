@@ -13,7 +13,7 @@ const maxLog = 256
 
 // A logQueue hands records to a handler on a goroutine of its own, which runs while there
 // are some: a log that hangs, such as a pipe that nobody reads, must not keep the loop from
-// renewing leases and ending reigns. Attributes are added before: what With returns would
+// renewing leases and ending leaderships. Attributes are added before: what With returns would
 // not be queued.
 type logQueue struct {
 	slog.Handler

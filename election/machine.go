@@ -32,29 +32,29 @@ type machine struct {
 	queues    [calls][]*elec
 	flying    [calls]*call // at most one of each kind is under way
 
-	joined      uint32        // elections ever
-	phase       time.Duration // of the renewal grid, which all leases share
-	announceAt  time.Duration
-	healthAt    time.Duration
-	listenAt    time.Duration
-	retryAt     [calls]time.Duration // after an error of that kind: not before
-	failures    [calls]int           // in a row
-	together    int                  // how many leases are released in one call; 0: all
-	relisten    bool                 // the set of leases to listen to has changed
-	emptyRings  int                  // Listen came back and nothing had changed, in a row
-	rung        bool                 // Listen has come back, and nothing has been read since
-	cursor      string               // Observe's place in the store's history
-	lastContact time.Duration        // when the store last answered anything without an error
-	contactErr  error                // the last error since
-	expected    time.Duration        // the step that next has asked for
-	woke        time.Duration        // when this process last went on, that had been stopped
-	blind       time.Duration        // since when readings fail; never: they do not
-	cut         bool                 // said that the store is unreachable
-	denied      bool                 // said so already
-	sick        bool
-	checked     bool // the first health check has returned, or there is none
-	paused      bool // so that what is joined later is, too
-	closing     bool
+	joined             uint32        // elections ever
+	phase              time.Duration // of the renewal grid, which all leases share
+	announceAt         time.Duration
+	healthAt           time.Duration
+	listenAt           time.Duration
+	retryAt            [calls]time.Duration // after an error of that kind: not before
+	failures           [calls]int           // in a row
+	together           int                  // how many leases are released in one call; 0: all
+	relisten           bool                 // the set of leases to listen to has changed
+	emptyNotifications int                  // Listen came back and nothing had changed, in a row
+	notified           bool                 // Listen has come back, and nothing has been read since
+	cursor             string               // Observe's place in the store's history
+	lastContact        time.Duration        // when the store last answered anything without an error
+	lastContactErr     error                // the last error since
+	expected           time.Duration        // the step that next has asked for
+	woke               time.Duration        // when this process last went on, that had been stopped
+	blind              time.Duration        // since when readings fail; never: they do not
+	cut                bool                 // said that the store is unreachable
+	denied             bool                 // said so already
+	unhealthy          bool
+	checked            bool // the first health check has returned, or there is none
+	paused             bool // so that what is joined later is, too
+	closing            bool
 
 	unseen *backend.Lease // one for all elections; stays empty
 	out    []action
@@ -86,7 +86,7 @@ type elec struct {
 
 	// What is ours. A lease may be ours in the store (own) without our leading.
 	term    uint64        // of own == ownHeld
-	until   time.Duration // trusted deadline: request sent + TTL − margin
+	until   time.Duration // trusted deadline: request sent + TTL − clock margin
 	lasts   time.Duration // when it has run out in the store, unless it is renewed
 	own     own
 	leading bool
@@ -161,10 +161,10 @@ type (
 	campaign struct {
 		e     *elec
 		mode  mode
-		joins bool // a function will run in each reign, and its return be told
+		joins bool // a function will run in each leadership, and its return be told
 		hand  bool // … by the caller of Campaign or Try
 	}
-	withdraw struct { // ends campaigning and the reign
+	withdraw struct { // ends campaigning and the leadership
 		e    *elec
 		done bool // and nobody will tell that the function has returned: it has
 	}
@@ -172,7 +172,7 @@ type (
 		e  *elec // or nil
 		on bool
 	}
-	resign struct { // that very reign
+	resign struct { // that very leadership
 		e    *elec
 		term uint64
 	}
@@ -212,8 +212,8 @@ type actionKind uint8
 const (
 	doCall   actionKind = iota // call: start it
 	doCancel                   // call: cancel its context, its reply will follow
-	doTrust                    // e leads in term and may be trusted until; the first one of a term starts the reign
-	doLose                     // e's reign of term has ended, for reason: cancel its context
+	doTrust                    // e leads in term and may be trusted until; the first one of a term starts the leadership
+	doLose                     // e's leadership of term has ended, for reason: cancel its context
 	doTell                     // state, or a notice in the form of one
 	doLog                      // reason and err are about e (nil: the manager)
 	doTried                    // e's attempt is over; err says why it failed, if not by losing
@@ -331,7 +331,7 @@ func (m *machine) next() time.Duration {
 	if c := m.flying[callListen]; c != nil && !c.cancelled {
 		next = min(next, c.stale)
 	}
-	if c := m.flying[callHealth]; c != nil && !m.sick {
+	if c := m.flying[callHealth]; c != nil && !m.unhealthy {
 		next = min(next, c.sent+c.timeout)
 	}
 	m.expected = next

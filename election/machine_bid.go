@@ -13,19 +13,19 @@ func (m *machine) acquired(now time.Duration, e *elec, a *backend.Answer, bid *b
 	m.allowed(e, callAcquire, a)
 	switch a.Outcome {
 	case backend.Granted:
-		if m.grant(now, e, a, bid.Floor, sent); !e.leading {
+		if m.grant(now, e, a, bid.MinTerm, sent); !e.leading {
 			m.tried(e, nil)
 		}
 		return
 	case backend.Refused:
 		// Unless it was for something else, or stands in a queue, the next bid would fare no
 		// better.
-		futile := a.Err != nil || a.Watch >= 0 && a.Unchanged(bid.Over)
+		futile := a.Err != nil || a.ObserveFor >= 0 && a.Unchanged(bid.Expected)
 		e.own = ownNone
 		if a.Err == nil {
 			m.observe(now, e, &a.Lease, sent)
 		}
-		if a.Watch < 0 { // vacant, too: somebody else may be first in the queue
+		if a.ObserveFor < 0 { // vacant, too: somebody else may be first in the queue
 			e.own = ownQueued
 			e.lasts = sent + m.TTL
 		}

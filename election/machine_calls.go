@@ -17,12 +17,12 @@ type call struct {
 	timeout time.Duration // 0: none
 	elecs   []*elec       // item i is about elecs[i]
 
-	bids   []backend.Bid   // Acquire
-	leases []backend.Lease // Renew, Release, Observe, Listen
-	wishes []backend.Wish  // Ask
-	names  string          // Announce: of the elections for which we campaign
-	after  string          // Observe, Listen
-	whole  bool            // Observe: all elections, so that the cursor stands for all
+	bids     []backend.Bid     // Acquire
+	leases   []backend.Lease   // Renew, Release, Observe, Listen
+	requests []backend.Request // Ask
+	names    string            // Announce: of the elections for which we campaign
+	after    string            // Observe, Listen
+	whole    bool              // Observe: all elections, so that the cursor stands for all
 
 	stale     time.Duration // Listen: when to cancel it and listen anew
 	cancelled bool          // Listen: done
@@ -35,7 +35,7 @@ const (
 	callRelease
 	callAcquire
 	callObserve
-	callAsk
+	callRequest
 	callAnnounce
 	callHealth
 	callListen
@@ -59,13 +59,13 @@ func (m *machine) wanted(k callKind, e *elec, now time.Duration) bool {
 	case callRenew:
 		return !e.busy && e.own == ownHeld && now < e.until && (e.leading || e.running && e.orderly && !e.norenew)
 	case callRelease:
-		// Since it was enlisted, it may have been elected and have lost that reign.
+		// Since it was enlisted, it may have been elected and have lost that leadership.
 		return !e.busy && e.own != ownNone && !e.leading && (!e.running || e.stuck && now >= e.lasts) && !m.waitsOut(now, e)
 	case callAcquire:
 		return !e.busy && e.own != ownHeld && !e.leading && !e.running && m.bidAt(e) <= now
 	case callObserve:
 		return !e.looking && !m.holds(now, e)
-	case callAsk:
+	case callRequest:
 		return m.nominated(e)
 	}
 	return false
@@ -80,7 +80,7 @@ func (m *machine) dueAt(k callKind) time.Duration {
 		return m.announceAt
 	case k == callHealth:
 		return m.healthAt
-	case k == callListen && m.listen && !m.rung:
+	case k == callListen && m.listen && !m.notified:
 		return m.listenAt
 	case len(m.queues[k]) > 0:
 		return 0
@@ -104,7 +104,7 @@ func (m *machine) dispatch(now time.Duration) {
 			c.names = backend.ElectionList(m.campaigns)
 		case callListen:
 			// It may have gone deaf: not for ever. Where leases are read besides, that
-			// costs a hand-over its speed and no more.
+			// costs a handover its speed and no more.
 			c.timeout, c.after, c.stale = 0, m.cursor, now+2*m.TTL
 			if m.poll {
 				c.stale = now + 6*m.TTL
@@ -196,7 +196,7 @@ func (m *machine) fill(c *call, now time.Duration) {
 			e.busy = true
 			over := *e.seen
 			over.Election = e.name
-			c.bids = append(c.bids, backend.Bid{Election: e.name, Candidate: m.me, TTL: m.TTL, Renew: m.RenewEvery, Floor: e.maxTerm, Over: over})
+			c.bids = append(c.bids, backend.Bid{Election: e.name, Candidate: m.me, TTL: m.TTL, Renew: m.RenewEvery, MinTerm: e.maxTerm, Expected: over})
 		case callRenew, callRelease:
 			e.busy = true
 			l := backend.Lease{Election: e.name, Holder: m.me, Term: e.term, TTL: m.TTL, Renew: m.RenewEvery, End: e.end}
@@ -204,7 +204,7 @@ func (m *machine) fill(c *call, now time.Duration) {
 			case e.own != ownHeld:
 				l.Term, l.End = 0, backend.Released // nobody led under it
 			case c.kind == callRelease:
-				l.Age = max(0, now-(e.until+m.Margin-m.TTL)) // since its last renewal
+				l.Age = max(0, now-(e.until+m.ClockMargin-m.TTL)) // since its last renewal
 			}
 			c.leases = append(c.leases, l)
 		case callObserve:
@@ -214,8 +214,8 @@ func (m *machine) fill(c *call, now time.Duration) {
 			} else {
 				c.leases = append(c.leases, *e.seen)
 			}
-		case callAsk:
-			c.wishes = append(c.wishes, backend.Wish{Election: e.name, Term: e.seen.Term, Kind: backend.Accept, ID: m.me.ID, Nonce: m.me.Nonce})
+		case callRequest:
+			c.requests = append(c.requests, backend.Request{Election: e.name, Term: e.seen.Term, Kind: backend.Accept, ID: m.me.ID, Nonce: m.me.Nonce})
 		}
 	}
 	left := copy(queue, queue[len(queue)-rest:])
@@ -248,8 +248,8 @@ func (m *machine) reply(now time.Duration, r reply) {
 	m.flying[c.kind] = nil
 	m.dice = m.rnd.Float64()
 	class := backend.Class(r.err)
-	if c.kind == callAsk && errors.Is(r.err, backend.ErrStale) {
-		class = nil // it has answered: a wish has come too late
+	if c.kind == callRequest && errors.Is(r.err, backend.ErrStale) {
+		class = nil // it has answered: a request has come too late
 	}
 	if class == nil || slices.ContainsFunc(r.answers, func(a backend.Answer) bool { return a.Outcome != backend.Unknown }) {
 		m.failures[c.kind], m.retryAt[c.kind] = 0, 0
@@ -264,10 +264,10 @@ func (m *machine) reply(now time.Duration, r reply) {
 	if class == nil && c.kind != callHealth && c.kind != callListen {
 		m.lastContact = now
 		if m.blind == never { // else what is written tells nothing of what others lead
-			m.cut, m.denied, m.contactErr = false, false, nil
+			m.cut, m.denied, m.lastContactErr = false, false, nil
 		}
 	} else if class != nil && c.kind != callHealth && !c.cancelled {
-		m.contactErr = r.err
+		m.lastContactErr = r.err
 	}
 
 	switch c.kind {
@@ -305,9 +305,9 @@ func (m *machine) reply(now time.Duration, r reply) {
 		}
 	case callObserve:
 		m.observed(now, c, r)
-	case callAsk:
+	case callRequest:
 		if errors.Is(r.err, backend.ErrInvalid) {
-			m.retryAt[callAsk] = 0 // the term is over
+			m.retryAt[callRequest] = 0 // the term is over
 		}
 	case callAnnounce:
 		m.announceAt = c.sent + m.TTL
@@ -315,7 +315,7 @@ func (m *machine) reply(now time.Duration, r reply) {
 		m.health(now, r.err)
 	case callListen:
 		if m.listenAt = now; class == nil {
-			m.rings(now)
+			m.notify(now)
 		}
 	}
 }
@@ -368,7 +368,7 @@ func (m *machine) observed(now time.Duration, c *call, r reply) {
 			l = byName[e.name]
 		}
 		news = news || l != nil && l.Differs(c.leases[i])
-		if l != nil || c.leases[i].Beat == e.seen.Beat { // else it changed behind this call
+		if l != nil || c.leases[i].Heartbeat == e.seen.Heartbeat { // else it changed behind this call
 			m.observe(now, e, l, c.sent)
 		}
 		if e.lookAt == never {
@@ -385,16 +385,16 @@ var errOverdue = errors.New("the health check has not returned in time")
 func (m *machine) health(now time.Duration, err error) {
 	m.healthAt = now + m.RenewEvery
 	m.retryAt[callHealth] = 0
-	first, sick := !m.checked, err != nil
+	first, unhealthy := !m.checked, err != nil
 	m.checked = true
-	if sick != m.sick {
-		m.sick = sick
+	if unhealthy != m.unhealthy {
+		m.unhealthy = unhealthy
 		m.act(action{kind: doLog, reason: ReasonHealth, err: err})
 	} else if !first {
 		return
 	}
 	m.each(nil, func(e *elec) {
-		if sick {
+		if unhealthy {
 			m.stepDown(now, e, ReasonHealth, backend.Released, err)
 		}
 		m.settle(now, e)

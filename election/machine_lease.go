@@ -82,7 +82,7 @@ func (m *machine) ranOut(e *elec) {
 	if c := m.flying[callAcquire]; c != nil && slices.Contains(c.elecs, e) {
 		return
 	}
-	m.act(action{kind: doRanOut, e: e, err: m.contactErr})
+	m.act(action{kind: doRanOut, e: e, err: m.lastContactErr})
 	if m.closing {
 		m.gone(e)
 	}
@@ -120,7 +120,7 @@ func (m *machine) look(now time.Duration, e *elec) time.Duration {
 // wants reports whether e is a candidate at all. What has moved to another store
 // is nobody's here.
 func (m *machine) wants(e *elec) bool {
-	return e.seen.MovedTo == "" && e.mode != modeNone && !e.want.paused && !e.want.leaving && m.checked && !m.sick && !m.closing
+	return e.seen.MovedTo == "" && e.mode != modeNone && !e.want.paused && !e.want.leaving && m.checked && !m.unhealthy && !m.closing
 }
 
 // bidAt returns when e may bid; never, if something has to change first.
@@ -131,9 +131,9 @@ func (m *machine) bidAt(e *elec) time.Duration {
 	l := e.seen
 	at := max(m.holdsBack(e), e.retryAt)
 	switch {
-	case l.Watch > 0: // 0 for a leftover of ours, unless a fail-over may have lost a later grant
-		at = max(at, e.since+l.Watch)
-	case l.Watch < 0 && e.own == ownQueued:
+	case l.ObserveFor > 0: // 0 for a leftover of ours, unless a failover may have lost a later grant
+		at = max(at, e.since+l.ObserveFor)
+	case l.ObserveFor < 0 && e.own == ownQueued:
 		return never
 	}
 	return at
@@ -147,25 +147,25 @@ func (m *machine) mayBid(now time.Duration, e *elec) bool {
 }
 
 // holdsBack returns until when e keeps out of its own will, the lease being free
-// or not: after a resignation, in re-election silence, for the incumbent, for a
+// or not: after a resignation, in failover delay, for the incumbent, for a
 // nominee.
 func (m *machine) holdsBack(e *elec) time.Duration {
 	l := e.seen
 	at := e.holdOff
-	last, over := l.LastID, e.since+max(l.Watch, 0) // who failed, and when that is certain
+	last, over := l.LastID, e.since+max(l.ObserveFor, 0) // who failed, and when that is certain
 	if !l.Vacant() {
 		last = l.Holder.ID
 	}
 	if failed := !l.Vacant() || l.End == backend.Failed; failed && l.Term > 0 {
-		hold := m.Silence
+		hold := m.FailoverDelay
 		if last != m.me.ID {
-			hold += m.Priority
+			hold += m.IncumbentGrace
 		}
 		if hold > 0 {
 			at = max(at, over+hold)
 		}
 	}
-	if w := &l.Wish; l.Vacant() && w.Kind == backend.Accept && w.Term == l.Term && w.Nonce != m.me.Nonce {
+	if w := &l.Request; l.Vacant() && w.Kind == backend.Accept && w.Term == l.Term && w.Nonce != m.me.Nonce {
 		at = max(at, e.since+m.TTL)
 	}
 	return at
@@ -178,7 +178,7 @@ func (m *machine) grant(now time.Duration, e *elec, a *backend.Answer, floor uin
 	e.own, e.term, e.end = ownHeld, a.Term, backend.Failed
 	e.orderly, e.norenew, e.lastErr = false, false, nil
 	e.maxTerm = max(e.maxTerm, a.Term)
-	e.until, e.lasts = sent+a.Trust-m.Margin, sent+a.Trust
+	e.until, e.lasts = sent+a.ValidFor-m.ClockMargin, sent+a.ValidFor
 	e.renewAt = m.gridAfter(sent)
 	switch {
 	case !won: // do not lead under a term that was used
@@ -191,7 +191,7 @@ func (m *machine) grant(now time.Duration, e *elec, a *backend.Answer, floor uin
 	case now < e.until:
 		e.leading, e.running, e.stuck, e.unknown = true, e.joins, false, 0
 		reason := ReasonElected
-		if w := &e.seen.Wish; w.Kind == backend.Accept && w.Nonce == m.me.Nonce {
+		if w := &e.seen.Request; w.Kind == backend.Accept && w.Nonce == m.me.Nonce {
 			reason = ReasonNominated
 		}
 		if e.mode != modeAlways {
@@ -250,18 +250,18 @@ func (m *machine) renewed(now time.Duration, e *elec, a *backend.Answer, term ui
 	case backend.Granted:
 		e.lastErr, e.unknown = nil, 0
 		e.renewAt = m.gridAfter(sent)
-		e.lasts = max(e.lasts, sent+a.Trust)
+		e.lasts = max(e.lasts, sent+a.ValidFor)
 		if e.leading || e.orderly {
-			e.until = max(e.until, sent+a.Trust-m.Margin)
+			e.until = max(e.until, sent+a.ValidFor-m.ClockMargin)
 		}
 		if e.leading {
 			m.act(action{kind: doTrust, e: e, term: e.term, until: e.until})
 		}
-		if w := &a.Wish; w.Kind == backend.Accept && w.Term == e.term && w.Nonce != m.me.Nonce {
+		if w := &a.Request; w.Kind == backend.Accept && w.Term == e.term && w.Nonce != m.me.Nonce {
 			m.stepDown(now, e, ReasonNominated, backend.Released, nil)
 		}
 	case backend.Refused:
-		if w := &a.Wish; w.Kind == backend.Depose && w.Term == e.term && a.Holder.Nonce == m.me.Nonce {
+		if w := &a.Request; w.Kind == backend.Depose && w.Term == e.term && a.Holder.Nonce == m.me.Nonce {
 			e.holdFor = m.TTL
 			m.stepDown(now, e, ReasonDeposed, backend.Deposed, nil)
 			e.orderly, e.norenew, e.end = true, true, backend.Deposed
@@ -276,7 +276,7 @@ func (m *machine) renewed(now time.Duration, e *elec, a *backend.Answer, term ui
 	}
 }
 
-// lose ends e's reign against its will. What may be left in the store is
+// lose ends e's leadership against its will. What may be left in the store is
 // released after the deadline.
 func (m *machine) lose(now time.Duration, e *elec, reason Reason, err error) {
 	e.orderly, e.norenew, e.end = false, false, backend.Failed
@@ -284,12 +284,12 @@ func (m *machine) lose(now time.Duration, e *elec, reason Reason, err error) {
 		return
 	}
 	m.over(now, e, reason, err)
-	if m.Silence > 0 {
-		e.holdOff = max(e.holdOff, now+m.Silence)
+	if m.FailoverDelay > 0 {
+		e.holdOff = max(e.holdOff, now+m.FailoverDelay)
 	}
 }
 
-// stepDown ends e's reign in order: not leading first, then the function's
+// stepDown ends e's leadership in order: not leading first, then the function's
 // context, then wait for it, then release.
 func (m *machine) stepDown(now time.Duration, e *elec, reason Reason, end backend.End, err error) {
 	if !e.leading {
@@ -339,7 +339,7 @@ func (m *machine) tried(e *elec, err error) {
 	}
 }
 
-// expire ends e's reign at its deadline.
+// expire ends e's leadership at its deadline.
 func (m *machine) expire(now time.Duration, e *elec) {
 	if e.lastErr == nil || m.woke >= e.until {
 		m.lose(now, e, ReasonDeadline, nil) // it was stopped, and woke too late

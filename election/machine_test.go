@@ -35,12 +35,12 @@ func observes(t *testing.T, m *machine, now time.Duration, l backend.Lease) []ac
 	return m.step(now, reply{call: c, changed: []backend.Lease{l}})
 }
 
-// After a fail-over the record may name us although somebody else was granted the
+// After a failover the record may name us although somebody else was granted the
 // lease, by a write that was lost. Then it is watched like anybody's.
 func TestALeftoverOfOursIsWatchedIfTheStoreSaysSo(t *testing.T) {
 	const watch = 15 * time.Second
 	m, e := machineFor(t, backend.Guarantees{Poll: true})
-	observes(t, m, time.Second, backend.Lease{Election: "jobs", Holder: m.me, Term: 7, Beat: 1, TTL: 10 * time.Second, Watch: watch, Ref: "b after a"})
+	observes(t, m, time.Second, backend.Lease{Election: "jobs", Holder: m.me, Term: 7, Heartbeat: 1, TTL: 10 * time.Second, ObserveFor: watch, Ref: "b after a"})
 	if m.flying[callAcquire] != nil {
 		t.Fatal("bids at once")
 	}
@@ -51,7 +51,7 @@ func TestALeftoverOfOursIsWatchedIfTheStoreSaysSo(t *testing.T) {
 
 func TestALeftoverOfOursIsBidForAtOnce(t *testing.T) {
 	m, _ := machineFor(t, backend.Guarantees{Poll: true})
-	observes(t, m, time.Second, backend.Lease{Election: "jobs", Holder: m.me, Term: 7, Beat: 1, TTL: 10 * time.Second})
+	observes(t, m, time.Second, backend.Lease{Election: "jobs", Holder: m.me, Term: 7, Heartbeat: 1, TTL: 10 * time.Second})
 	if m.flying[callAcquire] == nil {
 		t.Error("does not bid")
 	}
@@ -59,13 +59,13 @@ func TestALeftoverOfOursIsBidForAtOnce(t *testing.T) {
 
 // A watch survives only what is exactly the same.
 func TestAWatchBeginsAnewWithEveryChange(t *testing.T) {
-	held := backend.Lease{Election: "jobs", Holder: backend.Candidate{ID: "other", Nonce: "theirs"}, Term: 7, Beat: 1,
-		TTL: 10 * time.Second, Renew: 3 * time.Second, Watch: 10 * time.Second, Ref: "server a"}
+	held := backend.Lease{Election: "jobs", Holder: backend.Candidate{ID: "other", Nonce: "theirs"}, Term: 7, Heartbeat: 1,
+		TTL: 10 * time.Second, Renew: 3 * time.Second, ObserveFor: 10 * time.Second, Ref: "server a"}
 	for what, change := range map[string]func(*backend.Lease){
-		"renewal":          func(l *backend.Lease) { l.Beat = 2 },
-		"another reign":    func(l *backend.Lease) { l.Term = 8 },
-		"another server":   func(l *backend.Lease) { l.Ref = "server b" },
-		"a longer promise": func(l *backend.Lease) { l.Watch = 15 * time.Second },
+		"renewal":            func(l *backend.Lease) { l.Heartbeat = 2 },
+		"another leadership": func(l *backend.Lease) { l.Term = 8 },
+		"another server":     func(l *backend.Lease) { l.Ref = "server b" },
+		"a longer promise":   func(l *backend.Lease) { l.ObserveFor = 15 * time.Second },
 	} {
 		m, e := machineFor(t, backend.Guarantees{Poll: true})
 		observes(t, m, time.Second, held)
@@ -73,7 +73,7 @@ func TestAWatchBeginsAnewWithEveryChange(t *testing.T) {
 		next := held
 		change(&next)
 		observes(t, m, 9*time.Second, next)
-		if want := 9*time.Second + next.Watch; m.bidAt(e) != want {
+		if want := 9*time.Second + next.ObserveFor; m.bidAt(e) != want {
 			t.Errorf("%s: bids at %v, want %v", what, m.bidAt(e), want)
 		}
 	}
@@ -83,15 +83,15 @@ func TestAWatchBeginsAnewWithEveryChange(t *testing.T) {
 // turn comes instead it asks once, since its place may be gone; what a holder renews is no
 // reason.
 func TestWhoWaitsInAQueueBidsAnewWhenAnothersTurnComes(t *testing.T) {
-	held := backend.Lease{Election: "jobs", Holder: backend.Candidate{ID: "java"}, Term: 7, Beat: 1, Watch: backend.StoreDecides, Ref: "a"}
+	held := backend.Lease{Election: "jobs", Holder: backend.Candidate{ID: "java"}, Term: 7, Heartbeat: 1, ObserveFor: backend.ExpiresInStore, Ref: "a"}
 	for what, c := range map[string]struct {
 		change func(*backend.Lease)
 		bids   bool
 	}{
-		"renewal":                   {func(l *backend.Lease) { l.Beat = 2 }, false},
-		"another node, the same id": {func(l *backend.Lease) { l.Beat, l.Ref = 2, "b" }, true},
-		"another id":                {func(l *backend.Lease) { l.Beat, l.Holder.ID = 2, "scala" }, true},
-		"another reign of ours":     {func(l *backend.Lease) { l.Beat, l.Term = 2, 8 }, true},
+		"renewal":                    {func(l *backend.Lease) { l.Heartbeat = 2 }, false},
+		"another node, the same id":  {func(l *backend.Lease) { l.Heartbeat, l.Ref = 2, "b" }, true},
+		"another id":                 {func(l *backend.Lease) { l.Heartbeat, l.Holder.ID = 2, "scala" }, true},
+		"another leadership of ours": {func(l *backend.Lease) { l.Heartbeat, l.Term = 2, 8 }, true},
 	} {
 		m, _ := machineFor(t, backend.Guarantees{Push: true})
 		refused := func(now time.Duration, l backend.Lease) {
@@ -116,7 +116,7 @@ func TestWhoWaitsInAQueueBidsAnewWhenAnothersTurnComes(t *testing.T) {
 		}
 		if c.bids {
 			after := next
-			after.Beat++ // what the refusal shows may be news as well
+			after.Heartbeat++ // what the refusal shows may be news as well
 			refused(21*time.Second, after)
 		}
 	}
@@ -124,8 +124,8 @@ func TestWhoWaitsInAQueueBidsAnewWhenAnothersTurnComes(t *testing.T) {
 
 // The answer to a bid may come after the grant was observed.
 func TestWhoHoldsAnUnrenewedLeaseIsNewsAndAWatchGoesOn(t *testing.T) {
-	held := backend.Lease{Election: "jobs", Holder: backend.Candidate{ID: "other", Nonce: "theirs"}, Term: 7, Beat: 1,
-		TTL: 10 * time.Second, Renew: 3 * time.Second, Watch: 10 * time.Second}
+	held := backend.Lease{Election: "jobs", Holder: backend.Candidate{ID: "other", Nonce: "theirs"}, Term: 7, Heartbeat: 1,
+		TTL: 10 * time.Second, Renew: 3 * time.Second, ObserveFor: 10 * time.Second}
 	m, e := machineFor(t, backend.Guarantees{Poll: true})
 	observes(t, m, time.Second, held)
 	m.step(9*time.Second, tick{})
@@ -148,7 +148,7 @@ func TestAGrantIsAWinThoughItWasSeenFirst(t *testing.T) {
 	free := backend.Lease{Election: "jobs"}
 	observes(t, m, time.Second, free)
 	bid := m.flying[callAcquire]
-	granted := backend.Lease{Election: "jobs", Holder: m.me, Term: 7, Beat: 1, TTL: 10 * time.Second}
+	granted := backend.Lease{Election: "jobs", Holder: m.me, Term: 7, Heartbeat: 1, TTL: 10 * time.Second}
 	e.lookAt = time.Second
 	m.step(1500*time.Millisecond, tick{})
 	if m.flying[callObserve] == nil {
@@ -157,11 +157,11 @@ func TestAGrantIsAWinThoughItWasSeenFirst(t *testing.T) {
 		m.dispatch(1500 * time.Millisecond)
 	}
 	observes(t, m, 1600*time.Millisecond, granted)
-	m.step(2*time.Second, reply{call: bid, answers: []backend.Answer{{Lease: granted, Outcome: backend.Granted, Trust: 10 * time.Second}}})
+	m.step(2*time.Second, reply{call: bid, answers: []backend.Answer{{Lease: granted, Outcome: backend.Granted, ValidFor: 10 * time.Second}}})
 	if !e.leading {
 		t.Error("the grant was not taken for a win")
 	}
-	if want := bid.sent + 10*time.Second - m.Margin; e.until != want {
+	if want := bid.sent + 10*time.Second - m.ClockMargin; e.until != want {
 		t.Errorf("trusted until %v, want %v: from the sending", e.until, want)
 	}
 }
@@ -169,8 +169,8 @@ func TestAGrantIsAWinThoughItWasSeenFirst(t *testing.T) {
 // A locked row or a lost answer must not cost a challenger its watch.
 func TestABidWithoutAnOutcomeIsRepeatedSoonAndTheWatchGoesOn(t *testing.T) {
 	m, e := machineFor(t, backend.Guarantees{Poll: true})
-	held := backend.Lease{Election: "jobs", Holder: backend.Candidate{ID: "other", Nonce: "theirs"}, Term: 7, Beat: 1,
-		TTL: 10 * time.Second, Renew: 3 * time.Second, Watch: 10 * time.Second}
+	held := backend.Lease{Election: "jobs", Holder: backend.Candidate{ID: "other", Nonce: "theirs"}, Term: 7, Heartbeat: 1,
+		TTL: 10 * time.Second, Renew: 3 * time.Second, ObserveFor: 10 * time.Second}
 	observes(t, m, time.Second, held)
 	for now := time.Second; m.flying[callAcquire] == nil; now = m.next() {
 		if now > 12*time.Second {
@@ -209,9 +209,9 @@ func TestAGrantThatWasOvertakenIsNoWin(t *testing.T) {
 	m, e := machineFor(t, backend.Guarantees{Push: true})
 	observes(t, m, time.Second, backend.Lease{Election: "jobs"})
 	bid := m.flying[callAcquire]
-	e.maxTerm = 9 // another reign was seen while the answer was on its way
+	e.maxTerm = 9 // another leadership was seen while the answer was on its way
 	actions := m.step(2*time.Second, reply{call: bid, answers: []backend.Answer{{
-		Lease: backend.Lease{Election: "jobs", Holder: m.me, Term: 7}, Outcome: backend.Granted, Trust: 10 * time.Second}}})
+		Lease: backend.Lease{Election: "jobs", Holder: m.me, Term: 7}, Outcome: backend.Granted, ValidFor: 10 * time.Second}}})
 	if e.leading {
 		t.Error("leads in a term that is over")
 	}
@@ -235,9 +235,9 @@ func TestAnAnswerThatWasOvertakenIsNoNews(t *testing.T) {
 	}
 	other := backend.Candidate{ID: "other", Nonce: "theirs"}
 	m.step(2*time.Second, reply{call: bid, answers: []backend.Answer{{Outcome: backend.Refused,
-		Lease: backend.Lease{Election: "jobs", Holder: other, Term: 9, Beat: 9, TTL: 10 * time.Second, Watch: 10 * time.Second}}}})
+		Lease: backend.Lease{Election: "jobs", Holder: other, Term: 9, Heartbeat: 9, TTL: 10 * time.Second, ObserveFor: 10 * time.Second}}}})
 	for _, a := range m.step(2*time.Second+1, reply{call: look, changed: []backend.Lease{
-		{Election: "jobs", Holder: backend.Candidate{ID: "past", Nonce: "gone"}, Term: 7, Beat: 7, TTL: 10 * time.Second, Watch: 10 * time.Second}}}) {
+		{Election: "jobs", Holder: backend.Candidate{ID: "past", Nonce: "gone"}, Term: 7, Heartbeat: 7, TTL: 10 * time.Second, ObserveFor: 10 * time.Second}}}) {
 		if a.kind == doTell {
 			t.Errorf("S10: told %v by an answer that newer news had overtaken", a.state.event(a.e.name))
 		}
@@ -249,11 +249,11 @@ func TestAnAnswerThatWasOvertakenIsNoNews(t *testing.T) {
 
 func TestAnAttemptDoesNotTakeAnOvertakenAnswerForNews(t *testing.T) {
 	m, e := machineFor(t, backend.Guarantees{Poll: true})
-	held := backend.Lease{Election: "jobs", Holder: backend.Candidate{ID: "other", Nonce: "theirs"}, Term: 9, Beat: 9, TTL: 10 * time.Second, Watch: 10 * time.Second}
+	held := backend.Lease{Election: "jobs", Holder: backend.Candidate{ID: "other", Nonce: "theirs"}, Term: 9, Heartbeat: 9, TTL: 10 * time.Second, ObserveFor: 10 * time.Second}
 	observes(t, m, 3*time.Second, held)
 	m.step(3*time.Second, withdraw{e, true})
 	m.step(3*time.Second, campaign{e, modeTry, true, true})
-	held.Term, held.Beat = 7, 7
+	held.Term, held.Heartbeat = 7, 7
 	m.observe(4*time.Second, e, &held, 2*time.Second) // the answer to a bid of before
 	if e.seen.Term != 9 || e.told.kind != Elected {
 		t.Errorf("S10: watches term %d and has told %v", e.seen.Term, e.told.event(e.name))
@@ -265,7 +265,7 @@ func TestAnAttemptDoesNotTakeAnOvertakenAnswerForNews(t *testing.T) {
 func TestAnAttemptIsNotJudgedByALookThatWasSentBeforeIt(t *testing.T) {
 	m, e := machineFor(t, backend.Guarantees{Poll: true})
 	m.step(0, withdraw{e, true})
-	held := backend.Lease{Election: "jobs", Holder: backend.Candidate{ID: "other", Nonce: "theirs"}, Term: 9, Beat: 9, TTL: 10 * time.Second, Watch: 10 * time.Second}
+	held := backend.Lease{Election: "jobs", Holder: backend.Candidate{ID: "other", Nonce: "theirs"}, Term: 9, Heartbeat: 9, TTL: 10 * time.Second, ObserveFor: 10 * time.Second}
 	observes(t, m, time.Second, held)
 	e.lookAt = 2 * time.Second
 	m.timers.set(e, e.lookAt)
@@ -277,7 +277,7 @@ func TestAnAttemptIsNotJudgedByALookThatWasSentBeforeIt(t *testing.T) {
 		t.Fatal("gave up by what was seen before the attempt")
 	}
 	m.step(m.next(), tick{})
-	observes(t, m, m.next(), backend.Lease{Election: "jobs", Term: 9, Beat: 10})
+	observes(t, m, m.next(), backend.Lease{Election: "jobs", Term: 9, Heartbeat: 10})
 	if m.flying[callAcquire] == nil {
 		t.Error("does not bid for a lease that is free")
 	}
@@ -287,7 +287,7 @@ func TestAnAttemptIsNotJudgedByALookThatWasSentBeforeIt(t *testing.T) {
 func TestAnAttemptDoesNotAcceptANomination(t *testing.T) {
 	for _, try := range []bool{false, true} {
 		m, e := machineFor(t, backend.Guarantees{Poll: true})
-		held := backend.Lease{Election: "jobs", Holder: backend.Candidate{ID: "other", Nonce: "theirs"}, Term: 9, Beat: 9, TTL: 10 * time.Second, Watch: 10 * time.Second}
+		held := backend.Lease{Election: "jobs", Holder: backend.Candidate{ID: "other", Nonce: "theirs"}, Term: 9, Heartbeat: 9, TTL: 10 * time.Second, ObserveFor: 10 * time.Second}
 		observes(t, m, time.Second, held)
 		if try {
 			m.step(time.Second, withdraw{e, true})
@@ -298,9 +298,9 @@ func TestAnAttemptDoesNotAcceptANomination(t *testing.T) {
 		} else {
 			m.step(e.lookAt, tick{})
 		}
-		held.Wish = backend.Wish{Election: "jobs", Term: 9, Kind: backend.Nominate, ID: m.me.ID}
+		held.Request = backend.Request{Election: "jobs", Term: 9, Kind: backend.Nominate, ID: m.me.ID}
 		observes(t, m, 2*time.Second, held)
-		if asks := m.flying[callAsk] != nil; asks == try {
+		if asks := m.flying[callRequest] != nil; asks == try {
 			t.Errorf("attempt %v: accepts: %v", try, asks)
 		}
 	}
@@ -308,15 +308,15 @@ func TestAnAttemptDoesNotAcceptANomination(t *testing.T) {
 
 func TestABidIsAboveEveryTermThatWasSeen(t *testing.T) {
 	m, e := machineFor(t, backend.Guarantees{Poll: true})
-	observes(t, m, time.Second, backend.Lease{Election: "jobs", Holder: backend.Candidate{ID: "other", Nonce: "theirs"}, Term: 9, Beat: 1, TTL: 10 * time.Second, Watch: 10 * time.Second})
+	observes(t, m, time.Second, backend.Lease{Election: "jobs", Holder: backend.Candidate{ID: "other", Nonce: "theirs"}, Term: 9, Heartbeat: 1, TTL: 10 * time.Second, ObserveFor: 10 * time.Second})
 	m.step(e.lookAt, tick{})
-	observes(t, m, e.lookAt, backend.Lease{Election: "jobs", Term: 4, Beat: 2}) // the store was restored
+	observes(t, m, e.lookAt, backend.Lease{Election: "jobs", Term: 4, Heartbeat: 2}) // the store was restored
 	bid := m.flying[callAcquire]
 	if bid == nil {
 		t.Fatal("no bid is under way")
 	}
-	if bid.bids[0].Floor != 9 {
-		t.Errorf("S4: bids above term %d, but has seen 9", bid.bids[0].Floor)
+	if bid.bids[0].MinTerm != 9 {
+		t.Errorf("S4: bids above term %d, but has seen 9", bid.bids[0].MinTerm)
 	}
 }
 
@@ -325,7 +325,7 @@ func wins(t *testing.T, m *machine, e *elec) (renewal *call) {
 	t.Helper()
 	observes(t, m, time.Second, backend.Lease{Election: "jobs"})
 	m.step(time.Second, reply{call: m.flying[callAcquire], answers: []backend.Answer{{
-		Lease: backend.Lease{Election: "jobs", Holder: m.me, Term: 7, Beat: 1, TTL: 10 * time.Second}, Outcome: backend.Granted, Trust: 10 * time.Second}}})
+		Lease: backend.Lease{Election: "jobs", Holder: m.me, Term: 7, Heartbeat: 1, TTL: 10 * time.Second}, Outcome: backend.Granted, ValidFor: 10 * time.Second}}})
 	m.step(e.renewAt, tick{})
 	if renewal = m.flying[callRenew]; !e.leading || renewal == nil {
 		t.Fatal("does not lead and renew")
@@ -333,35 +333,35 @@ func wins(t *testing.T, m *machine, e *elec) (renewal *call) {
 	return renewal
 }
 
-func TestAWishOfAnotherTermIsNone(t *testing.T) {
-	for _, w := range []backend.Wish{
+func TestARequestOfAnotherTermIsNone(t *testing.T) {
+	for _, w := range []backend.Request{
 		{Election: "jobs", Term: 6, Kind: backend.Accept, ID: "other", Nonce: "theirs"},
 		{Election: "jobs", Term: 8, Kind: backend.Accept, ID: "other", Nonce: "theirs"},
 	} {
 		m, e := machineFor(t, backend.Guarantees{Poll: true})
 		renewal := wins(t, m, e)
 		m.step(renewal.sent+time.Millisecond, reply{call: renewal, answers: []backend.Answer{{
-			Lease: backend.Lease{Election: "jobs", Holder: m.me, Term: 7, Beat: 2, TTL: 10 * time.Second, Wish: w}, Outcome: backend.Granted, Trust: 10 * time.Second}}})
+			Lease: backend.Lease{Election: "jobs", Holder: m.me, Term: 7, Heartbeat: 2, TTL: 10 * time.Second, Request: w}, Outcome: backend.Granted, ValidFor: 10 * time.Second}}})
 		if !e.leading {
-			t.Errorf("the leader of term 7 steps down for a wish of term %d", w.Term)
+			t.Errorf("the leader of term 7 steps down for a request of term %d", w.Term)
 		}
 	}
 }
 
-func TestAfterAReignAnAnswerFromBeforeIsNoNews(t *testing.T) {
+func TestAfterALeadershipAnAnswerFromBeforeIsNoNews(t *testing.T) {
 	m, e := machineFor(t, backend.Guarantees{Poll: true})
 	renewal := wins(t, m, e)
 	m.step(renewal.sent+time.Millisecond, reply{call: renewal, answers: []backend.Answer{{Outcome: backend.Refused}}})
 	m.step(e.until, tick{})
 	released := e.until + time.Second
 	m.step(released, reply{call: m.flying[callRelease]})
-	m.observe(released+1, e, &backend.Lease{Election: "jobs", Term: 5, Beat: 5}, released-time.Second)
+	m.observe(released+1, e, &backend.Lease{Election: "jobs", Term: 5, Heartbeat: 5}, released-time.Second)
 	if e.known || e.told.reason == ReasonWentBack {
-		t.Errorf("S10: takes term 5 for news after its own reign of term 7: %v", e.told.event(e.name))
+		t.Errorf("S10: takes term 5 for news after its own leadership of term 7: %v", e.told.event(e.name))
 	}
 }
 
-func TestAfterAReignTheLeaseIsLookedAtAnew(t *testing.T) {
+func TestAfterALeadershipTheLeaseIsLookedAtAnew(t *testing.T) {
 	m, e := machineFor(t, backend.Guarantees{Poll: true})
 	renewal := wins(t, m, e)
 	m.step(renewal.sent+time.Millisecond, reply{call: renewal, answers: []backend.Answer{{Outcome: backend.Refused}}})
@@ -369,7 +369,7 @@ func TestAfterAReignTheLeaseIsLookedAtAnew(t *testing.T) {
 	now := e.until + time.Second
 	m.step(now, reply{call: m.flying[callRelease]})
 	if m.flying[callAcquire] != nil {
-		t.Error("bids over what it saw before its own reign")
+		t.Error("bids over what it saw before its own leadership")
 	}
 	if m.flying[callObserve] == nil {
 		t.Error("does not look")
@@ -377,7 +377,7 @@ func TestAfterAReignTheLeaseIsLookedAtAnew(t *testing.T) {
 }
 
 func TestImpossibleTimingsAreNamedWithBothValues(t *testing.T) {
-	g := backend.Guarantees{Name: "test", MinTTL: time.Second, MaxTTL: time.Minute, MaxSession: 100 * time.Second, Margin: 100 * time.Millisecond}
+	g := backend.Guarantees{Name: "test", MinTTL: time.Second, MaxTTL: time.Minute, MaxSession: 100 * time.Second, ClockMargin: 100 * time.Millisecond}
 	for _, c := range []struct {
 		o    Options
 		want string
@@ -388,10 +388,10 @@ func TestImpossibleTimingsAreNamedWithBothValues(t *testing.T) {
 		{Options{TTL: 9 * time.Second, RenewEvery: 6 * time.Second}, "must be less than TTL = 9s"},
 		{Options{CallTimeout: 6 * time.Second}, "= 3.333s + 6s + 1.667s = 11s, must be less than TTL = 10s"},
 		{Options{TTL: time.Minute, RenewEvery: 21 * time.Second}, "TTL + 2 * RenewEvery = 1m0s + 2 * 21s = 1m42s, must be 1m40s at most on backend test"},
-		{Options{TTL: 9 * time.Second, Margin: time.Millisecond}, "Margin is 1ms, must be at least 450ms"},
-		{Options{TTL: time.Second, Margin: 60 * time.Millisecond}, "Margin is 60ms, backend test needs at least 100ms"},
+		{Options{TTL: 9 * time.Second, ClockMargin: time.Millisecond}, "ClockMargin is 1ms, must be at least 450ms"},
+		{Options{TTL: time.Second, ClockMargin: 60 * time.Millisecond}, "ClockMargin is 60ms, backend test needs at least 100ms"},
 		{Options{ID: "a\nb"}, "control character"},
-		{Options{Silence: -time.Second}, "Silence is -1s, must be at least 0s"},
+		{Options{FailoverDelay: -time.Second}, "FailoverDelay is -1s, must be at least 0s"},
 	} {
 		_, err := c.o.Complete(g)
 		if backend.Class(err) != backend.ErrInvalid || !contains(err, c.want) {
@@ -408,10 +408,10 @@ func TestImpossibleTimingsCanBeToldInOtherNames(t *testing.T) {
 	if !ok {
 		t.Fatalf("%T: %v", err, err)
 	}
-	if got := wrong.Options(); !slices.Equal(got, []string{"RenewEvery", "CallTimeout", "Margin", "TTL"}) {
+	if got := wrong.Options(); !slices.Equal(got, []string{"RenewEvery", "CallTimeout", "ClockMargin", "TTL"}) {
 		t.Errorf("it is about %q", got)
 	}
-	want := "renewevery + calltimeout + margin = 6s + 2.25s + 1.5s = 9.75s, must be less than ttl = 9s"
+	want := "renewevery + calltimeout + clockmargin = 6s + 2.25s + 1.5s = 9.75s, must be less than ttl = 9s"
 	if got := wrong.Text(strings.ToLower); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
@@ -425,7 +425,7 @@ func TestWhatWasReadAlongIsNotReadAgain(t *testing.T) {
 	observes(t, m, 0, backend.Lease{Election: first.name})
 	second := &elec{name: "more jobs"}
 	m.step(0, join{second})
-	beat := uint64(0)
+	heartbeat := uint64(0)
 	both := func(now, age time.Duration) {
 		t.Helper()
 		c := m.flying[callObserve]
@@ -434,16 +434,16 @@ func TestWhatWasReadAlongIsNotReadAgain(t *testing.T) {
 		}
 		var changed []backend.Lease
 		for i, l := range c.leases {
-			beat++
-			changed = append(changed, backend.Lease{Election: l.Election, Holder: backend.Candidate{ID: "other", Nonce: "theirs"}, Term: 7, Beat: beat,
-				TTL: m.TTL, Renew: m.RenewEvery, Watch: m.TTL, Age: time.Duration(1-i) * age})
+			heartbeat++
+			changed = append(changed, backend.Lease{Election: l.Election, Holder: backend.Candidate{ID: "other", Nonce: "theirs"}, Term: 7, Heartbeat: heartbeat,
+				TTL: m.TTL, Renew: m.RenewEvery, ObserveFor: m.TTL, Age: time.Duration(1-i) * age})
 		}
 		m.step(now, reply{call: c, changed: changed})
 	}
 	both(0, 0) // the second one alone, for the first time
 	m.step(first.wake, tick{})
 	both(first.wake, 0)
-	m.rings(time.Minute)
+	m.notify(time.Minute)
 	m.step(time.Minute, tick{})
 	const apart = 10 * time.Millisecond
 	both(time.Minute, apart)
@@ -480,7 +480,7 @@ func TestABidOnItsWayIsWaitedForAtTheEnd(t *testing.T) {
 	if e.slot < 0 {
 		t.Fatal("it has left while a bid is on its way")
 	}
-	m.step(now, reply{call: bid, answers: []backend.Answer{{Lease: backend.Lease{Election: "jobs", Holder: m.me, Term: 1}, Outcome: backend.Granted, Trust: m.TTL}}})
+	m.step(now, reply{call: bid, answers: []backend.Answer{{Lease: backend.Lease{Election: "jobs", Holder: m.me, Term: 1}, Outcome: backend.Granted, ValidFor: m.TTL}}})
 	if m.flying[callRelease] == nil {
 		t.Error("what was granted at the end is not released")
 	}

@@ -14,7 +14,7 @@ func (m *machine) observe(now time.Duration, e *elec, l *backend.Lease, sent tim
 		return // overtaken by a grant
 	}
 	if l != nil { // whoever wrote it
-		l.TTL, l.Renew, l.Watch = min(l.TTL, longest), min(l.Renew, longest), min(l.Watch, longest)
+		l.TTL, l.Renew, l.ObserveFor = min(l.TTL, longest), min(l.Renew, longest), min(l.ObserveFor, longest)
 	}
 	if l != nil && l.Term < e.maxTerm && sent < e.heard {
 		return // overtaken by newer news
@@ -32,7 +32,7 @@ func (m *machine) observe(now time.Duration, e *elec, l *backend.Lease, sent tim
 		if e.known && l.Term < e.maxTerm && l.Term != e.seen.Term {
 			m.notice(e, ReasonWentBack, nil)
 		}
-		if e.own == ownQueued && l.Watch < 0 && (l.Term != e.seen.Term || l.Holder != e.seen.Holder || l.Ref != e.seen.Ref) {
+		if e.own == ownQueued && l.ObserveFor < 0 && (l.Term != e.seen.Term || l.Holder != e.seen.Holder || l.Ref != e.seen.Ref) {
 			e.own = ownMaybe // another's turn has come: what stood in the queue for us may be gone
 		}
 		m.sees(e, l)
@@ -40,7 +40,7 @@ func (m *machine) observe(now time.Duration, e *elec, l *backend.Lease, sent tim
 		if l.Term <= greatest {
 			e.maxTerm = max(e.maxTerm, l.Term)
 		}
-	case l != nil: // not renewed, so that a watch goes on; a wish, its age, or who holds it may have changed
+	case l != nil: // not renewed, so that a watch goes on; a request, its age, or who holds it may have changed
 		m.sees(e, l)
 		fallthrough
 	default:
@@ -55,18 +55,18 @@ func (m *machine) observe(now time.Duration, e *elec, l *backend.Lease, sent tim
 	m.showSeen(e, sent)
 
 	switch {
-	case e.seen.Holder.Nonce == m.me.Nonce && e.seen.Watch == 0 && e.own == ownNone && !e.busy:
+	case e.seen.Holder.Nonce == m.me.Nonce && e.seen.ObserveFor == 0 && e.own == ownNone && !e.busy:
 		// Left over, or granted late. compete bids, and if it may not, release.
 		e.own = ownMaybe
 	case m.nominated(e):
-		m.enlist(callAsk, e)
+		m.enlist(callRequest, e)
 	}
 }
 
 // nominated reports whether we are nominated and will take the lease once the
 // holder makes room. An attempt (Try) will not: it is over at once.
 func (m *machine) nominated(e *elec) bool {
-	w := &e.seen.Wish
+	w := &e.seen.Request
 	return w.Kind == backend.Nominate && w.Term == e.seen.Term && w.ID == m.me.ID && m.wants(e) && e.mode != modeTry
 }
 
@@ -81,7 +81,7 @@ func (m *machine) sees(e *elec, l *backend.Lease) {
 
 // clean makes text from the store harmless, unless it is what was seen before.
 func clean(l, seen *backend.Lease) {
-	if l.Holder != seen.Holder || l.Wish != seen.Wish || l.LastID != seen.LastID || l.LastNonce != seen.LastNonce || l.End != seen.End || l.MovedTo != seen.MovedTo || l.MovedFrom != seen.MovedFrom || l.TTL < 0 || l.Renew < 0 {
+	if l.Holder != seen.Holder || l.Request != seen.Request || l.LastID != seen.LastID || l.LastNonce != seen.LastNonce || l.End != seen.End || l.MovedTo != seen.MovedTo || l.MovedFrom != seen.MovedFrom || l.TTL < 0 || l.Renew < 0 {
 		*l = backend.CleanLease(*l)
 	}
 }
@@ -95,7 +95,7 @@ func (m *machine) showSeen(e *elec, sent time.Duration) {
 	case l.Holder.Nonce == m.me.Nonce:
 		// A leftover of ours leads nobody.
 		m.show(Vacant, e, nil, l.Term, ReasonExpired, nil)
-	case !l.Vacant() && l.Watch >= 0 && l.TTL > 0 && sent >= e.since+max(l.TTL, l.Watch):
+	case !l.Vacant() && l.ObserveFor >= 0 && l.TTL > 0 && sent >= e.since+max(l.TTL, l.ObserveFor):
 		m.show(Vacant, e, nil, l.Term, ReasonExpired, nil)
 	case !l.Vacant():
 		m.show(Elected, e, &l.Holder, l.Term, ReasonElected, nil)
@@ -134,7 +134,7 @@ func (m *machine) checkID(e *elec, l *backend.Lease, renewed bool) {
 // have been ended by the store by now.
 func (m *machine) checkSession(now time.Duration, e *elec) {
 	l := e.seen
-	if l.Watch < 0 && l.Holder.ID == m.me.ID && l.Holder.Nonce != m.me.Nonce && !e.clash && now >= e.since+l.TTL+m.takeover {
+	if l.ObserveFor < 0 && l.Holder.ID == m.me.ID && l.Holder.Nonce != m.me.Nonce && !e.clash && now >= e.since+l.TTL+m.takeover {
 		m.notice(e, ReasonSameID, sameID(l.Holder))
 		e.clash = true
 	}
@@ -179,30 +179,30 @@ func (m *machine) crowd() time.Duration {
 	return min(time.Duration(len(m.elections)/1000)*25*time.Millisecond, m.RenewEvery/8)
 }
 
-// rings: Listen has come back, so look at everything that is not ours.
-func (m *machine) rings(now time.Duration) {
+// notify: Listen has come back, so look at everything that is not ours.
+func (m *machine) notify(now time.Duration) {
 	for _, e := range m.elections {
 		if !m.holds(now, e) {
-			m.rung = true
+			m.notified = true
 			e.lookAt = now
 			m.settle(now, e)
 		}
 	}
 }
 
-// answered notes what a ring has brought. A bell that rings for nothing is
+// answered notes what a notification has brought. A notifier that notifies for nothing is
 // listened to less and less: nothing polls faster because it fails.
 func (m *machine) answered(now time.Duration, changed bool) {
-	if !m.rung {
+	if !m.notified {
 		return
 	}
-	m.rung = false
+	m.notified = false
 	if changed {
-		m.emptyRings, m.listenAt = 0, now
+		m.emptyNotifications, m.listenAt = 0, now
 		return
 	}
-	if m.emptyRings++; m.emptyRings > 1 {
-		m.listenAt = now + min(m.pause()<<min(m.emptyRings, 16), m.TTL)
+	if m.emptyNotifications++; m.emptyNotifications > 1 {
+		m.listenAt = now + min(m.pause()<<min(m.emptyNotifications, 16), m.TTL)
 	}
 }
 
@@ -221,7 +221,7 @@ func (m *machine) unreachable() {
 	m.cut = true
 	for _, e := range m.elections {
 		if !e.leading {
-			m.show(Unknown, e, nil, 0, ReasonUnreachable, m.contactErr)
+			m.show(Unknown, e, nil, 0, ReasonUnreachable, m.lastContactErr)
 		}
 	}
 }

@@ -44,7 +44,7 @@ type Manager struct {
 	inputs chan func(now time.Duration) any // run by the loop; a non-nil result is a step's input
 	ended  chan struct{}                    // the loop has ended
 	stop   context.CancelFunc
-	ctx    context.Context // of the manager; calls and reigns descend from it
+	ctx    context.Context // of the manager; calls and leaderships descend from it
 	calls  sync.WaitGroup
 	others sync.WaitGroup // watchers, lead functions, and what writes the log
 
@@ -62,7 +62,7 @@ type Manager struct {
 	empty    chan struct{} // closed when all elections have left
 	left     bool          // it is
 	ranOut   []error       // the leases that ran out, as they could not be released
-	freed    time.Duration // when the latest reign of ours was released; 0: none
+	freed    time.Duration // when the latest leadership of ours was released; 0: none
 }
 
 // New starts a manager on b, which it owns from now on: Close closes it. Nil
@@ -217,8 +217,8 @@ func (m *Manager) call(ctx context.Context, cancel context.CancelFunc, c *call) 
 		r.changed, r.next, r.err = m.backend.Observe(ctx, c.leases, c.after)
 	case callListen:
 		r.err = m.backend.Listen(ctx, c.leases, c.after)
-	case callAsk:
-		r.err = m.backend.Ask(ctx, c.wishes)
+	case callRequest:
+		r.err = m.backend.Request(ctx, c.requests)
 	case callAnnounce:
 		r.err = m.announce(ctx, c.names)
 	case callHealth:
@@ -427,7 +427,7 @@ func (m *Manager) Close(ctx context.Context) error {
 // handOver is for how long who has just led leaves the store to its successor. What a
 // Backend writes to clear up after itself would come before the successor's bid, and
 // cost it the time of another write that the store must make durable: a third of a
-// hand-over.
+// handover.
 const handOver = 25 * time.Millisecond
 
 func (m *Manager) letPass(ctx context.Context) {
@@ -443,7 +443,7 @@ func (m *Manager) letPass(ctx context.Context) {
 	}
 }
 
-// abandon ends all reigns at once and names the elections that were not released.
+// abandon ends all leaderships at once and names the elections that were not released.
 func (m *Manager) abandon() (names []string) {
 	done := make(chan struct{})
 	if m.tell(func(time.Duration) any {

@@ -17,7 +17,7 @@ const DefaultTTL = 10 * time.Second
 // Options configures a [Manager]. The zero value is ready to use. Timings obey
 // one inequality, checked by [New]:
 //
-//	RenewEvery + CallTimeout + Margin < TTL
+//	RenewEvery + CallTimeout + ClockMargin < TTL
 //
 // so that after a renewal that has hung for CallTimeout another can be sent. What is left
 // over, 1.5 s by default, is all the time that the other has. Nothing is rounded or
@@ -25,7 +25,7 @@ const DefaultTTL = 10 * time.Second
 type Options struct {
 	// ID is this candidate's name, 1 to 255 bytes of printable UTF-8. It may
 	// outlive the process: a restarted leader with the same ID has the
-	// incumbent's priority. Two live processes must not share it in one election;
+	// incumbent grace. Two live processes must not share it in one election;
 	// if they do, they are two candidates all the same, and it is reported.
 	// Default: hostname:pid-xxxx with four random letters.
 	ID string
@@ -46,21 +46,21 @@ type Options struct {
 	// CallTimeout bounds each call of the store. Default: TTL/4.
 	CallTimeout time.Duration
 
-	// Margin is how long before the TTL ends a leader stops trusting its lease.
+	// ClockMargin is how long before the TTL ends a leader stops trusting its lease.
 	// It pays for clocks that tick at different rates: two hosts slewed in
 	// opposite directions at chrony's default limit of 83,333 ppm need 0.154 of
 	// the TTL. At least TTL/20 and what the store demands. Default: TTL/6.
-	Margin time.Duration
+	ClockMargin time.Duration
 
-	// Silence is how long nobody may lead after a leader has failed, so that
+	// FailoverDelay is how long nobody may lead after a leader has failed, so that
 	// what it left running comes to an end. An orderly release skips it. Equal on
 	// all members. Default: 0.
-	Silence time.Duration
+	FailoverDelay time.Duration
 
-	// Priority is how long others hold back after a leader has failed, so that
-	// a candidate with the same ID can return. It is added to Silence. Equal on
+	// IncumbentGrace is how long others hold back after a leader has failed, so that
+	// a candidate with the same ID can return. It is added to FailoverDelay. Equal on
 	// all members. Default: 0.
-	Priority time.Duration
+	IncumbentGrace time.Duration
 
 	// StepDownTimeout is how long a leader that steps down waits for its
 	// function to return, renewing its lease meanwhile. When it passes, the
@@ -139,7 +139,7 @@ func (o *Options) Complete(g backend.Guarantees) (Options, error) {
 	fill(&c.TTL, DefaultTTL)
 	fill(&c.RenewEvery, c.TTL/3)
 	fill(&c.CallTimeout, c.TTL/4)
-	fill(&c.Margin, max(c.TTL/6, g.Margin))
+	fill(&c.ClockMargin, max(c.TTL/6, g.ClockMargin))
 	fill(&c.StepDownTimeout, 30*time.Second)
 
 	bad := func(format string, args ...any) (Options, error) {
@@ -151,8 +151,8 @@ func (o *Options) Complete(g backend.Guarantees) (Options, error) {
 		v    time.Duration
 		min  time.Duration
 	}{
-		{"TTL", c.TTL, 1}, {"RenewEvery", c.RenewEvery, 1}, {"CallTimeout", c.CallTimeout, 1}, {"Margin", c.Margin, c.TTL / 20},
-		{"Silence", c.Silence, 0}, {"Priority", c.Priority, 0}, {"StepDownTimeout", c.StepDownTimeout, 1},
+		{"TTL", c.TTL, 1}, {"RenewEvery", c.RenewEvery, 1}, {"CallTimeout", c.CallTimeout, 1}, {"ClockMargin", c.ClockMargin, c.TTL / 20},
+		{"FailoverDelay", c.FailoverDelay, 0}, {"IncumbentGrace", c.IncumbentGrace, 0}, {"StepDownTimeout", c.StepDownTimeout, 1},
 	} {
 		if d.v < d.min {
 			return bad("{%s} is %v, must be at least %v", d.name, d.v, d.min)
@@ -171,11 +171,11 @@ func (o *Options) Complete(g backend.Guarantees) (Options, error) {
 			c.TTL, short(c.RenewEvery), short(c.TTL+2*c.RenewEvery), g.MaxSession, g.Name)
 	case g.Granularity > 0 && c.TTL%g.Granularity != 0:
 		return bad("{TTL} is %v, must be a multiple of %v on backend %s", c.TTL, g.Granularity, g.Name)
-	case c.Margin < g.Margin:
-		return bad("{Margin} is %v, backend %s needs at least %v", c.Margin, g.Name, g.Margin)
-	case c.RenewEvery+c.CallTimeout+c.Margin >= c.TTL:
-		return bad("{RenewEvery} + {CallTimeout} + {Margin} = %v + %v + %v = %v, must be less than {TTL} = %v",
-			short(c.RenewEvery), short(c.CallTimeout), short(c.Margin), short(c.RenewEvery+c.CallTimeout+c.Margin), c.TTL)
+	case c.ClockMargin < g.ClockMargin:
+		return bad("{ClockMargin} is %v, backend %s needs at least %v", c.ClockMargin, g.Name, g.ClockMargin)
+	case c.RenewEvery+c.CallTimeout+c.ClockMargin >= c.TTL:
+		return bad("{RenewEvery} + {CallTimeout} + {ClockMargin} = %v + %v + %v = %v, must be less than {TTL} = %v",
+			short(c.RenewEvery), short(c.CallTimeout), short(c.ClockMargin), short(c.RenewEvery+c.CallTimeout+c.ClockMargin), c.TTL)
 	}
 	if err := backend.CheckID(c.ID); err != nil {
 		return Options{}, err

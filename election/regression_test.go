@@ -52,10 +52,10 @@ func soon() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.Background(), time.Second)
 }
 
-func TestResigningConcernsOneReign(t *testing.T) {
+func TestResigningConcernsOneLeadership(t *testing.T) {
 	wait := func(ctx context.Context, _ *Leadership) error { <-ctx.Done(); return nil }
 
-	inBubble(t, "a handle of Lead(nil) resigns its reign", func(t *testing.T) {
+	inBubble(t, "a handle of Lead(nil) resigns its leadership", func(t *testing.T) {
 		m := manage(t, memory.New().Backend(), Options{})
 		e := joined(t, m, "x")
 		e.Lead(nil)
@@ -68,7 +68,7 @@ func TestResigningConcernsOneReign(t *testing.T) {
 		}
 		closes(t, m)
 	})
-	inBubble(t, "an old handle does not resign a newer reign", func(t *testing.T) {
+	inBubble(t, "an old handle does not resign a newer leadership", func(t *testing.T) {
 		m := manage(t, memory.New().Backend(), Options{})
 		e := joined(t, m, "x")
 		e.Lead(wait)
@@ -83,7 +83,7 @@ func TestResigningConcernsOneReign(t *testing.T) {
 			t.Fatal("not elected again")
 		}
 		if err := old.Resign(t.Context()); err != nil || !next.Leading() {
-			t.Errorf("Resign of a reign that is over: %v, the next one goes on: %v", err, next.Leading())
+			t.Errorf("Resign of a leadership that is over: %v, the next one goes on: %v", err, next.Leading())
 		}
 		closes(t, m)
 	})
@@ -198,7 +198,7 @@ func TestASlowWatcherOfManyElectionsHoldsNothingUp(t *testing.T) {
 	closes(t, m)
 }
 
-func TestAForwardStepOfTheWallClockCostsOneReignAtMost(t *testing.T) {
+func TestAForwardStepOfTheWallClockCostsOneLeadershipAtMost(t *testing.T) {
 	inBubble(t, "where there is no boot-time clock", func(t *testing.T) {
 		m := manage(t, memory.New().Backend(), Options{})
 		e := joined(t, m, "x")
@@ -220,7 +220,7 @@ func TestAPlantedDurationNeitherFreesALeaseNorPutsFollowersToSleep(t *testing.T)
 	const century = 100 * 365 * 24 * time.Hour
 	plant := func(t *testing.T, store *memory.Store, ttl, renew time.Duration) (backend.Backend, backend.Lease) {
 		raw := store.Backend()
-		a, err := raw.Acquire(t.Context(), []backend.Bid{{Election: "x", Candidate: backend.Candidate{ID: "r", Nonce: backend.NewNonce()}, TTL: ttl, Renew: renew, Over: backend.Lease{Election: "x"}}})
+		a, err := raw.Acquire(t.Context(), []backend.Bid{{Election: "x", Candidate: backend.Candidate{ID: "r", Nonce: backend.NewNonce()}, TTL: ttl, Renew: renew, Expected: backend.Lease{Election: "x"}}})
 		if err != nil || a[0].Outcome != backend.Granted {
 			t.Fatal(a, err)
 		}
@@ -245,7 +245,7 @@ func TestAPlantedDurationNeitherFreesALeaseNorPutsFollowersToSleep(t *testing.T)
 		e := joined(t, m, "x")
 		e.Lead(nil)
 		time.Sleep(time.Second)
-		again := backend.Bid{Election: "x", Candidate: held.Holder, TTL: 10 * time.Second, Renew: 3 * time.Second, Over: held}
+		again := backend.Bid{Election: "x", Candidate: held.Holder, TTL: 10 * time.Second, Renew: 3 * time.Second, Expected: held}
 		if a, err := raw.Acquire(t.Context(), []backend.Bid{again}); err != nil || a[0].Outcome != backend.Granted { // repaired, and then its holder dies
 			t.Fatal(a, err)
 		}
@@ -260,7 +260,7 @@ func TestAPlantedDurationNeitherFreesALeaseNorPutsFollowersToSleep(t *testing.T)
 func TestAPlantedTermDoesNotOutliveItsRepair(t *testing.T) {
 	m, e := machineFor(t, backend.Guarantees{Poll: true})
 	other := backend.Candidate{ID: "other", Nonce: "theirs"}
-	observes(t, m, time.Second, backend.Lease{Election: "jobs", Holder: other, Term: 1<<63 + 5, Beat: 1, TTL: 10 * time.Second, Watch: 10 * time.Second})
+	observes(t, m, time.Second, backend.Lease{Election: "jobs", Holder: other, Term: 1<<63 + 5, Heartbeat: 1, TTL: 10 * time.Second, ObserveFor: 10 * time.Second})
 	if e.told.kind == Elected || e.maxTerm != 0 {
 		t.Errorf("told %v, greatest term %d", e.told.event(e.name), e.maxTerm)
 	}

@@ -140,7 +140,7 @@ func TestWhoLeadsAllItHasJoinedIsNotUnreachableForEver(t *testing.T) {
 // Run's ctx ends while it queues, and somebody campaigns again at once.
 func TestARunThatEndsInAQueueReturnsNilThoughAnotherBegins(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		held := backend.Lease{Election: "x", Holder: backend.Candidate{ID: "o", Nonce: "o"}, Term: 5, Beat: 1, TTL: 10 * time.Second, Watch: backend.StoreDecides}
+		held := backend.Lease{Election: "x", Holder: backend.Candidate{ID: "o", Nonce: "o"}, Term: 5, Heartbeat: 1, TTL: 10 * time.Second, ObserveFor: backend.ExpiresInStore}
 		s := &script{Backend: memory.New().Backend(), lag: time.Millisecond}
 		s.observe = func(context.Context, []backend.Lease, string) ([]backend.Lease, string, error) {
 			return []backend.Lease{held}, "", nil
@@ -174,15 +174,15 @@ func TestARunThatEndsInAQueueReturnsNilThoughAnotherBegins(t *testing.T) {
 	})
 }
 
-// Legacy layouts have no terms: an old handle resigns the new reign.
-func TestAnOldHandleDoesNotResignANewReignWithoutTerms(t *testing.T) {
+// Legacy layouts have no terms: an old handle resigns the new leadership.
+func TestAnOldHandleDoesNotResignANewLeadershipWithoutTerms(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &script{Backend: memory.New().Backend()}
 		var real sync.Map
 		s.acquire = func(ctx context.Context, bids []backend.Bid) ([]backend.Answer, error) {
 			for i := range bids {
 				if v, ok := real.Load(bids[i].Election); ok {
-					bids[i].Over.Term = v.(uint64)
+					bids[i].Expected.Term = v.(uint64)
 				}
 			}
 			a, err := s.Backend.Acquire(ctx, bids)
@@ -231,13 +231,13 @@ func TestAnOldHandleDoesNotResignANewReignWithoutTerms(t *testing.T) {
 		}
 		old.Resign(t.Context()) // as a deferred call does
 		if !next.Leading() {
-			t.Error("the handle of an earlier reign has ended the present one")
+			t.Error("the handle of an earlier leadership has ended the present one")
 		}
 		closes(t, m)
 	})
 }
 
-// An operator's wish that comes too late is no refusal of this candidate.
+// An operator's request that comes too late is no refusal of this candidate.
 func TestAStaleNominationIsNotLoggedAsARefusal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory.New()
@@ -263,7 +263,7 @@ func TestAStaleNominationIsNotLoggedAsARefusal(t *testing.T) {
 // asks is a store in which each term is over when somebody asks.
 type asks struct{ backend.Backend }
 
-func (asks) Ask(context.Context, []backend.Wish) error { return backend.ErrStale }
+func (asks) Request(context.Context, []backend.Request) error { return backend.ErrStale }
 
 type lockedText struct {
 	mu sync.Mutex
@@ -347,7 +347,7 @@ func TestAGrantThatCameTooLateIsNoFailure(t *testing.T) {
 			}
 			return a, err
 		}
-		m := manage(t, s, Options{Silence: time.Minute})
+		m := manage(t, s, Options{FailoverDelay: time.Minute})
 		e := joined(t, m, "x")
 		e.Lead(nil)
 		began := time.Now()
@@ -382,7 +382,7 @@ func TestWhoWasNeverWellIsNotElected(t *testing.T) {
 		led := make(chan int, 9)
 		m := manage(t, memory.New().Backend(), Options{Health: func(ctx context.Context) error {
 			time.Sleep(100 * time.Millisecond)
-			return errors.New("sick from the start")
+			return errors.New("unhealthy from the start")
 		}})
 		e := joined(t, m, "x")
 		e.Lead(func(ctx context.Context, _ *Leadership) error { led <- 1; <-ctx.Done(); return nil })

@@ -20,7 +20,7 @@ func (n *simNode) granted(e *elec) *backend.Answer {
 	return nil
 }
 
-// trust begins a reign, or extends it.
+// trust begins a leadership, or extends it.
 func (n *simNode) trust(a action, p *simPlace) {
 	s, state := n.s, &n.s.state[a.e.name[0]-'0']
 	answer := n.granted(a.e)
@@ -29,7 +29,7 @@ func (n *simNode) trust(a action, p *simPlace) {
 		return
 	}
 	until := a.until + n.aheadTold
-	if most := n.of.sent + n.of.ahead + answer.Trust - n.opts.Margin; until > most {
+	if most := n.of.sent + n.of.ahead + answer.ValidFor - n.opts.ClockMargin; until > most {
 		s.fail(n.id, "S2: trusts %s in term %d for %v longer than from the sending", a.e.name, a.term, until-most)
 	}
 	if p.leading && p.term == a.term {
@@ -37,7 +37,7 @@ func (n *simNode) trust(a action, p *simPlace) {
 			s.fail(n.id, "S6: leads %s in term %d again, which had run out %v before", a.e.name, a.term, n.latest()-p.until)
 		}
 	} else {
-		n.reigns(a, p, state)
+		n.leaderships(a, p, state)
 	}
 	p.leading, p.until, p.term, p.lost = true, until, a.term, false
 	for _, o := range s.nodes {
@@ -47,10 +47,10 @@ func (n *simNode) trust(a action, p *simPlace) {
 	}
 }
 
-// reigns is the beginning of a reign.
-func (n *simNode) reigns(a action, p *simPlace, state *simElection) {
+// leaderships is the beginning of a leadership.
+func (n *simNode) leaderships(a action, p *simPlace, state *simElection) {
 	s := n.s
-	s.figures.reigns++
+	s.figures.leaderships++
 	if s.tracing {
 		s.trace(n.id, "%s: leads in term %d for %v", a.e.name, a.term, a.until-n.local())
 	}
@@ -138,7 +138,7 @@ func (n *simNode) expect(p *simPlace) {
 	}
 }
 
-// checkLost is the end of a reign.
+// checkLost is the end of a leadership.
 func (n *simNode) checkLost(a action, p *simPlace) {
 	n.expect(p)
 	switch a.reason {
@@ -225,7 +225,7 @@ func (s *sim) checkRelease(n *simNode, life int, l *backend.Lease) {
 // most is how many calls a node may make in a minute by its clock.
 const most = 400
 
-// checkCall: nothing is released before the deadline of a reign that was lost;
+// checkCall: nothing is released before the deadline of a leadership that was lost;
 // calls do not swarm; renewals come when followers expect them.
 func (n *simNode) checkCall(c *call) {
 	s := n.s

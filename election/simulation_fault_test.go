@@ -52,7 +52,7 @@ func (f fault) String() string {
 		"health check fails", "health check hangs", "resignation", "election paused", "leaves, and joins again", "nomination", "deposition",
 		"function lingers, up to a minute", "function returns by itself", "request lost", "answer lost", "request carried out twice",
 		"request carried out after it was given up", "store down", "rights revoked", "row locked", "store's clock steps", "row deleted by hand",
-		"fail-over, nothing lost", "fail-over, commits lost", "fail-back, nothing lost", "restart, commits lost"}[f]
+		"failover, nothing lost", "failover, commits lost", "fail-back, nothing lost", "restart, commits lost"}[f]
 }
 
 // count counts a fault of this node.
@@ -139,8 +139,8 @@ func (n *simNode) fault() {
 		n.slow = max(n.slow, n.hangs/2)
 		again(s.span(time.Minute), func() { n.hangs, n.slow = 0, 0 })
 	case sickness:
-		n.sick = true
-		again(s.span(time.Minute), func() { n.sick = false })
+		n.unhealthy = true
+		again(s.span(time.Minute), func() { n.unhealthy = false })
 	case numbness:
 		n.numb = true
 		again(s.span(time.Minute), func() { n.numb = false })
@@ -183,10 +183,10 @@ func (n *simNode) restart() {
 	}
 }
 
-// operator writes a wish beside the lease. It has looked a moment before.
+// operator writes a request beside the lease. It has looked a moment before.
 func (n *simNode) operator(i int, f fault) {
 	s := n.s
-	w := backend.Wish{Election: names[i], Term: s.store.table.rows[i].lease.Term, Kind: backend.Depose}
+	w := backend.Request{Election: names[i], Term: s.store.table.rows[i].lease.Term, Kind: backend.Depose}
 	if f == nominating {
 		w.Kind, w.ID = backend.Nominate, s.nodes[s.rnd.IntN(len(s.nodes))].id
 	}
@@ -241,13 +241,13 @@ func (st *simStore) fault() {
 	}
 }
 
-// heal ends all that is wrong with the store, and withdraws wishes: a nominee may
+// heal ends all that is wrong with the store, and withdraws requests: a nominee may
 // not be there for long.
 func (st *simStore) heal() {
 	st.down, st.denied = 0, 0
 	clear(st.locked)
 	for i := range st.table.rows {
 		r := &st.table.rows[i]
-		st.ask(backend.Wish{Election: names[i], Term: r.lease.Term})
+		st.ask(backend.Request{Election: names[i], Term: r.lease.Term})
 	}
 }

@@ -23,7 +23,7 @@ func (n *simNode) call(c *call) {
 		switch {
 		case n.numb: // until its context ends, and longer
 			n.under[c.kind].limit += 10 * time.Second
-		case n.sick:
+		case n.unhealthy:
 			n.later(c, reply{call: c, err: errSick})
 		default:
 			n.later(c, reply{call: c})
@@ -141,7 +141,7 @@ func (n *simNode) extend(c *call, r *reply) {
 	}
 	for i, e := range c.elecs {
 		if i < len(r.answers) && r.answers[i].Outcome == backend.Granted {
-			n.place(e).lasts = n.of.sent + n.of.ahead + r.answers[i].Trust
+			n.place(e).lasts = n.of.sent + n.of.ahead + r.answers[i].ValidFor
 		}
 	}
 }

@@ -43,15 +43,15 @@ type simNode struct {
 	backlog []func()
 	unsaid  int // transitions of its own that watchers have not been told of
 
-	cut   bool          // no request arrives
-	deaf  bool          // no answer comes back
-	slow  time.Duration // greatest delay of each message
-	hangs time.Duration // how long calls outlast their context
-	sick  bool          // the health check fails …
-	numb  bool          // … or hangs
-	lazy  bool          // functions linger
-	busy  int           // calls in the last minute
-	since time.Duration
+	cut       bool          // no request arrives
+	deaf      bool          // no answer comes back
+	slow      time.Duration // greatest delay of each message
+	hangs     time.Duration // how long calls outlast their context
+	unhealthy bool          // the health check fails …
+	numb      bool          // … or hangs
+	lazy      bool          // functions linger
+	busy      int           // calls in the last minute
+	since     time.Duration
 }
 
 // A simCall is a call under way.
@@ -79,7 +79,7 @@ type simPlace struct {
 	until   time.Duration // by the node's pessimistic clock
 	term    uint64
 	lasts   time.Duration // until when the store keeps the lease, by the same clock
-	lost    bool          // the reign of term was lost, not given up
+	lost    bool          // the leadership of term was lost, not given up
 	running uint64        // term of the lead function that has not returned
 	told    bool          // an own transition has happened and is still to be told
 	last    Event
@@ -116,7 +116,7 @@ func (n *simNode) start() {
 	n.ticked, n.at, n.asleep, n.ahead, n.aheadTold = n.local(), s.now, false, 0, 0
 	n.wakeAt, n.under = 0, [calls]simCall{}
 	n.nonce = fmt.Sprint(n.id, "-", n.life)
-	o := Options{ID: n.id, TTL: n.ttl, Silence: s.silence(), Priority: s.priority(), Observer: n.observer}
+	o := Options{ID: n.id, TTL: n.ttl, FailoverDelay: s.failoverDelay(), IncumbentGrace: s.incumbentGrace(), Observer: n.observer}
 	if n.checked {
 		o.Health = func(context.Context) error { return nil }
 	}
@@ -360,7 +360,7 @@ func (n *simNode) function(p *simPlace, term uint64, why Reason, wait time.Durat
 // heal ends all that is wrong with the node.
 func (n *simNode) heal() {
 	n.cut, n.deaf, n.slow, n.hangs, n.lazy = false, false, 0, 0, false
-	n.sick, n.numb = false, false
+	n.unhealthy, n.numb = false, false
 	n.resume()
 	if !n.up {
 		n.start()
@@ -376,4 +376,4 @@ func (n *simNode) heal() {
 	}
 }
 
-var errSick = errors.New("sick")
+var errSick = errors.New("unhealthy")

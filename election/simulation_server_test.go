@@ -12,7 +12,7 @@ import (
 // or vacant, is watched for the greatest TTL, and neither renewed nor released.
 // So is each row of a server that may have lost commits when it started, and one
 // that is missing, unless the table shows that none was deleted. A table lags
-// behind in the replica, or on the disk: what it lacks at a fail-over is lost.
+// behind in the replica, or on the disk: what it lacks at a failover is lost.
 type servers struct {
 	primary  int // identity of the server that leads the cluster
 	next     int // identity of a server that never did
@@ -89,19 +89,19 @@ func (st *simStore) view(r *simRow, nonce string) backend.Lease {
 		l = backend.Lease{Election: l.Election}
 		l.Ref = fmt.Sprintf("%s none %d %d %d", id, v.madeBy, v.made-v.count, v.remade)
 		if lost || v.madeBy != st.primary || st.careful() {
-			l.Watch = st.maxTTL
+			l.ObserveFor = st.maxTTL
 		}
 	case !same:
 		l.Ref = id + " after " + identities[r.stamp%len(identities)]
-		l.Watch = st.maxTTL
+		l.ObserveFor = st.maxTTL
 	case st.careful():
-		l.Ref, l.Watch = id, st.maxTTL
+		l.Ref, l.ObserveFor = id, st.maxTTL
 	case l.Vacant(), l.Holder.Nonce == nonce:
 		l.Ref = id
 	case st.kind == sessions:
-		l.Ref, l.Watch = id, backend.StoreDecides
+		l.Ref, l.ObserveFor = id, backend.ExpiresInStore
 	default:
-		l.Ref, l.Watch = id, l.TTL
+		l.Ref, l.ObserveFor = id, l.TTL
 	}
 	if st.careful() {
 		l.Ref += fmt.Sprint(" careful ", st.boots)
@@ -131,9 +131,9 @@ func (st *simStore) nextTerm(r *simRow, b *backend.Bid) (uint64, error) {
 		v.madeBy = st.primary
 	}
 	now := epoch.Add(st.clock())
-	term, err := backend.NextTerm(max(last, b.Over.Term), foreign, b.Floor, now)
+	term, err := backend.NextTerm(max(last, b.Expected.Term), foreign, b.MinTerm, now)
 	if err == nil && foreign && !r.found {
-		term, err = backend.NextTerm(term, true, b.Floor, now)
+		term, err = backend.NextTerm(term, true, b.MinTerm, now)
 	}
 	return term, err
 }

@@ -12,11 +12,11 @@ import (
 // on a store with sessions, ended by its own clock. Its servers, and what they
 // lose, are in simulation_server_test.go.
 type simStore struct {
-	s      *sim
-	kind   kind
-	push   bool          // Listen hears of every change
-	bell   bool          // … or of some, and the store is to be read as well
-	maxTTL time.Duration // the greatest TTL, and so the longest watch
+	s        *sim
+	kind     kind
+	push     bool          // Listen hears of every change
+	notifier bool          // … or of some, and the store is to be read as well
+	maxTTL   time.Duration // the greatest TTL, and so the longest watch
 	servers
 
 	offset    time.Duration // how far the store's clock is ahead of true time
@@ -50,13 +50,13 @@ func newSimStore(s *sim, k kind) *simStore {
 	st := &simStore{s: s, kind: k, maxTTL: 15 * time.Second, rate: s.anyRate(), locked: make([]time.Duration, s.elections)}
 	news := s.rnd.IntN(2) == 0
 	st.push = k == sessions || k == kept && news
-	st.bell = (k == replaced || k == volatile) && news
+	st.notifier = (k == replaced || k == volatile) && news
 	st.begin(s.elections)
 	return st
 }
 
 func (st *simStore) guarantees() backend.Guarantees {
-	return backend.Guarantees{Name: "simulated", MinTTL: time.Millisecond, Push: st.push || st.bell, Poll: !st.push, Exclusive: true}
+	return backend.Guarantees{Name: "simulated", MinTTL: time.Millisecond, Push: st.push || st.notifier, Poll: !st.push, Exclusive: true}
 }
 
 // clock is the store's wall clock, for ages and terms. It decides nothing else.
@@ -103,13 +103,13 @@ func (st *simStore) serve(n *simNode, life int, nonce string, c *call, server in
 	case callObserve:
 		for i := range c.leases {
 			l := &c.leases[i]
-			if now := st.view(st.row(l.Election), nonce); l.Beat == 0 && l.Ref == "" || differs(&now, l) {
+			if now := st.view(st.row(l.Election), nonce); l.Heartbeat == 0 && l.Ref == "" || differs(&now, l) {
 				now.Election = l.Election
 				r.changed = append(r.changed, now)
 			}
 		}
-	case callAsk:
-		for _, w := range c.wishes {
+	case callRequest:
+		for _, w := range c.requests {
 			if err := st.ask(w); err != nil {
 				r.err = err
 			}
@@ -124,7 +124,7 @@ func (st *simStore) isLocked(election string) bool { return st.s.now < st.locked
 
 // differs reports whether Observe has something to tell to who saw l.
 func differs(now, l *backend.Lease) bool {
-	return now.Term != l.Term || now.Beat != l.Beat || now.Ref != l.Ref || now.Watch != l.Watch || now.Wish != l.Wish || now.Holder.Nonce != l.Holder.Nonce
+	return now.Term != l.Term || now.Heartbeat != l.Heartbeat || now.Ref != l.Ref || now.ObserveFor != l.ObserveFor || now.Request != l.Request || now.Holder.Nonce != l.Holder.Nonce
 }
 
 func (st *simStore) acquire(n *simNode, life int, b *backend.Bid, a *backend.Answer, waits bool) {
@@ -132,7 +132,7 @@ func (st *simStore) acquire(n *simNode, life int, b *backend.Bid, a *backend.Ans
 	now := st.view(r, b.Candidate.Nonce)
 	now.Election = b.Election
 	mine := r.found && now.Holder.Nonce == b.Candidate.Nonce && st.same(r) && !st.careful()
-	if !mine && (!now.Unchanged(b.Over) || now.Watch < 0) || !r.found && !waits {
+	if !mine && (!now.Unchanged(b.Expected) || now.ObserveFor < 0) || !r.found && !waits {
 		*a = backend.Answer{Lease: now, Outcome: backend.Refused}
 		return
 	}
@@ -147,12 +147,12 @@ func (st *simStore) acquire(n *simNode, life int, b *backend.Bid, a *backend.Ans
 	}
 	st.s.checkGrant(n, life, b.Election)
 	r.ends(backend.Failed)
-	r.lease.Holder, r.lease.Term, r.lease.TTL, r.lease.Renew, r.lease.Wish = b.Candidate, term, b.TTL, b.Renew, backend.Wish{}
+	r.lease.Holder, r.lease.Term, r.lease.TTL, r.lease.Renew, r.lease.Request = b.Candidate, term, b.TTL, b.Renew, backend.Request{}
 	r.last, r.elected = term, st.clock()
 	st.write(r, true)
 	now = st.view(r, b.Candidate.Nonce)
 	now.Election = b.Election
-	*a = backend.Answer{Lease: now, Outcome: backend.Granted, Trust: b.TTL}
+	*a = backend.Answer{Lease: now, Outcome: backend.Granted, ValidFor: b.TTL}
 	st.s.figures.grants++
 	if st.s.tracing {
 		st.s.trace("store", "grants %s to %s in term %d", b.Election, b.Candidate.Nonce, term)
@@ -162,13 +162,13 @@ func (st *simStore) acquire(n *simNode, life int, b *backend.Bid, a *backend.Ans
 func (st *simStore) renew(l *backend.Lease, a *backend.Answer) {
 	r := st.row(l.Election)
 	a.Outcome = backend.Refused
-	if r.holds(l) && st.same(r) && r.lease.Wish.Kind != backend.Depose {
+	if r.holds(l) && st.same(r) && r.lease.Request.Kind != backend.Depose {
 		if st.isLocked(l.Election) {
 			*a = backend.Answer{Err: errLocked}
 			return
 		}
 		st.write(r, st.kind != sessions)
-		a.Outcome, a.Trust = backend.Granted, r.lease.TTL
+		a.Outcome, a.ValidFor = backend.Granted, r.lease.TTL
 		st.s.figures.renewals++
 	}
 	a.Lease = st.view(r, l.Holder.Nonce)
@@ -186,7 +186,7 @@ func (st *simStore) find(nonce string, leases []backend.Lease, server int) (foun
 	for _, l := range leases {
 		r := st.row(l.Election)
 		if l.Term == 0 && r.lease.Holder.Nonce == nonce {
-			l.Term, l.Beat = r.lease.Term, r.lease.Beat
+			l.Term, l.Heartbeat = r.lease.Term, r.lease.Heartbeat
 		}
 		if l.Term != 0 {
 			found = append(found, l)
@@ -203,7 +203,7 @@ func (st *simStore) release(n *simNode, life int, held []backend.Lease, server i
 	for i := range held {
 		l := &held[i]
 		r := st.row(l.Election)
-		if !r.holds(l) || !st.same(r) || l.Beat != 0 && l.Beat != r.lease.Beat {
+		if !r.holds(l) || !st.same(r) || l.Heartbeat != 0 && l.Heartbeat != r.lease.Heartbeat {
 			continue
 		}
 		if st.isLocked(l.Election) {
@@ -220,13 +220,13 @@ func (st *simStore) release(n *simNode, life int, held []backend.Lease, server i
 	return err
 }
 
-func (st *simStore) ask(w backend.Wish) error {
+func (st *simStore) ask(w backend.Request) error {
 	r := st.row(w.Election)
 	if !r.found || r.lease.Term != w.Term || w.Term == 0 {
 		return fmt.Errorf("simulated: %w", backend.ErrStale)
 	}
-	if r.lease.Wish = w; w.Kind == "" {
-		r.lease.Wish = backend.Wish{}
+	if r.lease.Request = w; w.Kind == "" {
+		r.lease.Request = backend.Request{}
 	}
 	st.commit(r)
 	st.tell()
@@ -246,17 +246,17 @@ func (r *simRow) ends(how backend.End) {
 	}
 }
 
-// write gives the row a fresh beat and commits it. news: it is heard of.
+// write gives the row a fresh heartbeat and commits it. news: it is heard of.
 func (st *simStore) write(r *simRow, news bool) {
 	r.found, r.stamp, r.written = true, st.primary, st.clock()
 	if news {
-		r.lease.Beat = st.s.rnd.Uint64() | 1
+		r.lease.Heartbeat = st.s.rnd.Uint64() | 1
 	}
 	st.commit(r)
 	if st.kind == sessions {
 		st.session(r)
 	}
-	if news && (st.push || st.bell && r.lease.Vacant()) {
+	if news && (st.push || st.notifier && r.lease.Vacant()) {
 		st.tell()
 	}
 }
@@ -296,14 +296,14 @@ func (st *simStore) listen(n *simNode, life int, nonce string, c *call, server i
 	st.listeners = append(st.listeners, simListener{n, life, c})
 }
 
-// tell wakes all who listen; some miss a bell.
+// tell wakes all who listen; some miss a notifier.
 func (st *simStore) tell() {
 	listeners := st.listeners
 	st.listeners = nil
 	for _, l := range listeners {
 		switch {
 		case l.n.life != l.life || l.n.m.flying[callListen] != l.c: // no longer there
-		case st.bell && !st.s.calm && st.s.one(5):
+		case st.notifier && !st.s.calm && st.s.one(5):
 			st.listeners = append(st.listeners, l)
 		default:
 			l.n.back(l.life, l.c, func() { l.n.ends(l.c, reply{call: l.c}) })

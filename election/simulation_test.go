@@ -27,8 +27,8 @@ import (
 // It checks, at every step that could break it:
 //
 //	S1  the intervals in which two nodes trust their lease never overlap, by true time
-//	S2  nothing is trusted beyond the sending of the request + TTL − margin
-//	S4  each reign's term exceeds all earlier ones of its election, lost commits or not
+//	S2  nothing is trusted beyond the sending of the request + TTL − clock margin
+//	S4  each leadership's term exceeds all earlier ones of its election, lost commits or not
 //	S6  trust that has run out does not come back in the same term
 //	S8  only the answer Granted to a bid or a renewal of that election makes trust
 //	S9  a resource that refuses terms below the highest never refuses who leads
@@ -121,19 +121,19 @@ func BenchmarkSimulation(b *testing.B) {
 
 // figures are what is counted. hits are those faults that met a leader.
 type figures struct {
-	hours                             int
-	calls, bids, renewals, grants     int
-	reigns, changes, writes, overlaps int
-	refused                           int // by the fenced resource
-	events, violations                int
-	slowest                           time.Duration // from the last fault to the last change of leader
-	faults, hits                      [faults]int
+	hours                                  int
+	calls, bids, renewals, grants          int
+	leaderships, changes, writes, overlaps int
+	refused                                int // by the fenced resource
+	events, violations                     int
+	slowest                                time.Duration // from the last fault to the last change of leader
+	faults, hits                           [faults]int
 }
 
 func (f *figures) add(o *figures) {
 	f.hours += o.hours
 	f.calls, f.bids, f.renewals, f.grants = f.calls+o.calls, f.bids+o.bids, f.renewals+o.renewals, f.grants+o.grants
-	f.reigns, f.changes, f.writes, f.overlaps = f.reigns+o.reigns, f.changes+o.changes, f.writes+o.writes, f.overlaps+o.overlaps
+	f.leaderships, f.changes, f.writes, f.overlaps = f.leaderships+o.leaderships, f.changes+o.changes, f.writes+o.writes, f.overlaps+o.overlaps
 	f.refused, f.events, f.violations = f.refused+o.refused, f.events+o.events, f.violations+o.violations
 	f.slowest = max(f.slowest, o.slowest)
 	for k := range faults {
@@ -155,7 +155,7 @@ func (f *figures) String() string {
 		n    any
 	}{
 		{"virtual hours", f.hours}, {"calls", f.calls}, {"bids granted", f.grants}, {"renewals granted", f.renewals},
-		{"reigns", f.reigns}, {"changes of leader", f.changes}, {"events told", f.events},
+		{"leaderships", f.leaderships}, {"changes of leader", f.changes}, {"events told", f.events},
 		{"writes to the fenced resource", f.writes}, {"… that came while another led", f.overlaps}, {"… and were refused", f.refused},
 		{"longest from the last fault to a leader", f.slowest.Round(time.Millisecond)}, {"violations", f.violations},
 	} {

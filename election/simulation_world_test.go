@@ -64,7 +64,7 @@ func newSim(seed uint64, trace bool) *sim {
 }
 
 // anyRate is one at which a node's clock may tick: two of them may differ as far
-// as the default margin of TTL/6 allows, and by a hair less.
+// as the default clock margin of TTL/6 allows, and by a hair less.
 func (s *sim) anyRate() float64 {
 	return []float64{1 - 0.09, 1 - 0.09, 1, 1 + 0.09, 1 + 0.09}[s.rnd.IntN(5)]
 }
@@ -104,17 +104,17 @@ func (s *sim) run(hours int) error {
 // renewal, a call, and what holds candidates back.
 func (s *sim) bound() time.Duration {
 	ttl := 14 * time.Second
-	return slowest + s.store.maxTTL*11/10 + 2*ttl + ttl/3 + ttl/4 + s.silence() + s.priority()
+	return slowest + s.store.maxTTL*11/10 + 2*ttl + ttl/3 + ttl/4 + s.failoverDelay() + s.incumbentGrace()
 }
 
-func (s *sim) silence() time.Duration {
+func (s *sim) failoverDelay() time.Duration {
 	if s.seed%8 == 3 { // it hides what is too tight, so most seeds have none
 		return 5 * time.Second
 	}
 	return 0
 }
 
-func (s *sim) priority() time.Duration {
+func (s *sim) incumbentGrace() time.Duration {
 	if s.seed%8 == 5 {
 		return 3 * time.Second
 	}

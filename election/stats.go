@@ -21,7 +21,7 @@ type Stats struct {
 	Waiting  int // events that wait for their callbacks now, of all watchers together
 
 	// Changes counts what watchers were told, by what it was, in a fixed order. What
-	// a manager can tell of its own reigns, and notices, are there from the start, with 0.
+	// a manager can tell of its own leaderships, and notices, are there from the start, with 0.
 	Changes []Change
 
 	// Calls has an entry for each kind of call that the manager makes by itself,
@@ -30,8 +30,8 @@ type Stats struct {
 	Calls []CallStats
 
 	// Remaining says how much of its trust a lease had left when a renewal of it
-	// was confirmed. In good order that is TTL - Margin - RenewEvery less a call, and
-	// near 0 the next hiccup ends a reign. Reigns that were lost are in Changes.
+	// was confirmed. In good order that is TTL - ClockMargin - RenewEvery less a call, and
+	// near 0 the next hiccup ends a leadership. Leaderships that were lost are in Changes.
 	Remaining Histogram
 }
 
@@ -39,7 +39,7 @@ type Stats struct {
 type Change struct {
 	Kind   Kind
 	Reason Reason
-	Own    bool // about a reign of this manager: it began, or ended, or a notice while it led
+	Own    bool // about a leadership of this manager: it began, or ended, or a notice while it led
 	Count  uint64
 }
 
@@ -96,7 +96,7 @@ type counters struct {
 
 var callNames = [calls]string{
 	callRenew: "renew", callRelease: "release", callAcquire: "acquire", callObserve: "observe",
-	callAsk: "ask", callAnnounce: "announce", callHealth: "health", callListen: "listen",
+	callRequest: "ask", callAnnounce: "announce", callHealth: "health", callListen: "listen",
 }
 
 // newCounters: calls are counted in steps of two from a millisecond to 16 s, and

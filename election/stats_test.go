@@ -31,7 +31,7 @@ func changes(s election.Stats, kind election.Kind, reason election.Reason, own b
 func TestStatsCountCallsTheirTimeAndTheTrustThatWasLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		wire := conformance.Wrap(memory.New().Backend())
-		m, err := election.New(wire, &election.Options{ID: "a", TTL: 16 * time.Second, RenewEvery: 4 * time.Second, Margin: 4 * time.Second, CallTimeout: 3 * time.Second})
+		m, err := election.New(wire, &election.Options{ID: "a", TTL: 16 * time.Second, RenewEvery: 4 * time.Second, ClockMargin: 4 * time.Second, CallTimeout: 3 * time.Second})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -64,7 +64,7 @@ func TestStatsCountCallsTheirTimeAndTheTrustThatWasLeft(t *testing.T) {
 			t.Errorf("%d renewals lie between 4ms and 8ms, want all %d: %+v", n, renewals, took)
 		}
 		// Sent at a tick of the grid, confirmed 6 ms after the next: of 16 s less the
-		// margin of 4 s, 8 s less 6 ms are left then.
+		// clock margin of 4 s, 8 s less 6 ms are left then.
 		left, old := after.Remaining, before.Remaining
 		i = slices.Index(left.Bounds, 8*time.Second)
 		if n := left.Counts[i] - old.Counts[i]; n != renewals {
@@ -99,10 +99,10 @@ func TestStatsCountErrorsByClassAndChangesByReason(t *testing.T) {
 		}
 		lead()
 		if n := changes(m.Stats(), election.Elected, election.ReasonElected, true); n != 1 {
-			t.Errorf("%d reigns have begun, want 1: %+v", n, m.Stats().Changes)
+			t.Errorf("%d leaderships have begun, want 1: %+v", n, m.Stats().Changes)
 		}
 		if n := changes(m.Stats(), election.Vacant, election.ReasonResigned, true); n != 1 {
-			t.Errorf("%d reigns were resigned, want 1: %+v", n, m.Stats().Changes)
+			t.Errorf("%d leaderships were resigned, want 1: %+v", n, m.Stats().Changes)
 		}
 		for _, c := range m.Stats().Calls {
 			if c.Unavailable+c.Denied+c.Invalid > 0 {
@@ -130,7 +130,7 @@ func TestStatsCountErrorsByClassAndChangesByReason(t *testing.T) {
 		}
 		s := m.Stats()
 		if n := changes(s, election.Vacant, election.ReasonUnreachable, true); n != 3 {
-			t.Errorf("%d reigns were lost because renewals failed, want 3: %+v", n, s.Changes)
+			t.Errorf("%d leaderships were lost because renewals failed, want 3: %+v", n, s.Changes)
 		}
 		r := call(s, "renew")
 		if r.Denied == 0 || r.Unavailable <= r.Denied || r.Invalid != 0 {

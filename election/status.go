@@ -15,7 +15,7 @@ type Status struct {
 	TTL, RenewEvery time.Duration
 	Observer        bool // this manager never campaigns
 	Paused          bool // by Manager.Pause, and so will be what is joined later
-	Sick            bool // Options.Health has failed, so nothing is led or campaigned for
+	Unhealthy       bool // Options.Health has failed, so nothing is led or campaigned for
 	Closed          bool // Close has been called; the rest may be empty
 
 	// Contact is how long ago the store last answered a call; how long ago the
@@ -34,8 +34,8 @@ type ElectionStatus struct {
 	Event            // the state, as Election.Current has it; Time is when it was learned
 	Campaigning bool // for this process, by Lead, Run, Campaign or Try
 	Paused      bool
-	Stuck       bool         // the lead function ignores its cancelled context
-	Wish        backend.Wish // beside the lease, as last seen; not known of a lease that is ours
+	Stuck       bool            // the lead function ignores its cancelled context
+	Request     backend.Request // beside the lease, as last seen; not known of a lease that is ours
 
 	// Left is how long the lease lasts if it is never renewed again: for the
 	// leader as long as it trusts it, for others until they could take it. It is
@@ -52,17 +52,17 @@ func (m *Manager) Status() Status {
 	if !m.tell(func(now time.Duration) any {
 		defer close(done)
 		x := m.machine
-		s.Paused, s.Sick, s.Closed = x.paused, x.sick, x.closing
-		s.Contact, s.Unreachable, s.Err = now-x.lastContact, x.cut, x.contactErr
+		s.Paused, s.Unhealthy, s.Closed = x.paused, x.unhealthy, x.closing
+		s.Contact, s.Unreachable, s.Err = now-x.lastContact, x.cut, x.lastContactErr
 		list, s.Elections = make([]*Election, len(x.elections)), make([]ElectionStatus, len(x.elections))
 		for i, e := range x.elections {
 			list[i], s.Elections[i] = e.shell, ElectionStatus{
 				Campaigning: e.mode != modeNone, Paused: e.want.paused, Stuck: e.stuck, Left: -1,
 			}
 			if l := e.seen; e.known && !x.holds(now, e) {
-				s.Elections[i].Wish = l.Wish
-				if !l.Vacant() && l.Watch >= 0 && l.TTL > 0 {
-					s.Elections[i].Left = max(0, e.since+max(l.TTL, l.Watch)-now)
+				s.Elections[i].Request = l.Request
+				if !l.Vacant() && l.ObserveFor >= 0 && l.TTL > 0 {
+					s.Elections[i].Left = max(0, e.since+max(l.TTL, l.ObserveFor)-now)
 				}
 			}
 		}

@@ -38,8 +38,8 @@ func TestStatusSaysWhatAManagerKnows(t *testing.T) {
 		if err := eb.Nominate(t.Context(), "c"); err != nil {
 			t.Fatal(err)
 		}
-		if _, p := part(t, b); p.Leading || p.Leader.ID != "a" || p.Left <= 0 || p.Left > election.DefaultTTL || p.Wish.ID != "c" {
-			t.Errorf("a follower's status: %+v, want that a leads, and the wish for c", p)
+		if _, p := part(t, b); p.Leading || p.Leader.ID != "a" || p.Left <= 0 || p.Left > election.DefaultTTL || p.Request.ID != "c" {
+			t.Errorf("a follower's status: %+v, want that a leads, and the request for c", p)
 		}
 		b.Pause()
 		if s, p := part(t, b); !s.Paused || !p.Paused {

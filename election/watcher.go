@@ -7,13 +7,13 @@ import (
 )
 
 // maxOwn is how many own transitions of one election may wait for a slow watcher
-// before its oldest reigns are folded.
+// before its oldest leaderships are coalesced.
 const maxOwn = 64
 
 // A watcher delivers events to one callback, in order, on a goroutine of its own.
 // Adding an event never waits, and takes the same time however many wait. For
 // each election the newest state of others replaces an older one that is still
-// waiting; own transitions are kept, and folded in pairs when too many wait: so that
+// waiting; own transitions are kept, and coalesced in pairs when too many wait: so that
 // what waits is bounded by the number of elections.
 type watcher struct {
 	callback func(Event)
@@ -50,7 +50,7 @@ func newWatcher(callback func(Event), log *slog.Logger) *watcher {
 	return &watcher{callback: callback, log: log, waiting: make(map[string][]*queued), own: make(map[string]int), notices: make(map[about]*queued), noticed: make(map[string]int), wake: make(chan struct{}, 1)}
 }
 
-// add queues an event. own: it is about a reign of this manager. before is the
+// add queues an event. own: it is about a leadership of this manager. before is the
 // state until now.
 func (w *watcher) add(ev Event, own bool, before *state) {
 	w.mu.Lock()
@@ -75,11 +75,11 @@ func (w *watcher) add(ev Event, own bool, before *state) {
 func (w *watcher) state(q *queued) {
 	name := q.Election
 	if last := w.last(name); last != nil && !last.own && !q.own {
-		if last.Folded == 0 && last.before != nil && last.before.is(q.Kind, &q.Leader, q.Term) && !q.Reason.newsAfter(last.before.reason) {
+		if last.Coalesced == 0 && last.before != nil && last.before.is(q.Kind, &q.Leader, q.Term) && !q.Reason.newsAfter(last.before.reason) {
 			w.drop(last) // things are as the watcher knows them
 			return
 		}
-		q.Previous, q.Folded, q.before = last.Previous, last.Folded, last.before
+		q.Previous, q.Coalesced, q.before = last.Previous, last.Coalesced, last.before
 		if w.noticed[name] < last.number {
 			last.Event = q.Event
 			return
@@ -132,14 +132,14 @@ func (w *watcher) fold(waiting []*queued) {
 	for i := 0; i+2 < len(waiting); i++ {
 		won, lost, next := waiting[i], waiting[i+1], waiting[i+2]
 		if won.own && won.Kind == Elected && lost.own && lost.Kind == Vacant {
-			folded := []*queued{won, lost}
-			next.Folded++
+			coalesced := []*queued{won, lost}
+			next.Coalesced++
 			if i > 0 && !waiting[i-1].own && !next.own { // what others did before, and do now, meet
-				folded = []*queued{waiting[i-1], won, lost}
+				coalesced = []*queued{waiting[i-1], won, lost}
 			}
-			next.Previous = folded[0].Previous
-			for _, q := range folded {
-				next.Folded += q.Folded
+			next.Previous = coalesced[0].Previous
+			for _, q := range coalesced {
+				next.Coalesced += q.Coalesced
 				w.drop(q)
 			}
 			return

@@ -73,10 +73,10 @@ func TestOneElectionDoesNotDisplaceAnother(t *testing.T) {
 	}
 }
 
-func TestAWatcherFarBehindIsToldHowManyReignsItMissed(t *testing.T) {
+func TestAWatcherFarBehindIsToldHowManyLeadershipsItMissed(t *testing.T) {
 	w := newWatcher(nil, slog.New(slog.DiscardHandler))
-	const reigns = 1000
-	for term := uint64(1); term <= reigns; term++ {
+	const leaderships = 1000
+	for term := uint64(1); term <= leaderships; term++ {
 		w.add(elected("jobs", "me", term), true, nil)
 		w.add(lost("jobs", term), true, nil)
 	}
@@ -84,20 +84,20 @@ func TestAWatcherFarBehindIsToldHowManyReignsItMissed(t *testing.T) {
 	if len(queue) > maxOwn {
 		t.Errorf("%d events wait, at most %d should", len(queue), maxOwn)
 	}
-	told, folded := 0, 0
+	told, coalesced := 0, 0
 	for i, q := range queue {
 		if q.Kind == Elected {
 			told++
 		}
-		folded += q.Folded
+		coalesced += q.Coalesced
 		if i > 0 && q.Kind == queue[i-1].Kind {
 			t.Errorf("event %d: %v after %v", i, q.Kind, queue[i-1].Kind)
 		}
 	}
-	if told+folded != reigns {
-		t.Errorf("%d reigns told and %d counted, want %d together", told, folded, reigns)
+	if told+coalesced != leaderships {
+		t.Errorf("%d leaderships told and %d counted, want %d together", told, coalesced, leaderships)
 	}
-	if last := queue[len(queue)-1]; last.Kind != Vacant || last.Term != reigns {
+	if last := queue[len(queue)-1]; last.Kind != Vacant || last.Term != leaderships {
 		t.Errorf("the last event is %v, want the final state", last.Event)
 	}
 }
@@ -126,8 +126,8 @@ func TestANoticeIsNotToldAfterAGreaterTerm(t *testing.T) {
 // loop that adds events, and leases run out meanwhile.
 func TestAWatcherThatHangsCostsNoMoreAndMore(t *testing.T) {
 	w := newWatcher(nil, slog.New(slog.DiscardHandler))
-	const elections, reigns = 20, 2000
-	for range reigns {
+	const elections, leaderships = 20, 2000
+	for range leaderships {
 		for i := range elections {
 			name := string(rune('a' + i))
 			w.add(elected(name, "me", 1), true, nil)
@@ -144,11 +144,11 @@ func TestAWatcherThatHangsCostsNoMoreAndMore(t *testing.T) {
 		if q.own && q.Kind == Elected {
 			told[q.Election]++
 		}
-		told[q.Election] += q.Folded
+		told[q.Election] += q.Coalesced
 	}
 	for name, n := range told {
-		if n != reigns {
-			t.Errorf("%s: %d reigns are told or counted, want %d", name, n, reigns)
+		if n != leaderships {
+			t.Errorf("%s: %d leaderships are told or counted, want %d", name, n, leaderships)
 		}
 	}
 }

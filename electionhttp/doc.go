@@ -19,7 +19,7 @@
 //	GET  /healthz         200 if the manager's loop answers and is not closed
 //	GET  /readyz          200 if besides the store has been heard within a TTL and Options.Health passes
 //	GET  /elections       all, or what the query chooses, as JSON
-//	GET  /elections/NAME  one, with what the store keeps: the last reigns, by its clock
+//	GET  /elections/NAME  one, with what the store keeps: the last leaderships, by its clock
 //	GET  /members         who takes part, in any election of the store
 //	GET  /changes         the last changes, newest first; election=NAME, limit=100;
 //	                      "newest" is where /events?since= goes on
@@ -85,6 +85,6 @@
 //
 // Many who ask cost the manager and the store little: a picture of the manager is shared
 // for 100 ms unless something has changed, and what is read from the store, at
-// /elections/NAME and /members, for a second. When the reign of another began is asked
+// /elections/NAME and /members, for a second. When the leadership of another began is asked
 // of the store once for each term that somebody looks at.
 package electionhttp

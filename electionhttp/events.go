@@ -68,8 +68,8 @@ func (h *Handler) events(w http.ResponseWriter, r *http.Request) {
 	if !send(hello) {
 		return
 	}
-	beat := time.NewTicker(h.options.Heartbeat)
-	defer beat.Stop()
+	heartbeat := time.NewTicker(h.options.Heartbeat)
+	defer heartbeat.Stop()
 	for {
 		select {
 		case <-s.wake:
@@ -85,7 +85,7 @@ func (h *Handler) events(w http.ResponseWriter, r *http.Request) {
 			if len(data) > 0 && !send(data) {
 				return
 			}
-		case <-beat.C:
+		case <-heartbeat.C:
 			if !send([]byte(": still here\n\n")) {
 				return
 			}

@@ -202,8 +202,8 @@ func TestASlowClientHarmsNobodyAndIsToldThatItMissedSome(t *testing.T) {
 		slow, quick := listen(t, h, "/events", ""), listen(t, h, "/events", "")
 		slow.wantHeard(t, "state x vacant", "ready")
 		slow.stop()
-		const reigns = 200 // two changes each
-		for range reigns {
+		const leaderships = 200 // two changes each
+		for range leaderships {
 			l, err := a.Election("x").Campaign(t.Context())
 			if err != nil {
 				t.Fatal(err)
@@ -213,8 +213,8 @@ func TestASlowClientHarmsNobodyAndIsToldThatItMissedSome(t *testing.T) {
 			}
 			synctest.Wait()
 		}
-		if got, _ := quick.heard(t); len(got) != 2+2*reigns {
-			t.Errorf("beside a slow client another has heard %d events, want %d", len(got), 2+2*reigns)
+		if got, _ := quick.heard(t); len(got) != 2+2*leaderships {
+			t.Errorf("beside a slow client another has heard %d events, want %d", len(got), 2+2*leaderships)
 		}
 		slow.accept()
 		synctest.Wait()

@@ -27,7 +27,7 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	reign, err := e.Campaign(context.Background())
+	leadership, err := e.Campaign(context.Background())
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -45,7 +45,7 @@ func Example() {
 	answer := httptest.NewRecorder()
 	server.Handler.ServeHTTP(answer, httptest.NewRequest("GET", "/election/leader/billing%2Fnightly", nil))
 	fmt.Println(answer.Code)
-	reign.Resign(context.Background())
+	leadership.Resign(context.Background())
 	answer = httptest.NewRecorder()
 	server.Handler.ServeHTTP(answer, httptest.NewRequest("GET", "/election/leader/billing%2Fnightly", nil))
 	fmt.Println(answer.Code)

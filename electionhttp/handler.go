@@ -65,7 +65,7 @@ type Handler struct {
 
 	ctx     context.Context // of the handler: done after Close
 	cancel  context.CancelFunc
-	reading sync.WaitGroup // readReigns
+	reading sync.WaitGroup // readLeaderships
 	unwatch func()
 	hub     *hub
 	view    view

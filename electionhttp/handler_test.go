@@ -183,7 +183,7 @@ func TestAnObserverAnswersForTheCandidateThatItIsToldOf(t *testing.T) {
 	})
 }
 
-func TestAnObserverWritesWishesAndHasNothingToPause(t *testing.T) {
+func TestAnObserverWritesRequestsAndHasNothingToPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory.New()
 		manager(t, store, election.Options{ID: "a"}, true, "job")
@@ -206,10 +206,10 @@ func TestAnObserverWritesWishesAndHasNothingToPause(t *testing.T) {
 
 func TestHealthAndReadiness(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var sick atomic.Pointer[error]
-		sick.Store(new(error))
+		var unhealthy atomic.Pointer[error]
+		unhealthy.Store(new(error))
 		b := memory.New().Backend()
-		m, err := election.New(b, &election.Options{ID: "a", Health: func(context.Context) error { return *sick.Load() }})
+		m, err := election.New(b, &election.Options{ID: "a", Health: func(context.Context) error { return *unhealthy.Load() }})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -233,9 +233,9 @@ func TestHealthAndReadiness(t *testing.T) {
 		}
 		after(time.Second, "while all is well", 200, 200)
 		bad := errors.New("no disk")
-		sick.Store(&bad)
+		unhealthy.Store(&bad)
 		after(5*time.Second, "while Options.Health fails", 200, 503)
-		sick.Store(new(error))
+		unhealthy.Store(new(error))
 		after(5*time.Second, "when it passes again", 200, 200)
 		m.Pause()
 		after(5*time.Second, "while paused, which somebody wanted", 200, 200)

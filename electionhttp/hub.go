@@ -40,19 +40,19 @@ type change struct {
 }
 
 type changeJSON struct {
-	ID       string         `json:"id"`
-	Election string         `json:"election"`
-	Kind     string         `json:"kind"`
-	Leading  bool           `json:"leading"`
-	Leader   *candidateJSON `json:"leader"`
-	Previous *candidateJSON `json:"previous"`
-	Term     string         `json:"term"`
-	Reason   string         `json:"reason"`
-	Error    string         `json:"error,omitempty"`
-	Detail   string         `json:"detail,omitempty"`
-	Time     time.Time      `json:"time"`
-	First    bool           `json:"first,omitempty"`
-	Folded   int            `json:"folded,omitempty"`
+	ID        string         `json:"id"`
+	Election  string         `json:"election"`
+	Kind      string         `json:"kind"`
+	Leading   bool           `json:"leading"`
+	Leader    *candidateJSON `json:"leader"`
+	Previous  *candidateJSON `json:"previous"`
+	Term      string         `json:"term"`
+	Reason    string         `json:"reason"`
+	Error     string         `json:"error,omitempty"`
+	Detail    string         `json:"detail,omitempty"`
+	Time      time.Time      `json:"time"`
+	First     bool           `json:"first,omitempty"`
+	Coalesced int            `json:"coalesced,omitempty"`
 }
 
 func newHub(instance string, details bool, most int) *hub {
@@ -113,7 +113,7 @@ func (b *hub) number(id string) (seq uint64, ok bool) {
 func (b *hub) describe(ev election.Event) changeJSON {
 	c := changeJSON{
 		Election: ev.Election, Kind: ev.Kind.String(), Leading: ev.Leading, Leader: candidate(ev.Leader, b.details), Previous: candidate(ev.Previous, b.details),
-		Term: term(ev.Term), Reason: string(ev.Reason), Time: ev.Time.UTC(), First: ev.First, Folded: ev.Folded,
+		Term: term(ev.Term), Reason: string(ev.Reason), Time: ev.Time.UTC(), First: ev.First, Coalesced: ev.Coalesced,
 	}
 	c.Error, c.Detail = describeError(ev.Err, b.details)
 	return c

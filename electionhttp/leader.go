@@ -100,7 +100,7 @@ func (h *Handler) readyz(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case s.Closed:
 		probe(w, false, "the manager is closed")
-	case s.Sick:
+	case s.Unhealthy:
 		probe(w, false, "the health check fails")
 	case s.Unreachable, len(s.Elections) == 0 && s.Err != nil:
 		probe(w, false, "the store does not answer")

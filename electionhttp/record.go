@@ -14,12 +14,12 @@ import (
 
 type recordJSON struct {
 	electionJSON
-	ID      string      `json:"id"`
-	Now     time.Time   `json:"now"`
-	Store   storeJSON   `json:"store"`
-	Record  *storedJSON `json:"record"`
-	History []reignJSON `json:"history"`
-	Actions bool        `json:"actions"`
+	ID      string           `json:"id"`
+	Now     time.Time        `json:"now"`
+	Store   storeJSON        `json:"store"`
+	Record  *storedJSON      `json:"record"`
+	History []leadershipJSON `json:"history"`
+	Actions bool             `json:"actions"`
 
 	Candidates []contenderJSON `json:"candidates"` // null: not known
 }
@@ -29,11 +29,11 @@ type storedJSON struct {
 	Leader  *candidateJSON `json:"leader"`
 	Term    string         `json:"term"`
 	Elected *time.Time     `json:"elected"`
-	Wish    *wishJSON      `json:"wish"`
+	Request *requestJSON   `json:"request"`
 	MovedTo string         `json:"moved_to,omitempty"`
 }
 
-type reignJSON struct {
+type leadershipJSON struct {
 	ID   string    `json:"id"`
 	Term string    `json:"term"`
 	From time.Time `json:"from"`
@@ -56,7 +56,7 @@ func (h *Handler) election(w http.ResponseWriter, r *http.Request, name string) 
 	}
 	all := h.describe(s, now)
 	list, unknown := h.allMembers()
-	j := recordJSON{electionJSON: h.describeElection(&s.Elections[i], now), ID: s.ID, Now: all.Now, Store: all.Store, Actions: all.Actions, History: []reignJSON{}}
+	j := recordJSON{electionJSON: h.describeElection(&s.Elections[i], now), ID: s.ID, Now: all.Now, Store: all.Store, Actions: all.Actions, History: []leadershipJSON{}}
 	rec, err := h.records.get(name, func() (backend.Record, error) { return e.Record(h.ctx) })
 	if err != nil {
 		j.Store.Error, j.Store.Detail = describeError(err, h.options.Details)
@@ -67,11 +67,11 @@ func (h *Handler) election(w http.ResponseWriter, r *http.Request, name string) 
 	if t := backend.CleanTime(rec.Elected); !t.IsZero() {
 		j.Record.Elected = &t
 	}
-	if rec.Wish.Kind != "" && rec.Wish.Term == rec.Term {
-		j.Record.Wish = &wishJSON{Kind: string(rec.Wish.Kind), ID: rec.Wish.ID}
+	if rec.Request.Kind != "" && rec.Request.Term == rec.Term {
+		j.Record.Request = &requestJSON{Kind: string(rec.Request.Kind), ID: rec.Request.ID}
 	}
 	for _, past := range backend.CleanHistory(rec.History) {
-		j.History = append(j.History, reignJSON{ID: past.ID, Term: term(past.Term), From: past.From, To: past.To, End: string(past.End)})
+		j.History = append(j.History, leadershipJSON{ID: past.ID, Term: term(past.Term), From: past.From, To: past.To, End: string(past.End)})
 	}
 	if unknown == nil {
 		j.Candidates = []contenderJSON{}

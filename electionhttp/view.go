@@ -61,7 +61,7 @@ type statusJSON struct {
 	Renew     int64          `json:"renew_ms"`
 	Observer  bool           `json:"observer"`
 	Paused    bool           `json:"paused"`
-	Sick      bool           `json:"sick"`
+	Unhealthy bool           `json:"unhealthy"`
 	Closed    bool           `json:"closed"`
 	Actions   bool           `json:"actions"`
 	Store     storeJSON      `json:"store"`
@@ -109,15 +109,15 @@ type electionJSON struct {
 	Reason      string         `json:"reason"`
 	Error       string         `json:"error,omitempty"`
 	Detail      string         `json:"detail,omitempty"`
-	Left        *int64         `json:"left_ms"`
+	Left        *int64         `json:"remaining_ms"`
 	Idle        bool           `json:"idle"`
 	Campaigning bool           `json:"campaigning"`
 	Paused      bool           `json:"paused"`
 	Stuck       bool           `json:"stuck"`
-	Wish        *wishJSON      `json:"wish"`
+	Request     *requestJSON   `json:"request"`
 }
 
-type wishJSON struct {
+type requestJSON struct {
 	Kind string `json:"kind"`
 	ID   string `json:"id,omitempty"`
 }
@@ -249,7 +249,7 @@ func (h *Handler) urgency(e *election.ElectionStatus) int {
 func (h *Handler) describe(s election.Status, now time.Time) statusJSON {
 	j := statusJSON{
 		ID: s.ID, Backend: s.Backend, Now: now.UTC(), TTL: s.TTL.Milliseconds(), Renew: s.RenewEvery.Milliseconds(),
-		Observer: s.Observer, Paused: s.Paused, Sick: s.Sick, Closed: s.Closed, Actions: h.options.Authorize != nil,
+		Observer: s.Observer, Paused: s.Paused, Unhealthy: s.Unhealthy, Closed: s.Closed, Actions: h.options.Authorize != nil,
 		Store: storeJSON{Location: s.Location, State: "ok", Ago: s.Contact.Milliseconds()}, Leaders: []leadsJSON{}, Elections: []electionJSON{},
 		Renewals: h.renewals(),
 	}
@@ -310,8 +310,8 @@ func (h *Handler) describeElection(e *election.ElectionStatus, now time.Time) el
 		left := e.Left.Milliseconds()
 		j.Left = &left
 	}
-	if e.Wish.Kind != "" && e.Wish.Term == e.Term {
-		j.Wish = &wishJSON{Kind: string(e.Wish.Kind), ID: e.Wish.ID}
+	if e.Request.Kind != "" && e.Request.Term == e.Term {
+		j.Request = &requestJSON{Kind: string(e.Request.Kind), ID: e.Request.ID}
 	}
 	if e.Kind != election.Unknown && !e.Leading {
 		if since := h.since(e); !since.IsZero() && since.Before(j.Since) {

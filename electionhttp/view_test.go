@@ -60,10 +60,10 @@ func TestElectionsSaysWhoLeadsSinceWhenAndForHowLong(t *testing.T) {
 		if ago := time.Since(since); err != nil || ago < 160*time.Minute || ago > 160*time.Minute+10*time.Second {
 			t.Errorf("a leads since %v, %v ago, want 160 minutes: as the store has it", x["since"], ago)
 		}
-		if left := x["left_ms"].(float64); left <= 0 || left > 10000 {
+		if left := x["remaining_ms"].(float64); left <= 0 || left > 10000 {
 			t.Errorf("x lasts %v ms", left)
 		}
-		if got := fmt.Sprintln(y["kind"], y["leading"], y["since_by"], z["kind"], z["campaigning"], z["left_ms"], z["leader"]); got != "elected true process vacant false <nil> <nil>\n" {
+		if got := fmt.Sprintln(y["kind"], y["leading"], y["since_by"], z["kind"], z["campaigning"], z["remaining_ms"], z["leader"]); got != "elected true process vacant false <nil> <nil>\n" {
 			t.Errorf("y and z are %s", got)
 		}
 		since, err = time.Parse(time.RFC3339Nano, z["since"].(string))
@@ -154,7 +154,7 @@ func TestHostileTextIsHarmlessInJSON(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := b.Acquire(t.Context(), []backend.Bid{{Election: name, Candidate: evil, TTL: time.Hour, Renew: time.Hour, Over: seen[0]}}); err != nil {
+			if _, err := b.Acquire(t.Context(), []backend.Bid{{Election: name, Candidate: evil, TTL: time.Hour, Renew: time.Hour, Expected: seen[0]}}); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -48,7 +48,7 @@ var (
 	ttlDesc       = desc("ttl_seconds", "TTL of this manager's leases.")
 	joinedDesc    = desc("joined", "Elections joined, by what this process knows of them.", "state")
 	omittedDesc   = desc("omitted", "Elections joined that have no metrics of their own, being too many.")
-	changesDesc   = desc("changes_total", "What watchers were told, by kind, whether it was about this process's own reign, and reason.", "kind", "own", "reason")
+	changesDesc   = desc("changes_total", "What watchers were told, by kind, whether it was about this process's own leadership, and reason.", "kind", "own", "reason")
 	callsDesc     = desc("calls_seconds", "How long calls of the store took.", "call")
 	errorsDesc    = desc("errors_total", "Calls, or items of a batch, that failed, by class of the error.", "call", "class")
 	remainingDesc = desc("renewal_remaining_ratio", "What part of the TTL a lease could still be trusted for when its renewal was confirmed.")

@@ -22,7 +22,7 @@
 //	                                              leading (itself), following (another), vacant, unknown
 //	election_omitted                              how many of these have no metrics of their own (see Options)
 //	election_changes_total{kind, own, reason}     what watchers were told: kind is elected, vacant, unknown or
-//	                                              notice; own is true if it was about a reign of this process
+//	                                              notice; own is true if it was about a leadership of this process
 //	election_calls_seconds{call}                  histogram: how long calls of the store took (renew, acquire, observe,
 //	                                              release, ask, announce) and the health check; without those that wait (listen)
 //	election_errors_total{call, class}            calls, or items of a batch, that failed: unavailable, denied or invalid

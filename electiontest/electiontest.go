@@ -154,7 +154,7 @@ func (g *Group) Fail(err error) {
 }
 
 // Leader waits until one process leads the election, and returns it. The test ends
-// if that takes longer than three TTLs and what Silence and Priority add.
+// if that takes longer than three TTLs and what FailoverDelay and IncumbentGrace add.
 func (g *Group) Leader(name string) *Process {
 	g.t.Helper()
 	var found *Process
@@ -212,7 +212,7 @@ func (g *Group) HandOver(name string, to *Process) {
 // until waits for something.
 func (g *Group) until(what string, done func() bool) {
 	g.t.Helper()
-	limit := 3*g.ttl() + g.options.Silence + g.options.Priority
+	limit := 3*g.ttl() + g.options.FailoverDelay + g.options.IncumbentGrace
 	end := time.NewTimer(limit)
 	defer end.Stop()
 	tick := time.NewTicker(max(g.ttl()/1000, time.Millisecond))

@@ -7,17 +7,17 @@ import (
 	"github.com/go-election/go-election/election"
 )
 
-// work is what was done under the reigns of one election.
+// work is what was done under the leaderships of one election.
 type work struct {
 	running map[uint64]int // pieces that go on, by term
 	terms   []uint64
 }
 
-// Work notes that a piece of work begins under a reign, and when done is called,
-// that it has ended. Call it where your job begins. The test fails if a later reign's
-// work has begun before, or if work of another reign of the same election still goes
+// Work notes that a piece of work begins under a leadership, and when done is called,
+// that it has ended. Call it where your job begins. The test fails if a later leadership's
+// work has begun before, or if work of another leadership of the same election still goes
 // on: a job that ignores its context for too long, or that nobody waits for, is found
-// so. That the reign has just ended is no failure: no job can help that.
+// so. That the leadership has just ended is no failure: no job can help that.
 func (g *Group) Work(lead *election.Leadership) (done func()) {
 	g.t.Helper()
 	g.mu.Lock()

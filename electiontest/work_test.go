@@ -63,7 +63,7 @@ func TestWorkThatOverlapsIsFound(t *testing.T) {
 	})
 }
 
-func TestWorkAfterThatOfALaterReignIsFound(t *testing.T) {
+func TestWorkAfterThatOfALaterLeadershipIsFound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		notes := &notebook{TB: t}
 		g := electiontest.New(notes, election.Options{})
@@ -85,7 +85,7 @@ func TestWorkAfterThatOfALaterReignIsFound(t *testing.T) {
 		g.Work(lead)()
 		g.Work(old)()
 		if len(notes.notes) != 1 || !strings.Contains(notes.notes[0], "after that of term") {
-			t.Errorf("work begins after that of a later reign, and the complaints are %q", notes.notes)
+			t.Errorf("work begins after that of a later leadership, and the complaints are %q", notes.notes)
 		}
 	})
 }

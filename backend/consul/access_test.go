@@ -35,12 +35,12 @@ func all(n *node) map[string]error {
 	defer cancel()
 	lease := backend.Lease{Election: "verbs", Holder: n.me, Term: 1, TTL: labTTL, Renew: labTTL / 4}
 	errs := make(map[string]error)
-	_, errs["Acquire"] = n.Acquire(ctx, []backend.Bid{{Election: "verbs", Candidate: n.me, TTL: labTTL, Over: lease}})
+	_, errs["Acquire"] = n.Acquire(ctx, []backend.Bid{{Election: "verbs", Candidate: n.me, TTL: labTTL, Expected: lease}})
 	_, errs["Renew"] = n.Renew(ctx, []backend.Lease{lease})
 	errs["Release"] = n.Release(ctx, []backend.Lease{lease})
 	_, _, errs["Observe"] = n.Observe(ctx, []backend.Lease{lease}, "")
 	errs["Listen"] = n.Listen(ctx, []backend.Lease{lease}, "")
-	errs["Ask"] = n.Ask(ctx, []backend.Wish{{Election: "verbs", Term: 1, Kind: backend.Depose}})
+	errs["Ask"] = n.Request(ctx, []backend.Request{{Election: "verbs", Term: 1, Kind: backend.Depose}})
 	_, errs["List"] = n.List(ctx, "", 10)
 	errs["Announce"] = n.Announce(ctx, backend.Member{Candidate: n.me, TTL: labTTL})
 	_, errs["Members"] = n.Members(ctx, "", 10)
@@ -67,7 +67,7 @@ func TestThePolicyOfTheDocumentationIsEnough(t *testing.T) {
 		t.Errorf("the package documentation does not have this policy:\n%s", rules)
 	}
 
-	// Revoked in the middle of a reign: renewals are denied, loudly, and the lease
+	// Revoked in the middle of a leadership: renewals are denied, loudly, and the lease
 	// runs out.
 	_, err := l.root.ACL().TokenDelete(secret.AccessorID, nil)
 	fatal(t, err)
@@ -268,7 +268,7 @@ func TestTheEnvironmentIsNotRead(t *testing.T) {
 // A session that hangs on a health check of the node: it fails, and the process
 // steps down at its next renewal and cannot be elected; others watch a TTL all the
 // same, since Consul ended the session while its holder trusted it.
-func TestAFailingCheckEndsTheReign(t *testing.T) {
+func TestAFailingCheckEndsTheLeadership(t *testing.T) {
 	agent := testbed.StartConsul(t, testbed.ConsulOptions{})
 	l := newLab(t, agent)
 	fatal(t, l.root.Agent().CheckRegister(&api.AgentCheckRegistration{ID: "disk", Name: "disk", AgentServiceCheck: api.AgentServiceCheck{TTL: "10m", Status: "passing"}}))
@@ -278,7 +278,7 @@ func TestAFailingCheckEndsTheReign(t *testing.T) {
 	testbed.Eventually(t, time.Minute, "the servers to know the check", func() error {
 		ctx, cancel := a.ctx()
 		defer cancel()
-		answers, err := a.Acquire(ctx, []backend.Bid{{Election: "x", Candidate: a.me, TTL: labTTL, Renew: labTTL / 4, Over: a.look("x")}})
+		answers, err := a.Acquire(ctx, []backend.Bid{{Election: "x", Candidate: a.me, TTL: labTTL, Renew: labTTL / 4, Expected: a.look("x")}})
 		if err == nil {
 			held = answers[0].Lease
 		}
@@ -292,12 +292,12 @@ func TestAFailingCheckEndsTheReign(t *testing.T) {
 		}
 		return nil
 	})
-	if seen := b.look("x"); seen.Watch < labTTL {
+	if seen := b.look("x"); seen.ObserveFor < labTTL {
 		t.Errorf("after the check failed: %+v, want it watched for %v", seen, labTTL)
 	}
 	a.release(backend.Failed, held)
 	testbed.Eventually(t, time.Minute, "bids to fail because the check does", func() error {
-		answers, err := a.Acquire(t.Context(), []backend.Bid{{Election: "x", Candidate: a.me, TTL: labTTL, Over: a.look("x")}})
+		answers, err := a.Acquire(t.Context(), []backend.Bid{{Election: "x", Candidate: a.me, TTL: labTTL, Expected: a.look("x")}})
 		if err == nil && answers[0].Outcome == backend.Granted {
 			t.Fatal("elected with a check that fails")
 		}
@@ -308,7 +308,7 @@ func TestAFailingCheckEndsTheReign(t *testing.T) {
 	})
 	fatal(t, l.root.Agent().UpdateTTL("disk", "", "passing"))
 	testbed.Eventually(t, time.Minute, "to be elected again once it passes", func() error {
-		answers, err := a.Acquire(t.Context(), []backend.Bid{{Election: "x", Candidate: a.me, TTL: labTTL, Over: a.look("x")}})
+		answers, err := a.Acquire(t.Context(), []backend.Bid{{Election: "x", Candidate: a.me, TTL: labTTL, Expected: a.look("x")}})
 		if err != nil || answers[0].Outcome != backend.Granted {
 			return fmt.Errorf("%v, %v", answers, err)
 		}

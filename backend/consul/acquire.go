@@ -77,14 +77,14 @@ func (b *Backend) offers(open []*offer, entries []*entry, answers []backend.Answ
 	now := time.Now()
 	for i, o := range open {
 		e := entries[i]
-		if !e.mine && !e.lease.Unchanged(o.bid.Over) || e.lease.MovedTo != o.bid.Over.MovedTo {
+		if !e.mine && !e.lease.Unchanged(o.bid.Expected) || e.lease.MovedTo != o.bid.Expected.MovedTo {
 			answers[o.at] = backend.Answer{Lease: e.lease, Outcome: backend.Refused}
 			if o.entry != nil { // tried, and refused
-				b.beats.refused(o)
+				b.heartbeats.refused(o)
 			}
 			continue
 		}
-		next, err := backend.NextTerm(max(e.last, o.bid.Over.Term), e.lost, o.bid.Floor, now)
+		next, err := backend.NextTerm(max(e.last, o.bid.Expected.Term), e.lost, o.bid.MinTerm, now)
 		if err != nil {
 			answers[o.at].Err = b.fail(about("acquire", 1, e.name), err)
 			continue
@@ -106,7 +106,7 @@ func (f *free) see(e *entry) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	switch {
-	case e.held || e.lease.Watch != 0:
+	case e.held || e.lease.ObserveFor != 0:
 		delete(f.entries, e.name)
 	case f.entries == nil:
 		f.entries = map[string]*entry{e.name: e}
@@ -125,7 +125,7 @@ func (f *free) take(open []*offer) []*entry {
 	for i, o := range open {
 		e := f.entries[o.bid.Election]
 		delete(f.entries, o.bid.Election)
-		entries[i], whole = e, whole && e != nil && e.lease.Unchanged(o.bid.Over)
+		entries[i], whole = e, whole && e != nil && e.lease.Unchanged(o.bid.Expected)
 	}
 	if !whole {
 		return nil
@@ -143,14 +143,14 @@ func electionsOf(open []*offer) []string {
 
 // An offer is one grant to be made.
 type offer struct {
-	*entry     // what it rests on
-	at     int // in the batch
-	bid    backend.Bid
-	next   uint64 // the term
-	reign  lock   // what is written
-	record term
-	noted  bool // that it may be held
-	doubt  bool // it might have been before: an earlier bid may still be on its way
+	*entry         // what it rests on
+	at         int // in the batch
+	bid        backend.Bid
+	next       uint64 // the term
+	leadership lock   // what is written
+	record     term
+	noted      bool // that it may be held
+	doubt      bool // it might have been before: an earlier bid may still be on its way
 }
 
 // parts are offers that fit into a transaction. Its size is limited (txn_max_req_len of the
@@ -182,7 +182,7 @@ func (b *Backend) grant(ctx context.Context, part []*offer, answers []backend.An
 			return nil, 0, err
 		}
 		if try == 0 {
-			b.beats.may(part)
+			b.heartbeats.may(part)
 		}
 		sent := time.Now()
 		var ops api.KVTxnOps
@@ -228,7 +228,7 @@ func (b *Backend) grant(ctx context.Context, part []*offer, answers []backend.An
 				one := &api.KVTxnResponse{Errors: api.TxnErrors{{What: text}}}
 				answers[o.at] = backend.Answer{Err: b.fail(about("acquire", 1, o.name), txnError(one))}
 				if !o.mine {
-					b.beats.refused(o)
+					b.heartbeats.refused(o)
 				}
 			}
 		}
@@ -257,9 +257,9 @@ func carry(part, offers []*offer, index uint64, answers []backend.Answer) {
 // draw makes what the grant writes.
 func (o *offer) draw(session string, now time.Time) {
 	c, at := o.bid.Candidate, now.UTC().Round(0)
-	o.reign = lock{
+	o.leadership = lock{
 		Term: o.next, Holder: candidate{c.ID, c.Nonce, c.Address, c.Metadata},
-		TTL: micros(o.bid.TTL), Renew: micros(o.bid.Renew), Session: session, Beat: newBeat(), At: at,
+		TTL: micros(o.bid.TTL), Renew: micros(o.bid.Renew), Session: session, Heartbeat: newHeartbeat(), At: at,
 	}
 	old := o.entry.term
 	if old.Term == 0 && o.lease.Holder.ID != "" { // the record was deleted: what the lock key tells
@@ -271,7 +271,7 @@ func (o *offer) draw(session string, now time.Time) {
 	}
 	old.close(backend.Failed, at, lapsed)
 	o.record = term{
-		Term: o.next, ID: c.ID, Nonce: c.Nonce, TTL: micros(o.bid.TTL), Beat: newBeat(), From: at, History: old.History,
+		Term: o.next, ID: c.ID, Nonce: c.Nonce, TTL: micros(o.bid.TTL), Heartbeat: newHeartbeat(), From: at, History: old.History,
 		MovedTo: old.MovedTo, Moved: old.Moved,
 	}
 	if old.Term > 0 {
@@ -282,12 +282,12 @@ func (o *offer) draw(session string, now time.Time) {
 // grantOps is one grant: nothing that it rests on has changed, including the
 // renewals of whom it takes the lease from; then the lock changes hands in one
 // step. Unlocking for the other session is why neither the end of that session
-// nor a lock-delay is waited for; it is right because the reign is over by then.
+// nor a lock-delay is waited for; it is right because the leadership is over by then.
 func (b *Backend) grantOps(o *offer, session string) api.KVTxnOps {
-	key, value := b.keys.lock+o.name, encode(o.reign)
+	key, value := b.keys.lock+o.name, encode(o.leadership)
 	var ops api.KVTxnOps
 	if o.held && !o.mine && o.entry.hangs() {
-		ops = append(ops, pin(b.keys.beat+o.entry.lock.Session, o.beatPair))
+		ops = append(ops, pin(b.keys.heartbeat+o.entry.lock.Session, o.heartbeatPair))
 	}
 	ops = append(ops, pin(key, o.lockPair))
 	if o.virgin() {
@@ -324,13 +324,13 @@ func (b *Backend) granted(part []*offer, index uint64, sent time.Time, session s
 	for _, o := range part {
 		b.memory.note(o.name, o.next, o.bid.TTL, session)
 		e := &entry{
-			name: o.name, lock: o.reign, term: o.record,
+			name: o.name, lock: o.leadership, term: o.record,
 			lockPair: &api.KVPair{Key: b.keys.lock + o.name, Session: session, ModifyIndex: index},
 			termPair: &api.KVPair{Key: b.keys.term + o.name, ModifyIndex: index},
 		}
-		last := renewals{Beat: b.beats.holds(e, index, sent)}
+		last := renewals{Heartbeat: b.heartbeats.holds(e, index, sent)}
 		e.renewals = &last
-		answers[o.at] = backend.Answer{Lease: e.leaseFor(self, &b.memory, now), Outcome: backend.Granted, Trust: o.bid.TTL}
+		answers[o.at] = backend.Answer{Lease: e.leaseFor(self, &b.memory, now), Outcome: backend.Granted, ValidFor: o.bid.TTL}
 	}
 }
 
@@ -347,7 +347,7 @@ func (b *Backend) outbid(ctx context.Context, lost []*offer, answers []backend.A
 		if e := entries[i]; e.mine { // left over of an earlier bid whose answer was lost
 			answers[o.at] = backend.Answer{Err: b.fail(about("acquire", 1, o.name), errConflict)}
 		} else {
-			b.beats.refused(o)
+			b.heartbeats.refused(o)
 			answers[o.at] = backend.Answer{Lease: e.lease, Outcome: backend.Refused}
 		}
 	}

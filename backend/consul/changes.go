@@ -9,13 +9,13 @@ import (
 )
 
 // changed goes into every transaction in which a member changes a lock or a
-// record: a grant, a release, a wish. So the index of that key tells, together
+// record: a grant, a release, a request. So the index of that key tells, together
 // with whatever else a request asks for, whether any of them has been changed. It
 // is written blindly: transactions that have nothing else in common do not disturb
 // each other. What people do by hand does not show there, but in the index of the
 // keys themselves.
 func (b *Backend) changed() *api.KVTxnOp {
-	return &api.KVTxnOp{Verb: api.KVSet, Key: b.keys.changes, Value: encode(newBeat())} // a write that changes nothing is none
+	return &api.KVTxnOp{Verb: api.KVSet, Key: b.keys.changes, Value: encode(newHeartbeat())} // a write that changes nothing is none
 }
 
 // A snapshot is all lock and term keys as they were at an index.

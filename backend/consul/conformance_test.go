@@ -89,7 +89,7 @@ func newStore(t testing.TB, agents ...*testbed.ConsulAgent) conformance.Store {
 				var is lock
 				decode(pair, &is)
 				is.Holder.ID, is.Holder.Address, is.Holder.Metadata = "<script>\x1b]0;\u202e", "javascript:alert(1)\n", "\x00\x1b[2J"
-				is.Beat += 2
+				is.Heartbeat += 2
 				pair.Value = encode(is)
 				_, err = root.KV().Put(pair, nil)
 				return err

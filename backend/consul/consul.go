@@ -78,16 +78,16 @@ type Backend struct {
 
 	announced announced
 
-	turn    chan struct{} // taken by a renewal
-	session session
-	beats   beats
-	memory  memory
-	free    free
-	index   listenIndex
-	shot    snapshot
-	news    news
+	turn       chan struct{} // taken by a renewal
+	session    session
+	heartbeats heartbeats
+	memory     memory
+	free       free
+	index      listenIndex
+	shot       snapshot
+	news       news
 
-	guard backend.Guard
+	guard backend.SingleOwner
 
 	mu     sync.Mutex
 	tidied time.Time
@@ -121,7 +121,7 @@ func init() {
 			ServiceChecks []string `yaml:"service_checks" json:"service_checks"`
 
 			Layout          string        `yaml:"layout" json:"layout"`
-			Silence         time.Duration `yaml:"silence" json:"silence"`
+			FailoverDelay   time.Duration `yaml:"failover_delay" json:"failover_delay"`
 			ConfirmNumber   int           `yaml:"confirm_number" json:"confirm_number"`
 			ConfirmInterval time.Duration `yaml:"confirm_interval" json:"confirm_interval"`
 			SessionTTL      time.Duration `yaml:"session_ttl" json:"session_ttl"`
@@ -135,14 +135,14 @@ func init() {
 			Datacenter: c.Datacenter, Namespace: c.Namespace, Partition: c.Partition,
 			Prefix: c.Prefix, Checks: c.Checks, ServiceChecks: c.ServiceChecks,
 		}
-		fleet := Fleet{Silence: c.Silence, ConfirmNumber: c.ConfirmNumber, ConfirmInterval: c.ConfirmInterval, SessionTTL: c.SessionTTL}
+		fleet := Fleet{FailoverDelay: c.FailoverDelay, ConfirmNumber: c.ConfirmNumber, ConfirmInterval: c.ConfirmInterval, SessionTTL: c.SessionTTL}
 		switch {
 		case c.Layout == "firefly":
 			return OpenFirefly(ctx, o, fleet)
 		case c.Layout != "" && c.Layout != "native":
 			return nil, fmt.Errorf("consul: %w: layout is %.40q; it must be native or firefly", backend.ErrInvalid, c.Layout)
 		case fleet != Fleet{}:
-			return nil, fmt.Errorf("consul: %w: silence, confirm_number, confirm_interval and session_ttl are for layout firefly, and layout is %q", backend.ErrInvalid, "native")
+			return nil, fmt.Errorf("consul: %w: failover delay, confirm_number, confirm_interval and session_ttl are for layout firefly, and layout is %q", backend.ErrInvalid, "native")
 		}
 		return Open(ctx, o)
 	})
@@ -205,7 +205,7 @@ func (b *Backend) Guarantees() backend.Guarantees {
 		Takeover: 250 * time.Millisecond,
 		Push:     true, Poll: true, // changes are pushed, renewals are not
 		Moves: true, Exclusive: true, DurableTerms: true,
-		ForeignSilence: true, ForeignPriority: true, ForeignNomination: true,
+		ForeignFailoverDelay: true, ForeignIncumbentGrace: true, ForeignNomination: true,
 	}
 }
 

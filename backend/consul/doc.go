@@ -8,9 +8,9 @@
 //
 // Under the prefix, "election" by default:
 //
-//	election/leases/lock/<name>    locked by the holder's session; its value is the present reign
-//	election/leases/term/<name>    lasting: the last term, who had it, how it ended, the wish, the history
-//	election/beats/<session>       locked by that session; written at each renewal of its holder
+//	election/leases/lock/<name>    locked by the holder's session; its value is the present leadership
+//	election/leases/term/<name>    lasting: the last term, who had it, how it ended, the request, the history
+//	election/heartbeats/<session>       locked by that session; written at each renewal of its holder
 //	election/members/<nonce>       who takes part
 //	election/changes               written with each change that a member makes below leases/
 //
@@ -32,15 +32,15 @@
 // as they do on a database.
 //
 // A renewal is one transaction. It requires that the session lives and holds its
-// beat key, that this key has the index of the renewal before, and that the lock
+// heartbeat key, that this key has the index of the renewal before, and that the lock
 // and the record of each lease have the indexes they had when they were ours; it
-// writes a fresh beat. For more than 31 leases the indexes do not fit. Then the
+// writes a fresh heartbeat. For more than 31 leases the indexes do not fit. Then the
 // transaction reads the index of election/changes, which every grant, release and
-// wish writes in its own transaction. Equal to what it was when a lease was last
+// request writes in its own transaction. Equal to what it was when a lease was last
 // certain, and no member has done anything to it. Otherwise all locks and records
 // are read, consistently and after the write: see "By hand" for what that leaves.
 //
-// A take-over is one transaction. It requires that lock, record, and the beat key
+// A takeover is one transaction. It requires that lock, record, and the heartbeat key
 // of the holder have the indexes under which a challenger has seen the lease
 // unchanged for its TTL; it unlocks the lock in the name of the holder's session,
 // locks it for its own, and writes the record with the next term. Consul allows
@@ -50,16 +50,16 @@
 // lock and record may have come, and have been deleted by hand, since.
 //
 // What can two processes believe at one instant? Say the holder counts from the
-// sending of renewal k, which wrote the beat at index i, and a take-over rests on
-// the beat of index w, read at least a TTL before.
+// sending of renewal k, which wrote the heartbeat at index i, and a takeover rests on
+// the heartbeat of index w, read at least a TTL before.
 //
 //   - i ≤ w: renewal k was sent before the challenger received what it watched.
-//     The holder's trust ended, less its margin, before the challenger's watch.
-//   - i > w, and the beat was written before the take-over: that was refused.
-//   - i > w, and the beat was written after the take-over: the renewal was
+//     The holder's trust ended, less its clock margin, before the challenger's watch.
+//   - i > w, and the heartbeat was written before the takeover: that was refused.
+//   - i > w, and the heartbeat was written after the takeover: the renewal was
 //     refused, since its lock had another index; or, for many leases, it found
 //     another index of election/changes, and the reading that followed it showed
-//     the take-over, being consistent and later.
+//     the takeover, being consistent and later.
 //
 // The servers' log puts all writes in one order, and a consistent reading is
 // answered by a leader that has made sure of being one. A follower, or a leader
@@ -69,7 +69,7 @@
 // Each write is pinned to indexes, so one that arrives late, after its call has
 // failed or after an agent has repeated it, does nothing. Consul's plain acquire
 // and release, which are not pinned, are not used. If the outcome of a renewal is
-// not known, the beat key is read before the next one.
+// not known, the heartbeat key is read before the next one.
 //
 // The session is a second condition for each renewal and a belt: with it, other
 // programs that use Consul's locks keep off, and a lease whose session has ended
@@ -77,12 +77,12 @@
 // runs, which is the time they must watch in any case.
 //
 // A lease that its holder has ceased to renew, such as one whose function hangs,
-// runs out though the process, its session and its other leases go on: the beat
+// runs out though the process, its session and its other leases go on: the heartbeat
 // key lists what was not renewed with the rest.
 //
 // # By hand
 //
-// A lease is free only if its record says that the last reign ended in order, or
+// A lease is free only if its record says that the last leadership ended in order, or
 // if there is no trace of one. What people do to keys does not write
 // election/changes. A holder of up to 31 leases sees it at its next renewal all the
 // same. One of more looks at the index of all locks and records whenever five sixths
@@ -93,7 +93,7 @@
 // what has lost its lock. Two things keep others out for so long:
 //
 //   - A lock whose value names the session of its holder cannot be taken while that
-//     session's beat key is written.
+//     session's heartbeat key is written.
 //   - All else, such as a lock that was deleted, written over, or has lost its
 //     session, is watched for two TTLs. So is an election whose lock and record are
 //     both gone, or older than what a process has seen; the next term exceeds that.
@@ -106,7 +106,7 @@
 // [backend.TermJump]s. Restore snapshots, and delete the
 // prefix, while all members are stopped, or stop them for two TTLs afterwards.
 //
-// # How long a take-over takes
+// # How long a takeover takes
 //
 //	after a resignation     milliseconds: one transaction, one blocking query, one transaction
 //	after kill -9           one TTL after the last renewal, and one reading
@@ -124,7 +124,7 @@
 // lock-delay. So a lease is watched, and then unlocked.
 //
 // Renewals wake nobody: followers wait for changes of locks and records, and read
-// the beats when a renewal is due. The times in the values, by the writers' clocks,
+// the heartbeats when a renewal is due. The times in the values, by the writers' clocks,
 // are used to choose that moment and for nothing else; clocks that disagree cost
 // a later reading.
 //
@@ -152,10 +152,10 @@
 // fails, Consul ends the session, and the holder's next renewal is refused: it
 // steps down within one renewal and cannot be elected before all of them pass.
 // What a lease promises stays as it is: others watch it for two TTLs, as if an
-// operator had ended the session, and lead no sooner. The price is a reign lost for each
+// operator had ended the session, and lead no sooner. The price is a leadership lost for each
 // flap, and that time. With
 // serfHealth among the checks, a node that is only slow to answer gossip loses
-// its reigns.
+// its leaderships.
 //
 // # Rights
 //
@@ -178,7 +178,7 @@
 //	consul kv get -recurse election/members/
 //
 // Do not delete keys to depose a leader: ask with [backend.Depose], or destroy its
-// session, which ends all its reigns.
+// session, which ends all its leaderships.
 //
 // # Limits
 //

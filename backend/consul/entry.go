@@ -14,17 +14,17 @@ import (
 
 // An entry is all that was read of one election, and what it means.
 type entry struct {
-	name     string
-	lockPair *api.KVPair // nil: no such key
-	termPair *api.KVPair
-	beatPair *api.KVPair // of the session that the lock's value names
-	changes  *api.KVPair // the key of that name, read with the others or before; see virgin
-	lock     lock
-	term     term
-	renewals *renewals // of that session; nil: none
+	name          string
+	lockPair      *api.KVPair // nil: no such key
+	termPair      *api.KVPair
+	heartbeatPair *api.KVPair // of the session that the lock's value names
+	changes       *api.KVPair // the key of that name, read with the others or before; see virgin
+	lock          lock
+	term          term
+	renewals      *renewals // of that session; nil: none
 
 	odd   bool   // the lock key is there, and none of ours has written that
-	held  bool   // a reign has not ended in order: its holder may trust it
+	held  bool   // a leadership has not ended in order: its holder may trust it
 	mine  bool   // and it is this Backend's
 	last  uint64 // the greatest term known
 	lost  bool   // the store has forgotten what this process has seen, or a key is gone
@@ -52,7 +52,7 @@ func (e *entry) parse() {
 
 // judge makes the lease of what was read.
 //
-// A lease is free only if its record says that the last reign ended in order, and its
+// A lease is free only if its record says that the last leadership ended in order, and its
 // lock says the same, or if there never was one. All else is watched: for a TTL if its lock
 // hangs on the session of its holder, so that a renewal of that session would show; for two
 // if somebody has been at the keys, which a holder of many may notice a TTL later: a lock
@@ -67,27 +67,27 @@ func (e *entry) judge(self string, may bool, m *memory, now time.Time) {
 	agree := okLock && okTerm && e.lock.Term == e.term.Term && e.lock.Holder.Nonce == e.term.Nonce && e.lock.TTL == e.term.TTL && e.lock.TTL > 0 && e.term.End == ""
 	e.held, e.mine, e.lost = false, false, false
 	l := &e.lease
-	*l = backend.Lease{Election: e.name, Term: max(e.lock.Term, e.term.Term), Beat: 1, Ref: e.ref()}
+	*l = backend.Lease{Election: e.name, Term: max(e.lock.Term, e.term.Term), Heartbeat: 1, Ref: e.ref()}
 	e.last = l.Term
 	written := e.term.To
 	switch {
 	case !okLock && e.lockPair != nil && e.lockPair.Session != "": // locked by somebody else, or scribbled over
 		e.held, e.lost = true, true
-		l.Watch = 2 * longest
+		l.ObserveFor = 2 * longest
 	case okLock: // also if the record is gone or tells another story
 		e.held, e.mine = true, e.lock.Holder.Nonce == self && agree && may
 		h := e.lock.Holder
 		l.Holder = backend.Candidate{ID: h.ID, Nonce: h.Nonce, Address: h.Address, Metadata: h.Metadata}
 		l.TTL, l.Renew = duration(e.lock.TTL), duration(e.lock.Renew)
-		if l.Watch = l.TTL; !agree {
-			l.Watch = longest // scribbled over
+		if l.ObserveFor = l.TTL; !agree {
+			l.ObserveFor = longest // scribbled over
 		}
 		if !e.hangs() { // it has ended, or somebody has been here
-			l.Watch *= 2
+			l.ObserveFor *= 2
 		}
-		l.Beat = mix(e.lock.Beat, 0)
+		l.Heartbeat = mix(e.lock.Heartbeat, 0)
 		if e.hangs() {
-			l.Beat = mix(e.lock.Beat, e.renewals.of(e.name))
+			l.Heartbeat = mix(e.lock.Heartbeat, e.renewals.of(e.name))
 		}
 		if p := e.term.Last; p != nil {
 			l.End, l.LastID, l.LastNonce = p.End, p.ID, p.Nonce
@@ -97,26 +97,26 @@ func (e *entry) judge(self string, may bool, m *memory, now time.Time) {
 		}
 	case okTerm && e.term.End == "": // its lock key is gone
 		e.held, e.mine, e.lost = true, e.term.Nonce == self && may, true
-		l.Watch = twice(e.term.TTL)
-		l.Beat = mix(e.term.Beat, 1)
+		l.ObserveFor = twice(e.term.TTL)
+		l.Heartbeat = mix(e.term.Heartbeat, 1)
 		l.End, l.LastID, l.LastNonce = backend.Failed, e.term.ID, e.term.Nonce
 		written = e.term.From
 	case okTerm && e.lockPair != nil && !e.odd && e.lock.Term == e.term.Term && slices.Contains(ends, e.term.End):
-		l.Beat = mix(e.term.Beat, 0)
+		l.Heartbeat = mix(e.term.Heartbeat, 0)
 		l.End, l.LastID, l.LastNonce = e.term.End, e.term.ID, e.term.Nonce
 	case e.termPair != nil, e.odd, e.lock.Term > 0: // scribbled over, or what they tell does not fit
 		e.held, e.lost = true, true
-		l.Watch = 2 * longest
-		if okTerm && e.lockPair == nil { // deleted by somebody; of a reign that has ended, perhaps
-			l.Watch = twice(e.term.TTL)
+		l.ObserveFor = 2 * longest
+		if okTerm && e.lockPair == nil { // deleted by somebody; of a leadership that has ended, perhaps
+			l.ObserveFor = twice(e.term.TTL)
 		}
 	}
 	l.MovedTo, l.MovedFrom = e.term.MovedTo, e.term.Moved
-	if w := e.term.Wish; w != nil {
-		l.Wish = backend.Wish{Election: e.name, Term: w.Term, Kind: w.Kind, ID: w.ID, Nonce: w.Nonce}
+	if w := e.term.Request; w != nil {
+		l.Request = backend.Request{Election: e.name, Term: w.Term, Kind: w.Kind, ID: w.ID, Nonce: w.Nonce}
 	}
 	if e.mine && self != "" {
-		l.Watch = 0 // a leftover of ours
+		l.ObserveFor = 0 // a leftover of ours
 	} else {
 		e.mine = false
 	}
@@ -135,7 +135,7 @@ func twice(ttl int64) time.Duration {
 	return 2 * longest
 }
 
-// ends are how a reign ends.
+// ends are how a leadership ends.
 var ends = []backend.End{backend.Released, backend.Failed, backend.Deposed, backend.Forgotten}
 
 // leaseFor is judge for what was written rather than read. The entry is shared by
@@ -164,9 +164,9 @@ func (e *entry) ours(session, nonce string, term uint64) bool {
 		e.term.Term == term && e.term.Nonce == nonce && e.term.End == ""
 }
 
-// deposed reports whether an operator has ended the present reign.
+// deposed reports whether an operator has ended the present leadership.
 func (e *entry) deposed() bool {
-	w := e.term.Wish
+	w := e.term.Request
 	return w != nil && w.Kind == backend.Depose && w.Term == e.term.Term
 }
 
@@ -180,9 +180,9 @@ func (e *entry) ref() string {
 
 func ref(index uint64, session string) string { return fmt.Sprintf("%d %.64s", index, session) }
 
-// mix makes one beat of two: never 0, which stands for "not seen", nor 1, which
+// mix makes one heartbeat of two: never 0, which stands for "not seen", nor 1, which
 // stands for "nothing there".
-func mix(a, b beat) uint64 {
+func mix(a, b heartbeat) uint64 {
 	if n := uint64(a + b); n > 1 {
 		return n
 	}
@@ -194,7 +194,7 @@ func mix(a, b beat) uint64 {
 type memory struct {
 	mu    sync.Mutex
 	seen  map[string]sight
-	where map[string]string // election to session, to guess the beat key by
+	where map[string]string // election to session, to guess the heartbeat key by
 }
 
 type sight struct {
@@ -214,7 +214,7 @@ func (m *memory) see(e *entry) {
 	s := m.seen[e.name]
 	if s.ttl = max(s.ttl, l.TTL, duration(e.term.TTL)); l.Term < s.term && l.Term < greatest {
 		e.held, e.mine, e.lost, e.last = true, false, true, s.term
-		l.Watch = max(l.Watch, 2*s.ttl)
+		l.ObserveFor = max(l.ObserveFor, 2*s.ttl)
 		l.Ref += " back"
 	} else if l.Term < greatest {
 		s.term = l.Term
@@ -239,7 +239,7 @@ func (m *memory) note(name string, term uint64, ttl time.Duration, session strin
 // greatest is the greatest term that can be granted. What is above it was planted.
 const greatest = 1 << 62
 
-// session guesses on whose beat key an election hangs.
+// session guesses on whose heartbeat key an election hangs.
 func (m *memory) session(name string) string {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -227,7 +227,7 @@ func TestAResignationHandsOverInMilliseconds(t *testing.T) {
 		stop()
 	}
 	slices.Sort(took)
-	t.Logf("hand-over after a resignation: median %v, worst %v", took[len(took)/2], took[len(took)-1])
+	t.Logf("handover after a resignation: median %v, worst %v", took[len(took)/2], took[len(took)-1])
 	if median := took[len(took)/2]; median > 1500*time.Millisecond {
 		t.Errorf("the median is %v: is the change not pushed?", median)
 	}
@@ -260,7 +260,7 @@ func TestAHandOverTakesOneRequestOfEach(t *testing.T) {
 		fatal(t, <-heard)
 		free, _, err := b.Observe(t.Context(), seen, next)
 		fatal(t, err)
-		if len(free) != 1 || free[0].Watch != 0 { // it was woken by the grant
+		if len(free) != 1 || free[0].ObserveFor != 0 { // it was woken by the grant
 			b.release(backend.Released, backend.Lease{Election: "x"})
 			return 99
 		}
@@ -273,7 +273,7 @@ func TestAHandOverTakesOneRequestOfEach(t *testing.T) {
 	// On a busy machine what was heard may be old when it is looked at, and is read again:
 	// it is tried until it goes as it should. Code that needs more never gets there.
 	least := 99
-	testbed.Eventually(t, time.Minute, "a hand-over by 2 requests", func() error {
+	testbed.Eventually(t, time.Minute, "a handover by 2 requests", func() error {
 		if least = min(least, hand()); least > 2 {
 			return fmt.Errorf("the quickest took %d", least)
 		}
@@ -305,7 +305,7 @@ func TestClosingLeavesNothingBehind(t *testing.T) {
 		me := backend.Candidate{ID: "a", Nonce: backend.NewNonce()}
 		fatal(t, b.Announce(t.Context(), backend.Member{Candidate: me, TTL: time.Minute}))
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-		if err := b.Listen(ctx, []backend.Lease{{Election: "x", Beat: 1, Ref: "-"}}, ""); err != ctx.Err() {
+		if err := b.Listen(ctx, []backend.Lease{{Election: "x", Heartbeat: 1, Ref: "-"}}, ""); err != ctx.Err() {
 			t.Errorf("listening: %v, want %v", err, ctx.Err())
 		}
 		cancel()

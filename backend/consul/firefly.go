@@ -14,10 +14,10 @@ import (
 // A Fleet says how the members of FireflySoft.LeaderElection are configured that
 // an election is shared with. A wrong value breaks their timing, and no promise.
 type Fleet struct {
-	// Silence is their ReElectionSilencePeriod: nobody can lead for this long after
+	// FailoverDelay is their ReElectionSilencePeriod: nobody can lead for this long after
 	// a leader's session has ended. It is the lock-delay of our session. 1 s to 1
 	// minute. Default: 10 s. No TTL may be longer.
-	Silence time.Duration
+	FailoverDelay time.Duration
 
 	// ConfirmNumber and ConfirmInterval are their LeaderOfflineConfirmNumber and
 	// LeaderOfflineConfirmInterval: who did not lead last waits for one times the
@@ -26,7 +26,7 @@ type Fleet struct {
 	ConfirmNumber   int
 	ConfirmInterval time.Duration
 
-	// SessionTTL is that of our session. Consul ends the reign of a process that has
+	// SessionTTL is that of our session. Consul ends the leadership of a process that has
 	// died after one to two of them. Not less than session_ttl_min of the servers, which is
 	// 10 s by default, 1 s to 10 minutes. Default: 10 s. No TTL may be longer.
 	SessionTTL time.Duration
@@ -43,13 +43,13 @@ type Fleet struct {
 // # Layout
 //
 //	leader-election/<name>/leader        theirs: locked by the leader's session; its value is the leader's id
-//	leader-election/<name>/go-election   ours, JSON: term, holder, wish, history; locked along with it by a leader of ours
+//	leader-election/<name>/go-election   ours, JSON: term, holder, request, history; locked along with it by a leader of ours
 //	election/members/<nonce>             ours, below the prefix: who takes part
 //
-// The session has a TTL, behaviour release, and the fleet's silence as lock-delay.
+// The session has a TTL, behaviour release, and the fleet's failover delay as lock-delay.
 // A lock is given up by unlocking it, never by a DELETE and never by destroying the session
 // (both would do harm: the next could lead beside the old leader; nobody could lead for
-// the silence).
+// the failover delay).
 //
 // # What could two processes each believe?
 //
@@ -69,7 +69,7 @@ type Fleet struct {
 //     all start again from a snapshot have forgotten it.)
 //   - We have unlocked it, having ceased to lead.
 //   - Somebody has unlocked or deleted the key by hand. Reset of a FireflySoft member
-//     deletes it too! Ours then wait for the silence, and trust is over. Members of
+//     deletes it too! Ours then wait for the failover delay, and trust is over. Members of
 //     FireflySoft do not wait, and may lead beside ours until its next renewal: with such
 //     members no deletion is harmless.
 //
@@ -84,18 +84,18 @@ type Fleet struct {
 //
 //	a leader that resigns                ours lead at once; theirs after number × interval
 //	a leader of ours that dies           after one to two TTLs of its session: then it, if it
-//	                                     is back with the same id, after the silence; all others after
+//	                                     is back with the same id, after the failover delay; all others after
 //	                                     number × interval, and not sooner
 //	a leader of theirs that dies         the same after its check has failed (6 s to 10 s)
 //
-// The waiting is in [backend.Lease].Watch, whatever the silence and priority of the manager
+// The waiting is in [backend.Lease].ObserveFor, whatever the failover delay and incumbent grace of the manager
 // are, which come on top. They wait for nothing else of ours: no nomination.
 //
 // # Terms
 //
 // Their key has no lasting one: LockIndex begins anew when it is deleted. So terms
-// are kept in our key, and grow from one reign of ours to the next as in the native
-// layout. A reign of theirs has none, and is shown with that of our last one before
+// are kept in our key, and grow from one leadership of ours to the next as in the native
+// layout. A leadership of theirs has none, and is shown with that of our last one before
 // it: what is fenced by terms is safe from our old leaders, and not from theirs.
 //
 // # Moving
@@ -127,9 +127,9 @@ type Firefly struct {
 	fleet Fleet
 
 	mu   sync.Mutex
-	id   string            // of the candidate that is served
-	seen map[string]uint64 // the greatest terms
-	may  map[string]tenure // what may be held
+	id   string                // of the candidate that is served
+	seen map[string]uint64     // the greatest terms
+	may  map[string]leadership // what may be held
 }
 
 var _ backend.Backend = (*Firefly)(nil)
@@ -150,7 +150,7 @@ func OpenFirefly(ctx context.Context, o Options, fleet Fleet) (*Firefly, error) 
 	if err != nil {
 		return nil, err
 	}
-	f := &Firefly{base: base, fleet: fleet, seen: make(map[string]uint64), may: make(map[string]tenure)}
+	f := &Firefly{base: base, fleet: fleet, seen: make(map[string]uint64), may: make(map[string]leadership)}
 	f.setRoot("leader-election/")
 	base.news.many = true // what is waited for brings nothing along
 	return f, nil
@@ -168,12 +168,12 @@ func (f *Firefly) setRoot(root string) {
 func (f *Firefly) lock(name string) string   { return f.root + name + "/leader" }
 func (f *Firefly) record(name string) string { return f.root + name + "/go-election" }
 
-// A tenure is a reign of ours: its term, and the index of the lock since. Term 0: a
+// A leadership is a leadership of ours: its term, and the index of the lock since. Term 0: a
 // bid was not answered, or what is there is not as it should be.
-type tenure struct{ term, index uint64 }
+type leadership struct{ term, index uint64 }
 
 func (f Fleet) withDefaults() (Fleet, error) {
-	for _, d := range []*time.Duration{&f.Silence, &f.ConfirmInterval, &f.SessionTTL} {
+	for _, d := range []*time.Duration{&f.FailoverDelay, &f.ConfirmInterval, &f.SessionTTL} {
 		if *d == 0 {
 			*d = 10 * time.Second
 		}
@@ -182,8 +182,8 @@ func (f Fleet) withDefaults() (Fleet, error) {
 		f.ConfirmNumber = 3
 	}
 	switch {
-	case f.Silence < time.Second || f.Silence > longest:
-		return f, fmt.Errorf("silence is %v; it must lie between 1s and %v", f.Silence, longest)
+	case f.FailoverDelay < time.Second || f.FailoverDelay > longest:
+		return f, fmt.Errorf("failover_delay is %v; it must lie between 1s and %v", f.FailoverDelay, longest)
 	case f.ConfirmNumber < -1 || f.ConfirmNumber > 255:
 		return f, fmt.Errorf("confirm_number is %d; it must lie between 1 and 255, or be -1 for none", f.ConfirmNumber)
 	case f.ConfirmInterval < time.Millisecond || f.ConfirmInterval > 10*time.Minute:
@@ -196,7 +196,7 @@ func (f Fleet) withDefaults() (Fleet, error) {
 
 // returning is how long a candidate waits that did not lead last.
 func (f Fleet) returning() time.Duration {
-	return max(f.Silence, time.Duration(max(f.ConfirmNumber, 0))*f.ConfirmInterval)
+	return max(f.FailoverDelay, time.Duration(max(f.ConfirmNumber, 0))*f.ConfirmInterval)
 }
 
 // Guarantees says what Consul can promise to members of this module in such a
@@ -204,7 +204,7 @@ func (f Fleet) returning() time.Duration {
 func (f *Firefly) Guarantees() backend.Guarantees {
 	return backend.Guarantees{
 		Name:   Name,
-		MinTTL: time.Second, MaxTTL: min(f.fleet.Silence, f.fleet.SessionTTL),
+		MinTTL: time.Second, MaxTTL: min(f.fleet.FailoverDelay, f.fleet.SessionTTL),
 		Expiry: backend.ByStore,
 		// Consul waits for twice the session's TTL, and looks for its end once a
 		// second at worst.

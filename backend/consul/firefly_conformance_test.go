@@ -17,7 +17,7 @@ import (
 )
 
 // quick is a fleet with short times, and sessions that a busy machine does not end.
-var quick = Fleet{Silence: 2 * time.Second, ConfirmNumber: 3, ConfirmInterval: time.Second, SessionTTL: 4 * time.Second}
+var quick = Fleet{FailoverDelay: 2 * time.Second, ConfirmNumber: 3, ConfirmInterval: time.Second, SessionTTL: 4 * time.Second}
 
 // TestConformanceInTheLayoutOfFireflySoft runs the suite among members of this
 // module, as far as the layout's guarantees go: the whole contract, and of what managers do
@@ -79,10 +79,10 @@ func newFireflyStore(t testing.TB, agent *testbed.ConsulAgent) conformance.Store
 				if err != nil || pair == nil {
 					return err
 				}
-				var is reignRecord
+				var is leadershipRecord
 				decode(pair, &is)
 				is.ID, is.Address, is.Metadata = "<script>\x1b]0;\u202e", "javascript:alert(1)\n", "\x00\x1b[2J"
-				is.Beat += 2
+				is.Heartbeat += 2
 				pair.Value = encode(is)
 				_, err = root.KV().Put(pair, nil)
 				return err

@@ -11,8 +11,8 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// A reignRecord is the value of our key beside the lock of a FireflySoft election.
-type reignRecord struct {
+// A leadershipRecord is the value of our key beside the lock of a FireflySoft election.
+type leadershipRecord struct {
 	term
 	Address  string `json:"address,omitempty"`
 	Metadata string `json:"metadata,omitempty"`
@@ -20,7 +20,7 @@ type reignRecord struct {
 	Session  string `json:"session,omitempty"` // of the holder
 	Seal     string `json:"seal,omitempty"`    // the session that keeps the lock of an election that has moved
 
-	// The lock as the last reign of ours has left it in order: CreateIndex and
+	// The lock as the last leadership of ours has left it in order: CreateIndex and
 	// LockIndex. If it is not like that, somebody has had it since.
 	Created uint64 `json:"created,omitempty"`
 	Locks   uint64 `json:"locks,omitempty"`
@@ -30,9 +30,9 @@ type reignRecord struct {
 type sharedLock struct {
 	name               string
 	lockPair, ownPair  *api.KVPair // nil: no such key
-	own                reignRecord
+	own                leadershipRecord
 	session, ownLocker string // whose locks they are; "": nobody's
-	reigns             bool   // a reign of ours has not ended in order
+	leaderships        bool   // a leadership of ours has not ended in order
 	held               bool   // and its session has the locks
 	sealed             bool   // the lock is kept by the seal
 	mine               bool   // the locks hang on a session of this process
@@ -70,7 +70,7 @@ func (f *Firefly) read(ctx context.Context, names []string) ([]*sharedLock, erro
 // there, but for the keys that are.
 func (s *sharedLock) parse() {
 	if !decode(s.ownPair, &s.own) {
-		s.own = reignRecord{}
+		s.own = leadershipRecord{}
 	}
 	s.own.clean()
 	if len(s.own.Session) > 64 {
@@ -89,38 +89,38 @@ func (s *sharedLock) parse() {
 
 // judge makes the lease of what was read.
 //
-// A reign is one of ours if its session has locked both keys, or ours alone where
+// A leadership is one of ours if its session has locked both keys, or ours alone where
 // the seal keeps the other; a lock without that is somebody else's, whatever its
-// value says. Consul ends both. What is not locked is free only if a reign of ours has ended
+// value says. Consul ends both. What is not locked is free only if a leadership of ours has ended
 // there in order and nobody has had the lock since, or if nobody ever had it.
 func (f *Firefly) judge(s *sharedLock) {
 	self, session := f.base.guard.Nonce(), f.base.session.get()
 	r, l := &s.own, &s.lease
-	s.reigns = r.Term > 0 && r.End == ""
+	s.leaderships = r.Term > 0 && r.End == ""
 	s.sealed = r.Seal != "" && s.session == r.Seal
-	s.held = s.reigns && r.Session != "" && s.ownLocker == r.Session && (s.session == r.Session || s.sealed)
+	s.held = s.leaderships && r.Session != "" && s.ownLocker == r.Session && (s.session == r.Session || s.sealed)
 	s.last = r.Term
-	*l = backend.Lease{Election: s.name, Term: r.Term, Beat: mix(r.Beat, 1), Ref: s.ref()}
+	*l = backend.Lease{Election: s.name, Term: r.Term, Heartbeat: mix(r.Heartbeat, 1), Ref: s.ref()}
 	leader := "" // by the lock's value
 	if s.lockPair != nil && len(s.lockPair.Value) <= maxValue {
 		leader = backend.Clean(string(s.lockPair.Value), backend.MaxID, false)
 	}
 	l.MovedTo, l.MovedFrom = r.MovedTo, r.Moved
-	if w := r.Wish; w != nil {
-		l.Wish = backend.Wish{Election: s.name, Term: w.Term, Kind: w.Kind, ID: w.ID, Nonce: w.Nonce}
+	if w := r.Request; w != nil {
+		l.Request = backend.Request{Election: s.name, Term: w.Term, Kind: w.Kind, ID: w.ID, Nonce: w.Nonce}
 	}
 	switch {
 	case s.held:
 		s.mine = r.Nonce == self && self != ""
 		l.Holder = backend.Candidate{ID: r.ID, Nonce: r.Nonce, Address: r.Address, Metadata: r.Metadata}
-		l.TTL, l.Renew, l.Watch = duration(r.TTL), duration(r.Renew), backend.StoreDecides
+		l.TTL, l.Renew, l.ObserveFor = duration(r.TTL), duration(r.Renew), backend.ExpiresInStore
 		if p := r.Last; p != nil {
 			l.End, l.LastID, l.LastNonce = p.End, p.ID, p.Nonce
 		}
 		l.Age = max(time.Since(r.From), 0)
 	case s.session != "" && !s.sealed: // a member of FireflySoft, or nobody knows who
 		s.mine = s.session == session
-		l.Holder, l.Watch, l.Wish = backend.Candidate{ID: leader}, backend.StoreDecides, backend.Wish{}
+		l.Holder, l.ObserveFor, l.Request = backend.Candidate{ID: leader}, backend.ExpiresInStore, backend.Request{}
 		if leader == "" {
 			l.Holder.ID = "session " + s.session
 		}
@@ -132,7 +132,7 @@ func (f *Firefly) judge(s *sharedLock) {
 		f.free(s, leader)
 	}
 	if s.mine {
-		l.Watch = 0
+		l.ObserveFor = 0
 	}
 	*l = backend.CleanLease(*l)
 	f.remember(s)
@@ -146,19 +146,19 @@ func (f *Firefly) free(s *sharedLock, leader string) {
 		l.LastID, l.LastNonce = r.ID, r.Nonce
 	}
 	switch untouched := s.lockPair != nil && s.lockPair.CreateIndex == r.Created && s.lockPair.LockIndex == r.Locks; {
-	case s.sealed && s.reigns:
-		l.Watch = f.fleet.Silence
-	case r.Term > 0 && !s.reigns && (s.sealed || untouched): // the last reign ended in order
+	case s.sealed && s.leaderships:
+		l.ObserveFor = f.fleet.FailoverDelay
+	case r.Term > 0 && !s.leaderships && (s.sealed || untouched): // the last leadership ended in order
 		l.End, l.LastID, l.LastNonce = r.End, r.ID, r.Nonce
 		if r.End == backend.Failed {
-			l.Watch = f.wait(r.ID)
+			l.ObserveFor = f.wait(r.ID)
 		}
 	case r.Term == 0 && s.lockPair == nil && s.ownPair == nil: // never led
 		l.End = ""
 	case r.Term == 0 && leader == "": // scribbled over
-		l.End, l.Watch = "", f.fleet.Silence
+		l.End, l.ObserveFor = "", f.fleet.FailoverDelay
 	default:
-		l.Watch = f.wait(l.LastID)
+		l.ObserveFor = f.wait(l.LastID)
 	}
 }
 
@@ -168,7 +168,7 @@ func (f *Firefly) wait(last string) time.Duration {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if last == f.id && last != "" {
-		return f.fleet.Silence
+		return f.fleet.FailoverDelay
 	}
 	return f.fleet.returning()
 }
@@ -183,8 +183,8 @@ func (f *Firefly) remember(s *sharedLock) {
 	case s.own.Term < seen:
 		s.lost, s.last = true, seen
 		s.lease.Ref += " back"
-		if s.lease.Watch >= 0 && !s.mine {
-			s.lease.Watch = max(s.lease.Watch, f.fleet.Silence)
+		if s.lease.ObserveFor >= 0 && !s.mine {
+			s.lease.ObserveFor = max(s.lease.ObserveFor, f.fleet.FailoverDelay)
 		}
 	case s.own.Term > 0:
 		f.seen[s.name] = s.own.Term
@@ -207,9 +207,9 @@ func (s *sharedLock) ours(session, nonce string, term uint64) bool {
 	return s.held && s.own.Session == session && s.own.Nonce == nonce && s.own.Term == term
 }
 
-// deposed reports whether an operator has ended the present reign.
+// deposed reports whether an operator has ended the present leadership.
 func (s *sharedLock) deposed() bool {
-	w := s.own.Wish
+	w := s.own.Request
 	return w != nil && w.Kind == backend.Depose && w.Term == s.own.Term
 }
 
@@ -220,8 +220,8 @@ func (f *Firefly) know(id string) {
 	f.id = id
 }
 
-// noted notes that an election may be held, in a tenure that is known or not.
-func (f *Firefly) noted(name string, t tenure) {
+// noted notes that an election may be held, in a leadership that is known or not.
+func (f *Firefly) noted(name string, t leadership) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.may[name] = t

@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 }
 
 // mixed are the times of the fleets below.
-var mixed = Fleet{Silence: 2 * time.Second, ConfirmNumber: 5, ConfirmInterval: 1500 * time.Millisecond, SessionTTL: 4 * time.Second}
+var mixed = Fleet{FailoverDelay: 2 * time.Second, ConfirmNumber: 5, ConfirmInterval: 1500 * time.Millisecond, SessionTTL: 4 * time.Second}
 
 // A part is what a member of this module needs to know.
 type part struct {
@@ -82,7 +82,7 @@ func (f *fleet) dotnet(id string) *testbed.FleetMember {
 	id += "." + f.service
 	f.t.Cleanup(func() { f.root.Agent().ServiceDeregister("le:" + id) })
 	return f.Program(id, false, replayArg, &replay{
-		URL: f.agent.URL(), Service: f.service, ID: id, Silence: mixed.Silence, Confirm: mixed.ConfirmNumber, Interval: mixed.ConfirmInterval,
+		URL: f.agent.URL(), Service: f.service, ID: id, FailoverDelay: mixed.FailoverDelay, Confirm: mixed.ConfirmNumber, Interval: mixed.ConfirmInterval,
 		CheckTTL: 3 * time.Second, Wait: 5 * time.Second,
 	})
 }
@@ -110,7 +110,7 @@ func TestAFireflySoftFleetIsJoinedAsFollowerAndAsLeader(t *testing.T) {
 	fatal(t, err)
 	defer watcher.Close()
 	seen, _, err := watcher.Observe(t.Context(), []backend.Lease{{Election: f.service}}, "")
-	if err != nil || len(seen) != 1 || seen[0].Holder.ID != theirs.ID || seen[0].Watch != backend.StoreDecides {
+	if err != nil || len(seen) != 1 || seen[0].Holder.ID != theirs.ID || seen[0].ObserveFor != backend.ExpiresInStore {
 		t.Fatalf("want dotnet-1 shown as the leader whom only Consul can end, got %+v, %v", seen, err)
 	}
 	f.members(watcher, 2)

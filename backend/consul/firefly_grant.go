@@ -30,7 +30,7 @@ func (f *Firefly) enlist(ctx context.Context, who backend.Candidate) (string, er
 	}
 	sent := time.Now()
 	id, err := b.create(ctx, &api.SessionEntry{
-		Name: "le:" + who.ID, Behavior: api.SessionBehaviorRelease, TTL: f.fleet.SessionTTL.String(), LockDelay: f.fleet.Silence,
+		Name: "le:" + who.ID, Behavior: api.SessionBehaviorRelease, TTL: f.fleet.SessionTTL.String(), LockDelay: f.fleet.FailoverDelay,
 	})
 	if err == nil {
 		b.session.set(id, f.fleet.SessionTTL, sent)
@@ -81,7 +81,7 @@ type claim struct {
 	*sharedLock
 	at     int // in the batch
 	bid    backend.Bid
-	record reignRecord
+	record leadershipRecord
 }
 
 func claimed(claims []*claim) []string {
@@ -102,11 +102,11 @@ func (f *Firefly) claim(ctx context.Context, session string, claims []*claim, an
 	var ops api.KVTxnOps
 	for i, c := range claims {
 		c.sharedLock = locks[i]
-		if !c.mine && !c.lease.Unchanged(c.bid.Over) || c.lease.Watch < 0 || c.lease.MovedTo != c.bid.Over.MovedTo {
+		if !c.mine && !c.lease.Unchanged(c.bid.Expected) || c.lease.ObserveFor < 0 || c.lease.MovedTo != c.bid.Expected.MovedTo {
 			answers[c.at] = backend.Answer{Lease: c.lease, Outcome: backend.Refused}
 			continue
 		}
-		next, err := backend.NextTerm(max(c.last, c.bid.Over.Term), c.lost, c.bid.Floor, time.Now())
+		next, err := backend.NextTerm(max(c.last, c.bid.Expected.Term), c.lost, c.bid.MinTerm, time.Now())
 		if err != nil {
 			answers[c.at].Err = f.base.fail(about("acquire", 1, c.name), err)
 			continue
@@ -120,7 +120,7 @@ func (f *Firefly) claim(ctx context.Context, session string, claims []*claim, an
 	}
 	for _, c := range open {
 		if !f.might(c.name) {
-			f.noted(c.name, tenure{})
+			f.noted(c.name, leadership{})
 		}
 	}
 	ok, answer, err := f.base.txn(ctx, ops)
@@ -174,9 +174,9 @@ func (f *Firefly) outbid(ctx context.Context, c *claim, answers []backend.Answer
 func (c *claim) draw(session string, next uint64) {
 	at, who, old := time.Now().UTC().Round(0), c.bid.Candidate, c.own
 	old.close(backend.Failed, at, 0)
-	c.record = reignRecord{
+	c.record = leadershipRecord{
 		term: term{
-			Term: next, ID: who.ID, Nonce: who.Nonce, TTL: micros(c.bid.TTL), Beat: newBeat(), From: at, History: old.History,
+			Term: next, ID: who.ID, Nonce: who.Nonce, TTL: micros(c.bid.TTL), Heartbeat: newHeartbeat(), From: at, History: old.History,
 			MovedTo: old.MovedTo, Moved: old.Moved,
 		},
 		Address: who.Address, Metadata: who.Metadata, Renew: micros(c.bid.Renew), Session: session,
@@ -224,19 +224,19 @@ func (f *Firefly) won(claims []*claim, results []*api.KVPair, answers []backend.
 		if c.sealed {
 			keeper, index = c.record.Seal, c.lockPair.ModifyIndex
 		}
-		f.noted(c.name, tenure{c.record.Term, index})
+		f.noted(c.name, leadership{c.record.Term, index})
 		s := &sharedLock{
 			name: c.name, own: c.record, session: keeper, ownLocker: session,
 			lockPair: &api.KVPair{Session: keeper, ModifyIndex: index, Value: []byte(c.bid.Candidate.ID)},
 			ownPair:  &api.KVPair{Session: session, ModifyIndex: at[f.record(c.name)]},
 		}
 		f.judge(s)
-		answers[c.at] = backend.Answer{Lease: s.lease, Outcome: backend.Granted, Trust: c.bid.TTL}
+		answers[c.at] = backend.Answer{Lease: s.lease, Outcome: backend.Granted, ValidFor: c.bid.TTL}
 	}
 }
 
 // Release implements [backend.Backend]. One reading, and one transaction that
-// unlocks, which pays no lock-delay, and says how the reign ended.
+// unlocks, which pays no lock-delay, and says how the leadership ended.
 func (f *Firefly) Release(ctx context.Context, held []backend.Lease) error {
 	what := about("release", len(held), held[0].Election)
 	if err := f.base.enter(ctx, what, ""); err != nil {
@@ -337,18 +337,18 @@ func (f *Firefly) termOf(name string) uint64 {
 func (f *Firefly) releaseOps(s *sharedLock, l backend.Lease) api.KVTxnOps {
 	self, now := f.base.guard.Nonce(), time.Now().UTC().Round(0)
 	key, own := f.lock(s.name), f.record(s.name)
-	recorded := s.reigns && s.own.Nonce == self
+	recorded := s.leaderships && s.own.Nonce == self
 	locked := s.mine && !s.held // the lock is ours and our key does not say so
 	next := s.own
-	next.Beat = newBeat()
+	next.Heartbeat = newHeartbeat()
 	switch {
 	case recorded && l.Term != 0 && l.Term != s.own.Term, !recorded && !locked && !f.might(s.name), !recorded && !locked && l.Term != 0:
 		return nil
 	case !recorded && !locked: // on its way
-		next.Beat, next.Touch = s.own.Beat, newBeat()
+		next.Heartbeat, next.Touch = s.own.Heartbeat, newHeartbeat()
 		return api.KVTxnOps{{Verb: api.KVCAS, Key: own, Index: indexOf(s.ownPair), Value: encode(next)}}
 	case locked:
-		next.term = term{Term: max(s.last, l.Term), ID: s.lease.Holder.ID, Nonce: self, Beat: newBeat(), From: now, History: next.History,
+		next.term = term{Term: max(s.last, l.Term), ID: s.lease.Holder.ID, Nonce: self, Heartbeat: newHeartbeat(), From: now, History: next.History,
 			MovedTo: next.MovedTo, Moved: next.Moved}
 	}
 	next.close(l.End, now, l.Lapsed())

@@ -33,7 +33,7 @@ func (f *Firefly) differing(ctx context.Context, seen []backend.Lease) (changed 
 	}
 	locks, err := f.read(ctx, names)
 	for i, s := range locks {
-		if seen[i].Beat == 0 || s.lease.Differs(seen[i]) {
+		if seen[i].Heartbeat == 0 || s.lease.Differs(seen[i]) {
 			changed = append(changed, s.lease)
 		}
 	}
@@ -84,16 +84,16 @@ func (f *Firefly) listen(ctx context.Context, seen []backend.Lease) error {
 	}
 }
 
-// Ask implements [backend.Backend]: for each wish one reading, and one write of our
-// key that is pinned to it. Members of FireflySoft know no wishes: while one of them leads the
+// Ask implements [backend.Backend]: for each request one reading, and one write of our
+// key that is pinned to it. Members of FireflySoft know no requests: while one of them leads the
 // error is [backend.ErrInvalid].
-func (f *Firefly) Ask(ctx context.Context, wishes []backend.Wish) error {
-	what := about("ask", len(wishes), wishes[0].Election)
+func (f *Firefly) Request(ctx context.Context, requests []backend.Request) error {
+	what := about("ask", len(requests), requests[0].Election)
 	if err := f.base.enter(ctx, what, ""); err != nil {
 		return err
 	}
 	var never error
-	for _, w := range wishes {
+	for _, w := range requests {
 		if err := f.ask(ctx, w); err != nil {
 			if ctx.Err() != nil || backend.Class(f.base.fail("", err)) != backend.ErrInvalid {
 				return f.base.fail(what, err)
@@ -104,7 +104,7 @@ func (f *Firefly) Ask(ctx context.Context, wishes []backend.Wish) error {
 	return f.base.fail(what, never)
 }
 
-func (f *Firefly) ask(ctx context.Context, w backend.Wish) error {
+func (f *Firefly) ask(ctx context.Context, w backend.Request) error {
 	for range attempts {
 		locks, err := f.read(ctx, []string{w.Election})
 		if err != nil {
@@ -115,11 +115,11 @@ func (f *Firefly) ask(ctx context.Context, w backend.Wish) error {
 		case s.own.Term == 0 || s.own.Term != w.Term:
 			return fmt.Errorf("election %q has term %d, not %d: %w", w.Election, s.own.Term, w.Term, backend.ErrStale)
 		case !s.held && !s.sealed && s.session != "":
-			return fmt.Errorf("%w: election %q is led by %q, a member of another program, which knows no wishes", backend.ErrInvalid, w.Election, s.lease.Holder.ID)
+			return fmt.Errorf("%w: election %q is led by %q, a member of another program, which knows no requests", backend.ErrInvalid, w.Election, s.lease.Holder.ID)
 		}
 		next := s.own
-		if next.Wish = nil; w.Kind != "" {
-			next.Wish = &wish{w.Term, w.Kind, w.ID, w.Nonce}
+		if next.Request = nil; w.Kind != "" {
+			next.Request = &request{w.Term, w.Kind, w.ID, w.Nonce}
 		}
 		ok, answer, err := f.base.txn(ctx, api.KVTxnOps{{Verb: api.KVCAS, Key: f.record(w.Election), Index: s.ownPair.ModifyIndex, Value: encode(next)}})
 		if err != nil || ok {
@@ -171,7 +171,7 @@ func (f *Firefly) List(ctx context.Context, from string, limit int) ([]backend.R
 }
 
 // Announce implements [backend.Backend]. It also makes the session ahead of the first
-// bid, so that a hand-over need not wait for that, and renews it.
+// bid, so that a handover need not wait for that, and renews it.
 func (f *Firefly) Announce(ctx context.Context, m backend.Member) error {
 	b := f.base
 	if err := b.enter(ctx, "announce", m.Nonce); err != nil {

@@ -46,7 +46,7 @@ func (s *sharedLock) confirm(session string, l backend.Lease) backend.Answer {
 	if session == "" || !s.ours(session, l.Holder.Nonce, l.Term) || s.deposed() {
 		return backend.Answer{Lease: s.lease, Outcome: backend.Refused}
 	}
-	return backend.Answer{Lease: s.lease, Outcome: backend.Granted, Trust: min(l.TTL, duration(s.own.TTL))}
+	return backend.Answer{Lease: s.lease, Outcome: backend.Granted, ValidFor: min(l.TTL, duration(s.own.TTL))}
 }
 
 // sealNode is the node of the catalog that seals hang on.
@@ -84,7 +84,7 @@ func (f *Firefly) move(ctx context.Context, session string, l backend.Lease) (ba
 			return a, nil
 		}
 		next := s.own
-		next.Beat, next.MovedTo, next.Moved = newBeat(), l.MovedTo, l.MovedFrom
+		next.Heartbeat, next.MovedTo, next.Moved = newHeartbeat(), l.MovedTo, l.MovedFrom
 		keeper := s.session // who has the lock afterwards
 		switch {
 		case l.MovedTo != "" && !s.sealed:
@@ -124,7 +124,7 @@ func (f *Firefly) move(ctx context.Context, session string, l backend.Lease) (ba
 		if keeper != s.session {
 			moved.lockPair.ModifyIndex = index
 		}
-		f.noted(s.name, tenure{next.Term, moved.lockPair.ModifyIndex})
+		f.noted(s.name, leadership{next.Term, moved.lockPair.ModifyIndex})
 		f.judge(&moved)
 		return moved.confirm(session, l), nil
 	}
@@ -141,7 +141,7 @@ func (f *Firefly) newSeal(ctx context.Context) (string, error) {
 	if _, err := b.client.Catalog().Register(node, write(ctx)); err != nil {
 		return "", err
 	}
-	entry := &api.SessionEntry{Name: "le: moved to another store", Node: sealNode, Behavior: api.SessionBehaviorRelease, LockDelay: f.fleet.Silence}
+	entry := &api.SessionEntry{Name: "le: moved to another store", Node: sealNode, Behavior: api.SessionBehaviorRelease, LockDelay: f.fleet.FailoverDelay}
 	id, _, err := b.client.Session().CreateNoChecks(entry, write(ctx))
 	return id, err
 }

@@ -22,7 +22,7 @@ import (
 // module in it.
 type replay struct {
 	URL, Service, ID string
-	Silence          time.Duration // ReElectionSilencePeriod: the session's lock-delay
+	FailoverDelay    time.Duration // ReElectionSilencePeriod: the session's lock-delay
 	Confirm          int           // LeaderOfflineConfirmNumber
 	Interval         time.Duration // LeaderOfflineConfirmInterval
 	CheckTTL         time.Duration // 10 s there
@@ -113,7 +113,7 @@ func (r *replay) elect() (success bool) {
 	}
 	var made struct{ ID string }
 	_, err := r.call("PUT", "/v1/session/create", map[string]any{
-		"Name": "le:" + r.ID, "Checks": []string{r.check(), "serfHealth"}, "LockDelay": r.Silence.String(),
+		"Name": "le:" + r.ID, "Checks": []string{r.check(), "serfHealth"}, "LockDelay": r.FailoverDelay.String(),
 	}, &made)
 	if err == nil {
 		r.session = made.ID

@@ -40,7 +40,7 @@ func (n *fireflyNode) look() backend.Lease {
 
 func (n *fireflyNode) bid(over backend.Lease) backend.Answer {
 	n.t.Helper()
-	answers, err := n.Acquire(n.t.Context(), []backend.Bid{{Election: "x", Candidate: n.me, TTL: labTTL, Renew: labTTL / 3, Over: over}})
+	answers, err := n.Acquire(n.t.Context(), []backend.Bid{{Election: "x", Candidate: n.me, TTL: labTTL, Renew: labTTL / 3, Expected: over}})
 	fatal(n.t, err)
 	return answers[0]
 }
@@ -62,7 +62,7 @@ func (n *fireflyNode) want(what string, got backend.Answer, outcome backend.Outc
 // foreign makes a session as members of FireflySoft have it, but without a check.
 func (l *lab) foreign(t *testing.T) string {
 	t.Helper()
-	id, _, err := l.root.Session().CreateNoChecks(&api.SessionEntry{LockDelay: quick.Silence}, nil)
+	id, _, err := l.root.Session().CreateNoChecks(&api.SessionEntry{LockDelay: quick.FailoverDelay}, nil)
 	fatal(t, err)
 	t.Cleanup(func() { l.root.Session().Destroy(id, nil) })
 	return id
@@ -86,13 +86,13 @@ func TestALockWithOurIDAndAnotherSessionIsNotOurs(t *testing.T) {
 		t.Fatal("a free key was not locked")
 	}
 	seen := a.look()
-	if seen.Holder.ID != "a" || seen.Holder.Nonce != "" || seen.Watch != backend.StoreDecides {
+	if seen.Holder.ID != "a" || seen.Holder.Nonce != "" || seen.ObserveFor != backend.ExpiresInStore {
 		t.Fatalf("a lock of another session with our id: want another's, whom Consul ends, got %+v", seen)
 	}
 	a.want("a bid for it", a.bid(seen), backend.Refused)
 	seen.Holder, seen.Term = a.me, 1
 	a.want("its renewal", a.renew(seen), backend.Refused)
-	if err := a.Ask(t.Context(), []backend.Wish{{Election: "x", Term: 1, Kind: backend.Depose}}); backend.Class(err) != backend.ErrInvalid {
+	if err := a.Request(t.Context(), []backend.Request{{Election: "x", Term: 1, Kind: backend.Depose}}); backend.Class(err) != backend.ErrInvalid {
 		t.Errorf("deposing a member of another program: want invalid, got %v", err)
 	}
 }
@@ -128,7 +128,7 @@ func TestAReleaseUnlocksAndDeletesNothing(t *testing.T) {
 	}
 }
 
-// What a member of FireflySoft has left is free for who led last after the silence, and
+// What a member of FireflySoft has left is free for who led last after the failover delay, and
 // for others after the fleet's time of confirmation; so is a lock that was deleted.
 func TestAFireflySoftLeaderThatHasGoneIsWaitedFor(t *testing.T) {
 	t.Parallel()
@@ -141,12 +141,12 @@ func TestAFireflySoftLeaderThatHasGoneIsWaitedFor(t *testing.T) {
 	}
 	_, err := l.root.Session().Destroy(session, nil)
 	fatal(t, err)
-	if seen := a.look(); seen.Watch != quick.returning() || seen.LastID != "dotnet" || seen.End != backend.Failed {
-		t.Errorf("another waits for %v after %q %s, want %v after the old leader failed", seen.Watch, seen.LastID, seen.End, quick.returning())
+	if seen := a.look(); seen.ObserveFor != quick.returning() || seen.LastID != "dotnet" || seen.End != backend.Failed {
+		t.Errorf("another waits for %v after %q %s, want %v after the old leader failed", seen.ObserveFor, seen.LastID, seen.End, quick.returning())
 	}
 	seen := back.look()
-	if seen.Watch != quick.Silence {
-		t.Errorf("the old leader waits for %v, want the silence of %v", seen.Watch, quick.Silence)
+	if seen.ObserveFor != quick.FailoverDelay {
+		t.Errorf("the old leader waits for %v, want the failover delay of %v", seen.ObserveFor, quick.FailoverDelay)
 	}
 	testbed.Eventually(t, time.Minute, "the end of the lock-delay", func() error {
 		if got := back.bid(seen); got.Outcome != backend.Granted {
@@ -156,8 +156,8 @@ func TestAFireflySoftLeaderThatHasGoneIsWaitedFor(t *testing.T) {
 	})
 	_, err = l.root.KV().Delete(a.lock("x"), nil) // as their Reset does
 	fatal(t, err)
-	if seen := a.look(); seen.Watch < quick.Silence {
-		t.Errorf("a lock that was deleted under its holder is waited for %v, want at least %v", seen.Watch, quick.Silence)
+	if seen := a.look(); seen.ObserveFor < quick.FailoverDelay {
+		t.Errorf("a lock that was deleted under its holder is waited for %v, want at least %v", seen.ObserveFor, quick.FailoverDelay)
 	}
 	held := backend.Lease{Election: "x", Holder: back.me, Term: seen.Term, TTL: labTTL}
 	back.want("a renewal of what was deleted", back.renew(held), backend.Refused)
@@ -217,13 +217,13 @@ func TestTheSealOfAFireflySoftElectionKeepsStragglersOut(t *testing.T) {
 func TestAFireflySoftElectionWithoutALockIsNotNewIfItsRecordWasWrittenOver(t *testing.T) {
 	f, err := OpenFirefly(t.Context(), Options{}, Fleet{})
 	fatal(t, err)
-	for text, want := range map[string]time.Duration{"": 0, "garbage": f.fleet.Silence} {
+	for text, want := range map[string]time.Duration{"": 0, "garbage": f.fleet.FailoverDelay} {
 		s := &sharedLock{name: "x"}
 		if text != "" {
 			s.ownPair = &api.KVPair{Value: []byte(text)}
 		}
 		s.parse()
-		if f.judge(s); s.lease.Watch != want {
+		if f.judge(s); s.lease.ObserveFor != want {
 			t.Errorf("a record with %q: want it watched for %v, got %+v", text, want, s.lease)
 		}
 	}
@@ -256,8 +256,8 @@ func FuzzAFireflySoftElection(f *testing.F) {
 func TestTheTimesOfAFleetAreChecked(t *testing.T) {
 	for text, want := range map[string]string{
 		"layout: ff":                               "layout",
-		"silence: 5s":                              "layout firefly",
-		"layout: firefly\n  silence: 61s":          "silence",
+		"failover_delay: 5s":                       "layout firefly",
+		"layout: firefly\n  failover_delay: 61s":   "failover_delay",
 		"layout: firefly\n  confirm_number: 256":   "confirm_number",
 		"layout: firefly\n  confirm_interval: 11m": "confirm_interval",
 		"layout: firefly\n  session_ttl: 10ms":     "session_ttl",
@@ -270,7 +270,7 @@ func TestTheTimesOfAFleetAreChecked(t *testing.T) {
 			t.Errorf("%q: want an error about %s, got %v", text, want, err)
 		}
 	}
-	if g := (&Firefly{fleet: quick}).Guarantees(); g.MaxTTL != min(quick.Silence, quick.SessionTTL) || g.Expiry != backend.ByStore {
+	if g := (&Firefly{fleet: quick}).Guarantees(); g.MaxTTL != min(quick.FailoverDelay, quick.SessionTTL) || g.Expiry != backend.ByStore {
 		t.Errorf("a lease must not outlast lock-delay or session: %+v", g)
 	}
 }

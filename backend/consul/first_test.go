@@ -50,7 +50,7 @@ func TestManyFirstGrantsAtOnceAreGranted(t *testing.T) {
 		var bids []backend.Bid
 		for i := range 5 * grantChunk {
 			over := n.look(fmt.Sprint(id, i))
-			bids = append(bids, backend.Bid{Election: over.Election, Candidate: n.me, TTL: n.ttl, Renew: n.ttl / 4, Over: over})
+			bids = append(bids, backend.Bid{Election: over.Election, Candidate: n.me, TTL: n.ttl, Renew: n.ttl / 4, Expected: over})
 		}
 		all.Go(func() {
 			for len(bids) > 0 {

@@ -18,18 +18,18 @@ func FuzzEntry(f *testing.F) {
 	const session = "5f0e2a9c-0000-0000-0000-000000000000"
 	me := strings.Repeat("a", 32)
 	for i, text := range []string{
-		"", "null", "[]", "{", "\xff\x00", `{"term":-1}`, `{"term":18446744073709551615,"ttl_us":9223372036854775807}`, `{"term":5,"ttl_us":-1,"renew_us":-1,"beat":"0"}`,
-		`{"term":5,"holder":{"id":"a","nonce":"` + me + `","address":"h:1","metadata":"text"},"ttl_us":10000000,"renew_us":3000000,"session":"` + session + `","beat":"7f","at":"2026-01-02T03:04:05Z"}`,
-		`{"term":5,"holder":{"id":"\u0000\u202e","nonce":"<script>"},"session":"../../x","beat":"ffffffffffffffff","at":"0000-01-01T00:00:00-23:59"}`,
-		`{"term":5,"id":"a","nonce":"` + me + `","ttl_us":10000000,"beat":"7f","from":"2026-01-02T03:04:05Z","wish":{"term":5,"kind":"depose"}}`,
-		`{"term":6,"id":"a","nonce":"n","beat":"1","end":"released","to":"9999-12-31T23:59:59-23:59","last":{"id":"\u001b","nonce":"","end":"x"},"history":[{},{"id":"\u0000"}]}`,
-		`{"id":"a","nonce":"n","beat":"9","apart":{"jobs":"0","":"1"},"at":"2026-01-02T03:04:05Z"}`,
+		"", "null", "[]", "{", "\xff\x00", `{"term":-1}`, `{"term":18446744073709551615,"ttl_us":9223372036854775807}`, `{"term":5,"ttl_us":-1,"renew_us":-1,"heartbeat":"0"}`,
+		`{"term":5,"holder":{"id":"a","nonce":"` + me + `","address":"h:1","metadata":"text"},"ttl_us":10000000,"renew_us":3000000,"session":"` + session + `","heartbeat":"7f","at":"2026-01-02T03:04:05Z"}`,
+		`{"term":5,"holder":{"id":"\u0000\u202e","nonce":"<script>"},"session":"../../x","heartbeat":"ffffffffffffffff","at":"0000-01-01T00:00:00-23:59"}`,
+		`{"term":5,"id":"a","nonce":"` + me + `","ttl_us":10000000,"heartbeat":"7f","from":"2026-01-02T03:04:05Z","request":{"term":5,"kind":"depose"}}`,
+		`{"term":6,"id":"a","nonce":"n","heartbeat":"1","end":"released","to":"9999-12-31T23:59:59-23:59","last":{"id":"\u001b","nonce":"","end":"x"},"history":[{},{"id":"\u0000"}]}`,
+		`{"id":"a","nonce":"n","heartbeat":"9","apart":{"jobs":"0","":"1"},"at":"2026-01-02T03:04:05Z"}`,
 	} {
 		f.Add([]byte(text), []byte(text), []byte(text), uint8(255))
-		f.Add([]byte(text), []byte(`{"term":5,"id":"a","nonce":"n","ttl_us":10000000,"beat":"7f"}`), []byte(text), uint8(i))
-		f.Add([]byte(`{"term":5,"holder":{"id":"a","nonce":"n"},"ttl_us":10000000,"session":"`+session+`","beat":"7f"}`), []byte(text), []byte(text), uint8(15-i))
+		f.Add([]byte(text), []byte(`{"term":5,"id":"a","nonce":"n","ttl_us":10000000,"heartbeat":"7f"}`), []byte(text), uint8(i))
+		f.Add([]byte(`{"term":5,"holder":{"id":"a","nonce":"n"},"ttl_us":10000000,"session":"`+session+`","heartbeat":"7f"}`), []byte(text), []byte(text), uint8(15-i))
 	}
-	f.Fuzz(func(t *testing.T, aLock, aTerm, aBeat []byte, there uint8) {
+	f.Fuzz(func(t *testing.T, aLock, aTerm, aHeartbeat []byte, there uint8) {
 		e := &entry{name: "jobs"}
 		if there&1 != 0 {
 			if e.lockPair = (&api.KVPair{Value: aLock, ModifyIndex: 7}); there&8 != 0 {
@@ -42,7 +42,7 @@ func FuzzEntry(f *testing.F) {
 		e.parse()
 		if there&4 != 0 {
 			e.renewals = new(renewals)
-			if !decode(&api.KVPair{Value: aBeat}, e.renewals) {
+			if !decode(&api.KVPair{Value: aHeartbeat}, e.renewals) {
 				e.renewals = nil
 			}
 		}
@@ -60,10 +60,10 @@ func FuzzEntry(f *testing.F) {
 		if l != backend.CleanLease(l) || l.Election != "jobs" || len(l.Ref) > 512 || !plainText(l.Ref) {
 			t.Errorf("not fit to be handed on: %+v", l)
 		}
-		if l.TTL > longest || l.Renew > longest || l.Watch < 0 || l.Watch > 4*longest {
+		if l.TTL > longest || l.Renew > longest || l.ObserveFor < 0 || l.ObserveFor > 4*longest {
 			t.Errorf("durations: %+v", l)
 		}
-		if !e.mine && (!l.Vacant() || e.held) && l.Watch == 0 && l.TTL > 0 {
+		if !e.mine && (!l.Vacant() || e.held) && l.ObserveFor == 0 && l.TTL > 0 {
 			t.Errorf("held by another, and free at once: %+v", l)
 		}
 		if e.mine && (self == "" || e.lock.Holder.Nonce != self && e.term.Nonce != self) {
@@ -80,7 +80,7 @@ func FuzzEntry(f *testing.F) {
 			t.Errorf("%+v comes back as %+v", e.term, again.term)
 		}
 		if len(e.term.History) > backend.MaxHistory {
-			t.Errorf("%d past reigns", len(e.term.History))
+			t.Errorf("%d past leaderships", len(e.term.History))
 		}
 		if r := e.renewals; r != nil {
 			next := r.with([]string{"jobs"}, map[string]holding{"jobs": {}, "other": {}}, now)
@@ -94,13 +94,13 @@ func FuzzEntry(f *testing.F) {
 
 func plainText(s string) bool { return backend.CheckText("ref", s, 512, false) == nil }
 
-// FuzzBeat: a beat comes back as it was.
-func FuzzBeat(f *testing.F) {
+// FuzzHeartbeat: a heartbeat comes back as it was.
+func FuzzHeartbeat(f *testing.F) {
 	for _, text := range []string{`"0"`, `"7f"`, `"FFFFFFFFFFFFFFFF"`, `"10000000000000000"`, `"-1"`, `1`, `"+1"`, `"0x1"`, `"1_0"`, `""`} {
 		f.Add([]byte(text))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
-		var b, back beat
+		var b, back heartbeat
 		if json.Unmarshal(text, &b) != nil {
 			return
 		}

@@ -57,10 +57,10 @@ func TestWhatPeopleWriteIntoTheKeysOfALeaseFreesItForNobody(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, testbed.SharedConsul(t))
 	for what, change := range map[string]func(lock, term, old, others, vacant string){
-		"the lock of an earlier reign": func(lock, _, old, _, _ string) { l.put(t, lock, old) },
-		"the lock of another election": func(lock, _, _, others, _ string) { l.put(t, lock, others) },
-		"a lock without a session":     func(lock, _, _, _, _ string) { l.put(t, lock, edit(t, l.value(t, lock), "session", nil)) },
-		"a short TTL":                  func(lock, _, _, _, _ string) { l.put(t, lock, edit(t, l.value(t, lock), "ttl_us", 10)) },
+		"the lock of an earlier leadership": func(lock, _, old, _, _ string) { l.put(t, lock, old) },
+		"the lock of another election":      func(lock, _, _, others, _ string) { l.put(t, lock, others) },
+		"a lock without a session":          func(lock, _, _, _, _ string) { l.put(t, lock, edit(t, l.value(t, lock), "session", nil)) },
+		"a short TTL":                       func(lock, _, _, _, _ string) { l.put(t, lock, edit(t, l.value(t, lock), "ttl_us", 10)) },
 		"a short TTL, and no record": func(lock, term, _, _, _ string) {
 			l.put(t, lock, edit(t, l.value(t, lock), "ttl_us", 10))
 			l.remove(t, term)
@@ -100,8 +100,8 @@ func TestWhatPeopleWriteIntoTheKeysOfALeaseFreesItForNobody(t *testing.T) {
 			a.want("a renewal", a.renew(held)[0], backend.Granted)
 			change(l.keys.lock+x, l.keys.term+x, old, others, vacant)
 			for _, n := range []*node{former, seer, l.node(t, "late")} {
-				if got := n.look(x); got.Watch < held.TTL {
-					t.Errorf("two leaders: a trusts its lease for %v, and %s need not watch it for more than %v: %+v", held.TTL, n.me.ID, got.Watch, got)
+				if got := n.look(x); got.ObserveFor < held.TTL {
+					t.Errorf("two leaders: a trusts its lease for %v, and %s need not watch it for more than %v: %+v", held.TTL, n.me.ID, got.ObserveFor, got)
 				}
 			}
 		})
@@ -137,8 +137,8 @@ func TestALockThatWasMadeAgainWithoutItsSessionIsWatchedForTwoTTLs(t *testing.T)
 		value := edit(t, l.value(t, l.keys.lock+name), "session", session)
 		l.remove(t, l.keys.lock+name)
 		l.put(t, l.keys.lock+name, value)
-		if got := b.look(name); got.Watch < 2*crowdTTL {
-			t.Errorf("the lock of %s made again with the session %v: Watch %v, want two TTLs of %v", name, session, got.Watch, crowdTTL)
+		if got := b.look(name); got.ObserveFor < 2*crowdTTL {
+			t.Errorf("the lock of %s made again with the session %v: Watch %v, want two TTLs of %v", name, session, got.ObserveFor, crowdTTL)
 		}
 	}
 }
@@ -156,7 +156,7 @@ func TestADeniedBidDoesNotHideThatTheSessionHasEnded(t *testing.T) {
 	fatal(t, err)
 	var bids []backend.Bid
 	for _, name := range []string{"no", "yes"} {
-		bids = append(bids, backend.Bid{Election: name, Candidate: n.me, TTL: n.ttl, Renew: n.ttl / 4, Over: n.look(name)})
+		bids = append(bids, backend.Bid{Election: name, Candidate: n.me, TTL: n.ttl, Renew: n.ttl / 4, Expected: n.look(name)})
 	}
 	ctx, cancel := n.ctx()
 	defer cancel()

@@ -26,7 +26,7 @@ func TestALeaseIsTakenFromALivingSessionOnceItWasWatched(t *testing.T) {
 	got := b.bid(b.watched("x"))
 	b.want("a bid over what was watched", got, backend.Granted)
 	if took := time.Since(began); took > labTTL+7*time.Second {
-		t.Errorf("the take-over took %v at a TTL of %v", took, labTTL)
+		t.Errorf("the takeover took %v at a TTL of %v", took, labTTL)
 	}
 	if s, _, err := l.root.Session().Info(a.session.get(), nil); err != nil || s == nil {
 		t.Errorf("the session of the holder before: %v, %v; this test is about one that lives", s, err)
@@ -35,7 +35,7 @@ func TestALeaseIsTakenFromALivingSessionOnceItWasWatched(t *testing.T) {
 }
 
 // Between the last look of a challenger and its bid the holder renews: the bid
-// rests on the holder's beat key, and is refused.
+// rests on the holder's heartbeat key, and is refused.
 func TestARenewalThatIsOvertakenByABidWins(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, testbed.SharedConsul(t))
@@ -71,7 +71,7 @@ func TestALeaseThatIsNotRenewedRunsOutThoughItsSessionGoesOn(t *testing.T) {
 		a.win(name)
 	}
 	first := b.look("stuck")
-	end := time.Now().Add(first.Watch)
+	end := time.Now().Add(first.ObserveFor)
 	for time.Now().Before(end) {
 		for _, answer := range a.renew(a.look("x"), a.look("y"), a.look("z")) {
 			a.want("a renewal of the others", answer, backend.Granted)
@@ -114,8 +114,8 @@ func TestAKeyDeletedByHandIsWatchedAndTheHolderRefused(t *testing.T) {
 			b.look(name) // of a key and record that are both deleted only who saw them knows
 			fatal(t, delete(name))
 			seen := b.look(name)
-			if seen.Watch < labTTL {
-				t.Fatalf("free %v after it was deleted: %+v; want to be watched for %v", seen.Watch, seen, labTTL)
+			if seen.ObserveFor < labTTL {
+				t.Fatalf("free %v after it was deleted: %+v; want to be watched for %v", seen.ObserveFor, seen, labTTL)
 			}
 			a.want("a renewal after that", a.renew(held)[0], backend.Refused)
 			a.want("a renewal of another election", a.renew(other)[0], backend.Granted)
@@ -132,7 +132,7 @@ func TestAKeyDeletedByHandIsWatchedAndTheHolderRefused(t *testing.T) {
 
 // Hazard 9: a session that an operator destroys frees its keys after a lock-delay.
 // Challengers watch a TTL all the same, and the holder's renewal is refused.
-func TestASessionDestroyedByHandEndsTheReignAndIsWatched(t *testing.T) {
+func TestASessionDestroyedByHandEndsTheLeadershipAndIsWatched(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, testbed.SharedConsul(t))
 	a, b := l.node(t, "a"), l.node(t, "b")
@@ -140,7 +140,7 @@ func TestASessionDestroyedByHandEndsTheReignAndIsWatched(t *testing.T) {
 	held := a.win("x")
 	_, err := l.root.Session().Destroy(a.session.get(), nil)
 	fatal(t, err)
-	if seen := b.look("x"); seen.Watch < a.ttl || seen.Vacant() {
+	if seen := b.look("x"); seen.ObserveFor < a.ttl || seen.Vacant() {
 		t.Errorf("after its session was destroyed the lease is %+v, want it watched for %v", seen, a.ttl)
 	}
 	early := b.bid(b.look("x"))
@@ -175,7 +175,7 @@ func TestRequestsThatArriveLateChangeNothing(t *testing.T) {
 	a.release(backend.Released, first)
 	releases := a.way.take()
 	second := a.win("x")
-	all := func(when string, late []request, term uint64, nonce string) {
+	all := func(when string, late []sentRequest, term uint64, nonce string) {
 		t.Helper()
 		before := b.look("x")
 		for _, r := range late {
@@ -213,14 +213,14 @@ func TestABidWithoutAnAnswerLeavesNothing(t *testing.T) {
 	proxy.CutReplies(true)
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
-	answers, err := a.Acquire(ctx, []backend.Bid{{Election: "x", Candidate: a.me, TTL: labTTL, Renew: labTTL / 4, Over: over}})
+	answers, err := a.Acquire(ctx, []backend.Bid{{Election: "x", Candidate: a.me, TTL: labTTL, Renew: labTTL / 4, Expected: over}})
 	if backend.Class(err) != backend.ErrUnavailable || len(answers) > 0 && answers[0].Outcome != backend.Unknown {
 		t.Errorf("a bid without an answer: %v, %v, want an unknown outcome", answers, err)
 	}
 	proxy.CutReplies(false)
 	proxy.Reset()
 	a.release(backend.Released, backend.Lease{Election: "x"})
-	if now := b.look("x"); !now.Vacant() || now.Watch != 0 {
+	if now := b.look("x"); !now.Vacant() || now.ObserveFor != 0 {
 		t.Errorf("after its release: %+v, want it free", now)
 	}
 	a.want("a renewal of what else it holds", a.renew(a.look("other"))[0], backend.Granted)
@@ -235,7 +235,7 @@ func TestABidWithoutAnAnswerLeavesNothing(t *testing.T) {
 		late.enter(t.Context(), "acquire", late.me.Nonce)
 		for range 2 { // also if what was left of the first time is all there is
 			o := &offer{entry: entries[0], next: entries[0].last + 1, bid: backend.Bid{Election: name, Candidate: late.me, TTL: labTTL}}
-			late.beats.may([]*offer{o})
+			late.heartbeats.may([]*offer{o})
 			o.draw(session, time.Now())
 			late.release(backend.Released, backend.Lease{Election: name})
 			if ok, _, _, err := late.client.KV().Txn(late.grantOps(o, session), nil); ok || err != nil {
@@ -273,7 +273,7 @@ func TestAStoreThatWasSetBackIsWatchedAndTermsGoOn(t *testing.T) {
 		seen = now[0]
 		return nil
 	})
-	if seen.Watch < labTTL {
+	if seen.ObserveFor < labTTL {
 		t.Fatalf("of a store that was set back: %+v; want it watched for %v", seen, labTTL)
 	}
 	b.want("a renewal of a grant that is gone", b.renew(held)[0], backend.Refused)
@@ -296,11 +296,11 @@ func TestGarbageInTheKeysIsHarmless(t *testing.T) {
 			name := fmt.Sprint("x", i)
 			a, b := l.node(t, "a"), l.node(t, "b")
 			held := a.win(name)
-			for _, key := range []string{l.keys.lock + name, l.keys.term + name, l.keys.beat + a.session.get()} {
+			for _, key := range []string{l.keys.lock + name, l.keys.term + name, l.keys.heartbeat + a.session.get()} {
 				_, err := l.root.KV().Put(&api.KVPair{Key: key, Value: []byte(text)}, nil)
 				fatal(t, err)
 				seen := b.look(name)
-				if seen.Watch <= 0 {
+				if seen.ObserveFor <= 0 {
 					t.Fatalf("with %.50q in %s: %+v, want it watched", text, key, seen)
 				}
 				a.want("a renewal after that", a.renew(held)[0], backend.Refused)
@@ -332,9 +332,9 @@ func TestAFencedTransactionFailsOnceTheLeaseIsAnothers(t *testing.T) {
 	if !put() {
 		t.Error("a write of the leader did not pass its fence")
 	}
-	b.want("a take-over", b.bid(b.watched("x")), backend.Granted)
+	b.want("a takeover", b.bid(b.watched("x")), backend.Granted)
 	if put() {
-		t.Error("a write passed the fence of a reign that is over")
+		t.Error("a write passed the fence of a leadership that is over")
 	}
 	if _, err := a.Fence("x", held.Term+1); !errors.Is(err, backend.ErrStale) {
 		t.Errorf("a fence of a term that is not held: %v, want ErrStale", err)

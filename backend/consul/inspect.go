@@ -15,13 +15,13 @@ var _ backend.Inspector = (*Backend)(nil)
 // Inspect asks the agent who it is, and for the servers behind it: whether they have
 // a leader, how many there are, and how many can be lost. Version and health need
 // rights that leases do not (agent:read, operator:read); without them it says so.
-func (b *Backend) Inspect(ctx context.Context, _, _ time.Duration) (list []backend.Finding, err error) {
+func (b *Backend) Inspect(ctx context.Context, _, _ time.Duration) (list []backend.Diagnostic, err error) {
 	const verb = "inspect"
 	if err := b.enter(ctx, verb, ""); err != nil {
 		return nil, err
 	}
 	add := func(warning bool, what, format string, args ...any) {
-		list = append(list, backend.Found(warning, what, format, args...))
+		list = append(list, backend.Diagnosticf(warning, what, format, args...))
 	}
 	query := (&api.QueryOptions{}).WithContext(ctx)
 	leader, err := b.client.Status().LeaderWithQueryOptions(query)

@@ -12,28 +12,28 @@ import (
 
 // keys are the names of keys. What followers wait for is apart from what is
 // written at each renewal.
-type keys struct{ prefix, leases, lock, term, beat, member, changes string }
+type keys struct{ prefix, leases, lock, term, heartbeat, member, changes string }
 
 func newKeys(prefix string) keys {
 	return keys{
 		prefix, prefix + "/leases/", prefix + "/leases/lock/", prefix + "/leases/term/",
-		prefix + "/beats/", prefix + "/members/", prefix + "/changes",
+		prefix + "/heartbeats/", prefix + "/members/", prefix + "/changes",
 	}
 }
 
 // maxValue bounds what is read of one key. Consul allows half a MiB.
 const maxValue = 1 << 20
 
-// A lock is the value of an election's lock key: the present reign. Without a
+// A lock is the value of an election's lock key: the present leadership. Without a
 // holder it is what a release leaves behind.
 type lock struct {
-	Term    uint64    `json:"term"`
-	Holder  candidate `json:"holder"`
-	TTL     int64     `json:"ttl_us,omitempty"`
-	Renew   int64     `json:"renew_us,omitempty"`
-	Session string    `json:"session,omitempty"` // whose beat key it hangs on
-	Beat    beat      `json:"beat"`
-	At      time.Time `json:"at"` // by the writer's clock: a hint
+	Term      uint64    `json:"term"`
+	Holder    candidate `json:"holder"`
+	TTL       int64     `json:"ttl_us,omitempty"`
+	Renew     int64     `json:"renew_us,omitempty"`
+	Session   string    `json:"session,omitempty"` // whose heartbeat key it hangs on
+	Heartbeat heartbeat `json:"heartbeat"`
+	At        time.Time `json:"at"` // by the writer's clock: a hint
 }
 
 type candidate struct {
@@ -43,46 +43,46 @@ type candidate struct {
 	Metadata string `json:"metadata,omitempty"`
 }
 
-// A term is the value of an election's lasting record: the last reign, whether it
-// has ended, and the wish.
+// A term is the value of an election's lasting record: the last leadership, whether it
+// has ended, and the request.
 type term struct {
-	Term    uint64          `json:"term"`
-	ID      string          `json:"id"`
-	Nonce   string          `json:"nonce"`
-	TTL     int64           `json:"ttl_us"`
-	Beat    beat            `json:"beat"`
-	From    time.Time       `json:"from"` // times by the writers' clocks, for people
-	To      time.Time       `json:"to,omitzero"`
-	End     backend.End     `json:"end,omitempty"` // empty while it lasts
-	Last    *past           `json:"last,omitempty"`
-	Wish    *wish           `json:"wish,omitempty"`
-	MovedTo string          `json:"moved_to,omitempty"`   // sealed: the election has moved there
-	Moved   string          `json:"moved_from,omitempty"` // it is sealed there, from where it has moved here
-	History []backend.Reign `json:"history,omitempty"`
-	Touch   beat            `json:"touch,omitempty"` // means nothing; see releaseOps
+	Term      uint64               `json:"term"`
+	ID        string               `json:"id"`
+	Nonce     string               `json:"nonce"`
+	TTL       int64                `json:"ttl_us"`
+	Heartbeat heartbeat            `json:"heartbeat"`
+	From      time.Time            `json:"from"` // times by the writers' clocks, for people
+	To        time.Time            `json:"to,omitzero"`
+	End       backend.End          `json:"end,omitempty"` // empty while it lasts
+	Last      *past                `json:"last,omitempty"`
+	Request   *request             `json:"request,omitempty"`
+	MovedTo   string               `json:"moved_to,omitempty"`   // sealed: the election has moved there
+	Moved     string               `json:"moved_from,omitempty"` // it is sealed there, from where it has moved here
+	History   []backend.Leadership `json:"history,omitempty"`
+	Touch     heartbeat            `json:"touch,omitempty"` // means nothing; see releaseOps
 }
 
-// past is who led before the present reign, and how that ended.
+// past is who led before the present leadership, and how that ended.
 type past struct {
 	ID    string      `json:"id"`
 	Nonce string      `json:"nonce"`
 	End   backend.End `json:"end"`
 }
 
-type wish struct {
-	Term  uint64           `json:"term"`
-	Kind  backend.WishKind `json:"kind"`
-	ID    string           `json:"id,omitempty"`
-	Nonce string           `json:"nonce,omitempty"`
+type request struct {
+	Term  uint64              `json:"term"`
+	Kind  backend.RequestKind `json:"kind"`
+	ID    string              `json:"id,omitempty"`
+	Nonce string              `json:"nonce,omitempty"`
 }
 
-// A beat is a random value. JSON has no whole numbers of 64 bits.
-type beat uint64
+// A heartbeat is a random value. JSON has no whole numbers of 64 bits.
+type heartbeat uint64
 
-func (b beat) MarshalText() ([]byte, error) { return strconv.AppendUint(nil, uint64(b), 16), nil }
-func (b *beat) UnmarshalText(text []byte) error {
+func (b heartbeat) MarshalText() ([]byte, error) { return strconv.AppendUint(nil, uint64(b), 16), nil }
+func (b *heartbeat) UnmarshalText(text []byte) error {
 	n, err := strconv.ParseUint(string(text), 16, 64)
-	*b = beat(n)
+	*b = heartbeat(n)
 	return err
 }
 
@@ -107,13 +107,13 @@ func decode(pair *api.KVPair, into any) bool {
 	return pair != nil && len(pair.Value) <= maxValue && json.Unmarshal(pair.Value, into) == nil
 }
 
-// close ends the present reign in the record, if there is one. lapsed is how long ago its
+// close ends the present leadership in the record, if there is one. lapsed is how long ago its
 // lease ran out, 0 if that is not known.
 func (t *term) close(how backend.End, now time.Time, lapsed time.Duration) {
 	if t.Term == 0 || t.End != "" {
 		return
 	}
-	past := backend.Reign{Term: t.Term, ID: t.ID, From: t.From}.Close(how, now, lapsed)
+	past := backend.Leadership{Term: t.Term, ID: t.ID, From: t.From}.Close(how, now, lapsed)
 	t.End, t.To = how, now
 	t.History = backend.Remember(t.History, past)
 }

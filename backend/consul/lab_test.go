@@ -53,10 +53,10 @@ type node struct {
 // A wire counts the requests of a client, and keeps what it has sent.
 type wire struct {
 	mu   sync.Mutex
-	sent []request
+	sent []sentRequest
 }
 
-type request struct{ method, url, body string }
+type sentRequest struct{ method, url, body string }
 
 func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
 	body := ""
@@ -69,13 +69,13 @@ func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
 		r.Body = io.NopCloser(strings.NewReader(body))
 	}
 	w.mu.Lock()
-	w.sent = append(w.sent, request{r.Method, r.URL.String(), body})
+	w.sent = append(w.sent, sentRequest{r.Method, r.URL.String(), body})
 	w.mu.Unlock()
 	return http.DefaultTransport.RoundTrip(r)
 }
 
 // take returns what was sent since the last time.
-func (w *wire) take() []request {
+func (w *wire) take() []sentRequest {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	sent := w.sent
@@ -84,7 +84,7 @@ func (w *wire) take() []request {
 }
 
 // again sends a request once more, as one that was held up on its way.
-func (r request) again(t *testing.T) {
+func (r sentRequest) again(t *testing.T) {
 	t.Helper()
 	q, err := http.NewRequestWithContext(t.Context(), r.method, r.url, strings.NewReader(r.body))
 	if err != nil {
@@ -127,7 +127,7 @@ func (n *node) bid(over backend.Lease) backend.Answer {
 	n.t.Helper()
 	ctx, cancel := n.ctx()
 	defer cancel()
-	answers, err := n.Acquire(ctx, []backend.Bid{{Election: over.Election, Candidate: n.me, TTL: n.ttl, Renew: n.ttl / 4, Over: over}})
+	answers, err := n.Acquire(ctx, []backend.Bid{{Election: over.Election, Candidate: n.me, TTL: n.ttl, Renew: n.ttl / 4, Expected: over}})
 	if err != nil {
 		n.t.Fatalf("%s bids: %v", n.me.ID, err)
 	}
@@ -149,7 +149,7 @@ func (n *node) win(name string) backend.Lease {
 func (n *node) watched(name string) backend.Lease {
 	n.t.Helper()
 	first := n.look(name)
-	over := time.NewTimer(first.Watch)
+	over := time.NewTimer(first.ObserveFor)
 	defer over.Stop()
 	<-over.C
 	if now := n.look(name); !now.Unchanged(first) {

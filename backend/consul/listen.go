@@ -49,7 +49,7 @@ func (i *listenIndex) set(index uint64) {
 const listenWait = 5 * time.Minute
 
 // Listen implements [backend.Backend]: a blocking query that the server answers
-// once a lock or a record has changed, by a grant, a release, a wish, or the end
+// once a lock or a record has changed, by a grant, a release, a request, or the end
 // of a session. Renewals write elsewhere and wake nobody. It goes on where the
 // last call stopped, so nothing that came in between is missed.
 func (b *Backend) Listen(ctx context.Context, seen []backend.Lease, _ string) error {
@@ -82,7 +82,7 @@ func (b *Backend) listen(ctx context.Context, seen []backend.Lease) error {
 			return err
 		}
 		for i, e := range entries {
-			if seen[i].Beat == 0 || e.lease.Differs(seen[i]) {
+			if seen[i].Heartbeat == 0 || e.lease.Differs(seen[i]) {
 				return nil
 			}
 		}
@@ -135,7 +135,7 @@ func indexAfter(meta *api.QueryMeta) uint64 {
 }
 
 // news is what the last blocking query has brought: an Observe that follows it at
-// once need not ask for the same again. That saves a hand-over one of its steps.
+// once need not ask for the same again. That saves a handover one of its steps.
 type news struct {
 	mu    sync.Mutex
 	pairs map[string]*api.KVPair
@@ -173,7 +173,7 @@ func (n *news) take() map[string]*api.KVPair {
 }
 
 // heard returns those elections as Listen has just brought them, or nil. Only if all
-// are free: of what is held the beat is missing. And not if this process knows better.
+// are free: of what is held the heartbeat is missing. And not if this process knows better.
 func (b *Backend) heard(seen []backend.Lease) []*entry {
 	pairs := b.news.take()
 	if pairs == nil {
@@ -186,7 +186,7 @@ func (b *Backend) heard(seen []backend.Lease) []*entry {
 	entries := b.gather(names, pairs, nil) // there is a lock key of each, or they are not used
 	b.judge(entries, nil)
 	for _, e := range entries {
-		if e.held || e.lost || e.lease.Watch != 0 || e.lockPair == nil || e.lockPair.Session != "" {
+		if e.held || e.lost || e.lease.ObserveFor != 0 || e.lockPair == nil || e.lockPair.Session != "" {
 			return nil
 		}
 	}

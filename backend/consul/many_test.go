@@ -33,7 +33,7 @@ func (n *node) winAll(count int, name string) (held []backend.Lease) {
 	fatal(n.t, err)
 	var bids []backend.Bid
 	for _, l := range free {
-		bids = append(bids, backend.Bid{Election: l.Election, Candidate: n.me, TTL: crowdTTL, Renew: crowdTTL / 3, Over: l})
+		bids = append(bids, backend.Bid{Election: l.Election, Candidate: n.me, TTL: crowdTTL, Renew: crowdTTL / 3, Expected: l})
 	}
 	answers, err := n.Acquire(ctx, bids)
 	fatal(n.t, err)
@@ -48,12 +48,12 @@ func (n *node) winAll(count int, name string) (held []backend.Lease) {
 // leases and its announcement.
 func (n *node) passes(d time.Duration) {
 	b := n.Backend
-	b.beats.mu.Lock()
-	for name, h := range b.beats.held {
+	b.heartbeats.mu.Lock()
+	for name, h := range b.heartbeats.held {
 		h.at = h.at.Add(-d)
-		b.beats.held[name] = h
+		b.heartbeats.held[name] = h
 	}
-	b.beats.mu.Unlock()
+	b.heartbeats.mu.Unlock()
 	b.announced.mu.Lock()
 	b.announced.at = b.announced.at.Add(-d)
 	b.announced.mu.Unlock()
@@ -137,12 +137,12 @@ func TestWhatMembersDoToManyLeasesIsSeenByTheNextRenewal(t *testing.T) {
 		t.Fatalf("%d requests for a renewal while nobody does anything; this test is about one", n)
 	}
 
-	fatal(t, b.Ask(t.Context(), []backend.Wish{{Election: "e0002", Term: held[2].Term, Kind: backend.Depose}}))
+	fatal(t, b.Request(t.Context(), []backend.Request{{Election: "e0002", Term: held[2].Term, Kind: backend.Depose}}))
 	a.refused("after a deposition", held, "e0002")
 
-	fatal(t, b.Ask(t.Context(), []backend.Wish{{Election: "e0003", Term: held[3].Term, Kind: backend.Accept, ID: "b", Nonce: b.me.Nonce}}))
-	if got := a.renew(held...)[3]; got.Outcome != backend.Granted || got.Wish.Kind != backend.Accept {
-		t.Errorf("after a wish the renewal is %+v, want it granted, with the wish", got)
+	fatal(t, b.Request(t.Context(), []backend.Request{{Election: "e0003", Term: held[3].Term, Kind: backend.Accept, ID: "b", Nonce: b.me.Nonce}}))
+	if got := a.renew(held...)[3]; got.Outcome != backend.Granted || got.Request.Kind != backend.Accept {
+		t.Errorf("after a request the renewal is %+v, want it granted, with the request", got)
 	}
 
 	// Taken as by somebody who has watched it for long enough.
@@ -154,9 +154,9 @@ func TestWhatMembersDoToManyLeasesIsSeenByTheNextRenewal(t *testing.T) {
 	lost, _, err := b.grant(t.Context(), []*offer{o}, answers[:])
 	fatal(t, err)
 	if lost != nil || answers[0].Outcome != backend.Granted {
-		t.Fatalf("a take-over: %v, %v", lost, answers)
+		t.Fatalf("a takeover: %v, %v", lost, answers)
 	}
-	a.refused("after a take-over", held, "e0002", "e0004")
+	a.refused("after a takeover", held, "e0002", "e0004")
 
 	// Half of them are renewed first, the others later: those were not looked at yet.
 	_, err = l.root.KV().Delete(l.keys.lock+"e0000", nil)
@@ -214,7 +214,7 @@ func TestWhatPeopleDoToManyLeasesIsSeenWithinATTL(t *testing.T) {
 			harm(l.keys.lock+name, l.keys.term+name)
 			seen := b.look(name)
 			a.refused("before anybody looks", held)
-			if now := b.look(name); now.Watch < 2*crowdTTL && now.Beat == seen.Beat {
+			if now := b.look(name); now.ObserveFor < 2*crowdTTL && now.Heartbeat == seen.Heartbeat {
 				t.Errorf("challengers see %+v: neither watched for two TTLs nor renewed with the others", now)
 			}
 			a.passes(crowdTTL * unseen / 6)
@@ -303,7 +303,7 @@ func TestOfManyLeasesOnlyThoseThatAreGoneAreRefused(t *testing.T) {
 	var bids []backend.Bid
 	for i := range 100 {
 		name := fmt.Sprintf("e%02d", i)
-		bids = append(bids, backend.Bid{Election: name, Candidate: a.me, TTL: labTTL, Renew: labTTL / 4, Over: a.look(name)})
+		bids = append(bids, backend.Bid{Election: name, Candidate: a.me, TTL: labTTL, Renew: labTTL / 4, Expected: a.look(name)})
 	}
 	answers, err := a.Acquire(t.Context(), bids)
 	fatal(t, err)
@@ -314,7 +314,7 @@ func TestOfManyLeasesOnlyThoseThatAreGoneAreRefused(t *testing.T) {
 	}
 	a.renew(held...) // now it knows them all
 	_, err = l.root.KV().Delete(l.keys.lock+"e10", nil)
-	fatal(t, err, b.Ask(t.Context(), []backend.Wish{{Election: "e20", Term: held[20].Term, Kind: backend.Depose}}))
+	fatal(t, err, b.Request(t.Context(), []backend.Request{{Election: "e20", Term: held[20].Term, Kind: backend.Depose}}))
 	pair, _, err := l.root.KV().Get(l.keys.lock+"e30", nil)
 	fatal(t, err)
 	_, _, err = l.root.KV().Release(pair, nil)

@@ -76,7 +76,7 @@ func (a *announced) wrote(value member, sent time.Time) {
 }
 
 // Announce implements [backend.Backend]: one write, unless renewals have just done
-// that. It also makes the session ahead of the first bid, so that a hand-over need not
+// that. It also makes the session ahead of the first bid, so that a handover need not
 // wait for that, and renews it when half its TTL has gone by.
 func (b *Backend) Announce(ctx context.Context, m backend.Member) error {
 	if err := b.enter(ctx, "announce", m.Nonce); err != nil {
@@ -122,7 +122,7 @@ const (
 )
 
 // tidy deletes keys of members and sessions that have been gone for a day. If
-// that was a mistake, the member writes its key again. A beat key goes only with
+// that was a mistake, the member writes its key again. A heartbeat key goes only with
 // its session, and a lease that still hangs on it is watched anew.
 func (b *Backend) tidy(ctx context.Context, now time.Time) {
 	b.mu.Lock()
@@ -134,7 +134,7 @@ func (b *Backend) tidy(ctx context.Context, now time.Time) {
 	if !due {
 		return
 	}
-	for _, prefix := range []string{b.keys.member, b.keys.beat} {
+	for _, prefix := range []string{b.keys.member, b.keys.heartbeat} {
 		pairs, _, err := b.list(ctx, prefix)
 		if err != nil {
 			return // the next time will do

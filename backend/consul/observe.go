@@ -34,7 +34,7 @@ func (b *Backend) Observe(ctx context.Context, seen []backend.Lease, after strin
 	}
 	for i, e := range entries {
 		b.free.see(e)
-		if seen[i].Beat == 0 || e.lease.Differs(seen[i]) {
+		if seen[i].Heartbeat == 0 || e.lease.Differs(seen[i]) {
 			changed = append(changed, e.lease)
 		}
 	}
@@ -49,15 +49,15 @@ func (b *Backend) look(ctx context.Context, seen []backend.Lease) ([]*entry, err
 	return b.read(ctx, names, false)
 }
 
-// Ask implements [backend.Backend]: for each wish one reading, and one write of
+// Ask implements [backend.Backend]: for each request one reading, and one write of
 // the record that is pinned to it.
-func (b *Backend) Ask(ctx context.Context, wishes []backend.Wish) error {
-	what := about("ask", len(wishes), wishes[0].Election)
+func (b *Backend) Request(ctx context.Context, requests []backend.Request) error {
+	what := about("ask", len(requests), requests[0].Election)
 	if err := b.enter(ctx, what, ""); err != nil {
 		return err
 	}
 	var stale error
-	for _, w := range wishes {
+	for _, w := range requests {
 		if err := b.ask(ctx, w); err != nil {
 			if ctx.Err() != nil || backend.Class(b.fail("", err)) != backend.ErrInvalid {
 				return b.fail(what, err)
@@ -68,7 +68,7 @@ func (b *Backend) Ask(ctx context.Context, wishes []backend.Wish) error {
 	return b.fail(what, stale)
 }
 
-func (b *Backend) ask(ctx context.Context, w backend.Wish) error {
+func (b *Backend) ask(ctx context.Context, w backend.Request) error {
 	for range attempts {
 		entries, err := b.read(ctx, []string{w.Election}, true)
 		if err != nil {
@@ -79,8 +79,8 @@ func (b *Backend) ask(ctx context.Context, w backend.Wish) error {
 			return fmt.Errorf("election %q has term %d, not %d: %w", w.Election, e.lease.Term, w.Term, backend.ErrStale)
 		}
 		record := e.term
-		if record.Wish = nil; w.Kind != "" {
-			record.Wish = &wish{w.Term, w.Kind, w.ID, w.Nonce}
+		if record.Request = nil; w.Kind != "" {
+			record.Request = &request{w.Term, w.Kind, w.ID, w.Nonce}
 		}
 		ok, answer, err := b.txn(ctx, api.KVTxnOps{
 			{Verb: api.KVCAS, Key: b.keys.term + w.Election, Index: e.termPair.ModifyIndex, Value: encode(record)}, b.changed(),

@@ -14,13 +14,13 @@ import (
 // maxOps is how many operations one transaction may have: newer servers allow 128.
 const maxOps = 64
 
-// few is how many elections are read in one transaction, with the beat keys of as
+// few is how many elections are read in one transaction, with the heartbeat keys of as
 // many sessions. More are read as a whole.
 const few = (maxOps - 1) / 3
 
 // read reads elections, consistently. For a few it is one transaction, and a
 // second if one of them hangs on a session that was not expected. For many it is
-// one transaction too, that asks for the beats and whether members have changed
+// one transaction too, that asks for the heartbeats and whether members have changed
 // anything since the last listing: see [Backend.leases].
 //
 // What it returns need not be of one instant, except for each key by itself: a
@@ -35,7 +35,7 @@ func (b *Backend) read(ctx context.Context, names []string, sure bool) ([]*entry
 		ops = append(ops, get(b.keys.lock+name), get(b.keys.term+name))
 		if s := b.memory.session(name); s != "" && !slices.Contains(sessions, s) {
 			sessions = append(sessions, s)
-			ops = append(ops, get(b.keys.beat+s))
+			ops = append(ops, get(b.keys.heartbeat+s))
 		}
 	}
 	pairs, err := b.getsRiding(ctx, ops)
@@ -47,15 +47,15 @@ func (b *Backend) read(ctx context.Context, names []string, sure bool) ([]*entry
 	for _, e := range entries {
 		if s := e.lock.Session; s != "" && !slices.Contains(sessions, s) {
 			sessions = append(sessions, s)
-			more = append(more, get(b.keys.beat+s))
+			more = append(more, get(b.keys.heartbeat+s))
 		}
 	}
 	if more != nil {
-		beats, err := b.gets(ctx, more)
+		heartbeats, err := b.gets(ctx, more)
 		if err != nil {
 			return nil, err
 		}
-		maps.Copy(pairs, beats)
+		maps.Copy(pairs, heartbeats)
 	}
 	b.judge(entries, pairs)
 	return entries, nil
@@ -133,22 +133,22 @@ func (b *Backend) gather(names []string, pairs map[string]*api.KVPair, changes *
 	return entries
 }
 
-// judge gives each entry its beat key and makes the leases.
+// judge gives each entry its heartbeat key and makes the leases.
 func (b *Backend) judge(entries []*entry, pairs map[string]*api.KVPair) {
 	self, now := b.guard.Nonce(), time.Now()
 	known := make(map[string]*renewals) // one value may be for thousands
 	for _, e := range entries {
 		if s := e.lock.Session; s != "" {
-			e.beatPair = pairs[b.keys.beat+s]
+			e.heartbeatPair = pairs[b.keys.heartbeat+s]
 			if _, done := known[s]; !done {
 				var r renewals
-				if known[s] = nil; decode(e.beatPair, &r) {
+				if known[s] = nil; decode(e.heartbeatPair, &r) {
 					known[s] = &r
 				}
 			}
 			e.renewals = known[s]
 		}
-		_, may := b.beats.holding(e.name)
+		_, may := b.heartbeats.holding(e.name)
 		e.judge(self, may, &b.memory, now)
 	}
 }
@@ -183,36 +183,36 @@ func (b *Backend) readMany(ctx context.Context, names []string, sure bool) ([]*e
 	for _, name := range names {
 		if s := b.memory.session(name); s != "" && !asked[s] && len(ops) < maxOps {
 			asked[s] = true
-			ops = append(ops, get(b.keys.beat+s))
+			ops = append(ops, get(b.keys.heartbeat+s))
 		}
 	}
-	beats, err := b.getsRiding(ctx, ops)
+	heartbeats, err := b.getsRiding(ctx, ops)
 	if err != nil {
 		return nil, err
 	}
-	pairs, err := b.leases(ctx, indexOf(beats[b.keys.changes]), sure)
+	pairs, err := b.leases(ctx, indexOf(heartbeats[b.keys.changes]), sure)
 	if err != nil {
 		return nil, err
 	}
-	entries := b.gather(names, pairs, beats[b.keys.changes])
+	entries := b.gather(names, pairs, heartbeats[b.keys.changes])
 	var more api.KVTxnOps
 	for _, e := range entries {
 		if s := e.lock.Session; s != "" && !asked[s] {
 			asked[s] = true
-			more = append(more, get(b.keys.beat+s))
+			more = append(more, get(b.keys.heartbeat+s))
 		}
 	}
 	switch {
 	case len(more) > maxOps:
-		beats, _, err = b.list(ctx, b.keys.beat)
+		heartbeats, _, err = b.list(ctx, b.keys.heartbeat)
 	case more != nil:
 		var rest map[string]*api.KVPair
 		rest, err = b.gets(ctx, more)
-		maps.Copy(beats, rest)
+		maps.Copy(heartbeats, rest)
 	}
 	if err != nil {
 		return nil, err
 	}
-	b.judge(entries, beats)
+	b.judge(entries, heartbeats)
 	return entries, nil
 }

@@ -13,7 +13,7 @@ import (
 
 // Release implements [backend.Backend]. One reading, unless it is known what there
 // is; then, for each chunk, one transaction that unlocks, which pays no lock-delay,
-// and says in the records how the reigns ended. It is pinned to what was read or
+// and says in the records how the leaderships ended. It is pinned to what was read or
 // written.
 func (b *Backend) Release(ctx context.Context, held []backend.Lease) error {
 	what := about("release", len(held), held[0].Election)
@@ -74,7 +74,7 @@ func (b *Backend) release(ctx context.Context, held []backend.Lease) error {
 			}
 			for _, it := range part {
 				if ok {
-					b.beats.gone(it.lease.Election)
+					b.heartbeats.gone(it.lease.Election)
 				} else {
 					again = append(again, it.lease)
 				}
@@ -94,7 +94,7 @@ func (b *Backend) known(held []backend.Lease) []*entry {
 	session, self := b.session.get(), b.guard.Nonce()
 	entries := make([]*entry, len(held))
 	for i, l := range held {
-		h, _ := b.beats.holding(l.Election)
+		h, _ := b.heartbeats.holding(l.Election)
 		if h.entry == nil || !h.ours(session, self, l.Term) {
 			return nil
 		}
@@ -105,8 +105,8 @@ func (b *Backend) known(held []backend.Lease) []*entry {
 
 // released notes that a lease is not held, unless it is in another term.
 func (b *Backend) released(e *entry, l backend.Lease) {
-	if h, ok := b.beats.holding(l.Election); ok && (l.Term == 0 || h.entry == nil || h.lock.Term == l.Term) && !e.mine {
-		b.beats.gone(l.Election)
+	if h, ok := b.heartbeats.holding(l.Election); ok && (l.Term == 0 || h.entry == nil || h.lock.Term == l.Term) && !e.mine {
+		b.heartbeats.gone(l.Election)
 	}
 }
 
@@ -121,29 +121,29 @@ func (b *Backend) releaseOps(e *entry, l backend.Lease) api.KVTxnOps {
 	recorded := e.term.Nonce == self && e.term.Term > 0 && e.term.End == ""
 	lasts := max(e.term.Term, e.lock.Term)
 	if !locked && !recorded || l.Term != 0 && l.Term != lasts {
-		h, ok := b.beats.holding(e.name)
+		h, ok := b.heartbeats.holding(e.name)
 		switch {
 		case !ok || h.entry != nil || l.Term != 0:
 		case e.term.Term > 0:
 			touched := e.term
-			touched.Touch = newBeat() // Consul does not count a write that changes nothing
+			touched.Touch = newHeartbeat() // Consul does not count a write that changes nothing
 			return api.KVTxnOps{{Verb: api.KVCAS, Key: recordKey, Index: e.termPair.ModifyIndex, Value: encode(touched)}}
 		case e.termPair == nil && e.lockPair == nil: // never led
-			return api.KVTxnOps{{Verb: api.KVCAS, Key: key, Value: encode(lock{Beat: newBeat()})}}
+			return api.KVTxnOps{{Verb: api.KVCAS, Key: key, Value: encode(lock{Heartbeat: newHeartbeat()})}}
 		case e.termPair == nil && e.lockPair.Session == "":
-			return api.KVTxnOps{{Verb: api.KVCAS, Key: key, Index: e.lockPair.ModifyIndex, Value: encode(lock{Term: e.lock.Term, Beat: newBeat()})}}
+			return api.KVTxnOps{{Verb: api.KVCAS, Key: key, Index: e.lockPair.ModifyIndex, Value: encode(lock{Term: e.lock.Term, Heartbeat: newHeartbeat()})}}
 		}
 		return nil
 	}
 	now := time.Now().UTC().Round(0)
 	record := e.term
 	if !recorded { // it was deleted, or tells another story
-		record = term{Term: lasts, ID: e.lease.Holder.ID, Nonce: self, TTL: e.lock.TTL, From: e.lock.At, History: record.History, Wish: record.Wish,
+		record = term{Term: lasts, ID: e.lease.Holder.ID, Nonce: self, TTL: e.lock.TTL, From: e.lock.At, History: record.History, Request: record.Request,
 			MovedTo: record.MovedTo, Moved: record.Moved}
 	}
 	record.close(l.End, now, l.Lapsed())
-	record.Beat = newBeat()
-	vacant := encode(lock{Term: record.Term, Beat: newBeat(), At: now})
+	record.Heartbeat = newHeartbeat()
+	vacant := encode(lock{Term: record.Term, Heartbeat: newHeartbeat(), At: now})
 	ops := api.KVTxnOps{pin(key, e.lockPair)}
 	switch {
 	case e.lockPair == nil, !locked && e.lockPair.Session == "":

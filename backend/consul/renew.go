@@ -11,10 +11,10 @@ import (
 )
 
 // pinned is how many leases one renewal can be pinned to, besides the session and
-// its beat key.
+// its heartbeat key.
 const pinned = (maxOps - 2) / 2
 
-// Renew implements [backend.Backend]. One write, of the session's beat key,
+// Renew implements [backend.Backend]. One write, of the session's heartbeat key,
 // renews all. It is pinned to the session, to the key's index, and to the index of
 // the lock and the record of each lease. Where those are too many it tells whether
 // members have changed anything; if so, and once in a while, the leases are verified
@@ -24,7 +24,7 @@ func (b *Backend) Renew(ctx context.Context, held []backend.Lease) ([]backend.An
 	if err := b.enter(ctx, what, held[0].Holder.Nonce); err != nil {
 		return nil, err
 	}
-	select { // beats are written in order
+	select { // heartbeats are written in order
 	case b.turn <- struct{}{}:
 		defer func() { <-b.turn }()
 	case <-ctx.Done():
@@ -63,7 +63,7 @@ func (r renewal) run(ctx context.Context) error {
 		for n, i := range open {
 			names[n] = r.held[i].Election
 		}
-		next, index := r.beats.next(names)
+		next, index := r.heartbeats.next(names)
 		if index == 0 {
 			if err := r.reread(ctx, session); err != nil {
 				return err
@@ -94,7 +94,7 @@ func (r renewal) look(ctx context.Context, session string) (open []int, err erro
 		if r.answers[i].Outcome != backend.Unknown || r.answers[i].Err != nil {
 			continue
 		}
-		h, ok := r.beats.holding(l.Election)
+		h, ok := r.heartbeats.holding(l.Election)
 		if ok && h.entry != nil && h.ours(session, l.Holder.Nonce, l.Term) && !h.deposed() {
 			open = append(open, i)
 		} else {
@@ -110,7 +110,7 @@ func (r renewal) look(ctx context.Context, session string) (open []int, err erro
 	}
 	for n, i := range asked {
 		if l, e := r.held[i], entries[n]; e.ours(session, l.Holder.Nonce, l.Term) && !e.deposed() {
-			r.beats.holds(e, 0, time.Time{})
+			r.heartbeats.holds(e, 0, time.Time{})
 			open = append(open, i)
 		} else {
 			r.answers[i] = backend.Answer{Lease: e.lease, Outcome: backend.Refused}
@@ -119,11 +119,11 @@ func (r renewal) look(ctx context.Context, session string) (open []int, err erro
 	return open, nil
 }
 
-// write gives the leases a fresh beat. If it was not written, what it was pinned to
+// write gives the leases a fresh heartbeat. If it was not written, what it was pinned to
 // will be read again. For many leases it returns the index of the changes key at the
 // moment of the write.
 func (r renewal) write(ctx context.Context, session string, open []int, next renewals, index uint64) (ok bool, mark uint64, err error) {
-	key, sent := r.keys.beat+session, time.Now()
+	key, sent := r.keys.heartbeat+session, time.Now()
 	ops := api.KVTxnOps{
 		{Verb: api.KVCheckSession, Key: key, Session: session},
 		{Verb: api.KVCAS, Key: key, Index: index, Value: encode(next)},
@@ -131,7 +131,7 @@ func (r renewal) write(ctx context.Context, session string, open []int, next ren
 	before := len(ops)
 	if len(open) <= pinned {
 		for _, i := range open {
-			h, _ := r.beats.holding(r.held[i].Election)
+			h, _ := r.heartbeats.holding(r.held[i].Election)
 			if h.entry == nil { // released meanwhile, against the contract
 				return false, 0, errConflict
 			}
@@ -141,7 +141,7 @@ func (r renewal) write(ctx context.Context, session string, open []int, next ren
 		ops = append(ops, get(r.keys.changes))
 		ops = append(ops, r.announced.rider(r.keys.member, sent)...)
 	}
-	r.beats.wrote(next, 0) // not known until there is an answer
+	r.heartbeats.wrote(next, 0) // not known until there is an answer
 	ok, answer, err := r.txn(ctx, ops)
 	switch {
 	case err != nil:
@@ -157,7 +157,7 @@ func (r renewal) write(ctx context.Context, session string, open []int, next ren
 				mark = pair.ModifyIndex
 			}
 		}
-		r.beats.wrote(next, now)
+		r.heartbeats.wrote(next, now)
 		if slices.ContainsFunc(ops, func(op *api.KVTxnOp) bool { return op.Verb == api.KVSet }) {
 			r.announced.again(sent)
 		}
@@ -165,7 +165,7 @@ func (r renewal) write(ctx context.Context, session string, open []int, next ren
 	}
 	for _, e := range answer.Errors {
 		if n := (e.OpIndex - before) / 2; e.OpIndex >= before && n < len(open) && len(open) <= pinned {
-			r.beats.doubt(r.held[open[n]].Election)
+			r.heartbeats.doubt(r.held[open[n]].Election)
 		}
 	}
 	if err := txnError(answer); backend.Class(r.fail("", err)) == backend.ErrDenied {
@@ -174,20 +174,20 @@ func (r renewal) write(ctx context.Context, session string, open []int, next ren
 	return false, 0, nil
 }
 
-// reread finds out what the beat key holds after a write that was not confirmed.
+// reread finds out what the heartbeat key holds after a write that was not confirmed.
 func (b *Backend) reread(ctx context.Context, session string) error {
-	key := b.keys.beat + session
+	key := b.keys.heartbeat + session
 	pairs, err := b.gets(ctx, api.KVTxnOps{get(key)})
 	if err != nil {
 		return err
 	}
 	pair := pairs[key]
 	var is renewals
-	if pair == nil || pair.Session != session || !decode(pair, &is) || is.Nonce != b.guard.Nonce() || pair.ModifyIndex < b.beats.greatest() {
+	if pair == nil || pair.Session != session || !decode(pair, &is) || is.Nonce != b.guard.Nonce() || pair.ModifyIndex < b.heartbeats.greatest() {
 		b.drop(session) // the session has ended, or somebody has been at its key
 		return nil
 	}
-	b.beats.wrote(is, pair.ModifyIndex)
+	b.heartbeats.wrote(is, pair.ModifyIndex)
 	return nil
 }
 
@@ -195,15 +195,15 @@ func (b *Backend) reread(ctx context.Context, session string) error {
 // somebody has been at its keys by hand.
 const unseen = 5 // sixths
 
-// verify makes sure of many leases after the beat was written, when the changes key
+// verify makes sure of many leases after the heartbeat was written, when the changes key
 // had the index mark. Those that have been certain since the last change by a member,
-// and were looked at not long ago, need no more; or else all are read. A beat that was
+// and were looked at not long ago, need no more; or else all are read. A heartbeat that was
 // written for one that is not ours any more makes challengers wait for a moment
 // longer; nobody trusts it.
 func (r renewal) verify(ctx context.Context, session string, open []int, next *renewals, mark uint64) error {
 	var certain, rest []int
 	for _, i := range open {
-		h, _ := r.beats.holding(r.held[i].Election)
+		h, _ := r.heartbeats.holding(r.held[i].Election)
 		if h.entry != nil && mark != 0 && h.mark == mark && within(h.at, duration(h.lock.TTL)*unseen/6) {
 			certain = append(certain, i)
 		}
@@ -220,10 +220,10 @@ func (r renewal) verify(ctx context.Context, session string, open []int, next *r
 	}
 	for _, i := range open {
 		l := r.held[i]
-		h, _ := r.beats.holding(l.Election)
+		h, _ := r.heartbeats.holding(l.Election)
 		lockPair, termPair := pairs[r.keys.lock+l.Election], pairs[r.keys.term+l.Election]
 		if h.entry != nil && lockPair != nil && termPair != nil && lockPair.ModifyIndex == h.lockPair.ModifyIndex && termPair.ModifyIndex == h.termPair.ModifyIndex {
-			r.beats.holds(h.entry, mark, asked) // as it was
+			r.heartbeats.holds(h.entry, mark, asked) // as it was
 			rest = append(rest, i)
 			continue
 		}
@@ -231,10 +231,10 @@ func (r renewal) verify(ctx context.Context, session string, open []int, next *r
 		e.parse()
 		e.judge(r.guard.Nonce(), true, &r.memory, time.Now())
 		if e.ours(session, l.Holder.Nonce, l.Term) && !e.deposed() {
-			r.beats.holds(e, mark, asked)
+			r.heartbeats.holds(e, mark, asked)
 			rest = append(rest, i)
 		} else {
-			r.beats.doubt(l.Election)
+			r.heartbeats.doubt(l.Election)
 			r.answers[i] = backend.Answer{Lease: e.lease, Outcome: backend.Refused}
 		}
 	}
@@ -247,13 +247,13 @@ func (r renewal) granted(open []int, next *renewals) {
 	self, now := r.guard.Nonce(), time.Now()
 	for _, i := range open {
 		l := r.held[i]
-		h, _ := r.beats.holding(l.Election)
+		h, _ := r.heartbeats.holding(l.Election)
 		if h.entry == nil {
 			continue // unknown
 		}
 		e := *h.entry
 		e.renewals = next
 		trust := min(l.TTL, duration(e.lock.TTL)) // never longer than challengers watch
-		r.answers[i] = backend.Answer{Lease: e.leaseFor(self, &r.memory, now), Outcome: backend.Granted, Trust: trust}
+		r.answers[i] = backend.Answer{Lease: e.leaseFor(self, &r.memory, now), Outcome: backend.Granted, ValidFor: trust}
 	}
 }

@@ -68,7 +68,7 @@ func (b *Backend) drop(id string) {
 	}
 }
 
-// open returns the session, and makes one with its beat key if there is none.
+// open returns the session, and makes one with its heartbeat key if there is none.
 func (b *Backend) open(ctx context.Context, who backend.Candidate, ttl time.Duration) (string, error) {
 	select {
 	case b.session.turn <- struct{}{}:
@@ -88,10 +88,10 @@ func (b *Backend) open(ctx context.Context, who backend.Candidate, ttl time.Dura
 	if err != nil {
 		return "", err
 	}
-	first := renewals{ID: who.ID, Nonce: who.Nonce, Beat: newBeat(), At: sent.UTC().Round(0)}
+	first := renewals{ID: who.ID, Nonce: who.Nonce, Heartbeat: newHeartbeat(), At: sent.UTC().Round(0)}
 	ok, answer, err := b.txn(ctx, api.KVTxnOps{
-		{Verb: api.KVCheckNotExists, Key: b.keys.beat + id}, // or, arriving late, it would bring an old beat back
-		{Verb: api.KVLock, Key: b.keys.beat + id, Session: id, Value: encode(first)},
+		{Verb: api.KVCheckNotExists, Key: b.keys.heartbeat + id}, // or, arriving late, it would bring an old heartbeat back
+		{Verb: api.KVLock, Key: b.keys.heartbeat + id, Session: id, Value: encode(first)},
 	})
 	if err == nil && !ok {
 		err = txnError(answer)
@@ -99,7 +99,7 @@ func (b *Backend) open(ctx context.Context, who backend.Candidate, ttl time.Dura
 	if err != nil {
 		return "", err // that session is never used, and runs out
 	}
-	b.beats.begin(first, answer.Results)
+	b.heartbeats.begin(first, answer.Results)
 	b.session.set(id, max(minSession, lasts*ttl), sent)
 	return id, nil
 }
@@ -157,12 +157,12 @@ func (b *Backend) prolong(ctx context.Context, id string) error {
 // leave destroys the session if nothing hangs on it, and takes its keys away.
 func (b *Backend) leave(ctx context.Context) {
 	id := b.session.get()
-	if id == "" || !b.beats.empty() {
+	if id == "" || !b.heartbeats.empty() {
 		return
 	}
 	b.txn(ctx, api.KVTxnOps{
-		{Verb: api.KVCheckSession, Key: b.keys.beat + id, Session: id},
-		{Verb: api.KVDelete, Key: b.keys.beat + id},
+		{Verb: api.KVCheckSession, Key: b.keys.heartbeat + id, Session: id},
+		{Verb: api.KVDelete, Key: b.keys.heartbeat + id},
 	})
 	b.client.Session().Destroy(id, write(ctx))
 }

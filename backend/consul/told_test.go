@@ -24,7 +24,7 @@ func TestManyLeasesAreTakenOverByACandidateWithMuchMetadata(t *testing.T) {
 	var bids []backend.Bid
 	for i := range 2 * grantChunk {
 		over := n.look(fmt.Sprint(i))
-		bids = append(bids, backend.Bid{Election: over.Election, Candidate: n.me, TTL: n.ttl, Renew: n.ttl / 4, Over: over})
+		bids = append(bids, backend.Bid{Election: over.Election, Candidate: n.me, TTL: n.ttl, Renew: n.ttl / 4, Expected: over})
 	}
 	for _, round := range []string{"first grants", "grants anew"} {
 		ctx, cancel := n.ctx()
@@ -34,7 +34,7 @@ func TestManyLeasesAreTakenOverByACandidateWithMuchMetadata(t *testing.T) {
 			if err != nil || a.Outcome != backend.Granted {
 				t.Fatalf("%s: %v, %v, %v; want granted", round, a.Outcome, a.Err, err)
 			}
-			bids[i].Over = a.Lease
+			bids[i].Expected = a.Lease
 		}
 	}
 }
@@ -49,13 +49,13 @@ func TestABidThatIsRefusedDoesNotSettleAnEarlierOne(t *testing.T) {
 	seen := late.look("x")
 	entries, err := late.read(t.Context(), []string{"x"}, true)
 	fatal(t, err)
-	o := &offer{entry: entries[0], next: entries[0].last + 1, bid: backend.Bid{Election: "x", Candidate: late.me, TTL: late.ttl, Over: seen}}
+	o := &offer{entry: entries[0], next: entries[0].last + 1, bid: backend.Bid{Election: "x", Candidate: late.me, TTL: late.ttl, Expected: seen}}
 	o.draw(late.session.get(), time.Now())
-	late.beats.may([]*offer{o})
+	late.heartbeats.may([]*offer{o})
 	_, err = l.root.Session().Destroy(a.session.get(), nil) // the keys are as they were
 	fatal(t, err)
 	stale := seen
-	stale.Beat++
+	stale.Heartbeat++
 	late.want("a bid over something else", late.bid(stale), backend.Refused)
 	late.release(backend.Released, backend.Lease{Election: "x"})
 	if ok, _, _, err := late.client.KV().Txn(late.grantOps(o, late.session.get()), nil); ok || err != nil {
@@ -92,7 +92,7 @@ func TestASessionHangsOnTheChecksThatAreNamedAndNoOthers(t *testing.T) {
 	n := l.node(t, "n", func(o *Options) { o.Checks = []string{"dsik"} })
 	ctx, cancel := n.ctx()
 	defer cancel()
-	if _, err := n.Acquire(ctx, []backend.Bid{{Election: "x", Candidate: n.me, TTL: n.ttl, Over: n.look("x")}}); !errors.Is(err, backend.ErrDenied) {
+	if _, err := n.Acquire(ctx, []backend.Bid{{Election: "x", Candidate: n.me, TTL: n.ttl, Expected: n.look("x")}}); !errors.Is(err, backend.ErrDenied) {
 		t.Errorf("a check that there is not: %v; want ErrDenied", err)
 	}
 }
@@ -131,11 +131,11 @@ func TestATokensFileIsReadAgainWhateverSaysThatItLacksARight(t *testing.T) {
 func TestWordsOfMessagesDoNotChangeWhatTheySay(t *testing.T) {
 	agent := testbed.StartConsul(t, testbed.ConsulOptions{ACL: true})
 	l := newLab(t, agent)
-	reader := token(t, l.root, fmt.Sprintf("key_prefix %q { policy = \"read\" }\nsession_prefix \"\" { policy = \"write\" }\nkey_prefix %q { policy = \"write\" }", l.prefix, l.prefix+"/beats/")).SecretID
+	reader := token(t, l.root, fmt.Sprintf("key_prefix %q { policy = \"read\" }\nsession_prefix \"\" { policy = \"write\" }\nkey_prefix %q { policy = \"write\" }", l.prefix, l.prefix+"/heartbeats/")).SecretID
 	n := l.node(t, "n", func(o *Options) { o.Token = reader })
 	for _, name := range []string{"x", "search-index", "existing"} {
 		ctx, cancel := n.ctx()
-		answers, err := n.Acquire(ctx, []backend.Bid{{Election: name, Candidate: n.me, TTL: n.ttl, Over: n.look(name)}})
+		answers, err := n.Acquire(ctx, []backend.Bid{{Election: name, Candidate: n.me, TTL: n.ttl, Expected: n.look(name)}})
 		cancel()
 		if err == nil {
 			err = answers[0].Err
@@ -148,8 +148,8 @@ func TestWordsOfMessagesDoNotChangeWhatTheySay(t *testing.T) {
 	for _, word := range []string{"consul", "election", "over"} {
 		n := open.node(t, "n", func(o *Options) { o.Token = word })
 		held := n.win(word)
-		if err := n.Ask(t.Context(), []backend.Wish{{Election: held.Election, Term: 1, Kind: backend.Depose}}); !errors.Is(err, backend.ErrStale) {
-			t.Errorf("a wish for a term that is over, with the token %q: %v; want ErrStale", word, err)
+		if err := n.Request(t.Context(), []backend.Request{{Election: held.Election, Term: 1, Kind: backend.Depose}}); !errors.Is(err, backend.ErrStale) {
+			t.Errorf("a request for a term that is over, with the token %q: %v; want ErrStale", word, err)
 		}
 	}
 }

@@ -109,7 +109,7 @@ func TestTheRightsOfTheDocumentationSuffice(t *testing.T) {
 		t.Errorf("listening past the end of a token: %v", err)
 	}
 
-	// Rights that are taken away in a reign: no renewal, and a clear word.
+	// Rights that are taken away in a leadership: no renewal, and a clear word.
 	held = a.lead("jobs")
 	ctx, cancel := a.ctx()
 	defer cancel()
@@ -138,14 +138,14 @@ func everything(t *testing.T, a, b *node) {
 	defer cancel()
 	if err := errors.Join(
 		a.Announce(ctx, backend.Member{Candidate: a.me, TTL: ttl}), a.Announce(ctx, backend.Member{Candidate: a.me, TTL: ttl}),
-		b.Ask(ctx, []backend.Wish{{Election: "all", Term: held.Term, Kind: backend.Nominate, ID: "b"}}),
+		b.Request(ctx, []backend.Request{{Election: "all", Term: held.Term, Kind: backend.Nominate, ID: "b"}}),
 	); err != nil {
 		t.Fatal(err)
 	}
 	if members, err := b.Members(ctx, "", 10); err != nil || len(members) != 1 || members[0].Candidate != a.me {
 		t.Errorf("members: %v, %v", members, err)
 	}
-	if records, err := b.List(ctx, "", 10); err != nil || len(records) != 1 || records[0].Wish.ID != "b" {
+	if records, err := b.List(ctx, "", 10); err != nil || len(records) != 1 || records[0].Request.ID != "b" {
 		t.Errorf("records: %v, %v", records, err)
 	}
 	heard := b.listen(b.see("all"))

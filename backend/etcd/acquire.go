@@ -81,7 +81,7 @@ func (b *Backend) pinned(offers []offer) (when []clientv3.Cmp) {
 }
 
 // watched returns what must still hold of leases that are taken from others: they
-// were not renewed since they were read. (And their wishes were not touched, which is
+// were not renewed since they were read. (And their requests were not touched, which is
 // how Release stops a bid that is still on its way.)
 func (b *Backend) watched(offers []offer) (when []clientv3.Cmp) {
 	once := make(map[string]bool)
@@ -90,10 +90,10 @@ func (b *Backend) watched(offers []offer) (when []clientv3.Cmp) {
 		if e.Vacant() || e.mine {
 			continue
 		}
-		when = append(when, clientv3.Compare(clientv3.ModRevision(b.keys.wish(e.Election)), "=", e.wishAt))
-		if key := b.keys.beat(e.record.Session); !once[key] && !e.odd { // that renews nothing which a hand has put there
+		when = append(when, clientv3.Compare(clientv3.ModRevision(b.keys.request(e.Election)), "=", e.requestAt))
+		if key := b.keys.heartbeat(e.record.Session); !once[key] && !e.odd { // that renews nothing which a hand has put there
 			once[key] = true
-			when = append(when, clientv3.Compare(clientv3.ModRevision(key), "=", e.beatAt))
+			when = append(when, clientv3.Compare(clientv3.ModRevision(key), "=", e.heartbeatAt))
 		}
 	}
 	return when
@@ -125,7 +125,7 @@ func (b *Backend) acquire(ctx context.Context, bids []backend.Bid, part []int, r
 	var granted []int
 	for n, i := range part {
 		bid, e := bids[i], &entries[n]
-		if !e.mine && !e.Unchanged(bid.Over) || e.MovedTo != bid.Over.MovedTo {
+		if !e.mine && !e.Unchanged(bid.Expected) || e.MovedTo != bid.Expected.MovedTo {
 			if !e.belongs(v.self) {
 				b.lets(bid.Election, 0)
 			} else if err := b.release(ctx, []backend.Lease{{Election: bid.Election, End: backend.Failed}}); err != nil {
@@ -134,7 +134,7 @@ func (b *Backend) acquire(ctx context.Context, bids []backend.Bid, part []int, r
 			answers[i] = backend.Answer{Lease: e.Lease, Outcome: backend.Refused}
 			continue
 		}
-		next, err := backend.NextTerm(max(e.Term, bid.Over.Term), e.old, bid.Floor, now)
+		next, err := backend.NextTerm(max(e.Term, bid.Expected.Term), e.old, bid.MinTerm, now)
 		if err != nil {
 			answers[i] = backend.Answer{Err: fmt.Errorf("etcd: acquire %q: %w", bid.Election, err)}
 			continue
@@ -183,7 +183,7 @@ func (b *Backend) acquire(ctx context.Context, bids []backend.Bid, part []int, r
 			answers[i] = backend.Answer{Err: fmt.Errorf("etcd: acquire %q: %w: the store was exchanged", bids[i].Election, backend.ErrUnavailable)}
 			continue
 		}
-		answers[i] = backend.Answer{Lease: b.granted(v, &offers[n], &w), Outcome: backend.Granted, Trust: bids[i].TTL}
+		answers[i] = backend.Answer{Lease: b.granted(v, &offers[n], &w), Outcome: backend.Granted, ValidFor: bids[i].TTL}
 	}
 	return nil
 }
@@ -223,7 +223,7 @@ func (b *Backend) write(ctx context.Context, s *session, v *view, offers []offer
 			o.record.Election, o.record.Write = o.entry.Election, o.entry.writes+1
 			then = append(then, clientv3.OpPut(b.keys.record(o.entry.Election), encode(o.record)))
 			if o.record.Term != o.entry.Term || o.entry.missing { // a grant
-				then = append(then, clientv3.OpDelete(b.keys.wish(o.entry.Election)))
+				then = append(then, clientv3.OpDelete(b.keys.request(o.entry.Election)))
 			}
 			if o.entry.missing {
 				made++
@@ -263,9 +263,9 @@ func (b *Backend) write(ctx context.Context, s *session, v *view, offers []offer
 // granted notes a lease that was written, and returns it.
 func (b *Backend) granted(v *view, o *offer, w *write) backend.Lease {
 	v.sessions[w.session.name] = w.home
-	e := entry{Lease: backend.Lease{Election: o.entry.Election, Wish: o.entry.Wish}, record: o.record, recordAt: w.at, writes: o.record.Write, met: true, may: true}
+	e := entry{Lease: backend.Lease{Election: o.entry.Election, Request: o.entry.Request}, record: o.record, recordAt: w.at, writes: o.record.Write, met: true, may: true}
 	if o.record.Term != o.entry.Term {
-		e.Wish = backend.Wish{}
+		e.Request = backend.Request{}
 	}
 	v.judge(&e)
 	b.holds(&e, w.session)
@@ -273,11 +273,11 @@ func (b *Backend) granted(v *view, o *offer, w *write) backend.Lease {
 }
 
 // written returns the revision at which the offers were written by another copy of
-// the transaction, or 0. The beats were drawn for this very attempt.
+// the transaction, or 0. The heartbeats were drawn for this very attempt.
 func written(offers []offer, found []entry) (at int64) {
 	for _, o := range offers {
 		i := slices.IndexFunc(found, func(e entry) bool { return e.Election == o.entry.Election })
-		if i < 0 || found[i].record == nil || found[i].record.Beat != o.record.Beat || found[i].record.Nonce != o.record.Nonce {
+		if i < 0 || found[i].record == nil || found[i].record.Heartbeat != o.record.Heartbeat || found[i].record.Nonce != o.record.Nonce {
 			return 0
 		}
 		at = found[i].recordAt
@@ -305,14 +305,14 @@ func newOffer(v *view, e *entry, bid backend.Bid, term uint64, now time.Time) of
 	end, lastID, lastNonce, history := e.ends(backend.Failed, now)
 	return offer{e, &record{
 		Term: term, ID: c.ID, Nonce: c.Nonce, Address: c.Address, Metadata: c.Metadata, TTL: span(bid.TTL), Renew: span(bid.Renew),
-		Beat: newBeat(), End: end, LastID: lastID, LastNonce: lastNonce, History: history,
+		Heartbeat: newHeartbeat(), End: end, LastID: lastID, LastNonce: lastNonce, History: history,
 		Elected: now, Written: now, Cluster: v.cluster, marks: marks{e.MovedTo, e.MovedFrom},
 	}}
 }
 
-// ends returns what an entry says about its past once its present reign, if there
+// ends returns what an entry says about its past once its present leadership, if there
 // is one, is over.
-func (e *entry) ends(how backend.End, now time.Time) (end backend.End, id, nonce string, history []backend.Reign) {
+func (e *entry) ends(how backend.End, now time.Time) (end backend.End, id, nonce string, history []backend.Leadership) {
 	r := e.record
 	switch {
 	case r == nil:
@@ -321,8 +321,8 @@ func (e *entry) ends(how backend.End, now time.Time) (end backend.End, id, nonce
 		return r.End, r.LastID, r.LastNonce, backend.CleanHistory(r.History)
 	}
 	lapsed := e.Lapsed()
-	if e.beatAt == 0 { // the last renewal went with the session
+	if e.heartbeatAt == 0 { // the last renewal went with the session
 		lapsed = 0
 	}
-	return how, r.ID, r.Nonce, backend.Remember(r.History, backend.Reign{Term: r.Term, ID: r.ID, From: r.Elected}.Close(how, now, lapsed))
+	return how, r.ID, r.Nonce, backend.Remember(r.History, backend.Leadership{Term: r.Term, ID: r.ID, From: r.Elected}.Close(how, now, lapsed))
 }

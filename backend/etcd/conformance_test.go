@@ -62,7 +62,7 @@ func newStore(t testing.TB, endpoints []string) conformance.Store {
 		},
 		Faults: map[string]conformance.Fault{
 			conformance.FaultDeleteRecord: func(_ bool, election string) error {
-				_, err := admin.Txn(context.Background()).Then(clientv3.OpDelete(k.record(election)), clientv3.OpDelete(k.wish(election))).Commit()
+				_, err := admin.Txn(context.Background()).Then(clientv3.OpDelete(k.record(election)), clientv3.OpDelete(k.request(election))).Commit()
 				return err
 			},
 			conformance.FaultPlantRecord: func(_ bool, election string) error {
@@ -83,7 +83,7 @@ func plant(admin *clientv3.Client, k keys, election string) error {
 	}
 	r := decode[record](got.Kvs[0].Value)
 	text := "<script>\x1b]0;\u202e"
-	r.ID, r.Nonce, r.Address, r.Metadata, r.Beat = text, text, "javascript:alert(1)\n", "\x00\x1b[2J", r.Beat+2
+	r.ID, r.Nonce, r.Address, r.Metadata, r.Heartbeat = text, text, "javascript:alert(1)\n", "\x00\x1b[2J", r.Heartbeat+2
 	_, err = admin.Put(ctx, k.record(election), encode(r))
 	return err
 }

@@ -147,7 +147,7 @@ func TestAHandOverTakesMilliseconds(t *testing.T) {
 	slices.Sort(took)
 	t.Logf("median %v, worst %v", took[len(took)/2], took[len(took)-1])
 	if took[len(took)/2] > 1500*time.Millisecond { // beside all other tests; alone it is some milliseconds
-		t.Errorf("hand-overs took %v", took)
+		t.Errorf("handovers took %v", took)
 	}
 }
 
@@ -221,10 +221,10 @@ func TestARenewalIsTrustedForNoLongerThanOthersWatch(t *testing.T) {
 		want := held
 		want.TTL, want.Renew = d, d/4
 		got, err := a.renew(want)
-		if err != nil || got.Outcome != backend.Granted || got.Trust > min(d, ttl) {
-			t.Errorf("for %v: %v, trusted for %v, %v; want granted, for %v at most", d, got.Outcome, got.Trust, err, min(d, ttl))
+		if err != nil || got.Outcome != backend.Granted || got.ValidFor > min(d, ttl) {
+			t.Errorf("for %v: %v, trusted for %v, %v; want granted, for %v at most", d, got.Outcome, got.ValidFor, err, min(d, ttl))
 		}
-		if seen := b.see("jobs"); seen.Watch != ttl || seen.TTL != ttl {
+		if seen := b.see("jobs"); seen.ObserveFor != ttl || seen.TTL != ttl {
 			t.Errorf("others see %+v; want the TTL of the grant, %v", seen, ttl)
 		}
 	}

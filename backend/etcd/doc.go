@@ -27,20 +27,20 @@
 // # How it works
 //
 // A record for each election lasts, and says who holds it. A manager has one session for
-// all that it holds: one key, into which each renewal writes a fresh beat. Challengers
-// watch record and beat for the holder's TTL by their own clocks, as they do on a
+// all that it holds: one key, into which each renewal writes a fresh heartbeat. Challengers
+// watch record and heartbeat for the holder's TTL by their own clocks, as they do on a
 // database. That etcd ends a lease of its own is never waited for, and nothing rests on
 // it. Nothing of the client's own election and mutex recipes is used.
 //
 // A renewal is one transaction. It requires that the session's key is as the renewal
-// before has left it, and writes a fresh beat; and it reads, as of the same moment, the
+// before has left it, and writes a fresh heartbeat; and it reads, as of the same moment, the
 // revisions of the records. A lease is renewed if its record still has the revision that
-// the grant gave it. That there is no new wish for one of them is a second condition, so
-// that who was deposed writes no beat. Records are read key by key up to 40 elections and
+// the grant gave it. That there is no new request for one of them is a second condition, so
+// that who was deposed writes no heartbeat. Records are read key by key up to 40 elections and
 // by range above that; whatever their number there is one write. What was not renewed
-// together with the rest is listed beside the beat with one of its own.
+// together with the rest is listed beside the heartbeat with one of its own.
 //
-// A take-over is one transaction for each 40 elections. It requires that the records
+// A takeover is one transaction for each 40 elections. It requires that the records
 // and the keys of the holders' sessions have the revisions under which the challenger has
 // read, once more, just what it has watched. It writes the records, with the next terms.
 //
@@ -52,13 +52,13 @@
 // A holder believes to lead for a TTL from the sending of a grant or a renewal that was
 // answered. Etcd puts all transactions in one order, which is that of their revisions,
 // and a majority keeps it: a member that was stopped, or cut off, decides nothing. Say
-// the last renewal that the holder trusts is at revision k and the take-over at t.
+// the last renewal that the holder trusts is at revision k and the takeover at t.
 //
-//   - k < t. The take-over found the session's key as k, or a later beat, has left it: the
-//     challenger had read that beat a TTL before, or earlier, and k was sent before it
+//   - k < t. The takeover found the session's key as k, or a later heartbeat, has left it: the
+//     challenger had read that heartbeat a TTL before, or earlier, and k was sent before it
 //     could be read. By clocks that tick alike the holder's trust had ended by then.
 //   - k > t. The record has another revision than that of the grant, and the renewal
-//     reads it in the very transaction that writes the beat (or, above 4,000
+//     reads it in the very transaction that writes the heartbeat (or, above 4,000
 //     elections, after it). So it is not trusted. Challengers of other elections of
 //     that session wait for a moment longer.
 //
@@ -73,7 +73,7 @@
 // Requests may come late, or twice, since a call that one member does not answer is sent
 // to another. Each is pinned to what it changes, so the first copy that arrives counts.
 // Renewals write in order: each names the revision that the one before has left, so that
-// a late one brings no old beat back. If an answer was lost the next renewal finds a
+// a late one brings no old heartbeat back. If an answer was lost the next renewal finds a
 // value that was sent from here, trusts nothing of it, and goes on from there. A release
 // of whatever a lost bid may have been granted writes once more what that bid is pinned
 // to.
@@ -90,7 +90,7 @@
 //
 // It is no matter. Whoever watches sees a change, and begins anew: nothing that the
 // holder trusts is written after that under this key, and the watch lasts a TTL. A
-// take-over then requires that the key is still not there. The holder's next renewal
+// takeover then requires that the key is still not there. The holder's next renewal
 // finds it gone, or holding what the holder has not written, and goes on under another
 // session, whose name was never used, by a transaction that requires nothing but that
 // the record is as it was granted. That writes the record: whichever of the two
@@ -99,7 +99,7 @@
 // # When a lease is free
 //
 //	record vacant                                free
-//	record held                                  after record and beat were watched for its TTL
+//	record held                                  after record and heartbeat were watched for its TTL
 //	the same, and no session                     the same
 //	no record, never made                        free
 //	no record, but it was deleted; or one from
@@ -108,7 +108,7 @@
 //
 // A record says of which election it is and which write of its key, and the key's version
 // shows whether that is so: what somebody has copied, edited or put back fits neither. No
-// beat renews it.
+// heartbeat renews it.
 //
 // That an election was deleted shows in the number of records made,
 // which stands in one key; a grant without a record counts it up in the same
@@ -129,12 +129,12 @@
 //   - Only what was heard is ever told without reading. That a lease was not renewed is
 //     the answer of a linearizable reading alone, and so is everything else, such as
 //     that the key of a session is gone.
-//   - A beat that was heard was in the store before, and sent before that. A challenger
+//   - A heartbeat that was heard was in the store before, and sent before that. A challenger
 //     counts from the moment at which it is told of it, which is later. So it watches for
-//     no less than if it had read that beat.
-//   - A take-over reads once more and is compared with what that shows. A renewal that
+//     no less than if it had read that heartbeat.
+//   - A takeover reads once more and is compared with what that shows. A renewal that
 //     came since and was not heard undoes it.
-//   - If the watch of beats is behind, or tells nothing, or tells of another cluster, it
+//   - If the watch of heartbeats is behind, or tells nothing, or tells of another cluster, it
 //     is read. If it is ahead of that of records, a lease that was taken away may seem
 //     to be renewed under the old session, until the other watch tells: who believes
 //     that waits for longer. Whatever is heard, a lease is read every six TTLs.
@@ -156,9 +156,9 @@
 // it makes a renewal fail. If it was not written so, for whatever reason, the next
 // announcement writes it by itself.
 //
-// Each reading has the records and wishes between the first and the last
+// Each reading has the records and requests between the first and the last
 // name that it is about (for renewals: of records the keys alone), a few hundred bytes an
-// election, and one key for each session. Each follower is sent every beat of its prefix.
+// election, and one key for each session. Each follower is sent every heartbeat of its prefix.
 // Give fleets that have nothing to do with each other prefixes of their own.
 //
 // A call that one member does not answer within a quarter of its time is sent to
@@ -170,11 +170,11 @@
 //
 // All values are JSON. Times are those of who wrote them, and for people.
 //
-//	etcdctl get election/record/billing            term, holder, how the last reign ended, history
+//	etcdctl get election/record/billing            term, holder, how the last leadership ended, history
 //	etcdctl get --prefix election/record/          all of them
-//	etcdctl get --prefix election/beat/            sessions: what they have renewed last
+//	etcdctl get --prefix election/heartbeat/            sessions: what they have renewed last
 //	etcdctl get --prefix election/candidate/       who takes part
-//	etcdctl get --prefix election/wish/            what operators wish
+//	etcdctl get --prefix election/request/            what operators request
 //	etcdctl get election/layout                    number of elections made, greatest TTL
 //
 // The name of an election is the rest of the key, byte by byte. Do not delete keys:
@@ -194,7 +194,7 @@
 //	etcdctl user grant-role app election
 //
 // Observers need read instead of readwrite. All must be able to read the whole prefix: it is
-// read in ranges. Who may write the layout, beats, candidates, wishes, and some of the records
+// read in ranges. Who may write the layout, heartbeats, candidates, requests, and some of the records
 // only is denied the others, and granted those all the same. Who can write the prefix can
 // depose or impersonate any leader, and who can revoke leases of others (root) makes them
 // write more. With --client-cert-auth the user is the common name of the certificate,

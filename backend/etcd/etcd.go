@@ -65,7 +65,7 @@ type Backend struct {
 	lines  lines
 	login  *login
 	keys   keys
-	guard  backend.Guard
+	guard  backend.SingleOwner
 
 	making chan struct{} // taken by who makes an etcd lease
 	turn   chan struct{} // taken by who writes the session's key
@@ -146,7 +146,7 @@ func (b *Backend) Guarantees() backend.Guarantees {
 		Expiry: backend.ByChallengers,
 		Push:   true, Poll: true, // changes are pushed, renewals are not
 		Moves: true, Exclusive: true, DurableTerms: true,
-		ForeignSilence: true, ForeignPriority: true, ForeignNomination: true,
+		ForeignFailoverDelay: true, ForeignIncumbentGrace: true, ForeignNomination: true,
 	}
 }
 
@@ -163,7 +163,7 @@ func (b *Backend) Close() error {
 	if id != 0 {
 		ctx, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond)
 		defer cancel()
-		if holds { // its beats stay, so that nobody watches anew
+		if holds { // its heartbeats stay, so that nobody watches anew
 			b.client.Delete(ctx, b.keys.candidate(b.guard.Nonce())) // if it fails, that runs out
 		} else {
 			b.client.Revoke(ctx, id) // the same

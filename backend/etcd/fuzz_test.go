@@ -17,28 +17,28 @@ import (
 func FuzzKeys(f *testing.F) {
 	const cluster = 7
 	me, other := strings.Repeat("a", 32), strings.Repeat("b", 32)
-	held := encode(record{Term: 5, ID: "me", Nonce: me, Beat: 9, TTL: span(time.Second), Session: "s", Written: time.Unix(1, 0).UTC(), Cluster: cluster, Election: "jobs", Write: 1})
-	theirs := encode(record{Term: math.MaxUint64, ID: "x", Nonce: other, Beat: 1, TTL: math.MaxInt64, Session: "s", Cluster: cluster, Election: "jobs", Write: 1})
-	vacant := encode(record{Term: 6, Beat: 9, End: backend.Released, LastID: "x", LastNonce: other, History: []backend.Reign{{Term: 6, ID: "x"}}, Cluster: cluster, Election: "jobs", Write: 1})
-	beats := encode(renewals{ID: "x", Nonce: other, Beat: 7, Apart: map[string]beat{"jobs": 8, "other": 9}, At: time.Unix(2, 0).UTC()})
-	depose := encode(wish{Term: 5, Kind: backend.Depose})
+	held := encode(record{Term: 5, ID: "me", Nonce: me, Heartbeat: 9, TTL: span(time.Second), Session: "s", Written: time.Unix(1, 0).UTC(), Cluster: cluster, Election: "jobs", Write: 1})
+	theirs := encode(record{Term: math.MaxUint64, ID: "x", Nonce: other, Heartbeat: 1, TTL: math.MaxInt64, Session: "s", Cluster: cluster, Election: "jobs", Write: 1})
+	vacant := encode(record{Term: 6, Heartbeat: 9, End: backend.Released, LastID: "x", LastNonce: other, History: []backend.Leadership{{Term: 6, ID: "x"}}, Cluster: cluster, Election: "jobs", Write: 1})
+	heartbeats := encode(renewals{ID: "x", Nonce: other, Heartbeat: 7, Apart: map[string]heartbeat{"jobs": 8, "other": 9}, At: time.Unix(2, 0).UTC()})
+	depose := encode(request{Term: 5, Kind: backend.Depose})
 	known := encode(layout{Version: 1, Made: 3, MaxTTL: span(10 * time.Second), Cluster: cluster})
 	for i, text := range []string{"", "null", "[]", "{", "\xff\x00", `{"term":-1}`, `{"ttl":"-1s","renew":"2562047h"}`, `{"ttl":"9e99s"}`, `{"id":"\u0000\u202e","nonce":"x","term":1}`,
 		`{"term":18446744073709551615,"nonce":"x"}`, `{"elected":"0000-01-01T00:00:00-23:59","written":"9999-12-31T23:59:59-23:59"}`, `{"session":"../../record/x","nonce":"x"}`, `{"made":-9223372036854775808,"again":-1}`, `{"layout":2}`,
-		`{"beat":"-1"}`, `{"beat":7}`, `{"beat":"7","apart":{"jobs":"x"}}`, `{"apart":null,"at":"0000-01-01T00:00:00+23:59"}`} {
+		`{"heartbeat":"-1"}`, `{"heartbeat":7}`, `{"heartbeat":"7","apart":{"jobs":"x"}}`, `{"apart":null,"at":"0000-01-01T00:00:00+23:59"}`} {
 		f.Add([]byte(text), []byte(text), []byte(text), []byte(text), uint8(255))
 		f.Add([]byte(text), []byte(held), []byte(depose), []byte(known), uint8(i))
-		f.Add([]byte(beats), []byte(text), []byte(text), []byte(known), uint8(16+i))
+		f.Add([]byte(heartbeats), []byte(text), []byte(text), []byte(known), uint8(16+i))
 	}
-	f.Add([]byte(beats), []byte(held), []byte(depose), []byte(known), uint8(31))
-	f.Add([]byte(beats), []byte(theirs), []byte(depose), []byte(known), uint8(15))
-	f.Add([]byte(beats), []byte(vacant), []byte(depose), []byte(known), uint8(14))
-	f.Fuzz(func(t *testing.T, aBeat, aRecord, aWish, aLayout []byte, there uint8) {
+	f.Add([]byte(heartbeats), []byte(held), []byte(depose), []byte(known), uint8(31))
+	f.Add([]byte(heartbeats), []byte(theirs), []byte(depose), []byte(known), uint8(15))
+	f.Add([]byte(heartbeats), []byte(vacant), []byte(depose), []byte(known), uint8(14))
+	f.Fuzz(func(t *testing.T, aHeartbeat, aRecord, aRequest, aLayout []byte, there uint8) {
 		b := &Backend{keys: "p/"}
 		r := reading{view: view{cluster: cluster, revision: 100, self: me, sessions: map[string]*home{}, restored: int64(there & 64), lossy: there&32 != 0},
 			entries: []entry{{Lease: backend.Lease{Election: "jobs"}, met: there&128 != 0, may: there&16 != 0}}}
 		found := r.byName()
-		for i, kv := range []*mvccpb.KeyValue{{Key: []byte("p/beat/s"), Value: aBeat}, {Key: []byte("p/record/jobs"), Value: aRecord}, {Key: []byte("p/wish/jobs"), Value: aWish}, {Key: []byte("p/layout"), Value: aLayout}} {
+		for i, kv := range []*mvccpb.KeyValue{{Key: []byte("p/heartbeat/s"), Value: aHeartbeat}, {Key: []byte("p/record/jobs"), Value: aRecord}, {Key: []byte("p/request/jobs"), Value: aRequest}, {Key: []byte("p/layout"), Value: aLayout}} {
 			if there>>i&1 == 1 {
 				kv.CreateRevision, kv.ModRevision, kv.Version = 1, 50, 1
 				b.note(&r.view, found, kv)
@@ -50,17 +50,17 @@ func FuzzKeys(f *testing.F) {
 		if l != backend.CleanLease(l) || l.Election != "jobs" || len(l.Ref) > 512 {
 			t.Errorf("not fit to be handed on: %+v", l)
 		}
-		if rec := e.record; rec != nil && rec.Term > 0 && rec.Nonce != "" && !e.mine && (l.Watch < minTTL || l.Watch > maxTTL || l.Watch < min(l.TTL, maxTTL)) {
-			t.Errorf("held, and to be watched for %v: %+v", l.Watch, l)
+		if rec := e.record; rec != nil && rec.Term > 0 && rec.Nonce != "" && !e.mine && (l.ObserveFor < minTTL || l.ObserveFor > maxTTL || l.ObserveFor < min(l.TTL, maxTTL)) {
+			t.Errorf("held, and to be watched for %v: %+v", l.ObserveFor, l)
 		}
-		if (e.old || !e.missing && (e.record == nil || e.record.Term == 0 || e.record.Election != "jobs" || e.record.Write != 1)) && l.Watch < minTTL {
+		if (e.old || !e.missing && (e.record == nil || e.record.Term == 0 || e.record.Election != "jobs" || e.record.Write != 1)) && l.ObserveFor < minTTL {
 			t.Errorf("what may have been lost is free at once: %+v", l)
 		}
 		if e.mine && (l.Holder.Nonce != me || e.old) {
 			t.Errorf("taken for our own leftover: %+v", l)
 		}
-		if l.Wish != (backend.Wish{}) && l.Wish.Term != l.Term {
-			t.Errorf("a wish of another term: %+v", l)
+		if l.Request != (backend.Request{}) && l.Request.Term != l.Term {
+			t.Errorf("a request of another term: %+v", l)
 		}
 		again := *e
 		v.judge(&again)

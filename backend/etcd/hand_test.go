@@ -24,7 +24,7 @@ func TestASessionThatIsLostIsWatchedAndItsHolderGoesOn(t *testing.T) {
 		name string
 		lose func(l *lab, a *node)
 	}{
-		{"its key is deleted", func(l *lab, a *node) { l.del(t, l.keys.beat(a.present().name)) }},
+		{"its key is deleted", func(l *lab, a *node) { l.del(t, l.keys.heartbeat(a.present().name)) }},
 		{"its etcd lease is revoked", func(l *lab, a *node) {
 			if _, err := l.admin.Revoke(t.Context(), a.leaseID); err != nil {
 				t.Error(err)
@@ -60,28 +60,28 @@ func TestASessionThatIsLostIsWatchedAndItsHolderGoesOn(t *testing.T) {
 }
 
 // Somebody writes a session's key, which holds nothing secret. Its holder takes no
-// strange beat for its own.
+// strange heartbeat for its own.
 func TestASessionThatSomebodyElseWritesIsLost(t *testing.T) {
 	t.Parallel()
 	for name, write := range map[string]func(old []byte) string{
-		"nonsense":           func([]byte) string { return "\xff{" },
-		"nothing":            func([]byte) string { return "" },
-		"an old value":       func(old []byte) string { return string(old) },
-		"a beat of its own":  func([]byte) string { return `{"nonce":"x","beat":"7"}` },
-		"an endless value":   func([]byte) string { return strings.Repeat(" ", 1<<20+1) },
-		"beats of elections": func([]byte) string { return `{"beat":"7","apart":{"jobs":"8","":"0"}}` },
+		"nonsense":                func([]byte) string { return "\xff{" },
+		"nothing":                 func([]byte) string { return "" },
+		"an old value":            func(old []byte) string { return string(old) },
+		"a heartbeat of its own":  func([]byte) string { return `{"nonce":"x","heartbeat":"7"}` },
+		"an endless value":        func([]byte) string { return strings.Repeat(" ", 1<<20+1) },
+		"heartbeats of elections": func([]byte) string { return `{"heartbeat":"7","apart":{"jobs":"8","":"0"}}` },
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := newLab(t)
 			a, b := l.node(t, "a"), l.node(t, "b")
 			held := a.mustRenew(a.lead("jobs"))
 			s := a.present()
-			got, err := l.admin.Get(t.Context(), l.keys.beat(s.name))
+			got, err := l.admin.Get(t.Context(), l.keys.heartbeat(s.name))
 			if err != nil || len(got.Kvs) != 1 {
 				t.Fatal(got, err)
 			}
 			held = a.mustRenew(held)
-			l.put(t, l.keys.beat(s.name), write(got.Kvs[0].Value))
+			l.put(t, l.keys.heartbeat(s.name), write(got.Kvs[0].Value))
 			seen := b.stays("jobs", name+" was written")
 			if now := a.mustRenew(held); a.present() == s || now.Term != held.Term {
 				t.Errorf("renewed in term %d, the same session: %v; want term %d and another session", now.Term, a.present() == s, held.Term)
@@ -99,7 +99,7 @@ func TestASessionThatIsMadeAgainByHandIsAnother(t *testing.T) {
 	a, b := l.node(t, "a"), l.node(t, "b")
 	held := a.mustRenew(a.lead("jobs"))
 	s := a.present()
-	key := l.keys.beat(s.name)
+	key := l.keys.heartbeat(s.name)
 	got, err := l.admin.Get(t.Context(), key)
 	if err != nil || len(got.Kvs) != 1 {
 		t.Fatal(got, err)
@@ -141,14 +141,14 @@ func TestAnElectionOfWhichAllIsDeletedIsWatched(t *testing.T) {
 	l := newLab(t)
 	a, b := l.node(t, "a"), l.node(t, "b")
 	first := b.see("other")
-	if first.Watch != 0 {
+	if first.ObserveFor != 0 {
 		t.Fatalf("a first election: %+v; want one that is free", first)
 	}
 	held := a.lead("jobs")
 	l.del(t, l.keys.record("jobs"))
 	for _, n := range []*node{b, l.node(t, "late")} {
 		got := n.see("jobs")
-		if got.Watch < ttl {
+		if got.ObserveFor < ttl {
 			t.Fatalf("%s: %+v; want it to be watched for the greatest TTL that was ever granted, %v", n.me.ID, got, ttl)
 		}
 	}
@@ -177,10 +177,10 @@ func TestNonsenseInTheStoreIsReadAsText(t *testing.T) {
 	for i, text := range []string{"", "null", "[]", "{", "\xff\x00", `{"term":-1}`, `{"term":"x"}`, `{"term":99999999999999999999}`, `{"history":[{}]}`} {
 		name := "bad" + strconv.Itoa(i)
 		held := lead(name)
-		for _, key := range []string{l.keys.record(name), l.keys.wish(name), l.keys.layout()} {
+		for _, key := range []string{l.keys.record(name), l.keys.request(name), l.keys.layout()} {
 			l.put(t, key, text)
 		}
-		if seen := b.see(name); seen.Watch < time.Minute {
+		if seen := b.see(name); seen.ObserveFor < time.Minute {
 			t.Errorf("nonsense in its record, %q: %+v; want it to be watched for the greatest TTL", text, seen)
 		}
 		a.mustRefuse(held, "whose record is nonsense: "+text)
@@ -210,7 +210,7 @@ func TestAStoreThatGoesBackIsWatched(t *testing.T) {
 	b.newest += 1 << 20 // as if an older copy had been restored since
 	b.mu.Unlock()
 	old := b.see("jobs")
-	if old.Watch < ttl || !old.Vacant() {
+	if old.ObserveFor < ttl || !old.Vacant() {
 		t.Fatalf("a vacant lease in a store that went back: %+v; want it to be watched for %v", old, ttl)
 	}
 	next, err := b.bid(old, ttl)

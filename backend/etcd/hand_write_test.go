@@ -50,14 +50,14 @@ func TestWhatPeopleWriteOverARecordFreesItForNobody(t *testing.T) {
 		deleted bool // first
 		written func(t *testing.T, r records) string
 	}{
-		"an earlier reign":                {false, func(_ *testing.T, r records) string { return r.old }},
-		"an earlier vacancy":              {false, func(_ *testing.T, r records) string { return r.vacated }},
-		"the record of another election":  {false, func(_ *testing.T, r records) string { return r.others }},
-		"a short TTL":                     {false, func(t *testing.T, r records) string { return edit(t, r.now, map[string]any{"ttl": "10ms"}) }},
-		"nobody":                          {false, func(t *testing.T, r records) string { return edit(t, r.now, vacant) }},
-		"deleted, and an earlier reign":   {true, func(_ *testing.T, r records) string { return r.old }},
-		"deleted, and an earlier vacancy": {true, func(_ *testing.T, r records) string { return r.vacated }},
-		"deleted, and nobody":             {true, func(t *testing.T, r records) string { return edit(t, r.now, vacant) }},
+		"an earlier leadership":              {false, func(_ *testing.T, r records) string { return r.old }},
+		"an earlier vacancy":                 {false, func(_ *testing.T, r records) string { return r.vacated }},
+		"the record of another election":     {false, func(_ *testing.T, r records) string { return r.others }},
+		"a short TTL":                        {false, func(t *testing.T, r records) string { return edit(t, r.now, map[string]any{"ttl": "10ms"}) }},
+		"nobody":                             {false, func(t *testing.T, r records) string { return edit(t, r.now, vacant) }},
+		"deleted, and an earlier leadership": {true, func(_ *testing.T, r records) string { return r.old }},
+		"deleted, and an earlier vacancy":    {true, func(_ *testing.T, r records) string { return r.vacated }},
+		"deleted, and nobody":                {true, func(t *testing.T, r records) string { return edit(t, r.now, vacant) }},
 	} {
 		t.Run(what, func(t *testing.T) {
 			former, a, seer := l.node(t, "former"), l.node(t, "a"), l.node(t, "seer")
@@ -79,10 +79,10 @@ func TestWhatPeopleWriteOverARecordFreesItForNobody(t *testing.T) {
 			l.put(t, key, c.written(t, r))
 			for _, n := range []*node{former, seer, l.node(t, "late")} {
 				got := n.see(x)
-				if got.Watch < held.TTL {
-					t.Errorf("a trusts its lease for %v, and %s need not watch it for more than %v: %+v", held.TTL, n.me.ID, got.Watch, got)
+				if got.ObserveFor < held.TTL {
+					t.Errorf("a trusts its lease for %v, and %s need not watch it for more than %v: %+v", held.TTL, n.me.ID, got.ObserveFor, got)
 				}
-				if got.Watch > 0 {
+				if got.ObserveFor > 0 {
 					continue
 				}
 				if won, err := n.bid(got, ttl); won.Outcome == backend.Granted {
@@ -138,7 +138,7 @@ func TestTheKeyThatCountsIsMadeAgainAsItWas(t *testing.T) {
 			held = a.mustRenew(held)
 			l.del(t, l.keys.record("jobs"))
 			late := l.node(t, "late")
-			if got := late.see("jobs"); got.Watch < held.TTL {
+			if got := late.see("jobs"); got.ObserveFor < held.TTL {
 				won, err := late.bid(got, ttl)
 				t.Errorf("late sees %+v, bids: %v in term %d, %v, while a trusts term %d", got, won.Outcome, won.Term, err, held.Term)
 			}
@@ -171,29 +171,29 @@ func TestWhoHasSeenARecordKnowsThatItWasDeleted(t *testing.T) {
 			b.see("jobs")
 			b.lead("others")
 			hide(t, l)
-			if over := b.see("jobs"); over.Watch < long {
+			if over := b.see("jobs"); over.ObserveFor < long {
 				t.Errorf("b sees %+v; a trusts its lease for %v", over, long)
 			}
 		})
 	}
 }
 
-// A wish as large as etcd takes, in the way of a bid that may be on its way: the release
+// A request as large as etcd takes, in the way of a bid that may be on its way: the release
 // that stops that bid comes true.
-func TestAHugeWishKeepsNoReleaseBack(t *testing.T) {
+func TestAHugeRequestKeepsNoReleaseBack(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	a, b := l.node(t, "a"), l.node(t, "b")
 	a.lead("other")
 	held := b.lead("jobs")
 	a.may([]offer{{&entry{Lease: backend.Lease{Election: "jobs"}}, &record{}}})
-	l.put(t, l.keys.wish("jobs"), strings.Repeat("x", 3<<19-len(l.keys.wish("jobs"))-60))
-	before := l.key(t, l.keys.wish("jobs")).ModRevision
+	l.put(t, l.keys.request("jobs"), strings.Repeat("x", 3<<19-len(l.keys.request("jobs"))-60))
+	before := l.key(t, l.keys.request("jobs")).ModRevision
 	if err := a.release(backend.Lease{Election: "jobs"}, backend.Released); err != nil {
 		t.Fatalf("%.300v", err)
 	}
-	if now := l.key(t, l.keys.wish("jobs")).ModRevision; now == before {
-		t.Error("the wish was not written: the bid finds what it is pinned to")
+	if now := l.key(t, l.keys.request("jobs")).ModRevision; now == before {
+		t.Error("the request was not written: the bid finds what it is pinned to")
 	}
 	b.mustRenew(held)
 }

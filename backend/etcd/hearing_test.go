@@ -20,7 +20,7 @@ func (b *node) hears(a *node, held backend.Lease) backend.Lease {
 		held = a.mustRenew(held)
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		if h := b.hearing.beats[a.present().name]; h == nil {
+		if h := b.hearing.heartbeats[a.present().name]; h == nil {
 			return errors.New("nothing is heard")
 		}
 		return nil
@@ -65,26 +65,26 @@ func TestOnlyRenewalsThatWereHeardAreNotRead(t *testing.T) {
 	n := testbed.StartEtcd(t, testbed.EtcdOptions{})
 	for _, c := range []struct {
 		name string
-		do   func(t *testing.T, l *lab, a, b *node, other backend.Lease, stop func()) // once beats are heard
+		do   func(t *testing.T, l *lab, a, b *node, other backend.Lease, stop func()) // once heartbeats are heard
 		read bool
 	}{
 		{"both are renewed", func(*testing.T, *lab, *node, *node, backend.Lease, func()) {}, false},
 		{"another reading came after it", func(t *testing.T, l *lab, a, b *node, _ backend.Lease, _ func()) { b.see("jobs") }, true},
 		{"its session's key is deleted", func(t *testing.T, l *lab, a, b *node, _ backend.Lease, _ func()) {
-			l.del(t, l.keys.beat(a.present().name))
+			l.del(t, l.keys.heartbeat(a.present().name))
 			testbed.Eventually(t, patience, "it is heard", func() error {
 				b.mu.Lock()
 				defer b.mu.Unlock()
-				if len(b.hearing.beats) > 0 {
-					return errors.New("the beat is still remembered")
+				if len(b.hearing.heartbeats) > 0 {
+					return errors.New("the heartbeat is still remembered")
 				}
 				return nil
 			})
 		}, true},
-		{"Listen has come back for a wish", func(t *testing.T, l *lab, a, b *node, other backend.Lease, stop func()) {
+		{"Listen has come back for a request", func(t *testing.T, l *lab, a, b *node, other backend.Lease, stop func()) {
 			ctx, cancel := a.ctx()
 			defer cancel()
-			if err := a.Ask(ctx, []backend.Wish{{Election: "jobs", Term: a.see("jobs").Term, Kind: backend.Nominate, ID: "b"}}); err != nil {
+			if err := a.Request(ctx, []backend.Request{{Election: "jobs", Term: a.see("jobs").Term, Kind: backend.Nominate, ID: "b"}}); err != nil {
 				t.Error(err)
 			}
 			stop()
@@ -127,7 +127,7 @@ func TestOnlyRenewalsThatWereHeardAreNotRead(t *testing.T) {
 				}
 				b.mu.Lock()
 				defer b.mu.Unlock()
-				home := b.hearing.beats[a.present().name]
+				home := b.hearing.heartbeats[a.present().name]
 				return home != nil && home.at == a.present().at
 			}
 			testbed.Eventually(t, patience, "renewals are heard", func() error {
@@ -167,31 +167,31 @@ func TestOnlyRenewalsThatWereHeardAreNotRead(t *testing.T) {
 	}
 }
 
-// The watch of beats may be ahead of that of records: a session goes on, of which a lease
+// The watch of heartbeats may be ahead of that of records: a session goes on, of which a lease
 // was taken away. Whoever hears that believes in the old holder for longer, and is granted
 // nothing by it, and it is read after some TTLs.
-func TestBeatsThatAreAheadOfRecordsGrantNothing(t *testing.T) {
+func TestHeartbeatsThatAreAheadOfRecordsGrantNothing(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	a, b, c := l.node(t, "a"), l.node(t, "b"), l.node(t, "c")
 	held, other := a.lead("jobs"), a.lead("other")
 	seen := b.see("jobs")
 	c.takes(c.see("jobs"))
-	release(t, a, held) // or its beat would stand apart
+	release(t, a, held) // or its heartbeat would stand apart
 	a.mustRenew(other)
-	b.told(l.key(t, l.keys.beat(a.present().name)))
+	b.told(l.key(t, l.keys.heartbeat(a.present().name)))
 	ctx, cancel := b.ctx()
 	defer cancel()
 	got, _, err := b.Observe(ctx, []backend.Lease{seen}, "")
-	if err != nil || len(got) != 1 || got[0].Holder.ID != "a" || got[0].Beat == seen.Beat || got[0].Vacant() || got[0].Watch < ttl {
-		t.Fatalf("when a's session was heard to be renewed: %+v, %v; want a's lease, with another beat", got, err)
+	if err != nil || len(got) != 1 || got[0].Holder.ID != "a" || got[0].Heartbeat == seen.Heartbeat || got[0].Vacant() || got[0].ObserveFor < ttl {
+		t.Fatalf("when a's session was heard to be renewed: %+v, %v; want a's lease, with another heartbeat", got, err)
 	}
 	b.mustLose(got[0], "by what was heard")
 }
 
-// A take-over is compared with a reading of its own, whatever was heard: a beat that was
+// A takeover is compared with a reading of its own, whatever was heard: a heartbeat that was
 // not heard undoes it.
-func TestATakeOverByBeatsThatWereHeardIsComparedWithAReading(t *testing.T) {
+func TestATakeOverByHeartbeatsThatWereHeardIsComparedWithAReading(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	a, b := l.node(t, "a"), l.node(t, "b")
@@ -199,7 +199,7 @@ func TestATakeOverByBeatsThatWereHeardIsComparedWithAReading(t *testing.T) {
 	seen := b.see("jobs")
 	hear := func() backend.Lease {
 		held = a.mustRenew(held)
-		b.told(l.key(t, l.keys.beat(a.present().name)))
+		b.told(l.key(t, l.keys.heartbeat(a.present().name)))
 		ctx, cancel := b.ctx()
 		defer cancel()
 		got, _, err := b.Observe(ctx, []backend.Lease{seen}, "")
@@ -219,7 +219,7 @@ func TestATakeOverByBeatsThatWereHeardIsComparedWithAReading(t *testing.T) {
 	a.mustRefuse(held, "which was taken over")
 }
 
-// told is what the watch of beats would do with a key as it is now.
+// told is what the watch of heartbeats would do with a key as it is now.
 func (b *node) told(kv *mvccpb.KeyValue) {
 	b.t.Helper()
 	b.mu.Lock()

@@ -22,7 +22,7 @@ const inspectLimit = 2 * time.Second
 // Inspect asks each endpoint what it is and how it is, and the cluster for its
 // members: whether all endpoints belong to one cluster, how many members it can
 // lose, versions, alarms, room. No right is needed for that.
-func (b *Backend) Inspect(ctx context.Context, _, _ time.Duration) (list []backend.Finding, err error) {
+func (b *Backend) Inspect(ctx context.Context, _, _ time.Duration) (list []backend.Diagnostic, err error) {
 	if err := b.enter(""); err != nil {
 		return nil, err
 	}
@@ -46,7 +46,7 @@ func (b *Backend) Inspect(ctx context.Context, _, _ time.Duration) (list []backe
 		})
 	}
 	all.Wait()
-	return findings(members.Members, said), nil
+	return diagnostics(members.Members, said), nil
 }
 
 // An endpointSaid is what one endpoint has answered.
@@ -57,9 +57,9 @@ type endpointSaid struct {
 }
 
 // findings explains what was said.
-func findings(members []*etcdserverpb.Member, said []endpointSaid) (list []backend.Finding) {
+func diagnostics(members []*etcdserverpb.Member, said []endpointSaid) (list []backend.Diagnostic) {
 	add := func(warning bool, what, format string, args ...any) {
-		list = append(list, backend.Found(warning, what, format, args...))
+		list = append(list, backend.Diagnosticf(warning, what, format, args...))
 	}
 	voters := 0
 	for _, m := range members {

@@ -30,7 +30,7 @@ func inspected(t *testing.T, o Options) string {
 	return say(list)
 }
 
-func say(list []backend.Finding) (text string) {
+func say(list []backend.Diagnostic) (text string) {
 	for _, f := range list {
 		text += f.String() + "\n"
 	}
@@ -80,7 +80,7 @@ func TestWhatIsWrongWithAClusterIsAWarning(t *testing.T) {
 		{"an alarm", 1, []endpointSaid{says(1, func(st *clientv3.StatusResponse) { st.Errors = []string{"NOSPACE"} })}, "member: e: NOSPACE"},
 		{"an escape", 1, []endpointSaid{says(1, nil), away}, "member: e does not answer: refused\ufffd[2J"},
 	} {
-		text := say(findings(members(x.members), x.said))
+		text := say(diagnostics(members(x.members), x.said))
 		if x.want == "" && strings.Contains(text, "WARNING") || !strings.Contains(text, "WARNING "+x.want) && x.want != "" {
 			t.Errorf("%s: expected the warning %q:\n%s", x.what, x.want, text)
 		}

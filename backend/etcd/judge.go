@@ -19,10 +19,10 @@ func (v *view) judge(e *entry) {
 	}
 	e.odd = !e.missing && !ruined && (r.Election != e.Election || r.Write != e.writes)
 	e.Lease = backend.Lease{
-		Election: e.Election, Wish: e.Wish, Term: r.Term, Beat: r.Beat, Age: max(0, time.Since(r.Written)),
+		Election: e.Election, Request: e.Request, Term: r.Term, Heartbeat: r.Heartbeat, Age: max(0, time.Since(r.Written)),
 		End: r.End, LastID: r.LastID, LastNonce: r.LastNonce, MovedTo: r.MovedTo, MovedFrom: r.MovedFrom,
 	}
-	e.mine, e.beatAt = false, 0
+	e.mine, e.heartbeatAt = false, 0
 	if e.missing {
 		e.Age = 0
 		e.old = e.met || v.lossy || v.foreign || v.restored > 0
@@ -33,31 +33,31 @@ func (v *view) judge(e *entry) {
 	if r.ID != "" || r.Nonce != "" {
 		e.Holder = backend.Candidate{ID: r.ID, Nonce: r.Nonce, Address: r.Address, Metadata: r.Metadata}
 		e.TTL, e.Renew = time.Duration(r.TTL), time.Duration(r.Renew)
-		e.Watch = min(max(e.TTL, minTTL), maxTTL)
+		e.ObserveFor = min(max(e.TTL, minTTL), maxTTL)
 		home := v.sessions[r.Session]
 		if home == nil || e.odd { // etcd has ended it, or a hand: it may have been renewed until now
 			home = &home0
 		}
 		renewed := home.of(e.Election)
-		e.beatAt, e.Beat = home.at, mix(r.Beat, uint64(renewed))
+		e.heartbeatAt, e.Heartbeat = home.at, mix(r.Heartbeat, uint64(renewed))
 		e.Ref += refUnder(home.made)
-		if renewed == home.Beat && home.At.After(r.Written) {
+		if renewed == home.Heartbeat && home.At.After(r.Written) {
 			e.Age = max(0, time.Since(home.At))
 		}
 		if e.mine = v.self != "" && r.Nonce == v.self && !e.old && e.may; e.mine {
-			e.Watch = 0
+			e.ObserveFor = 0
 		}
 	}
 	if e.old {
 		// What was granted last may not be in the store any more.
-		e.Watch = max(e.Watch, v.longest, minTTL)
+		e.ObserveFor = max(e.ObserveFor, v.longest, minTTL)
 		e.Ref += fmt.Sprintf("?%x.%d", v.cluster, v.restored)
 		if e.missing { // nothing else would show that it was led and deleted meanwhile
 			e.Ref += fmt.Sprintf(".%d", v.deleted)
 		}
 	}
-	if e.Wish.Term != e.Term || e.Wish.Kind == "" {
-		e.Wish = backend.Wish{}
+	if e.Request.Term != e.Term || e.Request.Kind == "" {
+		e.Request = backend.Request{}
 	}
 	e.Lease = backend.CleanLease(e.Lease)
 }
@@ -75,4 +75,4 @@ var home0 home
 func (e *entry) belongs(nonce string) bool { return e.record != nil && e.record.Nonce == nonce }
 
 // free reports whether nobody holds it, and nobody needs to be waited for.
-func (e *entry) free() bool { return e.Vacant() && e.Watch == 0 }
+func (e *entry) free() bool { return e.Vacant() && e.ObserveFor == 0 }

@@ -96,7 +96,7 @@ func (n *node) trySee(election string) (backend.Lease, error) {
 func (n *node) bid(over backend.Lease, ttl time.Duration) (backend.Answer, error) {
 	ctx, cancel := n.ctx()
 	defer cancel()
-	answers, err := n.Acquire(ctx, []backend.Bid{{Election: over.Election, Candidate: n.me, TTL: ttl, Renew: ttl / 3, Over: over}})
+	answers, err := n.Acquire(ctx, []backend.Bid{{Election: over.Election, Candidate: n.me, TTL: ttl, Renew: ttl / 3, Expected: over}})
 	if len(answers) != 1 {
 		return backend.Answer{Err: err}, err
 	}
@@ -152,7 +152,7 @@ func (n *node) release(l backend.Lease, how backend.End) error {
 func (n *node) stays(election, why string) backend.Lease {
 	n.t.Helper()
 	l := n.see(election)
-	if l.Watch < ttl {
+	if l.ObserveFor < ttl {
 		n.t.Fatalf("%s: %s sees %+v; want a lease that is to be watched for %v", why, n.me.ID, l, ttl)
 	}
 	return l
@@ -181,7 +181,7 @@ func (n *node) mustLose(over backend.Lease, why string) {
 func (n *node) freed(election string, limit time.Duration) (l backend.Lease) {
 	n.t.Helper()
 	testbed.Eventually(n.t, limit, election+" is free", func() (err error) {
-		if l, err = n.trySee(election); err == nil && (!l.Vacant() || l.Watch != 0) {
+		if l, err = n.trySee(election); err == nil && (!l.Vacant() || l.ObserveFor != 0) {
 			err = fmt.Errorf("it is %+v", l)
 		}
 		return err

@@ -19,8 +19,8 @@ func TestASessionsKeyIsNeverLargerThanIsRead(t *testing.T) {
 
 	// As if thousands of others with long names had been renewed apart, and may be held.
 	var others []offer
-	apart := make(map[string]beat)
-	for i := range maxBeats/255 + 1 {
+	apart := make(map[string]heartbeat)
+	for i := range maxHeartbeats/255 + 1 {
 		name := fmt.Sprintf("%05d", i) + strings.Repeat("x", 250)
 		others = append(others, offer{&entry{Lease: backend.Lease{Election: name}}, &record{}})
 		apart[name] = 7
@@ -38,8 +38,8 @@ func TestASessionsKeyIsNeverLargerThanIsRead(t *testing.T) {
 		}
 		b.mustLose(seen, "though it was renewed since")
 		for _, s := range []*session{full, a.present()} {
-			if size := len(l.value(t, l.keys.beat(s.name))); size > maxBeats {
-				t.Errorf("renewal %d wrote %d bytes into a session's key, of which no more than %d are read", i, size, maxBeats)
+			if size := len(l.value(t, l.keys.heartbeat(s.name))); size > maxHeartbeats {
+				t.Errorf("renewal %d wrote %d bytes into a session's key, of which no more than %d are read", i, size, maxHeartbeats)
 			}
 		}
 	}
@@ -64,7 +64,7 @@ func TestWhatHangsOnAnotherSessionIsNotListed(t *testing.T) {
 	if _, err := a.Renew(ctx, []backend.Lease{one, two}); err != nil {
 		t.Fatal(err)
 	}
-	if now := decode[renewals]([]byte(l.value(t, l.keys.beat(a.present().name)))); len(now.Apart) > 0 {
+	if now := decode[renewals]([]byte(l.value(t, l.keys.heartbeat(a.present().name)))); len(now.Apart) > 0 {
 		t.Errorf("of the second session %v stand apart; want nothing", now.Apart)
 	}
 	if now := b.see("left"); !now.Unchanged(seen) {

@@ -26,7 +26,7 @@ func TestABidThatArrivesAfterAReleaseIsNotGranted(t *testing.T) {
 			defer cancel()
 			release(t, a, a.lead("other")) // it has a session
 			c.before(a, b)
-			bids := []backend.Bid{{Election: "jobs", Candidate: a.me, TTL: ttl, Renew: ttl / 3, Over: a.see("jobs")}}
+			bids := []backend.Bid{{Election: "jobs", Candidate: a.me, TTL: ttl, Renew: ttl / 3, Expected: a.see("jobs")}}
 			sent := a.reading(ctx, bids, []int{0})                                      // what the late bid is pinned to
 			a.may([]offer{{&entry{Lease: backend.Lease{Election: "jobs"}}, &record{}}}) // it was sent, and not answered
 			release(t, a, backend.Lease{Election: "jobs"})

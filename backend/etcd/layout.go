@@ -9,18 +9,18 @@ import (
 )
 
 // keys makes keys. A name is the rest of a key, whatever bytes it has. What
-// Listen watches lies side by side, from record/ to wish/, and beats do not.
+// Listen watches lies side by side, from record/ to request/, and heartbeats do not.
 type keys string
 
-func (k keys) beat(session string) string     { return string(k) + "beat/" + session }
-func (k keys) candidate(nonce string) string  { return string(k) + "candidate/" + nonce }
-func (k keys) layout() string                 { return string(k) + "layout" }
-func (k keys) record(election string) string  { return string(k) + "record/" + election }
-func (k keys) wish(election string) string    { return string(k) + "wish/" + election }
-func (k keys) news() (from, to string)        { return string(k) + "record/", string(k) + "wish0" }
-func after(key string) string                 { return key + "\x00" }
-func beyond(directory string) string          { return directory[:len(directory)-1] + "0" } // '/' + 1
-func cut(key []byte, directory string) string { return string(key[len(directory):]) }
+func (k keys) heartbeat(session string) string { return string(k) + "heartbeat/" + session }
+func (k keys) candidate(nonce string) string   { return string(k) + "candidate/" + nonce }
+func (k keys) layout() string                  { return string(k) + "layout" }
+func (k keys) record(election string) string   { return string(k) + "record/" + election }
+func (k keys) request(election string) string  { return string(k) + "request/" + election }
+func (k keys) news() (from, to string)         { return string(k) + "record/", string(k) + "request0" }
+func after(key string) string                  { return key + "\x00" }
+func beyond(directory string) string           { return directory[:len(directory)-1] + "0" } // '/' + 1
+func cut(key []byte, directory string) string  { return string(key[len(directory):]) }
 
 // maxValue bounds what is read of a value. What we write is far below.
 const maxValue = 64 << 10
@@ -44,23 +44,23 @@ type marks struct {
 
 // record is the value of record/NAME, which lasts. Renewals do not touch it.
 type record struct {
-	Term     uint64 `json:"term"`
-	ID       string `json:"id,omitempty"` // with nonce: the holder; both empty: vacant
-	Nonce    string `json:"nonce,omitempty"`
-	Address  string `json:"address,omitempty"`
-	Metadata string `json:"metadata,omitempty"`
-	TTL      span   `json:"ttl,omitempty"`
-	Renew    span   `json:"renew,omitempty"`
-	Session  string `json:"session,omitempty"` // whose beat/ key shows renewals
-	Beat     uint64 `json:"beat,string"`
+	Term      uint64 `json:"term"`
+	ID        string `json:"id,omitempty"` // with nonce: the holder; both empty: vacant
+	Nonce     string `json:"nonce,omitempty"`
+	Address   string `json:"address,omitempty"`
+	Metadata  string `json:"metadata,omitempty"`
+	TTL       span   `json:"ttl,omitempty"`
+	Renew     span   `json:"renew,omitempty"`
+	Session   string `json:"session,omitempty"` // whose heartbeat/ key shows renewals
+	Heartbeat uint64 `json:"heartbeat,string"`
 
-	End       backend.End     `json:"end,omitempty"`
-	LastID    string          `json:"last_id,omitempty"`
-	LastNonce string          `json:"last_nonce,omitempty"`
-	Elected   time.Time       `json:"elected,omitzero"` // by the writer's clock, like all times
-	Written   time.Time       `json:"written"`
-	History   []backend.Reign `json:"history,omitempty"`
-	Cluster   uint64          `json:"cluster,string"`
+	End       backend.End          `json:"end,omitempty"`
+	LastID    string               `json:"last_id,omitempty"`
+	LastNonce string               `json:"last_nonce,omitempty"`
+	Elected   time.Time            `json:"elected,omitzero"` // by the writer's clock, like all times
+	Written   time.Time            `json:"written"`
+	History   []backend.Leadership `json:"history,omitempty"`
+	Cluster   uint64               `json:"cluster,string"`
 
 	// The election, and which write of its key this is: what people put there fits
 	// neither, unless they are lucky.
@@ -75,12 +75,12 @@ func (r record) on(e *entry) string {
 	return encode(r)
 }
 
-// wish is the value of wish/NAME.
-type wish struct {
-	Term  uint64           `json:"term"`
-	Kind  backend.WishKind `json:"kind"`
-	ID    string           `json:"id,omitempty"`
-	Nonce string           `json:"nonce,omitempty"`
+// request is the value of request/NAME.
+type request struct {
+	Term  uint64              `json:"term"`
+	Kind  backend.RequestKind `json:"kind"`
+	ID    string              `json:"id,omitempty"`
+	Nonce string              `json:"nonce,omitempty"`
 }
 
 // layout is the value of the key of that name: what is known of the prefix.

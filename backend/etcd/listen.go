@@ -11,9 +11,9 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// Listen implements [backend.Backend]: a watch of records and wishes from just after the
+// Listen implements [backend.Backend]: a watch of records and requests from just after the
 // last reading, or a new one, if nothing has changed by that. It hears of all elections
-// that this process has ever read. Beside it goes a watch of beats, from now on: renewals
+// that this process has ever read. Beside it goes a watch of heartbeats, from now on: renewals
 // are remembered, and wake nobody. The watches end with the call.
 func (b *Backend) Listen(ctx context.Context, seen []backend.Lease, _ string) error {
 	if err := b.enter(""); err != nil {
@@ -22,7 +22,7 @@ func (b *Backend) Listen(ctx context.Context, seen []backend.Lease, _ string) er
 	err := b.listen(ctx, seen)
 	if err == nil {
 		b.mu.Lock()
-		b.hearing.rung()
+		b.hearing.notified()
 		b.mu.Unlock()
 	}
 	if ctx.Err() != nil && err != nil {
@@ -51,15 +51,15 @@ func (b *Backend) listen(ctx context.Context, seen []backend.Lease) error {
 	cluster, restored := b.hearing.cluster, b.hearing.restored
 	b.mu.Unlock()
 	from, to := b.keys.news()
-	all := b.keys.beat("")
+	all := b.keys.heartbeat("")
 	news := b.client.Watch(ctx, from, clientv3.WithRange(to), clientv3.WithRev(since+1))
-	beats := b.client.Watch(ctx, all, clientv3.WithRange(beyond(all)))
+	heartbeats := b.client.Watch(ctx, all, clientv3.WithRange(beyond(all)))
 	for {
 		var resp clientv3.WatchResponse
 		more, renewed := false, false
 		select {
 		case resp, more = <-news:
-		case resp, more = <-beats:
+		case resp, more = <-heartbeats:
 			renewed = true
 		}
 		err := resp.Err()
@@ -88,7 +88,7 @@ func (b *Backend) listen(ctx context.Context, seen []backend.Lease) error {
 	}
 }
 
-// renewals takes in what the watch of beats has told, if it tells of the store that was
+// renewals takes in what the watch of heartbeats has told, if it tells of the store that was
 // read.
 func (b *Backend) renewals(resp *clientv3.WatchResponse, cluster uint64, restored int64) bool {
 	b.mu.Lock()
@@ -97,7 +97,7 @@ func (b *Backend) renewals(resp *clientv3.WatchResponse, cluster uint64, restore
 	if resp.Header.GetClusterId() != cluster || h.cluster != cluster || h.restored != restored || b.restored != restored {
 		return false
 	}
-	h.hears(resp.Events, b.keys.beat(""))
+	h.hears(resp.Events, b.keys.heartbeat(""))
 	b.newest = max(b.newest, resp.Events[len(resp.Events)-1].Kv.ModRevision)
 	return true
 }
@@ -128,7 +128,7 @@ func (b *Backend) concerns(events []*clientv3.Event, names map[string]bool) bool
 	defer b.mu.Unlock()
 	for _, event := range events {
 		key := string(event.Kv.Key)
-		for _, directory := range []string{b.keys.record(""), b.keys.wish("")} {
+		for _, directory := range []string{b.keys.record(""), b.keys.request("")} {
 			if name, ok := strings.CutPrefix(key, directory); ok {
 				_, known := b.met[name]
 				if _, held := b.holding[name]; names[name] || known && !held {

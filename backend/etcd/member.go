@@ -43,7 +43,7 @@ func (b *Backend) ride(size int) *ride {
 	value := a.value
 	value.Seen = time.Now().UTC()
 	text, key := encode(value), b.keys.candidate(b.guard.Nonce())
-	if size+len(text) > maxBeats {
+	if size+len(text) > maxHeartbeats {
 		return nil
 	}
 	as := clientv3.Compare(clientv3.ModRevision(key), "=", a.at)

@@ -57,8 +57,8 @@ func TestARenewalAnnouncesItsMember(t *testing.T) {
 	before := l.key(t, key)
 	held = a.mustRenew(held)
 	rode := l.key(t, key)
-	if beat := l.key(t, l.keys.beat(a.present().name)); rode.ModRevision != beat.ModRevision || rode.Lease != before.Lease {
-		t.Fatalf("after a renewal the record is of revision %d, on etcd lease %x; want that of the beat, %d, on %x", rode.ModRevision, rode.Lease, beat.ModRevision, before.Lease)
+	if heartbeat := l.key(t, l.keys.heartbeat(a.present().name)); rode.ModRevision != heartbeat.ModRevision || rode.Lease != before.Lease {
+		t.Fatalf("after a renewal the record is of revision %d, on etcd lease %x; want that of the heartbeat, %d, on %x", rode.ModRevision, rode.Lease, heartbeat.ModRevision, before.Lease)
 	}
 	old, now := decode[candidate](before.Value), decode[candidate](rode.Value)
 	if !now.Seen.After(old.Seen) {
@@ -215,7 +215,7 @@ func TestARenewalThatFailsWithItsRideIsFollowedByOneWithout(t *testing.T) {
 	if _, err := root.RoleRevokePermission(ctx, "election", prefix, clientv3.GetPrefixRangeEnd(prefix)); err != nil {
 		t.Fatal(err)
 	}
-	for _, part := range []string{"beat/", "layout", "record/", "wish/"} {
+	for _, part := range []string{"heartbeat/", "layout", "record/", "request/"} {
 		if _, err := root.RoleGrantPermission(ctx, "election", prefix+part, clientv3.GetPrefixRangeEnd(prefix+part), clientv3.PermissionType(clientv3.PermReadWrite)); err != nil {
 			t.Fatal(err)
 		}

@@ -11,7 +11,7 @@ import (
 
 // A reading is what some elections were found to be, or were heard to have become.
 //
-// The last reading of a few elections is remembered, so that a hand-over needs few
+// The last reading of a few elections is remembered, so that a handover needs few
 // round trips: a release and a bid are then sent without asking first. What is
 // remembered may be old, and is only a guess of what the keys are. So the transaction
 // compares them: their revisions, as with what was just read, and, since a store that
@@ -103,7 +103,7 @@ func (b *Backend) news(seen []backend.Lease) (changed []backend.Lease, ok bool) 
 	found := b.last.byName()
 	for i := range seen {
 		e := found[seen[i].Election]
-		if e == nil || e.missing || seen[i].Beat == 0 || !e.free() || !e.Differs(seen[i]) {
+		if e == nil || e.missing || seen[i].Heartbeat == 0 || !e.free() || !e.Differs(seen[i]) {
 			return nil, false
 		}
 		changed = append(changed, e.Lease)
@@ -125,7 +125,7 @@ func (b *Backend) guess(bids []backend.Bid, part []int) *reading {
 	entries := make([]entry, len(part))
 	for n, i := range part {
 		e := found[bids[i].Election]
-		if e == nil || e.missing || !e.free() || !e.Unchanged(bids[i].Over) {
+		if e == nil || e.missing || !e.free() || !e.Unchanged(bids[i].Expected) {
 			return nil
 		}
 		entries[n] = *e
@@ -141,12 +141,12 @@ type held struct {
 	term       uint64
 	ttl, renew time.Duration
 	past       *past  // nil: nothing
-	beat       uint64 // of the record
+	heartbeat  uint64 // of the record
 	at         int64  // revision of the record
 	cluster    uint64
 	session    *session // nil: in doubt
 	entry      *entry   // the whole of it, as long as those are few
-	tried      []uint64 // beats of records that were written since and not confirmed
+	tried      []uint64 // heartbeats of records that were written since and not confirmed
 }
 
 // A past is what a lease says of who led before, and of migrations.
@@ -159,7 +159,7 @@ type past struct {
 // lease returns what is held as l and was renewed by a pulse.
 func (h *held) lease(l *backend.Lease, p *pulse) backend.Lease {
 	now := backend.Lease{
-		Election: l.Election, Holder: l.Holder, Term: h.term, Beat: mix(h.beat, uint64(p.next.of(l.Election))),
+		Election: l.Election, Holder: l.Holder, Term: h.term, Heartbeat: mix(h.heartbeat, uint64(p.next.of(l.Election))),
 		TTL: h.ttl, Renew: h.renew, Ref: ref(h.at) + refUnder(p.made),
 	}
 	if p := h.past; p != nil {
@@ -184,7 +184,7 @@ func (b *Backend) may(offers []offer) {
 	for _, o := range offers {
 		h := b.holding[o.entry.Election]
 		if h != nil {
-			h.tried = append(h.tried, o.record.Beat)
+			h.tried = append(h.tried, o.record.Heartbeat)
 		}
 		b.holding[o.entry.Election] = h
 	}
@@ -203,7 +203,7 @@ func (b *Backend) lets(election string, term uint64) {
 func (b *Backend) holds(e *entry, s *session) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	h := &held{term: e.Term, ttl: e.TTL, renew: e.Renew, beat: e.record.Beat, at: e.recordAt, cluster: e.record.Cluster, session: s}
+	h := &held{term: e.Term, ttl: e.TTL, renew: e.Renew, heartbeat: e.record.Heartbeat, at: e.recordAt, cluster: e.record.Cluster, session: s}
 	if p := (past{e.End, e.LastID, e.LastNonce, e.MovedTo, e.MovedFrom}); p != (past{}) {
 		h.past = &p
 	}

@@ -105,7 +105,7 @@ func TestWhatIsRememberedIsComparedByteByByte(t *testing.T) {
 	seen := b.see("jobs")
 	e := &b.last.entries[0]
 	e.raw = append(slices.Clone(e.raw), ' ')
-	bids := []backend.Bid{{Election: "jobs", Candidate: b.me, TTL: ttl, Renew: ttl / 3, Over: seen}}
+	bids := []backend.Bid{{Election: "jobs", Candidate: b.me, TTL: ttl, Renew: ttl / 3, Expected: seen}}
 	ctx, cancel := b.ctx()
 	defer cancel()
 	r := b.guess(bids, []int{0})
@@ -129,8 +129,8 @@ func TestWhatIsRememberedIsComparedByteByByte(t *testing.T) {
 	b.freed("jobs", patience)
 }
 
-// A release by what is remembered ends that reign and no other.
-func TestAReleaseByWhatIsRememberedEndsThatReignOnly(t *testing.T) {
+// A release by what is remembered ends that leadership and no other.
+func TestAReleaseByWhatIsRememberedEndsThatLeadershipOnly(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	a, b := l.node(t, "a"), l.node(t, "b")
@@ -155,7 +155,7 @@ func TestWatchesOfDeletedElectionsDoNotDisturbEachOther(t *testing.T) {
 	for _, id := range []string{"met it", "late"} { // a is to be granted what it has led
 		b := l.node(t, "b")
 		one, two := b.see("one"), b.see("two")
-		if one.Watch < ttl || two.Watch < ttl {
+		if one.ObserveFor < ttl || two.ObserveFor < ttl {
 			t.Fatalf("deleted elections: %+v and %+v; want both watched", one, two)
 		}
 		who := a

@@ -22,7 +22,7 @@ func (b *Backend) Observe(ctx context.Context, seen []backend.Lease, _ string) (
 		return changed, "", nil
 	}
 	err = b.each(ctx, seen, func(v *view, old *backend.Lease, e *entry) bool {
-		if old.Beat == 0 || e.Differs(*old) {
+		if old.Heartbeat == 0 || e.Differs(*old) {
 			changed = append(changed, e.Lease)
 		}
 		return true
@@ -36,7 +36,7 @@ func (b *Backend) Observe(ctx context.Context, seen []backend.Lease, _ string) (
 // turned is Differs but for renewals, which are no news.
 func turned(old, now *backend.Lease) bool {
 	same := *now
-	same.Beat = old.Beat
+	same.Heartbeat = old.Heartbeat
 	return same.Differs(*old)
 }
 

@@ -44,19 +44,19 @@ type view struct {
 // An entry is what a reading shows of one election.
 type entry struct {
 	backend.Lease
-	record   *record // nil: there is none, or it makes no sense
-	recordAt int64   // revision of its last write; 0: not there
-	raw      []byte
-	writes   int64 // how often it was written since it was made
-	wishAt   int64
-	beatAt   int64 // revision of the key of the holder's session; 0: not there
-	missing  bool  // there is no record
-	old      bool  // from before the store was rebuilt, or ruined, or odd
-	odd      bool  // what is there was put there by a hand
-	mine     bool  // a leftover of our own, which a bid may have
-	may      bool  // it may be held here; what names us otherwise was put there by a hand
-	met      bool  // it has had a record, as this process knows
-	guessed  bool  // remembered: see memory.go
+	record      *record // nil: there is none, or it makes no sense
+	recordAt    int64   // revision of its last write; 0: not there
+	raw         []byte
+	writes      int64 // how often it was written since it was made
+	requestAt   int64
+	heartbeatAt int64 // revision of the key of the holder's session; 0: not there
+	missing     bool  // there is no record
+	old         bool  // from before the store was rebuilt, or ruined, or odd
+	odd         bool  // what is there was put there by a hand
+	mine        bool  // a leftover of our own, which a bid may have
+	may         bool  // it may be held here; what names us otherwise was put there by a hand
+	met         bool  // it has had a record, as this process knows
+	guessed     bool  // remembered: see memory.go
 }
 
 // elections returns what reads them. light: of records only whether they are there, and
@@ -64,20 +64,20 @@ type entry struct {
 func (b *Backend) elections(names []string, light bool) (ops []clientv3.Op) {
 	if len(names) <= exactly {
 		for _, name := range names {
-			ops = append(ops, clientv3.OpGet(b.keys.record(name), short(light)...), clientv3.OpGet(b.keys.wish(name)))
+			ops = append(ops, clientv3.OpGet(b.keys.record(name), short(light)...), clientv3.OpGet(b.keys.request(name)))
 		}
 		return ops
 	}
 	from, to := slices.Min(names), slices.Max(names)
 	until := func(key string) clientv3.OpOption { return clientv3.WithRange(after(key)) }
 	return append(ops, clientv3.OpGet(b.keys.record(from), append(short(light), until(b.keys.record(to)))...),
-		clientv3.OpGet(b.keys.wish(from), until(b.keys.wish(to))))
+		clientv3.OpGet(b.keys.request(from), until(b.keys.request(to))))
 }
 
 // read reads elections, and the sessions of all who may hold them.
 func (b *Backend) read(ctx context.Context, names []string) (view, []entry, error) {
-	beats := b.keys.beat("")
-	v, resp, err := b.look(ctx, append(b.elections(names, false), clientv3.OpGet(beats, clientv3.WithRange(beyond(beats))), clientv3.OpGet(b.keys.layout())))
+	heartbeats := b.keys.heartbeat("")
+	v, resp, err := b.look(ctx, append(b.elections(names, false), clientv3.OpGet(heartbeats, clientv3.WithRange(beyond(heartbeats))), clientv3.OpGet(b.keys.layout())))
 	if err != nil {
 		return v, nil, err
 	}
@@ -133,14 +133,14 @@ func (b *Backend) note(v *view, found map[string]*entry, kv *mvccpb.KeyValue) {
 				e.writes = 0
 			}
 		}
-	} else if name, ok := strings.CutPrefix(key, b.keys.wish("")); ok {
+	} else if name, ok := strings.CutPrefix(key, b.keys.request("")); ok {
 		if e := found[name]; e != nil {
-			e.Wish, e.wishAt = backend.Wish{}, at
-			if w := decode[wish](value); w != nil {
-				e.Wish = backend.Wish{Election: name, Term: w.Term, Kind: w.Kind, ID: w.ID, Nonce: w.Nonce}
+			e.Request, e.requestAt = backend.Request{}, at
+			if w := decode[request](value); w != nil {
+				e.Request = backend.Request{Election: name, Term: w.Term, Kind: w.Kind, ID: w.ID, Nonce: w.Nonce}
 			}
 		}
-	} else if name, ok := strings.CutPrefix(key, b.keys.beat("")); ok {
+	} else if name, ok := strings.CutPrefix(key, b.keys.heartbeat("")); ok {
 		v.sessions[name] = readHome(kv)
 	} else if key == b.keys.layout() {
 		v.layoutAt = at

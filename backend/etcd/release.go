@@ -60,12 +60,12 @@ func (b *Backend) release(ctx context.Context, part []backend.Lease) error {
 				}
 				// A bid of ours may still be on its way. What it is pinned to is written
 				// again, so that it finds another revision and fails: of a lease that
-				// somebody else holds, the wish.
+				// somebody else holds, the request.
 				offers = append(offers, offer{entry: e})
 				switch {
 				case !e.Vacant():
 					then = append(then, b.again(e))
-					pins = append(pins, clientv3.Compare(clientv3.ModRevision(b.keys.wish(l.Election)), "=", e.wishAt))
+					pins = append(pins, clientv3.Compare(clientv3.ModRevision(b.keys.request(l.Election)), "=", e.requestAt))
 				case e.missing: // it was to raise the number of elections
 					touched = true
 				case e.record == nil:
@@ -80,7 +80,7 @@ func (b *Backend) release(ctx context.Context, part []backend.Lease) error {
 				continue
 			}
 			end, lastID, lastNonce, history := e.ends(l.End, now)
-			r := record{Term: e.Term, Beat: newBeat(), End: end, LastID: lastID, LastNonce: lastNonce, History: history, Written: now, Cluster: v.cluster, marks: marks{e.MovedTo, e.MovedFrom}}
+			r := record{Term: e.Term, Heartbeat: newHeartbeat(), End: end, LastID: lastID, LastNonce: lastNonce, History: history, Written: now, Cluster: v.cluster, marks: marks{e.MovedTo, e.MovedFrom}}
 			if e.old || !e.may {
 				r.Cluster = 0 // it must still be watched
 			}
@@ -110,10 +110,10 @@ func (b *Backend) release(ctx context.Context, part []backend.Lease) error {
 	return errBusy
 }
 
-// again writes a wish as it is, however large it may be.
+// again writes a request as it is, however large it may be.
 func (b *Backend) again(e *entry) clientv3.Op {
-	if e.wishAt == 0 {
-		return clientv3.OpPut(b.keys.wish(e.Election), "")
+	if e.requestAt == 0 {
+		return clientv3.OpPut(b.keys.request(e.Election), "")
 	}
-	return clientv3.OpPut(b.keys.wish(e.Election), "", clientv3.WithIgnoreValue(), clientv3.WithIgnoreLease())
+	return clientv3.OpPut(b.keys.request(e.Election), "", clientv3.WithIgnoreValue(), clientv3.WithIgnoreLease())
 }

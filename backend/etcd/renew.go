@@ -12,9 +12,9 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// Renew implements [backend.Backend]. One transaction renews all: it writes a fresh beat
+// Renew implements [backend.Backend]. One transaction renews all: it writes a fresh heartbeat
 // into the session's key, if that is as the renewal before has left it and there are no
-// new wishes, and reads since when the records are as they are. A lease whose record is
+// new requests, and reads since when the records are as they are. A lease whose record is
 // not as it was granted is not renewed by that, whatever was written.
 func (b *Backend) Renew(ctx context.Context, held []backend.Lease) ([]backend.Answer, error) {
 	return b.keepAll(ctx, "renew", held, b.renew)
@@ -41,7 +41,7 @@ func (b *Backend) keepAll(ctx context.Context, verb string, held []backend.Lease
 		all[i] = i
 	}
 	slices.SortFunc(all, func(i, j int) int { return cmp.Compare(held[i].Election, held[j].Election) })
-	give, err := b.take(ctx) // beats are written in order
+	give, err := b.take(ctx) // heartbeats are written in order
 	if err == nil {
 		defer give()
 		err = do(ctx, held, all, answers)
@@ -86,12 +86,12 @@ func (b *Backend) renew(ctx context.Context, held []backend.Lease, all []int, an
 // renewAll renews leases under the session, and answers those of which it is certain.
 func (b *Backend) renewAll(ctx context.Context, s *session, held []backend.Lease, known []int, answers []backend.Answer) error {
 	names := namesOf(held, known)
-	p, v, key := b.pulse(s, names), b.view(), b.keys.beat(s.name)
-	if len(p.value) > maxBeats { // nobody would read it: what is renewed goes on under another session
+	p, v, key := b.pulse(s, names), b.view(), b.keys.heartbeat(s.name)
+	if len(p.value) > maxHeartbeats { // nobody would read it: what is renewed goes on under another session
 		b.leave(s)
 		return nil
 	}
-	wishes := clientv3.Compare(clientv3.ModRevision(b.keys.wish(names[0])), "<", p.wishes+1).WithRange(after(b.keys.wish(names[len(names)-1])))
+	requests := clientv3.Compare(clientv3.ModRevision(b.keys.request(names[0])), "<", p.requests+1).WithRange(after(b.keys.request(names[len(names)-1])))
 	part, more := known[:min(together, len(known))], known[min(together, len(known)):]
 	look := b.elections(namesOf(held, part), true)
 	then := append([]clientv3.Op{clientv3.OpPut(key, p.value, clientv3.WithIgnoreLease())}, look...)
@@ -99,7 +99,7 @@ func (b *Backend) renewAll(ctx context.Context, s *session, held []backend.Lease
 	if ride != nil {
 		then = append(then, ride.op)
 	}
-	resp, err := b.choose(ctx, []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(key), "=", p.at), wishes},
+	resp, err := b.choose(ctx, []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(key), "=", p.at), requests},
 		then, append([]clientv3.Op{clientv3.OpGet(key)}, look...), true)
 	if err != nil {
 		return err
@@ -137,7 +137,7 @@ func (b *Backend) verify(v *view, resp *clientv3.TxnResponse, p *pulse, held []b
 	for n, i := range part {
 		l, e := &held[i], &r.entries[n]
 		h, ok := b.heldIn(l)
-		if !ok || e.recordAt != h.at || v.cluster != h.cluster || h.at <= v.restored || e.Wish.Term == l.Term && e.Wish.Kind == backend.Depose {
+		if !ok || e.recordAt != h.at || v.cluster != h.cluster || h.at <= v.restored || e.Request.Term == l.Term && e.Request.Kind == backend.Depose {
 			b.doubt(l.Election)
 			continue
 		}
@@ -145,10 +145,10 @@ func (b *Backend) verify(v *view, resp *clientv3.TxnResponse, p *pulse, held []b
 			continue
 		}
 		now := h.lease(l, p)
-		if e.Wish.Term == l.Term && e.Wish.Kind != "" {
-			now.Wish = e.Wish
+		if e.Request.Term == l.Term && e.Request.Kind != "" {
+			now.Request = e.Request
 		}
-		answers[i] = backend.Answer{Lease: backend.CleanLease(now), Outcome: backend.Granted, Trust: min(l.TTL, now.TTL)}
+		answers[i] = backend.Answer{Lease: backend.CleanLease(now), Outcome: backend.Granted, ValidFor: min(l.TTL, now.TTL)}
 	}
 }
 
@@ -175,8 +175,8 @@ func (b *Backend) rewrite(ctx context.Context, held []backend.Lease, part []int,
 	for n, i := range part {
 		l, e := &held[i], &entries[n]
 		h, ok := b.heldIn(l)
-		ours := ok && !e.old && e.belongs(l.Holder.Nonce) && e.Term == l.Term && (e.recordAt == h.at || slices.Contains(h.tried, e.record.Beat))
-		if !ours || e.Wish.Kind == backend.Depose {
+		ours := ok && !e.old && e.belongs(l.Holder.Nonce) && e.Term == l.Term && (e.recordAt == h.at || slices.Contains(h.tried, e.record.Heartbeat))
+		if !ours || e.Request.Kind == backend.Depose {
 			answers[i] = backend.Answer{Lease: e.Lease, Outcome: backend.Refused}
 			continue
 		}
@@ -185,7 +185,7 @@ func (b *Backend) rewrite(ctx context.Context, held []backend.Lease, part []int,
 			continue
 		}
 		r := *e.record
-		r.Beat, r.Written = newBeat(), now
+		r.Heartbeat, r.Written = newHeartbeat(), now
 		if marked {
 			r.marks = marks{l.MovedTo, l.MovedFrom}
 		}
@@ -206,7 +206,7 @@ func (b *Backend) rewrite(ctx context.Context, held []backend.Lease, part []int,
 	}
 	for k, i := range moved {
 		trust := min(held[i].TTL, time.Duration(offers[k].record.TTL)) // others watch for no longer than that
-		answers[i] = backend.Answer{Lease: b.granted(&v, &offers[k], &w), Outcome: backend.Granted, Trust: trust}
+		answers[i] = backend.Answer{Lease: b.granted(&v, &offers[k], &w), Outcome: backend.Granted, ValidFor: trust}
 	}
 	return nil
 }

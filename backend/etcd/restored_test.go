@@ -18,7 +18,7 @@ func TestALeftoverFromBeforeARestoreIsNotFreeOnceReleased(t *testing.T) {
 	for how, release := range map[string]func(t *testing.T, a *node){
 		"by a bid": func(t *testing.T, a *node) {
 			over := a.see("jobs")
-			over.Beat ^= 2 // it has changed since
+			over.Heartbeat ^= 2 // it has changed since
 			if got, err := a.bid(over, ttl); err != nil || got.Outcome != backend.Refused {
 				t.Fatal(got.Outcome, err)
 			}

@@ -153,9 +153,9 @@ func TestOurLeaderOutlivesEtcdsLeader(t *testing.T) {
 		time.Sleep(ttl * 2 / 5) // a renewal comes upon it
 		old.Continue(t)
 	}
-	time.Sleep(ttl * 2 / 5) // more than a TTL since the first change: a reign that was not renewed would be over
+	time.Sleep(ttl * 2 / 5) // more than a TTL since the first change: a leadership that was not renewed would be over
 	if now := c.seats[0].Leadership(); now == nil || now.Term != term {
-		t.Errorf("after etcd's leader has changed twice: %v; want the reign of term %d to go on", c.seats[0].Current(), term)
+		t.Errorf("after etcd's leader has changed twice: %v; want the leadership of term %d to go on", c.seats[0].Current(), term)
 	}
 }
 
@@ -250,7 +250,7 @@ func TestAStoppedMemberCostsNoCall(t *testing.T) {
 		}
 		seen := a.see(fmt.Sprint("more", i))
 		ctx, cancel = context.WithTimeout(t.Context(), 10*time.Second)
-		answers, err = a.Acquire(ctx, []backend.Bid{{Election: seen.Election, Candidate: a.me, TTL: 30 * time.Second, Renew: time.Second, Over: seen}})
+		answers, err = a.Acquire(ctx, []backend.Bid{{Election: seen.Election, Candidate: a.me, TTL: 30 * time.Second, Renew: time.Second, Expected: seen}})
 		cancel()
 		if err != nil || answers[0].Outcome != backend.Granted {
 			t.Fatalf("bid %d beside a member that hangs: %v, %v", i, answers, err)

@@ -23,12 +23,12 @@ type session struct {
 	name string
 
 	// Guarded by Backend.mu.
-	at     int64 // the revision of its key; 0: there is none yet
-	made   int64 // … at which that was made
-	before int64 // Backend.restored at that time
-	last   renewals
-	tried  map[string]bool // what was written since and not confirmed
-	wishes int64           // up to that revision all wishes have been seen
+	at       int64 // the revision of its key; 0: there is none yet
+	made     int64 // … at which that was made
+	before   int64 // Backend.restored at that time
+	last     renewals
+	tried    map[string]bool // what was written since and not confirmed
+	requests int64           // up to that revision all requests have been seen
 }
 
 var errLost = fmt.Errorf("%w: the etcd lease has run out or was revoked", backend.ErrUnavailable)
@@ -72,14 +72,14 @@ func (b *Backend) gone(s *session, v *view) *session {
 func (b *Backend) fresh(who backend.Candidate) *session {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.session = &session{name: backend.NewNonce()[:16], before: b.restored, last: renewals{ID: who.ID, Nonce: who.Nonce, Beat: beat(newBeat()), At: time.Now().UTC()}}
+	b.session = &session{name: backend.NewNonce()[:16], before: b.restored, last: renewals{ID: who.ID, Nonce: who.Nonce, Heartbeat: heartbeat(newHeartbeat()), At: time.Now().UTC()}}
 	return b.session
 }
 
 // beside returns what goes into a transaction that grants leases under a session: its
 // key must be there, or is made, and is read last.
 func (b *Backend) beside(ctx context.Context, s *session, ttl time.Duration) (when []clientv3.Cmp, then []clientv3.Op, err error) {
-	key := b.keys.beat(s.name)
+	key := b.keys.heartbeat(s.name)
 	b.mu.Lock()
 	made, first := s.at != 0, s.last
 	b.mu.Unlock()
@@ -102,11 +102,11 @@ func (b *Backend) began(s *session, h *home) {
 
 // A pulse is one renewal of the session: what it writes, and what it is pinned to.
 type pulse struct {
-	next   renewals
-	value  string
-	at     int64 // of the session's key, until then
-	made   int64 // … when that was made
-	wishes int64
+	next     renewals
+	value    string
+	at       int64 // of the session's key, until then
+	made     int64 // … when that was made
+	requests int64
 }
 
 func (b *Backend) pulse(s *session, names []string) pulse {
@@ -122,7 +122,7 @@ func (b *Backend) pulse(s *session, names []string) pulse {
 			others = append(others, name)
 		}
 	}
-	p := pulse{next: s.last.with(names, others, time.Now().UTC().Round(0)), at: s.at, made: s.made, wishes: s.wishes}
+	p := pulse{next: s.last.with(names, others, time.Now().UTC().Round(0)), at: s.at, made: s.made, requests: s.requests}
 	p.value = encode(p.next)
 	if s.tried == nil {
 		s.tried = make(map[string]bool)
@@ -149,8 +149,8 @@ func (b *Backend) wrote(s *session, p *pulse, done bool, at int64, kv *mvccpb.Ke
 	case done:
 		s.last, s.at, s.tried = p.next, at, nil
 		return true
-	case kv != nil && kv.ModRevision == p.at: // there are wishes, which were read
-		s.wishes = at
+	case kv != nil && kv.ModRevision == p.at: // there are requests, which were read
+		s.requests = at
 		return false
 	case kv == nil:
 	case string(kv.Value) == p.value: // a copy of the request came first
@@ -239,7 +239,7 @@ func (b *Backend) keep(ctx context.Context, ttl time.Duration) error {
 }
 
 // keepOnce does what the client's method of that name does, without repeating it in
-// silence.
+// failover delay.
 func (b *Backend) keepOnce(ctx context.Context, id clientv3.LeaseID) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

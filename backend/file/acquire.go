@@ -75,7 +75,7 @@ func (b *Backend) acquire(ctx context.Context, bid backend.Bid) (a backend.Answe
 		if err != nil {
 			return a, err
 		}
-		if !still(l, bid.Over) {
+		if !still(l, bid.Expected) {
 			return backend.Answer{Lease: l, Outcome: backend.Refused}, nil
 		}
 		if h, err = b.take(name); err != nil {
@@ -86,8 +86,8 @@ func (b *Backend) acquire(ctx context.Context, bid backend.Bid) (a backend.Answe
 			if err != nil {
 				return a, err
 			}
-			if l.Watch == 0 { // somebody has it and does not say so: a bid of this moment, or flock(1)
-				l.Watch = backend.StoreDecides
+			if l.ObserveFor == 0 { // somebody has it and does not say so: a bid of this moment, or flock(1)
+				l.ObserveFor = backend.ExpiresInStore
 			}
 			return backend.Answer{Lease: l, Outcome: backend.Refused}, nil
 		}
@@ -108,17 +108,17 @@ func (b *Backend) acquire(ctx context.Context, bid backend.Bid) (a backend.Answe
 // still reports whether a lease is what was bid over, and was watched for as long
 // as it must be now.
 func still(l, over backend.Lease) bool {
-	return l.Watch >= 0 && l.Watch <= max(over.Watch, 0) && l.Term == over.Term && l.Beat == over.Beat && l.Ref == over.Ref &&
+	return l.ObserveFor >= 0 && l.ObserveFor <= max(over.ObserveFor, 0) && l.Term == over.Term && l.Heartbeat == over.Heartbeat && l.Ref == over.Ref &&
 		l.MovedTo == over.MovedTo && l.MovedFrom == over.MovedFrom
 }
 
-// grant begins a reign, if the lease is still what was bid over. The lock is ours.
+// grant begins a leadership, if the lease is still what was bid over. The lock is ours.
 func (b *Backend) grant(h *hold, bid backend.Bid) (a backend.Answer, err error) {
 	s, err := b.readHeld(bid.Election, h)
 	if err != nil {
 		return a, err
 	}
-	if h.term == 0 && !still(b.lease(s), bid.Over) || s.rec.MovedTo != bid.Over.MovedTo {
+	if h.term == 0 && !still(b.lease(s), bid.Expected) || s.rec.MovedTo != bid.Expected.MovedTo {
 		return backend.Answer{Outcome: backend.Refused}, nil
 	}
 	_, led, err := b.listed(bid.Election)
@@ -134,7 +134,7 @@ func (b *Backend) grant(h *hold, bid backend.Bid) (a backend.Answer, err error) 
 	now := time.Now().UTC()
 	last := max(s.rec.Term, s.pulse.Term)
 	// A term was lost with its file, perhaps: skip some. A first election has lost none.
-	foreign, floor := s.lost || s.rec.Term == 0 || s.pulse.Term == 0, bid.Floor
+	foreign, floor := s.lost || s.rec.Term == 0 || s.pulse.Term == 0, bid.MinTerm
 	if last == 0 && !led && !s.lost && b.complete() {
 		foreign = false
 	}
@@ -145,7 +145,7 @@ func (b *Backend) grant(h *hold, bid backend.Bid) (a backend.Answer, err error) 
 	if err != nil {
 		return a, err
 	}
-	p := pulse{Term: term, Nonce: bid.Candidate.Nonce, Beat: beat(), TTL: bid.TTL, Renew: bid.Renew, Lock: h.id, Written: now}
+	p := pulse{Term: term, Nonce: bid.Candidate.Nonce, Heartbeat: heartbeat(), TTL: bid.TTL, Renew: bid.Renew, Lock: h.id, Written: now}
 	if err := p.write(h.f); err != nil {
 		return a, err
 	}
@@ -166,7 +166,7 @@ func (b *Backend) grant(h *hold, bid backend.Bid) (a backend.Answer, err error) 
 	}
 	r := s.rec
 	r.close(backend.Failed, now, s.lapsed(now))
-	r.Layout, r.Election, r.Term, r.Beat, r.Lock = layout, bid.Election, term, p.Beat, h.id
+	r.Layout, r.Election, r.Term, r.Heartbeat, r.Lock = layout, bid.Election, term, p.Heartbeat, h.id
 	r.Holder = &person{bid.Candidate.ID, bid.Candidate.Nonce, bid.Candidate.Address, bid.Candidate.Metadata}
 	r.TTL, r.Renew, r.Written, r.Elected = bid.TTL, bid.Renew, now, now
 	if err := b.writeRecord(r, false); err != nil {
@@ -179,8 +179,8 @@ func (b *Backend) grant(h *hold, bid backend.Bid) (a backend.Answer, err error) 
 	h.term, h.rec = term, r
 	b.held[bid.Election] = h
 	b.mu.Unlock()
-	s.rec, s.pulse, s.wish, s.lost = r, p, backend.Wish{}, false
-	return backend.Answer{Lease: b.lease(s), Outcome: backend.Granted, Trust: bid.TTL}, nil
+	s.rec, s.pulse, s.request, s.lost = r, p, backend.Request{}, false
+	return backend.Answer{Lease: b.lease(s), Outcome: backend.Granted, ValidFor: bid.TTL}, nil
 }
 
 // forget unlocks what is, or is about to be, held.

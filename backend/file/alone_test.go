@@ -81,10 +81,10 @@ func TestOneBadFileHidesNoOtherElection(t *testing.T) {
 					t.Fatal(err)
 				}
 				found, _, err := b.Observe(t.Context(), []backend.Lease{{Election: "bad"}, {Election: "good"}}, "")
-				if err != nil || len(found) != 2 || found[0].Watch != backend.StoreDecides || found[1].Holder.ID != "a" {
+				if err != nil || len(found) != 2 || found[0].ObserveFor != backend.ExpiresInStore || found[1].Holder.ID != "a" {
 					t.Errorf("expected to see who leads the other election, got %+v, %v", found, err)
 				}
-				got, err := b.Acquire(t.Context(), []backend.Bid{{Election: "bad", Candidate: b.me, TTL: ttl, Over: seen[0]}})
+				got, err := b.Acquire(t.Context(), []backend.Bid{{Election: "bad", Candidate: b.me, TTL: ttl, Expected: seen[0]}})
 				if err != nil || !errors.Is(got[0].Err, backend.ErrDenied) || !strings.Contains(got[0].Err.Error(), "bad"+suffix) {
 					t.Errorf("expected a bid to be denied with the file's name, got %+v, %v", got, err)
 				}

@@ -47,7 +47,7 @@ func (c *client) look(name string) backend.Lease {
 
 func (c *client) bid(over backend.Lease) backend.Answer {
 	c.t.Helper()
-	got, err := c.Acquire(c.t.Context(), []backend.Bid{{Election: over.Election, Candidate: c.me, TTL: ttl, Renew: ttl / 3, Over: over}})
+	got, err := c.Acquire(c.t.Context(), []backend.Bid{{Election: over.Election, Candidate: c.me, TTL: ttl, Renew: ttl / 3, Expected: over}})
 	if err != nil {
 		c.t.Fatal(err)
 	}

@@ -44,7 +44,7 @@ func store(t testing.TB, parent string, o file.Options) conformance.Store {
 		Faults: map[string]conformance.Fault{
 			conformance.FaultDeleteRecord: remove(".lock", ".json"),
 			conformance.FaultPlantRecord: func(_ bool, election string) error {
-				return os.WriteFile(filepath.Join(dir, election+".json"), []byte(`{"layout":1,"election":"`+election+`","term":7,"beat":"1","ttl_ns":-5,
+				return os.WriteFile(filepath.Join(dir, election+".json"), []byte(`{"layout":1,"election":"`+election+`","term":7,"heartbeat":"1","ttl_ns":-5,
 					"holder":{"id":"<script>\u202e\u001b]0;","nonce":"\u0000","metadata":"\u0007"},"lock":"x","end":"\u001b","history":[{"id":"\u202e"}]}`), 0o600)
 			},
 		},

@@ -57,9 +57,9 @@ func replaced(t *testing.T, dir string, restore func(names ...string)) {
 	restore("jobs.json", "jobs.lock", "ELECTIONS")
 }
 
-// reigns are histories at whose end a has been granted jobs, or has renewed it, in this
+// leaderships are histories at whose end a has been granted jobs, or has renewed it, in this
 // moment, and the files say something else.
-var reigns = []struct {
+var leaderships = []struct {
 	what string
 	led  func(t *testing.T, dir string, a, b *client) backend.Lease
 }{
@@ -71,7 +71,7 @@ var reigns = []struct {
 		return held
 	}},
 	{"a record with a shorter TTL is put back", func(t *testing.T, dir string, a, b *client) backend.Lease {
-		bid := backend.Bid{Election: "jobs", Candidate: a.me, TTL: time.Second, Renew: time.Second / 3, Over: a.look("jobs")}
+		bid := backend.Bid{Election: "jobs", Candidate: a.me, TTL: time.Second, Renew: time.Second / 3, Expected: a.look("jobs")}
 		short, err := a.Acquire(t.Context(), []backend.Bid{bid})
 		if err != nil || short[0].Outcome != backend.Granted {
 			t.Fatal(short, err)
@@ -150,22 +150,22 @@ var reigns = []struct {
 // TestWhatWasPutBackFreesNothing: not before the greatest TTL has been watched, since the
 // leader may trust its lease. Then the lease is had, and the leader has lost it.
 func TestWhatWasPutBackFreesNothing(t *testing.T) {
-	for _, reign := range reigns {
-		t.Run(strings.ReplaceAll(reign.what, " ", "_"), func(t *testing.T) {
+	for _, leadership := range leaderships {
+		t.Run(strings.ReplaceAll(leadership.what, " ", "_"), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				dir := private(t)
 				a, b := open(t, dir, "a"), open(t, dir, "b")
-				held := reign.led(t, dir, a, b)
+				held := leadership.led(t, dir, a, b)
 				seen := b.look("jobs")
-				if seen.Watch < ttl {
-					t.Errorf("the lease may be had after a watch of %v, and its leader trusts it for %v: %+v", seen.Watch, ttl, seen)
+				if seen.ObserveFor < ttl {
+					t.Errorf("the lease may be had after a watch of %v, and its leader trusts it for %v: %+v", seen.ObserveFor, ttl, seen)
 				}
-				if got := b.bid(backend.Lease{Election: "jobs", Term: seen.Term, Beat: seen.Beat}); got.Outcome == backend.Granted {
+				if got := b.bid(backend.Lease{Election: "jobs", Term: seen.Term, Heartbeat: seen.Heartbeat}); got.Outcome == backend.Granted {
 					t.Fatalf("two leaders: granted at once, term %d", got.Term)
 				}
 				time.Sleep(time.Minute + time.Second) // the greatest TTL, and a little
 				now := b.look("jobs")
-				if now.Watch > 0 && !now.Unchanged(seen) {
+				if now.ObserveFor > 0 && !now.Unchanged(seen) {
 					t.Fatalf("expected the lease to look as it did while it was watched, got %+v after %+v", now, seen)
 				}
 				if won := b.bid(now); won.Outcome != backend.Granted || won.Term <= held.Term {
@@ -191,7 +191,7 @@ func TestARegisterThatWasMadeAgainIsWholeAfterTheGreatestTTL(t *testing.T) {
 			if got := a.renew(held); got.Outcome != backend.Granted {
 				t.Fatal(got)
 			}
-			if l := b.look("new"); time.Since(began) < time.Minute && l.Watch != time.Minute {
+			if l := b.look("new"); time.Since(began) < time.Minute && l.ObserveFor != time.Minute {
 				t.Errorf("after %v: expected an election that nobody knows to be watched, got %+v", time.Since(began), l)
 			}
 		}
@@ -229,7 +229,7 @@ func TestALeaderWhoseDirectoryWasReplacedIsRefused(t *testing.T) {
 	a := open(t, dir, "a")
 	held := a.win("jobs")
 	replaced(t, dir, func(...string) {})
-	plant := dir + "/jobs.wish"
+	plant := dir + "/jobs.request"
 	if err := errors.Join(os.WriteFile(plant, nil, 0o600), os.Chmod(plant, 0o666)); err != nil {
 		t.Fatal(err)
 	}
@@ -327,8 +327,8 @@ func TestTheDeviceMayHaveAnotherNumberAfterARestart(t *testing.T) {
 	c := open(t, dir, "c")
 	for _, name := range names {
 		l := c.look(name)
-		if l.Watch != 0 {
-			t.Errorf("%s: expected a lease that nobody holds to be free, it must be watched for %v", name, l.Watch)
+		if l.ObserveFor != 0 {
+			t.Errorf("%s: expected a lease that nobody holds to be free, it must be watched for %v", name, l.ObserveFor)
 			continue
 		}
 		if won := c.win(name); won.Term > l.Term+uint64(time.Hour/time.Microsecond) {

@@ -19,17 +19,17 @@
 // out, and nobody else leads until it goes on or dies. [backend.Guarantees] says
 // so: Expiry is ByKernel.
 //
-// Renewing writes a fresh beat into the lock file, and then proves that the lock
+// Renewing writes a fresh heartbeat into the lock file, and then proves that the lock
 // is still had, that the file at the path is still the one that is locked, and
-// that the record still names this reign.
+// that the record still names this leadership.
 //
 // # What is in the directory
 //
 // All is text:
 //
-//	billing.lock    locked by the leader; one line: term, beat, TTL, checksum
-//	billing.json    the present reign and the eight before it; stays for ever
-//	billing.wish    what an operator asked for, scoped to a term
+//	billing.lock    locked by the leader; one line: term, heartbeat, TTL, checksum
+//	billing.json    the present leadership and the eight before it; stays for ever
+//	billing.request    what an operator asked for, scoped to a term
 //	<nonce>.member  a process that takes part
 //	ELECTIONS       the greatest TTL here, all elections that were ever led, and
 //	                its own inode ("@dev:ino"), which a copy of it does not have
@@ -57,12 +57,12 @@
 // Two processes cannot hold flock on one file. They can on two files that had the
 // same path one after the other: somebody removed, replaced or restored the file.
 // The leader A finds that at its next renewal, which is refused. Until then it
-// trusts its lease, at most until TTL less the margin after it sent the last one
+// trusts its lease, at most until TTL less the clock margin after it sent the last one
 // that was granted, and that one has seen the file in place.
 //
 // A record is believed, be it of a leader or vacant, only if the file at the path is
 // the one that it names, and if it is not older than what this process has seen. All
-// else may be what an earlier reign left, and somebody has put back. Nothing that is
+// else may be what an earlier leadership left, and somebody has put back. Nothing that is
 // written there counts then, not even a TTL: who finds that must have seen it for the
 // greatest TTL (max_ttl), by its own clock, before it may lock the file. That is longer
 // than A trusts. The record is written before a grant is answered, and stays. Files
@@ -94,7 +94,7 @@
 //     later, and until its deadline if it is stopped. Do not do that while members run,
 //     nor switch a symbolic link that leads there.
 //   - A watcher that is stopped while somebody else is elected, and files are put back or
-//     removed again until all looks as it did before. It does not see that there was a reign.
+//     removed again until all looks as it did before. It does not see that there was a leadership.
 //   - One directory by two file systems: an overlay, and its upper directory from outside.
 //     Each has locks of its own, and elects.
 //   - A process that works under a lock it was given ([Backend.Lock]) when its holder has

@@ -31,7 +31,7 @@ type Backend struct {
 	poll   bool
 
 	turns [64]chan struct{} // taken by a call about an election, by its name's hash
-	guard backend.Guard
+	guard backend.SingleOwner
 
 	mu       sync.Mutex
 	swept    bool              // old member records were removed
@@ -103,7 +103,7 @@ func (b *Backend) Guarantees() backend.Guarantees {
 	return backend.Guarantees{
 		Name: Name, MinTTL: minTTL, MaxTTL: b.maxTTL, Expiry: backend.ByKernel,
 		Push: !b.poll, Poll: b.poll, Moves: true, Exclusive: true, DurableTerms: true,
-		ForeignSilence: true, ForeignPriority: true, ForeignNomination: true,
+		ForeignFailoverDelay: true, ForeignIncumbentGrace: true, ForeignNomination: true,
 	}
 }
 
@@ -133,7 +133,7 @@ func (b *Backend) holding(name string) *hold {
 	return b.held[name]
 }
 
-// ours reports whether a file is the one that this Backend has locked for a reign.
+// ours reports whether a file is the one that this Backend has locked for a leadership.
 func (b *Backend) ours(name, file string, term uint64) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -20,15 +20,15 @@ func FuzzFiles(f *testing.F) {
 	const holder = `{"id":"a","nonce":"n","address":"h:1","metadata":"text"}`
 	for _, text := range []string{
 		"", "null", "[]", "{", "\xff\x00", `{"layout":1,"election":"jobs","term":0}`, `{"layout":2,"election":"jobs","term":5}`, `{"layout":1,"election":"other","term":5}`,
-		`{"layout":1,"election":"jobs","term":5,"beat":"7","holder":null,"end":"released","last_id":"a","last_nonce":"n"}`,
-		`{"layout":1,"election":"jobs","term":5,"beat":"7","holder":` + holder + `,"ttl_ns":10000000000,"renew_ns":3000000000,"lock":"LOCK","written":"2026-01-02T03:04:05Z","elected":"2026-01-02T03:04:05Z"}`,
-		`{"layout":1,"election":"jobs","term":18446744073709551615,"beat":"0","holder":` + holder + `,"ttl_ns":-1,"renew_ns":9223372036854775807,"lock":"LOCK","written":"0000-01-01T00:00:00-23:59"}`,
+		`{"layout":1,"election":"jobs","term":5,"heartbeat":"7","holder":null,"end":"released","last_id":"a","last_nonce":"n"}`,
+		`{"layout":1,"election":"jobs","term":5,"heartbeat":"7","holder":` + holder + `,"ttl_ns":10000000000,"renew_ns":3000000000,"lock":"LOCK","written":"2026-01-02T03:04:05Z","elected":"2026-01-02T03:04:05Z"}`,
+		`{"layout":1,"election":"jobs","term":18446744073709551615,"heartbeat":"0","holder":` + holder + `,"ttl_ns":-1,"renew_ns":9223372036854775807,"lock":"LOCK","written":"0000-01-01T00:00:00-23:59"}`,
 		`{"layout":1,"election":"jobs","term":5,"holder":{"id":"\u0000\u202e","nonce":"<script>"},"history":[{},{"from":"9999-12-31T23:59:59-23:59"}]}`,
-		`{"term":6,"nonce":"n","beat":"9","ttl_ns":-1,"renew_ns":1,"lock":"LOCK","written":"2026-01-02T03:04:05Z"}`,
+		`{"term":6,"nonce":"n","heartbeat":"9","ttl_ns":-1,"renew_ns":1,"lock":"LOCK","written":"2026-01-02T03:04:05Z"}`,
 		`{"election":"jobs","term":5,"kind":"depose"}`, `{"election":"jobs","term":6,"kind":"\u001b","id":"\u0000","nonce":"\ud800"}`,
 	} {
 		f.Add([]byte(text), []byte(text), []byte(text), "", true)
-		f.Add([]byte(text), []byte(`{"term":5,"nonce":"n","beat":"9","lock":"LOCK"}`), []byte(`{"election":"jobs","term":5,"kind":"accept","id":"x"}`), "jobs\n", true)
+		f.Add([]byte(text), []byte(`{"term":5,"nonce":"n","heartbeat":"9","lock":"LOCK"}`), []byte(`{"election":"jobs","term":5,"kind":"accept","id":"x"}`), "jobs\n", true)
 	}
 	dir := f.TempDir()
 	if err := os.Chmod(dir, 0o700); err != nil {
@@ -39,7 +39,7 @@ func FuzzFiles(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Cleanup(func() { b.Close() })
-	f.Fuzz(func(t *testing.T, record, pulse, wish []byte, register string, here bool) {
+	f.Fuzz(func(t *testing.T, record, pulse, request []byte, register string, here bool) {
 		lockFile, err := os.OpenFile(b.path("jobs", lockSuffix), os.O_RDWR|os.O_CREATE, 0o600)
 		if err != nil {
 			t.Fatal(err)
@@ -58,7 +58,7 @@ func FuzzFiles(f *testing.F) {
 			line = fmt.Appendf(nil, "%-*s%08x\n", pulseSize-9, pulse, crc32.ChecksumIEEE([]byte(strings.TrimRight(string(pulse), " "))))
 		}
 		for name, text := range map[string][]byte{
-			b.path("jobs", lockSuffix): line, b.path("jobs", recordSuffix): record, b.path("jobs", wishSuffix): wish,
+			b.path("jobs", lockSuffix): line, b.path("jobs", recordSuffix): record, b.path("jobs", requestSuffix): request,
 			filepath.Join(b.dir, registerFile): []byte(b.heading() + "\n" + register),
 		} {
 			if err := os.WriteFile(name, text, 0o600); err != nil {
@@ -73,11 +73,11 @@ func FuzzFiles(f *testing.F) {
 			return
 		}
 		l := b.lease(s)
-		if l != backend.CleanLease(l) || l.Election != "jobs" || len(l.Ref) > 512 || l.Watch > b.maxTTL {
+		if l != backend.CleanLease(l) || l.Election != "jobs" || len(l.Ref) > 512 || l.ObserveFor > b.maxTTL {
 			t.Errorf("not fit to be handed on: %+v", l)
 		}
-		if l.Wish.Kind != "" && l.Wish.Term != l.Term {
-			t.Errorf("a wish of another term: %+v", l)
+		if l.Request.Kind != "" && l.Request.Term != l.Term {
+			t.Errorf("a request of another term: %+v", l)
 		}
 		if r := s.rec; s.known && r.Term > 0 {
 			r.close(backend.Failed, time.Unix(1, 0), 0)

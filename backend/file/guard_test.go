@@ -79,7 +79,7 @@ func TestOpenMakesTheDirectoryForThisUserAlone(t *testing.T) {
 
 // TestPlantedFilesAreNotFollowed: links, pipes, directories, and files of others.
 func TestPlantedFilesAreNotFollowed(t *testing.T) {
-	for _, name := range []string{"jobs.lock", "jobs.json", "jobs.wish", "ELECTIONS"} {
+	for _, name := range []string{"jobs.lock", "jobs.json", "jobs.request", "ELECTIONS"} {
 		victim := filepath.Join(t.TempDir(), "victim")
 		plants := map[string]func(path string) error{
 			"a symbolic link":           func(path string) error { return os.Symlink(victim, path) },
@@ -102,7 +102,7 @@ func TestPlantedFilesAreNotFollowed(t *testing.T) {
 			if err := plant(filepath.Join(dir, name)); err != nil {
 				t.Fatal(err)
 			}
-			got, err := a.Acquire(t.Context(), []backend.Bid{{Election: "jobs", Candidate: a.me, TTL: ttl, Over: backend.Lease{Election: "jobs"}}})
+			got, err := a.Acquire(t.Context(), []backend.Bid{{Election: "jobs", Candidate: a.me, TTL: ttl, Expected: backend.Lease{Election: "jobs"}}})
 			if err == nil {
 				err = got[0].Err
 			}
@@ -163,7 +163,7 @@ func TestAProgramThatLocksTheFileKeepsLeadersOut(t *testing.T) {
 	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX); err != nil {
 		t.Fatal(err)
 	}
-	if got := a.bid(a.look("jobs")); got.Outcome != backend.Refused || got.Watch != backend.StoreDecides {
+	if got := a.bid(a.look("jobs")); got.Outcome != backend.Refused || got.ObserveFor != backend.ExpiresInStore {
 		t.Errorf("expected a bid to be refused while flock(1), say, has the lock, and not to be made again at once, got %+v", got)
 	}
 	f.Close()
@@ -178,12 +178,12 @@ func TestNamesOfFiles(t *testing.T) {
 	for _, name := range []string{"a", "A", ".", "..", "a.", ".a", "a/b", "a\\b", "a b", "%41", "a%", "\u00e1", "a\u0301", "jobs.lock", "elections", "ELECTIONS",
 		strings.Repeat("a", 255), strings.Repeat("a", 254), strings.Repeat("A", 255), long, long + "x", "~", "\U0001F600"} {
 		got := file.Encode(name)
-		folded := strings.ToLower(got)
-		if other, taken := seen[folded]; taken {
+		coalesced := strings.ToLower(got)
+		if other, taken := seen[coalesced]; taken {
 			t.Errorf("%q and %q have the same file %q", name, other, got)
 		}
-		seen[folded] = name
-		if len(got) > 240 || got != folded || strings.ContainsAny(got, "/\\ ") || strings.HasPrefix(got, ".") {
+		seen[coalesced] = name
+		if len(got) > 240 || got != coalesced || strings.ContainsAny(got, "/\\ ") || strings.HasPrefix(got, ".") {
 			t.Errorf("%q: %q is no good name for a file", name, got)
 		}
 		if back, ok := file.Decode(got); !strings.Contains(got, "~") && (!ok || back != name) {

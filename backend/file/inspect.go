@@ -24,7 +24,7 @@ const (
 // Inspect explains the directory: where it is and who can write it, how much room there
 // is, how many leases a process can hold, how it hears of changes, and whether somebody
 // has deleted files.
-func (b *Backend) Inspect(ctx context.Context, _, _ time.Duration) ([]backend.Finding, error) {
+func (b *Backend) Inspect(ctx context.Context, _, _ time.Duration) ([]backend.Diagnostic, error) {
 	if err := b.guard.Enter(ctx, ""); err != nil {
 		return nil, fail("inspect", err)
 	}
@@ -32,7 +32,7 @@ func (b *Backend) Inspect(ctx context.Context, _, _ time.Duration) ([]backend.Fi
 	if err != nil {
 		return nil, fail("inspect", err)
 	}
-	return s.findings(), nil
+	return s.diagnostics(), nil
 }
 
 // A survey is what there is to know of a directory.
@@ -100,9 +100,9 @@ func (b *Backend) survey() (s survey, err error) {
 	return s, nil
 }
 
-func (s survey) findings() (list []backend.Finding) {
+func (s survey) diagnostics() (list []backend.Diagnostic) {
 	add := func(warning bool, what, format string, args ...any) {
-		list = append(list, backend.Found(warning, what, format, args...))
+		list = append(list, backend.Diagnosticf(warning, what, format, args...))
 	}
 	switch s.kind {
 	case "tmpfs", "ramfs":

@@ -15,7 +15,7 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-func say(list []backend.Finding) (text string) {
+func say(list []backend.Diagnostic) (text string) {
 	for _, f := range list {
 		text += f.String() + "\n"
 	}
@@ -57,7 +57,7 @@ func TestInspectSaysWhatHasBecomeOfADirectory(t *testing.T) {
 				t.Fatal(err)
 			}
 			c := backend.Candidate{ID: "a", Nonce: backend.NewNonce()}
-			got, err := b.Acquire(t.Context(), []backend.Bid{{Election: "jobs", Candidate: c, TTL: 10 * time.Second, Renew: 3 * time.Second, Over: backend.Lease{Election: "jobs"}}})
+			got, err := b.Acquire(t.Context(), []backend.Bid{{Election: "jobs", Candidate: c, TTL: 10 * time.Second, Renew: 3 * time.Second, Expected: backend.Lease{Election: "jobs"}}})
 			if err != nil || got[0].Outcome != backend.Granted {
 				t.Fatalf("expected to be granted the first bid, got %+v, %v", got, err)
 			}
@@ -93,7 +93,7 @@ func TestWhatIsWrongWithADirectoryIsAWarning(t *testing.T) {
 	} {
 		s := survey{dir: "/d", kind: "ext2, ext3 or ext4", mode: 0o700, room: 1 << 30, files: 5000, limit: 1024, kept: 3, listed: true, maxTTL: time.Minute}
 		change(&s)
-		text := say(s.findings())
+		text := say(s.diagnostics())
 		if want == "" && strings.Contains(text, "WARNING") || want != "" && (!strings.Contains(text, "WARNING "+want) || strings.Count(text, "WARNING") != 1) {
 			t.Errorf("expected the warning %q and no other:\n%s", want, text)
 		}

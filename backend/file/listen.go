@@ -58,7 +58,7 @@ func (b *Backend) Listen(ctx context.Context, seen []backend.Lease, _ string) er
 				return fail(fmt.Sprintf("listen %q", l.Election), err)
 			case !now.Differs(l):
 				continue
-			case now.Term != l.Term || now.Watch != l.Watch || now.Holder != l.Holder || now.Wish != l.Wish:
+			case now.Term != l.Term || now.ObserveFor != l.ObserveFor || now.Holder != l.Holder || now.Request != l.Request:
 				return nil
 			}
 			if delete(by, base); crowd.IsZero() { // a renewal: others come with it

@@ -76,7 +76,7 @@ func parse(buf []byte) (events []event, lost bool) {
 		if mask&(syscall.IN_Q_OVERFLOW|syscall.IN_DELETE_SELF|syscall.IN_MOVE_SELF|syscall.IN_IGNORED) != 0 || name == registerFile {
 			lost = true
 		}
-		for _, suffix := range []string{lockSuffix, recordSuffix, wishSuffix} {
+		for _, suffix := range []string{lockSuffix, recordSuffix, requestSuffix} {
 			if base, ok := strings.CutSuffix(name, suffix); ok {
 				events = append(events, event{base, suffix == lockSuffix && mask&syscall.IN_CLOSE_WRITE != 0})
 			}

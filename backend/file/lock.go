@@ -20,7 +20,7 @@ type hold struct {
 	f    *os.File
 	id   string // of the file that is locked
 	dir  string // identity of its directory
-	term uint64 // of the reign; 0 before its grant
+	term uint64 // of the leadership; 0 before its grant
 	rec  record // as this process has written it
 	in   bool   // it counts: see join
 }

@@ -78,7 +78,7 @@ func TestWhatIsDeletedUnderALeaderIsNotFree(t *testing.T) {
 				if got := a.renew(held); got.Outcome != backend.Granted {
 					t.Fatalf("renewal before any harm: %+v", got)
 				}
-				trusted := time.Now().Add(ttl) // a margin more than it is
+				trusted := time.Now().Add(ttl) // a clock margin more than it is
 				if err := harm.do(dir); err != nil {
 					t.Fatal(err)
 				}
@@ -88,7 +88,7 @@ func TestWhatIsDeletedUnderALeaderIsNotFree(t *testing.T) {
 					if !now.Unchanged(seen) {
 						seen, since = now, time.Now()
 					}
-					if now.Watch < 0 || time.Since(since) < now.Watch { // bids too early, as a bug would
+					if now.ObserveFor < 0 || time.Since(since) < now.ObserveFor { // bids too early, as a bug would
 						if got := b.bid(backend.Lease{Election: "jobs"}); got.Outcome == backend.Granted && time.Now().Before(trusted) {
 							t.Fatalf("granted %v before the leader's trust ends", time.Until(trusted))
 						}
@@ -156,7 +156,7 @@ func TestARestartOfTheMachineKeepsTerms(t *testing.T) {
 		t.Helper()
 		c := open(t, dir, "c")
 		defer file.Die(c.Backend)
-		got, err := c.Acquire(t.Context(), []backend.Bid{{Election: "jobs", Candidate: c.me, TTL: ttl, Floor: future, Over: c.look("jobs")}})
+		got, err := c.Acquire(t.Context(), []backend.Bid{{Election: "jobs", Candidate: c.me, TTL: ttl, MinTerm: future, Expected: c.look("jobs")}})
 		if err != nil || got[0].Outcome != backend.Granted {
 			t.Fatalf("%s: expected a lease that nobody holds to be free, got %+v, %v", what, got, err)
 		}
@@ -196,8 +196,8 @@ func read(t *testing.T, path string) []byte {
 func TestHostileTextHarmsNobody(t *testing.T) {
 	for _, text := range []string{
 		"", "\x00", "{", "null", "[]", "{}", `{"layout":1}`, strings.Repeat("[", 1<<20), strings.Repeat("x", 1<<20),
-		`{"layout":1,"election":"jobs","term":18446744073709551615,"beat":"1","holder":{"id":"x","nonce":"y"},"ttl_ns":9223372036854775807,"lock":"x"}`,
-		`{"layout":1,"election":"jobs","term":1,"beat":"0","holder":{},"ttl_ns":-1,"history":[` + strings.Repeat(`{"term":1},`, 100) + `{}]}`,
+		`{"layout":1,"election":"jobs","term":18446744073709551615,"heartbeat":"1","holder":{"id":"x","nonce":"y"},"ttl_ns":9223372036854775807,"lock":"x"}`,
+		`{"layout":1,"election":"jobs","term":1,"heartbeat":"0","holder":{},"ttl_ns":-1,"history":[` + strings.Repeat(`{"term":1},`, 100) + `{}]}`,
 		`{"election":"jobs","term":1,"kind":"depose","id":"` + "\u202e" + `"}`,
 	} {
 		dir := private(t)
@@ -205,7 +205,7 @@ func TestHostileTextHarmsNobody(t *testing.T) {
 		a.win("jobs")
 		healthy := a.win("healthy")
 		nonce := backend.NewNonce()
-		for _, name := range []string{"jobs.json", "jobs.wish", nonce + ".member", "zz.json", "%zz.json", "%.json", "~.json", strings.Repeat("a", 250) + ".json"} {
+		for _, name := range []string{"jobs.json", "jobs.request", nonce + ".member", "zz.json", "%zz.json", "%.json", "~.json", strings.Repeat("a", 250) + ".json"} {
 			if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 				t.Fatal(err)
 			}

@@ -9,14 +9,14 @@ import (
 	"strings"
 )
 
-// Kinds of files. For one election: <name>.lock, <name>.json and <name>.wish.
+// Kinds of files. For one election: <name>.lock, <name>.json and <name>.request.
 const (
-	lockSuffix   = ".lock"   // what is locked; its text is the last beat
-	recordSuffix = ".json"   // who holds it and who held it
-	wishSuffix   = ".wish"   // of an operator
-	memberSuffix = ".member" // <nonce>.member: a process that takes part
-	registerFile = "ELECTIONS"
-	tempPrefix   = ".tmp-"
+	lockSuffix    = ".lock"    // what is locked; its text is the last heartbeat
+	recordSuffix  = ".json"    // who holds it and who held it
+	requestSuffix = ".request" // of an operator
+	memberSuffix  = ".member"  // <nonce>.member: a process that takes part
+	registerFile  = "ELECTIONS"
+	tempPrefix    = ".tmp-"
 )
 
 const longestName = 200 // of the encoded name; most file systems allow 255

@@ -36,9 +36,9 @@ func (b *Backend) Observe(ctx context.Context, seen []backend.Lease, _ string) (
 			if bad++; first == nil {
 				first = err
 			}
-			now = backend.Lease{Election: l.Election, Term: l.Term, Watch: backend.StoreDecides} // a bid says why
+			now = backend.Lease{Election: l.Election, Term: l.Term, ObserveFor: backend.ExpiresInStore} // a bid says why
 		}
-		if l.Beat == 0 || now.Differs(l) {
+		if l.Heartbeat == 0 || now.Differs(l) {
 			changed = append(changed, now)
 		}
 	}
@@ -48,20 +48,20 @@ func (b *Backend) Observe(ctx context.Context, seen []backend.Lease, _ string) (
 	return changed, "", nil
 }
 
-// Ask writes a wish into a file of its own, which no holder of a lock touches
+// Ask writes a request into a file of its own, which no holder of a lock touches
 // before its next grant. That it names its term makes it harmless afterwards.
-func (b *Backend) Ask(ctx context.Context, wishes []backend.Wish) error {
+func (b *Backend) Request(ctx context.Context, requests []backend.Request) error {
 	if err := b.guard.Enter(ctx, ""); err != nil {
 		return fail("ask", err)
 	}
 	var errs []error
-	for _, w := range wishes {
+	for _, w := range requests {
 		errs = append(errs, fail(fmt.Sprintf("ask %q", w.Election), b.ask(w)))
 	}
 	return errors.Join(errs...)
 }
 
-func (b *Backend) ask(w backend.Wish) error {
+func (b *Backend) ask(w backend.Request) error {
 	l, err := b.look(w.Election)
 	switch {
 	case err != nil:
@@ -75,12 +75,12 @@ func (b *Backend) ask(w backend.Wish) error {
 	if err != nil {
 		return err
 	}
-	return b.replace(b.path(w.Election, wishSuffix), append(text, '\n'), false)
+	return b.replace(b.path(w.Election, requestSuffix), append(text, '\n'), false)
 }
 
-// withdraw removes any wish.
+// withdraw removes any request.
 func (b *Backend) withdraw(name string) error {
-	if err := os.Remove(b.path(name, wishSuffix)); !errors.Is(err, os.ErrNotExist) {
+	if err := os.Remove(b.path(name, requestSuffix)); !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
 	return nil

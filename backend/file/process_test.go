@@ -266,11 +266,11 @@ func TestAStoppedLeaderKeepsItsLockAndDoesNotLead(t *testing.T) {
 	first.by.Process.Signal(syscall.SIGCONT)
 	lost := ch.hear(t, "lost")
 	if lost.by != first.by || lost.n != first.n {
-		t.Errorf("expected the stopped leader to find that its reign is over, got %+v", lost)
+		t.Errorf("expected the stopped leader to find that its leadership is over, got %+v", lost)
 	}
 	next := ch.hear(t, "leads")
 	if next.n <= first.n || next.at.Before(lost.at) {
-		t.Errorf("expected a new reign after the old one, got %+v after %+v", next, lost)
+		t.Errorf("expected a new leadership after the old one, got %+v after %+v", next, lost)
 	}
 	// Stopped for good, and killed while it is stopped.
 	next.by.Process.Signal(syscall.SIGSTOP)

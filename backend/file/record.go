@@ -23,26 +23,26 @@ const (
 	pulseSize = 384       // within one page: a write is not torn by the death of its process
 )
 
-// A record is what stands in <name>.json: the present reign, and past ones. It is
+// A record is what stands in <name>.json: the present leadership, and past ones. It is
 // written at each grant and release, by whoever has the lock, and replaced as a
 // whole.
 type record struct {
-	Layout   int             `json:"layout"`
-	Election string          `json:"election"`
-	Term     uint64          `json:"term"`
-	Holder   *person         `json:"holder"` // null: nobody
-	TTL      time.Duration   `json:"ttl_ns"`
-	Renew    time.Duration   `json:"renew_ns"`
-	Lock     string          `json:"lock"` // the file that the holder has locked
-	Beat     uint64          `json:"beat,string"`
-	Written  time.Time       `json:"written"`
-	Elected  time.Time       `json:"elected"`
-	End      backend.End     `json:"end,omitempty"`
-	LastID   string          `json:"last_id,omitempty"`
-	Last     string          `json:"last_nonce,omitempty"`
-	MovedTo  string          `json:"moved_to,omitempty"`
-	From     string          `json:"moved_from,omitempty"`
-	History  []backend.Reign `json:"history,omitempty"`
+	Layout    int                  `json:"layout"`
+	Election  string               `json:"election"`
+	Term      uint64               `json:"term"`
+	Holder    *person              `json:"holder"` // null: nobody
+	TTL       time.Duration        `json:"ttl_ns"`
+	Renew     time.Duration        `json:"renew_ns"`
+	Lock      string               `json:"lock"` // the file that the holder has locked
+	Heartbeat uint64               `json:"heartbeat,string"`
+	Written   time.Time            `json:"written"`
+	Elected   time.Time            `json:"elected"`
+	End       backend.End          `json:"end,omitempty"`
+	LastID    string               `json:"last_id,omitempty"`
+	Last      string               `json:"last_nonce,omitempty"`
+	MovedTo   string               `json:"moved_to,omitempty"`
+	From      string               `json:"moved_from,omitempty"`
+	History   []backend.Leadership `json:"history,omitempty"`
 }
 
 // A person is a candidate.
@@ -55,28 +55,28 @@ type person struct {
 
 func (r record) held() bool { return r.Holder != nil }
 
-// close notes the end of the present reign, if there is one, whose lease ran out so long
+// close notes the end of the present leadership, if there is one, whose lease ran out so long
 // ago; 0: it has not.
 func (r *record) close(how backend.End, now time.Time, lapsed time.Duration) {
 	if r.Holder == nil {
 		return
 	}
-	r.History = backend.Remember(r.History, backend.Reign{Term: r.Term, ID: r.Holder.ID, From: r.Elected}.Close(how, now, lapsed))
+	r.History = backend.Remember(r.History, backend.Leadership{Term: r.Term, ID: r.Holder.ID, From: r.Elected}.Close(how, now, lapsed))
 	r.End, r.LastID, r.Last = how, r.Holder.ID, r.Holder.Nonce
 	r.Holder, r.TTL, r.Renew, r.Elected = nil, 0, 0, time.Time{}
 }
 
-// A pulse is the text of <name>.lock: the newest beat of the reign, and the
+// A pulse is the text of <name>.lock: the newest heartbeat of the leadership, and the
 // greatest term that this file knows. It is written in place by whoever has the
 // lock, and is on the disk before a term is used.
 type pulse struct {
-	Term    uint64        `json:"term"`
-	Nonce   string        `json:"nonce"`
-	Beat    uint64        `json:"beat,string"`
-	TTL     time.Duration `json:"ttl_ns"`
-	Renew   time.Duration `json:"renew_ns"`
-	Lock    string        `json:"lock"` // this very file: a copy is none
-	Written time.Time     `json:"written"`
+	Term      uint64        `json:"term"`
+	Nonce     string        `json:"nonce"`
+	Heartbeat uint64        `json:"heartbeat,string"`
+	TTL       time.Duration `json:"ttl_ns"`
+	Renew     time.Duration `json:"renew_ns"`
+	Lock      string        `json:"lock"` // this very file: a copy is none
+	Written   time.Time     `json:"written"`
 }
 
 func (p pulse) write(f *os.File) error {
@@ -183,5 +183,5 @@ func (b *Backend) syncDir() error {
 	return d.Sync()
 }
 
-// beat returns a fresh one, never 0.
-func beat() uint64 { return mathrand.Uint64() | 1 }
+// heartbeat returns a fresh one, never 0.
+func heartbeat() uint64 { return mathrand.Uint64() | 1 }

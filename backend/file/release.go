@@ -11,7 +11,7 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// Release writes the end of each reign into its record, and then unlocks.
+// Release writes the end of each leadership into its record, and then unlocks.
 func (b *Backend) Release(ctx context.Context, held []backend.Lease) error {
 	if err := b.guard.Enter(ctx, ""); err != nil {
 		return fail("release", err)
@@ -28,7 +28,7 @@ func (b *Backend) Release(ctx context.Context, held []backend.Lease) error {
 	return errors.Join(errs...)
 }
 
-// release unlocks whatever happens: without its last words a reign counts as
+// release unlocks whatever happens: without its last words a leadership counts as
 // failed.
 func (b *Backend) release(ctx context.Context, l backend.Lease) error {
 	done, err := b.turn(ctx, l.Election)
@@ -45,7 +45,7 @@ func (b *Backend) release(ctx context.Context, l backend.Lease) error {
 	err = errors.Join(err, err2)
 	if err == nil && now == h.id && r.Term == h.term && r.held() && r.Holder.Nonce == h.rec.Holder.Nonce {
 		r.close(l.End, time.Now(), l.Lapsed())
-		r.Beat, r.Written = beat(), time.Now().UTC()
+		r.Heartbeat, r.Written = heartbeat(), time.Now().UTC()
 		err = b.writeRecord(r, false)
 	}
 	return errors.Join(err, b.forget(l.Election, h))

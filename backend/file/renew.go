@@ -11,9 +11,9 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// Renew writes a fresh beat into each lock file, and then makes sure that the
+// Renew writes a fresh heartbeat into each lock file, and then makes sure that the
 // lock is ours, that the file is the one that others see, and that the record
-// still names this reign.
+// still names this leadership.
 func (b *Backend) Renew(ctx context.Context, held []backend.Lease) ([]backend.Answer, error) {
 	return b.renewAll(ctx, "renew", held)
 }
@@ -67,14 +67,14 @@ func (b *Backend) renew(ctx context.Context, l backend.Lease, move bool) (a back
 	if got, err := relock(h.f); err != nil || !got {
 		return refuse(errors.Join(err, fmt.Errorf("%w: the lock was lost", backend.ErrDenied)))
 	}
-	wish, err := b.readWish(l.Election)
+	request, err := b.readRequest(l.Election)
 	if err != nil {
 		return a, err
 	}
-	if wish.Kind == backend.Depose && wish.Term == h.term {
+	if request.Kind == backend.Depose && request.Term == h.term {
 		return refuse(nil)
 	}
-	p := pulse{Term: h.term, Nonce: h.rec.Holder.Nonce, Beat: beat(), TTL: l.TTL, Renew: l.Renew, Lock: h.id, Written: time.Now().UTC()}
+	p := pulse{Term: h.term, Nonce: h.rec.Holder.Nonce, Heartbeat: heartbeat(), TTL: l.TTL, Renew: l.Renew, Lock: h.id, Written: time.Now().UTC()}
 	if err := p.write(h.f); err != nil {
 		return a, err
 	}
@@ -89,7 +89,7 @@ func (b *Backend) renew(ctx context.Context, l backend.Lease, move bool) (a back
 		r.MovedTo, r.From = l.MovedTo, l.MovedFrom
 	}
 	if r.TTL != l.TTL || r.Renew != l.Renew || move { // whoever must watch needs them
-		r.TTL, r.Renew, r.Beat, r.Written = l.TTL, l.Renew, p.Beat, p.Written
+		r.TTL, r.Renew, r.Heartbeat, r.Written = l.TTL, l.Renew, p.Heartbeat, p.Written
 		if err := b.writeRecord(r, move); err != nil {
 			return a, err
 		}
@@ -102,6 +102,6 @@ func (b *Backend) renew(ctx context.Context, l backend.Lease, move bool) (a back
 	if now != h.id {
 		return refuse(fmt.Errorf("%w: somebody has removed or replaced %s", backend.ErrDenied, b.path(l.Election, lockSuffix)))
 	}
-	s := state{name: l.Election, rec: r, known: true, lock: h.id, pulse: p, wish: wish}
-	return backend.Answer{Lease: b.lease(s), Outcome: backend.Granted, Trust: l.TTL}, nil
+	s := state{name: l.Election, rec: r, known: true, lock: h.id, pulse: p, request: request}
+	return backend.Answer{Lease: b.lease(s), Outcome: backend.Granted, ValidFor: l.TTL}, nil
 }

@@ -110,10 +110,10 @@ func (a *actor) step(name string) (granted uint64) {
 			s.known, s.since = true, time.Now()
 		}
 		s.seen, s.floor = found[0], max(s.floor, found[0].Term)
-		if s.seen.Watch < 0 || time.Since(s.since) < s.seen.Watch {
+		if s.seen.ObserveFor < 0 || time.Since(s.since) < s.seen.ObserveFor {
 			return 0
 		}
-		bid := backend.Bid{Election: name, Candidate: a.me, TTL: ttl, Renew: ttl / 3, Over: s.seen, Floor: s.floor}
+		bid := backend.Bid{Election: name, Candidate: a.me, TTL: ttl, Renew: ttl / 3, Expected: s.seen, MinTerm: s.floor}
 		got, err := a.Acquire(a.t.Context(), []backend.Bid{bid})
 		if s.known = false; err == nil && got[0].Outcome == backend.Granted {
 			s.lease, s.floor, s.began = got[0].Lease, got[0].Term, now
@@ -136,7 +136,7 @@ type sabotage struct {
 	greatest map[string]uint64
 	backups  []map[string][]byte
 	back     bool // something has come back
-	missed   bool // somebody has not seen a reign: the history ends
+	missed   bool // somebody has not seen a leadership: the history ends
 	log      []string
 }
 
@@ -196,8 +196,8 @@ func (s *sabotage) act(i int) {
 			if o == a || !their.held || now.After(their.trust) {
 				continue
 			}
-			if mine := a.elections[name]; mine.seen.Watch > 0 && mine.since.Before(their.began) {
-				s.missed = true // a reign after which all looks as it did before: not covered (doc.go)
+			if mine := a.elections[name]; mine.seen.ObserveFor > 0 && mine.since.Before(their.began) {
+				s.missed = true // a leadership after which all looks as it did before: not covered (doc.go)
 			} else {
 				s.t.Errorf("two leaders of %s: %s is granted it, and %s leads for another %v", name, a.me.ID, o.me.ID, their.trust.Sub(now))
 			}

@@ -23,7 +23,7 @@ func TestALockThatIsSharedOutlivesItsHolder(t *testing.T) {
 		t.Fatalf("expected the lock, got %v, %v", lock, err)
 	}
 	file.Die(a.Backend)
-	if l := b.look("jobs"); l.Watch == 0 {
+	if l := b.look("jobs"); l.ObserveFor == 0 {
 		t.Errorf("the lease looks free while its lock is held: %+v", l)
 	}
 	if got := b.bid(b.look("jobs")); got.Outcome != backend.Refused {

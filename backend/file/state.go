@@ -13,18 +13,18 @@ import (
 
 // A state is all that the files of one election say.
 type state struct {
-	name   string
-	rec    record
-	known  bool // there is a record; it is damaged if its term is 0
-	lock   string
-	pulse  pulse
-	locked bool
-	lost   bool // files are missing that once were there, and somebody may still trust them
-	wish   backend.Wish
+	name    string
+	rec     record
+	known   bool // there is a record; it is damaged if its term is 0
+	lock    string
+	pulse   pulse
+	locked  bool
+	lost    bool // files are missing that once were there, and somebody may still trust them
+	request backend.Request
 }
 
 // read reads an election's state. In this order: the record, and then whether it
-// is locked. If not, and the record is the same afterwards, the reign in it is
+// is locked. If not, and the record is the same afterwards, the leadership in it is
 // over for certain: its lock was taken before the record was written.
 func (b *Backend) read(name string) (s state, err error) {
 	for range 10 {
@@ -35,7 +35,7 @@ func (b *Backend) read(name string) (s state, err error) {
 		if err != nil {
 			return s, err
 		}
-		if r.Term == s.rec.Term && r.Beat == s.rec.Beat {
+		if r.Term == s.rec.Term && r.Heartbeat == s.rec.Heartbeat {
 			break
 		}
 	}
@@ -69,9 +69,9 @@ func (b *Backend) readHeld(name string, h *hold) (s state, err error) {
 	return s, b.rest(&s)
 }
 
-// rest reads the wish, and finds out whether the lock file can be believed.
+// rest reads the request, and finds out whether the lock file can be believed.
 func (b *Backend) rest(s *state) (err error) {
-	if s.wish, err = b.readWish(s.name); err != nil {
+	if s.request, err = b.readRequest(s.name); err != nil {
 		return err
 	}
 	term := max(s.rec.Term, s.pulse.Term)
@@ -79,7 +79,7 @@ func (b *Backend) rest(s *state) (err error) {
 	if s.rec.Term > 0 && same(s.rec.Lock, s.lock) && term >= led {
 		return nil // this is the file that who is in the record had locked, or has
 	}
-	// Else nothing that is written here can be believed: what an earlier reign left, a
+	// Else nothing that is written here can be believed: what an earlier leadership left, a
 	// vacant record as well, may have been put back under a later one.
 	for range 2 {
 		exists, listed, err := b.listed(s.name)
@@ -104,7 +104,7 @@ func (b *Backend) rest(s *state) (err error) {
 // lease is the state as a challenger or an observer must see it.
 func (b *Backend) lease(s state) backend.Lease {
 	r := s.rec
-	l := backend.Lease{Election: s.name, Term: r.Term, Beat: r.Beat, End: r.End, LastID: r.LastID, LastNonce: r.Last, Wish: s.wish, MovedTo: r.MovedTo, MovedFrom: r.From}
+	l := backend.Lease{Election: s.name, Term: r.Term, Heartbeat: r.Heartbeat, End: r.End, LastID: r.LastID, LastNonce: r.Last, Request: s.request, MovedTo: r.MovedTo, MovedFrom: r.From}
 	written := r.Written
 	if r.held() {
 		l.Holder = backend.Candidate{ID: r.Holder.ID, Nonce: r.Holder.Nonce, Address: r.Holder.Address, Metadata: r.Holder.Metadata}
@@ -112,25 +112,25 @@ func (b *Backend) lease(s state) backend.Lease {
 	}
 	switch p := s.pulse; {
 	case r.Term == 0 && !s.locked: // no record, or none that can be read
-		l.Term, l.Beat, written = p.Term, p.Beat, p.Written
+		l.Term, l.Heartbeat, written = p.Term, p.Heartbeat, p.Written
 	case r.held() && p.Term == r.Term && p.Nonce == r.Holder.Nonce:
-		l.Beat, written = p.Beat, p.Written
+		l.Heartbeat, written = p.Heartbeat, p.Written
 	}
 	if !written.IsZero() {
 		l.Age = max(time.Since(written), 0)
 	}
-	if l.Wish.Term != l.Term {
-		l.Wish = backend.Wish{}
+	if l.Request.Term != l.Term {
+		l.Request = backend.Request{}
 	}
 	switch {
 	case r.held() && b.ours(s.name, s.lock, r.Term):
 	case s.locked:
-		l.Watch = backend.StoreDecides
+		l.ObserveFor = backend.ExpiresInStore
 		if r.held() && s.pulse.Term > r.Term { // by another one, who is about to be granted it
 			bury(&l)
 		}
 	case s.lost:
-		l.Watch = b.maxTTL // not what the record says: it may be that of an earlier reign
+		l.ObserveFor = b.maxTTL // not what the record says: it may be that of an earlier leadership
 	case r.held(): // the kernel has unlocked it: whoever held it is dead
 		bury(&l)
 	}
@@ -161,20 +161,20 @@ func (b *Backend) look(name string) (backend.Lease, error) {
 	return b.lease(s), nil
 }
 
-func (b *Backend) readWish(name string) (w backend.Wish, err error) {
-	text, err := readAll(b.path(name, wishSuffix))
+func (b *Backend) readRequest(name string) (w backend.Request, err error) {
+	text, err := readAll(b.path(name, requestSuffix))
 	if err != nil || text == nil {
 		return w, err
 	}
 	var c struct {
-		Election string           `json:"election"`
-		Term     uint64           `json:"term"`
-		Kind     backend.WishKind `json:"kind"`
-		ID       string           `json:"id"`
-		Nonce    string           `json:"nonce"`
+		Election string              `json:"election"`
+		Term     uint64              `json:"term"`
+		Kind     backend.RequestKind `json:"kind"`
+		ID       string              `json:"id"`
+		Nonce    string              `json:"nonce"`
 	}
 	if json.Unmarshal(text, &c) != nil || c.Election != name {
 		return w, nil // as good as none
 	}
-	return backend.Wish(c), nil
+	return backend.Request(c), nil
 }

@@ -35,9 +35,9 @@
 // while it is rolled out, or when it drifts, two may be named. So
 // [backend.Guarantees] does not claim Exclusive, unless Dir is set.
 //
-// With Dir, reigns are kept by package backend/file in that directory, for the processes of one machine:
+// With Dir, leaderships are kept by package backend/file in that directory, for the processes of one machine:
 // the kernel allows one leader, whatever the configurations say; terms survive
-// restarts; all see who leads, and an operator's wishes work. What has been said about package
+// restarts; all see who leads, and an operator's requests work. What has been said about package
 // file holds, and Expiry is ByKernel.
 //
 // Without Dir but with File, one file that all read (on a disk that machines share, say) is nearly as
@@ -65,5 +65,5 @@
 // leader. [Backend.Check] finds more: a leader that is not the named one, and, with Dir, an id
 // that no live process has.
 //
-// A wish (nominate) does not change who is named: edit the configuration.
+// A request (nominate) does not change who is named: edit the configuration.
 package manual

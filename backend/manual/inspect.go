@@ -12,7 +12,7 @@ var _ backend.Inspector = (*Backend)(nil)
 
 // Inspect says who is named and by what, and explains the directory if there is one.
 // What is wrong with who is named, [Backend.Check] says.
-func (b *Backend) Inspect(ctx context.Context, ttl, renew time.Duration) (list []backend.Finding, err error) {
+func (b *Backend) Inspect(ctx context.Context, ttl, renew time.Duration) (list []backend.Diagnostic, err error) {
 	if err := b.enter(ctx, backend.Candidate{}); err != nil {
 		return nil, fail("inspect", err)
 	}
@@ -21,7 +21,7 @@ func (b *Backend) Inspect(ctx context.Context, ttl, renew time.Duration) (list [
 		return nil, fail("inspect", err)
 	}
 	add := func(warning bool, what, format string, args ...any) {
-		list = append(list, backend.Found(warning, what, format, args...))
+		list = append(list, backend.Diagnosticf(warning, what, format, args...))
 	}
 	by := "the configuration of this process"
 	if b.file != "" {

@@ -21,13 +21,13 @@ func (b *Backend) lease(in backend.Lease, a assignment) backend.Lease {
 	case !in.Vacant() && in.Holder.Nonce == b.guard.Nonce():
 		// Ours, perhaps a leftover: a bid for it is granted anew, or released.
 	case me && b.mustWatch(in, a):
-		in.Ref, in.Watch = fmt.Sprintf("version %d", a.Version), b.maxTTL
+		in.Ref, in.ObserveFor = fmt.Sprintf("version %d", a.Version), b.maxTTL
 	case me:
 	default:
-		in.Watch = backend.StoreDecides // the operator is the store
+		in.ObserveFor = backend.ExpiresInStore // the operator is the store
 		if b.apart && in.Vacant() && id != "" {
 			// By our configuration. Nothing else is known of it.
-			in.Holder.ID, in.Beat = id, stamp(a.Version, id)
+			in.Holder.ID, in.Heartbeat = id, stamp(a.Version, id)
 		}
 	}
 	return in
@@ -41,7 +41,7 @@ func (b *Backend) mustWatch(in backend.Lease, a assignment) bool {
 	return b.file != "" && !b.kept && in.Vacant() && b.led[in.Election] != a.Version
 }
 
-// stamp stands for a beat where there is none.
+// stamp stands for a heartbeat where there is none.
 func stamp(version uint64, id string) uint64 {
 	h := fnv.New64a()
 	fmt.Fprintf(h, "%d %s", version, id)

@@ -31,7 +31,7 @@ type Options struct {
 	// documentation. It need not be there yet. Self is not allowed in it.
 	File string
 
-	// Dir, if set, keeps reigns in a directory of package backend/file, as its Options
+	// Dir, if set, keeps leaderships in a directory of package backend/file, as its Options
 	// say, so that processes of one machine see each other and two never lead.
 	Dir string
 
@@ -40,7 +40,7 @@ type Options struct {
 	// File or Dir only. From 50 ms to 1 h. Default: 15 s.
 	MaxTTL time.Duration
 
-	// Store, if set, keeps reigns in this process, so that several managers of
+	// Store, if set, keeps leaderships in this process, so that several managers of
 	// it see each other. Default: a store of its own. Not together with Dir.
 	Store *memory.Store
 }
@@ -53,13 +53,13 @@ const (
 
 // A Backend grants leases to who is named. It implements [backend.Backend].
 type Backend struct {
-	inner  backend.Backend // keeps the reigns
+	inner  backend.Backend // keeps the leaderships
 	apart  bool            // of this manager alone
 	kept   bool            // in a directory, where the kernel allows one leader
 	file   string
 	maxTTL time.Duration
 
-	guard   backend.Guard
+	guard   backend.SingleOwner
 	reading sync.Mutex // held from reading the file until it was compared with the last
 	text    []byte     // of the file as last accepted; needs reading
 
@@ -140,7 +140,7 @@ func (b *Backend) Guarantees() backend.Guarantees {
 	}
 	g.Expiry, g.Exclusive, g.DurableTerms, g.Moves = backend.ByOperator, false, false, false
 	if b.apart {
-		g.ForeignSilence, g.ForeignPriority, g.ForeignNomination = false, false, false
+		g.ForeignFailoverDelay, g.ForeignIncumbentGrace, g.ForeignNomination = false, false, false
 	}
 	if b.file != "" {
 		g.MinTTL, g.MaxTTL = minTTL, b.maxTTL

@@ -76,7 +76,7 @@ func TestSelfLeadsAtOnceAndNeedsNothing(t *testing.T) {
 		term := e.Leadership().Term
 		time.Sleep(24 * time.Hour)
 		if l := e.Leadership(); l == nil || l.Term != term {
-			t.Errorf("expected one reign for a day, got %v", l)
+			t.Errorf("expected one leadership for a day, got %v", l)
 		}
 	})
 }
@@ -208,7 +208,7 @@ func TestAnEditorThatIsSlowCostsNothing(t *testing.T) {
 			time.Sleep(ttl / 3)
 		}
 		if l := a.Leadership(); l == nil || l.Term != term {
-			t.Errorf("expected one reign, got %v", a.Current())
+			t.Errorf("expected one leadership, got %v", a.Current())
 		}
 	})
 }
@@ -268,13 +268,13 @@ func TestARestartDoesNotRepeatATerm(t *testing.T) {
 			write(t, file, fmt.Sprintf(`{"version": %d, "leader": "a"}`, version))
 			b := open(t, manual.Options{File: file, MaxTTL: maxTTL})
 			me := backend.Candidate{ID: "a", Nonce: backend.NewNonce()}
-			bid := backend.Bid{Election: "jobs", Candidate: me, TTL: ttl, Over: backend.Lease{Election: "jobs"}}
+			bid := backend.Bid{Election: "jobs", Candidate: me, TTL: ttl, Expected: backend.Lease{Election: "jobs"}}
 			got, err := b.Acquire(t.Context(), []backend.Bid{bid})
-			if err != nil || got[0].Outcome != backend.Refused || got[0].Watch != maxTTL {
+			if err != nil || got[0].Outcome != backend.Refused || got[0].ObserveFor != maxTTL {
 				t.Fatalf("expected a first bid to be refused until the file was watched for %v, got %+v, %v", maxTTL, got, err)
 			}
 			time.Sleep(maxTTL)
-			bid.Over = got[0].Lease
+			bid.Expected = got[0].Lease
 			if got, err = b.Acquire(t.Context(), []backend.Bid{bid}); err != nil || got[0].Outcome != backend.Granted {
 				t.Fatalf("expected a bid over what was watched to be granted, got %+v, %v", got, err)
 			}

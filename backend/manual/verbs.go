@@ -52,8 +52,8 @@ func (b *Backend) Acquire(ctx context.Context, bids []backend.Bid) ([]backend.An
 		switch now := b.lease(in, a); {
 		case b.file != "" && bid.TTL > b.maxTTL:
 			answers[i].Err = fail(fmt.Sprintf("acquire %q", bid.Election), fmt.Errorf("%w: a TTL of %v; the greatest is %v", backend.ErrInvalid, bid.TTL, b.maxTTL))
-		case b.isMe(a.named(bid.Election)) && (mine && in.MovedTo == bid.Over.MovedTo || now.Unchanged(bid.Over)):
-			bid.Over, bid.Floor = in, max(bid.Floor, a.Version) // terms exceed versions
+		case b.isMe(a.named(bid.Election)) && (mine && in.MovedTo == bid.Expected.MovedTo || now.Unchanged(bid.Expected)):
+			bid.Expected, bid.MinTerm = in, max(bid.MinTerm, a.Version) // terms exceed versions
 			pass, places = append(pass, bid), append(places, i)
 		case mine: // a leftover of who is not named any more
 			in.Term, in.End = 0, backend.Failed
@@ -86,14 +86,14 @@ func (b *Backend) Acquire(ctx context.Context, bids []backend.Bid) ([]backend.An
 	return answers, fail("acquire", err)
 }
 
-// Prove implements [backend.Prover]: that the leases beside the configuration can be
+// Prove implements [backend.Preflighter]: that the leases beside the configuration can be
 // written. Who is named is another matter.
-func (b *Backend) Prove(ctx context.Context, bids []backend.Bid) []error {
+func (b *Backend) Preflight(ctx context.Context, bids []backend.Bid) []error {
 	errs := make([]error, len(bids))
 	err := fail("prove", b.enter(ctx, bids[0].Candidate))
-	inner, ok := b.inner.(backend.Prover)
+	inner, ok := b.inner.(backend.Preflighter)
 	if ok && err == nil {
-		errs = inner.Prove(ctx, bids)
+		errs = inner.Preflight(ctx, bids)
 	}
 	for i := range errs {
 		errs[i] = errors.Join(err, fail("prove", errs[i]))
@@ -174,7 +174,7 @@ func (b *Backend) Observe(ctx context.Context, seen []backend.Lease, _ string) (
 		return nil, "", fail("observe", err)
 	}
 	for i, l := range seen {
-		if l.Beat == 0 || now[i].Differs(l) {
+		if l.Heartbeat == 0 || now[i].Differs(l) {
 			changed = append(changed, now[i].Lease)
 		}
 	}
@@ -256,12 +256,12 @@ func (b *Backend) Listen(ctx context.Context, seen []backend.Lease, _ string) er
 	}
 }
 
-// Ask writes wishes. None changes who is named.
-func (b *Backend) Ask(ctx context.Context, wishes []backend.Wish) error {
+// Ask writes requests. None changes who is named.
+func (b *Backend) Request(ctx context.Context, requests []backend.Request) error {
 	if err := b.enter(ctx, backend.Candidate{}); err != nil {
 		return fail("ask", err)
 	}
-	return fail("ask", b.inner.Ask(ctx, wishes))
+	return fail("ask", b.inner.Request(ctx, requests))
 }
 
 // List returns what is kept of elections that were led.

@@ -22,11 +22,11 @@ import (
 
 // A Store holds leases. It is safe for concurrent use.
 type Store struct {
-	mu      sync.Mutex
-	began   time.Time                 // an Age in the maps counts from here: it is the moment of the last writing
-	records map[string]backend.Record // by election
-	members map[string]backend.Member // by nonce
-	bell    backend.Bell
+	mu       sync.Mutex
+	began    time.Time                 // an Age in the maps counts from here: it is the moment of the last writing
+	records  map[string]backend.Record // by election
+	members  map[string]backend.Member // by nonce
+	notifier backend.Notifier
 }
 
 // New returns an empty store.
@@ -40,7 +40,7 @@ func (s *Store) Backend() backend.Backend { return &client{Store: s} }
 // A client is one process's access.
 type client struct {
 	*Store
-	guard backend.Guard
+	guard backend.SingleOwner
 }
 
 // each does a call of the candidate with this nonce, item by item, alone in the store.
@@ -60,36 +60,36 @@ func each[T any](ctx context.Context, c *client, verb, nonce string, items iter.
 // hold must be watched for their TTL; what is vacant or its own, not at all.
 func (c *client) read(election string) backend.Record {
 	r := c.records[election]
-	r.Election, r.Age, r.Watch, r.History = election, time.Since(c.began)-r.Age, r.TTL, slices.Clone(r.History)
+	r.Election, r.Age, r.ObserveFor, r.History = election, time.Since(c.began)-r.Age, r.TTL, slices.Clone(r.History)
 	if r.Holder.Nonce == c.guard.Nonce() {
-		r.Watch = 0
+		r.ObserveFor = 0
 	}
 	return r
 }
 
-// write keeps a record, with a fresh beat, and returns the lease as it now stands.
+// write keeps a record, with a fresh heartbeat, and returns the lease as it now stands.
 func (c *client) write(r backend.Record) backend.Lease {
-	r.Beat, r.Age = rand.Uint64()|1, time.Since(c.began) // never 0, which stands for "not seen"
+	r.Heartbeat, r.Age = rand.Uint64()|1, time.Since(c.began) // never 0, which stands for "not seen"
 	c.records[r.Election] = r
-	c.bell.Ring()
+	c.notifier.Notify()
 	return c.read(r.Election).Lease
 }
 
 func (c *client) Acquire(ctx context.Context, bids []backend.Bid) (answers []backend.Answer, err error) {
 	err = each(ctx, c, "acquire", bids[0].Candidate.Nonce, slices.Values(bids), func(b backend.Bid) {
 		r := c.read(b.Election)
-		term, err := backend.NextTerm(r.Term, false, b.Floor, time.Now())
+		term, err := backend.NextTerm(r.Term, false, b.MinTerm, time.Now())
 		leftover := r.Holder.Nonce == b.Candidate.Nonce // of its own: granted anew
 		switch {
-		case !leftover && !r.Unchanged(b.Over), r.MovedTo != b.Over.MovedTo:
+		case !leftover && !r.Unchanged(b.Expected), r.MovedTo != b.Expected.MovedTo:
 			answers = append(answers, backend.Answer{Lease: r.Lease, Outcome: backend.Refused})
 		case err != nil:
 			answers = append(answers, backend.Answer{Err: fmt.Errorf("memory: acquire %q: %w", b.Election, err)})
 		default:
-			r.EndReign(backend.Failed, time.Now()) // if somebody holds it
+			r.EndLeadership(backend.Failed, time.Now()) // if somebody holds it
 			r.Holder, r.Term, r.TTL, r.Renew = backend.CleanCandidate(b.Candidate), term, b.TTL, b.Renew
-			r.Wish, r.Elected = backend.Wish{}, time.Now().UTC()
-			answers = append(answers, backend.Answer{Lease: c.write(r), Outcome: backend.Granted, Trust: b.TTL})
+			r.Request, r.Elected = backend.Request{}, time.Now().UTC()
+			answers = append(answers, backend.Answer{Lease: c.write(r), Outcome: backend.Granted, ValidFor: b.TTL})
 		}
 	})
 	return answers, err
@@ -107,14 +107,14 @@ func (c *client) Move(ctx context.Context, held []backend.Lease) ([]backend.Answ
 func (c *client) renew(ctx context.Context, verb string, held []backend.Lease, move bool) (answers []backend.Answer, err error) {
 	err = each(ctx, c, verb, held[0].Holder.Nonce, slices.Values(held), func(l backend.Lease) {
 		r := c.read(l.Election)
-		if r.Holder.Nonce != l.Holder.Nonce || r.Term != l.Term || r.Wish.Kind == backend.Depose {
+		if r.Holder.Nonce != l.Holder.Nonce || r.Term != l.Term || r.Request.Kind == backend.Depose {
 			answers = append(answers, backend.Answer{Lease: r.Lease, Outcome: backend.Refused})
 			return
 		}
 		if move {
 			r.MovedTo, r.MovedFrom = l.MovedTo, l.MovedFrom
 		}
-		answers = append(answers, backend.Answer{Lease: c.write(r), Outcome: backend.Granted, Trust: r.TTL})
+		answers = append(answers, backend.Answer{Lease: c.write(r), Outcome: backend.Granted, ValidFor: r.TTL})
 	})
 	return answers, err
 }
@@ -123,7 +123,7 @@ func (c *client) Release(ctx context.Context, held []backend.Lease) error {
 	return each(ctx, c, "release", "", slices.Values(held), func(l backend.Lease) {
 		r := c.read(l.Election)
 		if !r.Vacant() && r.Holder.Nonce == c.guard.Nonce() && (l.Term == 0 || l.Term == r.Term) {
-			r.EndReign(l.End, time.Now())
+			r.EndLeadership(l.End, time.Now())
 			c.write(r)
 		}
 	})
@@ -131,7 +131,7 @@ func (c *client) Release(ctx context.Context, held []backend.Lease) error {
 
 func (c *client) Observe(ctx context.Context, seen []backend.Lease, _ string) (changed []backend.Lease, _ string, err error) {
 	err = each(ctx, c, "observe", "", slices.Values(seen), func(l backend.Lease) {
-		if r := c.read(l.Election); l.Beat == 0 || r.Differs(l) {
+		if r := c.read(l.Election); l.Heartbeat == 0 || r.Differs(l) {
 			changed = append(changed, r.Lease)
 		}
 	})
@@ -139,22 +139,22 @@ func (c *client) Observe(ctx context.Context, seen []backend.Lease, _ string) (c
 }
 
 func (c *client) Listen(ctx context.Context, seen []backend.Lease, _ string) error {
-	return c.bell.Listen(ctx, seen, c.Observe)
+	return c.notifier.Listen(ctx, seen, c.Observe)
 }
 
-func (c *client) Ask(ctx context.Context, wishes []backend.Wish) error {
+func (c *client) Request(ctx context.Context, requests []backend.Request) error {
 	var stale error
-	err := each(ctx, c, "ask", "", slices.Values(wishes), func(w backend.Wish) {
-		r := c.records[w.Election] // beat and Age stay
+	err := each(ctx, c, "ask", "", slices.Values(requests), func(w backend.Request) {
+		r := c.records[w.Election] // heartbeat and Age stay
 		if w.Term == 0 || w.Term != r.Term {
 			stale = fmt.Errorf("memory: ask: election %q has term %d, not %d: %w", w.Election, r.Term, w.Term, backend.ErrStale)
 			return
 		}
-		if r.Wish = w; w.Kind == "" {
-			r.Wish = backend.Wish{}
+		if r.Request = w; w.Kind == "" {
+			r.Request = backend.Request{}
 		}
 		c.records[w.Election] = r
-		c.bell.Ring()
+		c.notifier.Notify()
 	})
 	return cmp.Or(err, stale)
 }
@@ -183,7 +183,7 @@ func (c *client) Members(ctx context.Context, from string, limit int) (list []ba
 
 func (c *client) Guarantees() backend.Guarantees {
 	return backend.Guarantees{Name: "memory", MinTTL: time.Millisecond, Expiry: backend.ByChallengers, Push: true, Moves: true,
-		Exclusive: true, DurableTerms: true, ForeignSilence: true, ForeignPriority: true, ForeignNomination: true}
+		Exclusive: true, DurableTerms: true, ForeignFailoverDelay: true, ForeignIncumbentGrace: true, ForeignNomination: true}
 }
 
 func (c *client) Close() error {

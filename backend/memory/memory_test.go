@@ -54,7 +54,7 @@ func TestWhatAHostileHolderHasWrittenIsNewsOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := b.Acquire(t.Context(), []backend.Bid{{Election: "x", Candidate: evil, TTL: time.Hour, Renew: time.Hour, Over: seen[0]}}); err != nil {
+	if _, err := b.Acquire(t.Context(), []backend.Bid{{Election: "x", Candidate: evil, TTL: time.Hour, Renew: time.Hour, Expected: seen[0]}}); err != nil {
 		t.Fatal(err)
 	}
 	reader := store.Backend()
@@ -72,7 +72,7 @@ func TestWhatAHostileHolderHasWrittenIsNewsOnce(t *testing.T) {
 func won(t *testing.T, store *memory.Store) (backend.Backend, backend.Lease) {
 	t.Helper()
 	b, me := store.Backend(), backend.Candidate{ID: "me", Nonce: backend.NewNonce()}
-	answers, err := b.Acquire(t.Context(), []backend.Bid{{Election: "jobs", Candidate: me, TTL: time.Minute, Renew: time.Second, Over: backend.Lease{Election: "jobs"}}})
+	answers, err := b.Acquire(t.Context(), []backend.Bid{{Election: "jobs", Candidate: me, TTL: time.Minute, Renew: time.Second, Expected: backend.Lease{Election: "jobs"}}})
 	if err != nil || answers[0].Outcome != backend.Granted {
 		t.Fatal(answers, err)
 	}
@@ -88,8 +88,8 @@ func TestALeftoverIsFreeToItsOwnNonceButNotFromBehindASeal(t *testing.T) {
 		watch time.Duration
 	}{{"its own nonce", b, 0}, {"another", store.Backend(), time.Minute}} {
 		now, _, err := c.b.Observe(t.Context(), []backend.Lease{{Election: "jobs"}}, "")
-		if err != nil || now[0].Watch != c.watch {
-			t.Errorf("%s is to watch it for %v, want %v: %v", c.who, now[0].Watch, c.watch, err)
+		if err != nil || now[0].ObserveFor != c.watch {
+			t.Errorf("%s is to watch it for %v, want %v: %v", c.who, now[0].ObserveFor, c.watch, err)
 		}
 	}
 	seal := held
@@ -97,7 +97,7 @@ func TestALeftoverIsFreeToItsOwnNonceButNotFromBehindASeal(t *testing.T) {
 	if a, err := b.Move(t.Context(), []backend.Lease{seal}); err != nil || a[0].Outcome != backend.Granted {
 		t.Fatal(a, err)
 	}
-	bid := backend.Bid{Election: "jobs", Candidate: held.Holder, TTL: time.Minute, Renew: time.Second, Over: held}
+	bid := backend.Bid{Election: "jobs", Candidate: held.Holder, TTL: time.Minute, Renew: time.Second, Expected: held}
 	if a, err := b.Acquire(t.Context(), []backend.Bid{bid}); err != nil || a[0].Outcome != backend.Refused {
 		t.Errorf("a bid that has not seen the seal: %v %v", a, err)
 	}
@@ -105,7 +105,7 @@ func TestALeftoverIsFreeToItsOwnNonceButNotFromBehindASeal(t *testing.T) {
 
 func TestNothingIsWishedForWhereNobodyEverLed(t *testing.T) {
 	b := memory.New().Backend()
-	if err := b.Ask(t.Context(), []backend.Wish{{Election: "jobs", Kind: backend.Nominate, ID: "me"}}); !errors.Is(err, backend.ErrStale) {
+	if err := b.Request(t.Context(), []backend.Request{{Election: "jobs", Kind: backend.Nominate, ID: "me"}}); !errors.Is(err, backend.ErrStale) {
 		t.Errorf("%v, want ErrStale", err)
 	}
 	if list, err := b.List(t.Context(), "", 10); err != nil || len(list) > 0 {

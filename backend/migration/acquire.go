@@ -52,11 +52,11 @@ func (b *Backend) Acquire(ctx context.Context, bids []backend.Bid) ([]backend.An
 		case b.ambiguous(p):
 			answers[i] = backend.Answer{
 				Err: fmt.Errorf("migration: acquire %q: %w: it came to %s from another store that is called %q: give this one another name (to_name)", bid.Election, backend.ErrDenied, b.oldName, b.newName)}
-		case !mine && !p.view.Unchanged(bid.Over):
+		case !mine && !p.view.Unchanged(bid.Expected):
 			answers[i] = backend.Answer{Lease: p.view, Outcome: backend.Refused}
 		case b.alone(p):
 			alone = append(alone, t)
-		case p.new.left(now) != 0 || p.old.left(now) > 0, mine && p.old.Holder.Nonce != me && p.old.Watch < 0:
+		case p.new.left(now) != 0 || p.old.left(now) > 0, mine && p.old.Holder.Nonce != me && p.old.ObserveFor < 0:
 			// First look at the new lease: without it the old one is of no use. A
 			// place in the old store's queue is, and so it may be asked for.
 			answers[i] = backend.Answer{Lease: p.view, Outcome: backend.Refused}
@@ -91,7 +91,7 @@ func (b *Backend) drop(ctx context.Context, tries []*try, answers []backend.Answ
 // none to be kept out, the record is written before anybody leads: by it those who go
 // back know that the new store has to be sealed.
 func (b *Backend) acquireNew(ctx context.Context, tries []*try, answers []backend.Answer) error {
-	err := b.bid(ctx, b.new, tries, func(t *try) (*backend.Answer, backend.Lease, uint64) { return &t.new, t.pair.new.Lease, t.bid.Floor })
+	err := b.bid(ctx, b.new, tries, func(t *try) (*backend.Answer, backend.Lease, uint64) { return &t.new, t.pair.new.Lease, t.bid.MinTerm })
 	var vouched []*try
 	for _, t := range tries {
 		if t.new.Outcome == backend.Granted && t.new.MovedFrom != b.oldName && t.new.MovedFrom != b.word() && b.new.Guarantees().Moves {
@@ -134,9 +134,9 @@ func (b *Backend) acquireBoth(ctx context.Context, tries []*try, answers []backe
 	// There must be time left to give the old lease back if the new store hangs.
 	within, cancel := before(ctx)
 	defer cancel()
-	tries = b.prove(within, tries, answers)
+	tries = b.preflight(within, tries, answers)
 	err := b.bid(within, b.old, tries, func(t *try) (*backend.Answer, backend.Lease, uint64) {
-		return &t.old, t.pair.old.Lease, max(now, t.bid.Floor, t.pair.old.Term, t.pair.new.Term) + later
+		return &t.old, t.pair.old.Lease, max(now, t.bid.MinTerm, t.pair.old.Term, t.pair.new.Term) + later
 	})
 	var next, half []*try
 	for _, t := range tries {
@@ -153,7 +153,7 @@ func (b *Backend) acquireBoth(ctx context.Context, tries []*try, answers []backe
 		return err
 	}
 	err = errors.Join(err, b.bid(within, b.new, next, func(t *try) (*backend.Answer, backend.Lease, uint64) {
-		return &t.new, t.pair.new.Lease, max(t.old.Term, t.pair.new.Term+1, t.bid.Floor+1) - 1
+		return &t.new, t.pair.new.Lease, max(t.old.Term, t.pair.new.Term+1, t.bid.MinTerm+1) - 1
 	}))
 	err = errors.Join(err, b.agree(within, next))
 	var whole []*try
@@ -179,10 +179,10 @@ func before(ctx context.Context) (context.Context, context.CancelFunc) {
 
 // prove returns the tries of which the new store says that nothing but the lease stands in
 // their way: it is reachable, its tables or paths are there, and this process may write
-// itself down and be granted leases ([backend.Prover]). The old store is not bid at
+// itself down and be granted leases ([backend.Preflighter]). The old store is not bid at
 // for others. It is asked once for each election; if rights are taken away later, the
 // first bid finds that, and the old lease is given back at once.
-func (b *Backend) prove(ctx context.Context, tries []*try, answers []backend.Answer) (able []*try) {
+func (b *Backend) preflight(ctx context.Context, tries []*try, answers []backend.Answer) (able []*try) {
 	var open []*try
 	b.mu.Lock()
 	written := b.written
@@ -207,12 +207,12 @@ func (b *Backend) prove(ctx context.Context, tries []*try, answers []backend.Ans
 			}
 		}
 	}
-	if p, ok := b.new.(backend.Prover); ok && errs[0] == nil {
+	if p, ok := b.new.(backend.Preflighter); ok && errs[0] == nil {
 		bids := make([]backend.Bid, len(open))
 		for i, t := range open {
 			bids[i] = t.bid
 		}
-		errs = p.Prove(ctx, bids)
+		errs = p.Preflight(ctx, bids)
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -228,7 +228,7 @@ func (b *Backend) prove(ctx context.Context, tries []*try, answers []backend.Ans
 	return able
 }
 
-// agreed reports whether a reign has one term in both stores, so that either can
+// agreed reports whether a leadership has one term in both stores, so that either can
 // fence it. At stage To it is the new one's. Legacy layouts have none.
 func (b *Backend) agreed(t *try) bool {
 	return t.new.Term == t.old.Term || t.old.Term == 0 || b.stage == To
@@ -266,7 +266,7 @@ func (b *Backend) bid(ctx context.Context, store backend.Backend, tries []*try, 
 	bids := make([]backend.Bid, len(tries))
 	for n, t := range tries {
 		bids[n] = t.bid
-		_, bids[n].Over, bids[n].Floor = of(t)
+		_, bids[n].Expected, bids[n].MinTerm = of(t)
 	}
 	answers, err := store.Acquire(ctx, bids)
 	for n, t := range tries {
@@ -394,7 +394,7 @@ func (b *Backend) mark(ctx context.Context, store backend.Backend, tries []*try,
 		}
 		switch {
 		case m.Outcome == backend.Granted:
-			m.Trust = min(a.Trust, m.Trust)
+			m.ValidFor = min(a.ValidFor, m.ValidFor)
 			*a = m
 			done = append(done, t)
 			continue
@@ -427,5 +427,5 @@ func (b *Backend) releaseAll(ctx context.Context, store backend.Backend, held []
 
 // won is the answer to a bid that has won all that it needs.
 func (b *Backend) won(t *try) backend.Answer {
-	return backend.Answer{Outcome: backend.Granted, Trust: min(t.old.Trust, t.new.Trust), Lease: b.news(t.bid.Election, &t.old, &t.new)}
+	return backend.Answer{Outcome: backend.Granted, ValidFor: min(t.old.ValidFor, t.new.ValidFor), Lease: b.news(t.bid.Election, &t.old, &t.new)}
 }

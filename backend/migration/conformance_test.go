@@ -69,7 +69,7 @@ func (v visitor) Guarantees() backend.Guarantees {
 func (v visitor) Acquire(ctx context.Context, bids []backend.Bid) ([]backend.Answer, error) {
 	bids = slices.Clone(bids)
 	for i := range bids {
-		bids[i].Floor = max(bids[i].Floor, uint64(time.Now().Add(v.store.ahead).UnixMicro()-1))
+		bids[i].MinTerm = max(bids[i].MinTerm, uint64(time.Now().Add(v.store.ahead).UnixMicro()-1))
 	}
 	return v.Backend.Acquire(ctx, bids)
 }

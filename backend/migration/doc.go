@@ -65,14 +65,14 @@
 //
 // A process that enters the road bids for no old lease before the new store has been
 // written, as a member, and has said that nothing but the lease stands in the way of a grant
-// there ([backend.Prover]). Who holds one lease of two does not lead, and releases it within
+// there ([backend.Preflighter]). Who holds one lease of two does not lead, and releases it within
 // the same call, for which there is time left if the new store hangs.
 // Losing either lease is losing. Trust is the lesser time of the two. Each half is
 // watched for as long as its own store demands.
 //
 // # Terms
 //
-// A reign at stage both has one term in both stores, greater than all that either
+// A leadership at stage both has one term in both stores, greater than all that either
 // knows, so that either can fence it ([mysql.Fence] works on the way). At to the
 // term is the new store's, and greater than that of the old lease. So terms grow
 // across the switch in both directions, unless the old store has none (legacy
@@ -90,7 +90,7 @@
 // Each grant at both costs a look at both stores and a grant in each; each renewal
 // one in each. If one of the two is down, nobody leads at both for longer than a
 // TTL. The old store must keep the seal as it keeps a lease: after it was restored
-// from an older backup, or has lost its last writes in a fail-over, seal again by
+// from an older backup, or has lost its last writes in a failover, seal again by
 // restarting one member at both, and then at to. The same holds for the new one, which
 // keeps the record. All members must call the stores by the same names, at all stages; a
 // store that was left unsealed needs a name of its own to be gone back to by a road of its

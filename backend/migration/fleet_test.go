@@ -26,10 +26,10 @@ type fleet struct {
 	began     time.Time
 	next      int // number of the next process
 
-	term   uint64 // the greatest that anybody has led in
-	leads  *node  // who was last seen to lead
-	reigns map[migration.Stage]int
-	twice  []string // what must not be
+	term        uint64 // the greatest that anybody has led in
+	leads       *node  // who was last seen to lead
+	leaderships map[migration.Stage]int
+	twice       []string // what must not be
 
 	mu    sync.Mutex
 	lines []string
@@ -47,7 +47,7 @@ type node struct {
 func newFleet(t testing.TB, seed uint64) *fleet {
 	rnd := rand.New(rand.NewPCG(seed, 1))
 	skew := time.Duration(rnd.Int64N(int64(time.Minute))) - 30*time.Second
-	return &fleet{t: t, rnd: rnd, pair: newPair(seed%2 == 1, skew), name: "billing", began: time.Now(), reigns: map[migration.Stage]int{}}
+	return &fleet{t: t, rnd: rnd, pair: newPair(seed%2 == 1, skew), name: "billing", began: time.Now(), leaderships: map[migration.Stage]int{}}
 }
 
 // start starts a process at a stage. The empty stage is a program that knows the
@@ -165,7 +165,7 @@ func (f *fleet) ask() {
 				f.twice = append(f.twice, fmt.Sprintf("S4: %s leads in term %d after %d at %v", n.id, l.Term, f.term, time.Since(f.began)))
 			}
 			f.say("%s leads in term %d", n.id, l.Term)
-			f.reigns[n.stage]++
+			f.leaderships[n.stage]++
 			f.leads, f.term = n, l.Term
 			if o, w := f.pair.terms(f.name); n.stage == migration.Both && (o != l.Term || w != l.Term) {
 				f.twice = append(f.twice, fmt.Sprintf("%s leads in term %d, which the stores have as %d and %d: neither can fence", n.id, l.Term, o, w))

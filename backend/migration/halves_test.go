@@ -35,7 +35,7 @@ func (c *caller) look() backend.Lease {
 
 func (c *caller) bid(over backend.Lease) backend.Answer {
 	c.t.Helper()
-	a, err := c.Acquire(context.Background(), []backend.Bid{{Election: "jobs", Candidate: c.me, TTL: 10 * time.Second, Renew: 3 * time.Second, Over: over}})
+	a, err := c.Acquire(context.Background(), []backend.Bid{{Election: "jobs", Candidate: c.me, TTL: 10 * time.Second, Renew: 3 * time.Second, Expected: over}})
 	if err != nil {
 		c.t.Fatalf("%s bids: %v", c.me.ID, err)
 	}
@@ -76,7 +76,7 @@ func TestLosingEitherLeaseIsLosing(t *testing.T) {
 			}
 			// An operator who knows that store alone.
 			operator := call(t, store.Backend(), "operator")
-			if err := operator.Ask(t.Context(), []backend.Wish{{Election: "jobs", Term: held.Term, Kind: backend.Depose}}); err != nil {
+			if err := operator.Request(t.Context(), []backend.Request{{Election: "jobs", Term: held.Term, Kind: backend.Depose}}); err != nil {
 				t.Fatal(err)
 			}
 			if a := holder.renew(held); a.Outcome != backend.Refused {
@@ -94,21 +94,21 @@ func TestAConsentCountsThoughOneStoreHasTheNominationAlone(t *testing.T) {
 			p := newPair(false, 0)
 			holder := call(t, p.open(t, migration.Both), "holder")
 			held := holder.win()
-			nomination := backend.Wish{Election: "jobs", Term: held.Term, Kind: backend.Nominate, ID: "next"}
+			nomination := backend.Request{Election: "jobs", Term: held.Term, Kind: backend.Nominate, ID: "next"}
 			consent := nomination
 			consent.Kind, consent.Nonce = backend.Accept, backend.NewNonce()
 			first, second := p.old, p.new
 			if which == "new" {
 				first, second = p.new, p.old
 			}
-			if err := call(t, first.Backend(), "operator").Ask(t.Context(), []backend.Wish{nomination}); err != nil {
+			if err := call(t, first.Backend(), "operator").Request(t.Context(), []backend.Request{nomination}); err != nil {
 				t.Fatal(err)
 			}
-			if err := call(t, second.Backend(), "next").Ask(t.Context(), []backend.Wish{consent}); err != nil {
+			if err := call(t, second.Backend(), "next").Request(t.Context(), []backend.Request{consent}); err != nil {
 				t.Fatal(err)
 			}
-			if a := holder.renew(held); a.Lease.Wish.Kind != backend.Accept {
-				t.Errorf("the holder sees %+v; the nominee has consented", a.Lease.Wish)
+			if a := holder.renew(held); a.Lease.Request.Kind != backend.Accept {
+				t.Errorf("the holder sees %+v; the nominee has consented", a.Lease.Request)
 			}
 		})
 	}
@@ -130,7 +130,7 @@ func TestWhatIsHalfOursIsDroppedAndTheOtherHalfLeftAlone(t *testing.T) {
 		leftover.win()
 
 		seen := both.look()
-		if seen.Holder.Nonce != both.me.Nonce || seen.Watch != 0 {
+		if seen.Holder.Nonce != both.me.Nonce || seen.ObserveFor != 0 {
 			t.Fatalf("it does not see its own leftover: %+v", seen)
 		}
 		if a := both.bid(seen); a.Outcome == backend.Granted {

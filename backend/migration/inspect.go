@@ -15,14 +15,14 @@ var _ backend.Inspector = (*Backend)(nil)
 // themselves; each finding begins with the store's name. If one of them cannot be read,
 // what the other says comes beside the error. At stage To that is a warning for the old
 // store: elections that are sealed there do not need it.
-func (b *Backend) Inspect(ctx context.Context, ttl, renew time.Duration) ([]backend.Finding, error) {
+func (b *Backend) Inspect(ctx context.Context, ttl, renew time.Duration) ([]backend.Diagnostic, error) {
 	if err := b.enter(ctx, ""); err != nil {
 		return nil, err
 	}
 	if b.stage == From {
 		return inspect(ctx, b.oldName, b.old, ttl, renew)
 	}
-	var older, newer []backend.Finding
+	var older, newer []backend.Diagnostic
 	var oldErr, newErr error
 	atOnce(
 		func() error { older, oldErr = inspect(ctx, b.oldName, b.old, ttl, renew); return nil },
@@ -30,13 +30,13 @@ func (b *Backend) Inspect(ctx context.Context, ttl, renew time.Duration) ([]back
 	)
 	if b.stage == To && oldErr != nil {
 		text := fmt.Sprintf("%v; only elections that are not sealed there need it", oldErr)
-		older, oldErr = []backend.Finding{{What: "servers", Text: backend.Clean(text, 1000, true), Warning: true}}, nil
+		older, oldErr = []backend.Diagnostic{{What: "servers", Text: backend.Clean(text, 1000, true), Warning: true}}, nil
 	}
 	return append(older, newer...), errors.Join(oldErr, newErr)
 }
 
 // inspect asks one store, and puts its name before all that it says.
-func inspect(ctx context.Context, name string, store backend.Backend, ttl, renew time.Duration) ([]backend.Finding, error) {
+func inspect(ctx context.Context, name string, store backend.Backend, ttl, renew time.Duration) ([]backend.Diagnostic, error) {
 	i, ok := store.(backend.Inspector)
 	if !ok {
 		return nil, nil

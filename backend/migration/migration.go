@@ -55,7 +55,7 @@ type Backend struct {
 	oldName, newName string
 	stage            Stage
 	unsealed         bool
-	guard            backend.Guard
+	guard            backend.SingleOwner
 
 	mu      sync.Mutex
 	written bool             // this process has written itself down in the new store
@@ -207,10 +207,10 @@ func (b *Backend) Guarantees() backend.Guarantees {
 		n := b.new.Guarantees()
 		g = backend.Guarantees{
 			MinTTL: max(g.MinTTL, n.MinTTL), MaxTTL: lesser(g.MaxTTL, n.MaxTTL), MaxSession: lesser(g.MaxSession, n.MaxSession), Granularity: max(g.Granularity, n.Granularity),
-			Margin: max(g.Margin, n.Margin), Expiry: g.Expiry, Takeover: max(g.Takeover, n.Takeover),
+			ClockMargin: max(g.ClockMargin, n.ClockMargin), Expiry: g.Expiry, Takeover: max(g.Takeover, n.Takeover),
 			Push: g.Push || n.Push, Poll: g.Poll || n.Poll || !g.Push || !n.Push,
 			Exclusive: g.Exclusive || n.Exclusive, DurableTerms: n.DurableTerms,
-			ForeignSilence: g.ForeignSilence && n.ForeignSilence, ForeignPriority: g.ForeignPriority && n.ForeignPriority,
+			ForeignFailoverDelay: g.ForeignFailoverDelay && n.ForeignFailoverDelay, ForeignIncumbentGrace: g.ForeignIncumbentGrace && n.ForeignIncumbentGrace,
 			ForeignNomination: g.ForeignNomination && n.ForeignNomination,
 		}
 		if n.Expiry == backend.ByChallengers || b.stage == To {

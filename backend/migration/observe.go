@@ -30,7 +30,7 @@ func (b *Backend) Observe(ctx context.Context, seen []backend.Lease, after strin
 	defer b.mu.Unlock()
 	var changed []backend.Lease
 	for _, l := range seen {
-		if v := b.pairs[l.Election].view; v.Election != "" && (l.Beat == 0 || v.Differs(l)) {
+		if v := b.pairs[l.Election].view; v.Election != "" && (l.Heartbeat == 0 || v.Differs(l)) {
 			changed = append(changed, v)
 		}
 	}
@@ -96,7 +96,7 @@ func (b *Backend) renewed(ctx context.Context, store backend.Backend, leases []b
 			if was.Election != l.Election || !l.Differs(was) {
 				continue
 			}
-			was.Beat, was.Ref = l.Beat, l.Ref
+			was.Heartbeat, was.Ref = l.Heartbeat, l.Ref
 			if merely = !l.Vacant() && !l.Differs(was); !merely {
 				return false
 			}
@@ -140,7 +140,7 @@ func (b *Backend) List(ctx context.Context, from string, limit int) ([]backend.R
 	return all[:min(len(all), limit)], nil
 }
 
-// record is one record of both stores: the later reign, and the lease as Observe
+// record is one record of both stores: the later leadership, and the lease as Observe
 // shows it, to who has not watched it.
 func (b *Backend) record(o, n backend.Record) backend.Record {
 	b.mu.Lock()
@@ -172,21 +172,21 @@ func merge[T any](olds, news []T, key func(T) string, pick func(o, n T) T) []T {
 	return slices.Concat(all, olds, news)
 }
 
-// Ask implements [backend.Backend]: the wish goes wherever its term is. A reign at
+// Ask implements [backend.Backend]: the request goes wherever its term is. A leadership at
 // stage Both has the same term in both stores.
-func (b *Backend) Ask(ctx context.Context, wishes []backend.Wish) error {
+func (b *Backend) Request(ctx context.Context, requests []backend.Request) error {
 	if err := b.enter(ctx, ""); err != nil {
 		return err
 	}
 	switch b.stage {
 	case From:
-		return b.old.Ask(ctx, wishes)
+		return b.old.Request(ctx, requests)
 	case To:
-		return b.new.Ask(ctx, wishes)
+		return b.new.Request(ctx, requests)
 	}
 	var errs []error
-	for _, w := range wishes {
-		o, n := b.old.Ask(ctx, []backend.Wish{w}), b.new.Ask(ctx, []backend.Wish{w})
+	for _, w := range requests {
+		o, n := b.old.Request(ctx, []backend.Request{w}), b.new.Request(ctx, []backend.Request{w})
 		switch stale := errors.Is(n, backend.ErrStale); {
 		case stale && o != nil:
 			errs = append(errs, o)

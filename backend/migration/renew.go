@@ -36,7 +36,7 @@ func (b *Backend) Renew(ctx context.Context, held []backend.Lease) ([]backend.An
 			}
 		}
 		if answers[i].Outcome == backend.Granted {
-			answers[i].Trust = min(o.Trust, n.Trust)
+			answers[i].ValidFor = min(o.ValidFor, n.ValidFor)
 		}
 	}
 	if err := errors.Join(oldErr, newErr); err != nil {

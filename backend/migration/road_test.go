@@ -57,7 +57,7 @@ func TestTheRoadThereAndBack(t *testing.T) {
 				}
 				f.end(t)
 				for _, stage := range road {
-					if f.reigns[stage] == 0 {
+					if f.leaderships[stage] == 0 {
 						t.Errorf("nobody led at stage %q: this road proves little", stage)
 					}
 				}

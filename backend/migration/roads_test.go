@@ -122,7 +122,7 @@ func TestWhoWouldMoveAnElectionThatHasMovedElsewhereIsTold(t *testing.T) {
 			s.walk(t, "a", "b", migration.Both, migration.To)
 			c := call(t, s.goes(t, stage, "a", "c"), "lost")
 			over := c.look()
-			answers, err := c.Acquire(context.Background(), []backend.Bid{{Election: "jobs", Candidate: c.me, TTL: 10 * time.Second, Over: over}})
+			answers, err := c.Acquire(context.Background(), []backend.Bid{{Election: "jobs", Candidate: c.me, TTL: 10 * time.Second, Expected: over}})
 			if err != nil || answers[0].Outcome != backend.Granted {
 				t.Errorf("another election: %v, %v", answers, err)
 			}
@@ -214,8 +214,8 @@ type deciding struct{ backend.Backend }
 func (d deciding) Observe(ctx context.Context, seen []backend.Lease, after string) ([]backend.Lease, string, error) {
 	changed, next, err := d.Backend.Observe(ctx, seen, after)
 	for i := range changed {
-		if changed[i].Watch > 0 {
-			changed[i].Watch = backend.StoreDecides
+		if changed[i].ObserveFor > 0 {
+			changed[i].ObserveFor = backend.ExpiresInStore
 		}
 	}
 	return changed, next, err

@@ -134,7 +134,7 @@ func rows(t testing.TB, d *testbed.Database) (mysql.Options, map[string]conforma
 			return exec("DELETE FROM $_lease WHERE name = ?", []byte(election))
 		},
 		conformance.FaultPlantRecord: func(_ bool, election string) error {
-			return exec("UPDATE $_lease SET holder = ?, address = ?, metadata = ?, beat = beat + 2 WHERE name = ?",
+			return exec("UPDATE $_lease SET holder = ?, address = ?, metadata = ?, heartbeat = heartbeat + 2 WHERE name = ?",
 				[]byte("<script>\x1b]0;\u202e\xff"), []byte("javascript:alert(1)\n"), []byte("\x00\x1b[2J"), []byte(election))
 		},
 	}

@@ -69,7 +69,7 @@ func virtualMySQL(t testing.TB, d *testbed.Database, prefix string) backend.Back
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := mysql.Open(t.Context(), mysql.Options{Connector: testbed.Virtual(connector), Prefix: prefix, DoorBells: -1})
+	b, err := mysql.Open(t.Context(), mysql.Options{Connector: testbed.Virtual(connector), Prefix: prefix, NotifyConns: -1})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -182,7 +182,7 @@ type deposing struct {
 }
 
 func (d deposing) Move(ctx context.Context, held []backend.Lease) ([]backend.Answer, error) {
-	if err := d.store.Backend().Ask(ctx, []backend.Wish{{Election: held[0].Election, Term: held[0].Term, Kind: backend.Depose}}); err != nil {
+	if err := d.store.Backend().Request(ctx, []backend.Request{{Election: held[0].Election, Term: held[0].Term, Kind: backend.Depose}}); err != nil {
 		return nil, err
 	}
 	return d.Backend.Move(ctx, held)
@@ -194,7 +194,7 @@ func TestWhoIsDeposedBeforeItsMarkIsWrittenIsRefused(t *testing.T) {
 		p := newPair(false, 0)
 		b := road(t, migration.Options{From: p.old.Backend(), To: deposing{p.new.Backend(), p.new}, ToName: "new", Stage: migration.To, Unsealed: true})
 		c := call(t, b, "deposed")
-		answers, err := c.Acquire(t.Context(), []backend.Bid{{Election: "jobs", Candidate: c.me, TTL: 10 * time.Second, Renew: 3 * time.Second, Over: c.look()}})
+		answers, err := c.Acquire(t.Context(), []backend.Bid{{Election: "jobs", Candidate: c.me, TTL: 10 * time.Second, Renew: 3 * time.Second, Expected: c.look()}})
 		if err != nil || answers[0].Outcome != backend.Refused {
 			t.Errorf("its answer: %+v, %v", answers, err)
 		}

@@ -32,7 +32,7 @@ func (h *half) take(l backend.Lease, now time.Time) bool {
 	if h.known && h.Unchanged(l) {
 		old := h.Lease
 		h.Lease = l
-		return old.Holder != l.Holder || old.Wish != l.Wish
+		return old.Holder != l.Holder || old.Request != l.Request
 	}
 	h.Lease, h.known, h.since = l, true, now
 	return true
@@ -40,10 +40,10 @@ func (h *half) take(l backend.Lease, now time.Time) bool {
 
 // left is how much longer a challenger must watch this half before it bids.
 func (h *half) left(now time.Time) time.Duration {
-	if h.Watch <= 0 {
-		return h.Watch
+	if h.ObserveFor <= 0 {
+		return h.ObserveFor
 	}
-	return max(h.Watch-now.Sub(h.since), 0)
+	return max(h.ObserveFor-now.Sub(h.since), 0)
 }
 
 // recorded reports whether the new store says that the old one is sealed.
@@ -188,7 +188,7 @@ func (b *Backend) both(p *pair, now time.Time) backend.Lease {
 	o, n := &p.old, &p.new
 	v := n.Lease
 	if o.Term > n.Term {
-		v = o.Lease // how the last reign ended, and who it was
+		v = o.Lease // how the last leadership ended, and who it was
 	}
 	// A leader is named by the new store, or by the old one if that is all it
 	// needs. Who has one of two leads nobody.
@@ -205,30 +205,30 @@ func (b *Backend) both(p *pair, now time.Time) backend.Lease {
 	case !o.Vacant() && o.MovedTo == "" && b.stages[o.Holder.Nonce] != Both && b.stages[o.Holder.Nonce] != To:
 		leads = o
 	}
-	v.Holder, v.TTL, v.Renew, v.Wish = backend.Candidate{}, 0, 0, backend.Wish{}
+	v.Holder, v.TTL, v.Renew, v.Request = backend.Candidate{}, 0, 0, backend.Request{}
 	if leads != nil {
 		v.Holder, v.TTL, v.Renew, v.Age = leads.Holder, leads.TTL, leads.Renew, leads.Age
 	}
 	v.Term = max(o.Term, n.Term)
 	for _, h := range []*half{o, n} {
-		if h.Wish.Kind != "" && h.Wish.Term == v.Term && weight(h.Wish.Kind) >= weight(v.Wish.Kind) {
-			v.Wish = h.Wish
+		if h.Request.Kind != "" && h.Request.Term == v.Term && weight(h.Request.Kind) >= weight(v.Request.Kind) {
+			v.Request = h.Request
 		}
 	}
-	v.Beat, v.Ref = digest(o.Lease, n.Lease)
-	v.Watch = max(o.left(now), n.left(now))
+	v.Heartbeat, v.Ref = digest(o.Lease, n.Lease)
+	v.ObserveFor = max(o.left(now), n.left(now))
 	switch {
-	case leads != nil && mine(leads) && leads.Watch == 0:
-		v.Watch = 0 // a leftover of ours: a bid completes it or drops it
-	case o.Watch < 0 || n.Watch < 0:
-		v.Watch = backend.StoreDecides
+	case leads != nil && mine(leads) && leads.ObserveFor == 0:
+		v.ObserveFor = 0 // a leftover of ours: a bid completes it or drops it
+	case o.ObserveFor < 0 || n.ObserveFor < 0:
+		v.ObserveFor = backend.ExpiresInStore
 	}
 	return v
 }
 
-// weight orders wishes that differ in the two stores. A consent is given as soon as one
+// weight orders requests that differ in the two stores. A consent is given as soon as one
 // store shows the nomination, and in the other the nomination may come after it.
-func weight(k backend.WishKind) int {
+func weight(k backend.RequestKind) int {
 	switch k {
 	case backend.Nominate:
 		return 1
@@ -262,16 +262,16 @@ func (b *Backend) news(election string, o, n *backend.Answer) backend.Lease {
 	return p.view
 }
 
-// digest stands for two leases: beat changes when either does, ref only when either is
+// digest stands for two leases: heartbeat changes when either does, ref only when either is
 // another one, not when it is renewed.
-func digest(o, n backend.Lease) (beat uint64, ref string) {
+func digest(o, n backend.Lease) (heartbeat uint64, ref string) {
 	sum := sha256.New()
 	for _, l := range []backend.Lease{o, n} {
 		fmt.Fprintf(sum, "%d %q %q %q %q\n", l.Term, l.Ref, l.MovedTo, l.MovedFrom, l.Holder.Nonce)
 	}
 	d := sum.Sum(nil)
 	ref = hex.EncodeToString(d[:16])
-	fmt.Fprintf(sum, "%d %d\n", o.Beat, n.Beat)
+	fmt.Fprintf(sum, "%d %d\n", o.Heartbeat, n.Heartbeat)
 	return binary.BigEndian.Uint64(sum.Sum(d[:0])) | 1, ref
 }
 

@@ -110,11 +110,11 @@ func TestAPasswordThatIsAWordOfAMessageDoesNotChangeWhatItSays(t *testing.T) {
 		user := "w" + l.Name[len(l.Name)-10:]
 		l.exec(t, fmt.Sprintf("CREATE USER '%s'@'127.0.0.1' IDENTIFIED BY 'election'", user), fmt.Sprintf("GRANT SELECT ON %s.* TO '%[2]s'@'127.0.0.1'", l.Name, user))
 		t.Cleanup(func() { l.admin.Exec(fmt.Sprintf("DROP USER '%s'@'127.0.0.1'", user)) })
-		n := openNode(t, "n", Options{Config: clone(l.User, func(c *mysql.Config) { c.User, c.Passwd = user, "election" }), DoorBells: -1})
+		n := openNode(t, "n", Options{Config: clone(l.User, func(c *mysql.Config) { c.User, c.Passwd = user, "election" }), NotifyConns: -1})
 		if _, err := n.bid(n.see("a"), time.Second); !errors.Is(err, backend.ErrDenied) || !strings.Contains(err.Error(), "GRANT SELECT, INSERT, UPDATE") {
 			t.Errorf("no right to write: %v; want ErrDenied, and the statements that help", err)
 		}
-		wrong := openNode(t, "n", Options{Config: clone(l.User, func(c *mysql.Config) { c.Passwd = "denied" }), DoorBells: -1})
+		wrong := openNode(t, "n", Options{Config: clone(l.User, func(c *mysql.Config) { c.Passwd = "denied" }), NotifyConns: -1})
 		if _, err := wrong.trySee("a"); !errors.Is(err, backend.ErrDenied) {
 			t.Errorf("a wrong password: %v; want ErrDenied", err)
 		}

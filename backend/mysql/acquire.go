@@ -38,7 +38,7 @@ func (b *Backend) Acquire(ctx context.Context, bids []backend.Bid) ([]backend.An
 			break // the rest would fare no better
 		}
 	}
-	b.takeBell(ctx)
+	b.takeNotifyLock(ctx)
 	return answers, failed
 }
 
@@ -88,12 +88,12 @@ func (s *session) acquire(ctx context.Context, bids []backend.Bid, part []int, a
 		switch {
 		case bid.TTL > st.maxTTL:
 			answers[i] = backend.Answer{Err: s.backend.tooLong(bid.Election, bid.TTL, st.maxTTL)}
-		case !mine && !r.Unchanged(bid.Over), r.MovedTo != bid.Over.MovedTo:
+		case !mine && !r.Unchanged(bid.Expected), r.MovedTo != bid.Expected.MovedTo:
 			answers[i] = backend.Answer{Lease: r.Lease, Outcome: backend.Refused}
 		case !r.found:
 			missing = append(missing, i)
 		default:
-			term, err := backend.NextTerm(max(r.grown(&st), bid.Over.Term), !r.same, bid.Floor, st.now)
+			term, err := backend.NextTerm(max(r.grown(&st), bid.Expected.Term), !r.same, bid.MinTerm, st.now)
 			if err != nil {
 				answers[i] = backend.Answer{Err: fmt.Errorf("mysql: acquire %q: %w", bid.Election, err)}
 				continue
@@ -127,7 +127,7 @@ func (s *session) vouch(ctx context.Context, st *status) {
 }
 
 // grown is the last term known, and the age of that grant. A crash of a server that
-// does not keep every commit may have undone a later grant; so may two fail-overs,
+// does not keep every commit may have undone a later grant; so may two failovers,
 // there and back. The next one over the same record must not repeat its term. Terms
 // may be ahead of the clock, so that does not see to it. The age of the last grant
 // does, which only grows from one to the other: terms go as fast as time. (Not the
@@ -148,20 +148,20 @@ func (b *Backend) tooLong(election string, ttl, most time.Duration) error {
 
 // An offer is one row of the values that a grant or release joins with.
 type offer struct {
-	at     int // in the caller's batch
-	name   string
-	term   uint64 // the row's, as it was read
-	beat   uint64
-	stamp  string // the server column, as it was read
-	next   uint64 // the term to grant
-	ended  backend.End
-	lastID string
-	last   string
-	story  string
+	at        int // in the caller's batch
+	name      string
+	term      uint64 // the row's, as it was read
+	heartbeat uint64
+	stamp     string // the server column, as it was read
+	next      uint64 // the term to grant
+	ended     backend.End
+	lastID    string
+	last      string
+	story     string
 }
 
 func newOffer(at int, r *row, st *status, next uint64, how backend.End) offer {
-	o := offer{at: at, name: r.Election, term: r.Term, beat: r.Beat, stamp: r.stamp, next: next}
+	o := offer{at: at, name: r.Election, term: r.Term, heartbeat: r.Heartbeat, stamp: r.stamp, next: next}
 	if r.same {
 		o.stamp = st.server
 	}
@@ -176,7 +176,7 @@ func (s *session) offered(offers []offer) (text string, args []any) {
 		if i > 0 {
 			text += s.text[offerMore]
 		}
-		args = append(args, []byte(o.name), o.term, o.beat, []byte(o.stamp), o.next, []byte(o.ended), []byte(o.lastID), []byte(o.last), []byte(o.story))
+		args = append(args, []byte(o.name), o.term, o.heartbeat, []byte(o.stamp), o.next, []byte(o.ended), []byte(o.lastID), []byte(o.last), []byte(o.story))
 	}
 	return text, args
 }
@@ -195,8 +195,8 @@ func (s *session) grant(ctx context.Context, bids []backend.Bid, offers []offer,
 		groups[k] = append(groups[k], o)
 	}
 	for k, group := range groups {
-		beat := newBeat()
-		text, args := s.granting(st.server, group, k.Candidate, beat, k.ttl, k.renew)
+		heartbeat := newHeartbeat()
+		text, args := s.granting(st.server, group, k.Candidate, heartbeat, k.ttl, k.renew)
 		s.backend.people.add(person{k.ID, k.Nonce}, k.Candidate)
 		if _, err := s.exec(ctx, text, args...); err != nil {
 			return err
@@ -205,25 +205,25 @@ func (s *session) grant(ctx context.Context, bids []backend.Bid, offers []offer,
 		for n, o := range group {
 			names[n] = o.name
 		}
-		// Meanwhile, since whoever waits for the answer waits for the bell as well.
-		var bell sync.WaitGroup
-		s.backend.bell.holds(names...)
-		bell.Go(func() { s.backend.takeBell(ctx) })
+		// Meanwhile, since whoever waits for the answer waits for the notification lock as well.
+		var notifier sync.WaitGroup
+		s.backend.notifier.holds(names...)
+		notifier.Go(func() { s.backend.takeNotifyLock(ctx) })
 		_, rows, err := s.read(ctx, lightSQL, names, nil)
-		bell.Wait()
+		notifier.Wait()
 		if err != nil {
 			return err
 		}
 		for n, o := range group {
 			r := &rows[n]
 			switch {
-			case r.found && r.same && r.Holder.Nonce == k.Nonce && r.Term == o.next && r.Beat == beat:
-				answers[o.at] = backend.Answer{Lease: r.Lease, Outcome: backend.Granted, Trust: k.ttl}
-			case r.Term == o.term && r.Beat == o.beat:
-				s.backend.bell.released(o.name)
+			case r.found && r.same && r.Holder.Nonce == k.Nonce && r.Term == o.next && r.Heartbeat == heartbeat:
+				answers[o.at] = backend.Answer{Lease: r.Lease, Outcome: backend.Granted, ValidFor: k.ttl}
+			case r.Term == o.term && r.Heartbeat == o.heartbeat:
+				s.backend.notifier.released(o.name)
 				answers[o.at] = backend.Answer{Err: fmt.Errorf("mysql: acquire %q: %w", o.name, errLocked)}
 			default:
-				s.backend.bell.released(o.name)
+				s.backend.notifier.released(o.name)
 				answers[o.at] = backend.Answer{Lease: r.Lease, Outcome: backend.Refused}
 			}
 		}
@@ -233,12 +233,12 @@ func (s *session) grant(ctx context.Context, bids []backend.Bid, offers []offer,
 
 // granting returns the statement that grants what is offered on that server, and its
 // arguments.
-func (s *session) granting(server string, offers []offer, who backend.Candidate, beat uint64, ttl, renew time.Duration) (text string, args []any) {
+func (s *session) granting(server string, offers []offer, who backend.Candidate, heartbeat uint64, ttl, renew time.Duration) (text string, args []any) {
 	text, args = s.offered(offers)
 	id, nonce := []byte(who.ID), []byte(who.Nonce)
-	return s.of(grantSQL, text), append(args, []byte(server), beat, id, id, nonce, nonce, []byte(who.Address), []byte(who.Metadata),
+	return s.of(grantSQL, text), append(args, []byte(server), heartbeat, id, id, nonce, nonce, []byte(who.Address), []byte(who.Metadata),
 		microseconds(ttl), microseconds(renew), microseconds(ttl))
 }
 
-// newBeat draws a beat: never 0, which stands for "not seen".
-func newBeat() uint64 { return rand.Uint64() | 1 }
+// newHeartbeat draws a heartbeat: never 0, which stands for "not seen".
+func newHeartbeat() uint64 { return rand.Uint64() | 1 }

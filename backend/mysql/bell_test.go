@@ -14,7 +14,7 @@ import (
 	"github.com/go-election/go-election/internal/testbed"
 )
 
-// waiting returns how many sessions of the database wait for a bell. Their state says so: a
+// waiting returns how many sessions of the database wait for a notifier. Their state says so: a
 // statement that is over stays in the list for a moment after its answer was sent.
 func (l *lab) waiting(t testing.TB) int64 {
 	t.Helper()
@@ -23,7 +23,7 @@ func (l *lab) waiting(t testing.TB) int64 {
 
 func (l *lab) untilWaiting(t testing.TB, n int64) {
 	t.Helper()
-	testbed.Eventually(t, callLimit, "followers wait for the bell", func() error {
+	testbed.Eventually(t, callLimit, "followers wait for the notification lock", func() error {
 		if l.waiting(t) < n {
 			return errors.New("not yet")
 		}
@@ -75,18 +75,18 @@ func TestAReleaseRingsTheDoorBell(t *testing.T) {
 		slices.Sort(late)
 		t.Logf("from the call of Release to the return of Listen: median %v, worst %v", late[len(late)/2], late[len(late)-1])
 		if late[0] > 50*time.Millisecond || late[len(late)/2] > 2*time.Second { // on a busy machine
-			t.Errorf("the best is %v, and the median %v; a hand-over takes milliseconds", late[0], late[len(late)/2])
+			t.Errorf("the best is %v, and the median %v; a handover takes milliseconds", late[0], late[len(late)/2])
 		}
-		l.noBellsLeft(t)
+		l.noNotifyLocksLeft(t)
 	})
 }
 
-// bellSoon is less than GET_LOCK waits, and a lot for a busy machine.
-const bellSoon = bellWait * time.Second * 4 / 5
+// notifySoon is less than GET_LOCK waits, and a lot for a busy machine.
+const notifySoon = notifyWait * time.Second * 4 / 5
 
-func (l *lab) noBellsLeft(t testing.TB) {
+func (l *lab) noNotifyLocksLeft(t testing.TB) {
 	t.Helper()
-	testbed.Eventually(t, bellSoon, "nobody waits for a bell any more", func() error {
+	testbed.Eventually(t, notifySoon, "nobody waits for a notification lock any more", func() error {
 		if l.waiting(t) > 0 {
 			return errors.New("a GET_LOCK goes on in the server")
 		}
@@ -110,10 +110,10 @@ func TestListenEndsSoonAndLeavesNoStatementInTheServer(t *testing.T) {
 			if err := <-ended; !errors.Is(err, context.Canceled) {
 				t.Errorf("Listen of an ended context: %v, want its error", err)
 			}
-			if took := time.Since(began); took > bellSoon {
+			if took := time.Since(began); took > notifySoon {
 				t.Errorf("Listen returned %v after its context had ended", took)
 			}
-			l.noBellsLeft(t)
+			l.noNotifyLocksLeft(t)
 		}
 		if n := l.number(t, "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE DB = ?", l.Name); n > 2+maxConns+2 {
 			t.Errorf("%d connections after five Listens; they should be used again", n)
@@ -190,7 +190,7 @@ func TestListenKillsNothingOnAnotherServer(t *testing.T) {
 		if err := <-ended; !errors.Is(err, context.Canceled) {
 			t.Errorf("Listen: %v", err)
 		}
-		if took := time.Since(began); took > bellSoon {
+		if took := time.Since(began); took > notifySoon {
 			t.Errorf("Listen returned after %v", took)
 		}
 		if interrupted := <-slept; interrupted != 0 {
@@ -249,7 +249,7 @@ func TestOneBackendKeepsToItsConnections(t *testing.T) {
 			l.node(t, id).lead(id, 10*time.Second)
 			seen = append(seen, follower.see(id))
 		}
-		follower.lead("own", 10*time.Second) // takes its own bell
+		follower.lead("own", 10*time.Second) // takes its own notification lock
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		var all sync.WaitGroup
@@ -264,8 +264,8 @@ func TestOneBackendKeepsToItsConnections(t *testing.T) {
 				}
 			})
 		}
-		if n := follower.db.Stats().OpenConnections + follower.bells.Stats().OpenConnections; n > 7 {
-			t.Errorf("%d connections; at most 3, and 4 for the bells of others", n)
+		if n := follower.db.Stats().OpenConnections + follower.notifyConns.Stats().OpenConnections; n > 7 {
+			t.Errorf("%d connections; at most 3, and 4 for the notification locks of others", n)
 		}
 		testbed.Eventually(t, callLimit, "it listens to four leaders, by default, and polls the others", func() error {
 			n := l.waiting(t)
@@ -283,19 +283,19 @@ func TestOneBackendKeepsToItsConnections(t *testing.T) {
 func TestWithoutBellsListenWaitsForItsContext(t *testing.T) {
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
 		l := newLab(t, k)
-		n := openNode(t, "quiet", Options{Config: l.User, DoorBells: -1})
+		n := openNode(t, "quiet", Options{Config: l.User, NotifyConns: -1})
 		if g := n.Guarantees(); g.Push || !g.Poll {
-			t.Errorf("without bells: Push %v, Poll %v; there is no news then", g.Push, g.Poll)
+			t.Errorf("without notification locks: Push %v, Poll %v; there is no news then", g.Push, g.Poll)
 		}
 		n.lead("a", 10*time.Second)
 	})
 }
 
-// A leader may have no bell: its program wants none, or could not get a connection for it.
+// A leader may have no notifier: its program wants none, or could not get a connection for it.
 func TestALeaderWithoutABellIsPolledAndKeepsNobodyFromHearingOthers(t *testing.T) {
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
 		l := newLab(t, k)
-		mute, leader, follower := openNode(t, "mute", Options{Config: l.User, DoorBells: -1}), l.node(t, "leader"), l.node(t, "follower")
+		mute, leader, follower := openNode(t, "mute", Options{Config: l.User, NotifyConns: -1}), l.node(t, "leader"), l.node(t, "follower")
 		mute.lead("a", 10*time.Second)
 		held := leader.lead("b", 10*time.Second)
 		listen := func(seen ...backend.Lease) <-chan error {
@@ -315,13 +315,13 @@ func TestALeaderWithoutABellIsPolledAndKeepsNobodyFromHearingOthers(t *testing.T
 			}
 		}
 		both := []backend.Lease{follower.see("a"), follower.see("b")}
-		hears("a bell that is not there may have been rung just now", listen(both...))
+		hears("a notification lock that is not there may have been rung just now", listen(both...))
 		ended := listen(both...)
 		l.untilWaiting(t, 1)
 		select {
 		case err := <-ended:
-			t.Fatalf("Listen came back for nothing, again, since a leader has no bell: %v", err)
-		case <-time.After(2 * bellPatience):
+			t.Fatalf("Listen came back for nothing, again, since a leader has no notifier: %v", err)
+		case <-time.After(2 * notifyPatience):
 		}
 		if err := leader.release(held, backend.Released); err != nil {
 			t.Fatal(err)
@@ -334,20 +334,20 @@ func TestALeaderWithoutABellIsPolledAndKeepsNobodyFromHearingOthers(t *testing.T
 			t.Fatal(err)
 		}
 		defer conn.Close()
-		bell := follower.bellName(mute.guard.Nonce())
-		if n, err := follower.ask1(t.Context(), conn, takeSQL, bell); err != nil || n != 1 {
+		notifier := follower.notifyLockName(mute.guard.Nonce())
+		if n, err := follower.ask1(t.Context(), conn, takeSQL, notifier); err != nil || n != 1 {
 			t.Fatal(n, err)
 		}
 		l.untilWaiting(t, 1)
-		if _, err := follower.ask1(t.Context(), conn, ringSQL, bell); err != nil {
+		if _, err := follower.ask1(t.Context(), conn, notifySQL, notifier); err != nil {
 			t.Fatal(err)
 		}
-		hears("a leader that has a bell by now rings it", ended)
+		hears("a leader that has a notification lock by now rings it", ended)
 	})
 }
 
 func TestTheLoudestLeadersAreListenedTo(t *testing.T) {
-	b := &Backend{bell: bell{most: 2}}
+	b := &Backend{notifier: notifier{most: 2}}
 	if err := b.enter("me"); err != nil {
 		t.Fatal(err)
 	}

@@ -30,7 +30,7 @@ func manyHeld(b *testing.B, k testbed.Kind) (*lab, *node, []backend.Lease) {
 	}
 	bids := make([]backend.Bid, many)
 	for i := range bids {
-		bids[i] = backend.Bid{Election: seen[i].Election, Candidate: n.me, TTL: 10 * time.Second, Renew: 3 * time.Second, Over: seen[i]}
+		bids[i] = backend.Bid{Election: seen[i].Election, Candidate: n.me, TTL: 10 * time.Second, Renew: 3 * time.Second, Expected: seen[i]}
 	}
 	answers, err := n.Acquire(ctx, bids)
 	return l, n, granted(b, answers, err)
@@ -98,7 +98,7 @@ func BenchmarkObserve10000Renewed(b *testing.B) {
 		follower := l.node(b, "follower")
 		seen := held
 		for i := range seen {
-			seen[i].Beat = 1
+			seen[i].Heartbeat = 1
 		}
 		measure(b, func() {
 			changed, _, err := follower.Observe(b.Context(), seen, "")

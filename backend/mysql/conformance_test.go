@@ -17,7 +17,7 @@ import (
 
 // TestConformance runs the suite on real servers in bubbles of
 // testing/synctest: hours pass in moments, and the server's clock follows. Time
-// stands still while an answer is on its way, so there are no door-bells here.
+// stands still while an answer is on its way, so there are no notification locks here.
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
@@ -32,7 +32,7 @@ func TestConformance(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					return Options{Connector: testbed.Virtual(connector), Prefix: prefix, DoorBells: -1}
+					return Options{Connector: testbed.Virtual(connector), Prefix: prefix, NotifyConns: -1}
 				})
 			},
 		})
@@ -40,7 +40,7 @@ func TestConformance(t *testing.T) {
 }
 
 // TestConformanceInRealTime runs the suite as programs meet the servers: with
-// door-bells, and leases of two seconds.
+// notification locks, and leases of two seconds.
 func TestConformanceInRealTime(t *testing.T) {
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
 		server := testbed.Shared(t, k)
@@ -112,7 +112,7 @@ func newStore(t testing.TB, d *testbed.Database, options func(prefix string) Opt
 				return err
 			},
 			conformance.FaultPlantRecord: func(_ bool, election string) error {
-				_, err := admin.Exec(fmt.Sprintf("UPDATE %s_lease SET holder = ?, address = ?, metadata = ?, beat = beat + 2 WHERE name = ?", prefix),
+				_, err := admin.Exec(fmt.Sprintf("UPDATE %s_lease SET holder = ?, address = ?, metadata = ?, heartbeat = heartbeat + 2 WHERE name = ?", prefix),
 					[]byte("<script>\x1b]0;\u202e\xff"), []byte("javascript:alert(1)\n"), []byte("\x00\x1b[2J"), []byte(election))
 				return err
 			},

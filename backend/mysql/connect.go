@@ -22,18 +22,18 @@ const (
 	// deadline of its own, which is shorter.
 	ioTimeout = 5 * time.Second
 
-	// bellWait is how long one GET_LOCK waits, in whole seconds: MySQL rounds.
-	bellWait = 10
+	// notifyWait is how long one GET_LOCK waits, in whole seconds: MySQL rounds.
+	notifyWait = 10
 
-	// bellTimeout is the reading timeout of a door-bell's connection.
-	bellTimeout = (bellWait + 5) * time.Second
+	// notifyTimeout is the reading timeout of a notification lock's connection.
+	notifyTimeout = (notifyWait + 5) * time.Second
 )
 
 // nameSchema is what a message about a missing name says.
 const nameSchema = "user:password@tcp(host:3306)/schema in the DSN, or the option schema"
 
 // connectors returns what makes the connections of the two pools.
-func (b *Backend) connectors(o Options) (main, bells *connector, err error) {
+func (b *Backend) connectors(o Options) (main, notifyConns *connector, err error) {
 	given := 0
 	for _, set := range []bool{o.DSN != "", o.Config != nil, o.Connector != nil} {
 		if set {
@@ -62,9 +62,9 @@ func (b *Backend) connectors(o Options) (main, bells *connector, err error) {
 	}
 	b.location = backend.Place(within, cmp.Or(config.Addr, "127.0.0.1:3306"))
 	if o.Schema == "" {
-		b.bell.about = strings.ToLower(config.DBName + "." + b.tables.plainLease)
+		b.notifier.about = strings.ToLower(config.DBName + "." + b.tables.plainLease)
 	}
-	for _, bell := range []bool{false, true} {
+	for _, notifier := range []bool{false, true} {
 		c := config.Clone()
 		c.InterpolateParams = true
 		c.CheckConnLiveness = true
@@ -72,8 +72,8 @@ func (b *Backend) connectors(o Options) (main, bells *connector, err error) {
 		fill(&c.Timeout, ioTimeout)
 		fill(&c.WriteTimeout, ioTimeout)
 		fill(&c.ReadTimeout, ioTimeout)
-		if bell {
-			c.ReadTimeout = bellTimeout
+		if notifier {
+			c.ReadTimeout = notifyTimeout
 		}
 		// The driver prints what goes wrong with a connection; the error says it too.
 		c.Logger = &mysql.NopLogger{}
@@ -81,13 +81,13 @@ func (b *Backend) connectors(o Options) (main, bells *connector, err error) {
 		if err != nil {
 			return nil, nil, fmt.Errorf("mysql: %w: %s", backend.ErrInvalid, dsnProblem(err))
 		}
-		if bell {
-			bells = &connector{inner, b, true}
+		if notifier {
+			notifyConns = &connector{inner, b, true}
 		} else {
 			main = &connector{inner, b, false}
 		}
 	}
-	return main, bells, nil
+	return main, notifyConns, nil
 }
 
 func fill(d *time.Duration, def time.Duration) {
@@ -110,7 +110,7 @@ func dsnProblem(err error) string {
 type connector struct {
 	sqldriver.Connector
 	backend *Backend
-	bell    bool
+	notify  bool
 }
 
 func (c *connector) Connect(ctx context.Context) (sqldriver.Conn, error) {
@@ -149,7 +149,7 @@ func (c *connector) prepare(ctx context.Context, conn sqldriver.Conn) error {
 	if !off(vars["read_only"]) {
 		return errReadOnly
 	}
-	if _, err := exec.ExecContext(ctx, pins(vars, c.bell), nil); err != nil {
+	if _, err := exec.ExecContext(ctx, pins(vars, c.notify), nil); err != nil {
 		return err
 	}
 	d := dialect(vars)
@@ -217,7 +217,7 @@ const (
 // given up is gone soon. timestamp=DEFAULT undoes a clock that was frozen. With
 // completion_type=CHAIN a COMMIT begins the next transaction: what was renewed in it
 // would read back on this connection, and for nobody else.
-func pins(vars map[string]string, bell bool) string {
+func pins(vars map[string]string, notify bool) string {
 	set := []string{
 		"NAMES utf8mb4", "autocommit=1", "time_zone='+00:00'", "timestamp=DEFAULT",
 		"sql_mode='STRICT_ALL_TABLES,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION'",
@@ -231,7 +231,7 @@ func pins(vars map[string]string, bell bool) string {
 	}
 	// A limit would make GET_LOCK fail (MySQL, 3024) or return NULL (MariaDB).
 	limit := 3
-	if bell {
+	if notify {
 		limit = 0
 		set = append(set, "wait_timeout=28800")
 	} else {

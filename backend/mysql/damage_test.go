@@ -21,8 +21,8 @@ func TestTablesMadeByHandThatAreDroppedAndMadeAgainAreWatched(t *testing.T) {
 		if err := CreateTables(t.Context(), l.admin, "", ""); err != nil {
 			t.Fatal(err)
 		}
-		if got := other.see("a"); got.Watch != maxTTL {
-			t.Errorf("tables made with schema.sql were dropped and made again: Watch %v; the holder may not know yet, so it is watched for the greatest TTL", got.Watch)
+		if got := other.see("a"); got.ObserveFor != maxTTL {
+			t.Errorf("tables made with schema.sql were dropped and made again: Watch %v; the holder may not know yet, so it is watched for the greatest TTL", got.ObserveFor)
 		}
 	})
 }
@@ -43,7 +43,7 @@ func TestADeletedRowIsWatchedAndItsTermsGoOn(t *testing.T) {
 				b := n.lead("b", time.Second)
 				l.exec(t, statements...)
 				for _, name := range []string{"a", "c"} {
-					if got := other.see(name); got.Watch != maxTTL || got.Term != 0 {
+					if got := other.see(name); got.ObserveFor != maxTTL || got.Term != 0 {
 						t.Errorf("%q after a row was deleted: %+v; a missing row is watched for the greatest TTL", name, got)
 					}
 				}
@@ -58,7 +58,7 @@ func TestADeletedRowIsWatchedAndItsTermsGoOn(t *testing.T) {
 				if len(statements) == 1 && got.Term <= held.Term {
 					t.Errorf("term %d after %d; the term's row was there", got.Term, held.Term)
 				}
-				if got := other.see("c"); len(statements) == 1 && got.Watch != 0 {
+				if got := other.see("c"); len(statements) == 1 && got.ObserveFor != 0 {
 					t.Errorf("once the deleted row is back nothing is missing, and a new election is free: %+v", got)
 				}
 			})
@@ -77,7 +77,7 @@ func TestARowThatIsDeletedTwiceIsWatchedTwice(t *testing.T) {
 		first := n.see("a")
 		other.lead("a", time.Second)
 		l.exec(t, "DELETE FROM election_lease WHERE name = 'a'")
-		if second := n.see("a"); second.Unchanged(first) || second.Watch != maxTTL {
+		if second := n.see("a"); second.Unchanged(first) || second.ObserveFor != maxTTL {
 			t.Errorf("a row that was made again meanwhile: %+v, before it was %+v", second, first)
 		}
 	})
@@ -116,8 +116,8 @@ func TestAnEditedRowTakesTheLeaseAway(t *testing.T) {
 		n := l.node(t, "n")
 		held := n.lead("zero", time.Second)
 		l.exec(t, "UPDATE election_lease SET ttl_us = 0 WHERE name = 'zero'")
-		if got := l.node(t, "other").see("zero"); got.Watch != maxTTL {
-			t.Errorf("a held lease whose TTL was edited to 0: Watch %v, want the greatest TTL", got.Watch)
+		if got := l.node(t, "other").see("zero"); got.ObserveFor != maxTTL {
+			t.Errorf("a held lease whose TTL was edited to 0: Watch %v, want the greatest TTL", got.ObserveFor)
 		}
 		n.mustRenew(held)
 	})
@@ -140,10 +140,10 @@ func TestWhatWasLedOnceIsWatchedThoughNoRowIsMissing(t *testing.T) {
 				n.lead("z", time.Second)
 				l.exec(t, damage...)
 				got := other.see("x")
-				if got.Watch != maxTTL || got.Term != 0 {
+				if got.ObserveFor != maxTTL || got.Term != 0 {
 					t.Errorf("its holder may not know yet: %+v; want a watch of the greatest TTL", got)
 				}
-				if free := other.see("new"); free.Watch != 0 {
+				if free := other.see("new"); free.ObserveFor != 0 {
 					t.Errorf("what was never led is free: %+v", free)
 				}
 				if a, err := other.bid(backend.Lease{Election: "x"}, time.Second); err != nil || a.Outcome != backend.Refused {
@@ -167,7 +167,7 @@ func TestLeasesThatWereTruncatedAreWatchedByWhoComesLater(t *testing.T) {
 		if err := CreateTables(t.Context(), l.admin, "", ""); err != nil {
 			t.Fatal(err)
 		}
-		if got := l.node(t, "late").see("x"); got.Watch != maxTTL {
+		if got := l.node(t, "late").see("x"); got.ObserveFor != maxTTL {
 			t.Errorf("the leases were truncated under a leader: %+v; want a watch of the greatest TTL", got)
 		}
 	})
@@ -185,7 +185,7 @@ func TestAnElectionThatComesBackAfterTheCountWasMadeRightIsCounted(t *testing.T)
 			t.Errorf("%d elections are counted, %d are there; the next deletion would not show", made, rows)
 		}
 		l.exec(t, "DELETE FROM election_lease WHERE name = 'x'", "DELETE FROM election_term WHERE name = 'x'")
-		if got := other.see("x"); got.Watch != maxTTL {
+		if got := other.see("x"); got.ObserveFor != maxTTL {
 			t.Errorf("rows deleted under a leader: %+v; want a watch of the greatest TTL", got)
 		}
 	})

@@ -4,7 +4,7 @@
 //	manager, err := election.New(store, nil)
 //
 // Make the tables once, with [CreateTables]. Those that schema.sql makes by hand belong to
-// no known server: the first election in them is made as after a fail-over.
+// no known server: the first election in them is made as after a failover.
 //
 // # What is promised, and what must be true for it
 //
@@ -32,8 +32,8 @@
 //
 // # How it works
 //
-// Renewing is one UPDATE that gives up to 1,000 leases one fresh random beat,
-// and one SELECT on the same connection: what reads back with that beat is
+// Renewing is one UPDATE that gives up to 1,000 leases one fresh random heartbeat,
+// and one SELECT on the same connection: what reads back with that heartbeat is
 // renewed. The UPDATE is pinned to nonce, term and server, so it does nothing if
 // it arrives late, after a failover or after another grant. It passes over rows
 // that somebody else has locked (SKIP LOCKED): those are unknown, and tried
@@ -60,16 +60,16 @@
 // server's running time is not asked; it jumps with its clock.
 //
 // Followers read when a renewal is due. To hear of a resignation in
-// milliseconds they also wait for the leader's door-bell: a lock by name
+// milliseconds they also wait for the leader's notification lock: a lock by name
 // (GET_LOCK) which the leader lets go of for a moment. It is a hint and nothing
 // rests on it. Where there is no GET_LOCK all is polled, and so is a leader that has
-// no bell.
+// no notifier.
 //
 // # Connections and statements
 //
 // A Backend has a pool of its own: 3 connections, one of which is its own
-// door-bell while it leads, and one for each leader that it listens to, 4 by
-// default ([Options].DoorBells). Each new connection sends SHOW VARIABLES and one
+// notification lock while it leads, and one for each leader that it listens to, 4 by
+// default ([Options].NotifyConns). Each new connection sends SHOW VARIABLES and one
 // SET, which pins time zone, autocommit and completion_type, SQL mode, READ COMMITTED
 // and writing, lock waits of one second and limits of running time and rows, whatever
 // server and DSN say. In the
@@ -79,7 +79,7 @@
 //	follower    1 statement for each 1,000 leases per renewal, and
 //	            2 for each leader it listens to every 10 seconds
 //	everybody   1 statement per TTL: its member record
-//	            1 statement every 30 seconds while it leads: is the bell still mine?
+//	            1 statement every 30 seconds while it leads: is the notification lock still mine?
 //
 // A server that does not keep every commit is asked for its start with each reading,
 // and an election that has no row for its term: one statement more each.

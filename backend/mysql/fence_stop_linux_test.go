@@ -65,7 +65,7 @@ func TestAClientStoppedBeforeCommitIsRolledBackAndItsSuccessorElected(t *testing
 				t.Fatalf("the challenger bids: %v, %v", won.Outcome, err)
 			}
 			if time.Since(stopped) > ttl+hold+10*time.Second {
-				t.Fatalf("no take-over %v after the client had stopped: %v", time.Since(stopped), won.Err)
+				t.Fatalf("no takeover %v after the client had stopped: %v", time.Since(stopped), won.Err)
 			}
 		}
 		t.Logf("taken over %v after the client had stopped; TTL %v, Hold %v", time.Since(stopped), ttl, hold)

@@ -94,8 +94,8 @@ func TestAFenceUnderwayHoldsUpItsOwnElectionOnly(t *testing.T) {
 		n.mustRenew(b)
 		quick(t, 500*time.Millisecond, "a batch with a locked row, for which it must not wait,", func() time.Duration {
 			bids := []backend.Bid{
-				{Election: "a", Candidate: n.me, TTL: time.Second, Renew: time.Second / 3, Over: n.see("a")},
-				{Election: "b", Candidate: n.me, TTL: time.Second, Renew: time.Second / 3, Over: n.see("b")},
+				{Election: "a", Candidate: n.me, TTL: time.Second, Renew: time.Second / 3, Expected: n.see("a")},
+				{Election: "b", Candidate: n.me, TTL: time.Second, Renew: time.Second / 3, Expected: n.see("b")},
 			}
 			began := time.Now()
 			answers, err := n.Acquire(t.Context(), bids)

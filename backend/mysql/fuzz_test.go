@@ -42,14 +42,14 @@ func FuzzRow(f *testing.F) {
 		if l != backend.CleanLease(l) || len(l.Ref) > 512 || backend.CheckText("ref", l.Ref, 512, false) != nil {
 			t.Errorf("not fit to be handed on: %+v", l)
 		}
-		if l.Watch < 0 || l.Watch > longest || l.TTL > longest || l.Renew > longest || l.Age > longest {
+		if l.ObserveFor < 0 || l.ObserveFor > longest || l.TTL > longest || l.Renew > longest || l.Age > longest {
 			t.Errorf("durations: %+v", l)
 		}
-		if found && !l.Vacant() && l.Holder.Nonce != me && l.Watch == 0 && st.maxTTL > 0 {
+		if found && !l.Vacant() && l.Holder.Nonce != me && l.ObserveFor == 0 && st.maxTTL > 0 {
 			t.Errorf("held by another, and free at once: %+v", l)
 		}
-		if found && l.Wish.Kind != "" && l.Wish.Term != l.Term {
-			t.Errorf("a wish of another term: %+v", l)
+		if found && l.Request.Kind != "" && l.Request.Term != l.Term {
+			t.Errorf("a request of another term: %+v", l)
 		}
 		if term, err := backend.NextTerm(max(r.last, r.Term), !r.same, 0, time.Unix(0, 0)); err == nil && term <= r.Term {
 			t.Errorf("term %d after %d", term, r.Term)
@@ -83,7 +83,7 @@ func FuzzStatus(f *testing.F) {
 	})
 }
 
-// FuzzHistory reads a history and puts a reign in front of it.
+// FuzzHistory reads a history and puts a leadership in front of it.
 func FuzzHistory(f *testing.F) {
 	for _, text := range []string{"", "[]", "null", "{}", "[{}]", `[{"term":1,"id":"a","from":"2026-01-02T03:04:05Z","to":"2026-01-02T03:04:05Z","end":"released"}]`,
 		`[{"from":"0000-01-01T00:00:00-23:59","to":"9999-12-31T23:59:59-23:59"}]`, `[{"id":"\u0000` + strings.Repeat(`\u00e9`, 600) + `"}]`, "[" + strings.Repeat("{},", 50) + "{}]"} {
@@ -94,16 +94,16 @@ func FuzzHistory(f *testing.F) {
 		now := time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC)
 		old := recall(history)
 		if len(old) > backend.MaxHistory {
-			t.Fatalf("%d reigns", len(old))
+			t.Fatalf("%d leaderships", len(old))
 		}
-		text := remember(history, backend.CleanReign(backend.Reign{Term: term, ID: id, From: now, To: now, End: backend.Failed}))
+		text := remember(history, backend.CleanLeadership(backend.Leadership{Term: term, ID: id, From: now, To: now, End: backend.Failed}))
 		back := recall(text)
 		if len(text) > maxHistory || !json.Valid([]byte(text)) || len(back) == 0 || back[0].Term != term || !back[0].From.Equal(now) {
 			t.Errorf("%q in front of %q gives %q", id, history, text)
 		}
 		for i, r := range back {
-			if r != backend.CleanReign(r) || i > 0 && i <= len(old) && r != old[i-1] {
-				t.Errorf("reign %d: %+v", i, r)
+			if r != backend.CleanLeadership(r) || i > 0 && i <= len(old) && r != old[i-1] {
+				t.Errorf("leadership %d: %+v", i, r)
 			}
 		}
 	})

@@ -20,7 +20,7 @@ const inspectSQL = `SHOW GLOBAL VARIABLES WHERE Variable_name IN
 // leases: durability, replication, clock, the greatest TTL. It writes nothing, and
 // needs the rights that the Backend has anyway. An error is that of a call that
 // reads: the tables are not there, the server is read-only, and so on.
-func (b *Backend) Inspect(ctx context.Context, ttl, _ time.Duration) (list []backend.Finding, err error) {
+func (b *Backend) Inspect(ctx context.Context, ttl, _ time.Duration) (list []backend.Diagnostic, err error) {
 	if err := b.enter(""); err != nil {
 		return nil, err
 	}
@@ -48,14 +48,14 @@ func (b *Backend) Inspect(ctx context.Context, ttl, _ time.Duration) (list []bac
 			return err
 		}
 		trip := time.Since(began)
-		list = findings(vars)
+		list = diagnostics(vars)
 		ahead := time.UnixMicro(micros).Sub(began.Add(trip / 2)).Round(time.Millisecond)
 		list = append(list,
-			backend.Found(ahead.Abs() > 10*time.Second, "clock", "the server's is %v ahead of this machine's, give or take %v; nothing is decided by it, but terms follow it, and people read it", ahead, trip.Round(time.Millisecond)),
-			backend.Found(false, "greatest TTL", "%v, in the row of the table itself; after a fail-over leases are watched for as long", time.Duration(maxTTL)*time.Microsecond),
+			backend.Diagnosticf(ahead.Abs() > 10*time.Second, "clock", "the server's is %v ahead of this machine's, give or take %v; nothing is decided by it, but terms follow it, and people read it", ahead, trip.Round(time.Millisecond)),
+			backend.Diagnosticf(false, "greatest TTL", "%v, in the row of the table itself; after a failover leases are watched for as long", time.Duration(maxTTL)*time.Microsecond),
 		)
 		if most := time.Duration(maxTTL) * time.Microsecond; ttl > most {
-			refused := backend.Found(true, "greatest TTL", "every bid is refused: %v", b.tooLong("any", ttl, most))
+			refused := backend.Diagnosticf(true, "greatest TTL", "every bid is refused: %v", b.tooLong("any", ttl, most))
 			refused.Fatal = true
 			list = append(list, refused)
 		}
@@ -65,9 +65,9 @@ func (b *Backend) Inspect(ctx context.Context, ttl, _ time.Duration) (list []bac
 }
 
 // findings explains the variables of a server.
-func findings(vars map[string]string) (list []backend.Finding) {
+func diagnostics(vars map[string]string) (list []backend.Diagnostic) {
 	add := func(warning bool, what, format string, args ...any) {
-		list = append(list, backend.Found(warning, what, format, args...))
+		list = append(list, backend.Diagnosticf(warning, what, format, args...))
 	}
 	first := func(names ...string) string {
 		for _, n := range names {
@@ -95,12 +95,12 @@ func findings(vars map[string]string) (list []backend.Finding) {
 	case vars["group_replication_group_name"] != "":
 		add(off(vars["group_replication_single_primary_mode"]), "replication", "Group Replication; single primary mode must be ON, and all writes go to the primary")
 	case !off(semi):
-		add(!strings.EqualFold(point, "AFTER_SYNC"), "replication", "semi-synchronous (%s): a fail-over loses nothing while a replica acknowledges. Fence off the old primary before the new one is promoted", point)
+		add(!strings.EqualFold(point, "AFTER_SYNC"), "replication", "semi-synchronous (%s): a failover loses nothing while a replica acknowledges. Fence off the old primary before the new one is promoted", point)
 	case binlog:
-		add(false, "replication", "the binary log is on, without semi-synchronous acknowledgement: a fail-over may lose the last grants, which costs the greatest TTL without a leader. Fence off the old primary before a new one is promoted")
+		add(false, "replication", "the binary log is on, without semi-synchronous acknowledgement: a failover may lose the last grants, which costs the greatest TTL without a leader. Fence off the old primary before a new one is promoted")
 	default:
 		add(false, "replication", "none: no binary log")
 	}
-	add(false, "connections", "max_connections is %s; each process uses up to %d, and one for each leader whose door-bell it listens to", vars["max_connections"], maxConns)
+	add(false, "connections", "max_connections is %s; each process uses up to %d, and one for each leader whose notification lock it listens to", vars["max_connections"], maxConns)
 	return list
 }

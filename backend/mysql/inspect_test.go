@@ -63,7 +63,7 @@ func TestWhatWeakensLeasesIsAWarning(t *testing.T) {
 			}
 		}
 		warned := false
-		for _, f := range findings(vars) {
+		for _, f := range diagnostics(vars) {
 			warned = warned || f.Warning
 		}
 		if warned != x.warning {
@@ -75,7 +75,7 @@ func TestWhatWeakensLeasesIsAWarning(t *testing.T) {
 func TestWhatAServerSaysOfItselfIsMadeHarmless(t *testing.T) {
 	hostile := "9.1.0\x1b[2J\n" + strings.Repeat("9", 10_000)
 	for _, name := range []string{"version", "version_comment", "server_uuid", "innodb_flush_log_at_trx_commit", "max_connections"} {
-		for _, f := range findings(map[string]string{name: hostile}) {
+		for _, f := range diagnostics(map[string]string{name: hostile}) {
 			if strings.ContainsAny(f.Text, "\x1b") || len(f.Text) > 1000 {
 				t.Errorf("%s is shown as %q", name, f.Text)
 			}

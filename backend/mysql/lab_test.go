@@ -54,7 +54,7 @@ func openNode(t testing.TB, id string, o Options) *node {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.bell.patience = callLimit
+	b.notifier.patience = callLimit
 	t.Cleanup(func() { b.Close() })
 	return &node{b, t, backend.Candidate{ID: id, Nonce: backend.NewNonce(), Address: id + ":1", Metadata: "made for a test"}}
 }
@@ -93,7 +93,7 @@ func (n *node) trySee(election string) (backend.Lease, error) {
 // asSeen reports whether two nodes see the same lease, unrenewed. Only its holder
 // need not watch it.
 func asSeen(a, b backend.Lease) bool {
-	a.Watch = b.Watch
+	a.ObserveFor = b.ObserveFor
 	return a.Unchanged(b)
 }
 
@@ -101,7 +101,7 @@ func asSeen(a, b backend.Lease) bool {
 func (n *node) bid(over backend.Lease, ttl time.Duration) (backend.Answer, error) {
 	ctx, cancel := n.ctx()
 	defer cancel()
-	answers, err := n.Acquire(ctx, []backend.Bid{{Election: over.Election, Candidate: n.me, TTL: ttl, Renew: ttl / 3, Over: over}})
+	answers, err := n.Acquire(ctx, []backend.Bid{{Election: over.Election, Candidate: n.me, TTL: ttl, Renew: ttl / 3, Expected: over}})
 	if len(answers) != 1 {
 		return backend.Answer{Err: err}, err
 	}

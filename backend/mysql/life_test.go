@@ -22,14 +22,14 @@ func life(t *testing.T, l *lab, o Options, election string) {
 	a, b := openNode(t, "a", o), openNode(t, "b", o)
 
 	vacant := a.see(election)
-	if vacant.Term != 0 || vacant.Watch != 0 || !vacant.Vacant() {
+	if vacant.Term != 0 || vacant.ObserveFor != 0 || !vacant.Vacant() {
 		t.Errorf("a new election in new tables is free at once: %+v", vacant)
 	}
 	first := a.lead(election, ttl)
 	if first.Term < uint64(time.Now().Add(-time.Minute).UnixMicro()) {
 		t.Errorf("term %d is less than the microseconds since 1970", first.Term)
 	}
-	if first.Beat == 0 || first.TTL != ttl || first.Renew != (ttl/3+time.Microsecond).Truncate(time.Microsecond) || first.Watch != 0 || first.Holder != a.me {
+	if first.Heartbeat == 0 || first.TTL != ttl || first.Renew != (ttl/3+time.Microsecond).Truncate(time.Microsecond) || first.ObserveFor != 0 || first.Holder != a.me {
 		t.Errorf("the granted lease is %+v", first)
 	}
 	if got := b.see(election); !asSeen(got, first) || got.Holder != a.me {
@@ -38,13 +38,13 @@ func life(t *testing.T, l *lab, o Options, election string) {
 	if answer, err := b.bid(vacant, ttl); err != nil || answer.Outcome != backend.Refused || !asSeen(answer.Lease, first) {
 		t.Errorf("a bid over a lease that has changed is refused, with the lease as it stands: %+v, %v", answer, err)
 	}
-	held, beats := first, map[uint64]bool{first.Beat: true}
+	held, heartbeats := first, map[uint64]bool{first.Heartbeat: true}
 	for range 20 { // within one second: row counts and coarse clocks would fail here
 		held = a.mustRenew(held)
-		if held.Term != first.Term || beats[held.Beat] {
-			t.Errorf("a renewal keeps the term and gives a fresh beat: %+v", held)
+		if held.Term != first.Term || heartbeats[held.Heartbeat] {
+			t.Errorf("a renewal keeps the term and gives a fresh heartbeat: %+v", held)
 		}
-		beats[held.Beat] = true
+		heartbeats[held.Heartbeat] = true
 	}
 	if answer, err := b.bid(first, ttl); err != nil || answer.Outcome != backend.Refused {
 		t.Errorf("a bid over a lease that was renewed since is refused: %+v, %v", answer, err)
@@ -64,36 +64,36 @@ func life(t *testing.T, l *lab, o Options, election string) {
 	if err := a.release(held, backend.Released); err != nil || !asSeen(b.see(election), second.Lease) {
 		t.Errorf("a release of an earlier term changes nothing and is no error: %v", err)
 	}
-	if err := a.Ask(ctx, []backend.Wish{{Election: election, Term: first.Term, Kind: backend.Depose}}); !errors.Is(err, backend.ErrStale) {
-		t.Errorf("a wish for an earlier term: %v, want ErrStale", err)
+	if err := a.Request(ctx, []backend.Request{{Election: election, Term: first.Term, Kind: backend.Depose}}); !errors.Is(err, backend.ErrStale) {
+		t.Errorf("a request for an earlier term: %v, want ErrStale", err)
 	}
-	wish := backend.Wish{Election: election, Term: second.Term, Kind: backend.Nominate, ID: "a"}
-	if err := a.Ask(ctx, []backend.Wish{wish}); err != nil {
-		t.Errorf("a wish: %v", err)
+	request := backend.Request{Election: election, Term: second.Term, Kind: backend.Nominate, ID: "a"}
+	if err := a.Request(ctx, []backend.Request{request}); err != nil {
+		t.Errorf("a request: %v", err)
 	}
-	if err := a.Ask(ctx, []backend.Wish{wish}); err != nil {
-		t.Errorf("the same wish again changes no row, and is granted all the same: %v", err)
+	if err := a.Request(ctx, []backend.Request{request}); err != nil {
+		t.Errorf("the same request again changes no row, and is granted all the same: %v", err)
 	}
 	renewed, err := b.renew(second.Lease)
-	if err != nil || renewed.Outcome != backend.Granted || renewed.Wish != wish {
-		t.Errorf("a renewal carries the wish: %+v, %v", renewed, err)
+	if err != nil || renewed.Outcome != backend.Granted || renewed.Request != request {
+		t.Errorf("a renewal carries the request: %+v, %v", renewed, err)
 	}
-	if err := a.Ask(ctx, []backend.Wish{{Election: election, Term: second.Term, Kind: backend.Depose}}); err != nil {
-		t.Errorf("a wish: %v", err)
+	if err := a.Request(ctx, []backend.Request{{Election: election, Term: second.Term, Kind: backend.Depose}}); err != nil {
+		t.Errorf("a request: %v", err)
 	}
-	if answer, err := b.renew(renewed.Lease); err != nil || answer.Outcome != backend.Refused || answer.Wish.Kind != backend.Depose {
+	if answer, err := b.renew(renewed.Lease); err != nil || answer.Outcome != backend.Refused || answer.Request.Kind != backend.Depose {
 		t.Errorf("the renewal of a deposed leader is refused: %+v, %v", answer, err)
 	}
 	if err := b.release(backend.Lease{Election: election}, backend.Deposed); err != nil {
 		t.Errorf("release of whatever this nonce holds: %v", err)
 	}
 	free := a.see(election)
-	if !free.Vacant() || free.Watch != 0 || free.Term != second.Term || free.End != backend.Deposed || free.LastID != "b" || free.LastNonce != b.me.Nonce || free.TTL != 0 {
+	if !free.Vacant() || free.ObserveFor != 0 || free.Term != second.Term || free.End != backend.Deposed || free.LastID != "b" || free.LastNonce != b.me.Nonce || free.TTL != 0 {
 		t.Errorf("after a release the record stays, vacant, with its term and how it ended: %+v", free)
 	}
 	third := a.lead(election, ttl)
-	if third.Wish != (backend.Wish{}) {
-		t.Errorf("a grant clears the wish: %+v", third.Wish)
+	if third.Request != (backend.Request{}) {
+		t.Errorf("a grant clears the request: %+v", third.Request)
 	}
 	fourth, err := a.bid(vacant, ttl)
 	if err != nil || fourth.Outcome != backend.Granted || fourth.Term <= third.Term {
@@ -109,7 +109,7 @@ func life(t *testing.T, l *lab, o Options, election string) {
 	var story []string
 	for _, r := range records[0].History {
 		if r.From.IsZero() || r.To.Before(r.From) || time.Since(r.From) > time.Hour {
-			t.Errorf("a reign from %v to %v, by a clock like ours", r.From, r.To)
+			t.Errorf("a leadership from %v to %v, by a clock like ours", r.From, r.To)
 		}
 		story = append(story, fmt.Sprintf("%s %s", r.ID, r.End))
 	}
@@ -226,7 +226,7 @@ func TestAnElectionLivesWithAnyClient(t *testing.T) {
 		t.Run("DSN", func(t *testing.T) { life(t, l, Options{DSN: l.User.FormatDSN()}, "DSN") })
 		t.Run("registered", func(t *testing.T) {
 			b, err := backend.Open(t.Context(), Name, func(into any) error {
-				return decodeInto(into, map[string]any{"DSN": l.User.FormatDSN(), "DoorBells": -1})
+				return decodeInto(into, map[string]any{"DSN": l.User.FormatDSN(), "NotifyConns": -1})
 			})
 			if err != nil || b.Guarantees().Push {
 				t.Errorf("Open by name: %v, %+v", err, b)

@@ -28,7 +28,7 @@ func TestStatementsAreAsFewAsDocumented(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, over := range held {
-			bids = append(bids, backend.Bid{Election: over.Election, Candidate: leader.me, TTL: 10 * time.Second, Renew: time.Second, Over: over})
+			bids = append(bids, backend.Bid{Election: over.Election, Candidate: leader.me, TTL: 10 * time.Second, Renew: time.Second, Expected: over})
 		}
 		answers, err := leader.Acquire(ctx, bids)
 		if err != nil {

@@ -75,7 +75,7 @@ func TestALockedOwnRowCostsNoElectionThatIsThereItsGrant(t *testing.T) {
 			t.Fatal(err)
 		}
 		bid := func(name string) backend.Bid {
-			return backend.Bid{Election: name, Candidate: n.me, TTL: time.Second, Renew: time.Second / 3, Over: n.see(name)}
+			return backend.Bid{Election: name, Candidate: n.me, TTL: time.Second, Renew: time.Second / 3, Expected: n.see(name)}
 		}
 		for _, what := range []string{"the server gives up", "the call ends first"} {
 			bids := []backend.Bid{bid("missing"), bid("there")}
@@ -202,7 +202,7 @@ func TestManyCandidatesAtOnceElectOneAndNoneFails(t *testing.T) {
 			for i, n := range nodes {
 				for e := range elections {
 					over := n.see(fmt.Sprintf("e%02d", e))
-					bids[i] = append(bids[i], backend.Bid{Election: over.Election, Candidate: n.me, TTL: 10 * time.Second, Renew: time.Second, Over: over})
+					bids[i] = append(bids[i], backend.Bid{Election: over.Election, Candidate: n.me, TTL: 10 * time.Second, Renew: time.Second, Expected: over})
 				}
 			}
 			var all sync.WaitGroup

@@ -19,11 +19,11 @@ var onTheWire = map[string]string{
 	"make the row":      "INSERT INTO `election_lease`",
 	"commit the row":    "COMMIT",
 	"grant":             "t.term = s.next",
-	"renew":             "l.wish <> 'depose'",
+	"renew":             "l.request <> 'depose'",
 	"release":           "l.holder = ''",
 	"confirm or read":   "SELECT l.name",
 	"announce":          "UPDATE `election_member`",
-	"wish":              "SET wish =",
+	"request":           "SET request =",
 	"look at the shape": "information_schema.COLUMNS",
 }
 
@@ -35,7 +35,7 @@ func TestAnAnswerThatIsLostLeavesNothingGranted(t *testing.T) {
 					t.Parallel()
 					l := newLab(t, k)
 					proxy := l.server.Proxy(t)
-					n := openNode(t, "n", Options{Config: proxy.Config(l.User), DoorBells: -1})
+					n := openNode(t, "n", Options{Config: proxy.Config(l.User), NotifyConns: -1})
 					other := l.node(t, "other")
 					if what == "grant" { // over a row that is there
 						if err := other.release(other.lead("a", time.Second), backend.Released); err != nil {
@@ -65,7 +65,7 @@ func TestAnAnswerThatIsLostLeavesNothingGranted(t *testing.T) {
 							continue
 						}
 						a, err := call(func(ctx context.Context) ([]backend.Answer, error) {
-							return n.Acquire(ctx, []backend.Bid{{Election: "a", Candidate: n.me, TTL: time.Second, Renew: time.Second / 3, Over: seen}})
+							return n.Acquire(ctx, []backend.Bid{{Election: "a", Candidate: n.me, TTL: time.Second, Renew: time.Second / 3, Expected: seen}})
 						})
 						if err == nil && a.Outcome == backend.Granted {
 							lease = a.Lease
@@ -86,7 +86,7 @@ func TestAnAnswerThatIsLostLeavesNothingGranted(t *testing.T) {
 						}
 					}
 					if got := other.see("a"); !asSeen(got, lease) {
-						t.Errorf("renewed, but the store has another beat: %+v, %+v", lease, got)
+						t.Errorf("renewed, but the store has another heartbeat: %+v, %+v", lease, got)
 					}
 					try := func(f func(context.Context) error) {
 						for range 10 {
@@ -102,10 +102,10 @@ func TestAnAnswerThatIsLostLeavesNothingGranted(t *testing.T) {
 					try(func(ctx context.Context) error {
 						return n.Announce(ctx, backend.Member{Candidate: n.me, TTL: time.Second})
 					})
-					wish := backend.Wish{Election: "a", Term: lease.Term, Kind: backend.Nominate, ID: "x"}
-					try(func(ctx context.Context) error { return n.Ask(ctx, []backend.Wish{wish}) })
-					if got := other.see("a"); got.Wish != wish {
-						t.Errorf("the wish is %+v, want %+v", got.Wish, wish)
+					request := backend.Request{Election: "a", Term: lease.Term, Kind: backend.Nominate, ID: "x"}
+					try(func(ctx context.Context) error { return n.Request(ctx, []backend.Request{request}) })
+					if got := other.see("a"); got.Request != request {
+						t.Errorf("the request is %+v, want %+v", got.Request, request)
 					}
 					lease.End = backend.Released
 					try(func(ctx context.Context) error { return n.Release(ctx, []backend.Lease{lease}) })
@@ -129,11 +129,11 @@ func TestWhenACommitIsLostNoAnswerIsGuessed(t *testing.T) {
 		for _, lose := range []bool{true, false} {
 			l := newLab(t, k)
 			proxy := l.server.Proxy(t)
-			n := openNode(t, "n", Options{Config: proxy.Config(l.User), DoorBells: -1})
+			n := openNode(t, "n", Options{Config: proxy.Config(l.User), NotifyConns: -1})
 			other := l.node(t, "other")
 			var bids []backend.Bid
 			for _, name := range []string{"taken", "new"} {
-				bids = append(bids, backend.Bid{Election: name, Candidate: n.me, TTL: time.Second, Renew: time.Second / 3, Over: n.see(name)})
+				bids = append(bids, backend.Bid{Election: name, Candidate: n.me, TTL: time.Second, Renew: time.Second / 3, Expected: n.see(name)})
 			}
 			hold := proxy.Trap(makeLimitSQL, testbed.HoldRequest) // before the two seconds begin that a maker has
 			ctx, cancel := n.ctx()
@@ -221,17 +221,17 @@ func TestARequestThatArrivesLateDoesNothing(t *testing.T) {
 			func(w *world) { w.other.lead("a", ttl) }},
 		"a bid after a renewal": {onTheWire["grant"],
 			func(ctx context.Context, w *world) {
-				w.n.Acquire(ctx, []backend.Bid{{Election: "a", Candidate: w.n.me, TTL: ttl, Renew: ttl / 3, Over: w.lease}})
+				w.n.Acquire(ctx, []backend.Bid{{Election: "a", Candidate: w.n.me, TTL: ttl, Renew: ttl / 3, Expected: w.lease}})
 			},
 			func(w *world) { w.n.mustRenew(w.lease) }},
 		"a bid after another grant": {onTheWire["grant"],
 			func(ctx context.Context, w *world) {
-				w.n.Acquire(ctx, []backend.Bid{{Election: "a", Candidate: w.n.me, TTL: ttl, Renew: ttl / 3, Over: w.lease}})
+				w.n.Acquire(ctx, []backend.Bid{{Election: "a", Candidate: w.n.me, TTL: ttl, Renew: ttl / 3, Expected: w.lease}})
 			},
 			func(w *world) { w.other.lead("a", ttl) }},
 		"a first bid after another grant": {"INSERT INTO `election_lease`",
 			func(ctx context.Context, w *world) {
-				w.n.Acquire(ctx, []backend.Bid{{Election: "a", Candidate: w.n.me, TTL: ttl, Renew: ttl / 3, Over: w.lease}})
+				w.n.Acquire(ctx, []backend.Bid{{Election: "a", Candidate: w.n.me, TTL: ttl, Renew: ttl / 3, Expected: w.lease}})
 			},
 			nil},
 	}
@@ -241,7 +241,7 @@ func TestARequestThatArrivesLateDoesNothing(t *testing.T) {
 				t.Parallel()
 				w := &world{lab: newLab(t, k)}
 				proxy := w.server.Proxy(t)
-				w.n = openNode(t, "n", Options{Config: proxy.Config(w.User), DoorBells: -1})
+				w.n = openNode(t, "n", Options{Config: proxy.Config(w.User), NotifyConns: -1})
 				w.other = w.node(t, "other")
 				if w.lease = w.n.see("a"); r.then != nil {
 					w.lease = w.n.lead("a", ttl)

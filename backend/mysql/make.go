@@ -50,14 +50,14 @@ func (s *session) makeElections(ctx context.Context, bids []backend.Bid, missing
 		return err
 	}
 	// The greatest term of all: whatever the rows that are gone had, it came from
-	// the same fail-overs.
+	// the same failovers.
 	var greatest uint64
 	if !st.same || st.made != st.count {
 		if greatest, err = s.greatestTerm(ctx); err != nil {
 			return err
 		}
 	}
-	beat := newBeat()
+	heartbeat := newHeartbeat()
 	terms := make(map[int]uint64)
 	var leases, newTerms []any
 	var made []int
@@ -67,7 +67,7 @@ func (s *session) makeElections(ctx context.Context, bids []backend.Bid, missing
 		old, survived := last[bid.Election]
 		r := row{Lease: backend.Lease{Election: bid.Election}, last: old, hasTerm: survived}
 		r.judge(&st, "")
-		if _, ok := there[bid.Election]; ok || !r.Unchanged(bid.Over) {
+		if _, ok := there[bid.Election]; ok || !r.Unchanged(bid.Expected) {
 			continue // refused, once it is known what there is: see confirmMade
 		}
 		// Without a row nobody can say which server wrote last. What st says is as
@@ -77,11 +77,11 @@ func (s *session) makeElections(ctx context.Context, bids []backend.Bid, missing
 		// tables that were made by hand, of which no server is known, need no jump.
 		virgin := st.stamp == "" && st.made == 0 && greatest == 0
 		foreign := survived || !st.same && !virgin || st.made != st.count || st.careful && !st.volatile
-		term, err := backend.NextTerm(max(old, greatest), foreign, bid.Floor, st.now)
+		term, err := backend.NextTerm(max(old, greatest), foreign, bid.MinTerm, st.now)
 		if err == nil && foreign {
-			// Once more: a fail-over may have lost a grant that was above the age of
+			// Once more: a failover may have lost a grant that was above the age of
 			// the one before (see grown), which went with the row.
-			term, err = backend.NextTerm(term, true, bid.Floor, st.now)
+			term, err = backend.NextTerm(term, true, bid.MinTerm, st.now)
 		}
 		if err != nil {
 			answers[i] = backend.Answer{Err: fmt.Errorf("mysql: acquire %q: %w", bid.Election, err)}
@@ -96,7 +96,7 @@ func (s *session) makeElections(ctx context.Context, bids []backend.Bid, missing
 			fresh++
 			newTerms = append(newTerms, name, term, []byte(c.Nonce), []byte(c.ID))
 		}
-		leases = append(leases, name, []byte(c.ID), []byte(c.Nonce), []byte(c.Address), []byte(c.Metadata), term, beat,
+		leases = append(leases, name, []byte(c.ID), []byte(c.Nonce), []byte(c.Address), []byte(c.Metadata), term, heartbeat,
 			microseconds(bid.TTL), microseconds(bid.Renew), microseconds(bid.TTL))
 		made, terms[i] = append(made, i), term
 		s.backend.people.add(person{c.ID, c.Nonce}, c)
@@ -111,7 +111,7 @@ func (s *session) makeElections(ctx context.Context, bids []backend.Bid, missing
 			}
 		}
 		if len(made) > int(fresh) {
-			st.remade = newBeat() // who watches rows that are gone must begin anew
+			st.remade = newHeartbeat() // who watches rows that are gone must begin anew
 		}
 		// An election whose row was deleted is counted already, unless somebody has
 		// made the count right since.
@@ -123,7 +123,7 @@ func (s *session) makeElections(ctx context.Context, bids []backend.Bid, missing
 	if _, err := s.exec(ctx, "COMMIT"); err != nil {
 		return err
 	}
-	return s.confirmMade(ctx, bids, missing, terms, beat, answers)
+	return s.confirmMade(ctx, bids, missing, terms, heartbeat, answers)
 }
 
 // lockOwn locks and reads the row of the table itself and counts the others.
@@ -199,7 +199,7 @@ func (s *session) termsOf(ctx context.Context, text string, names []any) (map[st
 
 // confirmMade reads back what was made. Only what reads back as it was written
 // is granted.
-func (s *session) confirmMade(ctx context.Context, bids []backend.Bid, missing []int, terms map[int]uint64, beat uint64, answers []backend.Answer) error {
+func (s *session) confirmMade(ctx context.Context, bids []backend.Bid, missing []int, terms map[int]uint64, heartbeat uint64, answers []backend.Answer) error {
 	names := make([]string, len(missing))
 	for n, i := range missing {
 		names[n] = bids[i].Election
@@ -213,9 +213,9 @@ func (s *session) confirmMade(ctx context.Context, bids []backend.Bid, missing [
 		term, made := terms[i]
 		switch {
 		case answers[i].Err != nil:
-		case made && r.found && r.same && r.Holder.Nonce == bids[i].Candidate.Nonce && r.Term == term && r.Beat == beat:
-			s.backend.bell.holds(r.Election)
-			answers[i] = backend.Answer{Lease: r.Lease, Outcome: backend.Granted, Trust: bids[i].TTL}
+		case made && r.found && r.same && r.Holder.Nonce == bids[i].Candidate.Nonce && r.Term == term && r.Heartbeat == heartbeat:
+			s.backend.notifier.holds(r.Election)
+			answers[i] = backend.Answer{Lease: r.Lease, Outcome: backend.Granted, ValidFor: bids[i].TTL}
 		default:
 			answers[i] = backend.Answer{Lease: r.Lease, Outcome: backend.Refused}
 		}

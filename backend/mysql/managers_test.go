@@ -32,9 +32,9 @@ func (l *lab) manager(t *testing.T, p *testbed.Proxy, id string, ttl time.Durati
 	return m, e
 }
 
-// The replica that is promoted shows the reign of A, which has resigned since; the
+// The replica that is promoted shows the leadership of A, which has resigned since; the
 // primary that is gone had granted the lease to B, which still leads.
-func TestAReignOfOnesOwnOnAPromotedReplicaIsWatchedNotTaken(t *testing.T) {
+func TestALeadershipOfOnesOwnOnAPromotedReplicaIsWatchedNotTaken(t *testing.T) {
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
 		t.Parallel()
 		const ttl, greatest = 9 * time.Second, 10 * time.Second // longer than a busy machine stands still

@@ -13,7 +13,7 @@ func (b *Backend) Announce(ctx context.Context, m backend.Member) error {
 	if err := b.enter(m.Nonce); err != nil {
 		return err
 	}
-	b.takeBell(ctx) // or see whether it is still there
+	b.takeNotifyLock(ctx) // or see whether it is still there
 	return b.on(ctx, "announce", func(s *session) error {
 		nonce := []byte(m.Nonce)
 		columns := []any{[]byte(m.ID), []byte(m.Address), []byte(m.Metadata), []byte(backend.Clean(m.Stage, backend.MaxStage, false)), []byte(m.Elections), microseconds(m.TTL)}

@@ -31,7 +31,7 @@ type Options struct {
 	// Connector makes the connections, for programs that have their own way to
 	// authenticate or dial. It should interpolate parameters (one round trip
 	// instead of three) and must not cut off a reading before 15 seconds if
-	// door-bells are on. Its connections are used by this Backend alone.
+	// notification locks are on. Its connections are used by this Backend alone.
 	Connector sqldriver.Connector
 
 	// Schema and Prefix name the tables: `schema`.`prefix_lease` and so on.
@@ -39,30 +39,30 @@ type Options struct {
 	// the connection, Prefix to "election".
 	Schema, Prefix string
 
-	// DoorBells is how many leaders a follower listens to, each with one
+	// NotifyConns is how many leaders a follower listens to, each with one
 	// connection; it hears of a resignation at once. Further leaders are polled
 	// only. Default: 4. Negative: none, all polled.
-	DoorBells int
+	NotifyConns int
 }
 
-const defaultDoorBells = 4
+const defaultNotifyConns = 4
 
-// maxConns bounds the connections of one Backend, door-bells of others apart.
+// maxConns bounds the connections of one Backend, notification locks of others apart.
 const maxConns = 3
 
 // A Backend keeps leases in MySQL or MariaDB. It implements [backend.Backend].
 type Backend struct {
-	db       *sql.DB // for everything but door-bells
-	bells    *sql.DB // for door-bells: sessions that may wait for long
-	tables   tables
-	location string
-	password string // to keep out of errors
-	dsn      login  // as far as it is known before the server is asked
-	shape    shape
-	servers  servers
-	people   people
-	bell     bell
-	guard    backend.Guard
+	db          *sql.DB // for everything but notification locks
+	notifyConns *sql.DB // for notification locks: sessions that may wait for long
+	tables      tables
+	location    string
+	password    string // to keep out of errors
+	dsn         login  // as far as it is known before the server is asked
+	shape       shape
+	servers     servers
+	people      people
+	notifier    notifier
+	guard       backend.SingleOwner
 
 	statements atomic.Pointer[statements] // in the dialect of the server of the newest connection
 
@@ -82,15 +82,15 @@ func (b *Backend) Format(f fmt.State, _ rune) { fmt.Fprint(f, "mysql.Backend") }
 func init() {
 	backend.Register(Name, func(ctx context.Context, decode func(any) error) (backend.Backend, error) {
 		var c struct {
-			DSN       string `yaml:"dsn" json:"dsn"`
-			Schema    string `yaml:"schema" json:"schema"`
-			Prefix    string `yaml:"prefix" json:"prefix"`
-			DoorBells int    `yaml:"door_bells" json:"door_bells"`
+			DSN         string `yaml:"dsn" json:"dsn"`
+			Schema      string `yaml:"schema" json:"schema"`
+			Prefix      string `yaml:"prefix" json:"prefix"`
+			NotifyConns int    `yaml:"notify_conns" json:"notify_conns"`
 		}
 		if err := decode(&c); err != nil {
 			return nil, err
 		}
-		return Open(ctx, Options{DSN: c.DSN, Schema: c.Schema, Prefix: c.Prefix, DoorBells: c.DoorBells})
+		return Open(ctx, Options{DSN: c.DSN, Schema: c.Schema, Prefix: c.Prefix, NotifyConns: c.NotifyConns})
 	})
 }
 
@@ -101,12 +101,12 @@ func Open(_ context.Context, o Options) (*Backend, error) {
 	if err != nil {
 		return nil, err
 	}
-	if o.DoorBells == 0 {
-		o.DoorBells = defaultDoorBells
+	if o.NotifyConns == 0 {
+		o.NotifyConns = defaultNotifyConns
 	}
 	b := &Backend{tables: t, turn: make(chan struct{}, 1)}
-	b.bell.about = strings.ToLower(o.Schema + "." + t.plainLease)
-	main, bells, err := b.connectors(o)
+	b.notifier.about = strings.ToLower(o.Schema + "." + t.plainLease)
+	main, notifyConns, err := b.connectors(o)
 	if err != nil {
 		return nil, err
 	}
@@ -114,11 +114,11 @@ func Open(_ context.Context, o Options) (*Backend, error) {
 	b.db.SetMaxOpenConns(maxConns)
 	b.db.SetMaxIdleConns(maxConns)
 	b.db.SetConnMaxLifetime(connLifetime)
-	if o.DoorBells > 0 {
-		b.bell.most, b.bell.patience = o.DoorBells, bellPatience
-		b.bells = sql.OpenDB(bells)
-		b.bells.SetMaxOpenConns(o.DoorBells + 1) // and one's own
-		b.bells.SetMaxIdleConns(o.DoorBells + 1)
+	if o.NotifyConns > 0 {
+		b.notifier.most, b.notifier.patience = o.NotifyConns, notifyPatience
+		b.notifyConns = sql.OpenDB(notifyConns)
+		b.notifyConns.SetMaxOpenConns(o.NotifyConns + 1) // and one's own
+		b.notifyConns.SetMaxIdleConns(o.NotifyConns + 1)
 	}
 	return b, nil
 }
@@ -135,9 +135,9 @@ func (b *Backend) Guarantees() backend.Guarantees {
 		// least, but renewals do not wait for locks (see renew.go).
 		MinTTL: 500 * time.Millisecond,
 		Expiry: backend.ByChallengers,
-		Push:   b.bells != nil, Poll: true,
+		Push:   b.notifyConns != nil, Poll: true,
 		Moves: true, Exclusive: true, DurableTerms: true,
-		ForeignSilence: true, ForeignPriority: true, ForeignNomination: true,
+		ForeignFailoverDelay: true, ForeignIncumbentGrace: true, ForeignNomination: true,
 	}
 }
 
@@ -146,10 +146,10 @@ func (b *Backend) Close() error {
 	if !b.guard.Close() {
 		return nil
 	}
-	b.bell.close()
+	b.notifier.close()
 	err := b.db.Close()
-	if b.bells != nil {
-		err = errors.Join(err, b.bells.Close())
+	if b.notifyConns != nil {
+		err = errors.Join(err, b.notifyConns.Close())
 	}
 	return b.fail("close", err)
 }

@@ -70,7 +70,7 @@ func TestHostileRowsAreShownHarmlessly(t *testing.T) {
 			name := fmt.Sprint("e", i)
 			lease := n.lead(name, time.Second)
 			if _, err := l.admin.Exec(`UPDATE election_lease SET holder = ?, nonce = ?, address = ?, metadata = ?, ttl_us = 18446744073709551615, renew_us = 18446744073709551615,
-				ended = 'zzz', last_id = ?, last_nonce = ?, wish = 'zzz', wish_id = ?, wish_nonce = ?, server = ?, elected_at = '9999-12-31 23:59:59', history = ? WHERE name = ?`,
+				ended = 'zzz', last_id = ?, last_nonce = ?, request = 'zzz', request_id = ?, request_nonce = ?, server = ?, elected_at = '9999-12-31 23:59:59', history = ? WHERE name = ?`,
 				hostile, hostile[:60], hostile, hostile, hostile, hostile[:60], hostile, hostile[:60], hostile, history, name); err != nil {
 				t.Fatal(err)
 			}
@@ -78,7 +78,7 @@ func TestHostileRowsAreShownHarmlessly(t *testing.T) {
 			if clean := backend.CleanLease(got); clean != got || got.Holder.ID == hostile {
 				t.Errorf("a planted row is handed on as it is: %+v", got)
 			}
-			if got.TTL < 0 || got.Renew < 0 || got.Watch <= 0 || len(got.Ref) > 512 || strings.ContainsAny(got.Ref, "\x1b\u202e") || !utf8.ValidString(got.Ref) {
+			if got.TTL < 0 || got.Renew < 0 || got.ObserveFor <= 0 || len(got.Ref) > 512 || strings.ContainsAny(got.Ref, "\x1b\u202e") || !utf8.ValidString(got.Ref) {
 				t.Errorf("a planted row: %+v", got)
 			}
 			if answer, err := n.renew(lease); err != nil || answer.Outcome != backend.Refused {

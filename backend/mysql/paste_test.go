@@ -88,7 +88,7 @@ func TestTheStatementToPasteCanBePasted(t *testing.T) {
 						if _, err := n.trySee("a"); err != nil {
 							l.paste(t, err)
 						}
-						if errs := n.Prove(t.Context(), []backend.Bid{{Election: "a", Candidate: n.me, TTL: time.Second}}); errs[0] != nil {
+						if errs := n.Preflight(t.Context(), []backend.Bid{{Election: "a", Candidate: n.me, TTL: time.Second}}); errs[0] != nil {
 							l.paste(t, errs[0])
 						}
 					}
@@ -125,15 +125,15 @@ func TestAnAnonymousAccountThatHidesTheOneIsSaidAndCanBeRemoved(t *testing.T) {
 					l.exec(t, "GRANT "+strings.ReplaceAll(c.rights, "{schema}", l.Name)+" TO ''@'localhost'")
 				}
 				n := openNode(t, "n", Options{Config: clone(app, func(o *mysql.Config) { o.Passwd = c.password })})
-				prove := func() error {
-					return n.Prove(t.Context(), []backend.Bid{{Election: "a", Candidate: n.me, TTL: time.Second}})[0]
+				preflight := func() error {
+					return n.Preflight(t.Context(), []backend.Bid{{Election: "a", Candidate: n.me, TTL: time.Second}})[0]
 				}
-				err := prove()
+				err := preflight()
 				if !strings.Contains(fmt.Sprint(err), "anonymous account") || !strings.HasSuffix(fmt.Sprint(err), "DROP USER ''@'localhost';") {
 					t.Fatalf("%v; want the anonymous account, and the statement that removes it", err)
 				}
 				l.paste(t, err)
-				if err := prove(); err != nil {
+				if err := preflight(); err != nil {
 					t.Errorf("once it was pasted: %v", err)
 				}
 			})
@@ -167,7 +167,7 @@ func TestNamesOfEveryKindArePastedAsTheyAre(t *testing.T) {
 			_, err := n.trySee("a") // the login is refused
 			l.paste(t, err)
 			l.exec(t, fmt.Sprintf("REVOKE INSERT ON %s.election_lease FROM %s", quoted, account(name, "127.0.0.%")))
-			l.paste(t, n.Prove(t.Context(), []backend.Bid{{Election: "a", Candidate: n.me, TTL: time.Second}})[0])
+			l.paste(t, n.Preflight(t.Context(), []backend.Bid{{Election: "a", Candidate: n.me, TTL: time.Second}})[0])
 			if a, err := n.bid(n.see(name), time.Second); err != nil || a.Err != nil {
 				t.Errorf("%q, once it was pasted: %v, %v", name, a.Err, err)
 			}

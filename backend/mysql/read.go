@@ -210,7 +210,7 @@ func (r *row) judge(st *status, self string) {
 			r.Ref += fmt.Sprintf(" %x %d", st.remade, r.last)
 		}
 		if lost || !st.same || st.careful {
-			r.Watch = st.maxTTL
+			r.ObserveFor = st.maxTTL
 		}
 		return
 	case r.same:
@@ -222,13 +222,13 @@ func (r *row) judge(st *status, self string) {
 	case !r.same || st.careful:
 		// A server that has taken over may have lost what the last one granted,
 		// to whom and for how long.
-		r.Watch = st.maxTTL
+		r.ObserveFor = st.maxTTL
 	case r.Vacant(), r.Holder.Nonce == self:
-		r.Watch = 0
+		r.ObserveFor = 0
 	case r.TTL <= 0:
-		r.Watch = st.maxTTL // somebody has edited it
+		r.ObserveFor = st.maxTTL // somebody has edited it
 	default:
-		r.Watch = r.TTL
+		r.ObserveFor = r.TTL
 	}
 }
 
@@ -243,7 +243,7 @@ func ref(same bool, stamp string) string {
 // A scan is where the driver puts the columns of one row. Its bytes belong to
 // the driver and are valid until the next row.
 type scan struct {
-	name, holder, nonce, term, beat, same, stamp, ttl, renew, age, ended, lastID, lastNonce, wish, wishID, wishNonce, movedTo, movedFrom, server, own sql.RawBytes
+	name, holder, nonce, term, heartbeat, same, stamp, ttl, renew, age, ended, lastID, lastNonce, request, requestID, requestNonce, movedTo, movedFrom, server, own sql.RawBytes
 
 	address, metadata, history, elected, last sql.RawBytes
 
@@ -254,8 +254,8 @@ type scan struct {
 
 func newScan(full bool) *scan {
 	c := &scan{full: full}
-	c.into = []any{&c.name, &c.holder, &c.nonce, &c.term, &c.beat, &c.same, &c.stamp, &c.ttl, &c.renew, &c.age, &c.ended,
-		&c.lastID, &c.lastNonce, &c.wish, &c.wishID, &c.wishNonce, &c.movedTo, &c.movedFrom, &c.server, &c.own}
+	c.into = []any{&c.name, &c.holder, &c.nonce, &c.term, &c.heartbeat, &c.same, &c.stamp, &c.ttl, &c.renew, &c.age, &c.ended,
+		&c.lastID, &c.lastNonce, &c.request, &c.requestID, &c.requestNonce, &c.movedTo, &c.movedFrom, &c.server, &c.own}
 	if full {
 		c.into = append(c.into, &c.address, &c.metadata, &c.history, &c.elected, &c.last)
 	}
@@ -269,7 +269,7 @@ func (c *scan) status() (st status, err error) {
 		return st, fmt.Errorf("%w: the tables have %.80q, this program knows %q; use a version of go-election that fits them", backend.ErrDenied, c.holder, layout)
 	}
 	st.server, st.same, st.stamp = string(c.server), yes(c.same), string(c.stamp)
-	st.nonce, st.remade = string(c.nonce), number64(c.beat)
+	st.nonce, st.remade = string(c.nonce), number64(c.heartbeat)
 	st.made, st.count, st.maxTTL = number64(c.term), number64(c.count), micros(c.ttl)
 	st.vouched = string(c.lastID)
 	parts := strings.Fields(string(c.own))
@@ -293,16 +293,16 @@ func (c *scan) lease(r *row, name string, known *backend.Lease, p *people) {
 	}
 	r.found = true
 	r.same, r.stamp = yes(c.same), string(c.stamp)
-	r.Term, r.Beat = number64(c.term), number64(c.beat)
+	r.Term, r.Heartbeat = number64(c.term), number64(c.heartbeat)
 	r.TTL, r.Renew = micros(c.ttl), micros(c.renew)
 	r.Age = min(max(0, signed(c.age)), longest)
 	r.End = backend.End(keep(c.ended, string(known.End), 16, false))
 	r.LastID, r.LastNonce = keep(c.lastID, known.LastID, backend.MaxID, false), keep(c.lastNonce, known.LastNonce, 64, false)
-	if len(c.wish) > 0 {
-		r.Wish = backend.Wish{Election: name, Term: r.Term,
-			Kind:  backend.WishKind(keep(c.wish, string(known.Wish.Kind), 16, false)),
-			ID:    keep(c.wishID, known.Wish.ID, backend.MaxID, false),
-			Nonce: keep(c.wishNonce, known.Wish.Nonce, 64, false)}
+	if len(c.request) > 0 {
+		r.Request = backend.Request{Election: name, Term: r.Term,
+			Kind:  backend.RequestKind(keep(c.request, string(known.Request.Kind), 16, false)),
+			ID:    keep(c.requestID, known.Request.ID, backend.MaxID, false),
+			Nonce: keep(c.requestNonce, known.Request.Nonce, 64, false)}
 	}
 	r.MovedTo, r.MovedFrom = keep(c.movedTo, known.MovedTo, backend.MaxMark, false), keep(c.movedFrom, known.MovedFrom, backend.MaxMark, false)
 	switch {

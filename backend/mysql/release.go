@@ -10,7 +10,7 @@ import (
 )
 
 // Release implements [backend.Backend]. It reads what this Backend's nonce
-// holds, ends that, rings the door-bell, and reads again to make sure.
+// holds, ends that, rings the notification lock, and reads again to make sure.
 //
 // A lease that another server wrote last is not held: no server renews it, and
 // who comes next watches it whatever we write.
@@ -51,16 +51,16 @@ func (s *session) release(ctx context.Context, part []backend.Lease) error {
 		}
 		o := newOffer(n, r, &st, 0, l.End)
 		if l.Term != 0 {
-			o.beat = 0 // pinned to the term: a renewal that arrives late changes nothing
+			o.heartbeat = 0 // pinned to the term: a renewal that arrives late changes nothing
 		}
 		offers = append(offers, o)
 	}
 	if offers == nil {
-		s.backend.bell.released(names...)
+		s.backend.notifier.released(names...)
 		return nil
 	}
 	text, args := s.offered(offers)
-	args = append(args, []byte(nonce), newBeat())
+	args = append(args, []byte(nonce), newHeartbeat())
 	if _, err := s.exec(ctx, s.of(releaseSQL, text), args...); err != nil {
 		return err
 	}
@@ -69,14 +69,14 @@ func (s *session) release(ctx context.Context, part []backend.Lease) error {
 		names = append(names, o.name)
 	}
 	// Before making sure: a follower that looks in vain has lost nothing.
-	s.backend.bell.released(names...)
+	s.backend.notifier.released(names...)
 	s.backend.ring(ctx)
 	if _, rows, err = s.read(ctx, lightSQL, names, nil); err != nil {
 		return err
 	}
 	for n, o := range offers {
 		if r := &rows[n]; r.found && r.same && r.Holder.Nonce == nonce && r.Term == o.term {
-			s.backend.bell.holds(o.name)
+			s.backend.notifier.holds(o.name)
 			err = fmt.Errorf("%q: %w", o.name, errLocked)
 		}
 	}

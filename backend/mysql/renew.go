@@ -10,8 +10,8 @@ import (
 )
 
 // Renew implements [backend.Backend]. For each chunk, on one connection: one
-// UPDATE that gives all of them one fresh beat, then one reading. A lease counts
-// as renewed only if it reads back with that beat.
+// UPDATE that gives all of them one fresh heartbeat, then one reading. A lease counts
+// as renewed only if it reads back with that heartbeat.
 func (b *Backend) Renew(ctx context.Context, held []backend.Lease) ([]backend.Answer, error) {
 	return b.renew(ctx, "renew", held)
 }
@@ -54,7 +54,7 @@ func (b *Backend) renew(ctx context.Context, verb string, held []backend.Lease) 
 
 func (s *session) renew(ctx context.Context, verb string, held []backend.Lease, part []int, answers []backend.Answer) error {
 	first := held[part[0]]
-	beat := newBeat()
+	heartbeat := newHeartbeat()
 	args := make([]any, 0, 2*len(part)+5)
 	names := make([]string, len(part))
 	seen := make([]backend.Lease, len(part))
@@ -63,7 +63,7 @@ func (s *session) renew(ctx context.Context, verb string, held []backend.Lease, 
 		names[n], seen[n] = l.Election, l
 		args = append(args, []byte(l.Election), l.Term)
 	}
-	args = append(args, []byte(first.Holder.Nonce), beat, microseconds(first.TTL), microseconds(first.Renew), microseconds(first.TTL))
+	args = append(args, []byte(first.Holder.Nonce), heartbeat, microseconds(first.TTL), microseconds(first.Renew), microseconds(first.TTL))
 	text := renewSQL
 	if verb == "move" {
 		text = moveSQL
@@ -78,17 +78,17 @@ func (s *session) renew(ctx context.Context, verb string, held []backend.Lease, 
 	}
 	for n, i := range part {
 		l, r := held[i], &rows[n]
-		ours := r.found && r.same && r.Holder.Nonce == l.Holder.Nonce && r.Term == l.Term && r.Wish.Kind != backend.Depose
+		ours := r.found && r.same && r.Holder.Nonce == l.Holder.Nonce && r.Term == l.Term && r.Request.Kind != backend.Depose
 		switch {
 		case ours && l.TTL > st.maxTTL:
 			answers[i] = backend.Answer{Err: s.backend.tooLong(l.Election, l.TTL, st.maxTTL)}
-		case ours && r.Beat == beat:
-			answers[i] = backend.Answer{Lease: r.Lease, Outcome: backend.Granted, Trust: l.TTL}
+		case ours && r.Heartbeat == heartbeat:
+			answers[i] = backend.Answer{Lease: r.Lease, Outcome: backend.Granted, ValidFor: l.TTL}
 		case ours:
 			answers[i] = backend.Answer{Err: fmt.Errorf("mysql: %s %q: %w", verb, l.Election, errLocked)}
 		default:
 			answers[i] = backend.Answer{Lease: r.Lease, Outcome: backend.Refused}
-			s.backend.bell.released(l.Election)
+			s.backend.notifier.released(l.Election)
 		}
 	}
 	return nil

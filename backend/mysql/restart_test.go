@@ -28,10 +28,10 @@ func TestALeaseSurvivesARestartOfItsServer(t *testing.T) {
 			}
 			s.Start(t)
 			held = n.mustRenew(held)
-			if got := n.see("b"); got.Watch != 0 {
+			if got := n.see("b"); got.ObserveFor != 0 {
 				t.Errorf("a server that keeps every commit shows a vacant lease as free after a restart: %+v", got)
 			}
-			if got := n.see("new"); got.Watch != 0 {
+			if got := n.see("new"); got.ObserveFor != 0 {
 				t.Errorf("and a new election, too: %+v", got)
 			}
 		}
@@ -61,8 +61,8 @@ func watchedAfterARestart(t *testing.T, args []string) {
 		}
 		greatest(time.Second)
 		testbed.Eventually(t, callLimit, "the server is up for the greatest TTL", func() error {
-			if got := n.see("a"); got.Watch != 0 {
-				return fmt.Errorf("Watch is %v", got.Watch)
+			if got := n.see("a"); got.ObserveFor != 0 {
+				return fmt.Errorf("Watch is %v", got.ObserveFor)
 			}
 			return nil
 		})
@@ -81,8 +81,8 @@ func watchedAfterARestart(t *testing.T, args []string) {
 		s.Terminate(t)
 		s.Start(t)
 		for _, name := range []string{"a", "b", "new"} {
-			if got := other.see(name); got.Watch != long {
-				t.Errorf("%q just after the restart: Watch %v; each lease is watched for the greatest TTL, %v", name, got.Watch, long)
+			if got := other.see(name); got.ObserveFor != long {
+				t.Errorf("%q just after the restart: Watch %v; each lease is watched for the greatest TTL, %v", name, got.ObserveFor, long)
 			}
 		}
 		if a, err := n.bid(backend.Lease{Election: "a"}, time.Second); err != nil || a.Outcome != backend.Refused {
@@ -92,8 +92,8 @@ func watchedAfterARestart(t *testing.T, args []string) {
 		greatest(time.Second)
 		last := l.node(t, "last") // who was there has noticed a restart, and is wary for as long as it was to be then
 		testbed.Eventually(t, callLimit, "all is as before after the greatest TTL", func() error {
-			if a, b := last.see("a"), last.see("b"); a.Watch != time.Second || b.Watch != 0 {
-				return fmt.Errorf("Watch %v and %v", a.Watch, b.Watch)
+			if a, b := last.see("a"), last.see("b"); a.ObserveFor != time.Second || b.ObserveFor != 0 {
+				return fmt.Errorf("Watch %v and %v", a.ObserveFor, b.ObserveFor)
 			}
 			return nil
 		})
@@ -105,19 +105,19 @@ func TestAWatchDoesNotGoOnAcrossARestartThatLostCommits(t *testing.T) {
 	careful := calm
 	careful.careful = true
 	for what, r := range map[string]row{
-		"held for the greatest TTL": {found: true, same: true, Lease: backend.Lease{Election: "x", Holder: backend.Candidate{ID: "a", Nonce: "n"}, Term: 5, Beat: 7, TTL: maxTTL}},
-		"vacant":                    {found: true, same: true, Lease: backend.Lease{Election: "x", Term: 5, Beat: 7}},
-		"written by another server": {found: true, stamp: "P", Lease: backend.Lease{Election: "x", Term: 5, Beat: 7}},
+		"held for the greatest TTL": {found: true, same: true, Lease: backend.Lease{Election: "x", Holder: backend.Candidate{ID: "a", Nonce: "n"}, Term: 5, Heartbeat: 7, TTL: maxTTL}},
+		"vacant":                    {found: true, same: true, Lease: backend.Lease{Election: "x", Term: 5, Heartbeat: 7}},
+		"written by another server": {found: true, stamp: "P", Lease: backend.Lease{Election: "x", Term: 5, Heartbeat: 7}},
 		"without a row":             {Lease: backend.Lease{Election: "x"}},
 	} {
 		before, during := r, r
 		before.judge(&calm, "me")
 		during.judge(&careful, "me")
 		if during.Unchanged(before.Lease) || before.Ref == during.Ref {
-			t.Errorf("%s: the watch goes on when carefulness begins or ends: %q, %v", what, during.Ref, during.Watch)
+			t.Errorf("%s: the watch goes on when carefulness begins or ends: %q, %v", what, during.Ref, during.ObserveFor)
 		}
-		if during.Watch != maxTTL {
-			t.Errorf("%s: Watch %v, want the greatest TTL", what, during.Watch)
+		if during.ObserveFor != maxTTL {
+			t.Errorf("%s: Watch %v, want the greatest TTL", what, during.ObserveFor)
 		}
 	}
 }
@@ -133,15 +133,15 @@ func TestAServerThatWasSeenToLoseCommitsIsNotTrustedAfterARestart(t *testing.T) 
 		if err := n.release(n.lead("a", time.Second), backend.Released); err != nil {
 			t.Fatal(err)
 		}
-		if got := other.see("a"); got.Watch != 0 {
+		if got := other.see("a"); got.ObserveFor != 0 {
 			t.Fatalf("a server that keeps every commit: %+v", got)
 		}
 		l.exec(t, "SET GLOBAL innodb_flush_log_at_trx_commit = 2") // not in its configuration
 		other.see("a")
 		s.Terminate(t)
 		s.Start(t)
-		if got := other.see("a"); got.Watch != greatest {
-			t.Errorf("it was seen not to keep every commit, and was restarted: Watch %v, want the greatest TTL", got.Watch)
+		if got := other.see("a"); got.ObserveFor != greatest {
+			t.Errorf("it was seen not to keep every commit, and was restarted: Watch %v, want the greatest TTL", got.ObserveFor)
 		}
 	})
 }
@@ -212,8 +212,8 @@ func TestAClockThatIsSetAfterACrashDoesNotHideTheCrash(t *testing.T) {
 		s.Terminate(t)
 		s.Start(t)
 		s.Step(t, time.Hour)
-		if got := l.node(t, "late").see("a"); got.Watch != greatest {
-			t.Errorf("the server has been up for a moment, and its clock was set forward by an hour since: Watch %v, want %v", got.Watch, greatest)
+		if got := l.node(t, "late").see("a"); got.ObserveFor != greatest {
+			t.Errorf("the server has been up for a moment, and its clock was set forward by an hour since: Watch %v, want %v", got.ObserveFor, greatest)
 		}
 	})
 }
@@ -226,22 +226,22 @@ func TestWhoStartsLaterNeedNotWatchAServerThatSomebodyHasWatched(t *testing.T) {
 		l.exec(t, fmt.Sprintf("UPDATE election_lease SET ttl_us = %d WHERE name = ''", time.Second.Microseconds()))
 		n := l.node(t, "n")
 		testbed.Eventually(t, callLimit, "the first has seen the server for the greatest TTL", func() error {
-			if got := n.see("a"); got.Watch != 0 {
-				return fmt.Errorf("Watch is %v", got.Watch)
+			if got := n.see("a"); got.ObserveFor != 0 {
+				return fmt.Errorf("Watch is %v", got.ObserveFor)
 			}
 			return nil
 		})
 		n.lead("a", time.Second)
 		l.exec(t, fmt.Sprintf("UPDATE election_lease SET ttl_us = %d WHERE name = ''", time.Hour.Microseconds()))
 		for _, name := range []string{"new", "a"} {
-			if got := l.node(t, "late").see(name); got.Watch > time.Second {
-				t.Errorf("%q, once somebody has vouched for the server: Watch %v", name, got.Watch)
+			if got := l.node(t, "late").see(name); got.ObserveFor > time.Second {
+				t.Errorf("%q, once somebody has vouched for the server: Watch %v", name, got.ObserveFor)
 			}
 		}
 		s.Terminate(t)
 		s.Start(t)
-		if got := l.node(t, "last").see("new"); got.Watch != time.Hour {
-			t.Errorf("after the next restart: Watch %v, want the greatest TTL", got.Watch)
+		if got := l.node(t, "last").see("new"); got.ObserveFor != time.Hour {
+			t.Errorf("after the next restart: Watch %v, want the greatest TTL", got.ObserveFor)
 		}
 	})
 }

@@ -12,23 +12,23 @@ CREATE TABLE IF NOT EXISTS `election_lease` (
   `nonce`      VARBINARY(64)   NOT NULL COMMENT 'of the very process that leads',
   `address`    VARBINARY(255)  NOT NULL COMMENT 'of the leader, as it said itself',
   `metadata`   VARBINARY(4096) NOT NULL COMMENT 'of the leader, as it said itself',
-  `term`       BIGINT UNSIGNED NOT NULL COMMENT 'of this reign, or of the last one',
-  `beat`       BIGINT UNSIGNED NOT NULL COMMENT 'a fresh random number at each grant, renewal and release',
+  `term`       BIGINT UNSIGNED NOT NULL COMMENT 'of this leadership, or of the last one',
+  `heartbeat`  BIGINT UNSIGNED NOT NULL COMMENT 'a fresh random number at each grant, renewal and release',
   `ttl_us`     BIGINT UNSIGNED NOT NULL COMMENT 'how long the lease lasts if it is not renewed, microseconds',
   `renew_us`   BIGINT UNSIGNED NOT NULL COMMENT 'how often the holder means to renew, microseconds',
   `server`     VARBINARY(160)  NOT NULL COMMENT 'identity of the server that wrote this row last',
-  `ended`      VARBINARY(16)   NOT NULL COMMENT 'how the reign before this one ended: released, failed, deposed, forgotten',
+  `ended`      VARBINARY(16)   NOT NULL COMMENT 'how the leadership before this one ended: released, failed, deposed, forgotten',
   `last_id`    VARBINARY(255)  NOT NULL COMMENT 'who led before',
   `last_nonce` VARBINARY(64)   NOT NULL,
-  `wish`       VARBINARY(16)   NOT NULL COMMENT 'of an operator: nominate, accept, depose',
-  `wish_id`    VARBINARY(255)  NOT NULL,
-  `wish_nonce` VARBINARY(64)   NOT NULL,
+  `request`    VARBINARY(16)   NOT NULL COMMENT 'of an operator: nominate, accept, depose',
+  `request_id` VARBINARY(255)  NOT NULL,
+  `request_nonce` VARBINARY(64)   NOT NULL,
   `moved_to`   VARBINARY(64)   NOT NULL COMMENT 'sealed: the election has moved to this store, and nobody leads here',
   `moved_from` VARBINARY(64)   NOT NULL COMMENT 'the election is sealed in this store, from which it has moved here',
-  `elected_at` DATETIME(6)     NOT NULL COMMENT 'UTC, for people: when this reign began',
+  `elected_at` DATETIME(6)     NOT NULL COMMENT 'UTC, for people: when this leadership began',
   `renewed_at` DATETIME(6)     NOT NULL COMMENT 'UTC, for people: when this row was last written',
   `expires_at` DATETIME(6)     NOT NULL COMMENT 'UTC, for people: no decision rests on it',
-  `history`    VARBINARY(4096) NOT NULL COMMENT 'JSON: the last eight reigns, newest first',
+  `history`    VARBINARY(4096) NOT NULL COMMENT 'JSON: the last eight leaderships, newest first',
   PRIMARY KEY (`name`)
 ) ENGINE=InnoDB;
 
@@ -62,8 +62,8 @@ CREATE TABLE IF NOT EXISTS `election_member` (
 -- which a process sees that its tables were dropped and made again.
 -- Error 1062 means that the row is there already, and is fine.
 INSERT INTO `election_lease`
-  (`name`, `holder`, `nonce`, `address`, `metadata`, `term`, `beat`, `ttl_us`, `renew_us`, `server`, `ended`, `last_id`, `last_nonce`,
-   `wish`, `wish_id`, `wish_nonce`, `moved_to`, `moved_from`, `elected_at`, `renewed_at`, `expires_at`, `history`)
+  (`name`, `holder`, `nonce`, `address`, `metadata`, `term`, `heartbeat`, `ttl_us`, `renew_us`, `server`, `ended`, `last_id`, `last_nonce`,
+   `request`, `request_id`, `request_nonce`, `moved_to`, `moved_from`, `elected_at`, `renewed_at`, `expires_at`, `history`)
 VALUES
   ('', 'layout 1', '', '', 'row of the table itself: term = elections ever made, ttl_us = greatest TTL of a bid, server = where the last election was made',
    0, 0, 15000000, 0, '', '', '', '', '', '', '', '', '', UTC_TIMESTAMP(6), UTC_TIMESTAMP(6), UTC_TIMESTAMP(6), '[]');

@@ -21,7 +21,7 @@ func TestAFailoverThatLosesWritesElectsNobodyTooEarly(t *testing.T) {
 		primary, replica := testbed.StartPair(t, testbed.Options{Kind: k, Args: []string{"--sync-binlog=1"}})
 		l := newLabOn(t, primary)
 		proxy := primary.Proxy(t)
-		o := Options{Config: proxy.Config(l.User), DoorBells: -1}
+		o := Options{Config: proxy.Config(l.User), NotifyConns: -1}
 		a, b := openNode(t, "a", o), openNode(t, "b", o)
 		held, lost := a.lead("held", time.Second), a.lead("lost", time.Second)
 		if err := a.release(a.lead("free", time.Second), backend.Released); err != nil {
@@ -46,8 +46,8 @@ func TestAFailoverThatLosesWritesElectsNobodyTooEarly(t *testing.T) {
 		replica.Promote(t)
 		for name, was := range map[string]backend.Lease{"held": held, "lost": lost, "free": {}, "unknown": unknown, "new": {}} {
 			got := b.see(name)
-			if got.Watch != maxTTL {
-				t.Errorf("%q after the failover: Watch %v; each lease is watched for the greatest TTL: %+v", name, got.Watch, got)
+			if got.ObserveFor != maxTTL {
+				t.Errorf("%q after the failover: Watch %v; each lease is watched for the greatest TTL: %+v", name, got.ObserveFor, got)
 			}
 			if got.Ref == was.Ref {
 				t.Errorf("%q: the change of server must show in what is watched: %q", name, got.Ref)
@@ -68,11 +68,11 @@ func TestAFailoverThatLosesWritesElectsNobodyTooEarly(t *testing.T) {
 				t.Errorf("%q: term %d after the failover, %d was granted before it", name, got.Term, was.Term)
 			}
 			b.mustRenew(got)
-			if got := a.see(name); got.Watch != time.Second {
-				t.Errorf("%q: once the new server has granted it, Watch is %v, want its TTL", name, got.Watch)
+			if got := a.see(name); got.ObserveFor != time.Second {
+				t.Errorf("%q: once the new server has granted it, Watch is %v, want its TTL", name, got.ObserveFor)
 			}
 		}
-		if got := b.see("new"); got.Watch != 0 {
+		if got := b.see("new"); got.ObserveFor != 0 {
 			t.Errorf("once the new server has made an election itself, new ones are free: %+v", got)
 		}
 	})
@@ -101,7 +101,7 @@ func TestServersThatTakeTurnsAreReported(t *testing.T) {
 			s.Exec(t, fmt.Sprintf("UPDATE %s.election_lease SET ttl_us = %d WHERE name = ''", l.Name, (10*time.Minute).Microseconds()))
 		}
 		proxy := one.Proxy(t)
-		n := openNode(t, "n", Options{Config: proxy.Config(l.User), DoorBells: -1})
+		n := openNode(t, "n", Options{Config: proxy.Config(l.User), NotifyConns: -1})
 		turn := func(s *testbed.Server) error {
 			proxy.SetTarget(s.Addr())
 			proxy.Reset()
@@ -142,7 +142,7 @@ func TestAServerThatBecomesReadOnlyIsLeft(t *testing.T) {
 		t.Parallel()
 		s := testbed.Start(t, testbed.Options{Kind: k})
 		l := newLabOn(t, s)
-		n := openNode(t, "n", Options{Config: l.User, DoorBells: -1})
+		n := openNode(t, "n", Options{Config: l.User, NotifyConns: -1})
 		held := n.lead("a", time.Second)
 		s.ReadOnly(t, true)
 		before := l.number(t, "SELECT MAX(ID) FROM information_schema.PROCESSLIST WHERE USER = ?", l.User.User)
@@ -171,7 +171,7 @@ func TestAServerOutOfConnectionsIsUnavailable(t *testing.T) {
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
 		t.Parallel()
 		l := newLabOn(t, testbed.Start(t, testbed.Options{Kind: k}))
-		n := openNode(t, "n", Options{Config: l.User, DoorBells: -1})
+		n := openNode(t, "n", Options{Config: l.User, NotifyConns: -1})
 		held := n.lead("a", time.Second)
 		late := l.node(t, "late")
 		l.exec(t, "SET GLOBAL max_connections = 10")
@@ -204,7 +204,7 @@ func TestAServerThatHangsHangsNobody(t *testing.T) {
 			"list":     func(ctx context.Context) error { _, err := n.List(ctx, "", 1); return err },
 			"announce": func(ctx context.Context) error { return n.Announce(ctx, backend.Member{Candidate: n.me, TTL: 1}) },
 			"acquire": func(ctx context.Context) error {
-				_, err := n.Acquire(ctx, []backend.Bid{{Election: "a", Candidate: n.me, TTL: time.Second, Over: held}})
+				_, err := n.Acquire(ctx, []backend.Bid{{Election: "a", Candidate: n.me, TTL: time.Second, Expected: held}})
 				return err
 			},
 		} {
@@ -240,7 +240,7 @@ func TestAClockStepChangesNothing(t *testing.T) {
 			s.Step(t, step)
 			held = n.mustRenew(held)
 			got := other.see("a")
-			if !asSeen(got, held) || got.Watch != time.Second || got.Age < 0 {
+			if !asSeen(got, held) || got.ObserveFor != time.Second || got.Age < 0 {
 				t.Errorf("after a step of %v: %+v", step, got)
 			}
 			s.Step(t, step)

@@ -18,8 +18,8 @@ type statements struct {
 // whether it is writable, whether it keeps every commit, and its time.
 const own = `IF(l.name = '', CONCAT_WS(' ', @@global.read_only, @@innodb_flush_log_at_trx_commit = 1 AND (@@log_bin = 0 OR @@sync_binlog = 1), TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6))), '')`
 
-const lightColumns = `l.name, l.holder, l.nonce, l.term, l.beat, l.server = {server}, IF(l.server = {server}, '', l.server), l.ttl_us, l.renew_us,
- TIMESTAMPDIFF(MICROSECOND, l.renewed_at, UTC_TIMESTAMP(6)), l.ended, l.last_id, l.last_nonce, l.wish, l.wish_id, l.wish_nonce, l.moved_to, l.moved_from,
+const lightColumns = `l.name, l.holder, l.nonce, l.term, l.heartbeat, l.server = {server}, IF(l.server = {server}, '', l.server), l.ttl_us, l.renew_us,
+ TIMESTAMPDIFF(MICROSECOND, l.renewed_at, UTC_TIMESTAMP(6)), l.ended, l.last_id, l.last_nonce, l.request, l.request_id, l.request_nonce, l.moved_to, l.moved_from,
  IF(l.name = '', {server}, ''), ` + own
 
 const fullColumns = lightColumns + `, l.address, l.metadata, l.history, TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', l.elected_at), t.term`
@@ -38,35 +38,35 @@ const peopleSQL = `SELECT holder, nonce, address, metadata FROM {lease} WHERE na
 // INDEX the outer table may be scanned, and waits for the locked row). LIMIT
 // keeps the inner query from being merged into the outer one.
 const renewSQL = `UPDATE (SELECT l.name FROM {lease} l FORCE INDEX (PRIMARY)
-  WHERE (l.name, l.term) IN ({names}) AND l.nonce = ? AND l.server = {server} AND l.wish <> 'depose' LIMIT 100000 FOR UPDATE SKIP LOCKED) s
+  WHERE (l.name, l.term) IN ({names}) AND l.nonce = ? AND l.server = {server} AND l.request <> 'depose' LIMIT 100000 FOR UPDATE SKIP LOCKED) s
  STRAIGHT_JOIN {lease} l FORCE INDEX (PRIMARY) ON l.name = s.name
- SET l.beat = ?, l.ttl_us = ?, l.renew_us = ?, l.renewed_at = UTC_TIMESTAMP(6), l.expires_at = UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND`
+ SET l.heartbeat = ?, l.ttl_us = ?, l.renew_us = ?, l.renewed_at = UTC_TIMESTAMP(6), l.expires_at = UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND`
 
 // move is a renewal that leaves marks.
 const moveSQL = renewSQL + `, l.moved_to = ?, l.moved_from = ?`
 
 // grant writes lease and term at once, over exactly what was read.
 const grantSQL = `UPDATE (SELECT v.* FROM ({names}) v
-  STRAIGHT_JOIN {lease} l FORCE INDEX (PRIMARY) ON l.name = v.name AND l.term = v.term AND l.beat = v.beat AND l.server = v.server
+  STRAIGHT_JOIN {lease} l FORCE INDEX (PRIMARY) ON l.name = v.name AND l.term = v.term AND l.heartbeat = v.heartbeat AND l.server = v.server
   STRAIGHT_JOIN {term} t FORCE INDEX (PRIMARY) ON t.name = v.name
   WHERE {server} = ? LIMIT 100000 FOR UPDATE SKIP LOCKED) s
  STRAIGHT_JOIN {lease} l FORCE INDEX (PRIMARY) ON l.name = s.name
  STRAIGHT_JOIN {term} t FORCE INDEX (PRIMARY) ON t.name = s.name
- SET l.term = s.next, t.term = s.next, l.beat = ?, l.holder = ?, t.holder = ?, l.nonce = ?, t.nonce = ?, l.address = ?, l.metadata = ?,
+ SET l.term = s.next, t.term = s.next, l.heartbeat = ?, l.holder = ?, t.holder = ?, l.nonce = ?, t.nonce = ?, l.address = ?, l.metadata = ?,
   l.ttl_us = ?, l.renew_us = ?, l.server = {server}, l.ended = s.ended, l.last_id = s.last_id, l.last_nonce = s.last_nonce,
-  l.wish = '', l.wish_id = '', l.wish_nonce = '', l.elected_at = UTC_TIMESTAMP(6), l.renewed_at = UTC_TIMESTAMP(6),
+  l.request = '', l.request_id = '', l.request_nonce = '', l.elected_at = UTC_TIMESTAMP(6), l.renewed_at = UTC_TIMESTAMP(6),
   l.expires_at = UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND, l.history = s.history`
 
 const releaseSQL = `UPDATE (SELECT v.* FROM ({names}) v
-  STRAIGHT_JOIN {lease} l FORCE INDEX (PRIMARY) ON l.name = v.name AND l.term = v.term AND (v.beat = 0 OR l.beat = v.beat)
+  STRAIGHT_JOIN {lease} l FORCE INDEX (PRIMARY) ON l.name = v.name AND l.term = v.term AND (v.heartbeat = 0 OR l.heartbeat = v.heartbeat)
   WHERE l.nonce = ? AND l.server = {server} LIMIT 100000 FOR UPDATE SKIP LOCKED) s
  STRAIGHT_JOIN {lease} l FORCE INDEX (PRIMARY) ON l.name = s.name
- SET l.beat = ?, l.holder = '', l.nonce = '', l.address = '', l.metadata = '', l.ttl_us = 0, l.renew_us = 0,
+ SET l.heartbeat = ?, l.holder = '', l.nonce = '', l.address = '', l.metadata = '', l.ttl_us = 0, l.renew_us = 0,
   l.ended = s.ended, l.last_id = s.last_id, l.last_nonce = s.last_nonce,
   l.renewed_at = UTC_TIMESTAMP(6), l.expires_at = UTC_TIMESTAMP(6), l.history = s.history`
 
 // offerSQL is one row of the values in grant and release.
-const offerSQL = `SELECT ? AS name, ? AS term, ? AS beat, ? AS server, ? AS next, ? AS ended, ? AS last_id, ? AS last_nonce, ? AS history`
+const offerSQL = `SELECT ? AS name, ? AS term, ? AS heartbeat, ? AS server, ? AS next, ? AS ended, ? AS last_id, ? AS last_nonce, ? AS history`
 const offerMore = ` UNION ALL SELECT ?, ?, ?, ?, ?, ?, ?, ?, ?`
 
 // The first grant of an election that has no row.
@@ -79,23 +79,23 @@ const orphansSQL = `SELECT name, term FROM {term} WHERE name IN ({names})`
 const termsSQL = `SELECT name, term FROM {term} WHERE name IN ({names}) FOR UPDATE`
 const greatestSQL = `SELECT GREATEST((SELECT COALESCE(MAX(term), 0) FROM {lease} WHERE name <> '' AND term < 1152921504606846976),
  (SELECT COALESCE(MAX(term), 0) FROM {term} WHERE term < 1152921504606846976))`
-const leaseColumns = `name, holder, nonce, address, metadata, term, beat, ttl_us, renew_us, server, ended, last_id, last_nonce,
- wish, wish_id, wish_nonce, moved_to, moved_from, elected_at, renewed_at, expires_at, history`
+const leaseColumns = `name, holder, nonce, address, metadata, term, heartbeat, ttl_us, renew_us, server, ended, last_id, last_nonce,
+ request, request_id, request_nonce, moved_to, moved_from, elected_at, renewed_at, expires_at, history`
 const makeLeaseSQL = `INSERT INTO {lease} (` + leaseColumns + `) VALUES {names}`
 const makeLeaseRow = `(?, ?, ?, ?, ?, ?, ?, ?, ?, {server}, '', '', '', '', '', '', '', '', UTC_TIMESTAMP(6), UTC_TIMESTAMP(6), UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND, '[]')`
 const makeTermSQL = `INSERT INTO {term} (name, term, nonce, holder) VALUES {names}`
 const raiseTermSQL = `UPDATE {term} SET term = ?, nonce = ?, holder = ? WHERE name = ? AND term < ?`
-const stampOwnSQL = `UPDATE {lease} SET term = ?, beat = ?, server = {server}, renewed_at = UTC_TIMESTAMP(6) WHERE name = ''`
+const stampOwnSQL = `UPDATE {lease} SET term = ?, heartbeat = ?, server = {server}, renewed_at = UTC_TIMESTAMP(6) WHERE name = ''`
 
 // healTermSQL restores a term row that somebody has removed, with the term of
 // the lease: it grants nothing.
 const healTermSQL = `INSERT INTO {term} (name, term, nonce, holder) SELECT name, term, nonce, holder FROM {lease} WHERE name = ?`
 
 // What proves the right to make rows, and makes none.
-const proveLeaseSQL = `INSERT INTO {lease} (` + leaseColumns + `) SELECT ` + leaseColumns + ` FROM {lease} WHERE 1 = 0`
-const proveTermSQL = `INSERT INTO {term} (name, term, nonce, holder) SELECT name, term, nonce, holder FROM {term} WHERE 1 = 0`
+const preflightLeaseSQL = `INSERT INTO {lease} (` + leaseColumns + `) SELECT ` + leaseColumns + ` FROM {lease} WHERE 1 = 0`
+const preflightTermSQL = `INSERT INTO {term} (name, term, nonce, holder) SELECT name, term, nonce, holder FROM {term} WHERE 1 = 0`
 
-const wishSQL = `UPDATE {lease} SET wish = ?, wish_id = ?, wish_nonce = ? WHERE (name, term) IN ({names}) AND name <> ''`
+const requestSQL = `UPDATE {lease} SET request = ?, request_id = ?, request_nonce = ? WHERE (name, term) IN ({names}) AND name <> ''`
 
 const announceSQL = `UPDATE {member} SET id = ?, address = ?, metadata = ?, stage = ?, elections = ?, ttl_us = ?, seen_at = UTC_TIMESTAMP(6) WHERE nonce = ?`
 const reuseMemberSQL = `UPDATE {member} SET nonce = ?, id = ?, address = ?, metadata = ?, stage = ?, elections = ?, ttl_us = ?, seen_at = UTC_TIMESTAMP(6)
@@ -116,8 +116,8 @@ const vouchSQL = `UPDATE (SELECT l.name FROM {lease} l FORCE INDEX (PRIMARY) WHE
 // all lists the statements, for the test of the rules.
 var all = []string{
 	lightSQL, fullSQL, listSQL, countSQL, peopleSQL, renewSQL, moveSQL, grantSQL, releaseSQL, offerSQL, offerMore, makeLimitSQL, idleLimitSQL, lockOwnSQL, countRowsSQL, existingSQL, orphansSQL, termsSQL, greatestSQL,
-	makeLeaseSQL, makeLeaseRow, makeTermSQL, raiseTermSQL, stampOwnSQL, healTermSQL, proveLeaseSQL, proveTermSQL, wishSQL, announceSQL, reuseMemberSQL, makeMemberSQL,
-	membersSQL, bootSQL, vouchSQL, showVariables, columnsSQL, awaitSQL, takeSQL, retakeSQL, ringSQL, mineSQL, whoamiSQL, killSQL, boundSQL, fenceSQL, unboundSQL,
+	makeLeaseSQL, makeLeaseRow, makeTermSQL, raiseTermSQL, stampOwnSQL, healTermSQL, preflightLeaseSQL, preflightTermSQL, requestSQL, announceSQL, reuseMemberSQL, makeMemberSQL,
+	membersSQL, bootSQL, vouchSQL, showVariables, columnsSQL, awaitSQL, takeSQL, retakeSQL, notifySQL, mineSQL, whoamiSQL, killSQL, boundSQL, fenceSQL, unboundSQL,
 }
 
 // newStatements puts the names of the tables and the identity into the texts.

@@ -36,9 +36,9 @@ func TestWhatAnAdministratorMustDoIsSaid(t *testing.T) {
 			[]string{toMake, "`nowhere`.`election_lease`"}, ""},
 		"a column is missing": {
 			func(t *testing.T, l *lab) Options {
-				l.exec(t, "ALTER TABLE election_lease DROP COLUMN beat")
+				l.exec(t, "ALTER TABLE election_lease DROP COLUMN heartbeat")
 				return Options{}
-			}, []string{"column beat is missing", "CREATE TABLE"}, toPaste},
+			}, []string{"column heartbeat is missing", "CREATE TABLE"}, toPaste},
 		"a column has another type": {
 			func(t *testing.T, l *lab) Options {
 				l.exec(t, "ALTER TABLE election_term MODIFY name VARCHAR(255) NOT NULL")
@@ -162,7 +162,7 @@ func TestTheMinimalRightsAreEnough(t *testing.T) {
 	})
 }
 
-func TestATableThatVanishesDuringAReignIsSaidAndCanComeBack(t *testing.T) {
+func TestATableThatVanishesDuringALeadershipIsSaidAndCanComeBack(t *testing.T) {
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
 		l := newLab(t, k)
 		n, other := l.node(t, "n"), l.node(t, "other")
@@ -179,8 +179,8 @@ func TestATableThatVanishesDuringAReignIsSaidAndCanComeBack(t *testing.T) {
 		if a, err := n.renew(held); err != nil || a.Outcome != backend.Refused {
 			t.Errorf("a renewal in a new table: %v, %v; want refused", a.Outcome, err)
 		}
-		if got := other.see("a"); got.Watch != maxTTL {
-			t.Errorf("the table was dropped and made again: Watch %v; the holder may not know yet, so it is watched for the greatest TTL", got.Watch)
+		if got := other.see("a"); got.ObserveFor != maxTTL {
+			t.Errorf("the table was dropped and made again: Watch %v; the holder may not know yet, so it is watched for the greatest TTL", got.ObserveFor)
 		}
 		if got := other.lead("a", time.Second); got.Term <= held.Term {
 			t.Errorf("term %d after %d", got.Term, held.Term)
@@ -212,8 +212,8 @@ func TestABidAboveWhatAnyTableCanAllowIsInvalid(t *testing.T) {
 		t.Errorf("a TTL of more than %v: %v, %v, %v; want ErrInvalid", longest, a.Outcome, a.Err, err)
 	}
 	n.lead("a", longest)
-	if got := l.node(t, "other").see("a"); got.TTL != longest || got.Watch != longest {
-		t.Errorf("the longest TTL reads back as %v, watched for %v, want %v", got.TTL, got.Watch, longest)
+	if got := l.node(t, "other").see("a"); got.TTL != longest || got.ObserveFor != longest {
+		t.Errorf("the longest TTL reads back as %v, watched for %v, want %v", got.TTL, got.ObserveFor, longest)
 	}
 }
 
@@ -228,13 +228,13 @@ func TestDurationsInTheTablesNeverOverflow(t *testing.T) {
 			"UPDATE election_lease SET server = 'gone' WHERE name = 'elsewhere'")
 		for _, name := range []string{"held", "elsewhere"} {
 			got := other.see(name)
-			for what, d := range map[string]time.Duration{"Watch": got.Watch, "TTL": got.TTL, "Renew": got.Renew, "Age": got.Age} {
+			for what, d := range map[string]time.Duration{"Watch": got.ObserveFor, "TTL": got.TTL, "Renew": got.Renew, "Age": got.Age} {
 				if d <= 0 || d > longest {
 					t.Errorf("%q: %s is %v, want at most %v", name, what, d, longest)
 				}
 			}
 			// What a manager may add up.
-			if sum := got.Watch + got.TTL + got.Renew + got.Age + 100*longest; sum < 0 {
+			if sum := got.ObserveFor + got.TTL + got.Renew + got.Age + 100*longest; sum < 0 {
 				t.Errorf("%q: %+v overflows", name, got)
 			}
 		}
@@ -250,13 +250,13 @@ func TestTablesMadeByHandWaitOnce(t *testing.T) {
 		}
 		l := &lab{d, testbed.Shared(t, k), admin}
 		n := l.node(t, "n")
-		if got := n.see("a"); got.Watch != maxTTL {
-			t.Errorf("no server has made an election here, as far as the table knows: Watch %v, want the greatest TTL", got.Watch)
+		if got := n.see("a"); got.ObserveFor != maxTTL {
+			t.Errorf("no server has made an election here, as far as the table knows: Watch %v, want the greatest TTL", got.ObserveFor)
 		}
 		if held := n.lead("a", time.Second); time.Until(time.UnixMicro(int64(held.Term))) > time.Hour {
 			t.Errorf("the first term, %d, is far ahead of the clock: terms would fall when the store changes", held.Term)
 		}
-		if got := n.see("b"); got.Watch != 0 {
+		if got := n.see("b"); got.ObserveFor != 0 {
 			t.Errorf("the second election must not wait: %+v", got)
 		}
 		if err := CreateTables(t.Context(), admin, "", ""); err != nil {

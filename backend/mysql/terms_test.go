@@ -8,7 +8,7 @@ import (
 	"github.com/go-election/go-election/internal/testbed"
 )
 
-// After a fail-over the terms of all elections are far ahead of the clock.
+// After a failover the terms of all elections are far ahead of the clock.
 func TestTermsGoOnWhenBothRowsOfAnElectionWereDeletedAfterAFailover(t *testing.T) {
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
 		l := newLab(t, k)
@@ -30,7 +30,7 @@ func TestTermsGoOnWhenBothRowsOfAnElectionWereDeletedAfterAFailover(t *testing.T
 }
 
 // A crash undoes a grant, and the next one is made over the same record. Terms are
-// ahead of the clock after an earlier fail-over.
+// ahead of the clock after an earlier failover.
 func TestATermDoesNotRepeatWhenACrashUndoesAGrant(t *testing.T) {
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
 		t.Parallel()
@@ -40,7 +40,7 @@ func TestATermDoesNotRepeatWhenACrashUndoesAGrant(t *testing.T) {
 		l.exec(t, "UPDATE election_lease SET term = 5000000000000000 WHERE name = 'a'", "UPDATE election_term SET term = 5000000000000000",
 			"CREATE TABLE leases SELECT * FROM election_lease", "CREATE TABLE terms SELECT * FROM election_term")
 		first := other.lead("a", time.Second)
-		l.exec(t, `UPDATE election_lease l JOIN leases s ON s.name = l.name SET l.holder = s.holder, l.nonce = s.nonce, l.term = s.term, l.beat = s.beat, l.renewed_at = s.renewed_at, l.elected_at = s.elected_at`,
+		l.exec(t, `UPDATE election_lease l JOIN leases s ON s.name = l.name SET l.holder = s.holder, l.nonce = s.nonce, l.term = s.term, l.heartbeat = s.heartbeat, l.renewed_at = s.renewed_at, l.elected_at = s.elected_at`,
 			`UPDATE election_term t JOIN terms s ON s.name = t.name SET t.term = s.term`)
 		// The crash has made n the holder again. It lets go, which writes the record anew.
 		if err := n.Release(t.Context(), []backend.Lease{{Election: "a"}}); err != nil {
@@ -52,7 +52,7 @@ func TestATermDoesNotRepeatWhenACrashUndoesAGrant(t *testing.T) {
 	})
 }
 
-// A fail-over loses a grant, which was above the one before by that one's age. Then
+// A failover loses a grant, which was above the one before by that one's age. Then
 // somebody deletes the row, and with it the age.
 func TestATermDoesNotGoBackWhenAFailoverLosesAGrantAndThenTheRowIsDeleted(t *testing.T) {
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
@@ -67,7 +67,7 @@ func TestATermDoesNotGoBackWhenAFailoverLosesAGrantAndThenTheRowIsDeleted(t *tes
 		l.exec(t, `UPDATE election_term t JOIN terms s ON s.name = t.name SET t.term = s.term`,
 			"DELETE FROM election_lease WHERE name = 'a'")
 		if again := n.lead("a", time.Second); again.Term <= lost.Term {
-			t.Errorf("S4: term %d after %d, which a fail-over has lost", again.Term, lost.Term)
+			t.Errorf("S4: term %d after %d, which a failover has lost", again.Term, lost.Term)
 		}
 	})
 }

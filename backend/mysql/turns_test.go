@@ -16,7 +16,7 @@ func TestAnyNumberOfServersThatTakeTurnsAreFoundOut(t *testing.T) {
 		now := time.Now()
 		for i := range n {
 			if _, err := s.saw(fmt.Sprint("server ", i), maxTTL, now.Add(time.Duration(i)*time.Millisecond)); err != nil {
-				t.Fatalf("%d servers, each seen once: %v; these are fail-overs", n, err)
+				t.Fatalf("%d servers, each seen once: %v; these are failovers", n, err)
 			}
 		}
 		_, err := s.saw("server 0", maxTTL, now.Add(time.Second))

@@ -41,8 +41,8 @@ func (b *Backend) Acquire(ctx context.Context, bids []backend.Bid) ([]backend.An
 			answers[i] = backend.Answer{Lease: v.lease, Outcome: backend.Refused}
 		case v.row.found && b.leaps(v.row.now, bid.TTL):
 			answers[i] = backend.Answer{Lease: v.lease, Outcome: backend.Refused, Err: b.leaping(bid.Election)}
-		case mine && v.lease.Watch == 0 && v.lease.MovedTo == bid.Over.MovedTo, v.lease.Unchanged(bid.Over):
-			bid.Over = v.inner // the store compares it once more
+		case mine && v.lease.ObserveFor == 0 && v.lease.MovedTo == bid.Expected.MovedTo, v.lease.Unchanged(bid.Expected):
+			bid.Expected = v.inner // the store compares it once more
 			pass, places = append(pass, bid), append(places, i)
 		case mine: // a leftover that is not to be granted
 			answers[i] = b.giveBack(ctx, v, nil)
@@ -110,7 +110,7 @@ func (b *Backend) take(ctx context.Context, bid backend.Bid, v *view, a backend.
 	if v.row.holder != holder {
 		return b.giveBack(ctx, v, nil)
 	}
-	a.Trust, err = b.trust(v, a.Trust)
+	a.ValidFor, err = b.trust(v, a.ValidFor)
 	if err == nil && b.leaps(v.row.now, bid.TTL) {
 		err = b.leaping(bid.Election)
 	}

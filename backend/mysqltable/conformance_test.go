@@ -50,7 +50,7 @@ func TestConformanceFromAFleetsTableToMySQL(t *testing.T) {
 				NewStore: func(t testing.TB) conformance.Store {
 					s.clear(t)
 					return conformance.Store{Open: func(t testing.TB) backend.Backend {
-						to, err := mysql.Open(context.Background(), mysql.Options{Connector: virtual(t, s.User), Prefix: "native", DoorBells: -1})
+						to, err := mysql.Open(context.Background(), mysql.Options{Connector: virtual(t, s.User), Prefix: "native", NotifyConns: -1})
 						if err != nil {
 							t.Fatal(err)
 						}
@@ -95,7 +95,7 @@ func (s *suite) clear(t testing.TB) {
 	db := s.admin(t)
 	statements := []string{"DELETE FROM leader_election"}
 	for _, prefix := range []string{defaultPrefix, "native"} {
-		statements = append(statements, "DELETE FROM "+prefix+"_lease WHERE name <> ''", "UPDATE "+prefix+"_lease SET term = 0, beat = 0 WHERE name = ''",
+		statements = append(statements, "DELETE FROM "+prefix+"_lease WHERE name <> ''", "UPDATE "+prefix+"_lease SET term = 0, heartbeat = 0 WHERE name = ''",
 			"DELETE FROM "+prefix+"_term", "DELETE FROM "+prefix+"_member")
 	}
 	for _, text := range statements {
@@ -106,7 +106,7 @@ func (s *suite) clear(t testing.TB) {
 }
 
 func (s *suite) open(t testing.TB) *Backend {
-	return openVirtual(t, Options{Config: s.User, Layout: s.layout, Threshold: 15 * time.Second, Period: time.Second, Key: keyOf, DoorBells: -1})
+	return openVirtual(t, Options{Config: s.User, Layout: s.layout, Threshold: 15 * time.Second, Period: time.Second, Key: keyOf, NotifyConns: -1})
 }
 
 func (s *suite) faults(t testing.TB) map[string]conformance.Fault {
@@ -129,7 +129,7 @@ func openVirtual(t testing.TB, o Options) *Backend {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := b.open(context.Background(), mysql.Options{Connector: virtual(t, o.Config), Prefix: b.options.Prefix, DoorBells: o.DoorBells},
+	if err := b.open(context.Background(), mysql.Options{Connector: virtual(t, o.Config), Prefix: b.options.Prefix, NotifyConns: o.NotifyConns},
 		testbed.Virtual); err != nil {
 		t.Fatal(err)
 	}

@@ -18,7 +18,7 @@
 //
 // The lease excludes the other members of this module. So between them all holds
 // that package backend/mysql promises: terms that grow for ever, [mysql.Fence],
-// wishes, member records, hand-over by door-bell. The row excludes other programs.
+// requests, member records, handover by notification. The row excludes other programs.
 //
 // # What could two processes each believe?
 //
@@ -64,10 +64,10 @@
 //     or cut off from the server, goes on leading beside whoever has taken over;
 //     nothing that a member of ours does prevents that. The reverse is not so: ours
 //     that are stopped or cut off have ceased to lead before theirs take over.
-//   - A reign of theirs has no term. While one of theirs leads, the last term of ours
+//   - A leadership of theirs has no term. While one of theirs leads, the last term of ours
 //     is shown. A resource that is fenced by terms is safe from ours, not from theirs.
 //   - The server's clock decides for them. If it is set forward by more than the
-//     margin they may take a row that one of ours still trusts. Slew it.
+//     clock margin they may take a row that one of ours still trusts. Slew it.
 //   - Their sessions should be in UTC, or in a zone without daylight saving time. Else
 //     name it ([Options].Zone): in the second in which clocks spring forward a row that
 //     was just written is an hour old to them. Nobody of ours leads across it.
@@ -78,7 +78,7 @@
 //   - Fleets on JDBC whose members go by the number of changed rows
 //     (last_active_time) must set useAffectedRows=true: by Connector/J's default each
 //     of them leads already.
-//   - Silence, priority and nomination cover members of this module only.
+//   - FailoverDelay, incumbent grace and nomination cover members of this module only.
 //
 // # The hand of an operator
 //
@@ -86,7 +86,7 @@
 //
 //	UPDATE leader_election SET node = 'host-7:8080:1', last_seen_active = now() WHERE name = 'billing';
 //
-// REPLACE and DELETE end our reign, too. Members of ours never DELETE nor REPLACE. They
+// REPLACE and DELETE end our leadership, too. Members of ours never DELETE nor REPLACE. They
 // try an UPDATE first and INSERT only where there is no row, since each upsert uses up
 // a number of an AUTO_INCREMENT. A row that one of ours has released has a blank holder
 // and a time in 1970, which theirs take at their next look.

@@ -58,7 +58,7 @@ func TestARowThatLooksAnHourOldAndIsRenewedIsNotTaken(t *testing.T) {
 		if got := a.bid(seen); got.Outcome != backend.Refused {
 			t.Errorf("a bid over what was renewed since: want refused, got %v", got.Outcome)
 		}
-		if got := a.see("jobs"); got.Watch != a.watch() || got.Unchanged(seen) {
+		if got := a.see("jobs"); got.ObserveFor != a.watch() || got.Unchanged(seen) {
 			t.Errorf("want the row to be watched anew for %v, got %+v", a.watch(), got)
 		}
 	})
@@ -71,8 +71,8 @@ func TestARowFromTheFutureIsLeftAlone(t *testing.T) {
 		a, s := l.node(t, "go-a"), l.shape0()
 		l.exec(t, fmt.Sprintf("INSERT INTO leader_election (%s, %s, %s) VALUES ('jobs', 'other-1', now() + interval 1 hour)", s.key, s.holder, s.at))
 		seen := a.see("jobs")
-		if got := a.bid(seen); seen.Watch != backend.StoreDecides || got.Outcome != backend.Refused {
-			t.Errorf("want the store to decide, and a bid refused; got a watch of %v, %v", seen.Watch, got.Outcome)
+		if got := a.bid(seen); seen.ObserveFor != backend.ExpiresInStore || got.Outcome != backend.Refused {
+			t.Errorf("want the store to decide, and a bid refused; got a watch of %v, %v", seen.ObserveFor, got.Outcome)
 		}
 	})
 }
@@ -84,7 +84,7 @@ func TestNobodyLeadsAcrossTheMomentInSpring(t *testing.T) {
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
 		d := testbed.Shared(t, k).Database(t)
 		synctest.Test(t, func(t *testing.T) {
-			l := &lab{d, testbed.OpenDB(t, d.Admin), Options{Config: d.User, Layout: UpdateTime, Threshold: 30 * time.Second, Zone: "Europe/Berlin", DoorBells: -1}}
+			l := &lab{d, testbed.OpenDB(t, d.Admin), Options{Config: d.User, Layout: UpdateTime, Threshold: 30 * time.Second, Zone: "Europe/Berlin", NotifyConns: -1}}
 			if err := CreateTables(t.Context(), l.admin, "", ""); err != nil {
 				t.Fatal(err)
 			}
@@ -99,16 +99,16 @@ func TestNobodyLeadsAcrossTheMomentInSpring(t *testing.T) {
 			}
 			time.Sleep(9 * time.Second)
 			began := time.Now()
-			if got = a.renew(got.Lease); got.Outcome != backend.Granted || began.Add(got.Trust).After(spring) {
-				t.Errorf("a second before: want granted, and trusted for a second at most; got %v, %v, %v", got.Outcome, got.Trust, got.Err)
+			if got = a.renew(got.Lease); got.Outcome != backend.Granted || began.Add(got.ValidFor).After(spring) {
+				t.Errorf("a second before: want granted, and trusted for a second at most; got %v, %v, %v", got.Outcome, got.ValidFor, got.Err)
 			}
 			a.release(got.Lease)
 			if got = a.bid(a.see("jobs")); got.Outcome != backend.Refused || !errors.Is(got.Err, backend.ErrUnavailable) {
 				t.Errorf("a bid a second before: want refused, with the reason; got %v, %v", got.Outcome, got.Err)
 			}
 			time.Sleep(time.Until(spring))
-			if got = a.bid(a.see("jobs")); got.Outcome != backend.Granted || got.Trust != ttl {
-				t.Errorf("a bid right after: want granted and trusted for %v; got %v, %v, %v", ttl, got.Outcome, got.Trust, got.Err)
+			if got = a.bid(a.see("jobs")); got.Outcome != backend.Granted || got.ValidFor != ttl {
+				t.Errorf("a bid right after: want granted and trusted for %v; got %v, %v, %v", ttl, got.Outcome, got.ValidFor, got.Err)
 			}
 		})
 	})

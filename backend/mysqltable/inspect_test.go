@@ -20,7 +20,7 @@ func TestInspectSaysWhatLeasesDependOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, what := range []string{"server", "durability", "replication", "clock", "greatest TTL"} {
-		if !slices.ContainsFunc(list, func(f backend.Finding) bool { return f.What == what }) {
+		if !slices.ContainsFunc(list, func(f backend.Diagnostic) bool { return f.What == what }) {
 			t.Errorf("nothing is said of %q: %v", what, list)
 		}
 	}

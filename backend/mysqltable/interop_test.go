@@ -180,11 +180,11 @@ func first(t *testing.T, two []*member) (leader, other *member) {
 //     be, but for an operator's hand since that look, the declared period ago.
 func judge(t *testing.T, o Options, ours, theirs []*member, hands []span) {
 	t.Helper()
-	reigns := 0
+	leaderships := 0
 	for i, m := range ours {
 		m.mu.Lock()
 		defer m.mu.Unlock()
-		reigns += len(m.spans)
+		leaderships += len(m.spans)
 		if m.broken != "" {
 			t.Errorf("%s: %s", m.id, m.broken)
 		}
@@ -217,7 +217,7 @@ func judge(t *testing.T, o Options, ours, theirs []*member, hands []span) {
 					believes.to = end
 				}
 			}
-			reigns++
+			leaderships++
 			for _, other := range ours {
 				for _, a := range other.spans {
 					if overlap(a, believes) {
@@ -227,8 +227,8 @@ func judge(t *testing.T, o Options, ours, theirs []*member, hands []span) {
 			}
 		}
 	}
-	if reigns < 4 {
-		t.Errorf("only %d times did anybody lead: the history is not complete", reigns)
+	if leaderships < 4 {
+		t.Errorf("only %d times did anybody lead: the history is not complete", leaderships)
 	}
 }
 

@@ -150,7 +150,7 @@ func (n *node) bid(over backend.Lease) backend.Answer {
 	n.t.Helper()
 	ctx, cancel := n.ctx()
 	defer cancel()
-	answers, err := n.Acquire(ctx, []backend.Bid{{Election: over.Election, Candidate: n.me, TTL: ttl, Renew: ttl / 3, Over: over}})
+	answers, err := n.Acquire(ctx, []backend.Bid{{Election: over.Election, Candidate: n.me, TTL: ttl, Renew: ttl / 3, Expected: over}})
 	if err != nil {
 		return backend.Answer{Err: err}
 	}

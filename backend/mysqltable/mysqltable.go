@@ -65,8 +65,8 @@ type Options struct {
 	// another one.
 	Prefix string
 
-	// DoorBells is that of [mysql.Options].
-	DoorBells int
+	// NotifyConns is that of [mysql.Options].
+	NotifyConns int
 }
 
 // A Backend shares elections with other programs. It implements [backend.Backend].
@@ -82,7 +82,7 @@ type Backend struct {
 	checked atomic.Bool // the table was found to be of the right shape
 	locked  atomic.Bool // somebody seems to hold a row
 
-	guard backend.Guard
+	guard backend.SingleOwner
 	mu    sync.Mutex
 	me    backend.Candidate // who this Backend serves, as far as it is known
 }
@@ -98,23 +98,23 @@ func (b *Backend) Format(f fmt.State, _ rune) { fmt.Fprint(f, "mysqltable.Backen
 func init() {
 	backend.Register(Name, func(ctx context.Context, decode func(any) error) (backend.Backend, error) {
 		var c struct {
-			DSN       string            `yaml:"dsn" json:"dsn"`
-			Schema    string            `yaml:"schema" json:"schema"`
-			Table     string            `yaml:"table" json:"table"`
-			Layout    string            `yaml:"layout" json:"layout"`
-			Threshold time.Duration     `yaml:"threshold" json:"threshold"`
-			Patience  time.Duration     `yaml:"patience" json:"patience"`
-			Period    time.Duration     `yaml:"period" json:"period"`
-			Zone      string            `yaml:"zone" json:"zone"`
-			Keys      map[string]string `yaml:"keys" json:"keys"`
-			Prefix    string            `yaml:"prefix" json:"prefix"`
-			DoorBells int               `yaml:"door_bells" json:"door_bells"`
+			DSN         string            `yaml:"dsn" json:"dsn"`
+			Schema      string            `yaml:"schema" json:"schema"`
+			Table       string            `yaml:"table" json:"table"`
+			Layout      string            `yaml:"layout" json:"layout"`
+			Threshold   time.Duration     `yaml:"threshold" json:"threshold"`
+			Patience    time.Duration     `yaml:"patience" json:"patience"`
+			Period      time.Duration     `yaml:"period" json:"period"`
+			Zone        string            `yaml:"zone" json:"zone"`
+			Keys        map[string]string `yaml:"keys" json:"keys"`
+			Prefix      string            `yaml:"prefix" json:"prefix"`
+			NotifyConns int               `yaml:"notify_conns" json:"notify_conns"`
 		}
 		if err := decode(&c); err != nil {
 			return nil, err
 		}
 		o := Options{DSN: c.DSN, Schema: c.Schema, Table: c.Table, Layout: Layout(c.Layout), Threshold: c.Threshold,
-			Patience: c.Patience, Period: c.Period, Zone: c.Zone, Prefix: c.Prefix, DoorBells: c.DoorBells}
+			Patience: c.Patience, Period: c.Period, Zone: c.Zone, Prefix: c.Prefix, NotifyConns: c.NotifyConns}
 		if len(c.Keys) > 0 {
 			taken := make(map[string]string)
 			for name, key := range c.Keys {
@@ -160,7 +160,7 @@ func Open(ctx context.Context, o Options) (*Backend, error) {
 		return nil, err
 	}
 	o = b.options
-	if err := b.open(ctx, mysql.Options{DSN: o.DSN, Config: o.Config, Schema: o.Schema, Prefix: o.Prefix, DoorBells: o.DoorBells}, nil); err != nil {
+	if err := b.open(ctx, mysql.Options{DSN: o.DSN, Config: o.Config, Schema: o.Schema, Prefix: o.Prefix, NotifyConns: o.NotifyConns}, nil); err != nil {
 		return nil, err
 	}
 	return b, nil
@@ -245,7 +245,7 @@ func (b *Backend) Guarantees() backend.Guarantees {
 	// A row's time is cut to whole seconds, which costs up to one, and a write
 	// and its reading take time.
 	g.MaxTTL = b.lifetime() - 2*time.Second
-	g.ForeignSilence, g.ForeignPriority, g.ForeignNomination = false, false, false
+	g.ForeignFailoverDelay, g.ForeignIncumbentGrace, g.ForeignNomination = false, false, false
 	return g
 }
 
@@ -276,15 +276,15 @@ func (b *Backend) self() backend.Candidate {
 	return b.me
 }
 
-// Listen waits for the door-bell of a leader of this module. Those of other
+// Listen waits for the notification lock of a leader of this module. Those of other
 // programs have none and are polled.
 func (b *Backend) Listen(ctx context.Context, seen []backend.Lease, after string) error {
 	return b.inner.Listen(ctx, seen, after)
 }
 
-// Ask writes wishes, which members of this module know about.
-func (b *Backend) Ask(ctx context.Context, wishes []backend.Wish) error {
-	return b.inner.Ask(ctx, wishes)
+// Ask writes requests, which members of this module know about.
+func (b *Backend) Request(ctx context.Context, requests []backend.Request) error {
+	return b.inner.Request(ctx, requests)
 }
 
 // Announce writes this process's member record.

@@ -103,7 +103,7 @@ func (b *Backend) keepRows(ctx context.Context, verb string, held []backend.Leas
 			case v.row.holder != b.shape.holderOf(held[i].Holder, held[i].Term):
 				*a = backend.Answer{Lease: v.lease, Outcome: backend.Refused, Err: b.lost(&v)}
 			default:
-				trust, err := b.trust(&v, a.Trust)
+				trust, err := b.trust(&v, a.ValidFor)
 				if a.MovedTo != "" && v.row.at != sealed {
 					err = fmt.Errorf("mysqltable: %s %q: %w", verb, v.inner.Election, errUnsealed)
 				}
@@ -111,7 +111,7 @@ func (b *Backend) keepRows(ctx context.Context, verb string, held []backend.Leas
 					*a = backend.Answer{Err: err}
 					continue
 				}
-				a.Lease, a.Trust = v.lease, trust
+				a.Lease, a.ValidFor = v.lease, trust
 			}
 		}
 	}

@@ -65,13 +65,13 @@ const (
 	readSQL = `SELECT {key}, {holder}, CAST({at} AS CHAR), TIMESTAMPDIFF(MICROSECOND, {at}, UTC_TIMESTAMP(6)),
  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)),
  COALESCE({expired} OR {at} = '` + sealed + `', FALSE) FROM {table} WHERE {key} IN (%s)`
-	freeSQL  = `SELECT {key} FROM {table} WHERE {key} IN (%s) FOR UPDATE SKIP LOCKED`
-	makeSQL  = `INSERT INTO {table} ({key}, {holder}, {at}) VALUES (?, ?, NOW())`
-	proveSQL = `INSERT INTO {table} ({key}, {holder}, {at}) SELECT {key}, {holder}, {at} FROM {table} WHERE 1 = 0`
-	takeSQL  = `UPDATE {table} SET {holder} = ?, {at} = COALESCE(?, NOW()) WHERE {key} = ? AND {holder} = ? AND {at} = ?`
-	stealSQL = takeSQL + ` AND ({expired} OR {at} = '` + sealed + `')`
-	keepSQL  = `UPDATE {table} SET {at} = COALESCE(?, NOW()) WHERE ({key}, {holder}) IN (%s)`
-	endSQL   = `UPDATE {table} SET {holder} = '', {at} = ? WHERE {key} = ? AND {holder} = ?`
+	freeSQL      = `SELECT {key} FROM {table} WHERE {key} IN (%s) FOR UPDATE SKIP LOCKED`
+	makeSQL      = `INSERT INTO {table} ({key}, {holder}, {at}) VALUES (?, ?, NOW())`
+	preflightSQL = `INSERT INTO {table} ({key}, {holder}, {at}) SELECT {key}, {holder}, {at} FROM {table} WHERE 1 = 0`
+	takeSQL      = `UPDATE {table} SET {holder} = ?, {at} = COALESCE(?, NOW()) WHERE {key} = ? AND {holder} = ? AND {at} = ?`
+	stealSQL     = takeSQL + ` AND ({expired} OR {at} = '` + sealed + `')`
+	keepSQL      = `UPDATE {table} SET {at} = COALESCE(?, NOW()) WHERE ({key}, {holder}) IN (%s)`
+	endSQL       = `UPDATE {table} SET {holder} = '', {at} = ? WHERE {key} = ? AND {holder} = ?`
 )
 
 // seconds is how old a row of another program must be.
@@ -135,11 +135,11 @@ func (b *Backend) keysOf(names []string) (keys []string, errs []error) {
 // of them though its key is another has an error in errs.
 func (b *Backend) read(ctx context.Context, conn *sql.Conn, keys []string, errs []error) ([]row, error) {
 	found := make([]row, len(keys))
-	at, folded := make(map[string]int), make(map[string]int)
+	at, coalesced := make(map[string]int), make(map[string]int)
 	var args []any
 	for i, key := range keys {
 		if errs[i] == nil {
-			at[key], folded[strings.ToLower(key)] = i, i
+			at[key], coalesced[strings.ToLower(key)] = i, i
 			args = append(args, key)
 		}
 	}
@@ -164,7 +164,7 @@ func (b *Backend) read(ctx context.Context, conn *sql.Conn, keys []string, errs 
 			}
 			i, ok := at[r.key]
 			if !ok {
-				if i, ok = folded[strings.ToLower(strings.TrimRight(r.key, " "))]; ok {
+				if i, ok = coalesced[strings.ToLower(strings.TrimRight(r.key, " "))]; ok {
 					errs[i] = fmt.Errorf("mysqltable: key %.80q: %w: the table has %.80q, and takes both for the same", keys[i], backend.ErrDenied, r.key)
 				}
 				continue

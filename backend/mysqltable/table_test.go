@@ -45,15 +45,15 @@ func TestTrustIsOverBeforeAnotherProgramTakesTheRow(t *testing.T) {
 	each(t, func(t *testing.T, l *lab) {
 		a := l.node(t, "go-a")
 		seen := a.see("jobs")
-		if seen.Watch != time.Second {
-			t.Errorf("no row: want it watched for the period of a second, got %v", seen.Watch)
+		if seen.ObserveFor != time.Second {
+			t.Errorf("no row: want it watched for the period of a second, got %v", seen.ObserveFor)
 		}
 		began := time.Now()
 		got := a.bid(seen)
-		if got.Outcome != backend.Granted || got.Trust < ttl {
-			t.Fatalf("want granted, and trusted for %v at least; got %v, %v, %v", ttl, got.Outcome, got.Trust, got.Err)
+		if got.Outcome != backend.Granted || got.ValidFor < ttl {
+			t.Fatalf("want granted, and trusted for %v at least; got %v, %v, %v", ttl, got.Outcome, got.ValidFor, got.Err)
 		}
-		trusted := began.Add(got.Trust)
+		trusted := began.Add(got.ValidFor)
 		for range 3 {
 			if leader := l.elect(t, "jobs", "other-1"); !strings.HasPrefix(leader, "go-a#") && time.Now().Before(trusted) {
 				t.Fatalf("another program sees %q as leader, before our Trust is over; want go-a#…", leader)
@@ -62,7 +62,7 @@ func TestTrustIsOverBeforeAnotherProgramTakesTheRow(t *testing.T) {
 			if got = a.renew(got.Lease); got.Outcome != backend.Granted {
 				t.Fatalf("a renewal: want granted, got %v, %v", got.Outcome, got.Err)
 			}
-			trusted = began.Add(got.Trust)
+			trusted = began.Add(got.ValidFor)
 		}
 		until(t, patient, "the other program to take over", func() bool {
 			began := time.Now()
@@ -90,14 +90,14 @@ func TestAnotherProgramLeadsAndIsFollowed(t *testing.T) {
 			t.Errorf("want go-a shown as leader, got %+v", got)
 		}
 		a.release(held)
-		if got := b.see("jobs"); !got.Vacant() || got.Watch != 0 || got.End != backend.Released {
+		if got := b.see("jobs"); !got.Vacant() || got.ObserveFor != 0 || got.End != backend.Released {
 			t.Errorf("after a release: want vacant and free at once, got %+v", got)
 		}
 		if leader := l.elect(t, "jobs", "other-1"); leader != "other-1" {
 			t.Fatalf("after a release the row names %q; want other-1 to take it at its first look", leader)
 		}
 		seen := b.see("jobs")
-		if seen.Holder.ID != "other-1" || seen.Term != held.Term || seen.Watch != b.watch() || seen.TTL == 0 {
+		if seen.Holder.ID != "other-1" || seen.Term != held.Term || seen.ObserveFor != b.watch() || seen.TTL == 0 {
 			t.Errorf("want other-1 as holder in the last known term, watched for %v; got %+v", b.watch(), seen)
 		}
 		if got := b.bid(seen); got.Outcome != backend.Refused {
@@ -113,7 +113,7 @@ func TestAnotherProgramLeadsAndIsFollowed(t *testing.T) {
 	})
 }
 
-// The habits of operators: each ends our reign with the next renewal, and nobody of
+// The habits of operators: each ends our leadership with the next renewal, and nobody of
 // ours leads before who led has had time to look.
 func TestAnOperatorsHandIsObeyed(t *testing.T) {
 	each(t, func(t *testing.T, l *lab) {
@@ -132,7 +132,7 @@ func TestAnOperatorsHandIsObeyed(t *testing.T) {
 				t.Errorf("%s: a renewal after it: want refused, with a reason; got %v, %v", name, got.Outcome, got.Err)
 			}
 			a.release(held)
-			if got := b.see("jobs"); name != "delete" && got.Holder.ID != "other-1" || name == "delete" && (!got.Vacant() || got.Watch != b.options.Period) {
+			if got := b.see("jobs"); name != "delete" && got.Holder.ID != "other-1" || name == "delete" && (!got.Vacant() || got.ObserveFor != b.options.Period) {
 				t.Errorf("%s: another member sees %+v", name, got)
 			}
 		}
@@ -145,12 +145,12 @@ func TestAnOperatorsHandIsObeyed(t *testing.T) {
 				t.Errorf("a renewal after another was named: want refused, got %v", got.Outcome)
 			}
 			a.release(held)
-			if got := a.see("jobs"); got.Watch < b.watch() {
-				t.Errorf("who is not named watches for %v; want %v", got.Watch, b.watch())
+			if got := a.see("jobs"); got.ObserveFor < b.watch() {
+				t.Errorf("who is not named watches for %v; want %v", got.ObserveFor, b.watch())
 			}
 			seen := b.see("jobs")
-			if seen.Watch != b.options.Period {
-				t.Errorf("who is named watches for %v; want the period of %v, in which who led has looked", seen.Watch, b.options.Period)
+			if seen.ObserveFor != b.options.Period {
+				t.Errorf("who is named watches for %v; want the period of %v, in which who led has looked", seen.ObserveFor, b.options.Period)
 			}
 			won := b.bid(seen)
 			if won.Outcome != backend.Granted {
@@ -175,7 +175,7 @@ func TestALateStatementIsAboutItsOwnGrant(t *testing.T) {
 		l.exec(t, a.text(endSQL), vacated, "jobs", old)
 		l.exec(t, fmt.Sprintf(a.text(keepSQL), "(?, ?)"), sealed, "jobs", old)
 		if got := a.renew(second); got.Outcome != backend.Granted {
-			t.Errorf("a renewal after a late release of the reign before: want granted, got %v, %v", got.Outcome, got.Err)
+			t.Errorf("a renewal after a late release of the leadership before: want granted, got %v, %v", got.Outcome, got.Err)
 		}
 	})
 }

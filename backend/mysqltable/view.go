@@ -41,29 +41,29 @@ func (b *Backend) compose(v *view) {
 		// Who deleted it wished for a new election. A program that led by it may
 		// not have looked since.
 		l.Ref += " no row"
-		l.Watch = longer(l.Watch, b.options.Period)
+		l.ObserveFor = longer(l.ObserveFor, b.options.Period)
 	case unnamed:
 		l.Ref += " unnamed " + r.at
-		l.Watch = longer(l.Watch, b.options.Period)
+		l.ObserveFor = longer(l.ObserveFor, b.options.Period)
 	case named:
 		// Who led until then may not have looked since.
 		l.Holder = backend.Candidate{ID: r.holder}
 		l.TTL, l.Renew = b.options.Threshold, b.options.Period
-		l.Watch = longer(l.Watch, b.options.Period)
+		l.ObserveFor = longer(l.ObserveFor, b.options.Period)
 	case theirs:
 		l.Holder = backend.Candidate{ID: r.holder}
 		l.TTL, l.Renew = b.watch(), b.options.Period
-		l.Watch = longer(l.Watch, b.watch())
+		l.ObserveFor = longer(l.ObserveFor, b.watch())
 		if r.age < -b.options.Threshold && r.at != sealed {
 			// In the future: by no clock but the server's will it be over.
-			l.Watch = backend.StoreDecides
+			l.ObserveFor = backend.ExpiresInStore
 		}
 	}
 	if v.claim == named || v.claim == theirs {
 		l.Age = max(r.age, 0)
 		h := fnv.New64a()
-		fmt.Fprintf(h, "%d %q %q", l.Beat, r.holder, r.at)
-		l.Beat = h.Sum64() | 1
+		fmt.Fprintf(h, "%d %q %q", l.Heartbeat, r.holder, r.at)
+		l.Heartbeat = h.Sum64() | 1
 	}
 	v.lease = backend.CleanLease(l)
 }
@@ -165,7 +165,7 @@ func (b *Backend) Observe(ctx context.Context, seen []backend.Lease, _ string) (
 	}
 	for i, old := range seen {
 		// What is wrong with a name is said to who bids for it.
-		if now := views[i].lease; old.Beat == 0 || !now.Unchanged(old) || now.Holder != old.Holder || now.Wish != old.Wish {
+		if now := views[i].lease; old.Heartbeat == 0 || !now.Unchanged(old) || now.Holder != old.Holder || now.Request != old.Request {
 			changed = append(changed, now)
 		}
 	}

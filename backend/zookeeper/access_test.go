@@ -75,9 +75,9 @@ func TestWithAUserEveryNodeIsItsOwn(t *testing.T) {
 	}
 }
 
-// Rights that are taken away during a reign end it at its deadline, with an error
+// Rights that are taken away during a leadership end it at its deadline, with an error
 // that says so; nothing is won meanwhile.
-func TestRightsThatAreRevokedDuringAReignAreSaid(t *testing.T) {
+func TestRightsThatAreRevokedDuringALeadershipAreSaid(t *testing.T) {
 	t.Parallel()
 	o := shared(t)
 	o.User, o.Password = "app", canary
@@ -270,11 +270,11 @@ func TestNamesOfNodes(t *testing.T) {
 
 // Whatever is in the store, nothing panics and nobody is taken for the leader.
 func FuzzRecord(f *testing.F) {
-	f.Add([]byte(`{"election":"jobs","term":1,"beat":"3","holder":{"id":"a","nonce":"n","ttl":"1s","renew":"1s","node":"../x","session":"y"}}`))
-	f.Add([]byte(`{"election":"jobs","term":1,"beat":"3","history":[{}]}`))
+	f.Add([]byte(`{"election":"jobs","term":1,"heartbeat":"3","holder":{"id":"a","nonce":"n","ttl":"1s","renew":"1s","node":"../x","session":"y"}}`))
+	f.Add([]byte(`{"election":"jobs","term":1,"heartbeat":"3","history":[{}]}`))
 	f.Add([]byte("\xff{"))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		parseBeats(data).find(1)
+		parseHeartbeats(data).find(1)
 		r, err := parseRecord(data, "jobs")
 		if err != nil {
 			return

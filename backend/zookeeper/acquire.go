@@ -114,7 +114,7 @@ func (b *Backend) trust(ctx context.Context, s *session, id int64, start time.Ti
 		enough := true
 		for i := range answers {
 			if a := &answers[i]; a.Outcome == backend.Granted {
-				a.Trust = min(a.TTL, left)
+				a.ValidFor = min(a.TTL, left)
 				enough = enough && left >= a.TTL*3/4
 			}
 		}
@@ -124,13 +124,13 @@ func (b *Backend) trust(ctx context.Context, s *session, id int64, start time.Ti
 		if now, _ := s.present(); try > 0 || now != id {
 			break
 		}
-		if err := s.prove(ctx, id, touched); err != nil {
+		if err := s.preflight(ctx, id, touched); err != nil {
 			break
 		}
 	}
 	// Less than it should be, or none at all: then nobody knows.
 	for i := range answers {
-		if a := &answers[i]; a.Outcome == backend.Granted && a.Trust <= 0 {
+		if a := &answers[i]; a.Outcome == backend.Granted && a.ValidFor <= 0 {
 			*a = backend.Answer{Err: b.fail("acquire", fmt.Errorf("%w: election %.80q: the session has ended, or nothing proves that it lives", backend.ErrUnavailable, a.Election))}
 		}
 	}
@@ -166,13 +166,13 @@ func (b *Backend) acquire(ctx context.Context, s *session, id int64, bid backend
 		switch {
 		case v.queue.blocked && !v.held() && b.layout.kind != Node && o.node == "":
 			err = b.enqueue(ctx, s, id, bid) // there is something to wait for
-		case !leftover && !v.lease.Unchanged(bid.Over), v.lease.MovedTo != bid.Over.MovedTo:
+		case !leftover && !v.lease.Unchanged(bid.Expected), v.lease.MovedTo != bid.Expected.MovedTo:
 			return b.refuse(ctx, s, id, bid, &v)
 		case leftover && v.queue.blocked && v.held():
 			err = b.withdraw(ctx, s, bid, v.record.clone(), v.version) // granted too early; see verify
-		case v.queue.blocked && v.held() && v.lease.Watch > 0:
+		case v.queue.blocked && v.held() && v.lease.ObserveFor > 0:
 			err = b.evict(ctx, s, id, bid, &v) // then a member of another program leads
-		case v.queue.blocked || v.lease.Watch < 0:
+		case v.queue.blocked || v.lease.ObserveFor < 0:
 			return b.refuse(ctx, s, id, bid, &v)
 		case b.layout.kind == Node && o.node == "" && !v.queue.sealed:
 			err = b.enqueue(ctx, s, id, bid)
@@ -206,7 +206,7 @@ var errEnded = fmt.Errorf("%w: the session has just ended", backend.ErrUnavailab
 // if the store will decide when its time has come: else the manager does not know
 // of it.
 func (b *Backend) refuse(ctx context.Context, s *session, id int64, bid backend.Bid, v *view) (backend.Answer, error) {
-	if o := b.mine(bid.Election); v.lease.Watch >= 0 && o.node != "" && o.session == id {
+	if o := b.mine(bid.Election); v.lease.ObserveFor >= 0 && o.node != "" && o.session == id {
 		if err := b.drop(ctx, s, bid.Election, o); err != nil {
 			return backend.Answer{}, err
 		}

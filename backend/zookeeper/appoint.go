@@ -29,11 +29,11 @@ func (o *own) edited(data []byte) bool {
 // So for less than a TTL there may be two, and nothing that we do can prevent it, as
 // only the editor knows. If one of ours is named there are never two: it needs a
 // node of its own.
-func (b *Backend) appoint(ctx context.Context, s *session, election string, o own, data []byte) (backend.Wish, error) {
-	w := wish{Term: o.term, Kind: backend.Accept, ID: backend.Clean(string(data), backend.MaxID, false)}
+func (b *Backend) appoint(ctx context.Context, s *session, election string, o own, data []byte) (backend.Request, error) {
+	w := request{Term: o.term, Kind: backend.Accept, ID: backend.Clean(string(data), backend.MaxID, false)}
 	members, err := b.announced(ctx, s, "", maxAppointees)
 	if err != nil {
-		return backend.Wish{}, err
+		return backend.Request{}, err
 	}
 	for _, m := range members {
 		if string(data) == m.ID || string(data) == m.Address {
@@ -42,11 +42,11 @@ func (b *Backend) appoint(ctx context.Context, s *session, election string, o ow
 		}
 	}
 	next := o.record.clone()
-	next.Wish = &w
-	if o.record.Wish == nil || *o.record.Wish != w {
+	next.Request = &w
+	if o.record.Request == nil || *o.record.Request != w {
 		results, _, err := s.write(ctx, &zk.SetDataRequest{Path: b.layout.recordOf(election), Data: next.encode(), Version: o.version})
 		if err != nil {
-			return backend.Wish{}, err // if the record has changed the next renewal reads it
+			return backend.Request{}, err // if the record has changed the next renewal reads it
 		}
 		if stat := results[0].Stat; stat != nil {
 			b.note(election, func(now *own) {
@@ -56,5 +56,5 @@ func (b *Backend) appoint(ctx context.Context, s *session, election string, o ow
 			})
 		}
 	}
-	return next.lease().Wish, nil
+	return next.lease().Request, nil
 }

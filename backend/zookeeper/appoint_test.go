@@ -21,15 +21,15 @@ func TestAnEditedNodeNamesTheNextLeader(t *testing.T) {
 		t.Fatal(err)
 	}
 	lock := a.layout.lock("jobs")
-	of := func(id, nonce string) backend.Wish {
-		return backend.Wish{Election: "jobs", Term: held.Term, Kind: backend.Accept, ID: id, Nonce: nonce}
+	of := func(id, nonce string) backend.Request {
+		return backend.Request{Election: "jobs", Term: held.Term, Kind: backend.Accept, ID: id, Nonce: nonce}
 	}
 	for _, edit := range []struct {
 		text string
-		want backend.Wish
+		want backend.Request
 	}{
-		{"a", backend.Wish{}},
-		{a.me.Address, backend.Wish{}},
+		{"a", backend.Request{}},
+		{a.me.Address, backend.Request{}},
 		{"b", of("b", b.me.Nonce)},
 		{b.me.Address, of("b", b.me.Nonce)},
 		{"10.0.0.3:80", of("10.0.0.3:80", "")},
@@ -41,11 +41,11 @@ func TestAnEditedNodeNamesTheNextLeader(t *testing.T) {
 		}
 		for range 2 { // the second time nothing is to be written
 			answers, err := a.renew(held)
-			if err != nil || answers[0].Outcome != backend.Granted || answers[0].Wish != edit.want {
+			if err != nil || answers[0].Outcome != backend.Granted || answers[0].Request != edit.want {
 				t.Fatalf("a renewal, and %q stands in its node: want it granted with %+v, got %+v, %v", edit.text, edit.want, answers, err)
 			}
 		}
-		if seen := b.look(t, "jobs"); seen.Holder != a.me || seen.Wish != edit.want {
+		if seen := b.look(t, "jobs"); seen.Holder != a.me || seen.Request != edit.want {
 			t.Errorf("%q stands in a's node: want a shown as leader, with %+v, got %+v", edit.text, edit.want, seen)
 		}
 	}
@@ -53,10 +53,10 @@ func TestAnEditedNodeNamesTheNextLeader(t *testing.T) {
 	if there, _, err := admin.Exists(lock); err != nil || there {
 		t.Fatalf("after a release there is a node: %v, %v", there, err)
 	}
-	if seen := b.look(t, "jobs"); !seen.Vacant() || seen.Wish != of("", "") {
+	if seen := b.look(t, "jobs"); !seen.Vacant() || seen.Request != of("", "") {
 		t.Errorf("want a vacant lease for who was named last, got %+v", seen)
 	}
-	if got, err := b.try(b.look(t, "jobs")); err != nil || got.Outcome != backend.Granted || got.Wish != (backend.Wish{}) {
-		t.Errorf("a bid for what is free: want it granted, without a wish, got %+v, %v", got, err)
+	if got, err := b.try(b.look(t, "jobs")); err != nil || got.Outcome != backend.Granted || got.Request != (backend.Request{}) {
+		t.Errorf("a bid for what is free: want it granted, without a request, got %+v, %v", got, err)
 	}
 }

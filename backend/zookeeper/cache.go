@@ -25,7 +25,7 @@ type cache struct {
 	mu      sync.Mutex
 	entries map[key]*entry
 	news    chan struct{} // closed and replaced when a watch fires
-	rang    bool          // one has, and nobody was told
+	fired   bool          // one has, and nobody was told
 }
 
 // A kind of reading, each with its kind of watch.
@@ -59,11 +59,11 @@ type entry struct {
 	shown    shown // if it is a record
 }
 
-// What was shown of a lease: the beat that Observe has returned last, and the
+// What was shown of a lease: the heartbeat that Observe has returned last, and the
 // connection on which it was read.
 type shown struct {
-	beat  uint64
-	epoch int
+	heartbeat uint64
+	epoch     int
 }
 
 func (c *cache) init(s *session) {
@@ -89,7 +89,7 @@ func (c *cache) fire(e zk.Event) {
 				continue
 			}
 		}
-		entry.fired, c.rang = true, true
+		entry.fired, c.fired = true, true
 	}
 	close(c.news)
 	c.news = make(chan struct{})
@@ -107,13 +107,13 @@ func (c *cache) heard(deps []*entry) (fired bool) {
 	return fired
 }
 
-// rung reports whether it may pay to observe, because some watch has fired, and says so
+// notified reports whether it may pay to observe, because some watch has fired, and says so
 // only once. news is closed when to ask again, and whether watches are gone: see heard.
-func (c *cache) rung() (news <-chan struct{}, rung bool) {
+func (c *cache) notified() (news <-chan struct{}, notified bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	rung, c.rang = c.rang, false
-	return c.news, rung
+	notified, c.fired = c.fired, false
+	return c.news, notified
 }
 
 // stands reports whether nothing has happened to a place up to the last answer of this

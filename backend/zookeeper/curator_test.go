@@ -26,7 +26,7 @@ func TestCuratorsLeaderLatch(t *testing.T) {
 
 	a := newClient(t, "go-1", o)
 	seen := a.look(t, "jobs")
-	if seen.Holder.ID != "java-1" || seen.Watch != backend.StoreDecides {
+	if seen.Holder.ID != "java-1" || seen.ObserveFor != backend.ExpiresInStore {
 		t.Fatalf("want java-1 shown as leader, got %+v", seen)
 	}
 	if got, err := a.try(seen); err != nil || got.Outcome != backend.Refused {
@@ -59,7 +59,7 @@ func TestCuratorsLeaderLatch(t *testing.T) {
 	for range 10 { // with its watch on our node
 		a.keep(t, held)
 	}
-	if err := a.Ask(t.Context(), []backend.Wish{{Election: "jobs", Term: held.Term, Kind: backend.Nominate, ID: "x"}}); err != nil {
+	if err := a.Request(t.Context(), []backend.Request{{Election: "jobs", Term: held.Term, Kind: backend.Nominate, ID: "x"}}); err != nil {
 		t.Fatal(err)
 	}
 	a.keep(t, held)

@@ -18,7 +18,7 @@
 // # In the store
 //
 //	/election/latch/<election>/_c_<uuid>-latch-<number>   the queue; EPHEMERAL_SEQUENTIAL, data: the candidate's id
-//	/election/record/<election>                           PERSISTENT, JSON: term, holder, wish, history
+//	/election/record/<election>                           PERSISTENT, JSON: term, holder, request, history
 //	/election/session/<session id>                        EPHEMERAL, JSON: what the session has renewed
 //	/election/member/<nonce>                              EPHEMERAL, JSON: the member
 //
@@ -36,7 +36,7 @@
 // The holder believes to lead for the time that Trust says after it has sent a
 // grant or a renewal that was answered. Each renewal is one transaction, which
 // checks that the holder's node is there and that the record is as it was granted,
-// and writes a fresh beat into the session's own node. The ensemble's leader puts
+// and writes a fresh heartbeat into the session's own node. The ensemble's leader puts
 // all transactions in one order.
 //
 // Another of ours is granted by a transaction that compares and swaps the record.
@@ -45,11 +45,11 @@
 //   - The record says that nobody leads, because the holder has released: record
 //     and node were changed in one transaction, after it had ceased to lead.
 //   - The challenger has watched the lease for the TTL: the same term, node and
-//     beat, counted from when it received the first such answer. The transaction
+//     heartbeat, counted from when it received the first such answer. The transaction
 //     checks that the session's node has the version under which the challenger has
-//     just read that very beat once more, and deletes the holder's node. Say the
+//     just read that very heartbeat once more, and deletes the holder's node. Say the
 //     last renewal whose answer the holder trusts was written before it. Then it
-//     wrote that beat or an earlier one, was sent before the beat could be read,
+//     wrote that heartbeat or an earlier one, was sent before the heartbeat could be read,
 //     and is trusted until before the watch was over, by clocks that tick alike.
 //     If it comes after the transaction it finds the node gone and the record
 //     changed, and is refused; so are all later ones, however late they arrive. A
@@ -61,13 +61,13 @@
 //     over (below) is not counted on: its holder's process may have closed it, and
 //     servers that were started anew with a smaller maxSessionTimeout shorten it at
 //     the next connection. (Only in the layout [Node], where nobody can watch before,
-//     is a session that has ended the end of its reign.)
+//     is a session that has ended the end of its leadership.)
 //
-// A beat that was read does not come back: a renewal is pinned to the version that the
-// one before has left, and each beat is random (so "never" is 2^-64). If the session's node is deleted by hand the
+// A heartbeat that was read does not come back: a renewal is pinned to the version that the
+// one before has left, and each heartbeat is random (so "never" is 2^-64). If the session's node is deleted by hand the
 // leases that hang on it are refused to their holder, which releases them, and
 // nobody watches them meanwhile: the ensemble will decide. A node that is made again
-// has another czxid, which is part of each beat.
+// has another czxid, which is part of each heartbeat.
 //
 // A member of another program leads when its node is the first. So none of ours may
 // be granted unless its node comes before all of theirs. A grant makes the node and
@@ -105,7 +105,7 @@
 //
 // In the layout [Node] there is one path for all, and nothing says whose node would
 // be deleted there if it changed hands by somebody's hand at the same moment. So
-// nobody deletes another's, and a take-over waits for the ensemble.
+// nobody deletes another's, and a takeover waits for the ensemble.
 //
 // # How long the session lives
 //
@@ -144,7 +144,7 @@
 // # Times
 //
 // [Options].Tick must not be less than the servers' tickTime; it is the least
-// margin, and three of them the least TTL. The servers bound sessions to 2 to 20
+// clock margin, and three of them the least TTL. The servers bound sessions to 2 to 20
 // ticks (minSessionTimeout, maxSessionTimeout), which bounds TTLs to three fifths of
 // that: 24 s by default.
 //
@@ -160,7 +160,7 @@
 // allow.
 //
 // A leader that was cut off with the server that it reads from may see an old state,
-// such as no wish and itself as the leader, until its deadline. It believes no reading:
+// such as no request and itself as the leader, until its deadline. It believes no reading:
 // only answered writes extend Trust.
 //
 // # Hearing of changes
@@ -171,10 +171,10 @@
 //
 // That a lease was renewed is read without a sync: one reading for each session that
 // leads some of the elections, be they one or a thousand. On one connection a server
-// never shows what is older than what it has shown; so a beat that is new to this
+// never shows what is older than what it has shown; so a heartbeat that is new to this
 // connection is newer, though the server may be behind. Who takes it for the latest
 // begins to watch later than it could, never earlier, as a watch counts from when its
-// beat was received, and a take-over is pinned to that very beat (above). All else is
+// heartbeat was received, and a takeover is pinned to that very heartbeat (above). All else is
 // read behind a sync: that nothing was renewed, that anything else has changed, a vacant
 // lease, a lease of another program, what was not yet seen on this connection. So the
 // silence of a server that was cut off is never believed, and that the ensemble is out
@@ -191,10 +191,10 @@
 // # Members of other programs
 //
 // A Curator LeaderLatch in the same queue is shown as leader by what its node
-// holds, in the term of the last reign of a member of this module (Curator knows no
+// holds, in the term of the last leadership of a member of this module (Curator knows no
 // terms), to be waited for. It must have the default error policy, and it keeps no deadline:
 // a Java process that was stopped may believe to lead for a moment when it goes on.
-// Silence, priority and nomination hold among members of this module.
+// FailoverDelay, incumbent grace and nomination hold among members of this module.
 // LeaderLatch.close() with CloseMode.SILENT does not call notLeader.
 //
 // A LeaderSelector does the same. In Java with one node (Layout node, Path
@@ -209,7 +209,7 @@
 //
 // For FireflySoft.LeaderElection: Layout node, Path /leader-election/{election}/flag,
 // Last /leader-election/{election}/leader. Its members wait for the old leader to come back
-// (three times ten seconds); set Priority to as much. It holds after a leader of theirs,
+// (three times ten seconds); set IncumbentGrace to as much. It holds after a leader of theirs,
 // too, as soon as one of ours has ever led: the node Last tells. Their members go by the
 // data of the node and have no deadline either.
 //

@@ -39,8 +39,8 @@ func TestALeaseWhoseSessionIsGoneIsWatchedForAsLongAsItMayBeTrusted(t *testing.T
 				}
 				return nil
 			})
-			if got.Watch < held.TTL {
-				t.Errorf("two leaders: a trusts its lease for %v, and b need not watch it for more than %v", held.TTL, got.Watch)
+			if got.ObserveFor < held.TTL {
+				t.Errorf("two leaders: a trusts its lease for %v, and b need not watch it for more than %v", held.TTL, got.ObserveFor)
 			}
 			if again := b.look(t, "jobs"); !again.Unchanged(got) {
 				t.Errorf("the watch never ends: %+v, then %+v", got, again)
@@ -90,8 +90,8 @@ func TestServersThatComeToAllowShorterSessionsElectNobodyTooEarly(t *testing.T) 
 		if !got.Vacant() {
 			return errNone
 		}
-		if got.Watch < bid.TTL {
-			t.Errorf("two leaders: a may trust its renewal for %v, and b need not watch for more than %v", bid.TTL, got.Watch)
+		if got.ObserveFor < bid.TTL {
+			t.Errorf("two leaders: a may trust its renewal for %v, and b need not watch for more than %v", bid.TTL, got.ObserveFor)
 		}
 		return nil
 	})
@@ -186,7 +186,7 @@ func TestARecordWithLongValuesIsTakenOver(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := admin.Set(path, []byte(`{"election":"jobs","term":1,"beat":"1","holder":{"ttl":"`+long+`"}}`), -1); err != nil {
+	if _, err := admin.Set(path, []byte(`{"election":"jobs","term":1,"heartbeat":"1","holder":{"ttl":"`+long+`"}}`), -1); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := a.try(a.look(t, "jobs")); backend.Class(err) != backend.ErrDenied || len(err.Error()) > 1000 {
@@ -242,7 +242,7 @@ func TestARecordThatNamesAnotherSessionOrGrantIsNotRenewed(t *testing.T) {
 	}
 }
 
-func TestASessionsNodeThatIsWrittenOverBringsNoBeatBack(t *testing.T) {
+func TestASessionsNodeThatIsWrittenOverBringsNoHeartbeatBack(t *testing.T) {
 	t.Parallel()
 	o := unhurried(shared(t))
 	a, b, admin := newClient(t, "a", o), newClient(t, "b", o), dial(t, o.Servers)

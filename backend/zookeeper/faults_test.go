@@ -134,8 +134,8 @@ func TestTrustEndsBeforeTheEnsembleEndsTheSession(t *testing.T) {
 				if err != nil || answers[0].Outcome != backend.Granted {
 					return fmt.Errorf("%v, %w", answers, err)
 				}
-				deadline = start.Add(answers[0].Trust)
-				if left := answers[0].Trust; left < ttl/2 {
+				deadline = start.Add(answers[0].ValidFor)
+				if left := answers[0].ValidFor; left < ttl/2 {
 					t.Errorf("after a renewal the lease of %v is trusted for %v only", ttl, left)
 				}
 				pause(t, ttl/3-time.Since(start))
@@ -148,7 +148,7 @@ func TestTrustEndsBeforeTheEnsembleEndsTheSession(t *testing.T) {
 		answers, err := a.renew(held)
 		network.Host(victim).Cut(t, true)
 		if err == nil && answers[0].Outcome == backend.Granted {
-			deadline = start.Add(answers[0].Trust)
+			deadline = start.Add(answers[0].ValidFor)
 		}
 		a.outlasts(t, leader, held, deadline)
 		network.Host(victim).Cut(t, false)
@@ -174,7 +174,7 @@ func (c *client) outlasts(t testing.TB, leader *testbed.ZooKeeperServer, held ba
 		answers, err := c.Renew(ctx, []backend.Lease{held})
 		cancel()
 		if err == nil && answers[0].Outcome == backend.Granted {
-			deadline = start.Add(answers[0].Trust)
+			deadline = start.Add(answers[0].ValidFor)
 		}
 		// On a busy machine the others may lose each other for a moment.
 		if there, _, err := admin.Exists(path); err == nil && !there {
@@ -238,11 +238,11 @@ func TestTrustByReadingsEndsBeforeTheEnsembleEndsTheSession(t *testing.T) {
 		if err != nil || answer.Outcome != backend.Granted {
 			return fmt.Errorf("%+v, %w", answer, err)
 		}
-		held, deadline = answer.Lease, start.Add(answer.Trust)
+		held, deadline = answer.Lease, start.Add(answer.ValidFor)
 		network.Host(victim).Cut(t, true)
-		if now, _ := known(); now != connection || answer.Trust < ttl {
+		if now, _ := known(); now != connection || answer.ValidFor < ttl {
 			network.Host(victim).Cut(t, false)
-			return errors.Join(fmt.Errorf("trusted for %v, and connected %d times since", answer.Trust, now-connection), a.release(held))
+			return errors.Join(fmt.Errorf("trusted for %v, and connected %d times since", answer.ValidFor, now-connection), a.release(held))
 		}
 		return nil
 	})
@@ -294,7 +294,7 @@ func TestAListenThatHasLostItsWatchesReturns(t *testing.T) {
 	b := newClient(t, "b", o)
 	seen := []backend.Lease{b.look(t, "one"), b.look(t, "two")} // which nobody leads: nothing else happens to them
 	s := b.session
-	s.cache.rung() // what has rung before
+	s.cache.notified() // what has notified before
 	views, err := b.Backend.look(t.Context(), s, seen, watching())
 	if err != nil {
 		t.Fatal(err)

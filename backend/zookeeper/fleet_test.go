@@ -48,8 +48,8 @@ const (
 // A part is what a process of this module needs to know.
 type part struct {
 	Options
-	ID, Address string
-	Priority    time.Duration
+	ID, Address    string
+	IncumbentGrace time.Duration
 
 	// Where it goes from there: a stage of the way to MySQL, or "".
 	Stage migration.Stage
@@ -70,17 +70,17 @@ func ours(arg string) {
 			b, err = migration.New(o)
 		}
 	}
-	testbed.PlayMember(b, err, &election.Options{ID: p.ID, Address: p.Address, TTL: fleetTTL, Priority: p.Priority}, "jobs")
+	testbed.PlayMember(b, err, &election.Options{ID: p.ID, Address: p.Address, TTL: fleetTTL, IncumbentGrace: p.IncumbentGrace}, "jobs")
 }
 
 // A fleet is one election, "jobs", of processes of this module and of others.
 type fleet struct {
 	*testbed.Fleet
-	t        *testing.T
-	admin    *zk.Conn
-	options  Options
-	priority time.Duration // for which ours hold back
-	dsn      string        // of the MySQL to which it moves
+	t              *testing.T
+	admin          *zk.Conn
+	options        Options
+	incumbentGrace time.Duration // for which ours hold back
+	dsn            string        // of the MySQL to which it moves
 }
 
 func newFleet(t *testing.T, change func(*Options)) *fleet {
@@ -114,7 +114,7 @@ func newReplays(t *testing.T) *fleet {
 		place := o.Root + "/leader-election/{election}"
 		o.Layout, o.Path, o.Last = Node, place+"/flag", place+"/leader"
 	})
-	f.priority = confirm * interval
+	f.incumbentGrace = confirm * interval
 	f.makeParents(f.lock())
 	return f
 }
@@ -155,7 +155,7 @@ func (f *fleet) golang(id, address string) *testbed.FleetMember { return f.at(""
 // at starts one at a stage of the way to MySQL.
 func (f *fleet) at(stage migration.Stage, id, address string) *testbed.FleetMember {
 	f.t.Helper()
-	return f.Program(id, true, memberArg, part{f.options, id, address, f.priority, stage, f.dsn})
+	return f.Program(id, true, memberArg, part{f.options, id, address, f.incumbentGrace, stage, f.dsn})
 }
 
 // java starts a member in Java.

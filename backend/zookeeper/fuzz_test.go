@@ -10,31 +10,31 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// FuzzRecordAndBeats reads what stands in the nodes of an election and of a session.
-func FuzzRecordAndBeats(f *testing.F) {
+// FuzzRecordAndHeartbeats reads what stands in the nodes of an election and of a session.
+func FuzzRecordAndHeartbeats(f *testing.F) {
 	for _, text := range []string{
-		"", "null", "[]", "\xff{", `{"election":"jobs","term":1,"beat":"3"}`, `{"election":"jobs","term":18446744073709551615,"beat":"1","end":"<script>","last_id":"\u0000"}`,
-		`{"election":"jobs","term":1,"beat":"3","holder":{"id":"a","nonce":"n","ttl":"10s","renew":"3s","elected":"2026-01-02T03:04:05Z","node":"_c_1","session":"s","grant":3}}`,
-		`{"election":"jobs","term":1,"beat":"3","holder":{"id":"a","nonce":"n","ttl":"2562047h","renew":"-1s","elected":"0000-01-01T00:00:00-23:59","node":"..","session":"a/b","grant":-1}}`,
-		`{"election":"jobs","term":1,"beat":"3","wish":{"term":1,"kind":"\u001b"},"history":[{},{"to":"9999-12-31T23:59:59-23:59"}]}`,
-		`{"nonce":"n","id":"a","most_ttl":"10s","renewed":[{"beat":"7","ttl":"10s","renew":"3s","grants":[[1,3],[9,5],[-9223372036854775808,9223372036854775807]]}]}`,
+		"", "null", "[]", "\xff{", `{"election":"jobs","term":1,"heartbeat":"3"}`, `{"election":"jobs","term":18446744073709551615,"heartbeat":"1","end":"<script>","last_id":"\u0000"}`,
+		`{"election":"jobs","term":1,"heartbeat":"3","holder":{"id":"a","nonce":"n","ttl":"10s","renew":"3s","elected":"2026-01-02T03:04:05Z","node":"_c_1","session":"s","grant":3}}`,
+		`{"election":"jobs","term":1,"heartbeat":"3","holder":{"id":"a","nonce":"n","ttl":"2562047h","renew":"-1s","elected":"0000-01-01T00:00:00-23:59","node":"..","session":"a/b","grant":-1}}`,
+		`{"election":"jobs","term":1,"heartbeat":"3","request":{"term":1,"kind":"\u001b"},"history":[{},{"to":"9999-12-31T23:59:59-23:59"}]}`,
+		`{"nonce":"n","id":"a","most_ttl":"10s","renewed":[{"heartbeat":"7","ttl":"10s","renew":"3s","grants":[[1,3],[9,5],[-9223372036854775808,9223372036854775807]]}]}`,
 	} {
 		f.Add([]byte(text), 1)
 		f.Add([]byte(text), -1<<31)
 	}
 	f.Fuzz(func(t *testing.T, data []byte, grant int) {
-		b := parseBeats(data)
+		b := parseHeartbeats(data)
 		if g := b.find(grant); g != nil && (g.TTL < 0 || g.Renew < 0) {
 			t.Errorf("a renewal for less than nothing: %+v", g)
 		}
-		if back := parseBeats(b.encode()); len(b.encode()) <= maxBeats && len(back.Groups) != len(b.Groups) {
+		if back := parseHeartbeats(b.encode()); len(b.encode()) <= maxHeartbeats && len(back.Groups) != len(b.Groups) {
 			t.Errorf("%+v comes back as %+v", b, back)
 		}
 		r, err := parseRecord(data, "jobs")
 		if err != nil {
 			return
 		}
-		if r.Term == 0 || r.Beat == 0 || len(r.History) > backend.MaxHistory {
+		if r.Term == 0 || r.Heartbeat == 0 || len(r.History) > backend.MaxHistory {
 			t.Errorf("accepted: %+v", r)
 		}
 		if h := r.Holder; h != nil {
@@ -45,7 +45,7 @@ func FuzzRecordAndBeats(f *testing.F) {
 				t.Errorf("a name that leads elsewhere: %q", h.Node)
 			}
 		}
-		if l := backend.CleanLease(r.lease()); l.Wish.Kind != "" && l.Term != r.Term {
+		if l := backend.CleanLease(r.lease()); l.Request.Kind != "" && l.Term != r.Term {
 			t.Errorf("%+v of %+v", l, r)
 		}
 		if data := r.encode(); len(data) <= maxRecord {

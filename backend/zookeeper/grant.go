@@ -23,7 +23,7 @@ func (p *plan) add(op any, failed func() error) {
 }
 
 // over adds that nothing has changed since v was seen: in particular that its
-// holder has not renewed the lease that was watched, and ends its reign for good by
+// holder has not renewed the lease that was watched, and ends its leadership for good by
 // deleting its node.
 func (b *Backend) over(p *plan, s *session, election string, v *view) {
 	again := func() error { s.cache.forget(children, b.layout.lock(election)); return nil }
@@ -67,7 +67,7 @@ func (b *Backend) grant(ctx context.Context, s *session, id int64, bid backend.B
 		r = v.record.clone()
 		last = r.Term
 	}
-	term, err := backend.NextTerm(last, v.unsure || v.record == nil && v.deleted.any(), bid.Floor, now)
+	term, err := backend.NextTerm(last, v.unsure || v.record == nil && v.deleted.any(), bid.MinTerm, now)
 	if err != nil {
 		return l, false, err
 	}
@@ -76,7 +76,7 @@ func (b *Backend) grant(ctx context.Context, s *session, id int64, bid backend.B
 		r.Holder = nil // who was never told
 	}
 	r.finish(backend.Failed, now, v.lease.Lapsed())
-	r.Term, r.Beat, r.Wish, r.Making = term, newBeat(), nil, ""
+	r.Term, r.Heartbeat, r.Request, r.Making = term, newHeartbeat(), nil, ""
 	if v.record == nil {
 		r.Making = v.deleted.String()
 	}
@@ -178,7 +178,7 @@ func (b *Backend) grant(ctx context.Context, s *session, id int64, bid backend.B
 	})
 	l = r.lease()
 	l.Holder, l.TTL, l.Renew, l.Ref = bid.Candidate, bid.TTL, bid.Renew, o.node
-	l.Beat = (*group)(nil).beat(r.Beat, home, election)
+	l.Heartbeat = (*group)(nil).heartbeat(r.Heartbeat, home, election)
 	return l, true, nil
 }
 
@@ -200,7 +200,7 @@ func (b *Backend) confirm(ctx context.Context, s *session, r *record) (version i
 	if err != nil || now.String() != r.Making {
 		return 0, false, err
 	}
-	r.Making, r.Beat = "", newBeat()
+	r.Making, r.Heartbeat = "", newHeartbeat()
 	var p plan
 	b.recorded(ctx, &p, s, r, &view{record: r})
 	results, done, err := p.run(ctx, s, func() {}, func() {})
@@ -236,19 +236,19 @@ func (b *Backend) verify(ctx context.Context, s *session, bid backend.Bid, o own
 
 // withdraw takes back a grant that nobody was told of. Our node stays in the queue.
 func (b *Backend) withdraw(ctx context.Context, s *session, bid backend.Bid, r *record, version int32) error {
-	r.Holder, r.Beat, r.Making = nil, newBeat(), ""
+	r.Holder, r.Heartbeat, r.Making = nil, newHeartbeat(), ""
 	var p plan
 	b.recorded(ctx, &p, s, r, &view{record: r, version: version})
 	_, _, err := p.run(ctx, s, func() {}, func() {})
 	return err
 }
 
-// evict ends the reign of a holder that has not renewed for its TTL, for the good
+// evict ends the leadership of a holder that has not renewed for its TTL, for the good
 // of a member of another program that stands behind it.
 func (b *Backend) evict(ctx context.Context, s *session, id int64, bid backend.Bid, v *view) error {
 	r := v.record.clone()
 	r.finish(backend.Failed, s.now(), v.lease.Lapsed())
-	r.Beat = newBeat()
+	r.Heartbeat = newHeartbeat()
 	var p plan
 	b.over(&p, s, bid.Election, v)
 	b.recorded(ctx, &p, s, r, v)

@@ -35,17 +35,17 @@ func TestWhenAllRecordsAreDeletedNobodyLeadsAtOnceAndThenSomebodyDoes(t *testing
 		o := shared(t)
 		o.Layout = layout
 		a, b, c := newClient(t, "a", o), newClient(t, "b", o), newClient(t, "c", o)
-		if first := b.look(t, "jobs"); first.Watch != 0 {
+		if first := b.look(t, "jobs"); first.ObserveFor != 0 {
 			t.Fatalf("%s: where nothing ever was, nothing is to be watched: %+v", layout, first)
 		}
 		held := a.win(t, "jobs")
-		if first := b.look(t, "other"); first.Watch != 0 {
+		if first := b.look(t, "other"); first.ObserveFor != 0 {
 			t.Fatalf("%s: where no record was ever deleted, nothing is to be watched: %+v", layout, first)
 		}
 		deleteAll(t, dial(t, o.Servers), o.Root+"/record")
 		want := b.Guarantees().MaxTTL
 		seen := b.look(t, "jobs")
-		if seen.Watch != want && seen.Watch != backend.StoreDecides {
+		if seen.ObserveFor != want && seen.ObserveFor != backend.ExpiresInStore {
 			t.Errorf("%s: want b to wait for a, for %v, got %+v", layout, want, seen)
 		}
 		if got, err := b.try(backend.Lease{Election: "jobs"}); err != nil || got.Outcome != backend.Refused {
@@ -61,7 +61,7 @@ func TestWhenAllRecordsAreDeletedNobodyLeadsAtOnceAndThenSomebodyDoes(t *testing
 		if won.Term <= held.Term {
 			t.Errorf("%s: want a term above %d, got %+v", layout, held.Term, won)
 		}
-		if seen := c.look(t, "third"); seen.Watch != want {
+		if seen := c.look(t, "third"); seen.ObserveFor != want {
 			t.Errorf("%s: another election, whose record may have been deleted: want it watched for %v, got %+v", layout, want, seen)
 		}
 		b.keep(t, won)
@@ -98,7 +98,7 @@ func TestAGrantThatIsAboutToBeTakenBackIsNotShown(t *testing.T) {
 	if _, err := admin.Set(a.layout.recordOf("jobs"), rec.encode(), -1); err != nil {
 		t.Fatal(err)
 	}
-	if seen := b.look(t, "jobs"); seen.Holder.ID != "java" || seen.Watch != backend.StoreDecides {
+	if seen := b.look(t, "jobs"); seen.Holder.ID != "java" || seen.ObserveFor != backend.ExpiresInStore {
 		t.Errorf("want the other program shown as leader, got %+v", seen)
 	}
 }
@@ -125,12 +125,12 @@ func TestWhoCanOnlyFailLeavesTheQueue(t *testing.T) {
 			t.Fatal(err)
 		}
 		java := queueForeign(t, admin, a.layout, "jobs")
-		if got, err := a.try(a.look(t, "jobs")); err != nil || got.Outcome != backend.Refused || got.Watch != backend.StoreDecides {
+		if got, err := a.try(a.look(t, "jobs")); err != nil || got.Outcome != backend.Refused || got.ObserveFor != backend.ExpiresInStore {
 			t.Fatalf("a bid behind another program: want refused, got %+v, %v", got, err)
 		}
 		bid := a.bid(backend.Lease{Election: "jobs"})
 		spoil(&bid)
-		bid.Over = a.look(t, "jobs") // which has heard of it
+		bid.Expected = a.look(t, "jobs") // which has heard of it
 		answers, err := a.Acquire(t.Context(), []backend.Bid{bid})
 		if err == nil {
 			err = answers[0].Err

@@ -101,7 +101,7 @@ func elapsed(from, to time.Time) time.Duration {
 
 // prove makes the ensemble's leader hear of session id: by connecting again, unless
 // it has heard since touched, and a write. What is under way on the connection fails.
-func (s *session) prove(ctx context.Context, id int64, touched time.Time) error {
+func (s *session) preflight(ctx context.Context, id int64, touched time.Time) error {
 	s.mu.Lock()
 	l, again := s.line, s.greeted.After(touched)
 	s.mu.Unlock()

@@ -27,7 +27,7 @@ const inspectLimit = 5 * time.Second
 // each other's sessions; and who has which rights at Root. The sessions that this opens
 // are closed at once, and nothing hangs on them. No right is needed for that; who may
 // not read the rights at Root is told so.
-func (b *Backend) Inspect(ctx context.Context, ttl, renew time.Duration) (list []backend.Finding, err error) {
+func (b *Backend) Inspect(ctx context.Context, ttl, renew time.Duration) (list []backend.Diagnostic, err error) {
 	if err := b.enter(""); err != nil {
 		return nil, err
 	}
@@ -37,7 +37,7 @@ func (b *Backend) Inspect(ctx context.Context, ttl, renew time.Duration) (list [
 		all.Go(func() { said[i] = b.question(ctx, server) })
 	}
 	all.Wait()
-	list = findings(b.options, said, ttl, renew)
+	list = diagnostics(b.options, said, ttl, renew)
 	if f, strange := b.strangers(ctx, said); strange {
 		list = append(list, f)
 	}
@@ -93,7 +93,7 @@ func (b *Backend) question(ctx context.Context, server string) (s serverSaid) {
 
 // strangers looks whether a session of one server is known to all others, as it is in
 // an ensemble.
-func (b *Backend) strangers(ctx context.Context, said []serverSaid) (f backend.Finding, strange bool) {
+func (b *Backend) strangers(ctx context.Context, said []serverSaid) (f backend.Diagnostic, strange bool) {
 	var first *greeted
 	home := ""
 	for _, s := range said {
@@ -124,9 +124,9 @@ func (b *Backend) strangers(ctx context.Context, said []serverSaid) (f backend.F
 }
 
 // findings explains what was said.
-func findings(o Options, said []serverSaid, ttl, renew time.Duration) (list []backend.Finding) {
+func diagnostics(o Options, said []serverSaid, ttl, renew time.Duration) (list []backend.Diagnostic) {
 	add := func(warning bool, what, format string, args ...any) {
-		list = append(list, backend.Found(warning, what, format, args...))
+		list = append(list, backend.Diagnosticf(warning, what, format, args...))
 	}
 	up, alone := 0, 0
 	var longest, shortest time.Duration
@@ -190,13 +190,13 @@ func findings(o Options, said []serverSaid, ttl, renew time.Duration) (list []ba
 	}
 	list[len(list)-1].Fatal = refused
 	if shortest/2 > o.Tick {
-		add(true, "tick", "%s grants no session of less than %v, by default twice its tickTime, and tick is %v here: set it to the servers' tickTime, since the margin depends on it. If they have a minSessionTimeout of their own, this says nothing", greatest, shortest, o.Tick)
+		add(true, "tick", "%s grants no session of less than %v, by default twice its tickTime, and tick is %v here: set it to the servers' tickTime, since the clock margin depends on it. If they have a minSessionTimeout of their own, this says nothing", greatest, shortest, o.Tick)
 	}
 	return list
 }
 
 // rights says who may do what at Root.
-func (b *Backend) rights(ctx context.Context) (f backend.Finding, err error) {
+func (b *Backend) rights(ctx context.Context) (f backend.Diagnostic, err error) {
 	f.What = "rights"
 	var acl []zk.ACL
 	err = b.with(ctx, func(s *session) error {

@@ -46,7 +46,7 @@ func said(t *testing.T, o Options, ttl time.Duration) (text string, err error) {
 	return say(list), err
 }
 
-func say(list []backend.Finding) (text string) {
+func say(list []backend.Diagnostic) (text string) {
 	for _, f := range list {
 		text += f.String() + "\n"
 	}
@@ -130,7 +130,7 @@ func TestWhatIsWrongWithServersIsAWarning(t *testing.T) {
 		{"other sessions", []serverSaid{well, but(func(s *serverSaid) { s.server, s.longest = "b:1", 20*time.Second })}, "session: b:1 grants sessions of 20s at most, and max_session is 40s"},
 		{"other ticks", []serverSaid{well, but(func(s *serverSaid) { s.server, s.shortest = "b:1", 6*time.Second })}, "tick: b:1 grants no session of less than 6s"},
 	} {
-		text := say(findings(o, x.said, 10*time.Second, 3*time.Second))
+		text := say(diagnostics(o, x.said, 10*time.Second, 3*time.Second))
 		if x.want == "" && strings.Contains(text, "WARNING") || !strings.Contains(text, "WARNING "+x.want) && x.want != "" {
 			t.Errorf("%s: expected the warning %q:\n%s", x.what, x.want, text)
 		}

@@ -58,7 +58,7 @@ func shared(t testing.TB) Options {
 }
 
 func (c *client) bid(over backend.Lease) backend.Bid {
-	return backend.Bid{Election: over.Election, Candidate: c.me, TTL: ttl, Renew: ttl / 3, Over: over}
+	return backend.Bid{Election: over.Election, Candidate: c.me, TTL: ttl, Renew: ttl / 3, Expected: over}
 }
 
 func (c *client) look(t testing.TB, name string) backend.Lease {
@@ -96,7 +96,7 @@ func (c *client) win(t testing.TB, name string) (l backend.Lease) {
 		if err != nil {
 			return err
 		}
-		pause(t, changed[0].Watch)
+		pause(t, changed[0].ObserveFor)
 		a, err := c.try(changed[0])
 		if err == nil && a.Outcome != backend.Granted {
 			err = fmt.Errorf("%v with %+v", a.Outcome, a.Lease)

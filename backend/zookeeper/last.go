@@ -36,7 +36,7 @@ func (b *Backend) tellLast(ctx context.Context, s *session, bid backend.Bid) err
 
 // seeLast looks for the last winner where other programs look. If that is none of ours
 // it has led since, and has failed: such programs do not resign. So who of ours has a
-// priority to respect waits for it to come back. This needs a record, without which
+// IncumbentGrace to respect waits for it to come back. This needs a record, without which
 // the lease has no term; and ids in the nodes, which alone the record knows.
 func (b *Backend) seeLast(get func(kind, string) (reading, error), v *view) error {
 	if b.layout.last == "" || b.options.Data != "id" || v.record == nil {
@@ -49,7 +49,7 @@ func (b *Backend) seeLast(get func(kind, string) (reading, error), v *view) erro
 	}
 	if id := string(r.data); id != "" && id != l.LastID {
 		l.End, l.LastID, l.LastNonce = backend.Failed, backend.Clean(id, backend.MaxID, false), ""
-		l.Beat = mix(l.Beat, "last "+id)
+		l.Heartbeat = mix(l.Heartbeat, "last "+id)
 	}
 	return err
 }

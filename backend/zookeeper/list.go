@@ -42,7 +42,7 @@ func (b *Backend) list(ctx context.Context, s *session, from string, limit int) 
 	}
 	names = backend.Page(names, from, limit, func(name string) string { return name })
 	views, errs := make([]view, len(names)), make([]error, len(names))
-	g := glance{beats: &memo{}}
+	g := glance{heartbeats: &memo{}}
 	each(len(names), func(i int) { views[i], errs[i] = b.see(ctx, s, names[i], g) })
 	if err := firstOf(errs); err != nil {
 		return nil, err

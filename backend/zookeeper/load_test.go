@@ -135,8 +135,8 @@ func TestWhatIdleCallsAsk(t *testing.T) {
 		}
 		follows.costs(t, "a reading of three leases that were renewed", map[int32]int{opGetData: 1})
 		for i := range changed {
-			if changed[i].Beat != answers[i].Beat {
-				t.Fatalf("want the beat of the renewal, got %+v instead of %+v", changed[i], answers[i].Lease)
+			if changed[i].Heartbeat != answers[i].Heartbeat {
+				t.Fatalf("want the heartbeat of the renewal, got %+v instead of %+v", changed[i], answers[i].Lease)
 			}
 		}
 		seen = changed

@@ -21,7 +21,7 @@ func TestAFirstBidThatComesAfterTheRecordWasDeletedGrantsNothing(t *testing.T) {
 		b.settleDown(t, "other") // its session is there
 		id, _ := b.session.present()
 		v, err := b.see(t.Context(), b.session, "jobs", watching())
-		if err != nil || v.record != nil || v.lease.Watch != 0 {
+		if err != nil || v.record != nil || v.lease.ObserveFor != 0 {
 			t.Fatalf("%s: want a free lease without a record, got %+v, %v", layout, v.lease, err)
 		}
 		held := a.settleDown(t, "jobs")
@@ -171,7 +171,7 @@ func TestALostAnswerToAFirstBidCostsNothing(t *testing.T) {
 func onlyWatched(t testing.TB, c *client, name string) {
 	t.Helper()
 	seen, want := c.look(t, name), c.Guarantees().MaxTTL
-	if !seen.Vacant() || seen.Term != 0 || seen.Watch != want {
+	if !seen.Vacant() || seen.Term != 0 || seen.ObserveFor != want {
 		t.Errorf("a record that is being made: want nobody shown, and it watched for %v, got %+v", want, seen)
 	}
 	if got, err := c.try(backend.Lease{Election: name}); err != nil || got.Outcome != backend.Refused {

@@ -85,7 +85,7 @@ func TestAHandOverTakesMilliseconds(t *testing.T) {
 		err := leader.Resign(ctx)
 		cancel()
 		if err != nil {
-			t.Logf("resign: %v", err) // a busy machine may have cost it the reign
+			t.Logf("resign: %v", err) // a busy machine may have cost it the leadership
 			stop()
 			continue
 		}
@@ -99,12 +99,12 @@ func TestAHandOverTakesMilliseconds(t *testing.T) {
 	}
 	slices.Sort(took)
 	if len(took) == 0 {
-		t.Fatal("no hand-over could be measured")
+		t.Fatal("no handover could be measured")
 	}
 	median := took[len(took)/2]
-	t.Logf("hand-overs: median %v, worst %v", median, took[len(took)-1])
+	t.Logf("handovers: median %v, worst %v", median, took[len(took)-1])
 	if median > 500*time.Millisecond { // on a busy machine; some milliseconds otherwise
-		t.Errorf("a hand-over has taken %v at the median", median)
+		t.Errorf("a handover has taken %v at the median", median)
 	}
 }
 
@@ -113,7 +113,7 @@ func TestAThousandIdleElectionsCostAsManyRequestsAsTen(t *testing.T) {
 	t.Parallel()
 	reserve(t, 1)
 	server := testbed.StartZooKeeper(t, testbed.ZooKeeperOptions{})
-	const long = 6 * time.Second // a busy machine must not cost a reign
+	const long = 6 * time.Second // a busy machine must not cost a leadership
 	cost := func(n, enough int) int {
 		o := Options{Servers: []string{server.Addr()}, Root: fmt.Sprintf("/n%d", n), Tick: tick, MaxSession: 2 * long}
 		var names []string

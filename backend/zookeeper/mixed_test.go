@@ -187,8 +187,8 @@ func mixedReplays(t *testing.T) {
 		})
 		f.Leads(m)
 		for _, b := range f.Beliefs() {
-			if since := b.From.Sub(there); b.FleetMember == m && since > 0 && since < f.priority {
-				t.Errorf("%s leads %v after the old leader has gone, which has a right to come back for %v", m.ID, since, f.priority)
+			if since := b.From.Sub(there); b.FleetMember == m && since > 0 && since < f.incumbentGrace {
+				t.Errorf("%s leads %v after the old leader has gone, which has a right to come back for %v", m.ID, since, f.incumbentGrace)
 			}
 		}
 	}

@@ -47,7 +47,7 @@ func (b *Backend) observe(ctx context.Context, s *session, seen []backend.Lease)
 	}
 	if _, now := s.present(); now == epoch {
 		for i := range views {
-			s.cache.show(b.layout.recordOf(seen[i].Election), shown{views[i].lease.Beat, epoch})
+			s.cache.show(b.layout.recordOf(seen[i].Election), shown{views[i].lease.Heartbeat, epoch})
 		}
 	}
 	return views, nil
@@ -57,15 +57,15 @@ func (b *Backend) observe(ctx context.Context, s *session, seen []backend.Lease)
 // and nothing else, and returns the rest.
 //
 // On one connection a server never shows what is older than what it has shown. So if
-// a lease was seen on this one, and has another beat now, it was renewed after that,
+// a lease was seen on this one, and has another heartbeat now, it was renewed after that,
 // although the server may be behind and the lease have been renewed, or lost, once more.
 // That is safe to take for the truth: who sees a renewal begins to watch anew. A
-// server that was cut off shows the last beat that it has heard of once, and from then
+// server that was cut off shows the last heartbeat that it has heard of once, and from then
 // on the same: that is not believed without a sync.
 func (b *Backend) renewals(ctx context.Context, s *session, epoch int, seen []backend.Lease, views []view) (rest []int, err error) {
 	var likely []int
 	for i, l := range seen {
-		if l.Watch > 0 && !l.Vacant() && s.cache.shows(b.layout.recordOf(l.Election), shown{l.Beat, epoch}) {
+		if l.ObserveFor > 0 && !l.Vacant() && s.cache.shows(b.layout.recordOf(l.Election), shown{l.Heartbeat, epoch}) {
 			likely = append(likely, i)
 		} else {
 			rest = append(rest, i)
@@ -79,8 +79,8 @@ func (b *Backend) renewals(ctx context.Context, s *session, epoch int, seen []ba
 	_, now := s.present()
 	for _, i := range likely {
 		v, was := &views[i], seen[i]
-		renewed := now == epoch && v.held() && v.lease.Beat != was.Beat
-		if was.Beat = v.lease.Beat; !renewed || v.lease.Differs(was) {
+		renewed := now == epoch && v.held() && v.lease.Heartbeat != was.Heartbeat
+		if was.Heartbeat = v.lease.Heartbeat; !renewed || v.lease.Differs(was) {
 			rest = append(rest, i)
 		}
 	}
@@ -130,11 +130,11 @@ func (b *Backend) look(ctx context.Context, s *session, seen []backend.Lease, g 
 
 // glimpse is see for one of several. If somebody has taken away the rights at its nodes
 // that must not hide the others: it is shown as one whose record cannot be read, and bids
-// say why. No lease that is granted has such a beat.
+// say why. No lease that is granted has such a heartbeat.
 func (b *Backend) glimpse(ctx context.Context, s *session, election string, g glance) (view, error) {
 	v, err := b.see(ctx, s, election, g)
 	if errors.Is(err, zk.ErrNoAuth) {
-		return view{lease: backend.Lease{Election: election, Beat: mix(0, "closed")}, bad: err}, nil
+		return view{lease: backend.Lease{Election: election, Heartbeat: mix(0, "closed")}, bad: err}, nil
 	}
 	return v, err
 }
@@ -178,7 +178,7 @@ func (b *Backend) Listen(ctx context.Context, seen []backend.Lease, _ string) er
 	for i, v := range views {
 		l := v.lease
 		if v.held() && l.Term == seen[i].Term { // renewals are no news
-			l.Beat, l.Watch, l.TTL, l.Renew = seen[i].Beat, seen[i].Watch, seen[i].TTL, seen[i].Renew
+			l.Heartbeat, l.ObserveFor, l.TTL, l.Renew = seen[i].Heartbeat, seen[i].ObserveFor, seen[i].TTL, seen[i].Renew
 		}
 		if l.Differs(seen[i]) {
 			return nil
@@ -195,8 +195,8 @@ func (b *Backend) await(ctx context.Context, s *session, views []view) error {
 		deps = append(deps, views[i].deps...)
 	}
 	for {
-		news, rung := s.cache.rung()
-		if rung || s.cache.heard(deps) {
+		news, notified := s.cache.notified()
+		if notified || s.cache.heard(deps) {
 			return nil
 		}
 		select {

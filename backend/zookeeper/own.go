@@ -221,7 +221,7 @@ func (b *Backend) rehome(ctx context.Context, s *session, id int64) error {
 	}
 	s.homeless(id)
 	s.mu.Lock()
-	who := backend.Candidate{Nonce: s.beats.Nonce, ID: s.beats.ID}
+	who := backend.Candidate{Nonce: s.heartbeats.Nonce, ID: s.heartbeats.ID}
 	s.mu.Unlock()
 	_, err := b.prepare(ctx, s, who)
 	return err
@@ -359,7 +359,7 @@ func (b *Backend) prepare(ctx context.Context, s *session, who backend.Candidate
 	if ready {
 		return id, nil
 	}
-	first := beats{Nonce: who.Nonce, ID: who.ID}
+	first := heartbeats{Nonce: who.Nonce, ID: who.ID}
 	path := b.layout.sessionOf(sessionName(id))
 	for try := 0; ; try++ {
 		_, err = call(ctx, s, func(c *zk.Conn) (string, error) {
@@ -395,8 +395,8 @@ func (b *Backend) prepare(ctx context.Context, s *session, who backend.Candidate
 	s.at(&r.stat)
 	s.mu.Lock()
 	if s.node != id { // or another call was faster, and a renewal has written since
-		s.node, s.home, s.version, s.beats = id, r.stat.Czxid, r.stat.Version, *parseBeats(r.data)
-		s.beats.Nonce, s.beats.ID = who.Nonce, who.ID
+		s.node, s.home, s.version, s.heartbeats = id, r.stat.Czxid, r.stat.Version, *parseHeartbeats(r.data)
+		s.heartbeats.Nonce, s.heartbeats.ID = who.Nonce, who.ID
 	}
 	s.mu.Unlock()
 	b.mu.Lock()

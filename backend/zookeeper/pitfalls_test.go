@@ -29,7 +29,7 @@ func TestALatchNodeThatIsDeletedByHandFreesNothingAtOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	seen := b.look(t, "jobs")
-	if seen.Holder != a.me || seen.Watch != ttl {
+	if seen.Holder != a.me || seen.ObserveFor != ttl {
 		t.Fatalf("b is to watch a's lease for %v, got %+v", ttl, seen)
 	}
 	if got, err := b.try(backend.Lease{Election: "jobs"}); err != nil || got.Outcome != backend.Refused {
@@ -55,19 +55,19 @@ func TestALatchNodeThatIsDeletedByHandFreesNothingAtOnce(t *testing.T) {
 	}
 }
 
-// Hazard 25: a deposition is a wish beside the lease; the holder deletes its node
+// Hazard 25: a deposition is a request beside the lease; the holder deletes its node
 // by itself. (The suite has the rest.)
 func TestADeposedHolderKeepsItsNodeUntilItReleases(t *testing.T) {
 	t.Parallel()
 	o := shared(t)
 	a, b := newClient(t, "a", o), newClient(t, "b", o)
 	held := a.win(t, "jobs")
-	if err := b.Ask(t.Context(), []backend.Wish{{Election: "jobs", Term: held.Term, Kind: backend.Depose}}); err != nil {
+	if err := b.Request(t.Context(), []backend.Request{{Election: "jobs", Term: held.Term, Kind: backend.Depose}}); err != nil {
 		t.Fatal(err)
 	}
 	answers, err := a.renew(held)
-	if err != nil || answers[0].Outcome != backend.Refused || answers[0].Wish.Kind != backend.Depose {
-		t.Fatalf("want refused, with the wish; got %+v, %v", answers, err)
+	if err != nil || answers[0].Outcome != backend.Refused || answers[0].Request.Kind != backend.Depose {
+		t.Fatalf("want refused, with the request; got %+v, %v", answers, err)
 	}
 	if there, _, err := dial(t, o.Servers).Exists(a.layout.node("jobs", held.Ref)); err != nil || !there {
 		t.Fatalf("the deposed holder's node is gone before it has released (%v)", err)
@@ -140,7 +140,7 @@ func TestTheLatchIsCuratorsAndItsNodesAreNeverWritten(t *testing.T) {
 		for range 5 {
 			a.keep(t, held)
 		}
-		if err := b.Ask(t.Context(), []backend.Wish{{Election: "jobs", Term: held.Term, Kind: backend.Nominate, ID: "b"}}); err != nil {
+		if err := b.Request(t.Context(), []backend.Request{{Election: "jobs", Term: held.Term, Kind: backend.Nominate, ID: "b"}}); err != nil {
 			t.Fatal(err)
 		}
 		a.keep(t, held)
@@ -189,7 +189,7 @@ func TestAForeignLeaderIsShownAndWaitedFor(t *testing.T) {
 		t.Fatal(err)
 	}
 	seen := a.look(t, "jobs")
-	if seen.Holder.ID != "java-1" || seen.Holder.Nonce != "" || seen.Watch != backend.StoreDecides {
+	if seen.Holder.ID != "java-1" || seen.Holder.Nonce != "" || seen.ObserveFor != backend.ExpiresInStore {
 		t.Fatalf("want java-1 shown as leader, to be waited for; got %+v", seen)
 	}
 	if got, err := a.try(seen); err != nil || got.Outcome != backend.Refused {
@@ -302,7 +302,7 @@ func TestAFailOverCostsEachFollowerTheSame(t *testing.T) {
 		}
 		for _, c := range others {
 			l := c.look(t, "jobs")
-			if l.Watch != 0 {
+			if l.ObserveFor != 0 {
 				continue
 			}
 			if got, err := c.try(l); err == nil && got.Outcome == backend.Granted {
@@ -315,9 +315,9 @@ func TestAFailOverCostsEachFollowerTheSame(t *testing.T) {
 		return received() - before
 	}
 	few, many := cost(4), cost(16)
-	t.Logf("requests for a hand-over with 4 followers: %d, with 16: %d", few, many)
+	t.Logf("requests for a handover with 4 followers: %d, with 16: %d", few, many)
 	if limit := 12*16 + 20; many > limit {
-		t.Errorf("a hand-over with 16 followers has cost %d requests, more than %d", many, limit)
+		t.Errorf("a handover with 16 followers has cost %d requests, more than %d", many, limit)
 	}
 }
 
@@ -333,8 +333,8 @@ func TestServersThatGrantShorterSessionsAreDenied(t *testing.T) {
 	if backend.Class(err) != backend.ErrDenied || !strings.Contains(err.Error(), "maxSessionTimeout") {
 		t.Fatalf("a lease of %v on servers whose sessions have 2s: want ErrDenied that says what to raise, got %v", ttl, err)
 	}
-	answers, err := a.Acquire(t.Context(), []backend.Bid{{Election: "jobs", Candidate: a.me, TTL: time.Second, Renew: time.Second / 3, Over: backend.Lease{Election: "jobs"}}})
-	if err != nil || answers[0].Outcome != backend.Granted || answers[0].Trust > time.Second {
+	answers, err := a.Acquire(t.Context(), []backend.Bid{{Election: "jobs", Candidate: a.me, TTL: time.Second, Renew: time.Second / 3, Expected: backend.Lease{Election: "jobs"}}})
+	if err != nil || answers[0].Outcome != backend.Granted || answers[0].ValidFor > time.Second {
 		t.Fatalf("a lease for which they are long enough: want granted, got %+v, %v", answers, err)
 	}
 }

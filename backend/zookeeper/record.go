@@ -14,17 +14,17 @@ import (
 
 // A record is what is kept of an election for ever, as JSON in a node beside the
 // election. Only members of this module write it, each by compare-and-swap of
-// its version. A reign is on if Holder is there.
+// its version. A leadership is on if Holder is there.
 type record struct {
-	Election string          `json:"election"`
-	Term     uint64          `json:"term"`
-	Beat     uint64          `json:"beat,string"` // of the last grant or release
-	Holder   *holder         `json:"holder,omitempty"`
-	End      backend.End     `json:"end,omitempty"` // of the last reign that is over
-	LastID   string          `json:"last_id,omitempty"`
-	LastKey  string          `json:"last_nonce,omitempty"`
-	Wish     *wish           `json:"wish,omitempty"`
-	History  []backend.Reign `json:"history,omitempty"`
+	Election  string               `json:"election"`
+	Term      uint64               `json:"term"`
+	Heartbeat uint64               `json:"heartbeat,string"` // of the last grant or release
+	Holder    *holder              `json:"holder,omitempty"`
+	End       backend.End          `json:"end,omitempty"` // of the last leadership that is over
+	LastID    string               `json:"last_id,omitempty"`
+	LastKey   string               `json:"last_nonce,omitempty"`
+	Request   *request             `json:"request,omitempty"`
+	History   []backend.Leadership `json:"history,omitempty"`
 
 	// The marks of a migration. See seal.go.
 	MovedTo   string `json:"moved_to,omitempty"`
@@ -35,7 +35,7 @@ type record struct {
 	Making string `json:"making,omitempty"`
 }
 
-// A holder is who was granted the present reign.
+// A holder is who was granted the present leadership.
 type holder struct {
 	ID       string    `json:"id"`
 	Nonce    string    `json:"nonce"`
@@ -49,11 +49,11 @@ type holder struct {
 	Grant    int       `json:"grant"`   // number of the grant in that session
 }
 
-type wish struct {
-	Term  uint64           `json:"term"`
-	Kind  backend.WishKind `json:"kind"`
-	ID    string           `json:"id,omitempty"`
-	Nonce string           `json:"nonce,omitempty"`
+type request struct {
+	Term  uint64              `json:"term"`
+	Kind  backend.RequestKind `json:"kind"`
+	ID    string              `json:"id,omitempty"`
+	Nonce string              `json:"nonce,omitempty"`
 }
 
 // A duration reads and writes as 1.5s.
@@ -80,8 +80,8 @@ func parseRecord(data []byte, election string) (*record, error) {
 	if err := json.Unmarshal(data, &r); err != nil {
 		return nil, errors.New(backend.Clean(err.Error(), 200, false)) // it quotes what was written
 	}
-	if r.Election != election || r.Term == 0 || r.Beat == 0 {
-		return nil, fmt.Errorf("it is not of this election, or has no term or beat")
+	if r.Election != election || r.Term == 0 || r.Heartbeat == 0 {
+		return nil, fmt.Errorf("it is not of this election, or has no term or heartbeat")
 	}
 	if h := r.Holder; h != nil && (h.ID == "" || h.Nonce == "" || h.TTL <= 0 || !plainNode(h.Node) || !plainNode(h.Session)) {
 		return nil, fmt.Errorf("its holder lacks something")
@@ -94,8 +94,8 @@ func parseRecord(data []byte, election string) (*record, error) {
 	r.End = backend.End(backend.Clean(string(r.End), 16, false))
 	r.LastID, r.LastKey = backend.Clean(r.LastID, backend.MaxID, false), backend.Clean(r.LastKey, 64, false)
 	r.MovedTo, r.MovedFrom = backend.Clean(r.MovedTo, backend.MaxMark, false), backend.Clean(r.MovedFrom, backend.MaxMark, false)
-	if w := r.Wish; w != nil {
-		w.Kind = backend.WishKind(backend.Clean(string(w.Kind), 16, false))
+	if w := r.Request; w != nil {
+		w.Kind = backend.RequestKind(backend.Clean(string(w.Kind), 16, false))
 		w.ID, w.Nonce = backend.Clean(w.ID, backend.MaxID, false), backend.Clean(w.Nonce, 64, false)
 	}
 	return &r, nil
@@ -129,13 +129,13 @@ func (r *record) clone() *record {
 	return &c
 }
 
-// finish ends the reign, if one is on, whose lease ran out so long ago; 0: not known.
+// finish ends the leadership, if one is on, whose lease ran out so long ago; 0: not known.
 func (r *record) finish(how backend.End, now time.Time, lapsed time.Duration) {
 	h := r.Holder
 	if h == nil {
 		return
 	}
-	r.History = backend.Remember(r.History, backend.Reign{Term: r.Term, ID: h.ID, From: h.Elected}.Close(how, now, lapsed))
+	r.History = backend.Remember(r.History, backend.Leadership{Term: r.Term, ID: h.ID, From: h.Elected}.Close(how, now, lapsed))
 	r.End, r.LastID, r.LastKey, r.Holder = how, h.ID, h.Nonce, nil
 }
 
@@ -156,22 +156,22 @@ func (h *holder) candidate() backend.Candidate {
 
 // lease is what the record alone says, vacant.
 func (r *record) lease() backend.Lease {
-	l := backend.Lease{Election: r.Election, Term: r.Term, Beat: r.Beat, End: r.End, LastID: r.LastID, LastNonce: r.LastKey,
+	l := backend.Lease{Election: r.Election, Term: r.Term, Heartbeat: r.Heartbeat, End: r.End, LastID: r.LastID, LastNonce: r.LastKey,
 		MovedTo: r.MovedTo, MovedFrom: r.MovedFrom}
-	if w := r.Wish; w != nil {
-		l.Wish = backend.Wish{Election: r.Election, Term: w.Term, Kind: w.Kind, ID: w.ID, Nonce: w.Nonce}
+	if w := r.Request; w != nil {
+		l.Request = backend.Request{Election: r.Election, Term: w.Term, Kind: w.Kind, ID: w.ID, Nonce: w.Nonce}
 	}
 	return l
 }
 
-// newBeat returns a fresh beat, never 0, which stands for "not seen".
-func newBeat() uint64 { return rand.Uint64() | 1 }
+// newHeartbeat returns a fresh heartbeat, never 0, which stands for "not seen".
+func newHeartbeat() uint64 { return rand.Uint64() | 1 }
 
-// mix makes of a beat and of what it is about another beat, never 0.
-func mix(beat uint64, about string) uint64 {
+// mix makes of a heartbeat and of what it is about another heartbeat, never 0.
+func mix(heartbeat uint64, about string) uint64 {
 	h := fnv.New64a()
-	fmt.Fprintf(h, "%016x %s", beat, about)
-	x := h.Sum64() ^ beat
+	fmt.Fprintf(h, "%016x %s", heartbeat, about)
+	x := h.Sum64() ^ heartbeat
 	x ^= x >> 31
 	x *= 0x9e3779b97f4a7c15
 	return x ^ x>>29 | 1

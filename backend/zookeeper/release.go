@@ -64,7 +64,7 @@ func (b *Backend) release(ctx context.Context, s *session, l backend.Lease) erro
 	if o := b.mine(l.Election); o.node != "" && o.record.held(b.guard.Nonce(), l.Term) && o.term == o.record.Term && b.layout.kind != Node {
 		next := o.record.clone()
 		next.finish(l.End, s.now(), l.Lapsed())
-		next.Beat = newBeat()
+		next.Heartbeat = newHeartbeat()
 		_, failed, err := s.write(ctx,
 			&zk.SetDataRequest{Path: path, Data: next.encode(), Version: o.version},
 			&zk.DeleteRequest{Path: b.layout.node(l.Election, o.node), Version: -1})
@@ -101,7 +101,7 @@ func (b *Backend) release(ctx context.Context, s *session, l backend.Lease) erro
 		h := rec.Holder
 		next := rec.clone()
 		next.finish(l.End, s.now(), l.Lapsed())
-		next.Beat, next.Making = newBeat(), ""
+		next.Heartbeat, next.Making = newHeartbeat(), ""
 		node, version, err := b.nodeOf(ctx, s, l.Election, h)
 		if err != nil {
 			return err
@@ -120,7 +120,7 @@ func (b *Backend) release(ctx context.Context, s *session, l backend.Lease) erro
 			}
 			continue
 		case errors.Is(err, zk.ErrBadVersion), errors.Is(err, zk.ErrNoNode):
-			continue // a wish was written, or a node changed
+			continue // a request was written, or a node changed
 		case err != nil:
 			return err
 		}

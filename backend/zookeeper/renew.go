@@ -130,7 +130,7 @@ func (b *Backend) renew(ctx context.Context, s *session, id int64, held []backen
 				&zk.CheckVersionRequest{Path: b.layout.recordOf(l.Election), Version: mine[k].version})
 		}
 		s.mu.Lock()
-		present, version := s.beats, s.version // another call may note a new session meanwhile
+		present, version := s.heartbeats, s.version // another call may note a new session meanwhile
 		s.mu.Unlock()
 		next := &present
 		all := b.grants(id)
@@ -145,7 +145,7 @@ func (b *Backend) renew(ctx context.Context, s *session, id int64, held []backen
 			groups[length] = append(groups[length], mine[k].grant)
 		}
 		for _, length := range lengths {
-			next = next.renewed(newBeat(), length[0], length[1], groups[length], all)
+			next = next.renewed(newHeartbeat(), length[0], length[1], groups[length], all)
 		}
 		path := b.layout.sessionOf(sessionName(id))
 		ops = append(ops, &zk.SetDataRequest{Path: path, Data: next.encode(), Version: version})
@@ -158,7 +158,7 @@ func (b *Backend) renew(ctx context.Context, s *session, id int64, held []backen
 			}
 			s.at(stat)
 			s.mu.Lock()
-			s.beats, s.version = *next, stat.Version
+			s.heartbeats, s.version = *next, stat.Version
 			s.mu.Unlock()
 			for k, i := range batch {
 				answers[i] = renewed(mine[k], next)
@@ -186,9 +186,9 @@ func (b *Backend) renew(ctx context.Context, s *session, id int64, held []backen
 			s.mu.Lock()
 			same := s.node == id && r.stat.Czxid == s.home
 			if same {
-				was := s.beats
-				s.beats, s.version = *parseBeats(r.data), r.stat.Version
-				s.beats.Nonce, s.beats.ID = was.Nonce, was.ID // whatever somebody has written there
+				was := s.heartbeats
+				s.heartbeats, s.version = *parseHeartbeats(r.data), r.stat.Version
+				s.heartbeats.Nonce, s.heartbeats.ID = was.Nonce, was.ID // whatever somebody has written there
 			}
 			s.mu.Unlock()
 			if !same { // it was deleted, and somebody has made another
@@ -212,11 +212,11 @@ func (b *Backend) renew(ctx context.Context, s *session, id int64, held []backen
 }
 
 // renewed is the answer to a renewal that was made.
-func renewed(o own, beats *beats) backend.Answer {
+func renewed(o own, heartbeats *heartbeats) backend.Answer {
 	now := o.record.lease()
 	now.Holder, now.Ref = o.record.Holder.candidate(), o.node
-	g := beats.find(o.grant)
-	now.Beat, now.TTL, now.Renew = g.beat(o.record.Beat, o.home, o.record.Election), time.Duration(g.TTL), time.Duration(g.Renew)
+	g := heartbeats.find(o.grant)
+	now.Heartbeat, now.TTL, now.Renew = g.heartbeat(o.record.Heartbeat, o.home, o.record.Election), time.Duration(g.TTL), time.Duration(g.Renew)
 	return backend.Answer{Lease: now, Outcome: backend.Granted}
 }
 
@@ -245,7 +245,7 @@ func (b *Backend) recount(ctx context.Context, s *session, id int64, held []back
 		if r.missing || node.missing || bad != nil || node.stat.EphemeralOwner != id || !rec.grants(l, id, o.grant) || !b.layout.is(rec.Holder, o.node) {
 			return
 		}
-		if w := rec.Wish; w != nil && w.Kind == backend.Depose && w.Term == l.Term {
+		if w := rec.Request; w != nil && w.Kind == backend.Depose && w.Term == l.Term {
 			return
 		}
 		keep[k] = true
@@ -286,7 +286,7 @@ func (b *Backend) recheck(ctx context.Context, s *session, held []backend.Lease,
 		a, election := &answers[batch[k]], held[batch[k]].Election
 		r, ok, err := b.still(ctx, s, election, mine[k].node)
 		if err == nil && ok && mine[k].edited(r.data) {
-			a.Wish, err = b.appoint(ctx, s, election, mine[k], r.data)
+			a.Request, err = b.appoint(ctx, s, election, mine[k], r.data)
 		}
 		switch {
 		case err != nil:

@@ -22,25 +22,25 @@ type session struct {
 
 	leaving bool // guarded by b.mu: it is being replaced, and nothing may be asked for that would hang on it
 
-	mu      sync.Mutex
-	id      int64         // as the server said last
-	granted time.Duration // how long it lives unheard, as the server said
-	epoch   int           // grows when a connection is made or lost
-	touched time.Time     // the ensemble's leader is known to have heard of the session since then
-	greeted time.Time     // when the request was sent that a server has greeted us for last
-	answers []exchange    // oldest first, not before touched
-	syncs   int           // sent so far
-	line    *line         // present, or last
-	mute    bool          // nothing is sent any more: as if the process had died
-	used    time.Time     // when a request was made last
-	waiting int           // requests that wait for a connection
-	lastErr error         // why the last attempt to connect failed
-	changed chan struct{} // closed and replaced when any of it changes
-	node    int64         // the session whose own node is known to be there
-	home    int64         // its czxid
-	version int32         // and its version
-	beats   beats         // what it says
-	skew    time.Duration // how much the servers' clock is ahead of ours
+	mu         sync.Mutex
+	id         int64         // as the server said last
+	granted    time.Duration // how long it lives unheard, as the server said
+	epoch      int           // grows when a connection is made or lost
+	touched    time.Time     // the ensemble's leader is known to have heard of the session since then
+	greeted    time.Time     // when the request was sent that a server has greeted us for last
+	answers    []exchange    // oldest first, not before touched
+	syncs      int           // sent so far
+	line       *line         // present, or last
+	mute       bool          // nothing is sent any more: as if the process had died
+	used       time.Time     // when a request was made last
+	waiting    int           // requests that wait for a connection
+	lastErr    error         // why the last attempt to connect failed
+	changed    chan struct{} // closed and replaced when any of it changes
+	node       int64         // the session whose own node is known to be there
+	home       int64         // its czxid
+	version    int32         // and its version
+	heartbeats heartbeats    // what it says
+	skew       time.Duration // how much the servers' clock is ahead of ours
 
 	watching map[string]int // paths whose readings are to leave a watch
 	renewing chan struct{}  // taken by who renews

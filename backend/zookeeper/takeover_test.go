@@ -56,10 +56,10 @@ func (c *client) alive(t testing.TB, admin *zk.Conn) bool {
 func (c *client) watch(t testing.TB, name string) backend.Lease {
 	t.Helper()
 	seen := c.look(t, name)
-	if seen.Watch != ttl {
+	if seen.ObserveFor != ttl {
 		t.Fatalf("want a lease to be watched for %v, got %+v", ttl, seen)
 	}
-	pause(t, seen.Watch)
+	pause(t, seen.ObserveFor)
 	return seen
 }
 
@@ -75,10 +75,10 @@ func TestATakeOverDoesNotWaitForTheEnsemble(t *testing.T) {
 	a.kill()
 	got, err := b.try(b.watch(t, "jobs"))
 	if err != nil || got.Outcome != backend.Granted || got.Term <= held.Term || got.LastNonce != a.me.Nonce || got.End != backend.Failed {
-		t.Fatalf("a bid over what was watched: want granted after a's reign has failed, got %+v, %v", got, err)
+		t.Fatalf("a bid over what was watched: want granted after a's leadership has failed, got %+v, %v", got, err)
 	}
 	if !a.alive(t, admin) {
-		t.Error("the take-over has come so late that the ensemble had ended the session")
+		t.Error("the takeover has come so late that the ensemble had ended the session")
 	}
 	if nodes, _, err := admin.Children(b.layout.lock("jobs")); err != nil || !slices.Equal(nodes, []string{got.Ref}) {
 		t.Errorf("want the dead holder's node gone from the queue, and b's in it; got %q, %v", nodes, err)
@@ -109,7 +109,7 @@ func TestARenewalAfterATakeOverIsRefused(t *testing.T) {
 		t.Fatalf("a bid over what was watched: want granted, got %+v, %v", got, err)
 	}
 	if answers := <-late; len(answers) == 2 && answers[0].Outcome == backend.Granted {
-		t.Fatalf("a renewal that was sent before a take-over and arrived after it was granted: %+v", answers)
+		t.Fatalf("a renewal that was sent before a takeover and arrived after it was granted: %+v", answers)
 	}
 	answers, err := a.renew(held, other)
 	if err != nil || answers[0].Outcome != backend.Refused || answers[1].Outcome != backend.Granted {
@@ -122,7 +122,7 @@ func TestARenewalAfterATakeOverIsRefused(t *testing.T) {
 }
 
 // What is checked last is checked by the transaction itself: a renewal that comes
-// after the challenger has looked for the last time undoes the take-over.
+// after the challenger has looked for the last time undoes the takeover.
 func TestARenewalAtTheLastMomentUndoesATakeOver(t *testing.T) {
 	t.Parallel()
 	o := unhurried(shared(t))
@@ -131,12 +131,12 @@ func TestARenewalAtTheLastMomentUndoesATakeOver(t *testing.T) {
 	b.settleDown(t, "other") // its session is there
 	id, _ := b.session.present()
 	v, err := b.see(t.Context(), b.session, "jobs", watching())
-	if err != nil || v.lease.Watch != ttl {
+	if err != nil || v.lease.ObserveFor != ttl {
 		t.Fatalf("want a lease to watch, got %+v, %v", v.lease, err)
 	}
 	a.keep(t, held)
 	if l, done, err := b.grant(t.Context(), b.session, id, b.bid(v.lease), &v); err != nil || done {
-		t.Fatalf("a take-over from who has renewed since: want it undone, got %+v, %v, %v", l, done, err)
+		t.Fatalf("a takeover from who has renewed since: want it undone, got %+v, %v, %v", l, done, err)
 	}
 	a.keep(t, held)
 	if now := b.look(t, "jobs"); now.Unchanged(v.lease) {
@@ -190,7 +190,7 @@ func TestWithoutTheNodeOfItsSessionALeaseIsLostAndNotTaken(t *testing.T) {
 		t.Fatal(err)
 	}
 	seen := b.look(t, "jobs")
-	if seen.Holder != a.me || seen.Watch != backend.StoreDecides {
+	if seen.Holder != a.me || seen.ObserveFor != backend.ExpiresInStore {
 		t.Fatalf("want a's lease to be waited for, got %+v", seen)
 	}
 	if got, err := b.try(seen); err != nil || got.Outcome != backend.Refused {
@@ -219,7 +219,7 @@ func (c *client) seesFree(t testing.TB, name string) (id int64, v view) {
 	t.Helper()
 	id, _ = c.session.present()
 	v, err := c.see(t.Context(), c.session, name, watching())
-	if err != nil || v.lease.Watch != 0 {
+	if err != nil || v.lease.ObserveFor != 0 {
 		t.Fatalf("want a free lease, got %+v, %v", v.lease, err)
 	}
 	return id, v
@@ -271,10 +271,10 @@ func takenBack(t *testing.T, before func(t *testing.T, admin *zk.Conn, queue str
 		t.Fatalf("a grant with another program's node before ours: want it taken back, got %+v, %v, %v", l, done, err)
 	}
 	seen := a.look(t, "jobs")
-	if seen.Holder.ID != "java" || seen.Watch != backend.StoreDecides || seen.Term <= held.Term {
+	if seen.Holder.ID != "java" || seen.ObserveFor != backend.ExpiresInStore || seen.Term <= held.Term {
 		t.Fatalf("want the other program shown as leader, above term %d; got %+v", held.Term, seen)
 	}
-	if got, err := a.try(seen); err != nil || got.Outcome != backend.Refused || got.Watch != backend.StoreDecides {
+	if got, err := a.try(seen); err != nil || got.Outcome != backend.Refused || got.ObserveFor != backend.ExpiresInStore {
 		t.Fatalf("a bid behind it: want refused, got %+v, %v", got, err)
 	}
 	if nodes, _, err := admin.Children(a.layout.lock("jobs")); err != nil || len(nodes) != 2 {
@@ -365,7 +365,7 @@ func TestTheNodeOfADeadCandidateIsNotWaitedFor(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, c := range []*client{dead, b} {
-		if got, err := c.try(c.look(t, "jobs")); err != nil || got.Outcome != backend.Refused || got.Watch != backend.StoreDecides {
+		if got, err := c.try(c.look(t, "jobs")); err != nil || got.Outcome != backend.Refused || got.ObserveFor != backend.ExpiresInStore {
 			t.Fatalf("a bid behind another program: want refused, to wait for it; got %+v, %v", got, err)
 		}
 	}
@@ -409,7 +409,7 @@ func TestCuratorsLeaderLatchProfitsFromATakeOver(t *testing.T) {
 	a.keep(t, held)
 	a.kill()
 	got, err := b.try(b.watch(t, "jobs"))
-	if err != nil || got.Outcome != backend.Refused || got.Watch != backend.StoreDecides || got.Holder.ID != "java-1" {
+	if err != nil || got.Outcome != backend.Refused || got.ObserveFor != backend.ExpiresInStore || got.Holder.ID != "java-1" {
 		t.Fatalf("b's bid: want refused in favour of java-1, got %+v, %v", got, err)
 	}
 	java.Says(t, "leader")

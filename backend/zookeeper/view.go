@@ -30,9 +30,9 @@ type view struct {
 
 // A glance is how to look at elections: one for all that are looked at together.
 type glance struct {
-	watch bool         // leave watches, and go by those that stand
-	beats *memo        // read what the holders' sessions say of renewals; nil: do not
-	after func() error // what is read without a watch must wait for this; nil: for nothing
+	watch      bool         // leave watches, and go by those that stand
+	heartbeats *memo        // read what the holders' sessions say of renewals; nil: do not
+	after      func() error // what is read without a watch must wait for this; nil: for nothing
 }
 
 // wait waits until something may be read without a watch.
@@ -44,7 +44,7 @@ func (g glance) wait() error {
 }
 
 // watching is the usual glance.
-func watching() glance { return glance{watch: true, beats: &memo{}} }
+func watching() glance { return glance{watch: true, heartbeats: &memo{}} }
 
 // A memo is what was read once for many: the nodes of sessions.
 type memo struct {
@@ -55,10 +55,10 @@ type memo struct {
 // A home is a session's own node.
 type home struct {
 	reading
-	beats *beats
+	heartbeats *heartbeats
 }
 
-func newHome(r reading, err error) (home, error) { return home{r, parseBeats(r.data)}, err }
+func newHome(r reading, err error) (home, error) { return home{r, parseHeartbeats(r.data)}, err }
 
 func (m *memo) get(path string, read func() (reading, error)) (home, error) {
 	m.mu.Lock()
@@ -121,7 +121,7 @@ func (b *Backend) seeOnce(ctx context.Context, s *session, election string, g gl
 	default:
 		v.version = r.stat.Version
 		if v.record, v.bad = parseRecord(r.data, election); v.bad != nil {
-			v.lease.Beat = mix(uint64(r.stat.Mzxid), "unreadable")
+			v.lease.Heartbeat = mix(uint64(r.stat.Mzxid), "unreadable")
 			return nil
 		}
 		v.lease = v.record.lease()
@@ -134,7 +134,7 @@ func (b *Backend) seeOnce(ctx context.Context, s *session, election string, g gl
 				return err
 			}
 			if v.unsure = !v.record.held(b.guard.Nonce(), 0) || v.deleted.String() != v.record.Making; v.unsure {
-				v.lease = backend.Lease{Election: election, Beat: v.record.Beat}
+				v.lease = backend.Lease{Election: election, Heartbeat: v.record.Heartbeat}
 			}
 		}
 	}
@@ -164,8 +164,8 @@ func (b *Backend) seeOnce(ctx context.Context, s *session, election string, g gl
 		v.lease.Ref = fmt.Sprintf("%d records deleted", v.deleted.records+v.deleted.parents)
 	}
 	q := &v.queue
-	if v.lease.Watch = alone; q.blocked {
-		v.lease.Watch = backend.StoreDecides
+	if v.lease.ObserveFor = alone; q.blocked {
+		v.lease.ObserveFor = backend.ExpiresInStore
 	}
 	switch {
 	case !v.lease.Vacant():
@@ -185,7 +185,7 @@ func (b *Backend) seeOnce(ctx context.Context, s *session, election string, g gl
 		l := &v.lease
 		l.Holder.ID = foreignID(q.first.data, q.foreign)
 		l.Ref = strconv.FormatInt(q.first.stat.Czxid, 16)
-		l.Beat = mix(l.Beat, l.Ref)
+		l.Heartbeat = mix(l.Heartbeat, l.Ref)
 		l.Age = s.age(q.first.stat.Ctime)
 	}
 	return nil
@@ -224,11 +224,11 @@ func (b *Backend) seeHolder(ctx context.Context, s *session, g glance, get func(
 	there, path := v.node != "", b.layout.sessionOf(h.Session)
 	// The session's node changes at each renewal, which is read of when it is asked
 	// for. If the lock node is gone it tells whether the holder lives.
-	own := home{beats: &beats{}}
+	own := home{heartbeats: &heartbeats{}}
 	if !there {
 		own, err = newHome(get(once, path))
-	} else if g.beats != nil {
-		own, err = g.beats.get(path, func() (reading, error) {
+	} else if g.heartbeats != nil {
+		own, err = g.heartbeats.get(path, func() (reading, error) {
 			if err := g.wait(); err != nil {
 				return reading{}, err
 			}
@@ -249,16 +249,16 @@ func (b *Backend) seeHolder(ctx context.Context, s *session, g glance, get func(
 		if there {
 			l.Ref = v.node
 		}
-		renewed, made := own.beats.find(h.Grant), own.stat.Czxid
-		if renewed == nil && own.beats.Nonce != h.Nonce {
-			made = own.stat.Mzxid // somebody has written over it, and earlier beats must not come back
+		renewed, made := own.heartbeats.find(h.Grant), own.stat.Czxid
+		if renewed == nil && own.heartbeats.Nonce != h.Nonce {
+			made = own.stat.Mzxid // somebody has written over it, and earlier heartbeats must not come back
 		}
-		if l.Beat = renewed.beat(rec.Beat, made, rec.Election); renewed != nil {
+		if l.Heartbeat = renewed.heartbeat(rec.Heartbeat, made, rec.Election); renewed != nil {
 			l.TTL, l.Renew, l.Age = max(time.Duration(renewed.TTL), 1), time.Duration(renewed.Renew), s.age(own.stat.Mtime)
 		}
 	}
 	// Never shorter than the holder may trust any renewal so far.
-	watch := max(time.Duration(h.TTL), l.TTL, time.Duration(own.beats.Most))
+	watch := max(time.Duration(h.TTL), l.TTL, time.Duration(own.heartbeats.Most))
 	id, _ := s.present()
 	switch {
 	case there && h.Nonce == b.guard.Nonce() && h.Session == sessionName(id):
@@ -267,10 +267,10 @@ func (b *Backend) seeHolder(ctx context.Context, s *session, g glance, get func(
 		// There is nothing to watch, as somebody has deleted it; or nothing that could
 		// be deleted with certainty that it is the holder's; or it is our own, of an
 		// earlier session. The ensemble will.
-		l.Watch = backend.StoreDecides
+		l.ObserveFor = backend.ExpiresInStore
 		return 0, true, nil
 	case there:
-		l.Watch, v.home = watch, own.stat.Version
+		l.ObserveFor, v.home = watch, own.stat.Version
 		return 0, true, nil
 	case !own.missing && h.Nonce == b.guard.Nonce():
 		return 0, false, nil // somebody has deleted our node; we are not to wait for ourselves
@@ -280,12 +280,12 @@ func (b *Backend) seeHolder(ctx context.Context, s *session, g glance, get func(
 	case v.underSeal(b): // then the session's node is all that tells of it, and somebody may have deleted that
 		return watch, false, nil
 	}
-	// The ensemble has ended its session, and the reign with it. But when it did is not
+	// The ensemble has ended its session, and the leadership with it. But when it did is not
 	// for sessions to tell: its holder may have closed it, servers that were started anew
 	// with a smaller maxSessionTimeout end it early, and somebody may have deleted its
 	// nodes. So it is watched for as long as the holder may trust it, at a fixed path
 	// excepted, where nobody can watch before.
-	l.Beat = mix(rec.Beat, "over")
+	l.Heartbeat = mix(rec.Heartbeat, "over")
 	l.End, l.LastID, l.LastNonce = backend.Failed, h.ID, h.Nonce
 	if b.layout.kind == Node || h.Nonce == b.guard.Nonce() {
 		return 0, false, nil

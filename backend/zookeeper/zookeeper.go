@@ -91,7 +91,7 @@ type Backend struct {
 	options Options
 	layout  layout
 	acl     []zk.ACL
-	guard   backend.Guard
+	guard   backend.SingleOwner
 
 	opening chan struct{} // taken while a session is being opened
 
@@ -228,9 +228,9 @@ func (b *Backend) Guarantees() backend.Guarantees {
 		// A session is TTL + 2 renewals long, and renewals are usually a third
 		// of a TTL apart.
 		MaxTTL: o.MaxSession * 3 / 5, MaxSession: o.MaxSession,
-		Margin: o.Tick,
-		Expiry: backend.ByChallengers,
-		Push:   true, Poll: true, // of everything but renewals
+		ClockMargin: o.Tick,
+		Expiry:      backend.ByChallengers,
+		Push:        true, Poll: true, // of everything but renewals
 		Moves: true, Exclusive: true, DurableTerms: true,
 	}
 	if b.layout.kind == Node {

@@ -15,7 +15,7 @@ import (
 	"github.com/go-election/go-election/election"
 )
 
-// A child is the command of one reign, as elect sees it through its guard.
+// A child is the command of one leadership, as elect sees it through its guard.
 type child struct {
 	limits
 	guard  *exec.Cmd

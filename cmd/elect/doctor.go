@@ -16,7 +16,7 @@ import (
 )
 
 // A finding is one line of the doctor's.
-type finding struct {
+type diagnostic struct {
 	Grade string `json:"grade"` // ok, warning or problem
 	What  string `json:"what"`
 	Text  string `json:"text"`
@@ -50,7 +50,7 @@ The code is %d if there is a problem.`, trialElection, exitVacant),
 		Example: example(onStore + "\nelect doctor\nelect doctor --write"),
 		RunE: func(c *cobra.Command, _ []string) error {
 			list := a.examine(c.Context(), write)
-			if slices.ContainsFunc(list, func(f finding) bool { return f.Grade == gradeProblem }) {
+			if slices.ContainsFunc(list, func(f diagnostic) bool { return f.Grade == gradeProblem }) {
 				a.code = exitVacant
 			}
 			if asJSON {
@@ -67,9 +67,9 @@ The code is %d if there is a problem.`, trialElection, exitVacant),
 	return c
 }
 
-func (a *app) examine(ctx context.Context, write bool) (list []finding) {
+func (a *app) examine(ctx context.Context, write bool) (list []diagnostic) {
 	add := func(grade, what, format string, args ...any) {
-		list = append(list, finding{grade, what, fmt.Sprintf(format, args...)})
+		list = append(list, diagnostic{grade, what, fmt.Sprintf(format, args...)})
 	}
 	s, err := a.openStore(ctx)
 	if err != nil {
@@ -77,7 +77,7 @@ func (a *app) examine(ctx context.Context, write bool) (list []finding) {
 		return list
 	}
 	defer s.Close()
-	add(gradeOK, "configuration", "backend %s, ttl %v, renew_every %v, call_timeout %v, margin %v", s.config.Backend, s.TTL, rounded(s.RenewEvery), rounded(s.CallTimeout), rounded(s.Margin))
+	add(gradeOK, "configuration", "backend %s, ttl %v, renew_every %v, call_timeout %v, clock_margin %v", s.config.Backend, s.TTL, rounded(s.RenewEvery), rounded(s.CallTimeout), rounded(s.ClockMargin))
 
 	// As a follower would: one Observe, several times.
 	var times []time.Duration
@@ -97,10 +97,10 @@ func (a *app) examine(ctx context.Context, write bool) (list []finding) {
 		return list
 	}
 	add(gradeOK, "store", "it can be reached and read")
-	list = append(list, speed("reading", times[1:], s.CallTimeout), finding{gradeOK, "connecting", fmt.Sprintf("the first reading took %v", times[0].Round(10*time.Microsecond))})
+	list = append(list, speed("reading", times[1:], s.CallTimeout), diagnostic{gradeOK, "connecting", fmt.Sprintf("the first reading took %v", times[0].Round(10*time.Microsecond))})
 
 	if b, ok := s.Backend.(backend.Inspector); ok {
-		var found []backend.Finding
+		var found []backend.Diagnostic
 		err := s.within(ctx, func(ctx context.Context) (err error) {
 			found, err = b.Inspect(ctx, s.TTL, s.RenewEvery)
 			return err
@@ -154,9 +154,9 @@ func (a *app) examine(ctx context.Context, write bool) (list []finding) {
 }
 
 // kept explains what the store keeps of elections.
-func kept(records []backend.Record, store string, now time.Time) (list []finding) {
+func kept(records []backend.Record, store string, now time.Time) (list []diagnostic) {
 	add := func(grade, what, format string, args ...any) {
-		list = append(list, finding{grade, what, fmt.Sprintf(format, args...)})
+		list = append(list, diagnostic{grade, what, fmt.Sprintf(format, args...)})
 	}
 	led, moved, ahead := 0, map[string]int{}, time.Duration(0)
 	for _, r := range records {
@@ -176,7 +176,7 @@ func kept(records []backend.Record, store string, now time.Time) (list []finding
 		}
 	}
 	if ahead > 10*time.Second {
-		add(gradeWarning, "clock", "a reign began %v from now: clocks differ. Nothing is decided by them, but people read them", ahead.Round(time.Second))
+		add(gradeWarning, "clock", "a leadership began %v from now: clocks differ. Nothing is decided by them, but people read them", ahead.Round(time.Second))
 	}
 	return list
 }
@@ -193,17 +193,17 @@ func advise(err error) string {
 }
 
 // speed compares how long calls took with what they may take.
-func speed(what string, times []time.Duration, timeout time.Duration) finding {
+func speed(what string, times []time.Duration, timeout time.Duration) diagnostic {
 	slices.Sort(times)
 	median, worst := times[len(times)/2].Round(10*time.Microsecond), times[len(times)-1].Round(10*time.Microsecond)
 	text := fmt.Sprintf("%v, the slowest of %d %v; a call may take %v", median, len(times), worst, rounded(timeout))
 	switch {
 	case worst > timeout:
-		return finding{gradeProblem, what, text + ": leaders would lose their lease"}
+		return diagnostic{gradeProblem, what, text + ": leaders would lose their lease"}
 	case worst > timeout/4:
-		return finding{gradeWarning, what, text + ": little is left for a bad moment; a longer ttl helps"}
+		return diagnostic{gradeWarning, what, text + ": little is left for a bad moment; a longer ttl helps"}
 	}
-	return finding{gradeOK, what, text}
+	return diagnostic{gradeOK, what, text}
 }
 
 // A timed backend writes down how long its writes take.
@@ -228,13 +228,13 @@ func (b timed) Release(ctx context.Context, held []backend.Lease) error {
 }
 
 // trial leads an election of its own for a moment.
-func (a *app) trial(ctx context.Context, s *store) (list []finding) {
+func (a *app) trial(ctx context.Context, s *store) (list []diagnostic) {
 	add := func(grade, format string, args ...any) {
-		list = append(list, finding{grade, "writing", fmt.Sprintf(format, args...)})
+		list = append(list, diagnostic{grade, "writing", fmt.Sprintf(format, args...)})
 	}
 	inner, err := s.config.OpenBackend(ctx)
 	if err != nil {
-		return []finding{{gradeProblem, "writing", err.Error()}}
+		return []diagnostic{{gradeProblem, "writing", err.Error()}}
 	}
 	b := timed{inner, map[string][]time.Duration{}}
 	o := s.config.Election
@@ -242,7 +242,7 @@ func (a *app) trial(ctx context.Context, s *store) (list []finding) {
 	m, err := election.New(b, &o)
 	if err != nil {
 		inner.Close()
-		return []finding{{gradeProblem, "writing", err.Error()}}
+		return []diagnostic{{gradeProblem, "writing", err.Error()}}
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.takeover(0))
 	defer cancel()
@@ -290,12 +290,12 @@ func (a *app) trial(ctx context.Context, s *store) (list []finding) {
 }
 
 // expect says what this configuration promises, by the formulas of package backend.
-func expect(o election.Options, g backend.Guarantees) []finding {
-	more := o.Silence + o.Priority
+func expect(o election.Options, g backend.Guarantees) []diagnostic {
+	more := o.FailoverDelay + o.IncumbentGrace
 	crash := ""
 	switch g.Expiry {
 	case backend.ByKernel:
-		crash = fmt.Sprintf("milliseconds: the kernel frees the lease with the process (%v more for silence and priority)", more)
+		crash = fmt.Sprintf("milliseconds: the kernel frees the lease with the process (%v more for failover delay and incumbent grace)", more)
 	case backend.ByOperator:
 		crash = "nobody follows until somebody says so"
 	default:
@@ -304,7 +304,7 @@ func expect(o election.Options, g backend.Guarantees) []finding {
 		least := o.TTL - o.RenewEvery
 		crash = fmt.Sprintf("from %v to %v without a leader", rounded(least), rounded(most))
 		if more > 0 {
-			crash += fmt.Sprintf(", of which %v are silence and priority", more)
+			crash += fmt.Sprintf(", of which %v are failover delay and incumbent grace", more)
 		}
 	}
 	per := func(d time.Duration) float64 { return float64(time.Second) / float64(d) }
@@ -313,18 +313,18 @@ func expect(o election.Options, g backend.Guarantees) []finding {
 	if g.Poll {
 		follower, how = per(o.RenewEvery)+per(o.TTL), "it reads after each renewal"
 	}
-	trust := o.TTL - o.Margin
-	list := []finding{
+	trust := o.TTL - o.ClockMargin
+	list := []diagnostic{
 		{gradeOK, "crash", crash},
 		{gradeOK, "resignation", map[bool]string{true: "milliseconds: others are told", false: fmt.Sprintf("up to %v: others read", rounded(o.RenewEvery))}[g.Push]},
 		{gradeOK, "store away", fmt.Sprintf("a leader steps down from %v to %v after its last answer; nobody leads until the store is back", rounded(trust-o.RenewEvery), rounded(trust))},
 		{gradeOK, "idle load", fmt.Sprintf("a leader makes %.2f calls of the backend a second for all it leads, a follower %.2f (%s); one call can be several statements or requests", per(o.RenewEvery)+per(o.TTL), follower, how)},
 	}
 	if !g.Exclusive {
-		list = append(list, finding{gradeWarning, "promises", "two leaders are not excluded by this backend as it is configured"})
+		list = append(list, diagnostic{gradeWarning, "promises", "two leaders are not excluded by this backend as it is configured"})
 	}
 	if !g.DurableTerms {
-		list = append(list, finding{gradeWarning, "promises", "terms do not outlive the store: do not fence by them"})
+		list = append(list, diagnostic{gradeWarning, "promises", "terms do not outlive the store: do not fence by them"})
 	}
 	return list
 }

@@ -67,5 +67,5 @@ func (a *app) forget(ctx context.Context, name string, yes bool) error {
 // takeover is how long it takes at most to be elected where nobody leads any more, whose
 // leases lasted so long.
 func (s *store) takeover(ttl time.Duration) time.Duration {
-	return max(ttl, s.TTL) + s.TTL + s.Guarantees().Takeover + s.Silence + s.Priority + 5*time.Second
+	return max(ttl, s.TTL) + s.TTL + s.Guarantees().Takeover + s.FailoverDelay + s.IncumbentGrace + 5*time.Second
 }

@@ -23,7 +23,7 @@ import (
 //
 //   - Elect tells the guard until when the lease is trusted, as an instant of a
 //     clock that both read (CLOCK_BOOTTIME, read before Leadership.Remaining is asked:
-//     so the instant is no later than the truth). Trust only ever grows while a reign
+//     so the instant is no later than the truth). Trust only ever grows while a leadership
 //     lasts, so an old instant is a safe one. After a loss, or while stepping down,
 //     Remaining is 0 and nothing is said any more: the last instant holds, since the
 //     lease is released after the lead function has returned, and never before the
@@ -64,7 +64,7 @@ const (
 	guardLock    = 5 // of the file backend, if it is there
 )
 
-// A guard runs one command for one reign.
+// A guard runs one command for one leadership.
 type guard struct {
 	limits
 	until   time.Duration // trust ends, on CLOCK_BOOTTIME

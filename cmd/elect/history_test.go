@@ -17,7 +17,7 @@ func TestAHistoryShowsSilenceAndTheTimeNobodyLed(t *testing.T) {
 		}
 		return moment
 	}
-	reigns := []backend.Reign{
+	leaderships := []backend.Leadership{
 		{Term: 6, ID: "a", From: at("02:10:00"), To: at("02:25:23"), End: backend.Failed},
 		{Term: 5, ID: "b", From: at("02:00:00"), To: at("02:10:00").Add(-20 * time.Millisecond), End: backend.Released},
 	}
@@ -28,7 +28,7 @@ func TestAHistoryShowsSilenceAndTheTimeNobodyLed(t *testing.T) {
 		silent bool
 		want   []string // the first lines
 	}{
-		{"led", backend.Record{Lease: leads, Elected: at("02:30:09"), History: reigns}, false, []string{
+		{"led", backend.Record{Lease: leads, Elected: at("02:30:09"), History: leaderships}, false, []string{
 			"7 c 2026-06-01 02:30:09 - - leads",
 			"- nobody 2026-06-01 02:25:23 2026-06-01 02:30:09 4m46s vacant",
 			"6 a 2026-06-01 02:10:00 2026-06-01 02:25:23 15m23s failed",
@@ -37,7 +37,7 @@ func TestAHistoryShowsSilenceAndTheTimeNobodyLed(t *testing.T) {
 		{"silent", backend.Record{Lease: leads, Elected: at("02:30:09")}, true, []string{
 			"7 c 2026-06-01 02:30:09 - - silent: has not renewed for 45s",
 		}},
-		{"vacant", backend.Record{Lease: backend.Lease{Term: 6, LastID: "a", End: backend.Failed}, History: reigns}, false, []string{
+		{"vacant", backend.Record{Lease: backend.Lease{Term: 6, LastID: "a", End: backend.Failed}, History: leaderships}, false, []string{
 			"- nobody 2026-06-01 02:25:23 - - vacant",
 			"6 a 2026-06-01 02:10:00 2026-06-01 02:25:23 15m23s failed",
 		}},

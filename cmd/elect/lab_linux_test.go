@@ -72,14 +72,14 @@ func live(file string) {
 	}
 }
 
-// A beat is a line of the history: somebody was alive in a term.
-type beat struct {
+// A heartbeat is a line of the history: somebody was alive in a term.
+type heartbeat struct {
 	term uint64
 	pid  int
 	at   time.Duration
 }
 
-func readHistory(t testing.TB, file string) (beats []beat) {
+func readHistory(t testing.TB, file string) (heartbeats []heartbeat) {
 	t.Helper()
 	text, err := os.ReadFile(file)
 	if errors.Is(err, os.ErrNotExist) {
@@ -98,9 +98,9 @@ func readHistory(t testing.TB, file string) (beats []beat) {
 		if err := errors.Join(err1, err2, err3); err != nil {
 			t.Fatalf("the history has the line %q: %v", line, err)
 		}
-		beats = append(beats, beat{term, pid, time.Duration(at)})
+		heartbeats = append(heartbeats, heartbeat{term, pid, time.Duration(at)})
 	}
-	return beats
+	return heartbeats
 }
 
 // checkHistory fails the test if commands of two terms were alive at the same time.
@@ -164,7 +164,7 @@ func environ(dir string, extra ...string) (env []string) {
 const patience = 3 * time.Minute
 
 // calm is a TTL with which nobody loses the lead because the machine is busy. On files
-// it makes no hand-over slower, but those that an operator wishes for.
+// it makes no handover slower, but those that an operator requests for.
 const calm = "ELECTION_TTL=30s"
 
 // onFiles is the environment for the file backend in a directory of the test's own.

@@ -90,7 +90,7 @@ elect list`),
 	root.AddCommand(a.runCommand())
 	root.AddCommand(a.statusCommands()...)
 	root.AddCommand(a.watchCommand(), a.forgetCommand(), a.serveCommand(), a.doctorCommand(), a.schemaCommand(), a.migrateCommand(), a.demoCommand(), a.manCommand(), a.versionCommand())
-	root.AddCommand(a.wishCommands()...)
+	root.AddCommand(a.requestCommands()...)
 	root.AddCommand(a.localCommands()...)
 	explainOthers(root)
 	a.complete(root)

@@ -96,19 +96,19 @@ elect run billing/nightly --id host-1 --restart on-failure -- echo billed`),
 // must always be in time.
 func (o *runOptions) limits(e election.Options) (limits, error) {
 	l := limits{grace: o.grace, reserve: o.reserve, stop: o.wait}
-	slack := e.TTL - e.Margin - e.RenewEvery - e.CallTimeout
+	slack := e.TTL - e.ClockMargin - e.RenewEvery - e.CallTimeout
 	if l.grace == 0 {
 		l.grace = slack * 3 / 5
 	}
 	if l.reserve == 0 {
 		l.reserve = min(l.grace/3, time.Second)
 	}
-	most := e.TTL - e.Margin - e.RenewEvery
+	most := e.TTL - e.ClockMargin - e.RenewEvery
 	switch {
 	case l.grace < 0 || l.reserve < time.Millisecond || l.stop < 0:
 		return l, fmt.Errorf("--grace %v, --reserve %v and --stop-timeout %v must not be negative, and a reserve is at least 1ms", l.grace, l.reserve, l.stop)
 	case l.grace+l.reserve >= most:
-		return l, fmt.Errorf("--grace + --reserve = %v + %v = %v, must be less than ttl - margin - renew_every = %v: the command would be ended before the lease is renewed",
+		return l, fmt.Errorf("--grace + --reserve = %v + %v = %v, must be less than ttl - clock_margin - renew_every = %v: the command would be ended before the lease is renewed",
 			rounded(l.grace), rounded(l.reserve), rounded(l.grace+l.reserve), rounded(most))
 	}
 	return l, nil

@@ -249,7 +249,7 @@ func (r *runner) end(s syscall.Signal) {
 	<-c.done
 }
 
-// lead is one reign.
+// lead is one leadership.
 func (r *runner) lead(ctx context.Context, lead *election.Leadership) error {
 	var lock *os.File
 	if r.lock != nil {

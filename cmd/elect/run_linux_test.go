@@ -331,9 +331,9 @@ func TestElectRefusesAProcThatIsNotItsOwn(t *testing.T) {
 
 func TestGraceAndReserveFitIntoTheLease(t *testing.T) {
 	t.Parallel()
-	o := election.Options{TTL: 10 * time.Second, RenewEvery: 3 * time.Second, CallTimeout: 2 * time.Second, Margin: 2 * time.Second}
+	o := election.Options{TTL: 10 * time.Second, RenewEvery: 3 * time.Second, CallTimeout: 2 * time.Second, ClockMargin: 2 * time.Second}
 	l, err := (&runOptions{wait: time.Second}).limits(o)
-	if slack := o.TTL - o.RenewEvery - o.CallTimeout - o.Margin; err != nil || l.grace+l.reserve >= slack {
+	if slack := o.TTL - o.RenewEvery - o.CallTimeout - o.ClockMargin; err != nil || l.grace+l.reserve >= slack {
 		t.Errorf("by default %v + %v, %v: a renewal that hangs for CallTimeout would end the command before the next could come", l.grace, l.reserve, err)
 	}
 	for _, bad := range []runOptions{{grace: 5 * time.Second}, {grace: 4900 * time.Millisecond, reserve: 100 * time.Millisecond}, {grace: -1}, {reserve: -1}, {wait: -1}, {reserve: 1}} {

@@ -18,7 +18,7 @@ import (
 // exitVacant is the code of "elect status NAME" if nobody leads.
 const exitVacant = 1
 
-// A store is a backend without a manager: for one look, or one wish.
+// A store is a backend without a manager: for one look, or one request.
 type store struct {
 	backend.Backend
 	election.Options // complete
@@ -119,26 +119,26 @@ func (s *store) members(ctx context.Context) ([]backend.Member, error) {
 
 // A state is an election as JSON has it.
 type state struct {
-	Election  string      `json:"election"`
-	Store     string      `json:"store,omitempty"` // of one election: the backend, and where it is
-	Leader    *leader     `json:"leader"`          // null: nobody leads; if silent: who led last, for it has not renewed for its TTL
-	Silent    bool        `json:"silent,omitempty"`
-	Term      uint64      `json:"term,string"` // of the leader, or of the last one; a text, as in all JSON of ours: numbers above 2^53 are not exact there
-	Elected   *time.Time  `json:"elected,omitempty"`
-	TTL       float64     `json:"ttl_seconds,omitempty"`
-	Age       float64     `json:"renewed_seconds_ago,omitempty"`
-	LastID    string      `json:"last_leader,omitempty"`
-	End       backend.End `json:"last_end,omitempty"`
-	Wish      *wish       `json:"wish,omitempty"`
-	MovedTo   string      `json:"moved_to,omitempty"`
-	MovedFrom string      `json:"moved_from,omitempty"`
-	History   []reign     `json:"history,omitempty"`
-	Members   []person    `json:"members,omitempty"`
+	Election  string       `json:"election"`
+	Store     string       `json:"store,omitempty"` // of one election: the backend, and where it is
+	Leader    *leader      `json:"leader"`          // null: nobody leads; if silent: who led last, for it has not renewed for its TTL
+	Silent    bool         `json:"silent,omitempty"`
+	Term      uint64       `json:"term,string"` // of the leader, or of the last one; a text, as in all JSON of ours: numbers above 2^53 are not exact there
+	Elected   *time.Time   `json:"elected,omitempty"`
+	TTL       float64      `json:"ttl_seconds,omitempty"`
+	Age       float64      `json:"renewed_seconds_ago,omitempty"`
+	LastID    string       `json:"last_leader,omitempty"`
+	End       backend.End  `json:"last_end,omitempty"`
+	Request   *request     `json:"request,omitempty"`
+	MovedTo   string       `json:"moved_to,omitempty"`
+	MovedFrom string       `json:"moved_from,omitempty"`
+	History   []leadership `json:"history,omitempty"`
+	Members   []person     `json:"members,omitempty"`
 }
 
-// A reign is a past one, as [backend.Reign], but for its term.
-type reign struct {
-	backend.Reign
+// A leadership is a past one, as [backend.Leadership], but for its term.
+type leadership struct {
+	backend.Leadership
 	Term uint64 `json:"term,string"`
 }
 
@@ -148,9 +148,9 @@ type leader struct {
 	Metadata string `json:"metadata,omitempty"`
 }
 
-type wish struct {
-	Kind backend.WishKind `json:"kind"`
-	ID   string           `json:"id,omitempty"`
+type request struct {
+	Kind backend.RequestKind `json:"kind"`
+	ID   string              `json:"id,omitempty"`
 }
 
 type person struct {
@@ -165,7 +165,7 @@ func stateOf(r backend.Record) state {
 		MovedTo: r.MovedTo, MovedFrom: r.MovedFrom,
 	}
 	for _, h := range r.History {
-		s.History = append(s.History, reign{h, h.Term})
+		s.History = append(s.History, leadership{h, h.Term})
 	}
 	if !r.Vacant() {
 		s.Leader, s.Age = &leader{r.Holder.ID, r.Holder.Address, r.Holder.Metadata}, r.Age.Seconds()
@@ -173,8 +173,8 @@ func stateOf(r backend.Record) state {
 			s.Elected = &r.Elected
 		}
 	}
-	if r.Wish.Kind != "" {
-		s.Wish = &wish{r.Wish.Kind, r.Wish.ID}
+	if r.Request.Kind != "" {
+		s.Request = &request{r.Request.Kind, r.Request.ID}
 	}
 	return s
 }
@@ -182,7 +182,7 @@ func stateOf(r backend.Record) state {
 // aged reports whether a leader, by the age of its lease, has not renewed it for its
 // TTL. Where the store itself ends leases, what it shows is what counts.
 func (s *store) aged(r backend.Record) bool {
-	decided := r.Watch == backend.StoreDecides && s.Guarantees().Expiry != backend.ByKernel
+	decided := r.ObserveFor == backend.ExpiresInStore && s.Guarantees().Expiry != backend.ByKernel
 	return !r.Vacant() && !decided && r.TTL > 0 && r.Age > r.TTL
 }
 
@@ -212,8 +212,8 @@ func (s *store) silent(ctx context.Context, records []backend.Record) (map[strin
 			if err != nil {
 				return nil, err
 			}
-			now := seen(r) // the beat also changes when a session ends, but is not written then
-			renewed := now.Beat != before.Beat && now.written.After(before.written.Add(before.Renew/2))
+			now := seen(r) // the heartbeat also changes when a session ends, but is not written then
+			renewed := now.Heartbeat != before.Heartbeat && now.written.After(before.written.Add(before.Renew/2))
 			if now.Term != before.Term || renewed || !s.aged(r) {
 				delete(old, name)
 			}
@@ -264,7 +264,7 @@ leader itself knows that it leads.`, exitVacant, exitElect),
 		},
 	}
 	history := &cobra.Command{
-		Use: "history NAME", Short: fmt.Sprintf("Show the present reign and the last %d", backend.MaxHistory), Args: cobra.ExactArgs(1),
+		Use: "history NAME", Short: fmt.Sprintf("Show the present leadership and the last %d", backend.MaxHistory), Args: cobra.ExactArgs(1),
 		Example: example(onStore + "\nelect run billing -- true\nelect history billing"),
 		RunE:    func(c *cobra.Command, args []string) error { return a.history(c.Context(), args[0], asJSON[2]) },
 	}
@@ -372,8 +372,8 @@ func (a *app) status(ctx context.Context, name string, asJSON bool) error {
 		}
 		line("renewed", "%.1fs ago; it lasts %v and is renewed every %v", st.Age, r.TTL, rounded(r.Renew))
 	}
-	if st.Wish != nil {
-		line("wish", "%s %s", st.Wish.Kind, st.Wish.ID)
+	if st.Request != nil {
+		line("request", "%s %s", st.Request.Kind, st.Request.ID)
 	}
 	if st.MovedTo != "" {
 		line("moved", "to %s: nobody leads by this store any more", st.MovedTo)

@@ -64,8 +64,8 @@ func (f *fleet) leader() (m *member, command int) {
 	return m, command
 }
 
-// lastBeat is when anybody was alive last.
-func (f *fleet) lastBeat() (last time.Duration) {
+// lastHeartbeat is when anybody was alive last.
+func (f *fleet) lastHeartbeat() (last time.Duration) {
 	for _, b := range readHistory(f.t, f.history) {
 		last = max(last, b.at)
 	}
@@ -159,7 +159,7 @@ func (f *fleet) torment(name string, do func(*member, int), undo func(*member)) 
 		f.leader()
 		at := boottime()
 		testbed.Eventually(f.t, patience, "the next command lives for a while", func() error {
-			if f.lastBeat() < at+300*time.Millisecond {
+			if f.lastHeartbeat() < at+300*time.Millisecond {
 				return fmt.Errorf("not yet")
 			}
 			return nil
@@ -183,12 +183,12 @@ func (f *fleet) torment(name string, do func(*member, int), undo func(*member)) 
 func (f *fleet) silent(what string, began time.Duration) {
 	f.t.Helper()
 	testbed.Eventually(f.t, patience, what+": nobody is alive", func() error {
-		if quiet := boottime() - f.lastBeat(); quiet < testTTL {
+		if quiet := boottime() - f.lastHeartbeat(); quiet < testTTL {
 			return fmt.Errorf("somebody was alive %v ago", quiet)
 		}
 		return nil
 	})
-	lived := f.lastBeat() - began
+	lived := f.lastHeartbeat() - began
 	if lived >= testTTL-testTTL/6 {
 		f.t.Errorf("%s: the command lived on for %v; trust ended after %v at the latest", what, lived, testTTL-testTTL/6)
 	}

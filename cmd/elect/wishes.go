@@ -12,26 +12,26 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// wishCommands are nominate and depose: wishes that are written beside the lease.
-func (a *app) wishCommands() []*cobra.Command {
+// requestCommands are nominate and depose: requests that are written beside the lease.
+func (a *app) requestCommands() []*cobra.Command {
 	var yes [2]bool
 	nominate := &cobra.Command{
 		Use: "nominate NAME ID", Short: "Ask that the candidate ID lead next", Args: cobra.ExactArgs(2),
 		Long: `Write beside the lease of NAME that the candidate ID should lead next.
 
 Nothing happens until that candidate sees it and is ready; then the leader ends its work
-in order and releases, and for one TTL only the nominee bids. The wish is scoped to the
+in order and releases, and for one TTL only the nominee bids. The request is scoped to the
 present term: it dies with it. There are never two leaders.`,
 		Example: example(aLeader + "elect nominate billing host-2 --yes\nelect run billing --id host-2 -- echo host-2 leads" + endOfRun),
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := backend.CheckID(args[1]); err != nil {
 				return err
 			}
-			return a.wish(c.Context(), args[0], backend.Nominate, args[1], yes[0])
+			return a.request(c.Context(), args[0], backend.Nominate, args[1], yes[0])
 		},
 	}
 	depose := &cobra.Command{
-		Use: "depose NAME", Short: "End the present reign against the leader's will", Args: cobra.ExactArgs(1),
+		Use: "depose NAME", Short: "End the present leadership against the leader's will", Args: cobra.ExactArgs(1),
 		Long: `Write beside the lease of NAME that its leader is deposed.
 
 Its next renewal is refused: it ends its work, releases, and stays out for one TTL. It is
@@ -39,7 +39,7 @@ never faster than the leader's own stepping down, so there are never two leaders
 leader that is stopped or cut off does not hear of it; its lease runs out as it would.`,
 		Example: example(aLeader + "elect depose billing --yes" + endOfRun),
 		RunE: func(c *cobra.Command, args []string) error {
-			return a.wish(c.Context(), args[0], backend.Depose, "", yes[1])
+			return a.request(c.Context(), args[0], backend.Depose, "", yes[1])
 		},
 	}
 	for i, c := range []*cobra.Command{nominate, depose} {
@@ -48,7 +48,7 @@ leader that is stopped or cut off does not hear of it; its lease runs out as it 
 	return []*cobra.Command{nominate, depose}
 }
 
-func (a *app) wish(ctx context.Context, name string, kind backend.WishKind, id string, yes bool) error {
+func (a *app) request(ctx context.Context, name string, kind backend.RequestKind, id string, yes bool) error {
 	s, err := a.openStore(ctx)
 	if err != nil {
 		return err
@@ -92,14 +92,14 @@ func (a *app) wish(ctx context.Context, name string, kind backend.WishKind, id s
 		}
 	}
 	err = s.within(ctx, func(ctx context.Context) error {
-		return s.Ask(ctx, []backend.Wish{{Election: name, Term: r.Term, Kind: kind, ID: id}})
+		return s.Request(ctx, []backend.Request{{Election: name, Term: r.Term, Kind: kind, ID: id}})
 	})
 	if errors.Is(err, backend.ErrStale) {
 		return fmt.Errorf("the leader has changed meanwhile; look again: %w", err)
 	} else if err != nil {
 		return err
 	}
-	fmt.Fprintf(a.out, "The wish is written. See: elect watch %s\n", name)
+	fmt.Fprintf(a.out, "The request is written. See: elect watch %s\n", name)
 	return nil
 }
 

@@ -74,7 +74,7 @@ func TestStatusListAndHistory(t *testing.T) {
 		t.Errorf("code %d, %v: %s", code, err, out)
 	}
 	if s.Term < 1<<50 || !strings.Contains(out, fmt.Sprintf(`"term":"%d"`, s.Term)) || strings.Count(out, `"term":"`) != 3 {
-		t.Errorf("a term is a text in JSON, that of the reign and those of the past: %s", out)
+		t.Errorf("a term is a text in JSON, that of the leadership and those of the past: %s", out)
 	}
 	if list, _ := call(t, env, "list", "--json"); strings.Count(list, `"term":"`) != 3 || strings.Contains(list, `"term":1`) {
 		t.Errorf("list: %s", list)
@@ -268,7 +268,7 @@ func TestTextOfAStoreIsHarmlessOnATerminal(t *testing.T) {
 	t.Parallel()
 	r := clean(backend.Record{
 		Lease:   backend.Lease{Election: "job", Term: 1, Holder: backend.Candidate{ID: "a\x1b[2Jb", Nonce: "n", Address: "x\ty"}, MovedTo: "m\x07"},
-		History: []backend.Reign{{ID: "old\x1b]0;evil\x07"}},
+		History: []backend.Leadership{{ID: "old\x1b]0;evil\x07"}},
 	})
 	s := stateOf(r)
 	for _, text := range []string{s.word(), s.Leader.ID, s.Leader.Address, s.History[0].ID, r.MovedTo} {

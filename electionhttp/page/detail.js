@@ -73,10 +73,10 @@ function show(e) {
   if (why(e.reason) && e.kind !== "elected") fact("Because", why(e.reason), e.detail ? make("span", { class: "aside" }, id(e.detail)) : "");
   fact("Since", `${moment(new Date(e.since))} (${span(serverNow() - Date.parse(e.since))})`);
   fact("Term", e.term === "0" ? "–" : e.term);
-  if (e.left_ms !== null) fact(e.leading ? "Lease lasts" : "May be taken over in", `${Math.round(e.left_ms / 1000)} s, unless it is renewed`);
+  if (e.remaining_ms !== null) fact(e.leading ? "Lease lasts" : "May be taken over in", `${Math.round(e.remaining_ms / 1000)} s, unless it is renewed`);
   if (e.previous && !e.leader) fact("Led before", id(e.previous.id));
-  const wish = e.wish || (e.record && e.record.wish);
-  if (wish) fact("Asked for", wish.kind === "depose" ? "that the leader goes" : "that ", wish.kind === "depose" ? "" : id(wish.id || ""), wish.kind === "depose" ? "" : " leads next");
+  const request = e.request || (e.record && e.record.request);
+  if (request) fact("Asked for", request.kind === "depose" ? "that the leader goes" : "that ", request.kind === "depose" ? "" : id(request.id || ""), request.kind === "depose" ? "" : " leads next");
   if (!status()?.observer) fact("This process", e.paused ? "is paused" : e.leading ? "leads" : e.campaigning ? "is a candidate" : "watches");
   if (e.record && e.record.moved_to) fact("Moved to", id(e.record.moved_to));
   $("detail").replaceChildren(make("div", { class: "sheet" }, head(e.election, e), facts, ...[candidates(e), e.actions ? actions(e) : null].filter(Boolean), history(e)));
@@ -112,7 +112,7 @@ function history(e) {
     next = r.from;
   }
   return make("section", null, make("h3", null, "Past leaderships, by the store's clock"),
-    lines.length === 0 ? make("p", { class: "quiet" }, "None is kept.") : make("ol", { class: "reigns" }, ...lines));
+    lines.length === 0 ? make("p", { class: "quiet" }, "None is kept.") : make("ol", { class: "leaderships" }, ...lines));
 }
 
 function actions(e) {

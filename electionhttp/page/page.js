@@ -105,7 +105,7 @@ function judge() {
     const head = names.length === 1 && vacant === 1 ? `${names[0]} has no leader` : `${elections(vacant)} of ${c.total.toLocaleString("en")} have no leader`;
     return ["warn", "vacant", vacant === 1 ? head.replace(" have ", " has ") : head, who];
   }
-  if (last.sick) return ["warn", "alarm", "The health check of this process fails", `So it leads nothing. ${who}`];
+  if (last.unhealthy) return ["warn", "alarm", "The health check of this process fails", `So it leads nothing. ${who}`];
   if (!c.total) return ["wait", "all", "No election has been joined yet", ""];
   if (c.paused) return ["warn", "paused", last.paused ? "This process is paused" : `This process is paused in ${elections(c.paused)}`, used ? `${led}. ${who}` : who];
   if (!used) return ["wait", "vacant", "No election is in use", idle];
@@ -221,8 +221,8 @@ function tick() {
   for (const row of known.values()) {
     const e = row.e;
     text(row.querySelector("time"), span(now - Date.parse(e.since)));
-    const has = e.left_ms !== null && reached;
-    const left = has ? Math.max(0, e.left_ms - passed) : 0;
+    const has = e.remaining_ms !== null && reached;
+    const left = has ? Math.max(0, e.remaining_ms - passed) : 0;
     text(row.querySelector(".left"), has ? `${(left / 1000).toFixed(0)} s` : "–");
     row.querySelector(".left").title = has ? (e.leading ? "left of the lease unless it is renewed" : "until it may be taken over, unless it is renewed") : "";
     row.querySelector(".meter").hidden = !has;

@@ -149,16 +149,16 @@ func run(t *testing.T, binary, file string, environ []string) string {
 // check reads in the output that the leaders are who they should be.
 func check(t *testing.T, name, out string) {
 	t.Helper()
-	reigns := elected.FindAllStringSubmatch(out, -1)
+	leaderships := elected.FindAllStringSubmatch(out, -1)
 	want := map[string]int{"memory": 2, "manual": 1}[name]
 	if want == 0 {
 		want = 3
 	}
-	if len(reigns) != want {
-		t.Fatalf("%d reigns, want %d:\n%s", len(reigns), want, out)
+	if len(leaderships) != want {
+		t.Fatalf("%d leaderships, want %d:\n%s", len(leaderships), want, out)
 	}
-	for i, r := range reigns {
-		for _, earlier := range reigns[:i] {
+	for i, r := range leaderships {
+		for _, earlier := range leaderships[:i] {
 			if r[1] == earlier[1] || len(r[2]) < len(earlier[2]) || r[2] <= earlier[2] {
 				t.Errorf("%s leads in term %s after %s in term %s:\n%s", r[1], r[2], earlier[1], earlier[2], out)
 			}

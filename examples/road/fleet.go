@@ -23,8 +23,8 @@ type fleet struct {
 	started int
 
 	mu     sync.Mutex
-	told   map[uint64]map[string]*reign // by term and member
-	latest uint64                       // the greatest term
+	told   map[uint64]map[string]*leadership // by term and member
+	latest uint64                            // the greatest term
 }
 
 // A member is one process.
@@ -37,13 +37,13 @@ type member struct {
 
 	// Guarded by the fleet's mutex.
 	up, leads bool
-	term      uint64 // of its latest reign
+	term      uint64 // of its latest leadership
 	moved     string
 	failure   bytes.Buffer
 }
 
 func newFleet(o options) *fleet {
-	return &fleet{options: o, began: time.Now(), told: map[uint64]map[string]*reign{}}
+	return &fleet{options: o, began: time.Now(), told: map[uint64]map[string]*leadership{}}
 }
 
 func (f *fleet) say(format string, args ...any) {
@@ -94,22 +94,22 @@ func (f *fleet) take(m *member, r report) {
 	if r.Moved != "" {
 		m.moved = r.Moved
 	}
-	if r.Reign == nil {
+	if r.Leadership == nil {
 		return
 	}
-	m.term = r.Reign.Term
+	m.term = r.Leadership.Term
 	if f.told[m.term] == nil {
-		f.told[m.term] = map[string]*reign{}
+		f.told[m.term] = map[string]*leadership{}
 	}
 	if f.told[m.term][m.id] == nil {
 		f.say("%s, at stage %q, leads in term %d", m.id, m.stage, m.term)
 	}
-	f.told[m.term][m.id] = r.Reign
+	f.told[m.term][m.id] = r.Leadership
 	f.latest = max(f.latest, m.term)
 }
 
 // history is all that was told so far. The caller has the mutex, or is alone.
-func (f *fleet) history() (all []reign) {
+func (f *fleet) history() (all []leadership) {
 	for _, term := range f.told {
 		for _, r := range term {
 			all = append(all, *r)

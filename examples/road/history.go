@@ -7,17 +7,17 @@ import (
 	"time"
 )
 
-// inOrder returns reigns in the order in which they began.
-func inOrder(history []reign) []reign {
+// inOrder returns leaderships in the order in which they began.
+func inOrder(history []leadership) []leadership {
 	history = slices.Clone(history)
-	slices.SortFunc(history, func(a, b reign) int { return cmp.Or(a.From.Compare(b.From), cmp.Compare(a.Term, b.Term)) })
+	slices.SortFunc(history, func(a, b leadership) int { return cmp.Or(a.From.Compare(b.From), cmp.Compare(a.Term, b.Term)) })
 	return history
 }
 
 // judge returns an error if at any instant two members believed to lead, or if terms did
 // not grow.
-func judge(history []reign) error {
-	var last reign // of those so far, the one that ended last
+func judge(history []leadership) error {
+	var last leadership // of those so far, the one that ended last
 	for _, r := range inOrder(history) {
 		switch {
 		case r.From.Before(last.To):
@@ -32,13 +32,13 @@ func judge(history []reign) error {
 }
 
 // show prints a history.
-func show(history []reign, began time.Time) {
+func show(history []leadership, began time.Time) {
 	processes := map[string]bool{}
 	for _, r := range inOrder(history) {
 		processes[r.ID] = true
 		fmt.Printf("%7.3fs – %7.3fs  %-4s at %-4s  term %d\n", r.From.Sub(began.Round(0)).Seconds(), r.To.Sub(began.Round(0)).Seconds(), r.ID, r.Stage, r.Term)
 	}
 	if judge(history) == nil {
-		fmt.Printf("%d reigns of %d processes. At every instant at most one of them believed to lead, and terms grew.\n", len(history), len(processes))
+		fmt.Printf("%d leaderships of %d processes. At every instant at most one of them believed to lead, and terms grew.\n", len(history), len(processes))
 	}
 }

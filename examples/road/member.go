@@ -68,14 +68,14 @@ func (o options) open(ctx context.Context) (*election.Manager, error) {
 
 // A report is what a member tells its parent.
 type report struct {
-	Reign *reign // as far as it has come
-	Leads bool   // it does so still
-	Moved string // nobody may lead there, and why
+	Leadership *leadership // as far as it has come
+	Leads      bool        // it does so still
+	Moved      string      // nobody may lead there, and why
 }
 
-// A reign is a time during which a member was seen to believe that it leads: at From, at
+// A leadership is a time during which a member was seen to believe that it leads: at From, at
 // To, and without an interruption between.
-type reign struct {
+type leadership struct {
 	ID       string
 	Stage    migration.Stage
 	Term     uint64
@@ -123,24 +123,24 @@ func child(ctx context.Context, o options) error {
 // confess asks the election all the time whether this process leads, and tells what it
 // says. The clock is read on the safe side of each answer: what is told was believed.
 func confess(ctx context.Context, e *election.Election, o options, tell func(report)) {
-	var now *reign
+	var now *leadership
 	for tick := time.NewTicker(5 * time.Millisecond); ; {
 		before := time.Now()
 		lead := e.Leadership()
 		after := time.Now()
 		switch {
 		case lead == nil && now != nil:
-			tell(report{Reign: now})
+			tell(report{Leadership: now})
 			now = nil
 		case lead == nil:
 		case now == nil || now.Term != lead.Term:
-			now = &reign{o.id, o.stage, lead.Term, after, after}
-			tell(report{Reign: now, Leads: true})
-		default: // the term of a reign that was lost does not come back
+			now = &leadership{o.id, o.stage, lead.Term, after, after}
+			tell(report{Leadership: now, Leads: true})
+		default: // the term of a leadership that was lost does not come back
 			if before.After(now.To) {
 				now.To = before
 			}
-			tell(report{Reign: now, Leads: true})
+			tell(report{Leadership: now, Leads: true})
 		}
 		select {
 		case <-tick.C:

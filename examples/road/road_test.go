@@ -49,7 +49,7 @@ func walked(t *testing.T, out []byte, err error) {
 		`deployment: from "from" to "both"`, `deployment: from "both" to "to"`, `deployment: from "to" to "both"`, `deployment: from "both" to "from"`,
 		`at stage "from", leads`, `at stage "both", leads`, `at stage "to", leads`, `kill -9`, `is asked to leave`,
 		`was forgotten, and cannot lead: .* has moved to`,
-		`\d+ reigns of \d+ processes. At every instant at most one of them believed to lead, and terms grew`,
+		`\d+ leaderships of \d+ processes. At every instant at most one of them believed to lead, and terms grew`,
 	} {
 		if !regexp.MustCompile(want).Match(out) {
 			t.Errorf("the output lacks %s:\n%s", want, out)
@@ -94,20 +94,20 @@ func TestAJumpIsSeenToMakeTwoLeaders(t *testing.T) {
 }
 
 func TestHistoriesAreJudged(t *testing.T) {
-	at := func(id string, term uint64, from, to int) reign {
-		return reign{id, migration.Both, term, time.UnixMilli(int64(from)), time.UnixMilli(int64(to))}
+	at := func(id string, term uint64, from, to int) leadership {
+		return leadership{id, migration.Both, term, time.UnixMilli(int64(from)), time.UnixMilli(int64(to))}
 	}
 	for _, c := range []struct {
 		name    string
-		history []reign
+		history []leadership
 		want    string
 	}{
-		{"one after the other", []reign{at("b", 2, 20, 30), at("a", 1, 10, 20)}, ""},
+		{"one after the other", []leadership{at("b", 2, 20, 30), at("a", 1, 10, 20)}, ""},
 		{"nobody", nil, ""},
-		{"two at a time", []reign{at("a", 1, 10, 21), at("b", 2, 20, 30)}, "TWO LEADERS: a"},
-		{"one within another", []reign{at("a", 1, 10, 50), at("b", 2, 20, 30), at("c", 3, 40, 45)}, "TWO LEADERS: a"},
-		{"a term again", []reign{at("a", 2, 10, 20), at("b", 2, 21, 30)}, "TERMS WENT BACK"},
-		{"a term that is less", []reign{at("a", 2, 10, 20), at("b", 1, 21, 30)}, "TERMS WENT BACK"},
+		{"two at a time", []leadership{at("a", 1, 10, 21), at("b", 2, 20, 30)}, "TWO LEADERS: a"},
+		{"one within another", []leadership{at("a", 1, 10, 50), at("b", 2, 20, 30), at("c", 3, 40, 45)}, "TWO LEADERS: a"},
+		{"a term again", []leadership{at("a", 2, 10, 20), at("b", 2, 21, 30)}, "TERMS WENT BACK"},
+		{"a term that is less", []leadership{at("a", 2, 10, 20), at("b", 1, 21, 30)}, "TERMS WENT BACK"},
 	} {
 		err := judge(c.history)
 		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {

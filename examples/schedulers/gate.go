@@ -23,7 +23,7 @@ type Gate struct {
 	jobs sync.WaitGroup // those inside
 }
 
-// Lead opens the gate for one reign. It is an election.LeadFunc.
+// Lead opens the gate for one leadership. It is an election.LeadFunc.
 func (g *Gate) Lead(ctx context.Context, lead *election.Leadership) error {
 	g.set(ctx, lead)
 	<-ctx.Done()

@@ -39,10 +39,10 @@ type role struct {
 	Server string // where it finds its store
 	Name   string // and what it calls the election there
 
-	TTL       time.Duration
-	Elections int
-	Bells     int
-	Load      time.Duration // measure for so long after all elections have a leader
+	TTL         time.Duration
+	Elections   int
+	NotifyConns int
+	Load        time.Duration // measure for so long after all elections have a leader
 }
 
 // A line is what a child reports.
@@ -142,7 +142,7 @@ func (r role) open(ctx context.Context, c *counter) (backend.Backend, error) {
 	if c.Connector, err = driversql.NewConnector(config); err != nil {
 		return nil, err
 	}
-	return mysql.Open(ctx, mysql.Options{Connector: c, DoorBells: r.Bells})
+	return mysql.Open(ctx, mysql.Options{Connector: c, NotifyConns: r.NotifyConns})
 }
 
 // measure waits until every election has a leader, lets things settle, and counts.

@@ -76,7 +76,7 @@ func TestStores(t *testing.T) {
 	}
 }
 
-// writes measures what a hand-over is made of: single writes, one after another, while
+// writes measures what a handover is made of: single writes, one after another, while
 // nothing else happens.
 func (s store) writes(t *testing.T) []time.Duration {
 	took, write := make([]time.Duration, 101), s.writer()

@@ -163,7 +163,7 @@ func TestHostileTextDoesNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := b.Acquire(t.Context(), []backend.Bid{{Election: evil, Candidate: who, TTL: time.Hour, Renew: time.Hour, Over: seen[0]}}); err != nil {
+	if _, err := b.Acquire(t.Context(), []backend.Bid{{Election: evil, Candidate: who, TTL: time.Hour, Renew: time.Hour, Expected: seen[0]}}); err != nil {
 		t.Fatal(err)
 	}
 	p.says("#rows", "javascript:alert(5)")

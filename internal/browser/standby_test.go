@@ -32,7 +32,7 @@ func observer(t *testing.T, b backend.Backend, names ...string) *election.Manage
 
 func TestTheSheetSaysWhetherAStandbyIsAliveAndNominatesIt(t *testing.T) {
 	store := memory.New()
-	a := manager(t, store.Backend(), 6*time.Second, "web-1.example", "10.0.4.11:8080") // wishes are read at renewals
+	a := manager(t, store.Backend(), 6*time.Second, "web-1.example", "10.0.4.11:8080") // requests are read at renewals
 	if err := join(t, a, "jobs")[0].Lead(nil); err != nil {
 		t.Fatal(err)
 	}
@@ -88,7 +88,7 @@ func TestTheHistorySaysWhyEachLeadershipEndedAndHowLongNobodyLed(t *testing.T) {
 	}
 	p.says("#verdict", "jobs has no leader")
 	p.run("open it", chromedp.Click("#rows .name"))
-	p.says("#detail .reigns", "stepped down in order")
+	p.says("#detail .leaderships", "stepped down in order")
 	p.says("#detail .gap", "nobody leads, for") // once that is a second
 	if err := eb.Lead(nil); err != nil {
 		t.Fatal(err)
@@ -97,7 +97,7 @@ func TestTheHistorySaysWhyEachLeadershipEndedAndHowLongNobodyLed(t *testing.T) {
 	if err := eb.Depose(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	p.says("#detail .reigns", "was deposed by an operator")
+	p.says("#detail .leaderships", "was deposed by an operator")
 }
 
 func TestTheHeadSaysWhichStoreAndWhichTime(t *testing.T) {

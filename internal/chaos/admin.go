@@ -89,7 +89,7 @@ func etcdAdmin(base, prefix string) map[string]fault {
 			ask(r, http.MethodPost, base+"/v3/kv/range", key("record/"+election), &found)
 			var record struct{ Session string }
 			if len(found.Kvs) == 1 && json.Unmarshal(found.Kvs[0].Value, &record) == nil && record.Session != "" {
-				ask(r, http.MethodPost, base+"/v3/kv/deleterange", key("beat/"+record.Session), nil)
+				ask(r, http.MethodPost, base+"/v3/kv/deleterange", key("heartbeat/"+record.Session), nil)
 			}
 		}),
 	}

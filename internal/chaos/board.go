@@ -16,7 +16,7 @@ type Board struct {
 	memory []byte
 }
 
-// A belief is the present reign of a process as it was sampled. Zero term: none.
+// A belief is the present leadership of a process as it was sampled. Zero term: none.
 type belief struct {
 	term, from, to atomic.Int64
 }

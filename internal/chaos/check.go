@@ -128,7 +128,7 @@ func (h *History) judgeBites() {
 	}
 }
 
-// endsBetween reports whether a reign ended then.
+// endsBetween reports whether a leadership ended then.
 func (h *History) endsBetween(from, to time.Duration) bool {
 	return slices.ContainsFunc(h.Lines, func(l Line) bool { return l.Kind == conformance.Believed && l.To >= from && l.To <= to })
 }
@@ -162,7 +162,7 @@ func (h *History) Stale() (n int) {
 	return n
 }
 
-// Beliefs returns the reigns of one election as they were sampled, by their beginning.
+// Beliefs returns the leaderships of one election as they were sampled, by their beginning.
 func (h *History) Beliefs(election string) (list []Line) {
 	for _, l := range h.Lines {
 		if l.Kind == conformance.Believed && l.Election == election {
@@ -179,7 +179,7 @@ type Gap struct {
 	From, To time.Duration
 }
 
-// Gaps returns the times without a leader, between two reigns.
+// Gaps returns the times without a leader, between two leaderships.
 func (h *History) Gaps() (gaps []Gap) {
 	for _, name := range elections {
 		end := time.Duration(-1)

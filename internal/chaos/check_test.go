@@ -23,7 +23,7 @@ func good() *History {
 		return conformance.Entry{Process: process, Election: election, Kind: kind, Term: term, From: from, To: to}
 	}
 	number := 0
-	reign := func(process string, name string, term uint64, from, to time.Duration) {
+	leadership := func(process string, name string, term uint64, from, to time.Duration) {
 		add(Line{Entry: entry(process, name, Called, term, from-20*ms, from-10*ms), Method: "Acquire", Outcome: ok})
 		add(Line{Entry: entry(process, name, conformance.Granted, term, from-20*ms, from-10*ms)})
 		add(Line{Entry: entry(process, name, conformance.Believed, term, from, to)})
@@ -45,8 +45,8 @@ func good() *History {
 			told.Watcher, told.State, told.Reason = 1, election.Vacant, election.ReasonCurrent
 			add(Line{Entry: told})
 		}
-		reign("a1", name, 1, 1000*ms, 3000*ms)
-		reign("b1", name, 2, 5000*ms, 8000*ms)
+		leadership("a1", name, 1, 1000*ms, 3000*ms)
+		leadership("b1", name, 2, 5000*ms, 8000*ms)
 		for _, process := range []string{"b1", "c1", "a2"} {
 			if process != "b1" {
 				told := entry(process, name, conformance.Told, 2, 5100*ms, 5100*ms)
@@ -110,7 +110,7 @@ func TestEachBrokenRuleIsFound(t *testing.T) {
 		{"S9", "a write in a term that was never granted", func(h *History) { h.Writes[1].Term = 5 }},
 		{"S9", "an acknowledged write is not there", func(h *History) { h.Writes = h.Writes[:1] }},
 		{"S9", "a write arrives twice", func(h *History) { h.Writes = append(h.Writes, h.Writes[3]) }},
-		{"S10", "an own reign is not told", func(h *History) {
+		{"S10", "an own leadership is not told", func(h *History) {
 			h.Lines = append(h.Lines, Line{Entry: conformance.Entry{Process: "c1", Election: elections[0], Kind: conformance.Granted, Term: 3, From: 8100 * ms, To: 8110 * ms}},
 				Line{Entry: conformance.Entry{Process: "c1", Election: elections[0], Kind: conformance.Believed, Term: 3, From: 8200 * ms, To: 8300 * ms}})
 		}},
@@ -158,7 +158,7 @@ func TestAFaultThatHitNobodyIsNoBite(t *testing.T) {
 	h.Bands = []*Band{quiet, ended, early, missed}
 	h.judgeBites()
 	if quiet.Bit || !ended.Bit || early.Bit || missed.Bit {
-		t.Errorf("bites: cut of a follower %v, deletion at the end of a reign %v, deletion before any %v, kill of a follower %v; want only the second",
+		t.Errorf("bites: cut of a follower %v, deletion at the end of a leadership %v, deletion before any %v, kill of a follower %v; want only the second",
 			quiet.Bit, ended.Bit, early.Bit, missed.Bit)
 	}
 }

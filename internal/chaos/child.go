@@ -161,7 +161,7 @@ func (c *child) lines() ([]Line, error) {
 		}
 		e := conformance.Entry{Process: c.Process, Election: name, Kind: conformance.Believed, Term: term, From: from, To: to}
 		lines = append(lines, Line{Entry: e})
-		// Its watcher may not have been told of this reign before the end.
+		// Its watcher may not have been told of this leadership before the end.
 		e.Kind, e.To, e.Watcher = conformance.Ended, from, 1
 		lines = append(lines, Line{Entry: e})
 	}

@@ -39,7 +39,7 @@
 //
 // A fault that hit no leader does not count. A pause counts if the process believed to
 // lead when it was stopped; a cut, if calls of a leader failed; a failover or a deletion,
-// if a reign ended by it. A history without a bite is no evidence and is counted apart.
+// if a leadership ended by it. A history without a bite is no evidence and is counted apart.
 // On stores where a stopped leader can be followed by another, pauses that are longer
 // than a TTL must be seen to break the cell without a fence in some history of a run.
 //

@@ -15,7 +15,7 @@ import (
 // last, and only until it was released.
 //
 // Outcomes that are not known are left out. They can have raised the term and ended a
-// reign, but an order without them that explains all known outcomes still does: known
+// leadership, but an order without them that explains all known outcomes still does: known
 // grants only demand a greater term, and known renewals that nothing came between.
 type lock struct {
 	term uint64

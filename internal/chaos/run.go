@@ -73,7 +73,7 @@ type bite int
 const (
 	byTarget  bite = iota // the process led when it was hit
 	byCall                // calls of a leader failed or were slow meanwhile
-	byEnd                 // a reign ended by it
+	byEnd                 // a leadership ended by it
 	byRenewal             // a leader renewed meanwhile, under the fault
 )
 

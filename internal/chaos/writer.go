@@ -199,7 +199,7 @@ func (w *writer) join(m *election.Manager, number int, name string) error {
 			return
 		}
 		l := Line{Entry: conformance.Entry{Kind: conformance.Told, Election: name, Term: ev.Term, From: at, To: at, Watcher: 1,
-			State: ev.Kind, Leader: ev.Leader.Nonce, Leading: ev.Leading, Reason: ev.Reason, Folded: ev.Folded}}
+			State: ev.Kind, Leader: ev.Leader.Nonce, Leading: ev.Leading, Reason: ev.Reason, Coalesced: ev.Coalesced}}
 		if ev.Err != nil {
 			l.Text = ev.Err.Error()
 		}
@@ -212,28 +212,28 @@ func (w *writer) join(m *election.Manager, number int, name string) error {
 func (w *writer) sample() {
 	tick := time.NewTicker(sampleEvery)
 	defer tick.Stop()
-	type reign struct {
+	type leadership struct {
 		term     uint64
 		from, to time.Duration
 	}
-	reigns := make([]reign, len(w.seats))
+	leaderships := make([]leadership, len(w.seats))
 	for range tick.C {
 		for i, s := range w.seats {
 			before := Now()
 			l := s.Leadership()
 			after := Now()
-			r, shown := &reigns[i], w.board.belief(i)
+			r, shown := &leaderships[i], w.board.belief(i)
 			if r.term != 0 && (l == nil || l.Term != r.term) {
 				if r.to >= r.from {
 					w.note(Line{Entry: conformance.Entry{Kind: conformance.Believed, Election: s.Name(), Term: r.term, From: r.from, To: r.to}})
 				}
-				*r = reign{}
+				*r = leadership{}
 				shown.end()
 			}
 			switch {
 			case l == nil:
 			case r.term == 0:
-				*r = reign{l.Term, after, before}
+				*r = leadership{l.Term, after, before}
 				shown.begin(l.Term, after)
 			default:
 				r.to = before

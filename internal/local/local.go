@@ -29,7 +29,7 @@ type State struct {
 	PID      int    `json:"pid"`
 	Leading  bool   `json:"leading"`
 	Paused   bool   `json:"paused"`
-	Term     uint64 `json:"term,omitempty,string"` // of this process's reign
+	Term     uint64 `json:"term,omitempty,string"` // of this process's leadership
 	Command  int    `json:"command,omitempty"`     // the process of elect run's command, if it runs
 
 	// Of elect run alone: how long its command has to end, and an unreleased lease to run.

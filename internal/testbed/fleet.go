@@ -130,9 +130,9 @@ func (f *Fleet) OneLeaderAtMost() {
 			theirs++
 		}
 	}
-	f.t.Logf("reigns: %d of ours, %d of theirs", ours, theirs)
+	f.t.Logf("leaderships: %d of ours, %d of theirs", ours, theirs)
 	if ours == 0 || theirs == 0 {
-		f.t.Errorf("%d reigns of ours and %d of theirs were seen; want some of both", ours, theirs)
+		f.t.Errorf("%d leaderships of ours and %d of theirs were seen; want some of both", ours, theirs)
 	}
 }
 

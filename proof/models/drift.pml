@@ -1,7 +1,7 @@
-/* Clocks that tick at different rates (design 2 and 5.1; election/options.go, Margin).
+/* Clocks that tick at different rates (design 2 and 5.1; election/options.go, ClockMargin).
  *
  * Says: with clocks that are wrong by up to 1/12 (83,333 ppm, the most by which chrony slews unless
- * told otherwise), in opposite directions, a margin of a sixth of the TTL is enough; and that half
+ * told otherwise), in opposite directions, a clock margin of a sixth of the TTL is enough; and that half
  * of it is not. Delays are arbitrary, runs of any length.
  *
  * A clock may leave out a tick, or count one twice, once in RATE ticks of true time. All that a
@@ -10,8 +10,8 @@
 #ifndef TTL
 #define TTL 12
 #endif
-#ifndef MARGIN
-#define MARGIN 2
+#ifndef CLOCK_MARGIN
+#define CLOCK_MARGIN 2
 #endif
 #ifndef RATE
 #define RATE 12
@@ -58,9 +58,9 @@ active [N] proctype candidate() {
   :: d_step { until[_pid] > 0 && call[_pid] == IDLE -> call[_pid] = RENEW; printf("candidate %d sends a renewal\n", _pid) }
   :: d_step { call[_pid] == RENEW && holder == _pid -> writes(); call[_pid] = RENEWED; printf("the store renews candidate %d\n", _pid) }
   /* The answer comes in time, or too late, or not at all. */
-  :: d_step { (call[_pid] == WON || call[_pid] == RENEWED && until[_pid] > 0) && TTL - age[_pid] > MARGIN ->
+  :: d_step { (call[_pid] == WON || call[_pid] == RENEWED && until[_pid] > 0) && TTL - age[_pid] > CLOCK_MARGIN ->
        if :: call[_pid] == WON -> NOTE(_pid) :: else fi;
-       if :: TTL - age[_pid] - MARGIN > until[_pid] -> until[_pid] = TTL - age[_pid] - MARGIN :: else fi;
+       if :: TTL - age[_pid] - CLOCK_MARGIN > until[_pid] -> until[_pid] = TTL - age[_pid] - CLOCK_MARGIN :: else fi;
        printf("candidate %d LEADS for %d\n", _pid, until[_pid]); look[_pid] = 0; lsame[_pid] = 0; same[_pid] = 0; since[_pid] = 0; idle(_pid); SAFE }
   :: d_step { call[_pid] != IDLE -> idle(_pid); printf("candidate %d gives its call up\n", _pid) }
   od
@@ -74,7 +74,7 @@ inline counts(i, n) {
   if :: call[i] != IDLE -> age[i] = (age[i] + n > TTL -> TTL : age[i] + n) :: else fi;
   if :: same[i] -> since[i] = (since[i] + n > TTL -> TTL : since[i] + n) :: else fi;
   /* What comes too late comes to nothing. */
-  if :: call[i] == RENEWED && (until[i] == 0 || TTL - age[i] <= MARGIN) || call[i] == WON && TTL - age[i] <= MARGIN -> idle(i) :: else fi
+  if :: call[i] == RENEWED && (until[i] == 0 || TTL - age[i] <= CLOCK_MARGIN) || call[i] == WON && TTL - age[i] <= CLOCK_MARGIN -> idle(i) :: else fi
 }
 inline tick(n0, n1) { counts(0, n0); counts(1, n1); printf("-- tick: clocks count %d and %d\n", n0, n1); SAFE }
 active proctype clock() {

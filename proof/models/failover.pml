@@ -1,12 +1,12 @@
-/* A fail-over that loses the last writes (design 5.3; hazards 6, 7, 20; backend/mysql/doc.go).
+/* A failover that loses the last writes (design 5.3; hazards 6, 7, 20; backend/mysql/doc.go).
  *
- * Says: with the old primary fenced before the new one is promoted, a fail-over that loses any tail
+ * Says: with the old primary fenced before the new one is promoted, a failover that loses any tail
  * of writes makes no second leader, though leases have different TTLs, and renewals, grants and
  * releases that were sent before it arrive after it.
  *
  * Two servers, each with its copy of the row; replication copies it at any moment, so the standby
  * may be behind by anything. Whatever arrives, arrives at the server that is the primary by then.
- * Who remembers a term or a beat has one bit for each server: is it still that of the copy there?
+ * Who remembers a term or a heartbeat has one bit for each server: is it still that of the copy there?
  * Time and the rest are as in lease.pml, but for what has nothing to do with servers: a release
  * follows at once on ceasing to lead, and nobody is restarted.
  *
@@ -87,7 +87,7 @@ byte last = NONE;
 #define PINNED(mask) ((mask & HERE) && OURS)
 #endif
 
-/* A write on the primary: a fresh beat. ends: and the term that was is over. */
+/* A write on the primary: a fresh heartbeat. ends: and the term that was is over. */
 inline stale(i, ends) {
   same[i] = same[i] & THERE; if :: same[i] == 0 -> free[i] = 0; since[i] = 0 :: else fi;
   lsame[i] = lsame[i] & THERE; if :: lsame[i] == 0 -> lfree[i] = 0 :: else fi;
@@ -160,7 +160,7 @@ inline copied(i) {
   :: else -> pin[i] = (pin[i] & HERE -> 3 : 0)
   fi
 }
-/* No fail-over comes any more: what only the other server has is gone. */
+/* No failover comes any more: what only the other server has is gone. */
 inline forget(i) {
   term[i] = term[i] & HERE; pin[i] = pin[i] & HERE; lsame[i] = lsame[i] & HERE; if :: lsame[i] == 0 -> lfree[i] = 0 :: else fi;
   same[i] = same[i] & HERE; if :: same[i] == 0 -> free[i] = 0; since[i] = 0 :: else fi
@@ -175,12 +175,12 @@ inline restored(i) {
   void(i); term[i] = (term[i] & THERE -> HERE : 0); pin[i] = (pin[i] & THERE -> HERE : 0);
   if :: call[i] == BID -> pin[i] = 0 :: else fi
 }
-#ifdef LATE                 /* it comes back no sooner than max_ttl after the fail-over */
+#ifdef LATE                 /* it comes back no sooner than max_ttl after the failover */
 #define CALM (calm == MAX)
 #else
 #define CALM 1
 #endif
-#ifdef FIRST_KEPT           /* the first fail-over loses nothing */
+#ifdef FIRST_KEPT           /* the first failover loses nothing */
 #define KEPT 1
 #else
 #define KEPT 0
@@ -212,7 +212,7 @@ active proctype world() {
        if :: flips == 2 -> stamp[id] = 1 - id; renamed(0); renamed(1); if :: ghost == GRANT -> gpin = gpin & THERE :: else fi :: else fi;
 #endif
        if :: flips == FLIPS -> forget(0); forget(1); gpin = gpin & HERE; holder[1-id] = NONE; stamp[1-id] = 0; equal = 0 :: else fi;
-       printf("FAIL-OVER: server %d is fenced, server %d is the primary\n", 1-id, id) }
+       printf("FAILOVER: server %d is fenced, server %d is the primary\n", 1-id, id) }
 #endif
   od
 }

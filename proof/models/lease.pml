@@ -3,7 +3,7 @@
  * Says: never do two candidates act as leader at one instant, whatever is delayed, lost, doubled,
  * paused or restarted, with leases of different TTLs, for runs of any length.
  *
- * Time is relative: whatever a clock is used for counts down to 0 or up to a bound. Terms and beats
+ * Time is relative: whatever a clock is used for counts down to 0 or up to a bound. Terms and heartbeats
  * are never used again, so all that matters of one that somebody remembers is whether it is still
  * the row's: one bit, which is cleared by who writes another. So there are few states and the search
  * ends, though runs do not. A pause needs no words: nobody is ever obliged to act.
@@ -75,12 +75,12 @@ byte last = NONE;
 #endif
 #endif
 
-#ifdef NO_COMPARE /* a bid that compares the term and not the beat */
+#ifdef NO_COMPARE /* a bid that compares the term and not the heartbeat */
 #define STAYS(byrenewal) byrenewal
 #else
 #define STAYS(byrenewal) 0
 #endif
-/* A write draws a fresh beat: what was read before it is not the row's any more. */
+/* A write draws a fresh heartbeat: what was read before it is not the row's any more. */
 inline written(i, byrenewal) {
   if
   :: STAYS(byrenewal)

@@ -1,12 +1,12 @@
-/* Sessions with a beat: the take-over of backend/consul, backend/etcd and backend/zookeeper (their doc.go,
+/* Sessions with a heartbeat: the takeover of backend/consul, backend/etcd and backend/zookeeper (their doc.go,
  * "What could two processes each believe?"; hazards 3, 4, 8, 9).
  *
  * Says: never two leaders, though locks go away at any moment, while their holders trust them, and
  * requests are late and doubled. A lease is a lock of the holder's session (on ZooKeeper: its node in the
- * queue), a record, and the session's own key or node, into which a renewal writes a fresh beat. A
- * challenger watches all three for a TTL, and its take-over is a transaction that compares all three.
+ * queue), a record, and the session's own key or node, into which a renewal writes a fresh heartbeat. A
+ * challenger watches all three for a TTL, and its takeover is a transaction that compares all three.
  * SPLIT (Consul): for more than 31 leases a renewal does not fit into
- * one transaction; the beat is written, and then a consistent reading shows that locks and records
+ * one transaction; the heartbeat is written, and then a consistent reading shows that locks and records
  * have not changed. (On etcd both are one transaction, which is a case of this.)
  * MOVES (etcd): there is no lock but the record. The session's key may go away, because etcd has ended its
  * lease, rightly or not; then the holder brings its record under another session, by a transaction that
@@ -25,8 +25,8 @@ byte until[N];                   /* it leads while this is above 0 */
 bit term[N];                     /* lock and record are still those of the term it holds */
 mtype = { IDLE, BID, WON, RENEW, VERIFY, RENEWED, RELEASE, MOVE };
 mtype call[N] = IDLE; byte age[N];
-bit pin[N];                      /* lock and record are as the call says; for a bid, the beat too */
-bit beat[N];                     /* the beat key is as the renewal says */
+bit pin[N];                      /* lock and record are as the call says; for a bid, the heartbeat too */
+bit heartbeat[N];                     /* the heartbeat key is as the renewal says */
 mtype ghost = IDLE; bit whose; bit gpin; bit gbeat;
 bit look[N]; bit lsame[N]; bit same[N]; byte since[N]; /* a reading on its way; what is watched is unchanged, and for how long */
 bit done;
@@ -44,11 +44,11 @@ inline unseen(i) {
   same[i] = 0; since[i] = 0; lsame[i] = 0;
   if :: call[i] == BID -> pin[i] = 0 :: else fi
 }
-/* A holder's beat was written. (Of a lease that is not locked, lock and record are watched.) */
-inline beats(who) {
-  if :: call[who] == RENEW -> beat[who] = 0 :: else fi;
+/* A holder's heartbeat was written. (Of a lease that is not locked, lock and record are watched.) */
+inline heartbeats(who) {
+  if :: call[who] == RENEW -> heartbeat[who] = 0 :: else fi;
   if :: ghost == RENEW && whose == who -> gbeat = 0 :: else fi;
-#ifndef NO_BEAT
+#ifndef NO_HEARTBEAT
   if :: holder == who && locked -> unseen(0); unseen(1); if :: ghost == BID -> gpin = 0 :: else fi :: else fi
 #endif
 }
@@ -65,7 +65,7 @@ inline changes() {
 inline store(kind, who, pinned, bpinned) {
   done = 1;
   if
-  :: kind == RENEW && CHECKED(pinned) && bpinned -> beats(who)
+  :: kind == RENEW && CHECKED(pinned) && bpinned -> heartbeats(who)
   :: kind == BID && pinned -> changes(); holder = who; locked = 1
 #ifdef MOVE_BLIND
   :: kind == MOVE -> changes(); holder = who; locked = 1
@@ -83,7 +83,7 @@ inline store(kind, who, pinned, bpinned) {
 #else
 #define KEY(i) 1
 #endif
-inline idle(i) { call[i] = IDLE; age[i] = 0; pin[i] = 0; beat[i] = 0 }
+inline idle(i) { call[i] = IDLE; age[i] = 0; pin[i] = 0; heartbeat[i] = 0 }
 #ifdef UNLOCKED_FREE
 #define FREE (!locked)
 #else
@@ -101,14 +101,14 @@ active [N] proctype candidate() {
   :: d_step { look[_pid] -> look[_pid] = 0; same[_pid] = lsame[_pid]; lsame[_pid] = 0; since[_pid] = 0; printf("candidate %d begins to watch what it has read\n", _pid) }
   :: d_step { until[_pid] == 0 && call[_pid] == IDLE && same[_pid] && (FREE || holder == _pid || since[_pid] == TTL) ->
        call[_pid] = BID; pin[_pid] = 1; printf("candidate %d bids\n", _pid) }
-  :: d_step { until[_pid] > 0 && call[_pid] == IDLE -> call[_pid] = RENEW; pin[_pid] = term[_pid]; beat[_pid] = KEY(_pid); printf("candidate %d sends a renewal\n", _pid) }
+  :: d_step { until[_pid] > 0 && call[_pid] == IDLE -> call[_pid] = RENEW; pin[_pid] = term[_pid]; heartbeat[_pid] = KEY(_pid); printf("candidate %d sends a renewal\n", _pid) }
 #ifdef MOVES
   :: d_step { until[_pid] > 0 && call[_pid] == IDLE && !locked && holder == _pid -> call[_pid] = MOVE; pin[_pid] = term[_pid]; printf("candidate %d moves to another session\n", _pid) }
 #endif
   :: d_step { call[_pid] == IDLE && term[_pid] -> until[_pid] = 0; call[_pid] = RELEASE; pin[_pid] = 1; printf("candidate %d has ceased to lead, and sends a release\n", _pid) }
 
   :: d_step { call[_pid] == RENEW || call[_pid] == BID || call[_pid] == RELEASE || call[_pid] == MOVE ->
-       store(call[_pid], _pid, pin[_pid], beat[_pid]); printf("the store, %e of candidate %d: done %d\n", call[_pid], _pid, done); beat[_pid] = 0;
+       store(call[_pid], _pid, pin[_pid], heartbeat[_pid]); printf("the store, %e of candidate %d: done %d\n", call[_pid], _pid, done); heartbeat[_pid] = 0;
        if
        :: done && (call[_pid] == BID || call[_pid] == MOVE) -> call[_pid] = WON; pin[_pid] = 1
 #ifdef SPLIT
@@ -124,7 +124,7 @@ active [N] proctype candidate() {
   :: d_step { call[_pid] == VERIFY && !pin[_pid] -> until[_pid] = 0; idle(_pid); printf("a reading shows that candidate %d has lost its lock\n", _pid) }
 #endif
   :: d_step { (call[_pid] == RENEW || call[_pid] == BID || call[_pid] == RELEASE || call[_pid] == MOVE) && ghost == IDLE ->
-       ghost = call[_pid]; whose = _pid; gpin = pin[_pid]; gbeat = beat[_pid]; printf("the %e of candidate %d is doubled\n", ghost, _pid) }
+       ghost = call[_pid]; whose = _pid; gpin = pin[_pid]; gbeat = heartbeat[_pid]; printf("the %e of candidate %d is doubled\n", ghost, _pid) }
   :: d_step { call[_pid] != IDLE -> if :: call[_pid] == WON -> term[_pid] = pin[_pid] :: else fi; idle(_pid); printf("candidate %d gives its call up\n", _pid) }
   :: d_step { (call[_pid] == WON || call[_pid] == RENEWED && until[_pid] > 0) && age[_pid] < TTL ->
        if :: call[_pid] == WON -> NOTE(_pid); term[_pid] = pin[_pid]; same[_pid] = 0; since[_pid] = 0; look[_pid] = 0; lsame[_pid] = 0 :: else fi;
@@ -139,7 +139,7 @@ active proctype world() {
   /* The holder's session ends, or its lock is taken away by hand. */
 #ifdef MOVES
   :: d_step { locked -> unseen(0); unseen(1); if :: ghost == BID -> gpin = 0 :: else fi;
-       if :: call[0] == RENEW -> beat[0] = 0 :: else fi; if :: call[1] == RENEW -> beat[1] = 0 :: else fi; if :: ghost == RENEW -> gbeat = 0 :: else fi;
+       if :: call[0] == RENEW -> heartbeat[0] = 0 :: else fi; if :: call[1] == RENEW -> heartbeat[1] = 0 :: else fi; if :: ghost == RENEW -> gbeat = 0 :: else fi;
        locked = 0; printf("the key of candidate %d's session goes away\n", holder) }
 #else
   :: d_step { locked -> changes(); locked = 0; printf("candidate %d's lock is unlocked\n", holder) }

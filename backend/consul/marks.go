@@ -13,7 +13,7 @@ import (
 
 // Move implements [backend.Backend]. One reading; then, for each chunk, one
 // transaction that writes lock and record anew, pinned to what was read. The lock's
-// fresh beat makes it a renewal: challengers watch from then.
+// fresh heartbeat makes it a renewal: challengers watch from then.
 func (b *Backend) Move(ctx context.Context, held []backend.Lease) ([]backend.Answer, error) {
 	what := about("move", len(held), held[0].Election)
 	if err := b.enter(ctx, what, held[0].Holder.Nonce); err != nil {
@@ -52,12 +52,12 @@ func (b *Backend) move(ctx context.Context, held []backend.Lease, part []int, an
 				answers[i] = backend.Answer{Lease: e.lease, Outcome: backend.Refused}
 				continue
 			}
-			o := &offer{entry: e, at: i, bid: backend.Bid{TTL: duration(e.lock.TTL)}, next: l.Term, reign: e.lock, record: e.term}
-			o.reign.Beat, o.reign.At = newBeat(), sent.UTC().Round(0)
-			o.record.Beat, o.record.MovedTo, o.record.Moved = newBeat(), l.MovedTo, l.MovedFrom
+			o := &offer{entry: e, at: i, bid: backend.Bid{TTL: duration(e.lock.TTL)}, next: l.Term, leadership: e.lock, record: e.term}
+			o.leadership.Heartbeat, o.leadership.At = newHeartbeat(), sent.UTC().Round(0)
+			o.record.Heartbeat, o.record.MovedTo, o.record.Moved = newHeartbeat(), l.MovedTo, l.MovedFrom
 			key := b.keys.lock + e.name
 			ops = append(ops, pin(key, e.lockPair),
-				&api.KVTxnOp{Verb: api.KVLock, Key: key, Session: session, Value: encode(o.reign)},
+				&api.KVTxnOp{Verb: api.KVLock, Key: key, Session: session, Value: encode(o.leadership)},
 				&api.KVTxnOp{Verb: api.KVCAS, Key: b.keys.term + e.name, Index: indexOf(e.termPair), Value: encode(o.record)})
 			offers = append(offers, o)
 		}

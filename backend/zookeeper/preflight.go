@@ -10,13 +10,13 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-var _ backend.Prover = (*Backend)(nil)
+var _ backend.Preflighter = (*Backend)(nil)
 
-// Prove implements [backend.Prover]: for each bid the writes of a grant, in a transaction
+// Prove implements [backend.Preflighter]: for each bid the writes of a grant, in a transaction
 // that ends with a condition that is never met. ZooKeeper checks its parts one after
 // the other, each with the rights to it, and does all of them or none. Parents and the
 // session's own node are made as for a bid.
-func (b *Backend) Prove(ctx context.Context, bids []backend.Bid) []error {
+func (b *Backend) Preflight(ctx context.Context, bids []backend.Bid) []error {
 	errs := make([]error, len(bids))
 	need := time.Duration(0)
 	for i, bid := range bids {
@@ -40,7 +40,7 @@ func (b *Backend) Prove(ctx context.Context, bids []backend.Bid) []error {
 			errs[i] = s.suffices(bids[i])
 		}
 		if errs[i] == nil {
-			errs[i] = b.prove(ctx, s, bids[i])
+			errs[i] = b.preflight(ctx, s, bids[i])
 		}
 		errs[i] = b.fail(fmt.Sprintf("prove %.80q", bids[i].Election), errs[i])
 	})
@@ -50,7 +50,7 @@ func (b *Backend) Prove(ctx context.Context, bids []backend.Bid) []error {
 // never is the version of no node.
 const never = -2
 
-func (b *Backend) prove(ctx context.Context, s *session, bid backend.Bid) error {
+func (b *Backend) preflight(ctx context.Context, s *session, bid backend.Bid) error {
 	path := b.layout.recordOf(bid.Election)
 	for range 8 {
 		now, err := s.cache.plain(ctx, data, path)

@@ -9,28 +9,28 @@ import (
 // A Bell is for a Backend that can hear that something has changed in its store, and
 // not what: it rings, and who listens observes again. The zero value is ready for
 // use, and safe for concurrent use.
-type Bell struct {
-	mu   sync.Mutex
-	rung chan struct{} // closed by the next Ring; nil: nobody waits for it
+type Notifier struct {
+	mu       sync.Mutex
+	notified chan struct{} // closed by the next Notify; nil: nobody waits for it
 }
 
-// Ring wakes all who listen. It does not block.
-func (b *Bell) Ring() {
+// Notify wakes all who listen. It does not block.
+func (b *Notifier) Notify() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.rung != nil {
-		close(b.rung)
-		b.rung = nil
+	if b.notified != nil {
+		close(b.notified)
+		b.notified = nil
 	}
 }
 
 // Listen does what [Backend].Listen asks for, by the Backend's own Observe: it
-// observes at once, and again after each Ring, until a lease is not as it was seen.
-// A Ring during a reading is not missed: another reading follows. Rings that come
+// observes at once, and again after each Notify, until a lease is not as it was seen.
+// A Notify during a reading is not missed: another reading follows. Notifies that come
 // faster than readings count as one.
-func (b *Bell) Listen(ctx context.Context, seen []Lease, observe func(ctx context.Context, seen []Lease, after string) ([]Lease, string, error)) error {
+func (b *Notifier) Listen(ctx context.Context, seen []Lease, observe func(ctx context.Context, seen []Lease, after string) ([]Lease, string, error)) error {
 	for {
-		rung := b.next()
+		notified := b.next()
 		changed, _, err := observe(ctx, seen, "")
 		switch {
 		case ctx.Err() != nil:
@@ -41,7 +41,7 @@ func (b *Bell) Listen(ctx context.Context, seen []Lease, observe func(ctx contex
 			return nil
 		}
 		select {
-		case <-rung:
+		case <-notified:
 		case <-ctx.Done():
 			return ctx.Err()
 		}
@@ -58,12 +58,12 @@ func tells(changed, seen []Lease) bool {
 	return slices.ContainsFunc(seen, func(l Lease) bool { return now[l.Election] != nil && now[l.Election].Differs(l) })
 }
 
-// next returns what the next Ring closes.
-func (b *Bell) next() <-chan struct{} {
+// next returns what the next Notify closes.
+func (b *Notifier) next() <-chan struct{} {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.rung == nil {
-		b.rung = make(chan struct{})
+	if b.notified == nil {
+		b.notified = make(chan struct{})
 	}
-	return b.rung
+	return b.notified
 }

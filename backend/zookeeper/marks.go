@@ -14,7 +14,7 @@ import (
 // Move writes the marks into records, and makes or deletes the seals that hold up
 // members of other programs. One transaction for each lease does both: it checks that
 // our node is there, and our session's, and that the record is as it was granted, as a
-// renewal does, and it changes the record, so that a take-over which has watched what
+// renewal does, and it changes the record, so that a takeover which has watched what
 // was before is refused.
 //
 // When a seal is broken, whoever stands first in the queue leads. So nodes of other
@@ -58,12 +58,12 @@ func (b *Backend) move(ctx context.Context, s *session, id int64, l backend.Leas
 		rec, bad := parseRecord(r.data, l.Election)
 		ours := o.term != 0 && o.term == l.Term && o.session == id && o.node != "" && o.home == s.homeOf(id) &&
 			!r.missing && bad == nil && rec.grants(l, id, o.grant) && b.layout.is(rec.Holder, o.node)
-		if !ours || rec.Wish != nil && rec.Wish.Kind == backend.Depose && rec.Wish.Term == l.Term {
+		if !ours || rec.Request != nil && rec.Request.Kind == backend.Depose && rec.Request.Term == l.Term {
 			v, err := b.see(ctx, s, l.Election, watching())
 			return backend.Answer{Lease: v.lease, Outcome: backend.Refused}, err
 		}
 		next := rec.clone()
-		next.Beat, next.MovedTo, next.MovedFrom = newBeat(), l.MovedTo, l.MovedFrom
+		next.Heartbeat, next.MovedTo, next.MovedFrom = newHeartbeat(), l.MovedTo, l.MovedFrom
 		session := b.layout.sessionOf(sessionName(id))
 		ops := []any{
 			&zk.CheckVersionRequest{Path: session, Version: -1},
@@ -113,11 +113,11 @@ func (b *Backend) moved(s *session, o own, node string, r *record, stat *zk.Stat
 	})
 	b.forgetSeal(s, r.Election)
 	s.mu.Lock()
-	g := s.beats.find(o.grant)
+	g := s.heartbeats.find(o.grant)
 	s.mu.Unlock()
 	l := r.lease()
 	l.Holder, l.TTL, l.Renew, l.Ref = r.Holder.candidate(), time.Duration(r.Holder.TTL), time.Duration(r.Holder.Renew), node
-	if l.Beat = g.beat(r.Beat, o.home, r.Election); g != nil {
+	if l.Heartbeat = g.heartbeat(r.Heartbeat, o.home, r.Election); g != nil {
 		l.TTL, l.Renew = time.Duration(g.TTL), time.Duration(g.Renew)
 	}
 	return backend.Answer{Lease: l, Outcome: backend.Granted}, nil

@@ -12,69 +12,69 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// renewals is the value of beat/SESSION: what the holder has renewed last. One value
+// renewals is the value of heartbeat/SESSION: what the holder has renewed last. One value
 // stands for all that it holds, so that to renew a thousand costs what it costs to
-// renew one. What was not renewed together with the rest is listed with a beat of its
+// renew one. What was not renewed together with the rest is listed with a heartbeat of its
 // own: a lease that its holder has ceased to renew, such as one whose function hangs,
 // runs out though the process goes on.
 type renewals struct {
-	ID    string          `json:"id"`
-	Nonce string          `json:"nonce"`
-	Beat  beat            `json:"beat"`
-	Apart map[string]beat `json:"apart,omitempty"`
-	At    time.Time       `json:"at"` // by the holder's clock: a hint
+	ID        string               `json:"id"`
+	Nonce     string               `json:"nonce"`
+	Heartbeat heartbeat            `json:"heartbeat"`
+	Apart     map[string]heartbeat `json:"apart,omitempty"`
+	At        time.Time            `json:"at"` // by the holder's clock: a hint
 }
 
-// A beat is a random number, in quotes, since readers of JSON round large ones.
-type beat uint64
+// A heartbeat is a random number, in quotes, since readers of JSON round large ones.
+type heartbeat uint64
 
-func (b beat) MarshalText() ([]byte, error) { return strconv.AppendUint(nil, uint64(b), 10), nil }
+func (b heartbeat) MarshalText() ([]byte, error) { return strconv.AppendUint(nil, uint64(b), 10), nil }
 
-func (b *beat) UnmarshalText(text []byte) error {
+func (b *heartbeat) UnmarshalText(text []byte) error {
 	n, err := strconv.ParseUint(string(text), 10, 64)
-	*b = beat(n)
+	*b = heartbeat(n)
 	return err
 }
 
-// newBeat returns a fresh beat, never 0, which stands for "not seen".
-func newBeat() uint64 { return rand.Uint64() | 1 }
+// newHeartbeat returns a fresh heartbeat, never 0, which stands for "not seen".
+func newHeartbeat() uint64 { return rand.Uint64() | 1 }
 
-// maxBeats bounds what is read of a session's key: etcd takes a bit more than that.
-const maxBeats = 1 << 20
+// maxHeartbeats bounds what is read of a session's key: etcd takes a bit more than that.
+const maxHeartbeats = 1 << 20
 
 // readRenewals reads a value that anybody may have written. What makes no sense
 // renews nothing.
 func readRenewals(value []byte) (r renewals) {
-	if len(value) > maxBeats || json.Unmarshal(value, &r) != nil {
+	if len(value) > maxHeartbeats || json.Unmarshal(value, &r) != nil {
 		return renewals{}
 	}
 	r.At = backend.CleanTime(r.At)
 	return r
 }
 
-// of returns the beat of an election.
-func (r *renewals) of(election string) beat {
+// of returns the heartbeat of an election.
+func (r *renewals) of(election string) heartbeat {
 	if b, apart := r.Apart[election]; apart {
 		return b
 	}
-	return r.Beat
+	return r.Heartbeat
 }
 
-// with returns what to write so that some elections have a fresh beat and all others
+// with returns what to write so that some elections have a fresh heartbeat and all others
 // that may be held keep theirs. The shorter list stands apart.
 func (r *renewals) with(renewed, others []string, now time.Time) renewals {
-	next := renewals{ID: r.ID, Nonce: r.Nonce, Beat: r.Beat, At: now}
-	fresh := beat(newBeat())
-	apart := make(map[string]beat)
+	next := renewals{ID: r.ID, Nonce: r.Nonce, Heartbeat: r.Heartbeat, At: now}
+	fresh := heartbeat(newHeartbeat())
+	apart := make(map[string]heartbeat)
 	if len(others) <= len(renewed) {
-		next.Beat = fresh
+		next.Heartbeat = fresh
 	} else {
 		for _, name := range renewed {
 			apart[name] = fresh
 		}
 	}
 	for _, name := range others {
-		if b := r.of(name); b != next.Beat {
+		if b := r.of(name); b != next.Heartbeat {
 			apart[name] = b
 		}
 	}
@@ -95,7 +95,7 @@ func readHome(kv *mvccpb.KeyValue) *home {
 	return &home{renewals: readRenewals(kv.Value), made: kv.CreateRevision, at: kv.ModRevision}
 }
 
-// mix makes one beat of two, never 0. It changes when either does.
+// mix makes one heartbeat of two, never 0. It changes when either does.
 func mix(a, b uint64) uint64 {
 	x := a ^ bits.RotateLeft64(b*0x9e3779b97f4a7c15, 29)
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9

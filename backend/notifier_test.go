@@ -11,7 +11,7 @@ import (
 
 // A belfry has a lease that changes, and one that was never held.
 type belfry struct {
-	backend.Bell
+	backend.Notifier
 	term     uint64
 	readings int
 	during   func() // of a reading, after the leases were read
@@ -22,9 +22,9 @@ func (b *belfry) Observe(_ context.Context, seen []backend.Lease, _ string) (cha
 	for _, l := range seen {
 		now := backend.Lease{Election: l.Election}
 		if l.Election == "jobs" {
-			now.Term, now.Beat = b.term, b.term
+			now.Term, now.Heartbeat = b.term, b.term
 		}
-		if l.Beat == 0 || now.Differs(l) {
+		if l.Heartbeat == 0 || now.Differs(l) {
 			changed = append(changed, now)
 		}
 	}
@@ -37,19 +37,19 @@ func (b *belfry) Observe(_ context.Context, seen []backend.Lease, _ string) (cha
 func TestWhoListensReturnsOnceALeaseIsNotAsItWasSeen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &belfry{term: 1}
-		seen := []backend.Lease{{Election: "never held"}, {Election: "jobs", Term: 1, Beat: 1}}
+		seen := []backend.Lease{{Election: "never held"}, {Election: "jobs", Term: 1, Heartbeat: 1}}
 		heard := make(chan error, 1)
 		go func() { heard <- b.Listen(t.Context(), seen, b.Observe) }()
 		for range 3 {
 			synctest.Wait()
-			b.Ring() // about something else
+			b.Notify() // about something else
 		}
 		synctest.Wait()
 		if len(heard) > 0 || b.readings != 4 {
 			t.Fatalf("returned: %d, after %d readings, want one at once and one for each ring", len(heard), b.readings)
 		}
 		b.term++
-		b.Ring()
+		b.Notify()
 		if err := <-heard; err != nil {
 			t.Error(err)
 		}
@@ -62,8 +62,8 @@ func TestWhoListensReturnsOnceALeaseIsNotAsItWasSeen(t *testing.T) {
 func TestARingDuringAReadingIsNotMissed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &belfry{term: 1}
-		b.during = func() { b.term = 2; b.Ring() }
-		if err := b.Listen(t.Context(), []backend.Lease{{Election: "jobs", Term: 1, Beat: 1}}, b.Observe); err != nil || b.readings != 2 {
+		b.during = func() { b.term = 2; b.Notify() }
+		if err := b.Listen(t.Context(), []backend.Lease{{Election: "jobs", Term: 1, Heartbeat: 1}}, b.Observe); err != nil || b.readings != 2 {
 			t.Errorf("%v after %d readings, want another reading after the ring", err, b.readings)
 		}
 	})
@@ -74,7 +74,7 @@ func TestListeningEndsWithItsContextAndWithAnError(t *testing.T) {
 		b := &belfry{term: 1}
 		ctx, cancel := context.WithCancel(t.Context())
 		heard := make(chan error, 1)
-		go func() { heard <- b.Listen(ctx, []backend.Lease{{Election: "jobs", Term: 1, Beat: 1}}, b.Observe) }()
+		go func() { heard <- b.Listen(ctx, []backend.Lease{{Election: "jobs", Term: 1, Heartbeat: 1}}, b.Observe) }()
 		synctest.Wait()
 		cancel()
 		if err := <-heard; err != context.Canceled {

@@ -6,13 +6,13 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-var _ backend.Prover = (*Backend)(nil)
+var _ backend.Preflighter = (*Backend)(nil)
 
-// Prove implements [backend.Prover]: the statements of a grant, of the first grant of an
+// Prove implements [backend.Preflighter]: the statements of a grant, of the first grant of an
 // election, and what the table says about TTLs. Servers check rights, and whether they
 // may be written at all, before they look for rows, and there are none to find, and so
 // none to lock: no election has such a name.
-func (b *Backend) Prove(ctx context.Context, bids []backend.Bid) []error {
+func (b *Backend) Preflight(ctx context.Context, bids []backend.Bid) []error {
 	errs := make([]error, len(bids))
 	err := b.enter(bids[0].Candidate.Nonce)
 	if err == nil {
@@ -26,11 +26,11 @@ func (b *Backend) Prove(ctx context.Context, bids []backend.Bid) []error {
 					errs[i] = b.tooLong(bid.Election, bid.TTL, st.maxTTL)
 				}
 			}
-			text, args := s.granting(st.server, []offer{{name: "\x00"}}, bids[0].Candidate, newBeat(), bids[0].TTL, bids[0].Renew)
+			text, args := s.granting(st.server, []offer{{name: "\x00"}}, bids[0].Candidate, newHeartbeat(), bids[0].TTL, bids[0].Renew)
 			if _, err := s.exec(ctx, text, args...); err != nil {
 				return err
 			}
-			for _, template := range []string{proveLeaseSQL, proveTermSQL} {
+			for _, template := range []string{preflightLeaseSQL, preflightTermSQL} {
 				if _, err := s.exec(ctx, s.text[template]); err != nil {
 					return err
 				}

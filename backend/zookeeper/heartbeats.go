@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// beats is what a session's own node says: which of the session's grants were
+// heartbeats is what a session's own node says: which of the session's grants were
 // renewed, in groups that were renewed together. One number renews them all, so
 // that the node stays small. A grant that is in no group was not renewed yet.
-type beats struct {
+type heartbeats struct {
 	Nonce  string   `json:"nonce"`
 	ID     string   `json:"id"`
 	Most   duration `json:"most_ttl,omitempty"` // the greatest TTL of any renewal so far
@@ -18,33 +18,33 @@ type beats struct {
 }
 
 type group struct {
-	Beat   uint64   `json:"beat,string"`
-	TTL    duration `json:"ttl"`
-	Renew  duration `json:"renew"`
-	Grants [][2]int `json:"grants"` // from, to
+	Heartbeat uint64   `json:"heartbeat,string"`
+	TTL       duration `json:"ttl"`
+	Renew     duration `json:"renew"`
+	Grants    [][2]int `json:"grants"` // from, to
 }
 
-const maxBeats = 1 << 20
+const maxHeartbeats = 1 << 20
 
-// parseBeats reads a session's node. What is not ours counts as empty.
-func parseBeats(data []byte) *beats {
-	var b beats
-	if len(data) > maxBeats || json.Unmarshal(data, &b) != nil {
-		return &beats{}
+// parseHeartbeats reads a session's node. What is not ours counts as empty.
+func parseHeartbeats(data []byte) *heartbeats {
+	var b heartbeats
+	if len(data) > maxHeartbeats || json.Unmarshal(data, &b) != nil {
+		return &heartbeats{}
 	}
 	return &b
 }
 
-func (b *beats) encode() []byte {
+func (b *heartbeats) encode() []byte {
 	data, err := json.Marshal(b)
 	if err != nil {
-		panic("zookeeper: beats cannot be written as JSON: " + err.Error()) // strings and numbers only
+		panic("zookeeper: heartbeats cannot be written as JSON: " + err.Error()) // strings and numbers only
 	}
 	return data
 }
 
 // find returns the group of a grant, or nil.
-func (b *beats) find(grant int) *group {
+func (b *heartbeats) find(grant int) *group {
 	for i := range b.Groups {
 		for _, r := range b.Groups[i].Grants {
 			if grant >= r[0] && grant <= r[1] {
@@ -55,22 +55,22 @@ func (b *beats) find(grant int) *group {
 	return nil
 }
 
-// beat is the beat of a lease that was granted with the beat first and hangs on
+// heartbeat is the heartbeat of a lease that was granted with the heartbeat first and hangs on
 // the session's node with the czxid home. g is the group of its last renewal, or
-// nil. A beat never comes back: first is random, and so is g's; and should somebody
+// nil. A heartbeat never comes back: first is random, and so is g's; and should somebody
 // delete the session's node, which makes the holder forget its groups, the next
 // one has another czxid.
-func (g *group) beat(first uint64, home int64, election string) uint64 {
+func (g *group) heartbeat(first uint64, home int64, election string) uint64 {
 	last := uint64(0)
 	if g != nil {
-		last = g.Beat
+		last = g.Heartbeat
 	}
 	return mix(first, fmt.Sprintf("%x %x %s", home, last, election))
 }
 
 // renewed returns b with these grants renewed. held are the grants that are still
 // held, in any order: numbers of others may lie in a range, as nobody asks for them.
-func (b *beats) renewed(beat uint64, ttl, renew time.Duration, now, held []int) *beats {
+func (b *heartbeats) renewed(heartbeat uint64, ttl, renew time.Duration, now, held []int) *heartbeats {
 	in := map[int]int{} // group of each grant that is held
 	for _, g := range held {
 		in[g] = -1
@@ -83,7 +83,7 @@ func (b *beats) renewed(beat uint64, ttl, renew time.Duration, now, held []int) 
 		}
 	}
 	groups := slices.Clone(b.Groups)
-	groups = append(groups, group{Beat: beat, TTL: duration(ttl), Renew: duration(renew)})
+	groups = append(groups, group{Heartbeat: heartbeat, TTL: duration(ttl), Renew: duration(renew)})
 	for i := range groups {
 		groups[i].Grants = nil
 	}
@@ -108,7 +108,7 @@ func (b *beats) renewed(beat uint64, ttl, renew time.Duration, now, held []int) 
 		}
 		last = at
 	}
-	next := &beats{Nonce: b.Nonce, ID: b.ID, Most: max(b.Most, duration(ttl))}
+	next := &heartbeats{Nonce: b.Nonce, ID: b.ID, Most: max(b.Most, duration(ttl))}
 	for _, g := range groups {
 		if len(g.Grants) > 0 {
 			next.Groups = append(next.Groups, g)

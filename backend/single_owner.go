@@ -10,7 +10,7 @@ import (
 // that of the first nonce it hears, until it is closed: a store that keeps
 // sessions, watches or locks for a process can do so for one only. The zero value
 // is ready for use, and safe for concurrent use.
-type Guard struct {
+type SingleOwner struct {
 	mu     sync.Mutex
 	nonce  string
 	closed bool
@@ -19,7 +19,7 @@ type Guard struct {
 // Enter begins a call for the candidate with this nonce, or for whoever is served
 // if it is empty. It returns [ErrClosed] after Close, the context's error if that has
 // ended, [ErrInvalid] for another candidate, and does not block.
-func (g *Guard) Enter(ctx context.Context, nonce string) error {
+func (g *SingleOwner) Enter(ctx context.Context, nonce string) error {
 	err := g.Admit("")
 	if err == nil {
 		err = ctx.Err()
@@ -31,7 +31,7 @@ func (g *Guard) Enter(ctx context.Context, nonce string) error {
 }
 
 // Admit is Enter for a call whose context is looked at later.
-func (g *Guard) Admit(nonce string) error {
+func (g *SingleOwner) Admit(nonce string) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	switch {
@@ -46,14 +46,14 @@ func (g *Guard) Admit(nonce string) error {
 }
 
 // Nonce returns the nonce that is served, or "" before the first.
-func (g *Guard) Nonce() string {
+func (g *SingleOwner) Nonce() string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.nonce
 }
 
 // Close lets nobody in any more. It reports whether it was open until now.
-func (g *Guard) Close() bool {
+func (g *SingleOwner) Close() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	was := !g.closed

@@ -20,14 +20,14 @@ func TestRightsAreTriedBeforeTheFirstBid(t *testing.T) {
 			leader := newClient(t, "leader", o)
 			leader.keep(t, leader.win(t, "led"))
 			n := newClient(t, "n", o)
-			prove := func(want map[string]bool) {
+			preflight := func(want map[string]bool) {
 				t.Helper()
 				var bids []backend.Bid
 				names := []string{"led", "new", "old"}
 				for _, name := range names {
 					bids = append(bids, n.bid(backend.Lease{Election: name}))
 				}
-				for i, err := range n.Prove(t.Context(), bids) {
+				for i, err := range n.Preflight(t.Context(), bids) {
 					if denied := backend.Class(err) == backend.ErrDenied; denied == want[names[i]] || want[names[i]] && err != nil {
 						t.Errorf("a proof for %s: %v", names[i], err)
 					}
@@ -36,7 +36,7 @@ func TestRightsAreTriedBeforeTheFirstBid(t *testing.T) {
 			if err := leader.release(leader.win(t, "old")); err != nil {
 				t.Fatal(err)
 			}
-			prove(map[string]bool{"led": true, "new": true, "old": true})
+			preflight(map[string]bool{"led": true, "new": true, "old": true})
 			admin := dial(t, o.Servers)
 			list := func(path string) []string {
 				nodes, _, err := admin.Children(path)
@@ -58,14 +58,14 @@ func TestRightsAreTriedBeforeTheFirstBid(t *testing.T) {
 				}
 			}
 			read(n.layout.recordOf("old"))
-			prove(map[string]bool{"led": true, "new": true})
+			preflight(map[string]bool{"led": true, "new": true})
 			if kind != Node { // there all nodes have one parent
 				read(n.layout.lock("led"))
-				prove(map[string]bool{"new": true})
+				preflight(map[string]bool{"new": true})
 			}
 			read(n.layout.record)
 			n.session.cache.forget(data, n.layout.recordOf("new"))
-			prove(map[string]bool{"led": kind == Node})
+			preflight(map[string]bool{"led": kind == Node})
 		})
 	}
 }
@@ -77,7 +77,7 @@ func TestATTLThatNoSessionOutlivesIsSaidBeforehand(t *testing.T) {
 	n := newClient(t, "n", o)
 	long := n.bid(backend.Lease{Election: "long"})
 	long.TTL = 2 * o.MaxSession
-	errs := n.Prove(t.Context(), []backend.Bid{long, n.bid(backend.Lease{Election: "jobs"})})
+	errs := n.Preflight(t.Context(), []backend.Bid{long, n.bid(backend.Lease{Election: "jobs"})})
 	if backend.Class(errs[0]) != backend.ErrInvalid || errs[1] != nil {
 		t.Errorf("a TTL of %v with sessions of up to %v, and a fair one: %v", long.TTL, o.MaxSession, errs)
 	}

@@ -11,20 +11,20 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// Ask implements [backend.Backend]: one reading, and for each wish a transaction
+// Ask implements [backend.Backend]: one reading, and for each request a transaction
 // that writes it beside the record if that is still that of its term.
-func (b *Backend) Ask(ctx context.Context, wishes []backend.Wish) error {
+func (b *Backend) Request(ctx context.Context, requests []backend.Request) error {
 	if err := b.enter(""); err != nil {
 		return err
 	}
 	var failed error
-	for part := range slices.Chunk(wishes, exactly) {
+	for part := range slices.Chunk(requests, exactly) {
 		failed = errors.Join(failed, b.fail(about("ask", len(part), part[0].Election), b.ask(ctx, part)))
 	}
 	return failed
 }
 
-func (b *Backend) ask(ctx context.Context, part []backend.Wish) error {
+func (b *Backend) ask(ctx context.Context, part []backend.Request) error {
 	var stale error
 	for range 5 {
 		names := make([]string, len(part))
@@ -35,17 +35,17 @@ func (b *Backend) ask(ctx context.Context, part []backend.Wish) error {
 		if err != nil {
 			return errors.Join(stale, err)
 		}
-		var again []backend.Wish
+		var again []backend.Request
 		for n, w := range part {
 			e := &entries[n]
 			if w.Term == 0 || e.Term != w.Term {
 				stale = errors.Join(stale, fmt.Errorf("election %q has term %d, not %d: %w", w.Election, e.Term, w.Term, backend.ErrStale))
 				continue
 			}
-			key := b.keys.wish(w.Election)
+			key := b.keys.request(w.Election)
 			then := clientv3.OpDelete(key)
 			if w.Kind != "" {
-				then = clientv3.OpPut(key, encode(wish{w.Term, w.Kind, w.ID, w.Nonce}))
+				then = clientv3.OpPut(key, encode(request{w.Term, w.Kind, w.ID, w.Nonce}))
 			}
 			resp, err := b.txn(ctx, b.pinned([]offer{{entry: e}}), []clientv3.Op{then}, false)
 			if err != nil {

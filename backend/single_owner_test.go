@@ -7,7 +7,7 @@ import (
 )
 
 func TestAGuardLetsInOneManagerUntilItIsClosed(t *testing.T) {
-	var g Guard
+	var g SingleOwner
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	enter := func(ctx context.Context, nonce string, want error) {

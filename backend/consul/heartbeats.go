@@ -8,32 +8,32 @@ import (
 	"github.com/hashicorp/consul/api"
 )
 
-// renewals is the value of a session's beat key: what its holder has renewed
+// renewals is the value of a session's heartbeat key: what its holder has renewed
 // last. One value stands for all elections that it holds, so that to renew a
 // thousand costs no more than to renew one. Elections that were not renewed
-// together with the others are listed with beats of their own: a lease that its
+// together with the others are listed with heartbeats of their own: a lease that its
 // holder has ceased to renew, such as one whose function hangs, runs out though
 // the process goes on.
 type renewals struct {
-	ID    string          `json:"id"`
-	Nonce string          `json:"nonce"`
-	Beat  beat            `json:"beat"`
-	Apart map[string]beat `json:"apart,omitempty"`
-	At    time.Time       `json:"at"` // by the holder's clock: a hint
+	ID        string               `json:"id"`
+	Nonce     string               `json:"nonce"`
+	Heartbeat heartbeat            `json:"heartbeat"`
+	Apart     map[string]heartbeat `json:"apart,omitempty"`
+	At        time.Time            `json:"at"` // by the holder's clock: a hint
 }
 
-// of returns an election's beat.
-func (r *renewals) of(name string) beat {
+// of returns an election's heartbeat.
+func (r *renewals) of(name string) heartbeat {
 	if r == nil {
 		return 0
 	}
 	if b, apart := r.Apart[name]; apart {
 		return b
 	}
-	return r.Beat
+	return r.Heartbeat
 }
 
-// with returns what to write so that those elections have a fresh beat, and all
+// with returns what to write so that those elections have a fresh heartbeat, and all
 // others that are held keep theirs.
 func (r *renewals) with(names []string, held map[string]holding, now time.Time) renewals {
 	renewed := make(map[string]bool, len(names))
@@ -46,19 +46,19 @@ func (r *renewals) with(names []string, held map[string]holding, now time.Time) 
 			rest = append(rest, name)
 		}
 	}
-	next := renewals{ID: r.ID, Nonce: r.Nonce, Beat: r.Beat, At: now.UTC().Round(0)}
-	fresh := newBeat()
-	set := func(name string, b beat) {
-		if b == next.Beat {
+	next := renewals{ID: r.ID, Nonce: r.Nonce, Heartbeat: r.Heartbeat, At: now.UTC().Round(0)}
+	fresh := newHeartbeat()
+	set := func(name string, b heartbeat) {
+		if b == next.Heartbeat {
 			return
 		}
 		if next.Apart == nil {
-			next.Apart = make(map[string]beat)
+			next.Apart = make(map[string]heartbeat)
 		}
 		next.Apart[name] = b
 	}
 	if len(rest) <= len(names) { // the shorter list
-		next.Beat = fresh
+		next.Heartbeat = fresh
 	} else {
 		for _, name := range names {
 			set(name, fresh)
@@ -70,11 +70,11 @@ func (r *renewals) with(names []string, held map[string]holding, now time.Time) 
 	return next
 }
 
-// newBeat draws a beat.
-func newBeat() beat { return beat(rand.Uint64() | 1) }
+// newHeartbeat draws a heartbeat.
+func newHeartbeat() heartbeat { return heartbeat(rand.Uint64() | 1) }
 
-// beats is what this process knows of its own beat key, and what it may hold.
-type beats struct {
+// heartbeats is what this process knows of its own heartbeat key, and what it may hold.
+type heartbeats struct {
 	mu    sync.Mutex
 	last  renewals
 	index uint64 // of the key; 0: not known, it must be read
@@ -94,7 +94,7 @@ type holding struct {
 }
 
 // begin takes over the key of a new session, on which nothing hangs yet.
-func (s *beats) begin(first renewals, results []*api.KVPair) {
+func (s *heartbeats) begin(first renewals, results []*api.KVPair) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.last, s.index = first, lastIndex(results)
@@ -105,7 +105,7 @@ func (s *beats) begin(first renewals, results []*api.KVPair) {
 }
 
 // may notes bids before they are sent, so that no renewal of others renews them.
-func (s *beats) may(bids []*offer) {
+func (s *heartbeats) may(bids []*offer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, o := range bids {
@@ -120,15 +120,15 @@ func (s *beats) may(bids []*offer) {
 }
 
 // refused notes that a bid was. An earlier one, of which that is not known, may still come.
-func (s *beats) refused(o *offer) {
+func (s *heartbeats) refused(o *offer) {
 	if !o.doubt {
 		s.gone(o.name)
 	}
 }
 
 // holds notes a grant, or what was read of a lease that is ours, and up to when
-// that is certain. It returns the beat that the election has by now.
-func (s *beats) holds(e *entry, mark uint64, at time.Time) beat {
+// that is certain. It returns the heartbeat that the election has by now.
+func (s *heartbeats) holds(e *entry, mark uint64, at time.Time) heartbeat {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.held[e.name] = holding{e, mark, at}
@@ -136,7 +136,7 @@ func (s *beats) holds(e *entry, mark uint64, at time.Time) beat {
 }
 
 // doubt notes that a lease must be read before it is renewed again.
-func (s *beats) doubt(name string) {
+func (s *heartbeats) doubt(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if _, held := s.held[name]; held {
@@ -145,41 +145,41 @@ func (s *beats) doubt(name string) {
 }
 
 // gone notes that an election is certainly not held.
-func (s *beats) gone(name string) {
+func (s *heartbeats) gone(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.held, name)
 }
 
-func (s *beats) holding(name string) (holding, bool) {
+func (s *heartbeats) holding(name string) (holding, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	h, ok := s.held[name]
 	return h, ok
 }
 
-func (s *beats) empty() bool {
+func (s *heartbeats) empty() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.held) == 0
 }
 
 // greatest returns the greatest index that the key has had. An older one is of a snapshot.
-func (s *beats) greatest() uint64 {
+func (s *heartbeats) greatest() uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.top
 }
 
 // next returns what to write to renew those elections, and the index to pin it to.
-func (s *beats) next(names []string) (renewals, uint64) {
+func (s *heartbeats) next(names []string) (renewals, uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.last.with(names, s.held, time.Now()), s.index
 }
 
 // wrote notes what the key holds. Index 0: that is not known any more.
-func (s *beats) wrote(r renewals, index uint64) {
+func (s *heartbeats) wrote(r renewals, index uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.top = max(s.top, index)

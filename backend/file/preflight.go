@@ -11,11 +11,11 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-var _ backend.Prover = (*Backend)(nil)
+var _ backend.Preflighter = (*Backend)(nil)
 
-// Prove implements [backend.Prover]: that files can be made in the directory, and that
+// Prove implements [backend.Preflighter]: that files can be made in the directory, and that
 // those of the elections which are there can be written.
-func (b *Backend) Prove(ctx context.Context, bids []backend.Bid) []error {
+func (b *Backend) Preflight(ctx context.Context, bids []backend.Bid) []error {
 	errs := make([]error, len(bids))
 	err := fail("prove", b.guard.Enter(ctx, bids[0].Candidate.Nonce))
 	if err == nil {
@@ -23,7 +23,7 @@ func (b *Backend) Prove(ctx context.Context, bids []backend.Bid) []error {
 	}
 	for i, bid := range bids {
 		if errs[i] = err; err == nil {
-			errs[i] = fail(fmt.Sprintf("prove %q", bid.Election), b.prove(bid))
+			errs[i] = fail(fmt.Sprintf("prove %q", bid.Election), b.preflight(bid))
 		}
 	}
 	return errs
@@ -38,7 +38,7 @@ func (b *Backend) probe() error {
 	return errors.Join(f.Close(), os.Remove(f.Name()))
 }
 
-func (b *Backend) prove(bid backend.Bid) error {
+func (b *Backend) preflight(bid backend.Bid) error {
 	if bid.TTL > b.maxTTL || bid.TTL < 1 {
 		return fmt.Errorf("%w: a TTL of %v; the greatest in this directory is %v", backend.ErrInvalid, bid.TTL, b.maxTTL)
 	}

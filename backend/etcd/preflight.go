@@ -10,12 +10,12 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-var _ backend.Prover = (*Backend)(nil)
+var _ backend.Preflighter = (*Backend)(nil)
 
-// Prove implements [backend.Prover]: the writes of grants, in transactions whose condition
+// Prove implements [backend.Preflighter]: the writes of grants, in transactions whose condition
 // is never met. Etcd checks the rights of all that a transaction might do before it looks
 // at conditions.
-func (b *Backend) Prove(ctx context.Context, bids []backend.Bid) []error {
+func (b *Backend) Preflight(ctx context.Context, bids []backend.Bid) []error {
 	errs := make([]error, len(bids))
 	if err := b.enter(bids[0].Candidate.Nonce); err != nil {
 		for i := range errs {
@@ -29,10 +29,10 @@ func (b *Backend) Prove(ctx context.Context, bids []backend.Bid) []error {
 	}
 	done := 0
 	for part := range slices.Chunk(names, exactly) {
-		err := b.prove(ctx, part)
+		err := b.preflight(ctx, part)
 		for i, name := range part {
 			if errors.Is(err, backend.ErrDenied) && len(part) > 1 { // perhaps not all of them
-				errs[done+i] = b.prove(ctx, []string{name})
+				errs[done+i] = b.preflight(ctx, []string{name})
 			} else {
 				errs[done+i] = err
 			}
@@ -42,11 +42,11 @@ func (b *Backend) Prove(ctx context.Context, bids []backend.Bid) []error {
 	return errs
 }
 
-func (b *Backend) prove(ctx context.Context, names []string) error {
+func (b *Backend) preflight(ctx context.Context, names []string) error {
 	never := clientv3.Compare(clientv3.Version(b.keys.layout()), "=", -1)
-	keys := []string{b.keys.layout(), b.keys.beat("prove"), b.keys.candidate("prove")}
+	keys := []string{b.keys.layout(), b.keys.heartbeat("prove"), b.keys.candidate("prove")}
 	for _, name := range names {
-		keys = append(keys, b.keys.record(name), b.keys.wish(name))
+		keys = append(keys, b.keys.record(name), b.keys.request(name))
 	}
 	var then []clientv3.Op
 	for _, key := range keys {

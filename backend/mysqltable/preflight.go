@@ -7,12 +7,12 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-var _ backend.Prover = (*Backend)(nil)
+var _ backend.Preflighter = (*Backend)(nil)
 
-// Prove implements [backend.Prover]: that of the leases beside the table, and the
+// Prove implements [backend.Preflighter]: that of the leases beside the table, and the
 // statements that take and make a row of it. No holder is NULL.
-func (b *Backend) Prove(ctx context.Context, bids []backend.Bid) []error {
-	errs := b.inner.Prove(ctx, bids)
+func (b *Backend) Preflight(ctx context.Context, bids []backend.Bid) []error {
+	errs := b.inner.Preflight(ctx, bids)
 	err := b.on(ctx, "prove", func(conn *sql.Conn) error {
 		for _, template := range []string{takeSQL, stealSQL} {
 			args := []any{"", nil, "", nil, vacated}
@@ -23,7 +23,7 @@ func (b *Backend) Prove(ctx context.Context, bids []backend.Bid) []error {
 				return err
 			}
 		}
-		_, err := conn.ExecContext(ctx, b.text(proveSQL))
+		_, err := conn.ExecContext(ctx, b.text(preflightSQL))
 		return err
 	})
 	for i := range errs {

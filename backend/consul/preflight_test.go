@@ -23,20 +23,20 @@ func TestRightsAreTriedBeforeTheFirstBid(t *testing.T) {
 		rules      string
 		jobs, some bool // whether it may lead them
 	}{
-		"all":                 {session + all, true, true},
-		"no sessions":         {all, false, false},
-		"locks to read":       {but(l.keys.lock), false, false},
-		"records to read":     {but(l.keys.term), false, false},
-		"changes to read":     {but(l.keys.changes), false, false},
-		"one lock to read":    {but(l.keys.lock + "jobs"), false, true},
-		"one record to read":  {but(l.keys.term + "some"), true, false},
-		"everything to read":  {session + fmt.Sprintf(`key_prefix %q { policy = "read" }`, l.prefix+"/"), false, false},
-		"beats of no session": {but(l.keys.beat), false, false},
+		"all":                      {session + all, true, true},
+		"no sessions":              {all, false, false},
+		"locks to read":            {but(l.keys.lock), false, false},
+		"records to read":          {but(l.keys.term), false, false},
+		"changes to read":          {but(l.keys.changes), false, false},
+		"one lock to read":         {but(l.keys.lock + "jobs"), false, true},
+		"one record to read":       {but(l.keys.term + "some"), true, false},
+		"everything to read":       {session + fmt.Sprintf(`key_prefix %q { policy = "read" }`, l.prefix+"/"), false, false},
+		"heartbeats of no session": {but(l.keys.heartbeat), false, false},
 	} {
 		n := l.node(t, "n", func(o *Options) { o.Token = token(t, l.root, c.rules).SecretID })
 		ctx, cancel := n.ctx()
 		defer cancel()
-		errs := n.Prove(ctx, []backend.Bid{{Election: "jobs", Candidate: n.me, TTL: labTTL}, {Election: "some", Candidate: n.me, TTL: labTTL}})
+		errs := n.Preflight(ctx, []backend.Bid{{Election: "jobs", Candidate: n.me, TTL: labTTL}, {Election: "some", Candidate: n.me, TTL: labTTL}})
 		for i, may := range []bool{c.jobs, c.some} {
 			if may != (errs[i] == nil) || !may && !errors.Is(errs[i], backend.ErrDenied) {
 				t.Errorf("%s: bid %d: %v", what, i, errs[i])

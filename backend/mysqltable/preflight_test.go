@@ -31,7 +31,7 @@ func TestRightsToTheFleetsTableAreTriedBeforeTheFirstBid(t *testing.T) {
 				n := l.node(t, "n")
 				ctx, cancel := n.ctx()
 				defer cancel()
-				errs := n.Prove(ctx, []backend.Bid{{Election: "jobs", Candidate: n.me, TTL: ttl}, {Election: "new", Candidate: n.me, TTL: ttl}})
+				errs := n.Preflight(ctx, []backend.Bid{{Election: "jobs", Candidate: n.me, TTL: ttl}, {Election: "new", Candidate: n.me, TTL: ttl}})
 				for _, err := range errs {
 					if enough := rights == "SELECT, INSERT, UPDATE"; enough && err != nil || !enough && !errors.Is(err, backend.ErrDenied) {
 						t.Errorf("with %s: %v", rights, err)

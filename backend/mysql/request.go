@@ -9,18 +9,18 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// Ask implements [backend.Backend]: one UPDATE for wishes of the same kind, which
-// leaves the beat alone, and one reading that tells which of them were stale.
-func (b *Backend) Ask(ctx context.Context, wishes []backend.Wish) error {
+// Ask implements [backend.Backend]: one UPDATE for requests of the same kind, which
+// leaves the heartbeat alone, and one reading that tells which of them were stale.
+func (b *Backend) Request(ctx context.Context, requests []backend.Request) error {
 	if err := b.enter(""); err != nil {
 		return err
 	}
 	type kind struct {
-		backend.WishKind
+		backend.RequestKind
 		id, nonce string
 	}
-	kinds := make(map[kind][]backend.Wish, 1)
-	for _, w := range wishes {
+	kinds := make(map[kind][]backend.Request, 1)
+	for _, w := range requests {
 		k := kind{w.Kind, w.ID, w.Nonce}
 		kinds[k] = append(kinds[k], w)
 	}
@@ -35,7 +35,7 @@ func (b *Backend) Ask(ctx context.Context, wishes []backend.Wish) error {
 	return failed
 }
 
-func (s *session) ask(ctx context.Context, part []backend.Wish) error {
+func (s *session) ask(ctx context.Context, part []backend.Request) error {
 	w := part[0]
 	args := []any{[]byte(w.Kind), []byte(w.ID), []byte(w.Nonce)}
 	names := make([]string, len(part))
@@ -43,7 +43,7 @@ func (s *session) ask(ctx context.Context, part []backend.Wish) error {
 		names[n] = w.Election
 		args = append(args, []byte(w.Election), w.Term)
 	}
-	if _, err := s.exec(ctx, s.of(wishSQL, marks("(?, ?)", len(part))), args...); err != nil {
+	if _, err := s.exec(ctx, s.of(requestSQL, marks("(?, ?)", len(part))), args...); err != nil {
 		return err
 	}
 	_, rows, err := s.read(ctx, lightSQL, names, nil)

@@ -13,19 +13,19 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// The door-bell. A leader holds a named lock (GET_LOCK) that nobody else wants;
+// The notification lock. A leader holds a named lock (GET_LOCK) that nobody else wants;
 // its followers wait for it. When the leader releases a lease it lets go of the
 // lock for a moment, and they wake up in less than a millisecond. So does a
 // connection that breaks. It is a hint to read now and nothing more: the row
 // alone says who leads.
 
-// bellPatience bounds what a call spends on its own bell, and how long Listen waits
+// notifyPatience bounds what a call spends on its own notification lock, and how long Listen waits
 // for its statement to be stopped.
-const bellPatience = 250 * time.Millisecond
+const notifyPatience = 250 * time.Millisecond
 
-// bellCheck is how often a leader looks whether it still has its bell: a killed
+// notifyCheck is how often a leader looks whether it still has its notifier: a killed
 // session or a restarted server has taken it away in silence.
-const bellCheck = 30 * time.Second
+const notifyCheck = 30 * time.Second
 
 // FIRST waiting, THEN letting go, in one statement, so that no follower that is
 // stopped in between keeps the others asleep.
@@ -33,40 +33,40 @@ const (
 	awaitSQL  = `SELECT GET_LOCK(?, ?), RELEASE_LOCK(?)`
 	takeSQL   = `SELECT GET_LOCK(?, 0)`
 	retakeSQL = `SELECT GET_LOCK(?, 1)`
-	ringSQL   = `SELECT RELEASE_LOCK(?)`
+	notifySQL = `SELECT RELEASE_LOCK(?)`
 	mineSQL   = `SELECT IS_USED_LOCK(?) = CONNECTION_ID()`
 	whoamiSQL = `SELECT CONNECTION_ID(), {server}, IS_USED_LOCK(?) IS NOT NULL`
 
 	// killSQL kills if the server is the one whose session is meant: this comes
-	// by another connection, which a proxy or a fail-over may have led elsewhere.
+	// by another connection, which a proxy or a failover may have led elsewhere.
 	// There is no session 0. The identity is in hexadecimal.
 	killSQL = `KILL QUERY IF({server} = X'%x', %d, 0)`
 )
 
-// bellName returns the name of a leader's lock: lower case, since MySQL ignores
+// notifyLockName returns the name of a leader's lock: lower case, since MySQL ignores
 // case there and MariaDB does not, and at most 64 characters.
-func (b *Backend) bellName(nonce string) string {
-	sum := sha256.Sum256([]byte(b.bell.about + " " + nonce))
+func (b *Backend) notifyLockName(nonce string) string {
+	sum := sha256.Sum256([]byte(b.notifier.about + " " + nonce))
 	return fmt.Sprintf("go-election:%x", sum[:24])
 }
 
-// A bell is this Backend's own, and what it knows of bells in general.
-type bell struct {
+// A notification lock is this Backend's own, and what it knows of notification locks in general.
+type notifier struct {
 	about    string        // the tables, however they are named: one process may lead in several
 	most     int           // how many of others to listen to
-	patience time.Duration // bellPatience; tests on a busy machine have more
+	patience time.Duration // notifyPatience; tests on a busy machine have more
 
 	mu     sync.Mutex // held while the own session is in use
-	own    *sql.Conn  // the session that has our bell; nil: none
+	own    *sql.Conn  // the session that has our notification lock; nil: none
 	looked time.Time  // when it was last known to have it
 
 	notes   sync.Mutex
 	held    map[string]bool // elections that we hold
-	without []string        // leaders, by their nonces, that were seen to have no bell
-	dumb    bool            // the server has no bells
+	without []string        // leaders, by their nonces, that were seen to have no notification lock
+	dumb    bool            // the server has no notification locks
 }
 
-func (l *bell) holds(names ...string) {
+func (l *notifier) holds(names ...string) {
 	l.notes.Lock()
 	defer l.notes.Unlock()
 	if l.held == nil {
@@ -77,7 +77,7 @@ func (l *bell) holds(names ...string) {
 	}
 }
 
-func (l *bell) released(names ...string) {
+func (l *notifier) released(names ...string) {
 	l.notes.Lock()
 	defer l.notes.Unlock()
 	for _, name := range names {
@@ -85,15 +85,15 @@ func (l *bell) released(names ...string) {
 	}
 }
 
-func (l *bell) leads() bool {
+func (l *notifier) leads() bool {
 	l.notes.Lock()
 	defer l.notes.Unlock()
 	return len(l.held) > 0
 }
 
-// missing notes whether a leader has a bell, and reports whether it was seen to have
+// missing notes whether a leader has a notification lock, and reports whether it was seen to have
 // none before.
-func (l *bell) missing(nonce string, has bool) (again bool) {
+func (l *notifier) missing(nonce string, has bool) (again bool) {
 	l.notes.Lock()
 	defer l.notes.Unlock()
 	again = slices.Contains(l.without, nonce)
@@ -107,21 +107,21 @@ func (l *bell) missing(nonce string, has bool) (again bool) {
 }
 
 // forget forgets all leaders but these.
-func (l *bell) forget(but []string) {
+func (l *notifier) forget(but []string) {
 	l.notes.Lock()
 	defer l.notes.Unlock()
 	l.without = slices.DeleteFunc(l.without, func(n string) bool { return !slices.Contains(but, n) })
 }
 
-func (l *bell) isDumb() bool {
+func (l *notifier) isDumb() bool {
 	l.notes.Lock()
 	defer l.notes.Unlock()
 	return l.dumb
 }
 
-// silence notes that the server has no bells, if err says so (Galera, Vitess,
+// silence notes that the server has no notification locks, if err says so (Galera, Vitess,
 // TiDB, a proxy). Then all is polled.
-func (l *bell) silence(err error) bool {
+func (l *notifier) silence(err error) bool {
 	if !is(err, errUnsupported, errNoFunction, errSyntax) {
 		return false
 	}
@@ -131,7 +131,7 @@ func (l *bell) silence(err error) bool {
 	return true
 }
 
-func (l *bell) close() {
+func (l *notifier) close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.own != nil {
@@ -141,34 +141,34 @@ func (l *bell) close() {
 	}
 }
 
-// takeBell takes this Backend's own bell if it leads anything. It never fails: a
-// leader without a bell is polled.
-func (b *Backend) takeBell(ctx context.Context) {
-	l := &b.bell
-	if b.bells == nil || l.isDumb() || !l.mu.TryLock() {
+// takeNotifyLock takes this Backend's own notification lock if it leads anything. It never fails: a
+// leader without a notification lock is polled.
+func (b *Backend) takeNotifyLock(ctx context.Context) {
+	l := &b.notifier
+	if b.notifyConns == nil || l.isDumb() || !l.mu.TryLock() {
 		return
 	}
 	defer l.mu.Unlock()
 	if !l.leads() {
 		if l.own != nil { // it has lost all it held
-			b.putBell(true)
+			b.releaseNotifyLock(true)
 		}
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, l.patience)
 	defer cancel()
-	name := b.bellName(b.guard.Nonce())
+	name := b.notifyLockName(b.guard.Nonce())
 	if l.own != nil {
-		if time.Since(l.looked) < bellCheck {
+		if time.Since(l.looked) < notifyCheck {
 			return
 		}
 		if n, err := b.ask1(ctx, l.own, mineSQL, name); err == nil && n == 1 {
 			l.looked = time.Now()
 			return
 		}
-		b.putBell(true)
+		b.releaseNotifyLock(true)
 	}
-	conn, err := b.bells.Conn(ctx)
+	conn, err := b.notifyConns.Conn(ctx)
 	if err != nil {
 		return
 	}
@@ -182,19 +182,19 @@ func (b *Backend) takeBell(ctx context.Context) {
 	b.db.SetMaxOpenConns(maxConns - 1)
 }
 
-// putBell gives the own session back, or away if it is spoilt. l.mu is held.
-func (b *Backend) putBell(spoilt bool) {
+// releaseNotifyLock gives the own session back, or away if it is spoilt. l.mu is held.
+func (b *Backend) releaseNotifyLock(spoilt bool) {
 	if spoilt {
-		drop(b.bell.own)
+		drop(b.notifier.own)
 	}
-	b.bell.own.Close()
-	b.bell.own = nil
+	b.notifier.own.Close()
+	b.notifier.own = nil
 	b.db.SetMaxOpenConns(maxConns)
 }
 
-// ring wakes the followers, and takes the bell again if we still lead anything.
+// ring wakes the followers, and takes the notification lock again if we still lead anything.
 func (b *Backend) ring(ctx context.Context) {
-	l := &b.bell
+	l := &b.notifier
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.own == nil {
@@ -202,18 +202,18 @@ func (b *Backend) ring(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, l.patience)
 	defer cancel()
-	name := b.bellName(b.guard.Nonce())
-	if _, err := b.ask1(ctx, l.own, ringSQL, name); err != nil {
-		b.putBell(true) // that rings too
+	name := b.notifyLockName(b.guard.Nonce())
+	if _, err := b.ask1(ctx, l.own, notifySQL, name); err != nil {
+		b.releaseNotifyLock(true) // that rings too
 		return
 	}
 	if !l.leads() {
-		b.putBell(false)
+		b.releaseNotifyLock(false)
 		return
 	}
 	// Behind all who are waiting; each of them lets go at once.
 	if n, err := b.ask1(ctx, l.own, retakeSQL, name); err != nil || n != 1 {
-		b.putBell(true)
+		b.releaseNotifyLock(true)
 		return
 	}
 	l.looked = time.Now()
@@ -231,17 +231,17 @@ func (b *Backend) ask1(ctx context.Context, conn *sql.Conn, text string, args ..
 	return n.Int64, nil
 }
 
-// Listen implements [backend.Backend]: it waits for the bells of those who lead
+// Listen implements [backend.Backend]: it waits for the notification locks of those who lead
 // most of the leases in seen. It hears of releases and broken connections, not of
-// anything else. A leader without a bell, which may just have rung it, makes it return
+// anything else. A leader without a notification lock, which may just have rung it, makes it return
 // once, and is not waited for after that until it has one.
 func (b *Backend) Listen(ctx context.Context, seen []backend.Lease, _ string) error {
 	if err := b.enter(""); err != nil {
 		return err
 	}
 	leaders := b.loudest(seen)
-	b.bell.forget(leaders)
-	if len(leaders) == 0 || b.bell.isDumb() {
+	b.notifier.forget(leaders)
+	if len(leaders) == 0 || b.notifier.isDumb() {
 		<-ctx.Done()
 		return ctx.Err()
 	}
@@ -260,7 +260,7 @@ func (b *Backend) Listen(ctx context.Context, seen []backend.Lease, _ string) er
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	if b.bell.silence(err) {
+	if b.notifier.silence(err) {
 		<-ctx.Done()
 		return ctx.Err()
 	}
@@ -274,21 +274,21 @@ func (b *Backend) loudest(seen []backend.Lease) []string {
 	var nonces []string
 	for i := range seen {
 		nonce := seen[i].Holder.Nonce
-		if nonce != "" && nonce != self && len(nonces) < b.bell.most && !slices.Contains(nonces, nonce) {
+		if nonce != "" && nonce != self && len(nonces) < b.notifier.most && !slices.Contains(nonces, nonce) {
 			nonces = append(nonces, nonce)
 		}
 	}
 	return nonces
 }
 
-// await waits for the bell of one leader. nil: it rang, or may have.
+// await waits for the notification lock of one leader. nil: it rang, or may have.
 func (b *Backend) await(ctx context.Context, nonce string) error {
-	for look := bellPatience; ; {
-		conn, err := b.bells.Conn(ctx)
+	for look := notifyPatience; ; {
+		conn, err := b.notifyConns.Conn(ctx)
 		if err != nil {
 			return err
 		}
-		there, rang, err := b.awaitOn(ctx, conn, b.bellName(nonce))
+		there, rang, err := b.awaitOn(ctx, conn, b.notifyLockName(nonce))
 		if err != nil {
 			drop(conn)
 		}
@@ -301,12 +301,12 @@ func (b *Backend) await(ctx context.Context, nonce string) error {
 		case err != nil:
 			return err
 		}
-		again := b.bell.missing(nonce, there)
+		again := b.notifier.missing(nonce, there)
 		switch {
 		case rang:
 			return nil
 		case there:
-			look = bellPatience
+			look = notifyPatience
 			continue
 		case !again:
 			return nil
@@ -315,12 +315,12 @@ func (b *Backend) await(ctx context.Context, nonce string) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-time.After(look):
-			look = min(2*look, bellWait*time.Second)
+			look = min(2*look, notifyWait*time.Second)
 		}
 	}
 }
 
-// awaitOn waits on one connection for bellWait at most, if there is such a bell. When ctx
+// awaitOn waits on one connection for notifyWait at most, if there is such a notifier. When ctx
 // ends it stops the statement in the server, where it would go on and be the next to get
 // the lock; the connection can then be used again. If it cannot be stopped, the
 // connection is closed, and GET_LOCK ends by itself.
@@ -337,7 +337,7 @@ func (b *Backend) awaitOn(ctx context.Context, conn *sql.Conn, name string) (the
 	killed := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		defer close(killed)
-		short, cancel := context.WithTimeout(context.Background(), b.bell.patience)
+		short, cancel := context.WithTimeout(context.Background(), b.notifier.patience)
 		defer cancel()
 		if _, err := b.db.ExecContext(short, fmt.Sprintf(texts.text[killSQL], server, id)); err != nil {
 			cut()
@@ -349,7 +349,7 @@ func (b *Backend) awaitOn(ctx context.Context, conn *sql.Conn, name string) (the
 		}
 	})
 	var got, let sql.NullInt64
-	err = conn.QueryRowContext(query, awaitSQL, name, bellWait, name).Scan(&got, &let)
+	err = conn.QueryRowContext(query, awaitSQL, name, notifyWait, name).Scan(&got, &let)
 	close(ended)
 	if !stop() {
 		<-killed // not before: it might hit the next statement

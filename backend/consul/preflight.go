@@ -12,31 +12,31 @@ import (
 )
 
 var (
-	_ backend.Prover = (*Backend)(nil)
-	_ backend.Prover = (*Firefly)(nil)
+	_ backend.Preflighter = (*Backend)(nil)
+	_ backend.Preflighter = (*Firefly)(nil)
 )
 
-// Prove implements [backend.Prover]: writes of the keys of a grant, in transactions that
+// Prove implements [backend.Preflighter]: writes of the keys of a grant, in transactions that
 // are pinned to an index that no key has. Consul checks the rights of all operations
 // before any is tried. The session is made as for a bid.
-func (b *Backend) Prove(ctx context.Context, bids []backend.Bid) []error {
-	return b.prove(ctx, bids, func(name string) []string { return []string{b.keys.lock + name, b.keys.term + name, b.keys.changes} },
+func (b *Backend) Preflight(ctx context.Context, bids []backend.Bid) []error {
+	return b.preflight(ctx, bids, func(name string) []string { return []string{b.keys.lock + name, b.keys.term + name, b.keys.changes} },
 		func() error {
 			_, err := b.open(ctx, bids[0].Candidate, min(bids[0].TTL, longest))
 			return err
 		})
 }
 
-// Prove implements [backend.Prover], as that of [Backend] does.
-func (f *Firefly) Prove(ctx context.Context, bids []backend.Bid) []error {
-	return f.base.prove(ctx, bids, func(name string) []string { return []string{f.lock(name), f.record(name)} },
+// Prove implements [backend.Preflighter], as that of [Backend] does.
+func (f *Firefly) Preflight(ctx context.Context, bids []backend.Bid) []error {
+	return f.base.preflight(ctx, bids, func(name string) []string { return []string{f.lock(name), f.record(name)} },
 		func() error {
 			_, err := f.enlist(ctx, bids[0].Candidate)
 			return err
 		})
 }
 
-func (b *Backend) prove(ctx context.Context, bids []backend.Bid, keys func(election string) []string, session func() error) []error {
+func (b *Backend) preflight(ctx context.Context, bids []backend.Bid, keys func(election string) []string, session func() error) []error {
 	errs := make([]error, len(bids))
 	what := about("prove", len(bids), bids[0].Election)
 	err := b.enter(ctx, what, bids[0].Candidate.Nonce)

@@ -53,7 +53,7 @@ func TestRightsToTheNewStoreAreTriedBeforeTheOldOneIsAsked(t *testing.T) {
 		}
 		var bids []backend.Bid
 		for _, l := range seen {
-			bids = append(bids, backend.Bid{Election: l.Election, Candidate: me, TTL: 4 * time.Second, Over: l})
+			bids = append(bids, backend.Bid{Election: l.Election, Candidate: me, TTL: 4 * time.Second, Expected: l})
 		}
 		bids[1].TTL = ttl
 		answers, err = b.Acquire(t.Context(), bids)

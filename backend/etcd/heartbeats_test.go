@@ -12,10 +12,10 @@ import (
 	"github.com/go-election/go-election/internal/testbed"
 )
 
-// Election b is not renewed, a and c are: its beat stands, theirs do not, whichever of
+// Election b is not renewed, a and c are: its heartbeat stands, theirs do not, whichever of
 // the two lists is shorter.
-func TestOnlyWhatIsRenewedHasAFreshBeat(t *testing.T) {
-	r := renewals{ID: "x", Nonce: "n", Beat: 1}
+func TestOnlyWhatIsRenewedHasAFreshHeartbeat(t *testing.T) {
+	r := renewals{ID: "x", Nonce: "n", Heartbeat: 1}
 	now := time.Now().UTC()
 	for step, renewed := range []string{"ac", "ac", "a", "abc", "b", "c", "ab", "abc"} {
 		var names, others []string
@@ -29,12 +29,12 @@ func TestOnlyWhatIsRenewedHasAFreshBeat(t *testing.T) {
 		next := r.with(names, others, now)
 		for _, name := range names {
 			if next.of(name) == r.of(name) {
-				t.Errorf("step %d: %s was renewed, and its beat is still %d", step, name, r.of(name))
+				t.Errorf("step %d: %s was renewed, and its heartbeat is still %d", step, name, r.of(name))
 			}
 		}
 		for _, name := range others {
 			if next.of(name) != r.of(name) {
-				t.Errorf("step %d: %s was not renewed, and its beat has changed from %d to %d", step, name, r.of(name), next.of(name))
+				t.Errorf("step %d: %s was not renewed, and its heartbeat has changed from %d to %d", step, name, r.of(name), next.of(name))
 			}
 		}
 		if len(next.Apart) > 2 {
@@ -67,14 +67,14 @@ func TestALeaseThatIsNotRenewedRunsOutBesideOthers(t *testing.T) {
 	a.mustRenew(held)
 }
 
-// The take-over is compared with what was read last: a renewal that comes in between
+// The takeover is compared with what was read last: a renewal that comes in between
 // undoes it, and one that comes afterwards is refused.
 func TestARenewalAtTheLastMomentUndoesATakeOver(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	a, b := l.node(t, "a"), l.node(t, "b")
 	held := a.lead("jobs")
-	bids := []backend.Bid{{Election: "jobs", Candidate: b.me, TTL: ttl, Renew: ttl / 3, Over: b.stays("jobs", "it is held")}}
+	bids := []backend.Bid{{Election: "jobs", Candidate: b.me, TTL: ttl, Renew: ttl / 3, Expected: b.stays("jobs", "it is held")}}
 	ctx, cancel := b.ctx()
 	defer cancel()
 	try := func() backend.Answer {
@@ -82,11 +82,11 @@ func TestARenewalAtTheLastMomentUndoesATakeOver(t *testing.T) {
 		held = a.mustRenew(held)
 		const lastTry = 5
 		if err := b.acquire(ctx, bids, []int{0}, read, answers, lastTry); err == nil && answers[0].Outcome != backend.Refused {
-			t.Errorf("a take-over by what was read before a renewal: %v in term %d", answers[0].Outcome, answers[0].Term)
+			t.Errorf("a takeover by what was read before a renewal: %v in term %d", answers[0].Outcome, answers[0].Term)
 		}
 		return answers[0]
 	}
-	for range 2 { // by the beat that was watched, and by a later one
+	for range 2 { // by the heartbeat that was watched, and by a later one
 		try()
 	}
 	b.takes(b.see("jobs"))
@@ -140,7 +140,7 @@ func TestOfManyLeasesThoseAreRefusedThatAreLost(t *testing.T) {
 	defer cancel()
 	var bids []backend.Bid
 	for i := range 3 * exactly {
-		bids = append(bids, backend.Bid{Election: fmt.Sprintf("jobs%03d", i), Candidate: a.me, TTL: ttl, Renew: ttl / 3, Over: backend.Lease{Election: fmt.Sprintf("jobs%03d", i)}})
+		bids = append(bids, backend.Bid{Election: fmt.Sprintf("jobs%03d", i), Candidate: a.me, TTL: ttl, Renew: ttl / 3, Expected: backend.Lease{Election: fmt.Sprintf("jobs%03d", i)}})
 	}
 	won, err := a.Acquire(ctx, bids)
 	if err != nil {
@@ -154,7 +154,7 @@ func TestOfManyLeasesThoseAreRefusedThatAreLost(t *testing.T) {
 	b.takes(b.see("jobs003"))
 	b.see("jobs050")
 	l.del(t, l.keys.record("jobs050"))
-	if err := b.Ask(ctx, []backend.Wish{{Election: "jobs119", Term: held[119].Term, Kind: backend.Depose}, {Election: "jobs007", Term: held[7].Term, Kind: backend.Nominate, ID: "b"}}); err != nil {
+	if err := b.Request(ctx, []backend.Request{{Election: "jobs119", Term: held[119].Term, Kind: backend.Depose}, {Election: "jobs007", Term: held[7].Term, Kind: backend.Nominate, ID: "b"}}); err != nil {
 		t.Fatal(err)
 	}
 	for round := range 2 {
@@ -167,8 +167,8 @@ func TestOfManyLeasesThoseAreRefusedThatAreLost(t *testing.T) {
 			if lost[held[i].Election] {
 				want = backend.Refused
 			}
-			if got.Outcome != want || (got.Wish.ID == "b") != (i == 7) {
-				t.Errorf("round %d: %s: %v with wish %+v, %v; want %v", round, held[i].Election, got.Outcome, got.Wish, got.Err, want)
+			if got.Outcome != want || (got.Request.ID == "b") != (i == 7) {
+				t.Errorf("round %d: %s: %v with request %+v, %v; want %v", round, held[i].Election, got.Outcome, got.Request, got.Err, want)
 			}
 		}
 	}

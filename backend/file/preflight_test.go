@@ -20,7 +20,7 @@ func TestFilesThatCannotBeWrittenAreFoundBeforeTheFirstBid(t *testing.T) {
 		if err := os.Symlink(filepath.Join(dir, "elsewhere"), filepath.Join(dir, "link.lock")); err != nil && !os.IsExist(err) {
 			t.Fatal(err)
 		}
-		err := b.Prove(t.Context(), []backend.Bid{{Election: name, Candidate: b.me, TTL: ttl}})[0]
+		err := b.Preflight(t.Context(), []backend.Bid{{Election: name, Candidate: b.me, TTL: ttl}})[0]
 		if want := name == "link"; want != errors.Is(err, backend.ErrDenied) || !want && err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -40,7 +40,7 @@ func TestFilesThatCannotBeWrittenAreFoundBeforeTheFirstBid(t *testing.T) {
 	if err := os.RemoveAll(dir); err != nil {
 		t.Fatal(err)
 	}
-	if err := b.Prove(t.Context(), []backend.Bid{{Election: "led", Candidate: b.me, TTL: ttl}})[0]; err == nil {
+	if err := b.Preflight(t.Context(), []backend.Bid{{Election: "led", Candidate: b.me, TTL: ttl}})[0]; err == nil {
 		t.Error("a directory that is gone can be written")
 	}
 }

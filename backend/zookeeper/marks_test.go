@@ -53,7 +53,7 @@ func TestASealInAQueue(t *testing.T) {
 			t.Fatalf("%s: want the seal first, got %q, %v", layout, nodes, err)
 		}
 		seen := b.look(t, "jobs")
-		if !seen.Vacant() || seen.MovedTo != "mysql" || seen.Watch != 0 {
+		if !seen.Vacant() || seen.MovedTo != "mysql" || seen.ObserveFor != 0 {
 			t.Fatalf("%s: want a sealed election led by nobody, got %+v", layout, seen)
 		}
 		held := b.win(t, "jobs") // by a bid that shows the seal
@@ -110,9 +110,9 @@ func TestASealAtAFixedPath(t *testing.T) {
 	a.keep(t, held)
 	sealed()
 
-	// b watches it, and a renewal at the last moment undoes the take-over.
+	// b watches it, and a renewal at the last moment undoes the takeover.
 	seen := b.look(t, "jobs")
-	if seen.Holder != a.me || seen.Watch != ttl {
+	if seen.Holder != a.me || seen.ObserveFor != ttl {
 		t.Fatalf("want a's lease to be watched, got %+v", seen)
 	}
 	b.settleDown(t, "third")
@@ -123,7 +123,7 @@ func TestASealAtAFixedPath(t *testing.T) {
 	}
 	a.keep(t, held)
 	if l, done, err := b.grant(t.Context(), b.session, id, b.bid(v.lease), &v); err != nil || done {
-		t.Fatalf("a take-over from who has renewed since: want it undone, got %+v, %v, %v", l, done, err)
+		t.Fatalf("a takeover from who has renewed since: want it undone, got %+v, %v, %v", l, done, err)
 	}
 	if err := b.release(backend.Lease{Election: "jobs", End: backend.Released}); err != nil {
 		t.Fatal(err)
@@ -133,7 +133,7 @@ func TestASealAtAFixedPath(t *testing.T) {
 		t.Fatalf("a bid over what was watched: want granted, got %+v, %v", won, err)
 	}
 	if answers, err := a.renew(held); err != nil || answers[0].Outcome != backend.Refused {
-		t.Fatalf("a renewal after a take-over: want refused, got %+v, %v", answers, err)
+		t.Fatalf("a renewal after a takeover: want refused, got %+v, %v", answers, err)
 	}
 	sealed()
 	open := b.mark(t, won.Lease, "")
@@ -176,7 +176,7 @@ func TestAMoveWhoseAnswerIsLost(t *testing.T) {
 			})
 			a.free(t, backend.Lease{Election: "jobs"})
 			seen := a.look(t, "jobs")
-			if !seen.Vacant() || seen.Watch != 0 {
+			if !seen.Vacant() || seen.ObserveFor != 0 {
 				t.Errorf("%s: want it led by nobody, got %+v", layout, seen)
 			}
 			there, _, err := admin.Exists(a.layout.sealOf("jobs"))

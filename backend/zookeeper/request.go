@@ -9,18 +9,18 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// Ask writes wishes into records, by compare-and-swap. The holder's next renewal
+// Ask writes requests into records, by compare-and-swap. The holder's next renewal
 // finds that its record has another version, and reads it.
-func (b *Backend) Ask(ctx context.Context, wishes []backend.Wish) error {
+func (b *Backend) Request(ctx context.Context, requests []backend.Request) error {
 	if err := b.enter(""); err != nil {
 		return err
 	}
-	errs := make([]error, len(wishes))
+	errs := make([]error, len(requests))
 	if err := b.with(ctx, func(s *session) error {
 		if err := s.sync(ctx); err != nil {
 			return err
 		}
-		each(len(wishes), func(i int) { errs[i] = b.ask(ctx, s, wishes[i]) })
+		each(len(requests), func(i int) { errs[i] = b.ask(ctx, s, requests[i]) })
 		for _, err := range errs {
 			if err != nil && !errors.Is(err, backend.ErrStale) {
 				return err
@@ -34,13 +34,13 @@ func (b *Backend) Ask(ctx context.Context, wishes []backend.Wish) error {
 	var failed error
 	for i, err := range errs {
 		if err != nil && (failed == nil || errors.Is(failed, backend.ErrStale)) {
-			failed = b.fail(fmt.Sprintf("ask %.80q", wishes[i].Election), err)
+			failed = b.fail(fmt.Sprintf("ask %.80q", requests[i].Election), err)
 		}
 	}
 	return failed
 }
 
-func (b *Backend) ask(ctx context.Context, s *session, w backend.Wish) error {
+func (b *Backend) ask(ctx context.Context, s *session, w backend.Request) error {
 	path := b.layout.recordOf(w.Election)
 	for range 8 {
 		r, err := s.cache.plain(ctx, data, path)
@@ -56,8 +56,8 @@ func (b *Backend) ask(ctx context.Context, s *session, w backend.Wish) error {
 			return fmt.Errorf("it has term %d, not %d: %w", has, w.Term, backend.ErrStale)
 		}
 		next := rec.clone()
-		if next.Wish = nil; w.Kind != "" {
-			next.Wish = &wish{Term: w.Term, Kind: w.Kind, ID: w.ID, Nonce: w.Nonce}
+		if next.Request = nil; w.Kind != "" {
+			next.Request = &request{Term: w.Term, Kind: w.Kind, ID: w.ID, Nonce: w.Nonce}
 		}
 		_, _, err = s.write(ctx, &zk.SetDataRequest{Path: path, Data: next.encode(), Version: r.stat.Version})
 		if !errors.Is(err, zk.ErrBadVersion) {

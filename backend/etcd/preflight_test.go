@@ -25,7 +25,7 @@ func TestOneElectionWithoutRightsCostsTheOthersNothing(t *testing.T) {
 		}
 	}
 	grant(clientv3.PermissionType(clientv3.PermRead), "app/")
-	for _, key := range []string{k.layout(), k.beat(""), k.candidate(""), k.wish(""), k.record("good")} {
+	for _, key := range []string{k.layout(), k.heartbeat(""), k.candidate(""), k.request(""), k.record("good")} {
 		grant(clientv3.PermissionType(clientv3.PermReadWrite), key)
 	}
 	for _, others := range []int{1, exactly + 5} {
@@ -35,7 +35,7 @@ func TestOneElectionWithoutRightsCostsTheOthersNothing(t *testing.T) {
 			bids = append(bids, backend.Bid{Election: fmt.Sprintf("good%d.%d", others, i), Candidate: a.me, TTL: ttl, Renew: ttl / 3})
 		}
 		for i := range bids {
-			bids[i].Over.Election = bids[i].Election
+			bids[i].Expected.Election = bids[i].Election
 		}
 		ctx, cancel := a.ctx()
 		defer cancel()
@@ -63,11 +63,11 @@ func TestRightsAreTriedBeforeTheFirstBid(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for i, without := range []string{"", k.record(""), k.wish(""), k.beat(""), k.layout(), k.candidate("")} {
+	for i, without := range []string{"", k.record(""), k.request(""), k.heartbeat(""), k.layout(), k.candidate("")} {
 		role := fmt.Sprint("role", i)
 		must(root.RoleAdd(t.Context(), role))
 		must(root.RoleGrantPermission(t.Context(), role, "app/", clientv3.GetPrefixRangeEnd("app/"), clientv3.PermissionType(clientv3.PermRead)))
-		for _, key := range []string{k.record(""), k.wish(""), k.beat(""), k.layout(), k.candidate("")} {
+		for _, key := range []string{k.record(""), k.request(""), k.heartbeat(""), k.layout(), k.candidate("")} {
 			if key != without {
 				must(root.RoleGrantPermission(t.Context(), role, key, clientv3.GetPrefixRangeEnd(key), clientv3.PermissionType(clientv3.PermReadWrite)))
 			}
@@ -80,7 +80,7 @@ func TestRightsAreTriedBeforeTheFirstBid(t *testing.T) {
 		c := openNode(t, "c", Options{Endpoints: []string{n.URL()}, Prefix: "app/", Username: role, Password: secret})
 		ctx, cancel := c.ctx()
 		defer cancel()
-		errs := c.Prove(ctx, []backend.Bid{{Election: "jobs", Candidate: c.me, TTL: ttl}, {Election: "some", Candidate: c.me, TTL: ttl}})
+		errs := c.Preflight(ctx, []backend.Bid{{Election: "jobs", Candidate: c.me, TTL: ttl}, {Election: "some", Candidate: c.me, TTL: ttl}})
 		for i, err := range errs {
 			denied := without != "" && (i == 0 || without != k.record(""))
 			if denied != errors.Is(err, backend.ErrDenied) || !denied && err != nil {

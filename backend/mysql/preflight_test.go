@@ -43,7 +43,7 @@ func TestWhatARightIsMissingForIsSaidBeforeTheFirstBid(t *testing.T) {
 			if err := n.Announce(ctx, backend.Member{Candidate: n.me, TTL: time.Second}); err != nil {
 				t.Errorf("missing %s: the member's record: %v", missing, err)
 			}
-			errs := n.Prove(ctx, []backend.Bid{
+			errs := n.Preflight(ctx, []backend.Bid{
 				{Election: "led", Candidate: n.me, TTL: time.Second},
 				{Election: "new", Candidate: n.me, TTL: time.Second},
 				{Election: "long", Candidate: n.me, TTL: time.Minute},
@@ -75,7 +75,7 @@ func TestAReadOnlyServerIsNoPlaceToMoveTo(t *testing.T) {
 		n := l.node(t, "n")
 		ctx, cancel := n.ctx()
 		defer cancel()
-		if errs := n.Prove(ctx, []backend.Bid{{Election: "a", Candidate: n.me, TTL: time.Second}}); !errors.Is(errs[0], backend.ErrUnavailable) {
+		if errs := n.Preflight(ctx, []backend.Bid{{Election: "a", Candidate: n.me, TTL: time.Second}}); !errors.Is(errs[0], backend.ErrUnavailable) {
 			t.Errorf("on a server that is read-only: %v; want ErrUnavailable", errs[0])
 		}
 	})
