@@ -32,11 +32,11 @@ type Backend interface {
 	// Renew matter; TTL and Renew are those of the grant.
 	Renew(ctx context.Context, held []Lease) ([]Answer, error)
 
-	// Move writes MovedTo and MovedFrom of leases, and is a renewal besides: all
+	// Mark writes MovedTo and MovedFrom of leases, and is a renewal besides: all
 	// that is said of Renew holds, and Heartbeat or Ref changes, whoever expires leases.
-	// It is called by package backend/migration. A store without [Guarantees].Moves
+	// It is called by package backend/migration. A store without [Guarantees].Marks
 	// answers with ErrInvalid.
-	Move(ctx context.Context, held []Lease) ([]Answer, error)
+	Mark(ctx context.Context, held []Lease) ([]Answer, error)
 
 	// Release ends leases at once: the record stays, vacant, with its term and
 	// with held[i].End as the reason. A lease that is not held in this term is
@@ -48,11 +48,9 @@ type Backend interface {
 
 	// Observe reads, and returns those of the leases in seen that have changed:
 	// Term, Heartbeat, Ref, ObserveFor, Holder, Request, MovedTo or MovedFrom. A zero lease with only a name is
-	// always returned, also if the store has no record of it (Term 0). It does
-	// not wait. next is a place in the store's history for the following call
-	// with the same elections in seen; after is "" if there is none. A Backend
-	// may ignore both.
-	Observe(ctx context.Context, seen []Lease, after string) (changed []Lease, next string, err error)
+	// always returned, also if the store has no record of it (Term 0). Observe does
+	// not wait.
+	Observe(ctx context.Context, seen []Lease) (changed []Lease, err error)
 
 	// Listen waits until it may pay to Observe, and returns nil then. Returning
 	// too early is allowed, so is missing a change if [Guarantees].Poll says
@@ -60,9 +58,9 @@ type Backend interface {
 	// first. Otherwise seen has all leases to listen to, and a change that came
 	// between seen and the call must not be missed. When ctx ends it returns
 	// ctx.Err(). It is called only if Guarantees.Push.
-	Listen(ctx context.Context, seen []Lease, after string) error
+	Listen(ctx context.Context, seen []Lease) error
 
-	// Ask writes requests of an operator, or a nominee's consent, beside a lease.
+	// Request writes requests of an operator, or a nominee's consent, beside a lease.
 	// It neither grants nor ends anything, and does not touch the heartbeat. A request
 	// is scoped to [Request.Term]: if the election has another term by now, the
 	// request is not written and the error is [ErrStale].
@@ -133,7 +131,7 @@ type Lease struct {
 	Request Request // pending, or zero
 
 	// MovedTo and MovedFrom are the marks of a migration, each the name of a
-	// backend, or empty. Only Move changes them: they stay through releases and
+	// backend, or empty. Only Mark changes them: they stay through releases and
 	// grants. MovedTo is a seal: while it is set the lease is granted only to a bid
 	// whose Over shows it, and a manager makes no such bid. So nobody leads by
 	// this store any more.
@@ -268,7 +266,6 @@ type Guarantees struct {
 	MinTTL      time.Duration // least TTL; at least 1
 	MaxTTL      time.Duration // greatest TTL; 0: none, or only the store knows (then a bid above it is ErrDenied, or ErrInvalid if nobody can raise it)
 	MaxSession  time.Duration // greatest TTL + 2 * Renew, for which a session of the store is kept; 0: any
-	Granularity time.Duration // TTLs must be multiples of it; 0: any
 	ClockMargin time.Duration // least safety margin that the store's own expiry needs; 0: none
 
 	Expiry   Expiry        // who decides that a lease has run out
@@ -277,13 +274,9 @@ type Guarantees struct {
 	Push bool // Listen hears of changes
 	Poll bool // it may miss some: each lease must also be read after each expected renewal
 
-	Moves        bool // Move works, and the marks that it leaves are kept
+	Marks        bool // Mark works, and the marks that it leaves are kept
 	Exclusive    bool // two candidates never hold the same lease (manual assignment cannot promise it)
 	DurableTerms bool // terms grow through the loss of any one server and of any record
-
-	// Which of these hold also for members that are not ours (another program on
-	// a shared layout).
-	ForeignFailoverDelay, ForeignIncumbentGrace, ForeignNomination bool
 }
 
 // Expiry says who decides that a lease has run out.

@@ -28,10 +28,10 @@ func (b *Notifier) Notify() {
 // observes at once, and again after each Notify, until a lease is not as it was seen.
 // A Notify during a reading is not missed: another reading follows. Notifies that come
 // faster than readings count as one.
-func (b *Notifier) Listen(ctx context.Context, seen []Lease, observe func(ctx context.Context, seen []Lease, after string) ([]Lease, string, error)) error {
+func (b *Notifier) Listen(ctx context.Context, seen []Lease, observe func(ctx context.Context, seen []Lease) ([]Lease, error)) error {
 	for {
 		notified := b.next()
-		changed, _, err := observe(ctx, seen, "")
+		changed, err := observe(ctx, seen)
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()

@@ -17,7 +17,7 @@ type belfry struct {
 	during   func() // of a reading, after the leases were read
 }
 
-func (b *belfry) Observe(_ context.Context, seen []backend.Lease, _ string) (changed []backend.Lease, next string, err error) {
+func (b *belfry) Observe(_ context.Context, seen []backend.Lease) (changed []backend.Lease, err error) {
 	b.readings++
 	for _, l := range seen {
 		now := backend.Lease{Election: l.Election}
@@ -31,7 +31,7 @@ func (b *belfry) Observe(_ context.Context, seen []backend.Lease, _ string) (cha
 	if b.during != nil {
 		b.during()
 	}
-	return changed, "", nil
+	return changed, nil
 }
 
 func TestWhoListensReturnsOnceALeaseIsNotAsItWasSeen(t *testing.T) {
@@ -80,8 +80,8 @@ func TestListeningEndsWithItsContextAndWithAnError(t *testing.T) {
 		if err := <-heard; err != context.Canceled {
 			t.Errorf("%v, want the context's error", err)
 		}
-		fails := func(context.Context, []backend.Lease, string) ([]backend.Lease, string, error) {
-			return nil, "", backend.ErrUnavailable
+		fails := func(context.Context, []backend.Lease) ([]backend.Lease, error) {
+			return nil, backend.ErrUnavailable
 		}
 		if err := b.Listen(t.Context(), nil, fails); !errors.Is(err, backend.ErrUnavailable) {
 			t.Errorf("%v, want the error of the reading", err)

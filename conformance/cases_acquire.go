@@ -401,9 +401,6 @@ func acquireLeast(t *Trial) error {
 		return err
 	}
 	least := t.MinTTL
-	if g := t.Granularity; g > 0 {
-		least = (least + g - 1) / g * g
-	}
 	l, err := a.winBy("jobs", func(b *backend.Bid) { b.TTL, b.Renew = least, least/2 })
 	if err != nil {
 		return err

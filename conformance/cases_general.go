@@ -40,7 +40,7 @@ func (c *client) verbs() []struct {
 		{"Acquire", func(ctx context.Context) error { _, err := c.Acquire(ctx, []backend.Bid{c.bid(lease)}); return err }},
 		{"Renew", func(ctx context.Context) error { _, err := c.Renew(ctx, []backend.Lease{lease}); return err }},
 		{"Release", func(ctx context.Context) error { return c.Release(ctx, []backend.Lease{lease}) }},
-		{"Observe", func(ctx context.Context) error { _, _, err := c.Observe(ctx, []backend.Lease{lease}, ""); return err }},
+		{"Observe", func(ctx context.Context) error { _, err := c.Observe(ctx, []backend.Lease{lease}); return err }},
 		{"Ask", func(ctx context.Context) error {
 			return c.Request(ctx, []backend.Request{{Election: "verbs", Term: 1, Kind: backend.Nominate, ID: "x"}})
 		}},
@@ -55,7 +55,7 @@ func (c *client) verbs() []struct {
 			name string
 			call func(ctx context.Context) error
 		}{"Listen", func(ctx context.Context) error {
-			return c.Listen(ctx, []backend.Lease{{Election: "nothing happens here"}}, "")
+			return c.Listen(ctx, []backend.Lease{{Election: "nothing happens here"}})
 		}})
 	}
 	return list
@@ -151,10 +151,10 @@ func generalGuarantees(t *Trial) error {
 		must(g.Name != "", "a name", g.Name),
 		must(g.MinTTL >= 1, "MinTTL of at least 1", g.MinTTL),
 		must(g.MaxTTL == 0 || g.MaxTTL >= g.MinTTL, fmt.Sprintf("MaxTTL 0 or at least MinTTL %v", g.MinTTL), g.MaxTTL),
-		must(g.MaxSession >= 0 && g.Granularity >= 0 && g.ClockMargin >= 0 && g.Takeover >= 0, "no negative durations", fmt.Sprintf("%+v", g)),
+		must(g.MaxSession >= 0 && g.ClockMargin >= 0 && g.Takeover >= 0, "no negative durations", fmt.Sprintf("%+v", g)),
 		must(g.Push || g.Poll, "Push or Poll: otherwise nobody hears of anything", fmt.Sprintf("%+v", g)),
 		must(slices.Contains([]backend.Expiry{backend.ByChallengers, backend.ByStore, backend.ByKernel, backend.ByOperator}, g.Expiry), "one of the four kinds of Expiry", g.Expiry),
-		must(t.TTL >= g.MinTTL && (g.MaxTTL == 0 || t.TTL <= g.MaxTTL) && (g.Granularity == 0 || t.TTL%g.Granularity == 0), "the harness's TTL to lie within the guarantees", t.TTL),
+		must(t.TTL >= g.MinTTL && (g.MaxTTL == 0 || t.TTL <= g.MaxTTL), "the harness's TTL to lie within the guarantees", t.TTL),
 	)
 }
 

@@ -25,7 +25,7 @@ var listenCases = []Case{
 // listen runs Listen until the context ends and returns a channel with its result.
 func (c *client) listen(ctx context.Context, seen ...backend.Lease) chan error {
 	heard := make(chan error, 1)
-	go func() { heard <- c.Listen(ctx, seen, "") }()
+	go func() { heard <- c.Listen(ctx, seen) }()
 	return heard
 }
 
@@ -35,7 +35,7 @@ func (t *Trial) quiet(c *client, ttls int, seen ...backend.Lease) (int, error) {
 	defer cancel()
 	rings := 0
 	for ctx.Err() == nil && rings < 100*ttls {
-		err := c.Listen(ctx, seen, "")
+		err := c.Listen(ctx, seen)
 		if err != nil && ctx.Err() == nil {
 			return rings, fmt.Errorf("listen: expected nil or the context's error, got %w", err)
 		}

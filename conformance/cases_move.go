@@ -10,29 +10,29 @@ import (
 
 var moveCases = []Case{
 	{Rule: "V1", Name: "marks stay", Run: moveStays, skip: moves,
-		Says: "Only Move changes MovedTo and MovedFrom: they stay through renewals, releases and grants, and every reader sees them."},
+		Says: "Only Mark changes MovedTo and MovedFrom: they stay through renewals, releases and grants, and every reader sees them."},
 	{Rule: "V2", Name: "a sealed lease is granted only to who knows it", Run: moveSeals, skip: moves,
 		Says: "While MovedTo is set the lease is granted only to a bid whose Over shows it."},
 	{Rule: "V3", Name: "a move is pinned like a renewal", Run: movePinned, skip: moves,
-		Says: "Move is refused in another term, after a release and after another grant, and then changes nothing."},
+		Says: "Mark is refused in another term, after a release and after another grant, and then changes nothing."},
 	{Rule: "V4", Name: "a move shows", Run: moveShows, skip: moves,
-		Says: "Move changes Heartbeat or Ref: a bid over the lease as it was before is refused."},
+		Says: "Mark changes Heartbeat or Ref: a bid over the lease as it was before is refused."},
 	{Rule: "V5", Name: "nobody leads what has moved", Run: moveEnds, skip: moves,
 		Says: "A manager makes no bid for a lease that has moved to another store, and tells watchers so."},
 	{Rule: "V6", Name: "what cannot be moved says so", Run: moveCannot, skip: func(f facts) string {
-		if f.Moves {
-			return "the store can (Guarantees.Moves)"
+		if f.Marks {
+			return "the store can (Guarantees.Marks)"
 		}
 		return ""
-	}, Says: "A store without Guarantees.Moves answers Move with ErrInvalid."},
+	}, Says: "A store without Guarantees.Marks answers Mark with ErrInvalid."},
 	{Rule: "V7", Name: "to prove that one may changes nothing", Run: moveProves,
 		Says: "Prove, of a Backend that is a Preflighter, changes no lease, record or request, whoever holds it, and nothing but the lease stands in the way of a bid that is allowed."},
 }
 
-// moves skips a case unless Move works.
+// moves skips a case unless Mark works.
 func moves(f facts) string {
-	if !f.Moves {
-		return "elections are not moved from or to this store (Guarantees.Moves)"
+	if !f.Marks {
+		return "elections are not moved from or to this store (Guarantees.Marks)"
 	}
 	return ""
 }
@@ -42,7 +42,7 @@ func (c *client) move(held backend.Lease, to, from string) (backend.Answer, erro
 	ctx, cancel := c.t.ctx()
 	defer cancel()
 	held.MovedTo, held.MovedFrom = to, from
-	answers, err := c.Move(ctx, []backend.Lease{held})
+	answers, err := c.Mark(ctx, []backend.Lease{held})
 	if answers, err = c.checked("move", answers, 1, err); err != nil {
 		return backend.Answer{}, err
 	}
@@ -232,7 +232,7 @@ func moveCannot(t *Trial) error {
 	c := t.client("c")
 	ctx, cancel := t.ctx()
 	defer cancel()
-	_, err := c.Move(ctx, []backend.Lease{{Election: "jobs", Holder: c.me, Term: 1, TTL: t.TTL, MovedTo: "there"}})
+	_, err := c.Mark(ctx, []backend.Lease{{Election: "jobs", Holder: c.me, Term: 1, TTL: t.TTL, MovedTo: "there"}})
 	return must(errors.Is(err, backend.ErrInvalid), "an error of class ErrInvalid", err)
 }
 

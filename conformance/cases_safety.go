@@ -381,8 +381,7 @@ func safeItem(t *Trial) error {
 }
 
 func safeHolderTTL(t *Trial) error {
-	g := max(t.Granularity, 1)
-	short := max(t.TTL/2/g*g, t.MinTTL)
+	short := max(t.TTL/2, t.MinTTL)
 	if short > t.TTL/2 {
 		return nil // the store knows no two TTLs that differ enough
 	}

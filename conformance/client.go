@@ -44,7 +44,7 @@ func (c *client) look(name string) (backend.Lease, error) {
 func (c *client) glance(name string) (l backend.Lease, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), c.t.TTL/2)
 	defer cancel()
-	seen, _, err := c.Observe(ctx, []backend.Lease{{Election: name}}, "")
+	seen, err := c.Observe(ctx, []backend.Lease{{Election: name}})
 	if err == nil && len(seen) == 1 {
 		l = seen[0]
 	}
@@ -55,7 +55,7 @@ func (c *client) glance(name string) (l backend.Lease, err error) {
 func (c *client) observe(seen ...backend.Lease) ([]backend.Lease, error) {
 	ctx, cancel := c.t.ctx()
 	defer cancel()
-	changed, _, err := c.Observe(ctx, seen, "")
+	changed, err := c.Observe(ctx, seen)
 	if err != nil {
 		return nil, fmt.Errorf("observe: expected an answer, got error %w", err)
 	}

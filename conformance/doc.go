@@ -55,7 +55,7 @@
 //
 // Each case is named after the rule that it enforces and prints the rule's
 // sentence when it fails. A, R, V, X, O, N, W, T, M and G are the contract: Acquire,
-// Renew, Move, Release, Observe, Listen, Ask, List, members, and what is general. S1 to
+// Renew, Mark, Release, Observe, Listen, Ask, List, members, and what is general. S1 to
 // S15 are about safety, L1 to L8 about liveness, P about what operators and
 // programs ask for, and Q1 about cost.
 //

@@ -30,8 +30,8 @@ type faulty struct {
 	acquire func(ctx context.Context, bids []backend.Bid) ([]backend.Answer, error)
 	renew   func(ctx context.Context, held []backend.Lease) ([]backend.Answer, error)
 	release func(ctx context.Context, held []backend.Lease) error
-	observe func(ctx context.Context, seen []backend.Lease, after string) ([]backend.Lease, string, error)
-	listen  func(ctx context.Context, seen []backend.Lease, after string) error
+	observe func(ctx context.Context, seen []backend.Lease) (changed []backend.Lease, err error)
+	listen  func(ctx context.Context, seen []backend.Lease) error
 	ask     func(ctx context.Context, requests []backend.Request) error
 	claims  func(backend.Guarantees) backend.Guarantees
 }
@@ -57,18 +57,18 @@ func (f *faulty) Release(ctx context.Context, held []backend.Lease) error {
 	return f.Backend.Release(ctx, held)
 }
 
-func (f *faulty) Observe(ctx context.Context, seen []backend.Lease, after string) ([]backend.Lease, string, error) {
+func (f *faulty) Observe(ctx context.Context, seen []backend.Lease) (changed []backend.Lease, err error) {
 	if f.observe != nil {
-		return f.observe(ctx, seen, after)
+		return f.observe(ctx, seen)
 	}
-	return f.Backend.Observe(ctx, seen, after)
+	return f.Backend.Observe(ctx, seen)
 }
 
-func (f *faulty) Listen(ctx context.Context, seen []backend.Lease, after string) error {
+func (f *faulty) Listen(ctx context.Context, seen []backend.Lease) error {
 	if f.listen != nil {
-		return f.listen(ctx, seen, after)
+		return f.listen(ctx, seen)
 	}
-	return f.Backend.Listen(ctx, seen, after)
+	return f.Backend.Listen(ctx, seen)
 }
 
 func (f *faulty) Request(ctx context.Context, requests []backend.Request) error {
@@ -101,7 +101,7 @@ func (f *faulty) now(ctx context.Context, names ...string) []backend.Lease {
 	for _, n := range names {
 		zero = append(zero, backend.Lease{Election: n})
 	}
-	now, _, _ := f.Backend.Observe(ctx, zero, "")
+	now, _ := f.Backend.Observe(ctx, zero)
 	return now
 }
 
@@ -187,14 +187,14 @@ var mutants = []mutant{
 		}
 	}},
 	{name: "a renewal shows in the reference", killer: "R1 a renewal is a write with a fresh heartbeat", mutate: func(f *faulty) {
-		f.observe = func(ctx context.Context, seen []backend.Lease, after string) ([]backend.Lease, string, error) {
-			changed, next, err := f.Backend.Observe(ctx, seen, after)
+		f.observe = func(ctx context.Context, seen []backend.Lease) ([]backend.Lease, error) {
+			changed, err := f.Backend.Observe(ctx, seen)
 			for i, l := range changed {
 				if !l.Vacant() {
 					changed[i].Ref = strconv.FormatUint(l.Heartbeat, 16)
 				}
 			}
-			return changed, next, err
+			return changed, err
 		}
 	}},
 	{name: "renewal revives", killer: "R4 a renewal does not revive", mutate: func(f *faulty) {
@@ -299,50 +299,50 @@ var mutants = []mutant{
 			}
 			return answers, err
 		}
-		f.observe = func(ctx context.Context, seen []backend.Lease, after string) (changed []backend.Lease, next string, err error) {
+		f.observe = func(ctx context.Context, seen []backend.Lease) (changed []backend.Lease, err error) {
 			for _, l := range seen {
 				name := l.Election
 				l.Election = fold(name)
-				some, _, err := f.Backend.Observe(ctx, []backend.Lease{l}, after)
+				some, err := f.Backend.Observe(ctx, []backend.Lease{l})
 				if err != nil {
-					return nil, "", err
+					return nil, err
 				}
 				for _, l := range some {
 					l.Election = name
 					changed = append(changed, l)
 				}
 			}
-			return changed, "", nil
+			return changed, nil
 		}
 	}},
 	{name: "an election that is not there is not answered", killer: "O1 a zero lease is always answered", mutate: func(f *faulty) {
-		f.observe = func(ctx context.Context, seen []backend.Lease, after string) ([]backend.Lease, string, error) {
-			changed, next, err := f.Backend.Observe(ctx, seen, after)
-			return slices.DeleteFunc(changed, func(l backend.Lease) bool { return l.Term == 0 }), next, err
+		f.observe = func(ctx context.Context, seen []backend.Lease) ([]backend.Lease, error) {
+			changed, err := f.Backend.Observe(ctx, seen)
+			return slices.DeleteFunc(changed, func(l backend.Lease) bool { return l.Term == 0 }), err
 		}
 	}},
 	{name: "everything is always returned", killer: "O2 only what has changed", mutate: func(f *faulty) {
-		f.observe = func(ctx context.Context, seen []backend.Lease, after string) ([]backend.Lease, string, error) {
+		f.observe = func(ctx context.Context, seen []backend.Lease) (changed []backend.Lease, err error) {
 			var names []string
 			for _, l := range seen {
 				names = append(names, l.Election)
 			}
-			return f.now(ctx, names...), "", nil
+			return f.now(ctx, names...), nil
 		}
 	}},
 	{name: "a request is no change", killer: "O3 every change shows", mutate: func(f *faulty) {
-		f.observe = func(ctx context.Context, seen []backend.Lease, after string) (changed []backend.Lease, next string, err error) {
-			all, next, err := f.Backend.Observe(ctx, seen, after)
+		f.observe = func(ctx context.Context, seen []backend.Lease) (changed []backend.Lease, err error) {
+			all, err := f.Backend.Observe(ctx, seen)
 			for _, l := range all {
 				if !slices.ContainsFunc(seen, func(s backend.Lease) bool { return s.Heartbeat != 0 && s.Unchanged(l) }) {
 					changed = append(changed, l)
 				}
 			}
-			return changed, next, err
+			return changed, err
 		}
 	}},
 	{name: "busy Listen", killer: "N1 listening is not busy", mutate: func(f *faulty) {
-		f.listen = func(ctx context.Context, _ []backend.Lease, _ string) error {
+		f.listen = func(ctx context.Context, _ []backend.Lease) error {
 			select {
 			case <-time.After(time.Millisecond):
 				return nil
@@ -352,26 +352,26 @@ var mutants = []mutant{
 		}
 	}},
 	{name: "Listen waits for the next change only", killer: "N3 nothing is missed before the call", mutate: func(f *faulty) {
-		f.listen = func(ctx context.Context, seen []backend.Lease, after string) error {
+		f.listen = func(ctx context.Context, seen []backend.Lease) error {
 			var names []string
 			for _, l := range seen {
 				names = append(names, l.Election)
 			}
-			return f.Backend.Listen(ctx, f.now(ctx, names...), after)
+			return f.Backend.Listen(ctx, f.now(ctx, names...))
 		}
 	}},
 	{name: "Listen is not told of releases", killer: "L2 a resignation hands over", mutate: func(f *faulty) {
-		f.listen = func(ctx context.Context, _ []backend.Lease, _ string) error { <-ctx.Done(); return ctx.Err() }
+		f.listen = func(ctx context.Context, _ []backend.Lease) error { <-ctx.Done(); return ctx.Err() }
 	}},
 	{name: "context ignored by Listen", killer: "N4 listening ends with its context", mutate: func(f *faulty) {
-		f.listen = func(context.Context, []backend.Lease, string) error { <-f.closed; return backend.ErrClosed }
+		f.listen = func(context.Context, []backend.Lease) error { <-f.closed; return backend.ErrClosed }
 	}},
 	{name: "context ignored", killer: "G4 calls end with their context", mutate: func(f *faulty) {
-		f.observe = func(ctx context.Context, seen []backend.Lease, after string) ([]backend.Lease, string, error) {
+		f.observe = func(ctx context.Context, seen []backend.Lease) (changed []backend.Lease, err error) {
 			if ctx.Err() != nil {
 				<-f.closed
 			}
-			return f.Backend.Observe(ctx, seen, after)
+			return f.Backend.Observe(ctx, seen)
 		}
 	}},
 	{name: "a request touches the heartbeat", killer: "W1 a request stands beside the lease", mutate: func(f *faulty) {
@@ -400,7 +400,7 @@ var mutants = []mutant{
 		}
 	}},
 	{name: "a push that is claimed and not there", killer: "N2 every change is heard", mutate: func(f *faulty) {
-		f.listen = func(ctx context.Context, _ []backend.Lease, _ string) error { <-ctx.Done(); return ctx.Err() }
+		f.listen = func(ctx context.Context, _ []backend.Lease) error { <-ctx.Done(); return ctx.Err() }
 	}},
 	{name: "nothing is heard of anything", killer: "G5 guarantees are what they are", mutate: func(f *faulty) {
 		f.claims = func(g backend.Guarantees) backend.Guarantees { g.Push, g.Poll = false, false; return g }

@@ -33,10 +33,10 @@ func (w *Wire) Renew(ctx context.Context, held []backend.Lease) ([]backend.Answe
 	}, w.answered)
 }
 
-func (w *Wire) Move(ctx context.Context, held []backend.Lease) ([]backend.Answer, error) {
+func (w *Wire) Mark(ctx context.Context, held []backend.Lease) ([]backend.Answer, error) {
 	held = slices.Clone(held)
-	return carry(w, ctx, about("Move", held), func(ctx context.Context) ([]backend.Answer, error) {
-		return w.inner.Move(ctx, held)
+	return carry(w, ctx, about("Mark", held), func(ctx context.Context) ([]backend.Answer, error) {
+		return w.inner.Mark(ctx, held)
 	}, w.answered)
 }
 
@@ -57,25 +57,19 @@ func (w *Wire) Release(ctx context.Context, held []backend.Lease) error {
 	return err
 }
 
-type seen struct {
-	changed []backend.Lease
-	next    string
-}
-
-func (w *Wire) Observe(ctx context.Context, leases []backend.Lease, after string) ([]backend.Lease, string, error) {
+func (w *Wire) Observe(ctx context.Context, leases []backend.Lease) ([]backend.Lease, error) {
 	leases = w.unedited(leases)
-	s, err := carry(w, ctx, about("Observe", leases), func(ctx context.Context) (s seen, err error) {
-		s.changed, s.next, err = w.inner.Observe(ctx, leases, after)
-		return s, err
+	changed, err := carry(w, ctx, about("Observe", leases), func(ctx context.Context) ([]backend.Lease, error) {
+		return w.inner.Observe(ctx, leases)
 	}, nil)
-	w.edited(s.changed)
-	return s.changed, s.next, err
+	w.edited(changed)
+	return changed, err
 }
 
-func (w *Wire) Listen(ctx context.Context, leases []backend.Lease, after string) error {
+func (w *Wire) Listen(ctx context.Context, leases []backend.Lease) error {
 	leases = w.unedited(leases)
 	_, err := carry(w, ctx, about("Listen", leases), func(ctx context.Context) (none struct{}, err error) {
-		return none, w.inner.Listen(ctx, leases, after)
+		return none, w.inner.Listen(ctx, leases)
 	}, nil)
 	return err
 }

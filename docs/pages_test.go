@@ -275,7 +275,7 @@ func TestTheConsulPageIsTrue(t *testing.T) {
 
 	b := shared(t)
 	defer b.Close()
-	seen, _, err := b.Observe(t.Context(), []backend.Lease{{Election: "moved"}}, "")
+	seen, err := b.Observe(t.Context(), []backend.Lease{{Election: "moved"}})
 	if err != nil || len(seen) != 1 {
 		t.Fatalf("a reading: %v, %v", seen, err)
 	}
@@ -287,7 +287,7 @@ func TestTheConsulPageIsTrue(t *testing.T) {
 	}
 	held := answers[0].Lease
 	held.MovedTo = "mysql"
-	if answers, err := b.Move(t.Context(), []backend.Lease{held}); err != nil || answers[0].Outcome != backend.Granted {
+	if answers, err := b.Mark(t.Context(), []backend.Lease{held}); err != nil || answers[0].Outcome != backend.Granted {
 		t.Errorf("a move with the rights on the page: %v, %v", answers, err)
 	}
 }

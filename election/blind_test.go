@@ -19,11 +19,11 @@ type blind struct {
 	is atomic.Bool
 }
 
-func (b *blind) Observe(ctx context.Context, seen []backend.Lease, after string) ([]backend.Lease, string, error) {
+func (b *blind) Observe(ctx context.Context, seen []backend.Lease) (changed []backend.Lease, err error) {
 	if b.is.Load() {
-		return nil, "", fmt.Errorf("%w: the server is read-only", backend.ErrUnavailable)
+		return nil, fmt.Errorf("%w: the server is read-only", backend.ErrUnavailable)
 	}
-	return b.Backend.Observe(ctx, seen, after)
+	return b.Backend.Observe(ctx, seen)
 }
 
 func TestWhoCannotReadDoesNotReportALeaderForeverThoughItRenewsItsOwn(t *testing.T) {

@@ -37,11 +37,11 @@ func (d *denies) Renew(ctx context.Context, held []backend.Lease) ([]backend.Ans
 	return d.Backend.Renew(ctx, held)
 }
 
-func (d *denies) Observe(ctx context.Context, seen []backend.Lease, after string) ([]backend.Lease, string, error) {
+func (d *denies) Observe(ctx context.Context, seen []backend.Lease) (changed []backend.Lease, err error) {
 	if d.observe.Load() {
-		return nil, "", d.err("observe")
+		return nil, d.err("observe")
 	}
-	return d.Backend.Observe(ctx, seen, after)
+	return d.Backend.Observe(ctx, seen)
 }
 
 // Whatever is denied, a program without a logger hears of it, once: the first

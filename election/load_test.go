@@ -59,7 +59,7 @@ func TestABellThatRingsForNothingIsHeardLessThoughAnElectionWasNeverHeld(t *test
 		inBubble(t, fmt.Sprint("held ", held), func(t *testing.T) {
 			store := memory.New()
 			s := &script{Backend: store.Backend(), lag: time.Millisecond}
-			s.listen = func(context.Context, []backend.Lease, string) error { time.Sleep(time.Millisecond); return nil }
+			s.listen = func(context.Context, []backend.Lease) error { time.Sleep(time.Millisecond); return nil }
 			m := manage(t, s, Options{})
 			joined(t, m, "x") // an observer
 			other := manage(t, store.Backend(), Options{})
@@ -92,8 +92,8 @@ func TestRenewalsOfManyThatFailTravelTogether(t *testing.T) {
 		s.set(func() {
 			s.renew = func(context.Context, []backend.Lease) ([]backend.Answer, error) { return nil, backend.ErrUnavailable }
 			s.acquire = func(context.Context, []backend.Bid) ([]backend.Answer, error) { return nil, backend.ErrUnavailable }
-			s.observe = func(context.Context, []backend.Lease, string) ([]backend.Lease, string, error) {
-				return nil, "", backend.ErrUnavailable
+			s.observe = func(context.Context, []backend.Lease) ([]backend.Lease, error) {
+				return nil, backend.ErrUnavailable
 			}
 			s.release = func(context.Context, []backend.Lease) error { return backend.ErrUnavailable }
 		})
@@ -139,8 +139,8 @@ func TestTheBoundHoldsAfterADenialHasHealed(t *testing.T) {
 				t.Fatal(a, err)
 			}
 			s := &script{Backend: polled{store.Backend()}}
-			s.observe = func(context.Context, []backend.Lease, string) ([]backend.Lease, string, error) {
-				return nil, "", backend.ErrDenied
+			s.observe = func(context.Context, []backend.Lease) ([]backend.Lease, error) {
+				return nil, backend.ErrDenied
 			}
 			m := manage(t, s, Options{})
 			e := joined(t, m, "x")

@@ -43,7 +43,6 @@ type machine struct {
 	relisten           bool                 // the set of leases to listen to has changed
 	emptyNotifications int                  // Listen came back and nothing had changed, in a row
 	notified           bool                 // Listen has come back, and nothing has been read since
-	cursor             string               // Observe's place in the store's history
 	lastContact        time.Duration        // when the store last answered anything without an error
 	lastContactErr     error                // the last error since
 	expected           time.Duration        // the step that next has asked for
@@ -190,7 +189,6 @@ type (
 		call    *call
 		answers []backend.Answer // Acquire, Renew
 		changed []backend.Lease  // Observe
-		next    string           // Observe
 		err     error
 	}
 )

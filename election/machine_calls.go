@@ -21,8 +21,6 @@ type call struct {
 	leases   []backend.Lease   // Renew, Release, Observe, Listen
 	requests []backend.Request // Ask
 	names    string            // Announce: of the elections for which we campaign
-	after    string            // Observe, Listen
-	whole    bool              // Observe: all elections, so that the cursor stands for all
 
 	stale     time.Duration // Listen: when to cancel it and listen anew
 	cancelled bool          // Listen: done
@@ -105,7 +103,7 @@ func (m *machine) dispatch(now time.Duration) {
 		case callListen:
 			// It may have gone deaf: not for ever. Where leases are read besides, that
 			// costs a handover its speed and no more.
-			c.timeout, c.after, c.stale = 0, m.cursor, now+2*m.TTL
+			c.timeout, c.stale = 0, now+2*m.TTL
 			if m.poll {
 				c.stale = now + 6*m.TTL
 			}
@@ -221,9 +219,6 @@ func (m *machine) fill(c *call, now time.Duration) {
 	left := copy(queue, queue[len(queue)-rest:])
 	clear(queue[left:])
 	m.queues[c.kind] = queue[:left]
-	if c.kind == callObserve && len(c.elecs) == len(m.elections) {
-		c.whole, c.after = true, m.cursor
-	}
 }
 
 // lookAlong adds to the elections that are due for a look those that will be
@@ -343,9 +338,6 @@ func (m *machine) observed(now time.Duration, c *call, r reply) {
 			m.settle(now, e)
 		}
 		return
-	}
-	if c.whole {
-		m.cursor = r.next
 	}
 	news := false
 	next := 0 // most stores answer in the order of the question

@@ -214,9 +214,9 @@ func (m *Manager) call(ctx context.Context, cancel context.CancelFunc, c *call) 
 	case callRelease:
 		r.err = m.backend.Release(ctx, c.leases)
 	case callObserve:
-		r.changed, r.next, r.err = m.backend.Observe(ctx, c.leases, c.after)
+		r.changed, r.err = m.backend.Observe(ctx, c.leases)
 	case callListen:
-		r.err = m.backend.Listen(ctx, c.leases, c.after)
+		r.err = m.backend.Listen(ctx, c.leases)
 	case callRequest:
 		r.err = m.backend.Request(ctx, c.requests)
 	case callAnnounce:

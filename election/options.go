@@ -169,8 +169,6 @@ func (o *Options) Complete(g backend.Guarantees) (Options, error) {
 	case g.MaxSession > 0 && c.TTL+2*c.RenewEvery > g.MaxSession:
 		return bad("{TTL} + 2 * {RenewEvery} = %v + 2 * %v = %v, must be %v at most on backend %s",
 			c.TTL, short(c.RenewEvery), short(c.TTL+2*c.RenewEvery), g.MaxSession, g.Name)
-	case g.Granularity > 0 && c.TTL%g.Granularity != 0:
-		return bad("{TTL} is %v, must be a multiple of %v on backend %s", c.TTL, g.Granularity, g.Name)
 	case c.ClockMargin < g.ClockMargin:
 		return bad("{ClockMargin} is %v, backend %s needs at least %v", c.ClockMargin, g.Name, g.ClockMargin)
 	case c.RenewEvery+c.CallTimeout+c.ClockMargin >= c.TTL:

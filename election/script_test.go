@@ -23,8 +23,8 @@ type script struct {
 	acquire  func(ctx context.Context, bids []backend.Bid) ([]backend.Answer, error)
 	renew    func(ctx context.Context, held []backend.Lease) ([]backend.Answer, error)
 	release  func(ctx context.Context, held []backend.Lease) error
-	observe  func(ctx context.Context, seen []backend.Lease, after string) ([]backend.Lease, string, error)
-	listen   func(ctx context.Context, seen []backend.Lease, after string) error
+	observe  func(ctx context.Context, seen []backend.Lease) (changed []backend.Lease, err error)
+	listen   func(ctx context.Context, seen []backend.Lease) error
 	promises func(*backend.Guarantees)
 	n        [calls]atomic.Int64
 	mu       sync.RWMutex
@@ -78,21 +78,21 @@ func (s *script) Release(ctx context.Context, held []backend.Lease) error {
 	return s.Backend.Release(ctx, held)
 }
 
-func (s *script) Observe(ctx context.Context, seen []backend.Lease, after string) ([]backend.Lease, string, error) {
+func (s *script) Observe(ctx context.Context, seen []backend.Lease) (changed []backend.Lease, err error) {
 	s.n[callObserve].Add(1)
 	time.Sleep(s.lag)
 	if f := of(s, &s.observe); f != nil {
-		return f(ctx, seen, after)
+		return f(ctx, seen)
 	}
-	return s.Backend.Observe(ctx, seen, after)
+	return s.Backend.Observe(ctx, seen)
 }
 
-func (s *script) Listen(ctx context.Context, seen []backend.Lease, after string) error {
+func (s *script) Listen(ctx context.Context, seen []backend.Lease) error {
 	s.n[callListen].Add(1)
 	if f := of(s, &s.listen); f != nil {
-		return f(ctx, seen, after)
+		return f(ctx, seen)
 	}
-	return s.Backend.Listen(ctx, seen, after)
+	return s.Backend.Listen(ctx, seen)
 }
 
 // The last reading fails, and then this process wins all that it has joined: it reads
@@ -142,8 +142,8 @@ func TestARunThatEndsInAQueueReturnsNilThoughAnotherBegins(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		held := backend.Lease{Election: "x", Holder: backend.Candidate{ID: "o", Nonce: "o"}, Term: 5, Heartbeat: 1, TTL: 10 * time.Second, ObserveFor: backend.ExpiresInStore}
 		s := &script{Backend: memory.New().Backend(), lag: time.Millisecond}
-		s.observe = func(context.Context, []backend.Lease, string) ([]backend.Lease, string, error) {
-			return []backend.Lease{held}, "", nil
+		s.observe = func(context.Context, []backend.Lease) ([]backend.Lease, error) {
+			return []backend.Lease{held}, nil
 		}
 		s.acquire = func(context.Context, []backend.Bid) ([]backend.Answer, error) {
 			return []backend.Answer{{Lease: held, Outcome: backend.Refused}}, nil
@@ -192,12 +192,12 @@ func TestAnOldHandleDoesNotResignANewLeadershipWithoutTerms(t *testing.T) {
 			}
 			return a, err
 		}
-		s.observe = func(ctx context.Context, seen []backend.Lease, after string) ([]backend.Lease, string, error) {
-			l, next, err := s.Backend.Observe(ctx, seen, after)
+		s.observe = func(ctx context.Context, seen []backend.Lease) (changed []backend.Lease, err error) {
+			l, err := s.Backend.Observe(ctx, seen)
 			for i := range l {
 				l[i].Term = 0
 			}
-			return l, next, err
+			return l, err
 		}
 		restore := func(held []backend.Lease) (out []backend.Lease) {
 			for _, l := range held {

@@ -150,7 +150,7 @@ func TestHostileTextIsHarmlessInJSON(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, name := range []string{hostile, "x"} {
-			seen, _, err := b.Observe(t.Context(), []backend.Lease{{Election: name}}, "")
+			seen, err := b.Observe(t.Context(), []backend.Lease{{Election: name}})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -38,8 +38,8 @@ func all(n *node) map[string]error {
 	_, errs["Acquire"] = n.Acquire(ctx, []backend.Bid{{Election: "verbs", Candidate: n.me, TTL: labTTL, Expected: lease}})
 	_, errs["Renew"] = n.Renew(ctx, []backend.Lease{lease})
 	errs["Release"] = n.Release(ctx, []backend.Lease{lease})
-	_, _, errs["Observe"] = n.Observe(ctx, []backend.Lease{lease}, "")
-	errs["Listen"] = n.Listen(ctx, []backend.Lease{lease}, "")
+	_, errs["Observe"] = n.Observe(ctx, []backend.Lease{lease})
+	errs["Listen"] = n.Listen(ctx, []backend.Lease{lease})
 	errs["Ask"] = n.Request(ctx, []backend.Request{{Election: "verbs", Term: 1, Kind: backend.Depose}})
 	_, errs["List"] = n.List(ctx, "", 10)
 	errs["Announce"] = n.Announce(ctx, backend.Member{Candidate: n.me, TTL: labTTL})
@@ -124,13 +124,13 @@ func TestATokenFileIsReadAgainWhenTheTokenIsRefused(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "token")
 	fatal(t, os.WriteFile(file, []byte("00000000-dead-beef-0000-c0ffee000000\n"), 0o600))
 	n := l.node(t, "n", func(o *Options) { o.TokenFile = file })
-	if _, _, err := n.Observe(t.Context(), []backend.Lease{{Election: "x"}}, ""); !errors.Is(err, backend.ErrDenied) {
+	if _, err := n.Observe(t.Context(), []backend.Lease{{Election: "x"}}); !errors.Is(err, backend.ErrDenied) {
 		t.Errorf("with an unknown token: %v, want ErrDenied", err)
 	}
 	late := errors.New("a server that answers late says 00000000-dead-beef-0000-c0ffee000000 and " + agent.AdminToken())
 	fatal(t, os.WriteFile(file, []byte(agent.AdminToken()+"\n"), 0o600))
 	testbed.Eventually(t, time.Minute, "an answer with the new token", func() error {
-		_, _, err := n.Observe(t.Context(), []backend.Lease{{Election: "x"}}, "")
+		_, err := n.Observe(t.Context(), []backend.Lease{{Election: "x"}})
 		return err
 	})
 	if text := n.fail("test", late).Error(); strings.Contains(text, "c0ffee") || strings.Contains(text, agent.AdminToken()) {
@@ -159,7 +159,7 @@ func TestTLSIsVerified(t *testing.T) {
 		"no TLS at all":            func(o *Options) { o.HTTPClient, o.Address = nil, agent.Addr() },
 	} {
 		n := l.node(t, "n", change)
-		if _, _, err := n.Observe(t.Context(), []backend.Lease{{Election: "x"}}, ""); !errors.Is(err, backend.ErrDenied) {
+		if _, err := n.Observe(t.Context(), []backend.Lease{{Election: "x"}}); !errors.Is(err, backend.ErrDenied) {
 			t.Errorf("with %s: %v, want ErrDenied", what, err)
 		}
 	}
@@ -187,7 +187,7 @@ func TestAClientCertificateIsShown(t *testing.T) {
 	} {
 		n := l.node(t, "n", change)
 		testbed.Eventually(t, time.Minute, what+" to be denied", func() error { // now and then it looks like a broken connection
-			if _, _, err := n.Observe(t.Context(), []backend.Lease{{Election: "x"}}, ""); !errors.Is(err, backend.ErrDenied) {
+			if _, err := n.Observe(t.Context(), []backend.Lease{{Election: "x"}}); !errors.Is(err, backend.ErrDenied) {
 				return fmt.Errorf("it is %w, want ErrDenied", err)
 			}
 			return nil

@@ -204,8 +204,7 @@ func (b *Backend) Guarantees() backend.Guarantees {
 		// beside the watch; the server's clock decides when it is over.
 		Takeover: 250 * time.Millisecond,
 		Push:     true, Poll: true, // changes are pushed, renewals are not
-		Moves: true, Exclusive: true, DurableTerms: true,
-		ForeignFailoverDelay: true, ForeignIncumbentGrace: true, ForeignNomination: true,
+		Marks: true, Exclusive: true, DurableTerms: true,
 	}
 }
 

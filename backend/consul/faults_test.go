@@ -244,10 +244,10 @@ func TestAHandOverTakesOneRequestOfEach(t *testing.T) {
 	}
 	hand := func() (took int) {
 		held := a.win("x")
-		seen, next, err := b.Observe(t.Context(), []backend.Lease{{Election: "x"}}, "")
+		seen, err := b.Observe(t.Context(), []backend.Lease{{Election: "x"}})
 		fatal(t, err)
 		heard := make(chan error, 1)
-		go func() { heard <- b.Listen(t.Context(), seen, next) }()
+		go func() { heard <- b.Listen(t.Context(), seen) }()
 		testbed.Eventually(t, time.Minute, "it to listen", func() error {
 			if b.index.awaited() == 0 && len(heard) == 0 {
 				return fmt.Errorf("it does not yet")
@@ -258,7 +258,7 @@ func TestAHandOverTakesOneRequestOfEach(t *testing.T) {
 		b.way.take()
 		a.release(backend.Released, held)
 		fatal(t, <-heard)
-		free, _, err := b.Observe(t.Context(), seen, next)
+		free, err := b.Observe(t.Context(), seen)
 		fatal(t, err)
 		if len(free) != 1 || free[0].ObserveFor != 0 { // it was woken by the grant
 			b.release(backend.Released, backend.Lease{Election: "x"})
@@ -305,7 +305,7 @@ func TestClosingLeavesNothingBehind(t *testing.T) {
 		me := backend.Candidate{ID: "a", Nonce: backend.NewNonce()}
 		fatal(t, b.Announce(t.Context(), backend.Member{Candidate: me, TTL: time.Minute}))
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-		if err := b.Listen(ctx, []backend.Lease{{Election: "x", Heartbeat: 1, Ref: "-"}}, ""); err != ctx.Err() {
+		if err := b.Listen(ctx, []backend.Lease{{Election: "x", Heartbeat: 1, Ref: "-"}}); err != ctx.Err() {
 			t.Errorf("listening: %v, want %v", err, ctx.Err())
 		}
 		cancel()

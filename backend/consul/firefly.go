@@ -100,11 +100,11 @@ type Fleet struct {
 //
 // # Moving
 //
-// A seal must hold for members who know nothing of it. So it is a lock: Move locks their
+// A seal must hold for members who know nothing of it. So it is a lock: Mark locks their
 // key in the same transaction for a session that has neither TTL nor checks.
 // FireflySoft's members see a leader that is there, and wait. That session belongs to
 // no process: its id stands in our key, where everybody finds it, and it hangs on a node of the catalog
-// named go-election-seal, which Move registers: on an agent's node it would end when
+// named go-election-seal, which Mark registers: on an agent's node it would end when
 // that agent leaves. Who holds the lease and clears the mark takes the lock back in one
 // transaction, and then destroys the session. A seal is broken by who deregisters that
 // node, destroys the session, or deletes the key (Reset of a FireflySoft member does); the mark in our
@@ -210,7 +210,7 @@ func (f *Firefly) Guarantees() backend.Guarantees {
 		// second at worst.
 		Takeover: 2*f.fleet.SessionTTL + f.fleet.returning() + time.Second,
 		Push:     true,
-		Moves:    true, Exclusive: true, DurableTerms: true,
+		Marks:    true, Exclusive: true, DurableTerms: true,
 	}
 }
 

@@ -109,7 +109,7 @@ func TestAFireflySoftFleetIsJoinedAsFollowerAndAsLeader(t *testing.T) {
 	watcher, err := OpenFirefly(t.Context(), Options{Address: f.agent.URL(), Prefix: f.prefix}, mixed)
 	fatal(t, err)
 	defer watcher.Close()
-	seen, _, err := watcher.Observe(t.Context(), []backend.Lease{{Election: f.service}}, "")
+	seen, err := watcher.Observe(t.Context(), []backend.Lease{{Election: f.service}})
 	if err != nil || len(seen) != 1 || seen[0].Holder.ID != theirs.ID || seen[0].ObserveFor != backend.ExpiresInStore {
 		t.Fatalf("want dotnet-1 shown as the leader whom only Consul can end, got %+v, %v", seen, err)
 	}
@@ -223,7 +223,7 @@ func TestTheRoadFromFireflySoftToMySQLAndBack(t *testing.T) {
 	defer reader.Close()
 	road := testbed.Road{Fleet: f.Fleet, Theirs: f.dotnet, Waits: (*testbed.FleetMember).Waits, Ours: f.at}
 	road.Moved = func() (string, error) {
-		seen, _, err := reader.Observe(t.Context(), []backend.Lease{{Election: f.service}}, "")
+		seen, err := reader.Observe(t.Context(), []backend.Lease{{Election: f.service}})
 		if err != nil || len(seen) != 1 {
 			return "", cmp.Or(err, error(errConflict))
 		}

@@ -14,15 +14,15 @@ import (
 )
 
 // Observe implements [backend.Backend].
-func (f *Firefly) Observe(ctx context.Context, seen []backend.Lease, _ string) (changed []backend.Lease, next string, err error) {
+func (f *Firefly) Observe(ctx context.Context, seen []backend.Lease) (changed []backend.Lease, err error) {
 	what := about("observe", len(seen), seen[0].Election)
 	if err := f.base.enter(ctx, what, ""); err != nil {
-		return nil, "", err
+		return nil, err
 	}
 	if changed, err = f.differing(ctx, seen); err != nil {
-		return nil, "", f.base.fail(what, err)
+		return nil, f.base.fail(what, err)
 	}
-	return changed, followed, nil
+	return changed, nil
 }
 
 // differing returns those leases that are not as they were seen.
@@ -43,7 +43,7 @@ func (f *Firefly) differing(ctx context.Context, seen []backend.Lease) (changed 
 // Listen implements [backend.Backend]: a blocking query that the server answers once
 // any key of any election has changed, also by the end of a session. It goes on where
 // the last call stopped.
-func (f *Firefly) Listen(ctx context.Context, seen []backend.Lease, _ string) error {
+func (f *Firefly) Listen(ctx context.Context, seen []backend.Lease) error {
 	if err := f.base.enter(ctx, "listen", ""); err != nil {
 		if ctx.Err() != nil {
 			return ctx.Err()

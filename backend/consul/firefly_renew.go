@@ -52,10 +52,10 @@ func (s *sharedLock) confirm(session string, l backend.Lease) backend.Answer {
 // sealNode is the node of the catalog that seals hang on.
 const sealNode = "go-election-seal"
 
-// Move implements [backend.Backend]: a renewal; then, for each lease, one
+// Mark implements [backend.Backend]: a renewal; then, for each lease, one
 // transaction that is pinned to what was read. The lock passes to the seal with the
 // mark MovedTo, and comes back without it.
-func (f *Firefly) Move(ctx context.Context, held []backend.Lease) ([]backend.Answer, error) {
+func (f *Firefly) Mark(ctx context.Context, held []backend.Lease) ([]backend.Answer, error) {
 	what := about("move", len(held), held[0].Election)
 	if err := f.base.enter(ctx, what, held[0].Holder.Nonce); err != nil {
 		return nil, err

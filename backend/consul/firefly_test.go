@@ -31,7 +31,7 @@ func (l *lab) firefly(t *testing.T, id string) *fireflyNode {
 
 func (n *fireflyNode) look() backend.Lease {
 	n.t.Helper()
-	seen, _, err := n.Observe(n.t.Context(), []backend.Lease{{Election: "x"}}, "")
+	seen, err := n.Observe(n.t.Context(), []backend.Lease{{Election: "x"}})
 	if err != nil || len(seen) != 1 {
 		n.t.Fatalf("%s looks: %v, %v", n.me.ID, seen, err)
 	}
@@ -172,7 +172,7 @@ func TestTheSealOfAFireflySoftElectionKeepsStragglersOut(t *testing.T) {
 	move := func(n *fireflyNode, held backend.Lease, to string) backend.Lease {
 		t.Helper()
 		held.MovedTo = to
-		answers, err := n.Move(t.Context(), []backend.Lease{held})
+		answers, err := n.Mark(t.Context(), []backend.Lease{held})
 		fatal(t, err)
 		n.want("a move to "+to, answers[0], backend.Granted)
 		return answers[0].Lease

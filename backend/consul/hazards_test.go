@@ -266,7 +266,7 @@ func TestAStoreThatWasSetBackIsWatchedAndTermsGoOn(t *testing.T) {
 	testbed.Eventually(t, time.Minute, "the lease as it was", func() error {
 		ctx, cancel := a.ctx()
 		defer cancel()
-		now, _, err := a.Observe(ctx, []backend.Lease{{Election: "x"}}, "")
+		now, err := a.Observe(ctx, []backend.Lease{{Election: "x"}})
 		if err != nil || len(now) != 1 || now[0].Term != old.Term {
 			return fmt.Errorf("it is %+v, %w", now, err)
 		}

@@ -116,7 +116,7 @@ func (n *node) look(name string) backend.Lease {
 	n.t.Helper()
 	ctx, cancel := n.ctx()
 	defer cancel()
-	seen, _, err := n.Observe(ctx, []backend.Lease{{Election: name}}, "")
+	seen, err := n.Observe(ctx, []backend.Lease{{Election: name}})
 	if err != nil || len(seen) != 1 {
 		n.t.Fatalf("%s looks at %s: %v, %v", n.me.ID, name, seen, err)
 	}

@@ -52,7 +52,7 @@ const listenWait = 5 * time.Minute
 // once a lock or a record has changed, by a grant, a release, a request, or the end
 // of a session. Renewals write elsewhere and wake nobody. It goes on where the
 // last call stopped, so nothing that came in between is missed.
-func (b *Backend) Listen(ctx context.Context, seen []backend.Lease, _ string) error {
+func (b *Backend) Listen(ctx context.Context, seen []backend.Lease) error {
 	if err := b.enter(ctx, "listen", ""); err != nil {
 		if ctx.Err() != nil {
 			return ctx.Err()

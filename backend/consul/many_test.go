@@ -29,7 +29,7 @@ func (n *node) winAll(count int, name string) (held []backend.Lease) {
 	for i := range count {
 		names = append(names, backend.Lease{Election: fmt.Sprintf("%s%04d", name, i)})
 	}
-	free, _, err := n.Observe(ctx, names, "")
+	free, err := n.Observe(ctx, names)
 	fatal(n.t, err)
 	var bids []backend.Bid
 	for _, l := range free {
@@ -82,10 +82,10 @@ func TestAThousandElectionsCostAsManyRequestsAsTen(t *testing.T) {
 		announce := func() { fatal(t, a.Announce(t.Context(), backend.Member{Candidate: a.me, TTL: crowdTTL})) }
 		announce()
 		a.renew(held...)
-		seen, _, err := b.Observe(t.Context(), held, "")
+		seen, err := b.Observe(t.Context(), held)
 		fatal(t, err)
 		listening, heard := t.Context(), make(chan error, 1)
-		go func() { heard <- b.Listen(listening, seen, "") }()
+		go func() { heard <- b.Listen(listening, seen) }()
 		testbed.Eventually(t, time.Minute, "it to listen", func() error {
 			if b.index.awaited() == 0 {
 				return errors.New("it does not yet")
@@ -93,7 +93,7 @@ func TestAThousandElectionsCostAsManyRequestsAsTen(t *testing.T) {
 			return nil
 		})
 		look := func() {
-			changed, _, err := b.Observe(t.Context(), seen, "")
+			changed, err := b.Observe(t.Context(), seen)
 			fatal(t, err)
 			if len(changed) != n {
 				t.Errorf("%d of %d leases have changed", len(changed), n)

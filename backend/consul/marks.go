@@ -11,10 +11,10 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// Move implements [backend.Backend]. One reading; then, for each chunk, one
+// Mark implements [backend.Backend]. One reading; then, for each chunk, one
 // transaction that writes lock and record anew, pinned to what was read. The lock's
 // fresh heartbeat makes it a renewal: challengers watch from then.
-func (b *Backend) Move(ctx context.Context, held []backend.Lease) ([]backend.Answer, error) {
+func (b *Backend) Mark(ctx context.Context, held []backend.Lease) ([]backend.Answer, error) {
 	what := about("move", len(held), held[0].Election)
 	if err := b.enter(ctx, what, held[0].Holder.Nonce); err != nil {
 		return nil, err

@@ -12,24 +12,16 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// followed is what Observe returns as its place in the store's history, and takes:
-// whoever hands it back follows what Listen tells, which keeps the place for the
-// whole prefix.
-const followed = "listen"
-
 // Observe implements [backend.Backend].
-func (b *Backend) Observe(ctx context.Context, seen []backend.Lease, after string) (changed []backend.Lease, next string, err error) {
+func (b *Backend) Observe(ctx context.Context, seen []backend.Lease) (changed []backend.Lease, err error) {
 	what := about("observe", len(seen), seen[0].Election)
 	if err := b.enter(ctx, what, ""); err != nil {
-		return nil, "", err
+		return nil, err
 	}
-	var entries []*entry
-	if after == followed {
-		entries = b.heard(seen)
-	}
+	entries := b.heard(seen)
 	if entries == nil {
 		if entries, err = b.look(ctx, seen); err != nil {
-			return nil, "", b.fail(what, err)
+			return nil, b.fail(what, err)
 		}
 	}
 	for i, e := range entries {
@@ -38,7 +30,7 @@ func (b *Backend) Observe(ctx context.Context, seen []backend.Lease, after strin
 			changed = append(changed, e.lease)
 		}
 	}
-	return changed, followed, nil
+	return changed, nil
 }
 
 func (b *Backend) look(ctx context.Context, seen []backend.Lease) ([]*entry, error) {

@@ -110,7 +110,7 @@ func TestATokensFileIsReadAgainWhateverSaysThatItLacksARight(t *testing.T) {
 		look := func() error {
 			ctx, cancel := n.ctx()
 			defer cancel()
-			_, _, err := n.Observe(ctx, []backend.Lease{{Election: "x"}}, "")
+			_, err := n.Observe(ctx, []backend.Lease{{Election: "x"}})
 			return err
 		}
 		fatal(t, os.WriteFile(file, []byte(text), 0o600))

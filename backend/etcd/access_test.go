@@ -120,7 +120,7 @@ func TestTheRightsOfTheDocumentationSuffice(t *testing.T) {
 	if !errors.Is(err, backend.ErrDenied) || got.Outcome != backend.Unknown {
 		t.Errorf("a renewal without rights: %v, %v; want ErrDenied and no outcome", got.Outcome, err)
 	}
-	if err := a.Listen(ctx, []backend.Lease{held}, ""); !errors.Is(err, backend.ErrDenied) {
+	if err := a.Listen(ctx, []backend.Lease{held}); !errors.Is(err, backend.ErrDenied) {
 		t.Errorf("listening without rights: %v; want ErrDenied", err)
 	}
 	if _, err := root.UserGrantRole(ctx, "app", "election"); err != nil {
@@ -166,7 +166,7 @@ func (n *node) listen(seen ...backend.Lease) chan error {
 	go func() {
 		ctx, cancel := n.ctx()
 		defer cancel()
-		heard <- n.Listen(ctx, seen, "")
+		heard <- n.Listen(ctx, seen)
 	}()
 	return heard
 }
@@ -230,7 +230,7 @@ func TestThePasswordIsNowhere(t *testing.T) {
 				limit = 2 * time.Second
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), limit)
-			_, _, err = b.Observe(ctx, []backend.Lease{{Election: "a"}}, "")
+			_, err = b.Observe(ctx, []backend.Lease{{Election: "a"}})
 			cancel()
 			b.Close()
 		}
@@ -372,7 +372,7 @@ func TestCloseLeavesNothingBehind(t *testing.T) {
 		listening, stop := context.WithCancel(t.Context())
 		heard := make(chan error, 1)
 		seen := a.see("jobs")
-		go func() { heard <- a.Listen(listening, []backend.Lease{seen}, "") }()
+		go func() { heard <- a.Listen(listening, []backend.Lease{seen}) }()
 		if err := a.release(held, backend.Released); err != nil {
 			t.Fatal(err)
 		}

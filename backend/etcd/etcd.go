@@ -145,8 +145,7 @@ func (b *Backend) Guarantees() backend.Guarantees {
 		// That etcd ends leases is not waited for.
 		Expiry: backend.ByChallengers,
 		Push:   true, Poll: true, // changes are pushed, renewals are not
-		Moves: true, Exclusive: true, DurableTerms: true,
-		ForeignFailoverDelay: true, ForeignIncumbentGrace: true, ForeignNomination: true,
+		Marks: true, Exclusive: true, DurableTerms: true,
 	}
 }
 

@@ -35,7 +35,7 @@ func (b *node) notices(n *testbed.EtcdNode, c *node, read bool, what string, see
 	ctx, cancel := b.ctx()
 	defer cancel()
 	before := requests(b.t, n)["Txn"]
-	changed, _, err := b.Observe(ctx, seen, "")
+	changed, err := b.Observe(ctx, seen)
 	after := requests(b.t, n)["Txn"]
 	if err != nil {
 		b.t.Fatal(err)
@@ -119,7 +119,7 @@ func TestOnlyRenewalsThatWereHeardAreNotRead(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			heard := make(chan error, 1)
-			go func() { heard <- b.Listen(ctx, seen[:1], "") }()
+			go func() { heard <- b.Listen(ctx, seen[:1]) }()
 			both := func() (h bool) {
 				got, err := a.Renew(t.Context(), []backend.Lease{held, other})
 				if err != nil || got[0].Outcome != backend.Granted || got[1].Outcome != backend.Granted {
@@ -182,7 +182,7 @@ func TestHeartbeatsThatAreAheadOfRecordsGrantNothing(t *testing.T) {
 	b.told(l.key(t, l.keys.heartbeat(a.present().name)))
 	ctx, cancel := b.ctx()
 	defer cancel()
-	got, _, err := b.Observe(ctx, []backend.Lease{seen}, "")
+	got, err := b.Observe(ctx, []backend.Lease{seen})
 	if err != nil || len(got) != 1 || got[0].Holder.ID != "a" || got[0].Heartbeat == seen.Heartbeat || got[0].Vacant() || got[0].ObserveFor < ttl {
 		t.Fatalf("when a's session was heard to be renewed: %+v, %v; want a's lease, with another heartbeat", got, err)
 	}
@@ -202,7 +202,7 @@ func TestATakeOverByHeartbeatsThatWereHeardIsComparedWithAReading(t *testing.T) 
 		b.told(l.key(t, l.keys.heartbeat(a.present().name)))
 		ctx, cancel := b.ctx()
 		defer cancel()
-		got, _, err := b.Observe(ctx, []backend.Lease{seen}, "")
+		got, err := b.Observe(ctx, []backend.Lease{seen})
 		if err != nil || len(got) != 1 {
 			t.Fatal(got, err)
 		}

@@ -15,7 +15,7 @@ import (
 // last reading, or a new one, if nothing has changed by that. It hears of all elections
 // that this process has ever read. Beside it goes a watch of heartbeats, from now on: renewals
 // are remembered, and wake nobody. The watches end with the call.
-func (b *Backend) Listen(ctx context.Context, seen []backend.Lease, _ string) error {
+func (b *Backend) Listen(ctx context.Context, seen []backend.Lease) error {
 	if err := b.enter(""); err != nil {
 		return err
 	}

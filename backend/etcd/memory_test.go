@@ -38,7 +38,7 @@ func TestAHandOverIsTwoTransactions(t *testing.T) {
 	if err := <-heard; err != nil {
 		t.Fatal(err)
 	}
-	changed, _, err := b.Observe(ctx, []backend.Lease{seen}, "")
+	changed, err := b.Observe(ctx, []backend.Lease{seen})
 	if err != nil || len(changed) != 1 || !changed[0].Vacant() || changed[0].End != backend.Released || changed[0].LastID != "a" {
 		t.Fatalf("after a release was heard: %+v, %v; want the lease, free", changed, err)
 	}

@@ -14,12 +14,12 @@ import (
 // elections by key, of many by range. It keeps no place in the history: what is
 // read is the whole truth of one moment. Only what a Listen has just heard to be
 // renewed, or free, is not asked again.
-func (b *Backend) Observe(ctx context.Context, seen []backend.Lease, _ string) (changed []backend.Lease, next string, err error) {
+func (b *Backend) Observe(ctx context.Context, seen []backend.Lease) (changed []backend.Lease, err error) {
 	if err := b.enter(""); err != nil {
-		return nil, "", err
+		return nil, err
 	}
 	if changed, ok := b.news(seen); ok {
-		return changed, "", nil
+		return changed, nil
 	}
 	err = b.each(ctx, seen, func(v *view, old *backend.Lease, e *entry) bool {
 		if old.Heartbeat == 0 || e.Differs(*old) {
@@ -28,9 +28,9 @@ func (b *Backend) Observe(ctx context.Context, seen []backend.Lease, _ string) (
 		return true
 	})
 	if err != nil {
-		return nil, "", b.fail(about("observe", len(seen), seen[0].Election), err)
+		return nil, b.fail(about("observe", len(seen), seen[0].Election), err)
 	}
-	return changed, "", nil
+	return changed, nil
 }
 
 // turned is Differs but for renewals, which are no news.

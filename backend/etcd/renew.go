@@ -20,9 +20,9 @@ func (b *Backend) Renew(ctx context.Context, held []backend.Lease) ([]backend.An
 	return b.keepAll(ctx, "renew", held, b.renew)
 }
 
-// Move implements [backend.Backend]: the records are written anew.
-func (b *Backend) Move(ctx context.Context, held []backend.Lease) ([]backend.Answer, error) {
-	return b.keepAll(ctx, "move", held, func(ctx context.Context, held []backend.Lease, all []int, answers []backend.Answer) error {
+// Mark implements [backend.Backend]: the records are written anew.
+func (b *Backend) Mark(ctx context.Context, held []backend.Lease) ([]backend.Answer, error) {
+	return b.keepAll(ctx, "mark", held, func(ctx context.Context, held []backend.Lease, all []int, answers []backend.Answer) error {
 		for part := range slices.Chunk(all, exactly) {
 			if err := b.rewrite(ctx, held, part, answers, true); err != nil {
 				return err

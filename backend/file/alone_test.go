@@ -80,7 +80,7 @@ func TestOneBadFileHidesNoOtherElection(t *testing.T) {
 				if err := plant(dir + "/bad" + suffix); err != nil {
 					t.Fatal(err)
 				}
-				found, _, err := b.Observe(t.Context(), []backend.Lease{{Election: "bad"}, {Election: "good"}}, "")
+				found, err := b.Observe(t.Context(), []backend.Lease{{Election: "bad"}, {Election: "good"}})
 				if err != nil || len(found) != 2 || found[0].ObserveFor != backend.ExpiresInStore || found[1].Holder.ID != "a" {
 					t.Errorf("expected to see who leads the other election, got %+v, %v", found, err)
 				}
@@ -88,7 +88,7 @@ func TestOneBadFileHidesNoOtherElection(t *testing.T) {
 				if err != nil || !errors.Is(got[0].Err, backend.ErrDenied) || !strings.Contains(got[0].Err.Error(), "bad"+suffix) {
 					t.Errorf("expected a bid to be denied with the file's name, got %+v, %v", got, err)
 				}
-				if _, _, err := b.Observe(t.Context(), []backend.Lease{{Election: "bad"}}, ""); !errors.Is(err, backend.ErrDenied) {
+				if _, err := b.Observe(t.Context(), []backend.Lease{{Election: "bad"}}); !errors.Is(err, backend.ErrDenied) {
 					t.Errorf("expected ErrDenied when nothing but this can be said, got %v", err)
 				}
 				list, err := b.List(t.Context(), "", 10)
@@ -96,7 +96,7 @@ func TestOneBadFileHidesNoOtherElection(t *testing.T) {
 					t.Errorf("expected a list of the other election, got %+v, %v", list, err)
 				}
 				a.free(held)
-				if err := b.Listen(t.Context(), seen, ""); err != nil {
+				if err := b.Listen(t.Context(), seen); err != nil {
 					t.Errorf("expected to hear of the other election, got %v", err)
 				}
 				if err := file.LookOut(t.Context(), b.Backend, seen); err != nil {
@@ -156,7 +156,7 @@ func TestAHugeRegisterIsAnErrorAndNotRead(t *testing.T) {
 		if err := os.Truncate(dir+"/ELECTIONS", size); err != nil {
 			t.Fatal(err)
 		}
-		_, _, err := b.Observe(t.Context(), []backend.Lease{{Election: "new"}}, "")
+		_, err := b.Observe(t.Context(), []backend.Lease{{Election: "new"}})
 		if !errors.Is(err, backend.ErrDenied) || !strings.Contains(err.Error(), "ELECTIONS") {
 			t.Errorf("%d bytes: expected ErrDenied with the register's name, got %v", size, err)
 		}

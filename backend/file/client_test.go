@@ -38,7 +38,7 @@ func openWith(t *testing.T, id string, o file.Options) *client {
 
 func (c *client) look(name string) backend.Lease {
 	c.t.Helper()
-	l, _, err := c.Observe(c.t.Context(), []backend.Lease{{Election: name}}, "")
+	l, err := c.Observe(c.t.Context(), []backend.Lease{{Election: name}})
 	if err != nil {
 		c.t.Fatal(err)
 	}

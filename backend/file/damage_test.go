@@ -260,7 +260,7 @@ func TestWhoListensHearsThatTheDirectoryWasReplaced(t *testing.T) {
 	defer cancel()
 	w := &waiting{Context: ctx, waits: make(chan struct{})}
 	heard := make(chan error, 1)
-	go func() { heard <- b.Listen(w, []backend.Lease{seen}, "") }()
+	go func() { heard <- b.Listen(w, []backend.Lease{seen}) }()
 	<-w.waits
 	restore := backup(t, dir)
 	replaced(t, dir, restore)

@@ -125,7 +125,7 @@ func TestMembersMustAgreeOnTheGreatestTTL(t *testing.T) {
 	dir := private(t)
 	openWith(t, "a", file.Options{Dir: dir, MaxTTL: time.Minute}).win("jobs")
 	b := openWith(t, "b", file.Options{Dir: dir, MaxTTL: 20 * time.Second})
-	_, _, err := b.Observe(t.Context(), []backend.Lease{{Election: "other"}}, "")
+	_, err := b.Observe(t.Context(), []backend.Lease{{Election: "other"}})
 	if !errors.Is(err, backend.ErrDenied) || !strings.Contains(err.Error(), "1m0s") || !strings.Contains(err.Error(), "20s") {
 		t.Errorf("expected ErrDenied with both values, got %v", err)
 	}
@@ -140,7 +140,7 @@ func TestLookingDoesNotMakeABidFail(t *testing.T) {
 	for range 4 {
 		wg.Go(func() {
 			for ctx.Err() == nil {
-				b.Observe(ctx, []backend.Lease{{Election: "jobs"}}, "")
+				b.Observe(ctx, []backend.Lease{{Election: "jobs"}})
 			}
 		})
 	}
@@ -222,7 +222,7 @@ func TestNothingIsLeftOpen(t *testing.T) {
 			t.Fatal(got)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-		if err := c.Listen(ctx, []backend.Lease{c.look("jobs")}, ""); !errors.Is(err, context.DeadlineExceeded) {
+		if err := c.Listen(ctx, []backend.Lease{c.look("jobs")}); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("listen: %v", err)
 		}
 		cancel()

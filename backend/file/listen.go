@@ -26,7 +26,7 @@ const (
 // Listen waits until the files of an election in seen tell something new. The
 // kernel reports each write, rename and removal in the directory, and that a lock
 // file was closed, which the death of its holder does too.
-func (b *Backend) Listen(ctx context.Context, seen []backend.Lease, _ string) error {
+func (b *Backend) Listen(ctx context.Context, seen []backend.Lease) error {
 	if err := b.guard.Enter(ctx, ""); err != nil {
 		return fail("listen", err)
 	}

@@ -17,21 +17,21 @@ import (
 )
 
 // Observe reads the files of each election.
-func (b *Backend) Observe(ctx context.Context, seen []backend.Lease, _ string) (changed []backend.Lease, next string, err error) {
+func (b *Backend) Observe(ctx context.Context, seen []backend.Lease) (changed []backend.Lease, err error) {
 	if err := b.guard.Enter(ctx, ""); err != nil {
-		return nil, "", fail("observe", err)
+		return nil, fail("observe", err)
 	}
 	var first error
 	bad := 0
 	for _, l := range seen {
 		if err := ctx.Err(); err != nil {
-			return nil, "", fail("observe", err)
+			return nil, fail("observe", err)
 		}
 		now, err := b.look(l.Election)
 		if err != nil {
 			err = fail(fmt.Sprintf("observe %q", l.Election), err)
 			if !alone(err) {
-				return nil, "", err
+				return nil, err
 			}
 			if bad++; first == nil {
 				first = err
@@ -43,9 +43,9 @@ func (b *Backend) Observe(ctx context.Context, seen []backend.Lease, _ string) (
 		}
 	}
 	if bad == len(seen) {
-		return nil, "", first
+		return nil, first
 	}
-	return changed, "", nil
+	return changed, nil
 }
 
 // Ask writes a request into a file of its own, which no holder of a lock touches

@@ -18,9 +18,9 @@ func (b *Backend) Renew(ctx context.Context, held []backend.Lease) ([]backend.An
 	return b.renewAll(ctx, "renew", held)
 }
 
-// Move is a renewal that leaves marks in the record, and on the disk.
-func (b *Backend) Move(ctx context.Context, held []backend.Lease) ([]backend.Answer, error) {
-	return b.renewAll(ctx, "move", held)
+// Mark is a renewal that leaves marks in the record, and on the disk.
+func (b *Backend) Mark(ctx context.Context, held []backend.Lease) ([]backend.Answer, error) {
+	return b.renewAll(ctx, "mark", held)
 }
 
 func (b *Backend) renewAll(ctx context.Context, verb string, held []backend.Lease) ([]backend.Answer, error) {

@@ -101,7 +101,7 @@ func (a *actor) step(name string) (granted uint64) {
 			s.held, s.lost = false, true
 		}
 	case !s.held:
-		found, _, err := a.Observe(a.t.Context(), []backend.Lease{{Election: name}}, "")
+		found, err := a.Observe(a.t.Context(), []backend.Lease{{Election: name}})
 		if err != nil || len(found) == 0 {
 			s.known = false
 			return 0

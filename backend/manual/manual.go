@@ -138,10 +138,7 @@ func (b *Backend) Guarantees() backend.Guarantees {
 	if g.Expiry == backend.ByKernel { // with Dir
 		return g
 	}
-	g.Expiry, g.Exclusive, g.DurableTerms, g.Moves = backend.ByOperator, false, false, false
-	if b.apart {
-		g.ForeignFailoverDelay, g.ForeignIncumbentGrace, g.ForeignNomination = false, false, false
-	}
+	g.Expiry, g.Exclusive, g.DurableTerms, g.Marks = backend.ByOperator, false, false, false
 	if b.file != "" {
 		g.MinTTL, g.MaxTTL = minTTL, b.maxTTL
 	}

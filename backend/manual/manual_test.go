@@ -218,7 +218,7 @@ func TestAWrongFileIsAnError(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "leader.json")
 	b := open(t, manual.Options{File: file})
 	look := func() error {
-		_, _, err := b.Observe(t.Context(), []backend.Lease{{Election: "jobs"}}, "")
+		_, err := b.Observe(t.Context(), []backend.Lease{{Election: "jobs"}})
 		return err
 	}
 	expect := func(what string) {

@@ -79,7 +79,7 @@ func TestAPipeIsRefused(t *testing.T) {
 	b := open(t, manual.Options{File: file})
 	said := make(chan error, 1)
 	go func() {
-		_, _, err := b.Observe(t.Context(), []backend.Lease{{Election: "jobs"}}, "")
+		_, err := b.Observe(t.Context(), []backend.Lease{{Election: "jobs"}})
 		said <- err
 	}()
 	select {
@@ -104,7 +104,7 @@ func TestAFileThatIsAsItWasIsNotUnderstoodAnew(t *testing.T) {
 	write(t, file, text.String())
 	b := open(t, manual.Options{File: file})
 	leader := func() string {
-		found, _, err := b.Observe(t.Context(), []backend.Lease{{Election: "jobs"}}, "")
+		found, err := b.Observe(t.Context(), []backend.Lease{{Election: "jobs"}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -16,7 +16,7 @@ func (b *Backend) look(ctx context.Context, names []string) ([]backend.Lease, er
 	for i, name := range names {
 		zero[i].Election, at[name] = name, i
 	}
-	found, _, err := b.inner.Observe(ctx, zero, "")
+	found, err := b.inner.Observe(ctx, zero)
 	if err != nil {
 		return nil, err
 	}
@@ -114,12 +114,12 @@ func (b *Backend) Renew(ctx context.Context, held []backend.Lease) ([]backend.An
 	return b.renew(ctx, "renew", held, b.inner.Renew)
 }
 
-// Move is a renewal that leaves marks, which only a directory keeps.
-func (b *Backend) Move(ctx context.Context, held []backend.Lease) ([]backend.Answer, error) {
-	if !b.Guarantees().Moves {
+// Mark is a renewal that leaves marks, which only a directory keeps.
+func (b *Backend) Mark(ctx context.Context, held []backend.Lease) ([]backend.Answer, error) {
+	if !b.Guarantees().Marks {
 		return nil, fail("move", fmt.Errorf("%w: without a directory nothing is kept", backend.ErrInvalid))
 	}
-	return b.renew(ctx, "move", held, b.inner.Move)
+	return b.renew(ctx, "mark", held, b.inner.Mark)
 }
 
 func (b *Backend) renew(ctx context.Context, verb string, held []backend.Lease, inner func(context.Context, []backend.Lease) ([]backend.Answer, error)) ([]backend.Answer, error) {
@@ -168,17 +168,17 @@ func (b *Backend) Release(ctx context.Context, held []backend.Lease) error {
 }
 
 // Observe reads leases and the assignment.
-func (b *Backend) Observe(ctx context.Context, seen []backend.Lease, _ string) (changed []backend.Lease, next string, err error) {
+func (b *Backend) Observe(ctx context.Context, seen []backend.Lease) (changed []backend.Lease, err error) {
 	now, err := b.observe(ctx, seen)
 	if err != nil {
-		return nil, "", fail("observe", err)
+		return nil, fail("observe", err)
 	}
 	for i, l := range seen {
 		if l.Heartbeat == 0 || now[i].Differs(l) {
 			changed = append(changed, now[i].Lease)
 		}
 	}
-	return changed, "", nil
+	return changed, nil
 }
 
 // A view is a lease as this process must see it, and as the inner store has it.
@@ -214,7 +214,7 @@ func (b *Backend) observe(ctx context.Context, seen []backend.Lease) ([]view, er
 const reread = 250 * time.Millisecond
 
 // Listen waits for a change of a lease or of who is named.
-func (b *Backend) Listen(ctx context.Context, seen []backend.Lease, _ string) error {
+func (b *Backend) Listen(ctx context.Context, seen []backend.Lease) error {
 	now, err := b.observe(ctx, seen)
 	if err != nil {
 		return fail("listen", err)
@@ -228,7 +228,7 @@ func (b *Backend) Listen(ctx context.Context, seen []backend.Lease, _ string) er
 	}
 	within, cancel := context.WithCancel(ctx)
 	heard := make(chan error, 1)
-	go func() { heard <- b.inner.Listen(within, inner, "") }()
+	go func() { heard <- b.inner.Listen(within, inner) }()
 	ended := false
 	defer func() {
 		if cancel(); !ended {

@@ -99,8 +99,8 @@ func (c *client) Renew(ctx context.Context, held []backend.Lease) ([]backend.Ans
 	return c.renew(ctx, "renew", held, false)
 }
 
-func (c *client) Move(ctx context.Context, held []backend.Lease) ([]backend.Answer, error) {
-	return c.renew(ctx, "move", held, true)
+func (c *client) Mark(ctx context.Context, held []backend.Lease) ([]backend.Answer, error) {
+	return c.renew(ctx, "mark", held, true)
 }
 
 // renew extends leases. A move also writes their marks.
@@ -129,16 +129,16 @@ func (c *client) Release(ctx context.Context, held []backend.Lease) error {
 	})
 }
 
-func (c *client) Observe(ctx context.Context, seen []backend.Lease, _ string) (changed []backend.Lease, _ string, err error) {
+func (c *client) Observe(ctx context.Context, seen []backend.Lease) (changed []backend.Lease, err error) {
 	err = each(ctx, c, "observe", "", slices.Values(seen), func(l backend.Lease) {
 		if r := c.read(l.Election); l.Heartbeat == 0 || r.Differs(l) {
 			changed = append(changed, r.Lease)
 		}
 	})
-	return changed, "", err
+	return changed, err
 }
 
-func (c *client) Listen(ctx context.Context, seen []backend.Lease, _ string) error {
+func (c *client) Listen(ctx context.Context, seen []backend.Lease) error {
 	return c.notifier.Listen(ctx, seen, c.Observe)
 }
 
@@ -182,8 +182,8 @@ func (c *client) Members(ctx context.Context, from string, limit int) (list []ba
 }
 
 func (c *client) Guarantees() backend.Guarantees {
-	return backend.Guarantees{Name: "memory", MinTTL: time.Millisecond, Expiry: backend.ByChallengers, Push: true, Moves: true,
-		Exclusive: true, DurableTerms: true, ForeignFailoverDelay: true, ForeignIncumbentGrace: true, ForeignNomination: true}
+	return backend.Guarantees{Name: "memory", MinTTL: time.Millisecond, Expiry: backend.ByChallengers, Push: true, Marks: true,
+		Exclusive: true, DurableTerms: true}
 }
 
 func (c *client) Close() error {

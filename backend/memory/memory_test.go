@@ -50,7 +50,7 @@ func TestWhatAHostileHolderHasWrittenIsNewsOnce(t *testing.T) {
 	store := memory.New()
 	b := store.Backend()
 	evil := backend.Candidate{ID: "a\x1b]0;\u202e", Nonce: backend.NewNonce(), Metadata: "\xff"}
-	seen, _, err := b.Observe(t.Context(), []backend.Lease{{Election: "x"}}, "")
+	seen, err := b.Observe(t.Context(), []backend.Lease{{Election: "x"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,12 +58,12 @@ func TestWhatAHostileHolderHasWrittenIsNewsOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	reader := store.Backend()
-	news, _, err := reader.Observe(t.Context(), seen, "")
+	news, err := reader.Observe(t.Context(), seen)
 	if err != nil || len(news) != 1 {
 		t.Fatal(news, err)
 	}
 	news[0] = backend.CleanLease(news[0])
-	if again, _, err := reader.Observe(t.Context(), news, ""); err != nil || len(again) > 0 {
+	if again, err := reader.Observe(t.Context(), news); err != nil || len(again) > 0 {
 		t.Errorf("the same lease is news again: %v %v", again, err)
 	}
 }
@@ -87,14 +87,14 @@ func TestALeftoverIsFreeToItsOwnNonceButNotFromBehindASeal(t *testing.T) {
 		b     backend.Backend
 		watch time.Duration
 	}{{"its own nonce", b, 0}, {"another", store.Backend(), time.Minute}} {
-		now, _, err := c.b.Observe(t.Context(), []backend.Lease{{Election: "jobs"}}, "")
+		now, err := c.b.Observe(t.Context(), []backend.Lease{{Election: "jobs"}})
 		if err != nil || now[0].ObserveFor != c.watch {
 			t.Errorf("%s is to watch it for %v, want %v: %v", c.who, now[0].ObserveFor, c.watch, err)
 		}
 	}
 	seal := held
 	seal.MovedTo = "elsewhere"
-	if a, err := b.Move(t.Context(), []backend.Lease{seal}); err != nil || a[0].Outcome != backend.Granted {
+	if a, err := b.Mark(t.Context(), []backend.Lease{seal}); err != nil || a[0].Outcome != backend.Granted {
 		t.Fatal(a, err)
 	}
 	bid := backend.Bid{Election: "jobs", Candidate: held.Holder, TTL: time.Minute, Renew: time.Second, Expected: held}

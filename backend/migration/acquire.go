@@ -94,7 +94,7 @@ func (b *Backend) acquireNew(ctx context.Context, tries []*try, answers []backen
 	err := b.bid(ctx, b.new, tries, func(t *try) (*backend.Answer, backend.Lease, uint64) { return &t.new, t.pair.new.Lease, t.bid.MinTerm })
 	var vouched []*try
 	for _, t := range tries {
-		if t.new.Outcome == backend.Granted && t.new.MovedFrom != b.oldName && t.new.MovedFrom != b.word() && b.new.Guarantees().Moves {
+		if t.new.Outcome == backend.Granted && t.new.MovedFrom != b.oldName && t.new.MovedFrom != b.word() && b.new.Guarantees().Marks {
 			t.old.Outcome = backend.Refused // it was not asked
 			vouched = append(vouched, t)
 			continue
@@ -334,7 +334,7 @@ func (b *Backend) seal(ctx context.Context, tries []*try, answers []backend.Answ
 		for _, t := range wrong {
 			// What was never sealed need not be opened; and an operator may vouch for a
 			// store that keeps no seal.
-			if t.old.MovedTo == to || b.unsealed && !b.old.Guarantees().Moves {
+			if t.old.MovedTo == to || b.unsealed && !b.old.Guarantees().Marks {
 				plain = append(plain, t)
 			} else {
 				seals = append(seals, t)
@@ -355,7 +355,7 @@ func (b *Backend) seal(ctx context.Context, tries []*try, answers []backend.Answ
 	var err error
 	if b.stage == To {
 		record := b.oldName
-		if b.unsealed && !b.old.Guarantees().Moves {
+		if b.unsealed && !b.old.Guarantees().Marks {
 			record = b.word()
 		}
 		err = errors.Join(older(b.newName), newer("", record))
@@ -384,7 +384,7 @@ func (b *Backend) mark(ctx context.Context, store backend.Backend, tries []*try,
 		held[n] = a.Lease
 		held[n].MovedTo, held[n].MovedFrom = to, from
 	}
-	moved, err := store.Move(ctx, held)
+	moved, err := store.Mark(ctx, held)
 	var done, not []*try
 	for n, t := range tries {
 		a, _, _ := of(t)

@@ -96,7 +96,7 @@
 // store that was left unsealed needs a name of its own to be gone back to by a road of its
 // own. Do not move two elections of one name from two stores of one name to
 // the same place. Both stores must be able to move
-// ([backend.Guarantees].Moves). Those of this module can, but for manual without a
+// ([backend.Guarantees].Marks). Those of this module can, but for manual without a
 // directory, which keeps nothing. With Unsealed a store that cannot, such as one that
 // is gone, can be left nonetheless, by who knows that nobody elects by it any more. If it is
 // gone after the fleet had come back to it once, the seal of the new store has to be taken

@@ -26,7 +26,7 @@ func call(t *testing.T, b backend.Backend, id string) *caller {
 
 func (c *caller) look() backend.Lease {
 	c.t.Helper()
-	l, _, err := c.Observe(context.Background(), jobs, "")
+	l, err := c.Observe(context.Background(), jobs)
 	if err != nil || len(l) != 1 {
 		c.t.Fatalf("%s looks: %v, %v", c.me.ID, l, err)
 	}

@@ -94,13 +94,13 @@ func New(o Options) (*Backend, error) {
 	if b.oldName == b.newName {
 		return fail("both stores are called %q; give each a name (from_name, to_name)", b.oldName)
 	}
-	if g := b.old.Guarantees(); o.Stage == To && !o.Unsealed && !g.Moves {
+	if g := b.old.Guarantees(); o.Stage == To && !o.Unsealed && !g.Marks {
 		return fail("the store %q cannot be sealed, so nobody may lead at stage %q; stop all who elect by it, and set unsealed", g.Name, To)
 	}
 	if b.stage == From {
 		return b, nil
 	}
-	if g := b.new.Guarantees(); !g.Moves && !o.Unsealed {
+	if g := b.new.Guarantees(); !g.Marks && !o.Unsealed {
 		return fail("the store %q cannot keep the record of a seal", g.Name)
 	}
 	o1, n1 := b.old.Guarantees(), b.new.Guarantees()
@@ -206,12 +206,10 @@ func (b *Backend) Guarantees() backend.Guarantees {
 	if b.stage != From {
 		n := b.new.Guarantees()
 		g = backend.Guarantees{
-			MinTTL: max(g.MinTTL, n.MinTTL), MaxTTL: lesser(g.MaxTTL, n.MaxTTL), MaxSession: lesser(g.MaxSession, n.MaxSession), Granularity: max(g.Granularity, n.Granularity),
+			MinTTL: max(g.MinTTL, n.MinTTL), MaxTTL: lesser(g.MaxTTL, n.MaxTTL), MaxSession: lesser(g.MaxSession, n.MaxSession),
 			ClockMargin: max(g.ClockMargin, n.ClockMargin), Expiry: g.Expiry, Takeover: max(g.Takeover, n.Takeover),
 			Push: g.Push || n.Push, Poll: g.Poll || n.Poll || !g.Push || !n.Push,
 			Exclusive: g.Exclusive || n.Exclusive, DurableTerms: n.DurableTerms,
-			ForeignFailoverDelay: g.ForeignFailoverDelay && n.ForeignFailoverDelay, ForeignIncumbentGrace: g.ForeignIncumbentGrace && n.ForeignIncumbentGrace,
-			ForeignNomination: g.ForeignNomination && n.ForeignNomination,
 		}
 		if n.Expiry == backend.ByChallengers || b.stage == To {
 			g.Expiry = n.Expiry
@@ -220,7 +218,7 @@ func (b *Backend) Guarantees() backend.Guarantees {
 			g.Exclusive = n.Exclusive
 		}
 	}
-	g.Name, g.Moves = Name, false
+	g.Name, g.Marks = Name, false
 	return g
 }
 
@@ -238,7 +236,7 @@ func (b *Backend) Close() error {
 	return err
 }
 
-// Move implements [backend.Backend]: a migration is not moved again.
-func (b *Backend) Move(context.Context, []backend.Lease) ([]backend.Answer, error) {
+// Mark implements [backend.Backend]: a migration is not moved again.
+func (b *Backend) Mark(context.Context, []backend.Lease) ([]backend.Answer, error) {
 	return nil, fmt.Errorf("migration: move: %w: one migration at a time", backend.ErrInvalid)
 }

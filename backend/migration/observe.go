@@ -12,38 +12,37 @@ import (
 )
 
 // Observe implements [backend.Backend].
-func (b *Backend) Observe(ctx context.Context, seen []backend.Lease, after string) ([]backend.Lease, string, error) {
+func (b *Backend) Observe(ctx context.Context, seen []backend.Lease) (changed []backend.Lease, err error) {
 	if err := b.enter(ctx, ""); err != nil {
-		return nil, "", err
+		return nil, err
 	}
 	if b.stage == From {
-		return b.old.Observe(ctx, seen, after)
+		return b.old.Observe(ctx, seen)
 	}
 	names := make([]string, len(seen))
 	for i, l := range seen {
 		names[i] = l.Election
 	}
 	if err := b.read(ctx, names); err != nil {
-		return nil, "", fmt.Errorf("migration: observe: %w", err)
+		return nil, fmt.Errorf("migration: observe: %w", err)
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	var changed []backend.Lease
 	for _, l := range seen {
 		if v := b.pairs[l.Election].view; v.Election != "" && (l.Heartbeat == 0 || v.Differs(l)) {
 			changed = append(changed, v)
 		}
 	}
-	return changed, "", nil
+	return changed, nil
 }
 
 // Listen implements [backend.Backend]: at the stores that can tell.
-func (b *Backend) Listen(ctx context.Context, seen []backend.Lease, after string) error {
+func (b *Backend) Listen(ctx context.Context, seen []backend.Lease) error {
 	if err := b.enter(ctx, ""); err != nil {
 		return err
 	}
 	if b.stage == From {
-		return b.old.Listen(ctx, seen, after)
+		return b.old.Listen(ctx, seen)
 	}
 	var olds, news []backend.Lease
 	b.mu.Lock()
@@ -66,9 +65,9 @@ func (b *Backend) Listen(ctx context.Context, seen []backend.Lease, after string
 			if len(leases) == 0 || !store.Guarantees().Push {
 				return nil
 			}
-			err := store.Listen(ctx, leases, "")
+			err := store.Listen(ctx, leases)
 			for err == nil && b.renewed(ctx, store, leases) {
-				err = store.Listen(ctx, leases, "")
+				err = store.Listen(ctx, leases)
 			}
 			cancel(heard{err})
 			return nil
@@ -89,7 +88,7 @@ func (b *Backend) renewed(ctx context.Context, store backend.Backend, leases []b
 	if !b.Guarantees().Poll {
 		return false
 	}
-	changed, _, err := store.Observe(ctx, leases, "")
+	changed, err := store.Observe(ctx, leases)
 	merely := false
 	for _, l := range changed {
 		for i, was := range leases {

@@ -47,7 +47,7 @@ func TestRightsToTheNewStoreAreTriedBeforeTheOldOneIsAsked(t *testing.T) {
 		b := road(t, migration.Options{From: wire, To: to, Stage: migration.Both})
 		defer b.Close()
 		me := backend.Candidate{ID: "enters", Nonce: backend.NewNonce()}
-		seen, _, err := b.Observe(t.Context(), []backend.Lease{{Election: "jobs"}, {Election: "long"}}, "")
+		seen, err := b.Observe(t.Context(), []backend.Lease{{Election: "jobs"}, {Election: "long"}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -211,14 +211,14 @@ func TestOneBidAgreesOnATermThoughAStoresClockIsAhead(t *testing.T) {
 // deciding expires leases by itself, as far as anybody can see.
 type deciding struct{ backend.Backend }
 
-func (d deciding) Observe(ctx context.Context, seen []backend.Lease, after string) ([]backend.Lease, string, error) {
-	changed, next, err := d.Backend.Observe(ctx, seen, after)
+func (d deciding) Observe(ctx context.Context, seen []backend.Lease) (changed []backend.Lease, err error) {
+	changed, err = d.Backend.Observe(ctx, seen)
 	for i := range changed {
 		if changed[i].ObserveFor > 0 {
 			changed[i].ObserveFor = backend.ExpiresInStore
 		}
 	}
-	return changed, next, err
+	return changed, err
 }
 
 // TestALeftoverIsDroppedThoughTheOldStoreDecides: it would be bid for again and again.

@@ -148,7 +148,7 @@ func (b *Backend) observe(ctx context.Context, store backend.Backend, names []st
 		}
 	}
 	b.mu.Unlock()
-	changed, _, err := store.Observe(ctx, seen, "")
+	changed, err := store.Observe(ctx, seen)
 	if err != nil {
 		return err
 	}

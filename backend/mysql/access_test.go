@@ -73,7 +73,7 @@ func TestThePasswordIsNowhere(t *testing.T) {
 				defer b.Close()
 				ctx, cancel := context.WithTimeout(t.Context(), limit)
 				defer cancel()
-				_, _, err = b.Observe(ctx, []backend.Lease{{Election: "a"}}, "")
+				_, err = b.Observe(ctx, []backend.Lease{{Election: "a"}})
 				if err == nil || backend.Class(err) != class {
 					t.Errorf("%s, by %s: %v; want class %v", what, how, err, class)
 				}

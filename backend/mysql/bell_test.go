@@ -48,7 +48,7 @@ func TestAReleaseRingsTheDoorBell(t *testing.T) {
 				all.Go(func() {
 					ctx, cancel := context.WithTimeout(t.Context(), callLimit)
 					defer cancel()
-					if err := follower.Listen(ctx, seen, ""); err != nil {
+					if err := follower.Listen(ctx, seen); err != nil {
 						t.Errorf("Listen: %v; it returns nil when it may pay to read", err)
 					}
 					rang <- time.Now()
@@ -103,7 +103,7 @@ func TestListenEndsSoonAndLeavesNoStatementInTheServer(t *testing.T) {
 		for range 5 {
 			ctx, cancel := context.WithCancel(t.Context())
 			ended := make(chan error)
-			go func() { ended <- follower.Listen(ctx, seen, "") }()
+			go func() { ended <- follower.Listen(ctx, seen) }()
 			l.untilWaiting(t, 1)
 			began := time.Now()
 			cancel()
@@ -163,7 +163,7 @@ func TestListenKillsNothingOnAnotherServer(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		ended := make(chan error)
-		go func() { ended <- follower.Listen(ctx, seen, "") }()
+		go func() { ended <- follower.Listen(ctx, seen) }()
 		l.untilWaiting(t, 1)
 		id := l.number(t, "SELECT ID FROM information_schema.PROCESSLIST WHERE DB = ? AND STATE = 'User lock'", l.Name)
 		innocent := upTo(two, id)
@@ -206,7 +206,7 @@ func TestABrokenLeaderRingsToo(t *testing.T) {
 		leader.lead("a", 10*time.Second)
 		seen := []backend.Lease{follower.see("a")}
 		ended := make(chan error)
-		go func() { ended <- follower.Listen(t.Context(), seen, "") }()
+		go func() { ended <- follower.Listen(t.Context(), seen) }()
 		l.untilWaiting(t, 1)
 		leader.Close()
 		select {
@@ -234,7 +234,7 @@ func TestBellsSurviveAStatementTimeLimit(t *testing.T) {
 		seen := []backend.Lease{follower.see("a")}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if err := follower.Listen(ctx, seen, ""); !errors.Is(err, context.DeadlineExceeded) {
+		if err := follower.Listen(ctx, seen); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("Listen under a time limit of the server of 200 ms: %v; it should wait until its own context ends", err)
 		}
 	})
@@ -255,7 +255,7 @@ func TestOneBackendKeepsToItsConnections(t *testing.T) {
 		var all sync.WaitGroup
 		defer all.Wait()
 		defer cancel()
-		all.Go(func() { follower.Listen(ctx, seen, "") })
+		all.Go(func() { follower.Listen(ctx, seen) })
 		l.untilWaiting(t, 4)
 		for range 8 {
 			all.Go(func() {
@@ -300,7 +300,7 @@ func TestALeaderWithoutABellIsPolledAndKeepsNobodyFromHearingOthers(t *testing.T
 		held := leader.lead("b", 10*time.Second)
 		listen := func(seen ...backend.Lease) <-chan error {
 			ended := make(chan error, 1)
-			go func() { ended <- follower.Listen(t.Context(), seen, "") }()
+			go func() { ended <- follower.Listen(t.Context(), seen) }()
 			return ended
 		}
 		hears := func(what string, ended <-chan error) {
@@ -379,7 +379,7 @@ func TestABellIsHeardHoweverTheSchemaIsNamed(t *testing.T) {
 		ctx, cancel := follower.ctx()
 		defer cancel()
 		heard := make(chan error)
-		go func() { heard <- follower.Listen(ctx, []backend.Lease{held}, "") }()
+		go func() { heard <- follower.Listen(ctx, []backend.Lease{held}) }()
 		l.untilWaiting(t, 1)
 		cancel()
 		if err := <-heard; !errors.Is(err, context.Canceled) {

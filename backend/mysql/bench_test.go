@@ -24,7 +24,7 @@ func manyHeld(b *testing.B, k testbed.Kind) (*lab, *node, []backend.Lease) {
 	}
 	ctx, cancel := context.WithTimeout(b.Context(), time.Minute)
 	defer cancel()
-	seen, _, err := n.Observe(ctx, seen, "")
+	seen, err := n.Observe(ctx, seen)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -101,7 +101,7 @@ func BenchmarkObserve10000Renewed(b *testing.B) {
 			seen[i].Heartbeat = 1
 		}
 		measure(b, func() {
-			changed, _, err := follower.Observe(b.Context(), seen, "")
+			changed, err := follower.Observe(b.Context(), seen)
 			if err != nil || len(changed) != many {
 				b.Fatal(len(changed), err)
 			}
@@ -114,7 +114,7 @@ func BenchmarkObserve10000Unchanged(b *testing.B) {
 		l, _, held := manyHeld(b, k)
 		follower := l.node(b, "follower")
 		measure(b, func() {
-			changed, _, err := follower.Observe(b.Context(), held, "")
+			changed, err := follower.Observe(b.Context(), held)
 			if err != nil || len(changed) != 0 {
 				b.Fatal(len(changed), err)
 			}

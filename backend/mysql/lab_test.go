@@ -80,7 +80,7 @@ func (n *node) see(election string) backend.Lease {
 func (n *node) trySee(election string) (backend.Lease, error) {
 	ctx, cancel := n.ctx()
 	defer cancel()
-	changed, _, err := n.Observe(ctx, []backend.Lease{{Election: election}}, "")
+	changed, err := n.Observe(ctx, []backend.Lease{{Election: election}})
 	if err != nil {
 		return backend.Lease{}, err
 	}

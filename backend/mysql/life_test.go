@@ -51,7 +51,7 @@ func life(t *testing.T, l *lab, o Options, election string) {
 	}
 	ctx, cancel := a.ctx()
 	defer cancel()
-	if changed, _, err := a.Observe(ctx, []backend.Lease{held}, ""); err != nil || len(changed) != 0 {
+	if changed, err := a.Observe(ctx, []backend.Lease{held}); err != nil || len(changed) != 0 {
 		t.Errorf("Observe returns only what has changed: %+v, %v", changed, err)
 	}
 	second, err := b.bid(b.see(election), ttl) // as if it had been watched

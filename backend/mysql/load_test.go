@@ -23,7 +23,7 @@ func TestStatementsAreAsFewAsDocumented(t *testing.T) {
 		for i := range elections {
 			held = append(held, backend.Lease{Election: fmt.Sprint("e", i)})
 		}
-		held, _, err := leader.Observe(ctx, held, "")
+		held, err := leader.Observe(ctx, held)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -55,14 +55,14 @@ func TestStatementsAreAsFewAsDocumented(t *testing.T) {
 		}{
 			{"renewing 2500 leases", 6, func() error { _, err := leader.Renew(ctx, held); return err }},
 			{"renewing one lease", 2, func() error { _, err := leader.Renew(ctx, held[:1]); return err }},
-			{"reading 2500 leases", 3, func() error { _, _, err := follower.Observe(ctx, held, ""); return err }},
-			{"reading one lease", 1, func() error { _, _, err := follower.Observe(ctx, held[:1], ""); return err }},
+			{"reading 2500 leases", 3, func() error { _, err := follower.Observe(ctx, held); return err }},
+			{"reading one lease", 1, func() error { _, err := follower.Observe(ctx, held[:1]); return err }},
 			{"a leader's member record", 1, func() error { return member(leader) }},
 			{"a follower's member record", 1, func() error { return member(follower) }},
 			{"listening to one leader for two seconds", 3, func() error { // one to stop it
 				short, cancel := context.WithTimeout(ctx, 2*time.Second)
 				defer cancel()
-				if err := follower.Listen(short, held, ""); err == nil {
+				if err := follower.Listen(short, held); err == nil {
 					return fmt.Errorf("it rang")
 				}
 				return nil

@@ -182,7 +182,7 @@ func caught(trap *testbed.Trap) bool {
 func (n *node) trySeeSoon(election string) (backend.Lease, error) {
 	ctx, cancel := context.WithTimeout(n.t.Context(), patience)
 	defer cancel()
-	changed, _, err := n.Observe(ctx, []backend.Lease{{Election: election}}, "")
+	changed, err := n.Observe(ctx, []backend.Lease{{Election: election}})
 	if err != nil {
 		return backend.Lease{}, err
 	}

@@ -136,8 +136,7 @@ func (b *Backend) Guarantees() backend.Guarantees {
 		MinTTL: 500 * time.Millisecond,
 		Expiry: backend.ByChallengers,
 		Push:   b.notifyConns != nil, Poll: true,
-		Moves: true, Exclusive: true, DurableTerms: true,
-		ForeignFailoverDelay: true, ForeignIncumbentGrace: true, ForeignNomination: true,
+		Marks: true, Exclusive: true, DurableTerms: true,
 	}
 }
 

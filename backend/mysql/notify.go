@@ -235,7 +235,7 @@ func (b *Backend) ask1(ctx context.Context, conn *sql.Conn, text string, args ..
 // most of the leases in seen. It hears of releases and broken connections, not of
 // anything else. A leader without a notification lock, which may just have rung it, makes it return
 // once, and is not waited for after that until it has one.
-func (b *Backend) Listen(ctx context.Context, seen []backend.Lease, _ string) error {
+func (b *Backend) Listen(ctx context.Context, seen []backend.Lease) error {
 	if err := b.enter(""); err != nil {
 		return err
 	}

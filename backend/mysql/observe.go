@@ -9,9 +9,9 @@ import (
 
 // Observe implements [backend.Backend]: one reading for each chunk. It keeps no
 // place in a history.
-func (b *Backend) Observe(ctx context.Context, seen []backend.Lease, _ string) (changed []backend.Lease, next string, err error) {
+func (b *Backend) Observe(ctx context.Context, seen []backend.Lease) (changed []backend.Lease, err error) {
 	if err := b.enter(""); err != nil {
-		return nil, "", err
+		return nil, err
 	}
 	for part := range slices.Chunk(seen, chunk) {
 		err := b.on(ctx, about("observe", len(part), part[0].Election), func(s *session) error {
@@ -31,10 +31,10 @@ func (b *Backend) Observe(ctx context.Context, seen []backend.Lease, _ string) (
 			return nil
 		})
 		if err != nil {
-			return nil, "", err
+			return nil, err
 		}
 	}
-	return changed, "", nil
+	return changed, nil
 }
 
 // List implements [backend.Backend].

@@ -16,9 +16,9 @@ func (b *Backend) Renew(ctx context.Context, held []backend.Lease) ([]backend.An
 	return b.renew(ctx, "renew", held)
 }
 
-// Move implements [backend.Backend].
-func (b *Backend) Move(ctx context.Context, held []backend.Lease) ([]backend.Answer, error) {
-	return b.renew(ctx, "move", held)
+// Mark implements [backend.Backend].
+func (b *Backend) Mark(ctx context.Context, held []backend.Lease) ([]backend.Answer, error) {
+	return b.renew(ctx, "mark", held)
 }
 
 func (b *Backend) renew(ctx context.Context, verb string, held []backend.Lease) ([]backend.Answer, error) {

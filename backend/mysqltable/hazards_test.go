@@ -194,7 +194,7 @@ func TestATableOfAnotherShapeIsAnError(t *testing.T) {
 			t.Helper()
 			ctx, cancel := context.WithTimeout(t.Context(), patient)
 			defer cancel()
-			_, _, err := l.node(t, "go-a").Observe(ctx, []backend.Lease{{Election: "jobs"}}, "")
+			_, err := l.node(t, "go-a").Observe(ctx, []backend.Lease{{Election: "jobs"}})
 			if !errors.Is(err, backend.ErrDenied) || !strings.Contains(fmt.Sprint(err), want) {
 				t.Errorf("want an error of class ErrDenied with %q, got %v", want, err)
 			}

@@ -136,7 +136,7 @@ func (n *node) see(election string) backend.Lease {
 	n.t.Helper()
 	ctx, cancel := n.ctx()
 	defer cancel()
-	changed, _, err := n.Observe(ctx, []backend.Lease{{Election: election}}, "")
+	changed, err := n.Observe(ctx, []backend.Lease{{Election: election}})
 	if err != nil || len(changed) != 1 {
 		n.t.Fatalf("%s looks at %q: %d leases, %v", n.me.ID, election, len(changed), err)
 	}

@@ -245,7 +245,6 @@ func (b *Backend) Guarantees() backend.Guarantees {
 	// A row's time is cut to whole seconds, which costs up to one, and a write
 	// and its reading take time.
 	g.MaxTTL = b.lifetime() - 2*time.Second
-	g.ForeignFailoverDelay, g.ForeignIncumbentGrace, g.ForeignNomination = false, false, false
 	return g
 }
 
@@ -278,8 +277,8 @@ func (b *Backend) self() backend.Candidate {
 
 // Listen waits for the notification lock of a leader of this module. Those of other
 // programs have none and are polled.
-func (b *Backend) Listen(ctx context.Context, seen []backend.Lease, after string) error {
-	return b.inner.Listen(ctx, seen, after)
+func (b *Backend) Listen(ctx context.Context, seen []backend.Lease) error {
+	return b.inner.Listen(ctx, seen)
 }
 
 // Ask writes requests, which members of this module know about.

@@ -19,10 +19,10 @@ func (b *Backend) Renew(ctx context.Context, held []backend.Lease) ([]backend.An
 	return b.keepRows(ctx, "renew", held, answers, err)
 }
 
-// Move implements [backend.Backend]. The seal of a row is a time that the other
+// Mark implements [backend.Backend]. The seal of a row is a time that the other
 // programs never see pass. It is there before the mark beside the lease says so,
 // and goes after that is gone.
-func (b *Backend) Move(ctx context.Context, held []backend.Lease) ([]backend.Answer, error) {
+func (b *Backend) Mark(ctx context.Context, held []backend.Lease) ([]backend.Answer, error) {
 	if err := b.serve(ctx, held[0].Holder); err != nil {
 		return nil, err
 	}
@@ -49,8 +49,8 @@ func (b *Backend) Move(ctx context.Context, held []backend.Lease) ([]backend.Ans
 			return nil, err
 		}
 	}
-	answers, err := b.inner.Move(ctx, held)
-	return b.keepRows(ctx, "move", held, answers, err)
+	answers, err := b.inner.Mark(ctx, held)
+	return b.keepRows(ctx, "mark", held, answers, err)
 }
 
 var errUnsealed = fmt.Errorf("%w: the row is locked by another transaction, and not sealed", backend.ErrUnavailable)

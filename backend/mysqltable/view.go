@@ -143,7 +143,7 @@ func (b *Backend) leases(ctx context.Context, names []string) ([]backend.Lease, 
 	for i, name := range names {
 		list[i].Election, at[name] = name, i
 	}
-	found, _, err := b.inner.Observe(ctx, list, "")
+	found, err := b.inner.Observe(ctx, list)
 	for _, l := range found {
 		list[at[l.Election]] = l
 	}
@@ -151,9 +151,9 @@ func (b *Backend) leases(ctx context.Context, names []string) ([]backend.Lease, 
 }
 
 // Observe implements [backend.Backend].
-func (b *Backend) Observe(ctx context.Context, seen []backend.Lease, _ string) (changed []backend.Lease, next string, err error) {
+func (b *Backend) Observe(ctx context.Context, seen []backend.Lease) (changed []backend.Lease, err error) {
 	if err := b.serve(ctx, backend.Candidate{}); err != nil {
-		return nil, "", err
+		return nil, err
 	}
 	names := make([]string, len(seen))
 	for i, l := range seen {
@@ -161,7 +161,7 @@ func (b *Backend) Observe(ctx context.Context, seen []backend.Lease, _ string) (
 	}
 	views, err := b.look(ctx, names)
 	if err != nil {
-		return nil, "", err
+		return nil, err
 	}
 	for i, old := range seen {
 		// What is wrong with a name is said to who bids for it.
@@ -169,7 +169,7 @@ func (b *Backend) Observe(ctx context.Context, seen []backend.Lease, _ string) (
 			changed = append(changed, now)
 		}
 	}
-	return changed, "", nil
+	return changed, nil
 }
 
 // List implements [backend.Backend]: elections that members of this module have led.

@@ -144,14 +144,14 @@ func TestRightsThatAreRevokedAtOneElectionLeaveTheOthers(t *testing.T) {
 				b.session.cache.forget(data, path) // rights are read of when something else has happened
 				b.session.cache.forget(children, path)
 				ctx := t.Context()
-				changed, _, err := b.Observe(ctx, seen, "")
+				changed, err := b.Observe(ctx, seen)
 				if err != nil || len(changed) != 2 || changed[1].Holder != a.me {
 					t.Fatalf("want b to see that mail was renewed, got %+v, %v", changed, err)
 				}
 				if got, err := b.try(changed[0]); backend.Class(err) != backend.ErrDenied {
 					t.Errorf("a bid for jobs: want ErrDenied, got %+v, %v", got, err)
 				}
-				if _, _, err := b.Observe(ctx, seen[:1], ""); backend.Class(err) != backend.ErrDenied {
+				if _, err := b.Observe(ctx, seen[:1]); backend.Class(err) != backend.ErrDenied {
 					t.Errorf("nothing but jobs to be seen: want ErrDenied, got %v", err)
 				}
 

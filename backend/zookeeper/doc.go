@@ -215,7 +215,7 @@
 //
 // # Moving elections away, and back
 //
-// [Backend.Move] seals an election for everybody, also for programs that know nothing
+// [Backend.Mark] seals an election for everybody, also for programs that know nothing
 // of this module and wake up late. The record says where it has moved to, and beside it
 // is a PERSISTENT node that no program of theirs gets past:
 //

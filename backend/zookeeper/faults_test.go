@@ -220,7 +220,7 @@ func TestTrustByReadingsEndsBeforeTheEnsembleEndsTheSession(t *testing.T) {
 				return fmt.Errorf("%v, %w", answers, err)
 			}
 			pause(t, ttl/3) // the renewal is known to the other server by then
-			changed, _, err := a.Observe(t.Context(), []backend.Lease{seen}, "")
+			changed, err := a.Observe(t.Context(), []backend.Lease{seen})
 			if err != nil || len(changed) == 0 {
 				return fmt.Errorf("nothing new, %w", err)
 			}
@@ -269,7 +269,7 @@ func TestSilenceOfAServerThatWasCutOffIsNotBelieved(t *testing.T) {
 	news, cut := 0, time.Now()
 	for time.Since(cut) < 2*ttl {
 		ctx, cancel := context.WithTimeout(t.Context(), ttl/2)
-		changed, _, err := b.Observe(ctx, []backend.Lease{seen}, "")
+		changed, err := b.Observe(ctx, []backend.Lease{seen})
 		cancel()
 		switch {
 		case err != nil:

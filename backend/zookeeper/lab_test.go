@@ -65,7 +65,7 @@ func (c *client) look(t testing.TB, name string) backend.Lease {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	changed, _, err := c.Observe(ctx, []backend.Lease{{Election: name}}, "")
+	changed, err := c.Observe(ctx, []backend.Lease{{Election: name}})
 	if err != nil || len(changed) != 1 {
 		t.Fatalf("observe: %v, %v", changed, err)
 	}
@@ -92,7 +92,7 @@ func (c *client) win(t testing.TB, name string) (l backend.Lease) {
 	testbed.Eventually(t, patience, "a grant", func() error {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		changed, _, err := c.Observe(ctx, []backend.Lease{{Election: name}}, "")
+		changed, err := c.Observe(ctx, []backend.Lease{{Election: name}})
 		if err != nil {
 			return err
 		}
@@ -137,7 +137,7 @@ func (c *client) answers(t testing.TB, o Options) error {
 	defer b.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 	defer cancel()
-	_, _, err = b.Observe(ctx, []backend.Lease{{Election: "x"}}, "")
+	_, err = b.Observe(ctx, []backend.Lease{{Election: "x"}})
 	return err
 }
 

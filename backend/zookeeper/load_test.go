@@ -129,7 +129,7 @@ func TestWhatIdleCallsAsk(t *testing.T) {
 			t.Fatalf("renew: %+v, %v", answers, err)
 		}
 		leads.costs(t, "a renewal of three leases", map[int32]int{opMulti: 1})
-		changed, _, err := b.Observe(t.Context(), seen, "")
+		changed, err := b.Observe(t.Context(), seen)
 		if err != nil || len(changed) != len(names) {
 			t.Fatalf("a reading after a renewal: want %d changed leases, got %+v, %v", len(names), changed, err)
 		}
@@ -141,7 +141,7 @@ func TestWhatIdleCallsAsk(t *testing.T) {
 		}
 		seen = changed
 	}
-	if changed, _, err := b.Observe(t.Context(), seen, ""); err != nil || len(changed) != 0 {
+	if changed, err := b.Observe(t.Context(), seen); err != nil || len(changed) != 0 {
 		t.Fatalf("a reading without a renewal: want nothing changed, got %+v, %v", changed, err)
 	}
 	follows.costs(t, "a reading of leases that were not renewed", map[int32]int{opGetData: 2, opSync: 1})

@@ -11,7 +11,7 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// Move writes the marks into records, and makes or deletes the seals that hold up
+// Mark writes the marks into records, and makes or deletes the seals that hold up
 // members of other programs. One transaction for each lease does both: it checks that
 // our node is there, and our session's, and that the record is as it was granted, as a
 // renewal does, and it changes the record, so that a takeover which has watched what
@@ -20,7 +20,7 @@ import (
 // When a seal is broken, whoever stands first in the queue leads. So nodes of other
 // programs that came before ours, and have waited behind the seal, are deleted with
 // it. None of them leads; Curator's members queue again, behind ours.
-func (b *Backend) Move(ctx context.Context, held []backend.Lease) ([]backend.Answer, error) {
+func (b *Backend) Mark(ctx context.Context, held []backend.Lease) ([]backend.Answer, error) {
 	start := time.Now()
 	if err := b.enter(held[0].Holder.Nonce); err != nil {
 		return nil, err
@@ -47,7 +47,7 @@ func (b *Backend) Move(ctx context.Context, held []backend.Lease) ([]backend.Ans
 	return answers, nil
 }
 
-// move is Move for one lease. The error leaves the outcome unknown.
+// move is Mark for one lease. The error leaves the outcome unknown.
 func (b *Backend) move(ctx context.Context, s *session, id int64, l backend.Lease) (backend.Answer, error) {
 	for range 8 {
 		o := b.mine(l.Election)

@@ -13,23 +13,23 @@ import (
 // have fired, and the nodes of the holders' sessions. That a lease was renewed is
 // believed of the server that we talk to; all else, and that nothing has happened, is
 // up to date with the ensemble's leader: a sync goes before.
-func (b *Backend) Observe(ctx context.Context, seen []backend.Lease, _ string) (changed []backend.Lease, next string, err error) {
+func (b *Backend) Observe(ctx context.Context, seen []backend.Lease) (changed []backend.Lease, err error) {
 	if err := b.enter(""); err != nil {
-		return nil, "", err
+		return nil, err
 	}
 	var views []view
 	if err := b.with(ctx, func(s *session) (err error) {
 		views, err = b.observe(ctx, s, seen)
 		return err
 	}); err != nil {
-		return nil, "", b.fail("observe", err)
+		return nil, b.fail("observe", err)
 	}
 	for i, v := range views {
 		if l := seen[i]; l == (backend.Lease{Election: l.Election}) || v.lease.Differs(l) {
 			changed = append(changed, v.lease)
 		}
 	}
-	return changed, "", nil
+	return changed, nil
 }
 
 func (b *Backend) observe(ctx context.Context, s *session, seen []backend.Lease) ([]view, error) {
@@ -160,7 +160,7 @@ func firstOf(errs []error) error {
 }
 
 // Listen waits until a watch fires, of any election that was looked at.
-func (b *Backend) Listen(ctx context.Context, seen []backend.Lease, _ string) error {
+func (b *Backend) Listen(ctx context.Context, seen []backend.Lease) error {
 	if err := b.enter(""); err != nil {
 		return err
 	}

@@ -196,7 +196,7 @@ func TestAForeignLeaderIsShownAndWaitedFor(t *testing.T) {
 		t.Fatalf("a bid behind a foreign leader: %+v, %v", got, err)
 	}
 	heard := make(chan error, 1)
-	go func() { heard <- a.Listen(t.Context(), []backend.Lease{a.look(t, "jobs")}, "") }()
+	go func() { heard <- a.Listen(t.Context(), []backend.Lease{a.look(t, "jobs")}) }()
 	if err := java.Delete(path, -1); err != nil {
 		t.Fatal(err)
 	}
@@ -287,7 +287,7 @@ func TestAFailOverCostsEachFollowerTheSame(t *testing.T) {
 		heard := make(chan error, n)
 		ready := make(chan struct{}, n)
 		for i, c := range others {
-			go func() { ready <- struct{}{}; heard <- c.Listen(t.Context(), seen[i:i+1], "") }()
+			go func() { ready <- struct{}{}; heard <- c.Listen(t.Context(), seen[i:i+1]) }()
 			<-ready
 		}
 		before := received()
@@ -356,7 +356,7 @@ func TestCloseLeavesNothingRunning(t *testing.T) {
 	down.Servers = []string{"127.0.0.1:1"}
 	a := newClient(t, "a", down)
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
-	_, _, err := a.Observe(ctx, []backend.Lease{{Election: "x"}}, "")
+	_, err := a.Observe(ctx, []backend.Lease{{Election: "x"}})
 	cancel()
 	if backend.Class(err) != backend.ErrUnavailable || !strings.Contains(err.Error(), "refused") {
 		t.Errorf("with no server there: want ErrUnavailable that says why, got %v", err)

@@ -47,7 +47,7 @@ func TestTheRoadFromOtherProgramsToMySQLAndBack(t *testing.T) {
 			}
 			reader := newClient(t, "reader", f.options)
 			road.Moved = func() (string, error) {
-				changed, _, err := reader.Observe(t.Context(), []backend.Lease{{Election: "jobs"}}, "")
+				changed, err := reader.Observe(t.Context(), []backend.Lease{{Election: "jobs"}})
 				if err != nil || len(changed) != 1 {
 					return "", fmt.Errorf("observe: %v, %v", changed, err)
 				}

@@ -420,7 +420,7 @@ func TestCuratorsLeaderLatchProfitsFromATakeOver(t *testing.T) {
 	defer cancel()
 	seen := b.look(t, "jobs")
 	heard := make(chan error, 1)
-	go func() { heard <- b.Listen(ctx, []backend.Lease{seen}, "") }()
+	go func() { heard <- b.Listen(ctx, []backend.Lease{seen}) }()
 	java.Resign()
 	java.Says(t, "not leader")
 	if err := <-heard; err != nil {

@@ -231,7 +231,7 @@ func (b *Backend) Guarantees() backend.Guarantees {
 		ClockMargin: o.Tick,
 		Expiry:      backend.ByChallengers,
 		Push:        true, Poll: true, // of everything but renewals
-		Moves: true, Exclusive: true, DurableTerms: true,
+		Marks: true, Exclusive: true, DurableTerms: true,
 	}
 	if b.layout.kind == Node {
 		g.Expiry, g.Poll = backend.ByStore, false

@@ -84,7 +84,7 @@ func (a *app) examine(ctx context.Context, write bool) (list []diagnostic) {
 	for range 5 {
 		began := time.Now()
 		err = s.within(ctx, func(ctx context.Context) error {
-			_, _, err := s.Observe(ctx, []backend.Lease{{Election: trialElection}}, "")
+			_, err := s.Observe(ctx, []backend.Lease{{Election: trialElection}})
 			return err
 		})
 		if err != nil {

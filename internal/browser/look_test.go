@@ -159,7 +159,7 @@ func TestHostileTextDoesNothing(t *testing.T) {
 	s := serve(t, a, &electionhttp.Options{Authorize: everybody, Details: true})
 	p := open(t, s.url, 375, 812, true)
 	p.says("#rows", evil) // a change that comes after this is shown as one
-	seen, _, err := b.Observe(t.Context(), []backend.Lease{{Election: evil}}, "")
+	seen, err := b.Observe(t.Context(), []backend.Lease{{Election: evil}})
 	if err != nil {
 		t.Fatal(err)
 	}
