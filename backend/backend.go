@@ -30,13 +30,13 @@ type Backend interface {
 	// still ours. The answer carries the request
 	// beside the lease. Of the leases passed in, Election, Holder, Term, TTL and
 	// Renew matter; TTL and Renew are those of the grant.
-	Renew(ctx context.Context, held []Lease) ([]Answer, error)
+	Renew(ctx context.Context, held []Held) ([]Answer, error)
 
 	// Mark writes MovedTo and MovedFrom of leases, and is a renewal besides: all
 	// that is said of Renew holds, and Heartbeat or Ref changes, whoever expires leases.
 	// It is called by package backend/migration. A store without [Guarantees].Marks
 	// answers with ErrInvalid.
-	Mark(ctx context.Context, held []Lease) ([]Answer, error)
+	Mark(ctx context.Context, held []Held) ([]Answer, error)
 
 	// Release ends leases at once: the record stays, vacant, with its term and
 	// with held[i].End as the reason. A lease that is not held in this term is
@@ -44,7 +44,7 @@ type Backend interface {
 	// Backend's nonce holds or has queued in that election. After nil, none of
 	// the leases is held; after an error any of them may be, and the manager
 	// calls again.
-	Release(ctx context.Context, held []Lease) error
+	Release(ctx context.Context, held []Held) error
 
 	// Observe reads, and returns those of the leases in seen that have changed:
 	// Term, Heartbeat, Ref, ObserveFor, Holder, Request, MovedTo or MovedFrom. A zero lease with only a name is
@@ -136,6 +136,29 @@ type Lease struct {
 	// whose Over shows it, and a manager makes no such bid. So nobody leads by
 	// this store any more.
 	MovedTo, MovedFrom string
+}
+
+// Held is what Renew, Mark and Release need to know of a lease that this process was
+// granted.
+type Held struct {
+	Election   string
+	Holder     Candidate
+	Term       uint64        // of the grant; 0 in Release: whatever this process holds or has queued
+	TTL, Renew time.Duration // those of the grant
+
+	// Of Release alone: how the leadership ends, and how long ago the holder renewed.
+	End End
+	Age time.Duration
+
+	MovedTo, MovedFrom string // of Mark alone
+}
+
+// Lapsed is how long ago the lease expired, by the last renewal of its holder; 0: it has not.
+func (h Held) Lapsed() time.Duration { return max(0, h.Age-h.TTL) }
+
+// Held returns what the holder of l passes to Renew, Mark and Release.
+func (l Lease) Held() Held {
+	return Held{l.Election, l.Holder, l.Term, l.TTL, l.Renew, l.End, l.Age, l.MovedTo, l.MovedFrom}
 }
 
 // ExpiresInStore as [Lease.ObserveFor] says that watching does not help: the store

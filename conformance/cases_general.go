@@ -38,8 +38,8 @@ func (c *client) verbs() []struct {
 		call func(ctx context.Context) error
 	}{
 		{"Acquire", func(ctx context.Context) error { _, err := c.Acquire(ctx, []backend.Bid{c.bid(lease)}); return err }},
-		{"Renew", func(ctx context.Context) error { _, err := c.Renew(ctx, []backend.Lease{lease}); return err }},
-		{"Release", func(ctx context.Context) error { return c.Release(ctx, []backend.Lease{lease}) }},
+		{"Renew", func(ctx context.Context) error { _, err := c.Renew(ctx, []backend.Held{lease.Held()}); return err }},
+		{"Release", func(ctx context.Context) error { return c.Release(ctx, []backend.Held{lease.Held()}) }},
 		{"Observe", func(ctx context.Context) error { _, err := c.Observe(ctx, []backend.Lease{lease}); return err }},
 		{"Ask", func(ctx context.Context) error {
 			return c.Request(ctx, []backend.Request{{Election: "verbs", Term: 1, Kind: backend.Nominate, ID: "x"}})
@@ -221,7 +221,7 @@ func generalPaused(t *Trial) error {
 	errs = append(errs, t.until(4*t.TTL, "the lease to be renewed after the pause", func() bool {
 		ctx, cancel := context.WithTimeout(context.Background(), t.TTL)
 		defer cancel()
-		answers, err := a.Renew(ctx, []backend.Lease{held})
+		answers, err := a.Renew(ctx, []backend.Held{held.Held()})
 		return err == nil && len(answers) == 1 && answers[0].Outcome == backend.Granted
 	}))
 	return errors.Join(errs...)

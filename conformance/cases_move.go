@@ -42,8 +42,8 @@ func (c *client) move(held backend.Lease, to, from string) (backend.Answer, erro
 	ctx, cancel := c.t.ctx()
 	defer cancel()
 	held.MovedTo, held.MovedFrom = to, from
-	answers, err := c.Mark(ctx, []backend.Lease{held})
-	if answers, err = c.checked("move", answers, 1, err); err != nil {
+	answers, err := c.Mark(ctx, []backend.Held{held.Held()})
+	if answers, err = c.checked("mark", answers, 1, err); err != nil {
 		return backend.Answer{}, err
 	}
 	return answers[0], nil
@@ -232,7 +232,7 @@ func moveCannot(t *Trial) error {
 	c := t.client("c")
 	ctx, cancel := t.ctx()
 	defer cancel()
-	_, err := c.Mark(ctx, []backend.Lease{{Election: "jobs", Holder: c.me, Term: 1, TTL: t.TTL, MovedTo: "there"}})
+	_, err := c.Mark(ctx, []backend.Held{{Election: "jobs", Holder: c.me, Term: 1, TTL: t.TTL, MovedTo: "there"}})
 	return must(errors.Is(err, backend.ErrInvalid), "an error of class ErrInvalid", err)
 }
 

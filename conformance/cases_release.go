@@ -92,7 +92,7 @@ func releaseOther(t *Trial) error {
 	defer cancel()
 	whole := held // with the holder's own name in it, as an attacker or a bug would
 	whole.Holder = a.me
-	if err := b.Release(ctx, []backend.Lease{whole}); err != nil && !errors.Is(err, backend.ErrInvalid) {
+	if err := b.Release(ctx, []backend.Held{whole.Held()}); err != nil && !errors.Is(err, backend.ErrInvalid) {
 		return fmt.Errorf("release of another's lease: expected nil or ErrInvalid, got %w", err)
 	}
 	_, err = a.keep(held)

@@ -130,11 +130,19 @@ func (c *client) winBy(name string, change func(*backend.Bid)) (backend.Lease, e
 	}
 }
 
+func asHeld(leases []backend.Lease) []backend.Held {
+	held := make([]backend.Held, len(leases))
+	for i, l := range leases {
+		held[i] = l.Held()
+	}
+	return held
+}
+
 // renew renews leases and returns the answers, one for each.
 func (c *client) renew(held ...backend.Lease) ([]backend.Answer, error) {
 	ctx, cancel := c.t.ctx()
 	defer cancel()
-	answers, err := c.Renew(ctx, held)
+	answers, err := c.Renew(ctx, asHeld(held))
 	return c.checked("renew", answers, len(held), err)
 }
 
@@ -204,7 +212,7 @@ func (c *client) free(end backend.End, held ...backend.Lease) error {
 	for i := range held {
 		held[i].End, held[i].Holder = end, c.me
 	}
-	if err := c.Release(ctx, held); err != nil {
+	if err := c.Release(ctx, asHeld(held)); err != nil {
 		return fmt.Errorf("release: expected no error, got %w", err)
 	}
 	return nil

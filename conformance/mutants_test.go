@@ -28,8 +28,8 @@ type faulty struct {
 	closed chan struct{}
 
 	acquire func(ctx context.Context, bids []backend.Bid) ([]backend.Answer, error)
-	renew   func(ctx context.Context, held []backend.Lease) ([]backend.Answer, error)
-	release func(ctx context.Context, held []backend.Lease) error
+	renew   func(ctx context.Context, held []backend.Held) ([]backend.Answer, error)
+	release func(ctx context.Context, held []backend.Held) error
 	observe func(ctx context.Context, seen []backend.Lease) (changed []backend.Lease, err error)
 	listen  func(ctx context.Context, seen []backend.Lease) error
 	ask     func(ctx context.Context, requests []backend.Request) error
@@ -43,14 +43,14 @@ func (f *faulty) Acquire(ctx context.Context, bids []backend.Bid) ([]backend.Ans
 	return f.Backend.Acquire(ctx, bids)
 }
 
-func (f *faulty) Renew(ctx context.Context, held []backend.Lease) ([]backend.Answer, error) {
+func (f *faulty) Renew(ctx context.Context, held []backend.Held) ([]backend.Answer, error) {
 	if f.renew != nil {
 		return f.renew(ctx, held)
 	}
 	return f.Backend.Renew(ctx, held)
 }
 
-func (f *faulty) Release(ctx context.Context, held []backend.Lease) error {
+func (f *faulty) Release(ctx context.Context, held []backend.Held) error {
 	if f.release != nil {
 		return f.release(ctx, held)
 	}
@@ -110,7 +110,7 @@ func (f *faulty) now(ctx context.Context, names ...string) []backend.Lease {
 func (f *faulty) as(ctx context.Context, held backend.Lease) backend.Backend {
 	other := f.store.Backend()
 	held.Election, held.Term = "another election", 1
-	other.Renew(ctx, []backend.Lease{held}) // tells the client whom it serves
+	other.Renew(ctx, []backend.Held{held.Held()}) // tells the client whom it serves
 	return other
 }
 
@@ -168,14 +168,14 @@ var mutants = []mutant{
 		}
 	}},
 	{name: "renewals permuted", killer: "R9 a renewal answers in order", mutate: func(f *faulty) {
-		f.renew = func(ctx context.Context, held []backend.Lease) ([]backend.Answer, error) {
+		f.renew = func(ctx context.Context, held []backend.Held) ([]backend.Answer, error) {
 			answers, err := f.Backend.Renew(ctx, held)
 			slices.SortFunc(answers, func(a, b backend.Answer) int { return cmp.Compare(a.Election, b.Election) })
 			return answers, err
 		}
 	}},
 	{name: "renewal by read", killer: "R1 a renewal is a write with a fresh heartbeat", mutate: func(f *faulty) {
-		f.renew = func(ctx context.Context, held []backend.Lease) (answers []backend.Answer, err error) {
+		f.renew = func(ctx context.Context, held []backend.Held) (answers []backend.Answer, err error) {
 			for _, l := range held {
 				a := backend.Answer{Lease: f.now(ctx, l.Election)[0], Outcome: backend.Refused}
 				if a.Holder.Nonce == l.Holder.Nonce && a.Term == l.Term {
@@ -198,7 +198,7 @@ var mutants = []mutant{
 		}
 	}},
 	{name: "renewal revives", killer: "R4 a renewal does not revive", mutate: func(f *faulty) {
-		f.renew = func(ctx context.Context, held []backend.Lease) ([]backend.Answer, error) {
+		f.renew = func(ctx context.Context, held []backend.Held) ([]backend.Answer, error) {
 			for _, l := range held {
 				if now := f.now(ctx, l.Election)[0]; now.Vacant() && now.Term == l.Term {
 					f.Backend.Acquire(ctx, []backend.Bid{{Election: l.Election, Candidate: l.Holder, TTL: l.TTL, Renew: l.Renew, Expected: now}})
@@ -214,7 +214,7 @@ var mutants = []mutant{
 		}
 	}},
 	{name: "renewal in any term", killer: "R2 a renewal is refused in another term", mutate: func(f *faulty) {
-		f.renew = func(ctx context.Context, held []backend.Lease) ([]backend.Answer, error) {
+		f.renew = func(ctx context.Context, held []backend.Held) ([]backend.Answer, error) {
 			held = slices.Clone(held)
 			for i, l := range held {
 				held[i].Term = f.now(ctx, l.Election)[0].Term
@@ -223,7 +223,7 @@ var mutants = []mutant{
 		}
 	}},
 	{name: "deposition ignored", killer: "R5 a renewal is refused after a deposition", mutate: func(f *faulty) {
-		f.renew = func(ctx context.Context, held []backend.Lease) ([]backend.Answer, error) {
+		f.renew = func(ctx context.Context, held []backend.Held) ([]backend.Answer, error) {
 			for _, l := range held {
 				if now := f.now(ctx, l.Election)[0]; now.Request.Kind == backend.Depose {
 					f.Backend.Request(ctx, []backend.Request{{Election: l.Election, Term: now.Term}})
@@ -233,7 +233,7 @@ var mutants = []mutant{
 		}
 	}},
 	{name: "release ignores the term", killer: "X2 a release is scoped to its term", mutate: func(f *faulty) {
-		f.release = func(ctx context.Context, held []backend.Lease) error {
+		f.release = func(ctx context.Context, held []backend.Held) error {
 			held = slices.Clone(held)
 			for i := range held {
 				held[i].Term = 0
@@ -242,10 +242,10 @@ var mutants = []mutant{
 		}
 	}},
 	{name: "release(0) ends a later grant", killer: "X5 term 0 does not end another's grant", mutate: func(f *faulty) {
-		f.release = func(ctx context.Context, held []backend.Lease) error {
+		f.release = func(ctx context.Context, held []backend.Held) error {
 			for _, l := range held {
 				if now := f.now(ctx, l.Election)[0]; l.Term == 0 && !now.Vacant() {
-					f.as(ctx, now).Release(ctx, []backend.Lease{now})
+					f.as(ctx, now).Release(ctx, []backend.Held{now.Held()})
 				}
 			}
 			return f.Backend.Release(ctx, held)
@@ -259,7 +259,7 @@ var mutants = []mutant{
 			}
 			return answers, err
 		}
-		f.release = func(ctx context.Context, held []backend.Lease) error {
+		f.release = func(ctx context.Context, held []backend.Held) error {
 			held = slices.Clone(held)
 			for i := range held {
 				held[i].Term = 0
@@ -268,7 +268,7 @@ var mutants = []mutant{
 		}
 	}},
 	{name: "release of what is not held is an error", killer: "X6 to release nothing is no error", mutate: func(f *faulty) {
-		f.release = func(ctx context.Context, held []backend.Lease) error {
+		f.release = func(ctx context.Context, held []backend.Held) error {
 			for _, l := range held {
 				if f.now(ctx, l.Election)[0].Vacant() {
 					return backend.ErrInvalid
@@ -278,7 +278,7 @@ var mutants = []mutant{
 		}
 	}},
 	{name: "the reason of a release is lost", killer: "X7 the reason is kept", mutate: func(f *faulty) {
-		f.release = func(ctx context.Context, held []backend.Lease) error {
+		f.release = func(ctx context.Context, held []backend.Held) error {
 			held = slices.Clone(held)
 			for i := range held {
 				held[i].End = backend.Released
@@ -379,7 +379,7 @@ var mutants = []mutant{
 			err := f.Backend.Request(ctx, requests)
 			for _, w := range requests { // as a careless UPDATE would: the lease is written again
 				l := f.now(ctx, w.Election)[0]
-				f.as(ctx, l).Renew(ctx, []backend.Lease{l})
+				f.as(ctx, l).Renew(ctx, []backend.Held{l.Held()})
 			}
 			return err
 		}

@@ -23,32 +23,32 @@ func (w *Wire) Acquire(ctx context.Context, bids []backend.Bid) ([]backend.Answe
 	}, w.answered)
 }
 
-func (w *Wire) Renew(ctx context.Context, held []backend.Lease) ([]backend.Answer, error) {
+func (w *Wire) Renew(ctx context.Context, held []backend.Held) ([]backend.Answer, error) {
 	held = slices.Clone(held)
 	for _, l := range held {
 		w.heard(l.Holder.Nonce)
 	}
-	return carry(w, ctx, about("Renew", held), func(ctx context.Context) ([]backend.Answer, error) {
+	return carry(w, ctx, aboutHeld("Renew", held), func(ctx context.Context) ([]backend.Answer, error) {
 		return w.inner.Renew(ctx, held)
 	}, w.answered)
 }
 
-func (w *Wire) Mark(ctx context.Context, held []backend.Lease) ([]backend.Answer, error) {
+func (w *Wire) Mark(ctx context.Context, held []backend.Held) ([]backend.Answer, error) {
 	held = slices.Clone(held)
-	return carry(w, ctx, about("Mark", held), func(ctx context.Context) ([]backend.Answer, error) {
+	return carry(w, ctx, aboutHeld("Mark", held), func(ctx context.Context) ([]backend.Answer, error) {
 		return w.inner.Mark(ctx, held)
 	}, w.answered)
 }
 
-func (w *Wire) Release(ctx context.Context, held []backend.Lease) error {
+func (w *Wire) Release(ctx context.Context, held []backend.Held) error {
 	held = slices.Clone(held)
 	// Term 0 is resolved by the backend while the call lasts: it finds what its
 	// nonce holds and then ends exactly that. Only the second step can arrive
 	// late, and it is pinned to a term. To deliver the whole call later would end
 	// a grant that came after it, which no correct backend does.
-	zero := slices.ContainsFunc(held, func(l backend.Lease) bool { return l.Term == 0 })
+	zero := slices.ContainsFunc(held, func(l backend.Held) bool { return l.Term == 0 })
 	caller := ctx
-	_, err := carry(w, ctx, about("Release", held), func(ctx context.Context) (none struct{}, err error) {
+	_, err := carry(w, ctx, aboutHeld("Release", held), func(ctx context.Context) (none struct{}, err error) {
 		if zero && caller.Err() != nil {
 			return none, caller.Err()
 		}
@@ -139,6 +139,14 @@ func (w *Wire) heard(nonce string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.nonce = nonce
+}
+
+func aboutHeld(method string, held []backend.Held) Call {
+	c := Call{Method: method}
+	for _, h := range held {
+		c.Elections, c.Terms = append(c.Elections, h.Election), append(c.Terms, h.Term)
+	}
+	return c
 }
 
 func about(method string, leases []backend.Lease) Call {

@@ -30,7 +30,7 @@ func (d *denies) Acquire(ctx context.Context, bids []backend.Bid) ([]backend.Ans
 	return d.Backend.Acquire(ctx, bids)
 }
 
-func (d *denies) Renew(ctx context.Context, held []backend.Lease) ([]backend.Answer, error) {
+func (d *denies) Renew(ctx context.Context, held []backend.Held) ([]backend.Answer, error) {
 	if d.renew.Load() {
 		return nil, d.err("renew")
 	}

@@ -90,12 +90,12 @@ func TestRenewalsOfManyThatFailTravelTogether(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		good := s.n[callRenew].Load() - before
 		s.set(func() {
-			s.renew = func(context.Context, []backend.Lease) ([]backend.Answer, error) { return nil, backend.ErrUnavailable }
+			s.renew = func(context.Context, []backend.Held) ([]backend.Answer, error) { return nil, backend.ErrUnavailable }
 			s.acquire = func(context.Context, []backend.Bid) ([]backend.Answer, error) { return nil, backend.ErrUnavailable }
 			s.observe = func(context.Context, []backend.Lease) ([]backend.Lease, error) {
 				return nil, backend.ErrUnavailable
 			}
-			s.release = func(context.Context, []backend.Lease) error { return backend.ErrUnavailable }
+			s.release = func(context.Context, []backend.Held) error { return backend.ErrUnavailable }
 		})
 		before = s.n[callRenew].Load()
 		time.Sleep(10 * time.Second)

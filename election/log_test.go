@@ -37,7 +37,7 @@ func TestALogThatHangsKeepsNoLeadFunctionRunning(t *testing.T) {
 			t.Error("does not lead, since its log hangs")
 		}
 		s.set(func() {
-			s.renew = func(context.Context, []backend.Lease) ([]backend.Answer, error) { return nil, backend.ErrUnavailable }
+			s.renew = func(context.Context, []backend.Held) ([]backend.Answer, error) { return nil, backend.ErrUnavailable }
 		})
 		time.Sleep(2 * DefaultTTL)
 		if ended.Load() == 0 {

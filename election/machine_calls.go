@@ -18,7 +18,8 @@ type call struct {
 	elecs   []*elec       // item i is about elecs[i]
 
 	bids     []backend.Bid     // Acquire
-	leases   []backend.Lease   // Renew, Release, Observe, Listen
+	held     []backend.Held    // Renew, Release
+	leases   []backend.Lease   // Observe, Listen
 	requests []backend.Request // Ask
 	names    string            // Announce: of the elections for which we campaign
 
@@ -175,7 +176,9 @@ func (m *machine) fill(c *call, now time.Duration) {
 	switch c.kind {
 	case callAcquire:
 		c.bids = make([]backend.Bid, 0, len(queue))
-	case callRenew, callRelease, callObserve:
+	case callRenew, callRelease:
+		c.held = make([]backend.Held, 0, len(queue))
+	case callObserve:
 		c.leases = make([]backend.Lease, 0, len(queue))
 	}
 	rest := 0
@@ -197,14 +200,14 @@ func (m *machine) fill(c *call, now time.Duration) {
 			c.bids = append(c.bids, backend.Bid{Election: e.name, Candidate: m.me, TTL: m.TTL, Renew: m.RenewEvery, MinTerm: e.maxTerm, Expected: over})
 		case callRenew, callRelease:
 			e.busy = true
-			l := backend.Lease{Election: e.name, Holder: m.me, Term: e.term, TTL: m.TTL, Renew: m.RenewEvery, End: e.end}
+			l := backend.Held{Election: e.name, Holder: m.me, Term: e.term, TTL: m.TTL, Renew: m.RenewEvery, End: e.end}
 			switch {
 			case e.own != ownHeld:
 				l.Term, l.End = 0, backend.Released // nobody led under it
 			case c.kind == callRelease:
 				l.Age = max(0, now-(e.until+m.ClockMargin-m.TTL)) // since its last renewal
 			}
-			c.leases = append(c.leases, l)
+			c.held = append(c.held, l)
 		case callObserve:
 			e.looking, e.lookAt = true, never // its timer may be set for a moment while this is under way
 			if !e.known {
@@ -280,7 +283,7 @@ func (m *machine) reply(now time.Duration, r reply) {
 		for i, e := range c.elecs {
 			a := answer(r, i)
 			e.busy = false
-			m.renewed(now, e, &a, c.leases[i].Term, c.sent, a.Err)
+			m.renewed(now, e, &a, c.held[i].Term, c.sent, a.Err)
 			m.settle(now, e)
 		}
 	case callRelease:

@@ -210,9 +210,9 @@ func (m *Manager) call(ctx context.Context, cancel context.CancelFunc, c *call) 
 	case callAcquire:
 		r.answers, r.err = m.backend.Acquire(ctx, c.bids)
 	case callRenew:
-		r.answers, r.err = m.backend.Renew(ctx, c.leases)
+		r.answers, r.err = m.backend.Renew(ctx, c.held)
 	case callRelease:
-		r.err = m.backend.Release(ctx, c.leases)
+		r.err = m.backend.Release(ctx, c.held)
 	case callObserve:
 		r.changed, r.err = m.backend.Observe(ctx, c.leases)
 	case callListen:
@@ -229,7 +229,7 @@ func (m *Manager) call(ctx context.Context, cancel context.CancelFunc, c *call) 
 	took := m.clock.now() - began
 	m.tell(func(now time.Duration) any {
 		m.counters.called(&r, took)
-		if c.kind == callRelease && r.err == nil && slices.ContainsFunc(c.leases, func(l backend.Lease) bool { return l.Term != 0 }) {
+		if c.kind == callRelease && r.err == nil && slices.ContainsFunc(c.held, func(h backend.Held) bool { return h.Term != 0 }) {
 			m.freed = now
 		}
 		return r

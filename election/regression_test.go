@@ -332,7 +332,7 @@ func (b *broken) Acquire(ctx context.Context, bids []backend.Bid) ([]backend.Ans
 	return answers, backend.ErrUnavailable
 }
 
-func (b *broken) Release(ctx context.Context, held []backend.Lease) error {
+func (b *broken) Release(ctx context.Context, held []backend.Held) error {
 	if !b.down.Load() {
 		return b.Backend.Release(ctx, held)
 	}

@@ -21,12 +21,12 @@ type stubborn struct {
 	calls  atomic.Int64
 }
 
-func (s *stubborn) Release(ctx context.Context, held []backend.Lease) error {
+func (s *stubborn) Release(ctx context.Context, held []backend.Held) error {
 	s.calls.Add(1)
 	if !s.locked.Load() {
 		return s.Backend.Release(ctx, held)
 	}
-	rest := slices.DeleteFunc(slices.Clone(held), func(l backend.Lease) bool { return l.Election == "e0" })
+	rest := slices.DeleteFunc(slices.Clone(held), func(l backend.Held) bool { return l.Election == "e0" })
 	if len(rest) > 0 {
 		if err := s.Backend.Release(ctx, rest); err != nil {
 			return err

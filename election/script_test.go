@@ -21,8 +21,8 @@ type script struct {
 	backend.Backend
 	lag      time.Duration
 	acquire  func(ctx context.Context, bids []backend.Bid) ([]backend.Answer, error)
-	renew    func(ctx context.Context, held []backend.Lease) ([]backend.Answer, error)
-	release  func(ctx context.Context, held []backend.Lease) error
+	renew    func(ctx context.Context, held []backend.Held) ([]backend.Answer, error)
+	release  func(ctx context.Context, held []backend.Held) error
 	observe  func(ctx context.Context, seen []backend.Lease) (changed []backend.Lease, err error)
 	listen   func(ctx context.Context, seen []backend.Lease) error
 	promises func(*backend.Guarantees)
@@ -60,7 +60,7 @@ func (s *script) Acquire(ctx context.Context, bids []backend.Bid) ([]backend.Ans
 	return s.Backend.Acquire(ctx, bids)
 }
 
-func (s *script) Renew(ctx context.Context, held []backend.Lease) ([]backend.Answer, error) {
+func (s *script) Renew(ctx context.Context, held []backend.Held) ([]backend.Answer, error) {
 	s.n[callRenew].Add(1)
 	time.Sleep(s.lag)
 	if f := of(s, &s.renew); f != nil {
@@ -69,7 +69,7 @@ func (s *script) Renew(ctx context.Context, held []backend.Lease) ([]backend.Ans
 	return s.Backend.Renew(ctx, held)
 }
 
-func (s *script) Release(ctx context.Context, held []backend.Lease) error {
+func (s *script) Release(ctx context.Context, held []backend.Held) error {
 	s.n[callRelease].Add(1)
 	time.Sleep(s.lag)
 	if f := of(s, &s.release); f != nil {
@@ -111,11 +111,11 @@ func TestWhoLeadsAllItHasJoinedIsNotUnreachableForEver(t *testing.T) {
 		time.Sleep(30 * time.Second)
 		// The leader is cut off for good; the follower's readings fail from 6 s later on, while the
 		// watch goes on, and work again just after its bid was granted.
-		down := func(context.Context, []backend.Lease) ([]backend.Answer, error) { return nil, backend.ErrUnavailable }
+		down := func(context.Context, []backend.Held) ([]backend.Answer, error) { return nil, backend.ErrUnavailable }
 		other.set(func() {
 			other.renew = down
 			other.acquire = func(context.Context, []backend.Bid) ([]backend.Answer, error) { return nil, backend.ErrUnavailable }
-			other.release = func(context.Context, []backend.Lease) error { return backend.ErrUnavailable }
+			other.release = func(context.Context, []backend.Held) error { return backend.ErrUnavailable }
 		})
 		time.Sleep(6 * time.Second)
 		eyes.is.Store(true)
@@ -199,7 +199,7 @@ func TestAnOldHandleDoesNotResignANewLeadershipWithoutTerms(t *testing.T) {
 			}
 			return l, err
 		}
-		restore := func(held []backend.Lease) (out []backend.Lease) {
+		restore := func(held []backend.Held) (out []backend.Held) {
 			for _, l := range held {
 				if v, ok := real.Load(l.Election); ok {
 					l.Term = v.(uint64)
@@ -208,7 +208,7 @@ func TestAnOldHandleDoesNotResignANewLeadershipWithoutTerms(t *testing.T) {
 			}
 			return out
 		}
-		s.renew = func(ctx context.Context, held []backend.Lease) ([]backend.Answer, error) {
+		s.renew = func(ctx context.Context, held []backend.Held) ([]backend.Answer, error) {
 			a, err := s.Backend.Renew(ctx, restore(held))
 			for i := range a {
 				a[i].Term = 0

@@ -209,7 +209,7 @@ func (s *sim) checkGrant(n *simNode, life int, election string) {
 }
 
 // checkRelease: who releases trusts no longer, and its function has returned.
-func (s *sim) checkRelease(n *simNode, life int, l *backend.Lease) {
+func (s *sim) checkRelease(n *simNode, life int, l *backend.Held) {
 	p := &n.places[l.Election[0]-'0']
 	if n.life != life || p.term != l.Term || p.e == nil {
 		return
@@ -238,7 +238,7 @@ func (n *simNode) checkCall(c *call) {
 	switch c.kind {
 	case callRelease:
 		for i, e := range c.elecs {
-			if p := n.place(e); p.lost && c.leases[i].Term == p.term && n.latest() < p.until {
+			if p := n.place(e); p.lost && c.held[i].Term == p.term && n.latest() < p.until {
 				s.fail(n.id, "S11: releases %s %v before the end of term %d, which it has lost", e.name, p.until-n.latest(), p.term)
 			}
 		}

@@ -35,7 +35,7 @@ func (n *simNode) call(c *call) {
 		// First find what this nonce holds, then end exactly that: two requests,
 		// the second only if the caller still waits.
 		n.send(c, func() {
-			found, err := s.store.find(nonce, c.leases, server)
+			found, err := s.store.find(nonce, c.held, server)
 			n.back(life, c, func() {
 				switch {
 				case n.m.flying[callRelease] != c: // given up meanwhile
@@ -51,7 +51,7 @@ func (n *simNode) call(c *call) {
 	n.send(c, func() {
 		switch c.kind {
 		case callRelease:
-			n.release(life, c, c.leases, server)
+			n.release(life, c, pin(c.held), server)
 		case callListen:
 			s.store.listen(n, life, nonce, c, server)
 		default:
@@ -61,14 +61,14 @@ func (n *simNode) call(c *call) {
 	})
 }
 
-func (n *simNode) release(life int, c *call, held []backend.Lease, server int) {
+func (n *simNode) release(life int, c *call, held []pinned, server int) {
 	r := reply{call: c, err: n.s.store.release(n, life, held, server)}
 	n.back(life, c, func() { n.ends(c, r) })
 }
 
 func hasZero(c *call) bool {
-	for i := range c.leases {
-		if c.leases[i].Term == 0 {
+	for i := range c.held {
+		if c.held[i].Term == 0 {
 			return true
 		}
 	}

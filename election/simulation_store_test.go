@@ -96,9 +96,9 @@ func (st *simStore) serve(n *simNode, life int, nonce string, c *call, server in
 			st.acquire(n, life, &c.bids[i], &r.answers[i], waits)
 		}
 	case callRenew:
-		r.answers = make([]backend.Answer, len(c.leases))
-		for i := range c.leases {
-			st.renew(&c.leases[i], &r.answers[i])
+		r.answers = make([]backend.Answer, len(c.held))
+		for i := range c.held {
+			st.renew(&c.held[i], &r.answers[i])
 		}
 	case callObserve:
 		for i := range c.leases {
@@ -159,7 +159,7 @@ func (st *simStore) acquire(n *simNode, life int, b *backend.Bid, a *backend.Ans
 	}
 }
 
-func (st *simStore) renew(l *backend.Lease, a *backend.Answer) {
+func (st *simStore) renew(l *backend.Held, a *backend.Answer) {
 	r := st.row(l.Election)
 	a.Outcome = backend.Refused
 	if r.holds(l) && st.same(r) && r.lease.Request.Kind != backend.Depose {
@@ -178,15 +178,29 @@ func (st *simStore) renew(l *backend.Lease, a *backend.Answer) {
 	}
 }
 
+// A pinned lease is to be released: that of a term, and if heartbeat is not 0, only as it
+// was when it was read.
+type pinned struct {
+	backend.Held
+	heartbeat uint64
+}
+
+func pin(held []backend.Held) (list []pinned) {
+	for _, h := range held {
+		list = append(list, pinned{Held: h})
+	}
+	return list
+}
+
 // find is the first half of a release of term 0: what this nonce holds.
-func (st *simStore) find(nonce string, leases []backend.Lease, server int) (found []backend.Lease, err error) {
+func (st *simStore) find(nonce string, held []backend.Held, server int) (found []pinned, err error) {
 	if err := st.enter(server); err != nil {
 		return nil, err
 	}
-	for _, l := range leases {
+	for _, l := range pin(held) {
 		r := st.row(l.Election)
 		if l.Term == 0 && r.lease.Holder.Nonce == nonce {
-			l.Term, l.Heartbeat = r.lease.Term, r.lease.Heartbeat
+			l.Term, l.heartbeat = r.lease.Term, r.lease.Heartbeat
 		}
 		if l.Term != 0 {
 			found = append(found, l)
@@ -196,21 +210,21 @@ func (st *simStore) find(nonce string, leases []backend.Lease, server int) (foun
 }
 
 // release ends leases. One that another server wrote last is not held.
-func (st *simStore) release(n *simNode, life int, held []backend.Lease, server int) (err error) {
+func (st *simStore) release(n *simNode, life int, held []pinned, server int) (err error) {
 	if err := st.enter(server); err != nil {
 		return err
 	}
 	for i := range held {
 		l := &held[i]
 		r := st.row(l.Election)
-		if !r.holds(l) || !st.same(r) || l.Heartbeat != 0 && l.Heartbeat != r.lease.Heartbeat {
+		if !r.holds(&l.Held) || !st.same(r) || l.heartbeat != 0 && l.heartbeat != r.lease.Heartbeat {
 			continue
 		}
 		if st.isLocked(l.Election) {
 			err = errLocked
 			continue
 		}
-		st.s.checkRelease(n, life, l)
+		st.s.checkRelease(n, life, &l.Held)
 		r.ends(l.End)
 		st.write(r, true)
 		if st.s.tracing {
@@ -234,7 +248,7 @@ func (st *simStore) ask(w backend.Request) error {
 }
 
 // holds reports whether l is still held, in that term.
-func (r *simRow) holds(l *backend.Lease) bool {
+func (r *simRow) holds(l *backend.Held) bool {
 	return r.found && r.lease.Holder.Nonce == l.Holder.Nonce && r.lease.Term == l.Term && !r.lease.Vacant()
 }
 

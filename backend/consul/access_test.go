@@ -36,8 +36,8 @@ func all(n *node) map[string]error {
 	lease := backend.Lease{Election: "verbs", Holder: n.me, Term: 1, TTL: labTTL, Renew: labTTL / 4}
 	errs := make(map[string]error)
 	_, errs["Acquire"] = n.Acquire(ctx, []backend.Bid{{Election: "verbs", Candidate: n.me, TTL: labTTL, Expected: lease}})
-	_, errs["Renew"] = n.Renew(ctx, []backend.Lease{lease})
-	errs["Release"] = n.Release(ctx, []backend.Lease{lease})
+	_, errs["Renew"] = n.Renew(ctx, []backend.Held{lease.Held()})
+	errs["Release"] = n.Release(ctx, []backend.Held{lease.Held()})
 	_, errs["Observe"] = n.Observe(ctx, []backend.Lease{lease})
 	errs["Listen"] = n.Listen(ctx, []backend.Lease{lease})
 	errs["Ask"] = n.Request(ctx, []backend.Request{{Election: "verbs", Term: 1, Kind: backend.Depose}})
@@ -72,7 +72,7 @@ func TestThePolicyOfTheDocumentationIsEnough(t *testing.T) {
 	_, err := l.root.ACL().TokenDelete(secret.AccessorID, nil)
 	fatal(t, err)
 	testbed.Eventually(t, time.Minute, "renewals to be denied", func() error {
-		answers, err := n.Renew(t.Context(), []backend.Lease{held})
+		answers, err := n.Renew(t.Context(), []backend.Held{held.Held()})
 		if !errors.Is(err, backend.ErrDenied) || len(answers) > 0 && answers[0].Outcome != backend.Unknown {
 			return fmt.Errorf("%v, %v", answers, err)
 		}

@@ -237,7 +237,7 @@ func (f *Firefly) won(claims []*claim, results []*api.KVPair, answers []backend.
 
 // Release implements [backend.Backend]. One reading, and one transaction that
 // unlocks, which pays no lock-delay, and says how the leadership ended.
-func (f *Firefly) Release(ctx context.Context, held []backend.Lease) error {
+func (f *Firefly) Release(ctx context.Context, held []backend.Held) error {
 	what := about("release", len(held), held[0].Election)
 	if err := f.base.enter(ctx, what, ""); err != nil {
 		return err
@@ -253,7 +253,7 @@ func (f *Firefly) Release(ctx context.Context, held []backend.Lease) error {
 	return nil
 }
 
-func (f *Firefly) release(ctx context.Context, held []backend.Lease) error {
+func (f *Firefly) release(ctx context.Context, held []backend.Held) error {
 	for range attempts {
 		names := make([]string, len(held))
 		for i, l := range held {
@@ -288,13 +288,13 @@ func (f *Firefly) release(ctx context.Context, held []backend.Lease) error {
 
 // A release is one to be made.
 type release struct {
-	lease backend.Lease
+	lease backend.Held
 	ops   api.KVTxnOps
 }
 
 // end tries one transaction for all, and if that fails one for each. It returns what
 // has changed since it was read.
-func (f *Firefly) end(ctx context.Context, todo []release) (again []backend.Lease, err error) {
+func (f *Firefly) end(ctx context.Context, todo []release) (again []backend.Held, err error) {
 	var ops api.KVTxnOps
 	for _, r := range todo {
 		ops = append(ops, r.ops...)
@@ -312,7 +312,7 @@ func (f *Firefly) end(ctx context.Context, todo []release) (again []backend.Leas
 		if err := txnError(answer); !errors.Is(err, errConflict) {
 			return nil, err
 		}
-		return []backend.Lease{todo[0].lease}, nil
+		return []backend.Held{todo[0].lease}, nil
 	}
 	for _, r := range todo {
 		one, err := f.end(ctx, []release{r})
@@ -334,7 +334,7 @@ func (f *Firefly) termOf(name string) uint64 {
 // releaseOps is one release, or nil if there is nothing to release. If a bid of
 // ours may still be on its way to the servers, our key is touched, so that the bid
 // finds another index and fails.
-func (f *Firefly) releaseOps(s *sharedLock, l backend.Lease) api.KVTxnOps {
+func (f *Firefly) releaseOps(s *sharedLock, l backend.Held) api.KVTxnOps {
 	self, now := f.base.guard.Nonce(), time.Now().UTC().Round(0)
 	key, own := f.lock(s.name), f.record(s.name)
 	recorded := s.leaderships && s.own.Nonce == self

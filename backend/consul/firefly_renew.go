@@ -12,7 +12,7 @@ import (
 
 // Renew implements [backend.Backend]: the session is renewed, and then a consistent
 // reading shows whose session has the locks.
-func (f *Firefly) Renew(ctx context.Context, held []backend.Lease) ([]backend.Answer, error) {
+func (f *Firefly) Renew(ctx context.Context, held []backend.Held) ([]backend.Answer, error) {
 	what := about("renew", len(held), held[0].Election)
 	if err := f.base.enter(ctx, what, held[0].Holder.Nonce); err != nil {
 		return nil, err
@@ -42,7 +42,7 @@ func (f *Firefly) Renew(ctx context.Context, held []backend.Lease) ([]backend.An
 
 // confirm is the answer to a renewal with a session that was renewed before the
 // lock was read.
-func (s *sharedLock) confirm(session string, l backend.Lease) backend.Answer {
+func (s *sharedLock) confirm(session string, l backend.Held) backend.Answer {
 	if session == "" || !s.ours(session, l.Holder.Nonce, l.Term) || s.deposed() {
 		return backend.Answer{Lease: s.lease, Outcome: backend.Refused}
 	}
@@ -55,8 +55,8 @@ const sealNode = "go-election-seal"
 // Mark implements [backend.Backend]: a renewal; then, for each lease, one
 // transaction that is pinned to what was read. The lock passes to the seal with the
 // mark MovedTo, and comes back without it.
-func (f *Firefly) Mark(ctx context.Context, held []backend.Lease) ([]backend.Answer, error) {
-	what := about("move", len(held), held[0].Election)
+func (f *Firefly) Mark(ctx context.Context, held []backend.Held) ([]backend.Answer, error) {
+	what := about("mark", len(held), held[0].Election)
 	if err := f.base.enter(ctx, what, held[0].Holder.Nonce); err != nil {
 		return nil, err
 	}
@@ -73,7 +73,7 @@ func (f *Firefly) Mark(ctx context.Context, held []backend.Lease) ([]backend.Ans
 	return answers, nil
 }
 
-func (f *Firefly) move(ctx context.Context, session string, l backend.Lease) (backend.Answer, error) {
+func (f *Firefly) move(ctx context.Context, session string, l backend.Held) (backend.Answer, error) {
 	for range attempts {
 		locks, err := f.read(ctx, []string{l.Election})
 		if err != nil {

@@ -47,7 +47,7 @@ func (n *fireflyNode) bid(over backend.Lease) backend.Answer {
 
 func (n *fireflyNode) renew(held backend.Lease) backend.Answer {
 	n.t.Helper()
-	answers, err := n.Renew(n.t.Context(), []backend.Lease{held})
+	answers, err := n.Renew(n.t.Context(), []backend.Held{held.Held()})
 	fatal(n.t, err)
 	return answers[0]
 }
@@ -111,7 +111,7 @@ func TestAReleaseUnlocksAndDeletesNothing(t *testing.T) {
 		t.Fatal("a member of FireflySoft has locked what is ours")
 	}
 	held.End = backend.Released
-	fatal(t, a.Release(t.Context(), []backend.Lease{held}))
+	fatal(t, a.Release(t.Context(), []backend.Held{held.Held()}))
 	pair, _, err := l.root.KV().Get(a.lock("x"), nil)
 	if err != nil || pair == nil || pair.Session != "" || string(pair.Value) != "a" {
 		t.Fatalf("after a release: want the key unlocked, and a's id in it, got %+v, %v", pair, err)
@@ -172,7 +172,7 @@ func TestTheSealOfAFireflySoftElectionKeepsStragglersOut(t *testing.T) {
 	move := func(n *fireflyNode, held backend.Lease, to string) backend.Lease {
 		t.Helper()
 		held.MovedTo = to
-		answers, err := n.Mark(t.Context(), []backend.Lease{held})
+		answers, err := n.Mark(t.Context(), []backend.Held{held.Held()})
 		fatal(t, err)
 		n.want("a move to "+to, answers[0], backend.Granted)
 		return answers[0].Lease
@@ -180,7 +180,7 @@ func TestTheSealOfAFireflySoftElectionKeepsStragglersOut(t *testing.T) {
 	free := func(n *fireflyNode, held backend.Lease) {
 		t.Helper()
 		held.End = backend.Released
-		fatal(t, n.Release(t.Context(), []backend.Lease{held}), n.Close())
+		fatal(t, n.Release(t.Context(), []backend.Held{held.Held()}), n.Close())
 	}
 	held := move(a, a.bid(a.look()).Lease, "mysql")
 	a.want("a renewal of what is sealed", a.renew(held), backend.Granted)
@@ -248,7 +248,7 @@ func FuzzAFireflySoftElection(f *testing.F) {
 		c := &claim{sharedLock: s, bid: backend.Bid{Election: "x"}}
 		c.draw("mine", 1)
 		n.claimOps(c, "mine")
-		n.releaseOps(s, backend.Lease{Election: "x"})
+		n.releaseOps(s, backend.Held{Election: "x"})
 	})
 }
 

@@ -162,7 +162,7 @@ func (n *node) renew(held ...backend.Lease) []backend.Answer {
 	n.t.Helper()
 	ctx, cancel := n.ctx()
 	defer cancel()
-	answers, err := n.Renew(ctx, held)
+	answers, err := n.Renew(ctx, testbed.Held(held...))
 	if err != nil {
 		n.t.Fatalf("%s renews: %v", n.me.ID, err)
 	}
@@ -183,7 +183,7 @@ func (n *node) release(end backend.End, held ...backend.Lease) {
 	for i := range held {
 		held[i].End = end
 	}
-	if err := n.Release(ctx, held); err != nil {
+	if err := n.Release(ctx, testbed.Held(held...)); err != nil {
 		n.t.Fatalf("%s releases: %v", n.me.ID, err)
 	}
 }

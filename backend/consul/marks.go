@@ -14,8 +14,8 @@ import (
 // Mark implements [backend.Backend]. One reading; then, for each chunk, one
 // transaction that writes lock and record anew, pinned to what was read. The lock's
 // fresh heartbeat makes it a renewal: challengers watch from then.
-func (b *Backend) Mark(ctx context.Context, held []backend.Lease) ([]backend.Answer, error) {
-	what := about("move", len(held), held[0].Election)
+func (b *Backend) Mark(ctx context.Context, held []backend.Held) ([]backend.Answer, error) {
+	what := about("mark", len(held), held[0].Election)
 	if err := b.enter(ctx, what, held[0].Holder.Nonce); err != nil {
 		return nil, err
 	}
@@ -32,7 +32,7 @@ func (b *Backend) Mark(ctx context.Context, held []backend.Lease) ([]backend.Ans
 	return answers, nil
 }
 
-func (b *Backend) move(ctx context.Context, held []backend.Lease, part []int, answers []backend.Answer) error {
+func (b *Backend) move(ctx context.Context, held []backend.Held, part []int, answers []backend.Answer) error {
 	names := make([]string, len(part))
 	for n, i := range part {
 		names[n] = held[i].Election

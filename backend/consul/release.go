@@ -15,7 +15,7 @@ import (
 // is; then, for each chunk, one transaction that unlocks, which pays no lock-delay,
 // and says in the records how the leaderships ended. It is pinned to what was read or
 // written.
-func (b *Backend) Release(ctx context.Context, held []backend.Lease) error {
+func (b *Backend) Release(ctx context.Context, held []backend.Held) error {
 	what := about("release", len(held), held[0].Election)
 	if err := b.enter(ctx, what, ""); err != nil {
 		return err
@@ -31,7 +31,7 @@ func (b *Backend) Release(ctx context.Context, held []backend.Lease) error {
 	return nil
 }
 
-func (b *Backend) release(ctx context.Context, held []backend.Lease) error {
+func (b *Backend) release(ctx context.Context, held []backend.Held) error {
 	entries := b.known(held)
 	for range attempts {
 		if entries == nil {
@@ -44,9 +44,9 @@ func (b *Backend) release(ctx context.Context, held []backend.Lease) error {
 				return err
 			}
 		}
-		var again []backend.Lease
+		var again []backend.Held
 		type item struct {
-			lease backend.Lease
+			lease backend.Held
 			ops   api.KVTxnOps
 		}
 		var items []item
@@ -90,7 +90,7 @@ func (b *Backend) release(ctx context.Context, held []backend.Lease) error {
 
 // known returns those leases as they were read or written last, if each is known to
 // have been ours in that term. It may have changed: then the release is refused.
-func (b *Backend) known(held []backend.Lease) []*entry {
+func (b *Backend) known(held []backend.Held) []*entry {
 	session, self := b.session.get(), b.guard.Nonce()
 	entries := make([]*entry, len(held))
 	for i, l := range held {
@@ -104,7 +104,7 @@ func (b *Backend) known(held []backend.Lease) []*entry {
 }
 
 // released notes that a lease is not held, unless it is in another term.
-func (b *Backend) released(e *entry, l backend.Lease) {
+func (b *Backend) released(e *entry, l backend.Held) {
 	if h, ok := b.heartbeats.holding(l.Election); ok && (l.Term == 0 || h.entry == nil || h.lock.Term == l.Term) && !e.mine {
 		b.heartbeats.gone(l.Election)
 	}
@@ -114,7 +114,7 @@ func (b *Backend) released(e *entry, l backend.Lease) {
 // ours may still be on its way to the servers, the record is touched, or the lock
 // key of an election that was never led, so that the bid finds another index and
 // fails.
-func (b *Backend) releaseOps(e *entry, l backend.Lease) api.KVTxnOps {
+func (b *Backend) releaseOps(e *entry, l backend.Held) api.KVTxnOps {
 	key, recordKey := b.keys.lock+e.name, b.keys.term+e.name
 	self := b.guard.Nonce()
 	locked := e.lock.Holder.Nonce == self && e.lockPair != nil

@@ -19,7 +19,7 @@ const pinned = (maxOps - 2) / 2
 // the lock and the record of each lease. Where those are too many it tells whether
 // members have changed anything; if so, and once in a while, the leases are verified
 // by a consistent reading afterwards.
-func (b *Backend) Renew(ctx context.Context, held []backend.Lease) ([]backend.Answer, error) {
+func (b *Backend) Renew(ctx context.Context, held []backend.Held) ([]backend.Answer, error) {
 	what := about("renew", len(held), held[0].Election)
 	if err := b.enter(ctx, what, held[0].Holder.Nonce); err != nil {
 		return nil, err
@@ -45,7 +45,7 @@ func (b *Backend) Renew(ctx context.Context, held []backend.Lease) ([]backend.An
 // A renewal is one call of Renew.
 type renewal struct {
 	*Backend
-	held    []backend.Lease
+	held    []backend.Held
 	answers []backend.Answer
 }
 

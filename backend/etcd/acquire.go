@@ -128,7 +128,7 @@ func (b *Backend) acquire(ctx context.Context, bids []backend.Bid, part []int, r
 		if !e.mine && !e.Unchanged(bid.Expected) || e.MovedTo != bid.Expected.MovedTo {
 			if !e.belongs(v.self) {
 				b.lets(bid.Election, 0)
-			} else if err := b.release(ctx, []backend.Lease{{Election: bid.Election, End: backend.Failed}}); err != nil {
+			} else if err := b.release(ctx, []backend.Held{{Election: bid.Election, End: backend.Failed}}); err != nil {
 				return err // a leftover from before the store was rebuilt
 			}
 			answers[i] = backend.Answer{Lease: e.Lease, Outcome: backend.Refused}

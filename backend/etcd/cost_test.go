@@ -196,7 +196,7 @@ func TestAReleaseWhoseAnswerIsLostIsRepeated(t *testing.T) {
 	proxy.CutReplies(true)
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second) // time to arrive
 	held.End = backend.Released
-	err := a.Release(ctx, []backend.Lease{held})
+	err := a.Release(ctx, []backend.Held{held.Held()})
 	cancel()
 	if !errors.Is(err, backend.ErrUnavailable) {
 		t.Fatalf("a release without an answer: %v; want ErrUnavailable", err)

@@ -121,7 +121,7 @@ func TestOnlyRenewalsThatWereHeardAreNotRead(t *testing.T) {
 			heard := make(chan error, 1)
 			go func() { heard <- b.Listen(ctx, seen[:1]) }()
 			both := func() (h bool) {
-				got, err := a.Renew(t.Context(), []backend.Lease{held, other})
+				got, err := a.Renew(t.Context(), []backend.Held{held.Held(), other.Held()})
 				if err != nil || got[0].Outcome != backend.Granted || got[1].Outcome != backend.Granted {
 					t.Fatal(got, err)
 				}

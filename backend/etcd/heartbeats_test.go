@@ -106,7 +106,7 @@ func TestARenewalWhoseAnswerIsLostIsFollowedByAnother(t *testing.T) {
 	s, before := a.present(), b.see("jobs")
 	proxy.CutReplies(true)
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second) // time to arrive
-	got, err := a.Renew(ctx, []backend.Lease{held})
+	got, err := a.Renew(ctx, []backend.Held{held.Held()})
 	cancel()
 	if !errors.Is(err, backend.ErrUnavailable) || got[0].Outcome != backend.Unknown {
 		t.Fatalf("a renewal without an answer: %v, %v; want ErrUnavailable and no outcome", got, err)
@@ -158,7 +158,7 @@ func TestOfManyLeasesThoseAreRefusedThatAreLost(t *testing.T) {
 		t.Fatal(err)
 	}
 	for round := range 2 {
-		answers, err := a.Renew(ctx, held)
+		answers, err := a.Renew(ctx, testbed.Held(held...))
 		if err != nil {
 			t.Fatal(err)
 		}

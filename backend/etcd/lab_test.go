@@ -116,7 +116,7 @@ func (n *node) lead(election string) backend.Lease {
 func (n *node) renew(l backend.Lease) (backend.Answer, error) {
 	ctx, cancel := n.ctx()
 	defer cancel()
-	answers, err := n.Renew(ctx, []backend.Lease{l})
+	answers, err := n.Renew(ctx, []backend.Held{l.Held()})
 	if len(answers) != 1 {
 		return backend.Answer{Err: err}, err
 	}
@@ -144,7 +144,7 @@ func (n *node) release(l backend.Lease, how backend.End) error {
 	ctx, cancel := n.ctx()
 	defer cancel()
 	l.End = how
-	return n.Release(ctx, []backend.Lease{l})
+	return n.Release(ctx, []backend.Held{l.Held()})
 }
 
 // stays checks that a challenger may not have the lease before it has watched it for

@@ -61,7 +61,7 @@ func TestWhatHangsOnAnotherSessionIsNotListed(t *testing.T) {
 	seen := b.see("left")
 	ctx, cancel := a.ctx()
 	defer cancel()
-	if _, err := a.Renew(ctx, []backend.Lease{one, two}); err != nil {
+	if _, err := a.Renew(ctx, []backend.Held{one.Held(), two.Held()}); err != nil {
 		t.Fatal(err)
 	}
 	if now := decode[renewals]([]byte(l.value(t, l.keys.heartbeat(a.present().name)))); len(now.Apart) > 0 {

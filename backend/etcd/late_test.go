@@ -47,7 +47,7 @@ func release(t *testing.T, a *node, l backend.Lease) {
 	ctx, cancel := a.ctx()
 	defer cancel()
 	l.End = backend.Released
-	if err := a.Release(ctx, []backend.Lease{l}); err != nil {
+	if err := a.Release(ctx, []backend.Held{l.Held()}); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -157,7 +157,7 @@ type past struct {
 }
 
 // lease returns what is held as l and was renewed by a pulse.
-func (h *held) lease(l *backend.Lease, p *pulse) backend.Lease {
+func (h *held) lease(l *backend.Held, p *pulse) backend.Lease {
 	now := backend.Lease{
 		Election: l.Election, Holder: l.Holder, Term: h.term, Heartbeat: mix(h.heartbeat, uint64(p.next.of(l.Election))),
 		TTL: h.ttl, Renew: h.renew, Ref: ref(h.at) + refUnder(p.made),
@@ -226,7 +226,7 @@ func (b *Backend) doubt(election string) {
 }
 
 // heldIn returns what is held of a lease if its record may be that of its term.
-func (b *Backend) heldIn(l *backend.Lease) (h held, ok bool) {
+func (b *Backend) heldIn(l *backend.Held) (h held, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	p := b.holding[l.Election]
@@ -240,7 +240,7 @@ func (b *Backend) heldIn(l *backend.Lease) (h held, ok bool) {
 
 // heldAs returns what is remembered of leases that are to be released, if each was
 // granted here in the term that is to be ended.
-func (b *Backend) heldAs(part []backend.Lease) (v view, entries []entry, ok bool) {
+func (b *Backend) heldAs(part []backend.Held) (v view, entries []entry, ok bool) {
 	for i := range part {
 		h, ok := b.heldIn(&part[i])
 		if !ok || h.entry == nil || len(h.tried) > 0 {

@@ -51,7 +51,11 @@ func (b *Backend) each(ctx context.Context, seen []backend.Lease, f func(v *view
 		slices.SortFunc(order, func(i, j int) int { return strings.Compare(seen[i].Election, seen[j].Election) })
 	}
 	for part := range slices.Chunk(order, together) {
-		v, entries, err := b.read(ctx, namesOf(seen, part))
+		names := make([]string, len(part))
+		for n, i := range part {
+			names[n] = seen[i].Election
+		}
+		v, entries, err := b.read(ctx, names)
 		if err != nil {
 			return err
 		}

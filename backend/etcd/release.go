@@ -15,7 +15,7 @@ import (
 // Release implements [backend.Backend]: one transaction that marks the record vacant,
 // pinned to what was written when it was granted, or else to what is read first. The
 // session goes on.
-func (b *Backend) Release(ctx context.Context, held []backend.Lease) error {
+func (b *Backend) Release(ctx context.Context, held []backend.Held) error {
 	if err := b.enter(""); err != nil {
 		return err
 	}
@@ -32,7 +32,7 @@ func (b *Backend) Release(ctx context.Context, held []backend.Lease) error {
 	return failed
 }
 
-func (b *Backend) release(ctx context.Context, part []backend.Lease) error {
+func (b *Backend) release(ctx context.Context, part []backend.Held) error {
 	names := make([]string, len(part))
 	for n, l := range part {
 		names[n] = l.Election

@@ -16,13 +16,13 @@ import (
 // into the session's key, if that is as the renewal before has left it and there are no
 // new requests, and reads since when the records are as they are. A lease whose record is
 // not as it was granted is not renewed by that, whatever was written.
-func (b *Backend) Renew(ctx context.Context, held []backend.Lease) ([]backend.Answer, error) {
+func (b *Backend) Renew(ctx context.Context, held []backend.Held) ([]backend.Answer, error) {
 	return b.keepAll(ctx, "renew", held, b.renew)
 }
 
 // Mark implements [backend.Backend]: the records are written anew.
-func (b *Backend) Mark(ctx context.Context, held []backend.Lease) ([]backend.Answer, error) {
-	return b.keepAll(ctx, "mark", held, func(ctx context.Context, held []backend.Lease, all []int, answers []backend.Answer) error {
+func (b *Backend) Mark(ctx context.Context, held []backend.Held) ([]backend.Answer, error) {
+	return b.keepAll(ctx, "mark", held, func(ctx context.Context, held []backend.Held, all []int, answers []backend.Answer) error {
 		for part := range slices.Chunk(all, exactly) {
 			if err := b.rewrite(ctx, held, part, answers, true); err != nil {
 				return err
@@ -32,7 +32,7 @@ func (b *Backend) Mark(ctx context.Context, held []backend.Lease) ([]backend.Ans
 	})
 }
 
-func (b *Backend) keepAll(ctx context.Context, verb string, held []backend.Lease, do func(context.Context, []backend.Lease, []int, []backend.Answer) error) ([]backend.Answer, error) {
+func (b *Backend) keepAll(ctx context.Context, verb string, held []backend.Held, do func(context.Context, []backend.Held, []int, []backend.Answer) error) ([]backend.Answer, error) {
 	if err := b.enter(held[0].Holder.Nonce); err != nil {
 		return nil, err
 	}
@@ -52,7 +52,7 @@ func (b *Backend) keepAll(ctx context.Context, verb string, held []backend.Lease
 	return answers, err
 }
 
-func (b *Backend) renew(ctx context.Context, held []backend.Lease, all []int, answers []backend.Answer) error {
+func (b *Backend) renew(ctx context.Context, held []backend.Held, all []int, answers []backend.Answer) error {
 	for range 5 {
 		s := b.present()
 		var known, rest []int
@@ -84,7 +84,7 @@ func (b *Backend) renew(ctx context.Context, held []backend.Lease, all []int, an
 }
 
 // renewAll renews leases under the session, and answers those of which it is certain.
-func (b *Backend) renewAll(ctx context.Context, s *session, held []backend.Lease, known []int, answers []backend.Answer) error {
+func (b *Backend) renewAll(ctx context.Context, s *session, held []backend.Held, known []int, answers []backend.Answer) error {
 	names := namesOf(held, known)
 	p, v, key := b.pulse(s, names), b.view(), b.keys.heartbeat(s.name)
 	if len(p.value) > maxHeartbeats { // nobody would read it: what is renewed goes on under another session
@@ -128,7 +128,7 @@ func (b *Backend) renewAll(ctx context.Context, s *session, held []backend.Lease
 // verify answers the renewals whose records have not changed since they were granted,
 // by what was read when the pulse was written, or later; nil: it was not. Others are
 // doubted.
-func (b *Backend) verify(v *view, resp *clientv3.TxnResponse, p *pulse, held []backend.Lease, part []int, answers []backend.Answer) {
+func (b *Backend) verify(v *view, resp *clientv3.TxnResponse, p *pulse, held []backend.Held, part []int, answers []backend.Answer) {
 	r := reading{entries: make([]entry, len(part))}
 	for n, i := range part {
 		r.entries[n].Election = held[i].Election
@@ -152,7 +152,7 @@ func (b *Backend) verify(v *view, resp *clientv3.TxnResponse, p *pulse, held []b
 	}
 }
 
-func namesOf(held []backend.Lease, part []int) []string {
+func namesOf(held []backend.Held, part []int) []string {
 	names := make([]string, len(part))
 	for n, i := range part {
 		names[n] = held[i].Election
@@ -164,7 +164,7 @@ func namesOf(held []backend.Lease, part []int) []string {
 // another session, or on one that is lost, to the present one, by writing its record.
 // What hangs on it already is left to be renewed, unless marks of a migration are to
 // be written.
-func (b *Backend) rewrite(ctx context.Context, held []backend.Lease, part []int, answers []backend.Answer, marked bool) error {
+func (b *Backend) rewrite(ctx context.Context, held []backend.Held, part []int, answers []backend.Answer, marked bool) error {
 	v, entries, err := b.read(ctx, namesOf(held, part))
 	if err != nil {
 		return err

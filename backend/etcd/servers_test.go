@@ -243,7 +243,7 @@ func TestAStoppedMemberCostsNoCall(t *testing.T) {
 	}
 	for i := range 3 {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-		answers, err := a.Renew(ctx, []backend.Lease{won.Lease})
+		answers, err := a.Renew(ctx, []backend.Held{won.Lease.Held()})
 		cancel()
 		if err != nil || answers[0].Outcome != backend.Granted {
 			t.Fatalf("renewal %d beside a member that hangs: %v, %v", i, answers, err)

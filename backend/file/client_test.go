@@ -69,7 +69,7 @@ func (c *client) win(name string) backend.Lease {
 
 func (c *client) renew(l backend.Lease) backend.Answer {
 	c.t.Helper()
-	got, err := c.Renew(c.t.Context(), []backend.Lease{l})
+	got, err := c.Renew(c.t.Context(), []backend.Held{l.Held()})
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -79,7 +79,7 @@ func (c *client) renew(l backend.Lease) backend.Answer {
 func (c *client) free(l backend.Lease) {
 	c.t.Helper()
 	l.End = backend.Released
-	if err := c.Release(c.t.Context(), []backend.Lease{l}); err != nil {
+	if err := c.Release(c.t.Context(), []backend.Held{l.Held()}); err != nil {
 		c.t.Fatal(err)
 	}
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // Release writes the end of each leadership into its record, and then unlocks.
-func (b *Backend) Release(ctx context.Context, held []backend.Lease) error {
+func (b *Backend) Release(ctx context.Context, held []backend.Held) error {
 	if err := b.guard.Enter(ctx, ""); err != nil {
 		return fail("release", err)
 	}
@@ -30,7 +30,7 @@ func (b *Backend) Release(ctx context.Context, held []backend.Lease) error {
 
 // release unlocks whatever happens: without its last words a leadership counts as
 // failed.
-func (b *Backend) release(ctx context.Context, l backend.Lease) error {
+func (b *Backend) release(ctx context.Context, l backend.Held) error {
 	done, err := b.turn(ctx, l.Election)
 	if err != nil {
 		return err

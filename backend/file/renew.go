@@ -14,16 +14,16 @@ import (
 // Renew writes a fresh heartbeat into each lock file, and then makes sure that the
 // lock is ours, that the file is the one that others see, and that the record
 // still names this leadership.
-func (b *Backend) Renew(ctx context.Context, held []backend.Lease) ([]backend.Answer, error) {
+func (b *Backend) Renew(ctx context.Context, held []backend.Held) ([]backend.Answer, error) {
 	return b.renewAll(ctx, "renew", held)
 }
 
 // Mark is a renewal that leaves marks in the record, and on the disk.
-func (b *Backend) Mark(ctx context.Context, held []backend.Lease) ([]backend.Answer, error) {
+func (b *Backend) Mark(ctx context.Context, held []backend.Held) ([]backend.Answer, error) {
 	return b.renewAll(ctx, "mark", held)
 }
 
-func (b *Backend) renewAll(ctx context.Context, verb string, held []backend.Lease) ([]backend.Answer, error) {
+func (b *Backend) renewAll(ctx context.Context, verb string, held []backend.Held) ([]backend.Answer, error) {
 	if err := b.guard.Enter(ctx, held[0].Holder.Nonce); err != nil {
 		return nil, fail(verb, err)
 	}
@@ -32,7 +32,7 @@ func (b *Backend) renewAll(ctx context.Context, verb string, held []backend.Leas
 		if ctx.Err() != nil {
 			return answers, fail(fmt.Sprintf("%s %d of %d leases", verb, len(held)-i, len(held)), ctx.Err())
 		}
-		a, err := b.renew(ctx, l, verb == "move")
+		a, err := b.renew(ctx, l, verb == "mark")
 		if a.Err == nil {
 			a.Err = fail(fmt.Sprintf("%s %q", verb, l.Election), err)
 		}
@@ -41,7 +41,7 @@ func (b *Backend) renewAll(ctx context.Context, verb string, held []backend.Leas
 	return answers, nil
 }
 
-func (b *Backend) renew(ctx context.Context, l backend.Lease, move bool) (a backend.Answer, err error) {
+func (b *Backend) renew(ctx context.Context, l backend.Held, move bool) (a backend.Answer, err error) {
 	done, err := b.turn(ctx, l.Election)
 	if err != nil {
 		return a, err

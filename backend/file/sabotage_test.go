@@ -89,10 +89,10 @@ func (a *actor) step(name string) (granted uint64) {
 	switch {
 	case s.lost:
 		s.lease.End = backend.Failed
-		a.Release(a.t.Context(), []backend.Lease{s.lease})
+		a.Release(a.t.Context(), []backend.Held{s.lease.Held()})
 		s.lost, s.known = false, false
 	case s.held && now.After(s.renew):
-		got, err := a.Renew(a.t.Context(), []backend.Lease{s.lease})
+		got, err := a.Renew(a.t.Context(), []backend.Held{s.lease.Held()})
 		switch {
 		case err != nil:
 		case got[0].Outcome == backend.Granted:
@@ -181,7 +181,7 @@ func (s *sabotage) act(i int) {
 		if mine := a.elections[name]; mine.held && s.IntN(200) == 0 {
 			s.note("%s releases %s", a.me.ID, name)
 			mine.lease.End = backend.Released
-			a.Release(s.t.Context(), []backend.Lease{mine.lease})
+			a.Release(s.t.Context(), []backend.Held{mine.lease.Held()})
 			*mine = stake{floor: mine.floor}
 			continue
 		}

@@ -46,7 +46,7 @@ func TestAReleaseEndsALockThatIsShared(t *testing.T) {
 	}
 	defer lock.Close()
 	held.End = backend.Released
-	if err := a.Release(t.Context(), []backend.Lease{held}); err != nil {
+	if err := a.Release(t.Context(), []backend.Held{held.Held()}); err != nil {
 		t.Fatal(err)
 	}
 	b.win("jobs")

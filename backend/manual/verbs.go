@@ -57,7 +57,7 @@ func (b *Backend) Acquire(ctx context.Context, bids []backend.Bid) ([]backend.An
 			pass, places = append(pass, bid), append(places, i)
 		case mine: // a leftover of who is not named any more
 			in.Term, in.End = 0, backend.Failed
-			err := b.inner.Release(ctx, []backend.Lease{in})
+			err := b.inner.Release(ctx, []backend.Held{in.Held()})
 			if err == nil {
 				in, err = b.look1(ctx, bid.Election)
 			}
@@ -110,19 +110,19 @@ func (b *Backend) look1(ctx context.Context, name string) (backend.Lease, error)
 }
 
 // Renew extends the leases of who is still named. It reads the file anew.
-func (b *Backend) Renew(ctx context.Context, held []backend.Lease) ([]backend.Answer, error) {
+func (b *Backend) Renew(ctx context.Context, held []backend.Held) ([]backend.Answer, error) {
 	return b.renew(ctx, "renew", held, b.inner.Renew)
 }
 
 // Mark is a renewal that leaves marks, which only a directory keeps.
-func (b *Backend) Mark(ctx context.Context, held []backend.Lease) ([]backend.Answer, error) {
+func (b *Backend) Mark(ctx context.Context, held []backend.Held) ([]backend.Answer, error) {
 	if !b.Guarantees().Marks {
-		return nil, fail("move", fmt.Errorf("%w: without a directory nothing is kept", backend.ErrInvalid))
+		return nil, fail("mark", fmt.Errorf("%w: without a directory nothing is kept", backend.ErrInvalid))
 	}
 	return b.renew(ctx, "mark", held, b.inner.Mark)
 }
 
-func (b *Backend) renew(ctx context.Context, verb string, held []backend.Lease, inner func(context.Context, []backend.Lease) ([]backend.Answer, error)) ([]backend.Answer, error) {
+func (b *Backend) renew(ctx context.Context, verb string, held []backend.Held, inner func(context.Context, []backend.Held) ([]backend.Answer, error)) ([]backend.Answer, error) {
 	if err := b.enter(ctx, held[0].Holder); err != nil {
 		return nil, fail(verb, err)
 	}
@@ -131,7 +131,7 @@ func (b *Backend) renew(ctx context.Context, verb string, held []backend.Lease, 
 		return nil, fail(verb, err)
 	}
 	answers := make([]backend.Answer, len(held))
-	var pass []backend.Lease
+	var pass []backend.Held
 	var places []int
 	for i, l := range held {
 		id := a.named(l.Election)
@@ -160,7 +160,7 @@ func (b *Backend) renew(ctx context.Context, verb string, held []backend.Lease, 
 }
 
 // Release ends leases, named or not.
-func (b *Backend) Release(ctx context.Context, held []backend.Lease) error {
+func (b *Backend) Release(ctx context.Context, held []backend.Held) error {
 	if err := b.enter(ctx, backend.Candidate{}); err != nil {
 		return fail("release", err)
 	}

@@ -95,17 +95,17 @@ func (c *client) Acquire(ctx context.Context, bids []backend.Bid) (answers []bac
 	return answers, err
 }
 
-func (c *client) Renew(ctx context.Context, held []backend.Lease) ([]backend.Answer, error) {
+func (c *client) Renew(ctx context.Context, held []backend.Held) ([]backend.Answer, error) {
 	return c.renew(ctx, "renew", held, false)
 }
 
-func (c *client) Mark(ctx context.Context, held []backend.Lease) ([]backend.Answer, error) {
+func (c *client) Mark(ctx context.Context, held []backend.Held) ([]backend.Answer, error) {
 	return c.renew(ctx, "mark", held, true)
 }
 
 // renew extends leases. A move also writes their marks.
-func (c *client) renew(ctx context.Context, verb string, held []backend.Lease, move bool) (answers []backend.Answer, err error) {
-	err = each(ctx, c, verb, held[0].Holder.Nonce, slices.Values(held), func(l backend.Lease) {
+func (c *client) renew(ctx context.Context, verb string, held []backend.Held, move bool) (answers []backend.Answer, err error) {
+	err = each(ctx, c, verb, held[0].Holder.Nonce, slices.Values(held), func(l backend.Held) {
 		r := c.read(l.Election)
 		if r.Holder.Nonce != l.Holder.Nonce || r.Term != l.Term || r.Request.Kind == backend.Depose {
 			answers = append(answers, backend.Answer{Lease: r.Lease, Outcome: backend.Refused})
@@ -119,8 +119,8 @@ func (c *client) renew(ctx context.Context, verb string, held []backend.Lease, m
 	return answers, err
 }
 
-func (c *client) Release(ctx context.Context, held []backend.Lease) error {
-	return each(ctx, c, "release", "", slices.Values(held), func(l backend.Lease) {
+func (c *client) Release(ctx context.Context, held []backend.Held) error {
+	return each(ctx, c, "release", "", slices.Values(held), func(l backend.Held) {
 		r := c.read(l.Election)
 		if !r.Vacant() && r.Holder.Nonce == c.guard.Nonce() && (l.Term == 0 || l.Term == r.Term) {
 			r.EndLeadership(l.End, time.Now())

@@ -94,7 +94,7 @@ func TestALeftoverIsFreeToItsOwnNonceButNotFromBehindASeal(t *testing.T) {
 	}
 	seal := held
 	seal.MovedTo = "elsewhere"
-	if a, err := b.Mark(t.Context(), []backend.Lease{seal}); err != nil || a[0].Outcome != backend.Granted {
+	if a, err := b.Mark(t.Context(), []backend.Held{seal.Held()}); err != nil || a[0].Outcome != backend.Granted {
 		t.Fatal(a, err)
 	}
 	bid := backend.Bid{Election: "jobs", Candidate: held.Holder, TTL: time.Minute, Renew: time.Second, Expected: held}
@@ -116,7 +116,7 @@ func TestNothingIsWishedForWhereNobodyEverLed(t *testing.T) {
 func TestWhatListReturnsBelongsToTheCaller(t *testing.T) {
 	b, held := won(t, memory.New())
 	held.End = backend.Released
-	if err := b.Release(t.Context(), []backend.Lease{held}); err != nil {
+	if err := b.Release(t.Context(), []backend.Held{held.Held()}); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {

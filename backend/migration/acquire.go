@@ -79,7 +79,7 @@ func (b *Backend) Acquire(ctx context.Context, bids []backend.Bid) ([]backend.An
 // drop releases what is left over of one lease while the other is somebody else's.
 func (b *Backend) drop(ctx context.Context, tries []*try, answers []backend.Answer) {
 	for _, t := range tries {
-		left := []backend.Lease{{Election: t.bid.Election, Holder: t.bid.Candidate, End: backend.Released}}
+		left := []backend.Held{{Election: t.bid.Election, Holder: t.bid.Candidate, End: backend.Released}}
 		if err := b.releaseBoth(ctx, left, left); err != nil {
 			answers[t.i] = backend.Answer{Err: err}
 		}
@@ -287,9 +287,9 @@ func (b *Backend) undo(ctx context.Context, tries []*try, answers []backend.Answ
 	if len(tries) == 0 {
 		return
 	}
-	var olds, news []backend.Lease
+	var olds, news []backend.Held
 	for _, t := range tries {
-		held := backend.Lease{Election: t.bid.Election, Holder: t.bid.Candidate, End: backend.Released}
+		held := backend.Held{Election: t.bid.Election, Holder: t.bid.Candidate, End: backend.Released}
 		if t.new.Outcome == backend.Granted {
 			held.Term = t.new.Term
 			news = append(news, held)
@@ -362,11 +362,11 @@ func (b *Backend) seal(ctx context.Context, tries []*try, answers []backend.Answ
 	} else {
 		err = errors.Join(newer(b.oldName, ""), older(""))
 	}
-	var done []backend.Lease
+	var done []backend.Held
 	for _, t := range wrong {
 		answers[t.i] = b.won(t)
 		if b.stage == To {
-			l := t.old.Lease
+			l := t.old.Held()
 			l.End = backend.Released
 			done = append(done, l)
 		}
@@ -378,10 +378,10 @@ func (b *Backend) seal(ctx context.Context, tries []*try, answers []backend.Answ
 // mark writes marks into leases of one store, and returns the tries that have them. The
 // others are given up.
 func (b *Backend) mark(ctx context.Context, store backend.Backend, tries []*try, answers []backend.Answer, of func(*try) (a *backend.Answer, to, from string)) ([]*try, error) {
-	held := make([]backend.Lease, len(tries))
+	held := make([]backend.Held, len(tries))
 	for n, t := range tries {
 		a, to, from := of(t)
-		held[n] = a.Lease
+		held[n] = a.Held()
 		held[n].MovedTo, held[n].MovedFrom = to, from
 	}
 	moved, err := store.Mark(ctx, held)
@@ -411,14 +411,14 @@ func (b *Backend) mark(ctx context.Context, store backend.Backend, tries []*try,
 
 // releaseBoth releases leases of both stores side by side: one that hangs must not keep
 // the other's from those who need that alone.
-func (b *Backend) releaseBoth(ctx context.Context, olds, news []backend.Lease) error {
+func (b *Backend) releaseBoth(ctx context.Context, olds, news []backend.Held) error {
 	var oldErr, newErr error
 	atOnce(func() error { oldErr = b.releaseAll(ctx, b.old, olds); return nil },
 		func() error { newErr = b.releaseAll(ctx, b.new, news); return nil })
 	return errors.Join(newErr, oldErr)
 }
 
-func (b *Backend) releaseAll(ctx context.Context, store backend.Backend, held []backend.Lease) error {
+func (b *Backend) releaseAll(ctx context.Context, store backend.Backend, held []backend.Held) error {
 	if len(held) == 0 {
 		return nil
 	}

@@ -53,7 +53,7 @@ func (c *caller) win() backend.Lease {
 
 func (c *caller) renew(l backend.Lease) backend.Answer {
 	c.t.Helper()
-	a, err := c.Renew(context.Background(), []backend.Lease{l})
+	a, err := c.Renew(context.Background(), []backend.Held{l.Held()})
 	if err != nil {
 		c.t.Fatalf("%s renews: %v", c.me.ID, err)
 	}

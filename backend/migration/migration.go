@@ -237,6 +237,6 @@ func (b *Backend) Close() error {
 }
 
 // Mark implements [backend.Backend]: a migration is not moved again.
-func (b *Backend) Mark(context.Context, []backend.Lease) ([]backend.Answer, error) {
+func (b *Backend) Mark(context.Context, []backend.Held) ([]backend.Answer, error) {
 	return nil, fmt.Errorf("migration: move: %w: one migration at a time", backend.ErrInvalid)
 }

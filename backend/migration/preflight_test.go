@@ -63,7 +63,7 @@ func TestRightsToTheNewStoreAreTriedBeforeTheOldOneIsAsked(t *testing.T) {
 		asked = wire.Count("Acquire")
 		for _, a := range answers {
 			if a.Outcome == backend.Granted {
-				if err := b.Release(t.Context(), []backend.Lease{a.Lease}); err != nil {
+				if err := b.Release(t.Context(), []backend.Held{a.Lease.Held()}); err != nil {
 					t.Fatal(err)
 				}
 			}

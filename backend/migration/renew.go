@@ -10,7 +10,7 @@ import (
 
 // Renew implements [backend.Backend]. At stage Both a lease is renewed if it is in
 // both stores, and trusted for the lesser time of the two.
-func (b *Backend) Renew(ctx context.Context, held []backend.Lease) ([]backend.Answer, error) {
+func (b *Backend) Renew(ctx context.Context, held []backend.Held) ([]backend.Answer, error) {
 	if err := b.enter(ctx, held[0].Holder.Nonce); err != nil {
 		return nil, err
 	}
@@ -57,7 +57,7 @@ func item(answers []backend.Answer, i int, err error) (a backend.Answer) {
 }
 
 // Release implements [backend.Backend].
-func (b *Backend) Release(ctx context.Context, held []backend.Lease) error {
+func (b *Backend) Release(ctx context.Context, held []backend.Held) error {
 	if err := b.enter(ctx, ""); err != nil {
 		return err
 	}
@@ -66,7 +66,7 @@ func (b *Backend) Release(ctx context.Context, held []backend.Lease) error {
 	case From:
 		return b.old.Release(ctx, held)
 	case To:
-		var olds []backend.Lease // that a bid may have left there
+		var olds []backend.Held // that a bid may have left there
 		b.mu.Lock()
 		for _, l := range held {
 			if p := b.pairs[l.Election]; p != nil && l.Term == 0 && !b.alone(p) {

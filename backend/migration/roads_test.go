@@ -186,7 +186,7 @@ func TestTheOldLeaseIsGivenBackThoughTheNewStoreIsAway(t *testing.T) {
 		held := c.win()
 		wire.Decide(func(conformance.Call) conformance.Fate { return conformance.Fate{Err: backend.ErrUnavailable} })
 		held.End = backend.Failed
-		if err := c.Release(context.Background(), []backend.Lease{held}); !errors.Is(err, backend.ErrUnavailable) {
+		if err := c.Release(context.Background(), []backend.Held{held.Held()}); !errors.Is(err, backend.ErrUnavailable) {
 			t.Errorf("a release of which half is not known: %v", err)
 		}
 		if l := call(t, p.old.Backend(), "reader").look(); !l.Vacant() {

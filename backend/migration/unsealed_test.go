@@ -181,7 +181,7 @@ type deposing struct {
 	store store
 }
 
-func (d deposing) Mark(ctx context.Context, held []backend.Lease) ([]backend.Answer, error) {
+func (d deposing) Mark(ctx context.Context, held []backend.Held) ([]backend.Answer, error) {
 	if err := d.store.Backend().Request(ctx, []backend.Request{{Election: held[0].Election, Term: held[0].Term, Kind: backend.Depose}}); err != nil {
 		return nil, err
 	}

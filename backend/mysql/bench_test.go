@@ -85,7 +85,7 @@ func BenchmarkRenew10000(b *testing.B) {
 	eachKind(b, func(b *testing.B, k testbed.Kind) {
 		_, n, held := manyHeld(b, k)
 		measure(b, func() {
-			answers, err := n.Renew(b.Context(), held)
+			answers, err := n.Renew(b.Context(), testbed.Held(held...))
 			held = granted(b, answers, err)
 		})
 	})
@@ -127,7 +127,7 @@ func BenchmarkOneRenewal(b *testing.B) {
 		n := newLab(b, k).node(b, "n")
 		held := []backend.Lease{n.lead("a", 10*time.Second)}
 		measure(b, func() {
-			answers, err := n.Renew(b.Context(), held)
+			answers, err := n.Renew(b.Context(), testbed.Held(held...))
 			held = granted(b, answers, err)
 		})
 	})

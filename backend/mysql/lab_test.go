@@ -121,7 +121,7 @@ func (n *node) lead(election string, ttl time.Duration) backend.Lease {
 func (n *node) renew(l backend.Lease) (backend.Answer, error) {
 	ctx, cancel := n.ctx()
 	defer cancel()
-	answers, err := n.Renew(ctx, []backend.Lease{l})
+	answers, err := n.Renew(ctx, []backend.Held{l.Held()})
 	if len(answers) != 1 {
 		return backend.Answer{Err: err}, err
 	}
@@ -141,7 +141,7 @@ func (n *node) release(l backend.Lease, how backend.End) error {
 	ctx, cancel := n.ctx()
 	defer cancel()
 	l.End = how
-	return n.Release(ctx, []backend.Lease{l})
+	return n.Release(ctx, []backend.Held{l.Held()})
 }
 
 // number asks the server for one number.

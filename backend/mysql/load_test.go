@@ -53,8 +53,8 @@ func TestStatementsAreAsFewAsDocumented(t *testing.T) {
 			most int64
 			call func() error
 		}{
-			{"renewing 2500 leases", 6, func() error { _, err := leader.Renew(ctx, held); return err }},
-			{"renewing one lease", 2, func() error { _, err := leader.Renew(ctx, held[:1]); return err }},
+			{"renewing 2500 leases", 6, func() error { _, err := leader.Renew(ctx, testbed.Held(held...)); return err }},
+			{"renewing one lease", 2, func() error { _, err := leader.Renew(ctx, testbed.Held(held[:1]...)); return err }},
 			{"reading 2500 leases", 3, func() error { _, err := follower.Observe(ctx, held); return err }},
 			{"reading one lease", 1, func() error { _, err := follower.Observe(ctx, held[:1]); return err }},
 			{"a leader's member record", 1, func() error { return member(leader) }},

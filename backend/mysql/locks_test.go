@@ -38,7 +38,7 @@ func TestALockedRowCostsNobodyElseItsLease(t *testing.T) {
 				quick(t, 250*time.Millisecond, "Renew with one row locked", func() time.Duration {
 					began := time.Now()
 					var err error
-					if answers, err = n.Renew(ctx, held); err != nil {
+					if answers, err = n.Renew(ctx, testbed.Held(held...)); err != nil {
 						t.Fatalf("Renew with one row locked: %v", err)
 					}
 					return time.Since(began)
@@ -51,7 +51,7 @@ func TestALockedRowCostsNobodyElseItsLease(t *testing.T) {
 						t.Errorf("%s: %v, %v; a batch of twenty with one locked row renews the other nineteen", held[i].Election, a.Outcome, a.Err)
 					}
 				}
-				if err := n.Release(ctx, held[6:8]); err == nil {
+				if err := n.Release(ctx, testbed.Held(held[6:8]...)); err == nil {
 					t.Error("Release of a locked row: no error; after nil none of the leases is held")
 				}
 				if !n.see("e006").Vacant() || n.see("e007").Vacant() {
@@ -159,7 +159,7 @@ func TestAStatementThatWaitsIsGoneSoonAfterItsClient(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), 250*time.Millisecond)
 				defer cancel()
 				began := time.Now()
-				answers, err := n.Renew(ctx, []backend.Lease{held})
+				answers, err := n.Renew(ctx, []backend.Held{held.Held()})
 				if err == nil || backend.Class(err) != backend.ErrUnavailable || answers[0].Outcome != backend.Unknown {
 					t.Errorf("%s: Renew: %v %+v, want unknown and unavailable", what, err, answers)
 				}

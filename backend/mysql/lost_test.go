@@ -76,7 +76,7 @@ func TestAnAnswerThatIsLostLeavesNothingGranted(t *testing.T) {
 						t.Fatalf("never granted, or not what the store has: %+v, %+v", lease, got)
 					}
 					for range 10 {
-						a, err := call(func(ctx context.Context) ([]backend.Answer, error) { return n.Renew(ctx, []backend.Lease{lease}) })
+						a, err := call(func(ctx context.Context) ([]backend.Answer, error) { return n.Renew(ctx, []backend.Held{lease.Held()}) })
 						if err == nil && a.Outcome == backend.Granted {
 							lease = a.Lease
 							break
@@ -108,7 +108,7 @@ func TestAnAnswerThatIsLostLeavesNothingGranted(t *testing.T) {
 						t.Errorf("the request is %+v, want %+v", got.Request, request)
 					}
 					lease.End = backend.Released
-					try(func(ctx context.Context) error { return n.Release(ctx, []backend.Lease{lease}) })
+					try(func(ctx context.Context) error { return n.Release(ctx, []backend.Held{lease.Held()}) })
 					if got := other.see("a"); !got.Vacant() || got.End != backend.Released || got.Term != lease.Term {
 						t.Errorf("after the release: %+v", got)
 					}
@@ -202,22 +202,22 @@ func TestARequestThatArrivesLateDoesNothing(t *testing.T) {
 		then func(w *world) // what happens while it is on its way
 	}{
 		"a renewal after another grant": {onTheWire["renew"],
-			func(ctx context.Context, w *world) { w.n.Renew(ctx, []backend.Lease{w.lease}) },
+			func(ctx context.Context, w *world) { w.n.Renew(ctx, []backend.Held{w.lease.Held()}) },
 			func(w *world) { w.other.lead("a", ttl) }},
 		"a renewal after a release": {onTheWire["renew"],
-			func(ctx context.Context, w *world) { w.n.Renew(ctx, []backend.Lease{w.lease}) },
+			func(ctx context.Context, w *world) { w.n.Renew(ctx, []backend.Held{w.lease.Held()}) },
 			func(w *world) { w.n.release(w.lease, backend.Released) }},
 		"a renewal after an own new grant": {onTheWire["renew"],
-			func(ctx context.Context, w *world) { w.n.Renew(ctx, []backend.Lease{w.lease}) },
+			func(ctx context.Context, w *world) { w.n.Renew(ctx, []backend.Held{w.lease.Held()}) },
 			func(w *world) { w.n.lead("a", ttl) }},
 		"a release after an own new grant": {onTheWire["release"],
-			func(ctx context.Context, w *world) { w.n.Release(ctx, []backend.Lease{w.lease}) },
+			func(ctx context.Context, w *world) { w.n.Release(ctx, []backend.Held{w.lease.Held()}) },
 			func(w *world) { w.n.lead("a", ttl) }},
 		"a release of whatever is held, after an own new grant": {onTheWire["release"],
-			func(ctx context.Context, w *world) { w.n.Release(ctx, []backend.Lease{{Election: "a"}}) },
+			func(ctx context.Context, w *world) { w.n.Release(ctx, []backend.Held{{Election: "a"}}) },
 			func(w *world) { w.n.lead("a", ttl) }},
 		"a release after another grant": {onTheWire["release"],
-			func(ctx context.Context, w *world) { w.n.Release(ctx, []backend.Lease{w.lease}) },
+			func(ctx context.Context, w *world) { w.n.Release(ctx, []backend.Held{w.lease.Held()}) },
 			func(w *world) { w.other.lead("a", ttl) }},
 		"a bid after a renewal": {onTheWire["grant"],
 			func(ctx context.Context, w *world) {

@@ -99,13 +99,13 @@ func TestHostileRowsAreShownHarmlessly(t *testing.T) {
 				t.Errorf("a planted row can be taken over by who has watched it: %+v, %v", answer, err)
 			}
 		}
-		if _, err := l.admin.Exec(`INSERT INTO election_member VALUES (?, ?, ?, ?, ?, 18446744073709551615, UTC_TIMESTAMP(6))`, hostile[:60], hostile, hostile, hostile, hostile[:30]); err != nil {
+		if _, err := l.admin.Exec(`INSERT INTO election_member VALUES (?, ?, ?, ?, ?, ?, 18446744073709551615, UTC_TIMESTAMP(6))`, hostile[:60], hostile, hostile, hostile, hostile[:30], hostile); err != nil {
 			t.Fatal(err)
 		}
 		ctx, cancel := n.ctx()
 		defer cancel()
 		members, err := n.Members(ctx, "", 10)
-		if err != nil || len(members) != 1 || backend.CleanCandidate(members[0].Candidate) != members[0].Candidate {
+		if err != nil || len(members) != 1 || backend.CleanMember(members[0]) != members[0] {
 			t.Errorf("a planted member is handed on as it is: %+v, %v", members, err)
 		}
 	})

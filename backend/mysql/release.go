@@ -14,7 +14,7 @@ import (
 //
 // A lease that another server wrote last is not held: no server renews it, and
 // who comes next watches it whatever we write.
-func (b *Backend) Release(ctx context.Context, held []backend.Lease) error {
+func (b *Backend) Release(ctx context.Context, held []backend.Held) error {
 	if err := b.enter(""); err != nil {
 		return err
 	}
@@ -33,7 +33,7 @@ func (b *Backend) Release(ctx context.Context, held []backend.Lease) error {
 	return failed
 }
 
-func (s *session) release(ctx context.Context, part []backend.Lease) error {
+func (s *session) release(ctx context.Context, part []backend.Held) error {
 	nonce := s.backend.guard.Nonce()
 	names := make([]string, len(part))
 	for n, l := range part {

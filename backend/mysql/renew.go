@@ -12,16 +12,16 @@ import (
 // Renew implements [backend.Backend]. For each chunk, on one connection: one
 // UPDATE that gives all of them one fresh heartbeat, then one reading. A lease counts
 // as renewed only if it reads back with that heartbeat.
-func (b *Backend) Renew(ctx context.Context, held []backend.Lease) ([]backend.Answer, error) {
+func (b *Backend) Renew(ctx context.Context, held []backend.Held) ([]backend.Answer, error) {
 	return b.renew(ctx, "renew", held)
 }
 
 // Mark implements [backend.Backend].
-func (b *Backend) Mark(ctx context.Context, held []backend.Lease) ([]backend.Answer, error) {
+func (b *Backend) Mark(ctx context.Context, held []backend.Held) ([]backend.Answer, error) {
 	return b.renew(ctx, "mark", held)
 }
 
-func (b *Backend) renew(ctx context.Context, verb string, held []backend.Lease) ([]backend.Answer, error) {
+func (b *Backend) renew(ctx context.Context, verb string, held []backend.Held) ([]backend.Answer, error) {
 	if err := b.enter(held[0].Holder.Nonce); err != nil {
 		return nil, err
 	}
@@ -34,7 +34,7 @@ func (b *Backend) renew(ctx context.Context, verb string, held []backend.Lease) 
 	paces := make(map[pace][]int, 1)
 	for i, l := range held {
 		p := pace{ttl: l.TTL, renew: l.Renew}
-		if verb == "move" {
+		if verb == "mark" {
 			p.to, p.from = l.MovedTo, l.MovedFrom
 		}
 		paces[p] = append(paces[p], i)
@@ -52,7 +52,7 @@ func (b *Backend) renew(ctx context.Context, verb string, held []backend.Lease) 
 	return answers, nil
 }
 
-func (s *session) renew(ctx context.Context, verb string, held []backend.Lease, part []int, answers []backend.Answer) error {
+func (s *session) renew(ctx context.Context, verb string, held []backend.Held, part []int, answers []backend.Answer) error {
 	first := held[part[0]]
 	heartbeat := newHeartbeat()
 	args := make([]any, 0, 2*len(part)+5)
@@ -60,12 +60,12 @@ func (s *session) renew(ctx context.Context, verb string, held []backend.Lease, 
 	seen := make([]backend.Lease, len(part))
 	for n, i := range part {
 		l := held[i]
-		names[n], seen[n] = l.Election, l
+		names[n], seen[n] = l.Election, backend.Lease{Election: l.Election, Holder: l.Holder, Term: l.Term}
 		args = append(args, []byte(l.Election), l.Term)
 	}
 	args = append(args, []byte(first.Holder.Nonce), heartbeat, microseconds(first.TTL), microseconds(first.Renew), microseconds(first.TTL))
 	text := renewSQL
-	if verb == "move" {
+	if verb == "mark" {
 		text = moveSQL
 		args = append(args, []byte(first.MovedTo), []byte(first.MovedFrom))
 	}

@@ -198,9 +198,9 @@ func TestAServerThatHangsHangsNobody(t *testing.T) {
 		held := n.lead("a", time.Second)
 		s.Stop(t)
 		for what, call := range map[string]func(context.Context) error{
-			"renew":    func(ctx context.Context) error { _, err := n.Renew(ctx, []backend.Lease{held}); return err },
+			"renew":    func(ctx context.Context) error { _, err := n.Renew(ctx, []backend.Held{held.Held()}); return err },
 			"observe":  func(ctx context.Context) error { _, err := n.Observe(ctx, []backend.Lease{held}); return err },
-			"release":  func(ctx context.Context) error { return n.Release(ctx, []backend.Lease{held}) },
+			"release":  func(ctx context.Context) error { return n.Release(ctx, []backend.Held{held.Held()}) },
 			"list":     func(ctx context.Context) error { _, err := n.List(ctx, "", 1); return err },
 			"announce": func(ctx context.Context) error { return n.Announce(ctx, backend.Member{Candidate: n.me, TTL: 1}) },
 			"acquire": func(ctx context.Context) error {

@@ -43,7 +43,7 @@ func TestATermDoesNotRepeatWhenACrashUndoesAGrant(t *testing.T) {
 		l.exec(t, `UPDATE election_lease l JOIN leases s ON s.name = l.name SET l.holder = s.holder, l.nonce = s.nonce, l.term = s.term, l.heartbeat = s.heartbeat, l.renewed_at = s.renewed_at, l.elected_at = s.elected_at`,
 			`UPDATE election_term t JOIN terms s ON s.name = t.name SET t.term = s.term`)
 		// The crash has made n the holder again. It lets go, which writes the record anew.
-		if err := n.Release(t.Context(), []backend.Lease{{Election: "a"}}); err != nil {
+		if err := n.Release(t.Context(), []backend.Held{{Election: "a"}}); err != nil {
 			t.Fatal(err)
 		}
 		if second := other.lead("a", time.Second); second.Term <= first.Term {

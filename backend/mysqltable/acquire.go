@@ -139,8 +139,9 @@ func (b *Backend) made(ctx context.Context, conn *sql.Conn, key string, cause er
 
 // giveBack releases a lease whose row is somebody else's, or that may not be kept.
 func (b *Backend) giveBack(ctx context.Context, v *view, cause error) backend.Answer {
-	v.inner.End = backend.Failed
-	if err := b.release(ctx, []backend.Lease{v.inner}); err != nil {
+	held := v.inner.Held()
+	held.End = backend.Failed
+	if err := b.release(ctx, []backend.Held{held}); err != nil {
 		return backend.Answer{Err: err}
 	}
 	now, err := b.look(ctx, []string{v.inner.Election})

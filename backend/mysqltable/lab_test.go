@@ -171,7 +171,7 @@ func (n *node) renew(l backend.Lease) backend.Answer {
 	n.t.Helper()
 	ctx, cancel := n.ctx()
 	defer cancel()
-	answers, err := n.Renew(ctx, []backend.Lease{l})
+	answers, err := n.Renew(ctx, []backend.Held{l.Held()})
 	if len(answers) != 1 {
 		return backend.Answer{Err: err}
 	}
@@ -183,7 +183,7 @@ func (n *node) release(l backend.Lease) {
 	ctx, cancel := n.ctx()
 	defer cancel()
 	l.End = backend.Released
-	if err := n.Release(ctx, []backend.Lease{l}); err != nil {
+	if err := n.Release(ctx, []backend.Held{l.Held()}); err != nil {
 		n.t.Fatal(err)
 	}
 }

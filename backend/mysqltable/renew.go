@@ -11,7 +11,7 @@ import (
 
 // Renew implements [backend.Backend]: the leases, then their rows, and then a
 // reading of the rows, which alone says whether they are ours and for how long.
-func (b *Backend) Renew(ctx context.Context, held []backend.Lease) ([]backend.Answer, error) {
+func (b *Backend) Renew(ctx context.Context, held []backend.Held) ([]backend.Answer, error) {
 	if err := b.serve(ctx, held[0].Holder); err != nil {
 		return nil, err
 	}
@@ -22,7 +22,7 @@ func (b *Backend) Renew(ctx context.Context, held []backend.Lease) ([]backend.An
 // Mark implements [backend.Backend]. The seal of a row is a time that the other
 // programs never see pass. It is there before the mark beside the lease says so,
 // and goes after that is gone.
-func (b *Backend) Mark(ctx context.Context, held []backend.Lease) ([]backend.Answer, error) {
+func (b *Backend) Mark(ctx context.Context, held []backend.Held) ([]backend.Answer, error) {
 	if err := b.serve(ctx, held[0].Holder); err != nil {
 		return nil, err
 	}
@@ -57,7 +57,7 @@ var errUnsealed = fmt.Errorf("%w: the row is locked by another transaction, and 
 
 // keepRows renews the rows of those leases that were renewed, and turns the answers
 // about leases into answers about both.
-func (b *Backend) keepRows(ctx context.Context, verb string, held []backend.Lease, answers []backend.Answer, failed error) ([]backend.Answer, error) {
+func (b *Backend) keepRows(ctx context.Context, verb string, held []backend.Held, answers []backend.Answer, failed error) ([]backend.Answer, error) {
 	if len(answers) != len(held) {
 		return answers, failed
 	}
@@ -128,14 +128,14 @@ func (b *Backend) lost(v *view) error {
 
 // Release implements [backend.Backend]: the rows, which become nobody's, of long
 // ago; then the leases.
-func (b *Backend) Release(ctx context.Context, held []backend.Lease) error {
+func (b *Backend) Release(ctx context.Context, held []backend.Held) error {
 	if err := b.serve(ctx, backend.Candidate{}); err != nil {
 		return err
 	}
 	return b.release(ctx, held)
 }
 
-func (b *Backend) release(ctx context.Context, held []backend.Lease) error {
+func (b *Backend) release(ctx context.Context, held []backend.Held) error {
 	me := b.self()
 	if me.Nonce == "" {
 		return nil // it never held anything
@@ -149,7 +149,7 @@ func (b *Backend) release(ctx context.Context, held []backend.Lease) error {
 		return err
 	}
 	keys, errs := b.keysOf(names)
-	var ends []backend.Lease // each in the term in which it was found
+	var ends []backend.Held // each in the term in which it was found
 	var mine, holders, times []string
 	for i, l := range leases {
 		term := held[i].Term

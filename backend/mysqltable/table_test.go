@@ -188,7 +188,7 @@ func TestASealKeepsOtherProgramsOut(t *testing.T) {
 		held.MovedTo = "elsewhere"
 		ctx, cancel := a.ctx()
 		defer cancel()
-		got, err := a.Mark(ctx, []backend.Lease{held})
+		got, err := a.Mark(ctx, []backend.Held{held.Held()})
 		if err != nil || got[0].Outcome != backend.Granted || got[0].MovedTo != "elsewhere" {
 			t.Fatalf("a move by the holder: %+v, %v", got, err)
 		}
@@ -205,7 +205,7 @@ func TestASealKeepsOtherProgramsOut(t *testing.T) {
 		}
 		l.elect(t, "jobs", "other-1", "timestamp = UNIX_TIMESTAMP() + 365 * 86400")
 		back.MovedTo = ""
-		if got, err = b.Mark(ctx, []backend.Lease{back}); err != nil || got[0].Outcome != backend.Granted {
+		if got, err = b.Mark(ctx, []backend.Held{back.Held()}); err != nil || got[0].Outcome != backend.Granted {
 			t.Fatalf("going back: %+v, %v", got, err)
 		}
 		b.release(got[0].Lease)

@@ -167,7 +167,7 @@ func (c *cache) shows(path string, what shown) bool {
 
 // unread drops what was read of elections, which are held here now: nobody reads it. Who
 // is about to hears that it has changed.
-func (c *cache) unread(held []backend.Lease) {
+func (c *cache) unread(held []backend.Held) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.entries) == 0 {

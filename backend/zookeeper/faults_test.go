@@ -171,7 +171,7 @@ func (c *client) outlasts(t testing.TB, leader *testbed.ZooKeeperServer, held ba
 	for {
 		start := time.Now()
 		ctx, cancel := context.WithTimeout(t.Context(), ttl/4)
-		answers, err := c.Renew(ctx, []backend.Lease{held})
+		answers, err := c.Renew(ctx, []backend.Held{held.Held()})
 		cancel()
 		if err == nil && answers[0].Outcome == backend.Granted {
 			deadline = start.Add(answers[0].ValidFor)

@@ -110,7 +110,7 @@ func (c *client) win(t testing.TB, name string) (l backend.Lease) {
 func (c *client) renew(held ...backend.Lease) ([]backend.Answer, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	return c.Renew(ctx, held)
+	return c.Renew(ctx, testbed.Held(held...))
 }
 
 // keep renews a lease, which must be granted.
@@ -125,7 +125,7 @@ func (c *client) keep(t testing.TB, held backend.Lease) {
 func (c *client) release(held ...backend.Lease) error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	return c.Release(ctx, held)
+	return c.Release(ctx, testbed.Held(held...))
 }
 
 // answers returns nil if the servers in o answer.

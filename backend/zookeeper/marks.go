@@ -20,7 +20,7 @@ import (
 // When a seal is broken, whoever stands first in the queue leads. So nodes of other
 // programs that came before ours, and have waited behind the seal, are deleted with
 // it. None of them leads; Curator's members queue again, behind ours.
-func (b *Backend) Mark(ctx context.Context, held []backend.Lease) ([]backend.Answer, error) {
+func (b *Backend) Mark(ctx context.Context, held []backend.Held) ([]backend.Answer, error) {
 	start := time.Now()
 	if err := b.enter(held[0].Holder.Nonce); err != nil {
 		return nil, err
@@ -39,7 +39,7 @@ func (b *Backend) Mark(ctx context.Context, held []backend.Lease) ([]backend.Ans
 		})
 		return b.trust(ctx, s, id, start, answers)
 	}); err != nil {
-		return answers, b.fail("move", err)
+		return answers, b.fail("mark", err)
 	}
 	if !slices.Contains(errs, nil) { // nothing was learnt at all
 		return answers, answers[0].Err
@@ -48,7 +48,7 @@ func (b *Backend) Mark(ctx context.Context, held []backend.Lease) ([]backend.Ans
 }
 
 // move is Mark for one lease. The error leaves the outcome unknown.
-func (b *Backend) move(ctx context.Context, s *session, id int64, l backend.Lease) (backend.Answer, error) {
+func (b *Backend) move(ctx context.Context, s *session, id int64, l backend.Held) (backend.Answer, error) {
 	for range 8 {
 		o := b.mine(l.Election)
 		r, err := s.cache.plain(ctx, data, b.layout.recordOf(l.Election))

@@ -19,7 +19,7 @@ func (c *client) mark(t testing.TB, held backend.Lease, to string) backend.Lease
 	held.MovedTo = to
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
-	answers, err := c.Mark(ctx, []backend.Lease{held})
+	answers, err := c.Mark(ctx, []backend.Held{held.Held()})
 	if err != nil || answers[0].Outcome != backend.Granted || answers[0].MovedTo != to {
 		t.Fatalf("a move to %q: want granted, got %+v, %v", to, answers, err)
 	}
@@ -165,7 +165,7 @@ func TestAMoveWhoseAnswerIsLost(t *testing.T) {
 			held.MovedTo = to
 			proxy.CutReplies(true)
 			ctx, cancel := context.WithTimeout(t.Context(), ttl/4)
-			answers, err := a.Mark(ctx, []backend.Lease{held})
+			answers, err := a.Mark(ctx, []backend.Held{held.Held()})
 			cancel()
 			if err == nil || len(answers) > 0 && answers[0].Outcome == backend.Granted {
 				t.Fatalf("%s: a move whose answer is lost: want no outcome, got %+v, %v", layout, answers, err)

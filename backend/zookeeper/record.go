@@ -146,7 +146,7 @@ func (r *record) held(nonce string, term uint64) bool {
 
 // grants reports whether the record tells everybody of this lease, which hangs on a grant
 // in a session. Who follows it would watch for renewals of another, otherwise.
-func (r *record) grants(l backend.Lease, session int64, grant int) bool {
+func (r *record) grants(l backend.Held, session int64, grant int) bool {
 	return r.held(l.Holder.Nonce, l.Term) && r.Making == "" && r.Holder.Session == sessionName(session) && r.Holder.Grant == grant
 }
 

@@ -11,11 +11,11 @@ import (
 
 // Release ends leases: one transaction marks the record and deletes the node. What
 // stands in a queue is withdrawn.
-func (b *Backend) Release(ctx context.Context, held []backend.Lease) error {
+func (b *Backend) Release(ctx context.Context, held []backend.Held) error {
 	if err := b.enter(""); err != nil {
 		return err
 	}
-	var ours []backend.Lease
+	var ours []backend.Held
 	b.mu.Lock()
 	for _, l := range held {
 		if b.own[l.Election] != nil {
@@ -53,7 +53,7 @@ func (b *Backend) Release(ctx context.Context, held []backend.Lease) error {
 	return failed
 }
 
-func (b *Backend) release(ctx context.Context, s *session, l backend.Lease) error {
+func (b *Backend) release(ctx context.Context, s *session, l backend.Held) error {
 	if l.Term == 0 {
 		if err := b.settle(ctx, s, l.Election); err != nil {
 			return err

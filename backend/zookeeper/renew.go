@@ -21,7 +21,7 @@ const maxMulti = 256 << 10
 //
 // The checks travel with the write through the ensemble's leader, so that a
 // follower that has been cut off cannot answer them.
-func (b *Backend) Renew(ctx context.Context, held []backend.Lease) ([]backend.Answer, error) {
+func (b *Backend) Renew(ctx context.Context, held []backend.Held) ([]backend.Answer, error) {
 	start := time.Now()
 	if err := b.enter(held[0].Holder.Nonce); err != nil {
 		return nil, err
@@ -40,7 +40,7 @@ func (b *Backend) Renew(ctx context.Context, held []backend.Lease) ([]backend.An
 	}
 }
 
-func (b *Backend) renewAll(ctx context.Context, s *session, start time.Time, held []backend.Lease) ([]backend.Answer, error) {
+func (b *Backend) renewAll(ctx context.Context, s *session, start time.Time, held []backend.Held) ([]backend.Answer, error) {
 	id, err := b.prepare(ctx, s, held[0].Holder)
 	if err != nil {
 		return nil, b.fail("renew", err)
@@ -114,7 +114,7 @@ func (b *Backend) renewAll(ctx context.Context, s *session, start time.Time, hel
 }
 
 // renew renews the items of one transaction, in the order of their grants.
-func (b *Backend) renew(ctx context.Context, s *session, id int64, held []backend.Lease, batch []int, answers []backend.Answer) error {
+func (b *Backend) renew(ctx context.Context, s *session, id int64, held []backend.Held, batch []int, answers []backend.Answer) error {
 	batch = slices.Clone(batch)
 	for try := 0; len(batch) > 0; try++ {
 		if try == 8 {
@@ -222,7 +222,7 @@ func renewed(o own, heartbeats *heartbeats) backend.Answer {
 
 // recount reads the records and nodes of a batch, answers what is lost or may not be
 // read, and returns the rest.
-func (b *Backend) recount(ctx context.Context, s *session, id int64, held []backend.Lease, batch []int, answers []backend.Answer) ([]int, error) {
+func (b *Backend) recount(ctx context.Context, s *session, id int64, held []backend.Held, batch []int, answers []backend.Answer) ([]int, error) {
 	errs := make([]error, len(batch))
 	keep := make([]bool, len(batch))
 	each(len(batch), func(k int) {
@@ -280,7 +280,7 @@ func (b *Backend) recount(ctx context.Context, s *session, id int64, held []back
 
 // recheck makes sure that the nodes at fixed paths are ours, and not others' that
 // have come in their place: a check by path cannot tell. And it reads whom they name.
-func (b *Backend) recheck(ctx context.Context, s *session, held []backend.Lease, batch []int, mine []own, answers []backend.Answer) error {
+func (b *Backend) recheck(ctx context.Context, s *session, held []backend.Held, batch []int, mine []own, answers []backend.Answer) error {
 	errs := make([]error, len(batch))
 	each(len(batch), func(k int) {
 		a, election := &answers[batch[k]], held[batch[k]].Election

@@ -222,7 +222,7 @@ func (b timed) Acquire(ctx context.Context, bids []backend.Bid) ([]backend.Answe
 	return b.Backend.Acquire(ctx, bids)
 }
 
-func (b timed) Release(ctx context.Context, held []backend.Lease) error {
+func (b timed) Release(ctx context.Context, held []backend.Held) error {
 	defer b.clock("release")()
 	return b.Backend.Release(ctx, held)
 }

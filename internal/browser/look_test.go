@@ -85,6 +85,7 @@ func TestWhatIsWrongComesFirst(t *testing.T) {
 	}
 	lead(t, a, "mail/digest")
 	join(t, a, "billing/nightly", "billing/invoices", "reports/weekly")
+	announce(t, store, "web-3.example", "reports/weekly") // without a candidate a vacant election is no alarm
 	paused := join(t, a, "zoo/keeper")[0]
 	lead(t, b, "zoo/keeper")
 	paused.Pause()
@@ -242,5 +243,14 @@ func TestAThousandElectionsStayUsable(t *testing.T) {
 		p.says("#count", "1 of 1,000 elections")
 		p.says("#rows", "tenant-0042/billing")
 		p.until("one row is left", "document.querySelectorAll('#rows li').length === 1")
+	}
+}
+
+// announce makes a process that campaigns for an election, and never bids.
+func announce(t *testing.T, store *memory.Store, id, name string) {
+	t.Helper()
+	m := backend.Member{Candidate: backend.Candidate{ID: id, Nonce: backend.NewNonce()}, TTL: time.Hour, Elections: name + "\n"}
+	if err := store.Backend().Announce(t.Context(), m); err != nil {
+		t.Fatal(err)
 	}
 }
