@@ -37,7 +37,7 @@ func (m *Manager) Check(ctx context.Context) error {
 
 func (m *Manager) campaigns() (names string) {
 	done := make(chan struct{})
-	if m.tell(func(time.Duration) any {
+	if m.tell(func(time.Duration) input {
 		names = backend.ElectionList(m.machine.campaigns)
 		close(done)
 		return nil

@@ -122,11 +122,13 @@ func (e *Election) Watch(callback func(Event)) (stop func()) {
 
 // Pause makes this process step down, if it leads, and not campaign until Resume.
 // It returns at once.
-func (e *Election) Pause() { e.manager.tell(func(time.Duration) any { return suspend{&e.elec, true} }) }
+func (e *Election) Pause() {
+	e.manager.tell(func(time.Duration) input { return suspend{&e.elec, true} })
+}
 
 // Resume ends Pause.
 func (e *Election) Resume() {
-	e.manager.tell(func(time.Duration) any { return suspend{&e.elec, false} })
+	e.manager.tell(func(time.Duration) input { return suspend{&e.elec, false} })
 }
 
 // Resign ends the present leadership in order: not leading, the function's context
@@ -137,8 +139,8 @@ func (e *Election) Resume() {
 // not led does nothing. A lead function that calls it waits for itself: it should
 // return instead.
 func (e *Election) Resign(ctx context.Context) error {
-	return e.await(ctx, func(done chan error) any {
-		if !e.elec.leading && !e.elec.running && e.elec.own != ownHeld {
+	return e.await(ctx, func(done chan error) input {
+		if e.elec.phase.bids() {
 			done <- nil
 			return nil
 		}
@@ -154,7 +156,7 @@ func (e *Election) Resign(ctx context.Context) error {
 func (e *Election) Leave(ctx context.Context) error { return e.leave(ctx, backend.Released) }
 
 func (e *Election) leave(ctx context.Context, end backend.End) error {
-	return e.await(ctx, func(done chan error) any {
+	return e.await(ctx, func(done chan error) input {
 		e.waiters = append(e.waiters, waiter{what: untilGone, done: done})
 		return leave{&e.elec, end}
 	})
@@ -219,9 +221,9 @@ func (e *Election) ask(ctx context.Context, kind backend.RequestKind, id string)
 
 // await has the loop run f, which makes an input and sees to it that done is
 // told, and waits for that.
-func (e *Election) await(ctx context.Context, f func(done chan error) any) error {
+func (e *Election) await(ctx context.Context, f func(done chan error) input) error {
 	done := make(chan error, 1)
-	if !e.manager.tell(func(time.Duration) any {
+	if !e.manager.tell(func(time.Duration) input {
 		if e.elec.slot < 0 {
 			done <- nil
 			return nil
@@ -260,7 +262,7 @@ func (e *Election) awaitRelease(term uint64, done chan error, attempt int) {
 
 // idle reports whether nothing of ours is in the store or on its way there.
 func (e *Election) idle() bool {
-	return e.elec.own == ownNone && !e.elec.running && !e.elec.busy
+	return e.elec.phase == phaseFollowing && !e.elec.busy
 }
 
 // resolve tells those who wait for it, and returns how many they were.
@@ -320,7 +322,7 @@ func (e *Election) run(fn LeadFunc, l *Leadership) {
 	var err error
 	// Deferred: fn may end its goroutine.
 	defer func() {
-		e.manager.tell(func(time.Duration) any { return returned{&e.elec, l.Term, ReasonReturned, err} })
+		e.manager.tell(func(time.Duration) input { return returned{&e.elec, l.Term, ReasonReturned, err} })
 	}()
 	err = fn(l.Context(), l)
 }

@@ -83,7 +83,7 @@ func TestAReleaseThatWaitedDoesNotEndALaterLeadershipBeforeItsDeadline(t *testin
 	m, e := machineFor(t, backend.Guarantees{Poll: true})
 	other := &elec{name: "other"}
 	m.step(0, join{other})
-	m.step(0, campaign{other, modeAlways, false, false})
+	m.step(0, campaign{other, modeAlways, workNone})
 	now := time.Second
 	end := func(k callKind, r reply) *call {
 		t.Helper()
@@ -106,13 +106,13 @@ func TestAReleaseThatWaitedDoesNotEndALaterLeadershipBeforeItsDeadline(t *testin
 	m.step(now, tick{})
 	granted := backend.Answer{Lease: backend.Lease{Election: "jobs", Holder: m.me, Term: 7}, Outcome: backend.Granted, ValidFor: 10 * time.Second}
 	end(callAcquire, reply{answers: []backend.Answer{granted}})
-	if !e.leading {
+	if e.phase != phaseLeading {
 		t.Fatal("does not lead")
 	}
 	now = e.renewAt
 	m.step(now, tick{})
 	end(callRenew, reply{answers: []backend.Answer{{Outcome: backend.Refused}}})
-	if e.leading {
+	if e.phase == phaseLeading {
 		t.Fatal("still leads")
 	}
 	end(callRelease, reply{})
@@ -124,13 +124,13 @@ func TestAReleaseThatWaitedDoesNotEndALaterLeadershipBeforeItsDeadline(t *testin
 // It was renewed once more: the answer came when nobody waited for the function any more.
 func TestTheLeaseOfAStuckFunctionIsNotReleasedBeforeItHasRunOut(t *testing.T) {
 	m, e := machineFor(t, backend.Guarantees{Poll: true})
-	e.joins = true
+	e.work = workFunction
 	renewal := wins(t, m, e)
 	granted := reply{answers: []backend.Answer{{Lease: backend.Lease{Election: "jobs", Holder: m.me, Term: 7}, Outcome: backend.Granted, ValidFor: 10 * time.Second}}}
 	now := renewal.sent
 	m.step(now, resign{e, 7})
 	lasts := time.Duration(0)
-	for !e.stuck {
+	for e.phase != phaseStuck {
 		if c := m.flying[callRenew]; c != nil && now < e.drainBy-m.RenewEvery {
 			granted.call, lasts = c, c.sent+10*time.Second
 			m.step(now, granted)

@@ -69,13 +69,13 @@ func (l *Leadership) scope() *scope {
 // released, or with ctx's error. A lead function does not call it, but returns.
 func (l *Leadership) Resign(ctx context.Context) error {
 	e := l.election
-	return e.await(ctx, func(done chan error) any {
+	return e.await(ctx, func(done chan error) input {
 		if e.leadership.Load() != l || e.elec.term != l.Term || e.idle() {
 			done <- nil // over long since
 			return nil
 		}
 		e.awaitRelease(l.Term, done, 0)
-		if e.elec.hand {
+		if e.elec.work == workCaller {
 			return returned{&e.elec, l.Term, ReasonResigned, nil}
 		}
 		return resign{&e.elec, l.Term}
@@ -90,7 +90,7 @@ func (l *Leadership) Resign(ctx context.Context) error {
 // there is nothing to wait for when this process steps down, and work that was
 // begun may overlap with the next leader's. Check the term where it matters.
 func (e *Election) Lead(fn LeadFunc) error {
-	_, err := e.campaign(e.manager.ctx, fn, modeAlways, fn != nil, nil)
+	_, err := e.campaign(e.manager.ctx, fn, modeAlways, map[bool]work{true: workFunction, false: workNone}[fn != nil], nil)
 	return err
 }
 
@@ -105,7 +105,7 @@ func (e *Election) Run(ctx context.Context, fn LeadFunc) error {
 	}
 	// Not cancelled with ctx, but by stepping down, with the reason as its cause.
 	refused := make(chan error, 1)
-	attempt, err := e.campaign(context.WithoutCancel(ctx), fn, modeAlways, true, &waiter{what: untilRefused, done: refused})
+	attempt, err := e.campaign(context.WithoutCancel(ctx), fn, modeAlways, workFunction, &waiter{what: untilRefused, done: refused})
 	if err != nil {
 		return err
 	}
@@ -138,7 +138,7 @@ func (e *Election) Try(ctx context.Context) (*Leadership, error) {
 
 func (e *Election) once(ctx context.Context, mode mode) (*Leadership, error) {
 	elected := make(chan error, 1)
-	attempt, err := e.campaign(e.manager.ctx, nil, mode, true, &waiter{what: untilElected, done: elected})
+	attempt, err := e.campaign(e.manager.ctx, nil, mode, workCaller, &waiter{what: untilElected, done: elected})
 	if err != nil {
 		return nil, err
 	}
@@ -158,18 +158,18 @@ func (e *Election) once(ctx context.Context, mode mode) (*Leadership, error) {
 
 // campaign begins to campaign, with w waiting for what comes of it, if it is not nil.
 // attempt is for withdraw.
-func (e *Election) campaign(parent context.Context, fn LeadFunc, mode mode, joins bool, w *waiter) (attempt int, err error) {
+func (e *Election) campaign(parent context.Context, fn LeadFunc, mode mode, work work, w *waiter) (attempt int, err error) {
 	m := e.manager
 	if m.opts.Observer {
 		return 0, fmt.Errorf("election: campaign for %q: %w: this manager only observes", e.elec.name, backend.ErrInvalid)
 	}
 	started := make(chan error, 1)
-	if !m.tell(func(time.Duration) any {
+	if !m.tell(func(time.Duration) input {
 		switch {
 		case e.elec.slot < 0 || e.elec.want.leaving:
 			started <- ErrClosed
 			return nil
-		case e.elec.mode != modeNone || e.elec.running || e.elec.leading:
+		case e.elec.mode != modeNone || e.elec.phase == phaseLeading || e.elec.phase.draining():
 			started <- fmt.Errorf("election: campaign for %q: %w: it is campaigned for or led already", e.elec.name, backend.ErrInvalid)
 			return nil
 		}
@@ -180,7 +180,7 @@ func (e *Election) campaign(parent context.Context, fn LeadFunc, mode mode, join
 			e.waiters = append(e.waiters, *w)
 		}
 		started <- nil
-		return campaign{&e.elec, mode, joins, joins && fn == nil}
+		return campaign{&e.elec, mode, work}
 	}) {
 		return 0, ErrClosed
 	}
@@ -190,7 +190,7 @@ func (e *Election) campaign(parent context.Context, fn LeadFunc, mode mode, join
 
 // withdraw ends a campaign and its leadership, if there is one, and waits for it.
 func (e *Election) withdraw(ctx context.Context, attempt int) error {
-	return e.await(ctx, func(done chan error) any {
+	return e.await(ctx, func(done chan error) input {
 		if e.attempt != attempt {
 			done <- nil // somebody else's by now
 			return nil

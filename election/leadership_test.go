@@ -75,7 +75,7 @@ func TestWhoHasGivenUpACampaignIsForgotten(t *testing.T) {
 			}
 			cancel()
 		}
-		b.tell(func(time.Duration) any {
+		b.tell(func(time.Duration) input {
 			if len(e.waiters) > 0 {
 				t.Errorf("%d still wait, though their campaigns have been given up", len(e.waiters))
 			}

@@ -2,6 +2,7 @@ package election
 
 import (
 	"cmp"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -67,6 +68,7 @@ type elec struct {
 	slot int    // in machine.elections; -1: gone
 	seq  uint32 // order of joining, among those that wake at once
 	mode mode
+	work work // what runs while this process leads
 	want want // what keeps a candidate out: paused, leaving
 
 	// What the store was last seen to hold, and since when, on our own clock and
@@ -83,18 +85,12 @@ type elec struct {
 	clash   bool          // reported that another process has our id
 	denied  callKind      // reported that the store denies this call, plus one; 0: none
 
-	// What is ours. A lease may be ours in the store (own) without our leading.
-	term    uint64        // of own == ownHeld
+	phase phase
+
+	// What is ours while the phase is one that holds the lease.
+	term    uint64
 	until   time.Duration // trusted deadline: request sent + TTL − clock margin
 	lasts   time.Duration // when it has run out in the store, unless it is renewed
-	own     own
-	leading bool
-	running bool          // a lead function of ours has not returned
-	joins   bool          // whoever leads has a function to be joined
-	hand    bool          // … which is the caller of Campaign or Try
-	orderly bool          // we are stepping down of our own will: go on renewing until released
-	norenew bool          // … but the store refuses renewals (deposed)
-	stuck   bool          // the function has not returned by drainBy
 	end     backend.End   // what a release will say
 	drainBy time.Duration // when waiting for the function becomes a complaint, and renewing ends
 	lastErr error         // of the last renewal that failed, since one that did not
@@ -111,16 +107,6 @@ type elec struct {
 	at      int    // in timers; -1: none
 	told    *state // what watchers were told last
 }
-
-// own says what the store may hold under our nonce.
-type own uint8
-
-const (
-	ownNone   own = iota
-	ownMaybe      // the outcome of a bid is unknown
-	ownQueued     // a bid stands in the store's queue
-	ownHeld       // term is ours, as far as we know
-)
 
 type mode uint8
 
@@ -147,25 +133,25 @@ const many = 1000
 // is above it was planted.
 const greatest = 1<<62 - 1
 
-// Inputs of a step. Where e may be nil it stands for all elections.
+// An input of a step. Where e may be nil it stands for all elections.
+type input interface{ input() }
+
 type (
 	tick struct{}          // time has passed
 	join struct{ e *elec } // a new election; e.name is set
 
-	// Perhaps so much more time has passed than the clock has counted: the
-	// machine may have been suspended. Who holds must believe it. Who watches a
-	// lease must not.
+	// Perhaps so much more time has passed than the clock has counted: the machine may have
+	// been suspended. A holder must believe it, a challenger must not.
 	stepped struct{ by time.Duration }
 
 	campaign struct {
-		e     *elec
-		mode  mode
-		joins bool // a function will run in each leadership, and its return be told
-		hand  bool // … by the caller of Campaign or Try
+		e    *elec
+		mode mode
+		work work
 	}
 	withdraw struct { // ends campaigning and the leadership
 		e    *elec
-		done bool // and nobody will tell that the function has returned: it has
+		done bool // the function has returned, and nobody will tell
 	}
 	suspend struct {
 		e  *elec // or nil
@@ -192,6 +178,17 @@ type (
 		err     error
 	}
 )
+
+func (tick) input()     {}
+func (join) input()     {}
+func (stepped) input()  {}
+func (campaign) input() {}
+func (withdraw) input() {}
+func (suspend) input()  {}
+func (resign) input()   {}
+func (leave) input()    {}
+func (returned) input() {}
+func (reply) input()    {}
 
 // Actions that a step returns, in order.
 type action struct {
@@ -237,69 +234,13 @@ func newMachine(o Options, g backend.Guarantees, me backend.Candidate, rnd *rand
 
 // step is the machine: it takes what happened at now and returns what to do.
 // The slice is valid until the next step.
-func (m *machine) step(now time.Duration, in any) []action {
+func (m *machine) step(now time.Duration, in input) []action {
 	if now-m.expected > m.CallTimeout { // no timer is that late
 		m.woke = now
 	}
 	clear(m.out) // it keeps nothing alive
 	m.out = m.out[:0]
-	switch in := in.(type) {
-	case tick:
-	case join:
-		m.join(now, in.e)
-	case stepped:
-		for _, k := range []callKind{callAcquire, callRenew} {
-			if c := m.flying[k]; c != nil {
-				c.sent -= in.by
-			}
-		}
-		m.each(nil, func(e *elec) {
-			e.until -= in.by
-			m.settle(now, e)
-		})
-	case campaign:
-		in.e.mode, in.e.joins, in.e.hand = in.mode, in.joins, in.hand
-		if in.mode == modeTry {
-			in.e.looked = false // an attempt judges by a fresh look, not by one that was sent at this instant, but before
-			in.e.triedAt = now + 1
-			in.e.lookAt = in.e.triedAt
-		}
-		m.settle(now, in.e)
-	case suspend:
-		m.paused = m.paused && in.e != nil || in.on && in.e == nil
-		m.each(in.e, func(e *elec) {
-			if e.want.paused = in.on; in.on {
-				m.stepDown(now, e, ReasonPaused, backend.Released, nil)
-			}
-			m.settle(now, e)
-		})
-	case resign:
-		m.onceMore(now, in.e)
-		if in.e.leading && in.e.term == in.term {
-			in.e.holdFor = m.TTL / 2 // let somebody else have it
-			m.stepDown(now, in.e, ReasonResigned, backend.Released, nil)
-		}
-		m.settle(now, in.e)
-	case withdraw:
-		m.onceMore(now, in.e)
-		in.e.mode = modeNone
-		m.stepDown(now, in.e, ReasonResigned, backend.Released, nil)
-		in.e.running = in.e.running && !in.done
-		m.settle(now, in.e)
-	case leave:
-		m.closing = m.closing || in.e == nil
-		m.each(in.e, func(e *elec) {
-			m.onceMore(now, e)
-			e.want.leaving = true
-			m.stepDown(now, e, ReasonLeft, in.end, nil)
-			e.running = e.running && !e.hand // who has called Campaign has now said that it is over
-			m.settle(now, e)
-		})
-	case returned:
-		m.returned(now, in)
-	case reply:
-		m.reply(now, in)
-	}
+	m.take(now, in)
 	if c := m.flying[callHealth]; c != nil && now >= c.sent+c.timeout {
 		m.health(now, errOverdue)
 	}
@@ -316,6 +257,32 @@ func (m *machine) step(now time.Duration, in any) []action {
 		m.out = nil // or it would be so much more that each election takes
 	}
 	return out
+}
+
+func (m *machine) take(now time.Duration, in input) {
+	switch in := in.(type) {
+	case tick:
+	case join:
+		m.join(now, in.e)
+	case stepped:
+		m.stepped(now, in.by)
+	case campaign:
+		m.campaign(now, in)
+	case suspend:
+		m.suspend(now, in)
+	case resign:
+		m.resign(now, in)
+	case withdraw:
+		m.withdraw(now, in)
+	case leave:
+		m.leave(now, in)
+	case returned:
+		m.returned(now, in)
+	case reply:
+		m.reply(now, in)
+	default:
+		panic(fmt.Sprintf("election: the machine does not know the input %T", in))
+	}
 }
 
 // next returns when the machine must be stepped again though nothing happens.
@@ -391,7 +358,7 @@ func (m *machine) show(kind Kind, e *elec, leader *backend.Candidate, term uint6
 		leader = new(*leader) // the caller's may change
 	}
 	e.told = &state{kind: kind, leader: leader, previous: old.last(), term: term, reason: reason, err: err}
-	e.told.leading = kind == Elected && e.leading
+	e.told.leading = kind == Elected && e.phase == phaseLeading
 	m.act(action{kind: doTell, e: e, state: e.told})
 	if kind == Elected {
 		m.relisten = true
@@ -401,5 +368,5 @@ func (m *machine) show(kind Kind, e *elec, leader *backend.Candidate, term uint6
 // notice tells watchers something beside the state.
 func (m *machine) notice(e *elec, reason Reason, err error) {
 	m.act(action{kind: doTell, e: e, state: &state{
-		kind: Notice, previous: e.told.last(), term: e.told.term, leading: e.leading, reason: reason, err: err}})
+		kind: Notice, previous: e.told.last(), term: e.told.term, leading: e.phase == phaseLeading, reason: reason, err: err}})
 }

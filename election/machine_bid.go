@@ -13,7 +13,7 @@ func (m *machine) acquired(now time.Duration, e *elec, a *backend.Answer, bid *b
 	m.allowed(e, callAcquire, a)
 	switch a.Outcome {
 	case backend.Granted:
-		if m.grant(now, e, a, bid.MinTerm, sent); !e.leading {
+		if m.grant(now, e, a, bid.MinTerm, sent); e.phase != phaseLeading {
 			m.tried(e, nil)
 		}
 		return
@@ -21,12 +21,12 @@ func (m *machine) acquired(now time.Duration, e *elec, a *backend.Answer, bid *b
 		// Unless it was for something else, or stands in a queue, the next bid would fare no
 		// better.
 		futile := a.Err != nil || a.ObserveFor >= 0 && a.Unchanged(bid.Expected)
-		e.own = ownNone
+		e.on(refused)
 		if a.Err == nil {
 			m.observe(now, e, &a.Lease, sent)
 		}
 		if a.ObserveFor < 0 { // vacant, too: somebody else may be first in the queue
-			e.own = ownQueued
+			e.on(enqueued)
 			e.lasts = sent + m.TTL
 		}
 		if futile {
@@ -35,7 +35,7 @@ func (m *machine) acquired(now time.Duration, e *elec, a *backend.Answer, bid *b
 			e.unknown = 0
 		}
 	default:
-		e.own = ownMaybe
+		e.on(unknown)
 		e.lasts = sent + m.TTL      // if it was granted
 		m.retryLater(now, e, class) // its row alone may be locked
 	}

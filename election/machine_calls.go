@@ -56,12 +56,20 @@ func (m *machine) wanted(k callKind, e *elec, now time.Duration) bool {
 	}
 	switch k {
 	case callRenew:
-		return !e.busy && e.own == ownHeld && now < e.until && (e.leading || e.running && e.orderly && !e.norenew)
+		return !e.busy && e.phase.renewed() && now < e.until
 	case callRelease:
 		// Since it was enlisted, it may have been elected and have lost that leadership.
-		return !e.busy && e.own != ownNone && !e.leading && (!e.running || e.stuck && now >= e.lasts) && !m.waitsOut(now, e)
+		switch e.phase {
+		case phaseQueued, phasePending, phaseReleasing:
+			return !e.busy
+		case phaseExpiring:
+			return !e.busy && !m.waitsOut(now, e)
+		case phaseStuck:
+			return !e.busy && now >= e.lasts
+		}
+		return false
 	case callAcquire:
-		return !e.busy && e.own != ownHeld && !e.leading && !e.running && m.bidAt(e) <= now
+		return !e.busy && e.phase.bids() && m.bidAt(e) <= now
 	case callObserve:
 		return !e.looking && !m.holds(now, e)
 	case callRequest:
@@ -139,7 +147,7 @@ func (m *machine) dispatch(now time.Duration) {
 // campaigns yields the elections that we lead, or would take over.
 func (m *machine) campaigns(yield func(string) bool) {
 	for _, e := range m.elections {
-		if (e.leading || e.mode > modeTry && m.wants(e)) && !yield(e.name) {
+		if (e.phase == phaseLeading || e.mode > modeTry && m.wants(e)) && !yield(e.name) {
 			return
 		}
 	}
@@ -202,7 +210,7 @@ func (m *machine) fill(c *call, now time.Duration) {
 			e.busy = true
 			l := backend.Held{Election: e.name, Holder: m.me, Term: e.term, TTL: m.TTL, Renew: m.RenewEvery, End: e.end}
 			switch {
-			case e.own != ownHeld:
+			case !e.phase.held():
 				l.Term, l.End = 0, backend.Released // nobody led under it
 			case c.kind == callRelease:
 				l.Age = max(0, now-(e.until+m.ClockMargin-m.TTL)) // since its last renewal

@@ -13,7 +13,7 @@ func (m *machine) settle(now time.Duration, e *elec) {
 	if e.slot < 0 {
 		return
 	}
-	if e.leading && now >= e.until {
+	if e.phase == phaseLeading && now >= e.until {
 		m.expire(now, e)
 	}
 	wake := never
@@ -21,34 +21,16 @@ func (m *machine) settle(now time.Duration, e *elec) {
 		wake = m.look(now, e)
 	}
 	switch {
-	case e.leading:
+	case e.phase == phaseLeading:
 		wake = min(e.until, m.renew(now, e))
 
-	case e.running: // not leading any more; its function has not returned
-		if now >= e.drainBy && !e.stuck {
-			e.stuck, e.orderly, e.end = true, false, backend.Failed // no release when it returns so late: the lease runs out
-			m.notice(e, ReasonStuck, nil)
-		}
-		if !e.stuck {
-			wake = min(wake, e.drainBy)
-		}
-		if e.orderly && !e.norenew && now < e.until {
-			wake = min(wake, e.until, m.renew(now, e))
-		}
-		if e.stuck && e.own == ownHeld {
-			// It has run out, and would hang for ever on a session that other
-			// leases keep alive.
-			if now >= e.lasts {
-				m.enlist(callRelease, e)
-			} else {
-				wake = min(wake, e.lasts)
-			}
-		}
+	case e.phase.draining():
+		wake = min(wake, m.drain(now, e))
 
 	case m.waitsOut(now, e):
 		wake = e.until
 
-	case e.own == ownHeld, e.own != ownNone && !m.mayBid(now, e):
+	case e.phase.held(), e.phase != phaseFollowing && !m.mayBid(now, e):
 		m.enlist(callRelease, e)
 		if now < e.lasts {
 			wake = min(wake, e.lasts)
@@ -62,7 +44,7 @@ func (m *machine) settle(now time.Duration, e *elec) {
 
 	default:
 		switch bidAt := m.bidAt(e); {
-		case e.mode == modeTry && !(e.looked && m.checked): // first a look
+		case e.mode == modeTry && !(e.looked && m.checked): // a reading first
 		case bidAt <= now:
 			m.enlist(callAcquire, e)
 		case e.mode == modeTry && !e.busy:
@@ -72,6 +54,30 @@ func (m *machine) settle(now time.Duration, e *elec) {
 		}
 	}
 	m.timers.set(e, wake)
+}
+
+// drain waits for the function of a leadership that is over, and returns when to come back.
+func (m *machine) drain(now time.Duration, e *elec) time.Duration {
+	wake := never
+	switch {
+	case e.phase == phaseStuck, e.phase == phaseAbandoned:
+	case now < e.drainBy:
+		wake = e.drainBy
+	default:
+		e.on(overdue)
+		e.end = backend.Failed // not released when it returns so late: the lease expires
+		m.notice(e, ReasonStuck, nil)
+	}
+	switch {
+	case e.phase.renewed() && now < e.until:
+		wake = min(wake, e.until, m.renew(now, e))
+	case e.phase == phaseStuck && now >= e.lasts:
+		// It has expired, and would hang for ever on a session that other leases keep alive.
+		m.enlist(callRelease, e)
+	case e.phase == phaseStuck:
+		wake = min(wake, e.lasts)
+	}
+	return wake
 }
 
 // ranOut ends the wait for a release that the store has not confirmed before the lease ran
@@ -91,7 +97,7 @@ func (m *machine) ranOut(e *elec) {
 // onceMore lets a release be tried again that is asked for now, though the lease has run
 // out: it clears up what was left behind.
 func (m *machine) onceMore(now time.Duration, e *elec) {
-	if e.own != ownNone && now >= e.lasts {
+	if (e.phase.held() || e.phase != phaseFollowing && e.phase.bids()) && now >= e.lasts {
 		e.lasts, m.retryAt[callRelease] = now+m.CallTimeout, 0
 	}
 }
@@ -99,13 +105,13 @@ func (m *machine) onceMore(now time.Duration, e *elec) {
 // waitsOut reports whether nothing is released yet: after a loss against its will,
 // not before the deadline.
 func (m *machine) waitsOut(now time.Duration, e *elec) bool {
-	return e.own == ownHeld && !e.orderly && now < e.until
+	return e.phase == phaseExpiring && now < e.until
 }
 
 // holds reports whether the store may still keep the lease for us: what it would
 // tell about it is no news.
 func (m *machine) holds(now time.Duration, e *elec) bool {
-	return e.leading || e.own == ownHeld && now < e.until
+	return e.phase == phaseLeading || e.phase.held() && now < e.until
 }
 
 // look enlists e if a reading is due, and returns when to come back.
@@ -133,7 +139,7 @@ func (m *machine) bidAt(e *elec) time.Duration {
 	switch {
 	case l.ObserveFor > 0: // 0 for a leftover of ours, unless a failover may have lost a later grant
 		at = max(at, e.since+l.ObserveFor)
-	case l.ObserveFor < 0 && e.own == ownQueued:
+	case l.ObserveFor < 0 && e.phase == phaseQueued:
 		return never
 	}
 	return at
@@ -174,22 +180,24 @@ func (m *machine) holdsBack(e *elec) time.Duration {
 // grant is the answer to a bid above floor that was won, sent at sent. Our own
 // grant may have been observed before its answer came; a later one's, too.
 func (m *machine) grant(now time.Duration, e *elec, a *backend.Answer, floor uint64, sent time.Duration) {
-	won := a.Term > floor && a.Term >= e.maxTerm || a.Term == 0 // legacy layouts have no terms
-	e.own, e.term, e.end = ownHeld, a.Term, backend.Failed
-	e.orderly, e.norenew, e.lastErr = false, false, nil
+	fresh := a.Term > floor && a.Term >= e.maxTerm || a.Term == 0 // legacy layouts have no terms
+	e.term, e.end, e.lastErr = a.Term, backend.Failed, nil
 	e.maxTerm = max(e.maxTerm, a.Term)
 	e.until, e.lasts = sent+a.ValidFor-m.ClockMargin, sent+a.ValidFor
 	e.renewAt = m.gridAfter(sent)
 	switch {
-	case !won: // do not lead under a term that was used
+	case !fresh: // do not lead under a term that was used
+		e.on(wonInVain)
 		if a.Term <= floor { // else a later grant, perhaps our own, has been seen already
 			m.notice(e, ReasonWentBack, nil)
 		}
 		m.retryLater(now, e, nil)
 	case !m.wants(e): // no longer wanted: nobody has led, so nothing has to be waited for
-		e.orderly, e.end = true, backend.Released
+		e.on(wonUnasked)
+		e.end = backend.Released
 	case now < e.until:
-		e.leading, e.running, e.stuck, e.unknown = true, e.joins, false, 0
+		e.on(won)
+		e.unknown = 0
 		reason := ReasonElected
 		if w := &e.seen.Request; w.Kind == backend.Accept && w.Nonce == m.me.Nonce {
 			reason = ReasonNominated
@@ -200,6 +208,7 @@ func (m *machine) grant(now time.Duration, e *elec, a *backend.Answer, floor uin
 		m.act(action{kind: doTrust, e: e, term: e.term, until: e.until})
 		m.show(Elected, e, &m.me, e.term, reason, nil)
 	default: // its answer has come too late, or the store's session has little left: nobody has led, and failed
+		e.on(wonInVain)
 		e.end = backend.Released
 		m.retryLater(now, e, nil)
 	}
@@ -238,10 +247,10 @@ func (m *machine) gridAfter(t time.Duration) time.Duration {
 
 // renewed is the answer to a renewal of term, sent at sent.
 func (m *machine) renewed(now time.Duration, e *elec, a *backend.Answer, term uint64, sent time.Duration, err error) {
-	if e.own != ownHeld || e.term != term {
+	if !e.phase.held() || e.term != term {
 		return
 	}
-	if e.leading && now >= e.until { // too late: a lost lease is never adopted again
+	if e.phase == phaseLeading && now >= e.until { // too late: a lost lease is never adopted again
 		m.expire(now, e)
 		return
 	}
@@ -251,10 +260,10 @@ func (m *machine) renewed(now time.Duration, e *elec, a *backend.Answer, term ui
 		e.lastErr, e.unknown = nil, 0
 		e.renewAt = m.gridAfter(sent)
 		e.lasts = max(e.lasts, sent+a.ValidFor)
-		if e.leading || e.orderly {
+		if e.phase.orderly() {
 			e.until = max(e.until, sent+a.ValidFor-m.ClockMargin)
 		}
-		if e.leading {
+		if e.phase == phaseLeading {
 			m.act(action{kind: doTrust, e: e, term: e.term, until: e.until})
 		}
 		if w := &a.Request; w.Kind == backend.Accept && w.Term == e.term && w.Nonce != m.me.Nonce {
@@ -262,9 +271,7 @@ func (m *machine) renewed(now time.Duration, e *elec, a *backend.Answer, term ui
 		}
 	case backend.Refused:
 		if w := &a.Request; w.Kind == backend.Depose && w.Term == e.term && a.Holder.Nonce == m.me.Nonce {
-			e.holdFor = m.TTL
-			m.stepDown(now, e, ReasonDeposed, backend.Deposed, nil)
-			e.orderly, e.norenew, e.end = true, true, backend.Deposed
+			m.depose(now, e)
 			return
 		}
 		m.lose(now, e, ReasonRefused, a.Err)
@@ -279,11 +286,12 @@ func (m *machine) renewed(now time.Duration, e *elec, a *backend.Answer, term ui
 // lose ends e's leadership against its will. What may be left in the store is
 // released after the deadline.
 func (m *machine) lose(now time.Duration, e *elec, reason Reason, err error) {
-	e.orderly, e.norenew, e.end = false, false, backend.Failed
-	if !e.leading {
+	e.end = backend.Failed
+	if e.phase != phaseLeading {
+		e.on(lose)
 		return
 	}
-	m.over(now, e, reason, err)
+	m.over(now, e, lose, reason, err)
 	if m.FailoverDelay > 0 {
 		e.holdOff = max(e.holdOff, now+m.FailoverDelay)
 	}
@@ -292,43 +300,42 @@ func (m *machine) lose(now time.Duration, e *elec, reason Reason, err error) {
 // stepDown ends e's leadership in order: not leading first, then the function's
 // context, then wait for it, then release.
 func (m *machine) stepDown(now time.Duration, e *elec, reason Reason, end backend.End, err error) {
-	if !e.leading {
-		return
+	if e.phase == phaseLeading {
+		e.end = end
+		m.over(now, e, steppedDown, reason, err)
 	}
-	e.orderly, e.norenew, e.end = true, false, end
-	m.over(now, e, reason, err)
 }
 
-func (m *machine) over(now time.Duration, e *elec, reason Reason, err error) {
-	e.leading = false
+// depose ends e's leadership as stepDown does. An operator has asked for it, and the store
+// refuses renewals.
+func (m *machine) depose(now time.Duration, e *elec) {
+	e.holdFor = m.TTL
+	e.end = backend.Deposed
+	if e.phase == phaseLeading {
+		m.over(now, e, deposed, ReasonDeposed, nil)
+	} else {
+		e.on(deposed)
+	}
+}
+
+// over ends e's leadership, by one of steppedDown, deposed, lose and finished.
+func (m *machine) over(now time.Duration, e *elec, t trigger, reason Reason, err error) {
+	if e.on(t); e.work == workNone {
+		e.on(finished)
+	}
 	e.drainBy = now + m.StepDownTimeout
 	m.act(action{kind: doLose, e: e, term: e.term, reason: reason, err: err})
 	m.show(Vacant, e, nil, 0, reason, err)
 }
 
-// returned: a lead function has come back.
-func (m *machine) returned(now time.Duration, in returned) {
-	e := in.e
-	if !e.running || e.term != in.term {
-		return
-	}
-	e.running, e.stuck = false, false
-	m.onceMore(now, e)
-	if e.leading {
-		e.holdFor = m.RenewEvery // let somebody else have it
-		m.stepDown(now, e, in.reason, backend.Released, in.err)
-	}
-	m.settle(now, e)
-}
-
 // released: the store has confirmed that nothing is left of ours.
 func (m *machine) released(now time.Duration, e *elec) {
 	e.holdOff, e.holdFor = max(e.holdOff, now+e.holdFor), 0
-	if e.own == ownHeld {
+	if e.phase.held() {
 		m.forget(now, e)
 	}
 	e.lookAt = now // a bid may have been granted after all; if not, the watch goes on
-	e.own, e.orderly, e.norenew = ownNone, false, false
+	e.on(released)
 }
 
 // tried ends an attempt (Try).

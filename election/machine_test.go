@@ -21,7 +21,7 @@ func machineFor(t *testing.T, g backend.Guarantees) (*machine, *elec) {
 	m := newMachine(o, g, backend.Candidate{ID: "me", Nonce: "mine"}, rand.New(rand.NewPCG(1, 2)), 0)
 	e := &elec{name: "jobs"}
 	m.step(0, join{e})
-	m.step(0, campaign{e, modeAlways, false, false})
+	m.step(0, campaign{e, modeAlways, workNone})
 	return m, e
 }
 
@@ -158,7 +158,7 @@ func TestAGrantIsAWinThoughItWasSeenFirst(t *testing.T) {
 	}
 	observes(t, m, 1600*time.Millisecond, granted)
 	m.step(2*time.Second, reply{call: bid, answers: []backend.Answer{{Lease: granted, Outcome: backend.Granted, ValidFor: 10 * time.Second}}})
-	if !e.leading {
+	if e.phase != phaseLeading {
 		t.Error("the grant was not taken for a win")
 	}
 	if want := bid.sent + 10*time.Second - m.ClockMargin; e.until != want {
@@ -212,7 +212,7 @@ func TestAGrantThatWasOvertakenIsNoWin(t *testing.T) {
 	e.maxTerm = 9 // another leadership was seen while the answer was on its way
 	actions := m.step(2*time.Second, reply{call: bid, answers: []backend.Answer{{
 		Lease: backend.Lease{Election: "jobs", Holder: m.me, Term: 7}, Outcome: backend.Granted, ValidFor: 10 * time.Second}}})
-	if e.leading {
+	if e.phase == phaseLeading {
 		t.Error("leads in a term that is over")
 	}
 	for _, a := range actions {
@@ -252,7 +252,7 @@ func TestAnAttemptDoesNotTakeAnOvertakenAnswerForNews(t *testing.T) {
 	held := backend.Lease{Election: "jobs", Holder: backend.Candidate{ID: "other", Nonce: "theirs"}, Term: 9, Heartbeat: 9, TTL: 10 * time.Second, ObserveFor: 10 * time.Second}
 	observes(t, m, 3*time.Second, held)
 	m.step(3*time.Second, withdraw{e, true})
-	m.step(3*time.Second, campaign{e, modeTry, true, true})
+	m.step(3*time.Second, campaign{e, modeTry, workCaller})
 	held.Term, held.Heartbeat = 7, 7
 	m.observe(4*time.Second, e, &held, 2*time.Second) // the answer to a bid of before
 	if e.seen.Term != 9 || e.told.kind != Elected {
@@ -271,7 +271,7 @@ func TestAnAttemptIsNotJudgedByALookThatWasSentBeforeIt(t *testing.T) {
 	m.timers.set(e, e.lookAt)
 	m.step(2*time.Second, tick{})
 	before := m.flying[callObserve]
-	m.step(2*time.Second, campaign{e, modeTry, true, true})
+	m.step(2*time.Second, campaign{e, modeTry, workCaller})
 	m.step(2*time.Second, reply{call: before, changed: []backend.Lease{held}})
 	if e.mode != modeTry {
 		t.Fatal("gave up by what was seen before the attempt")
@@ -294,7 +294,7 @@ func TestAnAttemptDoesNotAcceptANomination(t *testing.T) {
 			e.lookAt = time.Second
 			m.timers.set(e, e.lookAt)
 			m.step(time.Second, tick{})
-			m.step(time.Second, campaign{e, modeTry, true, true})
+			m.step(time.Second, campaign{e, modeTry, workCaller})
 		} else {
 			m.step(e.lookAt, tick{})
 		}
@@ -327,7 +327,7 @@ func wins(t *testing.T, m *machine, e *elec) (renewal *call) {
 	m.step(time.Second, reply{call: m.flying[callAcquire], answers: []backend.Answer{{
 		Lease: backend.Lease{Election: "jobs", Holder: m.me, Term: 7, Heartbeat: 1, TTL: 10 * time.Second}, Outcome: backend.Granted, ValidFor: 10 * time.Second}}})
 	m.step(e.renewAt, tick{})
-	if renewal = m.flying[callRenew]; !e.leading || renewal == nil {
+	if renewal = m.flying[callRenew]; e.phase != phaseLeading || renewal == nil {
 		t.Fatal("does not lead and renew")
 	}
 	return renewal
@@ -342,7 +342,7 @@ func TestARequestOfAnotherTermIsNone(t *testing.T) {
 		renewal := wins(t, m, e)
 		m.step(renewal.sent+time.Millisecond, reply{call: renewal, answers: []backend.Answer{{
 			Lease: backend.Lease{Election: "jobs", Holder: m.me, Term: 7, Heartbeat: 2, TTL: 10 * time.Second, Request: w}, Outcome: backend.Granted, ValidFor: 10 * time.Second}}})
-		if !e.leading {
+		if e.phase != phaseLeading {
 			t.Errorf("the leader of term 7 steps down for a request of term %d", w.Term)
 		}
 	}
@@ -471,7 +471,7 @@ func TestABidOnItsWayIsWaitedForAtTheEnd(t *testing.T) {
 		m.step(now, tick{})
 	}
 	bid := m.flying[callAcquire]
-	if bid == nil || e.own != ownMaybe {
+	if bid == nil || e.phase != phasePending {
 		t.Fatal("no second bid after one without an outcome")
 	}
 	m.step(now, leave{end: backend.Released})

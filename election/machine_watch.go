@@ -32,8 +32,8 @@ func (m *machine) observe(now time.Duration, e *elec, l *backend.Lease, sent tim
 		if e.known && l.Term < e.maxTerm && l.Term != e.seen.Term {
 			m.notice(e, ReasonWentBack, nil)
 		}
-		if e.own == ownQueued && l.ObserveFor < 0 && (l.Term != e.seen.Term || l.Holder != e.seen.Holder || l.Ref != e.seen.Ref) {
-			e.own = ownMaybe // another's turn has come: what stood in the queue for us may be gone
+		if e.phase == phaseQueued && l.ObserveFor < 0 && (l.Term != e.seen.Term || l.Holder != e.seen.Holder || l.Ref != e.seen.Ref) {
+			e.on(unknown) // another's turn has come: what stood in the queue for us may be gone
 		}
 		m.sees(e, l)
 		e.since, e.known, e.missed = now, true, 0
@@ -55,9 +55,9 @@ func (m *machine) observe(now time.Duration, e *elec, l *backend.Lease, sent tim
 	m.showSeen(e, sent)
 
 	switch {
-	case e.seen.Holder.Nonce == m.me.Nonce && e.seen.ObserveFor == 0 && e.own == ownNone && !e.busy:
+	case e.seen.Holder.Nonce == m.me.Nonce && e.seen.ObserveFor == 0 && e.phase == phaseFollowing && !e.busy:
 		// Left over, or granted late. compete bids, and if it may not, release.
-		e.own = ownMaybe
+		e.on(unknown)
 	case m.nominated(e):
 		m.enlist(callRequest, e)
 	}
@@ -220,7 +220,7 @@ func (m *machine) cutAt() time.Duration {
 func (m *machine) unreachable() {
 	m.cut = true
 	for _, e := range m.elections {
-		if !e.leading {
+		if e.phase != phaseLeading {
 			m.show(Unknown, e, nil, 0, ReasonUnreachable, m.lastContactErr)
 		}
 	}

@@ -41,8 +41,8 @@ type Manager struct {
 	log     *slog.Logger
 	clock   *clock
 
-	inputs chan func(now time.Duration) any // run by the loop; a non-nil result is a step's input
-	ended  chan struct{}                    // the loop has ended
+	inputs chan func(now time.Duration) input // run by the loop; a non-nil result is a step's input
+	ended  chan struct{}                      // the loop has ended
 	stop   context.CancelFunc
 	ctx    context.Context // of the manager; calls and leaderships descend from it
 	calls  sync.WaitGroup
@@ -80,7 +80,7 @@ func New(b backend.Backend, options *Options) (*Manager, error) {
 	m := &Manager{
 		backend: b, name: g.Name, opts: o, clock: newClock(),
 		me:        backend.Candidate{ID: o.ID, Nonce: backend.NewNonce(), Address: o.Address, Metadata: o.Metadata},
-		inputs:    make(chan func(time.Duration) any),
+		inputs:    make(chan func(time.Duration) input),
 		ended:     make(chan struct{}),
 		elections: make(map[string]*Election),
 		empty:     make(chan struct{}),
@@ -103,7 +103,7 @@ func (m *Manager) loop() {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
-		var in any
+		var in input
 		select {
 		case f := <-m.inputs:
 			if in = f(m.clock.now()); in == nil {
@@ -128,7 +128,7 @@ func (m *Manager) loop() {
 	}
 }
 
-func (m *Manager) step(now time.Duration, in any) {
+func (m *Manager) step(now time.Duration, in input) {
 	m.now = now
 	for _, a := range m.machine.step(now, in) {
 		m.do(a)
@@ -145,7 +145,7 @@ func (m *Manager) afterStep() {
 }
 
 // tell hands the loop an input. It returns false if the manager has ended.
-func (m *Manager) tell(f func(now time.Duration) any) bool {
+func (m *Manager) tell(f func(now time.Duration) input) bool {
 	select {
 	case m.inputs <- f:
 		return true
@@ -227,7 +227,7 @@ func (m *Manager) call(ctx context.Context, cancel context.CancelFunc, c *call) 
 		}
 	}
 	took := m.clock.now() - began
-	m.tell(func(now time.Duration) any {
+	m.tell(func(now time.Duration) input {
 		m.counters.called(&r, took)
 		if c.kind == callRelease && r.err == nil && slices.ContainsFunc(c.held, func(h backend.Held) bool { return h.Term != 0 }) {
 			m.freed = now
@@ -261,7 +261,7 @@ func (m *Manager) Join(name string) (*Election, error) {
 		return nil, fmt.Errorf("election: join: %w", err)
 	}
 	e, result := newElection(m, name), make(chan error, 1)
-	if !m.tell(func(time.Duration) any {
+	if !m.tell(func(time.Duration) input {
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		switch {
@@ -308,7 +308,7 @@ func (m *Manager) Watch(callback func(Event)) (stop func()) {
 // watch starts a watcher; add and remove are run by the loop.
 func (m *Manager) watch(callback func(Event), add, remove func(*watcher)) (stop func()) {
 	w := newWatcher(callback, m.log)
-	if !m.tell(func(time.Duration) any {
+	if !m.tell(func(time.Duration) input {
 		add(w)
 		m.others.Go(w.run) // here, since Close waits for them once the loop has ended
 		return nil
@@ -317,19 +317,19 @@ func (m *Manager) watch(callback func(Event), add, remove func(*watcher)) (stop 
 	}
 	return func() {
 		w.end(true)
-		m.tell(func(time.Duration) any { remove(w); return nil })
+		m.tell(func(time.Duration) input { remove(w); return nil })
 	}
 }
 
 // Pause makes this process step down from everything it leads, and campaign for
 // nothing until Resume. It returns at once.
-func (m *Manager) Pause() { m.tell(func(time.Duration) any { return suspend{nil, true} }) }
+func (m *Manager) Pause() { m.tell(func(time.Duration) input { return suspend{nil, true} }) }
 
 // Resume ends Pause, for all elections.
-func (m *Manager) Resume() { m.tell(func(time.Duration) any { return suspend{nil, false} }) }
+func (m *Manager) Resume() { m.tell(func(time.Duration) input { return suspend{nil, false} }) }
 
 // Members lists the processes that have announced themselves on this store,
-// leading or not, in any of its elections.
+// leading or not, in input of its elections.
 func (m *Manager) Members(ctx context.Context) ([]backend.Member, error) {
 	const page = 500
 	var all []backend.Member
@@ -392,7 +392,7 @@ func (m *Manager) Close(ctx context.Context) error {
 	m.elections = nil
 	m.mu.Unlock()
 
-	m.tell(func(time.Duration) any { return leave{end: backend.Released} })
+	m.tell(func(time.Duration) input { return leave{end: backend.Released} })
 	var err error
 	select {
 	case <-m.empty:
@@ -446,7 +446,7 @@ func (m *Manager) letPass(ctx context.Context) {
 // abandon ends all leaderships at once and names the elections that were not released.
 func (m *Manager) abandon() (names []string) {
 	done := make(chan struct{})
-	if m.tell(func(time.Duration) any {
+	if m.tell(func(time.Duration) input {
 		defer close(done)
 		for _, e := range m.machine.elections {
 			names = append(names, e.name)

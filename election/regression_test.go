@@ -184,14 +184,14 @@ func TestASlowWatcherOfManyElectionsHoldsNothingUp(t *testing.T) {
 	}
 	for _, e := range elections {
 		for !e.Leading() {
-			m.tell(func(time.Duration) any { return nil })
+			m.tell(func(time.Duration) input { return nil })
 		}
 	}
 	hold := make(chan struct{})
 	m.Watch(func(Event) { <-hold })
 	began := time.Now()
-	m.tell(func(time.Duration) any { return nil }) // the loop is free again
-	if d := time.Since(began); d > 8*time.Second { // of a TTL of ten; a busy machine may stand still
+	m.tell(func(time.Duration) input { return nil }) // the loop is free again
+	if d := time.Since(began); d > 8*time.Second {   // of a TTL of ten; a busy machine may stand still
 		t.Errorf("the loop was busy for %v", d)
 	}
 	close(hold)

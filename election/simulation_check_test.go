@@ -76,7 +76,7 @@ func (n *simNode) leaderships(a action, p *simPlace, state *simElection) {
 	}
 	if p.style == campaigns || p.style == tries || s.one(20) { // it comes back by itself
 		life, e, term, why := n.life, p.e, a.term, ReasonReturned
-		if a.e.hand {
+		if a.e.work == workCaller {
 			why = ReasonResigned
 		}
 		s.after(s.exp(10*time.Minute), func() {

@@ -145,7 +145,7 @@ func (n *simNode) fault() {
 		n.numb = true
 		again(s.span(time.Minute), func() { n.numb = false })
 	case resigning:
-		if p.e.hand {
+		if p.e.work == workCaller {
 			n.function(p, p.running, ReasonResigned, 0)
 		} else {
 			n.input(resign{p.e, p.e.term})

@@ -158,16 +158,16 @@ func (n *simNode) campaign(i int) {
 	}
 	switch p.style {
 	case leads:
-		n.input(campaign{p.e, modeAlways, true, false})
+		n.input(campaign{p.e, modeAlways, workFunction})
 	case looks:
-		n.input(campaign{p.e, modeAlways, false, false})
+		n.input(campaign{p.e, modeAlways, workNone})
 	case campaigns, tries:
 		mode := modeOnce
 		if p.style == tries {
 			mode = modeTry
 		}
-		if p.e.mode == modeNone && !p.e.running && !p.e.leading {
-			n.input(campaign{p.e, mode, true, true})
+		if p.e.mode == modeNone && p.e.phase != phaseLeading && !p.e.phase.draining() {
+			n.input(campaign{p.e, mode, workCaller})
 		}
 		life, e := n.life, p.e
 		n.s.after(2*time.Second+n.s.span(10*time.Second), func() {
@@ -214,7 +214,7 @@ func (n *simNode) resume() {
 }
 
 // input steps the machine and carries out what it says.
-func (n *simNode) input(in any) {
+func (n *simNode) input(in input) {
 	if by := n.ahead - n.aheadTold; by > 0 {
 		n.aheadTold = n.ahead
 		n.step(stepped{by})
@@ -236,7 +236,7 @@ func (n *simNode) input(in any) {
 	n.plan(false)
 }
 
-func (n *simNode) step(in any) {
+func (n *simNode) step(in input) {
 	for _, a := range n.m.step(n.local(), in) {
 		n.do(a)
 	}

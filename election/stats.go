@@ -155,7 +155,7 @@ func (s *CallStats) failed(err error) {
 // ten thousand elections. After Close it returns what it was in the end.
 func (m *Manager) Stats() (s Stats) {
 	done := make(chan struct{})
-	if m.tell(func(time.Duration) any {
+	if m.tell(func(time.Duration) input {
 		defer close(done)
 		s = m.stats()
 		return nil

@@ -49,7 +49,7 @@ func (m *Manager) Status() Status {
 	s := Status{ID: m.me.ID, Backend: m.name, Location: backend.Where(m.backend), TTL: m.opts.TTL, RenewEvery: m.opts.RenewEvery, Observer: m.opts.Observer, Closed: true}
 	var list []*Election
 	done := make(chan struct{})
-	if !m.tell(func(now time.Duration) any {
+	if !m.tell(func(now time.Duration) input {
 		defer close(done)
 		x := m.machine
 		s.Paused, s.Unhealthy, s.Closed = x.paused, x.unhealthy, x.closing
@@ -57,7 +57,7 @@ func (m *Manager) Status() Status {
 		list, s.Elections = make([]*Election, len(x.elections)), make([]ElectionStatus, len(x.elections))
 		for i, e := range x.elections {
 			list[i], s.Elections[i] = e.shell, ElectionStatus{
-				Campaigning: e.mode != modeNone, Paused: e.want.paused, Stuck: e.stuck, Left: -1,
+				Campaigning: e.mode != modeNone, Paused: e.want.paused, Stuck: e.phase == phaseStuck || e.phase == phaseAbandoned, Left: -1,
 			}
 			if l := e.seen; e.known && !x.holds(now, e) {
 				s.Elections[i].Request = l.Request

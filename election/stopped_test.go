@@ -21,7 +21,7 @@ func TestAStoppedProcessDoesNotBlameTheStore(t *testing.T) {
 		m, e := machineFor(t, backend.Guarantees{Poll: true})
 		observes(t, m, time.Second, backend.Lease{Election: "jobs"})
 		m.step(time.Second, reply{call: m.flying[callAcquire], answers: []backend.Answer{{Lease: backend.Lease{Election: "jobs", Holder: m.me, Term: 1}, Outcome: backend.Granted, ValidFor: m.TTL}}})
-		if !e.leading {
+		if e.phase != phaseLeading {
 			t.Fatalf("%s: not elected", what)
 		}
 		now := m.next()
@@ -30,7 +30,7 @@ func TestAStoppedProcessDoesNotBlameTheStore(t *testing.T) {
 			m.step(now, tick{})
 		}
 		var out []action
-		for now < 3*time.Minute && e.leading {
+		for now < 3*time.Minute && e.phase == phaseLeading {
 			if now += c.step; c.step < m.CallTimeout {
 				now = min(now, max(m.next(), now-c.step+time.Millisecond)) // its timer is heeded
 			}

@@ -1,0 +1,98 @@
+package election
+
+import (
+	"time"
+
+	"github.com/go-election/go-election/backend"
+)
+
+// stepped: the machine may have been suspended. What we hold lasts so much less.
+func (m *machine) stepped(now, by time.Duration) {
+	for _, k := range []callKind{callAcquire, callRenew} {
+		if c := m.flying[k]; c != nil {
+			c.sent -= by
+		}
+	}
+	m.each(nil, func(e *elec) {
+		e.until -= by
+		m.settle(now, e)
+	})
+}
+
+// campaign begins to campaign.
+func (m *machine) campaign(now time.Duration, in campaign) {
+	e := in.e
+	e.mode, e.work = in.mode, in.work
+	if in.mode == modeTry {
+		e.looked = false // an attempt judges by a fresh reading, not by one that was sent at this instant, but before
+		e.triedAt = now + 1
+		e.lookAt = e.triedAt
+	}
+	m.settle(now, e)
+}
+
+// suspend pauses or resumes one election, or all.
+func (m *machine) suspend(now time.Duration, in suspend) {
+	m.paused = m.paused && in.e != nil || in.on && in.e == nil
+	m.each(in.e, func(e *elec) {
+		if e.want.paused = in.on; in.on {
+			m.stepDown(now, e, ReasonPaused, backend.Released, nil)
+		}
+		m.settle(now, e)
+	})
+}
+
+// resign ends a leadership, and lets others have the next.
+func (m *machine) resign(now time.Duration, in resign) {
+	e := in.e
+	m.onceMore(now, e)
+	if e.phase == phaseLeading && e.term == in.term {
+		e.holdFor = m.TTL / 2
+		m.stepDown(now, e, ReasonResigned, backend.Released, nil)
+	}
+	m.settle(now, e)
+}
+
+// withdraw ends a campaign and its leadership.
+func (m *machine) withdraw(now time.Duration, in withdraw) {
+	e := in.e
+	m.onceMore(now, e)
+	e.mode = modeNone
+	m.stepDown(now, e, ReasonResigned, backend.Released, nil)
+	if in.done {
+		e.on(finished)
+	}
+	m.settle(now, e)
+}
+
+// leave ends all that this process does in one election, or in all.
+func (m *machine) leave(now time.Duration, in leave) {
+	m.closing = m.closing || in.e == nil
+	m.each(in.e, func(e *elec) {
+		m.onceMore(now, e)
+		e.want.leaving = true
+		m.stepDown(now, e, ReasonLeft, in.end, nil)
+		if e.work == workCaller { // the caller of Campaign has now said that its work is over
+			e.on(finished)
+		}
+		m.settle(now, e)
+	})
+}
+
+// returned: a lead function has come back.
+func (m *machine) returned(now time.Duration, in returned) {
+	e := in.e
+	leads := e.phase == phaseLeading && e.work != workNone
+	if e.term != in.term || !leads && !e.phase.draining() {
+		return
+	}
+	m.onceMore(now, e)
+	if leads {
+		e.holdFor = m.RenewEvery // let somebody else have it
+		e.end = backend.Released
+		m.over(now, e, finished, in.reason, in.err)
+	} else {
+		e.on(finished)
+	}
+	m.settle(now, e)
+}
