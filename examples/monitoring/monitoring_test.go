@@ -216,7 +216,7 @@ func TestQueriesNameMetricsAndLabelsThatExist(t *testing.T) {
 
 // Values that rules select by are those that a manager counts from its start:
 // increase() sees no first error in a series that begins with it.
-func TestSeriesThatAlertsCountAreThereFromTheStart(t *testing.T) {
+func TestCountedSeriesExistFromTheStart(t *testing.T) {
 	m, err := election.New(memory.New().Backend(), nil)
 	if err != nil {
 		t.Fatal(err)

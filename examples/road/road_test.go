@@ -57,7 +57,7 @@ func walked(t *testing.T, out []byte, err error) {
 	}
 }
 
-func TestTheRoadNeedsNothingButGo(t *testing.T) {
+func TestAFleetMovesBetweenTwoDirectories(t *testing.T) {
 	binary := build(t)
 	for seed := range 3 {
 		t.Run(fmt.Sprint("seed=", seed+1), func(t *testing.T) {
@@ -69,7 +69,7 @@ func TestTheRoadNeedsNothingButGo(t *testing.T) {
 }
 
 // By two real stores, with road.yaml as it stands but for the addresses.
-func TestTheRoadGoesByTwoRealStores(t *testing.T) {
+func TestAFleetMovesBetweenTwoRealStores(t *testing.T) {
 	t.Parallel()
 	db := testbed.Shared(t, testbed.MariaDB).Database(t)
 	if err := mysql.CreateTables(t.Context(), testbed.OpenDB(t, db.Admin), "", ""); err != nil {
@@ -85,7 +85,7 @@ func TestTheRoadGoesByTwoRealStores(t *testing.T) {
 }
 
 // Without the stage between there are two leaders, and the program sees them.
-func TestAJumpIsSeenToMakeTwoLeaders(t *testing.T) {
+func TestAJumpShowsTwoLeaders(t *testing.T) {
 	t.Parallel()
 	out, err := command(t, build(t), "-jump").CombinedOutput()
 	if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.ExitCode() != 1 || !strings.Contains(string(out), "TWO LEADERS") {
@@ -93,7 +93,7 @@ func TestAJumpIsSeenToMakeTwoLeaders(t *testing.T) {
 	}
 }
 
-func TestHistoriesAreJudged(t *testing.T) {
+func TestHistoriesAreChecked(t *testing.T) {
 	at := func(id string, term uint64, from, to int) leadership {
 		return leadership{id, migration.Both, term, time.UnixMilli(int64(from)), time.UnixMilli(int64(to))}
 	}

@@ -65,7 +65,7 @@ func scrape(h http.Handler) string {
 	return answer.Body.String()
 }
 
-func TestEveryJobRunsOnTheLeaderByItsScheduleAndOneWhenALeadershipBegins(t *testing.T) {
+func TestJobsRunOnTheLeaderOnSchedule(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := electiontest.New(t, election.Options{})
 		var ran journal
@@ -115,7 +115,7 @@ func TestEveryJobRunsOnTheLeaderByItsScheduleAndOneWhenALeadershipBegins(t *test
 	})
 }
 
-func TestARunIsCancelledJoinedAndCountedWhenTheLeadershipEnds(t *testing.T) {
+func TestALostLeadershipCancelsTheRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := electiontest.New(t, election.Options{})
 		var ran journal

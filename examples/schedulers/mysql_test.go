@@ -132,7 +132,7 @@ func bothJobs(t *testing.T, db *sql.DB, after int64) (node string, term int64) {
 
 // Two nodes on a real server: the jobs run on the leader alone, and go on under a greater
 // term on the next, when that one is paused and when it ends.
-func TestTheJobsRunOnTheLeaderAndGoOnOnTheNext(t *testing.T) {
+func TestTheNextLeaderContinuesTheJobs(t *testing.T) {
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
 		t.Parallel()
 		d := testbed.Shared(t, k).Database(t)
