@@ -122,6 +122,30 @@ func TestEveryLinkBetweenPagesLeadsSomewhere(t *testing.T) {
 	}
 }
 
+// TestEveryHeadingThatALinkNamesExists checks links to sections of pages.
+func TestEveryHeadingThatALinkNamesExists(t *testing.T) {
+	slug := func(heading string) string {
+		heading = strings.ToLower(regexp.MustCompile(`[^\pL\pN _-]`).ReplaceAllString(heading, ""))
+		return strings.ReplaceAll(strings.TrimSpace(heading), " ", "-")
+	}
+	all := pages(t)
+	for page, text := range all {
+		for _, m := range regexp.MustCompile(`\]\(([^)#\s:]*)#([^)\s]+)\)`).FindAllStringSubmatch(text, -1) {
+			target := page
+			if m[1] != "" {
+				target = strings.TrimPrefix(filepath.Join(filepath.Dir(page), m[1]), "../docs/")
+			}
+			found := !strings.HasSuffix(target, ".md")
+			for _, h := range regexp.MustCompile(`(?m)^#+ (.+)$`).FindAllStringSubmatch(all[target], -1) {
+				found = found || slug(h[1]) == m[2]
+			}
+			if !found {
+				t.Errorf("%s links to %s#%s, but the page has no such heading", page, m[1], m[2])
+			}
+		}
+	}
+}
+
 // pages returns the text of all pages, by path.
 func pages(t *testing.T) map[string]string {
 	all := map[string]string{}
