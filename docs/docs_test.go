@@ -1,4 +1,4 @@
-// Package docs_test keeps the pages of this directory true.
+// Package docs_test checks the pages of this directory against the code.
 package docs_test
 
 import (
