@@ -18,8 +18,9 @@ import (
 	"github.com/go-election/go-election/config"
 )
 
-// around is what a fragment on a page finds about it: what its text says is there.
-const around = `package page
+// fragmentFrame surrounds a fragment of a page with the imports and variables that the page
+// assumes.
+const fragmentFrame = `package page
 
 import (
 	"context"
@@ -62,8 +63,8 @@ func fragment() {
 }
 `
 
-// TestEveryGoFragmentOnAPageCompiles checks names and types. What stands between
-// "before" and "after" is of another library, and so is what uses controller-runtime.
+// TestEveryGoFragmentOnAPageCompiles checks names and types. It skips the code between
+// "before" and "after" and fragments with controller-runtime: they use other libraries.
 func TestEveryGoFragmentOnAPageCompiles(t *testing.T) {
 	before := regexp.MustCompile(`(?ms)^\s*// (?:before|原来)$.*?(^\s*// (?:after|现在)$|\z)`)
 	imports := regexp.MustCompile(`(?m)^import .*$`)
@@ -77,7 +78,7 @@ func TestEveryGoFragmentOnAPageCompiles(t *testing.T) {
 			}
 			n++
 			code = imports.ReplaceAllString(before.ReplaceAllString(code, ""), "")
-			for _, err := range check(fmt.Sprintf(around, code)) {
+			for _, err := range check(fmt.Sprintf(fragmentFrame, code)) {
 				t.Errorf("%s:%d: %v, in\n%s", page, 1+strings.Count(text[:b[0]], "\n"), err, code)
 			}
 		}
@@ -87,12 +88,12 @@ func TestEveryGoFragmentOnAPageCompiles(t *testing.T) {
 	}
 }
 
-// checker returns a function that compiles one file and returns what is wrong. That a
-// fragment does not use all that it declares is not.
+// checker returns a function that type-checks one file and returns its errors. Unused
+// declarations are no error.
 func checker(t *testing.T) func(source string) []error {
 	t.Helper()
 	fset := token.NewFileSet()
-	frame, err := parser.ParseFile(fset, "around", fmt.Sprintf(around, ""), parser.ImportsOnly)
+	frame, err := parser.ParseFile(fset, "frame", fmt.Sprintf(fragmentFrame, ""), parser.ImportsOnly)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,9 +126,9 @@ func checker(t *testing.T) func(source string) []error {
 	}
 }
 
-// TestEveryVariableThatAPageNamesExists looks for those of the configuration.
+// TestEveryVariableThatAPageNamesExists checks the environment variables of the configuration.
 func TestEveryVariableThatAPageNamesExists(t *testing.T) {
-	// Those of the command, not of the library; see package config.
+	// Variables of the command, not of the library; see package config.
 	exists := map[string]bool{"ELECTION_CONFIG": true, "ELECTION_NAME": true, "ELECTION_TERM": true, "ELECTION_SOCKET": true}
 	for _, k := range config.Keys(nil) {
 		exists[k.Variable], exists[k.FileVariable] = true, true
@@ -135,7 +136,7 @@ func TestEveryVariableThatAPageNamesExists(t *testing.T) {
 	for page, text := range pages(t) {
 		for _, name := range regexp.MustCompile(`\bELECTION_[A-Z][A-Z_]*[A-Z]\b`).FindAllString(text, -1) {
 			if !exists[name] {
-				t.Errorf("%s names %s, and there is no such variable", page, name)
+				t.Errorf("%s names %s, but the configuration has no such variable", page, name)
 			}
 		}
 	}

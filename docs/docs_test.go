@@ -1,4 +1,4 @@
-// Package docs_test keeps the pages of this directory true.
+// Package docs_test checks the pages of this directory against the code.
 package docs_test
 
 import (
@@ -15,8 +15,8 @@ import (
 	"testing"
 )
 
-// TestEveryTestThatAPageNamesExists looks for the tests that pages give as evidence, in
-// the sources of the whole module.
+// TestEveryTestThatAPageNamesExists searches the sources of the whole module for the tests
+// that pages give as evidence.
 func TestEveryTestThatAPageNamesExists(t *testing.T) {
 	known := readEvidence(t)
 	named := regexp.MustCompile("`((?:Test|Fuzz)[A-Z][^`]*)`")
@@ -24,7 +24,7 @@ func TestEveryTestThatAPageNamesExists(t *testing.T) {
 	for page, text := range pages(t) {
 		for _, m := range named.FindAllStringSubmatch(text, -1) {
 			if !known.has(m[1]) {
-				t.Errorf("%s names %s as evidence, and there is no such test", page, m[1])
+				t.Errorf("%s names %s as evidence, but there is no such test", page, m[1])
 			}
 			if strings.Contains(m[1], "/") {
 				subtests++
@@ -32,11 +32,11 @@ func TestEveryTestThatAPageNamesExists(t *testing.T) {
 		}
 	}
 	if subtests == 0 {
-		t.Error("no page names a subtest: they are not found")
+		t.Error("no page names a subtest: the pattern does not find them")
 	}
 }
 
-// TestAnInventedTestIsNoEvidence: neither a function nor a subtest that is not there.
+// An invented function or subtest is not found.
 func TestAnInventedTestIsNoEvidence(t *testing.T) {
 	known := readEvidence(t)
 	for name, want := range map[string]bool{
@@ -51,15 +51,15 @@ func TestAnInventedTestIsNoEvidence(t *testing.T) {
 		"TestAMixedFleetHasOneLeader/LeaderLatch":      false, // a word of another package
 	} {
 		if has := known.has(name); has != want {
-			t.Errorf("%s is taken for evidence: %v; want %v", name, has, want)
+			t.Errorf("%s was found: %v; want %v", name, has, want)
 		}
 	}
 }
 
-// evidence is what the sources say of tests.
+// evidence lists the tests in the sources.
 type evidence struct {
-	places map[string][]string        // the directories in which a test of this name is declared
-	words  map[string]map[string]bool // the texts in quotes of each directory, as names of subtests
+	dirs    map[string][]string        // by test name: the directories that declare it
+	strings map[string]map[string]bool // by directory: its string literals, written as names of subtests
 }
 
 func readEvidence(t *testing.T) evidence {
@@ -74,18 +74,18 @@ func readEvidence(t *testing.T) evidence {
 			return err
 		}
 		dir := filepath.Dir(path)
-		if e.words[dir] == nil {
-			e.words[dir] = map[string]bool{}
+		if e.strings[dir] == nil {
+			e.strings[dir] = map[string]bool{}
 		}
 		ast.Inspect(file, func(n ast.Node) bool {
 			switch n := n.(type) {
 			case *ast.FuncDecl:
 				if strings.HasSuffix(path, "_test.go") && n.Recv == nil {
-					e.places[n.Name.Name] = append(e.places[n.Name.Name], dir)
+					e.dirs[n.Name.Name] = append(e.dirs[n.Name.Name], dir)
 				}
 			case *ast.BasicLit:
 				if text, err := strconv.Unquote(n.Value); err == nil && n.Kind == token.STRING {
-					e.words[dir][strings.ReplaceAll(text, " ", "_")] = true // as t.Run does
+					e.strings[dir][strings.ReplaceAll(text, " ", "_")] = true // as t.Run does
 				}
 			}
 			return true
@@ -98,17 +98,16 @@ func readEvidence(t *testing.T) evidence {
 	return e
 }
 
-// has reports whether there is a test of this name. A subtest's name has to be written
-// somewhere in the test's package, in quotes: in a call, in a table, or as the value of
-// a constant.
+// has reports whether a test of this name exists. A subtest's name must be a string literal
+// in the test's package: in a call, in a table, or as the value of a constant.
 func (e evidence) has(name string) bool {
 	parts := strings.Split(name, "/")
-	return slices.ContainsFunc(e.places[parts[0]], func(dir string) bool {
-		return !slices.ContainsFunc(parts[1:], func(sub string) bool { return sub == "" || !e.words[dir][sub] })
+	return slices.ContainsFunc(e.dirs[parts[0]], func(dir string) bool {
+		return !slices.ContainsFunc(parts[1:], func(sub string) bool { return sub == "" || !e.strings[dir][sub] })
 	})
 }
 
-// TestEveryLinkBetweenPagesLeadsSomewhere follows the relative ones.
+// TestEveryLinkBetweenPagesLeadsSomewhere checks relative links.
 func TestEveryLinkBetweenPagesLeadsSomewhere(t *testing.T) {
 	link := regexp.MustCompile(`\]\(([^)#\s]+)[^)]*\)`)
 	for page, text := range pages(t) {
@@ -117,13 +116,37 @@ func TestEveryLinkBetweenPagesLeadsSomewhere(t *testing.T) {
 				continue
 			}
 			if _, err := os.Stat(filepath.Join(filepath.Dir(page), m[1])); err != nil {
-				t.Errorf("%s links to %s, which is not there", page, m[1])
+				t.Errorf("%s links to %s, which does not exist", page, m[1])
 			}
 		}
 	}
 }
 
-// pages returns the text of all pages for people, by path.
+// TestEveryHeadingThatALinkNamesExists checks links to sections of pages.
+func TestEveryHeadingThatALinkNamesExists(t *testing.T) {
+	slug := func(heading string) string {
+		heading = strings.ToLower(regexp.MustCompile(`[^\pL\pN _-]`).ReplaceAllString(heading, ""))
+		return strings.ReplaceAll(strings.TrimSpace(heading), " ", "-")
+	}
+	all := pages(t)
+	for page, text := range all {
+		for _, m := range regexp.MustCompile(`\]\(([^)#\s:]*)#([^)\s]+)\)`).FindAllStringSubmatch(text, -1) {
+			target := page
+			if m[1] != "" {
+				target = strings.TrimPrefix(filepath.Join(filepath.Dir(page), m[1]), "../docs/")
+			}
+			found := !strings.HasSuffix(target, ".md")
+			for _, h := range regexp.MustCompile(`(?m)^#+ (.+)$`).FindAllStringSubmatch(all[target], -1) {
+				found = found || slug(h[1]) == m[2]
+			}
+			if !found {
+				t.Errorf("%s links to %s#%s, but the page has no such heading", page, m[1], m[2])
+			}
+		}
+	}
+}
+
+// pages returns the text of all pages, by path.
 func pages(t *testing.T) map[string]string {
 	all := map[string]string{}
 	for _, pattern := range []string{"*.md", "../*.md"} {

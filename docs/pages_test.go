@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -38,13 +37,13 @@ func block(t *testing.T, page, name string) string {
 	return m[1]
 }
 
-// TestEveryConfigurationOnAPageIsAccepted parses all YAML that names a backend.
+// TestEveryConfigurationOnAPageIsAccepted parses every YAML block that names a backend.
 func TestEveryConfigurationOnAPageIsAccepted(t *testing.T) {
 	n := 0
 	for page, text := range pages(t) {
 		for _, m := range regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(text, -1) {
 			if !strings.Contains(m[1], "backend:") {
-				continue // of another program
+				continue // another program's configuration
 			}
 			n++
 			if _, err := config.Parse(page, []byte(m[1]), &config.Options{Environ: []string{}}); err != nil {
@@ -57,14 +56,14 @@ func TestEveryConfigurationOnAPageIsAccepted(t *testing.T) {
 	}
 }
 
-// patience is how long anything may take on a machine that is very busy.
+// patience bounds every wait, on a very busy machine.
 const patience = 3 * time.Minute
 
-// serve has a manager on the store elected, watched by another of b, and ended.
-func serve(t *testing.T, open func(t *testing.T) backend.Backend) {
+// electAndClose runs a manager on the store, twice: it leads, nominates, lists members and closes.
+func electAndClose(t *testing.T, open func(t *testing.T) backend.Backend) {
 	t.Helper()
-	for range 2 { // the second finds what the first has left
-		// With this TTL nobody loses the lead because the machine is busy.
+	for range 2 { // the second manager finds the first one's data
+		// With this TTL a busy machine costs no leadership.
 		m, err := election.New(open(t), &election.Options{TTL: 15 * time.Second})
 		if err != nil {
 			t.Fatal(err)
@@ -94,7 +93,7 @@ func serve(t *testing.T, open func(t *testing.T) backend.Backend) {
 	}
 }
 
-// The statements of docs/mysql.md are enough, and those for looking inside work.
+// The rights on docs/mysql.md are enough, and its queries work.
 func TestTheMySQLPageIsTrue(t *testing.T) {
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
 		d := testbed.Shared(t, k).Database(t)
@@ -104,15 +103,15 @@ func TestTheMySQLPageIsTrue(t *testing.T) {
 		}
 		host := regexp.MustCompile(`'@'([^']*)'`).FindStringSubmatch(grants(t, d))[1]
 		suffix := strings.ToLower(backend.NewNonce()[:8])
-		here := strings.NewReplacer("'app'@'%'", "'app"+suffix+"'@'"+host+"'", "'eye'@'%'", "'eye"+suffix+"'@'"+host+"'", " app.", " "+d.Name+".").Replace
+		adapt := strings.NewReplacer("'app'@'%'", "'app"+suffix+"'@'"+host+"'", "'observer'@'%'", "'observer"+suffix+"'@'"+host+"'", " app.", " "+d.Name+".").Replace
 		for _, name := range []string{"rights", "observer"} {
-			for _, s := range split(here(block(t, "mysql.md", name))) {
+			for _, s := range split(adapt(block(t, "mysql.md", name))) {
 				d.Exec(t, s)
 			}
 		}
 		t.Cleanup(func() {
 			db := testbed.OpenDB(t, d.Admin)
-			for _, user := range []string{"app", "eye"} {
+			for _, user := range []string{"app", "observer"} {
 				if _, err := db.Exec(fmt.Sprintf("DROP USER '%s%s'@'%s'", user, suffix, host)); err != nil {
 					t.Error(err)
 				}
@@ -123,16 +122,16 @@ func TestTheMySQLPageIsTrue(t *testing.T) {
 			c.User, c.Passwd = user+suffix, "secret"
 			return c
 		}
-		serve(t, func(t *testing.T) backend.Backend {
+		electAndClose(t, func(t *testing.T) backend.Backend {
 			b, err := mysql.Open(t.Context(), mysql.Options{Config: as("app")})
 			if err != nil {
 				t.Fatal(err)
 			}
 			return b
 		})
-		eye := testbed.OpenDB(t, as("eye"))
-		for _, s := range split(block(t, "mysql.md", "look")) {
-			rows, err := eye.Query(s)
+		observer := testbed.OpenDB(t, as("observer"))
+		for _, s := range split(block(t, "mysql.md", "inspect")) {
+			rows, err := observer.Query(s)
 			if err != nil {
 				t.Errorf("%s: %v", s, err)
 				continue
@@ -144,12 +143,11 @@ func TestTheMySQLPageIsTrue(t *testing.T) {
 		}
 		d.Exec(t, split(block(t, "mysql.md", "count"))...)
 		d.Exec(t, split(block(t, "operations.md", "greatest"))...)
-		watch(t, func() (backend.Backend, error) { return mysql.Open(t.Context(), mysql.Options{Config: as("eye")}) })
+		readAsObserver(t, func() (backend.Backend, error) { return mysql.Open(t.Context(), mysql.Options{Config: as("observer")}) })
 	})
 }
 
-// The statements of docs/mysqltable.md are enough beside a fleet's table, and those for
-// looking inside work.
+// The rights on docs/mysqltable.md are enough beside a fleet's table, and its queries work.
 func TestTheMySQLTablePageIsTrue(t *testing.T) {
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
 		d := testbed.Shared(t, k).Database(t)
@@ -160,8 +158,8 @@ func TestTheMySQLTablePageIsTrue(t *testing.T) {
 			"last_seen_active timestamp NOT NULL DEFAULT CURRENT_TIMESTAMP, PRIMARY KEY (id), UNIQUE KEY (name))")
 		host := regexp.MustCompile(`'@'([^']*)'`).FindStringSubmatch(grants(t, d))[1]
 		user := "tab" + strings.ToLower(backend.NewNonce()[:8])
-		here := strings.NewReplacer("'app'@'%'", "'"+user+"'@'"+host+"'", " app.", " "+d.Name+".").Replace
-		d.Exec(t, split(here(block(t, "mysqltable.md", "table-rights")))...)
+		adapt := strings.NewReplacer("'app'@'%'", "'"+user+"'@'"+host+"'", " app.", " "+d.Name+".").Replace
+		d.Exec(t, split(adapt(block(t, "mysqltable.md", "table-rights")))...)
 		t.Cleanup(func() {
 			if _, err := testbed.OpenDB(t, d.Admin).Exec(fmt.Sprintf("DROP USER '%s'@'%s'", user, host)); err != nil {
 				t.Error(err)
@@ -169,8 +167,8 @@ func TestTheMySQLTablePageIsTrue(t *testing.T) {
 		})
 		account := d.User.Clone()
 		account.User, account.Passwd = user, "secret"
-		serve(t, func(t *testing.T) backend.Backend {
-			// A threshold that leaves room for the TTL of serve.
+		electAndClose(t, func(t *testing.T) backend.Backend {
+			// A threshold that leaves room for the TTL of electAndClose.
 			o := mysqltable.Options{Config: account, Layout: mysqltable.LastSeenActive, Threshold: 30 * time.Second}
 			b, err := mysqltable.Open(t.Context(), o)
 			if err != nil {
@@ -179,7 +177,7 @@ func TestTheMySQLTablePageIsTrue(t *testing.T) {
 			return b
 		})
 		db := testbed.OpenDB(t, account)
-		for _, s := range split(block(t, "mysqltable.md", "table-look")) {
+		for _, s := range split(block(t, "mysqltable.md", "table-inspect")) {
 			rows, err := db.Query(s)
 			if err != nil {
 				t.Errorf("%s: %v", s, err)
@@ -193,7 +191,7 @@ func TestTheMySQLTablePageIsTrue(t *testing.T) {
 	})
 }
 
-// grants says where the users of this database may come from.
+// grants returns the user of this database with the host that it may connect from.
 func grants(t *testing.T, d *testbed.Database) (s string) {
 	t.Helper()
 	if err := testbed.OpenDB(t, d.Admin).QueryRow("SELECT CONCAT('''', USER, '''@''', HOST, '''') FROM mysql.user WHERE USER = ?", d.User.User).Scan(&s); err != nil {
@@ -211,8 +209,8 @@ func split(text string) (list []string) {
 	return list
 }
 
-// watch has an observer see who has led.
-func watch(t *testing.T, open func() (backend.Backend, error)) {
+// readAsObserver checks that an observer sees the last leadership and the history.
+func readAsObserver(t *testing.T, open func() (backend.Backend, error)) {
 	t.Helper()
 	b, err := open()
 	if err != nil {
@@ -238,7 +236,7 @@ func watch(t *testing.T, open func() (backend.Backend, error)) {
 	}
 }
 
-// The policies of docs/consul.md are enough.
+// The policies on docs/consul.md are enough.
 func TestTheConsulPageIsTrue(t *testing.T) {
 	agent := testbed.StartConsul(t, testbed.ConsulOptions{ACL: true})
 	root, err := api.NewClient(&api.Config{Address: agent.URL(), Token: agent.AdminToken()})
@@ -257,7 +255,7 @@ func TestTheConsulPageIsTrue(t *testing.T) {
 		return consul.Options{Address: agent.URL(), Token: token.SecretID}
 	}
 	native, firefly := options("rights"), options("firefly-rights")
-	serve(t, func(t *testing.T) backend.Backend {
+	electAndClose(t, func(t *testing.T) backend.Backend {
 		b, err := consul.Open(t.Context(), native)
 		if err != nil {
 			t.Fatal(err)
@@ -271,7 +269,7 @@ func TestTheConsulPageIsTrue(t *testing.T) {
 		}
 		return b
 	}
-	serve(t, shared)
+	electAndClose(t, shared)
 
 	b := shared(t)
 	defer b.Close()
@@ -292,8 +290,7 @@ func TestTheConsulPageIsTrue(t *testing.T) {
 	}
 }
 
-// The places that docs/zookeeper.md makes are enough for a user who may do nothing
-// else.
+// The nodes that docs/zookeeper.md creates are enough for a user without other rights.
 func TestTheZooKeeperPageIsTrue(t *testing.T) {
 	server := testbed.StartZooKeeper(t, testbed.ZooKeeperOptions{Config: []string{"maxSessionTimeout=40000"}})
 	admin, _, err := zk.Connect([]string{server.Addr()}, 40*time.Second, zk.WithLogInfo(false))
@@ -301,7 +298,7 @@ func TestTheZooKeeperPageIsTrue(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer admin.Close()
-	made := 0
+	created := 0
 	for line := range strings.Lines(block(t, "zookeeper.md", "rights")) {
 		var path, rights, password string
 		_, err := fmt.Sscanf(line, "addauth digest app:%s", &password)
@@ -312,19 +309,19 @@ func TestTheZooKeeperPageIsTrue(t *testing.T) {
 				t.Errorf("the page gives %s on %s, the least is cdrw", rights, path)
 			}
 			_, err = admin.Create(path, nil, 0, zk.AuthACL(zk.PermRead|zk.PermWrite|zk.PermCreate|zk.PermDelete))
-			made++
+			created++
 		}
 		if err != nil {
 			t.Fatalf("%s: %v", line, err)
 		}
 	}
-	if made < 5 {
-		t.Fatalf("the page makes %d nodes", made)
+	if created < 5 {
+		t.Fatalf("the page creates only %d nodes, want 5 or more", created)
 	}
 	if _, err := admin.SetACL("/", zk.WorldACL(zk.PermRead), -1); err != nil {
 		t.Fatal(err)
 	}
-	serve(t, func(t *testing.T) backend.Backend {
+	electAndClose(t, func(t *testing.T) backend.Backend {
 		b, err := zookeeper.Open(t.Context(), zookeeper.Options{Servers: []string{server.Addr()}, User: "app", Password: "secret"})
 		if err != nil {
 			t.Fatal(err)
@@ -333,7 +330,7 @@ func TestTheZooKeeperPageIsTrue(t *testing.T) {
 	})
 }
 
-// The role of docs/etcd.md is enough.
+// The role on docs/etcd.md is enough.
 func TestTheEtcdPageIsTrue(t *testing.T) {
 	node := testbed.StartEtcd(t, testbed.EtcdOptions{Args: []string{"--bcrypt-cost=4"}})
 	root, err := clientv3.New(clientv3.Config{Endpoints: []string{node.URL()}, Logger: zap.NewNop()})
@@ -349,7 +346,7 @@ func TestTheEtcdPageIsTrue(t *testing.T) {
 			_, err = root.RoleAdd(ctx, w[3])
 		case "role grant-permission":
 			if w[4] != "readwrite" || w[5] != "--prefix=true" {
-				t.Fatalf("what is %q?", line)
+				t.Fatalf("unknown permission: %q", line)
 			}
 			_, err = root.RoleGrantPermission(ctx, w[3], w[6], clientv3.GetPrefixRangeEnd(w[6]), clientv3.PermissionType(clientv3.PermReadWrite))
 		case "user add":
@@ -358,7 +355,7 @@ func TestTheEtcdPageIsTrue(t *testing.T) {
 		case "user grant-role":
 			_, err = root.UserGrantRole(ctx, w[3], w[4])
 		default:
-			t.Fatalf("what is %q?", line)
+			t.Fatalf("unknown command: %q", line)
 		}
 		if err != nil {
 			t.Fatalf("%s: %v", line, err)
@@ -370,35 +367,11 @@ func TestTheEtcdPageIsTrue(t *testing.T) {
 	if err := errors.Join(err1, err2, err3); err != nil {
 		t.Fatal(err)
 	}
-	serve(t, func(t *testing.T) backend.Backend {
+	electAndClose(t, func(t *testing.T) backend.Backend {
 		b, err := etcd.Open(t.Context(), etcd.Options{Endpoints: []string{node.URL()}, Username: "app", Password: "secret"})
 		if err != nil {
 			t.Fatal(err)
 		}
 		return b
 	})
-}
-
-// TestEveryHeadingThatALinkNamesExists follows links to parts of pages.
-func TestEveryHeadingThatALinkNamesExists(t *testing.T) {
-	slug := func(heading string) string {
-		heading = strings.ToLower(regexp.MustCompile(`[^\pL\pN _-]`).ReplaceAllString(heading, ""))
-		return strings.ReplaceAll(strings.TrimSpace(heading), " ", "-")
-	}
-	all := pages(t)
-	for page, text := range all {
-		for _, m := range regexp.MustCompile(`\]\(([^)#\s:]*)#([^)\s]+)\)`).FindAllStringSubmatch(text, -1) {
-			target := page
-			if m[1] != "" {
-				target = strings.TrimPrefix(filepath.Join(filepath.Dir(page), m[1]), "../docs/")
-			}
-			found := !strings.HasSuffix(target, ".md")
-			for _, h := range regexp.MustCompile(`(?m)^#+ (.+)$`).FindAllStringSubmatch(all[target], -1) {
-				found = found || slug(h[1]) == m[2]
-			}
-			if !found {
-				t.Errorf("%s links to %s#%s, and there is no such heading", page, m[1], m[2])
-			}
-		}
-	}
 }

@@ -7,14 +7,14 @@ import (
 	"testing"
 )
 
-// pairs returns the pages that are there in both languages: English, Chinese.
+// pairs maps English pages to their Chinese versions.
 func pairs(t *testing.T) map[string]string {
 	t.Helper()
 	all, found := pages(t), map[string]string{}
 	for page := range all {
 		if english, ok := strings.CutSuffix(page, ".zh-CN.md"); ok {
 			if found[english+".md"] = page; all[english+".md"] == "" {
-				t.Errorf("%s is there in Chinese alone", page)
+				t.Errorf("%s has no English version", page)
 			}
 		}
 	}
@@ -24,15 +24,15 @@ func pairs(t *testing.T) map[string]string {
 	return found
 }
 
-// A form is what two pages of the same content have in common whatever their words and
-// the order of their sections, each list in order.
-type form struct {
-	headings []string // by their depth
-	tables   []int    // by their rows
-	fences   []string // by their languages
+// An outline is what two pages of the same content have in common, whatever their language and
+// the order of their sections. Each list is sorted.
+type outline struct {
+	headings []string // the depth of each
+	tables   []int    // the rows of each
+	fences   []string // the language of each
 }
 
-func formOf(text string) (f form) {
+func outlineOf(text string) (f outline) {
 	rows, inside := 0, false
 	for line := range strings.Lines(text + "\n") {
 		line = strings.TrimSpace(line)
@@ -58,10 +58,10 @@ func formOf(text string) (f form) {
 	return f
 }
 
-func TestAPageInChineseHasWhatTheEnglishOneHas(t *testing.T) {
+func TestChinesePagesHaveTheEnglishOutline(t *testing.T) {
 	all := pages(t)
 	for english, chinese := range pairs(t) {
-		en, zh := formOf(all[english]), formOf(all[chinese])
+		en, zh := outlineOf(all[english]), outlineOf(all[chinese])
 		if !slices.Equal(en.headings, zh.headings) {
 			t.Errorf("%s has the headings %v, %s has %v", english, en.headings, chinese, zh.headings)
 		}
@@ -74,8 +74,8 @@ func TestAPageInChineseHasWhatTheEnglishOneHas(t *testing.T) {
 	}
 }
 
-// A link leads to the same page, or to that page in Chinese.
-func TestAPageInChineseLinksToWhatTheEnglishOneLinksTo(t *testing.T) {
+// A Chinese page links to the pages that its English version links to, in either language.
+func TestChinesePagesHaveTheEnglishLinks(t *testing.T) {
 	all := pages(t)
 	link := regexp.MustCompile(`\]\(([^)#\s]+)[^)]*\)`)
 	targets := func(page string) map[string]bool {
@@ -95,9 +95,8 @@ func TestAPageInChineseLinksToWhatTheEnglishOneLinksTo(t *testing.T) {
 	}
 }
 
-// Who leads is called 主 on all pages in Chinese; other words are those of other systems
-// and of code.
-func TestPagesInChineseHaveOneWordForTheLeader(t *testing.T) {
+// Chinese pages call the leader 主. Other words occur only in code and in names of other systems.
+func TestChinesePagesHaveOneWordForTheLeader(t *testing.T) {
 	code := regexp.MustCompile("(?s)```.*?```|`[^`\n]*`")
 	other := regexp.MustCompile(`(?i)\bleaders?\b|领导|领袖`)
 	all := pages(t)

@@ -15,11 +15,11 @@ import (
 	"github.com/go-election/go-election/internal/testbed"
 )
 
-// TestANewcomerIsElectedOnMySQLByTheReadmeAlone carries out the blocks of "On MySQL" in
-// their order, as they stand, but for the server's address and the names of database
-// and account. The module is this tree: nothing is asked of the network.
-func TestANewcomerIsElectedOnMySQLByTheReadmeAlone(t *testing.T) {
-	goCommand := published(t)
+// TestTheReadmeProgramIsElectedOnMySQL runs the blocks of "On MySQL" in their order and
+// unchanged, except for the server's address and the names of database and account. The
+// module is this tree; the test needs no network.
+func TestTheReadmeProgramIsElectedOnMySQL(t *testing.T) {
+	goCommand := goWithThisModule(t)
 	for _, page := range []string{"../README.md", "../README.zh-CN.md"} {
 		t.Run(filepath.Base(page), func(t *testing.T) {
 			testbed.Each(t, func(t *testing.T, k testbed.Kind) {
@@ -29,7 +29,7 @@ func TestANewcomerIsElectedOnMySQLByTheReadmeAlone(t *testing.T) {
 				db := testbed.OpenDB(t, s.AdminConfig())
 				suffix := strings.ToLower(backend.NewNonce()[:8])
 				host := regexp.MustCompile(`'@'([^']*)'`).FindStringSubmatch(grants(t, d))[1]
-				here := strings.NewReplacer(
+				adapt := strings.NewReplacer(
 					"'app'@'%'", "'app"+suffix+"'@'"+host+"'", "DATABASE app", "DATABASE app"+suffix, " app.", " app"+suffix+".",
 					"app:secret@tcp(127.0.0.1:3306)/app", fmt.Sprintf("app%s:secret@%s(%s)/app%[1]s", suffix, d.User.Net, d.User.Addr)).Replace
 				t.Cleanup(func() {
@@ -40,13 +40,13 @@ func TestANewcomerIsElectedOnMySQLByTheReadmeAlone(t *testing.T) {
 					}
 				})
 
-				for _, statement := range split(here(block(t, page, "mysql-account"))) {
+				for _, statement := range split(adapt(block(t, page, "mysql-account"))) {
 					if _, err := db.Exec(statement); err != nil {
 						t.Fatalf("%s: %v", statement, err)
 					}
 				}
 				dir := filepath.Join(t.TempDir(), "nightly")
-				write(t, filepath.Join(dir, "election.yaml"), here(block(t, page, "mysql-configuration")), 0o600)
+				write(t, filepath.Join(dir, "election.yaml"), adapt(block(t, page, "mysql-configuration")), 0o600)
 				write(t, filepath.Join(dir, "main.go"), block(t, page, "mysql-program"), 0o600)
 				build := exec.CommandContext(t.Context(), "sh", "-exc", block(t, page, "mysql-build"))
 				build.Dir, build.Env = dir, offline(goCommand)
@@ -67,7 +67,7 @@ func TestANewcomerIsElectedOnMySQLByTheReadmeAlone(t *testing.T) {
 				first.Process.Kill()
 				second.mustLead("after kill -9 of the leader")
 				third := run()
-				third.mustSay("elected") // it has seen who leads
+				third.mustSay("elected") // it has seen the leader
 				second.Process.Signal(os.Interrupt)
 				third.mustLead("after ctrl-c at the leader")
 				if err := second.end(); err != nil {
@@ -78,9 +78,9 @@ func TestANewcomerIsElectedOnMySQLByTheReadmeAlone(t *testing.T) {
 	}
 }
 
-// published returns a directory with a "go" command to which this tree is what the
-// module's newest version is to everybody else.
-func published(t *testing.T) string {
+// goWithThisModule returns a directory with a "go" command that takes this tree for the
+// module's latest version.
+func goWithThisModule(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
 	root, err := filepath.Abs("..")
@@ -104,7 +104,7 @@ exec '%[1]s' "$@"
 	return dir
 }
 
-// offline is the environment of a shell that finds this "go" first, and no network.
+// offline returns the environment of a shell that finds this "go" first and uses no network.
 func offline(bin string) []string {
 	return append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "GOPROXY=off", "GOSUMDB=off", "GOFLAGS=", "GOWORK=off")
 }
@@ -116,7 +116,7 @@ func write(t *testing.T, file, text string, mode os.FileMode) {
 	}
 }
 
-// A terminal is where somebody has started the program.
+// A terminal runs the program and keeps its output.
 type terminal struct {
 	*exec.Cmd
 	t     *testing.T
@@ -168,12 +168,12 @@ func (x *terminal) mustSay(what string) {
 	})
 }
 
-// end waits for the end.
+// end waits until the program has ended, and returns its error.
 func (x *terminal) end() error {
 	select {
 	case err := <-x.ended:
 		return err
 	case <-time.After(patience):
-		return errors.New("it goes on")
+		return errors.New("the program still runs")
 	}
 }

@@ -1,6 +1,6 @@
-// Package monitoring has no code: alerts.yml are rules for Prometheus,
-// dashboard.json is to be imported into Grafana (10 or later). Both are for what
-// package electionprom exports; docs/metrics.md explains them. Its tests check
-// that every query of both can be parsed and names metrics and labels that exist,
-// and let each alert fire, and not fire, on series in alerts_test.yml.
+// Package monitoring has no code: alerts.yml has rules for Prometheus, dashboard.json
+// is a dashboard for Grafana 10 or later. Both use the metrics of package
+// electionprom; docs/metrics.md explains them. The tests check that every query
+// can be parsed and names existing metrics and labels, and that each alert fires,
+// and does not fire, on the series in alerts_test.yml.
 package monitoring

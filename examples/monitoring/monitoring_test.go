@@ -21,8 +21,8 @@ import (
 	"github.com/go-election/go-election/internal/testbed"
 )
 
-// promtool runs it, and fails the test if it finds fault with its arguments. If it
-// is not there the test is skipped; in CI it fails.
+// promtool runs promtool, and fails the test if promtool reports an error. If promtool
+// is not installed the test is skipped; in CI it fails.
 func promtool(t *testing.T, args ...string) {
 	t.Helper()
 	if _, err := exec.LookPath("promtool"); err != nil {
@@ -73,7 +73,7 @@ func alerts(t *testing.T) (all []rule) {
 	return all
 }
 
-// An alert that no test lets fire may never fire.
+// An alert that fires in no test may never fire.
 func TestEachAlertHasATest(t *testing.T) {
 	tests, err := os.ReadFile("alerts_test.yml")
 	if err != nil {
@@ -81,12 +81,12 @@ func TestEachAlertHasATest(t *testing.T) {
 	}
 	for _, a := range alerts(t) {
 		if !regexp.MustCompile(`alertname: ` + a.Alert + `\n\s+exp_alerts:`).Match(tests) {
-			t.Errorf("no test lets %s fire", a.Alert)
+			t.Errorf("%s fires in no test", a.Alert)
 		}
 	}
 }
 
-// queries returns the dashboard's, by panel, with Grafana's variables replaced.
+// queries returns the dashboard's queries by panel, with Grafana's variables replaced.
 func queries(t *testing.T) map[string]string {
 	t.Helper()
 	text, err := os.ReadFile("dashboard.json")
@@ -110,7 +110,7 @@ func queries(t *testing.T) map[string]string {
 	seen := map[int]bool{}
 	for _, p := range d.Panels {
 		if seen[p.ID] || len(p.Targets) == 0 {
-			t.Errorf("panel %q has no query, or another's id %d", p.Title, p.ID)
+			t.Errorf("panel %q has no query, or the id %d of another panel", p.Title, p.ID)
 		}
 		seen[p.ID] = true
 		for _, q := range p.Targets {
@@ -129,7 +129,7 @@ func TestQueriesOfTheDashboardAreValid(t *testing.T) {
 	f := ruleFile{Groups: []ruleGroup{{Name: "dashboard"}}}
 	for where, q := range queries(t) {
 		if strings.Contains(q, "$") {
-			t.Errorf("%s has a variable that nothing defines: %s", where, q)
+			t.Errorf("%s has an undefined variable: %s", where, q)
 		}
 		f.Groups[0].Rules = append(f.Groups[0].Rules, rule{Record: "q:" + regexp.MustCompile(`\W`).ReplaceAllString(where, "_"), Expr: q})
 	}
@@ -144,7 +144,7 @@ func TestQueriesOfTheDashboardAreValid(t *testing.T) {
 	promtool(t, "check", "rules", path)
 }
 
-// exported returns the labels of each metric that a collector can export.
+// exported returns the labels of each metric that a collector exports.
 func exported(t *testing.T) map[string][]string {
 	t.Helper()
 	m, err := election.New(memory.New().Backend(), nil)
@@ -163,7 +163,7 @@ func exported(t *testing.T) map[string][]string {
 	}
 	all := map[string][]string{}
 	for _, f := range families {
-		labels := []string{"job", "instance"} // of every target
+		labels := []string{"job", "instance"} // every target has these
 		for _, l := range f.Metric[0].Label {
 			labels = append(labels, l.GetName())
 		}
@@ -202,21 +202,21 @@ func TestQueriesNameMetricsAndLabelsThatExist(t *testing.T) {
 			used[m[1]] = true
 			for _, s := range selector.FindAllStringSubmatch(quoted.ReplaceAllString(m[2], `""`), -1) {
 				if !slices.Contains(labels, s[1]) {
-					t.Errorf("%s selects %s by %s, which it does not have", where, m[1], s[1])
+					t.Errorf("%s selects %s by %s, a label that it does not have", where, m[1], s[1])
 				}
 			}
 		}
 	}
 	for _, name := range []string{"election_leading", "election_term", "election_errors_total", "election_changes_total"} {
 		if !used[name] {
-			t.Errorf("neither dashboard nor alerts use %s", name)
+			t.Errorf("neither the dashboard nor an alert uses %s", name)
 		}
 	}
 }
 
-// Values that rules select by are those that a manager counts from its start:
-// increase() sees no first error in a series that begins with it.
-func TestSeriesThatAlertsCountAreThereFromTheStart(t *testing.T) {
+// A manager exports every series that a rule counts before the first event: increase()
+// misses an error that starts its series.
+func TestCountedSeriesExistFromTheStart(t *testing.T) {
 	m, err := election.New(memory.New().Backend(), nil)
 	if err != nil {
 		t.Fatal(err)
@@ -231,11 +231,11 @@ func TestSeriesThatAlertsCountAreThereFromTheStart(t *testing.T) {
 			notices[c] = true
 		}
 	}
-	// ElectionNotice selects by the kind alone: all its series must be there.
+	// ElectionNotice selects only by the kind, so all series of that kind must exist.
 	for _, reason := range []election.Reason{election.ReasonSameID, election.ReasonWentBack, election.ReasonStuck, election.ReasonDenied, election.ReasonInvalid} {
 		for _, own := range []bool{false, true} {
 			if !notices[election.Change{Kind: election.Notice, Reason: reason, Own: own}] {
-				t.Errorf("a notice %q, own %v, is not exported before the first time", reason, own)
+				t.Errorf("a notice %q, own %v, is not exported before the first event", reason, own)
 			}
 		}
 	}
@@ -243,7 +243,7 @@ func TestSeriesThatAlertsCountAreThereFromTheStart(t *testing.T) {
 		for _, m := range regexp.MustCompile(`reason=~"([^"]*)"`).FindAllStringSubmatch(a.Expr, -1) {
 			for reason := range strings.SplitSeq(m[1], "|") {
 				if !there[reason] {
-					t.Errorf("%s counts %q, which is not exported before the first time", a.Alert, reason)
+					t.Errorf("%s counts %q, which is not exported before the first event", a.Alert, reason)
 				}
 			}
 		}

@@ -2,12 +2,12 @@
 // times, on one machine or on many, and kill the one that leads.
 //
 //	export DSN='app:secret@tcp(127.0.0.1:3306)/app'
-//	go run ./examples/mysql -create      # once: makes the tables, as a user who may
+//	go run ./examples/mysql -create      # once: creates the tables; needs CREATE
 //	go run ./examples/mysql -id a
 //	go run ./examples/mysql -id b
 //
-// It prints one line for each change of leader. SIGTERM and ctrl-c hand over at
-// once; kill -9 hands over when the TTL has passed.
+// It prints one line for each change of leader. After SIGTERM or ctrl-c another process
+// leads at once; after kill -9, when the TTL has passed.
 package main
 
 import (
@@ -28,10 +28,10 @@ import (
 
 func main() {
 	name := flag.String("election", "demo", "name of the election")
-	id := flag.String("id", "", "this candidate's id (default: made of host, pid and chance)")
-	ttl := flag.Duration("ttl", election.DefaultTTL, "how long a lease lasts that is not renewed")
-	create := flag.Bool("create", false, "make the tables and exit")
-	verbose := flag.Bool("v", false, "log what happens")
+	id := flag.String("id", "", "this candidate's id (default: host, pid and random characters)")
+	ttl := flag.Duration("ttl", election.DefaultTTL, "how long a lease lasts without a renewal")
+	create := flag.Bool("create", false, "create the tables and exit")
+	verbose := flag.Bool("v", false, "log to standard error")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal ends the program at once
@@ -77,7 +77,7 @@ func run(ctx context.Context, dsn, name, id string, ttl time.Duration, verbose b
 
 	err = e.Run(ctx, func(ctx context.Context, lead *election.Leadership) error {
 		fmt.Printf("I lead in term %d\n", lead.Term)
-		<-ctx.Done() // here it would work, and hand the term to what it writes
+		<-ctx.Done() // your work goes here: it ends with ctx, and its writes carry the term
 		fmt.Printf("I stop: %v\n", context.Cause(ctx))
 		return nil
 	})

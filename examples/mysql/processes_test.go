@@ -17,12 +17,12 @@ import (
 
 const (
 	ttl      = 2 * time.Second
-	patience = 3 * time.Minute // with a machine that is very busy
+	patience = 3 * time.Minute // bounds every wait, on a very busy machine
 )
 
-// Three processes elect a leader on a real server. It is killed, and another takes
-// over. A fourth takes over when all three are dead, and hands over at once when
-// it is asked to end.
+// Three processes elect a leader on a real server. The test kills the leader, and another
+// process takes over. A fourth process takes over when all three are dead, and hands over to
+// a fifth at once when it is asked to end.
 func TestProcessesElectAndTakeOver(t *testing.T) {
 	testbed.Full(t, "kills and stops processes")
 	binary := filepath.Join(t.TempDir(), "candidate")
@@ -66,7 +66,7 @@ func TestProcessesElectAndTakeOver(t *testing.T) {
 	})
 }
 
-// A fleet is the processes of one election.
+// A fleet holds the processes of one election.
 type fleet struct {
 	t      *testing.T
 	binary string
@@ -78,8 +78,8 @@ type process struct {
 	id     string
 	cmd    *exec.Cmd
 	output chan string
-	heard  []string
-	told   bool // to end
+	said   []string
+	ending bool // the test has told it to end
 }
 
 func (f *fleet) start(id, dsn string, args ...string) *exec.Cmd {
@@ -117,15 +117,15 @@ func (f *fleet) candidate(id, dsn string) {
 	f.start(id, dsn, "-id", id, "-ttl", ttl.String())
 }
 
-// leader waits until a process says that it leads, of those that were not told to end:
-// what these said came before.
+// leader waits until a process says that it leads. It ignores processes that were told to
+// end: their lines are older.
 func (f *fleet) leader() string {
 	f.t.Helper()
 	limit := time.After(patience)
 	for {
 		select {
 		case id := <-f.leads:
-			if !f.process(id).told {
+			if !f.process(id).ending {
 				return id
 			}
 		case <-limit:
@@ -141,16 +141,16 @@ func (f *fleet) process(id string) *process {
 // signal tells a process to end.
 func (f *fleet) signal(id string, sig syscall.Signal) {
 	p := f.process(id)
-	p.told = true
+	p.ending = true
 	p.cmd.Process.Signal(sig)
 }
 
 func (f *fleet) lines(id string) []string {
 	p := f.process(id)
 	for len(p.output) > 0 {
-		p.heard = append(p.heard, <-p.output)
+		p.said = append(p.said, <-p.output)
 	}
-	return p.heard
+	return p.said
 }
 
 func (f *fleet) said(id, text string) bool {

@@ -12,9 +12,9 @@ import (
 	"github.com/go-election/go-election/election"
 )
 
-// candidate takes part until ctx ends. This is all that a program of yours needs;
-// that it reports to somebody is for the demonstration.
-func candidate(ctx context.Context, file, id string, tell func(report)) error {
+// candidate takes part until ctx ends. Your program needs no more than this, and no
+// reports: they are for the demonstration.
+func candidate(ctx context.Context, file, id string, send func(report)) error {
 	c, err := config.Load(file, nil)
 	if err != nil {
 		return err
@@ -29,11 +29,11 @@ func candidate(ctx context.Context, file, id string, tell func(report)) error {
 		return err
 	}
 	e.Watch(func(ev election.Event) { // every change of leader, on every node
-		tell(report{ID: id, What: sees, Text: ev.String(), Trouble: ev.Err != nil, At: ev.Time})
+		send(report{ID: id, What: sees, Text: ev.String(), Trouble: ev.Err != nil, At: ev.Time})
 	})
 	err = e.Run(ctx, func(ctx context.Context, lead *election.Leadership) error {
-		tell(report{ID: id, What: leads, Term: lead.Term, At: time.Now()})
-		<-ctx.Done() // here it would work, as long as ctx lasts, and hand the term to what it writes
+		send(report{ID: id, What: leads, Term: lead.Term, At: time.Now()})
+		<-ctx.Done() // your work goes here: it ends with ctx, and its writes carry the term
 		return nil
 	})
 	if err != nil {
@@ -44,14 +44,14 @@ func candidate(ctx context.Context, file, id string, tell func(report)) error {
 	return m.Close(end)
 }
 
-// A report is what a candidate tells the demonstration.
+// A report is sent by a candidate to the demonstration.
 type report struct {
 	ID      string
 	What    string // leads, sees or ended
 	Term    uint64
-	Text    string    // what it sees, or why it ended
-	Trouble bool      // the store does not do what it should
-	At      time.Time // one machine, one clock
+	Text    string    // the event, or why the candidate ended
+	Trouble bool      // the event has an error of the store
+	At      time.Time // comparable: all candidates run on one machine
 }
 
 const (
@@ -60,10 +60,10 @@ const (
 	ended = "ended"
 )
 
-// child is a candidate in a process of its own.
+// child is a candidate in its own process.
 func child(ctx context.Context, file, id string) error {
 	ctx, cancel := context.WithCancel(ctx)
-	go func() { // end with the parent
+	go func() { // the input ends with the parent process
 		io.Copy(io.Discard, os.Stdin)
 		cancel()
 	}()

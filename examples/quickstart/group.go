@@ -12,20 +12,20 @@ import (
 	"time"
 )
 
-// A group is the candidates of one demonstration.
+// A group holds the candidates of one demonstration.
 type group struct {
 	file    string
 	reports chan report
 	members []*member
-	seen    map[string]string // what each saw last
-	trouble string            // said last
+	seen    map[string]string // the last event of each candidate
+	trouble string            // the last error printed
 }
 
 type member struct {
 	id        string
 	kill      func()
 	terminate func()
-	told      bool          // to end: what it reports is old news
+	ending    bool          // it was killed or asked to end: its reports are outdated
 	done      chan struct{} // closed when it has ended
 }
 
@@ -38,7 +38,7 @@ func (g *group) startProcess(ctx context.Context, id string) error {
 	cmd := exec.Command(program, "-config", g.file, "-candidate", id)
 	var failure bytes.Buffer
 	cmd.Stderr = &failure
-	in, err := cmd.StdinPipe() // ends when this process does, and so does the child
+	in, err := cmd.StdinPipe() // it closes when this process ends, and then the child ends
 	if err != nil {
 		return err
 	}
@@ -99,29 +99,29 @@ func (g *group) leader(ctx context.Context, limit time.Duration) (report, error)
 		case <-hint:
 			say("nobody leads yet; is the store there? %s says where it should be", g.file)
 		case r := <-g.reports:
-			told := false
-			g.each(r.ID, func(m *member) { told = m.told })
+			ending := false
+			g.each(r.ID, func(m *member) { ending = m.ending })
 			switch {
-			case told && r.What != sees:
+			case ending && r.What != sees:
 			case r.What == leads:
 				return r, nil
 			case r.What == ended:
 				return r, fmt.Errorf("%s has ended: %s", r.ID, r.Text)
-			case r.Trouble && r.Text != g.trouble: // once, not from each of the three
+			case r.Trouble && r.Text != g.trouble: // print it once, not for each of the three
 				g.trouble = r.Text
 				say("%s says: %s", r.ID, r.Text)
 			}
 			g.seen[r.ID] = r.Text
 		case <-timeout.C:
-			return report{}, fmt.Errorf("nobody leads after %v; what the candidates saw last: %q", limit, g.seen)
+			return report{}, fmt.Errorf("nobody leads after %v; last events of the candidates: %q", limit, g.seen)
 		case <-ctx.Done():
 			return report{}, ctx.Err()
 		}
 	}
 }
 
-func (g *group) kill(id string)      { g.each(id, func(m *member) { m.told = true; m.kill(); <-m.done }) }
-func (g *group) terminate(id string) { g.each(id, func(m *member) { m.told = true; m.terminate() }) }
+func (g *group) kill(id string)      { g.each(id, func(m *member) { m.ending = true; m.kill(); <-m.done }) }
+func (g *group) terminate(id string) { g.each(id, func(m *member) { m.ending = true; m.terminate() }) }
 
 func (g *group) each(id string, f func(*member)) {
 	for _, m := range g.members {
@@ -131,9 +131,9 @@ func (g *group) each(id string, f func(*member)) {
 	}
 }
 
-// end ends all that are left, in order.
+// end ends the remaining candidates in order.
 func (g *group) end() {
-	go func() { // nobody listens any more
+	go func() { // drain the reports, so that no sender blocks
 		for range g.reports {
 		}
 	}()

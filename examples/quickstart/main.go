@@ -1,12 +1,12 @@
-// Quickstart shows an election among three processes. The one that leads is killed
-// with kill -9, and another takes over; then that one is asked to end, and hands
-// over to the last.
+// Quickstart shows an election among three processes. It kills the leader with kill -9,
+// and a second process takes over; then it asks that leader to end, and the third one
+// takes over.
 //
 //	go run ./examples/quickstart
 //
-// Nothing needs to be installed: they share lock files. With another word after
-// "backend:" in election.yaml, or ELECTION_BACKEND=etcd in the environment, the
-// same program runs on another store; election.yaml says what it expects where.
+// Nothing needs to be installed: the processes share lock files. With another word after
+// "backend:" in election.yaml, or ELECTION_BACKEND=etcd in the environment, the same
+// program runs on another store, at the address in election.yaml.
 package main
 
 import (
@@ -29,7 +29,7 @@ var names = []string{"anna", "bert", "cleo"}
 func main() {
 	log.SetFlags(0)
 	file := flag.String("config", configFile(), "the configuration")
-	id := flag.String("candidate", "", "be this candidate, and tell the parent process what happens")
+	id := flag.String("candidate", "", "run as this candidate, and report to the parent process")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal ends the program at once
@@ -63,18 +63,18 @@ func say(format string, args ...any) {
 	fmt.Printf("%6.2fs  %s\n", time.Since(began).Seconds(), fmt.Sprintf(format, args...))
 }
 
-// demo starts the candidates and torments them.
+// demo starts the candidates, kills the first leader, and ends the second in order.
 func demo(ctx context.Context, file string) error {
 	c, err := config.Load(file, nil)
 	if err != nil {
 		return err
 	}
-	store, err := c.OpenBackend(ctx) // not to use it, but to see what it promises
+	store, err := c.OpenBackend(ctx) // only to read its guarantees
 	if err != nil {
 		return err
 	}
-	promises := store.Guarantees()
-	o, err := c.Election.Complete(promises)
+	guarantees := store.Guarantees()
+	o, err := c.Election.Complete(guarantees)
 	if err = errors.Join(err, store.Close()); err != nil {
 		return err
 	}
@@ -84,7 +84,7 @@ func demo(ctx context.Context, file string) error {
 	defer g.end()
 	start := g.startProcess
 	if c.Backend == "memory" {
-		fmt.Println("Memory is not shared by processes: these are three managers in one.")
+		fmt.Println("Processes cannot share memory: these are three managers in one process.")
 		start = g.startManager
 	}
 	for _, name := range names {
@@ -92,7 +92,7 @@ func demo(ctx context.Context, file string) error {
 			return err
 		}
 	}
-	limit := 3*o.TTL + promises.Takeover + o.FailoverDelay + o.IncumbentGrace + 20*time.Second
+	limit := 3*o.TTL + guarantees.Takeover + o.FailoverDelay + o.IncumbentGrace + 20*time.Second
 
 	leader, err := g.leader(ctx, limit)
 	if err != nil {
@@ -109,9 +109,9 @@ func demo(ctx context.Context, file string) error {
 		g.kill(leader.ID)
 		if c.Backend == "manual" {
 			if other, err := g.leader(ctx, 3*time.Second); err == nil {
-				return fmt.Errorf("%s leads, whom nobody has named", other.ID)
+				return fmt.Errorf("%s leads, but the configuration does not name it", other.ID)
 			}
-			say("nobody follows: who leads is said by hand, in the configuration")
+			say("nobody takes over: the configuration names the leader")
 			return ctx.Err()
 		}
 		if leader, err = g.leader(ctx, limit); err != nil {

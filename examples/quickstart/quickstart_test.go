@@ -18,8 +18,8 @@ import (
 	"github.com/go-election/go-election/internal/testbed"
 )
 
-// What each store needs: where a real server of it is. The rest of the
-// configuration is election.yaml as it stands.
+// stores returns the environment that points to a real server of each store. The rest of
+// the configuration is election.yaml, unchanged.
 var stores = map[string]func(t *testing.T) (environ []string){
 	"consul": func(t *testing.T) []string {
 		return []string{"ELECTION_CONSUL_ADDRESS=" + testbed.SharedConsul(t).URL(), "ELECTION_CONSUL_PREFIX=" + rand.Text()}
@@ -30,10 +30,10 @@ var stores = map[string]func(t *testing.T) (environ []string){
 	"file":      onFile,
 	"manual":    func(*testing.T) []string { return nil },
 	"memory":    func(*testing.T) []string { return nil },
-	"migration": func(t *testing.T) []string { return append(onFile(t), onMySQL(t)...) }, // on the way from one to the other
+	"migration": func(t *testing.T) []string { return append(onFile(t), onMySQL(t)...) },
 	"zookeeper": func(t *testing.T) []string {
 		servers := os.Getenv("ELECTION_TEST_ZOOKEEPER_SERVERS")
-		if servers == "" { // the shared one has short ticks, and so short sessions
+		if servers == "" { // the shared server has short ticks, which limit sessions
 			servers = testbed.StartZooKeeper(t, testbed.ZooKeeperOptions{Config: []string{"maxSessionTimeout=40000"}}).Addr()
 		}
 		return []string{"ELECTION_ZOOKEEPER_SERVERS=" + servers, "ELECTION_ZOOKEEPER_ROOT=/" + rand.Text()}
@@ -71,12 +71,12 @@ func onMySQLTable(t *testing.T) []string {
 var (
 	elected  = regexp.MustCompile(`(?m)(\w+) leads, term (\d+)`)
 	crash    = regexp.MustCompile(`leads, term \d+: (\S+) after the kill`)
-	handOver = regexp.MustCompile(`leads, term \d+: (\S+) after the request`)
+	handover = regexp.MustCompile(`leads, term \d+: (\S+) after the request`)
 )
 
-// One binary, unchanged, runs on every store by one word of its configuration: in
-// the file, or in the environment.
-func TestTheSameProgramRunsOnEveryStoreByOneWord(t *testing.T) {
+// One binary runs on every store, selected by one word of its configuration: in the file, or
+// in the environment.
+func TestOneWordSelectsTheStore(t *testing.T) {
 	testbed.Full(t, "kills and stops processes")
 	binary := filepath.Join(t.TempDir(), "quickstart")
 	if out, err := exec.Command("go", "build", "-o", binary, ".").CombinedOutput(); err != nil {
@@ -87,7 +87,7 @@ func TestTheSameProgramRunsOnEveryStoreByOneWord(t *testing.T) {
 			t.Parallel()
 			setUp := stores[name]
 			if setUp == nil {
-				t.Fatalf("this test does not know where a server for %s is", name)
+				t.Fatalf("this test has no server for %s", name)
 			}
 			environ := setUp(t)
 			began := time.Now()
@@ -146,7 +146,7 @@ func run(t *testing.T, binary, file string, environ []string) string {
 	return string(out)
 }
 
-// check reads in the output that the leaders are who they should be.
+// check fails unless the output has the expected leaders, with growing terms.
 func check(t *testing.T, name, out string) {
 	t.Helper()
 	leaderships := elected.FindAllStringSubmatch(out, -1)
@@ -167,12 +167,12 @@ func check(t *testing.T, name, out string) {
 	if !strings.Contains(out, `"`+name+`"`) {
 		t.Errorf("the output does not name the store:\n%s", out)
 	}
-	if crash.MatchString(out) != (want == 3) || handOver.MatchString(out) != (want > 1) {
-		t.Errorf("a part is missing:\n%s", out)
+	if crash.MatchString(out) != (want == 3) || handover.MatchString(out) != (want > 1) {
+		t.Errorf("the output lacks the crash or the handover:\n%s", out)
 	}
 }
 
-// The candidates end with the process that started them, however that ends.
+// The candidates end with the process that started them, even after kill -9.
 func TestNoProcessIsLeftBehind(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("looks for processes in /proc")
@@ -183,7 +183,7 @@ func TestNoProcessIsLeftBehind(t *testing.T) {
 		t.Fatalf("go build: %v\n%s", err, out)
 	}
 	cmd := exec.Command(binary)
-	// There is no store, so all three campaign, for longer than it takes to find them.
+	// There is no store, so all three campaign for longer than the test needs to find them.
 	cmd.Env = append(os.Environ(), "ELECTION_BACKEND=mysql", "ELECTION_MYSQL_DSN=u@tcp(127.0.0.1:1)/x", "ELECTION_TTL=1m")
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -207,12 +207,12 @@ func running(binary string, n int) error {
 		}
 	}
 	if found != n {
-		return fmt.Errorf("%d of them run, want %d", found, n)
+		return fmt.Errorf("%d processes run, want %d", found, n)
 	}
 	return nil
 }
 
-// One word is enough because the rest is there already.
+// One word is enough because every store already has a section.
 func TestTheConfigurationHasASectionForEveryStore(t *testing.T) {
 	text, err := os.ReadFile("election.yaml")
 	if err != nil {

@@ -15,16 +15,16 @@ import (
 	"github.com/go-election/go-election/backend/migration"
 )
 
-// A fleet is the processes of one demonstration, and all that they have told.
+// A fleet holds the processes of one demonstration and all their reports.
 type fleet struct {
-	options options // of each
+	options options // of each member
 	began   time.Time
-	members []*member // that were not asked to leave, oldest first
+	members []*member // without those that were asked to leave; oldest first
 	started int
 
-	mu     sync.Mutex
-	told   map[uint64]map[string]*leadership // by term and member
-	latest uint64                            // the greatest term
+	mu          sync.Mutex
+	leaderships map[uint64]map[string]*leadership // by term and member
+	latest      uint64                            // the greatest term
 }
 
 // A member is one process.
@@ -43,7 +43,7 @@ type member struct {
 }
 
 func newFleet(o options) *fleet {
-	return &fleet{options: o, began: time.Now(), told: map[uint64]map[string]*leadership{}}
+	return &fleet{options: o, began: time.Now(), leaderships: map[uint64]map[string]*leadership{}}
 }
 
 func (f *fleet) say(format string, args ...any) {
@@ -76,18 +76,18 @@ func (f *fleet) start(ctx context.Context, stage migration.Stage) (*member, erro
 		defer close(m.ended)
 		lines := json.NewDecoder(out)
 		for r := (report{}); lines.Decode(&r) == nil; r = (report{}) {
-			f.take(m, r)
+			f.record(m, r)
 		}
 		m.cmd.Wait()
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		m.leads = false
 	}()
-	return m, f.until(ctx, m.id+" to take part", func() bool { return m.up })
+	return m, f.until(ctx, m.id+" takes part", func() bool { return m.up })
 }
 
-// take notes what a member has told.
-func (f *fleet) take(m *member, r report) {
+// record stores a member's report.
+func (f *fleet) record(m *member, r report) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	m.up, m.leads = true, r.Leads
@@ -98,19 +98,20 @@ func (f *fleet) take(m *member, r report) {
 		return
 	}
 	m.term = r.Leadership.Term
-	if f.told[m.term] == nil {
-		f.told[m.term] = map[string]*leadership{}
+	if f.leaderships[m.term] == nil {
+		f.leaderships[m.term] = map[string]*leadership{}
 	}
-	if f.told[m.term][m.id] == nil {
+	if f.leaderships[m.term][m.id] == nil {
 		f.say("%s, at stage %q, leads in term %d", m.id, m.stage, m.term)
 	}
-	f.told[m.term][m.id] = r.Leadership
+	f.leaderships[m.term][m.id] = r.Leadership
 	f.latest = max(f.latest, m.term)
 }
 
-// history is all that was told so far. The caller has the mutex, or is alone.
+// history returns all leaderships reported so far. The caller holds the mutex, unless all
+// members have ended.
 func (f *fleet) history() (all []leadership) {
-	for _, term := range f.told {
+	for _, term := range f.leaderships {
 		for _, r := range term {
 			all = append(all, *r)
 		}
@@ -118,12 +119,12 @@ func (f *fleet) history() (all []leadership) {
 	return all
 }
 
-// led waits until a member at this stage has led for a moment, and returns it.
-func (f *fleet) led(ctx context.Context, stage migration.Stage) (leader *member, err error) {
+// waitForLeader waits until a member at this stage has led for a moment, and returns it.
+func (f *fleet) waitForLeader(ctx context.Context, stage migration.Stage) (leader *member, err error) {
 	err = f.until(ctx, fmt.Sprintf("a leader at stage %q", stage), func() bool {
 		for _, m := range f.members {
 			if m.leads && m.stage == stage && m.term == f.latest {
-				r := f.told[m.term][m.id]
+				r := f.leaderships[m.term][m.id]
 				leader = m
 				return r.To.Sub(r.From) > 300*time.Millisecond
 			}
@@ -133,8 +134,8 @@ func (f *fleet) led(ctx context.Context, stage migration.Stage) (leader *member,
 	return leader, err
 }
 
-// leave ends a member: in order, or by kill -9.
-func (f *fleet) leave(ctx context.Context, m *member, kill bool) error {
+// stop ends a member, in order or with kill -9.
+func (f *fleet) stop(ctx context.Context, m *member, kill bool) error {
 	for i, x := range f.members {
 		if x == m {
 			f.members = append(f.members[:i:i], f.members[i+1:]...)
@@ -147,7 +148,7 @@ func (f *fleet) leave(ctx context.Context, m *member, kill bool) error {
 		f.say("%s is asked to leave", m.id)
 		m.in.Close()
 	}
-	err := f.until(ctx, m.id+" to end", func() bool {
+	err := f.until(ctx, m.id+" ends", func() bool {
 		select {
 		case <-m.ended:
 			return true
@@ -161,8 +162,8 @@ func (f *fleet) leave(ctx context.Context, m *member, kill bool) error {
 	return err
 }
 
-// until waits until cond holds, which is called with the mutex, and complains if it
-// takes too long or a member ends that should not.
+// until waits until cond returns true; it calls cond with the mutex held. It returns an error
+// if that takes too long, or if a member ends that should run.
 func (f *fleet) until(ctx context.Context, what string, cond func() bool) error {
 	limit := time.After(patience)
 	for tick := time.NewTicker(5 * time.Millisecond); ; {
@@ -198,15 +199,15 @@ func (f *fleet) pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// end ends all that are left.
+// end ends the remaining members.
 func (f *fleet) end(ctx context.Context) error {
 	f.say("all are asked to leave")
-	left := f.members
+	remaining := f.members
 	f.members = nil
-	for _, m := range left {
+	for _, m := range remaining {
 		m.in.Close()
 	}
-	for _, m := range left {
+	for _, m := range remaining {
 		select {
 		case <-m.ended:
 		case <-time.After(patience / 4):

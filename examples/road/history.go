@@ -7,17 +7,16 @@ import (
 	"time"
 )
 
-// inOrder returns leaderships in the order in which they began.
+// inOrder returns the leaderships sorted by their start.
 func inOrder(history []leadership) []leadership {
 	history = slices.Clone(history)
 	slices.SortFunc(history, func(a, b leadership) int { return cmp.Or(a.From.Compare(b.From), cmp.Compare(a.Term, b.Term)) })
 	return history
 }
 
-// judge returns an error if at any instant two members believed to lead, or if terms did
-// not grow.
-func judge(history []leadership) error {
-	var last leadership // of those so far, the one that ended last
+// checkHistory returns an error if two members led at the same instant, or if terms did not grow.
+func checkHistory(history []leadership) error {
+	var last leadership // the latest to end so far
 	for _, r := range inOrder(history) {
 		switch {
 		case r.From.Before(last.To):
@@ -38,7 +37,7 @@ func show(history []leadership, began time.Time) {
 		processes[r.ID] = true
 		fmt.Printf("%7.3fs – %7.3fs  %-4s at %-4s  term %d\n", r.From.Sub(began.Round(0)).Seconds(), r.To.Sub(began.Round(0)).Seconds(), r.ID, r.Stage, r.Term)
 	}
-	if judge(history) == nil {
-		fmt.Printf("%d leaderships of %d processes. At every instant at most one of them believed to lead, and terms grew.\n", len(history), len(processes))
+	if checkHistory(history) == nil {
+		fmt.Printf("%d leaderships of %d processes. At every instant at most one process believed that it led, and terms grew.\n", len(history), len(processes))
 	}
 }

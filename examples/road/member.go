@@ -17,16 +17,16 @@ import (
 	"github.com/go-election/go-election/election"
 )
 
-// options say who a member is, and by which stores it elects.
+// options hold a member's identity and its stores.
 type options struct {
 	id       string
 	stage    migration.Stage
-	config   string // a file; "": two directories in dir
+	config   string // a configuration file; "": two directories in dir
 	dir      string
 	unsealed bool
 }
 
-// open starts the manager of a member. Only this knows of the road.
+// open starts the manager of a member. No other code of a member depends on the migration.
 func (o options) open(ctx context.Context) (*election.Manager, error) {
 	if o.config != "" {
 		environ := append(os.Environ(), "ELECTION_MIGRATION_STAGE="+string(o.stage))
@@ -45,13 +45,13 @@ func (o options) open(ctx context.Context) (*election.Manager, error) {
 		return nil, err
 	}
 	store := backend.Backend(from)
-	if o.stage != migration.From { // who is there needs to know nothing of the road
+	if o.stage != migration.From { // a member at "from" needs no package migration
 		to, err := file.Open(ctx, file.Options{Dir: filepath.Join(o.dir, "new")})
 		if err != nil {
 			return nil, errors.Join(err, from.Close())
 		}
 		store, err = migration.New(migration.Options{
-			From: from, FromName: "old", // both are of one kind: their names tell them apart
+			From: from, FromName: "old", // both stores are of one kind, so they need names
 			To: to, ToName: "new",
 			Stage: o.stage, Unsealed: o.unsealed && o.stage == migration.To,
 		})
@@ -66,15 +66,15 @@ func (o options) open(ctx context.Context) (*election.Manager, error) {
 	return m, nil
 }
 
-// A report is what a member tells its parent.
+// A report is sent by a member to its parent.
 type report struct {
-	Leadership *leadership // as far as it has come
-	Leads      bool        // it does so still
-	Moved      string      // nobody may lead there, and why
+	Leadership *leadership // until now
+	Leads      bool        // the leadership continues
+	Moved      string      // the event that says where the election has moved
 }
 
-// A leadership is a time during which a member was seen to believe that it leads: at From, at
-// To, and without an interruption between.
+// A leadership is an interval in which a member believed that it led: at From, at To, and
+// without an interruption in between.
 type leadership struct {
 	ID       string
 	Stage    migration.Stage
@@ -82,8 +82,8 @@ type leadership struct {
 	From, To time.Time
 }
 
-// child is a member in a process of its own, until its input ends: that is how its
-// parent asks it to leave, and what happens when the parent dies.
+// child is a member in its own process. It leaves when its input ends: its parent has closed
+// it, or has died.
 func child(ctx context.Context, o options) error {
 	ctx, cancel := context.WithCancel(ctx)
 	go func() {
@@ -100,29 +100,30 @@ func child(ctx context.Context, o options) error {
 	}
 	var mu sync.Mutex
 	out := json.NewEncoder(os.Stdout)
-	tell := func(r report) {
+	send := func(r report) {
 		mu.Lock()
 		defer mu.Unlock()
 		out.Encode(r)
 	}
 	e.Watch(func(ev election.Event) {
 		if ev.Kind == election.Vacant && ev.Err != nil {
-			tell(report{Moved: ev.String()})
+			send(report{Moved: ev.String()})
 		}
 	})
 	if err := e.Lead(nil); err != nil {
 		return err
 	}
-	tell(report{})
-	confess(ctx, e, o, tell)
+	send(report{})
+	reportLeadership(ctx, e, o, send)
 	end, cancel := context.WithTimeout(context.Background(), patience/2)
 	defer cancel()
 	return m.Close(end)
 }
 
-// confess asks the election all the time whether this process leads, and tells what it
-// says. The clock is read on the safe side of each answer: what is told was believed.
-func confess(ctx context.Context, e *election.Election, o options, tell func(report)) {
+// reportLeadership asks the election every few milliseconds whether this process leads, and
+// reports the answer. It reads the clock before and after each question and reports the shorter
+// interval, so that the process believed all that is reported.
+func reportLeadership(ctx context.Context, e *election.Election, o options, send func(report)) {
 	var now *leadership
 	for tick := time.NewTicker(5 * time.Millisecond); ; {
 		before := time.Now()
@@ -130,17 +131,17 @@ func confess(ctx context.Context, e *election.Election, o options, tell func(rep
 		after := time.Now()
 		switch {
 		case lead == nil && now != nil:
-			tell(report{Leadership: now})
+			send(report{Leadership: now})
 			now = nil
 		case lead == nil:
 		case now == nil || now.Term != lead.Term:
 			now = &leadership{o.id, o.stage, lead.Term, after, after}
-			tell(report{Leadership: now, Leads: true})
-		default: // the term of a leadership that was lost does not come back
+			send(report{Leadership: now, Leads: true})
+		default: // the same leadership, uninterrupted: a lost term does not come back
 			if before.After(now.To) {
 				now.To = before
 			}
-			tell(report{Leadership: now, Leads: true})
+			send(report{Leadership: now, Leads: true})
 		}
 		select {
 		case <-tick.C:

@@ -17,7 +17,7 @@ import (
 	"github.com/go-election/go-election/internal/testbed"
 )
 
-// build makes the program.
+// build compiles the program.
 func build(t *testing.T) (binary string) {
 	t.Helper()
 	testbed.Full(t, "kills and stops processes")
@@ -28,8 +28,8 @@ func build(t *testing.T) (binary string) {
 	return binary
 }
 
-// command runs it, with its directories in memory: a disk that is busy for half a minute
-// is not what these tests are about.
+// command runs the program with its directories in memory, so that a busy disk, which may
+// stall for half a minute, does not fail these tests.
 func command(t *testing.T, binary string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(t.Context(), binary, args...)
 	cmd.Env = os.Environ()
@@ -39,8 +39,8 @@ func command(t *testing.T, binary string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// walked fails unless the output shows the whole road.
-func walked(t *testing.T, out []byte, err error) {
+// checkOutput fails unless the output shows the whole migration and the way back.
+func checkOutput(t *testing.T, out []byte, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
@@ -49,7 +49,7 @@ func walked(t *testing.T, out []byte, err error) {
 		`deployment: from "from" to "both"`, `deployment: from "both" to "to"`, `deployment: from "to" to "both"`, `deployment: from "both" to "from"`,
 		`at stage "from", leads`, `at stage "both", leads`, `at stage "to", leads`, `kill -9`, `is asked to leave`,
 		`was forgotten, and cannot lead: .* has moved to`,
-		`\d+ leaderships of \d+ processes. At every instant at most one of them believed to lead, and terms grew`,
+		`\d+ leaderships of \d+ processes. At every instant at most one process believed that it led, and terms grew`,
 	} {
 		if !regexp.MustCompile(want).Match(out) {
 			t.Errorf("the output lacks %s:\n%s", want, out)
@@ -57,19 +57,19 @@ func walked(t *testing.T, out []byte, err error) {
 	}
 }
 
-func TestTheRoadNeedsNothingButGo(t *testing.T) {
+func TestAFleetMovesBetweenTwoDirectories(t *testing.T) {
 	binary := build(t)
 	for seed := range 3 {
 		t.Run(fmt.Sprint("seed=", seed+1), func(t *testing.T) {
 			t.Parallel()
 			out, err := command(t, binary, "-seed", fmt.Sprint(seed+1)).CombinedOutput()
-			walked(t, out, err)
+			checkOutput(t, out, err)
 		})
 	}
 }
 
-// By two real stores, with road.yaml as it stands but for the addresses.
-func TestTheRoadGoesByTwoRealStores(t *testing.T) {
+// The fleet moves between two real stores, with road.yaml unchanged except for the addresses.
+func TestAFleetMovesBetweenTwoRealStores(t *testing.T) {
 	t.Parallel()
 	db := testbed.Shared(t, testbed.MariaDB).Database(t)
 	if err := mysql.CreateTables(t.Context(), testbed.OpenDB(t, db.Admin), "", ""); err != nil {
@@ -81,11 +81,11 @@ func TestTheRoadGoesByTwoRealStores(t *testing.T) {
 		"ELECTION_ZOOKEEPER_ROOT=/road"+backend.NewNonce()[:8],
 		"ELECTION_MYSQL_DSN="+db.User.FormatDSN())
 	out, err := cmd.CombinedOutput()
-	walked(t, out, err)
+	checkOutput(t, out, err)
 }
 
-// Without the stage between there are two leaders, and the program sees them.
-func TestAJumpIsSeenToMakeTwoLeaders(t *testing.T) {
+// Without the stage "both" there are two leaders, and the program reports them.
+func TestAJumpShowsTwoLeaders(t *testing.T) {
 	t.Parallel()
 	out, err := command(t, build(t), "-jump").CombinedOutput()
 	if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.ExitCode() != 1 || !strings.Contains(string(out), "TWO LEADERS") {
@@ -93,7 +93,7 @@ func TestAJumpIsSeenToMakeTwoLeaders(t *testing.T) {
 	}
 }
 
-func TestHistoriesAreJudged(t *testing.T) {
+func TestHistoriesAreChecked(t *testing.T) {
 	at := func(id string, term uint64, from, to int) leadership {
 		return leadership{id, migration.Both, term, time.UnixMilli(int64(from)), time.UnixMilli(int64(to))}
 	}
@@ -109,7 +109,7 @@ func TestHistoriesAreJudged(t *testing.T) {
 		{"a term again", []leadership{at("a", 2, 10, 20), at("b", 2, 21, 30)}, "TERMS WENT BACK"},
 		{"a term that is less", []leadership{at("a", 2, 10, 20), at("b", 1, 21, 30)}, "TERMS WENT BACK"},
 	} {
-		err := judge(c.history)
+		err := checkHistory(c.history)
 		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v; want %q", c.name, err, c.want)
 		}

@@ -10,7 +10,7 @@ import (
 	"github.com/go-election/go-election/election"
 )
 
-// The scheduler of every node starts the job; the gate lets it in on the leader only.
+// The scheduler of every node starts the job; the gate admits it only on the leader.
 func ExampleGate_Do() {
 	m, err := election.New(memory.New().Backend(), &election.Options{TTL: time.Minute}) // mysql.Open, …
 	if err != nil {
@@ -26,7 +26,7 @@ func ExampleGate_Do() {
 	ctx, stop := context.WithCancel(context.Background())
 	e.Run(ctx, func(ctx context.Context, lead *election.Leadership) error {
 		go func() { fmt.Println(untilOpen(&gate, job)); stop() }()
-		return gate.Lead(ctx, lead) // returns when the jobs inside have
+		return gate.Lead(ctx, lead) // returns after the running jobs
 	})
 	fmt.Println(gate.Do(job))
 	m.Close(context.Background())
@@ -37,7 +37,7 @@ func ExampleGate_Do() {
 	// this process does not lead
 }
 
-// part of the example: the next tick at which the gate is open.
+// untilOpen stands for the scheduler: it runs the job at the first tick with an open gate.
 func untilOpen(gate *Gate, job func(context.Context, *election.Leadership) error) (err error) {
 	for err = errNotLeader; err == errNotLeader; {
 		err = gate.Do(job)

@@ -8,26 +8,26 @@ import (
 	"github.com/go-election/go-election/election"
 )
 
-// errNotLeader is why a job does not run: another process leads, or none.
+// errNotLeader says that a job does not run because this process does not lead.
 var errNotLeader = errors.New("this process does not lead")
 
-// A Gate lets jobs in while this process leads. Schedulers run on every node, and
-// each of their jobs passes through the gate. When the leadership ends the gate
-// closes, the contexts of the jobs inside are cancelled, and the lease is released
-// when the last of them has returned: so no job runs beside the next leader's.
-// The zero Gate is closed; hand its Lead to Election.Run.
+// A Gate admits jobs while this process leads. Schedulers run on every node, and
+// each of their jobs passes through the gate. When the leadership ends, the gate
+// closes, the contexts of the running jobs are cancelled, and the lease is released
+// after the last of them has returned, so no job runs beside one of the next leader.
+// The zero Gate is closed; pass its Lead to Election.Run.
 type Gate struct {
 	mu   sync.Mutex
 	lead *election.Leadership // nil: closed
 	ctx  context.Context
-	jobs sync.WaitGroup // those inside
+	jobs sync.WaitGroup // running jobs
 }
 
 // Lead opens the gate for one leadership. It is an election.LeadFunc.
 func (g *Gate) Lead(ctx context.Context, lead *election.Leadership) error {
 	g.set(ctx, lead)
 	<-ctx.Done()
-	g.set(ctx, nil) // nobody else comes in
+	g.set(ctx, nil) // admit no further job
 	g.jobs.Wait()
 	return nil
 }
@@ -38,8 +38,8 @@ func (g *Gate) set(ctx context.Context, lead *election.Leadership) {
 	g.ctx, g.lead = ctx, lead
 }
 
-// Do runs job if this process leads, and returns its error; errNotLeader if not.
-// The context ends with the leadership. lead.Term fences what the job writes.
+// Do runs job and returns its error if this process leads, and errNotLeader otherwise.
+// The job's context ends with the leadership; lead.Term fences the job's writes.
 func (g *Gate) Do(job func(ctx context.Context, lead *election.Leadership) error) error {
 	g.mu.Lock()
 	ctx, lead := g.ctx, g.lead

@@ -13,8 +13,8 @@ import (
 	"github.com/go-election/go-election/electiontest"
 )
 
-// gated starts a node with a gate.
-func gated(t *testing.T, g *electiontest.Group, id string) (*electiontest.Process, *Gate) {
+// startWithGate starts a node that leads through a gate.
+func startWithGate(t *testing.T, g *electiontest.Group, id string) (*electiontest.Process, *Gate) {
 	t.Helper()
 	p, gate := g.Start(id), new(Gate)
 	e, err := p.Join("jobs")
@@ -32,7 +32,7 @@ func TestJobsAreCancelledAndJoinedBeforeAnotherLeads(t *testing.T) {
 		g := electiontest.New(t, election.Options{})
 		gates := map[*electiontest.Process]*Gate{}
 		for _, id := range []string{"a", "b"} {
-			p, gate := gated(t, g, id)
+			p, gate := startWithGate(t, g, id)
 			gates[p] = gate
 		}
 		first := g.Leader("jobs")
@@ -42,7 +42,7 @@ func TestJobsAreCancelledAndJoinedBeforeAnotherLeads(t *testing.T) {
 			done <- gates[first].Do(func(ctx context.Context, lead *election.Leadership) error {
 				defer g.Work(lead)()
 				<-ctx.Done()
-				time.Sleep(3 * time.Second) // it tidies up
+				time.Sleep(3 * time.Second) // cleanup
 				return context.Cause(ctx)
 			})
 		}()
@@ -60,10 +60,10 @@ func TestJobsAreCancelledAndJoinedBeforeAnotherLeads(t *testing.T) {
 			t.Error("another leads while the job has not returned")
 		}
 		if second == first {
-			t.Error("who is paused leads")
+			t.Error("the paused process leads")
 		}
 		if err := gates[first].IsLeader(t.Context()); err != errNotLeader {
-			t.Errorf("the gate of who does not lead: %v", err)
+			t.Errorf("the gate of the former leader: %v", err)
 		}
 		if err := gates[second].Do(func(_ context.Context, lead *election.Leadership) error { g.Work(lead)(); return nil }); err != nil {
 			t.Errorf("the gate of the leader: %v", err)
@@ -71,13 +71,13 @@ func TestJobsAreCancelledAndJoinedBeforeAnotherLeads(t *testing.T) {
 	})
 }
 
-// gocron runs on both nodes, and runs the job on the leader.
+// gocron runs on both nodes, and the job runs on the leader.
 func TestGocronWithTheGateAsElector(t *testing.T) {
 	g := electiontest.New(t, election.Options{})
 	ran := make(chan uint64, 1000)
 	stop := map[*electiontest.Process]func(){}
 	for _, id := range []string{"a", "b"} {
-		p, gate := gated(t, g, id)
+		p, gate := startWithGate(t, g, id)
 		s, err := gocron.NewScheduler(gocron.WithDistributedElector(gate))
 		if err != nil {
 			t.Fatal(err)
@@ -98,7 +98,7 @@ func TestGocronWithTheGateAsElector(t *testing.T) {
 	}
 	term := <-ran
 	stop[g.Leader("jobs")]()
-	for next := range ran { // the test's time limit is the only one
+	for next := range ran { // only the test's time limit bounds this loop
 		if next > term {
 			break
 		}
@@ -126,7 +126,7 @@ func TestALockIsHeldForAsLongAsItShould(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		if _, err := b.Lock(t.Context(), "report"); err == nil {
-			t.Error("the lock was free after a second, it was to be kept for two")
+			t.Error("the lock was free after one second, want two")
 		}
 		time.Sleep(1500 * time.Millisecond)
 		if _, err := b.Lock(t.Context(), "report"); err != nil {
@@ -154,7 +154,7 @@ func TestAJobEndsBeforeItsLockDoes(t *testing.T) {
 			done <- a.Do(t.Context(), "report", func(ctx context.Context, lead *election.Leadership) error {
 				defer g.Work(lead)()
 				<-ctx.Done()
-				time.Sleep(4 * time.Second) // it tidies up
+				time.Sleep(4 * time.Second) // cleanup
 				return context.Cause(ctx)
 			})
 		}()
@@ -169,7 +169,7 @@ func TestAJobEndsBeforeItsLockDoes(t *testing.T) {
 			}
 		}
 		if err := <-done; err != errTooLong || time.Since(began).Round(time.Second) != 9*time.Second {
-			t.Errorf("after %v the job's context has ended because of %v, want errTooLong, and 4 s of tidying up", time.Since(began), err)
+			t.Errorf("after %v the job's context has ended because of %v, want errTooLong, and 4 s of cleanup", time.Since(began), err)
 		}
 		synctest.Wait()
 		if err := b.Do(t.Context(), "report", func(_ context.Context, lead *election.Leadership) error { g.Work(lead)(); return nil }); err != nil {
@@ -191,8 +191,8 @@ func TestAJobEndsBeforeItsLockDoes(t *testing.T) {
 	})
 }
 
-// gocron runs on both nodes, at the same instant: the lock of each run is won by one, and
-// is free for the next.
+// gocron starts the job on both nodes at the same instant. One node gets the lock of each run,
+// and the lock is free for the next run.
 func TestGocronWithTheLockerRunsAJobOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := electiontest.New(t, election.Options{})
@@ -217,7 +217,7 @@ func TestGocronWithTheLockerRunsAJobOnce(t *testing.T) {
 			times[(<-ran).Truncate(time.Second)]++
 		}
 		if len(times) != runs {
-			t.Errorf("the job has run at %d times, it should have at %d", len(times), runs)
+			t.Errorf("the job ran at %d times, want %d", len(times), runs)
 		}
 		for at, n := range times {
 			if n != 1 {

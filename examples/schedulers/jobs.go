@@ -16,14 +16,14 @@ import (
 
 // A task is one job of the service.
 type task struct {
-	name  string
-	every string // in the words of robfig/cron
-	first bool   // it also runs when a leadership begins
-	do    election.LeadFunc
-	busy  sync.Mutex // it does not run twice at a time
+	name    string
+	every   string // the schedule, as robfig/cron writes it
+	atStart bool   // the task also runs when a leadership begins
+	do      election.LeadFunc
+	running sync.Mutex // held during a run
 }
 
-// A service is what each node runs: the same tasks everywhere, behind one gate.
+// A service runs on each node: the same tasks everywhere, behind one gate.
 type service struct {
 	tasks  []*task
 	gate   Gate
@@ -35,12 +35,12 @@ func newService(tasks ...*task) *service {
 		Name: "job_failures_total", Help: "Runs of a job that ended with an error.",
 	}, []string{"job"})}
 	for _, t := range tasks {
-		s.failed.WithLabelValues(t.name) // 0 is shown as well
+		s.failed.WithLabelValues(t.name) // export 0 before the first failure
 	}
 	return s
 }
 
-// run is the service on one node, until ctx ends. Cron goes on whether it leads or not.
+// run runs the service on one node until ctx ends. Cron runs whether the node leads or not.
 func (s *service) run(ctx context.Context, e *election.Election) error {
 	c := cron.New()
 	for _, t := range s.tasks {
@@ -53,33 +53,33 @@ func (s *service) run(ctx context.Context, e *election.Election) error {
 	return e.Run(ctx, s.lead)
 }
 
-// onLeader makes a job for robfig/cron that runs only on the leader; elsewhere it is
-// skipped, and that is no error.
+// onLeader returns a job for robfig/cron that runs only on the leader. Other nodes skip it
+// without an error.
 func onLeader(g *Gate, job election.LeadFunc) cron.Job {
 	return cron.FuncJob(func() { g.Do(job) })
 }
 
-// lead is one leadership: the tasks that begin it, and the gate for those of cron. All
-// have returned when it does.
+// lead runs during one leadership: it starts the tasks that run at its start, and opens the
+// gate for those of cron. It returns when all of them have returned.
 func (s *service) lead(ctx context.Context, lead *election.Leadership) error {
-	var first sync.WaitGroup
+	var atStart sync.WaitGroup
 	for _, t := range s.tasks {
-		if t.first {
-			first.Go(func() { s.job(t)(ctx, lead) })
+		if t.atStart {
+			atStart.Go(func() { s.job(t)(ctx, lead) })
 		}
 	}
-	defer first.Wait()
+	defer atStart.Wait()
 	return s.gate.Lead(ctx, lead)
 }
 
-// job is one run of a task, unless the run before it goes on. If it fails, which it does
-// also when it is cancelled, that is logged and counted.
+// job runs a task once, unless its previous run continues. It logs and counts failures,
+// cancelled runs included.
 func (s *service) job(t *task) election.LeadFunc {
 	return func(ctx context.Context, lead *election.Leadership) error {
-		if !t.busy.TryLock() {
+		if !t.running.TryLock() {
 			return nil
 		}
-		defer t.busy.Unlock()
+		defer t.running.Unlock()
 		err := t.do(ctx, lead)
 		if err != nil {
 			slog.Error("job failed", "job", t.name, "term", lead.Term, "error", err)
@@ -89,7 +89,7 @@ func (s *service) job(t *task) election.LeadFunc {
 	}
 }
 
-// metrics shows what the elections do, and how many runs have failed.
+// metrics exports the metrics of the elections and the number of failed runs.
 func (s *service) metrics(m *election.Manager) http.Handler {
 	r := prometheus.NewRegistry()
 	r.MustRegister(electionprom.New(m, nil), s.failed)

@@ -14,7 +14,7 @@ import (
 	"github.com/go-election/go-election/electiontest"
 )
 
-// A journal is which node has begun which job, in the order of the runs.
+// A journal lists which node has started which job, in the order of the runs.
 type journal struct {
 	mu   sync.Mutex
 	runs []string
@@ -26,8 +26,8 @@ func (j *journal) add(run string) {
 	j.runs = append(j.runs, run)
 }
 
-// take counts the runs since the last call.
-func (j *journal) take() map[string]int {
+// countNew counts the runs since the last call.
+func (j *journal) countNew() map[string]int {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	counts := map[string]int{}
@@ -65,7 +65,8 @@ func scrape(h http.Handler) string {
 	return answer.Body.String()
 }
 
-func TestEveryJobRunsOnTheLeaderByItsScheduleAndOneWhenALeadershipBegins(t *testing.T) {
+// Every job runs on the leader by its schedule, and one job also runs when a leadership begins.
+func TestJobsRunOnTheLeaderOnSchedule(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := electiontest.New(t, election.Options{})
 		var ran journal
@@ -78,22 +79,22 @@ func TestEveryJobRunsOnTheLeaderByItsScheduleAndOneWhenALeadershipBegins(t *test
 				}
 			}
 			serve(t, g, id,
-				&task{name: "report", every: "@every 1m", first: true, do: job("report")},
+				&task{name: "report", every: "@every 1m", atStart: true, do: job("report")},
 				&task{name: "settle", every: "@every 5m", do: job("settle")})
 		}
 		lead := func() *electiontest.Process {
 			p := g.Leader("jobs")
 			synctest.Wait()
-			if runs := ran.take(); len(runs) != 1 || runs[p.ID()+" report"] != 1 {
-				t.Errorf("when %s begins to lead these run: %v; want its report", p.ID(), runs)
+			if runs := ran.countNew(); len(runs) != 1 || runs[p.ID()+" report"] != 1 {
+				t.Errorf("when %s begins to lead, these jobs run: %v; want its report", p.ID(), runs)
 			}
 			return p
 		}
 		minutes := func(n int, leader *electiontest.Process) {
 			time.Sleep(time.Duration(n) * time.Minute)
 			synctest.Wait()
-			if runs := ran.take(); len(runs) != 2 || runs[leader.ID()+" report"] != n || runs[leader.ID()+" settle"] != n/5 {
-				t.Errorf("while %s leads, for %d minutes, these run: %v; want its report each minute, and settle each fifth", leader.ID(), n, runs)
+			if runs := ran.countNew(); len(runs) != 2 || runs[leader.ID()+" report"] != n || runs[leader.ID()+" settle"] != n/5 {
+				t.Errorf("while %s leads for %d minutes, these jobs run: %v; want its report each minute, and settle each fifth", leader.ID(), n, runs)
 			}
 		}
 
@@ -103,29 +104,31 @@ func TestEveryJobRunsOnTheLeaderByItsScheduleAndOneWhenALeadershipBegins(t *test
 		synctest.Wait()
 		second := lead()
 		if second == first {
-			t.Error("who is paused leads")
+			t.Error("the paused process leads")
 		}
 		minutes(10, second)
 		first.Election("jobs").Resume()
 		second.Election("jobs").Pause()
 		synctest.Wait()
 		if again := lead(); again != first {
-			t.Error("who is resumed does not lead, and nobody else may")
+			t.Error("the resumed process does not lead, though the other one is paused")
 		}
 	})
 }
 
-func TestARunIsCancelledJoinedAndCountedWhenTheLeadershipEnds(t *testing.T) {
+// When the leadership ends, the run is cancelled, returns before the next leader starts one, and
+// is counted as failed.
+func TestALostLeadershipCancelsTheRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := electiontest.New(t, election.Options{})
 		var ran journal
 		metrics := map[*electiontest.Process]http.Handler{}
 		for _, id := range []string{"a", "b"} {
-			p, s := serve(t, g, id, &task{name: "report", every: "@every 1m", first: true, do: func(ctx context.Context, lead *election.Leadership) error {
-				defer g.Work(lead)() // fails the test if two nodes are at work
+			p, s := serve(t, g, id, &task{name: "report", every: "@every 1m", atStart: true, do: func(ctx context.Context, lead *election.Leadership) error {
+				defer g.Work(lead)() // fails the test if two nodes work at once
 				ran.add(id)
 				<-ctx.Done()
-				time.Sleep(3 * time.Second) // it tidies up
+				time.Sleep(3 * time.Second) // cleanup
 				ran.add(id + " returned")
 				return context.Cause(ctx)
 			}})
@@ -133,8 +136,8 @@ func TestARunIsCancelledJoinedAndCountedWhenTheLeadershipEnds(t *testing.T) {
 		}
 		first := g.Leader("jobs")
 		time.Sleep(5 * time.Minute)
-		if runs := ran.take(); len(runs) != 1 || runs[first.ID()] != 1 {
-			t.Errorf("while the first run goes on these have begun: %v", runs)
+		if runs := ran.countNew(); len(runs) != 1 || runs[first.ID()] != 1 {
+			t.Errorf("during the first run these runs have started: %v", runs)
 		}
 		for p, h := range metrics {
 			leads := map[bool]string{true: "1", false: "0"}[p == first]
@@ -149,8 +152,8 @@ func TestARunIsCancelledJoinedAndCountedWhenTheLeadershipEnds(t *testing.T) {
 		synctest.Wait()
 		second := g.Leader("jobs")
 		synctest.Wait()
-		if runs := ran.take(); runs[first.ID()+" returned"] != 1 || runs[second.ID()] != 1 {
-			t.Errorf("when %s leads after %s: %v; want that one's run to have returned, and this one's to have begun", second.ID(), first.ID(), runs)
+		if runs := ran.countNew(); runs[first.ID()+" returned"] != 1 || runs[second.ID()] != 1 {
+			t.Errorf("when %s leads after %s: %v; want the former leader's run returned, and the new leader's started", second.ID(), first.ID(), runs)
 		}
 		for p, h := range metrics {
 			failures := map[bool]string{true: "1", false: "0"}[p == first]

@@ -12,42 +12,42 @@ import (
 	"github.com/go-election/go-election/election"
 )
 
-// A Locker is a gocron.Locker: each run of a job is done by one of the processes
-// that share a store, not always the same. Each job is an election of its own,
-// which is won for one run. Who has resigned stands back for half a TTL, and may then
-// miss runs: a job must not be due more often.
+// A Locker is a gocron.Locker: one of the processes that share a store does each run of a
+// job, not always the same process. Each job has its own election, which a process wins for
+// one run. A process that has resigned does not campaign for half a TTL, and may miss runs in
+// that time, so a job must not be due more often.
 //
-// gocron's lock cannot cancel the job that it was taken for, and a job does not learn
-// its term. Do can, and says it: with any scheduler, or none.
+// gocron's lock cannot cancel its job or pass it the term. Do does both, with any scheduler
+// or none.
 type Locker struct {
 	Manager *election.Manager
 	Prefix  string // of the elections' names
 
-	// Least is for how long a lock is kept at least, though the job is done. It
-	// must be greater than the clocks of the processes differ, or a job that takes
-	// a moment is done again by a process whose clock is late. Default: 0.
+	// Least is the shortest time for which a lock is kept, even if the job is done. It
+	// must exceed the difference between the clocks of the processes; otherwise a process
+	// whose clock is late repeats a short job. Default: 0.
 	Least time.Duration
 
-	// Greatest is for how long at most. Do then ends the job's context, and releases
-	// the lock when the job has returned. Lock can only release it, while the job goes
-	// on. Default: 0, for as long as the job takes.
+	// Greatest is the longest time for which a lock is kept. After it Do ends the job's
+	// context, and releases the lock when the job has returned. Lock can only release the
+	// lock while the job continues. Default: 0, no limit.
 	Greatest time.Duration
 
-	mu sync.Mutex // joining
+	mu sync.Mutex // held to join an election
 }
 
-// errTooLong is why the context of a job has ended that takes longer than Greatest.
+// errTooLong is the cause of a job's cancelled context after Greatest.
 var errTooLong = errors.New("the job has taken longer than its lock may be kept")
 
 // Do makes one attempt, and runs job if it gets the lock. It returns the job's error,
 // or errNotLeader. The job's context ends with ctx, with the lease, and after Greatest;
-// lead.Term fences what it writes. The lock is released when the job has returned.
+// lead.Term fences the job's writes. Do releases the lock after the job has returned.
 func (l *Locker) Do(ctx context.Context, key string, job func(ctx context.Context, lead *election.Leadership) error) error {
 	lead, err := l.try(ctx, key)
 	if err != nil {
 		return err
 	}
-	held := &lock{lead: lead, free: time.Now().Add(l.Least)}
+	held := &lock{lead: lead, keepUntil: time.Now().Add(l.Least)}
 	defer held.Unlock(ctx)
 	work, cancel := context.WithCancelCause(lead.Context())
 	defer cancel(nil)
@@ -58,13 +58,13 @@ func (l *Locker) Do(ctx context.Context, key string, job func(ctx context.Contex
 	return job(work, lead)
 }
 
-// Lock makes one attempt.
+// Lock makes one attempt to get the lock.
 func (l *Locker) Lock(ctx context.Context, key string) (gocron.Lock, error) {
 	lead, err := l.try(ctx, key)
 	if err != nil {
 		return nil, err
 	}
-	held := &lock{lead: lead, free: time.Now().Add(l.Least)}
+	held := &lock{lead: lead, keepUntil: time.Now().Add(l.Least)}
 	if l.Greatest > 0 {
 		held.greatest = time.AfterFunc(l.Greatest, func() { lead.Resign(context.Background()) })
 	}
@@ -83,7 +83,7 @@ func (l *Locker) try(ctx context.Context, key string) (*election.Leadership, err
 	return lead, err
 }
 
-// join joins an election when it is first asked for.
+// join returns the election, and joins it on first use.
 func (l *Locker) join(name string) (*election.Election, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -94,17 +94,17 @@ func (l *Locker) join(name string) (*election.Election, error) {
 }
 
 type lock struct {
-	lead     *election.Leadership
-	free     time.Time // not before
-	greatest *time.Timer
+	lead      *election.Leadership
+	keepUntil time.Time
+	greatest  *time.Timer
 }
 
-// Unlock returns at once. If it is too early the lock is released later.
+// Unlock releases the lock. Before keepUntil it only schedules the release, and returns at once.
 func (l *lock) Unlock(ctx context.Context) error {
 	if l.greatest != nil {
 		l.greatest.Stop()
 	}
-	if early := time.Until(l.free); early > 0 {
+	if early := time.Until(l.keepUntil); early > 0 {
 		time.AfterFunc(early, func() { l.lead.Resign(context.Background()) })
 		return nil
 	}

@@ -1,20 +1,20 @@
 // Schedulers is one node of a service that only runs jobs: cron runs on every
 // node, the jobs only on the leader. They are cancelled when its leadership ends,
-// and what they write to MySQL is fenced by its term.
+// and its term fences their writes to MySQL.
 //
 //	export DSN='app:secret@tcp(127.0.0.1:3306)/app'
 //	export ELECTION_BACKEND=mysql ELECTION_MYSQL_DSN="$DSN"
-//	go run . -create     # once: makes the tables, as a user who may
+//	go run . -create     # once: creates the tables; needs CREATE
 //	ELECTION_ID=a go run . -web 127.0.0.1:8080    # /metrics
 //	ELECTION_ID=b go run . -web 127.0.0.1:8081
 //	elect pause jobs     # from another terminal; and: elect resume jobs
 //
-// A single process needs no election. That is a matter of configuration, not of code:
+// A single process needs no election. That takes another configuration, not other code:
 //
 //	ELECTION_BACKEND=manual ELECTION_MANUAL_LEADER=self go run .
 //
-// It is a module of its own, so that users of go-election do not see gocron and
-// robfig/cron. gate.go and jobs.go are what to copy; locker.go is for gocron's other mode.
+// The program is a separate module, so that users of go-election do not depend on gocron
+// and robfig/cron. Copy gate.go and jobs.go; locker.go is for gocron's other mode.
 package main
 
 import (
@@ -40,10 +40,10 @@ import (
 const name = "jobs"
 
 func main() {
-	file := flag.String("config", "", "a configuration file; without one, and over it, the environment counts")
-	web := flag.String("web", "127.0.0.1:8080", "where /metrics is")
-	socket := flag.String("socket", "", "where elect pause, resume and resign reach this process (default: where elect looks)")
-	create := flag.Bool("create", false, "make the tables and exit")
+	file := flag.String("config", "", "a configuration file, which the environment overrides (default: the environment alone)")
+	web := flag.String("web", "127.0.0.1:8080", "the address of /metrics")
+	socket := flag.String("socket", "", "the socket for elect pause, resume and resign (default: where elect expects it)")
+	create := flag.Bool("create", false, "create the tables and exit")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal ends the program at once
@@ -80,17 +80,16 @@ func createTables(ctx context.Context, db *sql.DB, backend string) error {
 	return err
 }
 
-// A node is one process: how it elects, where its jobs write, where it shows metrics and
-// is spoken to, and when the two jobs run.
+// A node is one process of the service.
 type node struct {
 	config         *config.Config
-	db             *sql.DB
-	web            net.Listener
-	socket         string
-	report, settle string
+	db             *sql.DB      // the jobs write here
+	web            net.Listener // serves /metrics
+	socket         string       // serves elect pause, resume and resign
+	report, settle string       // schedules of the two jobs
 }
 
-// run is the node until ctx ends.
+// run runs the node until ctx ends.
 func (n node) run(ctx context.Context) error {
 	m, err := n.config.Open(ctx)
 	if err != nil {
@@ -107,7 +106,7 @@ func (n node) run(ctx context.Context) error {
 	}
 
 	s := newService(
-		&task{name: "report", every: n.report, first: true, do: n.job("report", m.ID())},
+		&task{name: "report", every: n.report, atStart: true, do: n.job("report", m.ID())},
 		&task{name: "settle", every: n.settle, do: n.job("settle", m.ID())},
 	)
 	mux := http.NewServeMux()
@@ -117,15 +116,15 @@ func (n node) run(ctx context.Context) error {
 	go server.Serve(n.web)
 	go func() {
 		if err := electionhttp.ServeLocal(ctx, m, n.socket); err != nil {
-			slog.Warn("elect pause and resume do not reach this process", "error", err)
+			slog.Warn("elect pause and resume cannot reach this process", "error", err)
 		}
 	}()
 	return s.run(ctx, e)
 }
 
-// job writes that it has run. If another leader has been elected by the time of COMMIT,
-// whatever has delayed this process, nothing is written. A process that is not elected
-// has no other to be fenced from, and no tables to fence by.
+// job writes a row for its run. If another leader has been elected before COMMIT, nothing is
+// written, however long this process was delayed. Without an election there is no other leader
+// and no term table, so the write is not fenced.
 func (n node) job(job, id string) election.LeadFunc {
 	return func(ctx context.Context, lead *election.Leadership) error {
 		work := func(tx *sql.Tx) error {

@@ -16,9 +16,9 @@ import (
 	"github.com/go-election/go-election/internal/testbed"
 )
 
-const patience = 3 * time.Minute // for anything, on a busy machine
+const patience = 3 * time.Minute // bounds every wait, on a busy machine
 
-// A member is a node that runs.
+// A member is a running node.
 type member struct {
 	node
 	t    *testing.T
@@ -26,8 +26,8 @@ type member struct {
 	done chan error
 }
 
-// begin runs a node, whose jobs are due each second or two, with that environment.
-func begin(t *testing.T, db *sql.DB, environ ...string) *member {
+// startNode runs a node with that environment. Its jobs are due every one and two seconds.
+func startNode(t *testing.T, db *sql.DB, environ ...string) *member {
 	t.Helper()
 	c, err := config.Parse("", nil, &config.Options{Environ: environ})
 	if err != nil {
@@ -52,8 +52,8 @@ func (m *member) end() {
 	}
 }
 
-// tell does what elect pause and elect resume do.
-func (m *member) tell(what string) {
+// send does what elect pause and elect resume do.
+func (m *member) send(what string) {
 	m.t.Helper()
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "unix", m.socket)
@@ -71,8 +71,8 @@ func (m *member) tell(what string) {
 	})
 }
 
-// shows waits until a metric has that value.
-func (m *member) shows(metric string, is func(value string) bool) {
+// waitForMetric waits until the value of a metric satisfies the condition.
+func (m *member) waitForMetric(metric string, is func(value string) bool) {
 	m.t.Helper()
 	testbed.Eventually(m.t, patience, fmt.Sprintf("%s shows %s", m.config.Election.ID, metric), func() error {
 		answer, err := http.Get("http://" + m.web.Addr().String() + "/metrics")
@@ -86,7 +86,7 @@ func (m *member) shows(metric string, is func(value string) bool) {
 		}
 		_, value, found := strings.Cut(string(text), "\n"+metric+" ")
 		if value, _, _ = strings.Cut(value, "\n"); !found || !is(value) {
-			return fmt.Errorf("it is %q in\n%s", value, text)
+			return fmt.Errorf("its value is %q in\n%s", value, text)
 		}
 		return nil
 	})
@@ -101,7 +101,7 @@ func zero(value string) bool { return value == "0" }
 func one(value string) bool  { return value == "1" }
 func some(value string) bool { return !zero(value) }
 
-// lastRun is the number of the last run so far.
+// lastRun returns the number of the last run so far.
 func lastRun(t *testing.T, db *sql.DB) (n int64) {
 	t.Helper()
 	if err := db.QueryRowContext(t.Context(), "SELECT COALESCE(MAX(n), 0) FROM job_run").Scan(&n); err != nil {
@@ -110,7 +110,8 @@ func lastRun(t *testing.T, db *sql.DB) (n int64) {
 	return n
 }
 
-// bothJobs waits for a few runs of both jobs after that one, and says who ran them.
+// bothJobs waits for a few runs of both jobs after that run, and returns the node and term
+// that ran them.
 func bothJobs(t *testing.T, db *sql.DB, after int64) (node string, term int64) {
 	t.Helper()
 	testbed.Eventually(t, patience, "some runs of both jobs", func() error {
@@ -123,16 +124,16 @@ func bothJobs(t *testing.T, db *sql.DB, after int64) (node string, term int64) {
 		case runs < 4 || jobs < 2:
 			return fmt.Errorf("%d runs of %d jobs so far", runs, jobs)
 		case terms != 1:
-			t.Errorf("the leader was not changed, and the jobs ran under %d terms or nodes", terms)
+			t.Errorf("the leader did not change, but the jobs ran under %d terms or nodes", terms)
 		}
 		return nil
 	})
 	return node, term
 }
 
-// Two nodes on a real server: the jobs run on the leader alone, and go on under a greater
-// term on the next, when that one is paused and when it ends.
-func TestTheJobsRunOnTheLeaderAndGoOnOnTheNext(t *testing.T) {
+// Two nodes on a real server: the jobs run only on the leader. When it is paused or ends, they
+// continue on the next leader under a greater term.
+func TestTheNextLeaderContinuesTheJobs(t *testing.T) {
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
 		t.Parallel()
 		d := testbed.Shared(t, k).Database(t)
@@ -142,31 +143,31 @@ func TestTheJobsRunOnTheLeaderAndGoOnOnTheNext(t *testing.T) {
 		db := testbed.OpenDB(t, d.User)
 		members := map[string]*member{}
 		for _, id := range []string{"a", "b"} {
-			members[id] = begin(t, db, "ELECTION_BACKEND=mysql", "ELECTION_MYSQL_DSN="+d.User.FormatDSN(), "ELECTION_TTL=15s", "ELECTION_ID="+id)
+			members[id] = startNode(t, db, "ELECTION_BACKEND=mysql", "ELECTION_MYSQL_DSN="+d.User.FormatDSN(), "ELECTION_TTL=15s", "ELECTION_ID="+id)
 		}
 
 		first, term := bothJobs(t, db, 0)
-		members[first].shows(leading, one)
-		members[first].tell("pause") // answers when the jobs have returned
+		members[first].waitForMetric(leading, one)
+		members[first].send("pause") // answers when the jobs have returned
 		second, next := bothJobs(t, db, lastRun(t, db))
 		if second == first || next <= term {
-			t.Errorf("%s ran the jobs in term %d, and after it was paused %s in term %d", first, term, second, next)
+			t.Errorf("%s ran the jobs in term %d; after it was paused, %s ran them in term %d", first, term, second, next)
 		}
-		members[first].shows(leading, zero)
-		members[second].shows(leading, one)
+		members[first].waitForMetric(leading, zero)
+		members[second].waitForMetric(leading, one)
 
 		members[second].end()
-		members[first].tell("resume")
+		members[first].send("resume")
 		third, last := bothJobs(t, db, lastRun(t, db))
 		if third != first || last <= next {
-			t.Errorf("%s ran the jobs in term %d, and after it ended, and %s was resumed, %s in term %d", second, next, first, third, last)
+			t.Errorf("%s ran the jobs in term %d; after it ended and %s was resumed, %s ran them in term %d", second, next, first, third, last)
 		}
 		members[first].end()
 	})
 }
 
-// One process that is not elected, by its configuration alone: it leads at once, without
-// the tables of elections. Its runs fail when their table is away, and are counted.
+// A single process is configured to lead without an election: it leads at once, without the
+// election tables. When the job table is missing, its runs fail and are counted.
 func TestASingleProcessRunsTheJobsWithoutAnElection(t *testing.T) {
 	t.Parallel()
 	d := testbed.Shared(t, testbed.MariaDB).Database(t)
@@ -174,16 +175,16 @@ func TestASingleProcessRunsTheJobsWithoutAnElection(t *testing.T) {
 		t.Fatal(err)
 	}
 	db := testbed.OpenDB(t, d.User)
-	m := begin(t, db, "ELECTION_BACKEND=manual", "ELECTION_MANUAL_LEADER=self", "ELECTION_TTL=1m", "ELECTION_ID=a")
+	m := startNode(t, db, "ELECTION_BACKEND=manual", "ELECTION_MANUAL_LEADER=self", "ELECTION_TTL=1m", "ELECTION_ID=a")
 	if node, term := bothJobs(t, db, 0); node != "a" || term == 0 {
 		t.Errorf("%q runs the jobs in term %d", node, term)
 	}
-	m.shows(leading, one)
-	m.shows(failures, zero)
+	m.waitForMetric(leading, one)
+	m.waitForMetric(failures, zero)
 
 	last := lastRun(t, db)
 	d.Exec(t, "RENAME TABLE job_run TO job_run_away")
-	m.shows(failures, some)
+	m.waitForMetric(failures, some)
 	d.Exec(t, "RENAME TABLE job_run_away TO job_run")
 	bothJobs(t, db, last)
 	m.end()
