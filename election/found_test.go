@@ -62,13 +62,13 @@ func TestALockedRowIsBidForLessAndLess(t *testing.T) {
 	bids := 0
 	for now := time.Second; now < 31*time.Second; now = max(m.next(), now+1) {
 		m.step(now, tick{})
-		if c := m.flying[callAcquire]; c != nil {
+		if c := m.inFlight[callAcquire]; c != nil {
 			bids++
 			// No error of the call: the other rows of the batch are not locked.
 			m.step(now, reply{call: c, answers: []backend.Answer{{Err: backend.ErrUnavailable}}})
 		}
 		for _, k := range []callKind{callObserve, callAnnounce} {
-			if c := m.flying[k]; c != nil {
+			if c := m.inFlight[k]; c != nil {
 				m.step(now, reply{call: c})
 			}
 		}
@@ -87,7 +87,7 @@ func TestAReleaseThatWaitedDoesNotEndALaterLeadershipBeforeItsDeadline(t *testin
 	now := time.Second
 	end := func(k callKind, r reply) *call {
 		t.Helper()
-		if r.call = m.flying[k]; r.call == nil {
+		if r.call = m.inFlight[k]; r.call == nil {
 			t.Fatalf("at %v no call of kind %d is under way", now, k)
 		}
 		now += time.Millisecond
@@ -116,8 +116,8 @@ func TestAReleaseThatWaitedDoesNotEndALaterLeadershipBeforeItsDeadline(t *testin
 		t.Fatal("still leads")
 	}
 	end(callRelease, reply{})
-	if c := m.flying[callRelease]; c != nil && now < e.until {
-		t.Errorf("S11: releases %v before the deadline of the leadership that it has lost", e.until-now)
+	if c := m.inFlight[callRelease]; c != nil && now < e.trustedUntil {
+		t.Errorf("S11: releases %v before the deadline of the leadership that it has lost", e.trustedUntil-now)
 	}
 }
 
@@ -131,22 +131,22 @@ func TestTheLeaseOfAStuckFunctionIsNotReleasedBeforeItHasRunOut(t *testing.T) {
 	m.step(now, resign{e, 7})
 	lasts := time.Duration(0)
 	for e.phase != phaseStuck {
-		if c := m.flying[callRenew]; c != nil && now < e.drainBy-m.RenewEvery {
+		if c := m.inFlight[callRenew]; c != nil && now < e.drainBy-m.RenewEvery {
 			granted.call, lasts = c, c.sent+10*time.Second
 			m.step(now, granted)
 		}
 		now = m.next()
 		m.step(now, tick{})
 	}
-	if c := m.flying[callRenew]; c != nil {
+	if c := m.inFlight[callRenew]; c != nil {
 		granted.call, lasts = c, c.sent+10*time.Second
 		m.step(now, granted)
 	}
-	for m.flying[callRelease] == nil && now < time.Hour {
+	for m.inFlight[callRelease] == nil && now < time.Hour {
 		now = m.next()
 		m.step(now, tick{})
 	}
-	if m.flying[callRelease] == nil {
+	if m.inFlight[callRelease] == nil {
 		t.Error("never released")
 	}
 	if now < lasts {

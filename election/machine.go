@@ -26,12 +26,12 @@ type machine struct {
 	poll     bool          // and must be read all the same (Guarantees.Poll)
 	takeover time.Duration // how much longer than its TTL the store keeps a lease (Guarantees.Takeover)
 	rnd      *rand.Rand
-	dice     float64 // drawn anew for each reply; see jitter
+	jitterPart     float64 // drawn anew for each reply; see jitter
 
 	elections []*elec // in order of joining; nil where one has left
 	timers    timers  // elections by wake
 	queues    [calls][]*elec
-	flying    [calls]*call // at most one of each kind is under way
+	inFlight    [calls]*call // at most one of each kind is under way
 
 	joined             uint32        // elections ever
 	phase              time.Duration // of the renewal grid, which all leases share
@@ -40,23 +40,23 @@ type machine struct {
 	listenAt           time.Duration
 	retryAt            [calls]time.Duration // after an error of that kind: not before
 	failures           [calls]int           // in a row
-	together           int                  // how many leases are released in one call; 0: all
+	releaseBatch           int                  // how many leases are released in one call; 0: all
 	relisten           bool                 // the set of leases to listen to has changed
 	emptyNotifications int                  // Listen came back and nothing had changed, in a row
 	notified           bool                 // Listen has come back, and nothing has been read since
 	lastContact        time.Duration        // when the store last answered anything without an error
 	lastContactErr     error                // the last error since
 	expected           time.Duration        // the step that next has asked for
-	woke               time.Duration        // when this process last went on, that had been stopped
-	blind              time.Duration        // since when readings fail; never: they do not
-	cut                bool                 // said that the store is unreachable
+	resumedAt               time.Duration        // when this process last went on, that had been stopped
+	unreadableSince              time.Duration        // since when readings fail; never: they do not
+	toldUnreachable                bool                 // said that the store is unreachable
 	denied             bool                 // said so already
 	unhealthy          bool
 	checked            bool // the first health check has returned, or there is none
 	paused             bool // so that what is joined later is, too
 	closing            bool
 
-	unseen *backend.Lease // one for all elections; stays empty
+	unobserved *backend.Lease // one for all elections; stays empty
 	out    []action
 }
 
@@ -71,26 +71,26 @@ type elec struct {
 	work work // what runs while this process leads
 	want want // what keeps a candidate out: paused, leaving
 
-	// What the store was last seen to hold, and since when, on our own clock and
+	// What the store was last observed to hold, and since when, on our own clock and
 	// counted from receipt, it has been unchanged. Not updated while ours.
-	seen    *backend.Lease // machine.unseen if nothing was seen since it was ours, or ever
-	since   time.Duration
-	heard   time.Duration // when seen was last confirmed, or dropped
+	observed    *backend.Lease // machine.unseen if nothing was seen since it was ours, or ever
+	unchangedSince   time.Duration
+	confirmedAt   time.Duration // when seen was last confirmed, or dropped
 	maxTerm uint64        // the greatest ever seen here
-	missed  int32         // readings in a row that came too early for a renewal; up to many
-	lookAt  time.Duration
+	tooEarly  int32         // readings in a row that came too early for a renewal; up to many
+	readAt  time.Duration
 	triedAt time.Duration // a look sent from then on is news to the newest attempt (Try)
-	looked  bool          // since then
+	readSince  bool          // since then
 	known   bool          // observed at least once
-	clash   bool          // reported that another process has our id
+	sameIDTold   bool          // reported that another process has our id
 	denied  callKind      // reported that the store denies this call, plus one; 0: none
 
 	phase phase
 
 	// What is ours while the phase is one that holds the lease.
 	term    uint64
-	until   time.Duration // trusted deadline: request sent + TTL − clock margin
-	lasts   time.Duration // when it has run out in the store, unless it is renewed
+	trustedUntil   time.Duration // trusted deadline: request sent + TTL − clock margin
+	expiresAt   time.Duration // when it has run out in the store, unless it is renewed
 	end     backend.End   // what a release will say
 	drainBy time.Duration // when waiting for the function becomes a complaint, and renewing ends
 	lastErr error         // of the last renewal that failed, since one that did not
@@ -100,7 +100,7 @@ type elec struct {
 	retryAt time.Duration // no bid before, since the last has brought nothing
 	unknown int32         // bids in a row that brought nothing, or renewals without an outcome; up to many
 
-	looking bool // a look is under way
+	reading bool // a look is under way
 	busy    bool // a call about our lease is: acquire, renew or release
 	queued  [calls]bool
 	wake    time.Duration
@@ -217,7 +217,7 @@ const (
 )
 
 func newMachine(o Options, g backend.Guarantees, me backend.Candidate, rnd *rand.Rand, now time.Duration) *machine {
-	m := &machine{Options: o, me: me, listen: g.Push, poll: g.Poll, takeover: g.Takeover, rnd: rnd, lastContact: now, blind: never, expected: never, checked: o.Health == nil, unseen: new(backend.Lease)}
+	m := &machine{Options: o, me: me, listen: g.Push, poll: g.Poll, takeover: g.Takeover, rnd: rnd, lastContact: now, unreadableSince: never, expected: never, checked: o.Health == nil, unobserved: new(backend.Lease)}
 	m.timers.init()
 	// The phase of the renewal grid is jittered once, its period never:
 	// followers predict it.
@@ -236,19 +236,19 @@ func newMachine(o Options, g backend.Guarantees, me backend.Candidate, rnd *rand
 // The slice is valid until the next step.
 func (m *machine) step(now time.Duration, in input) []action {
 	if now-m.expected > m.CallTimeout { // no timer is that late
-		m.woke = now
+		m.resumedAt = now
 	}
 	clear(m.out) // it keeps nothing alive
 	m.out = m.out[:0]
 	m.take(now, in)
-	if c := m.flying[callHealth]; c != nil && now >= c.sent+c.timeout {
+	if c := m.inFlight[callHealth]; c != nil && now >= c.sent+c.timeout {
 		m.health(now, errOverdue)
 	}
 	for e := m.timers.due(now); e != nil; e = m.timers.due(now) {
 		e.wake = never
 		m.settle(now, e)
 	}
-	if now >= m.cutAt() {
+	if now >= m.unreachableAt() {
 		m.unreachable()
 	}
 	m.dispatch(now)
@@ -287,16 +287,16 @@ func (m *machine) take(now time.Duration, in input) {
 
 // next returns when the machine must be stepped again though nothing happens.
 func (m *machine) next() time.Duration {
-	next := min(m.timers.first(), m.cutAt())
+	next := min(m.timers.first(), m.unreachableAt())
 	for k := range calls {
-		if m.flying[k] == nil {
+		if m.inFlight[k] == nil {
 			next = min(next, max(m.dueAt(k), m.retryAt[k]))
 		}
 	}
-	if c := m.flying[callListen]; c != nil && !c.cancelled {
+	if c := m.inFlight[callListen]; c != nil && !c.cancelled {
 		next = min(next, c.stale)
 	}
-	if c := m.flying[callHealth]; c != nil && !m.unhealthy {
+	if c := m.inFlight[callHealth]; c != nil && !m.unhealthy {
 		next = min(next, c.sent+c.timeout)
 	}
 	m.expected = next
@@ -316,8 +316,8 @@ func (m *machine) each(one *elec, do func(*elec)) {
 }
 
 func (m *machine) join(now time.Duration, e *elec) {
-	e.at, e.wake, e.lookAt, e.heard = -1, never, now, -1
-	e.seen = m.unseen
+	e.at, e.wake, e.readAt, e.confirmedAt = -1, never, now, -1
+	e.observed = m.unobserved
 	e.told = new(state)
 	e.slot, e.seq = len(m.elections), m.joined
 	m.joined++
@@ -343,7 +343,7 @@ func (m *machine) act(a action) { m.out = append(m.out, a) }
 // jitter returns d, less up to a fifth. It is the same part for all elections of one
 // reply, so that what has failed together is tried again together.
 func (m *machine) jitter(d time.Duration) time.Duration {
-	return d - time.Duration(m.dice*float64(d/5))
+	return d - time.Duration(m.jitterPart*float64(d/5))
 }
 
 // show tells watchers a new state of e, if it is one. leader is nil unless somebody

@@ -27,7 +27,7 @@ func (m *machine) acquired(now time.Duration, e *elec, a *backend.Answer, bid *b
 		}
 		if a.ObserveFor < 0 { // vacant, too: somebody else may be first in the queue
 			e.on(enqueued)
-			e.lasts = sent + m.TTL
+			e.expiresAt = sent + m.TTL
 		}
 		if futile {
 			m.retryLater(now, e, class)
@@ -36,7 +36,7 @@ func (m *machine) acquired(now time.Duration, e *elec, a *backend.Answer, bid *b
 		}
 	default:
 		e.on(unknown)
-		e.lasts = sent + m.TTL      // if it was granted
+		e.expiresAt = sent + m.TTL      // if it was granted
 		m.retryLater(now, e, class) // its row alone may be locked
 	}
 	if class == backend.ErrInvalid && e.mode != modeNone {

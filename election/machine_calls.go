@@ -56,22 +56,22 @@ func (m *machine) wanted(k callKind, e *elec, now time.Duration) bool {
 	}
 	switch k {
 	case callRenew:
-		return !e.busy && e.phase.renewed() && now < e.until
+		return !e.busy && e.phase.renewed() && now < e.trustedUntil
 	case callRelease:
 		// Since it was enlisted, it may have been elected and have lost that leadership.
 		switch e.phase {
 		case phaseQueued, phasePending, phaseReleasing:
 			return !e.busy
 		case phaseExpiring:
-			return !e.busy && !m.waitsOut(now, e)
+			return !e.busy && !m.awaitsDeadline(now, e)
 		case phaseStuck:
-			return !e.busy && now >= e.lasts
+			return !e.busy && now >= e.expiresAt
 		}
 		return false
 	case callAcquire:
 		return !e.busy && e.phase.bids() && m.bidAt(e) <= now
 	case callObserve:
-		return !e.looking && !m.holds(now, e)
+		return !e.reading && !m.ours(now, e)
 	case callRequest:
 		return m.nominated(e)
 	}
@@ -97,11 +97,11 @@ func (m *machine) dueAt(k callKind) time.Duration {
 
 // dispatch starts the calls that are due.
 func (m *machine) dispatch(now time.Duration) {
-	if m.relisten && m.flying[callListen] == nil {
+	if m.relisten && m.inFlight[callListen] == nil {
 		m.listenAt = min(m.listenAt, now)
 	}
 	for k := range calls {
-		if m.flying[k] != nil || now < m.dueAt(k) || now < m.retryAt[k] {
+		if m.inFlight[k] != nil || now < m.dueAt(k) || now < m.retryAt[k] {
 			continue
 		}
 		c := &call{kind: k, sent: now, timeout: m.CallTimeout, stale: never}
@@ -127,10 +127,10 @@ func (m *machine) dispatch(now time.Duration) {
 				continue
 			}
 		}
-		m.flying[k] = c
+		m.inFlight[k] = c
 		m.act(action{kind: doCall, call: c})
 	}
-	c := m.flying[callListen]
+	c := m.inFlight[callListen]
 	if c == nil || c.cancelled {
 		return
 	}
@@ -159,12 +159,12 @@ func (m *machine) listened(now time.Duration) (leases []backend.Lease) {
 	held := make(map[string]int)
 	for _, e := range m.elections {
 		switch {
-		case !e.known || m.holds(now, e):
+		case !e.known || m.ours(now, e):
 		case !m.poll:
-			leases = append(leases, *e.seen)
-		case !e.seen.Vacant():
-			if held[e.seen.Holder.Nonce]++; held[e.seen.Holder.Nonce] == 1 {
-				leases = append(leases, *e.seen)
+			leases = append(leases, *e.observed)
+		case !e.observed.Vacant():
+			if held[e.observed.Holder.Nonce]++; held[e.observed.Holder.Nonce] == 1 {
+				leases = append(leases, *e.observed)
 			}
 		}
 	}
@@ -178,7 +178,7 @@ func (m *machine) listened(now time.Duration) (leases []backend.Lease) {
 func (m *machine) fill(c *call, now time.Duration) {
 	queue := m.queues[c.kind]
 	if c.kind == callObserve {
-		queue = m.lookAlong(queue, now)
+		queue = m.readAlong(queue, now)
 	}
 	c.elecs = make([]*elec, 0, len(queue))
 	switch c.kind {
@@ -191,7 +191,7 @@ func (m *machine) fill(c *call, now time.Duration) {
 	}
 	rest := 0
 	for i, e := range queue {
-		if c.kind == callRelease && m.together > 0 && len(c.elecs) == m.together {
+		if c.kind == callRelease && m.releaseBatch > 0 && len(c.elecs) == m.releaseBatch {
 			rest = len(queue) - i
 			break
 		}
@@ -203,7 +203,7 @@ func (m *machine) fill(c *call, now time.Duration) {
 		switch c.kind {
 		case callAcquire:
 			e.busy = true
-			over := *e.seen
+			over := *e.observed
 			over.Election = e.name
 			c.bids = append(c.bids, backend.Bid{Election: e.name, Candidate: m.me, TTL: m.TTL, Renew: m.RenewEvery, MinTerm: e.maxTerm, Expected: over})
 		case callRenew, callRelease:
@@ -213,18 +213,18 @@ func (m *machine) fill(c *call, now time.Duration) {
 			case !e.phase.held():
 				l.Term, l.End = 0, backend.Released // nobody led under it
 			case c.kind == callRelease:
-				l.Age = max(0, now-(e.until+m.ClockMargin-m.TTL)) // since its last renewal
+				l.Age = max(0, now-(e.trustedUntil+m.ClockMargin-m.TTL)) // since its last renewal
 			}
 			c.held = append(c.held, l)
 		case callObserve:
-			e.looking, e.lookAt = true, never // its timer may be set for a moment while this is under way
+			e.reading, e.readAt = true, never // its timer may be set for a moment while this is under way
 			if !e.known {
 				c.leases = append(c.leases, backend.Lease{Election: e.name})
 			} else {
-				c.leases = append(c.leases, *e.seen)
+				c.leases = append(c.leases, *e.observed)
 			}
 		case callRequest:
-			c.requests = append(c.requests, backend.Request{Election: e.name, Term: e.seen.Term, Kind: backend.Accept, ID: m.me.ID, Nonce: m.me.Nonce})
+			c.requests = append(c.requests, backend.Request{Election: e.name, Term: e.observed.Term, Kind: backend.Accept, ID: m.me.ID, Nonce: m.me.Nonce})
 		}
 	}
 	left := copy(queue, queue[len(queue)-rest:])
@@ -232,15 +232,15 @@ func (m *machine) fill(c *call, now time.Duration) {
 	m.queues[c.kind] = queue[:left]
 }
 
-// lookAlong adds to the elections that are due for a look those that will be
+// readAlong adds to the elections that are due for a look those that will be
 // soon, but not before their renewal is expected: one statement for all.
-func (m *machine) lookAlong(queue []*elec, now time.Duration) []*elec {
-	soon := now + m.crowd() + m.pause()/2
+func (m *machine) readAlong(queue []*elec, now time.Duration) []*elec {
+	soon := now + m.spread() + m.pause()/2
 	if m.listen && !m.poll {
 		soon = now + m.TTL/4 // no moment is better than another
 	}
 	for _, e := range m.elections {
-		if !e.queued[callObserve] && e.lookAt <= soon && m.wanted(callObserve, e, now) {
+		if !e.queued[callObserve] && e.readAt <= soon && m.wanted(callObserve, e, now) {
 			e.queued[callObserve] = true
 			queue = append(queue, e)
 		}
@@ -251,8 +251,8 @@ func (m *machine) lookAlong(queue []*elec, now time.Duration) []*elec {
 // reply takes in how a call ended.
 func (m *machine) reply(now time.Duration, r reply) {
 	c := r.call
-	m.flying[c.kind] = nil
-	m.dice = m.rnd.Float64()
+	m.inFlight[c.kind] = nil
+	m.jitterPart = m.rnd.Float64()
 	class := backend.Class(r.err)
 	if c.kind == callRequest && errors.Is(r.err, backend.ErrStale) {
 		class = nil // it has answered: a request has come too late
@@ -263,14 +263,14 @@ func (m *machine) reply(now time.Duration, r reply) {
 		m.failed(now, c.kind, r.err)
 	}
 	if c.kind == callObserve && class == nil {
-		m.blind = never
+		m.unreadableSince = never
 	} else if c.kind == callObserve {
-		m.blind = min(m.blind, c.sent)
+		m.unreadableSince = min(m.unreadableSince, c.sent)
 	}
 	if class == nil && c.kind != callHealth && c.kind != callListen {
 		m.lastContact = now
-		if m.blind == never { // else what is written tells nothing of what others lead
-			m.cut, m.denied, m.lastContactErr = false, false, nil
+		if m.unreadableSince == never { // else what is written tells nothing of what others lead
+			m.toldUnreachable, m.denied, m.lastContactErr = false, false, nil
 		}
 	} else if class != nil && c.kind != callHealth && !c.cancelled {
 		m.lastContactErr = r.err
@@ -286,7 +286,7 @@ func (m *machine) reply(now time.Duration, r reply) {
 		}
 	case callRenew:
 		if class == nil && len(c.elecs) == len(m.elections) {
-			m.blind = never // there is nothing to be read
+			m.unreadableSince = never // there is nothing to be read
 		}
 		for i, e := range c.elecs {
 			a := answer(r, i)
@@ -297,10 +297,10 @@ func (m *machine) reply(now time.Duration, r reply) {
 	case callRelease:
 		// A call that fails says nothing of any of them. So that one which cannot be
 		// released keeps nobody else waiting, fewer travel together until some are.
-		if m.together *= 2; class != nil {
-			m.together = max(1, len(c.elecs)/2)
-		} else if m.together > len(m.elections) {
-			m.together = 0
+		if m.releaseBatch *= 2; class != nil {
+			m.releaseBatch = max(1, len(c.elecs)/2)
+		} else if m.releaseBatch > len(m.elections) {
+			m.releaseBatch = 0
 		}
 		for _, e := range c.elecs {
 			e.busy = false
@@ -342,8 +342,8 @@ func answer(r reply, i int) backend.Answer {
 func (m *machine) observed(now time.Duration, c *call, r reply) {
 	if r.err != nil {
 		for _, e := range c.elecs {
-			e.looking = false
-			e.lookAt = max(m.retryAt[callObserve], now+time.Millisecond)
+			e.reading = false
+			e.readAt = max(m.retryAt[callObserve], now+time.Millisecond)
 			m.allowed(e, callObserve, &backend.Answer{Err: r.err})
 			m.tried(e, r.err)
 			m.settle(now, e)
@@ -354,7 +354,7 @@ func (m *machine) observed(now time.Duration, c *call, r reply) {
 	next := 0 // most stores answer in the order of the question
 	byName := map[string]*backend.Lease(nil)
 	for i, e := range c.elecs {
-		e.looking = false
+		e.reading = false
 		m.allowed(e, callObserve, &backend.Answer{Outcome: backend.Granted})
 		var l *backend.Lease
 		switch {
@@ -371,11 +371,11 @@ func (m *machine) observed(now time.Duration, c *call, r reply) {
 			l = byName[e.name]
 		}
 		news = news || l != nil && l.Differs(c.leases[i])
-		if l != nil || c.leases[i].Heartbeat == e.seen.Heartbeat { // else it changed behind this call
+		if l != nil || c.leases[i].Heartbeat == e.observed.Heartbeat { // else it changed behind this call
 			m.observe(now, e, l, c.sent)
 		}
-		if e.lookAt == never {
-			m.nextLook(now, e)
+		if e.readAt == never {
+			m.nextRead(now, e)
 		}
 		m.settle(now, e)
 	}

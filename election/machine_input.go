@@ -9,12 +9,12 @@ import (
 // stepped: the machine may have been suspended. What we hold lasts so much less.
 func (m *machine) stepped(now, by time.Duration) {
 	for _, k := range []callKind{callAcquire, callRenew} {
-		if c := m.flying[k]; c != nil {
+		if c := m.inFlight[k]; c != nil {
 			c.sent -= by
 		}
 	}
 	m.each(nil, func(e *elec) {
-		e.until -= by
+		e.trustedUntil -= by
 		m.settle(now, e)
 	})
 }
@@ -24,9 +24,9 @@ func (m *machine) campaign(now time.Duration, in campaign) {
 	e := in.e
 	e.mode, e.work = in.mode, in.work
 	if in.mode == modeTry {
-		e.looked = false // an attempt judges by a fresh reading, not by one that was sent at this instant, but before
+		e.readSince = false // an attempt judges by a fresh reading, not by one that was sent at this instant, but before
 		e.triedAt = now + 1
-		e.lookAt = e.triedAt
+		e.readAt = e.triedAt
 	}
 	m.settle(now, e)
 }
@@ -45,7 +45,7 @@ func (m *machine) suspend(now time.Duration, in suspend) {
 // resign ends a leadership, and lets others have the next.
 func (m *machine) resign(now time.Duration, in resign) {
 	e := in.e
-	m.onceMore(now, e)
+	m.retryRelease(now, e)
 	if e.phase == phaseLeading && e.term == in.term {
 		e.holdFor = m.TTL / 2
 		m.stepDown(now, e, ReasonResigned, backend.Released, nil)
@@ -56,7 +56,7 @@ func (m *machine) resign(now time.Duration, in resign) {
 // withdraw ends a campaign and its leadership.
 func (m *machine) withdraw(now time.Duration, in withdraw) {
 	e := in.e
-	m.onceMore(now, e)
+	m.retryRelease(now, e)
 	e.mode = modeNone
 	m.stepDown(now, e, ReasonResigned, backend.Released, nil)
 	if in.done {
@@ -69,7 +69,7 @@ func (m *machine) withdraw(now time.Duration, in withdraw) {
 func (m *machine) leave(now time.Duration, in leave) {
 	m.closing = m.closing || in.e == nil
 	m.each(in.e, func(e *elec) {
-		m.onceMore(now, e)
+		m.retryRelease(now, e)
 		e.want.leaving = true
 		m.stepDown(now, e, ReasonLeft, in.end, nil)
 		if e.work == workCaller { // the caller of Campaign has now said that its work is over
@@ -86,7 +86,7 @@ func (m *machine) returned(now time.Duration, in returned) {
 	if e.term != in.term || !leads && !e.phase.draining() {
 		return
 	}
-	m.onceMore(now, e)
+	m.retryRelease(now, e)
 	if leads {
 		e.holdFor = m.RenewEvery // let somebody else have it
 		e.end = backend.Released

@@ -13,38 +13,38 @@ func (m *machine) settle(now time.Duration, e *elec) {
 	if e.slot < 0 {
 		return
 	}
-	if e.phase == phaseLeading && now >= e.until {
+	if e.phase == phaseLeading && now >= e.trustedUntil {
 		m.expire(now, e)
 	}
 	wake := never
-	if !m.holds(now, e) && !e.want.leaving {
-		wake = m.look(now, e)
+	if !m.ours(now, e) && !e.want.leaving {
+		wake = m.read(now, e)
 	}
 	switch {
 	case e.phase == phaseLeading:
-		wake = min(e.until, m.renew(now, e))
+		wake = min(e.trustedUntil, m.renew(now, e))
 
 	case e.phase.draining():
 		wake = min(wake, m.drain(now, e))
 
-	case m.waitsOut(now, e):
-		wake = e.until
+	case m.awaitsDeadline(now, e):
+		wake = e.trustedUntil
 
 	case e.phase.held(), e.phase != phaseFollowing && !m.mayBid(now, e):
 		m.enlist(callRelease, e)
-		if now < e.lasts {
-			wake = min(wake, e.lasts)
-		} else if m.ranOut(e); e.slot < 0 {
+		if now < e.expiresAt {
+			wake = min(wake, e.expiresAt)
+		} else if m.expiredUnreleased(e); e.slot < 0 {
 			return
 		}
 
-	case e.want.leaving && !e.busy && !e.looking:
+	case e.want.leaving && !e.busy && !e.reading:
 		m.gone(e)
 		return
 
 	default:
 		switch bidAt := m.bidAt(e); {
-		case e.mode == modeTry && !(e.looked && m.checked): // a reading first
+		case e.mode == modeTry && !(e.readSince && m.checked): // a reading first
 		case bidAt <= now:
 			m.enlist(callAcquire, e)
 		case e.mode == modeTry && !e.busy:
@@ -69,23 +69,23 @@ func (m *machine) drain(now time.Duration, e *elec) time.Duration {
 		m.notice(e, ReasonStuck, nil)
 	}
 	switch {
-	case e.phase.renewed() && now < e.until:
-		wake = min(wake, e.until, m.renew(now, e))
-	case e.phase == phaseStuck && now >= e.lasts:
+	case e.phase.renewed() && now < e.trustedUntil:
+		wake = min(wake, e.trustedUntil, m.renew(now, e))
+	case e.phase == phaseStuck && now >= e.expiresAt:
 		// It has expired, and would hang for ever on a session that other leases keep alive.
 		m.enlist(callRelease, e)
 	case e.phase == phaseStuck:
-		wake = min(wake, e.lasts)
+		wake = min(wake, e.expiresAt)
 	}
 	return wake
 }
 
-// ranOut ends the wait for a release that the store has not confirmed before the lease ran
+// expiredUnreleased ends the wait for a release that the store has not confirmed before the lease ran
 // out: by now others can have it all the same. The release goes on being tried, to clear up,
 // unless the manager closes. A bid that is on its way may still be granted: its answer is
 // waited for.
-func (m *machine) ranOut(e *elec) {
-	if c := m.flying[callAcquire]; c != nil && slices.Contains(c.elecs, e) {
+func (m *machine) expiredUnreleased(e *elec) {
+	if c := m.inFlight[callAcquire]; c != nil && slices.Contains(c.elecs, e) {
 		return
 	}
 	m.act(action{kind: doRanOut, e: e, err: m.lastContactErr})
@@ -94,39 +94,39 @@ func (m *machine) ranOut(e *elec) {
 	}
 }
 
-// onceMore lets a release be tried again that is asked for now, though the lease has run
+// retryRelease lets a release be tried again that is asked for now, though the lease has run
 // out: it clears up what was left behind.
-func (m *machine) onceMore(now time.Duration, e *elec) {
-	if (e.phase.held() || e.phase != phaseFollowing && e.phase.bids()) && now >= e.lasts {
-		e.lasts, m.retryAt[callRelease] = now+m.CallTimeout, 0
+func (m *machine) retryRelease(now time.Duration, e *elec) {
+	if (e.phase.held() || e.phase != phaseFollowing && e.phase.bids()) && now >= e.expiresAt {
+		e.expiresAt, m.retryAt[callRelease] = now+m.CallTimeout, 0
 	}
 }
 
-// waitsOut reports whether nothing is released yet: after a loss against its will,
+// awaitsDeadline reports whether nothing is released yet: after a loss against its will,
 // not before the deadline.
-func (m *machine) waitsOut(now time.Duration, e *elec) bool {
-	return e.phase == phaseExpiring && now < e.until
+func (m *machine) awaitsDeadline(now time.Duration, e *elec) bool {
+	return e.phase == phaseExpiring && now < e.trustedUntil
 }
 
-// holds reports whether the store may still keep the lease for us: what it would
+// ours reports whether the store may still keep the lease for us: what it would
 // tell about it is no news.
-func (m *machine) holds(now time.Duration, e *elec) bool {
-	return e.phase == phaseLeading || e.phase.held() && now < e.until
+func (m *machine) ours(now time.Duration, e *elec) bool {
+	return e.phase == phaseLeading || e.phase.held() && now < e.trustedUntil
 }
 
-// look enlists e if a reading is due, and returns when to come back.
-func (m *machine) look(now time.Duration, e *elec) time.Duration {
-	if now >= e.lookAt {
+// read enlists e if a reading is due, and returns when to come back.
+func (m *machine) read(now time.Duration, e *elec) time.Duration {
+	if now >= e.readAt {
 		m.enlist(callObserve, e)
 		return never
 	}
-	return e.lookAt
+	return e.readAt
 }
 
 // wants reports whether e is a candidate at all. What has moved to another store
 // is nobody's here.
 func (m *machine) wants(e *elec) bool {
-	return e.seen.MovedTo == "" && e.mode != modeNone && !e.want.paused && !e.want.leaving && m.checked && !m.unhealthy && !m.closing
+	return e.observed.MovedTo == "" && e.mode != modeNone && !e.want.paused && !e.want.leaving && m.checked && !m.unhealthy && !m.closing
 }
 
 // bidAt returns when e may bid; never, if something has to change first.
@@ -134,11 +134,11 @@ func (m *machine) bidAt(e *elec) time.Duration {
 	if !m.wants(e) || !e.known {
 		return never
 	}
-	l := e.seen
-	at := max(m.holdsBack(e), e.retryAt)
+	l := e.observed
+	at := max(m.holdBackUntil(e), e.retryAt)
 	switch {
 	case l.ObserveFor > 0: // 0 for a leftover of ours, unless a failover may have lost a later grant
-		at = max(at, e.since+l.ObserveFor)
+		at = max(at, e.unchangedSince+l.ObserveFor)
 	case l.ObserveFor < 0 && e.phase == phaseQueued:
 		return never
 	}
@@ -149,16 +149,16 @@ func (m *machine) bidAt(e *elec) time.Duration {
 // though it may have to wait for the holder. What it must not leave there is
 // withdrawn.
 func (m *machine) mayBid(now time.Duration, e *elec) bool {
-	return m.wants(e) && m.holdsBack(e) <= now
+	return m.wants(e) && m.holdBackUntil(e) <= now
 }
 
-// holdsBack returns until when e keeps out of its own will, the lease being free
+// holdBackUntil returns until when e keeps out of its own will, the lease being free
 // or not: after a resignation, in failover delay, for the incumbent, for a
 // nominee.
-func (m *machine) holdsBack(e *elec) time.Duration {
-	l := e.seen
+func (m *machine) holdBackUntil(e *elec) time.Duration {
+	l := e.observed
 	at := e.holdOff
-	last, over := l.LastID, e.since+max(l.ObserveFor, 0) // who failed, and when that is certain
+	last, over := l.LastID, e.unchangedSince+max(l.ObserveFor, 0) // who failed, and when that is certain
 	if !l.Vacant() {
 		last = l.Holder.ID
 	}
@@ -172,7 +172,7 @@ func (m *machine) holdsBack(e *elec) time.Duration {
 		}
 	}
 	if w := &l.Request; l.Vacant() && w.Kind == backend.Accept && w.Term == l.Term && w.Nonce != m.me.Nonce {
-		at = max(at, e.since+m.TTL)
+		at = max(at, e.unchangedSince+m.TTL)
 	}
 	return at
 }
@@ -183,7 +183,7 @@ func (m *machine) grant(now time.Duration, e *elec, a *backend.Answer, floor uin
 	fresh := a.Term > floor && a.Term >= e.maxTerm || a.Term == 0 // legacy layouts have no terms
 	e.term, e.end, e.lastErr = a.Term, backend.Failed, nil
 	e.maxTerm = max(e.maxTerm, a.Term)
-	e.until, e.lasts = sent+a.ValidFor-m.ClockMargin, sent+a.ValidFor
+	e.trustedUntil, e.expiresAt = sent+a.ValidFor-m.ClockMargin, sent+a.ValidFor
 	e.renewAt = m.gridAfter(sent)
 	switch {
 	case !fresh: // do not lead under a term that was used
@@ -195,17 +195,17 @@ func (m *machine) grant(now time.Duration, e *elec, a *backend.Answer, floor uin
 	case !m.wants(e): // no longer wanted: nobody has led, so nothing has to be waited for
 		e.on(wonUnasked)
 		e.end = backend.Released
-	case now < e.until:
+	case now < e.trustedUntil:
 		e.on(won)
 		e.unknown = 0
 		reason := ReasonElected
-		if w := &e.seen.Request; w.Kind == backend.Accept && w.Nonce == m.me.Nonce {
+		if w := &e.observed.Request; w.Kind == backend.Accept && w.Nonce == m.me.Nonce {
 			reason = ReasonNominated
 		}
 		if e.mode != modeAlways {
 			e.mode = modeNone
 		}
-		m.act(action{kind: doTrust, e: e, term: e.term, until: e.until})
+		m.act(action{kind: doTrust, e: e, term: e.term, until: e.trustedUntil})
 		m.show(Elected, e, &m.me, e.term, reason, nil)
 	default: // its answer has come too late, or the store's session has little left: nobody has led, and failed
 		e.on(wonInVain)
@@ -218,8 +218,8 @@ func (m *machine) grant(now time.Duration, e *elec, a *backend.Answer, floor uin
 // forget drops what was seen of a lease before it became ours, or after it was:
 // a watch must begin anew.
 func (m *machine) forget(now time.Duration, e *elec) {
-	e.seen = m.unseen
-	e.known, e.missed, e.lookAt, e.heard = false, 0, now, now
+	e.observed = m.unobserved
+	e.known, e.tooEarly, e.readAt, e.confirmedAt = false, 0, now, now
 	m.relisten = true
 }
 
@@ -250,7 +250,7 @@ func (m *machine) renewed(now time.Duration, e *elec, a *backend.Answer, term ui
 	if !e.phase.held() || e.term != term {
 		return
 	}
-	if e.phase == phaseLeading && now >= e.until { // too late: a lost lease is never adopted again
+	if e.phase == phaseLeading && now >= e.trustedUntil { // too late: a lost lease is never adopted again
 		m.expire(now, e)
 		return
 	}
@@ -259,12 +259,12 @@ func (m *machine) renewed(now time.Duration, e *elec, a *backend.Answer, term ui
 	case backend.Granted:
 		e.lastErr, e.unknown = nil, 0
 		e.renewAt = m.gridAfter(sent)
-		e.lasts = max(e.lasts, sent+a.ValidFor)
+		e.expiresAt = max(e.expiresAt, sent+a.ValidFor)
 		if e.phase.orderly() {
-			e.until = max(e.until, sent+a.ValidFor-m.ClockMargin)
+			e.trustedUntil = max(e.trustedUntil, sent+a.ValidFor-m.ClockMargin)
 		}
 		if e.phase == phaseLeading {
-			m.act(action{kind: doTrust, e: e, term: e.term, until: e.until})
+			m.act(action{kind: doTrust, e: e, term: e.term, until: e.trustedUntil})
 		}
 		if w := &a.Request; w.Kind == backend.Accept && w.Term == e.term && w.Nonce != m.me.Nonce {
 			m.stepDown(now, e, ReasonNominated, backend.Released, nil)
@@ -278,7 +278,7 @@ func (m *machine) renewed(now time.Duration, e *elec, a *backend.Answer, term ui
 	default:
 		e.lastErr = err
 		e.unknown = min(e.unknown+1, many)
-		wait := min(m.backoff(int(e.unknown)), max(e.until-now, 0)/4)
+		wait := min(m.backoff(int(e.unknown)), max(e.trustedUntil-now, 0)/4)
 		e.renewAt = now + max(wait, time.Millisecond)
 	}
 }
@@ -334,7 +334,7 @@ func (m *machine) released(now time.Duration, e *elec) {
 	if e.phase.held() {
 		m.forget(now, e)
 	}
-	e.lookAt = now // a bid may have been granted after all; if not, the watch goes on
+	e.readAt = now // a bid may have been granted after all; if not, the watch goes on
 	e.on(released)
 }
 
@@ -348,7 +348,7 @@ func (m *machine) tried(e *elec, err error) {
 
 // expire ends e's leadership at its deadline.
 func (m *machine) expire(now time.Duration, e *elec) {
-	if e.lastErr == nil || m.woke >= e.until {
+	if e.lastErr == nil || m.resumedAt >= e.trustedUntil {
 		m.lose(now, e, ReasonDeadline, nil) // it was stopped, and woke too late
 	} else {
 		m.lose(now, e, ReasonUnreachable, e.lastErr)

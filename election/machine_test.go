@@ -28,7 +28,7 @@ func machineFor(t *testing.T, g backend.Guarantees) (*machine, *elec) {
 // observes hands the machine the answer to its Observe.
 func observes(t *testing.T, m *machine, now time.Duration, l backend.Lease) []action {
 	t.Helper()
-	c := m.flying[callObserve]
+	c := m.inFlight[callObserve]
 	if c == nil {
 		t.Fatal("no Observe is under way")
 	}
@@ -41,7 +41,7 @@ func TestALeftoverOfOursIsWatchedIfTheStoreSaysSo(t *testing.T) {
 	const watch = 15 * time.Second
 	m, e := machineFor(t, backend.Guarantees{Poll: true})
 	observes(t, m, time.Second, backend.Lease{Election: "jobs", Holder: m.me, Term: 7, Heartbeat: 1, TTL: 10 * time.Second, ObserveFor: watch, Ref: "b after a"})
-	if m.flying[callAcquire] != nil {
+	if m.inFlight[callAcquire] != nil {
 		t.Fatal("bids at once")
 	}
 	if at := m.bidAt(e); at != time.Second+watch {
@@ -52,7 +52,7 @@ func TestALeftoverOfOursIsWatchedIfTheStoreSaysSo(t *testing.T) {
 func TestALeftoverOfOursIsBidForAtOnce(t *testing.T) {
 	m, _ := machineFor(t, backend.Guarantees{Poll: true})
 	observes(t, m, time.Second, backend.Lease{Election: "jobs", Holder: m.me, Term: 7, Heartbeat: 1, TTL: 10 * time.Second})
-	if m.flying[callAcquire] == nil {
+	if m.inFlight[callAcquire] == nil {
 		t.Error("does not bid")
 	}
 }
@@ -96,12 +96,12 @@ func TestWhoWaitsInAQueueBidsAnewWhenAnothersTurnComes(t *testing.T) {
 		m, _ := machineFor(t, backend.Guarantees{Push: true})
 		refused := func(now time.Duration, l backend.Lease) {
 			t.Helper()
-			bid := m.flying[callAcquire]
+			bid := m.inFlight[callAcquire]
 			if bid == nil {
 				t.Fatalf("%s: no bid is under way at %v", what, now)
 			}
 			m.step(now, reply{call: bid, answers: []backend.Answer{{Lease: l, Outcome: backend.Refused}}})
-			if m.flying[callAcquire] != nil {
+			if m.inFlight[callAcquire] != nil {
 				t.Fatalf("%s: bids again at once, after an answer at %v that it waits in the queue", what, now)
 			}
 		}
@@ -111,7 +111,7 @@ func TestWhoWaitsInAQueueBidsAnewWhenAnothersTurnComes(t *testing.T) {
 		c.change(&next)
 		m.step(20*time.Second, tick{})
 		observes(t, m, 20*time.Second, next)
-		if bids := m.flying[callAcquire] != nil; bids != c.bids {
+		if bids := m.inFlight[callAcquire] != nil; bids != c.bids {
 			t.Errorf("%s: bids: %v, want %v", what, bids, c.bids)
 		}
 		if c.bids {
@@ -138,8 +138,8 @@ func TestWhoHoldsAnUnrenewedLeaseIsNewsAndAWatchGoesOn(t *testing.T) {
 	if at := m.bidAt(e); at != 11*time.Second {
 		t.Errorf("bids at %v, want 11s: nothing was renewed", at)
 	}
-	if *e.seen != gone {
-		t.Errorf("the store would be asked about %+v, want %+v, or it says so again for ever", *e.seen, gone)
+	if *e.observed != gone {
+		t.Errorf("the store would be asked about %+v, want %+v, or it says so again for ever", *e.observed, gone)
 	}
 }
 
@@ -147,12 +147,12 @@ func TestAGrantIsAWinThoughItWasSeenFirst(t *testing.T) {
 	m, e := machineFor(t, backend.Guarantees{Push: true})
 	free := backend.Lease{Election: "jobs"}
 	observes(t, m, time.Second, free)
-	bid := m.flying[callAcquire]
+	bid := m.inFlight[callAcquire]
 	granted := backend.Lease{Election: "jobs", Holder: m.me, Term: 7, Heartbeat: 1, TTL: 10 * time.Second}
-	e.lookAt = time.Second
+	e.readAt = time.Second
 	m.step(1500*time.Millisecond, tick{})
-	if m.flying[callObserve] == nil {
-		e.lookAt = 0
+	if m.inFlight[callObserve] == nil {
+		e.readAt = 0
 		m.settle(1500*time.Millisecond, e)
 		m.dispatch(1500 * time.Millisecond)
 	}
@@ -161,8 +161,8 @@ func TestAGrantIsAWinThoughItWasSeenFirst(t *testing.T) {
 	if e.phase != phaseLeading {
 		t.Error("the grant was not taken for a win")
 	}
-	if want := bid.sent + 10*time.Second - m.ClockMargin; e.until != want {
-		t.Errorf("trusted until %v, want %v: from the sending", e.until, want)
+	if want := bid.sent + 10*time.Second - m.ClockMargin; e.trustedUntil != want {
+		t.Errorf("trusted until %v, want %v: from the sending", e.trustedUntil, want)
 	}
 }
 
@@ -172,18 +172,18 @@ func TestABidWithoutAnOutcomeIsRepeatedSoonAndTheWatchGoesOn(t *testing.T) {
 	held := backend.Lease{Election: "jobs", Holder: backend.Candidate{ID: "other", Nonce: "theirs"}, Term: 7, Heartbeat: 1,
 		TTL: 10 * time.Second, Renew: 3 * time.Second, ObserveFor: 10 * time.Second}
 	observes(t, m, time.Second, held)
-	for now := time.Second; m.flying[callAcquire] == nil; now = m.next() {
+	for now := time.Second; m.inFlight[callAcquire] == nil; now = m.next() {
 		if now > 12*time.Second {
 			t.Fatal("does not bid")
 		}
 		m.step(now, tick{})
-		if c := m.flying[callObserve]; c != nil {
+		if c := m.inFlight[callObserve]; c != nil {
 			m.step(now, reply{call: c})
 		}
 	}
-	bid := m.flying[callAcquire]
+	bid := m.inFlight[callAcquire]
 	m.step(bid.sent+time.Millisecond, reply{call: bid, answers: []backend.Answer{{Err: backend.ErrUnavailable}}})
-	if m.flying[callRelease] != nil {
+	if m.inFlight[callRelease] != nil {
 		t.Error("releases what it is about to bid for again")
 	}
 	if at := m.bidAt(e); at > bid.sent+time.Second {
@@ -191,13 +191,13 @@ func TestABidWithoutAnOutcomeIsRepeatedSoonAndTheWatchGoesOn(t *testing.T) {
 	}
 
 	m.step(bid.sent+2*time.Millisecond, suspend{e, true})
-	c := m.flying[callRelease]
+	c := m.inFlight[callRelease]
 	if c == nil {
 		t.Fatal("paused, and does not release what it may have been granted")
 	}
 	m.step(bid.sent+3*time.Millisecond, reply{call: c})
 	m.step(bid.sent+4*time.Millisecond, suspend{e, false})
-	if c := m.flying[callObserve]; c != nil {
+	if c := m.inFlight[callObserve]; c != nil {
 		m.step(bid.sent+5*time.Millisecond, reply{call: c}) // nothing has changed
 	}
 	if at := m.bidAt(e); at > bid.sent+time.Second {
@@ -208,7 +208,7 @@ func TestABidWithoutAnOutcomeIsRepeatedSoonAndTheWatchGoesOn(t *testing.T) {
 func TestAGrantThatWasOvertakenIsNoWin(t *testing.T) {
 	m, e := machineFor(t, backend.Guarantees{Push: true})
 	observes(t, m, time.Second, backend.Lease{Election: "jobs"})
-	bid := m.flying[callAcquire]
+	bid := m.inFlight[callAcquire]
 	e.maxTerm = 9 // another leadership was seen while the answer was on its way
 	actions := m.step(2*time.Second, reply{call: bid, answers: []backend.Answer{{
 		Lease: backend.Lease{Election: "jobs", Holder: m.me, Term: 7}, Outcome: backend.Granted, ValidFor: 10 * time.Second}}})
@@ -225,11 +225,11 @@ func TestAGrantThatWasOvertakenIsNoWin(t *testing.T) {
 func TestAnAnswerThatWasOvertakenIsNoNews(t *testing.T) {
 	m, e := machineFor(t, backend.Guarantees{Poll: true})
 	observes(t, m, time.Second, backend.Lease{Election: "jobs"})
-	bid := m.flying[callAcquire]
-	e.lookAt = time.Second
+	bid := m.inFlight[callAcquire]
+	e.readAt = time.Second
 	m.settle(time.Second, e)
 	m.step(time.Second, tick{})
-	look := m.flying[callObserve]
+	look := m.inFlight[callObserve]
 	if bid == nil || look == nil {
 		t.Fatal("no bid or no reading is under way")
 	}
@@ -242,8 +242,8 @@ func TestAnAnswerThatWasOvertakenIsNoNews(t *testing.T) {
 			t.Errorf("S10: told %v by an answer that newer news had overtaken", a.state.event(a.e.name))
 		}
 	}
-	if e.seen.Term != 9 {
-		t.Errorf("S13: watches term %d, want 9", e.seen.Term)
+	if e.observed.Term != 9 {
+		t.Errorf("S13: watches term %d, want 9", e.observed.Term)
 	}
 }
 
@@ -255,8 +255,8 @@ func TestAnAttemptDoesNotTakeAnOvertakenAnswerForNews(t *testing.T) {
 	m.step(3*time.Second, campaign{e, modeTry, workCaller})
 	held.Term, held.Heartbeat = 7, 7
 	m.observe(4*time.Second, e, &held, 2*time.Second) // the answer to a bid of before
-	if e.seen.Term != 9 || e.told.kind != Elected {
-		t.Errorf("S10: watches term %d and has told %v", e.seen.Term, e.told.event(e.name))
+	if e.observed.Term != 9 || e.told.kind != Elected {
+		t.Errorf("S10: watches term %d and has told %v", e.observed.Term, e.told.event(e.name))
 	}
 }
 
@@ -267,10 +267,10 @@ func TestAnAttemptIsNotJudgedByALookThatWasSentBeforeIt(t *testing.T) {
 	m.step(0, withdraw{e, true})
 	held := backend.Lease{Election: "jobs", Holder: backend.Candidate{ID: "other", Nonce: "theirs"}, Term: 9, Heartbeat: 9, TTL: 10 * time.Second, ObserveFor: 10 * time.Second}
 	observes(t, m, time.Second, held)
-	e.lookAt = 2 * time.Second
-	m.timers.set(e, e.lookAt)
+	e.readAt = 2 * time.Second
+	m.timers.set(e, e.readAt)
 	m.step(2*time.Second, tick{})
-	before := m.flying[callObserve]
+	before := m.inFlight[callObserve]
 	m.step(2*time.Second, campaign{e, modeTry, workCaller})
 	m.step(2*time.Second, reply{call: before, changed: []backend.Lease{held}})
 	if e.mode != modeTry {
@@ -278,7 +278,7 @@ func TestAnAttemptIsNotJudgedByALookThatWasSentBeforeIt(t *testing.T) {
 	}
 	m.step(m.next(), tick{})
 	observes(t, m, m.next(), backend.Lease{Election: "jobs", Term: 9, Heartbeat: 10})
-	if m.flying[callAcquire] == nil {
+	if m.inFlight[callAcquire] == nil {
 		t.Error("does not bid for a lease that is free")
 	}
 }
@@ -291,16 +291,16 @@ func TestAnAttemptDoesNotAcceptANomination(t *testing.T) {
 		observes(t, m, time.Second, held)
 		if try {
 			m.step(time.Second, withdraw{e, true})
-			e.lookAt = time.Second
-			m.timers.set(e, e.lookAt)
+			e.readAt = time.Second
+			m.timers.set(e, e.readAt)
 			m.step(time.Second, tick{})
 			m.step(time.Second, campaign{e, modeTry, workCaller})
 		} else {
-			m.step(e.lookAt, tick{})
+			m.step(e.readAt, tick{})
 		}
 		held.Request = backend.Request{Election: "jobs", Term: 9, Kind: backend.Nominate, ID: m.me.ID}
 		observes(t, m, 2*time.Second, held)
-		if asks := m.flying[callRequest] != nil; asks == try {
+		if asks := m.inFlight[callRequest] != nil; asks == try {
 			t.Errorf("attempt %v: accepts: %v", try, asks)
 		}
 	}
@@ -309,9 +309,9 @@ func TestAnAttemptDoesNotAcceptANomination(t *testing.T) {
 func TestABidIsAboveEveryTermThatWasSeen(t *testing.T) {
 	m, e := machineFor(t, backend.Guarantees{Poll: true})
 	observes(t, m, time.Second, backend.Lease{Election: "jobs", Holder: backend.Candidate{ID: "other", Nonce: "theirs"}, Term: 9, Heartbeat: 1, TTL: 10 * time.Second, ObserveFor: 10 * time.Second})
-	m.step(e.lookAt, tick{})
-	observes(t, m, e.lookAt, backend.Lease{Election: "jobs", Term: 4, Heartbeat: 2}) // the store was restored
-	bid := m.flying[callAcquire]
+	m.step(e.readAt, tick{})
+	observes(t, m, e.readAt, backend.Lease{Election: "jobs", Term: 4, Heartbeat: 2}) // the store was restored
+	bid := m.inFlight[callAcquire]
 	if bid == nil {
 		t.Fatal("no bid is under way")
 	}
@@ -324,10 +324,10 @@ func TestABidIsAboveEveryTermThatWasSeen(t *testing.T) {
 func wins(t *testing.T, m *machine, e *elec) (renewal *call) {
 	t.Helper()
 	observes(t, m, time.Second, backend.Lease{Election: "jobs"})
-	m.step(time.Second, reply{call: m.flying[callAcquire], answers: []backend.Answer{{
+	m.step(time.Second, reply{call: m.inFlight[callAcquire], answers: []backend.Answer{{
 		Lease: backend.Lease{Election: "jobs", Holder: m.me, Term: 7, Heartbeat: 1, TTL: 10 * time.Second}, Outcome: backend.Granted, ValidFor: 10 * time.Second}}})
 	m.step(e.renewAt, tick{})
-	if renewal = m.flying[callRenew]; e.phase != phaseLeading || renewal == nil {
+	if renewal = m.inFlight[callRenew]; e.phase != phaseLeading || renewal == nil {
 		t.Fatal("does not lead and renew")
 	}
 	return renewal
@@ -352,9 +352,9 @@ func TestAfterALeadershipAnAnswerFromBeforeIsNoNews(t *testing.T) {
 	m, e := machineFor(t, backend.Guarantees{Poll: true})
 	renewal := wins(t, m, e)
 	m.step(renewal.sent+time.Millisecond, reply{call: renewal, answers: []backend.Answer{{Outcome: backend.Refused}}})
-	m.step(e.until, tick{})
-	released := e.until + time.Second
-	m.step(released, reply{call: m.flying[callRelease]})
+	m.step(e.trustedUntil, tick{})
+	released := e.trustedUntil + time.Second
+	m.step(released, reply{call: m.inFlight[callRelease]})
 	m.observe(released+1, e, &backend.Lease{Election: "jobs", Term: 5, Heartbeat: 5}, released-time.Second)
 	if e.known || e.told.reason == ReasonWentBack {
 		t.Errorf("S10: takes term 5 for news after its own leadership of term 7: %v", e.told.event(e.name))
@@ -365,13 +365,13 @@ func TestAfterALeadershipTheLeaseIsLookedAtAnew(t *testing.T) {
 	m, e := machineFor(t, backend.Guarantees{Poll: true})
 	renewal := wins(t, m, e)
 	m.step(renewal.sent+time.Millisecond, reply{call: renewal, answers: []backend.Answer{{Outcome: backend.Refused}}})
-	m.step(e.until, tick{})
-	now := e.until + time.Second
-	m.step(now, reply{call: m.flying[callRelease]})
-	if m.flying[callAcquire] != nil {
+	m.step(e.trustedUntil, tick{})
+	now := e.trustedUntil + time.Second
+	m.step(now, reply{call: m.inFlight[callRelease]})
+	if m.inFlight[callAcquire] != nil {
 		t.Error("bids over what it saw before its own leadership")
 	}
-	if m.flying[callObserve] == nil {
+	if m.inFlight[callObserve] == nil {
 		t.Error("does not look")
 	}
 }
@@ -428,7 +428,7 @@ func TestWhatWasReadAlongIsNotReadAgain(t *testing.T) {
 	heartbeat := uint64(0)
 	both := func(now, age time.Duration) {
 		t.Helper()
-		c := m.flying[callObserve]
+		c := m.inFlight[callObserve]
 		if c == nil {
 			t.Fatalf("at %v nothing is read", now)
 		}
@@ -449,12 +449,12 @@ func TestWhatWasReadAlongIsNotReadAgain(t *testing.T) {
 	both(time.Minute, apart)
 	due := first.wake
 	m.step(due, tick{})
-	if c := m.flying[callObserve]; c == nil || len(c.leases) != 2 {
+	if c := m.inFlight[callObserve]; c == nil || len(c.leases) != 2 {
 		t.Fatalf("at %v both should be read: %+v", due, c)
 	}
 	m.step(due+apart, tick{})
 	both(due+apart, 0)
-	if c := m.flying[callObserve]; c != nil {
+	if c := m.inFlight[callObserve]; c != nil {
 		t.Errorf("read again right away: %v", c.leases)
 	}
 }
@@ -465,23 +465,23 @@ func TestABidOnItsWayIsWaitedForAtTheEnd(t *testing.T) {
 	m, e := machineFor(t, backend.Guarantees{Poll: true})
 	observes(t, m, time.Second, backend.Lease{Election: "jobs"})
 	now := time.Second
-	m.step(now, reply{call: m.flying[callAcquire], err: backend.ErrUnavailable})
-	for m.flying[callAcquire] == nil && now < time.Minute {
+	m.step(now, reply{call: m.inFlight[callAcquire], err: backend.ErrUnavailable})
+	for m.inFlight[callAcquire] == nil && now < time.Minute {
 		now = m.next()
 		m.step(now, tick{})
 	}
-	bid := m.flying[callAcquire]
+	bid := m.inFlight[callAcquire]
 	if bid == nil || e.phase != phasePending {
 		t.Fatal("no second bid after one without an outcome")
 	}
 	m.step(now, leave{end: backend.Released})
-	now = max(now, e.lasts)
+	now = max(now, e.expiresAt)
 	m.step(now, tick{})
 	if e.slot < 0 {
 		t.Fatal("it has left while a bid is on its way")
 	}
 	m.step(now, reply{call: bid, answers: []backend.Answer{{Lease: backend.Lease{Election: "jobs", Holder: m.me, Term: 1}, Outcome: backend.Granted, ValidFor: m.TTL}}})
-	if m.flying[callRelease] == nil {
+	if m.inFlight[callRelease] == nil {
 		t.Error("what was granted at the end is not released")
 	}
 }

@@ -10,52 +10,52 @@ import (
 // observe takes in what the store said of a lease that is not ours. The call was
 // sent at sent; now is not before it was received. l nil: unchanged.
 func (m *machine) observe(now time.Duration, e *elec, l *backend.Lease, sent time.Duration) {
-	if m.holds(now, e) {
+	if m.ours(now, e) {
 		return // overtaken by a grant
 	}
 	if l != nil { // whoever wrote it
 		l.TTL, l.Renew, l.ObserveFor = min(l.TTL, longest), min(l.Renew, longest), min(l.ObserveFor, longest)
 	}
-	if l != nil && l.Term < e.maxTerm && sent < e.heard {
+	if l != nil && l.Term < e.maxTerm && sent < e.confirmedAt {
 		return // overtaken by newer news
 	}
 	renewed := false
 	switch {
-	case !e.known, l != nil && !e.seen.Unchanged(*l):
+	case !e.known, l != nil && !e.observed.Unchanged(*l):
 		if l == nil {
-			e.lookAt = now + m.RenewEvery // a store must always answer a first look
+			e.readAt = now + m.RenewEvery // a store must always answer a first look
 			return
 		}
 		m.relisten = m.relisten || !e.known
-		renewed = e.known && l.Term == e.seen.Term
+		renewed = e.known && l.Term == e.observed.Term
 		m.checkID(e, l, renewed)
-		if e.known && l.Term < e.maxTerm && l.Term != e.seen.Term {
+		if e.known && l.Term < e.maxTerm && l.Term != e.observed.Term {
 			m.notice(e, ReasonWentBack, nil)
 		}
-		if e.phase == phaseQueued && l.ObserveFor < 0 && (l.Term != e.seen.Term || l.Holder != e.seen.Holder || l.Ref != e.seen.Ref) {
+		if e.phase == phaseQueued && l.ObserveFor < 0 && (l.Term != e.observed.Term || l.Holder != e.observed.Holder || l.Ref != e.observed.Ref) {
 			e.on(unknown) // another's turn has come: what stood in the queue for us may be gone
 		}
-		m.sees(e, l)
-		e.since, e.known, e.missed = now, true, 0
+		m.remember(e, l)
+		e.unchangedSince, e.known, e.tooEarly = now, true, 0
 		if l.Term <= greatest {
 			e.maxTerm = max(e.maxTerm, l.Term)
 		}
 	case l != nil: // not renewed, so that a watch goes on; a request, its age, or who holds it may have changed
-		m.sees(e, l)
+		m.remember(e, l)
 		fallthrough
 	default:
-		e.missed = min(e.missed+1, many)
+		e.tooEarly = min(e.tooEarly+1, many)
 		m.checkSession(now, e)
 	}
-	e.heard = now
-	m.nextLook(now, e)
-	if e.looked = sent >= e.triedAt; e.mode == modeTry && !e.looked { // asked before the attempt began
-		e.lookAt = max(now, e.triedAt)
+	e.confirmedAt = now
+	m.nextRead(now, e)
+	if e.readSince = sent >= e.triedAt; e.mode == modeTry && !e.readSince { // asked before the attempt began
+		e.readAt = max(now, e.triedAt)
 	}
-	m.showSeen(e, sent)
+	m.showObserved(e, sent)
 
 	switch {
-	case e.seen.Holder.Nonce == m.me.Nonce && e.seen.ObserveFor == 0 && e.phase == phaseFollowing && !e.busy:
+	case e.observed.Holder.Nonce == m.me.Nonce && e.observed.ObserveFor == 0 && e.phase == phaseFollowing && !e.busy:
 		// Left over, or granted late. compete bids, and if it may not, release.
 		e.on(unknown)
 	case m.nominated(e):
@@ -66,17 +66,17 @@ func (m *machine) observe(now time.Duration, e *elec, l *backend.Lease, sent tim
 // nominated reports whether we are nominated and will take the lease once the
 // holder makes room. An attempt (Try) will not: it is over at once.
 func (m *machine) nominated(e *elec) bool {
-	w := &e.seen.Request
-	return w.Kind == backend.Nominate && w.Term == e.seen.Term && w.ID == m.me.ID && m.wants(e) && e.mode != modeTry
+	w := &e.observed.Request
+	return w.Kind == backend.Nominate && w.Term == e.observed.Term && w.ID == m.me.ID && m.wants(e) && e.mode != modeTry
 }
 
-// sees remembers what the store holds.
-func (m *machine) sees(e *elec, l *backend.Lease) {
-	clean(l, e.seen)
-	if e.seen == m.unseen {
-		e.seen = new(backend.Lease)
+// remember remembers what the store holds.
+func (m *machine) remember(e *elec, l *backend.Lease) {
+	clean(l, e.observed)
+	if e.observed == m.unobserved {
+		e.observed = new(backend.Lease)
 	}
-	*e.seen = *l
+	*e.observed = *l
 }
 
 // clean makes text from the store harmless, unless it is what was seen before.
@@ -86,16 +86,16 @@ func clean(l, seen *backend.Lease) {
 	}
 }
 
-// showSeen tells watchers who leads, by what was seen when asked at sent.
-func (m *machine) showSeen(e *elec, sent time.Duration) {
-	l := e.seen
+// showObserved tells watchers who leads, by what was seen when asked at sent.
+func (m *machine) showObserved(e *elec, sent time.Duration) {
+	l := e.observed
 	switch {
 	case l.Term < e.maxTerm, l.Term > greatest:
 		m.show(Unknown, e, nil, 0, ReasonWentBack, nil) // never report an older term as news
 	case l.Holder.Nonce == m.me.Nonce:
 		// A leftover of ours leads nobody.
 		m.show(Vacant, e, nil, l.Term, ReasonExpired, nil)
-	case !l.Vacant() && l.ObserveFor >= 0 && l.TTL > 0 && sent >= e.since+max(l.TTL, l.ObserveFor):
+	case !l.Vacant() && l.ObserveFor >= 0 && l.TTL > 0 && sent >= e.unchangedSince+max(l.TTL, l.ObserveFor):
 		m.show(Vacant, e, nil, l.Term, ReasonExpired, nil)
 	case !l.Vacant():
 		m.show(Elected, e, &l.Holder, l.Term, ReasonElected, nil)
@@ -124,19 +124,19 @@ func endReason(end backend.End) Reason {
 // predecessor's lease stands still.
 func (m *machine) checkID(e *elec, l *backend.Lease, renewed bool) {
 	other := l.Holder.ID == m.me.ID && l.Holder.Nonce != m.me.Nonce
-	if other && renewed && !e.clash {
+	if other && renewed && !e.sameIDTold {
 		m.notice(e, ReasonSameID, sameID(l.Holder))
 	}
-	e.clash = other && (e.clash || renewed)
+	e.sameIDTold = other && (e.sameIDTold || renewed)
 }
 
 // checkSession is checkID where renewals do not show: a predecessor's lease would
 // have been ended by the store by now.
 func (m *machine) checkSession(now time.Duration, e *elec) {
-	l := e.seen
-	if l.ObserveFor < 0 && l.Holder.ID == m.me.ID && l.Holder.Nonce != m.me.Nonce && !e.clash && now >= e.since+l.TTL+m.takeover {
+	l := e.observed
+	if l.ObserveFor < 0 && l.Holder.ID == m.me.ID && l.Holder.Nonce != m.me.Nonce && !e.sameIDTold && now >= e.unchangedSince+l.TTL+m.takeover {
 		m.notice(e, ReasonSameID, sameID(l.Holder))
-		e.clash = true
+		e.sameIDTold = true
 	}
 }
 
@@ -144,47 +144,47 @@ func sameID(other backend.Candidate) error {
 	return fmt.Errorf("another live process, with the address %q, has the id %q as well: give each its own", other.Address, other.ID)
 }
 
-// nextLook sets when e is read next. Where the store must be read, that is just
+// nextRead sets when e is read next. Where the store must be read, that is just
 // after the holder's next renewal: a crash is then noticed as early as can be, at
 // one reading a renewal. A reading that came too early is repeated soon, then
 // less and less often.
-func (m *machine) nextLook(now time.Duration, e *elec) {
-	l := e.seen
+func (m *machine) nextRead(now time.Duration, e *elec) {
+	l := e.observed
 	switch every := max(min(l.Renew, m.TTL), m.pause()); {
 	case m.listen && !m.poll:
-		e.lookAt = now + m.TTL/2 // only to be sure that the store is there
+		e.readAt = now + m.TTL/2 // only to be sure that the store is there
 	case l.Vacant():
-		e.lookAt = now + m.RenewEvery
+		e.readAt = now + m.RenewEvery
 	case l.Renew <= 0 || l.Renew > l.TTL:
-		e.lookAt = now + m.RenewEvery // the holder does not tell
-	case e.missed == 0:
-		e.lookAt = now - min(max(l.Age, 0), every) + every + m.slack()
+		e.readAt = now + m.RenewEvery // the holder does not tell
+	case e.tooEarly == 0:
+		e.readAt = now - min(max(l.Age, 0), every) + every + m.slack()
 	default:
-		e.lookAt = now + min(m.slack()<<min(e.missed-1, 16), every)
+		e.readAt = now + min(m.slack()<<min(e.tooEarly-1, 16), every)
 	}
-	e.lookAt = max(e.lookAt, now+time.Millisecond)
+	e.readAt = max(e.readAt, now+time.Millisecond)
 }
 
 // slack is how long after an expected renewal it is read. The renewals of many
 // thousand elections take a while, and one reading for all of them is worth it.
-func (m *machine) slack() time.Duration { return m.pause() + m.crowd() }
+func (m *machine) slack() time.Duration { return m.pause() + m.spread() }
 
 // pause is how long is waited before looking, or trying, again.
 func (m *machine) pause() time.Duration {
 	return min(max(m.RenewEvery/16, time.Millisecond), 50*time.Millisecond)
 }
 
-// crowd is how far apart the renewals of one leader may lie.
-func (m *machine) crowd() time.Duration {
+// spread is how far apart the renewals of one leader may lie.
+func (m *machine) spread() time.Duration {
 	return min(time.Duration(len(m.elections)/1000)*25*time.Millisecond, m.RenewEvery/8)
 }
 
 // notify: Listen has come back, so look at everything that is not ours.
 func (m *machine) notify(now time.Duration) {
 	for _, e := range m.elections {
-		if !m.holds(now, e) {
+		if !m.ours(now, e) {
 			m.notified = true
-			e.lookAt = now
+			e.readAt = now
 			m.settle(now, e)
 		}
 	}
@@ -206,19 +206,19 @@ func (m *machine) answered(now time.Duration, changed bool) {
 	}
 }
 
-// cutAt returns when the store counts as unreachable.
-func (m *machine) cutAt() time.Duration {
-	if m.cut || len(m.elections) == 0 {
+// unreachableAt returns when the store counts as unreachable.
+func (m *machine) unreachableAt() time.Duration {
+	if m.toldUnreachable || len(m.elections) == 0 {
 		return never
 	}
 	// Who was stopped has not asked: it has a call's time to do so.
-	return max(min(m.lastContact, m.blind)+m.TTL, m.woke+m.CallTimeout)
+	return max(min(m.lastContact, m.unreadableSince)+m.TTL, m.resumedAt+m.CallTimeout)
 }
 
 // unreachable tells watchers that nothing is known any more. What we lead we
 // know, until its deadline.
 func (m *machine) unreachable() {
-	m.cut = true
+	m.toldUnreachable = true
 	for _, e := range m.elections {
 		if e.phase != phaseLeading {
 			m.show(Unknown, e, nil, 0, ReasonUnreachable, m.lastContactErr)

@@ -151,8 +151,8 @@ func (n *simNode) checkLost(a action, p *simPlace) {
 }
 
 func (n *simNode) checkSaid() {
-	if *n.m.unseen != (backend.Lease{}) {
-		n.s.fail(n.id, "what stands for nothing seen was written to: %+v", *n.m.unseen)
+	if *n.m.unobserved != (backend.Lease{}) {
+		n.s.fail(n.id, "what stands for nothing seen was written to: %+v", *n.m.unobserved)
 	}
 	for i := range n.places {
 		if p := &n.places[i]; p.told {

@@ -38,7 +38,7 @@ func (n *simNode) call(c *call) {
 			found, err := s.store.find(nonce, c.held, server)
 			n.back(life, c, func() {
 				switch {
-				case n.m.flying[callRelease] != c: // given up meanwhile
+				case n.m.inFlight[callRelease] != c: // given up meanwhile
 				case err != nil || len(found) == 0:
 					n.ends(c, reply{call: c, err: err})
 				default:
@@ -101,7 +101,7 @@ func (n *simNode) back(life int, c *call, do func()) {
 	if n.life != life || !n.up {
 		return
 	}
-	if n.m.flying[c.kind] != c && c.kind <= callAcquire {
+	if n.m.inFlight[c.kind] != c && c.kind <= callAcquire {
 		n.count(requestLate)
 	}
 	if n.deaf || n.cut {
@@ -124,7 +124,7 @@ func (n *simNode) delay() time.Duration {
 
 // ends hands the machine the end of a call, unless it has ended already.
 func (n *simNode) ends(c *call, r reply) {
-	if c == nil || n.m.flying[c.kind] != c {
+	if c == nil || n.m.inFlight[c.kind] != c {
 		return
 	}
 	n.of, n.answer = n.under[c.kind], r

@@ -275,7 +275,7 @@ func (n *simNode) plan(anew bool) {
 func (n *simNode) wakes() {
 	for k := range n.under {
 		if limit := n.under[k].limit; limit > 0 && limit <= n.s.now {
-			n.ends(n.m.flying[k], reply{call: n.m.flying[k], err: errTimeout})
+			n.ends(n.m.inFlight[k], reply{call: n.m.inFlight[k], err: errTimeout})
 		}
 	}
 	if n.m.next() <= n.local() {

@@ -92,7 +92,7 @@ func (st *simStore) serve(n *simNode, life int, nonce string, c *call, server in
 		r.answers = make([]backend.Answer, len(c.bids))
 		for i := range c.bids {
 			// A row is made in several steps, which end when nobody waits for them.
-			waits := n.life == life && n.m.flying[callAcquire] == c
+			waits := n.life == life && n.m.inFlight[callAcquire] == c
 			st.acquire(n, life, &c.bids[i], &r.answers[i], waits)
 		}
 	case callRenew:
@@ -316,7 +316,7 @@ func (st *simStore) tell() {
 	st.listeners = nil
 	for _, l := range listeners {
 		switch {
-		case l.n.life != l.life || l.n.m.flying[callListen] != l.c: // no longer there
+		case l.n.life != l.life || l.n.m.inFlight[callListen] != l.c: // no longer there
 		case st.notifier && !st.s.calm && st.s.one(5):
 			st.listeners = append(st.listeners, l)
 		default:

@@ -53,16 +53,16 @@ func (m *Manager) Status() Status {
 		defer close(done)
 		x := m.machine
 		s.Paused, s.Unhealthy, s.Closed = x.paused, x.unhealthy, x.closing
-		s.Contact, s.Unreachable, s.Err = now-x.lastContact, x.cut, x.lastContactErr
+		s.Contact, s.Unreachable, s.Err = now-x.lastContact, x.toldUnreachable, x.lastContactErr
 		list, s.Elections = make([]*Election, len(x.elections)), make([]ElectionStatus, len(x.elections))
 		for i, e := range x.elections {
 			list[i], s.Elections[i] = e.shell, ElectionStatus{
 				Campaigning: e.mode != modeNone, Paused: e.want.paused, Stuck: e.phase == phaseStuck || e.phase == phaseAbandoned, Left: -1,
 			}
-			if l := e.seen; e.known && !x.holds(now, e) {
+			if l := e.observed; e.known && !x.ours(now, e) {
 				s.Elections[i].Request = l.Request
 				if !l.Vacant() && l.ObserveFor >= 0 && l.TTL > 0 {
-					s.Elections[i].Left = max(0, e.since+max(l.TTL, l.ObserveFor)-now)
+					s.Elections[i].Left = max(0, e.unchangedSince+max(l.TTL, l.ObserveFor)-now)
 				}
 			}
 		}

@@ -20,12 +20,12 @@ func TestAStoppedProcessDoesNotBlameTheStore(t *testing.T) {
 	} {
 		m, e := machineFor(t, backend.Guarantees{Poll: true})
 		observes(t, m, time.Second, backend.Lease{Election: "jobs"})
-		m.step(time.Second, reply{call: m.flying[callAcquire], answers: []backend.Answer{{Lease: backend.Lease{Election: "jobs", Holder: m.me, Term: 1}, Outcome: backend.Granted, ValidFor: m.TTL}}})
+		m.step(time.Second, reply{call: m.inFlight[callAcquire], answers: []backend.Answer{{Lease: backend.Lease{Election: "jobs", Holder: m.me, Term: 1}, Outcome: backend.Granted, ValidFor: m.TTL}}})
 		if e.phase != phaseLeading {
 			t.Fatalf("%s: not elected", what)
 		}
 		now := m.next()
-		for m.flying[callRenew] == nil {
+		for m.inFlight[callRenew] == nil {
 			now = m.next()
 			m.step(now, tick{})
 		}
@@ -34,7 +34,7 @@ func TestAStoppedProcessDoesNotBlameTheStore(t *testing.T) {
 			if now += c.step; c.step < m.CallTimeout {
 				now = min(now, max(m.next(), now-c.step+time.Millisecond)) // its timer is heeded
 			}
-			if call := m.flying[callRenew]; call != nil && now >= call.sent+call.timeout {
+			if call := m.inFlight[callRenew]; call != nil && now >= call.sent+call.timeout {
 				out = append(out, slices.Clone(m.step(now, reply{call: call, err: backend.ErrUnavailable}))...)
 			}
 			out = append(out, slices.Clone(m.step(now, tick{}))...)
