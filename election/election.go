@@ -134,11 +134,13 @@ func (e *Election) Resume() {
 // Resign ends the present leadership in order: not leading, the function's context
 // cancelled, the function returned, the lease released. It returns when that is
 // done, with [ErrNotReleased] when the lease has run out first, or with ctx's error; the
-// resignation goes on. If the election is
-// campaigned for by Lead or Run, it is again, after half a TTL. Resigning what is
-// not led does nothing. A lead function that calls it waits for itself: it should
+// resignation goes on. Lead and Run campaign again after half a TTL. Resigning what is not led
+// does nothing. The election's own lead function gets [ErrOwnCaller]: it should
 // return instead.
 func (e *Election) Resign(ctx context.Context) error {
+	if e.calledByOwn() {
+		return ErrOwnCaller
+	}
 	return e.await(ctx, func(done chan error) input {
 		if e.elec.phase.bids() {
 			done <- nil
@@ -151,11 +153,14 @@ func (e *Election) Resign(ctx context.Context) error {
 
 // Leave resigns, ends campaigning and takes no further part. It returns when
 // nothing of this process is left in the store, with [ErrNotReleased] when the lease has run out first, or
-// with ctx's error; leaving goes on. A lead
-// function that calls it waits for itself.
+// with ctx's error; leaving goes on. The
+// election's own lead function gets [ErrOwnCaller].
 func (e *Election) Leave(ctx context.Context) error { return e.leave(ctx, backend.Released) }
 
 func (e *Election) leave(ctx context.Context, end backend.End) error {
+	if e.calledByOwn() {
+		return ErrOwnCaller
+	}
 	return e.await(ctx, func(done chan error) input {
 		e.waiters = append(e.waiters, waiter{what: untilGone, done: done})
 		return leave{&e.elec, end}
@@ -217,6 +222,12 @@ func (e *Election) ask(ctx context.Context, kind backend.RequestKind, id string)
 		return fmt.Errorf("election: %s: %w", kind, err)
 	}
 	return nil
+}
+
+// calledByOwn reports whether the election's lead function calls.
+func (e *Election) calledByOwn() bool {
+	by, _ := e.manager.calledBy()
+	return by == e
 }
 
 // await has the loop run f, which makes an input and sees to it that done is
@@ -309,7 +320,7 @@ func (e *Election) trust(term uint64, until time.Duration) {
 	e.leadership.Store(l)
 	e.ranOut = false
 	m := e.manager
-	m.log.Info("become leader by "+m.name, "election", e.elec.name, "term", term)
+	m.log.Info("become leader", "backend", m.name, "election", e.elec.name, "term", term)
 	if e.fn != nil {
 		fn := e.fn
 		m.others.Go(func() { e.run(fn, l) })
@@ -324,6 +335,7 @@ func (e *Election) run(fn LeadFunc, l *Leadership) {
 	defer func() {
 		e.manager.tell(func(time.Duration) input { return returned{&e.elec, l.Term, ReasonReturned, err} })
 	}()
+	defer e.manager.enter(e)()
 	err = fn(l.Context(), l)
 }
 
@@ -342,11 +354,11 @@ func (e *Election) lose(term uint64, reason Reason, err error) {
 			level = slog.LevelError // the function's
 		}
 	}
-	attrs := []any{"election", e.elec.name, "term", term, "reason", string(reason)}
+	attrs := []any{"backend", e.manager.name, "election", e.elec.name, "term", term, "reason", string(reason)}
 	if err != nil {
 		attrs = append(attrs, "error", err)
 	}
-	e.manager.log.Log(context.Background(), level, "lost leader by "+e.manager.name, attrs...)
+	e.manager.log.Log(context.Background(), level, "lost leader", attrs...)
 }
 
 // tell hands an event of the machine to the watchers.
@@ -358,7 +370,7 @@ func (e *Election) tell(s *state) {
 	if ev.Kind != Notice {
 		e.state.Store(s)
 	} else {
-		e.manager.log.Warn("notice: "+string(ev.Reason), "election", e.elec.name, "error", ev.Err)
+		e.manager.log.Warn("notice", "reason", string(ev.Reason), "election", e.elec.name, "error", ev.Err)
 		if ev.Reason == ReasonInvalid {
 			e.resolve(untilElected, ev.Err)
 			e.resolve(untilRefused, ev.Err)

@@ -293,18 +293,18 @@ func ExampleElection_Try() {
 	a, ea := candidate(store, "anna")
 	b, eb := candidate(store, "bert")
 	lead, err := ea.Try(ctx)
-	fmt.Println("anna:", lead != nil, err)
-	other, err := eb.Try(ctx)
-	fmt.Println("bert:", other != nil, err)
+	fmt.Println("anna:", err)
+	_, err = eb.Try(ctx)
+	fmt.Println("bert:", err)
 
 	lead.Resign(ctx)
-	other, err = eb.Try(ctx)
-	fmt.Println("bert, afterwards:", other != nil, err)
+	other, err := eb.Try(ctx)
+	fmt.Println("bert, afterwards:", err)
 	other.Resign(ctx)
 	a.Close(ctx)
 	b.Close(ctx)
 	// Output:
-	// anna: true <nil>
-	// bert: false <nil>
-	// bert, afterwards: true <nil>
+	// anna: <nil>
+	// bert: election: not elected
+	// bert, afterwards: <nil>
 }

@@ -2,6 +2,7 @@ package election
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync/atomic"
 	"time"
@@ -66,9 +67,12 @@ func (l *Leadership) scope() *scope {
 // lease. What was elected by Campaign or Try must be resigned also after it was
 // lost: until then this process does not bid again. Leave and Close do it too:
 // stop that work first. It returns when the lease is
-// released, or with ctx's error. A lead function does not call it, but returns.
+// released, or with ctx's error. A lead function returns instead; it gets [ErrOwnCaller].
 func (l *Leadership) Resign(ctx context.Context) error {
 	e := l.election
+	if e.calledByOwn() {
+		return ErrOwnCaller
+	}
 	return e.await(ctx, func(done chan error) input {
 		if e.leadership.Load() != l || e.elec.term != l.Term || e.idle() {
 			done <- nil // over long since
@@ -82,42 +86,82 @@ func (l *Leadership) Resign(ctx context.Context) error {
 	})
 }
 
-// Lead makes this process campaign, and campaign again after every loss, until
-// Leave or Close. fn runs in each leadership on a goroutine of its own; that of one
-// term has returned before there is another bid. Lead does not wait.
+// Lead makes this process campaign in the background, and campaign again after every
+// leadership, until Leave or Close. fn runs in each leadership on a goroutine of its own;
+// the function of one term has returned before the next bid. Lead does not wait.
+//
+// When fn returns while this process leads, the lease is released, and this process bids
+// again after RenewEvery. When it returned an error, the event that ends the leadership has
+// it, and the pause doubles with each error in a row, up to 32 times RenewEvery. A
+// leadership that lasted longer than that pause ends the row.
 //
 // fn may be nil, for programs that ask Leading before each piece of work; then
 // there is nothing to wait for when this process steps down, and work that was
 // begun may overlap with the next leader's. Check the term where it matters.
 func (e *Election) Lead(fn LeadFunc) error {
-	_, err := e.campaign(e.manager.ctx, fn, modeAlways, map[bool]work{true: workFunction, false: workNone}[fn != nil], nil)
+	w := workFunction
+	if fn == nil {
+		w = workNone
+	}
+	_, err := e.campaign(e.manager.ctx, fn, modeAlways, w, nil)
 	return err
 }
 
-// Run campaigns, calls fn with a context and the term, waits for it to return,
-// and campaigns again, until ctx ends. Then it steps down in order and returns
-// nil when the lease is released, or [ErrNotReleased] when the lease has run out first.
-// Otherwise Run returns an error only if it could not begin, if the store will never
-// accept this candidate, or if fn has not returned StepDownTimeout after ctx ended.
+// Run campaigns and calls fn when this process is elected, until fn returns by itself. Then
+// Run releases the lease and returns fn's error.
+//
+// When the leadership ends before fn does, fn's context is cancelled; Run waits for fn,
+// ignores its error, and campaigns again. When ctx ends, Run steps down in order, waits for
+// fn, releases the lease and returns nil.
+//
+// Run also returns an error if it could not begin ([ErrCampaigning], [ErrClosed]), if the
+// store will never accept this candidate, if the lease expired before its release was
+// confirmed ([ErrNotReleased]), or if fn has not returned StepDownTimeout + TTL after ctx
+// ended.
 func (e *Election) Run(ctx context.Context, fn LeadFunc) error {
 	if fn == nil {
 		return fmt.Errorf("election: run: %w: no function", backend.ErrInvalid)
 	}
-	// Not cancelled with ctx, but by stepping down, with the reason as its cause.
+	done := make(chan error, 1) // fn has returned by itself
+	once := func(ctx context.Context, lead *Leadership) (err error) {
+		defer func() { // fn may end its goroutine
+			if ctx.Err() == nil {
+				select {
+				case done <- err:
+				default: // an earlier return is being carried out
+				}
+			}
+		}()
+		return fn(ctx, lead)
+	}
+	// The context is not cancelled with ctx, but by stepping down, with the reason as its cause.
 	refused := make(chan error, 1)
-	attempt, err := e.campaign(context.WithoutCancel(ctx), fn, modeAlways, workFunction, &waiter{what: untilRefused, done: refused})
+	attempt, err := e.campaign(context.WithoutCancel(ctx), once, modeAlways, workFunction, &waiter{what: untilRefused, done: refused})
 	if err != nil {
 		return err
 	}
-	if err := e.wait(ctx, refused); ctx.Err() == nil {
+	var result error
+	select {
+	case result = <-done:
+	case err := <-refused:
 		return err
+	case <-ctx.Done():
+	case <-e.manager.ended:
+		return ErrClosed
 	}
 	// The release takes no longer than the lease lasts.
 	most := e.manager.opts.StepDownTimeout + e.manager.opts.TTL
 	stuck := fmt.Errorf("election: run: the function has not returned within %v", most)
 	stepDown, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), most, stuck)
 	defer cancel()
-	return e.withdraw(stepDown, attempt)
+	switch err := e.withdraw(stepDown, attempt); {
+	case err == nil:
+		return result
+	case result == nil:
+		return err
+	default:
+		return errors.Join(result, err)
+	}
 }
 
 // Campaign campaigns until this process is elected, and returns the leadership. The
@@ -129,9 +173,9 @@ func (e *Election) Campaign(ctx context.Context) (*Leadership, error) {
 
 // Try makes one attempt: it looks at the lease and bids if it is free now. A lease
 // whose holder has gone is free when this process has watched it for its TTL, so
-// join before trying. It returns nil if somebody else leads, and for RenewEvery after a
-// resignation of this process, which lets others have it. What was won is ended with
-// [Leadership.Resign].
+// join before trying. It returns [ErrNotElected] if somebody else leads, and for RenewEvery
+// after a resignation of this process, which lets others have the lease. The caller ends the
+// leadership with [Leadership.Resign].
 func (e *Election) Try(ctx context.Context) (*Leadership, error) {
 	return e.once(ctx, modeTry)
 }
@@ -145,8 +189,6 @@ func (e *Election) once(ctx context.Context, mode mode) (*Leadership, error) {
 	switch err := e.wait(ctx, elected); {
 	case err == nil:
 		return e.leadership.Load(), nil
-	case err == errNotElected:
-		return nil, nil
 	case ctx.Err() == nil:
 		return nil, err
 	}
@@ -170,7 +212,7 @@ func (e *Election) campaign(parent context.Context, fn LeadFunc, mode mode, work
 			started <- ErrClosed
 			return nil
 		case e.elec.mode != modeNone || e.elec.phase == phaseLeading || e.elec.phase.draining():
-			started <- fmt.Errorf("election: campaign for %q: %w: it is campaigned for or led already", e.elec.name, backend.ErrInvalid)
+			started <- fmt.Errorf("%w: %q", ErrCampaigning, e.elec.name)
 			return nil
 		}
 		e.attempt++
@@ -195,7 +237,7 @@ func (e *Election) withdraw(ctx context.Context, attempt int) error {
 			done <- nil // somebody else's by now
 			return nil
 		}
-		e.resolve(untilElected, errNotElected) // nobody listens any more
+		e.resolve(untilElected, ErrNotElected) // nobody listens any more
 		e.resolve(untilRefused, nil)
 		e.awaitRelease(0, done, attempt)
 		return withdraw{&e.elec, e.fn == nil} // without a function: elected behind our back, nobody has begun

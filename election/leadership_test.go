@@ -107,9 +107,12 @@ func TestRunEndsWhenTheStoreWillNeverAcceptTheCandidate(t *testing.T) {
 			store.now.Store(leaderships == 0)
 			m := manage(t, store, Options{})
 			led := 0
-			err := joined(t, m, "x").Run(t.Context(), func(context.Context, *Leadership) error {
+			e := joined(t, m, "x")
+			err := e.Run(t.Context(), func(ctx context.Context, _ *Leadership) error {
 				led++
 				store.now.Store(led == leaderships)
+				go e.Resign(t.Context())
+				<-ctx.Done()
 				return nil
 			})
 			if !errors.Is(err, errRefused) || led != leaderships {

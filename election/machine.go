@@ -21,17 +21,17 @@ import (
 // travel together in calls of the store).
 type machine struct {
 	Options
-	me       backend.Candidate
-	listen   bool          // the store has news (Guarantees.Push)
-	poll     bool          // and must be read all the same (Guarantees.Poll)
-	takeover time.Duration // how much longer than its TTL the store keeps a lease (Guarantees.Takeover)
-	rnd      *rand.Rand
-	jitterPart     float64 // drawn anew for each reply; see jitter
+	me         backend.Candidate
+	listen     bool          // the store has news (Guarantees.Push)
+	poll       bool          // and must be read all the same (Guarantees.Poll)
+	takeover   time.Duration // how much longer than its TTL the store keeps a lease (Guarantees.Takeover)
+	rnd        *rand.Rand
+	jitterPart float64 // drawn anew for each reply; see jitter
 
 	elections []*elec // in order of joining; nil where one has left
 	timers    timers  // elections by wake
 	queues    [calls][]*elec
-	inFlight    [calls]*call // at most one of each kind is under way
+	inFlight  [calls]*call // at most one of each kind is under way
 
 	joined             uint32        // elections ever
 	phase              time.Duration // of the renewal grid, which all leases share
@@ -40,16 +40,16 @@ type machine struct {
 	listenAt           time.Duration
 	retryAt            [calls]time.Duration // after an error of that kind: not before
 	failures           [calls]int           // in a row
-	releaseBatch           int                  // how many leases are released in one call; 0: all
+	releaseBatch       int                  // how many leases are released in one call; 0: all
 	relisten           bool                 // the set of leases to listen to has changed
 	emptyNotifications int                  // Listen came back and nothing had changed, in a row
 	notified           bool                 // Listen has come back, and nothing has been read since
 	lastContact        time.Duration        // when the store last answered anything without an error
 	lastContactErr     error                // the last error since
 	expected           time.Duration        // the step that next has asked for
-	resumedAt               time.Duration        // when this process last went on, that had been stopped
-	unreadableSince              time.Duration        // since when readings fail; never: they do not
-	toldUnreachable                bool                 // said that the store is unreachable
+	resumedAt          time.Duration        // when this process last went on, that had been stopped
+	unreadableSince    time.Duration        // since when readings fail; never: they do not
+	toldUnreachable    bool                 // said that the store is unreachable
 	denied             bool                 // said so already
 	unhealthy          bool
 	checked            bool // the first health check has returned, or there is none
@@ -57,7 +57,7 @@ type machine struct {
 	closing            bool
 
 	unobserved *backend.Lease // one for all elections; stays empty
-	out    []action
+	out        []action
 }
 
 // elec is the machine's state of one election.
@@ -73,32 +73,34 @@ type elec struct {
 
 	// What the store was last observed to hold, and since when, on our own clock and
 	// counted from receipt, it has been unchanged. Not updated while ours.
-	observed    *backend.Lease // machine.unseen if nothing was seen since it was ours, or ever
-	unchangedSince   time.Duration
-	confirmedAt   time.Duration // when seen was last confirmed, or dropped
-	maxTerm uint64        // the greatest ever seen here
-	tooEarly  int32         // readings in a row that came too early for a renewal; up to many
-	readAt  time.Duration
-	triedAt time.Duration // a look sent from then on is news to the newest attempt (Try)
-	readSince  bool          // since then
-	known   bool          // observed at least once
-	sameIDTold   bool          // reported that another process has our id
-	denied  callKind      // reported that the store denies this call, plus one; 0: none
+	observed       *backend.Lease // machine.unseen if nothing was seen since it was ours, or ever
+	unchangedSince time.Duration
+	confirmedAt    time.Duration // when seen was last confirmed, or dropped
+	maxTerm        uint64        // the greatest ever seen here
+	tooEarly       int32         // readings in a row that came too early for a renewal; up to many
+	readAt         time.Duration
+	triedAt        time.Duration // a look sent from then on is news to the newest attempt (Try)
+	readSince      bool          // since then
+	known          bool          // observed at least once
+	sameIDTold     bool          // reported that another process has our id
+	denied         callKind      // reported that the store denies this call, plus one; 0: none
 
 	phase phase
 
 	// What is ours while the phase is one that holds the lease.
-	term    uint64
-	trustedUntil   time.Duration // trusted deadline: request sent + TTL − clock margin
-	expiresAt   time.Duration // when it has run out in the store, unless it is renewed
-	end     backend.End   // what a release will say
-	drainBy time.Duration // when waiting for the function becomes a complaint, and renewing ends
-	lastErr error         // of the last renewal that failed, since one that did not
-	renewAt time.Duration // the next renewal
-	holdOff time.Duration // no bid before
-	holdFor time.Duration // … and for so long after the release
-	retryAt time.Duration // no bid before, since the last has brought nothing
-	unknown int32         // bids in a row that brought nothing, or renewals without an outcome; up to many
+	term         uint64
+	trustedUntil time.Duration // trusted deadline: request sent + TTL − clock margin
+	expiresAt    time.Duration // when it has run out in the store, unless it is renewed
+	end          backend.End   // what a release will say
+	drainBy      time.Duration // when waiting for the function becomes a complaint, and renewing ends
+	lastErr      error         // of the last renewal that failed, since one that did not
+	renewAt      time.Duration // the next renewal
+	wonAt        time.Duration // when this leadership began
+	errors       int32         // of the function, in a row; up to many
+	holdOff      time.Duration // no bid before
+	holdFor      time.Duration // … and for so long after the release
+	retryAt      time.Duration // no bid before, since the last has brought nothing
+	unknown      int32         // bids in a row that brought nothing, or renewals without an outcome; up to many
 
 	reading bool // a look is under way
 	busy    bool // a call about our lease is: acquire, renew or release

@@ -36,7 +36,7 @@ func (m *machine) acquired(now time.Duration, e *elec, a *backend.Answer, bid *b
 		}
 	default:
 		e.on(unknown)
-		e.expiresAt = sent + m.TTL      // if it was granted
+		e.expiresAt = sent + m.TTL  // if it was granted
 		m.retryLater(now, e, class) // its row alone may be locked
 	}
 	if class == backend.ErrInvalid && e.mode != modeNone {

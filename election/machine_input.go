@@ -88,11 +88,28 @@ func (m *machine) returned(now time.Duration, in returned) {
 	}
 	m.retryRelease(now, e)
 	if leads {
-		e.holdFor = m.RenewEvery // let somebody else have it
+		e.holdFor = m.pauseAfter(now, e, in.err) // let somebody else have it
 		e.end = backend.Released
 		m.over(now, e, finished, in.reason, in.err)
 	} else {
 		e.on(finished)
 	}
 	m.settle(now, e)
+}
+
+// mostPauses is the longest pause after a function that fails, in RenewEvery.
+const mostPauses = 32
+
+// pauseAfter is how long this process stays out after its function has returned: twice as
+// long with each error in a row. A leadership that lasted longer than the longest pause ends
+// the row.
+func (m *machine) pauseAfter(now time.Duration, e *elec, err error) time.Duration {
+	if err == nil || now-e.wonAt > mostPauses*m.RenewEvery {
+		e.errors = 0
+	}
+	pause := m.RenewEvery << min(e.errors, 5)
+	if err != nil {
+		e.errors = min(e.errors+1, many)
+	}
+	return pause
 }

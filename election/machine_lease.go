@@ -197,7 +197,7 @@ func (m *machine) grant(now time.Duration, e *elec, a *backend.Answer, floor uin
 		e.end = backend.Released
 	case now < e.trustedUntil:
 		e.on(won)
-		e.unknown = 0
+		e.wonAt, e.unknown = now, 0
 		reason := ReasonElected
 		if w := &e.observed.Request; w.Kind == backend.Accept && w.Nonce == m.me.Nonce {
 			reason = ReasonNominated

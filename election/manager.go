@@ -13,21 +13,6 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// ErrClosed is returned after Close or Leave. It wraps backend.ErrClosed.
-var ErrClosed = fmt.Errorf("election: %w", backend.ErrClosed)
-
-// ErrNotReleased is returned by what waits for the release of a lease: Close, Run, Resign
-// and Leave. The store has not confirmed it, and by now the lease has run out: somebody
-// else can have it, later than after a release.
-var ErrNotReleased = errors.New("election: the lease has run out, not released")
-
-func notReleased(name string, err error) error {
-	if err == nil {
-		return fmt.Errorf("%w: %q", ErrNotReleased, name)
-	}
-	return fmt.Errorf("%w: %q: %w", ErrNotReleased, name, err)
-}
-
 // A Manager takes part in elections on one store, as one candidate. It has one
 // loop and one timer, however many elections it has joined. Other goroutines run
 // only for the few calls of the store that are under way, one for each watcher, one for
@@ -41,12 +26,13 @@ type Manager struct {
 	log     *slog.Logger
 	clock   *clock
 
-	inputs chan func(now time.Duration) input // run by the loop; a non-nil result is a step's input
-	ended  chan struct{}                      // the loop has ended
-	stop   context.CancelFunc
-	ctx    context.Context // of the manager; calls and leaderships descend from it
-	calls  sync.WaitGroup
-	others sync.WaitGroup // watchers, lead functions, and what writes the log
+	inputs  chan func(now time.Duration) input // run by the loop; a non-nil result is a step's input
+	ended   chan struct{}                      // the loop has ended
+	stop    context.CancelFunc
+	ctx     context.Context // of the manager; calls and leaderships descend from it
+	calls   sync.WaitGroup
+	others  sync.WaitGroup // watchers, lead functions, and what writes the log
+	callers sync.Map       // goroutine → the *Election whose lead function it runs; nil: a callback
 
 	mu        sync.Mutex
 	elections map[string]*Election // nil: closed
@@ -182,7 +168,7 @@ func (m *Manager) do(a action) {
 		m.logBid(a)
 	case doTried:
 		if a.err == nil {
-			a.err = errNotElected
+			a.err = ErrNotElected
 		}
 		e.resolve(untilElected, a.err)
 	case doRanOut:
@@ -246,9 +232,9 @@ func (m *Manager) logBid(a action) {
 	case a.e == nil:
 		m.log.Error("the store refuses this candidate", "backend", m.name, "error", a.err)
 	case a.reason == ReasonElected:
-		m.log.Info("try acquire leader by "+m.name+" with result: true", "election", a.e.name, "term", a.term)
+		m.log.Info("try acquire leader", "result", true, "backend", m.name, "election", a.e.name, "term", a.term)
 	default:
-		m.log.Debug("try acquire leader by "+m.name+" with result: false", "election", a.e.name, "error", a.err)
+		m.log.Debug("try acquire leader", "result", false, "backend", m.name, "election", a.e.name, "error", a.err)
 	}
 }
 
@@ -269,7 +255,7 @@ func (m *Manager) Join(name string) (*Election, error) {
 			result <- ErrClosed
 			return nil
 		case m.elections[name] != nil:
-			result <- fmt.Errorf("election: join: %w: %q is joined already", backend.ErrInvalid, name)
+			result <- fmt.Errorf("%w: %q", ErrJoined, name)
 			return nil
 		}
 		m.elections[name] = e
@@ -310,7 +296,10 @@ func (m *Manager) watch(callback func(Event), add, remove func(*watcher)) (stop 
 	w := newWatcher(callback, m.log)
 	if !m.tell(func(time.Duration) input {
 		add(w)
-		m.others.Go(w.run) // here, since Close waits for them once the loop has ended
+		m.others.Go(func() { // here, since Close waits for them once the loop has ended
+			defer m.enter(nil)()
+			w.run()
+		})
 		return nil
 	}) {
 		return func() {}
@@ -381,9 +370,11 @@ func (m *Manager) ask(ctx context.Context, call func(context.Context) error) err
 // elections that concerns. After Close nothing leads here and, unless a lead
 // function or a watcher ignores its end, no goroutine is left. Who has led until then
 // stays for 25 ms more before it clears up in the store: its successor's bid goes first.
-// Called from a lead function or a callback, it waits for its own caller: give it a
-// context that ends.
+// Called by a lead function or a callback it returns [ErrOwnCaller] and does nothing.
 func (m *Manager) Close(ctx context.Context) error {
+	if _, own := m.calledBy(); own {
+		return ErrOwnCaller
+	}
 	m.mu.Lock()
 	if m.elections == nil {
 		m.mu.Unlock()
@@ -459,6 +450,3 @@ func (m *Manager) abandon() (names []string) {
 	}
 	return names
 }
-
-// errNotElected tells Try that somebody else leads.
-var errNotElected = errors.New("not elected")

@@ -1,0 +1,159 @@
+package election
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/memory"
+)
+
+// A function that returns by itself has done its work: Run releases the lease, returns the
+// function's error, and campaigns no more.
+func TestRunReturnsWhatItsFunctionReturns(t *testing.T) {
+	broken := errors.New("the printer is out of paper")
+	for _, want := range []error{nil, broken} {
+		synctest.Test(t, func(t *testing.T) {
+			m := manage(t, memory.New().Backend(), Options{})
+			e := joined(t, m, "x")
+			runs := 0
+			err := e.Run(t.Context(), func(context.Context, *Leadership) error { runs++; return want })
+			r, _ := e.Record(t.Context())
+			if err != want || !r.Vacant() || r.End != backend.Released {
+				t.Errorf("Run of a function that returned %v returned %v, and the record is %+v", want, err, r.Lease)
+			}
+			time.Sleep(time.Hour)
+			if runs != 1 || e.Leading() {
+				t.Errorf("the function ran %d times in an hour, and its process leads: %v", runs, e.Leading())
+			}
+			if err := e.Run(t.Context(), func(context.Context, *Leadership) error { return nil }); err != nil {
+				t.Errorf("a second Run: %v", err)
+			}
+			closes(t, m)
+		})
+	}
+}
+
+// What a function returns after its leadership has ended says nothing about the work.
+func TestRunCampaignsAgainAfterALeadership(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := manage(t, memory.New().Backend(), Options{})
+		e := joined(t, m, "x")
+		ended := make(chan error)
+		runs := 0
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() {
+			ended <- e.Run(ctx, func(ctx context.Context, _ *Leadership) error {
+				runs++
+				<-ctx.Done()
+				return errors.New("interrupted")
+			})
+		}()
+		for range 3 {
+			time.Sleep(time.Minute)
+			if err := e.Resign(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(time.Minute)
+		cancel()
+		if err := <-ended; err != nil || runs != 4 {
+			t.Errorf("after three resignations and the end of its context Run returned %v after %d leaderships, want nil after 4", err, runs)
+		}
+		closes(t, m)
+	})
+}
+
+// A function that fails at once is not called at the speed of the network.
+func TestAFailingFunctionIsCalledLessOften(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := manage(t, memory.New().Backend(), Options{})
+		e := joined(t, m, "x")
+		var calls []time.Time
+		good := 0
+		e.Lead(func(context.Context, *Leadership) error {
+			if calls = append(calls, time.Now()); good > 0 {
+				good--
+				return nil
+			}
+			return errors.New("no route to host")
+		})
+		gap := func(i int) time.Duration { return calls[i].Sub(calls[i-1]) }
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		for i, want := 1, m.opts.RenewEvery; i < 6; i, want = i+1, 2*want {
+			if got := gap(i); got < want || got > want+m.opts.RenewEvery {
+				t.Errorf("pause %d after an error is %v, want %v", i, got, want)
+			}
+		}
+		if last := gap(len(calls) - 1); last > 33*m.opts.RenewEvery {
+			t.Errorf("the pause has grown to %v, want at most %v", last, 33*m.opts.RenewEvery)
+		}
+		good = 1
+		before := len(calls)
+		time.Sleep(10 * time.Minute)
+		synctest.Wait()
+		if got := gap(before + 1); got > 2*m.opts.RenewEvery {
+			t.Errorf("the pause after a function that succeeded is %v, want %v", got, m.opts.RenewEvery)
+		}
+		closes(t, m)
+	})
+}
+
+// A lead function that resigned, left or closed would wait for itself.
+func TestACallThatAwaitsItsCallerIsAnError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := manage(t, memory.New().Backend(), Options{})
+		e, other := joined(t, m, "x"), joined(t, m, "y")
+		calls := map[string]func(*Leadership) error{
+			"Election.Resign":   func(*Leadership) error { return e.Resign(t.Context()) },
+			"Leadership.Resign": func(l *Leadership) error { return l.Resign(t.Context()) },
+			"Leave":             func(*Leadership) error { return e.Leave(t.Context()) },
+			"Close":             func(*Leadership) error { return m.Close(t.Context()) },
+		}
+		err := e.Run(t.Context(), func(_ context.Context, l *Leadership) error {
+			for name, call := range calls {
+				if err := call(l); !errors.Is(err, ErrOwnCaller) || !errors.Is(err, backend.ErrInvalid) {
+					t.Errorf("%s in its own lead function: %v, want %v", name, err, ErrOwnCaller)
+				}
+			}
+			return other.Leave(t.Context())
+		})
+		if err != nil {
+			t.Errorf("leaving another election in a lead function: %v", err)
+		}
+		told := make(chan error, 1)
+		e.Watch(func(Event) { told <- m.Close(t.Context()) })
+		if err := <-told; !errors.Is(err, ErrOwnCaller) {
+			t.Errorf("Close in a callback: %v, want %v", err, ErrOwnCaller)
+		}
+		closes(t, m)
+	})
+}
+
+func TestEachMisuseHasItsError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memory.New()
+		a, b := manage(t, store.Backend(), Options{}), manage(t, store.Backend(), Options{})
+		ea, eb := joined(t, a, "x"), joined(t, b, "x")
+		if _, err := ea.Campaign(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if l, err := eb.Try(t.Context()); l != nil || !errors.Is(err, ErrNotElected) {
+			t.Errorf("Try while another leads: %v, %v, want %v", l, err, ErrNotElected)
+		}
+		if err := ea.Lead(nil); !errors.Is(err, ErrCampaigning) {
+			t.Errorf("Lead of a leader: %v, want %v", err, ErrCampaigning)
+		}
+		if _, err := a.Join("x"); !errors.Is(err, ErrJoined) {
+			t.Errorf("Join of what is joined: %v, want %v", err, ErrJoined)
+		}
+		closes(t, a, b)
+		if err := ea.Lead(nil); !errors.Is(err, ErrClosed) {
+			t.Errorf("Lead after Close: %v, want %v", err, ErrClosed)
+		}
+	})
+}
