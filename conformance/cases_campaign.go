@@ -26,8 +26,8 @@ func operatorTry(t *Trial) error {
 		return b.Try(ctx)
 	}
 	for range 2 {
-		if l, err := try(); err != nil || l != nil {
-			return fmt.Errorf("an attempt while somebody else leads: expected nil and no error, got %v and %v", show(l), err)
+		if l, err := try(); !errors.Is(err, election.ErrNotElected) || l != nil {
+			return fmt.Errorf("an attempt while somebody else leads: expected ErrNotElected, got %v and %v", show(l), err)
 		}
 	}
 	a.left = true

@@ -15,36 +15,19 @@ import (
 	"github.com/go-election/go-election/election"
 )
 
-// Run campaigns, and whenever this process leads calls all fns at once, each in a
-// goroutine of its own. Their context ends with the leadership, and when one of them
-// returns an error; then Run waits for all of them.
+// Run is [election.Election.Run] for several functions: when this process leads it calls all
+// fns at once, each in a goroutine of its own, and waits for all of them.
 //
-//   - One fails: the lease is released in order, and Run returns its error.
+//   - One fails: the context of the others is cancelled, the lease is released in order, and
+//     Run returns that error.
 //   - All return nil: the work is done; the lease is released, and Run returns nil.
-//   - The leadership ends: what they return then is of no account. Run campaigns again,
-//     and calls them again in the next term.
+//   - The leadership ends first: what they return then is ignored. Run campaigns again, and
+//     calls them again in the next term.
 //   - ctx ends: the lease is released, and Run returns nil.
-//
-// This is where it differs from [election.Election.Run], which logs the error of its
-// function and campaigns again. As there, an error is also what kept it from beginning.
 func Run(ctx context.Context, e *election.Election, fns ...election.LeadFunc) error {
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
-	result := make(chan error, 1)
-	err := e.Run(ctx, func(ctx context.Context, lead *election.Leadership) error {
-		err := Do(ctx, lead, fns...)
-		if err == nil || err != context.Cause(ctx) { // else the leadership has ended, not the work
-			result <- err
-			stop()
-		}
-		return nil
+	return e.Run(ctx, func(ctx context.Context, lead *election.Leadership) error {
+		return Do(ctx, lead, fns...)
 	})
-	select {
-	case first := <-result:
-		return first
-	default:
-		return err
-	}
 }
 
 // Do calls all fns at once under a leadership that is there already, and waits for all.

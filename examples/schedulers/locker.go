@@ -77,7 +77,7 @@ func (l *Locker) try(ctx context.Context, key string) (*election.Leadership, err
 		return nil, err
 	}
 	lead, err := e.Try(ctx)
-	if err == nil && lead == nil {
+	if errors.Is(err, election.ErrNotElected) {
 		err = fmt.Errorf("%s: %w", key, errNotLeader)
 	}
 	return lead, err
