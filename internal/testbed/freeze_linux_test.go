@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-func TestFrozenProcessesStandStillUntilTheyAreThawed(t *testing.T) {
+func TestFrozenProcessesAnswerAfterTheThaw(t *testing.T) {
 	if f, err := newFreezer(); err != nil {
-		t.Skipf("no freezer of control groups that may be used here: %v", err)
+		t.Skipf("no usable freezer of control groups: %v", err)
 	} else {
 		os.Remove(f.dir)
 	}
