@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Table prints the figures for people.
+// Table returns the figures as a table for a terminal.
 func (f Figures) Table() string {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
@@ -23,13 +23,13 @@ func (f Figures) Table() string {
 	return b.String()
 }
 
-// The part of a page of docs that the figures are written into.
+// The marks between which WriteInto writes the totals.
 const (
 	figuresBegin = "<!-- written by make chaos -->\n"
 	figuresEnd   = "<!-- until here -->\n"
 )
 
-// WriteInto writes the sums into a page of docs, between two marks.
+// WriteInto writes the totals into a page of docs, between two marks.
 func (f Figures) WriteInto(name string) error {
 	text, err := os.ReadFile(name)
 	if err != nil {
@@ -57,7 +57,7 @@ func (f Figures) WriteInto(name string) error {
 	return os.WriteFile(name, []byte(b.String()), 0o644)
 }
 
-// brief shows a time with three digits.
+// brief formats a time with about three digits.
 func brief(d time.Duration) string {
 	switch {
 	case d == 0:
