@@ -212,7 +212,7 @@ var short = map[string][]string{
 // outlast the lease must cause a late write to the cell without a fence.
 func TestTwoShortHistoriesOfEachBackend(t *testing.T) {
 	var mu sync.Mutex
-	bites, stale := map[string]int{}, 0
+	hits, stale := map[string]int{}, 0
 	few := make(chan struct{}, 4) // a small machine has no room for more
 	t.Run("histories", func(t *testing.T) {
 		for _, backend := range sorted(short) {
@@ -225,7 +225,7 @@ func TestTwoShortHistoriesOfEachBackend(t *testing.T) {
 					checkHistory(t, h)
 					mu.Lock()
 					defer mu.Unlock()
-					bites[backend] += h.Bites()
+					hits[backend] += h.Bites()
 					stale += h.Stale()
 				})
 			}
@@ -234,7 +234,7 @@ func TestTwoShortHistoriesOfEachBackend(t *testing.T) {
 	if t.Failed() || testing.Short() {
 		return
 	}
-	for backend, n := range bites {
+	for backend, n := range hits {
 		if n == 0 {
 			t.Errorf("%s: no fault hit a leader: the histories prove nothing", backend)
 		}

@@ -79,7 +79,7 @@ func (j *journal) note(l Line) {
 		_, err = j.file.Write(append(text, '\n'))
 	}
 	if err != nil {
-		panic(fmt.Errorf("note a line: %w", err))
+		panic(fmt.Errorf("write a line of the journal: %w", err))
 	}
 }
 

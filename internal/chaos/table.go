@@ -14,7 +14,7 @@ import (
 func (f Figures) Table() string {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "backend\tfault\thistories\tfaults\tbit\tviolations\twithout a fence\tgaps\tp50\tp99\tmax\t")
+	fmt.Fprintln(w, "backend\tfault\thistories\tfaults\thit\tviolations\tlate writes\tgaps\tp50\tp99\tmax\t")
 	for _, l := range append(f, f.Totals()...) {
 		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%d\t%d\t%d\t%d\t%s\t%s\t%s\t\n", l.Backend, l.Fault, l.Histories, l.Faults, l.Bites, l.Violations, l.Stale,
 			l.Gaps.Count(), brief(l.Gaps.Quantile(.5)), brief(l.Gaps.Quantile(.99)), brief(l.Gaps.Quantile(1)))

@@ -53,7 +53,7 @@ const consulToken = "0f0e0d0c-0b0a-0908-0706-050403020100"
 // With ELECTION_TEST_CONSUL_ADDR set it skips the test.
 func StartConsul(t testing.TB, o ConsulOptions) *ConsulAgent {
 	t.Helper()
-	Full(t, "starts a server of its own")
+	Full(t, "starts its own server")
 	if os.Getenv(Consul.variable()) != "" {
 		t.Skipf("this test starts its own Consul, but %s names a running one", Consul.variable())
 	}

@@ -39,7 +39,7 @@ type EtcdNode struct {
 // With ELECTION_TEST_ETCD_ENDPOINTS set it skips the test.
 func StartEtcd(t testing.TB, o EtcdOptions) *EtcdNode {
 	t.Helper()
-	Full(t, "starts a server of its own")
+	Full(t, "starts its own server")
 	skipIfRunning(t)
 	n, err := startEtcd(o)
 	if err != nil {

@@ -234,7 +234,7 @@ func Say(leads func() bool, follows func() string) {
 	go func() { io.Copy(io.Discard, os.Stdin); close(ended) }()
 	led, last := false, ""
 	for tick := time.NewTicker(5 * time.Millisecond); ; {
-		now := time.Now() // before it is asked: what is printed was believed
+		now := time.Now() // read before the check, so the belief held at this time
 		leads := leads()
 		switch {
 		case leads && led:
@@ -245,9 +245,9 @@ func Say(leads func() bool, follows func() string) {
 			fmt.Println("not leader")
 		}
 		led = leads
-		if who := follows(); who != last {
-			fmt.Println("follows", who)
-			last = who
+		if leader := follows(); leader != last {
+			fmt.Println("follows", leader)
+			last = leader
 		}
 		select {
 		case <-tick.C:

@@ -234,7 +234,7 @@ func TestRefuse(t *testing.T) {
 		}
 		p.Refuse(false)
 		mustAsk[int](t, pool, "SELECT 1")
-		Eventually(t, patience, "what was reset is gone", func() error {
+		Eventually(t, patience, "reset connections are closed", func() error {
 			if got := p.Stats(); got.Accepted != 2 || got.Open != 1 {
 				return fmt.Errorf("stats %+v, want 2 accepted and 1 open", got)
 			}
@@ -257,13 +257,13 @@ func TestSetTargetMovesNewConnections(t *testing.T) {
 		t.Errorf("answer of a new connection %q, want %q", got, "two c")
 	}
 	p.SetTarget("127.0.0.1:1")
-	c, err := net.Dial("tcp", p.Addr()) // the reset may be faster than this
+	c, err := net.Dial("tcp", p.Addr()) // the reset may come before Dial returns
 	if err == nil {
 		defer c.Close()
 		_, err = c.Read(make([]byte, 1))
 	}
 	if !errors.Is(err, syscall.ECONNRESET) {
-		t.Errorf("with nobody behind: %v, want a reset", err)
+		t.Errorf("with no server at the target: %v, want a reset", err)
 	}
 }
 

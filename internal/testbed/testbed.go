@@ -62,7 +62,7 @@ type Options struct {
 // If the server is not installed, the test is skipped or fails.
 func Start(t testing.TB, o Options) *Server {
 	t.Helper()
-	Full(t, "starts a server of its own")
+	Full(t, "starts its own server")
 	if dsn := os.Getenv(o.Kind.variable()); dsn != "" {
 		if o.Args != nil || o.TLS || o.Clock || o.Replication {
 			t.Skipf("this test starts a %s with its own options, but %s names a running server",

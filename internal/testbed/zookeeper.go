@@ -52,7 +52,7 @@ func (z *ZooKeeperServer) CAFile() string { return filepath.Join(z.ca.dir, "ca.p
 // If ZooKeeper is not installed, the test is skipped or fails.
 func StartZooKeeper(t testing.TB, o ZooKeeperOptions) *ZooKeeperServer {
 	t.Helper()
-	Full(t, "starts a server of its own")
+	Full(t, "starts its own server")
 	z, err := startZooKeeper(o)
 	if err != nil {
 		unavailable(t, err)
