@@ -26,26 +26,26 @@ import (
 	"github.com/go-election/go-election/election"
 )
 
-// A role is what a child process does. It travels in the environment.
+// A role describes what a child process does. It is passed in the environment.
 type role struct {
 	Kind string // candidate, seed, peer
 	ID   string
 
-	DSN     string          // of MySQL, whose statements are counted on the way
-	Backend string          // or a backend by its name
+	DSN     string          // of MySQL; the child counts its statements
+	Backend string          // or the name of a backend
 	Section json.RawMessage // and its section of a configuration
 
-	Peer   string // or what people use today
-	Server string // where it finds its store
-	Name   string // and what it calls the election there
+	Peer   string // or another library
+	Server string // address of its store
+	Name   string // and its name for the election there
 
 	TTL         time.Duration
 	Elections   int
 	NotifyConns int
-	Load        time.Duration // measure for so long after all elections have a leader
+	Load        time.Duration // how long to measure after all elections have a leader
 }
 
-// A line is what a child reports.
+// A line is a report of a child.
 type line struct {
 	ID   string
 	What string    // leads, lost, all (elections have a leader), load
@@ -53,12 +53,12 @@ type line struct {
 	Load *load
 }
 
-// load is what taking part costs one process.
+// load is the cost for one process of taking part.
 type load struct {
 	Statements  float64 // a second
-	Connections int64   // most at one time
+	Connections int64   // the most at one time
 	Goroutines  int
-	Bytes       float64 // of heap and of goroutines' stacks, for each election
+	Bytes       float64 // of heap and goroutine stacks, for each election
 	CPU         float64 // of one core
 	Leading     int
 }
@@ -71,7 +71,7 @@ func TestMain(m *testing.M) {
 		}
 		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 		defer stop()
-		go func() { // die with the parent
+		go func() { // end with the parent
 			io.Copy(io.Discard, os.Stdin)
 			os.Exit(1)
 		}()
@@ -145,7 +145,8 @@ func (r role) open(ctx context.Context, c *counter) (backend.Backend, error) {
 	return mysql.Open(ctx, mysql.Options{Connector: c, NotifyConns: r.NotifyConns})
 }
 
-// measure waits until every election has a leader, lets things settle, and counts.
+// measure waits until every election has a leader, waits until the load is steady, and
+// measures it.
 func (r role) measure(ctx context.Context, elections []*election.Election, c *counter, base uint64) *load {
 	d := r.Load
 	tick := time.NewTicker(100 * time.Millisecond)
@@ -182,8 +183,8 @@ func (r role) measure(ctx context.Context, elections []*election.Election, c *co
 	return l
 }
 
-// occupied is what lives on the heap, and the stacks of goroutines, which for who starts
-// some for each election are as much.
+// occupied returns the bytes of live heap and of goroutine stacks. In libraries that start
+// goroutines for each election the stacks are as large as the heap.
 func occupied() uint64 {
 	runtime.GC()
 	runtime.GC()
@@ -198,9 +199,9 @@ func cpuTime() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// seed is a process that does what the older systems do: it sends the statement
-// of seed 003, with a resolution of microseconds instead of seconds, every third
-// of the TTL, and leads if the row names it.
+// seed is a process that elects like older systems on MySQL: every third of the TTL it
+// sends one INSERT … ON DUPLICATE KEY UPDATE, with a resolution of microseconds instead of
+// seconds, and it leads if the row then names it.
 func (r role) seed(ctx context.Context) error {
 	db, err := sql.Open("mysql", r.DSN)
 	if err != nil {
@@ -260,7 +261,7 @@ type child struct {
 	stdin io.Closer
 }
 
-// start runs a child; its lines go to all.
+// start starts a child and sends its lines to all.
 func start(t testing.TB, r role, all chan<- line) *child {
 	t.Helper()
 	text, _ := json.Marshal(r)
@@ -295,7 +296,7 @@ func start(t testing.TB, r role, all chan<- line) *child {
 	return c
 }
 
-// end sends a signal and waits for the child to be gone.
+// end sends a signal and waits until the child has ended.
 func (c *child) end(sig syscall.Signal) {
 	if c.cmd.ProcessState == nil {
 		c.cmd.Process.Signal(sig)
@@ -303,7 +304,7 @@ func (c *child) end(sig syscall.Signal) {
 	}
 }
 
-// A counter counts what its connections do.
+// A counter counts connections and their statements.
 type counter struct {
 	driver.Connector
 	statements, open, most atomic.Int64

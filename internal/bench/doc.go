@@ -1,9 +1,9 @@
-// Package bench measures the framework beside what its users have today, on the
-// same machine and in the same run, and prints a table.
+// Package bench measures this module beside other libraries for leader election, on
+// the same machine and in the same run, and prints tables.
 //
 //	make bench
 //
-// It starts real servers and real processes, and takes about two hours. The
-// figures belong to the machine; the ratios are what to look at. It is a test
-// binary because that is where servers are started; nothing in it is asserted.
+// It starts real servers and processes, and takes about two hours. The figures depend
+// on the machine, so compare the ratios. It is a test binary because package testbed
+// starts servers for tests; it asserts nothing.
 package bench

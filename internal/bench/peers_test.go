@@ -19,9 +19,9 @@ import (
 	"go.uber.org/zap"
 )
 
-// What people use today, each as its documentation shows it: a session with the
-// TTL asked for, a goroutine that waits for each election, and at SIGTERM an
-// orderly end. Names of peers, as roles:
+// The peers are other libraries, used as their documentation shows: a session with
+// the requested TTL, a goroutine that waits for each election, and an orderly end at
+// SIGTERM.
 const (
 	etcdElection = "concurrency.Election"
 	consulLock   = "api.Lock"
@@ -115,7 +115,7 @@ func (r role) peer(ctx context.Context) error {
 	return nil
 }
 
-// settle measures what a process of n elections weighs.
+// settle waits, and then measures the memory and goroutines of a process with n elections.
 func (r role) settle(ctx context.Context, base uint64, n int) *load {
 	select {
 	case <-time.After(r.Load):
@@ -128,7 +128,7 @@ type quiet struct{}
 
 func (quiet) Printf(string, ...any) {}
 
-// latchCommand compiles the Java program, once, and returns how to run it.
+// latchCommand compiles the Java program once, and returns the command that runs it.
 func latchCommand(t testing.TB, r role) *exec.Cmd {
 	t.Helper()
 	classes := filepath.Join(os.TempDir(), "election-bench-latch")

@@ -27,24 +27,24 @@ import (
 	"github.com/go-election/go-election/internal/testbed"
 )
 
-// A store is a server under measurement, and what its users elect with today.
+// A store is a measured server, and the peers on it.
 type store struct {
 	name    string
 	version string
 	backend string
-	section func(name string) any // of a configuration, for something fresh
+	section func(name string) any // of a configuration, for a fresh election
 	server  string
 	peers   []string
-	fresh   func() string           // a DSN of tables of its own
-	count   func() (float64, error) // requests the server has had so far; nil: there is no server
-	writer  func() func() error     // connects, and returns what makes one write durable; nil: not measured
+	fresh   func() string           // creates tables and returns their DSN
+	count   func() (float64, error) // requests the server has received so far; nil: there is no server
+	writer  func() func() error     // connects, and returns a function that makes one durable write; nil: not measured
 }
 
-// polling is what the older systems do on MySQL.
+// polling is how older systems elect on MySQL.
 const polling = "polling every TTL/3"
 
-// TestStores prints the table of all stores beside their peers, with one TTL: the
-// least that Consul allows by default. It asserts nothing.
+// TestStores prints the table of all stores and their peers, with the least TTL that
+// Consul allows by default. It asserts nothing.
 func TestStores(t *testing.T) {
 	if !*table {
 		t.Skip("run make bench")
@@ -76,8 +76,8 @@ func TestStores(t *testing.T) {
 	}
 }
 
-// writes measures what a handover is made of: single writes, one after another, while
-// nothing else happens.
+// writes measures single writes, one after another on an idle server: a handover consists
+// of such writes.
 func (s store) writes(t *testing.T) []time.Duration {
 	took, write := make([]time.Duration, 101), s.writer()
 	for i := range took {
@@ -104,8 +104,8 @@ func (s store) role(with string, ttl time.Duration) role {
 	return role{Kind: "candidate", Backend: s.backend, Section: section, TTL: ttl}
 }
 
-// resigned lets leaders of all rows step down in turn, so that whatever else the
-// machine does happens to all of them, and none finds the server colder than others.
+// resigned lets leaders of all rows step down in turn, so that other load on the machine,
+// and a server that has just started, affect all rows alike.
 func (s store) resigned(t *testing.T, rows []string, ttl time.Duration) [][]time.Duration {
 	var wg sync.WaitGroup
 	all := make([][]time.Duration, len(rows))
@@ -122,11 +122,11 @@ func (s store) measure(t *testing.T, with string, ttl time.Duration, resigned []
 	part("killed", func() { show(kills(t, func() role { return s.role(with, ttl) }, 3, rounds(5, 1))) })
 	part("resigned", func() { show(resigned) })
 	part("heirless", func() { show(heirless(t, s.role(with, ttl), rounds(5, 1))) })
-	part("idle", func() { s.weigh(t, with, ttl) })
+	part("idle", func() { s.idleLoad(t, with, ttl) })
 }
 
-// weigh shows what taking part costs while nothing happens.
-func (s store) weigh(t *testing.T, with string, ttl time.Duration) {
+// idleLoad prints the cost of taking part while leaders do not change.
+func (s store) idleLoad(t *testing.T, with string, ttl time.Duration) {
 	var leader, follower *load
 	for _, n := range []int{1, 10, 1000} {
 		r := s.role(with, ttl)
@@ -147,7 +147,7 @@ func (s store) weigh(t *testing.T, with string, ttl time.Duration) {
 }
 
 // idle returns the requests a minute of a leader and of a follower of r.Elections
-// elections, and what the processes weigh.
+// elections, and the load of their processes.
 func (s store) idle(t *testing.T, r role) (a, b float64, leader, follower *load) {
 	all := make(chan line, 10_000)
 	var kids []*child
@@ -218,7 +218,7 @@ func metrics(url string, name *regexp.Regexp) func() (float64, error) {
 	}
 }
 
-// packets asks a ZooKeeper how many packets it has had, but for those of this asking.
+// packets returns how many packets a ZooKeeper has received, without those of these queries.
 func packets(addr string) func() (float64, error) {
 	found, asked := regexp.MustCompile(`Received: (\d+)`), 0.0
 	return func() (float64, error) {
@@ -235,13 +235,13 @@ func packets(addr string) func() (float64, error) {
 			return 0, fmt.Errorf("srvr says %q: %w", text, err)
 		}
 		n, err := strconv.ParseFloat(string(m[1]), 64)
-		asked++ // it has counted this one, too
+		asked++ // the server has counted this query, too
 		return n - asked, err
 	}
 }
 
-// stamp is a value that was not written before.
-func stamp() []byte { return []byte(time.Now().String()) }
+// newValue returns a value that was not written before.
+func newValue() []byte { return []byte(time.Now().String()) }
 
 // stores starts the servers.
 func stores(t *testing.T) (all []store) {
@@ -257,7 +257,7 @@ func stores(t *testing.T) (all []store) {
 					t.Fatal(err)
 				}
 				return func() error {
-					_, err := client.KV().Put(&consul.KVPair{Key: "bench-write", Value: stamp()}, nil)
+					_, err := client.KV().Put(&consul.KVPair{Key: "bench-write", Value: newValue()}, nil)
 					return err
 				}
 			},
@@ -276,7 +276,7 @@ func stores(t *testing.T) (all []store) {
 				}
 				t.Cleanup(func() { client.Close() })
 				return func() error {
-					_, err := client.Put(t.Context(), "bench-write", string(stamp()))
+					_, err := client.Put(t.Context(), "bench-write", string(newValue()))
 					return err
 				}
 			},
@@ -305,7 +305,7 @@ func stores(t *testing.T) (all []store) {
 					t.Fatal(err)
 				}
 				return func() error {
-					_, err := conn.Set("/bench-write", stamp(), -1)
+					_, err := conn.Set("/bench-write", newValue(), -1)
 					return err
 				}
 			},

@@ -22,9 +22,9 @@ import (
 
 var (
 	table = flag.Bool("table", false, "measure and print the table")
-	short = flag.Bool("quick", false, "fewer rounds, for a look")
+	short = flag.Bool("quick", false, "fewer rounds")
 	only  = flag.String("only", "", "measure only the stores whose names match")
-	withs = flag.String("with", "", "measure only the stores' users whose names match: go-election, api.Lock, …")
+	withs = flag.String("with", "", "measure only the libraries whose names match: go-election, api.Lock, …")
 	parts = flag.String("part", "", "measure only the parts whose names match: idle, crowd, killed, resigned, heirless, starved")
 )
 
@@ -60,7 +60,7 @@ func TestTable(t *testing.T) {
 	})
 }
 
-// fresh makes the tables in a database of its own and returns its DSN.
+// fresh creates a database with the tables and returns its DSN.
 func fresh(t *testing.T, s *testbed.Server) string {
 	d := s.Database(t)
 	db := testbed.OpenDB(t, d.Admin)
@@ -71,7 +71,7 @@ func fresh(t *testing.T, s *testbed.Server) string {
 	return d.User.FormatDSN()
 }
 
-// part measures what was asked for.
+// part calls measure if -part selects it.
 func part(name string, measure func()) {
 	if regexp.MustCompile(*parts).MatchString(name) {
 		measure()
@@ -120,7 +120,7 @@ func rounds(long, quick int) int {
 	return long
 }
 
-// loads starts a leader and then a follower, and returns what each costs.
+// loads starts a leader and then a follower, and returns the load of each.
 func loads(t *testing.T, r role) (leader, follower *load) {
 	all := make(chan line, 100)
 	for _, id := range []string{"leader", "follower"} {
@@ -151,7 +151,7 @@ func await(t *testing.T, all <-chan line, what string) line {
 				return l
 			}
 		case <-limit:
-			t.Fatalf("nobody said %q for three minutes", what)
+			t.Fatalf("no process reported %q within three minutes", what)
 		}
 	}
 }
@@ -166,14 +166,14 @@ func crowd(t *testing.T, k testbed.Kind, dsn string) {
 	a, b := loads(t, role{Kind: "candidate", DSN: dsn, TTL: 10 * time.Second, Elections: n, Load: span(40*time.Second, 20*time.Second)})
 	what := "10,000 elections, TTL 10 s: "
 	row(what+"statements/s", k, fmt.Sprintf("leader of %d: %.1f, follower %.1f", a.Leading, a.Statements, b.Statements), "≤ 12 a node")
-	row(what+"connections", k, fmt.Sprintf("leader %d, follower %d", a.Connections, b.Connections), "≤ 3 + 4 notifyConns")
+	row(what+"connections", k, fmt.Sprintf("leader %d, follower %d", a.Connections, b.Connections), "≤ 3 + 4 `NotifyConns`")
 	row(what+"goroutines", k, fmt.Sprintf("leader %d, follower %d", a.Goroutines, b.Goroutines), "do not grow")
 	row(what+"memory", k, fmt.Sprintf("leader %.0f, follower %.0f bytes an election", a.Bytes, b.Bytes), "≤ 2 KB")
 	row(what+"CPU", k, fmt.Sprintf("leader %.1f %%, follower %.1f %% of a core", a.CPU*100, b.CPU*100), "follower ≤ 5 %")
 }
 
-// kills is gaps with SIGKILL, in several elections at a time: it is mostly
-// waiting, and the middle needs many.
+// kills is gaps with SIGKILL, in several elections at a time: it mostly waits, and the
+// median needs many rounds.
 func kills(t *testing.T, r func() role, groups, n int) (times []time.Duration) {
 	var wg sync.WaitGroup
 	all := make([][]time.Duration, groups)
@@ -187,8 +187,8 @@ func kills(t *testing.T, r func() role, groups, n int) (times []time.Duration) {
 	return times
 }
 
-// gaps lets three processes elect, ends the leader so many times, and returns how
-// long each time passed until another one led.
+// gaps starts three processes, ends the leader n times, and returns how long it took each
+// time until another process led.
 func gaps(t *testing.T, r role, n int, sig syscall.Signal) (times []time.Duration) {
 	all := make(chan line, 1000)
 	kids := map[string]*child{}
@@ -204,10 +204,10 @@ func gaps(t *testing.T, r role, n int, sig syscall.Signal) (times []time.Duratio
 	leader := await(t, all, "leads")
 	first := 0
 	if sig == syscall.SIGTERM {
-		first = -3 // a server in Java is many times slower until it has compiled what it runs
+		first = -3 // rounds that do not count: a server in Java is many times slower until its code is compiled
 	}
 	for i := first; i < n; i++ {
-		// When the others have settled, and evenly spread over the renewals.
+		// End the leader when the others have settled, at moments spread evenly over a renewal interval.
 		_, phase := math.Modf(float64(i-first) * math.Phi)
 		settle := r.TTL + time.Duration(phase*float64(r.TTL)/3)
 		more()
@@ -218,7 +218,7 @@ func gaps(t *testing.T, r role, n int, sig syscall.Signal) (times []time.Duratio
 			}
 		}
 		end := func() time.Duration {
-			if sig == syscall.SIGTERM { // it takes milliseconds, in which nothing else is to happen
+			if sig == syscall.SIGTERM { // it takes milliseconds, during which no other leader may end
 				ending.Lock()
 				defer ending.Unlock()
 				defer func() { <-time.After(200 * time.Millisecond) }()
@@ -244,11 +244,11 @@ func gaps(t *testing.T, r role, n int, sig syscall.Signal) (times []time.Duratio
 	return times
 }
 
-// ending is held while a leader steps down, of whichever row.
+// ending is held while a leader of any row steps down.
 var ending sync.Mutex
 
-// heirless is gaps with SIGTERM, but all who have waited longest are killed a moment
-// before, so that only the one who came last can follow.
+// heirless is gaps with SIGTERM, but the followers that have waited longest are killed a
+// moment before, so that only the last one can take over.
 func heirless(t *testing.T, r role, n int) (times []time.Duration) {
 	all := make(chan line, 1000)
 	next := 0
@@ -303,7 +303,7 @@ func resigned(t *testing.T, k testbed.Kind, dsn, kind string, notifyConns int) {
 
 func round(d time.Duration) time.Duration { return d.Round(100 * time.Microsecond) }
 
-// starved keeps the machine busy with twice as many processes as cores.
+// starved counts changes of leader while busy processes, two for each core, load the machine.
 func starved(t *testing.T, k testbed.Kind, dsn string) {
 	all := make(chan line, 1000)
 	for i := range 3 {

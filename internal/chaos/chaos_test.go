@@ -29,19 +29,19 @@ const keptFigures = "../../docs/chaos.json"
 
 var (
 	histories = flag.Int("histories", 0, "run this many histories of each backend and add them to the figures")
-	length    = flag.Duration("length", 30*time.Second, "of a history")
-	figures   = flag.String("figures", keptFigures, "where the figures are kept")
-	doc       = flag.String("doc", "", "the page of docs to write the sums into")
-	page      = flag.String("page", filepath.Join(os.TempDir(), "go-election-chaos.html"), "where to write the page")
-	from      = flag.String("from", "", "only write the page, of what -keep has kept in this directory")
-	keep      = flag.String("keep", "", "a directory for what all histories noted; empty: only of those that break a rule, with the temporary files")
-	only      = flag.String("backend", "", "only this one, or several, with commas")
-	fault1    = flag.String("fault", "", "only this one")
-	seed      = flag.Uint64("seed", 0, "with a backend and a fault: run this one history again")
+	length    = flag.Duration("length", 30*time.Second, "length of a history")
+	figures   = flag.String("figures", keptFigures, "file of the figures")
+	doc       = flag.String("doc", "", "page of docs to write the totals into")
+	page      = flag.String("page", filepath.Join(os.TempDir(), "go-election-chaos.html"), "file for the page with timelines")
+	from      = flag.String("from", "", "only write the page, from the histories that -keep has kept in this directory")
+	keep      = flag.String("keep", "", "directory for all histories; empty: keep only those that break a rule, in the directory for temporary files")
+	only      = flag.String("backend", "", "run only this backend, or several, separated by commas")
+	fault1    = flag.String("fault", "", "inject only this fault")
+	seed      = flag.Uint64("seed", 0, "with -backend and -fault: run this one history again")
 )
 
-// judge checks a history, and keeps what it noted if it breaks a rule.
-func judge(t *testing.T, h *History) (broke error) {
+// checkHistory checks a history. It keeps the history if it breaks a rule, or with -keep.
+func checkHistory(t *testing.T, h *History) (broke error) {
 	t.Helper()
 	broke = Check(h)
 	dir := *keep
@@ -58,24 +58,24 @@ func judge(t *testing.T, h *History) (broke error) {
 			t.Error(err)
 		}
 		if broke != nil {
-			t.Errorf("%s: %v\nrun it again with -backend %q -fault %q -seed %d; what was noted is in %s", h.Name(), broke, h.Backend, h.Fault, h.Seed, trace)
+			t.Errorf("%s: %v\nrun it again with -backend %q -fault %q -seed %d; the history is in %s", h.Name(), broke, h.Backend, h.Fault, h.Seed, trace)
 		}
 	}
-	t.Logf("%s: %v, %d lines, %d of %d faults hit a leader, %d late writes were seen where there is no fence, %d gaps", h.Name(),
+	t.Logf("%s: %v, %d lines, %d of %d faults hit a leader, %d late writes to the cell without a fence, %d gaps", h.Name(),
 		(h.To - h.From).Round(time.Millisecond), len(h.Lines), h.Bites(), len(h.Bands), h.Stale(), len(h.Gaps()))
 	return broke
 }
 
-// TestOneHistory runs a history again, by what names it in a report.
+// TestOneHistory runs a history again, by the backend, fault and seed of a report.
 func TestOneHistory(t *testing.T) {
 	if *seed == 0 {
 		t.Skip("needs -backend, -fault and -seed")
 	}
-	judge(t, Run(t, Sites[*only](t), *fault1, *seed, *length))
+	checkHistory(t, Run(t, Sites[*only](t), *fault1, *seed, *length))
 }
 
 // TestChaos runs many histories, adds them to the figures, prints the table and writes
-// the page. It goes on where the figures end: with the faults that were tried least.
+// the page. It begins with the faults that have the fewest histories.
 func TestChaos(t *testing.T) {
 	if *histories == 0 {
 		t.Skip("needs -histories")
@@ -99,18 +99,18 @@ func TestChaos(t *testing.T) {
 					mu.Lock()
 					name := *fault1
 					if name == "" {
-						name = kept.least(s)
+						name = kept.leastTested(s)
 					}
 					if _, has := s.faults[name]; !has {
 						mu.Unlock()
 						t.Skipf("%s has no fault %q", backend, name)
 					}
 					f := kept.Of(backend, name)
-					f.Seed++ // and so chosen less often from here on
+					f.Seed++ // so leastTested chooses other faults next
 					n := f.Seed
 					mu.Unlock()
 					h := Run(t, s, name, n, *length)
-					broke := judge(t, h)
+					broke := checkHistory(t, h)
 					if err := AddToFile(*figures, h, broke != nil); err != nil {
 						t.Error(err)
 					}
@@ -132,9 +132,9 @@ func TestChaos(t *testing.T) {
 		}
 	}
 	for _, h := range all {
-		// Without this the fence was never needed, and that it held means nothing.
+		// Without late writes the fence was never needed, so the test has not exercised it.
 		if h.TakesOver && h.Fault == longPause && kept.Of(h.Backend, h.Fault).Stale == 0 {
-			t.Errorf("%s: no late write was seen where there is no fence: the pauses did not bite", h.Name())
+			t.Errorf("%s: no late write to the cell without a fence: the pauses had no effect", h.Name())
 		}
 	}
 	t.Logf("%d histories in %v", len(all), time.Since(began).Round(time.Second))
@@ -186,8 +186,8 @@ func TestPage(t *testing.T) {
 	}
 }
 
-// least returns the fault of a site that was tried least.
-func (f *Figures) least(s *Site) (name string) {
+// leastTested returns the fault of a site with the fewest histories.
+func (f *Figures) leastTested(s *Site) (name string) {
 	for _, n := range sorted(s.faults) {
 		if name == "" || f.Of(s.Backend, n).Seed < f.Of(s.Backend, name).Seed {
 			name = n
@@ -196,7 +196,7 @@ func (f *Figures) least(s *Site) (name string) {
 	return name
 }
 
-// short are the histories of every test run: two for each backend.
+// short has the histories of every full test run: two for each backend.
 var short = map[string][]string{
 	"file":                {longPause, "lock deleted"},
 	"manual":              {longPause, "kill -9"},
@@ -208,11 +208,11 @@ var short = map[string][]string{
 	"zookeeper":           {longPause, "held back"},
 }
 
-// TestTwoShortHistoriesOfEachBackend runs real processes on real servers. A pause that
-// outlasts the lease must be seen to break the cell without a fence.
+// TestTwoShortHistoriesOfEachBackend runs real processes on real servers. Pauses that
+// outlast the lease must cause a late write to the cell without a fence.
 func TestTwoShortHistoriesOfEachBackend(t *testing.T) {
 	var mu sync.Mutex
-	bites, stale := map[string]int{}, 0
+	hits, stale := map[string]int{}, 0
 	few := make(chan struct{}, 4) // a small machine has no room for more
 	t.Run("histories", func(t *testing.T) {
 		for _, backend := range sorted(short) {
@@ -222,10 +222,10 @@ func TestTwoShortHistoriesOfEachBackend(t *testing.T) {
 					few <- struct{}{}
 					t.Cleanup(func() { <-few })
 					h := Run(t, Sites[backend](t), name, 1, 8*time.Second)
-					judge(t, h)
+					checkHistory(t, h)
 					mu.Lock()
 					defer mu.Unlock()
-					bites[backend] += h.Bites()
+					hits[backend] += h.Bites()
 					stale += h.Stale()
 				})
 			}
@@ -234,12 +234,12 @@ func TestTwoShortHistoriesOfEachBackend(t *testing.T) {
 	if t.Failed() || testing.Short() {
 		return
 	}
-	for backend, n := range bites {
+	for backend, n := range hits {
 		if n == 0 {
 			t.Errorf("%s: no fault hit a leader: the histories prove nothing", backend)
 		}
 	}
 	if stale == 0 {
-		t.Error("no late write was seen where there is no fence: the pauses did not bite")
+		t.Error("no late write to the cell without a fence: the pauses had no effect")
 	}
 }

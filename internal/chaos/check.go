@@ -12,21 +12,22 @@ import (
 	"github.com/go-election/go-election/conformance"
 )
 
-// Lateness is what a busy machine may add to the bound after a heal: three processes
-// and a server share it with other histories.
+// Lateness is how much a busy machine may add to the bound after a heal: three processes
+// and a server share the machine with other histories.
 const Lateness = 20 * time.Second
 
-// Check returns what in a history breaks a rule, joined, each quoting its rule.
+// Check returns the joined errors of all rules that a history breaks. Each error quotes
+// its rule.
 func Check(h *History) error {
 	entries := make(conformance.History, 0, len(h.Lines))
 	for _, l := range h.Lines {
 		entries = append(entries, l.Entry)
 	}
-	return errors.Join(conformance.Check(entries), linear(h), fenced(h), acknowledged(h), lively(h), complete(h))
+	return errors.Join(conformance.Check(entries), checkLock(h), checkFence(h), checkAcknowledged(h), checkLiveness(h), checkComplete(h))
 }
 
-// fenced replays the resource's log.
-func fenced(h *History) error {
+// checkFence replays the resource's log (S9).
+func checkFence(h *History) error {
 	type win struct {
 		process, election string
 		term              uint64
@@ -53,8 +54,8 @@ func fenced(h *History) error {
 	return nil
 }
 
-// acknowledged compares what writers were told with what the resource holds.
-func acknowledged(h *History) error {
+// checkAcknowledged compares the answers to writers with the writes in the resource (S9).
+func checkAcknowledged(h *History) error {
 	type key struct {
 		process string
 		number  int
@@ -79,9 +80,10 @@ func acknowledged(h *History) error {
 	return nil
 }
 
-// lively checks the time from each heal to the next leaders. A machine that does not
-// even let the harness run lets no servers run, so ten times that is added.
-func lively(h *History) error {
+// checkLiveness checks the time from each heal to the next leaders (L3). While the machine
+// is too busy to run the harness, it is too busy to run servers, so ten times that time is
+// added to the bound.
+func checkLiveness(h *History) error {
 	for _, heal := range h.Heals {
 		late := Lateness + 10*heal.Stalled
 		if took := heal.Led - heal.At; !heal.Live || took > h.Bound+late {
@@ -92,8 +94,8 @@ func lively(h *History) error {
 	return nil
 }
 
-// complete makes sure that the history says something.
-func complete(h *History) error {
+// checkComplete makes sure that the history has lines of all kinds.
+func checkComplete(h *History) error {
 	seen := map[conformance.EntryKind]int{}
 	for _, l := range h.Lines {
 		seen[l.Kind]++
@@ -109,11 +111,11 @@ func complete(h *History) error {
 	return nil
 }
 
-// judgeBites says of each fault whether it did anything to a leader.
-func (h *History) judgeBites() {
+// markHits marks the faults that hit a leader.
+func (h *History) markHits() {
 	for _, b := range h.Bands {
 		until := b.To + h.TTL
-		switch b.bite {
+		switch b.hitRule {
 		case byTarget:
 			b.Bit = b.hit
 		case byEnd:
@@ -128,13 +130,13 @@ func (h *History) judgeBites() {
 	}
 }
 
-// endsBetween reports whether a leadership ended then.
+// endsBetween reports whether a leadership ended between the two times.
 func (h *History) endsBetween(from, to time.Duration) bool {
 	return slices.ContainsFunc(h.Lines, func(l Line) bool { return l.Kind == conformance.Believed && l.To >= from && l.To <= to })
 }
 
-// callsBetween reports whether a process that led renewed then, and the call is as
-// wanted. If target is a process, it must be that one.
+// callsBetween reports whether a leader made a renewal between the two times for which
+// wanted is true. If target is a process, only its renewals count.
 func (h *History) callsBetween(from, to time.Duration, wanted func(Line) bool, target string) bool {
 	isProcess := slices.ContainsFunc(h.Lines, func(l Line) bool { return l.Process == target })
 	return slices.ContainsFunc(h.Lines, func(l Line) bool {
@@ -142,7 +144,7 @@ func (h *History) callsBetween(from, to time.Duration, wanted func(Line) bool, t
 	})
 }
 
-// Bites counts the faults that did something to a leader.
+// Bites counts the faults that hit a leader.
 func (h *History) Bites() (n int) {
 	for _, b := range h.Bands {
 		if b.Bit {
@@ -152,7 +154,7 @@ func (h *History) Bites() (n int) {
 	return n
 }
 
-// Stale counts the writes that the cell without a fence accepted too late.
+// Stale counts the late writes that the cell without a fence accepted.
 func (h *History) Stale() (n int) {
 	for _, w := range h.Writes {
 		if w.Stale {
@@ -162,7 +164,7 @@ func (h *History) Stale() (n int) {
 	return n
 }
 
-// Beliefs returns the leaderships of one election as they were sampled, by their beginning.
+// Beliefs returns the sampled leaderships of one election, by their beginning.
 func (h *History) Beliefs(election string) (list []Line) {
 	for _, l := range h.Lines {
 		if l.Kind == conformance.Believed && l.Election == election {
@@ -173,13 +175,13 @@ func (h *History) Beliefs(election string) (list []Line) {
 	return list
 }
 
-// A Gap is a time in which nobody believed to lead.
+// A Gap is a time during which no process believed that it led.
 type Gap struct {
 	Election string
 	From, To time.Duration
 }
 
-// Gaps returns the times without a leader, between two leaderships.
+// Gaps returns the times without a leader between two leaderships.
 func (h *History) Gaps() (gaps []Gap) {
 	for _, name := range elections {
 		end := time.Duration(-1)
@@ -193,7 +195,8 @@ func (h *History) Gaps() (gaps []Gap) {
 	return gaps
 }
 
-// Overlaps returns the times in which two believed to lead: what must not be.
+// Overlaps returns the times during which two processes believed that they led, which
+// must never happen.
 func (h *History) Overlaps() (list []Gap) {
 	for _, name := range elections {
 		end := time.Duration(-1)

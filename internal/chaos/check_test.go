@@ -14,8 +14,8 @@ import (
 
 const ms = time.Millisecond
 
-// good is a history that breaks no rule: a leads in term 1 and is killed, b follows in
-// term 2.
+// good is a history that breaks no rule: a leads in term 1 and is killed, b takes over
+// in term 2.
 func good() *History {
 	h := &History{Backend: "mysql on MariaDB", Fault: "kill -9", Seed: 7, TTL: ttl, Bound: bound(0), From: 0, To: 9000 * ms}
 	add := func(l Line) { h.Lines = append(h.Lines, l) }
@@ -60,7 +60,7 @@ func good() *History {
 	}
 	h.Bands = []*Band{{Name: "kill -9", Target: "a1", From: 3000 * ms, To: 4000 * ms, hit: true}}
 	h.Heals = []Heal{{At: 4000 * ms, Led: 5000 * ms, Live: true}}
-	h.judgeBites()
+	h.markHits()
 	return h
 }
 
@@ -70,7 +70,7 @@ func TestAGoodHistoryBreaksNoRule(t *testing.T) {
 		t.Error(err)
 	}
 	if h.Bites() != 1 || len(h.Gaps()) != 2 || h.Gaps()[0].To-h.Gaps()[0].From != 2000*ms {
-		t.Errorf("%d bites and gaps %v, want 1 and two of 2 s", h.Bites(), h.Gaps())
+		t.Errorf("%d faults hit a leader, gaps %v; want 1 and two gaps of 2 s", h.Bites(), h.Gaps())
 	}
 }
 
@@ -81,16 +81,16 @@ func (h *History) find(process string, kind conformance.EntryKind, method string
 			return &h.Lines[i]
 		}
 	}
-	panic("there is none")
+	panic("no such line")
 }
 
-// A checker that finds nothing is worth nothing: each rule, broken by one change.
+// Each change breaks one rule, and Check must find it.
 func TestEachBrokenRuleIsFound(t *testing.T) {
 	for _, test := range []struct {
 		rule, what string
 		spoil      func(h *History)
 	}{
-		{"S1", "two believe to lead for a millisecond", func(h *History) { h.find("a1", conformance.Believed, "").To = 5001 * ms }},
+		{"S1", "two processes believe that they lead, for a millisecond", func(h *History) { h.find("a1", conformance.Believed, "").To = 5001 * ms }},
 		{"S4", "a later grant has a smaller term", func(h *History) { h.find("a1", conformance.Granted, "").Term = 9 }},
 		{"S5", "one term is granted twice", func(h *History) {
 			l := h.find("b1", conformance.Granted, "")
@@ -108,9 +108,9 @@ func TestEachBrokenRuleIsFound(t *testing.T) {
 		}},
 		{"S9", "the fenced cell accepts an older term", func(h *History) { h.Writes[0], h.Writes[1] = h.Writes[1], h.Writes[0] }},
 		{"S9", "a write in a term that was never granted", func(h *History) { h.Writes[1].Term = 5 }},
-		{"S9", "an acknowledged write is not there", func(h *History) { h.Writes = h.Writes[:1] }},
+		{"S9", "an acknowledged write is missing", func(h *History) { h.Writes = h.Writes[:1] }},
 		{"S9", "a write arrives twice", func(h *History) { h.Writes = append(h.Writes, h.Writes[3]) }},
-		{"S10", "an own leadership is not told", func(h *History) {
+		{"S10", "a process does not report its own leadership", func(h *History) {
 			h.Lines = append(h.Lines, Line{Entry: conformance.Entry{Process: "c1", Election: elections[0], Kind: conformance.Granted, Term: 3, From: 8100 * ms, To: 8110 * ms}},
 				Line{Entry: conformance.Entry{Process: "c1", Election: elections[0], Kind: conformance.Believed, Term: 3, From: 8200 * ms, To: 8300 * ms}})
 		}},
@@ -123,7 +123,7 @@ func TestEachBrokenRuleIsFound(t *testing.T) {
 		{"L3", "no leader after a heal", func(h *History) { h.Heals[0].Live = false }},
 		{"L3", "a leader too late", func(h *History) { h.Heals[0].Led = 60 * time.Second }},
 		{"nothing was checked", "a history without renewals and grants", func(h *History) { h.Lines = h.Lines[:4] }},
-		{"final states", "a process that noted no final state", func(h *History) { h.find("a2", conformance.Final, "").Kind = "?" }},
+		{"final states", "a process recorded no final state", func(h *History) { h.find("a2", conformance.Final, "").Kind = "?" }},
 	} {
 		h := good()
 		test.spoil(h)
@@ -133,8 +133,8 @@ func TestEachBrokenRuleIsFound(t *testing.T) {
 	}
 }
 
-// An outcome that is not known explains nothing and excuses nothing.
-func TestUnknownOutcomesDoNotHideAnImpossibleOrder(t *testing.T) {
+// A call with an unknown outcome neither breaks a rule nor excuses an impossible order.
+func TestUnknownOutcomesHideNoImpossibleOrder(t *testing.T) {
 	h := good()
 	l := *h.find("c1", Started, "")
 	l.Kind, l.Method, l.Outcome, l.Election, l.From, l.To = Called, "Acquire", unknown, elections[0], 5500*ms, 6500*ms
@@ -149,22 +149,22 @@ func TestUnknownOutcomesDoNotHideAnImpossibleOrder(t *testing.T) {
 	}
 }
 
-func TestAFaultThatHitNobodyIsNoBite(t *testing.T) {
+func TestAFaultThatHitNoLeaderDoesNotCount(t *testing.T) {
 	h := good()
-	quiet := &Band{Name: "cut off", Target: "c1", From: 5500 * ms, To: 5600 * ms, bite: byCall}
-	ended := &Band{Name: "row deleted", From: 2900 * ms, To: 2950 * ms, bite: byEnd}
-	early := &Band{Name: "row deleted", From: 100 * ms, To: 200 * ms, bite: byEnd}
+	quiet := &Band{Name: "cut off", Target: "c1", From: 5500 * ms, To: 5600 * ms, hitRule: byCall}
+	ended := &Band{Name: "row deleted", From: 2900 * ms, To: 2950 * ms, hitRule: byEnd}
+	early := &Band{Name: "row deleted", From: 100 * ms, To: 200 * ms, hitRule: byEnd}
 	missed := &Band{Name: "kill -9", Target: "c1", From: 3000 * ms, To: 4000 * ms}
 	h.Bands = []*Band{quiet, ended, early, missed}
-	h.judgeBites()
+	h.markHits()
 	if quiet.Bit || !ended.Bit || early.Bit || missed.Bit {
-		t.Errorf("bites: cut of a follower %v, deletion at the end of a leadership %v, deletion before any %v, kill of a follower %v; want only the second",
+		t.Errorf("counted: cut of a follower %v, deletion at the end of a leadership %v, deletion before any %v, kill of a follower %v; want only the second",
 			quiet.Bit, ended.Bit, early.Bit, missed.Bit)
 	}
 }
 
-// A history is kept as JSON when it breaks a rule. It must say the same when it is read.
-func TestAKeptHistoryIsCheckedAsItWas(t *testing.T) {
+// A history that breaks a rule is kept as JSON. Reading it must give the same error.
+func TestAKeptHistoryGivesTheSameError(t *testing.T) {
 	h := good()
 	h.find("a1", conformance.Believed, "").To = 5001 * ms
 	text, err := json.Marshal(h)

@@ -19,20 +19,20 @@ import (
 	"github.com/go-election/go-election/conformance"
 )
 
-// A child is a running writer, as the harness sees it.
+// A child is a writer process of the harness.
 type child struct {
 	Role
-	seat  int // which of the members it is; a successor has the same
-	board *Board
-	cmd   *exec.Cmd
-	stdin io.WriteCloser
-	noted chan struct{} // told when it has noted its final state
-	done  chan struct{} // closed when it has ended
-	died  time.Duration // when it was killed, or had ended
+	member int // index of the member; its replacement has the same
+	board  *Board
+	cmd    *exec.Cmd
+	stdin  io.WriteCloser
+	noted  chan struct{} // receives when the child has recorded its final state
+	done   chan struct{} // closed when it has ended
+	died   time.Duration // when it was killed or had ended
 }
 
 // startChild starts the test binary again, as a writer.
-func startChild(t testing.TB, r Role, seat int) *child {
+func startChild(t testing.TB, r Role, member int) *child {
 	t.Helper()
 	text, err := json.Marshal(r)
 	if err != nil {
@@ -42,11 +42,11 @@ func startChild(t testing.TB, r Role, seat int) *child {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &child{Role: r, seat: seat, cmd: exec.Command(program), noted: make(chan struct{}, 1), done: make(chan struct{})}
+	c := &child{Role: r, member: member, cmd: exec.Command(program), noted: make(chan struct{}, 1), done: make(chan struct{})}
 	if c.board, err = openBoard(r.board()); err != nil {
 		t.Fatal(err)
 	}
-	for _, v := range os.Environ() { // the configuration is the role's alone
+	for _, v := range os.Environ() { // the configuration comes from the role alone
 		if !strings.HasPrefix(v, "ELECTION_") {
 			c.cmd.Env = append(c.cmd.Env, v)
 		}
@@ -81,10 +81,10 @@ func startChild(t testing.TB, r Role, seat int) *child {
 	return c
 }
 
-// signal sends a signal. To a process that has ended it is nothing.
+// signal sends a signal. If the process has ended it does nothing.
 func (c *child) signal(sig syscall.Signal) { c.cmd.Process.Signal(sig) }
 
-// kill kills it, as kill -9 does, and waits until it is gone.
+// kill sends SIGKILL and waits until the process has ended.
 func (c *child) kill() {
 	c.signal(syscall.SIGKILL)
 	<-c.done
@@ -93,7 +93,7 @@ func (c *child) kill() {
 	}
 }
 
-// alive reports whether it runs, stopped or not.
+// alive reports whether the process exists, stopped or not.
 func (c *child) alive() bool {
 	select {
 	case <-c.done:
@@ -103,7 +103,7 @@ func (c *child) alive() bool {
 	}
 }
 
-// stop stops all its threads and waits until they have.
+// stop stops all threads and waits until they have stopped.
 func (c *child) stop(t testing.TB) {
 	t.Helper()
 	c.signal(syscall.SIGSTOP)
@@ -116,15 +116,15 @@ func (c *child) stop(t testing.TB) {
 	}
 }
 
-// stopped reports whether all threads are.
+// stopped reports whether all threads are stopped.
 func (c *child) stopped() bool {
 	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", c.cmd.Process.Pid))
 	for _, name := range threads {
 		stat, err := os.ReadFile(name)
 		if err != nil {
-			continue // it has just ended
+			continue // the thread has just ended
 		}
-		// "pid (name) state …", and the name may hold anything.
+		// "pid (name) state …", and the name may contain any character.
 		_, rest, _ := strings.Cut(string(stat[strings.LastIndexByte(string(stat), ')'):]), " ")
 		if !strings.HasPrefix(rest, "T") {
 			return false
@@ -133,21 +133,21 @@ func (c *child) stopped() bool {
 	return len(threads) > 0
 }
 
-func (c *child) goOn() { c.signal(syscall.SIGCONT) }
+func (c *child) resume() { c.signal(syscall.SIGCONT) }
 
-// lines returns what it has noted, and what it believed when it ended.
+// lines returns the lines that the child recorded, and its belief when it ended.
 func (c *child) lines() ([]Line, error) {
 	lines, err := readJournal(c.journal())
 	if err != nil {
 		return nil, err
 	}
-	said := map[string]bool{}
+	recorded := map[string]bool{}
 	entered := map[string]Line{}
 	for _, l := range lines {
 		key := fmt.Sprint(l.Election, l.Term)
 		switch l.Kind {
 		case conformance.Believed:
-			said[key] = true
+			recorded[key] = true
 		case Running:
 			entered[key] = l
 		case conformance.Ran:
@@ -156,16 +156,16 @@ func (c *child) lines() ([]Line, error) {
 	}
 	for i, name := range c.Elections {
 		term, from, to, ok := c.board.belief(i).read()
-		if !ok || said[fmt.Sprint(name, term)] {
+		if !ok || recorded[fmt.Sprint(name, term)] {
 			continue
 		}
 		e := conformance.Entry{Process: c.Process, Election: name, Kind: conformance.Believed, Term: term, From: from, To: to}
 		lines = append(lines, Line{Entry: e})
-		// Its watcher may not have been told of this leadership before the end.
+		// The child may have ended before its watcher was called for this leadership.
 		e.Kind, e.To, e.Watcher = conformance.Ended, from, 1
 		lines = append(lines, Line{Entry: e})
 	}
-	for _, l := range entered { // the function ran until the end
+	for _, l := range entered { // the lead function ran until the child ended
 		l.Kind, l.To = conformance.Ran, max(c.died, l.From)
 		lines = append(lines, l)
 	}
@@ -175,7 +175,7 @@ func (c *child) lines() ([]Line, error) {
 	return lines, nil
 }
 
-// finals has children note their final states, all at a time.
+// finals makes all children record their final states at the same time.
 func finals(children []*child) {
 	var all sync.WaitGroup
 	for _, c := range children {
@@ -184,7 +184,7 @@ func finals(children []*child) {
 			select {
 			case <-c.noted:
 			case <-c.done:
-			case <-time.After(2 * time.Minute): // its history lacks the line then, and says so
+			case <-time.After(2 * time.Minute): // checkComplete then reports the missing line
 			}
 		})
 	}

@@ -11,17 +11,17 @@ import (
 	"github.com/go-election/go-election/internal/testbed"
 )
 
-// A node is one server of three that elect a leader among themselves, each on a host
-// of its own.
+// A node is one of three servers that elect a leader among themselves, each on its own
+// host.
 type node struct {
 	*testbed.Daemon
 	host  *testbed.Host
 	leads func(t testing.TB) bool
 }
 
-// ensembleFaults torment the servers of an ensemble.
+// ensembleFaults are faults of the servers of an ensemble.
 func ensembleFaults(nodes []node) map[string]fault {
-	// head returns which server leads the others.
+	// head returns the index of the server that leads the ensemble.
 	head := func(r *run) (i int) {
 		testbed.Eventually(r, 3*time.Minute, "one of the servers leads", func() error {
 			for i = range nodes {
@@ -29,42 +29,42 @@ func ensembleFaults(nodes []node) map[string]fault {
 					return nil
 				}
 			}
-			return errNobody
+			return errNoLeader
 		})
 		return i
 	}
 	return map[string]fault{
 		"servers' leader killed": func(r *run) {
 			n := nodes[head(r)]
-			r.during("servers' leader killed", n.Addr(), byRenewal, func() {
+			r.inject("servers' leader killed", n.Addr(), byRenewal, func() {
 				n.Kill(r)
-				r.pass(r.TTL, 2*r.TTL)
+				r.wait(r.TTL, 2*r.TTL)
 				n.Start(r)
 			})
 		},
 		"servers' leader stopped": func(r *run) {
 			n := nodes[head(r)]
-			r.during("servers' leader stopped", n.Addr(), byRenewal, func() {
+			r.inject("servers' leader stopped", n.Addr(), byRenewal, func() {
 				n.Stop(r)
-				r.pass(r.TTL, 3*r.TTL)
+				r.wait(r.TTL, 3*r.TTL)
 				n.Continue(r)
 			})
 		},
 		"servers' leader cut off": func(r *run) {
 			n := nodes[head(r)]
-			r.during("servers' leader cut off", n.Addr(), byRenewal, func() {
+			r.inject("servers' leader cut off", n.Addr(), byRenewal, func() {
 				n.host.Cut(r, true)
-				r.pass(r.TTL, 3*r.TTL)
+				r.wait(r.TTL, 3*r.TTL)
 				n.host.Cut(r, false)
 			})
 		},
 		"quorum lost": func(r *run) {
 			lead := head(r)
-			r.during("quorum lost", nodes[lead].Addr(), byCall, func() {
+			r.inject("quorum lost", nodes[lead].Addr(), byCall, func() {
 				for i := range 2 {
 					nodes[(lead+i)%len(nodes)].Stop(r)
 				}
-				r.pass(r.TTL/2, 3*r.TTL)
+				r.wait(r.TTL/2, 3*r.TTL)
 				for i := range 2 {
 					nodes[(lead+i)%len(nodes)].Continue(r)
 				}
@@ -74,7 +74,7 @@ func ensembleFaults(nodes []node) map[string]fault {
 			first := r.IntN(len(nodes))
 			for i := range nodes {
 				n := nodes[(first+i)%len(nodes)]
-				r.during("servers restarted in turn", n.Addr(), byRenewal, func() {
+				r.inject("servers restarted in turn", n.Addr(), byRenewal, func() {
 					n.Terminate(r)
 					n.Start(r)
 				})
@@ -83,9 +83,9 @@ func ensembleFaults(nodes []node) map[string]fault {
 	}
 }
 
-var errNobody = errors.New("none says so")
+var errNoLeader = errors.New("no server says that it leads")
 
-// ensemble finishes the site of three servers.
+// ensemble completes the site of three servers.
 func ensemble(t testing.TB, site *Site, nodes []node, environ func(proxies []*testbed.Proxy) []string) *Site {
 	var addrs []string
 	for _, n := range nodes {
@@ -122,7 +122,7 @@ func zookeeperEnsemble(t testing.TB) *Site {
 	})
 }
 
-// consulEnsemble: each member has an agent of its own, as is usual, here a server.
+// consulEnsemble gives each member its own agent, as is usual. Here the agents are servers.
 func consulEnsemble(t testing.TB) *Site {
 	network := testbed.NewNetwork(t, 3)
 	var nodes []node

@@ -11,9 +11,9 @@ import (
 	"github.com/go-election/go-election/internal/testbed"
 )
 
-// pairSite is a primary with a replica. Members reach whichever is the primary by an
-// address that moves. The old primary is killed before the new one takes writes, and
-// never comes back: that is the fence that package mysql asks for.
+// pairSite is a primary with a replica. Members reach the current primary by an address
+// that moves. A failover kills the old primary before the new one accepts writes, and the
+// old one never comes back: package mysql requires that fence.
 func pairSite(t testing.TB, k testbed.Kind) *Site {
 	primary, replica := testbed.StartPair(t, testbed.Options{Kind: k, Args: []string{"--sync-binlog=1"}})
 	d := primary.Database(t)
@@ -23,15 +23,15 @@ func pairSite(t testing.TB, k testbed.Kind) *Site {
 	site.environ = func(i int) []string {
 		return environ("mysql", "DSN", site.proxies[i][0].Config(d.User).FormatDSN())
 	}
-	// failover replaces the primary, and gives the new one a replica. lose is called
-	// when the replica has all there is.
+	// failover replaces the primary, and starts a replica of the new one. It calls lose
+	// when the replica has caught up.
 	failover := func(name string, lose func(r *run)) fault {
 		return func(r *run) {
 			replica.WaitCaughtUp(r)
-			r.during(name, primary.Addr(), byEnd, func() {
+			r.inject(name, primary.Addr(), byEnd, func() {
 				lose(r)
 				primary.Kill(r)
-				r.pass(0, r.TTL/4)
+				r.wait(0, r.TTL/4)
 				replica.Promote(r)
 				for _, p := range site.proxies {
 					p[0].SetTarget(replica.Addr())
@@ -48,13 +48,13 @@ func pairSite(t testing.TB, k testbed.Kind) *Site {
 		// The last writes never arrive: renewals, or a grant.
 		"failover, writes lost": failover("failover, writes lost", func(r *run) {
 			replica.StopReplication(r)
-			r.pass(r.TTL/4, r.TTL)
+			r.wait(r.TTL/4, r.TTL)
 		}),
 		"failover, a grant lost": failover("failover, a grant lost", func(r *run) {
 			replica.StopReplication(r)
 			if c := r.someLeader(); c != nil {
-				c.terminate(r) // somebody else is granted the lease, and the replica never hears of it
-				r.pass(r.TTL/4, r.TTL)
+				c.terminate(r) // another member is granted the lease, and the replica does not receive that
+				r.wait(r.TTL/4, r.TTL)
 			}
 		}),
 		"failover, semi-synchronous": func(r *run) {
@@ -67,7 +67,7 @@ func pairSite(t testing.TB, k testbed.Kind) *Site {
 	return site
 }
 
-// semiSync makes the primary acknowledge no commit that the replica has not received.
+// semiSync makes the primary acknowledge a commit only after the replica has received it.
 func semiSync(primary *testbed.Server, replica *testbed.Replica, k testbed.Kind) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
@@ -87,12 +87,12 @@ func semiSync(primary *testbed.Server, replica *testbed.Replica, k testbed.Kind)
 		status = "Rpl_semi_sync_source_clients"
 	}
 	for _, s := range append(follower, "STOP REPLICA IO_THREAD", "START REPLICA IO_THREAD") {
-		if _, err := replica.Admin().ExecContext(ctx, s); err != nil && !there(err) {
+		if _, err := replica.Admin().ExecContext(ctx, s); err != nil && !installed(err) {
 			return fmt.Errorf("%s: %w", s, err)
 		}
 	}
 	for _, s := range source {
-		if _, err := primary.Admin().ExecContext(ctx, s); err != nil && !there(err) {
+		if _, err := primary.Admin().ExecContext(ctx, s); err != nil && !installed(err) {
 			return fmt.Errorf("%s: %w", s, err)
 		}
 	}

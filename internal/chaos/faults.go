@@ -21,55 +21,55 @@ import (
 // Mixed is the name of histories that mix all faults of a site.
 const Mixed = "mixed"
 
-// longPause is the fault that a fence is for.
+// longPause is the fault against which only a fence helps.
 const longPause = "pause, long"
 
 func sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
-// processFaults torment the process that leads. Every store has them.
+// processFaults are faults of the process that leads. Every store has them.
 func processFaults() map[string]fault {
 	return map[string]fault{
 		"kill -9": func(r *run) {
 			c, at := r.someLeader(), Now()
-			b := r.during("kill -9", c.Process, byTarget, func() {
+			b := r.inject("kill -9", c.Process, byTarget, func() {
 				c.kill()
-				r.pass(0, 2*r.TTL) // its successor comes before or after the others have taken over
+				r.wait(0, 2*r.TTL) // its replacement starts before or after another member has taken over
 			})
 			b.hit = c.ledAfter(at)
 		},
 		"leave": func(r *run) {
 			c := r.someLeader()
 			led := c.ledAfter(Now())
-			r.during("leave", c.Process, byTarget, func() { c.terminate(r) }).hit = led
+			r.inject("leave", c.Process, byTarget, func() { c.terminate(r) }).hit = led
 		},
 		"pause, short": func(r *run) { r.pauseLeader("pause, short", r.TTL/10, r.TTL/2) },
 		longPause:      func(r *run) { r.pauseLeader(longPause, 3*r.TTL/2, 5*r.TTL/2) },
-		// A host that is suspended, or moved as it runs: all go on at one moment, and find
-		// that a lease has passed by their clocks.
+		// Like a host that is suspended or live-migrated: all processes resume at the same
+		// moment, and find by their clocks that a lease has expired.
 		"freeze": func(r *run) {
 			c, at := r.someLeader(), Now()
 			led := false
-			r.during("freeze", c.Process, byTarget, func() {
+			r.inject("freeze", c.Process, byTarget, func() {
 				var pids []int
-				for _, c := range r.crew {
+				for _, c := range r.current {
 					pids = append(pids, c.cmd.Process.Pid)
 				}
 				thaw := testbed.Freeze(r, pids...)
 				led = c.ledAfter(at)
-				r.pass(r.TTL/2, 5*r.TTL/2)
+				r.wait(r.TTL/2, 5*r.TTL/2)
 				thaw()
 			}).hit = led
 		},
-		// What a CPU quota does: a few milliseconds in each hundred.
+		// Like a CPU quota: the process runs for a few milliseconds in each hundred.
 		"starved": func(r *run) {
 			c := r.someLeader()
 			led := c.ledAfter(Now())
-			r.during("starved", c.Process, byTarget, func() {
+			r.inject("starved", c.Process, byTarget, func() {
 				for end := Now() + r.TTL + r.N(2*r.TTL); Now() < end; {
 					c.stop(r)
-					r.pass(92*time.Millisecond, 99*time.Millisecond)
-					c.goOn()
-					r.pass(time.Millisecond, 8*time.Millisecond)
+					r.wait(92*time.Millisecond, 99*time.Millisecond)
+					c.resume()
+					r.wait(time.Millisecond, 8*time.Millisecond)
 				}
 			}).hit = led
 		},
@@ -79,25 +79,25 @@ func processFaults() map[string]fault {
 func (r *run) pauseLeader(name string, least, most time.Duration) {
 	c, at := r.someLeader(), Now()
 	led := false
-	r.during(name, c.Process, byTarget, func() {
+	r.inject(name, c.Process, byTarget, func() {
 		c.stop(r)
 		led = c.ledAfter(at)
-		r.pass(least, most)
-		c.goOn()
+		r.wait(least, most)
+		c.resume()
 	}).hit = led
 }
 
-// networkFaults torment the network of the process that leads.
+// networkFaults are faults of the network of the process that leads.
 func networkFaults() map[string]fault {
 	cut := func(name string, f func(p *testbed.Proxy, on bool)) fault {
 		return func(r *run) {
 			c := r.someLeader()
-			r.during(name, c.Process, byCall, func() {
-				for _, p := range r.proxies[c.seat] {
+			r.inject(name, c.Process, byCall, func() {
+				for _, p := range r.proxies[c.member] {
 					f(p, true)
 				}
-				r.pass(r.TTL/2, 5*r.TTL/2)
-				for _, p := range r.proxies[c.seat] {
+				r.wait(r.TTL/2, 5*r.TTL/2)
+				for _, p := range r.proxies[c.member] {
 					f(p, false)
 				}
 			})
@@ -109,29 +109,29 @@ func networkFaults() map[string]fault {
 		"answers lost":  cut("answers lost", (*testbed.Proxy).CutReplies),
 		"delay": func(r *run) {
 			c := r.someLeader()
-			r.during("delay", c.Process, byRenewal, func() {
+			r.inject("delay", c.Process, byRenewal, func() {
 				for end := Now() + 2*r.TTL + r.N(r.TTL); Now() < end; {
 					d := r.N(r.TTL / 10)
-					for _, p := range r.proxies[c.seat] {
+					for _, p := range r.proxies[c.member] {
 						p.Delay(d)
 					}
-					r.pass(r.TTL/10, r.TTL/3)
+					r.wait(r.TTL/10, r.TTL/3)
 				}
-				for _, p := range r.proxies[c.seat] {
+				for _, p := range r.proxies[c.member] {
 					p.Delay(0)
 				}
 			})
 		},
-		// Everything of one process arrives late, at a moment when others may lead.
+		// All data of one process arrives late, when another process may lead.
 		"held back": cut("held back", (*testbed.Proxy).Hold),
 		"resets": func(r *run) {
 			c := r.someLeader()
-			r.during("resets", c.Process, byRenewal, func() {
+			r.inject("resets", c.Process, byRenewal, func() {
 				for end := Now() + r.TTL + r.N(r.TTL); Now() < end; {
-					for _, p := range r.proxies[c.seat] {
+					for _, p := range r.proxies[c.member] {
 						p.Reset()
 					}
-					r.pass(time.Millisecond, r.TTL/10)
+					r.wait(time.Millisecond, r.TTL/10)
 				}
 			})
 		},
@@ -148,13 +148,13 @@ type server interface {
 	Addr() string
 }
 
-// serverFaults torment the one server of a store.
+// serverFaults are faults of a store's only server.
 func serverFaults(s server) map[string]fault {
 	faults := map[string]fault{
 		"server killed": func(r *run) {
-			r.during("server killed", s.Addr(), byCall, func() {
+			r.inject("server killed", s.Addr(), byCall, func() {
 				s.Kill(r)
-				r.pass(r.TTL/10, r.TTL)
+				r.wait(r.TTL/10, r.TTL)
 				s.Start(r)
 			})
 		},
@@ -165,34 +165,34 @@ func serverFaults(s server) map[string]fault {
 }
 
 func (r *run) stopServer(name string, s server, least, most time.Duration) {
-	r.during(name, s.Addr(), byCall, func() {
+	r.inject(name, s.Addr(), byCall, func() {
 		s.Stop(r)
-		r.pass(least, most)
+		r.wait(least, most)
 		s.Continue(r)
 	})
 }
 
-// clockFaults step the clock of a server, by up to an hour in either direction.
+// clockFaults step the clock of a server by up to an hour in either direction.
 func clockFaults(s interface {
 	Step(t testing.TB, d time.Duration)
 	Addr() string
 }) map[string]fault {
 	return map[string]fault{
 		"clock stepped": func(r *run) {
-			r.during("clock stepped", s.Addr(), byRenewal, func() {
+			r.inject("clock stepped", s.Addr(), byRenewal, func() {
 				for range 1 + r.IntN(4) {
 					s.Step(r, r.N(2*time.Hour)-time.Hour)
-					r.pass(r.TTL/2, r.TTL)
+					r.wait(r.TTL/2, r.TTL)
 				}
 			})
 		},
 	}
 }
 
-// slowDisk makes every sync of a server take a third of a second and more, by strace.
+// slowDisk delays every sync of a server by a tenth of a second and more, by strace.
 func slowDisk(s server) fault {
 	return func(r *run) {
-		r.during("slow fsync", s.Addr(), byRenewal, func() {
+		r.inject("slow fsync", s.Addr(), byRenewal, func() {
 			delay := 100*time.Millisecond + r.N(r.TTL/3)
 			cmd := exec.Command("strace", "-f", "-p", strconv.Itoa(s.Pid(r)), "-o", "/dev/null", "-e", "trace=fsync,fdatasync",
 				"-e", fmt.Sprintf("inject=fsync,fdatasync:delay_exit=%d", delay.Microseconds()))
@@ -208,8 +208,8 @@ func slowDisk(s server) fault {
 				r.Errorf("slow fsync: strace says %q", lines.Text())
 			}
 			go io.Copy(io.Discard, said)
-			r.pass(r.TTL, 3*r.TTL)
-			cmd.Process.Signal(syscall.SIGTERM) // it lets go of the server
+			r.wait(r.TTL, 3*r.TTL)
+			cmd.Process.Signal(syscall.SIGTERM) // detaches strace from the server
 			cmd.Wait()
 		})
 	}

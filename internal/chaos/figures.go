@@ -19,23 +19,23 @@ import (
 	"time"
 )
 
-// A Figure is what is kept of all histories of one backend under one fault.
+// A Figure sums up all histories of one backend under one fault.
 type Figure struct {
 	Backend    string   `json:"backend"`
 	Fault      string   `json:"fault"`
-	Histories  int      `json:"histories"`        // that bit: others are no evidence
-	Idle       int      `json:"idle,omitempty"`   // that did not
+	Histories  int      `json:"histories"`        // in which a fault hit a leader; others are no evidence
+	Idle       int      `json:"idle,omitempty"`   // in which no fault hit a leader
 	Faults     int      `json:"faults"`           // injected
-	Bites      int      `json:"bites"`            // of them, that did something to a leader
+	Bites      int      `json:"bites"`            // faults that hit a leader
 	Violations int      `json:"violations"`       // histories that broke a rule
-	Stale      int      `json:"unfenced"`         // late writes that a resource without a fence accepted
+	Stale      int      `json:"unfenced"`         // late writes that the cell without a fence accepted
 	Seed       uint64   `json:"seed"`             // greatest one used
 	Gaps       Gaps     `json:"gaps"`             // times without a leader
 	Broken     []uint64 `json:"broken,omitempty"` // seeds of the histories that broke a rule
 }
 
-// Gaps counts times without a leader in milliseconds, by buckets that are a twelfth of
-// an octave wide, so that figures of many runs add up.
+// Gaps counts times without a leader, in milliseconds, by buckets that are a twelfth of
+// an octave wide. So the counts of many runs can be added.
 type Gaps map[int]int
 
 const perOctave = 12
@@ -45,7 +45,7 @@ func (g Gaps) Add(d time.Duration) {
 	g[int(math.Round(math.Log2(max(float64(d)/1e6, 0.01))*perOctave))]++
 }
 
-// Count is how many there are.
+// Count returns the number of gaps.
 func (g Gaps) Count() (n int) {
 	for _, c := range g {
 		n += c
@@ -53,12 +53,11 @@ func (g Gaps) Count() (n int) {
 	return n
 }
 
-// Quantile returns the gap than which this part of all is not longer, within three
-// hundredths of it.
+// Quantile returns the q-quantile of the gaps, within three percent.
 func (g Gaps) Quantile(q float64) time.Duration {
-	left := int(math.Ceil(q * float64(g.Count())))
+	remaining := int(math.Ceil(q * float64(g.Count())))
 	for _, bucket := range sortedInts(g) {
-		if left -= g[bucket]; left <= 0 {
+		if remaining -= g[bucket]; remaining <= 0 {
 			return time.Duration(math.Exp2(float64(bucket)/perOctave) * 1e6)
 		}
 	}
@@ -73,7 +72,7 @@ func sortedInts(g Gaps) (keys []int) {
 	return keys
 }
 
-// MarshalText and UnmarshalText keep the counts in one short text: bucket:count ….
+// MarshalText and UnmarshalText store the counts as one short text: bucket:count ….
 func (g Gaps) MarshalText() ([]byte, error) {
 	var parts []string
 	for _, bucket := range sortedInts(g) {
@@ -96,10 +95,10 @@ func (g *Gaps) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// Figures are the lines of the table, by backend and fault.
+// Figures are the rows of the table, by backend and fault.
 type Figures []*Figure
 
-// Of returns the line of a backend and a fault, and makes it if there is none.
+// Of returns the row of a backend and a fault, and adds it if needed.
 func (f *Figures) Of(backend, fault string) *Figure {
 	for _, l := range *f {
 		if l.Backend == backend && l.Fault == fault {
@@ -114,7 +113,7 @@ func (f *Figures) Of(backend, fault string) *Figure {
 	return l
 }
 
-// Add counts a history. broke says that it broke a rule.
+// Add counts a history. broke reports whether it broke a rule.
 func (f *Figures) Add(h *History, broke bool) {
 	l := f.Of(h.Backend, h.Fault)
 	l.Seed = max(l.Seed, h.Seed)
@@ -122,7 +121,7 @@ func (f *Figures) Add(h *History, broke bool) {
 	l.Bites += h.Bites()
 	l.Stale += h.Stale()
 	switch {
-	case broke: // also if no fault hit a leader
+	case broke: // counts even if no fault hit a leader
 		l.Histories++
 		l.Violations++
 		l.Broken = append(l.Broken, h.Seed)
@@ -136,7 +135,7 @@ func (f *Figures) Add(h *History, broke bool) {
 	}
 }
 
-// ReadFigures reads a file of figures; one that is not there has none.
+// ReadFigures reads a file of figures. A missing file has none.
 func ReadFigures(name string) (f Figures, err error) {
 	text, err := os.ReadFile(name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -156,7 +155,7 @@ func ReadFigures(name string) (f Figures, err error) {
 	return f, nil
 }
 
-// Write writes the file as a whole, one line for each figure.
+// Write replaces the file, with one line for each figure.
 func (f Figures) Write(name string) error {
 	var b bytes.Buffer
 	b.WriteString("[\n")
@@ -179,8 +178,8 @@ func (f Figures) Write(name string) error {
 	return os.Rename(next, name)
 }
 
-// AddToFile adds a history to a file of figures. Whatever other runs have added
-// meanwhile stays.
+// AddToFile adds a history to a file of figures. It keeps what other runs have added
+// meanwhile.
 func AddToFile(name string, h *History, broke bool) error {
 	lock, err := os.OpenFile(filepath.Join(os.TempDir(), "chaos-figures.lock"), os.O_CREATE|os.O_RDWR, 0o666)
 	if err != nil {
@@ -192,13 +191,13 @@ func AddToFile(name string, h *History, broke bool) error {
 	}
 	f, err := ReadFigures(name)
 	if err != nil {
-		return err // rather no figure than the loss of those that are there
+		return err // do not overwrite a file that cannot be read
 	}
 	f.Add(h, broke)
 	return f.Write(name)
 }
 
-// Totals has one line for each backend.
+// Totals returns one row for each backend.
 func (f Figures) Totals() (totals Figures) {
 	for _, l := range f {
 		t := totals.Of(l.Backend, "all")

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-func TestFiguresAreAddedToAndNeverLost(t *testing.T) {
+func TestConcurrentRunsLoseNoFigures(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "figures.json")
 	var all sync.WaitGroup
 	for i := range 20 {
@@ -30,17 +30,17 @@ func TestFiguresAreAddedToAndNeverLost(t *testing.T) {
 	}
 	l := f.Of("mysql on MariaDB", "kill -9")
 	if len(f) != 1 || l.Histories != 20 || l.Bites != 20 || l.Violations != 1 || l.Seed != 19 || l.Gaps.Count() != 40 || len(l.Broken) != 1 || l.Broken[0] != 7 {
-		t.Errorf("%d lines, the first is %+v; want 20 histories, 20 bites, 40 gaps, and the violation of seed 7", len(f), *l)
+		t.Errorf("%d rows, the first is %+v; want 20 histories, 20 faults that hit a leader, 40 gaps, and the violation of seed 7", len(f), *l)
 	}
 	if q := l.Gaps.Quantile(.5); q < 1900*time.Millisecond || q > 2100*time.Millisecond {
-		t.Errorf("median gap %v, want 2 s within three hundredths", q)
+		t.Errorf("median gap %v, want 2 s within three percent", q)
 	}
 	if table := f.Table(); !strings.Contains(table, "kill -9") || !strings.Contains(table, "20") {
 		t.Errorf("the table:\n%s", table)
 	}
 }
 
-func TestAHistoryWithoutABiteIsCountedApart(t *testing.T) {
+func TestAnIdleHistoryIsCountedApart(t *testing.T) {
 	var f Figures
 	h := good()
 	h.Bands[0].Bit = false
@@ -50,20 +50,20 @@ func TestAHistoryWithoutABiteIsCountedApart(t *testing.T) {
 	}
 }
 
-func TestAFileOfFiguresThatCannotBeReadIsLeftAlone(t *testing.T) {
+func TestAnUnreadableFileOfFiguresIsKept(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "figures.json")
 	if err := os.WriteFile(name, []byte("[{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if err := AddToFile(name, good(), false); err == nil {
-		t.Error("a broken file was written over")
+		t.Error("AddToFile accepted a malformed file")
 	}
 	if text, _ := os.ReadFile(name); string(text) != "[{" {
 		t.Errorf("the file is now %q", text)
 	}
 }
 
-func TestThePageOfDocsHasAPlaceForTheFigures(t *testing.T) {
+func TestTheDocsPageHasAPlaceForTheFigures(t *testing.T) {
 	text, err := os.ReadFile("../../docs/chaos.md")
 	if err != nil {
 		t.Fatal(err)
@@ -71,7 +71,7 @@ func TestThePageOfDocsHasAPlaceForTheFigures(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "chaos.md")
 	var f Figures
 	f.Add(good(), true)
-	for range 2 { // the second time over the first
+	for range 2 { // the second time replaces the first
 		if err := os.WriteFile(name, text, 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -83,6 +83,6 @@ func TestThePageOfDocsHasAPlaceForTheFigures(t *testing.T) {
 		}
 	}
 	if n := strings.Count(string(text), "| mysql on MariaDB | 1 | 1 of 1 | 1 |"); n != 1 || !strings.Contains(string(text), "seeds 7.") {
-		t.Errorf("the page has the line %d times, want once, and the seed of what broke a rule:\n%s", n, text)
+		t.Errorf("the page has the row %d times, want once, and the seed of the history that broke a rule:\n%s", n, text)
 	}
 }

@@ -12,9 +12,9 @@ import (
 	"time"
 )
 
-// A Resource is what leaders write to. It lives in the harness, which nothing
-// torments. For each election it has a cell that is fenced by the greatest term it has
-// seen and one that is not.
+// A Resource is what leaders write to. It lives in the harness, into which no faults are
+// injected. For each election it has a fenced cell, which refuses a term below the
+// greatest that it has accepted, and a cell without a fence.
 type Resource struct {
 	listener net.Listener
 	serving  sync.WaitGroup
@@ -27,7 +27,7 @@ type Resource struct {
 
 type cell struct {
 	fence  uint64 // greatest term that the fenced cell has accepted
-	newest uint64 // greatest term that the other cell has been written in
+	newest uint64 // greatest term in which the other cell was written
 }
 
 // A Write is one write as it arrived at the resource.
@@ -38,10 +38,10 @@ type Write struct {
 	Term     uint64        `json:"term"`
 	Number   int           `json:"number"`
 	Accepted bool          `json:"accepted"` // by the fenced cell
-	Stale    bool          `json:"stale"`    // the other cell accepted it too, after one in a greater term
+	Stale    bool          `json:"stale"`    // the other cell accepted it after a write in a greater term
 }
 
-// request and reply go over the wire, one JSON value a line.
+// request and reply are sent as JSON, one value a line.
 type request struct {
 	Process, Election string
 	Term              uint64
@@ -107,7 +107,7 @@ func (r *Resource) Log() []Write {
 	return slices.Clone(r.log)
 }
 
-// close ends the service. Writes that are on their way are lost.
+// close stops serving. Pending writes are lost.
 func (r *Resource) close() {
 	r.listener.Close()
 	os.Remove(r.listener.Addr().String())

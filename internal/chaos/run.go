@@ -16,36 +16,35 @@ import (
 	"github.com/go-election/go-election/internal/testbed"
 )
 
-// A Site is a store under torment, and how to reach it.
+// A Site is a store with the faults that can be injected into it.
 type Site struct {
-	Backend string // as the table calls it: "mysql on MariaDB"
+	Backend string // its name in the table: "mysql on MariaDB"
 	TTL     time.Duration
-	Bound   time.Duration // from a heal to the next leader, at most, on a machine that is not busy
+	Bound   time.Duration // the most from a heal to the next leader, on an idle machine
 
-	// environ is the configuration of a member, and proxies are all its ways to
-	// the store: none if it needs no network.
+	// environ is the configuration of a member. proxies are its connections to the
+	// store; a store without a network has none.
 	environ func(member int) []string
 	proxies [][]*testbed.Proxy
 
-	// takesOver says that a stopped leader is followed by another.
-	takesOver bool
+	takesOver bool // another member can take over from a stopped leader
 
 	faults map[string]fault
 }
 
-// A fault torments once, and heals. It notes what it does by run.during.
+// A fault injects a fault once, by run.inject, and heals it.
 type fault func(r *run)
 
 const members = 3
 
 var elections = []string{"billing", "nightly/report"}
 
-// A History is what happened.
+// A History is the record of a run.
 type History struct {
 	Backend, Fault string
 	Seed           uint64
 	TTL, Bound     time.Duration
-	TakesOver      bool // a stopped leader is followed by another
+	TakesOver      bool // another member can take over from a stopped leader
 	From, To       time.Duration
 	Lines          []Line
 	Writes         []Write
@@ -53,38 +52,37 @@ type History struct {
 	Heals          []Heal
 }
 
-// Name names the history: with it, it can be run again.
+// Name returns backend, fault and seed, with which the history can be run again.
 func (h *History) Name() string { return fmt.Sprintf("%s/%s/%d", h.Backend, h.Fault, h.Seed) }
 
-// A Band is a fault while it lasted.
+// A Band is the time during which a fault lasted.
 type Band struct {
 	Name     string
 	Target   string // a process or a server
 	From, To time.Duration
 
-	// How it is judged whether it did anything to a leader.
-	bite bite
-	hit  bool // by what was seen at once
-	Bit  bool // the judgement
+	hitRule hitRule // how to decide whether the fault hit a leader
+	hit     bool    // for byTarget: decided when the fault was injected
+	Bit     bool    // the fault hit a leader
 }
 
-type bite int
+type hitRule int
 
 const (
-	byTarget  bite = iota // the process led when it was hit
-	byCall                // calls of a leader failed or were slow meanwhile
-	byEnd                 // a leadership ended by it
-	byRenewal             // a leader renewed meanwhile, under the fault
+	byTarget  hitRule = iota // the process led when it was hit
+	byCall                   // calls of a leader failed or were slow during the fault
+	byEnd                    // the fault ended a leadership
+	byRenewal                // a leader renewed during the fault
 )
 
-// A Heal is when all was well again, and when all elections had leaders. Stalled is for
-// how long the harness itself did not get to run meanwhile.
+// A Heal records when a fault was healed and when all elections had leaders. Stalled is
+// for how long the harness could not run in between.
 type Heal struct {
 	At, Led, Stalled time.Duration
 	Live             bool
 }
 
-// A run is a history that is being made.
+// A run makes one history.
 type run struct {
 	testing.TB
 	*Site
@@ -92,14 +90,14 @@ type run struct {
 	history  *History
 	dir      string
 	resource *Resource
-	crew     []*child // one for each member
+	current  []*child // the child of each member
 	all      []*child
 }
 
 // Run makes one history of about this length.
 func Run(t testing.TB, s *Site, name string, seed uint64, length time.Duration) *History {
 	t.Helper()
-	// Not on a disk: a process that waits for one to note something has no time to lead.
+	// In memory: a process that waits for a disk to record a line has no time to lead.
 	dir := testbed.TempDir(t)
 	r := &run{TB: t, Site: s, Rand: rand.New(rand.NewPCG(seed, 1)), dir: dir,
 		history: &History{Backend: s.Backend, Fault: name, Seed: seed, TTL: s.TTL, Bound: s.Bound, TakesOver: s.takesOver}}
@@ -112,8 +110,8 @@ func Run(t testing.TB, s *Site, name string, seed uint64, length time.Duration) 
 	}
 	defer r.resource.close()
 	r.history.From = Now()
-	r.crew = make([]*child, members)
-	for i := range r.crew {
+	r.current = make([]*child, members)
+	for i := range r.current {
 		r.start(i)
 	}
 	t.Cleanup(func() {
@@ -126,22 +124,22 @@ func Run(t testing.TB, s *Site, name string, seed uint64, length time.Duration) 
 			}
 		}
 	})
-	live := r.settle()
+	live := r.awaitLeaders()
 	for live && (len(r.history.Bands) == 0 || Now()-r.history.From < length) {
-		r.pass(s.TTL/4, s.TTL) // renewals go on, and the fault comes at any point of them
+		r.wait(s.TTL/4, s.TTL) // so that the fault comes at any moment between two renewals
 		if s.faults[name] == nil {
 			s.faults[r.pick()](r)
 		} else {
 			s.faults[name](r)
 		}
-		r.revive()
-		live = r.settle()
+		r.restartEnded()
+		live = r.awaitLeaders()
 	}
-	r.pass(s.TTL/4, s.TTL/2)
-	finals(r.crew)
-	for _, c := range r.crew {
+	r.wait(s.TTL/4, s.TTL/2)
+	finals(r.current)
+	for _, c := range r.current {
 		if !c.alive() {
-			t.Errorf("%s has ended by itself", c.Process)
+			t.Errorf("%s has ended unexpectedly", c.Process)
 		}
 		c.kill()
 	}
@@ -156,7 +154,7 @@ func Run(t testing.TB, s *Site, name string, seed uint64, length time.Duration) 
 	}
 	r.history.Writes = r.resource.Log()
 	slices.SortStableFunc(r.history.Lines, func(a, b Line) int { return int(a.From - b.From) })
-	r.history.judgeBites()
+	r.history.markHits()
 	return r.history
 }
 
@@ -166,34 +164,34 @@ func (r *run) pick() string {
 	return names[r.IntN(len(names))]
 }
 
-// start starts a member, again if it was killed.
+// start starts a member, or its replacement.
 func (r *run) start(i int) {
 	id := string(rune('a' + i))
 	n := 1
 	for _, c := range r.all {
-		if c.seat == i {
+		if c.member == i {
 			n++
 		}
 	}
-	r.crew[i] = startChild(r, Role{
+	r.current[i] = startChild(r, Role{
 		Process: fmt.Sprintf("%s%d", id, n), ID: id, Dir: r.dir,
 		Environ: append(r.environ(i), "ELECTION_TTL="+r.TTL.String()), Elections: elections, Resource: r.resource.listener.Addr().String(),
 	}, i)
-	r.all = append(r.all, r.crew[i])
+	r.all = append(r.all, r.current[i])
 }
 
-// revive starts the members that have ended.
-func (r *run) revive() {
-	for i, c := range r.crew {
+// restartEnded starts replacements of the members that have ended.
+func (r *run) restartEnded() {
+	for i, c := range r.current {
 		if !c.alive() {
 			r.start(i)
 		}
 	}
 }
 
-// leader returns who leads an election, by a sample from after since, or nil.
+// leader returns the leader of an election, by a sample from after since, or nil.
 func (r *run) leader(election int, since time.Duration) *child {
-	for _, c := range r.crew {
+	for _, c := range r.current {
 		if c.alive() && c.board.belief(election).leads(since) {
 			return c
 		}
@@ -201,28 +199,28 @@ func (r *run) leader(election int, since time.Duration) *child {
 	return nil
 }
 
-// fresh is how old the sample of a belief may be that still holds. Processes take one
-// in each millisecond, when they get to run.
-const fresh = 100 * time.Millisecond
+// sampleAge is how old the last sample of a current belief may be. Processes sample every
+// millisecond when they can run.
+const sampleAge = 100 * time.Millisecond
 
-// someLeader returns the leader of one of the elections, chosen at random. All was
-// settled before, so there is one, unless it has just lost its lease.
+// someLeader returns the leader of an election chosen at random. After awaitLeaders there
+// is one, unless it has just lost its lease.
 func (r *run) someLeader() *child {
-	first, fallback := r.IntN(len(elections)), r.IntN(len(r.crew))
+	first, fallback := r.IntN(len(elections)), r.IntN(len(r.current))
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
 	for began := Now(); Now()-began < 20*time.Second; <-tick.C {
 		for i := range elections {
-			if c := r.leader((first+i)%len(elections), Now()-fresh); c != nil {
+			if c := r.leader((first+i)%len(elections), Now()-sampleAge); c != nil {
 				return c
 			}
 		}
 	}
-	return r.crew[fallback] // nobody leads: this one will not count
+	return r.current[fallback] // no member leads, so this fault will not count
 }
 
-// settle notes a heal and waits until all elections have leaders.
-func (r *run) settle() bool {
+// awaitLeaders records a heal and waits until all elections have leaders.
+func (r *run) awaitLeaders() bool {
 	h := Heal{At: Now()}
 	limit := time.NewTimer(r.Bound*3 + time.Minute)
 	defer limit.Stop()
@@ -250,8 +248,8 @@ func (r *run) settle() bool {
 	return h.Live
 }
 
-// pass lets between least and most of time pass: that is what a fault is made of.
-func (r *run) pass(least, most time.Duration) {
+// wait waits for a random time between least and most.
+func (r *run) wait(least, most time.Duration) {
 	d := least
 	if most > least {
 		d += r.N(most - least)
@@ -265,40 +263,40 @@ func (r *run) pass(least, most time.Duration) {
 // N returns a random duration below n.
 func (r *run) N(n time.Duration) time.Duration { return time.Duration(r.Int64N(int64(n))) }
 
-// during notes a fault while f lasts.
-func (r *run) during(name, target string, b bite, f func()) *Band {
-	band := &Band{Name: name, Target: target, From: Now(), bite: b}
+// inject records a fault for as long as f runs.
+func (r *run) inject(name, target string, rule hitRule, f func()) *Band {
+	band := &Band{Name: name, Target: target, From: Now(), hitRule: rule}
 	r.history.Bands = append(r.history.Bands, band)
 	f()
 	band.To = Now()
 	return band
 }
 
-// ledAfter reports whether a process believed to lead at some time after this one, or
-// so shortly before that no sample came in between. If it was stopped or killed then,
-// that hit a leader.
+// ledAfter reports whether a process believed that it led after this time, or so shortly
+// before that it may not have sampled since. If so, stopping or killing it then hit a
+// leader.
 func (c *child) ledAfter(at time.Duration) bool {
 	for i := range c.Elections {
-		if c.board.belief(i).leads(at - 2*fresh) {
+		if c.board.belief(i).leads(at - 2*sampleAge) {
 			return true
 		}
 	}
 	return false
 }
 
-// terminate asks a process to end in order.
+// terminate sends SIGTERM and waits until the process has ended.
 func (c *child) terminate(t testing.TB) {
 	c.signal(syscall.SIGTERM)
 	select {
 	case <-c.done:
 		c.died = Now()
 	case <-time.After(2 * time.Minute):
-		t.Errorf("%s does not end when asked to", c.Process)
+		t.Errorf("%s does not end after SIGTERM", c.Process)
 		c.kill()
 	}
 }
 
-// environ joins variables for a backend.
+// environ returns the environment variables of a backend's configuration.
 func environ(backend string, pairs ...string) []string {
 	all := []string{"ELECTION_BACKEND=" + backend}
 	for i := 0; i+1 < len(pairs); i += 2 {

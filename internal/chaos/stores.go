@@ -16,8 +16,8 @@ import (
 	"github.com/go-election/go-election/internal/testbed"
 )
 
-// Sites are all the stores that are tormented, by the names of the table. Each makes
-// servers of its own, which end with the test.
+// Sites are all stores, by their names in the table. Each starts its own servers, which
+// end with the test.
 var Sites = map[string]func(t testing.TB) *Site{
 	"file":             fileSite,
 	"manual":           manualSite,
@@ -36,8 +36,8 @@ var Sites = map[string]func(t testing.TB) *Site{
 
 const ttl = 2 * time.Second
 
-// bound is from a heal to the next leader, at most: the lease of whoever holds it,
-// what the store needs, and one reading and one call, with a call to spare.
+// bound is the most from a heal to the next leader: the TTL of the current lease, the
+// store's takeover time, one reading and one call, and one more call.
 func bound(takeover time.Duration) time.Duration { return ttl + takeover + ttl/3 + 2*ttl/4 }
 
 func join(all ...map[string]fault) map[string]fault {
@@ -50,34 +50,34 @@ func join(all ...map[string]fault) map[string]fault {
 	return joined
 }
 
-// fileSite is a directory. A stopped leader keeps its lock: nobody follows.
+// fileSite is a directory. A stopped leader keeps its lock, so no member takes over.
 func fileSite(t testing.TB) *Site {
 	dir := filepath.Join(testbed.TempDir(t), "election")
-	// What was deleted is watched for the greatest TTL: here that is the TTL of all.
+	// Followers observe a deleted lock for the greatest TTL, which here is the TTL of all.
 	env := environ("file", "DIR", dir, "MAX_TTL", ttl.String())
 	return &Site{Backend: "file", TTL: ttl, Bound: bound(0), environ: func(int) []string { return env },
 		faults: join(processFaults(), map[string]fault{
 			"lock deleted": func(r *run) {
-				// Whoever then makes the file anew watches for the greatest TTL first.
+				// The member that creates the file again first observes it for the greatest TTL.
 				locks, _ := filepath.Glob(filepath.Join(dir, "*.lock"))
 				if len(locks) == 0 {
-					r.Fatalf("there is no lock file in %s", dir)
+					r.Fatalf("no lock file in %s", dir)
 				}
 				name := locks[r.IntN(len(locks))]
-				r.during("lock deleted", filepath.Base(name), byEnd, func() { os.Remove(name) })
-				r.pass(r.TTL/2, r.TTL)
+				r.inject("lock deleted", filepath.Base(name), byEnd, func() { os.Remove(name) })
+				r.wait(r.TTL/2, r.TTL)
 			},
 		})}
 }
 
-// manualSite has one named leader. Nobody else ever leads, so what torments it is
-// what it survives.
+// manualSite has one configured leader. No other member ever leads, so only faults of
+// processes apply.
 func manualSite(t testing.TB) *Site {
 	env := environ("manual", "LEADER", "b", "DIR", filepath.Join(testbed.TempDir(t), "election"))
 	return &Site{Backend: "manual", TTL: ttl, Bound: bound(0), environ: func(int) []string { return env }, faults: join(processFaults())}
 }
 
-// proxiesFor puts a proxy of its own between each member and each server.
+// proxiesFor puts a proxy between each member and each server.
 func proxiesFor(t testing.TB, addrs ...string) [][]*testbed.Proxy {
 	proxies := make([][]*testbed.Proxy, members)
 	for i := range proxies {
@@ -88,7 +88,7 @@ func proxiesFor(t testing.TB, addrs ...string) [][]*testbed.Proxy {
 	return proxies
 }
 
-// urls are where a member finds the servers.
+// urls returns the addresses at which a member reaches the servers.
 func urls(proxies []*testbed.Proxy, scheme string) string {
 	var list []string
 	for _, p := range proxies {
@@ -97,7 +97,7 @@ func urls(proxies []*testbed.Proxy, scheme string) string {
 	return strings.Join(list, ",")
 }
 
-// greatestTTL is what a row is watched for where a server may have lost writes.
+// greatestTTL is how long a follower observes a row on a server that may have lost writes.
 const greatestTTL = 3 * time.Second
 
 func mysqlSite(t testing.TB, k testbed.Kind) *Site {
@@ -120,7 +120,7 @@ func makeTables(t testing.TB, d *testbed.Database) {
 	d.Exec(t, fmt.Sprintf("UPDATE election_lease SET ttl_us = %d WHERE name = ''", greatestTTL.Microseconds()))
 }
 
-// addSlowDisk adds the fault if strace is there.
+// addSlowDisk adds the fault if strace is installed.
 func addSlowDisk(t testing.TB, site *Site, s server) {
 	if _, err := exec.LookPath("strace"); err != nil {
 		t.Log("NO SLOW FSYNC: strace is missing: run \"make deps\"")
@@ -158,7 +158,7 @@ func zookeeperSite(t testing.TB) *Site {
 	site := &Site{Backend: "zookeeper", TTL: ttl, Bound: bound(ttl), takesOver: true, proxies: proxiesFor(t, z.Addr())}
 	root := "/" + rand.Text()
 	site.environ = func(i int) []string { return zookeeperEnviron(site.proxies[i], root) }
-	// Its transaction log is not synced here, so there is no slow fsync.
+	// The testbed turns off syncs of the transaction log, so there is no slow fsync.
 	site.faults = join(processFaults(), networkFaults(), serverFaults(z), zookeeperAdmin(z.Addr(), root), clockFaults(z))
 	return site
 }

@@ -10,11 +10,11 @@ import (
 	"time"
 )
 
-// Table prints the figures for people.
+// Table returns the figures as a table for a terminal.
 func (f Figures) Table() string {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "backend\tfault\thistories\tfaults\tbit\tviolations\twithout a fence\tgaps\tp50\tp99\tmax\t")
+	fmt.Fprintln(w, "backend\tfault\thistories\tfaults\thit\tviolations\tlate writes\tgaps\tp50\tp99\tmax\t")
 	for _, l := range append(f, f.Totals()...) {
 		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%d\t%d\t%d\t%d\t%s\t%s\t%s\t\n", l.Backend, l.Fault, l.Histories, l.Faults, l.Bites, l.Violations, l.Stale,
 			l.Gaps.Count(), brief(l.Gaps.Quantile(.5)), brief(l.Gaps.Quantile(.99)), brief(l.Gaps.Quantile(1)))
@@ -23,13 +23,13 @@ func (f Figures) Table() string {
 	return b.String()
 }
 
-// The part of a page of docs that the figures are written into.
+// The marks between which WriteInto writes the totals.
 const (
 	figuresBegin = "<!-- written by make chaos -->\n"
 	figuresEnd   = "<!-- until here -->\n"
 )
 
-// WriteInto writes the sums into a page of docs, between two marks.
+// WriteInto writes the totals into a page of docs, between two marks.
 func (f Figures) WriteInto(name string) error {
 	text, err := os.ReadFile(name)
 	if err != nil {
@@ -57,7 +57,7 @@ func (f Figures) WriteInto(name string) error {
 	return os.WriteFile(name, []byte(b.String()), 0o644)
 }
 
-// brief shows a time with three digits.
+// brief formats a time with about three digits.
 func brief(d time.Duration) string {
 	switch {
 	case d == 0:

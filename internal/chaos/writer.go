@@ -27,11 +27,11 @@ import (
 // RoleVariable is the environment variable that makes the test binary a writer.
 const RoleVariable = "CHAOS_ROLE"
 
-// A Role is what a writer is told.
+// A Role describes a writer.
 type Role struct {
 	Process   string   // its name in the history
 	ID        string   // of the candidate
-	Dir       string   // where its journal and its board are
+	Dir       string   // of its journal and its board
 	Environ   []string // the configuration: ELECTION_BACKEND=… and so on
 	Elections []string
 	Resource  string // the socket of the resource
@@ -42,20 +42,20 @@ func (r Role) board() string   { return filepath.Join(r.Dir, r.Process+".board")
 
 const (
 	sampleEvery = time.Millisecond
-	workFor     = 25 * time.Millisecond // between asking Leading and writing; on average
+	workFor     = 25 * time.Millisecond // between Leading and the write, on average
 )
 
-// A writer is a process that campaigns and writes what it is leader to write.
+// A writer is a process that campaigns, and writes to the resource while it leads.
 type writer struct {
 	Role
 	*journal
-	board  *Board
-	seats  []*seat
-	writes atomic.Int64
+	board      *Board
+	candidates []*candidate
+	writes     atomic.Int64
 }
 
-// A seat is its part in one election.
-type seat struct {
+// A candidate is a writer's part in one election.
+type candidate struct {
 	*election.Election
 	writer *writer
 	number int
@@ -65,8 +65,8 @@ type seat struct {
 	final bool
 }
 
-// Campaign is the main function of a writer. It ends when standard input does, or by a
-// SIGTERM. Told "final", it notes its final state.
+// Campaign is the main function of a writer. It ends when standard input ends, or by
+// SIGTERM. When it reads "final", it records its final state.
 func Campaign(text string) error {
 	w := &writer{}
 	if err := json.Unmarshal([]byte(text), &w.Role); err != nil {
@@ -91,7 +91,7 @@ func Campaign(text string) error {
 		return err
 	}
 	c.Election.ID = w.ID
-	m, err := election.New(w.listen(b), &c.Election)
+	m, err := election.New(w.recordCalls(b), &c.Election)
 	if err != nil {
 		return err
 	}
@@ -101,7 +101,7 @@ func Campaign(text string) error {
 		}
 	}
 	go w.sample()
-	for _, s := range w.seats {
+	for _, s := range w.candidates {
 		if err := s.Lead(s.lead); err != nil {
 			return err
 		}
@@ -110,11 +110,11 @@ func Campaign(text string) error {
 		lines := bufio.NewScanner(os.Stdin)
 		for lines.Scan() {
 			if lines.Text() == "final" {
-				w.finish()
+				w.noteFinalStates()
 				fmt.Println("noted")
 			}
 		}
-		os.Exit(1) // the harness is gone
+		os.Exit(1) // the harness has ended
 	}()
 	<-ctx.Done()
 	end, cancel := context.WithTimeout(context.Background(), 10*time.Second)
@@ -122,9 +122,9 @@ func Campaign(text string) error {
 	return m.Close(end)
 }
 
-// listen puts a wire in front of the backend that notes all calls.
-func (w *writer) listen(b backend.Backend) backend.Backend {
-	offset := Now() // not after the wire's own zero: what is noted as sent was sent then or later
+// recordCalls wraps the backend to record all calls.
+func (w *writer) recordCalls(b backend.Backend) backend.Backend {
+	offset := Now() // before the wire's zero, so that no call is sent earlier than recorded
 	wire := conformance.Wrap(b)
 	wire.Decide(func(c conformance.Call) conformance.Fate {
 		switch c.Method {
@@ -167,7 +167,7 @@ func (w *writer) listen(b backend.Backend) backend.Backend {
 	return wire
 }
 
-// outcome says how item i of a call ended.
+// outcome returns how item i of a call ended.
 func outcome(c conformance.Call, i int) string {
 	switch {
 	case i < len(c.Outcomes) && c.Outcomes[i] == backend.Granted:
@@ -180,14 +180,14 @@ func outcome(c conformance.Call, i int) string {
 	return ok
 }
 
-// join joins an election and notes what is told about it.
+// join joins an election and records its events.
 func (w *writer) join(m *election.Manager, number int, name string) error {
 	e, err := m.Join(name)
 	if err != nil {
 		return err
 	}
-	s := &seat{Election: e, writer: w, number: number}
-	w.seats = append(w.seats, s)
+	s := &candidate{Election: e, writer: w, number: number}
+	w.candidates = append(w.candidates, s)
 	e.Watch(func(ev election.Event) {
 		at := Now()
 		s.mu.Lock()
@@ -208,7 +208,7 @@ func (w *writer) join(m *election.Manager, number int, name string) error {
 	return nil
 }
 
-// sample looks at what is believed, as long as the process lives.
+// sample records the beliefs for as long as the process lives.
 func (w *writer) sample() {
 	tick := time.NewTicker(sampleEvery)
 	defer tick.Stop()
@@ -216,9 +216,9 @@ func (w *writer) sample() {
 		term     uint64
 		from, to time.Duration
 	}
-	leaderships := make([]leadership, len(w.seats))
+	leaderships := make([]leadership, len(w.candidates))
 	for range tick.C {
-		for i, s := range w.seats {
+		for i, s := range w.candidates {
 			before := Now()
 			l := s.Leadership()
 			after := Now()
@@ -243,9 +243,9 @@ func (w *writer) sample() {
 	}
 }
 
-// lead writes as long as it leads. It looks before it works and not after, as
-// programs do: what it writes then may be late, and the fence is for that.
-func (s *seat) lead(ctx context.Context, lead *election.Leadership) error {
+// lead writes while it leads. Like most programs, it calls Leading before the work and not
+// after it. So a write may be late, and then the fence must refuse it.
+func (s *candidate) lead(ctx context.Context, lead *election.Leadership) error {
 	w, began := s.writer, Now()
 	w.note(Line{Entry: conformance.Entry{Kind: Running, Election: s.Name(), Term: lead.Term, From: began, To: began}})
 	defer func() {
@@ -283,18 +283,18 @@ func (s *seat) lead(ctx context.Context, lead *election.Leadership) error {
 	return nil
 }
 
-// finish notes the final states, which are those that watchers were told last, and
-// notes nothing after that.
-func (w *writer) finish() {
+// noteFinalStates records the final states, once they agree with the last events that
+// watchers received. After that it records no more events.
+func (w *writer) noteFinalStates() {
 	limit := time.After(time.Minute)
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
-	for _, s := range w.seats {
+	for _, s := range w.candidates {
 		for waiting := true; waiting; {
 			s.mu.Lock()
 			c := s.Current()
 			same := c.Kind == s.told.Kind && c.Leader.Nonce == s.told.Leader.Nonce && (c.Kind != election.Elected || c.Term == s.told.Term)
-			if !same { // an event is on its way, or was lost
+			if !same { // an event is pending, or was lost
 				s.mu.Unlock()
 				select {
 				case <-tick.C:

@@ -1,11 +1,11 @@
-// Package local is the socket through which "elect resign", "pause" and "resume" reach
-// one process of this machine. What concerns one process never goes through the store:
-// it is HTTP over a unix socket of mode 0600, in a directory that only its owner can
-// enter. Who may connect may also kill the process.
+// Package local serves the socket through which "elect resign", "pause" and "resume"
+// reach one process on this machine. Commands for one process never go through the store.
+// They use HTTP over a unix socket of mode 0600, in a directory that only its owner can
+// enter. A user who may connect may also kill the process.
 //
-//	GET  /elections                 [{"election": …, "id": …, "pid": …, "leading": …, …}]
-//	                                or one of them: election=NAME
-//	POST /elections/NAME/resign     when it is done, the state afterwards
+//	GET  /elections                 [{"election": …, "id": …, "pid": …, "leading": …, …}];
+//	                                with election=NAME only that election
+//	POST /elections/NAME/resign     resigns, and returns the new state
 //	POST /elections/NAME/pause
 //	POST /elections/NAME/resume
 package local
@@ -22,7 +22,7 @@ import (
 	"time"
 )
 
-// A State is one election of one process.
+// A State is the state of one election in one process.
 type State struct {
 	Election string `json:"election"`
 	ID       string `json:"id"`
@@ -30,23 +30,25 @@ type State struct {
 	Leading  bool   `json:"leading"`
 	Paused   bool   `json:"paused"`
 	Term     uint64 `json:"term,omitempty,string"` // of this process's leadership
-	Command  int    `json:"command,omitempty"`     // the process of elect run's command, if it runs
+	Command  int    `json:"command,omitempty"`     // the pid of elect run's command, if it runs
 
-	// Of elect run alone: how long its command has to end, and an unreleased lease to run.
+	// Only for elect run: how long its command may take to end, and after how long a lease
+	// that was not released expires.
 	StopTimeout float64 `json:"stop_timeout_seconds,omitempty"`
 	TTL         float64 `json:"ttl_seconds,omitempty"`
 }
 
-// A Program is what a socket speaks for.
+// A Program is the process behind a socket.
 type Program interface {
-	// States returns the elections in which it takes part.
+	// States returns the elections in which the process takes part.
 	States() []State
-	// Do carries out "resign", "pause" or "resume" in one of them, and returns when it
-	// is done.
+	// Do carries out "resign", "pause" or "resume" in one election, and returns when
+	// that is done.
 	Do(ctx context.Context, election, what string) error
 }
 
-// Dir is where sockets are. It is made if need be, and must be this user's alone.
+// Dir returns the directory of sockets, and creates it if needed. Only this user may be
+// able to enter it.
 func Dir() (string, error) {
 	dir := filepath.Join(os.TempDir(), fmt.Sprintf("elect-%d", os.Geteuid()))
 	if run := os.Getenv("XDG_RUNTIME_DIR"); run != "" {
@@ -60,14 +62,14 @@ func Dir() (string, error) {
 	return dir, checkPrivate(dir)
 }
 
-// A Server is a socket that is served.
+// A Server serves a socket.
 type Server struct {
 	Path   string
 	server *http.Server
 	ended  chan error
 }
 
-// Serve serves p on a socket at path; "": PID.sock in [Dir].
+// Serve serves p on a socket at path. An empty path means PID.sock in [Dir].
 func Serve(path string, p Program) (*Server, error) {
 	if path == "" {
 		dir, err := Dir()
@@ -85,10 +87,10 @@ func Serve(path string, p Program) (*Server, error) {
 	return s, nil
 }
 
-// Ended has an error if the socket cannot be served any more.
+// Ended receives an error when the server stops.
 func (s *Server) Ended() <-chan error { return s.ended }
 
-// Close ends what is under way and removes the socket.
+// Close aborts requests and removes the socket.
 func (s *Server) Close() {
 	s.server.Close()
 	os.Remove(s.Path)
@@ -120,7 +122,7 @@ func handler(p Program) http.Handler {
 				return
 			}
 		}
-		http.NotFound(w, r) // it was left meanwhile
+		http.NotFound(w, r) // the process has left the election meanwhile
 	})
 	return mux
 }

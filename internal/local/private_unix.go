@@ -11,7 +11,7 @@ import (
 	"syscall"
 )
 
-// checkPrivate reports that others than this user can enter a directory.
+// checkPrivate returns an error if other users can enter a directory.
 func checkPrivate(dir string) error {
 	st, err := os.Lstat(dir)
 	if err != nil {
@@ -19,18 +19,18 @@ func checkPrivate(dir string) error {
 	}
 	sys, ok := st.Sys().(*syscall.Stat_t)
 	if !st.IsDir() || st.Mode().Perm()&0o077 != 0 || !ok || int(sys.Uid) != os.Geteuid() {
-		return fmt.Errorf("%s must be a directory of user %d that nobody else can enter (mode 0700); it has mode %v", dir, os.Geteuid(), st.Mode())
+		return fmt.Errorf("%s must be a directory that only user %d can enter (mode 0700); it has mode %v", dir, os.Geteuid(), st.Mode())
 	}
 	return nil
 }
 
-// listenPrivate listens on a unix socket that only this user can open. Its directory
-// is made if it is not there, for this user alone. The socket is made under another name in a directory of its own, so that nobody can connect before
-// its mode is set.
+// listenPrivate listens on a unix socket that only this user can open. It creates the
+// socket's directory if needed, for this user only. It creates the socket under another
+// name in a private directory, so that no other user can connect before its mode is set.
 func listenPrivate(path string) (net.Listener, error) {
 	if st, err := os.Lstat(path); err == nil {
 		if st.Mode()&os.ModeSocket == 0 {
-			return nil, fmt.Errorf("%s is there and is not a socket", path)
+			return nil, fmt.Errorf("%s exists and is not a socket", path)
 		}
 		if c, err := net.Dial("unix", path); err == nil {
 			c.Close()

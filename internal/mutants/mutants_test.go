@@ -1,7 +1,7 @@
-// Package mutants tries cores that are broken on purpose: each must be found by the
-// check that is there to find it. (Broken backends are in package conformance.)
-// A mutant is a replacement in a file of package election, made with go test
-// -overlay: the tree is never touched.
+// Package mutants breaks package election on purpose: the check for each rule must
+// find each mutant. (Broken backends are in package conformance.)
+// A mutant replaces text in a file of package election. "go test -overlay" applies it,
+// so the source tree is never changed.
 package mutants
 
 import (
@@ -19,30 +19,30 @@ import (
 )
 
 var (
-	all  = flag.Bool("mutants.all", false, "try all mutants, and not only some of them")
-	only = flag.String("mutants.only", "", "try those with this in their names")
+	all  = flag.Bool("mutants.all", false, "try all mutants, not only some")
+	only = flag.String("mutants.only", "", "try only mutants whose names contain this")
 )
 
-// A mutant is one mistake, and who must find it.
+// A mutant is one mistake, with the check that must find it.
 type mutant struct {
 	name     string
 	file     string // in package election
-	old, new string // old must be there exactly once, or the table has rotted
-	rule     string // what the failing check says, or the test that fails
+	old, new string // old must occur exactly once, or the table is out of date
+	rule     string // text in the output of the failing check
 	check    check
 }
 
-// A check is what a mutant is tried on: tests of a package, without cgo and race
-// detector, for speed.
+// A check runs tests of a package against a mutant, without the race detector, for
+// speed.
 type check struct {
 	pkg, run string
 	args     []string
 }
 
-// simulation runs worlds of all kinds.
+// simulation runs the simulation with faults of all kinds.
 var simulation = check{"./election", "TestSimulation$", []string{"-sim.hours=140"}}
 
-// core runs one test of the core.
+// core runs one test of package election.
 func core(test string) check { return check{"./election", "^" + test + "$", nil} }
 
 // suite runs one case of the conformance suite, on memory.
@@ -50,11 +50,11 @@ func suite(title string) check {
 	return check{"./backend/memory", "TestConformance/pushed/cases/" + strings.ReplaceAll(title, " ", "_"), nil}
 }
 
-// some is how many mutants are passed over for one that is tried by default.
+// some: by default, one of so many mutants is tried.
 const some = 6
 
 func TestEachBrokenCoreIsFound(t *testing.T) {
-	testbed.Full(t, "builds and breaks the core many times")
+	testbed.Full(t, "builds many mutants of the core")
 	names := map[string]bool{}
 	tried, killed := 0, 0
 	for i, m := range mutants {
@@ -81,7 +81,7 @@ func TestEachBrokenCoreIsFound(t *testing.T) {
 	fmt.Printf("%d/%d broken cores killed\n", killed, tried)
 }
 
-// overlay writes the broken file beside a description for the go command.
+// overlay writes the broken file, and the overlay file for the go command.
 func (m mutant) overlay(dir string) (path string, err error) {
 	file, err := filepath.Abs(filepath.Join("..", "..", "election", m.file))
 	if err != nil {
@@ -92,7 +92,7 @@ func (m mutant) overlay(dir string) (path string, err error) {
 		return "", err
 	}
 	if n := strings.Count(string(text), m.old); n != 1 {
-		return "", fmt.Errorf("%s has this %d times, want once; keep the table up to date:\n%s", m.file, n, m.old)
+		return "", fmt.Errorf("%s contains this %d times, want once; update the table of mutants:\n%s", m.file, n, m.old)
 	}
 	broken := filepath.Join(dir, m.file)
 	if err := os.WriteFile(broken, []byte(strings.Replace(string(text), m.old, m.new, 1)), 0o600); err != nil {
@@ -106,8 +106,7 @@ func (m mutant) overlay(dir string) (path string, err error) {
 	return path, os.WriteFile(path, replace, 0o600)
 }
 
-// try returns an error if the check passes, or fails for another reason than the
-// rule.
+// try returns an error if the check passes, or if it fails for another reason than the rule.
 func (m mutant) try(t *testing.T, overlay string) error {
 	args := append([]string{"test", "-vet=off", "-count=1", "-timeout=20m", "-overlay", overlay, "-run", m.check.run, m.check.pkg}, m.check.args...)
 	cmd := exec.CommandContext(t.Context(), "go", args...)

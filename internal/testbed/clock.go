@@ -8,12 +8,12 @@ import (
 	"time"
 )
 
-// Step moves the server's clock by d, forwards or backwards, while it runs.
-// Steps add up, and last through a restart. The server must have been started
-// with Clock. Its monotonic clock, by which it waits, is left alone.
+// Step moves the wall clock of a running server by d, forwards or backwards.
+// Steps add up and survive a restart. The server must have been started with
+// Clock. Step leaves the monotonic clock alone, by which the server waits.
 func (s *Server) Step(t testing.TB, d time.Duration) {
 	t.Helper()
-	s.own(t, "Step")
+	s.requireOwn(t, "Step")
 	if !s.options.Clock {
 		t.Fatal("testbed: Step: start the server with Clock")
 	}
@@ -33,7 +33,7 @@ func (s *Server) clockEnv() []string { return clockEnv(s.program.faketime, s.clo
 // been started with Clock.
 func (z *ZooKeeperServer) Step(t testing.TB, d time.Duration) {
 	t.Helper()
-	z.alive(t, "Step")
+	z.requireRunning(t, "Step")
 	if z.clock == "" {
 		t.Fatal("testbed: Step: start the server with Clock")
 	}
@@ -43,8 +43,8 @@ func (z *ZooKeeperServer) Step(t testing.TB, d time.Duration) {
 	}
 }
 
-// writeClock says in a file how far the clock is off. The file is replaced as
-// a whole: the server reads it at every look at the clock.
+// writeClock writes the clock's offset into a file. It replaces the file
+// atomically, because the server reads it each time it reads its clock.
 func writeClock(name string, offset time.Duration) error {
 	text := fmt.Sprintf("%+.6f\n", offset.Seconds())
 	next := name + "-new"
@@ -54,15 +54,15 @@ func writeClock(name string, offset time.Duration) error {
 	return os.Rename(next, name)
 }
 
-// clockEnv has a program look at that file, by the library that fakes its clock.
+// clockEnv makes a program load the library that fakes its clock from that file.
 func clockEnv(library, file string) []string {
 	return []string{
 		"LD_PRELOAD=" + library,
 		"FAKETIME_TIMESTAMP_FILE=" + file,
 		"FAKETIME_NO_CACHE=1",
 		"FAKETIME_DONT_FAKE_MONOTONIC=1",
-		// By default the library tinkers with waits on the monotonic clock.
-		// MySQL then spins on two cores and takes ten seconds to start.
+		// By default the library changes waits on the monotonic clock. With
+		// that, MySQL spins on two cores and takes ten seconds to start.
 		"FAKETIME_FORCE_MONOTONIC_FIX=0",
 	}
 }

@@ -20,21 +20,21 @@ import (
 	"time"
 )
 
-// ConsulOptions say what Consul agent to start. The zero value is a single
-// server without TLS and rights.
+// ConsulOptions describe a Consul agent to start. The zero value is a single
+// server without TLS and ACLs.
 type ConsulOptions struct {
-	// TLS makes the agent speak HTTPS, with a certificate of an authority of its
-	// own; see [ConsulAgent.TLSConfig].
+	// TLS makes the agent speak HTTPS, with a certificate from a new authority;
+	// see [ConsulAgent.TLSConfig].
 	TLS bool
 
-	// ClientCerts makes it want a certificate of that authority from each client; see
-	// [ConsulAgent.ClientFiles]. It goes with TLS.
+	// ClientCerts requires a certificate of that authority from each client; see
+	// [ConsulAgent.ClientFiles]. It needs TLS.
 	ClientCerts bool
 
-	// ACL denies everything to who has no token; see [ConsulAgent.AdminToken].
+	// ACL denies all requests without a token; see [ConsulAgent.AdminToken].
 	ACL bool
 
-	// SessionTTLMin is the least TTL of a session. Default: what Consul has, 10 s.
+	// SessionTTLMin is the least TTL of a session. Default: Consul's, 10 s.
 	SessionTTLMin time.Duration
 }
 
@@ -42,34 +42,33 @@ type ConsulOptions struct {
 type ConsulAgent struct {
 	*Daemon
 	ca    *authority
-	own   []tls.Certificate // that the tests have, where it wants one
+	own   []tls.Certificate // of the tests, with ClientCerts
 	token string
 }
 
-// consulToken is the token of the administrator, where there are rights.
+// consulToken is the token of the administrator, with ACL.
 const consulToken = "0f0e0d0c-0b0a-0908-0706-050403020100"
 
-// StartConsul starts a single server that belongs to this test and is gone after
-// it. With ELECTION_TEST_CONSUL_ADDR set, tests that need one of their own are
-// skipped.
+// StartConsul starts a single server for this test and stops it after the test.
+// With ELECTION_TEST_CONSUL_ADDR set it skips the test.
 func StartConsul(t testing.TB, o ConsulOptions) *ConsulAgent {
 	t.Helper()
-	Full(t, "starts a server of its own")
+	Full(t, "starts its own server")
 	if os.Getenv(Consul.variable()) != "" {
-		t.Skipf("this test needs a Consul that it starts itself, but %s names one that is already there", Consul.variable())
+		t.Skipf("this test starts its own Consul, but %s names a running one", Consul.variable())
 	}
 	a, err := startConsul(o)
 	if err != nil {
 		unavailable(t, err)
 	}
-	used(t, "Consul "+a.Version())
-	owned(t, a.Daemon)
+	recordServer(t, "Consul "+a.Version())
+	endWithTest(t, a.Daemon)
 	return a
 }
 
-// SharedConsul returns the one server that all tests of the binary share, or the
-// one that ELECTION_TEST_CONSUL_ADDR names. It must not be tormented. Take a
-// prefix of your own on it. Sessions may be as short as a second.
+// SharedConsul returns the server that all tests of the binary share, or the one
+// that ELECTION_TEST_CONSUL_ADDR names. Tests must not inject faults into it. Each
+// takes its own prefix. Sessions may be as short as a second.
 func SharedConsul(t testing.TB) *ConsulAgent {
 	t.Helper()
 	contract(t)
@@ -77,7 +76,7 @@ func SharedConsul(t testing.TB) *ConsulAgent {
 	if err != nil {
 		unavailable(t, err)
 	}
-	used(t, "Consul "+cmp.Or(a.Version(), "that is already there"))
+	recordServer(t, "Consul "+cmp.Or(a.Version(), "(already running)"))
 	return a
 }
 
@@ -92,13 +91,13 @@ var sharedConsul = sync.OnceValues(func() (*ConsulAgent, error) {
 	return a, err
 })
 
-// StartConsulCluster starts n servers in the hosts of net, which belong to this
-// test. All of them answer clients when it returns.
+// StartConsulCluster starts n servers for this test on the hosts of network. All of
+// them answer clients when it returns.
 func StartConsulCluster(t testing.TB, network *Network, n int) []*ConsulAgent {
 	t.Helper()
 	Full(t, "starts a cluster")
 	if os.Getenv(Consul.variable()) != "" {
-		t.Skipf("this test needs a Consul that it starts itself, but %s names one that is already there", Consul.variable())
+		t.Skipf("this test starts its own Consul, but %s names a running one", Consul.variable())
 	}
 	var agents []*ConsulAgent
 	var peers []string
@@ -112,14 +111,14 @@ func StartConsulCluster(t testing.TB, network *Network, n int) []*ConsulAgent {
 			unavailable(t, err)
 		}
 		agents = append(agents, a)
-		owned(t, a.Daemon)
+		endWithTest(t, a.Daemon)
 	}
 	for _, a := range agents {
 		if err := a.await(); err != nil {
 			t.Fatalf("testbed: %v", err)
 		}
 	}
-	used(t, fmt.Sprintf("Consul %s, %d servers", agents[0].Version(), n))
+	recordServer(t, fmt.Sprintf("Consul %s, %d servers", agents[0].Version(), n))
 	return agents
 }
 
@@ -135,8 +134,7 @@ func startConsul(o ConsulOptions) (*ConsulAgent, error) {
 	return a, nil
 }
 
-// newConsul launches a server: on its own, or as one of those with these
-// addresses.
+// newConsul launches a server: a single one, or one of the servers with these addresses.
 func newConsul(o ConsulOptions, host *Host, peers []string) (*ConsulAgent, error) {
 	program, version, err := findConsul()
 	if err != nil {
@@ -154,12 +152,11 @@ func newConsul(o ConsulOptions, host *Host, peers []string) (*ConsulAgent, error
 		}
 	}
 	bind, client, name := "127.0.0.1", "127.0.0.1", "node"
-	if host != nil { // alone on its host, and its peers must know where
+	if host != nil { // fixed ports, because its peers must know them
 		port = [4]int{8500, 8300, 8301, 8501}
 		bind, client = host.PeerIP(), host.IP()
 		name = "node" + strconv.Itoa(slices.Index(peers, bind)+1)
 	}
-	ports := map[string]int{"http": port[0], "server": port[1], "serf_lan": port[2], "https": -1, "dns": -1, "grpc": -1, "grpc_tls": -1, "serf_wan": -1}
 	config := map[string]any{
 		"server": true, "bootstrap_expect": max(len(peers), 1), "retry_join": peers, "retry_interval": "1s",
 		"data_dir": filepath.Join(dir, "data"), "node_name": name, "bind_addr": bind, "client_addr": client,
@@ -169,35 +166,11 @@ func newConsul(o ConsulOptions, host *Host, peers []string) (*ConsulAgent, error
 		"limits":               map[string]any{"http_max_conns_per_client": 10000}, // all test processes have one address
 		"disable_update_check": true, "skip_leave_on_interrupt": true, "leave_on_terminate": false,
 		"telemetry": map[string]any{"prometheus_retention_time": "1h", "disable_hostname": true},
-		"log_level": "INFO", "ports": ports,
+		"log_level": "INFO",
+		"ports":     map[string]int{"http": port[0], "server": port[1], "serf_lan": port[2], "https": -1, "dns": -1, "grpc": -1, "grpc_tls": -1, "serf_wan": -1},
 	}
-	if o.SessionTTLMin > 0 {
-		config["session_ttl_min"] = o.SessionTTLMin.String()
-	}
-	if o.ACL {
-		a.token = consulToken
-		config["acl"] = map[string]any{"enabled": true, "default_policy": "deny", "tokens": map[string]any{"initial_management": consulToken}}
-	}
-	if o.TLS {
-		if a.ca, err = newAuthority(dir); err != nil {
-			return nil, err
-		}
-		ports["http"], ports["https"] = -1, port[0]
-		config["tls"] = map[string]any{"https": map[string]any{
-			"ca_file": filepath.Join(dir, "ca.pem"), "cert_file": filepath.Join(dir, "server-cert.pem"), "key_file": filepath.Join(dir, "server-key.pem"),
-			"verify_incoming": o.ClientCerts,
-		}}
-	}
-	if o.ClientCerts {
-		cert, key, err := a.ca.client(dir, "tests")
-		if err != nil {
-			return nil, err
-		}
-		pair, err := tls.LoadX509KeyPair(cert, key)
-		if err != nil {
-			return nil, err
-		}
-		a.own = append(a.own, pair)
+	if err := a.configure(o, dir, config); err != nil {
+		return nil, err
 	}
 	text, err := json.Marshal(config)
 	if err != nil {
@@ -214,8 +187,42 @@ func newConsul(o ConsulOptions, host *Host, peers []string) (*ConsulAgent, error
 	return a, err
 }
 
-// findConsul looks for the program that "make deps" builds, the newest if there
-// are several.
+// configure adds session limits, ACLs and TLS to the configuration. With TLS the HTTPS
+// port replaces the HTTP port.
+func (a *ConsulAgent) configure(o ConsulOptions, dir string, config map[string]any) (err error) {
+	if o.SessionTTLMin > 0 {
+		config["session_ttl_min"] = o.SessionTTLMin.String()
+	}
+	if o.ACL {
+		a.token = consulToken
+		config["acl"] = map[string]any{"enabled": true, "default_policy": "deny", "tokens": map[string]any{"initial_management": consulToken}}
+	}
+	if o.TLS {
+		if a.ca, err = newAuthority(dir); err != nil {
+			return err
+		}
+		ports := config["ports"].(map[string]int)
+		ports["http"], ports["https"] = -1, ports["http"]
+		config["tls"] = map[string]any{"https": map[string]any{
+			"ca_file": filepath.Join(dir, "ca.pem"), "cert_file": filepath.Join(dir, "server-cert.pem"), "key_file": filepath.Join(dir, "server-key.pem"),
+			"verify_incoming": o.ClientCerts,
+		}}
+	}
+	if o.ClientCerts {
+		cert, key, err := a.ca.client(dir, "tests")
+		if err != nil {
+			return err
+		}
+		pair, err := tls.LoadX509KeyPair(cert, key)
+		if err != nil {
+			return err
+		}
+		a.own = append(a.own, pair)
+	}
+	return nil
+}
+
+// findConsul finds the newest program that "make deps" has built.
 func findConsul() (program, version string, err error) {
 	cache, err := cacheDir()
 	if err != nil {
@@ -223,13 +230,13 @@ func findConsul() (program, version string, err error) {
 	}
 	found, _ := filepath.Glob(filepath.Join(cache, "consul-v*", "consul"))
 	if len(found) == 0 {
-		return "", "", &missing{Consul, "Consul", "it builds it from internal/tools/consul"}
+		return "", "", &missing{Consul, "Consul", "built from internal/tools/consul"}
 	}
 	program = found[len(found)-1]
 	return program, strings.TrimPrefix(filepath.Base(filepath.Dir(program)), "consul-v"), nil
 }
 
-// ready asks whether there is a leader that answers consistent readings.
+// ready returns nil if the cluster has a leader that answers consistent reads.
 func (a *ConsulAgent) ready(ctx context.Context) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, a.URL()+"/v1/kv/ready?consistent", nil)
 	if err != nil {
@@ -255,19 +262,19 @@ func (a *ConsulAgent) URL() string {
 		return "https://" + a.Addr()
 	}
 	if u, err := url.Parse(a.Addr()); err == nil && u.Host != "" {
-		return a.Addr() // as the environment names it
+		return a.Addr() // the environment variable has a URL
 	}
 	return "http://" + a.Addr()
 }
 
-// AdminToken is the administrator's token, or empty if there are no rights.
+// AdminToken is the administrator's token, or empty without ACL.
 func (a *ConsulAgent) AdminToken() string { return a.token }
 
-// CAFile is the file with the authority that signed the agent's certificate.
+// CAFile is the file with the certificate of the agent's authority.
 func (a *ConsulAgent) CAFile() string { return filepath.Join(a.Dir(), "ca.pem") }
 
-// ClientFiles makes a certificate for a client of that name, and returns the files
-// with it and its key.
+// ClientFiles makes a certificate for a client of that name, and returns the files of
+// the certificate and its key.
 func (a *ConsulAgent) ClientFiles(t testing.TB, name string) (cert, key string) {
 	t.Helper()
 	cert, key, err := a.ca.client(t.TempDir(), name)
@@ -277,8 +284,8 @@ func (a *ConsulAgent) ClientFiles(t testing.TB, name string) (cert, key string) 
 	return cert, key
 }
 
-// TLSConfig is what a client needs to trust the agent, and to be trusted if that
-// takes a certificate; nil if it has no TLS.
+// TLSConfig makes a client trust the agent, and has a client certificate with
+// ClientCerts. It is nil without TLS.
 func (a *ConsulAgent) TLSConfig() *tls.Config {
 	if a.ca == nil {
 		return nil
@@ -288,7 +295,7 @@ func (a *ConsulAgent) TLSConfig() *tls.Config {
 	return config
 }
 
-// IsLeader reports whether this server leads the cluster, by its own account.
+// IsLeader reports whether this server says that it leads the cluster.
 func (a *ConsulAgent) IsLeader(t testing.TB) bool {
 	t.Helper()
 	client := http.Client{Timeout: 2 * time.Second, Transport: &http.Transport{TLSClientConfig: a.TLSConfig(), DisableKeepAlives: true}}

@@ -21,9 +21,9 @@ func TestConsulAnswersAndComesBack(t *testing.T) {
 	}
 }
 
-// Three servers have one leader; cut off from the others, it ceases to be one
-// and another takes over.
-func TestAConsulClusterReplacesALeaderThatIsCutOff(t *testing.T) {
+// When the leader of three servers is cut off from the others, it stops leading and
+// another server takes over.
+func TestConsulReplacesALeaderThatIsCutOff(t *testing.T) {
 	net := NewNetwork(t, 3)
 	agents := StartConsulCluster(t, net, 3)
 	leader := func(except int) int {
@@ -39,7 +39,7 @@ func TestAConsulClusterReplacesALeaderThatIsCutOff(t *testing.T) {
 				}
 			}
 			if found < 0 {
-				return fmt.Errorf("nobody leads")
+				return fmt.Errorf("no server leads")
 			}
 			return nil
 		})

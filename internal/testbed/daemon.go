@@ -15,29 +15,29 @@ import (
 type daemonOptions struct {
 	kind    Kind
 	version string
-	addr    string // where clients reach it
+	addr    string // for clients
 	command []string
 	env     []string // added to the environment
-	host    *Host    // where it runs; nil: here
-	dir     string   // its own; see newDir
+	host    *Host    // where it runs; nil: this machine
+	dir     string   // see newDir
 
-	// ready returns nil once the server answers. It is asked many times.
+	// ready returns nil once the server answers. It is called many times.
 	ready func(ctx context.Context) error
 }
 
-// A Daemon is one process of a server that is no SQL database. A server with
-// several nodes has one for each. Its methods are for one goroutine at a time,
-// but Addr, Dir, Kind and Version are for any.
+// A Daemon is one process of a server that is not a SQL database. A cluster has one
+// for each node. Its methods are for one goroutine at a time, except Addr, Dir, Kind
+// and Version.
 type Daemon struct {
 	options daemonOptions
-	shared  bool // all tests of the binary use it: torments are refused
+	shared  bool // all tests of the binary use it, so it refuses faults
 
 	mu      sync.Mutex
-	process *process // nil: never started here
+	process *process // nil: the testbed did not start it
 }
 
 // newDir makes a directory for the data, the configuration and the log of one
-// daemon. It goes when the test binary ends, or with Daemon.remove.
+// daemon. Daemon.remove, or the end of the test binary, removes it.
 func newDir() (string, error) {
 	root, err := scratch()
 	if err != nil {
@@ -46,8 +46,8 @@ func newDir() (string, error) {
 	return os.MkdirTemp(root, "")
 }
 
-// launch starts a daemon without waiting until it answers, so that the nodes of
-// a cluster, which need each other for that, can all be started first.
+// launch starts a daemon without waiting until it answers. The nodes of a cluster
+// answer only after all of them have been started.
 func launch(o daemonOptions) (*Daemon, error) {
 	d := &Daemon{options: o}
 	return d, d.spawn()
@@ -83,8 +83,8 @@ func (d *Daemon) await() error {
 	})
 }
 
-// owned makes the daemons end with the test, and show what they wrote if it fails.
-func owned(t testing.TB, daemons ...*Daemon) {
+// endWithTest stops the daemons at the end of the test, and logs their output if it failed.
+func endWithTest(t testing.TB, daemons ...*Daemon) {
 	t.Cleanup(func() {
 		for _, d := range daemons {
 			if t.Failed() {
@@ -95,7 +95,7 @@ func owned(t testing.TB, daemons ...*Daemon) {
 	})
 }
 
-// remove ends the daemon for good and removes its data.
+// remove kills the daemon and removes its data.
 func (d *Daemon) remove() {
 	if p := d.running(); p != nil {
 		p.kill()
@@ -108,7 +108,7 @@ func (d *Daemon) remove() {
 // Kind returns the kind of server.
 func (d *Daemon) Kind() Kind { return d.options.kind }
 
-// Version returns the server's own words, such as "3.7.3".
+// Version returns the server's version as it prints it, such as "3.7.3".
 func (d *Daemon) Version() string { return d.options.version }
 
 // Addr returns the host and port for clients. A restart does not change it.
@@ -135,7 +135,7 @@ func (d *Daemon) Proxy(t testing.TB) *Proxy {
 	return NewProxy(t, d.options.addr)
 }
 
-// running returns the process, or nil if it was never started here or has ended.
+// running returns the process, or nil if it has ended or the testbed did not start it.
 func (d *Daemon) running() *process {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -145,11 +145,12 @@ func (d *Daemon) running() *process {
 	return d.process
 }
 
-// alive returns the process of a daemon that may be tormented.
-func (d *Daemon) alive(t testing.TB, what string) *process {
+// requireRunning returns the process, and fails the test if the daemon is shared or not
+// running.
+func (d *Daemon) requireRunning(t testing.TB, what string) *process {
 	t.Helper()
 	if d.shared {
-		t.Fatalf("testbed: %s on a shared server: others are using it; start one", what)
+		t.Fatalf("testbed: %s on a shared server, which other tests use: start one", what)
 	}
 	p := d.running()
 	if p == nil {
@@ -158,25 +159,25 @@ func (d *Daemon) alive(t testing.TB, what string) *process {
 	return p
 }
 
-// Running reports whether the process is there, stopped or not.
+// Running reports whether the process exists, stopped or not.
 func (d *Daemon) Running() bool { return d.running() != nil }
 
 // Pid returns the id of the daemon's process.
 func (d *Daemon) Pid(t testing.TB) int {
 	t.Helper()
-	return d.alive(t, "Pid").pid()
+	return d.requireRunning(t, "Pid").pid()
 }
 
 // Kill kills the daemon at once, as kill -9 does.
 func (d *Daemon) Kill(t testing.TB) {
 	t.Helper()
-	d.alive(t, "Kill").kill()
+	d.requireRunning(t, "Kill").kill()
 }
 
-// Terminate shuts the daemon down in order and waits until it is gone.
+// Terminate sends SIGTERM and waits until the daemon has ended.
 func (d *Daemon) Terminate(t testing.TB) {
 	t.Helper()
-	if err := d.alive(t, "Terminate").terminate(endLimit); err != nil {
+	if err := d.requireRunning(t, "Terminate").terminate(endLimit); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -197,19 +198,19 @@ func (d *Daemon) Start(t testing.TB) {
 	}
 }
 
-// Stop freezes the daemon with SIGSTOP. Connections stay open, new ones are
-// accepted by the kernel, and nobody answers.
+// Stop freezes the daemon with SIGSTOP. Connections stay open, the kernel accepts
+// new ones, and no request is answered.
 func (d *Daemon) Stop(t testing.TB) {
 	t.Helper()
-	if err := d.alive(t, "Stop").pause(true); err != nil {
+	if err := d.requireRunning(t, "Stop").pause(true); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// Continue lets a frozen daemon go on where it was.
+// Continue resumes a frozen daemon.
 func (d *Daemon) Continue(t testing.TB) {
 	t.Helper()
-	if err := d.alive(t, "Continue").pause(false); err != nil {
+	if err := d.requireRunning(t, "Continue").pause(false); err != nil {
 		t.Fatal(err)
 	}
 }

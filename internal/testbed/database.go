@@ -15,17 +15,17 @@ import (
 type Database struct {
 	Name string
 
-	// User is an ordinary user, who may SELECT, INSERT and UPDATE in this
-	// database and nothing else. Use a Clone to change it.
+	// User is an ordinary user, who may only SELECT, INSERT and UPDATE in this
+	// database. Use a Clone to change it.
 	User *mysql.Config
 
-	// Admin is the administrator, with this database chosen.
+	// Admin is the administrator, connected to this database.
 	Admin *mysql.Config
 
 	server *Server
 }
 
-// Database makes a fresh database and a user for it, both for this test only.
+// Database creates a fresh database and a user for this test only.
 func (s *Server) Database(t testing.TB) *Database {
 	t.Helper()
 	d := &Database{Name: "test_" + random(), Admin: s.AdminConfig(), server: s}
@@ -38,8 +38,8 @@ func (s *Server) Database(t testing.TB) *Database {
 	return d
 }
 
-// AddUser makes another user with the rights of User, who is known by the given
-// plugin: "" is the server's default, "caching_sha2_password" is for MySQL,
+// AddUser creates another user with the rights of User. The plugin authenticates the
+// user: "" is the server's default, "caching_sha2_password" is for MySQL,
 // "mysql_native_password" and "ed25519" are for MariaDB.
 func (d *Database) AddUser(t testing.TB, plugin string) *mysql.Config {
 	t.Helper()
@@ -58,7 +58,7 @@ func (d *Database) AddUser(t testing.TB, plugin string) *mysql.Config {
 		how = fmt.Sprintf("IDENTIFIED VIA %s USING PASSWORD('%s')", plugin, c.Passwd)
 	}
 	if plugin == "ed25519" {
-		// Error 1968: it is there already.
+		// Error 1968: it is installed already.
 		if err := s.exec("INSTALL SONAME 'auth_ed25519'"); err != nil && !isServerError(err, 1968) {
 			t.Fatal(err)
 		}
@@ -81,8 +81,8 @@ func (d *Database) Exec(t testing.TB, statements ...string) {
 	}
 }
 
-// OpenDB opens a pool that is closed at the end of the test, and is silent
-// about connections that break.
+// OpenDB opens a pool, which it closes at the end of the test. The pool does not log
+// broken connections.
 func OpenDB(t testing.TB, c *mysql.Config) *sql.DB {
 	t.Helper()
 	c = c.Clone()
@@ -96,15 +96,14 @@ func OpenDB(t testing.TB, c *mysql.Config) *sql.DB {
 	return db
 }
 
-// tidy does what it can on a server that others go on using. One that is dead
-// or goes away soon needs no tidying.
+// tidy cleans up on a server that outlives the test. It ignores errors.
 func (s *Server) tidy(statement string) {
 	if s.shared || s.program == nil {
-		_ = s.exec(statement) // the next database has another name
+		_ = s.exec(statement) // no matter if it fails: the next database has another name
 	}
 }
 
-// isServerError reports whether the server answered with this error number.
+// isServerError reports whether the server returned this error number.
 func isServerError(err error, number uint16) bool {
 	e, ok := errors.AsType[*mysql.MySQLError](err)
 	return ok && e.Number == number

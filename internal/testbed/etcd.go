@@ -16,15 +16,15 @@ import (
 	"testing"
 )
 
-// EtcdOptions say what etcd to start. The zero value is a single node without TLS
-// and users, with an election timeout of half a second, which grants leases of a
-// second and more.
+// EtcdOptions describe a node of etcd to start. The zero value is a single node without
+// TLS and users. Its election timeout is half a second, so it grants leases of a second
+// and more.
 type EtcdOptions struct {
-	// TLS makes the node speak https, with a certificate of an authority of its
-	// own, and demand a certificate of the client: see [EtcdNode.ClientFiles].
+	// TLS makes the node speak https, with a certificate from a new authority, and
+	// require a client certificate: see [EtcdNode.ClientFiles].
 	TLS bool
 
-	// Args are added to the command line, after all others.
+	// Args are added to the end of the command line.
 	Args []string
 }
 
@@ -32,47 +32,47 @@ type EtcdOptions struct {
 type EtcdNode struct {
 	*Daemon
 	ca      *authority
-	metrics string // where it tells how it is, without TLS
+	metrics string // URL of health and metrics, without TLS
 }
 
-// StartEtcd starts a single node that belongs to this test and is gone after it.
-// With ELECTION_TEST_ETCD_ENDPOINTS set, tests that need one of their own are
-// skipped.
+// StartEtcd starts a single node for this test and stops it after the test.
+// With ELECTION_TEST_ETCD_ENDPOINTS set it skips the test.
 func StartEtcd(t testing.TB, o EtcdOptions) *EtcdNode {
 	t.Helper()
-	Full(t, "starts a server of its own")
-	noEtcd(t)
+	Full(t, "starts its own server")
+	skipIfRunning(t)
 	n, err := startEtcd(o)
 	if err != nil {
 		unavailable(t, err)
 	}
-	used(t, "etcd "+n.Version())
-	owned(t, n.Daemon)
+	recordServer(t, "etcd "+n.Version())
+	endWithTest(t, n.Daemon)
 	return n
 }
 
-func noEtcd(t testing.TB) {
+// skipIfRunning skips a test that starts an etcd if the environment names a running one.
+func skipIfRunning(t testing.TB) {
 	t.Helper()
 	if os.Getenv(Etcd.variable()) != "" {
-		t.Skipf("this test needs an etcd that it starts itself, but %s names one that is already there", Etcd.variable())
+		t.Skipf("this test starts its own etcd, but %s names a running one", Etcd.variable())
 	}
 }
 
-// SharedEtcd returns the endpoints of the one node that all tests of the binary
-// share, or of what ELECTION_TEST_ETCD_ENDPOINTS names, separated by commas. It
-// must not be tormented. Take a prefix of your own on it.
+// SharedEtcd returns the endpoints of the node that all tests of the binary share, or
+// those in ELECTION_TEST_ETCD_ENDPOINTS, separated by commas. Tests must not inject
+// faults into it. Each takes its own prefix.
 func SharedEtcd(t testing.TB) []string {
 	t.Helper()
 	contract(t)
 	if endpoints := os.Getenv(Etcd.variable()); endpoints != "" {
-		used(t, "etcd, already there")
+		recordServer(t, "etcd (already running)")
 		return strings.Split(endpoints, ",")
 	}
 	n, err := sharedEtcd()
 	if err != nil {
 		unavailable(t, err)
 	}
-	used(t, "etcd "+n.Version())
+	recordServer(t, "etcd "+n.Version())
 	return []string{n.URL()}
 }
 
@@ -84,12 +84,12 @@ var sharedEtcd = sync.OnceValues(func() (*EtcdNode, error) {
 	return n, err
 })
 
-// StartEtcdCluster starts n nodes in the hosts of network, which belong to this
-// test. All of them answer clients when it returns.
+// StartEtcdCluster starts n nodes for this test on the hosts of network. All of them
+// answer clients when it returns.
 func StartEtcdCluster(t testing.TB, network *Network, n int, o EtcdOptions) []*EtcdNode {
 	t.Helper()
 	Full(t, "starts a cluster")
-	noEtcd(t)
+	skipIfRunning(t)
 	var peers []string
 	for i := range n {
 		peers = append(peers, fmt.Sprintf("node%d=http://%s:2380", i, network.Host(i).PeerIP()))
@@ -101,14 +101,14 @@ func StartEtcdCluster(t testing.TB, network *Network, n int, o EtcdOptions) []*E
 			unavailable(t, err)
 		}
 		nodes = append(nodes, node)
-		owned(t, node.Daemon)
+		endWithTest(t, node.Daemon)
 	}
 	for _, node := range nodes {
 		if err := node.await(); err != nil {
 			t.Fatalf("testbed: %v", err)
 		}
 	}
-	used(t, fmt.Sprintf("etcd %s, %d nodes", nodes[0].Version(), n))
+	recordServer(t, fmt.Sprintf("etcd %s, %d nodes", nodes[0].Version(), n))
 	return nodes
 }
 
@@ -124,7 +124,7 @@ func startEtcd(o EtcdOptions) (*EtcdNode, error) {
 	return n, nil
 }
 
-// newEtcd launches a node: on its own, or as one of peers.
+// newEtcd launches a node: a single one, or one of peers.
 func newEtcd(o EtcdOptions, host *Host, name string, peers []string) (*EtcdNode, error) {
 	program, version, err := findEtcd()
 	if err != nil {
@@ -173,8 +173,8 @@ func newEtcd(o EtcdOptions, host *Host, name string, peers []string) (*EtcdNode,
 	return n, err
 }
 
-// findEtcd looks for the program that "make deps" builds, the newest if there are
-// several. The fast tier is content with the one that the system has installed.
+// findEtcd finds the newest program that "make deps" has built. In the fast tier the
+// system's etcd will do.
 func findEtcd() (program, version string, err error) {
 	cache, err := cacheDir()
 	if err != nil {
@@ -185,7 +185,7 @@ func findEtcd() (program, version string, err error) {
 		return systemEtcd()
 	}
 	if len(found) == 0 {
-		return "", "", &missing{Etcd, "etcd", "it builds it from internal/tools/etcd"}
+		return "", "", &missing{Etcd, "etcd", "built from internal/tools/etcd"}
 	}
 	program = found[len(found)-1]
 	return program, strings.TrimPrefix(filepath.Base(filepath.Dir(program)), "etcd-v"), nil
@@ -206,16 +206,16 @@ func systemEtcd() (program, version string, err error) {
 	return program, string(found[1]), nil
 }
 
-// ready asks whether there is a leader that confirms a reading.
+// ready returns nil if the cluster has a leader that confirms a read.
 func (n *EtcdNode) ready(ctx context.Context) error {
-	text, err := n.ask(ctx, "/health")
+	text, err := n.get(ctx, "/health")
 	if err == nil && !strings.Contains(text, `"health":"true"`) {
 		err = fmt.Errorf("not healthy: %s", text)
 	}
 	return err
 }
 
-func (n *EtcdNode) ask(ctx context.Context, path string) (string, error) {
+func (n *EtcdNode) get(ctx context.Context, path string) (string, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, n.metrics+path, nil)
 	if err != nil {
 		return "", err
@@ -238,8 +238,8 @@ func (n *EtcdNode) URL() string {
 	return "http://" + n.Addr()
 }
 
-// TLSConfig is what a client needs to trust the node, without a certificate of
-// its own; nil if it has no TLS.
+// TLSConfig makes a client trust the node. It has no client certificate. It is nil
+// without TLS.
 func (n *EtcdNode) TLSConfig() *tls.Config {
 	if n.ca == nil {
 		return nil
@@ -260,13 +260,13 @@ func (n *EtcdNode) ClientFiles(t testing.TB, name string) (ca, cert, key string)
 
 var metricLine = regexp.MustCompile(`(?m)^([a-z_]+(?:\{[^}]*\})?) ([0-9.e+]+)$`)
 
-// Metrics returns what the node counts, by name and labels as it writes them. A
-// node that does not answer fails the test.
+// Metrics returns the node's metrics, by name and labels as it writes them. It fails the
+// test if the node does not answer.
 func (n *EtcdNode) Metrics(t testing.TB) map[string]float64 {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), startLimit)
 	defer cancel()
-	text, err := n.ask(ctx, "/metrics")
+	text, err := n.get(ctx, "/metrics")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -277,7 +277,7 @@ func (n *EtcdNode) Metrics(t testing.TB) map[string]float64 {
 	return metrics
 }
 
-// IsLeader reports whether this node leads the cluster, by its own account.
+// IsLeader reports whether this node says that it leads the cluster.
 func (n *EtcdNode) IsLeader(t testing.TB) bool {
 	t.Helper()
 	return n.Metrics(t)["etcd_server_is_leader"] == 1

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// A cluster has one leader, whose office another takes when it is stopped.
-func TestAnEtcdClusterReplacesALeaderThatIsStopped(t *testing.T) {
+// When the leader of three nodes is frozen, another node takes over.
+func TestEtcdReplacesALeaderThatIsFrozen(t *testing.T) {
 	t.Parallel()
 	nodes := StartEtcdCluster(t, NewNetwork(t, 3), 3, EtcdOptions{})
 	var first *EtcdNode
@@ -41,7 +41,7 @@ func TestAnEtcdClusterReplacesALeaderThatIsStopped(t *testing.T) {
 	})
 }
 
-// A node with TLS does not talk to who has no certificate.
+// A node with TLS starts, and hands out client certificates.
 func TestEtcdSpeaksTLS(t *testing.T) {
 	t.Parallel()
 	n := StartEtcd(t, EtcdOptions{TLS: true})

@@ -6,16 +6,17 @@ import (
 	"github.com/go-election/go-election/conformance"
 )
 
-// A torment is a server of a test's own: a [Server] or a [Daemon].
-type torment interface {
+// A faultyServer is a server that belongs to one test: a [Server] or a [Daemon].
+type faultyServer interface {
 	Kill(t testing.TB)
 	Start(t testing.TB)
 	Stop(t testing.TB)
 	Continue(t testing.TB)
 }
 
-// ServerFaults are the faults of the conformance suite that need a server of one's own.
-func ServerFaults(t testing.TB, server torment) map[string]conformance.Fault {
+// ServerFaults returns the faults of the conformance suite that need a server that belongs
+// to the test.
+func ServerFaults(t testing.TB, server faultyServer) map[string]conformance.Fault {
 	return map[string]conformance.Fault{
 		conformance.FaultRestart: func(bool, string) error {
 			server.Kill(t)
@@ -33,7 +34,7 @@ func ServerFaults(t testing.TB, server torment) map[string]conformance.Fault {
 	}
 }
 
-// LineFaults are those that need a proxy before each server.
+// LineFaults returns the faults that need a proxy in front of each server.
 func LineFaults(proxies ...*Proxy) map[string]conformance.Fault {
 	each := func(do func(p *Proxy, on bool)) conformance.Fault {
 		return func(on bool, _ string) error {

@@ -17,8 +17,8 @@ import (
 	"github.com/go-election/go-election/election"
 )
 
-// A Fleet is processes of this module and of other programs that take part in one
-// election. Its methods are for one goroutine at a time.
+// A Fleet is a set of processes, of this module and of other programs, that take part in
+// one election. Its methods are for one goroutine at a time.
 type Fleet struct {
 	t       testing.TB
 	members []*FleetMember
@@ -28,17 +28,17 @@ type Fleet struct {
 type FleetMember struct {
 	*Member
 	ID    string
-	Ours  bool // of this module: it keeps deadlines, and what it believes always counts
+	Ours  bool // of this module: it keeps deadlines, so all its beliefs count
 	fleet *Fleet
 }
 
-// fleetLimit is for what takes some seconds, but on a busy machine.
+// fleetLimit is for steps that take some seconds on an idle machine.
 const fleetLimit = 3 * time.Minute
 
 // NewFleet returns a fleet without members.
 func NewFleet(t testing.TB) *Fleet { return &Fleet{t: t} }
 
-// Add adds a member that was started.
+// Add adds a started member.
 func (f *Fleet) Add(m *Member, id string, ours bool) *FleetMember {
 	f.t.Logf("%s starts", id)
 	out := &FleetMember{m, id, ours, f}
@@ -46,8 +46,8 @@ func (f *Fleet) Add(m *Member, id string, ours bool) *FleetMember {
 	return out
 }
 
-// Program starts this test binary as another program: env is the environment variable
-// that tells it which, and holds arg, as JSON.
+// Program starts this test binary as another program. The environment variable env
+// selects the program and holds arg as JSON.
 func (f *Fleet) Program(id string, ours bool, env string, arg any) *FleetMember {
 	f.t.Helper()
 	text, err := json.Marshal(arg)
@@ -59,7 +59,7 @@ func (f *Fleet) Program(id string, ours bool, env string, arg any) *FleetMember 
 	return f.Add(StartMember(f.t, cmd), id, ours)
 }
 
-// Leads waits until one of these leads, and returns it.
+// Leads waits until one of these members leads, and returns it.
 func (f *Fleet) Leads(among ...*FleetMember) (leader *FleetMember) {
 	f.t.Helper()
 	began := time.Now()
@@ -76,15 +76,15 @@ func (f *Fleet) Leads(among ...*FleetMember) (leader *FleetMember) {
 	return leader
 }
 
-// A FleetBelief is a time during which a member was sure to lead.
+// A FleetBelief is a time during which a member believed that it led.
 type FleetBelief struct {
 	Span
 	*FleetMember
 }
 
-// Beliefs returns all that counts, in the order of their beginning. What a member of
-// another program goes on believing after it was stopped does not: such a one keeps no
-// deadline, and nothing that others do prevents it.
+// Beliefs returns the beliefs that count, by their beginning. A stale belief of another
+// program does not count: such a program keeps no deadline after it was stopped, and no
+// other member can prevent that.
 func (f *Fleet) Beliefs() (all []FleetBelief) {
 	for _, m := range f.members {
 		for _, s := range m.Led() {
@@ -97,7 +97,7 @@ func (f *Fleet) Beliefs() (all []FleetBelief) {
 	return all
 }
 
-// Overlaps returns the times during which two members were sure to lead.
+// Overlaps returns the times during which two members believed that they led.
 func (f *Fleet) Overlaps() (all []Span) {
 	list := f.Beliefs()
 	for i, b := range list {
@@ -115,8 +115,9 @@ func (f *Fleet) Overlaps() (all []Span) {
 	return all
 }
 
-// OneLeaderAtMost fails the test if two members were sure to lead at one time, or if
-// nobody of ours or nobody of the others ever was: then it has shown nothing.
+// OneLeaderAtMost fails the test if two members believed that they led at the same time.
+// It also fails the test if no member of this module, or no member of another program,
+// ever led, because then the test has shown nothing.
 func (f *Fleet) OneLeaderAtMost() {
 	f.t.Helper()
 	if both := f.Overlaps(); len(both) > 0 {
@@ -136,20 +137,20 @@ func (f *Fleet) OneLeaderAtMost() {
 	}
 }
 
-// Follows waits until a member says that it follows one whose id, and address, begin so:
-// to say it again when it already does, it has no reason.
-func (m *FleetMember) Follows(who string) {
+// Follows waits until the member follows a leader whose id and address begin with prefix.
+// It reads the last line about that, because a member prints it only on a change.
+func (m *FleetMember) Follows(prefix string) {
 	m.fleet.t.Helper()
-	Eventually(m.fleet.t, fleetLimit, m.ID+" to follow "+who, func() error {
-		if line := m.Last("follows"); !strings.HasPrefix(line, "follows "+who) {
+	Eventually(m.fleet.t, fleetLimit, m.ID+" to follow "+prefix, func() error {
+		if line := m.Last("follows"); !strings.HasPrefix(line, "follows "+prefix) {
 			return fmt.Errorf("it %s", line)
 		}
 		return nil
 	})
 }
 
-// Waits waits until a member says that it waits for a leader to go. On a busy machine
-// that may have happened before, and then it leads.
+// Waits waits until the member says that it waits for the leader to leave. On a busy
+// machine the leader may already have left, and the member leads.
 func (m *FleetMember) Waits() {
 	m.fleet.t.Helper()
 	Eventually(m.fleet.t, fleetLimit, m.ID+" to wait", func() error {
@@ -160,7 +161,7 @@ func (m *FleetMember) Waits() {
 	})
 }
 
-// FindsOut waits until a member believes no more that it leads.
+// FindsOut waits until the member no longer believes that it leads.
 func (m *FleetMember) FindsOut() {
 	m.fleet.t.Helper()
 	Eventually(m.fleet.t, fleetLimit, m.ID+" to find out that it does not lead", func() error {
@@ -171,7 +172,7 @@ func (m *FleetMember) FindsOut() {
 	})
 }
 
-// Kill, Stop, Continue and Resign are those of [Member], and are logged.
+// Kill, Stop, Continue and Resign log the step and do what those of [Member] do.
 func (m *FleetMember) Kill() {
 	m.fleet.t.Logf("kill -9 %s", m.ID)
 	m.Member.Kill()
@@ -185,7 +186,7 @@ func (m *FleetMember) Stop() {
 
 func (m *FleetMember) Continue() {
 	m.fleet.t.Helper()
-	m.fleet.t.Logf("%s goes on", m.ID)
+	m.fleet.t.Logf("%s resumes", m.ID)
 	m.Member.Continue(m.fleet.t)
 }
 
@@ -194,9 +195,9 @@ func (m *FleetMember) Resign() {
 	m.Member.Resign()
 }
 
-// PlayMember is the program of a [Member] of this module: it campaigns for an election on
-// the store that was opened, or not, says what it believes, and resigns for good when
-// its input ends. It does not return.
+// PlayMember is the program of a [Member] of this module. It campaigns on the store,
+// unless opening it returned err, prints what it believes, and resigns and exits when its
+// input ends. It does not return.
 func PlayMember(store backend.Backend, err error, o *election.Options, name string) {
 	var m *election.Manager
 	if err == nil {
@@ -226,14 +227,14 @@ func PlayMember(store backend.Backend, err error, o *election.Options, name stri
 	os.Exit(0)
 }
 
-// Say says what a [Member] believes, and "follows" with what follows returns when that
-// changes, until the input ends.
+// Say prints the lines of a [Member] until the input ends. When the result of follows
+// changes, it prints that after "follows".
 func Say(leads func() bool, follows func() string) {
 	ended := make(chan struct{})
 	go func() { io.Copy(io.Discard, os.Stdin); close(ended) }()
 	led, last := false, ""
 	for tick := time.NewTicker(5 * time.Millisecond); ; {
-		now := time.Now() // before it is asked: what is printed was believed
+		now := time.Now() // read before the check, so the belief held at this time
 		leads := leads()
 		switch {
 		case leads && led:
@@ -244,9 +245,9 @@ func Say(leads func() bool, follows func() string) {
 			fmt.Println("not leader")
 		}
 		led = leads
-		if who := follows(); who != last {
-			fmt.Println("follows", who)
-			last = who
+		if leader := follows(); leader != last {
+			fmt.Println("follows", leader)
+			last = leader
 		}
 		select {
 		case <-tick.C:

@@ -12,18 +12,18 @@ import (
 	"time"
 )
 
-// A freezer is a control group whose processes stop and go on together.
+// A freezer is a control group whose processes freeze and resume together.
 type freezer struct {
-	dir, home string // the group, and the one that its processes go back to
-	file      string // what is written to freeze it, and read to see that it is
-	on, off   string // what to write there
-	state     string // where it says that it is frozen
-	frozen    string // and how
+	dir, parent string // the group, and the one to which its processes return
+	file        string // freezes the group when on is written to it
+	on, off     string
+	state       string // the file that reports the state
+	frozen      string // how a line of it begins when the group is frozen
 }
 
-// Freeze stops all threads of these processes together, as those of a host that is
-// suspended or moved, until the function that it returns is called, once or more. No
-// signal reaches them meanwhile. It takes root, and the freezer of control groups, of
+// Freeze stops all threads of these processes together, like a host that is suspended
+// or migrated, until the returned function is called. Further calls of it do nothing. No
+// signal reaches frozen processes. Freeze needs root and the freezer of control groups,
 // version 1 or 2.
 func Freeze(t testing.TB, pids ...int) (thaw func()) {
 	t.Helper()
@@ -56,7 +56,7 @@ func Freeze(t testing.TB, pids ...int) (thaw func()) {
 	return thaw
 }
 
-// newFreezer makes a group beside the one of this process.
+// newFreezer makes a group inside the group of this process.
 func newFreezer() (*freezer, error) {
 	groups, err := os.ReadFile("/proc/self/cgroup")
 	if err != nil {
@@ -64,22 +64,22 @@ func newFreezer() (*freezer, error) {
 	}
 	var errs []error
 	for _, try := range []struct {
-		root, name string // where it is mounted, and what /proc calls it
+		root, name string // the mount point, and the name in /proc/self/cgroup
 		freezer
 	}{
 		{"/sys/fs/cgroup/freezer", "freezer", freezer{file: "freezer.state", on: "FROZEN", off: "THAWED", state: "freezer.state", frozen: "FROZEN"}},
 		{"/sys/fs/cgroup", "", freezer{file: "cgroup.freeze", on: "1", off: "0", state: "cgroup.events", frozen: "frozen 1"}},
 	} {
 		f := try.freezer
-		f.home = try.root
+		f.parent = try.root
 		for line := range strings.Lines(string(groups)) { // "4:freezer:/a", "0::/a"
 			if part := strings.SplitN(strings.TrimSpace(line), ":", 3); len(part) == 3 && part[1] == try.name {
 				if _, err := os.Stat(filepath.Join(try.root, part[2], "cgroup.procs")); err == nil {
-					f.home = filepath.Join(try.root, part[2])
+					f.parent = filepath.Join(try.root, part[2])
 				}
 			}
 		}
-		if f.dir, err = os.MkdirTemp(f.home, "election-test-"); err == nil {
+		if f.dir, err = os.MkdirTemp(f.parent, "election-test-"); err == nil {
 			if _, err = os.Stat(filepath.Join(f.dir, f.file)); err == nil {
 				return &f, nil
 			}
@@ -94,13 +94,13 @@ func (f *freezer) write(file, text string) error {
 	return os.WriteFile(filepath.Join(f.dir, file), []byte(text), 0)
 }
 
-// end lets all go on, and takes the group away.
+// end resumes the processes and removes the group.
 func (f *freezer) end(pids []int) error {
 	if err := f.write(f.file, f.off); err != nil {
 		return err
 	}
 	for _, pid := range pids {
-		os.WriteFile(filepath.Join(f.home, "cgroup.procs"), []byte(strconv.Itoa(pid)), 0) // unless it has ended
+		os.WriteFile(filepath.Join(f.parent, "cgroup.procs"), []byte(strconv.Itoa(pid)), 0) // fails if it has ended
 	}
-	return poll(time.Minute, func() error { return os.Remove(f.dir) }) // who is ending counts for a moment
+	return poll(time.Minute, func() error { return os.Remove(f.dir) }) // a process that is ending is in the group for a moment
 }

@@ -10,16 +10,16 @@ import (
 	"time"
 )
 
-func TestFrozenProcessesStandStillUntilTheyAreThawed(t *testing.T) {
+func TestFrozenProcessesAnswerAfterTheThaw(t *testing.T) {
 	if f, err := newFreezer(); err != nil {
-		t.Skipf("no freezer of control groups that may be used here: %v", err)
+		t.Skipf("no usable freezer of control groups: %v", err)
 	} else {
 		os.Remove(f.dir)
 	}
 	t.Parallel()
-	heard := make(chan string, 10)
+	output := make(chan string, 10)
 	var pids []int
-	var ears []io.Writer
+	var inputs []io.Writer
 	for range 2 {
 		cat := exec.Command("cat")
 		in, err := cat.StdinPipe()
@@ -37,28 +37,28 @@ func TestFrozenProcessesStandStillUntilTheyAreThawed(t *testing.T) {
 			in.Close()
 			cat.Wait()
 		})
-		pids, ears = append(pids, cat.Process.Pid), append(ears, in)
+		pids, inputs = append(pids, cat.Process.Pid), append(inputs, in)
 		go func() {
 			for lines := bufio.NewScanner(out); lines.Scan(); {
-				heard <- lines.Text()
+				output <- lines.Text()
 			}
 		}()
 	}
 	say := func(text string) {
-		for _, ear := range ears {
-			fmt.Fprintln(ear, text)
+		for _, input := range inputs {
+			fmt.Fprintln(input, text)
 		}
 	}
 	both := func(want string) {
 		t.Helper()
-		for range ears {
+		for range inputs {
 			select {
-			case got := <-heard:
+			case got := <-output:
 				if got != want {
-					t.Fatalf("heard %q, want %q", got, want)
+					t.Fatalf("read %q, want %q", got, want)
 				}
 			case <-time.After(time.Minute):
-				t.Fatalf("nobody says %q", want)
+				t.Fatalf("no process printed %q", want)
 			}
 		}
 	}
@@ -67,8 +67,8 @@ func TestFrozenProcessesStandStillUntilTheyAreThawed(t *testing.T) {
 	thaw := Freeze(t, pids...)
 	say("frozen")
 	select {
-	case got := <-heard:
-		t.Fatalf("heard %q of a process that is frozen", got)
+	case got := <-output:
+		t.Fatalf("read %q from a frozen process", got)
 	case <-time.After(300 * time.Millisecond):
 	}
 	thaw()

@@ -11,11 +11,11 @@ import (
 	"sync"
 )
 
-// A program is an installed server and how to run it.
+// A program is an installed server and the way to run it.
 type program struct {
 	kind     Kind
 	command  []string // the server, preceded by its loader if it needs one
-	install  []string // what makes an empty data directory, without its options
+	install  []string // makes an empty data directory; without its options
 	base     []string // options that every run of the server needs
 	env      []string // added to the environment
 	version  string   // as the server prints it
@@ -23,7 +23,7 @@ type program struct {
 	faketime string   // the library that fakes the clock, or empty
 }
 
-// find looks for the server of a kind, once.
+// find finds the installed server of a kind, once per test binary.
 func find(k Kind) (*program, error) { return programs[k]() }
 
 var programs = map[Kind]func() (*program, error){
@@ -49,10 +49,10 @@ func findMariaDB() (*program, error) {
 	return p, p.identify(server)
 }
 
-// mysqlRoot is where "make deps" puts a root file system with MySQL 9 in it.
-// Debian 12 has no MySQL of its own; Debian unstable has, built for another C
-// library. It runs with the loader and the libraries of its own root. A chroot
-// would need the data inside it, and rights.
+// mysqlRoot is the root file system with MySQL 9 that "make deps" installs.
+// Debian 12 has no MySQL; the one of Debian unstable needs another C library. So
+// mysqld runs with the loader and the libraries of this root. A chroot would need
+// privileges, and the data inside it.
 func mysqlRoot() (string, error) {
 	cache, err := cacheDir()
 	return filepath.Join(cache, "mysql9-root"), err
@@ -83,7 +83,7 @@ func findMySQL() (*program, error) {
 	return p, p.identify(server)
 }
 
-// findSystemMySQL takes a mysqld that the system's own package manager installed.
+// findSystemMySQL finds a mysqld that the system's package manager installed.
 func findSystemMySQL() (*program, error) {
 	none := &missing{MySQL, "MySQL 9", "Debian: debootstrap, then mysql-server-core from unstable"}
 	server, err := lookPath("mysqld")
@@ -128,7 +128,7 @@ func (p *program) identify(server string) error {
 	return nil
 }
 
-// user returns the option that lets root run a server.
+// userOption returns the option that lets root run a server.
 func userOption() []string {
 	if os.Getuid() == 0 {
 		return []string{"--user=root"}
@@ -136,7 +136,7 @@ func userOption() []string {
 	return nil
 }
 
-// lookPath also looks where servers live, which is not in everybody's PATH.
+// lookPath also searches the directories of servers, which not every PATH contains.
 func lookPath(name string) (string, error) {
 	for _, dir := range []string{"/usr/sbin", "/usr/local/sbin", "/usr/libexec"} {
 		if path, err := exec.LookPath(filepath.Join(dir, name)); err == nil {
@@ -160,7 +160,7 @@ func glob(patterns ...string) string {
 func cacheDir() (string, error) {
 	base, err := os.UserCacheDir()
 	if err != nil {
-		base = os.TempDir() // no home directory: as good as it gets
+		base = os.TempDir() // no home directory
 	}
 	dir := filepath.Join(base, "go-election")
 	return dir, os.MkdirAll(dir, 0o755)

@@ -16,22 +16,25 @@ import (
 // A JavaMember is a [Member] in Java.
 type JavaMember = Member
 
-// JavaOptions says which program, and where. All are required.
+// JavaOptions describe a member. All are required.
 type JavaOptions struct {
-	// Kind is "latch" or "selector" of Apache Curator; "node": the first to make a node
-	// at a path leads, the others wait until it is deleted; or "cached": the same, and
-	// all go by what the node holds, whoever writes it.
+	// Kind selects the election:
+	//   - "latch" and "selector" are those of Apache Curator.
+	//   - "node": the member that creates a node at Path leads. The others wait until the
+	//     node is deleted.
+	//   - "cached": the same, but the leader is the member whose id the node holds,
+	//     regardless of who wrote it.
 	Kind    string
 	Server  string
-	Path    string        // of the queue or of the node. The node's parent must be there
-	ID      string        // what its node holds
-	Session time.Duration // how long its session lives unheard
+	Path    string        // of the queue or the node; the parent of a node must exist
+	ID      string        // the data of its node
+	Session time.Duration // timeout of its session
 }
 
 //go:embed java/Member.java
 var memberSource []byte
 
-// javaClasses compiles the program, once, and returns its class path.
+// javaClasses compiles the program once and returns its class path.
 var javaClasses = sync.OnceValues(func() (string, error) {
 	const jars = "/usr/share/java/"
 	var path []string
@@ -62,7 +65,7 @@ var javaClasses = sync.OnceValues(func() (string, error) {
 	return all, nil
 })
 
-// StartJavaMember starts one, which ends with the test.
+// StartJavaMember starts a member in Java, which ends with the test.
 func StartJavaMember(t testing.TB, o JavaOptions) *JavaMember {
 	t.Helper()
 	path, err := javaClasses()

@@ -12,16 +12,15 @@ import (
 	"time"
 )
 
-// A Member is a process that takes part in an election, and says on its output what
-// it believes:
+// A Member is a process that takes part in an election. It prints what it believes:
 //
 //	leader        it leads
-//	led 171…      it has led at that microsecond of the wall clock, all the time since
-//	              it said so last
-//	not leader    it does not lead any more
-//	idle          the same, found out by asking now and then
+//	led 171…      it led at that microsecond of the wall clock, and ever since the
+//	              previous such line
+//	not leader    it stopped leading
+//	idle          the same, noticed by a periodic check
 //
-// and anything else that a test may wait for. It ends with its input.
+// It may print other lines that a test waits for. It ends when its input ends.
 type Member struct {
 	cmd   *exec.Cmd
 	in    io.WriteCloser
@@ -32,25 +31,25 @@ type Member struct {
 	spans   []Span
 	leads   bool
 	stopped time.Time         // by Stop, last
-	last    map[string]string // what it said last, by its first word
+	last    map[string]string // the last line, by its first word
 }
 
-// A Span is a time during which a member has believed to lead, by the wall clock of
-// this machine. It may have been longer by some milliseconds.
+// A Span is a time during which a member believed that it led, by the wall clock of
+// this machine. The true time may be longer by some milliseconds.
 type Span struct {
 	From, To time.Time
 
-	// Stale: the member was stopped while it led, and has gone on with that belief.
-	// A span never includes the time during which it stood still.
+	// Stale: the member was stopped while it led, and still believed it when it resumed.
+	// A span never includes the time during which the member was stopped.
 	Stale bool
 }
 
-// StartMember starts a program that behaves as a [Member] does. It ends with the test.
+// StartMember starts a program that behaves like a [Member]. It ends with the test.
 func StartMember(t testing.TB, cmd *exec.Cmd) *Member {
 	t.Helper()
 	Full(t, "kills and stops processes")
 	cmd.Stderr = os.Stderr
-	in, err := cmd.StdinPipe() // it ends with its input, and so with the test binary
+	in, err := cmd.StdinPipe() // closed when the test binary ends, which ends the member
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +63,7 @@ func StartMember(t testing.TB, cmd *exec.Cmd) *Member {
 	j := &Member{cmd: cmd, in: in, lines: make(chan string, 1000), ended: make(chan struct{}), last: make(map[string]string)}
 	go func() {
 		for s := bufio.NewScanner(out); s.Scan(); {
-			j.said(s.Text())
+			j.take(s.Text())
 		}
 		close(j.lines)
 		cmd.Wait()
@@ -74,8 +73,8 @@ func StartMember(t testing.TB, cmd *exec.Cmd) *Member {
 	return j
 }
 
-// said takes in a line.
-func (j *Member) said(line string) {
+// take handles a line of the member's output.
+func (j *Member) take(line string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	var micros int64
@@ -87,7 +86,7 @@ func (j *Member) said(line string) {
 			j.spans = append(j.spans, Span{at, at, stale})
 		}
 		j.leads = true
-		if last := &j.spans[len(j.spans)-1]; at.After(last.To) { // two threads of it tell
+		if last := &j.spans[len(j.spans)-1]; at.After(last.To) { // two threads print, so times may go back
 			last.To = at
 		}
 	case line == "idle":
@@ -100,13 +99,13 @@ func (j *Member) said(line string) {
 		j.last[word] = line
 		select {
 		case j.lines <- line:
-		default: // nobody listens
+		default: // no test reads the lines
 		}
 	}
 }
 
-// stale reports whether the member is in a belief from before it was stopped, at a time
-// after that.
+// stale reports whether, at this time after it was stopped, the member still believes what
+// it believed before.
 func (j *Member) stale(at time.Time) bool {
 	if !j.leads || len(j.spans) == 0 {
 		return false
@@ -115,8 +114,8 @@ func (j *Member) stale(at time.Time) bool {
 	return last.Stale || last.From.Before(j.stopped) && at.After(j.stopped)
 }
 
-// Leads reports whether it believed to lead when it last said so. A belief from before
-// Stop does not count.
+// Leads reports whether the member believes that it leads, by its last line. A belief from
+// before Stop does not count.
 func (j *Member) Leads() bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -130,7 +129,7 @@ func (j *Member) Believes() bool {
 	return j.leads
 }
 
-// Last returns the last line that has begun with this word, or "". It may be from
+// Last returns the last line that begins with this word, or "". The line may be from
 // before Stop.
 func (j *Member) Last(word string) string {
 	j.mu.Lock()
@@ -138,15 +137,15 @@ func (j *Member) Last(word string) string {
 	return j.last[word]
 }
 
-// Led returns when it has believed to lead.
+// Led returns the times during which the member believed that it led.
 func (j *Member) Led() []Span {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return append([]Span(nil), j.spans...)
 }
 
-// Says waits for a line that begins with these words. In Java these are "started",
-// "leader", "not leader", "waits" (a node's member does), "closed".
+// Says waits for a line that begins with these words. Members in Java say "started",
+// "leader", "not leader", "closed", and for kinds "node" and "cached" also "waits".
 func (j *Member) Says(t testing.TB, words string) string {
 	t.Helper()
 	limit := time.After(2 * time.Minute)
@@ -165,8 +164,8 @@ func (j *Member) Says(t testing.TB, words string) string {
 	}
 }
 
-// Who returns the ids that it takes for those of the participants, with a star
-// behind the leader's, as soon as there are n.
+// Who waits until the member knows n participants, and returns their ids. A star follows
+// the leader's id.
 func (j *Member) Who(t testing.TB, n int) (line string) {
 	t.Helper()
 	Eventually(t, time.Minute, fmt.Sprintf("%d participants", n), func() error {
@@ -179,8 +178,8 @@ func (j *Member) Who(t testing.TB, n int) (line string) {
 	return line
 }
 
-// Resign makes it leave in order, and waits until it has. After half a minute it is
-// killed.
+// Resign makes the member resign and end, and waits for it. After half a minute Resign
+// kills it.
 func (j *Member) Resign() {
 	j.in.Close()
 	select {
@@ -190,7 +189,7 @@ func (j *Member) Resign() {
 	}
 }
 
-// Kill ends it as kill -9 does.
+// Kill kills the member with SIGKILL.
 func (j *Member) Kill() {
 	j.cmd.Process.Kill()
 	<-j.ended
@@ -199,8 +198,8 @@ func (j *Member) Kill() {
 	j.leads = false
 }
 
-// Stop makes it stand still until Continue. What it has said before is forgotten: Says
-// waits for what it says when it goes on.
+// Stop stops the member until Continue. It discards unread lines: Says then waits for
+// lines from after Continue.
 func (j *Member) Stop(t testing.TB) {
 	t.Helper()
 	j.mu.Lock()
@@ -219,7 +218,7 @@ func (j *Member) Stop(t testing.TB) {
 	}
 }
 
-// Continue ends Stop.
+// Continue resumes a stopped member.
 func (j *Member) Continue(t testing.TB) { j.freeze(t, false) }
 
 func (j *Member) freeze(t testing.TB, on bool) {

@@ -14,34 +14,34 @@ import (
 	"testing"
 )
 
-// A Network is a network of its own for the nodes of a cluster. Each node lives
-// in a network namespace with two links: one to a switch that all nodes share,
-// for what they say to each other, and one to the test, for clients. So a node
-// can be cut off from the others while its clients still reach it.
+// A Network is a private network for the nodes of a cluster. Each node lives in a
+// network namespace with two links: one to a switch that all nodes share, for
+// traffic between nodes, and one to the test, for clients. So a node can be cut off
+// from the others while its clients still reach it.
 //
-// The namespaces have no names. They and their links are gone when the processes
-// in them are.
+// The namespaces have no names. The kernel removes them and their links when the
+// processes in them end.
 type Network struct {
 	number int
-	keeper *process // keeps the switch's namespace
+	keeper *process // holds the switch's namespace
 	hosts  []*Host
 }
 
-// A Host is the place of one node in a [Network].
+// A Host is the namespace of one node in a [Network].
 type Host struct {
 	network *Network
 	number  int
-	keeper  *process // keeps the namespace while its server is down
+	keeper  *process // holds the namespace while its server is down
 }
 
-// Addresses come from the range that is set aside for testing networks (RFC 2544).
+// Addresses come from the range that RFC 2544 reserves for testing networks.
 var networks struct {
 	count atomic.Int32
 	sync.Mutex
 }
 
 // NewNetwork makes a network of n hosts that lasts until the test ends. It needs
-// root, iproute2 and nsenter, and otherwise skips the test, or in CI fails it.
+// root, iproute2 and nsenter. Without them it skips the test, or fails it in CI.
 func NewNetwork(t testing.TB, n int) *Network {
 	t.Helper()
 	Full(t, "starts a cluster")
@@ -51,7 +51,7 @@ func NewNetwork(t testing.TB, n int) *Network {
 		}
 	}
 	if os.Getuid() != 0 {
-		unavailable(t, &missing{"network namespaces", "the right to make network namespaces", "as root"})
+		unavailable(t, &missing{"network namespaces", "the privilege to create network namespaces", "as root"})
 	}
 	net, err := newNetwork(n)
 	for try := 0; try < 20 && err != nil && strings.Contains(err.Error(), "File exists"); try++ {
@@ -60,10 +60,10 @@ func NewNetwork(t testing.TB, n int) *Network {
 	switch {
 	case err == nil:
 	case errors.Is(err, syscall.EPERM), strings.Contains(err.Error(), "not permitted"):
-		// Root in a container may lack the right. Nothing that is installed helps,
-		// so it is only said loudly.
+		// Root in a container may lack the privilege. No package helps, so the test
+		// is skipped even in CI, with a loud message.
 		t.Attr("missing", "network namespaces")
-		t.Skipf("testbed: NETWORK NAMESPACES ARE MISSING: root has no right to make them here: %v", err)
+		t.Skipf("testbed: NETWORK NAMESPACES ARE MISSING: root may not create them here: %v", err)
 	default:
 		t.Fatalf("testbed: make a network: %v", err)
 	}
@@ -90,8 +90,7 @@ func newNetwork(n int) (*Network, error) {
 	return net, nil
 }
 
-// keepNamespace starts a process that does nothing but live in a network
-// namespace of its own.
+// keepNamespace starts a process that only sleeps, in a new network namespace.
 func keepNamespace() (*process, error) {
 	dir, err := scratch()
 	if err != nil {
@@ -135,8 +134,8 @@ func (h *Host) IP() string { return fmt.Sprintf("198.19.%d.%d", h.network.number
 // PeerIP is the host's address for the other hosts.
 func (h *Host) PeerIP() string { return fmt.Sprintf("198.18.%d.%d", h.network.number, h.number) }
 
-// Cut cuts the host off from the other hosts, or joins it again. What they send
-// to each other vanishes without an answer. Clients are not concerned.
+// Cut cuts the host off from the other hosts, or connects it again. Packets between
+// them are dropped without an answer. Clients still reach the host.
 func (h *Host) Cut(t testing.TB, on bool) {
 	t.Helper()
 	if err := h.cut(on); err != nil {
@@ -146,7 +145,7 @@ func (h *Host) Cut(t testing.TB, on bool) {
 
 func (h *Host) cut(on bool) error {
 	if on {
-		return h.network.ip("link set dev " + h.port() + " nomaster") // as if its cable were pulled out at the switch
+		return h.network.ip("link set dev " + h.port() + " nomaster") // like pulling its cable at the switch
 	}
 	return h.network.ip("link set dev " + h.port() + " master switch")
 }
@@ -154,8 +153,8 @@ func (h *Host) cut(on bool) error {
 // port is the name of the switch's end of the host's link.
 func (h *Host) port() string { return "host" + strconv.Itoa(h.number) }
 
-// command returns a command that runs the given one on this host. The process
-// is the same: nsenter becomes the program.
+// command returns a command that runs the given one on this host. nsenter executes
+// the program in its own process.
 func (h *Host) command(command []string) []string {
 	return append([]string{"nsenter", "--net=/proc/" + strconv.Itoa(h.keeper.pid()) + "/ns/net", "--"}, command...)
 }

@@ -4,7 +4,7 @@ package testbed
 
 import "testing"
 
-// Networks are made on Linux only.
+// Networks exist on Linux only.
 
 type (
 	Network struct{ number int }

@@ -9,13 +9,13 @@ import (
 	"testing"
 )
 
-// A host that is cut off hears nothing from the others, and its clients still
-// reach it. Nothing is refused: what is sent vanishes.
-func TestAHostThatIsCutOffIsStillReachedByItsClients(t *testing.T) {
+// A host that is cut off receives nothing from the others, but its clients still reach
+// it. Packets are dropped, not refused.
+func TestClientsReachAHostThatIsCutOff(t *testing.T) {
 	net := NewNetwork(t, 2)
 	a, b := net.Host(0), net.Host(1)
 	reach := func(from *Host, ip, seconds string) string {
-		// Nobody listens there: a refusal shows that the packet has arrived.
+		// No program listens on the port: a refusal shows that the packet arrived.
 		text := "timeout " + seconds + " bash -c 'echo >/dev/tcp/" + ip + "/9'; echo $?"
 		command := []string{"bash", "-c", text}
 		if from != nil {
@@ -28,14 +28,14 @@ func TestAHostThatIsCutOffIsStillReachedByItsClients(t *testing.T) {
 		switch {
 		case strings.Contains(string(out), "refused"):
 			return "arrives"
-		case strings.HasSuffix(strings.TrimSpace(string(out)), "124"), strings.Contains(string(out), "No route"): // so it says after some seconds
+		case strings.HasSuffix(strings.TrimSpace(string(out)), "124"), strings.Contains(string(out), "No route"): // the latter after some seconds
 			return "vanishes"
 		}
 		return string(out)
 	}
 	arrives := func(when, who string, from *Host, ip string) {
 		t.Helper()
-		Eventually(t, patience, when+", what "+who+" sends arrives", func() error {
+		Eventually(t, patience, when+", packets of "+who+" arrive", func() error {
 			if got := reach(from, ip, "20"); got != "arrives" {
 				return errors.New(got)
 			}
@@ -45,7 +45,7 @@ func TestAHostThatIsCutOffIsStillReachedByItsClients(t *testing.T) {
 	vanishes := func(when, who string, from *Host, ip string) {
 		t.Helper()
 		if got := reach(from, ip, "1"); got != "vanishes" {
-			t.Errorf("%s, what %s sends %s, and should vanish", when, who, got)
+			t.Errorf("%s, a packet of %s %s, want vanishes", when, who, got)
 		}
 	}
 	arrives("at first", "a host", a, b.PeerIP())

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// A fake is a test that notes how it ended.
+// A fake is a test that records how it ended.
 type fake struct {
 	testing.TB
 	name              string
@@ -27,13 +27,13 @@ func (f *fake) end(how, format string, args []any) {
 	runtime.Goexit()
 }
 
-// ending returns how a test that does this ends: "skip", "fatal" or "".
+// ending runs do as a test and returns how it ended: "skip", "fatal" or "".
 func ending(t *testing.T, do func(tb testing.TB)) (f *fake, text string) {
 	t.Helper()
 	return endingOf(t, t.Name(), do)
 }
 
-// endingOf is for a test of that name.
+// endingOf is ending for a test of the given name.
 func endingOf(t *testing.T, name string, do func(tb testing.TB)) (f *fake, text string) {
 	t.Helper()
 	f = &fake{TB: t, name: name}
@@ -54,7 +54,7 @@ func TestMissingServers(t *testing.T) {
 		{"true", MariaDB, "fatal"},
 		{"true", MySQL, "skip"},
 	} {
-		if testing.Short() { // the fast tier does without what is not there
+		if testing.Short() { // the fast tier skips missing servers
 			test.want = "skip"
 		}
 		t.Setenv("CI", test.ci)
@@ -65,12 +65,12 @@ func TestMissingServers(t *testing.T) {
 			t.Errorf("CI=%q, no %s: %s %q, want %s and the package", test.ci, test.kind, f.ended, text, test.want)
 		}
 		if f.attr != "missing "+string(test.kind) {
-			t.Errorf("CI=%q, no %s: %q is noted for the table", test.ci, test.kind, f.attr)
+			t.Errorf("CI=%q, no %s: the attribute for the table is %q", test.ci, test.kind, f.attr)
 		}
 	}
 }
 
-func TestTheFastTierHasAServerForTheContractOnly(t *testing.T) {
+func TestFastTierHasServersForTheContractOnly(t *testing.T) {
 	for _, test := range []struct {
 		name string
 		need func(testing.TB)
@@ -98,7 +98,7 @@ func TestMissingServerNamesItsPackage(t *testing.T) {
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	_, err := findMySQL()
 	if err == nil {
-		t.Skip("this machine has a MySQL that hiding does not hide")
+		t.Skip("this machine has a MySQL outside of PATH and of the cache")
 	}
 	for _, part := range []string{"make deps", "mysql-server-core", "ELECTION_TEST_MYSQL_DSN"} {
 		if !strings.Contains(err.Error(), part) {
@@ -107,22 +107,22 @@ func TestMissingServerNamesItsPackage(t *testing.T) {
 	}
 }
 
-func TestSharedServerIsNotTormented(t *testing.T) {
+func TestSharedServersRefuseFaults(t *testing.T) {
 	Each(t, func(t *testing.T, k Kind) {
 		s := Shared(t, k)
-		for name, torment := range map[string]func(testing.TB){
+		for name, fault := range map[string]func(testing.TB){
 			"Kill":     s.Kill,
 			"Stop":     s.Stop,
 			"ReadOnly": func(tb testing.TB) { s.ReadOnly(tb, true) },
 		} {
-			if f, text := ending(t, torment); f.ended != "fatal" {
+			if f, text := ending(t, fault); f.ended != "fatal" {
 				t.Errorf("%s on a shared server: %q %s, want fatal", name, f.ended, text)
 			}
 		}
 	})
 }
 
-func TestServerThatIsAlreadyThere(t *testing.T) {
+func TestARunningServerIsUsedAsItIs(t *testing.T) {
 	Each(t, func(t *testing.T, k Kind) {
 		there := Start(t, Options{Kind: k})
 		dsn := there.AdminConfig().FormatDSN()
@@ -148,10 +148,10 @@ func TestServerThatIsAlreadyThere(t *testing.T) {
 			other = MariaDB
 		}
 		if _, err := external(other, dsn); err == nil {
-			t.Errorf("a %s was taken for a %s", k, other)
+			t.Errorf("a %s was accepted as a %s", k, other)
 		}
 		if _, err := external(k, "root:hunter2@nonsense"); err == nil || strings.Contains(err.Error(), "hunter2") {
-			t.Errorf("error %v for a bad name, want one without the password", err)
+			t.Errorf("error %v for a malformed DSN, want one without the password", err)
 		}
 	})
 }

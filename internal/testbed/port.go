@@ -7,29 +7,29 @@ import (
 	"sync"
 )
 
-// Processes that test at the same time share the ports among them, block by block: one that
-// another has chosen, and whose server is still starting, or was killed and is to come
-// back, looks free.
+// Test processes that run at the same time each take one block of ports. Without that, a
+// process could take a port that looks free because the server of another process is still
+// starting there, or was killed and will come back.
 const (
 	firstPort = 15000
 	block     = 2500
 	blocks    = 6
 )
 
-// ports that were handed out. A server that was killed comes back on its port, so none is
-// handed out again before most of the block was.
+// ports are those that freePort returned. A killed server comes back on its port, so a
+// port is reused only after most of the block.
 var ports struct {
 	sync.Mutex
-	guard net.Listener // on the first port of this process's block, until it ends
+	guard net.Listener // reserves the block: listens on its first port until this process ends
 	first int
 	taken map[int]bool
 }
 
-// freePort returns a loopback port that nobody listens on.
+// freePort returns a free loopback port.
 //
-// It is below the range from which the kernel takes the ports of clients.
-// Otherwise a client that dials a dead server could be given that very port,
-// and then either talk to itself or keep the server from coming back.
+// It is below the range from which the kernel takes the ports of clients. Otherwise
+// the kernel could give a client that dials a dead server that very port; the client
+// would then talk to itself, or keep the server from coming back.
 func freePort() (int, error) {
 	ports.Lock()
 	defer ports.Unlock()

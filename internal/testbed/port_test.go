@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// Ports are of the block that this process guards, and differ.
-func TestPortsAreOfABlockOfThisProcess(t *testing.T) {
+// Ports differ, and come from the block that this process has reserved.
+func TestPortsComeFromTheReservedBlock(t *testing.T) {
 	seen := map[int]bool{}
 	for range 100 {
 		port, err := freePort()
@@ -14,12 +14,12 @@ func TestPortsAreOfABlockOfThisProcess(t *testing.T) {
 			t.Fatal(err)
 		}
 		if seen[port] || port <= ports.first || port >= ports.first+block {
-			t.Fatalf("port %d after %v, of the block that begins at %d", port, seen, ports.first)
+			t.Fatalf("port %d after %v, in the block that begins at %d", port, seen, ports.first)
 		}
 		seen[port] = true
 	}
 	if l, err := net.Listen("tcp4", loopback(ports.first)); err == nil {
 		l.Close()
-		t.Errorf("port %d is free for another process to take this block", ports.first)
+		t.Errorf("port %d is free, so another process could take this block", ports.first)
 	}
 }

@@ -14,16 +14,16 @@ import (
 	"time"
 )
 
-// A process is a server that was started here and may have ended.
+// A process is a started server. It may have ended.
 type process struct {
 	cmd  *exec.Cmd
-	done chan struct{} // closed when it has ended and was waited for
+	done chan struct{} // closed after Wait has returned
 }
 
-// spawn starts a server whose output goes to the file named log.
+// spawn starts a server and appends its output to the file named log.
 func spawn(command, env []string, log string) (*process, error) { return spawnIn(0, command, env, log) }
 
-// spawnIn is spawn in new namespaces, by their CLONE_ flags.
+// spawnIn is spawn in new namespaces, given by CLONE_ flags.
 func spawnIn(namespaces uintptr, command, env []string, log string) (*process, error) {
 	out, err := os.OpenFile(log, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
 	if err != nil {
@@ -35,7 +35,7 @@ func spawnIn(namespaces uintptr, command, env []string, log string) (*process, e
 	cmd.Stdout, cmd.Stderr = out, out
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Pdeathsig: syscall.SIGKILL,
-		Setpgid:   true, // an interrupt from the terminal is for the tests
+		Setpgid:   true, // an interrupt from the terminal reaches only the tests
 
 		Cloneflags: namespaces,
 	}
@@ -50,7 +50,7 @@ func spawnIn(namespaces uintptr, command, env []string, log string) (*process, e
 	return p, nil
 }
 
-// keptThread is the way to one goroutine that keeps its thread for ever.
+// keptThread sends functions to a goroutine that is locked to its thread.
 var keptThread = sync.OnceValue(func() chan<- func() {
 	calls := make(chan func())
 	go func() {
@@ -64,8 +64,8 @@ var keptThread = sync.OnceValue(func() chan<- func() {
 
 // onKeptThread calls f on a thread that lives as long as the test binary.
 //
-// The kernel kills a child with Pdeathsig when the thread that started it ends,
-// not the process. Go ends threads when it likes; a locked one it keeps.
+// The kernel kills a child with Pdeathsig when the thread that started it ends, not
+// when the process ends. Go may end any thread except a locked one.
 func onKeptThread(f func() error) error {
 	result := make(chan error)
 	keptThread() <- func() { result <- f() }
@@ -74,7 +74,7 @@ func onKeptThread(f func() error) error {
 
 func (p *process) pid() int { return p.cmd.Process.Pid }
 
-// ended reports whether the process is gone.
+// ended reports whether the process has ended.
 func (p *process) ended() bool {
 	select {
 	case <-p.done:
@@ -84,13 +84,13 @@ func (p *process) ended() bool {
 	}
 }
 
-// kill ends the process at once and waits until it is gone.
+// kill kills the process and waits until it has ended.
 func (p *process) kill() {
 	p.cmd.Process.Signal(syscall.SIGKILL)
 	<-p.done
 }
 
-// terminate asks the process to end and waits until it is gone.
+// terminate sends SIGTERM and waits until the process has ended.
 func (p *process) terminate(limit time.Duration) error {
 	p.cmd.Process.Signal(syscall.SIGTERM)
 	select {
@@ -101,7 +101,7 @@ func (p *process) terminate(limit time.Duration) error {
 	}
 }
 
-// freeze makes a process stand still, or go on.
+// freeze sends SIGSTOP or SIGCONT.
 func freeze(p *os.Process, on bool) error {
 	if on {
 		return p.Signal(syscall.SIGSTOP)
@@ -109,8 +109,8 @@ func freeze(p *os.Process, on bool) error {
 	return p.Signal(syscall.SIGCONT)
 }
 
-// pause stops all threads of the process, or lets them go on, and waits until
-// they have: the signal is on its way when the system call returns.
+// pause stops or resumes all threads of the process, and waits until they have
+// stopped or resumed: the signal may still be pending when kill(2) returns.
 func (p *process) pause(on bool) error {
 	if err := freeze(p.cmd.Process, on); err != nil {
 		return err
@@ -126,11 +126,11 @@ func (p *process) pause(on bool) error {
 		for _, name := range threads {
 			stat, err := os.ReadFile(name)
 			if errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ESRCH) {
-				continue // a thread that has just ended
+				continue // the thread has just ended
 			} else if err != nil {
 				return err
 			}
-			// "pid (name) state …", and the name may hold anything.
+			// "pid (name) state …", and the name may contain any character.
 			_, rest, _ := strings.Cut(string(stat[strings.LastIndexByte(string(stat), ')'):]), " ")
 			if stopped := strings.HasPrefix(rest, "T"); stopped != on {
 				return fmt.Errorf("%s: state %.1s", name, rest)
@@ -140,25 +140,25 @@ func (p *process) pause(on bool) error {
 	})
 }
 
-// scratch is the directory for everything this test binary writes.
+// scratch is the directory for everything that this test binary writes.
 //
-// Its janitor is a shell that reads from a pipe. The other end of the pipe is
-// closed when this process ends, also by a panic or by SIGKILL. No handler of
-// our own could do as much.
+// A shell, the janitor, removes it. The shell reads from a pipe whose other end is
+// closed when this process ends, also by a panic or by SIGKILL, which no handler in
+// this process could cover.
 var scratch = sync.OnceValues(func() (string, error) {
 	dir, err := os.MkdirTemp(scratchRoot(), "election-test-")
 	if err != nil {
 		return "", err
 	}
-	// The writing end is a bare descriptor on purpose: an os.File is closed
-	// when the collector finds that nobody uses it.
+	// The writing end is a plain descriptor because the garbage collector closes an
+	// os.File that is no longer referenced.
 	var ends [2]int
 	if err := syscall.Pipe2(ends[:], syscall.O_CLOEXEC); err != nil {
 		return "", err
 	}
 	wait := os.NewFile(uintptr(ends[0]), "pipe")
 	defer wait.Close()
-	// Servers that are just being killed may still add a file: try again, for a minute.
+	// A server that is being killed may still create a file: retry for a minute.
 	janitor := exec.Command("sh", "-c",
 		`cat >/dev/null; for i in $(seq 300); do rm -rf -- "$1" && exit; sleep 0.2; done`, "sh", dir)
 	janitor.Dir = "/"
@@ -167,10 +167,10 @@ var scratch = sync.OnceValues(func() (string, error) {
 	return dir, janitor.Start()
 })
 
-// scratchRoot is where servers keep their data: in memory if there is enough,
-// or in the usual place if there is not, or if TMPDIR asks for one. A disk that
-// is busy for seconds makes every lease run out, which is not what tests are
-// about. What wants to measure a disk sets TMPDIR.
+// scratchRoot is where servers keep their data: in memory if there is enough of it
+// and TMPDIR is not set, otherwise in the directory for temporary files. A disk that is
+// busy for seconds makes every lease expire, which is not what tests are about. Set
+// TMPDIR to measure a disk.
 func scratchRoot() string {
 	const memory, enough = "/dev/shm", 4 << 30
 	var fs syscall.Statfs_t
@@ -180,8 +180,8 @@ func scratchRoot() string {
 	return memory
 }
 
-// TempDir makes a directory of a test's own where servers keep their data too: in memory
-// if there is enough. Programs may not run there. It goes with the test.
+// TempDir makes a directory for one test where servers keep their data: in memory if
+// there is enough. The directory may be mounted noexec. It is removed after the test.
 func TempDir(t testing.TB) string {
 	t.Helper()
 	root, err := scratch()
@@ -196,8 +196,8 @@ func TempDir(t testing.TB) string {
 	return dir
 }
 
-// lock locks the file named path until unlock is called, against other
-// processes and against other calls in this one.
+// lock locks the file named path until unlock is called, against other processes and
+// other calls in this one.
 func lock(path string, exclusive bool) (unlock func(), err error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {

@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// Elsewhere than on Linux nothing makes a server end with the test binary, so
-// none is started. The environment variables can name one.
+// Only on Linux can a server be made to end with the test binary, so the testbed starts
+// none elsewhere. The environment variables can name running servers.
 
-var errNotHere = errors.New("servers are started on Linux only; elsewhere let ELECTION_TEST_MYSQL_DSN or ELECTION_TEST_MARIADB_DSN name one (compose.yaml has both)")
+var errNotHere = errors.New("the testbed starts servers on Linux only; elsewhere set ELECTION_TEST_MYSQL_DSN or ELECTION_TEST_MARIADB_DSN to a running one (compose.yaml has both)")
 
 type process struct{ done chan struct{} }
 
@@ -27,5 +27,5 @@ func freeze(p *os.Process, on bool) error              { return errNotHere }
 func scratch() (string, error)                         { return "", errNotHere }
 func lock(path string, exclusive bool) (func(), error) { return nil, errNotHere }
 
-// TempDir makes a directory of a test's own.
+// TempDir makes a directory for one test.
 func TempDir(t testing.TB) string { return t.TempDir() }

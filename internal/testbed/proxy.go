@@ -12,11 +12,11 @@ import (
 	"github.com/go-sql-driver/mysql"
 )
 
-// A Proxy passes TCP connections on to a target, and misbehaves when told to.
+// A Proxy forwards TCP connections to a target and injects network faults.
 // All its methods may be called at any time from any goroutine.
 //
-// What it does to a stream is what a network can do. Bytes may be late or never
-// come, but none ever come after some that were lost.
+// It does to a stream only what a network can do: bytes may arrive late or never,
+// but after lost bytes no others arrive.
 type Proxy struct {
 	addr   string
 	ctx    context.Context
@@ -27,19 +27,19 @@ type Proxy struct {
 	target   string
 	listener net.Listener // nil while connections are refused
 	links    map[*link]bool
-	drop     [2]bool // what arrives is lost, by direction
-	hold     [2]bool // what arrives waits
+	drop     [2]bool // lose data, by direction
+	hold     [2]bool // hold data back, by direction
 	delay    time.Duration
 	traps    []*Trap
 	stats    Stats
-	changed  chan struct{} // closed, and replaced, whenever one of the above changes
+	changed  chan struct{} // closed and replaced whenever one of the above changes
 }
 
 // Stats are the counters of a Proxy.
 type Stats struct {
 	Accepted int // connections so far
 	Open     int // connections now
-	Lost     int // pieces of requests and replies that were dropped
+	Lost     int // dropped pieces of requests and replies
 }
 
 type direction int
@@ -49,13 +49,13 @@ const (
 	replies
 )
 
-// A link is one connection of a client and its counterpart at the server.
+// A link is a connection from a client and the matching one to the server.
 type link struct {
 	ctx    context.Context
 	cancel context.CancelFunc
 	client *net.TCPConn
 	server *net.TCPConn // nil until dialled
-	torn   [2]bool      // something was lost: nothing may follow, by direction
+	broken [2]bool      // data was lost, so no more may follow; by direction
 }
 
 // NewProxy starts a proxy on a loopback port and closes it after the test.
@@ -104,7 +104,7 @@ func (p *Proxy) Stats() Stats {
 	return s
 }
 
-// change changes the proxy's state and wakes whoever waits for that.
+// change changes the proxy's state and wakes the goroutines that wait for a change.
 func (p *Proxy) change(f func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -113,32 +113,31 @@ func (p *Proxy) change(f func()) {
 	p.changed = make(chan struct{})
 }
 
-// SetTarget sends new connections to another address, as a moved name or a
-// virtual address does after a failover. Open connections stay where they are.
+// SetTarget sends new connections to another address, like a DNS name or a
+// virtual address after a failover. Open connections stay with the old target.
 func (p *Proxy) SetTarget(addr string) { p.change(func() { p.target = addr }) }
 
-// Cut cuts the network: what either side sends is lost without a word, also
-// that it has hung up. Connections stay open and new ones hang. A connection
-// that lost something stays dumb when the cut is healed; the others go on.
+// Cut cuts the network: it silently drops what either side sends, including that
+// a side has closed the connection. Connections stay open and new ones hang. When
+// the cut is healed, connections that lost data stay silent and the others resume.
 func (p *Proxy) Cut(on bool) { p.change(func() { p.drop = [2]bool{on, on} }) }
 
-// CutReplies cuts one way only: requests arrive and are executed, and the
-// answers are lost.
+// CutReplies cuts one direction: requests arrive and are executed, but replies are
+// lost.
 func (p *Proxy) CutReplies(on bool) { p.change(func() { p.drop = [2]bool{replies: on} }) }
 
-// CutRequests cuts the other way only: nothing that a client sends arrives, and what
-// the server says by itself still comes through.
+// CutRequests cuts the other direction: no data from clients arrives, but data that
+// the server sends does.
 func (p *Proxy) CutRequests(on bool) { p.change(func() { p.drop = [2]bool{requests: on} }) }
 
-// Hold holds back what either side sends, and new connections. All of it
-// arrives late, in order, when hold is called again with false: a cut short
-// enough for the network to make up for it.
+// Hold holds back what either side sends, and new connections. All of it arrives,
+// late and in order, after Hold(false): like a cut short enough for TCP to retransmit.
 func (p *Proxy) Hold(on bool) { p.change(func() { p.hold = [2]bool{on, on} }) }
 
-// Delay makes every piece of a request and of a reply take d longer.
+// Delay delays every piece of a request and of a reply by d.
 func (p *Proxy) Delay(d time.Duration) { p.change(func() { p.delay = d }) }
 
-// Reset breaks all open connections, on both sides, by a TCP reset.
+// Reset resets all open connections on both sides.
 func (p *Proxy) Reset() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -147,11 +146,10 @@ func (p *Proxy) Reset() {
 	}
 }
 
-// Refuse makes new connections fail at once, or be accepted again. Open ones
-// stay.
+// Refuse refuses new connections, or accepts them again. Open ones stay.
 func (p *Proxy) Refuse(on bool) {
 	if !on {
-		// The port is none that the kernel gives to others: this succeeds.
+		// This succeeds, because the kernel gives this port to no other process.
 		if err := poll(sqlLimit, p.listen); err != nil {
 			panic(err)
 		}
@@ -165,7 +163,7 @@ func (p *Proxy) Refuse(on bool) {
 	}
 }
 
-// Close closes all connections and waits until nothing is left running.
+// Close closes all connections and waits until all goroutines have ended.
 func (p *Proxy) Close() {
 	p.cancel()
 	p.Refuse(true)
@@ -173,7 +171,7 @@ func (p *Proxy) Close() {
 	p.wg.Wait()
 }
 
-// listen makes sure that connections are accepted.
+// listen accepts connections, unless it already does.
 func (p *Proxy) listen() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -197,7 +195,7 @@ func (p *Proxy) listen() error {
 	return nil
 }
 
-// add starts to serve a client.
+// add starts serving a client.
 func (p *Proxy) add(client *net.TCPConn) {
 	l := &link{client: client}
 	l.ctx, l.cancel = context.WithCancel(p.ctx)
@@ -222,9 +220,9 @@ func (p *Proxy) add(client *net.TCPConn) {
 	})
 }
 
-// serve connects a client to the target and returns when both have hung up.
+// serve connects a client to the target and returns when both sides have closed.
 func (p *Proxy) serve(l *link) {
-	if !p.open(l, requests) {
+	if !p.waitOpen(l, requests) {
 		return
 	}
 	p.mu.Lock()
@@ -234,13 +232,13 @@ func (p *Proxy) serve(l *link) {
 	c, err := d.DialContext(l.ctx, "tcp", target)
 	p.mu.Lock()
 	if err != nil {
-		l.reset() // the nearest thing to "connection refused"
+		l.reset() // closest to "connection refused"
 		p.mu.Unlock()
 		return
 	}
 	l.server = c.(*net.TCPConn)
 	if l.ctx.Err() != nil {
-		l.reset() // Reset came while we were dialling
+		l.reset() // Reset was called during the dial
 	}
 	p.mu.Unlock()
 
@@ -250,14 +248,14 @@ func (p *Proxy) serve(l *link) {
 	both.Wait()
 }
 
-// pump passes on what one side of a link sends, until it has hung up.
+// pump forwards what one side of a link sends, until that side closes.
 func (p *Proxy) pump(l *link, dir direction, to, from *net.TCPConn) {
 	buf := make([]byte, 32<<10)
 	for {
 		n, err := from.Read(buf)
 		if n > 0 && p.pass(l, dir, buf[:n]) {
 			if _, err := to.Write(buf[:n]); err != nil {
-				// The other side is gone for good. Let this one know.
+				// The other side has closed: reset this one too.
 				p.mu.Lock()
 				l.reset()
 				p.mu.Unlock()
@@ -265,7 +263,7 @@ func (p *Proxy) pump(l *link, dir direction, to, from *net.TCPConn) {
 			}
 		}
 		if err != nil {
-			if !p.open(l, dir) {
+			if !p.waitOpen(l, dir) {
 				return
 			}
 			if errors.Is(err, io.EOF) {
@@ -280,18 +278,18 @@ func (p *Proxy) pump(l *link, dir direction, to, from *net.TCPConn) {
 	}
 }
 
-// pass waits until a piece may go on, and reports false if it is lost.
+// pass waits until a piece may be forwarded, and reports false if it is lost.
 func (p *Proxy) pass(l *link, dir direction, piece []byte) bool {
 	due := time.Now()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	due = due.Add(p.delay)
-	if trap := p.spring(dir, piece); trap != nil {
+	if trap := p.catch(dir, piece); trap != nil {
 		switch trap.fate {
 		case LoseRequest:
-			l.torn = [2]bool{true, true}
+			l.broken = [2]bool{true, true}
 		case LoseReply:
-			l.torn[replies] = true
+			l.broken[replies] = true
 		case HoldRequest:
 			p.mu.Unlock()
 			select {
@@ -304,22 +302,22 @@ func (p *Proxy) pass(l *link, dir direction, piece []byte) bool {
 	for l.ctx.Err() == nil {
 		late := time.Until(due)
 		switch {
-		case l.torn[dir] || p.drop[dir]:
-			l.torn[dir] = true
+		case l.broken[dir] || p.drop[dir]:
+			l.broken[dir] = true
 			p.stats.Lost++
 			return false
 		case !p.hold[dir] && late <= 0:
 			return true
 		}
-		var ripe <-chan time.Time // never, if only a change can let it pass
+		var timer <-chan time.Time // nil if the piece waits only for a change
 		if late > 0 {
-			ripe = time.After(late)
+			timer = time.After(late)
 		}
 		changed := p.changed
 		p.mu.Unlock()
 		select {
 		case <-changed:
-		case <-ripe:
+		case <-timer:
 		case <-l.ctx.Done():
 		}
 		p.mu.Lock()
@@ -327,10 +325,9 @@ func (p *Proxy) pass(l *link, dir direction, piece []byte) bool {
 	return false
 }
 
-// open waits until the proxy lets news through in this direction: a new
-// connection, or that somebody has hung up. It reports false if the link is
-// closed.
-func (p *Proxy) open(l *link, dir direction) bool {
+// waitOpen waits until the proxy forwards new and closed connections in this
+// direction. It reports false if the link was closed meanwhile.
+func (p *Proxy) waitOpen(l *link, dir direction) bool {
 	for l.ctx.Err() == nil {
 		p.mu.Lock()
 		closed, changed := p.drop[dir] || p.hold[dir], p.changed

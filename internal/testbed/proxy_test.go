@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// through makes a table and a pool that reaches it through a new proxy by a
-// single connection. The second pool is direct, to see what really happened.
+// through makes a table and a pool that reaches it through a new proxy, by a single
+// connection. The second pool is direct, to read what really happened.
 func through(t *testing.T, k Kind) (p *Proxy, pool, direct *sql.DB) {
 	t.Helper()
 	s := Shared(t, k)
@@ -22,7 +22,7 @@ func through(t *testing.T, k Kind) (p *Proxy, pool, direct *sql.DB) {
 	d := s.Database(t)
 	newTable(t, d)
 	c := p.Config(d.User)
-	c.InterpolateParams = true // one request for each statement, and its text in it
+	c.InterpolateParams = true // one request for each statement, with its text
 	pool = OpenDB(t, c)
 	pool.SetMaxOpenConns(1)
 	mustAsk[int](t, pool, "SELECT 1")
@@ -34,8 +34,8 @@ func hasRow(t *testing.T, db *sql.DB, n int) bool {
 	return mustAsk[int](t, db, "SELECT COUNT(*) FROM notes WHERE n = ?", n) == 1
 }
 
-// unanswered writes a row, and hangs up when something is under way and was not
-// answered for a while.
+// unanswered starts to write a row. When underWay returns and the write stays unanswered
+// for a while, it cancels the write.
 func unanswered(t *testing.T, pool *sql.DB, n int, underWay func()) {
 	t.Helper()
 	ctx, hangUp := context.WithCancel(t.Context())
@@ -54,24 +54,24 @@ func unanswered(t *testing.T, pool *sql.DB, n int, underWay func()) {
 	}
 	hangUp()
 	if err := <-result; !errors.Is(err, context.Canceled) {
-		t.Errorf("write %d: %v, want that it waits until it is given up", n, err)
+		t.Errorf("write %d: %v, want a wait until it is cancelled", n, err)
 	}
 }
 
 // arrives waits until the request that adds a row has reached the proxy.
 func arrives(t *testing.T, p *Proxy, n int) (underWay func()) {
 	trap := p.Trap(fmt.Sprintf("VALUES (%d)", n), HoldRequest)
-	trap.Release() // it goes on as if there were no trap
+	trap.Release() // the request is not held
 	return func() { trap.Wait(t, patience) }
 }
 
-func TestCutLosesWhatIsSentAndNewConnectionsHang(t *testing.T) {
+func TestCutLosesDataAndNewConnectionsHang(t *testing.T) {
 	Each(t, func(t *testing.T, k Kind) {
 		p, pool, direct := through(t, k)
 		p.Cut(true)
-		unanswered(t, pool, 0, arrives(t, p, 0)) // by the open connection, then by a new one
+		unanswered(t, pool, 0, arrives(t, p, 0)) // on the open connection, then on a new one
 		unanswered(t, pool, 1, func() {
-			// The server has not heard that the client of the first hung up.
+			// The server does not know that the client has closed the first one.
 			Eventually(t, patience, "two open connections", func() error {
 				if open := p.Stats().Open; open != 2 {
 					return fmt.Errorf("there are %d", open)
@@ -138,7 +138,7 @@ func TestHoldDeliversLate(t *testing.T) {
 			t.Error("the write was executed while it was held")
 		}
 		p.Hold(false)
-		Eventually(t, patience, "the held write arrives, long after its client gave up", func() error {
+		Eventually(t, patience, "the held write arrives, long after its client cancelled it", func() error {
 			if !hasRow(t, direct, 1) {
 				return errors.New("no row")
 			}
@@ -154,7 +154,7 @@ func TestTraps(t *testing.T) {
 		trap := p.Trap("INSERT INTO notes VALUES (1)", LoseReply)
 		unanswered(t, pool, 1, func() {
 			trap.Wait(t, patience)
-			Eventually(t, patience, "what loses its reply is executed", func() error {
+			Eventually(t, patience, "a request that loses its reply is executed", func() error {
 				if !hasRow(t, direct, 1) {
 					return errors.New("no row")
 				}
@@ -180,7 +180,7 @@ func TestTraps(t *testing.T) {
 			t.Errorf("held request after its release: %v, executed %v", err, hasRow(t, direct, 3))
 		}
 
-		// Each trap caught one request. Others pass.
+		// Each trap caught one request. Others are forwarded.
 		if err := write(pool, patience, 4); err != nil {
 			t.Error(err)
 		}
@@ -224,7 +224,7 @@ func TestRefuse(t *testing.T) {
 	Each(t, func(t *testing.T, k Kind) {
 		p, pool, _ := through(t, k)
 		p.Refuse(true)
-		mustAsk[int](t, pool, "SELECT 1") // by the connection that is open
+		mustAsk[int](t, pool, "SELECT 1") // on the open connection
 		if _, err := net.Dial("tcp", p.Addr()); !errors.Is(err, syscall.ECONNREFUSED) {
 			t.Errorf("dial: %v, want connection refused", err)
 		}
@@ -234,7 +234,7 @@ func TestRefuse(t *testing.T) {
 		}
 		p.Refuse(false)
 		mustAsk[int](t, pool, "SELECT 1")
-		Eventually(t, patience, "what was reset is gone", func() error {
+		Eventually(t, patience, "reset connections are closed", func() error {
 			if got := p.Stats(); got.Accepted != 2 || got.Open != 1 {
 				return fmt.Errorf("stats %+v, want 2 accepted and 1 open", got)
 			}
@@ -257,13 +257,13 @@ func TestSetTargetMovesNewConnections(t *testing.T) {
 		t.Errorf("answer of a new connection %q, want %q", got, "two c")
 	}
 	p.SetTarget("127.0.0.1:1")
-	c, err := net.Dial("tcp", p.Addr()) // the reset may be faster than this
+	c, err := net.Dial("tcp", p.Addr()) // the reset may come before Dial returns
 	if err == nil {
 		defer c.Close()
 		_, err = c.Read(make([]byte, 1))
 	}
 	if !errors.Is(err, syscall.ECONNRESET) {
-		t.Errorf("with nobody behind: %v, want a reset", err)
+		t.Errorf("with no server at the target: %v, want a reset", err)
 	}
 }
 
@@ -307,7 +307,7 @@ func TestProxyLeavesNothingRunning(t *testing.T) {
 	})
 }
 
-// echo serves connections on which every piece comes back with a prefix.
+// echo serves connections and returns every piece with a prefix.
 func echo(t *testing.T, prefix string) string {
 	t.Helper()
 	l, err := net.Listen("tcp4", "127.0.0.1:0")
@@ -350,7 +350,7 @@ func dial(t *testing.T, p *Proxy) net.Conn {
 	return c
 }
 
-// say sends a piece and returns what comes back.
+// say sends a piece and returns the reply.
 func say(t *testing.T, c net.Conn, text string) string {
 	t.Helper()
 	c.SetDeadline(time.Now().Add(patience))

@@ -7,17 +7,17 @@ import (
 	"testing"
 )
 
-// A Replica is a server that follows a primary asynchronously, and is read-only
-// until it is promoted.
+// A Replica replicates a primary asynchronously, and is read-only until it is
+// promoted.
 type Replica struct {
 	*Server
 	primary *Server
 }
 
-// StartPair starts a primary and a replica of it, with global transaction ids.
+// StartPair starts a primary and a replica, with global transaction ids.
 // The replica has caught up with the primary when StartPair returns.
 //
-// A failover that loses writes: StopReplication, write to the primary, Kill the
+// For a failover that loses writes: StopReplication, write to the primary, Kill the
 // primary, Promote the replica.
 func StartPair(t testing.TB, o Options) (primary *Server, replica *Replica) {
 	t.Helper()
@@ -30,7 +30,7 @@ func StartPair(t testing.TB, o Options) (primary *Server, replica *Replica) {
 // or of a replica. It has caught up when StartReplica returns.
 func StartReplica(t testing.TB, primary *Server) *Replica {
 	t.Helper()
-	primary.own(t, "StartReplica")
+	primary.requireOwn(t, "StartReplica")
 	replica := &Replica{Server: Start(t, primary.options), primary: primary}
 	source := fmt.Sprintf("MASTER_HOST='127.0.0.1', MASTER_PORT=%d, MASTER_USER='root', MASTER_CONNECT_RETRY=1, MASTER_USE_GTID=slave_pos", primary.port)
 	change := "CHANGE MASTER TO " + source
@@ -43,20 +43,21 @@ func StartReplica(t testing.TB, primary *Server) *Replica {
 	return replica
 }
 
-// StopReplication stops fetching from the primary: what is written there from
-// now on is not on the replica.
+// StopReplication stops fetching from the primary: later writes do not reach the
+// replica.
 func (r *Replica) StopReplication(t testing.TB) {
 	t.Helper()
 	r.Exec(t, "STOP REPLICA IO_THREAD")
 }
 
-// StartReplication goes on fetching from the primary.
+// StartReplication resumes fetching from the primary.
 func (r *Replica) StartReplication(t testing.TB) {
 	t.Helper()
 	r.Exec(t, "START REPLICA IO_THREAD")
 }
 
-// WaitCaughtUp waits until all that the primary has written so far is here.
+// WaitCaughtUp waits until the replica has applied all writes that the primary has
+// made so far.
 func (r *Replica) WaitCaughtUp(t testing.TB) {
 	t.Helper()
 	position := "SELECT @@GLOBAL.gtid_binlog_pos"
@@ -91,12 +92,12 @@ func (r *Replica) waitFor(t testing.TB, at string) {
 	}
 }
 
-// Promote makes the replica a primary of its own: it applies what it has
-// fetched, forgets the old primary and takes writes. To fence the old primary
-// off before is up to the test, as it is up to an operator.
+// Promote makes the replica a primary: it applies what it has fetched, forgets the
+// old primary and accepts writes. The test must fence the old primary first, as an
+// operator must.
 func (r *Replica) Promote(t testing.TB) {
 	t.Helper()
-	r.own(t, "Promote")
+	r.requireOwn(t, "Promote")
 	r.Exec(t, "STOP REPLICA IO_THREAD")
 	fetched := "Gtid_IO_Pos"
 	if r.kind == MySQL {

@@ -36,7 +36,7 @@ func TestPromoteLosesWhatWasNotReplicated(t *testing.T) {
 			t.Errorf("write to the promoted replica: %v", err)
 		}
 
-		// The old primary comes back with what nobody else has.
+		// The old primary comes back with a write that no other server has.
 		primary.Start(t)
 		c.Addr = primary.Addr()
 		if !hasRow(t, OpenDB(t, c), 2) {

@@ -2,20 +2,21 @@ package testbed
 
 import "fmt"
 
-// A Road is the way of a fleet from another program's store to one of this module's,
-// and back. Its members of this module are at a stage of package migration.
+// A Road moves a fleet from another program's store to a store of this module, and
+// back. Members of this module are at a stage of package migration.
 type Road struct {
 	*Fleet
 	Theirs func(id string) *FleetMember        // starts a member of the other program
-	Ours   func(id, stage string) *FleetMember // starts one of this module
-	Waits  func(*FleetMember)                  // waits until one of theirs has seen that others come first
-	Moved  func() (to string, err error)       // where the old store says that the election has moved to
+	Ours   func(id, stage string) *FleetMember // starts a member of this module
+	Waits  func(*FleetMember)                  // waits until a member of the other program waits behind others
+	Moved  func() (to string, err error)       // the store to which the election has moved, by the old store
 }
 
-// ThereAndBack goes the road. Two of theirs are replaced at stage "both", and those at
-// stage "to", under kills; then the fleet goes back. One of theirs that was stopped before
-// the others left, and one that starts when they have gone, lead nobody until the fleet
-// is back. At no time are two members sure to lead.
+// ThereAndBack moves the fleet. Members at stage "both" replace two of the other program,
+// members at stage "to" replace those, under kills, and then the fleet moves back. Two
+// members of the other program must not lead until the fleet is back: one that was stopped
+// before the others left, and one that starts after they left. No two members ever believe
+// at the same time that they lead.
 func (r Road) ThereAndBack() {
 	r.t.Helper()
 	theirs := r.Theirs("theirs-1")
@@ -39,10 +40,10 @@ func (r Road) ThereAndBack() {
 	late := r.Theirs("theirs-3")
 	r.Waits(late)
 	leader.Kill()
-	leader = r.Leads(r.other(to, leader)) // they have had all that time
+	leader = r.Leads(r.other(to, leader)) // straggler and late had all this time to lead
 	for _, m := range []*FleetMember{straggler, late} {
 		if led := m.Led(); len(led) > 0 {
-			r.t.Errorf("%s has led by what is sealed: %v", m.ID, led)
+			r.t.Errorf("%s led by a sealed lease: %v", m.ID, led)
 		}
 	}
 
@@ -56,7 +57,7 @@ func (r Road) ThereAndBack() {
 	r.OneLeaderAtMost()
 }
 
-// other is that of two members which is not m.
+// other returns the member of two that is not m.
 func (r Road) other(two []*FleetMember, m *FleetMember) *FleetMember {
 	if two[0] == m {
 		return two[1]
@@ -64,7 +65,7 @@ func (r Road) other(two []*FleetMember, m *FleetMember) *FleetMember {
 	return two[0]
 }
 
-// moved waits until the old store says that the election has moved, or that it has not.
+// moved waits until the old store says that the election has moved, or has not moved.
 func (r Road) moved(want bool) {
 	r.t.Helper()
 	Eventually(r.t, fleetLimit, "a seal, or its end", func() error {

@@ -16,24 +16,24 @@ import (
 )
 
 const (
-	startLimit = 3 * time.Minute // a loaded machine is slow; a start takes one or two seconds
+	startLimit = 3 * time.Minute // for a busy machine; otherwise a start takes one or two seconds
 	endLimit   = 2 * time.Minute
 	sqlLimit   = time.Minute
 )
 
 // A Server is a database server. Its methods are for one goroutine at a time,
-// but Addr, Admin, AdminConfig, Database, Kind and Version are for any.
+// except Addr, Admin, AdminConfig, Database, Kind and Version.
 type Server struct {
 	kind    Kind
 	version string
 	addr    string
 	admin   *mysql.Config
 	db      *sql.DB
-	hosts   string // where the users that are created may come from
+	hosts   string // from which created users may connect
 
-	shared bool // Shared returned it: torments are refused
+	shared bool // Shared returned it, so it refuses faults
 
-	// The rest is zero for a server that an environment variable named.
+	// The rest is zero for a running server from an environment variable.
 	program *program
 	options Options
 	dir     string
@@ -45,7 +45,7 @@ type Server struct {
 	process *process
 }
 
-// start makes a server and waits until it answers.
+// start starts a server and waits until it answers.
 func start(o Options) (*Server, error) {
 	p, err := find(o.Kind)
 	if err != nil {
@@ -58,21 +58,21 @@ func start(o Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Paths of sockets are limited to a hundred bytes: short names.
+	// Socket paths are limited to about a hundred bytes, so names are short.
 	dir, err := os.MkdirTemp(root, "")
 	if err != nil {
 		return nil, err
 	}
 	s := &Server{kind: o.Kind, version: p.version, hosts: "127.0.0.1", program: p, options: o, dir: dir}
-	if err := s.first(); err != nil {
+	if err := s.firstStart(); err != nil {
 		s.stop()
 		return nil, fmt.Errorf("start %s: %w", o.Kind, err)
 	}
 	return s, nil
 }
 
-// first starts a new server, on another port if somebody was faster.
-func (s *Server) first() error {
+// firstStart starts a new server. It tries another port if the first one is taken.
+func (s *Server) firstStart() error {
 	if err := s.program.copyTemplate(s.data()); err != nil {
 		return err
 	}
@@ -105,7 +105,7 @@ func (s *Server) setPort(port int) {
 	s.port, s.addr = port, loopback(port)
 	c := &mysql.Config{User: "root", Net: "tcp", Addr: s.addr}
 	if s.ca != nil {
-		c.TLS = s.TLSConfig() // the server may have been told to insist
+		c.TLS = s.TLSConfig() // the server's options may require TLS
 	}
 	s.setAdmin(c)
 }
@@ -123,14 +123,14 @@ func (s *Server) setAdmin(c *mysql.Config) {
 	s.admin.Timeout = sqlLimit
 	s.admin.ReadTimeout = sqlLimit
 	s.admin.WriteTimeout = sqlLimit
-	s.admin.Logger = &mysql.NopLogger{} // torments break connections; that is no news
+	s.admin.Logger = &mysql.NopLogger{} // faults break connections on purpose
 	s.db = sql.OpenDB(must(mysql.NewConnector(s.admin)))
 	s.db.SetMaxIdleConns(1)
 }
 
-// external returns a server that is already there.
+// external returns a running server.
 func external(k Kind, dsn string) (*Server, error) {
-	// The text is not part of an error: it holds a password.
+	// Errors must not contain the DSN, which has a password.
 	c, err := mysql.ParseDSN(dsn)
 	if err != nil {
 		return nil, fmt.Errorf("%s is not a valid data source name", k.variable())
@@ -153,7 +153,7 @@ func external(k Kind, dsn string) (*Server, error) {
 // title names the server in the table at the end of a run.
 func (s *Server) title() string {
 	if s.program == nil {
-		return fmt.Sprintf("%s %s, already there", s.kind, s.version)
+		return fmt.Sprintf("%s %s (already running)", s.kind, s.version)
 	}
 	return fmt.Sprintf("%s %s", s.kind, s.version)
 }
@@ -161,21 +161,22 @@ func (s *Server) title() string {
 // Kind returns the kind of server.
 func (s *Server) Kind() Kind { return s.kind }
 
-// Version returns the server's own words, such as "9.7.4" or "10.11.19-MariaDB".
+// Version returns the version as the server prints it, such as "9.7.4" or
+// "10.11.19-MariaDB".
 func (s *Server) Version() string { return s.version }
 
 // Addr returns the server's host and port. A restart does not change it.
 func (s *Server) Addr() string { return s.addr }
 
-// Admin returns a pool of connections of the administrator, who may do anything.
+// Admin returns a pool of connections of the administrator, who has all privileges.
 // The testbed closes it.
 func (s *Server) Admin() *sql.DB { return s.db }
 
-// AdminConfig returns how the administrator connects, for the caller to change.
+// AdminConfig returns a copy of the administrator's configuration.
 func (s *Server) AdminConfig() *mysql.Config { return s.admin.Clone() }
 
-// TLSConfig returns what a client needs to trust this server, which must have
-// been started with TLS. Its RootCAs holds the server's own authority only.
+// TLSConfig makes a client trust this server, which must have been started with
+// TLS. Its RootCAs has only the server's authority.
 func (s *Server) TLSConfig() *tls.Config { return s.ca.clientConfig() }
 
 // Exec runs statements as the administrator.
@@ -240,7 +241,7 @@ func (s *Server) args() []string {
 	args = append(args,
 		"--datadir="+s.data(),
 		"--socket="+filepath.Join(s.dir, "socket"),
-		"--tmpdir="+s.dir, // MariaDB servers that share one remove each other's files
+		"--tmpdir="+s.dir, // MariaDB servers with the same tmpdir remove each other's files
 		"--pid-file="+filepath.Join(s.dir, "pid"),
 		fmt.Sprintf("--port=%d", s.port),
 		fmt.Sprintf("--server-id=%d", s.port),
@@ -272,7 +273,7 @@ func (s *Server) env() []string {
 	return env
 }
 
-// stop ends the server for good and removes its data.
+// stop kills the server and removes its data.
 func (s *Server) stop() {
 	if s.db != nil {
 		s.db.Close()
@@ -285,7 +286,7 @@ func (s *Server) stop() {
 	}
 }
 
-// running returns the process, or nil if it was never started here or has ended.
+// running returns the process, or nil if it has ended or the testbed did not start it.
 func (s *Server) running() *process {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -9,11 +9,10 @@ import (
 	"time"
 )
 
-// impatient is how long a query may take before a test believes that nobody
-// will answer it.
+// impatient is how long a test waits before it concludes that a query stays unanswered.
 const impatient = 300 * time.Millisecond
 
-// patience is how long anything may take on a machine that is very busy.
+// patience is how long any step may take on a very busy machine.
 const patience = 2 * time.Minute
 
 // ask runs a query that returns one value, and gives up after limit.
@@ -24,7 +23,7 @@ func ask[T any](db *sql.DB, limit time.Duration, query string, args ...any) (val
 	return value, err
 }
 
-// mustAsk is ask for a server that is well.
+// mustAsk is ask for a healthy server.
 func mustAsk[T any](t *testing.T, db *sql.DB, query string, args ...any) T {
 	t.Helper()
 	value, err := ask[T](db, patience, query, args...)
@@ -49,7 +48,7 @@ func newTable(t *testing.T, d *Database) {
 
 func timedOut(err error) bool { return errors.Is(err, context.DeadlineExceeded) }
 
-func TestDatabasesAreSeparateAndUsersAreOrdinary(t *testing.T) {
+func TestDatabasesAndUsersAreIsolated(t *testing.T) {
 	Each(t, func(t *testing.T, k Kind) {
 		s := Shared(t, k)
 		a, b := s.Database(t), s.Database(t)
@@ -67,7 +66,7 @@ func TestDatabasesAreSeparateAndUsersAreOrdinary(t *testing.T) {
 			"SET GLOBAL read_only = ON",
 		} {
 			if _, err := user.ExecContext(t.Context(), statement); err == nil {
-				t.Errorf("an ordinary user may: %s", statement)
+				t.Errorf("an ordinary user was allowed to: %s", statement)
 			}
 		}
 		if n := mustAsk[int](t, OpenDB(t, b.Admin), "SELECT COUNT(*) FROM notes"); n != 0 {
@@ -76,8 +75,7 @@ func TestDatabasesAreSeparateAndUsersAreOrdinary(t *testing.T) {
 	})
 }
 
-// A test binary that changes durability, or a zone that is not there, would make
-// other packages' tests lie.
+// Other packages' tests rely on the default durability and on a time zone with summer time.
 func TestServerKeepsDefaultsThatMatter(t *testing.T) {
 	Each(t, func(t *testing.T, k Kind) {
 		db := Shared(t, k).Admin()
@@ -124,7 +122,7 @@ func TestKillTerminateAndStartAgain(t *testing.T) {
 			}
 			end(t)
 			if err := user.PingContext(t.Context()); err == nil {
-				t.Fatal("a server that is gone answers")
+				t.Fatal("a server that has ended answers")
 			}
 			s.Start(t)
 			if n := mustAsk[int](t, user, "SELECT COUNT(*) FROM notes"); n != i+1 {
@@ -132,7 +130,7 @@ func TestKillTerminateAndStartAgain(t *testing.T) {
 			}
 		}
 		if after := mustAsk[string](t, s.Admin(), identity); after != before {
-			t.Errorf("identity %s became %s by a restart", before, after)
+			t.Errorf("a restart changed the identity from %s to %s", before, after)
 		}
 	})
 }
@@ -164,7 +162,7 @@ func TestStopMakesAPingTimeOut(t *testing.T) {
 		}
 		s.Continue(t)
 		mustAsk[int](t, user, "SELECT 1")
-		s.Stop(t) // and it can be killed while it is stopped
+		s.Stop(t) // the cleanup must be able to kill a stopped server
 	})
 }
 
@@ -206,7 +204,7 @@ func TestStepMovesTheClockOfARunningServer(t *testing.T) {
 		if off() != -2*time.Hour {
 			t.Errorf("after steps of +1h and -3h the clock is off by %v", off())
 		}
-		// What waits by the monotonic clock is not disturbed.
+		// Waits use the monotonic clock, which Step leaves alone.
 		began := time.Now()
 		if got := mustAsk[int](t, s.Admin(), "SELECT SLEEP(0.2)"); got != 0 || time.Since(began) > patience {
 			t.Errorf("SLEEP(0.2) = %d after %v", got, time.Since(began))
@@ -233,7 +231,7 @@ func TestTLSWithOwnAuthorityAndEveryPlugin(t *testing.T) {
 			db := OpenDB(t, c)
 			cipher := mustAsk[string](t, db, "SELECT VARIABLE_VALUE FROM "+statusTable(k)+" WHERE VARIABLE_NAME = 'Ssl_cipher'")
 			if cipher == "" {
-				t.Errorf("%s: connected, but not by TLS", plugin)
+				t.Errorf("%s: connected, but without TLS", plugin)
 			}
 			c.Passwd += "x"
 			if err := OpenDB(t, c).PingContext(t.Context()); !isServerError(err, 1045) {
@@ -266,7 +264,7 @@ func TestKillConnections(t *testing.T) {
 		s.KillConnections(t, d.User.User)
 		Eventually(t, patience, "the connection ends", func() error {
 			if err := conn.PingContext(t.Context()); err == nil {
-				return errors.New("it is still alive")
+				return errors.New("it still answers")
 			}
 			return nil
 		})

@@ -8,13 +8,13 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
-	_ "time/tzdata" // templateSQL needs a time zone, also where none is installed
+	_ "time/tzdata" // templateSQL needs a time zone even where none is installed
 )
 
-// copyTemplate makes dir a copy of an empty data directory.
+// copyTemplate copies an empty data directory to dir.
 //
-// To make one takes a second (MariaDB) or three (MySQL), to copy it takes a
-// tenth of that. So it is made once for each installed build, and kept.
+// Making one takes one second (MariaDB) or three (MySQL); copying it takes a tenth
+// of that. So a template is made once for each installed build, and kept.
 func (p *program) copyTemplate(dir string) error {
 	cache, err := cacheDir()
 	if err != nil {
@@ -40,7 +40,7 @@ func (p *program) copyTemplate(dir string) error {
 	}
 }
 
-// templateVersion is raised whenever makeTemplate makes something else.
+// templateVersion is raised whenever the result of makeTemplate changes.
 const templateVersion = 1
 
 // makeTemplate makes the template unless another process has just done so.
@@ -53,8 +53,8 @@ func (p *program) makeTemplate(template, lockFile, prefix string) error {
 	if _, err := os.Stat(template); err == nil {
 		return nil
 	}
-	// Whoever copies holds the lock, so nobody needs what is there: templates
-	// of builds that were replaced, and one that was not finished.
+	// Processes copy only while they hold the lock, so no process needs the other
+	// templates: those of replaced builds, and an unfinished one.
 	stale, _ := filepath.Glob(prefix + "*-*")
 	for _, dir := range stale {
 		os.RemoveAll(dir)
@@ -79,13 +79,13 @@ func (p *program) makeTemplate(template, lockFile, prefix string) error {
 		os.RemoveAll(making)
 		return fmt.Errorf("make an empty %s data directory: %v:\n%s", p.kind, err, out)
 	}
-	os.Remove(filepath.Join(making, "auto.cnf")) // each server is to be one of its own
+	os.Remove(filepath.Join(making, "auto.cnf")) // each server needs its own UUID
 	return os.Rename(making, template)
 }
 
-// sizes keeps files and buffers small. They must be the same for the template
-// and for the servers, or the first start spends its time on resizing.
-// Whatever decides on durability keeps its default.
+// sizes keeps files and buffers small. Template and servers must use the same sizes;
+// otherwise the first start resizes files. Settings that affect durability keep
+// their defaults.
 func (p *program) sizes() []string {
 	args := []string{"--innodb-buffer-pool-size=32M"}
 	if p.kind == MySQL {
@@ -94,11 +94,11 @@ func (p *program) sizes() []string {
 	return append(args, "--innodb-log-file-size=8M")
 }
 
-// templateSQL is what every server knows from its first start: the administrator
-// over TCP without a password, and one time zone that has summer time.
+// templateSQL creates what every server starts with: an administrator over TCP
+// without a password, and one time zone with summer time.
 func (p *program) templateSQL() string {
 	var b strings.Builder
-	if p.kind == MySQL { // MariaDB's own script makes this user
+	if p.kind == MySQL { // MariaDB's script creates this user
 		fmt.Fprintln(&b, "CREATE USER 'root'@'127.0.0.1';")
 		fmt.Fprintln(&b, "GRANT ALL PRIVILEGES ON *.* TO 'root'@'127.0.0.1' WITH GRANT OPTION;")
 	}
@@ -106,8 +106,8 @@ func (p *program) templateSQL() string {
 	return b.String()
 }
 
-// writeZone writes the rows that the server's own tool for time zones would
-// make, one for each change of the clocks from 1980 to 2037.
+// writeZone writes the rows that the server's time zone tool would write, one for
+// each change between standard and summer time from 1980 to 2037.
 func writeZone(b *strings.Builder, id int, name string) {
 	zone, err := time.LoadLocation(name)
 	if err != nil {

@@ -7,12 +7,12 @@ import (
 	"github.com/go-election/go-election/conformance"
 )
 
-// ForVerify begins the reason with which a test leaves the fast tier. The table at the end
-// of a run counts tests by it.
+// ForVerify begins the reason why the fast tier skips a test. The table at the end of a
+// run counts tests by reason.
 const ForVerify = "left to make verify: "
 
-// Full leaves a test to "make verify". The reason says what takes long, or what a busy
-// machine would disturb. "go test -short", which "make test" runs, skips the test.
+// Full leaves a test to "make verify": "go test -short", which "make test" runs, skips it.
+// The reason says what takes long, or what a busy machine would disturb.
 func Full(t testing.TB, reason string) {
 	t.Helper()
 	if testing.Short() {
@@ -20,8 +20,8 @@ func Full(t testing.TB, reason string) {
 	}
 }
 
-// contract lets a test use a server that tests share, in the fast tier as well, if it is
-// the one that runs the contract: TestConformance.
+// contract lets only TestConformance, which runs the contract, use a shared server in the
+// fast tier. Other tests are left to "make verify".
 func contract(t testing.TB) {
 	t.Helper()
 	if name, _, _ := strings.Cut(t.Name(), "/"); name != "TestConformance" {
@@ -29,8 +29,8 @@ func contract(t testing.TB) {
 	}
 }
 
-// InTier leaves to "make verify" what managers do among themselves in real time, which
-// a busy machine delays. The fast tier runs the contract.
+// InTier restricts the fast tier to the contract. Cases in which managers act in real time,
+// which a busy machine delays, are left to "make verify".
 func InTier(h conformance.Harness) conformance.Harness {
 	if testing.Short() {
 		h.Only = conformance.Case.Contract
@@ -38,8 +38,8 @@ func InTier(h conformance.Harness) conformance.Harness {
 	return h
 }
 
-// used notes the server of a test, for the table at the end of a run.
-func used(t testing.TB, server string) {
+// recordServer records a server that a test uses, for the table at the end of a run.
+func recordServer(t testing.TB, server string) {
 	t.Helper()
 	t.Attr("server", server)
 }

@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-// A Fate is what becomes of a request that a trap has caught.
+// A Fate is what happens to a request that a trap has caught.
 type Fate string
 
 const (
-	LoseRequest Fate = "lose request" // it is never executed, and the connection is dumb from then on
-	LoseReply   Fate = "lose reply"   // it is executed, and nothing is ever answered on that connection
-	HoldRequest Fate = "hold request" // it is executed when the trap is released, even if the client has given up
+	LoseRequest Fate = "lose request" // not executed; the connection is silent from then on
+	LoseReply   Fate = "lose reply"   // executed; the connection returns no reply from then on
+	HoldRequest Fate = "hold request" // executed when the trap is released, even if the client has given up
 )
 
 // A Trap waits for one request.
@@ -27,7 +27,7 @@ type Trap struct {
 }
 
 // Trap sets a trap for the next request that contains text, on any connection.
-// It sees the text of statements that the driver interpolates, without TLS.
+// It reads statements only if the driver interpolates them and the connection has no TLS.
 func (p *Proxy) Trap(text string, fate Fate) *Trap {
 	trap := &Trap{text: []byte(text), fate: fate, caught: make(chan struct{}), released: make(chan struct{})}
 	p.mu.Lock()
@@ -39,7 +39,7 @@ func (p *Proxy) Trap(text string, fate Fate) *Trap {
 // Caught is closed when the trap has caught its request.
 func (t *Trap) Caught() <-chan struct{} { return t.caught }
 
-// Release lets a held request go on.
+// Release forwards a held request.
 func (t *Trap) Release() { t.release.Do(func() { close(t.released) }) }
 
 // Wait waits until the trap has caught its request.
@@ -52,8 +52,8 @@ func (t *Trap) Wait(tb testing.TB, limit time.Duration) {
 	}
 }
 
-// spring returns the trap that catches this piece, and disarms it.
-func (p *Proxy) spring(dir direction, piece []byte) *Trap {
+// catch returns the trap that catches this piece, and disarms it.
+func (p *Proxy) catch(dir direction, piece []byte) *Trap {
 	if dir != requests {
 		return nil
 	}

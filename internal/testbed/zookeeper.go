@@ -14,19 +14,18 @@ import (
 	"time"
 )
 
-// ZooKeeperTick is the tickTime of the servers that are started here: short, so
-// that sessions may be.
+// ZooKeeperTick is the tickTime of the servers. A short tick allows short sessions.
 const ZooKeeperTick = 100 * time.Millisecond
 
-// ZooKeeperOptions say what server to start.
+// ZooKeeperOptions describe a server to start.
 type ZooKeeperOptions struct {
-	// TLS gives the server a secure port beside the other.
+	// TLS gives the server a second, secure port.
 	TLS bool
 
-	// Config is added to the configuration file, line by line.
+	// Config has lines for the configuration file.
 	Config []string
 
-	// Clock runs the server under a clock that [ZooKeeperServer.Step] can move.
+	// Clock runs the server on a clock that [ZooKeeperServer.Step] can move.
 	Clock bool
 }
 
@@ -36,30 +35,30 @@ type ZooKeeperServer struct {
 	secure string
 	ca     *authority
 
-	clock  string        // the file that says how far its clock is off, or empty
-	offset time.Duration // of its clock
+	clock  string        // the file with the clock's offset, or empty
+	offset time.Duration // of the clock
 }
 
 // Secure returns the address of the secure port.
 func (z *ZooKeeperServer) Secure() string { return z.secure }
 
-// TLSConfig is what a client needs to trust the secure port.
+// TLSConfig makes a client trust the secure port.
 func (z *ZooKeeperServer) TLSConfig() *tls.Config { return z.ca.clientConfig() }
 
-// CAFile is the authority's certificate as a file.
+// CAFile is the file with the authority's certificate.
 func (z *ZooKeeperServer) CAFile() string { return filepath.Join(z.ca.dir, "ca.pem") }
 
-// StartZooKeeper starts a server that belongs to this test and is gone after it.
-// The test is skipped or fails if it is not installed.
+// StartZooKeeper starts a server for this test and stops it after the test.
+// If ZooKeeper is not installed, the test is skipped or fails.
 func StartZooKeeper(t testing.TB, o ZooKeeperOptions) *ZooKeeperServer {
 	t.Helper()
-	Full(t, "starts a server of its own")
+	Full(t, "starts its own server")
 	z, err := startZooKeeper(o)
 	if err != nil {
 		unavailable(t, err)
 	}
-	used(t, "ZooKeeper "+z.Version())
-	owned(t, z.Daemon)
+	recordServer(t, "ZooKeeper "+z.Version())
+	endWithTest(t, z.Daemon)
 	return z
 }
 
@@ -71,21 +70,21 @@ var sharedZooKeeper = sync.OnceValues(func() (*ZooKeeperServer, error) {
 	return z, err
 })
 
-// SharedZooKeeper returns the addresses of the server that all tests of the
-// binary share, or of those that ELECTION_TEST_ZOOKEEPER_SERVERS names, separated
-// by commas. They must not be tormented, and every test has its own paths.
+// SharedZooKeeper returns the address of the server that all tests of the binary
+// share, or the addresses in ELECTION_TEST_ZOOKEEPER_SERVERS, separated by commas.
+// Tests must not inject faults into them. Each takes its own paths.
 func SharedZooKeeper(t testing.TB) []string {
 	t.Helper()
 	contract(t)
 	if servers := os.Getenv(ZooKeeper.variable()); servers != "" {
-		used(t, "ZooKeeper, already there")
+		recordServer(t, "ZooKeeper (already running)")
 		return strings.Split(servers, ",")
 	}
 	z, err := sharedZooKeeper()
 	if err != nil {
 		unavailable(t, err)
 	}
-	used(t, "ZooKeeper "+z.Version())
+	recordServer(t, "ZooKeeper "+z.Version())
 	return []string{z.Addr()}
 }
 
@@ -110,7 +109,7 @@ func startZooKeeper(o ZooKeeperOptions) (*ZooKeeperServer, error) {
 			if z.ca, err = newAuthority(dir); err != nil {
 				return nil, err
 			}
-			// One file with key and certificate is what the server reads as PEM.
+			// The server wants key and certificate in one PEM file.
 			key, err := os.ReadFile(filepath.Join(dir, "server-key.pem"))
 			if err != nil {
 				return nil, err
@@ -159,8 +158,8 @@ func startZooKeeper(o ZooKeeperOptions) (*ZooKeeperServer, error) {
 	}
 }
 
-// StartZooKeeperEnsemble starts servers that elect a leader among themselves, one
-// on each host of the network. config is added to all configuration files.
+// StartZooKeeperEnsemble starts an ensemble, one server on each host of the network.
+// config is added to all configuration files.
 func StartZooKeeperEnsemble(t testing.TB, network *Network, n int, config ...string) []*ZooKeeperServer {
 	t.Helper()
 	Full(t, "starts a cluster")
@@ -188,39 +187,39 @@ func StartZooKeeperEnsemble(t testing.TB, network *Network, n int, config ...str
 		}
 		servers, daemons = append(servers, &ZooKeeperServer{Daemon: d}), append(daemons, d)
 	}
-	owned(t, daemons...)
+	endWithTest(t, daemons...)
 	for _, d := range daemons {
 		if err := d.await(); err != nil {
 			t.Fatal(err)
 		}
 	}
-	used(t, fmt.Sprintf("ZooKeeper %s, %d servers", servers[0].Version(), n))
+	recordServer(t, fmt.Sprintf("ZooKeeper %s, %d servers", servers[0].Version(), n))
 	return servers
 }
 
-// Leads reports whether the server leads its ensemble, or is alone.
+// Leads reports whether the server leads its ensemble or is standalone.
 func (z *ZooKeeperServer) Leads(t testing.TB) bool {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
-	text, err := zooKeeperSays(ctx, z.Addr(), "srvr")
+	text, err := fourLetterWord(ctx, z.Addr(), "srvr")
 	return err == nil && !strings.Contains(text, "Mode: follower") && strings.Contains(text, "Mode: ")
 }
 
-// Asks returns a server's answer to one of its words of four letters.
+// Asks returns the server's answer to a four-letter word.
 func (z *ZooKeeperServer) Asks(t testing.TB, word string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), startLimit)
 	defer cancel()
-	text, err := zooKeeperSays(ctx, z.Addr(), word)
+	text, err := fourLetterWord(ctx, z.Addr(), word)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return text
 }
 
-// launchZooKeeper starts a server with these lines in its configuration.
-// env is added to its environment.
+// launchZooKeeper starts a server with these additional configuration lines, Java
+// properties and environment variables.
 func launchZooKeeper(dir, addr string, host *Host, lines, properties, env []string) (*Daemon, error) {
 	java, err := lookPath("java")
 	if err != nil {
@@ -232,7 +231,7 @@ func launchZooKeeper(dir, addr string, host *Host, lines, properties, env []stri
 		return nil, &missing{ZooKeeper, "ZooKeeper", "Debian: zookeeper"}
 	}
 	version := strings.TrimSuffix(strings.TrimPrefix(filepath.Base(jar), "zookeeper-"), ".jar")
-	// zookeeper.jar names what it needs, of which netty-all.jar is an empty stub.
+	// The manifest of zookeeper.jar names its dependencies, but netty-all.jar is an empty stub.
 	path := []string{jars + "zookeeper.jar"}
 	netty, _ := filepath.Glob(jars + "netty-*.jar")
 	for _, j := range netty {
@@ -255,7 +254,7 @@ func launchZooKeeper(dir, addr string, host *Host, lines, properties, env []stri
 		return nil, err
 	}
 	command := []string{java, "-Xmx96m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto",
-		"-Dzookeeper.forceSync=no", // nothing here has to survive the machine
+		"-Dzookeeper.forceSync=no", // data need not survive a crash of the machine
 		"-Dzookeeper.skipACL=no",
 		"-Djava.awt.headless=true",
 	}
@@ -264,7 +263,7 @@ func launchZooKeeper(dir, addr string, host *Host, lines, properties, env []stri
 	return launch(daemonOptions{
 		kind: ZooKeeper, version: version, addr: addr, command: command, env: env, host: host, dir: dir,
 		ready: func(ctx context.Context) error {
-			text, err := zooKeeperSays(ctx, addr, "srvr")
+			text, err := fourLetterWord(ctx, addr, "srvr")
 			if err == nil && !strings.Contains(text, "Mode: ") {
 				err = fmt.Errorf("%.100q", text)
 			}
@@ -273,8 +272,8 @@ func launchZooKeeper(dir, addr string, host *Host, lines, properties, env []stri
 	})
 }
 
-// zooKeeperSays sends a word of four letters and returns the answer.
-func zooKeeperSays(ctx context.Context, addr, word string) (string, error) {
+// fourLetterWord sends a four-letter word and returns the answer.
+func fourLetterWord(ctx context.Context, addr, word string) (string, error) {
 	var d net.Dialer
 	c, err := d.DialContext(ctx, "tcp", addr)
 	if err != nil {

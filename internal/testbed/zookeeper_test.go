@@ -14,14 +14,14 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// A server answers, and again after it was killed, on the same port; frozen it
-// does not; the secure port speaks TLS with a certificate of its authority.
-func TestAZooKeeperServerIsStartedTormentedAndGone(t *testing.T) {
+// A server answers on the same port after a kill and a start. A frozen server does not
+// answer. The secure port speaks TLS with a certificate of the server's authority.
+func TestZooKeeperAnswersAndComesBack(t *testing.T) {
 	z := StartZooKeeper(t, ZooKeeperOptions{TLS: true})
 	if text := z.Asks(t, "srvr"); !strings.Contains(text, "Mode: standalone") {
-		t.Fatalf("want a server that is alone, got %s", text)
+		t.Fatalf("want a standalone server, got %s", text)
 	}
-	Eventually(t, startLimit, "a server that is alone leads", func() error {
+	Eventually(t, startLimit, "a standalone server leads", func() error {
 		if !z.Leads(t) { // not within two seconds
 			return errors.New("it does not say so")
 		}
@@ -34,10 +34,10 @@ func TestAZooKeeperServerIsStartedTormentedAndGone(t *testing.T) {
 		t.Error("a frozen server answers")
 	}
 	z.Continue(t)
-	Eventually(t, startLimit, "the server to go on", func() error {
+	Eventually(t, startLimit, "the server resumes", func() error {
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 		defer cancel()
-		_, err := zooKeeperSays(ctx, z.Addr(), "srvr")
+		_, err := fourLetterWord(ctx, z.Addr(), "srvr")
 		return err
 	})
 	d := tls.Dialer{NetDialer: &net.Dialer{Timeout: startLimit}, Config: z.TLSConfig()}
@@ -48,7 +48,7 @@ func TestAZooKeeperServerIsStartedTormentedAndGone(t *testing.T) {
 	c.Close()
 }
 
-func TestAnEnsembleOfZooKeepersHasOneLeaderAndElectsAnother(t *testing.T) {
+func TestAZooKeeperEnsembleReplacesItsLeader(t *testing.T) {
 	servers := StartZooKeeperEnsemble(t, NewNetwork(t, 3), 3)
 	leader := func() (at int) {
 		at = -1
@@ -75,8 +75,8 @@ func TestAnEnsembleOfZooKeepersHasOneLeaderAndElectsAnother(t *testing.T) {
 	servers[first].Start(t)
 }
 
-// The server's clock is what it writes into a node's creation time.
-func TestTheClockOfAZooKeeperServerSteps(t *testing.T) {
+// ZooKeeper writes its clock into the creation time of a node.
+func TestStepMovesTheClockOfZooKeeper(t *testing.T) {
 	z := StartZooKeeper(t, ZooKeeperOptions{Clock: true})
 	c, _, err := zk.Connect([]string{z.Addr()}, 20*time.Second, zk.WithLogInfo(false))
 	if err != nil {

@@ -1,3 +1,3 @@
-// Package models holds models of the protocol, in Promela, and a test that has
-// spin search them to the end. README.md says what they say.
+// Package models has models of the protocol in Promela, and a test that searches them
+// completely with spin. README.md explains what the models show.
 package models

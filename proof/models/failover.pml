@@ -1,17 +1,18 @@
-/* A failover that loses the last writes (design 5.3; hazards 6, 7, 20; backend/mysql/doc.go).
+/* A failover that loses the last writes (docs/design/mysql.md, "After a failover" and "Unclean
+ * restarts").
  *
- * Says: with the old primary fenced before the new one is promoted, a failover that loses any tail
- * of writes makes no second leader, though leases have different TTLs, and renewals, grants and
- * releases that were sent before it arrive after it.
+ * Shows: if the old primary is fenced before the new one is promoted, a failover that loses any tail
+ * of writes makes no second leader, even if leases have different TTLs, and if renewals, grants and
+ * releases that were sent before the failover arrive after it.
  *
- * Two servers, each with its copy of the row; replication copies it at any moment, so the standby
- * may be behind by anything. Whatever arrives, arrives at the server that is the primary by then.
- * Who remembers a term or a heartbeat has one bit for each server: is it still that of the copy there?
- * Time and the rest are as in lease.pml, but for what has nothing to do with servers: a release
- * follows at once on ceasing to lead, and nobody is restarted.
+ * Two servers each have a copy of the row. Replication copies it at any moment, so the standby may be
+ * behind by any number of writes. A request arrives at the server that is the primary at that time.
+ * A candidate that remembers a term or a heartbeat has one bit for each server: is it still that of
+ * the copy there? Time and the rest are as in lease.pml, except for what does not depend on servers:
+ * a candidate releases as soon as it stops leading, and none is restarted.
  *
- * RETURNS: the service may come back to the first server. What that needs: see the checks.
- * RESTART: instead, a server that does not keep every commit crashes and comes back. */
+ * RETURNS: the service may return to the first server; the checks show under which conditions.
+ * RESTART: instead, a server that does not keep every commit crashes and restarts. */
 #ifndef TTL0
 #define TTL0 1
 #endif
@@ -19,7 +20,7 @@
 #define TTL1 2
 #endif
 #define TTL(i) ((i) == 0 -> TTL0 : TTL1)
-#define MAX (TTL0 > TTL1 -> TTL0 : TTL1) /* max_ttl, which the table tells */
+#define MAX (TTL0 > TTL1 -> TTL0 : TTL1) /* max_ttl, which is stored in the table */
 #define N 2
 #define NONE 9
 #ifdef RETURNS
@@ -28,18 +29,18 @@
 #define FLIPS 1
 #endif
 
-/* The copies of the row: who holds it, which server wrote it last; and are they equal. */
+/* The copies of the row: the holder, the server that wrote it last; whether they are equal. */
 byte holder[2] = NONE; bit stamp[2]; bit equal = 1;
-bit id; byte flips; byte calm; /* the primary; changes of it; ticks since the last */
+bit id; byte flips; byte calm; /* the primary; changes of the primary; ticks since the last change */
 
 byte until[N];              /* it leads while this is above 0 */
-byte term[N];               /* bit s: the term it was granted last is that of copy s */
+byte term[N];               /* bit s: copy s has the term that it was granted last */
 mtype = { IDLE, BID, GRANT, WON, RENEW, RENEWED, RELEASE };
 mtype call[N] = IDLE; byte age[N];
-byte pin[N];                /* bit s: what the call is pinned to is in copy s */
+byte pin[N];                /* bit s: copy s has what the call is pinned to */
 mtype ghost = IDLE; bit whose; byte gpin; /* a doubled or late request */
-bit look[N]; byte lsame[N]; bit lfree[N]; /* a reading on its way; bit s: server s gave it, and still has it */
-byte same[N]; bit free[N]; byte since[N]; /* what is watched: the same; free at once; for how long */
+bit look[N]; byte lsame[N]; bit lfree[N]; /* a pending reading; bit s: server s answered it, and its copy is unchanged; it was free */
+byte same[N]; bit free[N]; byte since[N]; /* what it observes: bit s: unchanged; free at once; for how long */
 byte s;
 
 #ifdef REACH
@@ -53,7 +54,7 @@ byte last = NONE;
 
 #define HERE (1 << id)
 #define THERE (1 << (1 - id))
-#ifdef NO_IDENTITY          /* nobody asks which server it was */
+#ifdef NO_IDENTITY          /* no rule compares the server that wrote the row */
 #define OURS 1
 #define VACANT_FREE
 #define RENEW_ANYWHERE
@@ -64,7 +65,7 @@ byte last = NONE;
 #endif
 #if defined(RESTART) && !defined(CARELESS)
 #define CAREFUL 1
-#define SURE (OURS && !(flips > 0 && calm < MAX)) /* row.judge: careful, and what was watched until then is void */
+#define SURE (OURS && !(flips > 0 && calm < MAX)) /* after an unclean restart every row counts as another server's for max_ttl, and earlier observations are void */
 #else
 #define CAREFUL 0
 #define SURE OURS
@@ -87,7 +88,7 @@ byte last = NONE;
 #define PINNED(mask) ((mask & HERE) && OURS)
 #endif
 
-/* A write on the primary: a fresh heartbeat. ends: and the term that was is over. */
+/* A write on the primary has a fresh heartbeat. ends: it also ends the term. */
 inline stale(i, ends) {
   same[i] = same[i] & THERE; if :: same[i] == 0 -> free[i] = 0; since[i] = 0 :: else fi;
   lsame[i] = lsame[i] & THERE; if :: lsame[i] == 0 -> lfree[i] = 0 :: else fi;
@@ -98,7 +99,7 @@ inline writes(ends) {
   stale(0, ends); stale(1, ends); equal = 0; stamp[id] = id;
   if :: ghost == GRANT || ends -> gpin = gpin & THERE :: else fi
 }
-/* What the primary does with a request (backend/mysql/statements.go). */
+/* How the primary executes a request (docs/design/mysql.md, "Statements"). */
 inline store(kind, who, mask, ok) {
   ok = 1;
   if
@@ -117,15 +118,15 @@ active [N] proctype candidate() {
        look[_pid] = 1; lsame[_pid] = HERE; lfree[_pid] = FREE_NOW(_pid); printf("server %d answers candidate %d's reading\n", id, _pid) }
   :: d_step { look[_pid] -> same[_pid] = lsame[_pid]; free[_pid] = lfree[_pid]; since[_pid] = 0; look[_pid] = 0; lsame[_pid] = 0; lfree[_pid] = 0;
        printf("candidate %d begins to watch what it has read\n", _pid) }
-  /* It bids; the call reads, compares with what was watched, and writes over what it has read. */
+  /* It bids: the call reads the row, compares it with the observed one, and overwrites exactly that row. */
   :: d_step { until[_pid] == 0 && call[_pid] == IDLE && same[_pid] != 0 && (free[_pid] || (same[_pid] & HERE) == 0 || since[_pid] >= WATCH) ->
        call[_pid] = BID; pin[_pid] = same[_pid]; printf("candidate %d bids\n", _pid) }
   :: d_step { call[_pid] == BID && ((pin[_pid] & HERE) || holder[id] == _pid && FREE_NOW(_pid)) -> call[_pid] = GRANT; pin[_pid] = HERE }
-  /* It renews, or ceases to lead and releases. */
+  /* It renews, or stops leading and releases. */
   :: d_step { until[_pid] > 0 && call[_pid] == IDLE -> call[_pid] = RENEW; pin[_pid] = term[_pid]; printf("candidate %d sends a renewal\n", _pid) }
   :: d_step { call[_pid] == IDLE && term[_pid] != 0 -> until[_pid] = 0; call[_pid] = RELEASE; pin[_pid] = term[_pid]; term[_pid] = 0;
        printf("candidate %d has ceased to lead, and sends a release\n", _pid) }
-  /* A request arrives, or its copy, or nothing comes of it. */
+  /* A request arrives, or is doubled, or is lost. */
   :: d_step { call[_pid] == RENEW || call[_pid] == GRANT || call[_pid] == RELEASE ->
        store(call[_pid], _pid, pin[_pid], done); printf("server %d, %e of candidate %d: done %d\n", id, call[_pid], _pid, done);
        if
@@ -145,7 +146,7 @@ active [N] proctype candidate() {
   od
 }
 
-/* Replication: what refers to the copy there refers to the new one now, if it is the same. */
+/* Replication: what matched the primary's copy now matches the standby's copy too. */
 inline copied(i) {
   term[i] = (term[i] & HERE -> 3 : 0);
 #ifdef WATCH_ANYWHERE
@@ -160,22 +161,22 @@ inline copied(i) {
   :: else -> pin[i] = (pin[i] & HERE -> 3 : 0)
   fi
 }
-/* No failover comes any more: what only the other server has is gone. */
+/* After the last failover: what only the other server has is lost. */
 inline forget(i) {
   term[i] = term[i] & HERE; pin[i] = pin[i] & HERE; lsame[i] = lsame[i] & HERE; if :: lsame[i] == 0 -> lfree[i] = 0 :: else fi;
   same[i] = same[i] & HERE; if :: same[i] == 0 -> free[i] = 0; since[i] = 0 :: else fi
 }
-/* A server that has another identity than before: what was read from it is void. */
+/* A server has a new identity: earlier readings from it are void. */
 inline void(i) {
   same[i] = 0; free[i] = 0; since[i] = 0; lsame[i] = 0; lfree[i] = 0
 }
 inline renamed(i) { void(i); if :: call[i] == BID || call[i] == GRANT -> pin[i] = pin[i] & THERE :: else fi }
-/* A server that comes back without its last commits: the standby's copy is what it has on disk. */
+/* A server restarts without its last commits: it has what the standby's copy has. */
 inline restored(i) {
   void(i); term[i] = (term[i] & THERE -> HERE : 0); pin[i] = (pin[i] & THERE -> HERE : 0);
   if :: call[i] == BID -> pin[i] = 0 :: else fi
 }
-#ifdef LATE                 /* it comes back no sooner than max_ttl after the failover */
+#ifdef LATE                 /* the service returns no sooner than max_ttl after the failover */
 #define CALM (calm == MAX)
 #else
 #define CALM 1
@@ -185,7 +186,7 @@ inline restored(i) {
 #else
 #define KEPT 0
 #endif
-#ifdef CAUGHT_UP            /* and when the first server has all that the second has */
+#ifdef CAUGHT_UP            /* the service returns when the first server has all that the second has */
 #define MAYRETURN (CALM && equal)
 #else
 #define MAYRETURN CALM

@@ -1,13 +1,14 @@
-/* Clocks that jump: the store's, and that of a machine that is suspended (design 5.1, 5.2; hazard 16;
- * election/clock.go).
+/* Clocks that jump: the store's, and that of a suspended machine (package election, "A leadership" and
+ * clock.go).
  *
- * Says: no jump of the store's clock, in either direction, any number of times, makes two leaders,
- * or none for longer than a TTL; nor does a machine that sleeps. The built rule asks no clock of
- * the store, so its jumps can do nothing, and the model says what asking it would cost.
+ * Shows: no number of jumps of the store's clock, in either direction, makes two leaders or leaves an
+ * election without a leader for longer than a TTL; neither do suspended machines. The implemented rule
+ * reads no clock of the store. The twins show what reading it would cost: if the clock goes back an
+ * hour, no candidate can take over for an hour.
  *
  * The lease is that of lease.pml without doubled requests, releases and restarts. -DLIVE: at some
- * moment all faults end, but that one candidate may sleep for ever, and from then on the other acts
- * at once; the search is for a time without a leader that is longer than a TTL and a tick. */
+ * moment all faults end, except that one candidate may stay suspended, and from then on the other acts
+ * at once. The search looks for a time without a leader that is longer than a TTL and a tick. */
 #ifndef TTL
 #define TTL 3
 #endif
@@ -18,7 +19,7 @@
 byte holder = NONE;
 byte left;                    /* expires_at of the row less the store's clock */
 byte until[N];                /* it trusts its lease while this is above 0 */
-mtype = { IDLE, RENEW, RENEWED, BID, WON }; /* its call, or the answer on its way */
+mtype = { IDLE, RENEW, RENEWED, BID, WON }; /* its call, or the pending answer */
 mtype call[N] = IDLE; byte age[N]; bit pin[N];
 bit look[N]; bit lsame[N]; bit same[N]; byte since[N];
 bit asleep[N];                /* its machine is suspended: nothing runs, and CLOCK_MONOTONIC stands still */
@@ -26,7 +27,7 @@ bit jumped;
 
 #define LEADS(i) (until[i] > 0 && !asleep[i])
 #ifdef LIVE
-bit healed; byte gap; bit fresh[N]; /* ticks without a leader since; it has renewed in this tick */
+bit healed; byte gap; bit fresh[N]; /* all faults have ended; ticks without a leader since then; it has renewed in this tick */
 #define FAULTY !healed
 #define SAFE assert(gap <= TTL + 1)
 #else
@@ -51,7 +52,7 @@ byte last = NONE;
 #define FREE(i) (since[i] == TTL)
 #endif
 #if defined(CLOCK_ALONE) || defined(CLOCK_AND_WATCH)
-#define ALIVE (left > 0)      /* and a renewal of what has expired is refused */
+#define ALIVE (left > 0)      /* the store refuses to renew an expired lease */
 #else
 #define ALIVE 1
 #endif
@@ -86,7 +87,7 @@ active [N] proctype candidate() {
   :: d_step { call[_pid] != IDLE && (FAULTY || call[_pid] == BID && !pin[_pid] || call[_pid] == RENEWED && until[_pid] == 0 || asleep[_pid] || age[_pid] == TTL) -> idle(_pid); printf("candidate %d's call ends without an answer\n", _pid) }
   :: d_step { FAULTY && !asleep[_pid] -> asleep[_pid] = 1; printf("candidate %d's machine is suspended\n", _pid) }
   :: d_step { asleep[_pid] && FAULTY -> asleep[_pid] = 0; printf("candidate %d's machine goes on\n", _pid); SAFE }
-#ifdef WALL_CLOCK /* trust that is counted on a clock that somebody sets back */
+#ifdef WALL_CLOCK /* the holder counts on a clock that is set back */
   :: d_step { until[_pid] > 0 && !asleep[_pid] && !jumped -> jumped = 1; until[_pid] = FAR; printf("candidate %d's wall clock is set back\n", _pid); SAFE }
 #endif
   od
@@ -95,7 +96,7 @@ active [N] proctype candidate() {
 #ifdef MONOTONIC_ALONE
 #define COUNTS(i) !asleep[i]
 #else
-#define COUNTS(i) 1 /* the boot-time clock goes on */
+#define COUNTS(i) 1 /* the boot-time clock counts while the machine is suspended */
 #endif
 inline tick(i) {
   if

@@ -1,15 +1,16 @@
-/* The lease on a store that expires nothing itself: memory, MySQL (design 5.1, 5.2, 5.5, 5.6).
+/* The lease on a store that does not expire leases itself: memory, MySQL (package election, "A
+ * leadership"; docs/design/mysql.md).
  *
- * Says: never do two candidates act as leader at one instant, whatever is delayed, lost, doubled,
+ * Shows: two candidates never act as leader at the same instant, whatever is delayed, lost, doubled,
  * paused or restarted, with leases of different TTLs, for runs of any length.
  *
- * Time is relative: whatever a clock is used for counts down to 0 or up to a bound. Terms and heartbeats
- * are never used again, so all that matters of one that somebody remembers is whether it is still
- * the row's: one bit, which is cleared by who writes another. So there are few states and the search
- * ends, though runs do not. A pause needs no words: nobody is ever obliged to act.
+ * Time is relative: every timer counts down to 0 or up to a bound. Terms and heartbeats are never reused.
+ * So if a process remembers one, all that matters is whether it is still the row's: one bit, which the
+ * next write clears. So there are few states and the search ends, although runs do not. Pauses need no
+ * code: no process is ever obliged to act.
  *
- * -DLIVE: at some moment all faults end, and from then on everybody acts at once. It says: for no longer
- * than a TTL and a tick after that moment nobody leads. */
+ * -DLIVE: at some moment all faults end, and from then on every process acts at once. It shows: after that
+ * moment a time without a leader lasts at most a TTL and a tick. */
 #ifndef TTL0
 #define TTL0 2
 #endif
@@ -19,32 +20,32 @@
 #define TTL(i) ((i) % DEAD == 0 -> TTL0 : TTL1)
 #define LONGEST (TTL0 > TTL1 -> TTL0 : TTL1)
 #define N 2
-#define DEAD 4 /* DEAD + i: an earlier incarnation of i, whose nonce is another */
+#define DEAD 4 /* DEAD + i: an earlier incarnation of i, with another nonce */
 #define NONE 9
 
-/* The row (backend/memory/memory.go, backend/mysql/schema.sql). */
+/* The row (packages memory and mysql). */
 byte holder = NONE;
 
-/* A candidate (election/machine_lease.go). OUT: no function runs. LEAD: leads. DRAIN: steps down in
- * order, its function has not returned. LOST: the same, but against its will. */
+/* A candidate (package election). OUT: no function runs. LEAD: it leads. DRAIN: it steps down in order,
+ * and its function has not returned. LOST: it lost the lease, and its function has not returned. */
 mtype = { OUT, LEAD, DRAIN, LOST };
 mtype phase[N] = OUT;
-byte until[N];              /* ticks of trust left. Leading() is: phase is LEAD, until > 0 */
-/* What the store may keep for it (elec.own). DONE: held, and the function has returned in order. */
+byte until[N];              /* ticks until trust ends. Leading() means: phase is LEAD and until > 0 */
+/* What the store may hold for it. DONE: it holds the lease, and its function has returned in order. */
 mtype = { NOT, MAYBE, HELD, DONE };
 mtype own[N] = NOT;
-bit term[N];                /* the term it holds is the row's */
+bit term[N];                /* its term is the row's */
 
-/* Its call of the store; one at a time (package backend). A bid is a reading, and a GRANT pinned to
- * what was read; a release of a term that is not known is FIND and CLEAR. YES, NO: the answer. */
+/* Its call of the store, one at a time (package backend). A bid is a reading, then a GRANT pinned to
+ * what was read. A release of an unknown term is FIND, then CLEAR. YES, NO: the answer. */
 mtype = { IDLE, RENEW, BID, GRANT, RELEASE, FIND, CLEAR, YES, NO };
 mtype call[N] = IDLE; mtype asked[N] = IDLE;
-byte age[N];                /* ticks since it was sent */
-bit pin[N];                 /* what it is pinned to is still there */
-mtype ghost = IDLE; byte whose; bit gpin; /* one request that was doubled, or is late */
+byte age[N];                /* ticks since the call was sent */
+bit pin[N];                 /* the row still has what the call is pinned to */
+mtype ghost = IDLE; byte whose; bit gpin; /* one doubled or late request */
 
-/* What it watches (election/machine_watch.go): is it known, still the row's, free at once; for how
- * long was it seen. And a reading on its way: is it still the row's, free. */
+/* What it observes: known; still the row's; free at once; for how long it was observed. And a pending
+ * reading: still the row's; free. */
 bit known[N]; bit same[N]; bit free[N]; byte since[N];
 bit look[N]; bit lsame[N]; bit lfree[N];
 #ifdef WATCH_FROM_SEND
@@ -53,7 +54,7 @@ bit asks[N]; byte lage[N];
 bit done;                   /* what the store answered */
 
 #ifdef LIVE
-bit healed; byte gap; bit fresh[N]; /* ticks without a leader since; it has renewed in this tick */
+bit healed; byte gap; bit fresh[N]; /* all faults have ended; ticks without a leader since then; it has renewed in this tick */
 #define FAULTY !healed
 #define FRESH(i) fresh[i] = 1
 #ifndef BOUND
@@ -75,12 +76,12 @@ byte last = NONE;
 #endif
 #endif
 
-#ifdef NO_COMPARE /* a bid that compares the term and not the heartbeat */
+#ifdef NO_COMPARE /* a bid compares the term but not the heartbeat */
 #define STAYS(byrenewal) byrenewal
 #else
 #define STAYS(byrenewal) 0
 #endif
-/* A write draws a fresh heartbeat: what was read before it is not the row's any more. */
+/* A write has a fresh heartbeat: earlier readings are no longer the row's. */
 inline written(i, byrenewal) {
   if
   :: STAYS(byrenewal)
@@ -93,7 +94,7 @@ inline writes(byrenewal) {
   written(0, byrenewal); written(1, byrenewal);
   if :: (ghost == GRANT || ghost == CLEAR) && !STAYS(byrenewal) -> gpin = 0 :: else fi
 }
-/* A grant or a release also ends the term that was. */
+/* A grant or a release also ends the previous term. */
 inline ended(i) {
   term[i] = 0;
   if :: call[i] == RENEW || call[i] == RELEASE || (call[i] == YES && asked[i] == BID) -> pin[i] = 0 :: else fi
@@ -102,16 +103,16 @@ inline becomes(who) {
   ended(0); ended(1); if :: ghost == RENEW || ghost == RELEASE -> gpin = 0 :: else fi;
   writes(0); holder = who
 }
-/* What the store does with a request (backend/mysql/statements.go). */
+/* How the store executes a request (docs/design/mysql.md, "Statements"). */
 inline store(kind, who, pinned) {
   done = 1;
   if
-#ifdef REVIVES /* a renewal that does not ask who holds the lease now */
+#ifdef REVIVES /* a renewal does not compare the holder */
   :: kind == RENEW && holder != who -> becomes(who)
 #endif
   :: kind == RENEW && pinned -> writes(1)
   :: kind == GRANT && pinned -> becomes(who)
-#ifdef RELEASE_BY_HOLDER /* and not of a term */
+#ifdef RELEASE_BY_HOLDER /* a release compares the holder but not the term */
   :: kind == RELEASE && holder == who -> becomes(NONE)
 #endif
   :: (kind == RELEASE || kind == CLEAR) && pinned -> becomes(NONE)
@@ -129,7 +130,7 @@ inline forget(i) { known[i] = 0; same[i] = 0; free[i] = 0; since[i] = 0; blind(i
 #else
 #define TRUST(i) (TTL(i) - age[i])
 #endif
-/* The lease says how long to watch it. */
+/* How long a challenger observes the lease: for the holder's TTL. */
 #ifdef WATCH_OWN_TTL
 #define WATCH(i) TTL(i)
 #else
@@ -143,7 +144,7 @@ inline forget(i) { known[i] = 0; same[i] = 0; free[i] = 0; since[i] = 0; blind(i
 
 active [N] proctype candidate() {
   do
-  /* It looks; the answer comes later, or never. That nothing has changed is no news. */
+  /* It reads; the answer arrives later, or never. An unchanged lease needs no new reading. */
 #ifdef WATCH_FROM_SEND
   :: d_step { AWAY(_pid) && phase[_pid] == OUT && !look[_pid] && !asks[_pid] -> asks[_pid] = 1; lage[_pid] = 0 }
   :: d_step { asks[_pid] && AWAY(_pid) && !look[_pid] && !same[_pid] -> asks[_pid] = 0;
@@ -160,23 +161,23 @@ active [N] proctype candidate() {
        blind(_pid); printf("candidate %d begins to watch what it has read\n", _pid) }
   :: d_step { known[_pid] && holder == _pid && free[_pid] && same[_pid] && own[_pid] == NOT && call[_pid] == IDLE -> own[_pid] = MAYBE }
 
-  /* It bids for what is free or was watched for long enough. (If that has changed, the bid comes to
-   * nothing, so it does not matter here for how long it was watched.) */
+  /* It bids for a lease that is free or was observed for long enough. (If the lease has changed, the
+   * bid fails, so the time of observation does not matter here.) */
   :: d_step { call[_pid] == IDLE && AWAY(_pid) && phase[_pid] == OUT && known[_pid] && (free[_pid] || !same[_pid] || since[_pid] >= WATCH(_pid)) ->
        sends(_pid, BID, same[_pid]); printf("candidate %d bids\n", _pid) }
   :: d_step { call[_pid] == BID ->
        if
-#ifdef WON_IF_NAMED /* who finds himself in the row has won */
+#ifdef WON_IF_NAMED /* a candidate that finds itself in the row counts that as a grant */
        :: holder == _pid -> call[_pid] = YES; pin[_pid] = 1
 #endif
-       :: holder == _pid || pin[_pid] -> call[_pid] = GRANT; pin[_pid] = 1 /* a leftover of its own is granted anew */
+       :: holder == _pid || pin[_pid] -> call[_pid] = GRANT; pin[_pid] = 1 /* its own leftover is granted again */
        :: else -> call[_pid] = NO
        fi }
 
   /* It renews while it leads or steps down in order, until its deadline. */
   :: d_step { call[_pid] == IDLE && (phase[_pid] == LEAD || phase[_pid] == DRAIN) && until[_pid] > 0 ->
        sends(_pid, RENEW, term[_pid]); printf("candidate %d sends a renewal\n", _pid) }
-  /* It steps down in order: ceases to lead; its function returns; only then it releases. */
+  /* It steps down in order: it stops leading, its function returns, and only then it releases. */
   :: d_step { FAULTY && phase[_pid] == LEAD -> phase[_pid] = DRAIN; printf("candidate %d steps down\n", _pid) }
   :: d_step { phase[_pid] == DRAIN -> phase[_pid] = OUT; own[_pid] = DONE; until[_pid] = 0; printf("candidate %d's function has returned\n", _pid) }
   :: d_step { phase[_pid] == LOST -> phase[_pid] = OUT; printf("candidate %d's function has returned, too late\n", _pid) }
@@ -187,7 +188,7 @@ active [N] proctype candidate() {
   :: d_step { call[_pid] == FIND ->
        if :: holder == _pid -> call[_pid] = CLEAR; pin[_pid] = 1 :: else -> call[_pid] = YES fi }
 
-  /* A request arrives; or its copy; or nothing ever comes of it. */
+  /* A request arrives, or is doubled, or is lost. */
   :: d_step { call[_pid] == RENEW || call[_pid] == GRANT || call[_pid] == RELEASE || call[_pid] == CLEAR ->
        store(call[_pid], _pid, pin[_pid]);
        printf("the store %e of candidate %d: done %d\n", call[_pid], _pid, done);
@@ -216,7 +217,7 @@ active [N] proctype candidate() {
   :: d_step { (call[_pid] == YES || call[_pid] == NO) && (asked[_pid] == RELEASE || asked[_pid] == FIND) ->
        if :: phase[_pid] == OUT -> own[_pid] = NOT; until[_pid] = 0; term[_pid] = 0 :: else fi; idle(_pid) }
 
-  /* It dies, and comes back under another nonce. */
+  /* It dies and restarts under another nonce. */
   :: d_step { FAULTY && (phase[_pid] != OUT || own[_pid] != NOT || call[_pid] != IDLE) ->
        phase[_pid] = OUT; own[_pid] = NOT; until[_pid] = 0; term[_pid] = 0; idle(_pid); forget(_pid);
        if :: holder == _pid -> holder = DEAD + _pid :: else fi;

@@ -1,27 +1,28 @@
-/* From one store to another and back, by lock chaining (design 7; hazards 11, 23).
+/* From one store to another and back, by lock chaining (package migration).
  *
- * Says: whatever stages members are at and in whatever order they change them, a foreign member that
- * knows nothing of all this included, there are never two leaders, thanks to the seal; and that
- * without it this holds only as long as all members are at adjacent stages, with no stranger.
+ * Shows: with the seal there are never two leaders, whatever the stages of members and the order in
+ * which they change them, even beside a foreign member that does not know of the migration. Without the
+ * seal this holds only while all members are at adjacent stages and there is no foreign member.
+ * (Publishing the stage instead would be check-then-act.)
  *
- *   stage FROM leads with the old lease, BOTH with the old and the new, TO with the new, once the
- *   old election is sealed and the new store says so. FROM cannot be granted what is sealed
- *   (but it could renew what it has).
- *   To seal: hold both; seal, and wait for the answer; record it; only then let go of the old.
- *   To unseal: hold both; clear the record, and wait for the answer; unseal.
- *   Each of these is pinned to the term of the lease that it changes.
+ *   A member at stage FROM leads with the old lease; at BOTH with the old and the new lease; at TO with
+ *   the new lease, once the old election is sealed and the new store has a record of that. A member at
+ *   FROM cannot be granted a sealed lease, but it could renew one that it holds.
+ *   To seal: hold both leases; seal, and wait for the answer; record it; only then release the old.
+ *   To unseal: hold both leases; clear the record, and wait for the answer; unseal.
+ *   Each of these writes is pinned to the term of the lease that it changes.
  *
- * Leases are abstract, by what lease.pml has shown: who holds one trusts it no longer than the store
- * keeps others from it (left). That an answer was late shows in how much trust is left of it.
- * Members change their stage by a restart; what they held runs out. */
+ * Leases are abstract, as lease.pml allows: the holder trusts a lease no longer than the store keeps
+ * other members from it (left). A late answer leaves less trust. Members change their stage by a
+ * restart, and the leases that they held expire. */
 #ifndef TTL
 #define TTL 2
 #endif
 #ifndef N
-#define N 3                   /* the last one is the stranger, if there is one */
+#define N 3                   /* the last one is the foreign member, if there is one */
 #endif
 #define NONE 9
-#define GONE 8                /* an incarnation that has died */
+#define GONE 8                /* a dead incarnation */
 #define OLD 0
 #define NEW 1
 
@@ -32,10 +33,10 @@ mtype stage[N] = FROM;
 byte trust[2*N];              /* of member i in the old lease: 2i, and in the new: 2i+1 */
 #define OLDT(i) trust[2*(i)]
 #define NEWT(i) trust[2*(i)+1]
-bit sealed[N]; bit cleared[N]; /* it has had the answer while it held both */
-bit knows[N];                 /* it has seen the record with its new lease */
+bit sealed[N]; bit cleared[N]; /* it received the answer while it held both */
+bit knows[N];                 /* it has read the record with its new lease */
 mtype = { IDLE, SEAL, RECORD, CLEAR, UNSEAL };
-mtype op[N] = IDLE; bit pin[N]; bit mine[N]; /* a request on its way, its pin, and whether its sender still waits for it */
+mtype op[N] = IDLE; bit pin[N]; bit mine[N]; /* a pending request, its pin, and whether its sender still waits for the answer */
 
 #ifdef NO_SEAL
 #define MAYTO(i) 1
@@ -88,7 +89,7 @@ byte way;
 #endif
 
 inline over(x, i) { if :: (op[i] == SEAL || op[i] == UNSEAL) && x == OLD || (op[i] == RECORD || op[i] == CLEAR) && x == NEW -> pin[i] = 0 :: else fi }
-/* The term of lease x is over. */
+/* The term of lease x has ended. */
 inline ended(x) {
   over(x, 0); over(x, 1);
 #if N > 2
@@ -125,12 +126,12 @@ active [N] proctype member() {
   :: d_step { MAYNEW(_pid) -> grant(NEW, _pid, 0) }
   :: d_step { MAYNEW(_pid) -> grant(NEW, _pid, 1) }
   :: d_step { MAYNEW(_pid) -> grant(NEW, _pid, TTL) }
-  /* It ceases to lead, and only then lets go; but at TO the old lease is not needed any more. */
+  /* It stops leading, and only then releases; but at TO it no longer needs the old lease. */
     :: d_step { OLDT(_pid) > 0 && (stage[_pid] != TO || knows[_pid] || !LEADS(_pid)) -> OLDT(_pid) = 0; sealed[_pid] = 0; cleared[_pid] = 0; printf("member %d does not need the old lease any more\n", _pid); NOTE(_pid) }
   :: d_step { NEWT(_pid) > 0 -> NEWT(_pid) = 0; knows[_pid] = 0; sealed[_pid] = 0; cleared[_pid] = 0; printf("member %d does not need the new lease any more\n", _pid) }
   :: d_step { holder[OLD] == _pid && OLDT(_pid) == 0 -> vacate(OLD, _pid) }
   :: d_step { holder[NEW] == _pid && NEWT(_pid) == 0 -> vacate(NEW, _pid) }
-  /* It dies and comes back, at this stage or another. */
+  /* It dies and restarts, at this stage or another. */
   :: d_step { FITS(FROM) -> restart(_pid, FROM) }
   :: d_step { !FOREIGN(_pid) && FITS(BOTH) -> restart(_pid, BOTH) }
   :: d_step { !FOREIGN(_pid) && FITS(TO) -> restart(_pid, TO) }
@@ -143,7 +144,7 @@ active [N] proctype member() {
 #else
   :: d_step { !mine[_pid] && sealed[_pid] -> send(_pid, RECORD) }
 #endif
-#ifdef LET_GO_EARLY /* the old lease is released when the seal was sent, and not when the record is there */
+#ifdef LET_GO_EARLY /* the old lease is released when the seal is sent, not when the record is written */
   :: d_step { op[_pid] == SEAL && mine[_pid] && OLDT(_pid) > 0 -> knows[_pid] = 1; OLDT(_pid) = 0 }
 #endif
   /* The way back. */
@@ -156,7 +157,7 @@ active [N] proctype member() {
   :: d_step { !mine[_pid] && cleared[_pid] -> send(_pid, UNSEAL) }
 #endif
 #endif
-  /* The request arrives, at any time, and is done if its pin still holds; the answer comes, or not. */
+  /* The request arrives at any time, and is executed if its pin still matches; the answer arrives or is lost. */
   :: d_step { op[_pid] != IDLE && PINNED(_pid) ->
        if
        :: op[_pid] == SEAL -> seal = 1; if :: mine[_pid] && HOLDS(_pid) -> sealed[_pid] = 1 :: else fi

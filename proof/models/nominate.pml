@@ -1,13 +1,14 @@
-/* What operators request: nominate, depose (design 5.10; hazards 24, 25; machine_lease.go, Ask in
- * backend/memory/memory.go).
+/* Requests of operators: nominate and depose (package election, "Operators"; backend.Request).
  *
- * Says, whatever is late, lost or dies: requests never make two leaders; nobody steps down but for a
- * request of his own term; nor for a nominee that has not accepted; and after such a handover nobody
- * but the nominee is granted for a TTL, unless the operator requests for something else meanwhile.
+ * Shows, whatever is late, lost or dies: requests never make two leaders; a holder steps down only for a
+ * request of its own term, and only for a nominee that has accepted; and after such a handover only the
+ * nominee is granted the lease for a TTL, unless the operator makes another request meanwhile. (If the
+ * holder stepped down for a dead nominee, there would be an outage; a late request would affect the next
+ * term; a request that ended the lease itself would make two leaders.)
  *
- * Candidate 1 is the nominee. The lease is abstract, by what lease.pml has shown: who holds it trusts
- * it no longer than the store keeps others from it (left). That an answer was late shows in how much
- * trust is left of it. Pins to a term are one bit: is it still the row's? */
+ * Candidate 1 is the nominee. The lease is abstract, as lease.pml allows: the holder trusts it no longer
+ * than the store keeps other candidates from it (left). A late answer leaves less trust. A pin to a term
+ * is one bit: is it still the row's? */
 #ifndef TTL
 #define TTL 2
 #endif
@@ -16,14 +17,14 @@
 #define NOMINEE 1
 
 mtype = { NOTHING, NOMINATE, ACCEPT, DEPOSE };
-byte holder = NONE; byte left; mtype request; byte vacant = TTL; /* the row; ticks since it became vacant */
+byte holder = NONE; byte left; mtype request; byte vacant = TTL; /* the row; vacant: ticks since it became vacant */
 mtype = { OUT, LEAD, DRAIN };
 mtype phase[N] = OUT; byte until[N]; /* its function runs; it trusts its lease */
 bit held[N]; bit dead[N];            /* it has a release to send, pinned to its term */
-bit seen[N]; bit waits[N]; byte since[N]; /* it has read the vacant row as it is; with an accepted request of another; ticks since */
-mtype op; bit opin;                  /* the operator's request on its way, pinned to the term that it saw */
-bit acc; bit apin;                   /* the nominee's acceptance on its way */
-bit wished; bit accepted; bit handed; /* in this term: the operator wished; the nominee accepted; the holder stepped down for it */
+bit seen[N]; bit waits[N]; byte since[N]; /* it has read the current vacant row; that has an accepted request of another candidate; ticks since */
+mtype op; bit opin;                  /* the operator's pending request, pinned to the term that the operator read */
+bit acc; bit apin;                   /* the nominee's pending acceptance */
+bit wished; bit accepted; bit handed; /* in this term: the operator made a request; the nominee accepted; the holder stepped down for it */
 
 #ifdef REACH
 #define GRANTED(i) assert(!(i == NOMINEE && handed && holder == NONE && vacant < TTL))
@@ -53,7 +54,7 @@ bit wished; bit accepted; bit handed; /* in this term: the operator wished; the 
 inline changed() {
   seen[0] = 0; seen[1] = 0; seen[2] = 0; waits[0] = 0; waits[1] = 0; waits[2] = 0; since[0] = 0; since[1] = 0; since[2] = 0
 }
-/* A grant: a new term, which clears the request. trust: what is left when the answer comes; 0: it never does. */
+/* A grant begins a new term and clears the request. trust: what is left when the answer arrives; 0: it never arrives. */
 inline grant(i, trust) {
   GRANTED(i);
   holder = i; left = TTL; vacant = 0; changed(); opin = 0; apin = 0; wished = 0; accepted = 0; handed = 0; held[0] = 0; held[1] = 0; held[2] = 0;

@@ -1,34 +1,36 @@
-/* Sessions with a heartbeat: the takeover of backend/consul, backend/etcd and backend/zookeeper (their doc.go,
- * "What could two processes each believe?"; hazards 3, 4, 8, 9).
+/* Sessions with a heartbeat: the takeover of packages consul, etcd and zookeeper (docs/design/consul.md and
+ * etcd.md, "What could two processes each believe?"; docs/design/zookeeper.md, "What two processes may
+ * believe").
  *
- * Says: never two leaders, though locks go away at any moment, while their holders trust them, and
+ * Shows: never two leaders, even if locks disappear at any moment while their holders trust them, and if
  * requests are late and doubled. A lease is a lock of the holder's session (on ZooKeeper: its node in the
  * queue), a record, and the session's own key or node, into which a renewal writes a fresh heartbeat. A
- * challenger watches all three for a TTL, and its takeover is a transaction that compares all three.
- * SPLIT (Consul): for more than 31 leases a renewal does not fit into
- * one transaction; the heartbeat is written, and then a consistent reading shows that locks and records
- * have not changed. (On etcd both are one transaction, which is a case of this.)
- * MOVES (etcd): there is no lock but the record. The session's key may go away, because etcd has ended its
- * lease, rightly or not; then the holder brings its record under another session, by a transaction that
- * compares nothing but the record.
+ * challenger observes all three for a TTL, and its takeover is a transaction that compares all three.
+ * Renewing the session alone would not prove that the lock still exists: an administrator may delete it.
+ * SPLIT (Consul): a renewal of more than 31 leases does not fit into one transaction. The holder writes
+ * the heartbeat, and then a consistent reading shows that locks and records have not changed. (On etcd
+ * both are one transaction, which this case covers.)
+ * MOVES (etcd): the record is the only lock. The session's key may disappear because etcd has ended its
+ * lease, rightly or not. Then the holder moves its record to another session, by a transaction that
+ * compares only the record.
  *
- * An index or version never comes back, so all that matters of one that somebody remembers is whether
- * it still is the key's: one bit. Time is as in lease.pml. */
+ * An index or version is never reused. So if a process remembers one, all that matters is whether it is
+ * still the key's: one bit. Time is as in lease.pml. */
 #ifndef TTL
 #define TTL 2
 #endif
 #define N 2
 #define NONE 9
 
-byte holder = NONE; bit locked;  /* the record: who leads, if it was not released; the lock is its session's */
+byte holder = NONE; bit locked;  /* the record's holder; the lock belongs to the holder's session */
 byte until[N];                   /* it leads while this is above 0 */
-bit term[N];                     /* lock and record are still those of the term it holds */
+bit term[N];                     /* lock and record are still those of its term */
 mtype = { IDLE, BID, WON, RENEW, VERIFY, RENEWED, RELEASE, MOVE };
 mtype call[N] = IDLE; byte age[N];
-bit pin[N];                      /* lock and record are as the call says; for a bid, the heartbeat too */
-bit heartbeat[N];                     /* the heartbeat key is as the renewal says */
+bit pin[N];                      /* lock and record match the call; for a bid, the heartbeat too */
+bit heartbeat[N];                /* the heartbeat key matches the renewal */
 mtype ghost = IDLE; bit whose; bit gpin; bit gbeat;
-bit look[N]; bit lsame[N]; bit same[N]; byte since[N]; /* a reading on its way; what is watched is unchanged, and for how long */
+bit look[N]; bit lsame[N]; bit same[N]; byte since[N]; /* a pending reading, and whether it is unchanged; what it observes is unchanged, and for how long */
 bit done;
 
 #ifdef REACH
@@ -44,7 +46,7 @@ inline unseen(i) {
   same[i] = 0; since[i] = 0; lsame[i] = 0;
   if :: call[i] == BID -> pin[i] = 0 :: else fi
 }
-/* A holder's heartbeat was written. (Of a lease that is not locked, lock and record are watched.) */
+/* A holder's heartbeat was written. (If a lease is not locked, challengers observe only lock and record.) */
 inline heartbeats(who) {
   if :: call[who] == RENEW -> heartbeat[who] = 0 :: else fi;
   if :: ghost == RENEW && whose == who -> gbeat = 0 :: else fi;
@@ -52,7 +54,7 @@ inline heartbeats(who) {
   if :: holder == who && locked -> unseen(0); unseen(1); if :: ghost == BID -> gpin = 0 :: else fi :: else fi
 #endif
 }
-/* Lock and record were written: what was pinned to them is void. */
+/* Lock and record were written: calls pinned to them are void. */
 inline changes() {
   unseen(0); unseen(1); term[0] = 0; term[1] = 0; gpin = 0;
   if :: call[0] != IDLE -> pin[0] = 0 :: else fi; if :: call[1] != IDLE -> pin[1] = 0 :: else fi
@@ -71,14 +73,14 @@ inline store(kind, who, pinned, bpinned) {
   :: kind == MOVE -> changes(); holder = who; locked = 1
 #endif
   :: kind == MOVE && pinned -> changes(); holder = who; locked = 1
-#ifdef RELEASE_BY_SESSION /* PUT ?release= */
+#ifdef RELEASE_BY_SESSION /* like Consul's PUT ?release=, which a late copy repeats in a later term */
   :: kind == RELEASE && holder == who -> changes(); holder = NONE; locked = 0
 #endif
   :: kind == RELEASE && pinned -> changes(); holder = NONE; locked = 0
   :: else -> done = 0
   fi
 }
-#ifdef MOVES /* who moves has another key */
+#ifdef MOVES /* a holder that moves has another key */
 #define KEY(i) (locked || holder != i)
 #else
 #define KEY(i) 1
@@ -89,7 +91,7 @@ inline idle(i) { call[i] = IDLE; age[i] = 0; pin[i] = 0; heartbeat[i] = 0 }
 #else
 #define FREE (holder == NONE)
 #endif
-#ifdef NO_VERIFY /* nothing is read, or from a server that is behind */
+#ifdef NO_VERIFY /* the holder reads nothing, or from a server that is behind */
 #define VERIFIED(i) 1
 #else
 #define VERIFIED(i) pin[i]
@@ -136,7 +138,7 @@ active proctype world() {
   do
   :: d_step { ghost != IDLE -> store(ghost, whose, gpin, gbeat); printf("the doubled %e of %d arrives: done %d\n", ghost, whose, done);
        ghost = IDLE; whose = 0; gpin = 0; gbeat = 0; done = 0 }
-  /* The holder's session ends, or its lock is taken away by hand. */
+  /* The holder's session ends, or its lock is deleted manually. */
 #ifdef MOVES
   :: d_step { locked -> unseen(0); unseen(1); if :: ghost == BID -> gpin = 0 :: else fi;
        if :: call[0] == RENEW -> heartbeat[0] = 0 :: else fi; if :: call[1] == RENEW -> heartbeat[1] = 0 :: else fi; if :: ghost == RENEW -> gbeat = 0 :: else fi;

@@ -18,42 +18,42 @@ import (
 )
 
 var (
-	full  = flag.Bool("full", false, "search all models, not only the short ones, and print the table")
-	trail = flag.String("trail", "", "print the counterexample of this check, as MODEL or MODEL/CHECK")
+	full  = flag.Bool("full", false, "run all checks, not only the short ones, and print the table")
+	trail = flag.String("trail", "", "print the counterexample of this check, given as MODEL or MODEL/CHECK")
 )
 
-// An expectation is what a search must end with.
+// An expectation is the required result of a search.
 type expectation string
 
 const (
-	holds    expectation = "holds"    // all states were seen, and none is bad
-	violated expectation = "violated" // a bad state was found: the rule that the twin lacks is needed
-	reached  expectation = "reached"  // a state was found that must be possible, or the model proves nothing
+	holds    expectation = "holds"    // the search visited all states, and none breaks the rule
+	violated expectation = "violated" // the search found a state that breaks the rule, so the rule that the twin lacks is needed
+	reached  expectation = "reached"  // the search found a state that must be possible, or the model would prove nothing
 )
 
 // A check is one search of one model.
 type check struct {
-	name    string      // of the twin, or of what must hold
-	defines string      // of the preprocessor: FIRST SECOND=2
-	want    expectation //
-	says    string      // in words
-	short   bool        // is part of every test run
+	name    string // of the twin, or of the rule that must hold
+	defines string // for the preprocessor: FIRST SECOND=2
+	want    expectation
+	says    string // the claim, in words
+	short   bool   // part of every full test run
 }
 
-// A search is how it ended.
+// A search is the result of a search.
 type search struct {
-	result  string // holds, violated, or what went wrong
+	result  string // holds, violated, or an error
 	states  int
 	depth   int
 	seconds float64 // of one core, without compiling
-	dir     string  // with the model and the trail
+	dir     string  // has the model and the trail
 }
 
-// memory is how much a search may use, in MB.
+// memory is the limit for a search, in MB.
 const memory = 6000
 
-// TestModels searches every model for two leaders, and makes sure that it finds
-// them where a rule is left out.
+// TestModels searches every model for two leaders. It must find them in twins, which leave
+// out a rule, and only there.
 func TestModels(t *testing.T) {
 	need(t)
 	if *full {
@@ -88,10 +88,10 @@ func TestModels(t *testing.T) {
 	}
 }
 
-// TestTrail prints how a bad state comes about, step by step.
+// TestTrail prints the steps that lead to a state that breaks the rule.
 func TestTrail(t *testing.T) {
 	if *trail == "" {
-		return // only on demand
+		return // only with -trail
 	}
 	need(t)
 	found := false
@@ -109,12 +109,12 @@ func TestTrail(t *testing.T) {
 		}
 	}
 	if !found {
-		t.Fatalf("no model and no check is called %q; \"go test ./proof/models -full -v\" names all", *trail)
+		t.Fatalf("no model or check is called %q; \"go test ./proof/models -full -v\" lists all", *trail)
 	}
 }
 
-// run has spin make a program out of the model, and the program search it,
-// breadth first: a trail is then as short as can be.
+// run makes a program from the model with spin, and searches the model with it. The search
+// is breadth first, so that a trail is as short as possible.
 func run(t *testing.T, model string, c check) search {
 	t.Helper()
 	s := search{dir: t.TempDir()}
@@ -129,7 +129,7 @@ func run(t *testing.T, model string, c check) search {
 	if err != nil || strings.Contains(out, "Error") {
 		t.Fatalf("spin: %v\n%s", err, out)
 	}
-	level := "-O0" // it takes longer to compile a twin than to search it
+	level := "-O0" // compiling a twin takes longer than searching it
 	if c.want == holds {
 		level = "-O2"
 	}
@@ -155,7 +155,7 @@ func run(t *testing.T, model string, c check) search {
 	return s
 }
 
-// replay tells a trail in the words of the model.
+// replay prints a trail with the messages of the model.
 func replay(t *testing.T, s search, model string, c check) string {
 	t.Helper()
 	out, _, err := in(t, s.dir, "spin", append(append([]string{"-t", "-T", "-B"}, define(c)...), model+".pml")...)
@@ -164,7 +164,7 @@ func replay(t *testing.T, s search, model string, c check) string {
 	}
 	lines := strings.Split(out, "\n")
 	for i, line := range lines {
-		lines[i] = line[:min(len(line), 160)] // assertions are spelled out
+		lines[i] = line[:min(len(line), 160)] // spin prints the whole text of assertions
 	}
 	return strings.Join(lines, "\n")
 }
@@ -176,7 +176,7 @@ func define(c check) (args []string) {
 	return args
 }
 
-// in runs a program in dir, and returns what it says and what time it used.
+// in runs a program in dir, and returns its output and processor time.
 func in(t *testing.T, dir, name string, args ...string) (string, time.Duration, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
@@ -200,7 +200,7 @@ func number(text, pattern string) int {
 	return n
 }
 
-// need ends the test if spin is not there. In CI that is a failure.
+// need skips the test if spin or gcc is missing, and fails it in CI.
 func need(t *testing.T) {
 	t.Helper()
 	testbed.Full(t, "searches models")

@@ -1,15 +1,15 @@
-/* For how long a ZooKeeper session certainly lives (hazard 1; backend/zookeeper/doc.go, "How long the
- * session lives"; backend/zookeeper/session.go, answered).
+/* How long a ZooKeeper session certainly lives (docs/design/zookeeper.md, "How long a session lives").
  *
- * Says: the session lives for its length L after the sending of k, if k was answered half a tick or
- * more before m was sent, m was answered before n was sent, and n was answered. And that to count
- * from n, as everybody does, or to leave out the half tick or m, is wrong.
+ * Shows: the session lives for its timeout L after request k was sent, if k was answered half a tick or
+ * more before request m was sent, m was answered before request n was sent, and n was answered. Counting
+ * from n, as is usual, or omitting the half tick or m, is wrong: the ensemble's leader hears of a session
+ * only through the follower's next answer to a ping, never through a write.
  *
- * One follower, which serves the client, and the ensemble's leader, which counts. The leader pings
- * the follower twice a tick; the follower answers with the sessions that it has heard from since its
- * last answer; only that lets the leader begin to count anew. Messages are late by anything, but keep
- * their order on each connection; a follower that is SLOW messages behind is dropped, or at any time
- * before. A step of the clock is half a tick. The client has one request under way at a time. */
+ * A follower serves the client, and the ensemble's leader counts the timeout. The leader pings the
+ * follower twice a tick. The follower answers with the sessions from which it has heard since its last
+ * answer; only then does the leader restart the timeout. Messages may take any time, but keep their order
+ * on each connection. The leader drops a follower that is SLOW messages behind, or at any time before.
+ * A step of the clock is half a tick. The client has one pending request at a time. */
 #ifndef L
 #define L 4
 #endif
@@ -21,26 +21,27 @@
 mtype = { PING, ANSWER, EMPTY, HEARD, REQUEST };
 chan down = [SLOW] of { mtype }; /* leader to follower: PING, ANSWER */
 chan up = [SLOW] of { mtype };   /* follower to leader: REQUEST; its answer to a ping: EMPTY, HEARD */
-byte left = L;                   /* the leader's count: 0 is the end of the session */
+byte left = L;                   /* the leader's timeout: the session ends at 0 */
 bit cut;                         /* the leader has dropped the follower */
-bit heard;                       /* the follower has heard from the client since it told */
+bit heard;                       /* the follower has heard from the client since its last answer */
 mtype = { IDLE, SENT, UNDERWAY, ANSWERED };
 mtype req = IDLE;
-byte trust;                      /* for how long the client knows that the session lives */
+byte trust;                      /* how long the client trusts the session */
 
-/* Ages, since they were sent: of the request under way; of the latest answered since the last step of
- * the clock; of the latest answered before it; of that k when the request under way, m, was sent; of
- * the latest k whose m was answered. At first: the greeting, by which the leader has heard. */
+/* Ages of requests since they were sent: age, the pending request; fresh, the latest answered since the
+ * last step of the clock; older, the latest answered before that step; k, the request k for which the
+ * pending request is m; km, the latest k whose m was answered. At first km is the handshake, by which the
+ * leader has heard of the session. */
 byte age; byte fresh = NEVER; byte older = NEVER; byte k = NEVER; byte km = 0;
 
-#ifdef REACH /* a renewal that is worth something, long after the session was made */
+#ifdef REACH /* the session is trusted long after it was created */
 byte steps;
 #define SAFE assert(!(steps > 2 * L && trust > 0))
 #else
 #define SAFE assert(trust == 0 || left > 0)
 #endif
 
-#if defined(ACKED)          /* n itself: hazard 1 */
+#if defined(ACKED)          /* count from n itself, which is the usual mistake */
 #define SINCE age
 #elif defined(BEFORE)       /* the one before n */
 #define SINCE (fresh != NEVER -> fresh : older)
@@ -52,7 +53,7 @@ byte steps;
 #else
 #define K older
 #endif
-#ifdef NO_M                 /* n is sent half a tick after k was answered, and that is all */
+#ifdef NO_M                 /* without m: n is sent half a tick after k was answered */
 #undef SINCE
 #define SINCE k
 #endif

@@ -1,7 +1,7 @@
-// Report tells a person what "go test -json" prints, of one run or of several:
-// while tests run, how far they are; what fails, at once and in full; and at the end, in a
-// table, how many tests each package ran on which servers and how many it left to the full
-// tier.
+// Report summarizes the output of one or several runs of "go test -json". While tests run,
+// it prints the progress, and each failure at once and in full. At the end it prints a
+// table: how many tests each package ran on which servers, and how many it left to the
+// full tier.
 //
 //	go test -json -short ./... | go run ./scripts/report
 //
@@ -35,7 +35,7 @@ func main() {
 				}
 				return
 			}
-			r.take(line)
+			r.handle(line)
 		case <-tick:
 			r.progress(time.Since(began))
 		}
@@ -64,14 +64,14 @@ type event struct {
 	Elapsed               float64
 }
 
-// take takes in a line.
-func (r *run) take(line []byte) {
+// handle handles a line of input.
+func (r *run) handle(line []byte) {
 	var e event
 	if err := json.Unmarshal(line, &e); err != nil {
-		fmt.Fprintf(r.out, "%s", line) // not of a test
+		fmt.Fprintf(r.out, "%s", line) // not the output of a test
 		return
 	}
-	if e.Package == "" { // a build: what the compiler says matters if it fails
+	if e.Package == "" { // a build: show the compiler's output if it fails
 		r.build = append(r.build, e.Output)
 		if e.Action == "build-fail" {
 			r.show(r.build)
@@ -81,7 +81,7 @@ func (r *run) take(line []byte) {
 		}
 		return
 	}
-	p := r.of(e.Package)
+	p := r.pkg(e.Package)
 	switch {
 	case e.Test != "":
 		p.test(e)

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// tell feeds a report with events, and returns it with what it has printed.
-func tell(t *testing.T, events ...event) (*run, string) {
+// report feeds events to a run, and returns the run and its output.
+func report(t *testing.T, events ...event) (*run, string) {
 	t.Helper()
 	var out strings.Builder
 	r := newRun(&out)
@@ -16,7 +16,7 @@ func tell(t *testing.T, events ...event) (*run, string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r.take(append(line, '\n'))
+		r.handle(append(line, '\n'))
 	}
 	r.table()
 	return r, out.String()
@@ -30,8 +30,8 @@ func said(test, text string) event {
 	return event{Action: "output", Package: here, Test: test, Output: text}
 }
 
-func TestWhatIsWellIsSilentAndCounted(t *testing.T) {
-	r, out := tell(t, of("start", ""), of("run", "TestA"), said("TestA", "=== RUN\n"), said("TestA", "chatter\n"),
+func TestPassedTestsAreCountedAndSilent(t *testing.T) {
+	r, out := report(t, of("start", ""), of("run", "TestA"), said("TestA", "=== RUN\n"), said("TestA", "chatter\n"),
 		event{Action: "attr", Package: here, Test: "TestA", Key: "server", Value: "etcd 3.7"}, of("pass", "TestA"), of("pass", ""))
 	if !r.ok() || strings.Contains(out, "chatter") {
 		t.Errorf("ok=%v:\n%s", r.ok(), out)
@@ -41,7 +41,7 @@ func TestWhatIsWellIsSilentAndCounted(t *testing.T) {
 	}
 }
 
-func TestWhatFailsIsShown(t *testing.T) {
+func TestFailuresAreShown(t *testing.T) {
 	for _, test := range []struct {
 		name   string
 		events []event
@@ -53,12 +53,12 @@ func TestWhatFailsIsShown(t *testing.T) {
 			[]string{"TestA has not ended\npanic: oh\n", "exit status 2", "FAILED AS A WHOLE"}},
 		{"a package that does not compile", []event{{Action: "build-output", Output: "x.go:1: undefined\n"}, {Action: "build-fail"}, of("fail", "")},
 			[]string{"x.go:1: undefined", "FAILED AS A WHOLE"}},
-		{"a run that was cut short", []event{of("run", "TestA")}, []string{"FAILED AS A WHOLE"}},
+		{"an interrupted run", []event{of("run", "TestA")}, []string{"FAILED AS A WHOLE"}},
 		{"no test at all", nil, []string{"0 passed"}},
 	} {
-		r, out := tell(t, test.events...)
+		r, out := report(t, test.events...)
 		if r.ok() {
-			t.Errorf("%s: it is said to be well:\n%s", test.name, out)
+			t.Errorf("%s: the run is reported as ok:\n%s", test.name, out)
 		}
 		for _, want := range test.want {
 			if !strings.Contains(out, want) {
@@ -68,8 +68,8 @@ func TestWhatFailsIsShown(t *testing.T) {
 	}
 }
 
-func TestWhatIsLeftOutIsCountedByReason(t *testing.T) {
-	_, out := tell(t,
+func TestSkippedTestsAreCountedByReason(t *testing.T) {
+	_, out := report(t,
 		said("TestA", "    tier.go:1: "+forVerify+"starts a cluster\n"), of("skip", "TestA"),
 		of("run", "TestB"), said("TestB/x", "    tier.go:1: "+forVerify+"needs a server\n"), of("skip", "TestB/x"), of("pass", "TestB"),
 		said("TestC", "    c.go:1: no such thing here\n"), of("skip", "TestC"),
@@ -81,9 +81,9 @@ func TestWhatIsLeftOutIsCountedByReason(t *testing.T) {
 	}
 }
 
-func TestLinesOfNoTestAreKept(t *testing.T) {
+func TestLinesOutsideOfTestsArePrinted(t *testing.T) {
 	var out strings.Builder
-	newRun(&out).take([]byte("deps: installing etcd-server\n"))
+	newRun(&out).handle([]byte("deps: installing etcd-server\n"))
 	if out.String() != "deps: installing etcd-server\n" {
 		t.Errorf("got %q", out.String())
 	}

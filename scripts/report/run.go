@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// A run is what has been told so far.
+// A run is the state of all packages so far.
 type run struct {
 	out      io.Writer
 	packages []*pkg // in the order in which they began
@@ -24,16 +24,16 @@ type pkg struct {
 	ended   bool
 	failed  bool // as a whole
 	elapsed time.Duration
-	output  []string // of no test
+	output  []string // outside of tests
 	running map[string]*test
-	count   map[outcome]int // of tests, without their subtests
+	count   map[outcome]int // tests without their subtests
 	servers map[string]bool
-	missing map[string]bool // servers and programs that are not there
+	missing map[string]bool // servers and programs that are not installed
 	reasons map[string]int  // why tests are left to the full tier
-	skipped []string        // tests that are skipped for another reason
+	skipped []string        // tests that were skipped for another reason
 }
 
-// A test is one that has not ended.
+// A test is a running test.
 type test struct {
 	output []string
 	subs   map[outcome]int
@@ -48,13 +48,13 @@ const (
 	skipped outcome = "skipped" // for another reason
 )
 
-// forVerify begins the reason of a test that the fast tier leaves out.
+// forVerify begins the reason why the fast tier skips a test (see testbed.ForVerify).
 const forVerify = "left to make verify: "
 
 func newRun(out io.Writer) *run { return &run{out: out} }
 
-// of returns the package, which begins with its first event.
-func (r *run) of(path string) *pkg {
+// pkg returns the running package of this path, and adds it at its first event.
+func (r *run) pkg(path string) *pkg {
 	path = strings.TrimPrefix(path, "github.com/go-election/go-election/")
 	if i := slices.IndexFunc(r.packages, func(p *pkg) bool { return p.path == path && !p.ended }); i >= 0 {
 		return r.packages[i]
@@ -65,7 +65,7 @@ func (r *run) of(path string) *pkg {
 	return p
 }
 
-// test takes in an event of a test.
+// test handles an event of a test.
 func (p *pkg) test(e event) {
 	t := p.running[e.Test]
 	if t == nil {
@@ -106,7 +106,7 @@ func (p *pkg) testEnded(e event, t *test) {
 		} else {
 			p.skipped = append(p.skipped, e.Test+": "+reason(t.output))
 		}
-	case "pass": // a test whose subtests were all left out is left out
+	case "pass": // if all its subtests are left to the full tier, so is the test
 		if t.subs[left] > 0 && t.subs[passed]+t.subs[skipped] == 0 {
 			is = left
 		}
@@ -121,7 +121,7 @@ func (p *pkg) testEnded(e event, t *test) {
 	p.count[is]++
 }
 
-// reason is what a skipped test said last.
+// reason returns the last line that a skipped test printed.
 func reason(output []string) string {
 	for _, line := range slices.Backward(output) {
 		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "--- ") {
@@ -131,7 +131,8 @@ func reason(output []string) string {
 	return "no reason given"
 }
 
-// end ends a package. If it failed by itself, as by a panic, what is not told yet is shown.
+// end ends a package. If it failed outside of a test's result, as by a panic, end prints the
+// output that was not printed yet.
 func (p *pkg) end(e event) {
 	p.ended, p.elapsed = true, time.Duration(e.Elapsed*float64(time.Second))
 	p.failed = e.Action == "fail"
@@ -146,7 +147,7 @@ func (p *pkg) end(e event) {
 
 func (r *run) show(output []string) { fmt.Fprint(r.out, strings.Join(output, "")) }
 
-// progress prints how far the tests are.
+// progress prints how many tests have ended, and which packages run.
 func (r *run) progress(since time.Duration) {
 	var running []string
 	tests, done := 0, 0
@@ -165,7 +166,7 @@ func (r *run) progress(since time.Duration) {
 	fmt.Fprintf(r.out, "%6v  %d tests of %d packages have ended; now: %s\n", since.Round(time.Second), tests, done, now)
 }
 
-// ok reports whether tests have run and none failed.
+// ok reports whether tests ran and none failed.
 func (r *run) ok() bool {
 	ran := false
 	for _, p := range r.packages {
@@ -177,7 +178,7 @@ func (r *run) ok() bool {
 	return ran
 }
 
-// table prints what ran, on what, and what was left out.
+// table prints how many tests ran, on which servers, and which were skipped.
 func (r *run) table() {
 	slices.SortStableFunc(r.packages, func(a, b *pkg) int { return cmp.Compare(a.path, b.path) })
 	total, why := make(map[outcome]int), make(map[string]int)
@@ -209,7 +210,7 @@ func (r *run) table() {
 			fmt.Fprintf(r.out, "skipped: %s %s\n", p.path, s)
 		}
 	}
-	for _, p := range r.packages { // last, so that nobody overlooks it
+	for _, p := range r.packages { // last, where it is not overlooked
 		for _, m := range slices.Sorted(maps.Keys(p.missing)) {
 			fmt.Fprintf(r.out, "MISSING for %s: %s\n", p.path, m)
 		}

@@ -21,7 +21,7 @@ public class Latch {
                 InputStream in = System.in;
                 while (in.read() >= 0) { }
             } catch (Exception e) {
-                // the same as the end
+                // like the end of the input
             }
             Runtime.getRuntime().halt(1);
         });
@@ -54,7 +54,7 @@ public class Latch {
                 try {
                     latch.close();
                 } catch (Exception e) {
-                    // it was not started
+                    // the latch was not started
                 }
             }
             client.close();

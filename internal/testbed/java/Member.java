@@ -8,17 +8,18 @@ import org.apache.zookeeper.*;
 import org.apache.zookeeper.data.Stat;
 
 /**
- * A member of an election that knows nothing of this module: Curator's LeaderLatch
- * ("latch") or LeaderSelector ("selector"), or one node at a path ("node", "cached"). It prints
- * what happens and, all the time while it believes to lead, the microseconds of the
- * wall clock at which it did. It resigns and ends with its input.
+ * A member of an election that does not use this module: Curator's LeaderLatch ("latch") or
+ * LeaderSelector ("selector"), or one node at a path ("node", "cached"). It prints events,
+ * and while it believes that it leads also the time, in microseconds of the wall clock.
+ * When its input ends, it resigns and exits.
  */
 public class Member {
     interface Candidate { boolean leads() throws Exception; String who() throws Exception; void close() throws Exception; }
 
     /**
-     * Who ends a belief ends it first, and says so then. The sampler asks and says in one
-     * step: what it says is never said behind the end of that belief.
+     * Code that ends a belief first ends it and then prints that. The sampler checks and
+     * prints in one synchronized step, so it never prints a belief after the line that
+     * ends it.
      */
     static synchronized void say(String line) { System.out.println(line); System.out.flush(); }
 
@@ -41,7 +42,7 @@ public class Member {
             try {
                 while (true) {
                     synchronized (Member.class) {
-                        long now = micros(); // before it is asked: what is printed was believed
+                        long now = micros(); // read before the check, so the belief held at this time
                         boolean leads = c.leads();
                         if (leads && led) say("led " + now);
                         if (led && !leads) say("idle");
@@ -117,16 +118,16 @@ public class Member {
     }
 
     /**
-     * One node at a path, as many programs have it: who makes it leads, the others wait
-     * until it is deleted and try again. It forgets nothing by itself: neither the end of
-     * its connection nor that of its session makes it believe anything else. With cached,
-     * everybody keeps reading the node, and leads if its own id stands there.
+     * One node at a path, as in many programs: the member that creates it leads, and the
+     * others wait until it is deleted and try again. A member keeps its belief when its
+     * connection or its session ends. With cached, each member keeps reading the node and
+     * leads if the node holds its id.
      */
     static class Node implements Candidate {
         final String path, id;
         final boolean cached;
         final ZooKeeper zk;
-        volatile boolean leads; // the sampler takes no lock but that of say
+        volatile boolean leads; // the sampler holds only the lock of say
         boolean closed;
 
         Node(String server, String path, String id, int session, boolean cached) throws IOException {
@@ -146,7 +147,7 @@ public class Member {
             }
         }
 
-        /** Watches the node: once, for its end, or, with cached, for as long as there is one. */
+        /** Watches the node for its deletion, or, with cached, for every change. */
         void attend() {
             if (cached) { zk.getData(path, this::changed, this::read, null); return; }
             zk.exists(path, this::changed, (rc, p, ctx, stat) -> {

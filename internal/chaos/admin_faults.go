@@ -18,11 +18,12 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// What an administrator can do by hand to what this module keeps in a store: delete a
-// lock, or end the session that it hangs on. The holder finds out at its next renewal,
-// and until then nobody else may lead.
+// An administrator can edit a store manually: delete a lock, or end the session to which
+// it belongs. The leader finds out at its next renewal. Until then no other process may
+// lead.
 
-func ask(r *run, method, address string, body any, into any) {
+// callHTTP sends a request with a JSON body and decodes the JSON answer.
+func callHTTP(r *run, method, address string, body any, into any) {
 	r.Helper()
 	text, err := json.Marshal(body)
 	if err != nil {
@@ -51,12 +52,12 @@ func ask(r *run, method, address string, body any, into any) {
 	}
 }
 
-// byHand is a fault of one election that an administrator makes.
-func byHand(name string, f func(r *run, election string)) fault {
+// adminFault is a manual edit of one election.
+func adminFault(name string, f func(r *run, election string)) fault {
 	return func(r *run) {
 		election := elections[r.IntN(len(elections))]
-		r.during(name, election, byEnd, func() { f(r, election) })
-		r.pass(r.TTL/2, r.TTL) // the holder finds out meanwhile
+		r.inject(name, election, byEnd, func() { f(r, election) })
+		r.wait(r.TTL/2, r.TTL) // meanwhile the leader finds out
 	}
 }
 
@@ -65,12 +66,12 @@ func consulAdmin(base, prefix string) map[string]fault {
 		return base + "/v1/kv/" + prefix + "/leases/lock/" + (&url.URL{Path: election}).EscapedPath()
 	}
 	return map[string]fault{
-		"lock deleted": byHand("lock deleted", func(r *run, election string) { ask(r, http.MethodDelete, key(election), nil, nil) }),
-		"session ended": byHand("session ended", func(r *run, election string) {
+		"lock deleted": adminFault("lock deleted", func(r *run, election string) { callHTTP(r, http.MethodDelete, key(election), nil, nil) }),
+		"session ended": adminFault("session ended", func(r *run, election string) {
 			var found []struct{ Session string }
-			ask(r, http.MethodGet, key(election), nil, &found)
+			callHTTP(r, http.MethodGet, key(election), nil, &found)
 			if len(found) == 1 && found[0].Session != "" {
-				ask(r, http.MethodPut, base+"/v1/session/destroy/"+found[0].Session, nil, nil)
+				callHTTP(r, http.MethodPut, base+"/v1/session/destroy/"+found[0].Session, nil, nil)
 			}
 		}),
 	}
@@ -81,15 +82,15 @@ func etcdAdmin(base, prefix string) map[string]fault {
 		return map[string]any{"key": base64.StdEncoding.EncodeToString([]byte(prefix + key))}
 	}
 	return map[string]fault{
-		"lock deleted": byHand("lock deleted", func(r *run, election string) {
-			ask(r, http.MethodPost, base+"/v3/kv/deleterange", key("record/"+election), nil)
+		"lock deleted": adminFault("lock deleted", func(r *run, election string) {
+			callHTTP(r, http.MethodPost, base+"/v3/kv/deleterange", key("record/"+election), nil)
 		}),
-		"session ended": byHand("session ended", func(r *run, election string) {
+		"session ended": adminFault("session ended", func(r *run, election string) {
 			var found struct{ Kvs []struct{ Value []byte } }
-			ask(r, http.MethodPost, base+"/v3/kv/range", key("record/"+election), &found)
+			callHTTP(r, http.MethodPost, base+"/v3/kv/range", key("record/"+election), &found)
 			var record struct{ Session string }
 			if len(found.Kvs) == 1 && json.Unmarshal(found.Kvs[0].Value, &record) == nil && record.Session != "" {
-				ask(r, http.MethodPost, base+"/v3/kv/deleterange", key("heartbeat/"+record.Session), nil)
+				callHTTP(r, http.MethodPost, base+"/v3/kv/deleterange", key("heartbeat/"+record.Session), nil)
 			}
 		}),
 	}
@@ -97,7 +98,7 @@ func etcdAdmin(base, prefix string) map[string]fault {
 
 func zookeeperAdmin(addr, root string) map[string]fault {
 	return map[string]fault{
-		"lock deleted": byHand("lock deleted", func(r *run, election string) {
+		"lock deleted": adminFault("lock deleted", func(r *run, election string) {
 			c, _, err := zk.Connect([]string{addr}, 10*time.Second, zk.WithLogInfo(false))
 			if err != nil {
 				r.Fatal(err)

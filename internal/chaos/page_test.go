@@ -18,7 +18,7 @@ func pageOf(t *testing.T, kept Figures, list ...*History) string {
 	return b.String()
 }
 
-func TestThePageNeedsNothingElseAndTrustsNoText(t *testing.T) {
+func TestThePageIsSelfContainedAndEscapesText(t *testing.T) {
 	h := good()
 	h.Fault = `<script>alert("x")</script>`
 	h.Bands[0].Name = `"><img src=x onerror=alert(1)>`
@@ -37,22 +37,22 @@ func TestThePageNeedsNothingElseAndTrustsNoText(t *testing.T) {
 	}
 }
 
-func TestThePageShowsWhoLedTheFaultsAndWhatIsBroken(t *testing.T) {
+func TestThePageShowsLeadersFaultsAndOverlaps(t *testing.T) {
 	h := good()
 	var kept Figures
 	kept.Add(h, false)
 	text := pageOf(t, kept, h)
-	for _, want := range []string{"a1 believed to lead billing in term 1", "kill -9 of a1", "mysql on MariaDB/kill -9/7", `class="bit"`} {
+	for _, want := range []string{"a1 believed that it led billing in term 1", "kill -9 of a1", "mysql on MariaDB/kill -9/7", `class="bit"`} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the page lacks %q", want)
 		}
 	}
 	if strings.Contains(text, `class="red"`) || strings.Contains(text, "Broken rules") {
-		t.Error("the page shows two leaders where there was one")
+		t.Error("the page shows two leaders although there was one")
 	}
 	h.find("a1", conformance.Believed, "").To = 5500 * ms
 	text = pageOf(t, kept, h)
-	for _, want := range []string{`class="red"`, "Broken rules", "two believed to lead for 500ms"} {
+	for _, want := range []string{`class="red"`, "Broken rules", "two leaders for 500ms"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the page of two leaders lacks %q", want)
 		}

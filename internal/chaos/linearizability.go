@@ -10,19 +10,20 @@ import (
 )
 
 // A lock is the state of the model: the lock of one election. It may become free at any
-// moment, because leases run out, so a grant is legal whoever holds it, if its term is
-// greater than all before. A renewal is legal only in the very term that was granted
-// last, and only until it was released.
+// moment, because leases expire. So a grant is legal regardless of the holder if its term
+// is greater than all before. A renewal is legal only in the term that was granted last,
+// and only until that term is released.
 //
-// Outcomes that are not known are left out. They can have raised the term and ended a
-// leadership, but an order without them that explains all known outcomes still does: known
-// grants only demand a greater term, and known renewals that nothing came between.
+// Calls with unknown outcomes are left out. They may have raised the term and ended a
+// leadership. But if an order of all calls explains the known outcomes, so does that order
+// without them: a known grant only requires a greater term than before, and a known
+// renewal only requires that no other grant and no release came between.
 type lock struct {
 	term uint64
 	held bool
 }
 
-// An op is a call of a backend about one election, whose outcome is known.
+// An op is a call of a backend for one election, with a known outcome.
 type op struct {
 	method  string
 	process string
@@ -40,7 +41,7 @@ var lockModel = porcupine.Model{
 			return o.term > s.term, lock{o.term, true}
 		case "Renew":
 			return s.held && o.term == s.term, s
-		default: // a release of a term that is over is none
+		default: // a release of an older term has no effect
 			if o.term == s.term {
 				s.held = false
 			}
@@ -50,8 +51,8 @@ var lockModel = porcupine.Model{
 	DescribeOperation: func(input, _ any) string { return input.(op).String() },
 }
 
-// linear asks porcupine whether the calls are those of one lock.
-func linear(h *History) error {
+// checkLock asks porcupine whether the calls are those of one lock (S7).
+func checkLock(h *History) error {
 	ops := map[string][]porcupine.Operation{}
 	clients := map[string]int{}
 	for _, l := range h.Lines {

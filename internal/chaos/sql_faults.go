@@ -13,35 +13,35 @@ import (
 	"github.com/go-election/go-election/internal/testbed"
 )
 
-// sqlFaults are what an administrator can do to a database.
+// sqlFaults are faults that an administrator of a database can cause.
 func sqlFaults(s *testbed.Server, d *testbed.Database) map[string]fault {
 	user := fmt.Sprintf("'%s'@'127.0.0.1'", d.User.User)
 	return map[string]fault{
 		"row deleted": func(r *run) {
 			name := elections[r.IntN(len(elections))]
-			r.during("row deleted", name, byEnd, func() {
+			r.inject("row deleted", name, byEnd, func() {
 				d.Exec(r, fmt.Sprintf("DELETE FROM election_lease WHERE name = '%s'", name))
-				r.pass(r.TTL/2, r.TTL)
+				r.wait(r.TTL/2, r.TTL)
 			})
 		},
 		"rights revoked": func(r *run) {
-			r.during("rights revoked", s.Addr(), byCall, func() {
+			r.inject("rights revoked", s.Addr(), byCall, func() {
 				s.Exec(r, fmt.Sprintf("REVOKE SELECT, INSERT, UPDATE ON %s.* FROM %s", d.Name, user))
 				s.KillConnections(r, d.User.User) // an open one keeps its rights in a database
-				r.pass(r.TTL/2, 2*r.TTL)
+				r.wait(r.TTL/2, 2*r.TTL)
 				s.Exec(r, fmt.Sprintf("GRANT SELECT, INSERT, UPDATE ON %s.* TO %s", d.Name, user))
 			})
 		},
-		// All connections are somebody else's, and those that there were are closed.
+		// Another client takes all connections, after those of the members were closed.
 		"connections used up": func(r *run) {
-			r.during("connections used up", s.Addr(), byCall, func() {
-				// One connection, from before all are taken, does everything.
+			r.inject("connections used up", s.Addr(), byCall, func() {
+				// The administrator uses one connection, opened before all are taken.
 				admin, err := s.Admin().Conn(r.Context())
 				if err != nil {
 					r.Fatal(err)
 				}
 				defer admin.Close()
-				admins(r, admin, "SET GLOBAL max_connections = 12")
+				execAdmin(r, admin, "SET GLOBAL max_connections = 12")
 				closeConnections(r, admin, d.User.User)
 				db := testbed.OpenDB(r, d.User)
 				defer db.Close()
@@ -50,23 +50,23 @@ func sqlFaults(s *testbed.Server, d *testbed.Database) map[string]fault {
 						defer c.Close()
 						continue
 					}
-					r.pass(20*time.Millisecond, 50*time.Millisecond)
+					r.wait(20*time.Millisecond, 50*time.Millisecond)
 				}
-				admins(r, admin, "SET GLOBAL max_connections = 151")
+				execAdmin(r, admin, "SET GLOBAL max_connections = 151")
 			})
 		},
 	}
 }
 
-// admins runs a statement of the administrator.
-func admins(r *run, c *sql.Conn, statement string) {
+// execAdmin runs a statement as the administrator.
+func execAdmin(r *run, c *sql.Conn, statement string) {
 	r.Helper()
 	if _, err := c.ExecContext(r.Context(), statement); err != nil {
 		r.Fatalf("%s: %v", statement, err)
 	}
 }
 
-// closeConnections closes those of a user, on the server's side.
+// closeConnections closes the connections of a user on the server's side.
 func closeConnections(r *run, admin *sql.Conn, user string) {
 	r.Helper()
 	rows, err := admin.QueryContext(r.Context(), "SELECT id FROM information_schema.processlist WHERE user = ?", user)
@@ -82,13 +82,13 @@ func closeConnections(r *run, admin *sql.Conn, user string) {
 		}
 		ids = append(ids, id)
 	}
-	for _, id := range ids { // one that has just ended by itself is no failure
+	for _, id := range ids { // ignore errors: a connection may have ended
 		_, _ = admin.ExecContext(r.Context(), fmt.Sprintf("KILL %d", id))
 	}
 }
 
-// there reports whether a plugin was installed already.
-func there(err error) bool {
+// installed reports whether the error says that a plugin is already installed.
+func installed(err error) bool {
 	e, ok := errors.AsType[*mysql.MySQLError](err)
 	return ok && (e.Number == 1125 || e.Number == 1968)
 }

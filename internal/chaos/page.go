@@ -18,8 +18,8 @@ var pageText string
 
 var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{"brief": brief}).Parse(pageText))
 
-// WritePage writes one page for people, with all that it needs: the table, the
-// distributions of the times without a leader, and a timeline of each history.
+// WritePage writes one self-contained HTML page: the table, the distributions of the times
+// without a leader, and timelines of histories.
 func WritePage(w io.Writer, kept Figures, list []*History) error {
 	slices.SortFunc(list, func(a, b *History) int { return strings.Compare(a.Name(), b.Name()) })
 	p := pageData{Figures: kept, Totals: kept.Totals()}
@@ -33,7 +33,7 @@ func WritePage(w io.Writer, kept Figures, list []*History) error {
 	seen := map[string]bool{}
 	for _, h := range list {
 		err := Check(h)
-		// One of each kind is enough to look at, and all that broke a rule.
+		// Show one history of each kind, and all that broke a rule.
 		if kind := h.Backend + "/" + h.Fault; err == nil && seen[kind] {
 			continue
 		} else if err == nil {
@@ -89,7 +89,7 @@ const (
 	leastGap, mostGap       = 1.0, 30000.0 // in milliseconds
 )
 
-// gapX is the place of a gap in a chart.
+// gapX returns the position of a gap in a chart.
 func gapX(ms float64) float64 {
 	ms = min(max(ms, leastGap), mostGap)
 	return chartWidth * math.Log2(ms/leastGap) / math.Log2(mostGap/leastGap)
@@ -144,15 +144,26 @@ type lane struct {
 	Head   string // the election, above its first lane
 	Member int
 	Bars   []bar
-	Dead   []mark // where the process was killed
-	Late   []mark // writes that a fence has refused
-	Stale  []mark // and the cell without one accepted
+	Dead   []mark // when the process was killed
+	Late   []mark // late writes that the fenced cell refused
+	Stale  []mark // late writes that the cell without a fence accepted
 }
 
 const (
 	laneHeight, laneTop, laneLeft = 17.0, 46.0, 100.0
 	timelineWidth                 = 1100.0
 )
+
+// A scale converts the times of a history to positions.
+type scale struct {
+	from, span time.Duration
+}
+
+func (s scale) x(at time.Duration) float64 {
+	return laneLeft + (timelineWidth-laneLeft)*min(max(float64(at-s.from)/float64(s.span), 0), 1)
+}
+
+func (s scale) width(from, to time.Duration) float64 { return max(s.x(to)-s.x(from), 1.5) }
 
 func timelineOf(h *History, broke error) timeline {
 	t := timeline{Name: h.Name(), Bites: h.Bites(), Faults: len(h.Bands), Stale: h.Stale(), Gaps: len(h.Gaps())}
@@ -162,66 +173,66 @@ func timelineOf(h *History, broke error) timeline {
 	for _, g := range h.Gaps() {
 		t.Longest = max(t.Longest, g.To-g.From)
 	}
-	span := max(h.To-h.From, time.Second)
-	x := func(at time.Duration) float64 {
-		return laneLeft + (timelineWidth-laneLeft)*min(max(float64(at-h.From)/float64(span), 0), 1)
-	}
-	wide := func(from, to time.Duration) float64 { return max(x(to)-x(from), 1.5) }
+	s := scale{h.From, max(h.To-h.From, time.Second)}
 	y := laneTop
 	for _, name := range elections {
 		top := y
 		for member := range members {
-			id := string(rune('a' + member))
-			l := lane{Y: y, Label: id, Member: member}
-			if member == 0 {
-				l.Head = name
-			}
-			for _, b := range h.Beliefs(name) {
-				if strings.HasPrefix(b.Process, id) {
-					l.Bars = append(l.Bars, bar{x(b.From), y + 2, wide(b.From, b.To), laneHeight - 4,
-						fmt.Sprintf("%s believed to lead %s in term %d for %s", b.Process, name, b.Term, brief(b.To-b.From))})
-				}
-			}
-			for _, d := range h.Lines {
-				if d.Kind == Died && strings.HasPrefix(d.Process, id) && d.To < h.To-time.Second {
-					l.Dead = append(l.Dead, mark{x(d.To), d.Process + " was killed, or ended"})
-				}
-			}
-			for _, w := range h.Writes {
-				if w.Election != name || !strings.HasPrefix(w.Process, id) {
-					continue
-				}
-				at := mark{x(w.At), fmt.Sprintf("%s wrote in term %d, too late", w.Process, w.Term)}
-				if w.Stale {
-					l.Stale = append(l.Stale, at)
-				} else if !w.Accepted {
-					l.Late = append(l.Late, at)
-				}
-			}
-			t.Lanes = append(t.Lanes, l)
+			t.Lanes = append(t.Lanes, laneOf(h, s, name, member, y))
 			y += laneHeight
 		}
 		for _, o := range h.Overlaps() {
 			if o.Election == name {
-				t.Red = append(t.Red, bar{x(o.From), top, wide(o.From, o.To), y - top, "two believed to lead for " + brief(o.To-o.From)})
+				t.Red = append(t.Red, bar{s.x(o.From), top, s.width(o.From, o.To), y - top, "two leaders for " + brief(o.To-o.From)})
 			}
 		}
 		y += laneHeight
 	}
 	t.Height = y + 6
-	end := map[bool]float64{} // of the last label in each of two rows
-	row := false
+	end := 0.0 // of the last label
 	for _, b := range h.Bands {
-		bd := band{bar: bar{x(b.From), laneTop - 4, wide(b.From, b.To), y - laneTop - laneHeight + 8,
+		bd := band{bar: bar{s.x(b.From), laneTop - 4, s.width(b.From, b.To), y - laneTop - laneHeight + 8,
 			fmt.Sprintf("%s of %s for %s; it hit a leader: %v", b.Name, b.Target, brief(b.To-b.From), b.Bit)}, Bit: b.Bit}
-		if bd.X >= end[row] {
+		if bd.X >= end {
 			bd.Label = b.Name
-			end[row] = bd.X + 7*float64(len(b.Name)) + 8
+			end = bd.X + 7*float64(len(b.Name)) + 8
 		}
 		t.Bands = append(t.Bands, bd)
 	}
-	for at := time.Duration(0); at < span-time.Second; at += 5 * time.Second {
-		t.Ticks = append(t.Ticks, mark{x(h.From + at), fmt.Sprintf("%d s", int(at.Seconds()))})
+	for at := time.Duration(0); at < s.span-time.Second; at += 5 * time.Second {
+		t.Ticks = append(t.Ticks, mark{s.x(h.From + at), fmt.Sprintf("%d s", int(at.Seconds()))})
 	}
 	return t
+}
+
+// laneOf shows the beliefs, deaths and late writes of one member in one election.
+func laneOf(h *History, s scale, name string, member int, y float64) lane {
+	id := string(rune('a' + member))
+	l := lane{Y: y, Label: id, Member: member}
+	if member == 0 {
+		l.Head = name
+	}
+	for _, b := range h.Beliefs(name) {
+		if strings.HasPrefix(b.Process, id) {
+			l.Bars = append(l.Bars, bar{s.x(b.From), y + 2, s.width(b.From, b.To), laneHeight - 4,
+				fmt.Sprintf("%s believed that it led %s in term %d for %s", b.Process, name, b.Term, brief(b.To-b.From))})
+		}
+	}
+	for _, d := range h.Lines {
+		if d.Kind == Died && strings.HasPrefix(d.Process, id) && d.To < h.To-time.Second {
+			l.Dead = append(l.Dead, mark{s.x(d.To), d.Process + " was killed, or ended"})
+		}
+	}
+	for _, w := range h.Writes {
+		if w.Election != name || !strings.HasPrefix(w.Process, id) {
+			continue
+		}
+		at := mark{s.x(w.At), fmt.Sprintf("%s wrote in term %d, too late", w.Process, w.Term)}
+		if w.Stale {
+			l.Stale = append(l.Stale, at)
+		} else if !w.Accepted {
+			l.Late = append(l.Late, at)
+		}
+	}
+	return l
 }

@@ -14,11 +14,11 @@ import (
 	"testing"
 )
 
-// helper is the environment variable that makes this test binary start a
-// server, tell its process and directory, and end in the way that it names.
+// helper is an environment variable. With it, this test binary starts a server, prints
+// its process and directory, and ends in the way that the variable names.
 const helper = "TESTBED_TEST_ENDS_BY"
 
-func TestNothingIsLeftOfATestBinary(t *testing.T) {
+func TestServersAndDataGoWithTheTestBinary(t *testing.T) {
 	if _, err := find(MariaDB); err != nil {
 		unavailable(t, err)
 	}
@@ -46,13 +46,13 @@ func TestNothingIsLeftOfATestBinary(t *testing.T) {
 				t.Fatal("the helper has not started a server")
 			}
 			Eventually(t, patience, "the server and its data are gone", func() error {
-				// A zombie is one that nobody has asked about yet.
+				// A zombie has ended, but its parent has not waited for it.
 				stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 				if err == nil && !strings.Contains(string(stat), ") Z ") {
-					return fmt.Errorf("process %d is there: %s", pid, stat)
+					return fmt.Errorf("process %d still runs: %s", pid, stat)
 				}
 				if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
-					return fmt.Errorf("%s is there: %v", dir, err)
+					return fmt.Errorf("%s still exists: %v", dir, err)
 				}
 				return nil
 			})
@@ -60,14 +60,14 @@ func TestNothingIsLeftOfATestBinary(t *testing.T) {
 	}
 }
 
-// TestHelperEnds is no test. It runs in a process of its own.
+// TestHelperEnds is not a test: the test above runs it in another process.
 func TestHelperEnds(t *testing.T) {
 	end := os.Getenv(helper)
 	if end == "" {
 		return
 	}
 	s := Start(t, Options{Kind: MariaDB})
-	s.Stop(t) // a frozen server has to go as well
+	s.Stop(t) // a frozen server must be killed as well
 	dir, _ := scratch()
 	fmt.Printf("server %d in %s\n", s.Pid(t), dir)
 	switch end {

@@ -29,18 +29,18 @@ type Line struct {
 	conformance.Entry
 	Method  string `json:"method,omitempty"`  // Invoked, Called
 	Outcome string `json:"outcome,omitempty"` // Called: ok, fail (certainly not done) or unknown; Wrote: ok, refused or unknown
-	Text    string `json:"text,omitempty"`    // what was said
+	Text    string `json:"text,omitempty"`    // error text
 	Number  int    `json:"number,omitempty"`  // Wrote: counts the process's writes
 }
 
-// Kinds of lines, beside those of package conformance.
+// Kinds of lines, in addition to those of package conformance.
 const (
-	Started conformance.EntryKind = "started" // the process
-	Invoked conformance.EntryKind = "invoked" // a call of the backend was begun; without its Called line it is unknown for ever
-	Called  conformance.EntryKind = "called"  // and answered, for one election
+	Started conformance.EntryKind = "started" // the process started
+	Invoked conformance.EntryKind = "invoked" // a call of the backend began; without its Called line the outcome stays unknown
+	Called  conformance.EntryKind = "called"  // the call was answered, for one election
 	Running conformance.EntryKind = "running" // the lead function was entered
-	Wrote   conformance.EntryKind = "wrote"   // to the resource, in Term
-	Died    conformance.EntryKind = "died"    // by kill -9
+	Wrote   conformance.EntryKind = "wrote"   // the process wrote to the resource, in Term
+	Died    conformance.EntryKind = "died"    // the process was killed, or had ended
 )
 
 // Outcomes of calls and writes.
@@ -51,8 +51,8 @@ const (
 	unknown = "unknown"
 )
 
-// A journal is a file of lines. Each is one system call, so that what was noted
-// survives the process.
+// A journal is a file of lines. Each line is one system call, so that lines survive a
+// kill of the process.
 type journal struct {
 	process string
 
@@ -68,8 +68,8 @@ func openJournal(name, process string) (*journal, error) {
 	return &journal{process: process, file: f}, nil
 }
 
-// note appends a line. What cannot be noted ends the process: a history with holes
-// proves nothing.
+// note appends a line. If that fails it panics: a history with missing lines proves
+// nothing.
 func (j *journal) note(l Line) {
 	l.Process = j.process
 	text, err := json.Marshal(l)
@@ -79,7 +79,7 @@ func (j *journal) note(l Line) {
 		_, err = j.file.Write(append(text, '\n'))
 	}
 	if err != nil {
-		panic(fmt.Errorf("note a line: %w", err))
+		panic(fmt.Errorf("write a line of the journal: %w", err))
 	}
 }
 

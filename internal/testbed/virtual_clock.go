@@ -8,9 +8,9 @@ import (
 )
 
 // Virtual returns a connector to a MySQL or MariaDB server for bubbles of
-// testing/synctest: the server's clock is set to the caller's before each statement,
-// so that hours pass on a real server in moments. Statements must have their
-// parameters in them (InterpolateParams).
+// testing/synctest. Before each statement it sets the session's clock to the caller's, so
+// that virtual hours take moments on a real server. The driver must interpolate
+// parameters (InterpolateParams).
 func Virtual(c driver.Connector) driver.Connector { return virtual{c} }
 
 type virtual struct{ driver.Connector }

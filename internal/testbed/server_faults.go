@@ -7,22 +7,23 @@ import (
 	"testing"
 )
 
-// own skips or fails a test that torments a server that is not its own.
-func (s *Server) own(t testing.TB, what string) {
+// requireOwn fails or skips a test that injects a fault into a server that does not
+// belong to it.
+func (s *Server) requireOwn(t testing.TB, what string) {
 	t.Helper()
 	if s.shared {
-		t.Fatalf("testbed: %s on a shared server: others are using it; Start one", what)
+		t.Fatalf("testbed: %s on a shared server, which other tests use: Start one", what)
 	}
 	if s.program == nil {
-		t.Skipf("%s needs a %s that the test started itself; %s names one that is already there",
+		t.Skipf("%s needs a %s that the test started, but %s names a running one",
 			what, s.kind, s.kind.variable())
 	}
 }
 
-// alive is own for torments that need a process.
-func (s *Server) alive(t testing.TB, what string) *process {
+// requireRunning is requireOwn for faults that need a running process.
+func (s *Server) requireRunning(t testing.TB, what string) *process {
 	t.Helper()
-	s.own(t, what)
+	s.requireOwn(t, what)
 	p := s.running()
 	if p == nil {
 		t.Fatalf("testbed: %s: %s %s is not running", what, s.kind, s.addr)
@@ -33,20 +34,20 @@ func (s *Server) alive(t testing.TB, what string) *process {
 // Pid returns the id of the server's process.
 func (s *Server) Pid(t testing.TB) int {
 	t.Helper()
-	return s.alive(t, "Pid").pid()
+	return s.requireRunning(t, "Pid").pid()
 }
 
-// Kill kills the server at once, as kill -9 and a power failure do. What it
-// acknowledged is on disk; [Server.Start] finds it there.
+// Kill kills the server with SIGKILL. What it acknowledged is on disk, where
+// [Server.Start] finds it.
 func (s *Server) Kill(t testing.TB) {
 	t.Helper()
-	s.alive(t, "Kill").kill()
+	s.requireRunning(t, "Kill").kill()
 }
 
-// Terminate shuts the server down in order and waits until it is gone.
+// Terminate sends SIGTERM and waits until the server has ended.
 func (s *Server) Terminate(t testing.TB) {
 	t.Helper()
-	if err := s.alive(t, "Terminate").terminate(endLimit); err != nil {
+	if err := s.requireRunning(t, "Terminate").terminate(endLimit); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -55,7 +56,7 @@ func (s *Server) Terminate(t testing.TB) {
 // with the same data, and waits until it answers.
 func (s *Server) Start(t testing.TB) {
 	t.Helper()
-	s.own(t, "Start")
+	s.requireOwn(t, "Start")
 	if s.running() != nil {
 		t.Fatalf("testbed: Start: %s %s is running", s.kind, s.addr)
 	}
@@ -64,28 +65,28 @@ func (s *Server) Start(t testing.TB) {
 	}
 }
 
-// Stop freezes the server with SIGSTOP. Connections stay open, new ones are
-// accepted by the kernel, and nobody answers.
+// Stop freezes the server with SIGSTOP. Connections stay open, the kernel accepts
+// new ones, and no request is answered.
 func (s *Server) Stop(t testing.TB) {
 	t.Helper()
-	if err := s.alive(t, "Stop").pause(true); err != nil {
+	if err := s.requireRunning(t, "Stop").pause(true); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// Continue lets a frozen server go on where it was.
+// Continue resumes a frozen server.
 func (s *Server) Continue(t testing.TB) {
 	t.Helper()
-	if err := s.alive(t, "Continue").pause(false); err != nil {
+	if err := s.requireRunning(t, "Continue").pause(false); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// ReadOnly makes the server refuse the writes of ordinary users, as a demoted
-// primary does, or accept them again. MySQL then refuses the administrator too.
+// ReadOnly makes the server refuse writes of ordinary users, like a demoted primary,
+// or accept them again. MySQL also refuses writes of the administrator.
 func (s *Server) ReadOnly(t testing.TB, on bool) {
 	t.Helper()
-	s.own(t, "ReadOnly")
+	s.requireOwn(t, "ReadOnly")
 	if err := s.readOnly(on); err != nil {
 		t.Fatal(err)
 	}
@@ -95,15 +96,15 @@ func (s *Server) readOnly(on bool) error {
 	if s.kind == MySQL && on {
 		return s.exec("SET GLOBAL super_read_only = ON")
 	}
-	value := "OFF" // on MySQL this turns the other one off as well
+	value := "OFF" // on MySQL this also turns super_read_only off
 	if on {
 		value = "ON"
 	}
 	return s.exec("SET GLOBAL read_only = " + value)
 }
 
-// KillConnections closes, on the server's side, the connections that one user has,
-// and waits until they are gone.
+// KillConnections closes the connections of one user on the server's side, and waits
+// until they are closed.
 func (s *Server) KillConnections(t testing.TB, user string) {
 	t.Helper()
 	if err := s.killConnections(user); err != nil {
@@ -135,17 +136,17 @@ func (s *Server) killConnections(user string) error {
 	}
 	list := strings.Trim(strings.Join(strings.Fields(fmt.Sprint(ids)), ", "), "[]")
 	for _, id := range ids {
-		// It may have ended by itself: error 1094 is no failure.
+		// Error 1094: the connection has already ended.
 		if err := s.exec(fmt.Sprintf("KILL %d", id)); err != nil && !isServerError(err, 1094) {
 			return err
 		}
 	}
-	// The server has closed a connection when it does not list it any more.
+	// The server has closed a connection when it no longer lists it.
 	return poll(sqlLimit, func() error {
-		var left int
-		if err := s.db.QueryRowContext(ctx, "SELECT COUNT(*) FROM information_schema.processlist WHERE id IN ("+list+")").Scan(&left); err != nil || left == 0 {
+		var open int
+		if err := s.db.QueryRowContext(ctx, "SELECT COUNT(*) FROM information_schema.processlist WHERE id IN ("+list+")").Scan(&open); err != nil || open == 0 {
 			return err
 		}
-		return fmt.Errorf("%d connections of %s are not closed yet", left, user)
+		return fmt.Errorf("%d connections of %s are still open", open, user)
 	})
 }
