@@ -37,8 +37,8 @@ func CheckName(name string) error { return check("election name", name, 1, MaxNa
 // CheckID reports why an id cannot be a candidate's.
 func CheckID(id string) error { return check("id", id, 1, MaxID, false) }
 
-// CheckText reports why an address (multiline false) or metadata (true) cannot
-// be kept. what names it in the error.
+// CheckText reports why an address (multiline false) or metadata (true) cannot be kept. The
+// error calls the text what.
 func CheckText(what, s string, max int, multiline bool) error {
 	return check(what, s, 0, max, multiline)
 }
@@ -60,10 +60,10 @@ func check(what, s string, min, max int, multiline bool) error {
 	return nil
 }
 
-// plain refuses control characters, which could forge log lines and terminal
-// output, and the bidirectional controls that make a text read differently from
-// what it is (CWE-117, CWE-150; unicode.org/reports/tr36). One-line text, which
-// identifies, may contain no invisible format character (Cf) at all.
+// plain refuses control characters, which could forge log lines and terminal output, and
+// bidirectional controls, which make a text read differently from what it is (CWE-117,
+// CWE-150; unicode.org/reports/tr36). One-line text identifies, so it may contain no invisible
+// format character (Cf).
 func plain(r rune, multiline bool) bool {
 	switch {
 	case multiline && (r == '\n' || r == '\t' || r == '\r'):
@@ -76,9 +76,9 @@ func plain(r rune, multiline bool) bool {
 	return true
 }
 
-// Clean makes text that came from a store safe to hand on: it is cut to max
-// bytes, and invalid bytes and characters that [CheckText] would refuse become
-// U+FFFD. Text that was written through this module comes back unchanged.
+// Clean makes text from a store safe to use: it cuts the text to max bytes, and replaces
+// invalid bytes and characters that [CheckText] refuses by U+FFFD. Text that this module
+// wrote comes back unchanged.
 func Clean(s string, max int, multiline bool) string {
 	if check("", s, 0, max, multiline) == nil {
 		return s
@@ -96,9 +96,8 @@ func Clean(s string, max int, multiline bool) string {
 	return b.String()
 }
 
-// CleanLease applies [Clean] to all text of a lease that was read from a store,
-// so that nothing hostile travels on, and brings its durations into 0 to 20 years.
-// A lease of ours comes back unchanged.
+// CleanLease applies [Clean] to all text of a lease from a store, and limits its durations to
+// 0 to 20 years. A lease that this module wrote comes back unchanged.
 func CleanLease(l Lease) Lease {
 	l.Holder = CleanCandidate(l.Holder)
 	l.LastID = Clean(l.LastID, MaxID, false)
@@ -115,8 +114,7 @@ func CleanLease(l Lease) Lease {
 	return l
 }
 
-// longest is what longer durations are cut to, so that a few of them can be added
-// up. No lease of ours is as long.
+// longest is the limit for durations, so that a few of them can be added up.
 const longest = 20 * 365 * 24 * time.Hour
 
 // CleanCandidate is [CleanLease] for a candidate.
@@ -128,7 +126,7 @@ func CleanCandidate(c Candidate) Candidate {
 	return c
 }
 
-// CleanMember is [CleanLease] for a member. Whoever writes one can use it as well.
+// CleanMember is [CleanLease] for a member, read or to be written.
 func CleanMember(m Member) Member {
 	m.Candidate = CleanCandidate(m.Candidate)
 	m.Stage, m.Elections = Clean(m.Stage, MaxStage, false), Clean(m.Elections, MaxElections, true)
@@ -159,9 +157,8 @@ func Remember(history []Leadership, r Leadership) []Leadership {
 	return CleanHistory(slices.Insert(slices.Clone(history), 0, r))
 }
 
-// CleanTime is a time that was read from a store, in UTC. A time that package
-// encoding/json reads and cannot write again (in another zone, or after the year
-// 9999) is zero.
+// CleanTime returns a time from a store in UTC. A time that package encoding/json can read but
+// not write (in another zone, or after the year 9999) becomes zero.
 func CleanTime(t time.Time) time.Time {
 	t = t.UTC()
 	if y := t.Year(); y < 1 || y > 9999 {

@@ -12,20 +12,20 @@ import (
 // them; an error of no class counts as ErrUnavailable. No error may contain a
 // password, a token or a whole DSN.
 var (
-	// ErrUnavailable: the store could not be reached or could not do it now. Try
-	// again. The outcome is unknown.
+	// ErrUnavailable: the store could not be reached, or could not carry out the call now.
+	// The outcome is unknown. Try again.
 	ErrUnavailable = errors.New("store unavailable")
 
-	// ErrDenied: credentials, rights, a missing table, a table of another shape,
-	// two servers that take turns, a TTL above what an operator allows. Somebody must act; the message says what to
-	// do. The manager says so loudly and tries again at a slow pace.
+	// ErrDenied: credentials, rights, a missing table, a table of another shape, two servers
+	// that take turns, a TTL above what an operator allows. An operator must act; the message
+	// says how. The manager reports it and tries again at a slow pace.
 	ErrDenied = errors.New("store denied")
 
-	// ErrInvalid: a request that can never succeed, such as a TTL above
-	// what the store can ever keep. Never try again unchanged.
+	// ErrInvalid: a call that can never succeed, such as one with a TTL above what the store
+	// can ever keep. Do not try it again unchanged.
 	ErrInvalid = errors.New("invalid request")
 
-	// ErrStale: a request whose term is over. It wraps ErrInvalid.
+	// ErrStale: the term that a request names is over. It wraps ErrInvalid.
 	ErrStale error = staleError{}
 
 	// ErrClosed: the Backend has been closed. It wraps ErrInvalid.
@@ -58,9 +58,9 @@ func Class(err error) error {
 	return ErrUnavailable
 }
 
-// Redacted returns an error that says text and is what err is: of the same class, and of
-// those errors of this package and of package context that err is. The rest of err's
-// chain, which would print a secret again, is gone.
+// Redacted returns an error with this text that is of err's class, and matches those errors of
+// this package and of package context that err matches. It drops the rest of err's chain,
+// which could print a secret.
 func Redacted(err error, text string) error {
 	e := redacted{text: text}
 	for _, kind := range []error{ErrStale, ErrClosed, ErrInvalid, ErrDenied, ErrUnavailable, context.Canceled, context.DeadlineExceeded} {
@@ -71,14 +71,14 @@ func Redacted(err error, text string) error {
 	return e
 }
 
-// FileError returns err, of a file that a configuration names, and leaves the path out
-// unless it looks like one: some put the secret itself where the path of its file belongs.
+// FileError returns err, about a file that a configuration names, without the path unless that
+// looks like a path: people put the secret itself where the path of its file belongs.
 func FileError(err error) error {
 	e, ok := errors.AsType[*fs.PathError](err)
 	if !ok || looksLikePath(e.Path) {
 		return err
 	}
-	return fmt.Errorf("%s a path that is not shown, since it does not begin as /… or ./…: %w", e.Op, e.Err)
+	return fmt.Errorf("%s a path that is not shown, since it does not begin with / or ./: %w", e.Op, e.Err)
 }
 
 func looksLikePath(path string) bool {

@@ -7,12 +7,13 @@ import (
 	"time"
 )
 
-// A Located is a Backend that says where its store is, for people: its hosts, and the
-// schema, prefix or directory there. Nothing secret is in it, nor an account. A Backend
-// around others says where those are.
+// A Located is a Backend that says where its store is, for people: its hosts, and the schema,
+// prefix or directory there. The text has no secret and no account. A Backend that wraps
+// others says where those are.
 type Located interface{ Location() string }
 
-// Where returns where the store of b is, harmless on a terminal, or "" if b does not say.
+// Where returns the location of b's store, safe to print on a terminal, or "" if b is not
+// [Located].
 func Where(b Backend) string {
 	if l, ok := b.(Located); ok {
 		return Clean(l.Location(), 255, false)
@@ -20,8 +21,8 @@ func Where(b Backend) string {
 	return ""
 }
 
-// Place makes a location of what is used at these addresses. Of a URL only the host is
-// taken: people put passwords into the rest.
+// Place returns a location: these addresses, and the place within the store. Of a URL it keeps
+// only the host, since people put passwords into the rest.
 func Place(within string, addresses ...string) string {
 	hosts := make([]string, len(addresses))
 	for i, a := range addresses {
@@ -37,9 +38,9 @@ func Place(within string, addresses ...string) string {
 // A Finding is something about a store, mostly about its servers, that leases depend on.
 type Diagnostic struct {
 	What    string // such as "durability"
-	Text    string // for people; harmless on a terminal
-	Warning bool   // somebody should read it
-	Fatal   bool   // until it is mended nobody who is configured so is elected; a warning, too
+	Text    string // for people; safe to print on a terminal
+	Warning bool   // an operator should read it
+	Fatal   bool   // until an operator mends it, no candidate with this configuration is elected; a warning, too
 }
 
 // Found returns a finding whose text is formatted like that of [fmt.Sprintf], made harmless
@@ -48,7 +49,7 @@ func Diagnosticf(warning bool, what, format string, args ...any) Diagnostic {
 	return Diagnostic{What: what, Text: Clean(fmt.Sprintf(format, args...), 1000, true), Warning: warning}
 }
 
-// String returns the finding as one line, which says if it is a warning.
+// String returns the diagnostic as one line, which says if it is a warning.
 func (f Diagnostic) String() string {
 	line := f.What + ": " + f.Text
 	if f.Warning {
@@ -57,8 +58,7 @@ func (f Diagnostic) String() string {
 	return line
 }
 
-// An Inspector is a Backend that can say more of its servers than a manager needs to
-// know. The command elect doctor asks it.
+// An Inspector is a Backend that can describe its servers. The command elect doctor asks it.
 type Inspector interface {
 	// Inspect asks the servers what they are and how they are, and explains what of
 	// it matters for leases, and for bids with this TTL that are renewed so often. It

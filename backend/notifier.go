@@ -14,7 +14,7 @@ type Notifier struct {
 	notified chan struct{} // closed by the next Notify; nil: nobody waits for it
 }
 
-// Notify wakes all who listen. It does not block.
+// Notify wakes all listeners. It does not block.
 func (b *Notifier) Notify() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -24,10 +24,9 @@ func (b *Notifier) Notify() {
 	}
 }
 
-// Listen does what [Backend].Listen asks for, by the Backend's own Observe: it
-// observes at once, and again after each Notify, until a lease is not as it was seen.
-// A Notify during a reading is not missed: another reading follows. Notifies that come
-// faster than readings count as one.
+// Listen is [Backend].Listen, made of the Backend's own Observe: it observes at once, and
+// again after each Notify, until a lease differs from what was seen. After a Notify during a
+// reading another reading follows. Several during one reading count as one.
 func (b *Notifier) Listen(ctx context.Context, seen []Lease, observe func(ctx context.Context, seen []Lease) ([]Lease, error)) error {
 	for {
 		notified := b.next()
@@ -48,8 +47,8 @@ func (b *Notifier) Listen(ctx context.Context, seen []Lease, observe func(ctx co
 	}
 }
 
-// tells reports whether one of the leases is not as it was seen. An Observe returns
-// those that were never held in any case.
+// tells reports whether one of the leases differs from what was seen. Observe always returns
+// those that were never held.
 func tells(changed, seen []Lease) bool {
 	now := make(map[string]*Lease, len(changed))
 	for i := range changed {

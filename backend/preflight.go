@@ -2,9 +2,9 @@ package backend
 
 import "context"
 
-// A Preflighter is a Backend whose store can be asked beforehand whether it would let a
-// process grant leases. Package migration asks before a process that enters the second
-// store takes a lease of the first.
+// A Preflighter is a Backend whose store can say beforehand whether it would let this process
+// win leases. Package migration asks before a process that enters the second store takes a
+// lease of the first.
 type Preflighter interface {
 	// Prove makes the store check what grants for these bids need, by writes that cannot
 	// take effect: no lease, record or request changes, whoever holds it. What is made is

@@ -8,10 +8,38 @@ import (
 	"time"
 )
 
-// EndLeadership closes the present leadership, if there is one: from now on the lease is vacant
-// and says who held it last and how that ended, and the leadership is the newest of the
-// history. The term stays, and so do a request and the marks of a migration. now is by
-// the store's clock. A fresh heartbeat is for the store to give.
+// A Record is all that a store keeps about an election.
+type Record struct {
+	Lease
+	Elected time.Time    // when the present leadership began, by the store's clock; zero if vacant
+	History []Leadership // past leaderships, newest first, up to [MaxHistory]
+}
+
+// MaxHistory is how many past leaderships a record keeps.
+const MaxHistory = 8
+
+// A Leadership is a past leadership. Its times are for people.
+type Leadership struct {
+	Term uint64    `json:"term"`
+	ID   string    `json:"id"`
+	From time.Time `json:"from"` // by the store's clock, UTC
+	To   time.Time `json:"to"`   // the latest that it can have led, as far as the store knows
+	End  End       `json:"end"`
+}
+
+// A Member is a process that takes part, leader or not.
+type Member struct {
+	Candidate
+	Stage     string        // migration stage, up to 32 bytes, or empty
+	Elections string        // those for which it campaigns or that it leads: see [ElectionList]
+	TTL       time.Duration // how often it announces itself
+	Age       time.Duration // how long ago it last did, by the store's clock; set by Members. 0: the store itself knows that it is there
+}
+
+// EndLeadership ends the present leadership, if there is one: the lease becomes vacant, says
+// who held it last and how that ended, and the leadership becomes the newest of the history.
+// The term stays, and so do a request and the marks of a migration. now is by the store's
+// clock. The store gives the fresh heartbeat.
 func (r *Record) EndLeadership(how End, now time.Time) {
 	if r.Vacant() {
 		return
@@ -21,22 +49,14 @@ func (r *Record) EndLeadership(how End, now time.Time) {
 	r.Holder, r.TTL, r.Renew, r.ObserveFor, r.Elected = Candidate{}, 0, 0, 0, time.Time{}
 }
 
-// Forgotten reports whether the election was retired and nobody has led since. What is
-// kept is its last term, so that terms grow though somebody takes it up again. Whoever
-// shows elections leaves it out.
+// Forgotten reports whether an operator retired the election and nobody has led it since. The
+// store keeps its last term, so that terms grow if a candidate takes it up again. Programs
+// that show elections leave it out.
 func (r Record) Forgotten() bool { return r.Vacant() && r.End == Forgotten }
 
-// Lapsed is how long ago the lease ran out by its age, 0 if it is vacant or has not. It is
-// for people, as ages are: it frees nothing.
-func (l Lease) Lapsed() time.Duration {
-	if l.Vacant() {
-		return 0
-	}
-	return max(0, l.Age-l.TTL)
-}
-
-// Since is since when things are as the record says, by the store's clock: when the leadership
-// began, or when the last one ended. It is zero if the store does not know, and for people.
+// Since is when the state that the record shows began, by the store's clock: the present
+// leadership, or the end of the last one. It is zero if the store does not know. It is for
+// people.
 func (r Record) Since() time.Time {
 	switch {
 	case r.Lapsed() > 0:
@@ -49,10 +69,9 @@ func (r Record) Since() time.Time {
 	return time.Time{}
 }
 
-// Close returns the leadership as it ended: now, by the store's clock, or with its lease if that
-// ran out before, though this is recorded later. lapsed is how long ago that was, 0 if it
-// did not or if the store does not know. No leadership ends before it began, though the clock
-// was set back.
+// Close returns the leadership as it ended: now, by the store's clock, or lapsed ago if its
+// lease expired before this is recorded. lapsed is 0 if the lease did not expire or the store
+// does not know. No leadership ends before it began, even if the clock was set back.
 func (r Leadership) Close(how End, now time.Time, lapsed time.Duration) Leadership {
 	r.End, r.To = how, now.Add(-lapsed).UTC()
 	if r.To.Before(r.From) {
@@ -61,8 +80,8 @@ func (r Leadership) Close(how End, now time.Time, lapsed time.Duration) Leadersh
 	return r
 }
 
-// ElectionList is the text of [Member].Elections: a line for each name. An empty line at
-// the end says that there are more than have room.
+// ElectionList returns the text of [Member].Elections: a line for each name. An empty line
+// at the end says that there is no room for all.
 func ElectionList(names iter.Seq[string]) string {
 	var text strings.Builder
 	for name := range names {
@@ -87,8 +106,8 @@ func (m Member) Campaigns() iter.Seq[string] {
 	}
 }
 
-// CampaignsFor reports whether m campaigns for an election or leads it, as far as its list
-// tells: true, too, if there are more than it names.
+// CampaignsFor reports whether m campaigns for an election or leads it. It is also true if
+// the list has no room for all elections.
 func (m Member) CampaignsFor(election string) bool {
 	for name := range m.Campaigns() {
 		if name == election || name == "" {
@@ -98,8 +117,8 @@ func (m Member) CampaignsFor(election string) bool {
 	return false
 }
 
-// Page picks what List or Members returns out of all that a store has: what has keys
-// not less than from, in byte order of keys, up to limit. It reorders the slice.
+// Page returns what List or Members return out of everything in a store: items with keys not
+// less than from, in byte order of keys, up to limit. It reorders the slice.
 func Page[T any](all []T, from string, limit int, key func(T) string) []T {
 	all = slices.DeleteFunc(all, func(v T) bool { return key(v) < from })
 	slices.SortFunc(all, func(a, b T) int { return cmp.Compare(key(a), key(b)) })

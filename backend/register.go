@@ -11,15 +11,14 @@ import (
 
 // An Opener makes a Backend from its section of a configuration. decode fills a
 // struct of the backend's own from that section, strictly: an unknown key or a
-// wrong type is an error that names the key. It must not need the store to be up.
+// wrong type is an error that names the key. The store need not be reachable.
 //
 // An Opener calls decode once, before it opens anything, and returns decode's
-// error: that is how a configuration's sections are checked without opening
-// what they describe.
+// error. So a configuration can be checked without opening what it describes.
 type Opener func(ctx context.Context, decode func(into any) error) (Backend, error)
 
-// A Named is another backend that a section names, in a struct that decode fills:
-// a text with the name. Open makes that backend from its own section.
+// A Named is another backend that a section names: a text in the struct that decode fills.
+// Open makes that backend from its own section.
 type Named struct {
 	Name string
 	Open func(ctx context.Context) (Backend, error)
@@ -30,7 +29,7 @@ var registry struct {
 	openers map[string]Opener
 }
 
-// Register makes a backend known by name, for programs that choose at run time.
+// Register makes a backend available by name, for programs that choose at run time.
 // Backends call it from init. It panics if the name is taken.
 func Register(name string, open Opener) {
 	registry.Lock()
@@ -44,8 +43,7 @@ func Register(name string, open Opener) {
 	registry.openers[name] = open
 }
 
-// Open makes the backend that is registered as name. decode may be nil: an empty
-// section.
+// Open makes the backend that is registered as name. A nil decode is an empty section.
 func Open(ctx context.Context, name string, decode func(into any) error) (Backend, error) {
 	registry.Lock()
 	open := registry.openers[name]

@@ -16,9 +16,9 @@ type SingleOwner struct {
 	closed bool
 }
 
-// Enter begins a call for the candidate with this nonce, or for whoever is served
-// if it is empty. It returns [ErrClosed] after Close, the context's error if that has
-// ended, [ErrInvalid] for another candidate, and does not block.
+// Enter begins a call of the candidate with this nonce; an empty nonce stands for the present
+// owner. It returns [ErrClosed] after Close, the context's error if ctx has ended, and
+// [ErrInvalid] for another candidate. It does not block.
 func (g *SingleOwner) Enter(ctx context.Context, nonce string) error {
 	err := g.Admit("")
 	if err == nil {
@@ -30,7 +30,7 @@ func (g *SingleOwner) Enter(ctx context.Context, nonce string) error {
 	return err
 }
 
-// Admit is Enter for a call whose context is looked at later.
+// Admit is Enter for a call that checks its context later.
 func (g *SingleOwner) Admit(nonce string) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -45,14 +45,14 @@ func (g *SingleOwner) Admit(nonce string) error {
 	return nil
 }
 
-// Nonce returns the nonce that is served, or "" before the first.
+// Nonce returns the owner's nonce, or "" before the first call.
 func (g *SingleOwner) Nonce() string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.nonce
 }
 
-// Close lets nobody in any more. It reports whether it was open until now.
+// Close refuses all later calls. It reports whether the SingleOwner was open.
 func (g *SingleOwner) Close() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
