@@ -82,24 +82,24 @@ func TestTheRightsOfTheDocumentationSuffice(t *testing.T) {
 	n, root := withUsers(t, prefix, testbed.EtcdOptions{Args: []string{"--auth-token-ttl=1", "--bcrypt-cost=4"}})
 	o := Options{Endpoints: []string{n.URL()}, Prefix: prefix, Username: "app", Password: secret}
 	a := openNode(t, "a", o)
-	everything(t, a, openNode(t, "b", o))
+	exerciseAll(t, a, openNode(t, "b", o))
 
 	// An observer reads and listens, and writes nothing.
 	o.Username = "eye"
 	eye := openNode(t, "eye", o)
 	held := a.lead("jobs")
-	seen := eye.see("jobs")
+	seen := eye.read("jobs")
 	if seen.Holder != a.me {
 		t.Errorf("an observer sees %+v", seen)
 	}
-	heard := eye.listen(seen)
-	if _, err := eye.bid(eye.see("free"), ttl); !errors.Is(err, backend.ErrDenied) || !strings.Contains(fmt.Sprint(err), "needed: etcdctl role grant-permission") {
+	heard := eye.listenAsync(seen)
+	if _, err := eye.bid(eye.read("free"), ttl); !errors.Is(err, backend.ErrDenied) || !strings.Contains(fmt.Sprint(err), "needed: etcdctl role grant-permission") {
 		t.Errorf("an observer's bid: %v; want ErrDenied and what grants it", err)
 	}
 
 	// Tokens run out, also while somebody listens.
 	time.Sleep(2500 * time.Millisecond)
-	if got := eye.see("jobs"); got.Term != held.Term {
+	if got := eye.read("jobs"); got.Term != held.Term {
 		t.Errorf("an observer after its token has run out sees %+v", got)
 	}
 	if err := a.release(a.mustRenew(held), backend.Released); err != nil {
@@ -130,7 +130,7 @@ func TestTheRightsOfTheDocumentationSuffice(t *testing.T) {
 }
 
 // everything is one call of each kind, for two candidates that may do all.
-func everything(t *testing.T, a, b *node) {
+func exerciseAll(t *testing.T, a, b *node) {
 	t.Helper()
 	held := a.lead("all")
 	held = a.mustRenew(held)
@@ -148,7 +148,7 @@ func everything(t *testing.T, a, b *node) {
 	if records, err := b.List(ctx, "", 10); err != nil || len(records) != 1 || records[0].Request.ID != "b" {
 		t.Errorf("records: %v, %v", records, err)
 	}
-	heard := b.listen(b.see("all"))
+	heard := b.listenAsync(b.read("all"))
 	if err := a.release(held, backend.Released); err != nil {
 		t.Fatal(err)
 	}
@@ -161,7 +161,7 @@ func everything(t *testing.T, a, b *node) {
 }
 
 // listen listens in the background.
-func (n *node) listen(seen ...backend.Lease) chan error {
+func (n *node) listenAsync(seen ...backend.Lease) chan error {
 	heard := make(chan error, 1)
 	go func() {
 		ctx, cancel := n.ctx()
@@ -177,7 +177,7 @@ func TestTLSWithClientCertificates(t *testing.T) {
 	n, _ := withUsers(t, prefix, testbed.EtcdOptions{TLS: true})
 	ca, cert, key := n.ClientFiles(t, "app") // the name is the user
 	files := Options{Endpoints: []string{n.URL()}, Prefix: prefix, CAFile: ca, CertFile: cert, KeyFile: key}
-	everything(t, openNode(t, "a", files), openNode(t, "b", files))
+	exerciseAll(t, openNode(t, "a", files), openNode(t, "b", files))
 
 	pair, err := tls.LoadX509KeyPair(cert, key)
 	if err != nil {
@@ -185,7 +185,7 @@ func TestTLSWithClientCertificates(t *testing.T) {
 	}
 	config := n.TLSConfig()
 	config.Certificates = []tls.Certificate{pair}
-	if got := openNode(t, "c", Options{Endpoints: []string{n.Addr()}, Prefix: prefix, TLS: config}).see("all"); got.Term == 0 {
+	if got := openNode(t, "c", Options{Endpoints: []string{n.Addr()}, Prefix: prefix, TLS: config}).read("all"); got.Term == 0 {
 		t.Errorf("with a TLS configuration of the program: %+v", got)
 	}
 	for what, o := range map[string]Options{
@@ -195,7 +195,7 @@ func TestTLSWithClientCertificates(t *testing.T) {
 		o.Endpoints, o.Prefix = []string{n.URL()}, prefix
 		d := openNode(t, "d", o)
 		testbed.Eventually(t, patience, what+" is refused as such", func() error { // now and then it looks like a broken connection
-			if _, err := d.trySee("all"); !errors.Is(err, backend.ErrDenied) {
+			if _, err := d.tryRead("all"); !errors.Is(err, backend.ErrDenied) {
 				return fmt.Errorf("%w; want ErrDenied", err)
 			}
 			return nil
@@ -207,7 +207,7 @@ func TestTLSWithClientCertificates(t *testing.T) {
 func TestThePasswordIsNowhere(t *testing.T) {
 	const prefix = "app/"
 	n, _ := withUsers(t, prefix, testbed.EtcdOptions{Args: []string{"--bcrypt-cost=4"}})
-	printed := capture(t)
+	printed := captureStderr(t)
 	for what, c := range map[string]struct {
 		o    Options
 		want error
@@ -247,7 +247,7 @@ func TestThePasswordIsNowhere(t *testing.T) {
 }
 
 // capture returns what is written to the standard error until it is called.
-func capture(t *testing.T) func() string {
+func captureStderr(t *testing.T) func() string {
 	t.Helper()
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -275,7 +275,7 @@ func TestALoginThatFailsForOneCallIsTriedByTheNext(t *testing.T) {
 	ctx, cancel := a.ctx()
 	defer cancel()
 	tries := 0
-	if err := a.authorised(ctx, func() error {
+	if err := a.withToken(ctx, func() error {
 		if tries++; tries == 1 { // by the old token; another call logs in meanwhile, in vain
 			soon, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
 			defer cancel()
@@ -371,7 +371,7 @@ func TestCloseLeavesNothingBehind(t *testing.T) {
 		}
 		listening, stop := context.WithCancel(t.Context())
 		heard := make(chan error, 1)
-		seen := a.see("jobs")
+		seen := a.read("jobs")
 		go func() { heard <- a.Listen(listening, []backend.Lease{seen}) }()
 		if err := a.release(held, backend.Released); err != nil {
 			t.Fatal(err)

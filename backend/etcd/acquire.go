@@ -27,23 +27,23 @@ func (b *Backend) Acquire(ctx context.Context, bids []backend.Bid) ([]backend.An
 	}
 	// Sorted, so that managers that bid for the same elections meet early.
 	slices.SortFunc(all, func(i, j int) int { return cmp.Compare(bids[i].Election, bids[j].Election) })
-	for part := range slices.Chunk(all, exactly) {
-		r := b.guess(bids, part)
+	for part := range slices.Chunk(all, maxByKey) {
+		r := b.rememberedFor(bids, part)
 		if r == nil {
-			r = b.reading(ctx, bids, part)
+			r = b.readFor(ctx, bids, part)
 		}
 		err := b.fail(about("acquire", len(part), bids[part[0]].Election), b.acquire(ctx, bids, part, r, answers, 0))
 		if err == nil || is(err, rpctypes.ErrPermissionDenied) && slices.ContainsFunc(part, func(i int) bool { return answers[i].Outcome != backend.Unknown }) {
 			continue // rights are missing for some of them, whose answers say so
 		}
-		blame(answers, all, err)
+		setErrors(answers, all, err)
 		return answers, err
 	}
 	return answers, nil
 }
 
 // blame notes err in the answers that have no outcome.
-func blame(answers []backend.Answer, part []int, err error) {
+func setErrors(answers []backend.Answer, part []int, err error) {
 	for _, i := range part {
 		if answers[i].Outcome == backend.Unknown && answers[i].Err == nil {
 			answers[i].Err = err
@@ -52,28 +52,28 @@ func blame(answers []backend.Answer, part []int, err error) {
 }
 
 // reading reads what a part of the bids is about.
-func (b *Backend) reading(ctx context.Context, bids []backend.Bid, part []int) *reading {
-	var r reading
+func (b *Backend) readFor(ctx context.Context, bids []backend.Bid, part []int) *readResult {
+	var r readResult
 	names := make([]string, len(part))
 	for n, i := range part {
 		names[n] = bids[i].Election
 	}
-	r.view, r.entries, r.err = b.read(ctx, names)
+	r.snapshot, r.entries, r.err = b.readElections(ctx, names)
 	return &r
 }
 
 // An offer is a change of one election that is pinned to what was read.
-type offer struct {
+type change struct {
 	entry  *entry
 	record *record
 }
 
 // pinned returns what must still hold of each record.
-func (b *Backend) pinned(offers []offer) (when []clientv3.Cmp) {
+func (b *Backend) unchanged(offers []change) (when []clientv3.Cmp) {
 	for _, o := range offers {
 		e, key := o.entry, b.keys.record(o.entry.Election)
-		when = append(when, clientv3.Compare(clientv3.ModRevision(key), "=", e.recordAt))
-		if e.guessed && e.recordAt != 0 {
+		when = append(when, clientv3.Compare(clientv3.ModRevision(key), "=", e.recordRevision))
+		if e.remembered && e.recordRevision != 0 {
 			when = append(when, clientv3.Compare(clientv3.Value(key), "=", string(e.raw)))
 		}
 	}
@@ -83,17 +83,17 @@ func (b *Backend) pinned(offers []offer) (when []clientv3.Cmp) {
 // watched returns what must still hold of leases that are taken from others: they
 // were not renewed since they were read. (And their requests were not touched, which is
 // how Release stops a bid that is still on its way.)
-func (b *Backend) watched(offers []offer) (when []clientv3.Cmp) {
+func (b *Backend) unrenewed(offers []change) (when []clientv3.Cmp) {
 	once := make(map[string]bool)
 	for _, o := range offers {
 		e := o.entry
-		if e.Vacant() || e.mine {
+		if e.Vacant() || e.ownLeftover {
 			continue
 		}
-		when = append(when, clientv3.Compare(clientv3.ModRevision(b.keys.request(e.Election)), "=", e.requestAt))
-		if key := b.keys.heartbeat(e.record.Session); !once[key] && !e.odd { // that renews nothing which a hand has put there
+		when = append(when, clientv3.Compare(clientv3.ModRevision(b.keys.request(e.Election)), "=", e.requestRevision))
+		if key := b.keys.heartbeat(e.record.Session); !once[key] && !e.tampered { // that renews nothing which a hand has put there
 			once[key] = true
-			when = append(when, clientv3.Compare(clientv3.ModRevision(key), "=", e.heartbeatAt))
+			when = append(when, clientv3.Compare(clientv3.ModRevision(key), "=", e.sessionRevision))
 		}
 	}
 	return when
@@ -101,10 +101,10 @@ func (b *Backend) watched(offers []offer) (when []clientv3.Cmp) {
 
 // halves makes an attempt at each half of a part of the bids, so that what is wrong with
 // one election costs the others nothing. It returns the first error.
-func (b *Backend) halves(ctx context.Context, bids []backend.Bid, part []int, answers []backend.Answer, tries int) (first error) {
+func (b *Backend) acquireHalves(ctx context.Context, bids []backend.Bid, part []int, answers []backend.Answer, tries int) (first error) {
 	for _, half := range [][]int{part[:len(part)/2], part[len(part)/2:]} {
-		err := b.acquire(ctx, bids, half, b.reading(ctx, bids, half), answers, tries)
-		blame(answers, half, b.fail(about("acquire", len(half), bids[half[0]].Election), err))
+		err := b.acquire(ctx, bids, half, b.readFor(ctx, bids, half), answers, tries)
+		setErrors(answers, half, b.fail(about("acquire", len(half), bids[half[0]].Election), err))
 		if first == nil {
 			first = err
 		}
@@ -115,112 +115,112 @@ func (b *Backend) halves(ctx context.Context, bids []backend.Bid, part []int, an
 // acquire makes one attempt at a part of the bids, over what was read before. Where
 // a transaction fails because one of its elections has changed, or rights are missing for
 // one, halves of it are tried.
-func (b *Backend) acquire(ctx context.Context, bids []backend.Bid, part []int, r *reading, answers []backend.Answer, tries int) error {
-	v, entries, err := &r.view, r.entries, r.err
+func (b *Backend) acquire(ctx context.Context, bids []backend.Bid, part []int, r *readResult, answers []backend.Answer, tries int) error {
+	v, entries, err := &r.snapshot, r.entries, r.err
 	if err != nil {
 		return err
 	}
 	now := time.Now().UTC()
-	var offers []offer
+	var offers []change
 	var granted []int
 	for n, i := range part {
 		bid, e := bids[i], &entries[n]
-		if !e.mine && !e.Unchanged(bid.Expected) || e.MovedTo != bid.Expected.MovedTo {
-			if !e.belongs(v.self) {
-				b.lets(bid.Election, 0)
+		if !e.ownLeftover && !e.Unchanged(bid.Expected) || e.MovedTo != bid.Expected.MovedTo {
+			if !e.heldBy(v.nonce) {
+				b.forget(bid.Election, 0)
 			} else if err := b.release(ctx, []backend.Held{{Election: bid.Election, End: backend.Failed}}); err != nil {
 				return err // a leftover from before the store was rebuilt
 			}
 			answers[i] = backend.Answer{Lease: e.Lease, Outcome: backend.Refused}
 			continue
 		}
-		next, err := backend.NextTerm(max(e.Term, bid.Expected.Term), e.old, bid.MinTerm, now)
+		next, err := backend.NextTerm(max(e.Term, bid.Expected.Term), e.suspect, bid.MinTerm, now)
 		if err != nil {
 			answers[i] = backend.Answer{Err: fmt.Errorf("etcd: acquire %q: %w", bid.Election, err)}
 			continue
 		}
-		offers = append(offers, newOffer(v, e, bid, next, now))
+		offers = append(offers, newGrant(v, e, bid, next, now))
 		granted = append(granted, i)
 	}
 	if offers == nil {
 		return nil
 	}
-	own := b.present()
-	if !entries[0].guessed {
-		own = b.gone(own, v)
+	own := b.currentSession()
+	if !entries[0].remembered {
+		own = b.removeIfDeleted(own, v)
 	}
 	w, err := b.grant(ctx, own, v, offers, bids[granted[0]])
 	if len(part) > 1 && is(err, rpctypes.ErrPermissionDenied) {
-		return b.halves(ctx, bids, part, answers, tries)
+		return b.acquireHalves(ctx, bids, part, answers, tries)
 	}
 	if err != nil {
 		return err
 	}
-	if w.at == 0 {
-		again := b.reading(ctx, bids, part)
+	if w.revision == 0 {
+		again := b.readFor(ctx, bids, part)
 		if again.err != nil {
 			return again.err
 		}
-		if w.at = written(offers, again.entries); w.at == 0 {
+		if w.revision = writtenAt(offers, again.entries); w.revision == 0 {
 			switch {
 			case len(part) > 1:
-				return b.halves(ctx, bids, part, answers, tries)
+				return b.acquireHalves(ctx, bids, part, answers, tries)
 			case tries < 5: // what was read shows who was faster
 				return b.acquire(ctx, bids, part, again, answers, tries+1)
 			}
 			return errBusy
 		}
-		w.cluster, w.home = again.view.cluster, again.view.sessions[w.session.name]
-		if w.home != nil {
-			b.began(w.session, w.home)
+		w.cluster, w.sessionRecord = again.snapshot.cluster, again.snapshot.sessions[w.session.name]
+		if w.sessionRecord != nil {
+			b.noteSessionKey(w.session, w.sessionRecord)
 		}
 	}
 	// It must be the store that was read, with what it had then. Otherwise it is granted
 	// and not trusted; the next bid finds it.
-	trusted := w.home != nil && w.cluster == v.cluster && w.at > v.revision
+	trusted := w.sessionRecord != nil && w.cluster == v.cluster && w.revision > v.revision
 	for n, i := range granted {
 		if !trusted {
 			answers[i] = backend.Answer{Err: fmt.Errorf("etcd: acquire %q: %w: the store was exchanged", bids[i].Election, backend.ErrUnavailable)}
 			continue
 		}
-		answers[i] = backend.Answer{Lease: b.granted(v, &offers[n], &w), Outcome: backend.Granted, ValidFor: bids[i].TTL}
+		answers[i] = backend.Answer{Lease: b.noteGrant(v, &offers[n], &w), Outcome: backend.Granted, ValidFor: bids[i].TTL}
 	}
 	return nil
 }
 
 // grant writes offers. Who makes the session's key does so alone.
-func (b *Backend) grant(ctx context.Context, own *session, v *view, offers []offer, bid backend.Bid) (w write, err error) {
+func (b *Backend) grant(ctx context.Context, own *session, v *snapshot, offers []change, bid backend.Bid) (w writeResult, err error) {
 	if own == nil {
-		give, err := b.take(ctx)
+		give, err := b.lockSession(ctx)
 		if err != nil {
 			return w, err
 		}
 		defer give()
-		own = b.present() // somebody else may have made it
+		own = b.currentSession() // somebody else may have made it
 	}
-	return b.write(ctx, own, v, offers, bid.Candidate, bid.TTL, b.watched(offers))
+	return b.writeRecords(ctx, own, v, offers, bid.Candidate, bid.TTL, b.unrenewed(offers))
 }
 
 // A write is what became of a transaction that grants leases under a session.
-type write struct {
-	session *session
-	at      int64 // its revision; 0: not done
-	cluster uint64
-	home    *home // the session's key since then
+type writeResult struct {
+	session       *session
+	revision      int64 // its revision; 0: not done
+	cluster       uint64
+	sessionRecord *sessionRecord // the session's key since then
 }
 
 // write writes records under the session, or a new one if there is none. Then the
 // caller has the turn.
-func (b *Backend) write(ctx context.Context, s *session, v *view, offers []offer, who backend.Candidate, ttl time.Duration, extra []clientv3.Cmp) (w write, err error) {
+func (b *Backend) writeRecords(ctx context.Context, s *session, v *snapshot, offers []change, who backend.Candidate, ttl time.Duration, extra []clientv3.Cmp) (w writeResult, err error) {
 	for try := 0; ; try++ {
 		if w.session = s; s == nil {
-			w.session = b.fresh(who)
+			w.session = b.newSession(who)
 		}
-		when, then := append(b.pinned(offers), extra...), []clientv3.Op(nil)
+		when, then := append(b.unchanged(offers), extra...), []clientv3.Op(nil)
 		made, renewed := 0, time.Duration(0)
 		for _, o := range offers {
 			o.record.Session = w.session.name
-			o.record.Election, o.record.Write = o.entry.Election, o.entry.writes+1
+			o.record.Election, o.record.Write = o.entry.Election, o.entry.version+1
 			then = append(then, clientv3.OpPut(b.keys.record(o.entry.Election), encode(o.record)))
 			if o.record.Term != o.entry.Term || o.entry.missing { // a grant
 				then = append(then, clientv3.OpDelete(b.keys.request(o.entry.Election)))
@@ -232,15 +232,15 @@ func (b *Backend) write(ctx context.Context, s *session, v *view, offers []offer
 		}
 		if l := v.layout; made > 0 || time.Duration(l.MaxTTL) < renewed || l.Cluster != v.cluster {
 			l.Version, l.Cluster, l.MaxTTL = layoutVersion, v.cluster, max(l.MaxTTL, span(renewed))
-			l.count(offers)
-			when = append(when, clientv3.Compare(clientv3.ModRevision(b.keys.layout()), "=", v.layoutAt))
+			l.countMade(offers)
+			when = append(when, clientv3.Compare(clientv3.ModRevision(b.keys.layout()), "=", v.layoutRevision))
 			then = append(then, clientv3.OpPut(b.keys.layout(), encode(l)))
 		}
-		there, key, err := b.beside(ctx, w.session, ttl)
+		there, key, err := b.sessionOps(ctx, w.session, ttl)
 		if err != nil {
 			return w, err
 		}
-		b.may(offers)
+		b.markPending(offers)
 		resp, err := b.txn(ctx, append(when, there...), append(then, key...), true)
 		switch {
 		case is(err, rpctypes.ErrLeaseNotFound) && try == 0 && s == nil:
@@ -251,36 +251,36 @@ func (b *Backend) write(ctx context.Context, s *session, v *view, offers []offer
 		case err != nil || !resp.Succeeded:
 			return w, err
 		}
-		w.at, w.cluster = resp.Header.GetRevision(), resp.Header.GetClusterId()
+		w.revision, w.cluster = resp.Header.GetRevision(), resp.Header.GetClusterId()
 		for _, kv := range resp.Responses[len(resp.Responses)-1].GetResponseRange().GetKvs() {
-			w.home = readHome(kv)
-			b.began(w.session, w.home)
+			w.sessionRecord = readSessionRecord(kv)
+			b.noteSessionKey(w.session, w.sessionRecord)
 		}
 		return w, nil
 	}
 }
 
 // granted notes a lease that was written, and returns it.
-func (b *Backend) granted(v *view, o *offer, w *write) backend.Lease {
-	v.sessions[w.session.name] = w.home
-	e := entry{Lease: backend.Lease{Election: o.entry.Election, Request: o.entry.Request}, record: o.record, recordAt: w.at, writes: o.record.Write, met: true, may: true}
+func (b *Backend) noteGrant(v *snapshot, o *change, w *writeResult) backend.Lease {
+	v.sessions[w.session.name] = w.sessionRecord
+	e := entry{Lease: backend.Lease{Election: o.entry.Election, Request: o.entry.Request}, record: o.record, recordRevision: w.revision, version: o.record.Write, hadRecord: true, mayBeHeld: true}
 	if o.record.Term != o.entry.Term {
 		e.Request = backend.Request{}
 	}
-	v.judge(&e)
-	b.holds(&e, w.session)
+	v.classify(&e)
+	b.markHeld(&e, w.session)
 	return e.Lease
 }
 
 // written returns the revision at which the offers were written by another copy of
 // the transaction, or 0. The heartbeats were drawn for this very attempt.
-func written(offers []offer, found []entry) (at int64) {
+func writtenAt(offers []change, found []entry) (at int64) {
 	for _, o := range offers {
 		i := slices.IndexFunc(found, func(e entry) bool { return e.Election == o.entry.Election })
 		if i < 0 || found[i].record == nil || found[i].record.Heartbeat != o.record.Heartbeat || found[i].record.Nonce != o.record.Nonce {
 			return 0
 		}
-		at = found[i].recordAt
+		at = found[i].recordRevision
 	}
 	return at
 }
@@ -288,11 +288,11 @@ func written(offers []offer, found []entry) (at int64) {
 // count takes in the records that are about to be made: of elections that never had
 // one, as far as we know, and of others. Both together, less those that are there,
 // is how many were ever deleted.
-func (l *layout) count(offers []offer) {
+func (l *layout) countMade(offers []change) {
 	for _, o := range offers {
 		switch e := o.entry; {
-		case e.recordAt != 0:
-		case e.missing && !e.met:
+		case e.recordRevision != 0:
+		case e.missing && !e.hadRecord:
 			l.Made++
 		default:
 			l.Again++
@@ -300,10 +300,10 @@ func (l *layout) count(offers []offer) {
 	}
 }
 
-func newOffer(v *view, e *entry, bid backend.Bid, term uint64, now time.Time) offer {
+func newGrant(v *snapshot, e *entry, bid backend.Bid, term uint64, now time.Time) change {
 	c := bid.Candidate
-	end, lastID, lastNonce, history := e.ends(backend.Failed, now)
-	return offer{e, &record{
+	end, lastID, lastNonce, history := e.endLeadership(backend.Failed, now)
+	return change{e, &record{
 		Term: term, ID: c.ID, Nonce: c.Nonce, Address: c.Address, Metadata: c.Metadata, TTL: span(bid.TTL), Renew: span(bid.Renew),
 		Heartbeat: newHeartbeat(), End: end, LastID: lastID, LastNonce: lastNonce, History: history,
 		Elected: now, Written: now, Cluster: v.cluster, marks: marks{e.MovedTo, e.MovedFrom},
@@ -312,7 +312,7 @@ func newOffer(v *view, e *entry, bid backend.Bid, term uint64, now time.Time) of
 
 // ends returns what an entry says about its past once its present leadership, if there
 // is one, is over.
-func (e *entry) ends(how backend.End, now time.Time) (end backend.End, id, nonce string, history []backend.Leadership) {
+func (e *entry) endLeadership(how backend.End, now time.Time) (end backend.End, id, nonce string, history []backend.Leadership) {
 	r := e.record
 	switch {
 	case r == nil:
@@ -321,7 +321,7 @@ func (e *entry) ends(how backend.End, now time.Time) (end backend.End, id, nonce
 		return r.End, r.LastID, r.LastNonce, backend.CleanHistory(r.History)
 	}
 	lapsed := e.Lapsed()
-	if e.heartbeatAt == 0 { // the last renewal went with the session
+	if e.sessionRevision == 0 { // the last renewal went with the session
 		lapsed = 0
 	}
 	return how, r.ID, r.Nonce, backend.Remember(r.History, backend.Leadership{Term: r.Term, ID: r.ID, From: r.Elected}.Close(how, now, lapsed))

@@ -53,9 +53,9 @@ func (b *Backend) connect(o Options) error {
 		DialKeepAliveTime:    10 * time.Second,
 		DialKeepAliveTimeout: 3 * time.Second,
 		DialOptions: []grpc.DialOption{
-			grpc.WithContextDialer(b.lines.dial),
-			grpc.WithChainUnaryInterceptor(impatient),
-			grpc.WithChainStreamInterceptor(impatientStream),
+			grpc.WithContextDialer(b.connections.dial),
+			grpc.WithChainUnaryInterceptor(failFast),
+			grpc.WithChainStreamInterceptor(failFastStream),
 			// Not the default two minutes after an outage.
 			grpc.WithConnectParams(grpc.ConnectParams{
 				Backoff:           backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second},
@@ -75,10 +75,10 @@ func (b *Backend) connect(o Options) error {
 		config.Endpoints = append(config.Endpoints, address)
 	}
 	if o.Username != "" {
-		b.login = &login{username: o.Username, password: o.Password, turn: make(chan struct{}, 1)}
+		b.login = &login{username: o.Username, password: o.Password, mutex: make(chan struct{}, 1)}
 		config.DialOptions = append(config.DialOptions, grpc.WithPerRPCCredentials(b.login))
 	}
-	b.own = true
+	b.ownClient = true
 	if b.client, err = clientv3.New(config); err != nil {
 		return b.fail("open", fmt.Errorf("%w: %w", backend.ErrInvalid, err))
 	}
@@ -148,11 +148,11 @@ func endpoint(e string, secure bool) (string, error) {
 // password hash each time, and needs the server to be up when it is made.
 type login struct {
 	username, password string
-	turn               chan struct{}
+	mutex              chan struct{}
 
-	mu    sync.Mutex
-	token string
-	spent []string // tokens before, newest last: a call that fails late may still show one
+	mu        sync.Mutex
+	token     string
+	oldTokens []string // tokens before, newest last: a call that fails late may still show one
 }
 
 // GetRequestMetadata and RequireTransportSecurity attach the token to a call.
@@ -175,7 +175,7 @@ func (l *login) set(token string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.token != "" && l.token != token {
-		l.spent = append(l.spent[max(0, len(l.spent)-15):], l.token)
+		l.oldTokens = append(l.oldTokens[max(0, len(l.oldTokens)-15):], l.token)
 	}
 	l.token = token
 }
@@ -184,14 +184,14 @@ func (l *login) set(token string) {
 func (l *login) secrets() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return append([]string{l.password, l.token}, l.spent...)
+	return append([]string{l.password, l.token}, l.oldTokens...)
 }
 
 // refresh gets a new token, unless somebody else just has.
 func (l *login) refresh(ctx context.Context, c *clientv3.Client, old string) error {
 	select {
-	case l.turn <- struct{}{}:
-		defer func() { <-l.turn }()
+	case l.mutex <- struct{}{}:
+		defer func() { <-l.mutex }()
 	case <-ctx.Done():
 		return ctx.Err()
 	}
@@ -214,22 +214,22 @@ func (l *login) refresh(ctx context.Context, c *clientv3.Client, old string) err
 
 // unanswered is how long a call must have waited in vain for its connections to be
 // suspected.
-const unanswered = 100 * time.Millisecond
+const suspectAfter = 100 * time.Millisecond
 
 // call runs f, which is one call of the cluster. If no member answers in time, the
 // connections are dropped.
 func (b *Backend) call(ctx context.Context, f func() error) error {
 	began := time.Now()
-	err := b.authorised(ctx, f)
-	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) && time.Since(began) > unanswered {
-		b.lines.drop()
+	err := b.withToken(ctx, f)
+	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) && time.Since(began) > suspectAfter {
+		b.connections.drop()
 	}
 	return err
 }
 
 // authorised runs f with a token, and once more if the token was refused: then
 // nothing was done.
-func (b *Backend) authorised(ctx context.Context, f func() error) error {
+func (b *Backend) withToken(ctx context.Context, f func() error) error {
 	if b.login == nil {
 		return f()
 	}
@@ -241,7 +241,7 @@ func (b *Backend) authorised(ctx context.Context, f func() error) error {
 		token = b.login.current()
 	}
 	err := f()
-	if refused(err) {
+	if tokenRefused(err) {
 		if err := b.login.refresh(ctx, b.client, token); err != nil {
 			return err
 		}
@@ -284,7 +284,7 @@ func hedged[R any](ctx context.Context, f func(context.Context) (R, error)) (R, 
 			})
 			timer.Reset(wait)
 		case got := <-results:
-			if failed++; got.err == nil || ctx.Err() != nil || failed == most || !worthwhile(got.err) {
+			if failed++; got.err == nil || ctx.Err() != nil || failed == most || !worthRetrying(got.err) {
 				return got.r, got.err
 			}
 			if failed == begun {
@@ -299,10 +299,10 @@ func hedged[R any](ctx context.Context, f func(context.Context) (R, error)) (R, 
 
 // impatient makes a call fail, with the reason, when no member can be reached. The
 // client would wait in silence until the call's time is up.
-func impatient(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, next grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+func failFast(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, next grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 	return next(ctx, method, req, reply, cc, append(opts, grpc.WaitForReady(false))...)
 }
 
-func impatientStream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, next grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+func failFastStream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, next grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
 	return next(ctx, desc, cc, method, append(opts, grpc.WaitForReady(false))...)
 }

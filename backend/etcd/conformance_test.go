@@ -20,13 +20,13 @@ import (
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	endpoints := testbed.SharedEtcd(t)
-	conformance.Run(t, testbed.InTier(realTime(func(t testing.TB) conformance.Store { return newStore(t, endpoints) })))
+	conformance.Run(t, testbed.InTier(harness(func(t testing.TB) conformance.Store { return newStore(t, endpoints) })))
 }
 
 // TestConformanceWhileTheNodeIsTormented runs the cases that need a node of their own.
 func TestConformanceWhileTheNodeIsTormented(t *testing.T) {
 	t.Parallel()
-	h := realTime(func(t testing.TB) conformance.Store {
+	h := harness(func(t testing.TB) conformance.Store {
 		node := testbed.StartEtcd(t, testbed.EtcdOptions{})
 		store := newStore(t, []string{node.URL()})
 		maps.Copy(store.Faults, testbed.ServerFaults(t, node))

@@ -18,7 +18,7 @@ import (
 )
 
 // requests counts what a node has been asked for so far, by method.
-func requests(t testing.TB, n *testbed.EtcdNode) map[string]float64 {
+func countRequests(t testing.TB, n *testbed.EtcdNode) map[string]float64 {
 	t.Helper()
 	counts := make(map[string]float64)
 	for name, value := range n.Metrics(t) {
@@ -76,11 +76,11 @@ func TestManyIdleElectionsCostNoMoreThanFew(t *testing.T) {
 				})
 			}
 			time.Sleep(ttl) // the first readings and announcements are over
-			before := requests(t, n)
+			before := countRequests(t, n)
 			time.Sleep(idle) // what is counted is what happens in it
 			total := 0.0
 			spent := map[string]float64{}
-			for method, count := range requests(t, n) {
+			for method, count := range countRequests(t, n) {
 				if spent[method] = count - before[method]; spent[method] > 0 {
 					total += spent[method]
 				}
@@ -88,8 +88,8 @@ func TestManyIdleElectionsCostNoMoreThanFew(t *testing.T) {
 			t.Logf("%d elections, a leader and a follower, %v: %v requests: %v", elections, idle, total, spent)
 			// As many again for a busy machine, on which renewals are not heard in time.
 			for method, perTTL := range map[string]float64{
-				"Txn":            3 + 1 + 2.0/unread, // renewals, the follower's member record, readings
-				"Watch":          1.0 / unread,       // both watches share a stream
+				"Txn":            3 + 1 + 2.0/maxUnreadTTLs, // renewals, the follower's member record, readings
+				"Watch":          1.0 / maxUnreadTTLs,       // both watches share a stream
 				"LeaseKeepAlive": 2.0 / 4,
 			} {
 				if most := 2 * math.Ceil(float64(idle/ttl)*perTTL); spent[method] > most {
@@ -109,14 +109,14 @@ func TestAHandOverTakesMilliseconds(t *testing.T) {
 	t.Parallel()
 	const ttl = 12 * time.Second // a busy machine must not change the leader; nor does a reading come soon
 	l := newLab(t)
-	c := newCourt(t, ttl, l.options(), l.options())
-	c.lead()
+	c := newFleet(t, ttl, l.options(), l.options())
+	c.leadInOrder()
 	var took []time.Duration
 	for i := range 5 {
 		time.Sleep(ttl*3/5 + ttl/40*time.Duration(i)) // who has resigned stays out for half a TTL
-		from, to := c.seats[0], c.seats[1]
+		from, to := c.elections[0], c.elections[1]
 		testbed.Eventually(t, patience, "one leads, and the other knows it", func() error {
-			if from, to = c.seats[0], c.seats[1]; to.Leading() {
+			if from, to = c.elections[0], c.elections[1]; to.Leading() {
 				from, to = to, from
 			}
 			if _, _, known := to.Leader(); !known || !from.Leading() {
@@ -158,8 +158,8 @@ func TestListeningSurvivesCompaction(t *testing.T) {
 	l := newLab(t, n.URL())
 	a, b := l.node(t, "a"), l.node(t, "b")
 	held := a.lead("jobs")
-	seen := b.see("jobs")
-	heard := b.listen(seen)
+	seen := b.read("jobs")
+	heard := b.listenAsync(seen)
 	compact := func() {
 		t.Helper()
 		got, err := l.admin.Put(t.Context(), "elsewhere", "x")
@@ -178,7 +178,7 @@ func TestListeningSurvivesCompaction(t *testing.T) {
 		t.Errorf("listening through a compaction: %v", err)
 	}
 	compact()
-	if got := b.see("jobs"); !got.Vacant() || got.End != backend.Released {
+	if got := b.read("jobs"); !got.Vacant() || got.End != backend.Released {
 		t.Errorf("after a compaction: %+v", got)
 	}
 }
@@ -224,7 +224,7 @@ func TestARenewalIsTrustedForNoLongerThanOthersWatch(t *testing.T) {
 		if err != nil || got.Outcome != backend.Granted || got.ValidFor > min(d, ttl) {
 			t.Errorf("for %v: %v, trusted for %v, %v; want granted, for %v at most", d, got.Outcome, got.ValidFor, err, min(d, ttl))
 		}
-		if seen := b.see("jobs"); seen.ObserveFor != ttl || seen.TTL != ttl {
+		if seen := b.read("jobs"); seen.ObserveFor != ttl || seen.TTL != ttl {
 			t.Errorf("others see %+v; want the TTL of the grant, %v", seen, ttl)
 		}
 	}

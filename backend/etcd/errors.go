@@ -47,14 +47,14 @@ func is(err error, wanted ...error) bool {
 }
 
 // refused reports whether a token was refused; the call was not done.
-func refused(err error) bool {
+func tokenRefused(err error) bool {
 	return is(err, rpctypes.ErrInvalidAuthToken, rpctypes.ErrUserEmpty, rpctypes.ErrAuthOldRevision)
 }
 
 // worthwhile reports whether another member may do what this one has not. An etcd
 // lease that has run out at one has done so at all.
-func worthwhile(err error) bool {
-	return class(err) == backend.ErrUnavailable && !errors.Is(err, errLost)
+func worthRetrying(err error) bool {
+	return class(err) == backend.ErrUnavailable && !errors.Is(err, errLeaseEnded)
 }
 
 func class(err error) error {

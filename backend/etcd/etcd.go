@@ -60,28 +60,28 @@ const (
 
 // A Backend keeps leases in etcd. It implements [backend.Backend].
 type Backend struct {
-	client *clientv3.Client
-	own    bool // the client is ours to close
-	lines  lines
-	login  *login
-	keys   keys
-	guard  backend.SingleOwner
+	client      *clientv3.Client
+	ownClient   bool // the client is ours to close
+	connections connections
+	login       *login
+	keys        keys
+	owner       backend.SingleOwner
 
-	making chan struct{} // taken by who makes an etcd lease
-	turn   chan struct{} // taken by who writes the session's key
+	leaseMutex   chan struct{} // taken by who makes an etcd lease
+	sessionMutex chan struct{} // taken by who writes the session's key
 
-	mu        sync.Mutex
-	session   *session         // nil: none
-	leaseID   clientv3.LeaseID // what the session's key and the member record hang on; 0: none
-	kept      time.Time        // when that was last kept alive
-	announced announced        // the member's record
-	holding   map[string]*held // elections that may be held: then Close ends nothing. nil: it is not known what was written
-	last      *reading         // the last one of a few elections; nil if it has served
-	hearing   hearing
-	met       map[string]bool // the elections that were read; true: with a record
-	newest    int64           // the greatest revision seen
-	longest   time.Duration   // the greatest TTL that is known to have been bid with
-	restored  int64           // the store has gone back to this revision; 0: never
+	mu             sync.Mutex
+	session        *session              // nil: none
+	leaseID        clientv3.LeaseID      // what the session's key and the member record hang on; 0: none
+	keptAlive      time.Time             // when that was last kept alive
+	announced      announced             // the member's record
+	held           map[string]*heldLease // elections that may be held: then Close ends nothing. nil: it is not known what was written
+	lastRead       *readResult           // the last one of a few elections; nil if it has served
+	cache          watchCache
+	hadRecord      map[string]bool // the elections that were read; true: with a record
+	newestRevision int64           // the greatest revision seen
+	longestTTL     time.Duration   // the greatest TTL that is known to have been bid with
+	restoredAt     int64           // the store has gone back to this revision; 0: never
 }
 
 var _ backend.Backend = (*Backend)(nil)
@@ -126,8 +126,8 @@ func Open(_ context.Context, o Options) (*Backend, error) {
 		return nil, fmt.Errorf("etcd: %w: prefix %q does not end in /", backend.ErrInvalid, o.Prefix)
 	}
 	b := &Backend{
-		keys: keys(o.Prefix), making: make(chan struct{}, 1), turn: make(chan struct{}, 1),
-		holding: map[string]*held{}, met: map[string]bool{},
+		keys: keys(o.Prefix), leaseMutex: make(chan struct{}, 1), sessionMutex: make(chan struct{}, 1),
+		held: map[string]*heldLease{}, hadRecord: map[string]bool{},
 	}
 	if err := b.connect(o); err != nil {
 		return nil, err
@@ -153,22 +153,22 @@ func (b *Backend) Guarantees() backend.Guarantees {
 // record; and it closes the client if it is ours. What is held runs out. It takes half a
 // second at most.
 func (b *Backend) Close() error {
-	if !b.guard.Close() {
+	if !b.owner.Close() {
 		return nil
 	}
 	b.mu.Lock()
-	id, holds := b.leaseID, len(b.holding) > 0
+	id, holds := b.leaseID, len(b.held) > 0
 	b.mu.Unlock()
 	if id != 0 {
 		ctx, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond)
 		defer cancel()
 		if holds { // its heartbeats stay, so that nobody watches anew
-			b.client.Delete(ctx, b.keys.candidate(b.guard.Nonce())) // if it fails, that runs out
+			b.client.Delete(ctx, b.keys.candidate(b.owner.Nonce())) // if it fails, that runs out
 		} else {
 			b.client.Revoke(ctx, id) // the same
 		}
 	}
-	if !b.own {
+	if !b.ownClient {
 		return nil
 	}
 	if err := b.client.Close(); err != nil && !errors.Is(err, context.Canceled) {
@@ -179,7 +179,7 @@ func (b *Backend) Close() error {
 
 // enter begins a call for the candidate with this nonce, or for nobody ("").
 func (b *Backend) enter(nonce string) error {
-	if err := b.guard.Admit(nonce); err != nil {
+	if err := b.owner.Admit(nonce); err != nil {
 		return fmt.Errorf("etcd: %w", err)
 	}
 	return nil

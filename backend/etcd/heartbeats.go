@@ -17,7 +17,7 @@ import (
 // renew one. What was not renewed together with the rest is listed with a heartbeat of its
 // own: a lease that its holder has ceased to renew, such as one whose function hangs,
 // runs out though the process goes on.
-type renewals struct {
+type heartbeats struct {
 	ID        string               `json:"id"`
 	Nonce     string               `json:"nonce"`
 	Heartbeat heartbeat            `json:"heartbeat"`
@@ -44,16 +44,16 @@ const maxHeartbeats = 1 << 20
 
 // readRenewals reads a value that anybody may have written. What makes no sense
 // renews nothing.
-func readRenewals(value []byte) (r renewals) {
+func readHeartbeats(value []byte) (r heartbeats) {
 	if len(value) > maxHeartbeats || json.Unmarshal(value, &r) != nil {
-		return renewals{}
+		return heartbeats{}
 	}
 	r.At = backend.CleanTime(r.At)
 	return r
 }
 
 // of returns the heartbeat of an election.
-func (r *renewals) of(election string) heartbeat {
+func (r *heartbeats) of(election string) heartbeat {
 	if b, apart := r.Apart[election]; apart {
 		return b
 	}
@@ -62,8 +62,8 @@ func (r *renewals) of(election string) heartbeat {
 
 // with returns what to write so that some elections have a fresh heartbeat and all others
 // that may be held keep theirs. The shorter list stands apart.
-func (r *renewals) with(renewed, others []string, now time.Time) renewals {
-	next := renewals{ID: r.ID, Nonce: r.Nonce, Heartbeat: r.Heartbeat, At: now}
+func (r *heartbeats) renew(renewed, others []string, now time.Time) heartbeats {
+	next := heartbeats{ID: r.ID, Nonce: r.Nonce, Heartbeat: r.Heartbeat, At: now}
 	fresh := heartbeat(newHeartbeat())
 	apart := make(map[string]heartbeat)
 	if len(others) <= len(renewed) {
@@ -85,18 +85,18 @@ func (r *renewals) with(renewed, others []string, now time.Time) renewals {
 }
 
 // A home is a session's key as it was read.
-type home struct {
-	renewals
-	made, at int64     // revisions of its creation and of its last write
-	heard    time.Time // when the watch has told of it
+type sessionRecord struct {
+	heartbeats
+	createRevision, revision int64     // revisions of its creation and of its last write
+	observedAt               time.Time // when the watch has told of it
 }
 
-func readHome(kv *mvccpb.KeyValue) *home {
-	return &home{renewals: readRenewals(kv.Value), made: kv.CreateRevision, at: kv.ModRevision}
+func readSessionRecord(kv *mvccpb.KeyValue) *sessionRecord {
+	return &sessionRecord{heartbeats: readHeartbeats(kv.Value), createRevision: kv.CreateRevision, revision: kv.ModRevision}
 }
 
 // mix makes one heartbeat of two, never 0. It changes when either does.
-func mix(a, b uint64) uint64 {
+func combine(a, b uint64) uint64 {
 	x := a ^ bits.RotateLeft64(b*0x9e3779b97f4a7c15, 29)
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
 	return (x ^ x>>27) | 1

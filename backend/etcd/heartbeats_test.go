@@ -15,7 +15,7 @@ import (
 // Election b is not renewed, a and c are: its heartbeat stands, theirs do not, whichever of
 // the two lists is shorter.
 func TestOnlyWhatIsRenewedHasAFreshHeartbeat(t *testing.T) {
-	r := renewals{ID: "x", Nonce: "n", Heartbeat: 1}
+	r := heartbeats{ID: "x", Nonce: "n", Heartbeat: 1}
 	now := time.Now().UTC()
 	for step, renewed := range []string{"ac", "ac", "a", "abc", "b", "c", "ab", "abc"} {
 		var names, others []string
@@ -26,7 +26,7 @@ func TestOnlyWhatIsRenewedHasAFreshHeartbeat(t *testing.T) {
 				others = append(others, name)
 			}
 		}
-		next := r.with(names, others, now)
+		next := r.renew(names, others, now)
 		for _, name := range names {
 			if next.of(name) == r.of(name) {
 				t.Errorf("step %d: %s was renewed, and its heartbeat is still %d", step, name, r.of(name))
@@ -55,14 +55,14 @@ func TestALeaseThatIsNotRenewedRunsOutBesideOthers(t *testing.T) {
 	a, b := l.node(t, "a"), l.node(t, "b")
 	left, held := a.lead("left"), a.lead("held")
 	held = a.mustRenew(held)
-	seen := b.stays("left", "it is held")
+	seen := b.mustBeWatched("left", "it is held")
 	for range 3 {
 		held = a.mustRenew(held)
 	}
-	if now := b.see("left"); !now.Unchanged(seen) {
+	if now := b.read("left"); !now.Unchanged(seen) {
 		t.Errorf("a lease that was not renewed: %+v, before %+v; want the watch to go on", now, seen)
 	}
-	b.takes(seen)
+	b.mustTakeOver(seen)
 	a.mustRefuse(left, "which was taken over")
 	a.mustRenew(held)
 }
@@ -74,11 +74,11 @@ func TestARenewalAtTheLastMomentUndoesATakeOver(t *testing.T) {
 	l := newLab(t)
 	a, b := l.node(t, "a"), l.node(t, "b")
 	held := a.lead("jobs")
-	bids := []backend.Bid{{Election: "jobs", Candidate: b.me, TTL: ttl, Renew: ttl / 3, Expected: b.stays("jobs", "it is held")}}
+	bids := []backend.Bid{{Election: "jobs", Candidate: b.me, TTL: ttl, Renew: ttl / 3, Expected: b.mustBeWatched("jobs", "it is held")}}
 	ctx, cancel := b.ctx()
 	defer cancel()
 	try := func() backend.Answer {
-		read, answers := b.reading(ctx, bids, []int{0}), make([]backend.Answer, 1)
+		read, answers := b.readFor(ctx, bids, []int{0}), make([]backend.Answer, 1)
 		held = a.mustRenew(held)
 		const lastTry = 5
 		if err := b.acquire(ctx, bids, []int{0}, read, answers, lastTry); err == nil && answers[0].Outcome != backend.Refused {
@@ -89,7 +89,7 @@ func TestARenewalAtTheLastMomentUndoesATakeOver(t *testing.T) {
 	for range 2 { // by the heartbeat that was watched, and by a later one
 		try()
 	}
-	b.takes(b.see("jobs"))
+	b.mustTakeOver(b.read("jobs"))
 	a.mustRefuse(held, "which was taken over")
 }
 
@@ -103,7 +103,7 @@ func TestARenewalWhoseAnswerIsLostIsFollowedByAnother(t *testing.T) {
 	o.Endpoints = []string{proxy.Addr()}
 	a, b := openNode(t, "a", o), l.node(t, "b")
 	held := a.mustRenew(a.lead("jobs"))
-	s, before := a.present(), b.see("jobs")
+	s, before := a.currentSession(), b.read("jobs")
 	proxy.CutReplies(true)
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second) // time to arrive
 	got, err := a.Renew(ctx, []backend.Held{held.Held()})
@@ -112,7 +112,7 @@ func TestARenewalWhoseAnswerIsLostIsFollowedByAnother(t *testing.T) {
 		t.Fatalf("a renewal without an answer: %v, %v; want ErrUnavailable and no outcome", got, err)
 	}
 	testbed.Eventually(t, patience, "it is done all the same", func() error {
-		if now, err := b.trySee("jobs"); err != nil || now.Unchanged(before) {
+		if now, err := b.tryRead("jobs"); err != nil || now.Unchanged(before) {
 			return fmt.Errorf("the lease is as before: %w", err)
 		}
 		return nil
@@ -125,7 +125,7 @@ func TestARenewalWhoseAnswerIsLostIsFollowedByAnother(t *testing.T) {
 		}
 		return err
 	})
-	if a.present() != s {
+	if a.currentSession() != s {
 		t.Error("the session was given up for a lost answer")
 	}
 }
@@ -139,7 +139,7 @@ func TestOfManyLeasesThoseAreRefusedThatAreLost(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // for all calls
 	defer cancel()
 	var bids []backend.Bid
-	for i := range 3 * exactly {
+	for i := range 3 * maxByKey {
 		bids = append(bids, backend.Bid{Election: fmt.Sprintf("jobs%03d", i), Candidate: a.me, TTL: ttl, Renew: ttl / 3, Expected: backend.Lease{Election: fmt.Sprintf("jobs%03d", i)}})
 	}
 	won, err := a.Acquire(ctx, bids)
@@ -151,8 +151,8 @@ func TestOfManyLeasesThoseAreRefusedThatAreLost(t *testing.T) {
 		held = append(held, w.Lease)
 	}
 	lost := map[string]bool{"jobs003": true, "jobs050": true, "jobs119": true}
-	b.takes(b.see("jobs003"))
-	b.see("jobs050")
+	b.mustTakeOver(b.read("jobs003"))
+	b.read("jobs050")
 	l.del(t, l.keys.record("jobs050"))
 	if err := b.Request(ctx, []backend.Request{{Election: "jobs119", Term: held[119].Term, Kind: backend.Depose}, {Election: "jobs007", Term: held[7].Term, Kind: backend.Nominate, ID: "b"}}); err != nil {
 		t.Fatal(err)

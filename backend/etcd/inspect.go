@@ -34,7 +34,7 @@ func (b *Backend) Inspect(ctx context.Context, _, _ time.Duration) (list []backe
 		return nil, b.fail("list members", err)
 	}
 	endpoints := b.client.Endpoints()
-	said := make([]endpointSaid, len(endpoints))
+	said := make([]endpointStatus, len(endpoints))
 	var all sync.WaitGroup
 	for i, e := range endpoints {
 		all.Go(func() {
@@ -50,14 +50,14 @@ func (b *Backend) Inspect(ctx context.Context, _, _ time.Duration) (list []backe
 }
 
 // An endpointSaid is what one endpoint has answered.
-type endpointSaid struct {
+type endpointStatus struct {
 	endpoint string
 	status   *clientv3.StatusResponse
 	err      error
 }
 
 // findings explains what was said.
-func diagnostics(members []*etcdserverpb.Member, said []endpointSaid) (list []backend.Diagnostic) {
+func diagnostics(members []*etcdserverpb.Member, said []endpointStatus) (list []backend.Diagnostic) {
 	add := func(warning bool, what, format string, args ...any) {
 		list = append(list, backend.Diagnosticf(warning, what, format, args...))
 	}

@@ -71,16 +71,16 @@ func (n *node) ctx() (context.Context, context.CancelFunc) {
 }
 
 // see reads one lease afresh.
-func (n *node) see(election string) backend.Lease {
+func (n *node) read(election string) backend.Lease {
 	n.t.Helper()
-	l, err := n.trySee(election)
+	l, err := n.tryRead(election)
 	if err != nil {
 		n.t.Fatal(err)
 	}
 	return l
 }
 
-func (n *node) trySee(election string) (backend.Lease, error) {
+func (n *node) tryRead(election string) (backend.Lease, error) {
 	ctx, cancel := n.ctx()
 	defer cancel()
 	changed, err := n.Observe(ctx, []backend.Lease{{Election: election}})
@@ -106,7 +106,7 @@ func (n *node) bid(over backend.Lease, ttl time.Duration) (backend.Answer, error
 // lead makes the node win an election as it stands.
 func (n *node) lead(election string) backend.Lease {
 	n.t.Helper()
-	a, err := n.bid(n.see(election), ttl)
+	a, err := n.bid(n.read(election), ttl)
 	if err != nil || a.Outcome != backend.Granted {
 		n.t.Fatalf("%s bids for %q as it stands: %v, %v, %v; want granted", n.me.ID, election, a.Outcome, a.Err, err)
 	}
@@ -149,9 +149,9 @@ func (n *node) release(l backend.Lease, how backend.End) error {
 
 // stays checks that a challenger may not have the lease before it has watched it for
 // the TTL.
-func (n *node) stays(election, why string) backend.Lease {
+func (n *node) mustBeWatched(election, why string) backend.Lease {
 	n.t.Helper()
-	l := n.see(election)
+	l := n.read(election)
 	if l.ObserveFor < ttl {
 		n.t.Fatalf("%s: %s sees %+v; want a lease that is to be watched for %v", why, n.me.ID, l, ttl)
 	}
@@ -159,7 +159,7 @@ func (n *node) stays(election, why string) backend.Lease {
 }
 
 // takes bids for a lease as if it had been watched.
-func (n *node) takes(over backend.Lease) backend.Lease {
+func (n *node) mustTakeOver(over backend.Lease) backend.Lease {
 	n.t.Helper()
 	a, err := n.bid(over, ttl)
 	if err != nil || a.Outcome != backend.Granted || a.Term <= over.Term {
@@ -178,10 +178,10 @@ func (n *node) mustLose(over backend.Lease, why string) {
 }
 
 // freed waits until the lease is free for a challenger, and returns it.
-func (n *node) freed(election string, limit time.Duration) (l backend.Lease) {
+func (n *node) waitUntilFree(election string, limit time.Duration) (l backend.Lease) {
 	n.t.Helper()
 	testbed.Eventually(n.t, limit, election+" is free", func() (err error) {
-		if l, err = n.trySee(election); err == nil && (!l.Vacant() || l.ObserveFor != 0) {
+		if l, err = n.tryRead(election); err == nil && (!l.Vacant() || l.ObserveFor != 0) {
 			err = fmt.Errorf("it is %+v", l)
 		}
 		return err

@@ -12,15 +12,15 @@ import (
 // Listen watches lies side by side, from record/ to request/, and heartbeats do not.
 type keys string
 
-func (k keys) heartbeat(session string) string { return string(k) + "heartbeat/" + session }
-func (k keys) candidate(nonce string) string   { return string(k) + "candidate/" + nonce }
-func (k keys) layout() string                  { return string(k) + "layout" }
-func (k keys) record(election string) string   { return string(k) + "record/" + election }
-func (k keys) request(election string) string  { return string(k) + "request/" + election }
-func (k keys) news() (from, to string)         { return string(k) + "record/", string(k) + "request0" }
-func after(key string) string                  { return key + "\x00" }
-func beyond(directory string) string           { return directory[:len(directory)-1] + "0" } // '/' + 1
-func cut(key []byte, directory string) string  { return string(key[len(directory):]) }
+func (k keys) heartbeat(session string) string   { return string(k) + "heartbeat/" + session }
+func (k keys) candidate(nonce string) string     { return string(k) + "candidate/" + nonce }
+func (k keys) layout() string                    { return string(k) + "layout" }
+func (k keys) record(election string) string     { return string(k) + "record/" + election }
+func (k keys) request(election string) string    { return string(k) + "request/" + election }
+func (k keys) watchRange() (from, to string)     { return string(k) + "record/", string(k) + "request0" }
+func keyAfter(key string) string                 { return key + "\x00" }
+func directoryEnd(directory string) string       { return directory[:len(directory)-1] + "0" } // '/' + 1
+func nameIn(key []byte, directory string) string { return string(key[len(directory):]) }
 
 // maxValue bounds what is read of a value. What we write is far below.
 const maxValue = 64 << 10
@@ -70,8 +70,8 @@ type record struct {
 }
 
 // on returns the record as it is written over an entry.
-func (r record) on(e *entry) string {
-	r.Election, r.Write = e.Election, e.writes+1
+func (r record) writtenOver(e *entry) string {
+	r.Election, r.Write = e.Election, e.version+1
 	return encode(r)
 }
 

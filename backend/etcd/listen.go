@@ -22,7 +22,7 @@ func (b *Backend) Listen(ctx context.Context, seen []backend.Lease) error {
 	err := b.listen(ctx, seen)
 	if err == nil {
 		b.mu.Lock()
-		b.hearing.notified()
+		b.cache.listenReturned()
 		b.mu.Unlock()
 	}
 	if ctx.Err() != nil && err != nil {
@@ -32,7 +32,7 @@ func (b *Backend) Listen(ctx context.Context, seen []backend.Lease) error {
 }
 
 func (b *Backend) listen(ctx context.Context, seen []backend.Lease) error {
-	since, err := b.begin(ctx, seen)
+	since, err := b.startRevision(ctx, seen)
 	if err != nil || since == 0 {
 		return err
 	}
@@ -48,12 +48,12 @@ func (b *Backend) listen(ctx context.Context, seen []backend.Lease) error {
 		token = b.login.current()
 	}
 	b.mu.Lock()
-	cluster, restored := b.hearing.cluster, b.hearing.restored
+	cluster, restored := b.cache.cluster, b.cache.restoredAt
 	b.mu.Unlock()
-	from, to := b.keys.news()
+	from, to := b.keys.watchRange()
 	all := b.keys.heartbeat("")
 	news := b.client.Watch(ctx, from, clientv3.WithRange(to), clientv3.WithRev(since+1))
-	heartbeats := b.client.Watch(ctx, all, clientv3.WithRange(beyond(all)))
+	heartbeats := b.client.Watch(ctx, all, clientv3.WithRange(directoryEnd(all)))
 	for {
 		var resp clientv3.WatchResponse
 		more, renewed := false, false
@@ -70,17 +70,17 @@ func (b *Backend) listen(ctx context.Context, seen []backend.Lease) error {
 			return nil // the client is being closed, or gave up: a look will tell
 		case errors.Is(err, rpctypes.ErrCompacted):
 			return nil // a look brings a newer revision
-		case refused(err) && b.login != nil:
+		case tokenRefused(err) && b.login != nil:
 			return b.login.refresh(ctx, b.client, token) // and then a look
 		case err != nil:
 			return err
 		case len(resp.Events) == 0:
 		case renewed:
-			if !b.renewals(&resp, cluster, restored) {
+			if !b.cacheHeartbeats(&resp, cluster, restored) {
 				return nil
 			}
 		default:
-			b.hear(since, &resp)
+			b.updateLastRead(since, &resp)
 			if b.concerns(resp.Events, names) {
 				return nil
 			}
@@ -90,29 +90,29 @@ func (b *Backend) listen(ctx context.Context, seen []backend.Lease) error {
 
 // renewals takes in what the watch of heartbeats has told, if it tells of the store that was
 // read.
-func (b *Backend) renewals(resp *clientv3.WatchResponse, cluster uint64, restored int64) bool {
+func (b *Backend) cacheHeartbeats(resp *clientv3.WatchResponse, cluster uint64, restored int64) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	h := &b.hearing
-	if resp.Header.GetClusterId() != cluster || h.cluster != cluster || h.restored != restored || b.restored != restored {
+	h := &b.cache
+	if resp.Header.GetClusterId() != cluster || h.cluster != cluster || h.restoredAt != restored || b.restoredAt != restored {
 		return false
 	}
-	h.hears(resp.Events, b.keys.heartbeat(""))
-	b.newest = max(b.newest, resp.Events[len(resp.Events)-1].Kv.ModRevision)
+	h.addEvents(resp.Events, b.keys.heartbeat(""))
+	b.newestRevision = max(b.newestRevision, resp.Events[len(resp.Events)-1].Kv.ModRevision)
 	return true
 }
 
 // begin returns the last revision that is known; 0 if a lease is not as it was seen.
-func (b *Backend) begin(ctx context.Context, seen []backend.Lease) (since int64, err error) {
-	if since := b.lately(seen); since != 0 {
+func (b *Backend) startRevision(ctx context.Context, seen []backend.Lease) (since int64, err error) {
+	if since := b.lastRevision(seen); since != 0 {
 		return since, nil
 	}
 	same := true
-	err = b.each(ctx, seen, func(v *view, old *backend.Lease, e *entry) bool {
+	err = b.readEach(ctx, seen, func(v *snapshot, old *backend.Lease, e *entry) bool {
 		if since == 0 {
 			since = v.revision // of the first reading: nothing is missed
 		}
-		same = same && !turned(old, &e.Lease)
+		same = same && !changedBeyondHeartbeat(old, &e.Lease)
 		return same
 	})
 	if !same {
@@ -130,8 +130,8 @@ func (b *Backend) concerns(events []*clientv3.Event, names map[string]bool) bool
 		key := string(event.Kv.Key)
 		for _, directory := range []string{b.keys.record(""), b.keys.request("")} {
 			if name, ok := strings.CutPrefix(key, directory); ok {
-				_, known := b.met[name]
-				if _, held := b.holding[name]; names[name] || known && !held {
+				_, known := b.hadRecord[name]
+				if _, held := b.held[name]; names[name] || known && !held {
 					return true
 				}
 			}

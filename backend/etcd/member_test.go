@@ -15,18 +15,18 @@ import (
 
 // announces writes the node's member record, and makes it look old enough to ride with the
 // next renewal.
-func (n *node) announces(stage string) {
+func (n *node) announceAged(stage string) {
 	n.t.Helper()
 	ctx, cancel := n.ctx()
 	defer cancel()
 	if err := n.Announce(ctx, backend.Member{Candidate: n.me, TTL: ttl, Stage: stage}); err != nil {
 		n.t.Fatal(err)
 	}
-	n.ages()
+	n.agePiggyback()
 }
 
 // ages makes the node's member record look old enough to ride with the next renewal.
-func (n *node) ages() {
+func (n *node) agePiggyback() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.announced.sent = n.announced.sent.Add(-ttl * 2 / 3)
@@ -52,12 +52,12 @@ func TestARenewalAnnouncesItsMember(t *testing.T) {
 	l := newLab(t)
 	a := l.node(t, "a")
 	key := l.keys.candidate(a.me.Nonce)
-	a.announces("from")
+	a.announceAged("from")
 	held := a.lead("jobs")
 	before := l.key(t, key)
 	held = a.mustRenew(held)
 	rode := l.key(t, key)
-	if heartbeat := l.key(t, l.keys.heartbeat(a.present().name)); rode.ModRevision != heartbeat.ModRevision || rode.Lease != before.Lease {
+	if heartbeat := l.key(t, l.keys.heartbeat(a.currentSession().name)); rode.ModRevision != heartbeat.ModRevision || rode.Lease != before.Lease {
 		t.Fatalf("after a renewal the record is of revision %d, on etcd lease %x; want that of the heartbeat, %d, on %x", rode.ModRevision, rode.Lease, heartbeat.ModRevision, before.Lease)
 	}
 	old, now := decode[candidate](before.Value), decode[candidate](rode.Value)
@@ -106,9 +106,9 @@ func TestNothingOfTheMemberHarmsARenewal(t *testing.T) {
 			l := newLab(t)
 			a := l.node(t, "a")
 			held := a.mustRenew(a.lead("jobs"))
-			a.announces("")
+			a.announceAged("")
 			held = a.mustRenew(held)
-			a.ages() // it rode, and is to ride again
+			a.agePiggyback() // it rode, and is to ride again
 			harm(t, l, a)
 			before := l.key(t, l.keys.candidate(a.me.Nonce))
 			for range 3 {
@@ -117,7 +117,7 @@ func TestNothingOfTheMemberHarmsARenewal(t *testing.T) {
 			if now := l.key(t, l.keys.candidate(a.me.Nonce)); now != nil && (before == nil || now.ModRevision != before.ModRevision) {
 				t.Errorf("when %s a renewal writes it: %s", name, now.Value)
 			}
-			a.announces("")
+			a.announceAged("")
 			now := l.key(t, l.keys.candidate(a.me.Nonce))
 			if now == nil || now.Lease != int64(a.leaseID) || decode[candidate](now.Value).ID != "a" {
 				t.Errorf("when %s the next announcement leaves %v; want the record, on etcd lease %x", name, now, a.leaseID)
@@ -137,20 +137,20 @@ func TestALateRideDoesNotUndoAnAnnouncement(t *testing.T) {
 	a := l.node(t, "a")
 	ctx, cancel := a.ctx()
 	defer cancel()
-	a.announces("from")
-	late := a.ride(0)
-	if late == nil || a.ride(0) != nil {
+	a.announceAged("from")
+	late := a.newPiggyback(0)
+	if late == nil || a.newPiggyback(0) != nil {
 		t.Fatal("want one ride, and no other while it is not known to have arrived")
 	}
-	a.announces("both")
+	a.announceAged("both")
 	if resp, err := a.txn(ctx, nil, []clientv3.Op{late.op}, false); err != nil || resp.Responses[0].GetResponseTxn().GetSucceeded() {
 		t.Errorf("a late ride: %v, %v; want it not to be done", resp, err)
 	}
-	a.rode(late, 1)
+	a.piggybackDone(late, 1)
 	if now := decode[candidate](l.key(t, l.keys.candidate(a.me.Nonce)).Value); now.Stage != "both" {
 		t.Errorf("after a late ride the stage is %q; want both", now.Stage)
 	}
-	if next := a.ride(0); next == nil {
+	if next := a.newPiggyback(0); next == nil {
 		t.Error("a late ride keeps the next one from going")
 	}
 }
@@ -163,13 +163,13 @@ func TestMembersThatAreSilentAreLeftOut(t *testing.T) {
 	for nonce, ago := range map[string]time.Duration{"1": 100 * ttl, "2": ttl, "3": 100 * ttl, "4": 100 * ttl, "5": 2 * ttl, "6": 5 * ttl} {
 		l.put(t, l.keys.candidate(nonce), encode(candidate{ID: nonce, TTL: span(ttl), Seen: time.Now().UTC().Add(-ago)}))
 	}
-	if got := l.node(t, "a").pages(); !slices.Equal(got, []string{"2", "5"}) {
+	if got := l.node(t, "a").membersByPage(); !slices.Equal(got, []string{"2", "5"}) {
 		t.Errorf("members %q are listed; want 2 and 5, who were heard of", got)
 	}
 }
 
 // pages returns the nonces of the members, read page by page as managers do.
-func (n *node) pages() (nonces []string) {
+func (n *node) membersByPage() (nonces []string) {
 	n.t.Helper()
 	ctx, cancel := n.ctx()
 	defer cancel()
@@ -192,11 +192,11 @@ func TestAMemberWithANonsenseKeyHidesNobody(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	a := l.node(t, "a")
-	a.announces("")
+	a.announceAged("")
 	for _, nonsense := range []string{"\x01", "\x02\xff", " \u202e"} {
 		l.put(t, l.keys.candidate(nonsense), l.value(t, l.keys.candidate(a.me.Nonce)))
 	}
-	if got := a.pages(); !slices.Equal(got, []string{a.me.Nonce}) {
+	if got := a.membersByPage(); !slices.Equal(got, []string{a.me.Nonce}) {
 		t.Errorf("page by page the members are %q; want %q alone", got, a.me.Nonce)
 	}
 }
@@ -209,7 +209,7 @@ func TestARenewalThatFailsWithItsRideIsFollowedByOneWithout(t *testing.T) {
 	n, root := withUsers(t, prefix, testbed.EtcdOptions{})
 	a := openNode(t, "a", Options{Endpoints: []string{n.URL()}, Prefix: prefix, Username: "app", Password: secret})
 	held := a.mustRenew(a.lead("jobs"))
-	a.announces("")
+	a.announceAged("")
 	ctx, cancel := a.ctx()
 	defer cancel()
 	if _, err := root.RoleRevokePermission(ctx, "election", prefix, clientv3.GetPrefixRangeEnd(prefix)); err != nil {

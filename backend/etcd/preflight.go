@@ -28,7 +28,7 @@ func (b *Backend) Preflight(ctx context.Context, bids []backend.Bid) []error {
 		names[i] = bid.Election
 	}
 	done := 0
-	for part := range slices.Chunk(names, exactly) {
+	for part := range slices.Chunk(names, maxByKey) {
 		err := b.preflight(ctx, part)
 		for i, name := range part {
 			if errors.Is(err, backend.ErrDenied) && len(part) > 1 { // perhaps not all of them

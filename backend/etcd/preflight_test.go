@@ -28,7 +28,7 @@ func TestOneElectionWithoutRightsCostsTheOthersNothing(t *testing.T) {
 	for _, key := range []string{k.layout(), k.heartbeat(""), k.candidate(""), k.request(""), k.record("good")} {
 		grant(clientv3.PermissionType(clientv3.PermReadWrite), key)
 	}
-	for _, others := range []int{1, exactly + 5} {
+	for _, others := range []int{1, maxByKey + 5} {
 		a := openNode(t, "a", Options{Endpoints: []string{n.URL()}, Prefix: "app/", Username: "app", Password: secret})
 		bids := []backend.Bid{{Election: fmt.Sprint("forbidden", others), Candidate: a.me, TTL: ttl, Renew: ttl / 3}}
 		for i := range others {

@@ -19,11 +19,11 @@ func (b *Backend) Release(ctx context.Context, held []backend.Held) error {
 	if err := b.enter(""); err != nil {
 		return err
 	}
-	if b.guard.Nonce() == "" {
+	if b.owner.Nonce() == "" {
 		return nil // it never held anything
 	}
 	var failed error
-	for part := range slices.Chunk(held, exactly) {
+	for part := range slices.Chunk(held, maxByKey) {
 		failed = errors.Join(failed, b.fail(about("release", len(part), part[0].Election), b.release(ctx, part)))
 		if ctx.Err() != nil {
 			break
@@ -37,55 +37,55 @@ func (b *Backend) release(ctx context.Context, part []backend.Held) error {
 	for n, l := range part {
 		names[n] = l.Election
 	}
-	v, entries, remembered := b.heldAs(part)
+	v, entries, remembered := b.rememberedGrants(part)
 	for range 5 {
 		if !remembered {
 			var err error
-			if v, entries, err = b.read(ctx, names); err != nil {
+			if v, entries, err = b.readElections(ctx, names); err != nil {
 				return err
 			}
 		}
 		remembered = false
 		now := time.Now().UTC()
-		var offers []offer
+		var offers []change
 		var then []clientv3.Op
 		var pins []clientv3.Cmp
 		touched := false
 		for n, l := range part {
 			e := &entries[n]
-			if !e.belongs(v.self) || l.Term != 0 && l.Term != e.Term {
+			if !e.heldBy(v.nonce) || l.Term != 0 && l.Term != e.Term {
 				if l.Term != 0 || !b.mayHold(l.Election) {
-					b.lets(l.Election, l.Term)
+					b.forget(l.Election, l.Term)
 					continue
 				}
 				// A bid of ours may still be on its way. What it is pinned to is written
 				// again, so that it finds another revision and fails: of a lease that
 				// somebody else holds, the request.
-				offers = append(offers, offer{entry: e})
+				offers = append(offers, change{entry: e})
 				switch {
 				case !e.Vacant():
-					then = append(then, b.again(e))
-					pins = append(pins, clientv3.Compare(clientv3.ModRevision(b.keys.request(l.Election)), "=", e.requestAt))
+					then = append(then, b.rewriteRequest(e))
+					pins = append(pins, clientv3.Compare(clientv3.ModRevision(b.keys.request(l.Election)), "=", e.requestRevision))
 				case e.missing: // it was to raise the number of elections
 					touched = true
 				case e.record == nil:
 					then = append(then, clientv3.OpPut(b.keys.record(l.Election), string(e.raw)))
 				default:
 					r := *e.record
-					if e.old {
+					if e.suspect {
 						r.Cluster = 0 // it must still be watched
 					}
-					then = append(then, clientv3.OpPut(b.keys.record(l.Election), r.on(e)))
+					then = append(then, clientv3.OpPut(b.keys.record(l.Election), r.writtenOver(e)))
 				}
 				continue
 			}
-			end, lastID, lastNonce, history := e.ends(l.End, now)
+			end, lastID, lastNonce, history := e.endLeadership(l.End, now)
 			r := record{Term: e.Term, Heartbeat: newHeartbeat(), End: end, LastID: lastID, LastNonce: lastNonce, History: history, Written: now, Cluster: v.cluster, marks: marks{e.MovedTo, e.MovedFrom}}
-			if e.old || !e.may {
+			if e.suspect || !e.mayBeHeld {
 				r.Cluster = 0 // it must still be watched
 			}
-			offers = append(offers, offer{entry: e})
-			then = append(then, clientv3.OpPut(b.keys.record(l.Election), r.on(e)))
+			offers = append(offers, change{entry: e})
+			then = append(then, clientv3.OpPut(b.keys.record(l.Election), r.writtenOver(e)))
 		}
 		if offers == nil {
 			return nil
@@ -93,16 +93,16 @@ func (b *Backend) release(ctx context.Context, part []backend.Held) error {
 		if touched {
 			lay := v.layout
 			lay.Version, lay.Cluster = layoutVersion, cmp.Or(lay.Cluster, v.cluster)
-			pins = append(pins, clientv3.Compare(clientv3.ModRevision(b.keys.layout()), "=", v.layoutAt))
+			pins = append(pins, clientv3.Compare(clientv3.ModRevision(b.keys.layout()), "=", v.layoutRevision))
 			then = append(then, clientv3.OpPut(b.keys.layout(), encode(lay)))
 		}
-		resp, err := b.txn(ctx, append(pins, b.pinned(offers)...), then, true) // of copies the first counts: the others find other revisions
+		resp, err := b.txn(ctx, append(pins, b.unchanged(offers)...), then, true) // of copies the first counts: the others find other revisions
 		if err != nil {
 			return err
 		}
 		if resp.Succeeded {
 			for _, o := range offers {
-				b.lets(o.entry.Election, 0)
+				b.forget(o.entry.Election, 0)
 			}
 			return nil
 		}
@@ -111,8 +111,8 @@ func (b *Backend) release(ctx context.Context, part []backend.Held) error {
 }
 
 // again writes a request as it is, however large it may be.
-func (b *Backend) again(e *entry) clientv3.Op {
-	if e.requestAt == 0 {
+func (b *Backend) rewriteRequest(e *entry) clientv3.Op {
+	if e.requestRevision == 0 {
 		return clientv3.OpPut(b.keys.request(e.Election), "")
 	}
 	return clientv3.OpPut(b.keys.request(e.Election), "", clientv3.WithIgnoreValue(), clientv3.WithIgnoreLease())

@@ -17,14 +17,14 @@ import (
 // new requests, and reads since when the records are as they are. A lease whose record is
 // not as it was granted is not renewed by that, whatever was written.
 func (b *Backend) Renew(ctx context.Context, held []backend.Held) ([]backend.Answer, error) {
-	return b.keepAll(ctx, "renew", held, b.renew)
+	return b.renewWith(ctx, "renew", held, b.renew)
 }
 
 // Mark implements [backend.Backend]: the records are written anew.
 func (b *Backend) Mark(ctx context.Context, held []backend.Held) ([]backend.Answer, error) {
-	return b.keepAll(ctx, "mark", held, func(ctx context.Context, held []backend.Held, all []int, answers []backend.Answer) error {
-		for part := range slices.Chunk(all, exactly) {
-			if err := b.rewrite(ctx, held, part, answers, true); err != nil {
+	return b.renewWith(ctx, "mark", held, func(ctx context.Context, held []backend.Held, all []int, answers []backend.Answer) error {
+		for part := range slices.Chunk(all, maxByKey) {
+			if err := b.rewriteRecords(ctx, held, part, answers, true); err != nil {
 				return err
 			}
 		}
@@ -32,7 +32,7 @@ func (b *Backend) Mark(ctx context.Context, held []backend.Held) ([]backend.Answ
 	})
 }
 
-func (b *Backend) keepAll(ctx context.Context, verb string, held []backend.Held, do func(context.Context, []backend.Held, []int, []backend.Answer) error) ([]backend.Answer, error) {
+func (b *Backend) renewWith(ctx context.Context, verb string, held []backend.Held, do func(context.Context, []backend.Held, []int, []backend.Answer) error) ([]backend.Answer, error) {
 	if err := b.enter(held[0].Holder.Nonce); err != nil {
 		return nil, err
 	}
@@ -41,26 +41,26 @@ func (b *Backend) keepAll(ctx context.Context, verb string, held []backend.Held,
 		all[i] = i
 	}
 	slices.SortFunc(all, func(i, j int) int { return cmp.Compare(held[i].Election, held[j].Election) })
-	give, err := b.take(ctx) // heartbeats are written in order
+	give, err := b.lockSession(ctx) // heartbeats are written in order
 	if err == nil {
 		defer give()
 		err = do(ctx, held, all, answers)
 	}
 	if err = b.fail(what, err); err != nil {
-		blame(answers, all, err)
+		setErrors(answers, all, err)
 	}
 	return answers, err
 }
 
 func (b *Backend) renew(ctx context.Context, held []backend.Held, all []int, answers []backend.Answer) error {
 	for range 5 {
-		s := b.present()
+		s := b.currentSession()
 		var known, rest []int
 		for _, i := range all {
 			if answers[i].Outcome != backend.Unknown {
 				continue
 			}
-			if h, ok := b.heldIn(&held[i]); ok && s != nil && h.session == s && h.tried == nil {
+			if h, ok := b.heldInTerm(&held[i]); ok && s != nil && h.session == s && h.unconfirmed == nil {
 				known = append(known, i)
 			} else {
 				rest = append(rest, i)
@@ -69,13 +69,13 @@ func (b *Backend) renew(ctx context.Context, held []backend.Held, all []int, ans
 		if len(known)+len(rest) == 0 {
 			return nil
 		}
-		for part := range slices.Chunk(rest, exactly) {
-			if err := b.rewrite(ctx, held, part, answers, false); err != nil {
+		for part := range slices.Chunk(rest, maxByKey) {
+			if err := b.rewriteRecords(ctx, held, part, answers, false); err != nil {
 				return err
 			}
 		}
 		if known != nil {
-			if err := b.renewAll(ctx, s, held, known, answers); err != nil {
+			if err := b.renewSession(ctx, s, held, known, answers); err != nil {
 				return err
 			}
 		}
@@ -84,41 +84,41 @@ func (b *Backend) renew(ctx context.Context, held []backend.Held, all []int, ans
 }
 
 // renewAll renews leases under the session, and answers those of which it is certain.
-func (b *Backend) renewAll(ctx context.Context, s *session, held []backend.Held, known []int, answers []backend.Answer) error {
+func (b *Backend) renewSession(ctx context.Context, s *session, held []backend.Held, known []int, answers []backend.Answer) error {
 	names := namesOf(held, known)
-	p, v, key := b.pulse(s, names), b.view(), b.keys.heartbeat(s.name)
+	p, v, key := b.newRenewal(s, names), b.newSnapshot(), b.keys.heartbeat(s.name)
 	if len(p.value) > maxHeartbeats { // nobody would read it: what is renewed goes on under another session
-		b.leave(s)
+		b.abandonSession(s)
 		return nil
 	}
-	requests := clientv3.Compare(clientv3.ModRevision(b.keys.request(names[0])), "<", p.requests+1).WithRange(after(b.keys.request(names[len(names)-1])))
-	part, more := known[:min(together, len(known))], known[min(together, len(known)):]
-	look := b.elections(namesOf(held, part), true)
+	requests := clientv3.Compare(clientv3.ModRevision(b.keys.request(names[0])), "<", p.requestsSeen+1).WithRange(keyAfter(b.keys.request(names[len(names)-1])))
+	part, more := known[:min(maxByRange, len(known))], known[min(maxByRange, len(known)):]
+	look := b.readOps(namesOf(held, part), true)
 	then := append([]clientv3.Op{clientv3.OpPut(key, p.value, clientv3.WithIgnoreLease())}, look...)
-	ride := b.ride(len(p.value))
+	ride := b.newPiggyback(len(p.value))
 	if ride != nil {
 		then = append(then, ride.op)
 	}
-	resp, err := b.choose(ctx, []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(key), "=", p.at), requests},
+	resp, err := b.txnElse(ctx, []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(key), "=", p.revision), requests},
 		then, append([]clientv3.Op{clientv3.OpGet(key)}, look...), true)
 	if err != nil {
 		return err
 	}
-	b.dated(&v, resp)
+	b.noteOrigin(&v, resp)
 	if ride != nil && resp.Succeeded && resp.Responses[len(then)-1].GetResponseTxn().GetSucceeded() {
-		b.rode(ride, resp.Header.GetRevision())
+		b.piggybackDone(ride, resp.Header.GetRevision())
 	}
 	var found *mvccpb.KeyValue
 	for _, kv := range resp.Responses[0].GetResponseRange().GetKvs() {
 		found = kv
 	}
-	if !b.wrote(s, &p, resp.Succeeded, resp.Header.GetRevision(), found) {
-		b.verify(&v, resp, nil, held, part, answers)
+	if !b.noteRenewal(s, &p, resp.Succeeded, resp.Header.GetRevision(), found) {
+		b.answerRenewals(&v, resp, nil, held, part, answers)
 		return nil // once more, by what the session is now
 	}
-	for b.verify(&v, resp, &p, held, part, answers); len(more) > 0; b.verify(&v, resp, &p, held, part, answers) {
-		part, more = more[:min(together, len(more))], more[min(together, len(more)):]
-		if v, resp, err = b.look(ctx, b.elections(namesOf(held, part), true)); err != nil {
+	for b.answerRenewals(&v, resp, &p, held, part, answers); len(more) > 0; b.answerRenewals(&v, resp, &p, held, part, answers) {
+		part, more = more[:min(maxByRange, len(more))], more[min(maxByRange, len(more)):]
+		if v, resp, err = b.readSnapshot(ctx, b.readOps(namesOf(held, part), true)); err != nil {
 			return err
 		}
 	}
@@ -128,17 +128,17 @@ func (b *Backend) renewAll(ctx context.Context, s *session, held []backend.Held,
 // verify answers the renewals whose records have not changed since they were granted,
 // by what was read when the pulse was written, or later; nil: it was not. Others are
 // doubted.
-func (b *Backend) verify(v *view, resp *clientv3.TxnResponse, p *pulse, held []backend.Held, part []int, answers []backend.Answer) {
-	r := reading{entries: make([]entry, len(part))}
+func (b *Backend) answerRenewals(v *snapshot, resp *clientv3.TxnResponse, p *renewal, held []backend.Held, part []int, answers []backend.Answer) {
+	r := readResult{entries: make([]entry, len(part))}
 	for n, i := range part {
 		r.entries[n].Election = held[i].Election
 	}
-	b.takeIn(v, r.byName(), resp)
+	b.applyResponse(v, r.byName(), resp)
 	for n, i := range part {
 		l, e := &held[i], &r.entries[n]
-		h, ok := b.heldIn(l)
-		if !ok || e.recordAt != h.at || v.cluster != h.cluster || h.at <= v.restored || e.Request.Term == l.Term && e.Request.Kind == backend.Depose {
-			b.doubt(l.Election)
+		h, ok := b.heldInTerm(l)
+		if !ok || e.recordRevision != h.revision || v.cluster != h.cluster || h.revision <= v.restoredAt || e.Request.Term == l.Term && e.Request.Kind == backend.Depose {
+			b.invalidate(l.Election)
 			continue
 		}
 		if p == nil {
@@ -164,24 +164,24 @@ func namesOf(held []backend.Held, part []int) []string {
 // another session, or on one that is lost, to the present one, by writing its record.
 // What hangs on it already is left to be renewed, unless marks of a migration are to
 // be written.
-func (b *Backend) rewrite(ctx context.Context, held []backend.Held, part []int, answers []backend.Answer, marked bool) error {
-	v, entries, err := b.read(ctx, namesOf(held, part))
+func (b *Backend) rewriteRecords(ctx context.Context, held []backend.Held, part []int, answers []backend.Answer, marked bool) error {
+	v, entries, err := b.readElections(ctx, namesOf(held, part))
 	if err != nil {
 		return err
 	}
-	s, now := b.gone(b.present(), &v), time.Now().UTC()
-	var offers []offer
+	s, now := b.removeIfDeleted(b.currentSession(), &v), time.Now().UTC()
+	var offers []change
 	var moved []int
 	for n, i := range part {
 		l, e := &held[i], &entries[n]
-		h, ok := b.heldIn(l)
-		ours := ok && !e.old && e.belongs(l.Holder.Nonce) && e.Term == l.Term && (e.recordAt == h.at || slices.Contains(h.tried, e.record.Heartbeat))
+		h, ok := b.heldInTerm(l)
+		ours := ok && !e.suspect && e.heldBy(l.Holder.Nonce) && e.Term == l.Term && (e.recordRevision == h.revision || slices.Contains(h.unconfirmed, e.record.Heartbeat))
 		if !ours || e.Request.Kind == backend.Depose {
 			answers[i] = backend.Answer{Lease: e.Lease, Outcome: backend.Refused}
 			continue
 		}
 		if s != nil && e.record.Session == s.name && !marked {
-			b.holds(e, s)
+			b.markHeld(e, s)
 			continue
 		}
 		r := *e.record
@@ -189,16 +189,16 @@ func (b *Backend) rewrite(ctx context.Context, held []backend.Held, part []int, 
 		if marked {
 			r.marks = marks{l.MovedTo, l.MovedFrom}
 		}
-		offers, moved = append(offers, offer{e, &r}), append(moved, i)
+		offers, moved = append(offers, change{e, &r}), append(moved, i)
 	}
 	if offers == nil {
 		return nil
 	}
-	w, err := b.write(ctx, s, &v, offers, held[part[0]].Holder, held[part[0]].TTL, nil)
+	w, err := b.writeRecords(ctx, s, &v, offers, held[part[0]].Holder, held[part[0]].TTL, nil)
 	if err != nil {
 		return err
 	}
-	if w.at == 0 { // somebody came between, or a copy of it came first, which the next reading shows
+	if w.revision == 0 { // somebody came between, or a copy of it came first, which the next reading shows
 		if !marked {
 			return nil
 		}
@@ -206,7 +206,7 @@ func (b *Backend) rewrite(ctx context.Context, held []backend.Held, part []int, 
 	}
 	for k, i := range moved {
 		trust := min(held[i].TTL, time.Duration(offers[k].record.TTL)) // others watch for no longer than that
-		answers[i] = backend.Answer{Lease: b.granted(&v, &offers[k], &w), Outcome: backend.Granted, ValidFor: trust}
+		answers[i] = backend.Answer{Lease: b.noteGrant(&v, &offers[k], &w), Outcome: backend.Granted, ValidFor: trust}
 	}
 	return nil
 }

@@ -17,7 +17,7 @@ func TestALeftoverFromBeforeARestoreIsNotFreeOnceReleased(t *testing.T) {
 	t.Parallel()
 	for how, release := range map[string]func(t *testing.T, a *node){
 		"by a bid": func(t *testing.T, a *node) {
-			over := a.see("jobs")
+			over := a.read("jobs")
 			over.Heartbeat ^= 2 // it has changed since
 			if got, err := a.bid(over, ttl); err != nil || got.Outcome != backend.Refused {
 				t.Fatal(got.Outcome, err)
@@ -25,7 +25,7 @@ func TestALeftoverFromBeforeARestoreIsNotFreeOnceReleased(t *testing.T) {
 		},
 		"by a release": func(t *testing.T, a *node) { release(t, a, backend.Lease{Election: "jobs"}) },
 		"by a release of what may be on its way, over a vacancy": func(t *testing.T, a *node) {
-			a.may([]offer{{&entry{Lease: backend.Lease{Election: "jobs"}}, &record{}}})
+			a.markPending([]change{{&entry{Lease: backend.Lease{Election: "jobs"}}, &record{}}})
 			release(t, a, backend.Lease{Election: "jobs"})
 		},
 	} {
@@ -40,21 +40,21 @@ func TestALeftoverFromBeforeARestoreIsNotFreeOnceReleased(t *testing.T) {
 			}
 			for _, n := range []*node{a, b} { // as if this were an older copy, restored
 				n.mu.Lock()
-				n.newest += 1 << 20
+				n.newestRevision += 1 << 20
 				n.mu.Unlock()
 			}
-			b.stays("jobs", "the store went back")
-			a.see("jobs")
+			b.mustBeWatched("jobs", "the store went back")
+			a.read("jobs")
 			release(t, a)
 			for _, n := range []*node{a, b} {
-				n.stays("jobs", "it was released "+how)
+				n.mustBeWatched("jobs", "it was released "+how)
 			}
 		})
 	}
 }
 
 // loses makes a node lose all that it has: it is killed and its data are deleted.
-func loses(t *testing.T, n *testbed.EtcdNode) {
+func loseData(t *testing.T, n *testbed.EtcdNode) {
 	t.Helper()
 	n.Kill(t)
 	if err := os.RemoveAll(filepath.Join(n.Dir(), "data")); err != nil {
@@ -64,7 +64,7 @@ func loses(t *testing.T, n *testbed.EtcdNode) {
 
 // fills writes what is somebody else's, so that revisions have gone far before a store is
 // rebuilt and counts them anew.
-func (l *lab) fills(t testing.TB, writes int) {
+func (l *lab) fillRevisions(t testing.TB, writes int) {
 	t.Helper()
 	for range writes {
 		l.put(t, "other", "x")
@@ -78,11 +78,11 @@ func TestWhoLedBeforeAStoreWasRebuiltCanLeadAgain(t *testing.T) {
 	n := testbed.StartEtcd(t, testbed.EtcdOptions{})
 	l := newLab(t, n.URL())
 	a := l.node(t, "a")
-	l.fills(t, 20)
+	l.fillRevisions(t, 20)
 	held := a.mustRenew(a.lead("jobs"))
-	loses(t, n)
+	loseData(t, n)
 	n.Start(t)
-	next := a.takes(a.stays("jobs", "everything was lost"))
+	next := a.mustTakeOver(a.mustBeWatched("jobs", "everything was lost"))
 	if next.Term <= held.Term {
 		t.Errorf("term %d after %d", next.Term, held.Term)
 	}
@@ -104,15 +104,15 @@ func TestACourtWhoseStoreIsRebuilt(t *testing.T) {
 			t.Parallel()
 			n := testbed.StartEtcd(t, testbed.EtcdOptions{})
 			l := newLab(t, n.URL())
-			l.fills(t, 200)
+			l.fillRevisions(t, 200)
 			options := []Options{l.options(), l.options()}
 			const ttl = 3 * time.Second
-			court := newCourt(t, ttl, options[:c.members]...)
-			term := court.lead()
-			loses(t, n)
+			court := newFleet(t, ttl, options[:c.members]...)
+			term := court.leadInOrder()
+			loseData(t, n)
 			if c.waits {
 				testbed.Eventually(t, patience, "nobody leads", func() error {
-					if court.seats[0].Leading() {
+					if court.elections[0].Leading() {
 						return errors.New("m0 leads")
 					}
 					return nil
@@ -120,12 +120,12 @@ func TestACourtWhoseStoreIsRebuilt(t *testing.T) {
 			}
 			n.Start(t)
 			testbed.Eventually(t, patience, "somebody leads in a later term", func() error {
-				for _, s := range court.seats {
+				for _, s := range court.elections {
 					if now := s.Leadership(); now != nil && now.Term > term {
 						return nil
 					}
 				}
-				return errors.New(court.seats[0].Current().String())
+				return errors.New(court.elections[0].Current().String())
 			})
 		})
 	}

@@ -23,31 +23,31 @@ type session struct {
 	name string
 
 	// Guarded by Backend.mu.
-	at       int64 // the revision of its key; 0: there is none yet
-	made     int64 // … at which that was made
-	before   int64 // Backend.restored at that time
-	last     renewals
-	tried    map[string]bool // what was written since and not confirmed
-	requests int64           // up to that revision all requests have been seen
+	revision       int64 // the revision of its key; 0: there is none yet
+	createRevision int64 // … at which that was made
+	restoredBefore int64 // Backend.restored at that time
+	last           heartbeats
+	unconfirmed    map[string]bool // what was written since and not confirmed
+	requestsSeen   int64           // up to that revision all requests have been seen
 }
 
-var errLost = fmt.Errorf("%w: the etcd lease has run out or was revoked", backend.ErrUnavailable)
+var errLeaseEnded = fmt.Errorf("%w: the etcd lease has run out or was revoked", backend.ErrUnavailable)
 
 // take waits for the turn to write the session's key.
-func (b *Backend) take(ctx context.Context) (give func(), err error) {
+func (b *Backend) lockSession(ctx context.Context) (give func(), err error) {
 	select {
-	case b.turn <- struct{}{}:
-		return func() { <-b.turn }, nil
+	case b.sessionMutex <- struct{}{}:
+		return func() { <-b.sessionMutex }, nil
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
 }
 
 // present returns the session if its key was made, or nil.
-func (b *Backend) present() *session {
+func (b *Backend) currentSession() *session {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if s := b.session; s != nil && s.at != 0 {
+	if s := b.session; s != nil && s.revision != 0 {
 		return s
 	}
 	return nil
@@ -55,10 +55,10 @@ func (b *Backend) present() *session {
 
 // gone drops the session if a reading shows that its key is not there any more, and
 // returns what is left.
-func (b *Backend) gone(s *session, v *view) *session {
+func (b *Backend) removeIfDeleted(s *session, v *snapshot) *session {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if s == nil || v.sessions[s.name] != nil || v.revision < s.at && v.restored == s.before { // then it was made since
+	if s == nil || v.sessions[s.name] != nil || v.revision < s.revision && v.restoredAt == s.restoredBefore { // then it was made since
 		return s
 	}
 	if b.session == s {
@@ -69,47 +69,47 @@ func (b *Backend) gone(s *session, v *view) *session {
 
 // fresh returns a session that has no key yet. Whoever calls it has the turn, and
 // writes the key. One whose answer did not come is never used.
-func (b *Backend) fresh(who backend.Candidate) *session {
+func (b *Backend) newSession(who backend.Candidate) *session {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.session = &session{name: backend.NewNonce()[:16], before: b.restored, last: renewals{ID: who.ID, Nonce: who.Nonce, Heartbeat: heartbeat(newHeartbeat()), At: time.Now().UTC()}}
+	b.session = &session{name: backend.NewNonce()[:16], restoredBefore: b.restoredAt, last: heartbeats{ID: who.ID, Nonce: who.Nonce, Heartbeat: heartbeat(newHeartbeat()), At: time.Now().UTC()}}
 	return b.session
 }
 
 // beside returns what goes into a transaction that grants leases under a session: its
 // key must be there, or is made, and is read last.
-func (b *Backend) beside(ctx context.Context, s *session, ttl time.Duration) (when []clientv3.Cmp, then []clientv3.Op, err error) {
+func (b *Backend) sessionOps(ctx context.Context, s *session, ttl time.Duration) (when []clientv3.Cmp, then []clientv3.Op, err error) {
 	key := b.keys.heartbeat(s.name)
 	b.mu.Lock()
-	made, first := s.at != 0, s.last
+	made, first := s.revision != 0, s.last
 	b.mu.Unlock()
 	if made {
 		return []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(key), ">", 0)}, []clientv3.Op{clientv3.OpGet(key)}, nil
 	}
-	id, err := b.lease(ctx, ttl)
+	id, err := b.etcdLease(ctx, ttl)
 	return []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(key), "=", 0)},
 		[]clientv3.Op{clientv3.OpPut(key, encode(first), clientv3.WithLease(id)), clientv3.OpGet(key)}, err
 }
 
 // began notes the session's key, which a grant has made or found.
-func (b *Backend) began(s *session, h *home) {
+func (b *Backend) noteSessionKey(s *session, h *sessionRecord) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if s.at == 0 {
-		s.at, s.made = h.at, h.made
+	if s.revision == 0 {
+		s.revision, s.createRevision = h.revision, h.createRevision
 	}
 }
 
 // A pulse is one renewal of the session: what it writes, and what it is pinned to.
-type pulse struct {
-	next     renewals
-	value    string
-	at       int64 // of the session's key, until then
-	made     int64 // … when that was made
-	requests int64
+type renewal struct {
+	next           heartbeats
+	value          string
+	revision       int64 // of the session's key, until then
+	createRevision int64 // … when that was made
+	requestsSeen   int64
 }
 
-func (b *Backend) pulse(s *session, names []string) pulse {
+func (b *Backend) newRenewal(s *session, names []string) renewal {
 	renewed := make(map[string]bool, len(names))
 	for _, name := range names {
 		renewed[name] = true
@@ -117,22 +117,22 @@ func (b *Backend) pulse(s *session, names []string) pulse {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	var others []string
-	for name, h := range b.holding {
-		if elsewhere := h != nil && h.session != nil && h.session != s && h.tried == nil; !renewed[name] && !elsewhere {
+	for name, h := range b.held {
+		if elsewhere := h != nil && h.session != nil && h.session != s && h.unconfirmed == nil; !renewed[name] && !elsewhere {
 			others = append(others, name)
 		}
 	}
-	p := pulse{next: s.last.with(names, others, time.Now().UTC().Round(0)), at: s.at, made: s.made, requests: s.requests}
+	p := renewal{next: s.last.renew(names, others, time.Now().UTC().Round(0)), revision: s.revision, createRevision: s.createRevision, requestsSeen: s.requestsSeen}
 	p.value = encode(p.next)
-	if s.tried == nil {
-		s.tried = make(map[string]bool)
+	if s.unconfirmed == nil {
+		s.unconfirmed = make(map[string]bool)
 	}
-	s.tried[p.value] = true
+	s.unconfirmed[p.value] = true
 	return p
 }
 
 // leave ends the use of a session.
-func (b *Backend) leave(s *session) {
+func (b *Backend) abandonSession(s *session) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.session == s {
@@ -142,22 +142,22 @@ func (b *Backend) leave(s *session) {
 
 // wrote notes what the session's key is after a pulse, at a revision; kv nil: it is
 // gone. It reports whether that is what the pulse was to write.
-func (b *Backend) wrote(s *session, p *pulse, done bool, at int64, kv *mvccpb.KeyValue) bool {
+func (b *Backend) noteRenewal(s *session, p *renewal, done bool, at int64, kv *mvccpb.KeyValue) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch {
 	case done:
-		s.last, s.at, s.tried = p.next, at, nil
+		s.last, s.revision, s.unconfirmed = p.next, at, nil
 		return true
-	case kv != nil && kv.ModRevision == p.at: // there are requests, which were read
-		s.requests = at
+	case kv != nil && kv.ModRevision == p.revision: // there are requests, which were read
+		s.requestsSeen = at
 		return false
 	case kv == nil:
 	case string(kv.Value) == p.value: // a copy of the request came first
-		s.last, s.at, s.tried = p.next, kv.ModRevision, nil
+		s.last, s.revision, s.unconfirmed = p.next, kv.ModRevision, nil
 		return true
-	case s.tried[string(kv.Value)]: // a renewal whose answer was lost: nobody trusts it
-		s.last, s.at, s.tried = readRenewals(kv.Value), kv.ModRevision, nil
+	case s.unconfirmed[string(kv.Value)]: // a renewal whose answer was lost: nobody trusts it
+		s.last, s.revision, s.unconfirmed = readHeartbeats(kv.Value), kv.ModRevision, nil
 		return false
 	}
 	if b.session == s {
@@ -169,13 +169,13 @@ func (b *Backend) wrote(s *session, p *pulse, done bool, at int64, kv *mvccpb.Ke
 // lasts is how many TTLs an etcd lease lasts. What hangs on it, the session's key and
 // the member's record, is cleared away by it, and nothing else rests on it. It is kept
 // alive at every eighth announcement.
-const lasts = 24
+const leaseTTLs = 24
 
 // lease returns the etcd lease of this process, and makes one if there is none.
-func (b *Backend) lease(ctx context.Context, ttl time.Duration) (clientv3.LeaseID, error) {
+func (b *Backend) etcdLease(ctx context.Context, ttl time.Duration) (clientv3.LeaseID, error) {
 	select { // one at a time
-	case b.making <- struct{}{}:
-		defer func() { <-b.making }()
+	case b.leaseMutex <- struct{}{}:
+		defer func() { <-b.leaseMutex }()
 	case <-ctx.Done():
 		return 0, ctx.Err()
 	}
@@ -189,7 +189,7 @@ func (b *Backend) lease(ctx context.Context, ttl time.Duration) (clientv3.LeaseI
 	var resp *clientv3.LeaseGrantResponse
 	err := b.call(ctx, func() (err error) {
 		resp, err = hedged(ctx, func(ctx context.Context) (*clientv3.LeaseGrantResponse, error) { // one whose answer is lost runs out
-			return b.client.Grant(ctx, int64((lasts*ttl+time.Second-1)/time.Second))
+			return b.client.Grant(ctx, int64((leaseTTLs*ttl+time.Second-1)/time.Second))
 		})
 		return err
 	})
@@ -198,12 +198,12 @@ func (b *Backend) lease(ctx context.Context, ttl time.Duration) (clientv3.LeaseI
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.leaseID, b.kept = resp.ID, sent
+	b.leaseID, b.keptAlive = resp.ID, sent
 	return resp.ID, nil
 }
 
 // ended forgets an etcd lease.
-func (b *Backend) ended(id clientv3.LeaseID) {
+func (b *Backend) forgetEtcdLease(id clientv3.LeaseID) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.leaseID == id {
@@ -213,34 +213,34 @@ func (b *Backend) ended(id clientv3.LeaseID) {
 
 // keep keeps the etcd lease alive if it is time for that. It goes three times in the
 // life of a lease, or twice and a bit.
-func (b *Backend) keep(ctx context.Context, ttl time.Duration) error {
+func (b *Backend) keepAlive(ctx context.Context, ttl time.Duration) error {
 	b.mu.Lock()
-	id, kept := b.leaseID, b.kept
+	id, kept := b.leaseID, b.keptAlive
 	b.mu.Unlock()
 	if id == 0 || time.Since(kept) < ttl*15/2 {
 		return nil
 	}
 	sent := time.Now()
 	err := b.call(ctx, func() error {
-		_, err := hedged(ctx, func(ctx context.Context) (struct{}, error) { return struct{}{}, b.keepOnce(ctx, id) })
+		_, err := hedged(ctx, func(ctx context.Context) (struct{}, error) { return struct{}{}, b.keepAliveOnce(ctx, id) })
 		return err
 	})
 	switch {
-	case errors.Is(err, errLost):
-		b.ended(id)
+	case errors.Is(err, errLeaseEnded):
+		b.forgetEtcdLease(id)
 		return nil
 	case err != nil:
 		return err
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.kept = sent
+	b.keptAlive = sent
 	return nil
 }
 
 // keepOnce does what the client's method of that name does, without repeating it in
 // failover delay.
-func (b *Backend) keepOnce(ctx context.Context, id clientv3.LeaseID) error {
+func (b *Backend) keepAliveOnce(ctx context.Context, id clientv3.LeaseID) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	stream, err := pb.NewLeaseClient(b.client.ActiveConnection()).LeaseKeepAlive(ctx)
@@ -255,7 +255,7 @@ func (b *Backend) keepOnce(ctx context.Context, id clientv3.LeaseID) error {
 	case err != nil:
 		return rpctypes.Error(err)
 	case resp.TTL <= 0:
-		return errLost
+		return errLeaseEnded
 	}
 	return nil
 }

@@ -17,7 +17,7 @@ func TestATimeThatCannotBeWrittenIsNotKept(t *testing.T) {
 			continue // it is nonsense as a whole
 		}
 		e := entry{record: r}
-		_, _, _, r.History = e.ends(backend.Failed, time.Now().UTC())
+		_, _, _, r.History = e.endLeadership(backend.Failed, time.Now().UTC())
 		encode(r) // panics if it cannot
 	}
 }

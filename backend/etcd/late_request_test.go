@@ -26,16 +26,16 @@ func TestABidThatArrivesAfterAReleaseIsNotGranted(t *testing.T) {
 			defer cancel()
 			release(t, a, a.lead("other")) // it has a session
 			c.before(a, b)
-			bids := []backend.Bid{{Election: "jobs", Candidate: a.me, TTL: ttl, Renew: ttl / 3, Expected: a.see("jobs")}}
-			sent := a.reading(ctx, bids, []int{0})                                      // what the late bid is pinned to
-			a.may([]offer{{&entry{Lease: backend.Lease{Election: "jobs"}}, &record{}}}) // it was sent, and not answered
+			bids := []backend.Bid{{Election: "jobs", Candidate: a.me, TTL: ttl, Renew: ttl / 3, Expected: a.read("jobs")}}
+			sent := a.readFor(ctx, bids, []int{0})                                               // what the late bid is pinned to
+			a.markPending([]change{{&entry{Lease: backend.Lease{Election: "jobs"}}, &record{}}}) // it was sent, and not answered
 			release(t, a, backend.Lease{Election: "jobs"})
 			answers := make([]backend.Answer, 1)
 			const lastTry = 5
 			if err := a.acquire(ctx, bids, []int{0}, sent, answers, lastTry); err == nil || answers[0].Outcome == backend.Granted {
 				t.Errorf("the late bid: %v, %v; want it to find other revisions than it was pinned to", answers[0].Outcome, err)
 			}
-			if l := a.see("jobs"); l.Holder.ID != c.holder {
+			if l := a.read("jobs"); l.Holder.ID != c.holder {
 				t.Errorf("after the late bid %v holds the lease; want %q", l.Holder, c.holder)
 			}
 		})

@@ -24,86 +24,86 @@ import (
 // renewed of which a lease no longer is, since somebody has taken it over. Whoever
 // believes that watches for longer, until the watch of records tells. So that this ends
 // even if that watch is deaf, each lease is read after some TTLs, whatever is heard.
-type hearing struct {
-	cluster    uint64
-	restored   int64
-	read       int64            // the revision of the newest reading: only later heartbeats count
-	rings      int              // how often Listen has come back: what was read before that has served
-	sights     map[string]sight // by election
-	heartbeats map[string]*home // by session: those heard since the newest reading
+type watchCache struct {
+	cluster      uint64
+	restoredAt   int64
+	readRevision int64                     // the revision of the newest reading: only later heartbeats count
+	generation   int                       // how often Listen has come back: what was read before that has served
+	leases       map[string]cachedLease    // by election
+	heartbeats   map[string]*sessionRecord // by session: those heard since the newest reading
 }
 
 // A sight is what a reading has shown of an election that somebody holds.
-type sight struct {
+type cachedLease struct {
 	backend.Lease
-	session   string
-	made      int64  // revision of the creation of the session's key
-	heartbeat uint64 // of the record
-	at        time.Time
+	session        string
+	createRevision int64  // revision of the creation of the session's key
+	heartbeat      uint64 // of the record
+	readAt         time.Time
 }
 
 // unread is for how many TTLs renewals may be heard until a lease is read again.
-const unread = 6
+const maxUnreadTTLs = 6
 
 // reads takes in a reading of some elections.
-func (h *hearing) reads(v *view, entries []entry) {
-	if h.cluster != v.cluster || h.restored != v.restored {
-		*h = hearing{cluster: v.cluster, restored: v.restored, rings: h.rings, sights: map[string]sight{}, heartbeats: map[string]*home{}}
+func (h *watchCache) addRead(v *snapshot, entries []entry) {
+	if h.cluster != v.cluster || h.restoredAt != v.restoredAt {
+		*h = watchCache{cluster: v.cluster, restoredAt: v.restoredAt, generation: h.generation, leases: map[string]cachedLease{}, heartbeats: map[string]*sessionRecord{}}
 	}
-	h.read = max(h.read, v.revision)
-	maps.DeleteFunc(h.heartbeats, func(_ string, heard *home) bool { return heard.at <= h.read })
+	h.readRevision = max(h.readRevision, v.revision)
+	maps.DeleteFunc(h.heartbeats, func(_ string, heard *sessionRecord) bool { return heard.revision <= h.readRevision })
 	now := time.Now()
 	for i := range entries {
 		e := &entries[i]
-		delete(h.sights, e.Election)
-		if e.record == nil || e.Vacant() || e.old || e.mine || v.rings != h.rings {
+		delete(h.leases, e.Election)
+		if e.record == nil || e.Vacant() || e.suspect || e.ownLeftover || v.generation != h.generation {
 			continue
 		}
 		if home := v.sessions[e.record.Session]; home != nil {
-			h.sights[e.Election] = sight{e.Lease, e.record.Session, home.made, e.record.Heartbeat, now}
+			h.leases[e.Election] = cachedLease{e.Lease, e.record.Session, home.createRevision, e.record.Heartbeat, now}
 		}
 	}
 }
 
 // hears takes in what the watch of heartbeats has told.
-func (h *hearing) hears(events []*clientv3.Event, heartbeats string) {
+func (h *watchCache) addEvents(events []*clientv3.Event, heartbeats string) {
 	now := time.Now()
 	for _, event := range events {
 		kv := event.Kv
-		if kv.ModRevision <= h.read {
+		if kv.ModRevision <= h.readRevision {
 			continue
 		}
-		session := cut(kv.Key, heartbeats)
+		session := nameIn(kv.Key, heartbeats)
 		if event.Type == clientv3.EventTypeDelete {
 			delete(h.heartbeats, session)
 			continue
 		}
-		if last := h.heartbeats[session]; last == nil || last.at < kv.ModRevision {
-			h.heartbeats[session] = readHome(kv)
-			h.heartbeats[session].heard = now
+		if last := h.heartbeats[session]; last == nil || last.revision < kv.ModRevision {
+			h.heartbeats[session] = readSessionRecord(kv)
+			h.heartbeats[session].observedAt = now
 		}
 	}
 }
 
 // notified notes that Listen has come back: what for is read.
-func (h *hearing) notified() {
-	h.rings++
-	clear(h.sights)
+func (h *watchCache) listenReturned() {
+	h.generation++
+	clear(h.leases)
 }
 
 // renewed returns leases as they are now if each of them was heard to have been renewed
 // since it was seen.
-func (h *hearing) renewed(seen []backend.Lease) (changed []backend.Lease, ok bool) {
+func (h *watchCache) renewed(seen []backend.Lease) (changed []backend.Lease, ok bool) {
 	changed = make([]backend.Lease, 0, len(seen))
 	for i := range seen {
-		s, known := h.sights[seen[i].Election]
+		s, known := h.leases[seen[i].Election]
 		home := h.heartbeats[s.session]
-		if !known || home == nil || home.made != s.made || time.Since(s.at) > unread*s.ObserveFor {
+		if !known || home == nil || home.createRevision != s.createRevision || time.Since(s.readAt) > maxUnreadTTLs*s.ObserveFor {
 			return nil, false
 		}
 		now := s.Lease
-		now.Heartbeat, now.Age = mix(s.heartbeat, uint64(home.of(now.Election))), time.Since(home.heard)
-		if now.Heartbeat == seen[i].Heartbeat || turned(&seen[i], &now) {
+		now.Heartbeat, now.Age = combine(s.heartbeat, uint64(home.of(now.Election))), time.Since(home.observedAt)
+		if now.Heartbeat == seen[i].Heartbeat || changedBeyondHeartbeat(&seen[i], &now) {
 			return nil, false
 		}
 		changed = append(changed, now)

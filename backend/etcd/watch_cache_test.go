@@ -14,13 +14,13 @@ import (
 )
 
 // hears makes a renew until b has heard of it, and returns the lease.
-func (b *node) hears(a *node, held backend.Lease) backend.Lease {
+func (b *node) renewUntilObserved(a *node, held backend.Lease) backend.Lease {
 	b.t.Helper()
 	testbed.Eventually(b.t, patience, "a renewal is heard", func() error {
 		held = a.mustRenew(held)
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		if h := b.hearing.heartbeats[a.present().name]; h == nil {
+		if h := b.cache.heartbeats[a.currentSession().name]; h == nil {
 			return errors.New("nothing is heard")
 		}
 		return nil
@@ -30,13 +30,13 @@ func (b *node) hears(a *node, held backend.Lease) backend.Lease {
 
 // notices observes leases, and checks that what they are then is the truth, and whether
 // it was read.
-func (b *node) notices(n *testbed.EtcdNode, c *node, read bool, what string, seen ...backend.Lease) []backend.Lease {
+func (b *node) mustObserve(n *testbed.EtcdNode, c *node, read bool, what string, seen ...backend.Lease) []backend.Lease {
 	b.t.Helper()
 	ctx, cancel := b.ctx()
 	defer cancel()
-	before := requests(b.t, n)["Txn"]
+	before := countRequests(b.t, n)["Txn"]
 	changed, err := b.Observe(ctx, seen)
-	after := requests(b.t, n)["Txn"]
+	after := countRequests(b.t, n)["Txn"]
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -51,7 +51,7 @@ func (b *node) notices(n *testbed.EtcdNode, c *node, read bool, what string, see
 				now[i] = l
 			}
 		}
-		if truth := c.see(now[i].Election); truth.Differs(now[i]) {
+		if truth := c.read(now[i].Election); truth.Differs(now[i]) {
 			b.t.Errorf("%s: %+v is what was observed; the truth is %+v", what, now[i], truth)
 		}
 	}
@@ -69,13 +69,13 @@ func TestOnlyRenewalsThatWereHeardAreNotRead(t *testing.T) {
 		read bool
 	}{
 		{"both are renewed", func(*testing.T, *lab, *node, *node, backend.Lease, func()) {}, false},
-		{"another reading came after it", func(t *testing.T, l *lab, a, b *node, _ backend.Lease, _ func()) { b.see("jobs") }, true},
+		{"another reading came after it", func(t *testing.T, l *lab, a, b *node, _ backend.Lease, _ func()) { b.read("jobs") }, true},
 		{"its session's key is deleted", func(t *testing.T, l *lab, a, b *node, _ backend.Lease, _ func()) {
-			l.del(t, l.keys.heartbeat(a.present().name))
+			l.del(t, l.keys.heartbeat(a.currentSession().name))
 			testbed.Eventually(t, patience, "it is heard", func() error {
 				b.mu.Lock()
 				defer b.mu.Unlock()
-				if len(b.hearing.heartbeats) > 0 {
+				if len(b.cache.heartbeats) > 0 {
 					return errors.New("the heartbeat is still remembered")
 				}
 				return nil
@@ -84,30 +84,30 @@ func TestOnlyRenewalsThatWereHeardAreNotRead(t *testing.T) {
 		{"Listen has come back for a request", func(t *testing.T, l *lab, a, b *node, other backend.Lease, stop func()) {
 			ctx, cancel := a.ctx()
 			defer cancel()
-			if err := a.Request(ctx, []backend.Request{{Election: "jobs", Term: a.see("jobs").Term, Kind: backend.Nominate, ID: "b"}}); err != nil {
+			if err := a.Request(ctx, []backend.Request{{Election: "jobs", Term: a.read("jobs").Term, Kind: backend.Nominate, ID: "b"}}); err != nil {
 				t.Error(err)
 			}
 			stop()
 		}, true},
 		{"the store has gone back", func(t *testing.T, l *lab, a, b *node, _ backend.Lease, _ func()) {
 			b.mu.Lock()
-			b.newest += 1 << 20
+			b.newestRevision += 1 << 20
 			b.mu.Unlock()
 			ctx, cancel := b.ctx()
 			defer cancel()
-			if _, _, err := b.look(ctx, []clientv3.Op{clientv3.OpGet("x")}); err != nil {
+			if _, _, err := b.readSnapshot(ctx, []clientv3.Op{clientv3.OpGet("x")}); err != nil {
 				t.Error(err)
 			}
 			b.mu.Lock()
-			b.newest, b.restored = 0, 1 // or all of it is old
+			b.newestRevision, b.restoredAt = 0, 1 // or all of it is old
 			b.mu.Unlock()
 		}, true},
 		{"it was read long ago", func(t *testing.T, l *lab, a, b *node, _ backend.Lease, _ func()) {
 			b.mu.Lock()
 			defer b.mu.Unlock()
-			for name, s := range b.hearing.sights {
-				s.at = s.at.Add(-(unread + 1) * ttl)
-				b.hearing.sights[name] = s
+			for name, s := range b.cache.leases {
+				s.readAt = s.readAt.Add(-(maxUnreadTTLs + 1) * ttl)
+				b.cache.leases[name] = s
 			}
 		}, true},
 	} {
@@ -115,7 +115,7 @@ func TestOnlyRenewalsThatWereHeardAreNotRead(t *testing.T) {
 			l := newLab(t, n.URL())
 			a, b, fresh := l.node(t, "a"), l.node(t, "b"), l.node(t, "fresh")
 			held, other := a.lead("jobs"), a.lead("other")
-			seen := []backend.Lease{b.see("jobs"), b.see("other")}
+			seen := []backend.Lease{b.read("jobs"), b.read("other")}
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			heard := make(chan error, 1)
@@ -127,8 +127,8 @@ func TestOnlyRenewalsThatWereHeardAreNotRead(t *testing.T) {
 				}
 				b.mu.Lock()
 				defer b.mu.Unlock()
-				home := b.hearing.heartbeats[a.present().name]
-				return home != nil && home.at == a.present().at
+				home := b.cache.heartbeats[a.currentSession().name]
+				return home != nil && home.revision == a.currentSession().revision
 			}
 			testbed.Eventually(t, patience, "renewals are heard", func() error {
 				if !both() {
@@ -141,8 +141,8 @@ func TestOnlyRenewalsThatWereHeardAreNotRead(t *testing.T) {
 					t.Error(err)
 				}
 			})
-			seen = b.notices(n, fresh, c.read, "when "+c.name, seen...)
-			b.notices(n, fresh, true, "when nothing is heard since", seen...)
+			seen = b.mustObserve(n, fresh, c.read, "when "+c.name, seen...)
+			b.mustObserve(n, fresh, true, "when nothing is heard since", seen...)
 			if c.read {
 				return
 			}
@@ -152,17 +152,17 @@ func TestOnlyRenewalsThatWereHeardAreNotRead(t *testing.T) {
 			default:
 			}
 
-			seen[0] = b.see("jobs")
-			held = b.hears(a, held)
-			seen = b.notices(n, fresh, true, "when one of the two is renewed", seen...)
-			held = b.hears(a, held)
-			b.notices(n, fresh, true, "beside one that was never seen", seen[0], backend.Lease{Election: "new"})
-			b.hears(a, held)
-			b.notices(n, fresh, true, "beside a vacant one", seen[0], b.see("new"))
+			seen[0] = b.read("jobs")
+			held = b.renewUntilObserved(a, held)
+			seen = b.mustObserve(n, fresh, true, "when one of the two is renewed", seen...)
+			held = b.renewUntilObserved(a, held)
+			b.mustObserve(n, fresh, true, "beside one that was never seen", seen[0], backend.Lease{Election: "new"})
+			b.renewUntilObserved(a, held)
+			b.mustObserve(n, fresh, true, "beside a vacant one", seen[0], b.read("new"))
 			cancel()
 			<-heard
 			a.mustRenew(held)
-			b.notices(n, fresh, true, "after Listen", seen[0])
+			b.mustObserve(n, fresh, true, "after Listen", seen[0])
 		})
 	}
 }
@@ -175,11 +175,11 @@ func TestHeartbeatsThatAreAheadOfRecordsGrantNothing(t *testing.T) {
 	l := newLab(t)
 	a, b, c := l.node(t, "a"), l.node(t, "b"), l.node(t, "c")
 	held, other := a.lead("jobs"), a.lead("other")
-	seen := b.see("jobs")
-	c.takes(c.see("jobs"))
+	seen := b.read("jobs")
+	c.mustTakeOver(c.read("jobs"))
 	release(t, a, held) // or its heartbeat would stand apart
 	a.mustRenew(other)
-	b.told(l.key(t, l.keys.heartbeat(a.present().name)))
+	b.deliverHeartbeat(l.key(t, l.keys.heartbeat(a.currentSession().name)))
 	ctx, cancel := b.ctx()
 	defer cancel()
 	got, err := b.Observe(ctx, []backend.Lease{seen})
@@ -196,10 +196,10 @@ func TestATakeOverByHeartbeatsThatWereHeardIsComparedWithAReading(t *testing.T) 
 	l := newLab(t)
 	a, b := l.node(t, "a"), l.node(t, "b")
 	held := a.lead("jobs")
-	seen := b.see("jobs")
+	seen := b.read("jobs")
 	hear := func() backend.Lease {
 		held = a.mustRenew(held)
-		b.told(l.key(t, l.keys.heartbeat(a.present().name)))
+		b.deliverHeartbeat(l.key(t, l.keys.heartbeat(a.currentSession().name)))
 		ctx, cancel := b.ctx()
 		defer cancel()
 		got, err := b.Observe(ctx, []backend.Lease{seen})
@@ -209,29 +209,29 @@ func TestATakeOverByHeartbeatsThatWereHeardIsComparedWithAReading(t *testing.T) 
 		return got[0]
 	}
 	seen = hear()
-	if truth := b.see("jobs"); !truth.Unchanged(seen) {
+	if truth := b.read("jobs"); !truth.Unchanged(seen) {
 		t.Fatalf("what was heard is %+v, the truth is %+v", seen, truth)
 	}
 	held = a.mustRenew(held)
 	b.mustLose(seen, "though it was renewed after what was heard")
-	seen = b.see("jobs")
-	b.takes(hear())
+	seen = b.read("jobs")
+	b.mustTakeOver(hear())
 	a.mustRefuse(held, "which was taken over")
 }
 
 // told is what the watch of heartbeats would do with a key as it is now.
-func (b *node) told(kv *mvccpb.KeyValue) {
+func (b *node) deliverHeartbeat(kv *mvccpb.KeyValue) {
 	b.t.Helper()
 	b.mu.Lock()
-	cluster, restored := b.hearing.cluster, b.hearing.restored
+	cluster, restored := b.cache.cluster, b.cache.restoredAt
 	b.mu.Unlock()
 	resp := clientv3.WatchResponse{Events: []*clientv3.Event{{Type: clientv3.EventTypePut, Kv: kv}}}
 	resp.Header = &pb.ResponseHeader{ClusterId: cluster}
-	if !b.renewals(&resp, cluster, restored) {
+	if !b.cacheHeartbeats(&resp, cluster, restored) {
 		b.t.Fatal("what is told of the store is not of the store")
 	}
 	resp.Header.ClusterId++
-	if b.renewals(&resp, cluster, restored) {
+	if b.cacheHeartbeats(&resp, cluster, restored) {
 		b.t.Fatal("what is told of another cluster is believed")
 	}
 }

@@ -15,35 +15,35 @@ func TestASessionsKeyIsNeverLargerThanIsRead(t *testing.T) {
 	l := newLab(t)
 	a, b := l.node(t, "a"), l.node(t, "b")
 	held := a.mustRenew(a.lead("jobs"))
-	full := a.present()
+	full := a.currentSession()
 
 	// As if thousands of others with long names had been renewed apart, and may be held.
-	var others []offer
+	var others []change
 	apart := make(map[string]heartbeat)
 	for i := range maxHeartbeats/255 + 1 {
 		name := fmt.Sprintf("%05d", i) + strings.Repeat("x", 250)
-		others = append(others, offer{&entry{Lease: backend.Lease{Election: name}}, &record{}})
+		others = append(others, change{&entry{Lease: backend.Lease{Election: name}}, &record{}})
 		apart[name] = 7
 	}
-	a.may(others)
+	a.markPending(others)
 	a.mu.Lock()
 	full.last.Apart = apart
 	a.mu.Unlock()
 
 	for i := range 3 {
-		seen := b.stays("jobs", "it is held")
+		seen := b.mustBeWatched("jobs", "it is held")
 		held = a.mustRenew(held)
-		if now := b.see("jobs"); now.Unchanged(seen) {
+		if now := b.read("jobs"); now.Unchanged(seen) {
 			t.Fatalf("renewal %d was granted, and b does not see it: it has %+v still", i, now)
 		}
 		b.mustLose(seen, "though it was renewed since")
-		for _, s := range []*session{full, a.present()} {
+		for _, s := range []*session{full, a.currentSession()} {
 			if size := len(l.value(t, l.keys.heartbeat(s.name))); size > maxHeartbeats {
 				t.Errorf("renewal %d wrote %d bytes into a session's key, of which no more than %d are read", i, size, maxHeartbeats)
 			}
 		}
 	}
-	if a.present() == full {
+	if a.currentSession() == full {
 		t.Error("it goes on under the session whose key is full")
 	}
 }
@@ -56,19 +56,19 @@ func TestWhatHangsOnAnotherSessionIsNotListed(t *testing.T) {
 	a, b := l.node(t, "a"), l.node(t, "b")
 	a.lead("left")
 	one, two := a.lead("one"), a.lead("two")
-	a.leave(a.present())
+	a.abandonSession(a.currentSession())
 	one, two = a.mustRenew(one), a.mustRenew(two)
-	seen := b.see("left")
+	seen := b.read("left")
 	ctx, cancel := a.ctx()
 	defer cancel()
 	if _, err := a.Renew(ctx, []backend.Held{one.Held(), two.Held()}); err != nil {
 		t.Fatal(err)
 	}
-	if now := decode[renewals]([]byte(l.value(t, l.keys.heartbeat(a.present().name)))); len(now.Apart) > 0 {
+	if now := decode[heartbeats]([]byte(l.value(t, l.keys.heartbeat(a.currentSession().name)))); len(now.Apart) > 0 {
 		t.Errorf("of the second session %v stand apart; want nothing", now.Apart)
 	}
-	if now := b.see("left"); !now.Unchanged(seen) {
+	if now := b.read("left"); !now.Unchanged(seen) {
 		t.Errorf("a lease that was not renewed: %+v, before %+v; want the watch to go on", now, seen)
 	}
-	b.takes(seen)
+	b.mustTakeOver(seen)
 }

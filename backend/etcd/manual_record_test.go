@@ -70,15 +70,15 @@ func TestWhatPeopleWriteOverARecordFreesItForNobody(t *testing.T) {
 			former.lead(y)
 			r.others = l.value(t, l.keys.record(y))
 			held := a.lead(x)
-			former.see(x)
-			seer.see(x)
+			former.read(x)
+			seer.read(x)
 			held = a.mustRenew(held)
 			if r.now = l.value(t, key); c.deleted {
 				l.del(t, key)
 			}
 			l.put(t, key, c.written(t, r))
 			for _, n := range []*node{former, seer, l.node(t, "late")} {
-				got := n.see(x)
+				got := n.read(x)
 				if got.ObserveFor < held.TTL {
 					t.Errorf("a trusts its lease for %v, and %s need not watch it for more than %v: %+v", held.TTL, n.me.ID, got.ObserveFor, got)
 				}
@@ -101,14 +101,14 @@ func TestARecordThatWasCopiedRunsOut(t *testing.T) {
 	x, y := a.lead("x"), c.lead("y")
 	l.put(t, l.keys.record("x"), l.value(t, l.keys.record("y")))
 	a.mustRefuse(x, "which was written over")
-	seen := b.see("x")
+	seen := b.read("x")
 	for range 3 {
 		y = c.mustRenew(y)
-		if now := b.see("x"); !now.Unchanged(seen) {
+		if now := b.read("x"); !now.Unchanged(seen) {
 			t.Fatalf("nobody can ever take x while c leads y: %+v, then %+v", seen, now)
 		}
 	}
-	b.takes(seen)
+	b.mustTakeOver(seen)
 	c.mustRenew(y)
 }
 
@@ -124,7 +124,7 @@ func TestTheKeyThatCountsIsMadeAgainAsItWas(t *testing.T) {
 			b.lead("more")
 		},
 		"a release of what may be on its way": func(t *testing.T, _, b *node, _ backend.Lease) {
-			b.may([]offer{{&entry{Lease: backend.Lease{Election: "new"}}, &record{}}})
+			b.markPending([]change{{&entry{Lease: backend.Lease{Election: "new"}}, &record{}}})
 			release(t, b, backend.Lease{Election: "new"})
 		},
 	} {
@@ -138,7 +138,7 @@ func TestTheKeyThatCountsIsMadeAgainAsItWas(t *testing.T) {
 			held = a.mustRenew(held)
 			l.del(t, l.keys.record("jobs"))
 			late := l.node(t, "late")
-			if got := late.see("jobs"); got.ObserveFor < held.TTL {
+			if got := late.read("jobs"); got.ObserveFor < held.TTL {
 				won, err := late.bid(got, ttl)
 				t.Errorf("late sees %+v, bids: %v in term %d, %v, while a trusts term %d", got, won.Outcome, won.Term, err, held.Term)
 			}
@@ -165,13 +165,13 @@ func TestWhoHasSeenARecordKnowsThatItWasDeleted(t *testing.T) {
 			l := newLab(t)
 			a, b := l.node(t, "a"), l.node(t, "b")
 			const long = time.Minute // longer than what b bids with
-			if won, err := a.bid(a.see("jobs"), long); err != nil || won.Outcome != backend.Granted {
+			if won, err := a.bid(a.read("jobs"), long); err != nil || won.Outcome != backend.Granted {
 				t.Fatal(won.Outcome, err)
 			}
-			b.see("jobs")
+			b.read("jobs")
 			b.lead("others")
 			hide(t, l)
-			if over := b.see("jobs"); over.ObserveFor < long {
+			if over := b.read("jobs"); over.ObserveFor < long {
 				t.Errorf("b sees %+v; a trusts its lease for %v", over, long)
 			}
 		})
@@ -186,7 +186,7 @@ func TestAHugeRequestKeepsNoReleaseBack(t *testing.T) {
 	a, b := l.node(t, "a"), l.node(t, "b")
 	a.lead("other")
 	held := b.lead("jobs")
-	a.may([]offer{{&entry{Lease: backend.Lease{Election: "jobs"}}, &record{}}})
+	a.markPending([]change{{&entry{Lease: backend.Lease{Election: "jobs"}}, &record{}}})
 	l.put(t, l.keys.request("jobs"), strings.Repeat("x", 3<<19-len(l.keys.request("jobs"))-60))
 	before := l.key(t, l.keys.request("jobs")).ModRevision
 	if err := a.release(backend.Lease{Election: "jobs"}, backend.Released); err != nil {

@@ -10,41 +10,41 @@ import (
 // because a firewall has forgotten it or a network was cut, looks alive to TCP for
 // minutes: when a whole call has had no answer they are all dropped, and made
 // anew.
-type lines struct {
+type connections struct {
 	mu   sync.Mutex
-	open map[*line]bool
+	open map[*connection]bool
 }
 
-type line struct {
+type connection struct {
 	net.Conn
-	of *lines
+	owner *connections
 }
 
-func (l *lines) dial(ctx context.Context, address string) (net.Conn, error) {
+func (l *connections) dial(ctx context.Context, address string) (net.Conn, error) {
 	var d net.Dialer
 	c, err := d.DialContext(ctx, "tcp", address)
 	if err != nil {
 		return nil, err
 	}
-	one := &line{c, l}
+	one := &connection{c, l}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.open == nil {
-		l.open = make(map[*line]bool)
+		l.open = make(map[*connection]bool)
 	}
 	l.open[one] = true
 	return one, nil
 }
 
-func (l *line) Close() error {
-	l.of.mu.Lock()
-	delete(l.of.open, l)
-	l.of.mu.Unlock()
+func (l *connection) Close() error {
+	l.owner.mu.Lock()
+	delete(l.owner.open, l)
+	l.owner.mu.Unlock()
 	return l.Conn.Close()
 }
 
 // drop closes all connections.
-func (l *lines) drop() {
+func (l *connections) drop() {
 	l.mu.Lock()
 	all := l.open
 	l.open = nil

@@ -19,7 +19,7 @@ func TestAHandOverIsTwoTransactions(t *testing.T) {
 	l := newLab(t, n.URL())
 	a, b := l.node(t, "a"), l.node(t, "b")
 	const ttl = 10 * time.Second // or a busy machine lets a session run out
-	got, err := a.bid(a.see("jobs"), ttl)
+	got, err := a.bid(a.read("jobs"), ttl)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -29,9 +29,9 @@ func TestAHandOverIsTwoTransactions(t *testing.T) {
 	if err := b.Announce(ctx, backend.Member{Candidate: b.me, TTL: ttl}); err != nil { // it has an etcd lease
 		t.Fatal(err)
 	}
-	seen := b.see("jobs")
-	before := requests(t, n)
-	heard := b.listen(seen)
+	seen := b.read("jobs")
+	before := countRequests(t, n)
+	heard := b.listenAsync(seen)
 	if err := a.release(held, backend.Released); err != nil {
 		t.Fatal(err)
 	}
@@ -46,7 +46,7 @@ func TestAHandOverIsTwoTransactions(t *testing.T) {
 	if err != nil || got.Outcome != backend.Granted {
 		t.Fatalf("a bid for what was heard to be free: %v, %v", got.Outcome, err)
 	}
-	spent := requests(t, n)
+	spent := countRequests(t, n)
 	for method, want := range map[string]float64{"Txn": 2, "LeaseKeepAlive": 0, "LeaseGrant": 0, "Range": 0, "Watch": 1} {
 		if n := spent[method] - before[method]; n != want {
 			t.Errorf("%s was called %v times; want %v", method, n, want)
@@ -84,7 +84,7 @@ func TestABidOverWhatIsRememberedIsRefusedIfAnythingHasChanged(t *testing.T) {
 			if err := a.release(a.lead("jobs"), backend.Released); err != nil {
 				t.Fatal(err)
 			}
-			seen := b.see("jobs")
+			seen := b.read("jobs")
 			c.change(l, other)
 			if got, err := b.bid(seen, ttl); err != nil || got.Outcome != backend.Refused {
 				t.Errorf("a bid over what was read before: %v in term %d, %v; want it refused", got.Outcome, got.Term, err)
@@ -102,23 +102,23 @@ func TestWhatIsRememberedIsComparedByteByByte(t *testing.T) {
 	if err := a.release(a.lead("jobs"), backend.Released); err != nil {
 		t.Fatal(err)
 	}
-	seen := b.see("jobs")
-	e := &b.last.entries[0]
+	seen := b.read("jobs")
+	e := &b.lastRead.entries[0]
 	e.raw = append(slices.Clone(e.raw), ' ')
 	bids := []backend.Bid{{Election: "jobs", Candidate: b.me, TTL: ttl, Renew: ttl / 3, Expected: seen}}
 	ctx, cancel := b.ctx()
 	defer cancel()
-	r := b.guess(bids, []int{0})
+	r := b.rememberedFor(bids, []int{0})
 	if r == nil {
 		t.Fatal("what was just read is not remembered")
 	}
-	resp, err := b.txn(ctx, b.pinned([]offer{{entry: &r.entries[0]}}), []clientv3.Op{clientv3.OpPut(l.prefix+"x", "")}, false)
+	resp, err := b.txn(ctx, b.unchanged([]change{{entry: &r.entries[0]}}), []clientv3.Op{clientv3.OpPut(l.prefix+"x", "")}, false)
 	if err != nil || resp.Succeeded {
 		t.Errorf("a transaction that is pinned to another content at the same revision was done: %v, %v", resp, err)
 	}
 
 	held := a.lead("jobs")
-	mine := a.holding["jobs"].entry
+	mine := a.held["jobs"].entry
 	if mine == nil {
 		t.Fatal("what was just written is not remembered")
 	}
@@ -126,7 +126,7 @@ func TestWhatIsRememberedIsComparedByteByByte(t *testing.T) {
 	if err := a.release(held, backend.Released); err != nil { // by a reading
 		t.Fatal(err)
 	}
-	b.freed("jobs", patience)
+	b.waitUntilFree("jobs", patience)
 }
 
 // A release by what is remembered ends that leadership and no other.
@@ -135,7 +135,7 @@ func TestAReleaseByWhatIsRememberedEndsThatLeadershipOnly(t *testing.T) {
 	l := newLab(t)
 	a, b := l.node(t, "a"), l.node(t, "b")
 	held := a.lead("jobs")
-	next := b.takes(b.see("jobs"))
+	next := b.mustTakeOver(b.read("jobs"))
 	if err := a.release(held, backend.Failed); err != nil {
 		t.Fatal(err)
 	}
@@ -154,7 +154,7 @@ func TestWatchesOfDeletedElectionsDoNotDisturbEachOther(t *testing.T) {
 	}
 	for _, id := range []string{"met it", "late"} { // a is to be granted what it has led
 		b := l.node(t, "b")
-		one, two := b.see("one"), b.see("two")
+		one, two := b.read("one"), b.read("two")
 		if one.ObserveFor < ttl || two.ObserveFor < ttl {
 			t.Fatalf("deleted elections: %+v and %+v; want both watched", one, two)
 		}
@@ -162,15 +162,15 @@ func TestWatchesOfDeletedElectionsDoNotDisturbEachOther(t *testing.T) {
 		if id == "late" {
 			who = l.node(t, id)
 		}
-		held, err := who.bid(who.see("one"), ttl)
+		held, err := who.bid(who.read("one"), ttl)
 		if err != nil || held.Outcome != backend.Granted {
 			t.Fatalf("%s: a bid for a deleted election: %v, %v", id, held.Outcome, err)
 		}
-		if now := b.see("two"); !now.Unchanged(two) {
+		if now := b.read("two"); !now.Unchanged(two) {
 			t.Errorf("%s: after another deleted election was led: %+v; want %+v, whose watch goes on", id, now, two)
 		}
 		l.del(t, l.keys.record("one"))
-		if now := b.see("two"); now.Unchanged(two) {
+		if now := b.read("two"); now.Unchanged(two) {
 			t.Errorf("%s: after another election was deleted: %+v; want its watch to begin anew, since it may have been this one", id, now)
 		}
 	}
