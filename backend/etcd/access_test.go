@@ -76,7 +76,7 @@ func withUsers(t testing.TB, prefix string, o testbed.EtcdOptions) (*testbed.Etc
 
 // Everything that a manager does, with the rights of the documentation and no
 // more, and with tokens that live for a second.
-func TestTheRightsOfTheDocumentationSuffice(t *testing.T) {
+func TestTheDocumentedRightsSuffice(t *testing.T) {
 	t.Parallel()
 	const prefix = "app/"
 	n, root := withUsers(t, prefix, testbed.EtcdOptions{Args: []string{"--auth-token-ttl=1", "--bcrypt-cost=4"}})
@@ -204,7 +204,7 @@ func TestTLSWithClientCertificates(t *testing.T) {
 }
 
 // What is secret is in no error and not printed, and each failure has its class.
-func TestThePasswordIsNowhere(t *testing.T) {
+func TestErrorsHideThePassword(t *testing.T) {
 	const prefix = "app/"
 	n, _ := withUsers(t, prefix, testbed.EtcdOptions{Args: []string{"--bcrypt-cost=4"}})
 	printed := captureStderr(t)
@@ -265,7 +265,7 @@ func captureStderr(t *testing.T) func() string {
 
 // A login that fails for one call, because etcd was away for a moment, is no missing password
 // for the calls that waited for it: the next one tries it.
-func TestALoginThatFailsForOneCallIsTriedByTheNext(t *testing.T) {
+func TestAFailedLoginIsRetriedByTheNextCall(t *testing.T) {
 	t.Parallel()
 	n, _ := withUsers(t, "app/", testbed.EtcdOptions{Args: []string{"--bcrypt-cost=4"}})
 	a := openNode(t, "a", Options{Endpoints: []string{n.URL()}, Prefix: "app/", Username: "app", Password: secret})
@@ -291,7 +291,7 @@ func TestALoginThatFailsForOneCallIsTriedByTheNext(t *testing.T) {
 	}
 }
 
-func TestImpossibleOptionsAreRefused(t *testing.T) {
+func TestInvalidOptionsAreRefused(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	empty := filepath.Join(dir, "empty.pem")
@@ -330,7 +330,7 @@ func TestImpossibleOptionsAreRefused(t *testing.T) {
 }
 
 // A scheme in capitals is the same: nothing goes without TLS because of it.
-func TestASchemeInCapitalsIsTheSame(t *testing.T) {
+func TestUpperCaseSchemesAreAccepted(t *testing.T) {
 	t.Parallel()
 	b := openNode(t, "b", Options{Endpoints: []string{"127.0.0.1:1", "Https://127.0.0.1:2"}})
 	for _, e := range b.client.Endpoints() {
@@ -340,7 +340,7 @@ func TestASchemeInCapitalsIsTheSame(t *testing.T) {
 	}
 }
 
-func TestItIsOpenedByName(t *testing.T) {
+func TestOpenByName(t *testing.T) {
 	t.Parallel()
 	section := fmt.Sprintf(`{"endpoints": [%q], "prefix": "x/", "username": "u", "password": "p"}`, "127.0.0.1:1")
 	b, err := backend.Open(t.Context(), Name, func(into any) error { return json.Unmarshal([]byte(section), into) })

@@ -23,8 +23,8 @@ func TestConformance(t *testing.T) {
 	conformance.Run(t, testbed.InTier(harness(func(t testing.TB) conformance.Store { return newStore(t, endpoints) })))
 }
 
-// TestConformanceWhileTheNodeIsTormented runs the cases that need a node of their own.
-func TestConformanceWhileTheNodeIsTormented(t *testing.T) {
+// TestConformanceWithServerFaults runs the cases that need a node of their own.
+func TestConformanceWithServerFaults(t *testing.T) {
 	t.Parallel()
 	h := harness(func(t testing.TB) conformance.Store {
 		node := testbed.StartEtcd(t, testbed.EtcdOptions{})

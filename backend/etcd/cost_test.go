@@ -105,7 +105,7 @@ func TestManyIdleElectionsCostNoMoreThanFew(t *testing.T) {
 }
 
 // A resignation is heard at once.
-func TestAHandOverTakesMilliseconds(t *testing.T) {
+func TestAHandoverTakesMilliseconds(t *testing.T) {
 	t.Parallel()
 	const ttl = 12 * time.Second // a busy machine must not change the leader; nor does a reading come soon
 	l := newLab(t)
@@ -152,7 +152,7 @@ func TestAHandOverTakesMilliseconds(t *testing.T) {
 }
 
 // Listening survives a compaction of what it would have read next.
-func TestListeningSurvivesCompaction(t *testing.T) {
+func TestListenSurvivesCompaction(t *testing.T) {
 	t.Parallel()
 	n := testbed.StartEtcd(t, testbed.EtcdOptions{})
 	l := newLab(t, n.URL())
@@ -185,7 +185,7 @@ func TestListeningSurvivesCompaction(t *testing.T) {
 
 // A release whose answer is lost is repeated, and what it has done already is left
 // alone.
-func TestAReleaseWhoseAnswerIsLostIsRepeated(t *testing.T) {
+func TestAReleaseWithALostAnswerIsRepeated(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	proxy := testbed.NewProxy(t, strings.TrimPrefix(l.endpoints[0], "http://"))
@@ -212,7 +212,7 @@ func TestAReleaseWhoseAnswerIsLostIsRepeated(t *testing.T) {
 
 // A lease is renewed with another TTL than it was granted with, which is not how it
 // should be: it is trusted for no longer than others watch.
-func TestARenewalIsTrustedForNoLongerThanOthersWatch(t *testing.T) {
+func TestValidForNeverExceedsTheWatchedTTL(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	a, b := l.node(t, "a"), l.node(t, "b")

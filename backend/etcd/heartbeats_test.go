@@ -14,7 +14,7 @@ import (
 
 // Election b is not renewed, a and c are: its heartbeat stands, theirs do not, whichever of
 // the two lists is shorter.
-func TestOnlyWhatIsRenewedHasAFreshHeartbeat(t *testing.T) {
+func TestOnlyRenewedLeasesGetAFreshHeartbeat(t *testing.T) {
 	r := heartbeats{ID: "x", Nonce: "n", Heartbeat: 1}
 	now := time.Now().UTC()
 	for step, renewed := range []string{"ac", "ac", "a", "abc", "b", "c", "ab", "abc"} {
@@ -49,7 +49,7 @@ func TestOnlyWhatIsRenewedHasAFreshHeartbeat(t *testing.T) {
 
 // A lease that its holder has ceased to renew runs out, though others of the same session
 // are renewed.
-func TestALeaseThatIsNotRenewedRunsOutBesideOthers(t *testing.T) {
+func TestAnUnrenewedLeaseExpiresBesideOthers(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	a, b := l.node(t, "a"), l.node(t, "b")
@@ -69,7 +69,7 @@ func TestALeaseThatIsNotRenewedRunsOutBesideOthers(t *testing.T) {
 
 // The takeover is compared with what was read last: a renewal that comes in between
 // undoes it, and one that comes afterwards is refused.
-func TestARenewalAtTheLastMomentUndoesATakeOver(t *testing.T) {
+func TestALastMomentRenewalPreventsTakeover(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	a, b := l.node(t, "a"), l.node(t, "b")
@@ -95,7 +95,7 @@ func TestARenewalAtTheLastMomentUndoesATakeOver(t *testing.T) {
 
 // A renewal whose answer is lost is not trusted, and the next one goes on from what it
 // has left in the store.
-func TestARenewalWhoseAnswerIsLostIsFollowedByAnother(t *testing.T) {
+func TestRenewalContinuesAfterALostAnswer(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	proxy := testbed.NewProxy(t, strings.TrimPrefix(l.endpoints[0], "http://"))
@@ -132,7 +132,7 @@ func TestARenewalWhoseAnswerIsLostIsFollowedByAnother(t *testing.T) {
 
 // A renewal of many costs no more than one transaction, and finds out what has happened
 // to some of them.
-func TestOfManyLeasesThoseAreRefusedThatAreLost(t *testing.T) {
+func TestOnlyLostLeasesOfManyAreRefused(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	a, b := l.node(t, "a"), l.node(t, "b")

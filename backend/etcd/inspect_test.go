@@ -37,7 +37,7 @@ func describe(list []backend.Diagnostic) (text string) {
 	return text
 }
 
-func TestInspectSaysHowTheClusterIsWithTheRightsOfAMember(t *testing.T) {
+func TestInspectNeedsOnlyMemberRights(t *testing.T) {
 	t.Parallel()
 	n, _ := withUsers(t, "app/", testbed.EtcdOptions{Args: []string{"--bcrypt-cost=4"}})
 	text := inspect(t, Options{Endpoints: []string{n.URL(), "http://127.0.0.1:1"}, Prefix: "app/", Username: "app", Password: secret})
@@ -48,7 +48,7 @@ func TestInspectSaysHowTheClusterIsWithTheRightsOfAMember(t *testing.T) {
 	}
 }
 
-func TestWhatIsWrongWithAClusterIsAWarning(t *testing.T) {
+func TestClusterProblemsAreWarnings(t *testing.T) {
 	members := func(n int) (list []*etcdserverpb.Member) {
 		for i := range n {
 			list = append(list, &etcdserverpb.Member{ID: uint64(i + 1)})

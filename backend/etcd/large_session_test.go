@@ -10,7 +10,7 @@ import (
 
 // A session's key that would be larger than is read is not written. What is renewed goes on
 // under another session, so that everybody sees it, and nobody takes it over as silent.
-func TestASessionsKeyIsNeverLargerThanIsRead(t *testing.T) {
+func TestASessionKeyNeverExceedsTheReadLimit(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	a, b := l.node(t, "a"), l.node(t, "b")
@@ -50,7 +50,7 @@ func TestASessionsKeyIsNeverLargerThanIsRead(t *testing.T) {
 
 // What certainly hangs on another session is not listed in the key of the present one, which
 // would only grow by it, and runs out there as it would have here.
-func TestWhatHangsOnAnotherSessionIsNotListed(t *testing.T) {
+func TestLeasesOfOtherSessionsAreNotListed(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	a, b := l.node(t, "a"), l.node(t, "b")

@@ -13,7 +13,7 @@ import (
 
 // Between the moment in which a leader lets go and that in which another one leads
 // lie one write of each, and nothing that only one of them has to wait for.
-func TestAHandOverIsTwoTransactions(t *testing.T) {
+func TestAHandoverTakesTwoTransactions(t *testing.T) {
 	t.Parallel()
 	n := testbed.StartEtcd(t, testbed.EtcdOptions{})
 	l := newLab(t, n.URL())
@@ -56,7 +56,7 @@ func TestAHandOverIsTwoTransactions(t *testing.T) {
 }
 
 // What is remembered is compared, whatever else has happened.
-func TestABidOverWhatIsRememberedIsRefusedIfAnythingHasChanged(t *testing.T) {
+func TestABidOverAnOldReadIsRefused(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name   string
@@ -95,7 +95,7 @@ func TestABidOverWhatIsRememberedIsRefusedIfAnythingHasChanged(t *testing.T) {
 
 // A store that was restored counts revisions anew: the same number may stand for
 // other contents.
-func TestWhatIsRememberedIsComparedByteByByte(t *testing.T) {
+func TestRememberedRecordsAreComparedByValue(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	a, b := l.node(t, "a"), l.node(t, "b")
@@ -130,7 +130,7 @@ func TestWhatIsRememberedIsComparedByteByByte(t *testing.T) {
 }
 
 // A release by what is remembered ends that leadership and no other.
-func TestAReleaseByWhatIsRememberedEndsThatLeadershipOnly(t *testing.T) {
+func TestAReleaseEndsItsOwnTermOnly(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	a, b := l.node(t, "a"), l.node(t, "b")
@@ -144,7 +144,7 @@ func TestAReleaseByWhatIsRememberedEndsThatLeadershipOnly(t *testing.T) {
 
 // While many elections that were deleted are watched, those that are led again do
 // not make the others wait anew.
-func TestWatchesOfDeletedElectionsDoNotDisturbEachOther(t *testing.T) {
+func TestDeletedElectionsAreWatchedSeparately(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	a := l.node(t, "a")

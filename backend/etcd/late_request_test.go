@@ -8,7 +8,7 @@ import (
 
 // A bid that was not answered may be done by the servers much later. After a
 // Release with term 0 it must not be: nobody would ask for what it was granted.
-func TestABidThatArrivesAfterAReleaseIsNotGranted(t *testing.T) {
+func TestALateBidAfterReleaseIsNotGranted(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name   string

@@ -18,7 +18,7 @@ import (
 // lease, too early or not (a member of etcd that led, was stopped, and goes on ends leases
 // that its successor has kept alive). What hung on it is watched anew, and its holder goes
 // on under another session.
-func TestASessionThatIsLostIsWatchedAndItsHolderGoesOn(t *testing.T) {
+func TestALostSessionIsReplacedAndWatched(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name string
@@ -61,7 +61,7 @@ func TestASessionThatIsLostIsWatchedAndItsHolderGoesOn(t *testing.T) {
 
 // Somebody writes a session's key, which holds nothing secret. Its holder takes no
 // strange heartbeat for its own.
-func TestASessionThatSomebodyElseWritesIsLost(t *testing.T) {
+func TestASessionWrittenByOthersIsAbandoned(t *testing.T) {
 	t.Parallel()
 	for name, write := range map[string]func(old []byte) string{
 		"nonsense":                func([]byte) string { return "\xff{" },
@@ -93,7 +93,7 @@ func TestASessionThatSomebodyElseWritesIsLost(t *testing.T) {
 
 // A session's key is deleted and made again by hand as it was: its holder does not go
 // on by it, and whoever watched the lease before begins anew.
-func TestASessionThatIsMadeAgainByHandIsAnother(t *testing.T) {
+func TestARecreatedSessionKeyIsAnotherSession(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	a, b := l.node(t, "a"), l.node(t, "b")
@@ -117,7 +117,7 @@ func TestASessionThatIsMadeAgainByHandIsAnother(t *testing.T) {
 	}
 }
 
-func TestARecordThatIsDeletedByHandFreesNothing(t *testing.T) {
+func TestADeletedRecordFreesNothing(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	a, b := l.node(t, "a"), l.node(t, "b")
@@ -136,7 +136,7 @@ func TestARecordThatIsDeletedByHandFreesNothing(t *testing.T) {
 
 // A process that starts later knows of deleted elections by their number, which
 // the prefix's own key keeps. It does not know which: it watches all that are new.
-func TestAnElectionOfWhichAllIsDeletedIsWatched(t *testing.T) {
+func TestADeletedElectionIsWatched(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	a, b := l.node(t, "a"), l.node(t, "b")
@@ -162,7 +162,7 @@ func TestAnElectionOfWhichAllIsDeletedIsWatched(t *testing.T) {
 }
 
 // Whatever somebody writes, nobody else is harmed, and nothing is free by it.
-func TestNonsenseInTheStoreIsReadAsText(t *testing.T) {
+func TestInvalidValuesFreeNothing(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	a, b := l.node(t, "a"), l.node(t, "b")
@@ -197,7 +197,7 @@ func TestNonsenseInTheStoreIsReadAsText(t *testing.T) {
 }
 
 // What was written before the store went back is not believed at once.
-func TestAStoreThatGoesBackIsWatched(t *testing.T) {
+func TestARestoredStoreIsWatched(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	a, b := l.node(t, "a"), l.node(t, "b")

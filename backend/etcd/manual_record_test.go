@@ -41,7 +41,7 @@ func edit(t testing.TB, text string, change map[string]any) string {
 // What people write over a record frees it for nobody before its holder, who has just
 // renewed it, trusts it no more: neither for who has seen it, nor for who comes later, nor
 // for who had it before.
-func TestWhatPeopleWriteOverARecordFreesItForNobody(t *testing.T) {
+func TestOverwritingARecordFreesNothing(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	vacant := map[string]any{"id": nil, "nonce": nil, "ttl": nil, "renew": nil, "session": nil, "end": "released"}
@@ -94,7 +94,7 @@ func TestWhatPeopleWriteOverARecordFreesItForNobody(t *testing.T) {
 }
 
 // A record that was copied from another election is not renewed by who holds that one.
-func TestARecordThatWasCopiedRunsOut(t *testing.T) {
+func TestACopiedRecordExpires(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	a, b, c := l.node(t, "a"), l.node(t, "b"), l.node(t, "c")
@@ -115,7 +115,7 @@ func TestARecordThatWasCopiedRunsOut(t *testing.T) {
 // The key that counts records is deleted, as the documentation says, and made again by
 // whatever is written next: it does not forget those that are there, so the next deletion
 // shows.
-func TestTheKeyThatCountsIsMadeAgainAsItWas(t *testing.T) {
+func TestALostLayoutKeyIsRebuilt(t *testing.T) {
 	t.Parallel()
 	for how, write := range map[string]func(t *testing.T, a, b *node, more backend.Lease){
 		"a new election": func(_ *testing.T, _, b *node, _ backend.Lease) { b.lead("new") },
@@ -148,7 +148,7 @@ func TestTheKeyThatCountsIsMadeAgainAsItWas(t *testing.T) {
 
 // Where nothing in the store shows that a record was deleted, who starts only then cannot
 // know. Who has seen it does, and for how long it may be trusted.
-func TestWhoHasSeenARecordKnowsThatItWasDeleted(t *testing.T) {
+func TestADeletedRecordIsRemembered(t *testing.T) {
 	t.Parallel()
 	for how, hide := range map[string]func(t *testing.T, l *lab){
 		"a copy stands beside it": func(t *testing.T, l *lab) {
@@ -180,7 +180,7 @@ func TestWhoHasSeenARecordKnowsThatItWasDeleted(t *testing.T) {
 
 // A request as large as etcd takes, in the way of a bid that may be on its way: the release
 // that stops that bid comes true.
-func TestAHugeRequestKeepsNoReleaseBack(t *testing.T) {
+func TestAHugeRequestDoesNotBlockRelease(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	a, b := l.node(t, "a"), l.node(t, "b")

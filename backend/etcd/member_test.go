@@ -47,7 +47,7 @@ func (l *lab) key(t testing.TB, key string) *mvccpb.KeyValue {
 
 // Who leads is announced by its renewals: its record is as young as they are, and nothing
 // else is sent for it. What is said of it is still written at once.
-func TestARenewalAnnouncesItsMember(t *testing.T) {
+func TestARenewalAnnouncesTheMember(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	a := l.node(t, "a")
@@ -86,7 +86,7 @@ func TestARenewalAnnouncesItsMember(t *testing.T) {
 
 // Whatever becomes of the member's record, the renewal with which it travels is done, and
 // the next announcement writes it again.
-func TestNothingOfTheMemberHarmsARenewal(t *testing.T) {
+func TestAMemberRecordNeverFailsARenewal(t *testing.T) {
 	t.Parallel()
 	for name, harm := range map[string]func(t *testing.T, l *lab, a *node){
 		"its key is deleted": func(t *testing.T, l *lab, a *node) { l.del(t, l.keys.candidate(a.me.Nonce)) },
@@ -131,7 +131,7 @@ func TestNothingOfTheMemberHarmsARenewal(t *testing.T) {
 }
 
 // A ride that comes late finds another revision, and does not undo what was announced since.
-func TestALateRideDoesNotUndoAnAnnouncement(t *testing.T) {
+func TestALatePiggybackChangesNothing(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	a := l.node(t, "a")
@@ -157,7 +157,7 @@ func TestALateRideDoesNotUndoAnAnnouncement(t *testing.T) {
 
 // A member is listed while it is heard of and for some TTLs after that, also where pages
 // are full of others.
-func TestMembersThatAreSilentAreLeftOut(t *testing.T) {
+func TestExpiredMembersAreNotListed(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	for nonce, ago := range map[string]time.Duration{"1": 100 * ttl, "2": ttl, "3": 100 * ttl, "4": 100 * ttl, "5": 2 * ttl, "6": 5 * ttl} {
@@ -188,7 +188,7 @@ func (n *node) membersByPage() (nonces []string) {
 
 // A member's key that somebody has put there, and that is no nonce, is no place from which
 // to go on: those after it are listed.
-func TestAMemberWithANonsenseKeyHidesNobody(t *testing.T) {
+func TestInvalidMemberKeysHideNoMember(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	a := l.node(t, "a")
@@ -203,7 +203,7 @@ func TestAMemberWithANonsenseKeyHidesNobody(t *testing.T) {
 
 // The right to write members' records is taken away: one renewal is refused for that, and
 // the next carries none.
-func TestARenewalThatFailsWithItsRideIsFollowedByOneWithout(t *testing.T) {
+func TestADeniedPiggybackIsNotRepeated(t *testing.T) {
 	t.Parallel()
 	const prefix = "app/"
 	n, root := withUsers(t, prefix, testbed.EtcdOptions{})

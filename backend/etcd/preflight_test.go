@@ -14,7 +14,7 @@ import (
 
 // One election for which rights are missing costs the others nothing for which the same call
 // bids, be they few or many.
-func TestOneElectionWithoutRightsCostsTheOthersNothing(t *testing.T) {
+func TestMissingRightsAffectOneElectionOnly(t *testing.T) {
 	t.Parallel()
 	n, root := withUsers(t, "other/", testbed.EtcdOptions{Args: []string{"--bcrypt-cost=4"}})
 	k := keys("app/")
@@ -53,7 +53,7 @@ func TestOneElectionWithoutRightsCostsTheOthersNothing(t *testing.T) {
 
 // A role that lacks the right to write some of the keys of a grant is told beforehand, for
 // those elections that it concerns.
-func TestRightsAreTriedBeforeTheFirstBid(t *testing.T) {
+func TestPreflightReportsMissingRights(t *testing.T) {
 	t.Parallel()
 	n, root := withUsers(t, "app/", testbed.EtcdOptions{Args: []string{"--bcrypt-cost=4"}})
 	k := keys("app/")

@@ -9,7 +9,7 @@ import (
 )
 
 // A call that fails late may still show a token that was replaced meanwhile.
-func TestNoTokenIsInAnErrorThoughItWasReplaced(t *testing.T) {
+func TestReplacedTokensStayOutOfErrors(t *testing.T) {
 	b := &Backend{login: &login{username: "app", password: "open sesame"}}
 	for _, token := range []string{"first.token", "", "second.token", "third.token"} {
 		b.login.set(token)

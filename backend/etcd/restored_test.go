@@ -13,7 +13,7 @@ import (
 
 // What is from before a restore may not be what was granted last. Its holder releases it,
 // and it is free for nobody at once all the same.
-func TestALeftoverFromBeforeARestoreIsNotFreeOnceReleased(t *testing.T) {
+func TestALeftoverFromBeforeARestoreIsWatched(t *testing.T) {
 	t.Parallel()
 	for how, release := range map[string]func(t *testing.T, a *node){
 		"by a bid": func(t *testing.T, a *node) {
@@ -73,7 +73,7 @@ func (l *lab) fillRevisions(t testing.TB, writes int) {
 
 // Who led in a store before it lost everything can lead there again: its session is gone,
 // whatever revision that had.
-func TestWhoLedBeforeAStoreWasRebuiltCanLeadAgain(t *testing.T) {
+func TestAFormerLeaderCanLeadARebuiltStore(t *testing.T) {
 	t.Parallel()
 	n := testbed.StartEtcd(t, testbed.EtcdOptions{})
 	l := newLab(t, n.URL())
@@ -91,7 +91,7 @@ func TestWhoLedBeforeAStoreWasRebuiltCanLeadAgain(t *testing.T) {
 
 // Etcd loses everything: there are never two leaders, and then there is one, also if nobody
 // campaigns but who led before.
-func TestACourtWhoseStoreIsRebuilt(t *testing.T) {
+func TestARebuiltStoreElectsOneLeader(t *testing.T) {
 	t.Parallel()
 	for what, c := range map[string]struct {
 		members int

@@ -132,7 +132,7 @@ func (c *fleet) waitLeads(i int) (term uint64) {
 
 // etcd's own leader is stopped, another takes its office, and the old one goes on
 // where it was: our leader stays, and there is never a second one.
-func TestOurLeaderOutlivesEtcdsLeader(t *testing.T) {
+func TestALeaderSurvivesAChangeOfEtcdsLeader(t *testing.T) {
 	t.Parallel()
 	nodes := testbed.StartEtcdCluster(t, testbed.NewNetwork(t, 3), 3, testbed.EtcdOptions{})
 	l := newLab(t, urls(nodes)...)
@@ -175,7 +175,7 @@ func leader(t testing.TB, nodes []*testbed.EtcdNode) (found *testbed.EtcdNode) {
 
 // A leader whose only node is cut off from the others steps down before somebody
 // else leads, and a node of etcd that led when it was cut off confirms nothing.
-func TestANodeThatIsCutOffKeepsNobodyLeading(t *testing.T) {
+func TestACutOffMemberConfirmsNothing(t *testing.T) {
 	t.Parallel()
 	for _, role := range []string{"follower", "leader"} {
 		t.Run(role, func(t *testing.T) {
@@ -224,7 +224,7 @@ func TestANodeThatIsCutOffKeepsNobodyLeading(t *testing.T) {
 
 // A member of etcd that hangs costs nobody its lease, whatever its role: calls that
 // it does not answer go to another.
-func TestAStoppedMemberCostsNoCall(t *testing.T) {
+func TestCallsSucceedBesideAStoppedMember(t *testing.T) {
 	t.Parallel()
 	nodes := testbed.StartEtcdCluster(t, testbed.NewNetwork(t, 3), 3, calm)
 	l := newLab(t, urls(nodes)...)

@@ -60,7 +60,7 @@ func (b *node) mustObserve(n *testbed.EtcdNode, c *node, read bool, what string,
 
 // A renewal that was heard is not read. That nothing was heard is never an answer, nor
 // anything else that may have become of a lease.
-func TestOnlyRenewalsThatWereHeardAreNotRead(t *testing.T) {
+func TestOnlyObservedRenewalsSkipReading(t *testing.T) {
 	t.Parallel()
 	n := testbed.StartEtcd(t, testbed.EtcdOptions{})
 	for _, c := range []struct {
@@ -170,7 +170,7 @@ func TestOnlyRenewalsThatWereHeardAreNotRead(t *testing.T) {
 // The watch of heartbeats may be ahead of that of records: a session goes on, of which a lease
 // was taken away. Whoever hears that believes in the old holder for longer, and is granted
 // nothing by it, and it is read after some TTLs.
-func TestHeartbeatsThatAreAheadOfRecordsGrantNothing(t *testing.T) {
+func TestHeartbeatsAheadOfRecordsGrantNothing(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	a, b, c := l.node(t, "a"), l.node(t, "b"), l.node(t, "c")
@@ -191,7 +191,7 @@ func TestHeartbeatsThatAreAheadOfRecordsGrantNothing(t *testing.T) {
 
 // A takeover is compared with a reading of its own, whatever was heard: a heartbeat that was
 // not heard undoes it.
-func TestATakeOverByHeartbeatsThatWereHeardIsComparedWithAReading(t *testing.T) {
+func TestATakeoverComparesWithItsOwnRead(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	a, b := l.node(t, "a"), l.node(t, "b")
