@@ -69,9 +69,9 @@ type change struct {
 }
 
 // pinned returns what must still hold of each record.
-func (b *Backend) unchanged(offers []change) (when []clientv3.Cmp) {
-	for _, o := range offers {
-		e, key := o.entry, b.keys.record(o.entry.Election)
+func (b *Backend) unchanged(changes []change) (when []clientv3.Cmp) {
+	for _, c := range changes {
+		e, key := c.entry, b.keys.record(c.entry.Election)
 		when = append(when, clientv3.Compare(clientv3.ModRevision(key), "=", e.recordRevision))
 		if e.remembered && e.recordRevision != 0 {
 			when = append(when, clientv3.Compare(clientv3.Value(key), "=", string(e.raw)))
@@ -83,16 +83,16 @@ func (b *Backend) unchanged(offers []change) (when []clientv3.Cmp) {
 // watched returns what must still hold of leases that are taken from others: they
 // were not renewed since they were read. (And their requests were not touched, which is
 // how Release stops a bid that is still on its way.)
-func (b *Backend) unrenewed(offers []change) (when []clientv3.Cmp) {
-	once := make(map[string]bool)
-	for _, o := range offers {
-		e := o.entry
+func (b *Backend) unrenewed(changes []change) (when []clientv3.Cmp) {
+	added := make(map[string]bool)
+	for _, c := range changes {
+		e := c.entry
 		if e.Vacant() || e.ownLeftover {
 			continue
 		}
 		when = append(when, clientv3.Compare(clientv3.ModRevision(b.keys.request(e.Election)), "=", e.requestRevision))
-		if key := b.keys.heartbeat(e.record.Session); !once[key] && !e.tampered { // that renews nothing which a hand has put there
-			once[key] = true
+		if key := b.keys.heartbeat(e.record.Session); !added[key] && !e.tampered { // that renews nothing which a hand has put there
+			added[key] = true
 			when = append(when, clientv3.Compare(clientv3.ModRevision(key), "=", e.sessionRevision))
 		}
 	}
@@ -121,7 +121,7 @@ func (b *Backend) acquire(ctx context.Context, bids []backend.Bid, part []int, r
 		return err
 	}
 	now := time.Now().UTC()
-	var offers []change
+	var changes []change
 	var granted []int
 	for n, i := range part {
 		bid, e := bids[i], &entries[n]
@@ -139,17 +139,17 @@ func (b *Backend) acquire(ctx context.Context, bids []backend.Bid, part []int, r
 			answers[i] = backend.Answer{Err: fmt.Errorf("etcd: acquire %q: %w", bid.Election, err)}
 			continue
 		}
-		offers = append(offers, newGrant(v, e, bid, next, now))
+		changes = append(changes, newGrant(v, e, bid, next, now))
 		granted = append(granted, i)
 	}
-	if offers == nil {
+	if changes == nil {
 		return nil
 	}
-	own := b.currentSession()
+	s := b.currentSession()
 	if !entries[0].remembered {
-		own = b.removeIfDeleted(own, v)
+		s = b.removeIfDeleted(s, v)
 	}
-	w, err := b.grant(ctx, own, v, offers, bids[granted[0]])
+	w, err := b.grant(ctx, s, v, changes, bids[granted[0]])
 	if len(part) > 1 && is(err, rpctypes.ErrPermissionDenied) {
 		return b.acquireHalves(ctx, bids, part, answers, tries)
 	}
@@ -157,20 +157,20 @@ func (b *Backend) acquire(ctx context.Context, bids []backend.Bid, part []int, r
 		return err
 	}
 	if w.revision == 0 {
-		again := b.readFor(ctx, bids, part)
-		if again.err != nil {
-			return again.err
+		fresh := b.readFor(ctx, bids, part)
+		if fresh.err != nil {
+			return fresh.err
 		}
-		if w.revision = writtenAt(offers, again.entries); w.revision == 0 {
+		if w.revision = writtenAt(changes, fresh.entries); w.revision == 0 {
 			switch {
 			case len(part) > 1:
 				return b.acquireHalves(ctx, bids, part, answers, tries)
 			case tries < 5: // what was read shows who was faster
-				return b.acquire(ctx, bids, part, again, answers, tries+1)
+				return b.acquire(ctx, bids, part, fresh, answers, tries+1)
 			}
 			return errBusy
 		}
-		w.cluster, w.sessionRecord = again.snapshot.cluster, again.snapshot.sessions[w.session.name]
+		w.cluster, w.sessionRecord = fresh.snapshot.cluster, fresh.snapshot.sessions[w.session.name]
 		if w.sessionRecord != nil {
 			b.noteSessionKey(w.session, w.sessionRecord)
 		}
@@ -183,22 +183,22 @@ func (b *Backend) acquire(ctx context.Context, bids []backend.Bid, part []int, r
 			answers[i] = backend.Answer{Err: fmt.Errorf("etcd: acquire %q: %w: the store was exchanged", bids[i].Election, backend.ErrUnavailable)}
 			continue
 		}
-		answers[i] = backend.Answer{Lease: b.noteGrant(v, &offers[n], &w), Outcome: backend.Granted, ValidFor: bids[i].TTL}
+		answers[i] = backend.Answer{Lease: b.noteGrant(v, &changes[n], &w), Outcome: backend.Granted, ValidFor: bids[i].TTL}
 	}
 	return nil
 }
 
 // grant writes offers. Who makes the session's key does so alone.
-func (b *Backend) grant(ctx context.Context, own *session, v *snapshot, offers []change, bid backend.Bid) (w writeResult, err error) {
-	if own == nil {
-		give, err := b.lockSession(ctx)
+func (b *Backend) grant(ctx context.Context, s *session, v *snapshot, changes []change, bid backend.Bid) (w writeResult, err error) {
+	if s == nil {
+		unlock, err := b.lockSession(ctx)
 		if err != nil {
 			return w, err
 		}
-		defer give()
-		own = b.currentSession() // somebody else may have made it
+		defer unlock()
+		s = b.currentSession() // somebody else may have made it
 	}
-	return b.writeRecords(ctx, own, v, offers, bid.Candidate, bid.TTL, b.unrenewed(offers))
+	return b.writeRecords(ctx, s, v, changes, bid.Candidate, bid.TTL, b.unrenewed(changes))
 }
 
 // A write is what became of a transaction that grants leases under a session.
@@ -211,37 +211,37 @@ type writeResult struct {
 
 // write writes records under the session, or a new one if there is none. Then the
 // caller has the turn.
-func (b *Backend) writeRecords(ctx context.Context, s *session, v *snapshot, offers []change, who backend.Candidate, ttl time.Duration, extra []clientv3.Cmp) (w writeResult, err error) {
+func (b *Backend) writeRecords(ctx context.Context, s *session, v *snapshot, changes []change, holder backend.Candidate, ttl time.Duration, extra []clientv3.Cmp) (w writeResult, err error) {
 	for try := 0; ; try++ {
 		if w.session = s; s == nil {
-			w.session = b.newSession(who)
+			w.session = b.newSession(holder)
 		}
-		when, then := append(b.unchanged(offers), extra...), []clientv3.Op(nil)
-		made, renewed := 0, time.Duration(0)
-		for _, o := range offers {
-			o.record.Session = w.session.name
-			o.record.Election, o.record.Write = o.entry.Election, o.entry.version+1
-			then = append(then, clientv3.OpPut(b.keys.record(o.entry.Election), encode(o.record)))
-			if o.record.Term != o.entry.Term || o.entry.missing { // a grant
-				then = append(then, clientv3.OpDelete(b.keys.request(o.entry.Election)))
+		when, then := append(b.unchanged(changes), extra...), []clientv3.Op(nil)
+		made, longest := 0, time.Duration(0)
+		for _, c := range changes {
+			c.record.Session = w.session.name
+			c.record.Election, c.record.Write = c.entry.Election, c.entry.version+1
+			then = append(then, clientv3.OpPut(b.keys.record(c.entry.Election), encode(c.record)))
+			if c.record.Term != c.entry.Term || c.entry.missing { // a grant
+				then = append(then, clientv3.OpDelete(b.keys.request(c.entry.Election)))
 			}
-			if o.entry.missing {
+			if c.entry.missing {
 				made++
 			}
-			renewed = max(renewed, time.Duration(o.record.TTL))
+			longest = max(longest, time.Duration(c.record.TTL))
 		}
-		if l := v.layout; made > 0 || time.Duration(l.MaxTTL) < renewed || l.Cluster != v.cluster {
-			l.Version, l.Cluster, l.MaxTTL = layoutVersion, v.cluster, max(l.MaxTTL, span(renewed))
-			l.countMade(offers)
+		if l := v.layout; made > 0 || time.Duration(l.MaxTTL) < longest || l.Cluster != v.cluster {
+			l.Version, l.Cluster, l.MaxTTL = layoutVersion, v.cluster, max(l.MaxTTL, span(longest))
+			l.countMade(changes)
 			when = append(when, clientv3.Compare(clientv3.ModRevision(b.keys.layout()), "=", v.layoutRevision))
 			then = append(then, clientv3.OpPut(b.keys.layout(), encode(l)))
 		}
-		there, key, err := b.sessionOps(ctx, w.session, ttl)
+		sessionWhen, sessionThen, err := b.sessionOps(ctx, w.session, ttl)
 		if err != nil {
 			return w, err
 		}
-		b.markPending(offers)
-		resp, err := b.txn(ctx, append(when, there...), append(then, key...), true)
+		b.markPending(changes)
+		resp, err := b.txn(ctx, append(when, sessionWhen...), append(then, sessionThen...), true)
 		switch {
 		case is(err, rpctypes.ErrLeaseNotFound) && try == 0 && s == nil:
 			b.mu.Lock()
@@ -261,10 +261,10 @@ func (b *Backend) writeRecords(ctx context.Context, s *session, v *snapshot, off
 }
 
 // granted notes a lease that was written, and returns it.
-func (b *Backend) noteGrant(v *snapshot, o *change, w *writeResult) backend.Lease {
+func (b *Backend) noteGrant(v *snapshot, c *change, w *writeResult) backend.Lease {
 	v.sessions[w.session.name] = w.sessionRecord
-	e := entry{Lease: backend.Lease{Election: o.entry.Election, Request: o.entry.Request}, record: o.record, recordRevision: w.revision, version: o.record.Write, hadRecord: true, mayBeHeld: true}
-	if o.record.Term != o.entry.Term {
+	e := entry{Lease: backend.Lease{Election: c.entry.Election, Request: c.entry.Request}, record: c.record, recordRevision: w.revision, version: c.record.Write, hadRecord: true, mayBeHeld: true}
+	if c.record.Term != c.entry.Term {
 		e.Request = backend.Request{}
 	}
 	v.classify(&e)
@@ -274,10 +274,10 @@ func (b *Backend) noteGrant(v *snapshot, o *change, w *writeResult) backend.Leas
 
 // written returns the revision at which the offers were written by another copy of
 // the transaction, or 0. The heartbeats were drawn for this very attempt.
-func writtenAt(offers []change, found []entry) (at int64) {
-	for _, o := range offers {
-		i := slices.IndexFunc(found, func(e entry) bool { return e.Election == o.entry.Election })
-		if i < 0 || found[i].record == nil || found[i].record.Heartbeat != o.record.Heartbeat || found[i].record.Nonce != o.record.Nonce {
+func writtenAt(changes []change, found []entry) (at int64) {
+	for _, c := range changes {
+		i := slices.IndexFunc(found, func(e entry) bool { return e.Election == c.entry.Election })
+		if i < 0 || found[i].record == nil || found[i].record.Heartbeat != c.record.Heartbeat || found[i].record.Nonce != c.record.Nonce {
 			return 0
 		}
 		at = found[i].recordRevision
@@ -288,9 +288,9 @@ func writtenAt(offers []change, found []entry) (at int64) {
 // count takes in the records that are about to be made: of elections that never had
 // one, as far as we know, and of others. Both together, less those that are there,
 // is how many were ever deleted.
-func (l *layout) countMade(offers []change) {
-	for _, o := range offers {
-		switch e := o.entry; {
+func (l *layout) countMade(changes []change) {
+	for _, c := range changes {
+		switch e := c.entry; {
 		case e.recordRevision != 0:
 		case e.missing && !e.hadRecord:
 			l.Made++

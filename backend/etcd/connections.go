@@ -6,10 +6,9 @@ import (
 	"sync"
 )
 
-// lines are the connections of a client. One on which nothing comes back any more,
-// because a firewall has forgotten it or a network was cut, looks alive to TCP for
-// minutes: when a whole call has had no answer they are all dropped, and made
-// anew.
+// connections are the TCP connections of a client. If a firewall has forgotten a
+// connection or the network was cut, TCP takes minutes to notice. Therefore all
+// connections are closed, and made anew, when no member has answered a call in time.
 type connections struct {
 	mu   sync.Mutex
 	open map[*connection]bool
@@ -20,36 +19,36 @@ type connection struct {
 	owner *connections
 }
 
-func (l *connections) dial(ctx context.Context, address string) (net.Conn, error) {
+func (c *connections) dial(ctx context.Context, address string) (net.Conn, error) {
 	var d net.Dialer
-	c, err := d.DialContext(ctx, "tcp", address)
+	conn, err := d.DialContext(ctx, "tcp", address)
 	if err != nil {
 		return nil, err
 	}
-	one := &connection{c, l}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.open == nil {
-		l.open = make(map[*connection]bool)
+	tracked := &connection{conn, c}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.open == nil {
+		c.open = make(map[*connection]bool)
 	}
-	l.open[one] = true
-	return one, nil
+	c.open[tracked] = true
+	return tracked, nil
 }
 
-func (l *connection) Close() error {
-	l.owner.mu.Lock()
-	delete(l.owner.open, l)
-	l.owner.mu.Unlock()
-	return l.Conn.Close()
+func (c *connection) Close() error {
+	c.owner.mu.Lock()
+	delete(c.owner.open, c)
+	c.owner.mu.Unlock()
+	return c.Conn.Close()
 }
 
 // drop closes all connections.
-func (l *connections) drop() {
-	l.mu.Lock()
-	all := l.open
-	l.open = nil
-	l.mu.Unlock()
-	for c := range all {
-		c.Conn.Close()
+func (c *connections) drop() {
+	c.mu.Lock()
+	all := c.open
+	c.open = nil
+	c.mu.Unlock()
+	for conn := range all {
+		conn.Conn.Close()
 	}
 }

@@ -157,12 +157,12 @@ func (b *Backend) Close() error {
 		return nil
 	}
 	b.mu.Lock()
-	id, holds := b.leaseID, len(b.held) > 0
+	id, holding := b.leaseID, len(b.held) > 0
 	b.mu.Unlock()
 	if id != 0 {
 		ctx, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond)
 		defer cancel()
-		if holds { // its heartbeats stay, so that nobody watches anew
+		if holding { // its heartbeats stay, so that nobody watches anew
 			b.client.Delete(ctx, b.keys.candidate(b.owner.Nonce())) // if it fails, that runs out
 		} else {
 			b.client.Revoke(ctx, id) // the same

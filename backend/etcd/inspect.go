@@ -34,19 +34,19 @@ func (b *Backend) Inspect(ctx context.Context, _, _ time.Duration) (list []backe
 		return nil, b.fail("list members", err)
 	}
 	endpoints := b.client.Endpoints()
-	said := make([]endpointStatus, len(endpoints))
+	statuses := make([]endpointStatus, len(endpoints))
 	var all sync.WaitGroup
 	for i, e := range endpoints {
 		all.Go(func() {
 			ctx, cancel := context.WithTimeout(ctx, inspectLimit)
 			defer cancel()
-			said[i].endpoint = e
-			said[i].status, said[i].err = b.client.Status(ctx, e)
-			said[i].err = b.fail("status", said[i].err)
+			statuses[i].endpoint = e
+			statuses[i].status, statuses[i].err = b.client.Status(ctx, e)
+			statuses[i].err = b.fail("status", statuses[i].err)
 		})
 	}
 	all.Wait()
-	return diagnostics(members.Members, said), nil
+	return diagnostics(members.Members, statuses), nil
 }
 
 // An endpointSaid is what one endpoint has answered.
@@ -57,7 +57,7 @@ type endpointStatus struct {
 }
 
 // findings explains what was said.
-func diagnostics(members []*etcdserverpb.Member, said []endpointStatus) (list []backend.Diagnostic) {
+func diagnostics(members []*etcdserverpb.Member, statuses []endpointStatus) (list []backend.Diagnostic) {
 	add := func(warning bool, what, format string, args ...any) {
 		list = append(list, backend.Diagnosticf(warning, what, format, args...))
 	}
@@ -68,7 +68,7 @@ func diagnostics(members []*etcdserverpb.Member, said []endpointStatus) (list []
 		}
 	}
 	reached, clusters, versions := map[uint64]bool{}, map[uint64]bool{}, map[string]bool{}
-	for _, s := range said {
+	for _, s := range statuses {
 		if s.err == nil {
 			reached[s.status.Header.GetMemberId()] = true
 			clusters[s.status.Header.GetClusterId()] = true
@@ -96,7 +96,7 @@ func diagnostics(members []*etcdserverpb.Member, said []endpointStatus) (list []
 	if len(versions) > 1 {
 		add(true, "cluster", "the members' versions differ; that should be so during an upgrade alone")
 	}
-	for _, s := range said {
+	for _, s := range statuses {
 		if s.err != nil {
 			add(true, "member", "%s does not answer: %v", s.endpoint, s.err)
 			continue

@@ -15,66 +15,65 @@ import (
 )
 
 const (
-	// exactly is how many elections are read, or written, key by key in one
-	// transaction: up to three conditions each, and 128 are allowed.
+	// maxByKey is how many elections one transaction reads or writes key by key: up to
+	// three conditions each, of the 128 that etcd allows.
 	maxByKey = 40
 
-	// together is how many are read in one transaction by the range from the
-	// first name to the last.
+	// maxByRange is how many elections one transaction reads by range, from the first
+	// name to the last.
 	maxByRange = 4000
 )
 
-// A view is one reading, which is linearizable: it was confirmed by a majority
-// after it was asked for.
+// A snapshot is the state of the store in one linearizable read: a majority confirmed it
+// after the read began.
 type snapshot struct {
 	revision       int64
 	cluster        uint64
-	sessions       map[string]*sessionRecord // whose key is there
+	sessions       map[string]*sessionRecord // those whose key exists
 	layout         layout
-	layoutRevision int64  // revision of that key; 0: not there
+	layoutRevision int64  // of the layout key; 0: it does not exist
 	otherCluster   bool   // the layout was written in another cluster
-	recordsMissing bool   // records are missing that were made
-	deletedRecords int64  // records so far
-	nonce          string // whose leftovers are its own
-	restoredAt     int64  // what was written before this revision may be old
-	generation     int    // see hearing
+	recordsMissing bool   // fewer records exist than were made
+	deletedRecords int64  // how many records were ever deleted
+	nonce          string // of this process, which may be granted its own leftovers
+	restoredAt     int64  // records up to this revision may not be the latest
+	generation     int    // of the watchCache when the read began
 	longestTTL     time.Duration
 }
 
-// An entry is what a reading shows of one election.
+// An entry is one election in a snapshot.
 type entry struct {
 	backend.Lease
-	record          *record // nil: there is none, or it makes no sense
-	recordRevision  int64   // revision of its last write; 0: not there
+	record          *record // nil: missing or invalid
+	recordRevision  int64   // of its last write; 0: missing
 	raw             []byte
-	version         int64 // how often it was written since it was made
-	requestRevision int64
-	sessionRevision int64 // revision of the key of the holder's session; 0: not there
+	version         int64 // of the record's key: the number of writes since it was created
+	requestRevision int64 // 0: missing
+	sessionRevision int64 // of the holder's session key; 0: missing
 	missing         bool  // there is no record
-	suspect         bool  // from before the store was rebuilt, or ruined, or odd
-	tampered        bool  // what is there was put there by a hand
-	ownLeftover     bool  // a leftover of our own, which a bid may have
-	mayBeHeld       bool  // it may be held here; what names us otherwise was put there by a hand
-	hadRecord       bool  // it has had a record, as this process knows
-	remembered      bool  // remembered: see memory.go
+	suspect         bool  // it may not be the last grant: restored, invalid, tampered or deleted
+	tampered        bool  // the record was edited manually
+	ownLeftover     bool  // this process was granted it before, and a bid would be granted
+	mayBeHeld       bool  // this process may hold it; otherwise a record that names it was edited manually
+	hadRecord       bool  // this process knows that it has had a record
+	remembered      bool  // from the last read or the grant, not read by this call
 }
 
-// elections returns what reads them. light: of records only whether they are there, and
-// since when.
-func (b *Backend) readOps(names []string, light bool) (ops []clientv3.Op) {
+// readOps returns the operations that read elections; of records the keys alone if keysOnly.
+func (b *Backend) readOps(names []string, keysOnly bool) (ops []clientv3.Op) {
 	if len(names) <= maxByKey {
 		for _, name := range names {
-			ops = append(ops, clientv3.OpGet(b.keys.record(name), keysOnlyOption(light)...), clientv3.OpGet(b.keys.request(name)))
+			ops = append(ops, clientv3.OpGet(b.keys.record(name), keysOnlyOption(keysOnly)...), clientv3.OpGet(b.keys.request(name)))
 		}
 		return ops
 	}
 	from, to := slices.Min(names), slices.Max(names)
 	until := func(key string) clientv3.OpOption { return clientv3.WithRange(keyAfter(key)) }
-	return append(ops, clientv3.OpGet(b.keys.record(from), append(keysOnlyOption(light), until(b.keys.record(to)))...),
+	return append(ops, clientv3.OpGet(b.keys.record(from), append(keysOnlyOption(keysOnly), until(b.keys.record(to)))...),
 		clientv3.OpGet(b.keys.request(from), until(b.keys.request(to))))
 }
 
-// read reads elections, and the sessions of all who may hold them.
+// readElections reads elections, all sessions and the layout.
 func (b *Backend) readElections(ctx context.Context, names []string) (snapshot, []entry, error) {
 	heartbeats := b.keys.heartbeat("")
 	v, resp, err := b.readSnapshot(ctx, append(b.readOps(names, false), clientv3.OpGet(heartbeats, clientv3.WithRange(directoryEnd(heartbeats))), clientv3.OpGet(b.keys.layout())))
@@ -118,8 +117,8 @@ func (b *Backend) readElections(ctx context.Context, names []string) (snapshot, 
 	return v, entries, nil
 }
 
-// note takes in one key, as it was read, or as a watch says that it is now. A key
-// without a value is gone.
+// applyKey updates a snapshot and its entries by one key, as it was read or as a watch has
+// shown it. A key whose CreateRevision is 0 was deleted.
 func (b *Backend) applyKey(v *snapshot, found map[string]*entry, kv *mvccpb.KeyValue) {
 	key, there := string(kv.Key), kv.CreateRevision != 0
 	at, value := kv.ModRevision, kv.Value
@@ -151,7 +150,7 @@ func (b *Backend) applyKey(v *snapshot, found map[string]*entry, kv *mvccpb.KeyV
 	}
 }
 
-// takeIn notes all keys of an answer.
+// applyResponse applies all keys of a response.
 func (b *Backend) applyResponse(v *snapshot, found map[string]*entry, resp *clientv3.TxnResponse) {
 	for _, r := range resp.Responses {
 		for _, kv := range r.GetResponseRange().GetKvs() {
@@ -160,14 +159,14 @@ func (b *Backend) applyResponse(v *snapshot, found map[string]*entry, resp *clie
 	}
 }
 
-func keysOnlyOption(light bool) []clientv3.OpOption {
-	if light {
+func keysOnlyOption(keysOnly bool) []clientv3.OpOption {
+	if keysOnly {
 		return []clientv3.OpOption{clientv3.WithKeysOnly()}
 	}
 	return nil
 }
 
-// look makes one reading and notes what it says of the store.
+// readSnapshot makes one read, and notes from which store it comes.
 func (b *Backend) readSnapshot(ctx context.Context, ops []clientv3.Op) (snapshot, *clientv3.TxnResponse, error) {
 	v := b.newSnapshot()
 	resp, err := b.txn(ctx, nil, ops, true)
@@ -177,31 +176,32 @@ func (b *Backend) readSnapshot(ctx context.Context, ops []clientv3.Op) (snapshot
 	return v, resp, err
 }
 
-// view begins a reading: what it shows is not older than this call.
+// newSnapshot begins a read: its revision is the newest known one until the answer comes.
 func (b *Backend) newSnapshot() snapshot {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return snapshot{sessions: map[string]*sessionRecord{}, nonce: b.owner.Nonce(), longestTTL: b.longestTTL, revision: b.newestRevision, generation: b.cache.generation}
 }
 
-// dated notes of which store and when an answer is.
+// noteOrigin notes cluster and revision of a response, and whether the store went back:
+// docs/design/etcd.md, "Restored and rebuilt stores".
 func (b *Backend) noteOrigin(v *snapshot, resp *clientv3.TxnResponse) {
 	before := v.revision
 	v.revision, v.cluster = resp.Header.GetRevision(), resp.Header.GetClusterId()
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if v.revision < before { // an older copy was restored: nothing in it is news
+	if v.revision < before { // an older copy was restored
 		b.restoredAt, b.newestRevision = v.revision, 0
 	}
 	b.newestRevision, v.restoredAt = max(b.newestRevision, v.revision), b.restoredAt
 }
 
-// txn sends one transaction, and copies of it to other members if that does no harm.
+// txn sends one transaction; if copies is set, also to other members that may answer sooner.
 func (b *Backend) txn(ctx context.Context, when []clientv3.Cmp, then []clientv3.Op, copies bool) (resp *clientv3.TxnResponse, err error) {
 	return b.txnElse(ctx, when, then, nil, copies)
 }
 
-// choose is txn with something to do if the conditions do not hold.
+// txnElse is txn with operations for the case that the conditions do not hold.
 func (b *Backend) txnElse(ctx context.Context, when []clientv3.Cmp, then, otherwise []clientv3.Op, copies bool) (resp *clientv3.TxnResponse, err error) {
 	once := func(ctx context.Context) (*clientv3.TxnResponse, error) {
 		return b.client.Txn(ctx).If(when...).Then(then...).Else(otherwise...).Commit()
@@ -217,9 +217,9 @@ func (b *Backend) txnElse(ctx context.Context, when []clientv3.Cmp, then, otherw
 	return resp, err
 }
 
-// count finds out whether records are missing that were made once. What is read
-// here is older than nothing in v but the records themselves, of which those that
-// a bid is about must still be missing when it is granted.
+// countRecords finds out whether records were deleted: docs/design/etcd.md, "Deleted
+// records". It reads later than v. A grant requires that the records which v did not find
+// are still missing.
 func (b *Backend) countRecords(ctx context.Context, v *snapshot) error {
 	records := b.keys.record("")
 	_, resp, err := b.readSnapshot(ctx, []clientv3.Op{
@@ -237,7 +237,7 @@ func (b *Backend) countRecords(ctx context.Context, v *snapshot) error {
 		}
 	}
 	there := resp.Responses[1].GetResponseRange().GetCount()
-	if v.layout.Version == 0 { // it was deleted, or ruined: it is made anew for what is there
+	if v.layout.Version == 0 { // deleted or invalid: the next grant makes it anew with this count
 		v.layout = layout{Made: there}
 	}
 	v.otherCluster = v.layoutRevision != 0 && v.layout.Cluster != v.cluster

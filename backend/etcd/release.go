@@ -47,7 +47,7 @@ func (b *Backend) release(ctx context.Context, part []backend.Held) error {
 		}
 		remembered = false
 		now := time.Now().UTC()
-		var offers []change
+		var changes []change
 		var then []clientv3.Op
 		var pins []clientv3.Cmp
 		touched := false
@@ -61,7 +61,7 @@ func (b *Backend) release(ctx context.Context, part []backend.Held) error {
 				// A bid of ours may still be on its way. What it is pinned to is written
 				// again, so that it finds another revision and fails: of a lease that
 				// somebody else holds, the request.
-				offers = append(offers, change{entry: e})
+				changes = append(changes, change{entry: e})
 				switch {
 				case !e.Vacant():
 					then = append(then, b.rewriteRequest(e))
@@ -84,10 +84,10 @@ func (b *Backend) release(ctx context.Context, part []backend.Held) error {
 			if e.suspect || !e.mayBeHeld {
 				r.Cluster = 0 // it must still be watched
 			}
-			offers = append(offers, change{entry: e})
+			changes = append(changes, change{entry: e})
 			then = append(then, clientv3.OpPut(b.keys.record(l.Election), r.writtenOver(e)))
 		}
-		if offers == nil {
+		if changes == nil {
 			return nil
 		}
 		if touched {
@@ -96,13 +96,13 @@ func (b *Backend) release(ctx context.Context, part []backend.Held) error {
 			pins = append(pins, clientv3.Compare(clientv3.ModRevision(b.keys.layout()), "=", v.layoutRevision))
 			then = append(then, clientv3.OpPut(b.keys.layout(), encode(lay)))
 		}
-		resp, err := b.txn(ctx, append(pins, b.unchanged(offers)...), then, true) // of copies the first counts: the others find other revisions
+		resp, err := b.txn(ctx, append(pins, b.unchanged(changes)...), then, true) // of copies the first counts: the others find other revisions
 		if err != nil {
 			return err
 		}
 		if resp.Succeeded {
-			for _, o := range offers {
-				b.forget(o.entry.Election, 0)
+			for _, c := range changes {
+				b.forget(c.entry.Election, 0)
 			}
 			return nil
 		}

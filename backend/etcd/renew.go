@@ -41,9 +41,9 @@ func (b *Backend) renewWith(ctx context.Context, verb string, held []backend.Hel
 		all[i] = i
 	}
 	slices.SortFunc(all, func(i, j int) int { return cmp.Compare(held[i].Election, held[j].Election) })
-	give, err := b.lockSession(ctx) // heartbeats are written in order
+	unlock, err := b.lockSession(ctx) // heartbeats are written in order
 	if err == nil {
-		defer give()
+		defer unlock()
 		err = do(ctx, held, all, answers)
 	}
 	if err = b.fail(what, err); err != nil {
@@ -86,37 +86,37 @@ func (b *Backend) renew(ctx context.Context, held []backend.Held, all []int, ans
 // renewAll renews leases under the session, and answers those of which it is certain.
 func (b *Backend) renewSession(ctx context.Context, s *session, held []backend.Held, known []int, answers []backend.Answer) error {
 	names := namesOf(held, known)
-	p, v, key := b.newRenewal(s, names), b.newSnapshot(), b.keys.heartbeat(s.name)
-	if len(p.value) > maxHeartbeats { // nobody would read it: what is renewed goes on under another session
+	r, v, key := b.newRenewal(s, names), b.newSnapshot(), b.keys.heartbeat(s.name)
+	if len(r.value) > maxHeartbeats { // nobody would read it: what is renewed goes on under another session
 		b.abandonSession(s)
 		return nil
 	}
-	requests := clientv3.Compare(clientv3.ModRevision(b.keys.request(names[0])), "<", p.requestsSeen+1).WithRange(keyAfter(b.keys.request(names[len(names)-1])))
+	requests := clientv3.Compare(clientv3.ModRevision(b.keys.request(names[0])), "<", r.requestsSeen+1).WithRange(keyAfter(b.keys.request(names[len(names)-1])))
 	part, more := known[:min(maxByRange, len(known))], known[min(maxByRange, len(known)):]
-	look := b.readOps(namesOf(held, part), true)
-	then := append([]clientv3.Op{clientv3.OpPut(key, p.value, clientv3.WithIgnoreLease())}, look...)
-	ride := b.newPiggyback(len(p.value))
-	if ride != nil {
-		then = append(then, ride.op)
+	reads := b.readOps(namesOf(held, part), true)
+	then := append([]clientv3.Op{clientv3.OpPut(key, r.value, clientv3.WithIgnoreLease())}, reads...)
+	member := b.newPiggyback(len(r.value))
+	if member != nil {
+		then = append(then, member.op)
 	}
-	resp, err := b.txnElse(ctx, []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(key), "=", p.revision), requests},
-		then, append([]clientv3.Op{clientv3.OpGet(key)}, look...), true)
+	resp, err := b.txnElse(ctx, []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(key), "=", r.revision), requests},
+		then, append([]clientv3.Op{clientv3.OpGet(key)}, reads...), true)
 	if err != nil {
 		return err
 	}
 	b.noteOrigin(&v, resp)
-	if ride != nil && resp.Succeeded && resp.Responses[len(then)-1].GetResponseTxn().GetSucceeded() {
-		b.piggybackDone(ride, resp.Header.GetRevision())
+	if member != nil && resp.Succeeded && resp.Responses[len(then)-1].GetResponseTxn().GetSucceeded() {
+		b.piggybackDone(member, resp.Header.GetRevision())
 	}
 	var found *mvccpb.KeyValue
 	for _, kv := range resp.Responses[0].GetResponseRange().GetKvs() {
 		found = kv
 	}
-	if !b.noteRenewal(s, &p, resp.Succeeded, resp.Header.GetRevision(), found) {
+	if !b.noteRenewal(s, &r, resp.Succeeded, resp.Header.GetRevision(), found) {
 		b.answerRenewals(&v, resp, nil, held, part, answers)
 		return nil // once more, by what the session is now
 	}
-	for b.answerRenewals(&v, resp, &p, held, part, answers); len(more) > 0; b.answerRenewals(&v, resp, &p, held, part, answers) {
+	for b.answerRenewals(&v, resp, &r, held, part, answers); len(more) > 0; b.answerRenewals(&v, resp, &r, held, part, answers) {
 		part, more = more[:min(maxByRange, len(more))], more[min(maxByRange, len(more)):]
 		if v, resp, err = b.readSnapshot(ctx, b.readOps(namesOf(held, part), true)); err != nil {
 			return err
@@ -128,7 +128,7 @@ func (b *Backend) renewSession(ctx context.Context, s *session, held []backend.H
 // verify answers the renewals whose records have not changed since they were granted,
 // by what was read when the pulse was written, or later; nil: it was not. Others are
 // doubted.
-func (b *Backend) answerRenewals(v *snapshot, resp *clientv3.TxnResponse, p *renewal, held []backend.Held, part []int, answers []backend.Answer) {
+func (b *Backend) answerRenewals(v *snapshot, resp *clientv3.TxnResponse, written *renewal, held []backend.Held, part []int, answers []backend.Answer) {
 	r := readResult{entries: make([]entry, len(part))}
 	for n, i := range part {
 		r.entries[n].Election = held[i].Election
@@ -141,10 +141,10 @@ func (b *Backend) answerRenewals(v *snapshot, resp *clientv3.TxnResponse, p *ren
 			b.invalidate(l.Election)
 			continue
 		}
-		if p == nil {
+		if written == nil {
 			continue
 		}
-		now := h.lease(l, p)
+		now := h.lease(l, written)
 		if e.Request.Term == l.Term && e.Request.Kind != "" {
 			now.Request = e.Request
 		}
@@ -170,8 +170,8 @@ func (b *Backend) rewriteRecords(ctx context.Context, held []backend.Held, part 
 		return err
 	}
 	s, now := b.removeIfDeleted(b.currentSession(), &v), time.Now().UTC()
-	var offers []change
-	var moved []int
+	var changes []change
+	var rewritten []int
 	for n, i := range part {
 		l, e := &held[i], &entries[n]
 		h, ok := b.heldInTerm(l)
@@ -189,12 +189,12 @@ func (b *Backend) rewriteRecords(ctx context.Context, held []backend.Held, part 
 		if marked {
 			r.marks = marks{l.MovedTo, l.MovedFrom}
 		}
-		offers, moved = append(offers, change{e, &r}), append(moved, i)
+		changes, rewritten = append(changes, change{e, &r}), append(rewritten, i)
 	}
-	if offers == nil {
+	if changes == nil {
 		return nil
 	}
-	w, err := b.writeRecords(ctx, s, &v, offers, held[part[0]].Holder, held[part[0]].TTL, nil)
+	w, err := b.writeRecords(ctx, s, &v, changes, held[part[0]].Holder, held[part[0]].TTL, nil)
 	if err != nil {
 		return err
 	}
@@ -204,9 +204,9 @@ func (b *Backend) rewriteRecords(ctx context.Context, held []backend.Held, part 
 		}
 		return errBusy
 	}
-	for k, i := range moved {
-		trust := min(held[i].TTL, time.Duration(offers[k].record.TTL)) // others watch for no longer than that
-		answers[i] = backend.Answer{Lease: b.noteGrant(&v, &offers[k], &w), Outcome: backend.Granted, ValidFor: trust}
+	for k, i := range rewritten {
+		validFor := min(held[i].TTL, time.Duration(changes[k].record.TTL)) // others watch for no longer than that
+		answers[i] = backend.Answer{Lease: b.noteGrant(&v, &changes[k], &w), Outcome: backend.Granted, ValidFor: validFor}
 	}
 	return nil
 }

@@ -35,7 +35,7 @@ func (b *Backend) writeRequests(ctx context.Context, part []backend.Request) err
 		if err != nil {
 			return errors.Join(stale, err)
 		}
-		var again []backend.Request
+		var retry []backend.Request
 		for n, w := range part {
 			e := &entries[n]
 			if w.Term == 0 || e.Term != w.Term {
@@ -52,10 +52,10 @@ func (b *Backend) writeRequests(ctx context.Context, part []backend.Request) err
 				return errors.Join(stale, err)
 			}
 			if !resp.Succeeded {
-				again = append(again, w)
+				retry = append(retry, w)
 			}
 		}
-		if part = again; part == nil {
+		if part = retry; part == nil {
 			return stale
 		}
 	}

@@ -9,100 +9,89 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// A hearing is what is remembered so that renewals need not be read: what readings have
-// shown of elections that others hold, and the heartbeats that Listen has heard since.
-//
-// Only what was heard is ever answered by it. A heartbeat that is heard was written before,
-// and sent before that: whoever watches the lease from then on watches for no less than
-// had the heartbeat been read. That nothing was heard means nothing: it is the answer of a
-// reading alone, and so is everything else that may have happened to a lease. Nothing is
-// granted by it either. A bid for what somebody holds is compared with a reading of its
-// own, and pinned to that.
-//
-// The watch of heartbeats may run ahead of that of records or behind it, or miss something.
-// Behind, or deaf: then nothing is heard, and it is read. Ahead: a session is heard to be
-// renewed of which a lease no longer is, since somebody has taken it over. Whoever
-// believes that watches for longer, until the watch of records tells. So that this ends
-// even if that watch is deaf, each lease is read after some TTLs, whatever is heard.
+// A watchCache lets Observe answer without reading that leases were renewed. It has the
+// leases of others as they were last read, and the heartbeats that Listen has observed
+// since. It answers nothing else, and grants nothing: docs/design/etcd.md, "What is
+// remembered between calls", says why that is safe.
 type watchCache struct {
 	cluster      uint64
 	restoredAt   int64
-	readRevision int64                     // the revision of the newest reading: only later heartbeats count
-	generation   int                       // how often Listen has come back: what was read before that has served
+	readRevision int64                     // of the newest read: only later heartbeats count
+	generation   int                       // how often Listen has returned: earlier reads are not used
 	leases       map[string]cachedLease    // by election
-	heartbeats   map[string]*sessionRecord // by session: those heard since the newest reading
+	heartbeats   map[string]*sessionRecord // by session: those observed since the newest read
 }
 
-// A sight is what a reading has shown of an election that somebody holds.
+// A cachedLease is a lease that another process held when it was read.
 type cachedLease struct {
 	backend.Lease
 	session        string
-	createRevision int64  // revision of the creation of the session's key
+	createRevision int64  // of the session key
 	heartbeat      uint64 // of the record
 	readAt         time.Time
 }
 
-// unread is for how many TTLs renewals may be heard until a lease is read again.
+// maxUnreadTTLs is for how many TTLs a lease may be known by observed heartbeats alone.
 const maxUnreadTTLs = 6
 
-// reads takes in a reading of some elections.
-func (h *watchCache) addRead(v *snapshot, entries []entry) {
-	if h.cluster != v.cluster || h.restoredAt != v.restoredAt {
-		*h = watchCache{cluster: v.cluster, restoredAt: v.restoredAt, generation: h.generation, leases: map[string]cachedLease{}, heartbeats: map[string]*sessionRecord{}}
+// addRead caches the leases of a read.
+func (c *watchCache) addRead(v *snapshot, entries []entry) {
+	if c.cluster != v.cluster || c.restoredAt != v.restoredAt {
+		*c = watchCache{cluster: v.cluster, restoredAt: v.restoredAt, generation: c.generation, leases: map[string]cachedLease{}, heartbeats: map[string]*sessionRecord{}}
 	}
-	h.readRevision = max(h.readRevision, v.revision)
-	maps.DeleteFunc(h.heartbeats, func(_ string, heard *sessionRecord) bool { return heard.revision <= h.readRevision })
+	c.readRevision = max(c.readRevision, v.revision)
+	maps.DeleteFunc(c.heartbeats, func(_ string, observed *sessionRecord) bool { return observed.revision <= c.readRevision })
 	now := time.Now()
 	for i := range entries {
 		e := &entries[i]
-		delete(h.leases, e.Election)
-		if e.record == nil || e.Vacant() || e.suspect || e.ownLeftover || v.generation != h.generation {
+		delete(c.leases, e.Election)
+		if e.record == nil || e.Vacant() || e.suspect || e.ownLeftover || v.generation != c.generation {
 			continue
 		}
-		if home := v.sessions[e.record.Session]; home != nil {
-			h.leases[e.Election] = cachedLease{e.Lease, e.record.Session, home.createRevision, e.record.Heartbeat, now}
+		if session := v.sessions[e.record.Session]; session != nil {
+			c.leases[e.Election] = cachedLease{e.Lease, e.record.Session, session.createRevision, e.record.Heartbeat, now}
 		}
 	}
 }
 
-// hears takes in what the watch of heartbeats has told.
-func (h *watchCache) addEvents(events []*clientv3.Event, heartbeats string) {
+// addEvents caches heartbeats that the watch has delivered; directory is their prefix.
+func (c *watchCache) addEvents(events []*clientv3.Event, directory string) {
 	now := time.Now()
 	for _, event := range events {
 		kv := event.Kv
-		if kv.ModRevision <= h.readRevision {
+		if kv.ModRevision <= c.readRevision {
 			continue
 		}
-		session := nameIn(kv.Key, heartbeats)
+		session := nameIn(kv.Key, directory)
 		if event.Type == clientv3.EventTypeDelete {
-			delete(h.heartbeats, session)
+			delete(c.heartbeats, session)
 			continue
 		}
-		if last := h.heartbeats[session]; last == nil || last.revision < kv.ModRevision {
-			h.heartbeats[session] = readSessionRecord(kv)
-			h.heartbeats[session].observedAt = now
+		if last := c.heartbeats[session]; last == nil || last.revision < kv.ModRevision {
+			c.heartbeats[session] = readSessionRecord(kv)
+			c.heartbeats[session].observedAt = now
 		}
 	}
 }
 
-// notified notes that Listen has come back: what for is read.
-func (h *watchCache) listenReturned() {
-	h.generation++
-	clear(h.leases)
+// listenReturned drops the leases when Listen returns, so that the change is read.
+func (c *watchCache) listenReturned() {
+	c.generation++
+	clear(c.leases)
 }
 
-// renewed returns leases as they are now if each of them was heard to have been renewed
+// renewed returns the leases as they are now if the watch has shown a renewal of each
 // since it was seen.
-func (h *watchCache) renewed(seen []backend.Lease) (changed []backend.Lease, ok bool) {
+func (c *watchCache) renewed(seen []backend.Lease) (changed []backend.Lease, ok bool) {
 	changed = make([]backend.Lease, 0, len(seen))
 	for i := range seen {
-		s, known := h.leases[seen[i].Election]
-		home := h.heartbeats[s.session]
-		if !known || home == nil || home.createRevision != s.createRevision || time.Since(s.readAt) > maxUnreadTTLs*s.ObserveFor {
+		lease, known := c.leases[seen[i].Election]
+		session := c.heartbeats[lease.session]
+		if !known || session == nil || session.createRevision != lease.createRevision || time.Since(lease.readAt) > maxUnreadTTLs*lease.ObserveFor {
 			return nil, false
 		}
-		now := s.Lease
-		now.Heartbeat, now.Age = combine(s.heartbeat, uint64(home.of(now.Election))), time.Since(home.observedAt)
+		now := lease.Lease
+		now.Heartbeat, now.Age = combine(lease.heartbeat, uint64(session.of(now.Election))), time.Since(session.observedAt)
 		if now.Heartbeat == seen[i].Heartbeat || changedBeyondHeartbeat(&seen[i], &now) {
 			return nil, false
 		}
