@@ -13,8 +13,8 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// Acquire implements [backend.Backend]: for each chunk one reading, or what is
-// remembered, and one transaction that compares what was read.
+// Acquire implements [backend.Backend]. For each chunk it reads, or uses the last read, and
+// sends one transaction that requires the state that was read.
 func (b *Backend) Acquire(ctx context.Context, bids []backend.Bid) ([]backend.Answer, error) {
 	if err := b.enter(bids[0].Candidate.Nonce); err != nil {
 		return nil, err
@@ -25,7 +25,7 @@ func (b *Backend) Acquire(ctx context.Context, bids []backend.Bid) ([]backend.An
 		all[i] = i
 		b.noteTTL(bids[i].TTL)
 	}
-	// Sorted, so that managers that bid for the same elections meet early.
+	// Sorted, so that managers that bid for the same elections conflict early.
 	slices.SortFunc(all, func(i, j int) int { return cmp.Compare(bids[i].Election, bids[j].Election) })
 	for part := range slices.Chunk(all, maxByKey) {
 		r := b.rememberedFor(bids, part)
@@ -34,7 +34,7 @@ func (b *Backend) Acquire(ctx context.Context, bids []backend.Bid) ([]backend.An
 		}
 		err := b.fail(about("acquire", len(part), bids[part[0]].Election), b.acquire(ctx, bids, part, r, answers, 0))
 		if err == nil || is(err, rpctypes.ErrPermissionDenied) && slices.ContainsFunc(part, func(i int) bool { return answers[i].Outcome != backend.Unknown }) {
-			continue // rights are missing for some of them, whose answers say so
+			continue // rights are missing for some of them, as their answers say
 		}
 		setErrors(answers, all, err)
 		return answers, err
@@ -42,7 +42,7 @@ func (b *Backend) Acquire(ctx context.Context, bids []backend.Bid) ([]backend.An
 	return answers, nil
 }
 
-// blame notes err in the answers that have no outcome.
+// setErrors sets err in the answers that have no outcome.
 func setErrors(answers []backend.Answer, part []int, err error) {
 	for _, i := range part {
 		if answers[i].Outcome == backend.Unknown && answers[i].Err == nil {
@@ -51,7 +51,7 @@ func setErrors(answers []backend.Answer, part []int, err error) {
 	}
 }
 
-// reading reads what a part of the bids is about.
+// readFor reads the elections of a part of the bids.
 func (b *Backend) readFor(ctx context.Context, bids []backend.Bid, part []int) *readResult {
 	var r readResult
 	names := make([]string, len(part))
@@ -62,13 +62,13 @@ func (b *Backend) readFor(ctx context.Context, bids []backend.Bid, part []int) *
 	return &r
 }
 
-// An offer is a change of one election that is pinned to what was read.
+// A change is a new record for one election, in place of the entry that was read.
 type change struct {
 	entry  *entry
 	record *record
 }
 
-// pinned returns what must still hold of each record.
+// unchanged returns the conditions that the records are still as they were read.
 func (b *Backend) unchanged(changes []change) (when []clientv3.Cmp) {
 	for _, c := range changes {
 		e, key := c.entry, b.keys.record(c.entry.Election)
@@ -80,9 +80,9 @@ func (b *Backend) unchanged(changes []change) (when []clientv3.Cmp) {
 	return when
 }
 
-// watched returns what must still hold of leases that are taken from others: they
-// were not renewed since they were read. (And their requests were not touched, which is
-// how Release stops a bid that is still on its way.)
+// unrenewed returns the conditions that leases of other holders were not renewed since they
+// were read. Their requests must be unchanged too: by writing a request, Release stops a
+// late bid (docs/design/etcd.md, "Late requests").
 func (b *Backend) unrenewed(changes []change) (when []clientv3.Cmp) {
 	added := make(map[string]bool)
 	for _, c := range changes {
@@ -91,7 +91,7 @@ func (b *Backend) unrenewed(changes []change) (when []clientv3.Cmp) {
 			continue
 		}
 		when = append(when, clientv3.Compare(clientv3.ModRevision(b.keys.request(e.Election)), "=", e.requestRevision))
-		if key := b.keys.heartbeat(e.record.Session); !added[key] && !e.tampered { // that renews nothing which a hand has put there
+		if key := b.keys.heartbeat(e.record.Session); !added[key] && !e.tampered { // no heartbeat renews a record that was edited manually
 			added[key] = true
 			when = append(when, clientv3.Compare(clientv3.ModRevision(key), "=", e.sessionRevision))
 		}
@@ -99,8 +99,8 @@ func (b *Backend) unrenewed(changes []change) (when []clientv3.Cmp) {
 	return when
 }
 
-// halves makes an attempt at each half of a part of the bids, so that what is wrong with
-// one election costs the others nothing. It returns the first error.
+// acquireHalves makes one attempt at each half of a part of the bids, so that a problem of
+// one election does not affect the others. It returns the first error.
 func (b *Backend) acquireHalves(ctx context.Context, bids []backend.Bid, part []int, answers []backend.Answer, tries int) (first error) {
 	for _, half := range [][]int{part[:len(part)/2], part[len(part)/2:]} {
 		err := b.acquire(ctx, bids, half, b.readFor(ctx, bids, half), answers, tries)
@@ -112,41 +112,20 @@ func (b *Backend) acquireHalves(ctx context.Context, bids []backend.Bid, part []
 	return first
 }
 
-// acquire makes one attempt at a part of the bids, over what was read before. Where
-// a transaction fails because one of its elections has changed, or rights are missing for
-// one, halves of it are tried.
+// acquire makes one attempt at a part of the bids, by what was read before. If the
+// transaction fails because one election has changed, or rights are missing for one, it
+// tries each half.
 func (b *Backend) acquire(ctx context.Context, bids []backend.Bid, part []int, r *readResult, answers []backend.Answer, tries int) error {
-	v, entries, err := &r.snapshot, r.entries, r.err
-	if err != nil {
+	if r.err != nil {
+		return r.err
+	}
+	v := &r.snapshot
+	changes, granted, err := b.planGrants(ctx, bids, part, r, answers)
+	if err != nil || changes == nil {
 		return err
 	}
-	now := time.Now().UTC()
-	var changes []change
-	var granted []int
-	for n, i := range part {
-		bid, e := bids[i], &entries[n]
-		if !e.ownLeftover && !e.Unchanged(bid.Expected) || e.MovedTo != bid.Expected.MovedTo {
-			if !e.heldBy(v.nonce) {
-				b.forget(bid.Election, 0)
-			} else if err := b.release(ctx, []backend.Held{{Election: bid.Election, End: backend.Failed}}); err != nil {
-				return err // a leftover from before the store was rebuilt
-			}
-			answers[i] = backend.Answer{Lease: e.Lease, Outcome: backend.Refused}
-			continue
-		}
-		next, err := backend.NextTerm(max(e.Term, bid.Expected.Term), e.suspect, bid.MinTerm, now)
-		if err != nil {
-			answers[i] = backend.Answer{Err: fmt.Errorf("etcd: acquire %q: %w", bid.Election, err)}
-			continue
-		}
-		changes = append(changes, newGrant(v, e, bid, next, now))
-		granted = append(granted, i)
-	}
-	if changes == nil {
-		return nil
-	}
 	s := b.currentSession()
-	if !entries[0].remembered {
+	if !r.entries[0].remembered {
 		s = b.removeIfDeleted(s, v)
 	}
 	w, err := b.grant(ctx, s, v, changes, bids[granted[0]])
@@ -165,7 +144,7 @@ func (b *Backend) acquire(ctx context.Context, bids []backend.Bid, part []int, r
 			switch {
 			case len(part) > 1:
 				return b.acquireHalves(ctx, bids, part, answers, tries)
-			case tries < 5: // what was read shows who was faster
+			case tries < 5: // the fresh read shows what has changed
 				return b.acquire(ctx, bids, part, fresh, answers, tries+1)
 			}
 			return errBusy
@@ -175,12 +154,12 @@ func (b *Backend) acquire(ctx context.Context, bids []backend.Bid, part []int, r
 			b.noteSessionKey(w.session, w.sessionRecord)
 		}
 	}
-	// It must be the store that was read, with what it had then. Otherwise it is granted
-	// and not trusted; the next bid finds it.
+	// A grant is trusted only if the store that was read has written it, at a later
+	// revision. Otherwise the next bid finds it as a leftover.
 	trusted := w.sessionRecord != nil && w.cluster == v.cluster && w.revision > v.revision
 	for n, i := range granted {
 		if !trusted {
-			answers[i] = backend.Answer{Err: fmt.Errorf("etcd: acquire %q: %w: the store was exchanged", bids[i].Election, backend.ErrUnavailable)}
+			answers[i] = backend.Answer{Err: fmt.Errorf("etcd: acquire %q: %w: another store answered the grant than the read", bids[i].Election, backend.ErrUnavailable)}
 			continue
 		}
 		answers[i] = backend.Answer{Lease: b.noteGrant(v, &changes[n], &w), Outcome: backend.Granted, ValidFor: bids[i].TTL}
@@ -188,7 +167,33 @@ func (b *Backend) acquire(ctx context.Context, bids []backend.Bid, part []int, r
 	return nil
 }
 
-// grant writes offers. Who makes the session's key does so alone.
+// planGrants refuses the bids whose lease is not as expected, and returns the changes that
+// grant the others, with their indices.
+func (b *Backend) planGrants(ctx context.Context, bids []backend.Bid, part []int, r *readResult, answers []backend.Answer) (changes []change, granted []int, err error) {
+	v, entries, now := &r.snapshot, r.entries, time.Now().UTC()
+	for n, i := range part {
+		bid, e := bids[i], &entries[n]
+		if !e.ownLeftover && !e.Unchanged(bid.Expected) || e.MovedTo != bid.Expected.MovedTo {
+			if !e.heldBy(v.nonce) {
+				b.forget(bid.Election, 0)
+			} else if err := b.release(ctx, []backend.Held{{Election: bid.Election, End: backend.Failed}}); err != nil {
+				return nil, nil, err // a leftover from before the store was rebuilt
+			}
+			answers[i] = backend.Answer{Lease: e.Lease, Outcome: backend.Refused}
+			continue
+		}
+		next, err := backend.NextTerm(max(e.Term, bid.Expected.Term), e.suspect, bid.MinTerm, now)
+		if err != nil {
+			answers[i] = backend.Answer{Err: fmt.Errorf("etcd: acquire %q: %w", bid.Election, err)}
+			continue
+		}
+		changes = append(changes, newGrant(v, e, bid, next, now))
+		granted = append(granted, i)
+	}
+	return changes, granted, nil
+}
+
+// grant writes changes. If there is no session it holds the session mutex while it creates one.
 func (b *Backend) grant(ctx context.Context, s *session, v *snapshot, changes []change, bid backend.Bid) (w writeResult, err error) {
 	if s == nil {
 		unlock, err := b.lockSession(ctx)
@@ -196,21 +201,21 @@ func (b *Backend) grant(ctx context.Context, s *session, v *snapshot, changes []
 			return w, err
 		}
 		defer unlock()
-		s = b.currentSession() // somebody else may have made it
+		s = b.currentSession() // another call may have created it
 	}
 	return b.writeRecords(ctx, s, v, changes, bid.Candidate, bid.TTL, b.unrenewed(changes))
 }
 
-// A write is what became of a transaction that grants leases under a session.
+// A writeResult is the result of a transaction that grants leases under a session.
 type writeResult struct {
 	session       *session
-	revision      int64 // its revision; 0: not done
+	revision      int64 // of the transaction; 0: its conditions did not hold
 	cluster       uint64
-	sessionRecord *sessionRecord // the session's key since then
+	sessionRecord *sessionRecord // the session key after it
 }
 
-// write writes records under the session, or a new one if there is none. Then the
-// caller has the turn.
+// writeRecords writes records under session s. If s is nil it creates a session, and the
+// caller holds the session mutex.
 func (b *Backend) writeRecords(ctx context.Context, s *session, v *snapshot, changes []change, holder backend.Candidate, ttl time.Duration, extra []clientv3.Cmp) (w writeResult, err error) {
 	for try := 0; ; try++ {
 		if w.session = s; s == nil {
@@ -260,7 +265,7 @@ func (b *Backend) writeRecords(ctx context.Context, s *session, v *snapshot, cha
 	}
 }
 
-// granted notes a lease that was written, and returns it.
+// noteGrant notes a lease whose record was written, and returns it.
 func (b *Backend) noteGrant(v *snapshot, c *change, w *writeResult) backend.Lease {
 	v.sessions[w.session.name] = w.sessionRecord
 	e := entry{Lease: backend.Lease{Election: c.entry.Election, Request: c.entry.Request}, record: c.record, recordRevision: w.revision, version: c.record.Write, hadRecord: true, mayBeHeld: true}
@@ -272,8 +277,8 @@ func (b *Backend) noteGrant(v *snapshot, c *change, w *writeResult) backend.Leas
 	return e.Lease
 }
 
-// written returns the revision at which the offers were written by another copy of
-// the transaction, or 0. The heartbeats were drawn for this very attempt.
+// writtenAt returns the revision at which another copy of the transaction wrote the changes,
+// or 0. Their heartbeats are unique to this attempt.
 func writtenAt(changes []change, found []entry) (at int64) {
 	for _, c := range changes {
 		i := slices.IndexFunc(found, func(e entry) bool { return e.Election == c.entry.Election })
@@ -285,9 +290,9 @@ func writtenAt(changes []change, found []entry) (at int64) {
 	return at
 }
 
-// count takes in the records that are about to be made: of elections that never had
-// one, as far as we know, and of others. Both together, less those that are there,
-// is how many were ever deleted.
+// countMade counts the records that are about to be made: Made for elections that had none
+// before, as far as this process knows, and Again for others. Their sum, less the records
+// that exist, is how many were ever deleted.
 func (l *layout) countMade(changes []change) {
 	for _, c := range changes {
 		switch e := c.entry; {
@@ -310,8 +315,8 @@ func newGrant(v *snapshot, e *entry, bid backend.Bid, term uint64, now time.Time
 	}}
 }
 
-// ends returns what an entry says about its past once its present leadership, if there
-// is one, is over.
+// endLeadership returns the record's fields about the past after its present leadership, if
+// it has one, has ended.
 func (e *entry) endLeadership(how backend.End, now time.Time) (end backend.End, id, nonce string, history []backend.Leadership) {
 	r := e.record
 	switch {
@@ -321,7 +326,7 @@ func (e *entry) endLeadership(how backend.End, now time.Time) (end backend.End, 
 		return r.End, r.LastID, r.LastNonce, backend.CleanHistory(r.History)
 	}
 	lapsed := e.Lapsed()
-	if e.sessionRevision == 0 { // the last renewal went with the session
+	if e.sessionRevision == 0 { // the session key with the last renewal was deleted
 		lapsed = 0
 	}
 	return how, r.ID, r.Nonce, backend.Remember(r.History, backend.Leadership{Term: r.Term, ID: r.ID, From: r.Elected}.Close(how, now, lapsed))

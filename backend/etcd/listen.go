@@ -11,10 +11,10 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// Listen implements [backend.Backend]: a watch of records and requests from just after the
-// last reading, or a new one, if nothing has changed by that. It hears of all elections
-// that this process has ever read. Beside it goes a watch of heartbeats, from now on: renewals
-// are remembered, and wake nobody. The watches end with the call.
+// Listen implements [backend.Backend]. It watches records and requests from just after the
+// last read, or reads first, and returns for changes of all elections that this process
+// has ever read and does not hold. A second watch, of heartbeats, fills the watchCache and
+// wakes no one. Both watches end with the call.
 func (b *Backend) Listen(ctx context.Context, seen []backend.Lease) error {
 	if err := b.enter(""); err != nil {
 		return err
@@ -40,7 +40,7 @@ func (b *Backend) listen(ctx context.Context, seen []backend.Lease) error {
 	for i := range seen {
 		names[seen[i].Election] = true
 	}
-	// A member without a leader hears nothing: then the watches are ended.
+	// A member of etcd without a leader delivers nothing; this ends its watches.
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
 	defer cancel()
 	var token string
@@ -67,11 +67,11 @@ func (b *Backend) listen(ctx context.Context, seen []backend.Lease) error {
 		case !more && ctx.Err() != nil:
 			return ctx.Err()
 		case !more:
-			return nil // the client is being closed, or gave up: a look will tell
+			return nil // the client is closing or gave up: a read shows which
 		case errors.Is(err, rpctypes.ErrCompacted):
-			return nil // a look brings a newer revision
+			return nil // a read brings a newer revision
 		case tokenRefused(err) && b.login != nil:
-			return b.login.refresh(ctx, b.client, token) // and then a look
+			return b.login.refresh(ctx, b.client, token) // then the manager reads
 		case err != nil:
 			return err
 		case len(resp.Events) == 0:
@@ -88,8 +88,8 @@ func (b *Backend) listen(ctx context.Context, seen []backend.Lease) error {
 	}
 }
 
-// renewals takes in what the watch of heartbeats has told, if it tells of the store that was
-// read.
+// cacheHeartbeats caches what the watch of heartbeats has delivered. It returns false if
+// that comes from another store than the one that was read.
 func (b *Backend) cacheHeartbeats(resp *clientv3.WatchResponse, cluster uint64, restored int64) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -102,7 +102,8 @@ func (b *Backend) cacheHeartbeats(resp *clientv3.WatchResponse, cluster uint64, 
 	return true
 }
 
-// begin returns the last revision that is known; 0 if a lease is not as it was seen.
+// startRevision returns the revision after which the watch begins, or 0 if a lease is not
+// as it was seen.
 func (b *Backend) startRevision(ctx context.Context, seen []backend.Lease) (since int64, err error) {
 	if since := b.lastRevision(seen); since != 0 {
 		return since, nil
@@ -110,7 +111,7 @@ func (b *Backend) startRevision(ctx context.Context, seen []backend.Lease) (sinc
 	same := true
 	err = b.readEach(ctx, seen, func(v *snapshot, old *backend.Lease, e *entry) bool {
 		if since == 0 {
-			since = v.revision // of the first reading: nothing is missed
+			since = v.revision // of the first read, so that no change is missed
 		}
 		same = same && !changedBeyondHeartbeat(old, &e.Lease)
 		return same
@@ -121,8 +122,8 @@ func (b *Backend) startRevision(ctx context.Context, seen []backend.Lease) (sinc
 	return since, err
 }
 
-// concerns reports whether one of the events is about an election that is listened to,
-// or was read here and is not held.
+// concerns reports whether one of the events is about an election in names, or about
+// another one that this process has read and does not hold.
 func (b *Backend) concerns(events []*clientv3.Event, names map[string]bool) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -10,10 +10,9 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// Observe implements [backend.Backend]: one linearizable reading, of some
-// elections by key, of many by range. It keeps no place in the history: what is
-// read is the whole truth of one moment. Only what a Listen has just heard to be
-// renewed, or free, is not asked again.
+// Observe implements [backend.Backend] with one linearizable read, of a few elections by
+// key, of many by range. It does not read when watches have just shown that all leases were
+// renewed, or have become free.
 func (b *Backend) Observe(ctx context.Context, seen []backend.Lease) (changed []backend.Lease, err error) {
 	if err := b.enter(""); err != nil {
 		return nil, err
@@ -33,21 +32,21 @@ func (b *Backend) Observe(ctx context.Context, seen []backend.Lease) (changed []
 	return changed, nil
 }
 
-// turned is Differs but for renewals, which are no news.
+// changedBeyondHeartbeat is Differs, except that it ignores renewals.
 func changedBeyondHeartbeat(old, now *backend.Lease) bool {
 	same := *now
 	same.Heartbeat = old.Heartbeat
 	return same.Differs(*old)
 }
 
-// each reads all elections of seen and calls f for each, in the order of seen if
-// they are few, until f returns false.
+// readEach reads all elections of seen and calls f for each until f returns false, in the
+// order of seen if they are few.
 func (b *Backend) readEach(ctx context.Context, seen []backend.Lease, f func(v *snapshot, old *backend.Lease, e *entry) bool) error {
 	order := make([]int, len(seen))
 	for i := range order {
 		order[i] = i
 	}
-	if len(seen) > maxByKey { // ranges are short if they hold neighbours
+	if len(seen) > maxByKey { // so that each range is short
 		slices.SortFunc(order, func(i, j int) int { return strings.Compare(seen[i].Election, seen[j].Election) })
 	}
 	for part := range slices.Chunk(order, maxByRange) {
@@ -87,7 +86,7 @@ func (b *Backend) List(ctx context.Context, from string, limit int) (list []back
 	return list, nil
 }
 
-// page returns up to limit records and where the next page begins, if there is one.
+// readPage returns up to limit records and the name at which the next page begins, if any.
 func (b *Backend) readPage(ctx context.Context, from string, limit int) (list []backend.Record, more string, err error) {
 	records := b.keys.record("")
 	limit = min(limit, maxByRange)
@@ -115,7 +114,7 @@ func (b *Backend) readPage(ctx context.Context, from string, limit int) (list []
 	for i := range entries {
 		e := &entries[i]
 		if e.record == nil || backend.CheckName(e.Election) != nil {
-			continue // gone meanwhile, or not ours
+			continue // deleted meanwhile, or a foreign key
 		}
 		r := backend.Record{Lease: e.Lease, History: backend.CleanHistory(e.record.History)}
 		if !e.Vacant() {

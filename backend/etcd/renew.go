@@ -12,15 +12,15 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// Renew implements [backend.Backend]. One transaction renews all: it writes a fresh heartbeat
-// into the session's key, if that is as the renewal before has left it and there are no
-// new requests, and reads since when the records are as they are. A lease whose record is
-// not as it was granted is not renewed by that, whatever was written.
+// Renew implements [backend.Backend]. One transaction renews all leases: if the session key is
+// as the previous renewal left it and there are no new requests, it writes a fresh heartbeat
+// and reads the revisions of the records. A lease whose record is not as it was granted is
+// not renewed.
 func (b *Backend) Renew(ctx context.Context, held []backend.Held) ([]backend.Answer, error) {
 	return b.renewWith(ctx, "renew", held, b.renew)
 }
 
-// Mark implements [backend.Backend]: the records are written anew.
+// Mark implements [backend.Backend]: it writes the records with the marks.
 func (b *Backend) Mark(ctx context.Context, held []backend.Held) ([]backend.Answer, error) {
 	return b.renewWith(ctx, "mark", held, func(ctx context.Context, held []backend.Held, all []int, answers []backend.Answer) error {
 		for part := range slices.Chunk(all, maxByKey) {
@@ -41,7 +41,7 @@ func (b *Backend) renewWith(ctx context.Context, verb string, held []backend.Hel
 		all[i] = i
 	}
 	slices.SortFunc(all, func(i, j int) int { return cmp.Compare(held[i].Election, held[j].Election) })
-	unlock, err := b.lockSession(ctx) // heartbeats are written in order
+	unlock, err := b.lockSession(ctx) // heartbeats must be written in order
 	if err == nil {
 		defer unlock()
 		err = do(ctx, held, all, answers)
@@ -83,11 +83,12 @@ func (b *Backend) renew(ctx context.Context, held []backend.Held, all []int, ans
 	return errBusy
 }
 
-// renewAll renews leases under the session, and answers those of which it is certain.
+// renewSession writes one heartbeat for leases of the session, and answers those whose
+// records are unchanged. The others are left for the next round of renew.
 func (b *Backend) renewSession(ctx context.Context, s *session, held []backend.Held, known []int, answers []backend.Answer) error {
 	names := namesOf(held, known)
 	r, v, key := b.newRenewal(s, names), b.newSnapshot(), b.keys.heartbeat(s.name)
-	if len(r.value) > maxHeartbeats { // nobody would read it: what is renewed goes on under another session
+	if len(r.value) > maxHeartbeats { // no one would read it: the leases continue under another session
 		b.abandonSession(s)
 		return nil
 	}
@@ -114,7 +115,7 @@ func (b *Backend) renewSession(ctx context.Context, s *session, held []backend.H
 	}
 	if !b.noteRenewal(s, &r, resp.Succeeded, resp.Header.GetRevision(), found) {
 		b.answerRenewals(&v, resp, nil, held, part, answers)
-		return nil // once more, by what the session is now
+		return nil // the next round uses the session as it is now
 	}
 	for b.answerRenewals(&v, resp, &r, held, part, answers); len(more) > 0; b.answerRenewals(&v, resp, &r, held, part, answers) {
 		part, more = more[:min(maxByRange, len(more))], more[min(maxByRange, len(more)):]
@@ -125,9 +126,9 @@ func (b *Backend) renewSession(ctx context.Context, s *session, held []backend.H
 	return nil
 }
 
-// verify answers the renewals whose records have not changed since they were granted,
-// by what was read when the pulse was written, or later; nil: it was not. Others are
-// doubted.
+// answerRenewals grants the renewals whose records are as they were granted, by a read in
+// the transaction that has written the heartbeat, or later; written nil: none was written.
+// It invalidates the other leases.
 func (b *Backend) answerRenewals(v *snapshot, resp *clientv3.TxnResponse, written *renewal, held []backend.Held, part []int, answers []backend.Answer) {
 	r := readResult{entries: make([]entry, len(part))}
 	for n, i := range part {
@@ -160,10 +161,9 @@ func namesOf(held []backend.Held, part []int) []string {
 	return names
 }
 
-// rewrite reads leases, refuses what is not ours any more, and brings what hangs on
-// another session, or on one that is lost, to the present one, by writing its record.
-// What hangs on it already is left to be renewed, unless marks of a migration are to
-// be written.
+// rewriteRecords reads leases, refuses those that this process no longer holds, and moves
+// those of another or a lost session to the current one, by writing their records. Leases
+// of the current session are left for a renewal, unless marks are to be written.
 func (b *Backend) rewriteRecords(ctx context.Context, held []backend.Held, part []int, answers []backend.Answer, marked bool) error {
 	v, entries, err := b.readElections(ctx, namesOf(held, part))
 	if err != nil {
@@ -198,14 +198,14 @@ func (b *Backend) rewriteRecords(ctx context.Context, held []backend.Held, part 
 	if err != nil {
 		return err
 	}
-	if w.revision == 0 { // somebody came between, or a copy of it came first, which the next reading shows
+	if w.revision == 0 { // something has changed, or a copy came first: the next read shows which
 		if !marked {
 			return nil
 		}
 		return errBusy
 	}
 	for k, i := range rewritten {
-		validFor := min(held[i].TTL, time.Duration(changes[k].record.TTL)) // others watch for no longer than that
+		validFor := min(held[i].TTL, time.Duration(changes[k].record.TTL)) // challengers watch for the TTL of the record
 		answers[i] = backend.Answer{Lease: b.noteGrant(&v, &changes[k], &w), Outcome: backend.Granted, ValidFor: validFor}
 	}
 	return nil

@@ -11,8 +11,8 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// Ask implements [backend.Backend]: one reading, and for each request a transaction
-// that writes it beside the record if that is still that of its term.
+// Request implements [backend.Backend]: one read, and for each request a transaction that
+// writes it if the record still has its term.
 func (b *Backend) Request(ctx context.Context, requests []backend.Request) error {
 	if err := b.enter(""); err != nil {
 		return err
