@@ -305,6 +305,7 @@ func (l *layout) countMade(changes []change) {
 	}
 }
 
+// newGrant returns the change that grants a bid.
 func newGrant(v *snapshot, e *entry, bid backend.Bid, term uint64, now time.Time) change {
 	c := bid.Candidate
 	end, lastID, lastNonce, history := e.endLeadership(backend.Failed, now)

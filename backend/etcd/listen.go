@@ -31,6 +31,7 @@ func (b *Backend) Listen(ctx context.Context, seen []backend.Lease) error {
 	return b.fail(about("listen to", len(seen), seen[0].Election), err)
 }
 
+// listen returns nil when a read may show something new.
 func (b *Backend) listen(ctx context.Context, seen []backend.Lease) error {
 	since, err := b.startRevision(ctx, seen)
 	if err != nil || since == 0 {

@@ -53,5 +53,5 @@ func (b *Backend) preflight(ctx context.Context, names []string) error {
 		then = append(then, clientv3.OpPut(key, "", clientv3.WithIgnoreValue())) // even if the condition were met, no value would change
 	}
 	_, err := b.txn(ctx, []clientv3.Cmp{never}, then, true)
-	return b.fail(about("prove", len(names), names[0]), err)
+	return b.fail(about("preflight", len(names), names[0]), err)
 }

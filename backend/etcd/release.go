@@ -12,15 +12,14 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// Release implements [backend.Backend]: one transaction that marks the record vacant,
-// pinned to what was written when it was granted, or else to what is read first. The
-// session goes on.
+// Release implements [backend.Backend]. One transaction marks the records vacant; it requires
+// them as they were granted, or as they are read first. The session continues.
 func (b *Backend) Release(ctx context.Context, held []backend.Held) error {
 	if err := b.enter(""); err != nil {
 		return err
 	}
 	if b.owner.Nonce() == "" {
-		return nil // it never held anything
+		return nil // it has held nothing
 	}
 	var failed error
 	for part := range slices.Chunk(held, maxByKey) {
@@ -32,6 +31,7 @@ func (b *Backend) Release(ctx context.Context, held []backend.Held) error {
 	return failed
 }
 
+// release ends leases, and stops bids that may still be on their way.
 func (b *Backend) release(ctx context.Context, part []backend.Held) error {
 	names := make([]string, len(part))
 	for n, l := range part {
@@ -46,57 +46,11 @@ func (b *Backend) release(ctx context.Context, part []backend.Held) error {
 			}
 		}
 		remembered = false
-		now := time.Now().UTC()
-		var changes []change
-		var then []clientv3.Op
-		var pins []clientv3.Cmp
-		touched := false
-		for n, l := range part {
-			e := &entries[n]
-			if !e.heldBy(v.nonce) || l.Term != 0 && l.Term != e.Term {
-				if l.Term != 0 || !b.mayHold(l.Election) {
-					b.forget(l.Election, l.Term)
-					continue
-				}
-				// A bid of ours may still be on its way. What it is pinned to is written
-				// again, so that it finds another revision and fails: of a lease that
-				// somebody else holds, the request.
-				changes = append(changes, change{entry: e})
-				switch {
-				case !e.Vacant():
-					then = append(then, b.rewriteRequest(e))
-					pins = append(pins, clientv3.Compare(clientv3.ModRevision(b.keys.request(l.Election)), "=", e.requestRevision))
-				case e.missing: // it was to raise the number of elections
-					touched = true
-				case e.record == nil:
-					then = append(then, clientv3.OpPut(b.keys.record(l.Election), string(e.raw)))
-				default:
-					r := *e.record
-					if e.suspect {
-						r.Cluster = 0 // it must still be watched
-					}
-					then = append(then, clientv3.OpPut(b.keys.record(l.Election), r.writtenOver(e)))
-				}
-				continue
-			}
-			end, lastID, lastNonce, history := e.endLeadership(l.End, now)
-			r := record{Term: e.Term, Heartbeat: newHeartbeat(), End: end, LastID: lastID, LastNonce: lastNonce, History: history, Written: now, Cluster: v.cluster, marks: marks{e.MovedTo, e.MovedFrom}}
-			if e.suspect || !e.mayBeHeld {
-				r.Cluster = 0 // it must still be watched
-			}
-			changes = append(changes, change{entry: e})
-			then = append(then, clientv3.OpPut(b.keys.record(l.Election), r.writtenOver(e)))
-		}
+		changes, when, then := b.planRelease(&v, entries, part)
 		if changes == nil {
 			return nil
 		}
-		if touched {
-			lay := v.layout
-			lay.Version, lay.Cluster = layoutVersion, cmp.Or(lay.Cluster, v.cluster)
-			pins = append(pins, clientv3.Compare(clientv3.ModRevision(b.keys.layout()), "=", v.layoutRevision))
-			then = append(then, clientv3.OpPut(b.keys.layout(), encode(lay)))
-		}
-		resp, err := b.txn(ctx, append(pins, b.unchanged(changes)...), then, true) // of copies the first counts: the others find other revisions
+		resp, err := b.txn(ctx, append(when, b.unchanged(changes)...), then, true) // only the first copy finds these revisions
 		if err != nil {
 			return err
 		}
@@ -110,7 +64,57 @@ func (b *Backend) release(ctx context.Context, part []backend.Held) error {
 	return errBusy
 }
 
-// again writes a request as it is, however large it may be.
+// planRelease returns the changes that end leases, with the conditions and operations of
+// their transaction. Leases that this process does not hold are forgotten.
+func (b *Backend) planRelease(v *snapshot, entries []entry, part []backend.Held) (changes []change, when []clientv3.Cmp, then []clientv3.Op) {
+	now := time.Now().UTC()
+	writeLayout := false
+	for n, l := range part {
+		e := &entries[n]
+		switch {
+		case e.heldBy(v.nonce) && (l.Term == 0 || l.Term == e.Term):
+			then = append(then, clientv3.OpPut(b.keys.record(l.Election), vacated(v, e, l.End, now)))
+		case l.Term != 0 || !b.mayHold(l.Election):
+			b.forget(l.Election, l.Term)
+			continue
+		// In the other cases a bid of this process may still be on its way. It fails if the
+		// key that it requires is written once more: docs/design/etcd.md, "Late requests".
+		case !e.Vacant():
+			then = append(then, b.rewriteRequest(e))
+			when = append(when, clientv3.Compare(clientv3.ModRevision(b.keys.request(l.Election)), "=", e.requestRevision))
+		case e.missing: // the bid would raise the number of records
+			writeLayout = true
+		case e.record == nil:
+			then = append(then, clientv3.OpPut(b.keys.record(l.Election), string(e.raw)))
+		default:
+			r := *e.record
+			if e.suspect {
+				r.Cluster = 0 // it must still be watched
+			}
+			then = append(then, clientv3.OpPut(b.keys.record(l.Election), r.writtenOver(e)))
+		}
+		changes = append(changes, change{entry: e})
+	}
+	if writeLayout {
+		l := v.layout
+		l.Version, l.Cluster = layoutVersion, cmp.Or(l.Cluster, v.cluster)
+		when = append(when, clientv3.Compare(clientv3.ModRevision(b.keys.layout()), "=", v.layoutRevision))
+		then = append(then, clientv3.OpPut(b.keys.layout(), encode(l)))
+	}
+	return changes, when, then
+}
+
+// vacated returns the vacant record that follows a leadership of this process.
+func vacated(v *snapshot, e *entry, how backend.End, now time.Time) string {
+	end, lastID, lastNonce, history := e.endLeadership(how, now)
+	r := record{Term: e.Term, Heartbeat: newHeartbeat(), End: end, LastID: lastID, LastNonce: lastNonce, History: history, Written: now, Cluster: v.cluster, marks: marks{e.MovedTo, e.MovedFrom}}
+	if e.suspect || !e.mayBeHeld {
+		r.Cluster = 0 // it must still be watched
+	}
+	return r.writtenOver(e)
+}
+
+// rewriteRequest writes a request once more as it is, without sending a large value.
 func (b *Backend) rewriteRequest(e *entry) clientv3.Op {
 	if e.requestRevision == 0 {
 		return clientv3.OpPut(b.keys.request(e.Election), "")

@@ -32,6 +32,7 @@ func (b *Backend) Mark(ctx context.Context, held []backend.Held) ([]backend.Answ
 	})
 }
 
+// renewWith holds the session mutex and calls do with the leases in the order of their names.
 func (b *Backend) renewWith(ctx context.Context, verb string, held []backend.Held, do func(context.Context, []backend.Held, []int, []backend.Answer) error) ([]backend.Answer, error) {
 	if err := b.enter(held[0].Holder.Nonce); err != nil {
 		return nil, err
@@ -52,6 +53,8 @@ func (b *Backend) renewWith(ctx context.Context, verb string, held []backend.Hel
 	return answers, err
 }
 
+// renew renews leases of the current session by one heartbeat, and the others by writing
+// their records.
 func (b *Backend) renew(ctx context.Context, held []backend.Held, all []int, answers []backend.Answer) error {
 	for range 5 {
 		s := b.currentSession()

@@ -19,7 +19,7 @@ func (b *Backend) Request(ctx context.Context, requests []backend.Request) error
 	}
 	var failed error
 	for part := range slices.Chunk(requests, maxByKey) {
-		failed = errors.Join(failed, b.fail(about("ask", len(part), part[0].Election), b.writeRequests(ctx, part)))
+		failed = errors.Join(failed, b.fail(about("request", len(part), part[0].Election), b.writeRequests(ctx, part)))
 	}
 	return failed
 }
