@@ -9,12 +9,12 @@ import (
 	"google.golang.org/grpc"
 )
 
-// unanswered is how long a call must have waited in vain for its connections to be
-// suspected.
+// suspectAfter is how long a call must have waited without an answer before its
+// connections are suspected to be broken.
 const suspectAfter = 100 * time.Millisecond
 
-// call runs f, which is one call of the cluster. If no member answers in time, the
-// connections are dropped.
+// call runs f, which is one call to the cluster. If no member answers in time, it closes
+// all connections.
 func (b *Backend) call(ctx context.Context, f func() error) error {
 	began := time.Now()
 	err := b.withToken(ctx, f)
@@ -24,8 +24,8 @@ func (b *Backend) call(ctx context.Context, f func() error) error {
 	return err
 }
 
-// authorised runs f with a token, and once more if the token was refused: then
-// nothing was done.
+// withToken runs f with a token, and with a new one if the token was refused. A refused
+// call has changed nothing.
 func (b *Backend) withToken(ctx context.Context, f func() error) error {
 	if b.login == nil {
 		return f()
@@ -47,9 +47,9 @@ func (b *Backend) withToken(ctx context.Context, f func() error) error {
 	return err
 }
 
-// hedged asks a second and a third member if one does not answer, and takes what
-// comes first: a member that hangs must cost nobody a lease. f may be done more
-// than once. All are over when it returns.
+// hedged sends f to a second and a third member if the first does not answer, and returns
+// the first good answer, so that a member that hangs costs no one a lease. f may run more than
+// once; all of its runs have ended when hedged returns.
 func hedged[R any](ctx context.Context, f func(context.Context) (R, error)) (R, error) {
 	const most = 3
 	type result struct {
@@ -94,8 +94,8 @@ func hedged[R any](ctx context.Context, f func(context.Context) (R, error)) (R, 
 	}
 }
 
-// impatient makes a call fail, with the reason, when no member can be reached. The
-// client would wait in silence until the call's time is up.
+// failFast makes a call fail, with the reason, when no member can be reached. By default the
+// client waits until the call's deadline.
 func failFast(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, next grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 	return next(ctx, method, req, reply, cc, append(opts, grpc.WaitForReady(false))...)
 }

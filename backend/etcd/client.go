@@ -18,7 +18,7 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// connect makes the client. It dials in the background.
+// connect creates the client, which dials in the background.
 func (b *Backend) connect(o Options) error {
 	invalid := func(format string, args ...any) error {
 		return fmt.Errorf("etcd: %w: %s", backend.ErrInvalid, fmt.Sprintf(format, args...))
@@ -26,7 +26,7 @@ func (b *Backend) connect(o Options) error {
 	files := o.CAFile != "" || o.CertFile != "" || o.KeyFile != ""
 	if o.Client != nil {
 		if len(o.Endpoints) > 0 || o.Username != "" || o.Password != "" || files || o.TLS != nil {
-			return invalid("a Client is given, and with it Endpoints, Username, Password, TLS or its files, which it has of its own")
+			return invalid("Endpoints, Username, Password, TLS or its files are set together with Client, which has its own")
 		}
 		if o.Client.ActiveConnection() == nil {
 			return invalid("the Client has no connection")
@@ -46,14 +46,14 @@ func (b *Backend) connect(o Options) error {
 	}
 	config := clientv3.Config{
 		Logger:               zap.NewNop(), // it would print to stderr
-		MaxUnaryRetries:      2,            // the default of 100 swallows the reason, and repeats a refused token
+		MaxUnaryRetries:      2,            // the default of 100 hides the reason, and repeats a refused token
 		DialKeepAliveTime:    10 * time.Second,
 		DialKeepAliveTimeout: 3 * time.Second,
 		DialOptions: []grpc.DialOption{
 			grpc.WithContextDialer(b.connections.dial),
 			grpc.WithChainUnaryInterceptor(failFast),
 			grpc.WithChainStreamInterceptor(failFastStream),
-			// Not the default two minutes after an outage.
+			// The default reconnects up to two minutes after an outage has ended.
 			grpc.WithConnectParams(grpc.ConnectParams{
 				Backoff:           backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second},
 				MinConnectTimeout: 5 * time.Second,
@@ -82,6 +82,7 @@ func (b *Backend) connect(o Options) error {
 	return nil
 }
 
+// tlsConfig returns the TLS configuration; nil if all endpoints are http.
 func tlsConfig(o Options, files bool) (*tls.Config, error) {
 	if o.TLS != nil {
 		return o.TLS.Clone(), nil
@@ -109,7 +110,7 @@ func tlsConfig(o Options, files bool) (*tls.Config, error) {
 		if _, err := tls.LoadX509KeyPair(o.CertFile, o.KeyFile); err != nil {
 			return nil, fmt.Errorf("cert_file and key_file: %w", backend.FileError(err))
 		}
-		// Read at each handshake, so that renewed certificates are used.
+		// Read at each handshake, so that a renewed certificate is used.
 		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 			cert, err := tls.LoadX509KeyPair(o.CertFile, o.KeyFile)
 			return &cert, err
@@ -118,8 +119,8 @@ func tlsConfig(o Options, files bool) (*tls.Config, error) {
 	return config, nil
 }
 
-// endpoint checks one address. What it may contain is not shown: people put
-// passwords into URLs.
+// endpoint checks one address and returns it as a URL. Its errors show no part of the address
+// that was not understood, because it may contain a password.
 func endpoint(e string, secure bool) (string, error) {
 	if !strings.Contains(e, "://") {
 		if e = "http://" + e; secure {

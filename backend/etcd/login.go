@@ -9,19 +9,19 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// A login holds the user's token and gets a new one when the server refuses it.
-// The client's own way would log in for every stream, which costs the server a
-// password hash each time, and needs the server to be up when it is made.
+// A login holds the user's token and gets a new one when the server refuses it. The client
+// library would log in for every stream, which costs the server a password hash each time,
+// and would need the server to be up when the client is created.
 type login struct {
 	username, password string
-	mutex              chan struct{}
+	mutex              chan struct{} // held while a new token is fetched
 
 	mu        sync.Mutex
 	token     string
-	oldTokens []string // tokens before, newest last: a call that fails late may still show one
+	oldTokens []string // earlier tokens, newest last: the error of a late call may contain one
 }
 
-// GetRequestMetadata and RequireTransportSecurity attach the token to a call.
+// GetRequestMetadata attaches the token to a call, as credentials.PerRPCCredentials.
 func (l *login) GetRequestMetadata(context.Context, ...string) (map[string]string, error) {
 	if token := l.current(); token != "" {
 		return map[string]string{rpctypes.TokenFieldNameGRPC: token}, nil
@@ -29,6 +29,7 @@ func (l *login) GetRequestMetadata(context.Context, ...string) (map[string]strin
 	return nil, nil
 }
 
+// RequireTransportSecurity returns false: with http endpoints tokens are sent unencrypted.
 func (l *login) RequireTransportSecurity() bool { return false }
 
 func (l *login) current() string {
@@ -37,6 +38,7 @@ func (l *login) current() string {
 	return l.token
 }
 
+// set replaces the token and keeps the old one among the secrets.
 func (l *login) set(token string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -46,14 +48,14 @@ func (l *login) set(token string) {
 	l.token = token
 }
 
-// secrets returns what must not be shown.
+// secrets returns what errors must not contain.
 func (l *login) secrets() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return append([]string{l.password, l.token}, l.oldTokens...)
 }
 
-// refresh gets a new token, unless somebody else just has.
+// refresh replaces the token old, unless another call has just done so.
 func (l *login) refresh(ctx context.Context, c *clientv3.Client, old string) error {
 	select {
 	case l.mutex <- struct{}{}:

@@ -10,29 +10,28 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// shown is for how many TTLs a member is listed after it was heard of last. Clocks may
-// differ.
+// listedTTLs is for how many TTLs a member is listed after its record was written. It is
+// more than two because clocks may differ.
 const listedTTLs = 4
 
-// announced is this process's member record, as it was written last.
+// announced is this process's member record as it was last written.
 type announced struct {
-	value     candidate        // but for its time
-	lease     clientv3.LeaseID // what it hangs on
-	revision  int64            // its revision; 0: not known, so nothing rides
+	value     candidate        // without its time
+	lease     clientv3.LeaseID // to which its key is attached
+	revision  int64            // of its key; 0: unknown, so there is no piggyback
 	sent      time.Time
-	byRenewal bool       // with a renewal
-	pending   *piggyback // it does, and has not arrived yet
+	byRenewal bool       // it was written by a renewal
+	pending   *piggyback // sent, without an answer yet
 }
 
-// A ride is the member's record, which travels with a renewal that is sent anyhow, so
-// that a leader need not write it by itself. A renewal must not fail for it. So it is a
-// transaction within that of the renewal, which writes only if the record is as it was
-// written last: then the etcd lease that it hangs on is there as well, and stays.
+// A piggyback is the member record as part of a renewal, so that a leader need not write
+// it separately. It is a transaction nested in that of the renewal, so that the renewal
+// does not depend on it: docs/design/etcd.md, "The member record".
 type piggyback struct{ op clientv3.Op }
 
-// ride returns the record if half its TTL has gone by since it was written, and there is
-// room beside what else is sent; or nil. If it is not confirmed (see rode) it is the last
-// one until Announce has written the record, whatever the reason.
+// newPiggyback returns the record if it was written at least half a TTL ago and fits beside
+// size bytes, or nil. If piggybackDone does not confirm it, there is no other one until
+// Announce has written the record.
 func (b *Backend) newPiggyback(size int) *piggyback {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -52,7 +51,8 @@ func (b *Backend) newPiggyback(size int) *piggyback {
 	return a.pending
 }
 
-// rode notes that a ride has arrived, at a revision, unless Announce came between.
+// piggybackDone notes that a piggyback was written at a revision, unless Announce has
+// written the record since.
 func (b *Backend) piggybackDone(r *piggyback, at int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -61,9 +61,8 @@ func (b *Backend) piggybackDone(r *piggyback, at int64) {
 	}
 }
 
-// Announce implements [backend.Backend]: the record is written, unless a renewal has
-// just done that. It hangs on the etcd lease, which lasts for 24 TTLs and is kept alive
-// every eighth time.
+// Announce implements [backend.Backend]. It writes the record, unless a renewal has just
+// done so, and keeps the etcd lease alive every eighth time.
 func (b *Backend) Announce(ctx context.Context, m backend.Member) error {
 	if err := b.enter(m.Nonce); err != nil {
 		return err
@@ -101,8 +100,8 @@ func (b *Backend) announce(ctx context.Context, m backend.Member) error {
 	}
 }
 
-// begins reports whether Announce has to write the record, and that nothing rides until it
-// has: a renewal has not done so lately, or it would be another record.
+// startAnnounce reports whether Announce must write the record, because no renewal has
+// written it lately or the record has changed. Until it is written there is no piggyback.
 func (b *Backend) startAnnounce(c candidate, id clientv3.LeaseID) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -135,7 +134,7 @@ func (b *Backend) Members(ctx context.Context, from string, limit int) (list []b
 			nonce := nameIn(kv.Key, all)
 			from = keyAfter(nonce)
 			if backend.Clean(nonce, 64, false) != nonce {
-				continue // not ours, and no place from which to go on
+				continue // a foreign key, which the manager could not pass as from
 			}
 			m := backend.CleanMember(backend.Member{
 				Candidate: backend.Candidate{ID: c.ID, Nonce: nonce, Address: c.Address, Metadata: c.Metadata},
