@@ -16,7 +16,7 @@ import (
 	"github.com/go-election/go-election/internal/testbed"
 )
 
-// TestConformance runs the suite on a single node.
+// TestConformance runs the conformance suite on a single node.
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	endpoints := testbed.SharedEtcd(t)
@@ -36,7 +36,7 @@ func TestConformanceWithServerFaults(t *testing.T) {
 	conformance.Run(t, h)
 }
 
-// newStore makes a prefix of its own for one case, behind proxies.
+// newStore returns a store with a fresh prefix for one case, behind proxies.
 func newStore(t testing.TB, endpoints []string) conformance.Store {
 	prefix := "case-" + backend.NewNonce()[:12] + "/"
 	admin := dial(t, endpoints...)
@@ -88,7 +88,7 @@ func plant(admin *clientv3.Client, k keys, election string) error {
 	return err
 }
 
-// dial makes a client for what tests do to the store.
+// dial returns a client for changes that tests make in the store.
 func dial(t testing.TB, endpoints ...string) *clientv3.Client {
 	t.Helper()
 	c, err := clientv3.New(clientv3.Config{Endpoints: endpoints, Logger: zap.NewNop()})

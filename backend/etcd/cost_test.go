@@ -17,7 +17,7 @@ import (
 	"github.com/go-election/go-election/internal/testbed"
 )
 
-// requests counts what a node has been asked for so far, by method.
+// countRequests returns how many requests a node has received so far, by method.
 func countRequests(t testing.TB, n *testbed.EtcdNode) map[string]float64 {
 	t.Helper()
 	counts := make(map[string]float64)
@@ -31,8 +31,7 @@ func countRequests(t testing.TB, n *testbed.EtcdNode) map[string]float64 {
 	return counts
 }
 
-// A thousand idle elections cost no more requests than ten, and nothing is asked
-// again and again.
+// A thousand idle elections cost no more requests than ten, and nothing polls.
 func TestManyIdleElectionsCostNoMoreThanFew(t *testing.T) {
 	t.Parallel()
 	const ttl, idle = 6 * time.Second, 18 * time.Second
@@ -75,9 +74,9 @@ func TestManyIdleElectionsCostNoMoreThanFew(t *testing.T) {
 					return nil
 				})
 			}
-			time.Sleep(ttl) // the first readings and announcements are over
+			time.Sleep(ttl) // until the first reads and announcements are over
 			before := countRequests(t, n)
-			time.Sleep(idle) // what is counted is what happens in it
+			time.Sleep(idle) // the requests of this time are counted
 			total := 0.0
 			spent := map[string]float64{}
 			for method, count := range countRequests(t, n) {
@@ -86,9 +85,9 @@ func TestManyIdleElectionsCostNoMoreThanFew(t *testing.T) {
 				}
 			}
 			t.Logf("%d elections, a leader and a follower, %v: %v requests: %v", elections, idle, total, spent)
-			// As many again for a busy machine, on which renewals are not heard in time.
+			// Twice as many are allowed: on a busy machine renewals are observed late.
 			for method, perTTL := range map[string]float64{
-				"Txn":            3 + 1 + 2.0/maxUnreadTTLs, // renewals, the follower's member record, readings
+				"Txn":            3 + 1 + 2.0/maxUnreadTTLs, // renewals, the follower's member record, reads
 				"Watch":          1.0 / maxUnreadTTLs,       // both watches share a stream
 				"LeaseKeepAlive": 2.0 / 4,
 			} {
@@ -104,16 +103,16 @@ func TestManyIdleElectionsCostNoMoreThanFew(t *testing.T) {
 	}
 }
 
-// A resignation is heard at once.
+// A follower learns of a resignation at once.
 func TestAHandoverTakesMilliseconds(t *testing.T) {
 	t.Parallel()
-	const ttl = 12 * time.Second // a busy machine must not change the leader; nor does a reading come soon
+	const ttl = 12 * time.Second // a busy machine must not change the leader, and the next read is far away
 	l := newLab(t)
 	c := newFleet(t, ttl, l.options(), l.options())
 	c.leadInOrder()
 	var took []time.Duration
 	for i := range 5 {
-		time.Sleep(ttl*3/5 + ttl/40*time.Duration(i)) // who has resigned stays out for half a TTL
+		time.Sleep(ttl*3/5 + ttl/40*time.Duration(i)) // a leader that has resigned does not campaign for half a TTL
 		from, to := c.elections[0], c.elections[1]
 		testbed.Eventually(t, patience, "one leads, and the other knows it", func() error {
 			if from, to = c.elections[0], c.elections[1]; to.Leading() {
@@ -140,18 +139,18 @@ func TestAHandoverTakesMilliseconds(t *testing.T) {
 		case at := <-led:
 			took = append(took, at.Sub(began))
 		case <-time.After(patience):
-			t.Fatalf("nobody leads after a resignation: %v", to.Current())
+			t.Fatalf("no leader after a resignation: %v", to.Current())
 		}
 		stop()
 	}
 	slices.Sort(took)
 	t.Logf("median %v, worst %v", took[len(took)/2], took[len(took)-1])
-	if took[len(took)/2] > 1500*time.Millisecond { // beside all other tests; alone it is some milliseconds
+	if took[len(took)/2] > 1500*time.Millisecond { // this allows for all other tests; alone it takes milliseconds
 		t.Errorf("handovers took %v", took)
 	}
 }
 
-// Listening survives a compaction of what it would have read next.
+// Listen survives a compaction of the revision that its watch would have read next.
 func TestListenSurvivesCompaction(t *testing.T) {
 	t.Parallel()
 	n := testbed.StartEtcd(t, testbed.EtcdOptions{})
@@ -175,7 +174,7 @@ func TestListenSurvivesCompaction(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := <-heard; err != nil {
-		t.Errorf("listening through a compaction: %v", err)
+		t.Errorf("Listen during a compaction: %v", err)
 	}
 	compact()
 	if got := b.read("jobs"); !got.Vacant() || got.End != backend.Released {
@@ -183,8 +182,7 @@ func TestListenSurvivesCompaction(t *testing.T) {
 	}
 }
 
-// A release whose answer is lost is repeated, and what it has done already is left
-// alone.
+// A release whose answer was lost is repeated, and does not end a later leadership.
 func TestAReleaseWithALostAnswerIsRepeated(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
@@ -210,8 +208,8 @@ func TestAReleaseWithALostAnswerIsRepeated(t *testing.T) {
 	b.mustRenew(next)
 }
 
-// A lease is renewed with another TTL than it was granted with, which is not how it
-// should be: it is trusted for no longer than others watch.
+// A caller renews a lease with another TTL than that of its grant, against the contract.
+// ValidFor is then no longer than the time for which challengers watch.
 func TestValidForNeverExceedsTheWatchedTTL(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)

@@ -12,8 +12,8 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// FuzzKeys reads one election from keys that anybody may have written anything to.
-// there has a bit for each key that is there.
+// FuzzKeys reads one election from keys with arbitrary values. there has a bit for each key
+// that exists.
 func FuzzKeys(f *testing.F) {
 	const cluster = 7
 	me, other := strings.Repeat("a", 32), strings.Repeat("b", 32)
@@ -48,16 +48,16 @@ func FuzzKeys(f *testing.F) {
 		v.classify(e)
 		l := e.Lease
 		if l != backend.CleanLease(l) || l.Election != "jobs" || len(l.Ref) > 512 {
-			t.Errorf("not fit to be handed on: %+v", l)
+			t.Errorf("the lease is not clean: %+v", l)
 		}
 		if rec := e.record; rec != nil && rec.Term > 0 && rec.Nonce != "" && !e.ownLeftover && (l.ObserveFor < minTTL || l.ObserveFor > maxTTL || l.ObserveFor < min(l.TTL, maxTTL)) {
-			t.Errorf("held, and to be watched for %v: %+v", l.ObserveFor, l)
+			t.Errorf("a held lease is to be watched for %v only: %+v", l.ObserveFor, l)
 		}
 		if (e.suspect || !e.missing && (e.record == nil || e.record.Term == 0 || e.record.Election != "jobs" || e.record.Write != 1)) && l.ObserveFor < minTTL {
-			t.Errorf("what may have been lost is free at once: %+v", l)
+			t.Errorf("a lease whose last grant may be lost is free at once: %+v", l)
 		}
 		if e.ownLeftover && (l.Holder.Nonce != me || e.suspect) {
-			t.Errorf("taken for our own leftover: %+v", l)
+			t.Errorf("taken for an own leftover: %+v", l)
 		}
 		if l.Request != (backend.Request{}) && l.Request.Term != l.Term {
 			t.Errorf("a request of another term: %+v", l)
@@ -66,10 +66,10 @@ func FuzzKeys(f *testing.F) {
 		v.classify(&again)
 		again.Age, e.Age = 0, 0
 		if !reflect.DeepEqual(again, *e) {
-			t.Errorf("judged again, %+v becomes %+v", *e, again)
+			t.Errorf("classified again, %+v becomes %+v", *e, again)
 		}
 
-		// What is written because of it can be read back.
+		// The record that is written over it can be read back.
 		next, err := backend.NextTerm(e.Term, e.suspect, 0, time.Now())
 		if err == nil {
 			o := newGrant(v, e, backend.Bid{Election: "jobs", Candidate: backend.Candidate{ID: "me", Nonce: me}, TTL: 10 * time.Second, Renew: time.Second}, next, time.Now().UTC())
@@ -80,7 +80,7 @@ func FuzzKeys(f *testing.F) {
 		}
 		if rec := e.record; rec != nil {
 			if back := readRecord([]byte(encode(rec))); !reflect.DeepEqual(back, rec) && len(encode(rec)) <= maxValue {
-				t.Errorf("the record %+v comes back as %+v", rec, back)
+				t.Errorf("the record %+v is read back as %+v", rec, back)
 			}
 		}
 		if h := v.sessions["s"]; h != nil {
@@ -90,8 +90,8 @@ func FuzzKeys(f *testing.F) {
 	})
 }
 
-// FuzzEndpoint: no part of an address that was not understood is shown, since people
-// put passwords into them.
+// FuzzEndpoint checks that errors show no part of an address that was not understood, since
+// it may contain a password.
 func FuzzEndpoint(f *testing.F) {
 	for _, e := range []string{"", "a", "a:2379", "http://a", "https://a:2379/", "ftp://a", "http://u:open-sesame@a", "http://[::1", "://", "http://a/b?c#d", "http://\x7f", "unix:///x", "HTTP://a"} {
 		f.Add(e, true)
