@@ -92,7 +92,7 @@ func TestTheDocumentedRightsSuffice(t *testing.T) {
 	if seen.Holder != a.me {
 		t.Errorf("an observer sees %+v", seen)
 	}
-	heard := eye.listenAsync(seen)
+	returned := eye.listenAsync(seen)
 	if _, err := eye.bid(eye.read("free"), ttl); !errors.Is(err, backend.ErrDenied) || !strings.Contains(fmt.Sprint(err), "needed: etcdctl role grant-permission") {
 		t.Errorf("an observer's bid: %v; want ErrDenied and the command that grants the right", err)
 	}
@@ -105,7 +105,7 @@ func TestTheDocumentedRightsSuffice(t *testing.T) {
 	if err := a.release(a.mustRenew(held), backend.Released); err != nil {
 		t.Fatal(err)
 	}
-	if err := <-heard; err != nil {
+	if err := <-returned; err != nil {
 		t.Errorf("Listen beyond the expiry of a token: %v", err)
 	}
 
@@ -148,11 +148,11 @@ func exerciseAll(t *testing.T, a, b *node) {
 	if records, err := b.List(ctx, "", 10); err != nil || len(records) != 1 || records[0].Request.ID != "b" {
 		t.Errorf("records: %v, %v", records, err)
 	}
-	heard := b.listenAsync(b.read("all"))
+	returned := b.listenAsync(b.read("all"))
 	if err := a.release(held, backend.Released); err != nil {
 		t.Fatal(err)
 	}
-	if err := <-heard; err != nil {
+	if err := <-returned; err != nil {
 		t.Errorf("listen: %v", err)
 	}
 	if err := b.release(b.lead("all"), backend.Released); err != nil {
@@ -162,13 +162,13 @@ func exerciseAll(t *testing.T, a, b *node) {
 
 // listenAsync calls Listen in the background.
 func (n *node) listenAsync(seen ...backend.Lease) chan error {
-	heard := make(chan error, 1)
+	returned := make(chan error, 1)
 	go func() {
 		ctx, cancel := n.ctx()
 		defer cancel()
-		heard <- n.Listen(ctx, seen)
+		returned <- n.Listen(ctx, seen)
 	}()
-	return heard
+	return returned
 }
 
 func TestTLSWithClientCertificates(t *testing.T) {
@@ -213,10 +213,10 @@ func TestErrorsHideThePassword(t *testing.T) {
 		want error
 	}{
 		"wrong password": {Options{Endpoints: []string{n.URL()}, Username: "app", Password: secret + "x"}, backend.ErrDenied},
-		"no such user":   {Options{Endpoints: []string{n.URL()}, Username: "nobody", Password: secret}, backend.ErrDenied},
+		"no such user":   {Options{Endpoints: []string{n.URL()}, Username: "unknown", Password: secret}, backend.ErrDenied},
 		"no user":        {Options{Endpoints: []string{n.URL()}}, backend.ErrDenied},
 		"wrong prefix":   {Options{Endpoints: []string{n.URL()}, Username: "app", Password: secret, Prefix: "other/"}, backend.ErrDenied},
-		"nobody there":   {Options{Endpoints: []string{"127.0.0.1:1"}, Username: "app", Password: secret}, backend.ErrUnavailable},
+		"unreachable":    {Options{Endpoints: []string{"127.0.0.1:1"}, Username: "app", Password: secret}, backend.ErrUnavailable},
 		"no such host":   {Options{Endpoints: []string{"nowhere.invalid:1"}, Username: "app", Password: secret}, backend.ErrUnavailable},
 		"in the URL":     {Options{Endpoints: []string{"http://app:" + secret + "@" + n.Addr()}}, backend.ErrInvalid},
 	} {
@@ -370,13 +370,13 @@ func TestCloseLeavesNothingBehind(t *testing.T) {
 			t.Fatal(err)
 		}
 		listening, stop := context.WithCancel(t.Context())
-		heard := make(chan error, 1)
+		returned := make(chan error, 1)
 		seen := a.read("jobs")
-		go func() { heard <- a.Listen(listening, []backend.Lease{seen}) }()
+		go func() { returned <- a.Listen(listening, []backend.Lease{seen}) }()
 		if err := a.release(held, backend.Released); err != nil {
 			t.Fatal(err)
 		}
-		<-heard
+		<-returned
 		stop()
 		cancel()
 		if err := errors.Join(a.Close(), a.Close()); err != nil {

@@ -23,7 +23,7 @@ func TestConformance(t *testing.T) {
 	conformance.Run(t, testbed.InTier(harness(func(t testing.TB) conformance.Store { return newStore(t, endpoints) })))
 }
 
-// TestConformanceWithServerFaults runs the cases that need a node of their own.
+// TestConformanceWithServerFaults runs the cases that need their own node.
 func TestConformanceWithServerFaults(t *testing.T) {
 	t.Parallel()
 	h := harness(func(t testing.TB) conformance.Store {

@@ -158,7 +158,7 @@ func TestListenSurvivesCompaction(t *testing.T) {
 	a, b := l.node(t, "a"), l.node(t, "b")
 	held := a.lead("jobs")
 	seen := b.read("jobs")
-	heard := b.listenAsync(seen)
+	returned := b.listenAsync(seen)
 	compact := func() {
 		t.Helper()
 		got, err := l.admin.Put(t.Context(), "elsewhere", "x")
@@ -173,7 +173,7 @@ func TestListenSurvivesCompaction(t *testing.T) {
 	if err := a.release(held, backend.Released); err != nil {
 		t.Fatal(err)
 	}
-	if err := <-heard; err != nil {
+	if err := <-returned; err != nil {
 		t.Errorf("Listen during a compaction: %v", err)
 	}
 	compact()

@@ -57,7 +57,7 @@ func FuzzKeys(f *testing.F) {
 			t.Errorf("a lease whose last grant may be lost is free at once: %+v", l)
 		}
 		if e.ownLeftover && (l.Holder.Nonce != me || e.suspect) {
-			t.Errorf("taken for an own leftover: %+v", l)
+			t.Errorf("taken for this process's own leftover: %+v", l)
 		}
 		if l.Request != (backend.Request{}) && l.Request.Term != l.Term {
 			t.Errorf("a request of another term: %+v", l)

@@ -12,7 +12,7 @@ import (
 	"github.com/go-election/go-election/internal/testbed"
 )
 
-// Election b is not renewed, a and c are: its heartbeat stands, theirs do not, whichever of
+// Elections that are renewed get another heartbeat and the others keep theirs, whichever of
 // the two lists is shorter.
 func TestOnlyRenewedLeasesGetAFreshHeartbeat(t *testing.T) {
 	r := heartbeats{ID: "x", Nonce: "n", Heartbeat: 1}
@@ -29,26 +29,26 @@ func TestOnlyRenewedLeasesGetAFreshHeartbeat(t *testing.T) {
 		next := r.renew(names, others, now)
 		for _, name := range names {
 			if next.of(name) == r.of(name) {
-				t.Errorf("step %d: %s was renewed, and its heartbeat is still %d", step, name, r.of(name))
+				t.Errorf("step %d: %s was renewed, but its heartbeat is still %d", step, name, r.of(name))
 			}
 		}
 		for _, name := range others {
 			if next.of(name) != r.of(name) {
-				t.Errorf("step %d: %s was not renewed, and its heartbeat has changed from %d to %d", step, name, r.of(name), next.of(name))
+				t.Errorf("step %d: %s was not renewed, but its heartbeat has changed from %d to %d", step, name, r.of(name), next.of(name))
 			}
 		}
 		if len(next.Apart) > 2 {
-			t.Errorf("step %d: %d of 3 elections stand apart: %v", step, len(next.Apart), next.Apart)
+			t.Errorf("step %d: %d of 3 elections are in Apart: %v", step, len(next.Apart), next.Apart)
 		}
 		r = next
 	}
 	if len(r.Apart) != 0 {
-		t.Errorf("all were renewed together, and %v stand apart", r.Apart)
+		t.Errorf("all were renewed together, but %v are in Apart", r.Apart)
 	}
 }
 
-// A lease that its holder has ceased to renew runs out, though others of the same session
-// are renewed.
+// A lease that its holder no longer renews expires, although others of the same session are
+// renewed.
 func TestAnUnrenewedLeaseExpiresBesideOthers(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
@@ -60,15 +60,15 @@ func TestAnUnrenewedLeaseExpiresBesideOthers(t *testing.T) {
 		held = a.mustRenew(held)
 	}
 	if now := b.read("left"); !now.Unchanged(seen) {
-		t.Errorf("a lease that was not renewed: %+v, before %+v; want the watch to go on", now, seen)
+		t.Errorf("a lease that was not renewed: %+v, before %+v; want the watch to continue", now, seen)
 	}
 	b.mustTakeOver(seen)
 	a.mustRefuse(left, "which was taken over")
 	a.mustRenew(held)
 }
 
-// The takeover is compared with what was read last: a renewal that comes in between
-// undoes it, and one that comes afterwards is refused.
+// A takeover is compared with its last read: a renewal after that read prevents it, and a
+// renewal after the takeover is refused.
 func TestALastMomentRenewalPreventsTakeover(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
@@ -82,19 +82,19 @@ func TestALastMomentRenewalPreventsTakeover(t *testing.T) {
 		held = a.mustRenew(held)
 		const lastTry = 5
 		if err := b.acquire(ctx, bids, []int{0}, read, answers, lastTry); err == nil && answers[0].Outcome != backend.Refused {
-			t.Errorf("a takeover by what was read before a renewal: %v in term %d", answers[0].Outcome, answers[0].Term)
+			t.Errorf("a takeover over a lease that was renewed after the read: %v in term %d", answers[0].Outcome, answers[0].Term)
 		}
 		return answers[0]
 	}
-	for range 2 { // by the heartbeat that was watched, and by a later one
+	for range 2 { // with the heartbeat that was watched, and with a later one
 		try()
 	}
 	b.mustTakeOver(b.read("jobs"))
 	a.mustRefuse(held, "which was taken over")
 }
 
-// A renewal whose answer is lost is not trusted, and the next one goes on from what it
-// has left in the store.
+// A renewal whose answer is lost is not trusted, and the next one continues from the value
+// that it left in the store.
 func TestRenewalContinuesAfterALostAnswer(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
@@ -111,7 +111,7 @@ func TestRenewalContinuesAfterALostAnswer(t *testing.T) {
 	if !errors.Is(err, backend.ErrUnavailable) || got[0].Outcome != backend.Unknown {
 		t.Fatalf("a renewal without an answer: %v, %v; want ErrUnavailable and no outcome", got, err)
 	}
-	testbed.Eventually(t, patience, "it is done all the same", func() error {
+	testbed.Eventually(t, patience, "the renewal is in the store", func() error {
 		if now, err := b.tryRead("jobs"); err != nil || now.Unchanged(before) {
 			return fmt.Errorf("the lease is as before: %w", err)
 		}
@@ -126,12 +126,12 @@ func TestRenewalContinuesAfterALostAnswer(t *testing.T) {
 		return err
 	})
 	if a.currentSession() != s {
-		t.Error("the session was given up for a lost answer")
+		t.Error("the session was abandoned for a lost answer")
 	}
 }
 
-// A renewal of many costs no more than one transaction, and finds out what has happened
-// to some of them.
+// One renewal of many leases refuses those that were taken over, deleted or deposed, and
+// grants the others.
 func TestOnlyLostLeasesOfManyAreRefused(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)

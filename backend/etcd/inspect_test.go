@@ -43,7 +43,7 @@ func TestInspectNeedsOnlyMemberRights(t *testing.T) {
 	text := inspect(t, Options{Endpoints: []string{n.URL(), "http://127.0.0.1:1"}, Prefix: "app/", Username: "app", Password: secret})
 	for _, want := range []string{"cluster: one member", "etcd 3.", "leads the cluster", "WARNING member: http://127.0.0.1:1 does not answer"} {
 		if !strings.Contains(text, want) {
-			t.Errorf("nothing is said of %q:\n%s", want, text)
+			t.Errorf("%q is missing:\n%s", want, text)
 		}
 	}
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// A session's key that would be larger than is read is not written. What is renewed goes on
-// under another session, so that everybody sees it, and nobody takes it over as silent.
+// A session record above the size that is read is not written. The renewed leases continue
+// under another session, so that challengers see the renewal and take nothing over.
 func TestASessionKeyNeverExceedsTheReadLimit(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
@@ -17,7 +17,7 @@ func TestASessionKeyNeverExceedsTheReadLimit(t *testing.T) {
 	held := a.mustRenew(a.lead("jobs"))
 	full := a.currentSession()
 
-	// As if thousands of others with long names had been renewed apart, and may be held.
+	// As if thousands of other leases with long names were held and were in Apart.
 	var others []change
 	apart := make(map[string]heartbeat)
 	for i := range maxHeartbeats/255 + 1 {
@@ -34,22 +34,22 @@ func TestASessionKeyNeverExceedsTheReadLimit(t *testing.T) {
 		seen := b.mustBeWatched("jobs", "it is held")
 		held = a.mustRenew(held)
 		if now := b.read("jobs"); now.Unchanged(seen) {
-			t.Fatalf("renewal %d was granted, and b does not see it: it has %+v still", i, now)
+			t.Fatalf("renewal %d was granted, but b does not see it: b still reads %+v", i, now)
 		}
 		b.mustLose(seen, "though it was renewed since")
 		for _, s := range []*session{full, a.currentSession()} {
 			if size := len(l.value(t, l.keys.heartbeat(s.name))); size > maxHeartbeats {
-				t.Errorf("renewal %d wrote %d bytes into a session's key, of which no more than %d are read", i, size, maxHeartbeats)
+				t.Errorf("renewal %d wrote %d bytes into a session key; at most %d are read", i, size, maxHeartbeats)
 			}
 		}
 	}
 	if a.currentSession() == full {
-		t.Error("it goes on under the session whose key is full")
+		t.Error("the lease is still under the session whose key is full")
 	}
 }
 
-// What certainly hangs on another session is not listed in the key of the present one, which
-// would only grow by it, and runs out there as it would have here.
+// A lease that is certainly under another session is not listed in the current session's key,
+// which would only grow. It expires there as it would here.
 func TestLeasesOfOtherSessionsAreNotListed(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
@@ -65,10 +65,10 @@ func TestLeasesOfOtherSessionsAreNotListed(t *testing.T) {
 		t.Fatal(err)
 	}
 	if now := decode[heartbeats]([]byte(l.value(t, l.keys.heartbeat(a.currentSession().name)))); len(now.Apart) > 0 {
-		t.Errorf("of the second session %v stand apart; want nothing", now.Apart)
+		t.Errorf("the second session lists %v in Apart; want nothing", now.Apart)
 	}
 	if now := b.read("left"); !now.Unchanged(seen) {
-		t.Errorf("a lease that was not renewed: %+v, before %+v; want the watch to go on", now, seen)
+		t.Errorf("a lease that was not renewed: %+v, before %+v; want the watch to continue", now, seen)
 	}
 	b.mustTakeOver(seen)
 }

@@ -11,13 +11,12 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// What people do with etcdctl must make no second leader. In each case the holder
-// may believe in its lease for up to a TTL.
+// Manual edits with etcdctl must not make a second leader. In each case the holder may trust
+// its lease for up to a TTL.
 
-// The key of a session may go away at any moment: by hand, or because etcd has ended its
-// lease, too early or not (a member of etcd that led, was stopped, and goes on ends leases
-// that its successor has kept alive). What hung on it is watched anew, and its holder goes
-// on under another session.
+// A session key may be deleted at any moment, manually or because etcd has ended its lease.
+// Challengers watch the lease anew, and its holder continues under another session:
+// docs/design/etcd.md, "A lost session key".
 func TestALostSessionIsReplacedAndWatched(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -50,7 +49,7 @@ func TestALostSessionIsReplacedAndWatched(t *testing.T) {
 			b.mustLose(after, "though it was renewed under another session")
 			a.mustRenew(now)
 
-			// The other way round: the challenger comes first.
+			// In the other order: the challenger comes first.
 			c.lose(l, a)
 			next := b.mustTakeOver(b.mustBeWatched("jobs", c.name))
 			a.mustRefuse(now, "which was taken over")
@@ -59,12 +58,12 @@ func TestALostSessionIsReplacedAndWatched(t *testing.T) {
 	}
 }
 
-// Somebody writes a session's key, which holds nothing secret. Its holder takes no
-// strange heartbeat for its own.
+// Another writer changes a session key. Its holder does not take the foreign heartbeat for
+// its own.
 func TestASessionWrittenByOthersIsAbandoned(t *testing.T) {
 	t.Parallel()
 	for name, write := range map[string]func(old []byte) string{
-		"nonsense":                func([]byte) string { return "\xff{" },
+		"an invalid value":        func([]byte) string { return "\xff{" },
 		"nothing":                 func([]byte) string { return "" },
 		"an old value":            func(old []byte) string { return string(old) },
 		"a heartbeat of its own":  func([]byte) string { return `{"nonce":"x","heartbeat":"7"}` },
@@ -91,8 +90,8 @@ func TestASessionWrittenByOthersIsAbandoned(t *testing.T) {
 	}
 }
 
-// A session's key is deleted and made again by hand as it was: its holder does not go
-// on by it, and whoever watched the lease before begins anew.
+// A session key is deleted and created again manually with the same value. Its holder does not
+// use it, and challengers begin their watch anew.
 func TestARecreatedSessionKeyIsAnotherSession(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
@@ -107,13 +106,13 @@ func TestARecreatedSessionKeyIsAnotherSession(t *testing.T) {
 	seen := b.mustBeWatched("jobs", "it is held")
 	l.del(t, key)
 	l.put(t, key, string(got.Kvs[0].Value))
-	if now := b.mustBeWatched("jobs", "its session was made again"); now.Unchanged(seen) {
+	if now := b.mustBeWatched("jobs", "its session key was created again"); now.Unchanged(seen) {
 		t.Errorf("the lease is %+v as before; want it to be watched anew", now)
 	}
-	b.mustLose(seen, "though its session was made again")
+	b.mustLose(seen, "though its session key was created again")
 	a.mustRenew(held)
 	if a.currentSession() == s {
-		t.Error("it goes on under a session that somebody else has made")
+		t.Error("it uses a session key that another writer has created")
 	}
 }
 
@@ -134,8 +133,8 @@ func TestADeletedRecordFreesNothing(t *testing.T) {
 	}
 }
 
-// A process that starts later knows of deleted elections by their number, which
-// the prefix's own key keeps. It does not know which: it watches all that are new.
+// A process that starts later knows from the layout key that an election was deleted, but not
+// which one. So it watches every election without a record.
 func TestADeletedElectionIsWatched(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
@@ -152,7 +151,7 @@ func TestADeletedElectionIsWatched(t *testing.T) {
 			t.Fatalf("%s: %+v; want it to be watched for the greatest TTL that was ever granted, %v", n.me.ID, got, ttl)
 		}
 	}
-	a.mustRefuse(held, "of which all is deleted")
+	a.mustRefuse(held, "whose keys were deleted")
 	if next, err := b.bid(b.read("jobs"), ttl); err != nil || next.Outcome != backend.Granted || next.Term <= held.Term+backend.TermJump/2 {
 		t.Errorf("a bid over what was watched: %v in term %d, %v; want it granted, far above %d", next.Outcome, next.Term, err, held.Term)
 	}
@@ -161,12 +160,12 @@ func TestADeletedElectionIsWatched(t *testing.T) {
 	}
 }
 
-// Whatever somebody writes, nobody else is harmed, and nothing is free by it.
+// An invalid value affects no other election, and does not free its own.
 func TestInvalidValuesFreeNothing(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	a, b := l.node(t, "a"), l.node(t, "b")
-	lead := func(name string) backend.Lease { // for longer than it takes on a busy machine
+	lead := func(name string) backend.Lease { // with a TTL longer than the test on a busy machine
 		got, err := a.bid(a.read(name), time.Minute)
 		if err != nil || got.Outcome != backend.Granted {
 			t.Fatal(got.Outcome, err)
@@ -181,9 +180,9 @@ func TestInvalidValuesFreeNothing(t *testing.T) {
 			l.put(t, key, text)
 		}
 		if seen := b.read(name); seen.ObserveFor < time.Minute {
-			t.Errorf("nonsense in its record, %q: %+v; want it to be watched for the greatest TTL", text, seen)
+			t.Errorf("with the record %q: %+v; want it to be watched for the greatest TTL", text, seen)
 		}
-		a.mustRefuse(held, "whose record is nonsense: "+text)
+		a.mustRefuse(held, "whose record is invalid: "+text)
 		ctx, cancel := b.ctx()
 		if _, err := b.List(ctx, "", 10); err != nil {
 			t.Error(err)
@@ -191,12 +190,12 @@ func TestInvalidValuesFreeNothing(t *testing.T) {
 		cancel()
 		good = a.mustRenew(good)
 		if next := b.mustTakeOver(b.read(name)); next.Term <= held.Term {
-			t.Errorf("over nonsense: term %d after %d", next.Term, held.Term)
+			t.Errorf("over an invalid record: term %d after %d", next.Term, held.Term)
 		}
 	}
 }
 
-// What was written before the store went back is not believed at once.
+// A vacant record from before the store went back is not free at once.
 func TestARestoredStoreIsWatched(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)

@@ -11,17 +11,17 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// value returns what stands in a key that is there.
+// value returns the value of an existing key.
 func (l *lab) value(t testing.TB, key string) string {
 	t.Helper()
 	kv := l.key(t, key)
 	if kv == nil {
-		t.Fatalf("%s is not there", key)
+		t.Fatalf("%s does not exist", key)
 	}
 	return string(kv.Value)
 }
 
-// edit changes fields of a value; nil takes one away.
+// edit changes fields of a value; nil removes a field.
 func edit(t testing.TB, text string, change map[string]any) string {
 	t.Helper()
 	var v map[string]any
@@ -38,9 +38,9 @@ func edit(t testing.TB, text string, change map[string]any) string {
 	return encode(v)
 }
 
-// What people write over a record frees it for nobody before its holder, who has just
-// renewed it, trusts it no more: neither for who has seen it, nor for who comes later, nor
-// for who had it before.
+// The holder has just renewed its lease, and an operator overwrites the record. The lease is
+// not free while the holder may trust it: not for a process that has read it, nor for one
+// that starts later, nor for a former holder.
 func TestOverwritingARecordFreesNothing(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
@@ -54,10 +54,10 @@ func TestOverwritingARecordFreesNothing(t *testing.T) {
 		"an earlier vacancy":                 {false, func(_ *testing.T, r records) string { return r.vacated }},
 		"the record of another election":     {false, func(_ *testing.T, r records) string { return r.others }},
 		"a short TTL":                        {false, func(t *testing.T, r records) string { return edit(t, r.now, map[string]any{"ttl": "10ms"}) }},
-		"nobody":                             {false, func(t *testing.T, r records) string { return edit(t, r.now, vacant) }},
+		"no holder":                          {false, func(t *testing.T, r records) string { return edit(t, r.now, vacant) }},
 		"deleted, and an earlier leadership": {true, func(_ *testing.T, r records) string { return r.old }},
 		"deleted, and an earlier vacancy":    {true, func(_ *testing.T, r records) string { return r.vacated }},
-		"deleted, and nobody":                {true, func(t *testing.T, r records) string { return edit(t, r.now, vacant) }},
+		"deleted, and no holder":             {true, func(t *testing.T, r records) string { return edit(t, r.now, vacant) }},
 	} {
 		t.Run(what, func(t *testing.T) {
 			former, a, seer := l.node(t, "former"), l.node(t, "a"), l.node(t, "seer")
@@ -80,7 +80,7 @@ func TestOverwritingARecordFreesNothing(t *testing.T) {
 			for _, n := range []*node{former, seer, l.node(t, "late")} {
 				got := n.read(x)
 				if got.ObserveFor < held.TTL {
-					t.Errorf("a trusts its lease for %v, and %s need not watch it for more than %v: %+v", held.TTL, n.me.ID, got.ObserveFor, got)
+					t.Errorf("a trusts its lease for %v, but %s must watch it for %v only: %+v", held.TTL, n.me.ID, got.ObserveFor, got)
 				}
 				if got.ObserveFor > 0 {
 					continue
@@ -93,28 +93,27 @@ func TestOverwritingARecordFreesNothing(t *testing.T) {
 	}
 }
 
-// A record that was copied from another election is not renewed by who holds that one.
+// The holder of an election does not renew a copy of its record in another election.
 func TestACopiedRecordExpires(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	a, b, c := l.node(t, "a"), l.node(t, "b"), l.node(t, "c")
 	x, y := a.lead("x"), c.lead("y")
 	l.put(t, l.keys.record("x"), l.value(t, l.keys.record("y")))
-	a.mustRefuse(x, "which was written over")
+	a.mustRefuse(x, "whose record was overwritten")
 	seen := b.read("x")
 	for range 3 {
 		y = c.mustRenew(y)
 		if now := b.read("x"); !now.Unchanged(seen) {
-			t.Fatalf("nobody can ever take x while c leads y: %+v, then %+v", seen, now)
+			t.Fatalf("no one can ever take over x while c leads y: %+v, then %+v", seen, now)
 		}
 	}
 	b.mustTakeOver(seen)
 	c.mustRenew(y)
 }
 
-// The key that counts records is deleted, as the documentation says, and made again by
-// whatever is written next: it does not forget those that are there, so the next deletion
-// shows.
+// An operator deletes the layout key, as docs/etcd.md says. The next write creates it again
+// and counts the existing records, so that a later deletion shows.
 func TestALostLayoutKeyIsRebuilt(t *testing.T) {
 	t.Parallel()
 	for how, write := range map[string]func(t *testing.T, a, b *node, more backend.Lease){
@@ -146,8 +145,8 @@ func TestALostLayoutKeyIsRebuilt(t *testing.T) {
 	}
 }
 
-// Where nothing in the store shows that a record was deleted, who starts only then cannot
-// know. Who has seen it does, and for how long it may be trusted.
+// If nothing in the store shows that a record was deleted, a process that starts afterwards
+// cannot know. A process that has read the record knows, and watches for its TTL.
 func TestADeletedRecordIsRemembered(t *testing.T) {
 	t.Parallel()
 	for how, hide := range map[string]func(t *testing.T, l *lab){
@@ -178,8 +177,8 @@ func TestADeletedRecordIsRemembered(t *testing.T) {
 	}
 }
 
-// A request as large as etcd takes, in the way of a bid that may be on its way: the release
-// that stops that bid comes true.
+// A release stops a bid that may still be on its way by writing the request once more, even
+// if the request is as large as etcd accepts.
 func TestAHugeRequestDoesNotBlockRelease(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
@@ -193,7 +192,7 @@ func TestAHugeRequestDoesNotBlockRelease(t *testing.T) {
 		t.Fatalf("%.300v", err)
 	}
 	if now := l.key(t, l.keys.request("jobs")).ModRevision; now == before {
-		t.Error("the request was not written: the bid finds what it is pinned to")
+		t.Error("the request was not written: the late bid would be granted")
 	}
 	b.mustRenew(held)
 }

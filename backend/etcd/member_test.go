@@ -13,8 +13,8 @@ import (
 	"github.com/go-election/go-election/internal/testbed"
 )
 
-// announces writes the node's member record, and makes it look old enough to ride with the
-// next renewal.
+// announceAged writes the node's member record, and makes it look old enough to be written by
+// the next renewal.
 func (n *node) announceAged(stage string) {
 	n.t.Helper()
 	ctx, cancel := n.ctx()
@@ -25,14 +25,14 @@ func (n *node) announceAged(stage string) {
 	n.agePiggyback()
 }
 
-// ages makes the node's member record look old enough to ride with the next renewal.
+// agePiggyback makes the member record look old enough to be written by the next renewal.
 func (n *node) agePiggyback() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.announced.sent = n.announced.sent.Add(-ttl * 2 / 3)
 }
 
-// key returns what stands in a key, or nil.
+// key returns a key with its value, or nil.
 func (l *lab) key(t testing.TB, key string) *mvccpb.KeyValue {
 	t.Helper()
 	got, err := l.admin.Get(t.Context(), key)
@@ -45,8 +45,8 @@ func (l *lab) key(t testing.TB, key string) *mvccpb.KeyValue {
 	return nil
 }
 
-// Who leads is announced by its renewals: its record is as young as they are, and nothing
-// else is sent for it. What is said of it is still written at once.
+// A leader's renewals write its member record, in the same transaction. Announce writes it
+// only if it has changed or no renewal has written it.
 func TestARenewalAnnouncesTheMember(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
@@ -84,8 +84,8 @@ func TestARenewalAnnouncesTheMember(t *testing.T) {
 	}
 }
 
-// Whatever becomes of the member's record, the renewal with which it travels is done, and
-// the next announcement writes it again.
+// Whatever happens to the member record, the renewal that carries it succeeds, and the next
+// announcement writes it again.
 func TestAMemberRecordNeverFailsARenewal(t *testing.T) {
 	t.Parallel()
 	for name, harm := range map[string]func(t *testing.T, l *lab, a *node){
@@ -108,29 +108,29 @@ func TestAMemberRecordNeverFailsARenewal(t *testing.T) {
 			held := a.mustRenew(a.lead("jobs"))
 			a.announceAged("")
 			held = a.mustRenew(held)
-			a.agePiggyback() // it rode, and is to ride again
+			a.agePiggyback() // so that the next renewal carries it again
 			harm(t, l, a)
 			before := l.key(t, l.keys.candidate(a.me.Nonce))
 			for range 3 {
 				held = a.mustRenew(held)
 			}
 			if now := l.key(t, l.keys.candidate(a.me.Nonce)); now != nil && (before == nil || now.ModRevision != before.ModRevision) {
-				t.Errorf("when %s a renewal writes it: %s", name, now.Value)
+				t.Errorf("when %s, a renewal writes the record: %s", name, now.Value)
 			}
 			a.announceAged("")
 			now := l.key(t, l.keys.candidate(a.me.Nonce))
 			if now == nil || now.Lease != int64(a.leaseID) || decode[candidate](now.Value).ID != "a" {
-				t.Errorf("when %s the next announcement leaves %v; want the record, on etcd lease %x", name, now, a.leaseID)
+				t.Errorf("when %s, the next announcement leaves %v; want the record, on etcd lease %x", name, now, a.leaseID)
 			}
 			a.mustRenew(held)
 			if again := l.key(t, l.keys.candidate(a.me.Nonce)); again == nil || again.ModRevision == now.ModRevision {
-				t.Error("after that it rides no more")
+				t.Error("no later renewal carries the record")
 			}
 		})
 	}
 }
 
-// A ride that comes late finds another revision, and does not undo what was announced since.
+// A late piggyback finds another revision, and does not undo a later announcement.
 func TestALatePiggybackChangesNothing(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
@@ -140,23 +140,23 @@ func TestALatePiggybackChangesNothing(t *testing.T) {
 	a.announceAged("from")
 	late := a.newPiggyback(0)
 	if late == nil || a.newPiggyback(0) != nil {
-		t.Fatal("want one ride, and no other while it is not known to have arrived")
+		t.Fatal("want one piggyback, and no other until it is confirmed")
 	}
 	a.announceAged("both")
 	if resp, err := a.txn(ctx, nil, []clientv3.Op{late.op}, false); err != nil || resp.Responses[0].GetResponseTxn().GetSucceeded() {
-		t.Errorf("a late ride: %v, %v; want it not to be done", resp, err)
+		t.Errorf("a late piggyback: %v, %v; want it to change nothing", resp, err)
 	}
 	a.piggybackDone(late, 1)
 	if now := decode[candidate](l.key(t, l.keys.candidate(a.me.Nonce)).Value); now.Stage != "both" {
-		t.Errorf("after a late ride the stage is %q; want both", now.Stage)
+		t.Errorf("after a late piggyback the stage is %q; want both", now.Stage)
 	}
 	if next := a.newPiggyback(0); next == nil {
-		t.Error("a late ride keeps the next one from going")
+		t.Error("after a late piggyback there is no other one")
 	}
 }
 
-// A member is listed while it is heard of and for some TTLs after that, also where pages
-// are full of others.
+// A member is listed until some TTLs after its last announcement, even if pages are full of
+// expired ones.
 func TestExpiredMembersAreNotListed(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
@@ -164,11 +164,11 @@ func TestExpiredMembersAreNotListed(t *testing.T) {
 		l.put(t, l.keys.candidate(nonce), encode(candidate{ID: nonce, TTL: span(ttl), Seen: time.Now().UTC().Add(-ago)}))
 	}
 	if got := l.node(t, "a").membersByPage(); !slices.Equal(got, []string{"2", "5"}) {
-		t.Errorf("members %q are listed; want 2 and 5, who were heard of", got)
+		t.Errorf("members %q are listed; want 2 and 5, which have not expired", got)
 	}
 }
 
-// pages returns the nonces of the members, read page by page as managers do.
+// membersByPage returns the nonces of the members, read page by page as managers do.
 func (n *node) membersByPage() (nonces []string) {
 	n.t.Helper()
 	ctx, cancel := n.ctx()
@@ -186,23 +186,23 @@ func (n *node) membersByPage() (nonces []string) {
 	}
 }
 
-// A member's key that somebody has put there, and that is no nonce, is no place from which
-// to go on: those after it are listed.
+// A foreign key among the member records is no nonce, and no page can begin there. The members
+// after it are still listed.
 func TestInvalidMemberKeysHideNoMember(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	a := l.node(t, "a")
 	a.announceAged("")
-	for _, nonsense := range []string{"\x01", "\x02\xff", " \u202e"} {
-		l.put(t, l.keys.candidate(nonsense), l.value(t, l.keys.candidate(a.me.Nonce)))
+	for _, invalid := range []string{"\x01", "\x02\xff", " \u202e"} {
+		l.put(t, l.keys.candidate(invalid), l.value(t, l.keys.candidate(a.me.Nonce)))
 	}
 	if got := a.membersByPage(); !slices.Equal(got, []string{a.me.Nonce}) {
 		t.Errorf("page by page the members are %q; want %q alone", got, a.me.Nonce)
 	}
 }
 
-// The right to write members' records is taken away: one renewal is refused for that, and
-// the next carries none.
+// The right to write member records is revoked. One renewal is denied because of its
+// piggyback, and the next has none.
 func TestADeniedPiggybackIsNotRepeated(t *testing.T) {
 	t.Parallel()
 	const prefix = "app/"
@@ -221,7 +221,7 @@ func TestADeniedPiggybackIsNotRepeated(t *testing.T) {
 		}
 	}
 	if got, err := a.renew(held); !errors.Is(err, backend.ErrDenied) {
-		t.Fatalf("a renewal with a ride that is denied: %v, %v; want ErrDenied", got.Outcome, err)
+		t.Fatalf("a renewal with a denied piggyback: %v, %v; want ErrDenied", got.Outcome, err)
 	}
 	a.mustRenew(held)
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/go-election/go-election/internal/testbed"
 )
 
-// One election for which rights are missing costs the others nothing for which the same call
-// bids, be they few or many.
+// If rights are missing for one election, the other bids of the same call are granted, be they
+// few or many.
 func TestMissingRightsAffectOneElectionOnly(t *testing.T) {
 	t.Parallel()
 	n, root := withUsers(t, "other/", testbed.EtcdOptions{Args: []string{"--bcrypt-cost=4"}})
@@ -41,7 +41,7 @@ func TestMissingRightsAffectOneElectionOnly(t *testing.T) {
 		defer cancel()
 		answers, err := a.Acquire(ctx, bids)
 		if answers[0].Outcome != backend.Unknown || !errors.Is(answers[0].Err, backend.ErrDenied) || !strings.Contains(fmt.Sprint(answers[0].Err), "grant-permission") {
-			t.Errorf("a bid without rights: %v, %v; want no outcome, ErrDenied and what grants it", answers[0].Outcome, answers[0].Err)
+			t.Errorf("a bid without rights: %v, %v; want no outcome, ErrDenied and the command that grants the right", answers[0].Outcome, answers[0].Err)
 		}
 		for i, got := range answers[1:] {
 			if got.Outcome != backend.Granted {
@@ -51,8 +51,7 @@ func TestMissingRightsAffectOneElectionOnly(t *testing.T) {
 	}
 }
 
-// A role that lacks the right to write some of the keys of a grant is told beforehand, for
-// those elections that it concerns.
+// Preflight reports missing rights to write any key of a grant, for the elections concerned.
 func TestPreflightReportsMissingRights(t *testing.T) {
 	t.Parallel()
 	n, root := withUsers(t, "app/", testbed.EtcdOptions{Args: []string{"--bcrypt-cost=4"}})
@@ -89,6 +88,6 @@ func TestPreflightReportsMissingRights(t *testing.T) {
 		}
 	}
 	if got, err := root.Get(t.Context(), "app/", clientv3.WithPrefix()); err != nil || len(got.Kvs) > 0 {
-		t.Errorf("after proofs there are %v, %v", got.Kvs, err)
+		t.Errorf("after preflights there are keys: %v, %v", got.Kvs, err)
 	}
 }

@@ -11,14 +11,14 @@ import (
 	"github.com/go-election/go-election/internal/testbed"
 )
 
-// What is from before a restore may not be what was granted last. Its holder releases it,
-// and it is free for nobody at once all the same.
+// A leftover from before a restore may not be the last grant. When its holder releases it, it
+// is still not free at once, for anyone.
 func TestALeftoverFromBeforeARestoreIsWatched(t *testing.T) {
 	t.Parallel()
 	for how, release := range map[string]func(t *testing.T, a *node){
 		"by a bid": func(t *testing.T, a *node) {
 			over := a.read("jobs")
-			over.Heartbeat ^= 2 // it has changed since
+			over.Heartbeat ^= 2 // as if it had changed since
 			if got, err := a.bid(over, ttl); err != nil || got.Outcome != backend.Refused {
 				t.Fatal(got.Outcome, err)
 			}
@@ -38,7 +38,7 @@ func TestALeftoverFromBeforeARestoreIsWatched(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			for _, n := range []*node{a, b} { // as if this were an older copy, restored
+			for _, n := range []*node{a, b} { // as if an older copy had been restored
 				n.mu.Lock()
 				n.newestRevision += 1 << 20
 				n.mu.Unlock()
@@ -53,7 +53,7 @@ func TestALeftoverFromBeforeARestoreIsWatched(t *testing.T) {
 	}
 }
 
-// loses makes a node lose all that it has: it is killed and its data are deleted.
+// loseData kills a node and deletes its data.
 func loseData(t *testing.T, n *testbed.EtcdNode) {
 	t.Helper()
 	n.Kill(t)
@@ -62,8 +62,8 @@ func loseData(t *testing.T, n *testbed.EtcdNode) {
 	}
 }
 
-// fills writes what is somebody else's, so that revisions have gone far before a store is
-// rebuilt and counts them anew.
+// fillRevisions writes foreign keys, so that revisions are far above those of the store once
+// it is rebuilt and counts them anew.
 func (l *lab) fillRevisions(t testing.TB, writes int) {
 	t.Helper()
 	for range writes {
@@ -71,8 +71,8 @@ func (l *lab) fillRevisions(t testing.TB, writes int) {
 	}
 }
 
-// Who led in a store before it lost everything can lead there again: its session is gone,
-// whatever revision that had.
+// A process that led before a store lost everything can lead there again: it notices that its
+// session key is missing, whatever revision that had.
 func TestAFormerLeaderCanLeadARebuiltStore(t *testing.T) {
 	t.Parallel()
 	n := testbed.StartEtcd(t, testbed.EtcdOptions{})
@@ -89,8 +89,8 @@ func TestAFormerLeaderCanLeadARebuiltStore(t *testing.T) {
 	a.mustRenew(next)
 }
 
-// Etcd loses everything: there are never two leaders, and then there is one, also if nobody
-// campaigns but who led before.
+// etcd loses all data. There are never two leaders, and soon there is one again, even if only
+// the former leader campaigns.
 func TestARebuiltStoreElectsOneLeader(t *testing.T) {
 	t.Parallel()
 	for what, c := range map[string]struct {
@@ -107,25 +107,25 @@ func TestARebuiltStoreElectsOneLeader(t *testing.T) {
 			l.fillRevisions(t, 200)
 			options := []Options{l.options(), l.options()}
 			const ttl = 3 * time.Second
-			court := newFleet(t, ttl, options[:c.members]...)
-			term := court.leadInOrder()
+			f := newFleet(t, ttl, options[:c.members]...)
+			term := f.leadInOrder()
 			loseData(t, n)
 			if c.waits {
-				testbed.Eventually(t, patience, "nobody leads", func() error {
-					if court.elections[0].Leading() {
+				testbed.Eventually(t, patience, "there is no leader", func() error {
+					if f.elections[0].Leading() {
 						return errors.New("m0 leads")
 					}
 					return nil
 				})
 			}
 			n.Start(t)
-			testbed.Eventually(t, patience, "somebody leads in a later term", func() error {
-				for _, s := range court.elections {
+			testbed.Eventually(t, patience, "there is a leader in a later term", func() error {
+				for _, s := range f.elections {
 					if now := s.Leadership(); now != nil && now.Term > term {
 						return nil
 					}
 				}
-				return errors.New(court.elections[0].Current().String())
+				return errors.New(f.elections[0].Current().String())
 			})
 		})
 	}

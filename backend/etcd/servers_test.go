@@ -13,18 +13,18 @@ import (
 	"github.com/go-election/go-election/internal/testbed"
 )
 
-// unharmed are options of clusters whose leader nobody harms: a busy machine must not
-// make the others choose another one.
+// calm has the options of clusters without faults: on a busy machine the members must not
+// elect another leader of etcd.
 var calm = testbed.EtcdOptions{Args: []string{"--heartbeat-interval=100", "--election-timeout=2000"}}
 
-// TestConformanceOnThreeNodes runs the suite on a cluster, which nobody harms.
+// TestConformanceOnThreeNodes runs the conformance suite on a cluster without faults.
 func TestConformanceOnThreeNodes(t *testing.T) {
 	t.Parallel()
 	endpoints := urls(testbed.StartEtcdCluster(t, testbed.NewNetwork(t, 3), 3, calm))
 	conformance.Run(t, harness(func(t testing.TB) conformance.Store { return newStore(t, endpoints) }))
 }
 
-// realTime is what the suite is told of etcd in real time.
+// harness configures the conformance suite for etcd in real time.
 func harness(newStore func(t testing.TB) conformance.Store) conformance.Harness {
 	return conformance.Harness{TTL: 2 * time.Second, Late: time.Second, Short: true, Parallel: true, NewStore: newStore}
 }
@@ -36,8 +36,8 @@ func urls(nodes []*testbed.EtcdNode) (all []string) {
 	return all
 }
 
-// A court is some managers that campaign for one election, and somebody who looks
-// all the time whether two of them lead.
+// A fleet is some managers that campaign for one election. A goroutine checks every
+// millisecond that no two of them lead.
 type fleet struct {
 	t         testing.TB
 	elections []*election.Election
@@ -83,7 +83,7 @@ func newFleet(t testing.TB, ttl time.Duration, options ...Options) *fleet {
 					leading = append(leading, fmt.Sprintf("m%d", i))
 				}
 			}
-			if len(leading) > 1 && c.elections[0].Leading() { // still, after the others were seen
+			if len(leading) > 1 && c.elections[0].Leading() { // the first one leads even after the others were checked
 				c.violation = fmt.Errorf("two leaders: %v", leading)
 				return
 			}
@@ -99,7 +99,7 @@ func newFleet(t testing.TB, ttl time.Duration, options ...Options) *fleet {
 	return c
 }
 
-// lead makes the first one lead, then the others campaign.
+// leadInOrder makes the first manager lead, then the others campaign.
 func (c *fleet) leadInOrder() (term uint64) {
 	c.t.Helper()
 	for i, s := range c.elections {
@@ -113,10 +113,10 @@ func (c *fleet) leadInOrder() (term uint64) {
 	return term
 }
 
-// patience is for what takes a second or two, but for a busy machine.
+// patience is how long an event may take on a busy machine; usually it takes a second or two.
 const patience = 2 * time.Minute
 
-// leads waits until one of them leads, and returns its term.
+// waitLeads waits until manager i leads, and returns its term.
 func (c *fleet) waitLeads(i int) (term uint64) {
 	c.t.Helper()
 	testbed.Eventually(c.t, patience, fmt.Sprintf("m%d leads", i), func() error {
@@ -130,8 +130,8 @@ func (c *fleet) waitLeads(i int) (term uint64) {
 	return term
 }
 
-// etcd's own leader is stopped, another takes its office, and the old one goes on
-// where it was: our leader stays, and there is never a second one.
+// etcd's own leader is stopped, another member replaces it, and the old one continues. The
+// election keeps its leader, and there is never a second one.
 func TestALeaderSurvivesAChangeOfEtcdsLeader(t *testing.T) {
 	t.Parallel()
 	nodes := testbed.StartEtcdCluster(t, testbed.NewNetwork(t, 3), 3, testbed.EtcdOptions{})
@@ -150,12 +150,12 @@ func TestALeaderSurvivesAChangeOfEtcdsLeader(t *testing.T) {
 			}
 			return errors.New("none does")
 		})
-		time.Sleep(ttl * 2 / 5) // a renewal comes upon it
+		time.Sleep(ttl * 2 / 5) // a renewal falls into this time
 		old.Continue(t)
 	}
-	time.Sleep(ttl * 2 / 5) // more than a TTL since the first change: a leadership that was not renewed would be over
+	time.Sleep(ttl * 2 / 5) // more than a TTL after the first change: a leadership without renewals would have ended
 	if now := c.elections[0].Leadership(); now == nil || now.Term != term {
-		t.Errorf("after etcd's leader has changed twice: %v; want the leadership of term %d to go on", c.elections[0].Current(), term)
+		t.Errorf("after etcd's leader has changed twice: %v; want the leadership of term %d to continue", c.elections[0].Current(), term)
 	}
 }
 
@@ -173,8 +173,8 @@ func leader(t testing.TB, nodes []*testbed.EtcdNode) (found *testbed.EtcdNode) {
 	return found
 }
 
-// A leader whose only node is cut off from the others steps down before somebody
-// else leads, and a node of etcd that led when it was cut off confirms nothing.
+// A leader whose only endpoint is cut off from the other members steps down before another
+// process leads. A member that led etcd when it was cut off confirms nothing.
 func TestACutOffMemberConfirmsNothing(t *testing.T) {
 	t.Parallel()
 	for _, role := range []string{"follower", "leader"} {
@@ -201,7 +201,7 @@ func TestACutOffMemberConfirmsNothing(t *testing.T) {
 			c := newFleet(t, 3*time.Second, alone, l.options())
 			term := c.leadInOrder()
 			network.Host(at).Cut(t, true)
-			testbed.Eventually(t, patience, "the one that is cut off steps down", func() error {
+			testbed.Eventually(t, patience, "the leader that is cut off steps down", func() error {
 				if c.elections[0].Leading() {
 					return errors.New("it leads")
 				}
@@ -212,7 +212,7 @@ func TestACutOffMemberConfirmsNothing(t *testing.T) {
 			}
 			network.Host(at).Cut(t, false)
 			testbed.Eventually(t, patience, "the first one knows the new leader", func() error {
-				// It may be that one itself by now, if etcd has chosen anew.
+				// The first one may lead again by now, if etcd has changed its leader.
 				if who, _, _ := c.elections[0].Leader(); who.ID == "m1" && c.elections[1].Leading() || c.elections[0].Leading() {
 					return nil
 				}
@@ -222,8 +222,8 @@ func TestACutOffMemberConfirmsNothing(t *testing.T) {
 	}
 }
 
-// A member of etcd that hangs costs nobody its lease, whatever its role: calls that
-// it does not answer go to another.
+// A member of etcd that hangs costs no one a lease: calls that it does not answer are sent to
+// another.
 func TestCallsSucceedBesideAStoppedMember(t *testing.T) {
 	t.Parallel()
 	nodes := testbed.StartEtcdCluster(t, testbed.NewNetwork(t, 3), 3, calm)

@@ -13,23 +13,23 @@ import (
 	"github.com/go-election/go-election/internal/testbed"
 )
 
-// hears makes a renew until b has heard of it, and returns the lease.
+// renewUntilObserved renews a's lease until b's watch has shown it, and returns the lease.
 func (b *node) renewUntilObserved(a *node, held backend.Lease) backend.Lease {
 	b.t.Helper()
-	testbed.Eventually(b.t, patience, "a renewal is heard", func() error {
+	testbed.Eventually(b.t, patience, "a renewal is observed", func() error {
 		held = a.mustRenew(held)
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		if h := b.cache.heartbeats[a.currentSession().name]; h == nil {
-			return errors.New("nothing is heard")
+			return errors.New("no heartbeat is observed")
 		}
 		return nil
 	})
 	return held
 }
 
-// notices observes leases, and checks that what they are then is the truth, and whether
-// it was read.
+// mustObserve observes leases, and checks that the result is as c reads it, and whether
+// Observe has read the store.
 func (b *node) mustObserve(n *testbed.EtcdNode, c *node, read bool, what string, seen ...backend.Lease) []backend.Lease {
 	b.t.Helper()
 	ctx, cancel := b.ctx()
@@ -41,7 +41,7 @@ func (b *node) mustObserve(n *testbed.EtcdNode, c *node, read bool, what string,
 		b.t.Fatal(err)
 	}
 	if (after > before) != read {
-		b.t.Errorf("%s: %v readings; want it read: %v", what, after-before, read)
+		b.t.Errorf("%s: %v reads; want a read: %v", what, after-before, read)
 	}
 	now := make([]backend.Lease, len(seen))
 	copy(now, seen)
@@ -52,36 +52,36 @@ func (b *node) mustObserve(n *testbed.EtcdNode, c *node, read bool, what string,
 			}
 		}
 		if truth := c.read(now[i].Election); truth.Differs(now[i]) {
-			b.t.Errorf("%s: %+v is what was observed; the truth is %+v", what, now[i], truth)
+			b.t.Errorf("%s: observed %+v; the store has %+v", what, now[i], truth)
 		}
 	}
 	return now
 }
 
-// A renewal that was heard is not read. That nothing was heard is never an answer, nor
-// anything else that may have become of a lease.
+// Observe does not read a renewal that the watch has shown. In every other case it reads, in
+// particular when the watch has shown nothing.
 func TestOnlyObservedRenewalsSkipReading(t *testing.T) {
 	t.Parallel()
 	n := testbed.StartEtcd(t, testbed.EtcdOptions{})
 	for _, c := range []struct {
 		name string
-		do   func(t *testing.T, l *lab, a, b *node, other backend.Lease, stop func()) // once heartbeats are heard
+		do   func(t *testing.T, l *lab, a, b *node, other backend.Lease, stop func()) // once heartbeats are observed
 		read bool
 	}{
 		{"both are renewed", func(*testing.T, *lab, *node, *node, backend.Lease, func()) {}, false},
-		{"another reading came after it", func(t *testing.T, l *lab, a, b *node, _ backend.Lease, _ func()) { b.read("jobs") }, true},
+		{"another read came after it", func(t *testing.T, l *lab, a, b *node, _ backend.Lease, _ func()) { b.read("jobs") }, true},
 		{"its session's key is deleted", func(t *testing.T, l *lab, a, b *node, _ backend.Lease, _ func()) {
 			l.del(t, l.keys.heartbeat(a.currentSession().name))
-			testbed.Eventually(t, patience, "it is heard", func() error {
+			testbed.Eventually(t, patience, "the deletion is observed", func() error {
 				b.mu.Lock()
 				defer b.mu.Unlock()
 				if len(b.cache.heartbeats) > 0 {
-					return errors.New("the heartbeat is still remembered")
+					return errors.New("the heartbeat is still cached")
 				}
 				return nil
 			})
 		}, true},
-		{"Listen has come back for a request", func(t *testing.T, l *lab, a, b *node, other backend.Lease, stop func()) {
+		{"Listen has returned for a request", func(t *testing.T, l *lab, a, b *node, other backend.Lease, stop func()) {
 			ctx, cancel := a.ctx()
 			defer cancel()
 			if err := a.Request(ctx, []backend.Request{{Election: "jobs", Term: a.read("jobs").Term, Kind: backend.Nominate, ID: "b"}}); err != nil {
@@ -89,7 +89,7 @@ func TestOnlyObservedRenewalsSkipReading(t *testing.T) {
 			}
 			stop()
 		}, true},
-		{"the store has gone back", func(t *testing.T, l *lab, a, b *node, _ backend.Lease, _ func()) {
+		{"the store went back", func(t *testing.T, l *lab, a, b *node, _ backend.Lease, _ func()) {
 			b.mu.Lock()
 			b.newestRevision += 1 << 20
 			b.mu.Unlock()
@@ -99,7 +99,7 @@ func TestOnlyObservedRenewalsSkipReading(t *testing.T) {
 				t.Error(err)
 			}
 			b.mu.Lock()
-			b.newestRevision, b.restoredAt = 0, 1 // or all of it is old
+			b.newestRevision, b.restoredAt = 0, 1 // otherwise every record would be suspect
 			b.mu.Unlock()
 		}, true},
 		{"it was read long ago", func(t *testing.T, l *lab, a, b *node, _ backend.Lease, _ func()) {
@@ -118,8 +118,8 @@ func TestOnlyObservedRenewalsSkipReading(t *testing.T) {
 			seen := []backend.Lease{b.read("jobs"), b.read("other")}
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			heard := make(chan error, 1)
-			go func() { heard <- b.Listen(ctx, seen[:1]) }()
+			returned := make(chan error, 1)
+			go func() { returned <- b.Listen(ctx, seen[:1]) }()
 			both := func() (h bool) {
 				got, err := a.Renew(t.Context(), []backend.Held{held.Held(), other.Held()})
 				if err != nil || got[0].Outcome != backend.Granted || got[1].Outcome != backend.Granted {
@@ -127,28 +127,28 @@ func TestOnlyObservedRenewalsSkipReading(t *testing.T) {
 				}
 				b.mu.Lock()
 				defer b.mu.Unlock()
-				home := b.cache.heartbeats[a.currentSession().name]
-				return home != nil && home.revision == a.currentSession().revision
+				record := b.cache.heartbeats[a.currentSession().name]
+				return record != nil && record.revision == a.currentSession().revision
 			}
-			testbed.Eventually(t, patience, "renewals are heard", func() error {
+			testbed.Eventually(t, patience, "renewals are observed", func() error {
 				if !both() {
-					return errors.New("nothing is heard")
+					return errors.New("no heartbeat is observed")
 				}
 				return nil
 			})
 			c.do(t, l, a, b, other, func() {
-				if err := <-heard; err != nil {
+				if err := <-returned; err != nil {
 					t.Error(err)
 				}
 			})
 			seen = b.mustObserve(n, fresh, c.read, "when "+c.name, seen...)
-			b.mustObserve(n, fresh, true, "when nothing is heard since", seen...)
+			b.mustObserve(n, fresh, true, "when nothing is observed since", seen...)
 			if c.read {
 				return
 			}
 			select {
-			case err := <-heard:
-				t.Fatalf("Listen came back for renewals: %v", err)
+			case err := <-returned:
+				t.Fatalf("Listen returned for renewals: %v", err)
 			default:
 			}
 
@@ -160,16 +160,16 @@ func TestOnlyObservedRenewalsSkipReading(t *testing.T) {
 			b.renewUntilObserved(a, held)
 			b.mustObserve(n, fresh, true, "beside a vacant one", seen[0], b.read("new"))
 			cancel()
-			<-heard
+			<-returned
 			a.mustRenew(held)
 			b.mustObserve(n, fresh, true, "after Listen", seen[0])
 		})
 	}
 }
 
-// The watch of heartbeats may be ahead of that of records: a session goes on, of which a lease
-// was taken away. Whoever hears that believes in the old holder for longer, and is granted
-// nothing by it, and it is read after some TTLs.
+// The watch of heartbeats may be ahead of that of records: it shows renewals of a session
+// from which a lease was taken over. A challenger then believes in the old holder for longer,
+// but is granted nothing by that, and reads the lease after some TTLs.
 func TestHeartbeatsAheadOfRecordsGrantNothing(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
@@ -177,27 +177,27 @@ func TestHeartbeatsAheadOfRecordsGrantNothing(t *testing.T) {
 	held, other := a.lead("jobs"), a.lead("other")
 	seen := b.read("jobs")
 	c.mustTakeOver(c.read("jobs"))
-	release(t, a, held) // or its heartbeat would stand apart
+	release(t, a, held) // otherwise its heartbeat would be in Apart
 	a.mustRenew(other)
 	b.deliverHeartbeat(l.key(t, l.keys.heartbeat(a.currentSession().name)))
 	ctx, cancel := b.ctx()
 	defer cancel()
 	got, err := b.Observe(ctx, []backend.Lease{seen})
 	if err != nil || len(got) != 1 || got[0].Holder.ID != "a" || got[0].Heartbeat == seen.Heartbeat || got[0].Vacant() || got[0].ObserveFor < ttl {
-		t.Fatalf("when a's session was heard to be renewed: %+v, %v; want a's lease, with another heartbeat", got, err)
+		t.Fatalf("when the watch has shown a's renewal: %+v, %v; want a's lease, with another heartbeat", got, err)
 	}
-	b.mustLose(got[0], "by what was heard")
+	b.mustLose(got[0], "as the watch has shown it")
 }
 
-// A takeover is compared with a reading of its own, whatever was heard: a heartbeat that was
-// not heard undoes it.
+// A takeover is compared with its own read, whatever the watch has shown: a heartbeat that
+// the watch has not delivered prevents it.
 func TestATakeoverComparesWithItsOwnRead(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	a, b := l.node(t, "a"), l.node(t, "b")
 	held := a.lead("jobs")
 	seen := b.read("jobs")
-	hear := func() backend.Lease {
+	observe := func() backend.Lease {
 		held = a.mustRenew(held)
 		b.deliverHeartbeat(l.key(t, l.keys.heartbeat(a.currentSession().name)))
 		ctx, cancel := b.ctx()
@@ -208,18 +208,18 @@ func TestATakeoverComparesWithItsOwnRead(t *testing.T) {
 		}
 		return got[0]
 	}
-	seen = hear()
+	seen = observe()
 	if truth := b.read("jobs"); !truth.Unchanged(seen) {
-		t.Fatalf("what was heard is %+v, the truth is %+v", seen, truth)
+		t.Fatalf("observed %+v; the store has %+v", seen, truth)
 	}
 	held = a.mustRenew(held)
-	b.mustLose(seen, "though it was renewed after what was heard")
+	b.mustLose(seen, "though it was renewed since")
 	seen = b.read("jobs")
-	b.mustTakeOver(hear())
+	b.mustTakeOver(observe())
 	a.mustRefuse(held, "which was taken over")
 }
 
-// told is what the watch of heartbeats would do with a key as it is now.
+// deliverHeartbeat does what the watch of heartbeats would do with a key.
 func (b *node) deliverHeartbeat(kv *mvccpb.KeyValue) {
 	b.t.Helper()
 	b.mu.Lock()
@@ -228,10 +228,10 @@ func (b *node) deliverHeartbeat(kv *mvccpb.KeyValue) {
 	resp := clientv3.WatchResponse{Events: []*clientv3.Event{{Type: clientv3.EventTypePut, Kv: kv}}}
 	resp.Header = &pb.ResponseHeader{ClusterId: cluster}
 	if !b.cacheHeartbeats(&resp, cluster, restored) {
-		b.t.Fatal("what is told of the store is not of the store")
+		b.t.Fatal("a heartbeat of the store that was read is not cached")
 	}
 	resp.Header.ClusterId++
 	if b.cacheHeartbeats(&resp, cluster, restored) {
-		b.t.Fatal("what is told of another cluster is believed")
+		b.t.Fatal("a heartbeat of another cluster is cached")
 	}
 }
