@@ -22,11 +22,10 @@
 //
 // # Options
 //
-// List all members in Endpoints: a call that one member does not answer within a quarter
-// of its time is sent to another. Give unrelated fleets different prefixes: elections of
-// one prefix are read together, and every follower receives every heartbeat of its
-// prefix. With --client-cert-auth the common name of the client certificate is the user,
-// and no password is needed.
+// List all members in Endpoints: a call that one does not answer within a quarter of its
+// time is sent to another. Give unrelated fleets different prefixes: every follower
+// receives every heartbeat of its prefix. With --client-cert-auth the common name of the
+// client certificate is the user, and no password is needed.
 //
 // # Limits
 //
