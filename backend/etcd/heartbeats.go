@@ -15,7 +15,7 @@ import (
 // heartbeats is the value of heartbeat/SESSION. Heartbeat stands for all leases that the
 // holder renewed last, so renewing a thousand costs as much as renewing one. A lease that
 // was not renewed together with them is listed in Apart: a lease whose function hangs
-// expires although the process goes on.
+// expires although the process continues.
 type heartbeats struct {
 	ID        string               `json:"id"`
 	Nonce     string               `json:"nonce"`

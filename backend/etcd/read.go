@@ -92,7 +92,7 @@ func (b *Backend) readElections(ctx context.Context, names []string) (snapshot, 
 	}
 	v.longestTTL = max(v.longestTTL, min(time.Duration(v.layout.MaxTTL), maxTTL))
 	b.noteTTL(v.longestTTL)                            // the key may be deleted
-	if v.layoutRevision != 0 && v.layout.MaxTTL == 0 { // it was ruined
+	if v.layoutRevision != 0 && v.layout.MaxTTL == 0 { // the value is invalid
 		v.longestTTL = maxTTL
 	}
 	if v.layout.Version == 0 || slices.ContainsFunc(entries, func(e entry) bool { return e.recordRevision == 0 }) {
