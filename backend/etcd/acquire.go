@@ -159,7 +159,7 @@ func (b *Backend) acquire(ctx context.Context, bids []backend.Bid, part []int, r
 	trusted := w.sessionRecord != nil && w.cluster == v.cluster && w.revision > v.revision
 	for n, i := range granted {
 		if !trusted {
-			answers[i] = backend.Answer{Err: fmt.Errorf("etcd: acquire %q: %w: another store answered the grant than the read", bids[i].Election, backend.ErrUnavailable)}
+			answers[i] = backend.Answer{Err: fmt.Errorf("etcd: acquire %q: %w: the grant was answered by another store than the read", bids[i].Election, backend.ErrUnavailable)}
 			continue
 		}
 		answers[i] = backend.Answer{Lease: b.noteGrant(v, &changes[n], &w), Outcome: backend.Granted, ValidFor: bids[i].TTL}
