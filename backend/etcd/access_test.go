@@ -24,8 +24,8 @@ import (
 
 const secret = "canary-4711"
 
-// withUsers starts a node with users, and returns an administrator's client. The
-// user app has the rights of the documentation.
+// withUsers starts a node with users, and returns an administrator's client. The user app
+// has the rights that doc.go names.
 func withUsers(t testing.TB, prefix string, o testbed.EtcdOptions) (*testbed.EtcdNode, *clientv3.Client) {
 	t.Helper()
 	n := testbed.StartEtcd(t, o)
@@ -74,42 +74,42 @@ func withUsers(t testing.TB, prefix string, o testbed.EtcdOptions) (*testbed.Etc
 	return n, root
 }
 
-// Everything that a manager does, with the rights of the documentation and no
-// more, and with tokens that live for a second.
-func TestTheRightsOfTheDocumentationSuffice(t *testing.T) {
+// Two managers use every method with the documented rights and no more, and with tokens that
+// expire after a second.
+func TestTheDocumentedRightsSuffice(t *testing.T) {
 	t.Parallel()
 	const prefix = "app/"
 	n, root := withUsers(t, prefix, testbed.EtcdOptions{Args: []string{"--auth-token-ttl=1", "--bcrypt-cost=4"}})
 	o := Options{Endpoints: []string{n.URL()}, Prefix: prefix, Username: "app", Password: secret}
 	a := openNode(t, "a", o)
-	everything(t, a, openNode(t, "b", o))
+	exerciseAll(t, a, openNode(t, "b", o))
 
-	// An observer reads and listens, and writes nothing.
+	// An observer can read and listen, but not write.
 	o.Username = "eye"
 	eye := openNode(t, "eye", o)
 	held := a.lead("jobs")
-	seen := eye.see("jobs")
+	seen := eye.read("jobs")
 	if seen.Holder != a.me {
 		t.Errorf("an observer sees %+v", seen)
 	}
-	heard := eye.listen(seen)
-	if _, err := eye.bid(eye.see("free"), ttl); !errors.Is(err, backend.ErrDenied) || !strings.Contains(fmt.Sprint(err), "needed: etcdctl role grant-permission") {
-		t.Errorf("an observer's bid: %v; want ErrDenied and what grants it", err)
+	returned := eye.listenAsync(seen)
+	if _, err := eye.bid(eye.read("free"), ttl); !errors.Is(err, backend.ErrDenied) || !strings.Contains(fmt.Sprint(err), "needed: etcdctl role grant-permission") {
+		t.Errorf("an observer's bid: %v; want ErrDenied and the command that grants the right", err)
 	}
 
-	// Tokens run out, also while somebody listens.
+	// Tokens expire, also during Listen.
 	time.Sleep(2500 * time.Millisecond)
-	if got := eye.see("jobs"); got.Term != held.Term {
-		t.Errorf("an observer after its token has run out sees %+v", got)
+	if got := eye.read("jobs"); got.Term != held.Term {
+		t.Errorf("an observer whose token has expired sees %+v", got)
 	}
 	if err := a.release(a.mustRenew(held), backend.Released); err != nil {
 		t.Fatal(err)
 	}
-	if err := <-heard; err != nil {
-		t.Errorf("listening past the end of a token: %v", err)
+	if err := <-returned; err != nil {
+		t.Errorf("Listen beyond the expiry of a token: %v", err)
 	}
 
-	// Rights that are taken away in a leadership: no renewal, and a clear word.
+	// The right is revoked during a leadership: the renewal fails, and its error says why.
 	held = a.lead("jobs")
 	ctx, cancel := a.ctx()
 	defer cancel()
@@ -121,7 +121,7 @@ func TestTheRightsOfTheDocumentationSuffice(t *testing.T) {
 		t.Errorf("a renewal without rights: %v, %v; want ErrDenied and no outcome", got.Outcome, err)
 	}
 	if err := a.Listen(ctx, []backend.Lease{held}); !errors.Is(err, backend.ErrDenied) {
-		t.Errorf("listening without rights: %v; want ErrDenied", err)
+		t.Errorf("Listen without rights: %v; want ErrDenied", err)
 	}
 	if _, err := root.UserGrantRole(ctx, "app", "election"); err != nil {
 		t.Fatal(err)
@@ -129,8 +129,8 @@ func TestTheRightsOfTheDocumentationSuffice(t *testing.T) {
 	a.mustRenew(held)
 }
 
-// everything is one call of each kind, for two candidates that may do all.
-func everything(t *testing.T, a, b *node) {
+// exerciseAll calls every method, for two candidates with full rights.
+func exerciseAll(t *testing.T, a, b *node) {
 	t.Helper()
 	held := a.lead("all")
 	held = a.mustRenew(held)
@@ -148,11 +148,11 @@ func everything(t *testing.T, a, b *node) {
 	if records, err := b.List(ctx, "", 10); err != nil || len(records) != 1 || records[0].Request.ID != "b" {
 		t.Errorf("records: %v, %v", records, err)
 	}
-	heard := b.listen(b.see("all"))
+	returned := b.listenAsync(b.read("all"))
 	if err := a.release(held, backend.Released); err != nil {
 		t.Fatal(err)
 	}
-	if err := <-heard; err != nil {
+	if err := <-returned; err != nil {
 		t.Errorf("listen: %v", err)
 	}
 	if err := b.release(b.lead("all"), backend.Released); err != nil {
@@ -160,24 +160,24 @@ func everything(t *testing.T, a, b *node) {
 	}
 }
 
-// listen listens in the background.
-func (n *node) listen(seen ...backend.Lease) chan error {
-	heard := make(chan error, 1)
+// listenAsync calls Listen in the background.
+func (n *node) listenAsync(seen ...backend.Lease) chan error {
+	returned := make(chan error, 1)
 	go func() {
 		ctx, cancel := n.ctx()
 		defer cancel()
-		heard <- n.Listen(ctx, seen)
+		returned <- n.Listen(ctx, seen)
 	}()
-	return heard
+	return returned
 }
 
 func TestTLSWithClientCertificates(t *testing.T) {
 	t.Parallel()
 	const prefix = "app/"
 	n, _ := withUsers(t, prefix, testbed.EtcdOptions{TLS: true})
-	ca, cert, key := n.ClientFiles(t, "app") // the name is the user
+	ca, cert, key := n.ClientFiles(t, "app") // its common name is the user
 	files := Options{Endpoints: []string{n.URL()}, Prefix: prefix, CAFile: ca, CertFile: cert, KeyFile: key}
-	everything(t, openNode(t, "a", files), openNode(t, "b", files))
+	exerciseAll(t, openNode(t, "a", files), openNode(t, "b", files))
 
 	pair, err := tls.LoadX509KeyPair(cert, key)
 	if err != nil {
@@ -185,17 +185,17 @@ func TestTLSWithClientCertificates(t *testing.T) {
 	}
 	config := n.TLSConfig()
 	config.Certificates = []tls.Certificate{pair}
-	if got := openNode(t, "c", Options{Endpoints: []string{n.Addr()}, Prefix: prefix, TLS: config}).see("all"); got.Term == 0 {
+	if got := openNode(t, "c", Options{Endpoints: []string{n.Addr()}, Prefix: prefix, TLS: config}).read("all"); got.Term == 0 {
 		t.Errorf("with a TLS configuration of the program: %+v", got)
 	}
 	for what, o := range map[string]Options{
-		"no certificate of its own": {CAFile: ca},
-		"the system's authorities":  {CertFile: cert, KeyFile: key},
+		"no client certificate":    {CAFile: ca},
+		"the system's authorities": {CertFile: cert, KeyFile: key},
 	} {
 		o.Endpoints, o.Prefix = []string{n.URL()}, prefix
 		d := openNode(t, "d", o)
-		testbed.Eventually(t, patience, what+" is refused as such", func() error { // now and then it looks like a broken connection
-			if _, err := d.trySee("all"); !errors.Is(err, backend.ErrDenied) {
+		testbed.Eventually(t, patience, what+" is denied", func() error { // sometimes it looks like a broken connection
+			if _, err := d.tryRead("all"); !errors.Is(err, backend.ErrDenied) {
 				return fmt.Errorf("%w; want ErrDenied", err)
 			}
 			return nil
@@ -203,20 +203,20 @@ func TestTLSWithClientCertificates(t *testing.T) {
 	}
 }
 
-// What is secret is in no error and not printed, and each failure has its class.
-func TestThePasswordIsNowhere(t *testing.T) {
+// No error and no output contains a password, and each failure has its class.
+func TestErrorsHideThePassword(t *testing.T) {
 	const prefix = "app/"
 	n, _ := withUsers(t, prefix, testbed.EtcdOptions{Args: []string{"--bcrypt-cost=4"}})
-	printed := capture(t)
+	printed := captureStderr(t)
 	for what, c := range map[string]struct {
 		o    Options
 		want error
 	}{
 		"wrong password": {Options{Endpoints: []string{n.URL()}, Username: "app", Password: secret + "x"}, backend.ErrDenied},
-		"no such user":   {Options{Endpoints: []string{n.URL()}, Username: "nobody", Password: secret}, backend.ErrDenied},
+		"no such user":   {Options{Endpoints: []string{n.URL()}, Username: "unknown", Password: secret}, backend.ErrDenied},
 		"no user":        {Options{Endpoints: []string{n.URL()}}, backend.ErrDenied},
 		"wrong prefix":   {Options{Endpoints: []string{n.URL()}, Username: "app", Password: secret, Prefix: "other/"}, backend.ErrDenied},
-		"nobody there":   {Options{Endpoints: []string{"127.0.0.1:1"}, Username: "app", Password: secret}, backend.ErrUnavailable},
+		"unreachable":    {Options{Endpoints: []string{"127.0.0.1:1"}, Username: "app", Password: secret}, backend.ErrUnavailable},
 		"no such host":   {Options{Endpoints: []string{"nowhere.invalid:1"}, Username: "app", Password: secret}, backend.ErrUnavailable},
 		"in the URL":     {Options{Endpoints: []string{"http://app:" + secret + "@" + n.Addr()}}, backend.ErrInvalid},
 	} {
@@ -226,7 +226,7 @@ func TestThePasswordIsNowhere(t *testing.T) {
 		b, err := Open(t.Context(), c.o)
 		if err == nil {
 			limit := patience
-			if c.want == backend.ErrUnavailable { // there is no other answer
+			if c.want == backend.ErrUnavailable { // the call ends only with its context
 				limit = 2 * time.Second
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), limit)
@@ -242,12 +242,12 @@ func TestThePasswordIsNowhere(t *testing.T) {
 		}
 	}
 	if text := printed(); text != "" {
-		t.Errorf("something was printed: %s", text)
+		t.Errorf("the backend printed: %s", text)
 	}
 }
 
-// capture returns what is written to the standard error until it is called.
-func capture(t *testing.T) func() string {
+// captureStderr returns a function that returns what was written to stderr until then.
+func captureStderr(t *testing.T) func() string {
 	t.Helper()
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -263,35 +263,35 @@ func capture(t *testing.T) func() string {
 	}
 }
 
-// A login that fails for one call, because etcd was away for a moment, is no missing password
-// for the calls that waited for it: the next one tries it.
-func TestALoginThatFailsForOneCallIsTriedByTheNext(t *testing.T) {
+// A login fails because etcd is unavailable for a moment. A call that waited for it logs in
+// itself, and is not refused as if there were no password.
+func TestAFailedLoginIsRetriedByTheNextCall(t *testing.T) {
 	t.Parallel()
 	n, _ := withUsers(t, "app/", testbed.EtcdOptions{Args: []string{"--bcrypt-cost=4"}})
 	a := openNode(t, "a", Options{Endpoints: []string{n.URL()}, Prefix: "app/", Username: "app", Password: secret})
 	a.lead("jobs")
-	a.login.set("spent.1") // it has run out
-	nobody := dial(t, "127.0.0.1:1")
+	a.login.set("spent.1") // an expired token
+	unreachable := dial(t, "127.0.0.1:1")
 	ctx, cancel := a.ctx()
 	defer cancel()
 	tries := 0
-	if err := a.authorised(ctx, func() error {
-		if tries++; tries == 1 { // by the old token; another call logs in meanwhile, in vain
+	if err := a.withToken(ctx, func() error {
+		if tries++; tries == 1 { // with the old token; meanwhile the login of another call fails
 			soon, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
 			defer cancel()
-			if err := a.login.refresh(soon, nobody, a.login.current()); err == nil {
-				t.Error("a login where nobody is was done")
+			if err := a.login.refresh(soon, unreachable, a.login.current()); err == nil {
+				t.Error("a login at an unreachable server succeeded")
 			}
 			return rpctypes.ErrInvalidAuthToken
 		}
 		_, err := a.client.Get(ctx, "app/x")
 		return err
 	}); err != nil {
-		t.Errorf("a call that has waited for the login of another: %v; want it to log in", err)
+		t.Errorf("a call that waited for a failed login: %v; want it to log in", err)
 	}
 }
 
-func TestImpossibleOptionsAreRefused(t *testing.T) {
+func TestInvalidOptionsAreRefused(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	empty := filepath.Join(dir, "empty.pem")
@@ -329,8 +329,8 @@ func TestImpossibleOptionsAreRefused(t *testing.T) {
 	}
 }
 
-// A scheme in capitals is the same: nothing goes without TLS because of it.
-func TestASchemeInCapitalsIsTheSame(t *testing.T) {
+// Upper case in a scheme must not turn TLS off.
+func TestUpperCaseSchemesAreAccepted(t *testing.T) {
 	t.Parallel()
 	b := openNode(t, "b", Options{Endpoints: []string{"127.0.0.1:1", "Https://127.0.0.1:2"}})
 	for _, e := range b.client.Endpoints() {
@@ -340,12 +340,12 @@ func TestASchemeInCapitalsIsTheSame(t *testing.T) {
 	}
 }
 
-func TestItIsOpenedByName(t *testing.T) {
+func TestOpenByName(t *testing.T) {
 	t.Parallel()
 	section := fmt.Sprintf(`{"endpoints": [%q], "prefix": "x/", "username": "u", "password": "p"}`, "127.0.0.1:1")
 	b, err := backend.Open(t.Context(), Name, func(into any) error { return json.Unmarshal([]byte(section), into) })
 	if err != nil {
-		t.Fatal(err) // also though nobody is there
+		t.Fatal(err) // an unreachable server is no error of Open
 	}
 	if got := b.Guarantees().Name; got != "etcd" {
 		t.Errorf("name %q", got)
@@ -355,8 +355,8 @@ func TestItIsOpenedByName(t *testing.T) {
 	}
 }
 
-// Close leaves nothing behind: no goroutine, no connection, and no etcd lease if
-// nothing is held. A client that was given stays open.
+// After Close there is no goroutine, no connection, and no etcd lease if nothing is held. A
+// client from the options stays open.
 func TestCloseLeavesNothingBehind(t *testing.T) {
 	n := testbed.StartEtcd(t, testbed.EtcdOptions{})
 	l := newLab(t, n.URL())
@@ -370,13 +370,13 @@ func TestCloseLeavesNothingBehind(t *testing.T) {
 			t.Fatal(err)
 		}
 		listening, stop := context.WithCancel(t.Context())
-		heard := make(chan error, 1)
-		seen := a.see("jobs")
-		go func() { heard <- a.Listen(listening, []backend.Lease{seen}) }()
+		returned := make(chan error, 1)
+		seen := a.read("jobs")
+		go func() { returned <- a.Listen(listening, []backend.Lease{seen}) }()
 		if err := a.release(held, backend.Released); err != nil {
 			t.Fatal(err)
 		}
-		<-heard
+		<-returned
 		stop()
 		cancel()
 		if err := errors.Join(a.Close(), a.Close()); err != nil {
@@ -386,7 +386,7 @@ func TestCloseLeavesNothingBehind(t *testing.T) {
 		if err != nil || len(leases.Leases) != 0 {
 			t.Errorf("%d: etcd leases after Close: %v, %v", i, leases, err)
 		}
-		testbed.Eventually(t, patience, "the goroutines are gone", func() error {
+		testbed.Eventually(t, patience, "the goroutines have ended", func() error {
 			if now := runtime.NumGoroutine(); now > before+2 {
 				return fmt.Errorf("%d, %d before", now, before)
 			}

@@ -13,8 +13,8 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// Acquire implements [backend.Backend]: for each chunk one reading, or what is
-// remembered, and one transaction that compares what was read.
+// Acquire implements [backend.Backend]. For each chunk it reads, or uses the last read, and
+// sends one transaction that requires the state that was read.
 func (b *Backend) Acquire(ctx context.Context, bids []backend.Bid) ([]backend.Answer, error) {
 	if err := b.enter(bids[0].Candidate.Nonce); err != nil {
 		return nil, err
@@ -25,25 +25,25 @@ func (b *Backend) Acquire(ctx context.Context, bids []backend.Bid) ([]backend.An
 		all[i] = i
 		b.noteTTL(bids[i].TTL)
 	}
-	// Sorted, so that managers that bid for the same elections meet early.
+	// Sorted, so that managers that bid for the same elections conflict early.
 	slices.SortFunc(all, func(i, j int) int { return cmp.Compare(bids[i].Election, bids[j].Election) })
-	for part := range slices.Chunk(all, exactly) {
-		r := b.guess(bids, part)
+	for part := range slices.Chunk(all, maxByKey) {
+		r := b.rememberedFor(bids, part)
 		if r == nil {
-			r = b.reading(ctx, bids, part)
+			r = b.readFor(ctx, bids, part)
 		}
 		err := b.fail(about("acquire", len(part), bids[part[0]].Election), b.acquire(ctx, bids, part, r, answers, 0))
 		if err == nil || is(err, rpctypes.ErrPermissionDenied) && slices.ContainsFunc(part, func(i int) bool { return answers[i].Outcome != backend.Unknown }) {
-			continue // rights are missing for some of them, whose answers say so
+			continue // rights are missing for some of them, as their answers say
 		}
-		blame(answers, all, err)
+		setErrors(answers, all, err)
 		return answers, err
 	}
 	return answers, nil
 }
 
-// blame notes err in the answers that have no outcome.
-func blame(answers []backend.Answer, part []int, err error) {
+// setErrors sets err in the answers that have no outcome.
+func setErrors(answers []backend.Answer, part []int, err error) {
 	for _, i := range part {
 		if answers[i].Outcome == backend.Unknown && answers[i].Err == nil {
 			answers[i].Err = err
@@ -51,60 +51,60 @@ func blame(answers []backend.Answer, part []int, err error) {
 	}
 }
 
-// reading reads what a part of the bids is about.
-func (b *Backend) reading(ctx context.Context, bids []backend.Bid, part []int) *reading {
-	var r reading
+// readFor reads the elections of a part of the bids.
+func (b *Backend) readFor(ctx context.Context, bids []backend.Bid, part []int) *readResult {
+	var r readResult
 	names := make([]string, len(part))
 	for n, i := range part {
 		names[n] = bids[i].Election
 	}
-	r.view, r.entries, r.err = b.read(ctx, names)
+	r.snapshot, r.entries, r.err = b.readElections(ctx, names)
 	return &r
 }
 
-// An offer is a change of one election that is pinned to what was read.
-type offer struct {
+// A change is a new record for one election, in place of the entry that was read.
+type change struct {
 	entry  *entry
 	record *record
 }
 
-// pinned returns what must still hold of each record.
-func (b *Backend) pinned(offers []offer) (when []clientv3.Cmp) {
-	for _, o := range offers {
-		e, key := o.entry, b.keys.record(o.entry.Election)
-		when = append(when, clientv3.Compare(clientv3.ModRevision(key), "=", e.recordAt))
-		if e.guessed && e.recordAt != 0 {
+// unchanged returns the conditions that the records are still as they were read.
+func (b *Backend) unchanged(changes []change) (when []clientv3.Cmp) {
+	for _, c := range changes {
+		e, key := c.entry, b.keys.record(c.entry.Election)
+		when = append(when, clientv3.Compare(clientv3.ModRevision(key), "=", e.recordRevision))
+		if e.remembered && e.recordRevision != 0 {
 			when = append(when, clientv3.Compare(clientv3.Value(key), "=", string(e.raw)))
 		}
 	}
 	return when
 }
 
-// watched returns what must still hold of leases that are taken from others: they
-// were not renewed since they were read. (And their requests were not touched, which is
-// how Release stops a bid that is still on its way.)
-func (b *Backend) watched(offers []offer) (when []clientv3.Cmp) {
-	once := make(map[string]bool)
-	for _, o := range offers {
-		e := o.entry
-		if e.Vacant() || e.mine {
+// unrenewed returns the conditions that leases of other holders were not renewed since they
+// were read. Their requests must be unchanged too: by writing a request, Release stops a
+// late bid (docs/design/etcd.md, "Late requests").
+func (b *Backend) unrenewed(changes []change) (when []clientv3.Cmp) {
+	added := make(map[string]bool)
+	for _, c := range changes {
+		e := c.entry
+		if e.Vacant() || e.ownLeftover {
 			continue
 		}
-		when = append(when, clientv3.Compare(clientv3.ModRevision(b.keys.request(e.Election)), "=", e.requestAt))
-		if key := b.keys.heartbeat(e.record.Session); !once[key] && !e.odd { // that renews nothing which a hand has put there
-			once[key] = true
-			when = append(when, clientv3.Compare(clientv3.ModRevision(key), "=", e.heartbeatAt))
+		when = append(when, clientv3.Compare(clientv3.ModRevision(b.keys.request(e.Election)), "=", e.requestRevision))
+		if key := b.keys.heartbeat(e.record.Session); !added[key] && !e.tampered { // no heartbeat renews a record that was edited manually
+			added[key] = true
+			when = append(when, clientv3.Compare(clientv3.ModRevision(key), "=", e.sessionRevision))
 		}
 	}
 	return when
 }
 
-// halves makes an attempt at each half of a part of the bids, so that what is wrong with
-// one election costs the others nothing. It returns the first error.
-func (b *Backend) halves(ctx context.Context, bids []backend.Bid, part []int, answers []backend.Answer, tries int) (first error) {
+// acquireHalves makes one attempt at each half of a part of the bids, so that a problem of
+// one election does not affect the others. It returns the first error.
+func (b *Backend) acquireHalves(ctx context.Context, bids []backend.Bid, part []int, answers []backend.Answer, tries int) (first error) {
 	for _, half := range [][]int{part[:len(part)/2], part[len(part)/2:]} {
-		err := b.acquire(ctx, bids, half, b.reading(ctx, bids, half), answers, tries)
-		blame(answers, half, b.fail(about("acquire", len(half), bids[half[0]].Election), err))
+		err := b.acquire(ctx, bids, half, b.readFor(ctx, bids, half), answers, tries)
+		setErrors(answers, half, b.fail(about("acquire", len(half), bids[half[0]].Election), err))
 		if first == nil {
 			first = err
 		}
@@ -112,136 +112,141 @@ func (b *Backend) halves(ctx context.Context, bids []backend.Bid, part []int, an
 	return first
 }
 
-// acquire makes one attempt at a part of the bids, over what was read before. Where
-// a transaction fails because one of its elections has changed, or rights are missing for
-// one, halves of it are tried.
-func (b *Backend) acquire(ctx context.Context, bids []backend.Bid, part []int, r *reading, answers []backend.Answer, tries int) error {
-	v, entries, err := &r.view, r.entries, r.err
-	if err != nil {
+// acquire makes one attempt at a part of the bids, by what was read before. If the
+// transaction fails because one election has changed, or rights are missing for one, it
+// tries each half.
+func (b *Backend) acquire(ctx context.Context, bids []backend.Bid, part []int, r *readResult, answers []backend.Answer, tries int) error {
+	if r.err != nil {
+		return r.err
+	}
+	v := &r.snapshot
+	changes, granted, err := b.planGrants(ctx, bids, part, r, answers)
+	if err != nil || changes == nil {
 		return err
 	}
-	now := time.Now().UTC()
-	var offers []offer
-	var granted []int
-	for n, i := range part {
-		bid, e := bids[i], &entries[n]
-		if !e.mine && !e.Unchanged(bid.Expected) || e.MovedTo != bid.Expected.MovedTo {
-			if !e.belongs(v.self) {
-				b.lets(bid.Election, 0)
-			} else if err := b.release(ctx, []backend.Held{{Election: bid.Election, End: backend.Failed}}); err != nil {
-				return err // a leftover from before the store was rebuilt
-			}
-			answers[i] = backend.Answer{Lease: e.Lease, Outcome: backend.Refused}
-			continue
-		}
-		next, err := backend.NextTerm(max(e.Term, bid.Expected.Term), e.old, bid.MinTerm, now)
-		if err != nil {
-			answers[i] = backend.Answer{Err: fmt.Errorf("etcd: acquire %q: %w", bid.Election, err)}
-			continue
-		}
-		offers = append(offers, newOffer(v, e, bid, next, now))
-		granted = append(granted, i)
+	s := b.currentSession()
+	if !r.entries[0].remembered {
+		s = b.removeIfDeleted(s, v)
 	}
-	if offers == nil {
-		return nil
-	}
-	own := b.present()
-	if !entries[0].guessed {
-		own = b.gone(own, v)
-	}
-	w, err := b.grant(ctx, own, v, offers, bids[granted[0]])
+	w, err := b.grant(ctx, s, v, changes, bids[granted[0]])
 	if len(part) > 1 && is(err, rpctypes.ErrPermissionDenied) {
-		return b.halves(ctx, bids, part, answers, tries)
+		return b.acquireHalves(ctx, bids, part, answers, tries)
 	}
 	if err != nil {
 		return err
 	}
-	if w.at == 0 {
-		again := b.reading(ctx, bids, part)
-		if again.err != nil {
-			return again.err
+	if w.revision == 0 {
+		fresh := b.readFor(ctx, bids, part)
+		if fresh.err != nil {
+			return fresh.err
 		}
-		if w.at = written(offers, again.entries); w.at == 0 {
+		if w.revision = writtenAt(changes, fresh.entries); w.revision == 0 {
 			switch {
 			case len(part) > 1:
-				return b.halves(ctx, bids, part, answers, tries)
-			case tries < 5: // what was read shows who was faster
-				return b.acquire(ctx, bids, part, again, answers, tries+1)
+				return b.acquireHalves(ctx, bids, part, answers, tries)
+			case tries < 5: // the fresh read shows what has changed
+				return b.acquire(ctx, bids, part, fresh, answers, tries+1)
 			}
 			return errBusy
 		}
-		w.cluster, w.home = again.view.cluster, again.view.sessions[w.session.name]
-		if w.home != nil {
-			b.began(w.session, w.home)
+		w.cluster, w.sessionRecord = fresh.snapshot.cluster, fresh.snapshot.sessions[w.session.name]
+		if w.sessionRecord != nil {
+			b.noteSessionKey(w.session, w.sessionRecord)
 		}
 	}
-	// It must be the store that was read, with what it had then. Otherwise it is granted
-	// and not trusted; the next bid finds it.
-	trusted := w.home != nil && w.cluster == v.cluster && w.at > v.revision
+	// A grant is trusted only if the store that was read has written it, at a later
+	// revision. Otherwise the next bid finds it as a leftover.
+	trusted := w.sessionRecord != nil && w.cluster == v.cluster && w.revision > v.revision
 	for n, i := range granted {
 		if !trusted {
-			answers[i] = backend.Answer{Err: fmt.Errorf("etcd: acquire %q: %w: the store was exchanged", bids[i].Election, backend.ErrUnavailable)}
+			answers[i] = backend.Answer{Err: fmt.Errorf("etcd: acquire %q: %w: the grant was answered by another store than the read", bids[i].Election, backend.ErrUnavailable)}
 			continue
 		}
-		answers[i] = backend.Answer{Lease: b.granted(v, &offers[n], &w), Outcome: backend.Granted, ValidFor: bids[i].TTL}
+		answers[i] = backend.Answer{Lease: b.noteGrant(v, &changes[n], &w), Outcome: backend.Granted, ValidFor: bids[i].TTL}
 	}
 	return nil
 }
 
-// grant writes offers. Who makes the session's key does so alone.
-func (b *Backend) grant(ctx context.Context, own *session, v *view, offers []offer, bid backend.Bid) (w write, err error) {
-	if own == nil {
-		give, err := b.take(ctx)
+// planGrants refuses the bids whose lease is not as expected, and returns the changes that
+// grant the others, with their indices.
+func (b *Backend) planGrants(ctx context.Context, bids []backend.Bid, part []int, r *readResult, answers []backend.Answer) (changes []change, granted []int, err error) {
+	v, entries, now := &r.snapshot, r.entries, time.Now().UTC()
+	for n, i := range part {
+		bid, e := bids[i], &entries[n]
+		if !e.ownLeftover && !e.Unchanged(bid.Expected) || e.MovedTo != bid.Expected.MovedTo {
+			if !e.heldBy(v.nonce) {
+				b.forget(bid.Election, 0)
+			} else if err := b.release(ctx, []backend.Held{{Election: bid.Election, End: backend.Failed}}); err != nil {
+				return nil, nil, err // a leftover from before the store was rebuilt
+			}
+			answers[i] = backend.Answer{Lease: e.Lease, Outcome: backend.Refused}
+			continue
+		}
+		next, err := backend.NextTerm(max(e.Term, bid.Expected.Term), e.suspect, bid.MinTerm, now)
+		if err != nil {
+			answers[i] = backend.Answer{Err: fmt.Errorf("etcd: acquire %q: %w", bid.Election, err)}
+			continue
+		}
+		changes = append(changes, newGrant(v, e, bid, next, now))
+		granted = append(granted, i)
+	}
+	return changes, granted, nil
+}
+
+// grant writes changes. If there is no session it holds the session mutex while it creates one.
+func (b *Backend) grant(ctx context.Context, s *session, v *snapshot, changes []change, bid backend.Bid) (w writeResult, err error) {
+	if s == nil {
+		unlock, err := b.lockSession(ctx)
 		if err != nil {
 			return w, err
 		}
-		defer give()
-		own = b.present() // somebody else may have made it
+		defer unlock()
+		s = b.currentSession() // another call may have created it
 	}
-	return b.write(ctx, own, v, offers, bid.Candidate, bid.TTL, b.watched(offers))
+	return b.writeRecords(ctx, s, v, changes, bid.Candidate, bid.TTL, b.unrenewed(changes))
 }
 
-// A write is what became of a transaction that grants leases under a session.
-type write struct {
-	session *session
-	at      int64 // its revision; 0: not done
-	cluster uint64
-	home    *home // the session's key since then
+// A writeResult is the result of a transaction that grants leases under a session.
+type writeResult struct {
+	session       *session
+	revision      int64 // of the transaction; 0: its conditions did not hold
+	cluster       uint64
+	sessionRecord *sessionRecord // the session key after it
 }
 
-// write writes records under the session, or a new one if there is none. Then the
-// caller has the turn.
-func (b *Backend) write(ctx context.Context, s *session, v *view, offers []offer, who backend.Candidate, ttl time.Duration, extra []clientv3.Cmp) (w write, err error) {
+// writeRecords writes records under session s. If s is nil it creates a session, and the
+// caller holds the session mutex.
+func (b *Backend) writeRecords(ctx context.Context, s *session, v *snapshot, changes []change, holder backend.Candidate, ttl time.Duration, extra []clientv3.Cmp) (w writeResult, err error) {
 	for try := 0; ; try++ {
 		if w.session = s; s == nil {
-			w.session = b.fresh(who)
+			w.session = b.newSession(holder)
 		}
-		when, then := append(b.pinned(offers), extra...), []clientv3.Op(nil)
-		made, renewed := 0, time.Duration(0)
-		for _, o := range offers {
-			o.record.Session = w.session.name
-			o.record.Election, o.record.Write = o.entry.Election, o.entry.writes+1
-			then = append(then, clientv3.OpPut(b.keys.record(o.entry.Election), encode(o.record)))
-			if o.record.Term != o.entry.Term || o.entry.missing { // a grant
-				then = append(then, clientv3.OpDelete(b.keys.request(o.entry.Election)))
+		when, then := append(b.unchanged(changes), extra...), []clientv3.Op(nil)
+		made, longest := 0, time.Duration(0)
+		for _, c := range changes {
+			c.record.Session = w.session.name
+			c.record.Election, c.record.Write = c.entry.Election, c.entry.version+1
+			then = append(then, clientv3.OpPut(b.keys.record(c.entry.Election), encode(c.record)))
+			if c.record.Term != c.entry.Term || c.entry.missing { // a grant
+				then = append(then, clientv3.OpDelete(b.keys.request(c.entry.Election)))
 			}
-			if o.entry.missing {
+			if c.entry.missing {
 				made++
 			}
-			renewed = max(renewed, time.Duration(o.record.TTL))
+			longest = max(longest, time.Duration(c.record.TTL))
 		}
-		if l := v.layout; made > 0 || time.Duration(l.MaxTTL) < renewed || l.Cluster != v.cluster {
-			l.Version, l.Cluster, l.MaxTTL = layoutVersion, v.cluster, max(l.MaxTTL, span(renewed))
-			l.count(offers)
-			when = append(when, clientv3.Compare(clientv3.ModRevision(b.keys.layout()), "=", v.layoutAt))
+		if l := v.layout; made > 0 || time.Duration(l.MaxTTL) < longest || l.Cluster != v.cluster {
+			l.Version, l.Cluster, l.MaxTTL = layoutVersion, v.cluster, max(l.MaxTTL, span(longest))
+			l.countMade(changes)
+			when = append(when, clientv3.Compare(clientv3.ModRevision(b.keys.layout()), "=", v.layoutRevision))
 			then = append(then, clientv3.OpPut(b.keys.layout(), encode(l)))
 		}
-		there, key, err := b.beside(ctx, w.session, ttl)
+		sessionWhen, sessionThen, err := b.sessionOps(ctx, w.session, ttl)
 		if err != nil {
 			return w, err
 		}
-		b.may(offers)
-		resp, err := b.txn(ctx, append(when, there...), append(then, key...), true)
+		b.markPending(changes)
+		resp, err := b.txn(ctx, append(when, sessionWhen...), append(then, sessionThen...), true)
 		switch {
 		case is(err, rpctypes.ErrLeaseNotFound) && try == 0 && s == nil:
 			b.mu.Lock()
@@ -251,48 +256,48 @@ func (b *Backend) write(ctx context.Context, s *session, v *view, offers []offer
 		case err != nil || !resp.Succeeded:
 			return w, err
 		}
-		w.at, w.cluster = resp.Header.GetRevision(), resp.Header.GetClusterId()
+		w.revision, w.cluster = resp.Header.GetRevision(), resp.Header.GetClusterId()
 		for _, kv := range resp.Responses[len(resp.Responses)-1].GetResponseRange().GetKvs() {
-			w.home = readHome(kv)
-			b.began(w.session, w.home)
+			w.sessionRecord = readSessionRecord(kv)
+			b.noteSessionKey(w.session, w.sessionRecord)
 		}
 		return w, nil
 	}
 }
 
-// granted notes a lease that was written, and returns it.
-func (b *Backend) granted(v *view, o *offer, w *write) backend.Lease {
-	v.sessions[w.session.name] = w.home
-	e := entry{Lease: backend.Lease{Election: o.entry.Election, Request: o.entry.Request}, record: o.record, recordAt: w.at, writes: o.record.Write, met: true, may: true}
-	if o.record.Term != o.entry.Term {
+// noteGrant notes a lease whose record was written, and returns it.
+func (b *Backend) noteGrant(v *snapshot, c *change, w *writeResult) backend.Lease {
+	v.sessions[w.session.name] = w.sessionRecord
+	e := entry{Lease: backend.Lease{Election: c.entry.Election, Request: c.entry.Request}, record: c.record, recordRevision: w.revision, version: c.record.Write, hadRecord: true, mayBeHeld: true}
+	if c.record.Term != c.entry.Term {
 		e.Request = backend.Request{}
 	}
-	v.judge(&e)
-	b.holds(&e, w.session)
+	v.classify(&e)
+	b.markHeld(&e, w.session)
 	return e.Lease
 }
 
-// written returns the revision at which the offers were written by another copy of
-// the transaction, or 0. The heartbeats were drawn for this very attempt.
-func written(offers []offer, found []entry) (at int64) {
-	for _, o := range offers {
-		i := slices.IndexFunc(found, func(e entry) bool { return e.Election == o.entry.Election })
-		if i < 0 || found[i].record == nil || found[i].record.Heartbeat != o.record.Heartbeat || found[i].record.Nonce != o.record.Nonce {
+// writtenAt returns the revision at which another copy of the transaction wrote the changes,
+// or 0. Their heartbeats are unique to this attempt.
+func writtenAt(changes []change, found []entry) (at int64) {
+	for _, c := range changes {
+		i := slices.IndexFunc(found, func(e entry) bool { return e.Election == c.entry.Election })
+		if i < 0 || found[i].record == nil || found[i].record.Heartbeat != c.record.Heartbeat || found[i].record.Nonce != c.record.Nonce {
 			return 0
 		}
-		at = found[i].recordAt
+		at = found[i].recordRevision
 	}
 	return at
 }
 
-// count takes in the records that are about to be made: of elections that never had
-// one, as far as we know, and of others. Both together, less those that are there,
-// is how many were ever deleted.
-func (l *layout) count(offers []offer) {
-	for _, o := range offers {
-		switch e := o.entry; {
-		case e.recordAt != 0:
-		case e.missing && !e.met:
+// countMade counts the records that are about to be made: Made for elections that had none
+// before, as far as this process knows, and Again for others. Their sum, less the records
+// that exist, is how many were ever deleted.
+func (l *layout) countMade(changes []change) {
+	for _, c := range changes {
+		switch e := c.entry; {
+		case e.recordRevision != 0:
+		case e.missing && !e.hadRecord:
 			l.Made++
 		default:
 			l.Again++
@@ -300,19 +305,20 @@ func (l *layout) count(offers []offer) {
 	}
 }
 
-func newOffer(v *view, e *entry, bid backend.Bid, term uint64, now time.Time) offer {
+// newGrant returns the change that grants a bid.
+func newGrant(v *snapshot, e *entry, bid backend.Bid, term uint64, now time.Time) change {
 	c := bid.Candidate
-	end, lastID, lastNonce, history := e.ends(backend.Failed, now)
-	return offer{e, &record{
+	end, lastID, lastNonce, history := e.endLeadership(backend.Failed, now)
+	return change{e, &record{
 		Term: term, ID: c.ID, Nonce: c.Nonce, Address: c.Address, Metadata: c.Metadata, TTL: span(bid.TTL), Renew: span(bid.Renew),
 		Heartbeat: newHeartbeat(), End: end, LastID: lastID, LastNonce: lastNonce, History: history,
 		Elected: now, Written: now, Cluster: v.cluster, marks: marks{e.MovedTo, e.MovedFrom},
 	}}
 }
 
-// ends returns what an entry says about its past once its present leadership, if there
-// is one, is over.
-func (e *entry) ends(how backend.End, now time.Time) (end backend.End, id, nonce string, history []backend.Leadership) {
+// endLeadership returns the record's fields about the past after its present leadership, if
+// it has one, has ended.
+func (e *entry) endLeadership(how backend.End, now time.Time) (end backend.End, id, nonce string, history []backend.Leadership) {
 	r := e.record
 	switch {
 	case r == nil:
@@ -321,7 +327,7 @@ func (e *entry) ends(how backend.End, now time.Time) (end backend.End, id, nonce
 		return r.End, r.LastID, r.LastNonce, backend.CleanHistory(r.History)
 	}
 	lapsed := e.Lapsed()
-	if e.heartbeatAt == 0 { // the last renewal went with the session
+	if e.sessionRevision == 0 { // the session key with the last renewal was deleted
 		lapsed = 0
 	}
 	return how, r.ID, r.Nonce, backend.Remember(r.History, backend.Leadership{Term: r.Term, ID: r.ID, From: r.Elected}.Close(how, now, lapsed))

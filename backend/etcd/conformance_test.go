@@ -16,17 +16,17 @@ import (
 	"github.com/go-election/go-election/internal/testbed"
 )
 
-// TestConformance runs the suite on a single node.
+// TestConformance runs the conformance suite on a single node.
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	endpoints := testbed.SharedEtcd(t)
-	conformance.Run(t, testbed.InTier(realTime(func(t testing.TB) conformance.Store { return newStore(t, endpoints) })))
+	conformance.Run(t, testbed.InTier(harness(func(t testing.TB) conformance.Store { return newStore(t, endpoints) })))
 }
 
-// TestConformanceWhileTheNodeIsTormented runs the cases that need a node of their own.
-func TestConformanceWhileTheNodeIsTormented(t *testing.T) {
+// TestConformanceWithServerFaults runs the cases that need their own node.
+func TestConformanceWithServerFaults(t *testing.T) {
 	t.Parallel()
-	h := realTime(func(t testing.TB) conformance.Store {
+	h := harness(func(t testing.TB) conformance.Store {
 		node := testbed.StartEtcd(t, testbed.EtcdOptions{})
 		store := newStore(t, []string{node.URL()})
 		maps.Copy(store.Faults, testbed.ServerFaults(t, node))
@@ -36,7 +36,7 @@ func TestConformanceWhileTheNodeIsTormented(t *testing.T) {
 	conformance.Run(t, h)
 }
 
-// newStore makes a prefix of its own for one case, behind proxies.
+// newStore returns a store with a fresh prefix for one case, behind proxies.
 func newStore(t testing.TB, endpoints []string) conformance.Store {
 	prefix := "case-" + backend.NewNonce()[:12] + "/"
 	admin := dial(t, endpoints...)
@@ -88,7 +88,7 @@ func plant(admin *clientv3.Client, k keys, election string) error {
 	return err
 }
 
-// dial makes a client for what tests do to the store.
+// dial returns a client for changes that tests make in the store.
 func dial(t testing.TB, endpoints ...string) *clientv3.Client {
 	t.Helper()
 	c, err := clientv3.New(clientv3.Config{Endpoints: endpoints, Logger: zap.NewNop()})

@@ -17,8 +17,8 @@ import (
 	"github.com/go-election/go-election/internal/testbed"
 )
 
-// requests counts what a node has been asked for so far, by method.
-func requests(t testing.TB, n *testbed.EtcdNode) map[string]float64 {
+// countRequests returns how many requests a node has received so far, by method.
+func countRequests(t testing.TB, n *testbed.EtcdNode) map[string]float64 {
 	t.Helper()
 	counts := make(map[string]float64)
 	for name, value := range n.Metrics(t) {
@@ -31,8 +31,7 @@ func requests(t testing.TB, n *testbed.EtcdNode) map[string]float64 {
 	return counts
 }
 
-// A thousand idle elections cost no more requests than ten, and nothing is asked
-// again and again.
+// A thousand idle elections cost no more requests than ten, and nothing polls.
 func TestManyIdleElectionsCostNoMoreThanFew(t *testing.T) {
 	t.Parallel()
 	const ttl, idle = 6 * time.Second, 18 * time.Second
@@ -75,21 +74,21 @@ func TestManyIdleElectionsCostNoMoreThanFew(t *testing.T) {
 					return nil
 				})
 			}
-			time.Sleep(ttl) // the first readings and announcements are over
-			before := requests(t, n)
-			time.Sleep(idle) // what is counted is what happens in it
+			time.Sleep(ttl) // until the first reads and announcements are over
+			before := countRequests(t, n)
+			time.Sleep(idle) // the requests of this time are counted
 			total := 0.0
 			spent := map[string]float64{}
-			for method, count := range requests(t, n) {
+			for method, count := range countRequests(t, n) {
 				if spent[method] = count - before[method]; spent[method] > 0 {
 					total += spent[method]
 				}
 			}
 			t.Logf("%d elections, a leader and a follower, %v: %v requests: %v", elections, idle, total, spent)
-			// As many again for a busy machine, on which renewals are not heard in time.
+			// Twice as many are allowed: on a busy machine renewals are observed late.
 			for method, perTTL := range map[string]float64{
-				"Txn":            3 + 1 + 2.0/unread, // renewals, the follower's member record, readings
-				"Watch":          1.0 / unread,       // both watches share a stream
+				"Txn":            3 + 1 + 2.0/maxUnreadTTLs, // renewals, the follower's member record, reads
+				"Watch":          1.0 / maxUnreadTTLs,       // both watches share a stream
 				"LeaseKeepAlive": 2.0 / 4,
 			} {
 				if most := 2 * math.Ceil(float64(idle/ttl)*perTTL); spent[method] > most {
@@ -104,19 +103,19 @@ func TestManyIdleElectionsCostNoMoreThanFew(t *testing.T) {
 	}
 }
 
-// A resignation is heard at once.
-func TestAHandOverTakesMilliseconds(t *testing.T) {
+// A follower learns of a resignation at once.
+func TestAHandoverTakesMilliseconds(t *testing.T) {
 	t.Parallel()
-	const ttl = 12 * time.Second // a busy machine must not change the leader; nor does a reading come soon
+	const ttl = 12 * time.Second // a busy machine must not change the leader, and the next read is far away
 	l := newLab(t)
-	c := newCourt(t, ttl, l.options(), l.options())
-	c.lead()
+	c := newFleet(t, ttl, l.options(), l.options())
+	c.leadInOrder()
 	var took []time.Duration
 	for i := range 5 {
-		time.Sleep(ttl*3/5 + ttl/40*time.Duration(i)) // who has resigned stays out for half a TTL
-		from, to := c.seats[0], c.seats[1]
+		time.Sleep(ttl*3/5 + ttl/40*time.Duration(i)) // a leader that has resigned does not campaign for half a TTL
+		from, to := c.elections[0], c.elections[1]
 		testbed.Eventually(t, patience, "one leads, and the other knows it", func() error {
-			if from, to = c.seats[0], c.seats[1]; to.Leading() {
+			if from, to = c.elections[0], c.elections[1]; to.Leading() {
 				from, to = to, from
 			}
 			if _, _, known := to.Leader(); !known || !from.Leading() {
@@ -140,26 +139,26 @@ func TestAHandOverTakesMilliseconds(t *testing.T) {
 		case at := <-led:
 			took = append(took, at.Sub(began))
 		case <-time.After(patience):
-			t.Fatalf("nobody leads after a resignation: %v", to.Current())
+			t.Fatalf("no leader after a resignation: %v", to.Current())
 		}
 		stop()
 	}
 	slices.Sort(took)
 	t.Logf("median %v, worst %v", took[len(took)/2], took[len(took)-1])
-	if took[len(took)/2] > 1500*time.Millisecond { // beside all other tests; alone it is some milliseconds
+	if took[len(took)/2] > 1500*time.Millisecond { // this allows for all other tests; alone it takes milliseconds
 		t.Errorf("handovers took %v", took)
 	}
 }
 
-// Listening survives a compaction of what it would have read next.
-func TestListeningSurvivesCompaction(t *testing.T) {
+// Listen survives a compaction of the revision that its watch would have read next.
+func TestListenSurvivesCompaction(t *testing.T) {
 	t.Parallel()
 	n := testbed.StartEtcd(t, testbed.EtcdOptions{})
 	l := newLab(t, n.URL())
 	a, b := l.node(t, "a"), l.node(t, "b")
 	held := a.lead("jobs")
-	seen := b.see("jobs")
-	heard := b.listen(seen)
+	seen := b.read("jobs")
+	returned := b.listenAsync(seen)
 	compact := func() {
 		t.Helper()
 		got, err := l.admin.Put(t.Context(), "elsewhere", "x")
@@ -174,18 +173,17 @@ func TestListeningSurvivesCompaction(t *testing.T) {
 	if err := a.release(held, backend.Released); err != nil {
 		t.Fatal(err)
 	}
-	if err := <-heard; err != nil {
-		t.Errorf("listening through a compaction: %v", err)
+	if err := <-returned; err != nil {
+		t.Errorf("Listen during a compaction: %v", err)
 	}
 	compact()
-	if got := b.see("jobs"); !got.Vacant() || got.End != backend.Released {
+	if got := b.read("jobs"); !got.Vacant() || got.End != backend.Released {
 		t.Errorf("after a compaction: %+v", got)
 	}
 }
 
-// A release whose answer is lost is repeated, and what it has done already is left
-// alone.
-func TestAReleaseWhoseAnswerIsLostIsRepeated(t *testing.T) {
+// A release whose answer was lost is repeated, and does not end a later leadership.
+func TestAReleaseWithALostAnswerIsRepeated(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	proxy := testbed.NewProxy(t, strings.TrimPrefix(l.endpoints[0], "http://"))
@@ -210,9 +208,9 @@ func TestAReleaseWhoseAnswerIsLostIsRepeated(t *testing.T) {
 	b.mustRenew(next)
 }
 
-// A lease is renewed with another TTL than it was granted with, which is not how it
-// should be: it is trusted for no longer than others watch.
-func TestARenewalIsTrustedForNoLongerThanOthersWatch(t *testing.T) {
+// A caller renews a lease with another TTL than that of its grant, against the contract.
+// ValidFor is then no longer than the time for which challengers watch.
+func TestValidForNeverExceedsTheWatchedTTL(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	a, b := l.node(t, "a"), l.node(t, "b")
@@ -224,7 +222,7 @@ func TestARenewalIsTrustedForNoLongerThanOthersWatch(t *testing.T) {
 		if err != nil || got.Outcome != backend.Granted || got.ValidFor > min(d, ttl) {
 			t.Errorf("for %v: %v, trusted for %v, %v; want granted, for %v at most", d, got.Outcome, got.ValidFor, err, min(d, ttl))
 		}
-		if seen := b.see("jobs"); seen.ObserveFor != ttl || seen.TTL != ttl {
+		if seen := b.read("jobs"); seen.ObserveFor != ttl || seen.TTL != ttl {
 			t.Errorf("others see %+v; want the TTL of the grant, %v", seen, ttl)
 		}
 	}

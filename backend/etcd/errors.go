@@ -13,9 +13,9 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-var errBusy = fmt.Errorf("%w: others change the same keys all the time", backend.ErrUnavailable)
+var errBusy = fmt.Errorf("%w: other processes kept changing the same keys", backend.ErrUnavailable)
 
-// about says what a call is about, for errors.
+// about describes a call in errors.
 func about(verb string, n int, first string) string {
 	if n == 1 {
 		return fmt.Sprintf("%s %q", verb, first)
@@ -23,7 +23,7 @@ func about(verb string, n int, first string) string {
 	return fmt.Sprintf("%s %d leases", verb, n)
 }
 
-// code returns gRPC's code of err.
+// code returns the gRPC code of err.
 func code(err error) codes.Code {
 	if e, ok := errors.AsType[rpctypes.EtcdError](err); ok {
 		return e.Code()
@@ -31,8 +31,8 @@ func code(err error) codes.Code {
 	return status.Code(err)
 }
 
-// is reports whether err is one of etcd's own errors, which come as such or as
-// text, depending on the call.
+// is reports whether err is one of etcd's own errors. Depending on the call, the client
+// returns them as values or as text.
 func is(err error, wanted ...error) bool {
 	if err == nil {
 		return false
@@ -46,17 +46,18 @@ func is(err error, wanted ...error) bool {
 	return false
 }
 
-// refused reports whether a token was refused; the call was not done.
-func refused(err error) bool {
+// tokenRefused reports whether a token was refused; then the call has changed nothing.
+func tokenRefused(err error) bool {
 	return is(err, rpctypes.ErrInvalidAuthToken, rpctypes.ErrUserEmpty, rpctypes.ErrAuthOldRevision)
 }
 
-// worthwhile reports whether another member may do what this one has not. An etcd
-// lease that has run out at one has done so at all.
-func worthwhile(err error) bool {
-	return class(err) == backend.ErrUnavailable && !errors.Is(err, errLost)
+// worthRetrying reports whether another member may succeed. An etcd lease that has ended
+// at one member has ended at all.
+func worthRetrying(err error) bool {
+	return class(err) == backend.ErrUnavailable && !errors.Is(err, errLeaseEnded)
 }
 
+// class returns the class of err, as package backend defines it.
 func class(err error) error {
 	if err == nil {
 		return nil
@@ -76,15 +77,14 @@ func class(err error) error {
 	case code(err) == codes.PermissionDenied, code(err) == codes.Unauthenticated:
 		return backend.ErrDenied
 	}
-	// A handshake that fails is reported as a connection that does.
+	// The client reports a failed handshake as a failed connection.
 	if text := err.Error(); strings.Contains(text, "x509: ") || strings.Contains(text, "tls: ") {
 		return backend.ErrDenied
 	}
 	return backend.ErrUnavailable
 }
 
-// fail wraps err for the caller: what was done, the class, and, where somebody
-// must act, what to do.
+// fail wraps err for the caller: what was done, the class, and what an operator must do.
 func (b *Backend) fail(what string, err error) error {
 	if err == nil {
 		return nil
@@ -103,13 +103,13 @@ func (b *Backend) fail(what string, err error) error {
 	}
 	err = b.redact(err)
 	if backend.Class(err) == c && (errors.Is(err, backend.ErrUnavailable) || errors.Is(err, backend.ErrDenied) || errors.Is(err, backend.ErrInvalid)) {
-		return fmt.Errorf("etcd: %s: %w%s", what, err, hint) // has its class
+		return fmt.Errorf("etcd: %s: %w%s", what, err, hint) // err contains its class
 	}
 	return fmt.Errorf("etcd: %s: %w: %w%s", what, c, err, hint)
 }
 
-// redact takes the password and the tokens out of the text, if a server or the
-// client put them there.
+// redact removes the password and the tokens from the text, if a server or the client put
+// them there.
 func (b *Backend) redact(err error) error {
 	if b.login == nil {
 		return err

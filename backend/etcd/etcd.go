@@ -22,37 +22,37 @@ const DefaultPrefix = "election/"
 
 // Options says which cluster and which keys. Either Endpoints or Client is set.
 type Options struct {
-	// Endpoints are the client URLs of some members of the cluster, such as
-	// "https://etcd1:2379". Without a scheme: http, or https if TLS is set. All
-	// should be given: a call that one member does not answer goes to another.
+	// Endpoints are client URLs of the cluster's members, such as "https://etcd1:2379".
+	// Without a scheme: http, or https if TLS is set. List all members: a call that
+	// one member does not answer is sent to another.
 	Endpoints []string
 
-	// Prefix begins every key. It ends in "/". None may lie among the keys of another, such
-	// as "election/record/" in "election/".
-	// Up to 255 bytes of printable text. Default: DefaultPrefix. Elections of one
-	// prefix are read together: give fleets that have nothing to do with each
-	// other prefixes of their own.
+	// Prefix begins every key. It ends in "/" and has up to 255 bytes of printable text.
+	// No prefix may lie among the keys of another, as "election/record/" does in
+	// "election/". Elections of one prefix are read together: give unrelated fleets
+	// different prefixes. Default: DefaultPrefix.
 	Prefix string
 
-	// Username and Password log in, if the cluster has users. They are sent with
-	// https only, unless the endpoints say http. Default: no user, or the common
-	// name of the client certificate where the cluster takes that.
+	// Username and Password are the credentials, if the cluster has users. They are sent
+	// unencrypted only if the endpoints are http. Default: no user, or the common name
+	// of the client certificate if the cluster accepts it.
 	Username, Password string
 
-	// CAFile, CertFile and KeyFile are PEM files: the authorities to trust
-	// instead of the system's, and a certificate of one's own with its key.
+	// CAFile, CertFile and KeyFile are PEM files: the authorities to trust instead of the
+	// system's, read by Open; and a client certificate with its key, read at each
+	// connection.
 	CAFile, CertFile, KeyFile string
 
-	// TLS is the same for programs. It is copied. Not together with the files.
+	// TLS is a TLS configuration, instead of the files. It is copied.
 	TLS *tls.Config
 
-	// Client is an existing client, with an own way to log in. Close leaves it
-	// open. Nothing of the above but Prefix is set with it.
+	// Client is an existing client, which logs in by itself. Close leaves it open. Of the
+	// options above only Prefix may be set with it.
 	Client *clientv3.Client
 }
 
-// Limits of a TTL. etcd's own leader is replaced within two seconds or so. And what
-// nobody knows is watched for as long as somebody may have asked for.
+// The limits of a TTL. etcd replaces its own leader within about two seconds. If the
+// greatest TTL ever granted is unknown, challengers watch for maxTTL.
 const (
 	minTTL = time.Second
 	maxTTL = 5 * time.Minute
@@ -60,38 +60,36 @@ const (
 
 // A Backend keeps leases in etcd. It implements [backend.Backend].
 type Backend struct {
-	client *clientv3.Client
-	own    bool // the client is ours to close
-	lines  lines
-	login  *login
-	keys   keys
-	guard  backend.SingleOwner
+	client      *clientv3.Client
+	ownClient   bool // Close closes the client
+	connections connections
+	login       *login
+	keys        keys
+	owner       backend.SingleOwner
 
-	making chan struct{} // taken by who makes an etcd lease
-	turn   chan struct{} // taken by who writes the session's key
+	leaseMutex   chan struct{} // held while an etcd lease is created
+	sessionMutex chan struct{} // held while the session key is written
 
-	mu        sync.Mutex
-	session   *session         // nil: none
-	leaseID   clientv3.LeaseID // what the session's key and the member record hang on; 0: none
-	kept      time.Time        // when that was last kept alive
-	announced announced        // the member's record
-	holding   map[string]*held // elections that may be held: then Close ends nothing. nil: it is not known what was written
-	last      *reading         // the last one of a few elections; nil if it has served
-	hearing   hearing
-	met       map[string]bool // the elections that were read; true: with a record
-	newest    int64           // the greatest revision seen
-	longest   time.Duration   // the greatest TTL that is known to have been bid with
-	restored  int64           // the store has gone back to this revision; 0: never
+	mu             sync.Mutex
+	session        *session              // nil: none
+	leaseID        clientv3.LeaseID      // to which the session key and the member record are attached; 0: none
+	keptAlive      time.Time             // when the etcd lease was last kept alive
+	announced      announced             // the member record
+	held           map[string]*heldLease // elections that this process may hold; a nil value: its grant was not confirmed
+	lastRead       *readResult           // the last read of a few elections; nil: none, or it was used
+	cache          watchCache
+	hadRecord      map[string]bool // elections that this process has read; true: with a record
+	newestRevision int64           // the greatest revision seen
+	longestTTL     time.Duration   // the greatest TTL of a bid, as far as this process knows
+	restoredAt     int64           // the revision to which the store went back; 0: it did not
 }
 
 var _ backend.Backend = (*Backend)(nil)
 
-// Format prints the name of the type and nothing that may be secret, whatever the
-// verb.
+// Format prints only the name of the type, whatever the verb: fields may be secret.
 func (o Options) Format(f fmt.State, _ rune) { fmt.Fprint(f, "etcd.Options") }
 
-// Format prints the name of the type and nothing that may be secret, whatever the
-// verb.
+// Format prints only the name of the type, whatever the verb: fields may be secret.
 func (b *Backend) Format(f fmt.State, _ rune) { fmt.Fprint(f, "etcd.Backend") }
 
 func init() {
@@ -113,8 +111,7 @@ func init() {
 	})
 }
 
-// Open checks o and returns a Backend. It does not talk to the cluster, which
-// may be down: the first call does.
+// Open checks o and returns a Backend. The cluster may be down: the first call connects to it.
 func Open(_ context.Context, o Options) (*Backend, error) {
 	if o.Prefix == "" {
 		o.Prefix = DefaultPrefix
@@ -126,8 +123,8 @@ func Open(_ context.Context, o Options) (*Backend, error) {
 		return nil, fmt.Errorf("etcd: %w: prefix %q does not end in /", backend.ErrInvalid, o.Prefix)
 	}
 	b := &Backend{
-		keys: keys(o.Prefix), making: make(chan struct{}, 1), turn: make(chan struct{}, 1),
-		holding: map[string]*held{}, met: map[string]bool{},
+		keys: keys(o.Prefix), leaseMutex: make(chan struct{}, 1), sessionMutex: make(chan struct{}, 1),
+		held: map[string]*heldLease{}, hadRecord: map[string]bool{},
 	}
 	if err := b.connect(o); err != nil {
 		return nil, err
@@ -138,37 +135,36 @@ func Open(_ context.Context, o Options) (*Backend, error) {
 // Location implements [backend.Located].
 func (b *Backend) Location() string { return backend.Place(string(b.keys), b.client.Endpoints()...) }
 
-// Guarantees says what etcd can promise.
+// Guarantees implements [backend.Backend].
 func (b *Backend) Guarantees() backend.Guarantees {
 	return backend.Guarantees{
 		Name: Name, MinTTL: minTTL, MaxTTL: maxTTL,
-		// That etcd ends leases is not waited for.
-		Expiry: backend.ByChallengers,
-		Push:   true, Poll: true, // changes are pushed, renewals are not
+		Expiry: backend.ByChallengers, // no one waits for etcd to end a lease
+		Push:   true, Poll: true,      // Listen returns for changes, not for renewals
 		Marks: true, Exclusive: true, DurableTerms: true,
 	}
 }
 
-// Close gives back the etcd lease if nothing is held, and else takes away the member's
-// record; and it closes the client if it is ours. What is held runs out. It takes half a
-// second at most.
+// Close revokes the etcd lease. If leases may be held it only deletes the member record, and
+// the held leases expire. Then it closes the client, unless the options gave it. The calls
+// to etcd take half a second at most.
 func (b *Backend) Close() error {
-	if !b.guard.Close() {
+	if !b.owner.Close() {
 		return nil
 	}
 	b.mu.Lock()
-	id, holds := b.leaseID, len(b.holding) > 0
+	id, holding := b.leaseID, len(b.held) > 0
 	b.mu.Unlock()
 	if id != 0 {
 		ctx, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond)
 		defer cancel()
-		if holds { // its heartbeats stay, so that nobody watches anew
-			b.client.Delete(ctx, b.keys.candidate(b.guard.Nonce())) // if it fails, that runs out
+		if holding { // the session key stays, so that no challenger begins its watch anew
+			b.client.Delete(ctx, b.keys.candidate(b.owner.Nonce())) // if it fails, the key expires
 		} else {
-			b.client.Revoke(ctx, id) // the same
+			b.client.Revoke(ctx, id) // if it fails, the etcd lease expires
 		}
 	}
-	if !b.own {
+	if !b.ownClient {
 		return nil
 	}
 	if err := b.client.Close(); err != nil && !errors.Is(err, context.Canceled) {
@@ -177,9 +173,9 @@ func (b *Backend) Close() error {
 	return nil
 }
 
-// enter begins a call for the candidate with this nonce, or for nobody ("").
+// enter begins a call for the candidate with this nonce, or for none ("").
 func (b *Backend) enter(nonce string) error {
-	if err := b.guard.Admit(nonce); err != nil {
+	if err := b.owner.Admit(nonce); err != nil {
 		return fmt.Errorf("etcd: %w", err)
 	}
 	return nil

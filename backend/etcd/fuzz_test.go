@@ -12,15 +12,15 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// FuzzKeys reads one election from keys that anybody may have written anything to.
-// there has a bit for each key that is there.
+// FuzzKeys reads one election from keys with arbitrary values. there has a bit for each key
+// that exists.
 func FuzzKeys(f *testing.F) {
 	const cluster = 7
 	me, other := strings.Repeat("a", 32), strings.Repeat("b", 32)
 	held := encode(record{Term: 5, ID: "me", Nonce: me, Heartbeat: 9, TTL: span(time.Second), Session: "s", Written: time.Unix(1, 0).UTC(), Cluster: cluster, Election: "jobs", Write: 1})
 	theirs := encode(record{Term: math.MaxUint64, ID: "x", Nonce: other, Heartbeat: 1, TTL: math.MaxInt64, Session: "s", Cluster: cluster, Election: "jobs", Write: 1})
 	vacant := encode(record{Term: 6, Heartbeat: 9, End: backend.Released, LastID: "x", LastNonce: other, History: []backend.Leadership{{Term: 6, ID: "x"}}, Cluster: cluster, Election: "jobs", Write: 1})
-	heartbeats := encode(renewals{ID: "x", Nonce: other, Heartbeat: 7, Apart: map[string]heartbeat{"jobs": 8, "other": 9}, At: time.Unix(2, 0).UTC()})
+	heartbeats := encode(heartbeats{ID: "x", Nonce: other, Heartbeat: 7, Apart: map[string]heartbeat{"jobs": 8, "other": 9}, At: time.Unix(2, 0).UTC()})
 	depose := encode(request{Term: 5, Kind: backend.Depose})
 	known := encode(layout{Version: 1, Made: 3, MaxTTL: span(10 * time.Second), Cluster: cluster})
 	for i, text := range []string{"", "null", "[]", "{", "\xff\x00", `{"term":-1}`, `{"ttl":"-1s","renew":"2562047h"}`, `{"ttl":"9e99s"}`, `{"id":"\u0000\u202e","nonce":"x","term":1}`,
@@ -35,44 +35,44 @@ func FuzzKeys(f *testing.F) {
 	f.Add([]byte(heartbeats), []byte(vacant), []byte(depose), []byte(known), uint8(14))
 	f.Fuzz(func(t *testing.T, aHeartbeat, aRecord, aRequest, aLayout []byte, there uint8) {
 		b := &Backend{keys: "p/"}
-		r := reading{view: view{cluster: cluster, revision: 100, self: me, sessions: map[string]*home{}, restored: int64(there & 64), lossy: there&32 != 0},
-			entries: []entry{{Lease: backend.Lease{Election: "jobs"}, met: there&128 != 0, may: there&16 != 0}}}
+		r := readResult{snapshot: snapshot{cluster: cluster, revision: 100, nonce: me, sessions: map[string]*sessionRecord{}, restoredAt: int64(there & 64), recordsMissing: there&32 != 0},
+			entries: []entry{{Lease: backend.Lease{Election: "jobs"}, hadRecord: there&128 != 0, mayBeHeld: there&16 != 0}}}
 		found := r.byName()
 		for i, kv := range []*mvccpb.KeyValue{{Key: []byte("p/heartbeat/s"), Value: aHeartbeat}, {Key: []byte("p/record/jobs"), Value: aRecord}, {Key: []byte("p/request/jobs"), Value: aRequest}, {Key: []byte("p/layout"), Value: aLayout}} {
 			if there>>i&1 == 1 {
 				kv.CreateRevision, kv.ModRevision, kv.Version = 1, 50, 1
-				b.note(&r.view, found, kv)
+				b.applyKey(&r.snapshot, found, kv)
 			}
 		}
-		v, e := &r.view, &r.entries[0]
-		v.judge(e)
+		v, e := &r.snapshot, &r.entries[0]
+		v.classify(e)
 		l := e.Lease
 		if l != backend.CleanLease(l) || l.Election != "jobs" || len(l.Ref) > 512 {
-			t.Errorf("not fit to be handed on: %+v", l)
+			t.Errorf("the lease is not clean: %+v", l)
 		}
-		if rec := e.record; rec != nil && rec.Term > 0 && rec.Nonce != "" && !e.mine && (l.ObserveFor < minTTL || l.ObserveFor > maxTTL || l.ObserveFor < min(l.TTL, maxTTL)) {
-			t.Errorf("held, and to be watched for %v: %+v", l.ObserveFor, l)
+		if rec := e.record; rec != nil && rec.Term > 0 && rec.Nonce != "" && !e.ownLeftover && (l.ObserveFor < minTTL || l.ObserveFor > maxTTL || l.ObserveFor < min(l.TTL, maxTTL)) {
+			t.Errorf("a held lease is to be watched for %v only: %+v", l.ObserveFor, l)
 		}
-		if (e.old || !e.missing && (e.record == nil || e.record.Term == 0 || e.record.Election != "jobs" || e.record.Write != 1)) && l.ObserveFor < minTTL {
-			t.Errorf("what may have been lost is free at once: %+v", l)
+		if (e.suspect || !e.missing && (e.record == nil || e.record.Term == 0 || e.record.Election != "jobs" || e.record.Write != 1)) && l.ObserveFor < minTTL {
+			t.Errorf("a lease whose last grant may be lost is free at once: %+v", l)
 		}
-		if e.mine && (l.Holder.Nonce != me || e.old) {
-			t.Errorf("taken for our own leftover: %+v", l)
+		if e.ownLeftover && (l.Holder.Nonce != me || e.suspect) {
+			t.Errorf("taken for this process's own leftover: %+v", l)
 		}
 		if l.Request != (backend.Request{}) && l.Request.Term != l.Term {
 			t.Errorf("a request of another term: %+v", l)
 		}
 		again := *e
-		v.judge(&again)
+		v.classify(&again)
 		again.Age, e.Age = 0, 0
 		if !reflect.DeepEqual(again, *e) {
-			t.Errorf("judged again, %+v becomes %+v", *e, again)
+			t.Errorf("classified again, %+v becomes %+v", *e, again)
 		}
 
-		// What is written because of it can be read back.
-		next, err := backend.NextTerm(e.Term, e.old, 0, time.Now())
+		// The record that is written over it can be read back.
+		next, err := backend.NextTerm(e.Term, e.suspect, 0, time.Now())
 		if err == nil {
-			o := newOffer(v, e, backend.Bid{Election: "jobs", Candidate: backend.Candidate{ID: "me", Nonce: me}, TTL: 10 * time.Second, Renew: time.Second}, next, time.Now().UTC())
+			o := newGrant(v, e, backend.Bid{Election: "jobs", Candidate: backend.Candidate{ID: "me", Nonce: me}, TTL: 10 * time.Second, Renew: time.Second}, next, time.Now().UTC())
 			back := readRecord([]byte(encode(o.record)))
 			if next <= l.Term || back == nil || back.Term != next || back.Nonce != me || len(back.History) > backend.MaxHistory {
 				t.Errorf("granted after %+v in term %d: %+v", l, next, back)
@@ -80,18 +80,18 @@ func FuzzKeys(f *testing.F) {
 		}
 		if rec := e.record; rec != nil {
 			if back := readRecord([]byte(encode(rec))); !reflect.DeepEqual(back, rec) && len(encode(rec)) <= maxValue {
-				t.Errorf("the record %+v comes back as %+v", rec, back)
+				t.Errorf("the record %+v is read back as %+v", rec, back)
 			}
 		}
 		if h := v.sessions["s"]; h != nil {
-			encode(h.with([]string{"jobs"}, []string{"other"}, time.Now().UTC())) // panics if it cannot
+			encode(h.renew([]string{"jobs"}, []string{"other"}, time.Now().UTC())) // panics if it cannot
 		}
-		v.layout.count([]offer{{entry: e}})
+		v.layout.countMade([]change{{entry: e}})
 	})
 }
 
-// FuzzEndpoint: no part of an address that was not understood is shown, since people
-// put passwords into them.
+// FuzzEndpoint checks that errors show no part of an address that was not understood, since
+// it may contain a password.
 func FuzzEndpoint(f *testing.F) {
 	for _, e := range []string{"", "a", "a:2379", "http://a", "https://a:2379/", "ftp://a", "http://u:open-sesame@a", "http://[::1", "://", "http://a/b?c#d", "http://\x7f", "unix:///x", "HTTP://a"} {
 		f.Add(e, true)

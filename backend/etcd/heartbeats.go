@@ -12,12 +12,11 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// renewals is the value of heartbeat/SESSION: what the holder has renewed last. One value
-// stands for all that it holds, so that to renew a thousand costs what it costs to
-// renew one. What was not renewed together with the rest is listed with a heartbeat of its
-// own: a lease that its holder has ceased to renew, such as one whose function hangs,
-// runs out though the process goes on.
-type renewals struct {
+// heartbeats is the value of heartbeat/SESSION. Heartbeat stands for all leases that the
+// holder renewed last, so renewing a thousand costs as much as renewing one. A lease that
+// was not renewed together with them is listed in Apart: a lease whose function hangs
+// expires although the process continues.
+type heartbeats struct {
 	ID        string               `json:"id"`
 	Nonce     string               `json:"nonce"`
 	Heartbeat heartbeat            `json:"heartbeat"`
@@ -25,7 +24,7 @@ type renewals struct {
 	At        time.Time            `json:"at"` // by the holder's clock: a hint
 }
 
-// A heartbeat is a random number, in quotes, since readers of JSON round large ones.
+// A heartbeat is a random number, quoted because JSON parsers round large numbers.
 type heartbeat uint64
 
 func (b heartbeat) MarshalText() ([]byte, error) { return strconv.AppendUint(nil, uint64(b), 10), nil }
@@ -36,34 +35,35 @@ func (b *heartbeat) UnmarshalText(text []byte) error {
 	return err
 }
 
-// newHeartbeat returns a fresh heartbeat, never 0, which stands for "not seen".
+// newHeartbeat returns a fresh heartbeat. It is never 0, which means "not seen".
 func newHeartbeat() uint64 { return rand.Uint64() | 1 }
 
-// maxHeartbeats bounds what is read of a session's key: etcd takes a bit more than that.
+// maxHeartbeats is the greatest size in bytes of a session record that is read. etcd
+// accepts slightly larger requests.
 const maxHeartbeats = 1 << 20
 
-// readRenewals reads a value that anybody may have written. What makes no sense
-// renews nothing.
-func readRenewals(value []byte) (r renewals) {
+// readHeartbeats decodes a value, which may come from any writer. An invalid value renews
+// nothing.
+func readHeartbeats(value []byte) (r heartbeats) {
 	if len(value) > maxHeartbeats || json.Unmarshal(value, &r) != nil {
-		return renewals{}
+		return heartbeats{}
 	}
 	r.At = backend.CleanTime(r.At)
 	return r
 }
 
 // of returns the heartbeat of an election.
-func (r *renewals) of(election string) heartbeat {
+func (r *heartbeats) of(election string) heartbeat {
 	if b, apart := r.Apart[election]; apart {
 		return b
 	}
 	return r.Heartbeat
 }
 
-// with returns what to write so that some elections have a fresh heartbeat and all others
-// that may be held keep theirs. The shorter list stands apart.
-func (r *renewals) with(renewed, others []string, now time.Time) renewals {
-	next := renewals{ID: r.ID, Nonce: r.Nonce, Heartbeat: r.Heartbeat, At: now}
+// renew returns the value that gives the renewed elections a fresh heartbeat; the others,
+// which may be held too, keep theirs. The shorter of the two lists is in Apart.
+func (r *heartbeats) renew(renewed, others []string, now time.Time) heartbeats {
+	next := heartbeats{ID: r.ID, Nonce: r.Nonce, Heartbeat: r.Heartbeat, At: now}
 	fresh := heartbeat(newHeartbeat())
 	apart := make(map[string]heartbeat)
 	if len(others) <= len(renewed) {
@@ -84,19 +84,19 @@ func (r *renewals) with(renewed, others []string, now time.Time) renewals {
 	return next
 }
 
-// A home is a session's key as it was read.
-type home struct {
-	renewals
-	made, at int64     // revisions of its creation and of its last write
-	heard    time.Time // when the watch has told of it
+// A sessionRecord is a session key as it was read.
+type sessionRecord struct {
+	heartbeats
+	createRevision, revision int64     // of its creation and of its last write
+	observedAt               time.Time // when the watch delivered it
 }
 
-func readHome(kv *mvccpb.KeyValue) *home {
-	return &home{renewals: readRenewals(kv.Value), made: kv.CreateRevision, at: kv.ModRevision}
+func readSessionRecord(kv *mvccpb.KeyValue) *sessionRecord {
+	return &sessionRecord{heartbeats: readHeartbeats(kv.Value), createRevision: kv.CreateRevision, revision: kv.ModRevision}
 }
 
-// mix makes one heartbeat of two, never 0. It changes when either does.
-func mix(a, b uint64) uint64 {
+// combine makes one heartbeat of two. It is never 0, and changes when either changes.
+func combine(a, b uint64) uint64 {
 	x := a ^ bits.RotateLeft64(b*0x9e3779b97f4a7c15, 29)
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
 	return (x ^ x>>27) | 1

@@ -12,10 +12,10 @@ import (
 	"github.com/go-election/go-election/internal/testbed"
 )
 
-// Election b is not renewed, a and c are: its heartbeat stands, theirs do not, whichever of
+// Elections that are renewed get another heartbeat and the others keep theirs, whichever of
 // the two lists is shorter.
-func TestOnlyWhatIsRenewedHasAFreshHeartbeat(t *testing.T) {
-	r := renewals{ID: "x", Nonce: "n", Heartbeat: 1}
+func TestOnlyRenewedLeasesGetAFreshHeartbeat(t *testing.T) {
+	r := heartbeats{ID: "x", Nonce: "n", Heartbeat: 1}
 	now := time.Now().UTC()
 	for step, renewed := range []string{"ac", "ac", "a", "abc", "b", "c", "ab", "abc"} {
 		var names, others []string
@@ -26,76 +26,76 @@ func TestOnlyWhatIsRenewedHasAFreshHeartbeat(t *testing.T) {
 				others = append(others, name)
 			}
 		}
-		next := r.with(names, others, now)
+		next := r.renew(names, others, now)
 		for _, name := range names {
 			if next.of(name) == r.of(name) {
-				t.Errorf("step %d: %s was renewed, and its heartbeat is still %d", step, name, r.of(name))
+				t.Errorf("step %d: %s was renewed, but its heartbeat is still %d", step, name, r.of(name))
 			}
 		}
 		for _, name := range others {
 			if next.of(name) != r.of(name) {
-				t.Errorf("step %d: %s was not renewed, and its heartbeat has changed from %d to %d", step, name, r.of(name), next.of(name))
+				t.Errorf("step %d: %s was not renewed, but its heartbeat has changed from %d to %d", step, name, r.of(name), next.of(name))
 			}
 		}
 		if len(next.Apart) > 2 {
-			t.Errorf("step %d: %d of 3 elections stand apart: %v", step, len(next.Apart), next.Apart)
+			t.Errorf("step %d: %d of 3 elections are in Apart: %v", step, len(next.Apart), next.Apart)
 		}
 		r = next
 	}
 	if len(r.Apart) != 0 {
-		t.Errorf("all were renewed together, and %v stand apart", r.Apart)
+		t.Errorf("all were renewed together, but %v are in Apart", r.Apart)
 	}
 }
 
-// A lease that its holder has ceased to renew runs out, though others of the same session
-// are renewed.
-func TestALeaseThatIsNotRenewedRunsOutBesideOthers(t *testing.T) {
+// A lease that its holder no longer renews expires, although others of the same session are
+// renewed.
+func TestAnUnrenewedLeaseExpiresBesideOthers(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	a, b := l.node(t, "a"), l.node(t, "b")
 	left, held := a.lead("left"), a.lead("held")
 	held = a.mustRenew(held)
-	seen := b.stays("left", "it is held")
+	seen := b.mustBeWatched("left", "it is held")
 	for range 3 {
 		held = a.mustRenew(held)
 	}
-	if now := b.see("left"); !now.Unchanged(seen) {
-		t.Errorf("a lease that was not renewed: %+v, before %+v; want the watch to go on", now, seen)
+	if now := b.read("left"); !now.Unchanged(seen) {
+		t.Errorf("a lease that was not renewed: %+v, before %+v; want the watch to continue", now, seen)
 	}
-	b.takes(seen)
+	b.mustTakeOver(seen)
 	a.mustRefuse(left, "which was taken over")
 	a.mustRenew(held)
 }
 
-// The takeover is compared with what was read last: a renewal that comes in between
-// undoes it, and one that comes afterwards is refused.
-func TestARenewalAtTheLastMomentUndoesATakeOver(t *testing.T) {
+// A takeover is compared with its last read: a renewal after that read prevents it, and a
+// renewal after the takeover is refused.
+func TestALastMomentRenewalPreventsTakeover(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	a, b := l.node(t, "a"), l.node(t, "b")
 	held := a.lead("jobs")
-	bids := []backend.Bid{{Election: "jobs", Candidate: b.me, TTL: ttl, Renew: ttl / 3, Expected: b.stays("jobs", "it is held")}}
+	bids := []backend.Bid{{Election: "jobs", Candidate: b.me, TTL: ttl, Renew: ttl / 3, Expected: b.mustBeWatched("jobs", "it is held")}}
 	ctx, cancel := b.ctx()
 	defer cancel()
 	try := func() backend.Answer {
-		read, answers := b.reading(ctx, bids, []int{0}), make([]backend.Answer, 1)
+		read, answers := b.readFor(ctx, bids, []int{0}), make([]backend.Answer, 1)
 		held = a.mustRenew(held)
 		const lastTry = 5
 		if err := b.acquire(ctx, bids, []int{0}, read, answers, lastTry); err == nil && answers[0].Outcome != backend.Refused {
-			t.Errorf("a takeover by what was read before a renewal: %v in term %d", answers[0].Outcome, answers[0].Term)
+			t.Errorf("a takeover over a lease that was renewed after the read: %v in term %d", answers[0].Outcome, answers[0].Term)
 		}
 		return answers[0]
 	}
-	for range 2 { // by the heartbeat that was watched, and by a later one
+	for range 2 { // with the heartbeat that was watched, and with a later one
 		try()
 	}
-	b.takes(b.see("jobs"))
+	b.mustTakeOver(b.read("jobs"))
 	a.mustRefuse(held, "which was taken over")
 }
 
-// A renewal whose answer is lost is not trusted, and the next one goes on from what it
-// has left in the store.
-func TestARenewalWhoseAnswerIsLostIsFollowedByAnother(t *testing.T) {
+// A renewal whose answer is lost is not trusted, and the next one continues from the value
+// that it left in the store.
+func TestRenewalContinuesAfterALostAnswer(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	proxy := testbed.NewProxy(t, strings.TrimPrefix(l.endpoints[0], "http://"))
@@ -103,7 +103,7 @@ func TestARenewalWhoseAnswerIsLostIsFollowedByAnother(t *testing.T) {
 	o.Endpoints = []string{proxy.Addr()}
 	a, b := openNode(t, "a", o), l.node(t, "b")
 	held := a.mustRenew(a.lead("jobs"))
-	s, before := a.present(), b.see("jobs")
+	s, before := a.currentSession(), b.read("jobs")
 	proxy.CutReplies(true)
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second) // time to arrive
 	got, err := a.Renew(ctx, []backend.Held{held.Held()})
@@ -111,8 +111,8 @@ func TestARenewalWhoseAnswerIsLostIsFollowedByAnother(t *testing.T) {
 	if !errors.Is(err, backend.ErrUnavailable) || got[0].Outcome != backend.Unknown {
 		t.Fatalf("a renewal without an answer: %v, %v; want ErrUnavailable and no outcome", got, err)
 	}
-	testbed.Eventually(t, patience, "it is done all the same", func() error {
-		if now, err := b.trySee("jobs"); err != nil || now.Unchanged(before) {
+	testbed.Eventually(t, patience, "the renewal is in the store", func() error {
+		if now, err := b.tryRead("jobs"); err != nil || now.Unchanged(before) {
 			return fmt.Errorf("the lease is as before: %w", err)
 		}
 		return nil
@@ -125,21 +125,21 @@ func TestARenewalWhoseAnswerIsLostIsFollowedByAnother(t *testing.T) {
 		}
 		return err
 	})
-	if a.present() != s {
-		t.Error("the session was given up for a lost answer")
+	if a.currentSession() != s {
+		t.Error("the session was abandoned for a lost answer")
 	}
 }
 
-// A renewal of many costs no more than one transaction, and finds out what has happened
-// to some of them.
-func TestOfManyLeasesThoseAreRefusedThatAreLost(t *testing.T) {
+// One renewal of many leases refuses those that were taken over, deleted or deposed, and
+// grants the others.
+func TestOnlyLostLeasesOfManyAreRefused(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	a, b := l.node(t, "a"), l.node(t, "b")
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // for all calls
 	defer cancel()
 	var bids []backend.Bid
-	for i := range 3 * exactly {
+	for i := range 3 * maxByKey {
 		bids = append(bids, backend.Bid{Election: fmt.Sprintf("jobs%03d", i), Candidate: a.me, TTL: ttl, Renew: ttl / 3, Expected: backend.Lease{Election: fmt.Sprintf("jobs%03d", i)}})
 	}
 	won, err := a.Acquire(ctx, bids)
@@ -151,8 +151,8 @@ func TestOfManyLeasesThoseAreRefusedThatAreLost(t *testing.T) {
 		held = append(held, w.Lease)
 	}
 	lost := map[string]bool{"jobs003": true, "jobs050": true, "jobs119": true}
-	b.takes(b.see("jobs003"))
-	b.see("jobs050")
+	b.mustTakeOver(b.read("jobs003"))
+	b.read("jobs050")
 	l.del(t, l.keys.record("jobs050"))
 	if err := b.Request(ctx, []backend.Request{{Election: "jobs119", Term: held[119].Term, Kind: backend.Depose}, {Election: "jobs007", Term: held[7].Term, Kind: backend.Nominate, ID: "b"}}); err != nil {
 		t.Fatal(err)

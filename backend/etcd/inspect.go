@@ -16,12 +16,12 @@ import (
 
 var _ backend.Inspector = (*Backend)(nil)
 
-// inspectLimit is how long one member may take to say how it is.
+// inspectLimit is how long one member may take to report its status.
 const inspectLimit = 2 * time.Second
 
-// Inspect asks each endpoint what it is and how it is, and the cluster for its
-// members: whether all endpoints belong to one cluster, how many members it can
-// lose, versions, alarms, room. No right is needed for that.
+// Inspect implements [backend.Inspector]. It asks the cluster for its members and each endpoint
+// for its status, and reports whether all endpoints belong to one cluster, how many members
+// it can lose, versions, alarms and space. This needs no rights.
 func (b *Backend) Inspect(ctx context.Context, _, _ time.Duration) (list []backend.Diagnostic, err error) {
 	if err := b.enter(""); err != nil {
 		return nil, err
@@ -34,30 +34,30 @@ func (b *Backend) Inspect(ctx context.Context, _, _ time.Duration) (list []backe
 		return nil, b.fail("list members", err)
 	}
 	endpoints := b.client.Endpoints()
-	said := make([]endpointSaid, len(endpoints))
+	statuses := make([]endpointStatus, len(endpoints))
 	var all sync.WaitGroup
 	for i, e := range endpoints {
 		all.Go(func() {
 			ctx, cancel := context.WithTimeout(ctx, inspectLimit)
 			defer cancel()
-			said[i].endpoint = e
-			said[i].status, said[i].err = b.client.Status(ctx, e)
-			said[i].err = b.fail("status", said[i].err)
+			statuses[i].endpoint = e
+			statuses[i].status, statuses[i].err = b.client.Status(ctx, e)
+			statuses[i].err = b.fail("status", statuses[i].err)
 		})
 	}
 	all.Wait()
-	return diagnostics(members.Members, said), nil
+	return diagnostics(members.Members, statuses), nil
 }
 
-// An endpointSaid is what one endpoint has answered.
-type endpointSaid struct {
+// An endpointStatus is the answer of one endpoint.
+type endpointStatus struct {
 	endpoint string
 	status   *clientv3.StatusResponse
 	err      error
 }
 
-// findings explains what was said.
-func diagnostics(members []*etcdserverpb.Member, said []endpointSaid) (list []backend.Diagnostic) {
+// diagnostics explains the answers of the cluster and its endpoints.
+func diagnostics(members []*etcdserverpb.Member, statuses []endpointStatus) (list []backend.Diagnostic) {
 	add := func(warning bool, what, format string, args ...any) {
 		list = append(list, backend.Diagnosticf(warning, what, format, args...))
 	}
@@ -68,7 +68,7 @@ func diagnostics(members []*etcdserverpb.Member, said []endpointSaid) (list []ba
 		}
 	}
 	reached, clusters, versions := map[uint64]bool{}, map[uint64]bool{}, map[string]bool{}
-	for _, s := range said {
+	for _, s := range statuses {
 		if s.err == nil {
 			reached[s.status.Header.GetMemberId()] = true
 			clusters[s.status.Header.GetClusterId()] = true
@@ -84,19 +84,19 @@ func diagnostics(members []*etcdserverpb.Member, said []endpointSaid) (list []ba
 	spare := up - (voters/2 + 1)
 	switch {
 	case voters == 1:
-		add(false, "cluster", "one member: nobody leads while it is away, and everybody watches anew if its disk is lost")
+		add(false, "cluster", "one member: no election has a leader while it is down; if its disk is lost, every lease is watched for the greatest TTL")
 	case spare < 0:
-		add(true, "cluster", "%d members that vote, of which the endpoints reach %d: less than a majority", voters, up)
+		add(true, "cluster", "the endpoints reach %d of %d voting members: less than a majority", up, voters)
 	default:
-		add(spare == 0 || up < voters, "cluster", "%d members that vote, of which the endpoints reach %d; of these it can lose %d", voters, up, spare)
+		add(spare == 0 || up < voters, "cluster", "the endpoints reach %d of %d voting members; the cluster can lose %d of these", up, voters, spare)
 	}
 	if len(clusters) > 1 {
-		add(true, "cluster", "the endpoints belong to %d clusters: each of them would have a leader of its own. Correct the endpoints", len(clusters))
+		add(true, "cluster", "the endpoints belong to %d clusters: each would have its own leader. Correct the endpoints", len(clusters))
 	}
 	if len(versions) > 1 {
-		add(true, "cluster", "the members' versions differ; that should be so during an upgrade alone")
+		add(true, "cluster", "the members have different versions, which is normal only during an upgrade")
 	}
-	for _, s := range said {
+	for _, s := range statuses {
 		if s.err != nil {
 			add(true, "member", "%s does not answer: %v", s.endpoint, s.err)
 			continue
@@ -104,17 +104,17 @@ func diagnostics(members []*etcdserverpb.Member, said []endpointSaid) (list []ba
 		st, role := s.status, "follows"
 		switch {
 		case st.IsLearner:
-			role = "is a learner, which serves no call of ours: leave it out of the endpoints"
+			role = "is a learner, which cannot serve this program: remove it from the endpoints"
 		case st.Leader == 0:
 			role = "KNOWS NO LEADER: it is cut off, or there is no majority"
 		case st.Leader == st.Header.GetMemberId():
 			role = "leads the cluster"
 		}
-		room := fmt.Sprintf("%d MiB in use", st.DbSize>>20)
+		space := fmt.Sprintf("%d MiB in use", st.DbSize>>20)
 		if st.DbSizeQuota > 0 {
-			room += fmt.Sprintf(" of %d", st.DbSizeQuota>>20)
+			space += fmt.Sprintf(" of %d", st.DbSizeQuota>>20)
 		}
-		add(st.IsLearner || st.Leader == 0 || st.DbSizeQuota > 0 && st.DbSize > st.DbSizeQuota/5*4, "member", "%s: etcd %s, %s, %s", s.endpoint, st.Version, role, room)
+		add(st.IsLearner || st.Leader == 0 || st.DbSizeQuota > 0 && st.DbSize > st.DbSizeQuota/5*4, "member", "%s: etcd %s, %s, %s", s.endpoint, st.Version, role, space)
 		alarms := slices.Clone(st.Errors)
 		if len(alarms) > 0 {
 			add(true, "member", "%s: %s; see: etcdctl alarm list", s.endpoint, strings.Join(alarms, "; "))

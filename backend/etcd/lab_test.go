@@ -14,22 +14,21 @@ import (
 	"github.com/go-election/go-election/internal/testbed"
 )
 
-// The tests mostly wait, for leases to run out.
+// Most tests wait for leases to expire, so many of them run at once.
 func TestMain(m *testing.M) {
 	flag.Parse()
 	flag.Set("test.parallel", "16")
 	os.Exit(m.Run())
 }
 
-// A node is one process that takes part: a Backend and its candidate.
+// A node is a Backend with its candidate, as one process would have it.
 type node struct {
 	*Backend
 	t  testing.TB
 	me backend.Candidate
 }
 
-// A lab is a prefix of its own, and a client for what happens behind the
-// backend's back.
+// A lab is a fresh prefix, and a client with which a test changes keys directly.
 type lab struct {
 	endpoints []string
 	prefix    string
@@ -63,24 +62,24 @@ func openNode(t testing.TB, id string, o Options) *node {
 
 const (
 	callLimit = time.Minute
-	ttl       = 10 * time.Second // nothing waits for it; a busy machine must not let a session end
+	ttl       = 10 * time.Second // no test waits for it; on a busy machine no session must end
 )
 
 func (n *node) ctx() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(n.t.Context(), callLimit)
 }
 
-// see reads one lease afresh.
-func (n *node) see(election string) backend.Lease {
+// read reads one lease as if for the first time.
+func (n *node) read(election string) backend.Lease {
 	n.t.Helper()
-	l, err := n.trySee(election)
+	l, err := n.tryRead(election)
 	if err != nil {
 		n.t.Fatal(err)
 	}
 	return l
 }
 
-func (n *node) trySee(election string) (backend.Lease, error) {
+func (n *node) tryRead(election string) (backend.Lease, error) {
 	ctx, cancel := n.ctx()
 	defer cancel()
 	changed, err := n.Observe(ctx, []backend.Lease{{Election: election}})
@@ -103,12 +102,12 @@ func (n *node) bid(over backend.Lease, ttl time.Duration) (backend.Answer, error
 	return answers[0], err
 }
 
-// lead makes the node win an election as it stands.
+// lead makes the node win an election that is free.
 func (n *node) lead(election string) backend.Lease {
 	n.t.Helper()
-	a, err := n.bid(n.see(election), ttl)
+	a, err := n.bid(n.read(election), ttl)
 	if err != nil || a.Outcome != backend.Granted {
-		n.t.Fatalf("%s bids for %q as it stands: %v, %v, %v; want granted", n.me.ID, election, a.Outcome, a.Err, err)
+		n.t.Fatalf("%s bids for %q as it is: %v, %v, %v; want granted", n.me.ID, election, a.Outcome, a.Err, err)
 	}
 	return a.Lease
 }
@@ -147,19 +146,18 @@ func (n *node) release(l backend.Lease, how backend.End) error {
 	return n.Release(ctx, []backend.Held{l.Held()})
 }
 
-// stays checks that a challenger may not have the lease before it has watched it for
-// the TTL.
-func (n *node) stays(election, why string) backend.Lease {
+// mustBeWatched checks that a challenger must watch the lease for the TTL, and returns it.
+func (n *node) mustBeWatched(election, why string) backend.Lease {
 	n.t.Helper()
-	l := n.see(election)
+	l := n.read(election)
 	if l.ObserveFor < ttl {
 		n.t.Fatalf("%s: %s sees %+v; want a lease that is to be watched for %v", why, n.me.ID, l, ttl)
 	}
 	return l
 }
 
-// takes bids for a lease as if it had been watched.
-func (n *node) takes(over backend.Lease) backend.Lease {
+// mustTakeOver bids for a lease as if the node had watched it.
+func (n *node) mustTakeOver(over backend.Lease) backend.Lease {
 	n.t.Helper()
 	a, err := n.bid(over, ttl)
 	if err != nil || a.Outcome != backend.Granted || a.Term <= over.Term {
@@ -168,7 +166,7 @@ func (n *node) takes(over backend.Lease) backend.Lease {
 	return a.Lease
 }
 
-// mustLose makes sure that a bid over a lease as it was seen is refused.
+// mustLose checks that a bid over a lease as it was seen is refused.
 func (n *node) mustLose(over backend.Lease, why string) {
 	n.t.Helper()
 	a, err := n.bid(over, ttl)
@@ -177,11 +175,11 @@ func (n *node) mustLose(over backend.Lease, why string) {
 	}
 }
 
-// freed waits until the lease is free for a challenger, and returns it.
-func (n *node) freed(election string, limit time.Duration) (l backend.Lease) {
+// waitUntilFree waits until the lease is free for a challenger, and returns it.
+func (n *node) waitUntilFree(election string, limit time.Duration) (l backend.Lease) {
 	n.t.Helper()
 	testbed.Eventually(n.t, limit, election+" is free", func() (err error) {
-		if l, err = n.trySee(election); err == nil && (!l.Vacant() || l.ObserveFor != 0) {
+		if l, err = n.tryRead(election); err == nil && (!l.Vacant() || l.ObserveFor != 0) {
 			err = fmt.Errorf("it is %+v", l)
 		}
 		return err

@@ -8,24 +8,24 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// keys makes keys. A name is the rest of a key, whatever bytes it has. What
-// Listen watches lies side by side, from record/ to request/, and heartbeats do not.
+// keys makes the keys of a prefix. A name is the rest of a key, byte by byte. record/ and
+// request/ are neighbours, so that Listen can watch both in one range without heartbeat/.
 type keys string
 
-func (k keys) heartbeat(session string) string { return string(k) + "heartbeat/" + session }
-func (k keys) candidate(nonce string) string   { return string(k) + "candidate/" + nonce }
-func (k keys) layout() string                  { return string(k) + "layout" }
-func (k keys) record(election string) string   { return string(k) + "record/" + election }
-func (k keys) request(election string) string  { return string(k) + "request/" + election }
-func (k keys) news() (from, to string)         { return string(k) + "record/", string(k) + "request0" }
-func after(key string) string                  { return key + "\x00" }
-func beyond(directory string) string           { return directory[:len(directory)-1] + "0" } // '/' + 1
-func cut(key []byte, directory string) string  { return string(key[len(directory):]) }
+func (k keys) heartbeat(session string) string   { return string(k) + "heartbeat/" + session }
+func (k keys) candidate(nonce string) string     { return string(k) + "candidate/" + nonce }
+func (k keys) layout() string                    { return string(k) + "layout" }
+func (k keys) record(election string) string     { return string(k) + "record/" + election }
+func (k keys) request(election string) string    { return string(k) + "request/" + election }
+func (k keys) watchRange() (from, to string)     { return string(k) + "record/", string(k) + "request0" }
+func keyAfter(key string) string                 { return key + "\x00" }
+func directoryEnd(directory string) string       { return directory[:len(directory)-1] + "0" } // '/' + 1
+func nameIn(key []byte, directory string) string { return string(key[len(directory):]) }
 
-// maxValue bounds what is read of a value. What we write is far below.
+// maxValue is the greatest size of a value that is decoded. This package writes far less.
 const maxValue = 64 << 10
 
-// A span is a duration as people write it: "3.333s". It comes back exactly.
+// A span is a duration in text, such as "3.333s", without loss.
 type span time.Duration
 
 func (s span) MarshalText() ([]byte, error) { return []byte(time.Duration(s).String()), nil }
@@ -36,13 +36,13 @@ func (s *span) UnmarshalText(text []byte) error {
 	return err
 }
 
-// marks are those of a migration.
+// marks are the marks of a migration.
 type marks struct {
-	MovedTo   string `json:"moved_to,omitempty"`   // sealed: the election has moved there
-	MovedFrom string `json:"moved_from,omitempty"` // it is sealed there, from where it has moved here
+	MovedTo   string `json:"moved_to,omitempty"`   // the seal: the election has moved to that backend
+	MovedFrom string `json:"moved_from,omitempty"` // the election has moved from that backend, where it is sealed
 }
 
-// record is the value of record/NAME, which lasts. Renewals do not touch it.
+// record is the value of record/NAME, which lasts. Renewals do not write it.
 type record struct {
 	Term      uint64 `json:"term"`
 	ID        string `json:"id,omitempty"` // with nonce: the holder; both empty: vacant
@@ -62,16 +62,16 @@ type record struct {
 	History   []backend.Leadership `json:"history,omitempty"`
 	Cluster   uint64               `json:"cluster,string"`
 
-	// The election, and which write of its key this is: what people put there fits
-	// neither, unless they are lucky.
+	// The election, and the version of the key that this write creates: a value that was
+	// copied, edited or put back hardly ever matches both.
 	Election string `json:"election"`
 	Write    int64  `json:"write"`
 	marks
 }
 
-// on returns the record as it is written over an entry.
-func (r record) on(e *entry) string {
-	r.Election, r.Write = e.Election, e.writes+1
+// writtenOver returns the record as the next write of an entry's key.
+func (r record) writtenOver(e *entry) string {
+	r.Election, r.Write = e.Election, e.version+1
 	return encode(r)
 }
 
@@ -83,11 +83,11 @@ type request struct {
 	Nonce string              `json:"nonce,omitempty"`
 }
 
-// layout is the value of the key of that name: what is known of the prefix.
+// layout is the value of the key layout: facts about the whole prefix.
 type layout struct {
 	Version int    `json:"layout"`
 	Made    int64  `json:"made"`    // elections that were ever led
-	Again   int64  `json:"again"`   // records made of elections that had had one
+	Again   int64  `json:"again"`   // records made for elections that had one before
 	MaxTTL  span   `json:"max_ttl"` // the greatest TTL that was ever granted
 	Cluster uint64 `json:"cluster,string"`
 }
@@ -105,18 +105,19 @@ type candidate struct {
 	Seen      time.Time `json:"seen"`
 }
 
+// encode returns v as JSON.
 func encode(v any) string {
 	var buf bytes.Buffer
 	e := json.NewEncoder(&buf)
 	e.SetEscapeHTML(false) // people read it
 	if err := e.Encode(v); err != nil {
-		panic(err) // of a struct of ours: cannot happen
+		panic(err) // cannot happen: the types of this package can be encoded
 	}
 	return string(bytes.TrimSuffix(buf.Bytes(), []byte("\n")))
 }
 
-// decode reads a value in which anybody may have written anything. It returns nil
-// for what makes no sense.
+// decode decodes a value, which may come from any writer. It returns nil if the value is
+// invalid.
 func decode[V any](value []byte) *V {
 	v := new(V)
 	if len(value) > maxValue || json.Unmarshal(value, v) != nil {
@@ -125,7 +126,7 @@ func decode[V any](value []byte) *V {
 	return v
 }
 
-// readRecord is decode for a record, parts of which are written again.
+// readRecord is decode for a record, and cleans the parts that are written again.
 func readRecord(value []byte) *record {
 	r := decode[record](value)
 	if r != nil {

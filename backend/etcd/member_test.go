@@ -13,26 +13,26 @@ import (
 	"github.com/go-election/go-election/internal/testbed"
 )
 
-// announces writes the node's member record, and makes it look old enough to ride with the
-// next renewal.
-func (n *node) announces(stage string) {
+// announceAged writes the node's member record, and makes it look old enough to be written by
+// the next renewal.
+func (n *node) announceAged(stage string) {
 	n.t.Helper()
 	ctx, cancel := n.ctx()
 	defer cancel()
 	if err := n.Announce(ctx, backend.Member{Candidate: n.me, TTL: ttl, Stage: stage}); err != nil {
 		n.t.Fatal(err)
 	}
-	n.ages()
+	n.agePiggyback()
 }
 
-// ages makes the node's member record look old enough to ride with the next renewal.
-func (n *node) ages() {
+// agePiggyback makes the member record look old enough to be written by the next renewal.
+func (n *node) agePiggyback() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.announced.sent = n.announced.sent.Add(-ttl * 2 / 3)
 }
 
-// key returns what stands in a key, or nil.
+// key returns a key with its value, or nil.
 func (l *lab) key(t testing.TB, key string) *mvccpb.KeyValue {
 	t.Helper()
 	got, err := l.admin.Get(t.Context(), key)
@@ -45,19 +45,19 @@ func (l *lab) key(t testing.TB, key string) *mvccpb.KeyValue {
 	return nil
 }
 
-// Who leads is announced by its renewals: its record is as young as they are, and nothing
-// else is sent for it. What is said of it is still written at once.
-func TestARenewalAnnouncesItsMember(t *testing.T) {
+// A leader's renewals write its member record, in the same transaction. Announce writes it
+// only if it has changed or no renewal has written it.
+func TestARenewalAnnouncesTheMember(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	a := l.node(t, "a")
 	key := l.keys.candidate(a.me.Nonce)
-	a.announces("from")
+	a.announceAged("from")
 	held := a.lead("jobs")
 	before := l.key(t, key)
 	held = a.mustRenew(held)
 	rode := l.key(t, key)
-	if heartbeat := l.key(t, l.keys.heartbeat(a.present().name)); rode.ModRevision != heartbeat.ModRevision || rode.Lease != before.Lease {
+	if heartbeat := l.key(t, l.keys.heartbeat(a.currentSession().name)); rode.ModRevision != heartbeat.ModRevision || rode.Lease != before.Lease {
 		t.Fatalf("after a renewal the record is of revision %d, on etcd lease %x; want that of the heartbeat, %d, on %x", rode.ModRevision, rode.Lease, heartbeat.ModRevision, before.Lease)
 	}
 	old, now := decode[candidate](before.Value), decode[candidate](rode.Value)
@@ -84,9 +84,9 @@ func TestARenewalAnnouncesItsMember(t *testing.T) {
 	}
 }
 
-// Whatever becomes of the member's record, the renewal with which it travels is done, and
-// the next announcement writes it again.
-func TestNothingOfTheMemberHarmsARenewal(t *testing.T) {
+// Whatever happens to the member record, the renewal that carries it succeeds, and the next
+// announcement writes it again.
+func TestAMemberRecordNeverFailsARenewal(t *testing.T) {
 	t.Parallel()
 	for name, harm := range map[string]func(t *testing.T, l *lab, a *node){
 		"its key is deleted": func(t *testing.T, l *lab, a *node) { l.del(t, l.keys.candidate(a.me.Nonce)) },
@@ -106,70 +106,70 @@ func TestNothingOfTheMemberHarmsARenewal(t *testing.T) {
 			l := newLab(t)
 			a := l.node(t, "a")
 			held := a.mustRenew(a.lead("jobs"))
-			a.announces("")
+			a.announceAged("")
 			held = a.mustRenew(held)
-			a.ages() // it rode, and is to ride again
+			a.agePiggyback() // so that the next renewal carries it again
 			harm(t, l, a)
 			before := l.key(t, l.keys.candidate(a.me.Nonce))
 			for range 3 {
 				held = a.mustRenew(held)
 			}
 			if now := l.key(t, l.keys.candidate(a.me.Nonce)); now != nil && (before == nil || now.ModRevision != before.ModRevision) {
-				t.Errorf("when %s a renewal writes it: %s", name, now.Value)
+				t.Errorf("when %s, a renewal writes the record: %s", name, now.Value)
 			}
-			a.announces("")
+			a.announceAged("")
 			now := l.key(t, l.keys.candidate(a.me.Nonce))
 			if now == nil || now.Lease != int64(a.leaseID) || decode[candidate](now.Value).ID != "a" {
-				t.Errorf("when %s the next announcement leaves %v; want the record, on etcd lease %x", name, now, a.leaseID)
+				t.Errorf("when %s, the next announcement leaves %v; want the record, on etcd lease %x", name, now, a.leaseID)
 			}
 			a.mustRenew(held)
 			if again := l.key(t, l.keys.candidate(a.me.Nonce)); again == nil || again.ModRevision == now.ModRevision {
-				t.Error("after that it rides no more")
+				t.Error("no later renewal carries the record")
 			}
 		})
 	}
 }
 
-// A ride that comes late finds another revision, and does not undo what was announced since.
-func TestALateRideDoesNotUndoAnAnnouncement(t *testing.T) {
+// A late piggyback finds another revision, and does not undo a later announcement.
+func TestALatePiggybackChangesNothing(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	a := l.node(t, "a")
 	ctx, cancel := a.ctx()
 	defer cancel()
-	a.announces("from")
-	late := a.ride(0)
-	if late == nil || a.ride(0) != nil {
-		t.Fatal("want one ride, and no other while it is not known to have arrived")
+	a.announceAged("from")
+	late := a.newPiggyback(0)
+	if late == nil || a.newPiggyback(0) != nil {
+		t.Fatal("want one piggyback, and no other until it is confirmed")
 	}
-	a.announces("both")
+	a.announceAged("both")
 	if resp, err := a.txn(ctx, nil, []clientv3.Op{late.op}, false); err != nil || resp.Responses[0].GetResponseTxn().GetSucceeded() {
-		t.Errorf("a late ride: %v, %v; want it not to be done", resp, err)
+		t.Errorf("a late piggyback: %v, %v; want it to change nothing", resp, err)
 	}
-	a.rode(late, 1)
+	a.piggybackDone(late, 1)
 	if now := decode[candidate](l.key(t, l.keys.candidate(a.me.Nonce)).Value); now.Stage != "both" {
-		t.Errorf("after a late ride the stage is %q; want both", now.Stage)
+		t.Errorf("after a late piggyback the stage is %q; want both", now.Stage)
 	}
-	if next := a.ride(0); next == nil {
-		t.Error("a late ride keeps the next one from going")
+	if next := a.newPiggyback(0); next == nil {
+		t.Error("after a late piggyback there is no other one")
 	}
 }
 
-// A member is listed while it is heard of and for some TTLs after that, also where pages
-// are full of others.
-func TestMembersThatAreSilentAreLeftOut(t *testing.T) {
+// A member is listed until some TTLs after its last announcement, even if pages are full of
+// expired ones.
+func TestExpiredMembersAreNotListed(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	for nonce, ago := range map[string]time.Duration{"1": 100 * ttl, "2": ttl, "3": 100 * ttl, "4": 100 * ttl, "5": 2 * ttl, "6": 5 * ttl} {
 		l.put(t, l.keys.candidate(nonce), encode(candidate{ID: nonce, TTL: span(ttl), Seen: time.Now().UTC().Add(-ago)}))
 	}
-	if got := l.node(t, "a").pages(); !slices.Equal(got, []string{"2", "5"}) {
-		t.Errorf("members %q are listed; want 2 and 5, who were heard of", got)
+	if got := l.node(t, "a").membersByPage(); !slices.Equal(got, []string{"2", "5"}) {
+		t.Errorf("members %q are listed; want 2 and 5, which have not expired", got)
 	}
 }
 
-// pages returns the nonces of the members, read page by page as managers do.
-func (n *node) pages() (nonces []string) {
+// membersByPage returns the nonces of the members, read page by page as managers do.
+func (n *node) membersByPage() (nonces []string) {
 	n.t.Helper()
 	ctx, cancel := n.ctx()
 	defer cancel()
@@ -186,30 +186,30 @@ func (n *node) pages() (nonces []string) {
 	}
 }
 
-// A member's key that somebody has put there, and that is no nonce, is no place from which
-// to go on: those after it are listed.
-func TestAMemberWithANonsenseKeyHidesNobody(t *testing.T) {
+// A foreign key among the member records is no nonce, and no page can begin there. The members
+// after it are still listed.
+func TestInvalidMemberKeysHideNoMember(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	a := l.node(t, "a")
-	a.announces("")
-	for _, nonsense := range []string{"\x01", "\x02\xff", " \u202e"} {
-		l.put(t, l.keys.candidate(nonsense), l.value(t, l.keys.candidate(a.me.Nonce)))
+	a.announceAged("")
+	for _, invalid := range []string{"\x01", "\x02\xff", " \u202e"} {
+		l.put(t, l.keys.candidate(invalid), l.value(t, l.keys.candidate(a.me.Nonce)))
 	}
-	if got := a.pages(); !slices.Equal(got, []string{a.me.Nonce}) {
+	if got := a.membersByPage(); !slices.Equal(got, []string{a.me.Nonce}) {
 		t.Errorf("page by page the members are %q; want %q alone", got, a.me.Nonce)
 	}
 }
 
-// The right to write members' records is taken away: one renewal is refused for that, and
-// the next carries none.
-func TestARenewalThatFailsWithItsRideIsFollowedByOneWithout(t *testing.T) {
+// The right to write member records is revoked. One renewal is denied because of its
+// piggyback, and the next has none.
+func TestADeniedPiggybackIsNotRepeated(t *testing.T) {
 	t.Parallel()
 	const prefix = "app/"
 	n, root := withUsers(t, prefix, testbed.EtcdOptions{})
 	a := openNode(t, "a", Options{Endpoints: []string{n.URL()}, Prefix: prefix, Username: "app", Password: secret})
 	held := a.mustRenew(a.lead("jobs"))
-	a.announces("")
+	a.announceAged("")
 	ctx, cancel := a.ctx()
 	defer cancel()
 	if _, err := root.RoleRevokePermission(ctx, "election", prefix, clientv3.GetPrefixRangeEnd(prefix)); err != nil {
@@ -221,7 +221,7 @@ func TestARenewalThatFailsWithItsRideIsFollowedByOneWithout(t *testing.T) {
 		}
 	}
 	if got, err := a.renew(held); !errors.Is(err, backend.ErrDenied) {
-		t.Fatalf("a renewal with a ride that is denied: %v, %v; want ErrDenied", got.Outcome, err)
+		t.Fatalf("a renewal with a denied piggyback: %v, %v; want ErrDenied", got.Outcome, err)
 	}
 	a.mustRenew(held)
 }

@@ -10,18 +10,17 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// Observe implements [backend.Backend]: one linearizable reading, of some
-// elections by key, of many by range. It keeps no place in the history: what is
-// read is the whole truth of one moment. Only what a Listen has just heard to be
-// renewed, or free, is not asked again.
+// Observe implements [backend.Backend] with one linearizable read, of a few elections by
+// key, of many by range. It does not read when watches have just shown that all leases were
+// renewed, or have become free.
 func (b *Backend) Observe(ctx context.Context, seen []backend.Lease) (changed []backend.Lease, err error) {
 	if err := b.enter(""); err != nil {
 		return nil, err
 	}
-	if changed, ok := b.news(seen); ok {
+	if changed, ok := b.fromWatches(seen); ok {
 		return changed, nil
 	}
-	err = b.each(ctx, seen, func(v *view, old *backend.Lease, e *entry) bool {
+	err = b.readEach(ctx, seen, func(v *snapshot, old *backend.Lease, e *entry) bool {
 		if old.Heartbeat == 0 || e.Differs(*old) {
 			changed = append(changed, e.Lease)
 		}
@@ -33,29 +32,29 @@ func (b *Backend) Observe(ctx context.Context, seen []backend.Lease) (changed []
 	return changed, nil
 }
 
-// turned is Differs but for renewals, which are no news.
-func turned(old, now *backend.Lease) bool {
+// changedBeyondHeartbeat is Differs, except that it ignores renewals.
+func changedBeyondHeartbeat(old, now *backend.Lease) bool {
 	same := *now
 	same.Heartbeat = old.Heartbeat
 	return same.Differs(*old)
 }
 
-// each reads all elections of seen and calls f for each, in the order of seen if
-// they are few, until f returns false.
-func (b *Backend) each(ctx context.Context, seen []backend.Lease, f func(v *view, old *backend.Lease, e *entry) bool) error {
+// readEach reads all elections of seen and calls f for each until f returns false, in the
+// order of seen if they are few.
+func (b *Backend) readEach(ctx context.Context, seen []backend.Lease, f func(v *snapshot, old *backend.Lease, e *entry) bool) error {
 	order := make([]int, len(seen))
 	for i := range order {
 		order[i] = i
 	}
-	if len(seen) > exactly { // ranges are short if they hold neighbours
+	if len(seen) > maxByKey { // so that each range is short
 		slices.SortFunc(order, func(i, j int) int { return strings.Compare(seen[i].Election, seen[j].Election) })
 	}
-	for part := range slices.Chunk(order, together) {
+	for part := range slices.Chunk(order, maxByRange) {
 		names := make([]string, len(part))
 		for n, i := range part {
 			names[n] = seen[i].Election
 		}
-		v, entries, err := b.read(ctx, names)
+		v, entries, err := b.readElections(ctx, names)
 		if err != nil {
 			return err
 		}
@@ -74,7 +73,7 @@ func (b *Backend) List(ctx context.Context, from string, limit int) (list []back
 		return nil, err
 	}
 	for len(list) < limit {
-		page, more, err := b.page(ctx, from, limit-len(list))
+		page, more, err := b.readPage(ctx, from, limit-len(list))
 		if err != nil {
 			return nil, b.fail("list", err)
 		}
@@ -87,11 +86,11 @@ func (b *Backend) List(ctx context.Context, from string, limit int) (list []back
 	return list, nil
 }
 
-// page returns up to limit records and where the next page begins, if there is one.
-func (b *Backend) page(ctx context.Context, from string, limit int) (list []backend.Record, more string, err error) {
+// readPage returns up to limit records and the name at which the next page begins, if any.
+func (b *Backend) readPage(ctx context.Context, from string, limit int) (list []backend.Record, more string, err error) {
 	records := b.keys.record("")
-	limit = min(limit, together)
-	resp, err := b.txn(ctx, nil, []clientv3.Op{clientv3.OpGet(b.keys.record(from), clientv3.WithRange(beyond(records)),
+	limit = min(limit, maxByRange)
+	resp, err := b.txn(ctx, nil, []clientv3.Op{clientv3.OpGet(b.keys.record(from), clientv3.WithRange(directoryEnd(records)),
 		clientv3.WithKeysOnly(), clientv3.WithLimit(int64(limit)))}, true)
 	if err != nil {
 		return nil, "", err
@@ -99,23 +98,23 @@ func (b *Backend) page(ctx context.Context, from string, limit int) (list []back
 	var names []string
 	for _, r := range resp.Responses {
 		for _, kv := range r.GetResponseRange().GetKvs() {
-			names = append(names, cut(kv.Key, records))
+			names = append(names, nameIn(kv.Key, records))
 		}
 	}
 	if len(names) == 0 {
 		return nil, "", nil
 	}
 	if len(names) == limit {
-		more = after(names[len(names)-1])
+		more = keyAfter(names[len(names)-1])
 	}
-	_, entries, err := b.read(ctx, names)
+	_, entries, err := b.readElections(ctx, names)
 	if err != nil {
 		return nil, "", err
 	}
 	for i := range entries {
 		e := &entries[i]
 		if e.record == nil || backend.CheckName(e.Election) != nil {
-			continue // gone meanwhile, or not ours
+			continue // deleted meanwhile, or a foreign key
 		}
 		r := backend.Record{Lease: e.Lease, History: backend.CleanHistory(e.record.History)}
 		if !e.Vacant() {

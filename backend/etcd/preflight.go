@@ -12,9 +12,9 @@ import (
 
 var _ backend.Preflighter = (*Backend)(nil)
 
-// Prove implements [backend.Preflighter]: the writes of grants, in transactions whose condition
-// is never met. Etcd checks the rights of all that a transaction might do before it looks
-// at conditions.
+// Preflight implements [backend.Preflighter]. It sends the writes of grants in transactions
+// whose condition is never met: etcd checks the rights for all operations of a transaction
+// before its conditions.
 func (b *Backend) Preflight(ctx context.Context, bids []backend.Bid) []error {
 	errs := make([]error, len(bids))
 	if err := b.enter(bids[0].Candidate.Nonce); err != nil {
@@ -28,10 +28,10 @@ func (b *Backend) Preflight(ctx context.Context, bids []backend.Bid) []error {
 		names[i] = bid.Election
 	}
 	done := 0
-	for part := range slices.Chunk(names, exactly) {
+	for part := range slices.Chunk(names, maxByKey) {
 		err := b.preflight(ctx, part)
 		for i, name := range part {
-			if errors.Is(err, backend.ErrDenied) && len(part) > 1 { // perhaps not all of them
+			if errors.Is(err, backend.ErrDenied) && len(part) > 1 { // rights may be missing for some of them only
 				errs[done+i] = b.preflight(ctx, []string{name})
 			} else {
 				errs[done+i] = err
@@ -50,8 +50,8 @@ func (b *Backend) preflight(ctx context.Context, names []string) error {
 	}
 	var then []clientv3.Op
 	for _, key := range keys {
-		then = append(then, clientv3.OpPut(key, "", clientv3.WithIgnoreValue())) // which would leave it as it is
+		then = append(then, clientv3.OpPut(key, "", clientv3.WithIgnoreValue())) // even if the condition were met, no value would change
 	}
 	_, err := b.txn(ctx, []clientv3.Cmp{never}, then, true)
-	return b.fail(about("prove", len(names), names[0]), err)
+	return b.fail(about("preflight", len(names), names[0]), err)
 }

@@ -12,9 +12,9 @@ import (
 	"github.com/go-election/go-election/internal/testbed"
 )
 
-// One election for which rights are missing costs the others nothing for which the same call
-// bids, be they few or many.
-func TestOneElectionWithoutRightsCostsTheOthersNothing(t *testing.T) {
+// If rights are missing for one election, the other bids of the same call are granted, be they
+// few or many.
+func TestMissingRightsAffectOneElectionOnly(t *testing.T) {
 	t.Parallel()
 	n, root := withUsers(t, "other/", testbed.EtcdOptions{Args: []string{"--bcrypt-cost=4"}})
 	k := keys("app/")
@@ -28,7 +28,7 @@ func TestOneElectionWithoutRightsCostsTheOthersNothing(t *testing.T) {
 	for _, key := range []string{k.layout(), k.heartbeat(""), k.candidate(""), k.request(""), k.record("good")} {
 		grant(clientv3.PermissionType(clientv3.PermReadWrite), key)
 	}
-	for _, others := range []int{1, exactly + 5} {
+	for _, others := range []int{1, maxByKey + 5} {
 		a := openNode(t, "a", Options{Endpoints: []string{n.URL()}, Prefix: "app/", Username: "app", Password: secret})
 		bids := []backend.Bid{{Election: fmt.Sprint("forbidden", others), Candidate: a.me, TTL: ttl, Renew: ttl / 3}}
 		for i := range others {
@@ -41,7 +41,7 @@ func TestOneElectionWithoutRightsCostsTheOthersNothing(t *testing.T) {
 		defer cancel()
 		answers, err := a.Acquire(ctx, bids)
 		if answers[0].Outcome != backend.Unknown || !errors.Is(answers[0].Err, backend.ErrDenied) || !strings.Contains(fmt.Sprint(answers[0].Err), "grant-permission") {
-			t.Errorf("a bid without rights: %v, %v; want no outcome, ErrDenied and what grants it", answers[0].Outcome, answers[0].Err)
+			t.Errorf("a bid without rights: %v, %v; want no outcome, ErrDenied and the command that grants the right", answers[0].Outcome, answers[0].Err)
 		}
 		for i, got := range answers[1:] {
 			if got.Outcome != backend.Granted {
@@ -51,9 +51,8 @@ func TestOneElectionWithoutRightsCostsTheOthersNothing(t *testing.T) {
 	}
 }
 
-// A role that lacks the right to write some of the keys of a grant is told beforehand, for
-// those elections that it concerns.
-func TestRightsAreTriedBeforeTheFirstBid(t *testing.T) {
+// Preflight reports missing rights to write any key of a grant, for the elections concerned.
+func TestPreflightReportsMissingRights(t *testing.T) {
 	t.Parallel()
 	n, root := withUsers(t, "app/", testbed.EtcdOptions{Args: []string{"--bcrypt-cost=4"}})
 	k := keys("app/")
@@ -89,6 +88,6 @@ func TestRightsAreTriedBeforeTheFirstBid(t *testing.T) {
 		}
 	}
 	if got, err := root.Get(t.Context(), "app/", clientv3.WithPrefix()); err != nil || len(got.Kvs) > 0 {
-		t.Errorf("after proofs there are %v, %v", got.Kvs, err)
+		t.Errorf("after preflights there are keys: %v, %v", got.Kvs, err)
 	}
 }

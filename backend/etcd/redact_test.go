@@ -8,8 +8,8 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// A call that fails late may still show a token that was replaced meanwhile.
-func TestNoTokenIsInAnErrorThoughItWasReplaced(t *testing.T) {
+// The error of a late call may contain a token that was replaced meanwhile.
+func TestReplacedTokensStayOutOfErrors(t *testing.T) {
 	b := &Backend{login: &login{username: "app", password: "open sesame"}}
 	for _, token := range []string{"first.token", "", "second.token", "third.token"} {
 		b.login.set(token)

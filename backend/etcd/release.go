@@ -12,18 +12,17 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// Release implements [backend.Backend]: one transaction that marks the record vacant,
-// pinned to what was written when it was granted, or else to what is read first. The
-// session goes on.
+// Release implements [backend.Backend]. One transaction marks the records vacant; it requires
+// them as they were granted, or as they are read first. The session continues.
 func (b *Backend) Release(ctx context.Context, held []backend.Held) error {
 	if err := b.enter(""); err != nil {
 		return err
 	}
-	if b.guard.Nonce() == "" {
-		return nil // it never held anything
+	if b.owner.Nonce() == "" {
+		return nil // it has held nothing
 	}
 	var failed error
-	for part := range slices.Chunk(held, exactly) {
+	for part := range slices.Chunk(held, maxByKey) {
 		failed = errors.Join(failed, b.fail(about("release", len(part), part[0].Election), b.release(ctx, part)))
 		if ctx.Err() != nil {
 			break
@@ -32,77 +31,32 @@ func (b *Backend) Release(ctx context.Context, held []backend.Held) error {
 	return failed
 }
 
+// release ends leases, and stops bids that may still be on their way.
 func (b *Backend) release(ctx context.Context, part []backend.Held) error {
 	names := make([]string, len(part))
 	for n, l := range part {
 		names[n] = l.Election
 	}
-	v, entries, remembered := b.heldAs(part)
+	v, entries, remembered := b.rememberedGrants(part)
 	for range 5 {
 		if !remembered {
 			var err error
-			if v, entries, err = b.read(ctx, names); err != nil {
+			if v, entries, err = b.readElections(ctx, names); err != nil {
 				return err
 			}
 		}
 		remembered = false
-		now := time.Now().UTC()
-		var offers []offer
-		var then []clientv3.Op
-		var pins []clientv3.Cmp
-		touched := false
-		for n, l := range part {
-			e := &entries[n]
-			if !e.belongs(v.self) || l.Term != 0 && l.Term != e.Term {
-				if l.Term != 0 || !b.mayHold(l.Election) {
-					b.lets(l.Election, l.Term)
-					continue
-				}
-				// A bid of ours may still be on its way. What it is pinned to is written
-				// again, so that it finds another revision and fails: of a lease that
-				// somebody else holds, the request.
-				offers = append(offers, offer{entry: e})
-				switch {
-				case !e.Vacant():
-					then = append(then, b.again(e))
-					pins = append(pins, clientv3.Compare(clientv3.ModRevision(b.keys.request(l.Election)), "=", e.requestAt))
-				case e.missing: // it was to raise the number of elections
-					touched = true
-				case e.record == nil:
-					then = append(then, clientv3.OpPut(b.keys.record(l.Election), string(e.raw)))
-				default:
-					r := *e.record
-					if e.old {
-						r.Cluster = 0 // it must still be watched
-					}
-					then = append(then, clientv3.OpPut(b.keys.record(l.Election), r.on(e)))
-				}
-				continue
-			}
-			end, lastID, lastNonce, history := e.ends(l.End, now)
-			r := record{Term: e.Term, Heartbeat: newHeartbeat(), End: end, LastID: lastID, LastNonce: lastNonce, History: history, Written: now, Cluster: v.cluster, marks: marks{e.MovedTo, e.MovedFrom}}
-			if e.old || !e.may {
-				r.Cluster = 0 // it must still be watched
-			}
-			offers = append(offers, offer{entry: e})
-			then = append(then, clientv3.OpPut(b.keys.record(l.Election), r.on(e)))
-		}
-		if offers == nil {
+		changes, when, then := b.planRelease(&v, entries, part)
+		if changes == nil {
 			return nil
 		}
-		if touched {
-			lay := v.layout
-			lay.Version, lay.Cluster = layoutVersion, cmp.Or(lay.Cluster, v.cluster)
-			pins = append(pins, clientv3.Compare(clientv3.ModRevision(b.keys.layout()), "=", v.layoutAt))
-			then = append(then, clientv3.OpPut(b.keys.layout(), encode(lay)))
-		}
-		resp, err := b.txn(ctx, append(pins, b.pinned(offers)...), then, true) // of copies the first counts: the others find other revisions
+		resp, err := b.txn(ctx, append(when, b.unchanged(changes)...), then, true) // only the first copy finds these revisions
 		if err != nil {
 			return err
 		}
 		if resp.Succeeded {
-			for _, o := range offers {
-				b.lets(o.entry.Election, 0)
+			for _, c := range changes {
+				b.forget(c.entry.Election, 0)
 			}
 			return nil
 		}
@@ -110,9 +64,59 @@ func (b *Backend) release(ctx context.Context, part []backend.Held) error {
 	return errBusy
 }
 
-// again writes a request as it is, however large it may be.
-func (b *Backend) again(e *entry) clientv3.Op {
-	if e.requestAt == 0 {
+// planRelease returns the changes that end leases, with the conditions and operations of
+// their transaction. Leases that this process does not hold are forgotten.
+func (b *Backend) planRelease(v *snapshot, entries []entry, part []backend.Held) (changes []change, when []clientv3.Cmp, then []clientv3.Op) {
+	now := time.Now().UTC()
+	writeLayout := false
+	for n, l := range part {
+		e := &entries[n]
+		switch {
+		case e.heldBy(v.nonce) && (l.Term == 0 || l.Term == e.Term):
+			then = append(then, clientv3.OpPut(b.keys.record(l.Election), vacated(v, e, l.End, now)))
+		case l.Term != 0 || !b.mayHold(l.Election):
+			b.forget(l.Election, l.Term)
+			continue
+		// In the other cases a bid of this process may still be on its way. It fails if the
+		// key that it requires is written once more: docs/design/etcd.md, "Late requests".
+		case !e.Vacant():
+			then = append(then, b.rewriteRequest(e))
+			when = append(when, clientv3.Compare(clientv3.ModRevision(b.keys.request(l.Election)), "=", e.requestRevision))
+		case e.missing: // the bid would raise the number of records
+			writeLayout = true
+		case e.record == nil:
+			then = append(then, clientv3.OpPut(b.keys.record(l.Election), string(e.raw)))
+		default:
+			r := *e.record
+			if e.suspect {
+				r.Cluster = 0 // it must still be watched
+			}
+			then = append(then, clientv3.OpPut(b.keys.record(l.Election), r.writtenOver(e)))
+		}
+		changes = append(changes, change{entry: e})
+	}
+	if writeLayout {
+		l := v.layout
+		l.Version, l.Cluster = layoutVersion, cmp.Or(l.Cluster, v.cluster)
+		when = append(when, clientv3.Compare(clientv3.ModRevision(b.keys.layout()), "=", v.layoutRevision))
+		then = append(then, clientv3.OpPut(b.keys.layout(), encode(l)))
+	}
+	return changes, when, then
+}
+
+// vacated returns the vacant record that follows a leadership of this process.
+func vacated(v *snapshot, e *entry, how backend.End, now time.Time) string {
+	end, lastID, lastNonce, history := e.endLeadership(how, now)
+	r := record{Term: e.Term, Heartbeat: newHeartbeat(), End: end, LastID: lastID, LastNonce: lastNonce, History: history, Written: now, Cluster: v.cluster, marks: marks{e.MovedTo, e.MovedFrom}}
+	if e.suspect || !e.mayBeHeld {
+		r.Cluster = 0 // it must still be watched
+	}
+	return r.writtenOver(e)
+}
+
+// rewriteRequest writes a request once more as it is, without sending a large value.
+func (b *Backend) rewriteRequest(e *entry) clientv3.Op {
+	if e.requestRevision == 0 {
 		return clientv3.OpPut(b.keys.request(e.Election), "")
 	}
 	return clientv3.OpPut(b.keys.request(e.Election), "", clientv3.WithIgnoreValue(), clientv3.WithIgnoreLease())

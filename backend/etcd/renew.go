@@ -12,19 +12,19 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// Renew implements [backend.Backend]. One transaction renews all: it writes a fresh heartbeat
-// into the session's key, if that is as the renewal before has left it and there are no
-// new requests, and reads since when the records are as they are. A lease whose record is
-// not as it was granted is not renewed by that, whatever was written.
+// Renew implements [backend.Backend]. One transaction renews all leases: if the session key is
+// as the previous renewal left it and there are no new requests, it writes a fresh heartbeat
+// and reads the revisions of the records. A lease whose record is not as it was granted is
+// not renewed.
 func (b *Backend) Renew(ctx context.Context, held []backend.Held) ([]backend.Answer, error) {
-	return b.keepAll(ctx, "renew", held, b.renew)
+	return b.renewWith(ctx, "renew", held, b.renew)
 }
 
-// Mark implements [backend.Backend]: the records are written anew.
+// Mark implements [backend.Backend]: it writes the records with the marks.
 func (b *Backend) Mark(ctx context.Context, held []backend.Held) ([]backend.Answer, error) {
-	return b.keepAll(ctx, "mark", held, func(ctx context.Context, held []backend.Held, all []int, answers []backend.Answer) error {
-		for part := range slices.Chunk(all, exactly) {
-			if err := b.rewrite(ctx, held, part, answers, true); err != nil {
+	return b.renewWith(ctx, "mark", held, func(ctx context.Context, held []backend.Held, all []int, answers []backend.Answer) error {
+		for part := range slices.Chunk(all, maxByKey) {
+			if err := b.rewriteRecords(ctx, held, part, answers, true); err != nil {
 				return err
 			}
 		}
@@ -32,7 +32,8 @@ func (b *Backend) Mark(ctx context.Context, held []backend.Held) ([]backend.Answ
 	})
 }
 
-func (b *Backend) keepAll(ctx context.Context, verb string, held []backend.Held, do func(context.Context, []backend.Held, []int, []backend.Answer) error) ([]backend.Answer, error) {
+// renewWith holds the session mutex and calls do with the leases in the order of their names.
+func (b *Backend) renewWith(ctx context.Context, verb string, held []backend.Held, do func(context.Context, []backend.Held, []int, []backend.Answer) error) ([]backend.Answer, error) {
 	if err := b.enter(held[0].Holder.Nonce); err != nil {
 		return nil, err
 	}
@@ -41,26 +42,28 @@ func (b *Backend) keepAll(ctx context.Context, verb string, held []backend.Held,
 		all[i] = i
 	}
 	slices.SortFunc(all, func(i, j int) int { return cmp.Compare(held[i].Election, held[j].Election) })
-	give, err := b.take(ctx) // heartbeats are written in order
+	unlock, err := b.lockSession(ctx) // heartbeats must be written in order
 	if err == nil {
-		defer give()
+		defer unlock()
 		err = do(ctx, held, all, answers)
 	}
 	if err = b.fail(what, err); err != nil {
-		blame(answers, all, err)
+		setErrors(answers, all, err)
 	}
 	return answers, err
 }
 
+// renew renews leases of the current session by one heartbeat, and the others by writing
+// their records.
 func (b *Backend) renew(ctx context.Context, held []backend.Held, all []int, answers []backend.Answer) error {
 	for range 5 {
-		s := b.present()
+		s := b.currentSession()
 		var known, rest []int
 		for _, i := range all {
 			if answers[i].Outcome != backend.Unknown {
 				continue
 			}
-			if h, ok := b.heldIn(&held[i]); ok && s != nil && h.session == s && h.tried == nil {
+			if h, ok := b.heldInTerm(&held[i]); ok && s != nil && h.session == s && h.unconfirmed == nil {
 				known = append(known, i)
 			} else {
 				rest = append(rest, i)
@@ -69,13 +72,13 @@ func (b *Backend) renew(ctx context.Context, held []backend.Held, all []int, ans
 		if len(known)+len(rest) == 0 {
 			return nil
 		}
-		for part := range slices.Chunk(rest, exactly) {
-			if err := b.rewrite(ctx, held, part, answers, false); err != nil {
+		for part := range slices.Chunk(rest, maxByKey) {
+			if err := b.rewriteRecords(ctx, held, part, answers, false); err != nil {
 				return err
 			}
 		}
 		if known != nil {
-			if err := b.renewAll(ctx, s, held, known, answers); err != nil {
+			if err := b.renewSession(ctx, s, held, known, answers); err != nil {
 				return err
 			}
 		}
@@ -83,68 +86,69 @@ func (b *Backend) renew(ctx context.Context, held []backend.Held, all []int, ans
 	return errBusy
 }
 
-// renewAll renews leases under the session, and answers those of which it is certain.
-func (b *Backend) renewAll(ctx context.Context, s *session, held []backend.Held, known []int, answers []backend.Answer) error {
+// renewSession writes one heartbeat for leases of the session, and answers those whose
+// records are unchanged. The others are left for the next round of renew.
+func (b *Backend) renewSession(ctx context.Context, s *session, held []backend.Held, known []int, answers []backend.Answer) error {
 	names := namesOf(held, known)
-	p, v, key := b.pulse(s, names), b.view(), b.keys.heartbeat(s.name)
-	if len(p.value) > maxHeartbeats { // nobody would read it: what is renewed goes on under another session
-		b.leave(s)
+	r, v, key := b.newRenewal(s, names), b.newSnapshot(), b.keys.heartbeat(s.name)
+	if len(r.value) > maxHeartbeats { // no one would read it: the leases continue under another session
+		b.abandonSession(s)
 		return nil
 	}
-	requests := clientv3.Compare(clientv3.ModRevision(b.keys.request(names[0])), "<", p.requests+1).WithRange(after(b.keys.request(names[len(names)-1])))
-	part, more := known[:min(together, len(known))], known[min(together, len(known)):]
-	look := b.elections(namesOf(held, part), true)
-	then := append([]clientv3.Op{clientv3.OpPut(key, p.value, clientv3.WithIgnoreLease())}, look...)
-	ride := b.ride(len(p.value))
-	if ride != nil {
-		then = append(then, ride.op)
+	requests := clientv3.Compare(clientv3.ModRevision(b.keys.request(names[0])), "<", r.requestsSeen+1).WithRange(keyAfter(b.keys.request(names[len(names)-1])))
+	part, more := known[:min(maxByRange, len(known))], known[min(maxByRange, len(known)):]
+	reads := b.readOps(namesOf(held, part), true)
+	then := append([]clientv3.Op{clientv3.OpPut(key, r.value, clientv3.WithIgnoreLease())}, reads...)
+	member := b.newPiggyback(len(r.value))
+	if member != nil {
+		then = append(then, member.op)
 	}
-	resp, err := b.choose(ctx, []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(key), "=", p.at), requests},
-		then, append([]clientv3.Op{clientv3.OpGet(key)}, look...), true)
+	resp, err := b.txnElse(ctx, []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(key), "=", r.revision), requests},
+		then, append([]clientv3.Op{clientv3.OpGet(key)}, reads...), true)
 	if err != nil {
 		return err
 	}
-	b.dated(&v, resp)
-	if ride != nil && resp.Succeeded && resp.Responses[len(then)-1].GetResponseTxn().GetSucceeded() {
-		b.rode(ride, resp.Header.GetRevision())
+	b.noteOrigin(&v, resp)
+	if member != nil && resp.Succeeded && resp.Responses[len(then)-1].GetResponseTxn().GetSucceeded() {
+		b.piggybackDone(member, resp.Header.GetRevision())
 	}
 	var found *mvccpb.KeyValue
 	for _, kv := range resp.Responses[0].GetResponseRange().GetKvs() {
 		found = kv
 	}
-	if !b.wrote(s, &p, resp.Succeeded, resp.Header.GetRevision(), found) {
-		b.verify(&v, resp, nil, held, part, answers)
-		return nil // once more, by what the session is now
+	if !b.noteRenewal(s, &r, resp.Succeeded, resp.Header.GetRevision(), found) {
+		b.answerRenewals(&v, resp, nil, held, part, answers)
+		return nil // the next round uses the session as it is now
 	}
-	for b.verify(&v, resp, &p, held, part, answers); len(more) > 0; b.verify(&v, resp, &p, held, part, answers) {
-		part, more = more[:min(together, len(more))], more[min(together, len(more)):]
-		if v, resp, err = b.look(ctx, b.elections(namesOf(held, part), true)); err != nil {
+	for b.answerRenewals(&v, resp, &r, held, part, answers); len(more) > 0; b.answerRenewals(&v, resp, &r, held, part, answers) {
+		part, more = more[:min(maxByRange, len(more))], more[min(maxByRange, len(more)):]
+		if v, resp, err = b.readSnapshot(ctx, b.readOps(namesOf(held, part), true)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// verify answers the renewals whose records have not changed since they were granted,
-// by what was read when the pulse was written, or later; nil: it was not. Others are
-// doubted.
-func (b *Backend) verify(v *view, resp *clientv3.TxnResponse, p *pulse, held []backend.Held, part []int, answers []backend.Answer) {
-	r := reading{entries: make([]entry, len(part))}
+// answerRenewals grants the renewals whose records are as they were granted, by a read in
+// the transaction that has written the heartbeat, or later; written nil: none was written.
+// It invalidates the other leases.
+func (b *Backend) answerRenewals(v *snapshot, resp *clientv3.TxnResponse, written *renewal, held []backend.Held, part []int, answers []backend.Answer) {
+	r := readResult{entries: make([]entry, len(part))}
 	for n, i := range part {
 		r.entries[n].Election = held[i].Election
 	}
-	b.takeIn(v, r.byName(), resp)
+	b.applyResponse(v, r.byName(), resp)
 	for n, i := range part {
 		l, e := &held[i], &r.entries[n]
-		h, ok := b.heldIn(l)
-		if !ok || e.recordAt != h.at || v.cluster != h.cluster || h.at <= v.restored || e.Request.Term == l.Term && e.Request.Kind == backend.Depose {
-			b.doubt(l.Election)
+		h, ok := b.heldInTerm(l)
+		if !ok || e.recordRevision != h.revision || v.cluster != h.cluster || h.revision <= v.restoredAt || e.Request.Term == l.Term && e.Request.Kind == backend.Depose {
+			b.invalidate(l.Election)
 			continue
 		}
-		if p == nil {
+		if written == nil {
 			continue
 		}
-		now := h.lease(l, p)
+		now := h.lease(l, written)
 		if e.Request.Term == l.Term && e.Request.Kind != "" {
 			now.Request = e.Request
 		}
@@ -160,28 +164,27 @@ func namesOf(held []backend.Held, part []int) []string {
 	return names
 }
 
-// rewrite reads leases, refuses what is not ours any more, and brings what hangs on
-// another session, or on one that is lost, to the present one, by writing its record.
-// What hangs on it already is left to be renewed, unless marks of a migration are to
-// be written.
-func (b *Backend) rewrite(ctx context.Context, held []backend.Held, part []int, answers []backend.Answer, marked bool) error {
-	v, entries, err := b.read(ctx, namesOf(held, part))
+// rewriteRecords reads leases, refuses those that this process no longer holds, and moves
+// those of another or a lost session to the current one, by writing their records. Leases
+// of the current session are left for a renewal, unless marks are to be written.
+func (b *Backend) rewriteRecords(ctx context.Context, held []backend.Held, part []int, answers []backend.Answer, marked bool) error {
+	v, entries, err := b.readElections(ctx, namesOf(held, part))
 	if err != nil {
 		return err
 	}
-	s, now := b.gone(b.present(), &v), time.Now().UTC()
-	var offers []offer
-	var moved []int
+	s, now := b.removeIfDeleted(b.currentSession(), &v), time.Now().UTC()
+	var changes []change
+	var rewritten []int
 	for n, i := range part {
 		l, e := &held[i], &entries[n]
-		h, ok := b.heldIn(l)
-		ours := ok && !e.old && e.belongs(l.Holder.Nonce) && e.Term == l.Term && (e.recordAt == h.at || slices.Contains(h.tried, e.record.Heartbeat))
+		h, ok := b.heldInTerm(l)
+		ours := ok && !e.suspect && e.heldBy(l.Holder.Nonce) && e.Term == l.Term && (e.recordRevision == h.revision || slices.Contains(h.unconfirmed, e.record.Heartbeat))
 		if !ours || e.Request.Kind == backend.Depose {
 			answers[i] = backend.Answer{Lease: e.Lease, Outcome: backend.Refused}
 			continue
 		}
 		if s != nil && e.record.Session == s.name && !marked {
-			b.holds(e, s)
+			b.markHeld(e, s)
 			continue
 		}
 		r := *e.record
@@ -189,24 +192,24 @@ func (b *Backend) rewrite(ctx context.Context, held []backend.Held, part []int, 
 		if marked {
 			r.marks = marks{l.MovedTo, l.MovedFrom}
 		}
-		offers, moved = append(offers, offer{e, &r}), append(moved, i)
+		changes, rewritten = append(changes, change{e, &r}), append(rewritten, i)
 	}
-	if offers == nil {
+	if changes == nil {
 		return nil
 	}
-	w, err := b.write(ctx, s, &v, offers, held[part[0]].Holder, held[part[0]].TTL, nil)
+	w, err := b.writeRecords(ctx, s, &v, changes, held[part[0]].Holder, held[part[0]].TTL, nil)
 	if err != nil {
 		return err
 	}
-	if w.at == 0 { // somebody came between, or a copy of it came first, which the next reading shows
+	if w.revision == 0 { // something has changed, or a copy came first: the next read shows which
 		if !marked {
 			return nil
 		}
 		return errBusy
 	}
-	for k, i := range moved {
-		trust := min(held[i].TTL, time.Duration(offers[k].record.TTL)) // others watch for no longer than that
-		answers[i] = backend.Answer{Lease: b.granted(&v, &offers[k], &w), Outcome: backend.Granted, ValidFor: trust}
+	for k, i := range rewritten {
+		validFor := min(held[i].TTL, time.Duration(changes[k].record.TTL)) // challengers watch for the TTL of the record
+		answers[i] = backend.Answer{Lease: b.noteGrant(&v, &changes[k], &w), Outcome: backend.Granted, ValidFor: validFor}
 	}
 	return nil
 }

@@ -11,31 +11,31 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// Ask implements [backend.Backend]: one reading, and for each request a transaction
-// that writes it beside the record if that is still that of its term.
+// Request implements [backend.Backend]: one read, and for each request a transaction that
+// writes it if the record still has its term.
 func (b *Backend) Request(ctx context.Context, requests []backend.Request) error {
 	if err := b.enter(""); err != nil {
 		return err
 	}
 	var failed error
-	for part := range slices.Chunk(requests, exactly) {
-		failed = errors.Join(failed, b.fail(about("ask", len(part), part[0].Election), b.ask(ctx, part)))
+	for part := range slices.Chunk(requests, maxByKey) {
+		failed = errors.Join(failed, b.fail(about("request", len(part), part[0].Election), b.writeRequests(ctx, part)))
 	}
 	return failed
 }
 
-func (b *Backend) ask(ctx context.Context, part []backend.Request) error {
+func (b *Backend) writeRequests(ctx context.Context, part []backend.Request) error {
 	var stale error
 	for range 5 {
 		names := make([]string, len(part))
 		for n, w := range part {
 			names[n] = w.Election
 		}
-		_, entries, err := b.read(ctx, names)
+		_, entries, err := b.readElections(ctx, names)
 		if err != nil {
 			return errors.Join(stale, err)
 		}
-		var again []backend.Request
+		var retry []backend.Request
 		for n, w := range part {
 			e := &entries[n]
 			if w.Term == 0 || e.Term != w.Term {
@@ -47,15 +47,15 @@ func (b *Backend) ask(ctx context.Context, part []backend.Request) error {
 			if w.Kind != "" {
 				then = clientv3.OpPut(key, encode(request{w.Term, w.Kind, w.ID, w.Nonce}))
 			}
-			resp, err := b.txn(ctx, b.pinned([]offer{{entry: e}}), []clientv3.Op{then}, false)
+			resp, err := b.txn(ctx, b.unchanged([]change{{entry: e}}), []clientv3.Op{then}, false)
 			if err != nil {
 				return errors.Join(stale, err)
 			}
 			if !resp.Succeeded {
-				again = append(again, w)
+				retry = append(retry, w)
 			}
 		}
-		if part = again; part == nil {
+		if part = retry; part == nil {
 			return stale
 		}
 	}

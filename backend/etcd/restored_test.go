@@ -11,21 +11,21 @@ import (
 	"github.com/go-election/go-election/internal/testbed"
 )
 
-// What is from before a restore may not be what was granted last. Its holder releases it,
-// and it is free for nobody at once all the same.
-func TestALeftoverFromBeforeARestoreIsNotFreeOnceReleased(t *testing.T) {
+// A leftover from before a restore may not be the last grant. When its holder releases it, it
+// is still not free at once, for anyone.
+func TestALeftoverFromBeforeARestoreIsWatched(t *testing.T) {
 	t.Parallel()
 	for how, release := range map[string]func(t *testing.T, a *node){
 		"by a bid": func(t *testing.T, a *node) {
-			over := a.see("jobs")
-			over.Heartbeat ^= 2 // it has changed since
+			over := a.read("jobs")
+			over.Heartbeat ^= 2 // as if it had changed since
 			if got, err := a.bid(over, ttl); err != nil || got.Outcome != backend.Refused {
 				t.Fatal(got.Outcome, err)
 			}
 		},
 		"by a release": func(t *testing.T, a *node) { release(t, a, backend.Lease{Election: "jobs"}) },
 		"by a release of what may be on its way, over a vacancy": func(t *testing.T, a *node) {
-			a.may([]offer{{&entry{Lease: backend.Lease{Election: "jobs"}}, &record{}}})
+			a.markPending([]change{{&entry{Lease: backend.Lease{Election: "jobs"}}, &record{}}})
 			release(t, a, backend.Lease{Election: "jobs"})
 		},
 	} {
@@ -38,23 +38,23 @@ func TestALeftoverFromBeforeARestoreIsNotFreeOnceReleased(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			for _, n := range []*node{a, b} { // as if this were an older copy, restored
+			for _, n := range []*node{a, b} { // as if an older copy had been restored
 				n.mu.Lock()
-				n.newest += 1 << 20
+				n.newestRevision += 1 << 20
 				n.mu.Unlock()
 			}
-			b.stays("jobs", "the store went back")
-			a.see("jobs")
+			b.mustBeWatched("jobs", "the store went back")
+			a.read("jobs")
 			release(t, a)
 			for _, n := range []*node{a, b} {
-				n.stays("jobs", "it was released "+how)
+				n.mustBeWatched("jobs", "it was released "+how)
 			}
 		})
 	}
 }
 
-// loses makes a node lose all that it has: it is killed and its data are deleted.
-func loses(t *testing.T, n *testbed.EtcdNode) {
+// loseData kills a node and deletes its data.
+func loseData(t *testing.T, n *testbed.EtcdNode) {
 	t.Helper()
 	n.Kill(t)
 	if err := os.RemoveAll(filepath.Join(n.Dir(), "data")); err != nil {
@@ -62,36 +62,36 @@ func loses(t *testing.T, n *testbed.EtcdNode) {
 	}
 }
 
-// fills writes what is somebody else's, so that revisions have gone far before a store is
-// rebuilt and counts them anew.
-func (l *lab) fills(t testing.TB, writes int) {
+// fillRevisions writes foreign keys, so that revisions are far above those of the store once
+// it is rebuilt and counts them anew.
+func (l *lab) fillRevisions(t testing.TB, writes int) {
 	t.Helper()
 	for range writes {
 		l.put(t, "other", "x")
 	}
 }
 
-// Who led in a store before it lost everything can lead there again: its session is gone,
-// whatever revision that had.
-func TestWhoLedBeforeAStoreWasRebuiltCanLeadAgain(t *testing.T) {
+// A process that led before a store lost everything can lead there again: it notices that its
+// session key is missing, whatever revision that had.
+func TestAFormerLeaderCanLeadARebuiltStore(t *testing.T) {
 	t.Parallel()
 	n := testbed.StartEtcd(t, testbed.EtcdOptions{})
 	l := newLab(t, n.URL())
 	a := l.node(t, "a")
-	l.fills(t, 20)
+	l.fillRevisions(t, 20)
 	held := a.mustRenew(a.lead("jobs"))
-	loses(t, n)
+	loseData(t, n)
 	n.Start(t)
-	next := a.takes(a.stays("jobs", "everything was lost"))
+	next := a.mustTakeOver(a.mustBeWatched("jobs", "everything was lost"))
 	if next.Term <= held.Term {
 		t.Errorf("term %d after %d", next.Term, held.Term)
 	}
 	a.mustRenew(next)
 }
 
-// Etcd loses everything: there are never two leaders, and then there is one, also if nobody
-// campaigns but who led before.
-func TestACourtWhoseStoreIsRebuilt(t *testing.T) {
+// etcd loses all data. There are never two leaders, and soon there is one again, even if only
+// the former leader campaigns.
+func TestARebuiltStoreElectsOneLeader(t *testing.T) {
 	t.Parallel()
 	for what, c := range map[string]struct {
 		members int
@@ -104,28 +104,28 @@ func TestACourtWhoseStoreIsRebuilt(t *testing.T) {
 			t.Parallel()
 			n := testbed.StartEtcd(t, testbed.EtcdOptions{})
 			l := newLab(t, n.URL())
-			l.fills(t, 200)
+			l.fillRevisions(t, 200)
 			options := []Options{l.options(), l.options()}
 			const ttl = 3 * time.Second
-			court := newCourt(t, ttl, options[:c.members]...)
-			term := court.lead()
-			loses(t, n)
+			f := newFleet(t, ttl, options[:c.members]...)
+			term := f.leadInOrder()
+			loseData(t, n)
 			if c.waits {
-				testbed.Eventually(t, patience, "nobody leads", func() error {
-					if court.seats[0].Leading() {
+				testbed.Eventually(t, patience, "there is no leader", func() error {
+					if f.elections[0].Leading() {
 						return errors.New("m0 leads")
 					}
 					return nil
 				})
 			}
 			n.Start(t)
-			testbed.Eventually(t, patience, "somebody leads in a later term", func() error {
-				for _, s := range court.seats {
+			testbed.Eventually(t, patience, "there is a leader in a later term", func() error {
+				for _, s := range f.elections {
 					if now := s.Leadership(); now != nil && now.Term > term {
 						return nil
 					}
 				}
-				return errors.New(court.seats[0].Current().String())
+				return errors.New(f.elections[0].Current().String())
 			})
 		})
 	}

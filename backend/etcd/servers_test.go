@@ -13,19 +13,19 @@ import (
 	"github.com/go-election/go-election/internal/testbed"
 )
 
-// unharmed are options of clusters whose leader nobody harms: a busy machine must not
-// make the others choose another one.
-var unharmed = testbed.EtcdOptions{Args: []string{"--heartbeat-interval=100", "--election-timeout=2000"}}
+// calm has the options of clusters without faults: on a busy machine the members must not
+// elect another leader of etcd.
+var calm = testbed.EtcdOptions{Args: []string{"--heartbeat-interval=100", "--election-timeout=2000"}}
 
-// TestConformanceOnThreeNodes runs the suite on a cluster, which nobody harms.
+// TestConformanceOnThreeNodes runs the conformance suite on a cluster without faults.
 func TestConformanceOnThreeNodes(t *testing.T) {
 	t.Parallel()
-	endpoints := urls(testbed.StartEtcdCluster(t, testbed.NewNetwork(t, 3), 3, unharmed))
-	conformance.Run(t, realTime(func(t testing.TB) conformance.Store { return newStore(t, endpoints) }))
+	endpoints := urls(testbed.StartEtcdCluster(t, testbed.NewNetwork(t, 3), 3, calm))
+	conformance.Run(t, harness(func(t testing.TB) conformance.Store { return newStore(t, endpoints) }))
 }
 
-// realTime is what the suite is told of etcd in real time.
-func realTime(newStore func(t testing.TB) conformance.Store) conformance.Harness {
+// harness configures the conformance suite for etcd in real time.
+func harness(newStore func(t testing.TB) conformance.Store) conformance.Harness {
 	return conformance.Harness{TTL: 2 * time.Second, Late: time.Second, Short: true, Parallel: true, NewStore: newStore}
 }
 
@@ -36,19 +36,19 @@ func urls(nodes []*testbed.EtcdNode) (all []string) {
 	return all
 }
 
-// A court is some managers that campaign for one election, and somebody who looks
-// all the time whether two of them lead.
-type court struct {
-	t     testing.TB
-	seats []*election.Election
-	ended chan struct{}
-	end   chan struct{}
-	twice error
+// A fleet is some managers that campaign for one election. A goroutine checks every
+// millisecond that no two of them lead.
+type fleet struct {
+	t         testing.TB
+	elections []*election.Election
+	stopped   chan struct{}
+	stop      chan struct{}
+	violation error
 }
 
-func newCourt(t testing.TB, ttl time.Duration, options ...Options) *court {
+func newFleet(t testing.TB, ttl time.Duration, options ...Options) *fleet {
 	t.Helper()
-	c := &court{t: t, end: make(chan struct{}), ended: make(chan struct{})}
+	c := &fleet{t: t, stop: make(chan struct{}), stopped: make(chan struct{})}
 	for i, o := range options {
 		b, err := Open(t.Context(), o)
 		if err != nil {
@@ -67,62 +67,62 @@ func newCourt(t testing.TB, ttl time.Duration, options ...Options) *court {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c.seats = append(c.seats, e)
+		c.elections = append(c.elections, e)
 	}
 	go func() {
-		defer close(c.ended)
+		defer close(c.stopped)
 		for {
 			select {
-			case <-c.end:
+			case <-c.stop:
 				return
 			case <-time.After(time.Millisecond):
 			}
 			var leading []string
-			for i, s := range c.seats {
+			for i, s := range c.elections {
 				if s.Leading() {
 					leading = append(leading, fmt.Sprintf("m%d", i))
 				}
 			}
-			if len(leading) > 1 && c.seats[0].Leading() { // still, after the others were seen
-				c.twice = fmt.Errorf("two leaders: %v", leading)
+			if len(leading) > 1 && c.elections[0].Leading() { // the first one leads even after the others were checked
+				c.violation = fmt.Errorf("two leaders: %v", leading)
 				return
 			}
 		}
 	}()
 	t.Cleanup(func() {
-		close(c.end)
-		<-c.ended
-		if c.twice != nil {
-			t.Error(c.twice)
+		close(c.stop)
+		<-c.stopped
+		if c.violation != nil {
+			t.Error(c.violation)
 		}
 	})
 	return c
 }
 
-// lead makes the first one lead, then the others campaign.
-func (c *court) lead() (term uint64) {
+// leadInOrder makes the first manager lead, then the others campaign.
+func (c *fleet) leadInOrder() (term uint64) {
 	c.t.Helper()
-	for i, s := range c.seats {
+	for i, s := range c.elections {
 		if err := s.Lead(nil); err != nil {
 			c.t.Fatal(err)
 		}
 		if i == 0 {
-			term = c.leads(0)
+			term = c.waitLeads(0)
 		}
 	}
 	return term
 }
 
-// patience is for what takes a second or two, but for a busy machine.
+// patience is how long an event may take on a busy machine; usually it takes a second or two.
 const patience = 2 * time.Minute
 
-// leads waits until one of them leads, and returns its term.
-func (c *court) leads(i int) (term uint64) {
+// waitLeads waits until manager i leads, and returns its term.
+func (c *fleet) waitLeads(i int) (term uint64) {
 	c.t.Helper()
 	testbed.Eventually(c.t, patience, fmt.Sprintf("m%d leads", i), func() error {
-		l := c.seats[i].Leadership()
+		l := c.elections[i].Leadership()
 		if l == nil {
-			return errors.New(c.seats[i].Current().String())
+			return errors.New(c.elections[i].Current().String())
 		}
 		term = l.Term
 		return nil
@@ -130,15 +130,15 @@ func (c *court) leads(i int) (term uint64) {
 	return term
 }
 
-// etcd's own leader is stopped, another takes its office, and the old one goes on
-// where it was: our leader stays, and there is never a second one.
-func TestOurLeaderOutlivesEtcdsLeader(t *testing.T) {
+// etcd's own leader is stopped, another member replaces it, and the old one continues. The
+// election keeps its leader, and there is never a second one.
+func TestALeaderSurvivesAChangeOfEtcdsLeader(t *testing.T) {
 	t.Parallel()
 	nodes := testbed.StartEtcdCluster(t, testbed.NewNetwork(t, 3), 3, testbed.EtcdOptions{})
 	l := newLab(t, urls(nodes)...)
 	const ttl = 15 * time.Second // etcd needs a second or two to choose, on a busy machine more
-	c := newCourt(t, ttl, l.options(), l.options())
-	term := c.lead()
+	c := newFleet(t, ttl, l.options(), l.options())
+	term := c.leadInOrder()
 	for range 2 {
 		old := leader(t, nodes)
 		old.Stop(t)
@@ -150,12 +150,12 @@ func TestOurLeaderOutlivesEtcdsLeader(t *testing.T) {
 			}
 			return errors.New("none does")
 		})
-		time.Sleep(ttl * 2 / 5) // a renewal comes upon it
+		time.Sleep(ttl * 2 / 5) // a renewal falls into this time
 		old.Continue(t)
 	}
-	time.Sleep(ttl * 2 / 5) // more than a TTL since the first change: a leadership that was not renewed would be over
-	if now := c.seats[0].Leadership(); now == nil || now.Term != term {
-		t.Errorf("after etcd's leader has changed twice: %v; want the leadership of term %d to go on", c.seats[0].Current(), term)
+	time.Sleep(ttl * 2 / 5) // more than a TTL after the first change: a leadership without renewals would have ended
+	if now := c.elections[0].Leadership(); now == nil || now.Term != term {
+		t.Errorf("after etcd's leader has changed twice: %v; want the leadership of term %d to continue", c.elections[0].Current(), term)
 	}
 }
 
@@ -173,9 +173,9 @@ func leader(t testing.TB, nodes []*testbed.EtcdNode) (found *testbed.EtcdNode) {
 	return found
 }
 
-// A leader whose only node is cut off from the others steps down before somebody
-// else leads, and a node of etcd that led when it was cut off confirms nothing.
-func TestANodeThatIsCutOffKeepsNobodyLeading(t *testing.T) {
+// A leader whose only endpoint is cut off from the other members steps down before another
+// process leads. A member that led etcd when it was cut off confirms nothing.
+func TestACutOffMemberConfirmsNothing(t *testing.T) {
 	t.Parallel()
 	for _, role := range []string{"follower", "leader"} {
 		t.Run(role, func(t *testing.T) {
@@ -198,38 +198,38 @@ func TestANodeThatIsCutOffKeepsNobodyLeading(t *testing.T) {
 			l := newLab(t, others...)
 			alone := l.options()
 			alone.Endpoints = []string{nodes[at].URL()}
-			c := newCourt(t, 3*time.Second, alone, l.options())
-			term := c.lead()
+			c := newFleet(t, 3*time.Second, alone, l.options())
+			term := c.leadInOrder()
 			network.Host(at).Cut(t, true)
-			testbed.Eventually(t, patience, "the one that is cut off steps down", func() error {
-				if c.seats[0].Leading() {
+			testbed.Eventually(t, patience, "the leader that is cut off steps down", func() error {
+				if c.elections[0].Leading() {
 					return errors.New("it leads")
 				}
 				return nil
 			})
-			if now := c.leads(1); now <= term {
+			if now := c.waitLeads(1); now <= term {
 				t.Errorf("term %d after term %d", now, term)
 			}
 			network.Host(at).Cut(t, false)
 			testbed.Eventually(t, patience, "the first one knows the new leader", func() error {
-				// It may be that one itself by now, if etcd has chosen anew.
-				if who, _, _ := c.seats[0].Leader(); who.ID == "m1" && c.seats[1].Leading() || c.seats[0].Leading() {
+				// The first one may lead again by now, if etcd has changed its leader.
+				if who, _, _ := c.elections[0].Leader(); who.ID == "m1" && c.elections[1].Leading() || c.elections[0].Leading() {
 					return nil
 				}
-				return errors.New(c.seats[0].Current().String())
+				return errors.New(c.elections[0].Current().String())
 			})
 		})
 	}
 }
 
-// A member of etcd that hangs costs nobody its lease, whatever its role: calls that
-// it does not answer go to another.
-func TestAStoppedMemberCostsNoCall(t *testing.T) {
+// A member of etcd that hangs costs no one a lease: calls that it does not answer are sent to
+// another.
+func TestCallsSucceedBesideAStoppedMember(t *testing.T) {
 	t.Parallel()
-	nodes := testbed.StartEtcdCluster(t, testbed.NewNetwork(t, 3), 3, unharmed)
+	nodes := testbed.StartEtcdCluster(t, testbed.NewNetwork(t, 3), 3, calm)
 	l := newLab(t, urls(nodes)...)
 	a := l.node(t, "a")
-	won, err := a.bid(a.see("jobs"), 30*time.Second)
+	won, err := a.bid(a.read("jobs"), 30*time.Second)
 	if err != nil || won.Outcome != backend.Granted {
 		t.Fatal(won.Outcome, err)
 	}
@@ -248,7 +248,7 @@ func TestAStoppedMemberCostsNoCall(t *testing.T) {
 		if err != nil || answers[0].Outcome != backend.Granted {
 			t.Fatalf("renewal %d beside a member that hangs: %v, %v", i, answers, err)
 		}
-		seen := a.see(fmt.Sprint("more", i))
+		seen := a.read(fmt.Sprint("more", i))
 		ctx, cancel = context.WithTimeout(t.Context(), 10*time.Second)
 		answers, err = a.Acquire(ctx, []backend.Bid{{Election: seen.Election, Candidate: a.me, TTL: 30 * time.Second, Renew: time.Second, Expected: seen}})
 		cancel()

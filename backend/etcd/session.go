@@ -2,63 +2,56 @@ package etcd
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"io"
 	"time"
 
-	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
-	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/go-election/go-election/backend"
 )
 
-// A session is one key, into which all that this process holds is renewed. Its name is
-// drawn for it and never used again. When its key is lost, to etcd or to somebody's
-// hand, or holds what we have not written, so is the session, and what hung on it
-// moves to another one.
+// A session is one key, into which this process writes the heartbeats of all leases that it
+// holds. Its name is random and never used again. When the key is deleted, or has a value
+// that this process did not write, the session is abandoned, and its leases continue under
+// another one: docs/design/etcd.md, "A lost session key".
 type session struct {
 	name string
 
-	// Guarded by Backend.mu.
-	at       int64 // the revision of its key; 0: there is none yet
-	made     int64 // … at which that was made
-	before   int64 // Backend.restored at that time
-	last     renewals
-	tried    map[string]bool // what was written since and not confirmed
-	requests int64           // up to that revision all requests have been seen
+	// The following fields are guarded by Backend.mu.
+	revision       int64 // of its key; 0: the key was not created yet
+	createRevision int64 // of its key
+	restoredAt     int64 // Backend.restoredAt when the session began
+	last           heartbeats
+	unconfirmed    map[string]bool // values that were sent since, without an answer
+	requestsSeen   int64           // all requests up to this revision were read
 }
 
-var errLost = fmt.Errorf("%w: the etcd lease has run out or was revoked", backend.ErrUnavailable)
-
-// take waits for the turn to write the session's key.
-func (b *Backend) take(ctx context.Context) (give func(), err error) {
+// lockSession waits for the exclusive right to write the session key.
+func (b *Backend) lockSession(ctx context.Context) (unlock func(), err error) {
 	select {
-	case b.turn <- struct{}{}:
-		return func() { <-b.turn }, nil
+	case b.sessionMutex <- struct{}{}:
+		return func() { <-b.sessionMutex }, nil
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
 }
 
-// present returns the session if its key was made, or nil.
-func (b *Backend) present() *session {
+// currentSession returns the session if its key was created, or nil.
+func (b *Backend) currentSession() *session {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if s := b.session; s != nil && s.at != 0 {
+	if s := b.session; s != nil && s.revision != 0 {
 		return s
 	}
 	return nil
 }
 
-// gone drops the session if a reading shows that its key is not there any more, and
-// returns what is left.
-func (b *Backend) gone(s *session, v *view) *session {
+// removeIfDeleted drops the session and returns nil if a snapshot shows that its key was
+// deleted. Otherwise it returns the session.
+func (b *Backend) removeIfDeleted(s *session, v *snapshot) *session {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if s == nil || v.sessions[s.name] != nil || v.revision < s.at && v.restored == s.before { // then it was made since
+	if s == nil || v.sessions[s.name] != nil || v.revision < s.revision && v.restoredAt == s.restoredAt { // in the last case it was created since
 		return s
 	}
 	if b.session == s {
@@ -67,49 +60,51 @@ func (b *Backend) gone(s *session, v *view) *session {
 	return nil
 }
 
-// fresh returns a session that has no key yet. Whoever calls it has the turn, and
-// writes the key. One whose answer did not come is never used.
-func (b *Backend) fresh(who backend.Candidate) *session {
+// newSession returns a session that has no key yet. The caller holds the session mutex and
+// writes the key. If the answer is lost, the session is never used.
+func (b *Backend) newSession(holder backend.Candidate) *session {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.session = &session{name: backend.NewNonce()[:16], before: b.restored, last: renewals{ID: who.ID, Nonce: who.Nonce, Heartbeat: heartbeat(newHeartbeat()), At: time.Now().UTC()}}
+	b.session = &session{name: backend.NewNonce()[:16], restoredAt: b.restoredAt, last: heartbeats{ID: holder.ID, Nonce: holder.Nonce, Heartbeat: heartbeat(newHeartbeat()), At: time.Now().UTC()}}
 	return b.session
 }
 
-// beside returns what goes into a transaction that grants leases under a session: its
-// key must be there, or is made, and is read last.
-func (b *Backend) beside(ctx context.Context, s *session, ttl time.Duration) (when []clientv3.Cmp, then []clientv3.Op, err error) {
+// sessionOps returns the conditions and operations with which a grant requires the session
+// key, or creates it, and reads it last.
+func (b *Backend) sessionOps(ctx context.Context, s *session, ttl time.Duration) (when []clientv3.Cmp, then []clientv3.Op, err error) {
 	key := b.keys.heartbeat(s.name)
 	b.mu.Lock()
-	made, first := s.at != 0, s.last
+	exists, first := s.revision != 0, s.last
 	b.mu.Unlock()
-	if made {
+	if exists {
 		return []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(key), ">", 0)}, []clientv3.Op{clientv3.OpGet(key)}, nil
 	}
-	id, err := b.lease(ctx, ttl)
+	id, err := b.etcdLease(ctx, ttl)
 	return []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(key), "=", 0)},
 		[]clientv3.Op{clientv3.OpPut(key, encode(first), clientv3.WithLease(id)), clientv3.OpGet(key)}, err
 }
 
-// began notes the session's key, which a grant has made or found.
-func (b *Backend) began(s *session, h *home) {
+// noteSessionKey notes the revisions of the session key that a grant has created or found.
+func (b *Backend) noteSessionKey(s *session, record *sessionRecord) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if s.at == 0 {
-		s.at, s.made = h.at, h.made
+	if s.revision == 0 {
+		s.revision, s.createRevision = record.revision, record.createRevision
 	}
 }
 
-// A pulse is one renewal of the session: what it writes, and what it is pinned to.
-type pulse struct {
-	next     renewals
-	value    string
-	at       int64 // of the session's key, until then
-	made     int64 // … when that was made
-	requests int64
+// A renewal is one renewal of the session: what it writes, and what it requires.
+type renewal struct {
+	next           heartbeats
+	value          string // next, encoded
+	revision       int64  // of the session key, required
+	createRevision int64  // of the session key
+	requestsSeen   int64  // there must be no later requests
 }
 
-func (b *Backend) pulse(s *session, names []string) pulse {
+// newRenewal prepares a renewal of some elections. Others keep their heartbeats if they
+// may be held under this session.
+func (b *Backend) newRenewal(s *session, names []string) renewal {
 	renewed := make(map[string]bool, len(names))
 	for _, name := range names {
 		renewed[name] = true
@@ -117,22 +112,22 @@ func (b *Backend) pulse(s *session, names []string) pulse {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	var others []string
-	for name, h := range b.holding {
-		if elsewhere := h != nil && h.session != nil && h.session != s && h.tried == nil; !renewed[name] && !elsewhere {
+	for name, h := range b.held {
+		if inOtherSession := h != nil && h.session != nil && h.session != s && h.unconfirmed == nil; !renewed[name] && !inOtherSession {
 			others = append(others, name)
 		}
 	}
-	p := pulse{next: s.last.with(names, others, time.Now().UTC().Round(0)), at: s.at, made: s.made, requests: s.requests}
-	p.value = encode(p.next)
-	if s.tried == nil {
-		s.tried = make(map[string]bool)
+	r := renewal{next: s.last.renew(names, others, time.Now().UTC().Round(0)), revision: s.revision, createRevision: s.createRevision, requestsSeen: s.requestsSeen}
+	r.value = encode(r.next)
+	if s.unconfirmed == nil {
+		s.unconfirmed = make(map[string]bool)
 	}
-	s.tried[p.value] = true
-	return p
+	s.unconfirmed[r.value] = true
+	return r
 }
 
-// leave ends the use of a session.
-func (b *Backend) leave(s *session) {
+// abandonSession stops using a session.
+func (b *Backend) abandonSession(s *session) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.session == s {
@@ -140,122 +135,28 @@ func (b *Backend) leave(s *session) {
 	}
 }
 
-// wrote notes what the session's key is after a pulse, at a revision; kv nil: it is
-// gone. It reports whether that is what the pulse was to write.
-func (b *Backend) wrote(s *session, p *pulse, done bool, at int64, kv *mvccpb.KeyValue) bool {
+// noteRenewal notes the session key as a renewal has found or left it at a revision; kv
+// nil: it was deleted. It reports whether the key has the value of this renewal.
+func (b *Backend) noteRenewal(s *session, r *renewal, succeeded bool, at int64, kv *mvccpb.KeyValue) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch {
-	case done:
-		s.last, s.at, s.tried = p.next, at, nil
+	case succeeded:
+		s.last, s.revision, s.unconfirmed = r.next, at, nil
 		return true
-	case kv != nil && kv.ModRevision == p.at: // there are requests, which were read
-		s.requests = at
+	case kv != nil && kv.ModRevision == r.revision: // there were new requests, which were read
+		s.requestsSeen = at
 		return false
 	case kv == nil:
-	case string(kv.Value) == p.value: // a copy of the request came first
-		s.last, s.at, s.tried = p.next, kv.ModRevision, nil
+	case string(kv.Value) == r.value: // a copy of the transaction came first
+		s.last, s.revision, s.unconfirmed = r.next, kv.ModRevision, nil
 		return true
-	case s.tried[string(kv.Value)]: // a renewal whose answer was lost: nobody trusts it
-		s.last, s.at, s.tried = readRenewals(kv.Value), kv.ModRevision, nil
+	case s.unconfirmed[string(kv.Value)]: // an earlier renewal whose answer was lost: it is not trusted
+		s.last, s.revision, s.unconfirmed = readHeartbeats(kv.Value), kv.ModRevision, nil
 		return false
 	}
 	if b.session == s {
 		b.session = nil
 	}
 	return false
-}
-
-// lasts is how many TTLs an etcd lease lasts. What hangs on it, the session's key and
-// the member's record, is cleared away by it, and nothing else rests on it. It is kept
-// alive at every eighth announcement.
-const lasts = 24
-
-// lease returns the etcd lease of this process, and makes one if there is none.
-func (b *Backend) lease(ctx context.Context, ttl time.Duration) (clientv3.LeaseID, error) {
-	select { // one at a time
-	case b.making <- struct{}{}:
-		defer func() { <-b.making }()
-	case <-ctx.Done():
-		return 0, ctx.Err()
-	}
-	b.mu.Lock()
-	id := b.leaseID
-	b.mu.Unlock()
-	if id != 0 {
-		return id, nil
-	}
-	sent := time.Now()
-	var resp *clientv3.LeaseGrantResponse
-	err := b.call(ctx, func() (err error) {
-		resp, err = hedged(ctx, func(ctx context.Context) (*clientv3.LeaseGrantResponse, error) { // one whose answer is lost runs out
-			return b.client.Grant(ctx, int64((lasts*ttl+time.Second-1)/time.Second))
-		})
-		return err
-	})
-	if err != nil {
-		return 0, err
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.leaseID, b.kept = resp.ID, sent
-	return resp.ID, nil
-}
-
-// ended forgets an etcd lease.
-func (b *Backend) ended(id clientv3.LeaseID) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.leaseID == id {
-		b.leaseID = 0
-	}
-}
-
-// keep keeps the etcd lease alive if it is time for that. It goes three times in the
-// life of a lease, or twice and a bit.
-func (b *Backend) keep(ctx context.Context, ttl time.Duration) error {
-	b.mu.Lock()
-	id, kept := b.leaseID, b.kept
-	b.mu.Unlock()
-	if id == 0 || time.Since(kept) < ttl*15/2 {
-		return nil
-	}
-	sent := time.Now()
-	err := b.call(ctx, func() error {
-		_, err := hedged(ctx, func(ctx context.Context) (struct{}, error) { return struct{}{}, b.keepOnce(ctx, id) })
-		return err
-	})
-	switch {
-	case errors.Is(err, errLost):
-		b.ended(id)
-		return nil
-	case err != nil:
-		return err
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.kept = sent
-	return nil
-}
-
-// keepOnce does what the client's method of that name does, without repeating it in
-// failover delay.
-func (b *Backend) keepOnce(ctx context.Context, id clientv3.LeaseID) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	stream, err := pb.NewLeaseClient(b.client.ActiveConnection()).LeaseKeepAlive(ctx)
-	if err != nil {
-		return rpctypes.Error(err)
-	}
-	if err := stream.Send(&pb.LeaseKeepAliveRequest{ID: int64(id)}); err != nil && !errors.Is(err, io.EOF) { // then Recv says why
-		return rpctypes.Error(err)
-	}
-	resp, err := stream.Recv()
-	switch {
-	case err != nil:
-		return rpctypes.Error(err)
-	case resp.TTL <= 0:
-		return errLost
-	}
-	return nil
 }

@@ -6,9 +6,9 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// A bid that was not answered may be done by the servers much later. After a
-// Release with term 0 it must not be: nobody would ask for what it was granted.
-func TestABidThatArrivesAfterAReleaseIsNotGranted(t *testing.T) {
+// The servers may carry out a bid much later if its answer was lost. After a Release with
+// term 0 they must not: docs/design/etcd.md, "Late requests".
+func TestALateBidAfterReleaseIsNotGranted(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name   string
@@ -26,16 +26,16 @@ func TestABidThatArrivesAfterAReleaseIsNotGranted(t *testing.T) {
 			defer cancel()
 			release(t, a, a.lead("other")) // it has a session
 			c.before(a, b)
-			bids := []backend.Bid{{Election: "jobs", Candidate: a.me, TTL: ttl, Renew: ttl / 3, Expected: a.see("jobs")}}
-			sent := a.reading(ctx, bids, []int{0})                                      // what the late bid is pinned to
-			a.may([]offer{{&entry{Lease: backend.Lease{Election: "jobs"}}, &record{}}}) // it was sent, and not answered
+			bids := []backend.Bid{{Election: "jobs", Candidate: a.me, TTL: ttl, Renew: ttl / 3, Expected: a.read("jobs")}}
+			sent := a.readFor(ctx, bids, []int{0})                                               // the late bid requires this state
+			a.markPending([]change{{&entry{Lease: backend.Lease{Election: "jobs"}}, &record{}}}) // it was sent, but not answered
 			release(t, a, backend.Lease{Election: "jobs"})
 			answers := make([]backend.Answer, 1)
 			const lastTry = 5
 			if err := a.acquire(ctx, bids, []int{0}, sent, answers, lastTry); err == nil || answers[0].Outcome == backend.Granted {
-				t.Errorf("the late bid: %v, %v; want it to find other revisions than it was pinned to", answers[0].Outcome, err)
+				t.Errorf("the late bid: %v, %v; want it to fail, because revisions have changed", answers[0].Outcome, err)
 			}
-			if l := a.see("jobs"); l.Holder.ID != c.holder {
+			if l := a.read("jobs"); l.Holder.ID != c.holder {
 				t.Errorf("after the late bid %v holds the lease; want %q", l.Holder, c.holder)
 			}
 		})

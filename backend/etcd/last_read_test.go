@@ -11,15 +11,15 @@ import (
 	"github.com/go-election/go-election/internal/testbed"
 )
 
-// Between the moment in which a leader lets go and that in which another one leads
-// lie one write of each, and nothing that only one of them has to wait for.
-func TestAHandOverIsTwoTransactions(t *testing.T) {
+// Between the release of one leader and the grant of the next there is one transaction of
+// each and one watch event, and nothing else to wait for.
+func TestAHandoverTakesTwoTransactions(t *testing.T) {
 	t.Parallel()
 	n := testbed.StartEtcd(t, testbed.EtcdOptions{})
 	l := newLab(t, n.URL())
 	a, b := l.node(t, "a"), l.node(t, "b")
-	const ttl = 10 * time.Second // or a busy machine lets a session run out
-	got, err := a.bid(a.see("jobs"), ttl)
+	const ttl = 10 * time.Second // on a busy machine no session must expire
+	got, err := a.bid(a.read("jobs"), ttl)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -29,24 +29,24 @@ func TestAHandOverIsTwoTransactions(t *testing.T) {
 	if err := b.Announce(ctx, backend.Member{Candidate: b.me, TTL: ttl}); err != nil { // it has an etcd lease
 		t.Fatal(err)
 	}
-	seen := b.see("jobs")
-	before := requests(t, n)
-	heard := b.listen(seen)
+	seen := b.read("jobs")
+	before := countRequests(t, n)
+	returned := b.listenAsync(seen)
 	if err := a.release(held, backend.Released); err != nil {
 		t.Fatal(err)
 	}
-	if err := <-heard; err != nil {
+	if err := <-returned; err != nil {
 		t.Fatal(err)
 	}
 	changed, err := b.Observe(ctx, []backend.Lease{seen})
 	if err != nil || len(changed) != 1 || !changed[0].Vacant() || changed[0].End != backend.Released || changed[0].LastID != "a" {
-		t.Fatalf("after a release was heard: %+v, %v; want the lease, free", changed, err)
+		t.Fatalf("after the watch has shown a release: %+v, %v; want the lease, free", changed, err)
 	}
 	got, err = b.bid(changed[0], ttl)
 	if err != nil || got.Outcome != backend.Granted {
-		t.Fatalf("a bid for what was heard to be free: %v, %v", got.Outcome, err)
+		t.Fatalf("a bid for a lease that the watch has shown as free: %v, %v", got.Outcome, err)
 	}
-	spent := requests(t, n)
+	spent := countRequests(t, n)
 	for method, want := range map[string]float64{"Txn": 2, "LeaseKeepAlive": 0, "LeaseGrant": 0, "Range": 0, "Watch": 1} {
 		if n := spent[method] - before[method]; n != want {
 			t.Errorf("%s was called %v times; want %v", method, n, want)
@@ -55,8 +55,8 @@ func TestAHandOverIsTwoTransactions(t *testing.T) {
 	b.mustRenew(got.Lease)
 }
 
-// What is remembered is compared, whatever else has happened.
-func TestABidOverWhatIsRememberedIsRefusedIfAnythingHasChanged(t *testing.T) {
+// A bid by the last read is refused if the record has changed since, in whatever way.
+func TestABidOverAnOldReadIsRefused(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name   string
@@ -68,7 +68,7 @@ func TestABidOverWhatIsRememberedIsRefusedIfAnythingHasChanged(t *testing.T) {
 			}
 		}},
 		{"held by another", func(l *lab, o *node) { o.lead("jobs") }},
-		{"written again by hand", func(l *lab, o *node) {
+		{"written again manually", func(l *lab, o *node) {
 			got, err := l.admin.Get(t.Context(), l.keys.record("jobs"))
 			if err != nil || len(got.Kvs) != 1 {
 				t.Error(got, err)
@@ -76,7 +76,7 @@ func TestABidOverWhatIsRememberedIsRefusedIfAnythingHasChanged(t *testing.T) {
 			}
 			l.put(t, l.keys.record("jobs"), string(got.Kvs[0].Value))
 		}},
-		{"deleted by hand", func(l *lab, o *node) { l.del(t, l.keys.record("jobs")) }},
+		{"deleted manually", func(l *lab, o *node) { l.del(t, l.keys.record("jobs")) }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			l := newLab(t)
@@ -84,67 +84,66 @@ func TestABidOverWhatIsRememberedIsRefusedIfAnythingHasChanged(t *testing.T) {
 			if err := a.release(a.lead("jobs"), backend.Released); err != nil {
 				t.Fatal(err)
 			}
-			seen := b.see("jobs")
+			seen := b.read("jobs")
 			c.change(l, other)
 			if got, err := b.bid(seen, ttl); err != nil || got.Outcome != backend.Refused {
-				t.Errorf("a bid over what was read before: %v in term %d, %v; want it refused", got.Outcome, got.Term, err)
+				t.Errorf("a bid over an old read: %v in term %d, %v; want it refused", got.Outcome, got.Term, err)
 			}
 		})
 	}
 }
 
-// A store that was restored counts revisions anew: the same number may stand for
-// other contents.
-func TestWhatIsRememberedIsComparedByteByByte(t *testing.T) {
+// A restored store counts revisions anew, so the same revision may have another value.
+func TestRememberedRecordsAreComparedByValue(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	a, b := l.node(t, "a"), l.node(t, "b")
 	if err := a.release(a.lead("jobs"), backend.Released); err != nil {
 		t.Fatal(err)
 	}
-	seen := b.see("jobs")
-	e := &b.last.entries[0]
+	seen := b.read("jobs")
+	e := &b.lastRead.entries[0]
 	e.raw = append(slices.Clone(e.raw), ' ')
 	bids := []backend.Bid{{Election: "jobs", Candidate: b.me, TTL: ttl, Renew: ttl / 3, Expected: seen}}
 	ctx, cancel := b.ctx()
 	defer cancel()
-	r := b.guess(bids, []int{0})
+	r := b.rememberedFor(bids, []int{0})
 	if r == nil {
-		t.Fatal("what was just read is not remembered")
+		t.Fatal("the last read is not remembered")
 	}
-	resp, err := b.txn(ctx, b.pinned([]offer{{entry: &r.entries[0]}}), []clientv3.Op{clientv3.OpPut(l.prefix+"x", "")}, false)
+	resp, err := b.txn(ctx, b.unchanged([]change{{entry: &r.entries[0]}}), []clientv3.Op{clientv3.OpPut(l.prefix+"x", "")}, false)
 	if err != nil || resp.Succeeded {
-		t.Errorf("a transaction that is pinned to another content at the same revision was done: %v, %v", resp, err)
+		t.Errorf("a transaction that requires another value at the same revision: %v, %v; want its condition to fail", resp, err)
 	}
 
 	held := a.lead("jobs")
-	mine := a.holding["jobs"].entry
+	mine := a.held["jobs"].entry
 	if mine == nil {
-		t.Fatal("what was just written is not remembered")
+		t.Fatal("the grant is not remembered")
 	}
 	mine.raw = append(slices.Clone(mine.raw), ' ')
-	if err := a.release(held, backend.Released); err != nil { // by a reading
+	if err := a.release(held, backend.Released); err != nil { // it reads first
 		t.Fatal(err)
 	}
-	b.freed("jobs", patience)
+	b.waitUntilFree("jobs", patience)
 }
 
-// A release by what is remembered ends that leadership and no other.
-func TestAReleaseByWhatIsRememberedEndsThatLeadershipOnly(t *testing.T) {
+// A release by the remembered grant ends that leadership and no later one.
+func TestAReleaseEndsItsOwnTermOnly(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	a, b := l.node(t, "a"), l.node(t, "b")
 	held := a.lead("jobs")
-	next := b.takes(b.see("jobs"))
+	next := b.mustTakeOver(b.read("jobs"))
 	if err := a.release(held, backend.Failed); err != nil {
 		t.Fatal(err)
 	}
 	b.mustRenew(next)
 }
 
-// While many elections that were deleted are watched, those that are led again do
-// not make the others wait anew.
-func TestWatchesOfDeletedElectionsDoNotDisturbEachOther(t *testing.T) {
+// While several deleted elections are watched, one that is led again does not make the others
+// wait anew.
+func TestDeletedElectionsAreWatchedSeparately(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	a := l.node(t, "a")
@@ -152,9 +151,9 @@ func TestWatchesOfDeletedElectionsDoNotDisturbEachOther(t *testing.T) {
 		a.lead(name)
 		l.del(t, l.keys.record(name))
 	}
-	for _, id := range []string{"met it", "late"} { // a is to be granted what it has led
+	for _, id := range []string{"met it", "late"} { // a itself bids as well, because it led the elections
 		b := l.node(t, "b")
-		one, two := b.see("one"), b.see("two")
+		one, two := b.read("one"), b.read("two")
 		if one.ObserveFor < ttl || two.ObserveFor < ttl {
 			t.Fatalf("deleted elections: %+v and %+v; want both watched", one, two)
 		}
@@ -162,15 +161,15 @@ func TestWatchesOfDeletedElectionsDoNotDisturbEachOther(t *testing.T) {
 		if id == "late" {
 			who = l.node(t, id)
 		}
-		held, err := who.bid(who.see("one"), ttl)
+		held, err := who.bid(who.read("one"), ttl)
 		if err != nil || held.Outcome != backend.Granted {
 			t.Fatalf("%s: a bid for a deleted election: %v, %v", id, held.Outcome, err)
 		}
-		if now := b.see("two"); !now.Unchanged(two) {
-			t.Errorf("%s: after another deleted election was led: %+v; want %+v, whose watch goes on", id, now, two)
+		if now := b.read("two"); !now.Unchanged(two) {
+			t.Errorf("%s: after another deleted election was led: %+v; want %+v, whose watch continues", id, now, two)
 		}
 		l.del(t, l.keys.record("one"))
-		if now := b.see("two"); now.Unchanged(two) {
+		if now := b.read("two"); now.Unchanged(two) {
 			t.Errorf("%s: after another election was deleted: %+v; want its watch to begin anew, since it may have been this one", id, now)
 		}
 	}

@@ -11,20 +11,19 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// What people do with etcdctl must make no second leader. In each case the holder
-// may believe in its lease for up to a TTL.
+// Manual edits with etcdctl must not make a second leader. In each case the holder may trust
+// its lease for up to a TTL.
 
-// The key of a session may go away at any moment: by hand, or because etcd has ended its
-// lease, too early or not (a member of etcd that led, was stopped, and goes on ends leases
-// that its successor has kept alive). What hung on it is watched anew, and its holder goes
-// on under another session.
-func TestASessionThatIsLostIsWatchedAndItsHolderGoesOn(t *testing.T) {
+// A session key may be deleted at any moment, manually or because etcd has ended its lease.
+// Challengers watch the lease anew, and its holder continues under another session:
+// docs/design/etcd.md, "A lost session key".
+func TestALostSessionIsReplacedAndWatched(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name string
 		lose func(l *lab, a *node)
 	}{
-		{"its key is deleted", func(l *lab, a *node) { l.del(t, l.keys.heartbeat(a.present().name)) }},
+		{"its key is deleted", func(l *lab, a *node) { l.del(t, l.keys.heartbeat(a.currentSession().name)) }},
 		{"its etcd lease is revoked", func(l *lab, a *node) {
 			if _, err := l.admin.Revoke(t.Context(), a.leaseID); err != nil {
 				t.Error(err)
@@ -35,36 +34,36 @@ func TestASessionThatIsLostIsWatchedAndItsHolderGoesOn(t *testing.T) {
 			l := newLab(t)
 			a, b := l.node(t, "a"), l.node(t, "b")
 			held := a.mustRenew(a.lead("jobs"))
-			lost := a.present()
-			before := b.stays("jobs", "it is held")
+			lost := a.currentSession()
+			before := b.mustBeWatched("jobs", "it is held")
 			c.lose(l, a)
-			after := b.stays("jobs", c.name)
+			after := b.mustBeWatched("jobs", c.name)
 			if after.Unchanged(before) || after.Holder.ID != "a" {
 				t.Errorf("when %s the lease is %+v, before %+v; want a's, watched anew", c.name, after, before)
 			}
 			b.mustLose(before, "though "+c.name+" since")
 			now := a.mustRenew(held)
-			if s := a.present(); s == lost || s.name == lost.name || now.Term != held.Term {
+			if s := a.currentSession(); s == lost || s.name == lost.name || now.Term != held.Term {
 				t.Errorf("renewed in term %d under session %s; want term %d, and another session than %s", now.Term, s.name, held.Term, lost.name)
 			}
 			b.mustLose(after, "though it was renewed under another session")
 			a.mustRenew(now)
 
-			// The other way round: the challenger comes first.
+			// In the other order: the challenger comes first.
 			c.lose(l, a)
-			next := b.takes(b.stays("jobs", c.name))
+			next := b.mustTakeOver(b.mustBeWatched("jobs", c.name))
 			a.mustRefuse(now, "which was taken over")
 			b.mustRenew(next)
 		})
 	}
 }
 
-// Somebody writes a session's key, which holds nothing secret. Its holder takes no
-// strange heartbeat for its own.
-func TestASessionThatSomebodyElseWritesIsLost(t *testing.T) {
+// Another writer changes a session key. Its holder does not take the foreign heartbeat for
+// its own.
+func TestASessionWrittenByOthersIsAbandoned(t *testing.T) {
 	t.Parallel()
 	for name, write := range map[string]func(old []byte) string{
-		"nonsense":                func([]byte) string { return "\xff{" },
+		"an invalid value":        func([]byte) string { return "\xff{" },
 		"nothing":                 func([]byte) string { return "" },
 		"an old value":            func(old []byte) string { return string(old) },
 		"a heartbeat of its own":  func([]byte) string { return `{"nonce":"x","heartbeat":"7"}` },
@@ -75,85 +74,85 @@ func TestASessionThatSomebodyElseWritesIsLost(t *testing.T) {
 			l := newLab(t)
 			a, b := l.node(t, "a"), l.node(t, "b")
 			held := a.mustRenew(a.lead("jobs"))
-			s := a.present()
+			s := a.currentSession()
 			got, err := l.admin.Get(t.Context(), l.keys.heartbeat(s.name))
 			if err != nil || len(got.Kvs) != 1 {
 				t.Fatal(got, err)
 			}
 			held = a.mustRenew(held)
 			l.put(t, l.keys.heartbeat(s.name), write(got.Kvs[0].Value))
-			seen := b.stays("jobs", name+" was written")
-			if now := a.mustRenew(held); a.present() == s || now.Term != held.Term {
-				t.Errorf("renewed in term %d, the same session: %v; want term %d and another session", now.Term, a.present() == s, held.Term)
+			seen := b.mustBeWatched("jobs", name+" was written")
+			if now := a.mustRenew(held); a.currentSession() == s || now.Term != held.Term {
+				t.Errorf("renewed in term %d, the same session: %v; want term %d and another session", now.Term, a.currentSession() == s, held.Term)
 			}
 			b.mustLose(seen, "though it was renewed")
 		})
 	}
 }
 
-// A session's key is deleted and made again by hand as it was: its holder does not go
-// on by it, and whoever watched the lease before begins anew.
-func TestASessionThatIsMadeAgainByHandIsAnother(t *testing.T) {
+// A session key is deleted and created again manually with the same value. Its holder does not
+// use it, and challengers begin their watch anew.
+func TestARecreatedSessionKeyIsAnotherSession(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	a, b := l.node(t, "a"), l.node(t, "b")
 	held := a.mustRenew(a.lead("jobs"))
-	s := a.present()
+	s := a.currentSession()
 	key := l.keys.heartbeat(s.name)
 	got, err := l.admin.Get(t.Context(), key)
 	if err != nil || len(got.Kvs) != 1 {
 		t.Fatal(got, err)
 	}
-	seen := b.stays("jobs", "it is held")
+	seen := b.mustBeWatched("jobs", "it is held")
 	l.del(t, key)
 	l.put(t, key, string(got.Kvs[0].Value))
-	if now := b.stays("jobs", "its session was made again"); now.Unchanged(seen) {
+	if now := b.mustBeWatched("jobs", "its session key was created again"); now.Unchanged(seen) {
 		t.Errorf("the lease is %+v as before; want it to be watched anew", now)
 	}
-	b.mustLose(seen, "though its session was made again")
+	b.mustLose(seen, "though its session key was created again")
 	a.mustRenew(held)
-	if a.present() == s {
-		t.Error("it goes on under a session that somebody else has made")
+	if a.currentSession() == s {
+		t.Error("it uses a session key that another writer has created")
 	}
 }
 
-func TestARecordThatIsDeletedByHandFreesNothing(t *testing.T) {
+func TestADeletedRecordFreesNothing(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	a, b := l.node(t, "a"), l.node(t, "b")
 	held := a.lead("jobs")
-	b.see("jobs")
+	b.read("jobs")
 	l.del(t, l.keys.record("jobs"))
-	seen := b.stays("jobs", "the record was deleted")
+	seen := b.mustBeWatched("jobs", "the record was deleted")
 	a.mustRefuse(held, "whose record was deleted")
 	if err := a.release(held, backend.Failed); err != nil {
 		t.Fatal(err)
 	}
-	if next := b.takes(seen); next.Term <= held.Term {
+	if next := b.mustTakeOver(seen); next.Term <= held.Term {
 		t.Errorf("term %d after %d", next.Term, held.Term)
 	}
 }
 
-// A process that starts later knows of deleted elections by their number, which
-// the prefix's own key keeps. It does not know which: it watches all that are new.
-func TestAnElectionOfWhichAllIsDeletedIsWatched(t *testing.T) {
+// A process that starts later knows from the layout key that an election was deleted, but not
+// which one. So it watches every election without a record.
+func TestADeletedElectionIsWatched(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	a, b := l.node(t, "a"), l.node(t, "b")
-	first := b.see("other")
+	first := b.read("other")
 	if first.ObserveFor != 0 {
 		t.Fatalf("a first election: %+v; want one that is free", first)
 	}
 	held := a.lead("jobs")
 	l.del(t, l.keys.record("jobs"))
 	for _, n := range []*node{b, l.node(t, "late")} {
-		got := n.see("jobs")
+		got := n.read("jobs")
 		if got.ObserveFor < ttl {
 			t.Fatalf("%s: %+v; want it to be watched for the greatest TTL that was ever granted, %v", n.me.ID, got, ttl)
 		}
 	}
-	a.mustRefuse(held, "of which all is deleted")
-	if next, err := b.bid(b.see("jobs"), ttl); err != nil || next.Outcome != backend.Granted || next.Term <= held.Term+backend.TermJump/2 {
+	a.mustRefuse(held, "whose keys were deleted")
+	if next, err := b.bid(b.read("jobs"), ttl); err != nil || next.Outcome != backend.Granted || next.Term <= held.Term+backend.TermJump/2 {
 		t.Errorf("a bid over what was watched: %v in term %d, %v; want it granted, far above %d", next.Outcome, next.Term, err, held.Term)
 	}
 	if next, err := b.bid(backend.Lease{Election: "jobs"}, ttl); err != nil || next.Outcome != backend.Granted {
@@ -161,13 +160,13 @@ func TestAnElectionOfWhichAllIsDeletedIsWatched(t *testing.T) {
 	}
 }
 
-// Whatever somebody writes, nobody else is harmed, and nothing is free by it.
-func TestNonsenseInTheStoreIsReadAsText(t *testing.T) {
+// An invalid value affects no other election, and does not free its own.
+func TestInvalidValuesFreeNothing(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	a, b := l.node(t, "a"), l.node(t, "b")
-	lead := func(name string) backend.Lease { // for longer than it takes on a busy machine
-		got, err := a.bid(a.see(name), time.Minute)
+	lead := func(name string) backend.Lease { // with a TTL longer than the test on a busy machine
+		got, err := a.bid(a.read(name), time.Minute)
 		if err != nil || got.Outcome != backend.Granted {
 			t.Fatal(got.Outcome, err)
 		}
@@ -180,24 +179,24 @@ func TestNonsenseInTheStoreIsReadAsText(t *testing.T) {
 		for _, key := range []string{l.keys.record(name), l.keys.request(name), l.keys.layout()} {
 			l.put(t, key, text)
 		}
-		if seen := b.see(name); seen.ObserveFor < time.Minute {
-			t.Errorf("nonsense in its record, %q: %+v; want it to be watched for the greatest TTL", text, seen)
+		if seen := b.read(name); seen.ObserveFor < time.Minute {
+			t.Errorf("with the record %q: %+v; want it to be watched for the greatest TTL", text, seen)
 		}
-		a.mustRefuse(held, "whose record is nonsense: "+text)
+		a.mustRefuse(held, "whose record is invalid: "+text)
 		ctx, cancel := b.ctx()
 		if _, err := b.List(ctx, "", 10); err != nil {
 			t.Error(err)
 		}
 		cancel()
 		good = a.mustRenew(good)
-		if next := b.takes(b.see(name)); next.Term <= held.Term {
-			t.Errorf("over nonsense: term %d after %d", next.Term, held.Term)
+		if next := b.mustTakeOver(b.read(name)); next.Term <= held.Term {
+			t.Errorf("over an invalid record: term %d after %d", next.Term, held.Term)
 		}
 	}
 }
 
-// What was written before the store went back is not believed at once.
-func TestAStoreThatGoesBackIsWatched(t *testing.T) {
+// A vacant record from before the store went back is not free at once.
+func TestARestoredStoreIsWatched(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	a, b := l.node(t, "a"), l.node(t, "b")
@@ -205,11 +204,11 @@ func TestAStoreThatGoesBackIsWatched(t *testing.T) {
 	if err := a.release(held, backend.Released); err != nil {
 		t.Fatal(err)
 	}
-	b.see("jobs")
+	b.read("jobs")
 	b.mu.Lock()
-	b.newest += 1 << 20 // as if an older copy had been restored since
+	b.newestRevision += 1 << 20 // as if an older copy had been restored since
 	b.mu.Unlock()
-	old := b.see("jobs")
+	old := b.read("jobs")
 	if old.ObserveFor < ttl || !old.Vacant() {
 		t.Fatalf("a vacant lease in a store that went back: %+v; want it to be watched for %v", old, ttl)
 	}

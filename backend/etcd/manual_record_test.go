@@ -11,17 +11,17 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// value returns what stands in a key that is there.
+// value returns the value of an existing key.
 func (l *lab) value(t testing.TB, key string) string {
 	t.Helper()
 	kv := l.key(t, key)
 	if kv == nil {
-		t.Fatalf("%s is not there", key)
+		t.Fatalf("%s does not exist", key)
 	}
 	return string(kv.Value)
 }
 
-// edit changes fields of a value; nil takes one away.
+// edit changes fields of a value; nil removes a field.
 func edit(t testing.TB, text string, change map[string]any) string {
 	t.Helper()
 	var v map[string]any
@@ -38,10 +38,10 @@ func edit(t testing.TB, text string, change map[string]any) string {
 	return encode(v)
 }
 
-// What people write over a record frees it for nobody before its holder, who has just
-// renewed it, trusts it no more: neither for who has seen it, nor for who comes later, nor
-// for who had it before.
-func TestWhatPeopleWriteOverARecordFreesItForNobody(t *testing.T) {
+// The holder has just renewed its lease, and an operator overwrites the record. The lease is
+// not free while the holder may trust it: not for a process that has read it, nor for one
+// that starts later, nor for a former holder.
+func TestOverwritingARecordFreesNothing(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	vacant := map[string]any{"id": nil, "nonce": nil, "ttl": nil, "renew": nil, "session": nil, "end": "released"}
@@ -54,10 +54,10 @@ func TestWhatPeopleWriteOverARecordFreesItForNobody(t *testing.T) {
 		"an earlier vacancy":                 {false, func(_ *testing.T, r records) string { return r.vacated }},
 		"the record of another election":     {false, func(_ *testing.T, r records) string { return r.others }},
 		"a short TTL":                        {false, func(t *testing.T, r records) string { return edit(t, r.now, map[string]any{"ttl": "10ms"}) }},
-		"nobody":                             {false, func(t *testing.T, r records) string { return edit(t, r.now, vacant) }},
+		"no holder":                          {false, func(t *testing.T, r records) string { return edit(t, r.now, vacant) }},
 		"deleted, and an earlier leadership": {true, func(_ *testing.T, r records) string { return r.old }},
 		"deleted, and an earlier vacancy":    {true, func(_ *testing.T, r records) string { return r.vacated }},
-		"deleted, and nobody":                {true, func(t *testing.T, r records) string { return edit(t, r.now, vacant) }},
+		"deleted, and no holder":             {true, func(t *testing.T, r records) string { return edit(t, r.now, vacant) }},
 	} {
 		t.Run(what, func(t *testing.T) {
 			former, a, seer := l.node(t, "former"), l.node(t, "a"), l.node(t, "seer")
@@ -70,17 +70,17 @@ func TestWhatPeopleWriteOverARecordFreesItForNobody(t *testing.T) {
 			former.lead(y)
 			r.others = l.value(t, l.keys.record(y))
 			held := a.lead(x)
-			former.see(x)
-			seer.see(x)
+			former.read(x)
+			seer.read(x)
 			held = a.mustRenew(held)
 			if r.now = l.value(t, key); c.deleted {
 				l.del(t, key)
 			}
 			l.put(t, key, c.written(t, r))
 			for _, n := range []*node{former, seer, l.node(t, "late")} {
-				got := n.see(x)
+				got := n.read(x)
 				if got.ObserveFor < held.TTL {
-					t.Errorf("a trusts its lease for %v, and %s need not watch it for more than %v: %+v", held.TTL, n.me.ID, got.ObserveFor, got)
+					t.Errorf("a trusts its lease for %v, but %s must watch it for %v only: %+v", held.TTL, n.me.ID, got.ObserveFor, got)
 				}
 				if got.ObserveFor > 0 {
 					continue
@@ -93,29 +93,28 @@ func TestWhatPeopleWriteOverARecordFreesItForNobody(t *testing.T) {
 	}
 }
 
-// A record that was copied from another election is not renewed by who holds that one.
-func TestARecordThatWasCopiedRunsOut(t *testing.T) {
+// The holder of an election does not renew a copy of its record in another election.
+func TestACopiedRecordExpires(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	a, b, c := l.node(t, "a"), l.node(t, "b"), l.node(t, "c")
 	x, y := a.lead("x"), c.lead("y")
 	l.put(t, l.keys.record("x"), l.value(t, l.keys.record("y")))
-	a.mustRefuse(x, "which was written over")
-	seen := b.see("x")
+	a.mustRefuse(x, "whose record was overwritten")
+	seen := b.read("x")
 	for range 3 {
 		y = c.mustRenew(y)
-		if now := b.see("x"); !now.Unchanged(seen) {
-			t.Fatalf("nobody can ever take x while c leads y: %+v, then %+v", seen, now)
+		if now := b.read("x"); !now.Unchanged(seen) {
+			t.Fatalf("no one can ever take over x while c leads y: %+v, then %+v", seen, now)
 		}
 	}
-	b.takes(seen)
+	b.mustTakeOver(seen)
 	c.mustRenew(y)
 }
 
-// The key that counts records is deleted, as the documentation says, and made again by
-// whatever is written next: it does not forget those that are there, so the next deletion
-// shows.
-func TestTheKeyThatCountsIsMadeAgainAsItWas(t *testing.T) {
+// An operator deletes the layout key, as docs/etcd.md says. The next write creates it again
+// and counts the existing records, so that a later deletion shows.
+func TestALostLayoutKeyIsRebuilt(t *testing.T) {
 	t.Parallel()
 	for how, write := range map[string]func(t *testing.T, a, b *node, more backend.Lease){
 		"a new election": func(_ *testing.T, _, b *node, _ backend.Lease) { b.lead("new") },
@@ -124,7 +123,7 @@ func TestTheKeyThatCountsIsMadeAgainAsItWas(t *testing.T) {
 			b.lead("more")
 		},
 		"a release of what may be on its way": func(t *testing.T, _, b *node, _ backend.Lease) {
-			b.may([]offer{{&entry{Lease: backend.Lease{Election: "new"}}, &record{}}})
+			b.markPending([]change{{&entry{Lease: backend.Lease{Election: "new"}}, &record{}}})
 			release(t, b, backend.Lease{Election: "new"})
 		},
 	} {
@@ -138,7 +137,7 @@ func TestTheKeyThatCountsIsMadeAgainAsItWas(t *testing.T) {
 			held = a.mustRenew(held)
 			l.del(t, l.keys.record("jobs"))
 			late := l.node(t, "late")
-			if got := late.see("jobs"); got.ObserveFor < held.TTL {
+			if got := late.read("jobs"); got.ObserveFor < held.TTL {
 				won, err := late.bid(got, ttl)
 				t.Errorf("late sees %+v, bids: %v in term %d, %v, while a trusts term %d", got, won.Outcome, won.Term, err, held.Term)
 			}
@@ -146,9 +145,9 @@ func TestTheKeyThatCountsIsMadeAgainAsItWas(t *testing.T) {
 	}
 }
 
-// Where nothing in the store shows that a record was deleted, who starts only then cannot
-// know. Who has seen it does, and for how long it may be trusted.
-func TestWhoHasSeenARecordKnowsThatItWasDeleted(t *testing.T) {
+// If nothing in the store shows that a record was deleted, a process that starts afterwards
+// cannot know. A process that has read the record knows, and watches for its TTL.
+func TestADeletedRecordIsRemembered(t *testing.T) {
 	t.Parallel()
 	for how, hide := range map[string]func(t *testing.T, l *lab){
 		"a copy stands beside it": func(t *testing.T, l *lab) {
@@ -165,35 +164,35 @@ func TestWhoHasSeenARecordKnowsThatItWasDeleted(t *testing.T) {
 			l := newLab(t)
 			a, b := l.node(t, "a"), l.node(t, "b")
 			const long = time.Minute // longer than what b bids with
-			if won, err := a.bid(a.see("jobs"), long); err != nil || won.Outcome != backend.Granted {
+			if won, err := a.bid(a.read("jobs"), long); err != nil || won.Outcome != backend.Granted {
 				t.Fatal(won.Outcome, err)
 			}
-			b.see("jobs")
+			b.read("jobs")
 			b.lead("others")
 			hide(t, l)
-			if over := b.see("jobs"); over.ObserveFor < long {
+			if over := b.read("jobs"); over.ObserveFor < long {
 				t.Errorf("b sees %+v; a trusts its lease for %v", over, long)
 			}
 		})
 	}
 }
 
-// A request as large as etcd takes, in the way of a bid that may be on its way: the release
-// that stops that bid comes true.
-func TestAHugeRequestKeepsNoReleaseBack(t *testing.T) {
+// A release stops a bid that may still be on its way by writing the request once more, even
+// if the request is as large as etcd accepts.
+func TestAHugeRequestDoesNotBlockRelease(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	a, b := l.node(t, "a"), l.node(t, "b")
 	a.lead("other")
 	held := b.lead("jobs")
-	a.may([]offer{{&entry{Lease: backend.Lease{Election: "jobs"}}, &record{}}})
+	a.markPending([]change{{&entry{Lease: backend.Lease{Election: "jobs"}}, &record{}}})
 	l.put(t, l.keys.request("jobs"), strings.Repeat("x", 3<<19-len(l.keys.request("jobs"))-60))
 	before := l.key(t, l.keys.request("jobs")).ModRevision
 	if err := a.release(backend.Lease{Election: "jobs"}, backend.Released); err != nil {
 		t.Fatalf("%.300v", err)
 	}
 	if now := l.key(t, l.keys.request("jobs")).ModRevision; now == before {
-		t.Error("the request was not written: the bid finds what it is pinned to")
+		t.Error("the request was not written: the late bid would be granted")
 	}
 	b.mustRenew(held)
 }
