@@ -35,7 +35,7 @@ func Place(within string, addresses ...string) string {
 	return strings.Join(hosts, ",") + "/" + strings.Trim(within, "/")
 }
 
-// A Finding is something about a store, mostly about its servers, that leases depend on.
+// A Diagnostic is a fact about a store, mostly about its servers, on which leases depend.
 type Diagnostic struct {
 	What    string // such as "durability"
 	Text    string // for people; safe to print on a terminal
@@ -43,8 +43,8 @@ type Diagnostic struct {
 	Fatal   bool   // until an operator mends it, no candidate with this configuration is elected; a warning, too
 }
 
-// Found returns a finding whose text is formatted like that of [fmt.Sprintf], made harmless
-// and cut to 1,000 bytes: parts of it may have been read from a server.
+// Diagnosticf returns a Diagnostic with a text formatted by [fmt.Sprintf], made safe to print
+// and cut to 1,000 bytes, since parts of it may come from a server.
 func Diagnosticf(warning bool, what, format string, args ...any) Diagnostic {
 	return Diagnostic{What: what, Text: Clean(fmt.Sprintf(format, args...), 1000, true), Warning: warning}
 }
@@ -60,10 +60,9 @@ func (f Diagnostic) String() string {
 
 // An Inspector is a Backend that can describe its servers. The command elect doctor asks it.
 type Inspector interface {
-	// Inspect asks the servers what they are and how they are, and explains what of
-	// it matters for leases, and for bids with this TTL that are renewed so often. It
-	// writes nothing. What it is refused for want of a right that the Backend does
-	// without is a Finding that names the right. An error means that the store could
-	// not be read at all, and is classed like any other.
+	// Inspect asks the servers for their versions, settings and health, and explains what
+	// matters for leases with this TTL that are renewed so often. It writes nothing. Where
+	// the account lacks a right that only Inspect needs, a Diagnostic names the right. An
+	// error means that the store could not be read at all; it is classed like any other.
 	Inspect(ctx context.Context, ttl, renew time.Duration) ([]Diagnostic, error)
 }

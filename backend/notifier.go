@@ -6,9 +6,9 @@ import (
 	"sync"
 )
 
-// A Bell is for a Backend that can hear that something has changed in its store, and
-// not what: it rings, and who listens observes again. The zero value is ready for
-// use, and safe for concurrent use.
+// A Notifier makes Listen for a Backend that learns that something changed in its store, but
+// not what: each Notify makes the listeners observe again. The zero value is ready for use,
+// and safe for concurrent use.
 type Notifier struct {
 	mu       sync.Mutex
 	notified chan struct{} // closed by the next Notify; nil: nobody waits for it

@@ -6,13 +6,12 @@ import "context"
 // win leases. Package migration asks before a process that enters the second store takes a
 // lease of the first.
 type Preflighter interface {
-	// Prove makes the store check what grants for these bids need, by writes that cannot
-	// take effect: no lease, record or request changes, whoever holds it. What is made is
-	// there in any case once somebody has bid, such as the parents of nodes or this process's
-	// session. Of a bid, Election, Candidate and TTL matter.
+	// Preflight has the store check what grants of these bids need, by writes that cannot
+	// take effect: no lease, record or request changes. It may make what any bid makes, such
+	// as the parents of nodes or this process's session. Of a bid, Election, Candidate and
+	// TTL matter.
 	//
 	// There is one error for each bid: nil if nothing but the lease itself stands in the
-	// way, or classed like those of Acquire. It proves nothing about the next minute: rights
-	// may be taken away.
+	// way, or an error classed like those of Acquire. Rights may be revoked a moment later.
 	Preflight(ctx context.Context, bids []Bid) []error
 }

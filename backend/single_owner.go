@@ -6,10 +6,9 @@ import (
 	"sync"
 )
 
-// A Guard stands at the door of a Backend. It lets in the calls of one manager,
-// that of the first nonce it hears, until it is closed: a store that keeps
-// sessions, watches or locks for a process can do so for one only. The zero value
-// is ready for use, and safe for concurrent use.
+// A SingleOwner admits the calls of one manager to a Backend: that of the first nonce, until
+// Close. A store that keeps sessions, watches or locks for a process can do so for one
+// manager only. The zero value is ready for use, and safe for concurrent use.
 type SingleOwner struct {
 	mu     sync.Mutex
 	nonce  string

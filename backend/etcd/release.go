@@ -23,10 +23,10 @@ func (b *Backend) Release(ctx context.Context, held []backend.Held) error {
 	}
 	var failed error
 	for part := range slices.Chunk(held, maxByKey) {
-		failed = errors.Join(failed, b.fail(about("release", len(part), part[0].Election), b.release(ctx, part)))
-		if ctx.Err() != nil {
-			break
+		if err := ctx.Err(); err != nil { // nothing is known of the rest
+			return errors.Join(failed, b.fail(about("release", len(held), held[0].Election), err))
 		}
+		failed = errors.Join(failed, b.fail(about("release", len(part), part[0].Election), b.release(ctx, part)))
 	}
 	return failed
 }
