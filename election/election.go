@@ -100,26 +100,6 @@ func (e *Election) Current() Event {
 	return s
 }
 
-// Watch calls callback with every change of leader, in order, one call at a time,
-// on a goroutine of its own. The first event is the current state. This process's
-// own transitions are never left unsaid or reordered; what others do may be
-// coalesced to the newest while the callback is busy. If hundreds of own
-// transitions wait, the oldest pairs are coalesced into one event that counts them.
-// A callback that is slow or panics harms nobody else. After stop, no further
-// call begins; one may be running. stop does not wait.
-func (e *Election) Watch(callback func(Event)) (stop func()) {
-	return e.manager.watch(callback, func(w *watcher) {
-		w.add(e.current(), true, nil)
-		if e.elec.slot < 0 {
-			w.end(false) // it has left: there will be no other event
-			return
-		}
-		e.watchers = append(e.watchers, w)
-	}, func(w *watcher) {
-		e.watchers = slices.DeleteFunc(e.watchers, func(x *watcher) bool { return x == w })
-	})
-}
-
 // Pause makes this process step down, if it leads, and not campaign until Resume.
 // It returns at once.
 func (e *Election) Pause() {

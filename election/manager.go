@@ -277,39 +277,6 @@ func (m *Manager) Election(name string) *Election {
 	return m.elections[name]
 }
 
-// Watch calls callback with every change of leader in every election that this
-// manager has joined, now or later, in order, one call at a time, on a goroutine
-// of its own. The first events are the current states. See [Election.Watch].
-func (m *Manager) Watch(callback func(Event)) (stop func()) {
-	return m.watch(callback, func(w *watcher) {
-		for _, e := range m.machine.elections {
-			w.add(e.shell.current(), true, nil)
-		}
-		m.watchers = append(m.watchers, w)
-	}, func(w *watcher) {
-		m.watchers = slices.DeleteFunc(m.watchers, func(x *watcher) bool { return x == w })
-	})
-}
-
-// watch starts a watcher; add and remove are run by the loop.
-func (m *Manager) watch(callback func(Event), add, remove func(*watcher)) (stop func()) {
-	w := newWatcher(callback, m.log)
-	if !m.tell(func(time.Duration) input {
-		add(w)
-		m.others.Go(func() { // here, since Close waits for them once the loop has ended
-			defer m.enter(nil)()
-			w.run()
-		})
-		return nil
-	}) {
-		return func() {}
-	}
-	return func() {
-		w.end(true)
-		m.tell(func(time.Duration) input { remove(w); return nil })
-	}
-}
-
 // Pause makes this process step down from everything it leads, and campaign for
 // nothing until Resume. It returns at once.
 func (m *Manager) Pause() { m.tell(func(time.Duration) input { return suspend{nil, true} }) }
@@ -317,50 +284,8 @@ func (m *Manager) Pause() { m.tell(func(time.Duration) input { return suspend{ni
 // Resume ends Pause, for all elections.
 func (m *Manager) Resume() { m.tell(func(time.Duration) input { return suspend{nil, false} }) }
 
-// Members lists the processes that have announced themselves on this store,
-// leading or not, in input of its elections.
-func (m *Manager) Members(ctx context.Context) ([]backend.Member, error) {
-	const page = 500
-	var all []backend.Member
-	for from := ""; ; {
-		var members []backend.Member
-		err := m.ask(ctx, func(ctx context.Context) (err error) {
-			members, err = m.backend.Members(ctx, from, page)
-			return err
-		})
-		if err != nil {
-			return nil, fmt.Errorf("election: list members: %w", err)
-		}
-		for _, mem := range members {
-			all = append(all, backend.CleanMember(mem))
-		}
-		if len(members) < page {
-			return all, nil
-		}
-		from = members[len(members)-1].Nonce + "\x00"
-	}
-}
-
 func (m *Manager) announce(ctx context.Context, elections string) error {
 	return m.backend.Announce(ctx, backend.Member{Candidate: m.me, TTL: m.opts.TTL, Elections: elections})
-}
-
-// ask makes a call of the store for the caller, who waits. It keeps the promises
-// that are made to a backend: a deadline, and no call after Close.
-func (m *Manager) ask(ctx context.Context, call func(context.Context) error) error {
-	m.mu.Lock()
-	closed := m.elections == nil
-	if !closed {
-		m.calls.Add(1)
-	}
-	m.mu.Unlock()
-	if closed {
-		return ErrClosed
-	}
-	defer m.calls.Done()
-	ctx, cancel := context.WithTimeout(ctx, m.opts.CallTimeout)
-	defer cancel()
-	return call(ctx)
 }
 
 // Close steps down from everything in order, waits for the lead functions,

@@ -1,0 +1,110 @@
+package election
+
+import (
+	"context"
+	"iter"
+	"slices"
+	"time"
+)
+
+// Watch calls callback with every change of leader, in order, one call at a time, on a
+// goroutine of its own. The first event is the current state. Watch delivers each transition
+// of this process, in order. What other processes do may be coalesced to the newest while the
+// callback is busy; if hundreds of own transitions wait, the oldest pairs are coalesced into
+// one event that counts them. A callback that is slow or panics delays nobody else. After
+// stop no further call begins; one may be running. stop does not wait.
+func (e *Election) Watch(callback func(Event)) (stop func()) {
+	return e.watch(callback, func() {})
+}
+
+// Events is Watch to range over. The range ends when ctx ends, or after the last event when
+// this process has left the election.
+func (e *Election) Events(ctx context.Context) iter.Seq[Event] {
+	return e.manager.events(ctx, e.watch)
+}
+
+func (e *Election) watch(callback func(Event), ended func()) (stop func()) {
+	return e.manager.watch(callback, ended, func(w *watcher) {
+		w.add(e.current(), true, nil)
+		if e.elec.slot < 0 {
+			w.end(false) // this process has left: there will be no other event
+			return
+		}
+		e.watchers = append(e.watchers, w)
+	}, func(w *watcher) {
+		e.watchers = slices.DeleteFunc(e.watchers, func(x *watcher) bool { return x == w })
+	})
+}
+
+// Watch calls callback with every change of leader in every election that this manager has
+// joined, now or later. The first events are the current states. See [Election.Watch].
+func (m *Manager) Watch(callback func(Event)) (stop func()) {
+	return m.watchAll(callback, func() {})
+}
+
+// Events is Watch to range over. The range ends when ctx ends, or after the last event when
+// the manager has closed.
+func (m *Manager) Events(ctx context.Context) iter.Seq[Event] {
+	return m.events(ctx, m.watchAll)
+}
+
+func (m *Manager) watchAll(callback func(Event), ended func()) (stop func()) {
+	return m.watch(callback, ended, func(w *watcher) {
+		for _, e := range m.machine.elections {
+			w.add(e.shell.current(), true, nil)
+		}
+		m.watchers = append(m.watchers, w)
+	}, func(w *watcher) {
+		m.watchers = slices.DeleteFunc(m.watchers, func(x *watcher) bool { return x == w })
+	})
+}
+
+// watch starts a watcher. The loop runs add and remove. ended is called after the last event.
+func (m *Manager) watch(callback func(Event), ended func(), add, remove func(*watcher)) (stop func()) {
+	w := newWatcher(callback, m.log)
+	if !m.tell(func(time.Duration) input {
+		add(w)
+		m.others.Go(func() { // here, since Close waits for them once the loop has ended
+			defer ended()
+			defer m.enter(nil)()
+			w.run()
+		})
+		return nil
+	}) {
+		ended()
+		return func() {}
+	}
+	return func() {
+		w.end(true)
+		m.tell(func(time.Duration) input { remove(w); return nil })
+	}
+}
+
+// events makes a range of watch. Its body counts as a callback.
+func (m *Manager) events(ctx context.Context, watch func(callback func(Event), ended func()) (stop func())) iter.Seq[Event] {
+	return func(yield func(Event) bool) {
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		events, over := make(chan Event), make(chan struct{})
+		stop := watch(func(ev Event) {
+			select {
+			case events <- ev:
+			case <-ctx.Done():
+			}
+		}, func() { close(over) })
+		defer stop()
+		defer m.enter(nil)()
+		for {
+			select {
+			case ev := <-events:
+				if !yield(ev) {
+					return
+				}
+			case <-over:
+				return
+			case <-ctx.Done():
+				return
+			}
+		}
+	}
+}
