@@ -30,9 +30,9 @@
 // variable counts as not set. [Options] can choose another prefix. Without a file, the
 // environment is the whole configuration.
 //
-// Every text value in a store's section can be kept in a file of its own, which the key
+// Every string in a store's section can be kept in a file of its own, which the key
 // with _file added names: mysql.dsn_file, ELECTION_MYSQL_DSN_FILE. No error of this
-// package, and nothing that a [Config] prints, shows a text value of a store's section.
+// package, and nothing that a [Config] prints, shows a string of a store's section.
 // The store's package may show values that are not secret, such as a table's name.
 //
 // # Mistakes
