@@ -1,11 +1,13 @@
 // Package electiongroup runs several functions under one leadership, as
-// golang.org/x/sync/errgroup runs them under one context: all are cancelled when one of
-// them fails or the leadership ends, all are waited for, and the first error is returned.
+// golang.org/x/sync/errgroup runs them under one context. If one of them fails or the
+// leadership ends, the context of all is cancelled. The group waits for all of them and
+// returns the first error.
 //
 //	err := electiongroup.Run(ctx, e, consume, produce) // each an election.LeadFunc
 //
-// [Run] is for a program whose work is the leader's; [Do] for one leadership that was won
-// by Campaign or Try. A function that panics ends the process, as in any goroutine.
+// [Run] campaigns again after each leadership. [Do] runs the functions under one leadership
+// that Campaign or Try has returned. A function that panics ends the process, as in any
+// goroutine.
 package electiongroup
 
 import (
@@ -15,25 +17,25 @@ import (
 	"github.com/go-election/go-election/election"
 )
 
-// Run campaigns, and whenever this process leads calls all fns at once, each in a
-// goroutine of its own. Their context ends with the leadership, and when one of them
-// returns an error; then Run waits for all of them.
+// Run campaigns. Each time this process is elected, Run calls all fns concurrently. Their
+// context ends with the leadership, or when one of them returns an error; then Run waits
+// for all of them.
 //
-//   - One fails: the lease is released in order, and Run returns its error.
-//   - All return nil: the work is done; the lease is released, and Run returns nil.
-//   - The leadership ends: what they return then is of no account. Run campaigns again,
-//     and calls them again in the next term.
-//   - ctx ends: the lease is released, and Run returns nil.
+//   - One function fails: Run releases the lease and returns the function's error.
+//   - All functions return nil: Run releases the lease and returns nil.
+//   - The leadership ends: Run ignores what the functions return then. It campaigns
+//     again, and calls them again in the next term.
+//   - ctx ends: Run releases the lease and returns nil.
 //
-// This is where it differs from [election.Election.Run], which logs the error of its
-// function and campaigns again. As there, an error is also what kept it from beginning.
+// [election.Election.Run], by contrast, logs the error of its function and campaigns
+// again. Both return an error if they cannot begin to campaign.
 func Run(ctx context.Context, e *election.Election, fns ...election.LeadFunc) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	result := make(chan error, 1)
 	err := e.Run(ctx, func(ctx context.Context, lead *election.Leadership) error {
 		err := Do(ctx, lead, fns...)
-		if err == nil || err != context.Cause(ctx) { // else the leadership has ended, not the work
+		if err == nil || err != context.Cause(ctx) { // the work has ended, not only the leadership
 			result <- err
 			stop()
 		}
@@ -47,14 +49,14 @@ func Run(ctx context.Context, e *election.Election, fns ...election.LeadFunc) er
 	}
 }
 
-// Do calls all fns at once under a leadership that is there already, and waits for all.
-// Their context is made of ctx, which is that of the lead function or lead.Context(). It
-// ends with ctx, and when one of them returns an error; the cause is that error.
+// Do calls all fns concurrently under an existing leadership and waits for all of them.
+// ctx is the context of the lead function or lead.Context(). The functions' context ends
+// with ctx, or when one of them returns an error, which is then the cause.
 //
-// Do returns the first error of a function that failed before ctx ended. Else, if ctx
-// has ended, it returns ctx's cause: an [election.LostError] if the leadership was lost.
-// Else all have returned nil, and so does Do, which is still leading. Without fns that
-// is at once.
+// Do returns the first error of a function that failed before ctx ended. Otherwise, if
+// ctx has ended, it returns ctx's cause: an [election.LostError] if the leadership was
+// lost. Otherwise all functions have returned nil; Do returns nil, and the leadership
+// goes on. Without fns, Do does not wait.
 func Do(ctx context.Context, lead *election.Leadership, fns ...election.LeadFunc) error {
 	inner, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

@@ -61,7 +61,7 @@ func TestAllIsWellAtAGlance(t *testing.T) {
 	everyLook(t, func(t *testing.T, name string, width, height int, dark bool) {
 		p := open(t, s.url, width, height, dark)
 		p.says("#verdict", "All 6 elections have a leader")
-		p.says("#verdict", "Nothing is wrong. This process leads 3, web-2.example leads 3.")
+		p.says("#verdict", "No problems. This process leads 3, web-2.example leads 3.")
 		p.says("#live", "Live")
 		p.says("#rows", "10.0.4.12:8080")
 		p.says("#store-text", "memory answers")
@@ -101,7 +101,7 @@ func TestWhatIsWrongComesFirst(t *testing.T) {
 	p := open(t, s.url, 1280, 900, false)
 	p.says("#verdict", "reports/weekly has no leader")
 	away.Close() // from now on the store fails
-	p.says("#verdict", "The store has begun to fail")
+	p.says("#verdict", "Calls to the store fail")
 	p.says("#verdict", "The store cannot be reached")
 	p.says("#store-text", "cannot be reached")
 	p.says("#rows", "Unknown")
@@ -109,7 +109,7 @@ func TestWhatIsWrongComesFirst(t *testing.T) {
 	everyLook(t, func(t *testing.T, name string, width, height int, dark bool) {
 		p := open(t, s.url, width, height, dark)
 		p.says("#verdict", "The store cannot be reached")
-		p.says("#rows", "web-2.example was the last known")
+		p.says("#rows", "last known: web-2.example")
 		p.fits()
 		p.shoot("away-" + name)
 	})

@@ -41,7 +41,7 @@ func TestTheSheetSaysWhetherAStandbyIsAliveAndNominatesIt(t *testing.T) {
 		p := open(t, s.url, width, height, dark)
 		p.says("#verdict", "web-1.example leads jobs")
 		p.run("open it", chromedp.Click("#rows .name"))
-		p.says("#detail .alone", "No standby: if this leader fails, nobody takes over")
+		p.says("#detail .alone", "No standby: if this leader fails, no process takes over")
 		p.check("nobody is there to be nominated", "!document.querySelector('#candidates button')")
 		p.fits()
 		p.shoot("alone-" + name)
@@ -88,12 +88,12 @@ func TestTheHistorySaysWhyEachLeadershipEndedAndHowLongNobodyLed(t *testing.T) {
 	}
 	p.says("#verdict", "jobs has no leader")
 	p.run("open it", chromedp.Click("#rows .name"))
-	p.says("#detail .leaderships", "stepped down in order")
-	p.says("#detail .gap", "nobody leads, for") // once that is a second
+	p.says("#detail .leaderships", "stepped down")
+	p.says("#detail .gap", "no leader now, for") // once that is a second
 	if err := eb.Lead(nil); err != nil {
 		t.Fatal(err)
 	}
-	p.says("#detail .gap", "nobody led for")
+	p.says("#detail .gap", "no leader for")
 	if err := eb.Depose(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -107,11 +107,11 @@ func TestTheHeadSaysWhichStoreAndWhichTime(t *testing.T) {
 	p := open(t, s.url, 375, 812, false)
 	p.run("live in Kolkata", emulation.SetTimezoneOverride("Asia/Kolkata"), chromedp.Reload())
 	p.says("#place", "memory db1:3306/app")
-	p.says("#zone", "times are local, UTC+5:30")
+	p.says("#zone", "local times (UTC+5:30)")
 	p.until("a time says it too", "document.querySelector('#rows time').title.includes('UTC+5:30')")
 	p.run("live by UTC", emulation.SetTimezoneOverride("UTC"), chromedp.Reload())
-	p.says("#zone", "times are UTC")
-	p.says("#store-facts", "A renewal takes")
+	p.says("#zone", "times in UTC")
+	p.says("#store-facts", "Median renewal")
 	p.fits()
 	p.shoot("head-375")
 }
@@ -124,9 +124,9 @@ func TestAnObserverShowsNothingOfItselfAndIdleElectionsAreNoAlarm(t *testing.T) 
 	everyLook(t, func(t *testing.T, name string, width, height int, dark bool) {
 		p := open(t, s.url, width, height, dark)
 		p.says("#verdict", "The one election in use has a leader")
-		p.says("#verdict", "2 elections stand idle")
+		p.says("#verdict", "2 elections are idle")
 		p.says("#rows li:first-child", "z/job")
-		p.says("#rows li:nth-child(2)", "nobody has led it yet")
+		p.says("#rows li:nth-child(2)", "no leader so far")
 		p.check("no tile is about a process that only observes", "!document.querySelector('.tile[data-state=here], .tile[data-state=paused]')")
 		p.check("what others lead is not elsewhere", "!document.querySelector('#rows').innerText.includes('elsewhere')")
 		p.fits()
