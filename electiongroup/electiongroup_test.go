@@ -69,7 +69,7 @@ func join(t *testing.T, p *electiontest.Process) *election.Election {
 	return e
 }
 
-func TestTheFirstErrorCancelsAndJoinsAllAndIsReturned(t *testing.T) {
+func TestRunReturnsTheFirstErrorAndCancelsAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := electiontest.New(t, election.Options{})
 		e, w := join(t, g.Start("a")), newWorker()
@@ -89,7 +89,7 @@ func TestTheFirstErrorCancelsAndJoinsAllAndIsReturned(t *testing.T) {
 	})
 }
 
-func TestAnEndOfTheLeadershipIsNoErrorAndAllAreCalledAgain(t *testing.T) {
+func TestAllAreCalledAgainInTheNextTerm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := electiontest.New(t, election.Options{})
 		w := newWorker()
@@ -126,7 +126,7 @@ func TestRunEndsWhenTheWorkIsDone(t *testing.T) {
 	})
 }
 
-func TestDoSaysWhyTheLeadershipHasEnded(t *testing.T) {
+func TestDoReturnsWhyTheLeadershipEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := electiontest.New(t, election.Options{})
 		e, w := join(t, g.Start("a")), newWorker()

@@ -57,7 +57,7 @@ func expect(t *testing.T, c prometheus.Collector, want string, names ...string) 
 	}
 }
 
-func TestAProcessSaysWhatItLeadsAndWhatItFollows(t *testing.T) {
+func TestMetricsShowWhatAProcessLeadsAndFollows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory.New()
 		a, b := manager(t, store.Backend(), "a"), manager(t, store.Backend(), "b")
@@ -160,7 +160,7 @@ func gather(t *testing.T, c prometheus.Collector) map[string]float64 {
 	return all
 }
 
-func TestManyElectionsHaveNoSeriesOfTheirOwn(t *testing.T) {
+func TestTooManyElectionsHaveOnlyTotals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := manager(t, memory.New().Backend(), "a")
 		for i := range 11 {
@@ -181,7 +181,7 @@ func TestManyElectionsHaveNoSeriesOfTheirOwn(t *testing.T) {
 }
 
 // Names of elections may be any printable text. Text of other candidates is never a label.
-func TestLabelsAreHarmless(t *testing.T) {
+func TestLabelsHaveNoForeignText(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory.New()
 		hostile := `"} 1` + "\u00e9" + `\`
