@@ -73,7 +73,7 @@ function show(e) {
   if (why(e.reason) && e.kind !== "elected") fact("Reason", why(e.reason), e.detail ? make("span", { class: "aside" }, id(e.detail)) : "");
   fact("Since", `${moment(new Date(e.since))} (${span(serverNow() - Date.parse(e.since))})`);
   fact("Term", e.term === "0" ? "–" : e.term);
-  if (e.remaining_ms !== null) fact(e.leading ? "Lease ends in" : "Takeover possible in", `${Math.round(e.remaining_ms / 1000)} s, unless the leader renews the lease`);
+  if (e.remaining_ms !== null) fact(e.leading ? "Lease ends in" : "Takeover possible in", `${Math.round(e.remaining_ms / 1000)} s unless renewed`);
   if (e.previous && !e.leader) fact("Previous leader", id(e.previous.id));
   const request = e.request || (e.record && e.record.request);
   if (request) fact("Pending request", request.kind === "depose" ? "depose the leader" : "nominate ", request.kind === "depose" ? "" : id(request.id || ""));

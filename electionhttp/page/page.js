@@ -226,7 +226,7 @@ function tick() {
     const has = e.remaining_ms !== null && reached;
     const left = has ? Math.max(0, e.remaining_ms - passed) : 0;
     text(row.querySelector(".left"), has ? `${(left / 1000).toFixed(0)} s` : "–");
-    row.querySelector(".left").title = has ? (e.leading ? "until the lease ends, unless this process renews it" : "until another process may take over, unless the leader renews the lease") : "";
+    row.querySelector(".left").title = has ? (e.leading ? "until the lease ends unless renewed" : "until another process may take over unless the lease is renewed") : "";
     row.querySelector(".meter").hidden = !has;
     row.querySelector(".meter i").style.width = `${Math.min(100, (100 * left) / last.ttl_ms)}%`;
     row.toggleAttribute("data-low", has && left < last.ttl_ms / 4);
@@ -282,7 +282,7 @@ function sentence(c) {
     return [who, c.first ? " already led " : " leads ", name];
   }
   if (c.kind === "vacant") return [name, c.first ? " has no leader" : " lost its leader", words ? `: ${words}` : ""];
-  return [name, ": the leader is unknown", words ? `, ${words}` : ""];
+  return [name, ": the leader is unknown", words ? ` (${words})` : ""];
 }
 
 function addChange(c, atTop) {
