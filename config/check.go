@@ -20,28 +20,28 @@ type Key struct {
 	Variable string // in the environment: "ELECTION_MYSQL_DSN"
 	Type     string // in words
 
-	// A text of a store's section can be read from a file of its own, which these
-	// two name: "mysql.dsn_file", "ELECTION_MYSQL_DSN_FILE". Empty for others.
+	// The key and the variable that name a file with the value: "mysql.dsn_file",
+	// "ELECTION_MYSQL_DSN_FILE". Only strings of a store's section have them.
 	FileName, FileVariable string
 }
 
-// Keys returns all keys that this program knows: the general ones and those of
-// each store that it imports. Of o, only Prefix matters.
+// Keys returns all keys that this program knows: the general keys and those of each
+// store that it imports. Of o, Keys uses only Prefix.
 func Keys(o *Options) []Key {
-	t := &text{prefix: DefaultPrefix}
+	in := &input{prefix: DefaultPrefix}
 	if o != nil && o.Prefix != "" {
-		t.prefix = o.Prefix
+		in.prefix = o.Prefix
 	}
-	d := t.decoder()
-	d.structure("", nil, reflect.ValueOf(new(top)).Elem(), nil)
+	d := in.decoder()
+	d.structure("", nil, reflect.ValueOf(new(general)).Elem(), nil)
 	for _, name := range backend.Names() {
 		d.checkSection(name)
 	}
 	return d.keys
 }
 
-// checkTop checks the values that need no store to be judged.
-func (d *decoder) checkTop(k top) {
+// checkGeneral checks the values of the general keys as far as that needs no store.
+func (d *decoder) checkGeneral(k general) {
 	at := func(key string) place {
 		if at, ok := d.places[key]; ok {
 			return at
@@ -49,16 +49,16 @@ func (d *decoder) checkTop(k top) {
 		return place{d.file, 0}
 	}
 	if k.Backend == "" {
-		d.add(place{d.file, 0}, "backend", "is not set, neither here nor as %s; this program has: %s", d.variable("backend"), strings.Join(backend.Names(), ", "))
+		d.add(place{d.file, 0}, "backend", "is not set, neither in the file nor as %s; this program has: %s", d.variable("backend"), strings.Join(backend.Names(), ", "))
 	} else if problem := unknownBackend(k.Backend); problem != "" {
 		d.add(at("backend"), "backend", "%s", problem)
 	}
 
 	for _, text := range []struct {
 		key, value string
-		most       int
+		limit      int
 	}{{"id", k.ID, backend.MaxID}, {"address", k.Address, backend.MaxAddress}, {"metadata", k.Metadata, backend.MaxMetadata}} {
-		if err := backend.CheckText(text.key, text.value, text.most, text.key == "metadata"); err != nil {
+		if err := backend.CheckText(text.key, text.value, text.limit, text.key == "metadata"); err != nil {
 			d.add(at(text.key), text.key, "%s", strings.TrimPrefix(err.Error(), backend.ErrInvalid.Error()+": "))
 		}
 	}
@@ -70,32 +70,33 @@ func (d *decoder) checkTop(k top) {
 		if _, set := d.places[key]; !ok || !set || d.failed(key) {
 			continue
 		}
-		switch least := key != "failover_delay" && key != "incumbent_grace"; {
+		switch positive := key != "failover_delay" && key != "incumbent_grace"; {
 		case x < 0:
 			d.add(at(key), key, "%v is less than 0", x)
-		case x == 0 && least:
+		case x == 0 && positive:
 			d.add(at(key), key, "must be more than 0; leave it out for the default")
 		}
 	}
 }
 
-// unknownBackend says why no backend of that name can be had, if so.
+// unknownBackend describes why this program has no backend of that name. It returns ""
+// if the program has one.
 func unknownBackend(name string) (problem string) {
-	has := strings.Join(backend.Names(), ", ")
+	available := strings.Join(backend.Names(), ", ")
 	switch {
 	case slices.Contains(backend.Names(), name):
 		return ""
 	case slices.Contains(stores, name):
-		return fmt.Sprintf("%q is not part of this program, which has: %s; to add it, import _ \"github.com/go-election/go-election/backend/%s\", or backend/all for every one", name, has, name)
+		return fmt.Sprintf("%q is not part of this program, which has: %s; to add it, import _ \"github.com/go-election/go-election/backend/%s\", or backend/all for every one", name, available, name)
 	}
 	hint := ""
 	if near := nearest(name, backend.Names()); near != "" {
 		hint = "; did you mean " + strconv.Quote(near) + "?"
 	}
-	return fmt.Sprintf("no backend is called %s; this program has: %s%s", showKey(name), has, hint)
+	return fmt.Sprintf("no backend is called %s; this program has: %s%s", showKey(name), available, hint)
 }
 
-// failed reports whether something is wrong with a key already.
+// failed reports whether a problem with a key has been found already.
 func (d *decoder) failed(key string) bool {
 	return slices.ContainsFunc(d.problems, func(err error) bool {
 		e := err.(*Error)
@@ -103,7 +104,7 @@ func (d *decoder) failed(key string) bool {
 	})
 }
 
-// errChecked ends an opener that was only to show its keys.
+// errChecked stops an opener after it has decoded its section.
 var errChecked = errors.New("config: only checked")
 
 // checkSection checks the section of a store without opening it.
@@ -114,12 +115,12 @@ func (d *decoder) checkSection(name string) {
 		return errChecked
 	})
 	if err == nil {
-		b.Close() // it should have minded
+		b.Close() // it should have returned errChecked
 	}
 }
 
-// decodeSection returns what fills a backend's struct from its section. Problems
-// are added to d's.
+// decodeSection returns a function that fills a backend's struct from its section. The
+// function adds problems to those of d.
 func (d *decoder) decodeSection(name string) func(into any) error {
 	return func(into any) error {
 		v := reflect.ValueOf(into)
@@ -132,22 +133,23 @@ func (d *decoder) decodeSection(name string) func(into any) error {
 	}
 }
 
-// serviceLink is what Kubernetes adds to the name of a service. Each pod gets
-// such variables for each service, and one may be called "election-mysql".
+// serviceLink matches the variables that Kubernetes sets in each pod for each service,
+// without the service's name. A service may be called "election-mysql".
 var serviceLink = regexp.MustCompile(`(^|_)(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT|PORT_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)$`)
 
-// ofService reports whether a variable is such a one. ELECTION_MYSQL_PORT is, if it is
-// tcp://10.0.0.1:3306; who writes a number there means something.
-func ofService(rest, value string) bool {
+// isServiceLink reports whether Kubernetes has set a variable for a service. It sets
+// ELECTION_MYSQL_PORT to tcp://10.0.0.1:3306 and never to a number, so a number there is
+// a user's mistake.
+func isServiceLink(rest, value string) bool {
 	m := serviceLink.FindStringSubmatch(rest)
 	return m != nil && (m[2] != "PORT" || strings.Contains(value, "://"))
 }
 
-// ofCommand are the variables that "elect run" sets for the command that it runs,
-// which may well use this package itself, and the one that names elect's file.
-var ofCommand = []string{"CONFIG", "NAME", "TERM", "SOCKET"}
+// electVariables are the variables that "elect run" sets for its command, which may use
+// this package, and the one that names the file of elect.
+var electVariables = []string{"CONFIG", "NAME", "TERM", "SOCKET"}
 
-// checkEnviron looks for variables that were meant for us, and misspelt.
+// checkEnviron finds misspelt variables: those with the prefix that belong to no key.
 func (d *decoder) checkEnviron() {
 	var known []string
 	for _, k := range d.keys {
@@ -163,9 +165,9 @@ func (d *decoder) checkEnviron() {
 	for _, name := range names {
 		rest := strings.TrimPrefix(name, d.prefix)
 		switch {
-		case slices.Contains(known, name), ofService(rest, d.environ[name]),
+		case slices.Contains(known, name), isServiceLink(rest, d.environ[name]),
 			strings.HasPrefix(rest, "TEST_"), strings.HasPrefix(rest, "BENCH_"), // of this module's tests
-			slices.Contains(ofCommand, rest),
+			slices.Contains(electVariables, rest),
 			slices.ContainsFunc(stores, func(s string) bool { // of a store that is not imported
 				return !slices.Contains(backend.Names(), s) && strings.HasPrefix(rest, strings.ToUpper(s)+"_")
 			}):

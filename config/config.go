@@ -17,44 +17,43 @@ import (
 	"github.com/go-election/go-election/election"
 )
 
-// DefaultPrefix is what the names of environment variables begin with.
+// DefaultPrefix is the prefix of environment variables.
 const DefaultPrefix = "ELECTION_"
 
-// Options says where to look beside the file. Nil means all defaults.
+// Options selects the environment that Load and Parse read. Nil means all defaults.
 type Options struct {
-	// Prefix is what the names of environment variables begin with: capital
-	// letters, digits and underscores, ending in an underscore. Default:
-	// DefaultPrefix.
+	// Prefix is the prefix of environment variables: capital letters, digits and
+	// underscores, ending in an underscore. Default: DefaultPrefix.
 	Prefix string
 
-	// Environ is the environment, in the form of os.Environ. Default (nil):
-	// os.Environ(). Empty but not nil: no environment.
+	// Environ is the environment, in the form of os.Environ. Nil means
+	// os.Environ(); an empty slice means no environment.
 	Environ []string
 }
 
-// Config is a configuration that has been read and checked. It is not changed by
-// its methods. Printed, it shows the backend and the timings, and no value of any
-// store's section.
+// Config is a configuration that has been read and checked. Its methods do not
+// change it. When printed, it shows the backend and the timings, and no value of
+// any store's section.
 type Config struct {
-	// Backend is the name of the store to be used.
+	// Backend is the name of the selected store.
 	Backend string
 
 	// Election has the manager's options. A program may complete them before
-	// Open: Logger and Health cannot be written in a file.
+	// Open: a file cannot hold Logger and Health.
 	Election election.Options
 
-	read *content // behind a pointer, where no way of printing looks
+	source *source // behind a pointer, which no formatting verb follows
 }
 
-// content is what a Config was read from. It holds secrets.
-type content struct {
-	*text
-	loaded election.Options // as it was read
+// source is the input that a Config was read from. It holds secrets.
+type source struct {
+	*input
+	loaded election.Options // before the program changed Config.Election
 	places map[string]place
 }
 
-// top has the keys that are not a store's.
-type top struct {
+// general has the keys outside the stores' sections.
+type general struct {
 	Backend         string        `yaml:"backend"`
 	ID              string        `yaml:"id"`
 	Address         string        `yaml:"address"`
@@ -69,15 +68,14 @@ type top struct {
 	Observer        bool          `yaml:"observer"`
 }
 
-// stores are the backends of this module. Their sections may be present in
-// programs that do not import them.
+// stores are the backends of this module. A file may have their sections even if
+// the program does not import them.
 var stores = []string{"consul", "etcd", "file", "manual", "memory", "migration", "mysql", "mysqltable", "zookeeper"}
 
 // Open reads a file and the environment and starts a manager on the store that
-// they name. The store need not be up. Closing the manager closes the store's
-// client too. An empty name stands for no file: the environment alone.
-//
-// It is Load and [Config.Open].
+// they name: it calls Load and [Config.Open]. If file is empty, it reads the
+// environment alone. The store need not be up. Closing the manager closes the
+// store's client too.
 func Open(ctx context.Context, file string) (*election.Manager, error) {
 	c, err := Load(file, nil)
 	if err != nil {
@@ -86,11 +84,11 @@ func Open(ctx context.Context, file string) (*election.Manager, error) {
 	return c.Open(ctx)
 }
 
-// Load reads a file, and the environment over it, and checks all that can be
-// checked without a client of the store: syntax, keys, types, the backend's name.
-// Sections of other stores are checked too, if this program imports them. Files
-// that hold secrets are not read yet. The error is of class backend.ErrInvalid, or
-// the operating system's if the file cannot be read.
+// Load reads a file and the environment, which overrides the file. It checks
+// everything that needs no client of the store: syntax, keys, types, the backend's
+// name. It also checks the sections of other stores that this program imports. It
+// does not read files that hold secrets. The error is of class backend.ErrInvalid,
+// or the operating system's if the file cannot be read.
 func Load(file string, o *Options) (*Config, error) {
 	if file == "" {
 		return Parse("", nil, o)
@@ -104,37 +102,37 @@ func Load(file string, o *Options) (*Config, error) {
 
 var prefixForm = regexp.MustCompile(`^[A-Z][A-Z0-9_]*_$`)
 
-// Parse is Load for a text that has been read already. name stands for it in errors.
+// Parse is Load for a file that the caller has read. Errors show name as the file's name.
 func Parse(name string, yaml []byte, o *Options) (*Config, error) {
 	if o == nil {
 		o = &Options{}
 	}
-	t := &text{file: name, prefix: o.Prefix, environ: make(map[string]string)}
-	if t.prefix == "" {
-		t.prefix = DefaultPrefix
+	in := &input{file: name, prefix: o.Prefix, environ: make(map[string]string)}
+	if in.prefix == "" {
+		in.prefix = DefaultPrefix
 	}
-	if !prefixForm.MatchString(t.prefix) {
-		return nil, &Error{Problem: fmt.Sprintf("the prefix %q must be capital letters, digits and underscores, and end in an underscore", t.prefix)}
+	if !prefixForm.MatchString(in.prefix) {
+		return nil, &Error{Problem: fmt.Sprintf("the prefix is %q, must be capital letters, digits and underscores, and end in an underscore", in.prefix)}
 	}
 	environ := o.Environ
 	if environ == nil {
 		environ = os.Environ()
 	}
 	for _, v := range environ {
-		if name, value, _ := strings.Cut(v, "="); strings.HasPrefix(name, t.prefix) {
-			t.environ[name] = value
+		if name, value, _ := strings.Cut(v, "="); strings.HasPrefix(name, in.prefix) {
+			in.environ[name] = value
 		}
 	}
 	root, p := parse(name, yaml)
 	if p != nil {
 		return nil, p.err()
 	}
-	t.root = root
+	in.root = root
 
-	d := t.decoder()
-	var k top
-	d.structure("", t.root, reflect.ValueOf(&k).Elem(), sections())
-	d.checkTop(k)
+	d := in.decoder()
+	var k general
+	d.structure("", in.root, reflect.ValueOf(&k).Elem(), sections())
+	d.checkGeneral(k)
 	for _, name := range backend.Names() {
 		d.checkSection(name)
 	}
@@ -148,26 +146,26 @@ func Parse(name string, yaml []byte, o *Options) (*Config, error) {
 		FailoverDelay: k.FailoverDelay, IncumbentGrace: k.IncumbentGrace, StepDownTimeout: k.StepDownTimeout,
 		Observer: k.Observer,
 	}}
-	c.read = &content{t, c.Election, d.places}
+	c.source = &source{in, c.Election, d.places}
 	return c, nil
 }
 
-// sections returns the names that a section can have here.
+// sections returns the names that a section can have in this program.
 func sections() []string {
 	names := slices.Concat(stores, backend.Names())
 	slices.Sort(names)
 	return slices.Compact(names)
 }
 
-// OpenBackend makes the store's client alone, for programs that hand it to
-// election.New themselves. The store need not be up.
+// OpenBackend makes only the store's client, for programs that call election.New
+// themselves. The store need not be up.
 func (c *Config) OpenBackend(ctx context.Context) (backend.Backend, error) {
-	return c.read.open(ctx, c.Backend)
+	return c.source.open(ctx, c.Backend)
 }
 
 // open makes the client of a store from its section.
-func (t *text) open(ctx context.Context, name string) (backend.Backend, error) {
-	d := t.decoder()
+func (in *input) open(ctx context.Context, name string) (backend.Backend, error) {
+	d := in.decoder()
 	d.secrets = true
 	b, err := backend.Open(ctx, name, d.decodeSection(name))
 	if err == nil {
@@ -175,12 +173,12 @@ func (t *text) open(ctx context.Context, name string) (backend.Backend, error) {
 	} else if d.problems != nil {
 		return nil, d.err()
 	}
-	if inner, ok := errors.AsType[*Error](err); ok { // of a store that this one has named
+	if inner, ok := errors.AsType[*Error](err); ok { // about another store, which this section names
 		return nil, inner
 	}
 	problem := strings.TrimPrefix(strings.TrimPrefix(err.Error(), name+": "), backend.ErrInvalid.Error()+": ")
-	e := &Error{Source: t.file, Key: name, Problem: problem, err: err}
-	if n := t.section(name); n != nil {
+	e := &Error{Source: in.file, Key: name, Problem: problem, err: err}
+	if n := in.section(name); n != nil {
 		e.Line = n.Line
 	}
 	if len(d.places) == 0 && len(d.keys) > 0 {
@@ -189,8 +187,8 @@ func (t *text) open(ctx context.Context, name string) (backend.Backend, error) {
 	return nil, e
 }
 
-// Validate checks all that Open does, timings against the store's limits included,
-// and leaves nothing open. It does not talk to the store.
+// Validate makes the checks that Open makes, including the timings against the
+// store's limits, and leaves nothing open. It does not call the store.
 func (c *Config) Validate(ctx context.Context) error {
 	b, err := c.OpenBackend(ctx)
 	if err != nil {
@@ -202,10 +200,11 @@ func (c *Config) Validate(ctx context.Context) error {
 	return errors.Join(err, b.Close())
 }
 
-// Open starts a manager, and asks the store once. What the store denies, such as a wrong
-// password, a missing right or a missing table, is an error of class backend.ErrDenied that
-// says how to mend it. The store need not be up: if it does not answer, there is a warning in
-// the log, and the manager goes on trying. Closing the manager closes the store's client too.
+// Open starts a manager and calls the store once. If the store denies access (a wrong
+// password, a missing right, a missing table), Open returns an error of class
+// backend.ErrDenied that says how to fix it. The store need not be up: if it does not
+// answer, Open logs a warning and the manager keeps trying. Closing the manager closes the
+// store's client too.
 func (c *Config) Open(ctx context.Context) (*election.Manager, error) {
 	b, err := c.OpenBackend(ctx)
 	if err != nil {
@@ -217,9 +216,9 @@ func (c *Config) Open(ctx context.Context) (*election.Manager, error) {
 	}
 	switch err := m.Check(ctx); {
 	case errors.Is(err, backend.ErrDenied):
-		over, cancel := context.WithCancel(context.Background())
-		cancel() // nothing was led, so there is nothing to wait for
-		m.Close(over)
+		ended, cancel := context.WithCancel(context.Background())
+		cancel() // the manager leads nothing, so Close need not wait
+		m.Close(ended)
 		return nil, err
 	case err != nil:
 		cmp.Or(c.Election.Logger, slog.Default()).Warn("the store does not answer yet", "backend", c.Backend, "error", err)
@@ -227,19 +226,19 @@ func (c *Config) Open(ctx context.Context) (*election.Manager, error) {
 	return m, nil
 }
 
-// optionKeys are the keys of options that can contradict each other or the store.
+// optionKeys are the keys of the options that can contradict each other or the store.
 var optionKeys = map[string]string{
 	"TTL": "ttl", "RenewEvery": "renew_every", "CallTimeout": "call_timeout", "ClockMargin": "clock_margin",
 	"FailoverDelay": "failover_delay", "IncumbentGrace": "incumbent_grace", "StepDownTimeout": "step_down_timeout",
 }
 
-// explain puts the error of election.New in the words of the configuration.
+// explain replaces the options in an error of election.New by their keys and places.
 func (c *Config) explain(err error) error {
 	wrong, ok := errors.AsType[*election.OptionError](err)
 	if !ok {
 		return fmt.Errorf("config: %w", err)
 	}
-	e := &Error{Source: c.read.file, err: err}
+	e := &Error{Source: c.source.file, err: err}
 	for _, option := range wrong.Options() {
 		if at, ok := c.place(option); ok {
 			e.Source, e.Line, e.Key = at.source, at.line, optionKeys[option]
@@ -261,21 +260,22 @@ func (c *Config) explain(err error) error {
 	return e
 }
 
-// place is where an option's value was written.
+// place returns where an option's value was written.
 func (c *Config) place(option string) (at place, ok bool) {
 	if c.changed(option) {
 		return at, false
 	}
-	at, ok = c.read.places[optionKeys[option]]
+	at, ok = c.source.places[optionKeys[option]]
 	return at, ok
 }
 
+// changed reports whether the program has changed an option since Load.
 func (c *Config) changed(option string) bool {
 	field := func(o election.Options) any { return reflect.ValueOf(o).FieldByName(option).Interface() }
-	return field(c.Election) != field(c.read.loaded)
+	return field(c.Election) != field(c.source.loaded)
 }
 
-// Format prints the backend and the timings, whatever the verb.
+// Format prints the backend and the timings for every verb.
 func (c Config) Format(f fmt.State, _ rune) {
 	o := c.Election
 	fmt.Fprintf(f, "config{backend: %q, id: %q, ttl: %v, renew_every: %v, call_timeout: %v, clock_margin: %v}",

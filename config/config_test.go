@@ -16,7 +16,7 @@ import (
 	"github.com/go-election/go-election/election"
 )
 
-// parse reads a text with these variables over it, and nothing of the real environment.
+// parse reads a text and these variables, and nothing of the real environment.
 func parse(text string, environ ...string) (*config.Config, error) {
 	return config.Parse("election.yaml", []byte(text), &config.Options{Environ: append([]string{}, environ...)})
 }
@@ -30,7 +30,7 @@ func write(t *testing.T, name, text string) string {
 	return name
 }
 
-func TestOneCallFromAFileToARunningManager(t *testing.T) {
+func TestOpenStartsAManagerFromAFile(t *testing.T) {
 	file := write(t, "election.yaml", "backend: memory\nid: anna\nttl: 30s\n")
 	m, err := config.Open(t.Context(), file)
 	if err != nil {
@@ -52,8 +52,8 @@ func TestOneCallFromAFileToARunningManager(t *testing.T) {
 	}
 }
 
-func TestCandidatesThatAreConfiguredAlikeMeet(t *testing.T) {
-	text := "backend: memory\nttl: 30s\n" // nobody loses the lead because the machine is busy
+func TestManagersOfOneConfigurationShareAStore(t *testing.T) {
+	text := "backend: memory\nttl: 30s\n" // long, so that no leader misses it on a busy machine
 	var won int
 	for range 2 {
 		c, err := parse(text)
@@ -79,11 +79,11 @@ func TestCandidatesThatAreConfiguredAlikeMeet(t *testing.T) {
 		}
 	}
 	if won != 1 {
-		t.Errorf("%d candidates lead in one process that is configured once", won)
+		t.Errorf("%d of two candidates on one store lead, want 1", won)
 	}
 }
 
-func TestAllKeysOfTheManagerReachIt(t *testing.T) {
+func TestAllManagerKeysReachItsOptions(t *testing.T) {
 	c, err := parse(`
 backend: memory
 id: anna
@@ -114,7 +114,7 @@ observer: true
 	}
 }
 
-func TestTheEnvironmentStandsOverTheFile(t *testing.T) {
+func TestTheEnvironmentOverridesTheFile(t *testing.T) {
 	c, err := parse("backend: mysql\nttl: 20s\nid: anna\n", "ELECTION_TTL=30s", "ELECTION_BACKEND=memory", "ELECTION_ID=", "TTL=1s")
 	if err != nil {
 		t.Fatal(err)
@@ -144,7 +144,7 @@ func TestTheEnvironmentAloneIsEnough(t *testing.T) {
 	}
 }
 
-func TestThePrefixCanBeChosen(t *testing.T) {
+func TestAProgramCanChooseThePrefix(t *testing.T) {
 	o := config.Options{Prefix: "APP_VOTE_", Environ: []string{"APP_VOTE_BACKEND=memory", "ELECTION_BACKEND=nonsense"}}
 	c, err := config.Parse("", nil, &o)
 	if err != nil || c.Backend != "memory" {
@@ -157,9 +157,9 @@ func TestThePrefixCanBeChosen(t *testing.T) {
 	}
 }
 
-// Each row is a mistake, and what its message must name: where, which key, the
+// Each row has a mistake and what its message must contain: the place, the key, the
 // value, and what is allowed.
-func TestEachMistakeIsNamed(t *testing.T) {
+func TestEachMistakeIsDescribed(t *testing.T) {
 	const ok = "backend: memory\n"
 	for what, c := range map[string]struct {
 		text    string
@@ -178,12 +178,12 @@ func TestEachMistakeIsNamed(t *testing.T) {
 		"less than zero":                  {ok + "failover_delay: -1s\n", nil, []string{"election.yaml:2: failover_delay:", "-1s", "less than 0"}},
 		"no switch":                       {ok + "observer: yes\n", nil, []string{"election.yaml:2: observer:", `"yes"`, "true or false"}},
 		"no number":                       {ok + "mysql: {notify_conns: many}\n", nil, []string{"election.yaml:2: mysql.notify_conns:", `"many"`, "whole number"}},
-		"a list for a text":               {ok + "id: [a, b]\n", nil, []string{"election.yaml:2: id:", "a text", "a list"}},
+		"a list for a text":               {ok + "id: [a, b]\n", nil, []string{"election.yaml:2: id:", "a string", "a list"}},
 		"a text for a section":            {ok + "mysql: app@tcp(db)/app\n", nil, []string{"election.yaml:2: mysql:", "a section"}},
 		"a control character":             {ok + "id: \"a\\u0007\"\n", nil, []string{"election.yaml:2: id:", "U+0007"}},
 		"a long id":                       {ok + "id: " + strings.Repeat("x", 256) + "\n", nil, []string{"election.yaml:2: id:", "256 bytes", "255"}},
 		"no backend":                      {"ttl: 3s\n", nil, []string{"election.yaml: backend:", "ELECTION_BACKEND", "memory, migration, mysql"}},
-		"a backend that nobody knows":     {"backend: mysqk\n", nil, []string{"election.yaml:1: backend:", `"mysqk"`, "memory, migration, mysql", `did you mean "mysql"?`}},
+		"an unknown backend":              {"backend: mysqk\n", nil, []string{"election.yaml:1: backend:", `"mysqk"`, "memory, migration, mysql", `did you mean "mysql"?`}},
 		"a variable without unit":         {ok, []string{"ELECTION_TTL=10"}, []string{"config: ELECTION_TTL:", `"10" has no unit`}},
 		"a variable misspelt":             {ok, []string{"ELECTION_MYSQL_DNS=x"}, []string{"ELECTION_MYSQL_DNS:", "did you mean ELECTION_MYSQL_DSN?"}},
 		"a variable far from all":         {ok, []string{"ELECTION_WEATHER=x"}, []string{"ELECTION_WEATHER:", "rename it", "prefix"}},
@@ -210,12 +210,12 @@ func TestEachMistakeIsNamed(t *testing.T) {
 			}
 		}
 		if strings.Contains(err.Error(), ": yaml: ") || strings.Contains(err.Error(), "invalid request") {
-			t.Errorf("%s: words of another package: %v", what, err)
+			t.Errorf("%s: the message shows another package's prefix: %v", what, err)
 		}
 	}
 }
 
-func TestAllMistakesAreNamedAtOnce(t *testing.T) {
+func TestAllMistakesAreReturnedAtOnce(t *testing.T) {
 	_, err := parse("backend: nothing\nttl: 10\nzookeeper: 3\nmysql: {dsm: x}\nid: [a]\n", "ELECTION_MARGIN=a", "ELECTION_X=1")
 	for _, key := range []string{"backend", "ttl", "mysql", "id", "ELECTION_MARGIN", "ELECTION_X"} {
 		if !strings.Contains(fmt.Sprint(err), key+":") {
@@ -227,8 +227,8 @@ func TestAllMistakesAreNamedAtOnce(t *testing.T) {
 	}
 }
 
-// Timings that contradict each other, or the store, name both values and where
-// each of them comes from.
+// An error about timings that contradict each other or the store names both values and
+// the place of each.
 func TestImpossibleTimingsNameBothValues(t *testing.T) {
 	for what, c := range map[string]struct {
 		text    string
@@ -263,12 +263,12 @@ func TestImpossibleTimingsNameBothValues(t *testing.T) {
 	c.Election.TTL = time.Second
 	c.Election.RenewEvery = time.Second
 	if err := c.Validate(t.Context()); !strings.Contains(fmt.Sprint(err), "ttl (set by the program) = 1s") {
-		t.Errorf("a value of the program's own is blamed on the file: %v", err)
+		t.Errorf("the error does not say that the program has set the value: %v", err)
 	}
 }
 
-// What the store's package says about a section is put beside the section's line.
-func TestWhatAStoreSaysNamesItsSection(t *testing.T) {
+// An error of the store's package is shown with the section's line.
+func TestAStoresErrorNamesItsSection(t *testing.T) {
 	for what, c := range map[string]struct{ text, want string }{
 		"no section":   {"backend: mysql\n", "config: election.yaml: mysql: "},
 		"bad layout":   {"backend: mysqltable\nmysqltable:\n  dsn: u@tcp(h)/x\n  layout: node\n", `config: election.yaml:3: mysqltable: layout is "node"`},
@@ -285,39 +285,39 @@ func TestWhatAStoreSaysNamesItsSection(t *testing.T) {
 	}
 }
 
-func TestAMissingFileIsTheSystemsError(t *testing.T) {
+func TestAMissingFileIsErrNotExist(t *testing.T) {
 	_, err := config.Load(filepath.Join(t.TempDir(), "none.yaml"), nil)
 	if !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), "none.yaml") {
 		t.Errorf("%v", err)
 	}
 }
 
-// Kubernetes gives each pod such variables for each service of its namespace, and
-// this module's tests have theirs.
-func TestVariablesOfOthersAreLeftAlone(t *testing.T) {
+// Kubernetes sets such variables in each pod for each service of its namespace. This
+// module's tests and the command elect have variables of their own.
+func TestForeignVariablesAreIgnored(t *testing.T) {
 	_, err := parse("backend: memory\n",
 		"ELECTION_SERVICE_HOST=10.0.0.1", "ELECTION_SERVICE_PORT=80", "ELECTION_SERVICE_PORT_HTTP=80", "ELECTION_PORT=tcp://10.0.0.1:80",
 		"ELECTION_PORT_80_TCP=tcp://10.0.0.1:80", "ELECTION_PORT_80_TCP_PROTO=tcp", "ELECTION_MYSQL_PORT_3306_TCP_ADDR=10.0.0.1",
 		"ELECTION_TEST_MYSQL_DSN=x", "ELECTION_BENCH_ROLE=x",
-		"ELECTION_CONFIG=x", "ELECTION_NAME=x", "ELECTION_TERM=1", "ELECTION_SOCKET=x", // of the command elect
+		"ELECTION_CONFIG=x", "ELECTION_NAME=x", "ELECTION_TERM=1", "ELECTION_SOCKET=x", // the command elect
 		"ELECTIONS=1", "OTHER=1")
 	if err != nil {
 		t.Error(err)
 	}
 }
 
-// A program with one backend is told which import is missing, and does not mind
-// what the file says about stores that it does not have.
-// Kubernetes says where services are by variables like ours; a number, with which it never
-// fills _PORT, was meant for us.
-func TestAPortThatSomebodyMeansIsNotIgnored(t *testing.T) {
+// Kubernetes sets _PORT variables for services, but never to a number. A variable with a
+// number is a user's mistake.
+func TestAPortNumberIsNotIgnored(t *testing.T) {
 	_, err := parse("backend: memory\n", "ELECTION_MYSQL_PORT=3307", "ELECTION_CONSUL_PORT=tcp://10.0.0.1:8500", "ELECTION_CONSUL_SERVICE_PORT=8500", "ELECTION_CONSUL_SERVICE_PORT_DNS=53", "ELECTION_CONSUL_PORT_53_UDP_PORT=53")
 	if err == nil || !strings.Contains(err.Error(), "ELECTION_MYSQL_PORT: there is no such key") || strings.Contains(err.Error(), "CONSUL") {
 		t.Error(err)
 	}
 }
 
-func TestAProgramOfOneBackend(t *testing.T) {
+// A program with one backend names the missing import, and accepts a file with sections of
+// stores that it does not import.
+func TestAProgramMayImportOneBackend(t *testing.T) {
 	binary := filepath.Join(t.TempDir(), "one")
 	if out, err := exec.Command("go", "build", "-o", binary, "./testdata/one").CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)

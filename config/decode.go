@@ -16,29 +16,29 @@ import (
 
 // A decoder fills structs from a file and the environment, strictly.
 type decoder struct {
-	*text
-	secrets bool // read files with secrets
+	*input
+	secrets bool // whether to read the files that hold secrets
 	problems
 	places map[string]place // where the value of each key was found
-	keys   []Key            // all that were asked for, set or not
+	keys   []Key            // all keys of the structs, set or not
 }
 
-// text is a configuration before anybody has asked for a value.
-type text struct {
+// input is a parsed file and the environment, before values are decoded.
+type input struct {
 	file    string
-	root    *yaml.Node // nil: nothing
+	root    *yaml.Node // nil: the file is empty
 	prefix  string
-	environ map[string]string
+	environ map[string]string // only variables with the prefix
 }
 
-func (t *text) decoder() *decoder { return &decoder{text: t, places: make(map[string]place)} }
+func (in *input) decoder() *decoder { return &decoder{input: in, places: make(map[string]place)} }
 
-// section returns what stands under a key at the top.
-func (t *text) section(name string) *yaml.Node {
-	if t.root != nil {
-		for i := 0; i+1 < len(t.root.Content); i += 2 {
-			if t.root.Content[i].Value == name {
-				return t.root.Content[i+1]
+// section returns the value of a top-level key.
+func (in *input) section(name string) *yaml.Node {
+	if in.root != nil {
+		for i := 0; i+1 < len(in.root.Content); i += 2 {
+			if in.root.Content[i].Value == name {
+				return in.root.Content[i+1]
 			}
 		}
 	}
@@ -46,8 +46,8 @@ func (t *text) section(name string) *yaml.Node {
 }
 
 // variable returns the environment variable of a key.
-func (t *text) variable(key string) string {
-	return t.prefix + strings.Map(func(r rune) rune {
+func (in *input) variable(key string) string {
+	return in.prefix + strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' {
 			return r
 		}
@@ -55,9 +55,9 @@ func (t *text) variable(key string) string {
 	}, strings.ToUpper(key))
 }
 
-// getenv looks a variable up. An empty one is as good as none.
-func (t *text) getenv(name string) (string, bool) {
-	v := t.environ[name]
+// getenv returns a variable's value. An empty variable counts as not set.
+func (in *input) getenv(name string) (string, bool) {
+	v := in.environ[name]
 	return v, v != ""
 }
 
@@ -66,23 +66,23 @@ var (
 	namedType    = reflect.TypeFor[backend.Named]()
 )
 
-// structure fills the fields of v, a struct, from n, a mapping or nil, and from
-// the environment. others are keys of n that are not v's, but allowed.
+// structure fills the fields of the struct v from the mapping n, which may be nil, and
+// from the environment. n may also have the keys in others, which are not fields of v.
 func (d *decoder) structure(path string, n *yaml.Node, v reflect.Value, others []string) {
-	if !null(n) && n.Kind != yaml.MappingNode {
-		d.add(place{d.file, n.Line}, path, "must be a section with keys of its own; it is %s", kindOf(n))
+	if !isNull(n) && n.Kind != yaml.MappingNode {
+		d.add(place{d.file, n.Line}, path, "must be a section with keys; it is %s", kindOf(n))
 		n = nil
 	}
 	fields := fieldsOf(v, path != "")
 	names := slices.Clone(others)
 	for _, f := range fields {
-		if names = append(names, f.name); f.fromFile {
+		if names = append(names, f.name); f.inFile {
 			names = append(names, f.name+"_file")
 		}
 	}
 	values := make(map[string]*yaml.Node)
 	first := make(map[string]int)
-	if !null(n) {
+	if !isNull(n) {
 		for i := 0; i+1 < len(n.Content); i += 2 {
 			k := n.Content[i]
 			at := place{d.file, k.Line}
@@ -90,7 +90,7 @@ func (d *decoder) structure(path string, n *yaml.Node, v reflect.Value, others [
 			case k.Kind != yaml.ScalarNode:
 				d.add(at, path, "a key must be a word; this one is %s", kindOf(k))
 			case first[k.Value] > 0:
-				d.add(at, join(path, k.Value), "is here a second time; the first is on line %d", first[k.Value])
+				d.add(at, join(path, k.Value), "appears a second time; the first is on line %d", first[k.Value])
 			case !slices.Contains(names, k.Value):
 				d.unknown(at, path, k.Value, names)
 			default:
@@ -113,7 +113,8 @@ func (d *decoder) unknown(at place, path, key string, names []string) {
 	d.add(at, path, "unknown key %s; %s", showKey(key), hint)
 }
 
-// field fills one field from the environment, or else from the file.
+// field fills one field from the environment or, if that does not set it, from n.
+// file is the value of the key with _file added.
 func (d *decoder) field(key string, f field, n, file *yaml.Node) {
 	v := f.value
 	if v.Kind() == reflect.Pointer {
@@ -130,43 +131,43 @@ func (d *decoder) field(key string, f field, n, file *yaml.Node) {
 		return
 	}
 	k := Key{Name: key, Variable: d.variable(key), Type: typeName(v.Type())}
-	if f.fromFile {
+	if f.inFile {
 		k.FileName, k.FileVariable = key+"_file", d.variable(key+"_file")
 	}
 	d.keys = append(d.keys, k)
 
 	text, set := d.getenv(k.Variable)
-	if !f.fromFile {
+	if !f.inFile {
 		file = nil
 	} else if name, setFile := d.getenv(k.FileVariable); setFile {
 		if set {
 			d.add(place{k.FileVariable, 0}, "", "%s is set too; set one of them", k.Variable)
 			return
 		}
-		d.fromFile(place{k.FileVariable, 0}, key, name, v)
+		d.readSecret(place{k.FileVariable, 0}, key, name, v)
 		return
 	}
 	switch {
 	case set:
 		d.places[key] = place{k.Variable, 0}
-		d.value(place{k.Variable, 0}, k.Variable, fromText(text, v.Type()), v)
-	case !null(n) && !null(file):
+		d.value(place{k.Variable, 0}, k.Variable, nodeOf(text, v.Type()), v)
+	case !isNull(n) && !isNull(file):
 		d.add(place{d.file, n.Line}, key, "%s is set too, on line %d; set one of them", k.FileName, file.Line)
-	case !null(file):
+	case !isNull(file):
 		var name string
 		at := place{d.file, file.Line}
 		before := len(d.problems)
 		if d.value(at, k.FileName, file, reflect.ValueOf(&name).Elem()); len(d.problems) == before {
-			d.fromFile(at, key, name, v)
+			d.readSecret(at, key, name, v)
 		}
-	case !null(n):
+	case !isNull(n):
 		d.places[key] = place{d.file, n.Line}
 		d.value(place{d.file, n.Line}, key, n, v)
 	}
 }
 
-// fromFile fills a text with what a file holds.
-func (d *decoder) fromFile(at place, key, name string, v reflect.Value) {
+// readSecret fills a string with the content of the file name.
+func (d *decoder) readSecret(at place, key, name string, v reflect.Value) {
 	d.places[key] = at
 	if !d.secrets {
 		return
@@ -183,14 +184,14 @@ func (d *decoder) fromFile(at place, key, name string, v reflect.Value) {
 	}
 }
 
-// value reads one value. What is said of a text shows nothing of it.
+// value decodes n into v.
 func (d *decoder) value(at place, key string, n *yaml.Node, v reflect.Value) {
-	wrong := func(format string, args ...any) { d.add(at, key, format, args...) }
 	switch {
 	case v.Type() == namedType:
+		d.scalar(at, key, n, v)
 	case v.Kind() == reflect.Slice:
 		if n.Kind != yaml.SequenceNode {
-			wrong("must be a list, such as [a, b]; it is %s", kindOf(n))
+			d.add(at, key, "must be a list, such as [a, b]; it is %s", kindOf(n))
 			return
 		}
 		list := reflect.MakeSlice(v.Type(), len(n.Content), len(n.Content))
@@ -198,19 +199,23 @@ func (d *decoder) value(at place, key string, n *yaml.Node, v reflect.Value) {
 			d.value(d.at(at, c), fmt.Sprintf("%s[%d]", key, i), c, list.Index(i))
 		}
 		v.Set(list)
-		return
 	case v.Kind() == reflect.Map:
 		d.mapping(at, key, n, v)
-		return
-	case v.Kind() == reflect.Struct: // in a list or a map, out of reach of the environment
+	case v.Kind() == reflect.Struct: // in a list or a map, where no variable can set it
 		d.structure(key, n, v, nil)
-		return
+	default:
+		d.scalar(at, key, n, v)
 	}
+}
+
+// scalar decodes a single value. Problems with a string do not show it.
+func (d *decoder) scalar(at place, key string, n *yaml.Node, v reflect.Value) {
+	wrong := func(format string, args ...any) { d.add(at, key, format, args...) }
 	switch {
 	case n.Kind != yaml.ScalarNode:
 		wrong("must be %s; it is %s", typeName(v.Type()), kindOf(n))
 		return
-	case null(n): // in a list or a map; elsewhere that is as good as nothing
+	case isNull(n): // in a list or a map; elsewhere null counts as not set
 		wrong("must be %s; it is empty", typeName(v.Type()))
 		return
 	}
@@ -220,7 +225,7 @@ func (d *decoder) value(at place, key string, n *yaml.Node, v reflect.Value) {
 		if problem := unknownBackend(s); problem != "" {
 			wrong("%s", problem)
 		}
-		v.Set(reflect.ValueOf(backend.Named{Name: s, Open: func(ctx context.Context) (backend.Backend, error) { return d.text.open(ctx, s) }}))
+		v.Set(reflect.ValueOf(backend.Named{Name: s, Open: func(ctx context.Context) (backend.Backend, error) { return d.input.open(ctx, s) }}))
 	case v.Type() == durationType:
 		x, err := time.ParseDuration(s)
 		if _, number := strconv.ParseFloat(s, 64); err != nil && number == nil {
@@ -230,7 +235,7 @@ func (d *decoder) value(at place, key string, n *yaml.Node, v reflect.Value) {
 		}
 		v.SetInt(int64(x))
 	case v.Kind() == reflect.String:
-		v.SetString(s) // as it is written: 007 and 1.10 are texts here
+		v.SetString(s) // as the file writes it: 007 and 1.10 are strings here
 	case v.Kind() == reflect.Bool:
 		if s != "true" && s != "false" {
 			wrong("%s must be true or false", show(s))
@@ -253,14 +258,14 @@ func (d *decoder) value(at place, key string, n *yaml.Node, v reflect.Value) {
 	}
 }
 
-// mapping reads a map from texts.
+// mapping decodes a map with strings as keys.
 func (d *decoder) mapping(at place, key string, n *yaml.Node, v reflect.Value) {
 	switch {
 	case n.Kind != yaml.MappingNode && at.line == 0: // in the environment
 		d.add(at, key, "must be a map, such as a=b,c=d")
 		return
 	case n.Kind != yaml.MappingNode:
-		d.add(at, key, "must be a section with keys of its own; it is %s", kindOf(n))
+		d.add(at, key, "must be a section with keys; it is %s", kindOf(n))
 		return
 	}
 	m := reflect.MakeMap(v.Type())
@@ -271,7 +276,7 @@ func (d *decoder) mapping(at place, key string, n *yaml.Node, v reflect.Value) {
 			continue
 		}
 		if name.SetString(k.Value); m.MapIndex(name).IsValid() {
-			d.add(d.at(at, k), key, "the key %s is here a second time", showKey(k.Value))
+			d.add(d.at(at, k), key, "the key %s appears a second time", showKey(k.Value))
 			continue
 		}
 		item := reflect.New(v.Type().Elem()).Elem()
@@ -281,7 +286,7 @@ func (d *decoder) mapping(at place, key string, n *yaml.Node, v reflect.Value) {
 	v.Set(m)
 }
 
-// at is the place of a part of what stands at whole.
+// at returns the place of n, a part of the value at whole.
 func (d *decoder) at(whole place, n *yaml.Node) place {
 	if whole.line > 0 && n.Line > 0 {
 		whole.line = n.Line
@@ -289,9 +294,9 @@ func (d *decoder) at(whole place, n *yaml.Node) place {
 	return whole
 }
 
-// fromText makes of a variable's value what the file would have for it: a list
-// from a,b and a map from a=b,c=d.
-func fromText(s string, t reflect.Type) *yaml.Node {
+// nodeOf turns a variable's value into the node that the file would have for it: a,b
+// into a list and a=b,c=d into a map.
+func nodeOf(s string, t reflect.Type) *yaml.Node {
 	scalar := func(s string) *yaml.Node { return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: s} }
 	n := &yaml.Node{Kind: yaml.SequenceNode}
 	switch t.Kind() {
@@ -307,7 +312,7 @@ func fromText(s string, t reflect.Type) *yaml.Node {
 			if name, value, ok := strings.Cut(item, "="); ok {
 				n.Content = append(n.Content, scalar(strings.TrimSpace(name)), scalar(strings.TrimSpace(value)))
 			} else if strings.TrimSpace(item) != "" {
-				return scalar(s) // which is not a map
+				return scalar(s) // not a map: mapping reports it
 			}
 		}
 	default:
@@ -316,11 +321,11 @@ func fromText(s string, t reflect.Type) *yaml.Node {
 	return n
 }
 
-// A field is a field of a struct as a key.
+// A field is a field of a struct that has a key.
 type field struct {
-	name     string
-	value    reflect.Value
-	fromFile bool // it may be given as the file that it stands in
+	name   string
+	value  reflect.Value
+	inFile bool // the key with _file added may name a file with the value
 }
 
 // fieldsOf returns the fields that have keys, in order.
@@ -341,7 +346,7 @@ func fieldsOf(v reflect.Value, section bool) (fields []field) {
 	}
 	for i, f := range fields {
 		taken := slices.ContainsFunc(fields, func(o field) bool { return o.name == f.name+"_file" })
-		fields[i].fromFile = f.fromFile && !taken && !strings.HasSuffix(f.name, "_file")
+		fields[i].inFile = f.inFile && !taken && !strings.HasSuffix(f.name, "_file")
 	}
 	return fields
 }
@@ -353,7 +358,7 @@ func join(path, key string) string {
 	return path + "." + key
 }
 
-// typeName says what is expected, in words.
+// typeName describes the values of a type.
 func typeName(t reflect.Type) string {
 	switch {
 	case t == durationType:
@@ -363,7 +368,7 @@ func typeName(t reflect.Type) string {
 	case t.Kind() == reflect.Bool:
 		return "true or false"
 	case t.Kind() == reflect.String:
-		return "a text"
+		return "a string"
 	case t.Kind() == reflect.Slice:
 		return "a list"
 	case t.Kind() == reflect.Map:

@@ -15,7 +15,7 @@ import (
 	"github.com/go-election/go-election/config"
 )
 
-// A section with every kind of value that a store may want to be told.
+// A probe is a section with every type of value that a store may have.
 type probe struct {
 	Text    string            `yaml:"text"`
 	Switch  bool              `yaml:"switch"`
@@ -37,8 +37,8 @@ type probeTLS struct {
 	Skip bool   `yaml:"skip"`
 }
 
-// probed is what the backend "probe" was last opened with. Tests that use it do
-// not run at the same time.
+// probed is the section with which the backend "probe" was last opened. Tests that use
+// it do not run at the same time.
 var probed probe
 
 func init() {
@@ -65,7 +65,7 @@ func openProbe(t *testing.T, text string, environ ...string) (probe, error) {
 	return probed, b.Close()
 }
 
-func TestEveryKindOfValueCanBeInTheFileOrTheEnvironment(t *testing.T) {
+func TestEveryTypeIsReadFromFileAndEnvironment(t *testing.T) {
 	yes := true
 	want := probe{
 		Text: "007", Switch: true, Maybe: &yes, Number: -3, Small: 255, Pause: 90 * time.Second,
@@ -104,19 +104,19 @@ probe:
 	}
 }
 
-func TestWrongKindsAreNamed(t *testing.T) {
+func TestWrongTypesAreDescribed(t *testing.T) {
 	for text, want := range map[string]string{
 		"number: 1.5": `probe.number: "1.5" is not a whole number`,
 		"small: 256":  `probe.small: "256" is not a whole number from 0 to 255`,
 		"small: -1":   `probe.small: "-1"`,
 		"number: 99999999999999999999999999999999999999999999": "whole number",
 		"list: a,b":             "probe.list: must be a list, such as [a, b]; it is a single value",
-		"list: [a, [b]]":        "probe.list[1]: must be a text; it is a list",
+		"list: [a, [b]]":        "probe.list[1]: must be a string; it is a list",
 		"map: [a]":              "probe.map: must be a section",
-		"map: {a: {b: c}}":      `probe.map["a"]: must be a text`,
+		"map: {a: {b: c}}":      `probe.map["a"]: must be a string`,
 		"map: {a: b, a: c}":     "a second time",
-		"map: {a: ~}":           `probe.map["a"]: must be a text; it is empty`,
-		"list: [a, null]":       "probe.list[1]: must be a text; it is empty",
+		"map: {a: ~}":           `probe.map["a"]: must be a string; it is empty`,
+		"list: [a, null]":       "probe.list[1]: must be a string; it is empty",
 		"tls: {cb: x}":          `probe.tls: unknown key "cb"; did you mean "ca"?`,
 		"tls: true":             "probe.tls: must be a section",
 		"rows: [{ca: a, b: c}]": `probe.rows[0]: unknown key "b"`,
@@ -129,7 +129,7 @@ func TestWrongKindsAreNamed(t *testing.T) {
 	}
 }
 
-func TestATextOfAStoreCanStandInAFileOfItsOwn(t *testing.T) {
+func TestAStringCanBeReadFromItsOwnFile(t *testing.T) {
 	secret := write(t, "secret", "from a file\n")
 	for what, c := range map[string]struct {
 		text    string
@@ -167,13 +167,13 @@ func TestATextOfAStoreCanStandInAFileOfItsOwn(t *testing.T) {
 		}
 	}
 	if _, err := parse("backend: memory\nprobe: {text_file: /nowhere}\n"); err != nil {
-		t.Errorf("the secret of a store that is not used is asked for: %v", err)
+		t.Errorf("the secret of a store that is not selected is read: %v", err)
 	}
 }
 
-// An opener is only to show its keys when a section is checked: nothing is opened
-// that the configuration does not name.
-func TestOnlyTheChosenStoreIsOpened(t *testing.T) {
+// A check of a section calls the store's opener only for its keys. It opens no store that
+// is not selected.
+func TestOnlyTheSelectedStoreIsOpened(t *testing.T) {
 	probed = probe{}
 	c, err := parse("backend: memory\nprobe: {text: x}\n")
 	if err != nil {
@@ -184,9 +184,9 @@ func TestOnlyTheChosenStoreIsOpened(t *testing.T) {
 	}
 }
 
-// Each backend keeps the promise that a decoding that fails is the end: config
-// checks the sections of other stores that way.
-func TestEveryBackendStopsWhereItsSectionIsWrong(t *testing.T) {
+// Each backend returns the error of its decode function: config relies on this when it
+// checks the sections of other stores.
+func TestBackendsStopAtAWrongSection(t *testing.T) {
 	wrong := errors.New("wrong")
 	for _, name := range backend.Names() {
 		var calls int
@@ -214,9 +214,9 @@ func TestNoTwoKeysShareAVariable(t *testing.T) {
 
 var secretive = regexp.MustCompile(`dsn|passw|token|secret|auth|credential|digest`)
 
-// No secret is in any error, whatever is wrong with it or beside it, nor in what
-// printing a Config shows.
-func TestSecretsAreNowhere(t *testing.T) {
+// No error shows a secret, whatever is wrong with the secret or next to it. Printing a
+// Config does not show it either.
+func TestNoErrorShowsASecret(t *testing.T) {
 	const canary = "hunter2canary"
 	check := func(what string, x any) {
 		t.Helper()
@@ -228,10 +228,10 @@ func TestSecretsAreNowhere(t *testing.T) {
 	}
 	for _, k := range config.Keys(nil) {
 		if k.FileName == "" {
-			continue // not a text of a store
+			continue // not a string of a store's section
 		}
 		section, key, _ := strings.Cut(k.Name, ".")
-		indent := func(value string) string { // as a value of this key, which may be nested
+		indent := func(value string) string { // writes value under this key, which may be nested
 			text, pad := section+":\n", "  "
 			for part := range strings.SplitSeq(key, ".") {
 				text, pad = strings.TrimSuffix(text, "\n")+"\n"+pad+part+":", pad+"  "
@@ -263,7 +263,7 @@ func TestSecretsAreNowhere(t *testing.T) {
 			"in the environment twice": {"", []string{k.Variable + "=" + canary, k.FileVariable + "=" + secretFile}},
 			"in a file":                {"", []string{k.FileVariable + "=" + secretFile}},
 		} {
-			// Something else is wrong too, so that there always is an error.
+			// With another mistake in the file there always is an error.
 			for _, beside := range []string{"", "ttl: 3\n", section + "x: y\n"} {
 				conf, err := parse("backend: "+section+"\n"+beside+c.text, c.environ...)
 				check(k.Name+" "+what, err)
@@ -274,7 +274,7 @@ func TestSecretsAreNowhere(t *testing.T) {
 				check(k.Name+" "+what, *conf)
 				check(k.Name+" "+what, struct{ inner config.Config }{*conf})
 				check(k.Name+" "+what, struct{ inner *config.Config }{conf})
-				if secretive.MatchString(k.Name) { // of a table's name, say, the store's package may show what is wrong with it
+				if secretive.MatchString(k.Name) { // the store's package may show other strings, such as a table's name
 					conf.Election.TTL = time.Nanosecond
 					check(k.Name+" "+what, conf.Validate(t.Context()))
 				}
@@ -283,8 +283,8 @@ func TestSecretsAreNowhere(t *testing.T) {
 	}
 }
 
-// Some put a secret where the path of its file, or the name of a store, belongs.
-func TestASecretThatStandsInPlaceOfANameIsNotShown(t *testing.T) {
+// A user may write a secret where the path of its file, or the name of a store, belongs.
+func TestASecretInPlaceOfANameIsNotShown(t *testing.T) {
 	const canary = "hunter2canary"
 	pem := `"-----BEGIN PRIVATE KEY-----\n` + canary + `\n-----END PRIVATE KEY-----"`
 	files := "cert_file: " + pem + ", key_file: " + pem
@@ -308,7 +308,7 @@ func TestASecretThatStandsInPlaceOfANameIsNotShown(t *testing.T) {
 			err = c.Validate(t.Context())
 		}
 		if !errors.Is(err, backend.ErrInvalid) || strings.Contains(err.Error(), canary) || strings.Contains(err.Error(), "PRIVATE") {
-			t.Errorf("%s %v: want an error that does not show it, got %v", text, environ, err)
+			t.Errorf("%s %v: want an error without the secret, got %v", text, environ, err)
 		}
 	}
 	for key, text := range map[string]string{
@@ -325,19 +325,19 @@ func TestASecretThatStandsInPlaceOfANameIsNotShown(t *testing.T) {
 			err = c.Validate(t.Context())
 		}
 		if err == nil || !strings.Contains(err.Error(), key+": ") || !strings.Contains(err.Error(), "open /no/such/file: no such file") {
-			t.Errorf("a path: want it shown, and %s before it, got %v", key, err)
+			t.Errorf("want an error that shows the path after %s, got %v", key, err)
 		}
 	}
 }
 
-func TestAFileThatIsAllMistakesIsAShortError(t *testing.T) {
+func TestManyMistakesGiveAShortError(t *testing.T) {
 	_, err := parse("backend: memory\n" + strings.Repeat("x: 1\n", 10_000))
-	if n := len(fmt.Sprint(err)); err == nil || n > 10_000 || !strings.Contains(err.Error(), "and 9980 problems more") {
+	if n := len(fmt.Sprint(err)); err == nil || n > 10_000 || !strings.Contains(err.Error(), "and 9980 more problems") {
 		t.Errorf("got an error of %d bytes: %.300v", n, err)
 	}
 }
 
-// Whatever a file holds, it is a configuration or an error that is not long.
+// FuzzParse checks that every file gives a configuration or an error of class ErrInvalid.
 func FuzzParse(f *testing.F) {
 	for _, text := range []string{
 		"backend: memory\n", "a: &a [*a]\n", "a: &a {<<: *a}\n", "%YAML 1.2\n---\n? a\n: b\n", "backend: !!binary x\n", "- a\n- b\n", "a: |\n  b\n\tc", "{a: [}", "\ufeffbackend: memory",

@@ -13,18 +13,18 @@ import (
 	"github.com/go-election/go-election/internal/testbed"
 )
 
-// What the store denies ends a program at its start, with the cure; a store that is not
-// there is a warning.
-func TestWhatTheStoreDeniesIsSaidByOpen(t *testing.T) {
+// If the store denies access, Open returns an error that says how to fix it. If the store
+// does not answer, Open logs a warning.
+func TestOpenReportsADeniedStore(t *testing.T) {
 	s := testbed.Shared(t, testbed.MariaDB)
 	d := s.Database(t)
 	for what, c := range map[string]struct {
 		user, addr string
-		denied     string // "": it is opened
+		denied     string // part of the error; "": Open succeeds
 	}{
-		"a wrong password":    {d.User.User + ":wrong", s.Addr(), "Access denied"},
-		"no tables":           {d.User.User + ":" + d.User.Passwd, s.Addr(), "elect schema --apply"},
-		"nobody listens here": {d.User.User + ":" + d.User.Passwd, "127.0.0.1:1", ""},
+		"a wrong password": {d.User.User + ":wrong", s.Addr(), "Access denied"},
+		"no tables":        {d.User.User + ":" + d.User.Passwd, s.Addr(), "elect schema --apply"},
+		"no server":        {d.User.User + ":" + d.User.Passwd, "127.0.0.1:1", ""},
 	} {
 		t.Run(strings.ReplaceAll(what, " ", "_"), func(t *testing.T) {
 			conf, err := config.Load("", &config.Options{Environ: []string{"ELECTION_BACKEND=mysql", "ELECTION_MYSQL_DSN=" + c.user + "@tcp(" + c.addr + ")/" + d.Name}})
@@ -41,7 +41,7 @@ func TestWhatTheStoreDeniesIsSaidByOpen(t *testing.T) {
 				return
 			}
 			if err != nil || !strings.Contains(log.String(), "does not answer yet") {
-				t.Fatalf("Open: %v; want a manager and a warning, got the log\n%s", err, log.String())
+				t.Fatalf("Open: %v; want a manager and a warning in the log\n%s", err, log.String())
 			}
 			if err := m.Close(context.Background()); err != nil {
 				t.Error(err)

@@ -12,19 +12,22 @@ import (
 	"github.com/go-election/go-election/config"
 )
 
-// The package documentation is the reference: it has a row for each key, with its
-// type, and no row for what is none.
+const reference = "../docs/configuration.md"
+
+// The reference has a row for each key, with the key's type, and no row for a key that
+// does not exist.
 func TestEachKeyIsInTheReference(t *testing.T) {
-	f, err := parser.ParseFile(token.NewFileSet(), "doc.go", nil, parser.ParseComments)
+	text, err := os.ReadFile(reference)
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, table, _ := strings.Cut(f.Doc.Text(), "# Keys")
-	rows := make(map[string]string)
-	for line := range strings.Lines(table) {
-		if fields := strings.Fields(line); strings.HasPrefix(line, "\t") && fields[0] != "key" {
-			rows[fields[0]] = line
+	_, tables, _ := strings.Cut(string(text), "\n## Keys\n")
+	rows := make(map[string]string) // from a key to the type in its row
+	for _, m := range regexp.MustCompile("(?m)^\\| `([^`]+)` \\| ([^|]+) \\|[^|]+\\|[^|]+\\|$").FindAllStringSubmatch(tables, -1) {
+		if rows[m[1]] != "" {
+			t.Errorf("%s has two rows for %s", reference, m[1])
 		}
+		rows[m[1]] = m[2]
 	}
 	var keys []string
 	for _, k := range config.Keys(nil) {
@@ -32,20 +35,19 @@ func TestEachKeyIsInTheReference(t *testing.T) {
 			continue
 		}
 		keys = append(keys, k.Name)
-		if row, ok := rows[k.Name]; !ok || !strings.Contains(row, k.Type) {
-			t.Errorf("config/doc.go has no row for %s (%s): %q", k.Name, k.Type, row)
+		if kind := rows[k.Name]; kind != k.Type {
+			t.Errorf("%s has the type %q for %s, want %q", reference, kind, k.Name, k.Type)
 		}
 	}
 	for key := range rows {
 		if !slices.Contains(keys, key) {
-			t.Errorf("config/doc.go has a row for %s, which is no key", key)
+			t.Errorf("%s has a row for %s, which is not a key", reference, key)
 		}
 	}
 }
 
-// What the documents show, the program takes.
-func TestTheExamplesInTheDocumentsAreAccepted(t *testing.T) {
-	for _, file := range []string{"../README.md", "../README.zh-CN.md"} {
+func TestExamplesInTheDocsAreAccepted(t *testing.T) {
+	for _, file := range []string{"../README.md", "../README.zh-CN.md", reference} {
 		text, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)

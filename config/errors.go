@@ -10,18 +10,18 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// An Error is one thing that is wrong in a configuration. Load, Validate and Open
-// return all they find at once, joined; errors.As finds the first. It is of
-// class backend.ErrInvalid. It never holds a value that could be a secret: of
-// what stands in the section of a store, only numbers, durations and switches
-// are shown, and they are cut short.
+// An Error is one problem in a configuration. Load, Validate and Open return all
+// problems that they find, joined; errors.As finds the first. An Error is of class
+// backend.ErrInvalid. It never holds a value that could be a secret: of the values
+// in a store's section it shows only numbers, durations and true or false, cut to 40
+// bytes.
 type Error struct {
 	Source  string // the file, or the name of an environment variable
 	Line    int    // in the file; 0: none
-	Key     string // such as "mysql.dsn"; empty if it is about the whole
-	Problem string // what is wrong, with the value if it may be shown, and what is allowed
+	Key     string // such as "mysql.dsn"; empty if the problem concerns no single key
+	Problem string // the problem, the value unless it could be secret, and what is allowed
 
-	err error // what else it wraps
+	err error // the error of another package that it wraps
 }
 
 func (e *Error) Error() string {
@@ -39,7 +39,7 @@ func (e *Error) Error() string {
 	return s + e.Problem
 }
 
-// Unwrap returns backend.ErrInvalid, and what the store's package said.
+// Unwrap returns the error of another package, if there is one, or backend.ErrInvalid.
 func (e *Error) Unwrap() []error {
 	if e.err != nil {
 		return []error{e.err}
@@ -54,11 +54,11 @@ func (p *problems) add(at place, key, format string, args ...any) {
 	*p = append(*p, &Error{Source: at.source, Line: at.line, Key: key, Problem: fmt.Sprintf(format, args...)})
 }
 
-// err joins the first of the problems: there may be one on each line of a large file.
+// err joins the first 20 problems: a large file may have one on each line.
 func (p problems) err() error {
-	const most = 20
-	if len(p) > most {
-		p = append(slices.Clone(p[:most]), &Error{Problem: fmt.Sprintf("and %d problems more", len(p)-most)})
+	const limit = 20
+	if len(p) > limit {
+		p = append(slices.Clone(p[:limit]), &Error{Problem: fmt.Sprintf("and %d more problems", len(p)-limit)})
 	}
 	return errors.Join(p...)
 }
@@ -71,17 +71,17 @@ type place struct {
 
 // show quotes a value that is not secret.
 func show(value string) string {
-	const most = 40
-	if len(value) > most {
-		return fmt.Sprintf("%.*q…", most, value)
+	const limit = 40
+	if len(value) > limit {
+		return fmt.Sprintf("%.*q…", limit, value)
 	}
 	return strconv.Quote(value)
 }
 
 var keyLike = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_.-]{0,39}$`)
 
-// showKey quotes a key, or the name of a store, that nobody knows. What does not look
-// like one may be a value in the wrong place.
+// showKey quotes an unknown key or an unknown store. A text that does not look like a
+// name is not shown: it may be a secret in the wrong place.
 func showKey(key string) string {
 	if !keyLike.MatchString(key) {
 		return "(not shown, since it does not look like a name)"
@@ -89,7 +89,7 @@ func showKey(key string) string {
 	return strconv.Quote(key)
 }
 
-// nearest returns the candidate that was probably meant, or "".
+// nearest returns the candidate that the user probably meant, or "".
 func nearest(word string, candidates []string) string {
 	best, least := "", 3
 	for _, c := range candidates {
@@ -100,7 +100,7 @@ func nearest(word string, candidates []string) string {
 	return best
 }
 
-// distance is how many bytes must be inserted, deleted, replaced to make a into b.
+// distance returns how many insertions, deletions and replacements of bytes turn a into b.
 func distance(a, b string) int {
 	if len(a) > 60 || len(b) > 60 {
 		return 60

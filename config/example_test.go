@@ -26,7 +26,7 @@ func ExampleOpen() {
 	// Output: anna
 }
 
-// What a file cannot say is set between reading and opening.
+// A program sets the options that a file cannot hold between Load and Open.
 func ExampleConfig_Open() {
 	ctx := context.Background()
 	c, err := config.Load("testdata/election.yaml", &config.Options{Environ: []string{"ELECTION_BACKEND=memory"}})
@@ -50,8 +50,8 @@ func ExampleParse() {
 	// Output: config: election.yaml:2: ttl: "10" has no unit; write a duration as 10s, 500ms or 1m30s
 }
 
-// One word chooses the store: the file has a section for each, and the environment
-// wins over the file.
+// One word selects the store. The file has a section for each store, and the environment
+// overrides the file.
 func ExampleConfig_OpenBackend() {
 	ctx := context.Background()
 	file := []byte("backend: memory\nttl: 10s\nmysql:\n  dsn_file: /run/secrets/mysql-dsn\n")

@@ -19,22 +19,22 @@ const (
 	maxDepth  = 20       // of sections within sections
 )
 
-// read returns what a file holds, unless that is more than most.
-func read(file string, most int) ([]byte, error) {
+// read returns the content of a file that has at most limit bytes.
+func read(file string, limit int) ([]byte, error) {
 	f, err := os.Open(file)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, int64(most)+1))
-	if err == nil && len(text) > most {
-		return nil, fmt.Errorf("read %s: more than %d bytes", file, most)
+	text, err := io.ReadAll(io.LimitReader(f, int64(limit)+1))
+	if err == nil && len(text) > limit {
+		return nil, fmt.Errorf("read %s: more than %d bytes", file, limit)
 	}
 	return text, err
 }
 
-// parse returns the root of a YAML text: a mapping, or nil if there is nothing
-// in it. Each scalar in it is plain text: no aliases, no tags.
+// parse returns the root of a YAML text: a mapping, or nil if the text is empty.
+// The tree has no aliases, anchors and tags.
 func parse(source string, text []byte) (root *yaml.Node, p problems) {
 	if len(text) > maxFile {
 		p.add(place{source, 0}, "", "has %d bytes, at most %d are allowed", len(text), maxFile)
@@ -53,13 +53,13 @@ func parse(source string, text []byte) (root *yaml.Node, p problems) {
 		}
 	}
 	if !errors.Is(err, io.EOF) {
-		line, problem := syntax(err, text)
+		line, problem := syntaxError(err, text)
 		p.add(place{source, line}, "", "%s", problem)
 		return nil, p
 	}
 	root = doc.Content[0]
-	plain(source, root, 0, &p)
-	if len(p) > 0 || null(root) {
+	checkPlain(source, root, 0, &p)
+	if len(p) > 0 || isNull(root) {
 		return nil, p
 	}
 	if root.Kind != yaml.MappingNode {
@@ -69,8 +69,8 @@ func parse(source string, text []byte) (root *yaml.Node, p problems) {
 	return root, nil
 }
 
-// decode reads one document. The parser panics where it thinks that it is broken
-// itself; no text may end the program.
+// decode reads one document. The parser panics on some texts, as if it had a bug; no
+// text may end the program.
 func decode(d *yaml.Decoder, into *yaml.Node) (err error) {
 	defer func() {
 		if recover() != nil {
@@ -82,14 +82,15 @@ func decode(d *yaml.Decoder, into *yaml.Node) (err error) {
 
 var lineOf = regexp.MustCompile(`^line (\d+): `)
 
-// syntax says what the parser found, and where. It does not quote the text.
-func syntax(err error, text []byte) (line int, problem string) {
+// syntaxError describes an error of the parser and returns its line. It does not
+// quote the text.
+func syntaxError(err error, text []byte) (line int, problem string) {
 	problem = strings.TrimPrefix(err.Error(), "yaml: ")
 	if m := lineOf.FindStringSubmatch(problem); m != nil {
 		line, _ = strconv.Atoi(m[1])
 		problem = problem[len(m[0]):]
 	}
-	if strings.HasPrefix(problem, "unknown anchor") { // quotes what may be a password that begins with *
+	if strings.HasPrefix(problem, "unknown anchor") { // it quotes the value, which may be a password that begins with *
 		return line, "a value begins with *, which means an alias in YAML; put the value in quotes"
 	}
 	problem = "not YAML: " + problem
@@ -103,10 +104,10 @@ func syntax(err error, text []byte) (line int, problem string) {
 
 func abs(i int) int { return max(i, -i) }
 
-// plain refuses what a configuration of a few dozen lines has no need of, and
-// what would make a small text large. Values are not shown: a password may
-// begin with any of these signs.
-func plain(source string, n *yaml.Node, depth int, p *problems) {
+// checkPlain refuses features of YAML that a configuration of a few dozen lines does
+// not need, or that make a small text large. It shows no values: a password may begin
+// with any of these characters.
+func checkPlain(source string, n *yaml.Node, depth int, p *problems) {
 	at := place{source, n.Line}
 	switch {
 	case depth > maxDepth:
@@ -120,18 +121,18 @@ func plain(source string, n *yaml.Node, depth int, p *problems) {
 		p.add(at, "", "a tag (!name) is not allowed; if it is meant as a value, put it in quotes")
 	}
 	for _, c := range n.Content {
-		plain(source, c, depth+1, p)
+		checkPlain(source, c, depth+1, p)
 	}
 }
 
-func null(n *yaml.Node) bool {
+func isNull(n *yaml.Node) bool {
 	return n == nil || n.Kind == yaml.ScalarNode && n.Tag == "!!null"
 }
 
 func kindOf(n *yaml.Node) string {
 	switch n.Kind {
 	case yaml.MappingNode:
-		return "a section with keys of its own"
+		return "a section with keys"
 	case yaml.SequenceNode:
 		return "a list"
 	}

@@ -10,8 +10,8 @@ import (
 	"github.com/go-election/go-election/config"
 )
 
-// FuzzFileAndEnvironment reads a file and an environment, the variables of which are separated by
-// newlines. A password that stands where one belongs is in no error.
+// FuzzFileAndEnvironment reads a file and an environment, whose variables are separated by
+// newlines. No error may show the passwords in it.
 func FuzzFileAndEnvironment(f *testing.F) {
 	for _, text := range []string{
 		"", "---\n~\n", "backend: memory\n", "backend: memory\nttl: 10s\nid: a\n", "backend: memory\nttl: 9223372036s\nrenew_every: 0.1ns\n",
@@ -34,7 +34,7 @@ func FuzzFileAndEnvironment(f *testing.F) {
 		c, err := config.Parse("election.yaml", text, &config.Options{Environ: variables})
 		if err != nil {
 			if !errors.Is(err, backend.ErrInvalid) {
-				t.Errorf("an error of another class: %v", err)
+				t.Errorf("the error is not of class ErrInvalid: %v", err)
 			}
 			checkShown(t, err.Error(), secret)
 			return
@@ -61,13 +61,13 @@ func FuzzFileAndEnvironment(f *testing.F) {
 	})
 }
 
-// checkShown is what holds of a text that people are shown.
+// checkShown checks a text that users see.
 func checkShown(t *testing.T, text, secret string) {
 	t.Helper()
 	if !utf8.ValidString(text) || strings.ContainsAny(text, "\x00\x1b\x7f\u202e") {
-		t.Errorf("not fit to be shown: %q", text)
+		t.Errorf("the text is not printable: %q", text)
 	}
 	if strings.Contains(text, secret) {
-		t.Errorf("a secret is shown: %q", text)
+		t.Errorf("the text shows a secret: %q", text)
 	}
 }

@@ -10,9 +10,9 @@ import (
 	"github.com/go-election/go-election/election"
 )
 
-// TestAMigrationIsOneSectionThatNamesTwoOthers walks the road of a program whose
-// configuration changes by one word at a time.
-func TestAMigrationIsOneSectionThatNamesTwoOthers(t *testing.T) {
+// A program migrates to another store and back: each step changes one word of its
+// configuration.
+func TestAMigrationSectionNamesTwoOthers(t *testing.T) {
 	dir := t.TempDir()
 	text := `
 ttl: 30s
@@ -53,17 +53,17 @@ file: {dir: ` + dir + `}
 		}
 	}
 
-	// Who is left behind at the old store when the others have gone on.
+	// One process stays on the old store after the others have moved.
 	for _, environ := range []string{"ELECTION_MIGRATION_STAGE=both", "ELECTION_MIGRATION_STAGE=to"} {
 		tryOnce(t, text, environ, true)
 	}
 	ev := tryOnce(t, text, "ELECTION_BACKEND=file", false)
 	if ev.Reason != election.ReasonMoved || ev.Err == nil || !strings.Contains(ev.Err.Error(), "moved to memory") {
-		t.Errorf("a straggler is told %v, %v", ev, ev.Err)
+		t.Errorf("the process on the old store has the event %v, %v", ev, ev.Err)
 	}
 }
 
-// tryOnce makes one attempt and returns what the process then knows.
+// tryOnce makes one attempt and returns the process's last event.
 func tryOnce(t *testing.T, text, environ string, wins bool) election.Event {
 	c, err := parse(text, environ)
 	if err != nil {
@@ -83,12 +83,12 @@ func tryOnce(t *testing.T, text, environ string, wins bool) election.Event {
 		t.Fatal(err)
 	}
 	if (lead != nil) != wins {
-		t.Errorf("%s: it leads: %v, and should: %v", environ, lead != nil, wins)
+		t.Errorf("%s: the process leads: %v, want %v", environ, lead != nil, wins)
 	}
 	return e.Current()
 }
 
-func TestMistakesInAMigrationAreNamed(t *testing.T) {
+func TestMigrationMistakesAreDescribed(t *testing.T) {
 	for _, c := range []struct{ section, says string }{
 		{"{from: fil, to: memory, stage: both}", `election.yaml:3: migration.from: no backend is called "fil"`},
 		{"{from: file, to: memory}", `stage is ""; it must be "from", "both" or "to"`},

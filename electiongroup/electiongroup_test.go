@@ -15,8 +15,8 @@ import (
 	"github.com/go-election/go-election/electiontest"
 )
 
-// Two functions work while this process leads. One fails: the other is cancelled and
-// waited for, and the lease is free again when Run returns.
+// Two functions work while this process leads. One of them fails; Run cancels the other,
+// waits for it, and releases the lease before it returns.
 func Example() {
 	m, err := election.New(memory.New().Backend(), nil) // mysql.Open, etcd.Open, …
 	if err != nil {
@@ -46,17 +46,17 @@ func Example() {
 
 var errWork = errors.New("the work has failed")
 
-// until works until its context ends, and takes a moment to tidy up. It counts the
-// terms in which it began and ended.
-type until struct{ began, ended chan uint64 }
+// A worker works until its context ends, and then takes a second to clean up. It sends the
+// terms in which it begins and ends.
+type worker struct{ began, ended chan uint64 }
 
-func newUntil() until { return until{make(chan uint64, 10), make(chan uint64, 10)} }
+func newWorker() worker { return worker{make(chan uint64, 10), make(chan uint64, 10)} }
 
-func (u until) work(ctx context.Context, lead *election.Leadership) error {
-	u.began <- lead.Term
+func (w worker) work(ctx context.Context, lead *election.Leadership) error {
+	w.began <- lead.Term
 	<-ctx.Done()
 	time.Sleep(time.Second)
-	u.ended <- lead.Term
+	w.ended <- lead.Term
 	return ctx.Err()
 }
 
@@ -69,19 +69,19 @@ func join(t *testing.T, p *electiontest.Process) *election.Election {
 	return e
 }
 
-func TestTheFirstErrorCancelsAndJoinsAllAndIsReturned(t *testing.T) {
+func TestRunReturnsTheFirstErrorAndCancelsAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := electiontest.New(t, election.Options{})
-		e, u := join(t, g.Start("a")), newUntil()
-		err := electiongroup.Run(t.Context(), e, u.work, u.work, func(context.Context, *election.Leadership) error {
+		e, w := join(t, g.Start("a")), newWorker()
+		err := electiongroup.Run(t.Context(), e, w.work, w.work, func(context.Context, *election.Leadership) error {
 			time.Sleep(time.Second)
 			return errWork
 		})
 		if err != errWork {
 			t.Errorf("Run returned %v, want the first error", err)
 		}
-		if len(u.ended) != 2 || e.Leading() {
-			t.Errorf("Run has returned: of 2 others %d have, and it leads: %v", len(u.ended), e.Leading())
+		if len(w.ended) != 2 || e.Leading() {
+			t.Errorf("after Run: %d of the 2 other functions have returned, and the process leads: %v", len(w.ended), e.Leading())
 		}
 		if lead, err := join(t, g.Start("b")).Try(t.Context()); err != nil {
 			t.Errorf("the lease was not released: %v, %v", lead, err)
@@ -89,24 +89,24 @@ func TestTheFirstErrorCancelsAndJoinsAllAndIsReturned(t *testing.T) {
 	})
 }
 
-func TestAnEndOfTheLeadershipIsNoErrorAndAllAreCalledAgain(t *testing.T) {
+func TestAllAreCalledAgainInTheNextTerm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := electiontest.New(t, election.Options{})
-		u := newUntil()
+		w := newWorker()
 		ctx, stop := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		p := g.Start("a")
-		go func() { done <- electiongroup.Run(ctx, join(t, p), u.work, u.work) }()
-		term := <-u.began
-		<-u.began
+		go func() { done <- electiongroup.Run(ctx, join(t, p), w.work, w.work) }()
+		term := <-w.began
+		<-w.began
 		g.Expire("job")
-		if next := <-u.began; next <= term || len(u.ended) != 2 {
-			t.Errorf("called again in term %d after %d, when %d of 2 functions had returned", next, term, len(u.ended))
+		if next := <-w.began; next <= term || len(w.ended) != 2 {
+			t.Errorf("called again in term %d after %d, after %d of 2 functions had returned", next, term, len(w.ended))
 		}
-		<-u.began
+		<-w.began
 		stop()
-		if err := <-done; err != nil || len(u.ended) != 4 {
-			t.Errorf("its context has ended: %v, and %d of 4 functions have returned", err, len(u.ended))
+		if err := <-done; err != nil || len(w.ended) != 4 {
+			t.Errorf("after the context has ended: %v, and %d of 4 functions have returned", err, len(w.ended))
 		}
 	})
 }
@@ -118,29 +118,29 @@ func TestRunEndsWhenTheWorkIsDone(t *testing.T) {
 		short := func(context.Context, *election.Leadership) error { return nil }
 		long := func(ctx context.Context, _ *election.Leadership) error {
 			time.Sleep(time.Minute)
-			return ctx.Err() // the end of another that has not failed is no reason to stop
+			return ctx.Err() // nil: a function that returns nil does not end the others
 		}
 		if err := electiongroup.Run(t.Context(), e, short, long); err != nil || e.Leading() {
-			t.Errorf("all have returned nil: %v, and it leads: %v", err, e.Leading())
+			t.Errorf("after all have returned nil: %v, and the process leads: %v", err, e.Leading())
 		}
 	})
 }
 
-func TestDoSaysWhyTheLeadershipHasEnded(t *testing.T) {
+func TestDoReturnsWhyTheLeadershipEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := electiontest.New(t, election.Options{})
-		e, u := join(t, g.Start("a")), newUntil()
+		e, w := join(t, g.Start("a")), newWorker()
 		lead, err := e.Campaign(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
 		done := make(chan error, 1)
-		go func() { done <- electiongroup.Do(lead.Context(), lead, u.work) }()
-		<-u.began
+		go func() { done <- electiongroup.Do(lead.Context(), lead, w.work) }()
+		<-w.began
 		e.Pause()
 		err = <-done
-		if lost, ok := errors.AsType[*election.LostError](err); !ok || lost.Reason != election.ReasonPaused || len(u.ended) != 1 {
-			t.Errorf("paused: %v, and %d of 1 function has returned", err, len(u.ended))
+		if lost, ok := errors.AsType[*election.LostError](err); !ok || lost.Reason != election.ReasonPaused || len(w.ended) != 1 {
+			t.Errorf("after Pause: %v, and %d of 1 function has returned", err, len(w.ended))
 		}
 	})
 }

@@ -12,68 +12,42 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// A Verb is what somebody wants done.
+// A Verb names an action.
 type Verb string
 
 const (
-	Pause    Verb = "pause"    // this process steps down and stays out, until Resume
+	Pause    Verb = "pause"    // this process steps down and does not campaign until Resume
 	Resume   Verb = "resume"   // ends Pause
-	Resign   Verb = "resign"   // this process steps down in order; anybody may be elected
-	Nominate Verb = "nominate" // the leader, whoever it is, hands over to the candidate with this id
-	Depose   Verb = "depose"   // the leader, whoever it is, loses its lease and stays out for one TTL
+	Resign   Verb = "resign"   // this process steps down in order; any candidate may be elected
+	Nominate Verb = "nominate" // the leader of the election hands over to the candidate with this id
+	Depose   Verb = "depose"   // the leader of the election loses its lease and does not campaign for one TTL
 )
 
-// An Action is what somebody asks for in POST /actions. Pause, Resume and Resign
-// concern this process alone; Nominate and Depose are written to the store, and
-// concern whoever leads.
+// An Action is the body of POST /actions. Pause, Resume and Resign concern only this
+// process. Nominate and Depose are written to the store and concern the leader in any
+// process.
 type Action struct {
 	Verb     Verb   `json:"action"`
-	Election string `json:"election"` // of those joined; empty in Pause and Resume: all of them
-	ID       string `json:"id"`       // Nominate: whom
+	Election string `json:"election"` // one that this process has joined; with Pause and Resume, empty means all
+	ID       string `json:"id"`       // of the nominee; only with Nominate
 }
 
 const (
-	maxBody  = 4096             // bytes of an action
-	patience = 10 * time.Second // how long an answer waits for a resignation
+	maxBody       = 4096             // bytes of an action
+	resignTimeout = 10 * time.Second // how long an answer waits for a resignation
 )
 
-// action does what is asked, if it may be.
+// action carries out the action in a request's body, if it is allowed.
 func (h *Handler) action(w http.ResponseWriter, r *http.Request) {
 	if !allow(w, r, http.MethodPost) {
 		return
 	}
 	if h.options.Authorize == nil {
-		fail(w, http.StatusForbidden, "this page can only be read")
+		fail(w, http.StatusForbidden, "this server allows no actions")
 		return
 	}
-	// Against pages of other sites: by the browser's own word, and by a content type
-	// that no form can send.
-	if err := h.csrf.Check(r); err != nil {
-		h.log.Warn("electionhttp: refused an action from another site", "origin", r.Header.Get("Origin"), "remote", r.RemoteAddr)
-		fail(w, http.StatusForbidden, "asked by another site's page")
-		return
-	}
-	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
-		fail(w, http.StatusUnsupportedMediaType, "the body must be application/json")
-		return
-	}
-	var a Action
-	d := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&a); err != nil {
-		if _, large := errors.AsType[*http.MaxBytesError](err); large {
-			fail(w, http.StatusRequestEntityTooLarge, "the body is too long")
-			return
-		}
-		fail(w, http.StatusBadRequest, "the body is not an action")
-		return
-	}
-	if _, err := d.Token(); err != io.EOF {
-		fail(w, http.StatusBadRequest, "the body is more than an action")
-		return
-	}
-	if why := a.check(); why != "" {
-		fail(w, http.StatusBadRequest, why)
+	a, ok := h.readAction(w, r)
+	if !ok {
 		return
 	}
 	log := h.log.With("action", string(a.Verb), "election", a.Election, "id", a.ID, "remote", r.RemoteAddr)
@@ -83,18 +57,18 @@ func (h *Handler) action(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if h.observer && a.Verb != Nominate && a.Verb != Depose {
-		fail(w, http.StatusConflict, "this process only watches: it has nothing to "+string(a.Verb))
+		fail(w, http.StatusConflict, "this process only observes: it has nothing to "+string(a.Verb))
 		return
 	}
 	if a.Election != "" && h.manager.Election(a.Election) == nil {
 		fail(w, http.StatusNotFound, "this process has not joined this election")
 		return
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), patience)
+	ctx, cancel := context.WithTimeout(r.Context(), resignTimeout)
 	defer cancel()
 	err := h.do(ctx, a)
-	h.view.stale()
-	h.records.drop()
+	h.shared.invalidate()
+	h.records.clear()
 	switch {
 	case err == nil:
 		log.Info("electionhttp: did an action")
@@ -104,15 +78,48 @@ func (h *Handler) action(w http.ResponseWriter, r *http.Request) {
 		reply(w, http.StatusAccepted, doneJSON{Done: false})
 	default:
 		log.Warn("electionhttp: an action failed", "error", err)
-		h.failed(w, err)
+		h.failStore(w, err)
 	}
 }
 
-type doneJSON struct {
-	Done bool `json:"done"` // false: it goes on
+// readAction reads an action. It refuses requests from other sites' pages, by the headers
+// that a browser sets and by a content type that no HTML form can send.
+func (h *Handler) readAction(w http.ResponseWriter, r *http.Request) (a Action, ok bool) {
+	if err := h.csrf.Check(r); err != nil {
+		h.log.Warn("electionhttp: refused an action from another site", "origin", r.Header.Get("Origin"), "remote", r.RemoteAddr)
+		fail(w, http.StatusForbidden, "the request comes from another site's page")
+		return a, false
+	}
+	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
+		fail(w, http.StatusUnsupportedMediaType, "the body must be application/json")
+		return a, false
+	}
+	d := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&a); err != nil {
+		if _, large := errors.AsType[*http.MaxBytesError](err); large {
+			fail(w, http.StatusRequestEntityTooLarge, "the body is too long")
+			return a, false
+		}
+		fail(w, http.StatusBadRequest, "the body is not an action")
+		return a, false
+	}
+	if _, err := d.Token(); err != io.EOF {
+		fail(w, http.StatusBadRequest, "the body has more than one action")
+		return a, false
+	}
+	if problem := a.check(); problem != "" {
+		fail(w, http.StatusBadRequest, problem)
+		return a, false
+	}
+	return a, true
 }
 
-// check says what is wrong with an action.
+type doneJSON struct {
+	Done bool `json:"done"` // false: the resignation is still under way
+}
+
+// check returns the problem with an action, or "".
 func (a Action) check() string {
 	switch a.Verb {
 	case Pause, Resume:
@@ -125,10 +132,10 @@ func (a Action) check() string {
 	}
 	if a.Verb == Nominate {
 		if err := backend.CheckID(a.ID); err != nil {
-			return "id is not a candidate's id"
+			return "id is not a valid candidate id"
 		}
 	} else if a.ID != "" {
-		return "only nominate has an id"
+		return "id is only for nominate"
 	}
 	return ""
 }

@@ -14,9 +14,9 @@ import (
 	"github.com/go-election/go-election/electionhttp"
 )
 
-func everybody(*http.Request, electionhttp.Action) error { return nil }
+func allowAll(*http.Request, electionhttp.Action) error { return nil }
 
-// post asks for an action, with pairs of headers.
+// post requests an action. headers are pairs of key and value.
 func post(h http.Handler, body string, headers ...string) *httptest.ResponseRecorder {
 	r := httptest.NewRequest("POST", "/actions", strings.NewReader(body))
 	r.Header.Set("Content-Type", "application/json")
@@ -35,8 +35,8 @@ func TestActionsDoWhatTheySay(t *testing.T) {
 		time.Sleep(time.Second) // of virtual time
 		b := manager(t, store, election.Options{ID: "b"}, true, "x", "y")
 		time.Sleep(time.Second)
-		ha := handler(t, a, &electionhttp.Options{Authorize: everybody})
-		hb := handler(t, b, &electionhttp.Options{Authorize: everybody})
+		ha := handler(t, a, &electionhttp.Options{Authorize: allowAll})
+		hb := handler(t, b, &electionhttp.Options{Authorize: allowAll})
 		do := func(h http.Handler, body string, want int) {
 			t.Helper()
 			if w := post(h, body); w.Code != want {
@@ -65,7 +65,7 @@ func TestActionsDoWhatTheySay(t *testing.T) {
 		time.Sleep(time.Second)
 		led("after a was paused", "b", "b")
 		if s := read(t, ha, "/elections"); s["paused"] != true || s["counts"].(map[string]any)["paused"] != 2.0 {
-			t.Errorf("a does not say that it is paused: %v", s)
+			t.Errorf("the status of a does not show the pause: %v", s)
 		}
 		do(ha, `{"action":"resume"}`, 200)
 		do(hb, `{"action":"pause","election":"x"}`, 200)
@@ -75,7 +75,7 @@ func TestActionsDoWhatTheySay(t *testing.T) {
 	})
 }
 
-func TestWithoutAnAuthorizerNothingCanBeChanged(t *testing.T) {
+func TestNoActionsWithoutAuthorize(t *testing.T) {
 	h := handler(t, manager(t, memory.New(), election.Options{ID: "a"}, false, "x"), nil)
 	if w := post(h, `{"action":"pause"}`); w.Code != 403 {
 		t.Errorf("POST: %d, want 403", w.Code)
@@ -88,11 +88,11 @@ func TestWithoutAnAuthorizerNothingCanBeChanged(t *testing.T) {
 		}
 	}
 	if s := read(t, h, "/elections"); s["actions"] != false {
-		t.Error("the page is told that there are actions")
+		t.Error("actions is true without Authorize")
 	}
 }
 
-func TestWhatIsNotAllowedIsRefused(t *testing.T) {
+func TestInvalidAndForbiddenActionsAreRefused(t *testing.T) {
 	m := manager(t, memory.New(), election.Options{ID: "a"}, false, "x")
 	var asked []electionhttp.Action
 	h := handler(t, m, &electionhttp.Options{Authorize: func(r *http.Request, a electionhttp.Action) error {
@@ -110,7 +110,7 @@ func TestWhatIsNotAllowedIsRefused(t *testing.T) {
 		{"another site's page", `{"action":"pause"}`, []string{"Sec-Fetch-Site", "cross-site"}, 403},
 		{"a page of another origin", `{"action":"pause"}`, []string{"Origin", "https://evil.example"}, 403},
 		{"a form", `action=pause`, []string{"Content-Type", "application/x-www-form-urlencoded"}, 415},
-		{"a form that pretends", `{"action":"pause"}`, []string{"Content-Type", "text/plain"}, 415},
+		{"a form with another content type", `{"action":"pause"}`, []string{"Content-Type", "text/plain"}, 415},
 		{"a long body", `{"action":"pause","id":"` + strings.Repeat("x", 5000) + `"}`, nil, 413},
 		{"no JSON", `pause`, nil, 400},
 		{"an unknown field", `{"action":"pause","force":true}`, nil, 400},
@@ -124,19 +124,19 @@ func TestWhatIsNotAllowedIsRefused(t *testing.T) {
 		}
 	}
 	if len(asked) > 0 {
-		t.Errorf("Authorize was asked about %v, which is no action", asked)
+		t.Errorf("Authorize was called for invalid requests: %v", asked)
 	}
 	w := post(h, `{"action":"pause"}`)
 	if w.Code != 403 || strings.Contains(w.Body.String(), "sesame") {
-		t.Errorf("who is not allowed: %d %s, want 403 without the error's text", w.Code, w.Body)
+		t.Errorf("a refused action: %d %s, want 403 without the error's text", w.Code, w.Body)
 	}
 	if m.Status().Paused {
-		t.Error("what was refused was done")
+		t.Error("a refused action was carried out")
 	}
 	if w := post(h, `{"action":"pause"}`, "Authorization", "Bearer sesame", "Sec-Fetch-Site", "same-origin"); w.Code != 200 || !m.Status().Paused {
-		t.Errorf("who is allowed: %d, and it was not done", w.Code)
+		t.Errorf("an allowed action: %d, and the process is paused: %v", w.Code, m.Status().Paused)
 	}
 	if w := post(h, `{"action":"nominate","election":"x","id":"b"}`, "Authorization", "Bearer sesame"); w.Code != 409 {
-		t.Errorf("a nomination where nobody leads: %d %s, want 409", w.Code, w.Body)
+		t.Errorf("a nomination without a leader: %d %s, want 409", w.Code, w.Body)
 	}
 }

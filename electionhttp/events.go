@@ -2,19 +2,19 @@ package electionhttp
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"net/http"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/go-election/go-election/election"
 )
 
-// writeTimeout is how long a client may take to accept what it is sent.
+// writeTimeout is how long a client may take to accept data.
 const writeTimeout = 10 * time.Second
 
-// events sends every change as it happens, until the client goes, or the handler
+// events sends every change as it happens, until the client goes away, or the handler
 // or the manager is closed.
 func (h *Handler) events(w http.ResponseWriter, r *http.Request) {
 	if !allow(w, r, http.MethodGet) {
@@ -39,25 +39,11 @@ func (h *Handler) events(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusServiceUnavailable, "too many streams are open")
 		return
 	}
-	defer h.hub.shut(s)
-
-	// The server's own time limits are for requests that end.
-	control := http.NewResponseController(w)
-	if err := control.SetReadDeadline(time.Time{}); err != nil && !errors.Is(err, http.ErrNotSupported) {
+	defer h.hub.close(s)
+	send, ok := startStream(w)
+	if !ok {
 		return
 	}
-	head := w.Header()
-	head.Set("Content-Type", "text/event-stream")
-	head.Set("X-Accel-Buffering", "no") // nginx
-	w.WriteHeader(http.StatusOK)
-	send := func(data []byte) bool {
-		if err := control.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil && !errors.Is(err, http.ErrNotSupported) {
-			return false
-		}
-		_, err := w.Write(data)
-		return err == nil && control.Flush() == nil
-	}
-
 	hello := []byte("retry: 2000\n: this stream ends when its server does\n\n")
 	if !resumed {
 		if since != "" {
@@ -65,18 +51,43 @@ func (h *Handler) events(w http.ResponseWriter, r *http.Request) {
 		}
 		hello = h.appendStates(hello, id, begin, states)
 	}
-	if !send(hello) {
-		return
+	if send(hello) {
+		h.sendChanges(r.Context(), s, states, send)
 	}
+}
+
+// startStream sends the headers of a stream and returns a function that sends data and
+// reports whether the client has accepted it in time.
+func startStream(w http.ResponseWriter) (send func([]byte) bool, ok bool) {
+	// The server's own time limits are for requests that end.
+	control := http.NewResponseController(w)
+	if err := control.SetReadDeadline(time.Time{}); err != nil && !errors.Is(err, http.ErrNotSupported) {
+		return nil, false
+	}
+	head := w.Header()
+	head.Set("Content-Type", "text/event-stream")
+	head.Set("X-Accel-Buffering", "no") // nginx
+	w.WriteHeader(http.StatusOK)
+	return func(data []byte) bool {
+		if err := control.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil && !errors.Is(err, http.ErrNotSupported) {
+			return false
+		}
+		_, err := w.Write(data)
+		return err == nil && control.Flush() == nil
+	}, true
+}
+
+// sendChanges sends the changes of a stream until the stream ends.
+func (h *Handler) sendChanges(ctx context.Context, s *stream, states bool, send func([]byte) bool) {
 	heartbeat := time.NewTicker(h.options.Heartbeat)
 	defer heartbeat.Stop()
 	for {
 		select {
 		case <-s.wake:
-			list, lost := s.take()
+			list, dropped := s.take()
 			var data []byte
-			if lost {
-				begin, id := h.hub.again(s)
+			if dropped {
+				begin, id := h.hub.restart(s)
 				data = h.appendStates(frame("reset", "", struct{}{}), id, begin, states)
 			}
 			for _, c := range list {
@@ -89,7 +100,7 @@ func (h *Handler) events(w http.ResponseWriter, r *http.Request) {
 			if !send([]byte(": still here\n\n")) {
 				return
 			}
-		case <-r.Context().Done():
+		case <-ctx.Done():
 			return
 		case <-h.ctx.Done():
 			return
@@ -99,7 +110,7 @@ func (h *Handler) events(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// appendStates appends how things are, and then the id to resume at.
+// appendStates appends the states of elections, and then the id to resume at.
 func (h *Handler) appendStates(data []byte, id string, list []election.Event, wanted bool) []byte {
 	slices.SortFunc(list, func(a, b election.Event) int { return cmp.Compare(a.Election, b.Election) })
 	for _, ev := range list {
@@ -112,33 +123,19 @@ func (h *Handler) appendStates(data []byte, id string, list []election.Event, wa
 	return append(data, frame("ready", id, struct{}{})...)
 }
 
-// changes lists the last changes that this process has heard of.
+// changes lists the last changes that this process has observed.
 func (h *Handler) changes(w http.ResponseWriter, r *http.Request) {
 	if !allow(w, r, http.MethodGet, http.MethodHead) {
 		return
 	}
-	limit, ok := number(w, r, "limit", 100, kept)
+	limit, ok := number(w, r, "limit", 100, maxRecent)
 	if !ok {
 		return
 	}
 	list, newest := h.hub.last(r.URL.Query().Get("election"), limit)
 	reply(w, http.StatusOK, struct {
 		Now     time.Time    `json:"now"`
-		Newest  string       `json:"newest"` // where /events goes on, though the list is empty
+		Newest  string       `json:"newest"` // the id to resume /events at; also of an empty list
 		Changes []changeJSON `json:"changes"`
 	}{time.Now().UTC(), newest, list})
-}
-
-// number reads a number of the query, 0 to most.
-func number(w http.ResponseWriter, r *http.Request, key string, def, most int) (n int, ok bool) {
-	text := r.URL.Query().Get(key)
-	if text == "" {
-		return def, true
-	}
-	n, err := strconv.Atoi(text)
-	if err != nil || n < 0 || n > most {
-		fail(w, http.StatusBadRequest, key+" must be a number from 0 to "+strconv.Itoa(most))
-		return 0, false
-	}
-	return n, true
 }

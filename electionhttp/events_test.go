@@ -19,15 +19,14 @@ import (
 	"github.com/go-election/go-election/electionhttp"
 )
 
-// A client receives a stream inside a test, without a network. While it is blocked
-// it accepts nothing.
+// A client receives a stream without a network. While it is blocked it accepts no data.
 type client struct {
-	head   http.Header
-	mu     sync.Mutex
-	got    bytes.Buffer
-	block  chan struct{} // nil: accept
-	ended  chan struct{}
-	goAway context.CancelFunc
+	head  http.Header
+	mu    sync.Mutex
+	got   bytes.Buffer
+	block chan struct{} // nil: not blocked
+	ended chan struct{}
+	leave context.CancelFunc
 }
 
 func (c *client) Header() http.Header { return c.head }
@@ -60,7 +59,7 @@ func (c *client) accept() {
 
 func listen(t *testing.T, h http.Handler, path, since string) *client {
 	ctx, cancel := context.WithCancel(context.Background())
-	c := &client{head: make(http.Header), ended: make(chan struct{}), goAway: cancel}
+	c := &client{head: make(http.Header), ended: make(chan struct{}), leave: cancel}
 	t.Cleanup(cancel)
 	r := httptest.NewRequestWithContext(ctx, "GET", path, nil)
 	if since != "" {
@@ -73,9 +72,9 @@ func listen(t *testing.T, h http.Handler, path, since string) *client {
 	return c
 }
 
-// heard returns the events so far, each as "event election kind leader", and the
+// received returns the events so far, each as "event election kind leader", and the
 // last id.
-func (c *client) heard(t *testing.T) (list []string, id string) {
+func (c *client) received(t *testing.T) (list []string, id string) {
 	t.Helper()
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -105,61 +104,61 @@ func (c *client) heard(t *testing.T) (list []string, id string) {
 	return list, id
 }
 
-func (c *client) wantHeard(t *testing.T, want ...string) (id string) {
+func (c *client) wantReceived(t *testing.T, want ...string) (id string) {
 	t.Helper()
 	synctest.Wait()
-	got, id := c.heard(t)
+	got, id := c.received(t)
 	if strings.Join(got, ", ") != strings.Join(want, ", ") {
-		t.Errorf("the stream says\n  %s, want\n  %s", strings.Join(got, ", "), strings.Join(want, ", "))
+		t.Errorf("the stream has\n  %s, want\n  %s", strings.Join(got, ", "), strings.Join(want, ", "))
 	}
 	return id
 }
 
-func TestAStreamBeginsWithTheStatesAndSaysEveryChange(t *testing.T) {
+func TestAStreamHasTheStatesAndEveryChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory.New()
 		a := manager(t, store, election.Options{ID: "a"}, true, "x", "y")
 		time.Sleep(time.Second) // of virtual time
 		h := handler(t, a, nil)
 		all, one, none := listen(t, h, "/events", ""), listen(t, h, "/events?election=y", ""), listen(t, h, "/events?states=no", "")
-		all.wantHeard(t, "state x elected a", "state y elected a", "ready")
+		all.wantReceived(t, "state x elected a", "state y elected a", "ready")
 		if got := all.head.Get("Content-Type"); got != "text/event-stream" {
 			t.Errorf("Content-Type is %q", got)
 		}
 		if err := a.Election("x").Resign(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		id := all.wantHeard(t, "state x elected a", "state y elected a", "ready", "change x vacant")
-		one.wantHeard(t, "state y elected a", "ready")
-		none.wantHeard(t, "ready", "change x vacant")
+		id := all.wantReceived(t, "state x elected a", "state y elected a", "ready", "change x vacant")
+		one.wantReceived(t, "state y elected a", "ready")
+		none.wantReceived(t, "ready", "change x vacant")
 
 		time.Sleep(10 * time.Second)
 		again := listen(t, h, "/events", id)
-		again.wantHeard(t, "change x elected a")
-		listen(t, h, "/events?states=no&since="+id, "").wantHeard(t, "change x elected a")
-		listen(t, h, "/events", "another-7").wantHeard(t, "reset", "state x elected a", "state y elected a", "ready")
-		listen(t, h, "/events", id+"0000").wantHeard(t, "reset", "state x elected a", "state y elected a", "ready")
+		again.wantReceived(t, "change x elected a")
+		listen(t, h, "/events?states=no&since="+id, "").wantReceived(t, "change x elected a")
+		listen(t, h, "/events", "another-7").wantReceived(t, "reset", "state x elected a", "state y elected a", "ready")
+		listen(t, h, "/events", id+"0000").wantReceived(t, "reset", "state x elected a", "state y elected a", "ready")
 
 		time.Sleep(15 * time.Second)
 		synctest.Wait()
 		if !strings.HasSuffix(all.got.String(), ": still here\n\n") {
-			t.Errorf("an idle stream does not say that it is still here: %q", all.got.String())
+			t.Errorf("an idle stream does not end with a heartbeat comment: %q", all.got.String())
 		}
-		all.goAway()
+		all.leave()
 		<-all.ended
 		if err := a.Close(context.Background()); err != nil {
 			t.Fatal(err)
 		}
-		<-one.ended // with the manager
+		<-one.ended // closing the manager ends it
 		if w := get(h, "GET", "/events"); w.Code != 503 {
 			t.Errorf("a stream of a closed manager: %d, want 503", w.Code)
 		}
 	})
 }
 
-// The page reads the list of changes and then opens the stream. What happens between
-// the two must come by the stream, though the list was empty.
-func TestAStreamGoesOnFromAnEmptyListOfChanges(t *testing.T) {
+// The page reads the list of changes and then opens the stream. The stream must have the
+// changes between the two, even if the list was empty.
+func TestAStreamResumesAfterAnEmptyListOfChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := manager(t, memory.New(), election.Options{ID: "a"}, true, "x")
 		time.Sleep(time.Second) // of virtual time
@@ -167,24 +166,24 @@ func TestAStreamGoesOnFromAnEmptyListOfChanges(t *testing.T) {
 		synctest.Wait()
 		past := read(t, h, "/changes")
 		if n := len(past["changes"].([]any)); n != 0 {
-			t.Fatalf("%d changes before anything has changed", n)
+			t.Fatalf("%d changes at the start, want none", n)
 		}
 		if err := a.Election("x").Resign(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		listen(t, h, "/events?states=no&since="+past["newest"].(string), "").wantHeard(t, "change x vacant")
+		listen(t, h, "/events?states=no&since="+past["newest"].(string), "").wantReceived(t, "change x vacant")
 	})
 }
 
-func TestStreamsEndWithTheHandlerAndAreLimited(t *testing.T) {
+func TestStreamsAreLimitedAndEndWithTheHandler(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := handler(t, manager(t, memory.New(), election.Options{ID: "a"}, false, "x"), &electionhttp.Options{MaxStreams: 2})
 		one, two := listen(t, h, "/events", ""), listen(t, h, "/events", "")
 		synctest.Wait()
 		if w := get(h, "GET", "/events"); w.Code != 503 || w.Header().Get("Retry-After") == "" {
-			t.Errorf("a third of two streams: %d, want 503 and Retry-After", w.Code)
+			t.Errorf("a third stream with MaxStreams 2: %d, want 503 and Retry-After", w.Code)
 		}
-		one.goAway()
+		one.leave()
 		<-one.ended
 		three := listen(t, h, "/events", "")
 		h.Close()
@@ -193,14 +192,14 @@ func TestStreamsEndWithTheHandlerAndAreLimited(t *testing.T) {
 	})
 }
 
-func TestASlowClientHarmsNobodyAndIsToldThatItMissedSome(t *testing.T) {
+func TestASlowClientIsResetAndDelaysNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory.New()
 		a := manager(t, store, election.Options{ID: "a"}, false, "x")
 		time.Sleep(time.Second)
 		h := handler(t, a, nil)
 		slow, quick := listen(t, h, "/events", ""), listen(t, h, "/events", "")
-		slow.wantHeard(t, "state x vacant", "ready")
+		slow.wantReceived(t, "state x vacant", "ready")
 		slow.stop()
 		const leaderships = 200 // two changes each
 		for range leaderships {
@@ -213,34 +212,34 @@ func TestASlowClientHarmsNobodyAndIsToldThatItMissedSome(t *testing.T) {
 			}
 			synctest.Wait()
 		}
-		if got, _ := quick.heard(t); len(got) != 2+2*leaderships {
-			t.Errorf("beside a slow client another has heard %d events, want %d", len(got), 2+2*leaderships)
+		if got, _ := quick.received(t); len(got) != 2+2*leaderships {
+			t.Errorf("a quick client has received %d events, want %d", len(got), 2+2*leaderships)
 		}
 		slow.accept()
 		synctest.Wait()
-		got, _ := slow.heard(t)
+		got, _ := slow.received(t)
 		if len(got) > 2+256+3 {
-			t.Errorf("%d events have waited for a slow client, at most 256 may", len(got))
+			t.Errorf("%d events have waited for a slow client, want at most 256", len(got))
 		}
 		tail := strings.Join(got[len(got)-3:], ", ")
 		if tail != "reset, state x vacant, ready" {
-			t.Errorf("the slow client's last events are %s, want that it is told to begin anew", tail)
+			t.Errorf("the slow client's last events are %s, want a reset and the states", tail)
 		}
 	})
 }
 
 func TestAStreamOverARealConnection(t *testing.T) {
 	t.Parallel()
-	const limit = 5 * time.Second // in which a busy machine has passed on a request
+	const limit = 5 * time.Second // enough for a request on a busy machine
 	store := memory.New()
 	a := manager(t, store, election.Options{ID: "a", TTL: time.Minute}, true, "x")
 	until(t, a, "a leads", leads("a"))
 	h := handler(t, a, nil)
 	server := httptest.NewUnstartedServer(h)
-	server.Config.ReadTimeout, server.Config.WriteTimeout = limit, limit // streams outlive them
+	server.Config.ReadTimeout, server.Config.WriteTimeout = limit, limit // streams last longer
 	server.Start()
 	t.Cleanup(server.Close)
-	t.Cleanup(h.Close) // before: Close waits for streams
+	t.Cleanup(h.Close) // runs first: server.Close waits for streams
 	answer, err := server.Client().Get(server.URL + "/events")
 	if err != nil {
 		t.Fatal(err)
@@ -254,7 +253,7 @@ func TestAStreamOverARealConnection(t *testing.T) {
 				return
 			}
 		}
-		t.Fatalf("the stream ended (%v) before it said %s", lines.Err(), what)
+		t.Fatalf("the stream ended (%v) before %s", lines.Err(), what)
 	}
 	reach("event: ready")
 	<-time.After(limit + limit/10) // longer than the server's limits
@@ -268,7 +267,7 @@ func TestAStreamOverARealConnection(t *testing.T) {
 	for lines.Scan() {
 	}
 	if lines.Err() != nil {
-		t.Errorf("the stream did not end in order: %v", lines.Err())
+		t.Errorf("the stream ended with an error: %v", lines.Err())
 	}
 }
 
@@ -291,7 +290,7 @@ func TestChangesAreKept(t *testing.T) {
 		time.Sleep(time.Second)
 		list := read(t, h, "/changes")["changes"].([]any)
 		if newest := list[0].(map[string]any); newest["election"] != "e1" || newest["kind"] != "vacant" || newest["reason"] != "paused" || newest["first"] != nil {
-			t.Errorf("the newest change is %v, want that e1 was paused", newest)
+			t.Errorf("the newest change is %v, want the pause of e1", newest)
 		}
 		if n := len(read(t, h, "/changes?election=e1&limit=1")["changes"].([]any)); n != 1 {
 			t.Errorf("%d changes of e1, want 1", n)

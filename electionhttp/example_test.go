@@ -16,7 +16,7 @@ import (
 	"github.com/go-election/go-election/electionhttp"
 )
 
-// A program that has a server adds a path to it. Nobody can change anything there.
+// A program adds a path to its server. Nothing can be changed there.
 func Example() {
 	m, err := election.New(memory.New().Backend(), &election.Options{ID: "host-17"})
 	if err != nil {
@@ -39,7 +39,7 @@ func Example() {
 	mux := http.NewServeMux()
 	mux.Handle("/election/", http.StripPrefix("/election", h))
 	server := &http.Server{Addr: "127.0.0.1:8080", Handler: mux, ReadHeaderTimeout: 5 * time.Second}
-	server.RegisterOnShutdown(h.Close) // streams do not end by themselves
+	server.RegisterOnShutdown(h.Close) // Shutdown waits for streams, which do not end by themselves
 	// go server.ListenAndServe()
 
 	answer := httptest.NewRecorder()
@@ -54,8 +54,8 @@ func Example() {
 	// 503
 }
 
-// Operators who know a password may pause, resign, nominate and depose; the same
-// password is asked for before anything is shown. A browser asks its user for it.
+// Operators who know a password may carry out actions. The handler shows nothing without
+// the password. A browser asks its user for it.
 func ExampleOptions_authorize() {
 	m, err := election.New(memory.New().Backend(), nil)
 	if err != nil {
@@ -82,7 +82,7 @@ func ExampleOptions_authorize() {
 	page := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !known(r) {
 			w.Header().Set("WWW-Authenticate", `Basic realm="elections"`)
-			http.Error(w, "who are you?", http.StatusUnauthorized)
+			http.Error(w, "password required", http.StatusUnauthorized)
 			return
 		}
 		h.ServeHTTP(w, r)

@@ -1,14 +1,17 @@
 package electionhttp
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"embed"
+	"encoding/json"
 	"fmt"
 	"log/slog"
 	"net/http"
 	"net/url"
 	"path"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -17,36 +20,36 @@ import (
 	"github.com/go-election/go-election/election"
 )
 
-// Options configures a Handler. The zero value is a page that can only be read.
+// Options configures a Handler. With the zero value nothing can be changed over HTTP.
 type Options struct {
-	// Authorize decides about each action: nil allows it. Its error is logged and
-	// not shown to who asked, who gets 403. It runs on the request's goroutine,
-	// after the request was found not to come from another site's page, and may
-	// use what a wrapper around the handler has put into the request's context.
+	// Authorize decides about each action: nil allows it. An error is logged; the
+	// client sees only 403. Authorize runs on the request's goroutine, after the
+	// check that the request does not come from another site's page. It may use
+	// values that a wrapper around the handler has put into the request's context.
 	// Default: nil, which allows nothing: POST answers 403 and the page has no
 	// buttons.
 	Authorize func(*http.Request, Action) error
 
-	// Details shows what the store and others have written as free text: the
-	// metadata of leaders and members, and the texts of errors, which name hosts and
-	// accounts of the store. Default: false; of an error only its class is shown.
+	// Details shows the free text of other processes and of the store: the metadata
+	// of leaders and members, and the texts of errors, which name hosts and accounts
+	// of the store. Default: false; then only the class of an error is shown.
 	Details bool
 
-	// For is the id of the candidate that /leader answers for, where the manager only
-	// observes: a program in another language, beside which it runs. It is answered
-	// by what the store has said last, not by the leader's own clock: up to a reading
-	// or a push later, and 200 for as long as the lease of a leader that has crashed
-	// lasts. So two may answer 200 for a moment. Only with election.Options.Observer.
-	// Default: empty; then /leader answers 404 if the manager only observes.
+	// For is the id of the candidate that /leader answers for if the manager only
+	// observes: a program in another language that runs next to it. The answer uses
+	// the last state that the store has reported, not the leader's clock. It is late
+	// by up to one read or notification, and stays 200 until the lease of a crashed
+	// leader expires, so two processes may answer 200 for a moment. Only with
+	// election.Options.Observer. Default: empty; then /leader answers 404 if the
+	// manager only observes.
 	For string
 
-	// MaxStreams is how many connections may listen to /events at a time; more get
-	// 503. 1 to 100,000. Default: 128.
+	// MaxStreams is how many connections may read /events at a time; more get 503.
+	// 1 to 100,000. Default: 128.
 	MaxStreams int
 
-	// Heartbeat is how often a stream that has nothing to say says so, which keeps
-	// proxies from cutting it and finds clients that are gone. 10 ms to 1 h.
-	// Default: 15 s.
+	// Heartbeat is how often an idle stream carries a comment, which keeps proxies
+	// from cutting it and detects clients that are gone. 10 ms to 1 h. Default: 15 s.
 	Heartbeat time.Duration
 
 	// Logger receives actions, allowed or not. Default: nothing is logged.
@@ -61,17 +64,17 @@ type Handler struct {
 	log     *slog.Logger
 	csrf    *http.CrossOriginProtection
 
-	observer bool // it never leads, so it cannot resign, and pausing it means nothing
+	observer bool // the manager never leads, so it cannot pause or resign
 
-	ctx     context.Context // of the handler: done after Close
-	cancel  context.CancelFunc
-	reading sync.WaitGroup // readLeaderships
-	unwatch func()
-	hub     *hub
-	view    view
-	records memo[backend.Record]
-	members memo[[]backend.Member]
-	renewed memo[*renewalsJSON]
+	ctx        context.Context // done after Close
+	cancel     context.CancelFunc
+	background sync.WaitGroup // reads of the store that no request waits for
+	unwatch    func()
+	hub        *hub
+	shared     shared
+	records    cache[backend.Record]
+	members    cache[[]backend.Member]
+	renewals   cache[*renewalsJSON]
 }
 
 //go:embed page
@@ -82,7 +85,7 @@ type file struct {
 	data []byte
 }
 
-// files are those of the page, by path.
+// files are the files of the page, by path.
 var files = map[string]file{
 	"/":          load("index.html", "text/html; charset=utf-8"),
 	"/page.css":  load("page.css", "text/css; charset=utf-8"),
@@ -95,15 +98,14 @@ var files = map[string]file{
 func load(name, kind string) file {
 	data, err := page.ReadFile("page/" + name)
 	if err != nil {
-		panic(err) // it is built in
+		panic(err) // go:embed has it
 	}
 	return file{kind, data}
 }
 
-// New returns a handler for what m has joined and will join. It watches m, and
-// holds nothing else: m is the caller's to close, before or after the handler.
-// Nil options are all defaults; impossible ones are an error of class
-// backend.ErrInvalid.
+// New returns a handler for the elections that m has joined and will join. It watches
+// m; the caller closes m, before or after the handler. Nil options mean all defaults.
+// Impossible options are an error of class backend.ErrInvalid.
 func New(m *election.Manager, options *Options) (*Handler, error) {
 	h := &Handler{manager: m, csrf: http.NewCrossOriginProtection()}
 	if options != nil {
@@ -134,9 +136,9 @@ func New(m *election.Manager, options *Options) (*Handler, error) {
 	}
 	h.ctx, h.cancel = context.WithCancel(context.Background())
 	h.hub = newHub(rand.Text()[:10], o.Details, o.MaxStreams)
-	h.view.sinces = make(map[string]since)
+	h.shared.sinces = make(map[string]storeSince)
 	h.unwatch = m.Watch(h.hub.event)
-	h.hub.begin(m.Status().Elections) // after it: nothing is missed between the two
+	h.hub.addStates(m.Status().Elections) // after Watch, so that no change is missed between the two
 	return h, nil
 }
 
@@ -144,24 +146,24 @@ func New(m *election.Manager, options *Options) (*Handler, error) {
 // close the manager. A second Close does nothing. Give it to
 // [http.Server.RegisterOnShutdown], since Shutdown waits for streams.
 func (h *Handler) Close() {
-	h.view.mu.Lock() // began starts nothing after this
+	h.shared.mu.Lock() // no background read starts after this
 	h.cancel()
-	h.view.mu.Unlock()
+	h.shared.mu.Unlock()
 	h.unwatch()
-	h.reading.Wait()
+	h.background.Wait()
 }
 
 // ServeHTTP answers one request. It may stand behind http.StripPrefix.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	guard(w.Header())
+	setSecurityHeaders(w.Header())
 	if h.ctx.Err() != nil {
 		fail(w, http.StatusServiceUnavailable, "closed")
 		return
 	}
 	// The escaped path, since an election's name may contain a slash.
-	switch where := r.URL.EscapedPath(); where {
+	switch escaped := r.URL.EscapedPath(); escaped {
 	case "":
-		toSlash(w, r)
+		redirectToSlash(w, r)
 	case "/healthz":
 		h.healthz(w, r)
 	case "/readyz":
@@ -177,11 +179,11 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case "/actions":
 		h.action(w, r)
 	default:
-		if f, ok := files[where]; ok {
+		if f, ok := files[escaped]; ok {
 			h.file(w, r, f)
-		} else if name, ok := named(where, "/leader/"); ok {
+		} else if name, ok := nameAfter("/leader/", escaped); ok {
 			h.leader(w, r, name)
-		} else if name, ok := named(where, "/elections/"); ok {
+		} else if name, ok := nameAfter("/elections/", escaped); ok {
 			h.election(w, r, name)
 		} else {
 			fail(w, http.StatusNotFound, "there is nothing at this path")
@@ -189,8 +191,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// named returns the name that follows prefix in an escaped path.
-func named(escaped, prefix string) (name string, ok bool) {
+// nameAfter returns the name that follows prefix in an escaped path.
+func nameAfter(prefix, escaped string) (name string, ok bool) {
 	rest, ok := strings.CutPrefix(escaped, prefix)
 	if !ok || rest == "" {
 		return "", false
@@ -199,9 +201,9 @@ func named(escaped, prefix string) (name string, ok bool) {
 	return name, err == nil
 }
 
-// guard sets the headers of every answer. The page loads its own two files and
-// talks to its own server; nothing may be inline, and nobody may frame it.
-func guard(head http.Header) {
+// setSecurityHeaders sets the headers of every answer. The page may load files and call
+// paths of its own server only; nothing is inline, and no other page can frame it.
+func setSecurityHeaders(head http.Header) {
 	head.Set("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "+
 		"base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'")
 	head.Set("X-Content-Type-Options", "nosniff")
@@ -213,19 +215,19 @@ func guard(head http.Header) {
 	head.Set("Cache-Control", "no-store")
 }
 
-// toSlash sends a browser from /prefix to /prefix/, so that the page's relative
-// addresses work. What StripPrefix has cut off is only in the request's first line.
-func toSlash(w http.ResponseWriter, r *http.Request) {
+// redirectToSlash sends a browser from /prefix to /prefix/, so that the page's relative
+// addresses work. StripPrefix has removed the prefix from r.URL; r.RequestURI still has it.
+func redirectToSlash(w http.ResponseWriter, r *http.Request) {
 	if !allow(w, r, http.MethodGet, http.MethodHead) {
 		return
 	}
-	asked, err := url.ParseRequestURI(r.RequestURI)
-	if err != nil || path.Base(asked.Path) == "/" || path.Base(asked.Path) == "." {
+	requested, err := url.ParseRequestURI(r.RequestURI)
+	if err != nil || path.Base(requested.Path) == "/" || path.Base(requested.Path) == "." {
 		fail(w, http.StatusNotFound, "there is nothing at this path")
 		return
 	}
-	// Relative and escaped: it cannot lead to another host.
-	w.Header().Set("Location", "./"+url.PathEscape(path.Base(asked.Path))+"/")
+	// The location is relative and escaped, so it cannot lead to another host.
+	w.Header().Set("Location", "./"+url.PathEscape(path.Base(requested.Path))+"/")
 	w.WriteHeader(http.StatusTemporaryRedirect)
 }
 
@@ -245,6 +247,54 @@ func allow(w http.ResponseWriter, r *http.Request, methods ...string) bool {
 		}
 	}
 	w.Header().Set("Allow", strings.Join(methods, ", "))
-	fail(w, http.StatusMethodNotAllowed, "this path answers "+strings.Join(methods, ", "))
+	fail(w, http.StatusMethodNotAllowed, "the method must be "+strings.Join(methods, " or "))
 	return false
+}
+
+// number reads a number from 0 to limit from the query.
+func number(w http.ResponseWriter, r *http.Request, key string, def, limit int) (n int, ok bool) {
+	text := r.URL.Query().Get(key)
+	if text == "" {
+		return def, true
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 0 || n > limit {
+		fail(w, http.StatusBadRequest, key+" must be a number from 0 to "+strconv.Itoa(limit))
+		return 0, false
+	}
+	return n, true
+}
+
+func marshal(v any) []byte {
+	data, err := json.Marshal(v)
+	if err != nil { // only a time out of range can fail, and no caller has one
+		return []byte(`{"error":"cannot be written as JSON"}`)
+	}
+	return append(data, '\n')
+}
+
+// reply writes JSON. It escapes <, > and &, so that a client that takes the text for
+// HTML finds no tags in it.
+func reply(w http.ResponseWriter, status int, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	w.Write(marshal(v))
+}
+
+func fail(w http.ResponseWriter, status int, text string) {
+	reply(w, status, errorJSON{text})
+}
+
+type errorJSON struct {
+	Error string `json:"error"`
+}
+
+// failStore answers after an error of the store or of the manager.
+func (h *Handler) failStore(w http.ResponseWriter, err error) {
+	class, text := describeError(err, h.options.Details)
+	status := map[string]int{"denied": http.StatusBadGateway, "invalid": http.StatusConflict, "stale": http.StatusConflict}[class]
+	reply(w, cmp.Or(status, http.StatusServiceUnavailable), struct {
+		Error  string `json:"error"`
+		Detail string `json:"detail,omitempty"`
+	}{class, text})
 }

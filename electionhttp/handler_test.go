@@ -18,7 +18,7 @@ import (
 	"github.com/go-election/go-election/electionhttp"
 )
 
-// manager returns a manager on the store that joins elections, and campaigns if lead.
+// manager starts a manager that joins elections, and campaigns in them if lead is true.
 func manager(t *testing.T, store *memory.Store, o election.Options, lead bool, names ...string) *election.Manager {
 	t.Helper()
 	m, err := election.New(store.Backend(), &o)
@@ -40,8 +40,8 @@ func manager(t *testing.T, store *memory.Store, o election.Options, lead bool, n
 	return m
 }
 
-// shut closes a manager. With a store that is away for good that takes as long as
-// it is given.
+// shut closes a manager. With a store that does not answer, Close takes as long as its
+// context allows.
 func shut(m *election.Manager) {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
@@ -58,7 +58,7 @@ func handler(t *testing.T, m *election.Manager, o *electionhttp.Options) *electi
 	return h
 }
 
-// until waits for an event of the manager that is as wanted.
+// until waits for a wanted event of the manager.
 func until(t *testing.T, m *election.Manager, what string, wanted func(election.Event) bool) {
 	t.Helper()
 	seen := make(chan struct{})
@@ -73,7 +73,7 @@ func until(t *testing.T, m *election.Manager, what string, wanted func(election.
 	select {
 	case <-seen:
 	case <-time.After(time.Minute):
-		t.Fatalf("within a minute there was no event that says: %s", what)
+		t.Fatalf("no event within a minute: %s", what)
 	}
 }
 
@@ -87,7 +87,7 @@ func get(h http.Handler, method, path string) *httptest.ResponseRecorder {
 	return w
 }
 
-// read gets JSON.
+// read returns the JSON at a path.
 func read(t *testing.T, h http.Handler, path string) (v map[string]any) {
 	t.Helper()
 	w := get(h, "GET", path)
@@ -100,7 +100,7 @@ func read(t *testing.T, h http.Handler, path string) (v map[string]any) {
 	return v
 }
 
-func TestLeaderIs200OnTheLeaderAnd503Elsewhere(t *testing.T) {
+func TestLeaderAnswers200OnlyOnTheLeader(t *testing.T) {
 	store := memory.New()
 	a := manager(t, store, election.Options{ID: "a", TTL: time.Minute}, true, "billing/nightly")
 	until(t, a, "a leads", leads("a"))
@@ -142,7 +142,7 @@ func TestLeaderIs200OnTheLeaderAnd503Elsewhere(t *testing.T) {
 	}
 }
 
-func TestAnObserverAnswersForTheCandidateThatItIsToldOf(t *testing.T) {
+func TestAnObserverAnswersForItsCandidate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory.New()
 		a := store.Backend()
@@ -158,14 +158,14 @@ func TestAnObserverAnswersForTheCandidateThatItIsToldOf(t *testing.T) {
 		if _, err := e.Campaign(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		eye := manager(t, store, election.Options{Observer: true}, false, "job")
+		observer := manager(t, store, election.Options{Observer: true}, false, "job")
 		time.Sleep(time.Second) // of virtual time
-		forA, forB, forNobody := handler(t, eye, &electionhttp.Options{For: "a"}), handler(t, eye, &electionhttp.Options{For: "b"}), handler(t, eye, nil)
+		forA, forB, forNobody := handler(t, observer, &electionhttp.Options{For: "a"}), handler(t, observer, &electionhttp.Options{For: "b"}), handler(t, observer, nil)
 		for _, c := range []struct {
 			who  string
 			h    http.Handler
 			want int
-		}{{"who leads", forA, 200}, {"who does not", forB, 503}, {"nobody", forNobody, 404}} {
+		}{{"the leader", forA, 200}, {"a follower", forB, 503}, {"no candidate", forNobody, 404}} {
 			for _, method := range []string{"GET", "HEAD", "OPTIONS"} {
 				if w := get(c.h, method, "/leader/job"); w.Code != c.want {
 					t.Errorf("%s for %s: %d %s, want %d", method, c.who, w.Code, w.Body, c.want)
@@ -175,7 +175,7 @@ func TestAnObserverAnswersForTheCandidateThatItIsToldOf(t *testing.T) {
 		if w := get(forA, "GET", "/leader/other"); w.Code != 404 {
 			t.Errorf("an election that was not joined: %d, want 404", w.Code)
 		}
-		a.Close() // as if the leader had crashed
+		a.Close() // has the effect of a crash
 		time.Sleep(election.DefaultTTL + 5*time.Second)
 		if w := get(forA, "GET", "/leader/job"); w.Code != 503 {
 			t.Errorf("a TTL after the leader has crashed: %d %s, want 503", w.Code, w.Body)
@@ -183,13 +183,13 @@ func TestAnObserverAnswersForTheCandidateThatItIsToldOf(t *testing.T) {
 	})
 }
 
-func TestAnObserverWritesRequestsAndHasNothingToPause(t *testing.T) {
+func TestAnObserverRequestsButCannotPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory.New()
 		manager(t, store, election.Options{ID: "a"}, true, "job")
-		eye := manager(t, store, election.Options{Observer: true}, false, "job")
+		observer := manager(t, store, election.Options{Observer: true}, false, "job")
 		time.Sleep(time.Second)
-		h := handler(t, eye, &electionhttp.Options{Authorize: everybody})
+		h := handler(t, observer, &electionhttp.Options{Authorize: allowAll})
 		for body, want := range map[string]int{
 			`{"action":"pause"}`:                    409,
 			`{"action":"resume"}`:                   409,
@@ -231,18 +231,18 @@ func TestHealthAndReadiness(t *testing.T) {
 				t.Errorf("readyz %s: %d %s, want %d", when, w.Code, w.Body, ready)
 			}
 		}
-		after(time.Second, "while all is well", 200, 200)
+		after(time.Second, "without a fault", 200, 200)
 		bad := errors.New("no disk")
 		unhealthy.Store(&bad)
 		after(5*time.Second, "while Options.Health fails", 200, 503)
 		unhealthy.Store(new(error))
 		after(5*time.Second, "when it passes again", 200, 200)
 		m.Pause()
-		after(5*time.Second, "while paused, which somebody wanted", 200, 200)
+		after(5*time.Second, "while paused by an operator", 200, 200)
 		m.Resume()
-		b.Close() // from now on the store fails
-		after(time.Second, "a moment after the store has gone", 200, 200)
-		after(20*time.Second, "two TTLs after the store has gone", 200, 503)
+		b.Close() // from now on the store does not answer
+		after(time.Second, "a second after the store has failed", 200, 200)
+		after(20*time.Second, "two TTLs after the store has failed", 200, 503)
 		shut(m)
 		after(0, "after the manager was closed", 503, 503)
 		h.Close()
@@ -261,7 +261,7 @@ func TestEveryAnswerHasSafeHeaders(t *testing.T) {
 			}
 		}
 		if strings.Contains(csp, "unsafe") {
-			t.Errorf("%s: the Content-Security-Policy %q allows what is unsafe", path, csp)
+			t.Errorf("%s: the Content-Security-Policy %q has an unsafe source", path, csp)
 		}
 		for key, want := range map[string]string{"X-Content-Type-Options": "nosniff", "X-Frame-Options": "DENY", "Referrer-Policy": "no-referrer", "Cache-Control": "no-store"} {
 			if got := head.Get(key); got != want {
@@ -274,14 +274,14 @@ func TestEveryAnswerHasSafeHeaders(t *testing.T) {
 	}
 }
 
-func TestThePageNeedsNothingFromElsewhere(t *testing.T) {
+func TestThePageLoadsNoForeignResources(t *testing.T) {
 	h := handler(t, manager(t, memory.New(), election.Options{ID: "a"}, false), nil)
 	for _, path := range []string{"/", "/page.js", "/page.css", "/kit.js", "/detail.js"} {
 		w := get(h, "GET", path)
 		if w.Code != 200 || w.Body.Len() == 0 {
 			t.Errorf("%s: %d, %d bytes", path, w.Code, w.Body.Len())
 		}
-		body := strings.ReplaceAll(w.Body.String(), "http://www.w3.org/2000/svg", "") // a name, not an address
+		body := strings.ReplaceAll(w.Body.String(), "http://www.w3.org/2000/svg", "") // an XML namespace, not an address
 		for _, bad := range []string{"http://", "https://", "innerHTML", "insertAdjacentHTML", "document.write", "eval(", " style=", "<style", " onclick=\"", "href=\"/", "src=\"/"} {
 			if strings.Contains(body, bad) {
 				t.Errorf("%s contains %s", path, bad)
@@ -290,7 +290,7 @@ func TestThePageNeedsNothingFromElsewhere(t *testing.T) {
 	}
 }
 
-func TestItWorksUnderAPrefix(t *testing.T) {
+func TestTheHandlerWorksUnderAPrefix(t *testing.T) {
 	h := handler(t, manager(t, memory.New(), election.Options{ID: "a"}, false, "billing/nightly"), nil)
 	mux := http.NewServeMux()
 	mux.Handle("/ops/election/", http.StripPrefix("/ops/election", h))
@@ -317,7 +317,7 @@ func TestImpossibleOptionsAreRefused(t *testing.T) {
 		}
 	}
 	if _, err := electionhttp.New(m, &electionhttp.Options{For: "b"}); !errors.Is(err, backend.ErrInvalid) {
-		t.Errorf("a candidate that answers for another: %v, want ErrInvalid", err)
+		t.Errorf("For on a manager that campaigns: %v, want ErrInvalid", err)
 	}
 	if _, err := electionhttp.New(nil, nil); !errors.Is(err, backend.ErrInvalid) {
 		t.Errorf("without a manager: %v, want ErrInvalid", err)

@@ -11,21 +11,21 @@ import (
 )
 
 const (
-	kept   = 512 // changes that can be read later
-	behind = 256 // changes that may wait for one stream
+	maxRecent  = 512 // changes that clients can read later
+	maxWaiting = 256 // changes that may wait for one stream
 )
 
-// A hub takes events from one watcher and hands them to all streams. Taking one
-// waits for nobody: what waits for a stream is bounded, and a stream that falls
-// further behind is told that it has missed some.
+// A hub passes events from one watcher to all streams. It waits for no stream: at most
+// maxWaiting changes wait for a stream, and a stream that is further behind gets a reset
+// instead of them.
 type hub struct {
-	instance string // makes event ids of this process unlike those of another
-	details  bool
-	most     int
+	instance   string // part of event ids; other processes have another
+	details    bool
+	maxStreams int
 
 	mu      sync.Mutex
-	seq     uint64
-	ring    []*change // the last ones, oldest first
+	seq     uint64    // of the newest change
+	recent  []*change // oldest first
 	states  map[string]election.Event
 	streams map[*stream]bool
 }
@@ -55,13 +55,13 @@ type changeJSON struct {
 	Coalesced int            `json:"coalesced,omitempty"`
 }
 
-func newHub(instance string, details bool, most int) *hub {
-	return &hub{instance: instance, details: details, most: most, states: make(map[string]election.Event), streams: make(map[*stream]bool)}
+func newHub(instance string, details bool, maxStreams int) *hub {
+	return &hub{instance: instance, details: details, maxStreams: maxStreams, states: make(map[string]election.Event), streams: make(map[*stream]bool)}
 }
 
-// begin takes in how things are. The watcher says so too, but a moment later, and a
-// stream may be opened before.
-func (b *hub) begin(list []election.ElectionStatus) {
+// addStates adds the states of elections at the start. The watcher also reports them, but
+// a moment later, and a client may open a stream before.
+func (b *hub) addStates(list []election.ElectionStatus) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, e := range list {
@@ -80,7 +80,7 @@ func (b *hub) event(ev election.Event) {
 		if _, known := b.states[ev.Election]; !known {
 			b.states[ev.Election] = ev
 		}
-		return // how things were when the watcher began; nothing has changed
+		return // the state when the watcher began: nothing has changed
 	case ev.Kind != election.Notice:
 		b.states[ev.Election] = ev
 	}
@@ -88,10 +88,10 @@ func (b *hub) event(ev election.Event) {
 	c := &change{seq: b.seq, name: ev.Election, at: ev.Time, json: b.describe(ev)}
 	c.json.ID = b.id(c.seq)
 	c.data = frame("change", c.json.ID, c.json)
-	if len(b.ring) == kept {
-		b.ring = append(make([]*change, 0, 2*kept), b.ring[kept/2:]...)
+	if len(b.recent) == maxRecent {
+		b.recent = append(make([]*change, 0, 2*maxRecent), b.recent[maxRecent/2:]...)
 	}
-	b.ring = append(b.ring, c)
+	b.recent = append(b.recent, c)
 	for s := range b.streams {
 		s.add(c)
 	}
@@ -99,7 +99,7 @@ func (b *hub) event(ev election.Event) {
 
 func (b *hub) id(seq uint64) string { return b.instance + "-" + strconv.FormatUint(seq, 10) }
 
-// number reads an id of ours.
+// number returns the sequence number in an id of this process.
 func (b *hub) number(id string) (seq uint64, ok bool) {
 	text, ok := strings.CutPrefix(id, b.instance+"-")
 	if !ok {
@@ -109,7 +109,7 @@ func (b *hub) number(id string) (seq uint64, ok bool) {
 	return seq, err == nil
 }
 
-// describe is an event as JSON shows it.
+// describe returns an event as JSON shows it.
 func (b *hub) describe(ev election.Event) changeJSON {
 	c := changeJSON{
 		Election: ev.Election, Kind: ev.Kind.String(), Leading: ev.Leading, Leader: candidate(ev.Leader, b.details), Previous: candidate(ev.Previous, b.details),
@@ -119,30 +119,30 @@ func (b *hub) describe(ev election.Event) changeJSON {
 	return c
 }
 
-// number of the newest change.
+// newest returns the number of the newest change.
 func (b *hub) newest() uint64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.seq
 }
 
-// last returns up to limit changes, newest first, of one election or of all (""), and
-// the id of the newest of all, from which a stream goes on.
+// last returns up to limit changes, newest first, of one election or of all (""). newest is
+// the id of the newest change of all, after which a stream resumes.
 func (b *hub) last(name string, limit int) (list []changeJSON, newest string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	list = []changeJSON{}
-	for i := len(b.ring) - 1; i >= 0 && len(list) < limit; i-- {
-		if c := b.ring[i]; name == "" || c.name == name {
+	for i := len(b.recent) - 1; i >= 0 && len(list) < limit; i-- {
+		if c := b.recent[i]; name == "" || c.name == name {
 			list = append(list, c.json)
 		}
 	}
 	return list, b.id(b.seq)
 }
 
-// frame is one event of a stream. A client that is cut off resumes at the last id
-// that it was sent; events that are not to be resumed after have none. JSON has
-// no line breaks of its own, and marshal ends with one.
+// frame returns one event of a stream. A client that was disconnected resumes after the
+// last id that it received; events after which it must not resume have no id. The JSON is
+// one line, and marshal ends it.
 func frame(event, id string, v any) []byte {
 	if id != "" {
 		id = "id: " + id + "\n"
@@ -150,13 +150,13 @@ func frame(event, id string, v any) []byte {
 	return fmt.Appendf(nil, "%sevent: %s\ndata: %s\n", id, event, marshal(v))
 }
 
-// A stream is what waits for one connection.
+// A stream holds the changes that wait for one connection.
 type stream struct {
-	only string // the election it asks for; "": all
+	only string // one election; "": all
 
 	mu      sync.Mutex
 	waiting []*change
-	lost    bool // more than can wait: some were dropped
+	dropped bool // more than maxWaiting changes came: some were dropped
 	wake    chan struct{}
 }
 
@@ -165,10 +165,10 @@ func (s *stream) add(c *change) {
 		return
 	}
 	s.mu.Lock()
-	if len(s.waiting) == behind {
-		s.waiting, s.lost = nil, true
+	if len(s.waiting) == maxWaiting {
+		s.waiting, s.dropped = nil, true
 	}
-	if !s.lost {
+	if !s.dropped {
 		s.waiting = append(s.waiting, c)
 	}
 	s.mu.Unlock()
@@ -178,28 +178,28 @@ func (s *stream) add(c *change) {
 	}
 }
 
-// take returns what waits.
-func (s *stream) take() (list []*change, lost bool) {
+// take removes and returns the waiting changes.
+func (s *stream) take() (list []*change, dropped bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	list, lost = s.waiting, s.lost
-	s.waiting, s.lost = nil, false
-	return list, lost
+	list, dropped = s.waiting, s.dropped
+	s.waiting, s.dropped = nil, false
+	return list, dropped
 }
 
-// open registers a stream that has heard everything up to the change with id
-// since, if it is still known. resumed says so; otherwise states says where it
-// begins, and id what comes before the first change that it will hear.
+// open registers a stream. If the change with the id since is recent enough, the stream
+// resumes after it and resumed is true. Otherwise the stream begins with states, and id is
+// that of the last change in them.
 func (b *hub) open(only, since string) (s *stream, resumed bool, states []election.Event, id string, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if len(b.streams) >= b.most {
+	if len(b.streams) >= b.maxStreams {
 		return nil, false, nil, "", false
 	}
 	s = &stream{only: only, wake: make(chan struct{}, 1)}
 	b.streams[s] = true
-	if seq, known := b.number(since); known && seq <= b.seq && b.seq-seq <= uint64(min(len(b.ring), behind)) {
-		for _, c := range b.ring[len(b.ring)-int(b.seq-seq):] {
+	if seq, known := b.number(since); known && seq <= b.seq && b.seq-seq <= uint64(min(len(b.recent), maxWaiting)) {
+		for _, c := range b.recent[len(b.recent)-int(b.seq-seq):] {
 			s.add(c)
 		}
 		return s, true, nil, b.id(seq), true
@@ -207,9 +207,9 @@ func (b *hub) open(only, since string) (s *stream, resumed bool, states []electi
 	return s, false, b.statesOf(only), b.id(b.seq), true
 }
 
-// again returns the states for a stream that has missed some changes, and drops
-// what waits for it: that is in them.
-func (b *hub) again(s *stream) (states []election.Event, id string) {
+// restart returns the states for a stream that has missed some changes. It drops the
+// changes that wait for the stream, since the states include them.
+func (b *hub) restart(s *stream) (states []election.Event, id string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	s.take()
@@ -225,14 +225,14 @@ func (b *hub) statesOf(only string) (states []election.Event) {
 	return states
 }
 
-func (b *hub) shut(s *stream) {
+func (b *hub) close(s *stream) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.streams, s)
 }
 
-// forget drops the state of an election that was left, unless it was joined again:
-// then its events are still to come.
+// forget drops the state of an election that the process has left. It keeps the state if
+// the process has joined the election again: the events of the new one follow.
 func (b *hub) forget(name string, m *election.Manager) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -10,20 +10,22 @@ import (
 )
 
 // ServeLocal lets the commands "elect pause NAME", "resume" and "resign" reach this
-// process, in any election that m has joined. They speak to it through a unix socket and
-// never through the store, so they work while that is away. pause and resign are answered
-// when the lead function has returned and the lease is released.
+// process, in any election that m has joined. They use a unix socket and not the store, so
+// they work while the store is away. pause and resign are answered when the lead function
+// has returned and the lease is released.
 //
-// path is where the socket is; its directory is made if it is not there, with mode 0700.
-// "" is where elect looks by itself: PID.sock in elect's own directory below
-// XDG_RUNTIME_DIR, else /run (root) or the directory for temporary files. That one must
-// be this user's alone. The socket has mode 0600: who can open it could end the process
-// as well. Another path is for a second manager of the process, or for a container's
-// volume; then say "elect pause NAME --socket PATH".
+// path is the socket's file. ServeLocal makes its directory with mode 0700 if it does not
+// exist. An empty path selects the file that elect finds by itself: PID.sock in elect's own
+// directory below XDG_RUNTIME_DIR, otherwise below /run (root) or the directory for
+// temporary files. That directory must belong to this user alone. The socket has mode 0600:
+// a user who can open it could end the process as well. Use another path for a second
+// manager in the process, or for a container's volume, with "elect pause NAME --socket
+// PATH".
 //
-// It blocks until ctx ends or m is closed, then removes the socket and returns nil. An
-// error means that it could not begin, as when another process serves that socket, or
-// could not go on. The elections are not touched by either. Not on Windows.
+// ServeLocal blocks until ctx ends or m is closed; then it removes the socket and returns
+// nil. It returns an error if it cannot begin, for example because another process serves
+// the socket, or cannot continue. Neither affects the elections. ServeLocal does not work on
+// Windows.
 //
 //	go func() {
 //		if err := electionhttp.ServeLocal(ctx, m, ""); err != nil {
@@ -46,7 +48,7 @@ func ServeLocal(ctx context.Context, m *election.Manager, path string) error {
 	}
 }
 
-// embedded is a program that has a manager of its own.
+// embedded answers for a program that embeds a manager.
 type embedded struct{ m *election.Manager }
 
 func (p embedded) States() []local.State {
@@ -54,8 +56,8 @@ func (p embedded) States() []local.State {
 	list := make([]local.State, 0, len(status.Elections)) // not nil: in JSON that is null
 	for _, e := range status.Elections {
 		s := local.State{Election: e.Election, ID: status.ID, PID: os.Getpid(), Paused: e.Paused}
-		if shell := p.m.Election(e.Election); shell != nil {
-			if lead := shell.Leadership(); lead != nil {
+		if joined := p.m.Election(e.Election); joined != nil {
+			if lead := joined.Leadership(); lead != nil {
 				s.Leading, s.Term = true, lead.Term
 			}
 		}
@@ -64,16 +66,16 @@ func (p embedded) States() []local.State {
 	return list
 }
 
-func (p embedded) Do(ctx context.Context, name, what string) error {
+func (p embedded) Do(ctx context.Context, name, verb string) error {
 	e := p.m.Election(name)
 	switch {
 	case e == nil:
 		return fmt.Errorf("this process has left %q", name)
-	case what == "resume":
+	case verb == "resume":
 		e.Resume()
 		return nil
-	case what == "pause":
+	case verb == "pause":
 		e.Pause()
 	}
-	return e.Resign(ctx) // also waits until a pause is carried out
+	return e.Resign(ctx) // after a pause it waits until the process has stepped down
 }

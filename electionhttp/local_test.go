@@ -19,7 +19,7 @@ import (
 	"github.com/go-election/go-election/internal/testbed"
 )
 
-// A served manager has joined "a" and "b", leads both, and serves the socket at path.
+// A served manager leads "a" and "b/c" and serves the socket at path.
 type served struct {
 	*election.Manager
 	path string
@@ -46,7 +46,7 @@ func serveLocal(t *testing.T) *served {
 	ctx, stop := context.WithCancel(t.Context())
 	s := &served{m, filepath.Join(testbed.TempDir(t), "new", "socket"), stop, make(chan error, 1)}
 	go func() { s.done <- electionhttp.ServeLocal(ctx, m, s.path) }()
-	testbed.Eventually(t, 3*time.Minute, "both are led, and the socket is there", func() error {
+	testbed.Eventually(t, 3*time.Minute, "the manager leads both elections, and the socket exists", func() error {
 		if !m.Election("a").Leading() || !m.Election("b/c").Leading() {
 			return context.DeadlineExceeded
 		}
@@ -79,7 +79,7 @@ func (s *served) ask(t *testing.T, method, url string) (int, string) {
 	return resp.StatusCode, body
 }
 
-func TestALocalSocketShowsAllElectionsOfAManager(t *testing.T) {
+func TestALocalSocketListsAllElections(t *testing.T) {
 	s := serveLocal(t)
 	for url, want := range map[string]int{"/elections": 2, "/elections?election=b%2Fc": 1, "/elections?election=other": 0} {
 		code, text := s.ask(t, "GET", url)
@@ -100,19 +100,19 @@ func TestALocalSocketShowsAllElectionsOfAManager(t *testing.T) {
 	}
 }
 
-func TestALocalSocketPausesResumesAndResignsOneElection(t *testing.T) {
+func TestALocalSocketControlsOneElection(t *testing.T) {
 	s := serveLocal(t)
 	e := s.Election("b/c")
 	if code, text := s.ask(t, "POST", "/elections/b%2Fc/pause"); code != http.StatusOK || !strings.Contains(text, `"leading":false,"paused":true`) {
 		t.Errorf("pause: code %d: %s", code, text)
 	}
 	if e.Leading() || !s.Election("a").Leading() {
-		t.Errorf("paused, and it leads: %v; the other, which was not paused, leads: %v", e.Leading(), s.Election("a").Leading())
+		t.Errorf("after pause: the election is led here: %v; the other election: %v, want true", e.Leading(), s.Election("a").Leading())
 	}
 	if code, text := s.ask(t, "POST", "/elections/b%2Fc/resume"); code != http.StatusOK || !strings.Contains(text, `"paused":false`) {
 		t.Errorf("resume: code %d: %s", code, text)
 	}
-	testbed.Eventually(t, 3*time.Minute, "what is resumed leads again", func() error {
+	testbed.Eventually(t, 3*time.Minute, "the process leads again after resume", func() error {
 		if !e.Leading() {
 			return context.DeadlineExceeded
 		}
@@ -129,7 +129,7 @@ func TestALocalSocketPausesResumesAndResignsOneElection(t *testing.T) {
 	}
 }
 
-func TestALocalSocketIsItsOwnersAloneAndGoesWithItsContext(t *testing.T) {
+func TestALocalSocketIsPrivateAndRemoved(t *testing.T) {
 	s := serveLocal(t)
 	for path, want := range map[string]os.FileMode{s.path: 0o600, filepath.Dir(s.path): 0o700} {
 		if st, err := os.Stat(path); err != nil || st.Mode().Perm() != want {
@@ -137,17 +137,17 @@ func TestALocalSocketIsItsOwnersAloneAndGoesWithItsContext(t *testing.T) {
 		}
 	}
 	if err := electionhttp.ServeLocal(t.Context(), s.Manager, s.path); err == nil || !strings.Contains(err.Error(), "another process") {
-		t.Errorf("a socket that is served was taken: %v", err)
+		t.Errorf("ServeLocal on a socket in use: %v, want an error", err)
 	}
 	s.stop()
 	if err := <-s.done; err != nil {
-		t.Errorf("at the end of its context: %v", err)
+		t.Errorf("ServeLocal at the end of its context: %v", err)
 	}
 	if _, err := os.Lstat(s.path); err == nil {
-		t.Error("the socket was left behind")
+		t.Error("ServeLocal has not removed the socket")
 	}
 	if !s.Election("a").Leading() {
-		t.Error("the socket's end has ended the leadership")
+		t.Error("the end of ServeLocal has ended the leadership")
 	}
 }
 
@@ -155,6 +155,6 @@ func TestALocalSocketEndsWithItsManager(t *testing.T) {
 	s := serveLocal(t)
 	s.Close(t.Context())
 	if err := <-s.done; err != nil {
-		t.Errorf("when its manager is closed: %v", err)
+		t.Errorf("ServeLocal when its manager is closed: %v", err)
 	}
 }

@@ -12,17 +12,17 @@ import (
 
 // Options configures a [Collector]. Nil means all defaults.
 type Options struct {
-	// Most is how many elections may have metrics of their own: two series
-	// each, in every process. If the manager has joined more, none has, and
-	// election_omitted says how many that concerns. Default: 500. Negative:
-	// none ever has.
+	// Most is the greatest number of elections with metrics of their own: two
+	// series for each election in every process. If the manager has joined more, no
+	// election has metrics of its own, and election_omitted is the number of
+	// elections. Default: 500. Negative: no election has them.
 	Most int
 }
 
 const defaultMost = 500
 
-// A Collector collects the metrics of one manager. It is safe for concurrent use,
-// also after the manager has been closed.
+// A Collector collects the metrics of one manager. It is safe for concurrent use, and
+// may be used after the manager is closed.
 type Collector struct {
 	manager *election.Manager
 	most    int
@@ -30,7 +30,7 @@ type Collector struct {
 
 var _ prometheus.Collector = (*Collector)(nil)
 
-// New returns a collector of m's metrics, to be registered. o may be nil.
+// New returns a collector of m's metrics, which the program registers. o may be nil.
 func New(m *election.Manager, o *Options) *Collector {
 	c := &Collector{manager: m, most: defaultMost}
 	if o != nil && o.Most != 0 {
@@ -44,18 +44,18 @@ func desc(name, help string, labels ...string) *prometheus.Desc {
 }
 
 var (
-	infoDesc      = desc("info", "The backend and the id of this candidate.", "backend", "candidate")
+	infoDesc      = desc("info", "The backend and id of this candidate.", "backend", "candidate")
 	ttlDesc       = desc("ttl_seconds", "TTL of this manager's leases.")
-	joinedDesc    = desc("joined", "Elections joined, by what this process knows of them.", "state")
-	omittedDesc   = desc("omitted", "Elections joined that have no metrics of their own, being too many.")
-	changesDesc   = desc("changes_total", "What watchers were told, by kind, whether it was about this process's own leadership, and reason.", "kind", "own", "reason")
-	callsDesc     = desc("calls_seconds", "How long calls of the store took.", "call")
-	errorsDesc    = desc("errors_total", "Calls, or items of a batch, that failed, by class of the error.", "call", "class")
-	remainingDesc = desc("renewal_remaining_ratio", "What part of the TTL a lease could still be trusted for when its renewal was confirmed.")
-	watchersDesc  = desc("watchers", "Callbacks that are registered.")
+	joinedDesc    = desc("joined", "Joined elections by the state that this process knows.", "state")
+	omittedDesc   = desc("omitted", "Joined elections that have no metrics of their own, because there are too many.")
+	changesDesc   = desc("changes_total", "Events to watchers by kind, reason, and whether they concern a leadership of this process.", "kind", "own", "reason")
+	callsDesc     = desc("calls_seconds", "Duration of calls to the store.", "call")
+	errorsDesc    = desc("errors_total", "Failed calls, or items of a batch, by class of the error.", "call", "class")
+	remainingDesc = desc("renewal_remaining_ratio", "Part of the TTL for which a lease was still valid when its renewal was confirmed.")
+	watchersDesc  = desc("watchers", "Registered callbacks.")
 	queueDesc     = desc("watcher_queue", "Events that wait for callbacks.")
 	leadingDesc   = desc("leading", "Whether this process leads the election now.", "election")
-	termDesc      = desc("term", "The term of the leader, or the last one, as far as this process knows.", "election")
+	termDesc      = desc("term", "The last term that this process knows.", "election")
 )
 
 // Describe implements [prometheus.Collector].
@@ -87,7 +87,7 @@ func (c *Collector) Collect(to chan<- prometheus.Metric) {
 		value(errorsDesc, prometheus.CounterValue, float64(call.Unavailable), call.Kind, "unavailable")
 		value(errorsDesc, prometheus.CounterValue, float64(call.Denied), call.Kind, "denied")
 		value(errorsDesc, prometheus.CounterValue, float64(call.Invalid), call.Kind, "invalid")
-		if call.Kind != "listen" { // it waits
+		if call.Kind != "listen" { // listen waits for a change
 			to <- histogram(callsDesc, call.Took, time.Second, call.Kind)
 		}
 	}
@@ -95,7 +95,8 @@ func (c *Collector) Collect(to chan<- prometheus.Metric) {
 	c.elections(gauge)
 }
 
-// elections collects what is said of elections, one by one or together.
+// elections collects the totals of all elections, and the metrics of each unless there are
+// too many.
 func (c *Collector) elections(gauge func(d *prometheus.Desc, v float64, labels ...string)) {
 	list := c.manager.Elections()
 	each := len(list) <= c.most
@@ -129,13 +130,13 @@ func (c *Collector) elections(gauge func(d *prometheus.Desc, v float64, labels .
 	gauge(omittedDesc, float64(omitted))
 }
 
-// histogram makes a metric of h, in multiples of unit.
+// histogram turns h into a metric in multiples of unit.
 func histogram(d *prometheus.Desc, h election.Histogram, unit time.Duration, labels ...string) prometheus.Metric {
 	buckets, sum := make(map[float64]uint64, len(h.Bounds)), uint64(0)
 	for i, bound := range h.Bounds {
 		sum += h.Counts[i]
 		le := float64(bound) / float64(unit)
-		buckets[math.Round(le*1e6)/1e6] = sum // the same in processes whose TTL cannot be divided
+		buckets[math.Round(le*1e6)/1e6] = sum // rounded, so that processes with different TTLs have the same buckets
 	}
 	return prometheus.MustNewConstHistogram(d, h.Count, float64(h.Sum)/float64(unit), buckets, labels...)
 }

@@ -32,7 +32,7 @@ func manager(t testing.TB, b backend.Backend, id string) *election.Manager {
 	return m
 }
 
-// lead makes m take part in an election, as a candidate if it is to lead.
+// lead joins m to an election, as a candidate or as a follower.
 func lead(t testing.TB, m *election.Manager, name string, candidate bool) {
 	t.Helper()
 	e, err := m.Join(name)
@@ -57,7 +57,7 @@ func expect(t *testing.T, c prometheus.Collector, want string, names ...string) 
 	}
 }
 
-func TestAProcessSaysWhatItLeadsAndWhatItFollows(t *testing.T) {
+func TestMetricsShowWhatAProcessLeadsAndFollows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory.New()
 		a, b := manager(t, store.Backend(), "a"), manager(t, store.Backend(), "b")
@@ -68,10 +68,10 @@ func TestAProcessSaysWhatItLeadsAndWhatItFollows(t *testing.T) {
 		time.Sleep(time.Second)
 		c := electionprom.New(a, nil)
 		expect(t, c, `
-			# HELP election_info The backend and the id of this candidate.
+			# HELP election_info The backend and id of this candidate.
 			# TYPE election_info gauge
 			election_info{backend="memory",candidate="a"} 1
-			# HELP election_joined Elections joined, by what this process knows of them.
+			# HELP election_joined Joined elections by the state that this process knows.
 			# TYPE election_joined gauge
 			election_joined{state="following"} 1
 			election_joined{state="leading"} 1
@@ -82,7 +82,7 @@ func TestAProcessSaysWhatItLeadsAndWhatItFollows(t *testing.T) {
 			election_leading{election="mine"} 1
 			election_leading{election="nobody's"} 0
 			election_leading{election="theirs"} 0
-			# HELP election_omitted Elections joined that have no metrics of their own, being too many.
+			# HELP election_omitted Joined elections that have no metrics of their own, because there are too many.
 			# TYPE election_omitted gauge
 			election_omitted 0
 			# HELP election_ttl_seconds TTL of this manager's leases.
@@ -92,7 +92,7 @@ func TestAProcessSaysWhatItLeadsAndWhatItFollows(t *testing.T) {
 
 		_, term, _ := a.Election("theirs").Leader()
 		expect(t, electionprom.New(b, nil), fmt.Sprintf(`
-			# HELP election_term The term of the leader, or the last one, as far as this process knows.
+			# HELP election_term The last term that this process knows.
 			# TYPE election_term gauge
 			election_term{election="theirs"} %g
 		`, float64(term)), "election_term")
@@ -124,16 +124,16 @@ func TestChangesErrorsAndRenewalsAreCounted(t *testing.T) {
 			}
 		}
 		if r["election_errors_total call=renew class=denied"] == 0 || r["election_errors_total call=renew class=unavailable"] != 0 {
-			t.Errorf("renewals were denied, and counted as %v", r)
+			t.Errorf("denied renewals are counted as %v", r)
 		}
 		if n := r["election_renewal_remaining_ratio"]; n < 17 || n > 19 {
-			t.Errorf("%v renewals in a minute at one in 3.3 s", n)
+			t.Errorf("%v renewals in a minute, want about 18: one in 3.3 s", n)
 		}
 		if n := r["election_calls_seconds call=renew"]; n < r["election_renewal_remaining_ratio"] {
-			t.Errorf("%v calls of renew, fewer than were confirmed", n)
+			t.Errorf("%v calls of renew, fewer than confirmed renewals", n)
 		}
 		if _, ok := r["election_calls_seconds call=listen"]; ok {
-			t.Error("how long Listen waits is among the times of calls")
+			t.Error("the durations of calls include those of Listen")
 		}
 	})
 }
@@ -160,7 +160,7 @@ func gather(t *testing.T, c prometheus.Collector) map[string]float64 {
 	return all
 }
 
-func TestManyElectionsHaveNoSeriesOfTheirOwn(t *testing.T) {
+func TestTooManyElectionsHaveOnlyTotals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := manager(t, memory.New().Backend(), "a")
 		for i := range 11 {
@@ -170,18 +170,18 @@ func TestManyElectionsHaveNoSeriesOfTheirOwn(t *testing.T) {
 		for _, x := range []struct{ most, omitted int }{{10, 11}, {11, 0}, {-1, 11}, {0, 0}} {
 			r := gather(t, electionprom.New(m, &electionprom.Options{Most: x.most}))
 			if r["election_omitted"] != float64(x.omitted) || r["election_joined state=leading"] != 11 {
-				t.Errorf("with %d at most, %v of %v are left out, want %d of 11", x.most, r["election_omitted"], r["election_joined state=leading"], x.omitted)
+				t.Errorf("with Most %d, %v of %v elections are omitted, want %d of 11", x.most, r["election_omitted"], r["election_joined state=leading"], x.omitted)
 			}
 			n := testutil.CollectAndCount(electionprom.New(m, &electionprom.Options{Most: x.most}), "election_leading", "election_term")
 			if n != 2*(11-x.omitted) {
-				t.Errorf("with %d at most, %d series of elections, want %d", x.most, n, 2*(11-x.omitted))
+				t.Errorf("with Most %d, %d series of elections, want %d", x.most, n, 2*(11-x.omitted))
 			}
 		}
 	})
 }
 
-// Names of elections may be anything printable. What others wrote is no label.
-func TestLabelsAreHarmless(t *testing.T) {
+// Names of elections may be any printable text. Text of other candidates is never a label.
+func TestLabelsHaveNoForeignText(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory.New()
 		hostile := `"} 1` + "\u00e9" + `\`
@@ -191,7 +191,7 @@ func TestLabelsAreHarmless(t *testing.T) {
 		time.Sleep(time.Second)
 		for key := range gather(t, electionprom.New(m, nil)) {
 			if strings.Contains(key, "secret-of-others") {
-				t.Errorf("what another candidate wrote is a label: %s", key)
+				t.Errorf("text of another candidate is a label: %s", key)
 			}
 		}
 		problems, err := testutil.CollectAndLint(electionprom.New(m, nil))
@@ -216,8 +216,8 @@ func TestAClosedManagerCanBeCollected(t *testing.T) {
 	}
 }
 
-// BenchmarkCollect is what a scrape of ten thousand elections costs, together and
-// one by one.
+// BenchmarkCollect measures a scrape of ten thousand elections: totals only, and with
+// metrics of each election.
 func BenchmarkCollect(b *testing.B) {
 	m := manager(b, memory.New().Backend(), "a")
 	for i := range 10000 {

@@ -1,48 +1,47 @@
-// Package electionprom exports what an election manager does as Prometheus
-// metrics.
+// Package electionprom exports Prometheus metrics of an election manager.
 //
 //	prometheus.MustRegister(electionprom.New(manager, nil))
 //
-// For several managers in one process, tell them apart by a label:
+// A label distinguishes several managers in one process:
 //
 //	r := prometheus.WrapRegistererWith(prometheus.Labels{"store": "eu"}, prometheus.DefaultRegisterer)
 //	r.MustRegister(electionprom.New(eu, nil))
 //
-// It starts no goroutine and keeps nothing: each scrape asks the manager
-// (election.Manager.Stats and Elections) and makes values of the answer. What is
-// not scraped costs the manager an addition for each call and event.
+// The collector starts no goroutine and keeps no state: each scrape reads the manager
+// (election.Manager.Stats and Elections). Between scrapes the metrics cost the manager
+// one addition for each call and event.
 //
 // # Metrics
 //
 // Of the process:
 //
-//	election_info{backend, candidate}             1; the candidate's id, to join others by
+//	election_info{backend, candidate}             1; join other metrics with it to get the candidate's id
 //	election_ttl_seconds                          the TTL of this manager's leases
-//	election_joined{state}                        elections joined, by what this process knows of each:
-//	                                              leading (itself), following (another), vacant, unknown
-//	election_omitted                              how many of these have no metrics of their own (see Options)
-//	election_changes_total{kind, own, reason}     what watchers were told: kind is elected, vacant, unknown or
-//	                                              notice; own is true if it was about a leadership of this process
-//	election_calls_seconds{call}                  histogram: how long calls of the store took (renew, acquire, observe,
-//	                                              release, ask, announce) and the health check; without those that wait (listen)
-//	election_errors_total{call, class}            calls, or items of a batch, that failed: unavailable, denied or invalid
-//	election_renewal_remaining_ratio              histogram: what part of the TTL a lease could still be trusted
-//	                                              for when its renewal was confirmed
-//	election_watchers                             callbacks that are registered
-//	election_watcher_queue                        events that wait for them
+//	election_joined{state}                        joined elections by the state that this process knows:
+//	                                              leading (itself), following (another process), vacant, unknown
+//	election_omitted                              how many of them have no metrics of their own (see Options)
+//	election_changes_total{kind, own, reason}     events to watchers: kind is elected, vacant, unknown or
+//	                                              notice; own is true for a leadership of this process
+//	election_calls_seconds{call}                  histogram: duration of calls to the store (renew, acquire, observe,
+//	                                              release, ask, announce) and of the health check; not of listen, which waits
+//	election_errors_total{call, class}            failed calls, or items of a batch: unavailable, denied or invalid
+//	election_renewal_remaining_ratio              histogram: the part of the TTL for which a lease was still valid
+//	                                              when its renewal was confirmed
+//	election_watchers                             registered callbacks
+//	election_watcher_queue                        events that wait for callbacks
 //
 // Of each election, unless there are too many:
 //
 //	election_leading{election}                    1 if this process leads it now, else 0
-//	election_term{election}                       the term of the leader, or the last one, that this process knows
+//	election_term{election}                       the last term that this process knows
 //
-// Labels hold names of elections, the id of this candidate, and constants of this
-// module. Nothing that others wrote into the store becomes a label, and no text of
+// Labels hold names of elections, the id of this candidate, and constants of this module.
+// No text that other processes have written into the store becomes a label, and no text of
 // an error.
 //
-// # What they cannot say
+// # Limits
 //
-// Processes are scraped one after the other, so the sum of election_leading over
-// all of them can be 2 for a scrape around a change of leader, though there never
-// were two. What protects your data is the term, not an alert.
+// Prometheus scrapes processes one after the other, so the sum of election_leading over
+// all of them can be 2 around a change of leader, although there never were two leaders.
+// The term protects your data; an alert does not.
 package electionprom

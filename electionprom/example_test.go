@@ -13,7 +13,7 @@ import (
 	"github.com/go-election/go-election/electionprom"
 )
 
-// A manager's metrics, in the registry that the program serves already.
+// The metrics are registered with the registry that the program serves.
 func Example() {
 	m, err := election.New(memory.New().Backend(), &election.Options{TTL: time.Minute}) // mysql.Open, …
 	if err != nil {

@@ -1,9 +1,8 @@
-// Package electiontest lets you test your own program's part in an election: what
-// it does when it is elected, cut off, deposed, or taken over from. It starts a
-// group of processes, in one test process, on a store in memory, and torments them
-// as asked for.
+// Package electiontest tests how a program behaves when it is elected, disconnected from
+// the store, deposed, or replaced. It starts a group of processes on a store in memory, in
+// one test process, and injects the faults that the test asks for.
 //
-//	func TestBillingStopsWhenItsLeaseRunsOut(t *testing.T) {
+//	func TestBillingStopsWhenItsLeaseExpires(t *testing.T) {
 //		synctest.Test(t, func(t *testing.T) {
 //			g := electiontest.New(t, election.Options{TTL: 10 * time.Second})
 //			for _, id := range []string{"a", "b"} {
@@ -13,18 +12,18 @@
 //			first := g.Leader("billing")
 //			g.Expire("billing")
 //			if g.Leader("billing") == first {
-//				t.Error("the lease ran out, and nobody else leads")
+//				t.Error("the lease has expired, and no other process leads")
 //			}
 //		})
 //	}
 //
-// In testing/synctest's virtual time, as here, a TTL of ten seconds passes at once,
-// and the same test takes the same course each time but for who wins. Everything
-// works in real time too, as slowly as real time passes.
+// In the virtual time of testing/synctest, as above, a TTL of ten seconds passes at once,
+// and the test takes the same course each time, except for which process wins. The package
+// also works in real time.
 //
-// What it cannot show: a process that is stopped altogether (SIGSTOP, a paused
-// virtual machine). All processes share one clock and one scheduler. What you
-// write to must refuse old terms; test that by handing it one.
+// The package cannot simulate a process that is stopped (SIGSTOP, a paused virtual
+// machine): all processes share one clock and one scheduler. The systems that your program
+// writes to must refuse old terms; test them with an old term.
 package electiontest
 
 import (
@@ -41,7 +40,7 @@ import (
 	"github.com/go-election/go-election/election"
 )
 
-// A Group is some processes that share a store. All methods are safe for
+// A Group is a set of processes that share a store. All methods are safe for
 // concurrent use.
 type Group struct {
 	t       testing.TB
@@ -54,27 +53,27 @@ type Group struct {
 	work      map[string]*work
 }
 
-// New makes a group without processes. All of them will have these options, but
-// for the ID. The zero Options are all defaults: a TTL of 10 s.
+// New makes a group without processes. Each process gets these options, and its own ID.
+// The zero Options mean all defaults: a TTL of 10 s.
 func New(t testing.TB, options election.Options) *Group {
 	return &Group{t: t, store: memory.New(), options: options, work: map[string]*work{}}
 }
 
-// A Process is one member of a group: a manager with a connection of its own to
-// the store. Hand its Manager to your program; your program may close it.
+// A Process is one member of a group: a manager with its own connection to the store.
+// Pass its Manager to your program, which may close it.
 type Process struct {
 	*election.Manager
 	group *Group
 	wire  *conformance.Wire
 
-	// Guarded by the group.
+	// Guarded by group.mu.
 	cut     bool
 	fail    error
 	crashed bool
 }
 
-// Start starts a process with that id. The test's cleanup closes it. Ids may come
-// back: that is a restart.
+// Start starts a process with this id. The test's cleanup closes it. Starting an id again
+// is a restart.
 func (g *Group) Start(id string) *Process {
 	g.t.Helper()
 	p := &Process{group: g, wire: conformance.Wrap(g.store.Backend())}
@@ -91,11 +90,11 @@ func (g *Group) Start(id string) *Process {
 	g.mu.Unlock()
 	g.t.Cleanup(func() {
 		for _, other := range g.all() {
-			other.Pause() // or each would be elected when the one before it is closed
+			other.Pause() // otherwise each would be elected when the process before it is closed
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), g.ttl())
 		defer cancel()
-		m.Close(ctx) // what hangs on a store that is away is abandoned
+		m.Close(ctx) // abandons calls that hang because the process is cut off
 	})
 	return p
 }
@@ -107,7 +106,7 @@ func (g *Group) ttl() time.Duration {
 	return g.options.TTL
 }
 
-// fate decides what becomes of a call.
+// fate decides the outcome of a call.
 func (p *Process) fate(conformance.Call) conformance.Fate {
 	g := p.group
 	g.mu.Lock()
@@ -121,22 +120,22 @@ func (p *Process) fate(conformance.Call) conformance.Fate {
 	return conformance.Fate{Err: g.down}
 }
 
-// Cut cuts the process off from the store, as a network does: its calls hang until
-// their time is up. If it leads, it stops leading when its lease can no longer be
-// trusted, and others take over when it has run out.
+// Cut cuts the process off from the store, as a network fault does: its calls hang until
+// they time out. If the process leads, it stops leading when its lease is no longer valid,
+// and other candidates take over when the lease has expired.
 func (p *Process) Cut() { p.set(func() { p.cut = true }) }
 
-// Fail makes each call of the process fail at once with err, which should be of
-// one of package backend's classes. nil: no more.
+// Fail makes each call of the process fail at once with err, which should be of one of the
+// classes of package backend. Fail(nil) ends this.
 func (p *Process) Fail(err error) { p.set(func() { p.fail = err }) }
 
 // Heal ends Cut and Fail.
 func (p *Process) Heal() { p.set(func() { p.cut, p.fail = false, nil }) }
 
-// Crash does to the store and to the others what kill -9 does: nothing more ever
-// comes from this process, and nothing is released. Its goroutines cannot be killed:
-// your lead function's context ends when its lease can no longer be trusted, and
-// until then the process still leads.
+// Crash has the effect of kill -9 on the store and on the other processes: the process
+// makes no further calls and releases no lease. Its goroutines cannot be killed, so the
+// process still leads until its lease is no longer valid; then the lead function's context
+// ends.
 func (p *Process) Crash() { p.set(func() { p.crashed = true }) }
 
 func (p *Process) set(f func()) {
@@ -145,20 +144,20 @@ func (p *Process) set(f func()) {
 	f()
 }
 
-// Fail makes each call of each process fail at once with err: the store is down.
-// nil: it is up again, and has forgotten nothing.
+// Fail makes each call of each process fail at once with err: the store is down. Fail(nil)
+// brings the store back with all its data.
 func (g *Group) Fail(err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.down = err
 }
 
-// Leader waits until one process leads the election, and returns it. The test ends
-// if that takes longer than three TTLs and what FailoverDelay and IncumbentGrace add.
+// Leader waits until a process leads the election, and returns it. The test fails at once
+// if that takes longer than three TTLs plus FailoverDelay and IncumbentGrace.
 func (g *Group) Leader(name string) *Process {
 	g.t.Helper()
 	var found *Process
-	g.until("somebody leads "+fmt.Sprintf("%q", name), func() bool {
+	g.until(fmt.Sprintf("a process leads %q", name), func() bool {
 		found = g.leading(name)
 		return found != nil
 	})
@@ -180,9 +179,9 @@ func (g *Group) all() []*Process {
 	return slices.Clone(g.processes)
 }
 
-// Expire lets the leader's lease run out: it is cut off for a TTL and a half, so
-// that another candidate, if there is one, has taken over, and is then healed. It
-// returns who led.
+// Expire lets the leader's lease expire: it cuts the leader off for one and a half TTLs, in
+// which another candidate, if there is one, takes over, and then heals it. Expire returns
+// the former leader.
 func (g *Group) Expire(name string) *Process {
 	g.t.Helper()
 	p := g.Leader(name)
@@ -192,9 +191,9 @@ func (g *Group) Expire(name string) *Process {
 	return p
 }
 
-// HandOver has an operator nominate a process, and waits until it leads. The test
-// ends if it does not, within the time that Leader has: it must be a candidate, and the
-// leader's function must return when its context ends.
+// HandOver nominates a process and waits until it leads. The process must be a candidate,
+// and the leader's function must return when its context ends. The test fails at once if
+// the handover takes longer than Leader may take.
 func (g *Group) HandOver(name string, to *Process) {
 	g.t.Helper()
 	now := g.Leader(name)
@@ -209,7 +208,7 @@ func (g *Group) HandOver(name string, to *Process) {
 	g.until(fmt.Sprintf("%q leads %q", to.ID(), name), func() bool { return g.leading(name) == to })
 }
 
-// until waits for something.
+// until waits for a condition.
 func (g *Group) until(what string, done func() bool) {
 	g.t.Helper()
 	limit := 3*g.ttl() + g.options.FailoverDelay + g.options.IncumbentGrace
@@ -227,7 +226,7 @@ func (g *Group) until(what string, done func() bool) {
 					states = append(states, fmt.Sprintf("%s: %v", p.ID(), e.Current()))
 				}
 			}
-			g.t.Fatalf("electiontest: not within %v: %s\n%s", limit, what, strings.Join(states, "\n"))
+			g.t.Fatalf("electiontest: not within %v: %s; the states are\n%s", limit, what, strings.Join(states, "\n"))
 		}
 	}
 }

@@ -17,15 +17,15 @@ func bill(ctx context.Context, m *election.Manager, work func(*election.Leadersh
 		return err
 	}
 	return e.Run(ctx, func(ctx context.Context, lead *election.Leadership) error {
-		defer work(lead)() // begins, and has ended when this function returns
+		defer work(lead)() // the work begins here and ends when this function returns
 		<-ctx.Done()
 		return nil
 	})
 }
 
-// A test of a program, in virtual time: its leader crashes, and another works on. That
-// two of them never work at once, and terms grow, is checked on the way by Group.Work.
-// In a test file of your own it is called TestBillingGoesOn.
+// A test of a program in virtual time: the leader crashes, and another process takes over.
+// Group.Work checks that two processes never work at once and that terms grow. In your own
+// test file, call the function TestBillingGoesOn.
 func testBillingGoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := electiontest.New(t, election.Options{TTL: 10 * time.Second})
@@ -36,12 +36,12 @@ func testBillingGoesOn(t *testing.T) {
 		dead.Crash()
 		time.Sleep(20 * time.Second) // virtual: it costs no time
 		if g.Leader("billing") == dead {
-			t.Error("who has crashed still leads after two TTLs")
+			t.Error("the crashed process still leads after two TTLs")
 		}
 	})
 }
 
-// How a test of your own program looks. (It is run by this package's tests.)
+// A test of your own program. (The tests of this package run it.)
 func Example() {
 	_ = testBillingGoesOn
 }

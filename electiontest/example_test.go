@@ -11,10 +11,10 @@ import (
 	"github.com/go-election/go-election/electiontest"
 )
 
-// These tests are written as a user would write them.
+// The tests in this file are written as a user would write them.
 
-// counter is the program under test: while it leads it counts, once a second.
-// begin is called when a piece of work begins, and returns what ends it.
+// counter is the program under test: while it leads it does a piece of work once a second.
+// It calls begin when the work begins, and the returned function when the work ends.
 type counter struct {
 	begin func(*election.Leadership) func()
 }
@@ -48,7 +48,7 @@ func start(t *testing.T) (g *electiontest.Group, a, b *electiontest.Process) {
 	return g, a, b
 }
 
-func TestAnotherGoesOnWhenTheLeaseHasRunOut(t *testing.T) {
+func TestAnotherTakesOverAfterTheLeaseExpires(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, _, _ := start(t)
 		first := g.Leader("count")
@@ -57,7 +57,7 @@ func TestAnotherGoesOnWhenTheLeaseHasRunOut(t *testing.T) {
 			t.Error("the leader changed without a fault")
 		}
 		if g.Leader("count") == first {
-			t.Error("the lease has run out, and nobody else leads")
+			t.Error("the lease has expired, and no other process leads")
 		}
 		time.Sleep(time.Minute)
 		terms := g.Worked("count")
@@ -67,19 +67,19 @@ func TestAnotherGoesOnWhenTheLeaseHasRunOut(t *testing.T) {
 	})
 }
 
-func TestTheLeaderCrashes(t *testing.T) {
+func TestAnotherTakesOverAfterACrash(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, _, _ := start(t)
 		dead := g.Leader("count")
 		dead.Crash()
 		time.Sleep(20 * time.Second)
 		if g.Leader("count") == dead {
-			t.Error("who has crashed still leads after two TTLs")
+			t.Error("the crashed process still leads after two TTLs")
 		}
 	})
 }
 
-func TestAnOperatorHandsOver(t *testing.T) {
+func TestHandOverMovesTheLeadership(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, a, b := start(t)
 		for _, next := range []*electiontest.Process{b, a, b} {
@@ -101,28 +101,28 @@ func TestNobodyLeadsWhileTheStoreIsDown(t *testing.T) {
 		before := len(g.Worked("count"))
 		time.Sleep(time.Minute)
 		if n := len(g.Worked("count")); n != before || a.Election("count").Leading() || b.Election("count").Leading() {
-			t.Errorf("work goes on while the store is down: %d pieces, %d a minute before", n, before)
+			t.Errorf("work goes on while the store is down: %d pieces, %d a minute earlier", n, before)
 		}
 		g.Fail(nil)
 		g.Leader("count")
 	})
 }
 
-func TestAProcessThatIsDeniedLosesToOneThatIsNot(t *testing.T) {
+func TestADeniedLeaderLosesTheLeadership(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, _, _ := start(t)
 		denied := g.Leader("count")
 		denied.Fail(backend.ErrDenied)
 		time.Sleep(20 * time.Second)
 		if g.Leader("count") == denied {
-			t.Error("who is denied still leads after two TTLs")
+			t.Error("the denied process still leads after two TTLs")
 		}
 		denied.Heal()
 		time.Sleep(time.Minute)
 		if g.Leader("count") == denied {
-			t.Error("who was healed took the lease back")
+			t.Error("the healed process has taken the lease back")
 		}
 	})
 }
 
-func TestTheExampleOfThisPackageIsTrue(t *testing.T) { testBillingGoesOn(t) }
+func TestTheExamplePasses(t *testing.T) { testBillingGoesOn(t) }

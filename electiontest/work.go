@@ -7,17 +7,17 @@ import (
 	"github.com/go-election/go-election/election"
 )
 
-// work is what was done under the leaderships of one election.
+// work is the work of one election.
 type work struct {
-	running map[uint64]int // pieces that go on, by term
-	terms   []uint64
+	running map[uint64]int // pieces of work that have not ended, by term
+	terms   []uint64       // of the pieces of work, in the order in which they began
 }
 
-// Work notes that a piece of work begins under a leadership, and when done is called,
-// that it has ended. Call it where your job begins. The test fails if a later leadership's
-// work has begun before, or if work of another leadership of the same election still goes
-// on: a job that ignores its context for too long, or that nobody waits for, is found
-// so. That the leadership has just ended is no failure: no job can help that.
+// Work records that a piece of work begins under a leadership; done records its end. Call
+// Work where your job begins. The test fails if work of a later leadership has begun
+// before, or if work of another leadership of the same election has not ended. This finds
+// jobs that ignore the end of their context, and jobs that the lead function does not wait
+// for. Work may begin just after the leadership has ended: no job can avoid that.
 func (g *Group) Work(lead *election.Leadership) (done func()) {
 	g.t.Helper()
 	g.mu.Lock()
@@ -30,7 +30,7 @@ func (g *Group) Work(lead *election.Leadership) (done func()) {
 	}
 	for other := range w.running {
 		if other != term {
-			g.t.Errorf("electiontest: %q: work of term %d begins while that of term %d goes on", name, term, other)
+			g.t.Errorf("electiontest: %q: work of term %d begins before that of term %d has ended", name, term, other)
 		}
 	}
 	if len(w.terms) > 0 && slices.Max(w.terms) > term {
@@ -47,7 +47,7 @@ func (g *Group) Work(lead *election.Leadership) (done func()) {
 	})
 }
 
-// Worked returns the term of each piece of work that was begun, in order.
+// Worked returns the term of each piece of work, in the order in which they began.
 func (g *Group) Worked(name string) []uint64 {
 	g.mu.Lock()
 	defer g.mu.Unlock()

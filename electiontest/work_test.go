@@ -12,27 +12,27 @@ import (
 	"github.com/go-election/go-election/electiontest"
 )
 
-// A notebook is a test that writes down what fails.
-type notebook struct {
+// A recorder is a test that records its errors.
+type recorder struct {
 	testing.TB
-	mu    sync.Mutex
-	notes []string
+	mu     sync.Mutex
+	errors []string
 }
 
-func (n *notebook) Helper() {}
+func (r *recorder) Helper() {}
 
-func (n *notebook) Errorf(format string, args ...any) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.notes = append(n.notes, fmt.Sprintf(format, args...))
+func (r *recorder) Errorf(format string, args ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.errors = append(r.errors, fmt.Sprintf(format, args...))
 }
 
-// A job that nobody waits for goes on under the next leader.
-func TestWorkThatOverlapsIsFound(t *testing.T) {
+// The lead function does not wait for its job, which goes on under the next leader.
+func TestOverlappingWorkFailsTheTest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		notes, end := &notebook{TB: t}, make(chan struct{})
+		rec, end := &recorder{TB: t}, make(chan struct{})
 		t.Cleanup(func() { close(end) })
-		g := electiontest.New(notes, election.Options{})
+		g := electiontest.New(rec, election.Options{})
 		for _, id := range []string{"a", "b"} {
 			e, err := g.Start(id).Join("jobs")
 			if err != nil {
@@ -53,20 +53,20 @@ func TestWorkThatOverlapsIsFound(t *testing.T) {
 		g.Leader("jobs")
 		synctest.Wait()
 		first := g.Worked("jobs")
-		if len(first) != 1 || len(notes.notes) != 0 {
-			t.Fatalf("work under terms %v, and complaints without a reason: %q", first, notes.notes)
+		if len(first) != 1 || len(rec.errors) != 0 {
+			t.Fatalf("work under terms %v, want one; unexpected errors: %q", first, rec.errors)
 		}
 		g.Expire("jobs")
-		if len(notes.notes) != 1 || !strings.Contains(notes.notes[0], fmt.Sprintf("while that of term %d goes on", first[0])) {
-			t.Errorf("work overlaps that of term %d, and the complaints are %q", first[0], notes.notes)
+		if len(rec.errors) != 1 || !strings.Contains(rec.errors[0], fmt.Sprintf("before that of term %d has ended", first[0])) {
+			t.Errorf("work overlaps that of term %d, and the errors are %q", first[0], rec.errors)
 		}
 	})
 }
 
-func TestWorkAfterThatOfALaterLeadershipIsFound(t *testing.T) {
+func TestWorkOfAnEarlierTermFailsTheTest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		notes := &notebook{TB: t}
-		g := electiontest.New(notes, election.Options{})
+		rec := &recorder{TB: t}
+		g := electiontest.New(rec, election.Options{})
 		e, err := g.Start("a").Join("jobs")
 		if err != nil {
 			t.Fatal(err)
@@ -84,8 +84,8 @@ func TestWorkAfterThatOfALaterLeadershipIsFound(t *testing.T) {
 		}
 		g.Work(lead)()
 		g.Work(old)()
-		if len(notes.notes) != 1 || !strings.Contains(notes.notes[0], "after that of term") {
-			t.Errorf("work begins after that of a later leadership, and the complaints are %q", notes.notes)
+		if len(rec.errors) != 1 || !strings.Contains(rec.errors[0], "after that of term") {
+			t.Errorf("work begins after that of a later leadership, and the errors are %q", rec.errors)
 		}
 	})
 }

@@ -1,10 +1,9 @@
-// What both halves of the page use. Text becomes part of the page only as text:
-// nothing here, or elsewhere, reads HTML from a string, and the Content-Security-
-// Policy would not let it.
+// Functions that page.js and detail.js share. Text enters the page only as text: no
+// script of the page parses HTML from a string, and the Content-Security-Policy forbids it.
 
 export const $ = (id) => document.getElementById(id);
 
-// make creates an element. Children are text or elements; what is null is left out.
+// make creates an element. Children are text or elements; null children are left out.
 export function make(tag, props, ...children) {
   const el = document.createElement(tag);
   for (const [key, value] of Object.entries(props || {})) {
@@ -25,20 +24,21 @@ export function icon(name) {
   return svg;
 }
 
-// text sets what an element says, if it says something else: screen readers and
-// selections are not disturbed for nothing.
+// text sets an element's text only if it differs, so that screen readers and selections
+// are not disturbed.
 export function text(el, value) {
   if (el.textContent !== value) el.textContent = value;
 }
 
-// id is text that others chose: isolated, so that its direction harms nobody.
+// id isolates text that users or other processes have chosen, so that its direction does
+// not change the text around it.
 export const id = (value) => make("bdi", null, value);
 
 export const states = {
   here: "Leading here",
   others: "Led elsewhere",
   vacant: "No leader",
-  idle: "No leader", // and that is no alarm
+  idle: "No leader", // and nothing is wrong
   unknown: "Unknown",
   paused: "Paused",
   alarm: "Stuck",
@@ -57,7 +57,7 @@ export function chip(state) {
 
 export const count = (n, one, many) => `${n.toLocaleString("en")} ${n === 1 ? one : many}`;
 
-// span says how long, roughly.
+// span describes a duration roughly.
 export function span(ms) {
   const s = Math.max(0, Math.floor(ms / 1000));
   if (s < 60) return `${s} s`;
@@ -73,7 +73,7 @@ export function moment(date) {
   return `${day}, ${clock(date)} ${zone(date)}`;
 }
 
-// zone says by which clock a time is shown, as it was then: summer differs.
+// zone returns the browser's offset from UTC at a time; daylight saving time changes it.
 export function zone(date) {
   const east = -date.getTimezoneOffset();
   if (east === 0) return "UTC";
@@ -81,26 +81,26 @@ export function zone(date) {
   return `UTC${east < 0 ? "−" : "+"}${Math.floor(Math.abs(east) / 60)}${minutes ? ":" + String(minutes).padStart(2, "0") : ""}`;
 }
 
-// why puts a reason into words.
+// why describes a reason.
 const reasons = {
-  "elected": "elected", "vacant": "nobody leads", "released": "the leader stepped down in order", "expired": "the leader did not renew its lease",
-  "deposed": "deposed by an operator", "forgotten": "retired by an operator", "store unreachable": "the store cannot be reached", "renewal refused": "the store refused the renewal",
-  "deadline passed": "this process was stopped past its deadline", "moved": "moved to another store", "resigned": "resigned", "nominated": "made way for a nominee",
-  "health check failed": "its health check failed", "paused": "paused", "function returned": "its work ended", "left": "left the election",
-  "same id": "Another live process uses the id of this one", "store went back": "The store shows an older term than before",
-  "function is stuck": "The work of this process ignores that it must stop", "store denied": "The store denies access", "invalid": "The store will never accept this candidate",
+  "elected": "elected", "vacant": "no leader", "released": "the leader stepped down", "expired": "the leader did not renew its lease",
+  "deposed": "an operator deposed the leader", "forgotten": "an operator retired the election", "store unreachable": "the store cannot be reached", "renewal refused": "the store refused the renewal",
+  "deadline passed": "this process did not run until its deadline had passed", "moved": "moved to another store", "resigned": "this process resigned", "nominated": "this process handed over to a nominee",
+  "health check failed": "the health check of this process failed", "paused": "this process is paused", "function returned": "the work of this process ended", "left": "this process left the election",
+  "same id": "another live process uses the id of this process", "store went back": "the store shows an older term than before",
+  "function is stuck": "the work of this process has not stopped", "store denied": "the store denies access", "invalid": "the store will never accept this candidate",
   "current state": "",
 };
 export const why = (reason) => (reason in reasons ? reasons[reason] : reason);
 
-// ask gets JSON, relative to the page: it may be served under any prefix.
-export async function ask(path, options) {
+// fetchJSON requests a path relative to the page, which may have any prefix.
+export async function fetchJSON(path, options) {
   const answer = await fetch(path, { cache: "no-store", signal: AbortSignal.timeout(15000), ...options });
   let body = {};
   try {
     body = await answer.json();
   } catch {
-    // a proxy's page
+    // a proxy's error page
   }
   if (!answer.ok) throw new Error(body.detail || body.error || `HTTP ${answer.status}`);
   return body;

@@ -1,24 +1,25 @@
-// The page shows what GET elections says, and asks again when the stream says that
-// something has changed, and as often as leases are renewed.
+// The page shows the answer of GET elections. It requests a new answer when the stream of
+// events reports a change, and as often as leases are renewed.
 
-import { $, make, icon, text, id, states, stateOf, signOf, chip, count, span, clock, moment, zone, why, ask } from "./kit.js";
+import { $, make, icon, text, id, states, stateOf, signOf, chip, count, span, clock, moment, zone, why, fetchJSON } from "./kit.js";
 import { setUpDetail, openDetail, refreshDetail, confirmAction } from "./detail.js";
 
 const pageSize = 50;
 const shown = { state: "", search: "", offset: 0 };
 let last = null; // the newest answer
-let got = 0; // when, on the page's own clock
-let ahead = 0; // the server's clock, less ours
+let receivedAt = 0; // on the browser's monotonic clock
+let clockOffset = 0; // the server's clock minus the browser's
 let reached = true;
-let asking = null;
+let pending = null;
 let again = false;
 let timer = 0;
 
-const serverNow = () => Date.now() + ahead;
+const serverNow = () => Date.now() + clockOffset;
 
-// refresh asks for what is shown. Calls that come meanwhile become one more.
+// refresh requests the elections that the page shows. Calls during a request are combined
+// into one request after it.
 async function refresh() {
-  if (asking) {
+  if (pending) {
     again = true;
     return;
   }
@@ -26,12 +27,12 @@ async function refresh() {
   const query = new URLSearchParams({ order: "attention", limit: pageSize, offset: shown.offset });
   if (shown.state) query.set("state", shown.state);
   if (shown.search) query.set("q", shown.search);
-  asking = ask(`elections?${query}`);
+  pending = fetchJSON(`elections?${query}`);
   try {
-    const answer = await asking;
+    const answer = await pending;
     last = answer;
-    got = performance.now();
-    ahead = Date.parse(answer.now) - Date.now();
+    receivedAt = performance.now();
+    clockOffset = Date.parse(answer.now) - Date.now();
     reached = true;
     if (answer.offset >= answer.matching && answer.offset > 0) {
       shown.offset = 0;
@@ -40,7 +41,7 @@ async function refresh() {
   } catch {
     reached = false;
   }
-  asking = null;
+  pending = null;
   render();
   if (again) {
     again = false;
@@ -52,26 +53,27 @@ async function refresh() {
 
 function render() {
   document.body.classList.toggle("offline", !reached);
-  verdict();
+  renderVerdict();
   if (!last) return;
   text($("me"), last.id);
   text($("place"), last.store.location ? `${last.backend} ${last.store.location}` : "");
-  const by = zone(new Date());
-  text($("zone"), by === "UTC" ? "times are UTC" : `times are local, ${by}`);
+  const zoneNow = zone(new Date());
+  text($("zone"), zoneNow === "UTC" ? "times in UTC" : `local times (${zoneNow})`);
   states.others = last.observer ? "Has a leader" : "Led elsewhere";
-  tiles();
-  rows();
-  store();
-  leaders();
+  renderTiles();
+  renderRows();
+  renderStore();
+  renderLeaders();
   const pause = $("pause");
   pause.hidden = !last.actions || last.observer;
   text(pause, last.paused ? "Resume this process" : "Pause this process");
   tick();
 }
 
-// verdict answers the one question: who leads, and is anything wrong?
-function verdict() {
-  const [level, sign, headline, more] = judge();
+// renderVerdict shows the answer to the page's first question: who leads, and is anything
+// wrong?
+function renderVerdict() {
+  const [level, sign, headline, more] = verdict();
   const box = $("verdict");
   if (box.dataset.level !== level) box.dataset.level = level;
   if ($("verdict-icon").getAttribute("href") !== "#" + sign) $("verdict-icon").setAttribute("href", "#" + sign);
@@ -81,36 +83,36 @@ function verdict() {
   if (document.title !== title) document.title = title;
 }
 
-function judge() {
-  if (!reached) return ["bad", "unknown", "This page cannot reach its process", "What is below is what it said last. Trying again …"];
-  if (!last) return ["wait", "all", "Asking this process …", ""];
+function verdict() {
+  if (!reached) return ["bad", "unknown", "This page cannot reach its process", "The page below shows the last answer. Trying again …"];
+  if (!last) return ["wait", "all", "Connecting to this process …", ""];
   const c = last.counts;
   const used = c.total - c.idle;
   const vacant = c.vacant - c.idle;
-  const idle = c.idle ? `${count(c.idle, "election stands", "elections stand")} idle: nobody has ever led ${c.idle === 1 ? "it" : "them"}, or nobody is there who could.` : "";
+  const idle = c.idle ? `${count(c.idle, "election is", "elections are")} idle: no leader so far, or no candidates.` : "";
   const who = [summary(), idle].filter(Boolean).join(" ");
   const one = last.elections.length === 1 && c.total === 1 ? last.elections[0] : null;
   const elections = (n) => count(n, "election", "elections");
   const led = used > 1 ? `All ${elections(used)}${c.idle ? " in use" : ""} have a leader` : c.idle ? "The one election in use has a leader" : "The election has a leader";
-  if (last.closed) return ["bad", "alarm", "This process has closed its elections", "It leads nothing, and takes part in nothing."];
+  if (last.closed) return ["bad", "alarm", "This process has closed its elections", "It neither leads nor campaigns."];
   if (last.store.state === "unreachable") {
-    const own = c.here ? ` It still leads ${elections(c.here)}, until the leases end.` : "";
-    return ["bad", "alarm", "The store cannot be reached", `${last.backend} has not answered for ${span(last.store.answered_ms_ago)}: this process cannot tell who leads${c.unknown === c.total ? "" : " " + elections(c.unknown)}.${own}`];
+    const own = c.here ? ` It still leads ${elections(c.here)} until the leases end.` : "";
+    return ["bad", "alarm", "The store cannot be reached", `${last.backend} has not answered for ${span(last.store.answered_ms_ago)}. This process does not know who leads${c.unknown === c.total ? "" : " " + elections(c.unknown)}.${own}`];
   }
-  if (c.unknown) return ["bad", "unknown", `It cannot be told who leads ${c.unknown === 1 ? "one election" : elections(c.unknown)}`, who];
-  if (c.stuck) return ["bad", "alarm", "Work of this process does not stop as it must", `It has lost ${elections(c.stuck)}, and is not elected again before its function returns. ${who}`];
-  if (last.store.state === "failing") return ["warn", "alarm", "The store has begun to fail", `Leaders stay leaders until their leases end.${vacant ? ` No leader: ${elections(vacant)}.` : ""} ${who}`];
+  if (c.unknown) return ["bad", "unknown", `The leader of ${c.unknown === 1 ? "one election" : elections(c.unknown)} is unknown`, who];
+  if (c.stuck) return ["bad", "alarm", "Work in this process does not stop", `This process no longer leads ${elections(c.stuck)}, but its work has not returned. It cannot be elected again until then. ${who}`];
+  if (last.store.state === "failing") return ["warn", "alarm", "Calls to the store fail", `Leaders keep leading until their leases end.${vacant ? ` ${count(vacant, "election has", "elections have")} no leader.` : ""} ${who}`];
   if (vacant) {
     const names = last.elections.filter((e) => e.kind === "vacant" && !e.idle).map((e) => e.election);
     const head = names.length === 1 && vacant === 1 ? `${names[0]} has no leader` : `${elections(vacant)} of ${c.total.toLocaleString("en")} have no leader`;
     return ["warn", "vacant", vacant === 1 ? head.replace(" have ", " has ") : head, who];
   }
-  if (last.unhealthy) return ["warn", "alarm", "The health check of this process fails", `So it leads nothing. ${who}`];
+  if (last.unhealthy) return ["warn", "alarm", "The health check of this process fails", `This process does not lead until the check passes. ${who}`];
   if (!c.total) return ["wait", "all", "No election has been joined yet", ""];
   if (c.paused) return ["warn", "paused", last.paused ? "This process is paused" : `This process is paused in ${elections(c.paused)}`, used ? `${led}. ${who}` : who];
   if (!used) return ["wait", "vacant", "No election is in use", idle];
-  if (one) return ["ok", one.leading ? "here" : "others", `${one.leader.id} leads ${one.election}`, one.leading ? "That is this process. Nothing is wrong." : "Nothing is wrong."];
-  return ["ok", "others", led, `Nothing is wrong. ${who}`];
+  if (one) return ["ok", one.leading ? "here" : "others", `${one.leader.id} leads ${one.election}`, one.leading ? "The leader is this process. No problems." : "No problems."];
+  return ["ok", "others", led, `No problems. ${who}`];
 }
 
 function summary() {
@@ -124,7 +126,7 @@ function summary() {
 
 const filters = [["", "all", "All"], ["here", "here", "Led here"], ["others", "others", "Elsewhere"], ["vacant", "vacant", "No leader"], ["unknown", "unknown", "Unknown"], ["paused", "paused", "Paused"]];
 
-function tiles() {
+function renderTiles() {
   const box = $("tiles");
   if (!box.children.length) {
     for (const [state, sign, label] of filters.filter(([state]) => !last.observer || (state !== "here" && state !== "paused"))) {
@@ -140,14 +142,14 @@ function tiles() {
   for (const tile of box.children) {
     const n = last.counts[tile.dataset.state || "total"];
     text(tile.querySelector(".number"), n.toLocaleString("en"));
-    tile.toggleAttribute("data-zero", n === (tile.dataset.state === "vacant" ? last.counts.idle : 0)); // idle ones are no alarm
+    tile.toggleAttribute("data-zero", n === (tile.dataset.state === "vacant" ? last.counts.idle : 0)); // idle elections are not a problem
     tile.setAttribute("aria-pressed", String(shown.state === tile.dataset.state));
   }
 }
 
-const known = new Map(); // rows by election, kept so that focus and selection stay
+const known = new Map(); // rows by election: a new answer keeps them, with focus and selection
 
-function rows() {
+function renderRows() {
   const list = $("rows");
   const names = new Set(last.elections.map((e) => e.election));
   for (const [name, row] of known) {
@@ -174,7 +176,7 @@ function rows() {
   const c = last.counts;
   text($("count"), last.matching === c.total ? count(c.total, "election", "elections") : `${last.matching.toLocaleString("en")} of ${count(c.total, "election", "elections")}`);
   $("empty").hidden = last.elections.length > 0;
-  text($("empty"), c.total ? "No election is like that." : "This process has not joined any election yet.");
+  text($("empty"), c.total ? "No election matches." : "This process has not joined any election.");
   $("pager").hidden = last.matching <= pageSize;
   text($("where"), `${(last.offset + 1).toLocaleString("en")}–${(last.offset + last.elections.length).toLocaleString("en")} of ${last.matching.toLocaleString("en")}`);
   $("back").disabled = last.offset === 0;
@@ -201,8 +203,8 @@ function fill(row, e) {
         e.leading ? make("span", { class: "addr" }, "this process") : null,
         !e.leading && e.leader.address ? make("span", { class: "addr" }, id(e.leader.address)) : null].filter(Boolean));
     } else {
-      const because = state === "unknown" && e.previous ? `${e.previous.id} was the last known` : e.idle ? (e.term === "0" ? "nobody has led it yet" : "nobody is there who could lead") : e.reason === "vacant" ? "" : why(e.reason);
-      lead.replaceChildren(...[make("span", { class: "none" }, state === "vacant" ? "nobody" : "cannot be told"),
+      const because = state === "unknown" && e.previous ? `last known: ${e.previous.id}` : e.idle ? (e.term === "0" ? "no leader so far" : "no candidates") : e.reason === "vacant" ? "" : why(e.reason);
+      lead.replaceChildren(...[make("span", { class: "none" }, state === "vacant" ? "none" : "unknown"),
         because ? make("span", { class: "addr" }, because) : null].filter(Boolean));
     }
   }
@@ -213,10 +215,10 @@ function fill(row, e) {
   time.title = moment(new Date(e.since)) + (e.since_by === "store" ? ", by the store's clock" : "");
 }
 
-// tick is what moves by itself.
+// tick updates the durations once a second.
 function tick() {
   if (!last) return;
-  const passed = performance.now() - got;
+  const passed = performance.now() - receivedAt;
   const now = serverNow();
   for (const row of known.values()) {
     const e = row.e;
@@ -224,7 +226,7 @@ function tick() {
     const has = e.remaining_ms !== null && reached;
     const left = has ? Math.max(0, e.remaining_ms - passed) : 0;
     text(row.querySelector(".left"), has ? `${(left / 1000).toFixed(0)} s` : "–");
-    row.querySelector(".left").title = has ? (e.leading ? "left of the lease unless it is renewed" : "until it may be taken over, unless it is renewed") : "";
+    row.querySelector(".left").title = has ? (e.leading ? "until the lease ends unless renewed" : "until another process may take over unless the lease is renewed") : "";
     row.querySelector(".meter").hidden = !has;
     row.querySelector(".meter i").style.width = `${Math.min(100, (100 * left) / last.ttl_ms)}%`;
     row.toggleAttribute("data-low", has && left < last.ttl_ms / 4);
@@ -239,9 +241,9 @@ const when = (iso, now) => {
   return past < 3600_000 ? `${past < 1000 ? "just now" : span(past) + " ago"}` : clock(new Date(iso));
 };
 
-function store() {
+function renderStore() {
   const s = last.store;
-  const [level, words] = { ok: ["ok", `${last.backend} answers`], failing: ["warn", `${last.backend} has begun to fail`], unreachable: ["bad", `${last.backend} cannot be reached`] }[s.state];
+  const [level, words] = { ok: ["ok", `${last.backend} answers`], failing: ["warn", `calls to ${last.backend} fail`], unreachable: ["bad", `${last.backend} cannot be reached`] }[s.state];
   $("store-state").dataset.level = level;
   text($("store-text"), words);
   const facts = $("store-facts");
@@ -252,13 +254,13 @@ function store() {
   facts.dataset.said = said;
   const fact = (key, ...value) => [make("dt", null, key), make("dd", null, ...value)];
   facts.replaceChildren(...fact("Last answer", make("span", { class: "ago" })),
-    ...(s.error ? fact("It says", s.detail ? id(s.detail) : s.error) : []),
-    ...fact("A lease lasts", `${last.ttl_ms / 1000} s`), ...fact("Renewed every", `${+(last.renew_ms / 1000).toFixed(1)} s`),
-    ...(took ? fact("A renewal takes", within(took.half_ms), make("span", { class: "aside" }, `the slowest of ${took.count.toLocaleString("en")}: ${within(took.all_ms)}`)) : []),
+    ...(s.error ? fact("Error", s.detail ? id(s.detail) : s.error) : []),
+    ...fact("Lease TTL", `${last.ttl_ms / 1000} s`), ...fact("Renewed every", `${+(last.renew_ms / 1000).toFixed(1)} s`),
+    ...(took ? fact("Median renewal", within(took.half_ms), make("span", { class: "aside" }, `slowest of ${took.count.toLocaleString("en")}: ${within(took.all_ms)}`)) : []),
     ...(last.observer ? fact("This process", "only observes") : []));
 }
 
-function leaders() {
+function renderLeaders() {
   const list = last.leaders;
   $("leaders-card").hidden = list.length === 0 || last.counts.total < 2;
   const said = JSON.stringify([list, last.id]);
@@ -276,11 +278,11 @@ function sentence(c) {
   const words = why(c.reason);
   if (c.kind === "notice") return [name, ": ", words, c.detail ? make("span", { class: "aside" }, id(c.detail)) : null];
   if (c.kind === "elected") {
-    const who = make("span", null, id(c.leader ? c.leader.id : "somebody"), c.leading ? " (this process)" : "");
-    return [who, c.first ? " was found leading " : " leads ", name];
+    const who = make("span", null, id(c.leader ? c.leader.id : "an unknown candidate"), c.leading ? " (this process)" : "");
+    return [who, c.first ? " already led " : " leads ", name];
   }
   if (c.kind === "vacant") return [name, c.first ? " has no leader" : " lost its leader", words ? `: ${words}` : ""];
-  return [name, ": it cannot be told who leads", words ? `, ${words}` : ""];
+  return [name, ": the leader is unknown", words ? ` (${words})` : ""];
 }
 
 function addChange(c, atTop) {
@@ -297,9 +299,9 @@ function addChange(c, atTop) {
 async function listen() {
   let since;
   try {
-    const past = await ask("changes?limit=60");
-    since = past.newest; // also of an empty list: what comes before the stream is open is in it
-    ahead = Date.parse(past.now) - Date.now();
+    const past = await fetchJSON("changes?limit=60");
+    since = past.newest; // the stream resumes here, so it has the changes before it opens, even after an empty list
+    clockOffset = Date.parse(past.now) - Date.now();
     $("changes").replaceChildren();
     for (const c of past.changes) addChange(c, false);
     $("no-changes").hidden = past.changes.length > 0;
@@ -322,7 +324,7 @@ async function listen() {
     refresh();
     refreshDetail(c.election);
   });
-  source.addEventListener("reset", () => { // some were missed
+  source.addEventListener("reset", () => { // the stream has missed some changes
     source.close();
     listen();
   });
@@ -344,9 +346,9 @@ $("search").addEventListener("input", () => {
   shown.offset = 0;
   refresh();
 });
-$("back").addEventListener("click", () => turn(-pageSize));
-$("forth").addEventListener("click", () => turn(pageSize));
-function turn(by) {
+$("back").addEventListener("click", () => movePage(-pageSize));
+$("forth").addEventListener("click", () => movePage(pageSize));
+function movePage(by) {
   shown.offset = Math.max(0, shown.offset + by);
   refresh();
   $("rows").focus({ preventScroll: true });

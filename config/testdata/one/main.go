@@ -1,4 +1,4 @@
-// One is a program that imports one backend. It prints what it is configured with.
+// One is a program that imports one backend. It prints its configuration.
 package main
 
 import (

@@ -15,7 +15,7 @@ import (
 	"github.com/go-election/go-election/electionhttp"
 )
 
-// hostile is what somebody who can write to the store may call himself.
+// hostile is an id that a process with write access to the store may choose.
 const hostile = "</script><img src=x onerror=alert(1)>\"'&"
 
 func names(v map[string]any) (list []string) {
@@ -25,14 +25,14 @@ func names(v map[string]any) (list []string) {
 	return list
 }
 
-func TestElectionsSaysWhoLeadsSinceWhenAndForHowLong(t *testing.T) {
+func TestElectionsShowsLeaderSinceAndRemaining(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory.New()
 		a := manager(t, store, election.Options{ID: "a", Address: "10.0.0.1:80", Metadata: "zone=1"}, true, "x")
 		time.Sleep(time.Hour) // of virtual time
-		gone := manager(t, store, election.Options{ID: "c"}, true, "z")
+		former := manager(t, store, election.Options{ID: "c"}, true, "z")
 		time.Sleep(time.Second)
-		gone.Close(context.Background())
+		former.Close(context.Background())
 		time.Sleep(100 * time.Minute)
 		b := manager(t, store, election.Options{ID: "b"}, true, "x", "y")
 		if _, err := b.Join("z"); err != nil {
@@ -41,10 +41,10 @@ func TestElectionsSaysWhoLeadsSinceWhenAndForHowLong(t *testing.T) {
 		h := handler(t, b, nil)
 		time.Sleep(time.Second)
 		read(t, h, "/elections")
-		time.Sleep(time.Second) // for it to be asked of the store when a was elected
+		time.Sleep(time.Second) // in which the handler reads the time of a's election from the store
 		v := read(t, h, "/elections")
 		if v["id"] != "b" || v["backend"] != "memory" || v["ttl_ms"] != 10000.0 || v["actions"] != false || v["store"].(map[string]any)["state"] != "ok" {
-			t.Errorf("the process says of itself %v", v)
+			t.Errorf("the status of the process is %v", v)
 		}
 		if got := fmt.Sprint(v["counts"]); got != "map[here:1 idle:1 others:1 paused:0 stuck:0 total:3 unknown:0 vacant:1]" {
 			t.Errorf("counts are %s", got)
@@ -58,17 +58,17 @@ func TestElectionsSaysWhoLeadsSinceWhenAndForHowLong(t *testing.T) {
 		}
 		since, err := time.Parse(time.RFC3339Nano, x["since"].(string))
 		if ago := time.Since(since); err != nil || ago < 160*time.Minute || ago > 160*time.Minute+10*time.Second {
-			t.Errorf("a leads since %v, %v ago, want 160 minutes: as the store has it", x["since"], ago)
+			t.Errorf("a leads since %v, %v ago; want 160 minutes by the store's record", x["since"], ago)
 		}
 		if left := x["remaining_ms"].(float64); left <= 0 || left > 10000 {
-			t.Errorf("x lasts %v ms", left)
+			t.Errorf("remaining_ms of x is %v", left)
 		}
 		if got := fmt.Sprintln(y["kind"], y["leading"], y["since_by"], z["kind"], z["campaigning"], z["remaining_ms"], z["leader"]); got != "elected true process vacant false <nil> <nil>\n" {
 			t.Errorf("y and z are %s", got)
 		}
 		since, err = time.Parse(time.RFC3339Nano, z["since"].(string))
 		if ago := time.Since(since); err != nil || z["since_by"] != "store" || ago < 100*time.Minute || ago > 100*time.Minute+10*time.Second {
-			t.Errorf("nobody leads z since %v, %v ago, by the %v; want 100 minutes: as the store has it", z["since"], ago, z["since_by"])
+			t.Errorf("z has no leader since %v, %v ago, by the %v; want 100 minutes by the store's record", z["since"], ago, z["since_by"])
 		}
 		if term := y["term"].(string); len(term) < 10 {
 			t.Errorf("the term is %q", term)
@@ -89,12 +89,12 @@ func TestElectionsSaysWhoLeadsSinceWhenAndForHowLong(t *testing.T) {
 	})
 }
 
-func TestMetadataAndTextsOfErrorsAreShownOnlyOnRequest(t *testing.T) {
+func TestDetailsAreShownOnlyIfRequested(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, details := range []bool{false, true} {
 			store := memory.New()
-			mine := store.Backend()
-			m, err := election.New(mine, &election.Options{ID: "a", Metadata: "canary"})
+			b := store.Backend()
+			m, err := election.New(b, &election.Options{ID: "a", Metadata: "canary"})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -116,7 +116,7 @@ func TestMetadataAndTextsOfErrorsAreShownOnlyOnRequest(t *testing.T) {
 			if strings.Contains(all, "canary") != details {
 				t.Errorf("with Details %v metadata is shown: %v", details, !details)
 			}
-			mine.Close()
+			b.Close()
 			time.Sleep(time.Minute)
 			collect()
 			synctest.Wait()
@@ -126,13 +126,13 @@ func TestMetadataAndTextsOfErrorsAreShownOnlyOnRequest(t *testing.T) {
 			}
 			shut(m)
 			h.Close()
-			nonce := "" // of the leader: in the store, and nowhere else
+			nonce := "" // the leader's, which only the store has
 			list, err := store.Backend().List(context.Background(), "", 1)
 			if err != nil || len(list) != 1 {
 				t.Fatal(list, err)
 			}
 			if nonce = list[0].Holder.Nonce + list[0].LastNonce; nonce == "" || strings.Contains(all, nonce) {
-				t.Errorf("the nonce %q is shown", nonce)
+				t.Errorf("an answer shows the nonce %q", nonce)
 			}
 		}
 	})
@@ -172,22 +172,22 @@ func TestHostileTextIsHarmlessInJSON(t *testing.T) {
 		}
 		synctest.Wait()
 		if !strings.Contains(all, "onerror") {
-			t.Fatal("the hostile id does not appear, so nothing is tested")
+			t.Fatal("no answer has the hostile id, so the test checks nothing")
 		}
 		for _, line := range strings.Split(stream.got.String(), "\n") {
 			if strings.HasPrefix(line, "data: x") {
-				t.Error("an id has written a line of the stream")
+				t.Error("an id has added a line to the stream")
 			}
 		}
 		for _, bad := range []string{"<", ">", "\u202e", "\x1b", "\xff"} {
 			if strings.Contains(all+stream.got.String(), bad) {
-				t.Errorf("%q went through", bad)
+				t.Errorf("an answer contains %q", bad)
 			}
 		}
 	})
 }
 
-func TestManyElectionsAreFoundAndPaged(t *testing.T) {
+func TestElectionsAreFilteredAndPaged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n = 1000
 		store := memory.New()
@@ -202,7 +202,7 @@ func TestManyElectionsAreFoundAndPaged(t *testing.T) {
 		time.Sleep(time.Second)
 		v := read(t, h, "/elections?order=attention&limit=50")
 		if got := names(v); len(got) != 50 || got[0] != "shard/0777" || got[1] != "shard/0000" || v["matching"] != 1000.0 {
-			t.Errorf("what is wrong does not come first: %v of %v", got, v["matching"])
+			t.Errorf("the paused election does not come first: %v of %v", got, v["matching"])
 		}
 		if got := names(read(t, h, "/elections?limit=3&offset=998")); strings.Join(got, " ") != "shard/0998 shard/0999" {
 			t.Errorf("the last page is %v", got)
@@ -213,7 +213,7 @@ func TestManyElectionsAreFoundAndPaged(t *testing.T) {
 			}
 		}
 		if c := read(t, h, "/elections?q=nothing")["counts"].(map[string]any); c["total"] != 1000.0 {
-			t.Errorf("counts are of what was found, not of all: %v", c)
+			t.Errorf("counts are of the selected elections, not of all: %v", c)
 		}
 		for _, bad := range []string{"state=x", "order=x", "limit=-1", "offset=x"} {
 			if w := get(h, "GET", "/elections?"+bad); w.Code != 400 {
@@ -223,8 +223,8 @@ func TestManyElectionsAreFoundAndPaged(t *testing.T) {
 	})
 }
 
-// The end of the bubble finds goroutines that are left.
-func TestNothingIsLeftBehind(t *testing.T) {
+// At its end synctest finds goroutines that have not ended.
+func TestCloseEndsAllGoroutines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory.New()
 		a := manager(t, store, election.Options{ID: "a"}, true, "x")
@@ -237,7 +237,7 @@ func TestNothingIsLeftBehind(t *testing.T) {
 			}
 			one, two := listen(t, h, "/events", ""), listen(t, h, "/events", "")
 			synctest.Wait()
-			read(t, h, "/elections") // asks the store when a was elected
+			read(t, h, "/elections") // starts a read of the store in the background
 			h.Close()
 			h.Close()
 			<-one.ended

@@ -15,7 +15,7 @@ import (
 	"github.com/go-election/go-election/electionhttp"
 )
 
-// A counted backend counts the readings of its members, and says where it is.
+// A counted backend counts calls of Members, and has a location.
 type counted struct {
 	backend.Backend
 	reads atomic.Int64
@@ -28,8 +28,8 @@ func (b *counted) Members(ctx context.Context, from string, limit int) ([]backen
 
 func (b *counted) Location() string { return "db1:3306/app\x1b" }
 
-// who lists the candidates of an answer: id, age in seconds, and * for who leads.
-func who(v map[string]any) string {
+// candidateList lists the candidates of an answer: id, * for the leader, and address.
+func candidateList(v map[string]any) string {
 	list, _ := v["candidates"].([]any)
 	var all []string
 	for _, c := range list {
@@ -40,23 +40,23 @@ func who(v map[string]any) string {
 	return strings.Join(all, " ")
 }
 
-func TestAnElectionNamesWhoCouldTakeOver(t *testing.T) {
+func TestAnElectionListsItsCandidates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory.New()
 		b := &counted{Backend: store.Backend()}
-		eye, err := election.New(b, &election.Options{Observer: true})
+		observer, err := election.New(b, &election.Options{Observer: true})
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() { shut(eye) })
-		if _, err := eye.Join("job"); err != nil {
+		t.Cleanup(func() { shut(observer) })
+		if _, err := observer.Join("job"); err != nil {
 			t.Fatal(err)
 		}
-		h := handler(t, eye, nil)
+		h := handler(t, observer, nil)
 		manager(t, store, election.Options{ID: "z", Address: "10.0.0.1:80"}, true, "job")
 		time.Sleep(2 * time.Second) // of virtual time
-		if got := who(read(t, h, "/elections/job")); got != "z*@10.0.0.1:80" {
-			t.Errorf("with one process the candidates are %q, want the leader alone: an observer is none", got)
+		if got := candidateList(read(t, h, "/elections/job")); got != "z*@10.0.0.1:80" {
+			t.Errorf("with one process the candidates are %q, want only the leader: an observer is not a candidate", got)
 		}
 		killed := store.Backend()
 		if err := killed.Announce(t.Context(), backend.Member{Candidate: backend.Candidate{ID: "k", Nonce: backend.NewNonce()}, Elections: "job\n", TTL: 10 * time.Second}); err != nil {
@@ -66,12 +66,12 @@ func TestAnElectionNamesWhoCouldTakeOver(t *testing.T) {
 		manager(t, store, election.Options{ID: "b"}, true, "another job")
 		manager(t, store, election.Options{ID: "c"}, false, "job")
 		time.Sleep(2 * time.Second)
-		if got := who(read(t, h, "/elections/job")); got != "z*@10.0.0.1:80 a@10.0.0.2:80 k@" {
+		if got := candidateList(read(t, h, "/elections/job")); got != "z*@10.0.0.1:80 a@10.0.0.2:80 k@" {
 			t.Errorf("the candidates are %q, want the leader first and then by id", got)
 		}
 		time.Sleep(25 * time.Second)
-		if got := who(read(t, h, "/elections/job")); got != "z*@10.0.0.1:80 a@10.0.0.2:80" {
-			t.Errorf("the candidates are %q, want k gone, which has not announced itself for two TTLs", got)
+		if got := candidateList(read(t, h, "/elections/job")); got != "z*@10.0.0.1:80 a@10.0.0.2:80" {
+			t.Errorf("the candidates are %q, want them without k, which has not announced itself for two TTLs", got)
 		}
 		before := b.reads.Load()
 		for range 20 {
@@ -80,17 +80,17 @@ func TestAnElectionNamesWhoCouldTakeOver(t *testing.T) {
 			read(t, h, "/elections")
 		}
 		if n := b.reads.Load() - before; n > 1 {
-			t.Errorf("20 looks within a moment have cost %d readings of the members, want 1 at most", n)
+			t.Errorf("60 requests within a second have read the members %d times, want 1 at most", n)
 		}
 		b.Close()
 		time.Sleep(2 * time.Second)
 		if v := read(t, h, "/elections/job"); v["candidates"] != nil {
-			t.Errorf("candidates of a store that is away: %v, want null: it is not known that there are none", v["candidates"])
+			t.Errorf("candidates while the store does not answer: %v, want null: they are unknown", v["candidates"])
 		}
 	})
 }
 
-func TestThePageIsToldWhereTheStoreIs(t *testing.T) {
+func TestTheStatusHasTheStoresLocation(t *testing.T) {
 	m, err := election.New(&counted{Backend: memory.New().Backend()}, &election.Options{ID: "a"})
 	if err != nil {
 		t.Fatal(err)
@@ -106,14 +106,14 @@ func TestThePageIsToldWhereTheStoreIs(t *testing.T) {
 	}
 }
 
-func TestHowLongRenewalsTakeIsSaidOnceThereWereSome(t *testing.T) {
+func TestRenewalTimesAreNullBeforeTheFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory.New()
 		a := manager(t, store, election.Options{ID: "a"}, false, "x")
 		h := handler(t, a, nil)
 		time.Sleep(time.Second) // of virtual time
 		if got := read(t, h, "/elections")["renewals"]; got != nil {
-			t.Errorf("before the first renewal: %v, want null", got)
+			t.Errorf("renewals before the first renewal: %v, want null", got)
 		}
 		if err := a.Election("x").Lead(nil); err != nil {
 			t.Fatal(err)
@@ -121,20 +121,20 @@ func TestHowLongRenewalsTakeIsSaidOnceThereWereSome(t *testing.T) {
 		time.Sleep(30 * time.Second)
 		r, _ := read(t, h, "/elections")["renewals"].(map[string]any)
 		if n, _ := r["count"].(float64); n < 5 || r["half_ms"] != 1.0 || r["all_ms"] != 1.0 {
-			t.Errorf("renewals are %v, want some, of a millisecond at most", r)
+			t.Errorf("renewals are %v, want at least 5 of at most a millisecond", r)
 		}
-		eye := manager(t, store, election.Options{Observer: true}, false, "x")
-		if got := read(t, handler(t, eye, nil), "/elections")["renewals"]; got != nil {
-			t.Errorf("an observer's: %v, want null", got)
+		observer := manager(t, store, election.Options{Observer: true}, false, "x")
+		if got := read(t, handler(t, observer, nil), "/elections")["renewals"]; got != nil {
+			t.Errorf("renewals of an observer: %v, want null", got)
 		}
 	})
 }
 
-func TestAVacantElectionWithoutCandidatesIsNoAlarm(t *testing.T) {
+func TestAVacantElectionWithoutCandidatesIsIdle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory.New()
-		eye := manager(t, store, election.Options{Observer: true}, false, "crashed", "led", "never", "retired")
-		h := handler(t, eye, nil)
+		observer := manager(t, store, election.Options{Observer: true}, false, "crashed", "led", "never", "retired")
+		h := handler(t, observer, nil)
 		long := manager(t, store, election.Options{ID: "a"}, true, "led", "retired")
 		crash := store.Backend()
 		m, err := election.New(crash, &election.Options{ID: "b"})
@@ -149,9 +149,9 @@ func TestAVacantElectionWithoutCandidatesIsNoAlarm(t *testing.T) {
 		if err := e.Lead(nil); err != nil {
 			t.Fatal(err)
 		}
-		look := func(when, want string, idle float64, h *electionhttp.Handler) {
+		check := func(when, want string, idle float64, h *electionhttp.Handler) {
 			t.Helper()
-			read(t, h, "/elections") // has the members read
+			read(t, h, "/elections") // makes the handler read the members
 			time.Sleep(2 * time.Second)
 			v := read(t, h, "/elections?order=attention")
 			if got := strings.Join(names(v), " "); got != want {
@@ -162,21 +162,21 @@ func TestAVacantElectionWithoutCandidatesIsNoAlarm(t *testing.T) {
 			}
 		}
 		time.Sleep(2 * time.Second) // of virtual time
-		look("while all are led but one that never was", "crashed led retired never", 1, h)
+		check("while all have a leader except one that never had one", "crashed led retired never", 1, h)
 		if err := long.Election("retired").Leave(context.Background()); err != nil {
 			t.Fatal(err)
 		}
-		look("with a process that could lead", "retired crashed led never", 1, h)
+		check("a moment after the leader of retired has left it", "retired crashed led never", 1, h)
 		crash.Close()
 		if err := long.Close(context.Background()); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Minute)
-		look("a minute after the last process has crashed", "crashed led never retired", 3, h)
+		check("a minute after the last process has crashed", "crashed led never retired", 3, h)
 		later := manager(t, store, election.Options{Observer: true}, false, "led", "never")
 		time.Sleep(2 * time.Second)
-		look("to who has come later", "led never", 2, handler(t, later, nil))
+		check("for an observer that has started later", "led never", 2, handler(t, later, nil))
 		time.Sleep(2 * time.Hour)
-		look("hours after the crash", "crashed led never retired", 4, h)
+		check("hours after the crash", "crashed led never retired", 4, h)
 	})
 }

@@ -14,10 +14,10 @@ import (
 	"github.com/go-election/go-election/electionhttp"
 )
 
-// A placed backend says where it is.
-type placed struct{ backend.Backend }
+// A located backend has a location.
+type located struct{ backend.Backend }
 
-func (placed) Location() string { return "db1:3306/app" }
+func (located) Location() string { return "db1:3306/app" }
 
 func observer(t *testing.T, b backend.Backend, names ...string) *election.Manager {
 	t.Helper()
@@ -30,19 +30,19 @@ func observer(t *testing.T, b backend.Backend, names ...string) *election.Manage
 	return m
 }
 
-func TestTheSheetSaysWhetherAStandbyIsAliveAndNominatesIt(t *testing.T) {
+func TestTheDetailShowsAndNominatesStandbys(t *testing.T) {
 	store := memory.New()
-	a := manager(t, store.Backend(), 6*time.Second, "web-1.example", "10.0.4.11:8080") // requests are read at renewals
+	a := manager(t, store.Backend(), 6*time.Second, "web-1.example", "10.0.4.11:8080") // a short TTL: the leader reads requests when it renews
 	if err := join(t, a, "jobs")[0].Lead(nil); err != nil {
 		t.Fatal(err)
 	}
 	s := serve(t, a, &electionhttp.Options{Authorize: everybody})
-	everyLook(t, func(t *testing.T, name string, width, height int, dark bool) {
+	everyScreen(t, func(t *testing.T, name string, width, height int, dark bool) {
 		p := open(t, s.url, width, height, dark)
 		p.says("#verdict", "web-1.example leads jobs")
-		p.run("open it", chromedp.Click("#rows .name"))
-		p.says("#detail .alone", "No standby: if this leader fails, nobody takes over")
-		p.check("nobody is there to be nominated", "!document.querySelector('#candidates button')")
+		p.run("open the election", chromedp.Click("#rows .name"))
+		p.says("#detail .alone", "No standby: if this leader fails, no process takes over")
+		p.check("there is no candidate to nominate", "!document.querySelector('#candidates button')")
 		p.fits()
 		p.shoot("alone-" + name)
 	})
@@ -50,30 +50,30 @@ func TestTheSheetSaysWhetherAStandbyIsAliveAndNominatesIt(t *testing.T) {
 	if err := join(t, b, "jobs")[0].Lead(nil); err != nil {
 		t.Fatal(err)
 	}
-	everyLook(t, func(t *testing.T, name string, width, height int, dark bool) {
+	everyScreen(t, func(t *testing.T, name string, width, height int, dark bool) {
 		p := open(t, s.url, width, height, dark)
 		p.says("#verdict", "web-1.example leads jobs")
-		p.run("open it", chromedp.Click("#rows .name"))
+		p.run("open the election", chromedp.Click("#rows .name"))
 		p.says("#detail", "Candidates")
 		p.says("#candidates li:first-child", "leads")
 		p.says("#candidates li:nth-child(2)", "10.0.4.12:8080")
-		p.check("there is a standby", "!document.querySelector('#detail .alone')")
+		p.check("the page does not warn of a missing standby", "!document.querySelector('#detail .alone')")
 		p.fits()
 		p.shoot("standby-" + name)
 	})
 	p := open(t, s.url, 1280, 900, false)
 	p.says("#verdict", "web-1.example leads jobs")
-	p.run("open it", chromedp.Click("#rows .name"))
+	p.run("open the election", chromedp.Click("#rows .name"))
 	p.says("#candidates", "web-2.example")
 	p.run("go to Nominate", chromedp.Focus("#candidates button"))
-	p.check("it says whom to who cannot see", "document.activeElement.getAttribute('aria-label') === 'Nominate web-2.example'")
-	p.run("press it", chromedp.KeyEvent(kb.Enter))
+	p.check("the button's label names the nominee", "document.activeElement.getAttribute('aria-label') === 'Nominate web-2.example'")
+	p.run("press Nominate", chromedp.KeyEvent(kb.Enter))
 	p.says("#confirm", "Nominate web-2.example?")
-	p.run("confirm it", chromedp.KeyEvent(kb.Tab), chromedp.KeyEvent(kb.Enter))
+	p.run("confirm the nomination", chromedp.KeyEvent(kb.Tab), chromedp.KeyEvent(kb.Enter))
 	p.says("#verdict", "web-2.example leads jobs")
 }
 
-func TestTheHistorySaysWhyEachLeadershipEndedAndHowLongNobodyLed(t *testing.T) {
+func TestTheHistoryShowsEndsAndGaps(t *testing.T) {
 	store := memory.New()
 	a, b := manager(t, store.Backend(), 6*time.Second, "a", ""), manager(t, store.Backend(), 6*time.Second, "b", "")
 	ea, eb := join(t, a, "jobs")[0], join(t, b, "jobs")[0]
@@ -87,48 +87,48 @@ func TestTheHistorySaysWhyEachLeadershipEndedAndHowLongNobodyLed(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.says("#verdict", "jobs has no leader")
-	p.run("open it", chromedp.Click("#rows .name"))
-	p.says("#detail .leaderships", "stepped down in order")
-	p.says("#detail .gap", "nobody leads, for") // once that is a second
+	p.run("open the election", chromedp.Click("#rows .name"))
+	p.says("#detail .leaderships", "stepped down")
+	p.says("#detail .gap", "no leader now, for") // after a second
 	if err := eb.Lead(nil); err != nil {
 		t.Fatal(err)
 	}
-	p.says("#detail .gap", "nobody led for")
+	p.says("#detail .gap", "no leader for")
 	if err := eb.Depose(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	p.says("#detail .leaderships", "was deposed by an operator")
 }
 
-func TestTheHeadSaysWhichStoreAndWhichTime(t *testing.T) {
-	a := manager(t, placed{memory.New().Backend()}, 3*time.Second, "a", "")
+func TestTheHeadShowsStoreAndTimeZone(t *testing.T) {
+	a := manager(t, located{memory.New().Backend()}, 3*time.Second, "a", "")
 	lead(t, a, "jobs")
 	s := serve(t, a, nil)
 	p := open(t, s.url, 375, 812, false)
-	p.run("live in Kolkata", emulation.SetTimezoneOverride("Asia/Kolkata"), chromedp.Reload())
+	p.run("set the time zone of Kolkata", emulation.SetTimezoneOverride("Asia/Kolkata"), chromedp.Reload())
 	p.says("#place", "memory db1:3306/app")
-	p.says("#zone", "times are local, UTC+5:30")
-	p.until("a time says it too", "document.querySelector('#rows time').title.includes('UTC+5:30')")
-	p.run("live by UTC", emulation.SetTimezoneOverride("UTC"), chromedp.Reload())
-	p.says("#zone", "times are UTC")
-	p.says("#store-facts", "A renewal takes")
+	p.says("#zone", "local times (UTC+5:30)")
+	p.until("the title of a time shows the zone", "document.querySelector('#rows time').title.includes('UTC+5:30')")
+	p.run("set the time zone UTC", emulation.SetTimezoneOverride("UTC"), chromedp.Reload())
+	p.says("#zone", "times in UTC")
+	p.says("#store-facts", "Median renewal")
 	p.fits()
 	p.shoot("head-375")
 }
 
-func TestAnObserverShowsNothingOfItselfAndIdleElectionsAreNoAlarm(t *testing.T) {
+func TestAnObserversPageShowsNoOwnState(t *testing.T) {
 	store := memory.New()
 	a := manager(t, store.Backend(), 0, "web-1.example", "10.0.4.11:8080")
 	lead(t, a, "z/job")
 	s := serve(t, observer(t, store.Backend(), "a/never", "b/never", "z/job"), nil)
-	everyLook(t, func(t *testing.T, name string, width, height int, dark bool) {
+	everyScreen(t, func(t *testing.T, name string, width, height int, dark bool) {
 		p := open(t, s.url, width, height, dark)
 		p.says("#verdict", "The one election in use has a leader")
-		p.says("#verdict", "2 elections stand idle")
+		p.says("#verdict", "2 elections are idle")
 		p.says("#rows li:first-child", "z/job")
-		p.says("#rows li:nth-child(2)", "nobody has led it yet")
-		p.check("no tile is about a process that only observes", "!document.querySelector('.tile[data-state=here], .tile[data-state=paused]')")
-		p.check("what others lead is not elsewhere", "!document.querySelector('#rows').innerText.includes('elsewhere')")
+		p.says("#rows li:nth-child(2)", "no leader so far")
+		p.check("an observer has no tiles about itself", "!document.querySelector('.tile[data-state=here], .tile[data-state=paused]')")
+		p.check("an observer's page does not say elsewhere", "!document.querySelector('#rows').innerText.includes('elsewhere')")
 		p.fits()
 		p.shoot("observer-" + name)
 	})

@@ -6,52 +6,11 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/election"
 )
-
-// A view is the last picture of the manager, which requests share.
-type view struct {
-	mu     sync.Mutex
-	taken  time.Time
-	seq    uint64 // of the newest change then
-	status election.Status
-
-	sinces map[string]since // of those that others lead, or nobody
-	want   []string         // elections of which the store is asked
-	busy   bool             // readSinces runs
-
-	counted    time.Time       // when the members were last read for deserted
-	candidates map[string]bool // elections that have some; "": some member has no room to name all
-	counting   bool            // they are being read
-}
-
-// fresh is how old a picture may be if nothing has changed since: taking one costs
-// the manager's loop some time, and strangers may ask often.
-const fresh = 100 * time.Millisecond
-
-// picture returns the manager's status, with elections in byte order of names.
-func (h *Handler) picture() (election.Status, time.Time) {
-	v := &h.view
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	seq := h.hub.newest() // before: what comes later makes a new picture
-	if now := time.Now(); v.taken.IsZero() || seq != v.seq || now.Sub(v.taken) > fresh {
-		v.status, v.taken, v.seq = h.manager.Status(), now, seq
-		slices.SortFunc(v.status.Elections, func(a, b election.ElectionStatus) int { return strings.Compare(a.Election, b.Election) })
-	}
-	return v.status, v.taken
-}
-
-// stale makes the next picture a new one: something was done that is no change.
-func (v *view) stale() {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	v.taken = time.Time{}
-}
 
 type statusJSON struct {
 	ID        string         `json:"id"`
@@ -86,7 +45,7 @@ type countsJSON struct {
 	Here    int `json:"here"`
 	Others  int `json:"others"`
 	Vacant  int `json:"vacant"`
-	Idle    int `json:"idle"` // of these
+	Idle    int `json:"idle"` // of the vacant ones
 	Unknown int `json:"unknown"`
 	Paused  int `json:"paused"`
 	Stuck   int `json:"stuck"`
@@ -109,7 +68,7 @@ type electionJSON struct {
 	Reason      string         `json:"reason"`
 	Error       string         `json:"error,omitempty"`
 	Detail      string         `json:"detail,omitempty"`
-	Left        *int64         `json:"remaining_ms"`
+	Remaining   *int64         `json:"remaining_ms"`
 	Idle        bool           `json:"idle"`
 	Campaigning bool           `json:"campaigning"`
 	Paused      bool           `json:"paused"`
@@ -140,7 +99,7 @@ func candidate(c election.Candidate, details bool) *candidateJSON {
 	return j
 }
 
-// describeError is the class of an error, and its text if details are shown.
+// describeError returns the class of an error, and its text if details are shown.
 func describeError(err error, details bool) (class, text string) {
 	if err == nil {
 		return "", ""
@@ -159,7 +118,7 @@ func describeError(err error, details bool) (class, text string) {
 	return cmp.Or(class, "unavailable"), text
 }
 
-// elections answers with all elections, or those that the query chooses.
+// elections answers with all elections, or those that the query selects.
 func (h *Handler) elections(w http.ResponseWriter, r *http.Request) {
 	if !allow(w, r, http.MethodGet, http.MethodHead) {
 		return
@@ -183,31 +142,31 @@ func (h *Handler) elections(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusBadRequest, "order must be name or attention")
 		return
 	}
-	s, now := h.picture()
+	s, now := h.snapshot()
 	j := h.describe(s, now)
 	text := strings.ToLower(query.Get("q"))
-	var chosen []*election.ElectionStatus
+	var selected []*election.ElectionStatus
 	for i := range s.Elections {
 		e := &s.Elections[i]
-		if (state == "" || is(e, state)) && (text == "" || contains(e, text)) {
-			chosen = append(chosen, e)
+		if (state == "" || hasState(e, state)) && (text == "" || matches(e, text)) {
+			selected = append(selected, e)
 		}
 	}
-	if order == "attention" { // within that by name
+	if order == "attention" { // elections of equal urgency stay in order of names
 		rank := make(map[*election.ElectionStatus]int)
-		for _, e := range chosen {
+		for _, e := range selected {
 			rank[e] = h.urgency(e)
 		}
-		slices.SortStableFunc(chosen, func(a, b *election.ElectionStatus) int { return rank[b] - rank[a] })
+		slices.SortStableFunc(selected, func(a, b *election.ElectionStatus) int { return rank[b] - rank[a] })
 	}
-	j.Matching, j.Offset = len(chosen), min(offset, len(chosen))
-	for _, e := range chosen[j.Offset:min(len(chosen), j.Offset+limit)] {
+	j.Matching, j.Offset = len(selected), min(offset, len(selected))
+	for _, e := range selected[j.Offset:min(len(selected), j.Offset+limit)] {
 		j.Elections = append(j.Elections, h.describeElection(e, now))
 	}
 	reply(w, http.StatusOK, j)
 }
 
-func is(e *election.ElectionStatus, state string) bool {
+func hasState(e *election.ElectionStatus, state string) bool {
 	switch state {
 	case "here":
 		return e.Leading
@@ -223,12 +182,12 @@ func is(e *election.ElectionStatus, state string) bool {
 	return e.Stuck
 }
 
-func contains(e *election.ElectionStatus, lower string) bool {
+func matches(e *election.ElectionStatus, lower string) bool {
 	return strings.Contains(strings.ToLower(e.Election), lower) || strings.Contains(strings.ToLower(e.Leader.ID), lower) ||
 		strings.Contains(strings.ToLower(e.Leader.Address), lower)
 }
 
-// urgency is how much an election wants to be looked at.
+// urgency ranks elections by how much they need attention.
 func (h *Handler) urgency(e *election.ElectionStatus) int {
 	switch {
 	case h.idle(e):
@@ -245,13 +204,13 @@ func (h *Handler) urgency(e *election.ElectionStatus) int {
 	return 0
 }
 
-// describe is all that is not about one election.
+// describe returns the status of the process, without its elections.
 func (h *Handler) describe(s election.Status, now time.Time) statusJSON {
 	j := statusJSON{
 		ID: s.ID, Backend: s.Backend, Now: now.UTC(), TTL: s.TTL.Milliseconds(), Renew: s.RenewEvery.Milliseconds(),
 		Observer: s.Observer, Paused: s.Paused, Unhealthy: s.Unhealthy, Closed: s.Closed, Actions: h.options.Authorize != nil,
-		Store: storeJSON{Location: s.Location, State: "ok", Ago: s.Contact.Milliseconds()}, Leaders: []leadsJSON{}, Elections: []electionJSON{},
-		Renewals: h.renewals(),
+		Store: storeJSON{Location: s.Location, State: "ok", Ago: s.Contact.Milliseconds()}, Elections: []electionJSON{},
+		Renewals: h.describeRenewals(),
 	}
 	j.Store.Error, j.Store.Detail = describeError(s.Err, h.options.Details)
 	switch {
@@ -260,8 +219,13 @@ func (h *Handler) describe(s election.Status, now time.Time) statusJSON {
 	case s.Err != nil:
 		j.Store.State = "failing"
 	}
+	j.Counts, j.Leaders = h.count(s)
+	return j
+}
+
+// count counts the elections by state, and those of the ten candidates that lead most.
+func (h *Handler) count(s election.Status) (c countsJSON, leaders []leadsJSON) {
 	leads := make(map[string]int)
-	c := &j.Counts
 	for i := range s.Elections {
 		e := &s.Elections[i]
 		c.Total++
@@ -288,12 +252,12 @@ func (h *Handler) describe(s election.Status, now time.Time) statusJSON {
 			c.Stuck++
 		}
 	}
+	leaders = []leadsJSON{}
 	for id, n := range leads {
-		j.Leaders = append(j.Leaders, leadsJSON{backend.Clean(id, backend.MaxID, false), n})
+		leaders = append(leaders, leadsJSON{backend.Clean(id, backend.MaxID, false), n})
 	}
-	slices.SortFunc(j.Leaders, func(a, b leadsJSON) int { return cmp.Or(b.Leads-a.Leads, strings.Compare(a.ID, b.ID)) })
-	j.Leaders = j.Leaders[:min(len(j.Leaders), 10)]
-	return j
+	slices.SortFunc(leaders, func(a, b leadsJSON) int { return cmp.Or(b.Leads-a.Leads, strings.Compare(a.ID, b.ID)) })
+	return c, leaders[:min(len(leaders), 10)]
 }
 
 func (h *Handler) describeElection(e *election.ElectionStatus, now time.Time) electionJSON {
@@ -303,12 +267,12 @@ func (h *Handler) describeElection(e *election.ElectionStatus, now time.Time) el
 		Idle: h.idle(e), Campaigning: e.Campaigning, Paused: e.Paused, Stuck: e.Stuck,
 	}
 	j.Error, j.Detail = describeError(e.Err, h.options.Details)
-	if e.Time.IsZero() { // nothing was heard yet
+	if e.Time.IsZero() { // the manager has no state of it yet
 		j.Since = now.UTC()
 	}
 	if e.Left >= 0 {
-		left := e.Left.Milliseconds()
-		j.Left = &left
+		remaining := e.Left.Milliseconds()
+		j.Remaining = &remaining
 	}
 	if e.Request.Kind != "" && e.Request.Term == e.Term {
 		j.Request = &requestJSON{Kind: string(e.Request.Kind), ID: e.Request.ID}
@@ -319,4 +283,36 @@ func (h *Handler) describeElection(e *election.ElectionStatus, now time.Time) el
 		}
 	}
 	return j
+}
+
+// renewalsJSON says how long renewals took, in the steps of a histogram.
+type renewalsJSON struct {
+	Count uint64 `json:"count"`
+	Half  *int64 `json:"half_ms"` // half of them took at most this; null: longer than the histogram measures
+	All   *int64 `json:"all_ms"`
+}
+
+// describeRenewals returns how long the manager's renewals took, or nil if there was none.
+func (h *Handler) describeRenewals() *renewalsJSON {
+	j, _ := h.renewals.get("", func() (*renewalsJSON, error) {
+		for _, c := range h.manager.Stats().Calls {
+			if c.Kind == "renew" && c.Took.Count > 0 {
+				return &renewalsJSON{c.Took.Count, boundOf(c.Took, (c.Took.Count+1)/2), boundOf(c.Took, c.Took.Count)}, nil
+			}
+		}
+		return nil, nil
+	})
+	return j
+}
+
+// boundOf returns the bound in milliseconds that the n shortest durations do not exceed.
+func boundOf(h election.Histogram, n uint64) *int64 {
+	for i, count := range h.Counts {
+		if n <= count {
+			ms := h.Bounds[i].Milliseconds()
+			return &ms
+		}
+		n -= count
+	}
+	return nil
 }

@@ -1,6 +1,6 @@
-// Package browser_test looks at the page of package electionhttp in Chromium.
+// Package browser_test tests the status page of package electionhttp in Chromium.
 //
-// With -shots DIR it leaves pictures there, for people to look at.
+// With -shots DIR it saves screenshots to DIR.
 package browser_test
 
 import (
@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -29,10 +30,10 @@ import (
 	"github.com/go-election/go-election/electionhttp"
 )
 
-var shots = flag.String("shots", "", "leave pictures in this directory")
+var shots = flag.String("shots", "", "save screenshots to this directory")
 
-// patience is how long anything may take on a machine that is very busy.
-const patience = 3 * time.Minute
+// timeout is how long one tab may take on a busy machine.
+const timeout = 3 * time.Minute
 
 // browser starts Chromium, once for all tests.
 var browser = sync.OnceValues(func() (context.Context, error) {
@@ -47,10 +48,10 @@ var browser = sync.OnceValues(func() (context.Context, error) {
 		return nil, nil
 	}
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox,
-		chromedp.WSURLReadTimeout(patience), chromedp.Flag("hide-scrollbars", true))
+		chromedp.WSURLReadTimeout(timeout), chromedp.Flag("hide-scrollbars", true))
 	ctx, _ := chromedp.NewExecAllocator(context.Background(), options...)
-	ctx, end := chromedp.NewContext(ctx, chromedp.WithBrowserOption(chromedp.WithDialTimeout(patience)),
-		chromedp.WithErrorf(func(string, ...any) {})) // it is older than Chromium, and says so
+	ctx, end := chromedp.NewContext(ctx, chromedp.WithBrowserOption(chromedp.WithDialTimeout(timeout)),
+		chromedp.WithErrorf(func(string, ...any) {})) // chromedp logs messages of Chromium that it does not know
 	endBrowser = end
 	return ctx, chromedp.Run(ctx)
 })
@@ -64,17 +65,17 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// A tab is one page in the browser. What goes wrong in it fails the test.
+// A tab is one page in the browser. Errors and warnings in it fail the test.
 type tab struct {
 	t   *testing.T
 	ctx context.Context
 
-	mu    sync.Mutex
-	wrong []string
+	mu       sync.Mutex
+	problems []string
 }
 
-// open opens an address with a screen of this size. What the browser complains
-// about fails the test, but for the texts in expected.
+// open opens an address on a screen of this size. Errors and warnings of the browser fail
+// the test, except those that contain a text in expected.
 func open(t *testing.T, url string, width, height int, dark bool, expected ...string) *tab {
 	t.Helper()
 	parent, err := browser()
@@ -85,11 +86,11 @@ func open(t *testing.T, url string, width, height int, dark bool, expected ...st
 		if os.Getuid() == 0 {
 			t.Fatal("MISSING: Chromium: run \"make deps\"")
 		}
-		t.Skip("CHROMIUM IS MISSING: THE PAGE WAS NOT LOOKED AT")
+		t.Skip("CHROMIUM IS MISSING: THE PAGE WAS NOT TESTED")
 	}
 	ctx, cancel := chromedp.NewContext(parent)
 	t.Cleanup(cancel)
-	ctx, cancel = context.WithTimeout(ctx, patience)
+	ctx, cancel = context.WithTimeout(ctx, timeout)
 	t.Cleanup(cancel)
 	b := &tab{t: t, ctx: ctx}
 	chromedp.ListenTarget(ctx, b.listen)
@@ -101,46 +102,42 @@ func open(t *testing.T, url string, width, height int, dark bool, expected ...st
 	t.Cleanup(func() {
 		b.mu.Lock()
 		defer b.mu.Unlock()
-	complaints:
-		for _, w := range b.wrong {
-			for _, e := range expected {
-				if strings.Contains(w, e) {
-					continue complaints
-				}
+		for _, p := range b.problems {
+			if !slices.ContainsFunc(expected, func(e string) bool { return strings.Contains(p, e) }) {
+				t.Errorf("the browser reports: %s", p)
 			}
-			t.Errorf("the browser complains: %s", w)
 		}
 	})
 	return b
 }
 
 func (b *tab) listen(ev any) {
-	var w string
+	var problem string
 	switch ev := ev.(type) {
 	case *page.EventJavascriptDialogOpening:
-		w = "a script has opened a dialog: " + ev.Message
-		go chromedp.Run(b.ctx, page.HandleJavaScriptDialog(false)) // not on the goroutine that delivers events
+		problem = "a script has opened a dialog: " + ev.Message
+		go chromedp.Run(b.ctx, page.HandleJavaScriptDialog(false)) // Run must not block the goroutine that delivers events
 	case *runtime.EventExceptionThrown:
-		w = "exception: " + ev.ExceptionDetails.Error()
+		problem = "exception: " + ev.ExceptionDetails.Error()
 	case *runtime.EventConsoleAPICalled:
 		if ev.Type != runtime.APITypeError && ev.Type != runtime.APITypeWarning && ev.Type != runtime.APITypeAssert {
 			return
 		}
-		w = "console: "
+		problem = "console: "
 		for _, a := range ev.Args {
-			w += string(a.Value) + a.Description
+			problem += string(a.Value) + a.Description
 		}
-	case *log.EventEntryAdded: // refusals of the Content-Security-Policy among them
+	case *log.EventEntryAdded: // includes violations of the Content-Security-Policy
 		if ev.Entry.Level != log.LevelError && ev.Entry.Level != log.LevelWarning {
 			return
 		}
-		w = ev.Entry.Text + " " + ev.Entry.URL
+		problem = ev.Entry.Text + " " + ev.Entry.URL
 	default:
 		return
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.wrong = append(b.wrong, w)
+	b.problems = append(b.problems, problem)
 }
 
 func (b *tab) run(what string, actions ...chromedp.Action) {
@@ -150,8 +147,8 @@ func (b *tab) run(what string, actions ...chromedp.Action) {
 	}
 }
 
-// until waits for a JavaScript expression to be true. It asks again and again: the
-// page's policy lets nothing be added that would tell.
+// until waits for a JavaScript expression to be true. It polls, because the page's
+// Content-Security-Policy allows no script that would notify the test.
 func (b *tab) until(what, expression string) {
 	b.t.Helper()
 	again := time.NewTicker(20 * time.Millisecond)
@@ -169,19 +166,19 @@ func (b *tab) until(what, expression string) {
 	}
 }
 
-// says waits until what an element says contains a text.
+// says waits until the text of an element contains text.
 func (b *tab) says(selector, text string) {
 	b.t.Helper()
 	b.until(fmt.Sprintf("%s says %q", selector, text), fmt.Sprintf("document.querySelector(%q) && document.querySelector(%q).innerText.includes(%q)", selector, selector, text))
 }
 
-// check wants a JavaScript expression to be true.
+// check fails the test if a JavaScript expression is not true.
 func (b *tab) check(what, expression string) {
 	b.t.Helper()
 	var ok bool
 	b.run(what, chromedp.Evaluate("!!("+expression+")", &ok))
 	if !ok {
-		b.t.Errorf("it is not so that %s", what)
+		b.t.Errorf("this does not hold: %s", what)
 	}
 }
 
@@ -190,20 +187,20 @@ func (b *tab) shoot(name string) {
 		return
 	}
 	var png []byte
-	b.run("take a picture", chromedp.CaptureScreenshot(&png))
+	b.run("take a screenshot", chromedp.CaptureScreenshot(&png))
 	if err := os.WriteFile(filepath.Join(*shots, name+".png"), png, 0o644); err != nil {
 		b.t.Fatal(err)
 	}
 }
 
-// A site is a page, served by one of several managers on a store.
+// A site is a page that one of several managers on a store serves.
 type site struct {
 	url     string
 	server  *httptest.Server
 	handler *electionhttp.Handler
 }
 
-// manager has a TTL that no busy machine misses, if ttl is 0.
+// manager starts a manager. If ttl is 0, it uses a TTL that no busy machine misses.
 func manager(t *testing.T, b backend.Backend, ttl time.Duration, id, address string) *election.Manager {
 	t.Helper()
 	m, err := election.New(b, &election.Options{ID: id, Address: address, TTL: cmp.Or(ttl, 30*time.Second)})
@@ -211,14 +208,14 @@ func manager(t *testing.T, b backend.Backend, ttl time.Duration, id, address str
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond) // nobody is left who waits
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond) // no other process waits for the leases
 		defer cancel()
 		m.Close(ctx)
 	})
 	return m
 }
 
-// lead has a manager campaign, and waits until it leads.
+// lead makes a manager campaign, and waits until it leads.
 func lead(t *testing.T, m *election.Manager, names ...string) {
 	t.Helper()
 	for _, name := range names {
@@ -256,7 +253,7 @@ func serve(t *testing.T, m *election.Manager, o *electionhttp.Options) *site {
 		server.CloseClientConnections()
 		server.Close()
 	})
-	return &site{server.URL + "/ops/election", server, h} // it must find the slash by itself
+	return &site{server.URL + "/ops/election", server, h} // without the final slash: the handler redirects
 }
 
 func everybody(*http.Request, electionhttp.Action) error { return nil }

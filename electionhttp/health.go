@@ -1,0 +1,57 @@
+package electionhttp
+
+import (
+	"io"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/go-election/go-election/election"
+)
+
+// healthz answers whether the manager's loop runs. It does not fail while the store is
+// away: restarting the process would not help.
+func (h *Handler) healthz(w http.ResponseWriter, r *http.Request) {
+	if !allow(w, r, http.MethodGet, http.MethodHead) {
+		return
+	}
+	status := make(chan election.Status, 1)
+	go func() { status <- h.manager.Status() }()
+	select {
+	case s := <-status:
+		replyHealth(w, !s.Closed, "the manager is closed")
+	case <-time.After(5 * time.Second):
+		replyHealth(w, false, "the manager's loop does not answer")
+	}
+}
+
+// readyz answers whether this process can take part, leading or not.
+func (h *Handler) readyz(w http.ResponseWriter, r *http.Request) {
+	if !allow(w, r, http.MethodGet, http.MethodHead) {
+		return
+	}
+	s := h.manager.Status()
+	known := slices.ContainsFunc(s.Elections, func(e election.ElectionStatus) bool { return e.Kind != election.Unknown })
+	switch {
+	case s.Closed:
+		replyHealth(w, false, "the manager is closed")
+	case s.Unhealthy:
+		replyHealth(w, false, "the health check fails")
+	case s.Unreachable, len(s.Elections) == 0 && s.Err != nil:
+		replyHealth(w, false, "the store does not answer")
+	case len(s.Elections) > 0 && !known:
+		replyHealth(w, false, "no state of any election is known yet")
+	default:
+		replyHealth(w, true, "")
+	}
+}
+
+func replyHealth(w http.ResponseWriter, ok bool, problem string) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	if ok {
+		io.WriteString(w, "ok\n")
+		return
+	}
+	w.WriteHeader(http.StatusServiceUnavailable)
+	io.WriteString(w, problem+"\n")
+}

@@ -1,0 +1,95 @@
+package electionhttp
+
+import (
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-election/go-election/election"
+)
+
+// shared is the state that requests share: a snapshot of the manager, and the results of
+// background reads of the store.
+type shared struct {
+	mu sync.Mutex
+
+	status  election.Status
+	takenAt time.Time // of status; zero: there is no snapshot
+	seq     uint64    // of the newest change at that time
+
+	sinces       map[string]storeSince // see since.go
+	sinceQueue   []string              // elections to read
+	readingSince bool
+
+	campaigned        map[string]bool // elections with a candidate; "": a member has no room to name all of its elections
+	campaignedAt      time.Time       // when the members were last read
+	readingCampaigned bool
+}
+
+// maxSnapshotAge is how old a snapshot may be if nothing has changed since: a snapshot costs the
+// manager's loop some time, and strangers may send many requests.
+const maxSnapshotAge = 100 * time.Millisecond
+
+// snapshot returns the manager's status, with elections in byte order of names.
+func (h *Handler) snapshot() (election.Status, time.Time) {
+	sh := &h.shared
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	seq := h.hub.newest() // read first: a later change makes a new snapshot
+	if now := time.Now(); sh.takenAt.IsZero() || seq != sh.seq || now.Sub(sh.takenAt) > maxSnapshotAge {
+		sh.status, sh.takenAt, sh.seq = h.manager.Status(), now, seq
+		slices.SortFunc(sh.status.Elections, func(a, b election.ElectionStatus) int { return strings.Compare(a.Election, b.Election) })
+	}
+	return sh.status, sh.takenAt
+}
+
+// invalidate drops the snapshot after an action, which may have no change.
+func (sh *shared) invalidate() {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	sh.takenAt = time.Time{}
+}
+
+// cacheFor is how long a cache keeps a result.
+const cacheFor = time.Second
+
+// A cache keeps results and errors of the store for a moment, so that many requests cost
+// the store no more than one. Its keys are names of joined elections.
+type cache[T any] struct {
+	mu      sync.Mutex
+	entries map[string]*cached[T]
+}
+
+type cached[T any] struct {
+	mu    sync.Mutex
+	at    time.Time
+	value T
+	err   error
+}
+
+func (c *cache[T]) get(key string, read func() (T, error)) (T, error) {
+	c.mu.Lock()
+	if c.entries == nil {
+		c.entries = make(map[string]*cached[T])
+	}
+	entry := c.entries[key]
+	if entry == nil {
+		entry = new(cached[T])
+		c.entries[key] = entry
+	}
+	c.mu.Unlock()
+	entry.mu.Lock() // held for at most one call to the store, which has a time limit
+	defer entry.mu.Unlock()
+	if entry.at.IsZero() || time.Since(entry.at) > cacheFor {
+		entry.value, entry.err = read()
+		entry.at = time.Now()
+	}
+	return entry.value, entry.err
+}
+
+func (c *cache[T]) clear() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.entries = nil
+}
