@@ -42,16 +42,16 @@ func callAfter[T any](ctx context.Context, s *session, begin func(), request fun
 		return a.value, a.err
 	case <-ctx.Done():
 		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-			s.overdue(began)
+			s.dropIfSilent(began)
 		}
-		return none, s.why(ctx.Err())
+		return none, s.explain(ctx.Err())
 	}
 }
 
 // overdue gives up the connection if nothing was heard on it since began.
-func (s *session) overdue(began time.Time) {
+func (s *session) dropIfSilent(began time.Time) {
 	s.mu.Lock()
-	l := s.line
+	l := s.connection
 	s.mu.Unlock()
 	if l != nil && l.silentSince(began) {
 		l.Close()
@@ -70,14 +70,14 @@ func read[T any](ctx context.Context, s *session, request func(*zk.Conn) (T, err
 
 // sync brings the server that answers us up to date with the ensemble's leader.
 func (s *session) sync(ctx context.Context) error {
-	id, _ := s.present()
+	id, _ := s.idAndEpoch()
 	sent, err := read(ctx, s, func(c *zk.Conn) (time.Time, error) {
 		sent := time.Now()
 		_, err := c.Sync("/")
 		return sent, err
 	})
 	if err == nil {
-		s.answered(id, sent, byLeader)
+		s.noteAnswer(id, sent, byLeader)
 	}
 	return err
 }
@@ -86,9 +86,9 @@ func (s *session) sync(ctx context.Context) error {
 // session's requests in their order, so that what is read then is as up to date as
 // if its answer had been waited for. done waits for that, and says whether it was for
 // nothing, as the connection has changed meanwhile.
-func (s *session) syncing(ctx context.Context) (sent func() error, done func() (again bool, err error)) {
+func (s *session) startSync(ctx context.Context) (sent func() error, done func() (again bool, err error)) {
 	s.mu.Lock()
-	epoch, before := s.epoch, s.syncs
+	epoch, before := s.epoch, s.syncsSent
 	s.mu.Unlock()
 	result := make(chan error, 1)
 	s.b.late.Go(func() {
@@ -96,11 +96,11 @@ func (s *session) syncing(ctx context.Context) (sent func() error, done func() (
 		s.change(func() {})
 	})
 	sent = func() error {
-		return s.wait(ctx, func() bool { return s.syncs != before || s.epoch != epoch || len(result) > 0 })
+		return s.wait(ctx, func() bool { return s.syncsSent != before || s.epoch != epoch || len(result) > 0 })
 	}
 	return sent, func() (bool, error) {
 		err := <-result
-		_, now := s.present()
+		_, now := s.idAndEpoch()
 		return now != epoch, err
 	}
 }
@@ -126,7 +126,7 @@ func (s *session) multi(ctx context.Context, begin, end func(), ops ...any) (res
 	}
 	if err != nil {
 		for i, r := range got.results {
-			if r.Error != nil && isNamed(r.Error) {
+			if r.Error != nil && isOpError(r.Error) {
 				return nil, i, r.Error
 			}
 		}
@@ -141,17 +141,17 @@ func (s *session) write(ctx context.Context, ops ...any) ([]zk.MultiResponse, in
 }
 
 func (s *session) writeAfter(ctx context.Context, begin, end func(), ops ...any) ([]zk.MultiResponse, int, error) {
-	id, _ := s.present()
+	id, _ := s.idAndEpoch()
 	sent := time.Now()
 	results, failed, err := s.multi(ctx, begin, end, ops...)
 	if err == nil {
-		s.answered(id, sent, byMajority)
+		s.noteAnswer(id, sent, byMajority)
 	}
 	return results, failed, err
 }
 
 // each calls f for 0 to n−1, some at the same time.
-func each(n int, f func(i int)) {
+func inParallel(n int, f func(i int)) {
 	const workers = 32
 	if n == 1 {
 		f(0)

@@ -25,7 +25,7 @@ func TestCuratorsLeaderLatch(t *testing.T) {
 	java.Says(t, "leader")
 
 	a := newClient(t, "go-1", o)
-	seen := a.look(t, "jobs")
+	seen := a.observeOne(t, "jobs")
 	if seen.Holder.ID != "java-1" || seen.ObserveFor != backend.ExpiresInStore {
 		t.Fatalf("want java-1 shown as leader, got %+v", seen)
 	}
@@ -67,7 +67,7 @@ func TestCuratorsLeaderLatch(t *testing.T) {
 		t.Fatal(err)
 	}
 	next.Says(t, "leader")
-	if l := a.look(t, "jobs"); l.Holder.ID != "java-2" || l.Term != held.Term {
+	if l := a.observeOne(t, "jobs"); l.Holder.ID != "java-2" || l.Term != held.Term {
 		t.Errorf("want java-2 shown as leader, in the last known term; got %+v", l)
 	}
 }

@@ -15,14 +15,14 @@ import (
 
 // classes of the library's errors. What is not here is ErrUnavailable.
 var (
-	denied = []error{zk.ErrNoAuth, zk.ErrAuthFailed, zk.ErrInvalidACL, zk.ErrNoChildrenForEphemerals}
+	deniedErrors = []error{zk.ErrNoAuth, zk.ErrAuthFailed, zk.ErrInvalidACL, zk.ErrNoChildrenForEphemerals}
 
 	// named are errors of single writes of a multi. The others of a multi that
 	// fails have one that says no more than that.
-	named = []error{zk.ErrNoNode, zk.ErrNodeExists, zk.ErrBadVersion, zk.ErrNoAuth, zk.ErrNotEmpty, zk.ErrInvalidACL, zk.ErrNoChildrenForEphemerals}
+	opErrors = []error{zk.ErrNoNode, zk.ErrNodeExists, zk.ErrBadVersion, zk.ErrNoAuth, zk.ErrNotEmpty, zk.ErrInvalidACL, zk.ErrNoChildrenForEphemerals}
 )
 
-func isNamed(err error) bool { return slices.Contains(named, err) }
+func isOpError(err error) bool { return slices.Contains(opErrors, err) }
 
 func isTLS(err error) bool {
 	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
@@ -45,7 +45,7 @@ var hints = map[string]string{
 }
 
 // fail wraps err for the caller: what was done, and the class.
-func (b *Backend) fail(what string, err error) error {
+func (b *Backend) wrap(what string, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -61,8 +61,8 @@ func (b *Backend) fail(what string, err error) error {
 	switch {
 	case errors.Is(err, zk.ErrNoAuth):
 		class, hint = backend.ErrDenied, fmt.Sprintf("; %s needs read, write, create and delete below %s and at %s (zkCli.sh: getAcl -R %s)",
-			b.who(), b.options.Root, b.layout.path, b.options.Root)
-	case slices.ContainsFunc(denied, func(e error) bool { return errors.Is(err, e) }):
+			b.userName(), b.options.Root, b.layout.pathTemplate, b.options.Root)
+	case slices.ContainsFunc(deniedErrors, func(e error) bool { return errors.Is(err, e) }):
 		class = backend.ErrDenied
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return fmt.Errorf("zookeeper: %s: %w: %w", what, class, err)
@@ -71,7 +71,7 @@ func (b *Backend) fail(what string, err error) error {
 }
 
 // who is a name for the user that is configured, without a secret.
-func (b *Backend) who() string {
+func (b *Backend) userName() string {
 	if b.options.User == "" {
 		return "everybody (no user is configured)"
 	}

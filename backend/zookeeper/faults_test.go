@@ -25,7 +25,7 @@ func TestConformanceThroughFaults(t *testing.T) {
 			server := testbed.StartZooKeeper(t, testbed.ZooKeeperOptions{})
 			proxy := server.Proxy(t)
 			store := newStore(t, []string{server.Addr()}, func(root string) Options {
-				return Options{Servers: []string{proxy.Addr()}, Root: root, Tick: tick, MaxSession: longest}
+				return Options{Servers: []string{proxy.Addr()}, Root: root, Tick: tick, MaxSession: tightSession}
 			})
 			maps.Copy(store.Faults, testbed.ServerFaults(t, server))
 			maps.Copy(store.Faults, testbed.LineFaults(proxy))
@@ -48,7 +48,7 @@ func TestConformanceOnAnEnsemble(t *testing.T) {
 		NewStore: func(t testing.TB) conformance.Store {
 			addrs := addresses(servers)
 			store := newStore(t, addrs, func(root string) Options {
-				return Options{Servers: addrs, Root: root, Tick: tick, MaxSession: longest}
+				return Options{Servers: addrs, Root: root, Tick: tick, MaxSession: tightSession}
 			})
 			var stopped *testbed.ZooKeeperServer
 			store.Faults[conformance.FaultPause] = func(on bool, _ string) error { // its leader's
@@ -122,7 +122,7 @@ func TestTrustEndsBeforeTheEnsembleEndsTheSession(t *testing.T) {
 	for round := range 2 {
 		leader := leaderOf(t, servers)
 		victim := slices.IndexFunc(servers, func(s *testbed.ZooKeeperServer) bool { return s != leader })
-		o := Options{Servers: []string{servers[victim].Addr()}, Root: root, Tick: tick, MaxSession: longest}
+		o := Options{Servers: []string{servers[victim].Addr()}, Root: root, Tick: tick, MaxSession: tightSession}
 		a := newClient(t, "a", o)
 		var held backend.Lease
 		deadline := time.Time{}
@@ -150,7 +150,7 @@ func TestTrustEndsBeforeTheEnsembleEndsTheSession(t *testing.T) {
 		if err == nil && answers[0].Outcome == backend.Granted {
 			deadline = start.Add(answers[0].ValidFor)
 		}
-		a.outlasts(t, leader, held, deadline)
+		a.expectNodeOutlives(t, leader, held, deadline)
 		network.Host(victim).Cut(t, false)
 		a.kill()
 		testbed.Eventually(t, patience, "the follower to join again", func() error {
@@ -164,10 +164,10 @@ func TestTrustEndsBeforeTheEnsembleEndsTheSession(t *testing.T) {
 
 // outlasts fails the test if the node of a lease vanishes before the deadline, or
 // before that of a later renewal. The client's server was just cut off.
-func (c *client) outlasts(t testing.TB, leader *testbed.ZooKeeperServer, held backend.Lease, deadline time.Time) {
+func (c *client) expectNodeOutlives(t testing.TB, leader *testbed.ZooKeeperServer, held backend.Lease, deadline time.Time) {
 	t.Helper()
 	admin := dial(t, []string{leader.Addr()})
-	path, cut := c.layout.node("jobs", held.Ref), time.Now()
+	path, cut := c.layout.nodePath("jobs", held.Ref), time.Now()
 	for {
 		start := time.Now()
 		ctx, cancel := context.WithTimeout(t.Context(), ttl/4)
@@ -199,7 +199,7 @@ func TestTrustByReadingsEndsBeforeTheEnsembleEndsTheSession(t *testing.T) {
 	servers := testbed.StartZooKeeperEnsemble(t, network, 3)
 	leader := leaderOf(t, servers)
 	victim := slices.IndexFunc(servers, func(s *testbed.ZooKeeperServer) bool { return s != leader })
-	o := Options{Servers: []string{leader.Addr()}, Root: "/z1", Tick: tick, MaxSession: longest}
+	o := Options{Servers: []string{leader.Addr()}, Root: "/z1", Tick: tick, MaxSession: tightSession}
 	first := newClient(t, "first", o)
 	o.Servers = []string{servers[victim].Addr()}
 	a := newClient(t, "a", o)
@@ -207,11 +207,11 @@ func TestTrustByReadingsEndsBeforeTheEnsembleEndsTheSession(t *testing.T) {
 	var deadline time.Time
 	testbed.Eventually(t, patience, "a grant by what readings prove", func() error {
 		before := first.win(t, "jobs")
-		seen := a.look(t, "jobs")
+		seen := a.observeOne(t, "jobs")
 		known := func() (connection, syncs int) {
 			a.session.mu.Lock()
 			defer a.session.mu.Unlock()
-			return a.session.epoch, a.session.syncs
+			return a.session.epoch, a.session.syncsSent
 		}
 		connection, syncs := known()
 		for range 8 {
@@ -232,7 +232,7 @@ func TestTrustByReadingsEndsBeforeTheEnsembleEndsTheSession(t *testing.T) {
 		if err := first.release(backend.Lease{Election: "jobs", Term: before.Term, End: backend.Released}); err != nil {
 			return err
 		}
-		over := a.look(t, "jobs")
+		over := a.observeOne(t, "jobs")
 		start := time.Now()
 		answer, err := a.try(over)
 		if err != nil || answer.Outcome != backend.Granted {
@@ -246,7 +246,7 @@ func TestTrustByReadingsEndsBeforeTheEnsembleEndsTheSession(t *testing.T) {
 		}
 		return nil
 	})
-	a.outlasts(t, leader, held, deadline)
+	a.expectNodeOutlives(t, leader, held, deadline)
 }
 
 // A follower of a server that was cut off is told once more, at most, that the lease
@@ -258,12 +258,12 @@ func TestSilenceOfAServerThatWasCutOffIsNotBelieved(t *testing.T) {
 	servers := testbed.StartZooKeeperEnsemble(t, network, 3)
 	leader := leaderOf(t, servers)
 	victim := slices.IndexFunc(servers, func(s *testbed.ZooKeeperServer) bool { return s != leader })
-	o := unhurried(Options{Servers: []string{leader.Addr()}, Root: "/silence", Tick: tick})
+	o := longSessions(Options{Servers: []string{leader.Addr()}, Root: "/silence", Tick: tick})
 	a := newClient(t, "a", o)
 	o.Servers = []string{servers[victim].Addr()}
 	b := newClient(t, "b", o)
-	held := a.settleDown(t, "jobs")
-	seen := b.look(t, "jobs")
+	held := a.winLongSession(t, "jobs")
+	seen := b.observeOne(t, "jobs")
 	a.keep(t, held)
 	network.Host(victim).Cut(t, true)
 	news, cut := 0, time.Now()
@@ -289,31 +289,31 @@ func TestSilenceOfAServerThatWasCutOffIsNotBelieved(t *testing.T) {
 // observed on the next one before it began to wait.
 func TestAListenThatHasLostItsWatchesReturns(t *testing.T) {
 	t.Parallel()
-	o := unhurried(shared(t))
+	o := longSessions(shared(t))
 	o.Layout = Node
 	b := newClient(t, "b", o)
-	seen := []backend.Lease{b.look(t, "one"), b.look(t, "two")} // which nobody leads: nothing else happens to them
+	seen := []backend.Lease{b.observeOne(t, "one"), b.observeOne(t, "two")} // which nobody leads: nothing else happens to them
 	s := b.session
-	s.cache.notified() // what has notified before
-	views, err := b.Backend.look(t.Context(), s, seen, watching())
+	s.cache.takeNotification() // what has notified before
+	views, err := b.Backend.takeSnapshots(t.Context(), s, seen, watchedRead())
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, was := s.present()
+	_, was := s.idAndEpoch()
 	s.mu.Lock()
-	line := s.line
+	line := s.connection
 	s.mu.Unlock()
 	line.Close()
 	testbed.Eventually(t, patience, "another connection", func() error {
-		if _, now := s.present(); now < was+2 {
+		if _, now := s.idAndEpoch(); now < was+2 {
 			return errNone
 		}
 		return nil
 	})
-	b.look(t, "one")
+	b.observeOne(t, "one")
 	ended, cancel := context.WithCancel(t.Context())
 	cancel() // so that it returns in any case, with another error if it would have waited
-	if err := b.await(ended, s, views); err != nil {
+	if err := b.awaitChange(ended, s, views); err != nil {
 		t.Errorf("it waits, and its watches are gone: %v", err)
 	}
 }

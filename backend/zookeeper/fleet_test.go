@@ -28,7 +28,7 @@ const (
 // memberMain runs such a program, if this process was started as one.
 func memberMain() {
 	if arg := os.Getenv(memberArg); arg != "" {
-		ours(arg)
+		memberProgram(arg)
 	}
 	if arg := os.Getenv(replayArg); arg != "" {
 		replayMain(arg)
@@ -46,7 +46,7 @@ const (
 )
 
 // A part is what a process of this module needs to know.
-type part struct {
+type memberConfig struct {
 	Options
 	ID, Address    string
 	IncumbentGrace time.Duration
@@ -57,8 +57,8 @@ type part struct {
 }
 
 // ours is the program of a member of this module.
-func ours(arg string) {
-	var p part
+func memberProgram(arg string) {
+	var p memberConfig
 	err := json.Unmarshal([]byte(arg), &p)
 	var b backend.Backend
 	if err == nil {
@@ -102,11 +102,11 @@ func newNodes(t *testing.T) *fleet {
 	f := newFleet(t, func(o *Options) {
 		o.Layout, o.Data, o.Path = Node, "address", o.Root+"/soa/master/services/{election}"
 	})
-	f.makeParents(f.lock())
+	f.makeParents(f.lockPath())
 	return f
 }
 
-const confirm, interval = 3, 300 * time.Millisecond // a byte, and 10 s in FireflySoft
+const replayConfirm, replayInterval = 3, 300 * time.Millisecond // a byte, and 10 s in FireflySoft
 
 // newReplays is one of FireflySoft's.
 func newReplays(t *testing.T) *fleet {
@@ -114,21 +114,21 @@ func newReplays(t *testing.T) *fleet {
 		place := o.Root + "/leader-election/{election}"
 		o.Layout, o.Path, o.Last = Node, place+"/flag", place+"/leader"
 	})
-	f.incumbentGrace = confirm * interval
-	f.makeParents(f.lock())
+	f.incumbentGrace = replayConfirm * replayInterval
+	f.makeParents(f.lockPath())
 	return f
 }
 
 // last is the path of the node in which a FireflySoft fleet says who has led last.
-func (f *fleet) last() string { return strings.ReplaceAll(f.options.Last, placeholder, "jobs") }
+func (f *fleet) lastPath() string { return strings.ReplaceAll(f.options.Last, placeholder, "jobs") }
 
 // lock is the path of the queue, or of the node.
-func (f *fleet) lock() string {
+func (f *fleet) lockPath() string {
 	l, err := newLayout(f.options)
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	return l.lock("jobs")
+	return l.lockPath("jobs")
 }
 
 // makeParents makes what is above a path.
@@ -150,36 +150,36 @@ func (f *fleet) makeParents(path string) {
 }
 
 // golang starts a member of this module.
-func (f *fleet) golang(id, address string) *testbed.FleetMember { return f.at("", id, address) }
+func (f *fleet) startOurs(id, address string) *testbed.FleetMember { return f.startAt("", id, address) }
 
 // at starts one at a stage of the way to MySQL.
-func (f *fleet) at(stage migration.Stage, id, address string) *testbed.FleetMember {
+func (f *fleet) startAt(stage migration.Stage, id, address string) *testbed.FleetMember {
 	f.t.Helper()
-	return f.Program(id, true, memberArg, part{f.options, id, address, f.incumbentGrace, stage, f.dsn})
+	return f.Program(id, true, memberArg, memberConfig{f.options, id, address, f.incumbentGrace, stage, f.dsn})
 }
 
 // java starts a member in Java.
-func (f *fleet) java(kind, id string) *testbed.FleetMember {
+func (f *fleet) startJava(kind, id string) *testbed.FleetMember {
 	f.t.Helper()
-	return f.Add(testbed.StartJavaMember(f.t, testbed.JavaOptions{Kind: kind, Server: f.options.Servers[0], Path: f.lock(), ID: id, Session: fleetSession}), id, false)
+	return f.Add(testbed.StartJavaMember(f.t, testbed.JavaOptions{Kind: kind, Server: f.options.Servers[0], Path: f.lockPath(), ID: id, Session: fleetSession}), id, false)
 }
 
 // dotnet starts a replay of a member of FireflySoft.
-func (f *fleet) dotnet(id string) *testbed.FleetMember {
+func (f *fleet) startReplay(id string) *testbed.FleetMember {
 	f.t.Helper()
 	return f.Program(id, false, replayArg, &replay{
-		Server: f.options.Servers[0], Root: strings.TrimSuffix(f.last(), "/leader"), ID: id,
-		Session: fleetSession, Confirm: confirm, Interval: interval,
+		Server: f.options.Servers[0], Root: strings.TrimSuffix(f.lastPath(), "/leader"), ID: id,
+		Session: fleetSession, Confirm: replayConfirm, Interval: replayInterval,
 	})
 }
 
 // queued waits until a member of another program stands in the queue.
-func (f *fleet) queued(m *testbed.FleetMember) {
+func (f *fleet) waitQueued(m *testbed.FleetMember) {
 	f.t.Helper()
 	testbed.Eventually(f.t, patience, m.ID+" in the queue", func() error {
-		nodes, _, err := f.admin.Children(f.lock())
+		nodes, _, err := f.admin.Children(f.lockPath())
 		for _, n := range nodes {
-			if text, _, _ := f.admin.Get(f.lock() + "/" + n); string(text) == m.ID {
+			if text, _, _ := f.admin.Get(f.lockPath() + "/" + n); string(text) == m.ID {
 				return nil
 			}
 		}
@@ -188,7 +188,7 @@ func (f *fleet) queued(m *testbed.FleetMember) {
 }
 
 // holds waits until a node holds a text.
-func (f *fleet) holds(path, text string) {
+func (f *fleet) waitForData(path, text string) {
 	f.t.Helper()
 	testbed.Eventually(f.t, patience, path+" to hold "+text, func() error {
 		if data, _, err := f.admin.Get(path); err != nil || string(data) != text {

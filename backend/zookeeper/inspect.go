@@ -28,28 +28,28 @@ const inspectLimit = 5 * time.Second
 // are closed at once, and nothing hangs on them. No right is needed for that; who may
 // not read the rights at Root is told so.
 func (b *Backend) Inspect(ctx context.Context, ttl, renew time.Duration) (list []backend.Diagnostic, err error) {
-	if err := b.enter(""); err != nil {
+	if err := b.admit(""); err != nil {
 		return nil, err
 	}
-	said := make([]serverSaid, len(b.options.Servers))
+	said := make([]serverStatus, len(b.options.Servers))
 	var all sync.WaitGroup
 	for i, server := range b.options.Servers {
-		all.Go(func() { said[i] = b.question(ctx, server) })
+		all.Go(func() { said[i] = b.queryServer(ctx, server) })
 	}
 	all.Wait()
 	list = diagnostics(b.options, said, ttl, renew)
-	if f, strange := b.strangers(ctx, said); strange {
+	if f, strange := b.checkOneEnsemble(ctx, said); strange {
 		list = append(list, f)
 	}
 	f, err := b.rights(ctx)
 	if err != nil {
-		return nil, b.fail("inspect", err)
+		return nil, b.wrap("inspect", err)
 	}
 	return append(list, f), nil
 }
 
 // A serverSaid is what one server has answered.
-type serverSaid struct {
+type serverStatus struct {
 	server            string
 	version, mode     string // as srvr has them; empty if srvr is not answered
 	shortest, longest time.Duration
@@ -63,22 +63,22 @@ var (
 )
 
 // question asks one server what it is and how long sessions may be.
-func (b *Backend) question(ctx context.Context, server string) (s serverSaid) {
+func (b *Backend) queryServer(ctx context.Context, server string) (s serverStatus) {
 	s.server = server
 	ctx, cancel := context.WithTimeout(ctx, inspectLimit)
 	defer cancel()
-	var long, short *greeted
-	if long, s.err = b.greet(ctx, server, b.options.MaxSession, nil); s.err != nil {
+	var long, short *rawSession
+	if long, s.err = b.openRawSession(ctx, server, b.options.MaxSession, nil); s.err != nil {
 		return s
 	}
 	defer long.end()
-	if short, s.err = b.greet(ctx, server, time.Millisecond, nil); s.err != nil {
+	if short, s.err = b.openRawSession(ctx, server, time.Millisecond, nil); s.err != nil {
 		return s
 	}
 	defer short.end()
 	s.longest, s.shortest, s.readOnly = long.length, short.length, long.readOnly
 	// What serves is enough; that it says what it is is not needed.
-	if text, err := b.word(ctx, server, "srvr"); err == nil {
+	if text, err := b.fourLetterWord(ctx, server, "srvr"); err == nil {
 		for _, x := range []struct {
 			into    *string
 			pattern *regexp.Regexp
@@ -93,20 +93,20 @@ func (b *Backend) question(ctx context.Context, server string) (s serverSaid) {
 
 // strangers looks whether a session of one server is known to all others, as it is in
 // an ensemble.
-func (b *Backend) strangers(ctx context.Context, said []serverSaid) (f backend.Diagnostic, strange bool) {
-	var first *greeted
+func (b *Backend) checkOneEnsemble(ctx context.Context, said []serverStatus) (f backend.Diagnostic, strange bool) {
+	var first *rawSession
 	home := ""
 	for _, s := range said {
 		if s.err != nil || s.readOnly {
 			continue
 		}
-		g, err := func() (*greeted, error) {
+		g, err := func() (*rawSession, error) {
 			ctx, cancel := context.WithTimeout(ctx, inspectLimit)
 			defer cancel()
-			return b.greet(ctx, s.server, b.options.MaxSession, first)
+			return b.openRawSession(ctx, s.server, b.options.MaxSession, first)
 		}()
 		switch {
-		case errors.Is(err, errStranger):
+		case errors.Is(err, errUnknownSession):
 			f.Warning, f.What = true, "servers"
 			f.Text = backend.Clean(fmt.Sprintf("%s does not know a session that %s has made: they are not of one ensemble, and each would have a leader of its own. Correct the servers (with localSessionsEnabled it says nothing)", s.server, home), 1000, true)
 			strange = true
@@ -124,7 +124,7 @@ func (b *Backend) strangers(ctx context.Context, said []serverSaid) (f backend.D
 }
 
 // findings explains what was said.
-func diagnostics(o Options, said []serverSaid, ttl, renew time.Duration) (list []backend.Diagnostic) {
+func diagnostics(o Options, said []serverStatus, ttl, renew time.Duration) (list []backend.Diagnostic) {
 	add := func(warning bool, what, format string, args ...any) {
 		list = append(list, backend.Diagnosticf(warning, what, format, args...))
 	}
@@ -172,7 +172,7 @@ func diagnostics(o Options, said []serverSaid, ttl, renew time.Duration) (list [
 	if up == 0 {
 		return list
 	}
-	need := length(ttl, renew)
+	need := sessionLength(ttl, renew)
 	renew = renew.Round(time.Millisecond) // for people
 	refused := need > min(o.MaxSession, longest)
 	switch {
@@ -199,7 +199,7 @@ func diagnostics(o Options, said []serverSaid, ttl, renew time.Duration) (list [
 func (b *Backend) rights(ctx context.Context) (f backend.Diagnostic, err error) {
 	f.What = "rights"
 	var acl []zk.ACL
-	err = b.with(ctx, func(s *session) error {
+	err = b.withSession(ctx, func(s *session) error {
 		acl, err = read(ctx, s, func(c *zk.Conn) ([]zk.ACL, error) {
 			acl, _, err := c.GetACL(b.options.Root)
 			return acl, err
@@ -211,7 +211,7 @@ func (b *Backend) rights(ctx context.Context) (f backend.Diagnostic, err error) 
 		f.Text = fmt.Sprintf("%s is not there yet: who is first makes it, if it may", b.options.Root)
 		return f, nil
 	case errors.Is(err, zk.ErrNoAuth):
-		f.Text = fmt.Sprintf("those at %s are not shown to %s: that needs read or admin there", b.options.Root, b.who())
+		f.Text = fmt.Sprintf("those at %s are not shown to %s: that needs read or admin there", b.options.Root, b.userName())
 		f.Warning = true
 		return f, nil
 	case err != nil:
@@ -245,12 +245,12 @@ func explainACL(acl []zk.ACL, o Options) (text string, warning bool) {
 		default:
 			unknown = true
 		}
-		who = append(who, fmt.Sprintf("%s:%s:%s", a.Scheme, id, letters(a.Perms)))
+		who = append(who, fmt.Sprintf("%s:%s:%s", a.Scheme, id, permissionLetters(a.Perms)))
 	}
 	text = fmt.Sprintf("at %s: %s", o.Root, strings.Join(who, ", "))
 	switch {
 	case ours&needed != needed && !unknown:
-		return text + fmt.Sprintf("; that gives this process %s, and a member needs %s", cmp.Or(letters(ours), "nothing"), letters(needed)), true
+		return text + fmt.Sprintf("; that gives this process %s, and a member needs %s", cmp.Or(permissionLetters(ours), "nothing"), permissionLetters(needed)), true
 	case all&needed != 0 && o.User != "":
 		return text + "; everybody who reaches the servers has rights there, though a user is configured: it was made without one", true
 	case all&needed == needed:
@@ -260,7 +260,7 @@ func explainACL(acl []zk.ACL, o Options) (text string, warning bool) {
 }
 
 // letters writes permissions as zkCli.sh does.
-func letters(perms int32) (text string) {
+func permissionLetters(perms int32) (text string) {
 	for _, p := range []struct {
 		letter string
 		bit    int32

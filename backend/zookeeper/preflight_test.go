@@ -45,10 +45,10 @@ func TestRightsAreTriedBeforeTheFirstBid(t *testing.T) {
 				}
 				return nodes
 			}
-			if nodes := list(n.layout.record); len(nodes) != 2 {
+			if nodes := list(n.layout.recordParent); len(nodes) != 2 {
 				t.Errorf("after a proof there are records of %q, want those of led and old", nodes)
 			}
-			if nodes := list(n.layout.lock("new")); len(nodes) != 0 {
+			if nodes := list(n.layout.lockPath("new")); len(nodes) != 0 {
 				t.Errorf("after a proof there stand %q in the queue of new", nodes)
 			}
 			read := func(path string) {
@@ -57,14 +57,14 @@ func TestRightsAreTriedBeforeTheFirstBid(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			read(n.layout.recordOf("old"))
+			read(n.layout.recordPath("old"))
 			preflight(map[string]bool{"led": true, "new": true})
 			if kind != Node { // there all nodes have one parent
-				read(n.layout.lock("led"))
+				read(n.layout.lockPath("led"))
 				preflight(map[string]bool{"new": true})
 			}
-			read(n.layout.record)
-			n.session.cache.forget(data, n.layout.recordOf("new"))
+			read(n.layout.recordParent)
+			n.session.cache.forget(nodeData, n.layout.recordPath("new"))
 			preflight(map[string]bool{"led": kind == Node})
 		})
 	}

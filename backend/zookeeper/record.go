@@ -22,7 +22,7 @@ type record struct {
 	Holder    *holder              `json:"holder,omitempty"`
 	End       backend.End          `json:"end,omitempty"` // of the last leadership that is over
 	LastID    string               `json:"last_id,omitempty"`
-	LastKey   string               `json:"last_nonce,omitempty"`
+	LastNonce string               `json:"last_nonce,omitempty"`
 	Request   *request             `json:"request,omitempty"`
 	History   []backend.Leadership `json:"history,omitempty"`
 
@@ -32,7 +32,7 @@ type record struct {
 
 	// Until the grant that has made the record is confirmed: which records had been
 	// deleted before. See Backend.confirm.
-	Making string `json:"making,omitempty"`
+	Unconfirmed string `json:"making,omitempty"`
 }
 
 // A holder is who was granted the present leadership.
@@ -92,7 +92,7 @@ func parseRecord(data []byte, election string) (*record, error) {
 	// What is written again must not be longer than what we write ourselves.
 	r.History = backend.CleanHistory(r.History)
 	r.End = backend.End(backend.Clean(string(r.End), 16, false))
-	r.LastID, r.LastKey = backend.Clean(r.LastID, backend.MaxID, false), backend.Clean(r.LastKey, 64, false)
+	r.LastID, r.LastNonce = backend.Clean(r.LastID, backend.MaxID, false), backend.Clean(r.LastNonce, 64, false)
 	r.MovedTo, r.MovedFrom = backend.Clean(r.MovedTo, backend.MaxMark, false), backend.Clean(r.MovedFrom, backend.MaxMark, false)
 	if w := r.Request; w != nil {
 		w.Kind = backend.RequestKind(backend.Clean(string(w.Kind), 16, false))
@@ -130,24 +130,24 @@ func (r *record) clone() *record {
 }
 
 // finish ends the leadership, if one is on, whose lease ran out so long ago; 0: not known.
-func (r *record) finish(how backend.End, now time.Time, lapsed time.Duration) {
+func (r *record) endLeadership(how backend.End, now time.Time, lapsed time.Duration) {
 	h := r.Holder
 	if h == nil {
 		return
 	}
 	r.History = backend.Remember(r.History, backend.Leadership{Term: r.Term, ID: h.ID, From: h.Elected}.Close(how, now, lapsed))
-	r.End, r.LastID, r.LastKey, r.Holder = how, h.ID, h.Nonce, nil
+	r.End, r.LastID, r.LastNonce, r.Holder = how, h.ID, h.Nonce, nil
 }
 
 // held reports whether the record says that this nonce leads, in this term; 0: any.
-func (r *record) held(nonce string, term uint64) bool {
+func (r *record) heldBy(nonce string, term uint64) bool {
 	return r != nil && r.Holder != nil && r.Holder.Nonce == nonce && (term == 0 || r.Term == term)
 }
 
 // grants reports whether the record tells everybody of this lease, which hangs on a grant
 // in a session. Who follows it would watch for renewals of another, otherwise.
-func (r *record) grants(l backend.Held, session int64, grant int) bool {
-	return r.held(l.Holder.Nonce, l.Term) && r.Making == "" && r.Holder.Session == sessionName(session) && r.Holder.Grant == grant
+func (r *record) namesGrant(l backend.Held, session int64, grant int) bool {
+	return r.heldBy(l.Holder.Nonce, l.Term) && r.Unconfirmed == "" && r.Holder.Session == sessionName(session) && r.Holder.Grant == grant
 }
 
 func (h *holder) candidate() backend.Candidate {
@@ -156,7 +156,7 @@ func (h *holder) candidate() backend.Candidate {
 
 // lease is what the record alone says, vacant.
 func (r *record) lease() backend.Lease {
-	l := backend.Lease{Election: r.Election, Term: r.Term, Heartbeat: r.Heartbeat, End: r.End, LastID: r.LastID, LastNonce: r.LastKey,
+	l := backend.Lease{Election: r.Election, Term: r.Term, Heartbeat: r.Heartbeat, End: r.End, LastID: r.LastID, LastNonce: r.LastNonce,
 		MovedTo: r.MovedTo, MovedFrom: r.MovedFrom}
 	if w := r.Request; w != nil {
 		l.Request = backend.Request{Election: r.Election, Term: w.Term, Kind: w.Kind, ID: w.ID, Nonce: w.Nonce}

@@ -12,13 +12,13 @@ import (
 // Release ends leases: one transaction marks the record and deletes the node. What
 // stands in a queue is withdrawn.
 func (b *Backend) Release(ctx context.Context, held []backend.Held) error {
-	if err := b.enter(""); err != nil {
+	if err := b.admit(""); err != nil {
 		return err
 	}
 	var ours []backend.Held
 	b.mu.Lock()
 	for _, l := range held {
-		if b.own[l.Election] != nil {
+		if b.locks[l.Election] != nil {
 			ours = append(ours, l)
 		}
 	}
@@ -32,16 +32,16 @@ func (b *Backend) Release(ctx context.Context, held []backend.Held) error {
 		if s == nil {
 			return nil
 		}
-		return b.fail("release", b.with(ctx, func(s *session) error { return s.sync(ctx) }))
+		return b.wrap("release", b.withSession(ctx, func(s *session) error { return s.sync(ctx) }))
 	}
-	s, err := b.current(ctx, 0)
+	s, err := b.currentSession(ctx, 0)
 	if err != nil {
-		return b.fail("release", err)
+		return b.wrap("release", err)
 	}
 	errs := make([]error, len(ours))
-	each(len(ours), func(i int) {
+	inParallel(len(ours), func(i int) {
 		if err := b.release(ctx, s, ours[i]); err != nil {
-			errs[i] = b.fail(fmt.Sprintf("release %.80q", ours[i].Election), err)
+			errs[i] = b.wrap(fmt.Sprintf("release %.80q", ours[i].Election), err)
 		}
 	})
 	var failed error
@@ -55,21 +55,21 @@ func (b *Backend) Release(ctx context.Context, held []backend.Held) error {
 
 func (b *Backend) release(ctx context.Context, s *session, l backend.Held) error {
 	if l.Term == 0 {
-		if err := b.settle(ctx, s, l.Election); err != nil {
+		if err := b.resolveLock(ctx, s, l.Election); err != nil {
 			return err
 		}
 	}
-	path := b.layout.recordOf(l.Election)
+	path := b.layout.recordPath(l.Election)
 	// Most often all is as it was at the last renewal: then this is all.
-	if o := b.mine(l.Election); o.node != "" && o.record.held(b.guard.Nonce(), l.Term) && o.term == o.record.Term && b.layout.kind != Node {
-		next := o.record.clone()
-		next.finish(l.End, s.now(), l.Lapsed())
+	if own := b.lockOf(l.Election); own.node != "" && own.record.heldBy(b.owner.Nonce(), l.Term) && own.term == own.record.Term && b.layout.kind != Node {
+		next := own.record.clone()
+		next.endLeadership(l.End, s.now(), l.Lapsed())
 		next.Heartbeat = newHeartbeat()
 		_, failed, err := s.write(ctx,
-			&zk.SetDataRequest{Path: path, Data: next.encode(), Version: o.version},
-			&zk.DeleteRequest{Path: b.layout.node(l.Election, o.node), Version: -1})
+			&zk.SetDataRequest{Path: path, Data: next.encode(), Version: own.recordVersion},
+			&zk.DeleteRequest{Path: b.layout.nodePath(l.Election, own.node), Version: -1})
 		if err == nil {
-			b.note(l.Election, func(now *own) { clearNode(now, o) })
+			b.updateLock(l.Election, func(now *ownLock) { forgetNode(now, own) })
 			return nil
 		}
 		if failed < 0 {
@@ -77,44 +77,44 @@ func (b *Backend) release(ctx context.Context, s *session, l backend.Held) error
 		}
 	}
 	for range 8 {
-		r, err := s.cache.plain(ctx, data, path)
+		r, err := s.cache.readPlain(ctx, nodeData, path)
 		if err != nil {
 			return err
 		}
 		rec, bad := parseRecord(r.data, l.Election)
-		o := b.mine(l.Election)
-		held := !r.missing && bad == nil && rec.held(b.guard.Nonce(), l.Term)
-		if held && rec.Making != "" {
-			now, err := b.deletions(ctx, s)
+		own := b.lockOf(l.Election)
+		held := !r.missing && bad == nil && rec.heldBy(b.owner.Nonce(), l.Term)
+		if held && rec.Unconfirmed != "" {
+			now, err := b.readDeletions(ctx, s)
 			if err != nil {
 				return err
 			}
-			held = now.String() == rec.Making // else it grants nothing
+			held = now.String() == rec.Unconfirmed // else it grants nothing
 		}
 		if !held {
 			// Nothing is recorded as ours, in this term. A node may be there.
-			if o.node != "" && (l.Term == 0 || o.term == l.Term) {
-				return b.drop(ctx, s, l.Election, o)
+			if own.node != "" && (l.Term == 0 || own.term == l.Term) {
+				return b.deleteLockNode(ctx, s, l.Election, own)
 			}
 			return nil
 		}
 		h := rec.Holder
 		next := rec.clone()
-		next.finish(l.End, s.now(), l.Lapsed())
-		next.Heartbeat, next.Making = newHeartbeat(), ""
-		node, version, err := b.nodeOf(ctx, s, l.Election, h)
+		next.endLeadership(l.End, s.now(), l.Lapsed())
+		next.Heartbeat, next.Unconfirmed = newHeartbeat(), ""
+		node, version, err := b.holderNode(ctx, s, l.Election, h)
 		if err != nil {
 			return err
 		}
 		ops := []any{&zk.SetDataRequest{Path: path, Data: next.encode(), Version: r.stat.Version}}
 		if node != "" {
-			ops = append(ops, b.ending(l.Election, node, h.Session, version)...)
+			ops = append(ops, b.deleteOps(l.Election, node, h.Session, version)...)
 		}
 		_, failed, err := s.write(ctx, ops...)
 		switch {
 		case b.layout.kind == Node && failed == 1 && errors.Is(err, zk.ErrNoNode): // our session's own
-			if id, _ := s.present(); sessionName(id) == h.Session {
-				if err := b.rehome(ctx, s, id); err != nil {
+			if id, _ := s.idAndEpoch(); sessionName(id) == h.Session {
+				if err := b.restoreSessionRecord(ctx, s, id); err != nil {
 					return err
 				}
 			}
@@ -124,10 +124,10 @@ func (b *Backend) release(ctx context.Context, s *session, l backend.Held) error
 		case err != nil:
 			return err
 		}
-		if o.node != "" && (b.layout.is(h, o.node) || h.Node == underSeal) {
-			b.note(l.Election, func(now *own) { clearNode(now, o) })
-		} else if o.node != "" && l.Term == 0 {
-			return b.drop(ctx, s, l.Election, o)
+		if own.node != "" && (b.layout.isHoldersNode(h, own.node) || h.Node == sealedNode) {
+			b.updateLock(l.Election, func(now *ownLock) { forgetNode(now, own) })
+		} else if own.node != "" && l.Term == 0 {
+			return b.deleteLockNode(ctx, s, l.Election, own)
 		}
 		return nil
 	}
@@ -136,24 +136,24 @@ func (b *Backend) release(ctx context.Context, s *session, l backend.Held) error
 
 // nodeOf returns the name of the node that a holder was granted with, "" if it is
 // gone, and its version as of now.
-func (b *Backend) nodeOf(ctx context.Context, s *session, election string, h *holder) (string, int32, error) {
+func (b *Backend) holderNode(ctx context.Context, s *session, election string, h *holder) (string, int32, error) {
 	if b.layout.kind == Node {
-		version, there, err := b.standing(ctx, s, election, h.Node, h.Session)
+		version, there, err := b.lockNodeVersion(ctx, s, election, h.Node, h.Session)
 		if err != nil || !there {
 			return "", 0, err
 		}
 		return h.Node, version, nil
 	}
-	lock := b.layout.lock(election)
-	r, err := s.cache.plain(ctx, children, lock)
+	lock := b.layout.lockPath(election)
+	r, err := s.cache.readPlain(ctx, childNames, lock)
 	if err != nil {
 		return "", 0, err
 	}
 	for _, name := range r.children {
-		if !b.layout.is(h, name) {
+		if !b.layout.isHoldersNode(h, name) {
 			continue
 		}
-		node, err := s.cache.plain(ctx, once, lock+"/"+name)
+		node, err := s.cache.readPlain(ctx, uniqueData, lock+"/"+name)
 		if err != nil || node.missing || sessionName(node.stat.EphemeralOwner) != h.Session {
 			return "", 0, err
 		}

@@ -33,84 +33,84 @@ const (
 )
 
 // maxHello is the greatest length of a server's greeting: it has 41 bytes.
-const maxHello = 256
+const maxHandshake = 256
 
 // frame reads one whole message, checks it, and makes it ready to be read.
-func (l *line) frame() error {
+func (l *connection) readMessage() error {
 	var head [4]byte
-	if _, err := io.ReadFull(l.in, head[:]); err != nil {
+	if _, err := io.ReadFull(l.reader, head[:]); err != nil {
 		return err
 	}
 	n, most := binary.BigEndian.Uint32(head[:]), uint32(maxReply)
-	if !l.done {
-		most = maxHello
+	if !l.handshakeDone {
+		most = maxHandshake
 	}
 	if n > most {
 		return fmt.Errorf("it has %d bytes, or is no message of ZooKeeper", n)
 	}
 	message := make([]byte, 4+n)
 	copy(message, head[:])
-	if _, err := io.ReadFull(l.in, message[4:]); err != nil {
+	if _, err := io.ReadFull(l.reader, message[4:]); err != nil {
 		return err
 	}
-	l.heard.Store(int64(time.Since(l.began)))
-	check := l.reply
-	if !l.done {
-		check = l.greeting
+	l.lastRead.Store(int64(time.Since(l.opened)))
+	check := l.checkReply
+	if !l.handshakeDone {
+		check = l.checkHandshake
 	}
 	if err := check(parser{message[4:]}); err != nil {
 		return err
 	}
-	l.ready = message
+	l.checked = message
 	return nil
 }
 
 // longestSession is what is believed of a server, and asked for.
-const longestSession = time.Hour
+const maxSessionLength = time.Hour
 
 // greeting takes in what a server says first: version, time-out in milliseconds,
 // session id, password.
-func (l *line) greeting(p parser) error {
+func (l *connection) checkHandshake(p parser) error {
 	_, ok := p.int()
 	millis, ok2 := p.int()
 	id, ok3 := p.long()
-	if !ok || !ok2 || !ok3 || !p.text() {
-		return errShort
+	if !ok || !ok2 || !ok3 || !p.skipText() {
+		return errMalformed
 	}
 	length := time.Duration(millis) * time.Millisecond
-	if id != 0 && (length < 10*time.Millisecond || length > longestSession) {
+	if id != 0 && (length < 10*time.Millisecond || length > maxSessionLength) {
 		return fmt.Errorf("the server grants a session of %v", length) // the library would not survive it
 	}
-	l.done = true
-	l.s.hello(id, length, l.sent)
+	l.handshakeDone = true
+	l.s.noteHandshake(id, length, l.connectSent)
 	return nil
 }
 
 // reply checks an answer, or an event of a watch.
-func (l *line) reply(p parser) error {
+func (l *connection) checkReply(p parser) error {
 	xid, ok := p.int()
 	_, ok2 := p.long()
 	failed, ok3 := p.int()
 	if !ok || !ok2 || !ok3 {
-		return errShort
+		return errMalformed
 	}
 	l.mu.Lock()
-	op, asked := l.asked[xid]
-	delete(l.asked, xid)
+	op, asked := l.pending[xid]
+	delete(l.pending, xid)
 	l.mu.Unlock()
 	if xid == xidEvent {
 		_, ok := p.int()
 		_, ok2 := p.int()
-		if !ok || !ok2 || !p.text() {
-			return errShort
+		if !ok || !ok2 || !p.skipText() {
+			return errMalformed
 		}
-	} else if asked && failed == 0 && !p.answer(op) {
-		return errShort
+	} else if asked && failed == 0 && !p.skipReply(op) {
+		return errMalformed
 	}
 	return nil
 }
 
-var errShort = errors.New("it is malformed")
+var errMalformed = errors.New("it is malformed")
 
 // A parser reads along in a message.
 type parser struct{ rest []byte }
@@ -141,7 +141,7 @@ func (p *parser) long() (int64, bool) {
 }
 
 // text passes over a length and so many bytes.
-func (p *parser) text() bool {
+func (p *parser) skipText() bool {
 	n, ok := p.int()
 	if ok {
 		_, ok = p.take(int(n))
@@ -150,47 +150,47 @@ func (p *parser) text() bool {
 }
 
 // data is text, which may be missing.
-func (p *parser) data() bool {
+func (p *parser) skipData() bool {
 	if n, ok := (&parser{p.rest}).int(); ok && n < 0 {
 		p.take(4)
 		return true
 	}
-	return p.text()
+	return p.skipText()
 }
 
 // texts passes over a number, and so many texts.
-func (p *parser) texts() bool {
+func (p *parser) skipTexts() bool {
 	n, ok := p.int()
 	for ok = ok && n >= 0 && int(n) <= len(p.rest)/4; ok && n > 0; n-- {
-		ok = p.text()
+		ok = p.skipText()
 	}
 	return ok
 }
 
-func (p *parser) stat() bool {
+func (p *parser) skipStat() bool {
 	_, ok := p.take(68)
 	return ok
 }
 
 // answer passes over the answer to a request of a kind.
-func (p *parser) answer(op int32) bool {
+func (p *parser) skipReply(op int32) bool {
 	switch op {
 	case opCreate, opCreateContainer, opSync:
-		return p.text()
+		return p.skipText()
 	case opExists, opSetData:
-		return p.stat()
+		return p.skipStat()
 	case opGetData:
-		return p.data() && p.stat()
+		return p.skipData() && p.skipStat()
 	case opGetChildren:
-		return p.texts() && p.stat()
+		return p.skipTexts() && p.skipStat()
 	case opMulti:
-		return p.answers()
+		return p.skipMultiReply()
 	}
 	return true // the library reads nothing
 }
 
 // answers passes over the answers to the writes of a multi.
-func (p *parser) answers() bool {
+func (p *parser) skipMultiReply() bool {
 	for {
 		op, ok := p.int()
 		done, ok2 := p.take(1)
@@ -203,9 +203,9 @@ func (p *parser) answers() bool {
 		case op == -1: // an error
 			_, ok = p.int()
 		case op == opCreate:
-			ok = p.text()
+			ok = p.skipText()
 		case op == opSetData:
-			ok = p.stat()
+			ok = p.skipStat()
 		case op != opCheck && op != opDelete:
 			ok = false
 		}

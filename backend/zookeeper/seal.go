@@ -29,7 +29,7 @@ const sealText = "moved to "
 // underSeal stands for the node of a holder who needs none: at a fixed path, where
 // there is room for the seal alone. The record and the session's node are its lease
 // then, as they are in a queue for members of this module.
-const underSeal = "sealed"
+const sealedNode = "sealed"
 
 // readSeal reads what stands where a seal is. ok: it is one. In a queue the name tells;
 // at a fixed path any other node is somebody's lock.
@@ -42,14 +42,16 @@ func readSeal(r reading) (s seal, ok bool) {
 }
 
 // sealOf is the path of an election's seal.
-func (l *layout) sealOf(election string) string { return l.node(election, sealChild) }
+func (l *layout) sealPath(election string) string { return l.nodePath(election, sealChild) }
 
 // forgetSeal makes the next look at an election's seal read it again.
 func (b *Backend) forgetSeal(s *session, election string) {
-	s.cache.forget(b.layout.lockKind(), b.layout.lock(election))
-	s.cache.forget(once, b.layout.sealOf(election))
+	s.cache.forget(b.layout.lockKind(), b.layout.lockPath(election))
+	s.cache.forget(uniqueData, b.layout.sealPath(election))
 }
 
 // underSeal reports whether an election is sealed at a fixed path, where a holder has
 // no node.
-func (v *view) underSeal(b *Backend) bool { return v.queue.sealed && b.layout.kind == Node }
+func (snap *snapshot) fixedPathSealed(b *Backend) bool {
+	return snap.queue.sealed && b.layout.kind == Node
+}

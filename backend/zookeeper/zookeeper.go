@@ -91,18 +91,18 @@ type Backend struct {
 	options Options
 	layout  layout
 	acl     []zk.ACL
-	guard   backend.SingleOwner
+	owner   backend.SingleOwner
 
 	opening chan struct{} // taken while a session is being opened
 
-	mu      sync.Mutex
-	session *session
-	own     map[string]*own // by election
-	member  *backend.Member // as last announced
-	granted int             // grants so far: each has a number
-	killed  bool            // by a test, as the process would be
+	mu         sync.Mutex
+	session    *session
+	locks      map[string]*ownLock // by election
+	member     *backend.Member     // as last announced
+	grantCount int                 // grants so far: each has a number
+	killed     bool                // by a test, as the process would be
 
-	expected time.Duration // how long a session the bids to come will need
+	expectedSession time.Duration // how long a session the bids to come will need
 
 	late sync.WaitGroup // requests whose calls have given up
 }
@@ -153,7 +153,7 @@ func Open(_ context.Context, o Options) (*Backend, error) {
 	if o.TLS != nil {
 		o.TLS = o.TLS.Clone()
 	}
-	b := &Backend{options: o, layout: l, acl: o.ACL, opening: make(chan struct{}, 1), own: map[string]*own{}}
+	b := &Backend{options: o, layout: l, acl: o.ACL, opening: make(chan struct{}, 1), locks: map[string]*ownLock{}}
 	if b.acl == nil {
 		b.acl = zk.WorldACL(zk.PermAll)
 		if o.User != "" {
@@ -183,8 +183,8 @@ func (o *Options) check() error {
 		return fmt.Errorf("tick is %v; it must lie between 1ms and 1m", o.Tick)
 	case o.MaxSession < 6*o.Tick:
 		return fmt.Errorf("the longest session is %v; it must be at least six ticks of %v", o.MaxSession, o.Tick)
-	case o.MaxSession > longestSession:
-		return fmt.Errorf("the longest session is %v; it must be %v at most", o.MaxSession, longestSession)
+	case o.MaxSession > maxSessionLength:
+		return fmt.Errorf("the longest session is %v; it must be %v at most", o.MaxSession, maxSessionLength)
 	case o.Data != "id" && o.Data != "address":
 		return fmt.Errorf(`data is %.40q; it must be "id" or "address"`, o.Data)
 	case o.User == "" && o.Password != "":
@@ -246,11 +246,11 @@ func (b *Backend) Guarantees() backend.Guarantees {
 // is something to release: then the session is left to run out, as it is not for
 // Close to release leases.
 func (b *Backend) Close() error {
-	b.guard.Close() // before: who opens a session looks at it after this lock
+	b.owner.Close() // before: who opens a session looks at it after this lock
 	b.mu.Lock()
 	s, leave := b.session, b.killed
-	for _, o := range b.own {
-		leave = leave || !o.empty()
+	for _, own := range b.locks {
+		leave = leave || !own.empty()
 	}
 	b.session = nil
 	b.mu.Unlock()
@@ -262,8 +262,8 @@ func (b *Backend) Close() error {
 }
 
 // enter begins a call for the candidate with this nonce, or for nobody ("").
-func (b *Backend) enter(nonce string) error {
-	if err := b.guard.Admit(nonce); err != nil {
+func (b *Backend) admit(nonce string) error {
+	if err := b.owner.Admit(nonce); err != nil {
 		return fmt.Errorf("zookeeper: %w", err)
 	}
 	return nil

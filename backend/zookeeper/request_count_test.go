@@ -19,19 +19,19 @@ import (
 )
 
 // A meter passes connections on to a server and counts what is asked on them, by kind.
-type meter struct {
+type requestMeter struct {
 	addr string
 
-	mu    sync.Mutex
-	asked map[int32]int
+	mu     sync.Mutex
+	counts map[int32]int
 }
 
-func newMeter(t testing.TB, server string) *meter {
+func newMeter(t testing.TB, server string) *requestMeter {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := &meter{addr: l.Addr().String(), asked: map[int32]int{}}
+	m := &requestMeter{addr: l.Addr().String(), counts: map[int32]int{}}
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		for {
@@ -49,7 +49,7 @@ func newMeter(t testing.TB, server string) *meter {
 	return m
 }
 
-func (m *meter) pass(client net.Conn, server string) {
+func (m *requestMeter) pass(client net.Conn, server string) {
 	defer client.Close()
 	c, err := net.Dial("tcp", server)
 	if err != nil {
@@ -71,7 +71,7 @@ func (m *meter) pass(client net.Conn, server string) {
 		}
 		if !first && len(frame) >= 12 { // after the greeting: number and kind
 			m.mu.Lock()
-			m.asked[int32(binary.BigEndian.Uint32(frame[8:]))]++
+			m.counts[int32(binary.BigEndian.Uint32(frame[8:]))]++
 			m.mu.Unlock()
 		}
 		if _, err := c.Write(frame); err != nil {
@@ -81,18 +81,18 @@ func (m *meter) pass(client net.Conn, server string) {
 }
 
 // take returns what was asked since it was called last.
-func (m *meter) take() map[int32]int {
+func (m *requestMeter) takeCounts() map[int32]int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	asked := m.asked
-	m.asked = map[int32]int{}
+	asked := m.counts
+	m.counts = map[int32]int{}
 	return asked
 }
 
 // costs fails the test unless exactly this was asked since the last time.
-func (m *meter) costs(t testing.TB, what string, want map[int32]int) {
+func (m *requestMeter) expect(t testing.TB, what string, want map[int32]int) {
 	t.Helper()
-	if asked := m.take(); !maps.Equal(asked, want) {
+	if asked := m.takeCounts(); !maps.Equal(asked, want) {
 		t.Errorf("%s: want the requests %v (by kind), got %v", what, want, asked)
 	}
 }
@@ -102,7 +102,7 @@ func (m *meter) costs(t testing.TB, what string, want map[int32]int) {
 // announcement nothing beside either.
 func TestWhatIdleCallsAsk(t *testing.T) {
 	t.Parallel()
-	o := unhurried(shared(t))
+	o := longSessions(shared(t))
 	leads, follows := newMeter(t, o.Servers[0]), newMeter(t, o.Servers[0])
 	o.Servers = []string{leads.addr}
 	a := newClient(t, "a", o)
@@ -111,7 +111,7 @@ func TestWhatIdleCallsAsk(t *testing.T) {
 	names := []string{"jobs", "mail", "news"}
 	var held, seen []backend.Lease
 	for _, name := range names {
-		held = append(held, a.settleDown(t, name))
+		held = append(held, a.winLongSession(t, name))
 	}
 	for _, c := range []*client{a, b} {
 		if err := c.announce(t); err != nil {
@@ -119,21 +119,21 @@ func TestWhatIdleCallsAsk(t *testing.T) {
 		}
 	}
 	for _, name := range names {
-		seen = append(seen, b.look(t, name))
+		seen = append(seen, b.observeOne(t, name))
 	}
-	leads.take()
-	follows.take()
+	leads.takeCounts()
+	follows.takeCounts()
 	for range 3 {
 		answers, err := a.renew(held...)
 		if err != nil || answers[0].Outcome != backend.Granted {
 			t.Fatalf("renew: %+v, %v", answers, err)
 		}
-		leads.costs(t, "a renewal of three leases", map[int32]int{opMulti: 1})
+		leads.expect(t, "a renewal of three leases", map[int32]int{opMulti: 1})
 		changed, err := b.Observe(t.Context(), seen)
 		if err != nil || len(changed) != len(names) {
 			t.Fatalf("a reading after a renewal: want %d changed leases, got %+v, %v", len(names), changed, err)
 		}
-		follows.costs(t, "a reading of three leases that were renewed", map[int32]int{opGetData: 1})
+		follows.expect(t, "a reading of three leases that were renewed", map[int32]int{opGetData: 1})
 		for i := range changed {
 			if changed[i].Heartbeat != answers[i].Heartbeat {
 				t.Fatalf("want the heartbeat of the renewal, got %+v instead of %+v", changed[i], answers[i].Lease)
@@ -144,15 +144,15 @@ func TestWhatIdleCallsAsk(t *testing.T) {
 	if changed, err := b.Observe(t.Context(), seen); err != nil || len(changed) != 0 {
 		t.Fatalf("a reading without a renewal: want nothing changed, got %+v, %v", changed, err)
 	}
-	follows.costs(t, "a reading of leases that were not renewed", map[int32]int{opGetData: 2, opSync: 1})
+	follows.expect(t, "a reading of leases that were not renewed", map[int32]int{opGetData: 2, opSync: 1})
 	a.keep(t, held[0])
-	leads.take()
-	for what, c := range map[*meter]*client{leads: a, follows: b} {
+	leads.takeCounts()
+	for what, c := range map[*requestMeter]*client{leads: a, follows: b} {
 		for _, want := range []map[int32]int{{opGetData: 1}, {}} { // the first leaves a watch
 			if err := c.announce(t); err != nil {
 				t.Fatal(err)
 			}
-			what.costs(t, "an announcement of "+c.me.ID+", whom the servers have just answered", want)
+			what.expect(t, "an announcement of "+c.me.ID+", whom the servers have just answered", want)
 		}
 	}
 }
@@ -161,11 +161,11 @@ func TestWhatIdleCallsAsk(t *testing.T) {
 // made in the queue since. Else it reads who is there, be it somebody who has gone.
 func TestWhatAGrantAsks(t *testing.T) {
 	t.Parallel()
-	o := unhurried(shared(t))
+	o := longSessions(shared(t))
 	admin, m := dial(t, o.Servers), newMeter(t, o.Servers[0])
 	o.Servers = []string{m.addr}
 	a := newClient(t, "a", o)
-	held := a.settleDown(t, "jobs")
+	held := a.winLongSession(t, "jobs")
 	for what, c := range map[string]struct {
 		meanwhile func()
 		want      map[int32]int
@@ -180,14 +180,14 @@ func TestWhatAGrantAsks(t *testing.T) {
 		if err := a.release(backend.Lease{Election: "jobs", Term: held.Term, End: backend.Released}); err != nil {
 			t.Fatal(err)
 		}
-		id, v := a.seesFree(t, "jobs")
+		id, snap := a.freeSnapshot(t, "jobs")
 		c.meanwhile()
-		m.take()
-		l, done, err := a.grant(t.Context(), a.session, id, a.bid(v.lease), &v)
+		m.takeCounts()
+		l, done, err := a.grant(t.Context(), a.session, id, a.bid(snap.lease), &snap)
 		if err != nil || !done {
 			t.Fatalf("%s: want the grant made, got %+v, %v, %v", what, l, done, err)
 		}
-		m.costs(t, "a grant when "+what, c.want)
+		m.expect(t, "a grant when "+what, c.want)
 		held = l
 	}
 }
@@ -195,20 +195,20 @@ func TestWhatAGrantAsks(t *testing.T) {
 // A list asks for the names, twice for each election, and once for each session that leads.
 func TestWhatAListAsks(t *testing.T) {
 	t.Parallel()
-	o := unhurried(shared(t))
+	o := longSessions(shared(t))
 	a, m := newClient(t, "a", o), newMeter(t, o.Servers[0])
 	o.Servers = []string{m.addr}
 	b := newClient(t, "b", o)
 	for _, name := range []string{"jobs", "mail", "news"} {
-		a.settleDown(t, name)
+		a.winLongSession(t, name)
 	}
 	for range 2 { // and leaves nothing behind that would make the next cheaper or dearer
-		m.take()
+		m.takeCounts()
 		list, err := b.List(t.Context(), "", 100)
 		if err != nil || len(list) != 3 {
 			t.Fatalf("want three records, got %+v, %v", list, err)
 		}
-		m.costs(t, "a list of three elections with one leader", map[int32]int{opSync: 1, opGetChildren: 1 + 3, opGetData: 3 + 1})
+		m.expect(t, "a list of three elections with one leader", map[int32]int{opSync: 1, opGetChildren: 1 + 3, opGetData: 3 + 1})
 	}
 }
 
@@ -216,10 +216,10 @@ func TestWhatAListAsks(t *testing.T) {
 // when it changes. When it falls silent it is one no more.
 func TestAMemberIsWhoseSessionLives(t *testing.T) {
 	t.Parallel()
-	o := unhurried(shared(t))
+	o := longSessions(shared(t))
 	a, b, admin := newClient(t, "a", o), newClient(t, "b", o), dial(t, o.Servers)
-	held := a.settleDown(t, "jobs")
-	path := a.layout.members + "/" + a.me.Nonce
+	held := a.winLongSession(t, "jobs")
+	path := a.layout.memberParent + "/" + a.me.Nonce
 	m := backend.Member{Candidate: a.me, TTL: ttl}
 	announce := func() {
 		t.Helper()
@@ -270,7 +270,7 @@ func TestAMemberIsWhoseSessionLives(t *testing.T) {
 		t.Fatal(err)
 	}
 	planted := backend.NewNonce()
-	if _, err := admin.Create(a.layout.members+"/"+planted, text, 0, zk.WorldACL(zk.PermAll)); err != nil {
+	if _, err := admin.Create(a.layout.memberParent+"/"+planted, text, 0, zk.WorldACL(zk.PermAll)); err != nil {
 		t.Fatal(err)
 	}
 	if members, err := b.Members(t.Context(), planted, 1); err != nil || len(members) > 0 && members[0].Nonce == planted {
@@ -298,10 +298,10 @@ func TestWhatIsHeldIsNotRemembered(t *testing.T) {
 		cache := &c.session.cache
 		cache.mu.Lock()
 		defer cache.mu.Unlock()
-		return cache.entries[key{data, c.layout.recordOf(election)}] != nil || cache.entries[key{children, c.layout.lock(election)}] != nil
+		return cache.entries[key{nodeData, c.layout.recordPath(election)}] != nil || cache.entries[key{childNames, c.layout.lockPath(election)}] != nil
 	}
-	c.look(t, "jobs") // a grant of one's own wakes who listens
-	c.look(t, "mail")
+	c.observeOne(t, "jobs") // a grant of one's own wakes who listens
+	c.observeOne(t, "mail")
 	if !remembers("jobs") || !remembers("mail") {
 		t.Fatal("what was looked at is not remembered")
 	}
@@ -318,7 +318,7 @@ func TestWhatIsHeldIsNotRemembered(t *testing.T) {
 // pings, in particular. (On a busy machine there may be more to do at times.)
 func TestWhatIdleManagersAsk(t *testing.T) {
 	t.Parallel()
-	const ttl = roomy / 2
+	const ttl = wideSession / 2
 	o := shared(t)
 	leads, follows := newMeter(t, o.Servers[0]), newMeter(t, o.Servers[0])
 	o.Servers = []string{leads.addr}
@@ -342,11 +342,11 @@ func TestWhatIdleManagersAsk(t *testing.T) {
 		if second[0].Leading() { // a busy machine has made them change places
 			leads, follows = follows, leads
 		}
-		leads.take()
-		follows.take()
+		leads.takeCounts()
+		follows.takeCounts()
 		began := time.Now()
 		pause(t, 3*ttl)
-		a, b := leads.take(), follows.take()
+		a, b := leads.takeCounts(), follows.takeCounts()
 		renewals := int(time.Since(began)/(ttl/3)) + 1
 		t.Logf("in %v a leader has asked %v and a follower %v", time.Since(began), a, b)
 		if a[opMulti] > renewals || a[opGetData] > 1 || len(a) > 2 {
@@ -366,7 +366,7 @@ func TestTheFirstSessionIsLongEnoughForTheDefaults(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if need := length(o.TTL, o.RenewEvery); guess < need || guess > need+time.Millisecond {
-		t.Errorf("a session that nobody has asked for has %v; a TTL of %v needs %v", guess, o.TTL, need)
+	if need := sessionLength(o.TTL, o.RenewEvery); defaultSession < need || defaultSession > need+time.Millisecond {
+		t.Errorf("a session that nobody has asked for has %v; a TTL of %v needs %v", defaultSession, o.TTL, need)
 	}
 }

@@ -8,14 +8,14 @@ import (
 )
 
 // maxAppointees bounds how many members are read to find one by its address.
-const maxAppointees = 1000
+const maxMembersRead = 1000
 
 // edited reports whether somebody has written into our node at a fixed path, which is
 // how an operator names the next leader there. We write it when it is made, and never
 // again.
-func (o *own) edited(data []byte) bool {
-	h := o.record.Holder
-	return o.node != underSeal && string(data) != h.ID && string(data) != h.Address
+func (own *ownLock) nodeEdited(data []byte) bool {
+	h := own.record.Holder
+	return own.node != sealedNode && string(data) != h.ID && string(data) != h.Address
 }
 
 // appoint makes of such an edit a nomination that is accepted: we step down in order,
@@ -29,9 +29,9 @@ func (o *own) edited(data []byte) bool {
 // So for less than a TTL there may be two, and nothing that we do can prevent it, as
 // only the editor knows. If one of ours is named there are never two: it needs a
 // node of its own.
-func (b *Backend) appoint(ctx context.Context, s *session, election string, o own, data []byte) (backend.Request, error) {
-	w := request{Term: o.term, Kind: backend.Accept, ID: backend.Clean(string(data), backend.MaxID, false)}
-	members, err := b.announced(ctx, s, "", maxAppointees)
+func (b *Backend) nominateFromEdit(ctx context.Context, s *session, election string, own ownLock, data []byte) (backend.Request, error) {
+	w := request{Term: own.term, Kind: backend.Accept, ID: backend.Clean(string(data), backend.MaxID, false)}
+	members, err := b.readMembers(ctx, s, "", maxMembersRead)
 	if err != nil {
 		return backend.Request{}, err
 	}
@@ -41,17 +41,17 @@ func (b *Backend) appoint(ctx context.Context, s *session, election string, o ow
 			break
 		}
 	}
-	next := o.record.clone()
+	next := own.record.clone()
 	next.Request = &w
-	if o.record.Request == nil || *o.record.Request != w {
-		results, _, err := s.write(ctx, &zk.SetDataRequest{Path: b.layout.recordOf(election), Data: next.encode(), Version: o.version})
+	if own.record.Request == nil || *own.record.Request != w {
+		results, _, err := s.write(ctx, &zk.SetDataRequest{Path: b.layout.recordPath(election), Data: next.encode(), Version: own.recordVersion})
 		if err != nil {
 			return backend.Request{}, err // if the record has changed the next renewal reads it
 		}
 		if stat := results[0].Stat; stat != nil {
-			b.note(election, func(now *own) {
-				if now.node == o.node && now.term == o.term {
-					now.version, now.record = stat.Version, next
+			b.updateLock(election, func(now *ownLock) {
+				if now.node == own.node && now.term == own.term {
+					now.recordVersion, now.record = stat.Version, next
 				}
 			})
 		}

@@ -13,11 +13,11 @@ import (
 )
 
 // lost waits until the client, which is cut off, has another session than it had.
-func (c *client) lost(t testing.TB, proxy *testbed.Proxy, admin *zk.Conn, had int64) {
+func (c *client) loseSession(t testing.TB, proxy *testbed.Proxy, admin *zk.Conn, had int64) {
 	t.Helper()
 	proxy.Cut(true)
 	testbed.Eventually(t, patience, "the end of a session that is cut off", func() error {
-		if there, _, err := admin.Exists(c.layout.sessionOf(sessionName(had))); err != nil || there {
+		if there, _, err := admin.Exists(c.layout.sessionPath(sessionName(had))); err != nil || there {
 			return errors.Join(err, errNone)
 		}
 		return nil
@@ -29,7 +29,7 @@ func (c *client) lost(t testing.TB, proxy *testbed.Proxy, admin *zk.Conn, had in
 		if err := c.session.ready(ctx); err != nil {
 			return err
 		}
-		if id, _ := c.session.present(); id == had {
+		if id, _ := c.session.idAndEpoch(); id == had {
 			return errNone
 		}
 		return nil
@@ -47,17 +47,17 @@ func TestADeleteThatComesInALaterSessionLeavesAnothersNodeAlone(t *testing.T) {
 	o.Servers = []string{proxy.Addr()}
 	a := newClient(t, "a", o)
 	held := a.win(t, "jobs")
-	id, _ := a.session.present()
-	version, there, err := a.standing(t.Context(), a.session, "jobs", held.Ref, sessionName(id))
+	id, _ := a.session.idAndEpoch()
+	version, there, err := a.lockNodeVersion(t.Context(), a.session, "jobs", held.Ref, sessionName(id))
 	if err != nil || !there {
 		t.Fatalf("a's own node: %v, %v", there, err)
 	}
-	a.lost(t, proxy, admin, id)
-	lock := a.layout.lock("jobs")
+	a.loseSession(t, proxy, admin, id)
+	lock := a.layout.lockPath("jobs")
 	if _, err := admin.Create(lock, []byte("java"), zk.FlagEphemeral, zk.WorldACL(zk.PermAll)); err != nil {
 		t.Fatal(err)
 	}
-	_, _, err = a.session.write(t.Context(), a.ending("jobs", held.Ref, sessionName(id), version)...)
+	_, _, err = a.session.write(t.Context(), a.deleteOps("jobs", held.Ref, sessionName(id), version)...)
 	if there, _, e := admin.Exists(lock); e != nil || !there || err == nil {
 		t.Fatalf("the node of another program was deleted by who had one there before: %v, %v", err, e)
 	}
@@ -68,7 +68,7 @@ func TestADeleteThatComesInALaterSessionLeavesAnothersNodeAlone(t *testing.T) {
 	if there, _, err := admin.Exists(lock); err != nil || !there {
 		t.Fatalf("a's release has deleted another's node (%v)", err)
 	}
-	if seen := a.look(t, "jobs"); seen.Holder.ID != "java" {
+	if seen := a.observeOne(t, "jobs"); seen.Holder.ID != "java" {
 		t.Errorf("want the other program shown as leader, got %+v", seen)
 	}
 }
@@ -83,8 +83,8 @@ func TestANodeIsReleasedThoughTheSessionsOwnIsGone(t *testing.T) {
 		admin := dial(t, o.Servers)
 		a := newClient(t, "a", o)
 		held := a.win(t, "jobs")
-		id, _ := a.session.present()
-		if err := admin.Delete(a.layout.sessionOf(sessionName(id)), -1); err != nil {
+		id, _ := a.session.idAndEpoch()
+		if err := admin.Delete(a.layout.sessionPath(sessionName(id)), -1); err != nil {
 			t.Fatal(err)
 		}
 		l := backend.Lease{Election: "jobs", End: backend.Released}
@@ -94,7 +94,7 @@ func TestANodeIsReleasedThoughTheSessionsOwnIsGone(t *testing.T) {
 		if err := a.release(l); err != nil {
 			t.Fatal(err)
 		}
-		if there, _, err := admin.Exists(a.layout.lock("jobs")); err != nil || there {
+		if there, _, err := admin.Exists(a.layout.lockPath("jobs")); err != nil || there {
 			t.Fatalf("after a release in term %d: a's node is there (%v)", l.Term, err)
 		}
 		a.keep(t, a.win(t, "jobs"))
@@ -112,8 +112,8 @@ func TestANodeThatWasMadeInANewSessionIsNotForgotten(t *testing.T) {
 			admin := dial(t, o.Servers)
 			a, b := newClient(t, "a", o), newClient(t, "b", o)
 			a.keep(t, a.win(t, "other")) // its session is there
-			id, _ := a.session.present()
-			err := a.enqueue(t.Context(), a.session, id-1, a.bid(backend.Lease{Election: "jobs"}))
+			id, _ := a.session.idAndEpoch()
+			err := a.makeLockNode(t.Context(), a.session, id-1, a.bid(backend.Lease{Election: "jobs"}))
 			if layout == Node && !errors.Is(err, backend.ErrUnavailable) || layout != Node && err != nil {
 				t.Fatalf("%s: a node that was made in another session: %v", layout, err)
 			}
@@ -123,8 +123,8 @@ func TestANodeThatWasMadeInANewSessionIsNotForgotten(t *testing.T) {
 				}
 				left := layout == Node
 				if left {
-					left, _, err = admin.Exists(a.layout.lock("jobs"))
-				} else if nodes, _, e := admin.Children(a.layout.lock("jobs")); e != nil || len(nodes) > 0 {
+					left, _, err = admin.Exists(a.layout.lockPath("jobs"))
+				} else if nodes, _, e := admin.Children(a.layout.lockPath("jobs")); e != nil || len(nodes) > 0 {
 					left, err = true, e
 				}
 				if left || err != nil {
@@ -135,5 +135,56 @@ func TestANodeThatWasMadeInANewSessionIsNotForgotten(t *testing.T) {
 				a.keep(t, a.win(t, "jobs"))
 			}
 		}
+	}
+}
+
+// One node at a path and with data of the user's choice, as seed 004 and
+// FireflySoft have it: judged by whose node it is, and not by what it says.
+func TestANodeAtAPathOfTheUsersChoice(t *testing.T) {
+	t.Parallel()
+	o := shared(t)
+	o.Layout, o.Data = Node, "address"
+	o.Path, o.Last = o.Root+"x/services/{election}", o.Root+"x/last/{election}"
+	const name = "AccountService:1.0.0"
+	a, b := newClient(t, "a", o), newClient(t, "b", o)
+	held := a.win(t, name)
+	admin := dial(t, o.Servers)
+	lock := o.Root + "x/services/" + name
+	data, stat, err := admin.Get(lock)
+	if err != nil || string(data) != a.me.Address || stat.EphemeralOwner == 0 {
+		t.Fatalf("want an ephemeral node with %q, got %q, %+v, %v", a.me.Address, data, stat, err)
+	}
+	if last, _, err := admin.Get(o.Root + "x/last/" + name); err != nil || string(last) != a.me.Address {
+		t.Fatalf("want the last winner noted, got %q, %v", last, err)
+	}
+	if got, err := b.try(b.observeOne(t, name)); err != nil || got.Outcome != backend.Refused {
+		t.Fatalf("b's bid: %+v, %v", got, err)
+	}
+	a.keep(t, held)
+	// Somebody takes the node away and puts another in its place with a's own data.
+	if err := admin.Delete(lock, -1); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := admin.Create(lock, []byte(a.me.Address), zk.FlagEphemeral, zk.WorldACL(zk.PermAll)); err != nil {
+		t.Fatal(err)
+	}
+	if answers, err := a.renew(held); err != nil || answers[0].Outcome != backend.Refused {
+		t.Fatalf("a's renewal with another's node in the place of its own: want refused, got %+v, %v", answers, err)
+	}
+	if err := a.release(backend.Lease{Election: name, Term: held.Term, End: backend.Failed}); err != nil {
+		t.Fatal(err)
+	}
+	if there, _, err := admin.Exists(lock); err != nil || !there {
+		t.Fatalf("a's release has deleted another's node (%v)", err)
+	}
+	if err := admin.Delete(lock, -1); err != nil {
+		t.Fatal(err)
+	}
+	won := b.win(t, name)
+	if err := b.release(backend.Lease{Election: name, Term: won.Term, End: backend.Released}); err != nil {
+		t.Fatal(err)
+	}
+	if there, _, _ := admin.Exists(lock); there {
+		t.Fatal("b's node is there after its release")
 	}
 }

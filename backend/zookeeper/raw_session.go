@@ -12,7 +12,7 @@ import (
 
 // A greeted is a session on a connection of its own, which the library knows nothing of:
 // it is to see what one server answers.
-type greeted struct {
+type rawSession struct {
 	net.Conn
 	id       int64
 	password []byte
@@ -21,12 +21,12 @@ type greeted struct {
 }
 
 // errStranger says that a server does not know a session.
-var errStranger = errors.New("the session is not known there")
+var errUnknownSession = errors.New("the session is not known there")
 
 // greet opens a session of about this length at one server, or has it take over one of
 // another's.
-func (b *Backend) greet(ctx context.Context, server string, length time.Duration, known *greeted) (g *greeted, err error) {
-	c, err := b.reach(ctx, server)
+func (b *Backend) openRawSession(ctx context.Context, server string, length time.Duration, known *rawSession) (g *rawSession, err error) {
+	c, err := b.dialRaw(ctx, server)
 	if err != nil {
 		return nil, err
 	}
@@ -35,7 +35,7 @@ func (b *Backend) greet(ctx context.Context, server string, length time.Duration
 			c.Close()
 		}
 	}()
-	g = &greeted{Conn: c, password: make([]byte, 16)}
+	g = &rawSession{Conn: c, password: make([]byte, 16)}
 	if known != nil {
 		g.id, g.password = known.id, known.password
 	}
@@ -68,7 +68,7 @@ func (b *Backend) greet(ctx context.Context, server string, length time.Duration
 	size := binary.BigEndian.Uint32(answer[16:])
 	switch {
 	case id == 0 || granted <= 0:
-		return nil, errStranger
+		return nil, errUnknownSession
 	case size > n-20:
 		return nil, fmt.Errorf("its greeting has %d bytes, and a password of %d", n, size)
 	}
@@ -78,7 +78,7 @@ func (b *Backend) greet(ctx context.Context, server string, length time.Duration
 }
 
 // end closes the session.
-func (g *greeted) end() {
+func (g *rawSession) end() {
 	defer g.Close()
 	g.SetDeadline(time.Now().Add(inspectLimit))
 	const closeSession = -11
@@ -92,8 +92,8 @@ func (g *greeted) end() {
 }
 
 // word asks a server one of its words of four letters.
-func (b *Backend) word(ctx context.Context, server, word string) (string, error) {
-	c, err := b.reach(ctx, server)
+func (b *Backend) fourLetterWord(ctx context.Context, server, word string) (string, error) {
+	c, err := b.dialRaw(ctx, server)
 	if err != nil {
 		return "", err
 	}
@@ -106,7 +106,7 @@ func (b *Backend) word(ctx context.Context, server, word string) (string, error)
 }
 
 // reach connects to one server, until ctx ends.
-func (b *Backend) reach(ctx context.Context, server string) (net.Conn, error) {
+func (b *Backend) dialRaw(ctx context.Context, server string) (net.Conn, error) {
 	c, err := (&session{b: b, ctx: ctx}).dialServer("tcp", server, inspectLimit)
 	if err != nil {
 		return nil, err

@@ -34,10 +34,10 @@ func TestMixedFleets(t *testing.T) {
 //
 // start starts another one of theirs, waits returns when it waits for the leader to go,
 // and back brings one back that was stopped while it led and has been succeeded.
-func (f *fleet) turns(start func() *testbed.FleetMember, waits func(*testbed.FleetMember), back func(*testbed.FleetMember) *testbed.FleetMember) {
+func (f *fleet) alternate(start func() *testbed.FleetMember, waits func(*testbed.FleetMember), back func(*testbed.FleetMember) *testbed.FleetMember) {
 	java := start()
 	f.Leads(java)
-	ours := f.golang("go-1", "10.0.1.1:9090")
+	ours := f.startOurs("go-1", "10.0.1.1:9090")
 	ours.Follows(java.ID + " ")
 
 	java.Stop()
@@ -55,7 +55,7 @@ func (f *fleet) turns(start func() *testbed.FleetMember, waits func(*testbed.Fle
 	waits(java)
 	ours.Resign()
 	f.Leads(java)
-	ours = f.golang("go-2", "10.0.1.2:9090")
+	ours = f.startOurs("go-2", "10.0.1.2:9090")
 	ours.Follows(java.ID + " ")
 	java.Resign()
 	f.Leads(ours)
@@ -73,10 +73,10 @@ func mixedSelectors(t *testing.T) { newSelectors(t).mixedCurator("selector") }
 // Curator's recipes queue. A member that was stopped finds out, and queues again.
 func (f *fleet) mixedCurator(kind string) {
 	n := 0
-	f.turns(func() *testbed.FleetMember {
+	f.alternate(func() *testbed.FleetMember {
 		n++
-		return f.java(kind, fmt.Sprintf("java-%d", n))
-	}, f.queued, func(java *testbed.FleetMember) *testbed.FleetMember {
+		return f.startJava(kind, fmt.Sprintf("java-%d", n))
+	}, f.waitQueued, func(java *testbed.FleetMember) *testbed.FleetMember {
 		java.Continue()
 		java.FindsOut()
 		return java
@@ -91,10 +91,10 @@ func mixedNodes(t *testing.T) {
 	n := 0
 	start := func() *testbed.FleetMember {
 		n++
-		return f.java("node", fmt.Sprintf("10.0.0.%d:9090", n))
+		return f.startJava("node", fmt.Sprintf("10.0.0.%d:9090", n))
 	}
-	f.turns(start, (*testbed.FleetMember).Waits, func(java *testbed.FleetMember) *testbed.FleetMember {
-		f.holds(f.lock(), "10.0.1.1:9090") // of ours
+	f.alternate(start, (*testbed.FleetMember).Waits, func(java *testbed.FleetMember) *testbed.FleetMember {
+		f.waitForData(f.lockPath(), "10.0.1.1:9090") // of ours
 		java.Kill()
 		return start()
 	})
@@ -112,11 +112,11 @@ func assignedByHand(t *testing.T) {
 	assign := func(address string) {
 		t.Helper()
 		testbed.Eventually(t, patience, "a node of "+address, func() error {
-			data, stat, err := f.admin.Get(f.lock())
+			data, stat, err := f.admin.Get(f.lockPath())
 			if err == nil && string(data) != address {
 				t.Logf("the node holds %s, and is made to hold %s", data, address)
 				edits = append(edits, time.Now())
-				_, err = f.admin.Set(f.lock(), []byte(address), stat.Version)
+				_, err = f.admin.Set(f.lockPath(), []byte(address), stat.Version)
 			}
 			if err == nil && (string(data) != address || stat.Version > 0) {
 				err = errNone
@@ -124,9 +124,9 @@ func assignedByHand(t *testing.T) {
 			return err
 		})
 	}
-	a := f.golang("go-a", goA)
+	a := f.startOurs("go-a", goA)
 	f.Leads(a)
-	b := f.golang("go-b", goB)
+	b := f.startOurs("go-b", goB)
 	b.Follows("go-a " + goA)
 	assign(goB)
 	f.Leads(b)
@@ -134,7 +134,7 @@ func assignedByHand(t *testing.T) {
 		t.Errorf("S1: two leaders at %d times, and only ours are there", len(both))
 	}
 
-	java := f.java("cached", foreign)
+	java := f.startJava("cached", foreign)
 	java.Waits()
 	edits = nil
 	assign(foreign)
@@ -150,7 +150,7 @@ func assignedByHand(t *testing.T) {
 	t.Logf("the node of %s is made to hold %s", foreign, goA)
 	edit := time.Now()
 	testbed.Eventually(t, patience, "an edit", func() error {
-		_, err := f.admin.Set(f.lock(), []byte(goA), -1)
+		_, err := f.admin.Set(f.lockPath(), []byte(goA), -1)
 		return err
 	})
 	java.FindsOut()
@@ -177,7 +177,7 @@ func mixedReplays(t *testing.T) {
 		var there time.Time // the last that is known of the old leader's flag
 		testbed.Eventually(t, patience, "the end of a session", func() error {
 			asked := time.Now()
-			data, _, err := f.admin.Get(f.lock())
+			data, _, err := f.admin.Get(f.lockPath())
 			if err == nil && string(data) == old.ID {
 				there, err = asked, errNone
 			} else if err == zk.ErrNoNode {
@@ -192,17 +192,17 @@ func mixedReplays(t *testing.T) {
 			}
 		}
 	}
-	dotnet := f.dotnet("dotnet-1")
+	dotnet := f.startReplay("dotnet-1")
 	f.Leads(dotnet)
-	f.holds(f.last(), dotnet.ID)
-	ours := f.golang("go-1", "")
+	f.waitForData(f.lastPath(), dotnet.ID)
+	ours := f.startOurs("go-1", "")
 	ours.Follows("dotnet-1 ")
 
 	dotnet.Stop()
 	f.Leads(ours)
-	f.holds(f.last(), ours.ID)
+	f.waitForData(f.lastPath(), ours.ID)
 	dotnet.Kill()
-	dotnet = f.dotnet("dotnet-2")
+	dotnet = f.startReplay("dotnet-2")
 	dotnet.Waits()
 	ours.Stop()
 	f.Leads(dotnet)
@@ -211,16 +211,16 @@ func mixedReplays(t *testing.T) {
 
 	dotnet.Kill()
 	waited(ours, dotnet)
-	dotnet = f.dotnet("dotnet-3")
+	dotnet = f.startReplay("dotnet-3")
 	dotnet.Waits()
 	ours.Resign()
 	f.Leads(dotnet)
-	f.holds(f.last(), dotnet.ID)
-	ours = f.golang("go-2", "")
+	f.waitForData(f.lastPath(), dotnet.ID)
+	ours = f.startOurs("go-2", "")
 	ours.Follows("dotnet-3 ")
 	dotnet.Kill()
 	waited(ours, dotnet)
-	dotnet = f.dotnet("dotnet-4")
+	dotnet = f.startReplay("dotnet-4")
 	dotnet.Waits()
 	ours.Kill()
 	f.Leads(dotnet)

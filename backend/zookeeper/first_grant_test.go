@@ -15,23 +15,23 @@ import (
 func TestAFirstBidThatComesAfterTheRecordWasDeletedGrantsNothing(t *testing.T) {
 	t.Parallel()
 	for _, layout := range []Layout{Latch, Selector} {
-		o := unhurried(shared(t))
+		o := longSessions(shared(t))
 		o.Layout = layout
 		a, b, c, admin := newClient(t, "a", o), newClient(t, "b", o), newClient(t, "c", o), dial(t, o.Servers)
-		b.settleDown(t, "other") // its session is there
-		id, _ := b.session.present()
-		v, err := b.see(t.Context(), b.session, "jobs", watching())
-		if err != nil || v.record != nil || v.lease.ObserveFor != 0 {
-			t.Fatalf("%s: want a free lease without a record, got %+v, %v", layout, v.lease, err)
+		b.winLongSession(t, "other") // its session is there
+		id, _ := b.session.idAndEpoch()
+		snap, err := b.takeSnapshot(t.Context(), b.session, "jobs", watchedRead())
+		if err != nil || snap.record != nil || snap.lease.ObserveFor != 0 {
+			t.Fatalf("%s: want a free lease without a record, got %+v, %v", layout, snap.lease, err)
 		}
-		held := a.settleDown(t, "jobs")
-		if err := admin.Delete(a.layout.recordOf("jobs"), -1); err != nil {
+		held := a.winLongSession(t, "jobs")
+		if err := admin.Delete(a.layout.recordPath("jobs"), -1); err != nil {
 			t.Fatal(err)
 		}
-		if l, done, err := b.grant(t.Context(), b.session, id, b.bid(v.lease), &v); err != nil || done {
+		if l, done, err := b.grant(t.Context(), b.session, id, b.bid(snap.lease), &snap); err != nil || done {
 			t.Errorf("%s: a bid that has looked before the record was made and deleted: want it undone, got %+v, %v", layout, l, err)
 		}
-		onlyWatched(t, c, "jobs")
+		expectOnlyWatched(t, c, "jobs")
 		if answers, err := a.renew(held); err != nil || answers[0].Outcome != backend.Refused {
 			t.Errorf("%s: a renewal under a record that another has made: want refused, got %+v, %v", layout, answers, err)
 		}
@@ -54,40 +54,40 @@ func TestAFirstBidThatComesAfterTheRecordWasDeletedGrantsNothing(t *testing.T) {
 // gives up then is no reason for others not to wait.
 func TestARecordWhoseMakerWasCutOffIsWatchedForTheLongestTTL(t *testing.T) {
 	t.Parallel()
-	o := unhurried(shared(t))
+	o := longSessions(shared(t))
 	a, c, admin := newClient(t, "a", o), newClient(t, "c", o), dial(t, o.Servers)
 	proxy := testbed.NewProxy(t, o.Servers[0])
 	o.Servers = []string{proxy.Addr()}
 	b := newClient(t, "b", o)
-	b.settleDown(t, "other")
+	b.winLongSession(t, "other")
 
 	first := proxy.Trap(`"making":`, testbed.HoldRequest)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	ended := make(chan []backend.Answer, 1)
-	bid := b.bid(b.look(t, "jobs"))
+	bid := b.bid(b.observeOne(t, "jobs"))
 	go func() {
 		answers, _ := b.Acquire(ctx, []backend.Bid{bid})
 		ended <- answers
 	}()
 	first.Wait(t, patience)
-	held := a.settleDown(t, "jobs")
+	held := a.winLongSession(t, "jobs")
 	a.keep(t, held)
-	if err := admin.Delete(a.layout.recordOf("jobs"), -1); err != nil {
+	if err := admin.Delete(a.layout.recordPath("jobs"), -1); err != nil {
 		t.Fatal(err)
 	}
-	second := proxy.Trap(b.layout.record, testbed.LoseRequest) // what was deleted since
+	second := proxy.Trap(b.layout.recordParent, testbed.LoseRequest) // what was deleted since
 	first.Release()
 	second.Wait(t, patience)
 	cancel()
 	if answers := <-ended; len(answers) > 0 && answers[0].Outcome != backend.Unknown {
 		t.Errorf("a bid that was cut off in the middle: want nothing known, got %+v", answers)
 	}
-	onlyWatched(t, c, "jobs")
+	expectOnlyWatched(t, c, "jobs")
 	testbed.Eventually(t, patience, "it gives up what it may have", func() error {
 		return b.release(backend.Lease{Election: "jobs", Holder: b.me, End: backend.Released})
 	})
-	onlyWatched(t, c, "jobs")
+	expectOnlyWatched(t, c, "jobs")
 	if answers, err := a.renew(held); err != nil || answers[0].Outcome != backend.Refused {
 		t.Errorf("a renewal under a record that another has made: want refused, got %+v, %v", answers, err)
 	}
@@ -100,10 +100,10 @@ func TestARecordWhoseMakerWasCutOffIsWatchedForTheLongestTTL(t *testing.T) {
 // others nor by who was granted it.
 func TestARecordThatIsMarkedAsBeingMadeByHandNamesNoLeader(t *testing.T) {
 	t.Parallel()
-	o := unhurried(shared(t))
+	o := longSessions(shared(t))
 	a, c, admin := newClient(t, "a", o), newClient(t, "c", o), dial(t, o.Servers)
-	held := a.settleDown(t, "jobs")
-	text, _, err := admin.Get(a.layout.recordOf("jobs"))
+	held := a.winLongSession(t, "jobs")
+	text, _, err := admin.Get(a.layout.recordPath("jobs"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -111,11 +111,11 @@ func TestARecordThatIsMarkedAsBeingMadeByHandNamesNoLeader(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rec.Making = "1-0"
-	if _, err := admin.Set(a.layout.recordOf("jobs"), rec.encode(), -1); err != nil {
+	rec.Unconfirmed = "1-0"
+	if _, err := admin.Set(a.layout.recordPath("jobs"), rec.encode(), -1); err != nil {
 		t.Fatal(err)
 	}
-	onlyWatched(t, c, "jobs")
+	expectOnlyWatched(t, c, "jobs")
 	if answers, err := a.renew(held); err != nil || answers[0].Outcome != backend.Refused {
 		t.Errorf("a renewal: want refused, got %+v, %v", answers, err)
 	}
@@ -133,19 +133,19 @@ func TestALostAnswerToAFirstBidCostsNothing(t *testing.T) {
 			if err := b.release(backend.Lease{Election: "jobs", Holder: b.me, End: backend.Released}); err != nil {
 				return backend.Answer{}, err
 			}
-			return c.try(c.look(t, "jobs"))
+			return c.try(c.observeOne(t, "jobs"))
 		},
 	} {
-		o := unhurried(shared(t))
+		o := longSessions(shared(t))
 		c := newClient(t, "c", o)
 		proxy := testbed.NewProxy(t, o.Servers[0])
 		o.Servers = []string{proxy.Addr()}
 		b := newClient(t, "b", o)
-		b.settleDown(t, "other")
-		if err := b.parents(t.Context(), b.session, b.layout.lock("jobs")+"/x", false); err != nil {
+		b.winLongSession(t, "other")
+		if err := b.createParents(t.Context(), b.session, b.layout.lockPath("jobs")+"/x", false); err != nil {
 			t.Fatal(err) // a request that finds no queue makes nothing
 		}
-		bid := b.bid(b.look(t, "jobs"))
+		bid := b.bid(b.observeOne(t, "jobs"))
 		trap := proxy.Trap(`"making":`, testbed.LoseReply)
 		ctx, cancel := context.WithTimeout(t.Context(), ttl)
 		answers, err := b.Acquire(ctx, []backend.Bid{bid})
@@ -154,7 +154,7 @@ func TestALostAnswerToAFirstBidCostsNothing(t *testing.T) {
 		if len(answers) > 0 && answers[0].Outcome != backend.Unknown || err == nil && answers[0].Err == nil {
 			t.Fatalf("%s: a lost answer: want nothing known, got %+v, %v", name, answers, err)
 		}
-		onlyWatched(t, c, "jobs")
+		expectOnlyWatched(t, c, "jobs")
 		var got backend.Answer
 		testbed.Eventually(t, patience, "an answer", func() (err error) {
 			got, err = then(b, c)
@@ -168,9 +168,9 @@ func TestALostAnswerToAFirstBidCostsNothing(t *testing.T) {
 
 // onlyWatched makes sure that nobody is shown as leader, and that a challenger waits for
 // the longest TTL.
-func onlyWatched(t testing.TB, c *client, name string) {
+func expectOnlyWatched(t testing.TB, c *client, name string) {
 	t.Helper()
-	seen, want := c.look(t, name), c.Guarantees().MaxTTL
+	seen, want := c.observeOne(t, name), c.Guarantees().MaxTTL
 	if !seen.Vacant() || seen.Term != 0 || seen.ObserveFor != want {
 		t.Errorf("a record that is being made: want nobody shown, and it watched for %v, got %+v", want, seen)
 	}

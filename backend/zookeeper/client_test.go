@@ -50,18 +50,18 @@ func reserve(t testing.TB, n int) {
 }
 
 // roomy is the longest session of those: a busy machine does not stand still for so long.
-const roomy = 8 * time.Second
+const wideSession = 8 * time.Second
 
 // shared are options for a fresh place on the shared server.
 func shared(t testing.TB) Options {
-	return Options{Servers: testbed.SharedZooKeeper(t), Root: "/t" + backend.NewNonce()[:12], Tick: tick, MaxSession: roomy}
+	return Options{Servers: testbed.SharedZooKeeper(t), Root: "/t" + backend.NewNonce()[:12], Tick: tick, MaxSession: wideSession}
 }
 
 func (c *client) bid(over backend.Lease) backend.Bid {
 	return backend.Bid{Election: over.Election, Candidate: c.me, TTL: ttl, Renew: ttl / 3, Expected: over}
 }
 
-func (c *client) look(t testing.TB, name string) backend.Lease {
+func (c *client) observeOne(t testing.TB, name string) backend.Lease {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()

@@ -43,7 +43,7 @@ func TestASealInAQueue(t *testing.T) {
 		o.Layout = layout
 		a, b, admin := newClient(t, "a", o), newClient(t, "b", o), dial(t, o.Servers)
 		a.free(t, a.mark(t, a.win(t, "jobs"), "mysql"))
-		lock := a.layout.lock("jobs")
+		lock := a.layout.lockPath("jobs")
 		text, stat, err := admin.Get(lock + "/+moved")
 		if err != nil || string(text) != "moved to mysql" || stat.EphemeralOwner != 0 {
 			t.Fatalf("%s: want a persistent seal, got %q, %+v, %v", layout, text, stat, err)
@@ -52,7 +52,7 @@ func TestASealInAQueue(t *testing.T) {
 		if nodes, _, err := admin.Children(lock); err != nil || a.layout.first(nodes) != "+moved" {
 			t.Fatalf("%s: want the seal first, got %q, %v", layout, nodes, err)
 		}
-		seen := b.look(t, "jobs")
+		seen := b.observeOne(t, "jobs")
 		if !seen.Vacant() || seen.MovedTo != "mysql" || seen.ObserveFor != 0 {
 			t.Fatalf("%s: want a sealed election led by nobody, got %+v", layout, seen)
 		}
@@ -69,12 +69,12 @@ func TestASealInAQueue(t *testing.T) {
 		if there, _, err := admin.Exists(java); err != nil || there {
 			t.Errorf("%s: another program's node before the leader's: %v, %v", layout, there, err)
 		}
-		if seen := a.look(t, "jobs"); seen.Holder != b.me || seen.MovedTo != "" {
+		if seen := a.observeOne(t, "jobs"); seen.Holder != b.me || seen.MovedTo != "" {
 			t.Errorf("%s: want b to lead, got %+v", layout, seen)
 		}
 		b.mark(t, held, "etcd")
 		deleteAll(t, admin, o.Root+"/record")
-		if seen := a.look(t, "jobs"); seen.MovedTo != "etcd" {
+		if seen := a.observeOne(t, "jobs"); seen.MovedTo != "etcd" {
 			t.Errorf("%s: the seal is there, and the record was deleted: want it shown, got %+v", layout, seen)
 		}
 	}
@@ -84,10 +84,10 @@ func TestASealInAQueue(t *testing.T) {
 // lease under it has no node: a challenger goes by the renewals in the session's.
 func TestASealAtAFixedPath(t *testing.T) {
 	t.Parallel()
-	o := unhurried(shared(t))
+	o := longSessions(shared(t))
 	o.Layout = Node
 	a, b, admin := newClient(t, "a", o), newClient(t, "b", o), dial(t, o.Servers)
-	lock := a.layout.lock("jobs")
+	lock := a.layout.lockPath("jobs")
 	held := a.mark(t, a.win(t, "jobs"), "mysql")
 	a.keep(t, held)
 	sealed := func() {
@@ -103,7 +103,7 @@ func TestASealAtAFixedPath(t *testing.T) {
 	sealed()
 	a.free(t, held)
 	sealed()
-	if held = a.settleDown(t, "other"); held.Term == 0 {
+	if held = a.winLongSession(t, "other"); held.Term == 0 {
 		t.Fatal("no term")
 	}
 	held = a.win(t, "jobs")
@@ -111,24 +111,24 @@ func TestASealAtAFixedPath(t *testing.T) {
 	sealed()
 
 	// b watches it, and a renewal at the last moment undoes the takeover.
-	seen := b.look(t, "jobs")
+	seen := b.observeOne(t, "jobs")
 	if seen.Holder != a.me || seen.ObserveFor != ttl {
 		t.Fatalf("want a's lease to be watched, got %+v", seen)
 	}
-	b.settleDown(t, "third")
-	id, _ := b.session.present()
-	v, err := b.see(t.Context(), b.session, "jobs", watching())
+	b.winLongSession(t, "third")
+	id, _ := b.session.idAndEpoch()
+	snap, err := b.takeSnapshot(t.Context(), b.session, "jobs", watchedRead())
 	if err != nil {
 		t.Fatal(err)
 	}
 	a.keep(t, held)
-	if l, done, err := b.grant(t.Context(), b.session, id, b.bid(v.lease), &v); err != nil || done {
+	if l, done, err := b.grant(t.Context(), b.session, id, b.bid(snap.lease), &snap); err != nil || done {
 		t.Fatalf("a takeover from who has renewed since: want it undone, got %+v, %v, %v", l, done, err)
 	}
 	if err := b.release(backend.Lease{Election: "jobs", End: backend.Released}); err != nil {
 		t.Fatal(err)
 	}
-	won, err := b.try(b.watch(t, "jobs"))
+	won, err := b.try(b.watchLease(t, "jobs"))
 	if err != nil || won.Outcome != backend.Granted || won.MovedTo != "mysql" {
 		t.Fatalf("a bid over what was watched: want granted, got %+v, %v", won, err)
 	}
@@ -175,11 +175,11 @@ func TestAMoveWhoseAnswerIsLost(t *testing.T) {
 				return a.release(backend.Lease{Election: "jobs", Term: held.Term, End: backend.Released})
 			})
 			a.free(t, backend.Lease{Election: "jobs"})
-			seen := a.look(t, "jobs")
+			seen := a.observeOne(t, "jobs")
 			if !seen.Vacant() || seen.ObserveFor != 0 {
 				t.Errorf("%s: want it led by nobody, got %+v", layout, seen)
 			}
-			there, _, err := admin.Exists(a.layout.sealOf("jobs"))
+			there, _, err := admin.Exists(a.layout.sealPath("jobs"))
 			if err != nil || there != (seen.MovedTo != "") {
 				t.Errorf("%s: there is a seal: %v, and the election is shown as %+v (%v)", layout, there, seen, err)
 			}
@@ -196,17 +196,17 @@ func TestCuratorsMembersBehindASeal(t *testing.T) {
 	for _, layout := range []Layout{Latch, Selector} {
 		t.Run(string(layout), func(t *testing.T) {
 			t.Parallel()
-			o := unhurried(shared(t))
+			o := longSessions(shared(t))
 			o.Layout = layout
 			a, b := newClient(t, "a", o), newClient(t, "b", o)
-			a.free(t, a.mark(t, a.settleDown(t, "jobs"), "mysql"))
-			java := testbed.StartJavaMember(t, testbed.JavaOptions{Kind: string(layout), Server: o.Servers[0], Path: a.layout.lock("jobs"), ID: "java-1", Session: 15 * time.Second})
+			a.free(t, a.mark(t, a.winLongSession(t, "jobs"), "mysql"))
+			java := testbed.StartJavaMember(t, testbed.JavaOptions{Kind: string(layout), Server: o.Servers[0], Path: a.layout.lockPath("jobs"), ID: "java-1", Session: 15 * time.Second})
 			sees := java.Who(t, 4) // words
 			if want := "moved to mysql* java-1"; layout == Latch && sees != want {
 				t.Errorf("Curator sees %q, want %q", sees, want)
 			}
 			t.Logf("Curator's participants behind a seal: %q", sees)
-			bid := b.bid(b.look(t, "jobs"))
+			bid := b.bid(b.observeOne(t, "jobs"))
 			bid.Renew = 6 * ttl
 			answers, err := b.Acquire(t.Context(), []backend.Bid{bid})
 			if err != nil || answers[0].Outcome != backend.Granted {

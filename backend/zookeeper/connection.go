@@ -15,26 +15,26 @@ import (
 
 // handshake bounds how long a server may take to greet us. The library would wait
 // for ten times the session's length.
-const handshake = 5 * time.Second
+const handshakeTimeout = 5 * time.Second
 
 // A line is one network connection to a server. It reads along to learn from the
 // server's greeting what the library keeps to itself, the session's id and length,
 // and to keep from it what it cannot digest.
-type line struct {
+type connection struct {
 	net.Conn
-	s  *session
-	in *bufio.Reader
+	s      *session
+	reader *bufio.Reader
 
-	limit time.Time // until the greeting
-	sent  time.Time // when the request to connect was sent
-	done  bool      // the greeting has come; only then the library begins to read and write at the same time
-	ready []byte    // what was checked and not yet read
+	handshakeDeadline time.Time // until the greeting
+	connectSent       time.Time // when the request to connect was sent
+	handshakeDone     bool      // the greeting has come; only then the library begins to read and write at the same time
+	checked           []byte    // what was checked and not yet read
 
-	mu    sync.Mutex
-	asked map[int32]int32 // kinds of requests that were not answered yet, by their numbers
+	mu      sync.Mutex
+	pending map[int32]int32 // kinds of requests that were not answered yet, by their numbers
 
-	heard atomic.Int64 // when something was read last, counted from began
-	began time.Time
+	lastRead atomic.Int64 // when something was read last, counted from began
+	opened   time.Time
 }
 
 // dial connects to a server for the library, once somebody needs a connection:
@@ -42,7 +42,7 @@ type line struct {
 func (s *session) dial(network, address string, timeout time.Duration) (net.Conn, error) {
 	for {
 		s.mu.Lock()
-		idle, changed := s.waiting == 0 && time.Since(s.used) > s.asked/3, s.changed
+		idle, changed := s.waiting == 0 && time.Since(s.lastUsed) > s.requestedLength/3, s.changed
 		s.mu.Unlock()
 		if !idle {
 			break
@@ -59,10 +59,10 @@ func (s *session) dial(network, address string, timeout time.Duration) (net.Conn
 		// The library tries the next server at once.
 		return nil, err
 	}
-	l := &line{Conn: c, s: s, in: bufio.NewReaderSize(c, 16<<10), asked: map[int32]int32{}, began: time.Now(), limit: time.Now().Add(min(handshake, max(s.asked/3, 500*time.Millisecond)))}
+	l := &connection{Conn: c, s: s, reader: bufio.NewReaderSize(c, 16<<10), pending: map[int32]int32{}, opened: time.Now(), handshakeDeadline: time.Now().Add(min(handshakeTimeout, max(s.requestedLength/3, 500*time.Millisecond)))}
 	s.mu.Lock()
-	mute, old := s.mute, s.line
-	s.line = l
+	mute, old := s.muted, s.connection
+	s.connection = l
 	s.mu.Unlock()
 	if old != nil {
 		old.Conn.Close() // the library leaves that of a session that has run out open
@@ -76,7 +76,7 @@ func (s *session) dial(network, address string, timeout time.Duration) (net.Conn
 
 func (s *session) dialServer(network, address string, timeout time.Duration) (net.Conn, error) {
 	s.mu.Lock()
-	mute := s.mute
+	mute := s.muted
 	s.mu.Unlock()
 	if mute {
 		return nil, net.ErrClosed
@@ -94,7 +94,7 @@ func (s *session) dialServer(network, address string, timeout time.Duration) (ne
 		config.ServerName, _, _ = net.SplitHostPort(address)
 	}
 	// A connection of TLS takes some round trips and some computing.
-	ctx, cancel = context.WithTimeout(s.ctx, max(timeout, handshake))
+	ctx, cancel = context.WithTimeout(s.ctx, max(timeout, handshakeTimeout))
 	defer cancel()
 	t := tls.Client(c, config)
 	if err := t.HandshakeContext(ctx); err != nil {
@@ -104,47 +104,47 @@ func (s *session) dialServer(network, address string, timeout time.Duration) (ne
 	return t, nil
 }
 
-func (l *line) Read(p []byte) (int, error) {
-	if len(l.ready) == 0 {
-		if err := l.frame(); err != nil {
+func (l *connection) Read(p []byte) (int, error) {
+	if len(l.checked) == 0 {
+		if err := l.readMessage(); err != nil {
 			l.Conn.Close()
 			return 0, fmt.Errorf("what the server says: %w", err)
 		}
 	}
-	n := copy(p, l.ready)
-	l.ready = l.ready[n:]
+	n := copy(p, l.checked)
+	l.checked = l.checked[n:]
 	return n, nil
 }
 
-func (l *line) Write(p []byte) (int, error) {
-	if l.sent.IsZero() {
-		l.sent = time.Now()
+func (l *connection) Write(p []byte) (int, error) {
+	if l.connectSent.IsZero() {
+		l.connectSent = time.Now()
 		// The first request asks for a session. The library would ask for as long a one
 		// as it was granted last, also if servers have come to allow longer ones.
 		if len(p) >= 28 && binary.BigEndian.Uint64(p[20:]) == 0 {
 			p = bytes.Clone(p)
-			binary.BigEndian.PutUint32(p[16:], uint32(l.s.asked.Milliseconds()))
+			binary.BigEndian.PutUint32(p[16:], uint32(l.s.requestedLength.Milliseconds()))
 		}
 	}
 	xid, kind := int32(0), int32(0)
-	if l.done && len(p) >= 12 {
+	if l.handshakeDone && len(p) >= 12 {
 		xid, kind = int32(binary.BigEndian.Uint32(p[4:])), int32(binary.BigEndian.Uint32(p[8:]))
 	}
 	l.s.mu.Lock()
-	mute := l.s.mute
+	mute := l.s.muted
 	l.s.mu.Unlock()
 	if xid == xidPing {
 		// The library would keep the session alive for ever, whatever has become
 		// of the manager. Our own calls keep it, and nothing else.
 		return len(p), nil
 	}
-	if l.done {
-		p = l.s.watched(p)
+	if l.handshakeDone {
+		p = l.s.withWatchFlag(p)
 		if kind == opSync { // what is asked for from now on goes behind it
-			l.s.change(func() { l.s.syncs++ })
+			l.s.change(func() { l.s.syncsSent++ })
 		}
 		l.mu.Lock()
-		l.asked[xid] = kind
+		l.pending[xid] = kind
 		l.mu.Unlock()
 	}
 	if mute { // not even that we go
@@ -162,17 +162,17 @@ func (l *line) Write(p []byte) (int, error) {
 }
 
 // watch makes readings of a path leave a watch, or ends that.
-func (s *session) watch(path string, n int) {
+func (s *session) setWatched(path string, n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.watching[path] += n; s.watching[path] <= 0 {
-		delete(s.watching, path)
+	if s.watchedPaths[path] += n; s.watchedPaths[path] <= 0 {
+		delete(s.watchedPaths, path)
 	}
 }
 
 // watched returns a request as it is to be sent. A reading is length, number,
 // kind, path, and a byte that says whether to leave a watch.
-func (s *session) watched(p []byte) []byte {
+func (s *session) withWatchFlag(p []byte) []byte {
 	if len(p) < 18 {
 		return p
 	}
@@ -187,7 +187,7 @@ func (s *session) watched(p []byte) []byte {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.watching[string(path)] == 0 {
+	if s.watchedPaths[string(path)] == 0 {
 		return p
 	}
 	p = bytes.Clone(p)
@@ -197,66 +197,25 @@ func (s *session) watched(p []byte) []byte {
 
 // The library takes its deadlines away while it waits for the rest of a greeting.
 
-func (l *line) SetReadDeadline(t time.Time) error { return l.Conn.SetReadDeadline(l.bound(t)) }
+func (l *connection) SetReadDeadline(t time.Time) error {
+	return l.Conn.SetReadDeadline(l.boundDeadline(t))
+}
 
-func (l *line) SetWriteDeadline(t time.Time) error {
+func (l *connection) SetWriteDeadline(t time.Time) error {
 	if t.IsZero() {
 		return l.Conn.SetWriteDeadline(t)
 	}
-	return l.Conn.SetWriteDeadline(l.bound(t))
+	return l.Conn.SetWriteDeadline(l.boundDeadline(t))
 }
 
-func (l *line) bound(t time.Time) time.Time {
-	if !l.done && (t.IsZero() || t.After(l.limit)) {
-		return l.limit
+func (l *connection) boundDeadline(t time.Time) time.Time {
+	if !l.handshakeDone && (t.IsZero() || t.After(l.handshakeDeadline)) {
+		return l.handshakeDeadline
 	}
 	return t
 }
 
 // silentSince reports whether nothing has been read since t.
-func (l *line) silentSince(t time.Time) bool {
-	return l.began.Add(time.Duration(l.heard.Load())).Before(t)
-}
-
-// hosts hands out the servers in turn, by name: the dialler looks them up. The
-// library's own list looks them up once, and waits a second before it connects
-// to an only server again.
-type hosts struct {
-	mu      sync.Mutex
-	servers []string
-	next    int
-	tries   int
-}
-
-func (h *hosts) Init(servers []string) error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.servers = servers
-	return nil
-}
-
-func (h *hosts) Len() int {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return len(h.servers)
-}
-
-// Next returns the next server. After a round of failures the library waits a
-// second, and fails the requests that wait.
-func (h *hosts) Next() (server string, retryStart bool) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	server = h.servers[h.next%len(h.servers)]
-	h.next++
-	if h.tries >= len(h.servers) {
-		h.tries, retryStart = 0, true
-	}
-	h.tries++
-	return server, retryStart
-}
-
-func (h *hosts) Connected() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.tries = 0
+func (l *connection) silentSince(t time.Time) bool {
+	return l.opened.Add(time.Duration(l.lastRead.Load())).Before(t)
 }

@@ -28,8 +28,8 @@ func TestASessionGetsOlderWhileTheMachineIsSuspended(t *testing.T) {
 		if start.Sub(touched) != c.later {
 			t.Fatalf("this test no longer knows where a time.Time has its monotonic clock: %v", start.Sub(touched))
 		}
-		s := &session{id: 1, granted: 10 * time.Second, touched: touched}
-		if left, _ := s.trust(1, start); left != c.want {
+		s := &session{id: 1, grantedLength: 10 * time.Second, lastContact: touched}
+		if left, _ := s.validFor(1, start); left != c.want {
 			t.Errorf("%s: want %v to be left, got %v", what, c.want, left)
 		}
 	}

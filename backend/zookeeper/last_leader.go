@@ -9,11 +9,11 @@ import (
 )
 
 // tellLast writes the last winner where other programs look for it.
-func (b *Backend) tellLast(ctx context.Context, s *session, bid backend.Bid) error {
-	if b.layout.last == "" {
+func (b *Backend) writeLastLeader(ctx context.Context, s *session, bid backend.Bid) error {
+	if b.layout.lastTemplate == "" {
 		return nil
 	}
-	path, content := b.layout.lastOf(bid.Election), []byte(bid.Candidate.ID)
+	path, content := b.layout.lastPath(bid.Election), []byte(bid.Candidate.ID)
 	if b.options.Data == "address" {
 		content = []byte(bid.Candidate.Address)
 	}
@@ -28,7 +28,7 @@ func (b *Backend) tellLast(ctx context.Context, s *session, bid backend.Bid) err
 		if !errors.Is(err, zk.ErrNoNode) || try > 0 {
 			return err
 		}
-		if err := b.parents(ctx, s, path, false); err != nil {
+		if err := b.createParents(ctx, s, path, false); err != nil {
 			return err
 		}
 	}
@@ -38,12 +38,12 @@ func (b *Backend) tellLast(ctx context.Context, s *session, bid backend.Bid) err
 // it has led since, and has failed: such programs do not resign. So who of ours has a
 // IncumbentGrace to respect waits for it to come back. This needs a record, without which
 // the lease has no term; and ids in the nodes, which alone the record knows.
-func (b *Backend) seeLast(get func(kind, string) (reading, error), v *view) error {
-	if b.layout.last == "" || b.options.Data != "id" || v.record == nil {
+func (b *Backend) readLastLeader(get func(kind, string) (reading, error), snap *snapshot) error {
+	if b.layout.lastTemplate == "" || b.options.Data != "id" || snap.record == nil {
 		return nil
 	}
-	l := &v.lease
-	r, err := get(data, b.layout.lastOf(l.Election))
+	l := &snap.lease
+	r, err := get(nodeData, b.layout.lastPath(l.Election))
 	if err != nil {
 		return err
 	}

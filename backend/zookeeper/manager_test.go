@@ -47,7 +47,7 @@ func manager(t *testing.T, id string, ttl time.Duration, o Options, names ...str
 // connection at most.
 func TestAHandOverTakesMilliseconds(t *testing.T) {
 	t.Parallel()
-	const ttl = roomy / 2 // a busy machine must not change the leader; nor does a reading come soon
+	const ttl = wideSession / 2 // a busy machine must not change the leader; nor does a reading come soon
 	o := shared(t)
 	_, first := manager(t, "a", ttl, o, "jobs")
 	_, second := manager(t, "b", ttl, o, "jobs")
@@ -176,14 +176,14 @@ func TestWhoLosesItsPlaceInAQueueQueuesAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	first := queueForeign(t, admin, l, "jobs")
-	_, list := manager(t, "a", roomy/2, o, "jobs")
+	_, list := manager(t, "a", wideSession/2, o, "jobs")
 	queued := func(what string) (path string) {
 		t.Helper()
 		testbed.Eventually(t, patience, what, func() error {
-			names, _, err := admin.Children(l.lock("jobs"))
+			names, _, err := admin.Children(l.lockPath("jobs"))
 			for _, name := range names {
-				if l.ours(name) {
-					path = l.lock("jobs") + "/" + name
+				if l.isOurs(name) {
+					path = l.lockPath("jobs") + "/" + name
 					return nil
 				}
 			}

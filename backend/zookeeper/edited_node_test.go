@@ -12,15 +12,15 @@ import (
 // nomination stands, so that others of ours hold back.
 func TestAnEditedNodeNamesTheNextLeader(t *testing.T) {
 	t.Parallel()
-	o := unhurried(shared(t))
+	o := longSessions(shared(t))
 	o.Layout = Node
 	a, b, admin := newClient(t, "a", o), newClient(t, "b", o), dial(t, o.Servers)
 	a.me.Address, b.me.Address = "10.0.0.1:80", "10.0.0.2:80"
-	held := a.settleDown(t, "jobs")
+	held := a.winLongSession(t, "jobs")
 	if err := b.Announce(t.Context(), backend.Member{Candidate: b.me, TTL: 10 * ttl}); err != nil {
 		t.Fatal(err)
 	}
-	lock := a.layout.lock("jobs")
+	lock := a.layout.lockPath("jobs")
 	of := func(id, nonce string) backend.Request {
 		return backend.Request{Election: "jobs", Term: held.Term, Kind: backend.Accept, ID: id, Nonce: nonce}
 	}
@@ -45,7 +45,7 @@ func TestAnEditedNodeNamesTheNextLeader(t *testing.T) {
 				t.Fatalf("a renewal, and %q stands in its node: want it granted with %+v, got %+v, %v", edit.text, edit.want, answers, err)
 			}
 		}
-		if seen := b.look(t, "jobs"); seen.Holder != a.me || seen.Request != edit.want {
+		if seen := b.observeOne(t, "jobs"); seen.Holder != a.me || seen.Request != edit.want {
 			t.Errorf("%q stands in a's node: want a shown as leader, with %+v, got %+v", edit.text, edit.want, seen)
 		}
 	}
@@ -53,10 +53,10 @@ func TestAnEditedNodeNamesTheNextLeader(t *testing.T) {
 	if there, _, err := admin.Exists(lock); err != nil || there {
 		t.Fatalf("after a release there is a node: %v, %v", there, err)
 	}
-	if seen := b.look(t, "jobs"); !seen.Vacant() || seen.Request != of("", "") {
+	if seen := b.observeOne(t, "jobs"); !seen.Vacant() || seen.Request != of("", "") {
 		t.Errorf("want a vacant lease for who was named last, got %+v", seen)
 	}
-	if got, err := b.try(b.look(t, "jobs")); err != nil || got.Outcome != backend.Granted || got.Request != (backend.Request{}) {
+	if got, err := b.try(b.observeOne(t, "jobs")); err != nil || got.Outcome != backend.Granted || got.Request != (backend.Request{}) {
 		t.Errorf("a bid for what is free: want it granted, without a request, got %+v, %v", got, err)
 	}
 }

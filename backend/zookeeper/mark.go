@@ -22,24 +22,24 @@ import (
 // it. None of them leads; Curator's members queue again, behind ours.
 func (b *Backend) Mark(ctx context.Context, held []backend.Held) ([]backend.Answer, error) {
 	start := time.Now()
-	if err := b.enter(held[0].Holder.Nonce); err != nil {
+	if err := b.admit(held[0].Holder.Nonce); err != nil {
 		return nil, err
 	}
 	answers, errs := make([]backend.Answer, len(held)), make([]error, len(held))
-	if err := b.with(ctx, func(s *session) error {
-		id, err := b.prepare(ctx, s, held[0].Holder)
+	if err := b.withSession(ctx, func(s *session) error {
+		id, err := b.prepareSession(ctx, s, held[0].Holder)
 		if err != nil {
 			return err
 		}
-		each(len(held), func(i int) {
-			answers[i], errs[i] = b.move(ctx, s, id, held[i])
+		inParallel(len(held), func(i int) {
+			answers[i], errs[i] = b.markLease(ctx, s, id, held[i])
 			if errs[i] != nil {
-				answers[i] = backend.Answer{Err: b.fail(fmt.Sprintf("move %.80q", held[i].Election), errs[i])}
+				answers[i] = backend.Answer{Err: b.wrap(fmt.Sprintf("move %.80q", held[i].Election), errs[i])}
 			}
 		})
-		return b.trust(ctx, s, id, start, answers)
+		return b.fillValidFor(ctx, s, id, start, answers)
 	}); err != nil {
-		return answers, b.fail("mark", err)
+		return answers, b.wrap("mark", err)
 	}
 	if !slices.Contains(errs, nil) { // nothing was learnt at all
 		return answers, answers[0].Err
@@ -48,36 +48,36 @@ func (b *Backend) Mark(ctx context.Context, held []backend.Held) ([]backend.Answ
 }
 
 // move is Mark for one lease. The error leaves the outcome unknown.
-func (b *Backend) move(ctx context.Context, s *session, id int64, l backend.Held) (backend.Answer, error) {
+func (b *Backend) markLease(ctx context.Context, s *session, id int64, l backend.Held) (backend.Answer, error) {
 	for range 8 {
-		o := b.mine(l.Election)
-		r, err := s.cache.plain(ctx, data, b.layout.recordOf(l.Election))
+		own := b.lockOf(l.Election)
+		r, err := s.cache.readPlain(ctx, nodeData, b.layout.recordPath(l.Election))
 		if err != nil {
 			return backend.Answer{}, err
 		}
 		rec, bad := parseRecord(r.data, l.Election)
-		ours := o.term != 0 && o.term == l.Term && o.session == id && o.node != "" && o.home == s.homeOf(id) &&
-			!r.missing && bad == nil && rec.grants(l, id, o.grant) && b.layout.is(rec.Holder, o.node)
+		ours := own.term != 0 && own.term == l.Term && own.session == id && own.node != "" && own.sessionCzxid == s.recordCzxidOf(id) &&
+			!r.missing && bad == nil && rec.namesGrant(l, id, own.grant) && b.layout.isHoldersNode(rec.Holder, own.node)
 		if !ours || rec.Request != nil && rec.Request.Kind == backend.Depose && rec.Request.Term == l.Term {
-			v, err := b.see(ctx, s, l.Election, watching())
-			return backend.Answer{Lease: v.lease, Outcome: backend.Refused}, err
+			snap, err := b.takeSnapshot(ctx, s, l.Election, watchedRead())
+			return backend.Answer{Lease: snap.lease, Outcome: backend.Refused}, err
 		}
 		next := rec.clone()
 		next.Heartbeat, next.MovedTo, next.MovedFrom = newHeartbeat(), l.MovedTo, l.MovedFrom
-		session := b.layout.sessionOf(sessionName(id))
+		session := b.layout.sessionPath(sessionName(id))
 		ops := []any{
 			&zk.CheckVersionRequest{Path: session, Version: -1},
-			&zk.CheckVersionRequest{Path: b.layout.node(l.Election, o.node), Version: -1},
-			&zk.SetDataRequest{Path: b.layout.recordOf(l.Election), Data: next.encode(), Version: r.stat.Version},
+			&zk.CheckVersionRequest{Path: b.layout.nodePath(l.Election, own.node), Version: -1},
+			&zk.SetDataRequest{Path: b.layout.recordPath(l.Election), Data: next.encode(), Version: r.stat.Version},
 		}
-		more, node, again, err := b.reseal(ctx, s, o, next, r.stat.Version)
+		more, node, again, err := b.sealOps(ctx, s, own, next, r.stat.Version)
 		if err != nil {
 			return backend.Answer{}, err
 		}
 		if again {
 			continue
 		}
-		if node != o.node {
+		if node != own.node {
 			h := *next.Holder
 			h.Node, next.Holder = node, &h
 			ops[2].(*zk.SetDataRequest).Data = next.encode()
@@ -85,39 +85,39 @@ func (b *Backend) move(ctx context.Context, s *session, id int64, l backend.Held
 		results, failed, err := s.write(ctx, append(ops, more...)...)
 		switch {
 		case err == nil:
-			return b.moved(s, o, node, next, results[2].Stat)
+			return b.finishMark(s, own, node, next, results[2].Stat)
 		case failed == 0 && errors.Is(err, zk.ErrNoNode): // see Backend.renew
-			s.homeless(id)
+			s.noteRecordLost(id)
 		case failed < 0 || !errors.Is(err, zk.ErrNoNode) && !errors.Is(err, zk.ErrBadVersion) && !errors.Is(err, zk.ErrNodeExists):
 			return backend.Answer{}, err
 		case failed == 1: // our node is gone
-			b.note(l.Election, func(now *own) { clearNode(now, o) })
+			b.updateLock(l.Election, func(now *ownLock) { forgetNode(now, own) })
 		}
 	}
 	return backend.Answer{}, fmt.Errorf("%w: the election changes too quickly", backend.ErrUnavailable)
 }
 
 // moved notes a move that was made, and answers it.
-func (b *Backend) moved(s *session, o own, node string, r *record, stat *zk.Stat) (backend.Answer, error) {
+func (b *Backend) finishMark(s *session, own ownLock, node string, r *record, stat *zk.Stat) (backend.Answer, error) {
 	if stat == nil {
 		return backend.Answer{}, fmt.Errorf("%w: the servers have answered a write without its outcome", backend.ErrUnavailable)
 	}
-	s.at(stat)
-	b.note(r.Election, func(now *own) {
-		if now.node == o.node && now.term == o.term {
-			now.node, now.version, now.record = node, stat.Version, r
+	s.learnClock(stat)
+	b.updateLock(r.Election, func(now *ownLock) {
+		if now.node == own.node && now.term == own.term {
+			now.node, now.recordVersion, now.record = node, stat.Version, r
 			if b.layout.kind == Node {
-				now.asked = node
+				now.namePrefix = node
 			}
 		}
 	})
 	b.forgetSeal(s, r.Election)
 	s.mu.Lock()
-	g := s.heartbeats.find(o.grant)
+	g := s.record.groupOf(own.grant)
 	s.mu.Unlock()
 	l := r.lease()
 	l.Holder, l.TTL, l.Renew, l.Ref = r.Holder.candidate(), time.Duration(r.Holder.TTL), time.Duration(r.Holder.Renew), node
-	if l.Heartbeat = g.heartbeat(r.Heartbeat, o.home, r.Election); g != nil {
+	if l.Heartbeat = g.leaseHeartbeat(r.Heartbeat, own.sessionCzxid, r.Election); g != nil {
 		l.TTL, l.Renew = time.Duration(g.TTL), time.Duration(g.Renew)
 	}
 	return backend.Answer{Lease: l, Outcome: backend.Granted}, nil
@@ -126,9 +126,9 @@ func (b *Backend) moved(s *session, o own, node string, r *record, stat *zk.Stat
 // reseal returns the writes that make the lock of an election as sealed as its next
 // record says, and the name of our node after them. version is the present record's.
 // again: something was done that goes before, and all is to be seen again.
-func (b *Backend) reseal(ctx context.Context, s *session, o own, next *record, version int32) (ops []any, node string, again bool, err error) {
-	election, lock, path := next.Election, b.layout.lock(next.Election), b.layout.sealOf(next.Election)
-	r, err := s.cache.plain(ctx, once, path)
+func (b *Backend) sealOps(ctx context.Context, s *session, own ownLock, next *record, version int32) (ops []any, node string, again bool, err error) {
+	election, lock, path := next.Election, b.layout.lockPath(next.Election), b.layout.sealPath(next.Election)
+	r, err := s.cache.readPlain(ctx, uniqueData, path)
 	if err != nil {
 		return nil, "", false, err
 	}
@@ -138,53 +138,53 @@ func (b *Backend) reseal(ctx context.Context, s *session, o own, next *record, v
 	}
 	text := []byte(sealText + next.MovedTo)
 	switch {
-	case next.MovedTo == "" && !sealed && o.node == underSeal:
-		if r.missing || r.stat.EphemeralOwner != o.session {
-			b.note(election, func(now *own) { clearNode(now, o) }) // somebody has broken the seal
+	case next.MovedTo == "" && !sealed && own.node == sealedNode:
+		if r.missing || r.stat.EphemeralOwner != own.session {
+			b.updateLock(election, func(now *ownLock) { forgetNode(now, own) }) // somebody has broken the seal
 			return nil, "", true, nil
 		}
 		return nil, nodeName(r), false, nil // made below
 	case next.MovedTo == "" && !sealed:
-		return nil, o.node, false, nil
+		return nil, own.node, false, nil
 	case next.MovedTo != "" && sealed:
-		return []any{&zk.SetDataRequest{Path: path, Data: text, Version: r.stat.Version}}, o.node, false, nil
+		return []any{&zk.SetDataRequest{Path: path, Data: text, Version: r.stat.Version}}, own.node, false, nil
 	case next.MovedTo != "" && b.layout.kind == Node: // in the place of our node
 		ops = append(ops, &zk.DeleteRequest{Path: path, Version: r.stat.Version}, &zk.CreateRequest{Path: path, Data: text, Acl: b.acl})
-		if r.missing || nodeName(r) != o.node {
-			b.note(election, func(now *own) { clearNode(now, o) })
+		if r.missing || nodeName(r) != own.node {
+			b.updateLock(election, func(now *ownLock) { forgetNode(now, own) })
 			return nil, "", true, nil
 		}
-		return ops, underSeal, false, nil
+		return ops, sealedNode, false, nil
 	case next.MovedTo != "":
-		return []any{&zk.CreateRequest{Path: path, Data: text, Acl: b.acl}}, o.node, false, nil
+		return []any{&zk.CreateRequest{Path: path, Data: text, Acl: b.acl}}, own.node, false, nil
 	case b.layout.kind == Node:
 		// The record names our node by its czxid, which is known when it is there. So
 		// this takes two steps; between them the record says that the election has
 		// moved, and nobody else has the path.
 		h := next.Holder
-		request, _ := b.lockNode(backend.Bid{Election: election, Candidate: h.candidate()})
+		request, _ := b.newLockNode(backend.Bid{Election: election, Candidate: h.candidate()})
 		_, failed, err := s.write(ctx,
-			&zk.CheckVersionRequest{Path: b.layout.sessionOf(h.Session), Version: -1},
-			&zk.CheckVersionRequest{Path: b.layout.recordOf(election), Version: version},
+			&zk.CheckVersionRequest{Path: b.layout.sessionPath(h.Session), Version: -1},
+			&zk.CheckVersionRequest{Path: b.layout.recordPath(election), Version: version},
 			&zk.DeleteRequest{Path: path, Version: seal.version}, request)
 		if err != nil && failed < 0 {
 			return nil, "", false, err
 		}
 		if failed == 0 {
-			s.homeless(o.session)
+			s.noteRecordLost(own.session)
 		}
 		return nil, "", true, nil
 	}
 	ops = append(ops, &zk.DeleteRequest{Path: path, Version: r.stat.Version})
 	// Who is not among them now comes behind our node, which is there.
-	q, err := s.cache.plain(ctx, children, lock)
+	q, err := s.cache.readPlain(ctx, childNames, lock)
 	if err != nil {
 		return nil, "", false, err
 	}
 	for _, name := range q.children {
-		if name != sealChild && !b.layout.ours(name) && b.layout.before(name, o.node) {
+		if name != sealChild && !b.layout.isOurs(name) && b.layout.before(name, own.node) {
 			ops = append(ops, &zk.DeleteRequest{Path: lock + "/" + name, Version: -1})
 		}
 	}
-	return ops, o.node, false, nil
+	return ops, own.node, false, nil
 }

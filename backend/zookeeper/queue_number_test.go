@@ -55,7 +55,7 @@ func TestTheNextNumberIsKnownFromTheStat(t *testing.T) {
 		{"multi in vain", func() {
 			_, err := admin.Multi(&zk.CreateRequest{Path: queue + "/x-", Acl: acl, Flags: zk.FlagSequence},
 				&zk.CreateRequest{Path: queue + "/x-", Acl: acl, Flags: zk.FlagSequence},
-				&zk.CheckVersionRequest{Path: queue, Version: never})
+				&zk.CheckVersionRequest{Path: queue, Version: impossibleVersion})
 			if err == nil {
 				t.Fatal("want it to fail")
 			}
@@ -90,7 +90,7 @@ func TestTheNextNumberIsKnownFromTheStat(t *testing.T) {
 		if int(stat.NumChildren) != len(names) {
 			t.Errorf("%d names, %d children", len(names), stat.NumChildren)
 		}
-		want := fmt.Sprintf("-%010d", made(*stat))
+		want := fmt.Sprintf("-%010d", createdChildren(*stat))
 		p := seq(admin, zk.FlagEphemeral)
 		if !strings.HasSuffix(p, want) {
 			t.Errorf("after %s: want %s, got %s", s.name, want, p)
@@ -116,7 +116,7 @@ func TestANumberIsComparedWhole(t *testing.T) {
 		{"a-latch--1073741823", 1073741823, false},
 		{"b-latch-0000000012", 12, false},
 	} {
-		if got := isNext(c.node, "a-latch-", c.made); got != c.want {
+		if got := isNextNumber(c.node, "a-latch-", c.made); got != c.want {
 			t.Errorf("%s is the next after %d: %v, want %v", c.node, c.made, got, c.want)
 		}
 	}

@@ -41,7 +41,7 @@ func (r *replay) flag() string { return r.Root + "/flag" }
 
 // run takes part for ever.
 func (r *replay) run() error {
-	conn, events, err := zk.Connect([]string{r.Server}, r.Session, zk.WithLogger(silent{}), zk.WithLogInfo(false))
+	conn, events, err := zk.Connect([]string{r.Server}, r.Session, zk.WithLogger(noLogger{}), zk.WithLogInfo(false))
 	if err != nil {
 		return err
 	}

@@ -22,20 +22,20 @@ import (
 type cache struct {
 	s *session
 
-	mu      sync.Mutex
-	entries map[key]*entry
-	news    chan struct{} // closed and replaced when a watch fires
-	fired   bool          // one has, and nobody was told
+	mu           sync.Mutex
+	entries      map[key]*entry
+	notification chan struct{} // closed and replaced when a watch fires
+	fired        bool          // one has, and nobody was told
 }
 
 // A kind of reading, each with its kind of watch.
 type kind uint8
 
 const (
-	data     kind = iota // a node that others may make again: if it is not there, its making is watched
-	once                 // a node with a name that is used once: if it is gone, it is gone
-	children             // the names of a node's children; none if it is not there
-	place                // whether there is a node, and since when
+	nodeData   kind = iota // a node that others may make again: if it is not there, its making is watched
+	uniqueData             // a node with a name that is used once: if it is gone, it is gone
+	childNames             // the names of a node's children; none if it is not there
+	existence              // whether there is a node, and since when
 )
 
 type key struct {
@@ -56,49 +56,49 @@ type entry struct {
 	data     []byte
 	children []string
 	stat     zk.Stat
-	shown    shown // if it is a record
+	reported reported // if it is a record
 }
 
 // What was shown of a lease: the heartbeat that Observe has returned last, and the
 // connection on which it was read.
-type shown struct {
+type reported struct {
 	heartbeat uint64
 	epoch     int
 }
 
 func (c *cache) init(s *session) {
-	c.s, c.entries, c.news = s, map[key]*entry{}, make(chan struct{})
+	c.s, c.entries, c.notification = s, map[key]*entry{}, make(chan struct{})
 }
 
 // fire is called with each event of a watch, before later answers are handed on.
 func (c *cache) fire(e zk.Event) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for k := data; k <= place; k++ {
+	for k := nodeData; k <= existence; k++ {
 		entry := c.entries[key{k, e.Path}]
 		if entry == nil {
 			continue
 		}
 		switch e.Type {
 		case zk.EventNodeDataChanged:
-			if k == children && !entry.missing {
+			if k == childNames && !entry.missing {
 				continue
 			}
 		case zk.EventNodeChildrenChanged:
-			if k != children {
+			if k != childNames {
 				continue
 			}
 		}
 		entry.fired, c.fired = true, true
 	}
-	close(c.news)
-	c.news = make(chan struct{})
+	close(c.notification)
+	c.notification = make(chan struct{})
 }
 
 // heard reports whether a watch on one of these has fired, or their connection is
 // gone.
-func (c *cache) heard(deps []*entry) (fired bool) {
-	_, epoch := c.s.present()
+func (c *cache) changed(deps []*entry) (fired bool) {
+	_, epoch := c.s.idAndEpoch()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, e := range deps {
@@ -109,33 +109,33 @@ func (c *cache) heard(deps []*entry) (fired bool) {
 
 // notified reports whether it may pay to observe, because some watch has fired, and says so
 // only once. news is closed when to ask again, and whether watches are gone: see heard.
-func (c *cache) notified() (news <-chan struct{}, notified bool) {
+func (c *cache) takeNotification() (news <-chan struct{}, notified bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	notified, c.fired = c.fired, false
-	return c.news, notified
+	return c.notification, notified
 }
 
 // stands reports whether nothing has happened to a place up to the last answer of this
 // connection: it is watched since it was read, and servers tell of a change before they
 // answer what comes after it.
-func (c *cache) stands(was reading) bool {
+func (c *cache) parentUnchanged(was reading) bool {
 	if was.entry == nil {
 		return false
 	}
-	_, epoch := c.s.present()
+	_, epoch := c.s.idAndEpoch()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	e := c.entries[was.entry.key]
-	return e.holds(epoch) && !e.missing && e.stat.Czxid == was.stat.Czxid
+	return e.valid(epoch) && !e.missing && e.stat.Czxid == was.stat.Czxid
 }
 
 // wake wakes who waits for news.
-func (c *cache) wake() {
+func (c *cache) wakeAll() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	close(c.news)
-	c.news = make(chan struct{})
+	close(c.notification)
+	c.notification = make(chan struct{})
 }
 
 // forget makes the next look at a path read it again.
@@ -148,26 +148,26 @@ func (c *cache) forget(k kind, path string) {
 }
 
 // show notes what was shown of the lease whose record is at a path.
-func (c *cache) show(path string, what shown) {
+func (c *cache) noteReported(path string, what reported) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if e := c.entries[key{data, path}]; e != nil {
-		e.shown = what
+	if e := c.entries[key{nodeData, path}]; e != nil {
+		e.reported = what
 	}
 }
 
 // shows reports whether this is what was shown last, and the record has not changed
 // since.
-func (c *cache) shows(path string, what shown) bool {
+func (c *cache) wasReported(path string, what reported) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	e := c.entries[key{data, path}]
-	return e != nil && e.read && !e.fired && e.shown == what
+	e := c.entries[key{nodeData, path}]
+	return e != nil && e.read && !e.fired && e.reported == what
 }
 
 // unread drops what was read of elections, which are held here now: nobody reads it. Who
 // is about to hears that it has changed.
-func (c *cache) unread(held []backend.Held) {
+func (c *cache) dropHeld(held []backend.Held) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.entries) == 0 {
@@ -176,7 +176,7 @@ func (c *cache) unread(held []backend.Held) {
 	l, before := &c.s.b.layout, len(c.entries)
 	for i := range held {
 		name := held[i].Election
-		for _, k := range [...]key{{data, l.recordOf(name)}, {l.lockKind(), l.lock(name)}, {place, l.lock(name)}} {
+		for _, k := range [...]key{{nodeData, l.recordPath(name)}, {l.lockKind(), l.lockPath(name)}, {existence, l.lockPath(name)}} {
 			e := c.entries[k]
 			if e == nil {
 				continue
@@ -195,7 +195,7 @@ func (c *cache) unread(held []backend.Held) {
 
 // sweep drops what has fired and was not read again, so that what is over does
 // not pile up.
-func (c *cache) sweep() {
+func (c *cache) dropStale() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for k, e := range c.entries {
@@ -218,16 +218,16 @@ type reading struct {
 // it, or read anew. watch leaves a watch there.
 func (c *cache) get(ctx context.Context, k kind, path string, watch bool) (reading, error) {
 	if !watch {
-		return c.plain(ctx, k, path)
+		return c.readPlain(ctx, k, path)
 	}
-	e, err := c.take(ctx, key{k, path})
+	e, err := c.lock(ctx, key{k, path})
 	if err != nil {
 		return reading{}, err
 	}
-	defer c.leave(e)
-	_, epoch := c.s.present()
+	defer c.unlock(e)
+	_, epoch := c.s.idAndEpoch()
 	c.mu.Lock()
-	known, r := e.holds(epoch), e.reading()
+	known, r := e.valid(epoch), e.reading()
 	c.mu.Unlock()
 	if known {
 		return r, nil
@@ -235,7 +235,7 @@ func (c *cache) get(ctx context.Context, k kind, path string, watch bool) (readi
 	c.mu.Lock()
 	e.fired = false // from now on it is about the watch to come
 	c.mu.Unlock()
-	now, err := c.fetch(ctx, k, path)
+	now, err := c.readWatched(ctx, k, path)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err != nil {
@@ -244,17 +244,17 @@ func (c *cache) get(ctx context.Context, k kind, path string, watch bool) (readi
 	}
 	e.read, e.epoch = true, epoch
 	e.missing, e.data, e.children, e.stat = now.missing, now.data, now.children, now.stat
-	if k == once && now.missing { // no watch; nor will it come back
+	if k == uniqueData && now.missing { // no watch; nor will it come back
 		delete(c.entries, e.key)
 	}
 	return e.reading(), nil
 }
 
 // ahead begins to read what will be asked for next, unless it is remembered.
-func (c *cache) ahead(ctx context.Context, k kind, path string) {
-	_, epoch := c.s.present()
+func (c *cache) prefetch(ctx context.Context, k kind, path string) {
+	_, epoch := c.s.idAndEpoch()
 	c.mu.Lock()
-	known := c.entries[key{k, path}].holds(epoch)
+	known := c.entries[key{k, path}].valid(epoch)
 	c.mu.Unlock()
 	if !known {
 		c.s.b.late.Go(func() { c.get(ctx, k, path, true) }) // who asks will see the error
@@ -263,7 +263,7 @@ func (c *cache) ahead(ctx context.Context, k kind, path string) {
 
 // take returns the entry of a path, for this reader alone, until it leaves it. It is in
 // the map from before the request is sent, so that no event of the watch is missed.
-func (c *cache) take(ctx context.Context, k key) (*entry, error) {
+func (c *cache) lock(ctx context.Context, k key) (*entry, error) {
 	for {
 		c.mu.Lock()
 		e := c.entries[k]
@@ -288,7 +288,7 @@ func (c *cache) take(ctx context.Context, k key) (*entry, error) {
 }
 
 // leave ends what take began.
-func (c *cache) leave(e *entry) {
+func (c *cache) unlock(e *entry) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	close(e.busy)
@@ -297,7 +297,7 @@ func (c *cache) leave(e *entry) {
 
 // holds reports whether nothing has happened since the entry was read, which was on this
 // connection.
-func (e *entry) holds(epoch int) bool {
+func (e *entry) valid(epoch int) bool {
 	return e != nil && e.read && !e.fired && e.epoch == epoch
 }
 
@@ -306,10 +306,10 @@ func (e *entry) reading() reading {
 }
 
 // plain reads without a watch.
-func (c *cache) plain(ctx context.Context, k kind, path string) (reading, error) {
+func (c *cache) readPlain(ctx context.Context, k kind, path string) (reading, error) {
 	return read(ctx, c.s, func(conn *zk.Conn) (r reading, err error) {
 		var stat *zk.Stat
-		if k == children {
+		if k == childNames {
 			r.children, stat, err = conn.Children(path)
 		} else {
 			r.data, stat, err = conn.Get(path)
@@ -319,11 +319,11 @@ func (c *cache) plain(ctx context.Context, k kind, path string) (reading, error)
 }
 
 // fetch reads and leaves a watch.
-func (c *cache) fetch(ctx context.Context, k kind, path string) (reading, error) {
+func (c *cache) readWatched(ctx context.Context, k kind, path string) (reading, error) {
 	return read(ctx, c.s, func(conn *zk.Conn) (r reading, err error) {
-		c.s.watch(path, 1)
-		defer c.s.watch(path, -1)
-		if k == place {
+		c.s.setWatched(path, 1)
+		defer c.s.setWatched(path, -1)
+		if k == existence {
 			there, stat, err := conn.Exists(path)
 			if err == nil && !there {
 				err = zk.ErrNoNode
@@ -332,12 +332,12 @@ func (c *cache) fetch(ctx context.Context, k kind, path string) (reading, error)
 		}
 		for range 5 {
 			var stat *zk.Stat
-			if k == children {
+			if k == childNames {
 				r.children, stat, err = conn.Children(path)
 			} else {
 				r.data, stat, err = conn.Get(path)
 			}
-			if err != zk.ErrNoNode || k == once {
+			if err != zk.ErrNoNode || k == uniqueData {
 				return r.with(stat, err)
 			}
 			exists, _, err := conn.Exists(path)
