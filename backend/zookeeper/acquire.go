@@ -9,11 +9,10 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// Acquire grants each lease that is free, or that was watched. A grant is one
-// transaction, which makes our node, unless one stands, and compares and swaps the
-// record; to take over, it also checks that the holder has not renewed since, and
-// deletes its node. Behind a member of another program it leaves a node in the
-// queue.
+// Acquire grants each lease that is free or was observed for its TTL. A grant is one
+// transaction: it creates our node, unless we have one, and compares and swaps the record.
+// A takeover also checks that the holder has not renewed since, and deletes its node.
+// Behind a member of another program Acquire leaves a node in the queue.
 func (b *Backend) Acquire(ctx context.Context, bids []backend.Bid) ([]backend.Answer, error) {
 	start := time.Now()
 	if err := b.admit(bids[0].Candidate.Nonce); err != nil {
@@ -56,7 +55,7 @@ func (b *Backend) Acquire(ctx context.Context, bids []backend.Bid) ([]backend.An
 		}
 		answers[i], answers[i].Err = a, err
 	})
-	b.late.Go(s.cache.dropStale) // what our own grants have changed nobody reads again
+	b.late.Go(s.cache.dropStale) // our grants have changed entries that will not be read again
 	var failed error
 	for i := range answers {
 		if answers[i].Err != nil && failed == nil {
@@ -71,16 +70,17 @@ func (b *Backend) Acquire(ctx context.Context, bids []backend.Bid) ([]backend.An
 			return answers, nil
 		}
 	}
-	return answers, failed // nothing was learnt at all
+	return answers, failed // there is no outcome for any bid
 }
 
-// length is how long a session must be: a lease is renewed anew before the write
-// after the next has proved that the ensemble's leader has heard of the last.
+// sessionLength is the length that a session needs: only the second write after a renewal
+// proves that the ensemble's leader has heard of that renewal. See
+// docs/design/zookeeper.md, "How long a session lives".
 func sessionLength(ttl, renew time.Duration) time.Duration {
 	return (ttl + 2*max(renew, 0) + time.Millisecond - 1).Truncate(time.Millisecond)
 }
 
-// fits reports an error if no session can be as long as a bid needs.
+// checkLength reports an error if no session can be as long as a bid needs.
 func (b *Backend) checkLength(bid backend.Bid) error {
 	if n := sessionLength(bid.TTL, bid.Renew); n > b.options.MaxSession {
 		return fmt.Errorf("%w: election %.80q: a TTL of %v, renewed every %v, needs a session of %v; the servers allow %v (maxSessionTimeout, max_session)",
@@ -89,7 +89,7 @@ func (b *Backend) checkLength(bid backend.Bid) error {
 	return nil
 }
 
-// suffices reports an error if this session is not as long as a bid needs.
+// checkLength reports an error if this session is shorter than a bid needs.
 func (s *session) checkLength(bid backend.Bid) error {
 	n := sessionLength(bid.TTL, bid.Renew)
 	s.mu.Lock()
@@ -105,9 +105,8 @@ func (s *session) checkLength(bid backend.Bid) error {
 		backend.ErrDenied, bid.Election, bid.TTL, bid.Renew.Round(time.Millisecond), n, s.grantedLength)
 }
 
-// trust fills in how long the leases that were granted in a call that began at
-// start can be trusted. If what is known of the session is too old, it is proved
-// anew.
+// fillValidFor fills in ValidFor of the leases granted in a call that began at start. If
+// the last contact of the session is too old, it contacts the ensemble's leader.
 func (b *Backend) fillValidFor(ctx context.Context, s *session, id int64, start time.Time, answers []backend.Answer) error {
 	for try := 0; ; try++ {
 		left, touched := s.validFor(id, start)
@@ -128,7 +127,7 @@ func (b *Backend) fillValidFor(ctx context.Context, s *session, id int64, start 
 			break
 		}
 	}
-	// Less than it should be, or none at all: then nobody knows.
+	// A shorter ValidFor stands. Without any the outcome is unknown.
 	for i := range answers {
 		if a := &answers[i]; a.Outcome == backend.Granted && a.ValidFor <= 0 {
 			*a = backend.Answer{Err: b.wrap("acquire", fmt.Errorf("%w: election %.80q: the session has ended, or nothing proves that it lives", backend.ErrUnavailable, a.Election))}
@@ -137,7 +136,7 @@ func (b *Backend) fillValidFor(ctx context.Context, s *session, id int64, start 
 	return nil
 }
 
-// acquire is one bid. The error leaves the outcome unknown.
+// acquire handles one bid. An error leaves the outcome unknown.
 func (b *Backend) acquire(ctx context.Context, s *session, id int64, bid backend.Bid, mode readMode) (a backend.Answer, err error) {
 	election := bid.Election
 	for range 8 {
@@ -146,8 +145,8 @@ func (b *Backend) acquire(ctx context.Context, s *session, id int64, bid backend
 		}
 		own := b.lockOf(election)
 		if own.node != "" && own.session != id {
-			// The library has opened another session since this call began. What is
-			// recorded must name the session of the node.
+			// The library has opened another session since this call began. The record must
+			// name the session that owns the node.
 			return backend.Answer{}, errSessionEnded
 		}
 		snap, err := b.takeSnapshot(ctx, s, election, mode)
@@ -157,7 +156,7 @@ func (b *Backend) acquire(ctx context.Context, s *session, id int64, bid backend
 		if snap.unreadable != nil {
 			return backend.Answer{}, fmt.Errorf("%w: the record at %s cannot be read (%w): delete it, when nobody leads", backend.ErrDenied, b.layout.recordPath(election), snap.unreadable)
 		}
-		if snap.queue.oursLost { // deleted by somebody's hand, perhaps before this bid
+		if snap.queue.oursLost { // deleted by an operator, perhaps before this bid
 			b.updateLock(election, func(now *ownLock) { forgetNode(now, own) })
 			s.cache.forget(childNames, b.layout.lockPath(election))
 			continue
@@ -165,11 +164,11 @@ func (b *Backend) acquire(ctx context.Context, s *session, id int64, bid backend
 		leftover := snap.record.heldBy(bid.Candidate.Nonce, 0) && !snap.unconfirmed
 		switch {
 		case snap.queue.blocked && !snap.holderPresent() && b.layout.kind != Node && own.node == "":
-			err = b.makeLockNode(ctx, s, id, bid) // there is something to wait for
+			err = b.makeLockNode(ctx, s, id, bid) // wait behind the other program
 		case !leftover && !snap.lease.Unchanged(bid.Expected), snap.lease.MovedTo != bid.Expected.MovedTo:
 			return b.refuse(ctx, s, id, bid, &snap)
 		case leftover && snap.queue.blocked && snap.holderPresent():
-			err = b.withdrawGrant(ctx, s, bid, snap.record.clone(), snap.version) // granted too early; see verify
+			err = b.withdrawGrant(ctx, s, bid, snap.record.clone(), snap.version) // granted too early; see checkQueueOrder
 		case snap.queue.blocked && snap.holderPresent() && snap.lease.ObserveFor > 0:
 			err = b.evictHolder(ctx, s, id, bid, &snap) // then a member of another program leads
 		case snap.queue.blocked || snap.lease.ObserveFor < 0:
@@ -191,8 +190,8 @@ func (b *Backend) acquire(ctx context.Context, s *session, id int64, bid backend
 	return backend.Answer{}, fmt.Errorf("%w: the election changes too quickly", backend.ErrUnavailable)
 }
 
-// unqueue takes a node of ours out of a queue in which it waits: bids can only fail,
-// and when its turn came it would hold up the members of other programs behind it.
+// leaveQueue deletes a node of ours that waits in a queue, because our bids can only fail.
+// Once first, the node would hold up the members of other programs behind it.
 func (b *Backend) leaveQueue(ctx context.Context, s *session, election string) error {
 	if own := b.lockOf(election); own.node != "" && own.term == 0 {
 		return b.deleteLockNode(ctx, s, election, own)
@@ -202,9 +201,8 @@ func (b *Backend) leaveQueue(ctx context.Context, s *session, election string) e
 
 var errSessionEnded = fmt.Errorf("%w: the session has just ended", backend.ErrUnavailable)
 
-// refuse answers with the lease as it is. A node of ours stays in the queue only
-// if the store will decide when its time has come: else the manager does not know
-// of it.
+// refuse answers with the lease as it is. Our node stays in the queue only if the store
+// decides when we may lead; otherwise the manager does not know of it.
 func (b *Backend) refuse(ctx context.Context, s *session, id int64, bid backend.Bid, snap *snapshot) (backend.Answer, error) {
 	if own := b.lockOf(bid.Election); snap.lease.ObserveFor >= 0 && own.node != "" && own.session == id {
 		if err := b.deleteLockNode(ctx, s, bid.Election, own); err != nil {

@@ -10,17 +10,16 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// call makes a request of the library, whose methods know no contexts, and
-// returns when it is answered or ctx ends. In that case the goroutine of the
-// request lives on until the library answers it, at the latest when it finds the
-// connection dead or is closed; Close waits for it. A connection from which
-// nothing has come since then is given up, so that the next request may reach
-// another server.
+// call makes a request of the library, whose methods take no context. It returns when the
+// request is answered or ctx ends. In the latter case the request's goroutine lives until
+// the library answers, at the latest when it finds the connection dead or closed; Close
+// waits for it. A connection on which nothing was received since the call began is closed,
+// so that the next request may reach another server.
 func call[T any](ctx context.Context, s *session, request func(*zk.Conn) (T, error)) (T, error) {
 	return callAfter(ctx, s, func() {}, request)
 }
 
-// callAfter is call, and calls begin first if the request will be made.
+// callAfter is call, but calls begin first if the request will be made.
 func callAfter[T any](ctx context.Context, s *session, begin func(), request func(*zk.Conn) (T, error)) (T, error) {
 	type answer struct {
 		value T
@@ -48,17 +47,17 @@ func callAfter[T any](ctx context.Context, s *session, begin func(), request fun
 	}
 }
 
-// overdue gives up the connection if nothing was heard on it since began.
+// dropIfSilent closes the connection if nothing was received on it since began.
 func (s *session) dropIfSilent(began time.Time) {
 	s.mu.Lock()
-	l := s.connection
+	conn := s.connection
 	s.mu.Unlock()
-	if l != nil && l.silentSince(began) {
-		l.Close()
+	if conn != nil && conn.silentSince(began) {
+		conn.Close()
 	}
 }
 
-// read is call for requests that may be made again when the connection was lost.
+// read is call for requests that may be repeated after the connection was lost.
 func read[T any](ctx context.Context, s *session, request func(*zk.Conn) (T, error)) (T, error) {
 	for try := 1; ; try++ {
 		v, err := call(ctx, s, request)
@@ -82,10 +81,10 @@ func (s *session) sync(ctx context.Context) error {
 	return err
 }
 
-// syncing begins a sync. sent waits until it has been sent: servers answer a
-// session's requests in their order, so that what is read then is as up to date as
-// if its answer had been waited for. done waits for that, and says whether it was for
-// nothing, as the connection has changed meanwhile.
+// startSync starts a sync. sent waits until it has been sent: servers answer the requests
+// of a session in order, so later reads are as up to date as if the answer had been
+// awaited. done waits for the answer, and reports whether the sync must be repeated because
+// the connection has changed.
 func (s *session) startSync(ctx context.Context) (sent func() error, done func() (again bool, err error)) {
 	s.mu.Lock()
 	epoch, before := s.epoch, s.syncsSent
@@ -105,9 +104,9 @@ func (s *session) startSync(ctx context.Context) (sent func() error, done func()
 	}
 }
 
-// multi makes several writes or none. failed is the first that could not be
-// made, or -1. begin is called before it is sent, and end when it is answered,
-// which may be later.
+// multi makes all writes or none. failed is the index of the first that could not be made,
+// or -1. multi calls begin before it sends the request, and end when the request is
+// answered, which may be after multi has returned.
 func (s *session) multi(ctx context.Context, begin, end func(), ops ...any) (results []zk.MultiResponse, failed int, err error) {
 	type outcome struct {
 		results []zk.MultiResponse
@@ -135,7 +134,7 @@ func (s *session) multi(ctx context.Context, begin, end func(), ops ...any) (res
 	return got.results, -1, nil
 }
 
-// write makes a batch of writes and notes what that proves.
+// write makes a batch of writes and notes what it proves about the session.
 func (s *session) write(ctx context.Context, ops ...any) ([]zk.MultiResponse, int, error) {
 	return s.writeAfter(ctx, func() {}, func() {}, ops...)
 }
@@ -150,7 +149,7 @@ func (s *session) writeAfter(ctx context.Context, begin, end func(), ops ...any)
 	return results, failed, err
 }
 
-// each calls f for 0 to n−1, some at the same time.
+// inParallel calls f for 0 to n−1 on up to 32 goroutines.
 func inParallel(n int, f func(i int)) {
 	const workers = 32
 	if n == 1 {

@@ -13,32 +13,32 @@ import (
 	"time"
 )
 
-// handshake bounds how long a server may take to greet us. The library would wait
-// for ten times the session's length.
+// handshakeTimeout limits how long a server may take for the handshake. The library would
+// wait ten times the session's length.
 const handshakeTimeout = 5 * time.Second
 
-// A line is one network connection to a server. It reads along to learn from the
-// server's greeting what the library keeps to itself, the session's id and length,
-// and to keep from it what it cannot digest.
+// A connection is one network connection to a server. It inspects the traffic to learn the
+// session's id and length, which the library does not expose, and to keep messages from the
+// library that would crash it.
 type connection struct {
 	net.Conn
 	s      *session
 	reader *bufio.Reader
 
-	handshakeDeadline time.Time // until the greeting
-	connectSent       time.Time // when the request to connect was sent
-	handshakeDone     bool      // the greeting has come; only then the library begins to read and write at the same time
-	checked           []byte    // what was checked and not yet read
+	handshakeDeadline time.Time // for the connect response
+	connectSent       time.Time // when the connect request was sent
+	handshakeDone     bool      // only from then on the library reads and writes at the same time
+	checked           []byte    // checked, but not yet read by the library
 
 	mu      sync.Mutex
-	pending map[int32]int32 // kinds of requests that were not answered yet, by their numbers
+	pending map[int32]int32 // kinds of unanswered requests, by xid
 
-	lastRead atomic.Int64 // when something was read last, counted from began
+	lastRead atomic.Int64 // time of the last read, as an offset from opened
 	opened   time.Time
 }
 
-// dial connects to a server for the library, once somebody needs a connection:
-// connecting keeps the session alive, too.
+// dial connects to a server for the library. It waits until a call needs a connection,
+// because connecting also keeps the session alive.
 func (s *session) dial(network, address string, timeout time.Duration) (net.Conn, error) {
 	for {
 		s.mu.Lock()
@@ -59,19 +59,19 @@ func (s *session) dial(network, address string, timeout time.Duration) (net.Conn
 		// The library tries the next server at once.
 		return nil, err
 	}
-	l := &connection{Conn: c, s: s, reader: bufio.NewReaderSize(c, 16<<10), pending: map[int32]int32{}, opened: time.Now(), handshakeDeadline: time.Now().Add(min(handshakeTimeout, max(s.requestedLength/3, 500*time.Millisecond)))}
+	conn := &connection{Conn: c, s: s, reader: bufio.NewReaderSize(c, 16<<10), pending: map[int32]int32{}, opened: time.Now(), handshakeDeadline: time.Now().Add(min(handshakeTimeout, max(s.requestedLength/3, 500*time.Millisecond)))}
 	s.mu.Lock()
 	mute, old := s.muted, s.connection
-	s.connection = l
+	s.connection = conn
 	s.mu.Unlock()
 	if old != nil {
-		old.Conn.Close() // the library leaves that of a session that has run out open
+		old.Conn.Close() // after a session has expired the library leaves its connection open
 	}
 	if mute || s.ctx.Err() != nil {
 		c.Close()
 		return nil, net.ErrClosed
 	}
-	return l, nil
+	return conn, nil
 }
 
 func (s *session) dialServer(network, address string, timeout time.Duration) (net.Conn, error) {
@@ -93,7 +93,7 @@ func (s *session) dialServer(network, address string, timeout time.Duration) (ne
 		config = config.Clone()
 		config.ServerName, _, _ = net.SplitHostPort(address)
 	}
-	// A connection of TLS takes some round trips and some computing.
+	// A TLS handshake takes several round trips and some computing.
 	ctx, cancel = context.WithTimeout(s.ctx, max(timeout, handshakeTimeout))
 	defer cancel()
 	t := tls.Client(c, config)
@@ -104,64 +104,64 @@ func (s *session) dialServer(network, address string, timeout time.Duration) (ne
 	return t, nil
 }
 
-func (l *connection) Read(p []byte) (int, error) {
-	if len(l.checked) == 0 {
-		if err := l.readMessage(); err != nil {
-			l.Conn.Close()
+func (conn *connection) Read(p []byte) (int, error) {
+	if len(conn.checked) == 0 {
+		if err := conn.readMessage(); err != nil {
+			conn.Conn.Close()
 			return 0, fmt.Errorf("what the server says: %w", err)
 		}
 	}
-	n := copy(p, l.checked)
-	l.checked = l.checked[n:]
+	n := copy(p, conn.checked)
+	conn.checked = conn.checked[n:]
 	return n, nil
 }
 
-func (l *connection) Write(p []byte) (int, error) {
-	if l.connectSent.IsZero() {
-		l.connectSent = time.Now()
-		// The first request asks for a session. The library would ask for as long a one
-		// as it was granted last, also if servers have come to allow longer ones.
+func (conn *connection) Write(p []byte) (int, error) {
+	if conn.connectSent.IsZero() {
+		conn.connectSent = time.Now()
+		// This request asks for a new session. The library would ask for the length that it
+		// was granted last, even if the servers now allow longer sessions.
 		if len(p) >= 28 && binary.BigEndian.Uint64(p[20:]) == 0 {
 			p = bytes.Clone(p)
-			binary.BigEndian.PutUint32(p[16:], uint32(l.s.requestedLength.Milliseconds()))
+			binary.BigEndian.PutUint32(p[16:], uint32(conn.s.requestedLength.Milliseconds()))
 		}
 	}
 	xid, kind := int32(0), int32(0)
-	if l.handshakeDone && len(p) >= 12 {
+	if conn.handshakeDone && len(p) >= 12 {
 		xid, kind = int32(binary.BigEndian.Uint32(p[4:])), int32(binary.BigEndian.Uint32(p[8:]))
 	}
-	l.s.mu.Lock()
-	mute := l.s.muted
-	l.s.mu.Unlock()
+	conn.s.mu.Lock()
+	mute := conn.s.muted
+	conn.s.mu.Unlock()
 	if xid == xidPing {
-		// The library would keep the session alive for ever, whatever has become
-		// of the manager. Our own calls keep it, and nothing else.
+		// The library's pings would keep the session alive whatever the state of the
+		// manager. Only our own calls may keep it.
 		return len(p), nil
 	}
-	if l.handshakeDone {
-		p = l.s.withWatchFlag(p)
-		if kind == opSync { // what is asked for from now on goes behind it
-			l.s.change(func() { l.s.syncsSent++ })
+	if conn.handshakeDone {
+		p = conn.s.withWatchFlag(p)
+		if kind == opSync { // later requests are answered after it
+			conn.s.change(func() { conn.s.syncsSent++ })
 		}
-		l.mu.Lock()
-		l.pending[xid] = kind
-		l.mu.Unlock()
+		conn.mu.Lock()
+		conn.pending[xid] = kind
+		conn.mu.Unlock()
 	}
-	if mute { // not even that we go
-		l.Conn.Close()
+	if mute { // not even a closing request
+		conn.Conn.Close()
 		return len(p), nil
 	}
-	n, err := l.Conn.Write(p)
+	n, err := conn.Conn.Write(p)
 	if err != nil && kind == opSetAuth {
-		// The library waits for ever for itself if it cannot send this after it
-		// has connected again. It notices the end of the connection by reading.
-		l.Conn.Close()
+		// If this fails after a reconnect, the library waits for itself for ever. Closing
+		// lets it notice by reading.
+		conn.Conn.Close()
 		return len(p), nil
 	}
 	return n, err
 }
 
-// watch makes readings of a path leave a watch, or ends that.
+// setWatched makes reads of a path leave a watch (1), or ends that (-1).
 func (s *session) setWatched(path string, n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -170,7 +170,7 @@ func (s *session) setWatched(path string, n int) {
 	}
 }
 
-// watched returns a request as it is to be sent. A reading is length, number,
+// withWatchFlag returns a request as it is to be sent. A read consists of length, xid,
 // kind, path, and a byte that says whether to leave a watch.
 func (s *session) withWatchFlag(p []byte) []byte {
 	if len(p) < 18 {
@@ -195,27 +195,27 @@ func (s *session) withWatchFlag(p []byte) []byte {
 	return p
 }
 
-// The library takes its deadlines away while it waits for the rest of a greeting.
+// The library clears its deadlines while it waits for the rest of a connect response.
 
-func (l *connection) SetReadDeadline(t time.Time) error {
-	return l.Conn.SetReadDeadline(l.boundDeadline(t))
+func (conn *connection) SetReadDeadline(t time.Time) error {
+	return conn.Conn.SetReadDeadline(conn.boundDeadline(t))
 }
 
-func (l *connection) SetWriteDeadline(t time.Time) error {
+func (conn *connection) SetWriteDeadline(t time.Time) error {
 	if t.IsZero() {
-		return l.Conn.SetWriteDeadline(t)
+		return conn.Conn.SetWriteDeadline(t)
 	}
-	return l.Conn.SetWriteDeadline(l.boundDeadline(t))
+	return conn.Conn.SetWriteDeadline(conn.boundDeadline(t))
 }
 
-func (l *connection) boundDeadline(t time.Time) time.Time {
-	if !l.handshakeDone && (t.IsZero() || t.After(l.handshakeDeadline)) {
-		return l.handshakeDeadline
+func (conn *connection) boundDeadline(t time.Time) time.Time {
+	if !conn.handshakeDone && (t.IsZero() || t.After(conn.handshakeDeadline)) {
+		return conn.handshakeDeadline
 	}
 	return t
 }
 
 // silentSince reports whether nothing has been read since t.
-func (l *connection) silentSince(t time.Time) bool {
-	return l.opened.Add(time.Duration(l.lastRead.Load())).Before(t)
+func (conn *connection) silentSince(t time.Time) bool {
+	return conn.opened.Add(time.Duration(conn.lastRead.Load())).Before(t)
 }

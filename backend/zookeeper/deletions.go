@@ -5,20 +5,23 @@ import (
 	"fmt"
 )
 
-// losses tell which records were ever deleted. Somebody may have deleted their parent
-// with all of them, and it may have been made again since: so they tell which parent it
-// is that the records were deleted of, and what its own parent, the root, has lost.
+// deletionCounts tell which records were ever deleted. An operator may have deleted the
+// records' parent with all of them, and the parent may have been created again. So the
+// counts include which parent it is and how many children its own parent, the root, has
+// lost.
 type deletionCounts struct {
 	parent           int64 // its czxid
 	records, parents int
 }
 
 // any reports whether any record was ever deleted, or may have been.
-func (l deletionCounts) any() bool { return l.records+l.parents > 0 }
+func (counts deletionCounts) any() bool { return counts.records+counts.parents > 0 }
 
-func (l deletionCounts) String() string { return fmt.Sprintf("%x-%d", l.parent, l.records) }
+func (counts deletionCounts) String() string {
+	return fmt.Sprintf("%x-%d", counts.parent, counts.records)
+}
 
-func (b *Backend) readDeletions(ctx context.Context, s *session) (l deletionCounts, err error) {
+func (b *Backend) readDeletions(ctx context.Context, s *session) (counts deletionCounts, err error) {
 	of := [...]string{b.layout.recordParent, b.layout.root}
 	var found [len(of)]reading
 	var errs [len(of)]error

@@ -7,28 +7,19 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// maxAppointees bounds how many members are read to find one by its address.
+// maxMembersRead limits how many members are read to find one by its address.
 const maxMembersRead = 1000
 
-// edited reports whether somebody has written into our node at a fixed path, which is
-// how an operator names the next leader there. We write it when it is made, and never
-// again.
+// nodeEdited reports whether an operator has written into our node at a fixed path, in
+// order to name the next leader. We write the node only when we create it.
 func (own *ownLock) nodeEdited(data []byte) bool {
 	h := own.record.Holder
 	return own.node != sealedNode && string(data) != h.ID && string(data) != h.Address
 }
 
-// appoint makes of such an edit a nomination that is accepted: we step down in order,
-// and those of ours who are not named hold back for a TTL. The node stays until we have;
-// it is not handed over, as it belongs to our session.
-//
-// What could two processes each believe? A member of another program that is named
-// leads, by its own rules, from the moment when it has read the node. We do until our
-// next renewal is answered, and if none is, until a TTL after the last one, which was
-// sent before the edit: one that finds the edit and cannot record it is not granted.
-// So for less than a TTL there may be two, and nothing that we do can prevent it, as
-// only the editor knows. If one of ours is named there are never two: it needs a
-// node of its own.
+// nominateFromEdit turns such an edit into an accepted nomination: we step down in order,
+// and our members that are not named hold back for a TTL. What two processes may believe
+// meanwhile: docs/design/zookeeper.md, "An edited lock node".
 func (b *Backend) nominateFromEdit(ctx context.Context, s *session, election string, own ownLock, data []byte) (backend.Request, error) {
 	w := request{Term: own.term, Kind: backend.Accept, ID: backend.Clean(string(data), backend.MaxID, false)}
 	members, err := b.readMembers(ctx, s, "", maxMembersRead)
@@ -46,7 +37,7 @@ func (b *Backend) nominateFromEdit(ctx context.Context, s *session, election str
 	if own.record.Request == nil || *own.record.Request != w {
 		results, _, err := s.write(ctx, &zk.SetDataRequest{Path: b.layout.recordPath(election), Data: next.encode(), Version: own.recordVersion})
 		if err != nil {
-			return backend.Request{}, err // if the record has changed the next renewal reads it
+			return backend.Request{}, err // if the record has changed, the next renewal reads it
 		}
 		if stat := results[0].Stat; stat != nil {
 			b.updateLock(election, func(now *ownLock) {

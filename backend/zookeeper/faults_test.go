@@ -295,7 +295,7 @@ func TestAListenThatHasLostItsWatchesReturns(t *testing.T) {
 	seen := []backend.Lease{b.observeOne(t, "one"), b.observeOne(t, "two")} // which nobody leads: nothing else happens to them
 	s := b.session
 	s.cache.takeNotification() // what has notified before
-	views, err := b.Backend.takeSnapshots(t.Context(), s, seen, watchedRead())
+	snaps, err := b.Backend.takeSnapshots(t.Context(), s, seen, watchedRead())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -313,7 +313,7 @@ func TestAListenThatHasLostItsWatchesReturns(t *testing.T) {
 	b.observeOne(t, "one")
 	ended, cancel := context.WithCancel(t.Context())
 	cancel() // so that it returns in any case, with another error if it would have waited
-	if err := b.awaitChange(ended, s, views); err != nil {
+	if err := b.awaitChange(ended, s, snaps); err != nil {
 		t.Errorf("it waits, and its watches are gone: %v", err)
 	}
 }

@@ -24,12 +24,12 @@ func FuzzRecordAndHeartbeats(f *testing.F) {
 		f.Add([]byte(text), -1<<31)
 	}
 	f.Fuzz(func(t *testing.T, data []byte, grant int) {
-		b := parseSessionRecord(data)
-		if g := b.groupOf(grant); g != nil && (g.TTL < 0 || g.Renew < 0) {
+		rec := parseSessionRecord(data)
+		if g := rec.groupOf(grant); g != nil && (g.TTL < 0 || g.Renew < 0) {
 			t.Errorf("a renewal for less than nothing: %+v", g)
 		}
-		if back := parseSessionRecord(b.encode()); len(b.encode()) <= maxSessionRecord && len(back.Groups) != len(b.Groups) {
-			t.Errorf("%+v comes back as %+v", b, back)
+		if back := parseSessionRecord(rec.encode()); len(rec.encode()) <= maxSessionRecord && len(back.Groups) != len(rec.Groups) {
+			t.Errorf("%+v comes back as %+v", rec, back)
 		}
 		r, err := parseRecord(data, "jobs")
 		if err != nil {

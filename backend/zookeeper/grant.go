@@ -154,7 +154,7 @@ func (b *Backend) grant(ctx context.Context, s *session, id int64, bid backend.B
 		}
 	}
 	if fresh {
-		if !s.cache.parentUnchanged(snap.queue.parent) || !isNextNumber(own.node, own.namePrefix, snap.queue.created) {
+		if !s.cache.existsUnchanged(snap.queue.parent) || !isNextNumber(own.node, own.namePrefix, snap.queue.created) {
 			if done, err := b.checkQueueOrder(ctx, s, bid, own, r, version, snap.queue.sealed); err != nil || !done {
 				return l, false, err
 			}

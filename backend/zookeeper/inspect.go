@@ -19,26 +19,26 @@ import (
 
 var _ backend.Inspector = (*Backend)(nil)
 
-// inspectLimit is how long one server may take to say how it is.
+// inspectLimit is how long one server may take to answer.
 const inspectLimit = 5 * time.Second
 
-// Inspect asks each server by itself what it is, by the one word that servers always
-// answer (srvr), and how long it lets sessions be, by greeting it; whether they all know
-// each other's sessions; and who has which rights at Root. The sessions that this opens
-// are closed at once, and nothing hangs on them. No right is needed for that; who may
-// not read the rights at Root is told so.
+// Inspect asks each server what it is, with the one four-letter word that all servers
+// answer (srvr), and which session lengths it grants, by opening sessions; whether all
+// servers know each other's sessions; and who has which rights at Root. It closes its
+// sessions at once and creates no nodes. Inspect needs no right, but it cannot show the
+// rights at Root to a user that may not read them.
 func (b *Backend) Inspect(ctx context.Context, ttl, renew time.Duration) (list []backend.Diagnostic, err error) {
 	if err := b.admit(""); err != nil {
 		return nil, err
 	}
-	said := make([]serverStatus, len(b.options.Servers))
+	statuses := make([]serverStatus, len(b.options.Servers))
 	var all sync.WaitGroup
 	for i, server := range b.options.Servers {
-		all.Go(func() { said[i] = b.queryServer(ctx, server) })
+		all.Go(func() { statuses[i] = b.queryServer(ctx, server) })
 	}
 	all.Wait()
-	list = diagnostics(b.options, said, ttl, renew)
-	if f, strange := b.checkOneEnsemble(ctx, said); strange {
+	list = diagnostics(b.options, statuses, ttl, renew)
+	if f, strange := b.checkOneEnsemble(ctx, statuses); strange {
 		list = append(list, f)
 	}
 	f, err := b.rights(ctx)
@@ -48,12 +48,12 @@ func (b *Backend) Inspect(ctx context.Context, ttl, renew time.Duration) (list [
 	return append(list, f), nil
 }
 
-// A serverSaid is what one server has answered.
+// A serverStatus is what one server has answered.
 type serverStatus struct {
 	server            string
-	version, mode     string // as srvr has them; empty if srvr is not answered
+	version, mode     string // as in srvr; empty if the server does not answer srvr
 	shortest, longest time.Duration
-	readOnly          bool // it is cut off from the majority of its ensemble
+	readOnly          bool // the server is cut off from the majority of its ensemble
 	err               error
 }
 
@@ -62,7 +62,7 @@ var (
 	srvrMode    = regexp.MustCompile(`(?m)^Mode: ([\w-]{1,40})`)
 )
 
-// question asks one server what it is and how long sessions may be.
+// queryServer asks one server what it is and how long sessions may be.
 func (b *Backend) queryServer(ctx context.Context, server string) (s serverStatus) {
 	s.server = server
 	ctx, cancel := context.WithTimeout(ctx, inspectLimit)
@@ -77,7 +77,7 @@ func (b *Backend) queryServer(ctx context.Context, server string) (s serverStatu
 	}
 	defer short.end()
 	s.longest, s.shortest, s.readOnly = long.length, short.length, long.readOnly
-	// What serves is enough; that it says what it is is not needed.
+	// It is enough that the server serves; srvr is optional.
 	if text, err := b.fourLetterWord(ctx, server, "srvr"); err == nil {
 		for _, x := range []struct {
 			into    *string
@@ -91,12 +91,12 @@ func (b *Backend) queryServer(ctx context.Context, server string) (s serverStatu
 	return s
 }
 
-// strangers looks whether a session of one server is known to all others, as it is in
-// an ensemble.
-func (b *Backend) checkOneEnsemble(ctx context.Context, said []serverStatus) (f backend.Diagnostic, strange bool) {
+// checkOneEnsemble checks that every server knows a session of another one, as in an
+// ensemble.
+func (b *Backend) checkOneEnsemble(ctx context.Context, statuses []serverStatus) (f backend.Diagnostic, strange bool) {
 	var first *rawSession
 	home := ""
-	for _, s := range said {
+	for _, s := range statuses {
 		if s.err != nil || s.readOnly {
 			continue
 		}
@@ -112,7 +112,7 @@ func (b *Backend) checkOneEnsemble(ctx context.Context, said []serverStatus) (f 
 			strange = true
 		case err == nil:
 			if first != nil {
-				first.Close() // the session is the other server's now
+				first.Close() // the other server has taken the session over
 			}
 			first, home = g, s.server
 		}
@@ -123,15 +123,15 @@ func (b *Backend) checkOneEnsemble(ctx context.Context, said []serverStatus) (f 
 	return f, strange
 }
 
-// findings explains what was said.
-func diagnostics(o Options, said []serverStatus, ttl, renew time.Duration) (list []backend.Diagnostic) {
+// diagnostics explains the servers' answers.
+func diagnostics(o Options, statuses []serverStatus, ttl, renew time.Duration) (list []backend.Diagnostic) {
 	add := func(warning bool, what, format string, args ...any) {
 		list = append(list, backend.Diagnosticf(warning, what, format, args...))
 	}
 	up, alone := 0, 0
 	var longest, shortest time.Duration
-	least, greatest := "", "" // the servers that set them
-	for _, s := range said {
+	least, greatest := "", "" // the servers that set these limits
+	for _, s := range statuses {
 		if s.err != nil || s.readOnly {
 			continue
 		}
@@ -147,8 +147,8 @@ func diagnostics(o Options, said []serverStatus, ttl, renew time.Duration) (list
 		}
 	}
 	switch {
-	case up < len(said):
-		add(true, "servers", "of %d that are configured %d serve", len(said), up)
+	case up < len(statuses):
+		add(true, "servers", "of %d that are configured %d serve", len(statuses), up)
 	case alone > 0 && up == 1:
 		add(true, "servers", "one on its own, without replication: nobody leads while it is away, and everybody watches anew if its disk is lost")
 	case up == 1:
@@ -156,7 +156,7 @@ func diagnostics(o Options, said []serverStatus, ttl, renew time.Duration) (list
 	default:
 		add(false, "servers", "%d are configured, and all serve", up)
 	}
-	for _, s := range said {
+	for _, s := range statuses {
 		role := map[string]string{"leader": "leads the ensemble", "follower": "follows", "observer": "observes, without a vote", "standalone": "is on its own"}[s.mode]
 		switch {
 		case s.err != nil:
@@ -176,7 +176,7 @@ func diagnostics(o Options, said []serverStatus, ttl, renew time.Duration) (list
 	renew = renew.Round(time.Millisecond) // for people
 	refused := need > min(o.MaxSession, longest)
 	switch {
-	case need > o.MaxSession: // which a configuration is not allowed to
+	case need > o.MaxSession: // checked when the configuration is read, too
 		add(true, "session", "a TTL of %v, renewed every %v, needs a session of %v, and max_session is %v: every bid is refused", ttl, renew, need, o.MaxSession)
 	case need > longest:
 		add(true, "session", "a TTL of %v, renewed every %v, needs a session of %v, and %s grants %v at most: every bid is refused. Shorten the TTL, to %v, or raise maxSessionTimeout of the servers to %d",
@@ -195,7 +195,7 @@ func diagnostics(o Options, said []serverStatus, ttl, renew time.Duration) (list
 	return list
 }
 
-// rights says who may do what at Root.
+// rights tells who may do what at Root.
 func (b *Backend) rights(ctx context.Context) (f backend.Diagnostic, err error) {
 	f.What = "rights"
 	var acl []zk.ACL
@@ -222,14 +222,14 @@ func (b *Backend) rights(ctx context.Context) (f backend.Diagnostic, err error) 
 	return f, nil
 }
 
-// explainACL says who may do what, without hashes of passwords, and whether it is less
+// explainACL tells who may do what, without hashes of passwords. It warns if that is less
 // than a member needs, or more than a user wants others to have.
 func explainACL(acl []zk.ACL, o Options) (text string, warning bool) {
 	const needed = zk.PermRead | zk.PermWrite | zk.PermCreate | zk.PermDelete
 	sum := sha1.Sum([]byte(o.User + ":" + o.Password)) // as the servers keep it
 	me := o.User + ":" + base64.StdEncoding.EncodeToString(sum[:])
 	var ours, all int32
-	unknown := false // entries of which only the servers know whether they are for us
+	unknown := false // whether there are entries that only the servers can match with us
 	var who []string
 	for _, a := range acl[:min(len(acl), 20)] {
 		id := a.ID
@@ -259,7 +259,7 @@ func explainACL(acl []zk.ACL, o Options) (text string, warning bool) {
 	return text, false
 }
 
-// letters writes permissions as zkCli.sh does.
+// permissionLetters writes permissions as zkCli.sh does.
 func permissionLetters(perms int32) (text string) {
 	for _, p := range []struct {
 		letter string

@@ -8,7 +8,7 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// tellLast writes the last winner where other programs look for it.
+// writeLastLeader writes the last leader where other programs look for it.
 func (b *Backend) writeLastLeader(ctx context.Context, s *session, bid backend.Bid) error {
 	if b.layout.lastTemplate == "" {
 		return nil
@@ -34,10 +34,10 @@ func (b *Backend) writeLastLeader(ctx context.Context, s *session, bid backend.B
 	}
 }
 
-// seeLast looks for the last winner where other programs look. If that is none of ours
-// it has led since, and has failed: such programs do not resign. So who of ours has a
-// IncumbentGrace to respect waits for it to come back. This needs a record, without which
-// the lease has no term; and ids in the nodes, which alone the record knows.
+// readLastLeader reads the last leader where other programs look for it. If it is not ours,
+// it has led since and has failed: such programs do not resign. Members of this module with
+// an IncumbentGrace then wait for it to come back. This needs a record, without which the
+// lease has no term, and ids as the nodes' data, because the record knows only ids.
 func (b *Backend) readLastLeader(get func(kind, string) (reading, error), snap *snapshot) error {
 	if b.layout.lastTemplate == "" || b.options.Data != "id" || snap.record == nil {
 		return nil

@@ -11,7 +11,7 @@ import (
 	"unicode/utf8"
 )
 
-// layout has the paths.
+// A layout computes the paths.
 type layout struct {
 	kind                                      Layout
 	base                                      string // of the names of queued nodes: "latch-" or "lock-"
@@ -19,7 +19,7 @@ type layout struct {
 	paths                                     map[string]string
 	root                                      string
 	recordParent, sessionParent, memberParent string
-	namePrefix                                string // that the names of our nodes in queues begin with
+	namePrefix                                string // of our nodes in queues
 }
 
 const placeholder = "{election}"
@@ -68,7 +68,7 @@ func newLayout(o Options) (layout, error) {
 	h.Write([]byte(l.root))
 	l.namePrefix = fmt.Sprintf("%s%08x-", curatorPrefix, h.Sum32())
 	paths := append([]string{l.pathTemplate}, slices.Collect(values(l.paths))...)
-	for _, name := range []string{"record", "session", "member"} { // an election may be called so
+	for _, name := range []string{"record", "session", "member"} { // an election may have this name
 		paths = append(paths, strings.ReplaceAll(l.pathTemplate, placeholder, name))
 	}
 	for _, path := range paths {
@@ -91,7 +91,7 @@ func newLayout(o Options) (layout, error) {
 	return l, nil
 }
 
-// isPath reports whether Path makes this the lock of some election.
+// isLockPath reports whether Path makes this the lock of some election.
 func (l *layout) isLockPath(path string) bool {
 	pattern := strings.Split(l.pathTemplate, "/")
 	parts := strings.Split(path, "/")
@@ -136,7 +136,7 @@ func checkPath(path string) error {
 	return nil
 }
 
-// lock is the path of an election's lock: the parent of the queue, or the node.
+// lockPath returns the path of an election's lock: the parent of the queue, or the node.
 func (l *layout) lockPath(election string) string {
 	if path, ok := l.paths[election]; ok {
 		return path
@@ -144,7 +144,7 @@ func (l *layout) lockPath(election string) string {
 	return strings.ReplaceAll(l.pathTemplate, placeholder, escape(election))
 }
 
-// lastOf is the path of the node that is told the last winner, or "".
+// lastPath returns the path of the node that holds the last leader, or "".
 func (l *layout) lastPath(election string) string {
 	return strings.ReplaceAll(l.lastTemplate, placeholder, escape(election))
 }
@@ -152,7 +152,7 @@ func (l *layout) lastPath(election string) string {
 func (l *layout) recordPath(election string) string { return l.recordParent + "/" + escape(election) }
 func (l *layout) sessionPath(id string) string      { return l.sessionParent + "/" + id }
 
-// node is the path of a lock node with this name.
+// nodePath returns the path of a lock node with this name.
 func (l *layout) nodePath(election, name string) string {
 	if l.kind == Node {
 		return l.lockPath(election)
@@ -160,7 +160,8 @@ func (l *layout) nodePath(election, name string) string {
 	return l.lockPath(election) + "/" + name
 }
 
-// escape makes one part of a path of any election name, and no two alike.
+// escape turns any election name into one part of a path, and different names into
+// different parts.
 func escape(name string) string {
 	var b strings.Builder
 	for i := range len(name) {
@@ -176,7 +177,7 @@ func escape(name string) string {
 	return b.String()
 }
 
-// unescape undoes escape; ok is false for what escape would not have made.
+// unescape undoes escape; ok is false for what escape cannot have returned.
 func unescape(part string) (name string, ok bool) {
 	var b strings.Builder
 	for i := 0; i < len(part); i++ {
@@ -197,14 +198,13 @@ func unescape(part string) (name string, ok bool) {
 	return b.String(), escape(b.String()) == part
 }
 
-// protection is how the names of nodes begin that Curator's members can find again
-// after a lost answer: a UUID follows, in the canonical form.
+// curatorPrefix starts the names of nodes that Curator's members can find again after a
+// lost answer. A UUID in canonical form follows.
 const curatorPrefix = "_c_"
 
-// newName returns the beginning of the name of a queued node, up to the number
-// that the server adds. The UUID in it is random but for its version, which is 8
-// (of one's own making; Curator's is 4), and for its first eight digits, which
-// stand for the root.
+// newNodeName returns the name of a queued node up to the number that the server adds. Its
+// UUID is random except for the version, which is 8 (custom; Curator's is 4), and the first
+// eight digits, which stand for the root.
 func (l *layout) newNodeName() string {
 	var u [12]byte
 	rand.Read(u[:])
@@ -212,17 +212,16 @@ func (l *layout) newNodeName() string {
 	return fmt.Sprintf("%s%x-%x-%x-%x-%s", l.namePrefix, u[:2], u[2:4], u[4:6], u[6:], l.base)
 }
 
-// ours reports whether a queued node belongs to a member of this module with the
-// same root, by its name. Such members go by the record: to the others each node of
-// theirs counts for nothing by itself.
+// isOurs reports whether a queued node belongs to a member of this module with the same
+// root, by its name. Those members go by the record, so their nodes alone mean nothing to
+// each other.
 func (l *layout) isOurs(name string) bool {
 	const version = len("_c_00000000-0000-")
 	return len(name) > len("_c_00000000-0000-0000-0000-000000000000-") && strings.HasPrefix(name, l.namePrefix) && name[version] == '8'
 }
 
-// is reports whether a node with this name is the one that the holder was granted
-// with. A queued node is known by the random part of its name; one at a fixed path
-// by its czxid.
+// isHoldersNode reports whether a node with this name is the one of the holder's grant. A
+// queued node is known by the random part of its name, one at a fixed path by its czxid.
 func (l *layout) isHoldersNode(h *holder, name string) bool {
 	if l.kind == Node {
 		return name == h.Node
@@ -230,8 +229,8 @@ func (l *layout) isHoldersNode(h *holder, name string) bool {
 	return l.isOurs(h.Node) && strings.HasPrefix(name, h.Node)
 }
 
-// before orders children as Curator does: by the text after the last occurrence
-// of the base name; a name without it is compared whole.
+// before orders children as Curator does: by the text after the last occurrence of the base
+// name; a name without it by the whole name.
 func (l *layout) before(a, b string) bool {
 	return cmp.Or(strings.Compare(l.orderKey(a), l.orderKey(b)), strings.Compare(a, b)) < 0
 }

@@ -6,7 +6,7 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// List reads the records that there are.
+// List reads the existing records.
 func (b *Backend) List(ctx context.Context, from string, limit int) ([]backend.Record, error) {
 	if err := b.admit(""); err != nil {
 		return nil, err
@@ -34,15 +34,15 @@ func (b *Backend) readRecords(ctx context.Context, s *session, from string, limi
 		}
 	}
 	names = backend.Page(names, from, limit, func(name string) string { return name })
-	views, errs := make([]snapshot, len(names)), make([]error, len(names))
+	snaps, errs := make([]snapshot, len(names)), make([]error, len(names))
 	mode := readMode{sessions: &sessionReads{}}
-	inParallel(len(names), func(i int) { views[i], errs[i] = b.takeSnapshot(ctx, s, names[i], mode) })
+	inParallel(len(names), func(i int) { snaps[i], errs[i] = b.takeSnapshot(ctx, s, names[i], mode) })
 	if err := firstError(errs); err != nil {
 		return nil, err
 	}
-	for _, snap := range views {
+	for _, snap := range snaps {
 		if snap.unconfirmed || snap.record == nil && snap.unreadable == nil {
-			continue // being made, or deleted just now
+			continue // still being created, or just deleted
 		}
 		out := backend.Record{Lease: snap.lease}
 		if rec := snap.record; rec != nil {

@@ -6,50 +6,50 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// Listen waits until a watch fires, of any election that was looked at.
+// Listen waits until a watch fires for any election that was observed.
 func (b *Backend) Listen(ctx context.Context, seen []backend.Lease) error {
 	if err := b.admit(""); err != nil {
 		return err
 	}
 	var s *session
-	var views []snapshot
+	var snaps []snapshot
 	if err := b.withSession(ctx, func(now *session) (err error) {
 		s = now
-		if views, err = b.takeSnapshots(ctx, s, seen, readMode{watch: true}); err == nil {
-			err = allDenied(views)
+		if snaps, err = b.takeSnapshots(ctx, s, seen, readMode{watch: true}); err == nil {
+			err = allDenied(snaps)
 		}
 		return err
 	}); err != nil {
 		return b.wrap("listen", ctxFirst(ctx, err))
 	}
-	for i, snap := range views {
+	for i, snap := range snaps {
 		l := snap.lease
-		if snap.holderPresent() && l.Term == seen[i].Term { // renewals are no news
+		if snap.holderPresent() && l.Term == seen[i].Term { // renewals are not reported
 			l.Heartbeat, l.ObserveFor, l.TTL, l.Renew = seen[i].Heartbeat, seen[i].ObserveFor, seen[i].TTL, seen[i].Renew
 		}
 		if l.Differs(seen[i]) {
 			return nil
 		}
 	}
-	return b.awaitChange(ctx, s, views)
+	return b.awaitChange(ctx, s, snaps)
 }
 
-// await waits until something has happened to what was looked at, or a watch on it is gone
-// with its connection: others may have looked at something else on the next.
-func (b *Backend) awaitChange(ctx context.Context, s *session, views []snapshot) error {
-	var deps []*entry
-	for i := range views {
-		deps = append(deps, views[i].entries...)
+// awaitChange waits until something has changed in these snapshots, or a watch is gone with
+// its connection. Another call may have observed other elections on the next connection.
+func (b *Backend) awaitChange(ctx context.Context, s *session, snaps []snapshot) error {
+	var entries []*entry
+	for i := range snaps {
+		entries = append(entries, snaps[i].entries...)
 	}
 	for {
 		news, notified := s.cache.takeNotification()
-		if notified || s.cache.changed(deps) {
+		if notified || s.cache.changed(entries) {
 			return nil
 		}
 		select {
 		case <-news:
 		case <-s.ctx.Done():
-			return nil // another session is being opened, or none any more
+			return nil // the session is being replaced or closed
 		case <-ctx.Done():
 			return ctx.Err()
 		}

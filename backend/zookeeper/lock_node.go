@@ -11,8 +11,8 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// settle finds out what has become of a node that was asked for under a name
-// that is known, and deletes what is left of a session before this one.
+// resolveLock finds out whether a node that was requested exists, by its unique name, and
+// deletes what remains of an earlier session.
 func (b *Backend) resolveLock(ctx context.Context, s *session, election string) error {
 	id, _ := s.idAndEpoch()
 	own := b.lockOf(election)
@@ -28,21 +28,21 @@ func (b *Backend) resolveLock(ctx context.Context, s *session, election string) 
 			return err
 		}
 		own.node, own.session = name, owner
-		if name == "" { // it was never made, nor will it be: what was sent before this look was done before it
+		if name == "" { // no request that was sent before this read can still create it
 			b.updateLock(election, (*ownLock).reset)
 			return nil
 		}
 		b.updateLock(election, func(own *ownLock) { own.node, own.session = name, owner })
 	}
 	if own.node != "" && own.session != id {
-		// The library has opened a new session. What is left of the old one is
-		// never taken over: it may vanish at any moment.
+		// The library has opened a new session. What remains of the old one is never taken
+		// over: it may vanish at any moment.
 		return b.deleteLockNode(ctx, s, election, own)
 	}
 	return nil
 }
 
-// search looks for the node that was asked for.
+// findLockNode looks for the node that was requested.
 func (b *Backend) findLockNode(ctx context.Context, s *session, election string, own ownLock) (name string, owner int64, err error) {
 	lock := b.layout.lockPath(election)
 	if b.layout.kind == Node {
@@ -69,7 +69,7 @@ func (b *Backend) findLockNode(ctx context.Context, s *session, election string,
 	return name, node.stat.EphemeralOwner, nil
 }
 
-// drop deletes a node of ours.
+// deleteLockNode deletes a node of ours.
 func (b *Backend) deleteLockNode(ctx context.Context, s *session, election string, own ownLock) error {
 	for range 3 {
 		version, there, err := b.lockNodeVersion(ctx, s, election, own.node, sessionName(own.session))
@@ -88,7 +88,7 @@ func (b *Backend) deleteLockNode(ctx context.Context, s *session, election strin
 				}
 			}
 		}
-		// In a queue no name comes back: if it is not there, it is gone.
+		// In a queue names are unique: a node that is not there is gone for good.
 		if err == nil || b.layout.kind != Node && errors.Is(err, zk.ErrNoNode) {
 			b.updateLock(election, func(now *ownLock) { forgetNode(now, own) })
 			return nil
@@ -97,25 +97,25 @@ func (b *Backend) deleteLockNode(ctx context.Context, s *session, election strin
 	return fmt.Errorf("%w: the node at %.200q changes too quickly", backend.ErrUnavailable, b.layout.lockPath(election))
 }
 
-// standing returns the version of a node of ours that is to be deleted, which the
-// session owns, and whether it is there. In a queue nobody else has its name, and so
-// there is nothing to ask.
+// lockNodeVersion returns the version of our node, which the session owns and which is to
+// be deleted, and whether the node exists. In a queue its name is unique, so there is
+// nothing to read.
 func (b *Backend) lockNodeVersion(ctx context.Context, s *session, election, node, session string) (version int32, there bool, err error) {
 	if b.layout.kind != Node {
 		return -1, true, nil
 	}
 	r, err := s.cache.readPlain(ctx, nodeData, b.layout.lockPath(election))
-	is := nodeName(r) == node || node == sealedNode // made when the seal was broken, and not recorded yet
+	is := nodeName(r) == node || node == sealedNode // created when the seal was broken, but not recorded yet
 	if err != nil || r.missing || !is || sessionName(r.stat.EphemeralOwner) != session {
 		return 0, false, err
 	}
 	return r.stat.Version, true, nil
 }
 
-// ending are the writes that delete a node of ours. At a path that anybody uses
-// they are made only while the session lives that owns the node, as its own node
-// tells. Until then nobody else can have made another there; and when our session
-// has ended, and the library sends this by the next one, it may be a leader's.
+// deleteOps returns the writes that delete a node of ours. At a fixed path they apply only
+// while the session record of the node's owner exists: until then nobody else can have
+// created a node there. Without that check, a request that the library sends in our next
+// session could delete another leader's node.
 func (b *Backend) deleteOps(election, node, session string, version int32) []any {
 	gone := &zk.DeleteRequest{Path: b.layout.nodePath(election, node), Version: version}
 	if b.layout.kind != Node {
@@ -124,8 +124,7 @@ func (b *Backend) deleteOps(election, node, session string, version int32) []any
 	return []any{&zk.CheckVersionRequest{Path: b.layout.sessionPath(session), Version: -1}, gone}
 }
 
-// lockNode is a request for a node of ours in an election, and how the node's name
-// will begin.
+// newLockNode returns a request for a lock node of ours, and the prefix of the node's name.
 func (b *Backend) newLockNode(bid backend.Bid) (request *zk.CreateRequest, name string) {
 	request = &zk.CreateRequest{Path: b.layout.lockPath(bid.Election), Data: []byte(bid.Candidate.ID), Acl: b.acl, Flags: zk.FlagEphemeral}
 	if b.options.Data == "address" {
@@ -138,7 +137,7 @@ func (b *Backend) newLockNode(bid backend.Bid) (request *zk.CreateRequest, name 
 	return request, name
 }
 
-// enqueue makes our node in an election.
+// makeLockNode creates our node in an election.
 func (b *Backend) makeLockNode(ctx context.Context, s *session, id int64, bid backend.Bid) error {
 	election := bid.Election
 	if err := b.checkPathBytes(id, election); err != nil {
@@ -159,12 +158,12 @@ func (b *Backend) makeLockNode(ctx context.Context, s *session, id int64, bid ba
 			}
 			continue
 		}
-		if errors.Is(err, zk.ErrNodeExists) { // Node layout: somebody has it
+		if errors.Is(err, zk.ErrNodeExists) { // layout Node: somebody else has it
 			b.updateLock(election, (*ownLock).reset)
 			return nil
 		}
 		if err != nil {
-			if isOpError(err) { // refused: it was not made
+			if isOpError(err) { // refused, so not created
 				b.updateLock(election, (*ownLock).reset)
 			}
 			return err
@@ -178,9 +177,9 @@ func (b *Backend) makeLockNode(ctx context.Context, s *session, id int64, bid ba
 			return err
 		}
 		if r.missing || r.stat.EphemeralOwner != id {
-			// Deleted by somebody's hand; or the session has changed, and the node belongs
-			// to the next one, under which it would block everybody. We have asked for it,
-			// and settle finds out.
+			// An operator has deleted the node, or the session has changed and the node
+			// belongs to the next one, in which it would block everyone. resolveLock finds
+			// out which.
 			return errSessionEnded
 		}
 		name = nodeName(r)
@@ -189,7 +188,7 @@ func (b *Backend) makeLockNode(ctx context.Context, s *session, id int64, bid ba
 	return nil
 }
 
-// create makes a lock node, and keeps account of a request that outlives its call.
+// sendCreate creates a lock node, and counts a request that outlives its call as pending.
 func (b *Backend) sendCreate(ctx context.Context, s *session, election string, r *zk.CreateRequest) (string, error) {
 	begin, end := b.trackPending(election)
 	return callAfter(ctx, s, begin, func(c *zk.Conn) (string, error) {
@@ -198,8 +197,8 @@ func (b *Backend) sendCreate(ctx context.Context, s *session, election string, r
 	})
 }
 
-// parents makes the parents of a path. The last one is a container, if that is
-// wanted and the servers know such: Curator does the same.
+// createParents creates the parents of a path. If container is set and the servers support
+// containers, the last parent is one, as with Curator.
 func (b *Backend) createParents(ctx context.Context, s *session, path string, container bool) error {
 	parts := strings.Split(path[1:], "/")
 	at := ""
@@ -214,7 +213,7 @@ func (b *Backend) createParents(ctx context.Context, s *session, path string, co
 			}
 			return c.Create(at, nil, zk.FlagPersistent, b.acl)
 		})
-		if errors.Is(err, zk.ErrNoAuth) { // it may be there, and not ours to add to
+		if errors.Is(err, zk.ErrNoAuth) { // it may exist, and we may not add to it
 			if r, err2 := s.cache.readPlain(ctx, uniqueData, at); err2 == nil && !r.missing {
 				continue
 			}

@@ -13,7 +13,7 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// A member is what a process says of itself, in an ephemeral node.
+// A member is the data of a member record, an ephemeral node.
 type member struct {
 	ID        string   `json:"id"`
 	Address   string   `json:"address,omitempty"`
@@ -25,15 +25,15 @@ type member struct {
 
 const maxMember = 64 << 10
 
-// Announce writes this process's member record, which vanishes with the session. That
-// tells who is there: if the servers have answered this session within half a TTL, and
-// the record is there as it should be, nothing is written.
+// Announce writes this process's member record, which vanishes with the session. It writes
+// nothing if the servers have answered this session within half a TTL and the record is as
+// it should be: the session tells that the process is alive.
 func (b *Backend) Announce(ctx context.Context, m backend.Member) error {
 	if err := b.admit(m.Nonce); err != nil {
 		return err
 	}
 	b.mu.Lock()
-	b.expectedSession = max(b.expectedSession, sessionLength(m.TTL, m.TTL/3)) // so that a first bid finds a session that will do
+	b.expectedSession = max(b.expectedSession, sessionLength(m.TTL, m.TTL/3)) // so that the session is long enough for the first bid
 	b.mu.Unlock()
 	err := b.withSession(ctx, func(s *session) error {
 		_, err := b.prepareSession(ctx, s, m.Candidate)
@@ -72,7 +72,7 @@ func (b *Backend) writeMember(ctx context.Context, s *session, m backend.Member)
 		if s.learnClock(stat); stat.EphemeralOwner == id {
 			return nil
 		}
-		// It is the last session's, and about to vanish.
+		// It belongs to our previous session and is about to vanish.
 		if _, _, err := s.write(ctx, &zk.DeleteRequest{Path: path, Version: -1}); err != nil && !errors.Is(err, zk.ErrNoNode) {
 			return err
 		}
@@ -82,9 +82,9 @@ func (b *Backend) writeMember(ctx context.Context, s *session, m backend.Member)
 	for try := 0; ; try++ {
 		_, err = call(ctx, s, func(c *zk.Conn) (string, error) { return c.Create(path, text, zk.FlagEphemeral, b.acl) })
 		switch {
-		case errors.Is(err, zk.ErrNodeExists): // its own answer was lost
+		case errors.Is(err, zk.ErrNodeExists): // the answer to an earlier create was lost
 			return nil
-		case errors.Is(err, zk.ErrNoNode) && try == 0: // somebody has deleted the parent
+		case errors.Is(err, zk.ErrNoNode) && try == 0: // an operator has deleted the parent
 			if err := b.createParents(ctx, s, path, false); err != nil {
 				return err
 			}
@@ -94,7 +94,7 @@ func (b *Backend) writeMember(ctx context.Context, s *session, m backend.Member)
 	}
 }
 
-// Members reads the members that there are.
+// Members reads the existing members.
 func (b *Backend) Members(ctx context.Context, from string, limit int) ([]backend.Member, error) {
 	if err := b.admit(""); err != nil {
 		return nil, err
@@ -139,9 +139,9 @@ func (b *Backend) readMembers(ctx context.Context, s *session, from string, limi
 	return list, nil
 }
 
-// memberOf reads the member with a nonce. It returns nil if there is none, or if it hangs
-// on no session. Its age is zero: its session lives, so the ensemble has heard of it within
-// the session's length.
+// readMember reads the member with a nonce. It returns nil if there is none, or if its node
+// belongs to no session. The age is zero: the session exists, so the ensemble has heard of
+// it within the session's length.
 func (b *Backend) readMember(ctx context.Context, s *session, nonce string) (*backend.Member, error) {
 	r, err := s.cache.readPlain(ctx, uniqueData, b.layout.memberParent+"/"+escape(nonce))
 	var m member

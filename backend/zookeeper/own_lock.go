@@ -6,26 +6,26 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// own is what this Backend has, or may have, at an election.
+// An ownLock is what this Backend has, or may have, in an election.
 type ownLock struct {
-	session       int64   // that the node belongs to
-	namePrefix    string  // how the name of a node begins that was asked for; "": none
-	node          string  // its name; "": not known whether it was made
-	term          uint64  // that it was granted; 0: it is queued, or was left
+	session       int64   // the node's owner
+	namePrefix    string  // prefix of the name of the node that was requested; "": none
+	node          string  // its name; "": not known whether it was created
+	term          uint64  // of the grant; 0: the node is queued, or was left over
 	grant         int     // number of the grant in the session
-	sessionCzxid  int64   // czxid of the session's own node, under which it was granted
-	recordVersion int32   // of the record, when it was last known
-	record        *record // the record as of then
-	pending       int     // requests to make a node whose calls have given up
+	sessionCzxid  int64   // czxid of the session record at the grant
+	recordVersion int32   // last known version of the record
+	record        *record // the record in that version
+	pending       int     // requests for a node that outlive their calls
 }
 
-// empty reports whether there is nothing in the store.
+// empty reports whether there is nothing of ours in the store.
 func (own *ownLock) empty() bool { return own.namePrefix == "" && own.node == "" && own.pending == 0 }
 
-// reset notes that there is nothing but requests on their way.
+// reset forgets everything but pending requests.
 func (own *ownLock) reset() { *own = ownLock{pending: own.pending} }
 
-// mine returns a copy of what is ours at an election.
+// lockOf returns a copy of what we have in an election.
 func (b *Backend) lockOf(election string) ownLock {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -35,15 +35,15 @@ func (b *Backend) lockOf(election string) ownLock {
 	return ownLock{}
 }
 
-// note changes what is ours at an election.
+// updateLock changes what we have in an election.
 func (b *Backend) updateLock(election string, change func(*ownLock)) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.applyUpdate(election, change)
 }
 
-// claim notes what is about to be asked for in a session, unless that is being
-// replaced: it would be closed under a grant.
+// updateUnlessReplaced notes what is about to be requested in a session. It fails if that
+// session is being replaced, which would close it under a grant.
 func (b *Backend) updateUnlessReplaced(s *session, election string, change func(*ownLock)) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -66,7 +66,7 @@ func (b *Backend) applyUpdate(election string, change func(*ownLock)) {
 	}
 }
 
-// grants returns the numbers of the session's grants that are held.
+// grantsOf returns the numbers of the session's grants that are held.
 func (b *Backend) grantsOf(id int64) (list []int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -78,7 +78,7 @@ func (b *Backend) grantsOf(id int64) (list []int) {
 	return list
 }
 
-// weight is how many bytes the paths of the session's nodes have.
+// pathBytes returns the sum of the lengths of the paths of the session's nodes.
 func (b *Backend) pathBytes(id int64) (bytes int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -90,19 +90,19 @@ func (b *Backend) pathBytes(id int64) (bytes int) {
 	return bytes
 }
 
-// maxWeight bounds that. Closing a session deletes all of its nodes in one
-// transaction, whose paths must fit into what servers accept of each other
-// (ZOOKEEPER-4306: 2 MB of them took an ensemble down for good).
+// maxPathBytes limits pathBytes. Closing a session deletes all of its nodes in one
+// transaction, whose paths must fit into what servers accept from each other
+// (ZOOKEEPER-4306: 2 MB of paths took an ensemble down for good).
 const maxPathBytes = 512 << 10
 
-// clearNode notes that a node is gone.
+// forgetNode notes that a node is gone.
 func forgetNode(now *ownLock, gone ownLock) {
 	if now.node == gone.node {
 		now.reset()
 	}
 }
 
-// room reports an error if the session cannot take another node.
+// checkPathBytes reports an error if the session cannot take another node.
 func (b *Backend) checkPathBytes(id int64, election string) error {
 	if w := b.pathBytes(id) + len(b.layout.lockPath(election)) + 64; w > maxPathBytes {
 		return fmt.Errorf("%w: the nodes of this session would have %d bytes of paths, and servers may fail to close a session with more than %d: spread the elections over several Backends, or shorten their paths", backend.ErrDenied, w, maxPathBytes)
@@ -110,7 +110,7 @@ func (b *Backend) checkPathBytes(id int64, election string) error {
 	return nil
 }
 
-// account returns what to call before and after a request that makes a lock node.
+// trackPending returns what to call before and after a request that creates a lock node.
 func (b *Backend) trackPending(election string) (begin, end func()) {
 	return func() { b.updateLock(election, func(own *ownLock) { own.pending++ }) }, func() { b.updateLock(election, func(own *ownLock) { own.pending-- }) }
 }

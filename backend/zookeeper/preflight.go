@@ -12,10 +12,10 @@ import (
 
 var _ backend.Preflighter = (*Backend)(nil)
 
-// Prove implements [backend.Preflighter]: for each bid the writes of a grant, in a transaction
-// that ends with a condition that is never met. ZooKeeper checks its parts one after
-// the other, each with the rights to it, and does all of them or none. Parents and the
-// session's own node are made as for a bid.
+// Preflight implements [backend.Preflighter]. For each bid it makes the writes of a grant,
+// in a transaction that ends with a condition that is never met. ZooKeeper checks the
+// writes one after the other, each with the rights to it, and makes all or none. Parents
+// and the session record are created as for a bid.
 func (b *Backend) Preflight(ctx context.Context, bids []backend.Bid) []error {
 	errs := make([]error, len(bids))
 	need := time.Duration(0)
@@ -47,7 +47,7 @@ func (b *Backend) Preflight(ctx context.Context, bids []backend.Bid) []error {
 	return errs
 }
 
-// never is the version of no node.
+// impossibleVersion is the version of no node.
 const impossibleVersion = -2
 
 func (b *Backend) preflightBid(ctx context.Context, s *session, bid backend.Bid) error {
@@ -57,7 +57,7 @@ func (b *Backend) preflightBid(ctx context.Context, s *session, bid backend.Bid)
 		if err != nil {
 			return err
 		}
-		// What it would write is what is there, or as good as nothing.
+		// The transaction would write what is there, or almost nothing.
 		var record any = &zk.CreateRequest{Path: path, Data: (&record{Election: bid.Election}).encode(), Acl: b.acl}
 		if !now.missing {
 			record = &zk.SetDataRequest{Path: path, Data: now.data, Version: now.stat.Version}
@@ -67,13 +67,13 @@ func (b *Backend) preflightBid(ctx context.Context, s *session, bid backend.Bid)
 		switch missing := errors.Is(err, zk.ErrNoNode); {
 		case err == nil:
 			return fmt.Errorf("%w: the server has done what a condition forbids", backend.ErrDenied)
-		case failed == 2 && errors.Is(err, zk.ErrBadVersion), failed == 1 && errors.Is(err, zk.ErrNodeExists): // rights to a node are checked before that
+		case failed == 2 && errors.Is(err, zk.ErrBadVersion), failed == 1 && errors.Is(err, zk.ErrNodeExists): // the server has checked the rights to a node before that
 			return nil
 		case failed == 2 && missing, failed == 0 && missing && now.missing:
 			err = b.createParents(ctx, s, path, false)
 		case failed == 1 && missing:
 			err = b.createParents(ctx, s, node.Path, true)
-		case failed == 0 && (missing || errors.Is(err, zk.ErrNodeExists) || errors.Is(err, zk.ErrBadVersion)): // somebody was faster
+		case failed == 0 && (missing || errors.Is(err, zk.ErrNodeExists) || errors.Is(err, zk.ErrBadVersion)): // another member was faster
 			err = nil
 		}
 		if err != nil {

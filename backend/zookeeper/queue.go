@@ -9,20 +9,20 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// A queue is what stands at an election.
+// A queue holds the lock nodes of an election.
 type queue struct {
-	names    []string // of all nodes; at a fixed path: its czxid
-	hasOurs  bool     // a node of ours is among them
-	oursLost bool     // a node of ours, which should be, is not
+	names    []string // names of all nodes; at a fixed path: the node's czxid
+	hasOurs  bool     // our node is among them
+	oursLost bool     // our node should be among them, and is not
 	blocked  bool     // a node of another program is before ours, or before where ours would be
-	foreign  string   // a node of another program that is the first of all, or "". At a fixed path: any that is not ours
-	first    reading  // what it holds
-	parent   reading  // where it is, as it was before the queue was read; at a fixed path, and behind a seal: nothing
-	created  int32    // how many nodes were ever made there
+	foreign  string   // the first of all nodes, if it belongs to another program, or "". At a fixed path: any that is not ours
+	first    reading  // the node named by foreign
+	parent   reading  // the queue's own node, read before the queue; empty at a fixed path and behind a seal
+	created  int32    // how many nodes were ever created in it
 	seal
 }
 
-// queued reads what stands at an election.
+// readQueue reads the lock nodes of an election.
 func (b *Backend) readQueue(ctx context.Context, s *session, election string, mode readMode, get func(kind, string) (reading, error)) (q queue, err error) {
 	id, _ := s.idAndEpoch()
 	own := b.lockOf(election)
@@ -39,13 +39,13 @@ func (b *Backend) readQueue(ctx context.Context, s *session, election string, mo
 		name := nodeName(r)
 		q = queue{names: []string{name}, first: r, hasOurs: ours && name == own.node, oursLost: ours && name != own.node}
 		if q.blocked = !q.hasOurs; q.blocked {
-			q.foreign = name // if its owner is
+			q.foreign = name // if its owner belongs to another program
 		}
 		return q, nil
 	}
 	for range 5 {
 		var at reading
-		if mode.watch { // who only looks grants nothing
+		if mode.watch { // a read without watches leads to no grant
 			if at, err = get(existence, lock); err != nil {
 				return queue{}, err
 			}
@@ -57,10 +57,10 @@ func (b *Backend) readQueue(ctx context.Context, s *session, election string, mo
 		q = queue{names: r.children, hasOurs: ours && slices.Contains(r.children, own.node)}
 		q.oursLost = ours && !q.hasOurs
 		if slices.Contains(r.children, sealChild) {
-			// Nobody else leads, whoever stands there.
+			// Nobody else leads, whatever nodes there are.
 			r, err := get(uniqueData, lock+"/"+sealChild)
 			if err == nil && r.missing {
-				s.cache.forget(childNames, lock) // broken just now
+				s.cache.forget(childNames, lock) // just broken
 				continue
 			}
 			q.seal, _ = readSeal(r)
@@ -83,11 +83,11 @@ func (b *Backend) readQueue(ctx context.Context, s *session, election string, mo
 	return queue{}, fmt.Errorf("%w: the nodes at %.200q change too quickly to be read", backend.ErrUnavailable, lock)
 }
 
-// made is how many nodes were ever made in a queue, which is the number of the next: each
-// counts once when it is made, and once when it is deleted.
+// createdChildren returns how many nodes were ever created in a queue, which is the number
+// of the next: cversion counts each node when it is created and when it is deleted.
 func createdChildren(stat zk.Stat) int32 { return (stat.Cversion + stat.NumChildren) / 2 }
 
-// lockKind is how what stands at an election is read.
+// lockKind is the kind of read for the lock of an election.
 func (l *layout) lockKind() kind {
 	if l.kind == Node {
 		return nodeData
@@ -95,7 +95,7 @@ func (l *layout) lockKind() kind {
 	return childNames
 }
 
-// first returns the child that is first, or "".
+// first returns the first child, or "".
 func (l *layout) first(names []string) (least string) {
 	for _, n := range names {
 		if least == "" || l.before(n, least) {
@@ -115,8 +115,8 @@ func (l *layout) firstForeign(names []string) (least string) {
 	return least
 }
 
-// foreignID is the id of a member that is not ours: what its node holds, or else
-// the node's name.
+// foreignID returns the id of a member of another program: its node's data, or else the
+// node's name.
 func foreignID(data []byte, name string) string {
 	if id := backend.Clean(string(data), backend.MaxID, false); id != "" {
 		return id
@@ -124,9 +124,9 @@ func foreignID(data []byte, name string) string {
 	return backend.Clean(name, backend.MaxID, false)
 }
 
-// isNext reports whether the server gave the next number, after so many nodes that were
-// made in a queue, to a node for which it was asked: see the package documentation, "What
-// could two processes each believe?". Above 2^30 nodes what the stat tells is no count.
+// isNextNumber reports whether the server numbered a node, requested under the name asked,
+// as the next after made nodes. See docs/design/zookeeper.md, "Members of other programs".
+// Above 2^30 nodes the stat is no longer a count.
 func isNextNumber(node, asked string, made int32) bool {
 	return node == fmt.Sprintf("%s%010d", asked, made)
 }

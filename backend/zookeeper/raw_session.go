@@ -10,21 +10,21 @@ import (
 	"time"
 )
 
-// A greeted is a session on a connection of its own, which the library knows nothing of:
-// it is to see what one server answers.
+// A rawSession is a session on a connection that the library does not know. It shows what
+// one server answers.
 type rawSession struct {
 	net.Conn
 	id       int64
 	password []byte
-	length   time.Duration // as the server grants it
+	length   time.Duration // as granted by the server
 	readOnly bool
 }
 
-// errStranger says that a server does not know a session.
+// errUnknownSession says that a server does not know a session.
 var errUnknownSession = errors.New("the session is not known there")
 
-// greet opens a session of about this length at one server, or has it take over one of
-// another's.
+// openRawSession opens a session of about this length at one server, or lets that server
+// take over the known session of another server.
 func (b *Backend) openRawSession(ctx context.Context, server string, length time.Duration, known *rawSession) (g *rawSession, err error) {
 	c, err := b.dialRaw(ctx, server)
 	if err != nil {
@@ -39,8 +39,8 @@ func (b *Backend) openRawSession(ctx context.Context, server string, length time
 	if known != nil {
 		g.id, g.password = known.id, known.password
 	}
-	// A ConnectRequest: version, last zxid, timeout, session, password, and that a
-	// server without a majority may answer.
+	// A ConnectRequest: version, last zxid, timeout, session, password, and that a server
+	// without a majority may answer.
 	body := binary.BigEndian.AppendUint32(nil, 0)
 	body = binary.BigEndian.AppendUint64(body, 0)
 	body = binary.BigEndian.AppendUint32(body, uint32(min(length.Milliseconds(), 1<<31-1)))
@@ -62,7 +62,8 @@ func (b *Backend) openRawSession(ctx context.Context, server string, length time
 	if _, err := io.ReadFull(c, answer); err != nil {
 		return nil, err
 	}
-	// A ConnectResponse: version, timeout, session, password, whether it is read-only.
+	// A ConnectResponse: version, timeout, session, password, and whether the server is
+	// read-only.
 	granted := int32(binary.BigEndian.Uint32(answer[4:]))
 	id := int64(binary.BigEndian.Uint64(answer[8:]))
 	size := binary.BigEndian.Uint32(answer[16:])
@@ -87,11 +88,11 @@ func (g *rawSession) end() {
 	kind := int32(closeSession)
 	request = binary.BigEndian.AppendUint32(request, uint32(kind))
 	if _, err := g.Write(request); err == nil {
-		io.Copy(io.Discard, io.LimitReader(g, 1000)) // until the server hangs up
+		io.Copy(io.Discard, io.LimitReader(g, 1000)) // until the server closes the connection
 	}
 }
 
-// word asks a server one of its words of four letters.
+// fourLetterWord sends a server one of its four-letter commands.
 func (b *Backend) fourLetterWord(ctx context.Context, server, word string) (string, error) {
 	c, err := b.dialRaw(ctx, server)
 	if err != nil {
@@ -105,7 +106,7 @@ func (b *Backend) fourLetterWord(ctx context.Context, server, word string) (stri
 	return string(text), err
 }
 
-// reach connects to one server, until ctx ends.
+// dialRaw connects to one server, until ctx ends.
 func (b *Backend) dialRaw(ctx context.Context, server string) (net.Conn, error) {
 	c, err := (&session{b: b, ctx: ctx}).dialServer("tcp", server, inspectLimit)
 	if err != nil {

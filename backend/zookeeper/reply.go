@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// What servers say is checked before the library decodes it, which panics, or takes
-// memory without bounds, when a length in it is wrong.
+// Messages of servers are checked before the library decodes them: on a wrong length it
+// panics, or allocates memory without limit.
 
 // Kinds of requests.
 const (
@@ -26,23 +26,23 @@ const (
 	opSetAuth         = 100
 )
 
-// Numbers of replies that answer no request.
+// Xids of replies that answer no request.
 const (
 	xidEvent = -1
 	xidPing  = -2
 )
 
-// maxHello is the greatest length of a server's greeting: it has 41 bytes.
+// maxHandshake limits the length of a connect response, which has 41 bytes.
 const maxHandshake = 256
 
-// frame reads one whole message, checks it, and makes it ready to be read.
-func (l *connection) readMessage() error {
+// readMessage reads one whole message, checks it and makes it available to Read.
+func (conn *connection) readMessage() error {
 	var head [4]byte
-	if _, err := io.ReadFull(l.reader, head[:]); err != nil {
+	if _, err := io.ReadFull(conn.reader, head[:]); err != nil {
 		return err
 	}
 	n, most := binary.BigEndian.Uint32(head[:]), uint32(maxReply)
-	if !l.handshakeDone {
+	if !conn.handshakeDone {
 		most = maxHandshake
 	}
 	if n > most {
@@ -50,27 +50,27 @@ func (l *connection) readMessage() error {
 	}
 	message := make([]byte, 4+n)
 	copy(message, head[:])
-	if _, err := io.ReadFull(l.reader, message[4:]); err != nil {
+	if _, err := io.ReadFull(conn.reader, message[4:]); err != nil {
 		return err
 	}
-	l.lastRead.Store(int64(time.Since(l.opened)))
-	check := l.checkReply
-	if !l.handshakeDone {
-		check = l.checkHandshake
+	conn.lastRead.Store(int64(time.Since(conn.opened)))
+	check := conn.checkReply
+	if !conn.handshakeDone {
+		check = conn.checkHandshake
 	}
 	if err := check(parser{message[4:]}); err != nil {
 		return err
 	}
-	l.checked = message
+	conn.checked = message
 	return nil
 }
 
-// longestSession is what is believed of a server, and asked for.
+// maxSessionLength is the longest session that we request and that a server may grant.
 const maxSessionLength = time.Hour
 
-// greeting takes in what a server says first: version, time-out in milliseconds,
-// session id, password.
-func (l *connection) checkHandshake(p parser) error {
+// checkHandshake handles the connect response: version, timeout in milliseconds, session
+// id, password.
+func (conn *connection) checkHandshake(p parser) error {
 	_, ok := p.int()
 	millis, ok2 := p.int()
 	id, ok3 := p.long()
@@ -79,25 +79,25 @@ func (l *connection) checkHandshake(p parser) error {
 	}
 	length := time.Duration(millis) * time.Millisecond
 	if id != 0 && (length < 10*time.Millisecond || length > maxSessionLength) {
-		return fmt.Errorf("the server grants a session of %v", length) // the library would not survive it
+		return fmt.Errorf("the server grants a session of %v", length) // the library would crash
 	}
-	l.handshakeDone = true
-	l.s.noteHandshake(id, length, l.connectSent)
+	conn.handshakeDone = true
+	conn.s.noteHandshake(id, length, conn.connectSent)
 	return nil
 }
 
-// reply checks an answer, or an event of a watch.
-func (l *connection) checkReply(p parser) error {
+// checkReply checks an answer or a watch event.
+func (conn *connection) checkReply(p parser) error {
 	xid, ok := p.int()
 	_, ok2 := p.long()
 	failed, ok3 := p.int()
 	if !ok || !ok2 || !ok3 {
 		return errMalformed
 	}
-	l.mu.Lock()
-	op, asked := l.pending[xid]
-	delete(l.pending, xid)
-	l.mu.Unlock()
+	conn.mu.Lock()
+	op, asked := conn.pending[xid]
+	delete(conn.pending, xid)
+	conn.mu.Unlock()
 	if xid == xidEvent {
 		_, ok := p.int()
 		_, ok2 := p.int()
@@ -112,7 +112,7 @@ func (l *connection) checkReply(p parser) error {
 
 var errMalformed = errors.New("it is malformed")
 
-// A parser reads along in a message.
+// A parser reads a message.
 type parser struct{ rest []byte }
 
 func (p *parser) take(n int) ([]byte, bool) {
@@ -140,7 +140,7 @@ func (p *parser) long() (int64, bool) {
 	return int64(binary.BigEndian.Uint64(b)), true
 }
 
-// text passes over a length and so many bytes.
+// skipText skips a length and as many bytes.
 func (p *parser) skipText() bool {
 	n, ok := p.int()
 	if ok {
@@ -149,7 +149,7 @@ func (p *parser) skipText() bool {
 	return ok
 }
 
-// data is text, which may be missing.
+// skipData skips a text that may be missing.
 func (p *parser) skipData() bool {
 	if n, ok := (&parser{p.rest}).int(); ok && n < 0 {
 		p.take(4)
@@ -158,7 +158,7 @@ func (p *parser) skipData() bool {
 	return p.skipText()
 }
 
-// texts passes over a number, and so many texts.
+// skipTexts skips a number and as many texts.
 func (p *parser) skipTexts() bool {
 	n, ok := p.int()
 	for ok = ok && n >= 0 && int(n) <= len(p.rest)/4; ok && n > 0; n-- {
@@ -172,7 +172,7 @@ func (p *parser) skipStat() bool {
 	return ok
 }
 
-// answer passes over the answer to a request of a kind.
+// skipReply skips the answer to a request of a kind.
 func (p *parser) skipReply(op int32) bool {
 	switch op {
 	case opCreate, opCreateContainer, opSync:
@@ -189,7 +189,7 @@ func (p *parser) skipReply(op int32) bool {
 	return true // the library reads nothing
 }
 
-// answers passes over the answers to the writes of a multi.
+// skipMultiReply skips the answers to the writes of a multi.
 func (p *parser) skipMultiReply() bool {
 	for {
 		op, ok := p.int()

@@ -9,7 +9,7 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// Ask writes requests into records, by compare-and-swap. The holder's next renewal
+// Request writes requests into records, by compare-and-swap. The holder's next renewal
 // finds that its record has another version, and reads it.
 func (b *Backend) Request(ctx context.Context, requests []backend.Request) error {
 	if err := b.admit(""); err != nil {
@@ -30,7 +30,7 @@ func (b *Backend) Request(ctx context.Context, requests []backend.Request) error
 	}); err != nil && firstError(errs) == nil {
 		return b.wrap("ask", err)
 	}
-	// What can be tried again goes before what cannot.
+	// Report errors that can be retried before those that cannot.
 	var failed error
 	for i, err := range errs {
 		if err != nil && (failed == nil || errors.Is(failed, backend.ErrStale)) {

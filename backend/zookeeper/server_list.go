@@ -2,9 +2,9 @@ package zookeeper
 
 import "sync"
 
-// hosts hands out the servers in turn, by name: the dialler looks them up. The
-// library's own list looks them up once, and waits a second before it connects
-// to an only server again.
+// A serverList hands out the servers in turn, by name: the dialler resolves them. The
+// library's own list resolves them once, and waits a second before it reconnects to a
+// single server.
 type serverList struct {
 	mu      sync.Mutex
 	servers []string
@@ -25,8 +25,8 @@ func (h *serverList) Len() int {
 	return len(h.servers)
 }
 
-// Next returns the next server. After a round of failures the library waits a
-// second, and fails the requests that wait.
+// Next returns the next server. After a round of failures the library waits a second, and
+// fails the waiting requests.
 func (h *serverList) Next() (server string, retryStart bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -11,50 +11,51 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// A session is one connection of the client library, with all sessions that it
-// opens: after an expiry it opens another by itself.
+// A session is one connection handle of the client library, with all sessions that it
+// opens: after one has expired, the library opens another.
 type session struct {
 	b               *Backend
 	conn            *zk.Conn
 	requestedLength time.Duration
-	ctx             context.Context // of its dialling
+	ctx             context.Context // ends dialling
 	cancel          context.CancelFunc
 
-	beingReplaced bool // guarded by b.mu: it is being replaced, and nothing may be asked for that would hang on it
+	beingReplaced bool // guarded by b.mu: no request may be made that would depend on this session
 
 	mu            sync.Mutex
-	id            int64         // as the server said last
-	grantedLength time.Duration // how long it lives unheard, as the server said
+	id            int64         // as the server last said
+	grantedLength time.Duration // how long the servers keep it without contact
 	epoch         int           // grows when a connection is made or lost
 	lastContact   time.Time     // the ensemble's leader is known to have heard of the session since then
-	connectSent   time.Time     // when the request was sent that a server has greeted us for last
-	exchanges     []exchange    // oldest first, not before touched
+	connectSent   time.Time     // when the last answered connect request was sent
+	exchanges     []exchange    // oldest first, none before lastContact
 	syncsSent     int           // sent so far
-	connection    *connection   // present, or last
-	muted         bool          // nothing is sent any more: as if the process had died
-	lastUsed      time.Time     // when a request was made last
+	connection    *connection   // present or last one
+	muted         bool          // nothing is sent, as if the process had died
+	lastUsed      time.Time     // when the last request was made
 	waiting       int           // requests that wait for a connection
 	lastErr       error         // why the last attempt to connect failed
-	changed       chan struct{} // closed and replaced when any of it changes
-	recordOwner   int64         // the session whose own node is known to be there
+	changed       chan struct{} // closed and replaced at each change
+	recordOwner   int64         // the session whose session record is known to exist
 	recordCzxid   int64         // its czxid
-	recordVersion int32         // and its version
-	record        sessionRecord // what it says
-	clockOffset   time.Duration // how much the servers' clock is ahead of ours
+	recordVersion int32         // its version
+	record        sessionRecord // its content
+	clockOffset   time.Duration // how far the servers' clock is ahead of ours
 
-	watchedPaths map[string]int // paths whose readings are to leave a watch
-	renewing     chan struct{}  // taken by who renews
+	watchedPaths map[string]int // paths whose reads leave a watch
+	renewing     chan struct{}  // held while renewing
 
-	authenticated chan struct{} // closed when the user is known to the server
+	authenticated chan struct{} // closed when the server knows the user
 	servers       *serverList
 	cache         cache
 }
 
-// guess is how long a session is as long as nobody has told: what the default TTL needs.
+// defaultSession is the session length if no call has needed one: enough for the default
+// TTL.
 const defaultSession = 16_667 * time.Millisecond
 
-// current returns the session, connected. need is how long it must live unheard;
-// 0: any. A session that is shorter is replaced if nothing hangs on it.
+// currentSession returns the session, connected. need is how long it must live without
+// contact; 0: any length. A shorter session is replaced if nothing depends on it.
 func (b *Backend) currentSession(ctx context.Context, need time.Duration) (*session, error) {
 	select {
 	case b.opening <- struct{}{}:
@@ -101,15 +102,15 @@ func (b *Backend) currentSession(ctx context.Context, need time.Duration) (*sess
 	return s, s.ready(ctx)
 }
 
-// short reports whether the servers have granted less than is needed.
+// tooShort reports whether the servers have granted less than is needed.
 func (s *session) tooShort(need time.Duration) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.grantedLength > 0 && s.grantedLength < need
 }
 
-// with calls f with the session, connected, and again if that was replaced by
-// one of another length meanwhile: what f does can be done twice.
+// withSession calls f with the connected session, and again if the session was replaced
+// meanwhile: f must be repeatable.
 func (b *Backend) withSession(ctx context.Context, f func(*session) error) error {
 	for try := 1; ; try++ {
 		s, err := b.currentSession(ctx, 0)
@@ -122,7 +123,7 @@ func (b *Backend) withSession(ctx context.Context, f func(*session) error) error
 	}
 }
 
-// connect begins a session. The library connects on its own goroutine.
+// openSession starts a session. The library connects on its own goroutine.
 func (b *Backend) openSession(length time.Duration) (*session, error) {
 	s := &session{b: b, requestedLength: length, lastUsed: time.Now(), changed: make(chan struct{}), authenticated: make(chan struct{}), watchedPaths: map[string]int{}, renewing: make(chan struct{}, 1), servers: &serverList{}}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
@@ -141,7 +142,7 @@ func (b *Backend) openSession(length time.Duration) (*session, error) {
 	if b.options.User == "" {
 		return s, nil
 	}
-	// It is the first request, and is repeated by the library at each connection.
+	// This is the first request, and the library repeats it at each connection.
 	b.late.Go(func() {
 		for {
 			err := conn.AddAuth("digest", []byte(b.options.User+":"+b.options.Password))
@@ -150,7 +151,7 @@ func (b *Backend) openSession(length time.Duration) (*session, error) {
 				close(s.authenticated)
 				return
 			}
-			if errors.Is(err, zk.ErrAuthFailed) { // else the dialler knows better
+			if errors.Is(err, zk.ErrAuthFailed) { // otherwise the dialler knows a better error
 				s.change(func() { s.lastErr = err })
 			}
 		}
@@ -158,20 +159,20 @@ func (b *Backend) openSession(length time.Duration) (*session, error) {
 	return s, nil
 }
 
-// maxReply bounds what a server may make us read at once: the names of some
-// hundred thousand children.
+// maxReply limits what a server may make us read at once: the names of some hundred
+// thousand children.
 const maxReply = 32 << 20
 
-// maxRequest is the library's buffer for what it sends: a transaction of ours is half of
-// that at most, besides the session's node, which has some bytes a group of grants.
+// maxRequest is the library's send buffer. Our transactions take at most half of that,
+// besides the session record, which has a few bytes for each group of grants.
 const maxRequest = 2 * maxMulti
 
-// silent drops what the library logs: all that matters comes back as an error.
+// noLogger drops what the library logs: everything that matters is returned as an error.
 type noLogger struct{}
 
 func (noLogger) Printf(string, ...any) {}
 
-// change changes fields of s and wakes who waits for that.
+// change changes fields of s and wakes all waiters.
 func (s *session) change(f func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -180,8 +181,8 @@ func (s *session) change(f func()) {
 	s.changed = make(chan struct{})
 }
 
-// event is called by the library, on its own goroutine, with everything that
-// happens, before any later answer is handed on.
+// event is called by the library, on its own goroutine, with each event, before any later
+// answer is delivered.
 func (s *session) event(e zk.Event) {
 	if e.Type == zk.EventSession {
 		s.change(func() {
@@ -195,7 +196,8 @@ func (s *session) event(e zk.Event) {
 	s.cache.fire(e)
 }
 
-// homeOf returns the czxid of session id's own node, 0 if it is not known.
+// recordCzxidOf returns the czxid of the session record of session id, 0 if it is not
+// known.
 func (s *session) recordCzxidOf(id int64) int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -205,8 +207,8 @@ func (s *session) recordCzxidOf(id int64) int64 {
 	return s.recordCzxid
 }
 
-// heardSince reports whether the servers have answered what was sent under this session
-// since t.
+// answeredSince reports whether the servers have answered a request that this session has
+// sent since t.
 func (s *session) answeredSince(t time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -214,7 +216,7 @@ func (s *session) answeredSince(t time.Time) bool {
 	return n > 0 && s.exchanges[n-1].sent.After(t)
 }
 
-// homeless notes that session id's own node is gone.
+// noteRecordLost notes that the session record of session id is gone.
 func (s *session) noteRecordLost(id int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -270,7 +272,7 @@ func (s *session) wait(ctx context.Context, ok func() bool) error {
 
 var errSessionClosed = fmt.Errorf("%w: the session was closed", backend.ErrUnavailable)
 
-// why adds to the end of a context why there is no connection, if that is known.
+// explain adds to a context's error why there is no connection, if that is known.
 func (s *session) explain(err error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -283,14 +285,14 @@ func (s *session) explain(err error) error {
 	return fmt.Errorf("not connected: %w (%w)", err, s.lastErr)
 }
 
-// now returns the servers' time, as well as it is known, and the session's id.
+// now returns the servers' time as far as it is known.
 func (s *session) now() time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return time.Now().Add(s.clockOffset)
 }
 
-// at learns the servers' clock from the time of a write that has just been made.
+// learnClock learns the servers' clock from a write that has just been made.
 func (s *session) learnClock(stat *zk.Stat) {
 	if stat == nil || stat.Mtime == 0 {
 		return
@@ -302,15 +304,15 @@ func (s *session) learnClock(stat *zk.Stat) {
 	}
 }
 
-// present returns the session's id and its epoch.
+// idAndEpoch returns the session's id and its epoch.
 func (s *session) idAndEpoch() (id int64, epoch int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.id, s.epoch
 }
 
-// close ends the connection, and the session with it, or leaves the session to
-// run out, as the death of the process would.
+// close ends the connection and the session, or leaves the session to expire as if the
+// process had died.
 func (s *session) close(leave bool) {
 	if leave {
 		s.mute()
@@ -318,26 +320,26 @@ func (s *session) close(leave bool) {
 	s.cancel()
 	s.conn.Close()
 	s.mu.Lock()
-	l := s.connection
+	conn := s.connection
 	s.mu.Unlock()
-	if l != nil {
-		l.Close()
+	if conn != nil {
+		conn.Close()
 	}
 }
 
-// silence ends sending without a word.
+// mute stops sending at once.
 func (s *session) mute() {
 	s.mu.Lock()
 	s.muted = true
-	l := s.connection
+	conn := s.connection
 	s.mu.Unlock()
-	if l != nil {
-		l.Conn.Close()
+	if conn != nil {
+		conn.Conn.Close()
 	}
 }
 
-// age is how long ago something was written, by the servers' clock as far as it
-// is known.
+// age returns how long ago something was written, by the servers' clock as far as it is
+// known.
 func (s *session) age(millis int64) time.Duration {
 	return max(s.now().Sub(time.UnixMilli(millis)), 0)
 }

@@ -8,36 +8,35 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// What is known of when the ensemble's leader has heard of a session: see the package
-// documentation, "How long the session lives".
+// When the ensemble's leader last heard of a session: see docs/design/zookeeper.md, "How
+// long a session lives".
 
-// An exchange is a request that was answered.
+// An exchange is an answered request.
 type exchange struct {
 	sent, answered time.Time
 	by             answeredBy
 }
 
-// An answerer says who was asked before a request was answered.
+// answeredBy says which servers took part in an answer.
 type answeredBy uint8
 
 const (
-	byServer   answeredBy = iota // the server that we talk to, alone: a reading
+	byServer   answeredBy = iota // the connected server alone: a read
 	byLeader                     // the ensemble's leader as well: a sync
 	byMajority                   // and a majority: a write
 )
 
-// hello is called with what the server said to a request to connect that was
-// sent at sent, before the library has seen it.
+// noteHandshake notes a connect response, before the library has read it, and when the
+// connect request was sent.
 //
-// A server that accepts a session that was there before has asked its leader,
-// which thereby hears of it (Leader.checkIfValidGlobalSession touches it). Whether
-// that still is the ensemble's leader, the next write tells. A new session is a
-// write itself.
+// A server that accepts an existing session has asked its leader, which thereby hears of
+// the session (Leader.checkIfValidGlobalSession touches it). The next write proves that
+// this is still the ensemble's leader. A new session is itself a write.
 func (s *session) noteHandshake(id int64, granted time.Duration, sent time.Time) {
 	s.change(func() {
 		s.lastErr = nil
 		if id == 0 {
-			s.servers.Connected() // expired; the library asks for another, and need not wait for that
+			s.servers.Connected() // expired: the library requests another and need not wait
 			return
 		}
 		s.epoch++
@@ -48,8 +47,8 @@ func (s *session) noteHandshake(id int64, granted time.Duration, sent time.Time)
 	})
 }
 
-// answered notes that a request under session id was sent and has been answered just
-// now, and what that proves: see the package documentation.
+// noteAnswer notes that a request of session id, sent at sent, has just been answered, and
+// what that proves.
 func (s *session) noteAnswer(id int64, sent time.Time, by answeredBy) {
 	now := time.Now()
 	s.mu.Lock()
@@ -71,18 +70,18 @@ func (s *session) noteAnswer(id int64, sent time.Time, by answeredBy) {
 		}
 		s.exchanges = slices.DeleteFunc(s.exchanges, func(e exchange) bool { return e.sent.Before(s.lastContact) })
 	}
-	// A few of those that come in quick succession are enough.
+	// A few exchanges of those in quick succession are enough.
 	n := len(s.exchanges)
 	if n == 0 || sent.Sub(s.exchanges[n-1].sent) >= half/8 || by > s.exchanges[n-1].by {
 		s.exchanges = append(s.exchanges, exchange{sent, now, by})
 	}
-	if most := 32; len(s.exchanges) > most { // who never writes need not be believed
+	if most := 32; len(s.exchanges) > most { // too many reads without a write
 		s.exchanges = slices.Delete(s.exchanges, 0, len(s.exchanges)-most)
 	}
 }
 
-// trust is how long after start session id certainly lives if it is never heard
-// of again; not positive if unknown. It counts from touched.
+// validFor returns how long after start session id certainly lives without further contact,
+// counted from its last contact; not positive if unknown.
 func (s *session) validFor(id int64, start time.Time) (left time.Duration, touched time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -92,21 +91,21 @@ func (s *session) validFor(id int64, start time.Time) (left time.Duration, touch
 	return s.grantedLength - elapsed(s.lastContact, start), s.lastContact
 }
 
-// elapsed is how much time has passed, by the clock that says more: one stands still
-// while the machine is suspended (golang/go#24595), in which the servers count on, and
-// the other may be set.
+// elapsed returns how much time has passed, by the clock that says more: the monotonic
+// clock stops while the machine is suspended (golang/go#24595), the servers' clocks do not,
+// and the wall clock may be set.
 func elapsed(from, to time.Time) time.Duration {
 	return max(to.Sub(from), to.Round(0).Sub(from.Round(0)))
 }
 
-// prove makes the ensemble's leader hear of session id: by connecting again, unless
-// it has heard since touched, and a write. What is under way on the connection fails.
+// contactLeader makes the ensemble's leader hear of session id: by a new connection, unless
+// there was one since lastContact, and a write. Requests that are under way fail.
 func (s *session) contactLeader(ctx context.Context, id int64, touched time.Time) error {
 	s.mu.Lock()
-	l, again := s.connection, s.connectSent.After(touched)
+	conn, again := s.connection, s.connectSent.After(touched)
 	s.mu.Unlock()
-	if l != nil && !again {
-		l.Close()
+	if conn != nil && !again {
+		conn.Close()
 	}
 	err := s.wait(ctx, func() bool { return s.id != id || s.connectSent.After(touched) })
 	if err == nil {

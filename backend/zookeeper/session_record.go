@@ -13,9 +13,9 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// heartbeats is what a session's own node says: which of the session's grants were
-// renewed, in groups that were renewed together. One number renews them all, so
-// that the node stays small. A grant that is in no group was not renewed yet.
+// A sessionRecord is the content of a session's own node: which of its grants were renewed,
+// in groups that were renewed together. One number renews a whole group, which keeps the
+// node small. A grant in no group was not renewed yet.
 type sessionRecord struct {
 	Nonce  string         `json:"nonce"`
 	ID     string         `json:"id"`
@@ -32,40 +32,39 @@ type renewalGroup struct {
 
 const maxSessionRecord = 1 << 20
 
-// parseHeartbeats reads a session's node. What is not ours counts as empty.
+// parseSessionRecord reads a session record. Anything else counts as an empty one.
 func parseSessionRecord(data []byte) *sessionRecord {
-	var b sessionRecord
-	if len(data) > maxSessionRecord || json.Unmarshal(data, &b) != nil {
+	var rec sessionRecord
+	if len(data) > maxSessionRecord || json.Unmarshal(data, &rec) != nil {
 		return &sessionRecord{}
 	}
-	return &b
+	return &rec
 }
 
-func (b *sessionRecord) encode() []byte {
-	data, err := json.Marshal(b)
+func (rec *sessionRecord) encode() []byte {
+	data, err := json.Marshal(rec)
 	if err != nil {
 		panic("zookeeper: heartbeats cannot be written as JSON: " + err.Error()) // strings and numbers only
 	}
 	return data
 }
 
-// find returns the group of a grant, or nil.
-func (b *sessionRecord) groupOf(grant int) *renewalGroup {
-	for i := range b.Groups {
-		for _, r := range b.Groups[i].Grants {
+// groupOf returns the group of a grant, or nil.
+func (rec *sessionRecord) groupOf(grant int) *renewalGroup {
+	for i := range rec.Groups {
+		for _, r := range rec.Groups[i].Grants {
 			if grant >= r[0] && grant <= r[1] {
-				return &b.Groups[i]
+				return &rec.Groups[i]
 			}
 		}
 	}
 	return nil
 }
 
-// heartbeat is the heartbeat of a lease that was granted with the heartbeat first and hangs on
-// the session's node with the czxid home. g is the group of its last renewal, or
-// nil. A heartbeat never comes back: first is random, and so is g's; and should somebody
-// delete the session's node, which makes the holder forget its groups, the next
-// one has another czxid.
+// leaseHeartbeat returns the heartbeat of a lease that was granted with the heartbeat first
+// under the session record with this czxid. g is the group of its last renewal, or nil. A
+// heartbeat never comes back: first and g's heartbeat are random, and a session record that
+// is created again, after which the holder has no groups, has another czxid.
 func (g *renewalGroup) leaseHeartbeat(first uint64, home int64, election string) uint64 {
 	last := uint64(0)
 	if g != nil {
@@ -74,21 +73,22 @@ func (g *renewalGroup) leaseHeartbeat(first uint64, home int64, election string)
 	return mix(first, fmt.Sprintf("%x %x %s", home, last, election))
 }
 
-// renewed returns b with these grants renewed. held are the grants that are still
-// held, in any order: numbers of others may lie in a range, as nobody asks for them.
-func (b *sessionRecord) withRenewal(heartbeat uint64, ttl, renew time.Duration, now, held []int) *sessionRecord {
-	in := map[int]int{} // group of each grant that is held
+// withRenewal returns the record with the grants in now renewed. held are all grants that
+// are still held, in any order: a range may contain numbers of others, which nobody looks
+// up.
+func (rec *sessionRecord) withRenewal(heartbeat uint64, ttl, renew time.Duration, now, held []int) *sessionRecord {
+	in := map[int]int{} // group of each held grant
 	for _, g := range held {
 		in[g] = -1
-		for i := range b.Groups {
-			for _, r := range b.Groups[i].Grants {
+		for i := range rec.Groups {
+			for _, r := range rec.Groups[i].Grants {
 				if g >= r[0] && g <= r[1] {
 					in[g] = i
 				}
 			}
 		}
 	}
-	groups := slices.Clone(b.Groups)
+	groups := slices.Clone(rec.Groups)
 	groups = append(groups, renewalGroup{Heartbeat: heartbeat, TTL: duration(ttl), Renew: duration(renew)})
 	for i := range groups {
 		groups[i].Grants = nil
@@ -101,7 +101,7 @@ func (b *sessionRecord) withRenewal(heartbeat uint64, ttl, renew time.Duration, 
 		all = append(all, g)
 	}
 	slices.Sort(all)
-	last := -1 // group of the grant before
+	last := -1 // group of the previous grant
 	for _, g := range all {
 		at := in[g]
 		switch {
@@ -114,7 +114,7 @@ func (b *sessionRecord) withRenewal(heartbeat uint64, ttl, renew time.Duration, 
 		}
 		last = at
 	}
-	next := &sessionRecord{Nonce: b.Nonce, ID: b.ID, Most: max(b.Most, duration(ttl))}
+	next := &sessionRecord{Nonce: rec.Nonce, ID: rec.ID, Most: max(rec.Most, duration(ttl))}
 	for _, g := range groups {
 		if len(g.Grants) > 0 {
 			next.Groups = append(next.Groups, g)
@@ -123,8 +123,8 @@ func (b *sessionRecord) withRenewal(heartbeat uint64, ttl, renew time.Duration, 
 	return next
 }
 
-// rehome makes the present session's own node again, which was found to be missing.
-// Of another session id there is nothing left, or the ensemble will see to it.
+// restoreSessionRecord creates the present session's record again after it was found
+// missing. Nothing of another session id is left, or the ensemble will delete it.
 func (b *Backend) restoreSessionRecord(ctx context.Context, s *session, id int64) error {
 	if now, _ := s.idAndEpoch(); id != now {
 		return errSessionEnded
@@ -137,8 +137,8 @@ func (b *Backend) restoreSessionRecord(ctx context.Context, s *session, id int64
 	return err
 }
 
-// prepare makes what the session needs: our own parents, the session's own node,
-// and the member record as it was last announced.
+// prepareSession creates what the session needs: our parent nodes, the session record, and
+// the member record as last announced.
 func (b *Backend) prepareSession(ctx context.Context, s *session, who backend.Candidate) (id int64, err error) {
 	id, _ = s.idAndEpoch()
 	s.mu.Lock()
@@ -169,20 +169,20 @@ func (b *Backend) prepareSession(ctx context.Context, s *session, who backend.Ca
 	if err != nil {
 		return 0, err
 	}
-	if !r.missing && r.stat.EphemeralOwner != id { // somebody has made it by hand: nobody else has this name
+	if !r.missing && r.stat.EphemeralOwner != id { // created by an operator: this name is ours alone
 		if _, _, err := s.write(ctx, &zk.DeleteRequest{Path: path, Version: r.stat.Version}); err != nil {
 			return 0, err
 		}
 	}
 	if r.missing || r.stat.EphemeralOwner != id {
-		return 0, errSessionEnded // or is to be seen again
+		return 0, errSessionEnded // or it must be read again
 	}
 	if now, _ := s.idAndEpoch(); now != id {
 		return 0, fmt.Errorf("%w: the session has just ended", backend.ErrUnavailable)
 	}
 	s.learnClock(&r.stat)
 	s.mu.Lock()
-	if s.recordOwner != id { // or another call was faster, and a renewal has written since
+	if s.recordOwner != id { // otherwise another call was faster, and a renewal may have written since
 		s.recordOwner, s.recordCzxid, s.recordVersion, s.record = id, r.stat.Czxid, r.stat.Version, *parseSessionRecord(r.data)
 		s.record.Nonce, s.record.ID = who.Nonce, who.ID
 	}
@@ -198,13 +198,13 @@ func (b *Backend) prepareSession(ctx context.Context, s *session, who backend.Ca
 	return id, nil
 }
 
-// A memo is what was read once for many: the nodes of sessions.
+// sessionReads are the session records that one batch has read, each once.
 type sessionReads struct {
 	mu   sync.Mutex
 	read map[string]func() (storedSession, error)
 }
 
-// A home is a session's own node.
+// A storedSession is a session record as read.
 type storedSession struct {
 	reading
 	record *sessionRecord

@@ -10,32 +10,30 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// A cache has what was read of the store with a watch on it, until the watch
-// fires. A look at a thousand elections of which one has changed costs as much as
-// a look at that one.
+// A cache holds what was read with a watch, until the watch fires. Reading a thousand
+// elections of which one has changed costs as much as reading that one.
 //
-// The library's own bookkeeping of watches is not used. It keeps one for each time
-// it was asked, cannot take one away, and asks for all of them again after it has
-// connected anew, by then perhaps from a later moment than that at which the old
-// connection broke: changes between are never told. Here a watch belongs to one
-// connection; what was read on another is read again.
+// It does not use the library's bookkeeping of watches, which keeps one for each read,
+// cannot remove any, and sets all of them again after a reconnect. By then changes since
+// the old connection broke may be lost. Here a watch belongs to one connection, and what
+// was read on another connection is read again.
 type cache struct {
 	s *session
 
 	mu           sync.Mutex
 	entries      map[key]*entry
 	notification chan struct{} // closed and replaced when a watch fires
-	fired        bool          // one has, and nobody was told
+	fired        bool          // a watch has fired, and no listener has been notified
 }
 
-// A kind of reading, each with its kind of watch.
+// A kind is a kind of read, with its kind of watch.
 type kind uint8
 
 const (
-	nodeData   kind = iota // a node that others may make again: if it is not there, its making is watched
-	uniqueData             // a node with a name that is used once: if it is gone, it is gone
-	childNames             // the names of a node's children; none if it is not there
-	existence              // whether there is a node, and since when
+	nodeData   kind = iota // data of a node that may be created again: if it is missing, its creation is watched
+	uniqueData             // data of a node with a unique name: once gone, it stays gone
+	childNames             // names of a node's children; none if it is missing
+	existence              // whether a node exists, and since when
 )
 
 type key struct {
@@ -43,24 +41,24 @@ type key struct {
 	path string
 }
 
-// An entry is what was read of one path.
+// An entry is what was read at one path.
 type entry struct {
 	key
 
 	// Guarded by the cache's mutex.
-	busy     chan struct{} // somebody reads it, and closes this afterwards; nil: nobody does
-	read     bool          // it holds something
+	busy     chan struct{} // closed by the present reader when it is done; nil: no reader
+	read     bool          // the entry has content
 	fired    bool          // which has changed since
-	epoch    int           // the connection on which it was confirmed
-	missing  bool          // the node is not there
+	epoch    int           // the connection on which it was read
+	missing  bool          // the node does not exist
 	data     []byte
 	children []string
 	stat     zk.Stat
 	reported reported // if it is a record
 }
 
-// What was shown of a lease: the heartbeat that Observe has returned last, and the
-// connection on which it was read.
+// reported is what Observe last returned of a lease: the heartbeat, and the connection on
+// which it was read.
 type reported struct {
 	heartbeat uint64
 	epoch     int
@@ -70,7 +68,7 @@ func (c *cache) init(s *session) {
 	c.s, c.entries, c.notification = s, map[key]*entry{}, make(chan struct{})
 }
 
-// fire is called with each event of a watch, before later answers are handed on.
+// fire is called with each watch event, before later answers are delivered.
 func (c *cache) fire(e zk.Event) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -95,20 +93,20 @@ func (c *cache) fire(e zk.Event) {
 	c.notification = make(chan struct{})
 }
 
-// heard reports whether a watch on one of these has fired, or their connection is
-// gone.
-func (c *cache) changed(deps []*entry) (fired bool) {
+// changed reports whether a watch on one of these has fired, or their connection is gone.
+func (c *cache) changed(entries []*entry) (fired bool) {
 	_, epoch := c.s.idAndEpoch()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, e := range deps {
+	for _, e := range entries {
 		fired = fired || e.fired || e.read && e.epoch != epoch
 	}
 	return fired
 }
 
-// notified reports whether it may pay to observe, because some watch has fired, and says so
-// only once. news is closed when to ask again, and whether watches are gone: see heard.
+// takeNotification reports whether it may pay to observe because a watch has fired, and
+// reports that only once. The channel is closed when the caller should ask again, and
+// whether watches are gone (see changed).
 func (c *cache) takeNotification() (news <-chan struct{}, notified bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -116,10 +114,10 @@ func (c *cache) takeNotification() (news <-chan struct{}, notified bool) {
 	return c.notification, notified
 }
 
-// stands reports whether nothing has happened to a place up to the last answer of this
-// connection: it is watched since it was read, and servers tell of a change before they
-// answer what comes after it.
-func (c *cache) parentUnchanged(was reading) bool {
+// existsUnchanged reports whether a node was neither deleted nor created again before the
+// last answer on this connection: it is watched since it was read, and servers report a
+// change before they answer later requests.
+func (c *cache) existsUnchanged(was reading) bool {
 	if was.entry == nil {
 		return false
 	}
@@ -130,7 +128,7 @@ func (c *cache) parentUnchanged(was reading) bool {
 	return e.valid(epoch) && !e.missing && e.stat.Czxid == was.stat.Czxid
 }
 
-// wake wakes who waits for news.
+// wakeAll wakes all listeners.
 func (c *cache) wakeAll() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -138,7 +136,7 @@ func (c *cache) wakeAll() {
 	c.notification = make(chan struct{})
 }
 
-// forget makes the next look at a path read it again.
+// forget makes the next read of a path ask the server.
 func (c *cache) forget(k kind, path string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -147,7 +145,7 @@ func (c *cache) forget(k kind, path string) {
 	}
 }
 
-// show notes what was shown of the lease whose record is at a path.
+// noteReported notes what was returned of the lease whose record is at a path.
 func (c *cache) noteReported(path string, what reported) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -156,8 +154,7 @@ func (c *cache) noteReported(path string, what reported) {
 	}
 }
 
-// shows reports whether this is what was shown last, and the record has not changed
-// since.
+// wasReported reports whether this was returned last, and the record has not changed since.
 func (c *cache) wasReported(path string, what reported) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -165,8 +162,8 @@ func (c *cache) wasReported(path string, what reported) bool {
 	return e != nil && e.read && !e.fired && e.reported == what
 }
 
-// unread drops what was read of elections, which are held here now: nobody reads it. Who
-// is about to hears that it has changed.
+// dropHeld drops the entries of elections that are held here, because nobody reads them. A
+// reader that has just begun finds that the entry has changed.
 func (c *cache) dropHeld(held []backend.Held) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -186,15 +183,15 @@ func (c *cache) dropHeld(held []backend.Held) {
 			}
 		}
 	}
-	if len(c.entries) < before/2 { // a map keeps the room that it once had
+	if len(c.entries) < before/2 { // a map never shrinks
 		rest := make(map[key]*entry, len(c.entries))
 		maps.Copy(rest, c.entries)
 		c.entries = rest
 	}
 }
 
-// sweep drops what has fired and was not read again, so that what is over does
-// not pile up.
+// dropStale drops entries that have changed and were not read again, so that they do not
+// pile up.
 func (c *cache) dropStale() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -205,7 +202,7 @@ func (c *cache) dropStale() {
 	}
 }
 
-// A reading is a copy of what an entry holds. Its slices are not changed.
+// A reading is a copy of an entry's content. Its slices are not changed.
 type reading struct {
 	entry    *entry
 	missing  bool
@@ -214,8 +211,7 @@ type reading struct {
 	stat     zk.Stat
 }
 
-// get returns what is at a path: as it is remembered, if nothing has happened to
-// it, or read anew. watch leaves a watch there.
+// get returns what is at a path, from the cache if it is valid. watch leaves a watch there.
 func (c *cache) get(ctx context.Context, k kind, path string, watch bool) (reading, error) {
 	if !watch {
 		return c.readPlain(ctx, k, path)
@@ -233,7 +229,7 @@ func (c *cache) get(ctx context.Context, k kind, path string, watch bool) (readi
 		return r, nil
 	}
 	c.mu.Lock()
-	e.fired = false // from now on it is about the watch to come
+	e.fired = false // from now on it is about the new watch
 	c.mu.Unlock()
 	now, err := c.readWatched(ctx, k, path)
 	c.mu.Lock()
@@ -244,25 +240,25 @@ func (c *cache) get(ctx context.Context, k kind, path string, watch bool) (readi
 	}
 	e.read, e.epoch = true, epoch
 	e.missing, e.data, e.children, e.stat = now.missing, now.data, now.children, now.stat
-	if k == uniqueData && now.missing { // no watch; nor will it come back
+	if k == uniqueData && now.missing { // no watch, and it will not come back
 		delete(c.entries, e.key)
 	}
 	return e.reading(), nil
 }
 
-// ahead begins to read what will be asked for next, unless it is remembered.
+// prefetch starts a read that will be needed next, unless the cache has it.
 func (c *cache) prefetch(ctx context.Context, k kind, path string) {
 	_, epoch := c.s.idAndEpoch()
 	c.mu.Lock()
 	known := c.entries[key{k, path}].valid(epoch)
 	c.mu.Unlock()
 	if !known {
-		c.s.b.late.Go(func() { c.get(ctx, k, path, true) }) // who asks will see the error
+		c.s.b.late.Go(func() { c.get(ctx, k, path, true) }) // the caller of get will have the error
 	}
 }
 
-// take returns the entry of a path, for this reader alone, until it leaves it. It is in
-// the map from before the request is sent, so that no event of the watch is missed.
+// lock returns the entry of a path, for this reader alone until unlock. The entry is in the
+// map before the request is sent, so that no watch event is missed.
 func (c *cache) lock(ctx context.Context, k key) (*entry, error) {
 	for {
 		c.mu.Lock()
@@ -287,7 +283,7 @@ func (c *cache) lock(ctx context.Context, k key) (*entry, error) {
 	}
 }
 
-// leave ends what take began.
+// unlock ends what lock began.
 func (c *cache) unlock(e *entry) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -295,8 +291,7 @@ func (c *cache) unlock(e *entry) {
 	e.busy = nil
 }
 
-// holds reports whether nothing has happened since the entry was read, which was on this
-// connection.
+// valid reports whether nothing has changed since the entry was read on this connection.
 func (e *entry) valid(epoch int) bool {
 	return e != nil && e.read && !e.fired && e.epoch == epoch
 }
@@ -305,7 +300,7 @@ func (e *entry) reading() reading {
 	return reading{entry: e, missing: e.missing, data: e.data, children: e.children, stat: e.stat}
 }
 
-// plain reads without a watch.
+// readPlain reads without a watch.
 func (c *cache) readPlain(ctx context.Context, k kind, path string) (reading, error) {
 	return read(ctx, c.s, func(conn *zk.Conn) (r reading, err error) {
 		var stat *zk.Stat
@@ -318,7 +313,7 @@ func (c *cache) readPlain(ctx context.Context, k kind, path string) (reading, er
 	})
 }
 
-// fetch reads and leaves a watch.
+// readWatched reads and leaves a watch.
 func (c *cache) readWatched(ctx context.Context, k kind, path string) (reading, error) {
 	return read(ctx, c.s, func(conn *zk.Conn) (r reading, err error) {
 		c.s.setWatched(path, 1)
@@ -344,7 +339,7 @@ func (c *cache) readWatched(ctx context.Context, k kind, path string) (reading, 
 			if err != nil || !exists {
 				return reading{missing: true}, err
 			}
-			// It was made just now.
+			// It was created just now.
 		}
 		return r, zk.ErrNoNode
 	})
