@@ -11,15 +11,15 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// Mark writes the marks into records, and makes or deletes the seals that hold up
-// members of other programs. One transaction for each lease does both: it checks that
-// our node is there, and our session's, and that the record is as it was granted, as a
-// renewal does, and it changes the record, so that a takeover which has watched what
-// was before is refused.
+// Mark writes the marks into records, and makes or deletes the seals that keep members of
+// other programs from leading. One transaction for each lease does both. As a renewal does,
+// it checks that our node and our session record exist and that the record is as it was
+// granted. It changes the record, so a takeover that has observed the earlier state is
+// refused.
 //
-// When a seal is broken, whoever stands first in the queue leads. So nodes of other
-// programs that came before ours, and have waited behind the seal, are deleted with
-// it. None of them leads; Curator's members queue again, behind ours.
+// When a seal is broken, the first node in the queue leads. So the transaction also deletes
+// the nodes of other programs that came before ours and have waited behind the seal. None
+// of them leads; Curator's members queue again, behind ours.
 func (b *Backend) Mark(ctx context.Context, held []backend.Held) ([]backend.Answer, error) {
 	start := time.Now()
 	if err := b.admit(held[0].Holder.Nonce); err != nil {
@@ -34,20 +34,20 @@ func (b *Backend) Mark(ctx context.Context, held []backend.Held) ([]backend.Answ
 		inParallel(len(held), func(i int) {
 			answers[i], errs[i] = b.markLease(ctx, s, id, held[i])
 			if errs[i] != nil {
-				answers[i] = backend.Answer{Err: b.wrap(fmt.Sprintf("move %.80q", held[i].Election), errs[i])}
+				answers[i] = backend.Answer{Err: b.wrap(fmt.Sprintf("mark %.80q", held[i].Election), errs[i])}
 			}
 		})
 		return b.fillValidFor(ctx, s, id, start, answers)
 	}); err != nil {
 		return answers, b.wrap("mark", err)
 	}
-	if !slices.Contains(errs, nil) { // nothing was learnt at all
+	if !slices.Contains(errs, nil) { // there is no outcome for any lease
 		return answers, answers[0].Err
 	}
 	return answers, nil
 }
 
-// move is Mark for one lease. The error leaves the outcome unknown.
+// markLease is Mark for one lease. An error leaves the outcome unknown.
 func (b *Backend) markLease(ctx context.Context, s *session, id int64, l backend.Held) (backend.Answer, error) {
 	for range 8 {
 		own := b.lockOf(l.Election)
@@ -86,7 +86,7 @@ func (b *Backend) markLease(ctx context.Context, s *session, id int64, l backend
 		switch {
 		case err == nil:
 			return b.finishMark(s, own, node, next, results[2].Stat)
-		case failed == 0 && errors.Is(err, zk.ErrNoNode): // see Backend.renew
+		case failed == 0 && errors.Is(err, zk.ErrNoNode): // see renewBatch
 			s.noteRecordLost(id)
 		case failed < 0 || !errors.Is(err, zk.ErrNoNode) && !errors.Is(err, zk.ErrBadVersion) && !errors.Is(err, zk.ErrNodeExists):
 			return backend.Answer{}, err
@@ -97,7 +97,7 @@ func (b *Backend) markLease(ctx context.Context, s *session, id int64, l backend
 	return backend.Answer{}, fmt.Errorf("%w: the election changes too quickly", backend.ErrUnavailable)
 }
 
-// moved notes a move that was made, and answers it.
+// finishMark notes a successful mark, and returns its answer.
 func (b *Backend) finishMark(s *session, own ownLock, node string, r *record, stat *zk.Stat) (backend.Answer, error) {
 	if stat == nil {
 		return backend.Answer{}, fmt.Errorf("%w: the servers have answered a write without its outcome", backend.ErrUnavailable)
@@ -123,9 +123,9 @@ func (b *Backend) finishMark(s *session, own ownLock, node string, r *record, st
 	return backend.Answer{Lease: l, Outcome: backend.Granted}, nil
 }
 
-// reseal returns the writes that make the lock of an election as sealed as its next
-// record says, and the name of our node after them. version is the present record's.
-// again: something was done that goes before, and all is to be seen again.
+// sealOps returns the writes that seal or unseal the lock of an election as its next record
+// says, and the name of our node after them. version is the present record's. again means
+// that a preparing step was made, and everything must be read again.
 func (b *Backend) sealOps(ctx context.Context, s *session, own ownLock, next *record, version int32) (ops []any, node string, again bool, err error) {
 	election, lock, path := next.Election, b.layout.lockPath(next.Election), b.layout.sealPath(next.Election)
 	r, err := s.cache.readPlain(ctx, uniqueData, path)
@@ -134,21 +134,21 @@ func (b *Backend) sealOps(ctx context.Context, s *session, own ownLock, next *re
 	}
 	seal, sealed := readSeal(r)
 	if b.layout.kind != Node {
-		sealed = !r.missing // by its name, whatever it holds
+		sealed = !r.missing // the name tells, whatever its data
 	}
 	text := []byte(sealText + next.MovedTo)
 	switch {
 	case next.MovedTo == "" && !sealed && own.node == sealedNode:
 		if r.missing || r.stat.EphemeralOwner != own.session {
-			b.updateLock(election, func(now *ownLock) { forgetNode(now, own) }) // somebody has broken the seal
+			b.updateLock(election, func(now *ownLock) { forgetNode(now, own) }) // an operator has broken the seal
 			return nil, "", true, nil
 		}
-		return nil, nodeName(r), false, nil // made below
+		return nil, nodeName(r), false, nil // created below
 	case next.MovedTo == "" && !sealed:
 		return nil, own.node, false, nil
 	case next.MovedTo != "" && sealed:
 		return []any{&zk.SetDataRequest{Path: path, Data: text, Version: r.stat.Version}}, own.node, false, nil
-	case next.MovedTo != "" && b.layout.kind == Node: // in the place of our node
+	case next.MovedTo != "" && b.layout.kind == Node: // in place of our node
 		ops = append(ops, &zk.DeleteRequest{Path: path, Version: r.stat.Version}, &zk.CreateRequest{Path: path, Data: text, Acl: b.acl})
 		if r.missing || nodeName(r) != own.node {
 			b.updateLock(election, func(now *ownLock) { forgetNode(now, own) })
@@ -158,9 +158,9 @@ func (b *Backend) sealOps(ctx context.Context, s *session, own ownLock, next *re
 	case next.MovedTo != "":
 		return []any{&zk.CreateRequest{Path: path, Data: text, Acl: b.acl}}, own.node, false, nil
 	case b.layout.kind == Node:
-		// The record names our node by its czxid, which is known when it is there. So
-		// this takes two steps; between them the record says that the election has
-		// moved, and nobody else has the path.
+		// The record names our node by its czxid, which is known only when the node exists.
+		// So this takes two steps. Between them the record says that the election has
+		// moved, and the path is ours.
 		h := next.Holder
 		request, _ := b.newLockNode(backend.Bid{Election: election, Candidate: h.candidate()})
 		_, failed, err := s.write(ctx,
@@ -176,7 +176,7 @@ func (b *Backend) sealOps(ctx context.Context, s *session, own ownLock, next *re
 		return nil, "", true, nil
 	}
 	ops = append(ops, &zk.DeleteRequest{Path: path, Version: r.stat.Version})
-	// Who is not among them now comes behind our node, which is there.
+	// Any node that is not among them comes behind ours, which exists.
 	q, err := s.cache.readPlain(ctx, childNames, lock)
 	if err != nil {
 		return nil, "", false, err

@@ -42,7 +42,7 @@ func (b *Backend) Preflight(ctx context.Context, bids []backend.Bid) []error {
 		if errs[i] == nil {
 			errs[i] = b.preflightBid(ctx, s, bids[i])
 		}
-		errs[i] = b.wrap(fmt.Sprintf("prove %.80q", bids[i].Election), errs[i])
+		errs[i] = b.wrap(fmt.Sprintf("preflight %.80q", bids[i].Election), errs[i])
 	})
 	return errs
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// Release ends leases: one transaction marks the record and deletes the node. What
-// stands in a queue is withdrawn.
+// Release ends leases: one transaction marks the record and deletes the node. With Term 0 it
+// also deletes a node of ours that waits in the queue.
 func (b *Backend) Release(ctx context.Context, held []backend.Held) error {
 	if err := b.admit(""); err != nil {
 		return err
@@ -24,8 +24,8 @@ func (b *Backend) Release(ctx context.Context, held []backend.Held) error {
 	}
 	b.mu.Unlock()
 	if len(ours) == 0 {
-		// A nonce has one Backend, so nobody else can have asked for anything. If there
-		// is no session either the servers need not be asked whether they are there.
+		// A nonce has one Backend, so no other process can have requested anything for it.
+		// Without a session there is no need to contact the servers either.
 		b.mu.Lock()
 		s := b.session
 		b.mu.Unlock()
@@ -53,89 +53,106 @@ func (b *Backend) Release(ctx context.Context, held []backend.Held) error {
 	return failed
 }
 
+// release ends one lease, or with Term 0 whatever we have in the election.
 func (b *Backend) release(ctx context.Context, s *session, l backend.Held) error {
 	if l.Term == 0 {
 		if err := b.resolveLock(ctx, s, l.Election); err != nil {
 			return err
 		}
 	}
-	path := b.layout.recordPath(l.Election)
-	// Most often all is as it was at the last renewal: then this is all.
-	if own := b.lockOf(l.Election); own.node != "" && own.record.heldBy(b.owner.Nonce(), l.Term) && own.term == own.record.Term && b.layout.kind != Node {
-		next := own.record.clone()
-		next.endLeadership(l.End, s.now(), l.Lapsed())
-		next.Heartbeat = newHeartbeat()
-		_, failed, err := s.write(ctx,
-			&zk.SetDataRequest{Path: path, Data: next.encode(), Version: own.recordVersion},
-			&zk.DeleteRequest{Path: b.layout.nodePath(l.Election, own.node), Version: -1})
-		if err == nil {
-			b.updateLock(l.Election, func(now *ownLock) { forgetNode(now, own) })
-			return nil
-		}
-		if failed < 0 {
-			return err
-		}
+	if done, err := b.releaseAsLastKnown(ctx, s, l); done || err != nil {
+		return err
 	}
 	for range 8 {
-		r, err := s.cache.readPlain(ctx, nodeData, path)
-		if err != nil {
+		if done, err := b.releaseOnce(ctx, s, l); done || err != nil {
 			return err
 		}
-		rec, bad := parseRecord(r.data, l.Election)
-		own := b.lockOf(l.Election)
-		held := !r.missing && bad == nil && rec.heldBy(b.owner.Nonce(), l.Term)
-		if held && rec.Unconfirmed != "" {
-			now, err := b.readDeletions(ctx, s)
-			if err != nil {
-				return err
-			}
-			held = now.String() == rec.Unconfirmed // else it grants nothing
-		}
-		if !held {
-			// Nothing is recorded as ours, in this term. A node may be there.
-			if own.node != "" && (l.Term == 0 || own.term == l.Term) {
-				return b.deleteLockNode(ctx, s, l.Election, own)
-			}
-			return nil
-		}
-		h := rec.Holder
-		next := rec.clone()
-		next.endLeadership(l.End, s.now(), l.Lapsed())
-		next.Heartbeat, next.Unconfirmed = newHeartbeat(), ""
-		node, version, err := b.holderNode(ctx, s, l.Election, h)
-		if err != nil {
-			return err
-		}
-		ops := []any{&zk.SetDataRequest{Path: path, Data: next.encode(), Version: r.stat.Version}}
-		if node != "" {
-			ops = append(ops, b.deleteOps(l.Election, node, h.Session, version)...)
-		}
-		_, failed, err := s.write(ctx, ops...)
-		switch {
-		case b.layout.kind == Node && failed == 1 && errors.Is(err, zk.ErrNoNode): // our session's own
-			if id, _ := s.idAndEpoch(); sessionName(id) == h.Session {
-				if err := b.restoreSessionRecord(ctx, s, id); err != nil {
-					return err
-				}
-			}
-			continue
-		case errors.Is(err, zk.ErrBadVersion), errors.Is(err, zk.ErrNoNode):
-			continue // a request was written, or a node changed
-		case err != nil:
-			return err
-		}
-		if own.node != "" && (b.layout.isHoldersNode(h, own.node) || h.Node == sealedNode) {
-			b.updateLock(l.Election, func(now *ownLock) { forgetNode(now, own) })
-		} else if own.node != "" && l.Term == 0 {
-			return b.deleteLockNode(ctx, s, l.Election, own)
-		}
-		return nil
 	}
 	return fmt.Errorf("%w: the election changes too quickly", backend.ErrUnavailable)
 }
 
-// nodeOf returns the name of the node that a holder was granted with, "" if it is
-// gone, and its version as of now.
+// releaseAsLastKnown releases a lease without reading it first. That succeeds if nothing
+// has changed since the last renewal, which is the usual case.
+func (b *Backend) releaseAsLastKnown(ctx context.Context, s *session, l backend.Held) (done bool, err error) {
+	own := b.lockOf(l.Election)
+	if own.node == "" || !own.record.heldBy(b.owner.Nonce(), l.Term) || own.term != own.record.Term || b.layout.kind == Node {
+		return false, nil
+	}
+	next := own.record.clone()
+	next.endLeadership(l.End, s.now(), l.Lapsed())
+	next.Heartbeat = newHeartbeat()
+	_, failed, err := s.write(ctx,
+		&zk.SetDataRequest{Path: b.layout.recordPath(l.Election), Data: next.encode(), Version: own.recordVersion},
+		&zk.DeleteRequest{Path: b.layout.nodePath(l.Election, own.node), Version: -1})
+	if err == nil {
+		b.updateLock(l.Election, func(now *ownLock) { forgetNode(now, own) })
+		return true, nil
+	}
+	if failed < 0 {
+		return false, err
+	}
+	return false, nil
+}
+
+// releaseOnce reads the record and releases the lease. done is false if something has
+// changed meanwhile.
+func (b *Backend) releaseOnce(ctx context.Context, s *session, l backend.Held) (done bool, err error) {
+	path := b.layout.recordPath(l.Election)
+	r, err := s.cache.readPlain(ctx, nodeData, path)
+	if err != nil {
+		return false, err
+	}
+	rec, bad := parseRecord(r.data, l.Election)
+	own := b.lockOf(l.Election)
+	held := !r.missing && bad == nil && rec.heldBy(b.owner.Nonce(), l.Term)
+	if held && rec.Unconfirmed != "" {
+		now, err := b.readDeletions(ctx, s)
+		if err != nil {
+			return false, err
+		}
+		held = now.String() == rec.Unconfirmed // otherwise it grants nothing
+	}
+	if !held {
+		// The record has no leadership of ours in this term. Our node may exist.
+		if own.node != "" && (l.Term == 0 || own.term == l.Term) {
+			return true, b.deleteLockNode(ctx, s, l.Election, own)
+		}
+		return true, nil
+	}
+	h := rec.Holder
+	next := rec.clone()
+	next.endLeadership(l.End, s.now(), l.Lapsed())
+	next.Heartbeat, next.Unconfirmed = newHeartbeat(), ""
+	node, version, err := b.holderNode(ctx, s, l.Election, h)
+	if err != nil {
+		return false, err
+	}
+	ops := []any{&zk.SetDataRequest{Path: path, Data: next.encode(), Version: r.stat.Version}}
+	if node != "" {
+		ops = append(ops, b.deleteOps(l.Election, node, h.Session, version)...)
+	}
+	_, failed, err := s.write(ctx, ops...)
+	switch {
+	case b.layout.kind == Node && failed == 1 && errors.Is(err, zk.ErrNoNode): // our session record is gone
+		if id, _ := s.idAndEpoch(); sessionName(id) == h.Session {
+			return false, b.restoreSessionRecord(ctx, s, id)
+		}
+		return false, nil
+	case errors.Is(err, zk.ErrBadVersion), errors.Is(err, zk.ErrNoNode):
+		return false, nil // a request was written, or a node has changed
+	case err != nil:
+		return false, err
+	}
+	if own.node != "" && (b.layout.isHoldersNode(h, own.node) || h.Node == sealedNode) {
+		b.updateLock(l.Election, func(now *ownLock) { forgetNode(now, own) })
+	} else if own.node != "" && l.Term == 0 {
+		return true, b.deleteLockNode(ctx, s, l.Election, own)
+	}
+	return true, nil
+}
+
+// holderNode returns the name of a holder's node, "" if it is gone, and its present
+// version.
 func (b *Backend) holderNode(ctx context.Context, s *session, election string, h *holder) (string, int32, error) {
 	if b.layout.kind == Node {
 		version, there, err := b.lockNodeVersion(ctx, s, election, h.Node, h.Session)

@@ -28,13 +28,13 @@ func (b *Backend) Request(ctx context.Context, requests []backend.Request) error
 		}
 		return nil
 	}); err != nil && firstError(errs) == nil {
-		return b.wrap("ask", err)
+		return b.wrap("request", err)
 	}
 	// Report errors that can be retried before those that cannot.
 	var failed error
 	for i, err := range errs {
 		if err != nil && (failed == nil || errors.Is(failed, backend.ErrStale)) {
-			failed = b.wrap(fmt.Sprintf("ask %.80q", requests[i].Election), err)
+			failed = b.wrap(fmt.Sprintf("request %.80q", requests[i].Election), err)
 		}
 	}
 	return failed
