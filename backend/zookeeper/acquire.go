@@ -101,7 +101,7 @@ func (s *session) checkLength(bid backend.Bid) error {
 		return fmt.Errorf("%w: election %.80q: a TTL of %v, renewed every %v, needs a session of %v; the servers grant %v: shorten the TTL, or raise their maxSessionTimeout",
 			backend.ErrDenied, bid.Election, bid.TTL, bid.Renew.Round(time.Millisecond), n, s.grantedLength)
 	}
-	return fmt.Errorf("%w: election %.80q: a TTL of %v, renewed every %v, needs a session of %v; the present one, which other leases hang on, has %v",
+	return fmt.Errorf("%w: election %.80q: a TTL of %v, renewed every %v, needs a session of %v; the present one, on which other leases depend, has %v",
 		backend.ErrDenied, bid.Election, bid.TTL, bid.Renew.Round(time.Millisecond), n, s.grantedLength)
 }
 
@@ -130,7 +130,7 @@ func (b *Backend) fillValidFor(ctx context.Context, s *session, id int64, start 
 	// A shorter ValidFor stands. Without any the outcome is unknown.
 	for i := range answers {
 		if a := &answers[i]; a.Outcome == backend.Granted && a.ValidFor <= 0 {
-			*a = backend.Answer{Err: b.wrap("acquire", fmt.Errorf("%w: election %.80q: the session has ended, or nothing proves that it lives", backend.ErrUnavailable, a.Election))}
+			*a = backend.Answer{Err: b.wrap("acquire", fmt.Errorf("%w: election %.80q: the session has ended, or is not known to be alive", backend.ErrUnavailable, a.Election))}
 		}
 	}
 	return nil
@@ -154,7 +154,7 @@ func (b *Backend) acquire(ctx context.Context, s *session, id int64, bid backend
 			return backend.Answer{}, err
 		}
 		if snap.unreadable != nil {
-			return backend.Answer{}, fmt.Errorf("%w: the record at %s cannot be read (%w): delete it, when nobody leads", backend.ErrDenied, b.layout.recordPath(election), snap.unreadable)
+			return backend.Answer{}, fmt.Errorf("%w: the record at %s cannot be read (%w): delete it when no member leads", backend.ErrDenied, b.layout.recordPath(election), snap.unreadable)
 		}
 		if snap.queue.oursLost { // deleted by an operator, perhaps before this bid
 			b.updateLock(election, func(now *ownLock) { forgetNode(now, own) })

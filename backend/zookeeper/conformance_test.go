@@ -15,7 +15,7 @@ import (
 const (
 	tick         = testbed.ZooKeeperTick
 	ttl          = 1500 * time.Millisecond
-	tightSession = 3100 * time.Millisecond // a session for a little more than ttl, and twice that
+	tightSession = 3100 * time.Millisecond // enough for a lease of ttl, and twice that
 )
 
 // TestConformance runs the suite on one real server that all cases share.
@@ -31,8 +31,8 @@ func TestConformance(t *testing.T) {
 	}))
 }
 
-// Every layout can be moved from and to.
-func TestConformanceOfMovesInOtherLayouts(t *testing.T) {
+// Every layout supports marks.
+func TestConformanceOfMarksInOtherLayouts(t *testing.T) {
 	t.Parallel()
 	servers := testbed.SharedZooKeeper(t)
 	for _, layout := range []Layout{Selector, Node} {
@@ -51,7 +51,7 @@ func TestConformanceOfMovesInOtherLayouts(t *testing.T) {
 	}
 }
 
-// newStore makes paths of its own for one case.
+// newStore returns a store at paths of its own for one case.
 func newStore(t testing.TB, servers []string, options func(root string) Options) conformance.Store {
 	root := "/t" + backend.NewNonce()[:12]
 	admin := dial(t, servers)
@@ -67,7 +67,7 @@ func newStore(t testing.TB, servers []string, options func(root string) Options)
 		Open: func(t testing.TB) backend.Backend { return open(t) },
 		Kill: func(b backend.Backend) { b.(*Backend).kill() },
 		Faults: map[string]conformance.Fault{
-			// Everything that there is of the election: its record and all nodes.
+			// Delete the record and all nodes of the election.
 			conformance.FaultDeleteRecord: func(_ bool, election string) error {
 				if err := admin.Delete(l.recordPath(election), -1); err != nil {
 					return err
@@ -100,7 +100,7 @@ func newStore(t testing.TB, servers []string, options func(root string) Options)
 	}
 }
 
-// dial connects a plain client, as an operator's is.
+// dial connects a plain client, such as an operator uses.
 func dial(t testing.TB, servers []string) *zk.Conn {
 	t.Helper()
 	c, _, err := zk.Connect(servers, 10*time.Second, zk.WithLogger(noLogger{}), zk.WithLogInfo(false))

@@ -108,7 +108,7 @@ func (conn *connection) Read(p []byte) (int, error) {
 	if len(conn.checked) == 0 {
 		if err := conn.readMessage(); err != nil {
 			conn.Conn.Close()
-			return 0, fmt.Errorf("what the server says: %w", err)
+			return 0, fmt.Errorf("message of the server: %w", err)
 		}
 	}
 	n := copy(p, conn.checked)

@@ -14,9 +14,9 @@ func startLatch(t *testing.T, server, path, id string) *testbed.JavaMember {
 	return testbed.StartJavaMember(t, testbed.JavaOptions{Kind: "latch", Server: server, Path: path, ID: id, Session: 15 * time.Second})
 }
 
-// A Go member stands behind a Java leader and follows it; a Java member stands
-// behind a Go leader, whose renewals do not use up its watch, and follows it.
-func TestCuratorsLeaderLatch(t *testing.T) {
+// A Go member waits behind a Java leader and follows it. A Java member waits behind a Go
+// leader, whose renewals do not use up its watch, and follows it.
+func TestALeaderLatchFollowsAndIsFollowed(t *testing.T) {
 	t.Parallel()
 	o := shared(t)
 	path := o.Root + "/app/latch"
@@ -56,7 +56,7 @@ func TestCuratorsLeaderLatch(t *testing.T) {
 	if line := next.Who(t, 2); line != "go-1* java-2" {
 		t.Errorf("Curator sees %q", line)
 	}
-	for range 10 { // with its watch on our node
+	for range 10 { // while java-2 watches our node
 		a.keep(t, held)
 	}
 	if err := a.Request(t.Context(), []backend.Request{{Election: "jobs", Term: held.Term, Kind: backend.Nominate, ID: "x"}}); err != nil {

@@ -6,10 +6,10 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// What an operator writes into the leader's node, at a fixed path, is a nomination: of a
-// member of ours by its id or address, or of another program's. A leader's own id, which
-// it has written itself, is none. When it has made room its node is gone, and the
-// nomination stands, so that others of ours hold back.
+// An edit of the leader's node at a fixed path is a nomination, of a member of this module
+// by its id or address, or of a member of another program. The leader's own id or address
+// is not. After the leader has stepped down its node is gone and the nomination remains, so
+// that other members of this module hold back.
 func TestAnEditedNodeNamesTheNextLeader(t *testing.T) {
 	t.Parallel()
 	o := longSessions(shared(t))
@@ -39,7 +39,7 @@ func TestAnEditedNodeNamesTheNextLeader(t *testing.T) {
 		if _, err := admin.Set(lock, []byte(edit.text), -1); err != nil {
 			t.Fatal(err)
 		}
-		for range 2 { // the second time nothing is to be written
+		for range 2 { // the second time there is nothing to write
 			answers, err := a.renew(held)
 			if err != nil || answers[0].Outcome != backend.Granted || answers[0].Request != edit.want {
 				t.Fatalf("a renewal, and %q stands in its node: want it granted with %+v, got %+v, %v", edit.text, edit.want, answers, err)

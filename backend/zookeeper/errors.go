@@ -40,8 +40,8 @@ func isTLS(err error) bool {
 
 // hints say what to do about error codes that the library does not know.
 var hints = map[string]string{
-	"unknown error: -124": "the servers want their clients to authenticate (enforce.auth.enabled, sessionRequireClientSASLAuth): set a user, or another scheme there; SASL is not supported",
-	"unknown error: -125": "a quota is used up: raise it (zkCli.sh: listquota, setquota)",
+	"unknown error: -124": "the servers require clients to authenticate (enforce.auth.enabled, sessionRequireClientSASLAuth): set a user, or another scheme there; SASL is not supported",
+	"unknown error: -125": "a quota is exceeded: raise it (zkCli.sh: listquota, setquota)",
 }
 
 // wrap wraps err for the caller: what was done, and the class.

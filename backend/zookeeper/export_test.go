@@ -1,7 +1,7 @@
 package zookeeper
 
-// kill ends a Backend as the death of its process would: nothing is sent any
-// more, and the session is left to run out.
+// kill ends a Backend as the death of its process would: nothing more is sent, and the
+// session is left to expire.
 func (b *Backend) kill() {
 	b.mu.Lock()
 	b.killed = true

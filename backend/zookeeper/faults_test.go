@@ -14,8 +14,8 @@ import (
 	"github.com/go-election/go-election/internal/testbed"
 )
 
-// The suite's cases about faults of the server, each on a server of its own that
-// is killed, frozen, and cut off.
+// The suite's cases about server faults, each on its own server that is killed, frozen and
+// cut off.
 func TestConformanceThroughFaults(t *testing.T) {
 	t.Parallel()
 	conformance.Run(t, conformance.Harness{
@@ -37,8 +37,8 @@ func TestConformanceThroughFaults(t *testing.T) {
 	})
 }
 
-// TestConformanceOnAnEnsemble runs the suite's cases about the contract, and
-// those in which the ensemble loses its leader, on three servers.
+// TestConformanceOnAnEnsemble runs, on three servers, the suite's cases about the contract
+// and those in which the ensemble loses its leader.
 func TestConformanceOnAnEnsemble(t *testing.T) {
 	t.Parallel()
 	reserve(t, 3)
@@ -51,7 +51,7 @@ func TestConformanceOnAnEnsemble(t *testing.T) {
 				return Options{Servers: addrs, Root: root, Tick: tick, MaxSession: tightSession}
 			})
 			var stopped *testbed.ZooKeeperServer
-			store.Faults[conformance.FaultPause] = func(on bool, _ string) error { // its leader's
+			store.Faults[conformance.FaultPause] = func(on bool, _ string) error { // pauses the ensemble's leader
 				if on {
 					stopped = leaderOf(t, servers)
 					stopped.Stop(t)
@@ -109,11 +109,11 @@ func (none) Error() string { return "none" }
 
 var errNone error = none{}
 
-// Hazard 1, Z1: a follower that is cut off from its peers goes on answering its
-// clients. What a client was promised by writes that the follower passed on just
-// before must not outlive the session, which the ensemble counts from what the
-// follower told it earlier.
-func TestTrustEndsBeforeTheEnsembleEndsTheSession(t *testing.T) {
+// A follower that is cut off from its peers keeps answering its clients. A lease renewed by
+// writes that this follower forwarded just before must not be trusted longer than its
+// session, which the ensemble counts from what the follower reported earlier. See
+// docs/design/zookeeper.md, "A follower that is cut off".
+func TestValidForEndsBeforeTheSession(t *testing.T) {
 	t.Parallel()
 	reserve(t, 3)
 	network := testbed.NewNetwork(t, 3)
@@ -126,7 +126,7 @@ func TestTrustEndsBeforeTheEnsembleEndsTheSession(t *testing.T) {
 		a := newClient(t, "a", o)
 		var held backend.Lease
 		deadline := time.Time{}
-		pace := func() error { // renewals at their usual pace, then the cut right after an answer
+		pace := func() error { // renewals at their usual pace; the cut comes right after an answer
 			held = a.win(t, "jobs")
 			for range 8 + round {
 				start := time.Now()
@@ -142,7 +142,7 @@ func TestTrustEndsBeforeTheEnsembleEndsTheSession(t *testing.T) {
 			}
 			return nil
 		}
-		// On a busy machine servers lose each other, and then a client its server.
+		// On a busy machine the servers lose each other, and then the client its server.
 		testbed.Eventually(t, patience, "renewals before the cut", pace)
 		start := time.Now()
 		answers, err := a.renew(held)
@@ -162,7 +162,7 @@ func TestTrustEndsBeforeTheEnsembleEndsTheSession(t *testing.T) {
 	}
 }
 
-// outlasts fails the test if the node of a lease vanishes before the deadline, or
+// expectNodeOutlives fails the test if the node of a lease vanishes before the deadline, or
 // before that of a later renewal. The client's server was just cut off.
 func (c *client) expectNodeOutlives(t testing.TB, leader *testbed.ZooKeeperServer, held backend.Lease, deadline time.Time) {
 	t.Helper()
@@ -190,9 +190,9 @@ func (c *client) expectNodeOutlives(t testing.TB, leader *testbed.ZooKeeperServe
 	}
 }
 
-// The same for who has only read for a while, without a sync, and is granted the lease
-// then: its readings prove that its session lives, and no more than that.
-func TestTrustByReadingsEndsBeforeTheEnsembleEndsTheSession(t *testing.T) {
+// The same for a member that was granted the lease after it had only read for a while,
+// without a sync: its reads prove that its session lives, and nothing more.
+func TestValidForAfterReadsEndsBeforeTheSession(t *testing.T) {
 	t.Parallel()
 	reserve(t, 3)
 	network := testbed.NewNetwork(t, 3)
@@ -219,7 +219,7 @@ func TestTrustByReadingsEndsBeforeTheEnsembleEndsTheSession(t *testing.T) {
 			if err != nil || answers[0].Outcome != backend.Granted {
 				return fmt.Errorf("%v, %w", answers, err)
 			}
-			pause(t, ttl/3) // the renewal is known to the other server by then
+			pause(t, ttl/3) // by then the other server knows the renewal
 			changed, err := a.Observe(t.Context(), []backend.Lease{seen})
 			if err != nil || len(changed) == 0 {
 				return fmt.Errorf("nothing new, %w", err)
@@ -249,8 +249,8 @@ func TestTrustByReadingsEndsBeforeTheEnsembleEndsTheSession(t *testing.T) {
 	a.expectNodeOutlives(t, leader, held, deadline)
 }
 
-// A follower of a server that was cut off is told once more, at most, that the lease
-// was renewed: that nothing happens is never believed without a sync, which fails.
+// A follower whose server was cut off reads one more renewal at most. It does not believe
+// that nothing has happened without a sync, which fails.
 func TestSilenceOfAServerThatWasCutOffIsNotBelieved(t *testing.T) {
 	t.Parallel()
 	reserve(t, 3)
@@ -285,16 +285,16 @@ func TestSilenceOfAServerThatWasCutOffIsNotBelieved(t *testing.T) {
 	}
 }
 
-// Who listens to some elections is woken when the connection breaks, though others were
-// observed on the next one before it began to wait.
+// A Listen returns when its connection breaks, even if other elections were observed on the
+// next connection before it began to wait.
 func TestAListenThatHasLostItsWatchesReturns(t *testing.T) {
 	t.Parallel()
 	o := longSessions(shared(t))
 	o.Layout = Node
 	b := newClient(t, "b", o)
-	seen := []backend.Lease{b.observeOne(t, "one"), b.observeOne(t, "two")} // which nobody leads: nothing else happens to them
+	seen := []backend.Lease{b.observeOne(t, "one"), b.observeOne(t, "two")} // vacant, so nothing else happens to them
 	s := b.session
-	s.cache.takeNotification() // what has notified before
+	s.cache.takeNotification() // clear earlier notifications
 	snaps, err := b.Backend.takeSnapshots(t.Context(), s, seen, watchedRead())
 	if err != nil {
 		t.Fatal(err)
@@ -312,7 +312,7 @@ func TestAListenThatHasLostItsWatchesReturns(t *testing.T) {
 	})
 	b.observeOne(t, "one")
 	ended, cancel := context.WithCancel(t.Context())
-	cancel() // so that it returns in any case, with another error if it would have waited
+	cancel() // so that it returns in any case, but with another error if it would have waited
 	if err := b.awaitChange(ended, s, snaps); err != nil {
 		t.Errorf("it waits, and its watches are gone: %v", err)
 	}

@@ -9,16 +9,17 @@ import (
 	"github.com/go-election/go-election/internal/testbed"
 )
 
-// A bid finds no record. Before it is carried out another is granted, and somebody
-// deletes the record. The bid makes it again, under the version that the other was
-// granted with first.
-func TestAFirstBidThatComesAfterTheRecordWasDeletedGrantsNothing(t *testing.T) {
+// A bid finds no record. Before it is carried out, another bid is granted and an operator
+// deletes the record. The late bid then creates the record again, with the version under
+// which the other bid was granted. See docs/design/zookeeper.md, "The first grant of an
+// election".
+func TestALateFirstBidGrantsNothing(t *testing.T) {
 	t.Parallel()
 	for _, layout := range []Layout{Latch, Selector} {
 		o := longSessions(shared(t))
 		o.Layout = layout
 		a, b, c, admin := newClient(t, "a", o), newClient(t, "b", o), newClient(t, "c", o), dial(t, o.Servers)
-		b.winLongSession(t, "other") // its session is there
+		b.winLongSession(t, "other") // opens its session
 		id, _ := b.session.idAndEpoch()
 		snap, err := b.takeSnapshot(t.Context(), b.session, "jobs", watchedRead())
 		if err != nil || snap.record != nil || snap.lease.ObserveFor != 0 {
@@ -41,7 +42,8 @@ func TestAFirstBidThatComesAfterTheRecordWasDeletedGrantsNothing(t *testing.T) {
 		if err := a.release(backend.Lease{Election: "jobs", Holder: a.me, Term: held.Term, End: backend.Failed}); err != nil {
 			t.Fatal(err)
 		}
-		// Then whoever has watched for the longest TTL goes on, and is renewed.
+		// A challenger that has observed for the longest TTL is granted the lease, and can
+		// renew.
 		won := c.win(t, "jobs")
 		if won.Term <= held.Term {
 			t.Errorf("%s: want a term above %d, got %+v", layout, held.Term, won)
@@ -50,9 +52,9 @@ func TestAFirstBidThatComesAfterTheRecordWasDeletedGrantsNothing(t *testing.T) {
 	}
 }
 
-// The same, and the bidder is cut off before it has found out what it has done. That it
-// gives up then is no reason for others not to wait.
-func TestARecordWhoseMakerWasCutOffIsWatchedForTheLongestTTL(t *testing.T) {
+// The same, but the bidder is cut off before it has read which records were deleted. That
+// it then gives up does not free the lease for others.
+func TestAnUnconfirmedRecordIsObservedForMaxTTL(t *testing.T) {
 	t.Parallel()
 	o := longSessions(shared(t))
 	a, c, admin := newClient(t, "a", o), newClient(t, "c", o), dial(t, o.Servers)
@@ -76,7 +78,7 @@ func TestARecordWhoseMakerWasCutOffIsWatchedForTheLongestTTL(t *testing.T) {
 	if err := admin.Delete(a.layout.recordPath("jobs"), -1); err != nil {
 		t.Fatal(err)
 	}
-	second := proxy.Trap(b.layout.recordParent, testbed.LoseRequest) // what was deleted since
+	second := proxy.Trap(b.layout.recordParent, testbed.LoseRequest) // its read of deleted records
 	first.Release()
 	second.Wait(t, patience)
 	cancel()
@@ -96,9 +98,9 @@ func TestARecordWhoseMakerWasCutOffIsWatchedForTheLongestTTL(t *testing.T) {
 	}
 }
 
-// A record that says so by somebody's hand is not believed to name a leader, neither by
-// others nor by who was granted it.
-func TestARecordThatIsMarkedAsBeingMadeByHandNamesNoLeader(t *testing.T) {
+// A record that an operator marks as unconfirmed names no leader, neither to others nor to
+// its holder.
+func TestAnUnconfirmedRecordNamesNoLeader(t *testing.T) {
 	t.Parallel()
 	o := longSessions(shared(t))
 	a, c, admin := newClient(t, "a", o), newClient(t, "c", o), dial(t, o.Servers)
@@ -121,8 +123,8 @@ func TestARecordThatIsMarkedAsBeingMadeByHandNamesNoLeader(t *testing.T) {
 	}
 }
 
-// Most often nothing was deleted, and an answer was lost. Then nobody waits: neither who
-// has lost it and bids again, nor the others when it has given up.
+// Usually nothing was deleted, and only an answer was lost. Then no one waits: neither the
+// bidder that bids again, nor the others after it has given up.
 func TestALostAnswerToAFirstBidCostsNothing(t *testing.T) {
 	t.Parallel()
 	for name, then := range map[string]func(b, c *client) (backend.Answer, error){
@@ -143,7 +145,7 @@ func TestALostAnswerToAFirstBidCostsNothing(t *testing.T) {
 		b := newClient(t, "b", o)
 		b.winLongSession(t, "other")
 		if err := b.createParents(t.Context(), b.session, b.layout.lockPath("jobs")+"/x", false); err != nil {
-			t.Fatal(err) // a request that finds no queue makes nothing
+			t.Fatal(err) // so that the request finds a queue
 		}
 		bid := b.bid(b.observeOne(t, "jobs"))
 		trap := proxy.Trap(`"making":`, testbed.LoseReply)
@@ -166,8 +168,8 @@ func TestALostAnswerToAFirstBidCostsNothing(t *testing.T) {
 	}
 }
 
-// onlyWatched makes sure that nobody is shown as leader, and that a challenger waits for
-// the longest TTL.
+// expectOnlyWatched checks that no leader is shown, and that a challenger observes for the
+// longest TTL.
 func expectOnlyWatched(t testing.TB, c *client, name string) {
 	t.Helper()
 	seen, want := c.observeOne(t, name), c.Guarantees().MaxTTL

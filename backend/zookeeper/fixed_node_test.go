@@ -12,7 +12,7 @@ import (
 	"github.com/go-election/go-election/internal/testbed"
 )
 
-// lost waits until the client, which is cut off, has another session than it had.
+// loseSession cuts the client off until it has another session.
 func (c *client) loseSession(t testing.TB, proxy *testbed.Proxy, admin *zk.Conn, had int64) {
 	t.Helper()
 	proxy.Cut(true)
@@ -36,9 +36,10 @@ func (c *client) loseSession(t testing.TB, proxy *testbed.Proxy, admin *zk.Conn,
 	})
 }
 
-// At a fixed path, what was about to be deleted as our own is another's by the time
-// that the request is sent, as our session has ended: it is left alone.
-func TestADeleteThatComesInALaterSessionLeavesAnothersNodeAlone(t *testing.T) {
+// A request deletes our node at a fixed path, but our session ends before the request is
+// sent, and the node now belongs to another member. The node is left alone. See
+// docs/design/zookeeper.md, "Late requests".
+func TestALateDeleteLeavesAnotherLeadersNode(t *testing.T) {
 	t.Parallel()
 	o := shared(t)
 	o.Layout = Node
@@ -61,7 +62,7 @@ func TestADeleteThatComesInALaterSessionLeavesAnothersNodeAlone(t *testing.T) {
 	if there, _, e := admin.Exists(lock); e != nil || !there || err == nil {
 		t.Fatalf("the node of another program was deleted by who had one there before: %v, %v", err, e)
 	}
-	// The whole of it: nothing of ours is there, and nothing of others' is touched.
+	// A release finds nothing of ours, and leaves the other node alone.
 	if err := a.release(backend.Lease{Election: "jobs", Term: held.Term, End: backend.Failed}); err != nil {
 		t.Fatal(err)
 	}
@@ -73,9 +74,8 @@ func TestADeleteThatComesInALaterSessionLeavesAnothersNodeAlone(t *testing.T) {
 	}
 }
 
-// What hangs on the node of our session is deleted also when somebody has deleted
-// that.
-func TestANodeIsReleasedThoughTheSessionsOwnIsGone(t *testing.T) {
+// A release deletes our node even if an operator has deleted our session record.
+func TestANodeIsReleasedWithoutASessionRecord(t *testing.T) {
 	t.Parallel()
 	for _, term := range []bool{true, false} {
 		o := shared(t)
@@ -101,8 +101,8 @@ func TestANodeIsReleasedThoughTheSessionsOwnIsGone(t *testing.T) {
 	}
 }
 
-// The library opens another session between a look and the making of our node,
-// which then belongs to that one. It is ours all the same, and is not forgotten.
+// The library opens another session between a read and the creation of our node, which then
+// belongs to that session. The node is ours all the same, and is not forgotten.
 func TestANodeThatWasMadeInANewSessionIsNotForgotten(t *testing.T) {
 	t.Parallel()
 	for _, layout := range []Layout{Node, Latch} {
@@ -111,7 +111,7 @@ func TestANodeThatWasMadeInANewSessionIsNotForgotten(t *testing.T) {
 			o.Layout = layout
 			admin := dial(t, o.Servers)
 			a, b := newClient(t, "a", o), newClient(t, "b", o)
-			a.keep(t, a.win(t, "other")) // its session is there
+			a.keep(t, a.win(t, "other")) // opens its session
 			id, _ := a.session.idAndEpoch()
 			err := a.makeLockNode(t.Context(), a.session, id-1, a.bid(backend.Lease{Election: "jobs"}))
 			if layout == Node && !errors.Is(err, backend.ErrUnavailable) || layout != Node && err != nil {
@@ -138,9 +138,9 @@ func TestANodeThatWasMadeInANewSessionIsNotForgotten(t *testing.T) {
 	}
 }
 
-// One node at a path and with data of the user's choice, as seed 004 and
-// FireflySoft have it: judged by whose node it is, and not by what it says.
-func TestANodeAtAPathOfTheUsersChoice(t *testing.T) {
+// One node at a path and with data of the user's choice, as in FireflySoft and other
+// programs. What counts is which node it is, not its data.
+func TestAFixedNodeIsKnownByItsCzxid(t *testing.T) {
 	t.Parallel()
 	o := shared(t)
 	o.Layout, o.Data = Node, "address"
@@ -161,7 +161,7 @@ func TestANodeAtAPathOfTheUsersChoice(t *testing.T) {
 		t.Fatalf("b's bid: %+v, %v", got, err)
 	}
 	a.keep(t, held)
-	// Somebody takes the node away and puts another in its place with a's own data.
+	// An operator replaces the node by another one with a's own data.
 	if err := admin.Delete(lock, -1); err != nil {
 		t.Fatal(err)
 	}

@@ -16,10 +16,10 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// foreignName is how Curator begins a node's name.
+// foreignName is a prefix of a node's name as Curator creates it.
 const foreignName = "_c_52b2e703-2eb4-4583-87b0-45e22fd6758d-"
 
-// seesFree looks at an election as a bid does, under the session that it returns.
+// freeSnapshot reads a free election as a bid does, and returns the session too.
 func (c *client) freeSnapshot(t testing.TB, name string) (id int64, snap snapshot) {
 	t.Helper()
 	id, _ = c.session.idAndEpoch()
@@ -30,7 +30,7 @@ func (c *client) freeSnapshot(t testing.TB, name string) (id int64, snap snapsho
 	return id, snap
 }
 
-// queueForeign puts a node of another program into a queue.
+// queueForeign creates a node of another program in a queue.
 func queueForeign(t testing.TB, admin *zk.Conn, l layout, election string) (path string) {
 	t.Helper()
 	path, err := admin.Create(l.lockPath(election)+"/"+foreignName+l.base, []byte("java"), zk.FlagEphemeralSequential, zk.WorldACL(zk.PermAll))
@@ -40,9 +40,10 @@ func queueForeign(t testing.TB, admin *zk.Conn, l layout, election string) (path
 	return path
 }
 
-// A member of another program that comes between a look and a grant is first, and
-// leads: the grant is taken back before anybody is told, and waits behind it. So it is
-// when the queue was made anew meanwhile, with as many nodes made in it as before.
+// The node of another program that is created between a read and a grant is first, and that
+// program leads. The grant is taken back before anyone is told, and our node waits behind
+// it. The same holds if the queue was deleted meanwhile and created again with as many
+// nodes as before.
 func TestAGrantBehindAnotherProgramIsTakenBack(t *testing.T) {
 	for name, before := range map[string]func(t *testing.T, admin *zk.Conn, queue string){
 		"in the same queue": func(*testing.T, *zk.Conn, string) {},
@@ -93,15 +94,15 @@ func expectGrantTakenBack(t *testing.T, before func(t *testing.T, admin *zk.Conn
 	}
 }
 
-// Members of other programs come by another server of an ensemble at the moment of a
-// grant, some of them into a queue that was made anew: no grant is told of that stands
+// Members of other programs join through another server of an ensemble at the moment of a
+// grant, some of them in a queue that was just created again. No reported grant comes
 // behind one of them.
-func TestNoGrantStandsBehindAnotherProgramThatComesAtThatMoment(t *testing.T) {
+func TestNoGrantStandsBehindAConcurrentProgram(t *testing.T) {
 	t.Parallel()
 	reserve(t, 3)
 	addrs := addresses(testbed.StartZooKeeperEnsemble(t, testbed.NewNetwork(t, 3), 3))
 	o := longSessions(Options{Servers: addrs[:1], Root: "/moment", Tick: tick})
-	var first, second atomic.Int32 // how often ours came first, and they
+	var first, second atomic.Int32 // how often our node came first, and theirs
 	t.Run("rounds", func(t *testing.T) {
 		for i := range 6 {
 			t.Run(fmt.Sprint("jobs-", i), func(t *testing.T) {
@@ -124,9 +125,9 @@ func TestNoGrantStandsBehindAnotherProgramThatComesAtThatMoment(t *testing.T) {
 	}
 }
 
-// comesWithAnother releases an election and bids for it, while a member of another program
-// comes, into a queue that is made anew if that can be. It reports whether the bid was
-// granted.
+// bidBesideForeign releases an election and bids for it while a member of another program
+// joins; anew deletes the queue and creates it again first, if possible. It reports whether
+// the bid was granted.
 func (a *client) bidBesideForeign(t *testing.T, admin *zk.Conn, name string, anew bool) (granted bool) {
 	if err := a.release(backend.Lease{Election: name, End: backend.Released}); err != nil {
 		t.Fatal(err)
@@ -158,8 +159,8 @@ func (a *client) bidBesideForeign(t *testing.T, admin *zk.Conn, name string, ane
 	return granted
 }
 
-// Behind another program stand a candidate that has died and one that lives. When
-// that program goes, the dead one is no matter.
+// A dead and a live candidate wait behind another program. When that program goes, the live
+// one does not wait for the dead one.
 func TestTheNodeOfADeadCandidateIsNotWaitedFor(t *testing.T) {
 	t.Parallel()
 	o := longSessions(shared(t))
@@ -186,9 +187,9 @@ func TestTheNodeOfADeadCandidateIsNotWaitedFor(t *testing.T) {
 	}
 }
 
-// A Java member stands behind a Go leader that dies, and a Go member watches that
-// leader. The watch ends for the good of the Java member, whose turn it is.
-func TestCuratorsLeaderLatchProfitsFromATakeOver(t *testing.T) {
+// A Java member waits behind a Go leader that dies, while a Go member observes that leader.
+// The end of the observation lets the Java member lead, because it is next.
+func TestALeaderLatchLeadsAfterATakeover(t *testing.T) {
 	t.Parallel()
 	o := longSessions(shared(t))
 	path := o.Root + "/app/latch"
@@ -236,10 +237,10 @@ func TestCuratorsLeaderLatchProfitsFromATakeOver(t *testing.T) {
 	}
 }
 
-// What others rely on: the names and the data of nodes, that nothing but nodes of
-// the queue is in it, and that nobody ever writes one: Curator's members watch
-// them with watches that fire once.
-func TestTheLatchIsCuratorsAndItsNodesAreNeverWritten(t *testing.T) {
+// What other programs rely on: the names and data of nodes, that a queue contains nothing
+// but such nodes, and that no member ever writes one, because Curator's members watch them
+// with one-shot watches.
+func TestLockNodesAreCuratorsAndNeverWritten(t *testing.T) {
 	t.Parallel()
 	for _, layout := range []Layout{Latch, Selector} {
 		o := shared(t)
@@ -288,7 +289,7 @@ func TestTheLatchIsCuratorsAndItsNodesAreNeverWritten(t *testing.T) {
 	}
 }
 
-// A member of another program leads: it is shown, waited for, and succeeded.
+// The leader of another program is shown, waited for, and succeeded.
 func TestAForeignLeaderIsShownAndWaitedFor(t *testing.T) {
 	t.Parallel()
 	o := shared(t)

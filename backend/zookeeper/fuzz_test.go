@@ -11,7 +11,7 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// FuzzRecordAndHeartbeats reads what stands in the nodes of an election and of a session.
+// FuzzRecordAndHeartbeats parses the data of records and session records.
 func FuzzRecordAndHeartbeats(f *testing.F) {
 	for _, text := range []string{
 		"", "null", "[]", "\xff{", `{"election":"jobs","term":1,"heartbeat":"3"}`, `{"election":"jobs","term":18446744073709551615,"heartbeat":"1","end":"<script>","last_id":"\u0000"}`,
@@ -51,7 +51,7 @@ func FuzzRecordAndHeartbeats(f *testing.F) {
 		}
 		if data := r.encode(); len(data) <= maxRecord {
 			if len(r.History) == 0 {
-				r.History = nil // no history is written as none
+				r.History = nil // an empty history is not written
 			}
 			if back, err := parseRecord(data, "jobs"); err != nil || !reflect.DeepEqual(back, r) {
 				t.Errorf("%+v comes back as %+v, %v", r, back, err)
@@ -74,7 +74,7 @@ func newFuzzLayout(t *testing.T) layout {
 	return l
 }
 
-// FuzzNodes reads names of nodes, and makes them of names of elections.
+// FuzzNodes parses names of nodes, and computes them from names of elections.
 func FuzzNodes(f *testing.F) {
 	for _, name := range []string{"", "jobs", ".", "..", "a/b", "%2F", "%2f", "%", "%4", "latch-0000000001", "x-latch-latch-0000000002", "latch-", "_c_00000000-0000-8000-0000-000000000000-latch-0000000001", "\x00", "é", "a.b", strings.Repeat("/", 255)} {
 		f.Add(name, "latch-0000000001", "jobs")
@@ -107,8 +107,8 @@ func FuzzNodes(f *testing.F) {
 	})
 }
 
-// FuzzAnswer reads what a server says. After it was accepted nothing is missing for
-// the library, which does not check.
+// FuzzAnswer checks messages of servers. An accepted message is complete, because the
+// library does not check it.
 func FuzzAnswer(f *testing.F) {
 	n := func(v ...int32) (b []byte) {
 		for _, v := range v {
@@ -143,7 +143,7 @@ func FuzzAnswer(f *testing.F) {
 	})
 }
 
-// FuzzACL reads a right as it stands in a configuration.
+// FuzzACL parses an ACL entry of a configuration.
 func FuzzACL(f *testing.F) {
 	for _, text := range []string{"", ":", "::", "world:anyone:r", "digest:app:open-sesame:cdrwa", "digest:app:open-sesame", "ip:::1:rw", "world:anyone:", "x:open-sesame:rx", "\x00:a:r"} {
 		f.Add(text)
@@ -162,7 +162,7 @@ func FuzzACL(f *testing.F) {
 	})
 }
 
-// Whatever is in the store, nothing panics and nobody is taken for the leader.
+// FuzzRecord checks that no data in the store causes a panic or an unsafe path.
 func FuzzRecord(f *testing.F) {
 	f.Add([]byte(`{"election":"jobs","term":1,"heartbeat":"3","holder":{"id":"a","nonce":"n","ttl":"1s","renew":"1s","node":"../x","session":"y"}}`))
 	f.Add([]byte(`{"election":"jobs","term":1,"heartbeat":"3","history":[{}]}`))
@@ -181,8 +181,8 @@ func FuzzRecord(f *testing.F) {
 	})
 }
 
-// Whatever a server says, the library is not given what it would not survive, and
-// what a server says in truth passes.
+// FuzzReply checks that the library is given no message that would crash it, and that
+// genuine messages pass.
 func FuzzReply(f *testing.F) {
 	stat := make([]byte, 68)
 	multi := slices.Concat([]byte{0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1, '/'}, []byte{0, 0, 0, 5, 0, 0, 0, 0, 0}, stat, []byte{255, 255, 255, 255, 1, 255, 255, 255, 255})
@@ -200,7 +200,7 @@ func FuzzReply(f *testing.F) {
 	f.Add(int32(opGetData), []byte{0x7f, 255, 255, 255, 1})
 	f.Add(int32(opSync), []byte{255, 255, 255, 255})
 	f.Fuzz(func(t *testing.T, op int32, body []byte) {
-		for n := range len(body) { // no part of what is whole is whole
+		for n := range len(body) { // no part of a complete message is complete
 			whole, part := parser{body}, parser{body[:n]}
 			if whole.skipReply(op) && len(whole.rest) == 0 && len(body) > 0 && part.skipReply(op) {
 				t.Fatalf("%d of the %d bytes of an answer of kind %d pass", n, len(body), op)

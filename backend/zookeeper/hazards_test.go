@@ -16,10 +16,10 @@ import (
 	"github.com/go-election/go-election/internal/testbed"
 )
 
-// Hazards 4 and 5: an operator deletes the leader's node. The leader's next
-// renewal is refused, though its session lives, and others must watch for a TTL all
-// the same.
-func TestALatchNodeThatIsDeletedByHandFreesNothingAtOnce(t *testing.T) {
+// An operator deletes the leader's node. The leader's next renewal is refused although its
+// session lives, and others must still observe the lease for its TTL. See
+// docs/design/zookeeper.md, "A session outlives its lock node".
+func TestADeletedLatchNodeFreesNothingAtOnce(t *testing.T) {
 	t.Parallel()
 	o := shared(t)
 	a, b := newClient(t, "a", o), newClient(t, "b", o)
@@ -46,7 +46,7 @@ func TestALatchNodeThatIsDeletedByHandFreesNothingAtOnce(t *testing.T) {
 	if got, err := b.try(now); err != nil || got.Outcome != backend.Granted || got.Term <= held.Term {
 		t.Fatalf("b's bid over what it has watched: want granted, got %+v, %v", got, err)
 	}
-	// What a does about its loss touches nothing of b's.
+	// The release after the loss leaves b's lease alone.
 	if err := a.release(backend.Lease{Election: "jobs", Holder: a.me, Term: held.Term, End: backend.Failed}); err != nil {
 		t.Fatal(err)
 	}
@@ -55,8 +55,8 @@ func TestALatchNodeThatIsDeletedByHandFreesNothingAtOnce(t *testing.T) {
 	}
 }
 
-// Hazard 25: a deposition is a request beside the lease; the holder deletes its node
-// by itself. (The suite has the rest.)
+// A deposition is a request in the record, and the holder deletes its node itself. (The
+// suite has the rest.) See docs/design/zookeeper.md, "Depositions".
 func TestADeposedHolderKeepsItsNodeUntilItReleases(t *testing.T) {
 	t.Parallel()
 	o := shared(t)
@@ -74,8 +74,8 @@ func TestADeposedHolderKeepsItsNodeUntilItReleases(t *testing.T) {
 	}
 }
 
-// Z3, hazards 13 and 14: the node is made and the answer is lost. A release of
-// whatever is ours finds it, and without one the next bid does.
+// The node is created and the answer is lost. A release with term 0 finds the node, and
+// without a release the next bid does. See docs/design/zookeeper.md, "Lost answers".
 func TestANodeWhoseAnswerWasLostIsNoOrphan(t *testing.T) {
 	t.Parallel()
 	for _, release := range []bool{true, false} {
@@ -86,7 +86,7 @@ func TestANodeWhoseAnswerWasLostIsNoOrphan(t *testing.T) {
 			proxy := testbed.NewProxy(t, o.Servers[0])
 			o.Servers = []string{proxy.Addr()}
 			a := newClient(t, "a", o)
-			first := a.win(t, "warm") // the session is there, and the lease keeps it
+			first := a.win(t, "warm") // opens the session and keeps it
 			queue := func() []string {
 				nodes, _, err := admin.Children(a.layout.lockPath("jobs"))
 				if err != nil && !errors.Is(err, zk.ErrNoNode) {
@@ -121,9 +121,9 @@ func TestANodeWhoseAnswerWasLostIsNoOrphan(t *testing.T) {
 	}
 }
 
-// A queue wakes each follower a few times, and none asks for more than a few
-// things, however many there are (Z4).
-func TestAFailOverCostsEachFollowerTheSame(t *testing.T) {
+// A failover wakes each follower a few times, and each makes a few requests, however many
+// followers there are. See docs/design/zookeeper.md, "Reads and watches".
+func TestAFailoverCostsEachFollowerTheSame(t *testing.T) {
 	t.Parallel()
 	reserve(t, 1)
 	server := testbed.StartZooKeeper(t, testbed.ZooKeeperOptions{})
@@ -182,9 +182,9 @@ func TestAFailOverCostsEachFollowerTheSame(t *testing.T) {
 	}
 }
 
-// The servers decide how long a session is. One that is too short for a lease is
-// noticed before anybody trusts in it.
-func TestServersThatGrantShorterSessionsAreDenied(t *testing.T) {
+// The servers decide how long a session is. A session that is too short for a lease is
+// found before anyone trusts the lease.
+func TestBidsForTooShortSessionsAreDenied(t *testing.T) {
 	t.Parallel()
 	reserve(t, 1)
 	server := testbed.StartZooKeeper(t, testbed.ZooKeeperOptions{Config: []string{"maxSessionTimeout=2000"}})
@@ -200,7 +200,7 @@ func TestServersThatGrantShorterSessionsAreDenied(t *testing.T) {
 	}
 }
 
-// Everything that was started ends with Close.
+// Close ends everything that was started.
 func TestCloseLeavesNothingRunning(t *testing.T) {
 	o := shared(t)
 	before := runtime.NumGoroutine()

@@ -95,7 +95,7 @@ func (b *Backend) queryServer(ctx context.Context, server string) (s serverStatu
 // ensemble.
 func (b *Backend) checkOneEnsemble(ctx context.Context, statuses []serverStatus) (f backend.Diagnostic, strange bool) {
 	var first *rawSession
-	home := ""
+	creator := ""
 	for _, s := range statuses {
 		if s.err != nil || s.readOnly {
 			continue
@@ -108,13 +108,13 @@ func (b *Backend) checkOneEnsemble(ctx context.Context, statuses []serverStatus)
 		switch {
 		case errors.Is(err, errUnknownSession):
 			f.Warning, f.What = true, "servers"
-			f.Text = backend.Clean(fmt.Sprintf("%s does not know a session that %s has made: they are not of one ensemble, and each would have a leader of its own. Correct the servers (with localSessionsEnabled it says nothing)", s.server, home), 1000, true)
+			f.Text = backend.Clean(fmt.Sprintf("%s does not know a session that %s has created: they belong to different ensembles, and each would elect its own leader. Correct the list of servers. With localSessionsEnabled this says nothing", s.server, creator), 1000, true)
 			strange = true
 		case err == nil:
 			if first != nil {
 				first.Close() // the other server has taken the session over
 			}
-			first, home = g, s.server
+			first, creator = g, s.server
 		}
 	}
 	if first != nil {
@@ -148,13 +148,13 @@ func diagnostics(o Options, statuses []serverStatus, ttl, renew time.Duration) (
 	}
 	switch {
 	case up < len(statuses):
-		add(true, "servers", "of %d that are configured %d serve", len(statuses), up)
+		add(true, "servers", "only %d of %d configured servers serve", up, len(statuses))
 	case alone > 0 && up == 1:
-		add(true, "servers", "one on its own, without replication: nobody leads while it is away, and everybody watches anew if its disk is lost")
+		add(true, "servers", "one standalone server, without replication: no member leads while it is down, and all observe anew if its disk is lost")
 	case up == 1:
-		add(true, "servers", "one is configured: if it is away this process does not find the others; name them all")
+		add(true, "servers", "only one is configured: if it is down, this process cannot find the others. Name them all")
 	default:
-		add(false, "servers", "%d are configured, and all serve", up)
+		add(false, "servers", "all %d configured servers serve", up)
 	}
 	for _, s := range statuses {
 		role := map[string]string{"leader": "leads the ensemble", "follower": "follows", "observer": "observes, without a vote", "standalone": "is on its own"}[s.mode]
@@ -162,9 +162,9 @@ func diagnostics(o Options, statuses []serverStatus, ttl, renew time.Duration) (
 		case s.err != nil:
 			add(true, "server", "%s does not serve: %v", s.server, s.err)
 		case s.readOnly:
-			add(true, "server", "%s is in read-only mode: it is cut off from the majority of its ensemble, and serves no call of ours", s.server)
+			add(true, "server", "%s is in read-only mode: it is cut off from the majority of its ensemble, and cannot serve a member", s.server)
 		case s.version == "" && s.mode == "":
-			add(false, "server", "%s serves, and does not say what it is", s.server)
+			add(false, "server", "%s serves, but does not answer srvr", s.server)
 		default:
 			add(false, "server", "%s: ZooKeeper %s, %s", s.server, cmp.Or(s.version, "of an unknown version"), cmp.Or(role, "in mode "+s.mode))
 		}
@@ -179,12 +179,12 @@ func diagnostics(o Options, statuses []serverStatus, ttl, renew time.Duration) (
 	case need > o.MaxSession: // checked when the configuration is read, too
 		add(true, "session", "a TTL of %v, renewed every %v, needs a session of %v, and max_session is %v: every bid is refused", ttl, renew, need, o.MaxSession)
 	case need > longest:
-		add(true, "session", "a TTL of %v, renewed every %v, needs a session of %v, and %s grants %v at most: every bid is refused. Shorten the TTL, to %v, or raise maxSessionTimeout of the servers to %d",
+		add(true, "session", "a TTL of %v, renewed every %v, needs a session of %v, and %s grants %v at most: every bid is refused. Shorten the TTL to %v, or raise the servers' maxSessionTimeout to %d",
 			ttl, renew, need, least, longest, (longest * 3 / 5).Truncate(100*time.Millisecond), (need + time.Millisecond - 1).Milliseconds())
 	case longest < o.MaxSession:
-		add(true, "session", "%s grants sessions of %v at most, and max_session is %v here: set it to what maxSessionTimeout is there, so that a TTL that is too long is found at once. A TTL of %v needs %v, and has it", least, longest, o.MaxSession, ttl, need)
+		add(true, "session", "%s grants sessions of %v at most, and max_session is %v here: set it to the servers' maxSessionTimeout, so that a TTL that is too long is found at once. A TTL of %v needs %v, which is granted", least, longest, o.MaxSession, ttl, need)
 	case need < shortest:
-		add(o.Layout == Node, "session", "a TTL of %v needs a session of %v, and %s grants no less than %v (minSessionTimeout): who does not watch leases itself waits for that after a crash", ttl, need, greatest, shortest)
+		add(o.Layout == Node, "session", "a TTL of %v needs a session of %v, and %s grants no less than %v (minSessionTimeout): members that do not observe leases themselves wait for that long after a crash", ttl, need, greatest, shortest)
 	default:
 		add(false, "session", "the servers grant from %v to %v and more; a TTL of %v, renewed every %v, needs %v", shortest, longest, ttl, renew, need)
 	}
@@ -208,10 +208,10 @@ func (b *Backend) rights(ctx context.Context) (f backend.Diagnostic, err error) 
 	})
 	switch {
 	case errors.Is(err, zk.ErrNoNode):
-		f.Text = fmt.Sprintf("%s is not there yet: who is first makes it, if it may", b.options.Root)
+		f.Text = fmt.Sprintf("%s does not exist yet: the first member creates it, if it has the right", b.options.Root)
 		return f, nil
 	case errors.Is(err, zk.ErrNoAuth):
-		f.Text = fmt.Sprintf("those at %s are not shown to %s: that needs read or admin there", b.options.Root, b.userName())
+		f.Text = fmt.Sprintf("those at %s cannot be read by %s: that needs read or admin there", b.options.Root, b.userName())
 		f.Warning = true
 		return f, nil
 	case err != nil:
@@ -252,9 +252,9 @@ func explainACL(acl []zk.ACL, o Options) (text string, warning bool) {
 	case ours&needed != needed && !unknown:
 		return text + fmt.Sprintf("; that gives this process %s, and a member needs %s", cmp.Or(permissionLetters(ours), "nothing"), permissionLetters(needed)), true
 	case all&needed != 0 && o.User != "":
-		return text + "; everybody who reaches the servers has rights there, though a user is configured: it was made without one", true
+		return text + "; everyone who reaches the servers has rights there although a user is configured: the node was created without one", true
 	case all&needed == needed:
-		return text + "; whoever reaches the servers can depose any leader", false
+		return text + "; anyone who reaches the servers can depose any leader", false
 	}
 	return text, false
 }

@@ -38,7 +38,7 @@ func newLayout(o Options) (layout, error) {
 	l.pathTemplate = cmp.Or(o.Path, l.root+"/"+string(l.kind)+"/"+placeholder)
 	switch {
 	case l.kind != Node && l.lastTemplate != "":
-		return l, fmt.Errorf("last is for the layout node")
+		return l, fmt.Errorf("last is only for the layout node")
 	case l.lastTemplate == l.pathTemplate || strings.HasPrefix(l.lastTemplate, l.pathTemplate+"/"):
 		return l, fmt.Errorf("last is %.80q, which is the lock at %.80q or within it", l.lastTemplate, l.pathTemplate)
 	}
@@ -50,7 +50,7 @@ func newLayout(o Options) (layout, error) {
 			return l, fmt.Errorf("%s: %w", what, err)
 		}
 		if what != "root" && !strings.Contains(path, placeholder) {
-			return l, fmt.Errorf("%s is %.80q, which is the same for all elections: it must contain %s (one election alone has its path in paths)", what, path, placeholder)
+			return l, fmt.Errorf("%s is %.80q, which is the same for all elections: it must contain %s (the path of a single election goes into paths)", what, path, placeholder)
 		}
 	}
 	taken := map[string]string{}
@@ -74,7 +74,7 @@ func newLayout(o Options) (layout, error) {
 	for _, path := range paths {
 		for _, ours := range []string{l.recordParent, l.sessionParent, l.memberParent} {
 			if path == l.root || path == ours || strings.HasPrefix(path, ours+"/") || strings.HasPrefix(ours, path+"/") {
-				return l, fmt.Errorf("path %.80q is where this module keeps other things: a stray child would break the election", path)
+				return l, fmt.Errorf("path %.80q is where this module keeps other nodes: a stray child would break the election", path)
 			}
 		}
 	}

@@ -26,10 +26,11 @@ func deleteAll(t testing.TB, admin *zk.Conn, path string) {
 	}
 }
 
-// Somebody deletes all records at once. Their holders may still believe to lead: who
-// finds none waits for the longest TTL, though nothing tells any more how many there
-// were, and though the parent may have been made again. Then elections go on.
-func TestWhenAllRecordsAreDeletedNobodyLeadsAtOnceAndThenSomebodyDoes(t *testing.T) {
+// An operator deletes all records at once. Their holders may still believe that they lead,
+// so a challenger that finds no record observes for the longest TTL, although nothing tells
+// how many records there were, and even if their parent was created again. Then the
+// elections continue.
+func TestDeletedRecordsAreObservedForMaxTTL(t *testing.T) {
 	t.Parallel()
 	for _, layout := range []Layout{Latch, Node} {
 		o := shared(t)
@@ -57,7 +58,7 @@ func TestWhenAllRecordsAreDeletedNobodyLeadsAtOnceAndThenSomebodyDoes(t *testing
 		if err := a.release(backend.Lease{Election: "jobs", Holder: a.me, Term: held.Term, End: backend.Failed}); err != nil {
 			t.Fatal(err)
 		}
-		won := b.win(t, "jobs") // the records' parent is there again
+		won := b.win(t, "jobs") // which creates the records' parent again
 		if won.Term <= held.Term {
 			t.Errorf("%s: want a term above %d, got %+v", layout, held.Term, won)
 		}
@@ -71,8 +72,8 @@ func TestWhenAllRecordsAreDeletedNobodyLeadsAtOnceAndThenSomebodyDoes(t *testing
 	}
 }
 
-// A grant that has come behind another program's node, and is about to be taken back,
-// is shown to nobody: that program leads.
+// A grant behind another program's node that is about to be taken back is not shown: that
+// program leads.
 func TestAGrantThatIsAboutToBeTakenBackIsNotShown(t *testing.T) {
 	t.Parallel()
 	o := longSessions(shared(t))
@@ -103,8 +104,8 @@ func TestAGrantThatIsAboutToBeTakenBackIsNotShown(t *testing.T) {
 	}
 }
 
-// Who waits in a queue and can only fail leaves it.
-func TestWhoCanOnlyFailLeavesTheQueue(t *testing.T) {
+// A waiting candidate that can only fail leaves the queue.
+func TestACandidateThatCanOnlyFailLeavesTheQueue(t *testing.T) {
 	t.Parallel()
 	o := longSessions(shared(t))
 	a, admin := newClient(t, "a", o), dial(t, o.Servers)
@@ -130,7 +131,7 @@ func TestWhoCanOnlyFailLeavesTheQueue(t *testing.T) {
 		}
 		bid := a.bid(backend.Lease{Election: "jobs"})
 		spoil(&bid)
-		bid.Expected = a.observeOne(t, "jobs") // which has heard of it
+		bid.Expected = a.observeOne(t, "jobs") // reads the edit
 		answers, err := a.Acquire(t.Context(), []backend.Bid{bid})
 		if err == nil {
 			err = answers[0].Err
@@ -150,9 +151,9 @@ func TestWhoCanOnlyFailLeavesTheQueue(t *testing.T) {
 	}
 }
 
-// Somebody deletes the node of a session and makes another in its place: what hung on
-// it is lost, and then all goes on.
-func TestANodeOfASessionThatWasMadeByHand(t *testing.T) {
+// An operator deletes a session record and creates another one in its place. The leases
+// that depend on it are lost, and then everything continues.
+func TestAReplacedSessionRecordLosesItsLeases(t *testing.T) {
 	t.Parallel()
 	o := longSessions(shared(t))
 	a, admin := newClient(t, "a", o), dial(t, o.Servers)
@@ -179,14 +180,14 @@ func TestANodeOfASessionThatWasMadeByHand(t *testing.T) {
 	a.keep(t, a.win(t, "jobs"))
 }
 
-// A member record that belongs to another session, as to the last one of this process,
-// is about to vanish: it is made anew.
-func TestAMemberRecordOfAnotherSessionIsMadeAnew(t *testing.T) {
+// A member record that belongs to another session, such as the previous one of this
+// process, is about to vanish. It is created again.
+func TestAMemberRecordOfAnotherSessionIsReplaced(t *testing.T) {
 	t.Parallel()
 	o := shared(t)
 	a, admin := newClient(t, "a", o), dial(t, o.Servers)
 	path := a.layout.memberParent + "/" + a.me.Nonce
-	for range 2 { // the second time the session is there
+	for range 2 { // the second time the session exists
 		if err := a.announce(t); err != nil {
 			t.Fatal(err)
 		}

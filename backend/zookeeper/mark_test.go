@@ -13,7 +13,7 @@ import (
 	"github.com/go-election/go-election/internal/testbed"
 )
 
-// mark moves a lease, which must be granted.
+// mark marks a lease, and fails the test if that is not granted.
 func (c *client) mark(t testing.TB, held backend.Lease, to string) backend.Lease {
 	t.Helper()
 	held.MovedTo = to
@@ -33,10 +33,10 @@ func (c *client) free(t testing.TB, held backend.Lease) {
 	}
 }
 
-// A seal is a persistent child that comes first, and says where the election has gone.
-// Nobody in the queue leads, and who holds the lease may come behind them. When the
-// seal is broken, those who have waited before the holder are sent to the end.
-func TestASealInAQueue(t *testing.T) {
+// A seal is a persistent child that comes first and says where the election has moved. No
+// one in the queue leads, and the holder's node may come behind them. Breaking the seal
+// sends those that waited before the holder to the end.
+func TestASealInAQueueKeepsOthersOut(t *testing.T) {
 	t.Parallel()
 	for _, layout := range []Layout{Latch, Selector} {
 		o := shared(t)
@@ -80,9 +80,9 @@ func TestASealInAQueue(t *testing.T) {
 	}
 }
 
-// At a fixed path the seal is a persistent node, where nobody can make another. A
-// lease under it has no node: a challenger goes by the renewals in the session's.
-func TestASealAtAFixedPath(t *testing.T) {
+// At a fixed path the seal is a persistent node, so no other node can be created there. A
+// lease under it has no node: a challenger observes the renewals in the session record.
+func TestASealAtAFixedPathKeepsOthersOut(t *testing.T) {
 	t.Parallel()
 	o := longSessions(shared(t))
 	o.Layout = Node
@@ -110,7 +110,7 @@ func TestASealAtAFixedPath(t *testing.T) {
 	a.keep(t, held)
 	sealed()
 
-	// b watches it, and a renewal at the last moment undoes the takeover.
+	// b observes it, and a renewal at the last moment undoes the takeover.
 	seen := b.observeOne(t, "jobs")
 	if seen.Holder != a.me || seen.ObserveFor != ttl {
 		t.Fatalf("want a's lease to be watched, got %+v", seen)
@@ -147,9 +147,9 @@ func TestASealAtAFixedPath(t *testing.T) {
 	}
 }
 
-// A move whose answer is lost is nobody's win, and a release leaves nothing behind but
-// a seal, which then is recorded.
-func TestAMoveWhoseAnswerIsLost(t *testing.T) {
+// A mark whose answer is lost is not granted, and a release leaves nothing but a seal,
+// which the record then shows.
+func TestALostAnswerToAMarkGrantsNothing(t *testing.T) {
 	t.Parallel()
 	for _, layout := range []Layout{Latch, Node} {
 		for _, to := range []string{"mysql", ""} {
@@ -190,8 +190,8 @@ func TestAMoveWhoseAnswerIsLost(t *testing.T) {
 	}
 }
 
-// Curator's members stand still behind a seal, and go on when it is broken.
-func TestCuratorsMembersBehindASeal(t *testing.T) {
+// Curator's members wait behind a seal, and continue when it is broken.
+func TestCuratorsMembersWaitBehindASeal(t *testing.T) {
 	t.Parallel()
 	for _, layout := range []Layout{Latch, Selector} {
 		t.Run(string(layout), func(t *testing.T) {

@@ -11,8 +11,7 @@ import (
 )
 
 // TestTheRoadFromOtherProgramsToMySQLAndBack moves fleets of real processes of other
-// programs to this module on MySQL, and back, while members are killed: see
-// [testbed.Road].
+// programs to this module on MySQL, and back, while members are killed: see [testbed.Road].
 func TestTheRoadFromOtherProgramsToMySQLAndBack(t *testing.T) {
 	for name, test := range map[string]func(*testing.T) (*fleet, testbed.Road){
 		"LeaderLatch": func(t *testing.T) (*fleet, testbed.Road) {

@@ -10,9 +10,9 @@ import (
 	"github.com/go-election/go-election/internal/testbed"
 )
 
-// TestMixedFleets has processes of this module and of other programs elect one leader
-// together. They do so beside each other, and beside no other test: Java takes much of
-// a small machine when it starts.
+// TestMixedFleets lets processes of this module and of other programs elect one leader
+// together. Its fleets run in parallel, but with no other test: Java takes much of a small
+// machine when it starts.
 func TestMixedFleets(t *testing.T) {
 	for name, test := range map[string]func(*testing.T){
 		"LeaderLatch":        mixedLatches,
@@ -28,12 +28,12 @@ func TestMixedFleets(t *testing.T) {
 	}
 }
 
-// turns has one of theirs lead and one of ours follow it, and then one of ours lead and
-// one of theirs wait behind it. Each side is stopped, killed and ended in order, and the
-// other follows. At no time are two of them sure to lead.
+// alternate lets one of their members lead and one of ours follow, and then the other way
+// round. Each side is stopped, killed and ended in order, and the other takes over. At no
+// time are two of them certain to lead.
 //
-// start starts another one of theirs, waits returns when it waits for the leader to go,
-// and back brings one back that was stopped while it led and has been succeeded.
+// start starts another of their members, waits returns when it waits for the leader to go,
+// and back brings back a member that was stopped while it led and has been succeeded.
 func (f *fleet) alternate(start func() *testbed.FleetMember, waits func(*testbed.FleetMember), back func(*testbed.FleetMember) *testbed.FleetMember) {
 	java := start()
 	f.Leads(java)
@@ -83,9 +83,8 @@ func (f *fleet) mixedCurator(kind string) {
 	})
 }
 
-// The same with one ephemeral node, whose data is the leader's address. There a
-// program of the kind of seed 004 never hears that its session has ended: it must not be
-// allowed to go on after it was stopped.
+// The same with one ephemeral node whose data is the leader's address. A program of this
+// kind never learns that its session has ended, so it must be ended after it was stopped.
 func mixedNodes(t *testing.T) {
 	f := newNodes(t)
 	n := 0
@@ -94,21 +93,22 @@ func mixedNodes(t *testing.T) {
 		return f.startJava("node", fmt.Sprintf("10.0.0.%d:9090", n))
 	}
 	f.alternate(start, (*testbed.FleetMember).Waits, func(java *testbed.FleetMember) *testbed.FleetMember {
-		f.waitForData(f.lockPath(), "10.0.1.1:9090") // of ours
+		f.waitForData(f.lockPath(), "10.0.1.1:9090") // ours
 		java.Kill()
 		return start()
 	})
 }
 
-// An operator writes the address of another into the node. If it is one of ours, the
-// leader steps down for it, and there are never two. If it is a member of another
-// program, that leads as soon as it has read its name, and ours ends within a TTL. If one
-// of ours is named in the node of another program it waits until that node is gone.
+// An operator writes the address of another member into the node. If that member is ours,
+// the leader steps down for it, and there are never two leaders. If it belongs to another
+// program, it leads as soon as it has read its name, and ours ends within a TTL. If a
+// member of ours is named in the node of another program, it waits until that node is gone.
 func assignedByHand(t *testing.T) {
 	f := newNodes(t)
 	const goA, goB, foreign = "10.0.1.1:9090", "10.0.1.2:9090", "10.0.0.1:9090"
 	var edits []time.Time
-	// assign waits until there is a node that this address has made, and says so in it.
+	// assign waits for a node that this address has created, and writes the address into
+	// any other.
 	assign := func(address string) {
 		t.Helper()
 		testbed.Eventually(t, patience, "a node of "+address, func() error {
@@ -154,7 +154,7 @@ func assignedByHand(t *testing.T) {
 		return err
 	})
 	java.FindsOut()
-	a.Follows(goA) // it has read its own address, in a node that is not its own
+	a.Follows(goA) // it has read its own address in a node that is not its own
 	ended := time.Now()
 	java.Resign()
 	f.Leads(a, b)
@@ -165,16 +165,16 @@ func assignedByHand(t *testing.T) {
 	}
 }
 
-// FireflySoft's pair of nodes: who makes the flag leads, and then writes who it is
-// into the other, for the old leader to come back first. Its members cannot resign, and
-// one that was stopped never hears that its session has ended: it must not be allowed to go
-// on.
+// FireflySoft uses two nodes: the member that creates the flag leads, and writes its id
+// into the other one, so that the old leader may come back first. Its members cannot
+// resign. One that was stopped never learns that its session has ended, so it must be
+// ended.
 func mixedReplays(t *testing.T) {
 	f := newReplays(t)
 	// waited: m leads, and not before the old leader's time to come back is over.
 	waited := func(m, old *testbed.FleetMember) {
 		t.Helper()
-		var there time.Time // the last that is known of the old leader's flag
+		var there time.Time // when the old leader's flag was last seen
 		testbed.Eventually(t, patience, "the end of a session", func() error {
 			asked := time.Now()
 			data, _, err := f.admin.Get(f.lockPath())

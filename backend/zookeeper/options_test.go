@@ -9,7 +9,7 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-func TestImpossibleOptionsAreErrorsThatNameThem(t *testing.T) {
+func TestInvalidOptionsAreNamed(t *testing.T) {
 	t.Parallel()
 	for want, o := range map[string]Options{
 		"no servers":         {},
@@ -48,7 +48,7 @@ func TestImpossibleOptionsAreErrorsThatNameThem(t *testing.T) {
 	}
 }
 
-func TestNamesOfNodes(t *testing.T) {
+func TestNodeNamesAreEscapedAndOrdered(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"a", "A", "a/b", "..", ".", "...", "%", "%61", "é", "AccountService:1.0.0", " ", "a\\b"} {
 		part := escape(name)
@@ -60,8 +60,8 @@ func TestNamesOfNodes(t *testing.T) {
 		}
 	}
 	l := layout{base: "latch-"}
-	// By the number after the last base name, whatever comes before; a stray
-	// child is compared whole, as Curator does.
+	// By the number after the last base name, whatever comes before; a child without it is
+	// compared whole, as Curator does.
 	for _, c := range [][]string{
 		{"_c_ffffffff-2815-4a0d-b821-61692c4a6290-latch-0000000001", "_c_00000000-2815-4a0d-b821-61692c4a6290-latch-0000000002"},
 		{"x-latch-latch-0000000001", "latch-0000000002"},

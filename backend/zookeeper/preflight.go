@@ -66,7 +66,7 @@ func (b *Backend) preflightBid(ctx context.Context, s *session, bid backend.Bid)
 		_, failed, err := s.write(ctx, record, node, &zk.CheckVersionRequest{Path: b.layout.sessionParent, Version: impossibleVersion})
 		switch missing := errors.Is(err, zk.ErrNoNode); {
 		case err == nil:
-			return fmt.Errorf("%w: the server has done what a condition forbids", backend.ErrDenied)
+			return fmt.Errorf("%w: the server has made a write that a condition forbids", backend.ErrDenied)
 		case failed == 2 && errors.Is(err, zk.ErrBadVersion), failed == 1 && errors.Is(err, zk.ErrNodeExists): // the server has checked the rights to a node before that
 			return nil
 		case failed == 2 && missing, failed == 0 && missing && now.missing:

@@ -8,9 +8,9 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// A user who may not make or write one of the nodes of a grant is told beforehand, for
-// those elections that it concerns; and what was tried leaves no node.
-func TestRightsAreTriedBeforeTheFirstBid(t *testing.T) {
+// Preflight reports, for the elections concerned, that the user may not create or write one
+// of the nodes of a grant. The attempt leaves no node.
+func TestPreflightFindsMissingRights(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []Layout{Latch, Selector, Node} {
 		t.Run(string(kind), func(t *testing.T) {
@@ -59,7 +59,7 @@ func TestRightsAreTriedBeforeTheFirstBid(t *testing.T) {
 			}
 			read(n.layout.recordPath("old"))
 			preflight(map[string]bool{"led": true, "new": true})
-			if kind != Node { // there all nodes have one parent
+			if kind != Node { // where all nodes have one parent
 				read(n.layout.lockPath("led"))
 				preflight(map[string]bool{"new": true})
 			}
@@ -70,8 +70,8 @@ func TestRightsAreTriedBeforeTheFirstBid(t *testing.T) {
 	}
 }
 
-// A TTL for which no session is long enough is said beforehand.
-func TestATTLThatNoSessionOutlivesIsSaidBeforehand(t *testing.T) {
+// Preflight reports a TTL for which no session is long enough.
+func TestPreflightFindsATTLThatIsTooLong(t *testing.T) {
 	t.Parallel()
 	o := shared(t)
 	n := newClient(t, "n", o)

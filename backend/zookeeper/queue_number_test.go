@@ -11,8 +11,8 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// What a grant concludes of a queue's stat is the number that the server gives next,
-// whatever was made, deleted, written, tried in vain, or ended with its session before.
+// The number that a grant derives from a queue's stat is the one that the server gives
+// next, whatever was created, deleted, written, refused, or ended with its session before.
 func TestTheNextNumberIsKnownFromTheStat(t *testing.T) {
 	t.Parallel()
 	o, acl := shared(t), zk.WorldACL(zk.PermAll)
@@ -101,8 +101,7 @@ func TestTheNextNumberIsKnownFromTheStat(t *testing.T) {
 	}
 }
 
-// A server that has counted to 2^31 may give negative numbers, and what the stat tells is
-// no count then.
+// After 2^31 nodes a server may give negative numbers, and the stat is no longer a count.
 func TestANumberIsComparedWhole(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

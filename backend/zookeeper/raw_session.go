@@ -52,11 +52,11 @@ func (b *Backend) openRawSession(ctx context.Context, server string, length time
 	}
 	var head [4]byte
 	if _, err := io.ReadFull(c, head[:]); err != nil {
-		return nil, fmt.Errorf("it hangs up: it has no majority, or is just starting: %w", err)
+		return nil, fmt.Errorf("it closes the connection: it has no majority, or is just starting: %w", err)
 	}
 	n := binary.BigEndian.Uint32(head[:])
 	if n < 20 || n > 1000 {
-		return nil, fmt.Errorf("its greeting has %d bytes", n)
+		return nil, fmt.Errorf("its connect response has %d bytes", n)
 	}
 	answer := make([]byte, n)
 	if _, err := io.ReadFull(c, answer); err != nil {
@@ -71,7 +71,7 @@ func (b *Backend) openRawSession(ctx context.Context, server string, length time
 	case id == 0 || granted <= 0:
 		return nil, errUnknownSession
 	case size > n-20:
-		return nil, fmt.Errorf("its greeting has %d bytes, and a password of %d", n, size)
+		return nil, fmt.Errorf("its connect response has %d bytes, and a password of %d", n, size)
 	}
 	g.id, g.length, g.password = id, time.Duration(granted)*time.Millisecond, answer[20:20+size]
 	g.readOnly = n > 20+size && answer[20+size] != 0

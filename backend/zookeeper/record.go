@@ -80,10 +80,10 @@ func parseRecord(data []byte, election string) (*record, error) {
 		return nil, errors.New(backend.Clean(err.Error(), 200, false)) // the error quotes the data
 	}
 	if r.Election != election || r.Term == 0 || r.Heartbeat == 0 {
-		return nil, fmt.Errorf("it is not of this election, or has no term or heartbeat")
+		return nil, fmt.Errorf("it belongs to another election, or has no term or heartbeat")
 	}
 	if h := r.Holder; h != nil && (h.ID == "" || h.Nonce == "" || h.TTL <= 0 || !plainNode(h.Node) || !plainNode(h.Session)) {
-		return nil, fmt.Errorf("its holder lacks something")
+		return nil, fmt.Errorf("its holder is incomplete")
 	}
 	if r.Holder != nil {
 		r.Holder.Elected = backend.CleanTime(r.Holder.Elected)

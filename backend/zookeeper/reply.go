@@ -46,7 +46,7 @@ func (conn *connection) readMessage() error {
 		most = maxHandshake
 	}
 	if n > most {
-		return fmt.Errorf("it has %d bytes, or is no message of ZooKeeper", n)
+		return fmt.Errorf("it has %d bytes, or is not a ZooKeeper message", n)
 	}
 	message := make([]byte, 4+n)
 	copy(message, head[:])

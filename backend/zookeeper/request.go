@@ -53,7 +53,7 @@ func (b *Backend) writeRequest(ctx context.Context, s *session, w backend.Reques
 			if rec != nil && rec.Unconfirmed == "" {
 				has = rec.Term
 			}
-			return fmt.Errorf("it has term %d, not %d: %w", has, w.Term, backend.ErrStale)
+			return fmt.Errorf("the election has term %d, not %d: %w", has, w.Term, backend.ErrStale)
 		}
 		next := rec.clone()
 		if next.Request = nil; w.Kind != "" {

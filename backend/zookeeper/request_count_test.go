@@ -18,7 +18,7 @@ import (
 	"github.com/go-election/go-election/internal/testbed"
 )
 
-// A meter passes connections on to a server and counts what is asked on them, by kind.
+// A requestMeter forwards connections to a server and counts the requests by kind.
 type requestMeter struct {
 	addr string
 
@@ -69,7 +69,7 @@ func (m *requestMeter) pass(client net.Conn, server string) {
 		if _, err := io.ReadFull(in, frame); err != nil {
 			return
 		}
-		if !first && len(frame) >= 12 { // after the greeting: number and kind
+		if !first && len(frame) >= 12 { // after the connect request: xid and kind
 			m.mu.Lock()
 			m.counts[int32(binary.BigEndian.Uint32(frame[8:]))]++
 			m.mu.Unlock()
@@ -80,7 +80,7 @@ func (m *requestMeter) pass(client net.Conn, server string) {
 	}
 }
 
-// take returns what was asked since it was called last.
+// takeCounts returns the requests since the last call.
 func (m *requestMeter) takeCounts() map[int32]int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -89,7 +89,7 @@ func (m *requestMeter) takeCounts() map[int32]int {
 	return asked
 }
 
-// costs fails the test unless exactly this was asked since the last time.
+// expect fails the test unless exactly these requests were made since the last call.
 func (m *requestMeter) expect(t testing.TB, what string, want map[int32]int) {
 	t.Helper()
 	if asked := m.takeCounts(); !maps.Equal(asked, want) {
@@ -97,10 +97,10 @@ func (m *requestMeter) expect(t testing.TB, what string, want map[int32]int) {
 	}
 }
 
-// What the idle calls cost: a renewal one write, however many leases it is of; a reading
-// that finds them renewed one request, and two more if it finds nothing new; an
-// announcement nothing beside either.
-func TestWhatIdleCallsAsk(t *testing.T) {
+// A renewal is one write, for any number of leases. A read that finds them renewed is one
+// request, and one that finds nothing new is two more. An announcement adds nothing to
+// either.
+func TestRequestsOfIdleCalls(t *testing.T) {
 	t.Parallel()
 	o := longSessions(shared(t))
 	leads, follows := newMeter(t, o.Servers[0]), newMeter(t, o.Servers[0])
@@ -157,9 +157,9 @@ func TestWhatIdleCallsAsk(t *testing.T) {
 	}
 }
 
-// A grant of a lease that was looked at is its transaction and no more, when no node was
-// made in the queue since. Else it reads who is there, be it somebody who has gone.
-func TestWhatAGrantAsks(t *testing.T) {
+// A grant of a lease that was read before is one transaction, if no node was created in the
+// queue since. Otherwise the grant reads the queue, even if the other node is gone.
+func TestRequestsOfAGrant(t *testing.T) {
 	t.Parallel()
 	o := longSessions(shared(t))
 	admin, m := dial(t, o.Servers), newMeter(t, o.Servers[0])
@@ -192,8 +192,9 @@ func TestWhatAGrantAsks(t *testing.T) {
 	}
 }
 
-// A list asks for the names, twice for each election, and once for each session that leads.
-func TestWhatAListAsks(t *testing.T) {
+// A list makes one request for the names, two for each election, and one for each session
+// that leads.
+func TestRequestsOfAList(t *testing.T) {
 	t.Parallel()
 	o := longSessions(shared(t))
 	a, m := newClient(t, "a", o), newMeter(t, o.Servers[0])
@@ -202,7 +203,7 @@ func TestWhatAListAsks(t *testing.T) {
 	for _, name := range []string{"jobs", "mail", "news"} {
 		a.winLongSession(t, name)
 	}
-	for range 2 { // and leaves nothing behind that would make the next cheaper or dearer
+	for range 2 { // the first leaves nothing behind that would change the cost of the next
 		m.takeCounts()
 		list, err := b.List(t.Context(), "", 100)
 		if err != nil || len(list) != 3 {
@@ -212,9 +213,9 @@ func TestWhatAListAsks(t *testing.T) {
 	}
 }
 
-// Who is heard of is a member without writing so, and what it says of itself is written
-// when it changes. When it falls silent it is one no more.
-func TestAMemberIsWhoseSessionLives(t *testing.T) {
+// A process whose session lives is a member without further writes. Its record is written
+// when it changes. When it stops calling, it is no longer a member.
+func TestAMemberLivesAsLongAsItsSession(t *testing.T) {
 	t.Parallel()
 	o := longSessions(shared(t))
 	a, b, admin := newClient(t, "a", o), newClient(t, "b", o), dial(t, o.Servers)
@@ -264,7 +265,7 @@ func TestAMemberIsWhoseSessionLives(t *testing.T) {
 		_, _, err := admin.Get(path)
 		return err
 	})
-	// Who plants a record that hangs on no session makes no member.
+	// A member record without a session makes no member.
 	text, _, err := admin.Get(path)
 	if err != nil {
 		t.Fatal(err)
@@ -288,9 +289,9 @@ func (c *client) announce(t testing.TB) error {
 	return c.Announce(t.Context(), backend.Member{Candidate: c.me, TTL: ttl})
 }
 
-// Nobody reads of an election that is held here, so nothing of it is remembered, however
-// often it was looked at before; and what is followed is.
-func TestWhatIsHeldIsNotRemembered(t *testing.T) {
+// An election that is held here is not read, so it is not kept in the cache, however often
+// it was read before. Elections that are followed are.
+func TestHeldElectionsAreNotCached(t *testing.T) {
 	t.Parallel()
 	c := newClient(t, "a", shared(t))
 	held := c.win(t, "jobs")
@@ -300,7 +301,7 @@ func TestWhatIsHeldIsNotRemembered(t *testing.T) {
 		defer cache.mu.Unlock()
 		return cache.entries[key{nodeData, c.layout.recordPath(election)}] != nil || cache.entries[key{childNames, c.layout.lockPath(election)}] != nil
 	}
-	c.observeOne(t, "jobs") // a grant of one's own wakes who listens
+	c.observeOne(t, "jobs") // our own grant wakes listeners
 	c.observeOne(t, "mail")
 	if !remembers("jobs") || !remembers("mail") {
 		t.Fatal("what was looked at is not remembered")
@@ -314,9 +315,9 @@ func TestWhatIsHeldIsNotRemembered(t *testing.T) {
 	}
 }
 
-// An idle leader and an idle follower send what their calls ask, and nothing else: no
-// pings, in particular. (On a busy machine there may be more to do at times.)
-func TestWhatIdleManagersAsk(t *testing.T) {
+// An idle leader and an idle follower send what their calls need and nothing else, in
+// particular no pings. (A busy machine may cause more.)
+func TestRequestsOfIdleManagers(t *testing.T) {
 	t.Parallel()
 	const ttl = wideSession / 2
 	o := shared(t)
@@ -339,7 +340,7 @@ func TestWhatIdleManagersAsk(t *testing.T) {
 	})
 	testbed.Eventually(t, patience, "a while in which nothing else happens", func() error {
 		leads, follows := leads, follows
-		if second[0].Leading() { // a busy machine has made them change places
+		if second[0].Leading() { // a busy machine has changed the leader
 			leads, follows = follows, leads
 		}
 		leads.takeCounts()
@@ -352,7 +353,7 @@ func TestWhatIdleManagersAsk(t *testing.T) {
 		if a[opMulti] > renewals || a[opGetData] > 1 || len(a) > 2 {
 			return fmt.Errorf("a leader: want at most %d renewals and nothing else, got %v (by kind)", renewals, a)
 		}
-		// A renewal that comes late is looked for again.
+		// A late renewal is read for again.
 		if b[opMulti] > 0 || b[opGetData] > 2*renewals || b[opSync] > renewals/2 || len(b) > 2 {
 			return fmt.Errorf("a follower: want no writes, about %d readings and few syncs, got %v (by kind)", renewals, b)
 		}
@@ -360,7 +361,7 @@ func TestWhatIdleManagersAsk(t *testing.T) {
 	})
 }
 
-// A manager with the default TTL keeps the session that its first look has opened.
+// The first read opens a session that is long enough for a manager with the default TTL.
 func TestTheFirstSessionIsLongEnoughForTheDefaults(t *testing.T) {
 	o, err := new(election.Options).Complete(backend.Guarantees{MinTTL: time.Second, MaxTTL: time.Minute})
 	if err != nil {

@@ -15,9 +15,9 @@ import (
 
 const canary = "hunter2-canary"
 
-// With a user, every node that is made is that user's alone; others are denied,
-// told what is missing, and no secret is shown.
-func TestWithAUserEveryNodeIsItsOwn(t *testing.T) {
+// With a user, every node belongs to that user alone. Others are denied and told what is
+// missing, and no secret is shown.
+func TestNodesBelongToTheUserAlone(t *testing.T) {
 	t.Parallel()
 	o := shared(t)
 	o.User, o.Password = "app", canary
@@ -73,9 +73,9 @@ func TestWithAUserEveryNodeIsItsOwn(t *testing.T) {
 	}
 }
 
-// Rights that are taken away during a leadership end it at its deadline, with an error
-// that says so; nothing is won meanwhile.
-func TestRightsThatAreRevokedDuringALeadershipAreSaid(t *testing.T) {
+// A renewal without the right to write is denied and grants nothing. With the right given
+// back the leadership continues.
+func TestRevokedRightsAreReported(t *testing.T) {
 	t.Parallel()
 	o := shared(t)
 	o.User, o.Password = "app", canary
@@ -101,10 +101,9 @@ func TestRightsThatAreRevokedDuringALeadershipAreSaid(t *testing.T) {
 	a.keep(t, held)
 }
 
-// Rights that are taken away at the nodes of one election are that election's affair: all
-// others of the Backend are renewed and seen as before. When that is all there is to see,
-// it is an error.
-func TestRightsThatAreRevokedAtOneElectionLeaveTheOthers(t *testing.T) {
+// Losing the rights to the nodes of one election affects that election only: all others of
+// the Backend are renewed and read as before. If no other election is read, it is an error.
+func TestRightsRevokedAtOneElectionLeaveTheOthers(t *testing.T) {
 	t.Parallel()
 	for _, layout := range []Layout{Latch, Node} {
 		for _, at := range []string{"record", "lock"} {
@@ -135,11 +134,11 @@ func TestRightsThatAreRevokedAtOneElectionLeaveTheOthers(t *testing.T) {
 				if err != nil || answers[1].Outcome != backend.Granted {
 					t.Fatalf("mail, whose nodes nobody has touched: want it renewed, got %+v, %v", answers, err)
 				}
-				// To check a node of a queue no right at the queue is needed.
+				// Checking a node in a queue needs no right to the queue.
 				if told := answers[0]; (at == "record" || layout == Node) && (told.Outcome != backend.Unknown || backend.Class(told.Err) != backend.ErrDenied) {
 					t.Errorf("a renewal of jobs: want no outcome and ErrDenied, got %+v", told)
 				}
-				b.session.cache.forget(nodeData, path) // rights are read of when something else has happened
+				b.session.cache.forget(nodeData, path) // otherwise rights are not read until something else happens
 				b.session.cache.forget(childNames, path)
 				ctx := t.Context()
 				changed, err := b.Observe(ctx, seen)
@@ -170,7 +169,7 @@ func TestRightsThatAreRevokedAtOneElectionLeaveTheOthers(t *testing.T) {
 	}
 }
 
-func TestTLSAndWhoIsNotTrusted(t *testing.T) {
+func TestTLSRefusesUnknownAuthorities(t *testing.T) {
 	t.Parallel()
 	reserve(t, 1)
 	server := testbed.StartZooKeeper(t, testbed.ZooKeeperOptions{TLS: true})
@@ -180,7 +179,7 @@ func TestTLSAndWhoIsNotTrusted(t *testing.T) {
 	held := a.win(t, "jobs")
 	a.keep(t, held)
 
-	o.TLS = &tls.Config{MinVersion: tls.VersionTLS12} // which trusts others
+	o.TLS = &tls.Config{MinVersion: tls.VersionTLS12} // which trusts other authorities
 	b := newClient(t, "b", o)
 	testbed.Eventually(t, patience, "a server of an unknown authority to be denied", func() error {
 		_, err := b.try(backend.Lease{Election: "jobs"})

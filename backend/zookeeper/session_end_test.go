@@ -12,9 +12,9 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// When the nodes of a holder are gone, its session has ended, or somebody has deleted
+// The nodes of a holder are gone because its session has ended or an operator has deleted
 // them. The holder may not know, and trust its last renewal.
-func TestALeaseWhoseSessionIsGoneIsWatchedForAsLongAsItMayBeTrusted(t *testing.T) {
+func TestAnEndedSessionIsObservedForItsTTL(t *testing.T) {
 	t.Parallel()
 	for how, end := range map[string]func(t *testing.T, a *client, admin *zk.Conn, held backend.Lease){
 		"closed": func(t *testing.T, a *client, _ *zk.Conn, _ backend.Lease) { a.session.close(false) },
@@ -52,9 +52,9 @@ func TestALeaseWhoseSessionIsGoneIsWatchedForAsLongAsItMayBeTrusted(t *testing.T
 	}
 }
 
-// At the length of its sessions a server may be started anew with less, and the next
-// connection makes the session as short as that.
-func TestServersThatComeToAllowShorterSessionsElectNobodyTooEarly(t *testing.T) {
+// A server may be restarted with a smaller maxSessionTimeout, and the next connection
+// shortens the session.
+func TestShortenedSessionsElectNobodyTooEarly(t *testing.T) {
 	t.Parallel()
 	reserve(t, 1)
 	server := testbed.StartZooKeeper(t, testbed.ZooKeeperOptions{})
@@ -78,7 +78,7 @@ func TestServersThatComeToAllowShorterSessionsElectNobodyTooEarly(t *testing.T) 
 	server.Kill(t)
 	server.Start(t)
 	testbed.Eventually(t, patience, "a is connected again", func() error {
-		a.session.change(func() { a.session.lastUsed = time.Now() }) // a session that nobody uses does not connect
+		a.session.change(func() { a.session.lastUsed = time.Now() }) // an unused session does not connect
 		if _, now := a.session.idAndEpoch(); now == before || a.session.conn.State() != zk.StateHasSession {
 			return errNone
 		}
@@ -109,8 +109,8 @@ func reconfigure(t *testing.T, server *testbed.ZooKeeperServer, old, new string)
 	}
 }
 
-// The library asks for as long a session as it was granted last.
-func TestServersThatComeToAllowLongerSessionsAreAskedForThem(t *testing.T) {
+// The library alone would request the session length that it was granted last.
+func TestLongerSessionsAreRequestedOnceAllowed(t *testing.T) {
 	t.Parallel()
 	reserve(t, 1)
 	server := testbed.StartZooKeeper(t, testbed.ZooKeeperOptions{Config: []string{"maxSessionTimeout=1000"}})
@@ -127,9 +127,9 @@ func TestServersThatComeToAllowLongerSessionsAreAskedForThem(t *testing.T) {
 	})
 }
 
-// A session is replaced by a longer one if nothing hangs on it. Nothing may be asked for
-// by a call that has begun before.
-func TestASessionThatIsBeingReplacedIsNotGrantedBy(t *testing.T) {
+// A session may be replaced by a longer one if nothing depends on it. Calls that have begun
+// before must not use it for a grant.
+func TestASessionBeingReplacedGrantsNothing(t *testing.T) {
 	t.Parallel()
 	for _, layout := range []Layout{Latch, Node} {
 		t.Run(string(layout), func(t *testing.T) {
@@ -194,7 +194,7 @@ func TestARecordWithLongValuesIsTakenOver(t *testing.T) {
 	}
 }
 
-func TestMembersAreAnnouncedAgainAfterTheirParentWasDeleted(t *testing.T) {
+func TestMembersReturnAfterTheirParentWasDeleted(t *testing.T) {
 	t.Parallel()
 	o := shared(t)
 	a, admin := newClient(t, "a", o), dial(t, o.Servers)
@@ -215,8 +215,8 @@ func TestMembersAreAnnouncedAgainAfterTheirParentWasDeleted(t *testing.T) {
 	})
 }
 
-// Others watch the node of the session, and in it the grant, that the record names.
-func TestARecordThatNamesAnotherSessionOrGrantIsNotRenewed(t *testing.T) {
+// Others observe the session record, and in it the grant, that the record names.
+func TestARecordOfAnotherGrantIsNotRenewed(t *testing.T) {
 	t.Parallel()
 	for what, change := range map[string][2]string{
 		"session": {`"session":"`, `"session":"0`},
@@ -242,7 +242,7 @@ func TestARecordThatNamesAnotherSessionOrGrantIsNotRenewed(t *testing.T) {
 	}
 }
 
-func TestASessionsNodeThatIsWrittenOverBringsNoHeartbeatBack(t *testing.T) {
+func TestAnEditedSessionRecordBringsNoHeartbeatBack(t *testing.T) {
 	t.Parallel()
 	o := longSessions(shared(t))
 	a, b, admin := newClient(t, "a", o), newClient(t, "b", o), dial(t, o.Servers)

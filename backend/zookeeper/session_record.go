@@ -178,7 +178,7 @@ func (b *Backend) prepareSession(ctx context.Context, s *session, who backend.Ca
 		return 0, errSessionEnded // or it must be read again
 	}
 	if now, _ := s.idAndEpoch(); now != id {
-		return 0, fmt.Errorf("%w: the session has just ended", backend.ErrUnavailable)
+		return 0, errSessionEnded
 	}
 	s.learnClock(&r.stat)
 	s.mu.Lock()

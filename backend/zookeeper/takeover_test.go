@@ -12,18 +12,18 @@ import (
 	"github.com/go-election/go-election/internal/testbed"
 )
 
-// unhurried are options for sessions that are much longer than a lease, so that who
-// waits for one to end is found out, however busy the machine.
+// longSessions returns options for sessions that are much longer than a lease. A test then
+// notices a member that waits for a session to end, however busy the machine is.
 func longSessions(o Options) Options {
 	o.MaxSession = 20 * time.Second
 	return o
 }
 
-// settleDown wins an election with a session that lasts for many TTLs.
+// winLongSession wins an election with a session that lasts for many TTLs.
 func (c *client) winLongSession(t testing.TB, name string) backend.Lease {
 	t.Helper()
 	var answers []backend.Answer
-	// An ensemble that has just begun may close connections once more.
+	// An ensemble that has just started may close connections once more.
 	testbed.Eventually(t, patience, "a bid is answered", func() (err error) {
 		bid := c.bid(c.observeOne(t, name))
 		bid.Renew = 6 * ttl
@@ -36,7 +36,7 @@ func (c *client) winLongSession(t testing.TB, name string) backend.Lease {
 	return answers[0].Lease
 }
 
-// alive reports whether the ensemble has not ended the client's session.
+// sessionAlive reports whether the client's session still exists.
 func (c *client) sessionAlive(t testing.TB, admin *zk.Conn) bool {
 	t.Helper()
 	id, _ := c.session.idAndEpoch()
@@ -47,7 +47,7 @@ func (c *client) sessionAlive(t testing.TB, admin *zk.Conn) bool {
 	return there
 }
 
-// watch returns a lease as it was all the time while it was watched.
+// watchLease returns a lease after observing it for its TTL.
 func (c *client) watchLease(t testing.TB, name string) backend.Lease {
 	t.Helper()
 	seen := c.observeOne(t, name)
@@ -58,8 +58,9 @@ func (c *client) watchLease(t testing.TB, name string) backend.Lease {
 	return seen
 }
 
-// A crash is taken over after the TTL, whatever the ensemble thinks of the session.
-func TestATakeOverDoesNotWaitForTheEnsemble(t *testing.T) {
+// A crash leads to a takeover after the TTL, whether or not the ensemble has ended the
+// session.
+func TestATakeoverDoesNotWaitForTheEnsemble(t *testing.T) {
 	t.Parallel()
 	reserve(t, 3)
 	servers := testbed.StartZooKeeperEnsemble(t, testbed.NewNetwork(t, 3), 3)
@@ -80,9 +81,9 @@ func TestATakeOverDoesNotWaitForTheEnsemble(t *testing.T) {
 	}
 }
 
-// A holder that was stopped for longer than its TTL, or whose renewal was on its way
-// for so long, is refused, and what it has not lost is not touched.
-func TestARenewalAfterATakeOverIsRefused(t *testing.T) {
+// The renewal of a holder that was stopped for longer than its TTL, or that took so long to
+// arrive, is refused. Its other leases continue.
+func TestARenewalAfterATakeoverIsRefused(t *testing.T) {
 	t.Parallel()
 	o := longSessions(shared(t))
 	proxy := testbed.NewProxy(t, o.Servers[0])
@@ -116,14 +117,14 @@ func TestARenewalAfterATakeOverIsRefused(t *testing.T) {
 	b.keep(t, got.Lease)
 }
 
-// What is checked last is checked by the transaction itself: a renewal that comes
-// after the challenger has looked for the last time undoes the takeover.
-func TestARenewalAtTheLastMomentUndoesATakeOver(t *testing.T) {
+// The transaction itself makes the last check: a renewal that comes after the challenger's
+// last read undoes the takeover.
+func TestARenewalAtTheLastMomentUndoesATakeover(t *testing.T) {
 	t.Parallel()
 	o := longSessions(shared(t))
 	a, b := newClient(t, "a", o), newClient(t, "b", o)
 	held := a.winLongSession(t, "jobs")
-	b.winLongSession(t, "other") // its session is there
+	b.winLongSession(t, "other") // opens its session
 	id, _ := b.session.idAndEpoch()
 	snap, err := b.takeSnapshot(t.Context(), b.session, "jobs", watchedRead())
 	if err != nil || snap.lease.ObserveFor != ttl {
@@ -137,7 +138,7 @@ func TestARenewalAtTheLastMomentUndoesATakeOver(t *testing.T) {
 	if now := b.observeOne(t, "jobs"); now.Unchanged(snap.lease) {
 		t.Errorf("a renewal has not changed what is watched: %+v", now)
 	}
-	// A renewal of others in the same session is none of this lease.
+	// The renewal of another lease in the same session does not count for this one.
 	second := a.winLongSession(t, "second")
 	seen := b.observeOne(t, "jobs")
 	a.keep(t, second)
@@ -146,7 +147,7 @@ func TestARenewalAtTheLastMomentUndoesATakeOver(t *testing.T) {
 	}
 }
 
-// Of challengers that have watched the same lease exactly one is granted, and
+// Exactly one of the challengers that have observed the same lease is granted it, and
 // nothing is left of the others.
 func TestOfManyChallengersOneTakesOver(t *testing.T) {
 	t.Parallel()
@@ -173,9 +174,9 @@ func TestOfManyChallengersOneTakesOver(t *testing.T) {
 	}
 }
 
-// Somebody deletes the node of the holder's session: the holder loses what hangs on
-// it, and nobody takes it meanwhile.
-func TestWithoutTheNodeOfItsSessionALeaseIsLostAndNotTaken(t *testing.T) {
+// An operator deletes the holder's session record. The holder loses the leases that depend
+// on it, and no challenger takes them meanwhile.
+func TestALeaseWithoutSessionRecordIsLostNotTaken(t *testing.T) {
 	t.Parallel()
 	o := longSessions(shared(t))
 	a, b := newClient(t, "a", o), newClient(t, "b", o)
@@ -191,7 +192,7 @@ func TestWithoutTheNodeOfItsSessionALeaseIsLostAndNotTaken(t *testing.T) {
 	if got, err := b.try(seen); err != nil || got.Outcome != backend.Refused {
 		t.Fatalf("b's bid: want refused, got %+v, %v", got, err)
 	}
-	for range 2 { // the second time the session has a node again
+	for range 2 { // the second time the session has a record again
 		answers, err := a.renew(held)
 		if err != nil || answers[0].Outcome != backend.Refused {
 			t.Fatalf("a's renewal: want refused, got %+v, %v", answers, err)
