@@ -109,7 +109,7 @@ func (s *session) checkLength(bid backend.Bid) error {
 // the last contact of the session is too old, it contacts the ensemble's leader.
 func (b *Backend) fillValidFor(ctx context.Context, s *session, id int64, start time.Time, answers []backend.Answer) error {
 	for try := 0; ; try++ {
-		left, touched := s.validFor(id, start)
+		left, lastContact := s.validFor(id, start)
 		enough := true
 		for i := range answers {
 			if a := &answers[i]; a.Outcome == backend.Granted {
@@ -123,7 +123,7 @@ func (b *Backend) fillValidFor(ctx context.Context, s *session, id int64, start 
 		if now, _ := s.idAndEpoch(); try > 0 || now != id {
 			break
 		}
-		if err := s.contactLeader(ctx, id, touched); err != nil {
+		if err := s.contactLeader(ctx, id, lastContact); err != nil {
 			break
 		}
 	}

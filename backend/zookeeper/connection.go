@@ -153,7 +153,7 @@ func (conn *connection) Write(p []byte) (int, error) {
 	}
 	n, err := conn.Conn.Write(p)
 	if err != nil && kind == opSetAuth {
-		// If this fails after a reconnect, the library waits for itself for ever. Closing
+		// If this fails after a reconnect, the library waits for itself forever. Closing
 		// lets it notice by reading.
 		conn.Conn.Close()
 		return len(p), nil

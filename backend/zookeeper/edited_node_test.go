@@ -42,11 +42,11 @@ func TestAnEditedNodeNamesTheNextLeader(t *testing.T) {
 		for range 2 { // the second time there is nothing to write
 			answers, err := a.renew(held)
 			if err != nil || answers[0].Outcome != backend.Granted || answers[0].Request != edit.want {
-				t.Fatalf("a renewal, and %q stands in its node: want it granted with %+v, got %+v, %v", edit.text, edit.want, answers, err)
+				t.Fatalf("a renewal with %q in its node: want it granted with %+v, got %+v, %v", edit.text, edit.want, answers, err)
 			}
 		}
 		if seen := b.observeOne(t, "jobs"); seen.Holder != a.me || seen.Request != edit.want {
-			t.Errorf("%q stands in a's node: want a shown as leader, with %+v, got %+v", edit.text, edit.want, seen)
+			t.Errorf("%q in a's node: want a shown as leader, with %+v, got %+v", edit.text, edit.want, seen)
 		}
 	}
 	a.free(t, held)
@@ -54,7 +54,7 @@ func TestAnEditedNodeNamesTheNextLeader(t *testing.T) {
 		t.Fatalf("after a release there is a node: %v, %v", there, err)
 	}
 	if seen := b.observeOne(t, "jobs"); !seen.Vacant() || seen.Request != of("", "") {
-		t.Errorf("want a vacant lease for who was named last, got %+v", seen)
+		t.Errorf("want a vacant lease with the last nomination, got %+v", seen)
 	}
 	if got, err := b.try(b.observeOne(t, "jobs")); err != nil || got.Outcome != backend.Granted || got.Request != (backend.Request{}) {
 		t.Errorf("a bid for what is free: want it granted, without a request, got %+v, %v", got, err)

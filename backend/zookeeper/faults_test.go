@@ -274,14 +274,14 @@ func TestSilenceOfAServerThatWasCutOffIsNotBelieved(t *testing.T) {
 		switch {
 		case err != nil:
 		case len(changed) == 0:
-			t.Fatalf("%v after its server was cut off, b is told that nothing has happened", time.Since(cut))
+			t.Fatalf("%v after its server was cut off, b believes that nothing has happened", time.Since(cut))
 		default:
 			news++
 			seen = changed[0]
 		}
 	}
 	if news > 1 {
-		t.Errorf("b is told of %d renewals by a server that can have heard of one", news)
+		t.Errorf("b has read %d renewals from a server that can know one", news)
 	}
 }
 
@@ -314,6 +314,6 @@ func TestAListenThatHasLostItsWatchesReturns(t *testing.T) {
 	ended, cancel := context.WithCancel(t.Context())
 	cancel() // so that it returns in any case, but with another error if it would have waited
 	if err := b.awaitChange(ended, s, snaps); err != nil {
-		t.Errorf("it waits, and its watches are gone: %v", err)
+		t.Errorf("it waits although its watches are gone: %v", err)
 	}
 }

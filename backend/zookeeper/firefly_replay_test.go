@@ -15,7 +15,7 @@ import (
 
 // A replay makes the requests that a member of FireflySoft.LeaderElection makes, according
 // to its sources, and decides as it does. The tests run without .NET, so this stands in for
-// it, as a process of its own that uses nothing of this module.
+// it, as a separate process that uses nothing of this module.
 type replay struct {
 	Server, Root, ID string        // Root is /leader-election/<service>
 	Session          time.Duration // sessionTimeout; 10 s there

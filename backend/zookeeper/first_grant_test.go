@@ -30,7 +30,7 @@ func TestALateFirstBidGrantsNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 		if l, done, err := b.grant(t.Context(), b.session, id, b.bid(snap.lease), &snap); err != nil || done {
-			t.Errorf("%s: a bid that has looked before the record was made and deleted: want it undone, got %+v, %v", layout, l, err)
+			t.Errorf("%s: a bid that has read before the record was created and deleted: want no grant, got %+v, %v", layout, l, err)
 		}
 		expectOnlyWatched(t, c, "jobs")
 		if answers, err := a.renew(held); err != nil || answers[0].Outcome != backend.Refused {
@@ -86,7 +86,7 @@ func TestAnUnconfirmedRecordIsObservedForMaxTTL(t *testing.T) {
 		t.Errorf("a bid that was cut off in the middle: want nothing known, got %+v", answers)
 	}
 	expectOnlyWatched(t, c, "jobs")
-	testbed.Eventually(t, patience, "it gives up what it may have", func() error {
+	testbed.Eventually(t, patience, "a release with term 0", func() error {
 		return b.release(backend.Lease{Election: "jobs", Holder: b.me, End: backend.Released})
 	})
 	expectOnlyWatched(t, c, "jobs")
@@ -174,9 +174,9 @@ func expectOnlyWatched(t testing.TB, c *client, name string) {
 	t.Helper()
 	seen, want := c.observeOne(t, name), c.Guarantees().MaxTTL
 	if !seen.Vacant() || seen.Term != 0 || seen.ObserveFor != want {
-		t.Errorf("a record that is being made: want nobody shown, and it watched for %v, got %+v", want, seen)
+		t.Errorf("an unconfirmed record: want no leader shown, and an observation of %v, got %+v", want, seen)
 	}
 	if got, err := c.try(backend.Lease{Election: name}); err != nil || got.Outcome != backend.Refused {
-		t.Errorf("a bid without having watched: want refused, got %+v, %v", got, err)
+		t.Errorf("a bid without an observation: want refused, got %+v, %v", got, err)
 	}
 }

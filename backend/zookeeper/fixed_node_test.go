@@ -60,7 +60,7 @@ func TestALateDeleteLeavesAnotherLeadersNode(t *testing.T) {
 	}
 	_, _, err = a.session.write(t.Context(), a.deleteOps("jobs", held.Ref, sessionName(id), version)...)
 	if there, _, e := admin.Exists(lock); e != nil || !there || err == nil {
-		t.Fatalf("the node of another program was deleted by who had one there before: %v, %v", err, e)
+		t.Fatalf("the node of another program was deleted by the earlier owner of the path: %v, %v", err, e)
 	}
 	// A release finds nothing of ours, and leaves the other node alone.
 	if err := a.release(backend.Lease{Election: "jobs", Term: held.Term, End: backend.Failed}); err != nil {
@@ -128,7 +128,7 @@ func TestANodeThatWasMadeInANewSessionIsNotForgotten(t *testing.T) {
 					left, err = true, e
 				}
 				if left || err != nil {
-					t.Fatalf("%s: our node is left over, and nobody knows of it (%v)", layout, err)
+					t.Fatalf("%s: our node is left over and forgotten (%v)", layout, err)
 				}
 				b.win(t, "jobs")
 			} else {
@@ -169,7 +169,7 @@ func TestAFixedNodeIsKnownByItsCzxid(t *testing.T) {
 		t.Fatal(err)
 	}
 	if answers, err := a.renew(held); err != nil || answers[0].Outcome != backend.Refused {
-		t.Fatalf("a's renewal with another's node in the place of its own: want refused, got %+v, %v", answers, err)
+		t.Fatalf("a's renewal with another node in place of its own: want refused, got %+v, %v", answers, err)
 	}
 	if err := a.release(backend.Lease{Election: name, Term: held.Term, End: backend.Failed}); err != nil {
 		t.Fatal(err)

@@ -121,7 +121,7 @@ func TestNoGrantStandsBehindAConcurrentProgram(t *testing.T) {
 	})
 	t.Logf("ours came first %d times, they %d times", first.Load(), second.Load())
 	if first.Load() == 0 || second.Load() == 0 {
-		t.Error("want each to come first at times")
+		t.Error("want each to come first sometimes")
 	}
 }
 
@@ -147,7 +147,7 @@ func (a *client) bidBesideForeign(t *testing.T, admin *zk.Conn, name string, ane
 	got, err := a.try(seen)
 	node := <-theirs
 	if err != nil || node == "" {
-		t.Fatalf("a bid has failed, or nobody came: %v, %q", err, node)
+		t.Fatalf("a bid, or the other member's create, has failed: %v, %q", err, node)
 	}
 	granted = got.Outcome == backend.Granted
 	if granted && !a.layout.before(got.Ref, path.Base(node)) {
@@ -183,7 +183,7 @@ func TestTheNodeOfADeadCandidateIsNotWaitedFor(t *testing.T) {
 		t.Fatalf("b's bid: want granted, got %+v, %v", got, err)
 	}
 	if !dead.sessionAlive(t, admin) {
-		t.Error("the grant has come so late that the ensemble had ended the dead candidate's session")
+		t.Error("the ensemble had ended the dead candidate's session before the grant")
 	}
 }
 
@@ -220,7 +220,7 @@ func TestALeaderLatchLeadsAfterATakeover(t *testing.T) {
 	}
 	java.Says(t, "leader")
 	if !a.sessionAlive(t, admin) {
-		t.Error("java-1 has led so late that the ensemble had ended the session")
+		t.Error("the ensemble had ended the session before java-1 led")
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()

@@ -33,7 +33,7 @@ func TestADeletedLatchNodeFreesNothingAtOnce(t *testing.T) {
 		t.Fatalf("b is to watch a's lease for %v, got %+v", ttl, seen)
 	}
 	if got, err := b.try(backend.Lease{Election: "jobs"}); err != nil || got.Outcome != backend.Refused {
-		t.Fatalf("b's bid without having watched: want refused, got %+v, %v", got, err)
+		t.Fatalf("b's bid without an observation: want refused, got %+v, %v", got, err)
 	}
 	answers, err := a.renew(held, other)
 	if err != nil || answers[0].Outcome != backend.Refused || answers[1].Outcome != backend.Granted {
@@ -44,7 +44,7 @@ func TestADeletedLatchNodeFreesNothingAtOnce(t *testing.T) {
 		t.Fatalf("a's renewal of another election has changed what b watches: from %+v to %+v", seen, now)
 	}
 	if got, err := b.try(now); err != nil || got.Outcome != backend.Granted || got.Term <= held.Term {
-		t.Fatalf("b's bid over what it has watched: want granted, got %+v, %v", got, err)
+		t.Fatalf("b's bid after its observation: want granted, got %+v, %v", got, err)
 	}
 	// The release after the loss leaves b's lease alone.
 	if err := a.release(backend.Lease{Election: "jobs", Holder: a.me, Term: held.Term, End: backend.Failed}); err != nil {
@@ -192,7 +192,7 @@ func TestBidsForTooShortSessionsAreDenied(t *testing.T) {
 	a := newClient(t, "a", o)
 	_, err := a.try(backend.Lease{Election: "jobs"})
 	if backend.Class(err) != backend.ErrDenied || !strings.Contains(err.Error(), "maxSessionTimeout") {
-		t.Fatalf("a lease of %v on servers whose sessions have 2s: want ErrDenied that says what to raise, got %v", ttl, err)
+		t.Fatalf("a lease of %v on servers with sessions of 2s: want ErrDenied that names the option to raise, got %v", ttl, err)
 	}
 	answers, err := a.Acquire(t.Context(), []backend.Bid{{Election: "jobs", Candidate: a.me, TTL: time.Second, Renew: time.Second / 3, Expected: backend.Lease{Election: "jobs"}}})
 	if err != nil || answers[0].Outcome != backend.Granted || answers[0].ValidFor > time.Second {

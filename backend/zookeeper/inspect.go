@@ -38,7 +38,7 @@ func (b *Backend) Inspect(ctx context.Context, ttl, renew time.Duration) (list [
 	}
 	all.Wait()
 	list = diagnostics(b.options, statuses, ttl, renew)
-	if f, strange := b.checkOneEnsemble(ctx, statuses); strange {
+	if f, mixed := b.checkOneEnsemble(ctx, statuses); mixed {
 		list = append(list, f)
 	}
 	f, err := b.rights(ctx)
@@ -93,7 +93,7 @@ func (b *Backend) queryServer(ctx context.Context, server string) (s serverStatu
 
 // checkOneEnsemble checks that every server knows a session of another one, as in an
 // ensemble.
-func (b *Backend) checkOneEnsemble(ctx context.Context, statuses []serverStatus) (f backend.Diagnostic, strange bool) {
+func (b *Backend) checkOneEnsemble(ctx context.Context, statuses []serverStatus) (f backend.Diagnostic, mixed bool) {
 	var first *rawSession
 	creator := ""
 	for _, s := range statuses {
@@ -109,7 +109,7 @@ func (b *Backend) checkOneEnsemble(ctx context.Context, statuses []serverStatus)
 		case errors.Is(err, errUnknownSession):
 			f.Warning, f.What = true, "servers"
 			f.Text = backend.Clean(fmt.Sprintf("%s does not know a session that %s has created: they belong to different ensembles, and each would elect its own leader. Correct the list of servers. With localSessionsEnabled this says nothing", s.server, creator), 1000, true)
-			strange = true
+			mixed = true
 		case err == nil:
 			if first != nil {
 				first.Close() // the other server has taken the session over
@@ -120,7 +120,7 @@ func (b *Backend) checkOneEnsemble(ctx context.Context, statuses []serverStatus)
 	if first != nil {
 		first.end()
 	}
-	return f, strange
+	return f, mixed
 }
 
 // diagnostics explains the servers' answers.

@@ -18,14 +18,14 @@ import (
 // server may not answer within inspectLimit. It returns the report.
 func inspectUntil(t *testing.T, o Options, ttl time.Duration, wants ...string) (text string) {
 	t.Helper()
-	testbed.Eventually(t, patience, "Inspect says what there is to say", func() error {
+	testbed.Eventually(t, patience, "a complete report of Inspect", func() error {
 		var err error
 		if text, err = inspectText(t, o, ttl); err != nil {
 			return err
 		}
 		for _, want := range wants {
 			if !strings.Contains(text, want) {
-				return fmt.Errorf("nothing is said of %q:\n%s", want, text)
+				return fmt.Errorf("%q is missing:\n%s", want, text)
 			}
 		}
 		return nil

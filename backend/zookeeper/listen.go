@@ -42,12 +42,12 @@ func (b *Backend) awaitChange(ctx context.Context, s *session, snaps []snapshot)
 		entries = append(entries, snaps[i].entries...)
 	}
 	for {
-		news, notified := s.cache.takeNotification()
-		if notified || s.cache.changed(entries) {
+		again, changed := s.cache.takeNotification()
+		if changed || s.cache.changed(entries) {
 			return nil
 		}
 		select {
-		case <-news:
+		case <-again:
 		case <-s.ctx.Done():
 			return nil // the session is being replaced or closed
 		case <-ctx.Done():

@@ -117,11 +117,11 @@ func (b *Backend) lockNodeVersion(ctx context.Context, s *session, election, nod
 // created a node there. Without that check, a request that the library sends in our next
 // session could delete another leader's node.
 func (b *Backend) deleteOps(election, node, session string, version int32) []any {
-	gone := &zk.DeleteRequest{Path: b.layout.nodePath(election, node), Version: version}
+	del := &zk.DeleteRequest{Path: b.layout.nodePath(election, node), Version: version}
 	if b.layout.kind != Node {
-		return []any{gone}
+		return []any{del}
 	}
-	return []any{&zk.CheckVersionRequest{Path: b.layout.sessionPath(session), Version: -1}, gone}
+	return []any{&zk.CheckVersionRequest{Path: b.layout.sessionPath(session), Version: -1}, del}
 }
 
 // newLockNode returns a request for a lock node of ours, and the prefix of the node's name.
@@ -143,15 +143,15 @@ func (b *Backend) makeLockNode(ctx context.Context, s *session, id int64, bid ba
 	if err := b.checkPathBytes(id, election); err != nil {
 		return err
 	}
-	request, asked := b.newLockNode(bid)
+	request, prefix := b.newLockNode(bid)
 	path, lock := request.Path, b.layout.lockPath(election)
-	if err := b.updateUnlessReplaced(s, election, func(own *ownLock) { *own = ownLock{namePrefix: asked, session: id, pending: own.pending} }); err != nil {
+	if err := b.updateUnlessReplaced(s, election, func(own *ownLock) { *own = ownLock{namePrefix: prefix, session: id, pending: own.pending} }); err != nil {
 		return err
 	}
-	var made string
+	var created string
 	for try := 0; ; try++ {
 		var err error
-		made, err = b.sendCreate(ctx, s, election, request)
+		created, err = b.sendCreate(ctx, s, election, request)
 		if errors.Is(err, zk.ErrNoNode) && try < 3 {
 			if err := b.createParents(ctx, s, path, b.layout.kind != Node); err != nil {
 				return err
@@ -170,7 +170,7 @@ func (b *Backend) makeLockNode(ctx context.Context, s *session, id int64, bid ba
 		}
 		break
 	}
-	name := made[strings.LastIndexByte(made, '/')+1:]
+	name := created[strings.LastIndexByte(created, '/')+1:]
 	if b.layout.kind == Node {
 		r, err := s.cache.readPlain(ctx, nodeData, lock)
 		if err != nil {

@@ -205,7 +205,7 @@ func TestALostQueueNodeIsCreatedAgain(t *testing.T) {
 	if err := admin.Delete(second, -1); err != nil {
 		t.Fatal(err)
 	}
-	testbed.Eventually(t, patience, "its own turn", func() error {
+	testbed.Eventually(t, patience, "a leadership after the other program has gone", func() error {
 		if !list[0].Leading() {
 			return errNone
 		}

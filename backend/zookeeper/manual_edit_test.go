@@ -50,7 +50,7 @@ func TestDeletedRecordsAreObservedForMaxTTL(t *testing.T) {
 			t.Errorf("%s: want b to wait for a, for %v, got %+v", layout, want, seen)
 		}
 		if got, err := b.try(backend.Lease{Election: "jobs"}); err != nil || got.Outcome != backend.Refused {
-			t.Fatalf("%s: b's bid without having watched: want refused, got %+v, %v", layout, got, err)
+			t.Fatalf("%s: b's bid without an observation: want refused, got %+v, %v", layout, got, err)
 		}
 		if answers, err := a.renew(held); err != nil || answers[0].Outcome != backend.Refused {
 			t.Fatalf("%s: a renewal without a record: want refused, got %+v, %v", layout, answers, err)

@@ -54,7 +54,7 @@ func TestASealInAQueueKeepsOthersOut(t *testing.T) {
 		}
 		seen := b.observeOne(t, "jobs")
 		if !seen.Vacant() || seen.MovedTo != "mysql" || seen.ObserveFor != 0 {
-			t.Fatalf("%s: want a sealed election led by nobody, got %+v", layout, seen)
+			t.Fatalf("%s: want a sealed vacant election, got %+v", layout, seen)
 		}
 		held := b.win(t, "jobs") // by a bid that shows the seal
 		if nodes, _, err := admin.Children(lock); err != nil || len(nodes) != 3 {
@@ -123,14 +123,14 @@ func TestASealAtAFixedPathKeepsOthersOut(t *testing.T) {
 	}
 	a.keep(t, held)
 	if l, done, err := b.grant(t.Context(), b.session, id, b.bid(snap.lease), &snap); err != nil || done {
-		t.Fatalf("a takeover from who has renewed since: want it undone, got %+v, %v, %v", l, done, err)
+		t.Fatalf("a takeover from a holder that has renewed since: want no grant, got %+v, %v, %v", l, done, err)
 	}
 	if err := b.release(backend.Lease{Election: "jobs", End: backend.Released}); err != nil {
 		t.Fatal(err)
 	}
 	won, err := b.try(b.watchLease(t, "jobs"))
 	if err != nil || won.Outcome != backend.Granted || won.MovedTo != "mysql" {
-		t.Fatalf("a bid over what was watched: want granted, got %+v, %v", won, err)
+		t.Fatalf("a bid after an observation: want granted, got %+v, %v", won, err)
 	}
 	if answers, err := a.renew(held); err != nil || answers[0].Outcome != backend.Refused {
 		t.Fatalf("a renewal after a takeover: want refused, got %+v, %v", answers, err)
@@ -177,7 +177,7 @@ func TestALostAnswerToAMarkGrantsNothing(t *testing.T) {
 			a.free(t, backend.Lease{Election: "jobs"})
 			seen := a.observeOne(t, "jobs")
 			if !seen.Vacant() || seen.ObserveFor != 0 {
-				t.Errorf("%s: want it led by nobody, got %+v", layout, seen)
+				t.Errorf("%s: want it vacant, got %+v", layout, seen)
 			}
 			there, _, err := admin.Exists(a.layout.sealPath("jobs"))
 			if err != nil || there != (seen.MovedTo != "") {

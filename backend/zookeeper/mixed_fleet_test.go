@@ -188,7 +188,7 @@ func mixedReplays(t *testing.T) {
 		f.Leads(m)
 		for _, b := range f.Beliefs() {
 			if since := b.From.Sub(there); b.FleetMember == m && since > 0 && since < f.incumbentGrace {
-				t.Errorf("%s leads %v after the old leader has gone, which has a right to come back for %v", m.ID, since, f.incumbentGrace)
+				t.Errorf("%s leads %v after the old leader has gone, which may come back for %v", m.ID, since, f.incumbentGrace)
 			}
 		}
 	}

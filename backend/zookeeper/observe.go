@@ -63,23 +63,23 @@ func (b *Backend) observeAll(ctx context.Context, s *session, seen []backend.Lea
 // anew. A server that was cut off shows its last heartbeat once and then the same one,
 // which is not believed without a sync.
 func (b *Backend) observeRenewals(ctx context.Context, s *session, epoch int, seen []backend.Lease, snaps []snapshot) (rest []int, err error) {
-	var likely []int
+	var known []int
 	for i, l := range seen {
 		if l.ObserveFor > 0 && !l.Vacant() && s.cache.wasReported(b.layout.recordPath(l.Election), reported{l.Heartbeat, epoch}) {
-			likely = append(likely, i)
+			known = append(known, i)
 		} else {
 			rest = append(rest, i)
 		}
 	}
-	mode, errs := watchedRead(), make([]error, len(likely))
-	inParallel(len(likely), func(k int) {
-		snaps[likely[k]], errs[k] = b.takeSnapshotIfAllowed(ctx, s, seen[likely[k]].Election, mode)
+	mode, errs := watchedRead(), make([]error, len(known))
+	inParallel(len(known), func(k int) {
+		snaps[known[k]], errs[k] = b.takeSnapshotIfAllowed(ctx, s, seen[known[k]].Election, mode)
 	})
 	if err := firstError(errs); err != nil {
 		return nil, err
 	}
 	_, now := s.idAndEpoch()
-	for _, i := range likely {
+	for _, i := range known {
 		snap, was := &snaps[i], seen[i]
 		renewed := now == epoch && snap.holderPresent() && snap.lease.Heartbeat != was.Heartbeat
 		if was.Heartbeat = snap.lease.Heartbeat; !renewed || snap.lease.Differs(was) {

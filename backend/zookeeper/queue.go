@@ -124,9 +124,9 @@ func foreignID(data []byte, name string) string {
 	return backend.Clean(name, backend.MaxID, false)
 }
 
-// isNextNumber reports whether the server numbered a node, requested under the name asked,
-// as the next after made nodes. See docs/design/zookeeper.md, "Members of other programs".
-// Above 2^30 nodes the stat is no longer a count.
-func isNextNumber(node, asked string, made int32) bool {
-	return node == fmt.Sprintf("%s%010d", asked, made)
+// isNextNumber reports whether the server gave a node, requested with this prefix of a name,
+// the next number after that many created nodes. See docs/design/zookeeper.md, "Members of
+// other programs". Above 2^30 nodes the stat is no longer a count.
+func isNextNumber(node, prefix string, created int32) bool {
+	return node == fmt.Sprintf("%s%010d", prefix, created)
 }

@@ -52,7 +52,7 @@ func TestTheNextNumberIsKnownFromTheStat(t *testing.T) {
 			}
 			c.Close()
 		}},
-		{"multi in vain", func() {
+		{"failed multi", func() {
 			_, err := admin.Multi(&zk.CreateRequest{Path: queue + "/x-", Acl: acl, Flags: zk.FlagSequence},
 				&zk.CreateRequest{Path: queue + "/x-", Acl: acl, Flags: zk.FlagSequence},
 				&zk.CheckVersionRequest{Path: queue, Version: impossibleVersion})
@@ -60,7 +60,7 @@ func TestTheNextNumberIsKnownFromTheStat(t *testing.T) {
 				t.Fatal("want it to fail")
 			}
 		}},
-		{"create in vain", func() {
+		{"failed create", func() {
 			_, err := admin.Create(queue+"/x-/a/b", nil, zk.FlagSequence, acl)
 			if err == nil {
 				t.Fatal("want it to fail")

@@ -95,7 +95,7 @@ func (conn *connection) checkReply(p parser) error {
 		return errMalformed
 	}
 	conn.mu.Lock()
-	op, asked := conn.pending[xid]
+	op, known := conn.pending[xid]
 	delete(conn.pending, xid)
 	conn.mu.Unlock()
 	if xid == xidEvent {
@@ -104,7 +104,7 @@ func (conn *connection) checkReply(p parser) error {
 		if !ok || !ok2 || !p.skipText() {
 			return errMalformed
 		}
-	} else if asked && failed == 0 && !p.skipReply(op) {
+	} else if known && failed == 0 && !p.skipReply(op) {
 		return errMalformed
 	}
 	return nil

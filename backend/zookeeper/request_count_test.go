@@ -304,14 +304,14 @@ func TestHeldElectionsAreNotCached(t *testing.T) {
 	c.observeOne(t, "jobs") // our own grant wakes listeners
 	c.observeOne(t, "mail")
 	if !remembers("jobs") || !remembers("mail") {
-		t.Fatal("what was looked at is not remembered")
+		t.Fatal("what was read is not cached")
 	}
 	c.keep(t, held)
 	if remembers("jobs") {
-		t.Error("what was read of an election that is held is remembered, and nothing will end that")
+		t.Error("an election that is held is still cached")
 	}
 	if !remembers("mail") {
-		t.Error("what was read of another election is forgotten")
+		t.Error("another election is no longer cached")
 	}
 }
 
@@ -368,6 +368,6 @@ func TestTheFirstSessionIsLongEnoughForTheDefaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	if need := sessionLength(o.TTL, o.RenewEvery); defaultSession < need || defaultSession > need+time.Millisecond {
-		t.Errorf("a session that nobody has asked for has %v; a TTL of %v needs %v", defaultSession, o.TTL, need)
+		t.Errorf("a session opened by a read has %v; a TTL of %v needs %v", defaultSession, o.TTL, need)
 	}
 }

@@ -132,7 +132,7 @@ func TestRightsRevokedAtOneElectionLeaveTheOthers(t *testing.T) {
 				allow(0)
 				answers, err := a.renew(jobs, mail)
 				if err != nil || answers[1].Outcome != backend.Granted {
-					t.Fatalf("mail, whose nodes nobody has touched: want it renewed, got %+v, %v", answers, err)
+					t.Fatalf("mail, whose nodes are unchanged: want it renewed, got %+v, %v", answers, err)
 				}
 				// Checking a node in a queue needs no right to the queue.
 				if told := answers[0]; (at == "record" || layout == Node) && (told.Outcome != backend.Unknown || backend.Class(told.Err) != backend.ErrDenied) {
@@ -155,7 +155,7 @@ func TestRightsRevokedAtOneElectionLeaveTheOthers(t *testing.T) {
 				over := changed[0]
 				allow(zk.PermAll)
 				if got, err := b.try(over); err != nil || got.Outcome != backend.Refused || got.Holder != a.me {
-					t.Fatalf("a bid over what was shown meanwhile: want it refused by a's lease, got %+v, %v", got, err)
+					t.Fatalf("a bid with the lease shown meanwhile: want it refused by a's lease, got %+v, %v", got, err)
 				}
 				if l := b.observeOne(t, "jobs"); l.Holder != a.me {
 					t.Errorf("with the rights given back: want b to see a, got %+v", l)

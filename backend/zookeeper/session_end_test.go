@@ -149,7 +149,7 @@ func TestASessionBeingReplacedGrantsNothing(t *testing.T) {
 				t.Errorf("something was asked for: %+v", own)
 			}
 			if won, err := b.try(b.observeOne(t, "jobs")); err != nil || won.Outcome != backend.Granted {
-				t.Errorf("nobody has asked for anything, and b's bid is %v, %v", won.Outcome, err)
+				t.Errorf("nothing was requested, but b's bid is %v, %v", won.Outcome, err)
 			}
 		})
 	}
@@ -236,7 +236,7 @@ func TestARecordOfAnotherGrantIsNotRenewed(t *testing.T) {
 				t.Fatal(err)
 			}
 			if answers, err := a.renew(held); err != nil || answers[0].Outcome != backend.Refused {
-				t.Errorf("a renewal: %+v, %v; want refused, as nobody sees it", answers, err)
+				t.Errorf("a renewal: %+v, %v; want refused, because others do not read it", answers, err)
 			}
 		})
 	}
@@ -257,7 +257,7 @@ func TestAnEditedSessionRecordBringsNoHeartbeatBack(t *testing.T) {
 			t.Fatal(err)
 		}
 		if now := b.observeOne(t, "jobs"); now.Unchanged(first) {
-			t.Errorf("%q in the session's node, a moment after a renewal: b sees what it has watched before that", junk)
+			t.Errorf("%q in the session record just after a renewal: b reads the heartbeat that it has observed before the renewal", junk)
 		}
 	}
 	if answers, err = a.renew(answers[0].Lease); err != nil || answers[0].Outcome != backend.Granted {

@@ -82,7 +82,7 @@ func (s *session) noteAnswer(id int64, sent time.Time, by answeredBy) {
 
 // validFor returns how long after start session id certainly lives without further contact,
 // counted from its last contact; not positive if unknown.
-func (s *session) validFor(id int64, start time.Time) (left time.Duration, touched time.Time) {
+func (s *session) validFor(id int64, start time.Time) (left time.Duration, lastContact time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if id != s.id {
@@ -100,14 +100,14 @@ func elapsed(from, to time.Time) time.Duration {
 
 // contactLeader makes the ensemble's leader hear of session id: by a new connection, unless
 // there was one since lastContact, and a write. Requests that are under way fail.
-func (s *session) contactLeader(ctx context.Context, id int64, touched time.Time) error {
+func (s *session) contactLeader(ctx context.Context, id int64, lastContact time.Time) error {
 	s.mu.Lock()
-	conn, again := s.connection, s.connectSent.After(touched)
+	conn, again := s.connection, s.connectSent.After(lastContact)
 	s.mu.Unlock()
 	if conn != nil && !again {
 		conn.Close()
 	}
-	err := s.wait(ctx, func() bool { return s.id != id || s.connectSent.After(touched) })
+	err := s.wait(ctx, func() bool { return s.id != id || s.connectSent.After(lastContact) })
 	if err == nil {
 		_, _, err = s.write(ctx, &zk.CheckVersionRequest{Path: s.b.layout.sessionPath(sessionName(id)), Version: -1})
 	}

@@ -65,12 +65,12 @@ func (rec *sessionRecord) groupOf(grant int) *renewalGroup {
 // under the session record with this czxid. g is the group of its last renewal, or nil. A
 // heartbeat never comes back: first and g's heartbeat are random, and a session record that
 // is created again, after which the holder has no groups, has another czxid.
-func (g *renewalGroup) leaseHeartbeat(first uint64, home int64, election string) uint64 {
+func (g *renewalGroup) leaseHeartbeat(first uint64, czxid int64, election string) uint64 {
 	last := uint64(0)
 	if g != nil {
 		last = g.Heartbeat
 	}
-	return mix(first, fmt.Sprintf("%x %x %s", home, last, election))
+	return mix(first, fmt.Sprintf("%x %x %s", czxid, last, election))
 }
 
 // withRenewal returns the record with the grants in now renewed. held are all grants that

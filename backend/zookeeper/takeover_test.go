@@ -71,10 +71,10 @@ func TestATakeoverDoesNotWaitForTheEnsemble(t *testing.T) {
 	a.kill()
 	got, err := b.try(b.watchLease(t, "jobs"))
 	if err != nil || got.Outcome != backend.Granted || got.Term <= held.Term || got.LastNonce != a.me.Nonce || got.End != backend.Failed {
-		t.Fatalf("a bid over what was watched: want granted after a's leadership has failed, got %+v, %v", got, err)
+		t.Fatalf("a bid after an observation: want granted after a's leadership has failed, got %+v, %v", got, err)
 	}
 	if !a.sessionAlive(t, admin) {
-		t.Error("the takeover has come so late that the ensemble had ended the session")
+		t.Error("the ensemble had ended the session before the takeover")
 	}
 	if nodes, _, err := admin.Children(b.layout.lockPath("jobs")); err != nil || !slices.Equal(nodes, []string{got.Ref}) {
 		t.Errorf("want the dead holder's node gone from the queue, and b's in it; got %q, %v", nodes, err)
@@ -102,14 +102,14 @@ func TestARenewalAfterATakeoverIsRefused(t *testing.T) {
 	got, err := b.try(seen)
 	proxy.Hold(false)
 	if err != nil || got.Outcome != backend.Granted {
-		t.Fatalf("a bid over what was watched: want granted, got %+v, %v", got, err)
+		t.Fatalf("a bid after an observation: want granted, got %+v, %v", got, err)
 	}
 	if answers := <-late; len(answers) == 2 && answers[0].Outcome == backend.Granted {
 		t.Fatalf("a renewal that was sent before a takeover and arrived after it was granted: %+v", answers)
 	}
 	answers, err := a.renew(held, other)
 	if err != nil || answers[0].Outcome != backend.Refused || answers[1].Outcome != backend.Granted {
-		t.Fatalf("the renewals of who was stopped: want the lease that was taken over refused, and the other granted; got %+v, %v", answers, err)
+		t.Fatalf("the renewals of the stopped holder: want the lost lease refused and the other one granted; got %+v, %v", answers, err)
 	}
 	if err := a.release(backend.Lease{Election: "jobs", Holder: a.me, Term: held.Term, End: backend.Failed}); err != nil {
 		t.Fatal(err)
@@ -132,7 +132,7 @@ func TestARenewalAtTheLastMomentUndoesATakeover(t *testing.T) {
 	}
 	a.keep(t, held)
 	if l, done, err := b.grant(t.Context(), b.session, id, b.bid(snap.lease), &snap); err != nil || done {
-		t.Fatalf("a takeover from who has renewed since: want it undone, got %+v, %v, %v", l, done, err)
+		t.Fatalf("a takeover from a holder that has renewed since: want no grant, got %+v, %v, %v", l, done, err)
 	}
 	a.keep(t, held)
 	if now := b.observeOne(t, "jobs"); now.Unchanged(snap.lease) {

@@ -105,13 +105,13 @@ func (c *cache) changed(entries []*entry) (fired bool) {
 }
 
 // takeNotification reports whether it may pay to observe because a watch has fired, and
-// reports that only once. The channel is closed when the caller should ask again, and
+// reports that only once. again is closed when the caller should ask again, and
 // whether watches are gone (see changed).
-func (c *cache) takeNotification() (news <-chan struct{}, notified bool) {
+func (c *cache) takeNotification() (again <-chan struct{}, changed bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	notified, c.fired = c.fired, false
-	return c.notification, notified
+	changed, c.fired = c.fired, false
+	return c.notification, changed
 }
 
 // existsUnchanged reports whether a node was neither deleted nor created again before the
