@@ -32,8 +32,8 @@ func TestALeaderLatchFollowsAndIsFollowed(t *testing.T) {
 	if got, err := a.try(seen); err != nil || got.Outcome != backend.Refused {
 		t.Fatalf("a bid behind java-1: want refused, got %+v, %v", got, err)
 	}
-	if line := java.Who(t, 2); line != "java-1* go-1" {
-		t.Errorf("Curator sees %q", line)
+	if participants := java.Who(t, 2); participants != "java-1* go-1" {
+		t.Errorf("Curator shows %q", participants)
 	}
 	java.Resign() // it closes its latch
 	java.Says(t, "not leader")
@@ -53,8 +53,8 @@ func TestALeaderLatchFollowsAndIsFollowed(t *testing.T) {
 		}
 		pause(t, ttl/6)
 	}
-	if line := next.Who(t, 2); line != "go-1* java-2" {
-		t.Errorf("Curator sees %q", line)
+	if participants := next.Who(t, 2); participants != "go-1* java-2" {
+		t.Errorf("Curator shows %q", participants)
 	}
 	for range 10 { // while java-2 watches our node
 		a.keep(t, held)

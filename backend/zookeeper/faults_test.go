@@ -184,9 +184,9 @@ func (c *client) expectNodeOutlives(t testing.TB, leader *testbed.ZooKeeperServe
 		}
 	}
 	gone := time.Now()
-	t.Logf("the ensemble had ended the session %v after the end of trust", gone.Sub(deadline))
+	t.Logf("the ensemble had ended the session %v after the end of ValidFor", gone.Sub(deadline))
 	if gone.Before(deadline) {
-		t.Errorf("the ensemble has ended the session %v before the end of trust: two leaders", deadline.Sub(gone))
+		t.Errorf("the ensemble has ended the session %v before the end of ValidFor: two leaders", deadline.Sub(gone))
 	}
 }
 
@@ -301,9 +301,9 @@ func TestAListenThatHasLostItsWatchesReturns(t *testing.T) {
 	}
 	_, was := s.idAndEpoch()
 	s.mu.Lock()
-	line := s.connection
+	conn := s.connection
 	s.mu.Unlock()
-	line.Close()
+	conn.Close()
 	testbed.Eventually(t, patience, "another connection", func() error {
 		if _, now := s.idAndEpoch(); now < was+2 {
 			return errNone

@@ -225,12 +225,12 @@ func TestALeaderLatchLeadsAfterATakeover(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	seen := b.observeOne(t, "jobs")
-	heard := make(chan error, 1)
-	go func() { heard <- b.Listen(ctx, []backend.Lease{seen}) }()
+	listened := make(chan error, 1)
+	go func() { listened <- b.Listen(ctx, []backend.Lease{seen}) }()
 	java.Resign()
 	java.Says(t, "not leader")
-	if err := <-heard; err != nil {
-		t.Fatalf("b does not hear that java-1 has gone: %v", err)
+	if err := <-listened; err != nil {
+		t.Fatalf("b's Listen after java-1 has gone: %v", err)
 	}
 	if l := b.win(t, "jobs"); l.Term <= held.Term {
 		t.Errorf("want b to lead above term %d, got %+v", held.Term, l)
@@ -311,12 +311,12 @@ func TestAForeignLeaderIsShownAndWaitedFor(t *testing.T) {
 	if got, err := a.try(seen); err != nil || got.Outcome != backend.Refused {
 		t.Fatalf("a bid behind a foreign leader: %+v, %v", got, err)
 	}
-	heard := make(chan error, 1)
-	go func() { heard <- a.Listen(t.Context(), []backend.Lease{a.observeOne(t, "jobs")}) }()
+	listened := make(chan error, 1)
+	go func() { listened <- a.Listen(t.Context(), []backend.Lease{a.observeOne(t, "jobs")}) }()
 	if err := java.Delete(path, -1); err != nil {
 		t.Fatal(err)
 	}
-	if err := <-heard; err != nil {
+	if err := <-listened; err != nil {
 		t.Fatalf("listen: %v", err)
 	}
 	now := a.observeOne(t, "jobs")

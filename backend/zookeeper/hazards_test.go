@@ -145,10 +145,10 @@ func TestAFailoverCostsEachFollowerTheSame(t *testing.T) {
 			}
 			return n
 		}
-		heard := make(chan error, n)
+		listened := make(chan error, n)
 		ready := make(chan struct{}, n)
 		for i, c := range others {
-			go func() { ready <- struct{}{}; heard <- c.Listen(t.Context(), seen[i:i+1]) }()
+			go func() { ready <- struct{}{}; listened <- c.Listen(t.Context(), seen[i:i+1]) }()
 			<-ready
 		}
 		before := received()
@@ -157,7 +157,7 @@ func TestAFailoverCostsEachFollowerTheSame(t *testing.T) {
 		}
 		won := 0
 		for range n {
-			if err := <-heard; err != nil {
+			if err := <-listened; err != nil {
 				t.Fatal(err)
 			}
 		}

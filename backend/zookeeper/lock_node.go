@@ -113,7 +113,7 @@ func (b *Backend) lockNodeVersion(ctx context.Context, s *session, election, nod
 }
 
 // deleteOps returns the writes that delete a node of ours. At a fixed path they apply only
-// while the session record of the node's owner exists: until then nobody else can have
+// while the session record of the node's owner exists, because then nobody else can have
 // created a node there. Without that check, a request that the library sends in our next
 // session could delete another leader's node.
 func (b *Backend) deleteOps(election, node, session string, version int32) []any {
@@ -158,7 +158,7 @@ func (b *Backend) makeLockNode(ctx context.Context, s *session, id int64, bid ba
 			}
 			continue
 		}
-		if errors.Is(err, zk.ErrNodeExists) { // layout Node: somebody else has it
+		if errors.Is(err, zk.ErrNodeExists) { // layout Node: another member has it
 			b.updateLock(election, (*ownLock).reset)
 			return nil
 		}

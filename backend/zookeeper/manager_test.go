@@ -65,7 +65,7 @@ func TestAHandoverTakesMilliseconds(t *testing.T) {
 			}
 			return errNone
 		})
-		testbed.Eventually(t, patience, "the other to see it", func() error {
+		testbed.Eventually(t, patience, "the other to know the leader", func() error {
 			if _, _, ok := other.Leader(); !ok {
 				return errNone
 			}

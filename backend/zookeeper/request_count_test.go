@@ -332,7 +332,7 @@ func TestRequestsOfIdleManagers(t *testing.T) {
 	})
 	o.Servers = []string{follows.addr}
 	_, second := manager(t, "b", ttl, o, "jobs")
-	testbed.Eventually(t, patience, "the other to see it", func() error {
+	testbed.Eventually(t, patience, "the other to know the leader", func() error {
 		if _, _, ok := second[0].Leader(); !ok {
 			return errNone
 		}

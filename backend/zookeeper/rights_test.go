@@ -143,7 +143,7 @@ func TestRightsRevokedAtOneElectionLeaveTheOthers(t *testing.T) {
 				ctx := t.Context()
 				changed, err := b.Observe(ctx, seen)
 				if err != nil || len(changed) != 2 || changed[1].Holder != a.me {
-					t.Fatalf("want b to see that mail was renewed, got %+v, %v", changed, err)
+					t.Fatalf("want b to read that mail was renewed, got %+v, %v", changed, err)
 				}
 				if got, err := b.try(changed[0]); backend.Class(err) != backend.ErrDenied {
 					t.Errorf("a bid for jobs: want ErrDenied, got %+v, %v", got, err)
@@ -158,7 +158,7 @@ func TestRightsRevokedAtOneElectionLeaveTheOthers(t *testing.T) {
 					t.Fatalf("a bid with the lease shown meanwhile: want it refused by a's lease, got %+v, %v", got, err)
 				}
 				if l := b.observeOne(t, "jobs"); l.Holder != a.me {
-					t.Errorf("with the rights given back: want b to see a, got %+v", l)
+					t.Errorf("with the rights given back: want b to read a's lease, got %+v", l)
 				}
 				answers, err = a.renew(jobs, mail)
 				if err != nil || answers[0].Outcome != backend.Granted || answers[1].Outcome != backend.Granted {

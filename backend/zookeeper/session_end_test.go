@@ -91,7 +91,7 @@ func TestShortenedSessionsElectNobodyTooEarly(t *testing.T) {
 			return errNone
 		}
 		if got.ObserveFor < bid.TTL {
-			t.Errorf("two leaders: a may trust its renewal for %v, and b need not watch for more than %v", bid.TTL, got.ObserveFor)
+			t.Errorf("two leaders: a may trust its renewal for %v, and b need not observe for more than %v", bid.TTL, got.ObserveFor)
 		}
 		return nil
 	})

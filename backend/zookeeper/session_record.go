@@ -44,7 +44,7 @@ func parseSessionRecord(data []byte) *sessionRecord {
 func (rec *sessionRecord) encode() []byte {
 	data, err := json.Marshal(rec)
 	if err != nil {
-		panic("zookeeper: heartbeats cannot be written as JSON: " + err.Error()) // strings and numbers only
+		panic("zookeeper: a session record cannot be written as JSON: " + err.Error()) // strings and numbers only
 	}
 	return data
 }
