@@ -201,11 +201,11 @@ func TestCuratorsMembersWaitBehindASeal(t *testing.T) {
 			a, b := newClient(t, "a", o), newClient(t, "b", o)
 			a.free(t, a.mark(t, a.winLongSession(t, "jobs"), "mysql"))
 			java := testbed.StartJavaMember(t, testbed.JavaOptions{Kind: string(layout), Server: o.Servers[0], Path: a.layout.lockPath("jobs"), ID: "java-1", Session: 15 * time.Second})
-			sees := java.Who(t, 4) // words
-			if want := "moved to mysql* java-1"; layout == Latch && sees != want {
-				t.Errorf("Curator sees %q, want %q", sees, want)
+			shows := java.Who(t, 4) // words
+			if want := "moved to mysql* java-1"; layout == Latch && shows != want {
+				t.Errorf("Curator shows %q, want %q", shows, want)
 			}
-			t.Logf("Curator's participants behind a seal: %q", sees)
+			t.Logf("Curator's participants behind a seal: %q", shows)
 			bid := b.bid(b.observeOne(t, "jobs"))
 			bid.Renew = 6 * ttl
 			answers, err := b.Acquire(t.Context(), []backend.Bid{bid})
