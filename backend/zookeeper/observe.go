@@ -9,10 +9,10 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// Observe reads what has changed since the last read, which watches have reported, and the
-// session records of the holders. It trusts the connected server about renewals. Everything
-// else, and that nothing has changed, it reads behind a sync with the ensemble's leader.
-// See docs/design/zookeeper.md, "Reads and watches".
+// Observe reads what watches have reported as changed, and the session records of the
+// holders. It believes the connected server about renewals. Everything else, and that
+// nothing has changed, it reads behind a sync with the ensemble's leader. See
+// docs/design/zookeeper.md, "Reads and watches".
 func (b *Backend) Observe(ctx context.Context, seen []backend.Lease) (changed []backend.Lease, err error) {
 	if err := b.admit(""); err != nil {
 		return nil, err
