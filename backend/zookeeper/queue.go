@@ -57,7 +57,7 @@ func (b *Backend) readQueue(ctx context.Context, s *session, election string, mo
 		q = queue{names: r.children, hasOurs: ours && slices.Contains(r.children, own.node)}
 		q.oursLost = ours && !q.hasOurs
 		if slices.Contains(r.children, sealChild) {
-			// Nobody else leads, whatever nodes there are.
+			// No other program leads, whatever nodes there are.
 			r, err := get(uniqueData, lock+"/"+sealChild)
 			if err == nil && r.missing {
 				s.cache.forget(childNames, lock) // just broken

@@ -171,7 +171,7 @@ func TestRequestsOfAGrant(t *testing.T) {
 		want      map[int32]int
 	}{
 		"nothing has happened": {func() {}, map[int32]int{opMulti: 1}},
-		"somebody came and went": {func() {
+		"another node came and went": {func() {
 			if err := admin.Delete(queueForeign(t, admin, a.layout, "jobs"), -1); err != nil {
 				t.Fatal(err)
 			}
