@@ -9,108 +9,107 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// Acquire grants each lease that is free, or that was watched. A grant is one
-// transaction, which makes our node, unless one stands, and compares and swaps the
-// record; to take over, it also checks that the holder has not renewed since, and
-// deletes its node. Behind a member of another program it leaves a node in the
-// queue.
+// Acquire grants each lease that is free or was observed for its TTL. A grant is one
+// transaction: it creates our node, unless we have one, and compares and swaps the record.
+// A takeover also checks that the holder has not renewed since, and deletes its node.
+// Behind a member of another program Acquire leaves a node in the queue.
 func (b *Backend) Acquire(ctx context.Context, bids []backend.Bid) ([]backend.Answer, error) {
 	start := time.Now()
-	if err := b.enter(bids[0].Candidate.Nonce); err != nil {
+	if err := b.admit(bids[0].Candidate.Nonce); err != nil {
 		return nil, err
 	}
 	answers := make([]backend.Answer, len(bids))
 	need := time.Duration(0)
 	for i, bid := range bids {
-		if answers[i].Err = b.fail("acquire", b.fits(bid)); answers[i].Err == nil {
-			need = max(need, length(bid.TTL, bid.Renew))
+		if answers[i].Err = b.wrap("acquire", b.checkLength(bid)); answers[i].Err == nil {
+			need = max(need, sessionLength(bid.TTL, bid.Renew))
 		}
 	}
 	if need == 0 {
 		return answers, nil
 	}
-	s, err := b.current(ctx, need)
+	s, err := b.currentSession(ctx, need)
 	if err != nil {
-		return answers, b.fail("acquire", err)
+		return answers, b.wrap("acquire", err)
 	}
-	id, err := b.prepare(ctx, s, bids[0].Candidate)
+	id, err := b.prepareSession(ctx, s, bids[0].Candidate)
 	if err != nil {
-		return answers, b.fail("acquire", err)
+		return answers, b.wrap("acquire", err)
 	}
-	g := watching()
-	each(len(bids), func(i int) {
+	mode := watchedRead()
+	inParallel(len(bids), func(i int) {
 		if answers[i].Err != nil {
 			return
 		}
 		bid := bids[i]
-		if short := s.suffices(bid); short != nil {
-			answers[i].Err = b.fail("acquire", errors.Join(short, b.unqueue(ctx, s, bid.Election)))
+		if short := s.checkLength(bid); short != nil {
+			answers[i].Err = b.wrap("acquire", errors.Join(short, b.leaveQueue(ctx, s, bid.Election)))
 			return
 		}
-		a, err := b.acquire(ctx, s, id, bid, g)
-		if c := backend.Class(b.fail("", err)); c == backend.ErrDenied || c == backend.ErrInvalid {
-			err = errors.Join(err, b.unqueue(ctx, s, bid.Election))
+		a, err := b.acquire(ctx, s, id, bid, mode)
+		if c := backend.Class(b.wrap("", err)); c == backend.ErrDenied || c == backend.ErrInvalid {
+			err = errors.Join(err, b.leaveQueue(ctx, s, bid.Election))
 		}
 		if err != nil {
-			err = b.fail(fmt.Sprintf("acquire %.80q", bid.Election), err)
+			err = b.wrap(fmt.Sprintf("acquire %.80q", bid.Election), err)
 		}
 		answers[i], answers[i].Err = a, err
 	})
-	b.late.Go(s.cache.sweep) // what our own grants have changed nobody reads again
+	b.late.Go(s.cache.dropStale) // our grants have changed entries that will not be read again
 	var failed error
 	for i := range answers {
 		if answers[i].Err != nil && failed == nil {
 			failed = answers[i].Err
 		}
 	}
-	if err := b.trust(ctx, s, id, start, answers); err != nil {
-		return answers, b.fail("acquire", err)
+	if err := b.fillValidFor(ctx, s, id, start, answers); err != nil {
+		return answers, b.wrap("acquire", err)
 	}
 	for i := range answers {
 		if answers[i].Outcome != backend.Unknown || answers[i].Err != nil && backend.Class(answers[i].Err) != backend.ErrUnavailable {
 			return answers, nil
 		}
 	}
-	return answers, failed // nothing was learnt at all
+	return answers, failed // there is no outcome for any bid
 }
 
-// length is how long a session must be: a lease is renewed anew before the write
-// after the next has proved that the ensemble's leader has heard of the last.
-func length(ttl, renew time.Duration) time.Duration {
+// sessionLength is the length that a session needs: only the second write after a renewal
+// proves that the ensemble's leader has heard of that renewal. See
+// docs/design/zookeeper.md, "How long a session lives".
+func sessionLength(ttl, renew time.Duration) time.Duration {
 	return (ttl + 2*max(renew, 0) + time.Millisecond - 1).Truncate(time.Millisecond)
 }
 
-// fits reports an error if no session can be as long as a bid needs.
-func (b *Backend) fits(bid backend.Bid) error {
-	if n := length(bid.TTL, bid.Renew); n > b.options.MaxSession {
+// checkLength reports an error if no session can be as long as a bid needs.
+func (b *Backend) checkLength(bid backend.Bid) error {
+	if n := sessionLength(bid.TTL, bid.Renew); n > b.options.MaxSession {
 		return fmt.Errorf("%w: election %.80q: a TTL of %v, renewed every %v, needs a session of %v; the servers allow %v (maxSessionTimeout, max_session)",
 			backend.ErrInvalid, bid.Election, bid.TTL, bid.Renew.Round(time.Millisecond), n, b.options.MaxSession)
 	}
 	return nil
 }
 
-// suffices reports an error if this session is not as long as a bid needs.
-func (s *session) suffices(bid backend.Bid) error {
-	n := length(bid.TTL, bid.Renew)
+// checkLength reports an error if this session is shorter than a bid needs.
+func (s *session) checkLength(bid backend.Bid) error {
+	n := sessionLength(bid.TTL, bid.Renew)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
-	case n <= s.granted:
+	case n <= s.grantedLength:
 		return nil
-	case s.asked >= n:
+	case s.requestedLength >= n:
 		return fmt.Errorf("%w: election %.80q: a TTL of %v, renewed every %v, needs a session of %v; the servers grant %v: shorten the TTL, or raise their maxSessionTimeout",
-			backend.ErrDenied, bid.Election, bid.TTL, bid.Renew.Round(time.Millisecond), n, s.granted)
+			backend.ErrDenied, bid.Election, bid.TTL, bid.Renew.Round(time.Millisecond), n, s.grantedLength)
 	}
-	return fmt.Errorf("%w: election %.80q: a TTL of %v, renewed every %v, needs a session of %v; the present one, which other leases hang on, has %v",
-		backend.ErrDenied, bid.Election, bid.TTL, bid.Renew.Round(time.Millisecond), n, s.granted)
+	return fmt.Errorf("%w: election %.80q: a TTL of %v, renewed every %v, needs a session of %v; the present one, on which other leases depend, has %v",
+		backend.ErrDenied, bid.Election, bid.TTL, bid.Renew.Round(time.Millisecond), n, s.grantedLength)
 }
 
-// trust fills in how long the leases that were granted in a call that began at
-// start can be trusted. If what is known of the session is too old, it is proved
-// anew.
-func (b *Backend) trust(ctx context.Context, s *session, id int64, start time.Time, answers []backend.Answer) error {
+// fillValidFor fills in ValidFor of the leases granted in a call that began at start. If
+// the last contact of the session is too old, it contacts the ensemble's leader.
+func (b *Backend) fillValidFor(ctx context.Context, s *session, id int64, start time.Time, answers []backend.Answer) error {
 	for try := 0; ; try++ {
-		left, touched := s.trust(id, start)
+		left, lastContact := s.validFor(id, start)
 		enough := true
 		for i := range answers {
 			if a := &answers[i]; a.Outcome == backend.Granted {
@@ -121,64 +120,64 @@ func (b *Backend) trust(ctx context.Context, s *session, id int64, start time.Ti
 		if enough {
 			return nil
 		}
-		if now, _ := s.present(); try > 0 || now != id {
+		if now, _ := s.idAndEpoch(); try > 0 || now != id {
 			break
 		}
-		if err := s.preflight(ctx, id, touched); err != nil {
+		if err := s.contactLeader(ctx, id, lastContact); err != nil {
 			break
 		}
 	}
-	// Less than it should be, or none at all: then nobody knows.
+	// A shorter ValidFor stands. Without any the outcome is unknown.
 	for i := range answers {
 		if a := &answers[i]; a.Outcome == backend.Granted && a.ValidFor <= 0 {
-			*a = backend.Answer{Err: b.fail("acquire", fmt.Errorf("%w: election %.80q: the session has ended, or nothing proves that it lives", backend.ErrUnavailable, a.Election))}
+			*a = backend.Answer{Err: b.wrap("acquire", fmt.Errorf("%w: election %.80q: the session has ended, or is not known to be alive", backend.ErrUnavailable, a.Election))}
 		}
 	}
 	return nil
 }
 
-// acquire is one bid. The error leaves the outcome unknown.
-func (b *Backend) acquire(ctx context.Context, s *session, id int64, bid backend.Bid, g glance) (a backend.Answer, err error) {
+// acquire handles one bid. An error leaves the outcome unknown.
+func (b *Backend) acquire(ctx context.Context, s *session, id int64, bid backend.Bid, mode readMode) (a backend.Answer, err error) {
 	election := bid.Election
 	for range 8 {
-		if err := b.settle(ctx, s, election); err != nil {
+		if err := b.resolveLock(ctx, s, election); err != nil {
 			return backend.Answer{}, err
 		}
-		o := b.mine(election)
-		if o.node != "" && o.session != id {
-			// The library has opened another session since this call began. What is
-			// recorded must name the session of the node.
-			return backend.Answer{}, errEnded
+		own := b.lockOf(election)
+		if own.node != "" && own.session != id {
+			// The library has opened another session since this call began. The record must
+			// name the session that owns the node.
+			return backend.Answer{}, errSessionEnded
 		}
-		v, err := b.see(ctx, s, election, g)
+		snap, err := b.takeSnapshot(ctx, s, election, mode)
 		if err != nil {
 			return backend.Answer{}, err
 		}
-		if v.bad != nil {
-			return backend.Answer{}, fmt.Errorf("%w: the record at %s cannot be read (%w): delete it, when nobody leads", backend.ErrDenied, b.layout.recordOf(election), v.bad)
+		if snap.unreadable != nil {
+			return backend.Answer{}, fmt.Errorf("%w: the record at %s cannot be read (%w): delete it when no member leads", backend.ErrDenied, b.layout.recordPath(election), snap.unreadable)
 		}
-		if v.queue.lost { // deleted by somebody's hand, perhaps before this bid
-			b.note(election, func(now *own) { clearNode(now, o) })
-			s.cache.forget(children, b.layout.lock(election))
+		if snap.queue.oursLost { // deleted by an operator, perhaps before this bid
+			b.updateLock(election, func(now *ownLock) { forgetNode(now, own) })
+			s.cache.forget(childNames, b.layout.lockPath(election))
 			continue
 		}
-		leftover := v.record.held(bid.Candidate.Nonce, 0) && !v.unsure
+		leftover := snap.record.heldBy(bid.Candidate.Nonce, 0) && !snap.unconfirmed
 		switch {
-		case v.queue.blocked && !v.held() && b.layout.kind != Node && o.node == "":
-			err = b.enqueue(ctx, s, id, bid) // there is something to wait for
-		case !leftover && !v.lease.Unchanged(bid.Expected), v.lease.MovedTo != bid.Expected.MovedTo:
-			return b.refuse(ctx, s, id, bid, &v)
-		case leftover && v.queue.blocked && v.held():
-			err = b.withdraw(ctx, s, bid, v.record.clone(), v.version) // granted too early; see verify
-		case v.queue.blocked && v.held() && v.lease.ObserveFor > 0:
-			err = b.evict(ctx, s, id, bid, &v) // then a member of another program leads
-		case v.queue.blocked || v.lease.ObserveFor < 0:
-			return b.refuse(ctx, s, id, bid, &v)
-		case b.layout.kind == Node && o.node == "" && !v.queue.sealed:
-			err = b.enqueue(ctx, s, id, bid)
+		case snap.queue.blocked && !snap.holderPresent() && b.layout.kind != Node && own.node == "":
+			err = b.makeLockNode(ctx, s, id, bid) // wait behind the other program
+		case !leftover && !snap.lease.Unchanged(bid.Expected), snap.lease.MovedTo != bid.Expected.MovedTo:
+			return b.refuse(ctx, s, id, bid, &snap)
+		case leftover && snap.queue.blocked && snap.holderPresent():
+			err = b.withdrawGrant(ctx, s, bid, snap.record.clone(), snap.version) // granted too early; see checkQueueOrder
+		case snap.queue.blocked && snap.holderPresent() && snap.lease.ObserveFor > 0:
+			err = b.evictHolder(ctx, s, id, bid, &snap) // then a member of another program leads
+		case snap.queue.blocked || snap.lease.ObserveFor < 0:
+			return b.refuse(ctx, s, id, bid, &snap)
+		case b.layout.kind == Node && own.node == "" && !snap.queue.sealed:
+			err = b.makeLockNode(ctx, s, id, bid)
 		default:
 			var done bool
-			if a.Lease, done, err = b.grant(ctx, s, id, bid, &v); done {
+			if a.Lease, done, err = b.grant(ctx, s, id, bid, &snap); done {
 				a.Outcome = backend.Granted
 				return a, nil
 			}
@@ -186,30 +185,29 @@ func (b *Backend) acquire(ctx context.Context, s *session, id int64, bid backend
 		if err != nil {
 			return backend.Answer{}, err
 		}
-		g = watching() // something has changed
+		mode = watchedRead() // something has changed
 	}
 	return backend.Answer{}, fmt.Errorf("%w: the election changes too quickly", backend.ErrUnavailable)
 }
 
-// unqueue takes a node of ours out of a queue in which it waits: bids can only fail,
-// and when its turn came it would hold up the members of other programs behind it.
-func (b *Backend) unqueue(ctx context.Context, s *session, election string) error {
-	if o := b.mine(election); o.node != "" && o.term == 0 {
-		return b.drop(ctx, s, election, o)
+// leaveQueue deletes a node of ours that waits in a queue, because our bids can only fail.
+// Once first, the node would hold up the members of other programs behind it.
+func (b *Backend) leaveQueue(ctx context.Context, s *session, election string) error {
+	if own := b.lockOf(election); own.node != "" && own.term == 0 {
+		return b.deleteLockNode(ctx, s, election, own)
 	}
 	return nil
 }
 
-var errEnded = fmt.Errorf("%w: the session has just ended", backend.ErrUnavailable)
+var errSessionEnded = fmt.Errorf("%w: the session has just ended", backend.ErrUnavailable)
 
-// refuse answers with the lease as it is. A node of ours stays in the queue only
-// if the store will decide when its time has come: else the manager does not know
-// of it.
-func (b *Backend) refuse(ctx context.Context, s *session, id int64, bid backend.Bid, v *view) (backend.Answer, error) {
-	if o := b.mine(bid.Election); v.lease.ObserveFor >= 0 && o.node != "" && o.session == id {
-		if err := b.drop(ctx, s, bid.Election, o); err != nil {
+// refuse answers with the lease as it is. Our node stays in the queue only if the store
+// decides when we may lead; otherwise the manager does not know of it.
+func (b *Backend) refuse(ctx context.Context, s *session, id int64, bid backend.Bid, snap *snapshot) (backend.Answer, error) {
+	if own := b.lockOf(bid.Election); snap.lease.ObserveFor >= 0 && own.node != "" && own.session == id {
+		if err := b.deleteLockNode(ctx, s, bid.Election, own); err != nil {
 			return backend.Answer{}, err
 		}
 	}
-	return backend.Answer{Lease: v.lease, Outcome: backend.Refused}, nil
+	return backend.Answer{Lease: snap.lease, Outcome: backend.Refused}, nil
 }

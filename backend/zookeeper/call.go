@@ -10,17 +10,16 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// call makes a request of the library, whose methods know no contexts, and
-// returns when it is answered or ctx ends. In that case the goroutine of the
-// request lives on until the library answers it, at the latest when it finds the
-// connection dead or is closed; Close waits for it. A connection from which
-// nothing has come since then is given up, so that the next request may reach
-// another server.
+// call makes a request of the library, whose methods take no context. It returns when the
+// request is answered or ctx ends. In the latter case the request's goroutine lives until
+// the library answers, at the latest when it finds the connection dead or closed; Close
+// waits for it. A connection on which nothing was received since the call began is closed,
+// so that the next request may reach another server.
 func call[T any](ctx context.Context, s *session, request func(*zk.Conn) (T, error)) (T, error) {
 	return callAfter(ctx, s, func() {}, request)
 }
 
-// callAfter is call, and calls begin first if the request will be made.
+// callAfter is call, but calls begin first if the request will be made.
 func callAfter[T any](ctx context.Context, s *session, begin func(), request func(*zk.Conn) (T, error)) (T, error) {
 	type answer struct {
 		value T
@@ -42,23 +41,23 @@ func callAfter[T any](ctx context.Context, s *session, begin func(), request fun
 		return a.value, a.err
 	case <-ctx.Done():
 		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-			s.overdue(began)
+			s.dropIfSilent(began)
 		}
-		return none, s.why(ctx.Err())
+		return none, s.explain(ctx.Err())
 	}
 }
 
-// overdue gives up the connection if nothing was heard on it since began.
-func (s *session) overdue(began time.Time) {
+// dropIfSilent closes the connection if nothing was received on it since began.
+func (s *session) dropIfSilent(began time.Time) {
 	s.mu.Lock()
-	l := s.line
+	conn := s.connection
 	s.mu.Unlock()
-	if l != nil && l.silentSince(began) {
-		l.Close()
+	if conn != nil && conn.silentSince(began) {
+		conn.Close()
 	}
 }
 
-// read is call for requests that may be made again when the connection was lost.
+// read is call for requests that may be repeated after the connection was lost.
 func read[T any](ctx context.Context, s *session, request func(*zk.Conn) (T, error)) (T, error) {
 	for try := 1; ; try++ {
 		v, err := call(ctx, s, request)
@@ -70,25 +69,25 @@ func read[T any](ctx context.Context, s *session, request func(*zk.Conn) (T, err
 
 // sync brings the server that answers us up to date with the ensemble's leader.
 func (s *session) sync(ctx context.Context) error {
-	id, _ := s.present()
+	id, _ := s.idAndEpoch()
 	sent, err := read(ctx, s, func(c *zk.Conn) (time.Time, error) {
 		sent := time.Now()
 		_, err := c.Sync("/")
 		return sent, err
 	})
 	if err == nil {
-		s.answered(id, sent, byLeader)
+		s.noteAnswer(id, sent, byLeader)
 	}
 	return err
 }
 
-// syncing begins a sync. sent waits until it has been sent: servers answer a
-// session's requests in their order, so that what is read then is as up to date as
-// if its answer had been waited for. done waits for that, and says whether it was for
-// nothing, as the connection has changed meanwhile.
-func (s *session) syncing(ctx context.Context) (sent func() error, done func() (again bool, err error)) {
+// startSync starts a sync. sent waits until it has been sent: servers answer the requests
+// of a session in order, so later reads are as up to date as if the answer had been
+// awaited. done waits for the answer, and reports whether the sync must be repeated because
+// the connection has changed.
+func (s *session) startSync(ctx context.Context) (sent func() error, done func() (again bool, err error)) {
 	s.mu.Lock()
-	epoch, before := s.epoch, s.syncs
+	epoch, before := s.epoch, s.syncsSent
 	s.mu.Unlock()
 	result := make(chan error, 1)
 	s.b.late.Go(func() {
@@ -96,18 +95,18 @@ func (s *session) syncing(ctx context.Context) (sent func() error, done func() (
 		s.change(func() {})
 	})
 	sent = func() error {
-		return s.wait(ctx, func() bool { return s.syncs != before || s.epoch != epoch || len(result) > 0 })
+		return s.wait(ctx, func() bool { return s.syncsSent != before || s.epoch != epoch || len(result) > 0 })
 	}
 	return sent, func() (bool, error) {
 		err := <-result
-		_, now := s.present()
+		_, now := s.idAndEpoch()
 		return now != epoch, err
 	}
 }
 
-// multi makes several writes or none. failed is the first that could not be
-// made, or -1. begin is called before it is sent, and end when it is answered,
-// which may be later.
+// multi makes all writes or none. failed is the index of the first that could not be made,
+// or -1. multi calls begin before it sends the request, and end when the request is
+// answered, which may be after multi has returned.
 func (s *session) multi(ctx context.Context, begin, end func(), ops ...any) (results []zk.MultiResponse, failed int, err error) {
 	type outcome struct {
 		results []zk.MultiResponse
@@ -126,7 +125,7 @@ func (s *session) multi(ctx context.Context, begin, end func(), ops ...any) (res
 	}
 	if err != nil {
 		for i, r := range got.results {
-			if r.Error != nil && isNamed(r.Error) {
+			if r.Error != nil && isOpError(r.Error) {
 				return nil, i, r.Error
 			}
 		}
@@ -135,23 +134,23 @@ func (s *session) multi(ctx context.Context, begin, end func(), ops ...any) (res
 	return got.results, -1, nil
 }
 
-// write makes a batch of writes and notes what that proves.
+// write makes a batch of writes and notes what it proves about the session.
 func (s *session) write(ctx context.Context, ops ...any) ([]zk.MultiResponse, int, error) {
 	return s.writeAfter(ctx, func() {}, func() {}, ops...)
 }
 
 func (s *session) writeAfter(ctx context.Context, begin, end func(), ops ...any) ([]zk.MultiResponse, int, error) {
-	id, _ := s.present()
+	id, _ := s.idAndEpoch()
 	sent := time.Now()
 	results, failed, err := s.multi(ctx, begin, end, ops...)
 	if err == nil {
-		s.answered(id, sent, byMajority)
+		s.noteAnswer(id, sent, byMajority)
 	}
 	return results, failed, err
 }
 
-// each calls f for 0 to n−1, some at the same time.
-func each(n int, f func(i int)) {
+// inParallel calls f for 0 to n−1 on up to 32 goroutines.
+func inParallel(n int, f func(i int)) {
 	const workers = 32
 	if n == 1 {
 		f(0)

@@ -24,8 +24,8 @@ type config struct {
 	User         string            `yaml:"user" json:"user"`
 	Password     string            `yaml:"password" json:"password"`
 	InsecureAuth bool              `yaml:"insecure_auth" json:"insecure_auth"`
-	ACL          []string          `yaml:"acl" json:"acl"` // scheme:id:permissions, as zkCli.sh has it
-	TLS          bool              `yaml:"tls" json:"tls"` // with the system's authorities, if no file is named
+	ACL          []string          `yaml:"acl" json:"acl"` // scheme:id:permissions, as in zkCli.sh
+	TLS          bool              `yaml:"tls" json:"tls"` // with the system's authorities, if no file is given
 	CAFile       string            `yaml:"ca_file" json:"ca_file"`
 	CertFile     string            `yaml:"cert_file" json:"cert_file"`
 	KeyFile      string            `yaml:"key_file" json:"key_file"`

@@ -13,9 +13,9 @@ import (
 )
 
 const (
-	tick    = testbed.ZooKeeperTick
-	ttl     = 1500 * time.Millisecond
-	longest = 3100 * time.Millisecond // a session for a little more than ttl, and twice that
+	tick         = testbed.ZooKeeperTick
+	ttl          = 1500 * time.Millisecond
+	tightSession = 3100 * time.Millisecond // enough for a lease of ttl, and twice that
 )
 
 // TestConformance runs the suite on one real server that all cases share.
@@ -25,14 +25,14 @@ func TestConformance(t *testing.T) {
 		TTL: ttl, Late: time.Second, Short: true, Parallel: true,
 		NewStore: func(t testing.TB) conformance.Store {
 			return newStore(t, servers, func(root string) Options {
-				return Options{Servers: servers, Root: root, Tick: tick, MaxSession: roomy}
+				return Options{Servers: servers, Root: root, Tick: tick, MaxSession: wideSession}
 			})
 		},
 	}))
 }
 
-// Every layout can be moved from and to.
-func TestConformanceOfMovesInOtherLayouts(t *testing.T) {
+// Every layout supports marks.
+func TestConformanceOfMarksInOtherLayouts(t *testing.T) {
 	t.Parallel()
 	servers := testbed.SharedZooKeeper(t)
 	for _, layout := range []Layout{Selector, Node} {
@@ -42,7 +42,7 @@ func TestConformanceOfMovesInOtherLayouts(t *testing.T) {
 				TTL: ttl, Late: time.Second, Short: true, Parallel: true,
 				NewStore: func(t testing.TB) conformance.Store {
 					return newStore(t, servers, func(root string) Options {
-						return Options{Servers: servers, Root: root, Layout: layout, Tick: tick, MaxSession: roomy}
+						return Options{Servers: servers, Root: root, Layout: layout, Tick: tick, MaxSession: wideSession}
 					})
 				},
 				Only: func(c conformance.Case) bool { return c.Rule[0] == 'V' && c.Rule != "V6" },
@@ -51,7 +51,7 @@ func TestConformanceOfMovesInOtherLayouts(t *testing.T) {
 	}
 }
 
-// newStore makes paths of its own for one case.
+// newStore returns a store at paths of its own for one case.
 func newStore(t testing.TB, servers []string, options func(root string) Options) conformance.Store {
 	root := "/t" + backend.NewNonce()[:12]
 	admin := dial(t, servers)
@@ -67,24 +67,24 @@ func newStore(t testing.TB, servers []string, options func(root string) Options)
 		Open: func(t testing.TB) backend.Backend { return open(t) },
 		Kill: func(b backend.Backend) { b.(*Backend).kill() },
 		Faults: map[string]conformance.Fault{
-			// Everything that there is of the election: its record and all nodes.
+			// Delete the record and all nodes of the election.
 			conformance.FaultDeleteRecord: func(_ bool, election string) error {
-				if err := admin.Delete(l.recordOf(election), -1); err != nil {
+				if err := admin.Delete(l.recordPath(election), -1); err != nil {
 					return err
 				}
-				nodes, _, err := admin.Children(l.lock(election))
+				nodes, _, err := admin.Children(l.lockPath(election))
 				if err != nil {
 					return err
 				}
 				for _, n := range nodes {
-					if err := admin.Delete(l.lock(election)+"/"+n, -1); err != nil && err != zk.ErrNoNode {
+					if err := admin.Delete(l.lockPath(election)+"/"+n, -1); err != nil && err != zk.ErrNoNode {
 						return err
 					}
 				}
 				return nil
 			},
 			conformance.FaultPlantRecord: func(_ bool, election string) error {
-				data, _, err := admin.Get(l.recordOf(election))
+				data, _, err := admin.Get(l.recordPath(election))
 				if err != nil {
 					return err
 				}
@@ -93,17 +93,17 @@ func newStore(t testing.TB, servers []string, options func(root string) Options)
 					return err
 				}
 				r.Holder.ID, r.Holder.Address, r.Holder.Metadata = "<script>\x1b]0;\u202e", "javascript:alert(1)\n", "\x00\x1b[2J"
-				_, err = admin.Set(l.recordOf(election), r.encode(), -1)
+				_, err = admin.Set(l.recordPath(election), r.encode(), -1)
 				return err
 			},
 		},
 	}
 }
 
-// dial connects a plain client, as an operator's is.
+// dial connects a plain client, such as an operator uses.
 func dial(t testing.TB, servers []string) *zk.Conn {
 	t.Helper()
-	c, _, err := zk.Connect(servers, 10*time.Second, zk.WithLogger(silent{}), zk.WithLogInfo(false))
+	c, _, err := zk.Connect(servers, 10*time.Second, zk.WithLogger(noLogger{}), zk.WithLogInfo(false))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,9 +14,9 @@ func startLatch(t *testing.T, server, path, id string) *testbed.JavaMember {
 	return testbed.StartJavaMember(t, testbed.JavaOptions{Kind: "latch", Server: server, Path: path, ID: id, Session: 15 * time.Second})
 }
 
-// A Go member stands behind a Java leader and follows it; a Java member stands
-// behind a Go leader, whose renewals do not use up its watch, and follows it.
-func TestCuratorsLeaderLatch(t *testing.T) {
+// A Go member waits behind a Java leader and follows it. A Java member waits behind a Go
+// leader, whose renewals do not use up its watch, and follows it.
+func TestALeaderLatchFollowsAndIsFollowed(t *testing.T) {
 	t.Parallel()
 	o := shared(t)
 	path := o.Root + "/app/latch"
@@ -25,15 +25,15 @@ func TestCuratorsLeaderLatch(t *testing.T) {
 	java.Says(t, "leader")
 
 	a := newClient(t, "go-1", o)
-	seen := a.look(t, "jobs")
+	seen := a.observeOne(t, "jobs")
 	if seen.Holder.ID != "java-1" || seen.ObserveFor != backend.ExpiresInStore {
 		t.Fatalf("want java-1 shown as leader, got %+v", seen)
 	}
 	if got, err := a.try(seen); err != nil || got.Outcome != backend.Refused {
 		t.Fatalf("a bid behind java-1: want refused, got %+v, %v", got, err)
 	}
-	if line := java.Who(t, 2); line != "java-1* go-1" {
-		t.Errorf("Curator sees %q", line)
+	if participants := java.Who(t, 2); participants != "java-1* go-1" {
+		t.Errorf("Curator shows %q", participants)
 	}
 	java.Resign() // it closes its latch
 	java.Says(t, "not leader")
@@ -53,10 +53,10 @@ func TestCuratorsLeaderLatch(t *testing.T) {
 		}
 		pause(t, ttl/6)
 	}
-	if line := next.Who(t, 2); line != "go-1* java-2" {
-		t.Errorf("Curator sees %q", line)
+	if participants := next.Who(t, 2); participants != "go-1* java-2" {
+		t.Errorf("Curator shows %q", participants)
 	}
-	for range 10 { // with its watch on our node
+	for range 10 { // while java-2 watches our node
 		a.keep(t, held)
 	}
 	if err := a.Request(t.Context(), []backend.Request{{Election: "jobs", Term: held.Term, Kind: backend.Nominate, ID: "x"}}); err != nil {
@@ -67,7 +67,7 @@ func TestCuratorsLeaderLatch(t *testing.T) {
 		t.Fatal(err)
 	}
 	next.Says(t, "leader")
-	if l := a.look(t, "jobs"); l.Holder.ID != "java-2" || l.Term != held.Term {
+	if l := a.observeOne(t, "jobs"); l.Holder.ID != "java-2" || l.Term != held.Term {
 		t.Errorf("want java-2 shown as leader, in the last known term; got %+v", l)
 	}
 }

@@ -13,16 +13,16 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// classes of the library's errors. What is not here is ErrUnavailable.
+// Classes of the library's errors. All others are ErrUnavailable.
 var (
-	denied = []error{zk.ErrNoAuth, zk.ErrAuthFailed, zk.ErrInvalidACL, zk.ErrNoChildrenForEphemerals}
+	deniedErrors = []error{zk.ErrNoAuth, zk.ErrAuthFailed, zk.ErrInvalidACL, zk.ErrNoChildrenForEphemerals}
 
-	// named are errors of single writes of a multi. The others of a multi that
-	// fails have one that says no more than that.
-	named = []error{zk.ErrNoNode, zk.ErrNodeExists, zk.ErrBadVersion, zk.ErrNoAuth, zk.ErrNotEmpty, zk.ErrInvalidACL, zk.ErrNoChildrenForEphemerals}
+	// opErrors are the errors of single writes of a multi. The other writes of a failed
+	// multi have one that only says that the multi has failed.
+	opErrors = []error{zk.ErrNoNode, zk.ErrNodeExists, zk.ErrBadVersion, zk.ErrNoAuth, zk.ErrNotEmpty, zk.ErrInvalidACL, zk.ErrNoChildrenForEphemerals}
 )
 
-func isNamed(err error) bool { return slices.Contains(named, err) }
+func isOpError(err error) bool { return slices.Contains(opErrors, err) }
 
 func isTLS(err error) bool {
 	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
@@ -31,26 +31,26 @@ func isTLS(err error) bool {
 	if _, ok := errors.AsType[x509.UnknownAuthorityError](err); ok {
 		return true
 	}
-	if _, ok := errors.AsType[tls.AlertError](err); ok { // the server's: it may want another certificate of ours
+	if _, ok := errors.AsType[tls.AlertError](err); ok { // from the server: it may require another client certificate
 		return true
 	}
 	_, ok := errors.AsType[tls.RecordHeaderError](err)
 	return ok
 }
 
-// hints say what to do about codes that the library does not know.
+// hints say what to do about error codes that the library does not know.
 var hints = map[string]string{
-	"unknown error: -124": "the servers want their clients to authenticate (enforce.auth.enabled, sessionRequireClientSASLAuth): set a user, or another scheme there; SASL is not supported",
-	"unknown error: -125": "a quota is used up: raise it (zkCli.sh: listquota, setquota)",
+	"unknown error: -124": "the servers require clients to authenticate (enforce.auth.enabled, sessionRequireClientSASLAuth): set a user, or another scheme there; SASL is not supported",
+	"unknown error: -125": "a quota is exceeded: raise it (zkCli.sh: listquota, setquota)",
 }
 
-// fail wraps err for the caller: what was done, and the class.
-func (b *Backend) fail(what string, err error) error {
+// wrap wraps err for the caller: what was done, and the class.
+func (b *Backend) wrap(what string, err error) error {
 	if err == nil {
 		return nil
 	}
 	if errors.Is(err, backend.ErrUnavailable) || errors.Is(err, backend.ErrDenied) || errors.Is(err, backend.ErrInvalid) {
-		return fmt.Errorf("zookeeper: %s: %w", what, err) // has its class
+		return fmt.Errorf("zookeeper: %s: %w", what, err) // already has its class
 	}
 	class, hint := backend.ErrUnavailable, ""
 	for text, hint := range hints {
@@ -61,8 +61,8 @@ func (b *Backend) fail(what string, err error) error {
 	switch {
 	case errors.Is(err, zk.ErrNoAuth):
 		class, hint = backend.ErrDenied, fmt.Sprintf("; %s needs read, write, create and delete below %s and at %s (zkCli.sh: getAcl -R %s)",
-			b.who(), b.options.Root, b.layout.path, b.options.Root)
-	case slices.ContainsFunc(denied, func(e error) bool { return errors.Is(err, e) }):
+			b.userName(), b.options.Root, b.layout.pathTemplate, b.options.Root)
+	case slices.ContainsFunc(deniedErrors, func(e error) bool { return errors.Is(err, e) }):
 		class = backend.ErrDenied
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return fmt.Errorf("zookeeper: %s: %w: %w", what, class, err)
@@ -70,8 +70,8 @@ func (b *Backend) fail(what string, err error) error {
 	return fmt.Errorf("zookeeper: %s: %w: %w%s", what, class, err, hint)
 }
 
-// who is a name for the user that is configured, without a secret.
-func (b *Backend) who() string {
+// userName names the configured user, without a secret.
+func (b *Backend) userName() string {
 	if b.options.User == "" {
 		return "everybody (no user is configured)"
 	}

@@ -1,13 +1,13 @@
 package zookeeper
 
-// kill ends a Backend as the death of its process would: nothing is sent any
-// more, and the session is left to run out.
+// kill ends a Backend as the death of its process would: nothing more is sent, and the
+// session is left to expire.
 func (b *Backend) kill() {
 	b.mu.Lock()
 	b.killed = true
 	s := b.session
 	b.mu.Unlock()
 	if s != nil {
-		s.silence()
+		s.mute()
 	}
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/go-election/go-election/internal/testbed"
 )
 
-// The suite's cases about faults of the server, each on a server of its own that
-// is killed, frozen, and cut off.
+// The suite's cases about server faults, each on its own server that is killed, frozen and
+// cut off.
 func TestConformanceThroughFaults(t *testing.T) {
 	t.Parallel()
 	conformance.Run(t, conformance.Harness{
@@ -25,7 +25,7 @@ func TestConformanceThroughFaults(t *testing.T) {
 			server := testbed.StartZooKeeper(t, testbed.ZooKeeperOptions{})
 			proxy := server.Proxy(t)
 			store := newStore(t, []string{server.Addr()}, func(root string) Options {
-				return Options{Servers: []string{proxy.Addr()}, Root: root, Tick: tick, MaxSession: longest}
+				return Options{Servers: []string{proxy.Addr()}, Root: root, Tick: tick, MaxSession: tightSession}
 			})
 			maps.Copy(store.Faults, testbed.ServerFaults(t, server))
 			maps.Copy(store.Faults, testbed.LineFaults(proxy))
@@ -37,8 +37,8 @@ func TestConformanceThroughFaults(t *testing.T) {
 	})
 }
 
-// TestConformanceOnAnEnsemble runs the suite's cases about the contract, and
-// those in which the ensemble loses its leader, on three servers.
+// TestConformanceOnAnEnsemble runs, on three servers, the suite's cases about the contract
+// and those in which the ensemble loses its leader.
 func TestConformanceOnAnEnsemble(t *testing.T) {
 	t.Parallel()
 	reserve(t, 3)
@@ -48,10 +48,10 @@ func TestConformanceOnAnEnsemble(t *testing.T) {
 		NewStore: func(t testing.TB) conformance.Store {
 			addrs := addresses(servers)
 			store := newStore(t, addrs, func(root string) Options {
-				return Options{Servers: addrs, Root: root, Tick: tick, MaxSession: longest}
+				return Options{Servers: addrs, Root: root, Tick: tick, MaxSession: tightSession}
 			})
 			var stopped *testbed.ZooKeeperServer
-			store.Faults[conformance.FaultPause] = func(on bool, _ string) error { // its leader's
+			store.Faults[conformance.FaultPause] = func(on bool, _ string) error { // pauses the ensemble's leader
 				if on {
 					stopped = leaderOf(t, servers)
 					stopped.Stop(t)
@@ -109,11 +109,11 @@ func (none) Error() string { return "none" }
 
 var errNone error = none{}
 
-// Hazard 1, Z1: a follower that is cut off from its peers goes on answering its
-// clients. What a client was promised by writes that the follower passed on just
-// before must not outlive the session, which the ensemble counts from what the
-// follower told it earlier.
-func TestTrustEndsBeforeTheEnsembleEndsTheSession(t *testing.T) {
+// A follower that is cut off from its peers keeps answering its clients. A lease renewed by
+// writes that this follower forwarded just before must not be trusted longer than its
+// session, which the ensemble counts from what the follower reported earlier. See
+// docs/design/zookeeper.md, "A follower that is cut off".
+func TestValidForEndsBeforeTheSession(t *testing.T) {
 	t.Parallel()
 	reserve(t, 3)
 	network := testbed.NewNetwork(t, 3)
@@ -122,11 +122,11 @@ func TestTrustEndsBeforeTheEnsembleEndsTheSession(t *testing.T) {
 	for round := range 2 {
 		leader := leaderOf(t, servers)
 		victim := slices.IndexFunc(servers, func(s *testbed.ZooKeeperServer) bool { return s != leader })
-		o := Options{Servers: []string{servers[victim].Addr()}, Root: root, Tick: tick, MaxSession: longest}
+		o := Options{Servers: []string{servers[victim].Addr()}, Root: root, Tick: tick, MaxSession: tightSession}
 		a := newClient(t, "a", o)
 		var held backend.Lease
 		deadline := time.Time{}
-		pace := func() error { // renewals at their usual pace, then the cut right after an answer
+		pace := func() error { // renewals at their usual pace; the cut comes right after an answer
 			held = a.win(t, "jobs")
 			for range 8 + round {
 				start := time.Now()
@@ -142,7 +142,7 @@ func TestTrustEndsBeforeTheEnsembleEndsTheSession(t *testing.T) {
 			}
 			return nil
 		}
-		// On a busy machine servers lose each other, and then a client its server.
+		// On a busy machine the servers lose each other, and then the client its server.
 		testbed.Eventually(t, patience, "renewals before the cut", pace)
 		start := time.Now()
 		answers, err := a.renew(held)
@@ -150,7 +150,7 @@ func TestTrustEndsBeforeTheEnsembleEndsTheSession(t *testing.T) {
 		if err == nil && answers[0].Outcome == backend.Granted {
 			deadline = start.Add(answers[0].ValidFor)
 		}
-		a.outlasts(t, leader, held, deadline)
+		a.expectNodeOutlives(t, leader, held, deadline)
 		network.Host(victim).Cut(t, false)
 		a.kill()
 		testbed.Eventually(t, patience, "the follower to join again", func() error {
@@ -162,12 +162,12 @@ func TestTrustEndsBeforeTheEnsembleEndsTheSession(t *testing.T) {
 	}
 }
 
-// outlasts fails the test if the node of a lease vanishes before the deadline, or
+// expectNodeOutlives fails the test if the node of a lease vanishes before the deadline, or
 // before that of a later renewal. The client's server was just cut off.
-func (c *client) outlasts(t testing.TB, leader *testbed.ZooKeeperServer, held backend.Lease, deadline time.Time) {
+func (c *client) expectNodeOutlives(t testing.TB, leader *testbed.ZooKeeperServer, held backend.Lease, deadline time.Time) {
 	t.Helper()
 	admin := dial(t, []string{leader.Addr()})
-	path, cut := c.layout.node("jobs", held.Ref), time.Now()
+	path, cut := c.layout.nodePath("jobs", held.Ref), time.Now()
 	for {
 		start := time.Now()
 		ctx, cancel := context.WithTimeout(t.Context(), ttl/4)
@@ -184,22 +184,22 @@ func (c *client) outlasts(t testing.TB, leader *testbed.ZooKeeperServer, held ba
 		}
 	}
 	gone := time.Now()
-	t.Logf("the ensemble had ended the session %v after the end of trust", gone.Sub(deadline))
+	t.Logf("the ensemble had ended the session %v after the end of ValidFor", gone.Sub(deadline))
 	if gone.Before(deadline) {
-		t.Errorf("the ensemble has ended the session %v before the end of trust: two leaders", deadline.Sub(gone))
+		t.Errorf("the ensemble has ended the session %v before the end of ValidFor: two leaders", deadline.Sub(gone))
 	}
 }
 
-// The same for who has only read for a while, without a sync, and is granted the lease
-// then: its readings prove that its session lives, and no more than that.
-func TestTrustByReadingsEndsBeforeTheEnsembleEndsTheSession(t *testing.T) {
+// The same for a member that was granted the lease after it had only read for a while,
+// without a sync: its reads prove that its session lives, and nothing more.
+func TestValidForAfterReadsEndsBeforeTheSession(t *testing.T) {
 	t.Parallel()
 	reserve(t, 3)
 	network := testbed.NewNetwork(t, 3)
 	servers := testbed.StartZooKeeperEnsemble(t, network, 3)
 	leader := leaderOf(t, servers)
 	victim := slices.IndexFunc(servers, func(s *testbed.ZooKeeperServer) bool { return s != leader })
-	o := Options{Servers: []string{leader.Addr()}, Root: "/z1", Tick: tick, MaxSession: longest}
+	o := Options{Servers: []string{leader.Addr()}, Root: "/z1", Tick: tick, MaxSession: tightSession}
 	first := newClient(t, "first", o)
 	o.Servers = []string{servers[victim].Addr()}
 	a := newClient(t, "a", o)
@@ -207,11 +207,11 @@ func TestTrustByReadingsEndsBeforeTheEnsembleEndsTheSession(t *testing.T) {
 	var deadline time.Time
 	testbed.Eventually(t, patience, "a grant by what readings prove", func() error {
 		before := first.win(t, "jobs")
-		seen := a.look(t, "jobs")
+		seen := a.observeOne(t, "jobs")
 		known := func() (connection, syncs int) {
 			a.session.mu.Lock()
 			defer a.session.mu.Unlock()
-			return a.session.epoch, a.session.syncs
+			return a.session.epoch, a.session.syncsSent
 		}
 		connection, syncs := known()
 		for range 8 {
@@ -219,7 +219,7 @@ func TestTrustByReadingsEndsBeforeTheEnsembleEndsTheSession(t *testing.T) {
 			if err != nil || answers[0].Outcome != backend.Granted {
 				return fmt.Errorf("%v, %w", answers, err)
 			}
-			pause(t, ttl/3) // the renewal is known to the other server by then
+			pause(t, ttl/3) // by then the other server knows the renewal
 			changed, err := a.Observe(t.Context(), []backend.Lease{seen})
 			if err != nil || len(changed) == 0 {
 				return fmt.Errorf("nothing new, %w", err)
@@ -232,7 +232,7 @@ func TestTrustByReadingsEndsBeforeTheEnsembleEndsTheSession(t *testing.T) {
 		if err := first.release(backend.Lease{Election: "jobs", Term: before.Term, End: backend.Released}); err != nil {
 			return err
 		}
-		over := a.look(t, "jobs")
+		over := a.observeOne(t, "jobs")
 		start := time.Now()
 		answer, err := a.try(over)
 		if err != nil || answer.Outcome != backend.Granted {
@@ -246,11 +246,11 @@ func TestTrustByReadingsEndsBeforeTheEnsembleEndsTheSession(t *testing.T) {
 		}
 		return nil
 	})
-	a.outlasts(t, leader, held, deadline)
+	a.expectNodeOutlives(t, leader, held, deadline)
 }
 
-// A follower of a server that was cut off is told once more, at most, that the lease
-// was renewed: that nothing happens is never believed without a sync, which fails.
+// A follower whose server was cut off reads one more renewal at most. It does not believe
+// that nothing has happened without a sync, which fails.
 func TestSilenceOfAServerThatWasCutOffIsNotBelieved(t *testing.T) {
 	t.Parallel()
 	reserve(t, 3)
@@ -258,12 +258,12 @@ func TestSilenceOfAServerThatWasCutOffIsNotBelieved(t *testing.T) {
 	servers := testbed.StartZooKeeperEnsemble(t, network, 3)
 	leader := leaderOf(t, servers)
 	victim := slices.IndexFunc(servers, func(s *testbed.ZooKeeperServer) bool { return s != leader })
-	o := unhurried(Options{Servers: []string{leader.Addr()}, Root: "/silence", Tick: tick})
+	o := longSessions(Options{Servers: []string{leader.Addr()}, Root: "/silence", Tick: tick})
 	a := newClient(t, "a", o)
 	o.Servers = []string{servers[victim].Addr()}
 	b := newClient(t, "b", o)
-	held := a.settleDown(t, "jobs")
-	seen := b.look(t, "jobs")
+	held := a.winLongSession(t, "jobs")
+	seen := b.observeOne(t, "jobs")
 	a.keep(t, held)
 	network.Host(victim).Cut(t, true)
 	news, cut := 0, time.Now()
@@ -274,46 +274,46 @@ func TestSilenceOfAServerThatWasCutOffIsNotBelieved(t *testing.T) {
 		switch {
 		case err != nil:
 		case len(changed) == 0:
-			t.Fatalf("%v after its server was cut off, b is told that nothing has happened", time.Since(cut))
+			t.Fatalf("%v after its server was cut off, b believes that nothing has happened", time.Since(cut))
 		default:
 			news++
 			seen = changed[0]
 		}
 	}
 	if news > 1 {
-		t.Errorf("b is told of %d renewals by a server that can have heard of one", news)
+		t.Errorf("b has read %d renewals from a server that can know one", news)
 	}
 }
 
-// Who listens to some elections is woken when the connection breaks, though others were
-// observed on the next one before it began to wait.
+// A Listen returns when its connection breaks, even if other elections were observed on the
+// next connection before it began to wait.
 func TestAListenThatHasLostItsWatchesReturns(t *testing.T) {
 	t.Parallel()
-	o := unhurried(shared(t))
+	o := longSessions(shared(t))
 	o.Layout = Node
 	b := newClient(t, "b", o)
-	seen := []backend.Lease{b.look(t, "one"), b.look(t, "two")} // which nobody leads: nothing else happens to them
+	seen := []backend.Lease{b.observeOne(t, "one"), b.observeOne(t, "two")} // vacant, so nothing else happens to them
 	s := b.session
-	s.cache.notified() // what has notified before
-	views, err := b.Backend.look(t.Context(), s, seen, watching())
+	s.cache.takeNotification() // clear earlier notifications
+	snaps, err := b.Backend.takeSnapshots(t.Context(), s, seen, watchedRead())
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, was := s.present()
+	_, was := s.idAndEpoch()
 	s.mu.Lock()
-	line := s.line
+	conn := s.connection
 	s.mu.Unlock()
-	line.Close()
+	conn.Close()
 	testbed.Eventually(t, patience, "another connection", func() error {
-		if _, now := s.present(); now < was+2 {
+		if _, now := s.idAndEpoch(); now < was+2 {
 			return errNone
 		}
 		return nil
 	})
-	b.look(t, "one")
+	b.observeOne(t, "one")
 	ended, cancel := context.WithCancel(t.Context())
-	cancel() // so that it returns in any case, with another error if it would have waited
-	if err := b.await(ended, s, views); err != nil {
-		t.Errorf("it waits, and its watches are gone: %v", err)
+	cancel() // so that it returns in any case, but with another error if it would have waited
+	if err := b.awaitChange(ended, s, snaps); err != nil {
+		t.Errorf("it waits although its watches are gone: %v", err)
 	}
 }

@@ -25,10 +25,10 @@ const (
 	replayArg = "GO_ELECTION_TEST_ZOOKEEPER_REPLAY"
 )
 
-// memberMain runs such a program, if this process was started as one.
+// memberMain runs that program if this process was started as a member.
 func memberMain() {
 	if arg := os.Getenv(memberArg); arg != "" {
-		ours(arg)
+		memberProgram(arg)
 	}
 	if arg := os.Getenv(replayArg); arg != "" {
 		replayMain(arg)
@@ -38,27 +38,27 @@ func memberMain() {
 const (
 	fleetTTL = 3 * time.Second
 
-	// Members of other programs keep no deadline. A busy machine must not hold one up
-	// for so long.
+	// Members of other programs keep no deadline. A busy machine must not delay one for so
+	// long.
 	fleetSession = 8 * time.Second
 
 	patience = 2 * time.Minute // of which a few seconds are needed
 )
 
-// A part is what a process of this module needs to know.
-type part struct {
+// A memberConfig configures a process of this module.
+type memberConfig struct {
 	Options
 	ID, Address    string
 	IncumbentGrace time.Duration
 
-	// Where it goes from there: a stage of the way to MySQL, or "".
+	// A stage of the migration to MySQL, or "".
 	Stage migration.Stage
 	DSN   string
 }
 
-// ours is the program of a member of this module.
-func ours(arg string) {
-	var p part
+// memberProgram is the program of a member of this module.
+func memberProgram(arg string) {
+	var p memberConfig
 	err := json.Unmarshal([]byte(arg), &p)
 	var b backend.Backend
 	if err == nil {
@@ -73,14 +73,14 @@ func ours(arg string) {
 	testbed.PlayMember(b, err, &election.Options{ID: p.ID, Address: p.Address, TTL: fleetTTL, IncumbentGrace: p.IncumbentGrace}, "jobs")
 }
 
-// A fleet is one election, "jobs", of processes of this module and of others.
+// A fleet is one election, "jobs", among processes of this module and of other programs.
 type fleet struct {
 	*testbed.Fleet
 	t              *testing.T
 	admin          *zk.Conn
 	options        Options
-	incumbentGrace time.Duration // for which ours hold back
-	dsn            string        // of the MySQL to which it moves
+	incumbentGrace time.Duration // of our members
+	dsn            string        // of the MySQL that the fleet migrates to
 }
 
 func newFleet(t *testing.T, change func(*Options)) *fleet {
@@ -90,48 +90,48 @@ func newFleet(t *testing.T, change func(*Options)) *fleet {
 	return &fleet{Fleet: testbed.NewFleet(t), t: t, options: o, admin: dial(t, o.Servers)}
 }
 
-// newLatches is one of LeaderLatches.
+// newLatches returns a fleet with LeaderLatches.
 func newLatches(t *testing.T) *fleet { return newFleet(t, func(*Options) {}) }
 
-// newSelectors is one of LeaderSelectors.
+// newSelectors returns a fleet with LeaderSelectors.
 func newSelectors(t *testing.T) *fleet { return newFleet(t, func(o *Options) { o.Layout = Selector }) }
 
-// newNodes is one of programs that elect by one ephemeral node. They do not make what is
-// above it.
+// newNodes returns a fleet with programs that elect by one ephemeral node. They do not
+// create its parents.
 func newNodes(t *testing.T) *fleet {
 	f := newFleet(t, func(o *Options) {
 		o.Layout, o.Data, o.Path = Node, "address", o.Root+"/soa/master/services/{election}"
 	})
-	f.makeParents(f.lock())
+	f.makeParents(f.lockPath())
 	return f
 }
 
-const confirm, interval = 3, 300 * time.Millisecond // a byte, and 10 s in FireflySoft
+const replayConfirm, replayInterval = 3, 300 * time.Millisecond // a byte, and 10 s in FireflySoft
 
-// newReplays is one of FireflySoft's.
+// newReplays returns a fleet with replays of FireflySoft.
 func newReplays(t *testing.T) *fleet {
 	f := newFleet(t, func(o *Options) {
 		place := o.Root + "/leader-election/{election}"
 		o.Layout, o.Path, o.Last = Node, place+"/flag", place+"/leader"
 	})
-	f.incumbentGrace = confirm * interval
-	f.makeParents(f.lock())
+	f.incumbentGrace = replayConfirm * replayInterval
+	f.makeParents(f.lockPath())
 	return f
 }
 
-// last is the path of the node in which a FireflySoft fleet says who has led last.
-func (f *fleet) last() string { return strings.ReplaceAll(f.options.Last, placeholder, "jobs") }
+// lastPath returns the path of the node in which a FireflySoft fleet keeps its last leader.
+func (f *fleet) lastPath() string { return strings.ReplaceAll(f.options.Last, placeholder, "jobs") }
 
-// lock is the path of the queue, or of the node.
-func (f *fleet) lock() string {
+// lockPath returns the path of the queue, or of the node.
+func (f *fleet) lockPath() string {
 	l, err := newLayout(f.options)
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	return l.lock("jobs")
+	return l.lockPath("jobs")
 }
 
-// makeParents makes what is above a path.
+// makeParents creates the parents of a path.
 func (f *fleet) makeParents(path string) {
 	f.t.Helper()
 	for at := 1; ; at++ {
@@ -149,37 +149,37 @@ func (f *fleet) makeParents(path string) {
 	}
 }
 
-// golang starts a member of this module.
-func (f *fleet) golang(id, address string) *testbed.FleetMember { return f.at("", id, address) }
+// startOurs starts a member of this module.
+func (f *fleet) startOurs(id, address string) *testbed.FleetMember { return f.startAt("", id, address) }
 
-// at starts one at a stage of the way to MySQL.
-func (f *fleet) at(stage migration.Stage, id, address string) *testbed.FleetMember {
+// startAt starts a member of this module at a stage of the migration to MySQL.
+func (f *fleet) startAt(stage migration.Stage, id, address string) *testbed.FleetMember {
 	f.t.Helper()
-	return f.Program(id, true, memberArg, part{f.options, id, address, f.incumbentGrace, stage, f.dsn})
+	return f.Program(id, true, memberArg, memberConfig{f.options, id, address, f.incumbentGrace, stage, f.dsn})
 }
 
-// java starts a member in Java.
-func (f *fleet) java(kind, id string) *testbed.FleetMember {
+// startJava starts a member in Java.
+func (f *fleet) startJava(kind, id string) *testbed.FleetMember {
 	f.t.Helper()
-	return f.Add(testbed.StartJavaMember(f.t, testbed.JavaOptions{Kind: kind, Server: f.options.Servers[0], Path: f.lock(), ID: id, Session: fleetSession}), id, false)
+	return f.Add(testbed.StartJavaMember(f.t, testbed.JavaOptions{Kind: kind, Server: f.options.Servers[0], Path: f.lockPath(), ID: id, Session: fleetSession}), id, false)
 }
 
-// dotnet starts a replay of a member of FireflySoft.
-func (f *fleet) dotnet(id string) *testbed.FleetMember {
+// startReplay starts a replay of a member of FireflySoft.
+func (f *fleet) startReplay(id string) *testbed.FleetMember {
 	f.t.Helper()
 	return f.Program(id, false, replayArg, &replay{
-		Server: f.options.Servers[0], Root: strings.TrimSuffix(f.last(), "/leader"), ID: id,
-		Session: fleetSession, Confirm: confirm, Interval: interval,
+		Server: f.options.Servers[0], Root: strings.TrimSuffix(f.lastPath(), "/leader"), ID: id,
+		Session: fleetSession, Confirm: replayConfirm, Interval: replayInterval,
 	})
 }
 
-// queued waits until a member of another program stands in the queue.
-func (f *fleet) queued(m *testbed.FleetMember) {
+// waitQueued waits until a member of another program is in the queue.
+func (f *fleet) waitQueued(m *testbed.FleetMember) {
 	f.t.Helper()
 	testbed.Eventually(f.t, patience, m.ID+" in the queue", func() error {
-		nodes, _, err := f.admin.Children(f.lock())
+		nodes, _, err := f.admin.Children(f.lockPath())
 		for _, n := range nodes {
-			if text, _, _ := f.admin.Get(f.lock() + "/" + n); string(text) == m.ID {
+			if text, _, _ := f.admin.Get(f.lockPath() + "/" + n); string(text) == m.ID {
 				return nil
 			}
 		}
@@ -187,8 +187,8 @@ func (f *fleet) queued(m *testbed.FleetMember) {
 	})
 }
 
-// holds waits until a node holds a text.
-func (f *fleet) holds(path, text string) {
+// waitForData waits until a node has this data.
+func (f *fleet) waitForData(path, text string) {
 	f.t.Helper()
 	testbed.Eventually(f.t, patience, path+" to hold "+text, func() error {
 		if data, _, err := f.admin.Get(path); err != nil || string(data) != text {

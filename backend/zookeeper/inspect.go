@@ -19,41 +19,41 @@ import (
 
 var _ backend.Inspector = (*Backend)(nil)
 
-// inspectLimit is how long one server may take to say how it is.
+// inspectLimit is how long one server may take to answer.
 const inspectLimit = 5 * time.Second
 
-// Inspect asks each server by itself what it is, by the one word that servers always
-// answer (srvr), and how long it lets sessions be, by greeting it; whether they all know
-// each other's sessions; and who has which rights at Root. The sessions that this opens
-// are closed at once, and nothing hangs on them. No right is needed for that; who may
-// not read the rights at Root is told so.
+// Inspect asks each server what it is, with the one four-letter word that all servers
+// answer (srvr), and which session lengths it grants, by opening sessions; whether all
+// servers know each other's sessions; and who has which rights at Root. It closes its
+// sessions at once and creates no nodes. Inspect needs no right, but it cannot show the
+// rights at Root to a user that may not read them.
 func (b *Backend) Inspect(ctx context.Context, ttl, renew time.Duration) (list []backend.Diagnostic, err error) {
-	if err := b.enter(""); err != nil {
+	if err := b.admit(""); err != nil {
 		return nil, err
 	}
-	said := make([]serverSaid, len(b.options.Servers))
+	statuses := make([]serverStatus, len(b.options.Servers))
 	var all sync.WaitGroup
 	for i, server := range b.options.Servers {
-		all.Go(func() { said[i] = b.question(ctx, server) })
+		all.Go(func() { statuses[i] = b.queryServer(ctx, server) })
 	}
 	all.Wait()
-	list = diagnostics(b.options, said, ttl, renew)
-	if f, strange := b.strangers(ctx, said); strange {
+	list = diagnostics(b.options, statuses, ttl, renew)
+	if f, mixed := b.checkOneEnsemble(ctx, statuses); mixed {
 		list = append(list, f)
 	}
 	f, err := b.rights(ctx)
 	if err != nil {
-		return nil, b.fail("inspect", err)
+		return nil, b.wrap("inspect", err)
 	}
 	return append(list, f), nil
 }
 
-// A serverSaid is what one server has answered.
-type serverSaid struct {
+// A serverStatus is what one server has answered.
+type serverStatus struct {
 	server            string
-	version, mode     string // as srvr has them; empty if srvr is not answered
+	version, mode     string // as in srvr; empty if the server does not answer srvr
 	shortest, longest time.Duration
-	readOnly          bool // it is cut off from the majority of its ensemble
+	readOnly          bool // the server is cut off from the majority of its ensemble
 	err               error
 }
 
@@ -62,23 +62,23 @@ var (
 	srvrMode    = regexp.MustCompile(`(?m)^Mode: ([\w-]{1,40})`)
 )
 
-// question asks one server what it is and how long sessions may be.
-func (b *Backend) question(ctx context.Context, server string) (s serverSaid) {
+// queryServer asks one server what it is and how long sessions may be.
+func (b *Backend) queryServer(ctx context.Context, server string) (s serverStatus) {
 	s.server = server
 	ctx, cancel := context.WithTimeout(ctx, inspectLimit)
 	defer cancel()
-	var long, short *greeted
-	if long, s.err = b.greet(ctx, server, b.options.MaxSession, nil); s.err != nil {
+	var long, short *rawSession
+	if long, s.err = b.openRawSession(ctx, server, b.options.MaxSession, nil); s.err != nil {
 		return s
 	}
 	defer long.end()
-	if short, s.err = b.greet(ctx, server, time.Millisecond, nil); s.err != nil {
+	if short, s.err = b.openRawSession(ctx, server, time.Millisecond, nil); s.err != nil {
 		return s
 	}
 	defer short.end()
 	s.longest, s.shortest, s.readOnly = long.length, short.length, long.readOnly
-	// What serves is enough; that it says what it is is not needed.
-	if text, err := b.word(ctx, server, "srvr"); err == nil {
+	// It is enough that the server serves; srvr is optional.
+	if text, err := b.fourLetterWord(ctx, server, "srvr"); err == nil {
 		for _, x := range []struct {
 			into    *string
 			pattern *regexp.Regexp
@@ -91,47 +91,47 @@ func (b *Backend) question(ctx context.Context, server string) (s serverSaid) {
 	return s
 }
 
-// strangers looks whether a session of one server is known to all others, as it is in
-// an ensemble.
-func (b *Backend) strangers(ctx context.Context, said []serverSaid) (f backend.Diagnostic, strange bool) {
-	var first *greeted
-	home := ""
-	for _, s := range said {
+// checkOneEnsemble checks that every server knows a session of another one, as in an
+// ensemble.
+func (b *Backend) checkOneEnsemble(ctx context.Context, statuses []serverStatus) (f backend.Diagnostic, mixed bool) {
+	var first *rawSession
+	creator := ""
+	for _, s := range statuses {
 		if s.err != nil || s.readOnly {
 			continue
 		}
-		g, err := func() (*greeted, error) {
+		g, err := func() (*rawSession, error) {
 			ctx, cancel := context.WithTimeout(ctx, inspectLimit)
 			defer cancel()
-			return b.greet(ctx, s.server, b.options.MaxSession, first)
+			return b.openRawSession(ctx, s.server, b.options.MaxSession, first)
 		}()
 		switch {
-		case errors.Is(err, errStranger):
+		case errors.Is(err, errUnknownSession):
 			f.Warning, f.What = true, "servers"
-			f.Text = backend.Clean(fmt.Sprintf("%s does not know a session that %s has made: they are not of one ensemble, and each would have a leader of its own. Correct the servers (with localSessionsEnabled it says nothing)", s.server, home), 1000, true)
-			strange = true
+			f.Text = backend.Clean(fmt.Sprintf("%s does not know a session that %s has created: they belong to different ensembles, and each would elect its own leader. Correct the list of servers. With localSessionsEnabled this says nothing", s.server, creator), 1000, true)
+			mixed = true
 		case err == nil:
 			if first != nil {
-				first.Close() // the session is the other server's now
+				first.Close() // the other server has taken the session over
 			}
-			first, home = g, s.server
+			first, creator = g, s.server
 		}
 	}
 	if first != nil {
 		first.end()
 	}
-	return f, strange
+	return f, mixed
 }
 
-// findings explains what was said.
-func diagnostics(o Options, said []serverSaid, ttl, renew time.Duration) (list []backend.Diagnostic) {
+// diagnostics explains the servers' answers.
+func diagnostics(o Options, statuses []serverStatus, ttl, renew time.Duration) (list []backend.Diagnostic) {
 	add := func(warning bool, what, format string, args ...any) {
 		list = append(list, backend.Diagnosticf(warning, what, format, args...))
 	}
 	up, alone := 0, 0
 	var longest, shortest time.Duration
-	least, greatest := "", "" // the servers that set them
-	for _, s := range said {
+	least, greatest := "", "" // the servers that set these limits
+	for _, s := range statuses {
 		if s.err != nil || s.readOnly {
 			continue
 		}
@@ -147,24 +147,24 @@ func diagnostics(o Options, said []serverSaid, ttl, renew time.Duration) (list [
 		}
 	}
 	switch {
-	case up < len(said):
-		add(true, "servers", "of %d that are configured %d serve", len(said), up)
+	case up < len(statuses):
+		add(true, "servers", "only %d of %d configured servers serve", up, len(statuses))
 	case alone > 0 && up == 1:
-		add(true, "servers", "one on its own, without replication: nobody leads while it is away, and everybody watches anew if its disk is lost")
+		add(true, "servers", "one standalone server, without replication: no member leads while it is down, and all observe anew if its disk is lost")
 	case up == 1:
-		add(true, "servers", "one is configured: if it is away this process does not find the others; name them all")
+		add(true, "servers", "only one is configured: if it is down, this process cannot find the others. Name them all")
 	default:
-		add(false, "servers", "%d are configured, and all serve", up)
+		add(false, "servers", "all %d configured servers serve", up)
 	}
-	for _, s := range said {
+	for _, s := range statuses {
 		role := map[string]string{"leader": "leads the ensemble", "follower": "follows", "observer": "observes, without a vote", "standalone": "is on its own"}[s.mode]
 		switch {
 		case s.err != nil:
 			add(true, "server", "%s does not serve: %v", s.server, s.err)
 		case s.readOnly:
-			add(true, "server", "%s is in read-only mode: it is cut off from the majority of its ensemble, and serves no call of ours", s.server)
+			add(true, "server", "%s is in read-only mode: it is cut off from the majority of its ensemble, and cannot serve a member", s.server)
 		case s.version == "" && s.mode == "":
-			add(false, "server", "%s serves, and does not say what it is", s.server)
+			add(false, "server", "%s serves, but does not answer srvr", s.server)
 		default:
 			add(false, "server", "%s: ZooKeeper %s, %s", s.server, cmp.Or(s.version, "of an unknown version"), cmp.Or(role, "in mode "+s.mode))
 		}
@@ -172,19 +172,19 @@ func diagnostics(o Options, said []serverSaid, ttl, renew time.Duration) (list [
 	if up == 0 {
 		return list
 	}
-	need := length(ttl, renew)
+	need := sessionLength(ttl, renew)
 	renew = renew.Round(time.Millisecond) // for people
 	refused := need > min(o.MaxSession, longest)
 	switch {
-	case need > o.MaxSession: // which a configuration is not allowed to
+	case need > o.MaxSession: // checked when the configuration is read, too
 		add(true, "session", "a TTL of %v, renewed every %v, needs a session of %v, and max_session is %v: every bid is refused", ttl, renew, need, o.MaxSession)
 	case need > longest:
-		add(true, "session", "a TTL of %v, renewed every %v, needs a session of %v, and %s grants %v at most: every bid is refused. Shorten the TTL, to %v, or raise maxSessionTimeout of the servers to %d",
+		add(true, "session", "a TTL of %v, renewed every %v, needs a session of %v, and %s grants %v at most: every bid is refused. Shorten the TTL to %v, or raise the servers' maxSessionTimeout to %d",
 			ttl, renew, need, least, longest, (longest * 3 / 5).Truncate(100*time.Millisecond), (need + time.Millisecond - 1).Milliseconds())
 	case longest < o.MaxSession:
-		add(true, "session", "%s grants sessions of %v at most, and max_session is %v here: set it to what maxSessionTimeout is there, so that a TTL that is too long is found at once. A TTL of %v needs %v, and has it", least, longest, o.MaxSession, ttl, need)
+		add(true, "session", "%s grants sessions of %v at most, and max_session is %v here: set it to the servers' maxSessionTimeout, so that a TTL that is too long is found at once. A TTL of %v needs %v, which is granted", least, longest, o.MaxSession, ttl, need)
 	case need < shortest:
-		add(o.Layout == Node, "session", "a TTL of %v needs a session of %v, and %s grants no less than %v (minSessionTimeout): who does not watch leases itself waits for that after a crash", ttl, need, greatest, shortest)
+		add(o.Layout == Node, "session", "a TTL of %v needs a session of %v, and %s grants no less than %v (minSessionTimeout): members that do not observe leases themselves wait for that long after a crash", ttl, need, greatest, shortest)
 	default:
 		add(false, "session", "the servers grant from %v to %v and more; a TTL of %v, renewed every %v, needs %v", shortest, longest, ttl, renew, need)
 	}
@@ -195,11 +195,11 @@ func diagnostics(o Options, said []serverSaid, ttl, renew time.Duration) (list [
 	return list
 }
 
-// rights says who may do what at Root.
+// rights tells who may do what at Root.
 func (b *Backend) rights(ctx context.Context) (f backend.Diagnostic, err error) {
 	f.What = "rights"
 	var acl []zk.ACL
-	err = b.with(ctx, func(s *session) error {
+	err = b.withSession(ctx, func(s *session) error {
 		acl, err = read(ctx, s, func(c *zk.Conn) ([]zk.ACL, error) {
 			acl, _, err := c.GetACL(b.options.Root)
 			return acl, err
@@ -208,10 +208,10 @@ func (b *Backend) rights(ctx context.Context) (f backend.Diagnostic, err error) 
 	})
 	switch {
 	case errors.Is(err, zk.ErrNoNode):
-		f.Text = fmt.Sprintf("%s is not there yet: who is first makes it, if it may", b.options.Root)
+		f.Text = fmt.Sprintf("%s does not exist yet: the first member creates it, if it has the right", b.options.Root)
 		return f, nil
 	case errors.Is(err, zk.ErrNoAuth):
-		f.Text = fmt.Sprintf("those at %s are not shown to %s: that needs read or admin there", b.options.Root, b.who())
+		f.Text = fmt.Sprintf("those at %s cannot be read by %s: that needs read or admin there", b.options.Root, b.userName())
 		f.Warning = true
 		return f, nil
 	case err != nil:
@@ -222,14 +222,14 @@ func (b *Backend) rights(ctx context.Context) (f backend.Diagnostic, err error) 
 	return f, nil
 }
 
-// explainACL says who may do what, without hashes of passwords, and whether it is less
+// explainACL tells who may do what, without hashes of passwords. It warns if that is less
 // than a member needs, or more than a user wants others to have.
 func explainACL(acl []zk.ACL, o Options) (text string, warning bool) {
 	const needed = zk.PermRead | zk.PermWrite | zk.PermCreate | zk.PermDelete
 	sum := sha1.Sum([]byte(o.User + ":" + o.Password)) // as the servers keep it
 	me := o.User + ":" + base64.StdEncoding.EncodeToString(sum[:])
 	var ours, all int32
-	unknown := false // entries of which only the servers know whether they are for us
+	unknown := false // whether there are entries that only the servers can match with us
 	var who []string
 	for _, a := range acl[:min(len(acl), 20)] {
 		id := a.ID
@@ -245,22 +245,22 @@ func explainACL(acl []zk.ACL, o Options) (text string, warning bool) {
 		default:
 			unknown = true
 		}
-		who = append(who, fmt.Sprintf("%s:%s:%s", a.Scheme, id, letters(a.Perms)))
+		who = append(who, fmt.Sprintf("%s:%s:%s", a.Scheme, id, permissionLetters(a.Perms)))
 	}
 	text = fmt.Sprintf("at %s: %s", o.Root, strings.Join(who, ", "))
 	switch {
 	case ours&needed != needed && !unknown:
-		return text + fmt.Sprintf("; that gives this process %s, and a member needs %s", cmp.Or(letters(ours), "nothing"), letters(needed)), true
+		return text + fmt.Sprintf("; that gives this process %s, and a member needs %s", cmp.Or(permissionLetters(ours), "nothing"), permissionLetters(needed)), true
 	case all&needed != 0 && o.User != "":
-		return text + "; everybody who reaches the servers has rights there, though a user is configured: it was made without one", true
+		return text + "; everyone who reaches the servers has rights there although a user is configured: the node was created without one", true
 	case all&needed == needed:
-		return text + "; whoever reaches the servers can depose any leader", false
+		return text + "; anyone who reaches the servers can depose any leader", false
 	}
 	return text, false
 }
 
-// letters writes permissions as zkCli.sh does.
-func letters(perms int32) (text string) {
+// permissionLetters writes permissions as zkCli.sh does.
+func permissionLetters(perms int32) (text string) {
 	for _, p := range []struct {
 		letter string
 		bit    int32

@@ -6,25 +6,26 @@ import (
 	"fmt"
 	"hash/fnv"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 )
 
-// layout has the paths.
+// A layout computes the paths.
 type layout struct {
-	kind                     Layout
-	base                     string // of the names of queued nodes: "latch-" or "lock-"
-	path, last               string // with {election}
-	paths                    map[string]string
-	root                     string
-	record, session, members string
-	mark                     string // that the names of our nodes in queues begin with
+	kind                                      Layout
+	base                                      string // of the names of queued nodes: "latch-" or "lock-"
+	pathTemplate, lastTemplate                string // with {election}
+	paths                                     map[string]string
+	root                                      string
+	recordParent, sessionParent, memberParent string
+	namePrefix                                string // of our nodes in queues
 }
 
 const placeholder = "{election}"
 
 func newLayout(o Options) (layout, error) {
-	l := layout{kind: cmp.Or(o.Layout, Latch), root: o.Root, paths: map[string]string{}, last: o.Last}
+	l := layout{kind: cmp.Or(o.Layout, Latch), root: o.Root, paths: map[string]string{}, lastTemplate: o.Last}
 	switch l.kind {
 	case Latch:
 		l.base = "latch-"
@@ -34,14 +35,14 @@ func newLayout(o Options) (layout, error) {
 	default:
 		return l, fmt.Errorf("layout is %.40q; it must be latch, selector or node", o.Layout)
 	}
-	l.path = cmp.Or(o.Path, l.root+"/"+string(l.kind)+"/"+placeholder)
+	l.pathTemplate = cmp.Or(o.Path, l.root+"/"+string(l.kind)+"/"+placeholder)
 	switch {
-	case l.kind != Node && l.last != "":
-		return l, fmt.Errorf("last is for the layout node")
-	case l.last == l.path || strings.HasPrefix(l.last, l.path+"/"):
-		return l, fmt.Errorf("last is %.80q, which is the lock at %.80q or within it", l.last, l.path)
+	case l.kind != Node && l.lastTemplate != "":
+		return l, fmt.Errorf("last is only for the layout node")
+	case l.lastTemplate == l.pathTemplate || strings.HasPrefix(l.lastTemplate, l.pathTemplate+"/"):
+		return l, fmt.Errorf("last is %.80q, which is the lock at %.80q or within it", l.lastTemplate, l.pathTemplate)
 	}
-	for what, path := range map[string]string{"root": l.root, "path": l.path, "last": l.last} {
+	for what, path := range map[string]string{"root": l.root, "path": l.pathTemplate, "last": l.lastTemplate} {
 		if path == "" && what == "last" {
 			continue
 		}
@@ -49,7 +50,7 @@ func newLayout(o Options) (layout, error) {
 			return l, fmt.Errorf("%s: %w", what, err)
 		}
 		if what != "root" && !strings.Contains(path, placeholder) {
-			return l, fmt.Errorf("%s is %.80q, which is the same for all elections: it must contain %s (one election alone has its path in paths)", what, path, placeholder)
+			return l, fmt.Errorf("%s is %.80q, which is the same for all elections: it must contain %s (the path of a single election goes into paths)", what, path, placeholder)
 		}
 	}
 	taken := map[string]string{}
@@ -62,25 +63,25 @@ func newLayout(o Options) (layout, error) {
 		}
 		taken[path], l.paths[name] = name, path
 	}
-	l.record, l.session, l.members = l.root+"/record", l.root+"/session", l.root+"/member"
+	l.recordParent, l.sessionParent, l.memberParent = l.root+"/record", l.root+"/session", l.root+"/member"
 	h := fnv.New32a()
 	h.Write([]byte(l.root))
-	l.mark = fmt.Sprintf("%s%08x-", protection, h.Sum32())
-	paths := append([]string{l.path}, slices.Collect(values(l.paths))...)
-	for _, name := range []string{"record", "session", "member"} { // an election may be called so
-		paths = append(paths, strings.ReplaceAll(l.path, placeholder, name))
+	l.namePrefix = fmt.Sprintf("%s%08x-", curatorPrefix, h.Sum32())
+	paths := append([]string{l.pathTemplate}, slices.Collect(values(l.paths))...)
+	for _, name := range []string{"record", "session", "member"} { // an election may have this name
+		paths = append(paths, strings.ReplaceAll(l.pathTemplate, placeholder, name))
 	}
 	for _, path := range paths {
-		for _, ours := range []string{l.record, l.session, l.members} {
+		for _, ours := range []string{l.recordParent, l.sessionParent, l.memberParent} {
 			if path == l.root || path == ours || strings.HasPrefix(path, ours+"/") || strings.HasPrefix(ours, path+"/") {
-				return l, fmt.Errorf("path %.80q is where this module keeps other things: a stray child would break the election", path)
+				return l, fmt.Errorf("path %.80q is where this module keeps other nodes: a stray child would break the election", path)
 			}
 		}
 	}
 	for name, path := range l.paths {
 		for above := path; above != ""; above = above[:strings.LastIndexByte(above, '/')] {
 			switch other, ok := taken[above]; {
-			case l.isPath(above):
+			case l.isLockPath(above):
 				return l, fmt.Errorf("paths: %.80q has %.80q, and path makes %.80q the lock of another election: neither may be the other's, or within it", name, path, above)
 			case ok && above != path:
 				return l, fmt.Errorf("paths: %.80q has %.80q, which is within %.80q of %.80q: a stray child would break that election", name, path, above, other)
@@ -90,9 +91,9 @@ func newLayout(o Options) (layout, error) {
 	return l, nil
 }
 
-// isPath reports whether Path makes this the lock of some election.
-func (l *layout) isPath(path string) bool {
-	pattern := strings.Split(l.path, "/")
+// isLockPath reports whether Path makes this the lock of some election.
+func (l *layout) isLockPath(path string) bool {
+	pattern := strings.Split(l.pathTemplate, "/")
 	parts := strings.Split(path, "/")
 	return len(parts) == len(pattern) && !slices.ContainsFunc(pattern, func(p string) bool {
 		part := parts[0]
@@ -135,31 +136,32 @@ func checkPath(path string) error {
 	return nil
 }
 
-// lock is the path of an election's lock: the parent of the queue, or the node.
-func (l *layout) lock(election string) string {
+// lockPath returns the path of an election's lock: the parent of the queue, or the node.
+func (l *layout) lockPath(election string) string {
 	if path, ok := l.paths[election]; ok {
 		return path
 	}
-	return strings.ReplaceAll(l.path, placeholder, escape(election))
+	return strings.ReplaceAll(l.pathTemplate, placeholder, escape(election))
 }
 
-// lastOf is the path of the node that is told the last winner, or "".
-func (l *layout) lastOf(election string) string {
-	return strings.ReplaceAll(l.last, placeholder, escape(election))
+// lastPath returns the path of the node that holds the last leader, or "".
+func (l *layout) lastPath(election string) string {
+	return strings.ReplaceAll(l.lastTemplate, placeholder, escape(election))
 }
 
-func (l *layout) recordOf(election string) string { return l.record + "/" + escape(election) }
-func (l *layout) sessionOf(id string) string      { return l.session + "/" + id }
+func (l *layout) recordPath(election string) string { return l.recordParent + "/" + escape(election) }
+func (l *layout) sessionPath(id string) string      { return l.sessionParent + "/" + id }
 
-// node is the path of a lock node with this name.
-func (l *layout) node(election, name string) string {
+// nodePath returns the path of a lock node with this name.
+func (l *layout) nodePath(election, name string) string {
 	if l.kind == Node {
-		return l.lock(election)
+		return l.lockPath(election)
 	}
-	return l.lock(election) + "/" + name
+	return l.lockPath(election) + "/" + name
 }
 
-// escape makes one part of a path of any election name, and no two alike.
+// escape turns any election name into one part of a path, and different names into
+// different parts.
 func escape(name string) string {
 	var b strings.Builder
 	for i := range len(name) {
@@ -175,7 +177,7 @@ func escape(name string) string {
 	return b.String()
 }
 
-// unescape undoes escape; ok is false for what escape would not have made.
+// unescape undoes escape; ok is false for what escape cannot have returned.
 func unescape(part string) (name string, ok bool) {
 	var b strings.Builder
 	for i := 0; i < len(part); i++ {
@@ -196,48 +198,50 @@ func unescape(part string) (name string, ok bool) {
 	return b.String(), escape(b.String()) == part
 }
 
-// protection is how the names of nodes begin that Curator's members can find again
-// after a lost answer: a UUID follows, in the canonical form.
-const protection = "_c_"
+// curatorPrefix starts the names of nodes that Curator's members can find again after a
+// lost answer. A UUID in canonical form follows.
+const curatorPrefix = "_c_"
 
-// newName returns the beginning of the name of a queued node, up to the number
-// that the server adds. The UUID in it is random but for its version, which is 8
-// (of one's own making; Curator's is 4), and for its first eight digits, which
-// stand for the root.
-func (l *layout) newName() string {
+// newNodeName returns the name of a queued node up to the number that the server adds. Its
+// UUID is random except for the version, which is 8 (custom; Curator's is 4), and the first
+// eight digits, which stand for the root.
+func (l *layout) newNodeName() string {
 	var u [12]byte
 	rand.Read(u[:])
 	u[2], u[4] = u[2]&0x0f|0x80, u[4]&0x3f|0x80
-	return fmt.Sprintf("%s%x-%x-%x-%x-%s", l.mark, u[:2], u[2:4], u[4:6], u[6:], l.base)
+	return fmt.Sprintf("%s%x-%x-%x-%x-%s", l.namePrefix, u[:2], u[2:4], u[4:6], u[6:], l.base)
 }
 
-// ours reports whether a queued node belongs to a member of this module with the
-// same root, by its name. Such members go by the record: to the others each node of
-// theirs counts for nothing by itself.
-func (l *layout) ours(name string) bool {
+// isOurs reports whether a queued node belongs to a member of this module with the same
+// root, by its name. Those members go by the record, so their nodes alone mean nothing to
+// each other.
+func (l *layout) isOurs(name string) bool {
 	const version = len("_c_00000000-0000-")
-	return len(name) > len("_c_00000000-0000-0000-0000-000000000000-") && strings.HasPrefix(name, l.mark) && name[version] == '8'
+	return len(name) > len("_c_00000000-0000-0000-0000-000000000000-") && strings.HasPrefix(name, l.namePrefix) && name[version] == '8'
 }
 
-// is reports whether a node with this name is the one that the holder was granted
-// with. A queued node is known by the random part of its name; one at a fixed path
-// by its czxid.
-func (l *layout) is(h *holder, name string) bool {
+// isHoldersNode reports whether a node with this name is the one of the holder's grant. A
+// queued node is known by the random part of its name, one at a fixed path by its czxid.
+func (l *layout) isHoldersNode(h *holder, name string) bool {
 	if l.kind == Node {
 		return name == h.Node
 	}
-	return l.ours(h.Node) && strings.HasPrefix(name, h.Node)
+	return l.isOurs(h.Node) && strings.HasPrefix(name, h.Node)
 }
 
-// before orders children as Curator does: by the text after the last occurrence
-// of the base name; a name without it is compared whole.
+// before orders children as Curator does: by the text after the last occurrence of the base
+// name; a name without it by the whole name.
 func (l *layout) before(a, b string) bool {
-	return cmp.Or(strings.Compare(l.key(a), l.key(b)), strings.Compare(a, b)) < 0
+	return cmp.Or(strings.Compare(l.orderKey(a), l.orderKey(b)), strings.Compare(a, b)) < 0
 }
 
-func (l *layout) key(name string) string {
+func (l *layout) orderKey(name string) string {
 	if at := strings.LastIndex(name, l.base); at >= 0 {
 		return name[at+len(l.base):]
 	}
 	return name
 }
+
+func nodeName(r reading) string { return strconv.FormatInt(r.stat.Czxid, 16) }
+
+func sessionName(id int64) string { return fmt.Sprintf("%016x", uint64(id)) }

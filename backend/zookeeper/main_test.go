@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestMain runs more tests at a time than there are processors: they wait for
-// leases to run out.
+// TestMain runs more tests in parallel than there are processors: they wait for leases to
+// expire.
 func TestMain(m *testing.M) {
 	memberMain()
 	flag.Parse()

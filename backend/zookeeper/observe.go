@@ -9,96 +9,98 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// Observe reads what has changed since it was read last, by the watches that
-// have fired, and the nodes of the holders' sessions. That a lease was renewed is
-// believed of the server that we talk to; all else, and that nothing has happened, is
-// up to date with the ensemble's leader: a sync goes before.
+// Observe reads what watches have reported as changed, and the session records of the
+// holders. It believes the connected server about renewals. Everything else, and that
+// nothing has changed, it reads behind a sync with the ensemble's leader. See
+// docs/design/zookeeper.md, "Reads and watches".
 func (b *Backend) Observe(ctx context.Context, seen []backend.Lease) (changed []backend.Lease, err error) {
-	if err := b.enter(""); err != nil {
+	if err := b.admit(""); err != nil {
 		return nil, err
 	}
-	var views []view
-	if err := b.with(ctx, func(s *session) (err error) {
-		views, err = b.observe(ctx, s, seen)
+	var snaps []snapshot
+	if err := b.withSession(ctx, func(s *session) (err error) {
+		snaps, err = b.observeAll(ctx, s, seen)
 		return err
 	}); err != nil {
-		return nil, b.fail("observe", err)
+		return nil, b.wrap("observe", err)
 	}
-	for i, v := range views {
-		if l := seen[i]; l == (backend.Lease{Election: l.Election}) || v.lease.Differs(l) {
-			changed = append(changed, v.lease)
+	for i, snap := range snaps {
+		if l := seen[i]; l == (backend.Lease{Election: l.Election}) || snap.lease.Differs(l) {
+			changed = append(changed, snap.lease)
 		}
 	}
 	return changed, nil
 }
 
-func (b *Backend) observe(ctx context.Context, s *session, seen []backend.Lease) ([]view, error) {
-	_, epoch := s.present()
-	views := make([]view, len(seen))
-	rest, err := b.renewals(ctx, s, epoch, seen, views)
+func (b *Backend) observeAll(ctx context.Context, s *session, seen []backend.Lease) ([]snapshot, error) {
+	_, epoch := s.idAndEpoch()
+	snaps := make([]snapshot, len(seen))
+	rest, err := b.observeRenewals(ctx, s, epoch, seen, snaps)
 	if err == nil && len(rest) > 0 {
-		err = b.synced(ctx, s, seen, rest, views)
+		err = b.observeSynced(ctx, s, seen, rest, snaps)
 	}
 	if err == nil {
-		err = allClosed(views)
+		err = allDenied(snaps)
 	}
 	if err != nil {
 		return nil, err
 	}
-	if _, now := s.present(); now == epoch {
-		for i := range views {
-			s.cache.show(b.layout.recordOf(seen[i].Election), shown{views[i].lease.Heartbeat, epoch})
+	if _, now := s.idAndEpoch(); now == epoch {
+		for i := range snaps {
+			s.cache.noteReported(b.layout.recordPath(seen[i].Election), reported{snaps[i].lease.Heartbeat, epoch})
 		}
 	}
-	return views, nil
+	return snaps, nil
 }
 
-// renewals looks, without a sync, which of the leases in seen have been renewed since,
-// and nothing else, and returns the rest.
+// observeRenewals reads, without a sync, which of the leases in seen have been renewed,
+// with no other change, and returns the rest.
 //
-// On one connection a server never shows what is older than what it has shown. So if
-// a lease was seen on this one, and has another heartbeat now, it was renewed after that,
-// although the server may be behind and the lease have been renewed, or lost, once more.
-// That is safe to take for the truth: who sees a renewal begins to watch anew. A
-// server that was cut off shows the last heartbeat that it has heard of once, and from then
-// on the same: that is not believed without a sync.
-func (b *Backend) renewals(ctx context.Context, s *session, epoch int, seen []backend.Lease, views []view) (rest []int, err error) {
-	var likely []int
+// On one connection a server never shows a state older than one it has shown. So a lease
+// that was reported on this connection and now has another heartbeat was renewed after
+// that, although the server may be behind and the lease may have been renewed, or lost,
+// once more. It is safe to believe this: a challenger that sees a renewal starts to observe
+// anew. A server that was cut off shows its last heartbeat once and then the same one,
+// which is not believed without a sync.
+func (b *Backend) observeRenewals(ctx context.Context, s *session, epoch int, seen []backend.Lease, snaps []snapshot) (rest []int, err error) {
+	var known []int
 	for i, l := range seen {
-		if l.ObserveFor > 0 && !l.Vacant() && s.cache.shows(b.layout.recordOf(l.Election), shown{l.Heartbeat, epoch}) {
-			likely = append(likely, i)
+		if l.ObserveFor > 0 && !l.Vacant() && s.cache.wasReported(b.layout.recordPath(l.Election), reported{l.Heartbeat, epoch}) {
+			known = append(known, i)
 		} else {
 			rest = append(rest, i)
 		}
 	}
-	g, errs := watching(), make([]error, len(likely))
-	each(len(likely), func(k int) { views[likely[k]], errs[k] = b.glimpse(ctx, s, seen[likely[k]].Election, g) })
-	if err := firstOf(errs); err != nil {
+	mode, errs := watchedRead(), make([]error, len(known))
+	inParallel(len(known), func(k int) {
+		snaps[known[k]], errs[k] = b.takeSnapshotIfAllowed(ctx, s, seen[known[k]].Election, mode)
+	})
+	if err := firstError(errs); err != nil {
 		return nil, err
 	}
-	_, now := s.present()
-	for _, i := range likely {
-		v, was := &views[i], seen[i]
-		renewed := now == epoch && v.held() && v.lease.Heartbeat != was.Heartbeat
-		if was.Heartbeat = v.lease.Heartbeat; !renewed || v.lease.Differs(was) {
+	_, now := s.idAndEpoch()
+	for _, i := range known {
+		snap, was := &snaps[i], seen[i]
+		renewed := now == epoch && snap.holderPresent() && snap.lease.Heartbeat != was.Heartbeat
+		if was.Heartbeat = snap.lease.Heartbeat; !renewed || snap.lease.Differs(was) {
 			rest = append(rest, i)
 		}
 	}
 	return rest, nil
 }
 
-// synced looks at some of the elections in seen as they are in the whole ensemble.
-func (b *Backend) synced(ctx context.Context, s *session, seen []backend.Lease, some []int, views []view) error {
-	// What is read with a watch need not be read after it: if it was too early, the
+// observeSynced reads some of the elections in seen in the state of the whole ensemble.
+func (b *Backend) observeSynced(ctx context.Context, s *session, seen []backend.Lease, some []int, snaps []snapshot) error {
+	// A read that leaves a watch need not wait for the sync: if it came too early, the
 	// watch has fired by the time the sync is answered.
-	sent, synced := s.syncing(ctx)
+	sent, synced := s.startSync(ctx)
 	leases := make([]backend.Lease, len(some))
 	for k, i := range some {
 		leases[k] = seen[i]
 	}
-	g := watching()
-	g.after = sent
-	found, err := b.look(ctx, s, leases, g)
+	mode := watchedRead()
+	mode.afterSync = sent
+	found, err := b.takeSnapshots(ctx, s, leases, mode)
 	again, err2 := synced()
 	if err != nil || err2 != nil {
 		return errors.Join(err, err2)
@@ -108,111 +110,52 @@ func (b *Backend) synced(ctx context.Context, s *session, seen []backend.Lease, 
 			return err
 		}
 	}
-	g = watching()
+	mode = watchedRead()
 	for k, i := range some {
-		if again || s.cache.heard(found[k].deps) {
-			if found[k], err = b.glimpse(ctx, s, seen[i].Election, g); err != nil {
+		if again || s.cache.changed(found[k].entries) {
+			if found[k], err = b.takeSnapshotIfAllowed(ctx, s, seen[i].Election, mode); err != nil {
 				return err
 			}
 		}
-		views[i] = found[k]
+		snaps[i] = found[k]
 	}
 	return nil
 }
 
-// look looks at elections, and leaves watches.
-func (b *Backend) look(ctx context.Context, s *session, seen []backend.Lease, g glance) ([]view, error) {
-	s.cache.sweep()
-	views, errs := make([]view, len(seen)), make([]error, len(seen))
-	each(len(seen), func(i int) { views[i], errs[i] = b.glimpse(ctx, s, seen[i].Election, g) })
-	return views, firstOf(errs)
+// takeSnapshots reads elections, and leaves watches.
+func (b *Backend) takeSnapshots(ctx context.Context, s *session, seen []backend.Lease, mode readMode) ([]snapshot, error) {
+	s.cache.dropStale()
+	snaps, errs := make([]snapshot, len(seen)), make([]error, len(seen))
+	inParallel(len(seen), func(i int) { snaps[i], errs[i] = b.takeSnapshotIfAllowed(ctx, s, seen[i].Election, mode) })
+	return snaps, firstError(errs)
 }
 
-// glimpse is see for one of several. If somebody has taken away the rights at its nodes
-// that must not hide the others: it is shown as one whose record cannot be read, and bids
-// say why. No lease that is granted has such a heartbeat.
-func (b *Backend) glimpse(ctx context.Context, s *session, election string, g glance) (view, error) {
-	v, err := b.see(ctx, s, election, g)
+// takeSnapshotIfAllowed is takeSnapshot for one of several elections. If we have lost the
+// rights to its nodes, the other elections must still be observed: it is shown as one whose
+// record cannot be read, and bids return the error. No granted lease has such a heartbeat.
+func (b *Backend) takeSnapshotIfAllowed(ctx context.Context, s *session, election string, mode readMode) (snapshot, error) {
+	snap, err := b.takeSnapshot(ctx, s, election, mode)
 	if errors.Is(err, zk.ErrNoAuth) {
-		return view{lease: backend.Lease{Election: election, Heartbeat: mix(0, "closed")}, bad: err}, nil
+		return snapshot{lease: backend.Lease{Election: election, Heartbeat: mix(0, "closed")}, unreadable: err}, nil
 	}
-	return v, err
+	return snap, err
 }
 
-// allClosed returns an error if there was nothing that may be read.
-func allClosed(views []view) (err error) {
-	for _, v := range views {
-		if err = v.bad; !errors.Is(err, zk.ErrNoAuth) {
+// allDenied returns an error if no election may be read.
+func allDenied(snaps []snapshot) (err error) {
+	for _, snap := range snaps {
+		if err = snap.unreadable; !errors.Is(err, zk.ErrNoAuth) {
 			return nil
 		}
 	}
 	return err
 }
 
-// firstOf returns the first error.
-func firstOf(errs []error) error {
+func firstError(errs []error) error {
 	for _, err := range errs {
 		if err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// Listen waits until a watch fires, of any election that was looked at.
-func (b *Backend) Listen(ctx context.Context, seen []backend.Lease) error {
-	if err := b.enter(""); err != nil {
-		return err
-	}
-	var s *session
-	var views []view
-	if err := b.with(ctx, func(now *session) (err error) {
-		s = now
-		if views, err = b.look(ctx, s, seen, glance{watch: true}); err == nil {
-			err = allClosed(views)
-		}
-		return err
-	}); err != nil {
-		return b.fail("listen", ctxFirst(ctx, err))
-	}
-	for i, v := range views {
-		l := v.lease
-		if v.held() && l.Term == seen[i].Term { // renewals are no news
-			l.Heartbeat, l.ObserveFor, l.TTL, l.Renew = seen[i].Heartbeat, seen[i].ObserveFor, seen[i].TTL, seen[i].Renew
-		}
-		if l.Differs(seen[i]) {
-			return nil
-		}
-	}
-	return b.await(ctx, s, views)
-}
-
-// await waits until something has happened to what was looked at, or a watch on it is gone
-// with its connection: others may have looked at something else on the next.
-func (b *Backend) await(ctx context.Context, s *session, views []view) error {
-	var deps []*entry
-	for i := range views {
-		deps = append(deps, views[i].deps...)
-	}
-	for {
-		news, notified := s.cache.notified()
-		if notified || s.cache.heard(deps) {
-			return nil
-		}
-		select {
-		case <-news:
-		case <-s.ctx.Done():
-			return nil // another session is being opened, or none any more
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-}
-
-// ctxFirst returns the context's own error if it has ended, as Listen promises.
-func ctxFirst(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
-		return ctx.Err()
-	}
-	return err
 }

@@ -8,9 +8,9 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// A user who may not make or write one of the nodes of a grant is told beforehand, for
-// those elections that it concerns; and what was tried leaves no node.
-func TestRightsAreTriedBeforeTheFirstBid(t *testing.T) {
+// Preflight reports, for the elections concerned, that the user may not create or write one
+// of the nodes of a grant. The attempt leaves no node.
+func TestPreflightFindsMissingRights(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []Layout{Latch, Selector, Node} {
 		t.Run(string(kind), func(t *testing.T) {
@@ -45,10 +45,10 @@ func TestRightsAreTriedBeforeTheFirstBid(t *testing.T) {
 				}
 				return nodes
 			}
-			if nodes := list(n.layout.record); len(nodes) != 2 {
+			if nodes := list(n.layout.recordParent); len(nodes) != 2 {
 				t.Errorf("after a proof there are records of %q, want those of led and old", nodes)
 			}
-			if nodes := list(n.layout.lock("new")); len(nodes) != 0 {
+			if nodes := list(n.layout.lockPath("new")); len(nodes) != 0 {
 				t.Errorf("after a proof there stand %q in the queue of new", nodes)
 			}
 			read := func(path string) {
@@ -57,21 +57,21 @@ func TestRightsAreTriedBeforeTheFirstBid(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			read(n.layout.recordOf("old"))
+			read(n.layout.recordPath("old"))
 			preflight(map[string]bool{"led": true, "new": true})
-			if kind != Node { // there all nodes have one parent
-				read(n.layout.lock("led"))
+			if kind != Node { // where all nodes have one parent
+				read(n.layout.lockPath("led"))
 				preflight(map[string]bool{"new": true})
 			}
-			read(n.layout.record)
-			n.session.cache.forget(data, n.layout.recordOf("new"))
+			read(n.layout.recordParent)
+			n.session.cache.forget(nodeData, n.layout.recordPath("new"))
 			preflight(map[string]bool{"led": kind == Node})
 		})
 	}
 }
 
-// A TTL for which no session is long enough is said beforehand.
-func TestATTLThatNoSessionOutlivesIsSaidBeforehand(t *testing.T) {
+// Preflight reports a TTL for which no session is long enough.
+func TestPreflightFindsATTLThatIsTooLong(t *testing.T) {
 	t.Parallel()
 	o := shared(t)
 	n := newClient(t, "n", o)

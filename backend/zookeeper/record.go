@@ -12,17 +12,17 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// A record is what is kept of an election for ever, as JSON in a node beside the
-// election. Only members of this module write it, each by compare-and-swap of
-// its version. A leadership is on if Holder is there.
+// A record is the persistent state of an election, kept as JSON. Only members of this
+// module write it, each by compare-and-swap of its version. Somebody leads if Holder is
+// set.
 type record struct {
 	Election  string               `json:"election"`
 	Term      uint64               `json:"term"`
 	Heartbeat uint64               `json:"heartbeat,string"` // of the last grant or release
 	Holder    *holder              `json:"holder,omitempty"`
-	End       backend.End          `json:"end,omitempty"` // of the last leadership that is over
+	End       backend.End          `json:"end,omitempty"` // of the last leadership that has ended
 	LastID    string               `json:"last_id,omitempty"`
-	LastKey   string               `json:"last_nonce,omitempty"`
+	LastNonce string               `json:"last_nonce,omitempty"`
 	Request   *request             `json:"request,omitempty"`
 	History   []backend.Leadership `json:"history,omitempty"`
 
@@ -30,12 +30,12 @@ type record struct {
 	MovedTo   string `json:"moved_to,omitempty"`
 	MovedFrom string `json:"moved_from,omitempty"`
 
-	// Until the grant that has made the record is confirmed: which records had been
-	// deleted before. See Backend.confirm.
-	Making string `json:"making,omitempty"`
+	// Set until the grant that created the record is confirmed: which records had been
+	// deleted before. See Backend.confirmNewRecord.
+	Unconfirmed string `json:"making,omitempty"`
 }
 
-// A holder is who was granted the present leadership.
+// A holder describes the present leadership.
 type holder struct {
 	ID       string    `json:"id"`
 	Nonce    string    `json:"nonce"`
@@ -44,8 +44,8 @@ type holder struct {
 	TTL      duration  `json:"ttl"`
 	Renew    duration  `json:"renew"`
 	Elected  time.Time `json:"elected"` // by the servers' clock
-	Node     string    `json:"node"`    // its node in the election: the child's name, or the node's czxid
-	Session  string    `json:"session"` // that the node belongs to
+	Node     string    `json:"node"`    // its lock node: the child's name, or the node's czxid
+	Session  string    `json:"session"` // the session that owns the node
 	Grant    int       `json:"grant"`   // number of the grant in that session
 }
 
@@ -56,7 +56,7 @@ type request struct {
 	Nonce string              `json:"nonce,omitempty"`
 }
 
-// A duration reads and writes as 1.5s.
+// A duration is written like 1.5s.
 type duration time.Duration
 
 func (d duration) MarshalText() ([]byte, error) { return []byte(time.Duration(d).String()), nil }
@@ -67,32 +67,31 @@ func (d *duration) UnmarshalText(text []byte) error {
 	return err
 }
 
-// maxRecord bounds a record that is read. Ours have at most some 30 KiB.
+// maxRecord limits the records that are read. Ours have at most some 30 KiB.
 const maxRecord = 256 << 10
 
-// parseRecord reads the record of an election. Everything in it may have been
-// written by anybody.
+// parseRecord reads the record of an election. Anyone may have written it.
 func parseRecord(data []byte, election string) (*record, error) {
 	if len(data) > maxRecord {
 		return nil, fmt.Errorf("it has %d bytes", len(data))
 	}
 	var r record
 	if err := json.Unmarshal(data, &r); err != nil {
-		return nil, errors.New(backend.Clean(err.Error(), 200, false)) // it quotes what was written
+		return nil, errors.New(backend.Clean(err.Error(), 200, false)) // the error quotes the data
 	}
 	if r.Election != election || r.Term == 0 || r.Heartbeat == 0 {
-		return nil, fmt.Errorf("it is not of this election, or has no term or heartbeat")
+		return nil, fmt.Errorf("it belongs to another election, or has no term or heartbeat")
 	}
 	if h := r.Holder; h != nil && (h.ID == "" || h.Nonce == "" || h.TTL <= 0 || !plainNode(h.Node) || !plainNode(h.Session)) {
-		return nil, fmt.Errorf("its holder lacks something")
+		return nil, fmt.Errorf("its holder is incomplete")
 	}
 	if r.Holder != nil {
 		r.Holder.Elected = backend.CleanTime(r.Holder.Elected)
 	}
-	// What is written again must not be longer than what we write ourselves.
+	// What we write back must not be longer than what we write ourselves.
 	r.History = backend.CleanHistory(r.History)
 	r.End = backend.End(backend.Clean(string(r.End), 16, false))
-	r.LastID, r.LastKey = backend.Clean(r.LastID, backend.MaxID, false), backend.Clean(r.LastKey, 64, false)
+	r.LastID, r.LastNonce = backend.Clean(r.LastID, backend.MaxID, false), backend.Clean(r.LastNonce, 64, false)
 	r.MovedTo, r.MovedFrom = backend.Clean(r.MovedTo, backend.MaxMark, false), backend.Clean(r.MovedFrom, backend.MaxMark, false)
 	if w := r.Request; w != nil {
 		w.Kind = backend.RequestKind(backend.Clean(string(w.Kind), 16, false))
@@ -122,41 +121,42 @@ func (r *record) encode() []byte {
 	return data
 }
 
-// clone returns a copy to change.
+// clone returns a copy that may be changed.
 func (r *record) clone() *record {
 	c := *r
 	c.History = slices.Clone(r.History)
 	return &c
 }
 
-// finish ends the leadership, if one is on, whose lease ran out so long ago; 0: not known.
-func (r *record) finish(how backend.End, now time.Time, lapsed time.Duration) {
+// endLeadership ends the present leadership, if there is one. Its lease expired lapsed ago;
+// 0: not known.
+func (r *record) endLeadership(how backend.End, now time.Time, lapsed time.Duration) {
 	h := r.Holder
 	if h == nil {
 		return
 	}
 	r.History = backend.Remember(r.History, backend.Leadership{Term: r.Term, ID: h.ID, From: h.Elected}.Close(how, now, lapsed))
-	r.End, r.LastID, r.LastKey, r.Holder = how, h.ID, h.Nonce, nil
+	r.End, r.LastID, r.LastNonce, r.Holder = how, h.ID, h.Nonce, nil
 }
 
-// held reports whether the record says that this nonce leads, in this term; 0: any.
-func (r *record) held(nonce string, term uint64) bool {
+// heldBy reports whether the record says that this nonce leads in this term; 0: any.
+func (r *record) heldBy(nonce string, term uint64) bool {
 	return r != nil && r.Holder != nil && r.Holder.Nonce == nonce && (term == 0 || r.Term == term)
 }
 
-// grants reports whether the record tells everybody of this lease, which hangs on a grant
-// in a session. Who follows it would watch for renewals of another, otherwise.
-func (r *record) grants(l backend.Held, session int64, grant int) bool {
-	return r.held(l.Holder.Nonce, l.Term) && r.Making == "" && r.Holder.Session == sessionName(session) && r.Holder.Grant == grant
+// namesGrant reports whether the record shows everyone this lease, with its session and
+// grant. Otherwise followers would look for the renewals of another grant.
+func (r *record) namesGrant(l backend.Held, session int64, grant int) bool {
+	return r.heldBy(l.Holder.Nonce, l.Term) && r.Unconfirmed == "" && r.Holder.Session == sessionName(session) && r.Holder.Grant == grant
 }
 
 func (h *holder) candidate() backend.Candidate {
 	return backend.Candidate{ID: h.ID, Nonce: h.Nonce, Address: h.Address, Metadata: h.Metadata}
 }
 
-// lease is what the record alone says, vacant.
+// lease returns what the record alone says of the lease, as vacant.
 func (r *record) lease() backend.Lease {
-	l := backend.Lease{Election: r.Election, Term: r.Term, Heartbeat: r.Heartbeat, End: r.End, LastID: r.LastID, LastNonce: r.LastKey,
+	l := backend.Lease{Election: r.Election, Term: r.Term, Heartbeat: r.Heartbeat, End: r.End, LastID: r.LastID, LastNonce: r.LastNonce,
 		MovedTo: r.MovedTo, MovedFrom: r.MovedFrom}
 	if w := r.Request; w != nil {
 		l.Request = backend.Request{Election: r.Election, Term: w.Term, Kind: w.Kind, ID: w.ID, Nonce: w.Nonce}
@@ -164,10 +164,10 @@ func (r *record) lease() backend.Lease {
 	return l
 }
 
-// newHeartbeat returns a fresh heartbeat, never 0, which stands for "not seen".
+// newHeartbeat returns a fresh heartbeat, never 0, which stands for "not read".
 func newHeartbeat() uint64 { return rand.Uint64() | 1 }
 
-// mix makes of a heartbeat and of what it is about another heartbeat, never 0.
+// mix derives another heartbeat, never 0, from a heartbeat and a text.
 func mix(heartbeat uint64, about string) uint64 {
 	h := fnv.New64a()
 	fmt.Fprintf(h, "%016x %s", heartbeat, about)

@@ -9,39 +9,39 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// Release ends leases: one transaction marks the record and deletes the node. What
-// stands in a queue is withdrawn.
+// Release ends leases: one transaction marks the record and deletes the node. With Term 0 it
+// also deletes a node of ours that waits in the queue.
 func (b *Backend) Release(ctx context.Context, held []backend.Held) error {
-	if err := b.enter(""); err != nil {
+	if err := b.admit(""); err != nil {
 		return err
 	}
 	var ours []backend.Held
 	b.mu.Lock()
 	for _, l := range held {
-		if b.own[l.Election] != nil {
+		if b.locks[l.Election] != nil {
 			ours = append(ours, l)
 		}
 	}
 	b.mu.Unlock()
 	if len(ours) == 0 {
-		// A nonce has one Backend, so nobody else can have asked for anything. If there
-		// is no session either the servers need not be asked whether they are there.
+		// A nonce has one Backend, so no other process can have requested anything for it.
+		// Without a session there is no need to contact the servers either.
 		b.mu.Lock()
 		s := b.session
 		b.mu.Unlock()
 		if s == nil {
 			return nil
 		}
-		return b.fail("release", b.with(ctx, func(s *session) error { return s.sync(ctx) }))
+		return b.wrap("release", b.withSession(ctx, func(s *session) error { return s.sync(ctx) }))
 	}
-	s, err := b.current(ctx, 0)
+	s, err := b.currentSession(ctx, 0)
 	if err != nil {
-		return b.fail("release", err)
+		return b.wrap("release", err)
 	}
 	errs := make([]error, len(ours))
-	each(len(ours), func(i int) {
+	inParallel(len(ours), func(i int) {
 		if err := b.release(ctx, s, ours[i]); err != nil {
-			errs[i] = b.fail(fmt.Sprintf("release %.80q", ours[i].Election), err)
+			errs[i] = b.wrap(fmt.Sprintf("release %.80q", ours[i].Election), err)
 		}
 	})
 	var failed error
@@ -53,107 +53,124 @@ func (b *Backend) Release(ctx context.Context, held []backend.Held) error {
 	return failed
 }
 
+// release ends one lease, or with Term 0 whatever we have in the election.
 func (b *Backend) release(ctx context.Context, s *session, l backend.Held) error {
 	if l.Term == 0 {
-		if err := b.settle(ctx, s, l.Election); err != nil {
+		if err := b.resolveLock(ctx, s, l.Election); err != nil {
 			return err
 		}
 	}
-	path := b.layout.recordOf(l.Election)
-	// Most often all is as it was at the last renewal: then this is all.
-	if o := b.mine(l.Election); o.node != "" && o.record.held(b.guard.Nonce(), l.Term) && o.term == o.record.Term && b.layout.kind != Node {
-		next := o.record.clone()
-		next.finish(l.End, s.now(), l.Lapsed())
-		next.Heartbeat = newHeartbeat()
-		_, failed, err := s.write(ctx,
-			&zk.SetDataRequest{Path: path, Data: next.encode(), Version: o.version},
-			&zk.DeleteRequest{Path: b.layout.node(l.Election, o.node), Version: -1})
-		if err == nil {
-			b.note(l.Election, func(now *own) { clearNode(now, o) })
-			return nil
-		}
-		if failed < 0 {
-			return err
-		}
+	if done, err := b.releaseAsLastKnown(ctx, s, l); done || err != nil {
+		return err
 	}
 	for range 8 {
-		r, err := s.cache.plain(ctx, data, path)
-		if err != nil {
+		if done, err := b.releaseOnce(ctx, s, l); done || err != nil {
 			return err
 		}
-		rec, bad := parseRecord(r.data, l.Election)
-		o := b.mine(l.Election)
-		held := !r.missing && bad == nil && rec.held(b.guard.Nonce(), l.Term)
-		if held && rec.Making != "" {
-			now, err := b.deletions(ctx, s)
-			if err != nil {
-				return err
-			}
-			held = now.String() == rec.Making // else it grants nothing
-		}
-		if !held {
-			// Nothing is recorded as ours, in this term. A node may be there.
-			if o.node != "" && (l.Term == 0 || o.term == l.Term) {
-				return b.drop(ctx, s, l.Election, o)
-			}
-			return nil
-		}
-		h := rec.Holder
-		next := rec.clone()
-		next.finish(l.End, s.now(), l.Lapsed())
-		next.Heartbeat, next.Making = newHeartbeat(), ""
-		node, version, err := b.nodeOf(ctx, s, l.Election, h)
-		if err != nil {
-			return err
-		}
-		ops := []any{&zk.SetDataRequest{Path: path, Data: next.encode(), Version: r.stat.Version}}
-		if node != "" {
-			ops = append(ops, b.ending(l.Election, node, h.Session, version)...)
-		}
-		_, failed, err := s.write(ctx, ops...)
-		switch {
-		case b.layout.kind == Node && failed == 1 && errors.Is(err, zk.ErrNoNode): // our session's own
-			if id, _ := s.present(); sessionName(id) == h.Session {
-				if err := b.rehome(ctx, s, id); err != nil {
-					return err
-				}
-			}
-			continue
-		case errors.Is(err, zk.ErrBadVersion), errors.Is(err, zk.ErrNoNode):
-			continue // a request was written, or a node changed
-		case err != nil:
-			return err
-		}
-		if o.node != "" && (b.layout.is(h, o.node) || h.Node == underSeal) {
-			b.note(l.Election, func(now *own) { clearNode(now, o) })
-		} else if o.node != "" && l.Term == 0 {
-			return b.drop(ctx, s, l.Election, o)
-		}
-		return nil
 	}
 	return fmt.Errorf("%w: the election changes too quickly", backend.ErrUnavailable)
 }
 
-// nodeOf returns the name of the node that a holder was granted with, "" if it is
-// gone, and its version as of now.
-func (b *Backend) nodeOf(ctx context.Context, s *session, election string, h *holder) (string, int32, error) {
+// releaseAsLastKnown releases a lease without reading it first. That succeeds if nothing
+// has changed since the last renewal, which is the usual case.
+func (b *Backend) releaseAsLastKnown(ctx context.Context, s *session, l backend.Held) (done bool, err error) {
+	own := b.lockOf(l.Election)
+	if own.node == "" || !own.record.heldBy(b.owner.Nonce(), l.Term) || own.term != own.record.Term || b.layout.kind == Node {
+		return false, nil
+	}
+	next := own.record.clone()
+	next.endLeadership(l.End, s.now(), l.Lapsed())
+	next.Heartbeat = newHeartbeat()
+	_, failed, err := s.write(ctx,
+		&zk.SetDataRequest{Path: b.layout.recordPath(l.Election), Data: next.encode(), Version: own.recordVersion},
+		&zk.DeleteRequest{Path: b.layout.nodePath(l.Election, own.node), Version: -1})
+	if err == nil {
+		b.updateLock(l.Election, func(now *ownLock) { forgetNode(now, own) })
+		return true, nil
+	}
+	if failed < 0 {
+		return false, err
+	}
+	return false, nil
+}
+
+// releaseOnce reads the record and releases the lease. done is false if something has
+// changed meanwhile.
+func (b *Backend) releaseOnce(ctx context.Context, s *session, l backend.Held) (done bool, err error) {
+	path := b.layout.recordPath(l.Election)
+	r, err := s.cache.readPlain(ctx, nodeData, path)
+	if err != nil {
+		return false, err
+	}
+	rec, bad := parseRecord(r.data, l.Election)
+	own := b.lockOf(l.Election)
+	held := !r.missing && bad == nil && rec.heldBy(b.owner.Nonce(), l.Term)
+	if held && rec.Unconfirmed != "" {
+		now, err := b.readDeletions(ctx, s)
+		if err != nil {
+			return false, err
+		}
+		held = now.String() == rec.Unconfirmed // otherwise it grants nothing
+	}
+	if !held {
+		// The record has no leadership of ours in this term. Our node may exist.
+		if own.node != "" && (l.Term == 0 || own.term == l.Term) {
+			return true, b.deleteLockNode(ctx, s, l.Election, own)
+		}
+		return true, nil
+	}
+	h := rec.Holder
+	next := rec.clone()
+	next.endLeadership(l.End, s.now(), l.Lapsed())
+	next.Heartbeat, next.Unconfirmed = newHeartbeat(), ""
+	node, version, err := b.holderNode(ctx, s, l.Election, h)
+	if err != nil {
+		return false, err
+	}
+	ops := []any{&zk.SetDataRequest{Path: path, Data: next.encode(), Version: r.stat.Version}}
+	if node != "" {
+		ops = append(ops, b.deleteOps(l.Election, node, h.Session, version)...)
+	}
+	_, failed, err := s.write(ctx, ops...)
+	switch {
+	case b.layout.kind == Node && failed == 1 && errors.Is(err, zk.ErrNoNode): // our session record is gone
+		if id, _ := s.idAndEpoch(); sessionName(id) == h.Session {
+			return false, b.restoreSessionRecord(ctx, s, id)
+		}
+		return false, nil
+	case errors.Is(err, zk.ErrBadVersion), errors.Is(err, zk.ErrNoNode):
+		return false, nil // a request was written, or a node has changed
+	case err != nil:
+		return false, err
+	}
+	if own.node != "" && (b.layout.isHoldersNode(h, own.node) || h.Node == sealedNode) {
+		b.updateLock(l.Election, func(now *ownLock) { forgetNode(now, own) })
+	} else if own.node != "" && l.Term == 0 {
+		return true, b.deleteLockNode(ctx, s, l.Election, own)
+	}
+	return true, nil
+}
+
+// holderNode returns the name of a holder's node, "" if it is gone, and its present
+// version.
+func (b *Backend) holderNode(ctx context.Context, s *session, election string, h *holder) (string, int32, error) {
 	if b.layout.kind == Node {
-		version, there, err := b.standing(ctx, s, election, h.Node, h.Session)
+		version, there, err := b.lockNodeVersion(ctx, s, election, h.Node, h.Session)
 		if err != nil || !there {
 			return "", 0, err
 		}
 		return h.Node, version, nil
 	}
-	lock := b.layout.lock(election)
-	r, err := s.cache.plain(ctx, children, lock)
+	lock := b.layout.lockPath(election)
+	r, err := s.cache.readPlain(ctx, childNames, lock)
 	if err != nil {
 		return "", 0, err
 	}
 	for _, name := range r.children {
-		if !b.layout.is(h, name) {
+		if !b.layout.isHoldersNode(h, name) {
 			continue
 		}
-		node, err := s.cache.plain(ctx, once, lock+"/"+name)
+		node, err := s.cache.readPlain(ctx, uniqueData, lock+"/"+name)
 		if err != nil || node.missing || sessionName(node.stat.EphemeralOwner) != h.Session {
 			return "", 0, err
 		}

@@ -11,29 +11,29 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// maxMulti bounds the bytes of one transaction; servers take up to 1 MB
+// maxMulti limits the bytes of one transaction. Servers accept up to 1 MB
 // (jute.maxbuffer).
 const maxMulti = 256 << 10
 
-// Renew checks in one transaction that each lease's node and record are as they
-// were granted, and writes the session's own node, never the lock nodes: writing
-// those would use up the one-shot watches of Curator's members.
+// Renew checks in one transaction that each lease's node and record are as they were
+// granted, and writes the session record. It never writes lock nodes: that would use up
+// the one-shot watches of Curator's members.
 //
-// The checks travel with the write through the ensemble's leader, so that a
-// follower that has been cut off cannot answer them.
+// The ensemble's leader makes the checks together with the write, so a follower that was
+// cut off cannot answer them.
 func (b *Backend) Renew(ctx context.Context, held []backend.Held) ([]backend.Answer, error) {
 	start := time.Now()
-	if err := b.enter(held[0].Holder.Nonce); err != nil {
+	if err := b.admit(held[0].Holder.Nonce); err != nil {
 		return nil, err
 	}
 	for try := 1; ; try++ {
-		s, err := b.current(ctx, 0)
+		s, err := b.currentSession(ctx, 0)
 		if err != nil {
-			return nil, b.fail("renew", err)
+			return nil, b.wrap("renew", err)
 		}
-		s.cache.unread(held)
+		s.cache.dropHeld(held)
 		answers, err := b.renewAll(ctx, s, start, held)
-		// A session is replaced only if no lease hangs on it.
+		// A session is replaced only if no lease depends on it.
 		if err == nil || s.ctx.Err() == nil || ctx.Err() != nil || try == 3 {
 			return answers, err
 		}
@@ -41,67 +41,22 @@ func (b *Backend) Renew(ctx context.Context, held []backend.Held) ([]backend.Ans
 }
 
 func (b *Backend) renewAll(ctx context.Context, s *session, start time.Time, held []backend.Held) ([]backend.Answer, error) {
-	id, err := b.prepare(ctx, s, held[0].Holder)
+	id, err := b.prepareSession(ctx, s, held[0].Holder)
 	if err != nil {
-		return nil, b.fail("renew", err)
+		return nil, b.wrap("renew", err)
 	}
 	select {
 	case s.renewing <- struct{}{}:
 		defer func() { <-s.renewing }()
 	case <-ctx.Done():
-		return nil, b.fail("renew", ctx.Err())
+		return nil, b.wrap("renew", ctx.Err())
 	}
-	answers, home := make([]backend.Answer, len(held)), s.homeOf(id)
-	var batch []int // items that we have, as far as we know
-	for i, l := range held {
-		o := b.mine(l.Election)
-		if o.term != 0 && o.term == l.Term && o.session == id && o.node != "" && o.home == home {
-			batch = append(batch, i)
-		} else {
-			answers[i].Outcome = backend.Refused
-		}
-	}
-	// In the order of their grants, so that the session's node stays small.
-	slices.SortFunc(batch, func(x, y int) int { return b.mine(held[x].Election).grant - b.mine(held[y].Election).grant })
-	var failed error
-	for len(batch) > 0 {
-		n, bytes := 0, 0
-		for n < len(batch) && (n == 0 || bytes < maxMulti) {
-			name := held[batch[n]].Election
-			bytes += len(b.layout.lock(name)) + len(b.layout.recordOf(name)) + 100
-			n++
-		}
-		if err := b.renew(ctx, s, id, held, batch[:n], answers); err != nil {
-			failed = err
-			for _, i := range batch[:n] {
-				if answers[i].Outcome == backend.Unknown {
-					answers[i].Err = b.fail(fmt.Sprintf("renew %.80q", held[i].Election), err)
-				}
-			}
-		}
-		batch = batch[n:]
-	}
-	if err := b.trust(ctx, s, id, start, answers); err != nil {
+	answers := make([]backend.Answer, len(held))
+	failed := b.renewInBatches(ctx, s, id, held, answers)
+	if err := b.fillValidFor(ctx, s, id, start, answers); err != nil {
 		failed = err
 	}
-	// What was refused is shown as it is now.
-	var refused []int
-	for i := range answers {
-		if answers[i].Outcome == backend.Refused {
-			refused = append(refused, i)
-		}
-	}
-	g, errs := watching(), make([]error, len(refused))
-	each(len(refused), func(k int) {
-		i := refused[k]
-		var v view
-		if v, errs[k] = b.see(ctx, s, held[i].Election, g); errs[k] == nil {
-			answers[i].Lease = v.lease
-			return
-		}
-		answers[i] = backend.Answer{Err: b.fail(fmt.Sprintf("renew %.80q", held[i].Election), errs[k])}
-	})
-	if err := firstOf(errs); err != nil {
+	if err := b.readRefused(ctx, s, held, answers); err != nil {
 		failed = err
 	}
 	switch {
@@ -110,98 +65,118 @@ func (b *Backend) renewAll(ctx context.Context, s *session, start time.Time, hel
 	case failed == nil:
 		return answers, answers[0].Err
 	}
-	return answers, b.fail(fmt.Sprintf("renew %d leases", len(held)), failed)
+	return answers, b.wrap(fmt.Sprintf("renew %d leases", len(held)), failed)
 }
 
-// renew renews the items of one transaction, in the order of their grants.
-func (b *Backend) renew(ctx context.Context, s *session, id int64, held []backend.Held, batch []int, answers []backend.Answer) error {
+// renewInBatches renews the leases that we hold as far as we know, in transactions of
+// limited size, and refuses the others. It returns the last error.
+func (b *Backend) renewInBatches(ctx context.Context, s *session, id int64, held []backend.Held, answers []backend.Answer) (failed error) {
+	czxid := s.recordCzxidOf(id)
+	var batch []int // indexes into held
+	for i, l := range held {
+		own := b.lockOf(l.Election)
+		if own.term != 0 && own.term == l.Term && own.session == id && own.node != "" && own.sessionCzxid == czxid {
+			batch = append(batch, i)
+		} else {
+			answers[i].Outcome = backend.Refused
+		}
+	}
+	// In the order of their grants, which keeps the session record small.
+	slices.SortFunc(batch, func(x, y int) int { return b.lockOf(held[x].Election).grant - b.lockOf(held[y].Election).grant })
+	for len(batch) > 0 {
+		n, bytes := 0, 0
+		for n < len(batch) && (n == 0 || bytes < maxMulti) {
+			name := held[batch[n]].Election
+			bytes += len(b.layout.lockPath(name)) + len(b.layout.recordPath(name)) + 100
+			n++
+		}
+		if err := b.renewBatch(ctx, s, id, held, batch[:n], answers); err != nil {
+			failed = err
+			for _, i := range batch[:n] {
+				if answers[i].Outcome == backend.Unknown {
+					answers[i].Err = b.wrap(fmt.Sprintf("renew %.80q", held[i].Election), err)
+				}
+			}
+		}
+		batch = batch[n:]
+	}
+	return failed
+}
+
+// readRefused reads the refused leases as they are now.
+func (b *Backend) readRefused(ctx context.Context, s *session, held []backend.Held, answers []backend.Answer) error {
+	var refused []int
+	for i := range answers {
+		if answers[i].Outcome == backend.Refused {
+			refused = append(refused, i)
+		}
+	}
+	mode, errs := watchedRead(), make([]error, len(refused))
+	inParallel(len(refused), func(k int) {
+		i := refused[k]
+		var snap snapshot
+		if snap, errs[k] = b.takeSnapshot(ctx, s, held[i].Election, mode); errs[k] == nil {
+			answers[i].Lease = snap.lease
+			return
+		}
+		answers[i] = backend.Answer{Err: b.wrap(fmt.Sprintf("renew %.80q", held[i].Election), errs[k])}
+	})
+	return firstError(errs)
+}
+
+// renewBatch renews the items of one transaction, in the order of their grants.
+func (b *Backend) renewBatch(ctx context.Context, s *session, id int64, held []backend.Held, batch []int, answers []backend.Answer) error {
 	batch = slices.Clone(batch)
+	refuse := func() {
+		for _, i := range batch {
+			answers[i].Outcome = backend.Refused
+		}
+	}
 	for try := 0; len(batch) > 0; try++ {
 		if try == 8 {
 			return fmt.Errorf("%w: the elections change too quickly", backend.ErrUnavailable)
 		}
-		mine := make([]own, len(batch))
-		var ops []any
-		for k, i := range batch {
-			l := held[i]
-			mine[k] = b.mine(l.Election)
-			ops = append(ops,
-				&zk.CheckVersionRequest{Path: b.layout.node(l.Election, mine[k].node), Version: -1},
-				&zk.CheckVersionRequest{Path: b.layout.recordOf(l.Election), Version: mine[k].version})
-		}
-		s.mu.Lock()
-		present, version := s.heartbeats, s.version // another call may note a new session meanwhile
-		s.mu.Unlock()
-		next := &present
-		all := b.grants(id)
-		// One group for each length of lease: most often there is one.
-		var lengths [][2]time.Duration
-		groups := map[[2]time.Duration][]int{}
-		for k, i := range batch {
-			length := [2]time.Duration{held[i].TTL, held[i].Renew}
-			if groups[length] == nil {
-				lengths = append(lengths, length)
-			}
-			groups[length] = append(groups[length], mine[k].grant)
-		}
-		for _, length := range lengths {
-			next = next.renewed(newHeartbeat(), length[0], length[1], groups[length], all)
-		}
-		path := b.layout.sessionOf(sessionName(id))
-		ops = append(ops, &zk.SetDataRequest{Path: path, Data: next.encode(), Version: version})
+		own, next, ops := b.renewalOps(s, id, held, batch)
 		results, failed, err := s.write(ctx, ops...)
+		last := failed == len(ops)-1 // the write of the session record
 		switch {
 		case err == nil:
 			stat := results[len(results)-1].Stat
 			if stat == nil {
 				return fmt.Errorf("%w: the servers have answered a write without its outcome", backend.ErrUnavailable)
 			}
-			s.at(stat)
+			s.learnClock(stat)
 			s.mu.Lock()
-			s.heartbeats, s.version = *next, stat.Version
+			s.record, s.recordVersion = *next, stat.Version
 			s.mu.Unlock()
 			for k, i := range batch {
-				answers[i] = renewed(mine[k], next)
+				answers[i] = renewedAnswer(own[k], next)
 			}
 			if b.layout.kind == Node {
-				return b.recheck(ctx, s, held, batch, mine, answers)
+				return b.checkFixedNodes(ctx, s, held, batch, own, answers)
 			}
 			return nil
-		case failed == len(ops)-1 && errors.Is(err, zk.ErrNoNode):
-			// Somebody has deleted the session's node, by which others see renewals. It
-			// is made again for later grants. These end: what others have watched and read
-			// must not come back.
-			s.homeless(id)
-			for _, i := range batch {
-				answers[i].Outcome = backend.Refused
-			}
+		case last && errors.Is(err, zk.ErrNoNode):
+			// An operator has deleted the session record, in which others see renewals. It is
+			// created again for later grants. The present leaderships end: heartbeats that
+			// others have read must not come back.
+			s.noteRecordLost(id)
+			refuse()
 			return nil
-		case failed == len(ops)-1 && errors.Is(err, zk.ErrBadVersion):
-			// A renewal whose answer was lost. Nobody trusts it; but what it has written
-			// was read, and what was there before must not come back.
-			r, err := s.cache.plain(ctx, once, path)
+		case last && errors.Is(err, zk.ErrBadVersion):
+			same, err := b.reloadSessionRecord(ctx, s, id)
 			if err != nil {
 				return err
 			}
-			s.mu.Lock()
-			same := s.node == id && r.stat.Czxid == s.home
-			if same {
-				was := s.heartbeats
-				s.heartbeats, s.version = *parseHeartbeats(r.data), r.stat.Version
-				s.heartbeats.Nonce, s.heartbeats.ID = was.Nonce, was.ID // whatever somebody has written there
-			}
-			s.mu.Unlock()
-			if !same { // it was deleted, and somebody has made another
-				s.homeless(id)
-				for _, i := range batch {
-					answers[i].Outcome = backend.Refused
-				}
+			if !same {
+				s.noteRecordLost(id)
+				refuse()
 				return nil
 			}
-		case failed >= 0 && failed < len(ops)-1 && (errors.Is(err, zk.ErrNoNode) || errors.Is(err, zk.ErrBadVersion) || errors.Is(err, zk.ErrNoAuth)):
-			// Something is no longer as it was granted, or may no longer be read. Look at
-			// all of them: where one has changed many may have.
-			if batch, err = b.recount(ctx, s, id, held, batch, answers); err != nil {
+		case failed >= 0 && !last && (errors.Is(err, zk.ErrNoNode) || errors.Is(err, zk.ErrBadVersion) || errors.Is(err, zk.ErrNoAuth)):
+			// Something has changed since the grant, or may no longer be read. Check the whole
+			// batch: where one has changed, many may have.
+			if batch, err = b.recheckBatch(ctx, s, id, held, batch, answers); err != nil {
 				return err
 			}
 		default:
@@ -211,53 +186,104 @@ func (b *Backend) renew(ctx context.Context, s *session, id int64, held []backen
 	return nil
 }
 
-// renewed is the answer to a renewal that was made.
-func renewed(o own, heartbeats *heartbeats) backend.Answer {
-	now := o.record.lease()
-	now.Holder, now.Ref = o.record.Holder.candidate(), o.node
-	g := heartbeats.find(o.grant)
-	now.Heartbeat, now.TTL, now.Renew = g.heartbeat(o.record.Heartbeat, o.home, o.record.Election), time.Duration(g.TTL), time.Duration(g.Renew)
+// renewalOps returns the transaction that renews a batch: a check of each lock node and
+// record as last known, which are in own, and the write of the session record next.
+func (b *Backend) renewalOps(s *session, id int64, held []backend.Held, batch []int) (own []ownLock, next *sessionRecord, ops []any) {
+	own = make([]ownLock, len(batch))
+	for k, i := range batch {
+		l := held[i]
+		own[k] = b.lockOf(l.Election)
+		ops = append(ops,
+			&zk.CheckVersionRequest{Path: b.layout.nodePath(l.Election, own[k].node), Version: -1},
+			&zk.CheckVersionRequest{Path: b.layout.recordPath(l.Election), Version: own[k].recordVersion})
+	}
+	s.mu.Lock()
+	present, version := s.record, s.recordVersion // another call may note a new session meanwhile
+	s.mu.Unlock()
+	next = &present
+	all := b.grantsOf(id)
+	// One group for each pair of TTL and renewal interval; usually there is one.
+	var lengths [][2]time.Duration
+	groups := map[[2]time.Duration][]int{}
+	for k, i := range batch {
+		length := [2]time.Duration{held[i].TTL, held[i].Renew}
+		if groups[length] == nil {
+			lengths = append(lengths, length)
+		}
+		groups[length] = append(groups[length], own[k].grant)
+	}
+	for _, length := range lengths {
+		next = next.withRenewal(newHeartbeat(), length[0], length[1], groups[length], all)
+	}
+	return own, next, append(ops, &zk.SetDataRequest{Path: b.layout.sessionPath(sessionName(id)), Data: next.encode(), Version: version})
+}
+
+// reloadSessionRecord reads the session record after a renewal whose answer was lost. The
+// holder does not trust that renewal, but others may have read it, so the content before it
+// must not come back. same is false if the record was deleted and another one created.
+func (b *Backend) reloadSessionRecord(ctx context.Context, s *session, id int64) (same bool, err error) {
+	r, err := s.cache.readPlain(ctx, uniqueData, b.layout.sessionPath(sessionName(id)))
+	if err != nil {
+		return false, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.recordOwner != id || r.stat.Czxid != s.recordCzxid {
+		return false, nil
+	}
+	was := s.record
+	s.record, s.recordVersion = *parseSessionRecord(r.data), r.stat.Version
+	s.record.Nonce, s.record.ID = was.Nonce, was.ID // whatever an operator has written there
+	return true, nil
+}
+
+// renewedAnswer returns the answer to a successful renewal.
+func renewedAnswer(own ownLock, renewed *sessionRecord) backend.Answer {
+	now := own.record.lease()
+	now.Holder, now.Ref = own.record.Holder.candidate(), own.node
+	g := renewed.groupOf(own.grant)
+	now.Heartbeat, now.TTL, now.Renew = g.leaseHeartbeat(own.record.Heartbeat, own.sessionCzxid, own.record.Election), time.Duration(g.TTL), time.Duration(g.Renew)
 	return backend.Answer{Lease: now, Outcome: backend.Granted}
 }
 
-// recount reads the records and nodes of a batch, answers what is lost or may not be
-// read, and returns the rest.
-func (b *Backend) recount(ctx context.Context, s *session, id int64, held []backend.Held, batch []int, answers []backend.Answer) ([]int, error) {
+// recheckBatch reads the records and nodes of a batch, answers for leases that are lost or
+// may not be read, and returns the rest.
+func (b *Backend) recheckBatch(ctx context.Context, s *session, id int64, held []backend.Held, batch []int, answers []backend.Answer) ([]int, error) {
 	errs := make([]error, len(batch))
 	keep := make([]bool, len(batch))
-	each(len(batch), func(k int) {
+	inParallel(len(batch), func(k int) {
 		l := held[batch[k]]
-		o := b.mine(l.Election)
-		r, err := s.cache.plain(ctx, data, b.layout.recordOf(l.Election))
+		own := b.lockOf(l.Election)
+		r, err := s.cache.readPlain(ctx, nodeData, b.layout.recordPath(l.Election))
 		if err != nil {
 			errs[k] = err
 			return
 		}
-		node, err := s.cache.plain(ctx, once, b.layout.node(l.Election, o.node))
+		node, err := s.cache.readPlain(ctx, uniqueData, b.layout.nodePath(l.Election, own.node))
 		if err != nil {
 			errs[k] = err
 			return
 		}
 		rec, bad := parseRecord(r.data, l.Election)
-		if o.node == underSeal && node.stat.EphemeralOwner == 0 {
+		if own.node == sealedNode && node.stat.EphemeralOwner == 0 {
 			node.stat.EphemeralOwner = id // it needs none
 		}
-		if r.missing || node.missing || bad != nil || node.stat.EphemeralOwner != id || !rec.grants(l, id, o.grant) || !b.layout.is(rec.Holder, o.node) {
+		if r.missing || node.missing || bad != nil || node.stat.EphemeralOwner != id || !rec.namesGrant(l, id, own.grant) || !b.layout.isHoldersNode(rec.Holder, own.node) {
 			return
 		}
 		if w := rec.Request; w != nil && w.Kind == backend.Depose && w.Term == l.Term {
 			return
 		}
 		keep[k] = true
-		b.note(l.Election, func(now *own) {
-			if now.node == o.node && now.term == l.Term {
-				now.version, now.record = r.stat.Version, rec
+		b.updateLock(l.Election, func(now *ownLock) {
+			if now.node == own.node && now.term == l.Term {
+				now.recordVersion, now.record = r.stat.Version, rec
 			}
 		})
 	})
 	var failed error
 	for _, err := range errs {
-		if !errors.Is(err, zk.ErrNoAuth) { // which is about one election alone
+		if !errors.Is(err, zk.ErrNoAuth) { // that concerns one election alone
 			failed = errors.Join(failed, err)
 		}
 	}
@@ -268,7 +294,7 @@ func (b *Backend) recount(ctx context.Context, s *session, id int64, held []back
 	for k, i := range batch {
 		switch {
 		case errs[k] != nil:
-			answers[i].Err = b.fail(fmt.Sprintf("renew %.80q", held[i].Election), errs[k])
+			answers[i].Err = b.wrap(fmt.Sprintf("renew %.80q", held[i].Election), errs[k])
 		case keep[k]:
 			rest = append(rest, i)
 		default:
@@ -278,15 +304,15 @@ func (b *Backend) recount(ctx context.Context, s *session, id int64, held []back
 	return rest, nil
 }
 
-// recheck makes sure that the nodes at fixed paths are ours, and not others' that
-// have come in their place: a check by path cannot tell. And it reads whom they name.
-func (b *Backend) recheck(ctx context.Context, s *session, held []backend.Held, batch []int, mine []own, answers []backend.Answer) error {
+// checkFixedNodes makes sure that the nodes at fixed paths are still ours, which a check by
+// path cannot tell, and handles nodes that an operator has edited.
+func (b *Backend) checkFixedNodes(ctx context.Context, s *session, held []backend.Held, batch []int, own []ownLock, answers []backend.Answer) error {
 	errs := make([]error, len(batch))
-	each(len(batch), func(k int) {
+	inParallel(len(batch), func(k int) {
 		a, election := &answers[batch[k]], held[batch[k]].Election
-		r, ok, err := b.still(ctx, s, election, mine[k].node)
-		if err == nil && ok && mine[k].edited(r.data) {
-			a.Request, err = b.appoint(ctx, s, election, mine[k], r.data)
+		r, ok, err := b.checkFixedNode(ctx, s, election, own[k].node)
+		if err == nil && ok && own[k].nodeEdited(r.data) {
+			a.Request, err = b.nominateFromEdit(ctx, s, election, own[k], r.data)
 		}
 		switch {
 		case err != nil:

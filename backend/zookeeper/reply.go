@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// What servers say is checked before the library decodes it, which panics, or takes
-// memory without bounds, when a length in it is wrong.
+// Messages of servers are checked before the library decodes them: on a wrong length it
+// panics, or allocates memory without limit.
 
 // Kinds of requests.
 const (
@@ -26,93 +26,93 @@ const (
 	opSetAuth         = 100
 )
 
-// Numbers of replies that answer no request.
+// Xids of replies that answer no request.
 const (
 	xidEvent = -1
 	xidPing  = -2
 )
 
-// maxHello is the greatest length of a server's greeting: it has 41 bytes.
-const maxHello = 256
+// maxHandshake limits the length of a connect response, which has 41 bytes.
+const maxHandshake = 256
 
-// frame reads one whole message, checks it, and makes it ready to be read.
-func (l *line) frame() error {
+// readMessage reads one whole message, checks it and makes it available to Read.
+func (conn *connection) readMessage() error {
 	var head [4]byte
-	if _, err := io.ReadFull(l.in, head[:]); err != nil {
+	if _, err := io.ReadFull(conn.reader, head[:]); err != nil {
 		return err
 	}
 	n, most := binary.BigEndian.Uint32(head[:]), uint32(maxReply)
-	if !l.done {
-		most = maxHello
+	if !conn.handshakeDone {
+		most = maxHandshake
 	}
 	if n > most {
-		return fmt.Errorf("it has %d bytes, or is no message of ZooKeeper", n)
+		return fmt.Errorf("it has %d bytes, or is not a ZooKeeper message", n)
 	}
 	message := make([]byte, 4+n)
 	copy(message, head[:])
-	if _, err := io.ReadFull(l.in, message[4:]); err != nil {
+	if _, err := io.ReadFull(conn.reader, message[4:]); err != nil {
 		return err
 	}
-	l.heard.Store(int64(time.Since(l.began)))
-	check := l.reply
-	if !l.done {
-		check = l.greeting
+	conn.lastRead.Store(int64(time.Since(conn.opened)))
+	check := conn.checkReply
+	if !conn.handshakeDone {
+		check = conn.checkHandshake
 	}
 	if err := check(parser{message[4:]}); err != nil {
 		return err
 	}
-	l.ready = message
+	conn.checked = message
 	return nil
 }
 
-// longestSession is what is believed of a server, and asked for.
-const longestSession = time.Hour
+// maxSessionLength is the longest session that we request and that a server may grant.
+const maxSessionLength = time.Hour
 
-// greeting takes in what a server says first: version, time-out in milliseconds,
-// session id, password.
-func (l *line) greeting(p parser) error {
+// checkHandshake handles the connect response: version, timeout in milliseconds, session
+// id, password.
+func (conn *connection) checkHandshake(p parser) error {
 	_, ok := p.int()
 	millis, ok2 := p.int()
 	id, ok3 := p.long()
-	if !ok || !ok2 || !ok3 || !p.text() {
-		return errShort
+	if !ok || !ok2 || !ok3 || !p.skipText() {
+		return errMalformed
 	}
 	length := time.Duration(millis) * time.Millisecond
-	if id != 0 && (length < 10*time.Millisecond || length > longestSession) {
-		return fmt.Errorf("the server grants a session of %v", length) // the library would not survive it
+	if id != 0 && (length < 10*time.Millisecond || length > maxSessionLength) {
+		return fmt.Errorf("the server grants a session of %v", length) // the library would crash
 	}
-	l.done = true
-	l.s.hello(id, length, l.sent)
+	conn.handshakeDone = true
+	conn.s.noteHandshake(id, length, conn.connectSent)
 	return nil
 }
 
-// reply checks an answer, or an event of a watch.
-func (l *line) reply(p parser) error {
+// checkReply checks an answer or a watch event.
+func (conn *connection) checkReply(p parser) error {
 	xid, ok := p.int()
 	_, ok2 := p.long()
 	failed, ok3 := p.int()
 	if !ok || !ok2 || !ok3 {
-		return errShort
+		return errMalformed
 	}
-	l.mu.Lock()
-	op, asked := l.asked[xid]
-	delete(l.asked, xid)
-	l.mu.Unlock()
+	conn.mu.Lock()
+	op, known := conn.pending[xid]
+	delete(conn.pending, xid)
+	conn.mu.Unlock()
 	if xid == xidEvent {
 		_, ok := p.int()
 		_, ok2 := p.int()
-		if !ok || !ok2 || !p.text() {
-			return errShort
+		if !ok || !ok2 || !p.skipText() {
+			return errMalformed
 		}
-	} else if asked && failed == 0 && !p.answer(op) {
-		return errShort
+	} else if known && failed == 0 && !p.skipReply(op) {
+		return errMalformed
 	}
 	return nil
 }
 
-var errShort = errors.New("it is malformed")
+var errMalformed = errors.New("it is malformed")
 
-// A parser reads along in a message.
+// A parser reads a message.
 type parser struct{ rest []byte }
 
 func (p *parser) take(n int) ([]byte, bool) {
@@ -140,8 +140,8 @@ func (p *parser) long() (int64, bool) {
 	return int64(binary.BigEndian.Uint64(b)), true
 }
 
-// text passes over a length and so many bytes.
-func (p *parser) text() bool {
+// skipText skips a length and as many bytes.
+func (p *parser) skipText() bool {
 	n, ok := p.int()
 	if ok {
 		_, ok = p.take(int(n))
@@ -149,48 +149,48 @@ func (p *parser) text() bool {
 	return ok
 }
 
-// data is text, which may be missing.
-func (p *parser) data() bool {
+// skipData skips a text that may be missing.
+func (p *parser) skipData() bool {
 	if n, ok := (&parser{p.rest}).int(); ok && n < 0 {
 		p.take(4)
 		return true
 	}
-	return p.text()
+	return p.skipText()
 }
 
-// texts passes over a number, and so many texts.
-func (p *parser) texts() bool {
+// skipTexts skips a number and as many texts.
+func (p *parser) skipTexts() bool {
 	n, ok := p.int()
 	for ok = ok && n >= 0 && int(n) <= len(p.rest)/4; ok && n > 0; n-- {
-		ok = p.text()
+		ok = p.skipText()
 	}
 	return ok
 }
 
-func (p *parser) stat() bool {
+func (p *parser) skipStat() bool {
 	_, ok := p.take(68)
 	return ok
 }
 
-// answer passes over the answer to a request of a kind.
-func (p *parser) answer(op int32) bool {
+// skipReply skips the answer to a request of a kind.
+func (p *parser) skipReply(op int32) bool {
 	switch op {
 	case opCreate, opCreateContainer, opSync:
-		return p.text()
+		return p.skipText()
 	case opExists, opSetData:
-		return p.stat()
+		return p.skipStat()
 	case opGetData:
-		return p.data() && p.stat()
+		return p.skipData() && p.skipStat()
 	case opGetChildren:
-		return p.texts() && p.stat()
+		return p.skipTexts() && p.skipStat()
 	case opMulti:
-		return p.answers()
+		return p.skipMultiReply()
 	}
 	return true // the library reads nothing
 }
 
-// answers passes over the answers to the writes of a multi.
-func (p *parser) answers() bool {
+// skipMultiReply skips the answers to the writes of a multi.
+func (p *parser) skipMultiReply() bool {
 	for {
 		op, ok := p.int()
 		done, ok2 := p.take(1)
@@ -203,9 +203,9 @@ func (p *parser) answers() bool {
 		case op == -1: // an error
 			_, ok = p.int()
 		case op == opCreate:
-			ok = p.text()
+			ok = p.skipText()
 		case op == opSetData:
-			ok = p.stat()
+			ok = p.skipStat()
 		case op != opCheck && op != opDelete:
 			ok = false
 		}

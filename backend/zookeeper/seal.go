@@ -6,33 +6,32 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// A seal is what stands in the way of everybody who elects by a lock, whatever
-// program that is: in a queue, a PERSISTENT child that comes before all others; at a
-// fixed path, a PERSISTENT node. It outlives all sessions, so that nobody's turn
-// comes. A member of Curator's LeaderLatch takes it for the leader, and watches it.
+// A seal keeps every program that elects by a lock from leading: in a queue it is a
+// PERSISTENT child that comes before all others, at a fixed path a PERSISTENT node. It
+// outlives all sessions, so no other node becomes the first. A member of Curator's
+// LeaderLatch takes it for the leader, and watches it. See docs/design/zookeeper.md,
+// "Seals".
 type seal struct {
 	sealed  bool
 	to      string // the store that the election has moved to
 	version int32
 }
 
-// sealChild is the name of a seal in a queue. Curator orders children by what follows
-// the base of their names, and by the whole name if that is not in it: the servers'
-// numbers begin with a digit, or with a minus after two thousand million of them. The
-// plus comes before both.
+// sealChild is the name of a seal in a queue. It sorts before all numbers that servers
+// give.
 const sealChild = "+moved"
 
-// sealText is what a seal holds, before the name of the store. A program that shows
-// the leader's id shows this.
+// sealText precedes the name of the store in a seal. A program that shows the leader's id
+// shows this.
 const sealText = "moved to "
 
-// underSeal stands for the node of a holder who needs none: at a fixed path, where
-// there is room for the seal alone. The record and the session's node are its lease
-// then, as they are in a queue for members of this module.
-const underSeal = "sealed"
+// sealedNode stands for the lock node of a holder that needs none: at a fixed path there is
+// room for the seal alone. The lease is then the record and the session record, as it is
+// for members of this module in a queue.
+const sealedNode = "sealed"
 
-// readSeal reads what stands where a seal is. ok: it is one. In a queue the name tells;
-// at a fixed path any other node is somebody's lock.
+// readSeal reads the node at the place of a seal. ok: it is a seal. In a queue the name
+// tells; at a fixed path any other node is a lock.
 func readSeal(r reading) (s seal, ok bool) {
 	to, ok := strings.CutPrefix(string(r.data), sealText)
 	if to = backend.Clean(to, backend.MaxMark, false); to == "" {
@@ -41,15 +40,17 @@ func readSeal(r reading) (s seal, ok bool) {
 	return seal{true, to, r.stat.Version}, ok && !r.missing && r.stat.EphemeralOwner == 0
 }
 
-// sealOf is the path of an election's seal.
-func (l *layout) sealOf(election string) string { return l.node(election, sealChild) }
+// sealPath returns the path of an election's seal.
+func (l *layout) sealPath(election string) string { return l.nodePath(election, sealChild) }
 
-// forgetSeal makes the next look at an election's seal read it again.
+// forgetSeal makes the next read of an election's seal ask the server.
 func (b *Backend) forgetSeal(s *session, election string) {
-	s.cache.forget(b.layout.lockKind(), b.layout.lock(election))
-	s.cache.forget(once, b.layout.sealOf(election))
+	s.cache.forget(b.layout.lockKind(), b.layout.lockPath(election))
+	s.cache.forget(uniqueData, b.layout.sealPath(election))
 }
 
-// underSeal reports whether an election is sealed at a fixed path, where a holder has
+// fixedPathSealed reports whether an election is sealed at a fixed path, where a holder has
 // no node.
-func (v *view) underSeal(b *Backend) bool { return v.queue.sealed && b.layout.kind == Node }
+func (snap *snapshot) fixedPathSealed(b *Backend) bool {
+	return snap.queue.sealed && b.layout.kind == Node
+}

@@ -11,51 +11,52 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// A session is one connection of the client library, with all sessions that it
-// opens: after an expiry it opens another by itself.
+// A session is one connection handle of the client library, with all sessions that it
+// opens: after one has expired, the library opens another.
 type session struct {
-	b      *Backend
-	conn   *zk.Conn
-	asked  time.Duration
-	ctx    context.Context // of its dialling
-	cancel context.CancelFunc
+	b               *Backend
+	conn            *zk.Conn
+	requestedLength time.Duration
+	ctx             context.Context // ends dialling
+	cancel          context.CancelFunc
 
-	leaving bool // guarded by b.mu: it is being replaced, and nothing may be asked for that would hang on it
+	beingReplaced bool // guarded by b.mu: no request may be made that would depend on this session
 
-	mu         sync.Mutex
-	id         int64         // as the server said last
-	granted    time.Duration // how long it lives unheard, as the server said
-	epoch      int           // grows when a connection is made or lost
-	touched    time.Time     // the ensemble's leader is known to have heard of the session since then
-	greeted    time.Time     // when the request was sent that a server has greeted us for last
-	answers    []exchange    // oldest first, not before touched
-	syncs      int           // sent so far
-	line       *line         // present, or last
-	mute       bool          // nothing is sent any more: as if the process had died
-	used       time.Time     // when a request was made last
-	waiting    int           // requests that wait for a connection
-	lastErr    error         // why the last attempt to connect failed
-	changed    chan struct{} // closed and replaced when any of it changes
-	node       int64         // the session whose own node is known to be there
-	home       int64         // its czxid
-	version    int32         // and its version
-	heartbeats heartbeats    // what it says
-	skew       time.Duration // how much the servers' clock is ahead of ours
+	mu            sync.Mutex
+	id            int64         // as the server last said
+	grantedLength time.Duration // how long the servers keep it without contact
+	epoch         int           // grows when a connection is made or lost
+	lastContact   time.Time     // the ensemble's leader is known to have heard of the session since then
+	connectSent   time.Time     // when the last answered connect request was sent
+	exchanges     []exchange    // oldest first, none before lastContact
+	syncsSent     int           // sent so far
+	connection    *connection   // present or last one
+	muted         bool          // nothing is sent, as if the process had died
+	lastUsed      time.Time     // when the last request was made
+	waiting       int           // requests that wait for a connection
+	lastErr       error         // why the last attempt to connect failed
+	changed       chan struct{} // closed and replaced at each change
+	recordOwner   int64         // the session whose session record is known to exist
+	recordCzxid   int64         // its czxid
+	recordVersion int32         // its version
+	record        sessionRecord // its content
+	clockOffset   time.Duration // how far the servers' clock is ahead of ours
 
-	watching map[string]int // paths whose readings are to leave a watch
-	renewing chan struct{}  // taken by who renews
+	watchedPaths map[string]int // paths whose reads leave a watch
+	renewing     chan struct{}  // held while renewing
 
-	authed chan struct{} // closed when the user is known to the server
-	hosts  *hosts
-	cache  cache
+	authenticated chan struct{} // closed when the server knows the user
+	servers       *serverList
+	cache         cache
 }
 
-// guess is how long a session is as long as nobody has told: what the default TTL needs.
-const guess = 16_667 * time.Millisecond
+// defaultSession is the session length if no call has needed one: enough for the default
+// TTL.
+const defaultSession = 16_667 * time.Millisecond
 
-// current returns the session, connected. need is how long it must live unheard;
-// 0: any. A session that is shorter is replaced if nothing hangs on it.
-func (b *Backend) current(ctx context.Context, need time.Duration) (*session, error) {
+// currentSession returns the session, connected. need is how long it must live without
+// contact; 0: any length. A shorter session is replaced if nothing depends on it.
+func (b *Backend) currentSession(ctx context.Context, need time.Duration) (*session, error) {
 	select {
 	case b.opening <- struct{}{}:
 		defer func() { <-b.opening }()
@@ -63,14 +64,14 @@ func (b *Backend) current(ctx context.Context, need time.Duration) (*session, er
 		return nil, ctx.Err()
 	}
 	b.mu.Lock()
-	s, closed, replace := b.session, b.guard.Admit(""), false
-	expected := min(max(b.expected, need), b.options.MaxSession)
+	s, closed, replace := b.session, b.owner.Admit(""), false
+	expected := min(max(b.expectedSession, need), b.options.MaxSession)
 	if s != nil {
-		replace = s.asked < expected || s.short(need)
-		for _, o := range b.own {
-			replace = replace && o.empty()
+		replace = s.requestedLength < expected || s.tooShort(need)
+		for _, own := range b.locks {
+			replace = replace && own.empty()
 		}
-		s.leaving = replace
+		s.beingReplaced = replace
 	}
 	b.mu.Unlock()
 	if closed != nil {
@@ -78,14 +79,14 @@ func (b *Backend) current(ctx context.Context, need time.Duration) (*session, er
 	}
 	if s == nil || replace {
 		if expected == 0 {
-			expected = min(guess, b.options.MaxSession)
+			expected = min(defaultSession, b.options.MaxSession)
 		}
-		fresh, err := b.connect(expected)
+		fresh, err := b.openSession(expected)
 		if err != nil {
 			return nil, err
 		}
 		b.mu.Lock()
-		if closed = b.guard.Admit(""); closed == nil {
+		if closed = b.owner.Admit(""); closed == nil {
 			b.session = fresh
 		}
 		b.mu.Unlock()
@@ -101,18 +102,18 @@ func (b *Backend) current(ctx context.Context, need time.Duration) (*session, er
 	return s, s.ready(ctx)
 }
 
-// short reports whether the servers have granted less than is needed.
-func (s *session) short(need time.Duration) bool {
+// tooShort reports whether the servers have granted less than is needed.
+func (s *session) tooShort(need time.Duration) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.granted > 0 && s.granted < need
+	return s.grantedLength > 0 && s.grantedLength < need
 }
 
-// with calls f with the session, connected, and again if that was replaced by
-// one of another length meanwhile: what f does can be done twice.
-func (b *Backend) with(ctx context.Context, f func(*session) error) error {
+// withSession calls f with the connected session, and again if the session was replaced
+// meanwhile: f must be repeatable.
+func (b *Backend) withSession(ctx context.Context, f func(*session) error) error {
 	for try := 1; ; try++ {
-		s, err := b.current(ctx, 0)
+		s, err := b.currentSession(ctx, 0)
 		if err == nil {
 			err = f(s)
 		}
@@ -122,14 +123,14 @@ func (b *Backend) with(ctx context.Context, f func(*session) error) error {
 	}
 }
 
-// connect begins a session. The library connects on its own goroutine.
-func (b *Backend) connect(length time.Duration) (*session, error) {
-	s := &session{b: b, asked: length, used: time.Now(), changed: make(chan struct{}), authed: make(chan struct{}), watching: map[string]int{}, renewing: make(chan struct{}, 1), hosts: &hosts{}}
+// openSession starts a session. The library connects on its own goroutine.
+func (b *Backend) openSession(length time.Duration) (*session, error) {
+	s := &session{b: b, requestedLength: length, lastUsed: time.Now(), changed: make(chan struct{}), authenticated: make(chan struct{}), watchedPaths: map[string]int{}, renewing: make(chan struct{}, 1), servers: &serverList{}}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.cache.init(s)
 	conn, _, err := zk.Connect(b.options.Servers, length,
-		zk.WithDialer(s.dial), zk.WithHostProvider(s.hosts), zk.WithEventCallback(s.event),
-		zk.WithLogger(silent{}), zk.WithLogInfo(false),
+		zk.WithDialer(s.dial), zk.WithHostProvider(s.servers), zk.WithEventCallback(s.event),
+		zk.WithLogger(noLogger{}), zk.WithLogInfo(false),
 		zk.WithMaxBufferSize(maxReply), zk.WithMaxConnBufferSize(maxRequest))
 	if err != nil {
 		s.cancel()
@@ -141,16 +142,16 @@ func (b *Backend) connect(length time.Duration) (*session, error) {
 	if b.options.User == "" {
 		return s, nil
 	}
-	// It is the first request, and is repeated by the library at each connection.
+	// This is the first request, and the library repeats it at each connection.
 	b.late.Go(func() {
 		for {
 			err := conn.AddAuth("digest", []byte(b.options.User+":"+b.options.Password))
 			if err == nil || s.ctx.Err() != nil {
 				s.change(func() { s.lastErr = nil })
-				close(s.authed)
+				close(s.authenticated)
 				return
 			}
-			if errors.Is(err, zk.ErrAuthFailed) { // else the dialler knows better
+			if errors.Is(err, zk.ErrAuthFailed) { // otherwise the dialler knows a better error
 				s.change(func() { s.lastErr = err })
 			}
 		}
@@ -158,20 +159,20 @@ func (b *Backend) connect(length time.Duration) (*session, error) {
 	return s, nil
 }
 
-// maxReply bounds what a server may make us read at once: the names of some
-// hundred thousand children.
+// maxReply limits what a server may make us read at once: the names of some hundred
+// thousand children.
 const maxReply = 32 << 20
 
-// maxRequest is the library's buffer for what it sends: a transaction of ours is half of
-// that at most, besides the session's node, which has some bytes a group of grants.
+// maxRequest is the library's send buffer. Our transactions take at most half of that,
+// besides the session record, which has a few bytes for each group of grants.
 const maxRequest = 2 * maxMulti
 
-// silent drops what the library logs: all that matters comes back as an error.
-type silent struct{}
+// noLogger drops what the library logs: everything that matters is returned as an error.
+type noLogger struct{}
 
-func (silent) Printf(string, ...any) {}
+func (noLogger) Printf(string, ...any) {}
 
-// change changes fields of s and wakes who waits for that.
+// change changes fields of s and wakes all waiters.
 func (s *session) change(f func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -180,8 +181,8 @@ func (s *session) change(f func()) {
 	s.changed = make(chan struct{})
 }
 
-// event is called by the library, on its own goroutine, with everything that
-// happens, before any later answer is handed on.
+// event is called by the library, on its own goroutine, with each event, before any later
+// answer is delivered.
 func (s *session) event(e zk.Event) {
 	if e.Type == zk.EventSession {
 		s.change(func() {
@@ -189,44 +190,45 @@ func (s *session) event(e zk.Event) {
 				s.epoch++
 			}
 		})
-		s.cache.wake()
+		s.cache.wakeAll()
 		return
 	}
 	s.cache.fire(e)
 }
 
-// homeOf returns the czxid of session id's own node, 0 if it is not known.
-func (s *session) homeOf(id int64) int64 {
+// recordCzxidOf returns the czxid of the session record of session id, 0 if it is not
+// known.
+func (s *session) recordCzxidOf(id int64) int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.node != id {
+	if s.recordOwner != id {
 		return 0
 	}
-	return s.home
+	return s.recordCzxid
 }
 
-// heardSince reports whether the servers have answered what was sent under this session
-// since t.
-func (s *session) heardSince(t time.Time) bool {
+// answeredSince reports whether the servers have answered a request that this session has
+// sent since t.
+func (s *session) answeredSince(t time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	n := len(s.answers)
-	return n > 0 && s.answers[n-1].sent.After(t)
+	n := len(s.exchanges)
+	return n > 0 && s.exchanges[n-1].sent.After(t)
 }
 
-// homeless notes that session id's own node is gone.
-func (s *session) homeless(id int64) {
+// noteRecordLost notes that the session record of session id is gone.
+func (s *session) noteRecordLost(id int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.node == id {
-		s.node = 0
+	if s.recordOwner == id {
+		s.recordOwner = 0
 	}
 }
 
 // ready waits until there is a connection with a session.
 func (s *session) ready(ctx context.Context) error {
 	s.mu.Lock()
-	s.used = time.Now()
+	s.lastUsed = time.Now()
 	connected := s.conn.State() == zk.StateHasSession
 	s.mu.Unlock()
 	if !connected {
@@ -242,10 +244,10 @@ func (s *session) ready(ctx context.Context) error {
 		return err
 	}
 	select {
-	case <-s.authed:
+	case <-s.authenticated:
 		return nil
 	case <-ctx.Done():
-		return s.why(ctx.Err())
+		return s.explain(ctx.Err())
 	}
 }
 
@@ -261,17 +263,17 @@ func (s *session) wait(ctx context.Context, ok func() bool) error {
 		select {
 		case <-changed:
 		case <-s.ctx.Done():
-			return errReplaced
+			return errSessionClosed
 		case <-ctx.Done():
-			return s.why(ctx.Err())
+			return s.explain(ctx.Err())
 		}
 	}
 }
 
-var errReplaced = fmt.Errorf("%w: the session was closed", backend.ErrUnavailable)
+var errSessionClosed = fmt.Errorf("%w: the session was closed", backend.ErrUnavailable)
 
-// why adds to the end of a context why there is no connection, if that is known.
-func (s *session) why(err error) error {
+// explain adds to a context's error why there is no connection, if that is known.
+func (s *session) explain(err error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.lastErr == nil {
@@ -283,55 +285,61 @@ func (s *session) why(err error) error {
 	return fmt.Errorf("not connected: %w (%w)", err, s.lastErr)
 }
 
-// now returns the servers' time, as well as it is known, and the session's id.
+// now returns the servers' time as far as it is known.
 func (s *session) now() time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return time.Now().Add(s.skew)
+	return time.Now().Add(s.clockOffset)
 }
 
-// at learns the servers' clock from the time of a write that has just been made.
-func (s *session) at(stat *zk.Stat) {
+// learnClock learns the servers' clock from a write that has just been made.
+func (s *session) learnClock(stat *zk.Stat) {
 	if stat == nil || stat.Mtime == 0 {
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if skew := time.Until(time.UnixMilli(stat.Mtime)); skew.Abs() < 100*365*24*time.Hour {
-		s.skew = skew
+		s.clockOffset = skew
 	}
 }
 
-// present returns the session's id and its epoch.
-func (s *session) present() (id int64, epoch int) {
+// idAndEpoch returns the session's id and its epoch.
+func (s *session) idAndEpoch() (id int64, epoch int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.id, s.epoch
 }
 
-// close ends the connection, and the session with it, or leaves the session to
-// run out, as the death of the process would.
+// close ends the connection and the session, or leaves the session to expire as if the
+// process had died.
 func (s *session) close(leave bool) {
 	if leave {
-		s.silence()
+		s.mute()
 	}
 	s.cancel()
 	s.conn.Close()
 	s.mu.Lock()
-	l := s.line
+	conn := s.connection
 	s.mu.Unlock()
-	if l != nil {
-		l.Close()
+	if conn != nil {
+		conn.Close()
 	}
 }
 
-// silence ends sending without a word.
-func (s *session) silence() {
+// mute stops sending at once.
+func (s *session) mute() {
 	s.mu.Lock()
-	s.mute = true
-	l := s.line
+	s.muted = true
+	conn := s.connection
 	s.mu.Unlock()
-	if l != nil {
-		l.Conn.Close()
+	if conn != nil {
+		conn.Conn.Close()
 	}
+}
+
+// age returns how long ago something was written, by the servers' clock as far as it is
+// known.
+func (s *session) age(millis int64) time.Duration {
+	return max(s.now().Sub(time.UnixMilli(millis)), 0)
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// Name is how this backend is registered.
+// Name is the name under which this backend is registered.
 const Name = "zookeeper"
 
 // A Layout says what the lock of an election is in ZooKeeper.
@@ -28,61 +28,62 @@ const (
 	Node     Layout = "node"     // one ephemeral node at a path of the user's choice
 )
 
-// Options says which ensemble and which paths. Only Servers is required.
+// Options names the ensemble and the paths. Only Servers is required.
 type Options struct {
-	// Servers are the members of the ensemble, each as host or host:port. The
-	// port defaults to 2181. Names are looked up at each attempt to connect.
+	// Servers are the members of the ensemble, each as host or host:port. The port defaults
+	// to 2181. Names are resolved at each attempt to connect.
 	Servers []string
 
-	// Root is where everything that is this module's own lives: records, sessions
-	// and members. An absolute path, which is made if need be. Default: /election.
-	// All members of an election must have the same Root. A chroot is a Root, and
-	// a prefix of Path.
+	// Root is an absolute path under which this module keeps its records, session records
+	// and members. It is created if necessary. Default: /election. All members of an
+	// election must have the same Root. In place of a chroot, set Root and a prefix of
+	// Path.
 	Root string
 
 	// Layout is the kind of lock. Default: Latch.
 	Layout Layout
 
-	// Path is where the lock of an election is: an absolute path in which
-	// {election} stands for the name, with bytes escaped as in a URL that
-	// are not safe in a path. Default: Root + "/latch/{election}" (or /selector,
-	// /node). Nothing of ours is ever put there but the lock itself.
+	// Path is the path of an election's lock: an absolute path in which {election} stands
+	// for the name, with unsafe bytes escaped as in a URL. Default: Root +
+	// "/latch/{election}" (or /selector, /node). This module puts nothing there but the
+	// lock.
 	Path string
 
-	// Paths are the exact paths of single elections, by name, in place of Path. None may
-	// be within another's, or where Path puts another election or within that.
+	// Paths are exact lock paths of single elections, by name, in place of Path. None may
+	// be within another one, or be or lie within the path that Path gives to another
+	// election.
 	Paths map[string]string
 
-	// Data is what a lock node holds: "id" (the default) or "address" of the
-	// candidate, in UTF-8. Members of other programs read it.
+	// Data is the content of a lock node: "id" (the default) or "address" of the candidate,
+	// in UTF-8. Members of other programs read it.
 	Data string
 
-	// Last, for the Node layout, is the path of a persistent node that is given
-	// the same data after each grant, as FireflySoft.LeaderElection has it;
-	// {election} as in Path. Default: none.
+	// Last, for layout Node, is the path of a persistent node to which the same data is
+	// written after each grant, as FireflySoft.LeaderElection does; {election} as in Path.
+	// Default: none.
 	Last string
 
-	// User and Password authenticate with the digest scheme, which sends them in
-	// the clear: without TLS that is refused, unless all Servers are loopback
-	// addresses or InsecureAuth is set. They are never shown.
+	// User and Password authenticate with the digest scheme, which sends them in the clear.
+	// Without TLS that is refused, unless all Servers are loopback addresses or
+	// InsecureAuth is set. They are never shown.
 	User, Password string
 	InsecureAuth   bool
 
-	// ACL is given to every node that is made. Default: everything for the
-	// authenticated user alone if there is one, and for anybody otherwise, which
-	// is Curator's default.
+	// ACL is set on every node that is created. Default: all permissions for the
+	// authenticated user alone, or, without a user, for everyone, which is Curator's
+	// default.
 	ACL []zk.ACL
 
-	// TLS, if not nil, is how to talk to the servers' secure port. It is copied;
+	// TLS, if not nil, is used to connect to the servers' secure port. It is copied;
 	// ServerName defaults to the host that is dialled.
 	TLS *tls.Config
 
-	// Tick is the servers' tickTime, or more. The safety margin depends on it: do
-	// not set less than what the servers have. Default: 2 s, as is the servers'.
+	// Tick is the servers' tickTime, or more. The clock margin depends on it: do not set
+	// less than the servers have. Default: 2 s, as on the servers.
 	Tick time.Duration
 
-	// MaxSession is the longest session that the servers allow
-	// (maxSessionTimeout), 6 ticks to an hour. Default: 20 ticks, as is the servers'.
+	// MaxSession is the longest session that the servers allow (maxSessionTimeout), 6 ticks
+	// to an hour. Default: 20 ticks, as on the servers.
 	MaxSession time.Duration
 }
 
@@ -91,30 +92,28 @@ type Backend struct {
 	options Options
 	layout  layout
 	acl     []zk.ACL
-	guard   backend.SingleOwner
+	owner   backend.SingleOwner
 
-	opening chan struct{} // taken while a session is being opened
+	opening chan struct{} // held while a session is being opened
 
-	mu      sync.Mutex
-	session *session
-	own     map[string]*own // by election
-	member  *backend.Member // as last announced
-	granted int             // grants so far: each has a number
-	killed  bool            // by a test, as the process would be
+	mu         sync.Mutex
+	session    *session
+	locks      map[string]*ownLock // by election
+	member     *backend.Member     // as last announced
+	grantCount int                 // grants so far, which numbers them
+	killed     bool                // by a test: behave like a process that died
 
-	expected time.Duration // how long a session the bids to come will need
+	expectedSession time.Duration // session length that the next bids will need
 
-	late sync.WaitGroup // requests whose calls have given up
+	late sync.WaitGroup // requests that outlive their calls
 }
 
 var _ backend.Backend = (*Backend)(nil)
 
-// Format prints the name of the type and nothing that may be secret, whatever the
-// verb.
+// Format prints the type's name and nothing that may be secret, whatever the verb.
 func (o Options) Format(f fmt.State, _ rune) { fmt.Fprint(f, "zookeeper.Options") }
 
-// Format prints the name of the type and nothing that may be secret, whatever the
-// verb.
+// Format prints the type's name and nothing that may be secret, whatever the verb.
 func (b *Backend) Format(f fmt.State, _ rune) { fmt.Fprint(f, "zookeeper.Backend") }
 
 func init() {
@@ -131,8 +130,8 @@ func init() {
 	})
 }
 
-// Open checks o and returns a Backend. It does not talk to the servers, which may
-// be down: the first call does. Errors are of class [backend.ErrInvalid].
+// Open checks o and returns a Backend. It does not contact the servers, which may be down;
+// the first call does. Errors are of class [backend.ErrInvalid].
 func Open(_ context.Context, o Options) (*Backend, error) {
 	o.Tick = cmp.Or(o.Tick, 2*time.Second)
 	o.MaxSession = cmp.Or(o.MaxSession, 20*o.Tick)
@@ -153,7 +152,7 @@ func Open(_ context.Context, o Options) (*Backend, error) {
 	if o.TLS != nil {
 		o.TLS = o.TLS.Clone()
 	}
-	b := &Backend{options: o, layout: l, acl: o.ACL, opening: make(chan struct{}, 1), own: map[string]*own{}}
+	b := &Backend{options: o, layout: l, acl: o.ACL, opening: make(chan struct{}, 1), locks: map[string]*ownLock{}}
 	if b.acl == nil {
 		b.acl = zk.WorldACL(zk.PermAll)
 		if o.User != "" {
@@ -163,7 +162,7 @@ func Open(_ context.Context, o Options) (*Backend, error) {
 	return b, nil
 }
 
-// check reports what is wrong with options whose defaults are filled in.
+// check reports what is wrong with options that have their defaults.
 func (o *Options) check() error {
 	if len(o.Servers) == 0 {
 		return fmt.Errorf("no servers: name at least one, such as zk1:2181")
@@ -183,8 +182,8 @@ func (o *Options) check() error {
 		return fmt.Errorf("tick is %v; it must lie between 1ms and 1m", o.Tick)
 	case o.MaxSession < 6*o.Tick:
 		return fmt.Errorf("the longest session is %v; it must be at least six ticks of %v", o.MaxSession, o.Tick)
-	case o.MaxSession > longestSession:
-		return fmt.Errorf("the longest session is %v; it must be %v at most", o.MaxSession, longestSession)
+	case o.MaxSession > maxSessionLength:
+		return fmt.Errorf("the longest session is %v; it must be %v at most", o.MaxSession, maxSessionLength)
 	case o.Data != "id" && o.Data != "address":
 		return fmt.Errorf(`data is %.40q; it must be "id" or "address"`, o.Data)
 	case o.User == "" && o.Password != "":
@@ -218,39 +217,38 @@ func hostPort(s string) (string, error) {
 // Location implements [backend.Located].
 func (b *Backend) Location() string { return backend.Place(b.options.Root, b.options.Servers...) }
 
-// Guarantees says what ZooKeeper can promise; see the package documentation for
-// how the figures come about.
+// Guarantees says what ZooKeeper can promise. For the figures see docs/design/zookeeper.md,
+// "Times".
 func (b *Backend) Guarantees() backend.Guarantees {
 	o := b.options
 	g := backend.Guarantees{
 		Name:   Name,
 		MinTTL: 3 * o.Tick,
-		// A session is TTL + 2 renewals long, and renewals are usually a third
-		// of a TTL apart.
+		// A session lasts TTL + 2 renewal intervals, which are usually a third of a TTL
+		// each.
 		MaxTTL: o.MaxSession * 3 / 5, MaxSession: o.MaxSession,
 		ClockMargin: o.Tick,
 		Expiry:      backend.ByChallengers,
-		Push:        true, Poll: true, // of everything but renewals
+		Push:        true, Poll: true, // everything but renewals
 		Marks: true, Exclusive: true, DurableTerms: true,
 	}
 	if b.layout.kind == Node {
 		g.Expiry, g.Poll = backend.ByStore, false
-		// Two renewals more than the TTL, and the servers look for expired
-		// sessions once a tick.
+		// A session is two renewal intervals longer than the TTL, and the servers look for
+		// expired sessions once a tick.
 		g.Takeover = o.MaxSession*2/5 + 2*o.Tick
 	}
 	return g
 }
 
-// Close ends the session, and with it everything that hangs on it, unless there
-// is something to release: then the session is left to run out, as it is not for
-// Close to release leases.
+// Close ends the session and so deletes its ephemeral nodes. If there is something to
+// release, Close leaves the session to expire instead: Close does not release leases.
 func (b *Backend) Close() error {
-	b.guard.Close() // before: who opens a session looks at it after this lock
+	b.owner.Close() // first: openers of a session check it after b.mu
 	b.mu.Lock()
 	s, leave := b.session, b.killed
-	for _, o := range b.own {
-		leave = leave || !o.empty()
+	for _, own := range b.locks {
+		leave = leave || !own.empty()
 	}
 	b.session = nil
 	b.mu.Unlock()
@@ -261,9 +259,9 @@ func (b *Backend) Close() error {
 	return nil
 }
 
-// enter begins a call for the candidate with this nonce, or for nobody ("").
-func (b *Backend) enter(nonce string) error {
-	if err := b.guard.Admit(nonce); err != nil {
+// admit starts a call for the candidate with this nonce, or for no candidate ("").
+func (b *Backend) admit(nonce string) error {
+	if err := b.owner.Admit(nonce); err != nil {
 		return fmt.Errorf("zookeeper: %w", err)
 	}
 	return nil

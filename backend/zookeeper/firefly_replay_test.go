@@ -13,10 +13,9 @@ import (
 	"github.com/go-election/go-election/internal/testbed"
 )
 
-// A replay makes the requests that a member of FireflySoft.LeaderElection makes on
-// ZooKeeper, by what its sources say, and decides as it does. No .NET is at hand where
-// the tests run; so this stands in for it, as a process of its own, with nothing of
-// this module in it.
+// A replay makes the requests that a member of FireflySoft.LeaderElection makes, according
+// to its sources, and decides as it does. The tests run without .NET, so this stands in for
+// it, as a separate process that uses nothing of this module.
 type replay struct {
 	Server, Root, ID string        // Root is /leader-election/<service>
 	Session          time.Duration // sessionTimeout; 10 s there
@@ -25,23 +24,23 @@ type replay struct {
 
 	conn    *zk.Conn
 	cut     atomic.Bool // their _isDisconnected
-	leads   atomic.Bool // what their callback was told last
+	leads   atomic.Bool // what their callback last reported
 	state   fireflyState
 	counter int
 }
 
 // A fireflyState is their LeaderElectionState.
 type fireflyState struct {
-	leader       string // kept when it has gone
+	leader       string // kept after the leader has gone
 	online       bool
 	disconnected bool
 }
 
 func (r *replay) flag() string { return r.Root + "/flag" }
 
-// run takes part for ever.
+// run takes part until the process ends.
 func (r *replay) run() error {
-	conn, events, err := zk.Connect([]string{r.Server}, r.Session, zk.WithLogger(silent{}), zk.WithLogInfo(false))
+	conn, events, err := zk.Connect([]string{r.Server}, r.Session, zk.WithLogger(noLogger{}), zk.WithLogInfo(false))
 	if err != nil {
 		return err
 	}
@@ -56,7 +55,7 @@ func (r *replay) run() error {
 			}
 		}
 	}()
-	// They would make the root, and cannot: it is made without data, which their client
+	// They would create the root and fail: they create it without data, which their client
 	// refuses.
 	if there, _, err := conn.Exists(r.Root); err != nil || !there {
 		return errors.Join(fmt.Errorf("the root %s is there: %v", r.Root, there), err)
@@ -65,13 +64,13 @@ func (r *replay) run() error {
 	r.elect()
 	for {
 		if err := r.watch(); err != nil {
-			time.Sleep(3 * time.Second) // theirs does
+			time.Sleep(3 * time.Second) // as theirs
 		}
 	}
 }
 
-// elect is their Elect: the flag, if nobody has it, and then who had it last. The
-// callback is told.
+// elect is their Elect: take the flag if it is free, then write the last leader. The
+// callback is called.
 func (r *replay) elect() {
 	s, success, err := r.tryElect()
 	if err != nil {
@@ -108,7 +107,7 @@ func (r *replay) get(path string) (text string, there bool, err error) {
 	return string(data), err == nil, err
 }
 
-// watch is their WatchState: until the flag is deleted, or for the interval if there
+// watch is their WatchState: wait until the flag is deleted, or for the interval if there
 // is none.
 func (r *replay) watch() error {
 	if r.cut.Load() {
@@ -124,7 +123,8 @@ func (r *replay) watch() error {
 		if !r.leads.Load() {
 			fmt.Println("waits")
 		}
-		// Nothing else wakes them: not the end of the connection, nor that of the session.
+		// Nothing else wakes them, neither the end of the connection nor that of the
+		// session.
 		if e := <-changed; e.Type != zk.EventNodeDeleted {
 			select {}
 		}
@@ -156,7 +156,7 @@ func (r *replay) offline() error {
 func (r *replay) process(s fireflyState) {
 	was := r.state.disconnected
 	r.state = s
-	mine := s.leader == r.ID // by the data, not by the session
+	mine := s.leader == r.ID // they compare the data, not the session
 	switch {
 	case was && mine && s.online:
 		r.leads.Store(true)
@@ -175,8 +175,8 @@ func (r *replay) process(s fireflyState) {
 	}
 }
 
-// replayMain is the program of such a process. It has no way to resign: when it ends
-// its session runs out.
+// replayMain is the program of such a process. It cannot resign: when it ends, its session
+// expires.
 func replayMain(arg string) {
 	var r replay
 	err := json.Unmarshal([]byte(arg), &r)

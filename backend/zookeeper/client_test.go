@@ -28,14 +28,15 @@ func newClient(t testing.TB, id string, o Options) *client {
 	return &client{b, backend.Candidate{ID: id, Nonce: backend.NewNonce(), Address: "10.0.0.1:80"}}
 }
 
-// servers bounds how many servers run at a time: each is a Java machine, of which
-// a small computer can start a few.
+// servers limits how many servers run at a time: each is a Java process, of which a small
+// computer can start a few.
 var servers = struct {
 	sync.Mutex
 	free chan struct{}
 }{free: make(chan struct{}, 6)}
 
-// reserve waits until n servers may be started, until the end of the test.
+// reserve waits until n servers may be started, and keeps them reserved until the end of
+// the test.
 func reserve(t testing.TB, n int) {
 	servers.Lock()
 	defer servers.Unlock()
@@ -49,19 +50,20 @@ func reserve(t testing.TB, n int) {
 	})
 }
 
-// roomy is the longest session of those: a busy machine does not stand still for so long.
-const roomy = 8 * time.Second
+// wideSession is the longest session on the shared server: a busy machine does not stand
+// still for so long.
+const wideSession = 8 * time.Second
 
-// shared are options for a fresh place on the shared server.
+// shared returns options for fresh paths on the shared server.
 func shared(t testing.TB) Options {
-	return Options{Servers: testbed.SharedZooKeeper(t), Root: "/t" + backend.NewNonce()[:12], Tick: tick, MaxSession: roomy}
+	return Options{Servers: testbed.SharedZooKeeper(t), Root: "/t" + backend.NewNonce()[:12], Tick: tick, MaxSession: wideSession}
 }
 
 func (c *client) bid(over backend.Lease) backend.Bid {
 	return backend.Bid{Election: over.Election, Candidate: c.me, TTL: ttl, Renew: ttl / 3, Expected: over}
 }
 
-func (c *client) look(t testing.TB, name string) backend.Lease {
+func (c *client) observeOne(t testing.TB, name string) backend.Lease {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -85,8 +87,8 @@ func (c *client) try(over backend.Lease) (backend.Answer, error) {
 	return answers[0], nil
 }
 
-// win bids until the lease is granted, each time after it has watched for as long
-// as it must.
+// win bids until the lease is granted, and observes the lease before each bid for as long
+// as required.
 func (c *client) win(t testing.TB, name string) (l backend.Lease) {
 	t.Helper()
 	testbed.Eventually(t, patience, "a grant", func() error {
@@ -113,7 +115,7 @@ func (c *client) renew(held ...backend.Lease) ([]backend.Answer, error) {
 	return c.Renew(ctx, testbed.Held(held...))
 }
 
-// keep renews a lease, which must be granted.
+// keep renews a lease, and fails the test if the renewal is not granted.
 func (c *client) keep(t testing.TB, held backend.Lease) {
 	t.Helper()
 	answers, err := c.renew(held)

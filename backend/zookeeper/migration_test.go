@@ -11,25 +11,24 @@ import (
 )
 
 // TestTheRoadFromOtherProgramsToMySQLAndBack moves fleets of real processes of other
-// programs to this module on MySQL, and back, while members are killed: see
-// [testbed.Road].
+// programs to this module on MySQL, and back, while members are killed: see [testbed.Road].
 func TestTheRoadFromOtherProgramsToMySQLAndBack(t *testing.T) {
 	for name, test := range map[string]func(*testing.T) (*fleet, testbed.Road){
 		"LeaderLatch": func(t *testing.T) (*fleet, testbed.Road) {
 			f := newLatches(t)
-			return f, testbed.Road{Theirs: func(id string) *testbed.FleetMember { return f.java("latch", id) }, Waits: f.queued}
+			return f, testbed.Road{Theirs: func(id string) *testbed.FleetMember { return f.startJava("latch", id) }, Waits: f.waitQueued}
 		},
 		"LeaderSelector": func(t *testing.T) (*fleet, testbed.Road) {
 			f := newSelectors(t)
-			return f, testbed.Road{Theirs: func(id string) *testbed.FleetMember { return f.java("selector", id) }, Waits: f.queued}
+			return f, testbed.Road{Theirs: func(id string) *testbed.FleetMember { return f.startJava("selector", id) }, Waits: f.waitQueued}
 		},
 		"OneEphemeralNode": func(t *testing.T) (*fleet, testbed.Road) {
 			f := newNodes(t)
-			return f, testbed.Road{Theirs: func(id string) *testbed.FleetMember { return f.java("node", id) }, Waits: (*testbed.FleetMember).Waits}
+			return f, testbed.Road{Theirs: func(id string) *testbed.FleetMember { return f.startJava("node", id) }, Waits: (*testbed.FleetMember).Waits}
 		},
 		"FireflySoftReplays": func(t *testing.T) (*fleet, testbed.Road) {
 			f := newReplays(t)
-			return f, testbed.Road{Theirs: f.dotnet, Waits: (*testbed.FleetMember).Waits}
+			return f, testbed.Road{Theirs: f.startReplay, Waits: (*testbed.FleetMember).Waits}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -43,7 +42,7 @@ func TestTheRoadFromOtherProgramsToMySQLAndBack(t *testing.T) {
 			n := 0
 			road.Ours = func(id, stage string) *testbed.FleetMember {
 				n++
-				return f.at(migration.Stage(stage), id, fmt.Sprintf("10.0.1.%d:9090", n))
+				return f.startAt(migration.Stage(stage), id, fmt.Sprintf("10.0.1.%d:9090", n))
 			}
 			reader := newClient(t, "reader", f.options)
 			road.Moved = func() (string, error) {

@@ -11,8 +11,8 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// What a grant concludes of a queue's stat is the number that the server gives next,
-// whatever was made, deleted, written, tried in vain, or ended with its session before.
+// The number that a grant derives from a queue's stat is the one that the server gives
+// next, whatever was created, deleted, written, refused, or ended with its session before.
 func TestTheNextNumberIsKnownFromTheStat(t *testing.T) {
 	t.Parallel()
 	o, acl := shared(t), zk.WorldACL(zk.PermAll)
@@ -52,15 +52,15 @@ func TestTheNextNumberIsKnownFromTheStat(t *testing.T) {
 			}
 			c.Close()
 		}},
-		{"multi in vain", func() {
+		{"failed multi", func() {
 			_, err := admin.Multi(&zk.CreateRequest{Path: queue + "/x-", Acl: acl, Flags: zk.FlagSequence},
 				&zk.CreateRequest{Path: queue + "/x-", Acl: acl, Flags: zk.FlagSequence},
-				&zk.CheckVersionRequest{Path: queue, Version: never})
+				&zk.CheckVersionRequest{Path: queue, Version: impossibleVersion})
 			if err == nil {
 				t.Fatal("want it to fail")
 			}
 		}},
-		{"create in vain", func() {
+		{"failed create", func() {
 			_, err := admin.Create(queue+"/x-/a/b", nil, zk.FlagSequence, acl)
 			if err == nil {
 				t.Fatal("want it to fail")
@@ -90,7 +90,7 @@ func TestTheNextNumberIsKnownFromTheStat(t *testing.T) {
 		if int(stat.NumChildren) != len(names) {
 			t.Errorf("%d names, %d children", len(names), stat.NumChildren)
 		}
-		want := fmt.Sprintf("-%010d", made(*stat))
+		want := fmt.Sprintf("-%010d", createdChildren(*stat))
 		p := seq(admin, zk.FlagEphemeral)
 		if !strings.HasSuffix(p, want) {
 			t.Errorf("after %s: want %s, got %s", s.name, want, p)
@@ -101,8 +101,7 @@ func TestTheNextNumberIsKnownFromTheStat(t *testing.T) {
 	}
 }
 
-// A server that has counted to 2^31 may give negative numbers, and what the stat tells is
-// no count then.
+// After 2^31 nodes a server may give negative numbers, and the stat is no longer a count.
 func TestANumberIsComparedWhole(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -116,7 +115,7 @@ func TestANumberIsComparedWhole(t *testing.T) {
 		{"a-latch--1073741823", 1073741823, false},
 		{"b-latch-0000000012", 12, false},
 	} {
-		if got := isNext(c.node, "a-latch-", c.made); got != c.want {
+		if got := isNextNumber(c.node, "a-latch-", c.made); got != c.want {
 			t.Errorf("%s is the next after %d: %v, want %v", c.node, c.made, got, c.want)
 		}
 	}

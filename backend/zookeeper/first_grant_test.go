@@ -9,29 +9,30 @@ import (
 	"github.com/go-election/go-election/internal/testbed"
 )
 
-// A bid finds no record. Before it is carried out another is granted, and somebody
-// deletes the record. The bid makes it again, under the version that the other was
-// granted with first.
-func TestAFirstBidThatComesAfterTheRecordWasDeletedGrantsNothing(t *testing.T) {
+// A bid finds no record. Before it is carried out, another bid is granted and an operator
+// deletes the record. The late bid then creates the record again, with the version under
+// which the other bid was granted. See docs/design/zookeeper.md, "The first grant of an
+// election".
+func TestALateFirstBidGrantsNothing(t *testing.T) {
 	t.Parallel()
 	for _, layout := range []Layout{Latch, Selector} {
-		o := unhurried(shared(t))
+		o := longSessions(shared(t))
 		o.Layout = layout
 		a, b, c, admin := newClient(t, "a", o), newClient(t, "b", o), newClient(t, "c", o), dial(t, o.Servers)
-		b.settleDown(t, "other") // its session is there
-		id, _ := b.session.present()
-		v, err := b.see(t.Context(), b.session, "jobs", watching())
-		if err != nil || v.record != nil || v.lease.ObserveFor != 0 {
-			t.Fatalf("%s: want a free lease without a record, got %+v, %v", layout, v.lease, err)
+		b.winLongSession(t, "other") // opens its session
+		id, _ := b.session.idAndEpoch()
+		snap, err := b.takeSnapshot(t.Context(), b.session, "jobs", watchedRead())
+		if err != nil || snap.record != nil || snap.lease.ObserveFor != 0 {
+			t.Fatalf("%s: want a free lease without a record, got %+v, %v", layout, snap.lease, err)
 		}
-		held := a.settleDown(t, "jobs")
-		if err := admin.Delete(a.layout.recordOf("jobs"), -1); err != nil {
+		held := a.winLongSession(t, "jobs")
+		if err := admin.Delete(a.layout.recordPath("jobs"), -1); err != nil {
 			t.Fatal(err)
 		}
-		if l, done, err := b.grant(t.Context(), b.session, id, b.bid(v.lease), &v); err != nil || done {
-			t.Errorf("%s: a bid that has looked before the record was made and deleted: want it undone, got %+v, %v", layout, l, err)
+		if l, done, err := b.grant(t.Context(), b.session, id, b.bid(snap.lease), &snap); err != nil || done {
+			t.Errorf("%s: a bid that has read before the record was created and deleted: want no grant, got %+v, %v", layout, l, err)
 		}
-		onlyWatched(t, c, "jobs")
+		expectOnlyWatched(t, c, "jobs")
 		if answers, err := a.renew(held); err != nil || answers[0].Outcome != backend.Refused {
 			t.Errorf("%s: a renewal under a record that another has made: want refused, got %+v, %v", layout, answers, err)
 		}
@@ -41,7 +42,8 @@ func TestAFirstBidThatComesAfterTheRecordWasDeletedGrantsNothing(t *testing.T) {
 		if err := a.release(backend.Lease{Election: "jobs", Holder: a.me, Term: held.Term, End: backend.Failed}); err != nil {
 			t.Fatal(err)
 		}
-		// Then whoever has watched for the longest TTL goes on, and is renewed.
+		// A challenger that has observed for the longest TTL is granted the lease, and can
+		// renew.
 		won := c.win(t, "jobs")
 		if won.Term <= held.Term {
 			t.Errorf("%s: want a term above %d, got %+v", layout, held.Term, won)
@@ -50,44 +52,44 @@ func TestAFirstBidThatComesAfterTheRecordWasDeletedGrantsNothing(t *testing.T) {
 	}
 }
 
-// The same, and the bidder is cut off before it has found out what it has done. That it
-// gives up then is no reason for others not to wait.
-func TestARecordWhoseMakerWasCutOffIsWatchedForTheLongestTTL(t *testing.T) {
+// The same, but the bidder is cut off before it has read which records were deleted. That
+// it then gives up does not free the lease for others.
+func TestAnUnconfirmedRecordIsObservedForMaxTTL(t *testing.T) {
 	t.Parallel()
-	o := unhurried(shared(t))
+	o := longSessions(shared(t))
 	a, c, admin := newClient(t, "a", o), newClient(t, "c", o), dial(t, o.Servers)
 	proxy := testbed.NewProxy(t, o.Servers[0])
 	o.Servers = []string{proxy.Addr()}
 	b := newClient(t, "b", o)
-	b.settleDown(t, "other")
+	b.winLongSession(t, "other")
 
 	first := proxy.Trap(`"making":`, testbed.HoldRequest)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	ended := make(chan []backend.Answer, 1)
-	bid := b.bid(b.look(t, "jobs"))
+	bid := b.bid(b.observeOne(t, "jobs"))
 	go func() {
 		answers, _ := b.Acquire(ctx, []backend.Bid{bid})
 		ended <- answers
 	}()
 	first.Wait(t, patience)
-	held := a.settleDown(t, "jobs")
+	held := a.winLongSession(t, "jobs")
 	a.keep(t, held)
-	if err := admin.Delete(a.layout.recordOf("jobs"), -1); err != nil {
+	if err := admin.Delete(a.layout.recordPath("jobs"), -1); err != nil {
 		t.Fatal(err)
 	}
-	second := proxy.Trap(b.layout.record, testbed.LoseRequest) // what was deleted since
+	second := proxy.Trap(b.layout.recordParent, testbed.LoseRequest) // its read of deleted records
 	first.Release()
 	second.Wait(t, patience)
 	cancel()
 	if answers := <-ended; len(answers) > 0 && answers[0].Outcome != backend.Unknown {
 		t.Errorf("a bid that was cut off in the middle: want nothing known, got %+v", answers)
 	}
-	onlyWatched(t, c, "jobs")
-	testbed.Eventually(t, patience, "it gives up what it may have", func() error {
+	expectOnlyWatched(t, c, "jobs")
+	testbed.Eventually(t, patience, "a release with term 0", func() error {
 		return b.release(backend.Lease{Election: "jobs", Holder: b.me, End: backend.Released})
 	})
-	onlyWatched(t, c, "jobs")
+	expectOnlyWatched(t, c, "jobs")
 	if answers, err := a.renew(held); err != nil || answers[0].Outcome != backend.Refused {
 		t.Errorf("a renewal under a record that another has made: want refused, got %+v, %v", answers, err)
 	}
@@ -96,14 +98,14 @@ func TestARecordWhoseMakerWasCutOffIsWatchedForTheLongestTTL(t *testing.T) {
 	}
 }
 
-// A record that says so by somebody's hand is not believed to name a leader, neither by
-// others nor by who was granted it.
-func TestARecordThatIsMarkedAsBeingMadeByHandNamesNoLeader(t *testing.T) {
+// A record that an operator marks as unconfirmed names no leader, neither to others nor to
+// its holder.
+func TestAnUnconfirmedRecordNamesNoLeader(t *testing.T) {
 	t.Parallel()
-	o := unhurried(shared(t))
+	o := longSessions(shared(t))
 	a, c, admin := newClient(t, "a", o), newClient(t, "c", o), dial(t, o.Servers)
-	held := a.settleDown(t, "jobs")
-	text, _, err := admin.Get(a.layout.recordOf("jobs"))
+	held := a.winLongSession(t, "jobs")
+	text, _, err := admin.Get(a.layout.recordPath("jobs"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -111,18 +113,18 @@ func TestARecordThatIsMarkedAsBeingMadeByHandNamesNoLeader(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rec.Making = "1-0"
-	if _, err := admin.Set(a.layout.recordOf("jobs"), rec.encode(), -1); err != nil {
+	rec.Unconfirmed = "1-0"
+	if _, err := admin.Set(a.layout.recordPath("jobs"), rec.encode(), -1); err != nil {
 		t.Fatal(err)
 	}
-	onlyWatched(t, c, "jobs")
+	expectOnlyWatched(t, c, "jobs")
 	if answers, err := a.renew(held); err != nil || answers[0].Outcome != backend.Refused {
 		t.Errorf("a renewal: want refused, got %+v, %v", answers, err)
 	}
 }
 
-// Most often nothing was deleted, and an answer was lost. Then nobody waits: neither who
-// has lost it and bids again, nor the others when it has given up.
+// Usually nothing was deleted, and only an answer was lost. Then no one waits: neither the
+// bidder that bids again, nor the others after it has given up.
 func TestALostAnswerToAFirstBidCostsNothing(t *testing.T) {
 	t.Parallel()
 	for name, then := range map[string]func(b, c *client) (backend.Answer, error){
@@ -133,19 +135,19 @@ func TestALostAnswerToAFirstBidCostsNothing(t *testing.T) {
 			if err := b.release(backend.Lease{Election: "jobs", Holder: b.me, End: backend.Released}); err != nil {
 				return backend.Answer{}, err
 			}
-			return c.try(c.look(t, "jobs"))
+			return c.try(c.observeOne(t, "jobs"))
 		},
 	} {
-		o := unhurried(shared(t))
+		o := longSessions(shared(t))
 		c := newClient(t, "c", o)
 		proxy := testbed.NewProxy(t, o.Servers[0])
 		o.Servers = []string{proxy.Addr()}
 		b := newClient(t, "b", o)
-		b.settleDown(t, "other")
-		if err := b.parents(t.Context(), b.session, b.layout.lock("jobs")+"/x", false); err != nil {
-			t.Fatal(err) // a request that finds no queue makes nothing
+		b.winLongSession(t, "other")
+		if err := b.createParents(t.Context(), b.session, b.layout.lockPath("jobs")+"/x", false); err != nil {
+			t.Fatal(err) // so that the request finds a queue
 		}
-		bid := b.bid(b.look(t, "jobs"))
+		bid := b.bid(b.observeOne(t, "jobs"))
 		trap := proxy.Trap(`"making":`, testbed.LoseReply)
 		ctx, cancel := context.WithTimeout(t.Context(), ttl)
 		answers, err := b.Acquire(ctx, []backend.Bid{bid})
@@ -154,7 +156,7 @@ func TestALostAnswerToAFirstBidCostsNothing(t *testing.T) {
 		if len(answers) > 0 && answers[0].Outcome != backend.Unknown || err == nil && answers[0].Err == nil {
 			t.Fatalf("%s: a lost answer: want nothing known, got %+v, %v", name, answers, err)
 		}
-		onlyWatched(t, c, "jobs")
+		expectOnlyWatched(t, c, "jobs")
 		var got backend.Answer
 		testbed.Eventually(t, patience, "an answer", func() (err error) {
 			got, err = then(b, c)
@@ -166,15 +168,15 @@ func TestALostAnswerToAFirstBidCostsNothing(t *testing.T) {
 	}
 }
 
-// onlyWatched makes sure that nobody is shown as leader, and that a challenger waits for
-// the longest TTL.
-func onlyWatched(t testing.TB, c *client, name string) {
+// expectOnlyWatched checks that no leader is shown, and that a challenger observes for the
+// longest TTL.
+func expectOnlyWatched(t testing.TB, c *client, name string) {
 	t.Helper()
-	seen, want := c.look(t, name), c.Guarantees().MaxTTL
+	seen, want := c.observeOne(t, name), c.Guarantees().MaxTTL
 	if !seen.Vacant() || seen.Term != 0 || seen.ObserveFor != want {
-		t.Errorf("a record that is being made: want nobody shown, and it watched for %v, got %+v", want, seen)
+		t.Errorf("an unconfirmed record: want no leader shown, and an observation of %v, got %+v", want, seen)
 	}
 	if got, err := c.try(backend.Lease{Election: name}); err != nil || got.Outcome != backend.Refused {
-		t.Errorf("a bid without having watched: want refused, got %+v, %v", got, err)
+		t.Errorf("a bid without an observation: want refused, got %+v, %v", got, err)
 	}
 }

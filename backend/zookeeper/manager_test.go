@@ -43,18 +43,18 @@ func manager(t *testing.T, id string, ttl time.Duration, o Options, names ...str
 	return m, list
 }
 
-// Who resigns is followed within milliseconds: a watch, one grant, and one new
-// connection at most.
-func TestAHandOverTakesMilliseconds(t *testing.T) {
+// After a resignation the next leader follows within milliseconds: a watch, one grant, and
+// at most one new connection.
+func TestAHandoverTakesMilliseconds(t *testing.T) {
 	t.Parallel()
-	const ttl = roomy / 2 // a busy machine must not change the leader; nor does a reading come soon
+	const ttl = wideSession / 2 // a busy machine must not change the leader; and no read is due soon
 	o := shared(t)
 	_, first := manager(t, "a", ttl, o, "jobs")
 	_, second := manager(t, "b", ttl, o, "jobs")
 	both := []*election.Election{first[0], second[0]}
 	var took []time.Duration
 	for range 7 {
-		pause(t, ttl*3/4) // who has resigned is back in the queue
+		pause(t, ttl*3/4) // until the resigned member is back in the queue
 		var leader, other *election.Election
 		testbed.Eventually(t, patience, "a leader", func() error {
 			for i, e := range both {
@@ -65,7 +65,7 @@ func TestAHandOverTakesMilliseconds(t *testing.T) {
 			}
 			return errNone
 		})
-		testbed.Eventually(t, patience, "the other to see it", func() error {
+		testbed.Eventually(t, patience, "the other to know the leader", func() error {
 			if _, _, ok := other.Leader(); !ok {
 				return errNone
 			}
@@ -108,12 +108,12 @@ func TestAHandOverTakesMilliseconds(t *testing.T) {
 	}
 }
 
-// A thousand idle elections cost no more requests than ten do.
+// A thousand idle elections cost no more requests than ten.
 func TestAThousandIdleElectionsCostAsManyRequestsAsTen(t *testing.T) {
 	t.Parallel()
 	reserve(t, 1)
 	server := testbed.StartZooKeeper(t, testbed.ZooKeeperOptions{})
-	const long = 6 * time.Second // a busy machine must not cost a leadership
+	const long = 6 * time.Second // a busy machine must not end a leadership
 	cost := func(n, enough int) int {
 		o := Options{Servers: []string{server.Addr()}, Root: fmt.Sprintf("/n%d", n), Tick: tick, MaxSession: 2 * long}
 		var names []string
@@ -146,7 +146,7 @@ func TestAThousandIdleElectionsCostAsManyRequestsAsTen(t *testing.T) {
 			return n
 		}
 		least := 1 << 30
-		for try := 0; try < 6 && least > enough; try++ { // the first may still see the beginning
+		for try := 0; try < 6 && least > enough; try++ { // the first may include start-up
 			before := received()
 			pause(t, long)
 			least = min(least, received()-before)
@@ -154,16 +154,16 @@ func TestAThousandIdleElectionsCostAsManyRequestsAsTen(t *testing.T) {
 		return least
 	}
 	few := cost(10, 30)
-	many := cost(1000, few+60) // the ten are still there
+	many := cost(1000, few+60) // includes the ten
 	t.Logf("requests in a TTL, leader and follower: 10 elections %d, and with 1000 more %d", few, many)
 	if many > few+60 {
 		t.Errorf("1000 idle elections cost %d requests in a TTL, 10 cost %d", many-few, few)
 	}
 }
 
-// Who waits behind members of other programs and loses its place, by somebody's hand or
-// with its session, queues again when it is another's turn.
-func TestWhoLosesItsPlaceInAQueueQueuesAgain(t *testing.T) {
+// A member that waits behind other programs and loses its node, to an operator or with its
+// session, queues again when another member leads.
+func TestALostQueueNodeIsCreatedAgain(t *testing.T) {
 	t.Parallel()
 	o := shared(t)
 	admin := dial(t, o.Servers)
@@ -172,18 +172,18 @@ func TestWhoLosesItsPlaceInAQueueQueuesAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	other := newClient(t, "other", o)
-	if err := other.release(other.win(t, "jobs")); err != nil { // the queue is there
+	if err := other.release(other.win(t, "jobs")); err != nil { // creates the queue
 		t.Fatal(err)
 	}
 	first := queueForeign(t, admin, l, "jobs")
-	_, list := manager(t, "a", roomy/2, o, "jobs")
+	_, list := manager(t, "a", wideSession/2, o, "jobs")
 	queued := func(what string) (path string) {
 		t.Helper()
 		testbed.Eventually(t, patience, what, func() error {
-			names, _, err := admin.Children(l.lock("jobs"))
+			names, _, err := admin.Children(l.lockPath("jobs"))
 			for _, name := range names {
-				if l.ours(name) {
-					path = l.lock("jobs") + "/" + name
+				if l.isOurs(name) {
+					path = l.lockPath("jobs") + "/" + name
 					return nil
 				}
 			}
@@ -205,7 +205,7 @@ func TestWhoLosesItsPlaceInAQueueQueuesAgain(t *testing.T) {
 	if err := admin.Delete(second, -1); err != nil {
 		t.Fatal(err)
 	}
-	testbed.Eventually(t, patience, "its own turn", func() error {
+	testbed.Eventually(t, patience, "a leadership after the other program has gone", func() error {
 		if !list[0].Leading() {
 			return errNone
 		}

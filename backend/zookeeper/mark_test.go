@@ -13,7 +13,7 @@ import (
 	"github.com/go-election/go-election/internal/testbed"
 )
 
-// mark moves a lease, which must be granted.
+// mark marks a lease, and fails the test if that is not granted.
 func (c *client) mark(t testing.TB, held backend.Lease, to string) backend.Lease {
 	t.Helper()
 	held.MovedTo = to
@@ -33,17 +33,17 @@ func (c *client) free(t testing.TB, held backend.Lease) {
 	}
 }
 
-// A seal is a persistent child that comes first, and says where the election has gone.
-// Nobody in the queue leads, and who holds the lease may come behind them. When the
-// seal is broken, those who have waited before the holder are sent to the end.
-func TestASealInAQueue(t *testing.T) {
+// A seal is a persistent child that comes first and says where the election has moved. No
+// one in the queue leads, and the holder's node may come behind them. Breaking the seal
+// sends those that waited before the holder to the end.
+func TestASealInAQueueKeepsOthersOut(t *testing.T) {
 	t.Parallel()
 	for _, layout := range []Layout{Latch, Selector} {
 		o := shared(t)
 		o.Layout = layout
 		a, b, admin := newClient(t, "a", o), newClient(t, "b", o), dial(t, o.Servers)
 		a.free(t, a.mark(t, a.win(t, "jobs"), "mysql"))
-		lock := a.layout.lock("jobs")
+		lock := a.layout.lockPath("jobs")
 		text, stat, err := admin.Get(lock + "/+moved")
 		if err != nil || string(text) != "moved to mysql" || stat.EphemeralOwner != 0 {
 			t.Fatalf("%s: want a persistent seal, got %q, %+v, %v", layout, text, stat, err)
@@ -52,9 +52,9 @@ func TestASealInAQueue(t *testing.T) {
 		if nodes, _, err := admin.Children(lock); err != nil || a.layout.first(nodes) != "+moved" {
 			t.Fatalf("%s: want the seal first, got %q, %v", layout, nodes, err)
 		}
-		seen := b.look(t, "jobs")
+		seen := b.observeOne(t, "jobs")
 		if !seen.Vacant() || seen.MovedTo != "mysql" || seen.ObserveFor != 0 {
-			t.Fatalf("%s: want a sealed election led by nobody, got %+v", layout, seen)
+			t.Fatalf("%s: want a sealed vacant election, got %+v", layout, seen)
 		}
 		held := b.win(t, "jobs") // by a bid that shows the seal
 		if nodes, _, err := admin.Children(lock); err != nil || len(nodes) != 3 {
@@ -69,25 +69,25 @@ func TestASealInAQueue(t *testing.T) {
 		if there, _, err := admin.Exists(java); err != nil || there {
 			t.Errorf("%s: another program's node before the leader's: %v, %v", layout, there, err)
 		}
-		if seen := a.look(t, "jobs"); seen.Holder != b.me || seen.MovedTo != "" {
+		if seen := a.observeOne(t, "jobs"); seen.Holder != b.me || seen.MovedTo != "" {
 			t.Errorf("%s: want b to lead, got %+v", layout, seen)
 		}
 		b.mark(t, held, "etcd")
 		deleteAll(t, admin, o.Root+"/record")
-		if seen := a.look(t, "jobs"); seen.MovedTo != "etcd" {
+		if seen := a.observeOne(t, "jobs"); seen.MovedTo != "etcd" {
 			t.Errorf("%s: the seal is there, and the record was deleted: want it shown, got %+v", layout, seen)
 		}
 	}
 }
 
-// At a fixed path the seal is a persistent node, where nobody can make another. A
-// lease under it has no node: a challenger goes by the renewals in the session's.
-func TestASealAtAFixedPath(t *testing.T) {
+// At a fixed path the seal is a persistent node, so no other node can be created there. A
+// lease under it has no node: a challenger observes the renewals in the session record.
+func TestASealAtAFixedPathKeepsOthersOut(t *testing.T) {
 	t.Parallel()
-	o := unhurried(shared(t))
+	o := longSessions(shared(t))
 	o.Layout = Node
 	a, b, admin := newClient(t, "a", o), newClient(t, "b", o), dial(t, o.Servers)
-	lock := a.layout.lock("jobs")
+	lock := a.layout.lockPath("jobs")
 	held := a.mark(t, a.win(t, "jobs"), "mysql")
 	a.keep(t, held)
 	sealed := func() {
@@ -103,34 +103,34 @@ func TestASealAtAFixedPath(t *testing.T) {
 	sealed()
 	a.free(t, held)
 	sealed()
-	if held = a.settleDown(t, "other"); held.Term == 0 {
+	if held = a.winLongSession(t, "other"); held.Term == 0 {
 		t.Fatal("no term")
 	}
 	held = a.win(t, "jobs")
 	a.keep(t, held)
 	sealed()
 
-	// b watches it, and a renewal at the last moment undoes the takeover.
-	seen := b.look(t, "jobs")
+	// b observes it, and a renewal at the last moment undoes the takeover.
+	seen := b.observeOne(t, "jobs")
 	if seen.Holder != a.me || seen.ObserveFor != ttl {
 		t.Fatalf("want a's lease to be watched, got %+v", seen)
 	}
-	b.settleDown(t, "third")
-	id, _ := b.session.present()
-	v, err := b.see(t.Context(), b.session, "jobs", watching())
+	b.winLongSession(t, "third")
+	id, _ := b.session.idAndEpoch()
+	snap, err := b.takeSnapshot(t.Context(), b.session, "jobs", watchedRead())
 	if err != nil {
 		t.Fatal(err)
 	}
 	a.keep(t, held)
-	if l, done, err := b.grant(t.Context(), b.session, id, b.bid(v.lease), &v); err != nil || done {
-		t.Fatalf("a takeover from who has renewed since: want it undone, got %+v, %v, %v", l, done, err)
+	if l, done, err := b.grant(t.Context(), b.session, id, b.bid(snap.lease), &snap); err != nil || done {
+		t.Fatalf("a takeover from a holder that has renewed since: want no grant, got %+v, %v, %v", l, done, err)
 	}
 	if err := b.release(backend.Lease{Election: "jobs", End: backend.Released}); err != nil {
 		t.Fatal(err)
 	}
-	won, err := b.try(b.watch(t, "jobs"))
+	won, err := b.try(b.watchLease(t, "jobs"))
 	if err != nil || won.Outcome != backend.Granted || won.MovedTo != "mysql" {
-		t.Fatalf("a bid over what was watched: want granted, got %+v, %v", won, err)
+		t.Fatalf("a bid after an observation: want granted, got %+v, %v", won, err)
 	}
 	if answers, err := a.renew(held); err != nil || answers[0].Outcome != backend.Refused {
 		t.Fatalf("a renewal after a takeover: want refused, got %+v, %v", answers, err)
@@ -147,9 +147,9 @@ func TestASealAtAFixedPath(t *testing.T) {
 	}
 }
 
-// A move whose answer is lost is nobody's win, and a release leaves nothing behind but
-// a seal, which then is recorded.
-func TestAMoveWhoseAnswerIsLost(t *testing.T) {
+// A mark whose answer is lost is not granted, and a release leaves nothing but a seal,
+// which the record then shows.
+func TestALostAnswerToAMarkGrantsNothing(t *testing.T) {
 	t.Parallel()
 	for _, layout := range []Layout{Latch, Node} {
 		for _, to := range []string{"mysql", ""} {
@@ -175,11 +175,11 @@ func TestAMoveWhoseAnswerIsLost(t *testing.T) {
 				return a.release(backend.Lease{Election: "jobs", Term: held.Term, End: backend.Released})
 			})
 			a.free(t, backend.Lease{Election: "jobs"})
-			seen := a.look(t, "jobs")
+			seen := a.observeOne(t, "jobs")
 			if !seen.Vacant() || seen.ObserveFor != 0 {
-				t.Errorf("%s: want it led by nobody, got %+v", layout, seen)
+				t.Errorf("%s: want it vacant, got %+v", layout, seen)
 			}
-			there, _, err := admin.Exists(a.layout.sealOf("jobs"))
+			there, _, err := admin.Exists(a.layout.sealPath("jobs"))
 			if err != nil || there != (seen.MovedTo != "") {
 				t.Errorf("%s: there is a seal: %v, and the election is shown as %+v (%v)", layout, there, seen, err)
 			}
@@ -190,23 +190,23 @@ func TestAMoveWhoseAnswerIsLost(t *testing.T) {
 	}
 }
 
-// Curator's members stand still behind a seal, and go on when it is broken.
-func TestCuratorsMembersBehindASeal(t *testing.T) {
+// Curator's members wait behind a seal, and continue when it is broken.
+func TestCuratorsMembersWaitBehindASeal(t *testing.T) {
 	t.Parallel()
 	for _, layout := range []Layout{Latch, Selector} {
 		t.Run(string(layout), func(t *testing.T) {
 			t.Parallel()
-			o := unhurried(shared(t))
+			o := longSessions(shared(t))
 			o.Layout = layout
 			a, b := newClient(t, "a", o), newClient(t, "b", o)
-			a.free(t, a.mark(t, a.settleDown(t, "jobs"), "mysql"))
-			java := testbed.StartJavaMember(t, testbed.JavaOptions{Kind: string(layout), Server: o.Servers[0], Path: a.layout.lock("jobs"), ID: "java-1", Session: 15 * time.Second})
-			sees := java.Who(t, 4) // words
-			if want := "moved to mysql* java-1"; layout == Latch && sees != want {
-				t.Errorf("Curator sees %q, want %q", sees, want)
+			a.free(t, a.mark(t, a.winLongSession(t, "jobs"), "mysql"))
+			java := testbed.StartJavaMember(t, testbed.JavaOptions{Kind: string(layout), Server: o.Servers[0], Path: a.layout.lockPath("jobs"), ID: "java-1", Session: 15 * time.Second})
+			shows := java.Who(t, 4) // words
+			if want := "moved to mysql* java-1"; layout == Latch && shows != want {
+				t.Errorf("Curator shows %q, want %q", shows, want)
 			}
-			t.Logf("Curator's participants behind a seal: %q", sees)
-			bid := b.bid(b.look(t, "jobs"))
+			t.Logf("Curator's participants behind a seal: %q", shows)
+			bid := b.bid(b.observeOne(t, "jobs"))
 			bid.Renew = 6 * ttl
 			answers, err := b.Acquire(t.Context(), []backend.Bid{bid})
 			if err != nil || answers[0].Outcome != backend.Granted {

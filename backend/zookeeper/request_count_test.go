@@ -18,20 +18,20 @@ import (
 	"github.com/go-election/go-election/internal/testbed"
 )
 
-// A meter passes connections on to a server and counts what is asked on them, by kind.
-type meter struct {
+// A requestMeter forwards connections to a server and counts the requests by kind.
+type requestMeter struct {
 	addr string
 
-	mu    sync.Mutex
-	asked map[int32]int
+	mu     sync.Mutex
+	counts map[int32]int
 }
 
-func newMeter(t testing.TB, server string) *meter {
+func newMeter(t testing.TB, server string) *requestMeter {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := &meter{addr: l.Addr().String(), asked: map[int32]int{}}
+	m := &requestMeter{addr: l.Addr().String(), counts: map[int32]int{}}
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		for {
@@ -49,7 +49,7 @@ func newMeter(t testing.TB, server string) *meter {
 	return m
 }
 
-func (m *meter) pass(client net.Conn, server string) {
+func (m *requestMeter) pass(client net.Conn, server string) {
 	defer client.Close()
 	c, err := net.Dial("tcp", server)
 	if err != nil {
@@ -69,9 +69,9 @@ func (m *meter) pass(client net.Conn, server string) {
 		if _, err := io.ReadFull(in, frame); err != nil {
 			return
 		}
-		if !first && len(frame) >= 12 { // after the greeting: number and kind
+		if !first && len(frame) >= 12 { // after the connect request: xid and kind
 			m.mu.Lock()
-			m.asked[int32(binary.BigEndian.Uint32(frame[8:]))]++
+			m.counts[int32(binary.BigEndian.Uint32(frame[8:]))]++
 			m.mu.Unlock()
 		}
 		if _, err := c.Write(frame); err != nil {
@@ -80,29 +80,29 @@ func (m *meter) pass(client net.Conn, server string) {
 	}
 }
 
-// take returns what was asked since it was called last.
-func (m *meter) take() map[int32]int {
+// takeCounts returns the requests since the last call.
+func (m *requestMeter) takeCounts() map[int32]int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	asked := m.asked
-	m.asked = map[int32]int{}
+	asked := m.counts
+	m.counts = map[int32]int{}
 	return asked
 }
 
-// costs fails the test unless exactly this was asked since the last time.
-func (m *meter) costs(t testing.TB, what string, want map[int32]int) {
+// expect fails the test unless exactly these requests were made since the last call.
+func (m *requestMeter) expect(t testing.TB, what string, want map[int32]int) {
 	t.Helper()
-	if asked := m.take(); !maps.Equal(asked, want) {
+	if asked := m.takeCounts(); !maps.Equal(asked, want) {
 		t.Errorf("%s: want the requests %v (by kind), got %v", what, want, asked)
 	}
 }
 
-// What the idle calls cost: a renewal one write, however many leases it is of; a reading
-// that finds them renewed one request, and two more if it finds nothing new; an
-// announcement nothing beside either.
-func TestWhatIdleCallsAsk(t *testing.T) {
+// A renewal is one write, for any number of leases. A read that finds them renewed is one
+// request, and one that finds nothing new is two more. An announcement adds nothing to
+// either.
+func TestRequestsOfIdleCalls(t *testing.T) {
 	t.Parallel()
-	o := unhurried(shared(t))
+	o := longSessions(shared(t))
 	leads, follows := newMeter(t, o.Servers[0]), newMeter(t, o.Servers[0])
 	o.Servers = []string{leads.addr}
 	a := newClient(t, "a", o)
@@ -111,7 +111,7 @@ func TestWhatIdleCallsAsk(t *testing.T) {
 	names := []string{"jobs", "mail", "news"}
 	var held, seen []backend.Lease
 	for _, name := range names {
-		held = append(held, a.settleDown(t, name))
+		held = append(held, a.winLongSession(t, name))
 	}
 	for _, c := range []*client{a, b} {
 		if err := c.announce(t); err != nil {
@@ -119,21 +119,21 @@ func TestWhatIdleCallsAsk(t *testing.T) {
 		}
 	}
 	for _, name := range names {
-		seen = append(seen, b.look(t, name))
+		seen = append(seen, b.observeOne(t, name))
 	}
-	leads.take()
-	follows.take()
+	leads.takeCounts()
+	follows.takeCounts()
 	for range 3 {
 		answers, err := a.renew(held...)
 		if err != nil || answers[0].Outcome != backend.Granted {
 			t.Fatalf("renew: %+v, %v", answers, err)
 		}
-		leads.costs(t, "a renewal of three leases", map[int32]int{opMulti: 1})
+		leads.expect(t, "a renewal of three leases", map[int32]int{opMulti: 1})
 		changed, err := b.Observe(t.Context(), seen)
 		if err != nil || len(changed) != len(names) {
 			t.Fatalf("a reading after a renewal: want %d changed leases, got %+v, %v", len(names), changed, err)
 		}
-		follows.costs(t, "a reading of three leases that were renewed", map[int32]int{opGetData: 1})
+		follows.expect(t, "a reading of three leases that were renewed", map[int32]int{opGetData: 1})
 		for i := range changed {
 			if changed[i].Heartbeat != answers[i].Heartbeat {
 				t.Fatalf("want the heartbeat of the renewal, got %+v instead of %+v", changed[i], answers[i].Lease)
@@ -144,34 +144,34 @@ func TestWhatIdleCallsAsk(t *testing.T) {
 	if changed, err := b.Observe(t.Context(), seen); err != nil || len(changed) != 0 {
 		t.Fatalf("a reading without a renewal: want nothing changed, got %+v, %v", changed, err)
 	}
-	follows.costs(t, "a reading of leases that were not renewed", map[int32]int{opGetData: 2, opSync: 1})
+	follows.expect(t, "a reading of leases that were not renewed", map[int32]int{opGetData: 2, opSync: 1})
 	a.keep(t, held[0])
-	leads.take()
-	for what, c := range map[*meter]*client{leads: a, follows: b} {
+	leads.takeCounts()
+	for what, c := range map[*requestMeter]*client{leads: a, follows: b} {
 		for _, want := range []map[int32]int{{opGetData: 1}, {}} { // the first leaves a watch
 			if err := c.announce(t); err != nil {
 				t.Fatal(err)
 			}
-			what.costs(t, "an announcement of "+c.me.ID+", whom the servers have just answered", want)
+			what.expect(t, "an announcement of "+c.me.ID+", whom the servers have just answered", want)
 		}
 	}
 }
 
-// A grant of a lease that was looked at is its transaction and no more, when no node was
-// made in the queue since. Else it reads who is there, be it somebody who has gone.
-func TestWhatAGrantAsks(t *testing.T) {
+// A grant of a lease that was read before is one transaction, if no node was created in the
+// queue since. Otherwise the grant reads the queue, even if the other node is gone.
+func TestRequestsOfAGrant(t *testing.T) {
 	t.Parallel()
-	o := unhurried(shared(t))
+	o := longSessions(shared(t))
 	admin, m := dial(t, o.Servers), newMeter(t, o.Servers[0])
 	o.Servers = []string{m.addr}
 	a := newClient(t, "a", o)
-	held := a.settleDown(t, "jobs")
+	held := a.winLongSession(t, "jobs")
 	for what, c := range map[string]struct {
 		meanwhile func()
 		want      map[int32]int
 	}{
 		"nothing has happened": {func() {}, map[int32]int{opMulti: 1}},
-		"somebody came and went": {func() {
+		"another node came and went": {func() {
 			if err := admin.Delete(queueForeign(t, admin, a.layout, "jobs"), -1); err != nil {
 				t.Fatal(err)
 			}
@@ -180,46 +180,47 @@ func TestWhatAGrantAsks(t *testing.T) {
 		if err := a.release(backend.Lease{Election: "jobs", Term: held.Term, End: backend.Released}); err != nil {
 			t.Fatal(err)
 		}
-		id, v := a.seesFree(t, "jobs")
+		id, snap := a.freeSnapshot(t, "jobs")
 		c.meanwhile()
-		m.take()
-		l, done, err := a.grant(t.Context(), a.session, id, a.bid(v.lease), &v)
+		m.takeCounts()
+		l, done, err := a.grant(t.Context(), a.session, id, a.bid(snap.lease), &snap)
 		if err != nil || !done {
 			t.Fatalf("%s: want the grant made, got %+v, %v, %v", what, l, done, err)
 		}
-		m.costs(t, "a grant when "+what, c.want)
+		m.expect(t, "a grant when "+what, c.want)
 		held = l
 	}
 }
 
-// A list asks for the names, twice for each election, and once for each session that leads.
-func TestWhatAListAsks(t *testing.T) {
+// A list makes one request for the names, two for each election, and one for each session
+// that leads.
+func TestRequestsOfAList(t *testing.T) {
 	t.Parallel()
-	o := unhurried(shared(t))
+	o := longSessions(shared(t))
 	a, m := newClient(t, "a", o), newMeter(t, o.Servers[0])
 	o.Servers = []string{m.addr}
 	b := newClient(t, "b", o)
 	for _, name := range []string{"jobs", "mail", "news"} {
-		a.settleDown(t, name)
+		a.winLongSession(t, name)
 	}
-	for range 2 { // and leaves nothing behind that would make the next cheaper or dearer
-		m.take()
+	for range 2 { // the first leaves nothing behind that would change the cost of the next
+		m.takeCounts()
 		list, err := b.List(t.Context(), "", 100)
 		if err != nil || len(list) != 3 {
 			t.Fatalf("want three records, got %+v, %v", list, err)
 		}
-		m.costs(t, "a list of three elections with one leader", map[int32]int{opSync: 1, opGetChildren: 1 + 3, opGetData: 3 + 1})
+		m.expect(t, "a list of three elections with one leader", map[int32]int{opSync: 1, opGetChildren: 1 + 3, opGetData: 3 + 1})
 	}
 }
 
-// Who is heard of is a member without writing so, and what it says of itself is written
-// when it changes. When it falls silent it is one no more.
-func TestAMemberIsWhoseSessionLives(t *testing.T) {
+// A process whose session lives is a member without further writes. Its record is written
+// when it changes. When it stops calling, it is no longer a member.
+func TestAMemberLivesAsLongAsItsSession(t *testing.T) {
 	t.Parallel()
-	o := unhurried(shared(t))
+	o := longSessions(shared(t))
 	a, b, admin := newClient(t, "a", o), newClient(t, "b", o), dial(t, o.Servers)
-	held := a.settleDown(t, "jobs")
-	path := a.layout.members + "/" + a.me.Nonce
+	held := a.winLongSession(t, "jobs")
+	path := a.layout.memberParent + "/" + a.me.Nonce
 	m := backend.Member{Candidate: a.me, TTL: ttl}
 	announce := func() {
 		t.Helper()
@@ -264,13 +265,13 @@ func TestAMemberIsWhoseSessionLives(t *testing.T) {
 		_, _, err := admin.Get(path)
 		return err
 	})
-	// Who plants a record that hangs on no session makes no member.
+	// A member record without a session makes no member.
 	text, _, err := admin.Get(path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	planted := backend.NewNonce()
-	if _, err := admin.Create(a.layout.members+"/"+planted, text, 0, zk.WorldACL(zk.PermAll)); err != nil {
+	if _, err := admin.Create(a.layout.memberParent+"/"+planted, text, 0, zk.WorldACL(zk.PermAll)); err != nil {
 		t.Fatal(err)
 	}
 	if members, err := b.Members(t.Context(), planted, 1); err != nil || len(members) > 0 && members[0].Nonce == planted {
@@ -288,9 +289,9 @@ func (c *client) announce(t testing.TB) error {
 	return c.Announce(t.Context(), backend.Member{Candidate: c.me, TTL: ttl})
 }
 
-// Nobody reads of an election that is held here, so nothing of it is remembered, however
-// often it was looked at before; and what is followed is.
-func TestWhatIsHeldIsNotRemembered(t *testing.T) {
+// An election that is held here is not read, so it is not kept in the cache, however often
+// it was read before. Elections that are followed are.
+func TestHeldElectionsAreNotCached(t *testing.T) {
 	t.Parallel()
 	c := newClient(t, "a", shared(t))
 	held := c.win(t, "jobs")
@@ -298,27 +299,27 @@ func TestWhatIsHeldIsNotRemembered(t *testing.T) {
 		cache := &c.session.cache
 		cache.mu.Lock()
 		defer cache.mu.Unlock()
-		return cache.entries[key{data, c.layout.recordOf(election)}] != nil || cache.entries[key{children, c.layout.lock(election)}] != nil
+		return cache.entries[key{nodeData, c.layout.recordPath(election)}] != nil || cache.entries[key{childNames, c.layout.lockPath(election)}] != nil
 	}
-	c.look(t, "jobs") // a grant of one's own wakes who listens
-	c.look(t, "mail")
+	c.observeOne(t, "jobs") // our own grant wakes listeners
+	c.observeOne(t, "mail")
 	if !remembers("jobs") || !remembers("mail") {
-		t.Fatal("what was looked at is not remembered")
+		t.Fatal("what was read is not cached")
 	}
 	c.keep(t, held)
 	if remembers("jobs") {
-		t.Error("what was read of an election that is held is remembered, and nothing will end that")
+		t.Error("an election that is held is still cached")
 	}
 	if !remembers("mail") {
-		t.Error("what was read of another election is forgotten")
+		t.Error("another election is no longer cached")
 	}
 }
 
-// An idle leader and an idle follower send what their calls ask, and nothing else: no
-// pings, in particular. (On a busy machine there may be more to do at times.)
-func TestWhatIdleManagersAsk(t *testing.T) {
+// An idle leader and an idle follower send what their calls need and nothing else, in
+// particular no pings. (A busy machine may cause more.)
+func TestRequestsOfIdleManagers(t *testing.T) {
 	t.Parallel()
-	const ttl = roomy / 2
+	const ttl = wideSession / 2
 	o := shared(t)
 	leads, follows := newMeter(t, o.Servers[0]), newMeter(t, o.Servers[0])
 	o.Servers = []string{leads.addr}
@@ -331,7 +332,7 @@ func TestWhatIdleManagersAsk(t *testing.T) {
 	})
 	o.Servers = []string{follows.addr}
 	_, second := manager(t, "b", ttl, o, "jobs")
-	testbed.Eventually(t, patience, "the other to see it", func() error {
+	testbed.Eventually(t, patience, "the other to know the leader", func() error {
 		if _, _, ok := second[0].Leader(); !ok {
 			return errNone
 		}
@@ -339,20 +340,20 @@ func TestWhatIdleManagersAsk(t *testing.T) {
 	})
 	testbed.Eventually(t, patience, "a while in which nothing else happens", func() error {
 		leads, follows := leads, follows
-		if second[0].Leading() { // a busy machine has made them change places
+		if second[0].Leading() { // a busy machine has changed the leader
 			leads, follows = follows, leads
 		}
-		leads.take()
-		follows.take()
+		leads.takeCounts()
+		follows.takeCounts()
 		began := time.Now()
 		pause(t, 3*ttl)
-		a, b := leads.take(), follows.take()
+		a, b := leads.takeCounts(), follows.takeCounts()
 		renewals := int(time.Since(began)/(ttl/3)) + 1
 		t.Logf("in %v a leader has asked %v and a follower %v", time.Since(began), a, b)
 		if a[opMulti] > renewals || a[opGetData] > 1 || len(a) > 2 {
 			return fmt.Errorf("a leader: want at most %d renewals and nothing else, got %v (by kind)", renewals, a)
 		}
-		// A renewal that comes late is looked for again.
+		// A late renewal is read for again.
 		if b[opMulti] > 0 || b[opGetData] > 2*renewals || b[opSync] > renewals/2 || len(b) > 2 {
 			return fmt.Errorf("a follower: want no writes, about %d readings and few syncs, got %v (by kind)", renewals, b)
 		}
@@ -360,13 +361,13 @@ func TestWhatIdleManagersAsk(t *testing.T) {
 	})
 }
 
-// A manager with the default TTL keeps the session that its first look has opened.
+// The first read opens a session that is long enough for a manager with the default TTL.
 func TestTheFirstSessionIsLongEnoughForTheDefaults(t *testing.T) {
 	o, err := new(election.Options).Complete(backend.Guarantees{MinTTL: time.Second, MaxTTL: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if need := length(o.TTL, o.RenewEvery); guess < need || guess > need+time.Millisecond {
-		t.Errorf("a session that nobody has asked for has %v; a TTL of %v needs %v", guess, o.TTL, need)
+	if need := sessionLength(o.TTL, o.RenewEvery); defaultSession < need || defaultSession > need+time.Millisecond {
+		t.Errorf("a session opened by a read has %v; a TTL of %v needs %v", defaultSession, o.TTL, need)
 	}
 }

@@ -9,13 +9,13 @@ import (
 	"github.com/go-election/go-election/internal/testbed"
 )
 
-// What is left of a session is counted by the clock that says more: the one stands still
-// while the machine is suspended, the other may be set back.
+// The rest of a session is counted by the clock that says more: the monotonic clock stops
+// while the machine is suspended, the wall clock may be set back.
 func TestASessionGetsOlderWhileTheMachineIsSuspended(t *testing.T) {
 	t.Parallel()
 	touched := time.Now()
 	for what, c := range map[string]struct {
-		later, set, want time.Duration // what has passed on the monotonic clock; how the other was set meanwhile
+		later, set, want time.Duration // time on the monotonic clock; how the wall clock was set meanwhile
 	}{
 		"awake":                         {time.Second, 0, 9 * time.Second},
 		"suspended":                     {time.Second, 5 * time.Second, 4 * time.Second},
@@ -23,20 +23,19 @@ func TestASessionGetsOlderWhileTheMachineIsSuspended(t *testing.T) {
 		"suspended for longer than all": {time.Second, time.Minute, -51 * time.Second},
 	} {
 		start := touched.Add(c.later + c.set)
-		monotonic := (*int64)(unsafe.Add(unsafe.Pointer(&start), unsafe.Sizeof(uint64(0)))) // time.Time's second field
+		monotonic := (*int64)(unsafe.Add(unsafe.Pointer(&start), unsafe.Sizeof(uint64(0)))) // the second field of time.Time
 		*monotonic -= int64(c.set)
 		if start.Sub(touched) != c.later {
 			t.Fatalf("this test no longer knows where a time.Time has its monotonic clock: %v", start.Sub(touched))
 		}
-		s := &session{id: 1, granted: 10 * time.Second, touched: touched}
-		if left, _ := s.trust(1, start); left != c.want {
+		s := &session{id: 1, grantedLength: 10 * time.Second, lastContact: touched}
+		if left, _ := s.validFor(1, start); left != c.want {
 			t.Errorf("%s: want %v to be left, got %v", what, c.want, left)
 		}
 	}
 }
 
-// A call that is allowed to wait for servers waits as long as it may: nobody has to make
-// another for it to be connected.
+// A call that may wait for servers waits for them, and is connected without another call.
 func TestACallThatWaitsForServersIsNotForgotten(t *testing.T) {
 	t.Parallel()
 	o := shared(t)
