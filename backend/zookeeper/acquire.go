@@ -62,9 +62,7 @@ func (b *Backend) Acquire(ctx context.Context, bids []backend.Bid) ([]backend.An
 			failed = answers[i].Err
 		}
 	}
-	if err := b.fillValidFor(ctx, s, id, start, answers); err != nil {
-		return answers, b.wrap("acquire", err)
-	}
+	b.fillValidFor(ctx, "acquire", s, id, start, answers)
 	for i := range answers {
 		if answers[i].Outcome != backend.Unknown || answers[i].Err != nil && backend.Class(answers[i].Err) != backend.ErrUnavailable {
 			return answers, nil
@@ -107,7 +105,7 @@ func (s *session) checkLength(bid backend.Bid) error {
 
 // fillValidFor fills in ValidFor of the leases granted in a call that began at start. If
 // the last contact of the session is too old, it contacts the ensemble's leader.
-func (b *Backend) fillValidFor(ctx context.Context, s *session, id int64, start time.Time, answers []backend.Answer) error {
+func (b *Backend) fillValidFor(ctx context.Context, verb string, s *session, id int64, start time.Time, answers []backend.Answer) {
 	for try := 0; ; try++ {
 		left, lastContact := s.validFor(id, start)
 		enough := true
@@ -118,7 +116,7 @@ func (b *Backend) fillValidFor(ctx context.Context, s *session, id int64, start 
 			}
 		}
 		if enough {
-			return nil
+			return
 		}
 		if now, _ := s.idAndEpoch(); try > 0 || now != id {
 			break
@@ -130,10 +128,9 @@ func (b *Backend) fillValidFor(ctx context.Context, s *session, id int64, start 
 	// A shorter ValidFor stands. Without any the outcome is unknown.
 	for i := range answers {
 		if a := &answers[i]; a.Outcome == backend.Granted && a.ValidFor <= 0 {
-			*a = backend.Answer{Err: b.wrap("acquire", fmt.Errorf("%w: election %.80q: the session has ended, or is not known to be alive", backend.ErrUnavailable, a.Election))}
+			*a = backend.Answer{Err: b.wrap(verb, fmt.Errorf("%w: election %.80q: the session has ended, or is not known to be alive", backend.ErrUnavailable, a.Election))}
 		}
 	}
-	return nil
 }
 
 // acquire handles one bid. An error leaves the outcome unknown.

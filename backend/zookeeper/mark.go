@@ -37,7 +37,8 @@ func (b *Backend) Mark(ctx context.Context, held []backend.Held) ([]backend.Answ
 				answers[i] = backend.Answer{Err: b.wrap(fmt.Sprintf("mark %.80q", held[i].Election), errs[i])}
 			}
 		})
-		return b.fillValidFor(ctx, s, id, start, answers)
+		b.fillValidFor(ctx, "mark", s, id, start, answers)
+		return nil
 	}); err != nil {
 		return answers, b.wrap("mark", err)
 	}

@@ -53,9 +53,7 @@ func (b *Backend) renewAll(ctx context.Context, s *session, start time.Time, hel
 	}
 	answers := make([]backend.Answer, len(held))
 	failed := b.renewInBatches(ctx, s, id, held, answers)
-	if err := b.fillValidFor(ctx, s, id, start, answers); err != nil {
-		failed = err
-	}
+	b.fillValidFor(ctx, "renew", s, id, start, answers)
 	if err := b.readRefused(ctx, s, held, answers); err != nil {
 		failed = err
 	}
