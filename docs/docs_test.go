@@ -149,7 +149,7 @@ func TestEveryHeadingThatALinkNamesExists(t *testing.T) {
 // pages returns the text of all pages, by path.
 func pages(t *testing.T) map[string]string {
 	all := map[string]string{}
-	for _, pattern := range []string{"*.md", "../*.md"} {
+	for _, pattern := range []string{"*.md", "design/*.md", "../*.md"} {
 		paths, err := filepath.Glob(pattern)
 		if err != nil {
 			t.Fatal(err)
