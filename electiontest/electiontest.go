@@ -47,6 +47,8 @@ type Group struct {
 	store   *memory.Store
 	options election.Options
 
+	watchdog *time.Timer
+
 	mu        sync.Mutex
 	processes []*Process
 	down      error
@@ -56,7 +58,23 @@ type Group struct {
 // New makes a group without processes. Each process gets these options, and its own ID.
 // The zero Options mean all defaults: a TTL of 10 s.
 func New(t testing.TB, options election.Options) *Group {
-	return &Group{t: t, store: memory.New(), options: options, work: map[string]*work{}}
+	g := &Group{t: t, store: memory.New(), options: options, work: map[string]*work{}}
+	g.Limit(100 * time.Hour)
+	t.Cleanup(func() { g.watchdog.Stop() })
+	return g
+}
+
+// Limit ends the test binary with the states of all processes if the test still runs when d
+// has passed since this call. In virtual time a test that waits for an event that never comes
+// would run forever, since the processes go on renewing and bidding. New sets 100 hours, which
+// pass in about a second of real time.
+func (g *Group) Limit(d time.Duration) {
+	if g.watchdog != nil {
+		g.watchdog.Stop()
+	}
+	g.watchdog = time.AfterFunc(d, func() {
+		panic(fmt.Sprintf("electiontest: %s still waits after %v; the states are\n%s", g.t.Name(), d, g.states()))
+	})
 }
 
 // A Process is one member of a group: a manager with its own connection to the store.
@@ -132,11 +150,16 @@ func (p *Process) Fail(err error) { p.set(func() { p.fail = err }) }
 // Heal ends Cut and Fail.
 func (p *Process) Heal() { p.set(func() { p.cut, p.fail = false, nil }) }
 
-// Crash has the effect of kill -9 on the store and on the other processes: the process
-// makes no further calls and releases no lease. Its goroutines cannot be killed, so the
-// process still leads until its lease is no longer valid; then the lead function's context
-// ends.
-func (p *Process) Crash() { p.set(func() { p.crashed = true }) }
+// Crash has the effect of kill -9: the process leads no longer, makes no further call of the
+// store and releases no lease. Goroutines cannot be killed, so the contexts of its lead
+// functions end instead, and Run, Campaign and all other calls return election.ErrClosed. To
+// restart the process, call Start with the same id.
+func (p *Process) Crash() {
+	p.set(func() { p.crashed = true })
+	ended, cancel := context.WithCancel(context.Background())
+	cancel()
+	go p.Close(ended) // not here: a lead function may call Crash
+}
 
 func (p *Process) set(f func()) {
 	p.group.mu.Lock()
@@ -220,13 +243,18 @@ func (g *Group) until(what string, done func() bool) {
 		select {
 		case <-tick.C:
 		case <-end.C:
-			var states []string
-			for _, p := range g.all() {
-				for _, e := range p.Elections() {
-					states = append(states, fmt.Sprintf("%s: %v", p.ID(), e.Current()))
-				}
-			}
-			g.t.Fatalf("electiontest: not within %v: %s; the states are\n%s", limit, what, strings.Join(states, "\n"))
+			g.t.Fatalf("electiontest: not within %v: %s; the states are\n%s", limit, what, g.states())
 		}
 	}
+}
+
+// states has a line for each process and election.
+func (g *Group) states() string {
+	var states []string
+	for _, p := range g.all() {
+		for _, e := range p.Elections() {
+			states = append(states, fmt.Sprintf("%s: %v", p.ID(), e.Current()))
+		}
+	}
+	return strings.Join(states, "\n")
 }

@@ -1,0 +1,76 @@
+package electiontest_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-election/go-election/election"
+	"github.com/go-election/go-election/electiontest"
+)
+
+// A process that is killed runs nothing: its functions' contexts end, and Run returns.
+func TestACrashEndsTheFunctionsOfItsProcess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := electiontest.New(t, election.Options{})
+		ended := map[string]chan error{"a": make(chan error, 1), "b": make(chan error, 1)}
+		for id, over := range ended {
+			e, err := g.Start(id).Join("jobs")
+			if err != nil {
+				t.Fatal(err)
+			}
+			go func() {
+				over <- e.Run(context.Background(), func(ctx context.Context, _ *election.Leadership) error {
+					<-ctx.Done()
+					return nil
+				})
+			}()
+		}
+		dead := g.Leader("jobs")
+		dead.Crash()
+		if err := <-ended[dead.ID()]; !errors.Is(err, election.ErrClosed) {
+			t.Errorf("Run of the crashed process returned %v, want %v", err, election.ErrClosed)
+		}
+		if dead.Election("jobs") != nil {
+			t.Error("the crashed process still takes part")
+		}
+		crashed := time.Now()
+		next := g.Leader("jobs")
+		if waited := time.Since(crashed); next == dead || waited < election.DefaultTTL/2 {
+			t.Errorf("%s leads %v after the crash of %s: a killed process releases no lease", next.ID(), waited, dead.ID())
+		}
+		if err := g.Start(dead.ID()).Close(t.Context()); err != nil {
+			t.Errorf("the crashed process was not restarted: %v", err)
+		}
+	})
+}
+
+// In virtual time a test that waits for ever takes no time at all until it is killed without
+// a word. The group says what it waits for.
+func TestATestThatWaitsForeverIsEnded(t *testing.T) {
+	const hang = "ELECTIONTEST_HANG"
+	if os.Getenv(hang) != "" {
+		synctest.Test(t, func(t *testing.T) {
+			g := electiontest.New(t, election.Options{})
+			e, err := g.Start("a").Join("jobs")
+			if err != nil {
+				t.Fatal(err)
+			}
+			e.Lead(nil)
+			<-make(chan int)
+		})
+	}
+	cmd := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.timeout=1m")
+	cmd.Env = append(os.Environ(), hang+"=1")
+	out, err := cmd.CombinedOutput()
+	for _, want := range []string{t.Name() + " still waits after 100h0m0s", `a: "jobs" elected "a"`} {
+		if err == nil || !strings.Contains(string(out), want) {
+			t.Errorf("a test that hangs ended with %v and did not say %q:\n%.2000s", err, want, out)
+		}
+	}
+}
