@@ -11,7 +11,7 @@ import (
 	"github.com/go-election/go-election/internal/testbed"
 )
 
-func TestTheDemonstrationShowsLeadersComeAndGo(t *testing.T) {
+func TestDemoReplacesLeaders(t *testing.T) {
 	t.Parallel()
 	testbed.Full(t, "kills and stops processes")
 	out, code := call(t, environ(t.TempDir()), "demo", "--for", "20s", "--every", "1500ms")
@@ -24,7 +24,7 @@ func TestTheDemonstrationShowsLeadersComeAndGo(t *testing.T) {
 	}
 }
 
-func TestTheDemonstrationCountsInWords(t *testing.T) {
+func TestDemoSummaryHasThePlural(t *testing.T) {
 	t.Parallel()
 	for want, gaps := range map[string][]time.Duration{"1 time without": {1}, "2 times without": {1, 2}} {
 		var out bytes.Buffer

@@ -9,7 +9,7 @@ import (
 	"github.com/go-election/go-election/internal/testbed"
 )
 
-func TestDoctorExplainsAStoreThatIsThereAndOneThatIsNot(t *testing.T) {
+func TestDoctorExplainsGoodAndUnreachableStores(t *testing.T) {
 	t.Parallel()
 	out, code := call(t, onFiles(t), "doctor", "--write")
 	for _, want := range []string{"elected in term", "idle load", "directory", "open files", "the kernel tells followers", "every election that was ever led here"} {
@@ -32,7 +32,7 @@ func TestDoctorExplainsAStoreThatIsThereAndOneThatIsNot(t *testing.T) {
 	}
 }
 
-func TestDoctorOnAServer(t *testing.T) {
+func TestDoctorChecksMySQLAndMariaDB(t *testing.T) {
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
 		t.Parallel()
 		env := environ(t.TempDir(), onServer(t, testbed.Shared(t, k))...)
@@ -42,7 +42,7 @@ func TestDoctorOnAServer(t *testing.T) {
 
 // One server has the table of other programs, the tables of mysqltable beside it, and the tables of
 // mysql, to which the elections move.
-func TestDoctorLooksBeneathASharedTableAndAtBothStoresOfAMigration(t *testing.T) {
+func TestDoctorChecksBothStoresOfAMigration(t *testing.T) {
 	t.Parallel()
 	d := testbed.Shared(t, testbed.MariaDB).Database(t)
 	d.Exec(t, `CREATE TABLE leader_election (service_id varchar(50) NOT NULL PRIMARY KEY, leader_id varchar(50) NOT NULL DEFAULT '',
@@ -57,7 +57,7 @@ func TestDoctorLooksBeneathASharedTableAndAtBothStoresOfAMigration(t *testing.T)
 	doctorSays(t, moving, "elected in term", "durability     mysqltable: ", "durability     mysql: ", "greatest TTL   mysqltable: ", "greatest TTL   mysql: ")
 }
 
-func TestDoctorOnEtcdConsulAndZooKeeper(t *testing.T) {
+func TestDoctorChecksEtcdConsulAndZooKeeper(t *testing.T) {
 	t.Parallel()
 	for store, x := range map[string]struct {
 		env   func(t *testing.T, own string) []string
@@ -114,7 +114,7 @@ func TestDoctorSaysWhyATTLIsTooLong(t *testing.T) {
 
 // Two jobs of one host may both have the host's name as their id. The same id is a mistake only in
 // one election, where the process itself reports it too.
-func TestOneIDForTwoJobsIsNoMistakeAndForOneJobIs(t *testing.T) {
+func TestDoctorWarnsOfAnIDSharedInOneElection(t *testing.T) {
 	t.Parallel()
 	env := onFiles(t, "ELECTION_TTL=2s")
 	for _, job := range []string{"billing", "mail"} {

@@ -48,9 +48,10 @@ func (f *fleet) leader() (m *member, command int) {
 	testbed.Eventually(f.t, patience, "a new term", func() error {
 		for _, b := range readHistory(f.t, f.history) {
 			for _, x := range f.members {
-				if b.term > f.seen && x.descendants()["elect-guard"] > 0 {
+				guard := x.descendants()["elect-guard"]
+				if b.term > f.seen && guard > 0 {
 					for _, p := range descendants(x.Process.Pid) {
-						if p.pid == b.pid {
+						if p.pid == b.pid && p.parent == guard { // not the command's own child
 							f.seen, m, command = b.term, x, b.pid
 							return nil
 						}

@@ -17,7 +17,7 @@ import (
 
 // A reader of --help has nothing installed yet. So the test runs each example as it stands, in a
 // shell, in an empty directory, with PATH and HOME only.
-func TestEveryExampleOfHelpWorks(t *testing.T) {
+func TestEveryHelpExampleWorks(t *testing.T) {
 	t.Parallel()
 	root := (&app{}).root()
 	n := 0
@@ -50,7 +50,7 @@ func TestEveryExampleOfHelpWorks(t *testing.T) {
 	}
 }
 
-func TestManualPagesSayWhatHelpSays(t *testing.T) {
+func TestManWritesAPageForEachCommand(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "share", "man1") // created by the command
 	if out, code := call(t, onFiles(t), "man", dir); code != 0 {
@@ -68,7 +68,7 @@ func TestManualPagesSayWhatHelpSays(t *testing.T) {
 	}
 }
 
-func TestVersionSaysOfWhat(t *testing.T) {
+func TestVersionNamesElectAndGo(t *testing.T) {
 	t.Parallel()
 	if out, code := call(t, environ(t.TempDir()), "version"); code != 0 || !strings.HasPrefix(out, "elect ") || !strings.Contains(out, runtime.Version()) || len(strings.Fields(out)) != 4 {
 		t.Errorf("code %d: %s", code, out)

@@ -16,7 +16,7 @@ import (
 	"github.com/go-election/go-election/internal/testbed"
 )
 
-func TestStatusListAndHistory(t *testing.T) {
+func TestStatusListAndHistoryShowTheLeader(t *testing.T) {
 	t.Parallel()
 	env := onFiles(t)
 	if out, code := call(t, env, "list"); code != 0 || !strings.Contains(out, "no elections yet") {
@@ -57,7 +57,7 @@ func TestStatusListAndHistory(t *testing.T) {
 
 // The lease of a dead leader has expired, so the leader cannot lead, though the record still names
 // it.
-func TestALeaderThatIsSilentDoesNotLead(t *testing.T) {
+func TestASilentLeaderCountsAsNoLeader(t *testing.T) {
 	t.Parallel()
 	own := "silent-" + backend.NewNonce()[:8]
 	for store, vars := range map[string][]string{
@@ -117,7 +117,7 @@ func TestDurationsAreShownInFewDigits(t *testing.T) {
 }
 
 // Elect checks the timings before it connects: nothing listens at these addresses.
-func TestWhoeverReadsIsRefusedTheTimingsThatRunIsRefused(t *testing.T) {
+func TestAllCommandsRefuseInvalidTimings(t *testing.T) {
 	t.Parallel()
 	zookeeper := []string{"ELECTION_BACKEND=zookeeper", "ELECTION_ZOOKEEPER_SERVERS=127.0.0.1:1"}
 	for want, env := range map[string][]string{
@@ -136,7 +136,7 @@ func TestWhoeverReadsIsRefusedTheTimingsThatRunIsRefused(t *testing.T) {
 	}
 }
 
-func TestTextOfAStoreIsHarmlessOnATerminal(t *testing.T) {
+func TestTextOfAStoreCannotControlATerminal(t *testing.T) {
 	t.Parallel()
 	r := clean(backend.Record{
 		Lease:   backend.Lease{Election: "job", Term: 1, Holder: backend.Candidate{ID: "a\x1b[2Jb", Nonce: "n", Address: "x\ty"}, MovedTo: "m\x07"},

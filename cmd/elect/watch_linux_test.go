@@ -8,7 +8,7 @@ import (
 )
 
 // "elect watch" with the configuration of a member is not a second member with that id.
-func TestWatchDoesNotUseTheIDOfTheConfiguration(t *testing.T) {
+func TestWatchDoesNotUseTheConfiguredID(t *testing.T) {
 	t.Parallel()
 	env := onFiles(t, "ELECTION_ID=host-1", "ELECTION_TTL=2s")
 	start(t, env, "run", "job", "--", "sleep", "300").says("elect: leads")
@@ -20,7 +20,7 @@ func TestWatchDoesNotUseTheIDOfTheConfiguration(t *testing.T) {
 
 // The first state that watch observes may be no change, so it has "first", and "since" of the
 // store. It must not page an operator.
-func TestWatchSaysWhatIsNoChangeAndSinceWhen(t *testing.T) {
+func TestWatchMarksTheFirstState(t *testing.T) {
 	t.Parallel()
 	env := onFiles(t)
 	if out, code := call(t, env, "run", "job", "--", "true"); code != 0 {
