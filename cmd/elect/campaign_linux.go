@@ -111,7 +111,6 @@ func (r *runner) passOn(s syscall.Signal) (end bool) {
 	return false
 }
 
-// isTermination reports whether a signal asks elect to end.
 func isTermination(s syscall.Signal) bool {
 	return s == syscall.SIGINT || s == syscall.SIGTERM || s == syscall.SIGQUIT
 }
@@ -200,7 +199,6 @@ func (r *runner) startCommand(lead *election.Leadership, lock *os.File) (c *chil
 	return c, err
 }
 
-// printReport prints what the guard reports.
 func (r *runner) printReport(rep report, term uint64) {
 	switch rep.what {
 	case "started":

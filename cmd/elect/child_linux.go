@@ -85,7 +85,6 @@ func startChild(lead *election.Leadership, l limits, command, environ []string, 
 	return c, nil
 }
 
-// readReports reads the reports of the guard until the guard ends.
 func (c *child) readReports(reports *os.File) {
 	defer close(c.done)
 	for s := bufio.NewScanner(reports); s.Scan(); {
@@ -179,7 +178,6 @@ func (c *child) supervise(ctx context.Context, lead *election.Leadership, every 
 	}
 }
 
-// kill kills the command, its descendants and the guard.
 func (c *child) kill() {
 	if pid := c.pid.Load(); pid > 0 {
 		syscall.Kill(-int(pid), syscall.SIGKILL)
@@ -188,7 +186,6 @@ func (c *child) kill() {
 	c.guard.Process.Kill()
 }
 
-// signal sends a signal to the command.
 func (c *child) signal(s syscall.Signal) { c.send("signal", int64(s)) }
 
 // reapOrphans reaps the processes that this process has adopted, as process 1 must. It leaves

@@ -7,9 +7,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// addCompletion gives each command its shell completion. Arguments complete to elections and
-// candidates of the store, or to nothing if the store does not answer within 3 seconds. They
-// never complete to file names.
+// addCompletion gives each command its shell completion: elections and candidates of the store, and
+// nothing if the store does not answer within 3 seconds.
 func (a *app) addCompletion(root *cobra.Command) {
 	none := cobra.FixedCompletions(nil, cobra.ShellCompDirectiveNoFileComp)
 	for _, c := range root.Commands() {
@@ -32,7 +31,7 @@ func (a *app) addCompletion(root *cobra.Command) {
 				}
 				return list, cobra.ShellCompDirectiveNoFileComp
 			}
-		case "man": // its argument is a directory, which the shell completes
+		case "man": // the shell completes a directory
 		default:
 			for _, c := range append(c.Commands(), c) {
 				if c.ValidArgsFunction == nil {
@@ -57,7 +56,6 @@ func (a *app) withStore(ctx context.Context, read func(context.Context, *store))
 	}
 }
 
-// names returns the elections of the store.
 func (a *app) names(ctx context.Context) (list []string) {
 	a.withStore(ctx, func(ctx context.Context, s *store) {
 		records, _ := s.records(ctx)
@@ -68,7 +66,6 @@ func (a *app) names(ctx context.Context) (list []string) {
 	return list
 }
 
-// candidates returns the ids of the members of the store.
 func (a *app) candidates(ctx context.Context) (list []string) {
 	a.withStore(ctx, func(ctx context.Context, s *store) {
 		members, _ := s.members(ctx)

@@ -46,7 +46,6 @@ a terminal the demo shows a picture; in a pipe, a line for each event.`,
 
 var nodeNames = []string{"anna", "bert", "cleo", "dora", "emil"}
 
-// A node is one "elect run" of the demo.
 type node struct {
 	name    string
 	elect   *exec.Cmd
@@ -62,7 +61,6 @@ type message struct {
 	at   time.Time
 }
 
-// A demo is a running demonstration.
 type demo struct {
 	out      io.Writer
 	live     bool // draw a picture on a terminal
@@ -258,7 +256,6 @@ func (d *demo) draw() {
 	show(d.out, b.String())
 }
 
-// summary prints how long there was no leader.
 func (d *demo) summary() error {
 	if len(d.gaps) == 0 {
 		if d.term == 0 {

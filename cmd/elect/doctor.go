@@ -22,7 +22,6 @@ type diagnostic struct {
 	Text  string `json:"text"`
 }
 
-// diagnostics is the report of "elect doctor".
 type diagnostics []diagnostic
 
 func (d *diagnostics) add(grade, what, format string, args ...any) {
@@ -35,7 +34,6 @@ const (
 	gradeProblem = "problem"
 )
 
-// trialElection is the election that "elect doctor --write" leads for a moment.
 const trialElection = "elect-doctor"
 
 func (a *app) doctorCommand() *cobra.Command {
@@ -137,7 +135,6 @@ func (s *store) checkReading(ctx context.Context, list *diagnostics) error {
 	return nil
 }
 
-// checkServers adds what the backend reports about its servers.
 func (s *store) checkServers(ctx context.Context, list *diagnostics) {
 	b, ok := s.Backend.(backend.Inspector)
 	if !ok {

@@ -149,7 +149,6 @@ func onServer(t *testing.T, s *testbed.Server) []string {
 	return []string{"ELECTION_BACKEND=mysql", "ELECTION_TTL=15s", "ELECTION_MYSQL_DSN=" + d.User.FormatDSN()}
 }
 
-// inject injects a fault and waits for the next leader.
 func (f *fleet) inject(name string, do func(*member, int), undo func(*member)) {
 	f.t.Helper()
 	m, command := f.leader()
@@ -196,7 +195,6 @@ func (f *fleet) allDead(what string, began time.Duration) {
 	f.t.Logf("%s: the command was alive for %v more, with a TTL of %v", what, lived, testTTL)
 }
 
-// check checks the history, and that there were enough terms.
 func (f *fleet) check(least int) {
 	f.t.Helper()
 	if n := checkHistory(f.t, f.history); n < least {

@@ -192,7 +192,6 @@ func (g *guard) terminate(s syscall.Signal, killAt time.Duration) {
 	}
 }
 
-// start starts the command.
 func (g *guard) start(command []string) error {
 	path, err := exec.LookPath(command[0])
 	if err != nil {

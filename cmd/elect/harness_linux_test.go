@@ -175,7 +175,6 @@ func onFiles(t testing.TB, extra ...string) []string {
 	return environ(dir, append([]string{"ELECTION_BACKEND=file", longTTL, "ELECTION_FILE_DIR=" + filepath.Join(dir, "leases")}, extra...)...)
 }
 
-// start starts elect.
 func start(t testing.TB, env []string, args ...string) *member {
 	t.Helper()
 	m := &member{Cmd: exec.Command(binary, args...), t: t, ended: make(chan struct{})}
@@ -212,7 +211,6 @@ func (m *member) code() int {
 	return m.ProcessState.ExitCode()
 }
 
-// hasEnded reports whether m has ended.
 func (m *member) hasEnded() bool {
 	select {
 	case <-m.ended:
@@ -222,7 +220,6 @@ func (m *member) hasEnded() bool {
 	}
 }
 
-// says waits until m has printed text.
 func (m *member) says(text string) {
 	m.t.Helper()
 	testbed.Eventually(m.t, patience, fmt.Sprintf("%q prints %q", m.Args, text), func() error {
@@ -233,7 +230,6 @@ func (m *member) says(text string) {
 	})
 }
 
-// call runs elect and waits until it has ended.
 func call(t testing.TB, env []string, args ...string) (out string, code int) {
 	t.Helper()
 	m := start(t, env, args...)

@@ -72,7 +72,6 @@ func historyTable(r backend.Record, silent bool) (t table) {
 	return t
 }
 
-// endText says how a leadership ended.
 func endText(end backend.End) string {
 	if end == "" {
 		return "how it ended is unknown"

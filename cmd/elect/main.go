@@ -30,8 +30,8 @@ import (
 // passes on the code of its command.
 const (
 	exitElect       = 125 // elect failed
-	exitNotRunnable = 126 // the command cannot be executed
-	exitNotFound    = 127 // the command does not exist
+	exitNotRunnable = 126
+	exitNotFound    = 127
 )
 
 func main() {
@@ -46,8 +46,8 @@ func main() {
 type app struct {
 	in        io.Reader
 	out, diag io.Writer
-	file      string // the configuration file, or empty
-	code      int    // the exit code
+	file      string // the configuration
+	code      int
 }
 
 // main runs the command and returns the exit code.
@@ -123,15 +123,13 @@ func (a *app) load() (*config.Config, error) {
 	return c, err
 }
 
-// json writes v as one line of JSON.
 func (a *app) json(v any) error {
 	e := json.NewEncoder(a.out)
 	e.SetEscapeHTML(false)
 	return e.Encode(v)
 }
 
-// confirm asks the operator before a change. Without a terminal it returns an error, since
-// there is no operator to ask.
+// confirm asks the operator before a change. Without a terminal it is an error.
 func (a *app) confirm(format string, args ...any) error {
 	if f, ok := a.in.(*os.File); !ok || !isTerminal(f) {
 		return errors.New("this changes who leads, and there is no terminal to ask on; pass --yes to go ahead")
@@ -144,5 +142,4 @@ func (a *app) confirm(format string, args ...any) error {
 	return nil
 }
 
-// isTerminal reports whether f is a terminal.
 func isTerminal(f *os.File) bool { return term.IsTerminal(int(f.Fd())) }

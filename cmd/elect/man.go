@@ -46,7 +46,6 @@ func forEachCommand(c *cobra.Command, f func(*cobra.Command) error) error {
 // backslashes and hyphens.
 var roff = strings.NewReplacer(`\`, `\e`, "\n.", "\n\\&.", "\n'", "\n\\&'", "-", `\-`)
 
-// manPage returns the manual page of c as roff.
 func manPage(c *cobra.Command) string {
 	var b strings.Builder
 	title := strings.ToUpper(strings.ReplaceAll(c.CommandPath(), " ", "-"))

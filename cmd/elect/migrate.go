@@ -14,7 +14,6 @@ import (
 	"github.com/go-election/go-election/backend/migration"
 )
 
-// onMigration is the smallest configuration of a migration.
 const onMigration = `export ELECTION_BACKEND=migration ELECTION_MIGRATION_STAGE=both
 export ELECTION_MIGRATION_FROM=file ELECTION_FILE_DIR="$PWD/leases"
 export ELECTION_MIGRATION_TO=memory   # or any other store`
@@ -88,7 +87,6 @@ func (a *app) migrationStatus(ctx context.Context, asJSON bool) error {
 	return p.print(a.out)
 }
 
-// readElections reads the elections of both stores.
 func (p *migrationProgress) readElections(ctx context.Context, old, new *store) error {
 	var names []string
 	read := func(s *store) (map[string]backend.Record, error) {
@@ -115,7 +113,6 @@ func (p *migrationProgress) readElections(ctx context.Context, old, new *store) 
 	return nil
 }
 
-// readMembers counts the members of both stores by stage.
 func (p *migrationProgress) readMembers(ctx context.Context, both, new *store) error {
 	members, err := both.members(ctx)
 	if err != nil {
@@ -138,7 +135,6 @@ func (p *migrationProgress) readMembers(ctx context.Context, both, new *store) e
 	return nil
 }
 
-// print writes the progress for people.
 func (p *migrationProgress) print(w io.Writer) error {
 	fmt.Fprintf(w, "from %s to %s\n", p.From, p.To)
 	var t table
@@ -161,7 +157,6 @@ func (p *migrationProgress) print(w io.Writer) error {
 	return nil
 }
 
-// progressOf compares the records of one election on both stores.
 func progressOf(name string, old, new backend.Record, from, to string) electionProgress {
 	p := electionProgress{Election: name, Old: old.Holder.ID, New: new.Holder.ID, Sealed: old.MovedTo == to && new.MovedFrom == from, Back: new.MovedTo == from}
 	switch {
@@ -185,7 +180,6 @@ func progressOf(name string, old, new backend.Record, from, to string) electionP
 	return p
 }
 
-// next returns the next step for an operator.
 func (p *migrationProgress) next() string {
 	sealed, back := 0, false
 	for _, e := range p.Elections {

@@ -21,7 +21,6 @@ func boottime() time.Duration {
 	return time.Duration(ts.Nano())
 }
 
-// prctl sets a property of this process (prctl(2)).
 func prctl(option, value uintptr) error {
 	if _, _, errno := syscall.RawSyscall6(syscall.SYS_PRCTL, option, value, 0, 0, 0, 0); errno != 0 {
 		return os.NewSyscallError("prctl", errno)
@@ -66,7 +65,6 @@ type process struct {
 	zombie      bool
 }
 
-// processes lists all processes in /proc.
 func processes() (list []process) {
 	dir, err := os.Open("/proc")
 	if err != nil {

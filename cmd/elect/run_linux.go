@@ -37,7 +37,7 @@ type runner struct {
 	stop    chan syscall.Signal // ends the command while the lease is renewed
 
 	mu       sync.Mutex
-	child    *child // nil while no command runs
+	child    *child
 	paused   bool
 	stopping bool // elect is asked to end: the command is not started again
 
@@ -119,8 +119,7 @@ func newRunner(s *store, name string, command []string, o runOptions) (*runner, 
 	return r, m, err
 }
 
-// close closes the manager. It does not wait for releases if the lease is left to expire:
-// Run has waited for as long as a release can matter.
+// close does not wait for releases if the lease is left to expire: Run has waited long enough.
 func (r *runner) close(m *election.Manager) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*r.ttl) // the store may hang
 	defer cancel()
@@ -130,8 +129,7 @@ func (r *runner) close(m *election.Manager) error {
 	return m.Close(ctx)
 }
 
-// listen serves the socket and, if asked to, HTTP. The caller must call stop even if there is
-// an error.
+// listen serves the socket and, with --http, HTTP. The caller must call stop even after an error.
 func (r *runner) listen(m *election.Manager) (stop func(), err error) {
 	stop = func() {}
 	server, err := local.Serve(r.runOptions.socket, r)
@@ -156,7 +154,6 @@ func (r *runner) listen(m *election.Manager) (stop func(), err error) {
 	return func() { stopHTTP(); closeSocket() }, nil
 }
 
-// printEvent prints an event of the election.
 func (r *runner) printEvent(ev election.Event) {
 	switch {
 	case ev.Kind == election.Elected && ev.Leading: // printed when the command has started

@@ -144,7 +144,6 @@ func (a *app) serve(ctx context.Context, names []string, o serveOptions) error {
 	return a.serveOn(ctx, l, f, m, s, len(names) == 0, o)
 }
 
-// readToken returns the hash of the token in a file.
 func readToken(file string) ([]byte, error) {
 	secret, err := os.ReadFile(file)
 	if err != nil {
@@ -157,7 +156,6 @@ func readToken(file string) ([]byte, error) {
 	return sum[:], nil
 }
 
-// open makes the handlers of the page and of the metrics.
 func (f *frontend) open(m *election.Manager, o serveOptions, log *slog.Logger) (err error) {
 	options := electionhttp.Options{For: o.id, Details: o.details, Logger: log}
 	if f.tokenHash != nil {
@@ -265,7 +263,7 @@ type frontend struct {
 	csrf       *http.CrossOriginProtection
 	tokenHash  []byte // nil: no client may change anything
 	hosts      []string
-	loopback   bool        // the server listens on loopback
+	loopback   bool
 	listUnread atomic.Bool // the list of elections is needed and could not be read
 }
 
@@ -286,7 +284,6 @@ func (f *frontend) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// hostAllowed reports whether the Host of a request is allowed.
 func (f *frontend) hostAllowed(r *http.Request) bool {
 	host := r.Host
 	if h, _, err := net.SplitHostPort(host); err == nil {

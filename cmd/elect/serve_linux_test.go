@@ -46,7 +46,6 @@ func ask(t *testing.T, method, url, body string, headers ...string) (code int, t
 	return code, text
 }
 
-// try makes a request, as ask does, and returns its error.
 func try(t *testing.T, method, url, body string, headers ...string) (code int, text string, err error) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
@@ -68,7 +67,6 @@ func try(t *testing.T, method, url, body string, headers ...string) (code int, t
 	return answer.StatusCode, string(data), err
 }
 
-// answers waits until a GET of url has this code and contains this text.
 func answers(t *testing.T, url string, code int, want string) {
 	t.Helper()
 	testbed.Eventually(t, patience, fmt.Sprintf("%s says %d and %q", url, code, want), func() error {

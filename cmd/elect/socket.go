@@ -20,7 +20,6 @@ import (
 	"github.com/go-election/go-election/internal/local"
 )
 
-// socketClient returns an HTTP client for one unix socket.
 func socketClient(path string) *http.Client {
 	return &http.Client{Transport: &http.Transport{
 		DisableKeepAlives: true,

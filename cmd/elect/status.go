@@ -204,7 +204,6 @@ func (a *app) status(ctx context.Context, name string, asJSON bool) error {
 	return nil
 }
 
-// print writes the state for people.
 func (s *state) print(w io.Writer, r backend.Record, members []backend.Member) {
 	line := func(what, format string, args ...any) {
 		fmt.Fprintf(w, "%-9s %s\n", what, fmt.Sprintf(format, args...))

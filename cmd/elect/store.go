@@ -26,7 +26,6 @@ func (a *app) openStore(ctx context.Context) (*store, error) {
 	return openStore(ctx, c)
 }
 
-// openStore opens the store that c names.
 func openStore(ctx context.Context, c *config.Config) (*store, error) {
 	b, err := c.OpenBackend(ctx)
 	if err != nil {
@@ -40,8 +39,7 @@ func openStore(ctx context.Context, c *config.Config) (*store, error) {
 	return &store{b, o, c}, nil
 }
 
-// name returns the backend's name and where its store is, so that an operator of several stores
-// knows which one this is.
+// name returns the backend's name and where its store is, for operators of several stores.
 func (s *store) name() string {
 	return strings.TrimSpace(s.config.Backend + " " + backend.Where(s.Backend))
 }

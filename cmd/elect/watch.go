@@ -164,7 +164,6 @@ func (v *view) since(ev election.Event) (t time.Time, byStore bool) {
 	return ev.Time, false
 }
 
-// line returns the JSON line of an event.
 func (v *view) line(ev election.Event) eventLine {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -181,7 +180,6 @@ func (v *view) line(ev election.Event) eventLine {
 	return line
 }
 
-// add adds an event.
 func (v *view) add(ev election.Event) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -196,7 +194,6 @@ func (v *view) add(ev election.Event) {
 	}
 }
 
-// text returns the live view.
 func (v *view) text(backend string) string {
 	v.mu.Lock()
 	defer v.mu.Unlock()
