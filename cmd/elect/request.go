@@ -99,7 +99,7 @@ func requestText(ctx context.Context, s *store, r backend.Record, kind backend.R
 	const work = "its work (the command of elect run gets SIGTERM, and SIGKILL after its --stop-timeout, 10s by default)"
 	if kind == backend.Depose {
 		return text + fmt.Sprintf("The store refuses its next renewal, within %v. It ends %s, within %v at most, when its lease can no longer be trusted. "+
-			"It releases the lease, and does not campaign for %v. Another candidate then leads, or does so when the lease has expired, after %v more.", renew, work, ttl, ttl, ttl), nil
+			"It releases the lease, and does not campaign for %v. Then another candidate can lead; if the release fails, it can when the lease has expired, after %v more.", renew, work, ttl, ttl, ttl), nil
 	}
 	text += fmt.Sprintf("When %q is ready, within one reading of the store (%v), the leader ends %s and releases the lease. Then only %q bids for %v. "+
 		"A leader that does not end within its step_down_timeout (30s by default, and at least its TTL with elect run) lets its lease expire, which takes %v more.", id, renew, work, id, ttl, ttl)

@@ -37,9 +37,9 @@ The command gets the term in ELECTION_TERM, and also ELECTION_NAME, ELECTION_ID 
 ELECTION_SOCKET. It should pass the term to everything it writes to: no lease can stop a
 write that is under way when a whole machine freezes.
 
-When the lease cannot be renewed, elect kills the command and everything the command has
-started before another process can lead: with SIGKILL, --reserve before the lease can no
-longer be trusted, and with SIGTERM --grace before that. A store that hangs delays neither.
+When the lease cannot be renewed, the command and everything it has started are dead before
+another process can lead. Elect sends SIGKILL --reserve before the lease can no longer be
+trusted, and SIGTERM --grace before SIGKILL. A store that hangs delays neither.
 Elect starts the command again when this process is elected again.
 
 When the command ends by itself, elect releases the lease at once and exits with the
