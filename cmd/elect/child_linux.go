@@ -15,25 +15,26 @@ import (
 	"github.com/go-election/go-election/election"
 )
 
-// A child is the command of one leadership, as elect sees it through its guard.
+// A child is the command of one leadership and the guard process that runs it. See
+// docs/design/elect.md for what each process may believe.
 type child struct {
 	limits
-	guard  *exec.Cmd
-	orders *os.File
-	pid    atomic.Int64  // of the command; 0: not started
-	until  time.Duration // what the guard was told last
-	said   chan report
-	done   chan struct{} // closed when guard, command and all descendants are gone
+	guard    *exec.Cmd
+	orders   *os.File      // lines to the guard
+	pid      atomic.Int64  // of the command; 0: not started
+	deadline time.Duration // as the guard was told last: until then the lease is trusted, on CLOCK_BOOTTIME
+	reports  chan report
+	done     chan struct{} // closed when the guard, the command and all descendants have ended
 
-	asked bool // to end, by elect or, since the lease runs out, by the guard; told by tend
+	stopRequested bool // elect or the guard has asked the command to end; set by supervise
 
-	// After done.
-	ended bool // the command has said how it ended
+	// Valid after done is closed.
+	ended bool // the guard has reported how the command ended
 	code  int
-	err   error // why it could not be started
+	err   error // why the command could not be started
 }
 
-// A report is a line of the guard.
+// A report is a line from the guard.
 type report struct {
 	what string
 	n    int
@@ -42,7 +43,7 @@ type report struct {
 
 // startChild starts the guard, which starts the command. lock may be nil.
 func startChild(lead *election.Leadership, l limits, command, environ []string, lock *os.File) (*child, error) {
-	c := &child{limits: l, said: make(chan report, 8), done: make(chan struct{})}
+	c := &child{limits: l, reports: make(chan report, 8), done: make(chan struct{})}
 	ordersIn, ordersOut, err := os.Pipe()
 	if err != nil {
 		return nil, err
@@ -60,15 +61,15 @@ func startChild(lead *election.Leadership, l limits, command, environ []string, 
 		files, shared = append(files, lock), "lock"
 	}
 	c.guard = &exec.Cmd{
-		Path: "/proc/self/exe", // this very program, though the file may have been replaced
+		Path: "/proc/self/exe", // this program, even if its file has been replaced
 		Args: append([]string{guardName, number(l.grace), number(l.reserve), number(l.stop), shared}, command...),
 		Env:  environ, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
 		ExtraFiles: files,
-		// A group of its own: what a terminal sends to ours is for us to pass on.
+		// The guard has its own process group: elect passes on the signals of a terminal.
 		SysProcAttr: &syscall.SysProcAttr{Setpgid: true},
 	}
 	if isTerminal(os.Stdin) {
-		c.guard.Stdin = nil // a group in the background that reads a terminal is stopped
+		c.guard.Stdin = nil // the kernel stops a background group that reads from a terminal
 	}
 	c.orders = ordersOut
 	err = c.guard.Start()
@@ -80,12 +81,11 @@ func startChild(lead *election.Leadership, l limits, command, environ []string, 
 		return nil, fmt.Errorf("start the guard: %w", err)
 	}
 	c.extend(lead)
-	go c.listen(reportsIn)
+	go c.readReports(reportsIn)
 	return c, nil
 }
 
-// listen hears the guard until it ends.
-func (c *child) listen(reports *os.File) {
+func (c *child) readReports(reports *os.File) {
 	defer close(c.done)
 	for s := bufio.NewScanner(reports); s.Scan(); {
 		what, rest, _ := strings.Cut(s.Text(), " ")
@@ -99,107 +99,107 @@ func (c *child) listen(reports *os.File) {
 		case "error":
 			c.ended, c.code, c.err = true, n, fmt.Errorf("%s", text)
 		}
-		c.said <- report{what, n, text}
+		c.reports <- report{what, n, text}
 	}
 	reports.Close()
-	if err := c.guard.Wait(); err != nil { // killed, or it went wrong: its orphans are ours
-		c.sweep()
+	if err := c.guard.Wait(); err != nil { // elect has adopted its descendants
+		c.killOrphans()
 	}
 	c.orders.Close()
 }
 
-// sweep kills and reaps everything that descends from this process. It is for
-// orphans of a guard that has died; there is nobody else then.
-func (c *child) sweep() {
+// killOrphans kills and reaps all descendants of this process. It is called after the guard has
+// died, when there are no others.
+func (c *child) killOrphans() {
 	for {
-		killBelow(os.Getpid())
+		killDescendants(os.Getpid())
 		if pid, err := syscall.Wait4(-1, nil, syscall.WNOHANG, nil); err == syscall.ECHILD {
 			return
 		} else if pid == 0 {
-			time.Sleep(time.Millisecond) // they are dying
+			time.Sleep(time.Millisecond) // they have been killed, but have not ended yet
 		}
 	}
 }
 
-// order tells the guard something. If the guard is stopped and the pipe full, it is
-// not told, and knows an older instant, which is a safe one.
-func (c *child) order(word string, n int64) {
+// send sends an order to the guard. If the guard is stopped and the pipe is full, the order is
+// lost. That is safe: the guard then has an older, earlier deadline.
+func (c *child) send(word string, n int64) {
 	c.orders.SetWriteDeadline(time.Now().Add(10 * time.Millisecond))
 	fmt.Fprintf(c.orders, "%s %d\n", word, n)
 }
 
-// extend tells the guard until when the lease is trusted. The clock is read first.
+// extend tells the guard until when the lease is trusted. It reads the clock before
+// Remaining, so the deadline is never later than the lease's.
 func (c *child) extend(lead *election.Leadership) {
 	now := boottime()
-	if left := lead.Remaining(); left > 0 && now+left > c.until {
-		c.until = now + left
-		c.order("until", int64(c.until))
+	if remaining := lead.Remaining(); remaining > 0 && now+remaining > c.deadline {
+		c.deadline = now + remaining
+		c.send("until", int64(c.deadline))
 	}
 }
 
-// tend keeps the guard informed until the command and all that it started are dead.
-// Lost trust ends it; so does a word on stop, while the lease is renewed.
-func (c *child) tend(ctx context.Context, lead *election.Leadership, every time.Duration, stop <-chan syscall.Signal, hear func(report)) {
+// supervise keeps the guard informed until the command and all its descendants are dead. It
+// ends the command when ctx ends, because the leadership is lost, or when a signal arrives on
+// stop, while the lease is still renewed.
+func (c *child) supervise(ctx context.Context, lead *election.Leadership, every time.Duration, stop <-chan syscall.Signal, onReport func(report)) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	lost := ctx.Done()
-	var killAt time.Duration // if the guard, asked to, has not ended the command: it is stopped
-	ask := func(s syscall.Signal) {
-		c.order("stop", int64(s))
+	var killAt time.Duration // then the guard itself must be stopped, since it has not ended the command
+	requestStop := func(s syscall.Signal) {
+		c.send("stop", int64(s))
 		killAt = boottime() + c.stop + c.reserve
 	}
-	heard := func(r report) {
-		c.asked = c.asked || r.what == "expiring"
-		hear(r)
+	handle := func(r report) {
+		c.stopRequested = c.stopRequested || r.what == "expiring"
+		onReport(r)
 	}
 	for {
 		select {
 		case <-c.done:
-			for len(c.said) > 0 {
-				heard(<-c.said)
+			for len(c.reports) > 0 {
+				handle(<-c.reports)
 			}
 			return
-		case r := <-c.said:
-			heard(r)
+		case r := <-c.reports:
+			handle(r)
 		case s := <-stop:
-			c.asked = true
-			ask(s)
+			c.stopRequested = true
+			requestStop(s)
 		case <-lost:
 			lost = nil
-			ask(syscall.SIGTERM)
+			requestStop(syscall.SIGTERM)
 		case <-tick.C:
 			c.extend(lead)
-			if now := boottime(); now >= c.until-c.reserve/2 || killAt > 0 && now >= killAt {
+			if now := boottime(); now >= c.deadline-c.reserve/2 || killAt > 0 && now >= killAt {
 				c.kill()
 			}
 		}
 	}
 }
 
-// kill kills the command, its descendants and the guard.
 func (c *child) kill() {
 	if pid := c.pid.Load(); pid > 0 {
 		syscall.Kill(-int(pid), syscall.SIGKILL)
 	}
-	killBelow(c.guard.Process.Pid)
+	killDescendants(c.guard.Process.Pid)
 	c.guard.Process.Kill()
 }
 
-// signal passes a signal on to the command.
-func (c *child) signal(s syscall.Signal) { c.order("signal", int64(s)) }
+func (c *child) signal(s syscall.Signal) { c.send("signal", int64(s)) }
 
-// reapOrphans reaps what this process has adopted, as process 1 must. The guard is
-// waited for by its own name.
-func reapOrphans(ctx context.Context, born <-chan os.Signal, guard func() int) {
+// reapOrphans reaps the processes that this process has adopted, as process 1 must. It leaves
+// the guard to exec.Cmd.Wait.
+func reapOrphans(ctx context.Context, childEnded <-chan os.Signal, guard func() int) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-born:
+		case <-childEnded:
 		}
-		own := guard()
+		guardPID := guard()
 		for _, p := range processes() {
-			if p.parent == os.Getpid() && p.zombie && p.pid != own {
+			if p.parent == os.Getpid() && p.zombie && p.pid != guardPID {
 				syscall.Wait4(p.pid, nil, syscall.WNOHANG, nil)
 			}
 		}

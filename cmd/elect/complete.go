@@ -7,15 +7,13 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// Arguments complete to names of the store, to nothing if it does not answer soon, and
-// never to names of files.
-
-// complete gives the commands that take NAME, and other arguments, their completion.
-func (a *app) complete(root *cobra.Command) {
+// addCompletion gives each command its shell completion: elections and candidates of the store, and
+// nothing if the store does not answer within 3 seconds.
+func (a *app) addCompletion(root *cobra.Command) {
 	none := cobra.FixedCompletions(nil, cobra.ShellCompDirectiveNoFileComp)
 	for _, c := range root.Commands() {
 		switch c.Name() {
-		case "run": // its second argument is a program: that is the shell's to complete
+		case "run": // the shell completes the second argument, a program
 			c.ValidArgsFunction = func(c *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 				if len(args) > 0 {
 					return nil, cobra.ShellCompDirectiveDefault
@@ -33,7 +31,7 @@ func (a *app) complete(root *cobra.Command) {
 				}
 				return list, cobra.ShellCompDirectiveNoFileComp
 			}
-		case "man": // a directory
+		case "man": // the shell completes a directory
 		default:
 			for _, c := range append(c.Commands(), c) {
 				if c.ValidArgsFunction == nil {
@@ -44,8 +42,9 @@ func (a *app) complete(root *cobra.Command) {
 	}
 }
 
-// briefly opens the store for a look while somebody waits at a prompt.
-func (a *app) briefly(ctx context.Context, look func(context.Context, *store)) {
+// withStore opens the store for at most 3 seconds, since the user waits at a prompt, and
+// calls read. It does nothing if the store cannot be opened.
+func (a *app) withStore(ctx context.Context, read func(context.Context, *store)) {
 	if ctx == nil {
 		ctx = context.Background()
 	}
@@ -53,13 +52,12 @@ func (a *app) briefly(ctx context.Context, look func(context.Context, *store)) {
 	defer cancel()
 	if s, err := a.openStore(ctx); err == nil {
 		defer s.Close()
-		look(ctx, s)
+		read(ctx, s)
 	}
 }
 
-// names returns the elections of the store.
 func (a *app) names(ctx context.Context) (list []string) {
-	a.briefly(ctx, func(ctx context.Context, s *store) {
+	a.withStore(ctx, func(ctx context.Context, s *store) {
 		records, _ := s.records(ctx)
 		for _, r := range records {
 			list = append(list, r.Election)
@@ -68,9 +66,8 @@ func (a *app) names(ctx context.Context) (list []string) {
 	return list
 }
 
-// candidates returns the ids of the members of the store.
 func (a *app) candidates(ctx context.Context) (list []string) {
-	a.briefly(ctx, func(ctx context.Context, s *store) {
+	a.withStore(ctx, func(ctx context.Context, s *store) {
 		members, _ := s.members(ctx)
 		for _, m := range members {
 			list = append(list, m.ID)

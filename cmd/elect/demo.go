@@ -22,124 +22,122 @@ import (
 func (a *app) demoCommand() *cobra.Command {
 	var length, every time.Duration
 	c := &cobra.Command{
-		Use: "demo", Short: "See a leader elected, killed and replaced; nothing to install or to configure", Args: cobra.NoArgs,
-		Long: `Start five processes on this machine, each an "elect run" of its own, on lock files in a
-directory that is removed afterwards. The leader is killed every few seconds: in turn its
-elect (kill -9), its command (kill -9), and its elect in order (SIGTERM). Those who died
-come back. On a terminal there is a picture; in a pipe, a line for each event.`,
+		Use: "demo", Short: "Show a leader being elected, killed and replaced, without installation or configuration", Args: cobra.NoArgs,
+		Long: `Start five processes on this machine, each an "elect run", on lock files in a directory that
+is removed afterwards. Every few seconds the leader is ended: first by kill -9 of its elect, then by
+kill -9 of its command, then in order by SIGTERM of its elect. Ended processes are restarted. On
+a terminal the demo shows a picture; in a pipe, a line for each event.`,
 		Example: "  elect demo --for 5s",
 		RunE: func(c *cobra.Command, _ []string) error {
 			if every < 500*time.Millisecond {
-				return fmt.Errorf("--every is %v; it must be 500ms at least", every)
+				return fmt.Errorf("--every is %v; it must be at least 500ms", every)
 			}
 			ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt, syscall.SIGTERM)
 			context.AfterFunc(ctx, stop) // a second signal ends elect at once
 			out, ok := a.out.(*os.File)
-			return a.demo(ctx, length, every, ok && isTerminal(out))
+			return a.runDemo(ctx, length, every, ok && isTerminal(out))
 		},
 		Hidden: !canRun,
 	}
-	c.Flags().DurationVar(&length, "for", 15*time.Second, "how long, from when somebody leads")
-	c.Flags().DurationVar(&every, "every", 2*time.Second, "how long a leader lives")
+	c.Flags().DurationVar(&length, "for", 15*time.Second, "how long to run, from the first leader on")
+	c.Flags().DurationVar(&every, "every", 2*time.Second, "how long each leader leads")
 	return c
 }
 
-var actors = []string{"anna", "bert", "cleo", "dora", "emil"}
+var nodeNames = []string{"anna", "bert", "cleo", "dora", "emil"}
 
-// An actor is one process of the demonstration.
-type actor struct {
+type node struct {
 	name    string
 	elect   *exec.Cmd
-	command int // the process that runs only while it leads
+	command int // the process id of its command
 	row     []rune
 }
 
-// A line is what a command said, or (pid 0) that its elect has ended.
-type line struct {
-	who  string
+// A message says that the command of a node has started, or, with pid 0, that the node has ended.
+type message struct {
+	node string
 	pid  int
 	term uint64
 	at   time.Time
 }
 
-// A play is a demonstration under way.
-type play struct {
-	out     io.Writer
-	live    bool
-	environ []string
-	began   time.Time
-	lines   chan line
-	actors  map[string]*actor
-	leader  *actor
-	term    uint64
-	former  int       // the command that led last, or does
-	killed  time.Time // the last leader; zero: somebody leads
-	gaps    []time.Duration
-	said    []string
+type demo struct {
+	out      io.Writer
+	live     bool // draw a picture on a terminal
+	environ  []string
+	began    time.Time
+	messages chan message
+	nodes    map[string]*node
+	leader   *node
+	term     uint64
+	command  int       // the process id of the last command that has led
+	killed   time.Time // when the last leader was ended; zero while there is a leader
+	gaps     []time.Duration
+	log      []string
 }
 
-func (a *app) demo(ctx context.Context, length, every time.Duration, live bool) error {
+func (a *app) runDemo(ctx context.Context, length, every time.Duration, live bool) error {
 	dir, err := os.MkdirTemp("", "elect-demo-")
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	p := &play{out: a.out, live: live, began: time.Now(), lines: make(chan line, 100), actors: map[string]*actor{}}
+	d := &demo{out: a.out, live: live, began: time.Now(), messages: make(chan message, 100), nodes: map[string]*node{}}
 	for _, v := range os.Environ() {
 		if !strings.HasPrefix(v, "ELECTION_") {
-			p.environ = append(p.environ, v)
+			d.environ = append(d.environ, v)
 		}
 	}
-	p.environ = append(p.environ, "ELECTION_BACKEND=file", "ELECTION_TTL=2s", "ELECTION_FILE_DIR="+filepath.Join(dir, "leases"), "XDG_RUNTIME_DIR="+dir)
-	p.say("Five processes, one election, lock files in %s. The leader is killed every %v.", dir, every)
-	defer p.end()
-	for _, name := range actors {
-		if err := p.start(name); err != nil {
+	d.environ = append(d.environ, "ELECTION_BACKEND=file", "ELECTION_TTL=2s", "ELECTION_FILE_DIR="+filepath.Join(dir, "leases"), "XDG_RUNTIME_DIR="+dir)
+	d.say("Five processes, one election, lock files in %s. The leader is killed every %v.", dir, every)
+	defer d.end()
+	for _, name := range nodeNames {
+		if err := d.start(name); err != nil {
 			return err
 		}
 	}
 	picture, kill := time.NewTicker(100*time.Millisecond), time.NewTicker(every)
 	defer picture.Stop()
 	defer kill.Stop()
-	over := time.NewTimer(length + time.Minute) // if nobody ever leads
-	defer over.Stop()
+	end := time.NewTimer(length + time.Minute) // if no leader is elected
+	defer end.Stop()
 	for n := 0; ; {
 		select {
 		case <-ctx.Done():
-			return p.summary()
-		case <-over.C:
-			return p.summary()
-		case l := <-p.lines:
-			first := p.term == 0
-			if err := p.hear(l); err != nil {
+			return d.summary()
+		case <-end.C:
+			return d.summary()
+		case msg := <-d.messages:
+			first := d.term == 0
+			if err := d.handle(msg); err != nil {
 				return err
 			}
-			if first && p.term != 0 {
-				over.Reset(length)
+			if first && d.term != 0 {
+				end.Reset(length)
 				kill.Reset(every)
 			}
 		case <-kill.C:
-			if p.leader != nil {
-				p.kill(n)
+			if d.leader != nil {
+				d.kill(n)
 				n++
 			}
 		case <-picture.C:
-			p.draw()
+			d.draw()
 		}
 	}
 }
 
-// start starts an actor: "elect run" with a command that says that it leads.
-func (p *play) start(name string) error {
+// start starts a node. Its command prints its process id and term.
+func (d *demo) start(name string) error {
 	self, err := os.Executable()
 	if err != nil {
 		return err
 	}
 	cmd := exec.Command(self, "run", "demo", "--quiet", "--id", name, "--", "sh", "-c", `echo "$$ $ELECTION_TERM"; exec sleep 3600`)
-	cmd.Env = p.environ
-	cmd.Dir = os.TempDir() // where no election.yaml is meant for us
+	cmd.Env = d.environ
+	cmd.Dir = os.TempDir() // without an election.yaml
 	cmd.Stderr = os.Stderr
-	cmd.SysProcAttr = ownGroup() // Ctrl-C is ours
+	cmd.SysProcAttr = newProcessGroup() // Ctrl-C must reach only this process
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		return err
@@ -147,104 +145,106 @@ func (p *play) start(name string) error {
 	if err := cmd.Start(); err != nil {
 		return err
 	}
-	x := p.actors[name]
+	x := d.nodes[name]
 	if x == nil {
-		x = &actor{name: name}
-		p.actors[name] = x
+		x = &node{name: name}
+		d.nodes[name] = x
 	}
 	x.elect, x.command = cmd, 0
 	go func() {
 		for s := bufio.NewScanner(out); s.Scan(); {
 			pid, term, _ := strings.Cut(s.Text(), " ")
-			l := line{who: name, at: time.Now()}
-			l.pid, _ = strconv.Atoi(pid)
-			l.term, _ = strconv.ParseUint(term, 10, 64)
-			p.lines <- l
+			msg := message{node: name, at: time.Now()}
+			msg.pid, _ = strconv.Atoi(pid)
+			msg.term, _ = strconv.ParseUint(term, 10, 64)
+			d.messages <- msg
 		}
 		cmd.Wait()
-		p.lines <- line{who: name}
+		d.messages <- message{node: name}
 	}()
 	return nil
 }
 
-func (p *play) hear(l line) error {
-	x := p.actors[l.who]
-	if l.pid == 0 { // it comes back
-		if p.leader == x {
-			p.leader = nil
+// handle handles a message. It returns an error if two commands were alive at the same time.
+func (d *demo) handle(msg message) error {
+	x := d.nodes[msg.node]
+	if msg.pid == 0 { // restart it
+		if d.leader == x {
+			d.leader = nil
 		}
-		return p.start(l.who)
+		return d.start(msg.node)
 	}
-	if l.term <= p.term {
-		// They write into pipes of their own, which are read in no order.
-		if l.term == p.term || alive(l.pid) {
-			return fmt.Errorf("process %d leads in term %d after one in term %d: this must never happen, please report it", l.pid, l.term, p.term)
+	if msg.term <= d.term {
+		// Messages of different nodes come in no particular order.
+		if msg.term == d.term || alive(msg.pid) {
+			return fmt.Errorf("process %d leads in term %d after one in term %d: this must never happen, please report it", msg.pid, msg.term, d.term)
 		}
 		return nil
 	}
-	x.command = l.pid
+	x.command = msg.pid
 	gap := ""
-	if !p.killed.IsZero() {
-		d := l.at.Sub(p.killed).Round(100 * time.Microsecond)
-		p.gaps = append(p.gaps, d)
-		gap = fmt.Sprintf(": its command runs %v later", d)
+	if !d.killed.IsZero() {
+		t := msg.at.Sub(d.killed).Round(100 * time.Microsecond)
+		d.gaps = append(d.gaps, t)
+		gap = fmt.Sprintf(": its command runs %v later", t)
 	}
-	if alive(p.former) {
-		return fmt.Errorf("process %d of term %d is alive, and %d leads in term %d: this must never happen, please report it", p.former, p.term, l.pid, l.term)
+	if alive(d.command) {
+		return fmt.Errorf("process %d of term %d is alive, and %d leads in term %d: this must never happen, please report it", d.command, d.term, msg.pid, msg.term)
 	}
-	p.leader, p.term, p.killed, p.former = x, l.term, time.Time{}, l.pid
-	p.say("%s leads, term %d%s", l.who, l.term, gap)
+	d.leader, d.term, d.killed, d.command = x, msg.term, time.Time{}, msg.pid
+	d.say("%s leads, term %d%s", msg.node, msg.term, gap)
 	return nil
 }
 
-// alive reports whether a process is there; who is only not yet reaped is not.
+// alive reports whether a process exists and is not a zombie.
 func alive(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	return err == nil && !strings.Contains(string(stat), ") Z ")
 }
 
-// kill kills the leader in the n-th way.
-func (p *play) kill(n int) {
-	x := p.leader
-	p.killed, p.leader = time.Now(), nil
+// kill ends the leader in one of three ways, in turn.
+func (d *demo) kill(n int) {
+	x := d.leader
+	d.killed, d.leader = time.Now(), nil
 	switch n % 3 {
 	case 0:
-		p.say("kill -9 of %s's elect", x.name)
+		d.say("kill -9 of %s's elect", x.name)
 		x.elect.Process.Kill()
 	case 1:
-		p.say("kill -9 of %s's command", x.name)
+		d.say("kill -9 of %s's command", x.name)
 		if c, err := os.FindProcess(x.command); err == nil {
 			c.Kill()
 		}
 	case 2:
-		p.say("%s is asked to end (SIGTERM)", x.name)
+		d.say("%s is asked to end (SIGTERM)", x.name)
 		x.elect.Process.Signal(syscall.SIGTERM)
 	}
 }
 
-func (p *play) say(format string, args ...any) {
-	s := fmt.Sprintf("%6.2fs  %s", time.Since(p.began).Seconds(), fmt.Sprintf(format, args...))
-	if !p.live {
-		fmt.Fprintln(p.out, s)
+// say prints a line, or adds it to the log below the picture.
+func (d *demo) say(format string, args ...any) {
+	s := fmt.Sprintf("%6.2fs  %s", time.Since(d.began).Seconds(), fmt.Sprintf(format, args...))
+	if !d.live {
+		fmt.Fprintln(d.out, s)
 		return
 	}
-	if p.said = append(p.said, s); len(p.said) > 12 {
-		p.said = p.said[1:]
+	if d.log = append(d.log, s); len(d.log) > 12 {
+		d.log = d.log[1:]
 	}
 }
 
-// draw shows a row for each process, a column for each tenth of a second.
-func (p *play) draw() {
+// draw draws a row for each node, with a column for each tenth of a second.
+func (d *demo) draw() {
 	const width = 64
-	if !p.live {
+	if !d.live {
 		return
 	}
 	var b strings.Builder
 	b.WriteString("elect demo   █ leads   · follows\n\n")
-	for _, name := range actors {
-		x := p.actors[name]
+	for _, name := range nodeNames {
+		x := d.nodes[name]
 		mark := '·'
-		if x == p.leader {
+		if x == d.leader {
 			mark = '█'
 		}
 		if x.row = append(x.row, mark); len(x.row) > width {
@@ -252,48 +252,48 @@ func (p *play) draw() {
 		}
 		fmt.Fprintf(&b, "  %-5s %s\n", name, string(x.row))
 	}
-	fmt.Fprintf(&b, "\n%s\n", strings.Join(p.said, "\n"))
-	show(p.out, b.String())
+	fmt.Fprintf(&b, "\n%s\n", strings.Join(d.log, "\n"))
+	show(d.out, b.String())
 }
 
-func (p *play) summary() error {
-	if len(p.gaps) == 0 {
-		if p.term == 0 {
-			return errors.New("nobody was elected")
+func (d *demo) summary() error {
+	if len(d.gaps) == 0 {
+		if d.term == 0 {
+			return errors.New("no process was elected")
 		}
 		return nil
 	}
 	times := "times"
-	if len(p.gaps) == 1 {
+	if len(d.gaps) == 1 {
 		times = "time"
 	}
-	p.say("%d %s without a leader: %v in the middle, %v at worst. Never two.", len(p.gaps), times, median(p.gaps), slices.Max(p.gaps))
-	if p.live {
-		fmt.Fprintln(p.out, p.said[len(p.said)-1])
+	d.say("%d %s without a leader: %v median, %v longest. Never two leaders.", len(d.gaps), times, median(d.gaps), slices.Max(d.gaps))
+	if d.live {
+		fmt.Fprintln(d.out, d.log[len(d.log)-1])
 	}
 	return nil
 }
 
-func median(d []time.Duration) time.Duration {
-	d = slices.Clone(d)
-	slices.Sort(d)
-	return d[len(d)/2]
+func median(times []time.Duration) time.Duration {
+	times = slices.Clone(times)
+	slices.Sort(times)
+	return times[len(times)/2]
 }
 
-// end ends all and waits for them.
-func (p *play) end() {
-	for _, x := range p.actors {
+// end ends all nodes, and kills those that are not done within 20 seconds.
+func (d *demo) end() {
+	for _, x := range d.nodes {
 		x.elect.Process.Signal(syscall.SIGTERM)
 	}
 	limit := time.After(20 * time.Second)
-	for n := 0; n < len(p.actors); {
+	for n := 0; n < len(d.nodes); {
 		select {
-		case l := <-p.lines:
-			if l.pid == 0 {
+		case msg := <-d.messages:
+			if msg.pid == 0 {
 				n++
 			}
 		case <-limit:
-			for _, x := range p.actors {
+			for _, x := range d.nodes {
 				x.elect.Process.Kill()
 			}
 			return

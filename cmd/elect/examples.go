@@ -6,8 +6,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// What examples of --help begin with. Each works as it stands, pasted into a shell in
-// an empty directory, with nothing configured and nothing to install.
+// The beginnings of the examples in --help. Each example works when it is pasted into a shell
+// in an empty directory, without configuration and without a server.
 const (
 	onStore  = `export ELECTION_BACKEND=file ELECTION_FILE_DIR="$PWD/leases"   # or any other store`
 	withRun  = onStore + "\nelect run billing --id host-1 -- sleep 60 &\n"
@@ -15,14 +15,14 @@ const (
 	endOfRun = "\nkill $!; wait"
 )
 
-// example makes lines an example.
+// example indents lines, as cobra prints examples.
 func example(lines string) string { return "  " + strings.ReplaceAll(lines, "\n", "\n  ") }
 
-// explainOthers gives examples to the commands that are not ours but cobra's.
-func explainOthers(root *cobra.Command) {
+// addCobraExamples adds examples to the commands that cobra provides.
+func addCobraExamples(root *cobra.Command) {
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()
-	where := map[string]string{
+	examples := map[string]string{
 		"completion": "elect completion bash > elect.bash",
 		"bash":       "elect completion bash > elect.bash   # then: source elect.bash",
 		"zsh":        "elect completion zsh > _elect   # in a directory of fpath",
@@ -32,9 +32,9 @@ func explainOthers(root *cobra.Command) {
 	}
 	for _, c := range root.Commands() {
 		if c.Name() == "help" || c.Name() == "completion" {
-			c.Example = example(where[c.Name()])
+			c.Example = example(examples[c.Name()])
 			for _, sub := range c.Commands() {
-				sub.Example = example(where[sub.Name()])
+				sub.Example = example(examples[sub.Name()])
 			}
 		}
 	}

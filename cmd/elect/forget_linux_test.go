@@ -5,17 +5,17 @@ import (
 	"testing"
 )
 
-// What is done with can be retired, and the doctor leaves nothing behind.
-func TestAnElectionIsForgottenAndShownNoMore(t *testing.T) {
+// An operator can retire an election that is no longer needed, and doctor retires its own.
+func TestAForgottenElectionIsNotShown(t *testing.T) {
 	t.Parallel()
 	env := onFiles(t)
 	says := func(want string, ok bool, args ...string) {
 		t.Helper()
 		if out, code := call(t, env, args...); (code == 0) != ok || !strings.Contains(out, want) {
-			t.Errorf("elect %q: code %d, and %q should be in\n%s", args, code, want, out)
+			t.Errorf("elect %q: code %d; want %q in\n%s", args, code, want, out)
 		}
 	}
-	says("nobody has led", false, "forget", "done", "--yes")
+	says("has never had a leader", false, "forget", "done", "--yes")
 	says("", true, "run", "done", "--", "true")
 	watch := start(t, env, "watch", "--json")
 	watch.says(`"election":"done"`)

@@ -4,5 +4,6 @@ package main
 
 import "syscall"
 
-// ownGroup starts a process in a group of its own, out of a terminal's reach.
-func ownGroup() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
+// newProcessGroup makes a process start in its own process group, so that signals from the
+// terminal do not reach it.
+func newProcessGroup() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }

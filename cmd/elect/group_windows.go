@@ -2,4 +2,4 @@ package main
 
 import "syscall"
 
-func ownGroup() *syscall.SysProcAttr { return nil }
+func newProcessGroup() *syscall.SysProcAttr { return nil }

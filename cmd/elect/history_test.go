@@ -8,8 +8,8 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// A history says who led, for how long nobody did, and who is silent.
-func TestAHistoryShowsSilenceAndTheTimeNobodyLed(t *testing.T) {
+// "elect history" shows past leaders, times without a leader, and a silent leader.
+func TestHistoryShowsTimesWithoutALeader(t *testing.T) {
 	at := func(text string) time.Time {
 		moment, err := time.Parse(time.DateTime, "2026-06-01 "+text)
 		if err != nil {
@@ -46,7 +46,7 @@ func TestAHistoryShowsSilenceAndTheTimeNobodyLed(t *testing.T) {
 		}},
 	} {
 		var lines []string
-		for line := range strings.Lines(historyOf(c.record, c.silent).String()) {
+		for line := range strings.Lines(historyTable(c.record, c.silent).String()) {
 			lines = append(lines, strings.Join(strings.Fields(line), " "))
 		}
 		for i, want := range c.want {

@@ -1,9 +1,9 @@
-// Elect is the command of this module: it runs a program only while this process
-// leads, shows who leads, and does what an operator asks for, on any of the stores.
+// Command elect runs a program only while this process leads, shows who leads, and
+// carries out requests of an operator, on any of the stores.
 //
 //	elect run billing -- ./bill
 //
-// "elect --help" says the rest.
+// "elect --help" lists the commands.
 package main
 
 import (
@@ -26,7 +26,8 @@ import (
 	"github.com/go-election/go-election/config"
 )
 
-// Exit codes of our own, where a command's is passed on: as env and docker have them.
+// Exit codes of elect itself, the same as those of env and docker. "elect run" otherwise
+// passes on the code of its command.
 const (
 	exitElect       = 125 // elect failed
 	exitNotRunnable = 126
@@ -41,7 +42,7 @@ func main() {
 	os.Exit(a.main(context.Background(), os.Args[1:]))
 }
 
-// An app is one call of the command.
+// An app is one invocation of elect.
 type app struct {
 	in        io.Reader
 	out, diag io.Writer
@@ -59,7 +60,8 @@ func (a *app) main(ctx context.Context, args []string) int {
 	return a.code
 }
 
-// fail says what went wrong. The error may quote a store, or the arguments.
+// fail prints err. It removes control characters, because the text may quote a store or
+// the arguments.
 func (a *app) fail(err error) {
 	fmt.Fprintln(a.diag, "elect:", backend.Clean(err.Error(), 8192, true))
 	if a.code == 0 {
@@ -72,12 +74,12 @@ func (a *app) root() *cobra.Command {
 		Use:   "elect",
 		Short: "Elect one leader among processes, on the store you already run",
 		Long: `Elect one leader among processes, on the store you already run: run a program only
-while it leads, see who leads, hand over, and have the store checked.
+while it leads, show who leads, hand over, and check the store.
 
-The configuration is that of the library: a file (-c, else ELECTION_CONFIG, else
-election.yaml in this directory if it is there) and the environment over it
-(ELECTION_BACKEND, ELECTION_TTL, ELECTION_MYSQL_DSN, …). A short time without a leader
-is allowed. Two leaders never are.`,
+Elect reads the same configuration as the library: a file (-c, else ELECTION_CONFIG, else
+election.yaml in the working directory, if it exists), overridden by environment variables
+(ELECTION_BACKEND, ELECTION_TTL, ELECTION_MYSQL_DSN, …). There may be no leader for a short
+time. There are never two leaders.`,
 		Example: example("elect demo --for 5s\n" + onStore + `
 elect run billing -- sh -c 'echo "term $ELECTION_TERM"'
 elect list`),
@@ -86,18 +88,19 @@ elect list`),
 	root.SetIn(a.in)
 	root.SetOut(a.out)
 	root.SetErr(a.diag)
-	root.PersistentFlags().StringVarP(&a.file, "config", "c", "", "the configuration `file`")
+	root.PersistentFlags().StringVarP(&a.file, "config", "c", "", "read the configuration from `file`")
 	root.AddCommand(a.runCommand())
 	root.AddCommand(a.statusCommands()...)
 	root.AddCommand(a.watchCommand(), a.forgetCommand(), a.serveCommand(), a.doctorCommand(), a.schemaCommand(), a.migrateCommand(), a.demoCommand(), a.manCommand(), a.versionCommand())
 	root.AddCommand(a.requestCommands()...)
-	root.AddCommand(a.localCommands()...)
-	explainOthers(root)
-	a.complete(root)
+	root.AddCommand(a.socketCommands()...)
+	addCobraExamples(root)
+	a.addCompletion(root)
 	return root
 }
 
-// load reads the configuration.
+// load reads the configuration. It also sets ELECTION_CONFIG to the file's absolute path,
+// for the processes that elect starts.
 func (a *app) load() (*config.Config, error) {
 	file := a.file
 	if file == "" {
@@ -110,35 +113,33 @@ func (a *app) load() (*config.Config, error) {
 	}
 	if file != "" {
 		if abs, err := filepath.Abs(file); err == nil {
-			os.Setenv("ELECTION_CONFIG", abs) // for what we start
+			os.Setenv("ELECTION_CONFIG", abs)
 		}
 	}
 	c, err := config.Load(file, nil)
 	if err == nil {
-		c.Election.Logger = slog.New(slog.DiscardHandler) // elect itself says what happens
+		c.Election.Logger = slog.New(slog.DiscardHandler) // elect prints events itself
 	}
 	return c, err
 }
 
-// json writes a value for programs.
 func (a *app) json(v any) error {
 	e := json.NewEncoder(a.out)
 	e.SetEscapeHTML(false)
 	return e.Encode(v)
 }
 
-// confirm asks before a change. Without a terminal nobody is there to say yes.
+// confirm asks the operator before a change. Without a terminal it is an error.
 func (a *app) confirm(format string, args ...any) error {
 	if f, ok := a.in.(*os.File); !ok || !isTerminal(f) {
-		return errors.New("this changes who leads; say --yes (there is no terminal to ask on)")
+		return errors.New("this changes who leads, and there is no terminal to ask on; pass --yes to go ahead")
 	}
-	fmt.Fprintf(a.diag, format+"\nGo on? [y/N] ", args...)
+	fmt.Fprintf(a.diag, format+"\nContinue? [y/N] ", args...)
 	answer, _ := bufio.NewReader(a.in).ReadString('\n')
 	if answer = strings.ToLower(strings.TrimSpace(answer)); answer != "y" && answer != "yes" {
-		return errors.New("nothing was changed")
+		return errors.New("cancelled; nothing has changed")
 	}
 	return nil
 }
 
-// isTerminal reports whether somebody may sit at f.
 func isTerminal(f *os.File) bool { return term.IsTerminal(int(f.Fd())) }

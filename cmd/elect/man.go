@@ -9,31 +9,32 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// manCommand writes the manual pages, which say what --help says.
+// manCommand writes the manual pages. Their text is that of --help.
 func (a *app) manCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "man DIRECTORY", Short: "Write the manual pages into a directory, which is made if it is not there", Args: cobra.ExactArgs(1), Hidden: true,
+		Use: "man DIRECTORY", Short: "Write the manual pages into a directory, and create the directory if needed", Args: cobra.ExactArgs(1), Hidden: true,
 		Example: "  elect man .",
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := os.MkdirAll(args[0], 0o755); err != nil {
-				return fmt.Errorf("the manual pages have no directory: %w", err)
+				return fmt.Errorf("create the directory of the manual pages: %w", err)
 			}
-			return each(c.Root(), func(c *cobra.Command) error {
+			return forEachCommand(c.Root(), func(c *cobra.Command) error {
 				name := strings.ReplaceAll(c.CommandPath(), " ", "-") + ".1"
-				return os.WriteFile(filepath.Join(args[0], name), []byte(page(c)), 0o644)
+				return os.WriteFile(filepath.Join(args[0], name), []byte(manPage(c)), 0o644)
 			})
 		},
 	}
 }
 
-// each calls f with a command and all below it that people should know.
-func each(c *cobra.Command, f func(*cobra.Command) error) error {
+// forEachCommand calls f with c and with all its subcommands, without hidden ones and those
+// of cobra.
+func forEachCommand(c *cobra.Command, f func(*cobra.Command) error) error {
 	if err := f(c); err != nil {
 		return err
 	}
 	for _, sub := range c.Commands() {
 		if sub.IsAvailableCommand() && sub.Name() != "help" && sub.Name() != "completion" {
-			if err := each(sub, f); err != nil {
+			if err := forEachCommand(sub, f); err != nil {
 				return err
 			}
 		}
@@ -41,10 +42,11 @@ func each(c *cobra.Command, f func(*cobra.Command) error) error {
 	return nil
 }
 
-// roff makes text harmless: what begins with a dot, and backslashes and hyphens.
+// roff escapes what roff would interpret: a dot or an apostrophe at the start of a line,
+// backslashes and hyphens.
 var roff = strings.NewReplacer(`\`, `\e`, "\n.", "\n\\&.", "\n'", "\n\\&'", "-", `\-`)
 
-func page(c *cobra.Command) string {
+func manPage(c *cobra.Command) string {
 	var b strings.Builder
 	title := strings.ToUpper(strings.ReplaceAll(c.CommandPath(), " ", "-"))
 	long := c.Long

@@ -15,15 +15,15 @@ import (
 	"github.com/go-election/go-election/internal/testbed"
 )
 
-// A mover is a fleet of "elect run" on the way from files to MySQL.
-type mover struct {
+// A migratingFleet is a fleet of "elect run" that moves from files to MySQL.
+type migratingFleet struct {
 	t    *testing.T
 	env  []string        // of "elect migrate status": stage both
-	both backend.Backend // opened so
+	both backend.Backend // the store at that stage
 }
 
-// start starts a member at a stage; "" is one that knows files alone.
-func (m mover) start(id string, stage migration.Stage) *member {
+// start starts a member at a stage. Stage "" is a member with backend file, without a migration.
+func (m migratingFleet) start(id string, stage migration.Stage) *member {
 	m.t.Helper()
 	env := append(slices.Clone(m.env), "ELECTION_MIGRATION_STAGE="+string(stage))
 	if stage == "" {
@@ -32,27 +32,26 @@ func (m mover) start(id string, stage migration.Stage) *member {
 	return start(m.t, env, "run", "job", "--id", id, "--", "sleep", "3000")
 }
 
-// ends ends a member in order.
-func (m mover) ends(who *member) {
+// end ends a member in order.
+func (m migratingFleet) end(x *member) {
 	m.t.Helper()
-	if err := who.Process.Signal(syscall.SIGTERM); err != nil {
+	if err := x.Process.Signal(syscall.SIGTERM); err != nil {
 		m.t.Fatal(err)
 	}
-	who.code()
+	x.code()
 }
 
-// at waits until the command says where the fleet is. The next step need only contain
-// these words.
-func (m mover) at(what string, job move, members map[string]int, next string) {
+// want waits until "elect migrate status" shows this progress. Its next step must contain next.
+func (m migratingFleet) want(what string, job electionProgress, members map[string]int, next string) {
 	m.t.Helper()
 	job.Election = "job"
-	// Members that have gone are counted for two TTLs more. That is not waited for by
-	// starting the command again and again.
+	// Members that have ended are counted for two more TTLs. To wait for that by starting
+	// the command again and again would load the machine.
 	want := 0
 	for _, n := range members {
 		want += n
 	}
-	testbed.Eventually(m.t, patience, what+": nobody who has gone is counted", func() error {
+	testbed.Eventually(m.t, patience, what+": no member that has ended is counted", func() error {
 		list, err := m.both.Members(m.t.Context(), "", 10)
 		if err == nil && len(list) != want {
 			err = fmt.Errorf("%d members are counted; want %d", len(list), want)
@@ -61,19 +60,18 @@ func (m mover) at(what string, job move, members map[string]int, next string) {
 	})
 	testbed.Eventually(m.t, patience, what, func() error {
 		out, code := call(m.t, m.env, "migrate", "status", "--json")
-		var r road
+		var r migrationProgress
 		if err := json.Unmarshal([]byte(out), &r); err != nil || code != 0 {
 			return fmt.Errorf("code %d, %v: %s", code, err, out)
 		}
-		if r.From != "file" || r.To != "rows" || !slices.Equal(r.Moves, []move{job}) || !maps.Equal(r.Members, members) || !strings.Contains(r.Next, next) {
+		if r.From != "file" || r.To != "rows" || !slices.Equal(r.Elections, []electionProgress{job}) || !maps.Equal(r.Members, members) || !strings.Contains(r.Next, next) {
 			return fmt.Errorf("elect migrate status says %+v; want the election %+v, members %v, and next %q", r, job, members, next)
 		}
 		return nil
 	})
 }
 
-// TestMigrateStatusFollowsAFleetThereAndBack: what it says is what stands in the two
-// stores, at each step that its advice leads to.
+// At each step that "elect migrate status" advises, it shows what the two stores hold.
 func TestMigrateStatusFollowsAFleetThereAndBack(t *testing.T) {
 	t.Parallel()
 	env := onFiles(t, onServer(t, testbed.Shared(t, testbed.MariaDB))...)
@@ -87,60 +85,93 @@ func TestMigrateStatusFollowsAFleetThereAndBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { b.Close() })
-	m := mover{t, env, b}
+	m := migratingFleet{t, env, b}
 
 	one := m.start("one", "")
 	one.says("elect: leads")
 	two := m.start("two", migration.From)
 	two.says(`"one" leads`)
 	const begin = "deploy the members at from with stage both"
-	m.at("all at from", move{Old: "one", Text: "on the old store"}, map[string]int{"from": 2}, begin)
+	m.want("all at from", electionProgress{Old: "one", Text: "on the old store"}, map[string]int{"from": 2}, begin)
 
-	m.ends(two)
+	m.end(two)
 	two = m.start("two", migration.Both)
 	two.says(`"one" leads`)
-	m.at("one at from, one at both", move{Old: "one", Text: "on the old store"}, map[string]int{"from": 1, "both": 1}, begin)
-	m.ends(one)
+	m.want("one at from, one at both", electionProgress{Old: "one", Text: "on the old store"}, map[string]int{"from": 1, "both": 1}, begin)
+	m.end(one)
 	two.says("elect: leads")
 	one = m.start("one", migration.Both)
 	one.says(`"two" leads`)
-	const together, goOn = "both leases are held by one", "when nobody elects by the old store alone, deploy the members at both with stage to"
-	m.at("all at both", move{Old: "two", New: "two", Text: together}, map[string]int{"both": 2}, goOn)
+	const together, goOn = "one member holds both leases", "when no process elects by the old store alone, deploy the members at both with stage to"
+	m.want("all at both", electionProgress{Old: "two", New: "two", Text: together}, map[string]int{"both": 2}, goOn)
 
-	m.ends(one)
+	m.end(one)
 	one = m.start("one", migration.To)
 	one.says(`"two" leads`)
-	m.at("one at both, one at to", move{Old: "two", New: "two", Text: together}, map[string]int{"both": 1, "to": 1}, goOn)
-	m.ends(two)
+	m.want("one at both, one at to", electionProgress{Old: "two", New: "two", Text: together}, map[string]int{"both": 1, "to": 1}, goOn)
+	m.end(two)
 	one.says("elect: leads")
 	two = m.start("two", migration.To)
 	two.says(`"one" leads`)
-	sealed := move{New: "one", Sealed: true, Text: "moved: the old store is sealed"}
-	m.at("all at to", sealed, map[string]int{"to": 2}, "all elections are sealed: the configuration may name backend mysql alone")
+	sealed := electionProgress{New: "one", Sealed: true, Text: "moved: the old store is sealed"}
+	m.want("all at to", sealed, map[string]int{"to": 2}, "all elections are sealed: the configuration may name backend mysql alone")
 	if out, code := call(t, m.env, "migrate", "status"); code != 0 || !strings.Contains(out, sealed.Text) || !strings.Contains(out, "members at to: 2\nnext: all elections are sealed") {
-		t.Errorf("code %d: for people it says\n%s", code, out)
+		t.Errorf("code %d; without --json it prints\n%s", code, out)
 	}
 
 	three := start(t, append(slices.Clone(env), "ELECTION_BACKEND=mysql"), "run", "job", "--id", "three", "--", "sleep", "3000")
 	three.says(`"one" leads`)
-	m.at("two at to, one beyond", sealed, map[string]int{"to": 2, "new": 1}, "all elections are sealed: the configuration may name backend mysql alone")
-	m.ends(three)
+	m.want("two at to, one on the new store alone", sealed, map[string]int{"to": 2, "new": 1}, "all elections are sealed: the configuration may name backend mysql alone")
+	m.end(three)
 
-	m.ends(two)
+	m.end(two)
 	two = m.start("two", migration.Both)
 	two.says(`"one" leads`)
-	m.ends(one)
+	m.end(one)
 	two.says("elect: leads")
 	one = m.start("one", migration.Both)
 	one.says(`"two" leads`)
-	const back = "gone back: the new store is sealed"
-	m.at("all back at both", move{Old: "two", New: "two", Back: true, Text: back}, map[string]int{"both": 2}, "with stage from to finish the way back")
+	const back = "moved back: the new store is sealed"
+	m.want("all back at both", electionProgress{Old: "two", New: "two", Back: true, Text: back}, map[string]int{"both": 2}, "with stage from to finish the way back")
 
-	m.ends(two)
+	m.end(two)
 	one.says("elect: leads")
 	two = m.start("two", migration.From)
 	two.says(`"one" leads`)
-	m.ends(one)
+	m.end(one)
 	two.says("elect: leads")
-	m.at("back at from", move{Old: "two", Back: true, Text: back}, map[string]int{"from": 1}, begin)
+	m.want("back at from", electionProgress{Old: "two", Back: true, Text: back}, map[string]int{"from": 1}, begin)
+}
+
+func TestMigrateStatusSaysTheNextStep(t *testing.T) {
+	t.Parallel()
+	sealed := progressOf("job", backend.Record{Lease: backend.Lease{MovedTo: "mysql"}}, backend.Record{Lease: backend.Lease{MovedFrom: "etcd", Holder: backend.Candidate{ID: "a"}}}, "etcd", "mysql")
+	if !sealed.Sealed {
+		t.Errorf("the seal and the record are there: %+v", sealed)
+	}
+	vouched := progressOf("job", backend.Record{}, backend.Record{Lease: backend.Lease{MovedFrom: "unsealed etcd", Holder: backend.Candidate{ID: "a"}}}, "etcd", "mysql")
+	if vouched.Sealed || vouched.Text != "the new store alone decides; the old store is not sealed" {
+		t.Errorf("there is a record without a seal: %+v", vouched)
+	}
+	back := progressOf("job", backend.Record{}, backend.Record{Lease: backend.Lease{MovedTo: "etcd"}}, "etcd", "mysql")
+	if !back.Back || back.Sealed {
+		t.Errorf("the new store is sealed: %+v", back)
+	}
+	for want, r := range map[string]migrationProgress{
+		"deploy those at from with stage both; those at to": {Members: map[string]int{"from": 1, "to": 1}},
+		"with stage both":               {Members: map[string]int{"from": 1, "both": 2}},
+		"with stage to":                 {Members: map[string]int{"both": 2}},
+		"both with stage from":          {Members: map[string]int{"both": 2}, Elections: []electionProgress{back}},
+		"those at from with stage both": {Members: map[string]int{"from": 1, "both": 1}, Elections: []electionProgress{back}},
+		"0 of 1":                        {Members: map[string]int{"to": 2}, Elections: []electionProgress{{}}},
+		"backend mysql alone":           {Members: map[string]int{"to": 2}, Elections: []electionProgress{sealed}, backend: "mysql"},
+	} {
+		if next := r.next(); !strings.Contains(next, want) {
+			t.Errorf("%+v: next is %q, expected %q", r, next, want)
+		}
+	}
+	env := onFiles(t)
+	if out, code := call(t, env, "migrate", "status"); code != exitElect || !strings.Contains(out, "backend: migration") {
+		t.Errorf("without a migration: code %d: %s", code, out)
+	}
 }

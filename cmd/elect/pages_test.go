@@ -11,22 +11,22 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// TestEveryCommandOnAPageExists: what the pages show of elect is found, with its flags,
-// and whole lines have the arguments that they need.
-func TestEveryCommandOnAPageExists(t *testing.T) {
+// Every command and flag of elect that the documentation shows exists. Complete command lines
+// also have the arguments that the command requires.
+func TestEveryCommandInTheDocsExists(t *testing.T) {
 	span, line := regexp.MustCompile("`(?:[A-Z_]+=\\S+ )*elect ([^`\n]+)`"), regexp.MustCompile(`(?m)^(?:\$ )?(?:[A-Z_]+=\S+ )*elect ([a-z].*)$`)
 	fence, flag := regexp.MustCompile("(?ms)^```\\w*\n(.*?)^```"), regexp.MustCompile("`--([a-z][a-z-]*)")
 	n := 0
-	for page, text := range somePages(t) {
+	for page, text := range documentation(t) {
 		for _, m := range span.FindAllStringSubmatch(text, -1) {
-			if n++; !known(m[1], false) {
-				t.Errorf("%s shows `elect %s`, and there is no such command, or flag", page, m[1])
+			if n++; !isCommand(m[1], false) {
+				t.Errorf("%s shows `elect %s`, but there is no such command or flag", page, m[1])
 			}
 		}
 		for _, block := range fence.FindAllStringSubmatch(text, -1) {
 			for _, m := range line.FindAllStringSubmatch(block[1], -1) {
-				if n++; !known(m[1], true) {
-					t.Errorf("%s shows elect %s, and that would be refused", page, m[1])
+				if n++; !isCommand(m[1], true) {
+					t.Errorf("%s shows elect %s, which elect would refuse", page, m[1])
 				}
 			}
 		}
@@ -35,12 +35,12 @@ func TestEveryCommandOnAPageExists(t *testing.T) {
 		}
 		for _, m := range flag.FindAllStringSubmatch(text, -1) {
 			found := m[1] == "help"
-			each((&app{}).root(), func(c *cobra.Command) error {
+			forEachCommand((&app{}).root(), func(c *cobra.Command) error {
 				found = found || c.Flags().Lookup(m[1]) != nil
 				return nil
 			})
 			if !found {
-				t.Errorf("%s names --%s, and no command has that flag", page, m[1])
+				t.Errorf("%s names --%s, but no command has that flag", page, m[1])
 			}
 		}
 	}
@@ -49,7 +49,7 @@ func TestEveryCommandOnAPageExists(t *testing.T) {
 	}
 }
 
-func somePages(t *testing.T) map[string]string {
+func documentation(t *testing.T) map[string]string {
 	t.Helper()
 	all := map[string]string{}
 	for _, pattern := range []string{"../../docs/*.md", "../../*.md"} {
@@ -68,24 +68,24 @@ func somePages(t *testing.T) map[string]string {
 	return all
 }
 
-// known reports whether a command is there, with its flags, and if it is whole,
-// whether its arguments will do.
-func known(text string, whole bool) bool {
+// isCommand reports whether text is a command of elect with flags that exist. If text is a
+// complete command line, its arguments must be valid too.
+func isCommand(text string, complete bool) bool {
 	if i := strings.IndexAny(text, "#;&>"); i >= 0 {
 		text = text[:i]
 	}
 	args := strings.Fields(strings.NewReplacer("[", "", "]", "", "…", "").Replace(text))
-	if args[0] == "completion" || args[0] == "help" { // cobra's own
+	if args[0] == "completion" || args[0] == "help" { // provided by cobra
 		return true
 	}
-	var said bytes.Buffer
-	root := (&app{out: &said, diag: &said}).root()
+	var output bytes.Buffer
+	root := (&app{out: &output, diag: &output}).root()
 	c, rest, err := root.Find(args)
 	if err != nil || c == root {
 		return len(args) > 0 && args[0] == "--help"
 	}
 	if err := c.ParseFlags(rest); err != nil {
-		return strings.Contains(err.Error(), "help requested") || !whole && strings.Contains(err.Error(), "needs an argument")
+		return strings.Contains(err.Error(), "help requested") || !complete && strings.Contains(err.Error(), "needs an argument")
 	}
-	return !whole || c.ValidateArgs(c.Flags().Args()) == nil
+	return !complete || c.ValidateArgs(c.Flags().Args()) == nil
 }

@@ -42,7 +42,7 @@ func TestExitCodesArePassedOn(t *testing.T) {
 	}
 }
 
-func TestTheCommandIsToldItsTerm(t *testing.T) {
+func TestTheCommandGetsItsTerm(t *testing.T) {
 	t.Parallel()
 	env := onFiles(t)
 	var last uint64
@@ -60,7 +60,7 @@ func TestTheCommandIsToldItsTerm(t *testing.T) {
 	}
 }
 
-func TestASignalToElectEndsTheCommandInOrder(t *testing.T) {
+func TestASignalToElectEndsTheCommand(t *testing.T) {
 	t.Parallel()
 	m := start(t, onFiles(t), "run", "job", "--stop-timeout", "2m", "--", "sh", "-c", `trap 'echo ending; exit 5' TERM; echo ready; while :; do sleep 0.05; done`)
 	m.says("ready")
@@ -81,7 +81,7 @@ func TestOtherSignalsReachTheCommand(t *testing.T) {
 	}
 }
 
-func TestAFollowerThatIsAskedToEndReturnsZero(t *testing.T) {
+func TestAFollowerEndsWithCodeZero(t *testing.T) {
 	t.Parallel()
 	env := onFiles(t)
 	start(t, env, "run", "job", "--id", "other", "--", "sleep", "300").says("elect: leads")
@@ -103,8 +103,9 @@ func TestRestartKeepsElectCampaigning(t *testing.T) {
 	}
 }
 
-// The store is away for longer than the lease. sleep obeys SIGTERM, as most commands do.
-func TestACommandThatIsEndedWithItsLeaseStartsAgain(t *testing.T) {
+// The store is unreachable for longer than the lease lasts. The command, sleep, ends at SIGTERM, as
+// most commands do.
+func TestACommandStartsAgainAfterALostLease(t *testing.T) {
 	t.Parallel()
 	s := testbed.Shared(t, testbed.MariaDB)
 	d, proxy := s.Database(t), s.Proxy(t)
@@ -115,23 +116,23 @@ func TestACommandThatIsEndedWithItsLeaseStartsAgain(t *testing.T) {
 		"run", "job", "--", "sleep", "300")
 	m.says("elect: leads")
 	proxy.Cut(true)
-	m.says("the lease is running out: ending the command")
+	m.says("the lease is about to expire: ending the command")
 	m.says("it starts again when this process leads again")
-	m.says(`does not lead "job" any more: store unreachable`) // and not that it stepped down
+	m.says(`no longer leads "job": store unreachable`) // and not that it stepped down
 	proxy.Cut(false)
 	testbed.Eventually(t, patience, "the command to be started again", func() error {
-		if strings.Count(m.output.String(), "elect: leads") < 2 || m.over() {
+		if strings.Count(m.output.String(), "elect: leads") < 2 || m.hasEnded() {
 			return errors.New(m.output.String())
 		}
 		return nil
 	})
 	if out, code := call(t, m.Env, "history", "job"); code != 0 || !strings.Contains(out, "failed") || strings.Contains(out, "released") {
-		t.Errorf("a lost lease is recorded as an orderly end, code %d:\n%s", code, out)
+		t.Errorf("the history has an orderly end and no failure, code %d:\n%s", code, out)
 	}
 }
 
-// A store that is away delays the end of elect no longer than the lease lasts, and a
-// second signal ends it at once.
+// While the store is unreachable, elect ends at the latest when the lease has expired. A second
+// signal ends it at once.
 func TestElectEndsWhileTheStoreIsAway(t *testing.T) {
 	t.Parallel()
 	s := testbed.Shared(t, testbed.MariaDB)
@@ -151,26 +152,26 @@ func TestElectEndsWhileTheStoreIsAway(t *testing.T) {
 			want := "not released"
 			if signals == 2 {
 				testbed.Eventually(t, patience, "the command to end", func() error {
-					if len(m.below()) > 0 {
-						return fmt.Errorf("it runs: %v", m.below())
+					if len(m.descendants()) > 0 {
+						return fmt.Errorf("it runs: %v", m.descendants())
 					}
 					return nil
 				})
 				m.Process.Signal(syscall.SIGTERM)
-				want = "terminated again: the lease is left to run out"
+				want = "terminated again: not waiting for the release; the lease will expire"
 			}
 			if code := m.code(); code != 128+int(syscall.SIGTERM) || !strings.Contains(m.output.String(), want) {
 				t.Errorf("code %d, want that of sleep, and %q:\n%s", code, want, m.output.String())
 			}
 			if strings.Contains(m.output.String(), "context deadline exceeded") && signals == 2 {
-				t.Errorf("the last words tell nothing:\n%s", m.output.String())
+				t.Errorf("the last error says nothing useful:\n%s", m.output.String())
 			}
 		})
 	}
 }
 
-// Who may not lead must not wait in silence until it is needed.
-func TestElectEndsWhereTheStoreDeniesIt(t *testing.T) {
+// A process that may not lead must say so at the start, and not when it is needed.
+func TestElectEndsIfTheStoreDeniesAccess(t *testing.T) {
 	t.Parallel()
 	d := testbed.Shared(t, testbed.MariaDB).Database(t)
 	if err := mysql.CreateTables(t.Context(), testbed.OpenDB(t, d.Admin), "", ""); err != nil {
@@ -180,7 +181,7 @@ func TestElectEndsWhereTheStoreDeniesIt(t *testing.T) {
 	wrong.Passwd = "hunter2"
 	for what, env := range map[string][]string{
 		"a wrong password": environ(t.TempDir(), "ELECTION_BACKEND=mysql", "ELECTION_MYSQL_DSN="+wrong.FormatDSN()),
-		"no right to lead": sparse(t, d, "SELECT"),
+		"no right to lead": withRights(t, d, "SELECT"),
 	} {
 		if out, code := call(t, env, "run", "job", "--", "sleep", "300"); code != exitElect || !strings.Contains(out, "denied") || strings.Contains(out, "hunter2") {
 			t.Errorf("%s: code %d, want %d and what is denied:\n%s", what, code, exitElect, out)
@@ -188,7 +189,7 @@ func TestElectEndsWhereTheStoreDeniesIt(t *testing.T) {
 	}
 }
 
-// A follower whose command is mistyped must not wait until it is needed.
+// A follower with a mistyped command must say so at the start, and not when it is needed.
 func TestAMistypedCommandIsRefusedAtStart(t *testing.T) {
 	t.Parallel()
 	env := onFiles(t)
@@ -208,24 +209,24 @@ func TestResignPauseAndResume(t *testing.T) {
 	m.says("leads")
 	for _, what := range []string{"resign", "pause", "resume"} {
 		if out, code := call(t, env, what, "job"); code != exitElect || !strings.Contains(out, "--yes") || !strings.Contains(out, `"first", leads "job"`) {
-			t.Errorf("%s without a terminal and --yes says what would be, and changes nothing, code %d: %s", what, code, out)
+			t.Errorf("%s without a terminal and --yes must say what it would do, and change nothing; code %d: %s", what, code, out)
 		}
 	}
 	if out, code := call(t, env, "pause", "job", "--yes", "--json"); code != 0 || !strings.Contains(out, `"leading":false,"paused":true`) ||
 		!strings.Contains(out, "SIGTERM") || !strings.Contains(out, "killed after 1m17s at most") {
 		t.Fatalf("pause: code %d: %s", code, out)
 	}
-	if list := m.below(); len(list) != 0 {
-		t.Errorf("paused, and there run %v", list)
+	if list := m.descendants(); len(list) != 0 {
+		t.Errorf("paused, but these processes run: %v", list)
 	}
 	other := start(t, env, "run", "job", "--id", "second", "--", "sleep", "300")
 	other.says("elect: leads")
 	if out, code := call(t, env, "resume", "job"); code != exitElect || !strings.Contains(out, "--pid") {
-		t.Errorf("two processes, and none was named: code %d: %s", code, out)
+		t.Errorf("two processes and no --pid: code %d: %s", code, out)
 	}
 	pid := fmt.Sprint(m.Process.Pid)
 	if out, code := call(t, env, "pause", "job", "--pid", pid, "--yes"); code != 0 || strings.Contains(out, "SIGTERM") || !strings.Contains(out, "nothing is ended") {
-		t.Errorf("who does not lead has no command to end: code %d: %s", code, out)
+		t.Errorf("a follower has no command to end: code %d: %s", code, out)
 	}
 	if out, code := call(t, env, "resume", "job", "--pid", pid, "--yes"); code != 0 || !strings.Contains(out, "campaigns again") {
 		t.Fatalf("resume: code %d: %s", code, out)
@@ -241,8 +242,8 @@ func TestResignPauseAndResume(t *testing.T) {
 	})
 }
 
-// The one that does not answer may be the one that is meant.
-func TestAProcessThatDoesNotAnswerIsNotPassedOver(t *testing.T) {
+// A process that does not answer may be the one that the operator means.
+func TestAProcessThatDoesNotAnswerIsAnError(t *testing.T) {
 	t.Parallel()
 	env := onFiles(t)
 	silent := start(t, env, "run", "job", "--id", "silent", "--", "sleep", "300")
@@ -254,11 +255,11 @@ func TestAProcessThatDoesNotAnswerIsNotPassedOver(t *testing.T) {
 		t.Errorf("code %d: %s", code, out)
 	}
 	if out, code := call(t, env, "pause", "job", "--yes", "--pid", fmt.Sprint(other.Process.Pid)); code != 0 {
-		t.Errorf("the other by its number: code %d: %s", code, out)
+		t.Errorf("the other process by --pid: code %d: %s", code, out)
 	}
 }
 
-func TestTheSocketIsItsOwnersAlone(t *testing.T) {
+func TestOnlyItsUserCanOpenTheSocket(t *testing.T) {
 	t.Parallel()
 	env := onFiles(t)
 	var dir string
@@ -290,9 +291,9 @@ func TestTheSocketIsItsOwnersAlone(t *testing.T) {
 	}
 }
 
-// In a container elect is process 1. The first command kills its guard and leaves an
-// orphan; the second looks whether that is gone, and reaped.
-func TestElectIsProcessOne(t *testing.T) {
+// In a container elect is process 1. The first command kills its guard and leaves an orphan. The
+// second command checks that the orphan has ended and was reaped.
+func TestElectCanBeProcessOne(t *testing.T) {
 	t.Parallel()
 	flag := filepath.Join(t.TempDir(), "flag")
 	script := `if [ -e ` + flag + ` ]; then
@@ -312,8 +313,8 @@ touch ` + flag + `; setsid sleep 300 & kill -9 $PPID; wait`
 	}
 }
 
-// Numbers in a /proc of another PID namespace are those of strangers.
-func TestElectRefusesAProcThatIsNotItsOwn(t *testing.T) {
+// In the /proc of another PID namespace, process ids are those of other processes.
+func TestElectRefusesAForeignProc(t *testing.T) {
 	t.Parallel()
 	args := []string{"-f", "-p", "--kill-child"}
 	if os.Geteuid() != 0 {
@@ -332,18 +333,18 @@ func TestElectRefusesAProcThatIsNotItsOwn(t *testing.T) {
 func TestGraceAndReserveFitIntoTheLease(t *testing.T) {
 	t.Parallel()
 	o := election.Options{TTL: 10 * time.Second, RenewEvery: 3 * time.Second, CallTimeout: 2 * time.Second, ClockMargin: 2 * time.Second}
-	l, err := (&runOptions{wait: time.Second}).limits(o)
+	l, err := (&runOptions{stopTimeout: time.Second}).limits(o)
 	if slack := o.TTL - o.RenewEvery - o.CallTimeout - o.ClockMargin; err != nil || l.grace+l.reserve >= slack {
-		t.Errorf("by default %v + %v, %v: a renewal that hangs for CallTimeout would end the command before the next could come", l.grace, l.reserve, err)
+		t.Errorf("by default %v + %v, %v: a renewal that hangs for CallTimeout would end the command before the next renewal", l.grace, l.reserve, err)
 	}
-	for _, bad := range []runOptions{{grace: 5 * time.Second}, {grace: 4900 * time.Millisecond, reserve: 100 * time.Millisecond}, {grace: -1}, {reserve: -1}, {wait: -1}, {reserve: 1}} {
+	for _, bad := range []runOptions{{grace: 5 * time.Second}, {grace: 4900 * time.Millisecond, reserve: 100 * time.Millisecond}, {grace: -1}, {reserve: -1}, {stopTimeout: -1}, {reserve: 1}} {
 		if l, err := bad.limits(o); err == nil {
 			t.Errorf("%+v was accepted as %+v", bad, l)
 		}
 	}
 }
 
-func TestACommandStandsBehindDashes(t *testing.T) {
+func TestTheCommandMustFollowDashes(t *testing.T) {
 	t.Parallel()
 	env := onFiles(t)
 	for _, args := range [][]string{{"run", "job", "sh", "-c", "echo led"}, {"run", "job", "echo", "led"}, {"run", "--", "job", "echo", "led"}, {"run", "job", "x", "--", "echo", "led"}} {
@@ -353,9 +354,9 @@ func TestACommandStandsBehindDashes(t *testing.T) {
 	}
 }
 
-// A terminal that hangs up ends the command of who leads, and who follows; under nohup
-// neither.
-func TestAHangUp(t *testing.T) {
+// When its terminal hangs up, a leader ends through its command, and a follower ends at once. Under
+// nohup neither ends.
+func TestAHangUpEndsElectExceptUnderNohup(t *testing.T) {
 	t.Parallel()
 	env := onFiles(t)
 	leader := start(t, env, "run", "job", "--id", "one", "--", "sleep", "3000")

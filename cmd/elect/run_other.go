@@ -9,7 +9,7 @@ import (
 	"github.com/go-election/go-election/config"
 )
 
-// canRun says that this system lacks what "elect run" needs.
+// canRun says that "elect run" does not work on this system.
 const canRun = false
 
 const guardName = "elect-guard"
@@ -17,5 +17,5 @@ const guardName = "elect-guard"
 func guardMain([]string) int { return exitElect }
 
 func run(context.Context, *config.Config, string, []string, runOptions) (int, error) {
-	return exitElect, errors.New("elect run needs Linux: it rests on PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER and CLOCK_BOOTTIME")
+	return exitElect, errors.New("elect run needs Linux, for PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER and CLOCK_BOOTTIME")
 }

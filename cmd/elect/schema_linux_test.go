@@ -12,9 +12,9 @@ import (
 	"github.com/go-election/go-election/internal/testbed"
 )
 
-// sparse is the environment of an account that has these rights on the tables of
-// backend mysql, and no others. The tables need not be there, if CREATE is among them.
-func sparse(t *testing.T, d *testbed.Database, rights string) []string {
+// withRights returns the environment of an account that has only these rights on the tables of
+// backend mysql. With CREATE among the rights the tables need not exist.
+func withRights(t *testing.T, d *testbed.Database, rights string) []string {
 	t.Helper()
 	c := d.AddUser(t, "")
 	var grantee string
@@ -35,13 +35,13 @@ func onDSN(t *testing.T, backend string, c *mysql.Config) []string {
 		"ELECTION_MYSQLTABLE_DSN="+c.FormatDSN(), "ELECTION_MYSQLTABLE_LAYOUT=update_time")
 }
 
-func TestTablesThatElectMakesNeedNoJumpOfTheFirstTerm(t *testing.T) {
+func TestTheFirstTermInNewTablesIsTheClocks(t *testing.T) {
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
 		t.Parallel()
 		d := testbed.Shared(t, k).Database(t)
-		env := sparse(t, d, "CREATE, SELECT, INSERT, UPDATE")
-		for range 2 { // what is there stays as it is
-			if out, code := call(t, env, "schema", "--apply"); code != 0 || !strings.Contains(out, "the tables are there") {
+		env := withRights(t, d, "CREATE, SELECT, INSERT, UPDATE")
+		for range 2 { // the second call must not change the tables
+			if out, code := call(t, env, "schema", "--apply"); code != 0 || !strings.Contains(out, "the tables exist") {
 				t.Fatalf("code %d: %s", code, out)
 			}
 		}
@@ -56,8 +56,9 @@ func TestTablesThatElectMakesNeedNoJumpOfTheFirstTerm(t *testing.T) {
 	})
 }
 
-// As an administrator does, with no schema chosen.
-func TestWhatElectPrintsForAnAdministratorCanBePasted(t *testing.T) {
+// When rights are missing, elect prints the GRANT statement. An administrator can paste it into a
+// client without choosing a schema first.
+func TestPrintedStatementsCanBePasted(t *testing.T) {
 	t.Parallel()
 	s := testbed.Shared(t, testbed.MariaDB)
 	d := s.Database(t)
@@ -68,19 +69,19 @@ func TestWhatElectPrintsForAnAdministratorCanBePasted(t *testing.T) {
 		rights string
 		args   []string
 	}{{"CREATE", []string{"schema", "--apply"}}, {"SELECT", []string{"run", "job", "--", "true"}}} {
-		env := sparse(t, d, step.rights)
+		env := withRights(t, d, step.rights)
 		out, code := call(t, env, step.args...)
 		statements := regexp.MustCompile("GRANT .*;").FindString(out)
 		if _, err := root.ExecContext(t.Context(), statements); err != nil || code != exitElect {
-			t.Fatalf("elect %v: code %d, and what it prints cannot be pasted: %v\n%s", step.args, code, err, out)
+			t.Fatalf("elect %v: code %d, and the statement that it prints fails: %v\n%s", step.args, code, err, out)
 		}
 		if out, code := call(t, env, step.args...); code != 0 {
-			t.Errorf("elect %v, once it was pasted: code %d: %s", step.args, code, out)
+			t.Errorf("elect %v, after the statement: code %d: %s", step.args, code, out)
 		}
 	}
 }
 
-func TestElectMakesTheTablesBesideATableOfOtherPrograms(t *testing.T) {
+func TestSchemaApplyCreatesTablesForMySQLTable(t *testing.T) {
 	t.Parallel()
 	d := testbed.Shared(t, testbed.MariaDB).Database(t)
 	if out, code := call(t, onDSN(t, "mysqltable", d.Admin), "schema", "--apply"); code != 0 {
@@ -89,7 +90,7 @@ func TestElectMakesTheTablesBesideATableOfOtherPrograms(t *testing.T) {
 	d.Exec(t, "SELECT 1 FROM election_shared_lease, election_shared_term, election_shared_member")
 }
 
-func TestElectSaysWhyItMakesNoTables(t *testing.T) {
+func TestSchemaApplySaysWhyItCreatesNoTables(t *testing.T) {
 	t.Parallel()
 	d := testbed.Shared(t, testbed.MariaDB).Database(t)
 	migration := onFiles(t, "ELECTION_BACKEND=migration", "ELECTION_MIGRATION_FROM=file", "ELECTION_MIGRATION_TO=memory", "ELECTION_MIGRATION_STAGE=both")
@@ -102,7 +103,7 @@ func TestElectSaysWhyItMakesNoTables(t *testing.T) {
 		{"an account without CREATE", "needs CREATE and INSERT", exitElect, onDSN(t, "mysql", d.User), nil},
 		{"a store that needs none", "file needs no tables", 0, onFiles(t), nil},
 		{"another prefix than the configuration's", "none of the others can be", exitElect, onFiles(t), []string{"--prefix", "other"}},
-		{"two stores", "choose the one", exitElect, migration, nil},
+		{"two stores", "name the one", exitElect, migration, nil},
 	} {
 		if out, code := call(t, x.env, append([]string{"schema", "--apply"}, x.args...)...); code != x.code || !strings.Contains(out, x.says) {
 			t.Errorf("%s: code %d: %s", x.what, code, out)

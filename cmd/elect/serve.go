@@ -40,23 +40,24 @@ func (a *app) serveCommand() *cobra.Command {
 	var o serveOptions
 	c := &cobra.Command{
 		Use: "serve [NAME…]", Short: "Show over HTTP who leads: a page, JSON, events, checks and metrics",
-		Long: `Serve the elections NAME…, or all of the store as they appear, over HTTP: the page at /,
+		Long: `Serve the elections NAME…, or all elections of the store, over HTTP: the page at /,
 /elections, /members, /changes and /events, /leader/NAME, /healthz, /readyz and /metrics.
 
-It only watches: it never campaigns, needs no right to write, and who leads does not
-depend on it. So /leader/NAME does not answer for this process but for the candidate
---id, or id of the configuration: that of a program beside it, in any language. It goes
-by what the store has said last, and so is up to a reading or a push late; if that
-program crashes, it says 200 until the lease has run out. Only the leader's own process
-can say it to the instant: elect run --http. Without an id it answers 404.
+Elect serve only observes: it never campaigns, needs no right to write, and can be stopped
+without any effect on the elections. /leader/NAME answers for another process: the candidate
+--id, or the id of the configuration, which is that of a program beside it. The answer follows
+the last observation of the store, so it is late by up to one reading or push. If that program
+crashes, the answer stays 200 until the lease has expired. Only the process that leads knows
+at every instant whether it does: elect run --http. Without an id the answer is 404.
 
-It listens on this machine alone, unless --listen says otherwise: names, ids and
-addresses are shown to whoever reaches it. Nothing can be changed, unless --token-file
-names a file with a secret of 16 bytes or more: then who has it, as "Authorization:
-Bearer" or as the password that a browser asks for, can nominate and depose, which
-needs rights to write. A token goes to other machines through TLS alone.
+By default elect serve listens on loopback only, because everyone who can connect sees
+names, ids and addresses. Clients can change nothing, unless --token-file names a file with a
+secret of at least 16 bytes. A client with that secret, as "Authorization: Bearer" or as
+the password that a browser asks for, can nominate and depose. That needs rights to write.
+On other addresses than loopback, a token requires TLS.
 
-SIGTERM and SIGINT end it, with code 0. A store that is away does not: /readyz is 503.`,
+SIGTERM and SIGINT end elect serve with code 0. While the store is unreachable it runs on,
+and /readyz is 503.`,
 		Example: example(onStore + `
 elect serve --listen 127.0.0.1:0 --for 2s
 elect serve billing --id host-1 --listen 127.0.0.1:0 --for 2s`),
@@ -72,35 +73,30 @@ elect serve billing --id host-1 --listen 127.0.0.1:0 --for 2s`),
 		},
 	}
 	f := c.Flags()
-	f.StringVar(&o.listen, "listen", "127.0.0.1:8080", "`address` to listen on; 0.0.0.0:8080 for other machines")
-	f.StringVar(&o.id, "id", "", "the `candidate` that /leader answers for (default: id of the configuration)")
-	f.StringVar(&o.token, "token-file", "", "`file` with the secret that allows nominate and depose (default: nobody is allowed)")
-	f.StringVar(&o.cert, "tls-cert", "", "PEM `file` with a certificate: serve HTTPS")
-	f.StringVar(&o.key, "tls-key", "", "PEM `file` with its key")
-	f.StringSliceVar(&o.hosts, "host", nil, "a `name` that requests may ask for; on loopback besides localhost, elsewhere only this (default: any)")
-	f.BoolVar(&o.details, "details", false, "show metadata and the texts of errors too, which name hosts and accounts of the store")
-	f.DurationVar(&o.limit, "for", 0, "end after so long (default: when told to)")
+	f.StringVar(&o.listen, "listen", "127.0.0.1:8080", "`address` to listen on; 0.0.0.0:8080 to be reached from other machines")
+	f.StringVar(&o.id, "id", "", "`id` of the candidate that /leader answers for (default: id of the configuration)")
+	f.StringVar(&o.token, "token-file", "", "`file` with the secret that allows nominate and depose (default: neither is allowed)")
+	f.StringVar(&o.cert, "tls-cert", "", "PEM `file` with a certificate, to serve HTTPS")
+	f.StringVar(&o.key, "tls-key", "", "PEM `file` with the key of the certificate")
+	f.StringSliceVar(&o.hosts, "host", nil, "a host `name` that requests may have: on loopback in addition to localhost, elsewhere instead of any (default: any)")
+	f.BoolVar(&o.details, "details", false, "also show metadata and error texts, which may name hosts and accounts of the store")
+	f.DurationVar(&o.limit, "for", 0, "end after this time (default: run until SIGTERM or SIGINT)")
 	return c
 }
 
 func (a *app) serve(ctx context.Context, names []string, o serveOptions) error {
 	switch {
 	case (o.cert == "") != (o.key == ""):
-		return errors.New("--tls-cert and --tls-key go together")
+		return errors.New("--tls-cert and --tls-key must be given together")
 	case o.limit < 0:
 		return fmt.Errorf("--for is %v; it must not be negative", o.limit)
 	}
-	f := &front{names: o.hosts, csrf: http.NewCrossOriginProtection()}
+	f := &frontend{hosts: o.hosts, csrf: http.NewCrossOriginProtection()}
 	if o.token != "" {
-		secret, err := os.ReadFile(o.token)
-		if err != nil {
-			return backend.FileError(err)
+		var err error
+		if f.tokenHash, err = readToken(o.token); err != nil {
+			return err
 		}
-		if secret = bytes.TrimSpace(secret); len(secret) < 16 {
-			return fmt.Errorf("the token in %s has %d bytes; it must have 16 at least", o.token, len(secret))
-		}
-		sum := sha256.Sum256(secret)
-		f.token = sum[:]
 	}
 	s, err := a.openStore(ctx)
 	if err != nil {
@@ -112,7 +108,7 @@ func (a *app) serve(ctx context.Context, names []string, o serveOptions) error {
 	if o.id == "" {
 		o.id = e.ID
 	}
-	e.ID, e.Observer, e.Logger = "", true, log // two processes never share an id
+	e.ID, e.Observer, e.Logger = "", true, log // an id belongs to one process, and o.id is that of another
 	m, err := s.config.Open(ctx)
 	if err != nil {
 		return err
@@ -140,21 +136,32 @@ func (a *app) serve(ctx context.Context, names []string, o serveOptions) error {
 	scheme := "http"
 	if o.cert != "" {
 		scheme = "https"
-	} else if f.token != nil && !f.loopback {
+	} else if f.tokenHash != nil && !f.loopback {
 		l.Close()
-		return fmt.Errorf("--token-file on %v: the token would travel in clear; give --tls-cert and --tls-key, or listen on 127.0.0.1 behind what has TLS", l.Addr())
+		return fmt.Errorf("--token-file without TLS on %v: clients would send the token in clear text; give --tls-cert and --tls-key, or listen on 127.0.0.1 behind a proxy with TLS", l.Addr())
 	}
 	fmt.Fprintf(a.diag, "elect: serves %s://%s/\n", scheme, l.Addr())
 	return a.serveOn(ctx, l, f, m, s, len(names) == 0, o)
 }
 
-// open makes what f stands before.
-func (f *front) open(m *election.Manager, o serveOptions, log *slog.Logger) (err error) {
+func readToken(file string) ([]byte, error) {
+	secret, err := os.ReadFile(file)
+	if err != nil {
+		return nil, backend.FileError(err)
+	}
+	if secret = bytes.TrimSpace(secret); len(secret) < 16 {
+		return nil, fmt.Errorf("the token in %s has %d bytes; it must have at least 16", file, len(secret))
+	}
+	sum := sha256.Sum256(secret)
+	return sum[:], nil
+}
+
+func (f *frontend) open(m *election.Manager, o serveOptions, log *slog.Logger) (err error) {
 	options := electionhttp.Options{For: o.id, Details: o.details, Logger: log}
-	if f.token != nil {
+	if f.tokenHash != nil {
 		options.Authorize = func(r *http.Request, _ electionhttp.Action) error {
-			if !f.trusts(r) {
-				return errors.New("no token, or not ours")
+			if !f.hasToken(r) {
+				return errors.New("the token is missing or wrong")
 			}
 			return nil
 		}
@@ -168,8 +175,9 @@ func (f *front) open(m *election.Manager, o serveOptions, log *slog.Logger) (err
 	return nil
 }
 
-// serveOn serves until ctx ends, and joins what appears in the store.
-func (a *app) serveOn(ctx context.Context, l net.Listener, f *front, m *election.Manager, s *store, all bool, o serveOptions) error {
+// serveOn serves on l until ctx ends. If all is set, it joins the elections of the store as they
+// appear.
+func (a *app) serveOn(ctx context.Context, l net.Listener, f *frontend, m *election.Manager, s *store, all bool, o serveOptions) error {
 	server := f.server(slog.NewTextHandler(a.diag, nil))
 	failed := make(chan error, 1)
 	go func() {
@@ -179,30 +187,30 @@ func (a *app) serveOn(ctx context.Context, l net.Listener, f *front, m *election
 			failed <- server.Serve(l)
 		}
 	}()
-	look := time.NewTimer(0)
-	defer look.Stop()
-	f.blind.Store(all)
+	readNext := time.NewTimer(0)
+	defer readNext.Stop()
+	f.listUnread.Store(all)
 	if !all {
-		look.Stop()
+		readNext.Stop()
 	}
-	said := ""
+	lastError := ""
 	for {
 		select {
-		case <-look.C:
+		case <-readNext.C:
 			records, err := s.records(ctx)
 			if err == nil {
 				s.join(ctx, m, records)
 			}
-			f.blind.Store(err != nil)
-			look.Reset(max(10*time.Second, s.TTL))
+			f.listUnread.Store(err != nil)
+			readNext.Reset(max(10*time.Second, s.TTL))
 			text := ""
 			if err != nil && ctx.Err() == nil {
-				look.Reset(time.Second)
-				if text = err.Error(); text != said {
-					fmt.Fprintln(a.diag, "elect: the list of elections:", backend.Clean(text, 4096, false))
+				readNext.Reset(time.Second)
+				if text = err.Error(); text != lastError {
+					fmt.Fprintln(a.diag, "elect: read the list of elections:", backend.Clean(text, 4096, false))
 				}
 			}
-			said = text
+			lastError = text
 		case err := <-failed:
 			return err
 		case <-ctx.Done():
@@ -216,10 +224,10 @@ func (a *app) serveOn(ctx context.Context, l net.Listener, f *front, m *election
 	}
 }
 
-// serveBeside serves what a candidate knows, to be looked at, until stop is called. It
-// returns where.
-func serveBeside(address string, m *election.Manager) (where string, stop func(), err error) {
-	f := &front{csrf: http.NewCrossOriginProtection()}
+// serveMember serves what a candidate's own manager knows, read-only, until stop is called. It
+// returns the URL.
+func serveMember(address string, m *election.Manager) (url string, stop func(), err error) {
+	f := &frontend{csrf: http.NewCrossOriginProtection()}
 	if err := f.open(m, serveOptions{}, nil); err != nil {
 		return "", nil, err
 	}
@@ -237,8 +245,8 @@ func serveBeside(address string, m *election.Manager) (where string, stop func()
 	}, nil
 }
 
-// server is one with limits of time and size.
-func (f *front) server(log slog.Handler) *http.Server {
+// server returns an HTTP server for f, with limits of time and size.
+func (f *frontend) server(log slog.Handler) *http.Server {
 	s := &http.Server{
 		Handler: f, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 30 * time.Second, WriteTimeout: 30 * time.Second,
 		IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 16 << 10, ErrorLog: slog.NewLogLogger(log, slog.LevelWarn),
@@ -247,73 +255,71 @@ func (f *front) server(log slog.Handler) *http.Server {
 	return s
 }
 
-// A front is what a request meets before the page: what is not the page's, and who
-// may ask.
-type front struct {
-	page     *electionhttp.Handler
-	metrics  http.Handler
-	csrf     *http.CrossOriginProtection
-	token    []byte // its hash; nil: nobody is allowed anything
-	names    []string
-	loopback bool
-	blind    atomic.Bool // which elections there are could not be read yet
+// A frontend is the handler of elect serve. It checks hosts and tokens, and adds /metrics to the
+// handler of package electionhttp.
+type frontend struct {
+	page       *electionhttp.Handler
+	metrics    http.Handler
+	csrf       *http.CrossOriginProtection
+	tokenHash  []byte // nil: no client may change anything
+	hosts      []string
+	loopback   bool
+	listUnread atomic.Bool // the list of elections is needed and could not be read
 }
 
-func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (f *frontend) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
-	case !f.asked(r):
-		// A hostile page can make a name of its own resolve to 127.0.0.1, and read.
-		http.Error(w, "this name is not one of ours; see --host", http.StatusMisdirectedRequest)
+	case !f.hostAllowed(r):
+		// A hostile page can make its own name resolve to 127.0.0.1 and read the answers.
+		http.Error(w, "this host name is not allowed; see --host", http.StatusMisdirectedRequest)
 	case r.URL.Path == "/metrics":
 		f.metrics.ServeHTTP(w, r)
-	case r.URL.Path == "/readyz" && f.blind.Load():
+	case r.URL.Path == "/readyz" && f.listUnread.Load():
 		http.Error(w, "the store does not answer", http.StatusServiceUnavailable)
-	case r.URL.Path == "/actions" && f.token != nil && !f.trusts(r) && f.csrf.Check(r) == nil:
+	case r.URL.Path == "/actions" && f.tokenHash != nil && !f.hasToken(r) && f.csrf.Check(r) == nil:
 		w.Header().Set("WWW-Authenticate", `Basic realm="elect", charset="UTF-8"`)
-		http.Error(w, "the token is missing, or not ours", http.StatusUnauthorized)
+		http.Error(w, "the token is missing or wrong", http.StatusUnauthorized)
 	default:
 		f.page.ServeHTTP(w, r)
 	}
 }
 
-// asked reports whether the request is for a name of ours.
-func (f *front) asked(r *http.Request) bool {
+func (f *frontend) hostAllowed(r *http.Request) bool {
 	host := r.Host
 	if h, _, err := net.SplitHostPort(host); err == nil {
 		host = h
 	}
-	if slices.Contains(f.names, host) {
+	if slices.Contains(f.hosts, host) {
 		return true
 	}
 	ip := net.ParseIP(strings.Trim(host, "[]"))
 	if f.loopback {
 		return host == "localhost" || ip.IsLoopback()
 	}
-	return len(f.names) == 0
+	return len(f.hosts) == 0
 }
 
-// trusts reports whether a request has the token. Hashes are compared: they are of
-// one length, and how long it takes says nothing about the token.
-func (f *front) trusts(r *http.Request) bool {
+// hasToken reports whether a request has the token. It compares hashes, which have the same
+// length, so its duration tells nothing about the token.
+func (f *frontend) hasToken(r *http.Request) bool {
 	secret, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	if !ok {
 		_, secret, ok = r.BasicAuth()
 	}
 	sum := sha256.Sum256([]byte(secret))
-	return ok && subtle.ConstantTimeCompare(sum[:], f.token) == 1
+	return ok && subtle.ConstantTimeCompare(sum[:], f.tokenHash) == 1
 }
 
-// join has m join the elections of records that it has not joined yet, and leave others:
-// they are forgotten.
+// join makes m join the elections of records, and leave all others, which were forgotten.
 func (s *store) join(ctx context.Context, m *election.Manager, records []backend.Record) {
-	there := map[string]bool{}
+	listed := map[string]bool{}
 	for _, r := range records {
-		if there[r.Election] = true; m.Election(r.Election) == nil {
-			m.Join(r.Election) // a name that cannot be joined is not ours
+		if listed[r.Election] = true; m.Election(r.Election) == nil {
+			m.Join(r.Election) // an invalid name was written by another program
 		}
 	}
 	for _, e := range m.Elections() {
-		if !there[e.Name()] {
+		if !listed[e.Name()] {
 			e.Leave(ctx)
 		}
 	}

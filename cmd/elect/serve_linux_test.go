@@ -14,21 +14,21 @@ import (
 	"github.com/go-election/go-election/internal/testbed"
 )
 
-// serving starts "elect serve" on a free port and returns where it serves.
+// serving starts "elect serve" on a free port and returns its URL.
 func serving(t *testing.T, env []string, args ...string) (m *member, url string) {
 	t.Helper()
 	m = start(t, env, append([]string{"serve", "--listen", "127.0.0.1:0"}, args...)...)
 	return m, m.serves()
 }
 
-// serves waits until it says where.
+// serves waits until m prints its URL, and returns it.
 func (m *member) serves() (url string) {
 	m.t.Helper()
 	said := regexp.MustCompile(`elect: serves (http://[\d.:]+)/\n`)
 	testbed.Eventually(m.t, patience, fmt.Sprintf("%q serves", m.Args), func() error {
 		found := said.FindStringSubmatch(m.output.String())
 		if found == nil {
-			return fmt.Errorf("it says:\n%s", m.output.String())
+			return fmt.Errorf("it prints:\n%s", m.output.String())
 		}
 		url = found[1]
 		return nil
@@ -36,7 +36,7 @@ func (m *member) serves() (url string) {
 	return url
 }
 
-// ask makes a request, with pairs of headers; Host among them is the name asked for.
+// ask makes a request with pairs of header names and values. Host is among them.
 func ask(t *testing.T, method, url, body string, headers ...string) (code int, text string) {
 	t.Helper()
 	code, text, err := try(t, method, url, body, headers...)
@@ -67,7 +67,6 @@ func try(t *testing.T, method, url, body string, headers ...string) (code int, t
 	return answer.StatusCode, string(data), err
 }
 
-// answers waits for an answer.
 func answers(t *testing.T, url string, code int, want string) {
 	t.Helper()
 	testbed.Eventually(t, patience, fmt.Sprintf("%s says %d and %q", url, code, want), func() error {
@@ -78,7 +77,7 @@ func answers(t *testing.T, url string, code int, want string) {
 	})
 }
 
-func TestServeShowsWhoLeadsAndOnlyWithATokenChangesIt(t *testing.T) {
+func TestServeChangesNothingWithoutItsToken(t *testing.T) {
 	t.Parallel()
 	env := onFiles(t)
 	secret := filepath.Join(t.TempDir(), "token")
@@ -111,7 +110,7 @@ func TestServeShowsWhoLeadsAndOnlyWithATokenChangesIt(t *testing.T) {
 	post(url, 401, "with another token", "Authorization", "Bearer a secret of many byteS")
 	post(url, 403, "from another site's page", "Authorization", "Bearer a secret of many bytes", "Sec-Fetch-Site", "cross-site")
 	if code, text := ask(t, "GET", url+"/elections", "", "Host", "evil.example"); code != 421 {
-		t.Errorf("a name that was made to resolve to this machine: %d %s, want 421", code, text)
+		t.Errorf("a request with a foreign host name: %d %s, want 421", code, text)
 	}
 	post(url, 200, "with the token", "Authorization", "Bearer a secret of many bytes")
 	answers(t, url+"/changes", 200, `"host-1"`)
@@ -131,11 +130,11 @@ func TestServeShowsWhoLeadsAndOnlyWithATokenChangesIt(t *testing.T) {
 		t.Errorf("after SIGTERM: code %d, want 0:\n%s", code, m.output.String())
 	}
 	if strings.Contains(m.output.String(), "many bytes") {
-		t.Errorf("the token is said:\n%s", m.output.String())
+		t.Errorf("the token is in the output:\n%s", m.output.String())
 	}
 }
 
-func TestServeGoesOnWhileTheStoreIsAway(t *testing.T) {
+func TestServeRunsOnWhileTheStoreIsAway(t *testing.T) {
 	t.Parallel()
 	m, url := serving(t, environ(t.TempDir(), "ELECTION_BACKEND=mysql", "ELECTION_TTL=2s", "ELECTION_MYSQL_DSN=app:secret-word@tcp(127.0.0.1:1)/app"))
 	answers(t, url+"/readyz", 503, "does not answer")
@@ -149,7 +148,7 @@ func TestServeGoesOnWhileTheStoreIsAway(t *testing.T) {
 	}
 }
 
-func TestServeRefusesWhatIsNotSafe(t *testing.T) {
+func TestServeRefusesUnsafeOptions(t *testing.T) {
 	t.Parallel()
 	env, dir := onFiles(t), t.TempDir()
 	for name, text := range map[string]string{"long": "a secret of many bytes", "short": "sesame\n"} {
@@ -158,10 +157,10 @@ func TestServeRefusesWhatIsNotSafe(t *testing.T) {
 		}
 	}
 	for want, args := range map[string][]string{
-		"would travel in clear": {"--listen", "0.0.0.0:0", "--token-file", filepath.Join(dir, "long")},
-		"has 6 bytes":           {"--listen", "127.0.0.1:0", "--token-file", filepath.Join(dir, "short")},
-		"no such file":          {"--listen", "127.0.0.1:0", "--token-file", filepath.Join(dir, "none")},
-		"go together":           {"--listen", "127.0.0.1:0", "--tls-cert", filepath.Join(dir, "none")},
+		"in clear text":  {"--listen", "0.0.0.0:0", "--token-file", filepath.Join(dir, "long")},
+		"has 6 bytes":    {"--listen", "127.0.0.1:0", "--token-file", filepath.Join(dir, "short")},
+		"no such file":   {"--listen", "127.0.0.1:0", "--token-file", filepath.Join(dir, "none")},
+		"given together": {"--listen", "127.0.0.1:0", "--tls-cert", filepath.Join(dir, "none")},
 	} {
 		if out, code := call(t, env, append([]string{"serve"}, args...)...); code != exitElect || !strings.Contains(out, want) {
 			t.Errorf("%q: code %d:\n%s", args, code, out)
@@ -169,7 +168,7 @@ func TestServeRefusesWhatIsNotSafe(t *testing.T) {
 	}
 }
 
-func TestRunAnswersForItselfOverHTTP(t *testing.T) {
+func TestRunServesItsOwnStateOverHTTP(t *testing.T) {
 	t.Parallel()
 	env := onFiles(t)
 	run := func(id string) (*member, string) {

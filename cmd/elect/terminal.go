@@ -11,8 +11,7 @@ import (
 	"golang.org/x/text/width"
 )
 
-// show puts text where the last one stood on a terminal, as much of it as there is
-// room for.
+// show replaces what is on the terminal by text, cut to the size of the terminal.
 func show(out io.Writer, text string) {
 	columns, rows := 80, 24
 	if f, ok := out.(*os.File); ok {
@@ -20,20 +19,21 @@ func show(out io.Writer, text string) {
 			columns, rows = c, r
 		}
 	}
-	// Home, each line to its end, and what is below: nothing is blank in between.
+	// Move home, erase the rest of each line, then everything below. Erasing the whole screen
+	// first would flicker.
 	fmt.Fprint(out, "\x1b[H", strings.ReplaceAll(fit(text, columns, rows-1), "\n", "\x1b[K\n"), "\x1b[J")
 }
 
-// fit cuts text, all of whose lines end, to a number of columns and of rows.
+// fit cuts text to a number of columns and rows. Each line of text ends with a newline.
 func fit(text string, columns, rows int) string {
 	lines := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
 	if more := len(lines) - rows; more > 0 {
 		lines = append(lines[:rows-1], fmt.Sprintf("… %d more lines", more+1))
 	}
 	for i, line := range lines {
-		taken := 0
+		used := 0
 		for at, r := range line {
-			if taken += places(r); taken > columns || taken == columns && extent(line[at:]) > places(r) {
+			if used += runeWidth(r); used > columns || used == columns && textWidth(line[at:]) > runeWidth(r) {
 				lines[i] = line[:at] + "…"
 				break
 			}
@@ -42,8 +42,8 @@ func fit(text string, columns, rows int) string {
 	return strings.Join(lines, "\n") + "\n"
 }
 
-// A table is text in columns, two places apart. Package text/tabwriter counts
-// characters, but East Asian ones take two places of a terminal.
+// A table is text in columns that are two cells apart. Package text/tabwriter does not do
+// here: it counts characters, but East Asian characters take two cells of a terminal.
 type table [][]string
 
 func (t *table) row(cells ...any) {
@@ -61,7 +61,7 @@ func (t table) String() string {
 			if i == len(widths) {
 				widths = append(widths, 0)
 			}
-			widths[i] = max(widths[i], extent(c))
+			widths[i] = max(widths[i], textWidth(c))
 		}
 	}
 	var b strings.Builder
@@ -69,7 +69,7 @@ func (t table) String() string {
 		for i, c := range row {
 			b.WriteString(c)
 			if i < len(row)-1 {
-				b.WriteString(strings.Repeat(" ", widths[i]-extent(c)+2))
+				b.WriteString(strings.Repeat(" ", widths[i]-textWidth(c)+2))
 			}
 		}
 		b.WriteByte('\n')
@@ -77,16 +77,16 @@ func (t table) String() string {
 	return b.String()
 }
 
-// extent is how many places text takes.
-func extent(s string) (n int) {
+// textWidth returns how many cells of a terminal s takes.
+func textWidth(s string) (n int) {
 	for _, r := range s {
-		n += places(r)
+		n += runeWidth(r)
 	}
 	return n
 }
 
-// places is how many places of a terminal a character takes (unicode.org/reports/tr11).
-func places(r rune) int {
+// runeWidth returns how many cells of a terminal r takes (unicode.org/reports/tr11).
+func runeWidth(r rune) int {
 	if unicode.In(r, unicode.Mn, unicode.Me, unicode.Cf) {
 		return 0
 	}

@@ -2,7 +2,7 @@ package main
 
 import "testing"
 
-func TestColumnsStandBelowEachOther(t *testing.T) {
+func TestTableColumnsAreAligned(t *testing.T) {
 	var w table
 	w.row("ELECTION", "LEADER", "TERM")
 	w.row("billing", "host-2", 7)
@@ -18,7 +18,7 @@ billing   host-2   7
 	}
 }
 
-func TestAViewFitsItsTerminal(t *testing.T) {
+func TestAViewFitsTheTerminal(t *testing.T) {
 	for _, c := range []struct {
 		text          string
 		columns, rows int

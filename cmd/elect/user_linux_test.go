@@ -12,15 +12,15 @@ import (
 	"github.com/go-election/go-election/internal/testbed"
 )
 
-// nobody is a user who is not root, and has nothing.
+// nobody is the id of a user without rights.
 const nobody = 65534
 
-// asNobody returns a directory in which that user finds elect, and the environment to
-// elect on files in it.
+// asNobody returns a directory where that user finds elect, and the environment to elect on files
+// in it.
 func asNobody(t *testing.T) (dir string, env []string) {
 	t.Helper()
 	if os.Geteuid() != 0 {
-		t.Skip("only root can become somebody else")
+		t.Skip("only root can become another user")
 	}
 	dir, err := os.MkdirTemp("", "elect-nobody")
 	if err != nil {
@@ -33,7 +33,7 @@ func asNobody(t *testing.T) (dir string, env []string) {
 		}
 	}
 	install(t, binary, filepath.Join(dir, "elect"), 0o755)
-	return dir, environ(filepath.Join(dir, "own"), "ELECTION_BACKEND=file", calm, "ELECTION_FILE_DIR="+filepath.Join(dir, "own", "leases"))
+	return dir, environ(filepath.Join(dir, "own"), "ELECTION_BACKEND=file", longTTL, "ELECTION_FILE_DIR="+filepath.Join(dir, "own", "leases"))
 }
 
 func install(t *testing.T, from, to string, mode os.FileMode) {
@@ -50,8 +50,8 @@ func install(t *testing.T, from, to string, mode os.FileMode) {
 	}
 }
 
-// A command that became another user could not be killed, and would run on beside the
-// next leader's.
+// Elect could not kill a command that had become another user. The command would run on beside that
+// of the next leader.
 func TestACommandCannotBecomeAnotherUser(t *testing.T) {
 	t.Parallel()
 	dir, env := asNobody(t)
@@ -69,8 +69,8 @@ func TestACommandCannotBecomeAnotherUser(t *testing.T) {
 	}
 }
 
-// Root may kill everybody, but not without CAP_KILL. Then elect says so.
-func TestElectSaysWhomItMayNotKill(t *testing.T) {
+// Without CAP_KILL root may not kill the processes of other users. Elect reports that.
+func TestElectReportsAProcessItMayNotKill(t *testing.T) {
 	t.Parallel()
 	dir, env := asNobody(t)
 	env = environ(testbed.TempDir(t), append(env, "ELECTION_FILE_DIR="+filepath.Join(testbed.TempDir(t), "leases"))...)
@@ -80,7 +80,7 @@ func TestElectSaysWhomItMayNotKill(t *testing.T) {
 	m.run()
 	var stranger int
 	testbed.Eventually(t, patience, "the command runs as another user", func() error {
-		stranger = m.below()["sleep"]
+		stranger = m.descendants()["sleep"]
 		if st, err := os.Stat("/proc/" + strconv.Itoa(stranger)); err != nil || stranger == 0 || st.Sys().(*syscall.Stat_t).Uid != nobody {
 			return os.ErrNotExist
 		}

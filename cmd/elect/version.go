@@ -10,7 +10,7 @@ import (
 
 func (a *app) versionCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "version", Short: "Show which version this is, and of which Go", Args: cobra.NoArgs,
+		Use: "version", Short: "Show the version of elect and of Go", Args: cobra.NoArgs,
 		Example: example("elect version"),
 		RunE: func(*cobra.Command, []string) error {
 			version := "(unknown)"

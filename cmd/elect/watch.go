@@ -14,14 +14,15 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/config"
 	"github.com/go-election/go-election/election"
 )
 
-// An eventLine is one line of "elect watch" in a pipe.
+// An eventLine is one line of JSON of "elect watch".
 type eventLine struct {
-	Time     time.Time       `json:"time"`            // when this process learned of it
-	First    bool            `json:"first,omitempty"` // how things are, which may be no change
-	Since    *time.Time      `json:"since,omitempty"` // of a first line: by the store's clock, if it knows
+	Time     time.Time       `json:"time"`            // when this process observed it
+	First    bool            `json:"first,omitempty"` // the first state that this process observed, which may be no change
+	Since    *time.Time      `json:"since,omitempty"` // of a First line, if the store knows: when the state began, by its clock
 	Election string          `json:"election"`
 	Kind     string          `json:"kind"` // unknown, vacant, elected or notice
 	Leader   string          `json:"leader,omitempty"`
@@ -36,13 +37,14 @@ func (a *app) watchCommand() *cobra.Command {
 	var asJSON bool
 	var limit time.Duration
 	c := &cobra.Command{
-		Use: "watch [NAME]", Short: "Follow who leads: a live view, or JSON lines in a pipe", Args: cobra.MaximumNArgs(1),
-		Long: `Follow an election, or all of the store. On a terminal it is a view that is kept up to
-date; in a pipe, or with --json, each change is a line of JSON. What is found at the start,
-or when the store is back, has "first": true, and since when it is so; it is no change.
-"unknown" means that the store cannot be reached, so nothing can be said.
+		Use: "watch [NAME]", Short: "Follow who leads: a live view on a terminal, JSON lines in a pipe", Args: cobra.MaximumNArgs(1),
+		Long: `Follow one election, or all elections of the store. On a terminal elect watch shows a live
+view. In a pipe, or with --json, it writes each change as a line of JSON. The state at the
+start, and the state when the store can be reached again, have "first": true, because
+they may be no change; "since" says when the state began. "unknown" means that the
+store cannot be reached.
 
-Watching needs no right to write, and takes part in nothing.`,
+Watching needs no right to write, and never campaigns.`,
 		Example: example(withRun + "elect watch billing --for 2s\nelect watch --json --for 2s" + endOfRun),
 		RunE: func(c *cobra.Command, args []string) error {
 			if limit < 0 {
@@ -59,17 +61,17 @@ Watching needs no right to write, and takes part in nothing.`,
 			return a.watch(ctx, args, !asJSON && ok && isTerminal(out))
 		},
 	}
-	c.Flags().BoolVar(&asJSON, "json", false, "JSON lines, also on a terminal")
-	c.Flags().DurationVar(&limit, "for", 0, "end after so long (default: when interrupted)")
+	c.Flags().BoolVar(&asJSON, "json", false, "write JSON lines, even on a terminal")
+	c.Flags().DurationVar(&limit, "for", 0, "end after this time (default: run until interrupted)")
 	return c
 }
 
-// A view is what is known of all elections that are watched.
+// A view is the state of all elections that are watched.
 type view struct {
-	mu     sync.Mutex
-	now    map[string]election.Event
-	recent []election.Event // changes, newest last
-	read   map[string]backend.Record
+	mu      sync.Mutex
+	current map[string]election.Event
+	recent  []election.Event          // changes, newest last
+	records map[string]backend.Record // as read from the store
 }
 
 func (a *app) watch(ctx context.Context, names []string, live bool) error {
@@ -77,7 +79,7 @@ func (a *app) watch(ctx context.Context, names []string, live bool) error {
 	if err != nil {
 		return err
 	}
-	conf.Election.ID, conf.Election.Observer = "", true // two processes never share an id
+	conf.Election.ID, conf.Election.Observer = "", true // the id belongs to another process
 	m, err := conf.Open(ctx)
 	if err != nil {
 		return err
@@ -87,7 +89,7 @@ func (a *app) watch(ctx context.Context, names []string, live bool) error {
 		defer cancel()
 		m.Close(end)
 	}()
-	v := &view{now: map[string]election.Event{}, read: map[string]backend.Record{}}
+	v := &view{current: map[string]election.Event{}, records: map[string]backend.Record{}}
 	m.Watch(func(ev election.Event) {
 		if !live {
 			a.json(v.line(ev))
@@ -95,28 +97,7 @@ func (a *app) watch(ctx context.Context, names []string, live bool) error {
 		}
 		v.add(ev)
 	})
-	find := func() error { // elections that are new, and since when things are as they are
-		s, err := openStore(ctx, conf) // what was read, though the file may have changed
-		if err != nil {
-			return err
-		}
-		defer s.Close()
-		var records []backend.Record
-		if len(names) == 0 {
-			records, err = s.records(ctx)
-		}
-		for _, name := range names {
-			if r, err := s.record(ctx, name); err == nil { // what fails is told by an event
-				records = append(records, r)
-			}
-		}
-		v.learn(records)
-		if len(names) == 0 && err == nil {
-			s.join(ctx, m, records)
-		}
-		return err
-	}
-	if err := find(); err != nil && ctx.Err() == nil {
+	if err := v.refresh(ctx, m, conf, names); err != nil && ctx.Err() == nil {
 		return err
 	}
 	for _, name := range names {
@@ -124,15 +105,15 @@ func (a *app) watch(ctx context.Context, names []string, live bool) error {
 			return err
 		}
 	}
-	draw, look := time.NewTicker(200*time.Millisecond), time.NewTicker(max(10*time.Second, conf.Election.TTL))
+	draw, refresh := time.NewTicker(200*time.Millisecond), time.NewTicker(max(10*time.Second, conf.Election.TTL))
 	defer draw.Stop()
-	defer look.Stop()
+	defer refresh.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-look.C:
-			find() // the view says when the store cannot be reached
+		case <-refresh.C:
+			v.refresh(ctx, m, conf, names) // events say when the store cannot be reached
 		case <-draw.C:
 			if live {
 				show(a.out, v.text(conf.Backend))
@@ -141,19 +122,41 @@ func (a *app) watch(ctx context.Context, names []string, live bool) error {
 	}
 }
 
-// learn takes in what the store has.
-func (v *view) learn(records []backend.Record) {
+// refresh reads the records of the elections. Without names it reads all, and joins new ones.
+func (v *view) refresh(ctx context.Context, m *election.Manager, conf *config.Config, names []string) error {
+	s, err := openStore(ctx, conf) // with the configuration as it was at the start
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	var records []backend.Record
+	if len(names) == 0 {
+		records, err = s.records(ctx)
+	}
+	for _, name := range names {
+		if r, err := s.record(ctx, name); err == nil { // an event tells the error
+			records = append(records, r)
+		}
+	}
+	v.setRecords(records)
+	if len(names) == 0 && err == nil {
+		s.join(ctx, m, records)
+	}
+	return err
+}
+
+func (v *view) setRecords(records []backend.Record) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	for _, r := range records {
-		v.read[r.Election] = r
+		v.records[r.Election] = r
 	}
 }
 
-// since is since when things are as an event says: the store's word, where the process
-// has only found them so. It is called with v.mu held.
+// since returns when the state of an event began: by the store if the event is the first that
+// this process observed, else by the event. The caller holds v.mu.
 func (v *view) since(ev election.Event) (t time.Time, byStore bool) {
-	r := v.read[ev.Election]
+	r := v.records[ev.Election]
 	vacant := r.Vacant() || r.Lapsed() > 0
 	if t = r.Since(); ev.First && !t.IsZero() && r.Term == ev.Term && vacant == (ev.Kind == election.Vacant) && ev.Kind != election.Unknown {
 		return t, true
@@ -161,7 +164,6 @@ func (v *view) since(ev election.Event) (t time.Time, byStore bool) {
 	return ev.Time, false
 }
 
-// line is what "elect watch" writes into a pipe.
 func (v *view) line(ev election.Event) eventLine {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -182,7 +184,7 @@ func (v *view) add(ev election.Event) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if ev.Kind != election.Notice {
-		v.now[ev.Election] = ev
+		v.current[ev.Election] = ev
 	}
 	if ev.First {
 		return
@@ -200,14 +202,14 @@ func (v *view) text(backend string) string {
 	var w table
 	w.row("ELECTION", "LEADER", "TERM", "SINCE", "WHY")
 	var names []string
-	for name, ev := range v.now {
+	for name, ev := range v.current {
 		if ev.Reason != election.ReasonForgotten {
 			names = append(names, name)
 		}
 	}
 	slices.Sort(names)
 	for _, name := range names {
-		ev := v.now[name]
+		ev := v.current[name]
 		who := map[election.Kind]string{election.Unknown: "? (the store cannot be reached)", election.Vacant: "-", election.Elected: ev.Leader.ID}[ev.Kind]
 		since, _ := v.since(ev)
 		w.row(name, who, ev.Term, time.Since(since).Round(time.Second), ev.Reason)

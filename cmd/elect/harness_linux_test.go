@@ -18,21 +18,21 @@ import (
 	"github.com/go-election/go-election/internal/testbed"
 )
 
-// binary is elect, as it is built for people.
+// binary is the path of elect, built as for a release.
 var binary string
 
-// The test binary is also the command that elect runs: it writes down when it was
-// alive, and so does a process that it starts in a session of its own.
+// The test binary is also the command that elect runs. The command, and a process that it starts
+// in another session, write to a history file when they are alive.
 const (
-	historyFile = "ELECT_TEST_HISTORY"
-	historyWho  = "ELECT_TEST_WHO"
+	historyFile  = "ELECT_TEST_HISTORY"    // the path of the file
+	isDescendant = "ELECT_TEST_DESCENDANT" // not empty in the process that the command starts
 )
 
 func TestMain(m *testing.M) {
 	if file := os.Getenv(historyFile); file != "" {
-		live(file)
+		runCommand(file)
 	}
-	if signal.Ignored(syscall.SIGHUP) { // by nohup: what is started below has to hear it
+	if signal.Ignored(syscall.SIGHUP) { // by nohup; the processes that the tests start must handle it
 		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
 	}
 	dir, err := os.MkdirTemp("", "elect")
@@ -51,12 +51,12 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// live is a command that does not want to end, and its child neither.
-func live(file string) {
+// runCommand is a command that ignores signals to end, and starts a child that does too.
+func runCommand(file string) {
 	signal.Ignore(syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
-	if os.Getenv(historyWho) == "" {
+	if os.Getenv(isDescendant) == "" {
 		child := exec.Command(os.Args[0])
-		child.Env = append(os.Environ(), historyWho+"=grandchild")
+		child.Env = append(os.Environ(), isDescendant+"=yes")
 		child.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 		if err := child.Start(); err != nil {
 			panic(err)
@@ -72,7 +72,7 @@ func live(file string) {
 	}
 }
 
-// A heartbeat is a line of the history: somebody was alive in a term.
+// A heartbeat is a line of the history: a process was alive in a term.
 type heartbeat struct {
 	term uint64
 	pid  int
@@ -90,7 +90,7 @@ func readHistory(t testing.TB, file string) (heartbeats []heartbeat) {
 	for line := range strings.Lines(string(text)) {
 		f := strings.Fields(line)
 		if !strings.HasSuffix(line, "\n") || len(f) != 3 {
-			continue // it is just being written
+			continue // a process is just writing it
 		}
 		term, err1 := strconv.ParseUint(f[0], 10, 64)
 		pid, err2 := strconv.Atoi(f[1])
@@ -103,8 +103,8 @@ func readHistory(t testing.TB, file string) (heartbeats []heartbeat) {
 	return heartbeats
 }
 
-// checkHistory fails the test if commands of two terms were alive at the same time.
-// It returns how many terms there were.
+// checkHistory fails the test if commands of two terms were alive at the same time. It returns the
+// number of terms.
 func checkHistory(t testing.TB, file string) int {
 	t.Helper()
 	first, last := map[uint64]time.Duration{}, map[uint64]time.Duration{}
@@ -150,7 +150,8 @@ func (l *lockedBuffer) String() string {
 	return l.b.String()
 }
 
-// environ is the environment of elect in a test: nothing of ours but what is given.
+// environ returns the environment of elect in a test, without variables of the configuration except
+// extra.
 func environ(dir string, extra ...string) (env []string) {
 	for _, v := range os.Environ() {
 		if !strings.HasPrefix(v, "ELECTION_") {
@@ -160,18 +161,18 @@ func environ(dir string, extra ...string) (env []string) {
 	return append(append(env, "XDG_RUNTIME_DIR="+dir), extra...)
 }
 
-// patience is how long anything may take on a machine that is very busy.
+// patience is how long each step may take on a very busy machine.
 const patience = 3 * time.Minute
 
-// calm is a TTL with which nobody loses the lead because the machine is busy. On files
-// it makes no handover slower, but those that an operator requests for.
-const calm = "ELECTION_TTL=30s"
+// longTTL is long enough that no process loses its leadership because the machine is busy. On files
+// it slows down only the handovers that an operator requests.
+const longTTL = "ELECTION_TTL=30s"
 
-// onFiles is the environment for the file backend in a directory of the test's own.
+// onFiles returns the environment for the file backend in a new directory.
 func onFiles(t testing.TB, extra ...string) []string {
 	t.Helper()
 	dir := testbed.TempDir(t)
-	return environ(dir, append([]string{"ELECTION_BACKEND=file", calm, "ELECTION_FILE_DIR=" + filepath.Join(dir, "leases")}, extra...)...)
+	return environ(dir, append([]string{"ELECTION_BACKEND=file", longTTL, "ELECTION_FILE_DIR=" + filepath.Join(dir, "leases")}, extra...)...)
 }
 
 func start(t testing.TB, env []string, args ...string) *member {
@@ -196,7 +197,7 @@ func (m *member) run() {
 	})
 }
 
-// code waits for the end.
+// code waits until m has ended. It returns the exit code, or the negative number of the signal.
 func (m *member) code() int {
 	m.t.Helper()
 	select {
@@ -210,7 +211,7 @@ func (m *member) code() int {
 	return m.ProcessState.ExitCode()
 }
 
-func (m *member) over() bool {
+func (m *member) hasEnded() bool {
 	select {
 	case <-m.ended:
 		return true
@@ -221,15 +222,14 @@ func (m *member) over() bool {
 
 func (m *member) says(text string) {
 	m.t.Helper()
-	testbed.Eventually(m.t, patience, fmt.Sprintf("%q says %q", m.Args, text), func() error {
+	testbed.Eventually(m.t, patience, fmt.Sprintf("%q prints %q", m.Args, text), func() error {
 		if !strings.Contains(m.output.String(), text) {
-			return fmt.Errorf("it says:\n%s", m.output.String())
+			return fmt.Errorf("it prints:\n%s", m.output.String())
 		}
 		return nil
 	})
 }
 
-// call runs elect to its end.
 func call(t testing.TB, env []string, args ...string) (out string, code int) {
 	t.Helper()
 	m := start(t, env, args...)
@@ -237,8 +237,8 @@ func call(t testing.TB, env []string, args ...string) (out string, code int) {
 	return m.output.String(), code
 }
 
-// below returns the processes below m that are alive, with what they are called.
-func (m *member) below() map[string]int {
+// descendants returns the process ids of the living descendants of m by name.
+func (m *member) descendants() map[string]int {
 	list := map[string]int{}
 	for _, p := range descendants(m.Process.Pid) {
 		args, _ := os.ReadFile("/proc/" + strconv.Itoa(p.pid) + "/cmdline")

@@ -10,8 +10,8 @@ import (
 	"unsafe"
 )
 
-// boottime reads CLOCK_BOOTTIME: one clock for all processes of the machine, which
-// counts while that is suspended (clock_gettime(2)).
+// boottime reads CLOCK_BOOTTIME, one clock for all processes of the machine. The clock
+// advances while the machine is suspended (clock_gettime(2)).
 func boottime() time.Duration {
 	const clockBoottime = 7
 	var ts syscall.Timespec
@@ -21,7 +21,6 @@ func boottime() time.Duration {
 	return time.Duration(ts.Nano())
 }
 
-// prctl sets a property of this process (prctl(2)).
 func prctl(option, value uintptr) error {
 	if _, _, errno := syscall.RawSyscall6(syscall.SYS_PRCTL, option, value, 0, 0, 0, 0); errno != 0 {
 		return os.NewSyscallError("prctl", errno)
@@ -35,38 +34,37 @@ const (
 	prSetNoNewPrivs     = 38
 )
 
-// adoptOrphans makes this process the parent of descendants whose own parent has
-// died, as process 1 of a container is anyway.
+// adoptOrphans makes this process the parent of descendants whose own parent has died.
+// Process 1 of a container always is.
 func adoptOrphans() error { return prctl(prSetChildSubreaper, 1) }
 
-// keepUser makes sure that whatever this thread starts stays a process that this one may
-// kill: unless that is root, who may kill all, programs with a set-user-ID bit, such as
-// sudo, gain nothing (prctl(2), PR_SET_NO_NEW_PRIVS).
-func keepUser() error {
+// setNoNewPrivs makes sure that this process may kill everything that this thread starts:
+// programs with a set-user-ID bit, such as sudo, gain no privileges (prctl(2),
+// PR_SET_NO_NEW_PRIVS). Root needs no such limit, because root may kill every process.
+func setNoNewPrivs() error {
 	if os.Geteuid() == 0 {
 		return nil
 	}
 	return prctl(prSetNoNewPrivs, 1)
 }
 
-// checkProc reports that /proc is not that of this process's PID namespace. The numbers
-// there mean other processes: to end ours by them would kill strangers.
+// checkProc returns an error if /proc belongs to another PID namespace than this process. The
+// process ids there are those of other processes, and elect would kill the wrong ones.
 func checkProc() error {
 	self, err := os.Readlink("/proc/self")
 	if err == nil && self == strconv.Itoa(os.Getpid()) {
 		return nil
 	}
-	return fmt.Errorf("/proc is missing or that of another PID namespace (this is process %d, and there it is %q): "+
-		"by it elect would end processes that are not its own. Give it its own: unshare --mount-proc, or a container's /proc, or mount -t proc proc /proc", os.Getpid(), self)
+	return fmt.Errorf("/proc is missing or belongs to another PID namespace (this process is %d, and /proc/self is %q): "+
+		"elect would kill the wrong processes. Mount /proc for this namespace: unshare --mount-proc, or a container's /proc, or mount -t proc proc /proc", os.Getpid(), self)
 }
 
-// A process is a line of /proc/PID/stat.
+// A process is what /proc/PID/stat says of a process.
 type process struct {
 	pid, parent int
 	zombie      bool
 }
 
-// processes lists all that can be seen.
 func processes() (list []process) {
 	dir, err := os.Open("/proc")
 	if err != nil {
@@ -83,7 +81,7 @@ func processes() (list []process) {
 		if err != nil {
 			continue
 		}
-		// The name, in parentheses, may hold anything; the state and the parent follow.
+		// The name, in parentheses, may contain any character. State and parent follow it.
 		fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
 		if len(fields) < 2 {
 			continue
@@ -94,15 +92,15 @@ func processes() (list []process) {
 	return list
 }
 
-// descendants returns the living and dead below a process, itself not included.
-func descendants(of int) (list []process) {
+// descendants returns the descendants of a process, zombies included.
+func descendants(pid int) (list []process) {
 	all := processes()
-	below := map[int]bool{of: true}
-	for grown := true; grown; {
-		grown = false
+	known := map[int]bool{pid: true}
+	for added := true; added; {
+		added = false
 		for _, p := range all {
-			if below[p.parent] && !below[p.pid] {
-				below[p.pid], grown = true, true
+			if known[p.parent] && !known[p.pid] {
+				known[p.pid], added = true, true
 				list = append(list, p)
 			}
 		}
@@ -110,10 +108,10 @@ func descendants(of int) (list []process) {
 	return list
 }
 
-// killBelow kills all that descend from a process, and returns one that this process is
-// not allowed to kill, or 0.
-func killBelow(of int) (denied int) {
-	for _, p := range descendants(of) {
+// killDescendants kills all descendants of a process. It returns the id of one that this
+// process is not allowed to kill, or 0.
+func killDescendants(pid int) (denied int) {
+	for _, p := range descendants(pid) {
 		if !p.zombie && syscall.Kill(p.pid, syscall.SIGKILL) == syscall.EPERM {
 			denied = p.pid
 		}
@@ -121,8 +119,8 @@ func killBelow(of int) (denied int) {
 	return denied
 }
 
-// nameOf is a name as prctl wants it: 15 bytes at most, and a zero.
-func nameOf(s string) uintptr {
+// cString returns the address of s with a terminating zero, for prctl.
+func cString(s string) uintptr {
 	b := append([]byte(s), 0)
 	return uintptr(unsafe.Pointer(&b[0]))
 }

@@ -12,14 +12,14 @@ import (
 	"github.com/go-election/go-election/internal/testbed"
 )
 
-// A fleet is a few "elect run" whose commands write one history. They ignore
-// SIGTERM, and each has a child that has left its process group.
+// A fleet is three "elect run" whose commands write one history. The commands ignore SIGTERM, and
+// each has a child that has left its process group.
 type fleet struct {
 	t       *testing.T
 	env     []string
 	history string
 	members []*member
-	seen    uint64 // the newest term
+	seen    uint64 // the newest term so far
 }
 
 func newFleet(t *testing.T, env []string) *fleet {
@@ -29,11 +29,11 @@ func newFleet(t *testing.T, env []string) *fleet {
 	return f
 }
 
-// fill starts members in place of those that have ended.
+// fill replaces members that have ended.
 func (f *fleet) fill() {
 	alive := f.members[:0]
 	for _, m := range f.members {
-		if !m.over() {
+		if !m.hasEnded() {
 			alive = append(alive, m)
 		}
 	}
@@ -42,16 +42,16 @@ func (f *fleet) fill() {
 	}
 }
 
-// leader waits for a term that was not there before, and returns its member and the
-// process of its command.
+// leader waits for a new term, and returns its member and the process id of its command.
 func (f *fleet) leader() (m *member, command int) {
 	f.t.Helper()
 	testbed.Eventually(f.t, patience, "a new term", func() error {
 		for _, b := range readHistory(f.t, f.history) {
 			for _, x := range f.members {
-				if b.term > f.seen && x.below()["elect-guard"] > 0 {
+				guard := x.descendants()["elect-guard"]
+				if b.term > f.seen && guard > 0 {
 					for _, p := range descendants(x.Process.Pid) {
-						if p.pid == b.pid {
+						if p.pid == b.pid && p.parent == guard { // not the command's own child
 							f.seen, m, command = b.term, x, b.pid
 							return nil
 						}
@@ -59,12 +59,12 @@ func (f *fleet) leader() (m *member, command int) {
 				}
 			}
 		}
-		return fmt.Errorf("the last is %d", f.seen)
+		return fmt.Errorf("the newest term is %d", f.seen)
 	})
 	return m, command
 }
 
-// lastHeartbeat is when anybody was alive last.
+// lastHeartbeat returns when a command was alive last.
 func (f *fleet) lastHeartbeat() (last time.Duration) {
 	for _, b := range readHistory(f.t, f.history) {
 		last = max(last, b.at)
@@ -72,23 +72,23 @@ func (f *fleet) lastHeartbeat() (last time.Duration) {
 	return last
 }
 
-// How late a guard may get to run, on a busy machine, is testReserve; how late a renewal
-// may be, what the TTL leaves over.
+// On a busy machine a guard may be late by testReserve, and a renewal by what remains of the TTL.
 const (
 	testTTL     = 8 * time.Second
 	testReserve = 2 * time.Second
 	testGrace   = 500 * time.Millisecond
 )
 
-// signalTo sends a signal to a process below m, if it is there: m may have lost the lead.
+// signalTo sends a signal to a descendant of m, unless m has lost its leadership and the descendant
+// has ended.
 func signalTo(m *member, name string, s syscall.Signal) {
-	if pid := m.below()[name]; pid > 0 {
+	if pid := m.descendants()[name]; pid > 0 {
 		syscall.Kill(pid, s)
 	}
 }
 
-// torments are what befalls the leader, each with a new term as its consequence.
-var torments = []struct {
+// faults are injected into the leader. Each leads to a new term.
+var faults = []struct {
 	name string
 	do   func(m *member, command int)
 	undo func(m *member)
@@ -108,38 +108,38 @@ func TestTheCommandIsDeadBeforeAnotherStarts(t *testing.T) {
 	t.Run("file", func(t *testing.T) {
 		t.Parallel()
 		f := newFleet(t, onFiles(t, "ELECTION_TTL="+testTTL.String()))
-		for _, x := range torments {
+		for _, x := range faults {
 			if x.undo != nil {
-				continue // a process that is stopped keeps its lock, see below
+				continue // a stopped process keeps its lock; see below
 			}
-			f.torment(x.name, x.do, nil)
+			f.inject(x.name, x.do, nil)
 		}
 		m, _ := f.leader()
 		m.Process.Signal(syscall.SIGSTOP)
-		f.silent("SIGSTOP of elect", boottime())
+		f.allDead("SIGSTOP of elect", boottime())
 		m.Process.Signal(syscall.SIGCONT)
 		f.leader()
-		f.check(len(torments) + 1)
+		f.check(len(faults) + 1)
 	})
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
 		t.Parallel()
 		s := testbed.Start(t, testbed.Options{Kind: k})
 		f := newFleet(t, environ(t.TempDir(), append(onServer(t, s), "ELECTION_TTL="+testTTL.String())...))
-		for _, x := range torments {
-			f.torment(x.name, x.do, x.undo)
+		for _, x := range faults {
+			f.inject(x.name, x.do, x.undo)
 		}
 		f.leader()
 		stopped := boottime()
 		s.Stop(t)
-		f.silent("SIGSTOP of the server", stopped)
+		f.allDead("SIGSTOP of the server", stopped)
 		s.Continue(t)
 		f.leader()
-		f.check(len(torments) + 2)
+		f.check(len(faults) + 2)
 	})
 }
 
-// onServer makes the tables on a server and returns the environment for them, with the
-// greatest TTL that new tables allow.
+// onServer creates the tables on a server and returns the environment for them, with the greatest
+// TTL that new tables allow.
 func onServer(t *testing.T, s *testbed.Server) []string {
 	t.Helper()
 	d := s.Database(t)
@@ -149,7 +149,7 @@ func onServer(t *testing.T, s *testbed.Server) []string {
 	return []string{"ELECTION_BACKEND=mysql", "ELECTION_TTL=15s", "ELECTION_MYSQL_DSN=" + d.User.FormatDSN()}
 }
 
-func (f *fleet) torment(name string, do func(*member, int), undo func(*member)) {
+func (f *fleet) inject(name string, do func(*member, int), undo func(*member)) {
 	f.t.Helper()
 	m, command := f.leader()
 	began := boottime()
@@ -165,7 +165,7 @@ func (f *fleet) torment(name string, do func(*member, int), undo func(*member)) 
 			return nil
 		})
 		undo(m)
-		f.seen = before // so that the next torment finds who leads now
+		f.seen = before // so that the next fault finds the current leader
 	}
 	testbed.Eventually(f.t, patience, name+": the next command", func() error {
 		for _, b := range readHistory(f.t, f.history) {
@@ -174,30 +174,30 @@ func (f *fleet) torment(name string, do func(*member, int), undo func(*member)) 
 				return nil
 			}
 		}
-		return fmt.Errorf("nobody follows; it says\n%s", m.output.String())
+		return fmt.Errorf("there is no next leader; the last one prints\n%s", m.output.String())
 	})
 	f.fill()
 }
 
-// silent waits until nobody is alive, which must come before trust would end.
-func (f *fleet) silent(what string, began time.Duration) {
+// allDead waits until all commands are dead. They must be before the lease can no longer be trusted.
+func (f *fleet) allDead(what string, began time.Duration) {
 	f.t.Helper()
-	testbed.Eventually(f.t, patience, what+": nobody is alive", func() error {
+	testbed.Eventually(f.t, patience, what+": all commands are dead", func() error {
 		if quiet := boottime() - f.lastHeartbeat(); quiet < testTTL {
-			return fmt.Errorf("somebody was alive %v ago", quiet)
+			return fmt.Errorf("a command was alive %v ago", quiet)
 		}
 		return nil
 	})
 	lived := f.lastHeartbeat() - began
 	if lived >= testTTL-testTTL/6 {
-		f.t.Errorf("%s: the command lived on for %v; trust ended after %v at the latest", what, lived, testTTL-testTTL/6)
+		f.t.Errorf("%s: the command was alive for %v more; the lease can be trusted for %v at most", what, lived, testTTL-testTTL/6)
 	}
-	f.t.Logf("%s: the command lived on for %v, with a TTL of %v", what, lived, testTTL)
+	f.t.Logf("%s: the command was alive for %v more, with a TTL of %v", what, lived, testTTL)
 }
 
 func (f *fleet) check(least int) {
 	f.t.Helper()
 	if n := checkHistory(f.t, f.history); n < least {
-		f.t.Errorf("%d terms, expected %d: the torments did not bite", n, least)
+		f.t.Errorf("%d terms; want at least %d: some faults had no effect", n, least)
 	}
 }

@@ -14,9 +14,9 @@ import (
 	"github.com/go-election/go-election/internal/testbed"
 )
 
-// This test is the program: it embeds the library, and elect finds it by itself, or by
-// the path of its socket.
-func TestAProgramThatEmbedsTheLibraryIsPausedResumedAndResigned(t *testing.T) {
+// This test is the program that embeds the library. Elect finds it by the name of the election, or
+// by the path of its socket.
+func TestElectReachesAProgramWithTheLibrary(t *testing.T) {
 	dir := testbed.TempDir(t)
 	t.Setenv("XDG_RUNTIME_DIR", dir)
 	env := environ(dir)
@@ -49,14 +49,14 @@ func TestAProgramThatEmbedsTheLibraryIsPausedResumedAndResigned(t *testing.T) {
 				return nil
 			})
 		}
-		tell := func(what, says string) {
+		act := func(action, says string) {
 			t.Helper()
-			args := []string{what, "billing/nightly", "--json", "--yes"}
+			args := []string{action, "billing/nightly", "--json", "--yes"}
 			if path != "" {
 				args = append(args, "--socket", path)
 			}
-			// It may not be there yet.
-			testbed.Eventually(t, patience, "elect "+what+" reaches the program", func() error {
+			// The socket may not exist yet.
+			testbed.Eventually(t, patience, "elect "+action+" reaches the program", func() error {
 				if out, code := call(t, env, args...); code != 0 || !strings.Contains(out, says) {
 					return fmt.Errorf("code %d: %s", code, out)
 				}
@@ -75,11 +75,11 @@ func TestAProgramThatEmbedsTheLibraryIsPausedResumedAndResigned(t *testing.T) {
 			}
 		}
 		leads("the program leads")
-		tell("pause", `"leading":false,"paused":true`)
+		act("pause", `"leading":false,"paused":true`)
 		ended(election.ReasonPaused)
-		tell("resume", `"paused":false`)
+		act("resume", `"paused":false`)
 		leads("a program that is resumed leads again")
-		tell("resign", `"leading":false,"paused":false`)
+		act("resign", `"leading":false,"paused":false`)
 		ended(election.ReasonResigned)
 		if err := m.Close(t.Context()); err != nil {
 			t.Error(err)

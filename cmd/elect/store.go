@@ -1,0 +1,158 @@
+package main
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/config"
+	"github.com/go-election/go-election/election"
+)
+
+// A store is a backend without a manager, for commands that read the store or write one request.
+type store struct {
+	backend.Backend
+	election.Options // complete
+	config           *config.Config
+}
+
+func (a *app) openStore(ctx context.Context) (*store, error) {
+	c, err := a.load()
+	if err != nil {
+		return nil, err
+	}
+	return openStore(ctx, c)
+}
+
+func openStore(ctx context.Context, c *config.Config) (*store, error) {
+	b, err := c.OpenBackend(ctx)
+	if err != nil {
+		return nil, err
+	}
+	o, err := c.Election.Complete(b.Guarantees())
+	if err != nil {
+		b.Close()
+		return nil, c.Validate(ctx) // returns the same error, with the line of the file
+	}
+	return &store{b, o, c}, nil
+}
+
+// name returns the backend's name and where its store is, for operators of several stores.
+func (s *store) name() string {
+	return strings.TrimSpace(s.config.Backend + " " + backend.Where(s.Backend))
+}
+
+// within calls the store with a timeout. A command may wait longer than a leader may.
+func (s *store) within(ctx context.Context, call func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, max(s.CallTimeout, 10*time.Second))
+	defer cancel()
+	return call(ctx)
+}
+
+// record returns the record of an election, cleaned for a terminal.
+func (s *store) record(ctx context.Context, name string) (r backend.Record, err error) {
+	if err := backend.CheckName(name); err != nil {
+		return r, err
+	}
+	err = s.within(ctx, func(ctx context.Context) error {
+		list, err := s.List(ctx, name, 1)
+		if err == nil && len(list) == 1 && list[0].Election == name {
+			r = clean(list[0])
+		}
+		return err
+	})
+	r.Election = name
+	return r, err
+}
+
+// readAll reads a whole list page by page. key returns what the list is ordered by.
+func readAll[T any](ctx context.Context, s *store, read func(ctx context.Context, from string, limit int) ([]T, error), key func(T) string) (list []T, err error) {
+	const pageSize = 500
+	for from := ""; ; from = key(list[len(list)-1]) + "\x00" {
+		var page []T
+		if err := s.within(ctx, func(ctx context.Context) (err error) {
+			page, err = read(ctx, from, pageSize)
+			return err
+		}); err != nil {
+			return nil, err
+		}
+		if list = append(list, page...); len(page) < pageSize {
+			return list, nil
+		}
+	}
+}
+
+// records returns the records of all elections, without forgotten ones, cleaned for a terminal.
+func (s *store) records(ctx context.Context) ([]backend.Record, error) {
+	list, err := readAll(ctx, s, s.List, func(r backend.Record) string { return r.Election })
+	for i, r := range list {
+		list[i] = clean(r)
+	}
+	return slices.DeleteFunc(list, backend.Record.Forgotten), err
+}
+
+// clean removes what could harm a terminal, since other programs may have written the record.
+func clean(r backend.Record) backend.Record {
+	r.Election = backend.Clean(r.Election, backend.MaxName, false)
+	r.Lease, r.Elected, r.History = backend.CleanLease(r.Lease), backend.CleanTime(r.Elected), backend.CleanHistory(r.History)
+	return r
+}
+
+// members returns the members of all elections, cleaned for a terminal.
+func (s *store) members(ctx context.Context) ([]backend.Member, error) {
+	list, err := readAll(ctx, s, s.Members, func(m backend.Member) string { return m.Nonce })
+	for i := range list {
+		list[i] = backend.CleanMember(list[i])
+	}
+	return list, err
+}
+
+// overdue reports whether the age of a lease exceeds its TTL, so that its holder is probably
+// dead. It is false where the store itself expires leases: there a lease that is shown is held.
+func (s *store) overdue(r backend.Record) bool {
+	expiresInStore := r.ObserveFor == backend.ExpiresInStore && s.Guarantees().Expiry != backend.ByKernel
+	return !r.Vacant() && !expiresInStore && r.TTL > 0 && r.Age > r.TTL
+}
+
+// silent returns the elections whose leader no longer renews its lease. An age alone is only a
+// hint, because on some stores it compares the clocks of two machines. So silent observes each
+// overdue lease for as long as a renewal may take: a leader that is alive renews it.
+func (s *store) silent(ctx context.Context, records []backend.Record) (map[string]bool, error) {
+	type reading struct {
+		backend.Record
+		written time.Time
+	}
+	newReading := func(r backend.Record) reading { return reading{r, time.Now().Add(-r.Age)} }
+	overdue, limit := map[string]reading{}, time.Duration(0)
+	for _, r := range records {
+		if s.overdue(r) {
+			overdue[r.Election], limit = newReading(r), max(limit, min(r.Renew, r.TTL, time.Minute)+s.CallTimeout)
+		}
+	}
+	for end := time.Now().Add(limit); len(overdue) > 0 && time.Now().Before(end); {
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(min(limit/10, time.Second)):
+		}
+		for name, before := range overdue {
+			r, err := s.record(ctx, name)
+			if err != nil {
+				return nil, err
+			}
+			now := newReading(r)
+			// The heartbeat also changes when a session ends, but then the lease is not written.
+			renewed := now.Heartbeat != before.Heartbeat && now.written.After(before.written.Add(before.Renew/2))
+			if now.Term != before.Term || renewed || !s.overdue(r) {
+				delete(overdue, name)
+			}
+		}
+	}
+	silent := map[string]bool{}
+	for name := range overdue {
+		silent[name] = true
+	}
+	return silent, nil
+}
