@@ -29,7 +29,7 @@ func (r *runner) campaign(ctx context.Context) (int, error) {
 
 	r.election.Watch(r.printEvent)
 	ended := make(chan error, 1)
-	go func() { ended <- r.election.Run(ctx, r.lead) }()
+	go func() { ended <- r.runAgain(ctx) }()
 	finish := func(code int, err error) (int, error) {
 		cancel()
 		return r.awaitRelease(code, err, ended, signals)
@@ -51,6 +51,18 @@ func (r *runner) campaign(ctx context.Context) (int, error) {
 			}
 		}
 	}
+}
+
+// runAgain campaigns again after each end of the command, until ctx ends or the store will
+// never accept this candidacy.
+func (r *runner) runAgain(ctx context.Context) error {
+	err := r.election.Run(ctx, r.lead)
+	for ctx.Err() == nil && (err == nil || errors.Is(err, election.ErrNotReleased)) {
+		if next := r.election.Run(ctx, r.lead); next != nil || ctx.Err() == nil {
+			err = next
+		}
+	}
+	return err
 }
 
 // awaitRelease waits until Run has released the lease and returned. A signal ends the wait;
@@ -143,7 +155,8 @@ func (r *runner) lead(ctx context.Context, lead *election.Leadership) error {
 	if r.lock != nil {
 		var err error
 		if lock, err = r.lock(r.name); err != nil {
-			return err
+			r.say("the lease cannot be handed to the command: %v", err)
+			return nil
 		}
 	}
 	c, err := r.startCommand(lead, lock)

@@ -91,7 +91,7 @@ func TestServeChangesNothingWithoutItsToken(t *testing.T) {
 
 	answers(t, url+"/leader/billing%2Fnightly", 200, `"host-1"`)
 	answers(t, other+"/leader/billing%2Fnightly", 503, `"host-1"`)
-	answers(t, silent+"/leader/billing%2Fnightly", 404, "only watches")
+	answers(t, silent+"/leader/billing%2Fnightly", 404, "only observes")
 	answers(t, url+"/readyz", 200, "ok")
 	answers(t, url+"/healthz", 200, "ok")
 	answers(t, url+"/elections", 200, `"observer":true`)
