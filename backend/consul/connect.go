@@ -55,7 +55,7 @@ func (b *Backend) connect(o Options) error {
 			return fmt.Errorf("consul: %w: token_file: %w", backend.ErrInvalid, backend.FileError(err))
 		}
 	}
-	via := &via{secret: b.secret, namespace: o.Namespace, partition: o.Partition}
+	via := &tokenTransport{secret: b.secret, namespace: o.Namespace, partition: o.Partition}
 	if o.HTTPClient != nil {
 		if via.next = o.HTTPClient.Transport; via.next == nil {
 			via.next = http.DefaultTransport
@@ -87,7 +87,7 @@ func (b *Backend) connect(o Options) error {
 		Transport:  &http.Transport{}, // unused
 	})
 	if err != nil {
-		return b.fail("open", fmt.Errorf("%w: %w", backend.ErrInvalid, err))
+		return b.wrap("open", fmt.Errorf("%w: %w", backend.ErrInvalid, err))
 	}
 	return nil
 }
@@ -209,13 +209,13 @@ func (s *secret) reload() (changed bool, err error) {
 // via is the way of every request: it adds the token, which so never gets into
 // the library and its errors, takes out what the library has from the
 // environment, and bounds answers.
-type via struct {
+type tokenTransport struct {
 	next                 http.RoundTripper
 	secret               *secret
 	namespace, partition string
 }
 
-func (v *via) RoundTrip(r *http.Request) (*http.Response, error) {
+func (v *tokenTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	r = r.Clone(r.Context())
 	r.Header.Del("X-Consul-Token")
 	if token := v.secret.get(); token != "" {

@@ -78,19 +78,19 @@ type Backend struct {
 
 	announced announced
 
-	turn       chan struct{} // taken by a renewal
+	renewMutex chan struct{} // taken by a renewal
 	session    session
 	heartbeats heartbeats
 	memory     memory
-	free       free
+	vacant     vacantCache
 	index      listenIndex
-	shot       snapshot
-	news       news
+	snapshot   snapshot
+	listened   listenResult
 
-	guard backend.SingleOwner
+	owner backend.SingleOwner
 
-	mu     sync.Mutex
-	tidied time.Time
+	mu          sync.Mutex
+	lastCleanup time.Time
 }
 
 var _ backend.Backend = (*Backend)(nil)
@@ -165,19 +165,19 @@ func Open(_ context.Context, o Options) (*Backend, error) {
 			return nil, fmt.Errorf("consul: %w: prefix %q has a part that is empty or made of dots", backend.ErrInvalid, o.Prefix)
 		}
 	}
-	b := &Backend{keys: newKeys(o.Prefix), turn: make(chan struct{}, 1)}
+	b := &Backend{keys: newKeys(o.Prefix), renewMutex: make(chan struct{}, 1)}
 	b.checks, b.serviceChecks = o.Checks, o.ServiceChecks
 	b.namespace, b.partition = o.Namespace, o.Partition
-	b.session.turn = make(chan struct{}, 1)
+	b.session.createMutex = make(chan struct{}, 1)
 	if err := b.connect(o); err != nil {
 		return nil, err
 	}
 	return b, nil
 }
 
-// longest is the greatest TTL: Consul's lock-delay, which must not be shorter, is
+// maxTTL is the greatest TTL: Consul's lock-delay, which must not be shorter, is
 // a minute at most.
-const longest = time.Minute
+const maxTTL = time.Minute
 
 // Location implements [backend.Located]. It is empty with a Client, which does not tell its address.
 func (b *Backend) Location() string { return b.place(b.keys.prefix) }
@@ -196,7 +196,7 @@ func (b *Backend) Guarantees() backend.Guarantees {
 		// A call is up to three requests, two of which wait for the disks of a
 		// quorum, within a quarter of the TTL. Servers that lose their leader
 		// need seconds anyway.
-		MinTTL: time.Second, MaxTTL: longest,
+		MinTTL: time.Second, MaxTTL: maxTTL,
 		// Consul's own expiry, after up to twice the session's TTL and the
 		// lock-delay, is not waited for.
 		Expiry: backend.ByChallengers,
@@ -214,17 +214,17 @@ const closeLimit = 250 * time.Millisecond
 // Close closes the connections. It does not release leases: the session stays
 // unless nothing hangs on it.
 func (b *Backend) Close() error {
-	if !b.guard.Close() {
+	if !b.owner.Close() {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), closeLimit)
 	defer cancel()
-	b.leave(ctx)
+	b.destroyIdleSession(ctx)
 	b.idle()
 	return nil
 }
 
 // enter begins a call for the candidate with this nonce, or for nobody ("").
 func (b *Backend) enter(ctx context.Context, verb, nonce string) error {
-	return b.fail(verb, b.guard.Enter(ctx, nonce))
+	return b.wrap(verb, b.owner.Enter(ctx, nonce))
 }

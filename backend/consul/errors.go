@@ -29,14 +29,14 @@ func (b *Backend) policy() string {
 
 // fail wraps err for the caller: what was done, the class, and, where somebody
 // must act, what to do.
-func (b *Backend) fail(what string, err error) error {
+func (b *Backend) wrap(what string, err error) error {
 	if err == nil {
 		return nil
 	}
 	if errors.Is(err, backend.ErrUnavailable) || errors.Is(err, backend.ErrDenied) || errors.Is(err, backend.ErrInvalid) ||
 		errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		if backend.Class(err) == backend.ErrDenied {
-			b.renewToken()
+			b.reloadToken()
 		}
 		return b.redact(fmt.Errorf("consul: %s: %w", what, err))
 	}
@@ -74,14 +74,14 @@ func (b *Backend) fail(what string, err error) error {
 		class, hint = backend.ErrDenied, "; is this the address of a Consul agent?"
 	}
 	if class == backend.ErrDenied {
-		b.renewToken()
+		b.reloadToken()
 	}
 	return b.redact(fmt.Errorf("consul: %s: %w: %w%s", what, class, err, hint))
 }
 
-// renewToken reads the token's file again, for the next request. That the token lacks a
+// reloadToken reads the token's file again, for the next request. That the token lacks a
 // right is also said in answers to transactions, and by what is missing in others.
-func (b *Backend) renewToken() {
+func (b *Backend) reloadToken() {
 	if b.secret != nil && b.secret.file != "" {
 		b.secret.reload()
 	}
@@ -106,7 +106,7 @@ func (b *Backend) redact(err error) error {
 }
 
 // about says what a call is about, for errors.
-func about(verb string, n int, first string) string {
+func describe(verb string, n int, first string) string {
 	if n == 1 {
 		return fmt.Sprintf("%s %q", verb, first)
 	}

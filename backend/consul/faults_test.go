@@ -30,7 +30,7 @@ func leaderOf(t *testing.T, agents []*testbed.ConsulAgent, except ...int) (found
 }
 
 // alone fails the test if two lead, until the function returned is called.
-func alone(t *testing.T, elections ...*election.Election) (stop func()) {
+func failOnTwoLeaders(t *testing.T, elections ...*election.Election) (stop func()) {
 	done, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -57,7 +57,7 @@ func alone(t *testing.T, elections ...*election.Election) (stop func()) {
 }
 
 // eventually waits until one of the elections leads and returns it.
-func eventually(t *testing.T, limit time.Duration, elections ...*election.Election) (leader *election.Election) {
+func waitForLeader(t *testing.T, limit time.Duration, elections ...*election.Election) (leader *election.Election) {
 	t.Helper()
 	testbed.Eventually(t, limit, "a leader", func() error {
 		for _, e := range elections {
@@ -74,7 +74,7 @@ func eventually(t *testing.T, limit time.Duration, elections ...*election.Electi
 // C3: the servers lose their leader, and find another, within less than a TTL: our
 // leader goes on in its term. The leader of the servers is killed, and stopped with
 // its connections open.
-func TestALossOfTheServersLeaderDoesNotChangeOurs(t *testing.T) {
+func TestLosingTheServersLeaderKeepsOurs(t *testing.T) {
 	const ttl = 18 * time.Second // the servers need a few seconds, on a busy machine more
 	for what, harm := range map[string]func(*testing.T, *testbed.ConsulAgent){
 		"killed":  func(t *testing.T, a *testbed.ConsulAgent) { a.Kill(t) },
@@ -91,7 +91,7 @@ func TestALossOfTheServersLeaderDoesNotChangeOurs(t *testing.T) {
 			_, b := l.manager(t, others[1].URL(), "b", ttl, often)
 			lead, err := a.Campaign(t.Context())
 			fatal(t, err, b.Lead(nil))
-			defer alone(t, a, b)()
+			defer failOnTwoLeaders(t, a, b)()
 			harm(t, agents[first])
 			leaderOf(t, agents, first)
 			end := time.Now().Add(ttl + ttl/4) // long enough for a leader that was not renewed to be gone
@@ -108,7 +108,7 @@ func TestALossOfTheServersLeaderDoesNotChangeOurs(t *testing.T) {
 // A server is cut off from the others, and our leader's client is attached to it.
 // It cannot renew, trusts its lease to the end and no longer; then, and not
 // before, another is elected over the majority.
-func TestALeaderOnACutOffServerStepsDownBeforeAnotherLeads(t *testing.T) {
+func TestACutOffLeaderStepsDownFirst(t *testing.T) {
 	const ttl = 3 * time.Second
 	for _, minority := range []string{"follower", "leader"} {
 		t.Run("the servers' "+minority, func(t *testing.T) {
@@ -125,10 +125,10 @@ func TestALeaderOnACutOffServerStepsDownBeforeAnotherLeads(t *testing.T) {
 			_, c := l.manager(t, agents[(at+2)%3].URL(), "c", ttl)
 			lead, err := a.Campaign(t.Context())
 			fatal(t, err, b.Lead(nil), c.Lead(nil))
-			defer alone(t, a, b, c)()
+			defer failOnTwoLeaders(t, a, b, c)()
 			began := time.Now()
 			network.Host(at).Cut(t, true)
-			eventually(t, 3*time.Minute, b, c)
+			waitForLeader(t, 3*time.Minute, b, c)
 			if lead.Leading() {
 				t.Fatal("it still leads")
 			}
@@ -158,7 +158,7 @@ func TestALeaderThatIsBlackHoledStopsByItsOwnClock(t *testing.T) {
 	_, b := l.manager(t, agent.URL(), "b", ttl)
 	_, err := a.Campaign(t.Context())
 	fatal(t, err, b.Lead(nil))
-	defer alone(t, a, b)()
+	defer failOnTwoLeaders(t, a, b)()
 	proxy.Cut(true)
 	cut := time.Now()
 	led := cut
@@ -172,7 +172,7 @@ func TestALeaderThatIsBlackHoledStopsByItsOwnClock(t *testing.T) {
 	if took := led.Sub(cut); took > ttl {
 		t.Errorf("it trusted its lease for %v after the last packet, at a TTL of %v", took, ttl)
 	}
-	eventually(t, time.Minute, b)
+	waitForLeader(t, time.Minute, b)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
 	began := time.Now()
@@ -191,7 +191,7 @@ func TestAResignationHandsOverInMilliseconds(t *testing.T) {
 	_, a := l.manager(t, agent.URL(), "a", ttl)
 	_, b := l.manager(t, agent.URL(), "b", ttl)
 	fatal(t, a.Lead(nil), b.Lead(nil))
-	defer alone(t, a, b)()
+	defer failOnTwoLeaders(t, a, b)()
 	var took []time.Duration
 	for range 5 {
 		<-time.After(ttl * 3 / 5) // who has resigned holds back for half a TTL, and both listen again
@@ -235,7 +235,7 @@ func TestAResignationHandsOverInMilliseconds(t *testing.T) {
 
 // Between a release and the next grant lie two requests, and the answer to one that
 // waits.
-func TestAHandOverTakesOneRequestOfEach(t *testing.T) {
+func TestAHandoverTakesOneRequestOfEach(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, testbed.SharedConsul(t))
 	a, b := l.node(t, "a"), l.node(t, "b")
@@ -249,13 +249,13 @@ func TestAHandOverTakesOneRequestOfEach(t *testing.T) {
 		heard := make(chan error, 1)
 		go func() { heard <- b.Listen(t.Context(), seen) }()
 		testbed.Eventually(t, time.Minute, "it to listen", func() error {
-			if b.index.awaited() == 0 && len(heard) == 0 {
+			if b.index.waitingAfter() == 0 && len(heard) == 0 {
 				return fmt.Errorf("it does not yet")
 			}
 			return nil
 		})
-		a.way.take()
-		b.way.take()
+		a.wire.take()
+		b.wire.take()
 		a.release(backend.Released, held)
 		fatal(t, <-heard)
 		free, err := b.Observe(t.Context(), seen)
@@ -266,7 +266,7 @@ func TestAHandOverTakesOneRequestOfEach(t *testing.T) {
 		}
 		got := b.bid(free[0])
 		b.want("a bid for what was released", got, backend.Granted)
-		took = len(a.way.take()) + len(b.way.take())
+		took = len(a.wire.take()) + len(b.wire.take())
 		b.release(backend.Released, got.Lease)
 		return took
 	}

@@ -21,7 +21,7 @@ import (
 // datacenter and may need namespace and partition set in the operation; it needs
 // the right to read the key.
 func (b *Backend) Fence(election string, term uint64) (*api.KVTxnOp, error) {
-	h, ok := b.heartbeats.holding(election)
+	h, ok := b.heartbeats.lookup(election)
 	if !ok || h.entry == nil || h.lock.Term != term || term == 0 {
 		return nil, fmt.Errorf("consul: fence %q in term %d: %w", election, term, backend.ErrStale)
 	}

@@ -127,9 +127,9 @@ type Firefly struct {
 	fleet Fleet
 
 	mu   sync.Mutex
-	id   string                // of the candidate that is served
-	seen map[string]uint64     // the greatest terms
-	may  map[string]leadership // what may be held
+	id   string              // of the candidate that is served
+	seen map[string]uint64   // the greatest terms
+	held map[string]heldLock // what may be held
 }
 
 var _ backend.Backend = (*Firefly)(nil)
@@ -150,9 +150,9 @@ func OpenFirefly(ctx context.Context, o Options, fleet Fleet) (*Firefly, error) 
 	if err != nil {
 		return nil, err
 	}
-	f := &Firefly{base: base, fleet: fleet, seen: make(map[string]uint64), may: make(map[string]leadership)}
+	f := &Firefly{base: base, fleet: fleet, seen: make(map[string]uint64), held: make(map[string]heldLock)}
 	f.setRoot("leader-election/")
-	base.news.many = true // what is waited for brings nothing along
+	base.listened.many = true // what is waited for brings nothing along
 	return f, nil
 }
 
@@ -170,7 +170,7 @@ func (f *Firefly) record(name string) string { return f.root + name + "/go-elect
 
 // A leadership is a leadership of ours: its term, and the index of the lock since. Term 0: a
 // bid was not answered, or what is there is not as it should be.
-type leadership struct{ term, index uint64 }
+type heldLock struct{ term, index uint64 }
 
 func (f Fleet) withDefaults() (Fleet, error) {
 	for _, d := range []*time.Duration{&f.FailoverDelay, &f.ConfirmInterval, &f.SessionTTL} {
@@ -182,8 +182,8 @@ func (f Fleet) withDefaults() (Fleet, error) {
 		f.ConfirmNumber = 3
 	}
 	switch {
-	case f.FailoverDelay < time.Second || f.FailoverDelay > longest:
-		return f, fmt.Errorf("failover_delay is %v; it must lie between 1s and %v", f.FailoverDelay, longest)
+	case f.FailoverDelay < time.Second || f.FailoverDelay > maxTTL:
+		return f, fmt.Errorf("failover_delay is %v; it must lie between 1s and %v", f.FailoverDelay, maxTTL)
 	case f.ConfirmNumber < -1 || f.ConfirmNumber > 255:
 		return f, fmt.Errorf("confirm_number is %d; it must lie between 1 and 255, or be -1 for none", f.ConfirmNumber)
 	case f.ConfirmInterval < time.Millisecond || f.ConfirmInterval > 10*time.Minute:
@@ -195,7 +195,7 @@ func (f Fleet) withDefaults() (Fleet, error) {
 }
 
 // returning is how long a candidate waits that did not lead last.
-func (f Fleet) returning() time.Duration {
+func (f Fleet) confirmWait() time.Duration {
 	return max(f.FailoverDelay, time.Duration(max(f.ConfirmNumber, 0))*f.ConfirmInterval)
 }
 
@@ -208,7 +208,7 @@ func (f *Firefly) Guarantees() backend.Guarantees {
 		Expiry: backend.ByStore,
 		// Consul waits for twice the session's TTL, and looks for its end once a
 		// second at worst.
-		Takeover: 2*f.fleet.SessionTTL + f.fleet.returning() + time.Second,
+		Takeover: 2*f.fleet.SessionTTL + f.fleet.confirmWait() + time.Second,
 		Push:     true,
 		Marks:    true, Exclusive: true, DurableTerms: true,
 	}
@@ -218,11 +218,11 @@ func (f *Firefly) Guarantees() backend.Guarantees {
 // unless nothing hangs on it.
 func (f *Firefly) Close() error {
 	b := f.base
-	if !b.guard.Close() {
+	if !b.owner.Close() {
 		return nil
 	}
 	f.mu.Lock()
-	idle := len(f.may) == 0
+	idle := len(f.held) == 0
 	f.mu.Unlock()
 	if id := b.session.get(); id != "" && idle {
 		ctx, cancel := context.WithTimeout(context.Background(), closeLimit)
@@ -237,7 +237,7 @@ func (f *Firefly) Close() error {
 func (f *Firefly) Fence(election string, term uint64) (*api.KVTxnOp, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	h := f.may[election]
+	h := f.held[election]
 	if h.term != term || term == 0 {
 		return nil, fmt.Errorf("consul: fence %q in term %d: %w", election, term, backend.ErrStale)
 	}

@@ -79,7 +79,7 @@ func newFireflyStore(t testing.TB, agent *testbed.ConsulAgent) conformance.Store
 				if err != nil || pair == nil {
 					return err
 				}
-				var is leadershipRecord
+				var is fireflyRecord
 				decode(pair, &is)
 				is.ID, is.Address, is.Metadata = "<script>\x1b]0;\u202e", "javascript:alert(1)\n", "\x00\x1b[2J"
 				is.Heartbeat += 2

@@ -100,7 +100,7 @@ const patience = 3 * time.Minute
 // A FireflySoft leader is followed; when it is killed one of ours succeeds it, after
 // the fleet's waiting time and not before; ours hand over among themselves; and when ours
 // are killed a FireflySoft member succeeds them.
-func TestAFireflySoftFleetIsJoinedAsFollowerAndAsLeader(t *testing.T) {
+func TestAFireflySoftFleetIsJoined(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
 	theirs := f.dotnet("dotnet-1")
@@ -116,11 +116,11 @@ func TestAFireflySoftFleetIsJoinedAsFollowerAndAsLeader(t *testing.T) {
 	f.members(watcher, 2)
 	next := f.dotnet("dotnet-2")
 	theirs.Kill()
-	gone := f.free()
+	gone := f.waitUntilFree()
 	first := f.Leads(a, b, next) // whoever it is: all wait for the same time
 	led := first.Led()
 	since := led[len(led)-1].From.Sub(gone)
-	if least := mixed.returning(); since < least {
+	if least := mixed.confirmWait(); since < least {
 		t.Errorf("%s leads %v after the old leader has gone, which has a right to come back for %v", first.ID, since, least)
 	}
 	if first == next { // then ours are still to lead
@@ -140,7 +140,7 @@ func TestAFireflySoftFleetIsJoinedAsFollowerAndAsLeader(t *testing.T) {
 }
 
 // free waits until the lock is nobody's and returns a moment before that was seen.
-func (f *fleet) free() (at time.Time) {
+func (f *fleet) waitUntilFree() (at time.Time) {
 	f.t.Helper()
 	testbed.Eventually(f.t, patience, "the end of a session", func() error {
 		asked := time.Now()
@@ -186,7 +186,7 @@ func TestAStoppedLeaderOfAMixedFleetIsSucceeded(t *testing.T) {
 }
 
 // The old leader comes back before anybody else may lead, whichever kind it is.
-func TestTheOldLeaderOfAMixedFleetComesBackFirst(t *testing.T) {
+func TestTheOldLeaderOfAMixedFleetReturnsFirst(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
 	ours := f.golang("go-a")

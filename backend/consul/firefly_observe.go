@@ -15,18 +15,18 @@ import (
 
 // Observe implements [backend.Backend].
 func (f *Firefly) Observe(ctx context.Context, seen []backend.Lease) (changed []backend.Lease, err error) {
-	what := about("observe", len(seen), seen[0].Election)
+	what := describe("observe", len(seen), seen[0].Election)
 	if err := f.base.enter(ctx, what, ""); err != nil {
 		return nil, err
 	}
-	if changed, err = f.differing(ctx, seen); err != nil {
-		return nil, f.base.fail(what, err)
+	if changed, err = f.readChanged(ctx, seen); err != nil {
+		return nil, f.base.wrap(what, err)
 	}
 	return changed, nil
 }
 
 // differing returns those leases that are not as they were seen.
-func (f *Firefly) differing(ctx context.Context, seen []backend.Lease) (changed []backend.Lease, err error) {
+func (f *Firefly) readChanged(ctx context.Context, seen []backend.Lease) (changed []backend.Lease, err error) {
 	names := make([]string, len(seen))
 	for i, l := range seen {
 		names[i] = l.Election
@@ -54,19 +54,19 @@ func (f *Firefly) Listen(ctx context.Context, seen []backend.Lease) error {
 	if err != nil && ctx.Err() != nil {
 		return ctx.Err()
 	}
-	return f.base.fail("listen", err)
+	return f.base.wrap("listen", err)
 }
 
 func (f *Firefly) listen(ctx context.Context, seen []backend.Lease) error {
 	b := f.base
 	index := b.index.get()
 	if index == 0 {
-		now, err := b.indexNow(ctx)
+		now, err := b.leasesIndex(ctx)
 		if err != nil {
 			return err
 		}
 		b.index.set(max(now, 1))
-		changed, err := f.differing(ctx, seen)
+		changed, err := f.readChanged(ctx, seen)
 		if err != nil || len(changed) > 0 {
 			return err
 		}
@@ -88,24 +88,24 @@ func (f *Firefly) listen(ctx context.Context, seen []backend.Lease) error {
 // key that is pinned to it. Members of FireflySoft know no requests: while one of them leads the
 // error is [backend.ErrInvalid].
 func (f *Firefly) Request(ctx context.Context, requests []backend.Request) error {
-	what := about("ask", len(requests), requests[0].Election)
+	what := describe("ask", len(requests), requests[0].Election)
 	if err := f.base.enter(ctx, what, ""); err != nil {
 		return err
 	}
 	var never error
 	for _, w := range requests {
-		if err := f.ask(ctx, w); err != nil {
-			if ctx.Err() != nil || backend.Class(f.base.fail("", err)) != backend.ErrInvalid {
-				return f.base.fail(what, err)
+		if err := f.writeRequest(ctx, w); err != nil {
+			if ctx.Err() != nil || backend.Class(f.base.wrap("", err)) != backend.ErrInvalid {
+				return f.base.wrap(what, err)
 			}
 			never = err
 		}
 	}
-	return f.base.fail(what, never)
+	return f.base.wrap(what, never)
 }
 
-func (f *Firefly) ask(ctx context.Context, w backend.Request) error {
-	for range attempts {
+func (f *Firefly) writeRequest(ctx context.Context, w backend.Request) error {
+	for range maxAttempts {
 		locks, err := f.read(ctx, []string{w.Election})
 		if err != nil {
 			return err
@@ -138,9 +138,9 @@ func (f *Firefly) List(ctx context.Context, from string, limit int) ([]backend.R
 	if err := f.base.enter(ctx, "list", ""); err != nil {
 		return nil, err
 	}
-	pairs, _, err := f.base.list(ctx, f.root)
+	pairs, _, err := f.base.listKeys(ctx, f.root)
 	if err != nil {
-		return nil, f.base.fail("list", err)
+		return nil, f.base.wrap("list", err)
 	}
 	var names []string
 	for key := range pairs {
@@ -155,9 +155,9 @@ func (f *Firefly) List(ctx context.Context, from string, limit int) ([]backend.R
 	slices.Sort(names)
 	var list []backend.Record
 	for _, name := range names {
-		s := &sharedLock{name: name, lockPair: pairs[f.lock(name)], ownPair: pairs[f.record(name)]}
+		s := &fireflyEntry{name: name, lockPair: pairs[f.lock(name)], ownPair: pairs[f.record(name)]}
 		s.parse()
-		f.judge(s)
+		f.classify(s)
 		if s.lease.Term == 0 && s.lease.Vacant() || len(list) >= limit {
 			continue
 		}
@@ -178,12 +178,12 @@ func (f *Firefly) Announce(ctx context.Context, m backend.Member) error {
 		return err
 	}
 	if err := b.present(ctx, m); err != nil {
-		return b.fail("announce", err)
+		return b.wrap("announce", err)
 	}
-	if _, err := f.enlist(ctx, m.Candidate); err != nil {
-		return b.fail("announce", err)
+	if _, err := f.ensureSession(ctx, m.Candidate); err != nil {
+		return b.wrap("announce", err)
 	}
-	b.tidy(ctx, time.Now())
+	b.cleanUp(ctx, time.Now())
 	return nil
 }
 

@@ -16,20 +16,20 @@ import (
 // A fireflyNode is a raw Firefly and its candidate.
 type fireflyNode struct {
 	*Firefly
-	lab *lab
-	t   *testing.T
-	me  backend.Candidate
-	way *wire
+	lab  *lab
+	t    *testing.T
+	me   backend.Candidate
+	wire *wire
 }
 
 func (l *lab) firefly(t *testing.T, id string) *fireflyNode {
 	t.Helper()
-	n := &fireflyNode{lab: l, t: t, me: backend.Candidate{ID: id, Nonce: backend.NewNonce()}, way: new(wire)}
-	n.Firefly = openFirefly(t, Options{Address: l.agent.URL(), Prefix: l.prefix, HTTPClient: &http.Client{Transport: n.way}}, quick, l.prefix+"/leader-election/")
+	n := &fireflyNode{lab: l, t: t, me: backend.Candidate{ID: id, Nonce: backend.NewNonce()}, wire: new(wire)}
+	n.Firefly = openFirefly(t, Options{Address: l.agent.URL(), Prefix: l.prefix, HTTPClient: &http.Client{Transport: n.wire}}, quick, l.prefix+"/leader-election/")
 	return n
 }
 
-func (n *fireflyNode) look() backend.Lease {
+func (n *fireflyNode) observe() backend.Lease {
 	n.t.Helper()
 	seen, err := n.Observe(n.t.Context(), []backend.Lease{{Election: "x"}})
 	if err != nil || len(seen) != 1 {
@@ -78,14 +78,14 @@ func (n *fireflyNode) acquire(session, id string) bool {
 
 // The value of the lock is what FireflySoft's members go by. Ours go by whose session
 // has it: a restarted process, or one with an id that is used twice, does not lead.
-func TestALockWithOurIDAndAnotherSessionIsNotOurs(t *testing.T) {
+func TestALockOfAnotherSessionIsNotOurs(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, testbed.SharedConsul(t))
 	a := l.firefly(t, "a")
 	if !a.acquire(l.foreign(t), "a") {
 		t.Fatal("a free key was not locked")
 	}
-	seen := a.look()
+	seen := a.observe()
 	if seen.Holder.ID != "a" || seen.Holder.Nonce != "" || seen.ObserveFor != backend.ExpiresInStore {
 		t.Fatalf("a lock of another session with our id: want another's, whom Consul ends, got %+v", seen)
 	}
@@ -103,7 +103,7 @@ func TestAReleaseUnlocksAndDeletesNothing(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, testbed.SharedConsul(t))
 	a, b := l.firefly(t, "a"), l.firefly(t, "b")
-	got := a.bid(a.look())
+	got := a.bid(a.observe())
 	a.want("a bid for what is free", got, backend.Granted)
 	held := got.Lease
 	a.want("its renewal", a.renew(held), backend.Granted)
@@ -116,12 +116,12 @@ func TestAReleaseUnlocksAndDeletesNothing(t *testing.T) {
 	if err != nil || pair == nil || pair.Session != "" || string(pair.Value) != "a" {
 		t.Fatalf("after a release: want the key unlocked, and a's id in it, got %+v, %v", pair, err)
 	}
-	for _, r := range a.way.take() {
+	for _, r := range a.wire.take() {
 		if r.method == http.MethodDelete || strings.Contains(r.url, "/destroy/") || strings.Contains(r.body, `"delete`) {
 			t.Errorf("a has sent %s %s %s", r.method, r.url, r.body)
 		}
 	}
-	next := b.bid(b.look())
+	next := b.bid(b.observe())
 	b.want("a bid after that", next, backend.Granted)
 	if next.Term <= held.Term {
 		t.Errorf("term %d after %d", next.Term, held.Term)
@@ -130,21 +130,21 @@ func TestAReleaseUnlocksAndDeletesNothing(t *testing.T) {
 
 // What a member of FireflySoft has left is free for who led last after the failover delay, and
 // for others after the fleet's time of confirmation; so is a lock that was deleted.
-func TestAFireflySoftLeaderThatHasGoneIsWaitedFor(t *testing.T) {
+func TestAFireflySoftLeaderMayReturn(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, testbed.SharedConsul(t))
 	a, back := l.firefly(t, "a"), l.firefly(t, "dotnet")
-	back.know("dotnet")
+	back.setCandidate("dotnet")
 	session := l.foreign(t)
 	if !a.acquire(session, "dotnet") {
 		t.Fatal("a free key was not locked")
 	}
 	_, err := l.root.Session().Destroy(session, nil)
 	fatal(t, err)
-	if seen := a.look(); seen.ObserveFor != quick.returning() || seen.LastID != "dotnet" || seen.End != backend.Failed {
-		t.Errorf("another waits for %v after %q %s, want %v after the old leader failed", seen.ObserveFor, seen.LastID, seen.End, quick.returning())
+	if seen := a.observe(); seen.ObserveFor != quick.confirmWait() || seen.LastID != "dotnet" || seen.End != backend.Failed {
+		t.Errorf("another waits for %v after %q %s, want %v after the old leader failed", seen.ObserveFor, seen.LastID, seen.End, quick.confirmWait())
 	}
-	seen := back.look()
+	seen := back.observe()
 	if seen.ObserveFor != quick.FailoverDelay {
 		t.Errorf("the old leader waits for %v, want the failover delay of %v", seen.ObserveFor, quick.FailoverDelay)
 	}
@@ -156,7 +156,7 @@ func TestAFireflySoftLeaderThatHasGoneIsWaitedFor(t *testing.T) {
 	})
 	_, err = l.root.KV().Delete(a.lock("x"), nil) // as their Reset does
 	fatal(t, err)
-	if seen := a.look(); seen.ObserveFor < quick.FailoverDelay {
+	if seen := a.observe(); seen.ObserveFor < quick.FailoverDelay {
 		t.Errorf("a lock that was deleted under its holder is waited for %v, want at least %v", seen.ObserveFor, quick.FailoverDelay)
 	}
 	held := backend.Lease{Election: "x", Holder: back.me, Term: seen.Term, TTL: labTTL}
@@ -165,7 +165,7 @@ func TestAFireflySoftLeaderThatHasGoneIsWaitedFor(t *testing.T) {
 
 // A sealed election lets in no member of FireflySoft, though its process has ended that
 // sealed it; the way back opens it.
-func TestTheSealOfAFireflySoftElectionKeepsStragglersOut(t *testing.T) {
+func TestASealKeepsFireflySoftMembersOut(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, testbed.SharedConsul(t))
 	a, b, straggler := l.firefly(t, "a"), l.firefly(t, "b"), l.foreign(t)
@@ -182,7 +182,7 @@ func TestTheSealOfAFireflySoftElectionKeepsStragglersOut(t *testing.T) {
 		held.End = backend.Released
 		fatal(t, n.Release(t.Context(), []backend.Held{held.Held()}), n.Close())
 	}
-	held := move(a, a.bid(a.look()).Lease, "mysql")
+	held := move(a, a.bid(a.observe()).Lease, "mysql")
 	a.want("a renewal of what is sealed", a.renew(held), backend.Granted)
 	if a.acquire(straggler, "late") {
 		t.Fatal("a straggler has got past the seal while its holder was there")
@@ -191,7 +191,7 @@ func TestTheSealOfAFireflySoftElectionKeepsStragglersOut(t *testing.T) {
 	if b.acquire(straggler, "late") {
 		t.Fatal("a straggler has got past the seal when its holder had gone")
 	}
-	seen := b.look()
+	seen := b.observe()
 	if seen.MovedTo != "mysql" || !seen.Vacant() {
 		t.Fatalf("want it shown as moved to mysql, and vacant: %+v", seen)
 	}
@@ -214,16 +214,16 @@ func TestTheSealOfAFireflySoftElectionKeepsStragglersOut(t *testing.T) {
 
 // An election is new only if there is no trace of it: whose record was written over and
 // whose lock was deleted may have a leader.
-func TestAFireflySoftElectionWithoutALockIsNotNewIfItsRecordWasWrittenOver(t *testing.T) {
+func TestADamagedFireflySoftRecordIsWatched(t *testing.T) {
 	f, err := OpenFirefly(t.Context(), Options{}, Fleet{})
 	fatal(t, err)
 	for text, want := range map[string]time.Duration{"": 0, "garbage": f.fleet.FailoverDelay} {
-		s := &sharedLock{name: "x"}
+		s := &fireflyEntry{name: "x"}
 		if text != "" {
 			s.ownPair = &api.KVPair{Value: []byte(text)}
 		}
 		s.parse()
-		if f.judge(s); s.lease.ObserveFor != want {
+		if f.classify(s); s.lease.ObserveFor != want {
 			t.Errorf("a record with %q: want it watched for %v, got %+v", text, want, s.lease)
 		}
 	}
@@ -239,14 +239,14 @@ func FuzzAFireflySoftElection(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s := &sharedLock{name: "x", lockPair: &api.KVPair{Value: []byte(value), Session: session}, ownPair: &api.KVPair{Value: record, Session: locker}}
+		s := &fireflyEntry{name: "x", lockPair: &api.KVPair{Value: []byte(value), Session: session}, ownPair: &api.KVPair{Value: record, Session: locker}}
 		s.parse()
-		n.judge(s)
+		n.classify(s)
 		if s.lease != backend.CleanLease(s.lease) || s.mine || len(s.lease.Ref) > 512 {
 			t.Fatalf("judged as %+v", s.lease)
 		}
-		c := &claim{sharedLock: s, bid: backend.Bid{Election: "x"}}
-		c.draw("mine", 1)
+		c := &claim{fireflyEntry: s, bid: backend.Bid{Election: "x"}}
+		c.prepare("mine", 1)
 		n.claimOps(c, "mine")
 		n.releaseOps(s, backend.Held{Election: "x"})
 	})

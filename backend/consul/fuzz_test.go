@@ -49,18 +49,18 @@ func FuzzEntry(f *testing.F) {
 		now := time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC)
 		m := &memory{}
 		if there&16 != 0 { // this process has seen more
-			m.see(&entry{name: "jobs", lease: backend.Lease{Term: 1 << 40, TTL: time.Minute}})
+			m.record(&entry{name: "jobs", lease: backend.Lease{Term: 1 << 40, TTL: time.Minute}})
 		}
 		self := ""
 		if there&32 != 0 {
 			self = me
 		}
-		e.judge(self, true, m, now)
+		e.classify(self, true, m, now)
 		l := e.lease
 		if l != backend.CleanLease(l) || l.Election != "jobs" || len(l.Ref) > 512 || !plainText(l.Ref) {
 			t.Errorf("not fit to be handed on: %+v", l)
 		}
-		if l.TTL > longest || l.Renew > longest || l.ObserveFor < 0 || l.ObserveFor > 4*longest {
+		if l.TTL > maxTTL || l.Renew > maxTTL || l.ObserveFor < 0 || l.ObserveFor > 4*maxTTL {
 			t.Errorf("durations: %+v", l)
 		}
 		if !e.mine && (!l.Vacant() || e.held) && l.ObserveFor == 0 && l.TTL > 0 {
@@ -69,7 +69,7 @@ func FuzzEntry(f *testing.F) {
 		if e.mine && (self == "" || e.lock.Holder.Nonce != self && e.term.Nonce != self) {
 			t.Errorf("taken for our own leftover: %+v", l)
 		}
-		if term, err := backend.NextTerm(e.last, e.lost, 0, now); err == nil && term <= l.Term {
+		if term, err := backend.NextTerm(e.lastTerm, e.dataLost, 0, now); err == nil && term <= l.Term {
 			t.Errorf("term %d after %d", term, l.Term)
 		}
 
@@ -83,9 +83,9 @@ func FuzzEntry(f *testing.F) {
 			t.Errorf("%d past leaderships", len(e.term.History))
 		}
 		if r := e.renewals; r != nil {
-			next := r.with([]string{"jobs"}, map[string]holding{"jobs": {}, "other": {}}, now)
+			next := r.withRenewed([]string{"jobs"}, map[string]holding{"jobs": {}, "other": {}}, now)
 			var back renewals
-			if !decode(&api.KVPair{Value: encode(next)}, &back) || back.of("jobs") != next.of("jobs") || back.of("other") != r.of("other") {
+			if !decode(&api.KVPair{Value: encode(next)}, &back) || back.heartbeatOf("jobs") != next.heartbeatOf("jobs") || back.heartbeatOf("other") != r.heartbeatOf("other") {
 				t.Errorf("%+v, with jobs renewed, comes back as %+v", *r, back)
 			}
 		}

@@ -23,7 +23,7 @@ type renewals struct {
 }
 
 // of returns an election's heartbeat.
-func (r *renewals) of(name string) heartbeat {
+func (r *renewals) heartbeatOf(name string) heartbeat {
 	if r == nil {
 		return 0
 	}
@@ -35,7 +35,7 @@ func (r *renewals) of(name string) heartbeat {
 
 // with returns what to write so that those elections have a fresh heartbeat, and all
 // others that are held keep theirs.
-func (r *renewals) with(names []string, held map[string]holding, now time.Time) renewals {
+func (r *renewals) withRenewed(names []string, held map[string]holding, now time.Time) renewals {
 	renewed := make(map[string]bool, len(names))
 	for _, name := range names {
 		renewed[name] = true
@@ -65,7 +65,7 @@ func (r *renewals) with(names []string, held map[string]holding, now time.Time) 
 		}
 	}
 	for _, name := range rest {
-		set(name, r.of(name))
+		set(name, r.heartbeatOf(name))
 	}
 	return next
 }
@@ -75,11 +75,11 @@ func newHeartbeat() heartbeat { return heartbeat(rand.Uint64() | 1) }
 
 // heartbeats is what this process knows of its own heartbeat key, and what it may hold.
 type heartbeats struct {
-	mu    sync.Mutex
-	last  renewals
-	index uint64 // of the key; 0: not known, it must be read
-	top   uint64 // the greatest that it has had
-	held  map[string]holding
+	mu      sync.Mutex
+	last    renewals
+	index   uint64 // of the key; 0: not known, it must be read
+	highest uint64 // the greatest that it has had
+	held    map[string]holding
 }
 
 // A holding is an election that this process holds, or may hold after a bid
@@ -94,49 +94,49 @@ type holding struct {
 }
 
 // begin takes over the key of a new session, on which nothing hangs yet.
-func (s *heartbeats) begin(first renewals, results []*api.KVPair) {
+func (s *heartbeats) start(first renewals, results []*api.KVPair) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.last, s.index = first, lastIndex(results)
-	s.top = s.index
+	s.highest = s.index
 	if s.held == nil {
 		s.held = make(map[string]holding)
 	}
 }
 
 // may notes bids before they are sent, so that no renewal of others renews them.
-func (s *heartbeats) may(bids []*offer) {
+func (s *heartbeats) markPending(bids []*offer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, o := range bids {
-		if o.noted {
+		if o.markedPending {
 			continue // in this call
 		}
-		o.noted = true
-		if _, o.doubt = s.held[o.name]; !o.doubt {
+		o.markedPending = true
+		if _, o.pendingBefore = s.held[o.name]; !o.pendingBefore {
 			s.held[o.name] = holding{}
 		}
 	}
 }
 
 // refused notes that a bid was. An earlier one, of which that is not known, may still come.
-func (s *heartbeats) refused(o *offer) {
-	if !o.doubt {
-		s.gone(o.name)
+func (s *heartbeats) recordRefusal(o *offer) {
+	if !o.pendingBefore {
+		s.remove(o.name)
 	}
 }
 
 // holds notes a grant, or what was read of a lease that is ours, and up to when
 // that is certain. It returns the heartbeat that the election has by now.
-func (s *heartbeats) holds(e *entry, mark uint64, at time.Time) heartbeat {
+func (s *heartbeats) markHeld(e *entry, mark uint64, at time.Time) heartbeat {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.held[e.name] = holding{e, mark, at}
-	return s.last.of(e.name)
+	return s.last.heartbeatOf(e.name)
 }
 
 // doubt notes that a lease must be read before it is renewed again.
-func (s *heartbeats) doubt(name string) {
+func (s *heartbeats) invalidate(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if _, held := s.held[name]; held {
@@ -145,13 +145,13 @@ func (s *heartbeats) doubt(name string) {
 }
 
 // gone notes that an election is certainly not held.
-func (s *heartbeats) gone(name string) {
+func (s *heartbeats) remove(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.held, name)
 }
 
-func (s *heartbeats) holding(name string) (holding, bool) {
+func (s *heartbeats) lookup(name string) (holding, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	h, ok := s.held[name]
@@ -165,24 +165,24 @@ func (s *heartbeats) empty() bool {
 }
 
 // greatest returns the greatest index that the key has had. An older one is of a snapshot.
-func (s *heartbeats) greatest() uint64 {
+func (s *heartbeats) highestIndex() uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.top
+	return s.highest
 }
 
 // next returns what to write to renew those elections, and the index to pin it to.
 func (s *heartbeats) next(names []string) (renewals, uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.last.with(names, s.held, time.Now()), s.index
+	return s.last.withRenewed(names, s.held, time.Now()), s.index
 }
 
 // wrote notes what the key holds. Index 0: that is not known any more.
-func (s *heartbeats) wrote(r renewals, index uint64) {
+func (s *heartbeats) recordWrite(r renewals, index uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.top = max(s.top, index)
+	s.highest = max(s.highest, index)
 	if s.index = index; index != 0 {
 		s.last = r
 	}

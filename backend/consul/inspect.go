@@ -26,11 +26,11 @@ func (b *Backend) Inspect(ctx context.Context, _, _ time.Duration) (list []backe
 	query := (&api.QueryOptions{}).WithContext(ctx)
 	leader, err := b.client.Status().LeaderWithQueryOptions(query)
 	if err != nil {
-		return nil, b.fail(verb, err)
+		return nil, b.wrap(verb, err)
 	}
 	peers, err := b.client.Status().PeersWithQueryOptions(query)
 	if err != nil {
-		return nil, b.fail(verb, err)
+		return nil, b.wrap(verb, err)
 	}
 	servers := len(peers)
 	switch {
@@ -47,7 +47,7 @@ func (b *Backend) Inspect(ctx context.Context, _, _ time.Duration) (list []backe
 	case denied(err):
 		add(false, "health", `not shown to this token, which leases do without: operator = "read" shows it`)
 	case err != nil:
-		add(true, "health", "%v", b.fail(verb, err))
+		add(true, "health", "%v", b.wrap(verb, err))
 	default:
 		versions := map[string]bool{}
 		for _, s := range health.Servers {
@@ -73,7 +73,7 @@ func (b *Backend) Inspect(ctx context.Context, _, _ time.Duration) (list []backe
 	case denied(err):
 		add(false, "agent", `version and role are not shown to this token, which leases do without: agent_prefix "" { policy = "read" } shows them`)
 	case err != nil:
-		add(true, "agent", "%v", b.fail(verb, err))
+		add(true, "agent", "%v", b.wrap(verb, err))
 	default:
 		add(false, "agent", "Consul %s on %s in %s; %s", c.Version, c.NodeName, c.Datacenter,
 			map[bool]string{true: "a server: if it is away, so is the store for this process", false: "a client, which finds another server if one is away"}[c.Server])

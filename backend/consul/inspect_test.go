@@ -34,7 +34,7 @@ func TestInspectSaysHowTheServersAre(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer b.Close()
-		// The servers judge their health every few seconds, and at first not at all.
+		// The servers classify their health every few seconds, and at first not at all.
 		testbed.Eventually(t, time.Minute, "Inspect says what this token may know", func() error {
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 			defer cancel()

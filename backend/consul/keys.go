@@ -90,7 +90,7 @@ func micros(d time.Duration) int64 { return int64(d / time.Microsecond) }
 
 // duration reads microseconds in which anybody may have written anything.
 func duration(us int64) time.Duration {
-	return time.Duration(min(max(us, 0), int64(longest/time.Microsecond))) * time.Microsecond
+	return time.Duration(min(max(us, 0), int64(maxTTL/time.Microsecond))) * time.Microsecond
 }
 
 // encode cannot fail: all values are plain, and times that were read are clean.

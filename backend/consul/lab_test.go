@@ -44,10 +44,10 @@ func wipe(root *api.Client, prefix string) {
 // A node is a raw Backend and its candidate.
 type node struct {
 	*Backend
-	t   *testing.T
-	me  backend.Candidate
-	way *wire
-	ttl time.Duration // of its bids
+	t    *testing.T
+	me   backend.Candidate
+	wire *wire
+	ttl  time.Duration // of its bids
 }
 
 // A wire counts the requests of a client, and keeps what it has sent.
@@ -99,8 +99,8 @@ func (r sentRequest) again(t *testing.T) {
 
 func (l *lab) node(t *testing.T, id string, change ...func(*Options)) *node {
 	t.Helper()
-	n := &node{t: t, me: backend.Candidate{ID: id, Nonce: backend.NewNonce(), Address: "10.0.0.1:80"}, way: new(wire), ttl: labTTL}
-	o := Options{Address: l.agent.URL(), Prefix: l.prefix, HTTPClient: &http.Client{Transport: n.way}}
+	n := &node{t: t, me: backend.Candidate{ID: id, Nonce: backend.NewNonce(), Address: "10.0.0.1:80"}, wire: new(wire), ttl: labTTL}
+	o := Options{Address: l.agent.URL(), Prefix: l.prefix, HTTPClient: &http.Client{Transport: n.wire}}
 	for _, c := range change {
 		c(&o)
 	}
@@ -112,7 +112,7 @@ func (n *node) ctx() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.Background(), time.Minute)
 }
 
-func (n *node) look(name string) backend.Lease {
+func (n *node) observe(name string) backend.Lease {
 	n.t.Helper()
 	ctx, cancel := n.ctx()
 	defer cancel()
@@ -137,7 +137,7 @@ func (n *node) bid(over backend.Lease) backend.Answer {
 // win takes what is free.
 func (n *node) win(name string) backend.Lease {
 	n.t.Helper()
-	a := n.bid(n.look(name))
+	a := n.bid(n.observe(name))
 	if a.Outcome != backend.Granted {
 		n.t.Fatalf("%s bids for %s, which is free: %v, %v", n.me.ID, name, a.Outcome, a.Err)
 	}
@@ -148,11 +148,11 @@ func (n *node) win(name string) backend.Lease {
 // and fails the test if it changes meanwhile.
 func (n *node) watched(name string) backend.Lease {
 	n.t.Helper()
-	first := n.look(name)
+	first := n.observe(name)
 	over := time.NewTimer(first.ObserveFor)
 	defer over.Stop()
 	<-over.C
-	if now := n.look(name); !now.Unchanged(first) {
+	if now := n.observe(name); !now.Unchanged(first) {
 		n.t.Fatalf("%s changed while it was watched: %+v, then %+v", name, first, now)
 	}
 	return first

@@ -12,25 +12,25 @@ import (
 
 // listenIndex is up to where changes have been heard of.
 type listenIndex struct {
-	mu    sync.Mutex
-	index uint64 // 0: none yet
-	waits bool   // a request waits for what comes after it
+	mu      sync.Mutex
+	index   uint64 // 0: none yet
+	waiting bool   // a request waits for what comes after it
 }
 
 // awaited returns the index after which a request waits for changes, or 0.
-func (i *listenIndex) awaited() uint64 {
+func (i *listenIndex) waitingAfter() uint64 {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if !i.waits {
+	if !i.waiting {
 		return 0
 	}
 	return i.index
 }
 
-func (i *listenIndex) wait(is bool) {
+func (i *listenIndex) setWaiting(is bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	i.waits = is
+	i.waiting = is
 }
 
 func (i *listenIndex) get() uint64 {
@@ -64,7 +64,7 @@ func (b *Backend) Listen(ctx context.Context, seen []backend.Lease) error {
 	case err != nil && ctx.Err() != nil:
 		return ctx.Err()
 	case err != nil:
-		return b.fail("listen", err)
+		return b.wrap("listen", err)
 	}
 	return nil
 }
@@ -72,12 +72,12 @@ func (b *Backend) Listen(ctx context.Context, seen []backend.Lease) error {
 func (b *Backend) listen(ctx context.Context, seen []backend.Lease) error {
 	index := b.index.get()
 	if index == 0 {
-		now, err := b.indexNow(ctx)
+		now, err := b.leasesIndex(ctx)
 		if err != nil {
 			return err
 		}
 		b.index.set(now)
-		entries, err := b.look(ctx, seen)
+		entries, err := b.readSeen(ctx, seen)
 		if err != nil {
 			return err
 		}
@@ -88,15 +88,15 @@ func (b *Backend) listen(ctx context.Context, seen []backend.Lease) error {
 		}
 		index = now
 	}
-	b.index.wait(true)
-	defer b.index.wait(false)
+	b.index.setWaiting(true)
+	defer b.index.setWaiting(false)
 	for {
 		pairs, now, err := b.await(ctx, index)
 		if err != nil {
 			return err
 		}
 		if now != index { // also if it went back: the servers were restored
-			b.news.set(pairs)
+			b.listened.put(pairs)
 			b.index.set(max(now, 1))
 			return nil
 		}
@@ -108,7 +108,7 @@ func (b *Backend) listen(ctx context.Context, seen []backend.Lease) error {
 func (b *Backend) await(ctx context.Context, index uint64) (map[string]*api.KVPair, uint64, error) {
 	q := query(ctx)
 	q.WaitIndex, q.WaitTime = index, listenWait
-	if b.news.large() {
+	if b.listened.tooMany() {
 		q.RequireConsistent = false // a hint: what follows is a consistent reading
 		_, meta, err := b.client.KV().Keys(b.keys.leases, "/", q)
 		if err != nil {
@@ -136,7 +136,7 @@ func indexAfter(meta *api.QueryMeta) uint64 {
 
 // news is what the last blocking query has brought: an Observe that follows it at
 // once need not ask for the same again. That saves a handover one of its steps.
-type news struct {
+type listenResult struct {
 	mu    sync.Mutex
 	pairs map[string]*api.KVPair
 	at    time.Time // of receipt
@@ -145,28 +145,28 @@ type news struct {
 
 // fresh is for how long news are what an Observe would find, but for what happened
 // since, which wakes the next Listen and refuses a bid.
-const fresh = 50 * time.Millisecond
+const freshFor = 50 * time.Millisecond
 
-func (n *news) large() bool {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.many
+func (r *listenResult) tooMany() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.many
 }
 
-func (n *news) set(pairs map[string]*api.KVPair) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.many = n.many || len(pairs) > 2*few
-	n.pairs, n.at = pairs, time.Now()
+func (r *listenResult) put(pairs map[string]*api.KVPair) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.many = r.many || len(pairs) > 2*maxSmallRead
+	r.pairs, r.at = pairs, time.Now()
 }
 
 // take returns the news, once.
-func (n *news) take() map[string]*api.KVPair {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	pairs := n.pairs
-	n.pairs = nil
-	if !within(n.at, fresh) {
+func (r *listenResult) take() map[string]*api.KVPair {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	pairs := r.pairs
+	r.pairs = nil
+	if !within(r.at, freshFor) {
 		return nil
 	}
 	return pairs
@@ -174,8 +174,8 @@ func (n *news) take() map[string]*api.KVPair {
 
 // heard returns those elections as Listen has just brought them, or nil. Only if all
 // are free: of what is held the heartbeat is missing. And not if this process knows better.
-func (b *Backend) heard(seen []backend.Lease) []*entry {
-	pairs := b.news.take()
+func (b *Backend) fromListen(seen []backend.Lease) []*entry {
+	pairs := b.listened.take()
 	if pairs == nil {
 		return nil
 	}
@@ -183,10 +183,10 @@ func (b *Backend) heard(seen []backend.Lease) []*entry {
 	for i, l := range seen {
 		names[i] = l.Election
 	}
-	entries := b.gather(names, pairs, nil) // there is a lock key of each, or they are not used
-	b.judge(entries, nil)
+	entries := b.newEntries(names, pairs, nil) // there is a lock key of each, or they are not used
+	b.classify(entries, nil)
 	for _, e := range entries {
-		if e.held || e.lost || e.lease.ObserveFor != 0 || e.lockPair == nil || e.lockPair.Session != "" {
+		if e.held || e.dataLost || e.lease.ObserveFor != 0 || e.lockPair == nil || e.lockPair.Session != "" {
 			return nil
 		}
 	}

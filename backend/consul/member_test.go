@@ -24,7 +24,7 @@ func (l *lab) at(t *testing.T, nonce string) time.Time {
 
 // Who follows writes its member's key along with a reading that it makes anyhow, when half
 // a TTL has gone by, and not otherwise.
-func TestAFollowerAnnouncesItselfAlongWithItsReadings(t *testing.T) {
+func TestAFollowerAnnouncesItselfWithItsReads(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, testbed.SharedConsul(t))
 	a, b := l.node(t, "a"), l.node(t, "b")
@@ -32,32 +32,32 @@ func TestAFollowerAnnouncesItselfAlongWithItsReadings(t *testing.T) {
 	const long = time.Minute // nothing of it goes by but what is made to
 	announce := func() { fatal(t, b.Announce(t.Context(), backend.Member{Candidate: b.me, TTL: long})) }
 	announce()
-	b.look("jobs")
+	b.observe("jobs")
 	for range 3 {
 		last := l.at(t, b.me.Nonce)
-		b.way.take()
-		b.look("jobs")
+		b.wire.take()
+		b.observe("jobs")
 		if now := l.at(t, b.me.Nonce); now != last {
 			t.Errorf("announced anew within half a TTL: %v, then %v", last, now)
 		}
 		b.announced.mu.Lock()
 		b.announced.at = b.announced.at.Add(-long / 2)
 		b.announced.mu.Unlock()
-		if got := b.look("jobs"); got.Term != held.Term {
+		if got := b.observe("jobs"); got.Term != held.Term {
 			t.Errorf("want term %d, read %+v", held.Term, got)
 		}
 		if now := l.at(t, b.me.Nonce); !now.After(last) {
 			t.Errorf("not announced along with a reading: %v, then %v", last, now)
 		}
 		announce()
-		if n := len(b.way.take()); n != 2 {
+		if n := len(b.wire.take()); n != 2 {
 			t.Errorf("two readings and an announcement: want 2 requests, got %d", n)
 		}
 	}
 }
 
 // A reading does not fail because a member may not write.
-func TestAReadingIsMadeThoughItsMemberMayNotWrite(t *testing.T) {
+func TestAReadSucceedsWithoutTheRightToWrite(t *testing.T) {
 	t.Parallel()
 	agent := testbed.StartConsul(t, testbed.ConsulOptions{ACL: true})
 	l := newLab(t, agent)
@@ -71,9 +71,9 @@ func TestAReadingIsMadeThoughItsMemberMayNotWrite(t *testing.T) {
 	})
 	fatal(t, b.Announce(t.Context(), backend.Member{Candidate: b.me, TTL: labTTL}))
 	later.token = secret // from now on it may read
-	b.passes(labTTL)
+	b.advance(labTTL)
 	for range 2 {
-		if got := b.look("jobs"); got.Term != held.Term {
+		if got := b.observe("jobs"); got.Term != held.Term {
 			t.Errorf("want term %d, read %+v", held.Term, got)
 		}
 	}

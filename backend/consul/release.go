@@ -16,24 +16,24 @@ import (
 // and says in the records how the leaderships ended. It is pinned to what was read or
 // written.
 func (b *Backend) Release(ctx context.Context, held []backend.Held) error {
-	what := about("release", len(held), held[0].Election)
+	what := describe("release", len(held), held[0].Election)
 	if err := b.enter(ctx, what, ""); err != nil {
 		return err
 	}
-	if b.guard.Nonce() == "" {
+	if b.owner.Nonce() == "" {
 		return nil // it never held anything
 	}
 	for part := range slices.Chunk(held, 16*grantChunk) {
 		if err := b.release(ctx, part); err != nil {
-			return b.fail(what, err)
+			return b.wrap(what, err)
 		}
 	}
 	return nil
 }
 
 func (b *Backend) release(ctx context.Context, held []backend.Held) error {
-	entries := b.known(held)
-	for range attempts {
+	entries := b.knownEntries(held)
+	for range maxAttempts {
 		if entries == nil {
 			names := make([]string, len(held))
 			for i, l := range held {
@@ -55,7 +55,7 @@ func (b *Backend) release(ctx context.Context, held []backend.Held) error {
 			if ops := b.releaseOps(e, l); ops != nil {
 				items = append(items, item{l, ops})
 			} else {
-				b.released(e, l)
+				b.recordNotHeld(e, l)
 			}
 		}
 		for part := range slices.Chunk(items, grantChunk) {
@@ -74,7 +74,7 @@ func (b *Backend) release(ctx context.Context, held []backend.Held) error {
 			}
 			for _, it := range part {
 				if ok {
-					b.heartbeats.gone(it.lease.Election)
+					b.heartbeats.remove(it.lease.Election)
 				} else {
 					again = append(again, it.lease)
 				}
@@ -90,12 +90,12 @@ func (b *Backend) release(ctx context.Context, held []backend.Held) error {
 
 // known returns those leases as they were read or written last, if each is known to
 // have been ours in that term. It may have changed: then the release is refused.
-func (b *Backend) known(held []backend.Held) []*entry {
-	session, self := b.session.get(), b.guard.Nonce()
+func (b *Backend) knownEntries(held []backend.Held) []*entry {
+	session, self := b.session.get(), b.owner.Nonce()
 	entries := make([]*entry, len(held))
 	for i, l := range held {
-		h, _ := b.heartbeats.holding(l.Election)
-		if h.entry == nil || !h.ours(session, self, l.Term) {
+		h, _ := b.heartbeats.lookup(l.Election)
+		if h.entry == nil || !h.heldBy(session, self, l.Term) {
 			return nil
 		}
 		entries[i] = h.entry
@@ -104,9 +104,9 @@ func (b *Backend) known(held []backend.Held) []*entry {
 }
 
 // released notes that a lease is not held, unless it is in another term.
-func (b *Backend) released(e *entry, l backend.Held) {
-	if h, ok := b.heartbeats.holding(l.Election); ok && (l.Term == 0 || h.entry == nil || h.lock.Term == l.Term) && !e.mine {
-		b.heartbeats.gone(l.Election)
+func (b *Backend) recordNotHeld(e *entry, l backend.Held) {
+	if h, ok := b.heartbeats.lookup(l.Election); ok && (l.Term == 0 || h.entry == nil || h.lock.Term == l.Term) && !e.mine {
+		b.heartbeats.remove(l.Election)
 	}
 }
 
@@ -116,12 +116,12 @@ func (b *Backend) released(e *entry, l backend.Held) {
 // fails.
 func (b *Backend) releaseOps(e *entry, l backend.Held) api.KVTxnOps {
 	key, recordKey := b.keys.lock+e.name, b.keys.term+e.name
-	self := b.guard.Nonce()
+	self := b.owner.Nonce()
 	locked := e.lock.Holder.Nonce == self && e.lockPair != nil
 	recorded := e.term.Nonce == self && e.term.Term > 0 && e.term.End == ""
 	lasts := max(e.term.Term, e.lock.Term)
 	if !locked && !recorded || l.Term != 0 && l.Term != lasts {
-		h, ok := b.heartbeats.holding(e.name)
+		h, ok := b.heartbeats.lookup(e.name)
 		switch {
 		case !ok || h.entry != nil || l.Term != 0:
 		case e.term.Term > 0:

@@ -15,10 +15,10 @@ import (
 )
 
 // More leases than one renewal can be pinned to: what follows is about those.
-const crowd = pinned + 9
+const manyLeases = maxPinned + 9
 
-// crowdTTL is so long that only time which the test lets pass counts.
-const crowdTTL = time.Minute
+// manyTTL is so long that only time which the test lets pass counts.
+const manyTTL = time.Minute
 
 // winAll takes n elections that are free.
 func (n *node) winAll(count int, name string) (held []backend.Lease) {
@@ -33,7 +33,7 @@ func (n *node) winAll(count int, name string) (held []backend.Lease) {
 	fatal(n.t, err)
 	var bids []backend.Bid
 	for _, l := range free {
-		bids = append(bids, backend.Bid{Election: l.Election, Candidate: n.me, TTL: crowdTTL, Renew: crowdTTL / 3, Expected: l})
+		bids = append(bids, backend.Bid{Election: l.Election, Candidate: n.me, TTL: manyTTL, Renew: manyTTL / 3, Expected: l})
 	}
 	answers, err := n.Acquire(ctx, bids)
 	fatal(n.t, err)
@@ -46,7 +46,7 @@ func (n *node) winAll(count int, name string) (held []backend.Lease) {
 
 // passes makes a node believe that d has passed since all that it remembers of its
 // leases and its announcement.
-func (n *node) passes(d time.Duration) {
+func (n *node) advance(d time.Duration) {
 	b := n.Backend
 	b.heartbeats.mu.Lock()
 	for name, h := range b.heartbeats.held {
@@ -60,7 +60,7 @@ func (n *node) passes(d time.Duration) {
 }
 
 // refused renews, and fails the test unless those and only those are refused.
-func (n *node) refused(when string, held []backend.Lease, gone ...string) {
+func (n *node) wantRefused(when string, held []backend.Lease, gone ...string) {
 	n.t.Helper()
 	for i, a := range n.renew(held...) {
 		want := backend.Granted
@@ -79,7 +79,7 @@ func TestAThousandElectionsCostAsManyRequestsAsTen(t *testing.T) {
 	cost := func(n int) (leader, follower int) {
 		a, b := l.node(t, "a"), l.node(t, "b")
 		held := a.winAll(n, fmt.Sprint(n, " "))
-		announce := func() { fatal(t, a.Announce(t.Context(), backend.Member{Candidate: a.me, TTL: crowdTTL})) }
+		announce := func() { fatal(t, a.Announce(t.Context(), backend.Member{Candidate: a.me, TTL: manyTTL})) }
 		announce()
 		a.renew(held...)
 		seen, err := b.Observe(t.Context(), held)
@@ -87,7 +87,7 @@ func TestAThousandElectionsCostAsManyRequestsAsTen(t *testing.T) {
 		listening, heard := t.Context(), make(chan error, 1)
 		go func() { heard <- b.Listen(listening, seen) }()
 		testbed.Eventually(t, time.Minute, "it to listen", func() error {
-			if b.index.awaited() == 0 {
+			if b.index.waitingAfter() == 0 {
 				return errors.New("it does not yet")
 			}
 			return nil
@@ -102,11 +102,11 @@ func TestAThousandElectionsCostAsManyRequestsAsTen(t *testing.T) {
 		}
 		a.renew(held...)
 		look()
-		a.way.take()
-		b.way.take()
+		a.wire.take()
+		b.wire.take()
 		for range 2 {
 			for range 3 {
-				a.passes(crowdTTL / 3)
+				a.advance(manyTTL / 3)
 				for _, answer := range a.renew(held...) {
 					a.want("a renewal", answer, backend.Granted)
 				}
@@ -114,7 +114,7 @@ func TestAThousandElectionsCostAsManyRequestsAsTen(t *testing.T) {
 			}
 			announce()
 		}
-		leader, follower = len(a.way.take()), len(b.way.take())
+		leader, follower = len(a.wire.take()), len(b.wire.take())
 		t.Logf("%d elections, two TTLs: %d requests of the leader, %d of a follower", n, leader, follower)
 		return leader, follower
 	}
@@ -125,20 +125,20 @@ func TestAThousandElectionsCostAsManyRequestsAsTen(t *testing.T) {
 }
 
 // Whatever other members do to many leases is seen by the next renewal.
-func TestWhatMembersDoToManyLeasesIsSeenByTheNextRenewal(t *testing.T) {
+func TestTheNextRenewalSeesWhatMembersChanged(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, testbed.SharedConsul(t))
 	a, b := l.node(t, "a"), l.node(t, "b")
-	held := a.winAll(crowd, "e")
-	a.refused("at first", held)
-	a.way.take()
-	a.refused("then", held)
-	if n := len(a.way.take()); n != 1 {
+	held := a.winAll(manyLeases, "e")
+	a.wantRefused("at first", held)
+	a.wire.take()
+	a.wantRefused("then", held)
+	if n := len(a.wire.take()); n != 1 {
 		t.Fatalf("%d requests for a renewal while nobody does anything; this test is about one", n)
 	}
 
 	fatal(t, b.Request(t.Context(), []backend.Request{{Election: "e0002", Term: held[2].Term, Kind: backend.Depose}}))
-	a.refused("after a deposition", held, "e0002")
+	a.wantRefused("after a deposition", held, "e0002")
 
 	fatal(t, b.Request(t.Context(), []backend.Request{{Election: "e0003", Term: held[3].Term, Kind: backend.Accept, ID: "b", Nonce: b.me.Nonce}}))
 	if got := a.renew(held...)[3]; got.Outcome != backend.Granted || got.Request.Kind != backend.Accept {
@@ -148,7 +148,7 @@ func TestWhatMembersDoToManyLeasesIsSeenByTheNextRenewal(t *testing.T) {
 	// Taken as by somebody who has watched it for long enough.
 	entries, err := b.read(t.Context(), []string{"e0004"}, true)
 	fatal(t, err)
-	o := &offer{entry: entries[0], next: held[4].Term + 1, bid: backend.Bid{Election: "e0004", Candidate: b.me, TTL: crowdTTL}}
+	o := &offer{entry: entries[0], next: held[4].Term + 1, bid: backend.Bid{Election: "e0004", Candidate: b.me, TTL: manyTTL}}
 	var answers [1]backend.Answer
 	b.enter(t.Context(), "acquire", b.me.Nonce)
 	lost, _, err := b.grant(t.Context(), []*offer{o}, answers[:])
@@ -156,7 +156,7 @@ func TestWhatMembersDoToManyLeasesIsSeenByTheNextRenewal(t *testing.T) {
 	if lost != nil || answers[0].Outcome != backend.Granted {
 		t.Fatalf("a takeover: %v, %v", lost, answers)
 	}
-	a.refused("after a takeover", held, "e0002", "e0004")
+	a.wantRefused("after a takeover", held, "e0002", "e0004")
 
 	// Half of them are renewed first, the others later: those were not looked at yet.
 	_, err = l.root.KV().Delete(l.keys.lock+"e0000", nil)
@@ -165,14 +165,14 @@ func TestWhatMembersDoToManyLeasesIsSeenByTheNextRenewal(t *testing.T) {
 	fatal(t, err)
 	fresh := l.node(t, "fresh") // has never heard of it
 	fresh.win("e0000")
-	first := a.renew(append(held[5:], a.winAll(crowd, "f")...)...)
+	first := a.renew(append(held[5:], a.winAll(manyLeases, "f")...)...)
 	a.want("of those that stand", first[0], backend.Granted)
-	a.refused("after others were renewed", held, "e0000", "e0002", "e0004")
+	a.wantRefused("after others were renewed", held, "e0000", "e0002", "e0004")
 }
 
 // What people do by hand to one of many leases is seen within a TTL; until then
 // nobody else takes it.
-func TestWhatPeopleDoToManyLeasesIsSeenWithinATTL(t *testing.T) {
+func TestManualChangesAreSeenWithinATTL(t *testing.T) {
 	t.Parallel()
 	agent := testbed.SharedConsul(t)
 	kv := admins(t, agent).KV()
@@ -207,19 +207,19 @@ func TestWhatPeopleDoToManyLeasesIsSeenWithinATTL(t *testing.T) {
 			t.Parallel()
 			l := newLab(t, agent) // of its own: what members do would be seen
 			a, b := l.node(t, "a"), l.node(t, "b")
-			held := a.winAll(crowd, "e")
+			held := a.winAll(manyLeases, "e")
 			name := held[7].Election
-			a.refused("at first", held)
-			b.look(name)
+			a.wantRefused("at first", held)
+			b.observe(name)
 			harm(l.keys.lock+name, l.keys.term+name)
-			seen := b.look(name)
-			a.refused("before anybody looks", held)
-			if now := b.look(name); now.ObserveFor < 2*crowdTTL && now.Heartbeat == seen.Heartbeat {
+			seen := b.observe(name)
+			a.wantRefused("before anybody looks", held)
+			if now := b.observe(name); now.ObserveFor < 2*manyTTL && now.Heartbeat == seen.Heartbeat {
 				t.Errorf("challengers see %+v: neither watched for two TTLs nor renewed with the others", now)
 			}
-			a.passes(crowdTTL * unseen / 6)
-			a.refused("within a TTL", held, name)
-			a.refused("ever after", held, name)
+			a.advance(manyTTL * verifyAfterSixths / 6)
+			a.wantRefused("within a TTL", held, name)
+			a.wantRefused("ever after", held, name)
 		})
 	}
 }
@@ -229,17 +229,17 @@ func TestManyLeasesEndWithTheirSession(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, testbed.SharedConsul(t))
 	a := l.node(t, "a")
-	held := a.winAll(crowd, "e")
-	a.refused("at first", held)
+	held := a.winAll(manyLeases, "e")
+	a.wantRefused("at first", held)
 	_, err := l.root.Session().Destroy(a.session.get(), nil)
 	fatal(t, err)
 	var all []string
 	for _, h := range held {
 		all = append(all, h.Election)
 	}
-	a.refused("after the session was destroyed", held, all...)
+	a.wantRefused("after the session was destroyed", held, all...)
 	again := a.winAll(1, "another")
-	a.refused("on a new session", append(held, again...), all...)
+	a.wantRefused("on a new session", append(held, again...), all...)
 }
 
 // The index of a prefix goes back when tombstones are removed, and may be what it was
@@ -249,25 +249,25 @@ func TestAnOldListingIsNotComparedByItsIndex(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, testbed.SharedConsul(t))
 	a := l.node(t, "a")
-	held := a.winAll(crowd, "e")
-	a.refused("at first", held)
+	held := a.winAll(manyLeases, "e")
+	a.wantRefused("at first", held)
 	listed := func() (whole bool) {
-		for _, r := range a.way.take() {
+		for _, r := range a.wire.take() {
 			whole = whole || strings.Contains(r.url, "recurse")
 		}
 		return whole
 	}
 	listed()
-	a.passes(crowdTTL)
-	a.refused("soon", held)
+	a.advance(manyTTL)
+	a.wantRefused("soon", held)
 	if listed() {
 		t.Error("all keys were listed though nothing has changed")
 	}
-	a.shot.mu.Lock()
-	a.shot.at = a.shot.at.Add(-forgetful)
-	a.shot.mu.Unlock()
-	a.passes(crowdTTL)
-	a.refused("later", held)
+	a.snapshot.mu.Lock()
+	a.snapshot.at = a.snapshot.at.Add(-maxSnapshotAge)
+	a.snapshot.mu.Unlock()
+	a.advance(manyTTL)
+	a.wantRefused("later", held)
 	if !listed() {
 		t.Error("the index was taken for proof that nothing has changed, after a time in which it can have gone back")
 	}
@@ -275,19 +275,19 @@ func TestAnOldListingIsNotComparedByItsIndex(t *testing.T) {
 
 // Two members with many elections each below one prefix, and changes all the time:
 // each renewal costs a few requests more, not one for each change.
-func TestMuchChangeCostsAFewRequestsForEachRenewal(t *testing.T) {
+func TestManyChangesCostFewRequestsPerRenewal(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, testbed.SharedConsul(t))
 	a, b := l.node(t, "a"), l.node(t, "b")
-	mine, theirs := a.winAll(crowd, "a"), b.winAll(crowd, "b")
+	mine, theirs := a.winAll(manyLeases, "a"), b.winAll(manyLeases, "b")
 	for round := range 5 {
 		b.release(backend.Released, theirs[:20]...)
 		theirs = append(theirs[20:], b.winAll(20, fmt.Sprint("round ", round, " "))...)
-		a.way.take()
-		b.way.take()
-		a.refused("amid changes", mine)
-		b.refused("amid changes", theirs)
-		if n, m := len(a.way.take()), len(b.way.take()); n > 3 || m > 3 {
+		a.wire.take()
+		b.wire.take()
+		a.wantRefused("amid changes", mine)
+		b.wantRefused("amid changes", theirs)
+		if n, m := len(a.wire.take()), len(b.wire.take()); n > 3 || m > 3 {
 			t.Errorf("after 40 changes the renewals cost %d and %d requests, want 3 at most", n, m)
 		}
 	}
@@ -296,14 +296,14 @@ func TestMuchChangeCostsAFewRequestsForEachRenewal(t *testing.T) {
 // Of a hundred leases, more than one transaction can be pinned to, one is deleted,
 // one deposed, one taken by hand: those three are refused, the others renewed, and
 // what was refused is not kept alive by the renewals of the rest.
-func TestOfManyLeasesOnlyThoseThatAreGoneAreRefused(t *testing.T) {
+func TestOnlyLostLeasesOfManyAreRefused(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, testbed.SharedConsul(t))
 	a, b := l.node(t, "a"), l.node(t, "b")
 	var bids []backend.Bid
 	for i := range 100 {
 		name := fmt.Sprintf("e%02d", i)
-		bids = append(bids, backend.Bid{Election: name, Candidate: a.me, TTL: labTTL, Renew: labTTL / 4, Expected: a.look(name)})
+		bids = append(bids, backend.Bid{Election: name, Candidate: a.me, TTL: labTTL, Renew: labTTL / 4, Expected: a.observe(name)})
 	}
 	answers, err := a.Acquire(t.Context(), bids)
 	fatal(t, err)
@@ -331,7 +331,7 @@ func TestOfManyLeasesOnlyThoseThatAreGoneAreRefused(t *testing.T) {
 			}
 		}
 	}
-	before := b.look("e20")
+	before := b.observe("e20")
 	var rest []backend.Lease
 	for i := range held {
 		if !gone[i] {
@@ -339,7 +339,7 @@ func TestOfManyLeasesOnlyThoseThatAreGoneAreRefused(t *testing.T) {
 		}
 	}
 	a.renew(rest...)
-	if now := b.look("e20"); !now.Unchanged(before) {
+	if now := b.observe("e20"); !now.Unchanged(before) {
 		t.Errorf("a lease that was refused is renewed with the others: %+v, then %+v", before, now)
 	}
 }

@@ -27,28 +27,28 @@ type snapshot struct {
 	pairs map[string]*api.KVPair // never changed
 }
 
-// forgetful is how long a snapshot may go without being confirmed. The index of
+// maxSnapshotAge is how long a snapshot may go without being confirmed. The index of
 // all keys below a prefix goes back when the tombstone of a deleted key is removed,
 // a quarter of an hour after its deletion: then it may be what it was before.
-const forgetful = 5 * time.Minute
+const maxSnapshotAge = 5 * time.Minute
 
 // leases returns all lock and term keys. Those of a snapshot will do if members have
 // changed nothing since: mark is the index of the changes key, read before this call.
 // Whether people have, is told by Listen, if it is under way and waits for what comes
 // after that snapshot; otherwise, or to be sure, by the index of all these keys, which
 // moves with every write below the prefix.
-func (b *Backend) leases(ctx context.Context, mark uint64, sure bool) (map[string]*api.KVPair, error) {
-	b.shot.mu.Lock()
-	shot := b.shot.index
-	pairs, at, same := b.shot.pairs, b.shot.at, mark != 0 && b.shot.mark == mark
-	b.shot.mu.Unlock()
-	usable := pairs != nil && within(at, forgetful)
-	if usable && same && !sure && b.index.awaited() == shot {
+func (b *Backend) listLeases(ctx context.Context, mark uint64, sure bool) (map[string]*api.KVPair, error) {
+	b.snapshot.mu.Lock()
+	shot := b.snapshot.index
+	pairs, at, same := b.snapshot.pairs, b.snapshot.at, mark != 0 && b.snapshot.mark == mark
+	b.snapshot.mu.Unlock()
+	usable := pairs != nil && within(at, maxSnapshotAge)
+	if usable && same && !sure && b.index.waitingAfter() == shot {
 		return pairs, nil
 	}
 	asked := time.Now()
 	if usable {
-		index, err := b.indexNow(ctx)
+		index, err := b.leasesIndex(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -56,19 +56,19 @@ func (b *Backend) leases(ctx context.Context, mark uint64, sure bool) (map[strin
 	}
 	if !usable {
 		var err error
-		if pairs, shot, err = b.list(ctx, b.keys.leases); err != nil {
+		if pairs, shot, err = b.listKeys(ctx, b.keys.leases); err != nil {
 			return nil, err
 		}
 	}
-	b.shot.mu.Lock()
-	defer b.shot.mu.Unlock()
-	b.shot.index, b.shot.mark, b.shot.at, b.shot.pairs = shot, mark, asked, pairs
+	b.snapshot.mu.Lock()
+	defer b.snapshot.mu.Unlock()
+	b.snapshot.index, b.snapshot.mark, b.snapshot.at, b.snapshot.pairs = shot, mark, asked, pairs
 	return pairs, nil
 }
 
-// indexNow asks for the index of the lock and term keys. With a separator the
+// leasesIndex asks for the index of the lock and term keys. With a separator the
 // answer names two keys only.
-func (b *Backend) indexNow(ctx context.Context) (uint64, error) {
+func (b *Backend) leasesIndex(ctx context.Context) (uint64, error) {
 	_, meta, err := b.client.KV().Keys(b.keys.leases, "/", query(ctx))
 	if err != nil {
 		return 0, err
