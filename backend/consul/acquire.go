@@ -9,9 +9,9 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// Acquire implements [backend.Backend]. One reading, which may be that of Observe if
-// it found the lease free; then, for each chunk, one transaction that is pinned to
-// the index of all keys that the grant rests on, as they were read.
+// Acquire implements [backend.Backend]. It reads the leases once, or uses the last result of
+// Observe if that found them vacant. Then it makes one transaction for each chunk, which
+// requires that all keys are as they were read.
 func (b *Backend) Acquire(ctx context.Context, bids []backend.Bid) ([]backend.Answer, error) {
 	what := describe("acquire", len(bids), bids[0].Election)
 	if err := b.enter(ctx, what, bids[0].Candidate.Nonce); err != nil {
@@ -27,50 +27,49 @@ func (b *Backend) Acquire(ctx context.Context, bids []backend.Bid) ([]backend.An
 		open = append(open, &offer{at: i, bid: bid})
 	}
 	entries := b.vacant.take(open)
-	known := entries != nil
+	cached := entries != nil
 	for try := 0; len(open) > 0; try++ {
-		if !known {
+		if !cached {
 			var err error
 			if entries, err = b.read(ctx, electionsOf(open), true); err != nil {
 				return answers, b.wrap(what, err)
 			}
 		}
-		offers := b.offers(open, entries, answers)
+		offers := b.makeOffers(open, entries, answers)
 		open = nil
 		for _, part := range chunkOffers(offers) {
-			lost, index, err := b.grant(ctx, part, answers)
+			stale, index, err := b.grant(ctx, part, answers)
 			if err != nil {
 				return answers, b.wrap(what, err)
 			}
 			shareChangesIndex(part, offers, index, answers)
-			over := lost[:0:0]
-			for _, o := range lost {
-				// Perhaps only because what was known is out of date, or because some
-				// other election has changed.
-				if known || o.neverLed() && try < maxAttempts {
+			beaten := stale[:0:0]
+			for _, o := range stale {
+				// The cached entry may be out of date, or another election may have
+				// changed election/changes.
+				if cached || o.neverLed() && try < maxAttempts {
 					open = append(open, o)
 				} else {
-					over = append(over, o)
+					beaten = append(beaten, o)
 				}
 			}
-			if err := b.answerOutbid(ctx, over, answers); err != nil {
+			if err := b.answerOutbid(ctx, beaten, answers); err != nil {
 				return answers, b.wrap(what, err)
 			}
 		}
-		known = false
+		cached = false
 	}
 	return answers, nil
 }
 
-// offers returns the offers that can be made by what was read, and answers the
-// other bids.
-func (b *Backend) offers(open []*offer, entries []*entry, answers []backend.Answer) (offers []*offer) {
+// makeOffers returns the offers that are possible by what was read, and answers the other bids.
+func (b *Backend) makeOffers(open []*offer, entries []*entry, answers []backend.Answer) (offers []*offer) {
 	now := time.Now()
 	for i, o := range open {
 		e := entries[i]
 		if !e.mine && !e.lease.Unchanged(o.bid.Expected) || e.lease.MovedTo != o.bid.Expected.MovedTo {
 			answers[o.at] = backend.Answer{Lease: e.lease, Outcome: backend.Refused}
-			if o.entry != nil { // tried, and refused
+			if o.entry != nil { // it was tried and refused
 				b.heartbeats.recordRefusal(o)
 			}
 			continue
@@ -86,8 +85,9 @@ func (b *Backend) offers(open []*offer, entries []*entry, answers []backend.Answ
 	return offers
 }
 
-// free is what Observe has found to be free, so that a bid need not read it again.
-// A lease that is held is watched first, and then a reading more is no matter.
+// A vacantCache has the leases that Observe found vacant, so that a bid need not read them
+// again. Held leases are not cached: they are watched first, and then one more read costs
+// little.
 type vacantCache struct {
 	mu      sync.Mutex
 	entries map[string]*entry
@@ -106,8 +106,8 @@ func (v *vacantCache) record(e *entry) {
 	}
 }
 
-// take returns what is known of the elections of those offers, once, or nil unless
-// all that is bid over is known.
+// take removes the entries of these offers and returns them, or nil unless all of them are
+// cached and as the bids expect.
 func (v *vacantCache) take(open []*offer) []*entry {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -132,17 +132,17 @@ func electionsOf(open []*offer) []string {
 	return names
 }
 
-// outbid fills in the answers of bids that came too late: the leases as they are.
-func (b *Backend) answerOutbid(ctx context.Context, lost []*offer, answers []backend.Answer) error {
-	if len(lost) == 0 {
+// answerOutbid answers bids that came too late, with the leases as they are now.
+func (b *Backend) answerOutbid(ctx context.Context, stale []*offer, answers []backend.Answer) error {
+	if len(stale) == 0 {
 		return nil
 	}
-	entries, err := b.read(ctx, electionsOf(lost), true)
+	entries, err := b.read(ctx, electionsOf(stale), true)
 	if err != nil {
 		return err
 	}
-	for i, o := range lost {
-		if e := entries[i]; e.mine { // left over of an earlier bid whose answer was lost
+	for i, o := range stale {
+		if e := entries[i]; e.mine { // left over from an earlier bid whose answer was lost
 			answers[o.at] = backend.Answer{Err: b.wrap(describe("acquire", 1, o.name), errConflict)}
 		} else {
 			b.heartbeats.recordRefusal(o)

@@ -34,7 +34,7 @@ func TestALateFirstBidGrantsNothing(t *testing.T) {
 			}
 			o := &offer{entry: entries[0], next: 1, bid: backend.Bid{Election: "x", Candidate: b.me, TTL: labTTL, Renew: labTTL / 4}}
 			o.prepare(session, time.Now())
-			if ok, _, _, err := b.client.KV().Txn(append(b.grantOps(o, session), b.changed()), nil); ok || err != nil {
+			if ok, _, _, err := b.client.KV().Txn(append(b.grantOps(o, session), b.changesOp()), nil); ok || err != nil {
 				t.Errorf("two leaders: a leads since it was granted term %d a moment ago, and the first bid of b is carried out: %v, %v", held.Term, ok, err)
 			}
 		})

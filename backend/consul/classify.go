@@ -7,19 +7,20 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// classify makes the lease of what was read.
+// classify derives the lease from what was read: see docs/design/consul.md, "Manual edits".
 //
-// A lease is free only if its record says that the last leadership ended in order, and its
-// lock says the same, or if there never was one. All else is watched: for a TTL if its lock
-// hangs on the session of its holder, so that a renewal of that session would show; for two
-// if somebody has been at the keys, which a holder of many may notice a TTL later: a lock
-// key that was deleted, unlocked or written over, and a record that is older than
-// what this process has seen. Where lock and record tell different stories, nobody knows
-// how long who holds it trusts it: then the greatest TTL counts.
+// A lease is vacant if record and lock agree that the last leadership ended in order, or if
+// the election has no keys. Any other lease is watched:
 //
-// may is whether this process may hold it, having bid for it. What names its nonce
-// otherwise was put there by hand, and another may lead.
-func (e *entry) classify(self string, may bool, m *memory, now time.Time) {
+//   - for one TTL, if its holder's session has locked it, since a renewal would show;
+//   - for two TTLs, if the lock was deleted, unlocked or overwritten, or the record is older
+//     than what this process has read: a holder of many leases may notice one TTL later;
+//   - by the greatest TTL, if lock and record contradict each other: nobody knows how long
+//     the holder trusts the lease.
+//
+// mayHold is whether this process has bid for the lease. Without a bid, a record with its
+// nonce was written manually, and another process may lead.
+func (e *entry) classify(self string, mayHold bool, m *memory, now time.Time) {
 	okLock, okTerm := e.lock.Holder.Nonce != "", e.term.Term > 0
 	agree := okLock && okTerm && e.lock.Term == e.term.Term && e.lock.Holder.Nonce == e.term.Nonce && e.lock.TTL == e.term.TTL && e.lock.TTL > 0 && e.term.End == ""
 	e.held, e.mine, e.dataLost = false, false, false
@@ -28,18 +29,18 @@ func (e *entry) classify(self string, may bool, m *memory, now time.Time) {
 	e.lastTerm = l.Term
 	written := e.term.To
 	switch {
-	case !okLock && e.lockPair != nil && e.lockPair.Session != "": // locked by somebody else, or scribbled over
+	case !okLock && e.lockPair != nil && e.lockPair.Session != "": // locked by another program, or overwritten
 		e.held, e.dataLost = true, true
 		l.ObserveFor = 2 * maxTTL
-	case okLock: // also if the record is gone or tells another story
-		e.held, e.mine = true, e.lock.Holder.Nonce == self && agree && may
+	case okLock: // also if the record is gone or contradicts the lock
+		e.held, e.mine = true, e.lock.Holder.Nonce == self && agree && mayHold
 		h := e.lock.Holder
 		l.Holder = backend.Candidate{ID: h.ID, Nonce: h.Nonce, Address: h.Address, Metadata: h.Metadata}
 		l.TTL, l.Renew = duration(e.lock.TTL), duration(e.lock.Renew)
 		if l.ObserveFor = l.TTL; !agree {
-			l.ObserveFor = maxTTL // scribbled over
+			l.ObserveFor = maxTTL // overwritten
 		}
-		if !e.lockedByHolder() { // it has ended, or somebody has been here
+		if !e.lockedByHolder() { // the session has ended, or the key was edited
 			l.ObserveFor *= 2
 		}
 		l.Heartbeat = combine(e.lock.Heartbeat, 0)
@@ -52,8 +53,8 @@ func (e *entry) classify(self string, may bool, m *memory, now time.Time) {
 		if written = e.lock.At; e.renewals != nil && e.renewals.At.After(written) {
 			written = e.renewals.At
 		}
-	case okTerm && e.term.End == "": // its lock key is gone
-		e.held, e.mine, e.dataLost = true, e.term.Nonce == self && may, true
+	case okTerm && e.term.End == "": // the lock key is gone
+		e.held, e.mine, e.dataLost = true, e.term.Nonce == self && mayHold, true
 		l.ObserveFor = doubled(e.term.TTL)
 		l.Heartbeat = combine(e.term.Heartbeat, 1)
 		l.End, l.LastID, l.LastNonce = backend.Failed, e.term.ID, e.term.Nonce
@@ -61,10 +62,10 @@ func (e *entry) classify(self string, may bool, m *memory, now time.Time) {
 	case okTerm && e.lockPair != nil && !e.tampered && e.lock.Term == e.term.Term && slices.Contains(validEnds, e.term.End):
 		l.Heartbeat = combine(e.term.Heartbeat, 0)
 		l.End, l.LastID, l.LastNonce = e.term.End, e.term.ID, e.term.Nonce
-	case e.termPair != nil, e.tampered, e.lock.Term > 0: // scribbled over, or what they tell does not fit
+	case e.termPair != nil, e.tampered, e.lock.Term > 0: // overwritten, or lock and record contradict each other
 		e.held, e.dataLost = true, true
 		l.ObserveFor = 2 * maxTTL
-		if okTerm && e.lockPair == nil { // deleted by somebody; of a leadership that has ended, perhaps
+		if okTerm && e.lockPair == nil { // the lock was deleted, perhaps after the leadership had ended
 			l.ObserveFor = doubled(e.term.TTL)
 		}
 	}
@@ -73,7 +74,7 @@ func (e *entry) classify(self string, may bool, m *memory, now time.Time) {
 		l.Request = backend.Request{Election: e.name, Term: w.Term, Kind: w.Kind, ID: w.ID, Nonce: w.Nonce}
 	}
 	if e.mine && self != "" {
-		l.ObserveFor = 0 // a leftover of ours
+		l.ObserveFor = 0 // this process's own leftover
 	} else {
 		e.mine = false
 	}
@@ -84,7 +85,7 @@ func (e *entry) classify(self string, may bool, m *memory, now time.Time) {
 	m.record(e)
 }
 
-// twice is two TTLs, or of one that none of ours has, two of the greatest.
+// doubled returns two TTLs, or two of the greatest if no member can have written ttl.
 func doubled(ttl int64) time.Duration {
 	if d := duration(ttl); d >= time.Second {
 		return 2 * d
@@ -92,11 +93,11 @@ func doubled(ttl int64) time.Duration {
 	return 2 * maxTTL
 }
 
-// ends are how a leadership ends.
+// validEnds are the ways in which a leadership ends.
 var validEnds = []backend.End{backend.Released, backend.Failed, backend.Deposed, backend.Forgotten}
 
-// leaseFor is classify for what was written rather than read. The entry is shared by
-// then, and left as it is.
+// leaseFor classifies an entry that this process has written. It works on a copy, since the
+// entry is shared.
 func (e entry) leaseFor(self string, m *memory, now time.Time) backend.Lease {
 	e.classify(self, true, m, now)
 	return e.lease

@@ -9,27 +9,27 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// An entry is all that was read of one election, and what it means.
+// An entry is everything that was read of one election, and its lease.
 type entry struct {
 	name          string
-	lockPair      *api.KVPair // nil: no such key
+	lockPair      *api.KVPair // nil: the key does not exist
 	termPair      *api.KVPair
 	heartbeatPair *api.KVPair // of the session that the lock's value names
-	changes       *api.KVPair // the key of that name, read with the others or before; see neverLed
+	changes       *api.KVPair // election/changes, read with the others or before; see neverLed
 	lock          lock
 	term          term
-	renewals      *renewals // of that session; nil: none
+	renewals      *renewals // the value of heartbeatPair; nil: none
 
-	tampered bool   // the lock key is there, and none of ours has written that
-	held     bool   // a leadership has not ended in order: its holder may trust it
-	mine     bool   // and it is this Backend's
+	tampered bool   // the lock key exists, and no member wrote its value
+	held     bool   // a leadership has not ended in order: its holder may trust the lease
+	mine     bool   // this Backend holds it
 	lastTerm uint64 // the greatest term known
-	dataLost bool   // the store has forgotten what this process has seen, or a key is gone
+	dataLost bool   // a key is gone, or the store is older than what this process has read
 	lease    backend.Lease
 }
 
-// parse reads what anybody may have written. What is not valid is as if it were
-// not there, but for the keys that are.
+// parse decodes the values, which may be arbitrary. A value that is invalid counts as missing;
+// that its key exists still counts.
 func (e *entry) parse() {
 	switch {
 	case !decode(e.lockPair, &e.lock):
@@ -47,19 +47,19 @@ func (e *entry) parse() {
 	e.term.clean()
 }
 
-// neverLed reports whether there is nothing of the election, nor was there anything. A grant
-// then has no key to rest on but the one of changes: all else may have come, with another
-// grant, and have been deleted by hand since it was read.
+// neverLed reports whether the election has no keys. A grant can then depend only on
+// election/changes: another grant may have written keys since the read, and an operator may
+// have deleted them.
 func (e *entry) neverLed() bool { return e.lockPair == nil && e.termPair == nil }
 
-// hangs reports whether the lock hangs on the session that its value names, so that a
-// renewal of that session can be one of this lease.
+// lockedByHolder reports whether the session that the lock's value names has locked it. Only
+// then does a renewal of that session renew this lease.
 func (e *entry) lockedByHolder() bool {
 	return e.lock.Session != "" && e.lockPair != nil && e.lockPair.Session == e.lock.Session
 }
 
-// ours reports whether the lease is held with that session by that nonce in that
-// term, by all that there is about it.
+// heldBy reports whether lock and record agree that the lease is held in this term by this
+// session and nonce.
 func (e *entry) heldBy(session, nonce string, term uint64) bool {
 	return e.lockPair != nil && e.lockPair.Session == session && e.lock.Session == session && session != "" &&
 		e.lock.Holder.Nonce == nonce && e.lock.Term == term &&
@@ -72,7 +72,7 @@ func (e *entry) deposed() bool {
 	return w != nil && w.Kind == backend.Depose && w.Term == e.term.Term
 }
 
-// ref is what else a challenger must see unchanged: the lock key itself.
+// ref identifies the lock key's version, which a challenger must see unchanged.
 func (e *entry) ref() string {
 	if e.lockPair == nil {
 		return "-"
@@ -82,8 +82,8 @@ func (e *entry) ref() string {
 
 func ref(index uint64, session string) string { return fmt.Sprintf("%d %.64s", index, session) }
 
-// mix makes one heartbeat of two: never 0, which stands for "not seen", nor 1, which
-// stands for "nothing there".
+// combine makes one heartbeat of two. The result is never 0, which stands for "not seen", nor
+// 1, which stands for "no key".
 func combine(a, b heartbeat) uint64 {
 	if n := uint64(a + b); n > 1 {
 		return n

@@ -15,20 +15,19 @@ import (
 var (
 	errConflict = fmt.Errorf("%w: the key has changed meanwhile", backend.ErrUnavailable)
 	errDelayed  = fmt.Errorf("%w: Consul's lock-delay has not passed, since a session that held the key ended early", backend.ErrUnavailable)
-	errFiltered = errors.New("permission denied: keys are missing in the answer") // see fail
+	errFiltered = errors.New("permission denied: keys are missing in the answer") // see wrap
 )
 
-// policy is what the token must allow, to paste: on one line, as logs show it.
+// policy returns the rights that the token needs, on one line for logs.
 func (b *Backend) policy() string {
 	text := fmt.Sprintf("key_prefix %q { policy = \"write\" } session_prefix \"\" { policy = \"write\" }", b.keys.prefix+"/")
-	if !strings.HasPrefix(b.keys.leases, b.keys.prefix+"/") { // see Firefly
+	if !strings.HasPrefix(b.keys.leases, b.keys.prefix+"/") { // layout firefly
 		text += fmt.Sprintf(" key_prefix %q { policy = \"write\" }", b.keys.leases)
 	}
 	return text
 }
 
-// fail wraps err for the caller: what was done, the class, and, where somebody
-// must act, what to do.
+// wrap adds to err the operation, the class, and what an operator can do.
 func (b *Backend) wrap(what string, err error) error {
 	if err == nil {
 		return nil
@@ -79,16 +78,16 @@ func (b *Backend) wrap(what string, err error) error {
 	return b.redact(fmt.Errorf("consul: %s: %w: %w%s", what, class, err, hint))
 }
 
-// reloadToken reads the token's file again, for the next request. That the token lacks a
-// right is also said in answers to transactions, and by what is missing in others.
+// reloadToken reads the token's file again for the next request. Not only status 403 shows
+// that a right is missing: answers to transactions say it, and lists lack keys.
 func (b *Backend) reloadToken() {
 	if b.secret != nil && b.secret.file != "" {
 		b.secret.reload()
 	}
 }
 
-// redact takes the token out of the text, if a server has put it there, and those
-// that it has replaced: an answer may be late.
+// redact removes from the text the token and its predecessors, which an answer of a server may
+// contain.
 func (b *Backend) redact(err error) error {
 	if b.secret == nil {
 		return err
@@ -105,7 +104,7 @@ func (b *Backend) redact(err error) error {
 	return backend.Redacted(err, text)
 }
 
-// about says what a call is about, for errors.
+// describe names a call and its election or the number of leases, for errors.
 func describe(verb string, n int, first string) string {
 	if n == 1 {
 		return fmt.Sprintf("%s %q", verb, first)

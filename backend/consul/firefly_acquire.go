@@ -12,10 +12,10 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// sharedOps is how many operations one grant, release or move takes at most.
+// sharedOps is the most operations of one grant, release or mark.
 const sharedOps = 6
 
-// enlist renews the session, or makes one if there is none.
+// ensureSession renews the session, or makes one if there is none.
 func (f *Firefly) ensureSession(ctx context.Context, who backend.Candidate) (string, error) {
 	b := f.base
 	select {
@@ -38,7 +38,7 @@ func (f *Firefly) ensureSession(ctx context.Context, who backend.Candidate) (str
 	return id, err
 }
 
-// alive renews the session and returns it, or "" if it has ended.
+// renewOwnSession renews the session and returns its id, or "" if it has ended.
 func (f *Firefly) renewOwnSession(ctx context.Context) (string, error) {
 	id := f.base.session.get()
 	if id == "" {
@@ -48,8 +48,8 @@ func (f *Firefly) renewOwnSession(ctx context.Context) (string, error) {
 	return f.base.session.get(), err
 }
 
-// Acquire implements [backend.Backend]: the session is renewed; one reading; one
-// transaction that is pinned to what was read.
+// Acquire implements [backend.Backend]. It renews the session and reads the leases. Then it makes one
+// transaction for each chunk, which requires that the keys are as they were read.
 func (f *Firefly) Acquire(ctx context.Context, bids []backend.Bid) ([]backend.Answer, error) {
 	what := describe("acquire", len(bids), bids[0].Election)
 	if err := f.base.enter(ctx, what, bids[0].Candidate.Nonce); err != nil {
@@ -63,7 +63,7 @@ func (f *Firefly) Acquire(ctx context.Context, bids []backend.Bid) ([]backend.An
 	var open []*claim
 	for i, bid := range bids {
 		if most := f.Guarantees().MaxTTL; bid.TTL > most || bid.TTL <= 0 {
-			answers[i].Err = f.base.wrap(what, fmt.Errorf("%w: TTL is %v, the greatest is %v, the lesser of silence and session_ttl", backend.ErrInvalid, bid.TTL, most))
+			answers[i].Err = f.base.wrap(what, fmt.Errorf("%w: TTL is %v, the greatest is %v, the lesser of failover_delay and session_ttl", backend.ErrInvalid, bid.TTL, most))
 			continue
 		}
 		open = append(open, &claim{at: i, bid: bid})
@@ -92,7 +92,7 @@ func electionsOfClaims(claims []*claim) []string {
 	return names
 }
 
-// claim tries one transaction for all, and if that fails one for each.
+// tryClaims makes one transaction for all claims. If that fails, it makes one for each.
 func (f *Firefly) tryClaims(ctx context.Context, session string, claims []*claim, answers []backend.Answer) error {
 	locks, err := f.read(ctx, electionsOfClaims(claims))
 	if err != nil {
@@ -148,20 +148,20 @@ func (f *Firefly) tryClaims(ctx context.Context, session string, claims []*claim
 	return f.answerOutbid(ctx, open[0], answers)
 }
 
-// settled notes that a claim was certainly not granted.
+// recordRefusal notes that a claim was certainly not granted.
 func (f *Firefly) recordRefusal(c *claim) {
 	if !c.mine {
 		f.remove(c.name)
 	}
 }
 
-// outbid answers a bid that came too late: the lease as it is.
+// answerOutbid answers a bid that came too late, with the lease as it is now.
 func (f *Firefly) answerOutbid(ctx context.Context, c *claim, answers []backend.Answer) error {
 	locks, err := f.read(ctx, []string{c.name})
 	if err != nil {
 		return err
 	}
-	if c.fireflyEntry = locks[0]; c.mine { // left over of an earlier bid whose answer was lost
+	if c.fireflyEntry = locks[0]; c.mine { // left over from an earlier bid whose answer was lost
 		answers[c.at] = backend.Answer{Err: f.base.wrap(describe("acquire", 1, c.name), errConflict)}
 	} else {
 		f.remove(c.name)
@@ -170,7 +170,7 @@ func (f *Firefly) answerOutbid(ctx context.Context, c *claim, answers []backend.
 	return nil
 }
 
-// draw makes the record of the grant.
+// prepare makes the record that the grant writes.
 func (c *claim) prepare(session string, next uint64) {
 	at, who, old := time.Now().UTC().Round(0), c.bid.Candidate, c.own
 	old.close(backend.Failed, at, 0)
@@ -191,9 +191,9 @@ func (c *claim) prepare(session string, next uint64) {
 	}
 }
 
-// claimOps is one grant: nothing that it rests on has changed, and both keys are
-// locked. The lock is never taken out of anybody's hands but our own; our key is,
-// since without the lock it means nothing.
+// claimOps returns one grant. It requires that both keys are as they were read, and locks them. It
+// takes the lock from no session but this process's own. It does take our key from another
+// session: without the lock, our key has no meaning.
 func (f *Firefly) claimOps(c *claim, session string) api.KVTxnOps {
 	key, own := f.lock(c.name), f.record(c.name)
 	ops := api.KVTxnOps{pin(key, c.lockPair), pin(own, c.ownPair)}
@@ -203,7 +203,7 @@ func (f *Firefly) claimOps(c *claim, session string) api.KVTxnOps {
 	return append(ops, transferOps(own, c.ownLocker, session, encode(c.record))...)
 }
 
-// handOver locks a key for a session, and before that unlocks it for another.
+// transferOps locks a key for one session, after unlocking it for another.
 func transferOps(key, from, to string, value []byte) (ops api.KVTxnOps) {
 	if from != "" && from != to {
 		ops = append(ops, &api.KVTxnOp{Verb: api.KVUnlock, Key: key, Session: from, Value: value})
@@ -211,9 +211,9 @@ func transferOps(key, from, to string, value []byte) (ops api.KVTxnOps) {
 	return append(ops, &api.KVTxnOp{Verb: api.KVLock, Key: key, Session: to, Value: value})
 }
 
-// won fills in the answers of a transaction that was applied.
+// granted answers the claims of a transaction that was applied.
 func (f *Firefly) granted(claims []*claim, results []*api.KVPair, answers []backend.Answer) {
-	at := make(map[string]uint64, len(results)) // a write that changes nothing has the index that was there
+	at := make(map[string]uint64, len(results)) // a write that changed nothing has the former index
 	for _, pair := range results {
 		if pair != nil {
 			at[pair.Key] = pair.ModifyIndex

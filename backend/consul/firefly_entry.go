@@ -11,7 +11,8 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// A fireflyRecord is the value of our key beside the lock of a FireflySoft election.
+// A fireflyRecord is the value of our key beside the lock of a FireflySoft election: see
+// docs/design/consul.md, "Layout of the shared keys".
 type fireflyRecord struct {
 	term
 	Address  string `json:"address,omitempty"`
@@ -20,31 +21,31 @@ type fireflyRecord struct {
 	Session  string `json:"session,omitempty"` // of the holder
 	Seal     string `json:"seal,omitempty"`    // the session that keeps the lock of an election that has moved
 
-	// The lock as the last leadership of ours has left it in order: CreateIndex and
-	// LockIndex. If it is not like that, somebody has had it since.
+	// CreateIndex and LockIndex of the lock when the last leadership of this module ended in
+	// order. If they differ, somebody has held the lock since.
 	Created uint64 `json:"created,omitempty"`
 	Locks   uint64 `json:"locks,omitempty"`
 }
 
-// A fireflyEntry is all that was read of one election, and what it means.
+// A fireflyEntry is everything that was read of one election, and its lease.
 type fireflyEntry struct {
 	name               string
-	lockPair, ownPair  *api.KVPair // nil: no such key
+	lockPair, ownPair  *api.KVPair // nil: the key does not exist
 	own                fireflyRecord
-	session, ownLocker string // whose locks they are; "": nobody's
-	unfinished         bool   // a leadership of ours has not ended in order
-	held               bool   // and its session has the locks
-	sealed             bool   // the lock is kept by the seal
-	mine               bool   // the locks hang on a session of this process
+	session, ownLocker string // the sessions that hold the locks; empty: none
+	unfinished         bool   // a leadership of this module has not ended in order
+	held               bool   // and its session holds the locks
+	sealed             bool   // the seal holds the lock
+	mine               bool   // a session of this process holds the locks
 	lastTerm           uint64 // the greatest term known
-	dataLost           bool   // the record is gone, or older than what this process has seen
+	dataLost           bool   // the record is gone, or older than what this process has read
 	lease              backend.Lease
 }
 
-// both is how many elections one transaction reads.
+// maxReadFirefly is how many elections one transaction reads.
 const maxReadFirefly = maxOps / 2
 
-// read reads elections, consistently: each two keys of one transaction.
+// read reads elections consistently: both keys of an election in one transaction.
 func (f *Firefly) read(ctx context.Context, names []string) ([]*fireflyEntry, error) {
 	locks := make([]*fireflyEntry, 0, len(names))
 	for part := range slices.Chunk(names, maxReadFirefly) {
@@ -66,8 +67,8 @@ func (f *Firefly) read(ctx context.Context, names []string) ([]*fireflyEntry, er
 	return locks, nil
 }
 
-// parse reads what anybody may have written. What is not valid is as if it were not
-// there, but for the keys that are.
+// parse decodes the values, which may be arbitrary. A value that is invalid counts as missing;
+// that its key exists still counts.
 func (s *fireflyEntry) parse() {
 	if !decode(s.ownPair, &s.own) {
 		s.own = fireflyRecord{}
@@ -87,12 +88,12 @@ func (s *fireflyEntry) parse() {
 	}
 }
 
-// classify makes the lease of what was read.
+// classify derives the lease from what was read.
 //
-// A leadership is one of ours if its session has locked both keys, or ours alone where
-// the seal keeps the other; a lock without that is somebody else's, whatever its
-// value says. Consul ends both. What is not locked is free only if a leadership of ours has ended
-// there in order and nobody has had the lock since, or if nobody ever had it.
+// A leadership is one of this module if its session holds both locks, or only ours if the seal
+// holds the other. Any other lock belongs to another program, whatever its value says. Consul
+// ends both. Without a lock, the lease is vacant if a leadership of this module has ended in
+// order and nobody has held the lock since, or if the election was never led.
 func (f *Firefly) classify(s *fireflyEntry) {
 	self, session := f.base.owner.Nonce(), f.base.session.get()
 	r, l := &s.own, &s.lease
@@ -101,7 +102,7 @@ func (f *Firefly) classify(s *fireflyEntry) {
 	s.held = s.unfinished && r.Session != "" && s.ownLocker == r.Session && (s.session == r.Session || s.sealed)
 	s.lastTerm = r.Term
 	*l = backend.Lease{Election: s.name, Term: r.Term, Heartbeat: combine(r.Heartbeat, 1), Ref: s.ref()}
-	leader := "" // by the lock's value
+	leader := "" // according to the lock's value
 	if s.lockPair != nil && len(s.lockPair.Value) <= maxValue {
 		leader = backend.Clean(string(s.lockPair.Value), backend.MaxID, false)
 	}
@@ -118,13 +119,13 @@ func (f *Firefly) classify(s *fireflyEntry) {
 			l.End, l.LastID, l.LastNonce = p.End, p.ID, p.Nonce
 		}
 		l.Age = max(time.Since(r.From), 0)
-	case s.session != "" && !s.sealed: // a member of FireflySoft, or nobody knows who
+	case s.session != "" && !s.sealed: // a member of FireflySoft, or unknown
 		s.mine = s.session == session
 		l.Holder, l.ObserveFor, l.Request = backend.Candidate{ID: leader}, backend.ExpiresInStore, backend.Request{}
 		if leader == "" {
 			l.Holder.ID = "session " + s.session
 		}
-		if s.mine { // left over: somebody has been at our key
+		if s.mine { // left over: our key was edited
 			l.Holder.Nonce = self
 		}
 		l.End, l.LastID, l.LastNonce = r.End, r.ID, r.Nonce
@@ -138,7 +139,7 @@ func (f *Firefly) classify(s *fireflyEntry) {
 	f.recordRead(s)
 }
 
-// free completes the lease of an election whose locks nobody has.
+// classifyFree completes the lease of an election that nobody has locked.
 func (f *Firefly) classifyFree(s *fireflyEntry, leader string) {
 	r, l := &s.own, &s.lease
 	l.End, l.LastID, l.LastNonce = backend.Failed, leader, ""
@@ -155,15 +156,15 @@ func (f *Firefly) classifyFree(s *fireflyEntry, leader string) {
 		}
 	case r.Term == 0 && s.lockPair == nil && s.ownPair == nil: // never led
 		l.End = ""
-	case r.Term == 0 && leader == "": // scribbled over
+	case r.Term == 0 && leader == "": // overwritten
 		l.End, l.ObserveFor = "", f.fleet.FailoverDelay
 	default:
 		l.ObserveFor = f.waitAfter(l.LastID)
 	}
 }
 
-// wait is how long an election must have been seen free, which that candidate has
-// lost: as FireflySoft's members wait, for the lock-delay and for the old leader.
+// waitAfter is how long a challenger watches an unlocked election that last had that leader. It
+// waits as FireflySoft's members do, for the lock-delay and for the old leader's return.
 func (f *Firefly) waitAfter(last string) time.Duration {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -173,13 +174,12 @@ func (f *Firefly) waitAfter(last string) time.Duration {
 	return f.fleet.confirmWait()
 }
 
-// remember notes what was read, and finds out that the record has gone back. If so
-// nothing is free before it was watched.
+// recordRead notes what was read. If the record has gone back, the lease is watched.
 func (f *Firefly) recordRead(s *fireflyEntry) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	switch seen := f.seen[s.name]; {
-	case s.own.Term > maxTerm: // planted
+	case s.own.Term > maxTerm: // written manually
 	case s.own.Term < seen:
 		s.dataLost, s.lastTerm = true, seen
 		s.lease.Ref += " back"
@@ -189,11 +189,11 @@ func (f *Firefly) recordRead(s *fireflyEntry) {
 	case s.own.Term > 0:
 		f.seen[s.name] = s.own.Term
 	default:
-		s.dataLost = s.lockPair != nil // perhaps there was a record
+		s.dataLost = s.lockPair != nil // perhaps a record was deleted
 	}
 }
 
-// ref is what else a challenger must see unchanged: the locks.
+// ref identifies the locks, which a challenger must see unchanged.
 func (s *fireflyEntry) ref() string {
 	lock := "-"
 	if s.lockPair != nil {
@@ -202,7 +202,7 @@ func (s *fireflyEntry) ref() string {
 	return fmt.Sprintf("%s %.64s", lock, s.ownLocker)
 }
 
-// ours reports whether the lease is held with that session by that nonce in that term.
+// heldBy reports whether this session and nonce hold the lease in this term.
 func (s *fireflyEntry) heldBy(session, nonce string, term uint64) bool {
 	return s.held && s.own.Session == session && s.own.Nonce == nonce && s.own.Term == term
 }
@@ -213,14 +213,14 @@ func (s *fireflyEntry) deposed() bool {
 	return w != nil && w.Kind == backend.Depose && w.Term == s.own.Term
 }
 
-// know notes the id of the candidate that is served.
+// setCandidate notes the id of this process's candidate.
 func (f *Firefly) setCandidate(id string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.id = id
 }
 
-// noted notes that an election may be held, in a leadership that is known or not.
+// markHeld notes that this process may hold an election.
 func (f *Firefly) markHeld(name string, t heldLock) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -230,14 +230,14 @@ func (f *Firefly) markHeld(name string, t heldLock) {
 	}
 }
 
-// gone notes that an election is certainly not held.
+// remove notes that an election is certainly not held.
 func (f *Firefly) remove(name string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	delete(f.held, name)
 }
 
-// might reports whether an election may be held.
+// mayHold reports whether this process may hold an election.
 func (f *Firefly) mayHold(name string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()

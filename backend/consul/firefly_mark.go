@@ -9,12 +9,12 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// sealNode is the node of the catalog that seals hang on.
+// sealNode is the node of the catalog on which the seals' sessions are made.
 const sealNode = "go-election-seal"
 
-// Mark implements [backend.Backend]: a renewal; then, for each lease, one
-// transaction that is pinned to what was read. The lock passes to the seal with the
-// mark MovedTo, and comes back without it.
+// Mark implements [backend.Backend]. It renews the session. Then it makes one transaction for each
+// lease, which requires that the keys are as they were read. With MovedTo the lock passes to the
+// seal; without it the lock returns. See docs/design/consul.md, "Moving to another store".
 func (f *Firefly) Mark(ctx context.Context, held []backend.Held) ([]backend.Answer, error) {
 	what := describe("mark", len(held), held[0].Election)
 	if err := f.base.enter(ctx, what, held[0].Holder.Nonce); err != nil {
@@ -45,7 +45,7 @@ func (f *Firefly) writeMarks(ctx context.Context, session string, l backend.Held
 		}
 		next := s.own
 		next.Heartbeat, next.MovedTo, next.Moved = newHeartbeat(), l.MovedTo, l.MovedFrom
-		keeper := s.session // who has the lock afterwards
+		keeper := s.session // the session that has the lock afterwards
 		switch {
 		case l.MovedTo != "" && !s.sealed:
 			if keeper, err = f.newSeal(ctx); err != nil {
@@ -63,7 +63,7 @@ func (f *Firefly) writeMarks(ctx context.Context, session string, l backend.Held
 		ops = append(ops, transferOps(own, session, session, encode(next))...)
 		ok, answer, err := f.base.txn(ctx, ops)
 		if err != nil {
-			return backend.Answer{}, err // a seal that was made in vain holds nothing
+			return backend.Answer{}, err // an unused seal holds nothing
 		}
 		if !ok {
 			if keeper != s.session && keeper != session {
@@ -91,11 +91,11 @@ func (f *Firefly) writeMarks(ctx context.Context, session string, l backend.Held
 	return backend.Answer{}, errConflict
 }
 
-// newSeal makes a session that does not end by itself.
+// newSeal makes a session that Consul does not end.
 func (f *Firefly) newSeal(ctx context.Context) (string, error) {
 	b := f.base
 	node := &api.CatalogRegistration{
-		Node: sealNode, Address: "192.0.2.1", // nobody's (RFC 5737)
+		Node: sealNode, Address: "192.0.2.1", // reserved for documentation (RFC 5737)
 		NodeMeta: map[string]string{"external-node": "true"}, Partition: b.partition,
 	}
 	if _, err := b.client.Catalog().Register(node, write(ctx)); err != nil {
@@ -106,8 +106,8 @@ func (f *Firefly) newSeal(ctx context.Context) (string, error) {
 	return id, err
 }
 
-// unseal destroys the session of a seal that holds nothing any more. One that is
-// left over does no harm.
+// unseal destroys the session of a seal that no longer holds a lock. One that is left over does
+// no harm.
 func (f *Firefly) unseal(ctx context.Context, seal string) {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()

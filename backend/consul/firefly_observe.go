@@ -13,7 +13,7 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// Observe implements [backend.Backend].
+// Observe implements [backend.Backend]. It always reads.
 func (f *Firefly) Observe(ctx context.Context, seen []backend.Lease) (changed []backend.Lease, err error) {
 	what := describe("observe", len(seen), seen[0].Election)
 	if err := f.base.enter(ctx, what, ""); err != nil {
@@ -25,7 +25,7 @@ func (f *Firefly) Observe(ctx context.Context, seen []backend.Lease) (changed []
 	return changed, nil
 }
 
-// differing returns those leases that are not as they were seen.
+// readChanged reads the leases and returns those that differ from what was seen.
 func (f *Firefly) readChanged(ctx context.Context, seen []backend.Lease) (changed []backend.Lease, err error) {
 	names := make([]string, len(seen))
 	for i, l := range seen {
@@ -40,9 +40,9 @@ func (f *Firefly) readChanged(ctx context.Context, seen []backend.Lease) (change
 	return changed, err
 }
 
-// Listen implements [backend.Backend]: a blocking query that the server answers once
-// any key of any election has changed, also by the end of a session. It goes on where
-// the last call stopped.
+// Listen implements [backend.Backend]. It makes a blocking query that the server answers once a key
+// of any election has changed, also because a session ended. The query continues from the index
+// of the last call.
 func (f *Firefly) Listen(ctx context.Context, seen []backend.Lease) error {
 	if err := f.base.enter(ctx, "listen", ""); err != nil {
 		if ctx.Err() != nil {
@@ -73,22 +73,22 @@ func (f *Firefly) listen(ctx context.Context, seen []backend.Lease) error {
 		index = max(now, 1)
 	}
 	for {
-		_, now, err := b.await(ctx, index)
+		_, now, err := b.waitForChange(ctx, index)
 		if err != nil {
 			return err
 		}
-		if now = max(now, 1); now != index { // also if it went back: the servers were restored
+		if now = max(now, 1); now != index { // also if it went back, after the servers were restored
 			b.index.set(now)
 			return nil
 		}
 	}
 }
 
-// Ask implements [backend.Backend]: for each request one reading, and one write of our
-// key that is pinned to it. Members of FireflySoft know no requests: while one of them leads the
-// error is [backend.ErrInvalid].
+// Request implements [backend.Backend]. Each request takes one read, and one write of our key on
+// condition that it is as it was read. Members of FireflySoft know no requests: while one of
+// them leads, the error is [backend.ErrInvalid].
 func (f *Firefly) Request(ctx context.Context, requests []backend.Request) error {
-	what := describe("ask", len(requests), requests[0].Election)
+	what := describe("request", len(requests), requests[0].Election)
 	if err := f.base.enter(ctx, what, ""); err != nil {
 		return err
 	}
@@ -132,8 +132,8 @@ func (f *Firefly) writeRequest(ctx context.Context, w backend.Request) error {
 	return errConflict
 }
 
-// List implements [backend.Backend]. It asks for the names of all keys. Elections in which
-// none of ours has led yet are among the records, with term 0, as long as somebody leads there.
+// List implements [backend.Backend]. It reads all keys. An election that no member of this module
+// has led yet is listed, with term 0, as long as it has a leader.
 func (f *Firefly) List(ctx context.Context, from string, limit int) ([]backend.Record, error) {
 	if err := f.base.enter(ctx, "list", ""); err != nil {
 		return nil, err
@@ -170,8 +170,8 @@ func (f *Firefly) List(ctx context.Context, from string, limit int) ([]backend.R
 	return list, nil
 }
 
-// Announce implements [backend.Backend]. It also makes the session ahead of the first
-// bid, so that a handover need not wait for that, and renews it.
+// Announce implements [backend.Backend]. It makes the session before the first bid, which makes a
+// handover faster, and renews it.
 func (f *Firefly) Announce(ctx context.Context, m backend.Member) error {
 	b := f.base
 	if err := b.enter(ctx, "announce", m.Nonce); err != nil {
@@ -187,8 +187,8 @@ func (f *Firefly) Announce(ctx context.Context, m backend.Member) error {
 	return nil
 }
 
-// Members implements [backend.Backend]. Members of FireflySoft are services named
-// le:<name> of the agents, and not among these.
+// Members implements [backend.Backend]. It does not list members of FireflySoft, which are services
+// of the agents, named le:<name>.
 func (f *Firefly) Members(ctx context.Context, from string, limit int) ([]backend.Member, error) {
 	return f.base.Members(ctx, from, limit)
 }

@@ -11,15 +11,15 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// Release implements [backend.Backend]. One reading, and one transaction that
-// unlocks, which pays no lock-delay, and says how the leadership ended.
+// Release implements [backend.Backend]. It reads the leases. Then it makes transactions that unlock,
+// without a lock-delay, and write how the leaderships ended.
 func (f *Firefly) Release(ctx context.Context, held []backend.Held) error {
 	what := describe("release", len(held), held[0].Election)
 	if err := f.base.enter(ctx, what, ""); err != nil {
 		return err
 	}
 	if f.base.owner.Nonce() == "" {
-		return nil // it never held anything
+		return nil // this Backend has never held anything
 	}
 	for part := range slices.Chunk(held, maxReadFirefly) {
 		if err := f.release(ctx, part); err != nil {
@@ -62,14 +62,14 @@ func (f *Firefly) release(ctx context.Context, held []backend.Held) error {
 	return errConflict
 }
 
-// A release is one to be made.
+// A release is one lease to release.
 type release struct {
 	lease backend.Held
 	ops   api.KVTxnOps
 }
 
-// end tries one transaction for all, and if that fails one for each. It returns what
-// has changed since it was read.
+// tryReleases makes one transaction for all releases. If that fails, it makes one for each. It
+// returns the leases that have changed since they were read.
 func (f *Firefly) tryReleases(ctx context.Context, todo []release) (again []backend.Held, err error) {
 	var ops api.KVTxnOps
 	for _, r := range todo {
@@ -100,27 +100,26 @@ func (f *Firefly) tryReleases(ctx context.Context, todo []release) (again []back
 	return again, nil
 }
 
-// termOf is the term of what is known to be held, or 0.
+// termOf returns the term in which this process holds an election, or 0.
 func (f *Firefly) termOf(name string) uint64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.held[name].term
 }
 
-// releaseOps is one release, or nil if there is nothing to release. If a bid of
-// ours may still be on its way to the servers, our key is touched, so that the bid
-// finds another index and fails.
+// releaseOps returns one release, or nil if there is nothing to release. If a bid of this process
+// may still be on its way, it rewrites our key, so that the bid finds another index and fails.
 func (f *Firefly) releaseOps(s *fireflyEntry, l backend.Held) api.KVTxnOps {
 	self, now := f.base.owner.Nonce(), time.Now().UTC().Round(0)
 	key, own := f.lock(s.name), f.record(s.name)
 	recorded := s.unfinished && s.own.Nonce == self
-	locked := s.mine && !s.held // the lock is ours and our key does not say so
+	locked := s.mine && !s.held // this process has the lock, and our key does not say so
 	next := s.own
 	next.Heartbeat = newHeartbeat()
 	switch {
 	case recorded && l.Term != 0 && l.Term != s.own.Term, !recorded && !locked && !f.mayHold(s.name), !recorded && !locked && l.Term != 0:
 		return nil
-	case !recorded && !locked: // on its way
+	case !recorded && !locked: // a bid may be on its way
 		next.Heartbeat, next.Touch = s.own.Heartbeat, newHeartbeat()
 		return api.KVTxnOps{{Verb: api.KVCAS, Key: own, Index: indexOf(s.ownPair), Value: encode(next)}}
 	case locked:

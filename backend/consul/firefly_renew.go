@@ -7,8 +7,8 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// Renew implements [backend.Backend]: the session is renewed, and then a consistent
-// reading shows whose session has the locks.
+// Renew implements [backend.Backend]. It renews the session, and then reads, consistently, which
+// sessions hold the locks.
 func (f *Firefly) Renew(ctx context.Context, held []backend.Held) ([]backend.Answer, error) {
 	what := describe("renew", len(held), held[0].Election)
 	if err := f.base.enter(ctx, what, held[0].Holder.Nonce); err != nil {
@@ -37,8 +37,7 @@ func (f *Firefly) Renew(ctx context.Context, held []backend.Held) ([]backend.Ans
 	return answers, nil
 }
 
-// confirm is the answer to a renewal with a session that was renewed before the
-// lock was read.
+// answerRenewal answers a renewal. session was renewed before the lock was read.
 func (s *fireflyEntry) answerRenewal(session string, l backend.Held) backend.Answer {
 	if session == "" || !s.heldBy(session, l.Holder.Nonce, l.Term) || s.deposed() {
 		return backend.Answer{Lease: s.lease, Outcome: backend.Refused}

@@ -9,8 +9,8 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// grantOps is how many operations one grant or release takes at most, and
-// grantChunk how many of them travel in one transaction.
+// maxGrantOps is the most operations of one grant or release, and grantChunk how many grants
+// or releases fit into one transaction.
 const (
 	maxGrantOps = 5
 	grantChunk  = (maxOps - 1) / maxGrantOps
@@ -18,18 +18,19 @@ const (
 
 // An offer is one grant to be made.
 type offer struct {
-	*entry            // what it rests on
+	*entry            // as it was read
 	at            int // in the batch
 	bid           backend.Bid
-	next          uint64 // the term
-	leadership    lock   // what is written
+	next          uint64 // the new term
+	leadership    lock   // the new lock
 	record        term
-	markedPending bool // that it may be held
-	pendingBefore bool // it might have been before: an earlier bid may still be on its way
+	markedPending bool // in this call
+	pendingBefore bool // an earlier bid may still be on its way
 }
 
-// parts are offers that fit into a transaction. Its size is limited (txn_max_req_len of the
-// servers, 512 KiB), values are in base64, and metadata may be six times as long in JSON.
+// chunkOffers groups offers that fit into one transaction. The servers limit its size
+// (txn_max_req_len, 512 KiB). Values are sent in base64, and JSON may make metadata six times
+// as long.
 func chunkOffers(offers []*offer) (all [][]*offer) {
 	const most = 384 << 10
 	size := 0
@@ -47,9 +48,9 @@ func chunkOffers(offers []*offer) (all [][]*offer) {
 	return all
 }
 
-// grant tries one transaction, and again without those that it failed for because
-// something has changed, which it returns, with the index of the one that succeeded.
-func (b *Backend) grant(ctx context.Context, part []*offer, answers []backend.Answer) (lost []*offer, index uint64, err error) {
+// grant tries one transaction. It repeats it without the offers whose keys have changed, and
+// returns those, with the index of the transaction that succeeded.
+func (b *Backend) grant(ctx context.Context, part []*offer, answers []backend.Answer) (stale []*offer, index uint64, err error) {
 	reopened := false
 	for try := 0; len(part) > 0; try++ {
 		session, err := b.openSession(ctx, part[0].bid.Candidate, part[0].bid.TTL)
@@ -69,14 +70,14 @@ func (b *Backend) grant(ctx context.Context, part []*offer, answers []backend.An
 				ops, from = append(ops, op), append(from, i)
 			}
 		}
-		ok, answer, err := b.txn(ctx, append(ops, b.changed()))
+		ok, answer, err := b.txn(ctx, append(ops, b.changesOp()))
 		switch {
 		case err != nil:
-			return nil, 0, err // whoever may hold it: the outcomes are unknown
+			return nil, 0, err // the outcomes are unknown
 		case ok:
 			index = lastIndex(answer.Results)
 			b.granted(part, index, sent, session, answers)
-			return lost, index, nil
+			return stale, index, nil
 		case sessionEnded(answer) && !reopened:
 			reopened = true
 			b.forgetSession(session)
@@ -98,7 +99,7 @@ func (b *Backend) grant(ctx context.Context, part []*offer, answers []backend.An
 			case !did:
 				rest = append(rest, o)
 			case !delayed(text) && changedMeanwhile(text):
-				lost = append(lost, o)
+				stale = append(stale, o)
 			default:
 				one := &api.KVTxnResponse{Errors: api.TxnErrors{{What: text}}}
 				answers[o.at] = backend.Answer{Err: b.wrap(describe("acquire", 1, o.name), txnError(one))}
@@ -109,11 +110,12 @@ func (b *Backend) grant(ctx context.Context, part []*offer, answers []backend.An
 		}
 		part = rest
 	}
-	return lost, 0, nil
+	return stale, 0, nil
 }
 
-// carry lets further offers rest on a grant at that index that rested on the key of
-// changes, and has written it: between the reading and that grant nobody else has.
+// shareChangesIndex updates the index of election/changes on which further first grants depend,
+// after a first grant has written it. No other member has written it between the read and that
+// grant.
 func shareChangesIndex(part, offers []*offer, index uint64, answers []backend.Answer) {
 	for _, o := range part {
 		if !o.neverLed() || answers[o.at].Outcome != backend.Granted {
@@ -129,7 +131,7 @@ func shareChangesIndex(part, offers []*offer, index uint64, answers []backend.An
 	}
 }
 
-// draw makes what the grant writes.
+// prepare makes the values that the grant writes.
 func (o *offer) prepare(session string, now time.Time) {
 	c, at := o.bid.Candidate, now.UTC().Round(0)
 	o.leadership = lock{
@@ -137,7 +139,7 @@ func (o *offer) prepare(session string, now time.Time) {
 		TTL: micros(o.bid.TTL), Renew: micros(o.bid.Renew), Session: session, Heartbeat: newHeartbeat(), At: at,
 	}
 	old := o.entry.term
-	if old.Term == 0 && o.lease.Holder.ID != "" { // the record was deleted: what the lock key tells
+	if old.Term == 0 && o.lease.Holder.ID != "" { // the record was deleted; the lock says who led
 		old = term{Term: o.entry.lock.Term, ID: o.lease.Holder.ID, Nonce: o.lease.Holder.Nonce, From: at}
 	}
 	lapsed := time.Duration(0)
@@ -154,10 +156,10 @@ func (o *offer) prepare(session string, now time.Time) {
 	}
 }
 
-// grantOps is one grant: nothing that it rests on has changed, including the
-// renewals of whom it takes the lease from; then the lock changes hands in one
-// step. Unlocking for the other session is why neither the end of that session
-// nor a lock-delay is waited for; it is right because the leadership is over by then.
+// grantOps returns one grant. It requires that nothing has changed, including the holder's
+// heartbeat, and then passes the lock on in one step. It unlocks on behalf of the holder's
+// session, so that nobody waits for the end of that session or for a lock-delay. That is safe
+// because the leadership is over by then.
 func (b *Backend) grantOps(o *offer, session string) api.KVTxnOps {
 	key, value := b.keys.lock+o.name, encode(o.leadership)
 	var ops api.KVTxnOps
@@ -177,7 +179,7 @@ func (b *Backend) grantOps(o *offer, session string) api.KVTxnOps {
 	)
 }
 
-// pin is an operation that fails if the key is not as it was read.
+// pin returns an operation that fails unless the key is as it was read.
 func pin(key string, pair *api.KVPair) *api.KVTxnOp {
 	if pair == nil {
 		return &api.KVTxnOp{Verb: api.KVCheckNotExists, Key: key}
@@ -187,13 +189,13 @@ func pin(key string, pair *api.KVPair) *api.KVTxnOp {
 
 func indexOf(pair *api.KVPair) uint64 {
 	if pair == nil {
-		return 0 // only if there is no such key
+		return 0 // succeeds only if the key does not exist
 	}
 	return pair.ModifyIndex
 }
 
-// granted fills in the answers of a transaction that was sent and then applied at
-// an index.
+// granted answers the offers of a transaction that was sent at that time and applied at that
+// index.
 func (b *Backend) granted(part []*offer, index uint64, sent time.Time, session string, answers []backend.Answer) {
 	self, now := b.owner.Nonce(), time.Now()
 	for _, o := range part {

@@ -12,9 +12,9 @@ import (
 
 var _ backend.Inspector = (*Backend)(nil)
 
-// Inspect asks the agent who it is, and for the servers behind it: whether they have
-// a leader, how many there are, and how many can be lost. Version and health need
-// rights that leases do not (agent:read, operator:read); without them it says so.
+// Inspect implements [backend.Inspector]. It reports the agent and the servers behind it: whether
+// they have a leader, how many there are, and how many can fail. Version and health need rights
+// that leases do not need (agent:read, operator:read); without them Inspect says so.
 func (b *Backend) Inspect(ctx context.Context, _, _ time.Duration) (list []backend.Diagnostic, err error) {
 	const verb = "inspect"
 	if err := b.enter(ctx, verb, ""); err != nil {

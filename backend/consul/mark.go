@@ -11,9 +11,9 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// Mark implements [backend.Backend]. One reading; then, for each chunk, one
-// transaction that writes lock and record anew, pinned to what was read. The lock's
-// fresh heartbeat makes it a renewal: challengers watch from then.
+// Mark implements [backend.Backend]. It reads the leases once. Then it makes one transaction for
+// each chunk, which rewrites lock and record if they are as they were read. The lock's fresh
+// heartbeat makes that a renewal: challengers watch from then on.
 func (b *Backend) Mark(ctx context.Context, held []backend.Held) ([]backend.Answer, error) {
 	what := describe("mark", len(held), held[0].Election)
 	if err := b.enter(ctx, what, held[0].Holder.Nonce); err != nil {
@@ -64,7 +64,7 @@ func (b *Backend) writeMarks(ctx context.Context, held []backend.Held, part []in
 		if offers == nil {
 			return nil
 		}
-		ok, answer, err := b.txn(ctx, append(ops, b.changed()))
+		ok, answer, err := b.txn(ctx, append(ops, b.changesOp()))
 		if err != nil {
 			return err
 		}

@@ -17,20 +17,20 @@ type member struct {
 	Stage     string    `json:"stage,omitempty"`
 	Elections string    `json:"elections,omitempty"`
 	TTL       int64     `json:"ttl_us"`
-	At        time.Time `json:"at"` // by its own clock
+	At        time.Time `json:"at"` // by the member's clock
 }
 
-// announced is the member's key as this process has written it last.
+// announced is the member's key as this process last wrote it.
 type announced struct {
 	mu              sync.Mutex
 	value           member
 	at              time.Time // zero: never
-	piggybackedLast bool      // with a renewal, or a reading
+	piggybackedLast bool      // written with a renewal or a read
 }
 
-// piggyback returns an operation that announces this process again, if a part of its TTL
-// has gone by. It travels with the readings of who follows, and with renewals of many
-// leases: there it pays for the request which looks at what people have done by hand.
+// piggyback returns an operation that announces this process again, if half its TTL has passed. A
+// follower sends it with a read, and the leader of many leases with a renewal: that saves the
+// request that it needs to look for manual edits.
 func (a *announced) piggyback(prefix string, now time.Time) api.KVTxnOps {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -42,22 +42,22 @@ func (a *announced) piggyback(prefix string, now time.Time) api.KVTxnOps {
 	return api.KVTxnOps{{Verb: api.KVSet, Key: prefix + value.Nonce, Value: encode(value)}}
 }
 
-// again notes that a piggyback has arrived.
+// piggybacked notes that the operation was applied.
 func (a *announced) piggybacked(sent time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.at, a.piggybackedLast = sent, true
 }
 
-// stopPiggyback notes that nothing is to ride until the next announcement.
+// stopPiggyback stops it until the next announcement.
 func (a *announced) stopPiggyback() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.at = time.Time{}
 }
 
-// needed reports whether that must be written, and not by a piggyback just now; then nothing
-// rides until it was.
+// needed reports whether value must be written, because it is new or was not sent with another
+// request a moment ago. If so, it stops piggybacking until recordWrite.
 func (a *announced) needed(value member) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -75,9 +75,9 @@ func (a *announced) wrote(value member, sent time.Time) {
 	a.value, a.at, a.piggybackedLast = value, sent, false
 }
 
-// Announce implements [backend.Backend]: one write, unless renewals have just done
-// that. It also makes the session ahead of the first bid, so that a handover need not
-// wait for that, and renews it when half its TTL has gone by.
+// Announce implements [backend.Backend]. It writes the member's key, unless another request has
+// just done so. It makes the session before the first bid, which makes a handover faster, and
+// renews it when half its TTL has passed.
 func (b *Backend) Announce(ctx context.Context, m backend.Member) error {
 	if err := b.enter(ctx, "announce", m.Nonce); err != nil {
 		return err
@@ -114,16 +114,16 @@ func (b *Backend) present(ctx context.Context, m backend.Member) error {
 	return nil
 }
 
-// cleanupEvery is how often a process takes away what others have left behind, and
-// staleAfter is for how long they must not have been heard of.
+// cleanupEvery is how often a process deletes what others have left, and staleAfter how old that
+// must be.
 const (
 	cleanupEvery = 6 * time.Hour
 	staleAfter   = 24 * time.Hour
 )
 
-// tidy deletes keys of members and sessions that have been gone for a day. If
-// that was a mistake, the member writes its key again. A heartbeat key goes only with
-// its session, and a lease that still hangs on it is watched anew.
+// cleanUp deletes keys of members and sessions that have been gone for a day. A member that was
+// only cut off writes its key again. A heartbeat key is deleted only after its session has ended,
+// and a lease that still names that session is watched anew.
 func (b *Backend) cleanUp(ctx context.Context, now time.Time) {
 	b.mu.Lock()
 	due := now.Sub(b.lastCleanup) >= cleanupEvery
@@ -137,7 +137,7 @@ func (b *Backend) cleanUp(ctx context.Context, now time.Time) {
 	for _, prefix := range []string{b.keys.member, b.keys.heartbeat} {
 		pairs, _, err := b.listKeys(ctx, prefix)
 		if err != nil {
-			return // the next time will do
+			return // until the next time
 		}
 		for _, pair := range pairs {
 			var at struct{ At time.Time }
@@ -150,8 +150,7 @@ func (b *Backend) cleanUp(ctx context.Context, now time.Time) {
 	}
 }
 
-// Members implements [backend.Backend]. Ages are by the members' own clocks and
-// this process's.
+// Members implements [backend.Backend]. Ages are by the members' clocks and this process's clock.
 func (b *Backend) Members(ctx context.Context, from string, limit int) ([]backend.Member, error) {
 	if err := b.enter(ctx, "members", ""); err != nil {
 		return nil, err

@@ -5,21 +5,21 @@ import (
 	"time"
 )
 
-// memory is what this process remembers of elections: enough to find out that
-// the store has gone back, because a snapshot was restored or keys were deleted.
+// memory is what this process remembers of elections. It shows when the store has gone back,
+// because a snapshot was restored or keys were deleted.
 type memory struct {
 	mu       sync.Mutex
 	latest   map[string]lastRead
-	sessions map[string]string // election to session, to guess the heartbeat key by
+	sessions map[string]string // session by election: a guess which heartbeat key to read
 }
 
 type lastRead struct {
 	term uint64
-	ttl  time.Duration // the greatest
+	ttl  time.Duration // the greatest that was read
 }
 
-// see notes what was read. Of a store that has gone back, nothing is free before
-// it was watched for twice the greatest TTL that was seen.
+// record notes what was read. If the store has gone back, the lease is watched for twice the
+// greatest TTL that was read before.
 func (m *memory) record(e *entry) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -43,19 +43,19 @@ func (m *memory) record(e *entry) {
 	}
 }
 
-// note remembers a grant of our own.
+// recordGrant notes a grant to this process.
 func (m *memory) recordGrant(name string, term uint64, ttl time.Duration, session string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	s := m.latest[name] // it was read before
+	s := m.latest[name] // it was read before the grant
 	m.latest[name] = lastRead{max(s.term, term), max(s.ttl, ttl)}
 	m.sessions[name] = session
 }
 
-// greatest is the greatest term that can be granted. What is above it was planted.
+// maxTerm is the greatest term that can be granted. A greater one was written manually.
 const maxTerm = 1 << 62
 
-// session guesses on whose heartbeat key an election hangs.
+// sessionOf returns the session that probably holds the election.
 func (m *memory) sessionOf(name string) string {
 	m.mu.Lock()
 	defer m.mu.Unlock()

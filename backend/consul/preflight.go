@@ -16,9 +16,9 @@ var (
 	_ backend.Preflighter = (*Firefly)(nil)
 )
 
-// Prove implements [backend.Preflighter]: writes of the keys of a grant, in transactions that
-// are pinned to an index that no key has. Consul checks the rights of all operations
-// before any is tried. The session is made as for a bid.
+// Preflight implements [backend.Preflighter]. It sends writes of the keys of a grant, on condition of
+// an index that no key has. Consul checks the rights of all operations before it tries any. It
+// also makes the session, as for a bid.
 func (b *Backend) Preflight(ctx context.Context, bids []backend.Bid) []error {
 	return b.preflight(ctx, bids, func(name string) []string { return []string{b.keys.lock + name, b.keys.term + name, b.keys.changes} },
 		func() error {
@@ -27,7 +27,7 @@ func (b *Backend) Preflight(ctx context.Context, bids []backend.Bid) []error {
 		})
 }
 
-// Prove implements [backend.Preflighter], as that of [Backend] does.
+// Preflight implements [backend.Preflighter], as [Backend.Preflight] does.
 func (f *Firefly) Preflight(ctx context.Context, bids []backend.Bid) []error {
 	return f.base.preflight(ctx, bids, func(name string) []string { return []string{f.lock(name), f.record(name)} },
 		func() error {
@@ -38,7 +38,7 @@ func (f *Firefly) Preflight(ctx context.Context, bids []backend.Bid) []error {
 
 func (b *Backend) preflight(ctx context.Context, bids []backend.Bid, keys func(election string) []string, session func() error) []error {
 	errs := make([]error, len(bids))
-	what := describe("prove", len(bids), bids[0].Election)
+	what := describe("preflight", len(bids), bids[0].Election)
 	err := b.enter(ctx, what, bids[0].Candidate.Nonce)
 	if err == nil {
 		err = b.wrap(what, session())
@@ -68,7 +68,7 @@ func (b *Backend) preflight(ctx context.Context, bids []backend.Bid, keys func(e
 		}
 		for _, e := range answer.Errors {
 			if strings.Contains(e.What, "ermission denied") && e.OpIndex >= 0 && e.OpIndex < len(of) {
-				errs[of[e.OpIndex]] = b.wrap(describe("prove", 1, bids[of[e.OpIndex]].Election), txnError(&api.KVTxnResponse{Errors: api.TxnErrors{e}}))
+				errs[of[e.OpIndex]] = b.wrap(describe("preflight", 1, bids[of[e.OpIndex]].Election), txnError(&api.KVTxnResponse{Errors: api.TxnErrors{e}}))
 			}
 		}
 	}

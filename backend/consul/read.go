@@ -11,23 +11,21 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// maxOps is how many operations one transaction may have: newer servers allow 128.
+// maxOps is the most operations of one transaction. Newer servers allow 128.
 const maxOps = 64
 
-// few is how many elections are read in one transaction, with the heartbeat keys of as
-// many sessions. More are read as a whole.
+// maxSmallRead is how many elections one transaction reads, with the heartbeat keys of as many
+// sessions. For more elections all keys are listed.
 const maxSmallRead = (maxOps - 1) / 3
 
-// read reads elections, consistently. For a few it is one transaction, and a
-// second if one of them hangs on a session that was not expected. For many it is
-// one transaction too, that asks for the heartbeats and whether members have changed
-// anything since the last listing: see [Backend.leases].
+// read reads elections consistently. A few take one transaction, and a second one if a lease
+// belongs to a session that this process did not expect: see [Backend.readMany] for more.
 //
-// What it returns need not be of one instant, except for each key by itself: a
-// grant is pinned to the index of every key that it rests on.
-func (b *Backend) read(ctx context.Context, names []string, sure bool) ([]*entry, error) {
+// The keys need not be of one instant. A grant is pinned to the index of every key on which it
+// depends.
+func (b *Backend) read(ctx context.Context, names []string, verify bool) ([]*entry, error) {
 	if len(names) > maxSmallRead {
-		return b.readMany(ctx, names, sure)
+		return b.readMany(ctx, names, verify)
 	}
 	ops := api.KVTxnOps{getOp(b.keys.changes)}
 	var sessions []string
@@ -61,10 +59,10 @@ func (b *Backend) read(ctx context.Context, names []string, sure bool) ([]*entry
 	return entries, nil
 }
 
-// get is an operation that reads a key which may not exist.
+// getOp returns an operation that reads a key, which may not exist.
 func getOp(key string) *api.KVTxnOp { return &api.KVTxnOp{Verb: api.KVGetOrEmpty, Key: key} }
 
-// gets runs a transaction that only reads.
+// readKeys runs a transaction that only reads.
 func (b *Backend) readKeys(ctx context.Context, ops api.KVTxnOps) (map[string]*api.KVPair, error) {
 	ok, answer, err := b.txn(ctx, ops)
 	switch {
@@ -76,9 +74,9 @@ func (b *Backend) readKeys(ctx context.Context, ops api.KVTxnOps) (map[string]*a
 	return collect(ops, answer.Results)
 }
 
-// readKeysAndAnnounce does the same, and announces this process along with it if it is time. A
-// reading must not fail for that: it is made again without, and the next Announce writes
-// by itself.
+// readKeysAndAnnounce runs it with the announcement of this process if that is due. A read must
+// not fail because of the announcement: then it is repeated without, and the next Announce
+// writes in a request of its own.
 func (b *Backend) readKeysAndAnnounce(ctx context.Context, ops api.KVTxnOps) (map[string]*api.KVPair, error) {
 	sent := time.Now()
 	piggyback := b.announced.piggyback(b.keys.member, sent)
@@ -97,8 +95,8 @@ func (b *Backend) readKeysAndAnnounce(ctx context.Context, ops api.KVTxnOps) (ma
 	return b.readKeys(ctx, ops)
 }
 
-// collect returns the keys that were read. A key that is missing in the answer is
-// one that the token may not read.
+// collect returns the keys that were read. The servers leave out keys that the token may not
+// read, but not keys that do not exist.
 func collect(ops api.KVTxnOps, results []*api.KVPair) (map[string]*api.KVPair, error) {
 	pairs := make(map[string]*api.KVPair, len(results))
 	for _, pair := range results {
@@ -115,14 +113,14 @@ func collect(ops api.KVTxnOps, results []*api.KVPair) (map[string]*api.KVPair, e
 			return nil, errFiltered
 		}
 		if pair.ModifyIndex == 0 {
-			pairs[op.Key] = nil // there is no such key
+			pairs[op.Key] = nil // the key does not exist
 		}
 	}
 	return pairs, nil
 }
 
-// gather makes entries of what was read, so far as to know their sessions. The key of
-// changes was read with them or before.
+// newEntries makes entries of what was read, so that their sessions are known. changes was read
+// with the other keys or before.
 func (b *Backend) newEntries(names []string, pairs map[string]*api.KVPair, changes *api.KVPair) []*entry {
 	entries := make([]*entry, len(names))
 	for i, name := range names {
@@ -133,10 +131,10 @@ func (b *Backend) newEntries(names []string, pairs map[string]*api.KVPair, chang
 	return entries
 }
 
-// classify gives each entry its heartbeat key and makes the leases.
+// classify adds the heartbeat key to each entry and derives the leases.
 func (b *Backend) classify(entries []*entry, pairs map[string]*api.KVPair) {
 	self, now := b.owner.Nonce(), time.Now()
-	known := make(map[string]*renewals) // one value may be for thousands
+	known := make(map[string]*renewals) // one value may belong to thousands of leases
 	for _, e := range entries {
 		if s := e.lock.Session; s != "" {
 			e.heartbeatPair = pairs[b.keys.heartbeat+s]
@@ -153,7 +151,7 @@ func (b *Backend) classify(entries []*entry, pairs map[string]*api.KVPair) {
 	}
 }
 
-// list reads all keys below a prefix.
+// listKeys reads all keys below a prefix.
 func (b *Backend) listKeys(ctx context.Context, prefix string) (map[string]*api.KVPair, uint64, error) {
 	found, meta, err := b.client.KV().List(prefix, query(ctx))
 	if err != nil {
@@ -162,7 +160,7 @@ func (b *Backend) listKeys(ctx context.Context, prefix string) (map[string]*api.
 	if meta.ResultsFilteredByACLs {
 		return nil, 0, errFiltered
 	}
-	if len(found) == 0 { // who has no token at all is not told that keys were kept back
+	if len(found) == 0 { // without a token, the servers do not say that they left out keys
 		if _, err := b.readKeys(ctx, api.KVTxnOps{getOp(prefix)}); err != nil {
 			return nil, 0, err
 		}
@@ -174,10 +172,10 @@ func (b *Backend) listKeys(ctx context.Context, prefix string) (map[string]*api.
 	return pairs, meta.LastIndex, nil
 }
 
-// readMany reads elections of which there are many. It does not ask whether
-// somebody has been at the keys by hand if a call of Listen would have been told,
-// unless sure is set.
-func (b *Backend) readMany(ctx context.Context, names []string, sure bool) ([]*entry, error) {
+// readMany reads many elections. One transaction reads the heartbeats and election/changes, which
+// tells whether members have changed anything since the last listing: see [Backend.listLeases].
+// Without verify it relies on a Listen under way for manual edits.
+func (b *Backend) readMany(ctx context.Context, names []string, verify bool) ([]*entry, error) {
 	ops := api.KVTxnOps{getOp(b.keys.changes)}
 	asked := make(map[string]bool)
 	for _, name := range names {
@@ -190,7 +188,7 @@ func (b *Backend) readMany(ctx context.Context, names []string, sure bool) ([]*e
 	if err != nil {
 		return nil, err
 	}
-	pairs, err := b.listLeases(ctx, indexOf(heartbeats[b.keys.changes]), sure)
+	pairs, err := b.listLeases(ctx, indexOf(heartbeats[b.keys.changes]), verify)
 	if err != nil {
 		return nil, err
 	}

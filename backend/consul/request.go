@@ -10,10 +10,10 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// Ask implements [backend.Backend]: for each request one reading, and one write of
-// the record that is pinned to it.
+// Request implements [backend.Backend]. Each request takes one read, and one write of the record
+// on condition that it is as it was read.
 func (b *Backend) Request(ctx context.Context, requests []backend.Request) error {
-	what := describe("ask", len(requests), requests[0].Election)
+	what := describe("request", len(requests), requests[0].Election)
 	if err := b.enter(ctx, what, ""); err != nil {
 		return err
 	}
@@ -44,7 +44,7 @@ func (b *Backend) writeRequest(ctx context.Context, w backend.Request) error {
 			record.Request = &request{w.Term, w.Kind, w.ID, w.Nonce}
 		}
 		ok, answer, err := b.txn(ctx, api.KVTxnOps{
-			{Verb: api.KVCAS, Key: b.keys.term + w.Election, Index: e.termPair.ModifyIndex, Value: encode(record)}, b.changed(),
+			{Verb: api.KVCAS, Key: b.keys.term + w.Election, Index: e.termPair.ModifyIndex, Value: encode(record)}, b.changesOp(),
 		})
 		if err != nil || ok {
 			return err

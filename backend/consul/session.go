@@ -10,22 +10,23 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// minSessionTTL is the least TTL of a session that Consul's servers allow by default.
+// minSessionTTL is the least session TTL that Consul's servers allow by default.
 const minSessionTTL = 10 * time.Second
 
-// lasts is how many TTLs a session lasts. No lease is taken sooner or later for that: it
-// clears away what a process that has died has left. It is renewed when half has gone by.
+// sessionTTLs is the session's TTL in TTLs of its leases. It does not affect when a lease is taken:
+// the end of the session only clears away what a dead process has left. The session is renewed
+// when half its TTL has passed.
 const sessionTTLs = 12
 
-// A session is this Backend's one session in Consul. Nobody counts on how long it
-// lives; that it lives is one more condition for a renewal.
+// A session is this Backend's one session in Consul. No lease depends on how long it lives; each
+// renewal requires that it still lives.
 type session struct {
-	createMutex chan struct{} // taken while one is made
+	createMutex chan struct{} // held while a session is made
 
 	mu      sync.Mutex
-	id      string // "": none
+	id      string // empty: none
 	ttl     time.Duration
-	renewed time.Time // when the last renewal was sent; the monotonic part counts
+	renewed time.Time // when the last renewal was sent, by the monotonic clock
 }
 
 func (s *session) get() string {
@@ -34,7 +35,7 @@ func (s *session) get() string {
 	return s.id
 }
 
-// due reports whether a renewal should be sent: with a part of the TTL gone.
+// due reports whether 1/part of the TTL has passed since the last renewal.
 func (s *session) due(part time.Duration) (id string, due bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -55,7 +56,7 @@ func (s *session) recordRenewal(id string, at time.Time) {
 	}
 }
 
-// drop forgets a session that has ended. What hung on it is lost for good.
+// forgetSession forgets a session that has ended. Its leases are lost.
 func (b *Backend) forgetSession(id string) {
 	b.session.mu.Lock()
 	defer b.session.mu.Unlock()
@@ -64,7 +65,7 @@ func (b *Backend) forgetSession(id string) {
 	}
 }
 
-// open returns the session, and makes one with its heartbeat key if there is none.
+// openSession returns the session. If there is none, it makes one with its heartbeat key.
 func (b *Backend) openSession(ctx context.Context, who backend.Candidate, ttl time.Duration) (string, error) {
 	select {
 	case b.session.createMutex <- struct{}{}:
@@ -86,28 +87,28 @@ func (b *Backend) openSession(ctx context.Context, who backend.Candidate, ttl ti
 	}
 	first := renewals{ID: who.ID, Nonce: who.Nonce, Heartbeat: newHeartbeat(), At: sent.UTC().Round(0)}
 	ok, answer, err := b.txn(ctx, api.KVTxnOps{
-		{Verb: api.KVCheckNotExists, Key: b.keys.heartbeat + id}, // or, arriving late, it would bring an old heartbeat back
+		{Verb: api.KVCheckNotExists, Key: b.keys.heartbeat + id}, // a late repetition must not restore an old heartbeat
 		{Verb: api.KVLock, Key: b.keys.heartbeat + id, Session: id, Value: encode(first)},
 	})
 	if err == nil && !ok {
 		err = txnError(answer)
 	}
 	if err != nil {
-		return "", err // that session is never used, and runs out
+		return "", err // that session is never used, and expires
 	}
 	b.heartbeats.start(first, answer.Results)
 	b.session.set(id, max(minSessionTTL, sessionTTLs*ttl), sent)
 	return id, nil
 }
 
-// create makes a session with the checks that are wanted, and no others.
+// createSession makes a session with the configured checks and no others.
 func (b *Backend) createSession(ctx context.Context, entry *api.SessionEntry) (id string, err error) {
 	if len(b.checks)+len(b.serviceChecks) == 0 {
 		id, _, err = b.client.Session().CreateNoChecks(entry, write(ctx)) // without serfHealth
 		return id, err
 	}
 	if len(b.checks) == 0 {
-		// The library leaves out what is empty, and the servers then add serfHealth.
+		// The library omits an empty list, and the servers would add serfHealth.
 		services := make([]api.ServiceCheck, len(b.serviceChecks))
 		for i, name := range b.serviceChecks {
 			services[i].ID = name
@@ -126,7 +127,7 @@ func (b *Backend) createSession(ctx context.Context, entry *api.SessionEntry) (i
 	return id, err
 }
 
-// touch renews the session if a part of its TTL has gone by.
+// renewSessionIfDue renews the session if 1/part of its TTL has passed.
 func (b *Backend) renewSessionIfDue(ctx context.Context, part time.Duration) error {
 	id, due := b.session.due(part)
 	if !due {
@@ -135,14 +136,14 @@ func (b *Backend) renewSessionIfDue(ctx context.Context, part time.Duration) err
 	return b.renewSession(ctx, id)
 }
 
-// prolong renews a session. If it has ended it is dropped, and that is no error.
+// renewSession renews a session. If it has ended, it is forgotten, and that is no error.
 func (b *Backend) renewSession(ctx context.Context, id string) error {
 	sent := time.Now()
 	entry, _, err := b.client.Session().Renew(id, write(ctx))
 	switch {
 	case err != nil:
 		return err
-	case entry == nil: // 404
+	case entry == nil: // status 404
 		b.forgetSession(id)
 	default:
 		b.session.recordRenewal(id, sent)
@@ -150,7 +151,7 @@ func (b *Backend) renewSession(ctx context.Context, id string) error {
 	return nil
 }
 
-// leave destroys the session if nothing hangs on it, and takes its keys away.
+// destroyIdleSession destroys the session and its heartbeat key if this process holds nothing.
 func (b *Backend) destroyIdleSession(ctx context.Context) {
 	id := b.session.get()
 	if id == "" || !b.heartbeats.empty() {

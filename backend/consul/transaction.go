@@ -12,15 +12,15 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// txn runs a transaction: all of it is done, or nothing.
+// txn runs a transaction: Consul applies all of it or nothing.
 func (b *Backend) txn(ctx context.Context, ops api.KVTxnOps) (ok bool, answer *api.KVTxnResponse, err error) {
-	for _, op := range ops { // the client's own setting does not reach them
+	for _, op := range ops { // the client does not apply its own settings to them
 		op.Namespace, op.Partition = b.namespace, b.partition
 	}
 	ok, answer, _, err = b.client.KV().Txn(ops, query(ctx))
-	if err != nil && strings.Contains(err.Error(), "connection reset") { // the client wraps some, and prints others
-		// An agent that expects TLS says so and hangs up. Of a request that it has not
-		// read to its end only the hanging up arrives; a short one is answered.
+	if err != nil && strings.Contains(err.Error(), "connection reset") { // some are wrapped, others only printed
+		// An agent that expects TLS says so and closes the connection. If it has not read
+		// the whole request, only the reset arrives. A short request gets the answer.
 		if _, why := b.client.Status().LeaderWithQueryOptions(query(ctx)); why != nil {
 			err = why
 		}
@@ -28,7 +28,7 @@ func (b *Backend) txn(ctx context.Context, ops api.KVTxnOps) (ok bool, answer *a
 	return ok, answer, err
 }
 
-// txnError is why a transaction was not applied.
+// txnError returns why a transaction was not applied.
 func txnError(answer *api.KVTxnResponse) error {
 	if answer == nil || len(answer.Errors) == 0 {
 		return errConflict
@@ -50,8 +50,8 @@ func sessionEnded(answer *api.KVTxnResponse) bool {
 	})
 }
 
-// changedMeanwhile reports whether an operation failed since the key is not as it was
-// read. Texts end in, or contain, the names of keys: only their beginnings are Consul's.
+// changedMeanwhile reports whether an operation failed because the key is not as it was read. Only
+// the beginning of the text is Consul's; the rest contains the name of the key.
 func changedMeanwhile(text string) bool {
 	for _, begin := range []string{"failed to set key ", "failed to lock key ", "failed to unlock key ", "failed to check index, ", "failed index check for ", "key "} {
 		if strings.HasPrefix(text, begin) {
