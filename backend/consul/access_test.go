@@ -17,7 +17,7 @@ import (
 	"github.com/go-election/go-election/internal/testbed"
 )
 
-// token makes a token with a policy and returns its secret and its accessor.
+// token makes a token with a policy. The result has its secret and its accessor.
 func token(t *testing.T, root *api.Client, rules string) *api.ACLToken {
 	t.Helper()
 	policy, _, err := root.ACL().PolicyCreate(&api.ACLPolicy{Name: "p" + backend.NewNonce()[:8], Rules: rules}, nil)
@@ -27,7 +27,7 @@ func token(t *testing.T, root *api.Client, rules string) *api.ACLToken {
 	return made
 }
 
-// all calls every verb once and returns the errors.
+// callAll calls every method once and returns the errors.
 func callAll(n *node) map[string]error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -38,15 +38,14 @@ func callAll(n *node) map[string]error {
 	errs["Release"] = n.Release(ctx, []backend.Held{lease.Held()})
 	_, errs["Observe"] = n.Observe(ctx, []backend.Lease{lease})
 	errs["Listen"] = n.Listen(ctx, []backend.Lease{lease})
-	errs["Ask"] = n.Request(ctx, []backend.Request{{Election: "verbs", Term: 1, Kind: backend.Depose}})
+	errs["Request"] = n.Request(ctx, []backend.Request{{Election: "verbs", Term: 1, Kind: backend.Depose}})
 	_, errs["List"] = n.List(ctx, "", 10)
 	errs["Announce"] = n.Announce(ctx, backend.Member{Candidate: n.me, TTL: labTTL})
 	_, errs["Members"] = n.Members(ctx, "", 10)
 	return errs
 }
 
-// The policy of the documentation is enough for everything, and what it says is
-// what a refusal says.
+// The documented policy is enough for every call, and the error of a denied call names it.
 func TestTheDocumentedPolicyIsEnough(t *testing.T) {
 	agent := testbed.StartConsul(t, testbed.ConsulOptions{ACL: true})
 	l := newLab(t, agent)
@@ -58,15 +57,15 @@ func TestTheDocumentedPolicyIsEnough(t *testing.T) {
 	n.want("a renewal", n.renew(held)[0], backend.Granted)
 	for verb, err := range callAll(n) {
 		if err != nil && !errors.Is(err, backend.ErrStale) {
-			t.Errorf("%s with that policy: %v", verb, err)
+			t.Errorf("%s with the documented policy: %v", verb, err)
 		}
 	}
 	if text, err := os.ReadFile("doc.go"); err != nil || !strings.Contains(string(text), strings.ReplaceAll(strings.ReplaceAll(rules, l.prefix, "election"), " } ", " }\n//\t")) {
 		t.Errorf("the package documentation does not have this policy:\n%s", rules)
 	}
 
-	// Revoked in the middle of a leadership: renewals are denied, loudly, and the lease
-	// runs out.
+	// The token is revoked during a leadership: renewals are denied, with an error, and the
+	// lease expires.
 	_, err := l.root.ACL().TokenDelete(secret.AccessorID, nil)
 	fatal(t, err)
 	testbed.Eventually(t, time.Minute, "renewals to be denied", func() error {
@@ -77,16 +76,16 @@ func TestTheDocumentedPolicyIsEnough(t *testing.T) {
 		return nil
 	})
 	other := l.node(t, "other", func(o *Options) { o.Token = agent.AdminToken() })
-	other.want("a bid of another, after watching", other.bid(other.watched("x")), backend.Granted)
+	other.want("a bid of another member, after watching", other.bid(other.watched("x")), backend.Granted)
 }
 
-// Without rights, or with a token that is unknown, every verb is denied and says
-// what is needed. No error shows the token.
+// Without rights, or with an unknown token, every call is denied, and the error says which rights
+// are needed. No error shows the token.
 func TestEveryCallIsDeniedWithoutRights(t *testing.T) {
 	agent := testbed.StartConsul(t, testbed.ConsulOptions{ACL: true})
 	l := newLab(t, agent)
 	strong := l.node(t, "strong", func(o *Options) { o.Token = agent.AdminToken() })
-	strong.win("there") // of nothing, nothing can be hidden
+	strong.win("there") // the servers hide only keys that exist
 	fatal(t, strong.Announce(t.Context(), backend.Member{Candidate: strong.me, TTL: time.Minute}))
 	weak := token(t, l.root, `key_prefix "other/" { policy = "write" }`).SecretID
 	for what, secret := range map[string]string{"none": "", "unknown": "00000000-dead-beef-0000-c0ffee000000", "weak": weak} {
@@ -101,21 +100,21 @@ func TestEveryCallIsDeniedWithoutRights(t *testing.T) {
 				t.Errorf("%s with a token that is %s: the error shows it", verb, what)
 			}
 			if what == "weak" && !strings.Contains(err.Error(), n.policy()) {
-				t.Errorf("%s with a token that is %s: %v, which does not say what is needed", verb, what, err)
+				t.Errorf("%s with a token that is %s: %v, which does not name the needed rights", verb, what, err)
 			}
 		}
 	}
 	canary := l.node(t, "n", func(o *Options) { o.Token = "canary-" + backend.NewNonce() })
 	err := canary.wrap("test", errors.New("the server says "+canary.secret.get()))
 	if strings.Contains(err.Error(), canary.secret.get()) || backend.Class(err) != backend.ErrUnavailable {
-		t.Errorf("an error of the server that quotes the token: %v", err)
+		t.Errorf("a server's error that quotes the token: %v", err)
 	}
 	if text := fmt.Sprintf("%+v %#v", canary.client, errors.Unwrap(err)); strings.Contains(text, "canary-") {
 		t.Error("the library's client knows the token")
 	}
 }
 
-// The file is read again when its token is refused.
+// The token file is read again when the token is refused.
 func TestATokenFileIsReadAgainWhenTheTokenIsRefused(t *testing.T) {
 	agent := testbed.StartConsul(t, testbed.ConsulOptions{ACL: true})
 	l := newLab(t, agent)
@@ -132,7 +131,7 @@ func TestATokenFileIsReadAgainWhenTheTokenIsRefused(t *testing.T) {
 		return err
 	})
 	if text := n.wrap("test", late).Error(); strings.Contains(text, "c0ffee") || strings.Contains(text, agent.AdminToken()) {
-		t.Error("an error shows the token, or the one that it has replaced")
+		t.Error("an error shows the token or its predecessor")
 	}
 }
 
@@ -163,8 +162,7 @@ func TestTLSIsVerified(t *testing.T) {
 	}
 }
 
-// Where the agent wants to know its clients, a certificate of another authority or
-// none is denied.
+// An agent that verifies clients denies a certificate of another authority, and no certificate.
 func TestAClientCertificateIsSent(t *testing.T) {
 	agent := testbed.StartConsul(t, testbed.ConsulOptions{TLS: true, ClientCerts: true})
 	l := newLab(t, agent)
@@ -184,7 +182,7 @@ func TestAClientCertificateIsSent(t *testing.T) {
 		"another authority's": func(o *Options) { o.HTTPClient, o.CAFile, o.CertFile, o.KeyFile = nil, agent.CAFile(), cert, key },
 	} {
 		n := l.node(t, "n", change)
-		testbed.Eventually(t, time.Minute, what+" to be denied", func() error { // now and then it looks like a broken connection
+		testbed.Eventually(t, time.Minute, what+" to be denied", func() error { // sometimes the error looks like a broken connection
 			if _, err := n.Observe(t.Context(), []backend.Lease{{Election: "x"}}); !errors.Is(err, backend.ErrDenied) {
 				return fmt.Errorf("it is %w, want ErrDenied", err)
 			}
@@ -193,7 +191,7 @@ func TestAClientCertificateIsSent(t *testing.T) {
 	}
 }
 
-// That a token lacks a right is said in an answer to a transaction, too.
+// An answer to a transaction may also say that the token lacks a right.
 func TestATokenFileIsReadAgainAfterAnyDenial(t *testing.T) {
 	agent := testbed.StartConsul(t, testbed.ConsulOptions{ACL: true})
 	l := newLab(t, agent)
@@ -203,7 +201,7 @@ func TestATokenFileIsReadAgainAfterAnyDenial(t *testing.T) {
 		file := filepath.Join(t.TempDir(), "token")
 		fatal(t, os.WriteFile(file, []byte(weak), 0o600))
 		n := l.node(t, "n", func(o *Options) { o.TokenFile = file })
-		look := func() error {
+		observe := func() error {
 			ctx, cancel := n.ctx()
 			defer cancel()
 			_, err := n.Observe(ctx, []backend.Lease{{Election: "x"}})
@@ -211,14 +209,14 @@ func TestATokenFileIsReadAgainAfterAnyDenial(t *testing.T) {
 		}
 		fatal(t, os.WriteFile(file, []byte(text), 0o600))
 		for range 2 {
-			if err := look(); !errors.Is(err, backend.ErrDenied) {
+			if err := observe(); !errors.Is(err, backend.ErrDenied) {
 				t.Errorf("%s in the file: %v; want ErrDenied", what, err)
 			}
 		}
 		fatal(t, os.WriteFile(file, []byte(agent.AdminToken()), 0o600))
-		look()
-		if err := look(); err != nil {
-			t.Errorf("%s in the file, and then the right one: %v", what, err)
+		observe()
+		if err := observe(); err != nil {
+			t.Errorf("%s in the file, and then a token with rights: %v", what, err)
 		}
 	}
 }

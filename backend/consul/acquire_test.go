@@ -11,9 +11,8 @@ import (
 	"github.com/go-election/go-election/internal/testbed"
 )
 
-// A first bid has looked before there was anything, and is carried out late: after
-// another was granted, and its keys were deleted by hand. It has no key to rest on that
-// tells, but the one of changes.
+// A first bid has read that there are no keys, and arrives late: after another grant, whose keys
+// an operator has deleted. Of all keys only election/changes shows that.
 func TestALateFirstBidGrantsNothing(t *testing.T) {
 	t.Parallel()
 	for _, before := range []string{"no change before", "a change before"} {
@@ -35,13 +34,13 @@ func TestALateFirstBidGrantsNothing(t *testing.T) {
 			o := &offer{entry: entries[0], next: 1, bid: backend.Bid{Election: "x", Candidate: b.me, TTL: labTTL, Renew: labTTL / 4}}
 			o.prepare(session, time.Now())
 			if ok, _, _, err := b.client.KV().Txn(append(b.grantOps(o, session), b.changesOp()), nil); ok || err != nil {
-				t.Errorf("two leaders: a leads since it was granted term %d a moment ago, and the first bid of b is carried out: %v, %v", held.Term, ok, err)
+				t.Errorf("two leaders: a has just been granted term %d, and the first bid of b is applied: %v, %v", held.Term, ok, err)
 			}
 		})
 	}
 }
 
-// First grants disturb each other in that key. Each is tried again.
+// First grants conflict in election/changes. Each of them is tried again.
 func TestManyFirstGrantsAtOnceAreGranted(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, testbed.SharedConsul(t))
@@ -66,7 +65,7 @@ func TestManyFirstGrantsAtOnceAreGranted(t *testing.T) {
 				for i, a := range answers {
 					if a.Outcome != backend.Granted {
 						if a.Err != nil || !a.Vacant() {
-							t.Errorf("%s, of which nobody else knows: %v, %v", bids[i].Election, a.Outcome, a.Err)
+							t.Errorf("%s, which has no other candidate: %v, %v", bids[i].Election, a.Outcome, a.Err)
 						}
 						rest = append(rest, bids[i])
 					}
@@ -83,7 +82,7 @@ func TestManyFirstGrantsAtOnceAreGranted(t *testing.T) {
 	all.Wait()
 }
 
-// Transactions of servers are limited to half a MiB, and JSON makes much of little.
+// The servers limit a transaction to half a MiB, and JSON encodes some characters in six bytes.
 func TestLargeMetadataFitsIntoTransactions(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, testbed.SharedConsul(t))
@@ -107,7 +106,7 @@ func TestLargeMetadataFitsIntoTransactions(t *testing.T) {
 	}
 }
 
-// A bid without an answer is followed by one that is refused. The first may come yet.
+// A bid without an answer is followed by one that is refused. The first may still arrive.
 func TestARefusedBidDoesNotSettleAnEarlierOne(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, testbed.SharedConsul(t))
@@ -120,20 +119,20 @@ func TestARefusedBidDoesNotSettleAnEarlierOne(t *testing.T) {
 	o := &offer{entry: entries[0], next: entries[0].lastTerm + 1, bid: backend.Bid{Election: "x", Candidate: late.me, TTL: late.ttl, Expected: seen}}
 	o.prepare(late.session.get(), time.Now())
 	late.heartbeats.markPending([]*offer{o})
-	_, err = l.root.Session().Destroy(a.session.get(), nil) // the keys are as they were
+	_, err = l.root.Session().Destroy(a.session.get(), nil) // the keys stay as they are
 	fatal(t, err)
 	stale := seen
 	stale.Heartbeat++
-	late.want("a bid over something else", late.bid(stale), backend.Refused)
+	late.want("a bid that expects another lease", late.bid(stale), backend.Refused)
 	late.release(backend.Released, backend.Lease{Election: "x"})
 	if ok, _, _, err := late.client.KV().Txn(late.grantOps(o, late.session.get()), nil); ok || err != nil {
-		t.Errorf("a bid that arrives after the release of whatever it is: %v, %v; want it refused", ok, err)
+		t.Errorf("a bid that arrives after a release with term 0: %v, %v; want it refused", ok, err)
 	}
-	late.want("a renewal of what else it holds", late.renew(other)[0], backend.Granted)
+	late.want("a renewal of its other lease", late.renew(other)[0], backend.Granted)
 }
 
-// What was not granted because of a missing right does not hide that the session has
-// ended, by which the others would be.
+// A bid that is denied for lack of a right must not hide that the session has ended, or the other
+// bids of the call would fail.
 func TestADeniedBidDoesNotHideAnEndedSession(t *testing.T) {
 	agent := testbed.StartConsul(t, testbed.ConsulOptions{ACL: true, SessionTTLMin: time.Second})
 	l := newLab(t, agent)
@@ -152,6 +151,6 @@ func TestADeniedBidDoesNotHideAnEndedSession(t *testing.T) {
 	answers, err := n.Acquire(ctx, bids)
 	fatal(t, err)
 	if answers[1].Outcome != backend.Granted || backend.Class(answers[0].Err) != backend.ErrDenied {
-		t.Errorf("after the end of the session: %v, %v, and of what was denied: %v; want granted, and denied", answers[1].Outcome, answers[1].Err, answers[0].Err)
+		t.Errorf("after the end of the session: %v, %v, want granted; and with a missing right: %v, want denied", answers[1].Outcome, answers[1].Err, answers[0].Err)
 	}
 }

@@ -40,9 +40,9 @@ func (b *Backend) connect(o Options) error {
 	case !plain && !secure && o.HTTPClient == nil:
 		return fmt.Errorf("consul: %w: TLS is configured, so the address must begin with https://", backend.ErrInvalid)
 	case !plain && o.HTTPClient != nil:
-		return fmt.Errorf("consul: %w: TLS is configured, and an HTTPClient that has its own", backend.ErrInvalid)
+		return fmt.Errorf("consul: %w: both TLS and an HTTPClient are configured; the HTTPClient must have its own TLS settings", backend.ErrInvalid)
 	case o.HTTPClient != nil && o.HTTPClient.Timeout != 0:
-		return fmt.Errorf("consul: %w: HTTPClient has a Timeout, which cuts off waiting for changes; contexts bound all calls", backend.ErrInvalid)
+		return fmt.Errorf("consul: %w: HTTPClient has a Timeout of %v, which would end blocking queries; it must be 0", backend.ErrInvalid, o.HTTPClient.Timeout)
 	}
 	b.secret = &secret{token: o.Token, file: o.TokenFile}
 	switch {

@@ -138,7 +138,7 @@ func init() {
 		case c.Layout != "" && c.Layout != "native":
 			return nil, fmt.Errorf("consul: %w: layout is %.40q; it must be native or firefly", backend.ErrInvalid, c.Layout)
 		case fleet != Fleet{}:
-			return nil, fmt.Errorf("consul: %w: failover delay, confirm_number, confirm_interval and session_ttl are for layout firefly, and layout is %q", backend.ErrInvalid, "native")
+			return nil, fmt.Errorf("consul: %w: failover_delay, confirm_number, confirm_interval and session_ttl need layout firefly, and layout is %q", backend.ErrInvalid, "native")
 		}
 		return Open(ctx, o)
 	})
@@ -158,7 +158,7 @@ func Open(_ context.Context, o Options) (*Backend, error) {
 	}
 	for part := range strings.SplitSeq(o.Prefix, "/") {
 		if part == "" || part == "." || part == ".." { // agents redirect such paths
-			return nil, fmt.Errorf("consul: %w: prefix %q has a part that is empty or made of dots", backend.ErrInvalid, o.Prefix)
+			return nil, fmt.Errorf("consul: %w: prefix %q has a part that is empty, . or ..", backend.ErrInvalid, o.Prefix)
 		}
 	}
 	b := &Backend{keys: newKeys(o.Prefix), renewMutex: make(chan struct{}, 1)}

@@ -54,7 +54,7 @@ func (b *Backend) wrap(what string, err error) error {
 	}
 	switch {
 	case errors.Is(err, fs.ErrPermission):
-		class, hint = backend.ErrDenied, "; this process may not open the agent's socket"
+		class, hint = backend.ErrDenied, "; this process lacks permission to open the agent's socket"
 	case has("ermission denied"):
 		class, hint = backend.ErrDenied, "; the token must be allowed this: "+b.policy()
 	case has("ACL not found", "ACL support disabled", "response code: 403", "response code: 401", "invalid header field"), code == 401, code == 403:
@@ -62,7 +62,7 @@ func (b *Backend) wrap(what string, err error) error {
 	case has("No path to datacenter", "Enterprise feature", "Missing check"):
 		class, hint = backend.ErrDenied, "; correct the option that names it"
 	case has("Missing node registration"):
-		class, hint = backend.ErrDenied, "; sessions are made on the agent's node: Datacenter must be the agent's own, and the node registered there"
+		class, hint = backend.ErrDenied, "; sessions are made on the agent's node: Datacenter must be the agent's own, and the node must be registered there"
 	case has("x509: ", "tls: ", "HTTP request to an HTTPS server", "server gave HTTP response to HTTPS client"):
 		class = backend.ErrDenied
 	case has("Invalid Session TTL"):

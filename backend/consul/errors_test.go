@@ -14,7 +14,7 @@ import (
 	"github.com/go-election/go-election/internal/testbed"
 )
 
-// Names of elections stand in the servers' messages, and tokens may be words of ours.
+// The servers' messages contain names of elections, and a token may be a word of our own messages.
 func TestNamesInMessagesDoNotChangeTheClass(t *testing.T) {
 	agent := testbed.StartConsul(t, testbed.ConsulOptions{ACL: true})
 	l := newLab(t, agent)
@@ -36,13 +36,12 @@ func TestNamesInMessagesDoNotChangeTheClass(t *testing.T) {
 		n := open.node(t, "n", func(o *Options) { o.Token = word })
 		held := n.win(word)
 		if err := n.Request(t.Context(), []backend.Request{{Election: held.Election, Term: 1, Kind: backend.Depose}}); !errors.Is(err, backend.ErrStale) {
-			t.Errorf("a request for a term that is over, with the token %q: %v; want ErrStale", word, err)
+			t.Errorf("a request for a former term, with the token %q: %v; want ErrStale", word, err)
 		}
 	}
 }
 
-// Two mistakes of a configuration that the servers or the kernel tell of in words that do
-// not name them.
+// The servers and the kernel report two configuration mistakes without naming the option.
 func TestDenialsNameTheOptionToCorrect(t *testing.T) {
 	agent := testbed.SharedConsul(t)
 	l := newLab(t, agent)
@@ -56,6 +55,6 @@ func TestDenialsNameTheOptionToCorrect(t *testing.T) {
 		}
 	}
 	if _, _, err := l.root.Session().Create(&api.SessionEntry{Node: "no-such-node"}, nil); err == nil || !strings.Contains(err.Error(), "Missing node registration") {
-		t.Errorf("a session on a node that is not registered: want the servers to say so in the words that are looked for, got %v", err)
+		t.Errorf("a session on an unregistered node: want the server's error to have the text that wrap looks for, got %v", err)
 	}
 }

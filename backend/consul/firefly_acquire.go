@@ -16,7 +16,7 @@ import (
 const sharedOps = 6
 
 // ensureSession renews the session, or makes one if there is none.
-func (f *Firefly) ensureSession(ctx context.Context, who backend.Candidate) (string, error) {
+func (f *Firefly) ensureSession(ctx context.Context, candidate backend.Candidate) (string, error) {
 	b := f.base
 	select {
 	case b.session.createMutex <- struct{}{}:
@@ -24,13 +24,13 @@ func (f *Firefly) ensureSession(ctx context.Context, who backend.Candidate) (str
 	case <-ctx.Done():
 		return "", ctx.Err()
 	}
-	f.setCandidate(who.ID)
+	f.setCandidate(candidate.ID)
 	if id, err := f.renewOwnSession(ctx); err != nil || id != "" {
 		return id, err
 	}
 	sent := time.Now()
 	id, err := b.createSession(ctx, &api.SessionEntry{
-		Name: "le:" + who.ID, Behavior: api.SessionBehaviorRelease, TTL: f.fleet.SessionTTL.String(), LockDelay: f.fleet.FailoverDelay,
+		Name: "le:" + candidate.ID, Behavior: api.SessionBehaviorRelease, TTL: f.fleet.SessionTTL.String(), LockDelay: f.fleet.FailoverDelay,
 	})
 	if err == nil {
 		b.session.set(id, f.fleet.SessionTTL, sent)
@@ -172,14 +172,14 @@ func (f *Firefly) answerOutbid(ctx context.Context, c *claim, answers []backend.
 
 // prepare makes the record that the grant writes.
 func (c *claim) prepare(session string, next uint64) {
-	at, who, old := time.Now().UTC().Round(0), c.bid.Candidate, c.own
+	at, candidate, old := time.Now().UTC().Round(0), c.bid.Candidate, c.own
 	old.close(backend.Failed, at, 0)
 	c.record = fireflyRecord{
 		term: term{
-			Term: next, ID: who.ID, Nonce: who.Nonce, TTL: micros(c.bid.TTL), Heartbeat: newHeartbeat(), From: at, History: old.History,
+			Term: next, ID: candidate.ID, Nonce: candidate.Nonce, TTL: micros(c.bid.TTL), Heartbeat: newHeartbeat(), From: at, History: old.History,
 			MovedTo: old.MovedTo, Moved: old.Moved,
 		},
-		Address: who.Address, Metadata: who.Metadata, Renew: micros(c.bid.Renew), Session: session,
+		Address: candidate.Address, Metadata: candidate.Metadata, Renew: micros(c.bid.Renew), Session: session,
 	}
 	if c.sealed {
 		c.record.Seal = old.Seal

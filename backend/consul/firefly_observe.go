@@ -115,7 +115,7 @@ func (f *Firefly) writeRequest(ctx context.Context, w backend.Request) error {
 		case s.own.Term == 0 || s.own.Term != w.Term:
 			return fmt.Errorf("election %q has term %d, not %d: %w", w.Election, s.own.Term, w.Term, backend.ErrStale)
 		case !s.held && !s.sealed && s.session != "":
-			return fmt.Errorf("%w: election %q is led by %q, a member of another program, which knows no requests", backend.ErrInvalid, w.Election, s.lease.Holder.ID)
+			return fmt.Errorf("%w: election %q is led by %q, a member of another program, which supports no requests", backend.ErrInvalid, w.Election, s.lease.Holder.ID)
 		}
 		next := s.own
 		if next.Request = nil; w.Kind != "" {

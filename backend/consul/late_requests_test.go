@@ -10,8 +10,8 @@ import (
 	"github.com/go-election/go-election/internal/testbed"
 )
 
-// Hazard 8: requests that were held up on their way, and arrive after newer ones
-// under the same session, change nothing.
+// Requests that were delayed, and arrive after newer ones under the same session, change nothing. See
+// docs/design/consul.md, "Late requests".
 func TestRequestsThatArriveLateChangeNothing(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, testbed.SharedConsul(t))
@@ -46,8 +46,8 @@ func TestRequestsThatArriveLateChangeNothing(t *testing.T) {
 	all("release of a lease that is another's", releases, third.Term, b.me.Nonce)
 }
 
-// Hazard 14: a bid whose answer was lost, then a release of whatever it is: nothing
-// is left, and a grant that is still on its way finds the record changed.
+// The answer to a bid is lost, and Release with term 0 follows. Then the process holds nothing, and a
+// grant that is still on its way finds the record changed.
 func TestABidWithoutAnAnswerLeavesNothing(t *testing.T) {
 	t.Parallel()
 	agent := testbed.SharedConsul(t)
@@ -55,7 +55,7 @@ func TestABidWithoutAnAnswerLeavesNothing(t *testing.T) {
 	proxy := agent.Proxy(t)
 	a := l.node(t, "a", func(o *Options) { o.Address, o.HTTPClient = proxy.Addr(), nil })
 	b := l.node(t, "b")
-	b.release(backend.Released, b.win("x")) // there is a record
+	b.release(backend.Released, b.win("x")) // so that there is a record
 	a.win("other")
 	over := a.observe("x")
 	proxy.CutReplies(true)
@@ -69,11 +69,11 @@ func TestABidWithoutAnAnswerLeavesNothing(t *testing.T) {
 	proxy.Reset()
 	a.release(backend.Released, backend.Lease{Election: "x"})
 	if now := b.observe("x"); !now.Vacant() || now.ObserveFor != 0 {
-		t.Errorf("after its release: %+v, want it free", now)
+		t.Errorf("after the release: %+v, want it vacant", now)
 	}
-	a.want("a renewal of what else it holds", a.renew(a.observe("other"))[0], backend.Granted)
+	a.want("a renewal of its other lease", a.renew(a.observe("other"))[0], backend.Granted)
 
-	// The same, but the grant comes last of all. The second election was never led.
+	// The same, but the grant arrives last. The second election was never led.
 	for _, name := range []string{"x", "never led"} {
 		late := l.node(t, "late "+name)
 		entries, err := late.read(t.Context(), []string{name}, true)
@@ -81,13 +81,13 @@ func TestABidWithoutAnAnswerLeavesNothing(t *testing.T) {
 		session, err := late.openSession(t.Context(), late.me, labTTL)
 		fatal(t, err)
 		late.enter(t.Context(), "acquire", late.me.Nonce)
-		for range 2 { // also if what was left of the first time is all there is
+		for range 2 { // the second time over what the first has left
 			o := &offer{entry: entries[0], next: entries[0].lastTerm + 1, bid: backend.Bid{Election: name, Candidate: late.me, TTL: labTTL}}
 			late.heartbeats.markPending([]*offer{o})
 			o.prepare(session, time.Now())
 			late.release(backend.Released, backend.Lease{Election: name})
 			if ok, _, _, err := late.client.KV().Txn(late.grantOps(o, session), nil); ok || err != nil {
-				t.Errorf("%s: a grant that arrives after the release of whatever it is: %v, %v, want it refused", name, ok, err)
+				t.Errorf("%s: a grant that arrives after a release with term 0: %v, %v, want it refused", name, ok, err)
 			}
 			entries, err = late.read(t.Context(), []string{name}, true)
 			fatal(t, err)

@@ -23,7 +23,7 @@ func (l *lab) value(t *testing.T, key string) string {
 	return string(pair.Value)
 }
 
-// put writes a value as people do: the lock on the key stays as it is.
+// put writes a value as an operator does: the lock on the key stays as it is.
 func (l *lab) put(t *testing.T, key, value string) {
 	t.Helper()
 	_, err := l.root.KV().Put(&api.KVPair{Key: key, Value: []byte(value)}, nil)
@@ -36,7 +36,7 @@ func (l *lab) remove(t *testing.T, key string) {
 	fatal(t, err)
 }
 
-// edit changes one field of a value; nil: takes it away.
+// edit changes one field of a value; nil removes it.
 func edit(t *testing.T, text, field string, to any) string {
 	t.Helper()
 	var v map[string]any
@@ -51,9 +51,9 @@ func edit(t *testing.T, text, field string, to any) string {
 	return string(out)
 }
 
-// What people write into the keys of a lease frees it for nobody before its holder, who
-// has just renewed, trusts it no more: neither for who has seen it, nor for who comes later,
-// nor for who had it before.
+// An operator edits the keys of a lease whose holder has just renewed. Until the holder's trust ends,
+// the lease is free for nobody: not for a member that has read it before, not for one that reads it
+// first, and not for the previous holder.
 func TestManuallyEditedKeysFreeNoLease(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, testbed.SharedConsul(t))
@@ -102,22 +102,22 @@ func TestManuallyEditedKeysFreeNoLease(t *testing.T) {
 			change(l.keys.lock+x, l.keys.term+x, old, others, vacant)
 			for _, n := range []*node{former, observer, l.node(t, "late")} {
 				if got := n.observe(x); got.ObserveFor < held.TTL {
-					t.Errorf("two leaders: a trusts its lease for %v, and %s need not watch it for more than %v: %+v", held.TTL, n.me.ID, got.ObserveFor, got)
+					t.Errorf("two leaders: a trusts its lease for %v, and %s watches it for only %v: %+v", held.TTL, n.me.ID, got.ObserveFor, got)
 				}
 			}
 		})
 	}
 }
 
-// Its own holder does not renew it: that is what the watch is for. Nor does who holds the
-// election that it was copied from.
+// A lock was overwritten with a copy of another election's lock. Neither its own holder nor the holder
+// of the other election renews it, so it expires.
 func TestACopiedLockExpires(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, testbed.SharedConsul(t))
 	a, b, c := l.node(t, "a"), l.node(t, "b"), l.node(t, "c")
 	x, y := a.win("x"), c.win("y")
 	l.put(t, l.keys.lock+"x", l.value(t, l.keys.lock+"y"))
-	a.want("a renewal of what was written over", a.renew(x)[0], backend.Refused)
+	a.want("a renewal of the overwritten lock", a.renew(x)[0], backend.Refused)
 	a.release(backend.Failed, x)
 	seen := b.observe("x")
 	for range 3 {
@@ -128,7 +128,7 @@ func TestACopiedLockExpires(t *testing.T) {
 	}
 }
 
-// With more than 31 leases a holder may trust another TTL before it looks.
+// A holder of more than 31 leases may trust a lease for another TTL before it looks for manual edits.
 func TestARecreatedLockIsWatchedForTwoTTLs(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, testbed.SharedConsul(t))
@@ -139,14 +139,14 @@ func TestARecreatedLockIsWatchedForTwoTTLs(t *testing.T) {
 		l.remove(t, l.keys.lock+name)
 		l.put(t, l.keys.lock+name, value)
 		if got := b.observe(name); got.ObserveFor < 2*manyTTL {
-			t.Errorf("the lock of %s made again with the session %v: Watch %v, want two TTLs of %v", name, session, got.ObserveFor, manyTTL)
+			t.Errorf("the lock of %s, recreated with the session %v, is watched for %v, want two TTLs of %v", name, session, got.ObserveFor, manyTTL)
 		}
 	}
 }
 
-// C5, C9, hazards 4 and 5: whoever deletes the lock key by hand frees nothing at
-// once, since its holder may trust it for a TTL; the holder's next renewal is
-// refused; and its session, which lives on, keeps nobody out.
+// A lock key that was deleted manually is not free at once, since its holder may trust the lease for a
+// TTL. The holder's next renewal is refused, and its session, which lives on, keeps nobody out. See
+// docs/design/consul.md, "Manual edits".
 func TestAManuallyDeletedKeyIsWatched(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, testbed.SharedConsul(t))
@@ -171,11 +171,11 @@ func TestAManuallyDeletedKeyIsWatched(t *testing.T) {
 			a, b := l.node(t, "a"), l.node(t, "b")
 			held := a.win(name)
 			other := a.win("other " + what)
-			b.observe(name) // of a key and record that are both deleted only who saw them knows
+			b.observe(name) // if lock and record are both deleted, only a member that has read them knows
 			fatal(t, delete(name))
 			seen := b.observe(name)
 			if seen.ObserveFor < labTTL {
-				t.Fatalf("free %v after it was deleted: %+v; want to be watched for %v", seen.ObserveFor, seen, labTTL)
+				t.Fatalf("watched for %v after the deletion: %+v; want %v", seen.ObserveFor, seen, labTTL)
 			}
 			a.want("a renewal after that", a.renew(held)[0], backend.Refused)
 			a.want("a renewal of another election", a.renew(other)[0], backend.Granted)
@@ -190,13 +190,13 @@ func TestAManuallyDeletedKeyIsWatched(t *testing.T) {
 	}
 }
 
-// Hazard 9: a session that an operator destroys frees its keys after a lock-delay.
-// Challengers watch a TTL all the same, and the holder's renewal is refused.
+// Consul frees the keys of a destroyed session after the lock-delay. Challengers watch for a TTL
+// nevertheless, and the holder's renewal is refused. See docs/design/consul.md, "Hazards".
 func TestADestroyedSessionEndsTheLeadership(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, testbed.SharedConsul(t))
 	a, b := l.node(t, "a"), l.node(t, "b")
-	a.ttl, b.ttl = 8*time.Second, 8*time.Second // a busy machine must not be too late to meet the lock-delay
+	a.ttl, b.ttl = 8*time.Second, 8*time.Second // so that the lock-delay still runs on a busy machine
 	held := a.win("x")
 	_, err := l.root.Session().Destroy(a.session.get(), nil)
 	fatal(t, err)
@@ -204,7 +204,7 @@ func TestADestroyedSessionEndsTheLeadership(t *testing.T) {
 		t.Errorf("after its session was destroyed the lease is %+v, want it watched for %v", seen, a.ttl)
 	}
 	early := b.bid(b.observe("x"))
-	b.want("a bid without watching", early, backend.Unknown) // the lock-delay of a TTL: Consul's own belt
+	b.want("a bid without watching", early, backend.Unknown) // Consul's lock-delay of a TTL
 	if !errors.Is(early.Err, backend.ErrUnavailable) {
 		t.Errorf("a bid while the lock-delay runs: %v, want ErrUnavailable", early.Err)
 	}
@@ -218,12 +218,12 @@ func TestADestroyedSessionEndsTheLeadership(t *testing.T) {
 		return nil
 	})
 	if again := a.win("y"); again.Term == 0 {
-		t.Error("who lost its session cannot win anything")
+		t.Error("a member that has lost its session cannot win")
 	}
 }
 
-// Hazards 20 and 21: the servers' data are set back to a snapshot. Who has seen
-// later terms does not take what is shown free for free, and terms go on.
+// The servers are restored from a snapshot. A member that has read later terms watches the lease, and
+// its next term exceeds them. See docs/design/consul.md, "Deleted keys and restored snapshots".
 func TestARestoredStoreIsWatchedAndTermsGrow(t *testing.T) {
 	agent := testbed.StartConsul(t, testbed.ConsulOptions{})
 	l := newLab(t, agent)
@@ -248,18 +248,17 @@ func TestARestoredStoreIsWatchedAndTermsGrow(t *testing.T) {
 		return nil
 	})
 	if seen.ObserveFor < labTTL {
-		t.Fatalf("of a store that was set back: %+v; want it watched for %v", seen, labTTL)
+		t.Fatalf("after the restore: %+v; want it watched for %v", seen, labTTL)
 	}
-	b.want("a renewal of a grant that is gone", b.renew(held)[0], backend.Refused)
+	b.want("a renewal of a lost grant", b.renew(held)[0], backend.Refused)
 	got := a.bid(a.watched("x"))
 	a.want("a bid after watching", got, backend.Granted)
 	if got.Term <= held.Term {
-		t.Errorf("term %d after %d, which the store has forgotten", got.Term, held.Term)
+		t.Errorf("term %d after %d, which the store has lost", got.Term, held.Term)
 	}
 }
 
-// Hazard 31 and security: whatever is written into the keys, nothing panics,
-// nothing is believed that was not watched, and the next grant mends it.
+// Arbitrary values in the keys cause no panic. The lease is watched, and the next grant repairs the keys.
 func TestGarbageInTheKeysIsHarmless(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, testbed.SharedConsul(t))

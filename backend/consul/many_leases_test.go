@@ -14,13 +14,13 @@ import (
 	"github.com/go-election/go-election/internal/testbed"
 )
 
-// More leases than one renewal can be pinned to: what follows is about those.
+// manyLeases is more leases than one renewal can be pinned to.
 const manyLeases = maxPinned + 9
 
-// manyTTL is so long that only time which the test lets pass counts.
+// manyTTL is so long that only the time that a test simulates counts.
 const manyTTL = time.Minute
 
-// winAll takes n elections that are free.
+// winAll acquires count elections that are vacant.
 func (n *node) winAll(count int, name string) (held []backend.Lease) {
 	n.t.Helper()
 	ctx, cancel := n.ctx()
@@ -44,8 +44,7 @@ func (n *node) winAll(count int, name string) (held []backend.Lease) {
 	return held
 }
 
-// passes makes a node believe that d has passed since all that it remembers of its
-// leases and its announcement.
+// advance makes a node believe that d has passed since it verified its leases and announced itself.
 func (n *node) advance(d time.Duration) {
 	b := n.Backend
 	b.heartbeats.mu.Lock()
@@ -59,7 +58,7 @@ func (n *node) advance(d time.Duration) {
 	b.announced.mu.Unlock()
 }
 
-// refused renews, and fails the test unless those and only those are refused.
+// wantRefused renews, and fails the test unless exactly the leases in gone are refused.
 func (n *node) wantRefused(when string, held []backend.Lease, gone ...string) {
 	n.t.Helper()
 	for i, a := range n.renew(held...) {
@@ -71,8 +70,8 @@ func (n *node) wantRefused(when string, held []backend.Lease, gone ...string) {
 	}
 }
 
-// A TTL of leading costs as many requests with a thousand elections as with ten, and
-// so does a look of who follows and listens.
+// Leading a thousand elections for a TTL costs as many requests as leading ten, and so does following
+// them.
 func TestAThousandElectionsCostAsManyRequestsAsTen(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, testbed.SharedConsul(t))
@@ -84,15 +83,15 @@ func TestAThousandElectionsCostAsManyRequestsAsTen(t *testing.T) {
 		a.renew(held...)
 		seen, err := b.Observe(t.Context(), held)
 		fatal(t, err)
-		listening, heard := t.Context(), make(chan error, 1)
-		go func() { heard <- b.Listen(listening, seen) }()
-		testbed.Eventually(t, time.Minute, "it to listen", func() error {
+		listening, listened := t.Context(), make(chan error, 1)
+		go func() { listened <- b.Listen(listening, seen) }()
+		testbed.Eventually(t, time.Minute, "b to listen", func() error {
 			if b.index.waitingAfter() == 0 {
 				return errors.New("it does not yet")
 			}
 			return nil
 		})
-		look := func() {
+		observe := func() {
 			changed, err := b.Observe(t.Context(), seen)
 			fatal(t, err)
 			if len(changed) != n {
@@ -101,7 +100,7 @@ func TestAThousandElectionsCostAsManyRequestsAsTen(t *testing.T) {
 			seen = changed
 		}
 		a.renew(held...)
-		look()
+		observe()
 		a.wire.take()
 		b.wire.take()
 		for range 2 {
@@ -110,7 +109,7 @@ func TestAThousandElectionsCostAsManyRequestsAsTen(t *testing.T) {
 				for _, answer := range a.renew(held...) {
 					a.want("a renewal", answer, backend.Granted)
 				}
-				look()
+				observe()
 			}
 			announce()
 		}
@@ -124,7 +123,7 @@ func TestAThousandElectionsCostAsManyRequestsAsTen(t *testing.T) {
 	}
 }
 
-// Whatever other members do to many leases is seen by the next renewal.
+// The next renewal sees any change that other members make to many leases.
 func TestTheNextRenewalSeesWhatMembersChanged(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, testbed.SharedConsul(t))
@@ -134,7 +133,7 @@ func TestTheNextRenewalSeesWhatMembersChanged(t *testing.T) {
 	a.wire.take()
 	a.wantRefused("then", held)
 	if n := len(a.wire.take()); n != 1 {
-		t.Fatalf("%d requests for a renewal while nobody does anything; this test is about one", n)
+		t.Fatalf("%d requests for a renewal while nothing changes; this test is about one", n)
 	}
 
 	fatal(t, b.Request(t.Context(), []backend.Request{{Election: "e0002", Term: held[2].Term, Kind: backend.Depose}}))
@@ -145,7 +144,7 @@ func TestTheNextRenewalSeesWhatMembersChanged(t *testing.T) {
 		t.Errorf("after a request the renewal is %+v, want it granted, with the request", got)
 	}
 
-	// Taken as by somebody who has watched it for long enough.
+	// b takes it over as if it had watched it long enough.
 	entries, err := b.read(t.Context(), []string{"e0004"}, true)
 	fatal(t, err)
 	o := &offer{entry: entries[0], next: held[4].Term + 1, bid: backend.Bid{Election: "e0004", Candidate: b.me, TTL: manyTTL}}
@@ -158,20 +157,20 @@ func TestTheNextRenewalSeesWhatMembersChanged(t *testing.T) {
 	}
 	a.wantRefused("after a takeover", held, "e0002", "e0004")
 
-	// Half of them are renewed first, the others later: those were not looked at yet.
+	// Half of the leases are renewed first. The others have not been verified yet.
 	_, err = l.root.KV().Delete(l.keys.lock+"e0000", nil)
 	fatal(t, err)
 	_, err = l.root.KV().Delete(l.keys.term+"e0000", nil)
 	fatal(t, err)
-	fresh := l.node(t, "fresh") // has never heard of it
+	fresh := l.node(t, "fresh") // has never read it
 	fresh.win("e0000")
 	first := a.renew(append(held[5:], a.winAll(manyLeases, "f")...)...)
-	a.want("of those that stand", first[0], backend.Granted)
+	a.want("a renewal of an unchanged lease", first[0], backend.Granted)
 	a.wantRefused("after others were renewed", held, "e0000", "e0002", "e0004")
 }
 
-// What people do by hand to one of many leases is seen within a TTL; until then
-// nobody else takes it.
+// The holder of many leases sees a manual edit of one of them within a TTL. Until then no other member
+// takes it.
 func TestManualChangesAreSeenWithinATTL(t *testing.T) {
 	t.Parallel()
 	agent := testbed.SharedConsul(t)
@@ -205,7 +204,7 @@ func TestManualChangesAreSeenWithinATTL(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
-			l := newLab(t, agent) // of its own: what members do would be seen
+			l := newLab(t, agent) // its own, since the holder would see changes of other members
 			a, b := l.node(t, "a"), l.node(t, "b")
 			held := a.winAll(manyLeases, "e")
 			name := held[7].Election
@@ -213,18 +212,18 @@ func TestManualChangesAreSeenWithinATTL(t *testing.T) {
 			b.observe(name)
 			harm(l.keys.lock+name, l.keys.term+name)
 			seen := b.observe(name)
-			a.wantRefused("before anybody looks", held)
+			a.wantRefused("before it looks for manual edits", held)
 			if now := b.observe(name); now.ObserveFor < 2*manyTTL && now.Heartbeat == seen.Heartbeat {
 				t.Errorf("challengers see %+v: neither watched for two TTLs nor renewed with the others", now)
 			}
 			a.advance(manyTTL * verifyAfterSixths / 6)
 			a.wantRefused("within a TTL", held, name)
-			a.wantRefused("ever after", held, name)
+			a.wantRefused("later", held, name)
 		})
 	}
 }
 
-// A session that has ended is seen at once, and so is a lock stolen after that.
+// The next renewal sees the end of the session, also after a new session was made.
 func TestManyLeasesEndWithTheirSession(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, testbed.SharedConsul(t))
@@ -242,9 +241,8 @@ func TestManyLeasesEndWithTheirSession(t *testing.T) {
 	a.wantRefused("on a new session", append(held, again...), all...)
 }
 
-// The index of a prefix goes back when tombstones are removed, and may be what it was
-// before a deletion. So a listing that is old is not taken for the present one, even
-// if the index is equal.
+// The index of a prefix goes back when tombstones are removed, and may be what it was before a
+// deletion. So a listing that is too old is not used, even if the index is equal.
 func TestAnOldListingIsNotComparedByItsIndex(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, testbed.SharedConsul(t))
@@ -269,12 +267,12 @@ func TestAnOldListingIsNotComparedByItsIndex(t *testing.T) {
 	a.advance(manyTTL)
 	a.wantRefused("later", held)
 	if !listed() {
-		t.Error("the index was taken for proof that nothing has changed, after a time in which it can have gone back")
+		t.Error("an equal index counts as proof after a time in which it can have gone back")
 	}
 }
 
-// Two members with many elections each below one prefix, and changes all the time:
-// each renewal costs a few requests more, not one for each change.
+// Two members with many elections each share a prefix, and there are changes all the time. Each renewal
+// costs a few requests more, and not one for each change.
 func TestManyChangesCostFewRequestsPerRenewal(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, testbed.SharedConsul(t))
@@ -293,9 +291,8 @@ func TestManyChangesCostFewRequestsPerRenewal(t *testing.T) {
 	}
 }
 
-// Of a hundred leases, more than one transaction can be pinned to, one is deleted,
-// one deposed, one taken by hand: those three are refused, the others renewed, and
-// what was refused is not kept alive by the renewals of the rest.
+// One of a hundred leases is deleted, one deposed, and one unlocked manually. Those three are refused and
+// the others renewed. The renewals of the others do not keep the refused ones alive.
 func TestOnlyLostLeasesOfManyAreRefused(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, testbed.SharedConsul(t))
@@ -312,7 +309,7 @@ func TestOnlyLostLeasesOfManyAreRefused(t *testing.T) {
 		a.want("a bid", answer, backend.Granted)
 		held[i] = answer.Lease
 	}
-	a.renew(held...) // now it knows them all
+	a.renew(held...) // now it has verified them all
 	_, err = l.root.KV().Delete(l.keys.lock+"e10", nil)
 	fatal(t, err, b.Request(t.Context(), []backend.Request{{Election: "e20", Term: held[20].Term, Kind: backend.Depose}}))
 	pair, _, err := l.root.KV().Get(l.keys.lock+"e30", nil)

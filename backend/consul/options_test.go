@@ -43,13 +43,13 @@ func TestOptionsAreCheckedBeforeAnyRequest(t *testing.T) {
 		}
 	}
 	if b, err := Open(t.Context(), Options{}); err != nil {
-		t.Errorf("no options, and no agent that is up: %v", err)
+		t.Errorf("no options, and no agent: %v", err)
 	} else {
 		b.Close()
 	}
 }
 
-// What CONSUL_* says is not asked: a program is configured in one place.
+// Open ignores the CONSUL_* variables: a program is configured in one place.
 func TestTheEnvironmentIsNotRead(t *testing.T) {
 	agent := testbed.SharedConsul(t)
 	for name, value := range map[string]string{

@@ -88,8 +88,8 @@ func (r renewal) run(ctx context.Context) error {
 // selectHeld returns the leases to renew, as far as this process knows them. It reads the others,
 // and refuses those that are not held.
 func (r renewal) selectHeld(ctx context.Context, session string) (open []int, err error) {
-	var ask []string
-	var asked []int
+	var unknown []string
+	var unknownAt []int
 	for i, l := range r.held {
 		if r.answers[i].Outcome != backend.Unknown || r.answers[i].Err != nil {
 			continue
@@ -98,17 +98,17 @@ func (r renewal) selectHeld(ctx context.Context, session string) (open []int, er
 		if ok && h.entry != nil && h.heldBy(session, l.Holder.Nonce, l.Term) && !h.deposed() {
 			open = append(open, i)
 		} else {
-			ask, asked = append(ask, l.Election), append(asked, i)
+			unknown, unknownAt = append(unknown, l.Election), append(unknownAt, i)
 		}
 	}
-	if ask == nil {
+	if unknown == nil {
 		return open, nil
 	}
-	entries, err := r.read(ctx, ask, true)
+	entries, err := r.read(ctx, unknown, true)
 	if err != nil {
 		return nil, err
 	}
-	for n, i := range asked {
+	for n, i := range unknownAt {
 		if l, e := r.held[i], entries[n]; e.heldBy(session, l.Holder.Nonce, l.Term) && !e.deposed() {
 			r.heartbeats.markHeld(e, 0, time.Time{})
 			open = append(open, i)

@@ -66,7 +66,7 @@ func (b *Backend) forgetSession(id string) {
 }
 
 // openSession returns the session. If there is none, it makes one with its heartbeat key.
-func (b *Backend) openSession(ctx context.Context, who backend.Candidate, ttl time.Duration) (string, error) {
+func (b *Backend) openSession(ctx context.Context, candidate backend.Candidate, ttl time.Duration) (string, error) {
 	select {
 	case b.session.createMutex <- struct{}{}:
 		defer func() { <-b.session.createMutex }()
@@ -77,7 +77,7 @@ func (b *Backend) openSession(ctx context.Context, who backend.Candidate, ttl ti
 		return id, nil
 	}
 	entry := &api.SessionEntry{
-		Name: "election " + who.ID, Behavior: api.SessionBehaviorRelease, TTL: max(minSessionTTL, sessionTTLs*ttl).String(),
+		Name: "election " + candidate.ID, Behavior: api.SessionBehaviorRelease, TTL: max(minSessionTTL, sessionTTLs*ttl).String(),
 		LockDelay: max(ttl, time.Millisecond),
 	}
 	sent := time.Now()
@@ -85,7 +85,7 @@ func (b *Backend) openSession(ctx context.Context, who backend.Candidate, ttl ti
 	if err != nil {
 		return "", err
 	}
-	first := renewals{ID: who.ID, Nonce: who.Nonce, Heartbeat: newHeartbeat(), At: sent.UTC().Round(0)}
+	first := renewals{ID: candidate.ID, Nonce: candidate.Nonce, Heartbeat: newHeartbeat(), At: sent.UTC().Round(0)}
 	ok, answer, err := b.txn(ctx, api.KVTxnOps{
 		{Verb: api.KVCheckNotExists, Key: b.keys.heartbeat + id}, // a late repetition must not restore an old heartbeat
 		{Verb: api.KVLock, Key: b.keys.heartbeat + id, Session: id, Value: encode(first)},

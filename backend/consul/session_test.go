@@ -26,7 +26,7 @@ func TestASessionHasOnlyTheConfiguredChecks(t *testing.T) {
 	} {
 		n := l.node(t, "n", change)
 		var id string
-		testbed.Eventually(t, time.Minute, "the checks are known to the servers", func() (err error) {
+		testbed.Eventually(t, time.Minute, "the servers to know the checks", func() (err error) {
 			ctx, cancel := n.ctx()
 			defer cancel()
 			id, err = n.Backend.openSession(ctx, n.me, n.ttl)
@@ -35,20 +35,20 @@ func TestASessionHasOnlyTheConfiguredChecks(t *testing.T) {
 		s, _, err := l.root.Session().Info(id, nil)
 		fatal(t, err)
 		if got := fmt.Sprint(s.NodeChecks, s.ServiceChecks); got != want {
-			t.Errorf("the session hangs on %s, want %s", got, want)
+			t.Errorf("the session has the checks %s, want %s", got, want)
 		}
 	}
 	n := l.node(t, "n", func(o *Options) { o.Checks = []string{"dsik"} })
 	ctx, cancel := n.ctx()
 	defer cancel()
 	if _, err := n.Acquire(ctx, []backend.Bid{{Election: "x", Candidate: n.me, TTL: n.ttl, Expected: n.observe("x")}}); !errors.Is(err, backend.ErrDenied) {
-		t.Errorf("a check that there is not: %v; want ErrDenied", err)
+		t.Errorf("a check that does not exist: %v; want ErrDenied", err)
 	}
 }
 
-// A session that hangs on a health check of the node: it fails, and the process
-// steps down at its next renewal and cannot be elected; others watch a TTL all the
-// same, since Consul ended the session while its holder trusted it.
+// A health check of the session fails. The leader steps down at its next renewal and cannot be
+// elected. Others watch for a TTL nevertheless, since Consul ended the session while its holder
+// trusted the lease.
 func TestAFailingCheckEndsTheLeadership(t *testing.T) {
 	agent := testbed.StartConsul(t, testbed.ConsulOptions{})
 	l := newLab(t, agent)
@@ -77,18 +77,18 @@ func TestAFailingCheckEndsTheLeadership(t *testing.T) {
 		t.Errorf("after the check failed: %+v, want it watched for %v", seen, labTTL)
 	}
 	a.release(backend.Failed, held)
-	testbed.Eventually(t, time.Minute, "bids to fail because the check does", func() error {
+	testbed.Eventually(t, time.Minute, "bids to fail because of the check", func() error {
 		answers, err := a.Acquire(t.Context(), []backend.Bid{{Election: "x", Candidate: a.me, TTL: labTTL, Expected: a.observe("x")}})
 		if err == nil && answers[0].Outcome == backend.Granted {
-			t.Fatal("elected with a check that fails")
+			t.Fatal("elected with a failing check")
 		}
 		if err == nil || !strings.Contains(err.Error(), "critical") || backend.Class(err) != backend.ErrUnavailable {
-			return fmt.Errorf("%v, %v", answers, err) // the lock-delay, at first
+			return fmt.Errorf("%v, %v", answers, err) // at first because of the lock-delay
 		}
 		return nil
 	})
 	fatal(t, l.root.Agent().UpdateTTL("disk", "", "passing"))
-	testbed.Eventually(t, time.Minute, "to be elected again once it passes", func() error {
+	testbed.Eventually(t, time.Minute, "a grant once the check passes", func() error {
 		answers, err := a.Acquire(t.Context(), []backend.Bid{{Election: "x", Candidate: a.me, TTL: labTTL, Expected: a.observe("x")}})
 		if err != nil || answers[0].Outcome != backend.Granted {
 			return fmt.Errorf("%v, %v", answers, err)

@@ -12,9 +12,8 @@ import (
 	"github.com/go-election/go-election/internal/testbed"
 )
 
-// Nobody waits for Consul to end a session or for its lock-delay: a lease that was
-// watched for its TTL is taken though the holder's session lives, in one
-// transaction.
+// A lease that was watched for its TTL is taken in one transaction, though the holder's session lives.
+// Nobody waits for Consul to end the session, or for its lock-delay.
 func TestAWatchedLeaseIsTakenFromALiveSession(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, testbed.SharedConsul(t))
@@ -22,25 +21,25 @@ func TestAWatchedLeaseIsTakenFromALiveSession(t *testing.T) {
 	held := a.win("x")
 	began := time.Now()
 	got := b.bid(b.watched("x"))
-	b.want("a bid over what was watched", got, backend.Granted)
+	b.want("a bid for a watched lease", got, backend.Granted)
 	if took := time.Since(began); took > labTTL+7*time.Second {
 		t.Errorf("the takeover took %v at a TTL of %v", took, labTTL)
 	}
 	if s, _, err := l.root.Session().Info(a.session.get(), nil); err != nil || s == nil {
-		t.Errorf("the session of the holder before: %v, %v; this test is about one that lives", s, err)
+		t.Errorf("the previous holder's session: %v, %v; this test is about one that lives", s, err)
 	}
 	a.want("a renewal after that", a.renew(held)[0], backend.Refused)
 }
 
-// Between the last look of a challenger and its bid the holder renews: the bid
-// rests on the holder's heartbeat key, and is refused.
+// The holder renews between a challenger's last read and its bid. The bid depends on the holder's
+// heartbeat key, and is refused.
 func TestARenewalBeforeABidWins(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, testbed.SharedConsul(t))
 	a, b := l.node(t, "a"), l.node(t, "b")
 	held := a.win("x")
 	seen := b.watched("x")
-	// What b would send now, if it had read before the renewal.
+	// b prepares its bid as if it had read before the renewal.
 	entries, err := b.read(t.Context(), []string{"x"}, true)
 	fatal(t, err)
 	a.want("a renewal", a.renew(held)[0], backend.Granted)
@@ -50,7 +49,7 @@ func TestARenewalBeforeABidWins(t *testing.T) {
 	o.prepare(session, time.Now())
 	ok, answer, _, err := b.client.KV().Txn(b.grantOps(o, session), nil)
 	if err != nil || ok {
-		t.Fatalf("a grant over a renewal that came first: %v, %v; it must be refused", ok, err)
+		t.Fatalf("a grant over an earlier renewal: %v, %v; it must be refused", ok, err)
 	}
 	if text := answer.Errors[0].What; !strings.Contains(text, "index") {
 		t.Errorf("it was refused for another reason: %s", text)
@@ -58,8 +57,8 @@ func TestARenewalBeforeABidWins(t *testing.T) {
 	a.want("the next renewal", a.renew(held)[0], backend.Granted)
 }
 
-// A function that hangs, or a lease that was lost, is not renewed any more; the
-// process and its session go on with what else they hold. The lease runs out.
+// A lease that was lost, or whose function hangs, is no longer renewed. It expires, though the process
+// keeps its session and its other leases.
 func TestAnUnrenewedLeaseExpiresOnALiveSession(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, testbed.SharedConsul(t))
@@ -77,12 +76,12 @@ func TestAnUnrenewedLeaseExpiresOnALiveSession(t *testing.T) {
 		a.want("a renewal of one alone", a.renew(a.observe("y"))[0], backend.Granted)
 		<-time.After(labTTL / 10)
 	}
-	b.want("a bid for what was not renewed", b.bid(first), backend.Granted)
-	a.want("its renewal by who had it", a.renew(stuck)[0], backend.Refused)
+	b.want("a bid for the unrenewed lease", b.bid(first), backend.Granted)
+	a.want("a renewal by its previous holder", a.renew(stuck)[0], backend.Refused)
 	a.want("a renewal of another", a.renew(a.observe("x"))[0], backend.Granted)
 }
 
-// C10: whoever keeps data in the same Consul lets each write rest on the lease.
+// A program that keeps data in the same Consul makes each write depend on the lease.
 func TestAFencedTransactionFailsAfterATakeover(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, testbed.SharedConsul(t))
@@ -101,7 +100,7 @@ func TestAFencedTransactionFailsAfterATakeover(t *testing.T) {
 	}
 	b.want("a takeover", b.bid(b.watched("x")), backend.Granted)
 	if put() {
-		t.Error("a write passed the fence of a leadership that is over")
+		t.Error("a write passed the fence of a past leadership")
 	}
 	if _, err := a.Fence("x", held.Term+1); !errors.Is(err, backend.ErrStale) {
 		t.Errorf("a fence of a term that is not held: %v, want ErrStale", err)
