@@ -70,8 +70,8 @@ func (e *entry) classify(self string, mayHold bool, m *memory, now time.Time) {
 		}
 	}
 	l.MovedTo, l.MovedFrom = e.term.MovedTo, e.term.Moved
-	if w := e.term.Request; w != nil {
-		l.Request = backend.Request{Election: e.name, Term: w.Term, Kind: w.Kind, ID: w.ID, Nonce: w.Nonce}
+	if req := e.term.Request; req != nil {
+		l.Request = backend.Request{Election: e.name, Term: req.Term, Kind: req.Kind, ID: req.ID, Nonce: req.Nonce}
 	}
 	if e.mine && self != "" {
 		l.ObserveFor = 0 // this process's own leftover

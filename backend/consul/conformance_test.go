@@ -85,11 +85,11 @@ func newStore(t testing.TB, agents ...*testbed.ConsulAgent) conformance.Store {
 				if err != nil || pair == nil {
 					return err
 				}
-				var is lock
-				decode(pair, &is)
-				is.Holder.ID, is.Holder.Address, is.Holder.Metadata = "<script>\x1b]0;\u202e", "javascript:alert(1)\n", "\x00\x1b[2J"
-				is.Heartbeat += 2
-				pair.Value = encode(is)
+				var value lock
+				decode(pair, &value)
+				value.Holder.ID, value.Holder.Address, value.Holder.Metadata = "<script>\x1b]0;\u202e", "javascript:alert(1)\n", "\x00\x1b[2J"
+				value.Heartbeat += 2
+				pair.Value = encode(value)
 				_, err = root.KV().Put(pair, nil)
 				return err
 			},

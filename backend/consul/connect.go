@@ -97,7 +97,7 @@ func parseAddress(address string) (to, socket string, secure bool, err error) {
 	if address == "" {
 		address = "127.0.0.1:8500"
 	}
-	if path, is := strings.CutPrefix(address, "unix://"); is {
+	if path, ok := strings.CutPrefix(address, "unix://"); ok {
 		if path == "" {
 			return "", "", false, errors.New("address is a unix socket without a path")
 		}
@@ -221,8 +221,8 @@ func (v *tokenTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 		r.Header.Set("X-Consul-Token", token)
 	}
 	q := r.URL.Query()
-	for name, is := range map[string]string{"ns": v.namespace, "partition": v.partition} {
-		if is == "" && q.Has(name) {
+	for name, value := range map[string]string{"ns": v.namespace, "partition": v.partition} {
+		if value == "" && q.Has(name) {
 			q.Del(name)
 			r.URL.RawQuery = q.Encode()
 		}

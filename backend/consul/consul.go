@@ -76,14 +76,14 @@ type Backend struct {
 
 	announced announced
 
-	renewMutex chan struct{} // held during a renewal
-	session    session
-	heartbeats heartbeats
-	memory     memory
-	vacant     vacantCache
-	index      listenIndex
-	snapshot   snapshot
-	listened   listenResult
+	renewMutex  chan struct{} // held during a renewal
+	session     session
+	heartbeats  heartbeats
+	memory      memory
+	vacant      vacantCache
+	listenIndex listenIndex
+	snapshot    snapshot
+	listened    listenResult
 
 	owner backend.SingleOwner
 

@@ -68,8 +68,8 @@ func (e *entry) heldBy(session, nonce string, term uint64) bool {
 
 // deposed reports whether an operator has ended the present leadership.
 func (e *entry) deposed() bool {
-	w := e.term.Request
-	return w != nil && w.Kind == backend.Depose && w.Term == e.term.Term
+	req := e.term.Request
+	return req != nil && req.Kind == backend.Depose && req.Term == e.term.Term
 }
 
 // ref identifies the lock key's version, which a challenger must see unchanged.

@@ -246,7 +246,7 @@ func TestAHandoverTakesOneRequestOfEach(t *testing.T) {
 		listened := make(chan error, 1)
 		go func() { listened <- b.Listen(t.Context(), seen) }()
 		testbed.Eventually(t, time.Minute, "b to listen", func() error {
-			if b.index.waitingAfter() == 0 && len(listened) == 0 {
+			if b.listenIndex.waitingAfter() == 0 && len(listened) == 0 {
 				return fmt.Errorf("b does not listen yet")
 			}
 			return nil

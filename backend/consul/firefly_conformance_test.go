@@ -79,11 +79,11 @@ func newFireflyStore(t testing.TB, agent *testbed.ConsulAgent) conformance.Store
 				if err != nil || pair == nil {
 					return err
 				}
-				var is fireflyRecord
-				decode(pair, &is)
-				is.ID, is.Address, is.Metadata = "<script>\x1b]0;\u202e", "javascript:alert(1)\n", "\x00\x1b[2J"
-				is.Heartbeat += 2
-				pair.Value = encode(is)
+				var value fireflyRecord
+				decode(pair, &value)
+				value.ID, value.Address, value.Metadata = "<script>\x1b]0;\u202e", "javascript:alert(1)\n", "\x00\x1b[2J"
+				value.Heartbeat += 2
+				pair.Value = encode(value)
 				_, err = root.KV().Put(pair, nil)
 				return err
 			},

@@ -107,8 +107,8 @@ func (f *Firefly) classify(s *fireflyEntry) {
 		leader = backend.Clean(string(s.lockPair.Value), backend.MaxID, false)
 	}
 	l.MovedTo, l.MovedFrom = r.MovedTo, r.Moved
-	if w := r.Request; w != nil {
-		l.Request = backend.Request{Election: s.name, Term: w.Term, Kind: w.Kind, ID: w.ID, Nonce: w.Nonce}
+	if req := r.Request; req != nil {
+		l.Request = backend.Request{Election: s.name, Term: req.Term, Kind: req.Kind, ID: req.ID, Nonce: req.Nonce}
 	}
 	switch {
 	case s.held:
@@ -209,8 +209,8 @@ func (s *fireflyEntry) heldBy(session, nonce string, term uint64) bool {
 
 // deposed reports whether an operator has ended the present leadership.
 func (s *fireflyEntry) deposed() bool {
-	w := s.own.Request
-	return w != nil && w.Kind == backend.Depose && w.Term == s.own.Term
+	req := s.own.Request
+	return req != nil && req.Kind == backend.Depose && req.Term == s.own.Term
 }
 
 // setCandidate notes the id of this process's candidate.
@@ -241,6 +241,6 @@ func (f *Firefly) remove(name string) {
 func (f *Firefly) mayHold(name string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	_, is := f.held[name]
-	return is
+	_, ok := f.held[name]
+	return ok
 }

@@ -59,13 +59,13 @@ func (f *Firefly) Listen(ctx context.Context, seen []backend.Lease) error {
 
 func (f *Firefly) listen(ctx context.Context, seen []backend.Lease) error {
 	b := f.base
-	index := b.index.get()
+	index := b.listenIndex.get()
 	if index == 0 {
 		now, err := b.leasesIndex(ctx)
 		if err != nil {
 			return err
 		}
-		b.index.set(max(now, 1))
+		b.listenIndex.set(max(now, 1))
 		changed, err := f.readChanged(ctx, seen)
 		if err != nil || len(changed) > 0 {
 			return err
@@ -78,7 +78,7 @@ func (f *Firefly) listen(ctx context.Context, seen []backend.Lease) error {
 			return err
 		}
 		if now = max(now, 1); now != index { // also if it went back, after the servers were restored
-			b.index.set(now)
+			b.listenIndex.set(now)
 			return nil
 		}
 	}
@@ -93,8 +93,8 @@ func (f *Firefly) Request(ctx context.Context, requests []backend.Request) error
 		return err
 	}
 	var never error
-	for _, w := range requests {
-		if err := f.writeRequest(ctx, w); err != nil {
+	for _, req := range requests {
+		if err := f.writeRequest(ctx, req); err != nil {
 			if ctx.Err() != nil || backend.Class(f.base.wrap("", err)) != backend.ErrInvalid {
 				return f.base.wrap(what, err)
 			}
@@ -104,24 +104,24 @@ func (f *Firefly) Request(ctx context.Context, requests []backend.Request) error
 	return f.base.wrap(what, never)
 }
 
-func (f *Firefly) writeRequest(ctx context.Context, w backend.Request) error {
+func (f *Firefly) writeRequest(ctx context.Context, req backend.Request) error {
 	for range maxAttempts {
-		locks, err := f.read(ctx, []string{w.Election})
+		locks, err := f.read(ctx, []string{req.Election})
 		if err != nil {
 			return err
 		}
 		s := locks[0]
 		switch {
-		case s.own.Term == 0 || s.own.Term != w.Term:
-			return fmt.Errorf("election %q has term %d, not %d: %w", w.Election, s.own.Term, w.Term, backend.ErrStale)
+		case s.own.Term == 0 || s.own.Term != req.Term:
+			return fmt.Errorf("election %q has term %d, not %d: %w", req.Election, s.own.Term, req.Term, backend.ErrStale)
 		case !s.held && !s.sealed && s.session != "":
-			return fmt.Errorf("%w: election %q is led by %q, a member of another program, which supports no requests", backend.ErrInvalid, w.Election, s.lease.Holder.ID)
+			return fmt.Errorf("%w: election %q is led by %q, a member of another program, which supports no requests", backend.ErrInvalid, req.Election, s.lease.Holder.ID)
 		}
 		next := s.own
-		if next.Request = nil; w.Kind != "" {
-			next.Request = &request{w.Term, w.Kind, w.ID, w.Nonce}
+		if next.Request = nil; req.Kind != "" {
+			next.Request = &request{req.Term, req.Kind, req.ID, req.Nonce}
 		}
-		ok, answer, err := f.base.txn(ctx, api.KVTxnOps{{Verb: api.KVCAS, Key: f.record(w.Election), Index: s.ownPair.ModifyIndex, Value: encode(next)}})
+		ok, answer, err := f.base.txn(ctx, api.KVTxnOps{{Verb: api.KVCAS, Key: f.record(req.Election), Index: s.ownPair.ModifyIndex, Value: encode(next)}})
 		if err != nil || ok {
 			return err
 		}
@@ -177,7 +177,7 @@ func (f *Firefly) Announce(ctx context.Context, m backend.Member) error {
 	if err := b.enter(ctx, "announce", m.Nonce); err != nil {
 		return err
 	}
-	if err := b.present(ctx, m); err != nil {
+	if err := b.writeMember(ctx, m); err != nil {
 		return b.wrap("announce", err)
 	}
 	if _, err := f.ensureSession(ctx, m.Candidate); err != nil {

@@ -94,9 +94,9 @@ func (b *Backend) grant(ctx context.Context, part []*offer, answers []backend.An
 		}
 		var rest []*offer
 		for i, o := range part {
-			text, did := failed[i]
+			text, hasFailed := failed[i]
 			switch {
-			case !did:
+			case !hasFailed:
 				rest = append(rest, o)
 			case !delayed(text) && changedMeanwhile(text):
 				stale = append(stale, o)
@@ -121,10 +121,10 @@ func shareChangesIndex(part, offers []*offer, index uint64, answers []backend.An
 		if !o.neverLed() || answers[o.at].Outcome != backend.Granted {
 			continue
 		}
-		was, is := o.changes, &api.KVPair{ModifyIndex: index}
+		before, after := o.changes, &api.KVPair{ModifyIndex: index}
 		for _, later := range offers {
-			if later.changes == was {
-				later.changes = is
+			if later.changes == before {
+				later.changes = after
 			}
 		}
 		return

@@ -27,10 +27,10 @@ func (i *listenIndex) waitingAfter() uint64 {
 	return i.index
 }
 
-func (i *listenIndex) setWaiting(is bool) {
+func (i *listenIndex) setWaiting(waiting bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	i.waiting = is
+	i.waiting = waiting
 }
 
 func (i *listenIndex) get() uint64 {
@@ -70,13 +70,13 @@ func (b *Backend) Listen(ctx context.Context, seen []backend.Lease) error {
 }
 
 func (b *Backend) listen(ctx context.Context, seen []backend.Lease) error {
-	index := b.index.get()
+	index := b.listenIndex.get()
 	if index == 0 {
 		now, err := b.leasesIndex(ctx)
 		if err != nil {
 			return err
 		}
-		b.index.set(now)
+		b.listenIndex.set(now)
 		entries, err := b.readSeen(ctx, seen)
 		if err != nil {
 			return err
@@ -88,8 +88,8 @@ func (b *Backend) listen(ctx context.Context, seen []backend.Lease) error {
 		}
 		index = now
 	}
-	b.index.setWaiting(true)
-	defer b.index.setWaiting(false)
+	b.listenIndex.setWaiting(true)
+	defer b.listenIndex.setWaiting(false)
 	for {
 		pairs, now, err := b.waitForChange(ctx, index)
 		if err != nil {
@@ -97,7 +97,7 @@ func (b *Backend) listen(ctx context.Context, seen []backend.Lease) error {
 		}
 		if now != index { // also if it went back, after the servers were restored
 			b.listened.put(pairs)
-			b.index.set(max(now, 1))
+			b.listenIndex.set(max(now, 1))
 			return nil
 		}
 	}

@@ -86,7 +86,7 @@ func TestAThousandElectionsCostAsManyRequestsAsTen(t *testing.T) {
 		listening, listened := t.Context(), make(chan error, 1)
 		go func() { listened <- b.Listen(listening, seen) }()
 		testbed.Eventually(t, time.Minute, "b to listen", func() error {
-			if b.index.waitingAfter() == 0 {
+			if b.listenIndex.waitingAfter() == 0 {
 				return errors.New("it does not yet")
 			}
 			return nil

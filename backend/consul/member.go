@@ -69,7 +69,7 @@ func (a *announced) needed(value member) bool {
 	return true
 }
 
-func (a *announced) wrote(value member, sent time.Time) {
+func (a *announced) recordWrite(value member, sent time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.value, a.at, a.piggybackedLast = value, sent, false
@@ -82,7 +82,7 @@ func (b *Backend) Announce(ctx context.Context, m backend.Member) error {
 	if err := b.enter(ctx, "announce", m.Nonce); err != nil {
 		return err
 	}
-	if err := b.present(ctx, m); err != nil {
+	if err := b.writeMember(ctx, m); err != nil {
 		return b.wrap("announce", err)
 	}
 	if ttl := min(m.TTL, maxTTL); b.session.get() == "" && ttl > 0 {
@@ -97,8 +97,8 @@ func (b *Backend) Announce(ctx context.Context, m backend.Member) error {
 	return nil
 }
 
-// present writes the member's key.
-func (b *Backend) present(ctx context.Context, m backend.Member) error {
+// writeMember writes the member's key.
+func (b *Backend) writeMember(ctx context.Context, m backend.Member) error {
 	now := time.Now()
 	value := member{
 		candidate{m.ID, m.Nonce, m.Address, m.Metadata}, backend.Clean(m.Stage, backend.MaxStage, false), m.Elections,
@@ -109,7 +109,7 @@ func (b *Backend) present(ctx context.Context, m backend.Member) error {
 		if err != nil {
 			return err
 		}
-		b.announced.wrote(value, now)
+		b.announced.recordWrite(value, now)
 	}
 	return nil
 }

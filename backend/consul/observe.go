@@ -49,9 +49,9 @@ func (b *Backend) List(ctx context.Context, from string, limit int) ([]backend.R
 	}
 	var names []string
 	for key := range pairs {
-		name, is := strings.CutPrefix(key, b.keys.term)
-		if !is {
-			if name, is = strings.CutPrefix(key, b.keys.lock); !is || pairs[b.keys.term+name] != nil {
+		name, ok := strings.CutPrefix(key, b.keys.term)
+		if !ok {
+			if name, ok = strings.CutPrefix(key, b.keys.lock); !ok || pairs[b.keys.term+name] != nil {
 				continue
 			}
 		}

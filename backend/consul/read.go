@@ -19,7 +19,7 @@ const maxOps = 64
 const maxSmallRead = (maxOps - 1) / 3
 
 // read reads elections consistently. A few take one transaction, and a second one if a lease
-// belongs to a session that this process did not expect: see [Backend.readMany] for more.
+// belongs to a session that this process did not expect. More are read by readMany.
 //
 // The keys need not be of one instant. A grant is pinned to the index of every key on which it
 // depends.
@@ -74,9 +74,9 @@ func (b *Backend) readKeys(ctx context.Context, ops api.KVTxnOps) (map[string]*a
 	return collect(ops, answer.Results)
 }
 
-// readKeysAndAnnounce runs it with the announcement of this process if that is due. A read must
-// not fail because of the announcement: then it is repeated without, and the next Announce
-// writes in a request of its own.
+// readKeysAndAnnounce is readKeys with the announcement of this process, if that is due. If the
+// announcement is refused, the read is repeated without it, and the next Announce writes in a
+// request of its own.
 func (b *Backend) readKeysAndAnnounce(ctx context.Context, ops api.KVTxnOps) (map[string]*api.KVPair, error) {
 	sent := time.Now()
 	piggyback := b.announced.piggyback(b.keys.member, sent)
@@ -146,8 +146,8 @@ func (b *Backend) classify(entries []*entry, pairs map[string]*api.KVPair) {
 			}
 			e.renewals = known[s]
 		}
-		_, may := b.heartbeats.lookup(e.name)
-		e.classify(self, may, &b.memory, now)
+		_, mayHold := b.heartbeats.lookup(e.name)
+		e.classify(self, mayHold, &b.memory, now)
 	}
 }
 

@@ -117,8 +117,8 @@ func (b *Backend) releaseOps(e *entry, l backend.Held) api.KVTxnOps {
 	self := b.owner.Nonce()
 	locked := e.lock.Holder.Nonce == self && e.lockPair != nil
 	recorded := e.term.Nonce == self && e.term.Term > 0 && e.term.End == ""
-	lasts := max(e.term.Term, e.lock.Term)
-	if !locked && !recorded || l.Term != 0 && l.Term != lasts {
+	latest := max(e.term.Term, e.lock.Term)
+	if !locked && !recorded || l.Term != 0 && l.Term != latest {
 		h, ok := b.heartbeats.lookup(e.name)
 		switch {
 		case !ok || h.entry != nil || l.Term != 0:
@@ -136,7 +136,7 @@ func (b *Backend) releaseOps(e *entry, l backend.Held) api.KVTxnOps {
 	now := time.Now().UTC().Round(0)
 	record := e.term
 	if !recorded { // it was deleted, or contradicts the lock
-		record = term{Term: lasts, ID: e.lease.Holder.ID, Nonce: self, TTL: e.lock.TTL, From: e.lock.At, History: record.History, Request: record.Request,
+		record = term{Term: latest, ID: e.lease.Holder.ID, Nonce: self, TTL: e.lock.TTL, From: e.lock.At, History: record.History, Request: record.Request,
 			MovedTo: record.MovedTo, Moved: record.Moved}
 	}
 	record.close(l.End, now, l.Lapsed())

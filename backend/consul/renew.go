@@ -181,12 +181,12 @@ func (b *Backend) reread(ctx context.Context, session string) error {
 		return err
 	}
 	pair := pairs[key]
-	var is renewals
-	if pair == nil || pair.Session != session || !decode(pair, &is) || is.Nonce != b.owner.Nonce() || pair.ModifyIndex < b.heartbeats.highestIndex() {
+	var value renewals
+	if pair == nil || pair.Session != session || !decode(pair, &value) || value.Nonce != b.owner.Nonce() || pair.ModifyIndex < b.heartbeats.highestIndex() {
 		b.forgetSession(session) // the session has ended, or its key was edited
 		return nil
 	}
-	b.heartbeats.recordWrite(is, pair.ModifyIndex)
+	b.heartbeats.recordWrite(value, pair.ModifyIndex)
 	return nil
 }
 

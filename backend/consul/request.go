@@ -18,8 +18,8 @@ func (b *Backend) Request(ctx context.Context, requests []backend.Request) error
 		return err
 	}
 	var stale error
-	for _, w := range requests {
-		if err := b.writeRequest(ctx, w); err != nil {
+	for _, req := range requests {
+		if err := b.writeRequest(ctx, req); err != nil {
 			if ctx.Err() != nil || backend.Class(b.wrap("", err)) != backend.ErrInvalid {
 				return b.wrap(what, err)
 			}
@@ -29,22 +29,22 @@ func (b *Backend) Request(ctx context.Context, requests []backend.Request) error
 	return b.wrap(what, stale)
 }
 
-func (b *Backend) writeRequest(ctx context.Context, w backend.Request) error {
+func (b *Backend) writeRequest(ctx context.Context, req backend.Request) error {
 	for range maxAttempts {
-		entries, err := b.read(ctx, []string{w.Election}, true)
+		entries, err := b.read(ctx, []string{req.Election}, true)
 		if err != nil {
 			return err
 		}
 		e := entries[0]
-		if e.term.Term == 0 || e.lease.Term != w.Term || w.Term == 0 {
-			return fmt.Errorf("election %q has term %d, not %d: %w", w.Election, e.lease.Term, w.Term, backend.ErrStale)
+		if e.term.Term == 0 || e.lease.Term != req.Term || req.Term == 0 {
+			return fmt.Errorf("election %q has term %d, not %d: %w", req.Election, e.lease.Term, req.Term, backend.ErrStale)
 		}
 		record := e.term
-		if record.Request = nil; w.Kind != "" {
-			record.Request = &request{w.Term, w.Kind, w.ID, w.Nonce}
+		if record.Request = nil; req.Kind != "" {
+			record.Request = &request{req.Term, req.Kind, req.ID, req.Nonce}
 		}
 		ok, answer, err := b.txn(ctx, api.KVTxnOps{
-			{Verb: api.KVCAS, Key: b.keys.term + w.Election, Index: e.termPair.ModifyIndex, Value: encode(record)}, b.changesOp(),
+			{Verb: api.KVCAS, Key: b.keys.term + req.Election, Index: e.termPair.ModifyIndex, Value: encode(record)}, b.changesOp(),
 		})
 		if err != nil || ok {
 			return err

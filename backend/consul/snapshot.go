@@ -37,11 +37,11 @@ const maxSnapshotAge = 5 * time.Minute
 // these keys is compared, which moves with every write below the prefix.
 func (b *Backend) listLeases(ctx context.Context, changesIndex uint64, verify bool) (map[string]*api.KVPair, error) {
 	b.snapshot.mu.Lock()
-	shot := b.snapshot.index
+	snapshotIndex := b.snapshot.index
 	pairs, at, same := b.snapshot.pairs, b.snapshot.at, changesIndex != 0 && b.snapshot.changesIndex == changesIndex
 	b.snapshot.mu.Unlock()
 	usable := pairs != nil && within(at, maxSnapshotAge)
-	if usable && same && !verify && b.index.waitingAfter() == shot {
+	if usable && same && !verify && b.listenIndex.waitingAfter() == snapshotIndex {
 		return pairs, nil
 	}
 	asked := time.Now()
@@ -50,17 +50,17 @@ func (b *Backend) listLeases(ctx context.Context, changesIndex uint64, verify bo
 		if err != nil {
 			return nil, err
 		}
-		usable = index == shot
+		usable = index == snapshotIndex
 	}
 	if !usable {
 		var err error
-		if pairs, shot, err = b.listKeys(ctx, b.keys.leases); err != nil {
+		if pairs, snapshotIndex, err = b.listKeys(ctx, b.keys.leases); err != nil {
 			return nil, err
 		}
 	}
 	b.snapshot.mu.Lock()
 	defer b.snapshot.mu.Unlock()
-	b.snapshot.index, b.snapshot.changesIndex, b.snapshot.at, b.snapshot.pairs = shot, changesIndex, asked, pairs
+	b.snapshot.index, b.snapshot.changesIndex, b.snapshot.at, b.snapshot.pairs = snapshotIndex, changesIndex, asked, pairs
 	return pairs, nil
 }
 
