@@ -158,7 +158,7 @@ func Open(_ context.Context, o Options) (*Backend, error) {
 	}
 	for part := range strings.SplitSeq(o.Prefix, "/") {
 		if part == "" || part == "." || part == ".." { // agents redirect such paths
-			return nil, fmt.Errorf("consul: %w: prefix %q has a part that is empty, . or ..", backend.ErrInvalid, o.Prefix)
+			return nil, fmt.Errorf("consul: %w: prefix %q has a part that is \"\", \".\" or \"..\"", backend.ErrInvalid, o.Prefix)
 		}
 	}
 	b := &Backend{keys: newKeys(o.Prefix), renewMutex: make(chan struct{}, 1)}
