@@ -258,7 +258,8 @@ func TestARestoredStoreIsWatchedAndTermsGrow(t *testing.T) {
 	}
 }
 
-// Arbitrary values in the keys cause no panic. The lease is watched, and the next grant repairs the keys.
+// Arbitrary values in the keys cause no panic. The lease is watched, and the next grant repairs
+// the keys.
 func TestGarbageInTheKeysIsHarmless(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, testbed.SharedConsul(t))

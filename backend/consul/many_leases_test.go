@@ -271,8 +271,8 @@ func TestAnOldListingIsNotComparedByItsIndex(t *testing.T) {
 	}
 }
 
-// Two members with many elections each share a prefix, and there are changes all the time. Each renewal
-// costs a few requests more, and not one for each change.
+// Two members with many elections each share a prefix, and there are changes all the time. Each
+// renewal costs a few requests more, and not one for each change.
 func TestManyChangesCostFewRequestsPerRenewal(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, testbed.SharedConsul(t))
@@ -291,8 +291,8 @@ func TestManyChangesCostFewRequestsPerRenewal(t *testing.T) {
 	}
 }
 
-// One of a hundred leases is deleted, one deposed, and one unlocked manually. Those three are refused and
-// the others renewed. The renewals of the others do not keep the refused ones alive.
+// One of a hundred leases is deleted, one deposed, and one unlocked manually. Those three are
+// refused and the others renewed. The renewals of the others do not keep the refused ones alive.
 func TestOnlyLostLeasesOfManyAreRefused(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, testbed.SharedConsul(t))
