@@ -74,16 +74,16 @@ func TestManuallyEditedKeysFreeNoLease(t *testing.T) {
 			l.put(t, term, edit(t, l.value(t, term), "ttl_us", nil))
 			l.remove(t, lock)
 		},
-		"a record that ended in no known way": func(lock, term, _, _, _ string) {
-			l.put(t, term, edit(t, l.value(t, term), "end", "odd"))
+		"a record with an unknown end": func(lock, term, _, _, _ string) {
+			l.put(t, term, edit(t, l.value(t, term), "end", "unknown"))
 			l.remove(t, lock)
 		},
 		"a record that ended, and no lock": func(lock, term, _, _, _ string) {
 			l.put(t, term, edit(t, l.value(t, term), "end", "released"))
 			l.remove(t, lock)
 		},
-		"a lock that is none, made again, no record": func(lock, term, _, _, _ string) { l.remove(t, lock); l.remove(t, term); l.put(t, lock, "mine") },
-		"a vacant lock, made again, and no record":   func(lock, term, _, _, vacant string) { l.remove(t, lock); l.remove(t, term); l.put(t, lock, vacant) },
+		"an invalid lock, recreated, and no record": func(lock, term, _, _, _ string) { l.remove(t, lock); l.remove(t, term); l.put(t, lock, "mine") },
+		"a vacant lock, recreated, and no record":   func(lock, term, _, _, vacant string) { l.remove(t, lock); l.remove(t, term); l.put(t, lock, vacant) },
 	} {
 		t.Run(what, func(t *testing.T) {
 			former, a, observer := l.node(t, "former"), l.node(t, "a"), l.node(t, "observer")

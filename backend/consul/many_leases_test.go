@@ -191,13 +191,13 @@ func TestManualChangesAreSeenWithinATTL(t *testing.T) {
 		fatal(t, err)
 	}
 	for what, harm := range map[string]func(lock, record string){
-		"the lock deleted":                func(lock, _ string) { drop(lock) },
-		"the record deleted":              func(_, record string) { drop(record) },
-		"both deleted":                    func(lock, record string) { drop(lock, record) },
-		"the lock deleted and made again": func(lock, _ string) { pair := value(lock); drop(lock); put(pair) },
-		"the lock edited":                 func(lock, _ string) { put(&api.KVPair{Key: lock, Value: []byte("mine")}) },
-		"the record edited":               func(_, record string) { put(&api.KVPair{Key: record, Value: []byte("mine")}) },
-		"the lock of an earlier session": func(lock, _ string) {
+		"the lock deleted":   func(lock, _ string) { drop(lock) },
+		"the record deleted": func(_, record string) { drop(record) },
+		"both deleted":       func(lock, record string) { drop(lock, record) },
+		"the lock recreated": func(lock, _ string) { pair := value(lock); drop(lock); put(pair) },
+		"the lock edited":    func(lock, _ string) { put(&api.KVPair{Key: lock, Value: []byte("mine")}) },
+		"the record edited":  func(_, record string) { put(&api.KVPair{Key: record, Value: []byte("mine")}) },
+		"the lock names another session": func(lock, _ string) {
 			put(&api.KVPair{Key: lock, Value: []byte(strings.Replace(string(value(lock).Value), `"session":"`, `"session":"0`, 1))})
 		},
 		"the lock released": func(lock, _ string) { _, _, err := kv.Release(value(lock), nil); fatal(t, err) },
