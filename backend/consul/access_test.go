@@ -2,14 +2,12 @@ package consul
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -19,7 +17,7 @@ import (
 	"github.com/go-election/go-election/internal/testbed"
 )
 
-// token makes a token with a policy and returns its secret and its accessor.
+// token makes a token with a policy. The result has its secret and its accessor.
 func token(t *testing.T, root *api.Client, rules string) *api.ACLToken {
 	t.Helper()
 	policy, _, err := root.ACL().PolicyCreate(&api.ACLPolicy{Name: "p" + backend.NewNonce()[:8], Rules: rules}, nil)
@@ -29,8 +27,8 @@ func token(t *testing.T, root *api.Client, rules string) *api.ACLToken {
 	return made
 }
 
-// all calls every verb once and returns the errors.
-func all(n *node) map[string]error {
+// callAll calls every method once and returns the errors.
+func callAll(n *node) map[string]error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	lease := backend.Lease{Election: "verbs", Holder: n.me, Term: 1, TTL: labTTL, Renew: labTTL / 4}
@@ -40,16 +38,15 @@ func all(n *node) map[string]error {
 	errs["Release"] = n.Release(ctx, []backend.Held{lease.Held()})
 	_, errs["Observe"] = n.Observe(ctx, []backend.Lease{lease})
 	errs["Listen"] = n.Listen(ctx, []backend.Lease{lease})
-	errs["Ask"] = n.Request(ctx, []backend.Request{{Election: "verbs", Term: 1, Kind: backend.Depose}})
+	errs["Request"] = n.Request(ctx, []backend.Request{{Election: "verbs", Term: 1, Kind: backend.Depose}})
 	_, errs["List"] = n.List(ctx, "", 10)
 	errs["Announce"] = n.Announce(ctx, backend.Member{Candidate: n.me, TTL: labTTL})
 	_, errs["Members"] = n.Members(ctx, "", 10)
 	return errs
 }
 
-// The policy of the documentation is enough for everything, and what it says is
-// what a refusal says.
-func TestThePolicyOfTheDocumentationIsEnough(t *testing.T) {
+// The documented policy is enough for every call, and the error of a denied call names it.
+func TestTheDocumentedPolicyIsEnough(t *testing.T) {
 	agent := testbed.StartConsul(t, testbed.ConsulOptions{ACL: true})
 	l := newLab(t, agent)
 	n := l.node(t, "n")
@@ -58,17 +55,17 @@ func TestThePolicyOfTheDocumentationIsEnough(t *testing.T) {
 	n = l.node(t, "n", func(o *Options) { o.Token = secret.SecretID })
 	held := n.win("x")
 	n.want("a renewal", n.renew(held)[0], backend.Granted)
-	for verb, err := range all(n) {
+	for verb, err := range callAll(n) {
 		if err != nil && !errors.Is(err, backend.ErrStale) {
-			t.Errorf("%s with that policy: %v", verb, err)
+			t.Errorf("%s with the documented policy: %v", verb, err)
 		}
 	}
 	if text, err := os.ReadFile("doc.go"); err != nil || !strings.Contains(string(text), strings.ReplaceAll(strings.ReplaceAll(rules, l.prefix, "election"), " } ", " }\n//\t")) {
 		t.Errorf("the package documentation does not have this policy:\n%s", rules)
 	}
 
-	// Revoked in the middle of a leadership: renewals are denied, loudly, and the lease
-	// runs out.
+	// The token is revoked during a leadership: renewals are denied, with an error, and the
+	// lease expires.
 	_, err := l.root.ACL().TokenDelete(secret.AccessorID, nil)
 	fatal(t, err)
 	testbed.Eventually(t, time.Minute, "renewals to be denied", func() error {
@@ -79,22 +76,22 @@ func TestThePolicyOfTheDocumentationIsEnough(t *testing.T) {
 		return nil
 	})
 	other := l.node(t, "other", func(o *Options) { o.Token = agent.AdminToken() })
-	other.want("a bid of another, after watching", other.bid(other.watched("x")), backend.Granted)
+	other.want("a bid of another member, after watching", other.bid(other.watched("x")), backend.Granted)
 }
 
-// Without rights, or with a token that is unknown, every verb is denied and says
-// what is needed. No error shows the token.
-func TestWithoutRightsEveryVerbIsDeniedAndNoErrorShowsTheToken(t *testing.T) {
+// Without rights, or with an unknown token, every call is denied, and the error says which rights
+// are needed. No error shows the token.
+func TestEveryCallIsDeniedWithoutRights(t *testing.T) {
 	agent := testbed.StartConsul(t, testbed.ConsulOptions{ACL: true})
 	l := newLab(t, agent)
 	strong := l.node(t, "strong", func(o *Options) { o.Token = agent.AdminToken() })
-	strong.win("there") // of nothing, nothing can be hidden
+	strong.win("there") // the servers hide only keys that exist
 	fatal(t, strong.Announce(t.Context(), backend.Member{Candidate: strong.me, TTL: time.Minute}))
 	weak := token(t, l.root, `key_prefix "other/" { policy = "write" }`).SecretID
 	for what, secret := range map[string]string{"none": "", "unknown": "00000000-dead-beef-0000-c0ffee000000", "weak": weak} {
 		n := l.node(t, "n", func(o *Options) { o.Token = secret })
 		n.enter(t.Context(), "acquire", n.me.Nonce)
-		for verb, err := range all(n) {
+		for verb, err := range callAll(n) {
 			if !errors.Is(err, backend.ErrDenied) {
 				t.Errorf("%s with a token that is %s: %v, want ErrDenied", verb, what, err)
 				continue
@@ -103,21 +100,21 @@ func TestWithoutRightsEveryVerbIsDeniedAndNoErrorShowsTheToken(t *testing.T) {
 				t.Errorf("%s with a token that is %s: the error shows it", verb, what)
 			}
 			if what == "weak" && !strings.Contains(err.Error(), n.policy()) {
-				t.Errorf("%s with a token that is %s: %v, which does not say what is needed", verb, what, err)
+				t.Errorf("%s with a token that is %s: %v, which does not name the needed rights", verb, what, err)
 			}
 		}
 	}
 	canary := l.node(t, "n", func(o *Options) { o.Token = "canary-" + backend.NewNonce() })
-	err := canary.fail("test", errors.New("the server says "+canary.secret.get()))
+	err := canary.wrap("test", errors.New("the server says "+canary.secret.get()))
 	if strings.Contains(err.Error(), canary.secret.get()) || backend.Class(err) != backend.ErrUnavailable {
-		t.Errorf("an error of the server that quotes the token: %v", err)
+		t.Errorf("a server's error that quotes the token: %v", err)
 	}
 	if text := fmt.Sprintf("%+v %#v", canary.client, errors.Unwrap(err)); strings.Contains(text, "canary-") {
 		t.Error("the library's client knows the token")
 	}
 }
 
-// The file is read again when its token is refused.
+// The token file is read again when the token is refused.
 func TestATokenFileIsReadAgainWhenTheTokenIsRefused(t *testing.T) {
 	agent := testbed.StartConsul(t, testbed.ConsulOptions{ACL: true})
 	l := newLab(t, agent)
@@ -133,8 +130,8 @@ func TestATokenFileIsReadAgainWhenTheTokenIsRefused(t *testing.T) {
 		_, err := n.Observe(t.Context(), []backend.Lease{{Election: "x"}})
 		return err
 	})
-	if text := n.fail("test", late).Error(); strings.Contains(text, "c0ffee") || strings.Contains(text, agent.AdminToken()) {
-		t.Error("an error shows the token, or the one that it has replaced")
+	if text := n.wrap("test", late).Error(); strings.Contains(text, "c0ffee") || strings.Contains(text, agent.AdminToken()) {
+		t.Error("an error shows the token or its predecessor")
 	}
 }
 
@@ -165,9 +162,8 @@ func TestTLSIsVerified(t *testing.T) {
 	}
 }
 
-// Where the agent wants to know its clients, a certificate of another authority or
-// none is denied.
-func TestAClientCertificateIsShown(t *testing.T) {
+// An agent that verifies clients denies a certificate of another authority, and no certificate.
+func TestAClientCertificateIsSent(t *testing.T) {
 	agent := testbed.StartConsul(t, testbed.ConsulOptions{TLS: true, ClientCerts: true})
 	l := newLab(t, agent)
 	cert, key := agent.ClientFiles(t, "app")
@@ -175,7 +171,7 @@ func TestAClientCertificateIsShown(t *testing.T) {
 	held := n.win("x")
 	n.want("a renewal with a certificate in files", n.renew(held)[0], backend.Granted)
 	n = l.node(t, "n", func(o *Options) { o.HTTPClient, o.TLS = nil, agent.TLSConfig() })
-	if got := n.look("x"); got.Term != held.Term {
+	if got := n.observe("x"); got.Term != held.Term {
 		t.Errorf("with a certificate in a TLS configuration: %+v, want term %d", got, held.Term)
 	}
 
@@ -186,7 +182,7 @@ func TestAClientCertificateIsShown(t *testing.T) {
 		"another authority's": func(o *Options) { o.HTTPClient, o.CAFile, o.CertFile, o.KeyFile = nil, agent.CAFile(), cert, key },
 	} {
 		n := l.node(t, "n", change)
-		testbed.Eventually(t, time.Minute, what+" to be denied", func() error { // now and then it looks like a broken connection
+		testbed.Eventually(t, time.Minute, what+" to be denied", func() error { // sometimes the error looks like a broken connection
 			if _, err := n.Observe(t.Context(), []backend.Lease{{Election: "x"}}); !errors.Is(err, backend.ErrDenied) {
 				return fmt.Errorf("it is %w, want ErrDenied", err)
 			}
@@ -195,123 +191,32 @@ func TestAClientCertificateIsShown(t *testing.T) {
 	}
 }
 
-func TestOptionsAreCheckedBeforeAnythingIsSent(t *testing.T) {
-	secret := "hunter2-" + backend.NewNonce()
-	nothing := filepath.Join(t.TempDir(), "token")
-	fatal(t, os.WriteFile(nothing, []byte("\n"), 0o600))
-	for what, o := range map[string]Options{
-		"a token of two lines":       {Token: secret + "\nX-Other: " + secret},
-		"nothing in the token file":  {TokenFile: nothing},
-		"credentials in the address": {Address: "http://user:" + secret + "@localhost:8500"},
-		"another scheme":             {Address: "ftp://localhost"},
-		"not an address":             {Address: "http://%zz" + secret},
-		"a socket without path":      {Address: "unix://"},
-		"a slash":                    {Prefix: "a/"},
-		"a control character":        {Prefix: "a\x00b"},
-		"two tokens":                 {Token: secret, TokenFile: "/x"},
-		"no token file":              {TokenFile: "/does/not/exist"},
-		"no authorities":             {Address: "https://localhost", CAFile: "/does/not/exist"},
-		"half a certificate":         {Address: "https://localhost", CertFile: "/x"},
-		"TLS without https":          {Address: "http://localhost", CAFile: "/x"},
-		"TLS twice":                  {Address: "https://localhost", CAFile: "/x", TLS: &tls.Config{}},
-		"a client with a timeout":    {HTTPClient: &http.Client{Timeout: time.Second}},
-	} {
-		b, err := Open(t.Context(), o)
-		if !errors.Is(err, backend.ErrInvalid) || b != nil {
-			t.Errorf("%s: %v, want ErrInvalid", what, err)
-		} else if strings.Contains(err.Error(), secret) {
-			t.Errorf("%s: the error shows a secret", what)
-		}
-	}
-	if b, err := Open(t.Context(), Options{}); err != nil {
-		t.Errorf("no options, and no agent that is up: %v", err)
-	} else {
-		b.Close()
-	}
-}
-
-// Two mistakes of a configuration that the servers or the kernel tell of in words that do
-// not name them.
-func TestWhatIsDeniedByAnotherDatacenterOrTheSocketIsSaid(t *testing.T) {
-	agent := testbed.SharedConsul(t)
+// An answer to a transaction may also say that the token lacks a right.
+func TestATokenFileIsReadAgainAfterAnyDenial(t *testing.T) {
+	agent := testbed.StartConsul(t, testbed.ConsulOptions{ACL: true})
 	l := newLab(t, agent)
-	n := l.node(t, "n")
-	for text, want := range map[error]string{
-		api.StatusError{Code: 500, Body: "Missing node registration"}: "Datacenter must be the agent's own",
-		&os.PathError{Op: "dial", Path: "/x", Err: syscall.EACCES}:    "the agent's socket",
-	} {
-		if err := n.fail("x", text); !errors.Is(err, backend.ErrDenied) || !strings.Contains(err.Error(), want) {
-			t.Errorf("%v: want ErrDenied with %q, got %v", text, want, err)
+	l.node(t, "strong", func(o *Options) { o.Token = agent.AdminToken() }).win("x")
+	weak := token(t, l.root, fmt.Sprintf("key_prefix %q { policy = \"write\" }\nsession_prefix \"\" { policy = \"write\" }", l.prefix+"/members/")).SecretID
+	for what, text := range map[string]string{"a weak token": weak, "two lines": "a\nb", "nothing": ""} {
+		file := filepath.Join(t.TempDir(), "token")
+		fatal(t, os.WriteFile(file, []byte(weak), 0o600))
+		n := l.node(t, "n", func(o *Options) { o.TokenFile = file })
+		observe := func() error {
+			ctx, cancel := n.ctx()
+			defer cancel()
+			_, err := n.Observe(ctx, []backend.Lease{{Election: "x"}})
+			return err
+		}
+		fatal(t, os.WriteFile(file, []byte(text), 0o600))
+		for range 2 {
+			if err := observe(); !errors.Is(err, backend.ErrDenied) {
+				t.Errorf("%s in the file: %v; want ErrDenied", what, err)
+			}
+		}
+		fatal(t, os.WriteFile(file, []byte(agent.AdminToken()), 0o600))
+		observe()
+		if err := observe(); err != nil {
+			t.Errorf("%s in the file, and then a token with rights: %v", what, err)
 		}
 	}
-	if _, _, err := l.root.Session().Create(&api.SessionEntry{Node: "no-such-node"}, nil); err == nil || !strings.Contains(err.Error(), "Missing node registration") {
-		t.Errorf("a session on a node that is not registered: want the servers to say so in the words that are looked for, got %v", err)
-	}
-}
-
-// What CONSUL_* says is not asked: a program is configured in one place.
-func TestTheEnvironmentIsNotRead(t *testing.T) {
-	agent := testbed.SharedConsul(t)
-	for name, value := range map[string]string{
-		"CONSUL_HTTP_ADDR": "127.0.0.1:1", "CONSUL_HTTP_TOKEN": "00000000-dead-beef-0000-c0ffee000000", "CONSUL_HTTP_TOKEN_FILE": "/does/not/exist",
-		"CONSUL_HTTP_SSL": "true", "CONSUL_NAMESPACE": "other", "CONSUL_PARTITION": "other", "CONSUL_CACERT": "/does/not/exist",
-	} {
-		t.Setenv(name, value)
-	}
-	prefix := "env/" + backend.NewNonce()
-	b := open(t, Options{Address: agent.URL(), Prefix: prefix})
-	n := &node{Backend: b, t: t, me: backend.Candidate{ID: "n", Nonce: backend.NewNonce()}, ttl: labTTL}
-	n.release(backend.Released, n.win("x"))
-	wipe(b.client, prefix)
-}
-
-// A session that hangs on a health check of the node: it fails, and the process
-// steps down at its next renewal and cannot be elected; others watch a TTL all the
-// same, since Consul ended the session while its holder trusted it.
-func TestAFailingCheckEndsTheLeadership(t *testing.T) {
-	agent := testbed.StartConsul(t, testbed.ConsulOptions{})
-	l := newLab(t, agent)
-	fatal(t, l.root.Agent().CheckRegister(&api.AgentCheckRegistration{ID: "disk", Name: "disk", AgentServiceCheck: api.AgentServiceCheck{TTL: "10m", Status: "passing"}}))
-	a := l.node(t, "a", func(o *Options) { o.Checks = []string{"disk"} })
-	b := l.node(t, "b")
-	var held backend.Lease
-	testbed.Eventually(t, time.Minute, "the servers to know the check", func() error {
-		ctx, cancel := a.ctx()
-		defer cancel()
-		answers, err := a.Acquire(ctx, []backend.Bid{{Election: "x", Candidate: a.me, TTL: labTTL, Renew: labTTL / 4, Expected: a.look("x")}})
-		if err == nil {
-			held = answers[0].Lease
-		}
-		return err
-	})
-	a.want("a renewal with a check that passes", a.renew(held)[0], backend.Granted)
-	fatal(t, l.root.Agent().UpdateTTL("disk", "full", "critical"))
-	testbed.Eventually(t, time.Minute, "the session to end", func() error {
-		if answer := a.renew(held)[0]; answer.Outcome != backend.Refused {
-			return fmt.Errorf("the renewal is %v", answer.Outcome)
-		}
-		return nil
-	})
-	if seen := b.look("x"); seen.ObserveFor < labTTL {
-		t.Errorf("after the check failed: %+v, want it watched for %v", seen, labTTL)
-	}
-	a.release(backend.Failed, held)
-	testbed.Eventually(t, time.Minute, "bids to fail because the check does", func() error {
-		answers, err := a.Acquire(t.Context(), []backend.Bid{{Election: "x", Candidate: a.me, TTL: labTTL, Expected: a.look("x")}})
-		if err == nil && answers[0].Outcome == backend.Granted {
-			t.Fatal("elected with a check that fails")
-		}
-		if err == nil || !strings.Contains(err.Error(), "critical") || backend.Class(err) != backend.ErrUnavailable {
-			return fmt.Errorf("%v, %v", answers, err) // the lock-delay, at first
-		}
-		return nil
-	})
-	fatal(t, l.root.Agent().UpdateTTL("disk", "", "passing"))
-	testbed.Eventually(t, time.Minute, "to be elected again once it passes", func() error {
-		answers, err := a.Acquire(t.Context(), []backend.Bid{{Election: "x", Candidate: a.me, TTL: labTTL, Expected: a.look("x")}})
-		if err != nil || answers[0].Outcome != backend.Granted {
-			return fmt.Errorf("%v, %v", answers, err)
-		}
-		return nil
-	})
 }

@@ -6,87 +6,77 @@ import (
 	"sync"
 	"time"
 
-	"github.com/hashicorp/consul/api"
-
 	"github.com/go-election/go-election/backend"
 )
 
-// grantOps is how many operations one grant or release takes at most, and
-// grantChunk how many of them travel in one transaction.
-const (
-	grantOps   = 5
-	grantChunk = (maxOps - 1) / grantOps
-)
-
-// Acquire implements [backend.Backend]. One reading, which may be that of Observe if
-// it found the lease free; then, for each chunk, one transaction that is pinned to
-// the index of all keys that the grant rests on, as they were read.
+// Acquire implements [backend.Backend]. It reads the leases once, or uses the last result of
+// Observe if that found them vacant. Then it makes one transaction for each chunk, which
+// requires that all keys are as they were read.
 func (b *Backend) Acquire(ctx context.Context, bids []backend.Bid) ([]backend.Answer, error) {
-	what := about("acquire", len(bids), bids[0].Election)
+	what := describe("acquire", len(bids), bids[0].Election)
 	if err := b.enter(ctx, what, bids[0].Candidate.Nonce); err != nil {
 		return nil, err
 	}
 	answers := make([]backend.Answer, len(bids))
 	open := make([]*offer, 0, len(bids))
 	for i, bid := range bids {
-		if bid.TTL > longest || bid.TTL <= 0 {
-			answers[i].Err = b.fail(what, fmt.Errorf("%w: TTL is %v, the greatest is %v", backend.ErrInvalid, bid.TTL, longest))
+		if bid.TTL > maxTTL || bid.TTL <= 0 {
+			answers[i].Err = b.wrap(what, fmt.Errorf("%w: TTL is %v, the greatest is %v", backend.ErrInvalid, bid.TTL, maxTTL))
 			continue
 		}
 		open = append(open, &offer{at: i, bid: bid})
 	}
-	entries := b.free.take(open)
-	known := entries != nil
+	entries := b.vacant.take(open)
+	cached := entries != nil
 	for try := 0; len(open) > 0; try++ {
-		if !known {
+		if !cached {
 			var err error
 			if entries, err = b.read(ctx, electionsOf(open), true); err != nil {
-				return answers, b.fail(what, err)
+				return answers, b.wrap(what, err)
 			}
 		}
-		offers := b.offers(open, entries, answers)
+		offers := b.makeOffers(open, entries, answers)
 		open = nil
-		for _, part := range parts(offers) {
-			lost, index, err := b.grant(ctx, part, answers)
+		for _, part := range chunkOffers(offers) {
+			stale, index, err := b.grant(ctx, part, answers)
 			if err != nil {
-				return answers, b.fail(what, err)
+				return answers, b.wrap(what, err)
 			}
-			carry(part, offers, index, answers)
-			over := lost[:0:0]
-			for _, o := range lost {
-				// Perhaps only because what was known is out of date, or because some
-				// other election has changed.
-				if known || o.virgin() && try < attempts {
+			shareChangesIndex(part, offers, index, answers)
+			beaten := stale[:0:0]
+			for _, o := range stale {
+				// The cached entry may be out of date, or another election may have
+				// changed election/changes.
+				if cached || o.neverLed() && try < maxAttempts {
 					open = append(open, o)
 				} else {
-					over = append(over, o)
+					beaten = append(beaten, o)
 				}
 			}
-			if err := b.outbid(ctx, over, answers); err != nil {
-				return answers, b.fail(what, err)
+			if err := b.answerOutbid(ctx, beaten, answers); err != nil {
+				return answers, b.wrap(what, err)
 			}
 		}
-		known = false
+		cached = false
 	}
 	return answers, nil
 }
 
-// offers returns the offers that can be made by what was read, and answers the
-// other bids.
-func (b *Backend) offers(open []*offer, entries []*entry, answers []backend.Answer) (offers []*offer) {
+// makeOffers returns the offers that are possible by what was read, and answers the other bids.
+func (b *Backend) makeOffers(open []*offer, entries []*entry, answers []backend.Answer) (offers []*offer) {
 	now := time.Now()
 	for i, o := range open {
 		e := entries[i]
 		if !e.mine && !e.lease.Unchanged(o.bid.Expected) || e.lease.MovedTo != o.bid.Expected.MovedTo {
 			answers[o.at] = backend.Answer{Lease: e.lease, Outcome: backend.Refused}
-			if o.entry != nil { // tried, and refused
-				b.heartbeats.refused(o)
+			if o.entry != nil { // it was tried and refused
+				b.heartbeats.recordRefusal(o)
 			}
 			continue
 		}
-		next, err := backend.NextTerm(max(e.last, o.bid.Expected.Term), e.lost, o.bid.MinTerm, now)
+		next, err := backend.NextTerm(max(e.lastTerm, o.bid.Expected.Term), e.dataLost, o.bid.MinTerm, now)
 		if err != nil {
-			answers[o.at].Err = b.fail(about("acquire", 1, e.name), err)
+			answers[o.at].Err = b.wrap(describe("acquire", 1, e.name), err)
 			continue
 		}
 		o.entry, o.next = e, next
@@ -95,36 +85,37 @@ func (b *Backend) offers(open []*offer, entries []*entry, answers []backend.Answ
 	return offers
 }
 
-// free is what Observe has found to be free, so that a bid need not read it again.
-// A lease that is held is watched first, and then a reading more is no matter.
-type free struct {
+// A vacantCache has the leases that Observe found vacant, so that a bid need not read them
+// again. Held leases are not cached: they are watched first, and then one more read costs
+// little.
+type vacantCache struct {
 	mu      sync.Mutex
 	entries map[string]*entry
 }
 
-func (f *free) see(e *entry) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
+func (v *vacantCache) record(e *entry) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
 	switch {
 	case e.held || e.lease.ObserveFor != 0:
-		delete(f.entries, e.name)
-	case f.entries == nil:
-		f.entries = map[string]*entry{e.name: e}
+		delete(v.entries, e.name)
+	case v.entries == nil:
+		v.entries = map[string]*entry{e.name: e}
 	default:
-		f.entries[e.name] = e
+		v.entries[e.name] = e
 	}
 }
 
-// take returns what is known of the elections of those offers, once, or nil unless
-// all that is bid over is known.
-func (f *free) take(open []*offer) []*entry {
-	f.mu.Lock()
-	defer f.mu.Unlock()
+// take removes the entries of these offers and returns them, or nil unless all of them are
+// cached and as the bids expect.
+func (v *vacantCache) take(open []*offer) []*entry {
+	v.mu.Lock()
+	defer v.mu.Unlock()
 	entries := make([]*entry, len(open))
 	whole := true
 	for i, o := range open {
-		e := f.entries[o.bid.Election]
-		delete(f.entries, o.bid.Election)
+		e := v.entries[o.bid.Election]
+		delete(v.entries, o.bid.Election)
 		entries[i], whole = e, whole && e != nil && e.lease.Unchanged(o.bid.Expected)
 	}
 	if !whole {
@@ -141,213 +132,20 @@ func electionsOf(open []*offer) []string {
 	return names
 }
 
-// An offer is one grant to be made.
-type offer struct {
-	*entry         // what it rests on
-	at         int // in the batch
-	bid        backend.Bid
-	next       uint64 // the term
-	leadership lock   // what is written
-	record     term
-	noted      bool // that it may be held
-	doubt      bool // it might have been before: an earlier bid may still be on its way
-}
-
-// parts are offers that fit into a transaction. Its size is limited (txn_max_req_len of the
-// servers, 512 KiB), values are in base64, and metadata may be six times as long in JSON.
-func parts(offers []*offer) (all [][]*offer) {
-	const most = 384 << 10
-	size := 0
-	for _, o := range offers {
-		weight := 1024 + 3*len(encode(o.bid.Candidate))
-		if o.termPair != nil {
-			weight += len(o.termPair.Value)
-		}
-		if weight = weight * 4 / 3; all == nil || size+weight > most || len(all[len(all)-1]) == grantChunk {
-			all, size = append(all, nil), 0
-		}
-		all[len(all)-1] = append(all[len(all)-1], o)
-		size += weight
-	}
-	return all
-}
-
-// grant tries one transaction, and again without those that it failed for because
-// something has changed, which it returns, with the index of the one that succeeded.
-func (b *Backend) grant(ctx context.Context, part []*offer, answers []backend.Answer) (lost []*offer, index uint64, err error) {
-	reopened := false
-	for try := 0; len(part) > 0; try++ {
-		session, err := b.open(ctx, part[0].bid.Candidate, part[0].bid.TTL)
-		if err != nil {
-			return nil, 0, err
-		}
-		if try == 0 {
-			b.heartbeats.may(part)
-		}
-		sent := time.Now()
-		var ops api.KVTxnOps
-		var from []int // offer by operation
-		now := time.Now()
-		for i, o := range part {
-			o.draw(session, now)
-			for _, op := range b.grantOps(o, session) {
-				ops, from = append(ops, op), append(from, i)
-			}
-		}
-		ok, answer, err := b.txn(ctx, append(ops, b.changed()))
-		switch {
-		case err != nil:
-			return nil, 0, err // whoever may hold it: the outcomes are unknown
-		case ok:
-			index = lastIndex(answer.Results)
-			b.granted(part, index, sent, session, answers)
-			return lost, index, nil
-		case sessionGone(answer) && !reopened:
-			reopened = true
-			b.drop(session)
-			continue
-		}
-		failed := make(map[int]string)
-		for _, e := range answer.Errors {
-			if i := e.OpIndex; i >= 0 && i < len(from) && failed[from[i]] == "" {
-				failed[from[i]] = e.What
-			}
-		}
-		if len(failed) == 0 {
-			return nil, 0, txnError(answer)
-		}
-		var rest []*offer
-		for i, o := range part {
-			text, did := failed[i]
-			switch {
-			case !did:
-				rest = append(rest, o)
-			case !delayed(text) && changedMeanwhile(text):
-				lost = append(lost, o)
-			default:
-				one := &api.KVTxnResponse{Errors: api.TxnErrors{{What: text}}}
-				answers[o.at] = backend.Answer{Err: b.fail(about("acquire", 1, o.name), txnError(one))}
-				if !o.mine {
-					b.heartbeats.refused(o)
-				}
-			}
-		}
-		part = rest
-	}
-	return lost, 0, nil
-}
-
-// carry lets further offers rest on a grant at that index that rested on the key of
-// changes, and has written it: between the reading and that grant nobody else has.
-func carry(part, offers []*offer, index uint64, answers []backend.Answer) {
-	for _, o := range part {
-		if !o.virgin() || answers[o.at].Outcome != backend.Granted {
-			continue
-		}
-		was, is := o.changes, &api.KVPair{ModifyIndex: index}
-		for _, later := range offers {
-			if later.changes == was {
-				later.changes = is
-			}
-		}
-		return
-	}
-}
-
-// draw makes what the grant writes.
-func (o *offer) draw(session string, now time.Time) {
-	c, at := o.bid.Candidate, now.UTC().Round(0)
-	o.leadership = lock{
-		Term: o.next, Holder: candidate{c.ID, c.Nonce, c.Address, c.Metadata},
-		TTL: micros(o.bid.TTL), Renew: micros(o.bid.Renew), Session: session, Heartbeat: newHeartbeat(), At: at,
-	}
-	old := o.entry.term
-	if old.Term == 0 && o.lease.Holder.ID != "" { // the record was deleted: what the lock key tells
-		old = term{Term: o.entry.lock.Term, ID: o.lease.Holder.ID, Nonce: o.lease.Holder.Nonce, From: at}
-	}
-	lapsed := time.Duration(0)
-	if o.entry.renewals != nil {
-		lapsed = o.lease.Lapsed()
-	}
-	old.close(backend.Failed, at, lapsed)
-	o.record = term{
-		Term: o.next, ID: c.ID, Nonce: c.Nonce, TTL: micros(o.bid.TTL), Heartbeat: newHeartbeat(), From: at, History: old.History,
-		MovedTo: old.MovedTo, Moved: old.Moved,
-	}
-	if old.Term > 0 {
-		o.record.Last = &past{old.ID, old.Nonce, old.End}
-	}
-}
-
-// grantOps is one grant: nothing that it rests on has changed, including the
-// renewals of whom it takes the lease from; then the lock changes hands in one
-// step. Unlocking for the other session is why neither the end of that session
-// nor a lock-delay is waited for; it is right because the leadership is over by then.
-func (b *Backend) grantOps(o *offer, session string) api.KVTxnOps {
-	key, value := b.keys.lock+o.name, encode(o.leadership)
-	var ops api.KVTxnOps
-	if o.held && !o.mine && o.entry.hangs() {
-		ops = append(ops, pin(b.keys.heartbeat+o.entry.lock.Session, o.heartbeatPair))
-	}
-	ops = append(ops, pin(key, o.lockPair))
-	if o.virgin() {
-		ops = append(ops, pin(b.keys.changes, o.changes))
-	}
-	if p := o.lockPair; p != nil && p.Session != "" && p.Session != session {
-		ops = append(ops, &api.KVTxnOp{Verb: api.KVUnlock, Key: key, Session: p.Session, Value: value})
-	}
-	return append(ops,
-		&api.KVTxnOp{Verb: api.KVLock, Key: key, Session: session, Value: value},
-		&api.KVTxnOp{Verb: api.KVCAS, Key: b.keys.term + o.name, Index: indexOf(o.termPair), Value: encode(o.record)},
-	)
-}
-
-// pin is an operation that fails if the key is not as it was read.
-func pin(key string, pair *api.KVPair) *api.KVTxnOp {
-	if pair == nil {
-		return &api.KVTxnOp{Verb: api.KVCheckNotExists, Key: key}
-	}
-	return &api.KVTxnOp{Verb: api.KVCheckIndex, Key: key, Index: pair.ModifyIndex}
-}
-
-func indexOf(pair *api.KVPair) uint64 {
-	if pair == nil {
-		return 0 // only if there is no such key
-	}
-	return pair.ModifyIndex
-}
-
-// granted fills in the answers of a transaction that was sent and then applied at
-// an index.
-func (b *Backend) granted(part []*offer, index uint64, sent time.Time, session string, answers []backend.Answer) {
-	self, now := b.guard.Nonce(), time.Now()
-	for _, o := range part {
-		b.memory.note(o.name, o.next, o.bid.TTL, session)
-		e := &entry{
-			name: o.name, lock: o.leadership, term: o.record,
-			lockPair: &api.KVPair{Key: b.keys.lock + o.name, Session: session, ModifyIndex: index},
-			termPair: &api.KVPair{Key: b.keys.term + o.name, ModifyIndex: index},
-		}
-		last := renewals{Heartbeat: b.heartbeats.holds(e, index, sent)}
-		e.renewals = &last
-		answers[o.at] = backend.Answer{Lease: e.leaseFor(self, &b.memory, now), Outcome: backend.Granted, ValidFor: o.bid.TTL}
-	}
-}
-
-// outbid fills in the answers of bids that came too late: the leases as they are.
-func (b *Backend) outbid(ctx context.Context, lost []*offer, answers []backend.Answer) error {
-	if len(lost) == 0 {
+// answerOutbid answers bids that came too late, with the leases as they are now.
+func (b *Backend) answerOutbid(ctx context.Context, stale []*offer, answers []backend.Answer) error {
+	if len(stale) == 0 {
 		return nil
 	}
-	entries, err := b.read(ctx, electionsOf(lost), true)
+	entries, err := b.read(ctx, electionsOf(stale), true)
 	if err != nil {
 		return err
 	}
-	for i, o := range lost {
-		if e := entries[i]; e.mine { // left over of an earlier bid whose answer was lost
-			answers[o.at] = backend.Answer{Err: b.fail(about("acquire", 1, o.name), errConflict)}
+	for i, o := range stale {
+		if e := entries[i]; e.mine { // left over from an earlier bid whose answer was lost
+			answers[o.at] = backend.Answer{Err: b.wrap(describe("acquire", 1, o.name), errConflict)}
 		} else {
-			b.heartbeats.refused(o)
+			b.heartbeats.recordRefusal(o)
 			answers[o.at] = backend.Answer{Lease: e.lease, Outcome: backend.Refused}
 		}
 	}

@@ -17,25 +17,24 @@ import (
 	"github.com/go-election/go-election/internal/testbed"
 )
 
-// Tests that start servers of their own, which takes both cores of a small machine
-// for a while, do not call t.Parallel: they are over before the suite begins.
+// Tests that start servers of their own do not call t.Parallel. Starting servers keeps both cores of
+// a small machine busy for a while, so these tests end before the suite begins.
 
-// harness is what the suite is told of Consul in real time.
+// harness has the settings for a suite in real time.
 func harness(newStore func(t testing.TB) conformance.Store) conformance.Harness {
 	return conformance.Harness{TTL: 2 * time.Second, Late: 1500 * time.Millisecond, Short: true, Parallel: true, NewStore: newStore}
 }
 
-// TestConformance runs the suite on one server, as programs meet it.
+// TestConformance runs the suite on one server.
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	agent := testbed.SharedConsul(t)
 	conformance.Run(t, testbed.InTier(harness(func(t testing.TB) conformance.Store { return newStore(t, agent) })))
 }
 
-// TestConformanceOnThreeServers runs the suite on a cluster, over each of whose
-// servers some of the clients come: all cases about the contract, about safety,
-// and about being led again. Those about what managers do among themselves and what
-// that costs do not depend on the number of servers.
+// TestConformanceOnThreeServers runs the suite on a cluster. Each server has some of the clients. It
+// runs all cases about the contract, about safety, and about the next leader. The cases about
+// cost and about managers among themselves do not depend on the number of servers.
 func TestConformanceOnThreeServers(t *testing.T) {
 	t.Parallel()
 	agents := testbed.StartConsulCluster(t, testbed.NewNetwork(t, 3), 3)
@@ -46,8 +45,8 @@ func TestConformanceOnThreeServers(t *testing.T) {
 	conformance.Run(t, h)
 }
 
-// TestConformanceWhileTheServerIsTormented runs the cases that need a server of
-// their own: it is killed and started again, and stopped for a while.
+// TestConformanceWhileTheServerIsTormented runs the cases that need a server of their own: it is
+// killed and restarted, and suspended for a while.
 func TestConformanceWhileTheServerIsTormented(t *testing.T) {
 	h := harness(func(t testing.TB) conformance.Store {
 		agent := testbed.StartConsul(t, testbed.ConsulOptions{})
@@ -59,21 +58,21 @@ func TestConformanceWhileTheServerIsTormented(t *testing.T) {
 	conformance.Run(t, h)
 }
 
-// newStore makes a prefix of its own. Each client comes over a proxy to one of the
-// agents.
+// newStore makes a store with a prefix of its own. Each client connects through a proxy to one of
+// the agents.
 func newStore(t testing.TB, agents ...*testbed.ConsulAgent) conformance.Store {
 	prefix := "test/" + backend.NewNonce()[:16]
 	root := admins(t, agents[0])
 	keys := newKeys(prefix)
 	t.Cleanup(func() { wipe(root, prefix) })
 	var proxies []*testbed.Proxy
-	var turn atomic.Uint32
+	var opened atomic.Uint32
 	for _, a := range agents {
 		proxies = append(proxies, a.Proxy(t))
 	}
 	store := conformance.Store{
 		Open: func(t testing.TB) backend.Backend {
-			proxy := proxies[int(turn.Add(1))%len(proxies)]
+			proxy := proxies[int(opened.Add(1))%len(proxies)]
 			return open(t, Options{Address: proxy.Addr(), Prefix: prefix})
 		},
 		Faults: map[string]conformance.Fault{
@@ -86,11 +85,11 @@ func newStore(t testing.TB, agents ...*testbed.ConsulAgent) conformance.Store {
 				if err != nil || pair == nil {
 					return err
 				}
-				var is lock
-				decode(pair, &is)
-				is.Holder.ID, is.Holder.Address, is.Holder.Metadata = "<script>\x1b]0;\u202e", "javascript:alert(1)\n", "\x00\x1b[2J"
-				is.Heartbeat += 2
-				pair.Value = encode(is)
+				var value lock
+				decode(pair, &value)
+				value.Holder.ID, value.Holder.Address, value.Holder.Metadata = "<script>\x1b]0;\u202e", "javascript:alert(1)\n", "\x00\x1b[2J"
+				value.Heartbeat += 2
+				pair.Value = encode(value)
 				_, err = root.KV().Put(pair, nil)
 				return err
 			},
@@ -110,7 +109,7 @@ func open(t testing.TB, o Options) *Backend {
 	return b
 }
 
-// admins returns a client for what operators do.
+// admins returns a client with an operator's rights.
 func admins(t testing.TB, a *testbed.ConsulAgent) *api.Client {
 	t.Helper()
 	client, err := api.NewClient(&api.Config{Address: a.URL(), Token: a.AdminToken(), Transport: &http.Transport{TLSClientConfig: a.TLSConfig(), DisableKeepAlives: true}})

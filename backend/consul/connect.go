@@ -21,7 +21,7 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// maxAnswer bounds what is read of one answer.
+// maxAnswer is the most that is read of one answer.
 const maxAnswer = 256 << 20
 
 // connect makes the client.
@@ -40,9 +40,9 @@ func (b *Backend) connect(o Options) error {
 	case !plain && !secure && o.HTTPClient == nil:
 		return fmt.Errorf("consul: %w: TLS is configured, so the address must begin with https://", backend.ErrInvalid)
 	case !plain && o.HTTPClient != nil:
-		return fmt.Errorf("consul: %w: TLS is configured, and an HTTPClient that has its own", backend.ErrInvalid)
+		return fmt.Errorf("consul: %w: both TLS and an HTTPClient are configured; the HTTPClient must have its own TLS settings", backend.ErrInvalid)
 	case o.HTTPClient != nil && o.HTTPClient.Timeout != 0:
-		return fmt.Errorf("consul: %w: HTTPClient has a Timeout, which cuts off waiting for changes; contexts bound all calls", backend.ErrInvalid)
+		return fmt.Errorf("consul: %w: HTTPClient has a Timeout of %v, which would end blocking queries; it must be 0", backend.ErrInvalid, o.HTTPClient.Timeout)
 	}
 	b.secret = &secret{token: o.Token, file: o.TokenFile}
 	switch {
@@ -55,7 +55,7 @@ func (b *Backend) connect(o Options) error {
 			return fmt.Errorf("consul: %w: token_file: %w", backend.ErrInvalid, backend.FileError(err))
 		}
 	}
-	via := &via{secret: b.secret, namespace: o.Namespace, partition: o.Partition}
+	via := &tokenTransport{secret: b.secret, namespace: o.Namespace, partition: o.Partition}
 	if o.HTTPClient != nil {
 		if via.next = o.HTTPClient.Transport; via.next == nil {
 			via.next = http.DefaultTransport
@@ -78,8 +78,8 @@ func (b *Backend) connect(o Options) error {
 		}
 		via.next, b.idle = transport, transport.CloseIdleConnections
 	}
-	// What is zero here the library fills in from the environment, so nothing is
-	// that matters; the rest is undone in [via].
+	// The library fills in zero fields from the environment. So every field that matters
+	// is set here, and tokenTransport removes the rest.
 	b.client, err = api.NewClient(&api.Config{
 		Address: address, Scheme: "http", Token: "set for each request",
 		Datacenter: o.Datacenter, Namespace: o.Namespace, Partition: o.Partition,
@@ -87,17 +87,17 @@ func (b *Backend) connect(o Options) error {
 		Transport:  &http.Transport{}, // unused
 	})
 	if err != nil {
-		return b.fail("open", fmt.Errorf("%w: %w", backend.ErrInvalid, err))
+		return b.wrap("open", fmt.Errorf("%w: %w", backend.ErrInvalid, err))
 	}
 	return nil
 }
 
-// parseAddress returns what the library wants, and the path of a unix socket.
+// parseAddress returns the address for the library, and the path of a unix socket.
 func parseAddress(address string) (to, socket string, secure bool, err error) {
 	if address == "" {
 		address = "127.0.0.1:8500"
 	}
-	if path, is := strings.CutPrefix(address, "unix://"); is {
+	if path, ok := strings.CutPrefix(address, "unix://"); ok {
 		if path == "" {
 			return "", "", false, errors.New("address is a unix socket without a path")
 		}
@@ -151,19 +151,19 @@ func (o *Options) tlsConfig() (*tls.Config, error) {
 	return config, nil
 }
 
-// A secret is the token, which may change in its file.
+// A secret is the ACL token, which may change in its file.
 type secret struct {
 	file string
 
 	mu    sync.Mutex
 	token string
-	old   []string // that it has replaced, the newest first
+	old   []string // former tokens, newest first
 }
 
-// maxOld is how many tokens are remembered that have been replaced.
+// maxOld is how many former tokens are remembered.
 const maxOld = 8
 
-// all returns all tokens that may turn up in an answer.
+// all returns the present and the former tokens: an answer may contain any of them.
 func (s *secret) all() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -176,13 +176,13 @@ func (s *secret) get() string {
 	return s.token
 }
 
-// isToken reports whether a text can be sent as a token.
+// isToken reports whether the text can be sent in a header.
 func isToken(text string) bool {
 	return text != "" && !strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r == 0x7f })
 }
 
-// reload reads the file again and reports whether there is another token in it. If there
-// is none, as while it is being written, the last one stays.
+// reload reads the file again and reports whether its token has changed. If the file contains
+// no token, for example while it is being written, the last one stays.
 func (s *secret) reload() (changed bool, err error) {
 	f, err := os.Open(s.file)
 	if err != nil {
@@ -206,24 +206,23 @@ func (s *secret) reload() (changed bool, err error) {
 	return changed, nil
 }
 
-// via is the way of every request: it adds the token, which so never gets into
-// the library and its errors, takes out what the library has from the
-// environment, and bounds answers.
-type via struct {
+// A tokenTransport adds the token to every request, so that the library and its errors never
+// contain it. It removes what the library took from the environment, and bounds answers.
+type tokenTransport struct {
 	next                 http.RoundTripper
 	secret               *secret
 	namespace, partition string
 }
 
-func (v *via) RoundTrip(r *http.Request) (*http.Response, error) {
+func (v *tokenTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	r = r.Clone(r.Context())
 	r.Header.Del("X-Consul-Token")
 	if token := v.secret.get(); token != "" {
 		r.Header.Set("X-Consul-Token", token)
 	}
 	q := r.URL.Query()
-	for name, is := range map[string]string{"ns": v.namespace, "partition": v.partition} {
-		if is == "" && q.Has(name) {
+	for name, value := range map[string]string{"ns": v.namespace, "partition": v.partition} {
+		if value == "" && q.Has(name) {
 			q.Del(name)
 			r.URL.RawQuery = q.Encode()
 		}
@@ -242,8 +241,8 @@ func (v *via) RoundTrip(r *http.Request) (*http.Response, error) {
 	return answer, nil
 }
 
-// query returns the options of a consistent reading: one that the server leader
-// answers after it has made sure that it still is the leader.
+// query returns the options of a consistent read: the servers' leader answers it after it has
+// made sure that it is still the leader.
 func query(ctx context.Context) *api.QueryOptions {
 	return (&api.QueryOptions{RequireConsistent: true}).WithContext(ctx)
 }

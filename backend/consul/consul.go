@@ -14,54 +14,52 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// Name is how this backend is registered.
+// Name is the registered name of this backend.
 const Name = "consul"
 
-// Options says where the Consul agent is and which keys are used. No variable of
-// the environment is read (CONSUL_HTTP_ADDR, CONSUL_HTTP_TOKEN and the like).
+// Options says where the Consul agent is and which keys are used. No environment variable
+// is read (CONSUL_HTTP_ADDR, CONSUL_HTTP_TOKEN and the like).
 type Options struct {
-	// Address of the agent: host:port, http://…, https://… or unix:///path, with
-	// a path if a proxy wants one. Default: 127.0.0.1:8500. It must not contain
-	// credentials.
+	// Address of the agent: host:port, http://…, https://… or unix:///path, with a path
+	// if a proxy needs one. It must not contain credentials. Default: 127.0.0.1:8500.
 	Address string
 
-	// Token is the ACL token. It is never shown. TokenFile names a file with it
-	// instead, which is read again when the token is refused; while that holds none the
-	// last one stays. Default: none.
+	// Token is the ACL token. It is never shown. TokenFile names a file that contains it
+	// instead. The file is read again when the token is refused; while it contains no
+	// token, the last one stays in use. Default: none.
 	Token, TokenFile string
 
-	// CAFile has the certificates to trust, CertFile and KeyFile are the client's
-	// own, all in PEM. ServerName is the name to expect in the agent's certificate.
-	// Any of them, or TLS, needs an https address. Default: the system's
-	// authorities and no client certificate.
+	// CAFile has the trusted certificates, CertFile and KeyFile the client's own, all in
+	// PEM. ServerName is the expected name in the agent's certificate. Any of them, or
+	// TLS, needs an https address. Default: the system's authorities and no client
+	// certificate.
 	CAFile, CertFile, KeyFile, ServerName string
 
-	// TLS is the same, for programs. It excludes those files. It is copied.
+	// TLS replaces those files. It is copied.
 	TLS *tls.Config
 
-	// Datacenter, Namespace and Partition are where keys and session live. The
-	// datacenter is the agent's, as sessions are made on its node; the others need
-	// Consul Enterprise. Default: those of agent and token.
+	// Datacenter, Namespace and Partition are where keys and session live. Datacenter
+	// must be the agent's, since sessions are made on its node. The others need Consul
+	// Enterprise. Default: those of the agent and the token.
 	Datacenter, Namespace, Partition string
 
-	// Prefix of all keys, without slash at its ends. 1 to 128 bytes. Default:
+	// Prefix of all keys: 1 to 128 bytes, without a slash at either end. Default:
 	// "election".
 	Prefix string
 
-	// Checks and ServiceChecks name health checks of the agent's node, such as
-	// serfHealth, which must pass for this process to lead: a check that fails
-	// ends the session and the process steps down. See the package doc for what
-	// that costs. Default: none.
+	// Checks and ServiceChecks name health checks of the agent's node, such as serfHealth,
+	// that must pass for this process to lead. When one fails, Consul ends the session and
+	// the leader steps down. The package comment says what that costs. Default: none.
 	Checks, ServiceChecks []string
 
-	// HTTPClient makes the requests, for programs that have their own way to dial
-	// or authenticate. Its Timeout must be 0. It excludes the TLS fields.
-	// Token is added to what it sends. Redirects are not followed.
+	// HTTPClient makes the requests, for programs that dial or authenticate in their own
+	// way. Its Timeout must be 0. It excludes the TLS fields. The token is added to its
+	// requests. Redirects are not followed.
 	HTTPClient *http.Client
 
-	// Client is used as it is, so the fields about address, token, TLS and
-	// datacenter are ignored; Namespace and Partition must be those of Client.
-	// Calls bring their own contexts.
+	// Client is used as it is: the fields about address, token, TLS and datacenter are
+	// ignored, and Namespace and Partition must be those of Client. Each call brings its
+	// own context.
 	Client *api.Client
 }
 
@@ -71,36 +69,34 @@ type Backend struct {
 	secret *secret // nil with Options.Client
 	idle   func()  // closes idle connections
 	keys   keys
-	host   string // or the path of a unix socket; "" with Options.Client
+	host   string // or the path of a unix socket; empty with Options.Client
 
 	checks, serviceChecks []string
-	namespace, partition  string // for each operation
+	namespace, partition  string // of each operation in a transaction
 
 	announced announced
 
-	turn       chan struct{} // taken by a renewal
-	session    session
-	heartbeats heartbeats
-	memory     memory
-	free       free
-	index      listenIndex
-	shot       snapshot
-	news       news
+	renewMutex  chan struct{} // held during a renewal
+	session     session
+	heartbeats  heartbeats
+	memory      memory
+	vacant      vacantCache
+	listenIndex listenIndex
+	snapshot    snapshot
+	listened    listenResult
 
-	guard backend.SingleOwner
+	owner backend.SingleOwner
 
-	mu     sync.Mutex
-	tidied time.Time
+	mu          sync.Mutex
+	lastCleanup time.Time
 }
 
 var _ backend.Backend = (*Backend)(nil)
 
-// Format prints the name of the type and nothing that may be secret, whatever the
-// verb.
+// Format prints only the name of the type, whatever the verb: the fields may be secret.
 func (o Options) Format(f fmt.State, _ rune) { fmt.Fprint(f, "consul.Options") }
 
-// Format prints the name of the type and nothing that may be secret, whatever the
-// verb.
+// Format prints only the name of the type, whatever the verb: the fields may be secret.
 func (b *Backend) Format(f fmt.State, _ rune) { fmt.Fprint(f, "consul.Backend") }
 
 func init() {
@@ -142,14 +138,14 @@ func init() {
 		case c.Layout != "" && c.Layout != "native":
 			return nil, fmt.Errorf("consul: %w: layout is %.40q; it must be native or firefly", backend.ErrInvalid, c.Layout)
 		case fleet != Fleet{}:
-			return nil, fmt.Errorf("consul: %w: failover delay, confirm_number, confirm_interval and session_ttl are for layout firefly, and layout is %q", backend.ErrInvalid, "native")
+			return nil, fmt.Errorf("consul: %w: failover_delay, confirm_number, confirm_interval and session_ttl need layout firefly, and layout is %q", backend.ErrInvalid, "native")
 		}
 		return Open(ctx, o)
 	})
 }
 
-// Open checks o and returns a Backend. It does not talk to the agent, which may
-// be down: the first call does. Errors are [backend.ErrInvalid].
+// Open checks o and returns a Backend. It does not connect to the agent; the first call does.
+// Errors are [backend.ErrInvalid].
 func Open(_ context.Context, o Options) (*Backend, error) {
 	if o.Prefix == "" {
 		o.Prefix = "election"
@@ -162,24 +158,25 @@ func Open(_ context.Context, o Options) (*Backend, error) {
 	}
 	for part := range strings.SplitSeq(o.Prefix, "/") {
 		if part == "" || part == "." || part == ".." { // agents redirect such paths
-			return nil, fmt.Errorf("consul: %w: prefix %q has a part that is empty or made of dots", backend.ErrInvalid, o.Prefix)
+			return nil, fmt.Errorf("consul: %w: prefix %q has a part that is \"\", \".\" or \"..\"", backend.ErrInvalid, o.Prefix)
 		}
 	}
-	b := &Backend{keys: newKeys(o.Prefix), turn: make(chan struct{}, 1)}
+	b := &Backend{keys: newKeys(o.Prefix), renewMutex: make(chan struct{}, 1)}
 	b.checks, b.serviceChecks = o.Checks, o.ServiceChecks
 	b.namespace, b.partition = o.Namespace, o.Partition
-	b.session.turn = make(chan struct{}, 1)
+	b.session.createMutex = make(chan struct{}, 1)
 	if err := b.connect(o); err != nil {
 		return nil, err
 	}
 	return b, nil
 }
 
-// longest is the greatest TTL: Consul's lock-delay, which must not be shorter, is
-// a minute at most.
-const longest = time.Minute
+// maxTTL is the greatest TTL. The lock-delay must not be shorter, and Consul allows one
+// minute at most.
+const maxTTL = time.Minute
 
-// Location implements [backend.Located]. It is empty with a Client, which does not tell its address.
+// Location implements [backend.Located]. It is empty with Options.Client, which does not
+// tell its address.
 func (b *Backend) Location() string { return b.place(b.keys.prefix) }
 
 func (b *Backend) place(prefix string) string {
@@ -189,42 +186,41 @@ func (b *Backend) place(prefix string) string {
 	return backend.Place(prefix, b.host)
 }
 
-// Guarantees says what Consul can promise.
+// Guarantees implements [backend.Backend].
 func (b *Backend) Guarantees() backend.Guarantees {
 	return backend.Guarantees{
 		Name: Name,
-		// A call is up to three requests, two of which wait for the disks of a
-		// quorum, within a quarter of the TTL. Servers that lose their leader
-		// need seconds anyway.
-		MinTTL: time.Second, MaxTTL: longest,
-		// Consul's own expiry, after up to twice the session's TTL and the
-		// lock-delay, is not waited for.
+		// A call makes up to three requests within a quarter of the TTL. Two of them
+		// wait for the disks of a quorum. Servers that lose their leader need seconds anyway.
+		MinTTL: time.Second, MaxTTL: maxTTL,
+		// Consul ends a session after up to twice its TTL, and then the lock-delay
+		// runs. Challengers do not wait for that.
 		Expiry: backend.ByChallengers,
-		// A session that died early leaves a lock-delay of one TTL, which runs
-		// beside the watch; the server's clock decides when it is over.
+		// A session that ended early leaves a lock-delay of one TTL, which runs during
+		// the watch. The server's clock decides when it is over.
 		Takeover: 250 * time.Millisecond,
-		Push:     true, Poll: true, // changes are pushed, renewals are not
+		Push:     true, Poll: true, // Listen reports changes, but not renewals
 		Marks: true, Exclusive: true, DurableTerms: true,
 	}
 }
 
-// closeLimit bounds what Close does for tidiness.
+// closeLimit bounds the cleanup in Close.
 const closeLimit = 250 * time.Millisecond
 
-// Close closes the connections. It does not release leases: the session stays
-// unless nothing hangs on it.
+// Close closes the connections. It does not release leases. It destroys the session only if
+// this process holds nothing.
 func (b *Backend) Close() error {
-	if !b.guard.Close() {
+	if !b.owner.Close() {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), closeLimit)
 	defer cancel()
-	b.leave(ctx)
+	b.destroyIdleSession(ctx)
 	b.idle()
 	return nil
 }
 
-// enter begins a call for the candidate with this nonce, or for nobody ("").
+// enter begins a call for the candidate with this nonce, or for no candidate ("").
 func (b *Backend) enter(ctx context.Context, verb, nonce string) error {
-	return b.fail(verb, b.guard.Enter(ctx, nonce))
+	return b.wrap(verb, b.owner.Enter(ctx, nonce))
 }

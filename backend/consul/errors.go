@@ -15,28 +15,27 @@ import (
 var (
 	errConflict = fmt.Errorf("%w: the key has changed meanwhile", backend.ErrUnavailable)
 	errDelayed  = fmt.Errorf("%w: Consul's lock-delay has not passed, since a session that held the key ended early", backend.ErrUnavailable)
-	errFiltered = errors.New("permission denied: keys are missing in the answer") // see fail
+	errFiltered = errors.New("permission denied: keys are missing in the answer") // see wrap
 )
 
-// policy is what the token must allow, to paste: on one line, as logs show it.
+// policy returns the rights that the token needs, on one line for logs.
 func (b *Backend) policy() string {
 	text := fmt.Sprintf("key_prefix %q { policy = \"write\" } session_prefix \"\" { policy = \"write\" }", b.keys.prefix+"/")
-	if !strings.HasPrefix(b.keys.leases, b.keys.prefix+"/") { // see Firefly
+	if !strings.HasPrefix(b.keys.leases, b.keys.prefix+"/") { // layout firefly
 		text += fmt.Sprintf(" key_prefix %q { policy = \"write\" }", b.keys.leases)
 	}
 	return text
 }
 
-// fail wraps err for the caller: what was done, the class, and, where somebody
-// must act, what to do.
-func (b *Backend) fail(what string, err error) error {
+// wrap adds to err the operation, the class, and what an operator can do.
+func (b *Backend) wrap(what string, err error) error {
 	if err == nil {
 		return nil
 	}
 	if errors.Is(err, backend.ErrUnavailable) || errors.Is(err, backend.ErrDenied) || errors.Is(err, backend.ErrInvalid) ||
 		errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		if backend.Class(err) == backend.ErrDenied {
-			b.renewToken()
+			b.reloadToken()
 		}
 		return b.redact(fmt.Errorf("consul: %s: %w", what, err))
 	}
@@ -55,7 +54,7 @@ func (b *Backend) fail(what string, err error) error {
 	}
 	switch {
 	case errors.Is(err, fs.ErrPermission):
-		class, hint = backend.ErrDenied, "; this process may not open the agent's socket"
+		class, hint = backend.ErrDenied, "; this process lacks permission to open the agent's socket"
 	case has("ermission denied"):
 		class, hint = backend.ErrDenied, "; the token must be allowed this: "+b.policy()
 	case has("ACL not found", "ACL support disabled", "response code: 403", "response code: 401", "invalid header field"), code == 401, code == 403:
@@ -63,7 +62,7 @@ func (b *Backend) fail(what string, err error) error {
 	case has("No path to datacenter", "Enterprise feature", "Missing check"):
 		class, hint = backend.ErrDenied, "; correct the option that names it"
 	case has("Missing node registration"):
-		class, hint = backend.ErrDenied, "; sessions are made on the agent's node: Datacenter must be the agent's own, and the node registered there"
+		class, hint = backend.ErrDenied, "; sessions are made on the agent's node: Datacenter must be the agent's own, and the node must be registered there"
 	case has("x509: ", "tls: ", "HTTP request to an HTTPS server", "server gave HTTP response to HTTPS client"):
 		class = backend.ErrDenied
 	case has("Invalid Session TTL"):
@@ -74,21 +73,21 @@ func (b *Backend) fail(what string, err error) error {
 		class, hint = backend.ErrDenied, "; is this the address of a Consul agent?"
 	}
 	if class == backend.ErrDenied {
-		b.renewToken()
+		b.reloadToken()
 	}
 	return b.redact(fmt.Errorf("consul: %s: %w: %w%s", what, class, err, hint))
 }
 
-// renewToken reads the token's file again, for the next request. That the token lacks a
-// right is also said in answers to transactions, and by what is missing in others.
-func (b *Backend) renewToken() {
+// reloadToken reads the token's file again for the next request. Not only status 403 shows
+// that a right is missing: answers to transactions say it, and lists lack keys.
+func (b *Backend) reloadToken() {
 	if b.secret != nil && b.secret.file != "" {
 		b.secret.reload()
 	}
 }
 
-// redact takes the token out of the text, if a server has put it there, and those
-// that it has replaced: an answer may be late.
+// redact removes from the text the token and its predecessors, which an answer of a server may
+// contain.
 func (b *Backend) redact(err error) error {
 	if b.secret == nil {
 		return err
@@ -105,8 +104,8 @@ func (b *Backend) redact(err error) error {
 	return backend.Redacted(err, text)
 }
 
-// about says what a call is about, for errors.
-func about(verb string, n int, first string) string {
+// describe names a call and its election or the number of leases, for errors.
+func describe(verb string, n int, first string) string {
 	if n == 1 {
 		return fmt.Sprintf("%s %q", verb, first)
 	}

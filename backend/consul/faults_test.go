@@ -14,7 +14,7 @@ import (
 	"github.com/go-election/go-election/internal/testbed"
 )
 
-// leaderOf returns the index of the agent that leads the cluster.
+// leaderOf returns the index of the agent that leads the cluster's servers.
 func leaderOf(t *testing.T, agents []*testbed.ConsulAgent, except ...int) (found int) {
 	t.Helper()
 	testbed.Eventually(t, 2*time.Minute, "a leader of the cluster", func() error {
@@ -29,8 +29,8 @@ func leaderOf(t *testing.T, agents []*testbed.ConsulAgent, except ...int) (found
 	return found
 }
 
-// alone fails the test if two lead, until the function returned is called.
-func alone(t *testing.T, elections ...*election.Election) (stop func()) {
+// failOnTwoLeaders fails the test if two elections lead, until the returned function is called.
+func failOnTwoLeaders(t *testing.T, elections ...*election.Election) (stop func()) {
 	done, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -41,7 +41,7 @@ func alone(t *testing.T, elections ...*election.Election) (stop func()) {
 				case !e.Leading():
 				case first == nil:
 					first = e
-				case first.Leading(): // still, after the other was seen to lead
+				case first.Leading(): // still, after the second was seen leading
 					t.Error("two leaders")
 					return
 				}
@@ -56,8 +56,8 @@ func alone(t *testing.T, elections ...*election.Election) (stop func()) {
 	return func() { close(done); <-ended }
 }
 
-// eventually waits until one of the elections leads and returns it.
-func eventually(t *testing.T, limit time.Duration, elections ...*election.Election) (leader *election.Election) {
+// waitForLeader waits until one of the elections leads and returns it.
+func waitForLeader(t *testing.T, limit time.Duration, elections ...*election.Election) (leader *election.Election) {
 	t.Helper()
 	testbed.Eventually(t, limit, "a leader", func() error {
 		for _, e := range elections {
@@ -71,11 +71,10 @@ func eventually(t *testing.T, limit time.Duration, elections ...*election.Electi
 	return leader
 }
 
-// C3: the servers lose their leader, and find another, within less than a TTL: our
-// leader goes on in its term. The leader of the servers is killed, and stopped with
-// its connections open.
-func TestALossOfTheServersLeaderDoesNotChangeOurs(t *testing.T) {
-	const ttl = 18 * time.Second // the servers need a few seconds, on a busy machine more
+// The servers lose their leader, which is killed or suspended with its connections open, and elect
+// another within less than a TTL. The election's leader keeps leading in its term.
+func TestLosingTheServersLeaderKeepsOurs(t *testing.T) {
+	const ttl = 18 * time.Second // the servers need a few seconds, and more on a busy machine
 	for what, harm := range map[string]func(*testing.T, *testbed.ConsulAgent){
 		"killed":  func(t *testing.T, a *testbed.ConsulAgent) { a.Kill(t) },
 		"stopped": func(t *testing.T, a *testbed.ConsulAgent) { a.Stop(t) },
@@ -91,10 +90,10 @@ func TestALossOfTheServersLeaderDoesNotChangeOurs(t *testing.T) {
 			_, b := l.manager(t, others[1].URL(), "b", ttl, often)
 			lead, err := a.Campaign(t.Context())
 			fatal(t, err, b.Lead(nil))
-			defer alone(t, a, b)()
+			defer failOnTwoLeaders(t, a, b)()
 			harm(t, agents[first])
 			leaderOf(t, agents, first)
-			end := time.Now().Add(ttl + ttl/4) // long enough for a leader that was not renewed to be gone
+			end := time.Now().Add(ttl + ttl/4) // by then, a leader without renewals has stepped down
 			for time.Now().Before(end) {
 				if !lead.Leading() {
 					t.Fatalf("our leader was lost with the servers': %v", a.Current())
@@ -105,10 +104,9 @@ func TestALossOfTheServersLeaderDoesNotChangeOurs(t *testing.T) {
 	}
 }
 
-// A server is cut off from the others, and our leader's client is attached to it.
-// It cannot renew, trusts its lease to the end and no longer; then, and not
-// before, another is elected over the majority.
-func TestALeaderOnACutOffServerStepsDownBeforeAnotherLeads(t *testing.T) {
+// The server of the leader's client is cut off from the other servers. The leader cannot renew. It
+// leads until its lease expires, and only then does the majority elect another.
+func TestACutOffLeaderStepsDownFirst(t *testing.T) {
 	const ttl = 3 * time.Second
 	for _, minority := range []string{"follower", "leader"} {
 		t.Run("the servers' "+minority, func(t *testing.T) {
@@ -125,18 +123,18 @@ func TestALeaderOnACutOffServerStepsDownBeforeAnotherLeads(t *testing.T) {
 			_, c := l.manager(t, agents[(at+2)%3].URL(), "c", ttl)
 			lead, err := a.Campaign(t.Context())
 			fatal(t, err, b.Lead(nil), c.Lead(nil))
-			defer alone(t, a, b, c)()
+			defer failOnTwoLeaders(t, a, b, c)()
 			began := time.Now()
 			network.Host(at).Cut(t, true)
-			eventually(t, 3*time.Minute, b, c)
+			waitForLeader(t, 3*time.Minute, b, c)
 			if lead.Leading() {
-				t.Fatal("it still leads")
+				t.Fatal("the cut-off leader still leads")
 			}
 			t.Logf("another leads after %v", time.Since(began))
 			network.Host(at).Cut(t, false)
-			testbed.Eventually(t, 3*time.Minute, "the one that was cut off to see who leads", func() error {
-				// It may be the other one by now: a server that comes back can make the
-				// majority choose a leader of its own anew, and meanwhile nothing is renewed.
+			testbed.Eventually(t, 3*time.Minute, "the cut-off member to see who leads", func() error {
+				// The leader may have changed again: a server that returns can make the majority
+				// elect its own leader anew, and nothing is renewed meanwhile.
 				if who, _, _ := a.Leader(); who.ID == "b" && b.Leading() || who.ID == "c" && c.Leading() {
 					return nil
 				}
@@ -146,8 +144,8 @@ func TestALeaderOnACutOffServerStepsDownBeforeAnotherLeads(t *testing.T) {
 	}
 }
 
-// C1, C4, C7: packets vanish, nothing is refused. The holder stops trusting by
-// itself when its last renewal's TTL is over, and Close does not hang.
+// Packets vanish, and nothing is refused. The leader stops when the TTL since its last renewal is
+// over, by its own clock, and Close does not hang.
 func TestALeaderThatIsBlackHoledStopsByItsOwnClock(t *testing.T) {
 	t.Parallel()
 	const ttl = 2 * time.Second
@@ -158,45 +156,45 @@ func TestALeaderThatIsBlackHoledStopsByItsOwnClock(t *testing.T) {
 	_, b := l.manager(t, agent.URL(), "b", ttl)
 	_, err := a.Campaign(t.Context())
 	fatal(t, err, b.Lead(nil))
-	defer alone(t, a, b)()
+	defer failOnTwoLeaders(t, a, b)()
 	proxy.Cut(true)
 	cut := time.Now()
 	led := cut
-	testbed.Eventually(t, time.Minute, "the leader to give up", func() error {
+	testbed.Eventually(t, time.Minute, "the leader to step down", func() error {
 		if asked := time.Now(); a.Leading() {
 			led = asked
-			return fmt.Errorf("it leads")
+			return fmt.Errorf("it still leads")
 		}
 		return nil
 	})
 	if took := led.Sub(cut); took > ttl {
 		t.Errorf("it trusted its lease for %v after the last packet, at a TTL of %v", took, ttl)
 	}
-	eventually(t, time.Minute, b)
+	waitForLeader(t, time.Minute, b)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
 	began := time.Now()
 	m.Close(ctx)
-	if took := time.Since(began); took > 15*time.Second { // on a busy machine; without a deadline it would not end
+	if took := time.Since(began); took > 15*time.Second { // a wide bound for a busy machine
 		t.Errorf("Close with a deadline of a second took %v", took)
 	}
 }
 
-// After an orderly end neither lock-delay nor TTL is waited for.
+// After an orderly end, nobody waits for a lock-delay or a TTL.
 func TestAResignationHandsOverInMilliseconds(t *testing.T) {
 	t.Parallel()
-	const ttl = 12 * time.Second // a busy machine must not change the leader; nor does a reading come soon
+	const ttl = 12 * time.Second // long enough for a busy machine, and for no read to come soon
 	agent := testbed.SharedConsul(t)
 	l := newLab(t, agent)
 	_, a := l.manager(t, agent.URL(), "a", ttl)
 	_, b := l.manager(t, agent.URL(), "b", ttl)
 	fatal(t, a.Lead(nil), b.Lead(nil))
-	defer alone(t, a, b)()
+	defer failOnTwoLeaders(t, a, b)()
 	var took []time.Duration
 	for range 5 {
-		<-time.After(ttl * 3 / 5) // who has resigned holds back for half a TTL, and both listen again
+		<-time.After(ttl * 3 / 5) // the one that has resigned waits for half a TTL, and both listen again
 		old, next := a, b
-		testbed.Eventually(t, time.Minute, "one to lead, and the other to know it", func() error {
+		testbed.Eventually(t, time.Minute, "one to lead and the other to see it", func() error {
 			if b.Leading() {
 				old, next = b, a
 			} else {
@@ -233,9 +231,8 @@ func TestAResignationHandsOverInMilliseconds(t *testing.T) {
 	}
 }
 
-// Between a release and the next grant lie two requests, and the answer to one that
-// waits.
-func TestAHandOverTakesOneRequestOfEach(t *testing.T) {
+// Between a release and the next grant there are two requests, and the answer to a blocking query.
+func TestAHandoverTakesOneRequestOfEach(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, testbed.SharedConsul(t))
 	a, b := l.node(t, "a"), l.node(t, "b")
@@ -246,32 +243,32 @@ func TestAHandOverTakesOneRequestOfEach(t *testing.T) {
 		held := a.win("x")
 		seen, err := b.Observe(t.Context(), []backend.Lease{{Election: "x"}})
 		fatal(t, err)
-		heard := make(chan error, 1)
-		go func() { heard <- b.Listen(t.Context(), seen) }()
-		testbed.Eventually(t, time.Minute, "it to listen", func() error {
-			if b.index.awaited() == 0 && len(heard) == 0 {
-				return fmt.Errorf("it does not yet")
+		listened := make(chan error, 1)
+		go func() { listened <- b.Listen(t.Context(), seen) }()
+		testbed.Eventually(t, time.Minute, "b to listen", func() error {
+			if b.listenIndex.waitingAfter() == 0 && len(listened) == 0 {
+				return fmt.Errorf("b does not listen yet")
 			}
 			return nil
 		})
-		a.way.take()
-		b.way.take()
+		a.wire.take()
+		b.wire.take()
 		a.release(backend.Released, held)
-		fatal(t, <-heard)
+		fatal(t, <-listened)
 		free, err := b.Observe(t.Context(), seen)
 		fatal(t, err)
-		if len(free) != 1 || free[0].ObserveFor != 0 { // it was woken by the grant
+		if len(free) != 1 || free[0].ObserveFor != 0 { // the grant woke it, and not the release
 			b.release(backend.Released, backend.Lease{Election: "x"})
 			return 99
 		}
 		got := b.bid(free[0])
 		b.want("a bid for what was released", got, backend.Granted)
-		took = len(a.way.take()) + len(b.way.take())
+		took = len(a.wire.take()) + len(b.wire.take())
 		b.release(backend.Released, got.Lease)
 		return took
 	}
-	// On a busy machine what was heard may be old when it is looked at, and is read again:
-	// it is tried until it goes as it should. Code that needs more never gets there.
+	// On a busy machine the result of Listen may be too old for Observe, which then reads. So the
+	// handover is repeated until it takes two requests. Code that needs more never does.
 	least := 99
 	testbed.Eventually(t, time.Minute, "a handover by 2 requests", func() error {
 		if least = min(least, hand()); least > 2 {
@@ -281,8 +278,7 @@ func TestAHandOverTakesOneRequestOfEach(t *testing.T) {
 	})
 }
 
-// Nothing of a Backend stays behind: no goroutine, and no session if it holds
-// nothing.
+// Close leaves no goroutine, and no session if the Backend holds nothing.
 func TestClosingLeavesNothingBehind(t *testing.T) {
 	agent := testbed.SharedConsul(t)
 	l := newLab(t, agent)
@@ -296,10 +292,10 @@ func TestClosingLeavesNothingBehind(t *testing.T) {
 		}
 		return n
 	}
-	l.root.Session().Info("x", nil) // so that its connection is there before
+	l.root.Session().Info("x", nil) // opens the client's own connection
 	before := own()
 	left := true
-	for try := 0; try < 5 && left; try++ { // Close takes a moment for it, which a busy machine may not have
+	for try := 0; try < 5 && left; try++ { // Close gives up early on a busy machine
 		b, err := Open(t.Context(), Options{Address: agent.URL(), Prefix: l.prefix})
 		fatal(t, err)
 		me := backend.Candidate{ID: "a", Nonce: backend.NewNonce()}
@@ -316,11 +312,11 @@ func TestClosingLeavesNothingBehind(t *testing.T) {
 		left = s != nil
 	}
 	if left {
-		t.Error("its session is there after Close, five times")
+		t.Error("the session exists after Close, five times")
 	}
 	testbed.Eventually(t, time.Minute, "its goroutines to end", func() error {
 		if now := own(); now > before {
-			return fmt.Errorf("%d are there, %d were before", now, before)
+			return fmt.Errorf("there are %d, and %d before", now, before)
 		}
 		return nil
 	})

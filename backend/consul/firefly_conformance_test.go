@@ -16,17 +16,17 @@ import (
 	"github.com/go-election/go-election/internal/testbed"
 )
 
-// quick is a fleet with short times, and sessions that a busy machine does not end.
+// quick is a fleet with short times, whose sessions survive on a busy machine.
 var quick = Fleet{FailoverDelay: 2 * time.Second, ConfirmNumber: 3, ConfirmInterval: time.Second, SessionTTL: 4 * time.Second}
 
-// TestConformanceInTheLayoutOfFireflySoft runs the suite among members of this
-// module, as far as the layout's guarantees go: the whole contract, and of what managers do
-// what depends on the store most. A crash takes three times as long here as in the native layout.
+// TestConformanceInTheLayoutOfFireflySoft runs the suite among members of this module, as far as the
+// layout's guarantees go: the whole contract, and those cases about managers that depend on the
+// store most. A crash takes three times as long here as in the native layout.
 func TestConformanceInTheLayoutOfFireflySoft(t *testing.T) {
 	t.Parallel()
 	agent := testbed.SharedConsul(t)
 	h := harness(func(t testing.TB) conformance.Store { return newFireflyStore(t, agent) })
-	h.Late = 5 * time.Second // Consul ends sessions when it finds the time
+	h.Late = 5 * time.Second // Consul may end sessions late
 	managers := []string{
 		"S1 a leader of whom nothing arrives", "S1 through a cut", "S1 through a deleted record", "L1 a crash is taken over in time",
 		"S6 a lost lease is never adopted again",
@@ -38,7 +38,7 @@ func TestConformanceInTheLayoutOfFireflySoft(t *testing.T) {
 	conformance.Run(t, h)
 }
 
-// openFirefly returns a Firefly in a place of its own, where no others hear of it.
+// openFirefly returns a Firefly with keys of its own, so that other tests do not wake it.
 func openFirefly(t testing.TB, o Options, fleet Fleet, root string) *Firefly {
 	t.Helper()
 	f, err := OpenFirefly(context.Background(), o, fleet)
@@ -55,7 +55,7 @@ func newFireflyStore(t testing.TB, agent *testbed.ConsulAgent) conformance.Store
 	root, proxy := admins(t, agent), agent.Proxy(t)
 	t.Cleanup(func() { wipe(root, prefix) })
 	key := &Firefly{root: prefix + "/leader-election/"}
-	// While there is no key below a prefix, any write elsewhere wakes who waits there.
+	// While a prefix has no key, any write elsewhere wakes those that wait for it.
 	if _, err := root.KV().Put(&api.KVPair{Key: key.lock("another"), Value: []byte("x")}, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +65,7 @@ func newFireflyStore(t testing.TB, agent *testbed.ConsulAgent) conformance.Store
 			return openFirefly(t, Options{Address: proxy.Addr(), Prefix: prefix}, quick, key.root)
 		},
 		Faults: map[string]conformance.Fault{
-			// Our key and theirs by turns.
+			// Deletes our key and theirs alternately.
 			conformance.FaultDeleteRecord: func(_ bool, election string) error {
 				which := key.record(election)
 				if deleted.Add(1)%2 == 0 {
@@ -79,11 +79,11 @@ func newFireflyStore(t testing.TB, agent *testbed.ConsulAgent) conformance.Store
 				if err != nil || pair == nil {
 					return err
 				}
-				var is leadershipRecord
-				decode(pair, &is)
-				is.ID, is.Address, is.Metadata = "<script>\x1b]0;\u202e", "javascript:alert(1)\n", "\x00\x1b[2J"
-				is.Heartbeat += 2
-				pair.Value = encode(is)
+				var value fireflyRecord
+				decode(pair, &value)
+				value.ID, value.Address, value.Metadata = "<script>\x1b]0;\u202e", "javascript:alert(1)\n", "\x00\x1b[2J"
+				value.Heartbeat += 2
+				pair.Value = encode(value)
 				_, err = root.KV().Put(pair, nil)
 				return err
 			},

@@ -28,19 +28,19 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// mixed are the times of the fleets below.
+// mixed has the times of the fleets below.
 var mixed = Fleet{FailoverDelay: 2 * time.Second, ConfirmNumber: 5, ConfirmInterval: 1500 * time.Millisecond, SessionTTL: 4 * time.Second}
 
-// A part is what a member of this module needs to know.
+// A part is the configuration of a member of this module.
 type part struct {
 	URL, Service, ID string
 
-	// Where it goes from there: a stage of the way to MySQL, or "".
+	// The member's stage of a migration to MySQL, or empty.
 	Stage migration.Stage
 	DSN   string
 }
 
-// goMain is the program of such a member.
+// goMain is the program of a member of this module.
 func goMain(arg string) {
 	var a part
 	err := json.Unmarshal([]byte(arg), &a)
@@ -57,7 +57,7 @@ func goMain(arg string) {
 	testbed.PlayMember(store, err, &election.Options{ID: a.ID, TTL: 2 * time.Second}, a.Service)
 }
 
-// A fleet is one election of members of both kinds.
+// A fleet is one election with members of both kinds.
 type fleet struct {
 	*testbed.Fleet
 	*lab
@@ -76,8 +76,8 @@ func newFleet(t *testing.T) *fleet {
 	return f
 }
 
-// dotnet starts a member of FireflySoft, as a replay; golang one of this module. Their ids
-// are unique on the agent: services have such names there.
+// dotnet starts a replay of a FireflySoft member, and golang a member of this module. Their ids are
+// unique on the agent, which names services by them.
 func (f *fleet) dotnet(id string) *testbed.FleetMember {
 	id += "." + f.service
 	f.t.Cleanup(func() { f.root.Agent().ServiceDeregister("le:" + id) })
@@ -89,7 +89,7 @@ func (f *fleet) dotnet(id string) *testbed.FleetMember {
 
 func (f *fleet) golang(id string) *testbed.FleetMember { return f.at(id, "") }
 
-// at starts one of this module at a stage of the way to MySQL.
+// at starts a member of this module at a stage of the migration to MySQL.
 func (f *fleet) at(id, stage string) *testbed.FleetMember {
 	id += "." + f.service
 	return f.Program(id, true, memberArg, part{f.agent.URL(), f.service, id, migration.Stage(stage), f.dsn})
@@ -97,10 +97,10 @@ func (f *fleet) at(id, stage string) *testbed.FleetMember {
 
 const patience = 3 * time.Minute
 
-// A FireflySoft leader is followed; when it is killed one of ours succeeds it, after
-// the fleet's waiting time and not before; ours hand over among themselves; and when ours
-// are killed a FireflySoft member succeeds them.
-func TestAFireflySoftFleetIsJoinedAsFollowerAndAsLeader(t *testing.T) {
+// Members of this module follow a FireflySoft leader. When it is killed, one of them succeeds it, but
+// not before the fleet's waiting time. They hand over among themselves. When they are killed, a
+// FireflySoft member succeeds them.
+func TestAFireflySoftFleetIsJoined(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
 	theirs := f.dotnet("dotnet-1")
@@ -111,19 +111,19 @@ func TestAFireflySoftFleetIsJoinedAsFollowerAndAsLeader(t *testing.T) {
 	defer watcher.Close()
 	seen, err := watcher.Observe(t.Context(), []backend.Lease{{Election: f.service}})
 	if err != nil || len(seen) != 1 || seen[0].Holder.ID != theirs.ID || seen[0].ObserveFor != backend.ExpiresInStore {
-		t.Fatalf("want dotnet-1 shown as the leader whom only Consul can end, got %+v, %v", seen, err)
+		t.Fatalf("want dotnet-1 shown as a leader that only Consul can end, got %+v, %v", seen, err)
 	}
 	f.members(watcher, 2)
 	next := f.dotnet("dotnet-2")
 	theirs.Kill()
-	gone := f.free()
-	first := f.Leads(a, b, next) // whoever it is: all wait for the same time
+	gone := f.waitUntilFree()
+	first := f.Leads(a, b, next) // any of them: all wait equally long
 	led := first.Led()
 	since := led[len(led)-1].From.Sub(gone)
-	if least := mixed.returning(); since < least {
-		t.Errorf("%s leads %v after the old leader has gone, which has a right to come back for %v", first.ID, since, least)
+	if least := mixed.confirmWait(); since < least {
+		t.Errorf("%s leads %v after the old leader has gone, which may return for %v", first.ID, since, least)
 	}
-	if first == next { // then ours are still to lead
+	if first == next { // a member of this module still has to lead
 		next.Kill()
 		first = f.Leads(a, b)
 		next = f.dotnet("dotnet-3")
@@ -139,8 +139,8 @@ func TestAFireflySoftFleetIsJoinedAsFollowerAndAsLeader(t *testing.T) {
 	f.OneLeaderAtMost()
 }
 
-// free waits until the lock is nobody's and returns a moment before that was seen.
-func (f *fleet) free() (at time.Time) {
+// waitUntilFree waits until nobody has the lock, and returns a time before that.
+func (f *fleet) waitUntilFree() (at time.Time) {
 	f.t.Helper()
 	testbed.Eventually(f.t, patience, "the end of a session", func() error {
 		asked := time.Now()
@@ -151,10 +151,10 @@ func (f *fleet) free() (at time.Time) {
 		at = asked
 		return nil
 	})
-	return at.Add(-time.Second) // Eventually looks now and then
+	return at.Add(-time.Second) // Eventually does not check all the time
 }
 
-// members waits until so many of ours take part.
+// members waits until n members of this module take part.
 func (f *fleet) members(watcher *Firefly, n int) {
 	f.t.Helper()
 	other := open(f.t, Options{Address: f.agent.URL(), Prefix: "fleet/" + f.service})
@@ -167,8 +167,8 @@ func (f *fleet) members(watcher *Firefly, n int) {
 	})
 }
 
-// A leader that was stopped, of either kind, is succeeded by the other kind. One of ours
-// does not lead for an instant when it goes on.
+// A suspended leader of either kind is succeeded by the other kind. A leader of this module does not
+// lead for an instant after it resumes.
 func TestAStoppedLeaderOfAMixedFleetIsSucceeded(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
@@ -179,14 +179,14 @@ func TestAStoppedLeaderOfAMixedFleetIsSucceeded(t *testing.T) {
 	f.Leads(theirs)
 	ours.Continue()
 	other := f.golang("go-b")
-	theirs.Stop() // it believes, and nothing can be done about that
+	theirs.Stop() // it goes on believing, which nothing can prevent
 	f.Leads(ours, other)
 	theirs.Kill()
 	f.OneLeaderAtMost()
 }
 
-// The old leader comes back before anybody else may lead, whichever kind it is.
-func TestTheOldLeaderOfAMixedFleetComesBackFirst(t *testing.T) {
+// The old leader, of either kind, returns before anyone else may lead.
+func TestTheOldLeaderOfAMixedFleetReturnsFirst(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
 	ours := f.golang("go-a")
@@ -194,9 +194,9 @@ func TestTheOldLeaderOfAMixedFleetComesBackFirst(t *testing.T) {
 	theirs := f.dotnet("dotnet-1")
 	follower := f.golang("go-b")
 	ours.Kill()
-	ours = f.golang("go-a") // at once
+	ours = f.golang("go-a") // at once, with the same id
 	if who := f.Leads(ours, theirs, follower); who != ours {
-		t.Errorf("%s leads after go-a, which was back at once and had led last", who.ID)
+		t.Errorf("%s leads, and not go-a, the last leader, which returned at once", who.ID)
 	}
 	follower.Resign()
 	ours.Kill()
@@ -205,13 +205,13 @@ func TestTheOldLeaderOfAMixedFleetComesBackFirst(t *testing.T) {
 	theirs.Kill()
 	back := f.dotnet("dotnet-1")
 	if who := f.Leads(back, follower); who != back {
-		t.Errorf("%s leads after dotnet-1, which was back at once and had led last", who.ID)
+		t.Errorf("%s leads, and not dotnet-1, the last leader, which returned at once", who.ID)
 	}
 	f.OneLeaderAtMost()
 }
 
-// TestTheRoadFromFireflySoftToMySQLAndBack moves a fleet to this module on MySQL, and
-// back, while members are killed: see [testbed.Road].
+// TestTheRoadFromFireflySoftToMySQLAndBack moves a fleet to MySQL and back while members are killed:
+// see [testbed.Road].
 func TestTheRoadFromFireflySoftToMySQLAndBack(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)

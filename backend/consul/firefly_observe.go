@@ -13,20 +13,20 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// Observe implements [backend.Backend].
+// Observe implements [backend.Backend]. It always reads.
 func (f *Firefly) Observe(ctx context.Context, seen []backend.Lease) (changed []backend.Lease, err error) {
-	what := about("observe", len(seen), seen[0].Election)
+	what := describe("observe", len(seen), seen[0].Election)
 	if err := f.base.enter(ctx, what, ""); err != nil {
 		return nil, err
 	}
-	if changed, err = f.differing(ctx, seen); err != nil {
-		return nil, f.base.fail(what, err)
+	if changed, err = f.readChanged(ctx, seen); err != nil {
+		return nil, f.base.wrap(what, err)
 	}
 	return changed, nil
 }
 
-// differing returns those leases that are not as they were seen.
-func (f *Firefly) differing(ctx context.Context, seen []backend.Lease) (changed []backend.Lease, err error) {
+// readChanged reads the leases and returns those that differ from what was seen.
+func (f *Firefly) readChanged(ctx context.Context, seen []backend.Lease) (changed []backend.Lease, err error) {
 	names := make([]string, len(seen))
 	for i, l := range seen {
 		names[i] = l.Election
@@ -40,9 +40,9 @@ func (f *Firefly) differing(ctx context.Context, seen []backend.Lease) (changed 
 	return changed, err
 }
 
-// Listen implements [backend.Backend]: a blocking query that the server answers once
-// any key of any election has changed, also by the end of a session. It goes on where
-// the last call stopped.
+// Listen implements [backend.Backend]. It makes a blocking query that the server answers once a key
+// of any election has changed, also because a session ended. The query continues from the index
+// of the last call.
 func (f *Firefly) Listen(ctx context.Context, seen []backend.Lease) error {
 	if err := f.base.enter(ctx, "listen", ""); err != nil {
 		if ctx.Err() != nil {
@@ -54,74 +54,74 @@ func (f *Firefly) Listen(ctx context.Context, seen []backend.Lease) error {
 	if err != nil && ctx.Err() != nil {
 		return ctx.Err()
 	}
-	return f.base.fail("listen", err)
+	return f.base.wrap("listen", err)
 }
 
 func (f *Firefly) listen(ctx context.Context, seen []backend.Lease) error {
 	b := f.base
-	index := b.index.get()
+	index := b.listenIndex.get()
 	if index == 0 {
-		now, err := b.indexNow(ctx)
+		now, err := b.leasesIndex(ctx)
 		if err != nil {
 			return err
 		}
-		b.index.set(max(now, 1))
-		changed, err := f.differing(ctx, seen)
+		b.listenIndex.set(max(now, 1))
+		changed, err := f.readChanged(ctx, seen)
 		if err != nil || len(changed) > 0 {
 			return err
 		}
 		index = max(now, 1)
 	}
 	for {
-		_, now, err := b.await(ctx, index)
+		_, now, err := b.waitForChange(ctx, index)
 		if err != nil {
 			return err
 		}
-		if now = max(now, 1); now != index { // also if it went back: the servers were restored
-			b.index.set(now)
+		if now = max(now, 1); now != index { // also if it went back, after the servers were restored
+			b.listenIndex.set(now)
 			return nil
 		}
 	}
 }
 
-// Ask implements [backend.Backend]: for each request one reading, and one write of our
-// key that is pinned to it. Members of FireflySoft know no requests: while one of them leads the
-// error is [backend.ErrInvalid].
+// Request implements [backend.Backend]. Each request takes one read, and one write of our key on
+// condition that it is as it was read. Members of FireflySoft know no requests: while one of
+// them leads, the error is [backend.ErrInvalid].
 func (f *Firefly) Request(ctx context.Context, requests []backend.Request) error {
-	what := about("ask", len(requests), requests[0].Election)
+	what := describe("request", len(requests), requests[0].Election)
 	if err := f.base.enter(ctx, what, ""); err != nil {
 		return err
 	}
 	var never error
-	for _, w := range requests {
-		if err := f.ask(ctx, w); err != nil {
-			if ctx.Err() != nil || backend.Class(f.base.fail("", err)) != backend.ErrInvalid {
-				return f.base.fail(what, err)
+	for _, req := range requests {
+		if err := f.writeRequest(ctx, req); err != nil {
+			if ctx.Err() != nil || backend.Class(f.base.wrap("", err)) != backend.ErrInvalid {
+				return f.base.wrap(what, err)
 			}
 			never = err
 		}
 	}
-	return f.base.fail(what, never)
+	return f.base.wrap(what, never)
 }
 
-func (f *Firefly) ask(ctx context.Context, w backend.Request) error {
-	for range attempts {
-		locks, err := f.read(ctx, []string{w.Election})
+func (f *Firefly) writeRequest(ctx context.Context, req backend.Request) error {
+	for range maxAttempts {
+		locks, err := f.read(ctx, []string{req.Election})
 		if err != nil {
 			return err
 		}
 		s := locks[0]
 		switch {
-		case s.own.Term == 0 || s.own.Term != w.Term:
-			return fmt.Errorf("election %q has term %d, not %d: %w", w.Election, s.own.Term, w.Term, backend.ErrStale)
+		case s.own.Term == 0 || s.own.Term != req.Term:
+			return fmt.Errorf("election %q has term %d, not %d: %w", req.Election, s.own.Term, req.Term, backend.ErrStale)
 		case !s.held && !s.sealed && s.session != "":
-			return fmt.Errorf("%w: election %q is led by %q, a member of another program, which knows no requests", backend.ErrInvalid, w.Election, s.lease.Holder.ID)
+			return fmt.Errorf("%w: election %q is led by %q, a member of another program, which supports no requests", backend.ErrInvalid, req.Election, s.lease.Holder.ID)
 		}
 		next := s.own
-		if next.Request = nil; w.Kind != "" {
-			next.Request = &request{w.Term, w.Kind, w.ID, w.Nonce}
+		if next.Request = nil; req.Kind != "" {
+			next.Request = &request{req.Term, req.Kind, req.ID, req.Nonce}
 		}
-		ok, answer, err := f.base.txn(ctx, api.KVTxnOps{{Verb: api.KVCAS, Key: f.record(w.Election), Index: s.ownPair.ModifyIndex, Value: encode(next)}})
+		ok, answer, err := f.base.txn(ctx, api.KVTxnOps{{Verb: api.KVCAS, Key: f.record(req.Election), Index: s.ownPair.ModifyIndex, Value: encode(next)}})
 		if err != nil || ok {
 			return err
 		}
@@ -132,15 +132,15 @@ func (f *Firefly) ask(ctx context.Context, w backend.Request) error {
 	return errConflict
 }
 
-// List implements [backend.Backend]. It asks for the names of all keys. Elections in which
-// none of ours has led yet are among the records, with term 0, as long as somebody leads there.
+// List implements [backend.Backend]. It reads all keys. An election that no member of this module
+// has led yet is listed, with term 0, as long as it has a leader.
 func (f *Firefly) List(ctx context.Context, from string, limit int) ([]backend.Record, error) {
 	if err := f.base.enter(ctx, "list", ""); err != nil {
 		return nil, err
 	}
-	pairs, _, err := f.base.list(ctx, f.root)
+	pairs, _, err := f.base.listKeys(ctx, f.root)
 	if err != nil {
-		return nil, f.base.fail("list", err)
+		return nil, f.base.wrap("list", err)
 	}
 	var names []string
 	for key := range pairs {
@@ -155,9 +155,9 @@ func (f *Firefly) List(ctx context.Context, from string, limit int) ([]backend.R
 	slices.Sort(names)
 	var list []backend.Record
 	for _, name := range names {
-		s := &sharedLock{name: name, lockPair: pairs[f.lock(name)], ownPair: pairs[f.record(name)]}
+		s := &fireflyEntry{name: name, lockPair: pairs[f.lock(name)], ownPair: pairs[f.record(name)]}
 		s.parse()
-		f.judge(s)
+		f.classify(s)
 		if s.lease.Term == 0 && s.lease.Vacant() || len(list) >= limit {
 			continue
 		}
@@ -170,25 +170,25 @@ func (f *Firefly) List(ctx context.Context, from string, limit int) ([]backend.R
 	return list, nil
 }
 
-// Announce implements [backend.Backend]. It also makes the session ahead of the first
-// bid, so that a handover need not wait for that, and renews it.
+// Announce implements [backend.Backend]. It makes the session before the first bid, which makes a
+// handover faster, and renews it.
 func (f *Firefly) Announce(ctx context.Context, m backend.Member) error {
 	b := f.base
 	if err := b.enter(ctx, "announce", m.Nonce); err != nil {
 		return err
 	}
-	if err := b.present(ctx, m); err != nil {
-		return b.fail("announce", err)
+	if err := b.writeMember(ctx, m); err != nil {
+		return b.wrap("announce", err)
 	}
-	if _, err := f.enlist(ctx, m.Candidate); err != nil {
-		return b.fail("announce", err)
+	if _, err := f.ensureSession(ctx, m.Candidate); err != nil {
+		return b.wrap("announce", err)
 	}
-	b.tidy(ctx, time.Now())
+	b.cleanUp(ctx, time.Now())
 	return nil
 }
 
-// Members implements [backend.Backend]. Members of FireflySoft are services named
-// le:<name> of the agents, and not among these.
+// Members implements [backend.Backend]. It does not list members of FireflySoft, which are services
+// of the agents, named le:<name>.
 func (f *Firefly) Members(ctx context.Context, from string, limit int) ([]backend.Member, error) {
 	return f.base.Members(ctx, from, limit)
 }

@@ -3,153 +3,44 @@ package consul
 import (
 	"context"
 	"slices"
-	"time"
-
-	"github.com/hashicorp/consul/api"
 
 	"github.com/go-election/go-election/backend"
 )
 
-// Renew implements [backend.Backend]: the session is renewed, and then a consistent
-// reading shows whose session has the locks.
+// Renew implements [backend.Backend]. It renews the session, and then reads, consistently, which
+// sessions hold the locks.
 func (f *Firefly) Renew(ctx context.Context, held []backend.Held) ([]backend.Answer, error) {
-	what := about("renew", len(held), held[0].Election)
+	what := describe("renew", len(held), held[0].Election)
 	if err := f.base.enter(ctx, what, held[0].Holder.Nonce); err != nil {
 		return nil, err
 	}
 	answers := make([]backend.Answer, len(held))
-	session, err := f.alive(ctx)
+	session, err := f.renewOwnSession(ctx)
 	if err != nil {
-		return answers, f.base.fail(what, err)
+		return answers, f.base.wrap(what, err)
 	}
 	at := 0
-	for part := range slices.Chunk(held, both) {
+	for part := range slices.Chunk(held, maxReadFirefly) {
 		names := make([]string, len(part))
 		for i, l := range part {
 			names[i] = l.Election
 		}
 		locks, err := f.read(ctx, names)
 		if err != nil {
-			return answers, f.base.fail(what, err)
+			return answers, f.base.wrap(what, err)
 		}
 		for i, s := range locks {
-			answers[at+i] = s.confirm(session, part[i])
+			answers[at+i] = s.answerRenewal(session, part[i])
 		}
 		at += len(part)
 	}
 	return answers, nil
 }
 
-// confirm is the answer to a renewal with a session that was renewed before the
-// lock was read.
-func (s *sharedLock) confirm(session string, l backend.Held) backend.Answer {
-	if session == "" || !s.ours(session, l.Holder.Nonce, l.Term) || s.deposed() {
+// answerRenewal answers a renewal. session was renewed before the lock was read.
+func (s *fireflyEntry) answerRenewal(session string, l backend.Held) backend.Answer {
+	if session == "" || !s.heldBy(session, l.Holder.Nonce, l.Term) || s.deposed() {
 		return backend.Answer{Lease: s.lease, Outcome: backend.Refused}
 	}
 	return backend.Answer{Lease: s.lease, Outcome: backend.Granted, ValidFor: min(l.TTL, duration(s.own.TTL))}
-}
-
-// sealNode is the node of the catalog that seals hang on.
-const sealNode = "go-election-seal"
-
-// Mark implements [backend.Backend]: a renewal; then, for each lease, one
-// transaction that is pinned to what was read. The lock passes to the seal with the
-// mark MovedTo, and comes back without it.
-func (f *Firefly) Mark(ctx context.Context, held []backend.Held) ([]backend.Answer, error) {
-	what := about("mark", len(held), held[0].Election)
-	if err := f.base.enter(ctx, what, held[0].Holder.Nonce); err != nil {
-		return nil, err
-	}
-	answers := make([]backend.Answer, len(held))
-	session, err := f.alive(ctx)
-	if err != nil {
-		return answers, f.base.fail(what, err)
-	}
-	for i, l := range held {
-		if answers[i], err = f.move(ctx, session, l); err != nil {
-			return answers, f.base.fail(what, err)
-		}
-	}
-	return answers, nil
-}
-
-func (f *Firefly) move(ctx context.Context, session string, l backend.Held) (backend.Answer, error) {
-	for range attempts {
-		locks, err := f.read(ctx, []string{l.Election})
-		if err != nil {
-			return backend.Answer{}, err
-		}
-		s := locks[0]
-		if a := s.confirm(session, l); a.Outcome != backend.Granted {
-			return a, nil
-		}
-		next := s.own
-		next.Heartbeat, next.MovedTo, next.Moved = newHeartbeat(), l.MovedTo, l.MovedFrom
-		keeper := s.session // who has the lock afterwards
-		switch {
-		case l.MovedTo != "" && !s.sealed:
-			if keeper, err = f.newSeal(ctx); err != nil {
-				return backend.Answer{}, err
-			}
-			next.Seal = keeper
-		case l.MovedTo == "":
-			keeper, next.Seal = session, ""
-		}
-		key, own := f.lock(s.name), f.record(s.name)
-		ops := api.KVTxnOps{pin(key, s.lockPair), pin(own, s.ownPair)}
-		if keeper != s.session {
-			ops = append(ops, handOver(key, s.session, keeper, s.lockPair.Value)...)
-		}
-		ops = append(ops, handOver(own, session, session, encode(next))...)
-		ok, answer, err := f.base.txn(ctx, ops)
-		if err != nil {
-			return backend.Answer{}, err // a seal that was made in vain holds nothing
-		}
-		if !ok {
-			if keeper != s.session && keeper != session {
-				f.unseal(ctx, keeper)
-			}
-			if err := txnError(answer); backend.Class(f.base.fail("", err)) == backend.ErrDenied {
-				return backend.Answer{}, err
-			}
-			continue
-		}
-		if s.sealed && keeper == session {
-			f.unseal(ctx, s.own.Seal)
-		}
-		moved := *s
-		index := lastIndex(answer.Results)
-		moved.own, moved.session = next, keeper
-		moved.lockPair = &api.KVPair{ModifyIndex: s.lockPair.ModifyIndex, Session: keeper, Value: s.lockPair.Value}
-		if keeper != s.session {
-			moved.lockPair.ModifyIndex = index
-		}
-		f.noted(s.name, leadership{next.Term, moved.lockPair.ModifyIndex})
-		f.judge(&moved)
-		return moved.confirm(session, l), nil
-	}
-	return backend.Answer{}, errConflict
-}
-
-// newSeal makes a session that does not end by itself.
-func (f *Firefly) newSeal(ctx context.Context) (string, error) {
-	b := f.base
-	node := &api.CatalogRegistration{
-		Node: sealNode, Address: "192.0.2.1", // nobody's (RFC 5737)
-		NodeMeta: map[string]string{"external-node": "true"}, Partition: b.partition,
-	}
-	if _, err := b.client.Catalog().Register(node, write(ctx)); err != nil {
-		return "", err
-	}
-	entry := &api.SessionEntry{Name: "le: moved to another store", Node: sealNode, Behavior: api.SessionBehaviorRelease, LockDelay: f.fleet.FailoverDelay}
-	id, _, err := b.client.Session().CreateNoChecks(entry, write(ctx))
-	return id, err
-}
-
-// unseal destroys the session of a seal that holds nothing any more. One that is
-// left over does no harm.
-func (f *Firefly) unseal(ctx context.Context, seal string) {
-	ctx, cancel := context.WithTimeout(ctx, time.Second)
-	defer cancel()
-	f.base.client.Session().Destroy(seal, write(ctx))
 }

@@ -16,27 +16,26 @@ import (
 	"github.com/go-election/go-election/internal/testbed"
 )
 
-// A replay makes the requests that a member of FireflySoft.LeaderElection makes, by
-// what its sources say, and decides as it does. No .NET is at hand where the tests
-// run; so this stands in for it, as a process of its own, with nothing of this
-// module in it.
+// A replay is a process that makes the requests of a FireflySoft.LeaderElection member, and decides
+// as it does, according to the library's sources. It replaces .NET, which the tests do not
+// have. It uses nothing of this module.
 type replay struct {
 	URL, Service, ID string
 	FailoverDelay    time.Duration // ReElectionSilencePeriod: the session's lock-delay
 	Confirm          int           // LeaderOfflineConfirmNumber
 	Interval         time.Duration // LeaderOfflineConfirmInterval
-	CheckTTL         time.Duration // 10 s there
-	Wait             time.Duration // of the blocking query while a leader is there; 60 s there
+	CheckTTL         time.Duration // 10 s in the library
+	Wait             time.Duration // of the blocking query while a leader is online; 60 s in the library
 
-	leads   atomic.Bool // what their callback was told last
+	leads   atomic.Bool // the last result that the library's callback would get
 	session string
 	state   fireflyState
 	counter int
 }
 
-// A fireflyState is their LeaderElectionState.
+// A fireflyState is the library's LeaderElectionState.
 type fireflyState struct {
-	leader       string // kept when it has gone
+	leader       string // stays when the leader has gone
 	online       bool
 	disconnected bool
 	index        uint64
@@ -45,7 +44,7 @@ type fireflyState struct {
 func (r *replay) check() string { return "CHECK:le:" + r.ID }
 func (r *replay) key() string   { return "/v1/kv/leader-election/" + r.Service + "/leader" }
 
-// run takes part for ever.
+// run takes part until the process ends.
 func (r *replay) run() error {
 	if err := r.register(); err != nil {
 		return err
@@ -59,13 +58,13 @@ func (r *replay) run() error {
 		}
 		was := r.state.disconnected
 		r.watch()
-		mine := r.state.leader == r.ID // by the value, not by the session: see F5
+		mine := r.state.leader == r.ID // as the library does, by the value and not by the session
 		switch s := r.state; {
 		case was && !s.disconnected && mine && s.online:
 			say(true)
 		case s.disconnected:
 			say(false)
-			time.Sleep(100 * time.Millisecond) // theirs has no back-off here
+			time.Sleep(100 * time.Millisecond) // the library has no back-off here
 		case s.leader == "", !s.online && mine:
 			say(r.elect())
 		case !s.online && r.counter <= 0:
@@ -82,7 +81,7 @@ func (r *replay) run() error {
 	}
 }
 
-// register makes the service with its check, and keeps passing that.
+// register makes the service with its check, and keeps the check passing.
 func (r *replay) register() error {
 	if _, err := r.call("PUT", "/v1/agent/service/deregister/le:"+r.ID, nil, nil); err != nil {
 		return err
@@ -105,7 +104,7 @@ func (r *replay) register() error {
 	return pass()
 }
 
-// elect is their Elect: a new session, and the lock if nobody has it.
+// elect is the library's Elect: it makes a new session and takes the lock if it is free.
 func (r *replay) elect() (success bool) {
 	if r.session != "" {
 		r.call("PUT", "/v1/session/destroy/"+r.session, nil, nil)
@@ -131,7 +130,7 @@ func (r *replay) elect() (success bool) {
 	return r.state.online && r.state.leader == r.ID
 }
 
-// watch is their WatchState: a blocking query.
+// watch is the library's WatchState: a blocking query.
 func (r *replay) watch() {
 	wait := r.Wait
 	if !r.state.online {
@@ -161,7 +160,7 @@ func (r *replay) get(query string) error {
 	return nil
 }
 
-// call makes a request. A text is sent as it is, anything else as JSON.
+// call makes a request. A string is sent as it is, anything else as JSON.
 func (r *replay) call(method, path string, send, into any) (http.Header, error) {
 	var body []byte
 	switch send := send.(type) {
@@ -194,7 +193,7 @@ func (r *replay) call(method, path string, send, into any) (http.Header, error) 
 	return answer.Header, err
 }
 
-// replayMain is the program of such a process. It has no way to resign.
+// replayMain is the program of a replay, which cannot resign.
 func replayMain(arg string) {
 	var r replay
 	err := json.Unmarshal([]byte(arg), &r)

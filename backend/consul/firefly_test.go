@@ -13,27 +13,27 @@ import (
 	"github.com/go-election/go-election/internal/testbed"
 )
 
-// A fireflyNode is a raw Firefly and its candidate.
+// A fireflyNode is a Firefly without a manager, and its candidate.
 type fireflyNode struct {
 	*Firefly
-	lab *lab
-	t   *testing.T
-	me  backend.Candidate
-	way *wire
+	lab  *lab
+	t    *testing.T
+	me   backend.Candidate
+	wire *wire
 }
 
 func (l *lab) firefly(t *testing.T, id string) *fireflyNode {
 	t.Helper()
-	n := &fireflyNode{lab: l, t: t, me: backend.Candidate{ID: id, Nonce: backend.NewNonce()}, way: new(wire)}
-	n.Firefly = openFirefly(t, Options{Address: l.agent.URL(), Prefix: l.prefix, HTTPClient: &http.Client{Transport: n.way}}, quick, l.prefix+"/leader-election/")
+	n := &fireflyNode{lab: l, t: t, me: backend.Candidate{ID: id, Nonce: backend.NewNonce()}, wire: new(wire)}
+	n.Firefly = openFirefly(t, Options{Address: l.agent.URL(), Prefix: l.prefix, HTTPClient: &http.Client{Transport: n.wire}}, quick, l.prefix+"/leader-election/")
 	return n
 }
 
-func (n *fireflyNode) look() backend.Lease {
+func (n *fireflyNode) observe() backend.Lease {
 	n.t.Helper()
 	seen, err := n.Observe(n.t.Context(), []backend.Lease{{Election: "x"}})
 	if err != nil || len(seen) != 1 {
-		n.t.Fatalf("%s looks: %v, %v", n.me.ID, seen, err)
+		n.t.Fatalf("%s observes: %v, %v", n.me.ID, seen, err)
 	}
 	return seen[0]
 }
@@ -59,7 +59,7 @@ func (n *fireflyNode) want(what string, got backend.Answer, outcome backend.Outc
 	}
 }
 
-// foreign makes a session as members of FireflySoft have it, but without a check.
+// foreign makes a session like that of a FireflySoft member, but without a check.
 func (l *lab) foreign(t *testing.T) string {
 	t.Helper()
 	id, _, err := l.root.Session().CreateNoChecks(&api.SessionEntry{LockDelay: quick.FailoverDelay}, nil)
@@ -68,7 +68,7 @@ func (l *lab) foreign(t *testing.T) string {
 	return id
 }
 
-// acquire is their way to lock the key.
+// acquire locks the key in FireflySoft's way.
 func (n *fireflyNode) acquire(session, id string) bool {
 	n.t.Helper()
 	ok, _, err := n.lab.root.KV().Acquire(&api.KVPair{Key: n.lock("x"), Value: []byte(id), Session: session}, nil)
@@ -76,18 +76,18 @@ func (n *fireflyNode) acquire(session, id string) bool {
 	return ok
 }
 
-// The value of the lock is what FireflySoft's members go by. Ours go by whose session
-// has it: a restarted process, or one with an id that is used twice, does not lead.
-func TestALockWithOurIDAndAnotherSessionIsNotOurs(t *testing.T) {
+// FireflySoft's members compare the value of the lock. Members of this module compare its session, so
+// a restarted process, or a second one with the same id, does not lead.
+func TestALockOfAnotherSessionIsNotOurs(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, testbed.SharedConsul(t))
 	a := l.firefly(t, "a")
 	if !a.acquire(l.foreign(t), "a") {
 		t.Fatal("a free key was not locked")
 	}
-	seen := a.look()
+	seen := a.observe()
 	if seen.Holder.ID != "a" || seen.Holder.Nonce != "" || seen.ObserveFor != backend.ExpiresInStore {
-		t.Fatalf("a lock of another session with our id: want another's, whom Consul ends, got %+v", seen)
+		t.Fatalf("a lock of another session with our id: want another holder, whom only Consul ends, got %+v", seen)
 	}
 	a.want("a bid for it", a.bid(seen), backend.Refused)
 	seen.Holder, seen.Term = a.me, 1
@@ -97,18 +97,18 @@ func TestALockWithOurIDAndAnotherSessionIsNotOurs(t *testing.T) {
 	}
 }
 
-// A release unlocks, and leaves the leader's id for FireflySoft's members; ours need not
-// wait. Nothing is ever deleted, and no session that has a lock is destroyed.
+// A release unlocks the key and leaves the leader's id in it for FireflySoft's members. Members of
+// this module need not wait. No key is deleted, and no session that has a lock is destroyed.
 func TestAReleaseUnlocksAndDeletesNothing(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, testbed.SharedConsul(t))
 	a, b := l.firefly(t, "a"), l.firefly(t, "b")
-	got := a.bid(a.look())
-	a.want("a bid for what is free", got, backend.Granted)
+	got := a.bid(a.observe())
+	a.want("a bid for a vacant lease", got, backend.Granted)
 	held := got.Lease
 	a.want("its renewal", a.renew(held), backend.Granted)
 	if a.acquire(l.foreign(t), "dotnet") {
-		t.Fatal("a member of FireflySoft has locked what is ours")
+		t.Fatal("a member of FireflySoft has locked a key that a member of this module holds")
 	}
 	held.End = backend.Released
 	fatal(t, a.Release(t.Context(), []backend.Held{held.Held()}))
@@ -116,35 +116,35 @@ func TestAReleaseUnlocksAndDeletesNothing(t *testing.T) {
 	if err != nil || pair == nil || pair.Session != "" || string(pair.Value) != "a" {
 		t.Fatalf("after a release: want the key unlocked, and a's id in it, got %+v, %v", pair, err)
 	}
-	for _, r := range a.way.take() {
+	for _, r := range a.wire.take() {
 		if r.method == http.MethodDelete || strings.Contains(r.url, "/destroy/") || strings.Contains(r.body, `"delete`) {
 			t.Errorf("a has sent %s %s %s", r.method, r.url, r.body)
 		}
 	}
-	next := b.bid(b.look())
+	next := b.bid(b.observe())
 	b.want("a bid after that", next, backend.Granted)
 	if next.Term <= held.Term {
 		t.Errorf("term %d after %d", next.Term, held.Term)
 	}
 }
 
-// What a member of FireflySoft has left is free for who led last after the failover delay, and
-// for others after the fleet's time of confirmation; so is a lock that was deleted.
-func TestAFireflySoftLeaderThatHasGoneIsWaitedFor(t *testing.T) {
+// When a FireflySoft leader has gone, the last leader waits for the failover delay, and others for
+// the fleet's confirmation time. The same holds for a lock that was deleted.
+func TestAFireflySoftLeaderMayReturn(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, testbed.SharedConsul(t))
 	a, back := l.firefly(t, "a"), l.firefly(t, "dotnet")
-	back.know("dotnet")
+	back.setCandidate("dotnet")
 	session := l.foreign(t)
 	if !a.acquire(session, "dotnet") {
 		t.Fatal("a free key was not locked")
 	}
 	_, err := l.root.Session().Destroy(session, nil)
 	fatal(t, err)
-	if seen := a.look(); seen.ObserveFor != quick.returning() || seen.LastID != "dotnet" || seen.End != backend.Failed {
-		t.Errorf("another waits for %v after %q %s, want %v after the old leader failed", seen.ObserveFor, seen.LastID, seen.End, quick.returning())
+	if seen := a.observe(); seen.ObserveFor != quick.confirmWait() || seen.LastID != "dotnet" || seen.End != backend.Failed {
+		t.Errorf("another candidate waits for %v after %q %s, want %v after the old leader failed", seen.ObserveFor, seen.LastID, seen.End, quick.confirmWait())
 	}
-	seen := back.look()
+	seen := back.observe()
 	if seen.ObserveFor != quick.FailoverDelay {
 		t.Errorf("the old leader waits for %v, want the failover delay of %v", seen.ObserveFor, quick.FailoverDelay)
 	}
@@ -154,18 +154,18 @@ func TestAFireflySoftLeaderThatHasGoneIsWaitedFor(t *testing.T) {
 		}
 		return nil
 	})
-	_, err = l.root.KV().Delete(a.lock("x"), nil) // as their Reset does
+	_, err = l.root.KV().Delete(a.lock("x"), nil) // as Reset of a FireflySoft member does
 	fatal(t, err)
-	if seen := a.look(); seen.ObserveFor < quick.FailoverDelay {
-		t.Errorf("a lock that was deleted under its holder is waited for %v, want at least %v", seen.ObserveFor, quick.FailoverDelay)
+	if seen := a.observe(); seen.ObserveFor < quick.FailoverDelay {
+		t.Errorf("a lock deleted during a leadership is watched for %v, want at least %v", seen.ObserveFor, quick.FailoverDelay)
 	}
 	held := backend.Lease{Election: "x", Holder: back.me, Term: seen.Term, TTL: labTTL}
-	back.want("a renewal of what was deleted", back.renew(held), backend.Refused)
+	back.want("a renewal after the deletion", back.renew(held), backend.Refused)
 }
 
-// A sealed election lets in no member of FireflySoft, though its process has ended that
-// sealed it; the way back opens it.
-func TestTheSealOfAFireflySoftElectionKeepsStragglersOut(t *testing.T) {
+// A sealed election admits no member of FireflySoft, even after the process that sealed it has ended.
+// Clearing the mark opens it again.
+func TestASealKeepsFireflySoftMembersOut(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, testbed.SharedConsul(t))
 	a, b, straggler := l.firefly(t, "a"), l.firefly(t, "b"), l.foreign(t)
@@ -182,26 +182,26 @@ func TestTheSealOfAFireflySoftElectionKeepsStragglersOut(t *testing.T) {
 		held.End = backend.Released
 		fatal(t, n.Release(t.Context(), []backend.Held{held.Held()}), n.Close())
 	}
-	held := move(a, a.bid(a.look()).Lease, "mysql")
-	a.want("a renewal of what is sealed", a.renew(held), backend.Granted)
+	held := move(a, a.bid(a.observe()).Lease, "mysql")
+	a.want("a renewal of the sealed lease", a.renew(held), backend.Granted)
 	if a.acquire(straggler, "late") {
-		t.Fatal("a straggler has got past the seal while its holder was there")
+		t.Fatal("a FireflySoft member got past the seal while its holder was alive")
 	}
 	free(a, held)
 	if b.acquire(straggler, "late") {
-		t.Fatal("a straggler has got past the seal when its holder had gone")
+		t.Fatal("a FireflySoft member got past the seal after its holder had gone")
 	}
-	seen := b.look()
+	seen := b.observe()
 	if seen.MovedTo != "mysql" || !seen.Vacant() {
-		t.Fatalf("want it shown as moved to mysql, and vacant: %+v", seen)
+		t.Fatalf("want it moved to mysql, and vacant: %+v", seen)
 	}
 	got := b.bid(seen)
-	b.want("a bid over the seal", got, backend.Granted)
+	b.want("a bid for the sealed lease", got, backend.Granted)
 	held = move(b, got.Lease, "")
-	b.want("a renewal after the way back", b.renew(held), backend.Granted)
+	b.want("a renewal after clearing the mark", b.renew(held), backend.Granted)
 	free(b, held)
 	if !a.acquire(straggler, "late") {
-		t.Error("after the way back a member of FireflySoft is still kept out")
+		t.Error("after clearing the mark a FireflySoft member is still kept out")
 	}
 	sessions, _, err := l.root.Session().Node(sealNode, nil)
 	fatal(t, err)
@@ -212,24 +212,24 @@ func TestTheSealOfAFireflySoftElectionKeepsStragglersOut(t *testing.T) {
 	}
 }
 
-// An election is new only if there is no trace of it: whose record was written over and
-// whose lock was deleted may have a leader.
-func TestAFireflySoftElectionWithoutALockIsNotNewIfItsRecordWasWrittenOver(t *testing.T) {
+// An election is new only if it has no keys: one whose record was overwritten and whose lock was
+// deleted may have a leader.
+func TestADamagedFireflySoftRecordIsWatched(t *testing.T) {
 	f, err := OpenFirefly(t.Context(), Options{}, Fleet{})
 	fatal(t, err)
 	for text, want := range map[string]time.Duration{"": 0, "garbage": f.fleet.FailoverDelay} {
-		s := &sharedLock{name: "x"}
+		s := &fireflyEntry{name: "x"}
 		if text != "" {
 			s.ownPair = &api.KVPair{Value: []byte(text)}
 		}
 		s.parse()
-		if f.judge(s); s.lease.ObserveFor != want {
+		if f.classify(s); s.lease.ObserveFor != want {
 			t.Errorf("a record with %q: want it watched for %v, got %+v", text, want, s.lease)
 		}
 	}
 }
 
-// Whatever stands in the keys, it is judged, and what is made of it can be written.
+// Any values in the keys can be classified, and the resulting records can be written.
 func FuzzAFireflySoftElection(f *testing.F) {
 	f.Add("a", "s", []byte(`{"term":7,"id":"a","nonce":"n","session":"s","ttl_us":-1,"seal":"t"}`), "s")
 	f.Add("\xff", "", []byte(`{"term":18446744073709551615,"end":"","from":"9999-12-31T23:59:59-23:59"}`), "t")
@@ -239,20 +239,20 @@ func FuzzAFireflySoftElection(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s := &sharedLock{name: "x", lockPair: &api.KVPair{Value: []byte(value), Session: session}, ownPair: &api.KVPair{Value: record, Session: locker}}
+		s := &fireflyEntry{name: "x", lockPair: &api.KVPair{Value: []byte(value), Session: session}, ownPair: &api.KVPair{Value: record, Session: locker}}
 		s.parse()
-		n.judge(s)
+		n.classify(s)
 		if s.lease != backend.CleanLease(s.lease) || s.mine || len(s.lease.Ref) > 512 {
-			t.Fatalf("judged as %+v", s.lease)
+			t.Fatalf("classified as %+v", s.lease)
 		}
-		c := &claim{sharedLock: s, bid: backend.Bid{Election: "x"}}
-		c.draw("mine", 1)
+		c := &claim{fireflyEntry: s, bid: backend.Bid{Election: "x"}}
+		c.prepare("mine", 1)
 		n.claimOps(c, "mine")
 		n.releaseOps(s, backend.Held{Election: "x"})
 	})
 }
 
-// The times of the fleet are checked, and belong to their layout.
+// The times of the fleet are checked, and are errors in the native layout.
 func TestTheTimesOfAFleetAreChecked(t *testing.T) {
 	for text, want := range map[string]string{
 		"layout: ff":                               "layout",

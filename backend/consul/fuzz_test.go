@@ -12,8 +12,8 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// FuzzEntry reads one election from keys that anybody may have written anything to.
-// there has a bit for each key that is there; others say by whom the lock is locked.
+// FuzzEntry reads one election from keys with arbitrary values. there has a bit for each key that
+// exists; other bits say who has locked the lock.
 func FuzzEntry(f *testing.F) {
 	const session = "5f0e2a9c-0000-0000-0000-000000000000"
 	me := strings.Repeat("a", 32)
@@ -48,32 +48,32 @@ func FuzzEntry(f *testing.F) {
 		}
 		now := time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC)
 		m := &memory{}
-		if there&16 != 0 { // this process has seen more
-			m.see(&entry{name: "jobs", lease: backend.Lease{Term: 1 << 40, TTL: time.Minute}})
+		if there&16 != 0 { // this process has read a later term
+			m.record(&entry{name: "jobs", lease: backend.Lease{Term: 1 << 40, TTL: time.Minute}})
 		}
 		self := ""
 		if there&32 != 0 {
 			self = me
 		}
-		e.judge(self, true, m, now)
+		e.classify(self, true, m, now)
 		l := e.lease
 		if l != backend.CleanLease(l) || l.Election != "jobs" || len(l.Ref) > 512 || !plainText(l.Ref) {
-			t.Errorf("not fit to be handed on: %+v", l)
+			t.Errorf("the lease is not clean: %+v", l)
 		}
-		if l.TTL > longest || l.Renew > longest || l.ObserveFor < 0 || l.ObserveFor > 4*longest {
+		if l.TTL > maxTTL || l.Renew > maxTTL || l.ObserveFor < 0 || l.ObserveFor > 4*maxTTL {
 			t.Errorf("durations: %+v", l)
 		}
 		if !e.mine && (!l.Vacant() || e.held) && l.ObserveFor == 0 && l.TTL > 0 {
-			t.Errorf("held by another, and free at once: %+v", l)
+			t.Errorf("held by another member, and free at once: %+v", l)
 		}
 		if e.mine && (self == "" || e.lock.Holder.Nonce != self && e.term.Nonce != self) {
-			t.Errorf("taken for our own leftover: %+v", l)
+			t.Errorf("classified as our own leftover: %+v", l)
 		}
-		if term, err := backend.NextTerm(e.last, e.lost, 0, now); err == nil && term <= l.Term {
+		if term, err := backend.NextTerm(e.lastTerm, e.dataLost, 0, now); err == nil && term <= l.Term {
 			t.Errorf("term %d after %d", term, l.Term)
 		}
 
-		// What is written because of it can be read back.
+		// The record that is written next can be read back.
 		e.term.close(backend.Failed, now, 0)
 		again := &entry{name: "jobs", termPair: &api.KVPair{Value: encode(e.term)}}
 		if again.parse(); !reflect.DeepEqual(again.term, e.term) {
@@ -83,9 +83,9 @@ func FuzzEntry(f *testing.F) {
 			t.Errorf("%d past leaderships", len(e.term.History))
 		}
 		if r := e.renewals; r != nil {
-			next := r.with([]string{"jobs"}, map[string]holding{"jobs": {}, "other": {}}, now)
+			next := r.withRenewed([]string{"jobs"}, map[string]holding{"jobs": {}, "other": {}}, now)
 			var back renewals
-			if !decode(&api.KVPair{Value: encode(next)}, &back) || back.of("jobs") != next.of("jobs") || back.of("other") != r.of("other") {
+			if !decode(&api.KVPair{Value: encode(next)}, &back) || back.heartbeatOf("jobs") != next.heartbeatOf("jobs") || back.heartbeatOf("other") != r.heartbeatOf("other") {
 				t.Errorf("%+v, with jobs renewed, comes back as %+v", *r, back)
 			}
 		}
@@ -94,7 +94,7 @@ func FuzzEntry(f *testing.F) {
 
 func plainText(s string) bool { return backend.CheckText("ref", s, 512, false) == nil }
 
-// FuzzHeartbeat: a heartbeat comes back as it was.
+// FuzzHeartbeat encodes and decodes a heartbeat.
 func FuzzHeartbeat(f *testing.F) {
 	for _, text := range []string{`"0"`, `"7f"`, `"FFFFFFFFFFFFFFFF"`, `"10000000000000000"`, `"-1"`, `1`, `"+1"`, `"0x1"`, `"1_0"`, `""`} {
 		f.Add([]byte(text))

@@ -8,12 +8,11 @@ import (
 	"github.com/hashicorp/consul/api"
 )
 
-// renewals is the value of a session's heartbeat key: what its holder has renewed
-// last. One value stands for all elections that it holds, so that to renew a
-// thousand costs no more than to renew one. Elections that were not renewed
-// together with the others are listed with heartbeats of their own: a lease that its
-// holder has ceased to renew, such as one whose function hangs, runs out though
-// the process goes on.
+// renewals is the value of a session's heartbeat key. One heartbeat stands for all elections
+// that the holder renews, so that renewing a thousand costs no more than one. Elections that
+// were not renewed with the others are listed apart, with heartbeats of their own. So a lease
+// that its holder no longer renews, for example because its function hangs, expires while the
+// process goes on.
 type renewals struct {
 	ID        string               `json:"id"`
 	Nonce     string               `json:"nonce"`
@@ -22,8 +21,8 @@ type renewals struct {
 	At        time.Time            `json:"at"` // by the holder's clock: a hint
 }
 
-// of returns an election's heartbeat.
-func (r *renewals) of(name string) heartbeat {
+// heartbeatOf returns an election's heartbeat.
+func (r *renewals) heartbeatOf(name string) heartbeat {
 	if r == nil {
 		return 0
 	}
@@ -33,9 +32,9 @@ func (r *renewals) of(name string) heartbeat {
 	return r.Heartbeat
 }
 
-// with returns what to write so that those elections have a fresh heartbeat, and all
-// others that are held keep theirs.
-func (r *renewals) with(names []string, held map[string]holding, now time.Time) renewals {
+// withRenewed returns the next value: these elections get a fresh heartbeat, and all others
+// that are held keep theirs.
+func (r *renewals) withRenewed(names []string, held map[string]holding, now time.Time) renewals {
 	renewed := make(map[string]bool, len(names))
 	for _, name := range names {
 		renewed[name] = true
@@ -57,7 +56,7 @@ func (r *renewals) with(names []string, held map[string]holding, now time.Time) 
 		}
 		next.Apart[name] = b
 	}
-	if len(rest) <= len(names) { // the shorter list
+	if len(rest) <= len(names) { // list the fewer apart
 		next.Heartbeat = fresh
 	} else {
 		for _, name := range names {
@@ -65,78 +64,77 @@ func (r *renewals) with(names []string, held map[string]holding, now time.Time) 
 		}
 	}
 	for _, name := range rest {
-		set(name, r.of(name))
+		set(name, r.heartbeatOf(name))
 	}
 	return next
 }
 
-// newHeartbeat draws a heartbeat.
+// newHeartbeat draws a heartbeat at random.
 func newHeartbeat() heartbeat { return heartbeat(rand.Uint64() | 1) }
 
-// heartbeats is what this process knows of its own heartbeat key, and what it may hold.
+// heartbeats is what this process knows of its own heartbeat key and of the leases it may hold.
 type heartbeats struct {
-	mu    sync.Mutex
-	last  renewals
-	index uint64 // of the key; 0: not known, it must be read
-	top   uint64 // the greatest that it has had
-	held  map[string]holding
+	mu      sync.Mutex
+	last    renewals
+	index   uint64 // of the key; 0: unknown, it must be read
+	highest uint64 // the greatest index that the key has had
+	held    map[string]holding
 }
 
-// A holding is an election that this process holds, or may hold after a bid
-// without an answer.
+// A holding is an election that this process holds, or may hold after a bid without an answer.
 type holding struct {
-	*entry // as it was read or written last; nil: not known, it must be read
+	*entry // as it was last read or written; nil: unknown, it must be read
 
-	// It was certainly ours after all changes by members up to the one with this
-	// index (see changed; 0: nothing is certain), and not before that moment.
-	mark uint64
-	at   time.Time
+	// The lease was verified at that moment or later, with election/changes at this index:
+	// see changesOp. Index 0: it was never verified.
+	changesIndex uint64
+	at           time.Time
 }
 
-// begin takes over the key of a new session, on which nothing hangs yet.
-func (s *heartbeats) begin(first renewals, results []*api.KVPair) {
+// start takes over the key of a new session, which holds no lease yet.
+func (s *heartbeats) start(first renewals, results []*api.KVPair) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.last, s.index = first, lastIndex(results)
-	s.top = s.index
+	s.highest = s.index
 	if s.held == nil {
 		s.held = make(map[string]holding)
 	}
 }
 
-// may notes bids before they are sent, so that no renewal of others renews them.
-func (s *heartbeats) may(bids []*offer) {
+// markPending notes bids before they are sent, so that renewals of other leases do not renew them.
+func (s *heartbeats) markPending(bids []*offer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, o := range bids {
-		if o.noted {
-			continue // in this call
+		if o.markedPending {
+			continue
 		}
-		o.noted = true
-		if _, o.doubt = s.held[o.name]; !o.doubt {
+		o.markedPending = true
+		if _, o.pendingBefore = s.held[o.name]; !o.pendingBefore {
 			s.held[o.name] = holding{}
 		}
 	}
 }
 
-// refused notes that a bid was. An earlier one, of which that is not known, may still come.
-func (s *heartbeats) refused(o *offer) {
-	if !o.doubt {
-		s.gone(o.name)
+// recordRefusal notes that a bid was refused. An earlier bid without an answer may still arrive.
+func (s *heartbeats) recordRefusal(o *offer) {
+	if !o.pendingBefore {
+		s.remove(o.name)
 	}
 }
 
-// holds notes a grant, or what was read of a lease that is ours, and up to when
-// that is certain. It returns the heartbeat that the election has by now.
-func (s *heartbeats) holds(e *entry, mark uint64, at time.Time) heartbeat {
+// markHeld notes a lease that was granted, or read and found to be held, and when it was
+// verified. It returns the election's present heartbeat.
+func (s *heartbeats) markHeld(e *entry, changesIndex uint64, at time.Time) heartbeat {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.held[e.name] = holding{e, mark, at}
-	return s.last.of(e.name)
+	s.held[e.name] = holding{e, changesIndex, at}
+	return s.last.heartbeatOf(e.name)
 }
 
-// doubt notes that a lease must be read before it is renewed again.
-func (s *heartbeats) doubt(name string) {
+// invalidate notes that a lease must be read before it is renewed again.
+func (s *heartbeats) invalidate(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if _, held := s.held[name]; held {
@@ -144,14 +142,14 @@ func (s *heartbeats) doubt(name string) {
 	}
 }
 
-// gone notes that an election is certainly not held.
-func (s *heartbeats) gone(name string) {
+// remove notes that an election is certainly not held.
+func (s *heartbeats) remove(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.held, name)
 }
 
-func (s *heartbeats) holding(name string) (holding, bool) {
+func (s *heartbeats) lookup(name string) (holding, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	h, ok := s.held[name]
@@ -164,25 +162,26 @@ func (s *heartbeats) empty() bool {
 	return len(s.held) == 0
 }
 
-// greatest returns the greatest index that the key has had. An older one is of a snapshot.
-func (s *heartbeats) greatest() uint64 {
+// highestIndex returns the greatest index that the key has had. A lower one comes from a
+// restored snapshot.
+func (s *heartbeats) highestIndex() uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.top
+	return s.highest
 }
 
-// next returns what to write to renew those elections, and the index to pin it to.
-func (s *heartbeats) next(names []string) (renewals, uint64) {
+// nextWrite returns the value that renews these elections, and the index that the key must have.
+func (s *heartbeats) nextWrite(names []string) (renewals, uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.last.with(names, s.held, time.Now()), s.index
+	return s.last.withRenewed(names, s.held, time.Now()), s.index
 }
 
-// wrote notes what the key holds. Index 0: that is not known any more.
-func (s *heartbeats) wrote(r renewals, index uint64) {
+// recordWrite notes the value of the key. Index 0: the value is unknown.
+func (s *heartbeats) recordWrite(r renewals, index uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.top = max(s.top, index)
+	s.highest = max(s.highest, index)
 	if s.index = index; index != 0 {
 		s.last = r
 	}

@@ -12,9 +12,9 @@ import (
 
 var _ backend.Inspector = (*Backend)(nil)
 
-// Inspect asks the agent who it is, and for the servers behind it: whether they have
-// a leader, how many there are, and how many can be lost. Version and health need
-// rights that leases do not (agent:read, operator:read); without them it says so.
+// Inspect implements [backend.Inspector]. It reports the agent and the servers behind it: whether
+// they have a leader, how many there are, and how many can fail. Version and health need rights
+// that leases do not need (agent:read, operator:read); without them Inspect says so.
 func (b *Backend) Inspect(ctx context.Context, _, _ time.Duration) (list []backend.Diagnostic, err error) {
 	const verb = "inspect"
 	if err := b.enter(ctx, verb, ""); err != nil {
@@ -26,39 +26,39 @@ func (b *Backend) Inspect(ctx context.Context, _, _ time.Duration) (list []backe
 	query := (&api.QueryOptions{}).WithContext(ctx)
 	leader, err := b.client.Status().LeaderWithQueryOptions(query)
 	if err != nil {
-		return nil, b.fail(verb, err)
+		return nil, b.wrap(verb, err)
 	}
 	peers, err := b.client.Status().PeersWithQueryOptions(query)
 	if err != nil {
-		return nil, b.fail(verb, err)
+		return nil, b.wrap(verb, err)
 	}
 	servers := len(peers)
 	switch {
 	case leader == "":
 		add(true, "servers", "%d, and none leads: there is no majority, so nothing can be written", servers)
 	case servers == 1:
-		add(false, "servers", "one, %s: nobody leads while it is away, and everybody watches anew if its disk is lost", leader)
+		add(false, "servers", "one, %s: nobody can lead while it is down, and all members watch anew if its disk is lost", leader)
 	default:
-		add(servers%2 == 0, "servers", "%d; %s leads. Of all %d they can lose %d", servers, leader, servers, (servers-1)/2)
+		add(servers%2 == 0, "servers", "%d; %s leads, and %d of them can fail", servers, leader, (servers-1)/2)
 	}
 
 	health, err := b.client.Operator().AutopilotServerHealth(query)
 	switch {
 	case denied(err):
-		add(false, "health", `not shown to this token, which leases do without: operator = "read" shows it`)
+		add(false, "health", `not shown to this token: it needs operator = "read", which leases do not need`)
 	case err != nil:
-		add(true, "health", "%v", b.fail(verb, err))
+		add(true, "health", "%v", b.wrap(verb, err))
 	default:
 		versions := map[string]bool{}
 		for _, s := range health.Servers {
 			versions[s.Version] = true
 			if !s.Healthy {
-				add(true, "health", "server %s (%s) is not healthy: serf says %s, the leader heard from it %v ago", s.Name, s.Address, s.SerfStatus, s.LastContact)
+				add(true, "health", "server %s (%s) is not healthy: serf status %s, last contact with the leader %v ago", s.Name, s.Address, s.SerfStatus, s.LastContact)
 			}
 		}
-		add(!health.Healthy || servers > 1 && health.FailureTolerance == 0, "health", "the servers' own verdict: healthy: %v; they can lose %d now", health.Healthy, health.FailureTolerance)
+		add(!health.Healthy || servers > 1 && health.FailureTolerance == 0, "health", "the servers report healthy: %v; %d of them can fail now", health.Healthy, health.FailureTolerance)
 		if len(versions) > 1 {
-			add(true, "health", "the servers' versions differ; that should be so during an upgrade alone")
+			add(true, "health", "the servers' versions differ; they should differ only during an upgrade")
 		}
 	}
 
@@ -71,12 +71,12 @@ func (b *Backend) Inspect(ctx context.Context, _, _ time.Duration) (list []backe
 	_, err = b.client.Raw().Query("/v1/agent/self", &self, query)
 	switch c := self.Config; {
 	case denied(err):
-		add(false, "agent", `version and role are not shown to this token, which leases do without: agent_prefix "" { policy = "read" } shows them`)
+		add(false, "agent", `version and role are not shown to this token: it needs agent_prefix "" { policy = "read" }, which leases do not need`)
 	case err != nil:
-		add(true, "agent", "%v", b.fail(verb, err))
+		add(true, "agent", "%v", b.wrap(verb, err))
 	default:
 		add(false, "agent", "Consul %s on %s in %s; %s", c.Version, c.NodeName, c.Datacenter,
-			map[bool]string{true: "a server: if it is away, so is the store for this process", false: "a client, which finds another server if one is away"}[c.Server])
+			map[bool]string{true: "a server: while it is down, this process has no store", false: "a client, which finds another server if one fails"}[c.Server])
 	}
 	return list, nil
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/go-election/go-election/internal/testbed"
 )
 
-// TestInspectSaysHowTheServersAre with the rights of a member, and with those that show
+// TestInspectSaysHowTheServersAre calls Inspect with a member's rights, and with those that show
 // more.
 func TestInspectSaysHowTheServersAre(t *testing.T) {
 	t.Parallel()
@@ -27,14 +27,14 @@ func TestInspectSaysHowTheServersAre(t *testing.T) {
 		want  []string
 	}{
 		{member, []string{"servers: one, ", `health: not shown to this token`, `agent: version and role are not shown`}},
-		{agent.AdminToken(), []string{"servers: one, ", "health: the servers' own verdict: healthy: true", "agent: Consul 1.", "a server: if it is away"}},
+		{agent.AdminToken(), []string{"servers: one, ", "health: the servers report healthy: true", "agent: Consul 1.", "a server: while it is down"}},
 	} {
 		b, err := Open(t.Context(), Options{Address: agent.URL(), Token: x.token})
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer b.Close()
-		// The servers judge their health every few seconds, and at first not at all.
+		// The servers report their health every few seconds, and at first not at all.
 		testbed.Eventually(t, time.Minute, "Inspect says what this token may know", func() error {
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 			defer cancel()
@@ -48,7 +48,7 @@ func TestInspectSaysHowTheServersAre(t *testing.T) {
 			}
 			for _, want := range x.want {
 				if !strings.Contains(text, want) {
-					return fmt.Errorf("nothing is said of %q:\n%s", want, text)
+					return fmt.Errorf("%q is missing:\n%s", want, text)
 				}
 			}
 			return nil

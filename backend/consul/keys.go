@@ -10,8 +10,8 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// keys are the names of keys. What followers wait for is apart from what is
-// written at each renewal.
+// keys are the names of keys. Followers wait for changes below leases; renewals write
+// elsewhere. See docs/design/consul.md, "Layout of keys".
 type keys struct{ prefix, leases, lock, term, heartbeat, member, changes string }
 
 func newKeys(prefix string) keys {
@@ -21,17 +21,17 @@ func newKeys(prefix string) keys {
 	}
 }
 
-// maxValue bounds what is read of one key. Consul allows half a MiB.
+// maxValue is the most that is read of one key. Consul allows 512 KiB.
 const maxValue = 1 << 20
 
-// A lock is the value of an election's lock key: the present leadership. Without a
-// holder it is what a release leaves behind.
+// A lock is the value of an election's lock key: the present leadership. Without a holder it
+// is what a release has written.
 type lock struct {
 	Term      uint64    `json:"term"`
 	Holder    candidate `json:"holder"`
 	TTL       int64     `json:"ttl_us,omitempty"`
 	Renew     int64     `json:"renew_us,omitempty"`
-	Session   string    `json:"session,omitempty"` // whose heartbeat key it hangs on
+	Session   string    `json:"session,omitempty"` // the holder's, which has the heartbeat key
 	Heartbeat heartbeat `json:"heartbeat"`
 	At        time.Time `json:"at"` // by the writer's clock: a hint
 }
@@ -43,26 +43,26 @@ type candidate struct {
 	Metadata string `json:"metadata,omitempty"`
 }
 
-// A term is the value of an election's lasting record: the last leadership, whether it
-// has ended, and the request.
+// A term is the value of an election's record: the last leadership, how it ended, and the
+// request.
 type term struct {
 	Term      uint64               `json:"term"`
 	ID        string               `json:"id"`
 	Nonce     string               `json:"nonce"`
 	TTL       int64                `json:"ttl_us"`
 	Heartbeat heartbeat            `json:"heartbeat"`
-	From      time.Time            `json:"from"` // times by the writers' clocks, for people
+	From      time.Time            `json:"from"` // times are by the writers' clocks, for people
 	To        time.Time            `json:"to,omitzero"`
-	End       backend.End          `json:"end,omitempty"` // empty while it lasts
+	End       backend.End          `json:"end,omitempty"` // empty during the leadership
 	Last      *past                `json:"last,omitempty"`
 	Request   *request             `json:"request,omitempty"`
-	MovedTo   string               `json:"moved_to,omitempty"`   // sealed: the election has moved there
-	Moved     string               `json:"moved_from,omitempty"` // it is sealed there, from where it has moved here
+	MovedTo   string               `json:"moved_to,omitempty"`   // sealed: the election has moved to that backend
+	Moved     string               `json:"moved_from,omitempty"` // the backend that it came from, where it is sealed
 	History   []backend.Leadership `json:"history,omitempty"`
-	Touch     heartbeat            `json:"touch,omitempty"` // means nothing; see releaseOps
+	Touch     heartbeat            `json:"touch,omitempty"` // has no meaning; see releaseOps
 }
 
-// past is who led before the present leadership, and how that ended.
+// past is the previous leader, and how that leadership ended.
 type past struct {
 	ID    string      `json:"id"`
 	Nonce string      `json:"nonce"`
@@ -76,7 +76,7 @@ type request struct {
 	Nonce string              `json:"nonce,omitempty"`
 }
 
-// A heartbeat is a random value. JSON has no whole numbers of 64 bits.
+// A heartbeat is a random value. It is encoded as text, since JSON has no 64-bit integers.
 type heartbeat uint64
 
 func (b heartbeat) MarshalText() ([]byte, error) { return strconv.AppendUint(nil, uint64(b), 16), nil }
@@ -88,12 +88,12 @@ func (b *heartbeat) UnmarshalText(text []byte) error {
 
 func micros(d time.Duration) int64 { return int64(d / time.Microsecond) }
 
-// duration reads microseconds in which anybody may have written anything.
+// duration converts microseconds, which may be arbitrary.
 func duration(us int64) time.Duration {
-	return time.Duration(min(max(us, 0), int64(longest/time.Microsecond))) * time.Microsecond
+	return time.Duration(min(max(us, 0), int64(maxTTL/time.Microsecond))) * time.Microsecond
 }
 
-// encode cannot fail: all values are plain, and times that were read are clean.
+// encode cannot fail: all values are plain, and the times in them were cleaned.
 func encode(v any) []byte {
 	text, err := json.Marshal(v)
 	if err != nil {
@@ -102,13 +102,13 @@ func encode(v any) []byte {
 	return text
 }
 
-// decode reads a value in which anybody may have written anything.
+// decode reads a value, which may be arbitrary.
 func decode(pair *api.KVPair, into any) bool {
 	return pair != nil && len(pair.Value) <= maxValue && json.Unmarshal(pair.Value, into) == nil
 }
 
-// close ends the present leadership in the record, if there is one. lapsed is how long ago its
-// lease ran out, 0 if that is not known.
+// close ends the leadership in the record, if there is one. lapsed is how long ago its lease
+// expired, or 0 if that is unknown.
 func (t *term) close(how backend.End, now time.Time, lapsed time.Duration) {
 	if t.Term == 0 || t.End != "" {
 		return
@@ -118,7 +118,7 @@ func (t *term) close(how backend.End, now time.Time, lapsed time.Duration) {
 	t.History = backend.Remember(t.History, past)
 }
 
-// clean makes what was read of a record harmless.
+// clean makes the values of a record harmless.
 func (t *term) clean() {
 	t.ID, t.Nonce = backend.Clean(t.ID, backend.MaxID, false), backend.Clean(t.Nonce, 64, false)
 	t.End = backend.End(backend.Clean(string(t.End), 16, false))

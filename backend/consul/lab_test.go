@@ -18,7 +18,7 @@ import (
 
 const labTTL = 2 * time.Second
 
-// A lab is a prefix of its own on an agent, and what an operator can do there.
+// A lab is a prefix of its own on an agent, with a client for what operators do.
 type lab struct {
 	agent  *testbed.ConsulAgent
 	root   *api.Client
@@ -34,23 +34,23 @@ func newLab(t *testing.T, agent *testbed.ConsulAgent) *lab {
 	return l
 }
 
-// wipe deletes what is below a prefix, if the agent still answers.
+// wipe deletes all keys below a prefix, if the agent still answers.
 func wipe(root *api.Client, prefix string) {
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
 	defer cancel()
 	root.KV().DeleteTree(prefix+"/", write(ctx))
 }
 
-// A node is a raw Backend and its candidate.
+// A node is a Backend without a manager, and its candidate.
 type node struct {
 	*Backend
-	t   *testing.T
-	me  backend.Candidate
-	way *wire
-	ttl time.Duration // of its bids
+	t    *testing.T
+	me   backend.Candidate
+	wire *wire
+	ttl  time.Duration // of its bids
 }
 
-// A wire counts the requests of a client, and keeps what it has sent.
+// A wire records the requests of a client.
 type wire struct {
 	mu   sync.Mutex
 	sent []sentRequest
@@ -74,7 +74,7 @@ func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
 	return http.DefaultTransport.RoundTrip(r)
 }
 
-// take returns what was sent since the last time.
+// take returns the requests since the last call.
 func (w *wire) take() []sentRequest {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -83,7 +83,7 @@ func (w *wire) take() []sentRequest {
 	return sent
 }
 
-// again sends a request once more, as one that was held up on its way.
+// again repeats a request, like one that was delayed.
 func (r sentRequest) again(t *testing.T) {
 	t.Helper()
 	q, err := http.NewRequestWithContext(t.Context(), r.method, r.url, strings.NewReader(r.body))
@@ -99,8 +99,8 @@ func (r sentRequest) again(t *testing.T) {
 
 func (l *lab) node(t *testing.T, id string, change ...func(*Options)) *node {
 	t.Helper()
-	n := &node{t: t, me: backend.Candidate{ID: id, Nonce: backend.NewNonce(), Address: "10.0.0.1:80"}, way: new(wire), ttl: labTTL}
-	o := Options{Address: l.agent.URL(), Prefix: l.prefix, HTTPClient: &http.Client{Transport: n.way}}
+	n := &node{t: t, me: backend.Candidate{ID: id, Nonce: backend.NewNonce(), Address: "10.0.0.1:80"}, wire: new(wire), ttl: labTTL}
+	o := Options{Address: l.agent.URL(), Prefix: l.prefix, HTTPClient: &http.Client{Transport: n.wire}}
 	for _, c := range change {
 		c(&o)
 	}
@@ -112,13 +112,13 @@ func (n *node) ctx() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.Background(), time.Minute)
 }
 
-func (n *node) look(name string) backend.Lease {
+func (n *node) observe(name string) backend.Lease {
 	n.t.Helper()
 	ctx, cancel := n.ctx()
 	defer cancel()
 	seen, err := n.Observe(ctx, []backend.Lease{{Election: name}})
 	if err != nil || len(seen) != 1 {
-		n.t.Fatalf("%s looks at %s: %v, %v", n.me.ID, name, seen, err)
+		n.t.Fatalf("%s observes %s: %v, %v", n.me.ID, name, seen, err)
 	}
 	return seen[0]
 }
@@ -134,25 +134,25 @@ func (n *node) bid(over backend.Lease) backend.Answer {
 	return answers[0]
 }
 
-// win takes what is free.
+// win acquires a lease that is vacant.
 func (n *node) win(name string) backend.Lease {
 	n.t.Helper()
-	a := n.bid(n.look(name))
+	a := n.bid(n.observe(name))
 	if a.Outcome != backend.Granted {
-		n.t.Fatalf("%s bids for %s, which is free: %v, %v", n.me.ID, name, a.Outcome, a.Err)
+		n.t.Fatalf("%s bids for %s, which is vacant: %v, %v", n.me.ID, name, a.Outcome, a.Err)
 	}
 	return a.Lease
 }
 
-// watched waits until the lease was seen unchanged for its Watch, as a manager does,
-// and fails the test if it changes meanwhile.
+// watched watches the lease for its ObserveFor, as a manager does. It fails the test if the lease
+// changes meanwhile.
 func (n *node) watched(name string) backend.Lease {
 	n.t.Helper()
-	first := n.look(name)
+	first := n.observe(name)
 	over := time.NewTimer(first.ObserveFor)
 	defer over.Stop()
 	<-over.C
-	if now := n.look(name); !now.Unchanged(first) {
+	if now := n.observe(name); !now.Unchanged(first) {
 		n.t.Fatalf("%s changed while it was watched: %+v, then %+v", name, first, now)
 	}
 	return first
@@ -188,7 +188,7 @@ func (n *node) release(end backend.End, held ...backend.Lease) {
 	}
 }
 
-// manager runs a manager at an address and joins "x".
+// manager runs a manager through an address and joins "x".
 func (l *lab) manager(t *testing.T, address, id string, ttl time.Duration, change ...func(*election.Options)) (*election.Manager, *election.Election) {
 	t.Helper()
 	o := &election.Options{ID: id, TTL: ttl}

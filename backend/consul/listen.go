@@ -10,27 +10,27 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// listenIndex is up to where changes have been heard of.
+// A listenIndex is the index up to which changes have been reported.
 type listenIndex struct {
-	mu    sync.Mutex
-	index uint64 // 0: none yet
-	waits bool   // a request waits for what comes after it
+	mu      sync.Mutex
+	index   uint64 // 0: none yet
+	waiting bool   // a request waits for changes after it
 }
 
-// awaited returns the index after which a request waits for changes, or 0.
-func (i *listenIndex) awaited() uint64 {
+// waitingAfter returns the index after which a request waits for changes, or 0.
+func (i *listenIndex) waitingAfter() uint64 {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if !i.waits {
+	if !i.waiting {
 		return 0
 	}
 	return i.index
 }
 
-func (i *listenIndex) wait(is bool) {
+func (i *listenIndex) setWaiting(waiting bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	i.waits = is
+	i.waiting = waiting
 }
 
 func (i *listenIndex) get() uint64 {
@@ -45,13 +45,13 @@ func (i *listenIndex) set(index uint64) {
 	i.index = index
 }
 
-// listenWait is how long one blocking query may wait.
+// listenWait is the longest that one blocking query waits.
 const listenWait = 5 * time.Minute
 
-// Listen implements [backend.Backend]: a blocking query that the server answers
-// once a lock or a record has changed, by a grant, a release, a request, or the end
-// of a session. Renewals write elsewhere and wake nobody. It goes on where the
-// last call stopped, so nothing that came in between is missed.
+// Listen implements [backend.Backend]. It makes a blocking query that the server answers once
+// a lock or a record has changed: by a grant, a release, a request, or the end of a session.
+// Renewals write elsewhere and wake nobody. The query continues from the index of the last
+// call, so no change in between is missed.
 func (b *Backend) Listen(ctx context.Context, seen []backend.Lease) error {
 	if err := b.enter(ctx, "listen", ""); err != nil {
 		if ctx.Err() != nil {
@@ -64,20 +64,20 @@ func (b *Backend) Listen(ctx context.Context, seen []backend.Lease) error {
 	case err != nil && ctx.Err() != nil:
 		return ctx.Err()
 	case err != nil:
-		return b.fail("listen", err)
+		return b.wrap("listen", err)
 	}
 	return nil
 }
 
 func (b *Backend) listen(ctx context.Context, seen []backend.Lease) error {
-	index := b.index.get()
+	index := b.listenIndex.get()
 	if index == 0 {
-		now, err := b.indexNow(ctx)
+		now, err := b.leasesIndex(ctx)
 		if err != nil {
 			return err
 		}
-		b.index.set(now)
-		entries, err := b.look(ctx, seen)
+		b.listenIndex.set(now)
+		entries, err := b.readSeen(ctx, seen)
 		if err != nil {
 			return err
 		}
@@ -88,28 +88,28 @@ func (b *Backend) listen(ctx context.Context, seen []backend.Lease) error {
 		}
 		index = now
 	}
-	b.index.wait(true)
-	defer b.index.wait(false)
+	b.listenIndex.setWaiting(true)
+	defer b.listenIndex.setWaiting(false)
 	for {
-		pairs, now, err := b.await(ctx, index)
+		pairs, now, err := b.waitForChange(ctx, index)
 		if err != nil {
 			return err
 		}
-		if now != index { // also if it went back: the servers were restored
-			b.news.set(pairs)
-			b.index.set(max(now, 1))
+		if now != index { // also if it went back, after the servers were restored
+			b.listened.put(pairs)
+			b.listenIndex.set(max(now, 1))
 			return nil
 		}
 	}
 }
 
-// await is one blocking query: it returns when the index of the lock and term keys
-// is not that one any more, or after a while. Where they are few it brings them along.
-func (b *Backend) await(ctx context.Context, index uint64) (map[string]*api.KVPair, uint64, error) {
+// waitForChange makes one blocking query. It returns when the index of the lock and term keys
+// differs, or after a while. If the keys are few, it returns them.
+func (b *Backend) waitForChange(ctx context.Context, index uint64) (map[string]*api.KVPair, uint64, error) {
 	q := query(ctx)
 	q.WaitIndex, q.WaitTime = index, listenWait
-	if b.news.large() {
-		q.RequireConsistent = false // a hint: what follows is a consistent reading
+	if b.listened.tooMany() {
+		q.RequireConsistent = false // only a hint: a consistent read follows
 		_, meta, err := b.client.KV().Keys(b.keys.leases, "/", q)
 		if err != nil {
 			return nil, 0, err
@@ -134,48 +134,49 @@ func indexAfter(meta *api.QueryMeta) uint64 {
 	return meta.LastIndex
 }
 
-// news is what the last blocking query has brought: an Observe that follows it at
-// once need not ask for the same again. That saves a handover one of its steps.
-type news struct {
+// A listenResult has the keys that the last blocking query returned. An Observe that follows at
+// once uses them and saves a handover one request.
+type listenResult struct {
 	mu    sync.Mutex
 	pairs map[string]*api.KVPair
 	at    time.Time // of receipt
-	many  bool      // too many to bring along
+	large bool      // too many keys to return
 }
 
-// fresh is for how long news are what an Observe would find, but for what happened
-// since, which wakes the next Listen and refuses a bid.
-const fresh = 50 * time.Millisecond
+// freshFor is how long an Observe may use the result of Listen. A later change wakes the next
+// Listen, and Consul refuses a bid on the old value.
+const freshFor = 50 * time.Millisecond
 
-func (n *news) large() bool {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.many
+func (r *listenResult) tooMany() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.large
 }
 
-func (n *news) set(pairs map[string]*api.KVPair) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.many = n.many || len(pairs) > 2*few
-	n.pairs, n.at = pairs, time.Now()
+func (r *listenResult) put(pairs map[string]*api.KVPair) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.large = r.large || len(pairs) > 2*maxSmallRead
+	r.pairs, r.at = pairs, time.Now()
 }
 
-// take returns the news, once.
-func (n *news) take() map[string]*api.KVPair {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	pairs := n.pairs
-	n.pairs = nil
-	if !within(n.at, fresh) {
+// take removes the result and returns it, or nil if it is not fresh.
+func (r *listenResult) take() map[string]*api.KVPair {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	pairs := r.pairs
+	r.pairs = nil
+	if !within(r.at, freshFor) {
 		return nil
 	}
 	return pairs
 }
 
-// heard returns those elections as Listen has just brought them, or nil. Only if all
-// are free: of what is held the heartbeat is missing. And not if this process knows better.
-func (b *Backend) heard(seen []backend.Lease) []*entry {
-	pairs := b.news.take()
+// fromListen returns these elections from a fresh result of Listen, or nil. It returns nil unless
+// all are vacant, since the result lacks the heartbeats of held leases, and unless all agree with
+// what this process has read before.
+func (b *Backend) fromListen(seen []backend.Lease) []*entry {
+	pairs := b.listened.take()
 	if pairs == nil {
 		return nil
 	}
@@ -183,10 +184,10 @@ func (b *Backend) heard(seen []backend.Lease) []*entry {
 	for i, l := range seen {
 		names[i] = l.Election
 	}
-	entries := b.gather(names, pairs, nil) // there is a lock key of each, or they are not used
-	b.judge(entries, nil)
+	entries := b.newEntries(names, pairs, nil) // used only if each has a lock key, so changes is not needed
+	b.classify(entries, nil)
 	for _, e := range entries {
-		if e.held || e.lost || e.lease.ObserveFor != 0 || e.lockPair == nil || e.lockPair.Session != "" {
+		if e.held || e.dataLost || e.lease.ObserveFor != 0 || e.lockPair == nil || e.lockPair.Session != "" {
 			return nil
 		}
 	}

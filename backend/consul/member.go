@@ -17,21 +17,21 @@ type member struct {
 	Stage     string    `json:"stage,omitempty"`
 	Elections string    `json:"elections,omitempty"`
 	TTL       int64     `json:"ttl_us"`
-	At        time.Time `json:"at"` // by its own clock
+	At        time.Time `json:"at"` // by the member's clock
 }
 
-// announced is the member's key as this process has written it last.
+// announced is the member's key as this process last wrote it.
 type announced struct {
-	mu     sync.Mutex
-	value  member
-	at     time.Time // zero: never
-	ridden bool      // with a renewal, or a reading
+	mu              sync.Mutex
+	value           member
+	at              time.Time // zero: never
+	piggybackedLast bool      // written with a renewal or a read
 }
 
-// rider returns an operation that announces this process again, if a part of its TTL
-// has gone by. It travels with the readings of who follows, and with renewals of many
-// leases: there it pays for the request which looks at what people have done by hand.
-func (a *announced) rider(prefix string, now time.Time) api.KVTxnOps {
+// piggyback returns an operation that announces this process again, if half its TTL has passed. A
+// follower sends it with a read, and the leader of many leases with a renewal: that saves the
+// request that it needs to look for manual edits.
+func (a *announced) piggyback(prefix string, now time.Time) api.KVTxnOps {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.at.IsZero() || within(a.at, duration(a.value.TTL)/2) {
@@ -42,63 +42,63 @@ func (a *announced) rider(prefix string, now time.Time) api.KVTxnOps {
 	return api.KVTxnOps{{Verb: api.KVSet, Key: prefix + value.Nonce, Value: encode(value)}}
 }
 
-// again notes that a rider has arrived.
-func (a *announced) again(sent time.Time) {
+// piggybacked notes that the operation was applied.
+func (a *announced) piggybacked(sent time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.at, a.ridden = sent, true
+	a.at, a.piggybackedLast = sent, true
 }
 
-// ashore notes that nothing is to ride until the next announcement.
-func (a *announced) ashore() {
+// stopPiggyback stops it until the next announcement.
+func (a *announced) stopPiggyback() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.at = time.Time{}
 }
 
-// needed reports whether that must be written, and not by a rider just now; then nothing
-// rides until it was.
+// needed reports whether value must be written, because it is new or was not sent with another
+// request a moment ago. If so, it stops piggybacking until recordWrite.
 func (a *announced) needed(value member) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	value.At = a.value.At
-	if value == a.value && a.ridden && within(a.at, duration(value.TTL)*3/4) {
+	if value == a.value && a.piggybackedLast && within(a.at, duration(value.TTL)*3/4) {
 		return false
 	}
 	a.at = time.Time{}
 	return true
 }
 
-func (a *announced) wrote(value member, sent time.Time) {
+func (a *announced) recordWrite(value member, sent time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.value, a.at, a.ridden = value, sent, false
+	a.value, a.at, a.piggybackedLast = value, sent, false
 }
 
-// Announce implements [backend.Backend]: one write, unless renewals have just done
-// that. It also makes the session ahead of the first bid, so that a handover need not
-// wait for that, and renews it when half its TTL has gone by.
+// Announce implements [backend.Backend]. It writes the member's key, unless another request has
+// just done so. It makes the session before the first bid, which makes a handover faster, and
+// renews it when half its TTL has passed.
 func (b *Backend) Announce(ctx context.Context, m backend.Member) error {
 	if err := b.enter(ctx, "announce", m.Nonce); err != nil {
 		return err
 	}
-	if err := b.present(ctx, m); err != nil {
-		return b.fail("announce", err)
+	if err := b.writeMember(ctx, m); err != nil {
+		return b.wrap("announce", err)
 	}
-	if ttl := min(m.TTL, longest); b.session.get() == "" && ttl > 0 {
-		if _, err := b.open(ctx, m.Candidate, ttl); err != nil {
-			return b.fail("announce", err)
+	if ttl := min(m.TTL, maxTTL); b.session.get() == "" && ttl > 0 {
+		if _, err := b.openSession(ctx, m.Candidate, ttl); err != nil {
+			return b.wrap("announce", err)
 		}
 	}
-	if err := b.touch(ctx, 2); err != nil {
-		return b.fail("announce", err)
+	if err := b.renewSessionIfDue(ctx, 2); err != nil {
+		return b.wrap("announce", err)
 	}
-	b.tidy(ctx, time.Now())
+	b.cleanUp(ctx, time.Now())
 	return nil
 }
 
-// present writes the member's key.
-func (b *Backend) present(ctx context.Context, m backend.Member) error {
+// writeMember writes the member's key.
+func (b *Backend) writeMember(ctx context.Context, m backend.Member) error {
 	now := time.Now()
 	value := member{
 		candidate{m.ID, m.Nonce, m.Address, m.Metadata}, backend.Clean(m.Stage, backend.MaxStage, false), m.Elections,
@@ -109,39 +109,39 @@ func (b *Backend) present(ctx context.Context, m backend.Member) error {
 		if err != nil {
 			return err
 		}
-		b.announced.wrote(value, now)
+		b.announced.recordWrite(value, now)
 	}
 	return nil
 }
 
-// tidyEvery is how often a process takes away what others have left behind, and
-// leftFor is for how long they must not have been heard of.
+// cleanupEvery is how often a process deletes what others have left, and staleAfter how old that
+// must be.
 const (
-	tidyEvery = 6 * time.Hour
-	leftFor   = 24 * time.Hour
+	cleanupEvery = 6 * time.Hour
+	staleAfter   = 24 * time.Hour
 )
 
-// tidy deletes keys of members and sessions that have been gone for a day. If
-// that was a mistake, the member writes its key again. A heartbeat key goes only with
-// its session, and a lease that still hangs on it is watched anew.
-func (b *Backend) tidy(ctx context.Context, now time.Time) {
+// cleanUp deletes keys of members and sessions that have been gone for a day. A member that was
+// only cut off writes its key again. A heartbeat key is deleted only after its session has ended,
+// and a lease that still names that session is watched anew.
+func (b *Backend) cleanUp(ctx context.Context, now time.Time) {
 	b.mu.Lock()
-	due := now.Sub(b.tidied) >= tidyEvery
+	due := now.Sub(b.lastCleanup) >= cleanupEvery
 	if due {
-		b.tidied = now
+		b.lastCleanup = now
 	}
 	b.mu.Unlock()
 	if !due {
 		return
 	}
 	for _, prefix := range []string{b.keys.member, b.keys.heartbeat} {
-		pairs, _, err := b.list(ctx, prefix)
+		pairs, _, err := b.listKeys(ctx, prefix)
 		if err != nil {
-			return // the next time will do
+			return // until the next time
 		}
 		for _, pair := range pairs {
 			var at struct{ At time.Time }
-			if decode(pair, &at) && now.Sub(at.At) > leftFor && pair.Session == "" {
+			if decode(pair, &at) && now.Sub(at.At) > staleAfter && pair.Session == "" {
 				if _, _, err := b.client.KV().DeleteCAS(pair, write(ctx)); err != nil {
 					return
 				}
@@ -150,15 +150,14 @@ func (b *Backend) tidy(ctx context.Context, now time.Time) {
 	}
 }
 
-// Members implements [backend.Backend]. Ages are by the members' own clocks and
-// this process's.
+// Members implements [backend.Backend]. Ages are by the members' clocks and this process's clock.
 func (b *Backend) Members(ctx context.Context, from string, limit int) ([]backend.Member, error) {
 	if err := b.enter(ctx, "members", ""); err != nil {
 		return nil, err
 	}
-	pairs, _, err := b.list(ctx, b.keys.member)
+	pairs, _, err := b.listKeys(ctx, b.keys.member)
 	if err != nil {
-		return nil, b.fail("members", err)
+		return nil, b.wrap("members", err)
 	}
 	now := time.Now()
 	var list []backend.Member

@@ -10,7 +10,7 @@ import (
 	"github.com/go-election/go-election/internal/testbed"
 )
 
-// at returns when a member has announced itself last, by its own clock.
+// at returns when a member last announced itself, by its own clock.
 func (l *lab) at(t *testing.T, nonce string) time.Time {
 	t.Helper()
 	pair, _, err := l.root.KV().Get(l.keys.member+nonce, nil)
@@ -22,42 +22,41 @@ func (l *lab) at(t *testing.T, nonce string) time.Time {
 	return m.At
 }
 
-// Who follows writes its member's key along with a reading that it makes anyhow, when half
-// a TTL has gone by, and not otherwise.
-func TestAFollowerAnnouncesItselfAlongWithItsReadings(t *testing.T) {
+// A follower writes its member's key together with a read once half a TTL has passed, and not before.
+func TestAFollowerAnnouncesItselfWithItsReads(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, testbed.SharedConsul(t))
 	a, b := l.node(t, "a"), l.node(t, "b")
 	held := a.win("jobs")
-	const long = time.Minute // nothing of it goes by but what is made to
+	const long = time.Minute // only the time that the test simulates counts
 	announce := func() { fatal(t, b.Announce(t.Context(), backend.Member{Candidate: b.me, TTL: long})) }
 	announce()
-	b.look("jobs")
+	b.observe("jobs")
 	for range 3 {
 		last := l.at(t, b.me.Nonce)
-		b.way.take()
-		b.look("jobs")
+		b.wire.take()
+		b.observe("jobs")
 		if now := l.at(t, b.me.Nonce); now != last {
-			t.Errorf("announced anew within half a TTL: %v, then %v", last, now)
+			t.Errorf("announced again within half a TTL: %v, then %v", last, now)
 		}
 		b.announced.mu.Lock()
 		b.announced.at = b.announced.at.Add(-long / 2)
 		b.announced.mu.Unlock()
-		if got := b.look("jobs"); got.Term != held.Term {
+		if got := b.observe("jobs"); got.Term != held.Term {
 			t.Errorf("want term %d, read %+v", held.Term, got)
 		}
 		if now := l.at(t, b.me.Nonce); !now.After(last) {
-			t.Errorf("not announced along with a reading: %v, then %v", last, now)
+			t.Errorf("not announced with a read: %v, then %v", last, now)
 		}
 		announce()
-		if n := len(b.way.take()); n != 2 {
-			t.Errorf("two readings and an announcement: want 2 requests, got %d", n)
+		if n := len(b.wire.take()); n != 2 {
+			t.Errorf("two reads and an announcement: want 2 requests, got %d", n)
 		}
 	}
 }
 
-// A reading does not fail because a member may not write.
-func TestAReadingIsMadeThoughItsMemberMayNotWrite(t *testing.T) {
+// A read does not fail because the member has no right to write.
+func TestAReadSucceedsWithoutTheRightToWrite(t *testing.T) {
 	t.Parallel()
 	agent := testbed.StartConsul(t, testbed.ConsulOptions{ACL: true})
 	l := newLab(t, agent)
@@ -70,19 +69,19 @@ func TestAReadingIsMadeThoughItsMemberMayNotWrite(t *testing.T) {
 		later.wire, o.HTTPClient = o.HTTPClient.Transport, &http.Client{Transport: later}
 	})
 	fatal(t, b.Announce(t.Context(), backend.Member{Candidate: b.me, TTL: labTTL}))
-	later.token = secret // from now on it may read
-	b.passes(labTTL)
+	later.token = secret // from now on it may only read
+	b.advance(labTTL)
 	for range 2 {
-		if got := b.look("jobs"); got.Term != held.Term {
+		if got := b.observe("jobs"); got.Term != held.Term {
 			t.Errorf("want term %d, read %+v", held.Term, got)
 		}
 	}
 	if err := b.Announce(t.Context(), backend.Member{Candidate: b.me, TTL: labTTL}); !errors.Is(err, backend.ErrDenied) {
-		t.Errorf("the announcement by itself tells: want %v, got %v", backend.ErrDenied, err)
+		t.Errorf("an announcement in a request of its own: want %v, got %v", backend.ErrDenied, err)
 	}
 }
 
-// A bearer shows another token, once it has one.
+// A bearer sends another token, once it has one.
 type bearer struct {
 	wire  http.RoundTripper
 	token string

@@ -2,30 +2,27 @@ package consul
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"slices"
 	"strings"
-
-	"github.com/hashicorp/consul/api"
 
 	"github.com/go-election/go-election/backend"
 )
 
-// Observe implements [backend.Backend].
+// Observe implements [backend.Backend]. It uses what Listen has just returned, if that is less
+// than 50 ms old and shows all these leases vacant. Otherwise it reads.
 func (b *Backend) Observe(ctx context.Context, seen []backend.Lease) (changed []backend.Lease, err error) {
-	what := about("observe", len(seen), seen[0].Election)
+	what := describe("observe", len(seen), seen[0].Election)
 	if err := b.enter(ctx, what, ""); err != nil {
 		return nil, err
 	}
-	entries := b.heard(seen)
+	entries := b.fromListen(seen)
 	if entries == nil {
-		if entries, err = b.look(ctx, seen); err != nil {
-			return nil, b.fail(what, err)
+		if entries, err = b.readSeen(ctx, seen); err != nil {
+			return nil, b.wrap(what, err)
 		}
 	}
 	for i, e := range entries {
-		b.free.see(e)
+		b.vacant.record(e)
 		if seen[i].Heartbeat == 0 || e.lease.Differs(seen[i]) {
 			changed = append(changed, e.lease)
 		}
@@ -33,7 +30,7 @@ func (b *Backend) Observe(ctx context.Context, seen []backend.Lease) (changed []
 	return changed, nil
 }
 
-func (b *Backend) look(ctx context.Context, seen []backend.Lease) ([]*entry, error) {
+func (b *Backend) readSeen(ctx context.Context, seen []backend.Lease) ([]*entry, error) {
 	names := make([]string, len(seen))
 	for i, l := range seen {
 		names[i] = l.Election
@@ -41,66 +38,20 @@ func (b *Backend) look(ctx context.Context, seen []backend.Lease) ([]*entry, err
 	return b.read(ctx, names, false)
 }
 
-// Ask implements [backend.Backend]: for each request one reading, and one write of
-// the record that is pinned to it.
-func (b *Backend) Request(ctx context.Context, requests []backend.Request) error {
-	what := about("ask", len(requests), requests[0].Election)
-	if err := b.enter(ctx, what, ""); err != nil {
-		return err
-	}
-	var stale error
-	for _, w := range requests {
-		if err := b.ask(ctx, w); err != nil {
-			if ctx.Err() != nil || backend.Class(b.fail("", err)) != backend.ErrInvalid {
-				return b.fail(what, err)
-			}
-			stale = err
-		}
-	}
-	return b.fail(what, stale)
-}
-
-func (b *Backend) ask(ctx context.Context, w backend.Request) error {
-	for range attempts {
-		entries, err := b.read(ctx, []string{w.Election}, true)
-		if err != nil {
-			return err
-		}
-		e := entries[0]
-		if e.term.Term == 0 || e.lease.Term != w.Term || w.Term == 0 {
-			return fmt.Errorf("election %q has term %d, not %d: %w", w.Election, e.lease.Term, w.Term, backend.ErrStale)
-		}
-		record := e.term
-		if record.Request = nil; w.Kind != "" {
-			record.Request = &request{w.Term, w.Kind, w.ID, w.Nonce}
-		}
-		ok, answer, err := b.txn(ctx, api.KVTxnOps{
-			{Verb: api.KVCAS, Key: b.keys.term + w.Election, Index: e.termPair.ModifyIndex, Value: encode(record)}, b.changed(),
-		})
-		if err != nil || ok {
-			return err
-		}
-		if err := txnError(answer); !errors.Is(err, errConflict) {
-			return err
-		}
-	}
-	return errConflict
-}
-
 // List implements [backend.Backend]. It reads all records.
 func (b *Backend) List(ctx context.Context, from string, limit int) ([]backend.Record, error) {
 	if err := b.enter(ctx, "list", ""); err != nil {
 		return nil, err
 	}
-	pairs, err := b.leases(ctx, 0, true)
+	pairs, err := b.listLeases(ctx, 0, true)
 	if err != nil {
-		return nil, b.fail("list", err)
+		return nil, b.wrap("list", err)
 	}
 	var names []string
 	for key := range pairs {
-		name, is := strings.CutPrefix(key, b.keys.term)
-		if !is {
-			if name, is = strings.CutPrefix(key, b.keys.lock); !is || pairs[b.keys.term+name] != nil {
+		name, ok := strings.CutPrefix(key, b.keys.term)
+		if !ok {
+			if name, ok = strings.CutPrefix(key, b.keys.lock); !ok || pairs[b.keys.term+name] != nil {
 				continue
 			}
 		}
@@ -111,7 +62,7 @@ func (b *Backend) List(ctx context.Context, from string, limit int) ([]backend.R
 	slices.Sort(names)
 	entries, err := b.readMany(ctx, names, true)
 	if err != nil {
-		return nil, b.fail("list", err)
+		return nil, b.wrap("list", err)
 	}
 	var list []backend.Record
 	for _, e := range entries {

@@ -16,32 +16,32 @@ var (
 	_ backend.Preflighter = (*Firefly)(nil)
 )
 
-// Prove implements [backend.Preflighter]: writes of the keys of a grant, in transactions that
-// are pinned to an index that no key has. Consul checks the rights of all operations
-// before any is tried. The session is made as for a bid.
+// Preflight implements [backend.Preflighter]. It sends writes of the keys of a grant, on condition of
+// an index that no key has. Consul checks the rights of all operations before it tries any. It
+// also makes the session, as for a bid.
 func (b *Backend) Preflight(ctx context.Context, bids []backend.Bid) []error {
 	return b.preflight(ctx, bids, func(name string) []string { return []string{b.keys.lock + name, b.keys.term + name, b.keys.changes} },
 		func() error {
-			_, err := b.open(ctx, bids[0].Candidate, min(bids[0].TTL, longest))
+			_, err := b.openSession(ctx, bids[0].Candidate, min(bids[0].TTL, maxTTL))
 			return err
 		})
 }
 
-// Prove implements [backend.Preflighter], as that of [Backend] does.
+// Preflight implements [backend.Preflighter], as [Backend.Preflight] does.
 func (f *Firefly) Preflight(ctx context.Context, bids []backend.Bid) []error {
 	return f.base.preflight(ctx, bids, func(name string) []string { return []string{f.lock(name), f.record(name)} },
 		func() error {
-			_, err := f.enlist(ctx, bids[0].Candidate)
+			_, err := f.ensureSession(ctx, bids[0].Candidate)
 			return err
 		})
 }
 
 func (b *Backend) preflight(ctx context.Context, bids []backend.Bid, keys func(election string) []string, session func() error) []error {
 	errs := make([]error, len(bids))
-	what := about("prove", len(bids), bids[0].Election)
+	what := describe("preflight", len(bids), bids[0].Election)
 	err := b.enter(ctx, what, bids[0].Candidate.Nonce)
 	if err == nil {
-		err = b.fail(what, session())
+		err = b.wrap(what, session())
 	}
 	all := make([]int, len(bids))
 	for i := range all {
@@ -58,7 +58,7 @@ func (b *Backend) preflight(ctx context.Context, bids []backend.Bid, keys func(e
 		var answer *api.KVTxnResponse
 		if err == nil {
 			_, answer, err = b.txn(ctx, ops)
-			err = b.fail(what, err)
+			err = b.wrap(what, err)
 		}
 		for _, i := range part {
 			errs[i] = err
@@ -68,7 +68,7 @@ func (b *Backend) preflight(ctx context.Context, bids []backend.Bid, keys func(e
 		}
 		for _, e := range answer.Errors {
 			if strings.Contains(e.What, "ermission denied") && e.OpIndex >= 0 && e.OpIndex < len(of) {
-				errs[of[e.OpIndex]] = b.fail(about("prove", 1, bids[of[e.OpIndex]].Election), txnError(&api.KVTxnResponse{Errors: api.TxnErrors{e}}))
+				errs[of[e.OpIndex]] = b.wrap(describe("preflight", 1, bids[of[e.OpIndex]].Election), txnError(&api.KVTxnResponse{Errors: api.TxnErrors{e}}))
 			}
 		}
 	}

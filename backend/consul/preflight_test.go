@@ -9,8 +9,7 @@ import (
 	"github.com/go-election/go-election/internal/testbed"
 )
 
-// A token that lacks a right which a grant needs is told beforehand, for those elections
-// that it concerns.
+// Preflight reports a missing right before the first bid, for exactly the elections that it affects.
 func TestRightsAreTriedBeforeTheFirstBid(t *testing.T) {
 	agent := testbed.StartConsul(t, testbed.ConsulOptions{ACL: true})
 	l := newLab(t, agent)
@@ -45,6 +44,6 @@ func TestRightsAreTriedBeforeTheFirstBid(t *testing.T) {
 	}
 	pairs, _, err := l.root.KV().List(l.keys.leases, nil)
 	if fatal(t, err); len(pairs) > 0 {
-		t.Errorf("after proofs there are %d keys of leases", len(pairs))
+		t.Errorf("after Preflight there are %d keys of leases", len(pairs))
 	}
 }

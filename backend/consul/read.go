@@ -11,61 +11,59 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// maxOps is how many operations one transaction may have: newer servers allow 128.
+// maxOps is the most operations of one transaction. Newer servers allow 128.
 const maxOps = 64
 
-// few is how many elections are read in one transaction, with the heartbeat keys of as
-// many sessions. More are read as a whole.
-const few = (maxOps - 1) / 3
+// maxSmallRead is how many elections one transaction reads, with the heartbeat keys of as many
+// sessions. For more elections all keys are listed.
+const maxSmallRead = (maxOps - 1) / 3
 
-// read reads elections, consistently. For a few it is one transaction, and a
-// second if one of them hangs on a session that was not expected. For many it is
-// one transaction too, that asks for the heartbeats and whether members have changed
-// anything since the last listing: see [Backend.leases].
+// read reads elections consistently. A few take one transaction, and a second one if a lease
+// belongs to a session that this process did not expect. More are read by readMany.
 //
-// What it returns need not be of one instant, except for each key by itself: a
-// grant is pinned to the index of every key that it rests on.
-func (b *Backend) read(ctx context.Context, names []string, sure bool) ([]*entry, error) {
-	if len(names) > few {
-		return b.readMany(ctx, names, sure)
+// The keys need not be of one instant. A grant is pinned to the index of every key on which it
+// depends.
+func (b *Backend) read(ctx context.Context, names []string, verify bool) ([]*entry, error) {
+	if len(names) > maxSmallRead {
+		return b.readMany(ctx, names, verify)
 	}
-	ops := api.KVTxnOps{get(b.keys.changes)}
+	ops := api.KVTxnOps{getOp(b.keys.changes)}
 	var sessions []string
 	for _, name := range names {
-		ops = append(ops, get(b.keys.lock+name), get(b.keys.term+name))
-		if s := b.memory.session(name); s != "" && !slices.Contains(sessions, s) {
+		ops = append(ops, getOp(b.keys.lock+name), getOp(b.keys.term+name))
+		if s := b.memory.sessionOf(name); s != "" && !slices.Contains(sessions, s) {
 			sessions = append(sessions, s)
-			ops = append(ops, get(b.keys.heartbeat+s))
+			ops = append(ops, getOp(b.keys.heartbeat+s))
 		}
 	}
-	pairs, err := b.getsRiding(ctx, ops)
+	pairs, err := b.readKeysAndAnnounce(ctx, ops)
 	if err != nil {
 		return nil, err
 	}
-	entries := b.gather(names, pairs, pairs[b.keys.changes])
+	entries := b.newEntries(names, pairs, pairs[b.keys.changes])
 	var more api.KVTxnOps
 	for _, e := range entries {
 		if s := e.lock.Session; s != "" && !slices.Contains(sessions, s) {
 			sessions = append(sessions, s)
-			more = append(more, get(b.keys.heartbeat+s))
+			more = append(more, getOp(b.keys.heartbeat+s))
 		}
 	}
 	if more != nil {
-		heartbeats, err := b.gets(ctx, more)
+		heartbeats, err := b.readKeys(ctx, more)
 		if err != nil {
 			return nil, err
 		}
 		maps.Copy(pairs, heartbeats)
 	}
-	b.judge(entries, pairs)
+	b.classify(entries, pairs)
 	return entries, nil
 }
 
-// get is an operation that reads a key which may not exist.
-func get(key string) *api.KVTxnOp { return &api.KVTxnOp{Verb: api.KVGetOrEmpty, Key: key} }
+// getOp returns an operation that reads a key, which may not exist.
+func getOp(key string) *api.KVTxnOp { return &api.KVTxnOp{Verb: api.KVGetOrEmpty, Key: key} }
 
-// gets runs a transaction that only reads.
-func (b *Backend) gets(ctx context.Context, ops api.KVTxnOps) (map[string]*api.KVPair, error) {
+// readKeys runs a transaction that only reads.
+func (b *Backend) readKeys(ctx context.Context, ops api.KVTxnOps) (map[string]*api.KVPair, error) {
 	ok, answer, err := b.txn(ctx, ops)
 	switch {
 	case err != nil:
@@ -76,29 +74,29 @@ func (b *Backend) gets(ctx context.Context, ops api.KVTxnOps) (map[string]*api.K
 	return collect(ops, answer.Results)
 }
 
-// getsRiding does the same, and announces this process along with it if it is time. A
-// reading must not fail for that: it is made again without, and the next Announce writes
-// by itself.
-func (b *Backend) getsRiding(ctx context.Context, ops api.KVTxnOps) (map[string]*api.KVPair, error) {
+// readKeysAndAnnounce is readKeys with the announcement of this process, if that is due. If the
+// announcement is refused, the read is repeated without it, and the next Announce writes in a
+// request of its own.
+func (b *Backend) readKeysAndAnnounce(ctx context.Context, ops api.KVTxnOps) (map[string]*api.KVPair, error) {
 	sent := time.Now()
-	rider := b.announced.rider(b.keys.member, sent)
-	if rider == nil || len(ops)+len(rider) > maxOps {
-		return b.gets(ctx, ops)
+	piggyback := b.announced.piggyback(b.keys.member, sent)
+	if piggyback == nil || len(ops)+len(piggyback) > maxOps {
+		return b.readKeys(ctx, ops)
 	}
-	ok, answer, err := b.txn(ctx, append(rider, ops...))
+	ok, answer, err := b.txn(ctx, append(piggyback, ops...))
 	switch {
 	case err == nil && ok:
-		b.announced.again(sent)
+		b.announced.piggybacked(sent)
 		return collect(ops, answer.Results)
-	case err != nil && backend.Class(b.fail("", err)) != backend.ErrDenied:
+	case err != nil && backend.Class(b.wrap("", err)) != backend.ErrDenied:
 		return nil, err
 	}
-	b.announced.ashore()
-	return b.gets(ctx, ops)
+	b.announced.stopPiggyback()
+	return b.readKeys(ctx, ops)
 }
 
-// collect returns the keys that were read. A key that is missing in the answer is
-// one that the token may not read.
+// collect returns the keys that were read. The servers leave out keys that the token may not
+// read, but not keys that do not exist.
 func collect(ops api.KVTxnOps, results []*api.KVPair) (map[string]*api.KVPair, error) {
 	pairs := make(map[string]*api.KVPair, len(results))
 	for _, pair := range results {
@@ -115,15 +113,15 @@ func collect(ops api.KVTxnOps, results []*api.KVPair) (map[string]*api.KVPair, e
 			return nil, errFiltered
 		}
 		if pair.ModifyIndex == 0 {
-			pairs[op.Key] = nil // there is no such key
+			pairs[op.Key] = nil // the key does not exist
 		}
 	}
 	return pairs, nil
 }
 
-// gather makes entries of what was read, so far as to know their sessions. The key of
-// changes was read with them or before.
-func (b *Backend) gather(names []string, pairs map[string]*api.KVPair, changes *api.KVPair) []*entry {
+// newEntries makes entries of what was read, so that their sessions are known. changes was read
+// with the other keys or before.
+func (b *Backend) newEntries(names []string, pairs map[string]*api.KVPair, changes *api.KVPair) []*entry {
 	entries := make([]*entry, len(names))
 	for i, name := range names {
 		e := &entry{name: name, lockPair: pairs[b.keys.lock+name], termPair: pairs[b.keys.term+name], changes: changes}
@@ -133,10 +131,10 @@ func (b *Backend) gather(names []string, pairs map[string]*api.KVPair, changes *
 	return entries
 }
 
-// judge gives each entry its heartbeat key and makes the leases.
-func (b *Backend) judge(entries []*entry, pairs map[string]*api.KVPair) {
-	self, now := b.guard.Nonce(), time.Now()
-	known := make(map[string]*renewals) // one value may be for thousands
+// classify adds the heartbeat key to each entry and derives the leases.
+func (b *Backend) classify(entries []*entry, pairs map[string]*api.KVPair) {
+	self, now := b.owner.Nonce(), time.Now()
+	known := make(map[string]*renewals) // one value may belong to thousands of leases
 	for _, e := range entries {
 		if s := e.lock.Session; s != "" {
 			e.heartbeatPair = pairs[b.keys.heartbeat+s]
@@ -148,13 +146,13 @@ func (b *Backend) judge(entries []*entry, pairs map[string]*api.KVPair) {
 			}
 			e.renewals = known[s]
 		}
-		_, may := b.heartbeats.holding(e.name)
-		e.judge(self, may, &b.memory, now)
+		_, mayHold := b.heartbeats.lookup(e.name)
+		e.classify(self, mayHold, &b.memory, now)
 	}
 }
 
-// list reads all keys below a prefix.
-func (b *Backend) list(ctx context.Context, prefix string) (map[string]*api.KVPair, uint64, error) {
+// listKeys reads all keys below a prefix.
+func (b *Backend) listKeys(ctx context.Context, prefix string) (map[string]*api.KVPair, uint64, error) {
 	found, meta, err := b.client.KV().List(prefix, query(ctx))
 	if err != nil {
 		return nil, 0, err
@@ -162,8 +160,8 @@ func (b *Backend) list(ctx context.Context, prefix string) (map[string]*api.KVPa
 	if meta.ResultsFilteredByACLs {
 		return nil, 0, errFiltered
 	}
-	if len(found) == 0 { // who has no token at all is not told that keys were kept back
-		if _, err := b.gets(ctx, api.KVTxnOps{get(prefix)}); err != nil {
+	if len(found) == 0 { // without a token, the servers do not say that they left out keys
+		if _, err := b.readKeys(ctx, api.KVTxnOps{getOp(prefix)}); err != nil {
 			return nil, 0, err
 		}
 	}
@@ -174,45 +172,45 @@ func (b *Backend) list(ctx context.Context, prefix string) (map[string]*api.KVPa
 	return pairs, meta.LastIndex, nil
 }
 
-// readMany reads elections of which there are many. It does not ask whether
-// somebody has been at the keys by hand if a call of Listen would have been told,
-// unless sure is set.
-func (b *Backend) readMany(ctx context.Context, names []string, sure bool) ([]*entry, error) {
-	ops := api.KVTxnOps{get(b.keys.changes)}
+// readMany reads many elections. One transaction reads the heartbeats and election/changes, which
+// tells whether members have changed anything since the last listing: see [Backend.listLeases].
+// Without verify it relies on a Listen under way for manual edits.
+func (b *Backend) readMany(ctx context.Context, names []string, verify bool) ([]*entry, error) {
+	ops := api.KVTxnOps{getOp(b.keys.changes)}
 	asked := make(map[string]bool)
 	for _, name := range names {
-		if s := b.memory.session(name); s != "" && !asked[s] && len(ops) < maxOps {
+		if s := b.memory.sessionOf(name); s != "" && !asked[s] && len(ops) < maxOps {
 			asked[s] = true
-			ops = append(ops, get(b.keys.heartbeat+s))
+			ops = append(ops, getOp(b.keys.heartbeat+s))
 		}
 	}
-	heartbeats, err := b.getsRiding(ctx, ops)
+	heartbeats, err := b.readKeysAndAnnounce(ctx, ops)
 	if err != nil {
 		return nil, err
 	}
-	pairs, err := b.leases(ctx, indexOf(heartbeats[b.keys.changes]), sure)
+	pairs, err := b.listLeases(ctx, indexOf(heartbeats[b.keys.changes]), verify)
 	if err != nil {
 		return nil, err
 	}
-	entries := b.gather(names, pairs, heartbeats[b.keys.changes])
+	entries := b.newEntries(names, pairs, heartbeats[b.keys.changes])
 	var more api.KVTxnOps
 	for _, e := range entries {
 		if s := e.lock.Session; s != "" && !asked[s] {
 			asked[s] = true
-			more = append(more, get(b.keys.heartbeat+s))
+			more = append(more, getOp(b.keys.heartbeat+s))
 		}
 	}
 	switch {
 	case len(more) > maxOps:
-		heartbeats, _, err = b.list(ctx, b.keys.heartbeat)
+		heartbeats, _, err = b.listKeys(ctx, b.keys.heartbeat)
 	case more != nil:
 		var rest map[string]*api.KVPair
-		rest, err = b.gets(ctx, more)
+		rest, err = b.readKeys(ctx, more)
 		maps.Copy(heartbeats, rest)
 	}
 	if err != nil {
 		return nil, err
 	}
-	b.judge(entries, heartbeats)
+	b.classify(entries, heartbeats)
 	return entries, nil
 }

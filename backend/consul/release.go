@@ -11,29 +11,28 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// Release implements [backend.Backend]. One reading, unless it is known what there
-// is; then, for each chunk, one transaction that unlocks, which pays no lock-delay,
-// and says in the records how the leaderships ended. It is pinned to what was read or
-// written.
+// Release implements [backend.Backend]. It reads the leases once, unless it knows them. Then it
+// makes one transaction for each chunk, which unlocks, without a lock-delay, and writes how the
+// leaderships ended, if the keys are as they were read or written.
 func (b *Backend) Release(ctx context.Context, held []backend.Held) error {
-	what := about("release", len(held), held[0].Election)
+	what := describe("release", len(held), held[0].Election)
 	if err := b.enter(ctx, what, ""); err != nil {
 		return err
 	}
-	if b.guard.Nonce() == "" {
-		return nil // it never held anything
+	if b.owner.Nonce() == "" {
+		return nil // this Backend has never held anything
 	}
 	for part := range slices.Chunk(held, 16*grantChunk) {
 		if err := b.release(ctx, part); err != nil {
-			return b.fail(what, err)
+			return b.wrap(what, err)
 		}
 	}
 	return nil
 }
 
 func (b *Backend) release(ctx context.Context, held []backend.Held) error {
-	entries := b.known(held)
-	for range attempts {
+	entries := b.knownEntries(held)
+	for range maxAttempts {
 		if entries == nil {
 			names := make([]string, len(held))
 			for i, l := range held {
@@ -55,7 +54,7 @@ func (b *Backend) release(ctx context.Context, held []backend.Held) error {
 			if ops := b.releaseOps(e, l); ops != nil {
 				items = append(items, item{l, ops})
 			} else {
-				b.released(e, l)
+				b.recordNotHeld(e, l)
 			}
 		}
 		for part := range slices.Chunk(items, grantChunk) {
@@ -63,7 +62,7 @@ func (b *Backend) release(ctx context.Context, held []backend.Held) error {
 			for _, it := range part {
 				ops = append(ops, it.ops...)
 			}
-			ok, answer, err := b.txn(ctx, append(ops, b.changed()))
+			ok, answer, err := b.txn(ctx, append(ops, b.changesOp()))
 			if err != nil {
 				return err
 			}
@@ -74,7 +73,7 @@ func (b *Backend) release(ctx context.Context, held []backend.Held) error {
 			}
 			for _, it := range part {
 				if ok {
-					b.heartbeats.gone(it.lease.Election)
+					b.heartbeats.remove(it.lease.Election)
 				} else {
 					again = append(again, it.lease)
 				}
@@ -88,14 +87,14 @@ func (b *Backend) release(ctx context.Context, held []backend.Held) error {
 	return errConflict
 }
 
-// known returns those leases as they were read or written last, if each is known to
-// have been ours in that term. It may have changed: then the release is refused.
-func (b *Backend) known(held []backend.Held) []*entry {
-	session, self := b.session.get(), b.guard.Nonce()
+// knownEntries returns the leases as they were last read or written, if this process then held
+// all of them in these terms. If one has changed since, Consul refuses the release.
+func (b *Backend) knownEntries(held []backend.Held) []*entry {
+	session, self := b.session.get(), b.owner.Nonce()
 	entries := make([]*entry, len(held))
 	for i, l := range held {
-		h, _ := b.heartbeats.holding(l.Election)
-		if h.entry == nil || !h.ours(session, self, l.Term) {
+		h, _ := b.heartbeats.lookup(l.Election)
+		if h.entry == nil || !h.heldBy(session, self, l.Term) {
 			return nil
 		}
 		entries[i] = h.entry
@@ -103,30 +102,29 @@ func (b *Backend) known(held []backend.Held) []*entry {
 	return entries
 }
 
-// released notes that a lease is not held, unless it is in another term.
-func (b *Backend) released(e *entry, l backend.Held) {
-	if h, ok := b.heartbeats.holding(l.Election); ok && (l.Term == 0 || h.entry == nil || h.lock.Term == l.Term) && !e.mine {
-		b.heartbeats.gone(l.Election)
+// recordNotHeld notes that a lease is not held, unless it is held in another term.
+func (b *Backend) recordNotHeld(e *entry, l backend.Held) {
+	if h, ok := b.heartbeats.lookup(l.Election); ok && (l.Term == 0 || h.entry == nil || h.lock.Term == l.Term) && !e.mine {
+		b.heartbeats.remove(l.Election)
 	}
 }
 
-// releaseOps is one release, or nil if there is nothing to release. If a bid of
-// ours may still be on its way to the servers, the record is touched, or the lock
-// key of an election that was never led, so that the bid finds another index and
-// fails.
+// releaseOps returns one release, or nil if there is nothing to release. If a bid of this process
+// may still be on its way, it rewrites the record, or the lock of an election that was never
+// led, so that the bid finds another index and fails.
 func (b *Backend) releaseOps(e *entry, l backend.Held) api.KVTxnOps {
 	key, recordKey := b.keys.lock+e.name, b.keys.term+e.name
-	self := b.guard.Nonce()
+	self := b.owner.Nonce()
 	locked := e.lock.Holder.Nonce == self && e.lockPair != nil
 	recorded := e.term.Nonce == self && e.term.Term > 0 && e.term.End == ""
-	lasts := max(e.term.Term, e.lock.Term)
-	if !locked && !recorded || l.Term != 0 && l.Term != lasts {
-		h, ok := b.heartbeats.holding(e.name)
+	latest := max(e.term.Term, e.lock.Term)
+	if !locked && !recorded || l.Term != 0 && l.Term != latest {
+		h, ok := b.heartbeats.lookup(e.name)
 		switch {
 		case !ok || h.entry != nil || l.Term != 0:
 		case e.term.Term > 0:
 			touched := e.term
-			touched.Touch = newHeartbeat() // Consul does not count a write that changes nothing
+			touched.Touch = newHeartbeat() // Consul ignores a write that changes nothing
 			return api.KVTxnOps{{Verb: api.KVCAS, Key: recordKey, Index: e.termPair.ModifyIndex, Value: encode(touched)}}
 		case e.termPair == nil && e.lockPair == nil: // never led
 			return api.KVTxnOps{{Verb: api.KVCAS, Key: key, Value: encode(lock{Heartbeat: newHeartbeat()})}}
@@ -137,8 +135,8 @@ func (b *Backend) releaseOps(e *entry, l backend.Held) api.KVTxnOps {
 	}
 	now := time.Now().UTC().Round(0)
 	record := e.term
-	if !recorded { // it was deleted, or tells another story
-		record = term{Term: lasts, ID: e.lease.Holder.ID, Nonce: self, TTL: e.lock.TTL, From: e.lock.At, History: record.History, Request: record.Request,
+	if !recorded { // it was deleted, or contradicts the lock
+		record = term{Term: latest, ID: e.lease.Holder.ID, Nonce: self, TTL: e.lock.TTL, From: e.lock.At, History: record.History, Request: record.Request,
 			MovedTo: record.MovedTo, Moved: record.Moved}
 	}
 	record.close(l.End, now, l.Lapsed())
@@ -147,12 +145,12 @@ func (b *Backend) releaseOps(e *entry, l backend.Held) api.KVTxnOps {
 	ops := api.KVTxnOps{pin(key, e.lockPair)}
 	switch {
 	case e.lockPair == nil, !locked && e.lockPair.Session == "":
-		// Deleted by somebody, or written over. A lease is free only if both tell it.
+		// It was deleted or overwritten. A lease is vacant only if lock and record agree.
 		ops = append(ops, &api.KVTxnOp{Verb: api.KVCAS, Key: key, Index: indexOf(e.lockPair), Value: vacant})
 	case !locked:
 	case e.lockPair.Session != "":
 		ops = append(ops, &api.KVTxnOp{Verb: api.KVUnlock, Key: key, Session: e.lockPair.Session, Value: vacant})
-	default: // its session is gone
+	default: // the session has ended
 		ops = append(ops, &api.KVTxnOp{Verb: api.KVCAS, Key: key, Index: e.lockPair.ModifyIndex, Value: vacant})
 	}
 	return append(ops, &api.KVTxnOp{Verb: api.KVCAS, Key: recordKey, Index: indexOf(e.termPair), Value: encode(record)})

@@ -10,35 +10,35 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// pinned is how many leases one renewal can be pinned to, besides the session and
-// its heartbeat key.
-const pinned = (maxOps - 2) / 2
+// maxPinned is how many leases one renewal can be pinned to, besides the session and its
+// heartbeat key.
+const maxPinned = (maxOps - 2) / 2
 
-// Renew implements [backend.Backend]. One write, of the session's heartbeat key,
-// renews all. It is pinned to the session, to the key's index, and to the index of
-// the lock and the record of each lease. Where those are too many it tells whether
-// members have changed anything; if so, and once in a while, the leases are verified
-// by a consistent reading afterwards.
+// Renew implements [backend.Backend]. One write of the session's heartbeat key renews all leases.
+// It requires that the session lives, and that the heartbeat key and the lock and record of
+// each lease have the expected indexes. For too many leases it reads election/changes instead.
+// If members have changed a lease, and once in a while, a consistent read verifies the leases
+// afterwards. See docs/design/consul.md, "Renewal".
 func (b *Backend) Renew(ctx context.Context, held []backend.Held) ([]backend.Answer, error) {
-	what := about("renew", len(held), held[0].Election)
+	what := describe("renew", len(held), held[0].Election)
 	if err := b.enter(ctx, what, held[0].Holder.Nonce); err != nil {
 		return nil, err
 	}
-	select { // heartbeats are written in order
-	case b.turn <- struct{}{}:
-		defer func() { <-b.turn }()
+	select { // one renewal at a time, since each depends on the last
+	case b.renewMutex <- struct{}{}:
+		defer func() { <-b.renewMutex }()
 	case <-ctx.Done():
-		return nil, b.fail(what, ctx.Err())
+		return nil, b.wrap(what, ctx.Err())
 	}
 	r := renewal{b, held, make([]backend.Answer, len(held))}
 	if err := r.run(ctx); err != nil {
-		return r.answers, b.fail(what, err)
+		return r.answers, b.wrap(what, err)
 	}
-	// The session, if nobody announces this process. Whether that fails shows later;
-	// the answers must not wait for it for long.
+	// Renew the session in case nothing announces this process. A failure shows later; it
+	// must not delay the answers for long.
 	ctx, cancel := context.WithTimeout(ctx, max(held[0].TTL, time.Second)/16)
 	defer cancel()
-	b.touch(ctx, 2)
+	b.renewSessionIfDue(ctx, 2)
 	return r.answers, nil
 }
 
@@ -49,13 +49,13 @@ type renewal struct {
 	answers []backend.Answer
 }
 
-// attempts is how often a write that lost a race is tried again within a call.
-const attempts = 5
+// maxAttempts is how often a call tries a write that lost a race.
+const maxAttempts = 5
 
 func (r renewal) run(ctx context.Context) error {
-	for range attempts {
-		session := r.session.get() // "": it ended, and all that hung on it
-		open, err := r.look(ctx, session)
+	for range maxAttempts {
+		session := r.session.get() // empty: it has ended, and its leases are lost
+		open, err := r.selectHeld(ctx, session)
 		if err != nil || len(open) == 0 {
 			return err
 		}
@@ -63,20 +63,20 @@ func (r renewal) run(ctx context.Context) error {
 		for n, i := range open {
 			names[n] = r.held[i].Election
 		}
-		next, index := r.heartbeats.next(names)
+		next, index := r.heartbeats.nextWrite(names)
 		if index == 0 {
 			if err := r.reread(ctx, session); err != nil {
 				return err
 			}
 			continue
 		}
-		ok, mark, err := r.write(ctx, session, open, next, index)
+		ok, changesIndex, err := r.write(ctx, session, open, next, index)
 		switch {
 		case err != nil:
 			return err
 		case !ok:
-		case len(open) > pinned:
-			return r.verify(ctx, session, open, &next, mark)
+		case len(open) > maxPinned:
+			return r.verify(ctx, session, open, &next, changesIndex)
 		default:
 			r.granted(open, &next)
 			return nil
@@ -85,32 +85,32 @@ func (r renewal) run(ctx context.Context) error {
 	return errConflict
 }
 
-// look returns the leases that are to be renewed, by what is known of them. What
-// is not known is read; what turns out not to be ours is refused.
-func (r renewal) look(ctx context.Context, session string) (open []int, err error) {
-	var ask []string
-	var asked []int
+// selectHeld returns the leases to renew, as far as this process knows them. It reads the others,
+// and refuses those that are not held.
+func (r renewal) selectHeld(ctx context.Context, session string) (open []int, err error) {
+	var unknown []string
+	var unknownAt []int
 	for i, l := range r.held {
 		if r.answers[i].Outcome != backend.Unknown || r.answers[i].Err != nil {
 			continue
 		}
-		h, ok := r.heartbeats.holding(l.Election)
-		if ok && h.entry != nil && h.ours(session, l.Holder.Nonce, l.Term) && !h.deposed() {
+		h, ok := r.heartbeats.lookup(l.Election)
+		if ok && h.entry != nil && h.heldBy(session, l.Holder.Nonce, l.Term) && !h.deposed() {
 			open = append(open, i)
 		} else {
-			ask, asked = append(ask, l.Election), append(asked, i)
+			unknown, unknownAt = append(unknown, l.Election), append(unknownAt, i)
 		}
 	}
-	if ask == nil {
+	if unknown == nil {
 		return open, nil
 	}
-	entries, err := r.read(ctx, ask, true)
+	entries, err := r.read(ctx, unknown, true)
 	if err != nil {
 		return nil, err
 	}
-	for n, i := range asked {
-		if l, e := r.held[i], entries[n]; e.ours(session, l.Holder.Nonce, l.Term) && !e.deposed() {
-			r.heartbeats.holds(e, 0, time.Time{})
+	for n, i := range unknownAt {
+		if l, e := r.held[i], entries[n]; e.heldBy(session, l.Holder.Nonce, l.Term) && !e.deposed() {
+			r.heartbeats.markHeld(e, 0, time.Time{})
 			open = append(open, i)
 		} else {
 			r.answers[i] = backend.Answer{Lease: e.lease, Outcome: backend.Refused}
@@ -119,29 +119,28 @@ func (r renewal) look(ctx context.Context, session string) (open []int, err erro
 	return open, nil
 }
 
-// write gives the leases a fresh heartbeat. If it was not written, what it was pinned to
-// will be read again. For many leases it returns the index of the changes key at the
-// moment of the write.
-func (r renewal) write(ctx context.Context, session string, open []int, next renewals, index uint64) (ok bool, mark uint64, err error) {
+// write gives the leases a fresh heartbeat. If Consul refuses, the keys in question are read
+// again. For many leases it returns the index of election/changes at the moment of the write.
+func (r renewal) write(ctx context.Context, session string, open []int, next renewals, index uint64) (ok bool, changesIndex uint64, err error) {
 	key, sent := r.keys.heartbeat+session, time.Now()
 	ops := api.KVTxnOps{
 		{Verb: api.KVCheckSession, Key: key, Session: session},
 		{Verb: api.KVCAS, Key: key, Index: index, Value: encode(next)},
 	}
 	before := len(ops)
-	if len(open) <= pinned {
+	if len(open) <= maxPinned {
 		for _, i := range open {
-			h, _ := r.heartbeats.holding(r.held[i].Election)
-			if h.entry == nil { // released meanwhile, against the contract
+			h, _ := r.heartbeats.lookup(r.held[i].Election)
+			if h.entry == nil { // released during the renewal, against the contract
 				return false, 0, errConflict
 			}
 			ops = append(ops, pin(h.lockPair.Key, h.lockPair), pin(h.termPair.Key, h.termPair))
 		}
 	} else {
-		ops = append(ops, get(r.keys.changes))
-		ops = append(ops, r.announced.rider(r.keys.member, sent)...)
+		ops = append(ops, getOp(r.keys.changes))
+		ops = append(ops, r.announced.piggyback(r.keys.member, sent)...)
 	}
-	r.heartbeats.wrote(next, 0) // not known until there is an answer
+	r.heartbeats.recordWrite(next, 0) // unknown until the answer
 	ok, answer, err := r.txn(ctx, ops)
 	switch {
 	case err != nil:
@@ -154,57 +153,56 @@ func (r renewal) write(ctx context.Context, session string, open []int, next ren
 			case pair.Key == key:
 				now = max(now, pair.ModifyIndex)
 			case pair.Key == r.keys.changes:
-				mark = pair.ModifyIndex
+				changesIndex = pair.ModifyIndex
 			}
 		}
-		r.heartbeats.wrote(next, now)
+		r.heartbeats.recordWrite(next, now)
 		if slices.ContainsFunc(ops, func(op *api.KVTxnOp) bool { return op.Verb == api.KVSet }) {
-			r.announced.again(sent)
+			r.announced.piggybacked(sent)
 		}
-		return true, mark, nil
+		return true, changesIndex, nil
 	}
 	for _, e := range answer.Errors {
-		if n := (e.OpIndex - before) / 2; e.OpIndex >= before && n < len(open) && len(open) <= pinned {
-			r.heartbeats.doubt(r.held[open[n]].Election)
+		if n := (e.OpIndex - before) / 2; e.OpIndex >= before && n < len(open) && len(open) <= maxPinned {
+			r.heartbeats.invalidate(r.held[open[n]].Election)
 		}
 	}
-	if err := txnError(answer); backend.Class(r.fail("", err)) == backend.ErrDenied {
+	if err := txnError(answer); backend.Class(r.wrap("", err)) == backend.ErrDenied {
 		return false, 0, err
 	}
 	return false, 0, nil
 }
 
-// reread finds out what the heartbeat key holds after a write that was not confirmed.
+// reread reads the heartbeat key after a write that was not confirmed.
 func (b *Backend) reread(ctx context.Context, session string) error {
 	key := b.keys.heartbeat + session
-	pairs, err := b.gets(ctx, api.KVTxnOps{get(key)})
+	pairs, err := b.readKeys(ctx, api.KVTxnOps{getOp(key)})
 	if err != nil {
 		return err
 	}
 	pair := pairs[key]
-	var is renewals
-	if pair == nil || pair.Session != session || !decode(pair, &is) || is.Nonce != b.guard.Nonce() || pair.ModifyIndex < b.heartbeats.greatest() {
-		b.drop(session) // the session has ended, or somebody has been at its key
+	var value renewals
+	if pair == nil || pair.Session != session || !decode(pair, &value) || value.Nonce != b.owner.Nonce() || pair.ModifyIndex < b.heartbeats.highestIndex() {
+		b.forgetSession(session) // the session has ended, or its key was edited
 		return nil
 	}
-	b.heartbeats.wrote(is, pair.ModifyIndex)
+	b.heartbeats.recordWrite(value, pair.ModifyIndex)
 	return nil
 }
 
-// unseen is the part of a TTL for which a lease is renewed without looking whether
-// somebody has been at its keys by hand.
-const unseen = 5 // sixths
+// verifyAfterSixths is the part of a TTL during which many leases are renewed without looking
+// for manual edits.
+const verifyAfterSixths = 5 // sixths
 
-// verify makes sure of many leases after the heartbeat was written, when the changes key
-// had the index mark. Those that have been certain since the last change by a member,
-// and were looked at not long ago, need no more; or else all are read. A heartbeat that was
-// written for one that is not ours any more makes challengers wait for a moment
-// longer; nobody trusts it.
-func (r renewal) verify(ctx context.Context, session string, open []int, next *renewals, mark uint64) error {
+// verify confirms many leases after the heartbeat was written, when election/changes had that
+// index. Leases that were verified since the last change by a member, and not long ago, are
+// confirmed at once; otherwise all are read. If the heartbeat was written for a lease that is
+// no longer held, challengers wait a little longer, and nobody trusts it.
+func (r renewal) verify(ctx context.Context, session string, open []int, next *renewals, changesIndex uint64) error {
 	var certain, rest []int
 	for _, i := range open {
-		h, _ := r.heartbeats.holding(r.held[i].Election)
-		if h.entry != nil && mark != 0 && h.mark == mark && within(h.at, duration(h.lock.TTL)*unseen/6) {
+		h, _ := r.heartbeats.lookup(r.held[i].Election)
+		if h.entry != nil && changesIndex != 0 && h.changesIndex == changesIndex && within(h.at, duration(h.lock.TTL)*verifyAfterSixths/6) {
 			certain = append(certain, i)
 		}
 	}
@@ -212,7 +210,7 @@ func (r renewal) verify(ctx context.Context, session string, open []int, next *r
 	var pairs map[string]*api.KVPair
 	var err error
 	if len(certain) < len(open) {
-		pairs, err = r.leases(ctx, mark, true)
+		pairs, err = r.listLeases(ctx, changesIndex, true)
 	}
 	if pairs == nil {
 		r.granted(certain, next)
@@ -220,21 +218,21 @@ func (r renewal) verify(ctx context.Context, session string, open []int, next *r
 	}
 	for _, i := range open {
 		l := r.held[i]
-		h, _ := r.heartbeats.holding(l.Election)
+		h, _ := r.heartbeats.lookup(l.Election)
 		lockPair, termPair := pairs[r.keys.lock+l.Election], pairs[r.keys.term+l.Election]
 		if h.entry != nil && lockPair != nil && termPair != nil && lockPair.ModifyIndex == h.lockPair.ModifyIndex && termPair.ModifyIndex == h.termPair.ModifyIndex {
-			r.heartbeats.holds(h.entry, mark, asked) // as it was
+			r.heartbeats.markHeld(h.entry, changesIndex, asked) // unchanged
 			rest = append(rest, i)
 			continue
 		}
 		e := &entry{name: l.Election, lockPair: lockPair, termPair: termPair, renewals: next}
 		e.parse()
-		e.judge(r.guard.Nonce(), true, &r.memory, time.Now())
-		if e.ours(session, l.Holder.Nonce, l.Term) && !e.deposed() {
-			r.heartbeats.holds(e, mark, asked)
+		e.classify(r.owner.Nonce(), true, &r.memory, time.Now())
+		if e.heldBy(session, l.Holder.Nonce, l.Term) && !e.deposed() {
+			r.heartbeats.markHeld(e, changesIndex, asked)
 			rest = append(rest, i)
 		} else {
-			r.heartbeats.doubt(l.Election)
+			r.heartbeats.invalidate(l.Election)
 			r.answers[i] = backend.Answer{Lease: e.lease, Outcome: backend.Refused}
 		}
 	}
@@ -242,18 +240,18 @@ func (r renewal) verify(ctx context.Context, session string, open []int, next *r
 	return nil
 }
 
-// granted fills in the answers of leases that were renewed.
+// granted answers the renewed leases.
 func (r renewal) granted(open []int, next *renewals) {
-	self, now := r.guard.Nonce(), time.Now()
+	self, now := r.owner.Nonce(), time.Now()
 	for _, i := range open {
 		l := r.held[i]
-		h, _ := r.heartbeats.holding(l.Election)
+		h, _ := r.heartbeats.lookup(l.Election)
 		if h.entry == nil {
-			continue // unknown
+			continue // outcome unknown
 		}
 		e := *h.entry
 		e.renewals = next
-		trust := min(l.TTL, duration(e.lock.TTL)) // never longer than challengers watch
-		r.answers[i] = backend.Answer{Lease: e.leaseFor(self, &r.memory, now), Outcome: backend.Granted, ValidFor: trust}
+		validFor := min(l.TTL, duration(e.lock.TTL)) // never longer than challengers watch
+		r.answers[i] = backend.Answer{Lease: e.leaseFor(self, &r.memory, now), Outcome: backend.Granted, ValidFor: validFor}
 	}
 }

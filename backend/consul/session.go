@@ -2,10 +2,6 @@ package consul
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -14,22 +10,23 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// minSession is the least TTL of a session that Consul's servers allow by default.
-const minSession = 10 * time.Second
+// minSessionTTL is the least session TTL that Consul's servers allow by default.
+const minSessionTTL = 10 * time.Second
 
-// lasts is how many TTLs a session lasts. No lease is taken sooner or later for that: it
-// clears away what a process that has died has left. It is renewed when half has gone by.
-const lasts = 12
+// sessionTTLs is the session's TTL in TTLs of its leases. It does not affect when a lease is taken:
+// the end of the session only clears away what a dead process has left. The session is renewed
+// when half its TTL has passed.
+const sessionTTLs = 12
 
-// A session is this Backend's one session in Consul. Nobody counts on how long it
-// lives; that it lives is one more condition for a renewal.
+// A session is this Backend's one session in Consul. No lease depends on how long it lives; each
+// renewal requires that it still lives.
 type session struct {
-	turn chan struct{} // taken while one is made
+	createMutex chan struct{} // held while a session is made
 
 	mu      sync.Mutex
-	id      string // "": none
+	id      string // empty: none
 	ttl     time.Duration
-	renewed time.Time // when the last renewal was sent; the monotonic part counts
+	renewed time.Time // when the last renewal was sent, by the monotonic clock
 }
 
 func (s *session) get() string {
@@ -38,7 +35,7 @@ func (s *session) get() string {
 	return s.id
 }
 
-// due reports whether a renewal should be sent: with a part of the TTL gone.
+// due reports whether 1/part of the TTL has passed since the last renewal.
 func (s *session) due(part time.Duration) (id string, due bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -51,7 +48,7 @@ func (s *session) set(id string, ttl time.Duration, at time.Time) {
 	s.id, s.ttl, s.renewed = id, ttl, at
 }
 
-func (s *session) touched(id string, at time.Time) {
+func (s *session) recordRenewal(id string, at time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.id == id {
@@ -59,8 +56,8 @@ func (s *session) touched(id string, at time.Time) {
 	}
 }
 
-// drop forgets a session that has ended. What hung on it is lost for good.
-func (b *Backend) drop(id string) {
+// forgetSession forgets a session that has ended. Its leases are lost.
+func (b *Backend) forgetSession(id string) {
 	b.session.mu.Lock()
 	defer b.session.mu.Unlock()
 	if b.session.id == id {
@@ -68,11 +65,11 @@ func (b *Backend) drop(id string) {
 	}
 }
 
-// open returns the session, and makes one with its heartbeat key if there is none.
-func (b *Backend) open(ctx context.Context, who backend.Candidate, ttl time.Duration) (string, error) {
+// openSession returns the session. If there is none, it makes one with its heartbeat key.
+func (b *Backend) openSession(ctx context.Context, candidate backend.Candidate, ttl time.Duration) (string, error) {
 	select {
-	case b.session.turn <- struct{}{}:
-		defer func() { <-b.session.turn }()
+	case b.session.createMutex <- struct{}{}:
+		defer func() { <-b.session.createMutex }()
 	case <-ctx.Done():
 		return "", ctx.Err()
 	}
@@ -80,38 +77,38 @@ func (b *Backend) open(ctx context.Context, who backend.Candidate, ttl time.Dura
 		return id, nil
 	}
 	entry := &api.SessionEntry{
-		Name: "election " + who.ID, Behavior: api.SessionBehaviorRelease, TTL: max(minSession, lasts*ttl).String(),
+		Name: "election " + candidate.ID, Behavior: api.SessionBehaviorRelease, TTL: max(minSessionTTL, sessionTTLs*ttl).String(),
 		LockDelay: max(ttl, time.Millisecond),
 	}
 	sent := time.Now()
-	id, err := b.create(ctx, entry)
+	id, err := b.createSession(ctx, entry)
 	if err != nil {
 		return "", err
 	}
-	first := renewals{ID: who.ID, Nonce: who.Nonce, Heartbeat: newHeartbeat(), At: sent.UTC().Round(0)}
+	first := renewals{ID: candidate.ID, Nonce: candidate.Nonce, Heartbeat: newHeartbeat(), At: sent.UTC().Round(0)}
 	ok, answer, err := b.txn(ctx, api.KVTxnOps{
-		{Verb: api.KVCheckNotExists, Key: b.keys.heartbeat + id}, // or, arriving late, it would bring an old heartbeat back
+		{Verb: api.KVCheckNotExists, Key: b.keys.heartbeat + id}, // a late repetition must not restore an old heartbeat
 		{Verb: api.KVLock, Key: b.keys.heartbeat + id, Session: id, Value: encode(first)},
 	})
 	if err == nil && !ok {
 		err = txnError(answer)
 	}
 	if err != nil {
-		return "", err // that session is never used, and runs out
+		return "", err // that session is never used, and expires
 	}
-	b.heartbeats.begin(first, answer.Results)
-	b.session.set(id, max(minSession, lasts*ttl), sent)
+	b.heartbeats.start(first, answer.Results)
+	b.session.set(id, max(minSessionTTL, sessionTTLs*ttl), sent)
 	return id, nil
 }
 
-// create makes a session with the checks that are wanted, and no others.
-func (b *Backend) create(ctx context.Context, entry *api.SessionEntry) (id string, err error) {
+// createSession makes a session with the configured checks and no others.
+func (b *Backend) createSession(ctx context.Context, entry *api.SessionEntry) (id string, err error) {
 	if len(b.checks)+len(b.serviceChecks) == 0 {
 		id, _, err = b.client.Session().CreateNoChecks(entry, write(ctx)) // without serfHealth
 		return id, err
 	}
 	if len(b.checks) == 0 {
-		// The library leaves out what is empty, and the servers then add serfHealth.
+		// The library omits an empty list, and the servers would add serfHealth.
 		services := make([]api.ServiceCheck, len(b.serviceChecks))
 		for i, name := range b.serviceChecks {
 			services[i].ID = name
@@ -130,32 +127,32 @@ func (b *Backend) create(ctx context.Context, entry *api.SessionEntry) (id strin
 	return id, err
 }
 
-// touch renews the session if a part of its TTL has gone by.
-func (b *Backend) touch(ctx context.Context, part time.Duration) error {
+// renewSessionIfDue renews the session if 1/part of its TTL has passed.
+func (b *Backend) renewSessionIfDue(ctx context.Context, part time.Duration) error {
 	id, due := b.session.due(part)
 	if !due {
 		return nil
 	}
-	return b.prolong(ctx, id)
+	return b.renewSession(ctx, id)
 }
 
-// prolong renews a session. If it has ended it is dropped, and that is no error.
-func (b *Backend) prolong(ctx context.Context, id string) error {
+// renewSession renews a session. If it has ended, it is forgotten, and that is no error.
+func (b *Backend) renewSession(ctx context.Context, id string) error {
 	sent := time.Now()
 	entry, _, err := b.client.Session().Renew(id, write(ctx))
 	switch {
 	case err != nil:
 		return err
-	case entry == nil: // 404
-		b.drop(id)
+	case entry == nil: // status 404
+		b.forgetSession(id)
 	default:
-		b.session.touched(id, sent)
+		b.session.recordRenewal(id, sent)
 	}
 	return nil
 }
 
-// leave destroys the session if nothing hangs on it, and takes its keys away.
-func (b *Backend) leave(ctx context.Context) {
+// destroyIdleSession destroys the session and its heartbeat key if this process holds nothing.
+func (b *Backend) destroyIdleSession(ctx context.Context) {
 	id := b.session.get()
 	if id == "" || !b.heartbeats.empty() {
 		return
@@ -166,54 +163,3 @@ func (b *Backend) leave(ctx context.Context) {
 	})
 	b.client.Session().Destroy(id, write(ctx))
 }
-
-// txn runs a transaction: all of it is done, or nothing.
-func (b *Backend) txn(ctx context.Context, ops api.KVTxnOps) (ok bool, answer *api.KVTxnResponse, err error) {
-	for _, op := range ops { // the client's own setting does not reach them
-		op.Namespace, op.Partition = b.namespace, b.partition
-	}
-	ok, answer, _, err = b.client.KV().Txn(ops, query(ctx))
-	if err != nil && strings.Contains(err.Error(), "connection reset") { // the client wraps some, and prints others
-		// An agent that expects TLS says so and hangs up. Of a request that it has not
-		// read to its end only the hanging up arrives; a short one is answered.
-		if _, why := b.client.Status().LeaderWithQueryOptions(query(ctx)); why != nil {
-			err = why
-		}
-	}
-	return ok, answer, err
-}
-
-// txnError is why a transaction was not applied.
-func txnError(answer *api.KVTxnResponse) error {
-	if answer == nil || len(answer.Errors) == 0 {
-		return errConflict
-	}
-	text := answer.Errors[0].What
-	if delayed(text) {
-		return errDelayed
-	}
-	if strings.Contains(text, "ermission denied") || strings.Contains(text, "ACL not found") {
-		return errors.New(text)
-	}
-	return fmt.Errorf("%w: %s", errConflict, backend.Clean(text, 200, false))
-}
-
-// sessionGone reports whether a transaction failed because the session has ended.
-func sessionGone(answer *api.KVTxnResponse) bool {
-	return answer != nil && slices.ContainsFunc(answer.Errors, func(e *api.TxnError) bool {
-		return strings.HasPrefix(e.What, "invalid session ")
-	})
-}
-
-// changedMeanwhile reports whether an operation failed since the key is not as it was
-// read. Texts end in, or contain, the names of keys: only their beginnings are Consul's.
-func changedMeanwhile(text string) bool {
-	for _, begin := range []string{"failed to set key ", "failed to lock key ", "failed to unlock key ", "failed to check index, ", "failed index check for ", "key "} {
-		if strings.HasPrefix(text, begin) {
-			return true
-		}
-	}
-	return false
-}
-
-func delayed(text string) bool { return strings.HasSuffix(text, "due to lock delay") }

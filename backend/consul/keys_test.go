@@ -10,8 +10,8 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// Times in a planted record come back in what is written next: they must not be
-// such as cannot be written.
+// Times in a record that was edited manually are part of what is written next. So times that
+// cannot be encoded must not be kept.
 func TestATimeThatCannotBeWrittenIsNotKept(t *testing.T) {
 	for _, bad := range []string{"2026-01-01T00:00:00+24:00", "0000-01-01T00:00:00+23:59", "9999-12-31T23:59:59-23:59"} {
 		e := entry{

@@ -11,11 +11,11 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// Mark implements [backend.Backend]. One reading; then, for each chunk, one
-// transaction that writes lock and record anew, pinned to what was read. The lock's
-// fresh heartbeat makes it a renewal: challengers watch from then.
+// Mark implements [backend.Backend]. It reads the leases once. Then it makes one transaction for
+// each chunk, which rewrites lock and record if they are as they were read. The lock's fresh
+// heartbeat makes that a renewal: challengers watch from then on.
 func (b *Backend) Mark(ctx context.Context, held []backend.Held) ([]backend.Answer, error) {
-	what := about("mark", len(held), held[0].Election)
+	what := describe("mark", len(held), held[0].Election)
 	if err := b.enter(ctx, what, held[0].Holder.Nonce); err != nil {
 		return nil, err
 	}
@@ -25,19 +25,19 @@ func (b *Backend) Mark(ctx context.Context, held []backend.Held) ([]backend.Answ
 		all[i] = i
 	}
 	for part := range slices.Chunk(all, grantChunk) {
-		if err := b.move(ctx, held, part, answers); err != nil {
-			return answers, b.fail(what, err)
+		if err := b.writeMarks(ctx, held, part, answers); err != nil {
+			return answers, b.wrap(what, err)
 		}
 	}
 	return answers, nil
 }
 
-func (b *Backend) move(ctx context.Context, held []backend.Held, part []int, answers []backend.Answer) error {
+func (b *Backend) writeMarks(ctx context.Context, held []backend.Held, part []int, answers []backend.Answer) error {
 	names := make([]string, len(part))
 	for n, i := range part {
 		names[n] = held[i].Election
 	}
-	for range attempts {
+	for range maxAttempts {
 		session := b.session.get()
 		entries, err := b.read(ctx, names, true)
 		if err != nil {
@@ -48,7 +48,7 @@ func (b *Backend) move(ctx context.Context, held []backend.Held, part []int, ans
 		sent := time.Now()
 		for n, i := range part {
 			l, e := held[i], entries[n]
-			if !e.ours(session, l.Holder.Nonce, l.Term) || e.deposed() {
+			if !e.heldBy(session, l.Holder.Nonce, l.Term) || e.deposed() {
 				answers[i] = backend.Answer{Lease: e.lease, Outcome: backend.Refused}
 				continue
 			}
@@ -64,7 +64,7 @@ func (b *Backend) move(ctx context.Context, held []backend.Held, part []int, ans
 		if offers == nil {
 			return nil
 		}
-		ok, answer, err := b.txn(ctx, append(ops, b.changed()))
+		ok, answer, err := b.txn(ctx, append(ops, b.changesOp()))
 		if err != nil {
 			return err
 		}

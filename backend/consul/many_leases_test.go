@@ -14,13 +14,13 @@ import (
 	"github.com/go-election/go-election/internal/testbed"
 )
 
-// More leases than one renewal can be pinned to: what follows is about those.
-const crowd = pinned + 9
+// manyLeases is more leases than one renewal can be pinned to.
+const manyLeases = maxPinned + 9
 
-// crowdTTL is so long that only time which the test lets pass counts.
-const crowdTTL = time.Minute
+// manyTTL is so long that only the time that a test simulates counts.
+const manyTTL = time.Minute
 
-// winAll takes n elections that are free.
+// winAll acquires count elections that are vacant.
 func (n *node) winAll(count int, name string) (held []backend.Lease) {
 	n.t.Helper()
 	ctx, cancel := n.ctx()
@@ -33,7 +33,7 @@ func (n *node) winAll(count int, name string) (held []backend.Lease) {
 	fatal(n.t, err)
 	var bids []backend.Bid
 	for _, l := range free {
-		bids = append(bids, backend.Bid{Election: l.Election, Candidate: n.me, TTL: crowdTTL, Renew: crowdTTL / 3, Expected: l})
+		bids = append(bids, backend.Bid{Election: l.Election, Candidate: n.me, TTL: manyTTL, Renew: manyTTL / 3, Expected: l})
 	}
 	answers, err := n.Acquire(ctx, bids)
 	fatal(n.t, err)
@@ -44,9 +44,8 @@ func (n *node) winAll(count int, name string) (held []backend.Lease) {
 	return held
 }
 
-// passes makes a node believe that d has passed since all that it remembers of its
-// leases and its announcement.
-func (n *node) passes(d time.Duration) {
+// advance makes a node believe that d has passed since it verified its leases and announced itself.
+func (n *node) advance(d time.Duration) {
 	b := n.Backend
 	b.heartbeats.mu.Lock()
 	for name, h := range b.heartbeats.held {
@@ -59,8 +58,8 @@ func (n *node) passes(d time.Duration) {
 	b.announced.mu.Unlock()
 }
 
-// refused renews, and fails the test unless those and only those are refused.
-func (n *node) refused(when string, held []backend.Lease, gone ...string) {
+// wantRefused renews, and fails the test unless exactly the leases in gone are refused.
+func (n *node) wantRefused(when string, held []backend.Lease, gone ...string) {
 	n.t.Helper()
 	for i, a := range n.renew(held...) {
 		want := backend.Granted
@@ -71,28 +70,28 @@ func (n *node) refused(when string, held []backend.Lease, gone ...string) {
 	}
 }
 
-// A TTL of leading costs as many requests with a thousand elections as with ten, and
-// so does a look of who follows and listens.
+// Leading a thousand elections for a TTL costs as many requests as leading ten, and so does following
+// them.
 func TestAThousandElectionsCostAsManyRequestsAsTen(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, testbed.SharedConsul(t))
 	cost := func(n int) (leader, follower int) {
 		a, b := l.node(t, "a"), l.node(t, "b")
 		held := a.winAll(n, fmt.Sprint(n, " "))
-		announce := func() { fatal(t, a.Announce(t.Context(), backend.Member{Candidate: a.me, TTL: crowdTTL})) }
+		announce := func() { fatal(t, a.Announce(t.Context(), backend.Member{Candidate: a.me, TTL: manyTTL})) }
 		announce()
 		a.renew(held...)
 		seen, err := b.Observe(t.Context(), held)
 		fatal(t, err)
-		listening, heard := t.Context(), make(chan error, 1)
-		go func() { heard <- b.Listen(listening, seen) }()
-		testbed.Eventually(t, time.Minute, "it to listen", func() error {
-			if b.index.awaited() == 0 {
+		listening, listened := t.Context(), make(chan error, 1)
+		go func() { listened <- b.Listen(listening, seen) }()
+		testbed.Eventually(t, time.Minute, "b to listen", func() error {
+			if b.listenIndex.waitingAfter() == 0 {
 				return errors.New("it does not yet")
 			}
 			return nil
 		})
-		look := func() {
+		observe := func() {
 			changed, err := b.Observe(t.Context(), seen)
 			fatal(t, err)
 			if len(changed) != n {
@@ -101,20 +100,20 @@ func TestAThousandElectionsCostAsManyRequestsAsTen(t *testing.T) {
 			seen = changed
 		}
 		a.renew(held...)
-		look()
-		a.way.take()
-		b.way.take()
+		observe()
+		a.wire.take()
+		b.wire.take()
 		for range 2 {
 			for range 3 {
-				a.passes(crowdTTL / 3)
+				a.advance(manyTTL / 3)
 				for _, answer := range a.renew(held...) {
 					a.want("a renewal", answer, backend.Granted)
 				}
-				look()
+				observe()
 			}
 			announce()
 		}
-		leader, follower = len(a.way.take()), len(b.way.take())
+		leader, follower = len(a.wire.take()), len(b.wire.take())
 		t.Logf("%d elections, two TTLs: %d requests of the leader, %d of a follower", n, leader, follower)
 		return leader, follower
 	}
@@ -124,31 +123,31 @@ func TestAThousandElectionsCostAsManyRequestsAsTen(t *testing.T) {
 	}
 }
 
-// Whatever other members do to many leases is seen by the next renewal.
-func TestWhatMembersDoToManyLeasesIsSeenByTheNextRenewal(t *testing.T) {
+// The next renewal sees any change that other members make to many leases.
+func TestTheNextRenewalSeesWhatMembersChanged(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, testbed.SharedConsul(t))
 	a, b := l.node(t, "a"), l.node(t, "b")
-	held := a.winAll(crowd, "e")
-	a.refused("at first", held)
-	a.way.take()
-	a.refused("then", held)
-	if n := len(a.way.take()); n != 1 {
-		t.Fatalf("%d requests for a renewal while nobody does anything; this test is about one", n)
+	held := a.winAll(manyLeases, "e")
+	a.wantRefused("at first", held)
+	a.wire.take()
+	a.wantRefused("then", held)
+	if n := len(a.wire.take()); n != 1 {
+		t.Fatalf("%d requests for a renewal while nothing changes; this test is about one", n)
 	}
 
 	fatal(t, b.Request(t.Context(), []backend.Request{{Election: "e0002", Term: held[2].Term, Kind: backend.Depose}}))
-	a.refused("after a deposition", held, "e0002")
+	a.wantRefused("after a deposition", held, "e0002")
 
 	fatal(t, b.Request(t.Context(), []backend.Request{{Election: "e0003", Term: held[3].Term, Kind: backend.Accept, ID: "b", Nonce: b.me.Nonce}}))
 	if got := a.renew(held...)[3]; got.Outcome != backend.Granted || got.Request.Kind != backend.Accept {
 		t.Errorf("after a request the renewal is %+v, want it granted, with the request", got)
 	}
 
-	// Taken as by somebody who has watched it for long enough.
+	// b takes it over as if it had watched it long enough.
 	entries, err := b.read(t.Context(), []string{"e0004"}, true)
 	fatal(t, err)
-	o := &offer{entry: entries[0], next: held[4].Term + 1, bid: backend.Bid{Election: "e0004", Candidate: b.me, TTL: crowdTTL}}
+	o := &offer{entry: entries[0], next: held[4].Term + 1, bid: backend.Bid{Election: "e0004", Candidate: b.me, TTL: manyTTL}}
 	var answers [1]backend.Answer
 	b.enter(t.Context(), "acquire", b.me.Nonce)
 	lost, _, err := b.grant(t.Context(), []*offer{o}, answers[:])
@@ -156,23 +155,23 @@ func TestWhatMembersDoToManyLeasesIsSeenByTheNextRenewal(t *testing.T) {
 	if lost != nil || answers[0].Outcome != backend.Granted {
 		t.Fatalf("a takeover: %v, %v", lost, answers)
 	}
-	a.refused("after a takeover", held, "e0002", "e0004")
+	a.wantRefused("after a takeover", held, "e0002", "e0004")
 
-	// Half of them are renewed first, the others later: those were not looked at yet.
+	// Half of the leases are renewed first. The others have not been verified yet.
 	_, err = l.root.KV().Delete(l.keys.lock+"e0000", nil)
 	fatal(t, err)
 	_, err = l.root.KV().Delete(l.keys.term+"e0000", nil)
 	fatal(t, err)
-	fresh := l.node(t, "fresh") // has never heard of it
+	fresh := l.node(t, "fresh") // has never read it
 	fresh.win("e0000")
-	first := a.renew(append(held[5:], a.winAll(crowd, "f")...)...)
-	a.want("of those that stand", first[0], backend.Granted)
-	a.refused("after others were renewed", held, "e0000", "e0002", "e0004")
+	first := a.renew(append(held[5:], a.winAll(manyLeases, "f")...)...)
+	a.want("a renewal of an unchanged lease", first[0], backend.Granted)
+	a.wantRefused("after others were renewed", held, "e0000", "e0002", "e0004")
 }
 
-// What people do by hand to one of many leases is seen within a TTL; until then
-// nobody else takes it.
-func TestWhatPeopleDoToManyLeasesIsSeenWithinATTL(t *testing.T) {
+// The holder of many leases sees a manual edit of one of them within a TTL. Until then no other member
+// takes it.
+func TestManualChangesAreSeenWithinATTL(t *testing.T) {
 	t.Parallel()
 	agent := testbed.SharedConsul(t)
 	kv := admins(t, agent).KV()
@@ -192,118 +191,116 @@ func TestWhatPeopleDoToManyLeasesIsSeenWithinATTL(t *testing.T) {
 		fatal(t, err)
 	}
 	for what, harm := range map[string]func(lock, record string){
-		"the lock deleted":                func(lock, _ string) { drop(lock) },
-		"the record deleted":              func(_, record string) { drop(record) },
-		"both deleted":                    func(lock, record string) { drop(lock, record) },
-		"the lock deleted and made again": func(lock, _ string) { pair := value(lock); drop(lock); put(pair) },
-		"the lock edited":                 func(lock, _ string) { put(&api.KVPair{Key: lock, Value: []byte("mine")}) },
-		"the record edited":               func(_, record string) { put(&api.KVPair{Key: record, Value: []byte("mine")}) },
-		"the lock of an earlier session": func(lock, _ string) {
+		"the lock deleted":   func(lock, _ string) { drop(lock) },
+		"the record deleted": func(_, record string) { drop(record) },
+		"both deleted":       func(lock, record string) { drop(lock, record) },
+		"the lock recreated": func(lock, _ string) { pair := value(lock); drop(lock); put(pair) },
+		"the lock edited":    func(lock, _ string) { put(&api.KVPair{Key: lock, Value: []byte("mine")}) },
+		"the record edited":  func(_, record string) { put(&api.KVPair{Key: record, Value: []byte("mine")}) },
+		"the lock names another session": func(lock, _ string) {
 			put(&api.KVPair{Key: lock, Value: []byte(strings.Replace(string(value(lock).Value), `"session":"`, `"session":"0`, 1))})
 		},
 		"the lock released": func(lock, _ string) { _, _, err := kv.Release(value(lock), nil); fatal(t, err) },
 	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
-			l := newLab(t, agent) // of its own: what members do would be seen
+			l := newLab(t, agent) // its own, since the holder would see changes of other members
 			a, b := l.node(t, "a"), l.node(t, "b")
-			held := a.winAll(crowd, "e")
+			held := a.winAll(manyLeases, "e")
 			name := held[7].Election
-			a.refused("at first", held)
-			b.look(name)
+			a.wantRefused("at first", held)
+			b.observe(name)
 			harm(l.keys.lock+name, l.keys.term+name)
-			seen := b.look(name)
-			a.refused("before anybody looks", held)
-			if now := b.look(name); now.ObserveFor < 2*crowdTTL && now.Heartbeat == seen.Heartbeat {
+			seen := b.observe(name)
+			a.wantRefused("before it looks for manual edits", held)
+			if now := b.observe(name); now.ObserveFor < 2*manyTTL && now.Heartbeat == seen.Heartbeat {
 				t.Errorf("challengers see %+v: neither watched for two TTLs nor renewed with the others", now)
 			}
-			a.passes(crowdTTL * unseen / 6)
-			a.refused("within a TTL", held, name)
-			a.refused("ever after", held, name)
+			a.advance(manyTTL * verifyAfterSixths / 6)
+			a.wantRefused("within a TTL", held, name)
+			a.wantRefused("later", held, name)
 		})
 	}
 }
 
-// A session that has ended is seen at once, and so is a lock stolen after that.
+// The next renewal sees the end of the session, also after a new session was made.
 func TestManyLeasesEndWithTheirSession(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, testbed.SharedConsul(t))
 	a := l.node(t, "a")
-	held := a.winAll(crowd, "e")
-	a.refused("at first", held)
+	held := a.winAll(manyLeases, "e")
+	a.wantRefused("at first", held)
 	_, err := l.root.Session().Destroy(a.session.get(), nil)
 	fatal(t, err)
 	var all []string
 	for _, h := range held {
 		all = append(all, h.Election)
 	}
-	a.refused("after the session was destroyed", held, all...)
+	a.wantRefused("after the session was destroyed", held, all...)
 	again := a.winAll(1, "another")
-	a.refused("on a new session", append(held, again...), all...)
+	a.wantRefused("on a new session", append(held, again...), all...)
 }
 
-// The index of a prefix goes back when tombstones are removed, and may be what it was
-// before a deletion. So a listing that is old is not taken for the present one, even
-// if the index is equal.
+// The index of a prefix goes back when tombstones are removed, and may be what it was before a
+// deletion. So a listing that is too old is not used, even if the index is equal.
 func TestAnOldListingIsNotComparedByItsIndex(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, testbed.SharedConsul(t))
 	a := l.node(t, "a")
-	held := a.winAll(crowd, "e")
-	a.refused("at first", held)
+	held := a.winAll(manyLeases, "e")
+	a.wantRefused("at first", held)
 	listed := func() (whole bool) {
-		for _, r := range a.way.take() {
+		for _, r := range a.wire.take() {
 			whole = whole || strings.Contains(r.url, "recurse")
 		}
 		return whole
 	}
 	listed()
-	a.passes(crowdTTL)
-	a.refused("soon", held)
+	a.advance(manyTTL)
+	a.wantRefused("soon", held)
 	if listed() {
 		t.Error("all keys were listed though nothing has changed")
 	}
-	a.shot.mu.Lock()
-	a.shot.at = a.shot.at.Add(-forgetful)
-	a.shot.mu.Unlock()
-	a.passes(crowdTTL)
-	a.refused("later", held)
+	a.snapshot.mu.Lock()
+	a.snapshot.at = a.snapshot.at.Add(-maxSnapshotAge)
+	a.snapshot.mu.Unlock()
+	a.advance(manyTTL)
+	a.wantRefused("later", held)
 	if !listed() {
-		t.Error("the index was taken for proof that nothing has changed, after a time in which it can have gone back")
+		t.Error("an equal index counts as proof after a time in which it can have gone back")
 	}
 }
 
-// Two members with many elections each below one prefix, and changes all the time:
-// each renewal costs a few requests more, not one for each change.
-func TestMuchChangeCostsAFewRequestsForEachRenewal(t *testing.T) {
+// Two members with many elections each share a prefix, and there are changes all the time. Each
+// renewal costs a few requests more, and not one for each change.
+func TestManyChangesCostFewRequestsPerRenewal(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, testbed.SharedConsul(t))
 	a, b := l.node(t, "a"), l.node(t, "b")
-	mine, theirs := a.winAll(crowd, "a"), b.winAll(crowd, "b")
+	mine, theirs := a.winAll(manyLeases, "a"), b.winAll(manyLeases, "b")
 	for round := range 5 {
 		b.release(backend.Released, theirs[:20]...)
 		theirs = append(theirs[20:], b.winAll(20, fmt.Sprint("round ", round, " "))...)
-		a.way.take()
-		b.way.take()
-		a.refused("amid changes", mine)
-		b.refused("amid changes", theirs)
-		if n, m := len(a.way.take()), len(b.way.take()); n > 3 || m > 3 {
+		a.wire.take()
+		b.wire.take()
+		a.wantRefused("amid changes", mine)
+		b.wantRefused("amid changes", theirs)
+		if n, m := len(a.wire.take()), len(b.wire.take()); n > 3 || m > 3 {
 			t.Errorf("after 40 changes the renewals cost %d and %d requests, want 3 at most", n, m)
 		}
 	}
 }
 
-// Of a hundred leases, more than one transaction can be pinned to, one is deleted,
-// one deposed, one taken by hand: those three are refused, the others renewed, and
-// what was refused is not kept alive by the renewals of the rest.
-func TestOfManyLeasesOnlyThoseThatAreGoneAreRefused(t *testing.T) {
+// One of a hundred leases is deleted, one deposed, and one unlocked manually. Those three are
+// refused and the others renewed. The renewals of the others do not keep the refused ones alive.
+func TestOnlyLostLeasesOfManyAreRefused(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, testbed.SharedConsul(t))
 	a, b := l.node(t, "a"), l.node(t, "b")
 	var bids []backend.Bid
 	for i := range 100 {
 		name := fmt.Sprintf("e%02d", i)
-		bids = append(bids, backend.Bid{Election: name, Candidate: a.me, TTL: labTTL, Renew: labTTL / 4, Expected: a.look(name)})
+		bids = append(bids, backend.Bid{Election: name, Candidate: a.me, TTL: labTTL, Renew: labTTL / 4, Expected: a.observe(name)})
 	}
 	answers, err := a.Acquire(t.Context(), bids)
 	fatal(t, err)
@@ -312,7 +309,7 @@ func TestOfManyLeasesOnlyThoseThatAreGoneAreRefused(t *testing.T) {
 		a.want("a bid", answer, backend.Granted)
 		held[i] = answer.Lease
 	}
-	a.renew(held...) // now it knows them all
+	a.renew(held...) // now it has verified them all
 	_, err = l.root.KV().Delete(l.keys.lock+"e10", nil)
 	fatal(t, err, b.Request(t.Context(), []backend.Request{{Election: "e20", Term: held[20].Term, Kind: backend.Depose}}))
 	pair, _, err := l.root.KV().Get(l.keys.lock+"e30", nil)
@@ -331,7 +328,7 @@ func TestOfManyLeasesOnlyThoseThatAreGoneAreRefused(t *testing.T) {
 			}
 		}
 	}
-	before := b.look("e20")
+	before := b.observe("e20")
 	var rest []backend.Lease
 	for i := range held {
 		if !gone[i] {
@@ -339,7 +336,7 @@ func TestOfManyLeasesOnlyThoseThatAreGoneAreRefused(t *testing.T) {
 		}
 	}
 	a.renew(rest...)
-	if now := b.look("e20"); !now.Unchanged(before) {
+	if now := b.observe("e20"); !now.Unchanged(before) {
 		t.Errorf("a lease that was refused is renewed with the others: %+v, then %+v", before, now)
 	}
 }
