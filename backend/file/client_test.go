@@ -36,7 +36,7 @@ func openWith(t *testing.T, id string, o file.Options) *client {
 	return &client{b, t, backend.Candidate{ID: id, Nonce: backend.NewNonce()}}
 }
 
-func (c *client) look(name string) backend.Lease {
+func (c *client) observe(name string) backend.Lease {
 	c.t.Helper()
 	l, err := c.Observe(c.t.Context(), []backend.Lease{{Election: name}})
 	if err != nil {
@@ -60,7 +60,7 @@ func (c *client) bid(over backend.Lease) backend.Answer {
 // win gets a lease that is free.
 func (c *client) win(name string) backend.Lease {
 	c.t.Helper()
-	a := c.bid(c.look(name))
+	a := c.bid(c.observe(name))
 	if a.Outcome != backend.Granted {
 		c.t.Fatalf("expected a bid of %s to be granted, got %v with %+v", c.me.ID, a.Outcome, a.Lease)
 	}

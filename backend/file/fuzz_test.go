@@ -45,7 +45,7 @@ func FuzzFiles(f *testing.F) {
 			t.Fatal(err)
 		}
 		defer lockFile.Close()
-		id, err := at(b.path("jobs", lockSuffix))
+		id, err := identityAt(b.path("jobs", lockSuffix))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -54,12 +54,12 @@ func FuzzFiles(f *testing.F) {
 			pulse = []byte(strings.ReplaceAll(string(pulse), "LOCK", id))
 		}
 		line := pulse
-		if len(pulse) <= pulseSize-9 { // else it is written as it is
-			line = fmt.Appendf(nil, "%-*s%08x\n", pulseSize-9, pulse, crc32.ChecksumIEEE([]byte(strings.TrimRight(string(pulse), " "))))
+		if len(pulse) <= lockLineSize-9 { // else it is written as it is
+			line = fmt.Appendf(nil, "%-*s%08x\n", lockLineSize-9, pulse, crc32.ChecksumIEEE([]byte(strings.TrimRight(string(pulse), " "))))
 		}
 		for name, text := range map[string][]byte{
 			b.path("jobs", lockSuffix): line, b.path("jobs", recordSuffix): record, b.path("jobs", requestSuffix): request,
-			filepath.Join(b.dir, registerFile): []byte(b.heading() + "\n" + register),
+			filepath.Join(b.dir, registerFile): []byte(b.header() + "\n" + register),
 		} {
 			if err := os.WriteFile(name, text, 0o600); err != nil {
 				t.Fatal(err)
@@ -79,8 +79,8 @@ func FuzzFiles(f *testing.F) {
 		if l.Request.Kind != "" && l.Request.Term != l.Term {
 			t.Errorf("a request of another term: %+v", l)
 		}
-		if r := s.rec; s.known && r.Term > 0 {
-			r.close(backend.Failed, time.Unix(1, 0), 0)
+		if r := s.rec; s.hasRecord && r.Term > 0 {
+			r.endLeadership(backend.Failed, time.Unix(1, 0), 0)
 			if err := b.writeRecord(r, false); err != nil {
 				t.Errorf("what was read cannot be written: %+v: %v", r, err)
 			}

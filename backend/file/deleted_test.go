@@ -84,7 +84,7 @@ func TestWhatIsDeletedUnderALeaderIsNotFree(t *testing.T) {
 				}
 				var won backend.Answer
 				for seen, since := (backend.Lease{}), time.Now(); time.Now().Before(trusted.Add(2 * time.Minute)); time.Sleep(100 * time.Millisecond) {
-					now := b.look("jobs")
+					now := b.observe("jobs")
 					if !now.Unchanged(seen) {
 						seen, since = now, time.Now()
 					}
@@ -156,7 +156,7 @@ func TestARestartOfTheMachineKeepsTerms(t *testing.T) {
 		t.Helper()
 		c := open(t, dir, "c")
 		defer file.Die(c.Backend)
-		got, err := c.Acquire(t.Context(), []backend.Bid{{Election: "jobs", Candidate: c.me, TTL: ttl, MinTerm: future, Expected: c.look("jobs")}})
+		got, err := c.Acquire(t.Context(), []backend.Bid{{Election: "jobs", Candidate: c.me, TTL: ttl, MinTerm: future, Expected: c.observe("jobs")}})
 		if err != nil || got[0].Outcome != backend.Granted {
 			t.Fatalf("%s: expected a lease that nobody holds to be free, got %+v, %v", what, got, err)
 		}
@@ -209,7 +209,7 @@ func TestHostileTextHarmsNobody(t *testing.T) {
 			if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			l := b.look("jobs")
+			l := b.observe("jobs")
 			if clean := backend.CleanLease(l); clean != l {
 				t.Errorf("%s with %.40q: expected clean text, got %+v", name, text, l)
 			}

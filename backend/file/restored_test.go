@@ -71,7 +71,7 @@ var leaderships = []struct {
 		return held
 	}},
 	{"a record with a shorter TTL is put back", func(t *testing.T, dir string, a, b *client) backend.Lease {
-		bid := backend.Bid{Election: "jobs", Candidate: a.me, TTL: time.Second, Renew: time.Second / 3, Expected: a.look("jobs")}
+		bid := backend.Bid{Election: "jobs", Candidate: a.me, TTL: time.Second, Renew: time.Second / 3, Expected: a.observe("jobs")}
 		short, err := a.Acquire(t.Context(), []backend.Bid{bid})
 		if err != nil || short[0].Outcome != backend.Granted {
 			t.Fatal(short, err)
@@ -111,7 +111,7 @@ var leaderships = []struct {
 	{"another register has the same inode and size", func(t *testing.T, dir string, a, b *client) backend.Lease {
 		b.free(b.win("aaaa"))
 		known := read(t, dir+"/ELECTIONS")
-		b.look("unknown") // so that it reads the register, too
+		b.observe("unknown") // so that it reads the register, too
 		held := a.win("jobs")
 		text := strings.Replace(string(known), "\naaaa\n", "\njobs\n", 1)
 		write := func() time.Time {
@@ -156,7 +156,7 @@ func TestWhatWasPutBackFreesNothing(t *testing.T) {
 				dir := private(t)
 				a, b := open(t, dir, "a"), open(t, dir, "b")
 				held := leadership.led(t, dir, a, b)
-				seen := b.look("jobs")
+				seen := b.observe("jobs")
 				if seen.ObserveFor < ttl {
 					t.Errorf("the lease may be had after a watch of %v, and its leader trusts it for %v: %+v", seen.ObserveFor, ttl, seen)
 				}
@@ -164,7 +164,7 @@ func TestWhatWasPutBackFreesNothing(t *testing.T) {
 					t.Fatalf("two leaders: granted at once, term %d", got.Term)
 				}
 				time.Sleep(time.Minute + time.Second) // the greatest TTL, and a little
-				now := b.look("jobs")
+				now := b.observe("jobs")
 				if now.ObserveFor > 0 && !now.Unchanged(seen) {
 					t.Fatalf("expected the lease to look as it did while it was watched, got %+v after %+v", now, seen)
 				}
@@ -191,7 +191,7 @@ func TestARegisterThatWasMadeAgainIsWholeAfterTheGreatestTTL(t *testing.T) {
 			if got := a.renew(held); got.Outcome != backend.Granted {
 				t.Fatal(got)
 			}
-			if l := b.look("new"); time.Since(began) < time.Minute && l.ObserveFor != time.Minute {
+			if l := b.observe("new"); time.Since(began) < time.Minute && l.ObserveFor != time.Minute {
 				t.Errorf("after %v: expected an election that nobody knows to be watched, got %+v", time.Since(began), l)
 			}
 		}
@@ -255,7 +255,7 @@ func TestWhoListensHearsThatTheDirectoryWasReplaced(t *testing.T) {
 	dir := private(t)
 	b := openWith(t, "b", file.Options{Dir: dir})
 	b.free(b.win("jobs"))
-	seen := b.look("jobs")
+	seen := b.observe("jobs")
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	w := &waiting{Context: ctx, waits: make(chan struct{})}
@@ -326,7 +326,7 @@ func TestTheDeviceMayHaveAnotherNumberAfterARestart(t *testing.T) {
 	}
 	c := open(t, dir, "c")
 	for _, name := range names {
-		l := c.look(name)
+		l := c.observe(name)
 		if l.ObserveFor != 0 {
 			t.Errorf("%s: expected a lease that nobody holds to be free, it must be watched for %v", name, l.ObserveFor)
 			continue

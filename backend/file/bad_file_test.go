@@ -76,7 +76,7 @@ func TestOneBadFileHidesNoOtherElection(t *testing.T) {
 				a, b := open(t, dir, "a"), openWith(t, "b", file.Options{Dir: dir})
 				held := a.win("good")
 				a.free(a.win("bad"))
-				seen := []backend.Lease{b.look("bad"), b.look("good")}
+				seen := []backend.Lease{b.observe("bad"), b.observe("good")}
 				if err := plant(dir + "/bad" + suffix); err != nil {
 					t.Fatal(err)
 				}
@@ -99,7 +99,7 @@ func TestOneBadFileHidesNoOtherElection(t *testing.T) {
 				if err := b.Listen(t.Context(), seen); err != nil {
 					t.Errorf("expected to hear of the other election, got %v", err)
 				}
-				if err := file.LookOut(t.Context(), b.Backend, seen); err != nil {
+				if err := file.ListenByPolling(t.Context(), b.Backend, seen); err != nil {
 					t.Errorf("expected to hear of the other election where the kernel does not tell, got %v", err)
 				}
 			})
@@ -163,7 +163,7 @@ func TestAHugeRegisterIsAnErrorAndNotRead(t *testing.T) {
 		if got := a.renew(held); got.Outcome != backend.Granted {
 			t.Errorf("%d bytes: expected who leads to go on, got %v, %v", size, got.Outcome, got.Err)
 		}
-		if l := b.look("jobs"); l.Holder.ID != "a" {
+		if l := b.observe("jobs"); l.Holder.ID != "a" {
 			t.Errorf("%d bytes: expected to see who leads, got %+v", size, l)
 		}
 	}

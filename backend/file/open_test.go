@@ -163,7 +163,7 @@ func TestAProgramThatLocksTheFileKeepsLeadersOut(t *testing.T) {
 	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX); err != nil {
 		t.Fatal(err)
 	}
-	if got := a.bid(a.look("jobs")); got.Outcome != backend.Refused || got.ObserveFor != backend.ExpiresInStore {
+	if got := a.bid(a.observe("jobs")); got.Outcome != backend.Refused || got.ObserveFor != backend.ExpiresInStore {
 		t.Errorf("expected a bid to be refused while flock(1), say, has the lock, and not to be made again at once, got %+v", got)
 	}
 	f.Close()
@@ -218,15 +218,15 @@ func TestNothingIsLeftOpen(t *testing.T) {
 		c := openWith(t, fmt.Sprint(i), file.Options{Dir: dir})
 		c.win("jobs")
 		c.bid(backend.Lease{Election: "jobs"})
-		if got := c.renew(c.look("jobs")); got.Outcome != backend.Granted {
+		if got := c.renew(c.observe("jobs")); got.Outcome != backend.Granted {
 			t.Fatal(got)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-		if err := c.Listen(ctx, []backend.Lease{c.look("jobs")}); !errors.Is(err, context.DeadlineExceeded) {
+		if err := c.Listen(ctx, []backend.Lease{c.observe("jobs")}); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("listen: %v", err)
 		}
 		cancel()
-		c.free(c.look("jobs"))
+		c.free(c.observe("jobs"))
 		if err := c.Close(); err != nil {
 			t.Fatal(err)
 		}
@@ -242,8 +242,8 @@ func TestWhereTheKernelDoesNotTell(t *testing.T) {
 	a, b := open(t, dir, "a"), open(t, dir, "b")
 	held := a.win("jobs")
 	heard := make(chan error, 1)
-	seen := b.look("jobs")
-	go func() { heard <- file.LookOut(t.Context(), b.Backend, []backend.Lease{seen}) }()
+	seen := b.observe("jobs")
+	go func() { heard <- file.ListenByPolling(t.Context(), b.Backend, []backend.Lease{seen}) }()
 	a.free(held)
 	select {
 	case err := <-heard:

@@ -23,10 +23,10 @@ func TestALockThatIsSharedOutlivesItsHolder(t *testing.T) {
 		t.Fatalf("expected the lock, got %v, %v", lock, err)
 	}
 	file.Die(a.Backend)
-	if l := b.look("jobs"); l.ObserveFor == 0 {
+	if l := b.observe("jobs"); l.ObserveFor == 0 {
 		t.Errorf("the lease looks free while its lock is held: %+v", l)
 	}
-	if got := b.bid(b.look("jobs")); got.Outcome != backend.Refused {
+	if got := b.bid(b.observe("jobs")); got.Outcome != backend.Refused {
 		t.Fatalf("expected a bid to be refused while the lock is held, got %v", got.Outcome)
 	}
 	lock.Close()
