@@ -9,13 +9,13 @@ import (
 	"github.com/go-election/go-election/backend/file"
 )
 
-// TestALockThatIsSharedOutlivesItsHolder: who works in the holder's place has it, and
-// nobody follows before that has ended too.
-func TestALockThatIsSharedOutlivesItsHolder(t *testing.T) {
-	dir := private(t)
+// A process that works in the holder's place has the lock too. No other process leads
+// before that one has ended.
+func TestASharedLockOutlivesItsHolder(t *testing.T) {
+	dir := newDir(t)
 	a, b := open(t, dir, "a"), open(t, dir, "b")
 	if lock, err := a.Lock("jobs"); lock != nil || err != nil {
-		t.Fatalf("a lock that is not held was shared: %v, %v", lock, err)
+		t.Fatalf("expected no lock of an election that is not held, got %v, %v", lock, err)
 	}
 	held := a.win("jobs")
 	lock, err := a.Lock("jobs")
@@ -35,9 +35,9 @@ func TestALockThatIsSharedOutlivesItsHolder(t *testing.T) {
 	}
 }
 
-// TestAReleaseEndsALockThatIsShared, since the holder says that the work has ended.
-func TestAReleaseEndsALockThatIsShared(t *testing.T) {
-	dir := private(t)
+// With a release the holder says that the work has ended.
+func TestAReleaseEndsASharedLock(t *testing.T) {
+	dir := newDir(t)
 	a, b := open(t, dir, "a"), open(t, dir, "b")
 	held := a.win("jobs")
 	lock, err := a.Lock("jobs")
