@@ -200,7 +200,7 @@ func moveOf(name string, old, new backend.Record, from, to string) move {
 		m.Text = "moved: the old store is sealed"
 	case old.MovedTo == to:
 		m.Text = "sealed, and the new store does not know yet: a member at to will say so when it leads"
-	case new.MovedFrom == migration.Vouched(from):
+	case new.MovedFrom == migration.UnsealedMark(from):
 		m.Text = "the new store alone decides; the old store is not sealed"
 	case m.Old != "" && m.Old == m.New:
 		m.Text = "both leases are held by one"
