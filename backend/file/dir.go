@@ -24,7 +24,7 @@ func checkDir(dir string) error {
 	case int(st.Uid) != os.Geteuid():
 		return fmt.Errorf("%w: the directory %s belongs to user %d and this process is user %d: all members must run as one user, who owns it (chown)", backend.ErrDenied, dir, st.Uid, os.Geteuid())
 	case info.Mode().Perm()&0o002 != 0:
-		return fmt.Errorf("%w: the directory %s is writable for everybody, who could remove a lock under its leader (chmod o-w)", backend.ErrDenied, dir)
+		return fmt.Errorf("%w: every user can write the directory %s, and so remove the lock of a leader (chmod o-w)", backend.ErrDenied, dir)
 	}
 	kind, local, err := fileSystem(dir)
 	switch {

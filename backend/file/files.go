@@ -36,7 +36,7 @@ func open(path string, flag int) (*os.File, syscall.Stat_t, error) {
 	case int(st.Uid) != os.Geteuid():
 		err = fmt.Errorf("%w: %s belongs to user %d and this process is user %d: all members must run as one user", backend.ErrDenied, path, st.Uid, os.Geteuid())
 	case st.Mode&0o002 != 0:
-		err = fmt.Errorf("%w: %s is writable for everybody (chmod o-w)", backend.ErrDenied, path)
+		err = fmt.Errorf("%w: every user can write %s (chmod o-w)", backend.ErrDenied, path)
 	}
 	if err != nil {
 		f.Close()

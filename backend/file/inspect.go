@@ -131,9 +131,9 @@ func (s survey) diagnostics() (list []backend.Diagnostic) {
 	case s.registerErr != nil:
 		add(true, "register", "%v", s.registerErr)
 	case !s.hasRegister && s.records > 0:
-		add(true, "register", "%s is gone: somebody has deleted it. While any process leads here, the first leader of a new election waits for %v", registerFile, s.maxTTL)
+		add(true, "register", "%s was deleted. While any process leads here, the first leader of a new election waits for %v", registerFile, s.maxTTL)
 	case s.lost > 0:
-		add(true, "register", "elections without a record: %d. Somebody has deleted files, or their first leader died too early. While any process leads here, their next leader waits for %v", s.lost, s.maxTTL)
+		add(true, "register", "elections without a record: %d. Files were deleted, or their first leader died too early. While any process leads here, their next leader waits for %v", s.lost, s.maxTTL)
 	default:
 		add(false, "register", "every election that was ever led here has its record; the greatest TTL is %v", s.maxTTL)
 	}

@@ -46,7 +46,7 @@ func TestInspectReportsWhatWasDoneToADirectory(t *testing.T) {
 	}{
 		"nothing":                    {nil, 0, "register: every election that was ever led here has its record; the greatest TTL is 1m0s"},
 		"a record is gone":           {func(dir string) error { return os.Remove(filepath.Join(dir, "jobs.json")) }, 0, "WARNING register: elections without a record: 1"},
-		"the register is gone":       {func(dir string) error { return os.Remove(filepath.Join(dir, "ELECTIONS")) }, 0, "WARNING register: ELECTIONS is gone"},
+		"the register is gone":       {func(dir string) error { return os.Remove(filepath.Join(dir, "ELECTIONS")) }, 0, "WARNING register: ELECTIONS was deleted"},
 		"another TTL is configured":  {nil, 30 * time.Second, `ELECTIONS begins with "go-election, backend file, layout 1, greatest TTL 1m0s", and this member is configured for "go-election, backend file, layout 1, greatest TTL 30s"`},
 		"a group can write it":       {func(dir string) error { return os.Chmod(dir, 0o770) }, 0, "WARNING rights: "},
 		"all can write the register": {func(dir string) error { return os.Chmod(filepath.Join(dir, "ELECTIONS"), 0o666) }, 0, "WARNING register: "},

@@ -103,15 +103,15 @@ func (b *Backend) Lock(election string) (*os.File, error) {
 	if h == nil {
 		return nil, nil
 	}
-	var copy *os.File
+	var shared *os.File
 	err := control(h.f, func(fd int) error {
 		d, err := duplicate(fd)
 		if err == nil {
-			copy = os.NewFile(uintptr(d), h.f.Name())
+			shared = os.NewFile(uintptr(d), h.f.Name())
 		}
 		return err
 	})
-	return copy, fail("share a lock", err)
+	return shared, fail("share a lock", err)
 }
 
 // keepOpen keeps a file open, and so locked, until the process ends.

@@ -52,7 +52,7 @@ func (b *Backend) renew(ctx context.Context, l backend.Held, mark bool) (a backe
 		return b.refuseRenewal(l.Election, nil)
 	}
 	if now, err := b.dirIdentity(); err != nil || now != h.dir { // before anything in a new directory is read
-		return b.refuseRenewal(l.Election, errors.Join(err, fmt.Errorf("%w: somebody has moved, removed or replaced the directory %s", backend.ErrDenied, b.dir)))
+		return b.refuseRenewal(l.Election, errors.Join(err, fmt.Errorf("%w: the directory %s was moved, removed or replaced", backend.ErrDenied, b.dir)))
 	}
 	if l.TTL > b.maxTTL || l.TTL < 1 {
 		return a, b.ttlError(l.TTL)
@@ -76,7 +76,7 @@ func (b *Backend) renew(ctx context.Context, l backend.Held, mark bool) (a backe
 		return a, err
 	}
 	if r.Term != h.term || !r.held() || r.Holder.Nonce != line.Nonce || r.Lock != h.id {
-		return b.refuseRenewal(l.Election, fmt.Errorf("%w: somebody has changed or removed %s", backend.ErrDenied, b.path(l.Election, recordSuffix)))
+		return b.refuseRenewal(l.Election, fmt.Errorf("%w: %s was changed or removed", backend.ErrDenied, b.path(l.Election, recordSuffix)))
 	}
 	if mark {
 		r.MovedTo, r.MovedFrom = l.MovedTo, l.MovedFrom
@@ -95,7 +95,7 @@ func (b *Backend) renew(ctx context.Context, l backend.Held, mark bool) (a backe
 		return a, err
 	}
 	if now != h.id {
-		return b.refuseRenewal(l.Election, fmt.Errorf("%w: somebody has removed or replaced %s", backend.ErrDenied, b.path(l.Election, lockSuffix)))
+		return b.refuseRenewal(l.Election, fmt.Errorf("%w: %s was removed or replaced", backend.ErrDenied, b.path(l.Election, lockSuffix)))
 	}
 	s := state{name: l.Election, rec: r, hasRecord: true, lock: h.id, line: line, request: request}
 	return backend.Answer{Lease: b.lease(s), Outcome: backend.Granted, ValidFor: l.TTL}, nil
