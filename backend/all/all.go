@@ -1,10 +1,10 @@
-// Package all makes every backend of this module known by name, for programs
-// that choose one at run time:
+// Package all registers every backend of this module by name, for programs that
+// choose one at run time:
 //
 //	import _ "github.com/go-election/go-election/backend/all"
 //
-// It brings every store's client library along. A program that imports just one
-// backend, in the same way, gets just that one's.
+// It links the client library of every store. A program that imports a single backend
+// in the same way links only that one's library.
 package all
 
 import (

@@ -19,7 +19,7 @@ import (
 	"github.com/go-election/go-election/backend/mysql"
 )
 
-// An operator of many stores is told which one this is, and nobody is told a secret.
+// A location tells an operator of several stores which one this is. It holds no secret.
 func TestALocationNamesTheStoreAndNoSecret(t *testing.T) {
 	ctx, dir := context.Background(), filepath.Join(t.TempDir(), "elections")
 	opened := func(name, section string) backend.Backend {

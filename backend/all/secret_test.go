@@ -17,7 +17,7 @@ import (
 
 const canary = "canary7f3a"
 
-// What is printed by accident, in a log line or a panic, shows no secret.
+// A backend or its options may be printed by accident, in a log line or a panic.
 func TestPrintingABackendShowsNoSecret(t *testing.T) {
 	opened := func(name, section string) backend.Backend {
 		b, err := backend.Open(context.Background(), name, func(into any) error { return json.Unmarshal([]byte(section), into) })

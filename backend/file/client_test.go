@@ -14,7 +14,7 @@ import (
 
 const ttl = 10 * time.Second
 
-// A client is a process's access, without a manager.
+// A client is the backend of one candidate, without a manager.
 type client struct {
 	*file.Backend
 	t  *testing.T
@@ -36,7 +36,7 @@ func openWith(t *testing.T, id string, o file.Options) *client {
 	return &client{b, t, backend.Candidate{ID: id, Nonce: backend.NewNonce()}}
 }
 
-func (c *client) look(name string) backend.Lease {
+func (c *client) observe(name string) backend.Lease {
 	c.t.Helper()
 	l, err := c.Observe(c.t.Context(), []backend.Lease{{Election: name}})
 	if err != nil {
@@ -45,9 +45,9 @@ func (c *client) look(name string) backend.Lease {
 	return l[0]
 }
 
-func (c *client) bid(over backend.Lease) backend.Answer {
+func (c *client) bid(expected backend.Lease) backend.Answer {
 	c.t.Helper()
-	got, err := c.Acquire(c.t.Context(), []backend.Bid{{Election: over.Election, Candidate: c.me, TTL: ttl, Renew: ttl / 3, Expected: over}})
+	got, err := c.Acquire(c.t.Context(), []backend.Bid{{Election: expected.Election, Candidate: c.me, TTL: ttl, Renew: ttl / 3, Expected: expected}})
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -57,10 +57,10 @@ func (c *client) bid(over backend.Lease) backend.Answer {
 	return got[0]
 }
 
-// win gets a lease that is free.
+// win bids for a lease that is free.
 func (c *client) win(name string) backend.Lease {
 	c.t.Helper()
-	a := c.bid(c.look(name))
+	a := c.bid(c.observe(name))
 	if a.Outcome != backend.Granted {
 		c.t.Fatalf("expected a bid of %s to be granted, got %v with %+v", c.me.ID, a.Outcome, a.Lease)
 	}
@@ -76,7 +76,7 @@ func (c *client) renew(l backend.Lease) backend.Answer {
 	return got[0]
 }
 
-func (c *client) free(l backend.Lease) {
+func (c *client) release(l backend.Lease) {
 	c.t.Helper()
 	l.End = backend.Released
 	if err := c.Release(c.t.Context(), []backend.Held{l.Held()}); err != nil {
@@ -84,8 +84,8 @@ func (c *client) free(l backend.Lease) {
 	}
 }
 
-// private is a fresh directory that Open accepts.
-func private(t *testing.T) string {
+// newDir makes a directory that Open accepts.
+func newDir(t *testing.T) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "election")
 	if err := os.Mkdir(dir, 0o700); err != nil {

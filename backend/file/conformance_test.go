@@ -15,8 +15,8 @@ import (
 	"github.com/go-election/go-election/internal/testbed"
 )
 
-// store is a fresh directory. Names in the faults are file names as they are.
-func store(t testing.TB, parent string, o file.Options) conformance.Store {
+// newStore makes a directory. The names of elections in faults must be file names.
+func newStore(t testing.TB, parent string, o file.Options) conformance.Store {
 	dir, err := os.MkdirTemp(parent, "go-election-")
 	if err != nil {
 		t.Fatal(err)
@@ -51,29 +51,29 @@ func store(t testing.TB, parent string, o file.Options) conformance.Store {
 	}
 }
 
-// memory returns a directory in memory, where writing to the disk takes no time.
-func memory(t testing.TB) string {
+// memoryDir returns a directory in memory, where a write does not wait for a disk.
+func memoryDir(t testing.TB) string {
 	if _, err := os.Stat("/dev/shm"); err == nil {
 		return "/dev/shm"
 	}
 	return t.TempDir()
 }
 
-// TestConformance runs the suite in virtual time. It polls: a bubble cannot see
-// that a reading from the kernel waits.
+// TestConformance runs the suite in virtual time. It polls, because a synctest bubble does
+// not know that a read from the kernel blocks.
 func TestConformance(t *testing.T) {
 	conformance.Run(t, conformance.Harness{
-		Virtual: true, Short: true, // a day of renewals is many files
-		NewStore: func(t testing.TB) conformance.Store { return store(t, memory(t), file.Options{Poll: true}) },
+		Virtual: true, Short: true, // a day of renewals writes many files
+		NewStore: func(t testing.TB) conformance.Store { return newStore(t, memoryDir(t), file.Options{Poll: true}) },
 	})
 }
 
-// TestConformanceInRealTime runs the suite as processes would meet it.
+// TestConformanceInRealTime runs the suite in real time, with notifications of the kernel.
 func TestConformanceInRealTime(t *testing.T) {
 	conformance.Run(t, testbed.InTier(conformance.Harness{
 		TTL: 2 * time.Second, Parallel: true, Late: time.Second, Short: true,
 		NewStore: func(t testing.TB) conformance.Store {
-			return store(t, memory(t), file.Options{MaxTTL: 2 * time.Second})
+			return newStore(t, memoryDir(t), file.Options{MaxTTL: 2 * time.Second})
 		},
 	}))
 }

@@ -6,7 +6,7 @@ const mntLocal = 0x1000 // MNT_LOCAL
 
 func fileSystem(dir string) (kind string, isLocal bool, err error) {
 	var st syscall.Statfs_t
-	if err := again(func() error { return syscall.Statfs(dir, &st) }); err != nil {
+	if err := retryEINTR(func() error { return syscall.Statfs(dir, &st) }); err != nil {
 		return "", false, err
 	}
 	for _, c := range st.Fstypename {
@@ -18,5 +18,5 @@ func fileSystem(dir string) (kind string, isLocal bool, err error) {
 	return kind, st.Flags&mntLocal != 0 && (kind == "apfs" || kind == "hfs"), nil
 }
 
-// changed returns when anything about a file was last changed.
+// changed returns when a file's content or attributes last changed.
 func changed(st *syscall.Stat_t) syscall.Timespec { return st.Ctimespec }

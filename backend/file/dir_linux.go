@@ -5,10 +5,9 @@ import (
 	"syscall"
 )
 
-// local are file systems that one kernel has to itself (linux/magic.h). All
-// others are refused, so that a network file system that nobody has heard of
-// is too; among them NFS, SMB, Ceph, 9p, and all of FUSE, of which the kernel does not say
-// what is behind it (sshfs, GlusterFS, virtiofs).
+// local lists the file systems that belong to one kernel (linux/magic.h). All others are
+// refused, and so is every network file system, known or not: NFS, SMB, Ceph, 9p, and all
+// of FUSE, because the kernel does not tell what is behind it (sshfs, GlusterFS, virtiofs).
 var local = map[uint32]string{
 	0xef53: "ext2, ext3 or ext4", 0x58465342: "xfs", 0x9123683e: "btrfs", 0x2fc12fc1: "zfs", 0xf2f52010: "f2fs",
 	0xca451a4e: "bcachefs", 0x01021994: "tmpfs", 0x858458f6: "ramfs", 0x794c7630: "overlayfs", 0x3153464a: "jfs",
@@ -17,7 +16,7 @@ var local = map[uint32]string{
 
 func fileSystem(dir string) (kind string, isLocal bool, err error) {
 	var st syscall.Statfs_t
-	if err := again(func() error { return syscall.Statfs(dir, &st) }); err != nil {
+	if err := retryEINTR(func() error { return syscall.Statfs(dir, &st) }); err != nil {
 		return "", false, err
 	}
 	kind, isLocal = localMagic(uint32(st.Type))
@@ -31,5 +30,5 @@ func localMagic(magic uint32) (kind string, isLocal bool) {
 	return kind, isLocal
 }
 
-// changed returns when anything about a file was last changed.
+// changed returns when a file's content or attributes last changed.
 func changed(st *syscall.Stat_t) syscall.Timespec { return st.Ctim }

@@ -12,12 +12,12 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// denied are the errors that somebody must act upon.
+// denied lists the errors that do not go away until an operator acts.
 var denied = []error{
 	fs.ErrPermission, syscall.EROFS, syscall.ELOOP, syscall.EMFILE, syscall.ENFILE, syscall.EISDIR, syscall.ENOTDIR, syscall.EXDEV,
 }
 
-// fail wraps err for the caller: what was done, and the class.
+// fail wraps err with what was being done and with its class. It returns nil for nil.
 func fail(what string, err error) error {
 	if err == nil {
 		return nil
@@ -36,7 +36,7 @@ func fail(what string, err error) error {
 }
 
 // alone reports whether err is about one file, which costs the others nothing.
-func alone(err error) bool {
+func isFileError(err error) bool {
 	err = fail("", err) // which knows its class
 	return errors.Is(err, backend.ErrDenied) && !errors.Is(err, syscall.EMFILE) && !errors.Is(err, syscall.ENFILE)
 }

@@ -15,9 +15,9 @@ import (
 
 func decode(into any, text string) error { return json.Unmarshal([]byte(text), into) }
 
-// Several processes of this machine that run this program have one leader.
+// All processes of one machine that run this program elect one leader.
 func Example() {
-	dir, err := os.MkdirTemp("", "election-") // all processes have the same, such as /var/lib/app/election
+	dir, err := os.MkdirTemp("", "election-") // in a real program: one directory for all processes, such as /var/lib/app/election
 	if err != nil {
 		log.Fatal(err)
 	}

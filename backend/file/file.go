@@ -11,7 +11,6 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/go-election/go-election/backend"
@@ -30,27 +29,27 @@ type Backend struct {
 	maxTTL time.Duration
 	poll   bool
 
-	turns [64]chan struct{} // taken by a call about an election, by its name's hash
-	guard backend.SingleOwner
+	mutexes [64]chan struct{} // one per call about an election, chosen by the hash of its name
+	owner   backend.SingleOwner
 
-	mu       sync.Mutex
-	swept    bool              // old member records were removed
-	held     map[string]*hold  // what this Backend has locked, by election
-	holds    int               // held, and locked for a bid that is under way
-	share    *os.File          // the directory, locked shared while holds > 0
-	register register          // as last read
-	led      map[string]uint64 // greatest term of each election, as far as this process has seen
-	home     string            // identity of the directory, as long as it was watched: see settled
-	moved    string            // another one that is at the path now
-	since    time.Time         // when that was first seen
+	mu            sync.Mutex
+	cleaned       bool                     // old member records were removed
+	held          map[string]*electionLock // the locks of granted leases, by election
+	lockCount     int                      // of the locks in held, and of those for bids under way
+	sharedLock    *os.File                 // the directory, locked shared while lockCount > 0
+	register      register                 // as last read
+	greatestTerms map[string]uint64        // the greatest term of each election that this process has seen
+	dirID         string                   // identity of the directory that is known to be in use: see dirSettled
+	newDirID      string                   // identity of another directory that is at the path now
+	newDirSince   time.Time                // when that was first seen
 }
 
 var _ backend.Backend = (*Backend)(nil)
 
-// Open checks o and the directory, which it makes if need be, but not its parent. It is
-// ErrInvalid on systems other than Linux and macOS, and for a directory that is not given
-// or is a relative path; ErrDenied for one that cannot be used: of another user, writable
-// for everybody, or on a file system that is not known to be local.
+// Open checks o and the directory. It makes the directory if that does not exist, but not
+// its parent. The error is ErrInvalid on systems other than Linux and macOS and for a
+// missing or relative path, and ErrDenied for a directory that belongs to another user,
+// that every user can write, or that is on a file system not known to be local.
 func Open(_ context.Context, o Options) (*Backend, error) {
 	if o.MaxTTL == 0 {
 		o.MaxTTL = defaultMaxTTL
@@ -64,32 +63,33 @@ func Open(_ context.Context, o Options) (*Backend, error) {
 		return nil, fmt.Errorf("file: %w: the greatest TTL is %v; it must be from %v to %v", backend.ErrInvalid, o.MaxTTL, minTTL, greatestTTL)
 	}
 	dir := filepath.Clean(o.Dir)
-	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) { // not its parents: a misspelt path would work
+	// Its parents are not made: otherwise a misspelt path would work.
+	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return nil, fail("open", err)
 	}
 	if err := checkDir(dir); err != nil {
 		return nil, fail("open", err)
 	}
-	var st syscall.Stat_t
-	if err := again(func() error { return syscall.Stat(dir, &st) }); err != nil {
-		return nil, fail("open", &os.PathError{Op: "stat", Path: dir, Err: err})
+	b := &Backend{dir: dir, maxTTL: o.MaxTTL, poll: o.Poll, held: map[string]*electionLock{}, greatestTerms: map[string]uint64{}}
+	var err error
+	if b.dirID, err = b.dirIdentity(); err != nil {
+		return nil, fail("open", err)
 	}
-	b := &Backend{dir: dir, home: identity(&st), maxTTL: o.MaxTTL, poll: o.Poll, held: map[string]*hold{}, led: map[string]uint64{}}
-	for i := range b.turns {
-		b.turns[i] = make(chan struct{}, 1)
+	for i := range b.mutexes {
+		b.mutexes[i] = make(chan struct{}, 1)
 	}
 	return b, nil
 }
 
-// turn waits until no other bid, renewal or release for an election is under way
-// here. Such a call that comes late or twice must not mix with another.
-func (b *Backend) turn(ctx context.Context, name string) (done func(), err error) {
+// serialize waits until no other bid, renewal or release of the election is under way in
+// this process. A late or repeated call must not run beside another one.
+func (b *Backend) serialize(ctx context.Context, name string) (done func(), err error) {
 	h := fnv.New32a()
 	h.Write([]byte(name))
-	turn := b.turns[h.Sum32()%uint32(len(b.turns))]
+	mutex := b.mutexes[h.Sum32()%uint32(len(b.mutexes))]
 	select {
-	case turn <- struct{}{}:
-		return func() { <-turn }, nil
+	case mutex <- struct{}{}:
+		return func() { <-mutex }, nil
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
@@ -106,34 +106,34 @@ func (b *Backend) Guarantees() backend.Guarantees {
 	}
 }
 
-// Close ends the use of this Backend. What it still holds stays locked until the
-// process ends: a leader's function may still be running.
+// Close ends the use of this Backend. Locks that it still holds stay locked until the
+// process ends, because a leader's function may still be running.
 func (b *Backend) Close() error {
-	if !b.guard.Close() {
+	if !b.owner.Close() {
 		return nil
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	var err error
 	for _, h := range b.held {
-		err = keep(h.f, err) // or the garbage collector would close it, which unlocks
+		err = keepOpen(h.f, err) // otherwise the garbage collector closes the file, which unlocks it
 	}
-	if b.share != nil {
-		err = keep(b.share, err)
+	if b.sharedLock != nil {
+		err = keepOpen(b.sharedLock, err)
 	}
 	return fail("close", err)
 }
 
-// holding returns what this Backend has locked for an election, or nil. It is for
-// calls that have the turn.
-func (b *Backend) holding(name string) *hold {
+// heldLock returns the lock that this Backend holds for an election, or nil. The caller
+// has serialized its call.
+func (b *Backend) heldLock(name string) *electionLock {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.held[name]
 }
 
-// ours reports whether a file is the one that this Backend has locked for a leadership.
-func (b *Backend) ours(name, file string, term uint64) bool {
+// isOurs reports whether this Backend has locked the file for the leadership of this term.
+func (b *Backend) isOurs(name, file string, term uint64) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	h := b.held[name]

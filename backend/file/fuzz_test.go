@@ -14,8 +14,8 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// FuzzFiles reads the files of one election in which anybody may have written
-// anything. here: the record and the pulse name the lock file that is there.
+// FuzzFiles reads arbitrary text as the files of one election. If here, the record and the
+// lock line name the lock file of the directory.
 func FuzzFiles(f *testing.F) {
 	const holder = `{"id":"a","nonce":"n","address":"h:1","metadata":"text"}`
 	for _, text := range []string{
@@ -39,27 +39,27 @@ func FuzzFiles(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Cleanup(func() { b.Close() })
-	f.Fuzz(func(t *testing.T, record, pulse, request []byte, register string, here bool) {
+	f.Fuzz(func(t *testing.T, record, lock, request []byte, register string, here bool) {
 		lockFile, err := os.OpenFile(b.path("jobs", lockSuffix), os.O_RDWR|os.O_CREATE, 0o600)
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer lockFile.Close()
-		id, err := at(b.path("jobs", lockSuffix))
+		id, err := identityAt(b.path("jobs", lockSuffix))
 		if err != nil {
 			t.Fatal(err)
 		}
 		if here {
 			record = []byte(strings.ReplaceAll(string(record), "LOCK", id))
-			pulse = []byte(strings.ReplaceAll(string(pulse), "LOCK", id))
+			lock = []byte(strings.ReplaceAll(string(lock), "LOCK", id))
 		}
-		line := pulse
-		if len(pulse) <= pulseSize-9 { // else it is written as it is
-			line = fmt.Appendf(nil, "%-*s%08x\n", pulseSize-9, pulse, crc32.ChecksumIEEE([]byte(strings.TrimRight(string(pulse), " "))))
+		line := lock
+		if len(lock) <= lockLineSize-9 { // a longer text is written without a checksum
+			line = fmt.Appendf(nil, "%-*s%08x\n", lockLineSize-9, lock, crc32.ChecksumIEEE([]byte(strings.TrimRight(string(lock), " "))))
 		}
 		for name, text := range map[string][]byte{
 			b.path("jobs", lockSuffix): line, b.path("jobs", recordSuffix): record, b.path("jobs", requestSuffix): request,
-			filepath.Join(b.dir, registerFile): []byte(b.heading() + "\n" + register),
+			filepath.Join(b.dir, registerFile): []byte(b.header() + "\n" + register),
 		} {
 			if err := os.WriteFile(name, text, 0o600); err != nil {
 				t.Fatal(err)
@@ -68,21 +68,21 @@ func FuzzFiles(f *testing.F) {
 		s, err := b.read("jobs")
 		if err != nil {
 			if backend.CheckText("error", err.Error(), backend.MaxMetadata, true) != nil {
-				t.Errorf("the error is not fit to be shown: %q", err)
+				t.Errorf("the error cannot be shown safely: %q", err)
 			}
 			return
 		}
 		l := b.lease(s)
 		if l != backend.CleanLease(l) || l.Election != "jobs" || len(l.Ref) > 512 || l.ObserveFor > b.maxTTL {
-			t.Errorf("not fit to be handed on: %+v", l)
+			t.Errorf("unclean: %+v", l)
 		}
 		if l.Request.Kind != "" && l.Request.Term != l.Term {
 			t.Errorf("a request of another term: %+v", l)
 		}
-		if r := s.rec; s.known && r.Term > 0 {
-			r.close(backend.Failed, time.Unix(1, 0), 0)
+		if r := s.rec; s.hasRecord && r.Term > 0 {
+			r.endLeadership(backend.Failed, time.Unix(1, 0), 0)
 			if err := b.writeRecord(r, false); err != nil {
-				t.Errorf("what was read cannot be written: %+v: %v", r, err)
+				t.Errorf("a record that was read cannot be written: %+v: %v", r, err)
 			}
 			if back, known, err := b.readRecord("jobs"); !known || err != nil || back.Term != r.Term || len(back.History) > backend.MaxHistory {
 				t.Errorf("%+v comes back as %+v, %v", r, back, err)
@@ -95,7 +95,7 @@ func FuzzFiles(f *testing.F) {
 	})
 }
 
-// FuzzNames: any name has a file of its own, and no file stands for two.
+// FuzzNames checks that every name has a file name of its own.
 func FuzzNames(f *testing.F) {
 	for _, name := range []string{"jobs", ".", "..", ".a", "a.b", "A", "%41", "a/b", "\x00", "é", strings.Repeat("x", 300), strings.Repeat("/", 90), "%", "%4", "%zz", "~", strings.Repeat("a", 100) + "~" + strings.Repeat("0", 64)} {
 		f.Add(name, name)
@@ -118,7 +118,7 @@ func FuzzNames(f *testing.F) {
 	})
 }
 
-// FuzzMember reads the record of a process.
+// FuzzMember reads arbitrary text as a member record.
 func FuzzMember(f *testing.F) {
 	nonce := strings.Repeat("a", 32)
 	for _, text := range []string{"", "{}", `{"id":"a","nonce":"` + nonce + `","ttl_ns":10000000000,"seen":"2026-01-02T03:04:05Z"}`, `{"nonce":"` + nonce + `","id":"\u0000","stage":"\u202e","metadata":"a\nb","ttl_ns":-1}`, `{"nonce":"` + nonce + `","seen":"9999-01-01T00:00:00Z"}`} {
@@ -135,7 +135,7 @@ func FuzzMember(f *testing.F) {
 			return
 		}
 		if m.Candidate != backend.CleanCandidate(m.Candidate) || m.Nonce != nonce || backend.CheckText("stage", m.Stage, 64, false) != nil || m.TTL < 0 || m.Age < 0 {
-			t.Errorf("not fit to be handed on: %+v", m)
+			t.Errorf("unclean: %+v", m)
 		}
 	})
 }

@@ -14,18 +14,18 @@ import (
 
 var _ backend.Inspector = (*Backend)(nil)
 
-// What is little room: grants replace short files, and flush them.
+// Below these limits Inspect warns. A grant replaces short files and writes them to the disk.
 const (
-	fewBytes = 16 << 20
-	fewFiles = 1000
-	fewOpen  = 64 // files that a process needs besides its leases
+	fewBytes     = 16 << 20
+	fewFiles     = 1000
+	fewOpenFiles = 64 // files that a process needs besides its leases
 )
 
-// Inspect explains the directory: where it is and who can write it, how much room there
-// is, how many leases a process can hold, how it hears of changes, and whether somebody
-// has deleted files.
+// Inspect explains the directory: its file system, who can write it, how much space is
+// free, how many leases a process can hold, whether the kernel reports changes, and
+// whether files were deleted.
 func (b *Backend) Inspect(ctx context.Context, _, _ time.Duration) ([]backend.Diagnostic, error) {
-	if err := b.guard.Enter(ctx, ""); err != nil {
+	if err := b.owner.Enter(ctx, ""); err != nil {
 		return nil, fail("inspect", err)
 	}
 	s, err := b.survey()
@@ -35,20 +35,20 @@ func (b *Backend) Inspect(ctx context.Context, _, _ time.Duration) ([]backend.Di
 	return s.diagnostics(), nil
 }
 
-// A survey is what there is to know of a directory.
+// A survey is what can be found out about a directory.
 type survey struct {
-	dir, kind string // kind of file system
-	mode      fs.FileMode
-	room      uint64 // in bytes
-	files     uint64 // for how many files there is room
-	limit     uint64 // of open files
-	kept      int    // records of elections
-	listed    bool   // there is a register
-	lost      int    // elections that stand in it and have no record
-	register  error  // why it is not believed
-	hearing   error  // why the kernel does not tell of changes
-	maxTTL    time.Duration
-	poll      bool
+	dir, fileSystem string
+	mode            fs.FileMode
+	freeBytes       uint64
+	freeFiles       uint64
+	openLimit       uint64 // how many files this process may have open
+	records         int    // elections with a record
+	hasRegister     bool
+	lost            int   // elections that the register lists and that have no record
+	registerErr     error // why the register is not believed
+	watchErr        error // why the kernel does not report changes
+	maxTTL          time.Duration
+	poll            bool
 }
 
 func (b *Backend) survey() (s survey, err error) {
@@ -58,42 +58,42 @@ func (b *Backend) survey() (s survey, err error) {
 		return s, err
 	}
 	s.mode = info.Mode().Perm()
-	if s.kind, _, err = fileSystem(b.dir); err != nil {
+	if s.fileSystem, _, err = fileSystem(b.dir); err != nil {
 		return s, err
 	}
 	var st syscall.Statfs_t
-	if err := again(func() error { return syscall.Statfs(b.dir, &st) }); err != nil {
+	if err := retryEINTR(func() error { return syscall.Statfs(b.dir, &st) }); err != nil {
 		return s, err
 	}
-	if s.room, s.files = st.Bavail*uint64(st.Bsize), st.Ffree; st.Files == 0 { // as many as there are bytes for
-		s.files = s.room
+	if s.freeBytes, s.freeFiles = st.Bavail*uint64(st.Bsize), st.Ffree; st.Files == 0 { // this file system counts only bytes
+		s.freeFiles = s.freeBytes
 	}
 	var open syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &open); err != nil {
 		return s, err
 	}
-	s.limit = open.Cur
-	if n, err := newNotice(b.dir); err != nil {
-		s.hearing = err
+	s.openLimit = open.Cur
+	if w, err := watchDir(b.dir); err != nil {
+		s.watchErr = err
 	} else {
-		n.close()
+		w.close()
 	}
-	// First the register, since an election stands there before it has a record.
-	s.listed, _, s.register = b.listed("")
+	// First the register: an election is listed there before it has a record.
+	s.hasRegister, _, s.registerErr = b.isListed("")
 	b.mu.Lock()
-	names := b.register.names // never changed
+	names := b.register.names // this map is replaced, and never changed
 	b.mu.Unlock()
-	files, err := b.files(recordSuffix)
+	files, err := b.listFiles(recordSuffix)
 	if err != nil {
 		return s, err
 	}
-	there := make(map[string]bool, len(files))
+	recorded := make(map[string]bool, len(files))
 	for _, name := range files {
-		there[name] = true
+		recorded[name] = true
 	}
-	s.kept = len(there)
+	s.records = len(recorded)
 	for name := range names {
-		if s.listed && name != "" && !there[name] {
+		if s.hasRegister && name != "" && !recorded[name] {
 			s.lost++
 		}
 	}
@@ -104,36 +104,36 @@ func (s survey) diagnostics() (list []backend.Diagnostic) {
 	add := func(warning bool, what, format string, args ...any) {
 		list = append(list, backend.Diagnosticf(warning, what, format, args...))
 	}
-	switch s.kind {
+	switch s.fileSystem {
 	case "tmpfs", "ramfs":
-		add(true, "directory", "%s is on %s, which is empty after the machine has restarted: terms then grow by its clock alone", s.dir, s.kind)
+		add(true, "directory", "%s is on %s, which is empty after the machine has restarted: terms then grow by its clock alone", s.dir, s.fileSystem)
 	case "overlayfs":
 		add(true, "directory", "%s is on overlayfs, a container's own layer: containers that do not share it elect a leader each. Mount a directory of the machine", s.dir)
 	default:
-		add(false, "directory", "%s is on %s", s.dir, s.kind)
+		add(false, "directory", "%s is on %s", s.dir, s.fileSystem)
 	}
 	if s.mode&0o020 != 0 {
-		add(true, "rights", "%s is writable for its group (%04o), which can so depose or impersonate any leader: chmod g-w", s.dir, s.mode)
+		add(true, "rights", "%s is writable for its group (%04o): any user of that group can depose or impersonate any leader (chmod g-w)", s.dir, s.mode)
 	} else {
 		add(false, "rights", "only this user can write %s (%04o)", s.dir, s.mode)
 	}
-	add(s.room < fewBytes || s.files < fewFiles, "room", "%d MiB, for %d files; a grant writes a few short ones", s.room>>20, s.files)
-	add(uint64(s.kept)+fewOpen > s.limit, "open files", "%d for this process, one for each lease that it holds; %d elections are kept", s.limit, s.kept)
+	add(s.freeBytes < fewBytes || s.freeFiles < fewFiles, "space", "%d MiB are free, and %d files; a grant writes a few short ones", s.freeBytes>>20, s.freeFiles)
+	add(uint64(s.records)+fewOpenFiles > s.openLimit, "open files", "this process may open %d, one for each lease that it holds; the directory has %d elections", s.openLimit, s.records)
 	switch {
 	case s.poll:
-		add(false, "hearing", "followers read at a leader's expected renewals (poll), and hear of its end no sooner")
-	case s.hearing != nil:
-		add(true, "hearing", "followers read every %v, as the kernel does not tell them of changes: %v (see fs.inotify.max_user_instances)", lookEvery, s.hearing)
+		add(false, "notification", "followers read at a leader's expected renewals (poll), and learn of its end no sooner")
+	case s.watchErr != nil:
+		add(true, "notification", "followers read every %v, because the kernel does not tell them of changes: %v (see fs.inotify.max_user_instances)", pollEvery, s.watchErr)
 	default:
-		add(false, "hearing", "the kernel tells followers of changes")
+		add(false, "notification", "the kernel tells followers of changes")
 	}
 	switch {
-	case s.register != nil:
-		add(true, "register", "%v", s.register)
-	case !s.listed && s.kept > 0:
-		add(true, "register", "%s is gone: somebody has deleted it. While anybody leads anything here, the first leader of a new election watches for %v first", registerFile, s.maxTTL)
+	case s.registerErr != nil:
+		add(true, "register", "%v", s.registerErr)
+	case !s.hasRegister && s.records > 0:
+		add(true, "register", "%s was deleted. While any process leads here, the first leader of a new election waits for %v", registerFile, s.maxTTL)
 	case s.lost > 0:
-		add(true, "register", "of %d elections there is no record: somebody has deleted files, or their first leader died too early. While anybody leads anything here, their next one watches for %v first", s.lost, s.maxTTL)
+		add(true, "register", "elections without a record: %d. Files were deleted, or their first leader died too early. While any process leads here, their next leader waits for %v", s.lost, s.maxTTL)
 	default:
 		add(false, "register", "every election that was ever led here has its record; the greatest TTL is %v", s.maxTTL)
 	}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -15,14 +16,14 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-func say(list []backend.Diagnostic) (text string) {
-	for _, f := range list {
-		text += f.String() + "\n"
+func format(list []backend.Diagnostic) (text string) {
+	for _, d := range list {
+		text += d.String() + "\n"
 	}
 	return text
 }
 
-func inspected(t *testing.T, o Options) string {
+func inspect(t *testing.T, o Options) string {
 	t.Helper()
 	b, err := Open(t.Context(), o)
 	if err != nil {
@@ -33,22 +34,22 @@ func inspected(t *testing.T, o Options) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return say(list)
+	return format(list)
 }
 
-// TestInspectSaysWhatHasBecomeOfADirectory that was led in.
-func TestInspectSaysWhatHasBecomeOfADirectory(t *testing.T) {
+// An election was led in the directory, and then its files were changed.
+func TestInspectReportsWhatWasDoneToADirectory(t *testing.T) {
 	for what, x := range map[string]struct {
 		harm   func(dir string) error
 		maxTTL time.Duration
 		want   string
 	}{
-		"nothing":                     {nil, 0, "register: every election that was ever led here has its record; the greatest TTL is 1m0s"},
-		"a record is gone":            {func(dir string) error { return os.Remove(filepath.Join(dir, "jobs.json")) }, 0, "WARNING register: of 1 elections there is no record"},
-		"the register is gone":        {func(dir string) error { return os.Remove(filepath.Join(dir, "ELECTIONS")) }, 0, "WARNING register: ELECTIONS is gone"},
-		"another has another TTL":     {nil, 30 * time.Second, `ELECTIONS begins with "go-election, backend file, layout 1, greatest TTL 1m0s", and this member is configured for "go-election, backend file, layout 1, greatest TTL 30s"`},
-		"a group can write it":        {func(dir string) error { return os.Chmod(dir, 0o770) }, 0, "WARNING rights: "},
-		"another user can write that": {func(dir string) error { return os.Chmod(filepath.Join(dir, "ELECTIONS"), 0o666) }, 0, "WARNING register: "},
+		"nothing":                    {nil, 0, "register: every election that was ever led here has its record; the greatest TTL is 1m0s"},
+		"a record is gone":           {func(dir string) error { return os.Remove(filepath.Join(dir, "jobs.json")) }, 0, "WARNING register: elections without a record: 1"},
+		"the register is gone":       {func(dir string) error { return os.Remove(filepath.Join(dir, "ELECTIONS")) }, 0, "WARNING register: ELECTIONS was deleted"},
+		"another TTL is configured":  {nil, 30 * time.Second, `ELECTIONS begins with "go-election, backend file, layout 1, greatest TTL 1m0s", and this member is configured for "go-election, backend file, layout 1, greatest TTL 30s"`},
+		"a group can write it":       {func(dir string) error { return os.Chmod(dir, 0o770) }, 0, "WARNING rights: "},
+		"all can write the register": {func(dir string) error { return os.Chmod(filepath.Join(dir, "ELECTIONS"), 0o666) }, 0, "WARNING register: "},
 	} {
 		t.Run(what, func(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "election")
@@ -59,7 +60,7 @@ func TestInspectSaysWhatHasBecomeOfADirectory(t *testing.T) {
 			c := backend.Candidate{ID: "a", Nonce: backend.NewNonce()}
 			got, err := b.Acquire(t.Context(), []backend.Bid{{Election: "jobs", Candidate: c, TTL: 10 * time.Second, Renew: 3 * time.Second, Expected: backend.Lease{Election: "jobs"}}})
 			if err != nil || got[0].Outcome != backend.Granted {
-				t.Fatalf("expected to be granted the first bid, got %+v, %v", got, err)
+				t.Fatalf("expected the first bid to be granted, got %+v, %v", got, err)
 			}
 			defer Die(b)
 			if x.harm != nil {
@@ -67,40 +68,40 @@ func TestInspectSaysWhatHasBecomeOfADirectory(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			text := inspected(t, Options{Dir: dir, MaxTTL: x.maxTTL})
-			for _, want := range []string{x.want, "directory: " + dir + " is on ", "room: ", "open files: ", "hearing: "} {
+			text := inspect(t, Options{Dir: dir, MaxTTL: x.maxTTL})
+			for _, want := range []string{x.want, "directory: " + dir + " is on ", "space: ", "open files: ", "notification: "} {
 				if !strings.Contains(text, want) {
-					t.Errorf("nothing is said of %q:\n%s", want, text)
+					t.Errorf("expected %q in:\n%s", want, text)
 				}
 			}
-			if warned := strings.Contains(text, "WARNING r"); warned != (what != "nothing") {
-				t.Errorf("expected a warning if there is something wrong, and none if not:\n%s", text)
+			if warned := regexp.MustCompile("WARNING (r|space)").MatchString(text); warned != (what != "nothing") {
+				t.Errorf("expected a warning if the directory was harmed, and only then:\n%s", text)
 			}
 		})
 	}
 }
 
-func TestWhatIsWrongWithADirectoryIsAWarning(t *testing.T) {
+func TestInspectWarnsOfWhatIsWrong(t *testing.T) {
 	for want, change := range map[string]func(*survey){
 		"": func(*survey) {},
-		"directory: /d is on tmpfs, which is empty":              func(s *survey) { s.kind = "tmpfs" },
-		"directory: /d is on overlayfs, a container's own layer": func(s *survey) { s.kind = "overlayfs" },
-		"room: 15 MiB, for 5000 files":                           func(s *survey) { s.room = 15 << 20 },
-		"room: 1024 MiB, for 999 files":                          func(s *survey) { s.files = 999 },
-		"open files: 256 for this process":                       func(s *survey) { s.limit, s.kept = 256, 193 },
-		"hearing: followers read every 50ms":                     func(s *survey) { s.hearing = syscall.EMFILE },
-		"register: broken\ufffd[2J":                              func(s *survey) { s.register = errors.New("broken\x1b[2J") },
+		"directory: /d is on tmpfs, which is empty":              func(s *survey) { s.fileSystem = "tmpfs" },
+		"directory: /d is on overlayfs, a container's own layer": func(s *survey) { s.fileSystem = "overlayfs" },
+		"space: 15 MiB are free, and 5000 files":                 func(s *survey) { s.freeBytes = 15 << 20 },
+		"space: 1024 MiB are free, and 999 files":                func(s *survey) { s.freeFiles = 999 },
+		"open files: this process may open 256":                  func(s *survey) { s.openLimit, s.records = 256, 193 },
+		"notification: followers read every 50ms":                func(s *survey) { s.watchErr = syscall.EMFILE },
+		"register: broken\ufffd[2J":                              func(s *survey) { s.registerErr = errors.New("broken\x1b[2J") },
 	} {
-		s := survey{dir: "/d", kind: "ext2, ext3 or ext4", mode: 0o700, room: 1 << 30, files: 5000, limit: 1024, kept: 3, listed: true, maxTTL: time.Minute}
+		s := survey{dir: "/d", fileSystem: "ext2, ext3 or ext4", mode: 0o700, freeBytes: 1 << 30, freeFiles: 5000, openLimit: 1024, records: 3, hasRegister: true, maxTTL: time.Minute}
 		change(&s)
-		text := say(s.diagnostics())
+		text := format(s.diagnostics())
 		if want == "" && strings.Contains(text, "WARNING") || want != "" && (!strings.Contains(text, "WARNING "+want) || strings.Count(text, "WARNING") != 1) {
 			t.Errorf("expected the warning %q and no other:\n%s", want, text)
 		}
 	}
 }
 
-func TestInspectOfADirectoryThatIsGoneFails(t *testing.T) {
+func TestInspectFailsWithoutADirectory(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "election")
 	b, err := Open(t.Context(), Options{Dir: dir})
 	if err != nil {

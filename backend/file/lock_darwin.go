@@ -6,17 +6,18 @@ import (
 	"time"
 )
 
-// There is no lock here that can be looked at without being taken: to look is to
-// take it shared for a moment. A bid that fails because of that tries again.
+// macOS has no lock whose state can be read without taking it. So there is no probe lock:
+// isLocked takes the lock shared for a moment, and a bid that fails for that reason tries
+// again.
 
-func mark(*os.File) (bool, error) { return true, nil }
+func setProbeLock(*os.File) (bool, error) { return true, nil }
 
-func markShared(*os.File) error { return nil }
+func setSharedProbeLock(*os.File) error { return nil }
 
-// sharedByAny reports whether anybody has locked a directory, shared. To see that
-// is to lock it exclusively for a moment; others who look in that moment are not
-// meant.
-func sharedByAny(f *os.File) (bool, error) {
+// anySharedLock reports whether a process has locked a directory, shared. It locks the
+// directory exclusively for a moment, and tries again in case another process is doing
+// the same.
+func anySharedLock(f *os.File) (bool, error) {
 	got, err := flock(f, syscall.LOCK_EX)
 	for try := 0; try < 20 && !got && err == nil; try++ {
 		time.Sleep(250 * time.Microsecond)
@@ -28,10 +29,10 @@ func sharedByAny(f *os.File) (bool, error) {
 	return !got && err == nil, err
 }
 
-func unmark(*os.File) {}
+func clearProbeLock(*os.File) {}
 
-// locked reports whether another open file holds the lock.
-func locked(f *os.File) (bool, error) {
+// isLocked reports whether another open file holds the lock.
+func isLocked(f *os.File) (bool, error) {
 	got, err := flock(f, syscall.LOCK_SH)
 	if got {
 		_, err = flock(f, syscall.LOCK_UN)
@@ -49,4 +50,5 @@ func duplicate(fd int) (int, error) {
 	return dup, err
 }
 
-func flush(f *os.File) error { return f.Sync() } // F_FULLFSYNC
+// syncData writes a file to the disk. Go's Sync uses F_FULLFSYNC here.
+func syncData(f *os.File) error { return f.Sync() }

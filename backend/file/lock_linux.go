@@ -6,18 +6,19 @@ import (
 	"syscall"
 )
 
-// The lock is flock's. To look at it without taking it, which could make a bid
-// fail, its holder also marks it: with a record lock of the same open file, which
-// belongs to the open file as flock's does and ends in the same moment (not to the
-// process, as POSIX's does, which any close of the file would end). The kernel
-// tells whoever asks whether there is a mark. The numbers are Linux's on all
+// flock decides who holds an election. Its state can be read only by taking the lock,
+// which could make another process's bid fail. So the holder also takes a probe lock: a
+// record lock of the same open file, whose state the kernel tells anyone who asks. Like
+// flock's, it belongs to the open file and ends with it. (A POSIX lock would belong to
+// the process and end at any close of the file.) The numbers are the same on all Linux
 // architectures.
 const (
 	ofdGetLock = 36 // F_OFD_GETLK
 	ofdSetLock = 37 // F_OFD_SETLK
 )
 
-func mark(f *os.File) (bool, error) {
+// setProbeLock reports false if another open file has the probe lock.
+func setProbeLock(f *os.File) (bool, error) {
 	err := control(f, func(fd int) error {
 		return syscall.FcntlFlock(uintptr(fd), ofdSetLock, &syscall.Flock_t{Type: syscall.F_WRLCK})
 	})
@@ -27,24 +28,24 @@ func mark(f *os.File) (bool, error) {
 	return err == nil, err
 }
 
-// markShared marks a directory, beside others who do.
-func markShared(f *os.File) error {
+// setSharedProbeLock takes a probe lock on a directory, which several processes may have.
+func setSharedProbeLock(f *os.File) error {
 	return control(f, func(fd int) error {
 		return syscall.FcntlFlock(uintptr(fd), ofdSetLock, &syscall.Flock_t{Type: syscall.F_RDLCK})
 	})
 }
 
-// sharedByAny reports whether anybody has marked a directory.
-func sharedByAny(f *os.File) (bool, error) { return locked(f) }
+// anySharedLock reports whether a process has a shared probe lock on a directory.
+func anySharedLock(f *os.File) (bool, error) { return isLocked(f) }
 
-func unmark(f *os.File) {
+func clearProbeLock(f *os.File) {
 	control(f, func(fd int) error {
 		return syscall.FcntlFlock(uintptr(fd), ofdSetLock, &syscall.Flock_t{Type: syscall.F_UNLCK})
 	})
 }
 
-// locked reports whether another open file holds the lock.
-func locked(f *os.File) (bool, error) {
+// isLocked reports whether another open file has the probe lock.
+func isLocked(f *os.File) (bool, error) {
 	l := syscall.Flock_t{Type: syscall.F_WRLCK}
 	err := control(f, func(fd int) error { return syscall.FcntlFlock(uintptr(fd), ofdGetLock, &l) })
 	return err == nil && l.Type != syscall.F_UNLCK, err
@@ -58,4 +59,5 @@ func duplicate(fd int) (int, error) {
 	return int(dup), nil
 }
 
-func flush(f *os.File) error { return control(f, syscall.Fdatasync) }
+// syncData writes a file's content to the disk.
+func syncData(f *os.File) error { return control(f, syscall.Fdatasync) }

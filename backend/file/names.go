@@ -9,11 +9,11 @@ import (
 	"strings"
 )
 
-// Kinds of files. For one election: <name>.lock, <name>.json and <name>.request.
+// Kinds of files. An election has <name>.lock, <name>.json and <name>.request.
 const (
-	lockSuffix    = ".lock"    // what is locked; its text is the last heartbeat
-	recordSuffix  = ".json"    // who holds it and who held it
-	requestSuffix = ".request" // of an operator
+	lockSuffix    = ".lock"    // locked by the leader; holds a lockLine
+	recordSuffix  = ".json"    // a record: the current leadership and past ones
+	requestSuffix = ".request" // an operator's request
 	memberSuffix  = ".member"  // <nonce>.member: a process that takes part
 	registerFile  = "ELECTIONS"
 	tempPrefix    = ".tmp-"
@@ -21,10 +21,10 @@ const (
 
 const longestName = 200 // of the encoded name; most file systems allow 255
 
-// encode makes a file name of an election's name. Two names never have the same,
-// also where case does not count or where Unicode is normalised: only lower-case
-// letters, digits, "-", "_" and dots that are not first stand for themselves,
-// other bytes are %xx. A long name ends in "~" and its hash.
+// encode turns an election's name into a file name. Two names never get the same one,
+// even on a file system that ignores case or normalises Unicode: lower-case letters,
+// digits, "-", "_" and dots after the first byte stay, and all other bytes become %xx. A
+// long name ends in "~" and its hash.
 func encode(name string) string {
 	const digits = "0123456789abcdef"
 	var s strings.Builder
@@ -42,7 +42,7 @@ func encode(name string) string {
 	return s.String()[:100] + "~" + hex.EncodeToString(sum[:])
 }
 
-// decode is the reverse of encode. It is not for names with a hash.
+// decode reverses encode. It cannot decode names that end in a hash.
 func decode(file string) (name string, ok bool) {
 	var s strings.Builder
 	for i := 0; i < len(file); i++ {

@@ -10,23 +10,22 @@ import (
 // Name is how this backend is registered.
 const Name = "file"
 
-// Options says which directory.
+// Options configure a Backend.
 type Options struct {
-	// Dir is the directory of the elections, an absolute path: a relative one would be
-	// another directory, with another leader, for who was started elsewhere. It is made, for
-	// this user alone, if it is not there and its parent is. It must be on a local file
-	// system, belong to this user and not be writable for everybody. All members must have
-	// the same one and run as the same user. Required.
+	// Dir is the directory of the elections. Required. It is an absolute path, because a
+	// relative one would be another directory for a process started elsewhere. Open makes
+	// it with mode 0700 if it does not exist and its parent does. It must be on a local
+	// file system, belong to this user, and not be writable for every user. All members
+	// have the same Dir and run as the same user.
 	Dir string
 
-	// MaxTTL is the greatest TTL that anybody may use in this directory: the
-	// longest time without a leader after somebody has deleted files of a live
-	// leader. It is written down in the directory by its first member, and all
-	// others must have the same. From 50 ms to 1 h. Default: 1 minute.
+	// MaxTTL is the greatest TTL in this directory. If files of a live leader are deleted,
+	// no process leads that election for up to MaxTTL. The first member writes it into the
+	// directory, and all others must have the same. From 50 ms to 1 h. Default: 1 minute.
 	MaxTTL time.Duration
 
-	// Poll switches off Listen: followers then read at the leader's expected
-	// renewals, and hear of the end of a process no sooner. Default: false.
+	// Poll switches off Listen. Followers then read at the leader's expected renewals, and
+	// learn of the end of a process no sooner. Default: false.
 	Poll bool
 }
 

@@ -13,7 +13,7 @@ import (
 // A Backend does not exist on this system.
 type Backend struct{ backend.Backend }
 
-// Open is ErrInvalid on systems other than Linux and macOS.
+// Open returns ErrInvalid on systems other than Linux and macOS.
 func Open(context.Context, Options) (*Backend, error) {
 	return nil, fmt.Errorf("file: %w: this backend runs on Linux and macOS, and this is %s", backend.ErrInvalid, runtime.GOOS)
 }

@@ -13,24 +13,24 @@ import (
 
 var _ backend.Preflighter = (*Backend)(nil)
 
-// Prove implements [backend.Preflighter]: that files can be made in the directory, and that
-// those of the elections which are there can be written.
+// Preflight implements [backend.Preflighter]. It checks that this process can make files
+// in the directory, and can write the files of elections that exist.
 func (b *Backend) Preflight(ctx context.Context, bids []backend.Bid) []error {
 	errs := make([]error, len(bids))
-	err := fail("prove", b.guard.Enter(ctx, bids[0].Candidate.Nonce))
+	err := fail("preflight", b.owner.Enter(ctx, bids[0].Candidate.Nonce))
 	if err == nil {
-		err = fail("prove", b.probe())
+		err = fail("preflight", b.checkWritable())
 	}
 	for i, bid := range bids {
 		if errs[i] = err; err == nil {
-			errs[i] = fail(fmt.Sprintf("prove %q", bid.Election), b.preflight(bid))
+			errs[i] = fail(fmt.Sprintf("preflight %q", bid.Election), b.preflight(bid))
 		}
 	}
 	return errs
 }
 
-// probe makes a file in the directory, and takes it away again.
-func (b *Backend) probe() error {
+// checkWritable makes a file in the directory and removes it again.
+func (b *Backend) checkWritable() error {
 	f, err := os.CreateTemp(b.dir, tempPrefix)
 	if err != nil {
 		return err
@@ -40,7 +40,7 @@ func (b *Backend) probe() error {
 
 func (b *Backend) preflight(bid backend.Bid) error {
 	if bid.TTL > b.maxTTL || bid.TTL < 1 {
-		return fmt.Errorf("%w: a TTL of %v; the greatest in this directory is %v", backend.ErrInvalid, bid.TTL, b.maxTTL)
+		return b.ttlError(bid.TTL)
 	}
 	for _, suffix := range []string{lockSuffix, recordSuffix} {
 		f, _, err := open(b.path(bid.Election, suffix), os.O_RDWR)

@@ -11,8 +11,8 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// What cannot be written is said beforehand, for the election whose file it is.
-func TestFilesThatCannotBeWrittenAreFoundBeforeTheFirstBid(t *testing.T) {
+// The error is for the election whose file cannot be written.
+func TestPreflightFindsFilesThatCannotBeWritten(t *testing.T) {
 	dir := t.TempDir()
 	a, b := open(t, dir, "a"), open(t, dir, "b")
 	a.win("led")
@@ -33,7 +33,7 @@ func TestFilesThatCannotBeWrittenAreFoundBeforeTheFirstBid(t *testing.T) {
 	} else {
 		for _, e := range entries {
 			if e.Name()[0] == '.' {
-				t.Errorf("a proof has left %s", e.Name())
+				t.Errorf("the preflight has left %s", e.Name())
 			}
 		}
 	}
@@ -41,6 +41,6 @@ func TestFilesThatCannotBeWrittenAreFoundBeforeTheFirstBid(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := b.Preflight(t.Context(), []backend.Bid{{Election: "led", Candidate: b.me, TTL: ttl}})[0]; err == nil {
-		t.Error("a directory that is gone can be written")
+		t.Error("expected an error without a directory, got nil")
 	}
 }

@@ -31,20 +31,20 @@ const (
 
 func TestMain(m *testing.M) {
 	if dir := os.Getenv(childDir); dir != "" {
-		if err := campaign(dir, os.Getenv(childID)); err != nil {
+		if err := runChild(dir, os.Getenv(childID)); err != nil {
 			fmt.Println("error:", err)
 			os.Exit(1)
 		}
 		return
 	}
 	flag.Parse()
-	flag.Set("test.parallel", "8") // nearly all of the time they wait
+	flag.Set("test.parallel", "8") // the tests mostly wait
 	os.Exit(m.Run())
 }
 
-// campaign is what a child does: it says when it leads and when it does not. The
-// word "spawn" on its input makes it start a process that outlives it.
-func campaign(dir, id string) error {
+// runChild campaigns, and prints a line when its leadership begins and ends. On the word
+// "spawn" on its input it starts a process that outlives it. It ends with its input.
+func runChild(dir, id string) error {
 	store, err := file.Open(context.Background(), file.Options{Dir: dir})
 	if err != nil {
 		return err
@@ -80,36 +80,36 @@ func campaign(dir, id string) error {
 			fmt.Println("spawned", c.Process.Pid, 0)
 		}
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second) // its input ended: in order
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	return m.Close(ctx)
 }
 
-// A process is a child that campaigns.
+// A process is a child.
 type process struct {
 	*exec.Cmd
 	id string
 	in io.WriteCloser
 }
 
-// said is a line of a child: what, of which term or process, and when.
-type said struct {
+// A line is one line that a child has printed.
+type line struct {
 	by   *process
 	what string
-	n    uint64
+	n    uint64 // a term, or the number of a process
 	at   time.Time
 }
 
-// ears hear all children of a test, in the order in which they speak.
-type ears struct {
-	said chan said
-	kept []said // heard while something else was waited for
+// An output collects the lines of all children of a test.
+type output struct {
+	lines chan line
+	kept  []line // received while a test waited for another line
 }
 
-func listen() *ears { return &ears{said: make(chan said, 100)} }
+func newOutput() *output { return &output{lines: make(chan line, 100)} }
 
 // start starts a child, and waits until it campaigns.
-func start(t *testing.T, dir, id string, ttl time.Duration, e *ears) {
+func start(t *testing.T, dir, id string, ttl time.Duration, out *output) {
 	t.Helper()
 	testbed.Full(t, "kills and stops processes")
 	c := exec.Command(os.Args[0])
@@ -119,7 +119,7 @@ func start(t *testing.T, dir, id string, ttl time.Duration, e *ears) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, err := c.StdoutPipe()
+	pipe, err := c.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -130,15 +130,15 @@ func start(t *testing.T, dir, id string, ttl time.Duration, e *ears) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		for lines := bufio.NewScanner(out); lines.Scan(); {
+		for lines := bufio.NewScanner(pipe); lines.Scan(); {
 			f := strings.Fields(lines.Text())
 			if len(f) != 3 {
-				fmt.Fprintln(os.Stderr, id, "says:", lines.Text())
+				fmt.Fprintln(os.Stderr, id, "prints:", lines.Text())
 				continue
 			}
 			n, _ := strconv.ParseUint(f[1], 10, 64)
 			at, _ := strconv.ParseInt(f[2], 10, 64)
-			e.said <- said{p, f[0], n, time.Unix(0, at)}
+			out.lines <- line{p, f[0], n, time.Unix(0, at)}
 		}
 	}()
 	t.Cleanup(func() {
@@ -147,35 +147,34 @@ func start(t *testing.T, dir, id string, ttl time.Duration, e *ears) {
 		<-done
 		c.Wait()
 	})
-	e.hear(t, "ready")
+	out.wait(t, "ready")
 }
 
-// hear waits until some child says what.
-func (e *ears) hear(t *testing.T, what string) said {
+// wait returns the next line of any child that begins with what.
+func (o *output) wait(t *testing.T, what string) line {
 	t.Helper()
-	for i, s := range e.kept {
-		if s.what == what {
-			e.kept = slices.Delete(e.kept, i, i+1)
-			return s
+	for i, l := range o.kept {
+		if l.what == what {
+			o.kept = slices.Delete(o.kept, i, i+1)
+			return l
 		}
 	}
-	for deadline := time.After(soon); ; {
+	for deadline := time.After(patience); ; {
 		select {
-		case s := <-e.said:
-			if s.what == what {
-				return s
+		case l := <-o.lines:
+			if l.what == what {
+				return l
 			}
-			e.kept = append(e.kept, s)
+			o.kept = append(o.kept, l)
 		case <-deadline:
-			t.Fatalf("no process says %q within %v; they say %v", what, soon, e.kept)
+			t.Fatalf("no process prints %q within %v; they print %v", what, patience, o.kept)
 		}
 	}
 }
 
-// local is a directory of this machine: in memory, since a disk may be busy for longer
-// than a TTL.
-func local(t *testing.T) string {
-	dir, err := os.MkdirTemp(memory(t), "go-election-")
+// processDir makes a directory in memory, because a disk may be busy for longer than a TTL.
+func processDir(t *testing.T) string {
+	dir, err := os.MkdirTemp(memoryDir(t), "go-election-")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -183,28 +182,28 @@ func local(t *testing.T) string {
 	return dir
 }
 
-// On a machine with other things to do.
+// These leave room for a busy machine.
 const (
-	soon     = 90 * time.Second
-	longLed  = 30 * time.Second // a TTL that nobody loses by being slow
-	shortLed = 5 * time.Second
+	patience = 90 * time.Second
+	longTTL  = 30 * time.Second // no process is so slow that it loses its lease
+	shortTTL = 5 * time.Second
 )
 
 func TestAKilledLeaderIsReplacedInMilliseconds(t *testing.T) {
 	t.Parallel()
-	dir, ch := local(t), listen()
+	dir, out := processDir(t), newOutput()
 	for i := range 3 {
-		start(t, dir, fmt.Sprintf("p%d", i), longLed, ch)
+		start(t, dir, fmt.Sprintf("p%d", i), longTTL, out)
 	}
 	var gaps []time.Duration
-	last := ch.hear(t, "leads")
+	last := out.wait(t, "leads")
 	for i := range 9 {
-		start(t, dir, fmt.Sprintf("q%d", i), longLed, ch) // in place of the one that is killed
+		start(t, dir, fmt.Sprintf("q%d", i), longTTL, out) // replaces the one that is killed
 		killed := time.Now()
 		if err := last.by.Process.Kill(); err != nil {
 			t.Fatal(err)
 		}
-		next := ch.hear(t, "leads")
+		next := out.wait(t, "leads")
 		if next.n <= last.n {
 			t.Fatalf("expected a term above %d after a kill, got %d", last.n, next.n)
 		}
@@ -213,23 +212,23 @@ func TestAKilledLeaderIsReplacedInMilliseconds(t *testing.T) {
 	}
 	slices.Sort(gaps)
 	t.Logf("from kill -9 to the next leader's first line: median %v, worst %v", gaps[len(gaps)/2], gaps[len(gaps)-1])
-	// A third of a TTL is what reading now and then would cost; the bar of 10 ms is
-	// for the bench, on a machine that does nothing else.
-	if median := gaps[len(gaps)/2]; median > longLed/10 {
-		t.Errorf("expected the kernel to tell of a death at once, median %v of %v", median, gaps)
+	// Followers that polled would need a third of a TTL. The benchmark holds the median
+	// below 10 ms, on an idle machine.
+	if median := gaps[len(gaps)/2]; median > longTTL/10 {
+		t.Errorf("expected the kernel to report a death at once, got a median of %v, of %v", median, gaps)
 	}
 }
 
-func TestALeaderThatEndsInOrderHandsOver(t *testing.T) {
+func TestAnOrderlyEndHandsOver(t *testing.T) {
 	t.Parallel()
-	dir, ch := local(t), listen()
-	start(t, dir, "a", longLed, ch)
-	first := ch.hear(t, "leads")
-	start(t, dir, "b", longLed, ch)
+	dir, out := processDir(t), newOutput()
+	start(t, dir, "a", longTTL, out)
+	first := out.wait(t, "leads")
+	start(t, dir, "b", longTTL, out)
 	began := time.Now()
 	first.by.in.Close()
-	next := ch.hear(t, "leads")
-	t.Logf("from the end of its input to the next leader: %v", next.at.Sub(began))
+	next := out.wait(t, "leads")
+	t.Logf("from the end of the input to the next leader: %v", next.at.Sub(began))
 	if next.by == first.by || next.n <= first.n {
 		t.Errorf("expected another leader with a term above %d, got %s with %d", first.n, next.by.id, next.n)
 	}
@@ -237,45 +236,45 @@ func TestALeaderThatEndsInOrderHandsOver(t *testing.T) {
 
 func TestChildrenDoNotInheritTheLock(t *testing.T) {
 	t.Parallel()
-	dir, ch := local(t), listen()
-	start(t, dir, "a", longLed, ch)
-	first := ch.hear(t, "leads")
+	dir, out := processDir(t), newOutput()
+	start(t, dir, "a", longTTL, out)
+	first := out.wait(t, "leads")
 	io.WriteString(first.by.in, "spawn\n")
-	child := int(ch.hear(t, "spawned").n)
+	child := int(out.wait(t, "spawned").n)
 	t.Cleanup(func() { syscall.Kill(child, syscall.SIGKILL) })
-	start(t, dir, "b", longLed, ch)
+	start(t, dir, "b", longTTL, out)
 	first.by.Process.Kill()
-	ch.hear(t, "leads")
+	out.wait(t, "leads")
 	if err := syscall.Kill(child, 0); err != nil {
-		t.Errorf("expected the child to outlive the leader, else this test shows nothing: %v", err)
+		t.Errorf("the child has ended before the leader, so this test shows nothing: %v", err)
 	}
 }
 
 func TestAStoppedLeaderKeepsItsLockAndDoesNotLead(t *testing.T) {
 	t.Parallel()
-	dir, ch := local(t), listen()
-	start(t, dir, "a", shortLed, ch)
-	first := ch.hear(t, "leads")
-	start(t, dir, "b", shortLed, ch)
+	dir, out := processDir(t), newOutput()
+	start(t, dir, "a", shortTTL, out)
+	first := out.wait(t, "leads")
+	start(t, dir, "b", shortTTL, out)
 	first.by.Process.Signal(syscall.SIGSTOP)
 	select {
-	case s := <-ch.said:
-		t.Fatalf("expected nobody to say anything while the leader is stopped, %s says %s", s.by.id, s.what)
-	case <-time.After(2 * shortLed):
+	case l := <-out.lines:
+		t.Fatalf("expected no line while the leader is stopped, %s prints %s", l.by.id, l.what)
+	case <-time.After(2 * shortTTL):
 	}
 	first.by.Process.Signal(syscall.SIGCONT)
-	lost := ch.hear(t, "lost")
+	lost := out.wait(t, "lost")
 	if lost.by != first.by || lost.n != first.n {
-		t.Errorf("expected the stopped leader to find that its leadership is over, got %+v", lost)
+		t.Errorf("expected the stopped leader to lose its leadership, got %+v", lost)
 	}
-	next := ch.hear(t, "leads")
+	next := out.wait(t, "leads")
 	if next.n <= first.n || next.at.Before(lost.at) {
 		t.Errorf("expected a new leadership after the old one, got %+v after %+v", next, lost)
 	}
-	// Stopped for good, and killed while it is stopped.
+	// Killed while it is stopped.
 	next.by.Process.Signal(syscall.SIGSTOP)
 	next.by.Process.Kill()
-	if last := ch.hear(t, "leads"); last.by == next.by {
+	if last := out.wait(t, "leads"); last.by == next.by {
 		t.Errorf("expected the other process to lead, got %s", last.by.id)
 	}
 }

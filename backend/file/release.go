@@ -13,7 +13,7 @@ import (
 
 // Release writes the end of each leadership into its record, and then unlocks.
 func (b *Backend) Release(ctx context.Context, held []backend.Held) error {
-	if err := b.guard.Enter(ctx, ""); err != nil {
+	if err := b.owner.Enter(ctx, ""); err != nil {
 		return fail("release", err)
 	}
 	var errs []error
@@ -28,25 +28,25 @@ func (b *Backend) Release(ctx context.Context, held []backend.Held) error {
 	return errors.Join(errs...)
 }
 
-// release unlocks whatever happens: without its last words a leadership counts as
+// release unlocks even if the record cannot be written. Then the leadership counts as
 // failed.
 func (b *Backend) release(ctx context.Context, l backend.Held) error {
-	done, err := b.turn(ctx, l.Election)
+	done, err := b.serialize(ctx, l.Election)
 	if err != nil {
 		return err
 	}
 	defer done()
-	h := b.holding(l.Election)
+	h := b.heldLock(l.Election)
 	if h == nil || l.Term != 0 && l.Term != h.term {
 		return nil
 	}
 	r, _, err := b.readRecord(l.Election)
-	now, err2 := at(b.path(l.Election, lockSuffix))
+	now, err2 := identityAt(b.path(l.Election, lockSuffix))
 	err = errors.Join(err, err2)
 	if err == nil && now == h.id && r.Term == h.term && r.held() && r.Holder.Nonce == h.rec.Holder.Nonce {
-		r.close(l.End, time.Now(), l.Lapsed())
+		r.endLeadership(l.End, time.Now(), l.Lapsed())
 		r.Heartbeat, r.Written = heartbeat(), time.Now().UTC()
 		err = b.writeRecord(r, false)
 	}
-	return errors.Join(err, b.forget(l.Election, h))
+	return errors.Join(err, b.unlock(l.Election, h))
 }

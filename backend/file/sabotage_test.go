@@ -17,17 +17,17 @@ import (
 	"github.com/go-election/go-election/backend/file"
 )
 
-// A history that fails names its seed. It can be run again alone, and many more can be:
+// A history that fails prints its seed. To run it again alone, or to run more histories:
 //
 //	go test ./backend/file -run Sabotage -sabotage.from 17 -sabotage.seeds 1
 var (
-	sabotageSeeds = flag.Int("sabotage.seeds", 20, "how many histories of sabotage")
-	sabotageFrom  = flag.Uint64("sabotage.from", 0, "seed of the first one")
+	sabotageSeeds = flag.Int("sabotage.seeds", 20, "how many histories to run")
+	sabotageFrom  = flag.Uint64("sabotage.from", 0, "seed of the first history")
 )
 
-// TestSabotageNeverMakesTwoLeaders: processes are stopped, killed and started, while files
-// are removed, moved away and back, and put back from backups. Terms must grow as well, as
-// long as nothing has come back: who puts back a backup puts back its terms.
+// Processes are stopped, killed and started, while files are removed, moved away and back,
+// and restored from backups. Terms must grow, too, until a file has come back: a restored
+// backup restores its terms.
 func TestSabotageNeverMakesTwoLeaders(t *testing.T) {
 	grants := 0
 	for seed := *sabotageFrom; seed < *sabotageFrom+uint64(*sabotageSeeds); seed++ {
@@ -49,25 +49,25 @@ func TestSabotageNeverMakesTwoLeaders(t *testing.T) {
 		})
 	}
 	if grants < *sabotageSeeds {
-		t.Errorf("%d grants in %d histories: this test shows nothing", grants, *sabotageSeeds)
+		t.Errorf("%d grants in %d histories: too few to show anything", grants, *sabotageSeeds)
 	}
 }
 
-// An actor is a process with the manager's rules of trust and of watching.
+// An actor is a process that follows the manager's rules of trust and of observation.
 type actor struct {
 	*client
-	elections map[string]*stake
-	asleep    time.Time // it is stopped until then
+	elections map[string]*view
+	stopped   time.Time // it is stopped until then
 }
 
-// A stake is what an actor has of an election.
-type stake struct {
-	held  bool
-	lease backend.Lease
-	began time.Time
-	trust time.Time // it leads until then
-	renew time.Time
-	lost  bool // to be released
+// A view is what an actor knows of an election.
+type view struct {
+	held         bool
+	lease        backend.Lease
+	began        time.Time
+	trustedUntil time.Time
+	renew        time.Time
+	lost         bool // it must be released
 
 	known bool
 	seen  backend.Lease
@@ -75,15 +75,15 @@ type stake struct {
 	floor uint64
 }
 
-func (s *stake) granted(sent time.Time) {
-	s.held, s.trust, s.renew = true, sent.Add(ttl*5/6), sent.Add(ttl/3)
+func (s *view) granted(sent time.Time) {
+	s.held, s.trustedUntil, s.renew = true, sent.Add(ttl*5/6), sent.Add(ttl/3)
 }
 
-// step does what is due for an election, and returns the term of a grant. What cannot be
-// done just now is not done.
+// step does what is due for an election, and returns the term of a grant. It ignores
+// errors, like a manager that tries again later.
 func (a *actor) step(name string) (granted uint64) {
 	s, now := a.elections[name], time.Now()
-	if s.held && now.After(s.trust) {
+	if s.held && now.After(s.trustedUntil) {
 		s.held, s.lost = false, true
 	}
 	switch {
@@ -135,14 +135,14 @@ type sabotage struct {
 	grants   int
 	greatest map[string]uint64
 	backups  []map[string][]byte
-	back     bool // something has come back
-	missed   bool // somebody has not seen a leadership: the history ends
+	restored bool // a file has come back
+	missed   bool // an actor has missed a leadership: the history ends
 	log      []string
 }
 
 func newSabotage(t *testing.T, seed uint64) *sabotage {
-	time.Sleep(time.Until(time.Date(2026, 11, 23, 0, 0, 0, 0, time.UTC))) // terms skip the time since 2026
-	top, err := os.MkdirTemp(memory(t), "go-election-")
+	time.Sleep(time.Until(time.Date(2026, 11, 23, 0, 0, 0, 0, time.UTC))) // terms that skip some exceed the clock by the time since 2026
+	top, err := os.MkdirTemp(memoryDir(t), "go-election-")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -158,10 +158,10 @@ func (s *sabotage) note(format string, args ...any) {
 
 func (s *sabotage) start() *actor {
 	s.started++
-	return &actor{client: open(s.t, s.dir, fmt.Sprint("p", s.started)), elections: map[string]*stake{"jobs": {}, "other": {}}}
+	return &actor{client: open(s.t, s.dir, fmt.Sprint("p", s.started)), elections: map[string]*view{"jobs": {}, "other": {}}}
 }
 
-// act lets an actor do what it does, or be stopped, or die.
+// act makes one step of an actor, or stops or kills it.
 func (s *sabotage) act(i int) {
 	a, now := s.actors[i], time.Now()
 	switch s.IntN(130) {
@@ -171,10 +171,10 @@ func (s *sabotage) act(i int) {
 		s.actors[i] = s.start()
 		return
 	case 1:
-		a.asleep = now.Add(time.Duration(s.IntN(15000)) * time.Millisecond)
-		s.note("%s is stopped for %v", a.me.ID, a.asleep.Sub(now))
+		a.stopped = now.Add(time.Duration(s.IntN(15000)) * time.Millisecond)
+		s.note("%s is stopped for %v", a.me.ID, a.stopped.Sub(now))
 	}
-	if now.Before(a.asleep) {
+	if now.Before(a.stopped) {
 		return
 	}
 	for _, name := range []string{"jobs", "other"} {
@@ -182,7 +182,7 @@ func (s *sabotage) act(i int) {
 			s.note("%s releases %s", a.me.ID, name)
 			mine.lease.End = backend.Released
 			a.Release(s.t.Context(), []backend.Held{mine.lease.Held()})
-			*mine = stake{floor: mine.floor}
+			*mine = view{floor: mine.floor}
 			continue
 		}
 		term := a.step(name)
@@ -193,23 +193,23 @@ func (s *sabotage) act(i int) {
 		s.note("%s is granted %s, term %d", a.me.ID, name, term)
 		for _, o := range s.actors {
 			their := o.elections[name]
-			if o == a || !their.held || now.After(their.trust) {
+			if o == a || !their.held || now.After(their.trustedUntil) {
 				continue
 			}
 			if mine := a.elections[name]; mine.seen.ObserveFor > 0 && mine.since.Before(their.began) {
-				s.missed = true // a leadership after which all looks as it did before: not covered (doc.go)
+				s.missed = true // the files looked as before after that leadership: docs/design/file.md, "What is not covered"
 			} else {
-				s.t.Errorf("two leaders of %s: %s is granted it, and %s leads for another %v", name, a.me.ID, o.me.ID, their.trust.Sub(now))
+				s.t.Errorf("two leaders of %s: it is granted to %s while %s leads for another %v", name, a.me.ID, o.me.ID, their.trustedUntil.Sub(now))
 			}
 		}
-		if term <= s.greatest[name] && !s.back {
-			s.t.Errorf("terms of %s went back: %d after %d", name, term, s.greatest[name])
+		if term <= s.greatest[name] && !s.restored {
+			s.t.Errorf("terms of %s do not grow: %d after %d", name, term, s.greatest[name])
 		}
 		s.greatest[name] = max(s.greatest[name], term)
 	}
 }
 
-// harm does something to the files.
+// harm changes the files as an operator could.
 func (s *sabotage) harm() {
 	files := []string{"jobs.lock", "jobs.json", "other.lock", "other.json", "ELECTIONS"}
 	path := func(name string) string { return filepath.Join(s.dir, name) }
@@ -236,14 +236,14 @@ func (s *sabotage) harm() {
 			return
 		}
 		n := s.IntN(len(s.backups))
-		s.back = true
+		s.restored = true
 		for _, name := range files {
 			text, has := s.backups[n][name]
 			switch {
 			case what == 3 && s.IntN(2) == 0:
 			case has:
 				copyOver(path(name), text)
-				s.note("%s of backup %d is put back", name, n+1)
+				s.note("%s of backup %d is restored", name, n+1)
 			case what == 4:
 				os.Remove(path(name))
 				s.note("%s, which is not in backup %d, is removed", name, n+1)
@@ -254,7 +254,7 @@ func (s *sabotage) harm() {
 		s.note("%s is moved away", some)
 	case 6:
 		if os.Rename(path(some+".bak"), path(some)) == nil {
-			s.back = true
+			s.restored = true
 			s.note("%s is moved back", some)
 		}
 	}

@@ -3,7 +3,6 @@
 package file
 
 import (
-	"encoding/json"
 	"errors"
 	"os"
 	"time"
@@ -13,19 +12,28 @@ import (
 
 // A state is all that the files of one election say.
 type state struct {
-	name    string
-	rec     record
-	known   bool // there is a record; it is damaged if its term is 0
-	lock    string
-	pulse   pulse
-	locked  bool
-	lost    bool // files are missing that once were there, and somebody may still trust them
-	request backend.Request
+	name      string
+	rec       record
+	hasRecord bool     // there is a record; it is damaged if its term is 0
+	lock      string   // identity of the lock file
+	line      lockLine // the text of the lock file
+	locked    bool     // another process holds the lock
+	filesLost bool     // files are missing or not to be believed, and a leader may still trust them
+	request   backend.Request
 }
 
-// read reads an election's state. In this order: the record, and then whether it
-// is locked. If not, and the record is the same afterwards, the leadership in it is
-// over for certain: its lock was taken before the record was written.
+// readLease reads the lease of an election, as this process must treat it.
+func (b *Backend) readLease(name string) (backend.Lease, error) {
+	s, err := b.read(name)
+	if err != nil {
+		return backend.Lease{}, err
+	}
+	return b.lease(s), nil
+}
+
+// read reads an election's state: first the record, and then whether the file is locked.
+// If it is not, and the record is still the same afterwards, the leadership in the record
+// is over for certain, because its lock was taken before the record was written.
 func (b *Backend) read(name string) (s state, err error) {
 	for range 10 {
 		if s, err = b.readOnce(name); err != nil || !s.rec.held() || s.locked {
@@ -44,77 +52,78 @@ func (b *Backend) read(name string) (s state, err error) {
 
 func (b *Backend) readOnce(name string) (s state, err error) {
 	s.name = name
-	if s.rec, s.known, err = b.readRecord(name); err != nil {
+	if s.rec, s.hasRecord, err = b.readRecord(name); err != nil {
 		return s, err
 	}
 	f, st, err := open(b.path(name, lockSuffix), os.O_RDONLY)
 	if err == nil {
 		defer f.Close()
 		s.lock = identity(&st)
-		s.pulse = readPulse(f, s.lock)
-		s.locked, err = locked(f)
+		s.line = readLockLine(f, s.lock)
+		s.locked, err = isLocked(f)
 	}
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return s, err
 	}
-	return s, b.rest(&s)
+	return s, b.complete(&s)
 }
 
-// readHeld is read for who has the lock.
-func (b *Backend) readHeld(name string, h *hold) (s state, err error) {
-	s.name, s.lock, s.pulse = name, h.id, readPulse(h.f, h.id)
-	if s.rec, s.known, err = b.readRecord(name); err != nil {
+// readUnderLock is read for a process that has the lock.
+func (b *Backend) readUnderLock(name string, h *electionLock) (s state, err error) {
+	s.name, s.lock, s.line = name, h.id, readLockLine(h.f, h.id)
+	if s.rec, s.hasRecord, err = b.readRecord(name); err != nil {
 		return s, err
 	}
-	return s, b.rest(&s)
+	return s, b.complete(&s)
 }
 
-// rest reads the request, and finds out whether the lock file can be believed.
-func (b *Backend) rest(s *state) (err error) {
+// complete reads the request, and decides whether the files can be believed
+// (docs/design/file.md, "Which record is believed").
+func (b *Backend) complete(s *state) (err error) {
 	if s.request, err = b.readRequest(s.name); err != nil {
 		return err
 	}
-	term := max(s.rec.Term, s.pulse.Term)
-	led := b.remember(s.name, term)
-	if s.rec.Term > 0 && same(s.rec.Lock, s.lock) && term >= led {
-		return nil // this is the file that who is in the record had locked, or has
+	term := max(s.rec.Term, s.line.Term)
+	greatest := b.noteTerm(s.name, term)
+	if s.rec.Term > 0 && sameFile(s.rec.Lock, s.lock) && term >= greatest {
+		return nil // the recorded holder has locked this very file, or had it locked
 	}
-	// Else nothing that is written here can be believed: what an earlier leadership left, a
-	// vacant record as well, may have been put back under a later one.
+	// Everything else may be left from an earlier leadership, and put back under a later
+	// one. That holds for a vacant record, too.
 	for range 2 {
-		exists, listed, err := b.listed(s.name)
+		exists, listed, err := b.isListed(s.name)
 		if err != nil {
 			return err
 		}
-		if exists && !listed && !s.known && led == 0 && b.complete() {
+		if exists && !listed && !s.hasRecord && greatest == 0 && b.registerComplete() {
 			return nil // never led
 		}
-		free, err := b.unled()
+		free, err := b.nobodyLeads()
 		if err != nil || free {
-			return err // nobody is there to trust anything
+			return err // no process is left that could trust a lease
 		}
 		if exists {
 			break
 		}
 	}
-	s.lost = true
+	s.filesLost = true
 	return nil
 }
 
-// lease is the state as a challenger or an observer must see it.
+// lease returns the state as a challenger or an observer must treat it.
 func (b *Backend) lease(s state) backend.Lease {
 	r := s.rec
-	l := backend.Lease{Election: s.name, Term: r.Term, Heartbeat: r.Heartbeat, End: r.End, LastID: r.LastID, LastNonce: r.Last, Request: s.request, MovedTo: r.MovedTo, MovedFrom: r.From}
+	l := backend.Lease{Election: s.name, Term: r.Term, Heartbeat: r.Heartbeat, End: r.End, LastID: r.LastID, LastNonce: r.LastNonce, Request: s.request, MovedTo: r.MovedTo, MovedFrom: r.MovedFrom}
 	written := r.Written
 	if r.held() {
 		l.Holder = backend.Candidate{ID: r.Holder.ID, Nonce: r.Holder.Nonce, Address: r.Holder.Address, Metadata: r.Holder.Metadata}
 		l.TTL, l.Renew = r.TTL, r.Renew
 	}
-	switch p := s.pulse; {
-	case r.Term == 0 && !s.locked: // no record, or none that can be read
-		l.Term, l.Heartbeat, written = p.Term, p.Heartbeat, p.Written
-	case r.held() && p.Term == r.Term && p.Nonce == r.Holder.Nonce:
-		l.Heartbeat, written = p.Heartbeat, p.Written
+	switch line := s.line; {
+	case r.Term == 0 && !s.locked: // no record, or a damaged one
+		l.Term, l.Heartbeat, written = line.Term, line.Heartbeat, line.Written
+	case r.held() && line.Term == r.Term && line.Nonce == r.Holder.Nonce:
+		l.Heartbeat, written = line.Heartbeat, line.Written
 	}
 	if !written.IsZero() {
 		l.Age = max(time.Since(written), 0)
@@ -123,58 +132,31 @@ func (b *Backend) lease(s state) backend.Lease {
 		l.Request = backend.Request{}
 	}
 	switch {
-	case r.held() && b.ours(s.name, s.lock, r.Term):
+	case r.held() && b.isOurs(s.name, s.lock, r.Term):
 	case s.locked:
 		l.ObserveFor = backend.ExpiresInStore
-		if r.held() && s.pulse.Term > r.Term { // by another one, who is about to be granted it
-			bury(&l)
+		if r.held() && s.line.Term > r.Term { // by a later bidder, which is about to be granted the lease
+			makeVacant(&l)
 		}
-	case s.lost:
-		l.ObserveFor = b.maxTTL // not what the record says: it may be that of an earlier leadership
-	case r.held(): // the kernel has unlocked it: whoever held it is dead
-		bury(&l)
+	case s.filesLost:
+		l.ObserveFor = b.maxTTL // not the TTL of the record, which may be that of an earlier leadership
+	case r.held(): // the kernel has unlocked the file: the holder is dead
+		makeVacant(&l)
 	}
 	return backend.CleanLease(l)
 }
 
-// lapsed is how long ago the lease of the recorded holder ran out, 0 if it has not.
+// lapsed is how long ago the lease of the recorded holder expired; 0 if it has not.
 func (s *state) lapsed(now time.Time) time.Duration {
 	renewed := s.rec.Written
-	if s.rec.held() && s.pulse.Term == s.rec.Term && s.pulse.Nonce == s.rec.Holder.Nonce {
-		renewed = s.pulse.Written
+	if s.rec.held() && s.line.Term == s.rec.Term && s.line.Nonce == s.rec.Holder.Nonce {
+		renewed = s.line.Written
 	}
 	return max(0, now.Sub(renewed)-s.rec.TTL)
 }
 
-// bury makes a lease vacant whose holder has died.
-func bury(l *backend.Lease) {
+// makeVacant ends the leadership of a holder that has died.
+func makeVacant(l *backend.Lease) {
 	l.End, l.LastID, l.LastNonce = backend.Failed, l.Holder.ID, l.Holder.Nonce
 	l.Holder, l.TTL, l.Renew = backend.Candidate{}, 0, 0
-}
-
-// look is read and lease.
-func (b *Backend) look(name string) (backend.Lease, error) {
-	s, err := b.read(name)
-	if err != nil {
-		return backend.Lease{}, err
-	}
-	return b.lease(s), nil
-}
-
-func (b *Backend) readRequest(name string) (w backend.Request, err error) {
-	text, err := readAll(b.path(name, requestSuffix))
-	if err != nil || text == nil {
-		return w, err
-	}
-	var c struct {
-		Election string              `json:"election"`
-		Term     uint64              `json:"term"`
-		Kind     backend.RequestKind `json:"kind"`
-		ID       string              `json:"id"`
-		Nonce    string              `json:"nonce"`
-	}
-	if json.Unmarshal(text, &c) != nil || c.Election != name {
-		return w, nil // as good as none
-	}
-	return backend.Request(c), nil
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// An assignment says who leads. It is what stands in the file.
+// An assignment says who leads. It is the content of the file.
 type assignment struct {
 	Version   uint64            `json:"version"`
 	Leader    string            `json:"leader"`
@@ -21,7 +21,7 @@ type assignment struct {
 
 const (
 	maxFile    = 8 << 20
-	maxVersion = 1 << 60 // terms must stay above it
+	maxVersion = 1 << 60 // terms must exceed it
 )
 
 func (a assignment) copy() assignment {
@@ -33,7 +33,7 @@ func (a assignment) equal(o assignment) bool {
 	return a.Version == o.Version && a.Leader == o.Leader && maps.Equal(a.Elections, o.Elections)
 }
 
-// named returns the id that is named for an election, "" if nobody is.
+// named returns the id of the leader of an election, "" if nobody may lead.
 func (a assignment) named(election string) string {
 	if id, ok := a.Elections[election]; ok {
 		return id
@@ -41,7 +41,7 @@ func (a assignment) named(election string) string {
 	return a.Leader
 }
 
-// check reports what cannot be a name or an id.
+// check reports names and ids that are not valid. Self is valid only if self is true.
 func (a assignment) check(self bool) error {
 	ids := map[string]string{"leader": a.Leader}
 	for name, id := range a.Elections {
@@ -64,43 +64,43 @@ func (a assignment) check(self bool) error {
 	return nil
 }
 
-// assignment returns who is named now.
+// assignment returns the current assignment. With a file it reads the file.
 func (b *Backend) assignment() (assignment, error) {
 	if b.file == "" {
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		return b.now, nil
+		return b.current, nil
 	}
-	b.reading.Lock() // or a call that read an older file would compare it with a newer one
-	defer b.reading.Unlock()
+	b.fileMu.Lock() // otherwise a call could compare an older file with a newer one
+	defer b.fileMu.Unlock()
 	text, err := readText(b.file)
-	if err == nil && b.text != nil && bytes.Equal(text, b.text) { // a big file costs no more than its reading
+	if err == nil && b.text != nil && bytes.Equal(text, b.text) { // parsing a big file takes long
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		return b.now, nil
+		return b.current, nil
 	}
 	var a assignment
 	if err == nil {
 		a, err = parse(text)
 	}
 	if err != nil {
-		// Nothing is wrong for ever: the file can be mended.
-		return a, fmt.Errorf("%w: %s: %v; nobody is granted anything, and who leads stops at its deadline", backend.ErrDenied, b.file, err)
+		// ErrDenied, not ErrInvalid: an operator can mend the file.
+		return a, fmt.Errorf("%w: %s: %v; nobody is granted anything, and the leader stops at its deadline", backend.ErrDenied, b.file, err)
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	switch old := b.now; {
+	switch old := b.current; {
 	case a.Version < old.Version:
 		return a, fmt.Errorf("%w: %s has version %d and had version %d before: the version must grow with each change", backend.ErrDenied, b.file, a.Version, old.Version)
 	case a.Version == old.Version && !a.equal(old):
 		return a, fmt.Errorf("%w: %s was changed and still has version %d: the version must grow with each change, and the file be replaced in one step (mv)", backend.ErrDenied, b.file, a.Version)
 	}
-	b.now, b.text = a, text
+	b.current, b.text = a, text
 	return a, nil
 }
 
 func readText(path string) ([]byte, error) {
-	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() { // a pipe would make us wait
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() { // opening a pipe would wait for its writer
 		return nil, errors.New("it is not a regular file")
 	}
 	f, err := os.Open(path)
@@ -138,17 +138,17 @@ func parse(text []byte) (a assignment, err error) {
 	return a, a.check(false)
 }
 
-// Assign names the leader of one election while the process runs; the election ""
-// stands for all that are not named singly. An empty leader: nobody. What is lost
-// and won by it happens at the next renewal. It is ErrInvalid where a file names
-// the leader. It is safe for concurrent use.
+// Assign names the leader of one election while the process runs. The election "" stands
+// for all that have no leader of their own. An empty leader: nobody may lead. The lease
+// changes hands at the next renewal. Assign returns ErrInvalid where a file names the
+// leader. It is safe for concurrent use.
 func (b *Backend) Assign(election, leader string) error {
 	if b.file != "" {
 		return fmt.Errorf("manual: assign: %w: a file names the leader: edit %s", backend.ErrInvalid, b.file)
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	a := b.now.copy()
+	a := b.current.copy()
 	a.Version++
 	if election == "" {
 		a.Leader = leader
@@ -161,6 +161,6 @@ func (b *Backend) Assign(election, leader string) error {
 	if err := a.check(true); err != nil {
 		return fail("assign", err)
 	}
-	b.now = a
+	b.current = a
 	return nil
 }

@@ -19,8 +19,8 @@ func open(t testing.TB, o manual.Options) *manual.Backend {
 	return b
 }
 
-// TestConformance runs the suite in virtual time. Every candidate is named; what
-// happens to those who are not is for the other tests of this package.
+// TestConformance runs the suite in virtual time. Every candidate is named; the other tests
+// of this package are about candidates that are not.
 func TestConformance(t *testing.T) {
 	conformance.Run(t, conformance.Harness{
 		Virtual: true, Short: true,

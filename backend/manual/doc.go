@@ -1,23 +1,26 @@
 // Package manual lets the configuration say who leads.
 //
 //	store, err := manual.Open(ctx, manual.Options{Leader: "node-1"})
-//	manager, err := election.New(store, &election.Options{ID: "node-1"})
+//	m, err := election.New(store, &election.Options{ID: "node-1"})
 //
-// Events, terms, steps down in order and all else are as on any store; only, a
-// candidate gets a lease if and only if it is named, and loses it at its next renewal
-// when it is not named any more. Change one word of the configuration, the backend, and
-// the store elects.
+// A candidate is granted a lease only if the configuration names it, and loses the lease
+// at its next renewal once it is no longer named. Everything else, such as events, terms
+// and stepping down, works as on every store. To turn elections on later, change the
+// backend in the configuration.
 //
-// # Who is named
+// # Options
 //
-//   - Leader: self. Whoever runs with this configuration leads: the "not HA" mode of a
-//     single process. It needs nothing else. Two processes with it both lead.
-//   - Leader: an id, the same in the configuration of all. Leaders names others
-//     for single elections. [Backend.Assign] changes both while the process runs.
-//   - File: a file that names them, read anew at each call, so that an edit takes
+//   - Leader: self. Every process with this configuration leads: the "not HA" mode of a
+//     single process. Two processes with it both lead.
+//   - Leader: an id, the same in all configurations. Leaders names others for single
+//     elections. [Backend.Assign] changes both while the process runs.
+//   - File: a JSON file that names the leaders. Every call reads it, so an edit takes
 //     effect within a third of a TTL.
+//   - Dir: a directory of package backend/file that keeps the leaderships. Only with it
+//     do two processes never lead, whatever their configurations say. They must run on
+//     one machine.
 //
-// The file is JSON. Its version must grow with each change:
+// The file may leave out elections. "" means that nobody may lead:
 //
 //	{
 //	  "version": 3,
@@ -25,45 +28,21 @@
 //	  "elections": {"billing": "node-2", "reports": ""}
 //	}
 //
-// elections is about single elections and may be missing; "" means that nobody
-// shall lead. Replace the file in one step (mv). A good version is the time,
-// date +%s%6N: terms exceed it.
+// The version must grow with each change; the time is a good version (date +%s%6N).
+// Replace the file in one step (mv).
 //
-// # What is promised
+// # Limits
 //
-// Nobody can promise one leader if each process has a configuration of its own:
-// while it is rolled out, or when it drifts, two may be named. So
-// [backend.Guarantees] does not claim Exclusive, unless Dir is set.
+//   - If the named process has died, nobody leads until an operator names another.
+//   - Without Dir, two leaders are possible, and [backend.Guarantees] does not claim
+//     Exclusive. One File that all processes read is nearly as safe; a process that
+//     finds itself named observes that for the greatest TTL before it leads.
+//   - Without Dir, terms are not kept. They grow as long as clocks do.
+//   - A file that cannot be used is ErrDenied in every call. Nobody is granted anything
+//     meanwhile, and a leader leads until its deadline.
+//   - A nomination does not change who is named. Edit the configuration.
 //
-// With Dir, leaderships are kept by package backend/file in that directory, for the processes of one machine:
-// the kernel allows one leader, whatever the configurations say; terms survive
-// restarts; all see who leads, and an operator's requests work. What has been said about package
-// file holds, and Expiry is ByKernel.
+// # Design
 //
-// Without Dir but with File, one file that all read (on a disk that machines share, say) is nearly as
-// good, though it cannot be claimed: nobody can tell from a path that it is one
-// file. Who finds itself named, also at its start, first watches that for the
-// greatest TTL on its own clock. The one who was named before has read the file
-// anew in each renewal, and trusts the last granted one for less than a TTL from
-// before that reading. So it has stopped when the other begins, provided that a reading never
-// shows an older file than an earlier reading by somebody else did (a local disk; not copies that are
-// rolled out one by one, nor NFS with its caches unless mounted with noac), and that no two
-// live processes have the id that is named: both would lead. End the old process before
-// the new one starts, or set Dir.
-//
-// Terms are the microseconds since 1970 at the grant, more than any that this
-// process knows, and more than the file's version. Without Dir they are not kept: they
-// grow as long as clocks do.
-//
-// # What is wrong with a configuration
-//
-// As far as it can be seen it is an error of class ErrDenied, in every call, which
-// watchers are told: a file that is not there or cannot be read or understood, a
-// version that goes back, one version with two contents. Meanwhile nobody is granted
-// anything, and a leader, whose renewals have no outcome, leads until its deadline: an
-// editor that is slow costs nothing, a file that stays broken for a TTL costs the
-// leader. [Backend.Check] finds more: a leader that is not the named one, and, with Dir, an id
-// that no live process has.
-//
-// A request (nominate) does not change who is named: edit the configuration.
+// docs/design/manual.md says what can be promised with and without Dir and File, and why.
 package manual

@@ -9,7 +9,7 @@ import (
 	"github.com/go-election/go-election/election"
 )
 
-// The "not HA" mode: a program that is written for several processes runs alone.
+// The "not HA" mode: a program written for several processes runs alone.
 func Example() {
 	ctx, cancel := context.WithCancel(context.Background())
 	store, err := manual.Open(ctx, manual.Options{Leader: manual.Self})
@@ -35,7 +35,7 @@ func Example() {
 	// Output: leading jobs
 }
 
-// The operator moves the leader while the program runs.
+// An operator moves the leader while the program runs.
 func ExampleBackend_Assign() {
 	store, err := manual.Open(context.Background(), manual.Options{Leader: "node-1"})
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// FuzzAssignment reads the file in which an operator names the leader.
+// FuzzAssignment reads arbitrary text as the file in which an operator names the leader.
 func FuzzAssignment(f *testing.F) {
 	for _, text := range []string{
 		"", "null", "{}", `{"version":1}`, `{"version":1,"leader":"a"}`, `{"version":2,"leader":"a","elections":{"jobs":"b","":"c"}}`, `{"version":1,"leader":"self"}`,
@@ -27,7 +27,7 @@ func FuzzAssignment(f *testing.F) {
 		a, err := readFile(file)
 		if err != nil {
 			if !utf8.ValidString(err.Error()) || backend.CheckText("error", err.Error(), backend.MaxMetadata, true) != nil {
-				t.Errorf("the error is not fit to be shown: %q", err)
+				t.Errorf("the error cannot be shown safely: %q", err)
 			}
 			return
 		}
@@ -36,7 +36,7 @@ func FuzzAssignment(f *testing.F) {
 		}
 		for name, id := range a.Elections {
 			if backend.CheckName(name) != nil || a.named(name) != id {
-				t.Errorf("%q leads %q; %q is named", id, name, a.named(name))
+				t.Errorf("the file names %q for %q, but named returns %q", id, name, a.named(name))
 			}
 			checkNamed(t, id)
 		}
@@ -51,13 +51,13 @@ func FuzzAssignment(f *testing.F) {
 		if back, err := readFile(file); err != nil || !back.equal(a) {
 			t.Errorf("%+v comes back as %+v, %v", a, back, err)
 		}
-		// What is made of it is fit to be handed on, whatever the id.
-		b := &Backend{id: "me", apart: true, file: file, maxTTL: 1, led: map[string]uint64{}}
-		b.guard.Enter(t.Context(), "n")
+		// The leases made of it are clean, whatever the id.
+		b := &Backend{id: "me", private: true, file: file, maxTTL: 1, ledVersion: map[string]uint64{}}
+		b.owner.Enter(t.Context(), "n")
 		for _, name := range []string{"jobs", "other"} {
 			l := b.lease(backend.Lease{Election: name}, a)
 			if l != backend.CleanLease(l) || len(l.Ref) > 512 || l.Vacant() && a.named(name) != "" && a.named(name) != "me" {
-				t.Errorf("%q is named, and the lease is %+v", a.named(name), l)
+				t.Errorf("%q is named, and the lease is unclean or vacant: %+v", a.named(name), l)
 			}
 		}
 	})

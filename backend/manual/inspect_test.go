@@ -11,17 +11,17 @@ import (
 	"github.com/go-election/go-election/backend/manual"
 )
 
-func TestInspectSaysWhoIsNamedAndByWhat(t *testing.T) {
+func TestInspectSaysWhoIsNamedAndWhere(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "leader.json")
 	write(t, file, `{"version": 3, "leader": "node-1", "elections": {"billing": "node-2"}}`)
 	for what, x := range map[string]struct {
 		o     manual.Options
 		wants []string
 	}{
-		"self":                    {manual.Options{Leader: manual.Self}, []string{"named: whoever runs with this configuration (self)"}},
+		"self":                    {manual.Options{Leader: manual.Self}, []string{"named: every process with this configuration (self)"}},
 		"an id":                   {manual.Options{Leader: "node-1"}, []string{`named: "node-1", by the configuration of this process`}},
-		"nobody but for one":      {manual.Options{Leaders: map[string]string{"billing": "a"}}, []string{"named: nobody, by the configuration", "for 1 single elections"}},
-		"a file":                  {manual.Options{File: file}, []string{`named: "node-1", by ` + file + ", version 3", "for 1 single elections", "watches that for 15s"}},
+		"nobody but for one":      {manual.Options{Leaders: map[string]string{"billing": "a"}}, []string{"named: nobody, by the configuration", "a leader of their own: 1"}},
+		"a file":                  {manual.Options{File: file}, []string{`named: "node-1", by ` + file + ", version 3", "a leader of their own: 1", "waits 15s before it leads"}},
 		"a directory, and a file": {manual.Options{File: file, Dir: filepath.Join(t.TempDir(), "d")}, []string{"version 3", "directory: ", "register: every election"}},
 	} {
 		b := open(t, x.o)
@@ -30,21 +30,21 @@ func TestInspectSaysWhoIsNamedAndByWhat(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 		text := ""
-		for _, f := range list {
-			text += f.String() + "\n"
+		for _, d := range list {
+			text += d.String() + "\n"
 		}
 		for _, want := range x.wants {
 			if !strings.Contains(text, want) {
-				t.Errorf("%s: nothing is said of %q:\n%s", what, want, text)
+				t.Errorf("%s: expected %q in:\n%s", what, want, text)
 			}
 		}
 		if without := x.o.Dir == ""; without == strings.Contains(text, "directory: ") {
-			t.Errorf("%s: expected a directory to be explained if there is one:\n%s", what, text)
+			t.Errorf("%s: expected the directory to be explained if there is one:\n%s", what, text)
 		}
 	}
 }
 
-func TestInspectOfAFileThatIsGoneFails(t *testing.T) {
+func TestInspectFailsWithoutTheFile(t *testing.T) {
 	b := open(t, manual.Options{File: filepath.Join(t.TempDir(), "none.json")})
 	if _, err := b.Inspect(t.Context(), time.Second, time.Second); !errors.Is(err, backend.ErrDenied) {
 		t.Errorf("expected %v, got %v", backend.ErrDenied, err)

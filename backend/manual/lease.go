@@ -1,49 +1,69 @@
 package manual
 
 import (
+	"context"
 	"fmt"
 	"hash/fnv"
 
 	"github.com/go-election/go-election/backend"
 )
 
-// isMe reports whether an id of an assignment is this process.
+// isMe reports whether an id in an assignment names this process.
 func (b *Backend) isMe(id string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return id == Self || id != "" && id == b.id
 }
 
-// lease is what this process must make of a lease as the inner store has it.
-func (b *Backend) lease(in backend.Lease, a assignment) backend.Lease {
-	id := a.named(in.Election)
+// lease turns the lease of the inner store into the one that this process must go by.
+func (b *Backend) lease(inner backend.Lease, a assignment) backend.Lease {
+	l := inner
+	id := a.named(l.Election)
 	switch me := b.isMe(id); {
-	case !in.Vacant() && in.Holder.Nonce == b.guard.Nonce():
-		// Ours, perhaps a leftover: a bid for it is granted anew, or released.
-	case me && b.mustWatch(in, a):
-		in.Ref, in.ObserveFor = fmt.Sprintf("version %d", a.Version), b.maxTTL
+	case !l.Vacant() && l.Holder.Nonce == b.owner.Nonce():
+		// Ours, perhaps left from an earlier grant: a bid is granted anew, or releases it.
+	case me && b.mustObserve(l, a):
+		l.Ref, l.ObserveFor = fmt.Sprintf("version %d", a.Version), b.maxTTL
 	case me:
 	default:
-		in.ObserveFor = backend.ExpiresInStore // the operator is the store
-		if b.apart && in.Vacant() && id != "" {
-			// By our configuration. Nothing else is known of it.
-			in.Holder.ID, in.Heartbeat = id, stamp(a.Version, id)
+		l.ObserveFor = backend.ExpiresInStore // only the operator can free it
+		if b.private && l.Vacant() && id != "" {
+			// Nothing is known of the other process but that the configuration names it.
+			l.Holder.ID, l.Heartbeat = id, syntheticHeartbeat(a.Version, id)
 		}
 	}
-	return in
+	return l
 }
 
-// mustWatch reports whether somebody else may have led until now, who was named
-// by an earlier version of the file: not if we have led under this one.
-func (b *Backend) mustWatch(in backend.Lease, a assignment) bool {
+// mustObserve reports whether a candidate named by an earlier version of the file may
+// still lead. It cannot if this process has already led under the current version.
+func (b *Backend) mustObserve(l backend.Lease, a assignment) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.file != "" && !b.kept && in.Vacant() && b.led[in.Election] != a.Version
+	return b.file != "" && !b.inDir && l.Vacant() && b.ledVersion[l.Election] != a.Version
 }
 
-// stamp stands for a heartbeat where there is none.
-func stamp(version uint64, id string) uint64 {
+// syntheticHeartbeat stands in for the heartbeat of a holder that writes none. It changes
+// with the assignment.
+func syntheticHeartbeat(version uint64, id string) uint64 {
 	h := fnv.New64a()
 	fmt.Fprintf(h, "%d %s", version, id)
 	return h.Sum64() | 1
+}
+
+// readInner reads leases from the inner store, one for each name and in that order.
+func (b *Backend) readInner(ctx context.Context, names ...string) ([]backend.Lease, error) {
+	leases := make([]backend.Lease, len(names))
+	index := make(map[string]int, len(names))
+	for i, name := range names {
+		leases[i].Election, index[name] = name, i
+	}
+	found, err := b.inner.Observe(ctx, leases)
+	if err != nil {
+		return nil, err
+	}
+	for _, l := range found {
+		leases[index[l.Election]] = l
+	}
+	return leases, nil
 }

@@ -3,6 +3,7 @@ package manual
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -12,104 +13,50 @@ import (
 	"github.com/go-election/go-election/backend/memory"
 )
 
-// Name is how this backend is registered.
-const Name = "manual"
-
-// Self as Options.Leader names whoever reads it.
-const Self = "self"
-
-// Options says who is named. Either File or at least one of Leader and Leaders is set.
-type Options struct {
-	// Leader is the id of the candidate that leads, or [Self]. Empty: nobody,
-	// but for Leaders.
-	Leader string
-
-	// Leaders names others by election. An empty id: nobody. It is copied.
-	Leaders map[string]string
-
-	// File names a file that says the same, in the form of the package
-	// documentation. It need not be there yet. Self is not allowed in it.
-	File string
-
-	// Dir, if set, keeps leaderships in a directory of package backend/file, as its Options
-	// say, so that processes of one machine see each other and two never lead.
-	Dir string
-
-	// MaxTTL is the greatest TTL, and with File alone how long who is newly named
-	// watches before it leads; all members must have the same. It matters with
-	// File or Dir only. From 50 ms to 1 h. Default: 15 s.
-	MaxTTL time.Duration
-
-	// Store, if set, keeps leaderships in this process, so that several managers of
-	// it see each other. Default: a store of its own. Not together with Dir.
-	Store *memory.Store
-}
-
-const (
-	minTTL        = 50 * time.Millisecond
-	greatestTTL   = time.Hour
-	defaultMaxTTL = 15 * time.Second
-)
-
-// A Backend grants leases to who is named. It implements [backend.Backend].
+// A Backend grants leases to the candidates that are named. It implements
+// [backend.Backend].
 type Backend struct {
-	inner  backend.Backend // keeps the leaderships
-	apart  bool            // of this manager alone
-	kept   bool            // in a directory, where the kernel allows one leader
-	file   string
-	maxTTL time.Duration
+	inner   backend.Backend // keeps the leaderships
+	private bool            // inner belongs to this manager alone
+	inDir   bool            // inner is a directory, where the kernel allows one leader
+	file    string
+	maxTTL  time.Duration
 
-	guard   backend.SingleOwner
-	reading sync.Mutex // held from reading the file until it was compared with the last
-	text    []byte     // of the file as last accepted; needs reading
+	owner  backend.SingleOwner
+	fileMu sync.Mutex // held from reading the file until it was compared with the last one
+	text   []byte     // of the last file that was accepted; guarded by fileMu
 
-	mu  sync.Mutex
-	id  string            // of the candidate that this Backend serves, once known
-	now assignment        // of the options, or as last read
-	led map[string]uint64 // version under which each election was led from here
+	mu         sync.Mutex
+	id         string            // of the candidate that this Backend serves, once known
+	current    assignment        // from the options, or as last read
+	ledVersion map[string]uint64 // the version under which this process has led each election
 }
 
 var _ backend.Backend = (*Backend)(nil)
 
-func init() {
-	backend.Register(Name, func(ctx context.Context, decode func(any) error) (backend.Backend, error) {
-		var c struct {
-			Leader  string            `yaml:"leader" json:"leader"`
-			Leaders map[string]string `yaml:"leaders" json:"leaders"`
-			File    string            `yaml:"file" json:"file"`
-			Dir     string            `yaml:"dir" json:"dir"`
-			MaxTTL  time.Duration     `yaml:"max_ttl" json:"max_ttl"`
-		}
-		if err := decode(&c); err != nil {
-			return nil, err
-		}
-		return Open(ctx, Options{Leader: c.Leader, Leaders: c.Leaders, File: c.File, Dir: c.Dir, MaxTTL: c.MaxTTL})
-	})
-}
-
 // Open checks o and returns a Backend. It does not read the file. All errors are
-// ErrInvalid, but those of package backend/file about Dir.
+// ErrInvalid, except those of package backend/file about Dir.
 func Open(ctx context.Context, o Options) (*Backend, error) {
 	if o.MaxTTL == 0 {
 		o.MaxTTL = defaultMaxTTL
 	}
-	b := &Backend{file: o.File, maxTTL: o.MaxTTL, led: map[string]uint64{}}
-	wrong := func(format string, args ...any) (*Backend, error) {
+	b := &Backend{file: o.File, maxTTL: o.MaxTTL, ledVersion: map[string]uint64{}}
+	invalid := func(format string, args ...any) (*Backend, error) {
 		return nil, fmt.Errorf("manual: %w: %s", backend.ErrInvalid, fmt.Sprintf(format, args...))
 	}
 	switch {
 	case o.File != "" && (o.Leader != "" || len(o.Leaders) > 0):
-		return wrong("both a file and leaders are given; set one of them")
+		return invalid("both a file and leaders are given; set one of them")
 	case o.File == "" && o.Leader == "" && len(o.Leaders) == 0:
-		return wrong("nobody is named: set leader (an id, or self), leaders or file")
+		return invalid("nobody is named: set leader (an id, or self), leaders or file")
 	case o.Dir != "" && o.Store != nil:
-		return wrong("both a directory and a store are given; set one of them")
+		return invalid("both a directory and a store are given; set one of them")
 	case o.MaxTTL < minTTL || o.MaxTTL > greatestTTL:
-		return wrong("the greatest TTL is %v; it must be from %v to %v", o.MaxTTL, minTTL, greatestTTL)
+		return invalid("the greatest TTL is %v; it must be from %v to %v", o.MaxTTL, minTTL, greatestTTL)
 	}
 	if o.File == "" {
-		b.now = assignment{Version: 1, Leader: o.Leader, Elections: o.Leaders}.copy()
-		if err := b.now.check(true); err != nil {
+		b.current = assignment{Version: 1, Leader: o.Leader, Elections: o.Leaders}.copy()
+		if err := b.current.check(true); err != nil {
 			return nil, fmt.Errorf("manual: %w", err)
 		}
 	}
@@ -119,16 +66,16 @@ func Open(ctx context.Context, o Options) (*Backend, error) {
 		if err != nil {
 			return nil, fmt.Errorf("manual: %w", err)
 		}
-		b.inner, b.kept = inner, true
+		b.inner, b.inDir = inner, true
 	case o.Store != nil:
 		b.inner = o.Store.Backend()
 	default:
-		b.inner, b.apart = memory.New().Backend(), true
+		b.inner, b.private = memory.New().Backend(), true
 	}
 	return b, nil
 }
 
-// Location implements [backend.Located]: the file that names who leads, else the directory.
+// Location implements [backend.Located]: the file that names the leader, else the directory.
 func (b *Backend) Location() string { return cmp.Or(b.file, backend.Where(b.inner)) }
 
 // Guarantees says what a configuration can promise.
@@ -145,15 +92,72 @@ func (b *Backend) Guarantees() backend.Guarantees {
 	return g
 }
 
+// Preflight implements [backend.Preflighter]. It checks that leaderships can be written,
+// whoever is named.
+func (b *Backend) Preflight(ctx context.Context, bids []backend.Bid) []error {
+	errs := make([]error, len(bids))
+	err := fail("preflight", b.enter(ctx, bids[0].Candidate))
+	inner, ok := b.inner.(backend.Preflighter)
+	if ok && err == nil {
+		errs = inner.Preflight(ctx, bids)
+	}
+	for i := range errs {
+		errs[i] = errors.Join(err, fail("preflight", errs[i]))
+	}
+	return errs
+}
+
+// Release ends leases, whoever is named.
+func (b *Backend) Release(ctx context.Context, held []backend.Held) error {
+	if err := b.enter(ctx, backend.Candidate{}); err != nil {
+		return fail("release", err)
+	}
+	return fail("release", b.inner.Release(ctx, held))
+}
+
+// Request writes requests. They do not change who is named.
+func (b *Backend) Request(ctx context.Context, requests []backend.Request) error {
+	if err := b.enter(ctx, backend.Candidate{}); err != nil {
+		return fail("request", err)
+	}
+	return fail("request", b.inner.Request(ctx, requests))
+}
+
+// List returns what is kept of elections that were led.
+func (b *Backend) List(ctx context.Context, from string, limit int) ([]backend.Record, error) {
+	if err := b.enter(ctx, backend.Candidate{}); err != nil {
+		return nil, fail("list", err)
+	}
+	list, err := b.inner.List(ctx, from, limit)
+	return list, fail("list", err)
+}
+
+// Announce writes this process's member record. Other processes see it only with Dir.
+func (b *Backend) Announce(ctx context.Context, m backend.Member) error {
+	if err := b.enter(ctx, m.Candidate); err != nil {
+		return fail("announce", err)
+	}
+	return fail("announce", b.inner.Announce(ctx, m))
+}
+
+// Members returns the members that this process can see.
+func (b *Backend) Members(ctx context.Context, from string, limit int) ([]backend.Member, error) {
+	if err := b.enter(ctx, backend.Candidate{}); err != nil {
+		return nil, fail("members", err)
+	}
+	list, err := b.inner.Members(ctx, from, limit)
+	return list, fail("members", err)
+}
+
 // Close frees what was opened. It does not release leases.
 func (b *Backend) Close() error {
-	b.guard.Close()
+	b.owner.Close()
 	return fail("close", b.inner.Close())
 }
 
-// enter begins a call for a candidate, or for nobody.
+// enter begins a call for a candidate, or for any if c is zero.
 func (b *Backend) enter(ctx context.Context, c backend.Candidate) error {
-	err := b.guard.Enter(ctx, c.Nonce)
+	err := b.owner.Enter(ctx, c.Nonce)
 	if err == nil && c.Nonce != "" {
 		b.mu.Lock()
 		defer b.mu.Unlock()

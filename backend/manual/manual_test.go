@@ -31,7 +31,7 @@ func write(t *testing.T, path, text string) {
 	}
 }
 
-// campaign makes a candidate of its own process, so to speak, with its own Backend.
+// campaign starts a candidate with a manager and a Backend of its own.
 func campaign(t *testing.T, id string, o manual.Options) (*election.Election, *manual.Backend) {
 	t.Helper()
 	b := open(t, o)
@@ -54,7 +54,7 @@ func campaign(t *testing.T, id string, o manual.Options) (*election.Election, *m
 	return e, b
 }
 
-// takes returns how long it takes until ok holds, looking often.
+// takes waits until ok returns true, and returns how long that took.
 func takes(t *testing.T, limit time.Duration, what string, ok func() bool) time.Duration {
 	t.Helper()
 	began := time.Now()
@@ -112,7 +112,7 @@ func TestLeadersNamesOthersForSingleElections(t *testing.T) {
 
 func TestAssignMovesTheLeaderWhileRunning(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := memory.New() // so that they see each other
+		store := memory.New() // both see the leaderships in it
 		a, atA := campaign(t, "a", manual.Options{Leader: "a", Store: store})
 		b, atB := campaign(t, "b", manual.Options{Leader: "a", Store: store})
 		takes(t, time.Second, "a to lead", a.Leading)
@@ -137,11 +137,11 @@ func TestAssignMovesTheLeaderWhileRunning(t *testing.T) {
 		if err := atB.Assign("jobs", ""); err != nil {
 			t.Fatal(err)
 		}
-		takes(t, ttl, "nobody to lead when nobody is named", func() bool { return !b.Leading() })
+		takes(t, ttl, "no leader when nobody is named", func() bool { return !b.Leading() })
 	})
 }
 
-func TestANewAssigneeWatchesTheFileForTheGreatestTTL(t *testing.T) {
+func TestANewLeaderWaitsForTheGreatestTTL(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		file := filepath.Join(t.TempDir(), "leader.json")
 		write(t, file, `{"version": 1, "leader": "a"}`)
@@ -149,7 +149,7 @@ func TestANewAssigneeWatchesTheFileForTheGreatestTTL(t *testing.T) {
 		a, _ := campaign(t, "a", o)
 		b, _ := campaign(t, "b", o)
 		if took := takes(t, maxTTL+ttl, "a to lead", a.Leading); took < maxTTL {
-			t.Errorf("expected a process that starts to watch for %v, since another may have been named until now; it led after %v", maxTTL, took)
+			t.Errorf("expected a process that starts to wait %v, because another may have been named until now; it led after %v", maxTTL, took)
 		}
 		for version := 2; version < 8; version++ {
 			old, next, id := a, b, "b"
@@ -166,7 +166,7 @@ func TestANewAssigneeWatchesTheFileForTheGreatestTTL(t *testing.T) {
 				return next.Leading()
 			})
 			if took < maxTTL || old.Leading() {
-				t.Errorf("version %d: expected the new one to watch for %v and the old one to have stopped, it took %v", version, maxTTL, took)
+				t.Errorf("version %d: expected the new leader to wait %v and the old one to have stopped, it took %v", version, maxTTL, took)
 			}
 			if l := next.Leadership(); l.Term <= term {
 				t.Errorf("version %d: expected a term above %d, got %d", version, term, l.Term)
@@ -175,7 +175,7 @@ func TestANewAssigneeWatchesTheFileForTheGreatestTTL(t *testing.T) {
 	})
 }
 
-func TestAStoppedAssigneeLeadsNoLongerThanItsTTL(t *testing.T) {
+func TestALeaderWithoutItsFileStopsAtItsDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		file := filepath.Join(t.TempDir(), "leader.json")
 		write(t, file, `{"version": 1, "leader": "a"}`)
@@ -186,7 +186,7 @@ func TestAStoppedAssigneeLeadsNoLongerThanItsTTL(t *testing.T) {
 		os.Remove(file)
 		at := takes(t, 2*ttl, "a to stop when its file is gone", func() bool { return !a.Leading() })
 		if at > ttl || at < ttl/3 {
-			t.Errorf("expected it to lead until its deadline and no longer (TTL %v), it took %v", ttl, at)
+			t.Errorf("expected it to lead until its deadline (TTL %v), it led for %v", ttl, at)
 		}
 		if err := context.Cause(old.Context()); err == nil || !strings.Contains(err.Error(), file) {
 			t.Errorf("expected the cause to name the file, got %v", err)
@@ -194,7 +194,7 @@ func TestAStoppedAssigneeLeadsNoLongerThanItsTTL(t *testing.T) {
 	})
 }
 
-func TestAnEditorThatIsSlowCostsNothing(t *testing.T) {
+func TestAFileThatIsBrokenForAMomentCostsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		file := filepath.Join(t.TempDir(), "leader.json")
 		write(t, file, `{"version": 1, "leader": "a"}`)
@@ -213,18 +213,18 @@ func TestAnEditorThatIsSlowCostsNothing(t *testing.T) {
 	})
 }
 
-// TestAWrongFileIsAnError: of class ErrDenied, with the file's name and what is wrong.
+// The error is ErrDenied, with the name of the file and the reason.
 func TestAWrongFileIsAnError(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "leader.json")
 	b := open(t, manual.Options{File: file})
-	look := func() error {
+	observe := func() error {
 		_, err := b.Observe(t.Context(), []backend.Lease{{Election: "jobs"}})
 		return err
 	}
 	expect := func(what string) {
 		t.Helper()
-		if err := look(); !errors.Is(err, backend.ErrDenied) || !strings.Contains(err.Error(), file) || !strings.Contains(err.Error(), what) {
-			t.Errorf("expected ErrDenied with the file's name and %q, got %v", what, err)
+		if err := observe(); !errors.Is(err, backend.ErrDenied) || !strings.Contains(err.Error(), file) || !strings.Contains(err.Error(), what) {
+			t.Errorf("expected ErrDenied with the name of the file and %q, got %v", what, err)
 		}
 	}
 	expect("no such file")
@@ -241,20 +241,20 @@ func TestAWrongFileIsAnError(t *testing.T) {
 		expect(what)
 	}
 	write(t, file, `{"version": 5, "leader": "a"}`)
-	if err := look(); err != nil {
-		t.Errorf("expected a file that was mended to be good, got %v", err)
+	if err := observe(); err != nil {
+		t.Errorf("expected no error once the file is mended, got %v", err)
 	}
 	write(t, file, `{"version": 4, "leader": "a"}`)
 	expect("version 4 and had version 5")
 	write(t, file, `{"version": 5, "leader": "b"}`)
 	expect("still has version 5")
 	write(t, file, `{"version": 6, "leader": "b"}`)
-	if err := look(); err != nil {
-		t.Errorf("expected a greater version to be good, got %v", err)
+	if err := observe(); err != nil {
+		t.Errorf("expected no error with a greater version, got %v", err)
 	}
 }
 
-// TestARestartDoesNotRepeatATerm: nothing is kept but the file, and the clock.
+// A restart keeps nothing but the file and the clock.
 func TestARestartDoesNotRepeatATerm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		file := filepath.Join(t.TempDir(), "leader.json")
@@ -262,7 +262,7 @@ func TestARestartDoesNotRepeatATerm(t *testing.T) {
 		var last uint64
 		for i := range 4 {
 			version := uint64(1)
-			if i >= 2 { // by a clock that is ahead of this one
+			if i >= 2 { // a version from a clock that is ahead of this one
 				version = future + uint64(i)
 			}
 			write(t, file, fmt.Sprintf(`{"version": %d, "leader": "a"}`, version))
@@ -271,12 +271,12 @@ func TestARestartDoesNotRepeatATerm(t *testing.T) {
 			bid := backend.Bid{Election: "jobs", Candidate: me, TTL: ttl, Expected: backend.Lease{Election: "jobs"}}
 			got, err := b.Acquire(t.Context(), []backend.Bid{bid})
 			if err != nil || got[0].Outcome != backend.Refused || got[0].ObserveFor != maxTTL {
-				t.Fatalf("expected a first bid to be refused until the file was watched for %v, got %+v, %v", maxTTL, got, err)
+				t.Fatalf("expected a first bid to be refused until the file was observed for %v, got %+v, %v", maxTTL, got, err)
 			}
 			time.Sleep(maxTTL)
 			bid.Expected = got[0].Lease
 			if got, err = b.Acquire(t.Context(), []backend.Bid{bid}); err != nil || got[0].Outcome != backend.Granted {
-				t.Fatalf("expected a bid over what was watched to be granted, got %+v, %v", got, err)
+				t.Fatalf("expected a bid over the observed lease to be granted, got %+v, %v", got, err)
 			}
 			if got[0].Term <= last || got[0].Term <= version {
 				t.Errorf("start %d: expected a term above %d and above the version %d, got %d", i, last, version, got[0].Term)
@@ -286,7 +286,7 @@ func TestARestartDoesNotRepeatATerm(t *testing.T) {
 	})
 }
 
-func TestOptionsThatCannotBe(t *testing.T) {
+func TestOpenRefusesInvalidOptions(t *testing.T) {
 	for what, o := range map[string]manual.Options{
 		"nobody is named":     {},
 		"set one of them":     {File: "x", Leader: "a"},
@@ -301,7 +301,7 @@ func TestOptionsThatCannotBe(t *testing.T) {
 	}
 }
 
-func TestItIsKnownByName(t *testing.T) {
+func TestItIsRegisteredByName(t *testing.T) {
 	b, err := backend.Open(t.Context(), "manual", func(into any) error {
 		return json.Unmarshal([]byte(`{"leader": "a", "leaders": {"jobs": "b"}, "max_ttl": 20000000000}`), into)
 	})
@@ -315,10 +315,10 @@ func TestItIsKnownByName(t *testing.T) {
 	b.Close()
 }
 
-// patience is how long to wait in real time, on a machine with other things to do.
+// patience bounds waits in real time, on a busy machine.
 const patience = time.Minute
 
-// memoryDir is a fresh directory, in memory where there is such a place.
+// memoryDir makes a directory, in memory where the system has a place for it.
 func memoryDir(t *testing.T) string {
 	t.Helper()
 	if _, err := os.Stat("/dev/shm"); err != nil {
@@ -332,18 +332,18 @@ func memoryDir(t *testing.T) string {
 	return dir
 }
 
-// TestInADirectoryTwoNeverLead: of processes whose configurations differ.
+// The configurations of the two processes differ.
 func TestInADirectoryTwoNeverLead(t *testing.T) {
 	dir := memoryDir(t) // a disk may be busy for seconds
 	a, atA := campaign(t, "a", manual.Options{Leader: "a", Dir: dir})
 	takes(t, patience, "a to lead", a.Leading)
-	b, atB := campaign(t, "b", manual.Options{Leader: "b", Dir: dir}) // it drifts
+	b, atB := campaign(t, "b", manual.Options{Leader: "b", Dir: dir}) // a configuration that differs
 	if g := atB.Guarantees(); !g.Exclusive || !g.DurableTerms || g.Expiry != backend.ByKernel {
 		t.Errorf("expected what the kernel promises, got %+v", g)
 	}
-	takes(t, patience, "b to see that a leads", func() bool { l, _, ok := b.Leader(); return ok && l.ID == "a" })
+	takes(t, patience, "b to know that a leads", func() bool { l, _, ok := b.Leader(); return ok && l.ID == "a" })
 	if err := atB.Check(t.Context()); !errors.Is(err, backend.ErrDenied) || !strings.Contains(err.Error(), `led by "a"`) {
-		t.Errorf("expected the drift to be told, got %v", err)
+		t.Errorf("expected an error that names the other leader, got %v", err)
 	}
 	if b.Leading() {
 		t.Fatal("two lead")
@@ -351,14 +351,14 @@ func TestInADirectoryTwoNeverLead(t *testing.T) {
 	if err := atA.Assign("", "ghost"); err != nil {
 		t.Fatal(err)
 	}
-	takes(t, patience, "b to lead when a is not named any more", func() bool {
+	takes(t, patience, "b to lead when a is no longer named", func() bool {
 		if a.Leading() && b.Leading() {
 			t.Fatal("two lead")
 		}
 		return b.Leading()
 	})
 	if err := atA.Check(t.Context()); err == nil || !strings.Contains(err.Error(), `"ghost" is named, and no live member`) {
-		t.Errorf("expected an unknown id to be told, got %v", err)
+		t.Errorf("expected an error that names the unknown id, got %v", err)
 	}
-	takes(t, patience, "all to be well with b's configuration", func() bool { return atB.Check(t.Context()) == nil })
+	takes(t, patience, "no error with b's configuration", func() bool { return atB.Check(t.Context()) == nil })
 }

@@ -8,9 +8,8 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// TestMembersThatWereNotSeenForLongAreForgotten: a program that makes a manager for each
-// job must not keep them all.
-func TestMembersThatWereNotSeenForLongAreForgotten(t *testing.T) {
+// A program that makes a manager for each job must not keep all their member records.
+func TestMembersAreDeletedAfterTwoTTLs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := New()
 		announce := func() {
@@ -24,13 +23,13 @@ func TestMembersThatWereNotSeenForLongAreForgotten(t *testing.T) {
 		for range 100 {
 			announce()
 		}
-		time.Sleep(2 * time.Second) // two TTLs: they still count
+		time.Sleep(2 * time.Second) // exactly two TTLs: all stay
 		if announce(); len(s.members) != 101 {
-			t.Errorf("expected 101 members that still count, %d are kept", len(s.members))
+			t.Errorf("expected 101 members after two TTLs, got %d", len(s.members))
 		}
 		time.Sleep(2*time.Second + time.Millisecond)
 		if announce(); len(s.members) != 1 {
-			t.Errorf("expected one member that still counts, %d are kept", len(s.members))
+			t.Errorf("expected one member after more than two TTLs, got %d", len(s.members))
 		}
 	})
 }

@@ -1,9 +1,12 @@
-// Package memory is an election store inside one process: for tests, for
-// examples, and as the executable specification of package backend.
+// Package memory is an election store inside one process. It is for tests and
+// examples, and it is the executable specification of package backend.
 //
-// It has no clock to decide by. A held lease is taken over by a challenger that
-// has watched it unchanged for the holder's TTL, as on MySQL. Nothing is ever
-// lost, so an election without a record is free at once.
+//	store := memory.New()
+//	m, err := election.New(store.Backend(), nil) // each manager needs its own Backend
+//
+// No clock decides who leads. A challenger takes a held lease over after it has
+// observed the lease unchanged for the holder's TTL, as on MySQL. The store loses
+// nothing while the process runs, so an election without a record is free at once.
 package memory
 
 import (
@@ -23,7 +26,7 @@ import (
 // A Store holds leases. It is safe for concurrent use.
 type Store struct {
 	mu       sync.Mutex
-	began    time.Time                 // an Age in the maps counts from here: it is the moment of the last writing
+	created  time.Time                 // in the maps below, Age is the time from here to the last write
 	records  map[string]backend.Record // by election
 	members  map[string]backend.Member // by nonce
 	notifier backend.Notifier
@@ -31,23 +34,24 @@ type Store struct {
 
 // New returns an empty store.
 func New() *Store {
-	return &Store{began: time.Now(), records: map[string]backend.Record{}, members: map[string]backend.Member{}}
+	return &Store{created: time.Now(), records: map[string]backend.Record{}, members: map[string]backend.Member{}}
 }
 
 // Backend returns a new client of the store, for one manager.
 func (s *Store) Backend() backend.Backend { return &client{Store: s} }
 
-// A client is one process's access.
+// A client is the access of one manager to the store.
 type client struct {
 	*Store
-	guard backend.SingleOwner
+	owner backend.SingleOwner
 }
 
-// each does a call of the candidate with this nonce, item by item, alone in the store.
+// each runs do for every item of one call, under the store's mutex. nonce is the
+// candidate's, or empty for a call that any candidate may make.
 func each[T any](ctx context.Context, c *client, verb, nonce string, items iter.Seq[T], do func(T)) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if err := c.guard.Enter(ctx, nonce); err != nil {
+	if err := c.owner.Enter(ctx, nonce); err != nil {
 		return fmt.Errorf("memory: %s: %w", verb, err)
 	}
 	for item := range items {
@@ -56,37 +60,40 @@ func each[T any](ctx context.Context, c *client, verb, nonce string, items iter.
 	return nil
 }
 
-// read returns a record as this client sees it, vacant if there is none. What others
-// hold must be watched for their TTL; what is vacant or its own, not at all.
+// read returns the record as this client sees it. It is vacant if there is none. The
+// client must observe a lease of another holder for its TTL before it bids. It need
+// not observe a vacant lease or its own.
 func (c *client) read(election string) backend.Record {
 	r := c.records[election]
-	r.Election, r.Age, r.ObserveFor, r.History = election, time.Since(c.began)-r.Age, r.TTL, slices.Clone(r.History)
-	if r.Holder.Nonce == c.guard.Nonce() {
+	r.Election, r.Age, r.ObserveFor, r.History = election, time.Since(c.created)-r.Age, r.TTL, slices.Clone(r.History)
+	if r.Holder.Nonce == c.owner.Nonce() {
 		r.ObserveFor = 0
 	}
 	return r
 }
 
-// write keeps a record, with a fresh heartbeat, and returns the lease as it now stands.
+// write stores the record with a fresh heartbeat and returns its lease.
 func (c *client) write(r backend.Record) backend.Lease {
-	r.Heartbeat, r.Age = rand.Uint64()|1, time.Since(c.began) // never 0, which stands for "not seen"
+	r.Heartbeat, r.Age = rand.Uint64()|1, time.Since(c.created) // a heartbeat is never 0, which means "not seen"
 	c.records[r.Election] = r
 	c.notifier.Notify()
 	return c.read(r.Election).Lease
 }
 
+// Acquire grants a bid if the lease is as the bidder expects it, or if the bidder
+// already holds it. In both cases the grant has a new term.
 func (c *client) Acquire(ctx context.Context, bids []backend.Bid) (answers []backend.Answer, err error) {
 	err = each(ctx, c, "acquire", bids[0].Candidate.Nonce, slices.Values(bids), func(b backend.Bid) {
 		r := c.read(b.Election)
 		term, err := backend.NextTerm(r.Term, false, b.MinTerm, time.Now())
-		leftover := r.Holder.Nonce == b.Candidate.Nonce // of its own: granted anew
+		leftover := r.Holder.Nonce == b.Candidate.Nonce
 		switch {
 		case !leftover && !r.Unchanged(b.Expected), r.MovedTo != b.Expected.MovedTo:
 			answers = append(answers, backend.Answer{Lease: r.Lease, Outcome: backend.Refused})
 		case err != nil:
 			answers = append(answers, backend.Answer{Err: fmt.Errorf("memory: acquire %q: %w", b.Election, err)})
 		default:
-			r.EndLeadership(backend.Failed, time.Now()) // if somebody holds it
+			r.EndLeadership(backend.Failed, time.Now()) // does nothing if the lease is vacant
 			r.Holder, r.Term, r.TTL, r.Renew = backend.CleanCandidate(b.Candidate), term, b.TTL, b.Renew
 			r.Request, r.Elected = backend.Request{}, time.Now().UTC()
 			answers = append(answers, backend.Answer{Lease: c.write(r), Outcome: backend.Granted, ValidFor: b.TTL})
@@ -103,27 +110,30 @@ func (c *client) Mark(ctx context.Context, held []backend.Held) ([]backend.Answe
 	return c.renew(ctx, "mark", held, true)
 }
 
-// renew extends leases. A move also writes their marks.
-func (c *client) renew(ctx context.Context, verb string, held []backend.Held, move bool) (answers []backend.Answer, err error) {
-	err = each(ctx, c, verb, held[0].Holder.Nonce, slices.Values(held), func(l backend.Held) {
-		r := c.read(l.Election)
-		if r.Holder.Nonce != l.Holder.Nonce || r.Term != l.Term || r.Request.Kind == backend.Depose {
+// renew extends leases that are still held in the same term. With mark it also
+// writes the marks of a migration.
+func (c *client) renew(ctx context.Context, verb string, held []backend.Held, mark bool) (answers []backend.Answer, err error) {
+	err = each(ctx, c, verb, held[0].Holder.Nonce, slices.Values(held), func(h backend.Held) {
+		r := c.read(h.Election)
+		if r.Holder.Nonce != h.Holder.Nonce || r.Term != h.Term || r.Request.Kind == backend.Depose {
 			answers = append(answers, backend.Answer{Lease: r.Lease, Outcome: backend.Refused})
 			return
 		}
-		if move {
-			r.MovedTo, r.MovedFrom = l.MovedTo, l.MovedFrom
+		if mark {
+			r.MovedTo, r.MovedFrom = h.MovedTo, h.MovedFrom
 		}
 		answers = append(answers, backend.Answer{Lease: c.write(r), Outcome: backend.Granted, ValidFor: r.TTL})
 	})
 	return answers, err
 }
 
+// Release ends the leases that this client holds in the given term, or in any term
+// if that is 0. It leaves all others alone.
 func (c *client) Release(ctx context.Context, held []backend.Held) error {
-	return each(ctx, c, "release", "", slices.Values(held), func(l backend.Held) {
-		r := c.read(l.Election)
-		if !r.Vacant() && r.Holder.Nonce == c.guard.Nonce() && (l.Term == 0 || l.Term == r.Term) {
-			r.EndLeadership(l.End, time.Now())
+	return each(ctx, c, "release", "", slices.Values(held), func(h backend.Held) {
+		r := c.read(h.Election)
+		if !r.Vacant() && r.Holder.Nonce == c.owner.Nonce() && (h.Term == 0 || h.Term == r.Term) {
+			r.EndLeadership(h.End, time.Now())
 			c.write(r)
 		}
 	})
@@ -142,18 +152,20 @@ func (c *client) Listen(ctx context.Context, seen []backend.Lease) error {
 	return c.notifier.Listen(ctx, seen, c.Observe)
 }
 
+// Request writes requests beside leases. It does not go through write, because a
+// request must not look like a renewal: the heartbeat and Age stay.
 func (c *client) Request(ctx context.Context, requests []backend.Request) error {
 	var stale error
-	err := each(ctx, c, "ask", "", slices.Values(requests), func(w backend.Request) {
-		r := c.records[w.Election] // heartbeat and Age stay
-		if w.Term == 0 || w.Term != r.Term {
-			stale = fmt.Errorf("memory: ask: election %q has term %d, not %d: %w", w.Election, r.Term, w.Term, backend.ErrStale)
+	err := each(ctx, c, "request", "", slices.Values(requests), func(q backend.Request) {
+		r := c.records[q.Election]
+		if q.Term == 0 || q.Term != r.Term {
+			stale = fmt.Errorf("memory: request: election %q has term %d, not %d: %w", q.Election, r.Term, q.Term, backend.ErrStale)
 			return
 		}
-		if r.Request = w; w.Kind == "" {
+		if r.Request = q; q.Kind == "" { // the empty kind withdraws a request
 			r.Request = backend.Request{}
 		}
-		c.records[w.Election] = r
+		c.records[q.Election] = r
 		c.notifier.Notify()
 	})
 	return cmp.Or(err, stale)
@@ -164,8 +176,10 @@ func (c *client) List(ctx context.Context, from string, limit int) (list []backe
 	return backend.Page(list, from, limit, func(r backend.Record) string { return r.Election }), err
 }
 
+// Announce stores the member and deletes members that have not announced themselves
+// for two TTLs.
 func (c *client) Announce(ctx context.Context, m backend.Member) error {
-	m.Age = time.Since(c.began)
+	m.Age = time.Since(c.created)
 	return each(ctx, c, "announce", m.Nonce, slices.Values([]backend.Member{m}), func(m backend.Member) {
 		maps.DeleteFunc(c.members, func(_ string, o backend.Member) bool { return m.Age-o.Age > 2*o.TTL })
 		c.members[m.Nonce] = m
@@ -174,7 +188,7 @@ func (c *client) Announce(ctx context.Context, m backend.Member) error {
 
 func (c *client) Members(ctx context.Context, from string, limit int) (list []backend.Member, err error) {
 	err = each(ctx, c, "members", "", maps.Values(c.members), func(m backend.Member) {
-		if m.Age = time.Since(c.began) - m.Age; m.Age <= 2*m.TTL {
+		if m.Age = time.Since(c.created) - m.Age; m.Age <= 2*m.TTL {
 			list = append(list, m)
 		}
 	})
@@ -187,16 +201,16 @@ func (c *client) Guarantees() backend.Guarantees {
 }
 
 func (c *client) Close() error {
-	c.guard.Close()
+	c.owner.Close()
 	return nil
 }
 
 func init() {
-	process := New() // all that is opened by name: candidates that are configured alike must meet
+	shared := New() // opened by name, all managers of the process get this store, so that they meet
 	backend.Register("memory", func(_ context.Context, decode func(any) error) (backend.Backend, error) {
-		if err := decode(new(struct{})); err != nil { // there is nothing to configure
+		if err := decode(new(struct{})); err != nil { // the section has no keys
 			return nil, err
 		}
-		return process.Backend(), nil
+		return shared.Backend(), nil
 	})
 }

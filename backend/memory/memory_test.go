@@ -10,8 +10,8 @@ import (
 	"github.com/go-election/go-election/conformance"
 )
 
-// TestConformance runs the suite that every backend must pass, in virtual time:
-// on a store that pushes, and on one that must be polled.
+// TestConformance runs the suite that every backend must pass, in virtual time, on a
+// store that notifies and on a store that must be polled.
 func TestConformance(t *testing.T) {
 	for _, poll := range []bool{false, true} {
 		name := "pushed"
@@ -35,7 +35,7 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// polled is a store that must be polled: it tells nobody of changes.
+// polled is a store that must be polled: it notifies nobody.
 type polled struct{ backend.Backend }
 
 func (p polled) Guarantees() backend.Guarantees {
@@ -44,9 +44,10 @@ func (p polled) Guarantees() backend.Guarantees {
 	return g
 }
 
-// A manager makes what it reads harmless and remembers that. A store that went on to
-// find it different from what it has would be read without a pause, for ever.
-func TestWhatAHostileHolderHasWrittenIsNewsOnce(t *testing.T) {
+// A manager cleans the text that it reads and remembers the clean lease. If the store
+// compared that with the hostile text, it would report a change at every read, and the
+// manager would read without a pause.
+func TestHostileTextIsReportedAsAChangeOnce(t *testing.T) {
 	store := memory.New()
 	b := store.Backend()
 	evil := backend.Candidate{ID: "a\x1b]0;\u202e", Nonce: backend.NewNonce(), Metadata: "\xff"}
@@ -64,12 +65,12 @@ func TestWhatAHostileHolderHasWrittenIsNewsOnce(t *testing.T) {
 	}
 	news[0] = backend.CleanLease(news[0])
 	if again, err := reader.Observe(t.Context(), news); err != nil || len(again) > 0 {
-		t.Errorf("the same lease is news again: %v %v", again, err)
+		t.Errorf("expected no change of the same lease, got %v, %v", again, err)
 	}
 }
 
-// won has a candidate of a new client win "jobs", and returns both.
-func won(t *testing.T, store *memory.Store) (backend.Backend, backend.Lease) {
+// elect has a candidate win "jobs", and returns its client and the lease.
+func elect(t *testing.T, store *memory.Store) (backend.Backend, backend.Lease) {
 	t.Helper()
 	b, me := store.Backend(), backend.Candidate{ID: "me", Nonce: backend.NewNonce()}
 	answers, err := b.Acquire(t.Context(), []backend.Bid{{Election: "jobs", Candidate: me, TTL: time.Minute, Renew: time.Second, Expected: backend.Lease{Election: "jobs"}}})
@@ -79,17 +80,18 @@ func won(t *testing.T, store *memory.Store) (backend.Backend, backend.Lease) {
 	return b, answers[0].Lease
 }
 
-func TestALeftoverIsFreeToItsOwnNonceButNotFromBehindASeal(t *testing.T) {
+// A seal that was set since holds for the holder, too.
+func TestAHolderMayBidAtOnceUnlessItWasSealed(t *testing.T) {
 	store := memory.New()
-	b, held := won(t, store)
+	b, held := elect(t, store)
 	for _, c := range []struct {
-		who   string
-		b     backend.Backend
-		watch time.Duration
-	}{{"its own nonce", b, 0}, {"another", store.Backend(), time.Minute}} {
+		who        string
+		b          backend.Backend
+		observeFor time.Duration
+	}{{"the holder", b, 0}, {"another client", store.Backend(), time.Minute}} {
 		now, err := c.b.Observe(t.Context(), []backend.Lease{{Election: "jobs"}})
-		if err != nil || now[0].ObserveFor != c.watch {
-			t.Errorf("%s is to watch it for %v, want %v: %v", c.who, now[0].ObserveFor, c.watch, err)
+		if err != nil || now[0].ObserveFor != c.observeFor {
+			t.Errorf("%s must observe the lease for %v, want %v: %v", c.who, now[0].ObserveFor, c.observeFor, err)
 		}
 	}
 	seal := held
@@ -99,22 +101,22 @@ func TestALeftoverIsFreeToItsOwnNonceButNotFromBehindASeal(t *testing.T) {
 	}
 	bid := backend.Bid{Election: "jobs", Candidate: held.Holder, TTL: time.Minute, Renew: time.Second, Expected: held}
 	if a, err := b.Acquire(t.Context(), []backend.Bid{bid}); err != nil || a[0].Outcome != backend.Refused {
-		t.Errorf("a bid that has not seen the seal: %v %v", a, err)
+		t.Errorf("expected a bid that has not seen the seal to be refused, got %v, %v", a, err)
 	}
 }
 
-func TestNothingIsWishedForWhereNobodyEverLed(t *testing.T) {
+func TestARequestForAnElectionNeverLedIsStale(t *testing.T) {
 	b := memory.New().Backend()
 	if err := b.Request(t.Context(), []backend.Request{{Election: "jobs", Kind: backend.Nominate, ID: "me"}}); !errors.Is(err, backend.ErrStale) {
-		t.Errorf("%v, want ErrStale", err)
+		t.Errorf("expected ErrStale, got %v", err)
 	}
 	if list, err := b.List(t.Context(), "", 10); err != nil || len(list) > 0 {
-		t.Errorf("and yet there is a record: %v %v", list, err)
+		t.Errorf("expected no record, got %v, %v", list, err)
 	}
 }
 
-func TestWhatListReturnsBelongsToTheCaller(t *testing.T) {
-	b, held := won(t, memory.New())
+func TestListReturnsCopies(t *testing.T) {
+	b, held := elect(t, memory.New())
 	held.End = backend.Released
 	if err := b.Release(t.Context(), []backend.Held{held.Held()}); err != nil {
 		t.Fatal(err)
@@ -122,7 +124,7 @@ func TestWhatListReturnsBelongsToTheCaller(t *testing.T) {
 	for range 2 {
 		list, err := b.List(t.Context(), "", 10)
 		if err != nil || list[0].History[0].ID != "me" {
-			t.Fatalf("the history that the caller changed is the store's: %v %v", list, err)
+			t.Fatalf("the caller has changed the history in the store: %v, %v", list, err)
 		}
 		list[0].History[0].ID = "changed"
 	}

@@ -33,40 +33,40 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// A pair is two stores, between which elections move.
+// A pair is two stores.
 type pair struct {
 	old, new store
 }
 
-// newPair makes two stores; the new one's clock is ahead by skew, or behind.
+// newPair makes two stores. The clock of the new one is ahead by skew, which may be negative.
 func newPair(poll bool, skew time.Duration) *pair {
 	return &pair{old: store{memory.New(), poll, max(-skew, 0)}, new: store{memory.New(), poll, max(skew, 0)}}
 }
 
-// A store is one in memory that may have to be polled, and whose clock may be ahead.
+// A store is in memory. It may have to be polled, and its clock may be ahead.
 type store struct {
 	*memory.Store
 	poll  bool
 	ahead time.Duration
 }
 
-func (s store) Backend() backend.Backend { return visitor{s.Store.Backend(), s} }
+func (s store) Backend() backend.Backend { return client{s.Store.Backend(), s} }
 
-// A visitor is a client of a store.
-type visitor struct {
+// A client is a client of a store.
+type client struct {
 	backend.Backend
 	store store
 }
 
-func (v visitor) Guarantees() backend.Guarantees {
+func (v client) Guarantees() backend.Guarantees {
 	g := v.Backend.Guarantees()
 	g.Push, g.Poll = !v.store.poll, v.store.poll
 	return g
 }
 
-// Acquire has terms begin at the time of the store's clock: that is all that a clock
-// decides.
-func (v visitor) Acquire(ctx context.Context, bids []backend.Bid) ([]backend.Answer, error) {
+// Acquire makes terms start at the time of the store's clock. A store's clock decides nothing
+// else.
+func (v client) Acquire(ctx context.Context, bids []backend.Bid) ([]backend.Answer, error) {
 	bids = slices.Clone(bids)
 	for i := range bids {
 		bids[i].MinTerm = max(bids[i].MinTerm, uint64(time.Now().Add(v.store.ahead).UnixMicro()-1))
@@ -74,7 +74,7 @@ func (v visitor) Acquire(ctx context.Context, bids []backend.Bid) ([]backend.Ans
 	return v.Backend.Acquire(ctx, bids)
 }
 
-// open returns a client at a stage.
+// open returns a migration at a stage.
 func (p *pair) open(t testing.TB, stage migration.Stage) backend.Backend {
 	b, err := migration.New(migration.Options{From: p.old.Backend(), To: p.new.Backend(), ToName: "new", Stage: stage})
 	if err != nil {

@@ -10,14 +10,14 @@ import (
 	"github.com/go-election/go-election/election"
 )
 
-// The road from one store to another: three rolling deployments of the same program,
-// with one word changed each time. Here one member goes it alone. Terms go on growing.
+// A migration from one store to another is three rolling deployments of the same program,
+// with one word of the configuration changed each time. Here it has one member. Terms grow.
 func Example() {
 	from, to := memory.New(), memory.New() // etcd.Open, mysql.Open, …
 	ctx, last := context.Background(), uint64(0)
 	for _, stage := range []migration.Stage{migration.From, migration.Both, migration.To} {
 		store, err := migration.New(migration.Options{
-			From: from.Backend(), FromName: "old", // names: these two are of one kind
+			From: from.Backend(), FromName: "old", // the two stores are of one kind, so they need names
 			To: to.Backend(), ToName: "new",
 			Stage: stage,
 		})
@@ -31,7 +31,7 @@ func Example() {
 		}
 		fmt.Println("leads at stage", stage, "in a greater term:", lead.Term > last)
 		last = lead.Term
-		m.Close(ctx) // steps down; the next deployment
+		m.Close(ctx) // steps down, for the next deployment
 	}
 	// Output:
 	// leads at stage from in a greater term: true

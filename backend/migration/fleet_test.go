@@ -14,8 +14,8 @@ import (
 	"github.com/go-election/go-election/election"
 )
 
-// A fleet is some processes that elect one leader while they are moved from one
-// store to another. It watches that there are never two.
+// A fleet is a number of processes that elect one leader while they migrate from one store to
+// another. It checks that there are never two leaders.
 type fleet struct {
 	t         testing.TB
 	rnd       *rand.Rand
@@ -24,12 +24,12 @@ type fleet struct {
 	nodes     []*node
 	observers []*election.Manager
 	began     time.Time
-	next      int // number of the next process
+	next      int // the number of the next process
 
-	term        uint64 // the greatest that anybody has led in
-	leads       *node  // who was last seen to lead
+	term        uint64 // the greatest in which a process has led
+	leader      *node  // the last leader
 	leaderships map[migration.Stage]int
-	twice       []string // what must not be
+	violations  []string
 
 	mu    sync.Mutex
 	lines []string
@@ -50,8 +50,8 @@ func newFleet(t testing.TB, seed uint64) *fleet {
 	return &fleet{t: t, rnd: rnd, pair: newPair(seed%2 == 1, skew), name: "billing", began: time.Now(), leaderships: map[migration.Stage]int{}}
 }
 
-// start starts a process at a stage. The empty stage is a program that knows the
-// old store alone, and nothing of migrations.
+// start starts a process at a stage. The empty stage is a program that elects by the old store
+// and knows nothing of migrations.
 func (f *fleet) start(stage migration.Stage, change func(*migration.Options)) *node {
 	old, wire := conformance.Wrap(f.pair.old.Backend()), conformance.Wrap(f.pair.new.Backend())
 	n := &node{stage: stage, id: fmt.Sprintf("%s%d", stage, f.next), wires: []*conformance.Wire{old, wire}}
@@ -70,7 +70,7 @@ func (f *fleet) start(stage migration.Stage, change func(*migration.Options)) *n
 	return f.launch(n, b)
 }
 
-// launch has a process campaign on b.
+// launch starts the process n, which campaigns on b.
 func (f *fleet) launch(n *node, b backend.Backend) *node {
 	m, err := election.New(b, &election.Options{ID: n.id})
 	if err != nil {
@@ -80,16 +80,16 @@ func (f *fleet) launch(n *node, b backend.Backend) *node {
 		f.t.Fatal(err)
 	}
 	n.Manager = m
-	n.Watch(func(ev election.Event) { f.say("%s hears %v", n.id, ev) })
+	n.Watch(func(ev election.Event) { f.log("%s receives %v", n.id, ev) })
 	if err := n.Lead(nil); err != nil {
 		f.t.Fatal(err)
 	}
 	f.nodes = append(f.nodes, n)
-	f.say("%s starts", n.id)
+	f.log("%s starts", n.id)
 	return n
 }
 
-// observer starts a process that looks on at a stage, as long as the fleet lives.
+// observer starts a process that observes at a stage, until the fleet ends.
 func (f *fleet) observer(stage migration.Stage) *election.Election {
 	b, err := migration.New(migration.Options{From: f.pair.old.Backend(), To: f.pair.new.Backend(), ToName: "new", Stage: stage})
 	if err != nil {
@@ -110,10 +110,10 @@ func (f *fleet) observer(stage migration.Stage) *election.Election {
 // Watch is the election's.
 func (n *node) Watch(callback func(election.Event)) { n.Election.Watch(callback) }
 
-// kill ends a process as kill -9 does: nothing that it has sent on its way counts,
-// and what it believes neither.
+// kill ends a process as kill -9 does. Its calls no longer reach the stores, and what it
+// believes does not count.
 func (f *fleet) kill(n *node) {
-	f.say("kill -9 %s", n.id)
+	f.log("kill -9 %s", n.id)
 	f.remove(n)
 	for _, w := range n.wires {
 		w.Cut(true)
@@ -123,7 +123,7 @@ func (f *fleet) kill(n *node) {
 
 // stop ends a process in order.
 func (f *fleet) stop(n *node) {
-	f.say("%s is asked to end", n.id)
+	f.log("%s is asked to end", n.id)
 	f.close(n, 5*time.Second)
 	f.remove(n)
 }
@@ -142,7 +142,7 @@ func (f *fleet) remove(n *node) {
 	}
 }
 
-// run lets time pass, and asks everybody all the time.
+// run lets time pass, and keeps asking all processes whether they lead.
 func (f *fleet) run(d time.Duration) {
 	for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(20 * time.Millisecond) { // virtual
 		f.ask()
@@ -150,31 +150,31 @@ func (f *fleet) run(d time.Duration) {
 }
 
 func (f *fleet) ask() {
-	var leads *node
+	var leader *node
 	for _, n := range f.nodes {
 		l := n.Leadership()
 		if l == nil {
 			continue
 		}
-		if leads != nil {
-			f.twice = append(f.twice, fmt.Sprintf("S1: %s and %s lead at %v", leads.id, n.id, time.Since(f.began)))
+		if leader != nil {
+			f.violations = append(f.violations, fmt.Sprintf("S1: %s and %s lead at %v", leader.id, n.id, time.Since(f.began)))
 		}
-		leads = n
-		if f.leads != n || l.Term > f.term {
+		leader = n
+		if f.leader != n || l.Term > f.term {
 			if l.Term <= f.term {
-				f.twice = append(f.twice, fmt.Sprintf("S4: %s leads in term %d after %d at %v", n.id, l.Term, f.term, time.Since(f.began)))
+				f.violations = append(f.violations, fmt.Sprintf("S4: %s leads in term %d after %d at %v", n.id, l.Term, f.term, time.Since(f.began)))
 			}
-			f.say("%s leads in term %d", n.id, l.Term)
+			f.log("%s leads in term %d", n.id, l.Term)
 			f.leaderships[n.stage]++
-			f.leads, f.term = n, l.Term
+			f.leader, f.term = n, l.Term
 			if o, w := f.pair.terms(f.name); n.stage == migration.Both && (o != l.Term || w != l.Term) {
-				f.twice = append(f.twice, fmt.Sprintf("%s leads in term %d, which the stores have as %d and %d: neither can fence", n.id, l.Term, o, w))
+				f.violations = append(f.violations, fmt.Sprintf("%s leads in term %d, which the stores have as %d and %d", n.id, l.Term, o, w))
 			}
 		}
 	}
 }
 
-// terms are those that the two stores have.
+// terms returns the terms in the two stores.
 func (p *pair) terms(election string) (old, new uint64) {
 	of := func(b backend.Backend) uint64 {
 		defer b.Close()
@@ -187,13 +187,13 @@ func (p *pair) terms(election string) (old, new uint64) {
 	return of(p.old.Backend()), of(p.new.Backend())
 }
 
-func (f *fleet) say(format string, args ...any) {
+func (f *fleet) log(format string, args ...any) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.lines = append(f.lines, fmt.Sprintf("%10.3fs ", time.Since(f.began).Seconds())+fmt.Sprintf(format, args...))
 }
 
-// led lets time pass until somebody leads, and returns who.
+// led lets time pass until a process leads, and returns that process.
 func (f *fleet) led(limit time.Duration) *node {
 	for end := time.Now().Add(limit); time.Now().Before(end); f.run(20 * time.Millisecond) {
 		for _, n := range f.nodes {
@@ -205,16 +205,16 @@ func (f *fleet) led(limit time.Duration) *node {
 	return nil
 }
 
-// harm does something bad to one way between a process and a store, for a while.
+// harm disturbs the calls of one process to one store, for a while.
 func (f *fleet) harm() {
 	n := f.nodes[f.rnd.IntN(len(f.nodes))]
 	w := n.wires[f.rnd.IntN(2)]
 	d := time.Duration(f.rnd.Int64N(int64(15 * time.Second)))
 	kind := f.rnd.IntN(4)
 	late := time.Duration(f.rnd.Int64N(int64(12 * time.Second)))
-	f.say("for %v the way of %s suffers (%d)", d, n.id, kind)
+	f.log("for %v calls of %s are disturbed (kind %d)", d, n.id, kind)
 	odds := rand.New(rand.NewPCG(f.rnd.Uint64(), 2))
-	var mu sync.Mutex // calls are made side by side
+	var mu sync.Mutex // calls run at the same time
 	w.Decide(func(conformance.Call) conformance.Fate {
 		mu.Lock()
 		defer mu.Unlock()
@@ -232,7 +232,7 @@ func (f *fleet) harm() {
 	time.AfterFunc(d, func() { w.Decide(nil) })
 }
 
-// end ends everything, and fails if there was ever what must not be.
+// end ends all processes, and fails the test if there was a violation.
 func (f *fleet) end(t testing.TB) {
 	for len(f.nodes) > 0 {
 		f.stop(f.nodes[0])
@@ -240,7 +240,7 @@ func (f *fleet) end(t testing.TB) {
 	for _, o := range f.observers {
 		o.Close(context.Background())
 	}
-	for _, line := range f.twice[:min(len(f.twice), 5)] {
+	for _, line := range f.violations[:min(len(f.violations), 5)] {
 		t.Error(line)
 	}
 	if t.Failed() {

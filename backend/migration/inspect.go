@@ -11,10 +11,10 @@ import (
 
 var _ backend.Inspector = (*Backend)(nil)
 
-// Inspect asks the stores that this process uses, as far as they can say more of
-// themselves; each finding begins with the store's name. If one of them cannot be read,
-// what the other says comes beside the error. At stage To that is a warning for the old
-// store: elections that are sealed there do not need it.
+// Inspect asks the stores that this process uses, if they are Inspectors. Each diagnostic
+// begins with the store's name. If one store cannot be read, Inspect returns the diagnostics
+// of the other beside the error. At stage To an old store that cannot be read is only a
+// warning: elections that are sealed there do not need it.
 func (b *Backend) Inspect(ctx context.Context, ttl, renew time.Duration) ([]backend.Diagnostic, error) {
 	if err := b.enter(ctx, ""); err != nil {
 		return nil, err
@@ -22,20 +22,20 @@ func (b *Backend) Inspect(ctx context.Context, ttl, renew time.Duration) ([]back
 	if b.stage == From {
 		return inspect(ctx, b.oldName, b.old, ttl, renew)
 	}
-	var older, newer []backend.Diagnostic
+	var fromOld, fromNew []backend.Diagnostic
 	var oldErr, newErr error
-	atOnce(
-		func() error { older, oldErr = inspect(ctx, b.oldName, b.old, ttl, renew); return nil },
-		func() error { newer, newErr = inspect(ctx, b.newName, b.new, ttl, renew); return nil },
+	parallel(
+		func() error { fromOld, oldErr = inspect(ctx, b.oldName, b.old, ttl, renew); return nil },
+		func() error { fromNew, newErr = inspect(ctx, b.newName, b.new, ttl, renew); return nil },
 	)
 	if b.stage == To && oldErr != nil {
 		text := fmt.Sprintf("%v; only elections that are not sealed there need it", oldErr)
-		older, oldErr = []backend.Diagnostic{{What: "servers", Text: backend.Clean(text, 1000, true), Warning: true}}, nil
+		fromOld, oldErr = []backend.Diagnostic{{What: "servers", Text: backend.Clean(text, 1000, true), Warning: true}}, nil
 	}
-	return append(older, newer...), errors.Join(oldErr, newErr)
+	return append(fromOld, fromNew...), errors.Join(oldErr, newErr)
 }
 
-// inspect asks one store, and puts its name before all that it says.
+// inspect asks one store, and puts its name before each diagnostic.
 func inspect(ctx context.Context, name string, store backend.Backend, ttl, renew time.Duration) ([]backend.Diagnostic, error) {
 	i, ok := store.(backend.Inspector)
 	if !ok {

@@ -14,29 +14,29 @@ import (
 	"github.com/go-election/go-election/internal/testbed"
 )
 
-// inspected asks b, and counts findings and warnings by the store whose name they begin
-// with. Nothing else may be said.
-func inspected(t *testing.T, b backend.Backend) (found, warned map[string]int, err error) {
+// inspect inspects b, and counts diagnostics and warnings by the store whose name they begin
+// with. All must begin with one.
+func inspect(t *testing.T, b backend.Backend) (count, warnings map[string]int, err error) {
 	t.Helper()
 	defer b.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	list, err := b.(backend.Inspector).Inspect(ctx, 10*time.Second, 3*time.Second)
-	found, warned = map[string]int{}, map[string]int{}
-	for _, f := range list {
-		name, _, _ := strings.Cut(f.Text, ": ")
+	count, warnings = map[string]int{}, map[string]int{}
+	for _, d := range list {
+		name, _, _ := strings.Cut(d.Text, ": ")
 		if name != "here" && name != "there" {
-			t.Errorf("a finding does not begin with the name of a store: %v", f)
+			t.Errorf("expected the name of a store before a diagnostic, got %v", d)
 		}
-		found[name]++
-		if f.Warning {
-			warned[name]++
+		count[name]++
+		if d.Warning {
+			warnings[name]++
 		}
 	}
-	return found, warned, err
+	return count, warnings, err
 }
 
-// TestInspectAsksTheStoresThatAreUsed on a real server that has both.
+// One real server has both stores.
 func TestInspectAsksTheStoresThatAreUsed(t *testing.T) {
 	t.Parallel()
 	d := testbed.Shared(t, testbed.MariaDB).Database(t)
@@ -51,28 +51,28 @@ func TestInspectAsksTheStoresThatAreUsed(t *testing.T) {
 		}
 		return b
 	}
-	away := func(o *mysql.Options) { o.Config.Addr = "127.0.0.1:1" }
-	goes := func(stage migration.Stage, from, to backend.Backend) backend.Backend {
+	unreachable := func(o *mysql.Options) { o.Config.Addr = "127.0.0.1:1" }
+	migrate := func(stage migration.Stage, from, to backend.Backend) backend.Backend {
 		return road(t, migration.Options{From: from, To: to, FromName: "here", ToName: "there", Stage: stage})
 	}
 
 	for stage, there := range map[migration.Stage]bool{migration.From: false, migration.Both: true, migration.To: true} {
-		found, _, err := inspected(t, goes(stage, open(nil), open(nil)))
-		if err != nil || found["here"] < 5 || (found["there"] >= 5) != there || !there && found["there"] > 0 {
-			t.Errorf("at stage %s: %v, %v; want five findings or more of each store that is used", stage, found, err)
+		count, _, err := inspect(t, migrate(stage, open(nil), open(nil)))
+		if err != nil || count["here"] < 5 || (count["there"] >= 5) != there || !there && count["there"] > 0 {
+			t.Errorf("at stage %s: expected five diagnostics or more of each store that is used, got %v, %v", stage, count, err)
 		}
 	}
-	if found, _, err := inspected(t, goes(migration.Both, memory.New().Backend(), open(nil))); err != nil || found["here"] != 0 || found["there"] < 5 {
-		t.Errorf("the old store has nothing to say: %v, %v", found, err)
+	if count, _, err := inspect(t, migrate(migration.Both, memory.New().Backend(), open(nil))); err != nil || count["here"] != 0 || count["there"] < 5 {
+		t.Errorf("expected diagnostics of the new store alone, got %v, %v", count, err)
 	}
-	found, _, err := inspected(t, goes(migration.Both, open(nil), open(away)))
-	if !errors.Is(err, backend.ErrUnavailable) || !strings.Contains(err.Error(), "there: ") || found["here"] < 5 {
-		t.Errorf("the new store is away: %v, %v; want an error that names it, and what the old one says", found, err)
+	count, _, err := inspect(t, migrate(migration.Both, open(nil), open(unreachable)))
+	if !errors.Is(err, backend.ErrUnavailable) || !strings.Contains(err.Error(), "there: ") || count["here"] < 5 {
+		t.Errorf("expected an error that names the unreachable new store, and diagnostics of the old one, got %v, %v", count, err)
 	}
-	if _, _, err := inspected(t, goes(migration.Both, open(away), open(nil))); !errors.Is(err, backend.ErrUnavailable) || !strings.Contains(err.Error(), "here: ") {
-		t.Errorf("the old store is away at stage both: %v; want an error that names it", err)
+	if _, _, err := inspect(t, migrate(migration.Both, open(unreachable), open(nil))); !errors.Is(err, backend.ErrUnavailable) || !strings.Contains(err.Error(), "here: ") {
+		t.Errorf("at stage both: expected an error that names the unreachable old store, got %v", err)
 	}
-	if found, warned, err := inspected(t, goes(migration.To, open(away), open(nil))); err != nil || warned["here"] != 1 || found["there"] < 5 {
-		t.Errorf("the old store is away at stage to: %v, %v, %v; want a warning that names it", found, warned, err)
+	if count, warnings, err := inspect(t, migrate(migration.To, open(unreachable), open(nil))); err != nil || warnings["here"] != 1 || count["there"] < 5 {
+		t.Errorf("at stage to: expected a warning that names the unreachable old store, got %v, %v, %v", count, warnings, err)
 	}
 }

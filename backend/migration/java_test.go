@@ -25,13 +25,13 @@ import (
 
 const (
 	realTTL     = 3 * time.Second
-	javaSession = 12 * time.Second // Curator keeps no deadline: a busy machine must not stop it for so long
-	patience    = 3 * time.Minute  // of which a kill takes a few seconds
+	javaSession = 12 * time.Second // Curator keeps no deadline: a busy machine must never stop it for so long
+	patience    = 3 * time.Minute  // a kill takes a few seconds of it
 )
 
-// A works is a fleet of real processes and managers, in Java on ZooKeeper and in Go on
-// the way to MySQL, on real servers. Everybody's beliefs are on one clock.
-type works struct {
+// A javaFleet has real Java processes on ZooKeeper, and Go managers that migrate from it to
+// MySQL, on real servers. It records on one clock when each member believes to lead.
+type javaFleet struct {
 	t       *testing.T
 	servers []string
 	path    string // of Curator's queue
@@ -43,7 +43,7 @@ type works struct {
 	stop    func()
 
 	mu      sync.Mutex
-	members []*member // all that ever were
+	members []*member // including those that have ended
 }
 
 // A member is one process: a Java process, or a manager in this one.
@@ -56,14 +56,14 @@ type member struct {
 	*election.Election
 	wires []*conformance.Wire
 
-	// Guarded by the works' mutex.
+	// Guarded by the fleet's mutex.
 	gone  bool
 	leads bool
 	spans []testbed.Span
 }
 
-func newWorks(t *testing.T) *works {
-	w := &works{t: t, began: time.Now().Round(0), servers: testbed.SharedZooKeeper(t), root: "/road" + backend.NewNonce()[:8], db: testbed.Shared(t, testbed.MariaDB).Database(t)}
+func newJavaFleet(t *testing.T) *javaFleet {
+	w := &javaFleet{t: t, began: time.Now().Round(0), servers: testbed.SharedZooKeeper(t), root: "/road" + backend.NewNonce()[:8], db: testbed.Shared(t, testbed.MariaDB).Database(t)}
 	w.path = w.root + "-java/latch"
 	if err := mysql.CreateTables(t.Context(), testbed.OpenDB(t, w.db.Admin), "", ""); err != nil {
 		t.Fatal(err)
@@ -89,8 +89,9 @@ func newWorks(t *testing.T) *works {
 	return w
 }
 
-// ask asks all managers whether they lead. What is noted lies between two answers.
-func (w *works) ask() {
+// ask asks all managers whether they lead. A recorded span lies between two such answers, so it
+// is never longer than the leadership.
+func (w *javaFleet) ask() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, m := range w.members {
@@ -108,11 +109,11 @@ func (w *works) ask() {
 	}
 }
 
-// start starts a member at a stage; "" is a Java process.
-func (w *works) start(stage migration.Stage, unsealed bool) *member {
+// start starts a member at a stage. "" is a Java process.
+func (w *javaFleet) start(stage migration.Stage, unsealed bool) *member {
 	w.t.Helper()
 	if stage == "" {
-		return w.inJava(1)[0]
+		return w.startJava(1)[0]
 	}
 	m := w.member(stage)
 	w.manage(m, unsealed)
@@ -120,8 +121,8 @@ func (w *works) start(stage migration.Stage, unsealed bool) *member {
 	return m
 }
 
-// inJava starts Java processes, all at once: it takes them seconds.
-func (w *works) inJava(n int) (all []*member) {
+// startJava starts Java processes at the same time, because each takes seconds.
+func (w *javaFleet) startJava(n int) (all []*member) {
 	w.t.Helper()
 	for range n {
 		m := w.member("")
@@ -135,24 +136,24 @@ func (w *works) inJava(n int) (all []*member) {
 	return all
 }
 
-func (w *works) member(stage migration.Stage) *member {
+func (w *javaFleet) member(stage migration.Stage) *member {
 	w.next++
 	return &member{stage: stage, id: fmt.Sprintf("%s%d", cmp.Or(stage, "java"), w.next)}
 }
 
-func (w *works) add(m *member) {
-	w.say("%s starts", m.id)
+func (w *javaFleet) add(m *member) {
+	w.log("%s starts", m.id)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.members = append(w.members, m)
 }
 
-func (w *works) say(format string, args ...any) {
+func (w *javaFleet) log(format string, args ...any) {
 	w.t.Helper()
 	w.t.Logf("%7.2fs  %s", time.Since(w.began).Seconds(), fmt.Sprintf(format, args...))
 }
 
-func (w *works) manage(m *member, unsealed bool) {
+func (w *javaFleet) manage(m *member, unsealed bool) {
 	t := w.t
 	old, err := zookeeper.Open(t.Context(), zookeeper.Options{Servers: w.servers, Root: w.root, Paths: map[string]string{"jobs": w.path},
 		Tick: testbed.ZooKeeperTick, MaxSession: 20 * time.Second})
@@ -180,15 +181,15 @@ func (w *works) manage(m *member, unsealed bool) {
 	}
 }
 
-// end ends a member in order.
-func (w *works) end(m *member) {
+// end ends a member in an orderly way.
+func (w *javaFleet) end(m *member) {
 	if m.java != nil {
 		m.java.Resign()
 		return
 	}
 	limit := 10 * time.Second
 	w.mu.Lock()
-	if m.gone { // killed: nothing of it arrives
+	if m.gone { // it was killed, so its calls do not arrive
 		limit = 0
 	}
 	w.mu.Unlock()
@@ -200,10 +201,10 @@ func (w *works) end(m *member) {
 	m.gone, m.leads = true, false
 }
 
-// kill ends a member as kill -9 does. What a manager in this process believes from
-// then on does not count, and nothing that it says arrives.
-func (w *works) kill(m *member) {
-	w.say("kill -9 %s", m.id)
+// kill ends a member as kill -9 does. From then on, what a manager in this process believes does
+// not count, and its calls do not arrive.
+func (w *javaFleet) kill(m *member) {
+	w.log("kill -9 %s", m.id)
 	if m.java != nil {
 		m.java.Kill()
 		return
@@ -216,8 +217,8 @@ func (w *works) kill(m *member) {
 	}
 }
 
-// leading reports whether m leads, and has done so for a while.
-func (w *works) leading(m *member) bool {
+// leading reports whether m leads, and has led for a while.
+func (w *javaFleet) leading(m *member) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	leads, spans := m.leads && !m.gone, m.spans
@@ -227,8 +228,8 @@ func (w *works) leading(m *member) bool {
 	return leads && len(spans) > 0 && spans[len(spans)-1].To.Sub(spans[len(spans)-1].From) > 300*time.Millisecond
 }
 
-// led waits until one of these leads, and returns it.
-func (w *works) led(among []*member, what string) (leader *member) {
+// led waits until one of these members leads, and returns it.
+func (w *javaFleet) led(among []*member, what string) (leader *member) {
 	w.t.Helper()
 	began := time.Now()
 	testbed.Eventually(w.t, patience, "a leader "+what, func() error {
@@ -243,31 +244,31 @@ func (w *works) led(among []*member, what string) (leader *member) {
 			}
 		}
 		nodes, _, err := w.admin.Children(w.path)
-		return fmt.Errorf("nobody leads: %s; in the queue: %q (%v)", strings.Join(states, "; "), nodes, err)
+		return fmt.Errorf("no leader: %s; in the queue: %q (%v)", strings.Join(states, "; "), nodes, err)
 	})
-	w.say("%s leads %s, after %.1fs", leader.id, what, time.Since(began).Seconds())
+	w.log("%s leads %s, after %.1fs", leader.id, what, time.Since(began).Seconds())
 	return leader
 }
 
 // sealed reports whether Curator's queue has a seal.
-func (w *works) sealed() (there bool) {
+func (w *javaFleet) sealed() (there bool) {
 	w.t.Helper()
-	testbed.Eventually(w.t, patience, "an answer of ZooKeeper", func() (err error) { // a busy machine may cost the session
+	testbed.Eventually(w.t, patience, "an answer of ZooKeeper", func() (err error) { // on a busy machine the session may be lost
 		there, _, err = w.admin.Exists(w.path + "/+moved")
 		return err
 	})
 	return there
 }
 
-// A belief is a time during which a member has believed to lead.
+// A belief is a span during which a member has believed to lead.
 type belief struct {
 	testbed.Span
 	*member
 }
 
-// check returns the history of all beliefs, in order, how often each stage has led, and
-// the first two beliefs that overlap.
-func (w *works) check() (history string, led map[migration.Stage]int, overlap error) {
+// check returns the history of all beliefs in order, how often a member of each stage has led,
+// and an error that describes the first overlap of two beliefs.
+func (w *javaFleet) check() (history string, led map[migration.Stage]int, overlap error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var all []belief
@@ -283,7 +284,7 @@ func (w *works) check() (history string, led map[migration.Stage]int, overlap er
 		led[m.stage] += len(spans)
 	}
 	slices.SortFunc(all, func(a, b belief) int { return a.From.Compare(b.From) })
-	var last belief // of those so far, the one that ended last
+	var last belief // the belief so far that ended last
 	for _, b := range all {
 		history += fmt.Sprintf("\n%8.3fs – %8.3fs  %s", b.From.Sub(w.began).Seconds(), b.To.Sub(w.began).Seconds(), b.id)
 		if last.member != nil && last.member != b.member && last.To.After(b.From) && overlap == nil {
@@ -296,26 +297,26 @@ func (w *works) check() (history string, led map[migration.Stage]int, overlap er
 	return history, led, overlap
 }
 
-// TestTheRoadFromCuratorToMySQLAndBack moves three members of a LeaderLatch, real Java
-// processes, to Go on MySQL, deployment by deployment, while members are killed; and
-// back again. At every instant at most one of them believes to lead. A Java process that
-// was stopped before the fleet has moved wakes up late, and leads nobody.
+// Three members of a LeaderLatch, real Java processes, migrate to Go on MySQL, deployment by
+// deployment, and back, while members are killed. At every instant at most one of them
+// believes to lead. A Java process that was stopped before the migration wakes up late, and
+// does not lead.
 func TestTheRoadFromCuratorToMySQLAndBack(t *testing.T) {
 	t.Parallel()
-	w := newWorks(t)
+	w := newJavaFleet(t)
 	seed := rand.Uint64()
-	w.say("seed %d", seed)
+	w.log("seed %d", seed)
 	rnd := rand.New(rand.NewPCG(seed, 0))
-	fleet := w.inJava(4)
+	fleet := w.startJava(4)
 	leader := w.led(fleet, "in Java")
-	leader.java.Who(t, 4) // all stand in the queue
+	leader.java.Who(t, 4) // all are in the queue
 	straggler := fleet[slices.IndexFunc(fleet, func(m *member) bool { return m != leader })]
 	fleet = slices.DeleteFunc(fleet, func(m *member) bool { return m == straggler })
-	w.say("%s is stopped", straggler.id)
+	w.log("%s is stopped", straggler.id)
 	straggler.java.Stop(t)
 
 	for _, stage := range []migration.Stage{migration.Both, migration.To, migration.Both, ""} {
-		victim := rnd.IntN(3) // of each stage one is killed, and two leave in order
+		victim := rnd.IntN(3) // at each stage one is killed, and two end in an orderly way
 		for i := range 3 {
 			m := fleet[0]
 			fleet = append(fleet[1:], w.start(stage, false))
@@ -331,12 +332,12 @@ func TestTheRoadFromCuratorToMySQLAndBack(t *testing.T) {
 		}
 		leader = w.led(among, fmt.Sprintf("when all are at stage %q", stage))
 		if sealed := w.sealed(); sealed != (stage == migration.To) {
-			t.Errorf("at stage %q there is a seal: %v", stage, sealed)
+			t.Errorf("at stage %q: sealed: %v", stage, sealed)
 		}
 		if stage != migration.To {
 			continue
 		}
-		w.say("%s wakes up", straggler.id)
+		w.log("%s wakes up", straggler.id)
 		straggler.java.Continue(t)
 		testbed.Eventually(t, patience, "the straggler in the queue, behind the seal", func() error {
 			if nodes, _, err := w.admin.Children(w.path); err != nil || len(nodes) != 2 {
@@ -349,7 +350,7 @@ func TestTheRoadFromCuratorToMySQLAndBack(t *testing.T) {
 		w.led(fleet, "at stage to, after the leader was killed")
 		fleet = append(fleet, w.start(stage, false))
 		if led := straggler.java.Led(); len(led) > 0 {
-			t.Errorf("a straggler in Java has led, and the election is sealed: %v", led)
+			t.Errorf("a straggler in Java has led a sealed election: %v", led)
 		}
 	}
 	w.end(straggler)
@@ -364,7 +365,7 @@ func TestTheRoadFromCuratorToMySQLAndBack(t *testing.T) {
 	}
 	for _, stage := range []migration.Stage{"", migration.Both, migration.To} {
 		if led[stage] == 0 {
-			t.Errorf("nobody led at stage %q: this road proves little", stage)
+			t.Errorf("there was no leader at stage %q: this run shows little", stage)
 		}
 	}
 	if !t.Failed() {
@@ -372,29 +373,29 @@ func TestTheRoadFromCuratorToMySQLAndBack(t *testing.T) {
 	}
 }
 
-// TestAJumpFromCuratorToMySQL goes from Java on ZooKeeper to Go on MySQL at once. Where
-// the seal is left out there are two leaders, and this test sees them. With it the Go
-// member waits for the Java leader, and then no other Java member can lead.
+// A jump goes from Java on ZooKeeper to stage to at once. Without the seal there are two
+// leaders, and this test finds them. With it the Go member waits for the Java leader, and
+// after that no Java member can lead.
 func TestAJumpFromCuratorToMySQL(t *testing.T) {
 	t.Parallel()
 	for _, unsealed := range []bool{true, false} {
 		t.Run(fmt.Sprintf("unsealed=%v", unsealed), func(t *testing.T) {
 			t.Parallel()
-			w := newWorks(t)
-			fleet := w.inJava(2)
+			w := newJavaFleet(t)
+			fleet := w.startJava(2)
 			java := w.led(fleet, "in Java")
 			other := fleet[slices.IndexFunc(fleet, func(m *member) bool { return m != java })]
 			jumper := w.start(migration.To, unsealed)
 			if unsealed {
 				testbed.Eventually(t, patience, "two leaders without a seal", func() error {
 					if _, _, overlap := w.check(); overlap == nil {
-						return errors.New("no two leaders were seen")
+						return errors.New("there were never two leaders")
 					}
 					return nil
 				})
 				return
 			}
-			testbed.Eventually(t, patience, "who may not lead to name who does", func() error {
+			testbed.Eventually(t, patience, "the Go member to name the Java leader", func() error {
 				if leader, _, ok := jumper.Leader(); !ok || leader.ID != java.id {
 					return fmt.Errorf("it names %v", leader)
 				}
@@ -405,12 +406,12 @@ func TestAJumpFromCuratorToMySQL(t *testing.T) {
 			w.end(other)
 			w.led([]*member{jumper}, "when no Java member is left")
 			late := w.start("", false)
-			late.java.Who(t, 4) // the seal's three words, and its own
+			late.java.Who(t, 4) // the seal's text, three words, and the member's own id
 			w.kill(jumper)
 			next := w.start(migration.To, false)
-			w.led([]*member{next}, "after the one who sealed was killed")
+			w.led([]*member{next}, "after the member that sealed was killed")
 			if led := late.java.Led(); len(led) > 0 || !w.sealed() {
-				t.Errorf("a Java member has led by what was sealed: %v (sealed: %v)", led, w.sealed())
+				t.Errorf("a Java member has led a sealed election: %v (sealed: %v)", led, w.sealed())
 			}
 			w.end(next)
 			w.stop()

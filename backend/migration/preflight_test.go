@@ -15,10 +15,10 @@ import (
 	"github.com/go-election/go-election/internal/testbed"
 )
 
-// TestRightsToTheNewStoreAreTriedBeforeTheOldOneIsAsked: who may not be granted leases in
-// MySQL, though it may read them and write itself down, makes no bid on ZooKeeper, so that
-// those who need that alone are not held up. One election does not suffer from another.
-func TestRightsToTheNewStoreAreTriedBeforeTheOldOneIsAsked(t *testing.T) {
+// A member that may read leases and write its member record in MySQL, but may not be granted
+// leases there, makes no bid on ZooKeeper. So it does not delay members that need only that.
+// An election that MySQL refuses does not affect another one.
+func TestNewStoreRightsAreCheckedBeforeAnOldBid(t *testing.T) {
 	t.Parallel()
 	servers, d := testbed.SharedZooKeeper(t), testbed.Shared(t, testbed.MariaDB).Database(t)
 	prefix, admin := tables(t, d), testbed.OpenDB(t, d.Admin)
@@ -73,18 +73,18 @@ func TestRightsToTheNewStoreAreTriedBeforeTheOldOneIsAsked(t *testing.T) {
 	asked, answers := enter(4 * time.Second)
 	for _, a := range answers {
 		if a.Outcome != backend.Unknown || !errors.Is(a.Err, backend.ErrDenied) || !strings.Contains(a.Err.Error(), "GRANT SELECT, INSERT, UPDATE ON") {
-			t.Errorf("without the right to make rows: %v, %v; want ErrDenied and the statement that grants it", a.Outcome, a.Err)
+			t.Errorf("without the right to insert rows: expected ErrDenied and the statement that grants it, got %v, %v", a.Outcome, a.Err)
 		}
 	}
 	if asked > 0 {
-		t.Errorf("%d bids on ZooKeeper by a member that may not be granted anything in MySQL", asked)
+		t.Errorf("expected no bid on ZooKeeper by a member without rights in MySQL, got %d", asked)
 	}
 	rights("GRANT %s ON %s TO", "INSERT", d.Name+"."+prefix+"_lease")
 	asked, answers = enter(time.Minute)
 	if asked == 0 || answers[0].Outcome != backend.Granted {
-		t.Errorf("with all rights: %v, %v, after %d bids on ZooKeeper", answers[0].Outcome, answers[0].Err, asked)
+		t.Errorf("with all rights: expected a grant and a bid on ZooKeeper, got %v, %v, %d bids", answers[0].Outcome, answers[0].Err, asked)
 	}
 	if a := answers[1]; !errors.Is(a.Err, backend.ErrDenied) && !errors.Is(a.Err, backend.ErrInvalid) {
-		t.Errorf("with a TTL above that of MySQL's table: %v, %v", a.Outcome, a.Err)
+		t.Errorf("with a TTL above the greatest of the MySQL table: expected ErrDenied or ErrInvalid, got %v, %v", a.Outcome, a.Err)
 	}
 }

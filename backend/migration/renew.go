@@ -8,8 +8,8 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// Renew implements [backend.Backend]. At stage Both a lease is renewed if it is in
-// both stores, and trusted for the lesser time of the two.
+// Renew implements [backend.Backend]. At stage Both a lease is renewed if both stores renew
+// it, and is valid for the lesser time of the two.
 func (b *Backend) Renew(ctx context.Context, held []backend.Held) ([]backend.Answer, error) {
 	if err := b.enter(ctx, held[0].Holder.Nonce); err != nil {
 		return nil, err
@@ -22,14 +22,14 @@ func (b *Backend) Renew(ctx context.Context, held []backend.Held) ([]backend.Ans
 	}
 	var olds, news []backend.Answer
 	var oldErr, newErr error
-	atOnce(func() error { olds, oldErr = b.old.Renew(ctx, held); return nil },
+	parallel(func() error { olds, oldErr = b.old.Renew(ctx, held); return nil },
 		func() error { news, newErr = b.new.Renew(ctx, held); return nil })
 	answers := make([]backend.Answer, len(held))
 	for i := range answers {
 		o, n := item(olds, i, oldErr), item(news, i, newErr)
 		answers[i] = backend.Answer{Err: errors.Join(o.Err, n.Err)}
 		if o.Outcome != backend.Unknown && n.Outcome != backend.Unknown || o.Outcome == backend.Refused || n.Outcome == backend.Refused {
-			answers[i].Lease = b.news(held[i].Election, &o, &n)
+			answers[i].Lease = b.noteAnswers(held[i].Election, &o, &n)
 			answers[i].Outcome = min(o.Outcome, n.Outcome)
 			if answers[i].Outcome == backend.Unknown {
 				answers[i].Outcome = backend.Refused
@@ -45,7 +45,7 @@ func (b *Backend) Renew(ctx context.Context, held []backend.Held) ([]backend.Ans
 	return answers, nil
 }
 
-// item is the answer to item i, which is Unknown if there is none.
+// item returns answer i, which is Unknown if there is none.
 func item(answers []backend.Answer, i int, err error) (a backend.Answer) {
 	if i < len(answers) {
 		a = answers[i]
@@ -54,36 +54,4 @@ func item(answers []backend.Answer, i int, err error) (a backend.Answer) {
 		a.Err = err
 	}
 	return a
-}
-
-// Release implements [backend.Backend].
-func (b *Backend) Release(ctx context.Context, held []backend.Held) error {
-	if err := b.enter(ctx, ""); err != nil {
-		return err
-	}
-	var err error
-	switch b.stage {
-	case From:
-		return b.old.Release(ctx, held)
-	case To:
-		var olds []backend.Held // that a bid may have left there
-		b.mu.Lock()
-		for _, l := range held {
-			if p := b.pairs[l.Election]; p != nil && l.Term == 0 && !b.alone(p) {
-				olds = append(olds, l)
-			}
-		}
-		b.mu.Unlock()
-		if err = b.new.Release(ctx, held); err == nil && olds != nil {
-			err = b.old.Release(ctx, olds)
-		}
-	default:
-		// The old one also if the new store does not answer: members at From need it
-		// alone, and nobody leads here any more.
-		err = b.releaseBoth(ctx, held, held)
-	}
-	if err != nil {
-		return fmt.Errorf("migration: release: %w", err)
-	}
-	return nil
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/go-election/go-election/election"
 )
 
-// besides fails the test if a straggler leads beside a leader, or if that does not lead.
-func besides(t *testing.T, what string, leader, straggler *election.Election) {
+// checkStraggler fails the test if the straggler leads, or if the leader does not.
+func checkStraggler(t *testing.T, what string, leader, straggler *election.Election) {
 	t.Helper()
 	time.Sleep(5 * time.Minute) // virtual
 	if !leader.Leading() || straggler.Leading() {
@@ -24,7 +24,7 @@ func besides(t *testing.T, what string, leader, straggler *election.Election) {
 	}
 }
 
-// leadsFor returns for how many of the next 600 seconds e leads.
+// leadsFor returns in how many of the next 600 seconds e leads.
 func leadsFor(e *election.Election) (led int) {
 	for range 600 {
 		time.Sleep(time.Second) // virtual
@@ -35,7 +35,7 @@ func leadsFor(e *election.Election) (led int) {
 	return led
 }
 
-// errs are the errors that a watcher was told of.
+// errs are the errors in the events of a watcher.
 type errs []string
 
 func (e *errs) note(ev election.Event) {
@@ -46,39 +46,38 @@ func (e *errs) note(ev election.Event) {
 
 func (e errs) String() string { return strings.Join(e, "; ") }
 
-// TestWhoIsOnARoadFromAnotherStoreOfItsKindCannotLead: from one ZooKeeper to a MySQL, and on
-// to another ZooKeeper. A mark that said "zookeeper" would mean the way back to who is
-// still on the first road.
-func TestWhoIsOnARoadFromAnotherStoreOfItsKindCannotLead(t *testing.T) {
-	if _, err := migration.New(migration.Options{From: town{}.open("zk1"), To: town{}.open("my1"), Stage: migration.Both, ToName: "the second zk"}); !errors.Is(err, backend.ErrInvalid) {
+// Elections migrate from one ZooKeeper to a MySQL, and on to another ZooKeeper. A mark that
+// said "zookeeper" would mean the way back to members of the first migration.
+func TestAStragglerFromASameKindStoreCannotLead(t *testing.T) {
+	if _, err := migration.New(migration.Options{From: stores{}.open("zk1"), To: stores{}.open("my1"), Stage: migration.Both, ToName: "the second zk"}); !errors.Is(err, backend.ErrInvalid) {
 		t.Errorf("a name with spaces: %v", err)
 	}
 	second := func(o *migration.Options) { o.ToName = "zk-2" }
 	for _, stage := range []migration.Stage{migration.Both, migration.To} {
 		synctest.Test(t, func(t *testing.T) {
-			s := town{}
+			s := stores{}
 			s.walk(t, "zk1", "my1", "", migration.From, migration.Both, migration.To)
-			var told errs
-			nameless, end := lives(t, s.goes(t, stage, "my1", "zk2"), "nameless", told.note)
+			var received errs
+			nameless, end := campaign(t, s.migrate(t, stage, "my1", "zk2"), "nameless", received.note)
 			time.Sleep(time.Minute)
 			end()
-			if text := told.String(); nameless.Leading() || !strings.Contains(text, "to_name") {
-				t.Errorf("at stage %q, to a second store of a kind without a name: leads: %v; its watchers are told %q", stage, nameless.Leading(), text)
+			if text := received.String(); nameless.Leading() || !strings.Contains(text, "to_name") {
+				t.Errorf("at stage %q, to a second store of a kind without a name: leads: %v; its watchers receive %q", stage, nameless.Leading(), text)
 			}
 			s.walkAs(t, second, "my1", "zk2", migration.Both, migration.To)
-			leader, stop := lives(t, s.open("zk2"), "leader")
+			leader, stop := campaign(t, s.open("zk2"), "leader")
 			time.Sleep(time.Minute)
-			straggler, end := lives(t, s.goes(t, stage, "zk1", "my1"), "straggler")
-			besides(t, "at stage "+string(stage)+" of the first road", leader, straggler)
+			straggler, end := campaign(t, s.migrate(t, stage, "zk1", "my1"), "straggler")
+			checkStraggler(t, "at stage "+string(stage)+" of the first migration", leader, straggler)
 			end()
 			stop()
 		})
 	}
 }
 
-// TestStoresOfOneKindNeedNames: marks could not tell them apart.
+// Marks could not tell the two stores apart.
 func TestStoresOfOneKindNeedNames(t *testing.T) {
-	s := town{}
+	s := stores{}
 	o := migration.Options{From: s.open("my1"), To: s.open("my2"), Stage: migration.Both}
 	if _, err := migration.New(o); !errors.Is(err, backend.ErrInvalid) || !strings.Contains(err.Error(), "to_name") {
 		t.Errorf("from one to another: %v", err)
@@ -88,46 +87,45 @@ func TestStoresOfOneKindNeedNames(t *testing.T) {
 		t.Error(err)
 	}
 	synctest.Test(t, func(t *testing.T) {
-		s := town{}
+		s := stores{}
 		second := func(o *migration.Options) { o.ToName = "my-2" }
 		third := func(o *migration.Options) { o.FromName, o.ToName = "my-2", "my-3" }
 		s.walkAs(t, second, "my1", "my2", "", migration.Both, migration.To)
 		s.walkAs(t, third, "my2", "my3", migration.Both, migration.To)
-		leader, stop := lives(t, s.goes(t, migration.To, "my2", "my3", third), "leader")
+		leader, stop := campaign(t, s.migrate(t, migration.To, "my2", "my3", third), "leader")
 		time.Sleep(time.Minute)
 		for _, stage := range []migration.Stage{"", migration.Both, migration.To} {
-			straggler, end := lives(t, s.goes(t, stage, "my1", "my2", second), "straggler")
-			besides(t, "at stage "+string(stage)+" of the road from my1 to my2", leader, straggler)
+			straggler, end := campaign(t, s.migrate(t, stage, "my1", "my2", second), "straggler")
+			checkStraggler(t, "at stage "+string(stage)+" from my1 to my2", leader, straggler)
 			end()
 		}
 		stop()
 	})
 }
 
-// TestWhoIsLeftAtUnsealedCannotLeadOnceTheFleetIsBack: an operator's word that nobody
-// elects by the old store does not hold for ever. Nor can who elects by the new store alone.
-func TestWhoIsLeftAtUnsealedCannotLeadOnceTheFleetIsBack(t *testing.T) {
+// Unsealed counts no more once the fleet has gone back. A member that elects by the new store
+// alone cannot lead either.
+func TestAnUnsealedStragglerCannotLeadAfterwards(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := town{}
+		s := stores{}
 		for range 2 { // there, back, and there again
 			s.walkAs(t, unsealed, "a", "b", "", migration.Both, migration.To)
 			s.walk(t, "b", "", "")
 			s.walkAs(t, unsealed, "a", "b", migration.To, migration.Both, migration.From)
 		}
-		leader, stop := lives(t, s.open("a"), "leader")
+		leader, stop := campaign(t, s.open("a"), "leader")
 		time.Sleep(time.Minute)
-		for _, b := range []backend.Backend{s.goes(t, migration.To, "a", "b", unsealed), s.open("b")} {
-			straggler, end := lives(t, b, "straggler")
-			besides(t, "back from an unsealed road", leader, straggler)
+		for _, b := range []backend.Backend{s.migrate(t, migration.To, "a", "b", unsealed), s.open("b")} {
+			straggler, end := campaign(t, b, "straggler")
+			checkStraggler(t, "after the way back from an unsealed migration", leader, straggler)
 			end()
 		}
 		stop()
 	})
 }
 
-// TestWhoIsLeftAtUnsealedCannotLeadBesideAPinnedMachine is the same with a store that
-// keeps nothing.
-func TestWhoIsLeftAtUnsealedCannotLeadBesideAPinnedMachine(t *testing.T) {
+// The old store, manual without a directory, keeps nothing.
+func TestAnUnsealedStragglerCannotLeadBesideManual(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fresh, pinned := memory.New(), memory.New()
 		at := func(stage migration.Stage) backend.Backend {
@@ -142,29 +140,28 @@ func TestWhoIsLeftAtUnsealedCannotLeadBesideAPinnedMachine(t *testing.T) {
 		}
 		for range 2 {
 			for _, stage := range []migration.Stage{"", migration.Both, migration.To, migration.Both} {
-				e, stop := lives(t, at(stage), "host-1")
+				e, stop := campaign(t, at(stage), "host-1")
 				time.Sleep(2 * time.Minute)
 				if !e.Leading() {
-					t.Errorf("the pinned machine does not lead at stage %q: %v", stage, e.Current())
+					t.Errorf("expected the named machine to lead at stage %q, got %v", stage, e.Current())
 				}
 				stop()
 			}
 		}
-		leader, stop := lives(t, at(""), "host-1")
+		leader, stop := campaign(t, at(""), "host-1")
 		time.Sleep(time.Minute)
 		for _, b := range []backend.Backend{at(migration.To), fresh.Backend()} {
-			straggler, end := lives(t, b, "host-2")
-			besides(t, "back at a pinned machine", leader, straggler)
+			straggler, end := campaign(t, b, "host-2")
+			checkStraggler(t, "after the way back to a named machine", leader, straggler)
 			end()
 		}
 		stop()
 	})
 }
 
-// TestTheNewStoreIsTriedBeforeTheOldOneIsAsked: who enters the road where the new store
-// cannot be used takes nothing from those who need the old one alone. If it can, but
-// grants nothing, the old lease is given back at once.
-func TestTheNewStoreIsTriedBeforeTheOldOneIsAsked(t *testing.T) {
+// A process that cannot use the new store makes no bid for the old lease, which other members
+// need. If the new store can be used but grants nothing, the old lease is released at once.
+func TestTheNewStoreIsCheckedBeforeAnOldBid(t *testing.T) {
 	for _, stage := range []migration.Stage{migration.Both, migration.To} {
 		for _, denied := range []string{"Announce", "Prove", "Acquire"} {
 			synctest.Test(t, func(t *testing.T) {
@@ -176,41 +173,41 @@ func TestTheNewStoreIsTriedBeforeTheOldOneIsAsked(t *testing.T) {
 					}
 					return conformance.Fate{}
 				})
-				var told errs
-				e, stop := lives(t, road(t, migration.Options{From: old, To: wire, ToName: "new", Stage: stage}), "enters", told.note)
-				time.Sleep(time.Minute) // nobody else is there, and so it bids
-				other, end := lives(t, p.old.Backend(), "from")
+				var received errs
+				e, stop := campaign(t, road(t, migration.Options{From: old, To: wire, ToName: "new", Stage: stage}), "enters", received.note)
+				time.Sleep(time.Minute) // no other process runs, so it bids
+				other, end := campaign(t, p.old.Backend(), "from")
 				led := leadsFor(other)
 				n := old.Count("Acquire")
 				if e.Leading() || led < 540 || n > 0 && denied != "Acquire" {
-					t.Errorf("at stage %q, and the new store denies every %s: %d bids for old leases; a member at stage from has led for %d of 600 seconds", stage, denied, n, led)
+					t.Errorf("at stage %q, while the new store denies every %s: %d bids for old leases; a member at stage from has led for %d of 600 seconds", stage, denied, n, led)
 				}
 				end()
 				wire.Decide(nil)
 				time.Sleep(10 * time.Minute)
 				if !e.Leading() {
-					t.Errorf("at stage %q, and the new store denies nothing any more: %v", stage, e.Current())
+					t.Errorf("at stage %q: expected to lead once the new store denies nothing, got %v", stage, e.Current())
 				}
 				stop()
-				if text := told.String(); !strings.Contains(text, backend.ErrDenied.Error()) {
-					t.Errorf("at stage %q its watchers are not told why it did not lead when every %s was denied, but %q", stage, denied, text)
+				if text := received.String(); !strings.Contains(text, backend.ErrDenied.Error()) {
+					t.Errorf("at stage %q: expected watchers to receive ErrDenied while every %s was denied, got %q", stage, denied, text)
 				}
 			})
 		}
 	}
 }
 
-// TestAHungNewStoreDoesNotKeepTheOldLease: those who need that alone go on.
+// Members that need only the old lease can lead.
 func TestAHungNewStoreDoesNotKeepTheOldLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPair(false, 0)
 		wire := conformance.Wrap(p.new.Backend())
-		_, stop := lives(t, road(t, migration.Options{From: p.old.Backend(), To: wire, ToName: "new", Stage: migration.Both}), "both")
-		time.Sleep(time.Minute) // it has led, so that the new store is known to work
+		_, stop := campaign(t, road(t, migration.Options{From: p.old.Backend(), To: wire, ToName: "new", Stage: migration.Both}), "both")
+		time.Sleep(time.Minute) // it leads by now, so the new store is known to work
 		wire.Decide(func(c conformance.Call) conformance.Fate {
 			return conformance.Fate{Lost: c.Method == "Acquire" || c.Method == "Renew" || c.Method == "Release"}
 		})
-		other, end := lives(t, p.old.Backend(), "from")
+		other, end := campaign(t, p.old.Backend(), "from")
 		led := leadsFor(other)
 		if led < 540 {
 			t.Errorf("a member at stage from has led for %d of 600 seconds while the new store hung", led)

@@ -14,21 +14,21 @@ import (
 	"github.com/go-election/go-election/election"
 )
 
-// unsealed is an operator's word, for members at stage to.
+// unsealed sets Unsealed for members at stage to.
 func unsealed(o *migration.Options) { o.Unsealed = o.Stage == migration.To }
 
-// TestAnUnsealedRoadThereAndBack is TestTheRoadThereAndBack where an operator has given
-// most members at stage to their word, and some know the new store alone; it is gone twice.
-// Once the fleet is back, who is left over leads nobody.
+// This is TestTheRoadThereAndBack, twice in a row, with Unsealed for most members at stage to,
+// and with members that use the new store alone. Once the fleet is back, stragglers do not
+// lead.
 func TestAnUnsealedRoadThereAndBack(t *testing.T) {
 	type step struct {
-		stage migration.Stage
-		word  bool
-		alone bool // they know nothing of the old store
+		stage    migration.Stage
+		unsealed bool
+		alone    bool // members that use the new store alone
 	}
 	there := []step{{migration.Both, false, false}, {migration.To, true, false}, {migration.To, true, true}, {migration.To, true, false}, {migration.Both, false, false}, {migration.From, false, false}}
 	again := []step{{migration.Both, false, false}, {migration.To, false, false}, {migration.To, true, false}, {migration.Both, false, false}, {migration.From, false, false}}
-	for seed := range (*seeds + 2) / 3 { // it is longer
+	for seed := range (*seeds + 2) / 3 { // each run is longer
 		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
@@ -37,7 +37,7 @@ func TestAnUnsealedRoadThereAndBack(t *testing.T) {
 					if s.alone {
 						return f.startAlone()
 					}
-					return f.start(s.stage, func(o *migration.Options) { o.Unsealed = s.word && f.rnd.IntN(3) > 0 })
+					return f.start(s.stage, func(o *migration.Options) { o.Unsealed = s.unsealed && f.rnd.IntN(3) > 0 })
 				}
 				for range 3 {
 					start(there[0])
@@ -58,7 +58,7 @@ func TestAnUnsealedRoadThereAndBack(t *testing.T) {
 					}
 					f.run(20 * time.Second)
 					if f.led(90*time.Second) == nil {
-						t.Errorf("L3: all three are at %+v, and nobody leads after 90 s", s)
+						t.Errorf("L3: all three are at %+v, and there is no leader after 90 s", s)
 					}
 					if s.stage == migration.From {
 						left := []*node{f.start(migration.To, unsealed), f.startAlone()}
@@ -75,46 +75,46 @@ func TestAnUnsealedRoadThereAndBack(t *testing.T) {
 	}
 }
 
-// startAlone starts a process that elects by the new store and knows of no other.
+// startAlone starts a process that uses the new store alone.
 func (f *fleet) startAlone() *node {
 	wire := conformance.Wrap(f.pair.new.Backend())
 	f.next++
 	return f.launch(&node{id: fmt.Sprintf("alone%d", f.next), wires: []*conformance.Wire{wire, wire}}, wire)
 }
 
-// TestOneMembersWordIsNotGivenToOthers: an operator's mistake ends when it is taken back.
-func TestOneMembersWordIsNotGivenToOthers(t *testing.T) {
+// An operator's mistake has no effect on members without Unsealed, once it is corrected.
+func TestUnsealedCountsOnlyWhereItIsSet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := town{}
-		leader, stop := lives(t, s.goes(t, migration.From, "a", "b"), "leader")
+		s := stores{}
+		leader, stop := campaign(t, s.migrate(t, migration.From, "a", "b"), "leader")
 		time.Sleep(time.Minute)
-		s.walkAs(t, unsealed, "a", "b", migration.To) // the mistake, with which there are two
-		without, end := lives(t, s.goes(t, migration.To, "a", "b"), "without")
-		besides(t, "the mistake was taken back", leader, without)
+		s.walkAs(t, unsealed, "a", "b", migration.To) // the mistake: two members lead
+		without, end := campaign(t, s.migrate(t, migration.To, "a", "b"), "without")
+		checkStraggler(t, "after the mistake was corrected", leader, without)
 		end()
 		stop()
 	})
 }
 
-// TestARecordIsClearedWhateverItCallsTheOldStore: names may have been given on the way.
-func TestARecordIsClearedWhateverItCallsTheOldStore(t *testing.T) {
+// FromName may have been set during the migration.
+func TestARecordUnderAnyNameIsCleared(t *testing.T) {
 	for _, change := range []func(*migration.Options){unsealed, func(*migration.Options) {}} {
 		synctest.Test(t, func(t *testing.T) {
-			s := town{}
+			s := stores{}
 			s.walkAs(t, change, "a", "b", "", migration.Both, migration.To)
-			both, stop := lives(t, s.goes(t, migration.Both, "a", "b", func(o *migration.Options) { o.FromName = "a-1" }), "both")
+			both, stop := campaign(t, s.migrate(t, migration.Both, "a", "b", func(o *migration.Options) { o.FromName = "a-1" }), "both")
 			time.Sleep(2 * time.Minute)
 			if !both.Leading() {
-				t.Errorf("at both, under another name: %v", both.Current())
+				t.Errorf("at stage both, under another name: expected to lead, got %v", both.Current())
 			}
 			stop()
-			leader, stop := lives(t, s.open("a"), "leader")
+			leader, stop := campaign(t, s.open("a"), "leader")
 			time.Sleep(time.Minute)
-			for _, b := range []backend.Backend{s.goes(t, migration.To, "a", "b", change), s.goes(t, migration.To, "a", "b"), s.open("b")} {
-				straggler, end := lives(t, b, "straggler")
+			for _, b := range []backend.Backend{s.migrate(t, migration.To, "a", "b", change), s.migrate(t, migration.To, "a", "b"), s.open("b")} {
+				straggler, end := campaign(t, b, "straggler")
 				time.Sleep(5 * time.Minute)
 				if leader.Leading() && straggler.Leading() {
-					t.Errorf("S1: the fleet is back at a, and %v", straggler.Current())
+					t.Errorf("S1: the fleet is back at a, and a straggler leads: %v", straggler.Current())
 				}
 				end()
 			}
@@ -123,41 +123,42 @@ func TestARecordIsClearedWhateverItCallsTheOldStore(t *testing.T) {
 	}
 }
 
-// TestAnUnsealedRoadDoesNotHideThatAStoreNeedsAName: it never looks at the old store.
-func TestAnUnsealedRoadDoesNotHideThatAStoreNeedsAName(t *testing.T) {
+// A member with Unsealed never reads the old store. A later member at stage both must still
+// find out that the new store needs a name.
+func TestUnsealedDoesNotReplaceAName(t *testing.T) {
 	second := func(o *migration.Options) { o.ToName = "zk-2" }
 	for _, stage := range []migration.Stage{migration.Both, migration.To} {
 		synctest.Test(t, func(t *testing.T) {
-			s := town{}
+			s := stores{}
 			s.walk(t, "zk1", "my1", "", migration.From, migration.Both, migration.To)
 			s.walkAs(t, unsealed, "my1", "zk2", migration.To)
-			var told errs
-			nameless, end := lives(t, s.goes(t, migration.Both, "my1", "zk2"), "nameless", told.note)
+			var received errs
+			nameless, end := campaign(t, s.migrate(t, migration.Both, "my1", "zk2"), "nameless", received.note)
 			time.Sleep(2 * time.Minute)
 			end()
-			if nameless.Leading() || !strings.Contains(told.String(), "to_name") {
-				t.Errorf("at both without a name: leads: %v; its watchers are told %q", nameless.Leading(), told)
+			if nameless.Leading() || !strings.Contains(received.String(), "to_name") {
+				t.Errorf("at stage both without a name: leads: %v; its watchers receive %q", nameless.Leading(), received)
 			}
 			s.walkAs(t, second, "my1", "zk2", migration.Both)
-			leader, stop := lives(t, s.goes(t, migration.To, "my1", "zk2", second), "leader")
+			leader, stop := campaign(t, s.migrate(t, migration.To, "my1", "zk2", second), "leader")
 			time.Sleep(2 * time.Minute)
-			straggler, end := lives(t, s.goes(t, stage, "zk1", "my1"), "straggler")
-			besides(t, "at stage "+string(stage)+" of the first road", leader, straggler)
+			straggler, end := campaign(t, s.migrate(t, stage, "zk1", "my1"), "straggler")
+			checkStraggler(t, "at stage "+string(stage)+" of the first migration", leader, straggler)
 			end()
 			stop()
 		})
 	}
 }
 
-// TestObserversKnowWhoLeadsByAnOperatorsWord: there is no seal by which they could tell.
-func TestObserversKnowWhoLeadsByAnOperatorsWord(t *testing.T) {
+// There is no seal from which they could tell.
+func TestObserversKnowAnUnsealedLeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := town{}
+		s := stores{}
 		s.walk(t, "a", "b", migration.Both)
-		leader, stop := lives(t, s.goes(t, migration.To, "a", "b", unsealed), "leader")
+		leader, stop := campaign(t, s.migrate(t, migration.To, "a", "b", unsealed), "leader")
 		time.Sleep(time.Minute)
 		for _, stage := range []migration.Stage{migration.Both, migration.To} {
-			m, err := election.New(s.goes(t, stage, "a", "b"), nil)
+			m, err := election.New(s.migrate(t, stage, "a", "b"), nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -167,7 +168,7 @@ func TestObserversKnowWhoLeadsByAnOperatorsWord(t *testing.T) {
 			}
 			time.Sleep(time.Minute)
 			if who, _, known := o.Leader(); !leader.Leading() || !known || who.ID != "leader" {
-				t.Errorf("an observer at stage %q knows %q; the leader leads: %v", stage, who.ID, leader.Leading())
+				t.Errorf("an observer at stage %q believes that %q leads; the leader leads: %v", stage, who.ID, leader.Leading())
 			}
 			m.Close(context.Background())
 		}
@@ -175,7 +176,7 @@ func TestObserversKnowWhoLeadsByAnOperatorsWord(t *testing.T) {
 	})
 }
 
-// deposing deposes whoever is about to write a mark.
+// deposing deposes a holder just before it writes a mark.
 type deposing struct {
 	backend.Backend
 	store store
@@ -188,18 +189,18 @@ func (d deposing) Mark(ctx context.Context, held []backend.Held) ([]backend.Answ
 	return d.Backend.Mark(ctx, held)
 }
 
-// TestWhoIsDeposedBeforeItsMarkIsWrittenIsRefused, and keeps no lease.
-func TestWhoIsDeposedBeforeItsMarkIsWrittenIsRefused(t *testing.T) {
+// A process that is deposed before its mark is written keeps no lease.
+func TestALeaseLostBeforeItsMarkIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPair(false, 0)
 		b := road(t, migration.Options{From: p.old.Backend(), To: deposing{p.new.Backend(), p.new}, ToName: "new", Stage: migration.To, Unsealed: true})
-		c := call(t, b, "deposed")
-		answers, err := c.Acquire(t.Context(), []backend.Bid{{Election: "jobs", Candidate: c.me, TTL: 10 * time.Second, Renew: 3 * time.Second, Expected: c.look()}})
+		c := newCandidate(t, b, "deposed")
+		answers, err := c.Acquire(t.Context(), []backend.Bid{{Election: "jobs", Candidate: c.me, TTL: 10 * time.Second, Renew: 3 * time.Second, Expected: c.observe()}})
 		if err != nil || answers[0].Outcome != backend.Refused {
-			t.Errorf("its answer: %+v, %v", answers, err)
+			t.Errorf("expected Refused, got %+v, %v", answers, err)
 		}
-		if l := call(t, p.new.Backend(), "reader").look(); !l.Vacant() {
-			t.Errorf("the new lease is still held: %+v", l)
+		if l := newCandidate(t, p.new.Backend(), "reader").observe(); !l.Vacant() {
+			t.Errorf("expected the new lease to be released, got %+v", l)
 		}
 	})
 }

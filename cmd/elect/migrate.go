@@ -168,7 +168,7 @@ func progressOf(name string, old, new backend.Record, from, to string) electionP
 		p.Text = "moved: the old store is sealed"
 	case old.MovedTo == to:
 		p.Text = "the old store is sealed, but the new store does not know that yet; a member at to writes it when it leads"
-	case new.MovedFrom == migration.Vouched(from):
+	case new.MovedFrom == migration.UnsealedMark(from):
 		p.Text = "the new store alone decides; the old store is not sealed"
 	case p.Old != "" && p.Old == p.New:
 		p.Text = "one member holds both leases"

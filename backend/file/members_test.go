@@ -11,9 +11,9 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// TestWhatTheDeadLeaveBehindIsRemoved, and nothing else.
-func TestWhatTheDeadLeaveBehindIsRemoved(t *testing.T) {
-	dir := private(t)
+// Only files of processes that ended long ago are removed.
+func TestFilesOfDeadMembersAreRemoved(t *testing.T) {
+	dir := newDir(t)
 	long := time.Now().Add(-3 * time.Hour).UTC()
 	old, young := backend.NewNonce(), backend.NewNonce()
 	write := func(nonce string, seen time.Time) {
@@ -40,7 +40,7 @@ func TestWhatTheDeadLeaveBehindIsRemoved(t *testing.T) {
 	}
 	for name, there := range map[string]bool{old + ".member": false, young + ".member": true, ".tmp-old": false, ".tmp-new": true, "notes.txt": true, a.me.Nonce + ".member": true} {
 		if _, err := os.Stat(dir + "/" + name); (err == nil) != there {
-			t.Errorf("%s: expected to be there: %v, got %v", name, there, err)
+			t.Errorf("%s: expected to exist: %v, got %v", name, there, err)
 		}
 	}
 }

@@ -9,13 +9,13 @@ import (
 	"github.com/go-election/go-election/backend/file"
 )
 
-// TestALockThatIsSharedOutlivesItsHolder: who works in the holder's place has it, and
-// nobody follows before that has ended too.
-func TestALockThatIsSharedOutlivesItsHolder(t *testing.T) {
-	dir := private(t)
+// A process that works in the holder's place has the lock too. No other process leads
+// before that one has ended.
+func TestASharedLockOutlivesItsHolder(t *testing.T) {
+	dir := newDir(t)
 	a, b := open(t, dir, "a"), open(t, dir, "b")
 	if lock, err := a.Lock("jobs"); lock != nil || err != nil {
-		t.Fatalf("a lock that is not held was shared: %v, %v", lock, err)
+		t.Fatalf("expected no lock of an election that is not held, got %v, %v", lock, err)
 	}
 	held := a.win("jobs")
 	lock, err := a.Lock("jobs")
@@ -23,10 +23,10 @@ func TestALockThatIsSharedOutlivesItsHolder(t *testing.T) {
 		t.Fatalf("expected the lock, got %v, %v", lock, err)
 	}
 	file.Die(a.Backend)
-	if l := b.look("jobs"); l.ObserveFor == 0 {
+	if l := b.observe("jobs"); l.ObserveFor == 0 {
 		t.Errorf("the lease looks free while its lock is held: %+v", l)
 	}
-	if got := b.bid(b.look("jobs")); got.Outcome != backend.Refused {
+	if got := b.bid(b.observe("jobs")); got.Outcome != backend.Refused {
 		t.Fatalf("expected a bid to be refused while the lock is held, got %v", got.Outcome)
 	}
 	lock.Close()
@@ -35,9 +35,9 @@ func TestALockThatIsSharedOutlivesItsHolder(t *testing.T) {
 	}
 }
 
-// TestAReleaseEndsALockThatIsShared, since the holder says that the work has ended.
-func TestAReleaseEndsALockThatIsShared(t *testing.T) {
-	dir := private(t)
+// With a release the holder says that the work has ended.
+func TestAReleaseEndsASharedLock(t *testing.T) {
+	dir := newDir(t)
 	a, b := open(t, dir, "a"), open(t, dir, "b")
 	held := a.win("jobs")
 	lock, err := a.Lock("jobs")

@@ -18,8 +18,9 @@ import (
 	"github.com/go-election/go-election/backend/memory"
 )
 
-// TestAFileIsWatchedWithAStoreAsWell, since that is of one process, and the file of all.
-func TestAFileIsWatchedWithAStoreAsWell(t *testing.T) {
+// A store belongs to one process, the file to all. So a newly named process waits with a
+// store, too.
+func TestANewLeaderWaitsWithAStoreToo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		file := filepath.Join(t.TempDir(), "leader.json")
 		write(t, file, `{"version": 1, "leader": "a"}`)
@@ -35,13 +36,13 @@ func TestAFileIsWatchedWithAStoreAsWell(t *testing.T) {
 			return b.Leading()
 		})
 		if took < maxTTL {
-			t.Errorf("expected b to watch for %v, it led after %v", maxTTL, took)
+			t.Errorf("expected b to wait %v, it led after %v", maxTTL, took)
 		}
 	})
 }
 
-// TestALinkToTheFileMayBeSwapped, as Kubernetes does with a ConfigMap.
-func TestALinkToTheFileMayBeSwapped(t *testing.T) {
+// Kubernetes replaces a link when a ConfigMap changes.
+func TestALinkToTheFileMayBeReplaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
 		file := filepath.Join(dir, "leader.json")
@@ -70,30 +71,30 @@ func TestALinkToTheFileMayBeSwapped(t *testing.T) {
 	})
 }
 
-// TestAPipeIsRefused: to open it would make all calls wait for somebody who writes.
+// Opening a pipe would make all calls wait for its writer.
 func TestAPipeIsRefused(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "leader.json")
 	if err := syscall.Mkfifo(file, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	b := open(t, manual.Options{File: file})
-	said := make(chan error, 1)
+	returned := make(chan error, 1)
 	go func() {
 		_, err := b.Observe(t.Context(), []backend.Lease{{Election: "jobs"}})
-		said <- err
+		returned <- err
 	}()
 	select {
-	case err := <-said:
+	case err := <-returned:
 		if !errors.Is(err, backend.ErrDenied) || !strings.Contains(err.Error(), "not a regular file") {
-			t.Errorf("expected ErrDenied that says what the file is, got %v", err)
+			t.Errorf("expected ErrDenied with the kind of the file, got %v", err)
 		}
 	case <-time.After(patience):
-		t.Error("a call waits for somebody who writes into the pipe")
+		t.Error("Observe waits for a writer of the pipe")
 	}
 }
 
-// TestAFileThatIsAsItWasIsNotUnderstoodAnew: of a big one that took a second, in each call.
-func TestAFileThatIsAsItWasIsNotUnderstoodAnew(t *testing.T) {
+// Parsing a big file took a second, in every call.
+func TestAnUnchangedFileIsNotParsedAgain(t *testing.T) {
 	var text strings.Builder
 	text.WriteString(`{"version": 1, "leader": "a", "elections": {"none": ""`)
 	for i := range 10_000 {
@@ -110,11 +111,11 @@ func TestAFileThatIsAsItWasIsNotUnderstoodAnew(t *testing.T) {
 		}
 		return found[0].Holder.ID
 	}
-	if n := testing.AllocsPerRun(5, func() { leader() }); n > 1000 { // to understand it takes more than one for each election
-		t.Errorf("expected a file that was not changed to be read, and no more; a call allocates %v times", n)
+	if n := testing.AllocsPerRun(5, func() { leader() }); n > 1000 { // parsing takes more than one for each election
+		t.Errorf("expected an unchanged file to be read and not parsed; a call allocates %v times", n)
 	}
 	write(t, file, strings.Replace(text.String(), `1, "leader": "a"`, `2, "leader": "b"`, 1)) // of the same size
 	if id := leader(); id != "b" {
-		t.Errorf("expected the file that was changed to name b, got %q", id)
+		t.Errorf("expected the changed file to name b, got %q", id)
 	}
 }

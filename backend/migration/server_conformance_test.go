@@ -19,8 +19,8 @@ import (
 	"github.com/go-election/go-election/internal/testbed"
 )
 
-// TestMain runs more tests at a time than there are processors: those of this file wait
-// for most of their time. The binary is also the program of the members that one starts.
+// TestMain runs more tests at a time than there are processors, because the tests of this file
+// mostly wait. The binary is also the program of the members that some tests start.
 func TestMain(m *testing.M) {
 	if arg := os.Getenv(pinnedArg); arg != "" {
 		pinnedMember(arg)
@@ -34,14 +34,13 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestConformanceFromZooKeeperToMySQL runs the suite on real servers, where time passes
-// as it does.
+// TestConformanceFromZooKeeperToMySQL runs the suite on real servers, in real time.
 func TestConformanceFromZooKeeperToMySQL(t *testing.T) {
 	t.Parallel()
-	servers, maria := testbed.SharedZooKeeper(t), roomy(t)
-	judge(t, func(t testing.TB, stage migration.Stage) conformance.Store {
+	servers, maria := testbed.SharedZooKeeper(t), largeServer(t)
+	runSuite(t, func(t testing.TB, stage migration.Stage) conformance.Store {
 		from := zookeeper.Options{Servers: servers, Root: "/m" + backend.NewNonce()[:12], Tick: testbed.ZooKeeperTick, MaxSession: 8500 * time.Millisecond}
-		to, faults := rows(t, maria)
+		to, faults := faultyTables(t, maria)
 		return conformance.Store{Faults: faults, Open: func(t testing.TB) backend.Backend {
 			o := migration.Options{Stage: stage}
 			var err error
@@ -56,16 +55,16 @@ func TestConformanceFromZooKeeperToMySQL(t *testing.T) {
 	})
 }
 
-// TestConformanceFromMySQLToEtcd does so for the next road.
+// TestConformanceFromMySQLToEtcd does the same from MySQL to etcd.
 func TestConformanceFromMySQLToEtcd(t *testing.T) {
 	t.Parallel()
-	endpoints, maria := testbed.SharedEtcd(t), roomy(t)
-	judge(t, func(t testing.TB, stage migration.Stage) conformance.Store {
-		from, faults := rows(t, maria)
+	endpoints, maria := testbed.SharedEtcd(t), largeServer(t)
+	runSuite(t, func(t testing.TB, stage migration.Stage) conformance.Store {
+		from, faults := faultyTables(t, maria)
 		if stage == migration.To {
-			faults = nil // MySQL is not asked any more
+			faults = nil // MySQL is no longer used
 		}
-		delete(faults, conformance.FaultPlantRecord) // etcd says who leads
+		delete(faults, conformance.FaultPlantRecord) // etcd names the leader
 		to := etcd.Options{Endpoints: endpoints, Prefix: "m-" + backend.NewNonce()[:12] + "/"}
 		return conformance.Store{Faults: faults, Open: func(t testing.TB) backend.Backend {
 			o := migration.Options{Stage: stage}
@@ -81,19 +80,19 @@ func TestConformanceFromMySQLToEtcd(t *testing.T) {
 	})
 }
 
-// judge runs the suite at the stages that hold two leases, and that make the seal and
-// then need one. It names what it leaves out.
-func judge(t *testing.T, newStore func(t testing.TB, stage migration.Stage) conformance.Store) {
+// runSuite runs the suite at the stages that use both stores, and logs the cases that it leaves
+// out.
+func runSuite(t *testing.T, newStore func(t testing.TB, stage migration.Stage) conformance.Store) {
 	for _, stage := range []migration.Stage{migration.Both, migration.To} {
 		t.Run("at "+string(stage), func(t *testing.T) {
 			t.Parallel()
 			conformance.Run(t, conformance.Harness{
 				TTL: 2500 * time.Millisecond, Late: 3 * time.Second, Short: true, Parallel: true,
 				NewStore: func(t testing.TB) conformance.Store { return newStore(t, stage) },
-				Only:     func(c conformance.Case) bool { return elsewhere(c.Rule) == "" },
+				Only:     func(c conformance.Case) bool { return leftOut(c.Rule) == "" },
 			})
 			for _, c := range conformance.Cases() {
-				if why := elsewhere(c.Rule); why != "" {
+				if why := leftOut(c.Rule); why != "" {
 					t.Logf("left out: %s: %s", c.Title(), why)
 				}
 			}
@@ -101,26 +100,26 @@ func judge(t *testing.T, newStore func(t testing.TB, stage migration.Stage) conf
 	}
 }
 
-// elsewhere says why a rule is not tried in real time on a pair of servers, if it is not.
-// TestConformance tries all of them on pairs of stores in memory, and
-// TestConformanceFromAPinnedMachineToMySQL on a server in virtual time.
-func elsewhere(rule string) string {
+// leftOut returns why a rule is not tested in real time on a pair of servers, or "".
+// TestConformance tests all rules on pairs of stores in memory, and
+// TestConformanceFromAPinnedMachineToMySQL does so on a server in virtual time.
+func leftOut(rule string) string {
 	if rule[0] == 'P' || rule[0] == 'Q' || slices.Contains([]string{"L4", "L6", "S11", "S12"}, rule) {
-		return "it is about managers, whatever store they are on: tried in virtual time"
+		return "it is about managers, whatever their store: tested in virtual time"
 	}
 	if rule == "S14" {
-		return "it delays answers on their way to the manager, and each half is watched since it came to the migration: tried in virtual time, where no session ends meanwhile"
+		return "it delays answers on their way to the manager, but each half is observed from when the migration received it: tested in virtual time, where no session ends meanwhile"
 	}
 	return ""
 }
 
-// roomy is a server that lets in everybody from a suite that runs in parallel.
-func roomy(t testing.TB) *testbed.Database {
+// largeServer starts a server with enough connections for a suite that runs in parallel.
+func largeServer(t testing.TB) *testbed.Database {
 	return testbed.Start(t, testbed.Options{Kind: testbed.MariaDB, Args: []string{"--max-connections=2000"}}).Database(t)
 }
 
-// rows makes tables for one case, on the way to which a proxy can be cut.
-func rows(t testing.TB, d *testbed.Database) (mysql.Options, map[string]conformance.Fault) {
+// faultyTables makes tables for one case, behind a proxy that can be cut.
+func faultyTables(t testing.TB, d *testbed.Database) (mysql.Options, map[string]conformance.Fault) {
 	prefix, proxy := tables(t, d), testbed.NewProxy(t, d.User.Addr)
 	admin := testbed.OpenDB(t, d.Admin)
 	exec := func(text string, args ...any) error {

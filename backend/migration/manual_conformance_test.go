@@ -16,10 +16,9 @@ import (
 	"github.com/go-election/go-election/internal/testbed"
 )
 
-// TestConformanceFromAPinnedMachineToMySQL runs the suite where programs come from
-// that had their leader in a configuration file. Every candidate is named. Without a
-// directory an assignment cannot be sealed: who goes on says that nobody leads by
-// one any more.
+// The old store is manual: programs that had their leader in a configuration. Every candidate
+// is named. Without a directory an assignment cannot be sealed, so members at stage to have
+// Unsealed.
 func TestConformanceFromAPinnedMachineToMySQL(t *testing.T) {
 	d := testbed.Shared(t, testbed.MariaDB).Database(t)
 	for _, stage := range []migration.Stage{migration.Both, migration.To} {
@@ -42,7 +41,7 @@ func TestConformanceFromAPinnedMachineToMySQL(t *testing.T) {
 	}
 }
 
-// tables makes tables for one case and returns their prefix.
+// tables makes tables for one case, and returns their prefix.
 func tables(t testing.TB, d *testbed.Database) string {
 	prefix := "m" + backend.NewNonce()[:16]
 	admin, err := sql.Open("mysql", d.Admin.FormatDSN())

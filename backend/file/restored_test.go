@@ -19,9 +19,9 @@ import (
 	"github.com/go-election/go-election/backend/file"
 )
 
-// backup keeps copies of all files of a directory. What it returns puts back those that
-// are named, as tar and rsync do, new files under the old names, and removes what it
-// does not have.
+// backup copies all files of a directory. The function that it returns puts back the named
+// ones as tar and rsync do: as new files under the old names. It removes a named file that
+// the backup does not have.
 func backup(t *testing.T, dir string) (restore func(names ...string)) {
 	t.Helper()
 	texts := map[string][]byte{}
@@ -48,8 +48,8 @@ func backup(t *testing.T, dir string) (restore func(names ...string)) {
 	}
 }
 
-// replaced puts another directory in the place of one, with all that a backup has of jobs.
-func replaced(t *testing.T, dir string, restore func(names ...string)) {
+// replaceDir puts another directory at the path, with the files of jobs that a backup has.
+func replaceDir(t *testing.T, dir string, restore func(names ...string)) {
 	t.Helper()
 	if err := errors.Join(os.Rename(dir, dir+".old"), os.Mkdir(dir, 0o700)); err != nil {
 		t.Fatal(err)
@@ -57,33 +57,33 @@ func replaced(t *testing.T, dir string, restore func(names ...string)) {
 	restore("jobs.json", "jobs.lock", "ELECTIONS")
 }
 
-// leaderships are histories at whose end a has been granted jobs, or has renewed it, in this
-// moment, and the files say something else.
-var leaderships = []struct {
+// histories end with a lease of jobs that a has just been granted or has just renewed,
+// while the files say something else.
+var histories = []struct {
 	what string
-	led  func(t *testing.T, dir string, a, b *client) backend.Lease
+	run  func(t *testing.T, dir string, a, b *client) backend.Lease
 }{
 	{"a vacant record is put back", func(t *testing.T, dir string, a, b *client) backend.Lease {
-		a.free(a.win("jobs"))
+		a.release(a.win("jobs"))
 		restore := backup(t, dir)
 		held := a.win("jobs")
 		restore("jobs.json", "jobs.lock", "ELECTIONS")
 		return held
 	}},
 	{"a record with a shorter TTL is put back", func(t *testing.T, dir string, a, b *client) backend.Lease {
-		bid := backend.Bid{Election: "jobs", Candidate: a.me, TTL: time.Second, Renew: time.Second / 3, Expected: a.look("jobs")}
+		bid := backend.Bid{Election: "jobs", Candidate: a.me, TTL: time.Second, Renew: time.Second / 3, Expected: a.observe("jobs")}
 		short, err := a.Acquire(t.Context(), []backend.Bid{bid})
 		if err != nil || short[0].Outcome != backend.Granted {
 			t.Fatal(short, err)
 		}
 		restore := backup(t, dir)
-		a.free(short[0].Lease)
+		a.release(short[0].Lease)
 		held := a.win("jobs")
 		restore("jobs.json", "jobs.lock")
 		return held
 	}},
 	{"a register from before its first leader is put back", func(t *testing.T, dir string, a, b *client) backend.Lease {
-		a.free(a.win("other"))
+		a.release(a.win("other"))
 		restore := backup(t, dir)
 		held := a.win("jobs")
 		restore("jobs.json", "jobs.lock", "ELECTIONS", "other.json", "other.lock")
@@ -91,27 +91,27 @@ var leaderships = []struct {
 	}},
 	{"the register is made again by another leader", func(t *testing.T, dir string, a, b *client) backend.Lease {
 		held := a.win("jobs")
-		b.free(b.win("other"))
+		b.release(b.win("other"))
 		os.Remove(dir + "/ELECTIONS")
-		b.free(b.win("other"))
+		b.release(b.win("other"))
 		if got := a.renew(held); got.Outcome != backend.Granted {
 			t.Fatal(got)
 		}
 		remove(dir, "jobs.")
 		return held
 	}},
-	{"all is removed and the register made again before the leader looks", func(t *testing.T, dir string, a, b *client) backend.Lease {
-		b.free(b.win("other"))
+	{"all is removed and the register made again before a renewal", func(t *testing.T, dir string, a, b *client) backend.Lease {
+		b.release(b.win("other"))
 		held := a.win("jobs")
 		remove(dir, "jobs.")
 		os.Remove(dir + "/ELECTIONS")
-		b.free(b.win("other"))
+		b.release(b.win("other"))
 		return held
 	}},
 	{"another register has the same inode and size", func(t *testing.T, dir string, a, b *client) backend.Lease {
-		b.free(b.win("aaaa"))
+		b.release(b.win("aaaa"))
 		known := read(t, dir+"/ELECTIONS")
-		b.look("unknown") // so that it reads the register, too
+		b.observe("unknown") // makes it read the register, too
 		held := a.win("jobs")
 		text := strings.Replace(string(known), "\naaaa\n", "\njobs\n", 1)
 		write := func() time.Time {
@@ -122,13 +122,13 @@ var leaderships = []struct {
 			return info.ModTime()
 		}
 		write()
-		for first := write(); !write().After(first); { // the times of files are some milliseconds apart
+		for first := write(); !write().After(first); { // file times have a granularity of some milliseconds
 		}
 		remove(dir, "jobs.")
 		return held
 	}},
 	{"an older lock comes back without a record", func(t *testing.T, dir string, a, b *client) backend.Lease {
-		a.free(a.win("jobs"))
+		a.release(a.win("jobs"))
 		os.Rename(dir+"/jobs.lock", dir+"/jobs.lock.bak")
 		held := a.win("jobs")
 		os.Rename(dir+"/jobs.lock.bak", dir+"/jobs.lock")
@@ -137,39 +137,39 @@ var leaderships = []struct {
 	}},
 	{"the directory is replaced by a copy", func(t *testing.T, dir string, a, b *client) backend.Lease {
 		held := a.win("jobs")
-		replaced(t, dir, backup(t, dir))
+		replaceDir(t, dir, backup(t, dir))
 		return held
 	}},
 	{"the directory is replaced by an empty one", func(t *testing.T, dir string, a, b *client) backend.Lease {
 		held := a.win("jobs")
-		replaced(t, dir, func(...string) {})
+		replaceDir(t, dir, func(...string) {})
 		return held
 	}},
 }
 
-// TestWhatWasPutBackFreesNothing: not before the greatest TTL has been watched, since the
-// leader may trust its lease. Then the lease is had, and the leader has lost it.
-func TestWhatWasPutBackFreesNothing(t *testing.T) {
-	for _, leadership := range leaderships {
-		t.Run(strings.ReplaceAll(leadership.what, " ", "_"), func(t *testing.T) {
+// A challenger must observe the lease for the greatest TTL, because the leader may trust
+// it. After that the lease is granted, and the leader has lost it.
+func TestRestoredFilesFreeNothing(t *testing.T) {
+	for _, history := range histories {
+		t.Run(strings.ReplaceAll(history.what, " ", "_"), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				dir := private(t)
+				dir := newDir(t)
 				a, b := open(t, dir, "a"), open(t, dir, "b")
-				held := leadership.led(t, dir, a, b)
-				seen := b.look("jobs")
+				held := history.run(t, dir, a, b)
+				seen := b.observe("jobs")
 				if seen.ObserveFor < ttl {
-					t.Errorf("the lease may be had after a watch of %v, and its leader trusts it for %v: %+v", seen.ObserveFor, ttl, seen)
+					t.Errorf("the lease is free after %v, but its leader trusts it for %v: %+v", seen.ObserveFor, ttl, seen)
 				}
 				if got := b.bid(backend.Lease{Election: "jobs", Term: seen.Term, Heartbeat: seen.Heartbeat}); got.Outcome == backend.Granted {
 					t.Fatalf("two leaders: granted at once, term %d", got.Term)
 				}
 				time.Sleep(time.Minute + time.Second) // the greatest TTL, and a little
-				now := b.look("jobs")
+				now := b.observe("jobs")
 				if now.ObserveFor > 0 && !now.Unchanged(seen) {
-					t.Fatalf("expected the lease to look as it did while it was watched, got %+v after %+v", now, seen)
+					t.Fatalf("expected the lease to stay unchanged while it was observed, got %+v after %+v", now, seen)
 				}
 				if won := b.bid(now); won.Outcome != backend.Granted || won.Term <= held.Term {
-					t.Errorf("expected a term above %d after the watch, got %v, term %d", held.Term, won.Outcome, won.Term)
+					t.Errorf("expected a term above %d after the greatest TTL, got %v, term %d", held.Term, won.Outcome, won.Term)
 				}
 				if got := a.renew(held); got.Outcome != backend.Refused {
 					t.Errorf("expected the old leader's renewal to be refused, got %v", got.Outcome)
@@ -179,11 +179,10 @@ func TestWhatWasPutBackFreesNothing(t *testing.T) {
 	}
 }
 
-// TestARegisterThatWasMadeAgainIsWholeAfterTheGreatestTTL: a new election need not wait
-// beside others for ever.
-func TestARegisterThatWasMadeAgainIsWholeAfterTheGreatestTTL(t *testing.T) {
+// After that time a new election need not wait, although others have leaders.
+func TestANewRegisterIsCompleteAfterTheGreatestTTL(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		dir := private(t)
+		dir := newDir(t)
 		a, b := open(t, dir, "a"), open(t, dir, "b")
 		held := a.win("jobs")
 		os.Remove(dir + "/ELECTIONS")
@@ -191,24 +190,24 @@ func TestARegisterThatWasMadeAgainIsWholeAfterTheGreatestTTL(t *testing.T) {
 			if got := a.renew(held); got.Outcome != backend.Granted {
 				t.Fatal(got)
 			}
-			if l := b.look("new"); time.Since(began) < time.Minute && l.ObserveFor != time.Minute {
-				t.Errorf("after %v: expected an election that nobody knows to be watched, got %+v", time.Since(began), l)
+			if l := b.observe("new"); time.Since(began) < time.Minute && l.ObserveFor != time.Minute {
+				t.Errorf("after %v: expected an unlisted election to be observed first, got %+v", time.Since(began), l)
 			}
 		}
 		b.win("new")
 	})
 }
 
-// TestManagersNeverLeadBothWhenAVacantRecordIsPutBack, by their own rules of trust.
-func TestManagersNeverLeadBothWhenAVacantRecordIsPutBack(t *testing.T) {
+// Two managers, with their own rules of trust.
+func TestManagersNeverBothLeadAfterARestore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		dir := private(t)
+		dir := newDir(t)
 		x := open(t, dir, "x")
-		x.free(x.win("jobs"))
+		x.release(x.win("jobs"))
 		restore := backup(t, dir)
-		a := candidate(t, dir, "a", ttl, "jobs")[0]
+		a := campaign(t, dir, "a", ttl, "jobs")[0]
 		waitFor(t, ttl, "a leads", a.Leading)
-		b := candidate(t, dir, "b", ttl, "jobs")[0]
+		b := campaign(t, dir, "b", ttl, "jobs")[0]
 		time.Sleep(ttl / 20)
 		restore("jobs.json", "jobs.lock", "ELECTIONS")
 		for began := time.Now(); time.Since(began) < 2*ttl; time.Sleep(10 * time.Millisecond) {
@@ -217,28 +216,28 @@ func TestManagersNeverLeadBothWhenAVacantRecordIsPutBack(t *testing.T) {
 			}
 		}
 		if !a.Leading() && !b.Leading() {
-			t.Error("expected one to lead, nobody does")
+			t.Error("expected one to lead, got none")
 		}
 	})
 }
 
-// TestALeaderWhoseDirectoryWasReplacedIsRefused, whatever is wrong in the new one: without
-// an outcome it would lead until its deadline.
+// The renewal is refused even if a file of the new directory is bad. Without an outcome the
+// leader would lead until its deadline.
 func TestALeaderWhoseDirectoryWasReplacedIsRefused(t *testing.T) {
-	dir := private(t)
+	dir := newDir(t)
 	a := open(t, dir, "a")
 	held := a.win("jobs")
-	replaced(t, dir, func(...string) {})
+	replaceDir(t, dir, func(...string) {})
 	plant := dir + "/jobs.request"
 	if err := errors.Join(os.WriteFile(plant, nil, 0o600), os.Chmod(plant, 0o666)); err != nil {
 		t.Fatal(err)
 	}
 	if got := a.renew(held); got.Outcome != backend.Refused || !errors.Is(got.Err, backend.ErrDenied) {
-		t.Errorf("expected a refusal that says why, got %v, %v", got.Outcome, got.Err)
+		t.Errorf("expected a refusal with a reason, got %v, %v", got.Outcome, got.Err)
 	}
 }
 
-// A waiting context tells when somebody waits for its end.
+// A waiting context reports that a goroutine waits for its end.
 type waiting struct {
 	context.Context
 	once  sync.Once
@@ -250,35 +249,35 @@ func (w *waiting) Done() <-chan struct{} {
 	return w.Context.Done()
 }
 
-// TestWhoListensHearsThatTheDirectoryWasReplaced, and is not deaf to the new one.
-func TestWhoListensHearsThatTheDirectoryWasReplaced(t *testing.T) {
-	dir := private(t)
+// The watch of the old directory would report nothing of the new one.
+func TestListenReturnsWhenTheDirectoryIsReplaced(t *testing.T) {
+	dir := newDir(t)
 	b := openWith(t, "b", file.Options{Dir: dir})
-	b.free(b.win("jobs"))
-	seen := b.look("jobs")
+	b.release(b.win("jobs"))
+	seen := b.observe("jobs")
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	w := &waiting{Context: ctx, waits: make(chan struct{})}
-	heard := make(chan error, 1)
-	go func() { heard <- b.Listen(w, []backend.Lease{seen}) }()
+	returned := make(chan error, 1)
+	go func() { returned <- b.Listen(w, []backend.Lease{seen}) }()
 	<-w.waits
 	restore := backup(t, dir)
-	replaced(t, dir, restore)
+	replaceDir(t, dir, restore)
 	open(t, dir, "a").win("jobs")
-	if err := <-heard; err != nil {
-		t.Errorf("a leader in the new directory was not heard: %v", err)
+	if err := <-returned; err != nil {
+		t.Errorf("expected Listen to report a leader in the new directory, got %v", err)
 	}
 }
 
-// Nobody is left who remembers. Terms that are ahead of the clock, after the record was
-// deleted, stay so while the register knows of the election.
+// No process is left that has seen the terms. Terms that jumped ahead of the clock after a
+// deletion stay ahead while the register lists the election.
 func TestTermsGrowThroughDeletions(t *testing.T) {
 	for what, harms := range map[string][]string{
 		"its_files":  {"", "jobs.json", "jobs.", "jobs."},
 		"everything": {"", "*", "*"},
 	} {
 		t.Run(what, func(t *testing.T) {
-			dir := private(t)
+			dir := newDir(t)
 			var last uint64
 			for _, harm := range harms {
 				if harm != "" {
@@ -289,22 +288,22 @@ func TestTermsGrowThroughDeletions(t *testing.T) {
 				a := open(t, dir, "a")
 				held := a.win("jobs")
 				if held.Term <= last {
-					t.Errorf("terms went back by %v", time.Duration(last-held.Term)*time.Microsecond)
+					t.Errorf("the term is %v lower than the last", time.Duration(last-held.Term)*time.Microsecond)
 				}
 				last = held.Term
-				a.free(held)
+				a.release(held)
 				file.Die(a.Backend)
 			}
 		})
 	}
 }
 
-// TestTheDeviceMayHaveAnotherNumberAfterARestart, as on btrfs, zfs and LVM. Nobody holds
-// anything then, so nobody need wait, and no term is skipped.
-func TestTheDeviceMayHaveAnotherNumberAfterARestart(t *testing.T) {
-	dir := private(t)
+// Device numbers may change with a restart on btrfs, zfs and LVM. No process holds a lock
+// then, so none need wait, and no term is skipped.
+func TestANewDeviceNumberAfterARestartCostsNothing(t *testing.T) {
+	dir := newDir(t)
 	a, b := open(t, dir, "a"), open(t, dir, "b")
-	a.free(a.win("vacant"))
+	a.release(a.win("vacant"))
 	a.win("crashed")
 	b.win("first")
 	file.Die(a.Backend)
@@ -326,9 +325,9 @@ func TestTheDeviceMayHaveAnotherNumberAfterARestart(t *testing.T) {
 	}
 	c := open(t, dir, "c")
 	for _, name := range names {
-		l := c.look(name)
+		l := c.observe(name)
 		if l.ObserveFor != 0 {
-			t.Errorf("%s: expected a lease that nobody holds to be free, it must be watched for %v", name, l.ObserveFor)
+			t.Errorf("%s: expected a lease that no process holds to be free, it must be observed for %v", name, l.ObserveFor)
 			continue
 		}
 		if won := c.win(name); won.Term > l.Term+uint64(time.Hour/time.Microsecond) {

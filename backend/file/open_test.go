@@ -19,9 +19,9 @@ import (
 	"github.com/go-election/go-election/backend/file"
 )
 
-// TestOpenRefuses what cannot be safe, and says what to do.
-func TestOpenRefuses(t *testing.T) {
-	dir := private(t)
+// The error says what to do.
+func TestOpenRefusesUnsafeDirectories(t *testing.T) {
+	dir := newDir(t)
 	for _, c := range []struct {
 		what  string
 		o     file.Options
@@ -77,7 +77,7 @@ func TestOpenMakesTheDirectoryForThisUserAlone(t *testing.T) {
 	}
 }
 
-// TestPlantedFilesAreNotFollowed: links, pipes, directories, and files of others.
+// Links, pipes, directories, and files of other users.
 func TestPlantedFilesAreNotFollowed(t *testing.T) {
 	for _, name := range []string{"jobs.lock", "jobs.json", "jobs.request", "ELECTIONS"} {
 		victim := filepath.Join(t.TempDir(), "victim")
@@ -97,7 +97,7 @@ func TestPlantedFilesAreNotFollowed(t *testing.T) {
 			if err := os.WriteFile(victim, []byte("precious"), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			dir := private(t)
+			dir := newDir(t)
 			a := open(t, dir, "a")
 			if err := plant(filepath.Join(dir, name)); err != nil {
 				t.Fatal(err)
@@ -110,19 +110,18 @@ func TestPlantedFilesAreNotFollowed(t *testing.T) {
 				t.Errorf("%s as %s: expected ErrDenied with its name, got %v", what, name, err)
 			}
 			if text, _ := os.ReadFile(victim); string(text) != "precious" {
-				t.Errorf("%s as %s: what it leads to was written: %q", what, name, text)
+				t.Errorf("%s as %s: the file behind it was written: %q", what, name, text)
 			}
 			if _, err := os.Stat(victim + "2"); err == nil {
-				t.Errorf("%s as %s: what it leads to was made", what, name)
+				t.Errorf("%s as %s: the file behind it was made", what, name)
 			}
 		}
 	}
 }
 
-// TestMembersMustAgreeOnTheGreatestTTL: who watches for less than another may
-// hold would be wrong.
+// A challenger with a smaller value would take a lease that another member still trusts.
 func TestMembersMustAgreeOnTheGreatestTTL(t *testing.T) {
-	dir := private(t)
+	dir := newDir(t)
 	openWith(t, "a", file.Options{Dir: dir, MaxTTL: time.Minute}).win("jobs")
 	b := openWith(t, "b", file.Options{Dir: dir, MaxTTL: 20 * time.Second})
 	_, err := b.Observe(t.Context(), []backend.Lease{{Election: "other"}})
@@ -131,9 +130,9 @@ func TestMembersMustAgreeOnTheGreatestTTL(t *testing.T) {
 	}
 }
 
-// TestLookingDoesNotMakeABidFail, however often others look.
-func TestLookingDoesNotMakeABidFail(t *testing.T) {
-	dir := private(t)
+// Other clients read all the time.
+func TestReadingDoesNotMakeABidFail(t *testing.T) {
+	dir := newDir(t)
 	a, b := open(t, dir, "a"), open(t, dir, "b")
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
@@ -145,16 +144,16 @@ func TestLookingDoesNotMakeABidFail(t *testing.T) {
 		})
 	}
 	for range 100 {
-		a.free(a.win("jobs"))
+		a.release(a.win("jobs"))
 	}
 	cancel()
 	wg.Wait()
 }
 
 func TestAProgramThatLocksTheFileKeepsLeadersOut(t *testing.T) {
-	dir := private(t)
+	dir := newDir(t)
 	a := open(t, dir, "a")
-	a.free(a.win("jobs"))
+	a.release(a.win("jobs"))
 	f, err := os.Open(dir + "/jobs.lock")
 	if err != nil {
 		t.Fatal(err)
@@ -163,39 +162,38 @@ func TestAProgramThatLocksTheFileKeepsLeadersOut(t *testing.T) {
 	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX); err != nil {
 		t.Fatal(err)
 	}
-	if got := a.bid(a.look("jobs")); got.Outcome != backend.Refused || got.ObserveFor != backend.ExpiresInStore {
-		t.Errorf("expected a bid to be refused while flock(1), say, has the lock, and not to be made again at once, got %+v", got)
+	if got := a.bid(a.observe("jobs")); got.Outcome != backend.Refused || got.ObserveFor != backend.ExpiresInStore {
+		t.Errorf("expected a bid to be refused while another program has the lock, and not to be repeated at once, got %+v", got)
 	}
 	f.Close()
 	a.win("jobs")
 }
 
-// TestNamesOfFiles: no two elections share one, whatever the file system does with
-// case, and all fit.
-func TestNamesOfFiles(t *testing.T) {
+// No two elections share a file, even where case is ignored, and every name fits.
+func TestEveryElectionHasItsOwnFiles(t *testing.T) {
 	long := strings.Repeat("\u00e9", 127)
 	seen := map[string]string{}
 	for _, name := range []string{"a", "A", ".", "..", "a.", ".a", "a/b", "a\\b", "a b", "%41", "a%", "\u00e1", "a\u0301", "jobs.lock", "elections", "ELECTIONS",
 		strings.Repeat("a", 255), strings.Repeat("a", 254), strings.Repeat("A", 255), long, long + "x", "~", "\U0001F600"} {
 		got := file.Encode(name)
-		coalesced := strings.ToLower(got)
-		if other, taken := seen[coalesced]; taken {
+		folded := strings.ToLower(got)
+		if other, taken := seen[folded]; taken {
 			t.Errorf("%q and %q have the same file %q", name, other, got)
 		}
-		seen[coalesced] = name
-		if len(got) > 240 || got != coalesced || strings.ContainsAny(got, "/\\ ") || strings.HasPrefix(got, ".") {
-			t.Errorf("%q: %q is no good name for a file", name, got)
+		seen[folded] = name
+		if len(got) > 240 || got != folded || strings.ContainsAny(got, "/\\ ") || strings.HasPrefix(got, ".") {
+			t.Errorf("%q: %q is not a safe file name", name, got)
 		}
 		if back, ok := file.Decode(got); !strings.Contains(got, "~") && (!ok || back != name) {
 			t.Errorf("%q: decoded to %q, %v", name, back, ok)
 		}
 	}
 	if got := file.Encode("billing-eu.v2"); got != "billing-eu.v2" {
-		t.Errorf("expected a usual name to stand for itself, got %q", got)
+		t.Errorf("expected a common name to stay as it is, got %q", got)
 	}
 }
 
-// TestNothingIsLeftOpen: neither files nor goroutines, but what is still held.
+// A released election leaves no open file.
 func TestNothingIsLeftOpen(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("open files are counted in /proc")
@@ -213,20 +211,20 @@ func TestNothingIsLeftOpen(t *testing.T) {
 		}
 		return n
 	}
-	dir := private(t)
+	dir := newDir(t)
 	for i := range 5 {
 		c := openWith(t, fmt.Sprint(i), file.Options{Dir: dir})
 		c.win("jobs")
 		c.bid(backend.Lease{Election: "jobs"})
-		if got := c.renew(c.look("jobs")); got.Outcome != backend.Granted {
+		if got := c.renew(c.observe("jobs")); got.Outcome != backend.Granted {
 			t.Fatal(got)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-		if err := c.Listen(ctx, []backend.Lease{c.look("jobs")}); !errors.Is(err, context.DeadlineExceeded) {
+		if err := c.Listen(ctx, []backend.Lease{c.observe("jobs")}); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("listen: %v", err)
 		}
 		cancel()
-		c.free(c.look("jobs"))
+		c.release(c.observe("jobs"))
 		if err := c.Close(); err != nil {
 			t.Fatal(err)
 		}
@@ -236,17 +234,17 @@ func TestNothingIsLeftOpen(t *testing.T) {
 	}
 }
 
-// TestWhereTheKernelDoesNotTell Listen looks.
-func TestWhereTheKernelDoesNotTell(t *testing.T) {
-	dir := private(t)
+// This is Listen on a system without inotify.
+func TestPollingReportsARelease(t *testing.T) {
+	dir := newDir(t)
 	a, b := open(t, dir, "a"), open(t, dir, "b")
 	held := a.win("jobs")
-	heard := make(chan error, 1)
-	seen := b.look("jobs")
-	go func() { heard <- file.LookOut(t.Context(), b.Backend, []backend.Lease{seen}) }()
-	a.free(held)
+	returned := make(chan error, 1)
+	seen := b.observe("jobs")
+	go func() { returned <- file.ListenByPolling(t.Context(), b.Backend, []backend.Lease{seen}) }()
+	a.release(held)
 	select {
-	case err := <-heard:
+	case err := <-returned:
 		if err != nil {
 			t.Error(err)
 		}
@@ -255,8 +253,8 @@ func TestWhereTheKernelDoesNotTell(t *testing.T) {
 	}
 }
 
-func TestItIsKnownByName(t *testing.T) {
-	dir := private(t)
+func TestItIsRegisteredByName(t *testing.T) {
+	dir := newDir(t)
 	b, err := backend.Open(t.Context(), "file", func(into any) error {
 		return decode(into, `{"dir": "`+dir+`", "max_ttl": 20000000000, "poll": true}`)
 	})

@@ -18,13 +18,13 @@ import (
 // The test binary is also the program of these members.
 const pinnedArg = "GO_ELECTION_TEST_PINNED_MEMBER"
 
-// A machine is what such a process is told. All have the same configuration: it names a.
+// A machine is the argument of such a process. All have the same configuration: it names a.
 type machine struct {
 	ID, DSN, Election string
-	Stage             migration.Stage // at to it is unsealed; "": it knows the new store alone
+	Stage             migration.Stage // at to with Unsealed; "": it uses the new store alone
 }
 
-// pinnedMember is their program.
+// pinnedMember is the program of these members.
 func pinnedMember(arg string) {
 	var m machine
 	err := json.Unmarshal([]byte(arg), &m)
@@ -44,19 +44,19 @@ func (m machine) open() (backend.Backend, error) {
 		}
 	}
 	if o.From, err = manual.Open(context.Background(), manual.Options{Leader: "a"}); err != nil || m.Stage == migration.From {
-		return o.From, err // as before anybody thought of moving
+		return o.From, err // at stage from it uses the old store without a migration
 	}
 	return migration.New(o)
 }
 
-// Machines are a fleet of them on one server.
+// Machines are a fleet of such processes on one server.
 type machines struct {
 	*testbed.Fleet
 	t   *testing.T
 	dsn string
 }
 
-// start starts a member, and waits until it takes part.
+// start starts a member, and waits until it follows.
 func (f *machines) start(id string, stage migration.Stage) *testbed.FleetMember {
 	f.t.Helper()
 	return f.startIn("jobs", id, stage)
@@ -69,16 +69,16 @@ func (f *machines) startIn(name, id string, stage migration.Stage) *testbed.Flee
 		label = id + " on mysql alone"
 	}
 	m := f.Program(label, true, pinnedArg, machine{id, f.dsn, name, stage})
-	testbed.Eventually(f.t, patience, label+" to take part", func() error {
+	testbed.Eventually(f.t, patience, label+" to follow", func() error {
 		if m.Last("follows") == "" {
-			return errors.New("it has said nothing")
+			return errors.New("it has printed nothing")
 		}
 		return nil
 	})
 	return m
 }
 
-// roll replaces members by one of the same id at the next stage each, one by one.
+// roll replaces members, one by one, by members of the same ids at the next stage.
 func (f *machines) roll(stage migration.Stage, old map[string]*testbed.FleetMember, ids ...string) map[string]*testbed.FleetMember {
 	f.t.Helper()
 	next := map[string]*testbed.FleetMember{}
@@ -91,11 +91,10 @@ func (f *machines) roll(stage migration.Stage, old map[string]*testbed.FleetMemb
 	return next
 }
 
-// knows waits until a member knows who leads: on a busy machine that may be another one
-// than a moment ago.
+// knows waits until a member knows the leader. On a busy machine the leader may have changed.
 func (f *machines) knows(m *testbed.FleetMember) {
 	f.t.Helper()
-	testbed.Eventually(f.t, patience, m.ID+" to know who leads", func() error {
+	testbed.Eventually(f.t, patience, m.ID+" to know the leader", func() error {
 		if line := m.Last("follows"); strings.TrimSpace(line) == "follows" {
 			return errors.New("it follows nobody")
 		}
@@ -103,20 +102,19 @@ func (f *machines) knows(m *testbed.FleetMember) {
 	})
 }
 
-// neverLed fails the test if one of these has been sure to lead at any time.
+// neverLed fails the test if one of these members has ever believed to lead.
 func (f *machines) neverLed(why string, members ...*testbed.FleetMember) {
 	f.t.Helper()
 	for _, m := range members {
 		if led := m.Led(); len(led) > 0 {
-			f.t.Errorf("%s has led, and %s: %v", m.ID, why, led)
+			f.t.Errorf("%s has led, but %s: %v", m.ID, why, led)
 		}
 	}
 }
 
-// TestTheRoadFromAPinnedMachineToMySQLAndBack: three processes whose configuration names
-// the leader, and which have no directory, begin to elect one by MySQL, and go back.
-// Where the configuration has a say nobody leads but who is named. Nothing can seal a
-// configuration; but MySQL can be sealed, and is when the fleet has gone back.
+// Three processes, whose configuration names the leader and which have no directory, migrate to
+// MySQL and go back. At the stages that use the configuration only the named one leads. A
+// configuration cannot be sealed. MySQL can, and is sealed on the way back.
 func TestTheRoadFromAPinnedMachineToMySQLAndBack(t *testing.T) {
 	t.Parallel()
 	db := testbed.Shared(t, testbed.MariaDB).Database(t)
@@ -136,7 +134,7 @@ func TestTheRoadFromAPinnedMachineToMySQLAndBack(t *testing.T) {
 	both["b"].Follows("a ")
 	both["a"].Kill()
 	both["a"] = f.start("a", migration.Both)
-	f.Leads(both["a"]) // the lease of the killed one has run out, and nobody else has taken it
+	f.Leads(both["a"]) // the lease of the killed one has expired, and no other member has taken it over
 	f.neverLed(named, from["b"], from["c"], both["b"], both["c"])
 
 	to := f.roll(migration.To, both, "b", "c")
@@ -163,8 +161,8 @@ func TestTheRoadFromAPinnedMachineToMySQLAndBack(t *testing.T) {
 	from["b"].Follows("a ")
 	f.neverLed(named, from["b"], from["c"], both["b"], both["c"])
 
-	// Three are left behind: a takeover elsewhere on that server shows how long it takes
-	// to lead there.
+	// Three members are left behind. A takeover of another election on that server shows how
+	// long they would need to lead.
 	elsewhere := &machines{testbed.NewFleet(t), t, f.dsn}
 	first := elsewhere.startIn("other", "x", "")
 	elsewhere.Leads(first)

@@ -15,11 +15,11 @@ import (
 	"github.com/go-election/go-election/backend/file"
 )
 
-// harms is what people and programs do to the files of an election that is led.
+// harms are what operators and programs do to the files of an election that has a leader.
 var harms = []struct {
 	what   string
 	do     func(dir string) error
-	locked bool // the lock is still the one at the path: nobody else can lead
+	locked bool // the locked file is still at its path, so no other process can lead
 }{
 	{"the lock is removed", func(dir string) error { return os.Remove(dir + "/jobs.lock") }, false},
 	{"lock and record are removed", func(dir string) error { return remove(dir, "jobs.") }, false},
@@ -50,7 +50,7 @@ func remove(dir, prefix string) error {
 	return err
 }
 
-// copyOver replaces a file by another with the same text, or with text.
+// copyOver replaces a file by a new one with the given text, or with the same text if that is nil.
 func copyOver(path string, text []byte) (err error) {
 	if text == nil {
 		if text, err = os.ReadFile(path); err != nil {
@@ -63,14 +63,14 @@ func copyOver(path string, text []byte) (err error) {
 	return os.Rename(path+"~", path)
 }
 
-// TestWhatIsDeletedUnderALeaderIsNotFree: while the leader may trust its lease,
-// nobody else gets it; its next renewal is refused; terms grow. The leader here
-// holds another election too, whose files are untouched or gone.
-func TestWhatIsDeletedUnderALeaderIsNotFree(t *testing.T) {
+// While the leader may trust its lease, no other process gets it. The leader's next renewal
+// is refused, and terms grow. The leader also holds another election, whose files stay or
+// are removed.
+func TestFilesDeletedUnderALeaderFreeNothing(t *testing.T) {
 	for _, harm := range harms {
 		t.Run(strings.ReplaceAll(harm.what, " ", "_"), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				dir := private(t)
+				dir := newDir(t)
 				a, b := open(t, dir, "a"), open(t, dir, "b")
 				a.win("other")
 				held := a.win("jobs")
@@ -78,17 +78,17 @@ func TestWhatIsDeletedUnderALeaderIsNotFree(t *testing.T) {
 				if got := a.renew(held); got.Outcome != backend.Granted {
 					t.Fatalf("renewal before any harm: %+v", got)
 				}
-				trusted := time.Now().Add(ttl) // a clock margin more than it is
+				trusted := time.Now().Add(ttl) // a clock margin later than it really is
 				if err := harm.do(dir); err != nil {
 					t.Fatal(err)
 				}
 				var won backend.Answer
 				for seen, since := (backend.Lease{}), time.Now(); time.Now().Before(trusted.Add(2 * time.Minute)); time.Sleep(100 * time.Millisecond) {
-					now := b.look("jobs")
+					now := b.observe("jobs")
 					if !now.Unchanged(seen) {
 						seen, since = now, time.Now()
 					}
-					if now.ObserveFor < 0 || time.Since(since) < now.ObserveFor { // bids too early, as a bug would
+					if now.ObserveFor < 0 || time.Since(since) < now.ObserveFor { // a bid that comes too early, as a faulty manager could make it
 						if got := b.bid(backend.Lease{Election: "jobs"}); got.Outcome == backend.Granted && time.Now().Before(trusted) {
 							t.Fatalf("granted %v before the leader's trust ends", time.Until(trusted))
 						}
@@ -100,9 +100,9 @@ func TestWhatIsDeletedUnderALeaderIsNotFree(t *testing.T) {
 				}
 				switch {
 				case harm.locked && won.Outcome == backend.Granted:
-					t.Error("expected nobody to lead beside who has the lock")
+					t.Error("expected no other leader while a process has the lock")
 				case !harm.locked && won.Outcome != backend.Granted:
-					t.Error("expected the lease to be had in the end")
+					t.Error("expected the lease to be granted in the end")
 				case won.Outcome == backend.Granted && time.Now().Before(trusted):
 					t.Errorf("granted %v before the leader's trust ends", time.Until(trusted))
 				case won.Outcome == backend.Granted && won.Term <= held.Term:
@@ -112,18 +112,18 @@ func TestWhatIsDeletedUnderALeaderIsNotFree(t *testing.T) {
 				if damaged := harm.what == "the lock's text is damaged"; !damaged && got.Outcome != backend.Refused {
 					t.Errorf("expected the leader's renewal to be refused, got %v", got.Outcome)
 				} else if !damaged && got.Err == nil && won.Outcome != backend.Granted {
-					t.Error("expected the refusal to say why")
+					t.Error("expected the refusal to give the reason")
 				}
 			})
 		})
 	}
 }
 
-// TestADeadLeadersDeletedFilesCostNothing: nobody is there to trust them.
-func TestADeadLeadersDeletedFilesCostNothing(t *testing.T) {
+// The leader is dead, so no process trusts the lease, and none need wait.
+func TestFilesDeletedAfterADeathCostNoTime(t *testing.T) {
 	for _, harm := range harms {
 		t.Run(strings.ReplaceAll(harm.what, " ", "_"), func(t *testing.T) {
-			dir := private(t)
+			dir := newDir(t)
 			a, b := open(t, dir, "a"), open(t, dir, "b")
 			held := a.win("jobs")
 			file.Die(a.Backend)
@@ -137,28 +137,28 @@ func TestADeadLeadersDeletedFilesCostNothing(t *testing.T) {
 	}
 }
 
-// TestANewElectionNeedNotWait beside others that are led.
+// Other elections in the directory have leaders.
 func TestANewElectionNeedNotWait(t *testing.T) {
-	dir := private(t)
+	dir := newDir(t)
 	a, b := open(t, dir, "a"), open(t, dir, "b")
 	a.win("old")
 	b.win("new")
 	a.win("newer")
 }
 
-// TestARestartOfTheMachineKeepsTerms: it leaves the files as they are, and no
-// locks; after a loss of power the newest text may be missing.
+// A restart leaves the files as they are, without locks. After a loss of power the newest
+// text may be missing.
 func TestARestartOfTheMachineKeepsTerms(t *testing.T) {
-	dir := private(t)
+	dir := newDir(t)
 	future := uint64(time.Now().Add(1000 * time.Hour).UnixMicro()) // terms ahead of the clock
 	var last uint64
 	next := func(what string) {
 		t.Helper()
 		c := open(t, dir, "c")
 		defer file.Die(c.Backend)
-		got, err := c.Acquire(t.Context(), []backend.Bid{{Election: "jobs", Candidate: c.me, TTL: ttl, MinTerm: future, Expected: c.look("jobs")}})
+		got, err := c.Acquire(t.Context(), []backend.Bid{{Election: "jobs", Candidate: c.me, TTL: ttl, MinTerm: future, Expected: c.observe("jobs")}})
 		if err != nil || got[0].Outcome != backend.Granted {
-			t.Fatalf("%s: expected a lease that nobody holds to be free, got %+v, %v", what, got, err)
+			t.Fatalf("%s: expected a lease that no process holds to be free, got %+v, %v", what, got, err)
 		}
 		if got[0].Term <= last {
 			t.Errorf("%s: expected a term above %d, got %d", what, last, got[0].Term)
@@ -173,14 +173,14 @@ func TestARestartOfTheMachineKeepsTerms(t *testing.T) {
 	}
 	next("again")
 	os.WriteFile(dir+"/jobs.json", record, 0o600)
-	next("an older record came back: the lock's text knows better")
+	next("an older record came back, and the lock file has a greater term")
 	os.Truncate(dir+"/jobs.lock", 0)
 	next("the lock's text is lost")
 	os.Truncate(dir+"/jobs.json", 0)
 	next("the record is lost")
 	os.Truncate(dir+"/ELECTIONS", int64(bytes.IndexByte(read(t, dir+"/ELECTIONS"), '\n')+3))
 	next("the register is cut off")
-	next("and mended")
+	next("the register is mended")
 }
 
 func read(t *testing.T, path string) []byte {
@@ -192,15 +192,15 @@ func read(t *testing.T, path string) []byte {
 	return text
 }
 
-// TestHostileTextHarmsNobody: every file, with everything that is not what it should be.
-func TestHostileTextHarmsNobody(t *testing.T) {
+// Every kind of file, with many kinds of wrong text.
+func TestHostileTextHarmsNoOtherElection(t *testing.T) {
 	for _, text := range []string{
 		"", "\x00", "{", "null", "[]", "{}", `{"layout":1}`, strings.Repeat("[", 1<<20), strings.Repeat("x", 1<<20),
 		`{"layout":1,"election":"jobs","term":18446744073709551615,"heartbeat":"1","holder":{"id":"x","nonce":"y"},"ttl_ns":9223372036854775807,"lock":"x"}`,
 		`{"layout":1,"election":"jobs","term":1,"heartbeat":"0","holder":{},"ttl_ns":-1,"history":[` + strings.Repeat(`{"term":1},`, 100) + `{}]}`,
 		`{"election":"jobs","term":1,"kind":"depose","id":"` + "\u202e" + `"}`,
 	} {
-		dir := private(t)
+		dir := newDir(t)
 		a, b := open(t, dir, "a"), open(t, dir, "b")
 		a.win("jobs")
 		healthy := a.win("healthy")
@@ -209,7 +209,7 @@ func TestHostileTextHarmsNobody(t *testing.T) {
 			if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			l := b.look("jobs")
+			l := b.observe("jobs")
 			if clean := backend.CleanLease(l); clean != l {
 				t.Errorf("%s with %.40q: expected clean text, got %+v", name, text, l)
 			}

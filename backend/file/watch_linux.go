@@ -10,17 +10,17 @@ import (
 	"time"
 )
 
-// A notice is inotify on the directory. fsnotify, which this module has for other
-// purposes, does not report that a file was closed.
-type notice struct{ f *os.File }
+// A dirWatch is an inotify watch on the directory. The module fsnotify, which is used
+// elsewhere in this repository, does not report that a file was closed.
+type dirWatch struct{ f *os.File }
 
 // An event is about a file of one election.
 type event struct {
-	base   string // its encoded name
-	closed bool   // the lock file was closed by somebody who could write
+	base   string // the election's encoded name
+	closed bool   // a process that had the lock file open for writing closed it
 }
 
-func newNotice(dir string) (*notice, error) {
+func watchDir(dir string) (*dirWatch, error) {
 	fd, err := syscall.InotifyInit1(syscall.IN_CLOEXEC | syscall.IN_NONBLOCK)
 	if err != nil {
 		return nil, err
@@ -31,26 +31,26 @@ func newNotice(dir string) (*notice, error) {
 		syscall.Close(fd)
 		return nil, err
 	}
-	return &notice{os.NewFile(uintptr(fd), "inotify")}, nil
+	return &dirWatch{os.NewFile(uintptr(fd), "inotify")}, nil
 }
 
-func (n *notice) close() { n.f.Close() }
+func (w *dirWatch) close() { w.f.Close() }
 
-// next waits for events: for ever if wait is negative. No events: that time has
-// passed. everything: some were lost.
-func (n *notice) next(ctx context.Context, wait time.Duration) (events []event, everything bool, err error) {
+// next waits for events until wait has passed, or without limit if wait is negative. It
+// returns no events if the time has passed, and overflow if events were lost.
+func (w *dirWatch) next(ctx context.Context, wait time.Duration) (events []event, overflow bool, err error) {
 	deadline := time.Time{}
 	if wait >= 0 {
 		deadline = time.Now().Add(wait)
 	}
-	if err := n.f.SetReadDeadline(deadline); err != nil {
+	if err := w.f.SetReadDeadline(deadline); err != nil {
 		return nil, false, err
 	}
-	stop := context.AfterFunc(ctx, func() { n.f.SetReadDeadline(time.Unix(1, 0)) })
+	stop := context.AfterFunc(ctx, func() { w.f.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()
 	buf := make([]byte, 16<<10)
-	for len(events) == 0 && !everything {
-		got, err := n.f.Read(buf)
+	for len(events) == 0 && !overflow {
+		got, err := w.f.Read(buf)
 		switch {
 		case ctx.Err() != nil:
 			return nil, false, ctx.Err()
@@ -60,21 +60,22 @@ func (n *notice) next(ctx context.Context, wait time.Duration) (events []event, 
 			return nil, false, err
 		}
 		more, lost := parse(buf[:got])
-		events, everything = append(events, more...), everything || lost
+		events, overflow = append(events, more...), overflow || lost
 	}
-	return events, everything, nil
+	return events, overflow, nil
 }
 
-// parse reads the kernel's struct inotify_event: descriptor, mask, cookie and
-// length of the name, each of four bytes, and the name.
-func parse(buf []byte) (events []event, lost bool) {
+// parse reads the kernel's struct inotify_event: descriptor, mask, cookie and length of
+// the name, each of four bytes, and the name. A change of the directory itself, or of the
+// register, may concern every election, and counts as an overflow.
+func parse(buf []byte) (events []event, overflow bool) {
 	for len(buf) >= syscall.SizeofInotifyEvent {
 		mask := binary.NativeEndian.Uint32(buf[4:])
 		size := int(binary.NativeEndian.Uint32(buf[12:]))
 		name := strings.TrimRight(string(buf[syscall.SizeofInotifyEvent:syscall.SizeofInotifyEvent+size]), "\x00")
 		buf = buf[syscall.SizeofInotifyEvent+size:]
 		if mask&(syscall.IN_Q_OVERFLOW|syscall.IN_DELETE_SELF|syscall.IN_MOVE_SELF|syscall.IN_IGNORED) != 0 || name == registerFile {
-			lost = true
+			overflow = true
 		}
 		for _, suffix := range []string{lockSuffix, recordSuffix, requestSuffix} {
 			if base, ok := strings.CutSuffix(name, suffix); ok {
@@ -82,5 +83,5 @@ func parse(buf []byte) (events []event, lost bool) {
 			}
 		}
 	}
-	return events, lost
+	return events, overflow
 }

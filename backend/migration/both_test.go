@@ -1,0 +1,145 @@
+package migration_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/migration"
+)
+
+var jobs = []backend.Lease{{Election: "jobs"}}
+
+// A candidate has a backend of its own, and no manager.
+type candidate struct {
+	backend.Backend
+	me backend.Candidate
+	t  *testing.T
+}
+
+func newCandidate(t *testing.T, b backend.Backend, id string) *candidate {
+	t.Cleanup(func() { b.Close() })
+	return &candidate{b, backend.Candidate{ID: id, Nonce: backend.NewNonce()}, t}
+}
+
+func (c *candidate) observe() backend.Lease {
+	c.t.Helper()
+	l, err := c.Observe(context.Background(), jobs)
+	if err != nil || len(l) != 1 {
+		c.t.Fatalf("%s observes: %v, %v", c.me.ID, l, err)
+	}
+	return l[0]
+}
+
+func (c *candidate) bid(expected backend.Lease) backend.Answer {
+	c.t.Helper()
+	a, err := c.Acquire(context.Background(), []backend.Bid{{Election: "jobs", Candidate: c.me, TTL: 10 * time.Second, Renew: 3 * time.Second, Expected: expected}})
+	if err != nil {
+		c.t.Fatalf("%s bids: %v", c.me.ID, err)
+	}
+	return a[0]
+}
+
+func (c *candidate) win() backend.Lease {
+	c.t.Helper()
+	a := c.bid(c.observe())
+	if a.Outcome != backend.Granted {
+		c.t.Fatalf("%s bids for a free lease: %v", c.me.ID, a)
+	}
+	return a.Lease
+}
+
+func (c *candidate) renew(l backend.Lease) backend.Answer {
+	c.t.Helper()
+	a, err := c.Renew(context.Background(), []backend.Held{l.Held()})
+	if err != nil {
+		c.t.Fatalf("%s renews: %v", c.me.ID, err)
+	}
+	return a[0]
+}
+
+// One lease is lost at a time.
+func TestLosingEitherLeaseIsLosing(t *testing.T) {
+	for _, which := range []string{"old", "new"} {
+		synctest.Test(t, func(t *testing.T) {
+			p := newPair(false, 0)
+			holder := newCandidate(t, p.open(t, migration.Both), "holder")
+			held := holder.win()
+			if a := holder.renew(held); a.Outcome != backend.Granted {
+				t.Fatalf("a renewal of both: %v", a)
+			}
+			store := p.old
+			if which == "new" {
+				store = p.new
+			}
+			// An operator who uses that store alone.
+			operator := newCandidate(t, store.Backend(), "operator")
+			if err := operator.Request(t.Context(), []backend.Request{{Election: "jobs", Term: held.Term, Kind: backend.Depose}}); err != nil {
+				t.Fatal(err)
+			}
+			if a := holder.renew(held); a.Outcome != backend.Refused {
+				t.Errorf("expected a renewal to be refused after the %s lease was lost, got %v", which, a)
+			}
+		})
+	}
+}
+
+// A nominee accepts as soon as one store shows its nomination. The nomination may arrive in
+// the other store after the acceptance.
+func TestAnAcceptanceInOneStoreCounts(t *testing.T) {
+	for _, which := range []string{"old", "new"} {
+		synctest.Test(t, func(t *testing.T) {
+			p := newPair(false, 0)
+			holder := newCandidate(t, p.open(t, migration.Both), "holder")
+			held := holder.win()
+			nomination := backend.Request{Election: "jobs", Term: held.Term, Kind: backend.Nominate, ID: "next"}
+			acceptance := nomination
+			acceptance.Kind, acceptance.Nonce = backend.Accept, backend.NewNonce()
+			first, second := p.old, p.new
+			if which == "new" {
+				first, second = p.new, p.old
+			}
+			if err := newCandidate(t, first.Backend(), "operator").Request(t.Context(), []backend.Request{nomination}); err != nil {
+				t.Fatal(err)
+			}
+			if err := newCandidate(t, second.Backend(), "next").Request(t.Context(), []backend.Request{acceptance}); err != nil {
+				t.Fatal(err)
+			}
+			if a := holder.renew(held); a.Lease.Request.Kind != backend.Accept {
+				t.Errorf("expected the holder to receive the acceptance, got %+v", a.Lease.Request)
+			}
+		})
+	}
+}
+
+// A process finds that it holds the new lease, while another one leads by the old lease.
+func TestALeftoverHalfIsReleasedAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPair(false, 0)
+		stranger := newCandidate(t, p.old.Backend(), "stranger")
+		held := stranger.win()
+		both := newCandidate(t, p.open(t, migration.Both), "both")
+		if err := both.Announce(t.Context(), backend.Member{Candidate: both.me, TTL: 10 * time.Second}); err != nil {
+			t.Fatal(err) // as a manager does first
+		}
+		leftover := newCandidate(t, p.new.Backend(), "both")
+		leftover.me = both.me // as if an earlier bid had been granted late
+		leftover.win()
+
+		seen := both.observe()
+		if seen.Holder.Nonce != both.me.Nonce || seen.ObserveFor != 0 {
+			t.Fatalf("expected it to find its own leftover, got %+v", seen)
+		}
+		if a := both.bid(seen); a.Outcome == backend.Granted {
+			t.Errorf("expected no grant of a lease that another process leads by, got %+v", a)
+		}
+		if a := stranger.renew(held); a.Outcome != backend.Granted {
+			t.Errorf("expected the leader by the old store to be renewed, got %+v", a)
+		}
+		if l := leftover.observe(); !l.Vacant() {
+			t.Errorf("expected the new lease to be released, got %+v", l)
+		}
+	})
+}

@@ -1,0 +1,93 @@
+package migration
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/go-election/go-election/backend"
+)
+
+// A Stage says by which stores a process leads. Deploy the stages in this order, or in
+// reverse order to go back. Processes at two neighbouring stages may run side by side.
+type Stage string
+
+const (
+	From Stage = "from" // leads by the old store alone
+	Both Stage = "both" // leads by both stores together
+	To   Stage = "to"   // leads by the new store alone, once the old one is sealed
+)
+
+// Options configure a Backend. From, To and Stage are required.
+type Options struct {
+	// From is the store that elections leave, To the one that they move to. The Backend owns
+	// both from now on: its Close closes them. At stage From, To is not used and may be nil.
+	From, To backend.Backend
+
+	// FromName and ToName are what marks call the two stores: 1 to 40 printable ASCII
+	// characters without spaces, the same for all members at every stage. They must differ.
+	// Default: the kinds of the stores ([backend.Guarantees].Name), such as "mysql". Set a
+	// name if the elections come from, or have ever been in, another store of the same kind:
+	// a member that still migrates between two other stores must not mistake this one for
+	// one of them.
+	FromName, ToName string
+
+	// Stage is the stage of this process, as long as it lives.
+	Stage Stage
+
+	// Unsealed lets a process at stage To lead although the old store may not be sealed. Set
+	// it only if no process that elects by the old store, alone or together with another
+	// one, runs or will ever run again: otherwise there are two leaders. It counts only for
+	// processes that have it set. It is recorded in the new store, so that members can go
+	// back, and counts no more after that.
+	Unsealed bool
+}
+
+// Name is how this backend is registered. Its section names two others:
+//
+//	backend: migration
+//	migration: {from: etcd, to: mysql, stage: both}
+const Name = "migration"
+
+func init() {
+	backend.Register(Name, func(ctx context.Context, decode func(any) error) (backend.Backend, error) {
+		var c struct {
+			From     backend.Named `yaml:"from"`
+			To       backend.Named `yaml:"to"`
+			FromName string        `yaml:"from_name"`
+			ToName   string        `yaml:"to_name"`
+			Stage    Stage         `yaml:"stage"`
+			Unsealed bool          `yaml:"unsealed"`
+		}
+		if err := decode(&c); err != nil {
+			return nil, err
+		}
+		for _, side := range []struct{ key, name string }{{"from", c.From.Name}, {"to", c.To.Name}} {
+			if side.name == "" || side.name == Name {
+				return nil, fmt.Errorf("migration: %w: %s is %q; it must be the name of a store", backend.ErrInvalid, side.key, side.name)
+			}
+		}
+		if c.From.Name == c.To.Name {
+			return nil, fmt.Errorf("migration: %w: from and to are both %q; each has one section, and is one store", backend.ErrInvalid, c.To.Name)
+		}
+		o := Options{Stage: c.Stage, Unsealed: c.Unsealed, FromName: c.FromName, ToName: c.ToName}
+		var err error
+		if o.From, err = c.From.Open(ctx); err != nil {
+			return nil, err
+		}
+		if c.Stage != From {
+			if o.To, err = c.To.Open(ctx); err != nil {
+				return nil, errors.Join(err, o.From.Close())
+			}
+		}
+		b, err := New(o)
+		if err != nil {
+			err = errors.Join(err, o.From.Close())
+			if o.To != nil {
+				err = errors.Join(err, o.To.Close())
+			}
+			return nil, err
+		}
+		return b, nil
+	})
+}

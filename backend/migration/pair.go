@@ -1,0 +1,186 @@
+package migration
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"time"
+
+	"github.com/go-election/go-election/backend"
+)
+
+// A pair is one election as last read from both stores.
+type pair struct {
+	old, new    half
+	combined    backend.Lease // as this process must treat it; made anew when a half changes
+	preflighted bool          // the new store would grant it to this process
+}
+
+// A half is the lease of one store. since is when it was first read in its present state.
+type half struct {
+	backend.Lease
+	known bool
+	since time.Time
+}
+
+// update stores a lease that was received at now, and reports whether it has changed.
+func (h *half) update(l backend.Lease, now time.Time) bool {
+	if h.known && h.Unchanged(l) {
+		old := h.Lease
+		h.Lease = l
+		return old.Holder != l.Holder || old.Request != l.Request
+	}
+	h.Lease, h.known, h.since = l, true, now
+	return true
+}
+
+// remaining is how much longer a challenger must observe this half before it bids.
+func (h *half) remaining(now time.Time) time.Duration {
+	if h.ObserveFor <= 0 {
+		return h.ObserveFor
+	}
+	return max(h.ObserveFor-now.Sub(h.since), 0)
+}
+
+// sealRecorded reports whether the new store says that the old one is sealed.
+func (b *Backend) sealRecorded(p *pair) bool { return p.new.known && p.new.MovedFrom == b.oldName }
+
+// UnsealedMark is the mark in a new store that members led by it while the old store of this
+// name was not known to be sealed ([Options].Unsealed). It counts only for members with
+// that option. No store has such a name.
+func UnsealedMark(name string) string { return "unsealed " + name }
+
+func (b *Backend) unsealedMark() string { return UnsealedMark(b.oldName) }
+
+// newDecides reports whether the new store alone decides who leads. If the new store is
+// sealed itself, neither its record nor Unsealed counts.
+func (b *Backend) newDecides(p *pair) bool {
+	return b.stage == To && p.new.known && p.new.MovedTo == "" && (b.unsealed || b.sealRecorded(p))
+}
+
+// ambiguous reports whether the new store has the name of the store from which the election
+// came to the old store, but is another one. A seal in favour of that name would tell
+// members of the earlier migration that the election goes back. If it is the same store,
+// it is sealed in favour of the old one.
+func (b *Backend) ambiguous(p *pair) bool {
+	return !b.newDecides(p) && p.old.known && p.new.known && p.old.MovedTo == "" && p.old.MovedFrom == b.newName &&
+		p.new.MovedTo != b.oldName
+}
+
+// movedElsewhere returns the name of a third store to which another migration has moved the
+// election, or "". Seals in favour of the two stores of this migration do not count.
+func (b *Backend) movedElsewhere(p *pair) string {
+	switch o, n := p.old.MovedTo, p.new.MovedTo; {
+	case n != "" && n != b.oldName:
+		return n
+	case o != "" && o != b.newName && !b.newDecides(p):
+		return o
+	}
+	return ""
+}
+
+// combine makes the combined lease of a pair of which one half has changed.
+func (b *Backend) combine(p *pair, now time.Time) {
+	if !p.new.known || !p.old.known && !b.newDecides(p) {
+		return
+	}
+	v := p.new.Lease
+	if !b.newDecides(p) {
+		v = b.combineBoth(p, now)
+	}
+	v.MovedTo, v.MovedFrom = b.movedElsewhere(p), "" // marks of this migration do not concern the manager
+	p.combined = v
+}
+
+// combineBoth returns the lease for a process that needs both leases.
+func (b *Backend) combineBoth(p *pair, now time.Time) backend.Lease {
+	o, n := &p.old, &p.new
+	v := n.Lease
+	if o.Term > n.Term {
+		v = o.Lease // for the end and the holder of the last leadership
+	}
+	// The new store names the leader, or the old one if its holder needs no other lease. A
+	// process that needs both and holds one does not lead.
+	var leader *half
+	me := b.owner.Nonce()
+	mine := func(h *half) bool { return me != "" && h.Holder.Nonce == me }
+	switch {
+	case mine(n):
+		leader = n
+	case mine(o):
+		leader = o
+	case !n.Vacant() && (o.MovedTo != "" || (b.sealRecorded(p) || n.MovedFrom == b.unsealedMark()) && n.MovedTo == "" || o.Holder.Nonce == n.Holder.Nonce):
+		leader = n
+	case !o.Vacant() && o.MovedTo == "" && b.stages[o.Holder.Nonce] != Both && b.stages[o.Holder.Nonce] != To:
+		leader = o
+	}
+	v.Holder, v.TTL, v.Renew, v.Request = backend.Candidate{}, 0, 0, backend.Request{}
+	if leader != nil {
+		v.Holder, v.TTL, v.Renew, v.Age = leader.Holder, leader.TTL, leader.Renew, leader.Age
+	}
+	v.Term = max(o.Term, n.Term)
+	for _, h := range []*half{o, n} {
+		if h.Request.Kind != "" && h.Request.Term == v.Term && weight(h.Request.Kind) >= weight(v.Request.Kind) {
+			v.Request = h.Request
+		}
+	}
+	v.Heartbeat, v.Ref = digest(o.Lease, n.Lease)
+	v.ObserveFor = max(o.remaining(now), n.remaining(now))
+	switch {
+	case leader != nil && mine(leader) && leader.ObserveFor == 0:
+		v.ObserveFor = 0 // left from an earlier bid of ours: the next bid completes or releases it
+	case o.ObserveFor < 0 || n.ObserveFor < 0:
+		v.ObserveFor = backend.ExpiresInStore
+	}
+	return v
+}
+
+// weight orders the requests of the two stores. A nominee accepts as soon as one store shows
+// the nomination, so the nomination may arrive in the other store after the acceptance.
+func weight(k backend.RequestKind) int {
+	switch k {
+	case backend.Nominate:
+		return 1
+	case backend.Accept:
+		return 2
+	case backend.Depose:
+		return 3
+	}
+	return 0
+}
+
+// noteAnswers updates both halves from the answers to a call, and returns the combined lease.
+func (b *Backend) noteAnswers(election string, o, n *backend.Answer) backend.Lease {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	p := b.pairs[election]
+	if p == nil {
+		p = &pair{}
+		b.pairs[election] = p
+	}
+	now, changed := time.Now(), false
+	if o.Outcome != backend.Unknown && o.Election != "" {
+		changed = p.old.update(o.Lease, now)
+	}
+	if n.Outcome != backend.Unknown && n.Election != "" {
+		changed = p.new.update(n.Lease, now) || changed
+	}
+	if changed {
+		b.combine(p, now)
+	}
+	return p.combined
+}
+
+// digest combines two leases: heartbeat changes with any change of either, ref with any
+// change but a renewal.
+func digest(o, n backend.Lease) (heartbeat uint64, ref string) {
+	sum := sha256.New()
+	for _, l := range []backend.Lease{o, n} {
+		fmt.Fprintf(sum, "%d %q %q %q %q\n", l.Term, l.Ref, l.MovedTo, l.MovedFrom, l.Holder.Nonce)
+	}
+	d := sum.Sum(nil)
+	ref = hex.EncodeToString(d[:16])
+	fmt.Fprintf(sum, "%d %d\n", o.Heartbeat, n.Heartbeat)
+	return binary.BigEndian.Uint64(sum.Sum(d[:0])) | 1, ref
+}
