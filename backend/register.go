@@ -1,7 +1,6 @@
 package backend
 
 import (
-	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -15,13 +14,13 @@ import (
 //
 // An Opener calls decode once, before it opens anything, and returns decode's
 // error. So a configuration can be checked without opening what it describes.
-type Opener func(ctx context.Context, decode func(into any) error) (Backend, error)
+type Opener func(decode func(into any) error) (Backend, error)
 
 // A Named is another backend that a section names: a text in the struct that decode fills.
 // Open makes that backend from its own section.
 type Named struct {
 	Name string
-	Open func(ctx context.Context) (Backend, error)
+	Open func() (Backend, error)
 }
 
 var registry struct {
@@ -44,7 +43,7 @@ func Register(name string, open Opener) {
 }
 
 // Open makes the backend that is registered as name. A nil decode is an empty section.
-func Open(ctx context.Context, name string, decode func(into any) error) (Backend, error) {
+func Open(name string, decode func(into any) error) (Backend, error) {
 	registry.Lock()
 	open := registry.openers[name]
 	registry.Unlock()
@@ -55,7 +54,7 @@ func Open(ctx context.Context, name string, decode func(into any) error) (Backen
 	if decode == nil {
 		decode = func(any) error { return nil }
 	}
-	return open(ctx, decode)
+	return open(decode)
 }
 
 // Names returns the registered names, sorted.

@@ -12,7 +12,7 @@ import (
 )
 
 func TestABackendIsChosenByName(t *testing.T) {
-	b, err := backend.Open(t.Context(), "memory", nil)
+	b, err := backend.Open("memory", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -23,7 +23,7 @@ func TestABackendIsChosenByName(t *testing.T) {
 }
 
 func TestAnUnknownNameIsAnErrorThatNamesTheKnown(t *testing.T) {
-	_, err := backend.Open(t.Context(), "zoo", nil)
+	_, err := backend.Open("zoo", nil)
 	if !errors.Is(err, backend.ErrInvalid) || !strings.Contains(err.Error(), "memory") {
 		t.Errorf("got %v", err)
 	}
@@ -31,7 +31,7 @@ func TestAnUnknownNameIsAnErrorThatNamesTheKnown(t *testing.T) {
 
 func TestAnErrorInTheConfigurationIsReported(t *testing.T) {
 	bad := errors.New("unknown key")
-	if _, err := backend.Open(t.Context(), "memory", func(any) error { return bad }); !errors.Is(err, bad) {
+	if _, err := backend.Open("memory", func(any) error { return bad }); !errors.Is(err, bad) {
 		t.Errorf("got %v", err)
 	}
 }

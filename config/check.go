@@ -1,7 +1,6 @@
 package config
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"reflect"
@@ -110,7 +109,7 @@ var errChecked = errors.New("config: only checked")
 // checkSection checks the section of a store without opening it.
 func (d *decoder) checkSection(name string) {
 	decode := d.decodeSection(name)
-	b, err := backend.Open(context.Background(), name, func(into any) error {
+	b, err := backend.Open(name, func(into any) error {
 		decode(into)
 		return errChecked
 	})

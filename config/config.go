@@ -159,15 +159,15 @@ func sections() []string {
 
 // OpenBackend makes only the store's client, for programs that call election.New
 // themselves. The store need not be up.
-func (c *Config) OpenBackend(ctx context.Context) (backend.Backend, error) {
-	return c.source.open(ctx, c.Backend)
+func (c *Config) OpenBackend() (backend.Backend, error) {
+	return c.source.open(c.Backend)
 }
 
 // open makes the client of a store from its section.
-func (in *input) open(ctx context.Context, name string) (backend.Backend, error) {
+func (in *input) open(name string) (backend.Backend, error) {
 	d := in.decoder()
 	d.secrets = true
-	b, err := backend.Open(ctx, name, d.decodeSection(name))
+	b, err := backend.Open(name, d.decodeSection(name))
 	if err == nil {
 		return b, nil
 	} else if d.problems != nil {
@@ -190,7 +190,7 @@ func (in *input) open(ctx context.Context, name string) (backend.Backend, error)
 // Validate makes the checks that Open makes, including the timings against the
 // store's limits, and leaves nothing open. It does not call the store.
 func (c *Config) Validate(ctx context.Context) error {
-	b, err := c.OpenBackend(ctx)
+	b, err := c.OpenBackend()
 	if err != nil {
 		return err
 	}
@@ -206,7 +206,7 @@ func (c *Config) Validate(ctx context.Context) error {
 // answer, Open logs a warning and the manager keeps trying. Closing the manager closes the
 // store's client too.
 func (c *Config) Open(ctx context.Context) (*election.Manager, error) {
-	b, err := c.OpenBackend(ctx)
+	b, err := c.OpenBackend()
 	if err != nil {
 		return nil, err
 	}

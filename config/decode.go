@@ -1,7 +1,6 @@
 package config
 
 import (
-	"context"
 	"fmt"
 	"reflect"
 	"slices"
@@ -225,7 +224,7 @@ func (d *decoder) scalar(at place, key string, n *yaml.Node, v reflect.Value) {
 		if problem := unknownBackend(s); problem != "" {
 			wrong("%s", problem)
 		}
-		v.Set(reflect.ValueOf(backend.Named{Name: s, Open: func(ctx context.Context) (backend.Backend, error) { return d.input.open(ctx, s) }}))
+		v.Set(reflect.ValueOf(backend.Named{Name: s, Open: func() (backend.Backend, error) { return d.input.open(s) }}))
 	case v.Type() == durationType:
 		x, err := time.ParseDuration(s)
 		if _, number := strconv.ParseFloat(s, 64); err != nil && number == nil {

@@ -1,7 +1,6 @@
 package config_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"reflect"
@@ -42,7 +41,7 @@ type probeTLS struct {
 var probed probe
 
 func init() {
-	backend.Register("probe", func(_ context.Context, decode func(any) error) (backend.Backend, error) {
+	backend.Register("probe", func(decode func(any) error) (backend.Backend, error) {
 		var p probe
 		if err := decode(&p); err != nil {
 			return nil, err
@@ -58,7 +57,7 @@ func openProbe(t *testing.T, text string, environ ...string) (probe, error) {
 	if err != nil {
 		return probe{}, err
 	}
-	b, err := c.OpenBackend(t.Context())
+	b, err := c.OpenBackend()
 	if err != nil {
 		return probe{}, err
 	}
@@ -190,7 +189,7 @@ func TestBackendsStopAtAWrongSection(t *testing.T) {
 	wrong := errors.New("wrong")
 	for _, name := range backend.Names() {
 		var calls int
-		b, err := backend.Open(t.Context(), name, func(any) error { calls++; return wrong })
+		b, err := backend.Open(name, func(any) error { calls++; return wrong })
 		if b != nil || !errors.Is(err, wrong) || calls != 1 {
 			t.Errorf("%s: %v, %v after %d calls of decode", name, b, err, calls)
 		}

@@ -53,7 +53,6 @@ func ExampleParse() {
 // One word selects the store. The file has a section for each store, and the environment
 // overrides the file.
 func ExampleConfig_OpenBackend() {
-	ctx := context.Background()
 	file := []byte("backend: memory\nttl: 10s\nmysql:\n  dsn_file: /run/secrets/mysql-dsn\n")
 	dir, err := os.MkdirTemp("", "election")
 	if err != nil {
@@ -65,7 +64,7 @@ func ExampleConfig_OpenBackend() {
 		if err != nil {
 			log.Fatal(err)
 		}
-		b, err := c.OpenBackend(ctx)
+		b, err := c.OpenBackend()
 		if err != nil {
 			log.Fatal(err)
 		}

@@ -123,7 +123,7 @@ func TestTheMySQLPageIsTrue(t *testing.T) {
 			return c
 		}
 		electAndClose(t, func(t *testing.T) backend.Backend {
-			b, err := mysql.Open(t.Context(), mysql.Options{Config: as("app")})
+			b, err := mysql.Open(mysql.Options{Config: as("app")})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -143,7 +143,7 @@ func TestTheMySQLPageIsTrue(t *testing.T) {
 		}
 		d.Exec(t, split(block(t, "mysql.md", "count"))...)
 		d.Exec(t, split(block(t, "operations.md", "greatest"))...)
-		readAsObserver(t, func() (backend.Backend, error) { return mysql.Open(t.Context(), mysql.Options{Config: as("observer")}) })
+		readAsObserver(t, func() (backend.Backend, error) { return mysql.Open(mysql.Options{Config: as("observer")}) })
 	})
 }
 
@@ -170,7 +170,7 @@ func TestTheMySQLTablePageIsTrue(t *testing.T) {
 		electAndClose(t, func(t *testing.T) backend.Backend {
 			// A threshold that leaves room for the TTL of electAndClose.
 			o := mysqltable.Options{Config: account, Layout: mysqltable.LastSeenActive, Threshold: 30 * time.Second}
-			b, err := mysqltable.Open(t.Context(), o)
+			b, err := mysqltable.Open(o)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -256,14 +256,14 @@ func TestTheConsulPageIsTrue(t *testing.T) {
 	}
 	native, firefly := options("rights"), options("firefly-rights")
 	electAndClose(t, func(t *testing.T) backend.Backend {
-		b, err := consul.Open(t.Context(), native)
+		b, err := consul.Open(native)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return b
 	})
 	shared := func(t *testing.T) backend.Backend {
-		b, err := consul.OpenFirefly(t.Context(), firefly, consul.Fleet{FailoverDelay: 20 * time.Second, SessionTTL: 20 * time.Second})
+		b, err := consul.OpenFirefly(firefly, consul.Fleet{FailoverDelay: 20 * time.Second, SessionTTL: 20 * time.Second})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -322,7 +322,7 @@ func TestTheZooKeeperPageIsTrue(t *testing.T) {
 		t.Fatal(err)
 	}
 	electAndClose(t, func(t *testing.T) backend.Backend {
-		b, err := zookeeper.Open(t.Context(), zookeeper.Options{Servers: []string{server.Addr()}, User: "app", Password: "secret"})
+		b, err := zookeeper.Open(zookeeper.Options{Servers: []string{server.Addr()}, User: "app", Password: "secret"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -368,7 +368,7 @@ func TestTheEtcdPageIsTrue(t *testing.T) {
 		t.Fatal(err)
 	}
 	electAndClose(t, func(t *testing.T) backend.Backend {
-		b, err := etcd.Open(t.Context(), etcd.Options{Endpoints: []string{node.URL()}, Username: "app", Password: "secret"})
+		b, err := etcd.Open(etcd.Options{Endpoints: []string{node.URL()}, Username: "app", Password: "secret"})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,7 +1,6 @@
 package all
 
 import (
-	"context"
 	"encoding/json"
 	"path/filepath"
 	"strings"
@@ -21,9 +20,9 @@ import (
 
 // A location tells an operator of several stores which one this is. It holds no secret.
 func TestALocationNamesTheStoreAndNoSecret(t *testing.T) {
-	ctx, dir := context.Background(), filepath.Join(t.TempDir(), "elections")
+	dir := filepath.Join(t.TempDir(), "elections")
 	opened := func(name, section string) backend.Backend {
-		b, err := backend.Open(ctx, name, func(into any) error { return json.Unmarshal([]byte(section), into) })
+		b, err := backend.Open(name, func(into any) error { return json.Unmarshal([]byte(section), into) })
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -52,14 +51,14 @@ func TestALocationNamesTheStoreAndNoSecret(t *testing.T) {
 	}{
 		{db(), "db1:3306/app"},
 		{opened("mysql", `{"dsn": "app:`+canary+`@unix(/run/db.sock)/app", "schema": "other", "prefix": "jobs"}`), "/run/db.sock/other/jobs"},
-		{must(mysql.Open(ctx, mysql.Options{Config: &driver.Config{User: "app", Passwd: canary, DBName: "app"}})), "127.0.0.1:3306/app"},
+		{must(mysql.Open(mysql.Options{Config: &driver.Config{User: "app", Passwd: canary, DBName: "app"}})), "127.0.0.1:3306/app"},
 		{opened("mysqltable", `{"layout": "update_time", "dsn": "app:`+canary+`@tcp(db1:3307)/app"}`), "db1:3307/app/leader_election"},
 		{keys(), "e1:2379,e2:2379/election"},
-		{must(etcd.Open(ctx, etcd.Options{Client: client})), "e1:2379/election"},
+		{must(etcd.Open(etcd.Options{Client: client})), "e1:2379/election"},
 		{opened("consul", `{"address": "https://c1:8501/`+canary+`", "token": "`+canary+`", "prefix": "app/jobs"}`), "c1:8501/app/jobs"},
 		{opened("consul", `{"address": "unix:///run/consul.sock", "token": "`+canary+`"}`), "/run/consul.sock/election"},
 		{opened("consul", `{"layout": "firefly", "address": "c1:8500", "token": "`+canary+`"}`), "c1:8500/leader-election"},
-		{must(consul.Open(ctx, consul.Options{Client: new(api.Client)})), ""},
+		{must(consul.Open(consul.Options{Client: new(api.Client)})), ""},
 		{opened("zookeeper", `{"servers": ["127.0.0.1", "127.0.0.1:2182"], "user": "app", "password": "`+canary+`", "root": "/app"}`), "127.0.0.1:2181,127.0.0.1:2182/app"},
 		{opened("file", `{"dir": "`+dir+`"}`), dir},
 		{opened("manual", `{"leader": "self", "dir": "`+dir+`"}`), dir},

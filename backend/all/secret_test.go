@@ -1,7 +1,6 @@
 package all
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -20,7 +19,7 @@ const canary = "canary7f3a"
 // A backend or its options may be printed by accident, in a log line or a panic.
 func TestPrintingABackendShowsNoSecret(t *testing.T) {
 	opened := func(name, section string) backend.Backend {
-		b, err := backend.Open(context.Background(), name, func(into any) error { return json.Unmarshal([]byte(section), into) })
+		b, err := backend.Open(name, func(into any) error { return json.Unmarshal([]byte(section), into) })
 		if err != nil {
 			t.Fatal(err)
 		}

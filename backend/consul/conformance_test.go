@@ -1,7 +1,6 @@
 package consul
 
 import (
-	"context"
 	"maps"
 	"net/http"
 	"slices"
@@ -101,7 +100,7 @@ func newStore(t testing.TB, agents ...*testbed.ConsulAgent) conformance.Store {
 
 func open(t testing.TB, o Options) *Backend {
 	t.Helper()
-	b, err := Open(context.Background(), o)
+	b, err := Open(o)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -100,7 +100,7 @@ func (o Options) Format(f fmt.State, _ rune) { fmt.Fprint(f, "consul.Options") }
 func (b *Backend) Format(f fmt.State, _ rune) { fmt.Fprint(f, "consul.Backend") }
 
 func init() {
-	backend.Register(Name, func(ctx context.Context, decode func(any) error) (backend.Backend, error) {
+	backend.Register(Name, func(decode func(any) error) (backend.Backend, error) {
 		var c struct {
 			Address       string   `yaml:"address" json:"address"`
 			Token         string   `yaml:"token" json:"token"`
@@ -134,19 +134,19 @@ func init() {
 		fleet := Fleet{FailoverDelay: c.FailoverDelay, ConfirmNumber: c.ConfirmNumber, ConfirmInterval: c.ConfirmInterval, SessionTTL: c.SessionTTL}
 		switch {
 		case c.Layout == "firefly":
-			return OpenFirefly(ctx, o, fleet)
+			return OpenFirefly(o, fleet)
 		case c.Layout != "" && c.Layout != "native":
 			return nil, fmt.Errorf("consul: %w: layout is %.40q; it must be native or firefly", backend.ErrInvalid, c.Layout)
 		case fleet != Fleet{}:
 			return nil, fmt.Errorf("consul: %w: failover_delay, confirm_number, confirm_interval and session_ttl need layout firefly, and layout is %q", backend.ErrInvalid, "native")
 		}
-		return Open(ctx, o)
+		return Open(o)
 	})
 }
 
 // Open checks o and returns a Backend. It does not connect to the agent; the first call does.
 // Errors are [backend.ErrInvalid].
-func Open(_ context.Context, o Options) (*Backend, error) {
+func Open(o Options) (*Backend, error) {
 	if o.Prefix == "" {
 		o.Prefix = "election"
 	}

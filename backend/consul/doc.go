@@ -1,7 +1,7 @@
 // Package consul keeps leases in Consul's key-value store. The servers must have version
 // 1.14 or later.
 //
-//	store, err := consul.Open(ctx, consul.Options{Address: "127.0.0.1:8500", TokenFile: "/run/secrets/consul"})
+//	store, err := consul.Open(consul.Options{Address: "127.0.0.1:8500", TokenFile: "/run/secrets/consul"})
 //	manager, err := election.New(store, nil)
 //
 // A lease is a key that the holder's session has locked. Each process has one session for

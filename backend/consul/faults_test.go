@@ -296,7 +296,7 @@ func TestClosingLeavesNothingBehind(t *testing.T) {
 	before := own()
 	left := true
 	for try := 0; try < 5 && left; try++ { // Close gives up early on a busy machine
-		b, err := Open(t.Context(), Options{Address: agent.URL(), Prefix: l.prefix})
+		b, err := Open(Options{Address: agent.URL(), Prefix: l.prefix})
 		fatal(t, err)
 		me := backend.Candidate{ID: "a", Nonce: backend.NewNonce()}
 		fatal(t, b.Announce(t.Context(), backend.Member{Candidate: me, TTL: time.Minute}))

@@ -35,7 +35,7 @@ type Fleet struct {
 // A Firefly shares elections with members of FireflySoft.LeaderElection, a library for .NET, on
 // Consul. It implements [backend.Backend].
 //
-//	store, err := consul.OpenFirefly(ctx, consul.Options{Address: "127.0.0.1:8500"}, consul.Fleet{})
+//	store, err := consul.OpenFirefly(consul.Options{Address: "127.0.0.1:8500"}, consul.Fleet{})
 //
 // A member of this module never believes that it leads while another member of this module
 // does, or while the lock carries the session of a FireflySoft member. A FireflySoft member has
@@ -60,12 +60,12 @@ func (f *Firefly) Format(s fmt.State, _ rune) { fmt.Fprint(s, "consul.Firefly") 
 
 // OpenFirefly checks its arguments and returns a Firefly. Options.Prefix is only for the members'
 // keys. OpenFirefly does not connect to the agent. Errors are [backend.ErrInvalid].
-func OpenFirefly(ctx context.Context, o Options, fleet Fleet) (*Firefly, error) {
+func OpenFirefly(o Options, fleet Fleet) (*Firefly, error) {
 	fleet, err := fleet.withDefaults()
 	if err != nil {
 		return nil, fmt.Errorf("consul: %w: %w", backend.ErrInvalid, err)
 	}
-	base, err := Open(ctx, o)
+	base, err := Open(o)
 	if err != nil {
 		return nil, err
 	}

@@ -1,7 +1,6 @@
 package consul
 
 import (
-	"context"
 	"maps"
 	"slices"
 	"strings"
@@ -41,7 +40,7 @@ func TestConformanceInTheLayoutOfFireflySoft(t *testing.T) {
 // openFirefly returns a Firefly with keys of its own, so that other tests do not wake it.
 func openFirefly(t testing.TB, o Options, fleet Fleet, root string) *Firefly {
 	t.Helper()
-	f, err := OpenFirefly(context.Background(), o, fleet)
+	f, err := OpenFirefly(o, fleet)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,7 +2,6 @@ package consul
 
 import (
 	"cmp"
-	"context"
 	"encoding/json"
 	"os"
 	"testing"
@@ -46,11 +45,11 @@ func goMain(arg string) {
 	err := json.Unmarshal([]byte(arg), &a)
 	var store backend.Backend
 	if err == nil {
-		store, err = OpenFirefly(context.Background(), Options{Address: a.URL, Prefix: "fleet/" + a.Service}, mixed)
+		store, err = OpenFirefly(Options{Address: a.URL, Prefix: "fleet/" + a.Service}, mixed)
 	}
 	if err == nil && a.Stage != "" {
 		o := migration.Options{From: store, Stage: a.Stage}
-		if o.To, err = mysql.Open(context.Background(), mysql.Options{DSN: a.DSN}); err == nil {
+		if o.To, err = mysql.Open(mysql.Options{DSN: a.DSN}); err == nil {
 			store, err = migration.New(o)
 		}
 	}
@@ -106,7 +105,7 @@ func TestAFireflySoftFleetIsJoined(t *testing.T) {
 	theirs := f.dotnet("dotnet-1")
 	f.Leads(theirs)
 	a, b := f.golang("go-a"), f.golang("go-b")
-	watcher, err := OpenFirefly(t.Context(), Options{Address: f.agent.URL(), Prefix: f.prefix}, mixed)
+	watcher, err := OpenFirefly(Options{Address: f.agent.URL(), Prefix: f.prefix}, mixed)
 	fatal(t, err)
 	defer watcher.Close()
 	seen, err := watcher.Observe(t.Context(), []backend.Lease{{Election: f.service}})
@@ -218,7 +217,7 @@ func TestTheRoadFromFireflySoftToMySQLAndBack(t *testing.T) {
 	db := testbed.Shared(t, testbed.MariaDB).Database(t)
 	fatal(t, mysql.CreateTables(t.Context(), testbed.OpenDB(t, db.Admin), "", ""))
 	f.dsn = db.User.FormatDSN()
-	reader, err := OpenFirefly(t.Context(), Options{Address: f.agent.URL(), Prefix: "fleet/" + f.service}, mixed)
+	reader, err := OpenFirefly(Options{Address: f.agent.URL(), Prefix: "fleet/" + f.service}, mixed)
 	fatal(t, err)
 	defer reader.Close()
 	road := testbed.Road{Fleet: f.Fleet, Theirs: f.dotnet, Waits: (*testbed.FleetMember).Waits, Ours: f.at}

@@ -215,7 +215,7 @@ func TestASealKeepsFireflySoftMembersOut(t *testing.T) {
 // An election is new only if it has no keys: one whose record was overwritten and whose lock was
 // deleted may have a leader.
 func TestADamagedFireflySoftRecordIsWatched(t *testing.T) {
-	f, err := OpenFirefly(t.Context(), Options{}, Fleet{})
+	f, err := OpenFirefly(Options{}, Fleet{})
 	fatal(t, err)
 	for text, want := range map[string]time.Duration{"": 0, "garbage": f.fleet.FailoverDelay} {
 		s := &fireflyEntry{name: "x"}
@@ -235,7 +235,7 @@ func FuzzAFireflySoftElection(f *testing.F) {
 	f.Add("\xff", "", []byte(`{"term":18446744073709551615,"end":"","from":"9999-12-31T23:59:59-23:59"}`), "t")
 	f.Add("", "t", []byte(`[]`), "")
 	f.Fuzz(func(t *testing.T, value, session string, record []byte, locker string) {
-		n, err := OpenFirefly(t.Context(), Options{}, Fleet{})
+		n, err := OpenFirefly(Options{}, Fleet{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -264,7 +264,7 @@ func TestTheTimesOfAFleetAreChecked(t *testing.T) {
 	} {
 		c, err := config.Parse("test", []byte("backend: consul\nconsul:\n  "+text+"\n"), &config.Options{Environ: []string{}})
 		if err == nil {
-			_, err = c.OpenBackend(t.Context())
+			_, err = c.OpenBackend()
 		}
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: want an error about %s, got %v", text, want, err)

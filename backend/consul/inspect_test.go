@@ -29,7 +29,7 @@ func TestInspectSaysHowTheServersAre(t *testing.T) {
 		{member, []string{"servers: one, ", `health: not shown to this token`, `agent: version and role are not shown`}},
 		{agent.AdminToken(), []string{"servers: one, ", "health: the servers report healthy: true", "agent: Consul 1.", "a server: while it is down"}},
 	} {
-		b, err := Open(t.Context(), Options{Address: agent.URL(), Token: x.token})
+		b, err := Open(Options{Address: agent.URL(), Token: x.token})
 		if err != nil {
 			t.Fatal(err)
 		}

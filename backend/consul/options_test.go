@@ -35,14 +35,14 @@ func TestOptionsAreCheckedBeforeAnyRequest(t *testing.T) {
 		"TLS twice":                  {Address: "https://localhost", CAFile: "/x", TLS: &tls.Config{}},
 		"a client with a timeout":    {HTTPClient: &http.Client{Timeout: time.Second}},
 	} {
-		b, err := Open(t.Context(), o)
+		b, err := Open(o)
 		if !errors.Is(err, backend.ErrInvalid) || b != nil {
 			t.Errorf("%s: %v, want ErrInvalid", what, err)
 		} else if strings.Contains(err.Error(), secret) {
 			t.Errorf("%s: the error shows a secret", what)
 		}
 	}
-	if b, err := Open(t.Context(), Options{}); err != nil {
+	if b, err := Open(Options{}); err != nil {
 		t.Errorf("no options, and no agent: %v", err)
 	} else {
 		b.Close()

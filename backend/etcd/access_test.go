@@ -223,7 +223,7 @@ func TestErrorsHideThePassword(t *testing.T) {
 		if c.o.Prefix == "" {
 			c.o.Prefix = prefix
 		}
-		b, err := Open(t.Context(), c.o)
+		b, err := Open(c.o)
 		if err == nil {
 			limit := patience
 			if c.want == backend.ErrUnavailable { // the call ends only with its context
@@ -319,7 +319,7 @@ func TestInvalidOptionsAreRefused(t *testing.T) {
 		"no client":           {Client: clientv3.NewCtxClient(t.Context())},
 		"client and more":     {Client: clientv3.NewCtxClient(t.Context()), Endpoints: good},
 	} {
-		b, err := Open(t.Context(), o)
+		b, err := Open(o)
 		if err == nil {
 			b.Close()
 		}
@@ -343,7 +343,7 @@ func TestUpperCaseSchemesAreAccepted(t *testing.T) {
 func TestOpenByName(t *testing.T) {
 	t.Parallel()
 	section := fmt.Sprintf(`{"endpoints": [%q], "prefix": "x/", "username": "u", "password": "p"}`, "127.0.0.1:1")
-	b, err := backend.Open(t.Context(), Name, func(into any) error { return json.Unmarshal([]byte(section), into) })
+	b, err := backend.Open(Name, func(into any) error { return json.Unmarshal([]byte(section), into) })
 	if err != nil {
 		t.Fatal(err) // an unreachable server is no error of Open
 	}

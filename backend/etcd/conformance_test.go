@@ -54,7 +54,7 @@ func newStore(t testing.TB, endpoints []string) conformance.Store {
 	k := keys(prefix)
 	store := conformance.Store{
 		Open: func(t testing.TB) backend.Backend {
-			b, err := Open(t.Context(), Options{Endpoints: through, Prefix: prefix})
+			b, err := Open(Options{Endpoints: through, Prefix: prefix})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -41,7 +41,7 @@ func TestManyIdleElectionsCostNoMoreThanFew(t *testing.T) {
 			n := testbed.StartEtcd(t, testbed.EtcdOptions{})
 			l := newLab(t, n.URL())
 			for i, id := range []string{"leader", "follower"} {
-				b, err := Open(t.Context(), l.options())
+				b, err := Open(l.options())
 				if err != nil {
 					t.Fatal(err)
 				}

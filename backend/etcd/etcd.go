@@ -93,7 +93,7 @@ func (o Options) Format(f fmt.State, _ rune) { fmt.Fprint(f, "etcd.Options") }
 func (b *Backend) Format(f fmt.State, _ rune) { fmt.Fprint(f, "etcd.Backend") }
 
 func init() {
-	backend.Register(Name, func(ctx context.Context, decode func(any) error) (backend.Backend, error) {
+	backend.Register(Name, func(decode func(any) error) (backend.Backend, error) {
 		var c struct {
 			Endpoints []string `yaml:"endpoints" json:"endpoints"`
 			Prefix    string   `yaml:"prefix" json:"prefix"`
@@ -106,13 +106,13 @@ func init() {
 		if err := decode(&c); err != nil {
 			return nil, err
 		}
-		return Open(ctx, Options{Endpoints: c.Endpoints, Prefix: c.Prefix, Username: c.Username, Password: c.Password,
+		return Open(Options{Endpoints: c.Endpoints, Prefix: c.Prefix, Username: c.Username, Password: c.Password,
 			CAFile: c.CAFile, CertFile: c.CertFile, KeyFile: c.KeyFile})
 	})
 }
 
 // Open checks o and returns a Backend. The cluster may be down: the first call connects to it.
-func Open(_ context.Context, o Options) (*Backend, error) {
+func Open(o Options) (*Backend, error) {
 	if o.Prefix == "" {
 		o.Prefix = DefaultPrefix
 	}

@@ -16,7 +16,7 @@ import (
 
 func inspect(t *testing.T, o Options) string {
 	t.Helper()
-	b, err := Open(t.Context(), o)
+	b, err := Open(o)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -52,7 +52,7 @@ func (l *lab) node(t testing.TB, id string) *node { return openNode(t, id, l.opt
 
 func openNode(t testing.TB, id string, o Options) *node {
 	t.Helper()
-	b, err := Open(t.Context(), o)
+	b, err := Open(o)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -50,7 +50,7 @@ func newFleet(t testing.TB, ttl time.Duration, options ...Options) *fleet {
 	t.Helper()
 	c := &fleet{t: t, stop: make(chan struct{}), stopped: make(chan struct{})}
 	for i, o := range options {
-		b, err := Open(t.Context(), o)
+		b, err := Open(o)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -28,7 +28,7 @@ func open(t *testing.T, dir, id string) *client {
 
 func openWith(t *testing.T, id string, o file.Options) *client {
 	t.Helper()
-	b, err := file.Open(t.Context(), o)
+	b, err := file.Open(o)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -33,7 +33,7 @@ func newStore(t testing.TB, parent string, o file.Options) conformance.Store {
 	}
 	return conformance.Store{
 		Open: func(t testing.TB) backend.Backend {
-			b, err := file.Open(t.Context(), o)
+			b, err := file.Open(o)
 			if err != nil {
 				t.Fatal(err)
 			}

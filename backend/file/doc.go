@@ -1,7 +1,7 @@
 // Package file elects a leader among the processes of one machine, with lock files in
 // a directory. Nothing needs to be installed.
 //
-//	store, err := file.Open(ctx, file.Options{Dir: "/var/lib/app/election"})
+//	store, err := file.Open(file.Options{Dir: "/var/lib/app/election"})
 //	m, err := election.New(store, nil)
 //
 // The leader of an election holds flock(2) on the file <name>.lock. When a process

@@ -23,7 +23,7 @@ func Example() {
 	}
 	defer os.RemoveAll(dir)
 	ctx, cancel := context.WithCancel(context.Background())
-	store, err := file.Open(ctx, file.Options{Dir: dir})
+	store, err := file.Open(file.Options{Dir: dir})
 	if err != nil {
 		log.Fatal(err)
 	}

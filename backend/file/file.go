@@ -50,7 +50,7 @@ var _ backend.Backend = (*Backend)(nil)
 // its parent. The error is ErrInvalid on systems other than Linux and macOS and for a
 // missing or relative path, and ErrDenied for a directory that belongs to another user,
 // that every user can write, or that is on a file system not known to be local.
-func Open(_ context.Context, o Options) (*Backend, error) {
+func Open(o Options) (*Backend, error) {
 	if o.MaxTTL == 0 {
 		o.MaxTTL = defaultMaxTTL
 	}

@@ -34,7 +34,7 @@ func FuzzFiles(f *testing.F) {
 	if err := os.Chmod(dir, 0o700); err != nil {
 		f.Fatal(err)
 	}
-	b, err := Open(f.Context(), Options{Dir: dir, MaxTTL: time.Minute})
+	b, err := Open(Options{Dir: dir, MaxTTL: time.Minute})
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -25,7 +25,7 @@ func format(list []backend.Diagnostic) (text string) {
 
 func inspect(t *testing.T, o Options) string {
 	t.Helper()
-	b, err := Open(t.Context(), o)
+	b, err := Open(o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,7 +53,7 @@ func TestInspectReportsWhatWasDoneToADirectory(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "election")
-			b, err := Open(t.Context(), Options{Dir: dir})
+			b, err := Open(Options{Dir: dir})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -103,7 +103,7 @@ func TestInspectWarnsOfWhatIsWrong(t *testing.T) {
 
 func TestInspectFailsWithoutADirectory(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "election")
-	b, err := Open(t.Context(), Options{Dir: dir})
+	b, err := Open(Options{Dir: dir})
 	if err != nil {
 		t.Fatal(err)
 	}

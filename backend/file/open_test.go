@@ -44,7 +44,7 @@ func TestOpenRefusesUnsafeDirectories(t *testing.T) {
 		if err := os.Chmod(dir, c.mode); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := file.Open(t.Context(), c.o); !errors.Is(err, c.class) || !strings.Contains(err.Error(), c.says) {
+		if _, err := file.Open(c.o); !errors.Is(err, c.class) || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: expected %v with %q, got %v", c.what, c.class, c.says, err)
 		}
 	}
@@ -53,7 +53,7 @@ func TestOpenRefusesUnsafeDirectories(t *testing.T) {
 		if err := os.Chown(dir, 65534, 65534); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := file.Open(t.Context(), file.Options{Dir: dir}); !errors.Is(err, backend.ErrDenied) || !strings.Contains(err.Error(), "65534") {
+		if _, err := file.Open(file.Options{Dir: dir}); !errors.Is(err, backend.ErrDenied) || !strings.Contains(err.Error(), "65534") {
 			t.Errorf("a directory of another user: expected ErrDenied with that user, got %v", err)
 		}
 	}
@@ -255,7 +255,7 @@ func TestPollingReportsARelease(t *testing.T) {
 
 func TestItIsRegisteredByName(t *testing.T) {
 	dir := newDir(t)
-	b, err := backend.Open(t.Context(), "file", func(into any) error {
+	b, err := backend.Open("file", func(into any) error {
 		return decode(into, `{"dir": "`+dir+`", "max_ttl": 20000000000, "poll": true}`)
 	})
 	if err != nil {

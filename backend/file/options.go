@@ -1,7 +1,6 @@
 package file
 
 import (
-	"context"
 	"time"
 
 	"github.com/go-election/go-election/backend"
@@ -30,7 +29,7 @@ type Options struct {
 }
 
 func init() {
-	backend.Register(Name, func(ctx context.Context, decode func(any) error) (backend.Backend, error) {
+	backend.Register(Name, func(decode func(any) error) (backend.Backend, error) {
 		var c struct {
 			Dir    string        `yaml:"dir" json:"dir"`
 			MaxTTL time.Duration `yaml:"max_ttl" json:"max_ttl"`
@@ -39,6 +38,6 @@ func init() {
 		if err := decode(&c); err != nil {
 			return nil, err
 		}
-		return Open(ctx, Options{Dir: c.Dir, MaxTTL: c.MaxTTL, Poll: c.Poll})
+		return Open(Options{Dir: c.Dir, MaxTTL: c.MaxTTL, Poll: c.Poll})
 	})
 }

@@ -3,7 +3,6 @@
 package file
 
 import (
-	"context"
 	"fmt"
 	"runtime"
 
@@ -14,6 +13,6 @@ import (
 type Backend struct{ backend.Backend }
 
 // Open returns ErrInvalid on systems other than Linux and macOS.
-func Open(context.Context, Options) (*Backend, error) {
+func Open(Options) (*Backend, error) {
 	return nil, fmt.Errorf("file: %w: this backend runs on Linux and macOS, and this is %s", backend.ErrInvalid, runtime.GOOS)
 }

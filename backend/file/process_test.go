@@ -45,7 +45,7 @@ func TestMain(m *testing.M) {
 // runChild campaigns, and prints a line when its leadership begins and ends. On the word
 // "spawn" on its input it starts a process that outlives it. It ends with its input.
 func runChild(dir, id string) error {
-	store, err := file.Open(context.Background(), file.Options{Dir: dir})
+	store, err := file.Open(file.Options{Dir: dir})
 	if err != nil {
 		return err
 	}

@@ -11,7 +11,7 @@ import (
 
 func open(t testing.TB, o manual.Options) *manual.Backend {
 	t.Helper()
-	b, err := manual.Open(t.Context(), o)
+	b, err := manual.Open(o)
 	if err != nil {
 		t.Fatal(err)
 	}

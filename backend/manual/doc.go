@@ -1,6 +1,6 @@
 // Package manual lets the configuration say who leads.
 //
-//	store, err := manual.Open(ctx, manual.Options{Leader: "node-1"})
+//	store, err := manual.Open(manual.Options{Leader: "node-1"})
 //	m, err := election.New(store, &election.Options{ID: "node-1"})
 //
 // A candidate is granted a lease only if the configuration names it, and loses the lease

@@ -12,7 +12,7 @@ import (
 // The "not HA" mode: a program written for several processes runs alone.
 func Example() {
 	ctx, cancel := context.WithCancel(context.Background())
-	store, err := manual.Open(ctx, manual.Options{Leader: manual.Self})
+	store, err := manual.Open(manual.Options{Leader: manual.Self})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -37,7 +37,7 @@ func Example() {
 
 // An operator moves the leader while the program runs.
 func ExampleBackend_Assign() {
-	store, err := manual.Open(context.Background(), manual.Options{Leader: "node-1"})
+	store, err := manual.Open(manual.Options{Leader: "node-1"})
 	if err != nil {
 		log.Fatal(err)
 	}

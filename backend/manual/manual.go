@@ -36,7 +36,7 @@ var _ backend.Backend = (*Backend)(nil)
 
 // Open checks o and returns a Backend. It does not read the file. All errors are
 // ErrInvalid, except those of package backend/file about Dir.
-func Open(ctx context.Context, o Options) (*Backend, error) {
+func Open(o Options) (*Backend, error) {
 	if o.MaxTTL == 0 {
 		o.MaxTTL = defaultMaxTTL
 	}
@@ -62,7 +62,7 @@ func Open(ctx context.Context, o Options) (*Backend, error) {
 	}
 	switch {
 	case o.Dir != "":
-		inner, err := file.Open(ctx, file.Options{Dir: o.Dir, MaxTTL: o.MaxTTL})
+		inner, err := file.Open(file.Options{Dir: o.Dir, MaxTTL: o.MaxTTL})
 		if err != nil {
 			return nil, fmt.Errorf("manual: %w", err)
 		}

@@ -295,14 +295,14 @@ func TestOpenRefusesInvalidOptions(t *testing.T) {
 		"control character":   {Leader: "a\n"},
 		"is empty":            {Leaders: map[string]string{"": "a"}},
 	} {
-		if _, err := manual.Open(t.Context(), o); !errors.Is(err, backend.ErrInvalid) || !strings.Contains(err.Error(), what) {
+		if _, err := manual.Open(o); !errors.Is(err, backend.ErrInvalid) || !strings.Contains(err.Error(), what) {
 			t.Errorf("expected ErrInvalid with %q for %+v, got %v", what, o, err)
 		}
 	}
 }
 
 func TestItIsRegisteredByName(t *testing.T) {
-	b, err := backend.Open(t.Context(), "manual", func(into any) error {
+	b, err := backend.Open("manual", func(into any) error {
 		return json.Unmarshal([]byte(`{"leader": "a", "leaders": {"jobs": "b"}, "max_ttl": 20000000000}`), into)
 	})
 	if err != nil {

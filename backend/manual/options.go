@@ -1,7 +1,6 @@
 package manual
 
 import (
-	"context"
 	"time"
 
 	"github.com/go-election/go-election/backend"
@@ -49,7 +48,7 @@ const (
 )
 
 func init() {
-	backend.Register(Name, func(ctx context.Context, decode func(any) error) (backend.Backend, error) {
+	backend.Register(Name, func(decode func(any) error) (backend.Backend, error) {
 		var c struct {
 			Leader  string            `yaml:"leader" json:"leader"`
 			Leaders map[string]string `yaml:"leaders" json:"leaders"`
@@ -60,6 +59,6 @@ func init() {
 		if err := decode(&c); err != nil {
 			return nil, err
 		}
-		return Open(ctx, Options{Leader: c.Leader, Leaders: c.Leaders, File: c.File, Dir: c.Dir, MaxTTL: c.MaxTTL})
+		return Open(Options{Leader: c.Leader, Leaders: c.Leaders, File: c.File, Dir: c.Dir, MaxTTL: c.MaxTTL})
 	})
 }

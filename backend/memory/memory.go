@@ -207,7 +207,7 @@ func (c *client) Close() error {
 
 func init() {
 	shared := New() // opened by name, all managers of the process get this store, so that they meet
-	backend.Register("memory", func(_ context.Context, decode func(any) error) (backend.Backend, error) {
+	backend.Register("memory", func(decode func(any) error) (backend.Backend, error) {
 		if err := decode(new(struct{})); err != nil { // the section has no keys
 			return nil, err
 		}

@@ -45,7 +45,7 @@ func TestInspectAsksTheStoresThatAreUsed(t *testing.T) {
 		if change != nil {
 			change(&o)
 		}
-		b, err := mysql.Open(t.Context(), o)
+		b, err := mysql.Open(o)
 		if err != nil {
 			t.Fatal(err)
 		}

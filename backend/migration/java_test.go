@@ -155,12 +155,12 @@ func (w *javaFleet) log(format string, args ...any) {
 
 func (w *javaFleet) manage(m *member, unsealed bool) {
 	t := w.t
-	old, err := zookeeper.Open(t.Context(), zookeeper.Options{Servers: w.servers, Root: w.root, Paths: map[string]string{"jobs": w.path},
+	old, err := zookeeper.Open(zookeeper.Options{Servers: w.servers, Root: w.root, Paths: map[string]string{"jobs": w.path},
 		Tick: testbed.ZooKeeperTick, MaxSession: 20 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
-	fresh, err := mysql.Open(t.Context(), mysql.Options{Config: w.db.User})
+	fresh, err := mysql.Open(mysql.Options{Config: w.db.User})
 	if err != nil {
 		t.Fatal(err)
 	}

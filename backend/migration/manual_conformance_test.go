@@ -29,7 +29,7 @@ func TestConformanceFromAPinnedMachineToMySQL(t *testing.T) {
 				NewStore: func(t testing.TB) conformance.Store {
 					pinned, prefix := memory.New(), tables(t, d)
 					return conformance.Store{Open: func(t testing.TB) backend.Backend {
-						from, err := manual.Open(t.Context(), manual.Options{Leader: manual.Self, Store: pinned})
+						from, err := manual.Open(manual.Options{Leader: manual.Self, Store: pinned})
 						if err != nil {
 							t.Fatal(err)
 						}
@@ -68,7 +68,7 @@ func virtualMySQL(t testing.TB, d *testbed.Database, prefix string) backend.Back
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := mysql.Open(t.Context(), mysql.Options{Connector: testbed.Virtual(connector), Prefix: prefix, NotifyConns: -1})
+	b, err := mysql.Open(mysql.Options{Connector: testbed.Virtual(connector), Prefix: prefix, NotifyConns: -1})
 	if err != nil {
 		t.Fatal(err)
 	}

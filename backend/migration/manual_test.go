@@ -1,7 +1,6 @@
 package migration_test
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"strings"
@@ -39,11 +38,11 @@ func (m machine) open() (backend.Backend, error) {
 	o := migration.Options{Stage: m.Stage, Unsealed: m.Stage == migration.To}
 	var err error
 	if m.Stage != migration.From {
-		if o.To, err = mysql.Open(context.Background(), mysql.Options{DSN: m.DSN}); err != nil || m.Stage == "" {
+		if o.To, err = mysql.Open(mysql.Options{DSN: m.DSN}); err != nil || m.Stage == "" {
 			return o.To, err
 		}
 	}
-	if o.From, err = manual.Open(context.Background(), manual.Options{Leader: "a"}); err != nil || m.Stage == migration.From {
+	if o.From, err = manual.Open(manual.Options{Leader: "a"}); err != nil || m.Stage == migration.From {
 		return o.From, err // at stage from it uses the old store without a migration
 	}
 	return migration.New(o)

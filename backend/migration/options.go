@@ -1,7 +1,6 @@
 package migration
 
 import (
-	"context"
 	"errors"
 	"fmt"
 
@@ -50,7 +49,7 @@ type Options struct {
 const Name = "migration"
 
 func init() {
-	backend.Register(Name, func(ctx context.Context, decode func(any) error) (backend.Backend, error) {
+	backend.Register(Name, func(decode func(any) error) (backend.Backend, error) {
 		var c struct {
 			From     backend.Named `yaml:"from"`
 			To       backend.Named `yaml:"to"`
@@ -72,11 +71,11 @@ func init() {
 		}
 		o := Options{Stage: c.Stage, Unsealed: c.Unsealed, FromName: c.FromName, ToName: c.ToName}
 		var err error
-		if o.From, err = c.From.Open(ctx); err != nil {
+		if o.From, err = c.From.Open(); err != nil {
 			return nil, err
 		}
 		if c.Stage != From {
-			if o.To, err = c.To.Open(ctx); err != nil {
+			if o.To, err = c.To.Open(); err != nil {
 				return nil, errors.Join(err, o.From.Close())
 			}
 		}

@@ -35,11 +35,11 @@ func TestNewStoreRightsAreCheckedBeforeAnOldBid(t *testing.T) {
 	rights("GRANT %s ON %s TO", "UPDATE", d.Name+"."+prefix+"_lease")
 	enter := func(ttl time.Duration) (asked int, answers []backend.Answer) {
 		t.Helper()
-		old, err := zookeeper.Open(t.Context(), zookeeper.Options{Servers: servers, Root: root, Tick: testbed.ZooKeeperTick, MaxSession: 8500 * time.Millisecond})
+		old, err := zookeeper.Open(zookeeper.Options{Servers: servers, Root: root, Tick: testbed.ZooKeeperTick, MaxSession: 8500 * time.Millisecond})
 		if err != nil {
 			t.Fatal(err)
 		}
-		to, err := mysql.Open(t.Context(), mysql.Options{Config: d.User, Prefix: prefix})
+		to, err := mysql.Open(mysql.Options{Config: d.User, Prefix: prefix})
 		if err != nil {
 			t.Fatal(err)
 		}

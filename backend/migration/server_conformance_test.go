@@ -44,10 +44,10 @@ func TestConformanceFromZooKeeperToMySQL(t *testing.T) {
 		return conformance.Store{Faults: faults, Open: func(t testing.TB) backend.Backend {
 			o := migration.Options{Stage: stage}
 			var err error
-			if o.From, err = zookeeper.Open(context.Background(), from); err != nil {
+			if o.From, err = zookeeper.Open(from); err != nil {
 				t.Fatal(err)
 			}
-			if o.To, err = mysql.Open(context.Background(), to); err != nil {
+			if o.To, err = mysql.Open(to); err != nil {
 				t.Fatal(err)
 			}
 			return road(t, o)
@@ -69,10 +69,10 @@ func TestConformanceFromMySQLToEtcd(t *testing.T) {
 		return conformance.Store{Faults: faults, Open: func(t testing.TB) backend.Backend {
 			o := migration.Options{Stage: stage}
 			var err error
-			if o.From, err = mysql.Open(context.Background(), from); err != nil {
+			if o.From, err = mysql.Open(from); err != nil {
 				t.Fatal(err)
 			}
-			if o.To, err = etcd.Open(context.Background(), to); err != nil {
+			if o.To, err = etcd.Open(to); err != nil {
 				t.Fatal(err)
 			}
 			return road(t, o)

@@ -129,7 +129,7 @@ func TestAnUnsealedStragglerCannotLeadBesideManual(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fresh, pinned := memory.New(), memory.New()
 		at := func(stage migration.Stage) backend.Backend {
-			from, err := manual.Open(t.Context(), manual.Options{Leader: "host-1", Store: pinned})
+			from, err := manual.Open(manual.Options{Leader: "host-1", Store: pinned})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -11,9 +11,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-sql-driver/mysql"
+
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/internal/testbed"
-	"github.com/go-sql-driver/mysql"
 )
 
 func TestBadOptionsAreInvalidAtOnceAndKeepTheirSecrets(t *testing.T) {
@@ -39,7 +40,7 @@ func TestBadOptionsAreInvalidAtOnceAndKeepTheirSecrets(t *testing.T) {
 		"schema with a dot": {DSN: good, Schema: "a.b"},
 		"unsafe charset":    {DSN: good + "?collation=gbk_chinese_ci"},
 	} {
-		b, err := Open(t.Context(), o)
+		b, err := Open(o)
 		if err == nil {
 			b.Close()
 		}
@@ -66,7 +67,7 @@ func TestThePasswordIsNowhere(t *testing.T) {
 				limit = time.Second // a resolver may take long
 			}
 			for how, o := range map[string]Options{"config": {Config: c}, "DSN": {DSN: c.FormatDSN()}} {
-				b, err := Open(t.Context(), o)
+				b, err := Open(o)
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -100,7 +100,7 @@ func newStore(t testing.TB, d *testbed.Database, options func(prefix string) Opt
 	}
 	return conformance.Store{
 		Open: func(t testing.TB) backend.Backend {
-			b, err := Open(context.Background(), options(prefix))
+			b, err := Open(options(prefix))
 			if err != nil {
 				t.Fatal(err)
 			}

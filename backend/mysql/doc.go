@@ -1,6 +1,6 @@
 // Package mysql keeps leases in MySQL 8.0 to 9.x, or MariaDB 10.6 or later.
 //
-//	store, err := mysql.Open(ctx, mysql.Options{DSN: "app:secret@tcp(db:3306)/app?tls=true"})
+//	store, err := mysql.Open(mysql.Options{DSN: "app:secret@tcp(db:3306)/app?tls=true"})
 //	manager, err := election.New(store, nil)
 //
 // Make the tables once, with [CreateTables]. Those that schema.sql makes by hand belong to

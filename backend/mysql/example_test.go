@@ -18,7 +18,7 @@ func ExampleFence_Do() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	var e *election.Election // of a manager on mysql.Open(ctx, mysql.Options{DSN: dsn})
+	var e *election.Election // of a manager on mysql.Open(mysql.Options{DSN: dsn})
 	err = e.Run(ctx, func(ctx context.Context, lead *election.Leadership) error {
 		err := mysql.Fence{}.Do(ctx, db, lead.Election(), lead.Term, func(tx *sql.Tx) error {
 			_, err := tx.ExecContext(ctx, "UPDATE account SET balance = balance - 10 WHERE id = 7")

@@ -15,7 +15,7 @@ func TestInspectSaysWhatLeasesDependOn(t *testing.T) {
 		if err := CreateTables(t.Context(), testbed.OpenDB(t, d.Admin), "", ""); err != nil {
 			t.Fatal(err)
 		}
-		b, err := Open(t.Context(), Options{Config: d.User})
+		b, err := Open(Options{Config: d.User})
 		if err != nil {
 			t.Fatal(err)
 		}

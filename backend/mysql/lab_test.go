@@ -7,9 +7,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-sql-driver/mysql"
+
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/internal/testbed"
-	"github.com/go-sql-driver/mysql"
 )
 
 // A lab is a database with the tables, and an ordinary user, on one server.
@@ -50,7 +51,7 @@ func (l *lab) node(t testing.TB, id string) *node {
 
 func openNode(t testing.TB, id string, o Options) *node {
 	t.Helper()
-	b, err := Open(t.Context(), o)
+	b, err := Open(o)
 	if err != nil {
 		t.Fatal(err)
 	}

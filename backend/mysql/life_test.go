@@ -9,9 +9,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-sql-driver/mysql"
+
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/internal/testbed"
-	"github.com/go-sql-driver/mysql"
 )
 
 // life runs one election through all that can happen to it, with two nodes.
@@ -225,7 +226,7 @@ func TestAnElectionLivesWithAnyClient(t *testing.T) {
 		}
 		t.Run("DSN", func(t *testing.T) { life(t, l, Options{DSN: l.User.FormatDSN()}, "DSN") })
 		t.Run("registered", func(t *testing.T) {
-			b, err := backend.Open(t.Context(), Name, func(into any) error {
+			b, err := backend.Open(Name, func(into any) error {
 				return decodeInto(into, map[string]any{"DSN": l.User.FormatDSN(), "NotifyConns": -1})
 			})
 			if err != nil || b.Guarantees().Push {

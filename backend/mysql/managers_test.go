@@ -12,7 +12,7 @@ import (
 // manager opens a manager on a Backend of its own behind a proxy.
 func (l *lab) manager(t *testing.T, p *testbed.Proxy, id string, ttl time.Duration) (*election.Manager, *election.Election) {
 	t.Helper()
-	b, err := Open(t.Context(), Options{Config: p.Config(l.User)})
+	b, err := Open(Options{Config: p.Config(l.User)})
 	if err != nil {
 		t.Fatal(err)
 	}

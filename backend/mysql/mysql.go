@@ -1,7 +1,6 @@
 package mysql
 
 import (
-	"context"
 	"database/sql"
 	sqldriver "database/sql/driver"
 	"errors"
@@ -11,8 +10,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/go-election/go-election/backend"
 	"github.com/go-sql-driver/mysql"
+
+	"github.com/go-election/go-election/backend"
 )
 
 // Name is how this backend is registered.
@@ -80,7 +80,7 @@ func (o Options) Format(f fmt.State, _ rune) { fmt.Fprint(f, "mysql.Options") }
 func (b *Backend) Format(f fmt.State, _ rune) { fmt.Fprint(f, "mysql.Backend") }
 
 func init() {
-	backend.Register(Name, func(ctx context.Context, decode func(any) error) (backend.Backend, error) {
+	backend.Register(Name, func(decode func(any) error) (backend.Backend, error) {
 		var c struct {
 			DSN         string `yaml:"dsn" json:"dsn"`
 			Schema      string `yaml:"schema" json:"schema"`
@@ -90,13 +90,13 @@ func init() {
 		if err := decode(&c); err != nil {
 			return nil, err
 		}
-		return Open(ctx, Options{DSN: c.DSN, Schema: c.Schema, Prefix: c.Prefix, NotifyConns: c.NotifyConns})
+		return Open(Options{DSN: c.DSN, Schema: c.Schema, Prefix: c.Prefix, NotifyConns: c.NotifyConns})
 	})
 }
 
 // Open checks o and returns a Backend. It does not talk to the server, which may
 // be down: the first call does.
-func Open(_ context.Context, o Options) (*Backend, error) {
+func Open(o Options) (*Backend, error) {
 	t, err := newTables(o.Schema, o.Prefix)
 	if err != nil {
 		return nil, err

@@ -7,9 +7,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-sql-driver/mysql"
+
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/internal/testbed"
-	"github.com/go-sql-driver/mysql"
 )
 
 func TestWhatAnAdministratorMustDoIsSaid(t *testing.T) {
@@ -127,7 +128,7 @@ func TestWhoNamesNoSchemaIsToldSo(t *testing.T) {
 		"a DSN":    {DSN: "app:secret-word@tcp(127.0.0.1:3306)/"},
 		"a Config": {Config: &mysql.Config{User: "app", Passwd: "secret-word", Net: "tcp", Addr: "127.0.0.1:3306"}},
 	} {
-		_, err := Open(t.Context(), o)
+		_, err := Open(o)
 		if !errors.Is(err, backend.ErrInvalid) || !strings.Contains(err.Error(), "no schema is named") || strings.Contains(err.Error(), "secret-word") {
 			t.Errorf("%s without a schema: want ErrInvalid that says so, got %v", what, err)
 		}

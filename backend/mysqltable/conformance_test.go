@@ -1,7 +1,6 @@
 package mysqltable
 
 import (
-	"context"
 	"database/sql"
 	sqldriver "database/sql/driver"
 	"fmt"
@@ -50,7 +49,7 @@ func TestConformanceFromAFleetsTableToMySQL(t *testing.T) {
 				NewStore: func(t testing.TB) conformance.Store {
 					s.clear(t)
 					return conformance.Store{Open: func(t testing.TB) backend.Backend {
-						to, err := mysql.Open(context.Background(), mysql.Options{Connector: virtual(t, s.User), Prefix: "native", NotifyConns: -1})
+						to, err := mysql.Open(mysql.Options{Connector: virtual(t, s.User), Prefix: "native", NotifyConns: -1})
 						if err != nil {
 							t.Fatal(err)
 						}
@@ -129,7 +128,7 @@ func openVirtual(t testing.TB, o Options) *Backend {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := b.open(context.Background(), mysql.Options{Connector: virtual(t, o.Config), Prefix: b.options.Prefix, NotifyConns: o.NotifyConns},
+	if err := b.open(mysql.Options{Connector: virtual(t, o.Config), Prefix: b.options.Prefix, NotifyConns: o.NotifyConns},
 		testbed.Virtual); err != nil {
 		t.Fatal(err)
 	}

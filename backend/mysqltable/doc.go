@@ -2,7 +2,7 @@
 // their own in MySQL or MariaDB, one row each, and take over a row that has not been
 // renewed for some seconds.
 //
-//	store, err := mysqltable.Open(ctx, mysqltable.Options{DSN: dsn, Layout: mysqltable.LastSeenActive})
+//	store, err := mysqltable.Open(mysqltable.Options{DSN: dsn, Layout: mysqltable.LastSeenActive})
 //	manager, err := election.New(store, &election.Options{TTL: 4 * time.Second})
 //
 // Such programs run "insert ignore … on duplicate key update …" in a loop. Many

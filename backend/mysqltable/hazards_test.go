@@ -168,12 +168,12 @@ func TestOptionsAreChecked(t *testing.T) {
 	} {
 		o := good
 		change(&o)
-		_, err := Open(context.Background(), o)
+		_, err := Open(o)
 		if !errors.Is(err, backend.ErrInvalid) || !strings.Contains(fmt.Sprint(err), want) || strings.Contains(fmt.Sprint(err), "canary") {
 			t.Errorf("want an error of class ErrInvalid with %q, got %v", want, err)
 		}
 	}
-	b, err := Open(context.Background(), good)
+	b, err := Open(good)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -120,7 +120,7 @@ type node struct {
 
 func (l *lab) node(t testing.TB, id string) *node {
 	t.Helper()
-	b, err := Open(t.Context(), l.options)
+	b, err := Open(l.options)
 	if err != nil {
 		t.Fatal(err)
 	}

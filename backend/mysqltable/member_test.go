@@ -79,13 +79,13 @@ func child(text string) error {
 	if err := json.Unmarshal([]byte(text), &c); err != nil {
 		return err
 	}
-	table, err := Open(context.Background(), Options{DSN: c.DSN, Layout: c.Layout, Threshold: c.Threshold, Period: c.Period})
+	table, err := Open(Options{DSN: c.DSN, Layout: c.Layout, Threshold: c.Threshold, Period: c.Period})
 	if err != nil {
 		return err
 	}
 	var b backend.Backend = table
 	if c.Stage != "" {
-		native, err := mysql.Open(context.Background(), mysql.Options{DSN: c.DSN})
+		native, err := mysql.Open(mysql.Options{DSN: c.DSN})
 		if err != nil {
 			return err
 		}

@@ -12,9 +12,10 @@ import (
 	"sync/atomic"
 	"time"
 
+	driver "github.com/go-sql-driver/mysql"
+
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/mysql"
-	driver "github.com/go-sql-driver/mysql"
 )
 
 // Name is how this backend is registered.
@@ -96,7 +97,7 @@ func (o Options) Format(f fmt.State, _ rune) { fmt.Fprint(f, "mysqltable.Options
 func (b *Backend) Format(f fmt.State, _ rune) { fmt.Fprint(f, "mysqltable.Backend") }
 
 func init() {
-	backend.Register(Name, func(ctx context.Context, decode func(any) error) (backend.Backend, error) {
+	backend.Register(Name, func(decode func(any) error) (backend.Backend, error) {
 		var c struct {
 			DSN         string            `yaml:"dsn" json:"dsn"`
 			Schema      string            `yaml:"schema" json:"schema"`
@@ -133,7 +134,7 @@ func init() {
 				return election
 			}
 		}
-		return Open(ctx, o)
+		return Open(o)
 	})
 }
 
@@ -154,21 +155,21 @@ func (b *Backend) CreateTables(ctx context.Context) error {
 
 // Open checks o and returns a Backend. It does not talk to the server, which may
 // be down: the first call does.
-func Open(ctx context.Context, o Options) (*Backend, error) {
+func Open(o Options) (*Backend, error) {
 	b, err := prepare(o)
 	if err != nil {
 		return nil, err
 	}
 	o = b.options
-	if err := b.open(ctx, mysql.Options{DSN: o.DSN, Config: o.Config, Schema: o.Schema, Prefix: o.Prefix, NotifyConns: o.NotifyConns}, nil); err != nil {
+	if err := b.open(mysql.Options{DSN: o.DSN, Config: o.Config, Schema: o.Schema, Prefix: o.Prefix, NotifyConns: o.NotifyConns}, nil); err != nil {
 		return nil, err
 	}
 	return b, nil
 }
 
 // open makes what keeps the leases, and the pool for the rows. wrap may be nil.
-func (b *Backend) open(ctx context.Context, o mysql.Options, wrap func(sqldriver.Connector) sqldriver.Connector) error {
-	inner, err := mysql.Open(ctx, o)
+func (b *Backend) open(o mysql.Options, wrap func(sqldriver.Connector) sqldriver.Connector) error {
+	inner, err := mysql.Open(o)
 	if err != nil {
 		return fmt.Errorf("mysqltable: %w", err)
 	}

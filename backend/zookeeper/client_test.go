@@ -20,7 +20,7 @@ type client struct {
 
 func newClient(t testing.TB, id string, o Options) *client {
 	t.Helper()
-	b, err := Open(t.Context(), o)
+	b, err := Open(o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -132,7 +132,7 @@ func (c *client) release(held ...backend.Lease) error {
 
 // answers returns nil if the servers in o answer.
 func (c *client) answers(t testing.TB, o Options) error {
-	b, err := Open(t.Context(), o)
+	b, err := Open(o)
 	if err != nil {
 		return err
 	}

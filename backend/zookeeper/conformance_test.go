@@ -1,7 +1,6 @@
 package zookeeper
 
 import (
-	"context"
 	"testing"
 	"time"
 
@@ -56,7 +55,7 @@ func newStore(t testing.TB, servers []string, options func(root string) Options)
 	root := "/t" + backend.NewNonce()[:12]
 	admin := dial(t, servers)
 	open := func(t testing.TB) *Backend {
-		b, err := Open(context.Background(), options(root))
+		b, err := Open(options(root))
 		if err != nil {
 			t.Fatal(err)
 		}

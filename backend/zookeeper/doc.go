@@ -8,7 +8,7 @@
 // InterProcessMutex, and [Node] is a single ephemeral node at a path of the user's
 // choice.
 //
-//	store, err := zookeeper.Open(ctx, zookeeper.Options{
+//	store, err := zookeeper.Open(zookeeper.Options{
 //		Servers: []string{"zk1:2181", "zk2:2181", "zk3:2181"},
 //		Tick:    2 * time.Second, // the servers' tickTime, or more
 //	})

@@ -2,7 +2,6 @@ package zookeeper
 
 import (
 	"cmp"
-	"context"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -62,11 +61,11 @@ func memberProgram(arg string) {
 	err := json.Unmarshal([]byte(arg), &p)
 	var b backend.Backend
 	if err == nil {
-		b, err = Open(context.Background(), p.Options)
+		b, err = Open(p.Options)
 	}
 	if err == nil && p.Stage != "" {
 		o := migration.Options{From: b, Stage: p.Stage}
-		if o.To, err = mysql.Open(context.Background(), mysql.Options{DSN: p.DSN}); err == nil {
+		if o.To, err = mysql.Open(mysql.Options{DSN: p.DSN}); err == nil {
 			b, err = migration.New(o)
 		}
 	}

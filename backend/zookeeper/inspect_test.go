@@ -35,7 +35,7 @@ func inspectUntil(t *testing.T, o Options, ttl time.Duration, wants ...string) (
 
 func inspectText(t *testing.T, o Options, ttl time.Duration) (text string, err error) {
 	t.Helper()
-	b, err := Open(t.Context(), o)
+	b, err := Open(o)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,7 +16,7 @@ import (
 // manager starts a manager that campaigns for elections.
 func manager(t *testing.T, id string, ttl time.Duration, o Options, names ...string) (*election.Manager, []*election.Election) {
 	t.Helper()
-	b, err := Open(t.Context(), o)
+	b, err := Open(o)
 	if err != nil {
 		t.Fatal(err)
 	}

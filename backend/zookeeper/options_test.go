@@ -37,13 +37,13 @@ func TestInvalidOptionsAreNamed(t *testing.T) {
 		"no user":            {Servers: []string{"a"}, Password: canary},
 		"address":            {Servers: []string{"a"}, Data: "name"},
 	} {
-		_, err := Open(t.Context(), o)
+		_, err := Open(o)
 		if !errors.Is(err, backend.ErrInvalid) || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), canary) {
 			t.Errorf("want ErrInvalid about %q, got %v", want, err)
 		}
 	}
 	beside := Options{Servers: []string{"[::1]:2181"}, Path: "/app/lock-{election}/x", Paths: map[string]string{"x": "/app/lock-y", "y": "/app/y/x", "z": "/app/lock-/x"}}
-	if _, err := Open(t.Context(), beside); err != nil {
+	if _, err := Open(beside); err != nil {
 		t.Errorf("paths beside each other: %v", err)
 	}
 }

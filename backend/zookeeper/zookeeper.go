@@ -2,7 +2,6 @@ package zookeeper
 
 import (
 	"cmp"
-	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -12,8 +11,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/go-election/go-election/backend"
 	"github.com/go-zookeeper/zk"
+
+	"github.com/go-election/go-election/backend"
 )
 
 // Name is the name under which this backend is registered.
@@ -117,7 +117,7 @@ func (o Options) Format(f fmt.State, _ rune) { fmt.Fprint(f, "zookeeper.Options"
 func (b *Backend) Format(f fmt.State, _ rune) { fmt.Fprint(f, "zookeeper.Backend") }
 
 func init() {
-	backend.Register(Name, func(ctx context.Context, decode func(any) error) (backend.Backend, error) {
+	backend.Register(Name, func(decode func(any) error) (backend.Backend, error) {
 		var c config
 		if err := decode(&c); err != nil {
 			return nil, err
@@ -126,13 +126,13 @@ func init() {
 		if err != nil {
 			return nil, err
 		}
-		return Open(ctx, o)
+		return Open(o)
 	})
 }
 
 // Open checks o and returns a Backend. It does not contact the servers, which may be down;
 // the first call does. Errors are of class [backend.ErrInvalid].
-func Open(_ context.Context, o Options) (*Backend, error) {
+func Open(o Options) (*Backend, error) {
 	o.Tick = cmp.Or(o.Tick, 2*time.Second)
 	o.MaxSession = cmp.Or(o.MaxSession, 20*o.Tick)
 	o.Root = cmp.Or(o.Root, "/election")

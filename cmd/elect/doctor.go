@@ -249,7 +249,7 @@ func (b timedBackend) Release(ctx context.Context, held []backend.Held) error {
 
 // checkWriting leads the trial election for a moment, and forgets it.
 func (s *store) checkWriting(ctx context.Context, list *diagnostics) {
-	inner, err := s.config.OpenBackend(ctx)
+	inner, err := s.config.OpenBackend()
 	if err != nil {
 		list.add(gradeProblem, "writing", "%v", err)
 		return

@@ -80,7 +80,7 @@ func TestMigrateStatusFollowsAFleetThereAndBack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := c.OpenBackend(t.Context())
+	b, err := c.OpenBackend()
 	if err != nil {
 		t.Fatal(err)
 	}

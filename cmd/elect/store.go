@@ -27,7 +27,7 @@ func (a *app) openStore(ctx context.Context) (*store, error) {
 }
 
 func openStore(ctx context.Context, c *config.Config) (*store, error) {
-	b, err := c.OpenBackend(ctx)
+	b, err := c.OpenBackend()
 	if err != nil {
 		return nil, err
 	}

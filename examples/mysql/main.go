@@ -57,7 +57,7 @@ func createTables(ctx context.Context, dsn string) error {
 }
 
 func run(ctx context.Context, dsn, name, id string, ttl time.Duration, verbose bool) error {
-	store, err := mysql.Open(ctx, mysql.Options{DSN: dsn})
+	store, err := mysql.Open(mysql.Options{DSN: dsn})
 	if err != nil {
 		return err
 	}

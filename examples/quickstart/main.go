@@ -69,7 +69,7 @@ func demo(ctx context.Context, file string) error {
 	if err != nil {
 		return err
 	}
-	store, err := c.OpenBackend(ctx) // only to read its guarantees
+	store, err := c.OpenBackend() // only to read its guarantees
 	if err != nil {
 		return err
 	}

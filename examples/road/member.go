@@ -40,13 +40,13 @@ func (o options) open(ctx context.Context) (*election.Manager, error) {
 		c.Election.ID = o.id
 		return c.Open(ctx)
 	}
-	from, err := file.Open(ctx, file.Options{Dir: filepath.Join(o.dir, "old")})
+	from, err := file.Open(file.Options{Dir: filepath.Join(o.dir, "old")})
 	if err != nil {
 		return nil, err
 	}
 	store := backend.Backend(from)
 	if o.stage != migration.From { // a member at "from" needs no package migration
-		to, err := file.Open(ctx, file.Options{Dir: filepath.Join(o.dir, "new")})
+		to, err := file.Open(file.Options{Dir: filepath.Join(o.dir, "new")})
 		if err != nil {
 			return nil, errors.Join(err, from.Close())
 		}

@@ -132,7 +132,7 @@ func (r role) candidate(ctx context.Context) error {
 // open opens the backend that the role names, or MySQL with a counter.
 func (r role) open(ctx context.Context, c *counter) (backend.Backend, error) {
 	if r.Backend != "" {
-		return backend.Open(ctx, r.Backend, func(into any) error { return json.Unmarshal(r.Section, into) })
+		return backend.Open(r.Backend, func(into any) error { return json.Unmarshal(r.Section, into) })
 	}
 	config, err := driversql.ParseDSN(r.DSN)
 	if err != nil {
@@ -142,7 +142,7 @@ func (r role) open(ctx context.Context, c *counter) (backend.Backend, error) {
 	if c.Connector, err = driversql.NewConnector(config); err != nil {
 		return nil, err
 	}
-	return mysql.Open(ctx, mysql.Options{Connector: c, NotifyConns: r.NotifyConns})
+	return mysql.Open(mysql.Options{Connector: c, NotifyConns: r.NotifyConns})
 }
 
 // measure waits until every election has a leader, waits until the load is steady, and

@@ -86,7 +86,7 @@ func Campaign(text string) error {
 	if err != nil {
 		return err
 	}
-	b, err := c.OpenBackend(ctx)
+	b, err := c.OpenBackend()
 	if err != nil {
 		return err
 	}
