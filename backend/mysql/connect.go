@@ -26,11 +26,11 @@ const (
 	notifyWait = 10
 
 	// notifyTimeout is the reading timeout of a notification lock's connection.
-	notifyTimeout = (notifyWait + 5) * time.Second
+	notifyReadTimeout = (notifyWait + 5) * time.Second
 )
 
 // nameSchema is what a message about a missing name says.
-const nameSchema = "user:password@tcp(host:3306)/schema in the DSN, or the option schema"
+const schemaHint = "user:password@tcp(host:3306)/schema in the DSN, or the option schema"
 
 // connectors returns what makes the connections of the two pools.
 func (b *Backend) connectors(o Options) (main, notifyConns *connector, err error) {
@@ -53,7 +53,7 @@ func (b *Backend) connectors(o Options) (main, notifyConns *connector, err error
 		}
 	}
 	if config.DBName == "" && o.Schema == "" {
-		return nil, nil, fmt.Errorf("mysql: %w: no schema is named: %s", backend.ErrInvalid, nameSchema)
+		return nil, nil, fmt.Errorf("mysql: %w: no schema is named: %s", backend.ErrInvalid, schemaHint)
 	}
 	b.password, b.dsn = config.Passwd, login{config.User, "%", config.DBName}
 	within := cmp.Or(o.Schema, config.DBName)
@@ -62,18 +62,18 @@ func (b *Backend) connectors(o Options) (main, notifyConns *connector, err error
 	}
 	b.location = backend.Place(within, cmp.Or(config.Addr, "127.0.0.1:3306"))
 	if o.Schema == "" {
-		b.notifier.about = strings.ToLower(config.DBName + "." + b.tables.plainLease)
+		b.notifier.tables = strings.ToLower(config.DBName + "." + b.tables.plainLease)
 	}
 	for _, notifier := range []bool{false, true} {
 		c := config.Clone()
 		c.InterpolateParams = true
 		c.CheckConnLiveness = true
 		c.RejectReadOnly = false // [fail] does it, with a message
-		fill(&c.Timeout, ioTimeout)
-		fill(&c.WriteTimeout, ioTimeout)
-		fill(&c.ReadTimeout, ioTimeout)
+		setDefault(&c.Timeout, ioTimeout)
+		setDefault(&c.WriteTimeout, ioTimeout)
+		setDefault(&c.ReadTimeout, ioTimeout)
 		if notifier {
-			c.ReadTimeout = notifyTimeout
+			c.ReadTimeout = notifyReadTimeout
 		}
 		// The driver prints what goes wrong with a connection; the error says it too.
 		c.Logger = &mysql.NopLogger{}
@@ -90,7 +90,7 @@ func (b *Backend) connectors(o Options) (main, notifyConns *connector, err error
 	return main, notifyConns, nil
 }
 
-func fill(d *time.Duration, def time.Duration) {
+func setDefault(d *time.Duration, def time.Duration) {
 	if *d == 0 {
 		*d = def
 	}
@@ -149,7 +149,7 @@ func (c *connector) prepare(ctx context.Context, conn sqldriver.Conn) error {
 	if !off(vars["read_only"]) {
 		return errReadOnly
 	}
-	if _, err := exec.ExecContext(ctx, pins(vars, c.notify), nil); err != nil {
+	if _, err := exec.ExecContext(ctx, sessionSettings(vars, c.notify), nil); err != nil {
 		return err
 	}
 	d := dialect(vars)
@@ -217,7 +217,7 @@ const (
 // given up is gone soon. timestamp=DEFAULT undoes a clock that was frozen. With
 // completion_type=CHAIN a COMMIT begins the next transaction: what was renewed in it
 // would read back on this connection, and for nobody else.
-func pins(vars map[string]string, notify bool) string {
+func sessionSettings(vars map[string]string, notify bool) string {
 	set := []string{
 		"NAMES utf8mb4", "autocommit=1", "time_zone='+00:00'", "timestamp=DEFAULT",
 		"sql_mode='STRICT_ALL_TABLES,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION'",

@@ -72,26 +72,26 @@ func (b *Backend) failAs(who login, what string, err error) error {
 	if errors.Is(err, backend.ErrUnavailable) || errors.Is(err, backend.ErrDenied) || errors.Is(err, backend.ErrInvalid) {
 		return fmt.Errorf("mysql: %s: %w", what, b.redact(err)) // has its class
 	}
-	class, hint, t := backend.ErrUnavailable, "", b.tables.in(who.schema)
+	class, hint, t := backend.ErrUnavailable, "", b.tables.inSchema(who.schema)
 	switch {
 	case is(err, errNoTable):
-		class, hint = backend.ErrDenied, howToMake
+		class, hint = backend.ErrDenied, createTablesHint
 	case errors.Is(err, errUnseen):
-		class, hint = backend.ErrDenied, howToMake+who.remedy(needed, t.lease, t.term, t.member)
+		class, hint = backend.ErrDenied, createTablesHint+who.grantHint(memberRights, t.lease, t.term, t.member)
 	case is(err, errNoSchema):
 		class, hint = backend.ErrDenied, "; make that schema (CREATE DATABASE), or correct its name in the DSN"
 	case is(err, errNoSchemaSet):
-		class, hint = backend.ErrDenied, "; name the schema: "+nameSchema
+		class, hint = backend.ErrDenied, "; name the schema: "+schemaHint
 	case is(err, errUnknownColumn):
 		class, hint = backend.ErrDenied, "; the tables are not those of layout 1, which \"elect schema\" prints"
 	case is(err, 1045):
-		class, hint = backend.ErrDenied, who.suspicion()
+		class, hint = backend.ErrDenied, who.anonymousHint()
 	case is(err, 1251, 1698, 1820, 1862, 3118, 4151):
 		class = backend.ErrDenied
 	case is(err, errInsecure):
 		class, hint = backend.ErrDenied, "; set tls=true in the DSN"
 	case is(err, rights...):
-		class, hint = backend.ErrDenied, who.remedy(needed, t.lease, t.term, t.member)
+		class, hint = backend.ErrDenied, who.grantHint(memberRights, t.lease, t.term, t.member)
 	case is(err, errStatementLog):
 		class, hint = backend.ErrDenied, "; binlog_format STATEMENT cannot log what this backend writes; set it to MIXED or ROW: SET GLOBAL binlog_format = 'ROW';"
 	case is(err, readOnly...):
@@ -134,10 +134,10 @@ func (e redacted) Unwrap() []error { return []error{e.error, &mysql.MySQLError{N
 
 // spoilt reports whether a connection is of no use after err: it leads to a
 // server that has become read-only, or to one that speaks another dialect.
-func spoilt(err error) bool {
+func unusable(err error) bool {
 	return errors.Is(err, errReadOnly) || is(err, append(readOnly, errUnknownVar)...)
 }
 
 // fresh reports whether err says that nothing was sent: the connection had died
 // while it was idle.
-func fresh(err error) bool { return errors.Is(err, sqldriver.ErrBadConn) }
+func nothingSent(err error) bool { return errors.Is(err, sqldriver.ErrBadConn) }

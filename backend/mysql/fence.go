@@ -49,10 +49,10 @@ const defaultHold = 3 * time.Second
 // MariaDB 10.11 (measured). It locks the term's row, which only grants write, so
 // renewals never wait for it.
 const (
-	boundSQL = `SET @go_election_idle = @@SESSION.wait_timeout, @go_election_lock = @@SESSION.innodb_lock_wait_timeout,
+	limitHoldSQL = `SET @go_election_idle = @@SESSION.wait_timeout, @go_election_lock = @@SESSION.innodb_lock_wait_timeout,
  SESSION wait_timeout = ?, SESSION innodb_lock_wait_timeout = ?`
-	fenceSQL   = `SELECT term FROM {term} WHERE name = ? LOCK IN SHARE MODE`
-	unboundSQL = `SET SESSION wait_timeout = @go_election_idle, SESSION innodb_lock_wait_timeout = @go_election_lock`
+	fenceSQL         = `SELECT term FROM {term} WHERE name = ? LOCK IN SHARE MODE`
+	restoreLimitsSQL = `SET SESSION wait_timeout = @go_election_idle, SESSION innodb_lock_wait_timeout = @go_election_lock`
 )
 
 // Do runs f in a transaction on a connection of db and commits it if term is
@@ -89,7 +89,7 @@ func (f Fence) Do(ctx context.Context, db *sql.DB, election string, term uint64,
 		if bound {
 			short, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 			defer cancel()
-			if _, e := conn.ExecContext(short, unboundSQL); e != nil {
+			if _, e := conn.ExecContext(short, restoreLimitsSQL); e != nil {
 				drop(conn)
 			}
 		}
@@ -105,7 +105,7 @@ func (f Fence) Do(ctx context.Context, db *sql.DB, election string, term uint64,
 	}
 	seconds := int64(f.Hold / time.Second)
 	bound = true
-	if _, err := tx.ExecContext(ctx, boundSQL, seconds, seconds); err != nil {
+	if _, err := tx.ExecContext(ctx, limitHoldSQL, seconds, seconds); err != nil {
 		return b.fail(what, err)
 	}
 	latest, err := f.latest(ctx, tx, t, election)
@@ -127,7 +127,7 @@ func (f Fence) Do(ctx context.Context, db *sql.DB, election string, term uint64,
 		return fmt.Errorf("mysql: %s: %w; the election has none", what, ErrFenced)
 	case is(err, rights...):
 		who := b.loginOf(ctx, conn, err)
-		return fmt.Errorf("mysql: %s: %w: %w%s", what, backend.ErrDenied, err, who.remedy("SELECT", t.in(who.schema).term))
+		return fmt.Errorf("mysql: %s: %w: %w%s", what, backend.ErrDenied, err, who.grantHint("SELECT", t.inSchema(who.schema).term))
 	case err != nil:
 		return b.fail(what, err)
 	case latest != term:

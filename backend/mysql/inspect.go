@@ -24,7 +24,7 @@ func (b *Backend) Inspect(ctx context.Context, ttl, _ time.Duration) (list []bac
 	if err := b.enter(""); err != nil {
 		return nil, err
 	}
-	err = b.on(ctx, "inspect", func(s *session) error {
+	err = b.call(ctx, "inspect", func(s *session) error {
 		rows, err := s.query(ctx, inspectSQL)
 		if err != nil {
 			return err

@@ -54,7 +54,7 @@ func openNode(t testing.TB, id string, o Options) *node {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.notifier.patience = callLimit
+	b.notifier.timeout = callLimit
 	t.Cleanup(func() { b.Close() })
 	return &node{b, t, backend.Candidate{ID: id, Nonce: backend.NewNonce(), Address: id + ":1", Metadata: "made for a test"}}
 }

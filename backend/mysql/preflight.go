@@ -16,7 +16,7 @@ func (b *Backend) Preflight(ctx context.Context, bids []backend.Bid) []error {
 	errs := make([]error, len(bids))
 	err := b.enter(bids[0].Candidate.Nonce)
 	if err == nil {
-		err = b.on(ctx, about("prove", len(bids), bids[0].Election), func(s *session) error {
+		err = b.call(ctx, describe("prove", len(bids), bids[0].Election), func(s *session) error {
 			st, _, err := s.read(ctx, fullSQL, []string{bids[0].Election}, nil)
 			if err != nil {
 				return err
@@ -26,7 +26,7 @@ func (b *Backend) Preflight(ctx context.Context, bids []backend.Bid) []error {
 					errs[i] = b.tooLong(bid.Election, bid.TTL, st.maxTTL)
 				}
 			}
-			text, args := s.granting(st.server, []offer{{name: "\x00"}}, bids[0].Candidate, newHeartbeat(), bids[0].TTL, bids[0].Renew)
+			text, args := s.grantStatement(st.server, []rowChange{{name: "\x00"}}, bids[0].Candidate, newHeartbeat(), bids[0].TTL, bids[0].Renew)
 			if _, err := s.exec(ctx, text, args...); err != nil {
 				return err
 			}

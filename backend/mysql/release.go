@@ -18,12 +18,12 @@ func (b *Backend) Release(ctx context.Context, held []backend.Held) error {
 	if err := b.enter(""); err != nil {
 		return err
 	}
-	if b.guard.Nonce() == "" {
+	if b.owner.Nonce() == "" {
 		return nil // it never held anything
 	}
 	var failed error
 	for part := range slices.Chunk(held, grantChunk) {
-		failed = errors.Join(failed, b.on(ctx, about("release", len(part), part[0].Election), func(s *session) error {
+		failed = errors.Join(failed, b.call(ctx, describe("release", len(part), part[0].Election), func(s *session) error {
 			return s.release(ctx, part)
 		}))
 		if ctx.Err() != nil {
@@ -34,7 +34,7 @@ func (b *Backend) Release(ctx context.Context, held []backend.Held) error {
 }
 
 func (s *session) release(ctx context.Context, part []backend.Held) error {
-	nonce := s.backend.guard.Nonce()
+	nonce := s.backend.owner.Nonce()
 	names := make([]string, len(part))
 	for n, l := range part {
 		names[n] = l.Election
@@ -43,25 +43,25 @@ func (s *session) release(ctx context.Context, part []backend.Held) error {
 	if err != nil {
 		return err
 	}
-	var offers []offer
+	var offers []rowChange
 	for n, l := range part {
 		r := &rows[n]
-		if !r.found || !r.same || r.Holder.Nonce != nonce || (l.Term != 0 && l.Term != r.Term) {
+		if !r.found || !r.sameServer || r.Holder.Nonce != nonce || (l.Term != 0 && l.Term != r.Term) {
 			continue
 		}
-		o := newOffer(n, r, &st, 0, l.End)
+		o := newRowChange(n, r, &st, 0, l.End)
 		if l.Term != 0 {
 			o.heartbeat = 0 // pinned to the term: a renewal that arrives late changes nothing
 		}
 		offers = append(offers, o)
 	}
 	if offers == nil {
-		s.backend.notifier.released(names...)
+		s.backend.notifier.markReleased(names...)
 		return nil
 	}
-	text, args := s.offered(offers)
+	text, args := s.changeValues(offers)
 	args = append(args, []byte(nonce), newHeartbeat())
-	if _, err := s.exec(ctx, s.of(releaseSQL, text), args...); err != nil {
+	if _, err := s.exec(ctx, s.fill(releaseSQL, text), args...); err != nil {
 		return err
 	}
 	names = names[:0]
@@ -69,14 +69,14 @@ func (s *session) release(ctx context.Context, part []backend.Held) error {
 		names = append(names, o.name)
 	}
 	// Before making sure: a follower that looks in vain has lost nothing.
-	s.backend.notifier.released(names...)
-	s.backend.ring(ctx)
+	s.backend.notifier.markReleased(names...)
+	s.backend.notify(ctx)
 	if _, rows, err = s.read(ctx, lightSQL, names, nil); err != nil {
 		return err
 	}
 	for n, o := range offers {
-		if r := &rows[n]; r.found && r.same && r.Holder.Nonce == nonce && r.Term == o.term {
-			s.backend.notifier.holds(o.name)
+		if r := &rows[n]; r.found && r.sameServer && r.Holder.Nonce == nonce && r.Term == o.term {
+			s.backend.notifier.markHeld(o.name)
 			err = fmt.Errorf("%q: %w", o.name, errLocked)
 		}
 	}

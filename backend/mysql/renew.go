@@ -41,10 +41,10 @@ func (b *Backend) renew(ctx context.Context, verb string, held []backend.Held) (
 	}
 	for _, all := range paces {
 		for part := range slices.Chunk(all, chunk) {
-			err := b.atOnce(ctx, about(verb, len(part), held[part[0]].Election), func(s *session) error {
+			err := b.callNow(ctx, describe(verb, len(part), held[part[0]].Election), func(s *session) error {
 				return s.renew(ctx, verb, held, part, answers)
 			})
-			if failed := blame(answers, part, err); failed != nil {
+			if failed := recordError(answers, part, err); failed != nil {
 				return answers, failed
 			}
 		}
@@ -66,10 +66,10 @@ func (s *session) renew(ctx context.Context, verb string, held []backend.Held, p
 	args = append(args, []byte(first.Holder.Nonce), heartbeat, microseconds(first.TTL), microseconds(first.Renew), microseconds(first.TTL))
 	text := renewSQL
 	if verb == "mark" {
-		text = moveSQL
+		text = markSQL
 		args = append(args, []byte(first.MovedTo), []byte(first.MovedFrom))
 	}
-	if _, err := s.exec(ctx, s.of(text, marks("(?, ?)", len(part))), args...); err != nil {
+	if _, err := s.exec(ctx, s.fill(text, placeholders("(?, ?)", len(part))), args...); err != nil {
 		return err
 	}
 	st, rows, err := s.read(ctx, lightSQL, names, seen)
@@ -78,7 +78,7 @@ func (s *session) renew(ctx context.Context, verb string, held []backend.Held, p
 	}
 	for n, i := range part {
 		l, r := held[i], &rows[n]
-		ours := r.found && r.same && r.Holder.Nonce == l.Holder.Nonce && r.Term == l.Term && r.Request.Kind != backend.Depose
+		ours := r.found && r.sameServer && r.Holder.Nonce == l.Holder.Nonce && r.Term == l.Term && r.Request.Kind != backend.Depose
 		switch {
 		case ours && l.TTL > st.maxTTL:
 			answers[i] = backend.Answer{Err: s.backend.tooLong(l.Election, l.TTL, st.maxTTL)}
@@ -88,7 +88,7 @@ func (s *session) renew(ctx context.Context, verb string, held []backend.Held, p
 			answers[i] = backend.Answer{Err: fmt.Errorf("mysql: %s %q: %w", verb, l.Election, errLocked)}
 		default:
 			answers[i] = backend.Answer{Lease: r.Lease, Outcome: backend.Refused}
-			s.backend.notifier.released(l.Election)
+			s.backend.notifier.markReleased(l.Election)
 		}
 	}
 	return nil

@@ -27,15 +27,15 @@ func (b *Backend) Request(ctx context.Context, requests []backend.Request) error
 	var failed error
 	for _, all := range kinds {
 		for part := range slices.Chunk(all, chunk) {
-			failed = errors.Join(failed, b.on(ctx, about("ask", len(part), part[0].Election), func(s *session) error {
-				return s.ask(ctx, part)
+			failed = errors.Join(failed, b.call(ctx, describe("ask", len(part), part[0].Election), func(s *session) error {
+				return s.request(ctx, part)
 			}))
 		}
 	}
 	return failed
 }
 
-func (s *session) ask(ctx context.Context, part []backend.Request) error {
+func (s *session) request(ctx context.Context, part []backend.Request) error {
 	w := part[0]
 	args := []any{[]byte(w.Kind), []byte(w.ID), []byte(w.Nonce)}
 	names := make([]string, len(part))
@@ -43,7 +43,7 @@ func (s *session) ask(ctx context.Context, part []backend.Request) error {
 		names[n] = w.Election
 		args = append(args, []byte(w.Election), w.Term)
 	}
-	if _, err := s.exec(ctx, s.of(requestSQL, marks("(?, ?)", len(part))), args...); err != nil {
+	if _, err := s.exec(ctx, s.fill(requestSQL, placeholders("(?, ?)", len(part))), args...); err != nil {
 		return err
 	}
 	_, rows, err := s.read(ctx, lightSQL, names, nil)

@@ -101,18 +101,18 @@ func watchedAfterARestart(t *testing.T, args []string) {
 }
 
 func TestAWatchDoesNotGoOnAcrossARestartThatLostCommits(t *testing.T) {
-	calm := status{server: "Q", stamp: "P", same: false, maxTTL: maxTTL}
+	calm := status{server: "Q", writer: "P", sameServer: false, maxTTL: maxTTL}
 	careful := calm
-	careful.careful = true
+	careful.uncleanRestart = true
 	for what, r := range map[string]row{
-		"held for the greatest TTL": {found: true, same: true, Lease: backend.Lease{Election: "x", Holder: backend.Candidate{ID: "a", Nonce: "n"}, Term: 5, Heartbeat: 7, TTL: maxTTL}},
-		"vacant":                    {found: true, same: true, Lease: backend.Lease{Election: "x", Term: 5, Heartbeat: 7}},
-		"written by another server": {found: true, stamp: "P", Lease: backend.Lease{Election: "x", Term: 5, Heartbeat: 7}},
+		"held for the greatest TTL": {found: true, sameServer: true, Lease: backend.Lease{Election: "x", Holder: backend.Candidate{ID: "a", Nonce: "n"}, Term: 5, Heartbeat: 7, TTL: maxTTL}},
+		"vacant":                    {found: true, sameServer: true, Lease: backend.Lease{Election: "x", Term: 5, Heartbeat: 7}},
+		"written by another server": {found: true, writer: "P", Lease: backend.Lease{Election: "x", Term: 5, Heartbeat: 7}},
 		"without a row":             {Lease: backend.Lease{Election: "x"}},
 	} {
 		before, during := r, r
-		before.judge(&calm, "me")
-		during.judge(&careful, "me")
+		before.classify(&calm, "me")
+		during.classify(&careful, "me")
 		if during.Unchanged(before.Lease) || before.Ref == during.Ref {
 			t.Errorf("%s: the watch goes on when carefulness begins or ends: %q, %v", what, during.Ref, during.ObserveFor)
 		}
@@ -151,7 +151,7 @@ func TestEachRestartBeginsAWatchAnew(t *testing.T) {
 	began := time.Now()
 	boots := func(boot string, after time.Duration) int {
 		now := began.Add(after)
-		_, n := s.booted(boot, "", maxTTL, now, now)
+		_, n := s.recordBoot(boot, "", maxTTL, now, now)
 		return n
 	}
 	before, same, first, second := boots("a", 0), boots("a", 5*time.Second), boots("b", 10*time.Second), boots("c", 20*time.Second)
@@ -159,8 +159,8 @@ func TestEachRestartBeginsAWatchAnew(t *testing.T) {
 		t.Errorf("restarts counted: %d, %d, %d, %d", before, same, first, second)
 	}
 	lease := func(boots int) row {
-		r := row{found: true, same: true}
-		r.judge(&status{server: "s", careful: true, maxTTL: maxTTL, boots: boots}, "")
+		r := row{found: true, sameServer: true}
+		r.classify(&status{server: "s", uncleanRestart: true, maxTTL: maxTTL, restarts: boots}, "")
 		return r
 	}
 	if lease(1).Ref == lease(2).Ref {
@@ -188,13 +188,13 @@ func TestACrashIsOverOnceItsServerWasSeenForTheGreatestTTL(t *testing.T) {
 		var s servers
 		if c.other {
 			long := at.Add(-time.Hour)
-			s.booted("A", "", maxTTL, long, long)
+			s.recordBoot("A", "", maxTTL, long, long)
 		}
 		if c.first > 0 {
 			first := at.Add(-c.first)
-			s.booted("B", c.vouched, maxTTL, first, first)
+			s.recordBoot("B", c.vouched, maxTTL, first, first)
 		}
-		if careful, _ := s.booted("B", c.vouched, maxTTL, at, at.Add(time.Minute)); careful != c.careful {
+		if careful, _ := s.recordBoot("B", c.vouched, maxTTL, at, at.Add(time.Minute)); careful != c.careful {
 			t.Errorf("%s: careful: %v, want %v", what, careful, c.careful)
 		}
 	}

@@ -39,7 +39,7 @@ func (b *Backend) CreateTables(ctx context.Context) error { return b.createTable
 func (b *Backend) createTables(ctx context.Context, db *sql.DB) error {
 	conn, err := db.Conn(ctx)
 	if is(err, 1044) {
-		return b.mayNotCreate(b.loginIn(err), err)
+		return b.createDenied(b.loginIn(err), err)
 	} else if err != nil {
 		return b.fail("create tables", err)
 	}
@@ -48,13 +48,13 @@ func (b *Backend) createTables(ctx context.Context, db *sql.DB) error {
 	if err != nil {
 		return b.fail("create tables", err)
 	}
-	for _, statement := range b.tables.split() {
+	for _, statement := range b.tables.createStatements() {
 		// Nobody ever made an election in a new table: this server knows all of
 		// none, and the first need not wait.
-		statement = strings.Replace(statement, unstamped, unstamped[:len(unstamped)-len("''")]+identity, 1)
-		statement = strings.Replace(statement, unnamed, "'"+layout+"', '"+backend.NewNonce()+"'", 1)
+		statement = strings.Replace(statement, noServerValues, noServerValues[:len(noServerValues)-len("''")]+identity, 1)
+		statement = strings.Replace(statement, noNonceValues, "'"+layout+"', '"+backend.NewNonce()+"'", 1)
 		if _, err := conn.ExecContext(ctx, statement); is(err, rights...) {
-			return b.mayNotCreate(b.loginOf(ctx, conn, err), err)
+			return b.createDenied(b.loginOf(ctx, conn, err), err)
 		} else if err != nil && !is(err, errDuplicate) {
 			return b.fail("create tables", err)
 		}
@@ -65,10 +65,10 @@ func (b *Backend) createTables(ctx context.Context, db *sql.DB) error {
 }
 
 // mayNotCreate is fail for who makes the tables: the rights of a member are not enough.
-func (b *Backend) mayNotCreate(who login, err error) error {
-	t := b.tables.in(who.schema)
+func (b *Backend) createDenied(who login, err error) error {
+	t := b.tables.inSchema(who.schema)
 	return fmt.Errorf("mysql: create tables: %w: %w; the account needs CREATE and INSERT on them%s", backend.ErrDenied, b.redact(err),
-		who.remedy("CREATE, "+needed, t.lease, t.term, t.member))
+		who.grantHint("CREATE, "+memberRights, t.lease, t.term, t.member))
 }
 
 // SchemaSQL returns the statements that make the tables with these names, and those
@@ -81,18 +81,18 @@ func SchemaSQL(schema, prefix string) (string, error) {
 		return "", err
 	}
 	return t.schemaSQL() + "\n-- The rights that members need; write the account in.\n" +
-		grant(needed, t.lease, nobody) + "\n" + grant(needed, t.term, nobody) + "\n" + grant(needed, t.member, nobody) + "\n", nil
+		grant(memberRights, t.lease, placeholderAccount) + "\n" + grant(memberRights, t.term, placeholderAccount) + "\n" + grant(memberRights, t.member, placeholderAccount) + "\n", nil
 }
 
 // howToMake is what a message about missing tables says. To paste statements is not as
 // good: see [SchemaSQL].
-const howToMake = "; an account that may CREATE and INSERT makes the tables by \"elect schema --apply\", or mysql.CreateTables"
+const createTablesHint = "; an account that may CREATE and INSERT makes the tables by \"elect schema --apply\", or mysql.CreateTables"
 
 // unstamped is where schema.sql says that no server made the last election, and
 // unnamed where it leaves the tables without a nonce of their own.
 const (
-	unstamped = "0, 0, 15000000, 0, ''"
-	unnamed   = "'" + layout + "', ''"
+	noServerValues = "0, 0, 15000000, 0, ''"
+	noNonceValues  = "'" + layout + "', ''"
 )
 
 // identityOf returns the identity expression that the server understands.
@@ -119,7 +119,7 @@ func (t tables) schemaSQL() string {
 }
 
 // split returns the statements of schema.sql, without comments.
-func (t tables) split() []string {
+func (t tables) createStatements() []string {
 	var list []string
 	var text strings.Builder
 	for line := range strings.Lines(t.schemaSQL()) {
@@ -136,19 +136,19 @@ func (t tables) split() []string {
 }
 
 // noOwnRow says that the row of the table itself is missing, and what makes it.
-func (b *Backend) noOwnRow() error {
+func (b *Backend) missingOwnRow() error {
 	t := b.named()
-	list := t.split()
+	list := t.createStatements()
 	return fmt.Errorf("%w: the row of the table itself is missing in %s; call mysql.CreateTables or run this: %s;", backend.ErrDenied, t.lease, oneLine(list[len(list)-1]))
 }
 
 // A shape is the tables as they were found, with their schema, if they are as they
 // should. It is looked at with the first call, and again after one that failed.
-type shape struct{ found atomic.Pointer[tables] }
+type tableCheck struct{ found atomic.Pointer[tables] }
 
 // named returns the tables with their schema, once it is known.
 func (b *Backend) named() tables {
-	if t := b.shape.found.Load(); t != nil {
+	if t := b.tableCheck.found.Load(); t != nil {
 		return *t
 	}
 	return b.tables
@@ -158,11 +158,11 @@ const columnsSQL = `SELECT c.TABLE_SCHEMA, c.TABLE_NAME, c.COLUMN_NAME, c.COLUMN
  JOIN information_schema.TABLES t ON t.TABLE_SCHEMA = c.TABLE_SCHEMA AND t.TABLE_NAME = c.TABLE_NAME
  WHERE c.TABLE_SCHEMA = IF(? = '', DATABASE(), ?) AND c.TABLE_NAME IN (?, ?, ?)`
 
-func (p *shape) check(ctx context.Context, s *session) error {
+func (p *tableCheck) check(ctx context.Context, s *session) error {
 	if p.found.Load() != nil {
 		return nil
 	}
-	t, err := s.checkShape(ctx)
+	t, err := s.checkTables(ctx)
 	if err != nil {
 		return err
 	}
@@ -175,7 +175,7 @@ var (
 	width      = regexp.MustCompile(`^bigint\(\d+\)`) // MariaDB shows a display width
 )
 
-func (s *session) checkShape(ctx context.Context) (t tables, err error) {
+func (s *session) checkTables(ctx context.Context) (t tables, err error) {
 	t = s.backend.tables
 	rows, err := s.query(ctx, columnsSQL, t.schema, t.schema, t.plainLease, t.plainTerm, t.plainMember)
 	if err != nil {
@@ -189,14 +189,14 @@ func (s *session) checkShape(ctx context.Context) (t tables, err error) {
 		if err := rows.Scan(&schema, &table, &column, &kind, &key, &engine); err != nil {
 			return t, err
 		}
-		t = t.in(schema)
+		t = t.inSchema(schema)
 		found[table] = engine.String
 		found[table+"."+column] = strings.TrimSpace(width.ReplaceAllString(strings.ToLower(kind), "bigint") + " " + strings.ToLower(key))
 	}
 	if err := rows.Err(); err != nil {
 		return t, err
 	}
-	texts := t.split()
+	texts := t.createStatements()
 	for i, plain := range []string{t.plainLease, t.plainTerm, t.plainMember} {
 		quoted, text := []string{t.lease, t.term, t.member}[i], texts[i]
 		if _, ok := found[plain]; !ok {

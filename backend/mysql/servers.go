@@ -33,36 +33,36 @@ func dialect(vars map[string]string) string {
 type servers struct {
 	sync.Mutex
 	current, previous string
-	left              map[string]time.Time // when each of the others was last replaced
-	quarrel           time.Time            // until when they count as taking turns
+	replaced          map[string]time.Time // when each of the others was last replaced
+	alternatingUntil  time.Time            // until when they count as taking turns
 
-	known  bool      // tables is set
-	tables string    // the nonce of the tables; "" if they were made by hand
-	wary   time.Time // until when leases that are gone from the tables may be relied on
+	tablesKnown    bool      // tables is set
+	tables         string    // the nonce of the tables; "" if they were made by hand
+	recreatedUntil time.Time // until when leases that are gone from the tables may be relied on
 
-	unsure bool      // a server that does not keep every commit was seen
-	boot   string    // which start of which server answered last
-	since  time.Time // since when
-	boots  int       // how many others answered before
+	volatileSeen bool      // a server that does not keep every commit was seen
+	boot         string    // which start of which server answered last
+	bootSeen     time.Time // since when
+	restarts     int       // how many others answered before
 }
 
 // mostServers is how many other servers are remembered.
-const mostServers = 64
+const maxServers = 64
 
 // saw notes an answer. changed says that the server is another one than last
 // time; err, that servers take turns.
-func (s *servers) saw(id string, within time.Duration, now time.Time) (changed bool, err error) {
+func (s *servers) recordAnswer(id string, within time.Duration, now time.Time) (changed bool, err error) {
 	s.Lock()
 	defer s.Unlock()
 	if id != s.current {
 		changed = s.current != ""
-		if at, ok := s.left[id]; ok && now.Sub(at) < within {
-			s.quarrel = now.Add(within)
+		if at, ok := s.replaced[id]; ok && now.Sub(at) < within {
+			s.alternatingUntil = now.Add(within)
 		}
-		s.leave(s.current, now)
+		s.recordReplaced(s.current, now)
 		s.current, s.previous = id, s.current
 	}
-	if now.Before(s.quarrel) {
+	if now.Before(s.alternatingUntil) {
 		return changed, fmt.Errorf("%w: two servers take turns behind this address: %q and %q; all members must write to one server (a single primary, no round robin, no read-write splitting)",
 			backend.ErrDenied, s.current, s.previous)
 	}
@@ -71,61 +71,61 @@ func (s *servers) saw(id string, within time.Duration, now time.Time) (changed b
 
 // leave notes that a server was replaced. If there are too many, the one that
 // was replaced first is forgotten.
-func (s *servers) leave(id string, now time.Time) {
+func (s *servers) recordReplaced(id string, now time.Time) {
 	if id == "" {
 		return
 	}
-	if s.left == nil {
-		s.left = make(map[string]time.Time)
+	if s.replaced == nil {
+		s.replaced = make(map[string]time.Time)
 	}
-	s.left[id] = now
-	if len(s.left) <= mostServers {
+	s.replaced[id] = now
+	if len(s.replaced) <= maxServers {
 		return
 	}
 	first := id
-	for other, at := range s.left {
-		if at.Before(s.left[first]) {
+	for other, at := range s.replaced {
+		if at.Before(s.replaced[first]) {
 			first = other
 		}
 	}
-	delete(s.left, first)
+	delete(s.replaced, first)
 }
 
 // madeAgain notes the nonce of the tables. If they were dropped and made again,
 // the leases that were in them are gone, but their holders may not know it yet.
-func (s *servers) madeAgain(nonce string, within time.Duration, now time.Time) bool {
+func (s *servers) tablesRecreated(nonce string, within time.Duration, now time.Time) bool {
 	s.Lock()
 	defer s.Unlock()
-	if s.known && nonce != s.tables {
-		s.wary = now.Add(within)
+	if s.tablesKnown && nonce != s.tables {
+		s.recreatedUntil = now.Add(within)
 	}
-	s.known, s.tables = true, nonce
-	return now.Before(s.wary)
+	s.tablesKnown, s.tables = true, nonce
+	return now.Before(s.recreatedUntil)
 }
 
 // volatile notes whether the server says that it does not keep every commit, and
 // returns whether one ever did. A setting that was changed while the server ran is
 // gone after the very crash for which it matters.
-func (s *servers) volatile(now bool) bool {
+func (s *servers) recordVolatile(now bool) bool {
 	s.Lock()
 	defer s.Unlock()
-	s.unsure = s.unsure || now
-	return s.unsure
+	s.volatileSeen = s.volatileSeen || now
+	return s.volatileSeen
 }
 
 // booted notes which start of which server has answered a reading that began at
 // began. careful says that what a crash before that start took with it may still be
 // relied on: neither this process has seen this start for so long, by its own clock, nor
 // has the one that vouches for a start in the table.
-func (s *servers) booted(boot, vouched string, within time.Duration, began, now time.Time) (careful bool, boots int) {
+func (s *servers) recordBoot(boot, vouched string, within time.Duration, began, now time.Time) (careful bool, boots int) {
 	s.Lock()
 	defer s.Unlock()
 	if boot != s.boot {
 		if s.boot != "" {
-			s.boots++
+			s.restarts++
 		}
-		s.boot, s.since = boot, now
+		s.boot, s.bootSeen = boot, now
 	}
 	// A second more: two starts in one look like one.
-	return boot != vouched && began.Sub(s.since) < within+time.Second, s.boots
+	return boot != vouched && began.Sub(s.bootSeen) < within+time.Second, s.restarts
 }

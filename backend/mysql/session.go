@@ -18,36 +18,36 @@ type session struct {
 
 // on runs f with a connection. A connection that had died while it was idle says
 // so before anything is sent; then the next one is tried, until one is new.
-func (b *Backend) on(ctx context.Context, what string, f func(*session) error) error {
+func (b *Backend) call(ctx context.Context, what string, f func(*session) error) error {
 	select { // one at a time, so that there is always a connection for a renewal
-	case b.turn <- struct{}{}:
-		defer func() { <-b.turn }()
+	case b.mutex <- struct{}{}:
+		defer func() { <-b.mutex }()
 	case <-ctx.Done():
 		return b.fail(what, ctx.Err())
 	}
-	return b.atOnce(ctx, what, f)
+	return b.callNow(ctx, what, f)
 }
 
 // atOnce is on for renewals, which wait for nobody.
-func (b *Backend) atOnce(ctx context.Context, what string, f func(*session) error) error {
+func (b *Backend) callNow(ctx context.Context, what string, f func(*session) error) error {
 	for try := 0; ; try++ {
 		conn, err := b.db.Conn(ctx)
 		if err != nil {
 			return b.fail(what, err)
 		}
 		s := &session{b.statements.Load(), b, conn, false}
-		if err = b.shape.check(ctx, s); err == nil {
+		if err = b.tableCheck.check(ctx, s); err == nil {
 			err = f(s)
 		}
 		who := b.loginIn(err)
 		if is(err, rights...) || errors.Is(err, errUnseen) {
 			who = b.loginOf(ctx, conn, err)
 			drop(conn) // a connection keeps the account, and rights on its schema, for as long as it lives
-		} else if spoilt(err) {
+		} else if unusable(err) {
 			drop(conn)
 		}
 		conn.Close()
-		if fresh(err) && !s.used && try <= maxConns {
+		if nothingSent(err) && !s.used && try <= maxConns {
 			continue
 		}
 		return b.failAs(who, what, err)

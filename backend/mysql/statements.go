@@ -16,11 +16,11 @@ type statements struct {
 
 // own is what the row of the table itself says about the server, in one column:
 // whether it is writable, whether it keeps every commit, and its time.
-const own = `IF(l.name = '', CONCAT_WS(' ', @@global.read_only, @@innodb_flush_log_at_trx_commit = 1 AND (@@log_bin = 0 OR @@sync_binlog = 1), TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6))), '')`
+const serverState = `IF(l.name = '', CONCAT_WS(' ', @@global.read_only, @@innodb_flush_log_at_trx_commit = 1 AND (@@log_bin = 0 OR @@sync_binlog = 1), TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6))), '')`
 
 const lightColumns = `l.name, l.holder, l.nonce, l.term, l.heartbeat, l.server = {server}, IF(l.server = {server}, '', l.server), l.ttl_us, l.renew_us,
  TIMESTAMPDIFF(MICROSECOND, l.renewed_at, UTC_TIMESTAMP(6)), l.ended, l.last_id, l.last_nonce, l.request, l.request_id, l.request_nonce, l.moved_to, l.moved_from,
- IF(l.name = '', {server}, ''), ` + own
+ IF(l.name = '', {server}, ''), ` + serverState
 
 const fullColumns = lightColumns + `, l.address, l.metadata, l.history, TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', l.elected_at), t.term`
 
@@ -30,7 +30,7 @@ const lightSQL = `SELECT ` + lightColumns + `, {count} FROM {lease} l WHERE l.na
 const fullSQL = `SELECT ` + fullColumns + `, {count} FROM {lease} l LEFT JOIN {term} t ON t.name = l.name WHERE l.name IN ('', {names}) ORDER BY l.name`
 const listSQL = `SELECT ` + fullColumns + `, 0 FROM {lease} l LEFT JOIN {term} t ON t.name = l.name WHERE l.name = '' OR l.name >= ? ORDER BY l.name LIMIT ?`
 const countSQL = `(SELECT COUNT(*) - 1 FROM {lease})`
-const peopleSQL = `SELECT holder, nonce, address, metadata FROM {lease} WHERE name IN ({names})`
+const candidatesSQL = `SELECT holder, nonce, address, metadata FROM {lease} WHERE name IN ({names})`
 
 // Writes pass over rows that somebody else has locked: SKIP LOCKED in the inner
 // query, whose result drives the outer one through the primary key, row by row
@@ -43,7 +43,7 @@ const renewSQL = `UPDATE (SELECT l.name FROM {lease} l FORCE INDEX (PRIMARY)
  SET l.heartbeat = ?, l.ttl_us = ?, l.renew_us = ?, l.renewed_at = UTC_TIMESTAMP(6), l.expires_at = UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND`
 
 // move is a renewal that leaves marks.
-const moveSQL = renewSQL + `, l.moved_to = ?, l.moved_from = ?`
+const markSQL = renewSQL + `, l.moved_to = ?, l.moved_from = ?`
 
 // grant writes lease and term at once, over exactly what was read.
 const grantSQL = `UPDATE (SELECT v.* FROM ({names}) v
@@ -66,26 +66,26 @@ const releaseSQL = `UPDATE (SELECT v.* FROM ({names}) v
   l.renewed_at = UTC_TIMESTAMP(6), l.expires_at = UTC_TIMESTAMP(6), l.history = s.history`
 
 // offerSQL is one row of the values in grant and release.
-const offerSQL = `SELECT ? AS name, ? AS term, ? AS heartbeat, ? AS server, ? AS next, ? AS ended, ? AS last_id, ? AS last_nonce, ? AS history`
-const offerMore = ` UNION ALL SELECT ?, ?, ?, ?, ?, ?, ?, ?, ?`
+const changeSQL = `SELECT ? AS name, ? AS term, ? AS heartbeat, ? AS server, ? AS next, ? AS ended, ? AS last_id, ? AS last_nonce, ? AS history`
+const moreChangesSQL = ` UNION ALL SELECT ?, ?, ?, ?, ?, ?, ?, ?, ?`
 
 // The first grant of an election that has no row.
-const makeLimitSQL = `SET SESSION wait_timeout = 2`
+const createLimitSQL = `SET SESSION wait_timeout = 2`
 const idleLimitSQL = `SET SESSION wait_timeout = 60` // as it was
-const lockOwnSQL = `SELECT ` + lightColumns + `, 0 FROM {lease} l WHERE l.name = '' FOR UPDATE`
+const lockOwnRowSQL = `SELECT ` + lightColumns + `, 0 FROM {lease} l WHERE l.name = '' FOR UPDATE`
 const countRowsSQL = `SELECT COUNT(*) - 1 FROM {lease}`
 const existingSQL = `SELECT name, term FROM {lease} WHERE name IN ({names})`
 const orphansSQL = `SELECT name, term FROM {term} WHERE name IN ({names})`
 const termsSQL = `SELECT name, term FROM {term} WHERE name IN ({names}) FOR UPDATE`
-const greatestSQL = `SELECT GREATEST((SELECT COALESCE(MAX(term), 0) FROM {lease} WHERE name <> '' AND term < 1152921504606846976),
+const greatestTermSQL = `SELECT GREATEST((SELECT COALESCE(MAX(term), 0) FROM {lease} WHERE name <> '' AND term < 1152921504606846976),
  (SELECT COALESCE(MAX(term), 0) FROM {term} WHERE term < 1152921504606846976))`
 const leaseColumns = `name, holder, nonce, address, metadata, term, heartbeat, ttl_us, renew_us, server, ended, last_id, last_nonce,
  request, request_id, request_nonce, moved_to, moved_from, elected_at, renewed_at, expires_at, history`
-const makeLeaseSQL = `INSERT INTO {lease} (` + leaseColumns + `) VALUES {names}`
-const makeLeaseRow = `(?, ?, ?, ?, ?, ?, ?, ?, ?, {server}, '', '', '', '', '', '', '', '', UTC_TIMESTAMP(6), UTC_TIMESTAMP(6), UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND, '[]')`
-const makeTermSQL = `INSERT INTO {term} (name, term, nonce, holder) VALUES {names}`
+const createLeaseSQL = `INSERT INTO {lease} (` + leaseColumns + `) VALUES {names}`
+const createLeaseRow = `(?, ?, ?, ?, ?, ?, ?, ?, ?, {server}, '', '', '', '', '', '', '', '', UTC_TIMESTAMP(6), UTC_TIMESTAMP(6), UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND, '[]')`
+const createTermSQL = `INSERT INTO {term} (name, term, nonce, holder) VALUES {names}`
 const raiseTermSQL = `UPDATE {term} SET term = ?, nonce = ?, holder = ? WHERE name = ? AND term < ?`
-const stampOwnSQL = `UPDATE {lease} SET term = ?, heartbeat = ?, server = {server}, renewed_at = UTC_TIMESTAMP(6) WHERE name = ''`
+const updateOwnRowSQL = `UPDATE {lease} SET term = ?, heartbeat = ?, server = {server}, renewed_at = UTC_TIMESTAMP(6) WHERE name = ''`
 
 // healTermSQL restores a term row that somebody has removed, with the term of
 // the lease: it grants nothing.
@@ -100,7 +100,7 @@ const requestSQL = `UPDATE {lease} SET request = ?, request_id = ?, request_nonc
 const announceSQL = `UPDATE {member} SET id = ?, address = ?, metadata = ?, stage = ?, elections = ?, ttl_us = ?, seen_at = UTC_TIMESTAMP(6) WHERE nonce = ?`
 const reuseMemberSQL = `UPDATE {member} SET nonce = ?, id = ?, address = ?, metadata = ?, stage = ?, elections = ?, ttl_us = ?, seen_at = UTC_TIMESTAMP(6)
  WHERE seen_at < UTC_TIMESTAMP(6) - INTERVAL 1 DAY ORDER BY nonce LIMIT 1`
-const makeMemberSQL = `INSERT INTO {member} (nonce, id, address, metadata, stage, elections, ttl_us, seen_at) VALUES (?, ?, ?, ?, ?, ?, ?, UTC_TIMESTAMP(6))`
+const createMemberSQL = `INSERT INTO {member} (nonce, id, address, metadata, stage, elections, ttl_us, seen_at) VALUES (?, ?, ?, ?, ?, ?, ?, UTC_TIMESTAMP(6))`
 const membersSQL = `SELECT nonce, id, address, metadata, stage, elections, ttl_us, TIMESTAMPDIFF(MICROSECOND, seen_at, UTC_TIMESTAMP(6)) FROM {member}
  WHERE nonce >= ? AND TIMESTAMPDIFF(MICROSECOND, seen_at, UTC_TIMESTAMP(6)) <= CAST(2 * LEAST(ttl_us, 1000000000000) AS SIGNED) ORDER BY nonce LIMIT ?`
 
@@ -110,32 +110,32 @@ const membersSQL = `SELECT nonce, id, address, metadata, stage, elections, ttl_u
 const bootSQL = `SELECT UUID_SHORT() >> 24 & 4294967295`
 
 // vouch says that this start has been seen for the greatest TTL.
-const vouchSQL = `UPDATE (SELECT l.name FROM {lease} l FORCE INDEX (PRIMARY) WHERE l.name = '' AND {server} = ? LIMIT 1 FOR UPDATE SKIP LOCKED) s
+const recordVerifiedBootSQL = `UPDATE (SELECT l.name FROM {lease} l FORCE INDEX (PRIMARY) WHERE l.name = '' AND {server} = ? LIMIT 1 FOR UPDATE SKIP LOCKED) s
  STRAIGHT_JOIN {lease} l FORCE INDEX (PRIMARY) ON l.name = s.name SET l.last_id = ?`
 
 // all lists the statements, for the test of the rules.
-var all = []string{
-	lightSQL, fullSQL, listSQL, countSQL, peopleSQL, renewSQL, moveSQL, grantSQL, releaseSQL, offerSQL, offerMore, makeLimitSQL, idleLimitSQL, lockOwnSQL, countRowsSQL, existingSQL, orphansSQL, termsSQL, greatestSQL,
-	makeLeaseSQL, makeLeaseRow, makeTermSQL, raiseTermSQL, stampOwnSQL, healTermSQL, preflightLeaseSQL, preflightTermSQL, requestSQL, announceSQL, reuseMemberSQL, makeMemberSQL,
-	membersSQL, bootSQL, vouchSQL, showVariables, columnsSQL, awaitSQL, takeSQL, retakeSQL, notifySQL, mineSQL, whoamiSQL, killSQL, boundSQL, fenceSQL, unboundSQL,
+var allTemplates = []string{
+	lightSQL, fullSQL, listSQL, countSQL, candidatesSQL, renewSQL, markSQL, grantSQL, releaseSQL, changeSQL, moreChangesSQL, createLimitSQL, idleLimitSQL, lockOwnRowSQL, countRowsSQL, existingSQL, orphansSQL, termsSQL, greatestTermSQL,
+	createLeaseSQL, createLeaseRow, createTermSQL, raiseTermSQL, updateOwnRowSQL, healTermSQL, preflightLeaseSQL, preflightTermSQL, requestSQL, announceSQL, reuseMemberSQL, createMemberSQL,
+	membersSQL, bootSQL, recordVerifiedBootSQL, showVariables, columnsSQL, awaitLockSQL, takeLockSQL, retakeLockSQL, releaseLockSQL, holdsLockSQL, identifyConnSQL, killSQL, limitHoldSQL, fenceSQL, restoreLimitsSQL,
 }
 
 // newStatements puts the names of the tables and the identity into the texts.
 func newStatements(t tables, identity string) *statements {
-	s := &statements{identity, make(map[string]string, len(all))}
+	s := &statements{identity, make(map[string]string, len(allTemplates))}
 	r := strings.NewReplacer("{lease}", t.lease, "{term}", t.term, "{member}", t.member, "{server}", identity)
-	for _, template := range all {
+	for _, template := range allTemplates {
 		s.text[template] = r.Replace(template)
 	}
 	return s
 }
 
 // of returns the text of a template, with names in place of {names}.
-func (s *statements) of(template, names string) string {
+func (s *statements) fill(template, names string) string {
 	return strings.Replace(s.text[template], "{names}", names, 1)
 }
 
 // marks returns n times mark, with commas between.
-func marks(mark string, n int) string {
+func placeholders(mark string, n int) string {
 	return strings.Repeat(mark+", ", n-1) + mark
 }

@@ -34,7 +34,7 @@ var looksLikeSQL = regexp.MustCompile(`^\s*\(?(SELECT|INSERT|UPDATE|SET|SHOW|STA
 
 func TestNoStatementContainsAForbiddenWord(t *testing.T) {
 	texts := map[string]string{}
-	for i, s := range (tables{lease: "`l`", term: "`t`", member: "`m`"}).split() {
+	for i, s := range (tables{lease: "`l`", term: "`t`", member: "`m`"}).createStatements() {
 		texts["schema.sql, statement "+strconv.Itoa(i+1)] = regexp.MustCompile(`COMMENT '[^']*'|CREATE TABLE IF NOT EXISTS`).ReplaceAllString(s, "")
 	}
 	set := token.NewFileSet()
@@ -75,7 +75,7 @@ func TestNoStatementContainsAForbiddenWord(t *testing.T) {
 
 func TestNoStatementReadsAColumnThatItAssigns(t *testing.T) {
 	assign := regexp.MustCompile(`(?i)\b(\w*\.?\w+) = `)
-	for _, template := range all {
+	for _, template := range allTemplates {
 		_, set, ok := strings.Cut(template, "SET ")
 		if !ok || strings.HasPrefix(template, "SET") {
 			continue

@@ -208,12 +208,12 @@ func TestABidAboveWhatAnyTableCanAllowIsInvalid(t *testing.T) {
 	l := newLab(t, testbed.MariaDB)
 	l.exec(t, "UPDATE election_lease SET ttl_us = 18446744073709551615 WHERE name = ''") // "no limit"
 	n := l.node(t, "n")
-	if a, err := n.bid(n.see("a"), longest+1); err != nil || a.Outcome != backend.Unknown || backend.Class(a.Err) != backend.ErrInvalid {
-		t.Errorf("a TTL of more than %v: %v, %v, %v; want ErrInvalid", longest, a.Outcome, a.Err, err)
+	if a, err := n.bid(n.see("a"), maxDuration+1); err != nil || a.Outcome != backend.Unknown || backend.Class(a.Err) != backend.ErrInvalid {
+		t.Errorf("a TTL of more than %v: %v, %v, %v; want ErrInvalid", maxDuration, a.Outcome, a.Err, err)
 	}
-	n.lead("a", longest)
-	if got := l.node(t, "other").see("a"); got.TTL != longest || got.ObserveFor != longest {
-		t.Errorf("the longest TTL reads back as %v, watched for %v, want %v", got.TTL, got.ObserveFor, longest)
+	n.lead("a", maxDuration)
+	if got := l.node(t, "other").see("a"); got.TTL != maxDuration || got.ObserveFor != maxDuration {
+		t.Errorf("the longest TTL reads back as %v, watched for %v, want %v", got.TTL, got.ObserveFor, maxDuration)
 	}
 }
 
@@ -229,12 +229,12 @@ func TestDurationsInTheTablesNeverOverflow(t *testing.T) {
 		for _, name := range []string{"held", "elsewhere"} {
 			got := other.see(name)
 			for what, d := range map[string]time.Duration{"Watch": got.ObserveFor, "TTL": got.TTL, "Renew": got.Renew, "Age": got.Age} {
-				if d <= 0 || d > longest {
-					t.Errorf("%q: %s is %v, want at most %v", name, what, d, longest)
+				if d <= 0 || d > maxDuration {
+					t.Errorf("%q: %s is %v, want at most %v", name, what, d, maxDuration)
 				}
 			}
 			// What a manager may add up.
-			if sum := got.ObserveFor + got.TTL + got.Renew + got.Age + 100*longest; sum < 0 {
+			if sum := got.ObserveFor + got.TTL + got.Renew + got.Age + 100*maxDuration; sum < 0 {
 				t.Errorf("%q: %+v overflows", name, got)
 			}
 		}

@@ -135,7 +135,7 @@ func TestWhenACommitIsLostNoAnswerIsGuessed(t *testing.T) {
 			for _, name := range []string{"taken", "new"} {
 				bids = append(bids, backend.Bid{Election: name, Candidate: n.me, TTL: time.Second, Renew: time.Second / 3, Expected: n.see(name)})
 			}
-			hold := proxy.Trap(makeLimitSQL, testbed.HoldRequest) // before the two seconds begin that a maker has
+			hold := proxy.Trap(createLimitSQL, testbed.HoldRequest) // before the two seconds begin that a maker has
 			ctx, cancel := n.ctx()
 			defer cancel()
 			answered := make(chan []backend.Answer)

@@ -184,7 +184,7 @@ func TestListenKillsNothingOnAnotherServer(t *testing.T) {
 			return nil
 		})
 		proxy.SetTarget(two.Addr()) // for new connections
-		follower.forget()
+		follower.closeIdleConns()
 		began := time.Now()
 		cancel()
 		if err := <-ended; !errors.Is(err, context.Canceled) {
@@ -321,7 +321,7 @@ func TestALeaderWithoutABellIsPolledAndKeepsNobodyFromHearingOthers(t *testing.T
 		select {
 		case err := <-ended:
 			t.Fatalf("Listen came back for nothing, again, since a leader has no notifier: %v", err)
-		case <-time.After(2 * notifyPatience):
+		case <-time.After(2 * notifyCallTimeout):
 		}
 		if err := leader.release(held, backend.Released); err != nil {
 			t.Fatal(err)
@@ -334,12 +334,12 @@ func TestALeaderWithoutABellIsPolledAndKeepsNobodyFromHearingOthers(t *testing.T
 			t.Fatal(err)
 		}
 		defer conn.Close()
-		notifier := follower.notifyLockName(mute.guard.Nonce())
-		if n, err := follower.ask1(t.Context(), conn, takeSQL, notifier); err != nil || n != 1 {
+		notifier := follower.notifyLockName(mute.owner.Nonce())
+		if n, err := follower.queryNumber(t.Context(), conn, takeLockSQL, notifier); err != nil || n != 1 {
 			t.Fatal(n, err)
 		}
 		l.untilWaiting(t, 1)
-		if _, err := follower.ask1(t.Context(), conn, notifySQL, notifier); err != nil {
+		if _, err := follower.queryNumber(t.Context(), conn, releaseLockSQL, notifier); err != nil {
 			t.Fatal(err)
 		}
 		hears("a leader that has a notification lock by now rings it", ended)
@@ -347,7 +347,7 @@ func TestALeaderWithoutABellIsPolledAndKeepsNobodyFromHearingOthers(t *testing.T
 }
 
 func TestTheLoudestLeadersAreListenedTo(t *testing.T) {
-	b := &Backend{notifier: notifier{most: 2}}
+	b := &Backend{notifier: notifier{maxLeaders: 2}}
 	if err := b.enter("me"); err != nil {
 		t.Fatal(err)
 	}
@@ -365,7 +365,7 @@ func TestTheLoudestLeadersAreListenedTo(t *testing.T) {
 		{of("z", "a", "", "b"), []string{"z", "a"}}, // one of each: as they come
 		{of("a", "a", "b", "c"), []string{"a", "b"}},
 	} {
-		if got := b.loudest(c.seen); !slices.Equal(got, c.want) {
+		if got := b.leadersToAwait(c.seen); !slices.Equal(got, c.want) {
 			t.Errorf("the loudest are %q, want %q", got, c.want)
 		}
 	}

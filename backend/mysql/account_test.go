@@ -252,7 +252,7 @@ func FuzzAccountsAndSchemasStayInTheirQuotes(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s := login{user, host, schema}.remedy(needed, bare.in(schema).lease)
+		s := login{user, host, schema}.grantHint(memberRights, bare.inSchema(schema).lease)
 		if strconv.Quote(s) != `"`+s+`"` || len(s) > 2000 {
 			t.Errorf("a log writes it in another way: %q", s)
 		}
@@ -260,7 +260,7 @@ func FuzzAccountsAndSchemasStayInTheirQuotes(f *testing.F) {
 		switch rest := inQuotes.ReplaceAllString(strings.Replace(s, "the user's", "", 1), "_"); rest {
 		case "; an administrator can grant what is needed: GRANT SELECT, INSERT, UPDATE ON _ TO _@_;",
 			"; an administrator can grant what is needed: GRANT SELECT, INSERT, UPDATE ON _._ TO _@_;":
-			if got := quoted[len(quoted)-2:]; got[0]+"@"+got[1] != nobody && (unquoted(got[0]) != user || unquoted(got[1]) != host) {
+			if got := quoted[len(quoted)-2:]; got[0]+"@"+got[1] != placeholderAccount && (unquoted(got[0]) != user || unquoted(got[1]) != host) {
 				t.Errorf("the account %q, %q has become %q", user, host, got)
 			}
 			if len(quoted) == 4 && unquoted(quoted[0]) != schema {

@@ -13,8 +13,8 @@ import (
 // so one maker is at work at a time; its numbers are looked at again under that
 // lock, and written with the new rows. A maker that is stopped or cut off in the
 // middle keeps other makers waiting for two seconds at most.
-func (s *session) makeElections(ctx context.Context, bids []backend.Bid, missing []int, answers []backend.Answer) (err error) {
-	if _, err := s.exec(ctx, makeLimitSQL); err != nil {
+func (s *session) createElections(ctx context.Context, bids []backend.Bid, missing []int, answers []backend.Answer) (err error) {
+	if _, err := s.exec(ctx, createLimitSQL); err != nil {
 		return err
 	}
 	defer func() {
@@ -33,7 +33,7 @@ func (s *session) makeElections(ctx context.Context, bids []backend.Bid, missing
 			}
 		}
 	}()
-	st, err := s.lockOwn(ctx)
+	st, err := s.lockOwnRow(ctx)
 	if err != nil {
 		return err
 	}
@@ -41,18 +41,18 @@ func (s *session) makeElections(ctx context.Context, bids []backend.Bid, missing
 	for n, i := range missing {
 		names[n] = []byte(bids[i].Election)
 	}
-	there, err := s.termsOf(ctx, s.of(existingSQL, marks("?", len(names))), names)
+	there, err := s.termsOf(ctx, s.fill(existingSQL, placeholders("?", len(names))), names)
 	if err != nil {
 		return err
 	}
-	last, err := s.termsOf(ctx, s.of(termsSQL, marks("?", len(names))), names)
+	last, err := s.termsOf(ctx, s.fill(termsSQL, placeholders("?", len(names))), names)
 	if err != nil {
 		return err
 	}
 	// The greatest term of all: whatever the rows that are gone had, it came from
 	// the same failovers.
 	var greatest uint64
-	if !st.same || st.made != st.count {
+	if !st.sameServer || st.made != st.count {
 		if greatest, err = s.greatestTerm(ctx); err != nil {
 			return err
 		}
@@ -65,8 +65,8 @@ func (s *session) makeElections(ctx context.Context, bids []backend.Bid, missing
 	for _, i := range missing {
 		bid := bids[i]
 		old, survived := last[bid.Election]
-		r := row{Lease: backend.Lease{Election: bid.Election}, last: old, hasTerm: survived}
-		r.judge(&st, "")
+		r := row{Lease: backend.Lease{Election: bid.Election}, lastTerm: old, hasTerm: survived}
+		r.classify(&st, "")
 		if _, ok := there[bid.Election]; ok || !r.Unchanged(bid.Expected) {
 			continue // refused, once it is known what there is: see confirmMade
 		}
@@ -75,8 +75,8 @@ func (s *session) makeElections(ctx context.Context, bids []backend.Bid, missing
 		// server's clock through that.
 		// Where no election was ever made, there is no term that this one must exceed: so
 		// tables that were made by hand, of which no server is known, need no jump.
-		virgin := st.stamp == "" && st.made == 0 && greatest == 0
-		foreign := survived || !st.same && !virgin || st.made != st.count || st.careful && !st.volatile
+		virgin := st.writer == "" && st.made == 0 && greatest == 0
+		foreign := survived || !st.sameServer && !virgin || st.made != st.count || st.uncleanRestart && !st.volatile
 		term, err := backend.NextTerm(max(old, greatest), foreign, bid.MinTerm, st.now)
 		if err == nil && foreign {
 			// Once more: a failover may have lost a grant that was above the age of
@@ -99,37 +99,37 @@ func (s *session) makeElections(ctx context.Context, bids []backend.Bid, missing
 		leases = append(leases, name, []byte(c.ID), []byte(c.Nonce), []byte(c.Address), []byte(c.Metadata), term, heartbeat,
 			microseconds(bid.TTL), microseconds(bid.Renew), microseconds(bid.TTL))
 		made, terms[i] = append(made, i), term
-		s.backend.people.add(person{c.ID, c.Nonce}, c)
+		s.backend.candidates.add(candidateKey{c.ID, c.Nonce}, c)
 	}
 	if made != nil {
-		if _, err := s.exec(ctx, s.of(makeLeaseSQL, marks(s.text[makeLeaseRow], len(made))), leases...); err != nil {
+		if _, err := s.exec(ctx, s.fill(createLeaseSQL, placeholders(s.text[createLeaseRow], len(made))), leases...); err != nil {
 			return err
 		}
 		if newTerms != nil {
-			if _, err := s.exec(ctx, s.of(makeTermSQL, marks("(?, ?, ?, ?)", int(fresh))), newTerms...); err != nil {
+			if _, err := s.exec(ctx, s.fill(createTermSQL, placeholders("(?, ?, ?, ?)", int(fresh))), newTerms...); err != nil {
 				return err
 			}
 		}
 		if len(made) > int(fresh) {
-			st.remade = newHeartbeat() // who watches rows that are gone must begin anew
+			st.recreations = newHeartbeat() // who watches rows that are gone must begin anew
 		}
 		// An election whose row was deleted is counted already, unless somebody has
 		// made the count right since.
 		counted := max(st.made+fresh, st.count+uint64(len(made)))
-		if _, err := s.exec(ctx, s.text[stampOwnSQL], counted, st.remade); err != nil {
+		if _, err := s.exec(ctx, s.text[updateOwnRowSQL], counted, st.recreations); err != nil {
 			return err
 		}
 	}
 	if _, err := s.exec(ctx, "COMMIT"); err != nil {
 		return err
 	}
-	return s.confirmMade(ctx, bids, missing, terms, heartbeat, answers)
+	return s.confirmCreated(ctx, bids, missing, terms, heartbeat, answers)
 }
 
 // lockOwn locks and reads the row of the table itself and counts the others.
-func (s *session) lockOwn(ctx context.Context) (st status, err error) {
+func (s *session) lockOwnRow(ctx context.Context) (st status, err error) {
 	began := time.Now()
-	rows, err := s.query(ctx, s.text[lockOwnSQL])
+	rows, err := s.query(ctx, s.text[lockOwnRowSQL])
 	if err != nil {
 		return st, err
 	}
@@ -159,13 +159,13 @@ func (s *session) lockOwn(ctx context.Context) (st status, err error) {
 	if err := count.Err(); err != nil {
 		return st, err
 	}
-	return st, s.judge(ctx, &st, began)
+	return st, s.classifyServer(ctx, &st, began)
 }
 
 // greatestTerm returns the greatest term in the tables, without absurd ones that
 // somebody has planted.
 func (s *session) greatestTerm(ctx context.Context) (term uint64, err error) {
-	rows, err := s.query(ctx, s.text[greatestSQL])
+	rows, err := s.query(ctx, s.text[greatestTermSQL])
 	if err != nil {
 		return 0, err
 	}
@@ -199,7 +199,7 @@ func (s *session) termsOf(ctx context.Context, text string, names []any) (map[st
 
 // confirmMade reads back what was made. Only what reads back as it was written
 // is granted.
-func (s *session) confirmMade(ctx context.Context, bids []backend.Bid, missing []int, terms map[int]uint64, heartbeat uint64, answers []backend.Answer) error {
+func (s *session) confirmCreated(ctx context.Context, bids []backend.Bid, missing []int, terms map[int]uint64, heartbeat uint64, answers []backend.Answer) error {
 	names := make([]string, len(missing))
 	for n, i := range missing {
 		names[n] = bids[i].Election
@@ -213,8 +213,8 @@ func (s *session) confirmMade(ctx context.Context, bids []backend.Bid, missing [
 		term, made := terms[i]
 		switch {
 		case answers[i].Err != nil:
-		case made && r.found && r.same && r.Holder.Nonce == bids[i].Candidate.Nonce && r.Term == term && r.Heartbeat == heartbeat:
-			s.backend.notifier.holds(r.Election)
+		case made && r.found && r.sameServer && r.Holder.Nonce == bids[i].Candidate.Nonce && r.Term == term && r.Heartbeat == heartbeat:
+			s.backend.notifier.markHeld(r.Election)
 			answers[i] = backend.Answer{Lease: r.Lease, Outcome: backend.Granted, ValidFor: bids[i].TTL}
 		default:
 			answers[i] = backend.Answer{Lease: r.Lease, Outcome: backend.Refused}

@@ -27,7 +27,7 @@ func (b *Backend) loginOf(ctx context.Context, conn *sql.Conn, denied error) log
 	return login{account[:at], account[at+1:], schema}
 }
 
-var refused = regexp.MustCompile(`^Access denied for user '(.*)'@'([^']*)'(?: to database '(.*)')?`)
+var deniedLogin = regexp.MustCompile(`^Access denied for user '(.*)'@'([^']*)'(?: to database '(.*)')?`)
 
 // loginIn returns what is known where there is no connection to ask: of error 1044 the
 // account, of error 1045 whom the server has seen, and else what the DSN says.
@@ -37,7 +37,7 @@ func (b *Backend) loginIn(err error) login {
 	if !is(err, 1044, 1045) {
 		return l
 	}
-	if m := refused.FindStringSubmatch(e.Message); m != nil {
+	if m := deniedLogin.FindStringSubmatch(e.Message); m != nil {
 		l.user, l.host = m[1], m[2]
 		if l.schema == "" {
 			l.schema = m[3]
@@ -50,7 +50,7 @@ func (b *Backend) loginIn(err error) login {
 // the tables. All is on one line, and no logger escapes any of it, so that it can be
 // pasted. To an anonymous account, as old installations have it, nothing is granted: its
 // host comes before that of 'app'@'%'.
-func (l login) remedy(rights string, tables ...string) string {
+func (l login) grantHint(rights string, tables ...string) string {
 	if l.user == "" && l.host != "" {
 		return "; the server takes this login for an anonymous account, which hides the user's; an administrator can remove it: DROP USER " + account("", l.host) + ";"
 	}
@@ -63,7 +63,7 @@ func (l login) remedy(rights string, tables ...string) string {
 
 // suspicion is what a message about a refused login says. From the server's own machine a
 // right password may have been compared with that of an anonymous account.
-func (l login) suspicion() string {
+func (l login) anonymousHint() string {
 	if l.host != "localhost" {
 		return ""
 	}
@@ -75,16 +75,16 @@ func grant(rights, table, account string) string {
 }
 
 // needed are the rights of a member, on each of the tables.
-const needed = "SELECT, INSERT, UPDATE"
+const memberRights = "SELECT, INSERT, UPDATE"
 
 // nobody stands where an account is to be written in.
-const nobody = "'user'@'host'"
+const placeholderAccount = "'user'@'host'"
 
 // account returns an account as statements have it. Quotes are doubled, since what a
 // backslash means depends on the server.
 func account(user, host string) string {
-	if user+host == "" || !plain(user) || !plain(host) {
-		return nobody
+	if user+host == "" || !isPlain(user) || !isPlain(host) {
+		return placeholderAccount
 	}
 	quote := func(s string) string { return "'" + strings.ReplaceAll(s, "'", "''") + "'" }
 	return quote(user) + "@" + quote(host)
@@ -92,15 +92,15 @@ func account(user, host string) string {
 
 // plain reports whether a name stands in a log as it is, which escapes what strconv.Quote
 // does. Servers allow 80 characters.
-func plain(name string) bool {
+func isPlain(name string) bool {
 	escaped := func(r rune) bool { return r == '"' || r == '\\' || !strconv.IsPrint(r) }
 	return len(name) <= 320 && utf8.ValidString(name) && !strings.ContainsFunc(name, escaped)
 }
 
 // in returns the tables with the schema that they are in, for statements that are pasted
 // where none was chosen.
-func (t tables) in(schema string) tables {
-	if t.schema != "" || schema == "" || !plain(schema) {
+func (t tables) inSchema(schema string) tables {
+	if t.schema != "" || schema == "" || !isPlain(schema) {
 		return t
 	}
 	dot := "`" + strings.ReplaceAll(schema, "`", "``") + "`."

@@ -11,15 +11,15 @@ import (
 )
 
 func TestAnyNumberOfServersThatTakeTurnsAreFoundOut(t *testing.T) {
-	for n := 2; n <= mostServers; n++ {
+	for n := 2; n <= maxServers; n++ {
 		var s servers
 		now := time.Now()
 		for i := range n {
-			if _, err := s.saw(fmt.Sprint("server ", i), maxTTL, now.Add(time.Duration(i)*time.Millisecond)); err != nil {
+			if _, err := s.recordAnswer(fmt.Sprint("server ", i), maxTTL, now.Add(time.Duration(i)*time.Millisecond)); err != nil {
 				t.Fatalf("%d servers, each seen once: %v; these are failovers", n, err)
 			}
 		}
-		_, err := s.saw("server 0", maxTTL, now.Add(time.Second))
+		_, err := s.recordAnswer("server 0", maxTTL, now.Add(time.Second))
 		if !errors.Is(err, backend.ErrDenied) || !strings.Contains(err.Error(), `"server 0"`) || !strings.Contains(err.Error(), fmt.Sprintf("%q", fmt.Sprint("server ", n-1))) {
 			t.Errorf("%d servers in round robin: %v; want ErrDenied, with the last two names", n, err)
 		}
@@ -30,7 +30,7 @@ func TestAServerMayComeBackAfterTheGreatestTTL(t *testing.T) {
 	var s servers
 	now := time.Now()
 	for i, id := range []string{"P", "Q", "R", "P", "R", "Q"} {
-		if _, err := s.saw(id, maxTTL, now.Add(time.Duration(i)*maxTTL)); err != nil {
+		if _, err := s.recordAnswer(id, maxTTL, now.Add(time.Duration(i)*maxTTL)); err != nil {
 			t.Errorf("%s, %v after the one before: %v", id, maxTTL, err)
 		}
 	}
@@ -39,13 +39,13 @@ func TestAServerMayComeBackAfterTheGreatestTTL(t *testing.T) {
 func TestServersThatWereReplacedAreRememberedInBoundedSpace(t *testing.T) {
 	var s servers
 	now := time.Now()
-	for i := range 10 * mostServers {
-		s.saw(fmt.Sprint(i), maxTTL, now.Add(time.Duration(i)*time.Millisecond))
+	for i := range 10 * maxServers {
+		s.recordAnswer(fmt.Sprint(i), maxTTL, now.Add(time.Duration(i)*time.Millisecond))
 	}
-	if len(s.left) > mostServers {
-		t.Errorf("%d servers are remembered, at most %d should be", len(s.left), mostServers)
+	if len(s.replaced) > maxServers {
+		t.Errorf("%d servers are remembered, at most %d should be", len(s.replaced), maxServers)
 	}
-	if _, err := s.saw(fmt.Sprint(10*mostServers-2), maxTTL, now.Add(time.Second)); err == nil {
+	if _, err := s.recordAnswer(fmt.Sprint(10*maxServers-2), maxTTL, now.Add(time.Second)); err == nil {
 		t.Error("those that were replaced last must be the ones remembered")
 	}
 }
