@@ -9,7 +9,7 @@ import (
 // maxHistory is the size of the column, in bytes.
 const maxHistory = 4096
 
-// remember puts a leadership in front of a history, as JSON. The oldest give way if
+// addToHistory puts a leadership in front of a history, as JSON. It drops the oldest ones if
 // there are too many, or if they do not fit.
 func addToHistory(history string, r backend.Leadership) string {
 	leaderships := backend.Remember(parseHistory(history), r)
@@ -25,8 +25,8 @@ func addToHistory(history string, r backend.Leadership) string {
 	}
 }
 
-// recall reads a history, in which anybody may have written anything. What does
-// not parse is shown as empty.
+// parseHistory parses a history. Any account that can write the table may have written it;
+// what does not parse is shown as empty.
 func parseHistory(history string) []backend.Leadership {
 	var leaderships []backend.Leadership
 	if len(history) > maxHistory || json.Unmarshal([]byte(history), &leaderships) != nil {
@@ -35,7 +35,7 @@ func parseHistory(history string) []backend.Leadership {
 	return backend.CleanHistory(leaderships)
 }
 
-// ends returns what a row says about its past once its present leadership is over.
+// afterEnd returns what a row says about its past once its present leadership has ended.
 func (r *row) afterEnd(how backend.End, st *status) (end backend.End, id, nonce, history string) {
 	if r.Vacant() {
 		return r.End, r.LastID, r.LastNonce, r.history

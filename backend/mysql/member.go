@@ -7,18 +7,18 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// Announce implements [backend.Backend]: one UPDATE, but for the first time. Then
-// a row of a process that has been gone for a day is used again, or one is added.
+// Announce implements [backend.Backend] with one UPDATE. The first time it reuses a row of a
+// process that has been gone for a day, or adds a row.
 func (b *Backend) Announce(ctx context.Context, m backend.Member) error {
 	if err := b.enter(m.Nonce); err != nil {
 		return err
 	}
-	b.takeNotifyLock(ctx) // or see whether it is still there
+	b.takeNotifyLock(ctx)
 	return b.call(ctx, "announce", func(s *session) error {
 		nonce := []byte(m.Nonce)
 		columns := []any{[]byte(m.ID), []byte(m.Address), []byte(m.Metadata), []byte(backend.Clean(m.Stage, backend.MaxStage, false)), []byte(m.Elections), microseconds(m.TTL)}
 		first := append([]any{nonce}, columns...)
-		// seen_at changes with each statement, so rows changed are rows matched.
+		// seen_at changes with each statement, so that every matched row counts as changed.
 		if n, err := s.exec(ctx, s.text[announceSQL], append(columns, nonce)...); err != nil || n > 0 {
 			return err
 		}

@@ -7,8 +7,7 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// Observe implements [backend.Backend]: one reading for each chunk. It keeps no
-// place in a history.
+// Observe implements [backend.Backend]: one read for each chunk.
 func (b *Backend) Observe(ctx context.Context, seen []backend.Lease) (changed []backend.Lease, err error) {
 	if err := b.enter(""); err != nil {
 		return nil, err

@@ -9,9 +9,9 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// Renew implements [backend.Backend]. For each chunk, on one connection: one
-// UPDATE that gives all of them one fresh heartbeat, then one reading. A lease counts
-// as renewed only if it reads back with that heartbeat.
+// Renew implements [backend.Backend]. For each chunk, on one connection, one UPDATE gives all
+// leases one fresh heartbeat, then one read follows. A lease counts as renewed only if it
+// reads back with that heartbeat.
 func (b *Backend) Renew(ctx context.Context, held []backend.Held) ([]backend.Answer, error) {
 	return b.renew(ctx, "renew", held)
 }
@@ -26,20 +26,20 @@ func (b *Backend) renew(ctx context.Context, verb string, held []backend.Held) (
 		return nil, err
 	}
 	answers := make([]backend.Answer, len(held))
-	// One statement sets one TTL.
-	type pace struct {
+	// One statement sets the same values in all of its rows.
+	type values struct {
 		ttl, renew time.Duration
 		to, from   string
 	}
-	paces := make(map[pace][]int, 1)
+	groups := make(map[values][]int, 1)
 	for i, l := range held {
-		p := pace{ttl: l.TTL, renew: l.Renew}
+		v := values{ttl: l.TTL, renew: l.Renew}
 		if verb == "mark" {
-			p.to, p.from = l.MovedTo, l.MovedFrom
+			v.to, v.from = l.MovedTo, l.MovedFrom
 		}
-		paces[p] = append(paces[p], i)
+		groups[v] = append(groups[v], i)
 	}
-	for _, all := range paces {
+	for _, all := range groups {
 		for part := range slices.Chunk(all, chunk) {
 			err := b.callNow(ctx, describe(verb, len(part), held[part[0]].Election), func(s *session) error {
 				return s.renew(ctx, verb, held, part, answers)

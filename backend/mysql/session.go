@@ -7,8 +7,8 @@ import (
 	"errors"
 )
 
-// A session is one connection for the length of one call. A write and the
-// reading that confirms it go through the same one.
+// A session is one connection for the duration of one call. A write and the read that
+// confirms it use the same connection.
 type session struct {
 	*statements
 	backend *Backend
@@ -16,10 +16,11 @@ type session struct {
 	used    bool // the server has answered on this connection in this call
 }
 
-// on runs f with a connection. A connection that had died while it was idle says
-// so before anything is sent; then the next one is tried, until one is new.
+// call runs f with a connection, one call at a time, so that there is always a connection
+// for a renewal. A connection that broke while it was idle fails before anything is sent;
+// then the next one is tried, until one is new.
 func (b *Backend) call(ctx context.Context, what string, f func(*session) error) error {
-	select { // one at a time, so that there is always a connection for a renewal
+	select {
 	case b.mutex <- struct{}{}:
 		defer func() { <-b.mutex }()
 	case <-ctx.Done():
@@ -28,7 +29,7 @@ func (b *Backend) call(ctx context.Context, what string, f func(*session) error)
 	return b.callNow(ctx, what, f)
 }
 
-// atOnce is on for renewals, which wait for nobody.
+// callNow is call for renewals, which do not wait for other calls.
 func (b *Backend) callNow(ctx context.Context, what string, f func(*session) error) error {
 	for try := 0; ; try++ {
 		conn, err := b.db.Conn(ctx)
@@ -42,7 +43,7 @@ func (b *Backend) callNow(ctx context.Context, what string, f func(*session) err
 		who := b.loginIn(err)
 		if is(err, rights...) || errors.Is(err, errUnseen) {
 			who = b.loginOf(ctx, conn, err)
-			drop(conn) // a connection keeps the account, and rights on its schema, for as long as it lives
+			drop(conn) // a connection keeps the rights with which it began
 		} else if unusable(err) {
 			drop(conn)
 		}
