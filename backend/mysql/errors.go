@@ -63,22 +63,22 @@ func is(err error, numbers ...uint16) bool {
 
 // fail wraps err for the caller with the operation, the class of the error and, if an
 // administrator must act, the statements to paste.
-func (b *Backend) fail(what string, err error) error { return b.failAs(b.loginIn(err), what, err) }
+func (b *Backend) fail(op string, err error) error { return b.failAs(b.loginIn(err), op, err) }
 
 // failAs is fail for a known account.
-func (b *Backend) failAs(who login, what string, err error) error {
+func (b *Backend) failAs(account login, op string, err error) error {
 	if err == nil {
 		return nil
 	}
 	if errors.Is(err, backend.ErrUnavailable) || errors.Is(err, backend.ErrDenied) || errors.Is(err, backend.ErrInvalid) {
-		return fmt.Errorf("mysql: %s: %w", what, b.redact(err)) // already has a class
+		return fmt.Errorf("mysql: %s: %w", op, b.redact(err)) // already has a class
 	}
-	class, hint, t := backend.ErrUnavailable, "", b.tables.inSchema(who.schema)
+	class, hint, t := backend.ErrUnavailable, "", b.tables.inSchema(account.schema)
 	switch {
 	case is(err, errNoTable):
 		class, hint = backend.ErrDenied, createTablesHint
 	case errors.Is(err, errUnseen):
-		class, hint = backend.ErrDenied, createTablesHint+who.grantHint(memberRights, t.lease, t.term, t.member)
+		class, hint = backend.ErrDenied, createTablesHint+account.grantHint(memberRights, t.lease, t.term, t.member)
 	case is(err, errNoSchema):
 		class, hint = backend.ErrDenied, "; make that schema (CREATE DATABASE), or correct its name in the DSN"
 	case is(err, errNoSchemaSet):
@@ -86,13 +86,13 @@ func (b *Backend) failAs(who login, what string, err error) error {
 	case is(err, errUnknownColumn):
 		class, hint = backend.ErrDenied, "; the tables are not those of layout 1, which \"elect schema\" prints"
 	case is(err, 1045):
-		class, hint = backend.ErrDenied, who.anonymousHint()
+		class, hint = backend.ErrDenied, account.anonymousHint()
 	case is(err, 1251, 1698, 1820, 1862, 3118, 4151):
 		class = backend.ErrDenied
 	case is(err, errInsecure):
 		class, hint = backend.ErrDenied, "; set tls=true in the DSN"
 	case is(err, rights...):
-		class, hint = backend.ErrDenied, who.grantHint(memberRights, t.lease, t.term, t.member)
+		class, hint = backend.ErrDenied, account.grantHint(memberRights, t.lease, t.term, t.member)
 	case is(err, errStatementLog):
 		class, hint = backend.ErrDenied, "; binlog_format STATEMENT cannot log what this backend writes; set it to MIXED or ROW: SET GLOBAL binlog_format = 'ROW';"
 	case is(err, readOnly...):
@@ -100,7 +100,7 @@ func (b *Backend) failAs(who login, what string, err error) error {
 	case isAuthProblem(err):
 		class = backend.ErrDenied
 	}
-	return fmt.Errorf("mysql: %s: %w: %w%s", what, class, b.redact(err), hint)
+	return fmt.Errorf("mysql: %s: %w: %w%s", op, class, b.redact(err), hint)
 }
 
 // isAuthProblem reports whether err is one of the driver's own errors about credentials and

@@ -18,12 +18,12 @@ import (
 //go:embed schema.sql
 var Schema string
 
-// layout is what the row of the table itself has as its holder.
+// layout is the holder in the table's own row.
 const layout = "layout 1"
 
-// CreateTables makes the tables that are not there yet. It needs the right to
-// CREATE, which the Backend itself does not. schema and prefix are those of
-// [Options]; both may be empty.
+// CreateTables creates the tables that do not exist yet. It needs the right to CREATE, which
+// the Backend itself does not need. schema and prefix are those of [Options]; both may be
+// empty.
 func CreateTables(ctx context.Context, db *sql.DB, schema, prefix string) error {
 	t, err := newTables(schema, prefix)
 	if err != nil {
@@ -32,8 +32,8 @@ func CreateTables(ctx context.Context, db *sql.DB, schema, prefix string) error 
 	return (&Backend{tables: t}).createTables(ctx, db)
 }
 
-// CreateTables is the function of this name, for this Backend's tables and with its
-// account, which then needs the right to CREATE as well as those of a member.
+// CreateTables is like the function of this name, for this Backend's tables and with its
+// account, which needs the right to CREATE besides those of a member.
 func (b *Backend) CreateTables(ctx context.Context) error { return b.createTables(ctx, b.db) }
 
 func (b *Backend) createTables(ctx context.Context, db *sql.DB) error {
@@ -49,8 +49,8 @@ func (b *Backend) createTables(ctx context.Context, db *sql.DB) error {
 		return b.fail("create tables", err)
 	}
 	for _, statement := range b.tables.createStatements() {
-		// Nobody ever made an election in a new table: this server knows all of
-		// none, and the first need not wait.
+		// In a new table no election was ever made, so that this server knows all of
+		// them, and the first election need not wait.
 		statement = strings.Replace(statement, noServerValues, noServerValues[:len(noServerValues)-len("''")]+identity, 1)
 		statement = strings.Replace(statement, noNonceValues, "'"+layout+"', '"+backend.NewNonce()+"'", 1)
 		if _, err := conn.ExecContext(ctx, statement); is(err, rights...) {
@@ -59,22 +59,22 @@ func (b *Backend) createTables(ctx context.Context, db *sql.DB) error {
 			return b.fail("create tables", err)
 		}
 	}
-	// The tables are there, the row in them is not yet if db is not in autocommit mode.
+	// Without autocommit the row is not committed yet.
 	_, err = conn.ExecContext(ctx, "COMMIT")
 	return b.fail("create tables", err)
 }
 
-// mayNotCreate is fail for who makes the tables: the rights of a member are not enough.
-func (b *Backend) createDenied(who login, err error) error {
-	t := b.tables.inSchema(who.schema)
+// createDenied is failAs for CreateTables, for which the rights of a member are not enough.
+func (b *Backend) createDenied(account login, err error) error {
+	t := b.tables.inSchema(account.schema)
 	return fmt.Errorf("mysql: create tables: %w: %w; the account needs CREATE and INSERT on them%s", backend.ErrDenied, b.redact(err),
-		who.grantHint("CREATE, "+memberRights, t.lease, t.term, t.member))
+		account.grantHint("CREATE, "+memberRights, t.lease, t.term, t.member))
 }
 
-// SchemaSQL returns the statements that make the tables with these names, and those
-// that give the rights, as a text for people. schema and prefix are those of
-// [Options]; both may be empty. [CreateTables] does more: it notes the server, so that
-// a first election need not wait for the greatest TTL.
+// SchemaSQL returns the statements that create the tables with these names and grant the
+// rights, as a text for people. schema and prefix are those of [Options]; both may be empty.
+// [CreateTables] also records the server, so that the first election need not wait for the
+// greatest TTL.
 func SchemaSQL(schema, prefix string) (string, error) {
 	t, err := newTables(schema, prefix)
 	if err != nil {
@@ -84,18 +84,18 @@ func SchemaSQL(schema, prefix string) (string, error) {
 		grant(memberRights, t.lease, placeholderAccount) + "\n" + grant(memberRights, t.term, placeholderAccount) + "\n" + grant(memberRights, t.member, placeholderAccount) + "\n", nil
 }
 
-// howToMake is what a message about missing tables says. To paste statements is not as
-// good: see [SchemaSQL].
+// createTablesHint is part of an error about missing tables. It has no statements to paste,
+// because those would not record the server: see [SchemaSQL].
 const createTablesHint = "; an account that may CREATE and INSERT makes the tables by \"elect schema --apply\", or mysql.CreateTables"
 
-// unstamped is where schema.sql says that no server made the last election, and
-// unnamed where it leaves the tables without a nonce of their own.
+// In noServerValues schema.sql says that no server made the last election; in noNonceValues
+// it leaves the tables without a nonce.
 const (
 	noServerValues = "0, 0, 15000000, 0, ''"
 	noNonceValues  = "'" + layout + "', ''"
 )
 
-// identityOf returns the identity expression that the server understands.
+// identityOf returns the identity expression in the server's dialect.
 func identityOf(ctx context.Context, conn *sql.Conn) (string, error) {
 	rows, err := conn.QueryContext(ctx, showVariables)
 	if err != nil {
@@ -118,7 +118,7 @@ func (t tables) schemaSQL() string {
 	return strings.NewReplacer("`election_lease`", t.lease, "`election_term`", t.term, "`election_member`", t.member).Replace(Schema)
 }
 
-// split returns the statements of schema.sql, without comments.
+// createStatements returns the statements of schema.sql, without comments.
 func (t tables) createStatements() []string {
 	var list []string
 	var text strings.Builder
@@ -135,18 +135,18 @@ func (t tables) createStatements() []string {
 	return list
 }
 
-// noOwnRow says that the row of the table itself is missing, and what makes it.
+// missingOwnRow returns the error about a missing row of the table itself.
 func (b *Backend) missingOwnRow() error {
 	t := b.named()
 	list := t.createStatements()
 	return fmt.Errorf("%w: the row of the table itself is missing in %s; call mysql.CreateTables or run this: %s;", backend.ErrDenied, t.lease, oneLine(list[len(list)-1]))
 }
 
-// A shape is the tables as they were found, with their schema, if they are as they
-// should. It is looked at with the first call, and again after one that failed.
+// A tableCheck checks the columns of the tables with the first call, and again after a call
+// that failed. found has the tables with their schema once they have passed.
 type tableCheck struct{ found atomic.Pointer[tables] }
 
-// named returns the tables with their schema, once it is known.
+// named returns the tables, with their schema once it is known.
 func (b *Backend) named() tables {
 	if t := b.tableCheck.found.Load(); t != nil {
 		return *t

@@ -19,30 +19,30 @@ type session struct {
 // call runs f with a connection, one call at a time, so that there is always a connection
 // for a renewal. A connection that broke while it was idle fails before anything is sent;
 // then the next one is tried, until one is new.
-func (b *Backend) call(ctx context.Context, what string, f func(*session) error) error {
+func (b *Backend) call(ctx context.Context, op string, f func(*session) error) error {
 	select {
 	case b.mutex <- struct{}{}:
 		defer func() { <-b.mutex }()
 	case <-ctx.Done():
-		return b.fail(what, ctx.Err())
+		return b.fail(op, ctx.Err())
 	}
-	return b.callNow(ctx, what, f)
+	return b.callNow(ctx, op, f)
 }
 
 // callNow is call for renewals, which do not wait for other calls.
-func (b *Backend) callNow(ctx context.Context, what string, f func(*session) error) error {
+func (b *Backend) callNow(ctx context.Context, op string, f func(*session) error) error {
 	for try := 0; ; try++ {
 		conn, err := b.db.Conn(ctx)
 		if err != nil {
-			return b.fail(what, err)
+			return b.fail(op, err)
 		}
 		s := &session{b.statements.Load(), b, conn, false}
 		if err = b.tableCheck.check(ctx, s); err == nil {
 			err = f(s)
 		}
-		who := b.loginIn(err)
+		account := b.loginIn(err)
 		if is(err, rights...) || errors.Is(err, errUnseen) {
-			who = b.loginOf(ctx, conn, err)
+			account = b.loginOf(ctx, conn, err)
 			drop(conn) // a connection keeps the rights with which it began
 		} else if unusable(err) {
 			drop(conn)
@@ -51,7 +51,7 @@ func (b *Backend) callNow(ctx context.Context, what string, f func(*session) err
 		if nothingSent(err) && !s.used && try <= maxConns {
 			continue
 		}
-		return b.failAs(who, what, err)
+		return b.failAs(account, op, err)
 	}
 }
 
