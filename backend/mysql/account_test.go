@@ -53,7 +53,7 @@ func (l *lab) user(t testing.TB, name, host string, rights ...string) *mysql.Con
 
 // Whatever the account may do already, and however the schema is named: the tables have
 // it, and the account is the one of the server, which has another host than the client.
-func TestTheStatementToPasteCanBePasted(t *testing.T) {
+func TestStatementsInErrorsCanBePasted(t *testing.T) {
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
 		l := newLab(t, k)
 		rights := map[string][]string{
@@ -85,14 +85,14 @@ func TestTheStatementToPasteCanBePasted(t *testing.T) {
 					}
 					n := openNode(t, "n", options(l.user(t, fmt.Sprintf("p%d%s", i, l.Name[len(l.Name)-10:]), "127.0.0._", list...)))
 					for range 2 { // what is granted first may be too little to see the rest
-						if _, err := n.trySee("a"); err != nil {
+						if _, err := n.tryObserve("a"); err != nil {
 							l.paste(t, err)
 						}
 						if errs := n.Preflight(t.Context(), []backend.Bid{{Election: "a", Candidate: n.me, TTL: time.Second}}); errs[0] != nil {
 							l.paste(t, errs[0])
 						}
 					}
-					if a, err := n.bid(n.see("a"), time.Second); err != nil || a.Err != nil {
+					if a, err := n.bid(n.observe("a"), time.Second); err != nil || a.Err != nil {
 						t.Errorf("once it was pasted: %v, %v", a.Err, err)
 					}
 				})
@@ -102,7 +102,7 @@ func TestTheStatementToPasteCanBePasted(t *testing.T) {
 }
 
 // Old installations have an anonymous account that comes before 'app'@'%'.
-func TestAnAnonymousAccountThatHidesTheOneIsSaidAndCanBeRemoved(t *testing.T) {
+func TestAnAnonymousAccountIsReportedAndRemovable(t *testing.T) {
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
 		t.Parallel()
 		l := newLabOn(t, testbed.Start(t, testbed.Options{Kind: k}))
@@ -141,41 +141,41 @@ func TestAnAnonymousAccountThatHidesTheOneIsSaidAndCanBeRemoved(t *testing.T) {
 	})
 }
 
-func TestALoginThatIsRefusedFromElsewhereIsNotBlamedOnAnAnonymousAccount(t *testing.T) {
+func TestARemoteLoginBlamesNoAnonymousAccount(t *testing.T) {
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
 		l := newLab(t, k)
 		n := openNode(t, "n", Options{Config: clone(l.User, func(c *mysql.Config) { c.Passwd = "wrong" })})
-		if _, err := n.trySee("a"); !errors.Is(err, backend.ErrDenied) || strings.Contains(err.Error(), "anonymous") {
+		if _, err := n.tryObserve("a"); !errors.Is(err, backend.ErrDenied) || strings.Contains(err.Error(), "anonymous") {
 			t.Errorf("a wrong password, not from localhost: %v", err)
 		}
 	})
 }
 
-func TestNamesOfEveryKindArePastedAsTheyAre(t *testing.T) {
+func TestStatementsQuoteNamesOfAnyKind(t *testing.T) {
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
 		l := newLab(t, k)
-		odd := "my-`app` o'" + l.Name[len(l.Name)-10:]
-		quoted := "`" + strings.ReplaceAll(odd, "`", "``") + "`"
+		schema := "my-`app` o'" + l.Name[len(l.Name)-10:]
+		quoted := "`" + strings.ReplaceAll(schema, "`", "``") + "`"
 		l.exec(t, "CREATE DATABASE "+quoted)
 		t.Cleanup(func() { l.admin.Exec("DROP DATABASE " + quoted) })
-		if err := CreateTables(t.Context(), testbed.OpenDB(t, clone(l.Admin, func(c *mysql.Config) { c.DBName = odd })), "", ""); err != nil {
+		if err := CreateTables(t.Context(), testbed.OpenDB(t, clone(l.Admin, func(c *mysql.Config) { c.DBName = schema })), "", ""); err != nil {
 			t.Fatal(err)
 		}
 		for _, name := range []string{"o'brien", "a b", "ü", "a@b", "a'@'b", "se;mi", "tick`", "%"} {
 			name += l.Name[len(l.Name)-6:]
-			n := openNode(t, "n", Options{Config: clone(l.user(t, name, "127.0.0.%"), func(c *mysql.Config) { c.DBName = odd })})
-			_, err := n.trySee("a") // the login is refused
+			n := openNode(t, "n", Options{Config: clone(l.user(t, name, "127.0.0.%"), func(c *mysql.Config) { c.DBName = schema })})
+			_, err := n.tryObserve("a") // the login is refused
 			l.paste(t, err)
 			l.exec(t, fmt.Sprintf("REVOKE INSERT ON %s.election_lease FROM %s", quoted, account(name, "127.0.0.%")))
 			l.paste(t, n.Preflight(t.Context(), []backend.Bid{{Election: "a", Candidate: n.me, TTL: time.Second}})[0])
-			if a, err := n.bid(n.see(name), time.Second); err != nil || a.Err != nil {
+			if a, err := n.bid(n.observe(name), time.Second); err != nil || a.Err != nil {
 				t.Errorf("%q, once it was pasted: %v, %v", name, a.Err, err)
 			}
 		}
 	})
 }
 
-func TestAFenceAndWhoMakesTheTablesAreToldWhatTheyNeed(t *testing.T) {
+func TestFenceAndCreateTablesNameTheRightsTheyNeed(t *testing.T) {
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
 		l := newLab(t, k)
 		for i, right := range []string{"", "SELECT ON " + l.Name + ".*"} {
@@ -206,7 +206,7 @@ func TestAFenceAndWhoMakesTheTablesAreToldWhatTheyNeed(t *testing.T) {
 	})
 }
 
-func TestWhereTheServerCannotBeAskedItsErrorAndTheDSNSayWhoIsDenied(t *testing.T) {
+func TestTheDeniedAccountIsInTheErrorOrTheDSN(t *testing.T) {
 	bare, err := newTables("", "")
 	if err != nil {
 		t.Fatal(err)

@@ -10,7 +10,7 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-func TestAnyNumberOfServersThatTakeTurnsAreFoundOut(t *testing.T) {
+func TestAlternatingServersAreDetected(t *testing.T) {
 	for n := 2; n <= maxServers; n++ {
 		var s servers
 		now := time.Now()
@@ -36,7 +36,7 @@ func TestAServerMayComeBackAfterTheGreatestTTL(t *testing.T) {
 	}
 }
 
-func TestServersThatWereReplacedAreRememberedInBoundedSpace(t *testing.T) {
+func TestReplacedServersTakeBoundedSpace(t *testing.T) {
 	var s servers
 	now := time.Now()
 	for i := range 10 * maxServers {

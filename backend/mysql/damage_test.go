@@ -10,18 +10,18 @@ import (
 	"github.com/go-election/go-election/internal/testbed"
 )
 
-func TestTablesMadeByHandThatAreDroppedAndMadeAgainAreWatched(t *testing.T) {
+func TestRecreatedManualTablesAreWatched(t *testing.T) {
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
 		l := newLab(t, k)
 		l.exec(t, "UPDATE election_lease SET nonce = '' WHERE name = ''") // as schema.sql leaves it
 		other := l.node(t, "other")
 		l.node(t, "n").lead("a", time.Second)
-		other.see("a")
+		other.observe("a")
 		l.exec(t, "DROP TABLE election_lease")
 		if err := CreateTables(t.Context(), l.admin, "", ""); err != nil {
 			t.Fatal(err)
 		}
-		if got := other.see("a"); got.ObserveFor != maxTTL {
+		if got := other.observe("a"); got.ObserveFor != maxTTL {
 			t.Errorf("tables made with schema.sql were dropped and made again: Watch %v; the holder may not know yet, so it is watched for the greatest TTL", got.ObserveFor)
 		}
 	})
@@ -43,7 +43,7 @@ func TestADeletedRowIsWatchedAndItsTermsGoOn(t *testing.T) {
 				b := n.lead("b", time.Second)
 				l.exec(t, statements...)
 				for _, name := range []string{"a", "c"} {
-					if got := other.see(name); got.ObserveFor != maxTTL || got.Term != 0 {
+					if got := other.observe(name); got.ObserveFor != maxTTL || got.Term != 0 {
 						t.Errorf("%q after a row was deleted: %+v; a missing row is watched for the greatest TTL", name, got)
 					}
 				}
@@ -58,7 +58,7 @@ func TestADeletedRowIsWatchedAndItsTermsGoOn(t *testing.T) {
 				if len(statements) == 1 && got.Term <= held.Term {
 					t.Errorf("term %d after %d; the term's row was there", got.Term, held.Term)
 				}
-				if got := other.see("c"); len(statements) == 1 && got.ObserveFor != 0 {
+				if got := other.observe("c"); len(statements) == 1 && got.ObserveFor != 0 {
 					t.Errorf("once the deleted row is back nothing is missing, and a new election is free: %+v", got)
 				}
 			})
@@ -74,10 +74,10 @@ func TestARowThatIsDeletedTwiceIsWatchedTwice(t *testing.T) {
 		n.lead("a", time.Second)
 		n.lead("b", time.Second)
 		l.exec(t, "DELETE FROM election_lease WHERE name = 'a'")
-		first := n.see("a")
+		first := n.observe("a")
 		other.lead("a", time.Second)
 		l.exec(t, "DELETE FROM election_lease WHERE name = 'a'")
-		if second := n.see("a"); second.Unchanged(first) || second.ObserveFor != maxTTL {
+		if second := n.observe("a"); second.Unchanged(first) || second.ObserveFor != maxTTL {
 			t.Errorf("a row that was made again meanwhile: %+v, before it was %+v", second, first)
 		}
 	})
@@ -102,7 +102,7 @@ func TestAnEditedRowTakesTheLeaseAway(t *testing.T) {
 			if a, err := n.renew(held); err != nil || a.Outcome != backend.Refused {
 				t.Errorf("%s: the renewal: %v, %v; want refused", what, a.Outcome, err)
 			}
-			a, err := other.bid(other.see(what), time.Second)
+			a, err := other.bid(other.observe(what), time.Second)
 			if what == "the greatest term" {
 				if a.Outcome != backend.Unknown || !errors.Is(a.Err, backend.ErrDenied) || !strings.Contains(a.Err.Error(), "terms are used up") {
 					t.Errorf("%s: a bid: %v, %v", what, a.Outcome, a.Err)
@@ -116,7 +116,7 @@ func TestAnEditedRowTakesTheLeaseAway(t *testing.T) {
 		n := l.node(t, "n")
 		held := n.lead("zero", time.Second)
 		l.exec(t, "UPDATE election_lease SET ttl_us = 0 WHERE name = 'zero'")
-		if got := l.node(t, "other").see("zero"); got.ObserveFor != maxTTL {
+		if got := l.node(t, "other").observe("zero"); got.ObserveFor != maxTTL {
 			t.Errorf("a held lease whose TTL was edited to 0: Watch %v, want the greatest TTL", got.ObserveFor)
 		}
 		n.mustRenew(held)
@@ -126,7 +126,7 @@ func TestAnEditedRowTakesTheLeaseAway(t *testing.T) {
 // recount is what the package documentation gives to make the count right again.
 const recount = "UPDATE election_lease SET term = (SELECT n FROM (SELECT COUNT(*) - 1 AS n FROM election_lease) c) WHERE name = ''"
 
-func TestWhatWasLedOnceIsWatchedThoughNoRowIsMissing(t *testing.T) {
+func TestALedElectionWithoutARowIsWatched(t *testing.T) {
 	for what, damage := range map[string][]string{
 		"renamed":                {"UPDATE election_lease SET name = 'y' WHERE name = 'x'"},
 		"deleted, another added": {"INSERT INTO election_lease (" + leaseColumns + ") SELECT " + strings.Replace(leaseColumns, "name", "'y'", 1) + " FROM election_lease WHERE name = 'x'", "DELETE FROM election_lease WHERE name = 'x'"},
@@ -139,11 +139,11 @@ func TestWhatWasLedOnceIsWatchedThoughNoRowIsMissing(t *testing.T) {
 				held := n.lead("x", time.Second)
 				n.lead("z", time.Second)
 				l.exec(t, damage...)
-				got := other.see("x")
+				got := other.observe("x")
 				if got.ObserveFor != maxTTL || got.Term != 0 {
 					t.Errorf("its holder may not know yet: %+v; want a watch of the greatest TTL", got)
 				}
-				if free := other.see("new"); free.ObserveFor != 0 {
+				if free := other.observe("new"); free.ObserveFor != 0 {
 					t.Errorf("what was never led is free: %+v", free)
 				}
 				if a, err := other.bid(backend.Lease{Election: "x"}, time.Second); err != nil || a.Outcome != backend.Refused {
@@ -159,7 +159,7 @@ func TestWhatWasLedOnceIsWatchedThoughNoRowIsMissing(t *testing.T) {
 
 // Tables of which only the leases are made again: a process that starts only then has
 // seen nothing, but the terms are there.
-func TestLeasesThatWereTruncatedAreWatchedByWhoComesLater(t *testing.T) {
+func TestTruncatedLeasesAreWatchedByLaterProcesses(t *testing.T) {
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
 		l := newLab(t, k)
 		l.node(t, "n").lead("x", time.Second)
@@ -167,13 +167,13 @@ func TestLeasesThatWereTruncatedAreWatchedByWhoComesLater(t *testing.T) {
 		if err := CreateTables(t.Context(), l.admin, "", ""); err != nil {
 			t.Fatal(err)
 		}
-		if got := l.node(t, "late").see("x"); got.ObserveFor != maxTTL {
+		if got := l.node(t, "late").observe("x"); got.ObserveFor != maxTTL {
 			t.Errorf("the leases were truncated under a leader: %+v; want a watch of the greatest TTL", got)
 		}
 	})
 }
 
-func TestAnElectionThatComesBackAfterTheCountWasMadeRightIsCounted(t *testing.T) {
+func TestARestoredElectionIsCountedAfterARecount(t *testing.T) {
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
 		l := newLab(t, k)
 		n, other := l.node(t, "n"), l.node(t, "other")
@@ -185,7 +185,7 @@ func TestAnElectionThatComesBackAfterTheCountWasMadeRightIsCounted(t *testing.T)
 			t.Errorf("%d elections are counted, %d are there; the next deletion would not show", made, rows)
 		}
 		l.exec(t, "DELETE FROM election_lease WHERE name = 'x'", "DELETE FROM election_term WHERE name = 'x'")
-		if got := other.see("x"); got.ObserveFor != maxTTL {
+		if got := other.observe("x"); got.ObserveFor != maxTTL {
 			t.Errorf("rows deleted under a leader: %+v; want a watch of the greatest TTL", got)
 		}
 	})

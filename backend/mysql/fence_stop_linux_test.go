@@ -22,12 +22,12 @@ import (
 // fenceHold is long beside what it takes to start the client and to take over.
 const fenceHold = 6 * time.Second
 
-func TestAClientStoppedBeforeCommitIsRolledBackAndItsSuccessorElected(t *testing.T) {
+func TestAClientStoppedBeforeCommitIsRolledBack(t *testing.T) {
 	const ttl, hold = time.Second, fenceHold
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
 		t.Parallel()
 		l := newLab(t, k)
-		l.account(t)
+		l.createAccount(t)
 		leader, challenger := l.node(t, "leader"), l.node(t, "challenger")
 		lease, innocent := leader.lead("a", ttl), leader.lead("b", ttl)
 
@@ -51,7 +51,7 @@ func TestAClientStoppedBeforeCommitIsRolledBackAndItsSuccessorElected(t *testing
 
 		// The leader renews its other election; this one it renews no more.
 		stopped := time.Now()
-		seen, since := challenger.see("a"), time.Now()
+		seen, since := challenger.observe("a"), time.Now()
 		tick := time.NewTicker(ttl / 10)
 		defer tick.Stop()
 		var won backend.Answer

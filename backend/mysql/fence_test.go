@@ -26,17 +26,17 @@ func (l *lab) fencedFor(t testing.TB, db *sql.DB, term uint64, hold time.Duratio
 	})
 }
 
-func (l *lab) account(t testing.TB) {
+func (l *lab) createAccount(t testing.TB) {
 	t.Helper()
 	l.exec(t, "CREATE TABLE account (n INT NOT NULL) ENGINE=InnoDB", "INSERT INTO account VALUES (0)")
 }
 
-func TestAFencedTransactionCommitsOnlyUnderTheLatestTerm(t *testing.T) {
+func TestTheFenceCommitsOnlyUnderTheLatestTerm(t *testing.T) {
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
 		for _, interpolate := range []bool{true, false} {
 			t.Run(fmt.Sprint("interpolateParams=", interpolate), func(t *testing.T) {
 				l := newLab(t, k)
-				l.account(t)
+				l.createAccount(t)
 				db := testbed.OpenDB(t, clone(l.User, func(c *mysql.Config) { c.InterpolateParams = interpolate }))
 				db.SetMaxOpenConns(1)
 				if err := l.fenced(t, db, 7); !errors.Is(err, ErrFenced) {
@@ -84,7 +84,7 @@ func TestAFencedTransactionCommitsOnlyUnderTheLatestTerm(t *testing.T) {
 	})
 }
 
-func TestAFenceUnderwayHoldsUpItsOwnElectionOnly(t *testing.T) {
+func TestAFenceDelaysOnlyItsOwnElection(t *testing.T) {
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
 		l := newLab(t, k)
 		n := l.node(t, "a")
@@ -94,8 +94,8 @@ func TestAFenceUnderwayHoldsUpItsOwnElectionOnly(t *testing.T) {
 		n.mustRenew(b)
 		quick(t, 500*time.Millisecond, "a batch with a locked row, for which it must not wait,", func() time.Duration {
 			bids := []backend.Bid{
-				{Election: "a", Candidate: n.me, TTL: time.Second, Renew: time.Second / 3, Expected: n.see("a")},
-				{Election: "b", Candidate: n.me, TTL: time.Second, Renew: time.Second / 3, Expected: n.see("b")},
+				{Election: "a", Candidate: n.me, TTL: time.Second, Renew: time.Second / 3, Expected: n.observe("a")},
+				{Election: "b", Candidate: n.me, TTL: time.Second, Renew: time.Second / 3, Expected: n.observe("b")},
 			}
 			began := time.Now()
 			answers, err := n.Acquire(t.Context(), bids)
@@ -113,7 +113,7 @@ func TestAFenceUnderwayHoldsUpItsOwnElectionOnly(t *testing.T) {
 func TestADeletedTermFencesAllUntilTheNextGrant(t *testing.T) {
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
 		l := newLab(t, k)
-		l.account(t)
+		l.createAccount(t)
 		db := testbed.OpenDB(t, l.User)
 		n := l.node(t, "n")
 		held := n.lead("a", time.Second)
@@ -136,9 +136,9 @@ func TestADeletedTermFencesAllUntilTheNextGrant(t *testing.T) {
 }
 
 // MariaDB 11.6 has innodb_snapshot_isolation on.
-func TestAFenceUnderSnapshotIsolationSaysThatATermIsOver(t *testing.T) {
+func TestTheFenceWorksUnderSnapshotIsolation(t *testing.T) {
 	l := newLab(t, testbed.MariaDB)
-	l.account(t)
+	l.createAccount(t)
 	a, b := l.node(t, "a"), l.node(t, "b")
 	held := a.lead("a", time.Second)
 	db := testbed.OpenDB(t, clone(l.User, func(c *mysql.Config) { c.Params = map[string]string{"innodb_snapshot_isolation": "1"} }))
@@ -156,7 +156,7 @@ func TestAFenceUnderSnapshotIsolationSaysThatATermIsOver(t *testing.T) {
 	if !errors.Is(err, ErrFenced) || l.number(t, "SELECT n FROM account") != 0 {
 		t.Errorf("a later term was granted during the transaction: %v; want ErrFenced and nothing written", err)
 	}
-	if err := l.fenced(t, db, b.see("a").Term); err != nil {
+	if err := l.fenced(t, db, b.observe("a").Term); err != nil {
 		t.Errorf("the fence with the new term, on the same connection: %v", err)
 	}
 }

@@ -68,16 +68,16 @@ func (n *node) ctx() (context.Context, context.CancelFunc) {
 }
 
 // see reads one lease afresh.
-func (n *node) see(election string) backend.Lease {
+func (n *node) observe(election string) backend.Lease {
 	n.t.Helper()
-	l, err := n.trySee(election)
+	l, err := n.tryObserve(election)
 	if err != nil {
 		n.t.Fatal(err)
 	}
 	return l
 }
 
-func (n *node) trySee(election string) (backend.Lease, error) {
+func (n *node) tryObserve(election string) (backend.Lease, error) {
 	ctx, cancel := n.ctx()
 	defer cancel()
 	changed, err := n.Observe(ctx, []backend.Lease{{Election: election}})
@@ -92,7 +92,7 @@ func (n *node) trySee(election string) (backend.Lease, error) {
 
 // asSeen reports whether two nodes see the same lease, unrenewed. Only its holder
 // need not watch it.
-func asSeen(a, b backend.Lease) bool {
+func sameLease(a, b backend.Lease) bool {
 	a.ObserveFor = b.ObserveFor
 	return a.Unchanged(b)
 }
@@ -111,7 +111,7 @@ func (n *node) bid(over backend.Lease, ttl time.Duration) (backend.Answer, error
 // lead makes the node win an election, whatever it takes.
 func (n *node) lead(election string, ttl time.Duration) backend.Lease {
 	n.t.Helper()
-	a, err := n.bid(n.see(election), ttl)
+	a, err := n.bid(n.observe(election), ttl)
 	if err != nil || a.Outcome != backend.Granted {
 		n.t.Fatalf("%s bids for %q as it stands: %v, %v, %v; want granted", n.me.ID, election, a.Outcome, a.Err, err)
 	}

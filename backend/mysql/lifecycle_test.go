@@ -16,12 +16,12 @@ import (
 
 // life runs one election through all that can happen to it, with two nodes.
 // Each complaint is the rule that was broken.
-func life(t *testing.T, l *lab, o Options, election string) {
+func lifecycle(t *testing.T, l *lab, o Options, election string) {
 	t.Helper()
 	const ttl = time.Second
 	a, b := openNode(t, "a", o), openNode(t, "b", o)
 
-	vacant := a.see(election)
+	vacant := a.observe(election)
 	if vacant.Term != 0 || vacant.ObserveFor != 0 || !vacant.Vacant() {
 		t.Errorf("a new election in new tables is free at once: %+v", vacant)
 	}
@@ -32,10 +32,10 @@ func life(t *testing.T, l *lab, o Options, election string) {
 	if first.Heartbeat == 0 || first.TTL != ttl || first.Renew != (ttl/3+time.Microsecond).Truncate(time.Microsecond) || first.ObserveFor != 0 || first.Holder != a.me {
 		t.Errorf("the granted lease is %+v", first)
 	}
-	if got := b.see(election); !asSeen(got, first) || got.Holder != a.me {
+	if got := b.observe(election); !sameLease(got, first) || got.Holder != a.me {
 		t.Errorf("others see the very lease that was granted:\n%+v\n%+v", got, first)
 	}
-	if answer, err := b.bid(vacant, ttl); err != nil || answer.Outcome != backend.Refused || !asSeen(answer.Lease, first) {
+	if answer, err := b.bid(vacant, ttl); err != nil || answer.Outcome != backend.Refused || !sameLease(answer.Lease, first) {
 		t.Errorf("a bid over a lease that has changed is refused, with the lease as it stands: %+v, %v", answer, err)
 	}
 	held, heartbeats := first, map[uint64]bool{first.Heartbeat: true}
@@ -54,14 +54,14 @@ func life(t *testing.T, l *lab, o Options, election string) {
 	if changed, err := a.Observe(ctx, []backend.Lease{held}); err != nil || len(changed) != 0 {
 		t.Errorf("Observe returns only what has changed: %+v, %v", changed, err)
 	}
-	second, err := b.bid(b.see(election), ttl) // as if it had been watched
+	second, err := b.bid(b.observe(election), ttl) // as if it had been watched
 	if err != nil || second.Outcome != backend.Granted || second.Term <= first.Term || second.End != backend.Failed || second.LastID != "a" || second.LastNonce != a.me.Nonce {
 		t.Errorf("a bid over the lease as it stands is granted, with a higher term and the last holder: %+v, %v", second, err)
 	}
-	if answer, err := a.renew(held); err != nil || answer.Outcome != backend.Refused || !asSeen(answer.Lease, second.Lease) {
+	if answer, err := a.renew(held); err != nil || answer.Outcome != backend.Refused || !sameLease(answer.Lease, second.Lease) {
 		t.Errorf("a renewal after another grant is refused, with the lease as it stands: %+v, %v", answer, err)
 	}
-	if err := a.release(held, backend.Released); err != nil || !asSeen(b.see(election), second.Lease) {
+	if err := a.release(held, backend.Released); err != nil || !sameLease(b.observe(election), second.Lease) {
 		t.Errorf("a release of an earlier term changes nothing and is no error: %v", err)
 	}
 	if err := a.Request(ctx, []backend.Request{{Election: election, Term: first.Term, Kind: backend.Depose}}); !errors.Is(err, backend.ErrStale) {
@@ -87,7 +87,7 @@ func life(t *testing.T, l *lab, o Options, election string) {
 	if err := b.release(backend.Lease{Election: election}, backend.Deposed); err != nil {
 		t.Errorf("release of whatever this nonce holds: %v", err)
 	}
-	free := a.see(election)
+	free := a.observe(election)
 	if !free.Vacant() || free.ObserveFor != 0 || free.Term != second.Term || free.End != backend.Deposed || free.LastID != "b" || free.LastNonce != b.me.Nonce || free.TTL != 0 {
 		t.Errorf("after a release the record stays, vacant, with its term and how it ended: %+v", free)
 	}
@@ -178,7 +178,7 @@ func TestAnElectionLivesUnderAnySettings(t *testing.T) {
 				l.exec(t, "SET GLOBAL "+s)
 			}
 			t.Run(what, func(t *testing.T) {
-				life(t, l, Options{Config: l.User}, what)
+				lifecycle(t, l, Options{Config: l.User}, what)
 				if what == "short limits" { // no statement above needs as long, and making a connection must not take longer
 					name, _, _ := strings.Cut(set[0], "=")
 					want := map[string]float64{"max_execution_time": 3000, "max_statement_time": 3}[name]
@@ -214,16 +214,16 @@ func TestAnElectionLivesWithAnyClient(t *testing.T) {
 		}
 		for what, change := range clients {
 			c := clone(l.User, change)
-			t.Run(what, func(t *testing.T) { life(t, l, Options{Config: c}, what) })
+			t.Run(what, func(t *testing.T) { lifecycle(t, l, Options{Config: c}, what) })
 			t.Run(what+", as a connector", func(t *testing.T) {
 				connector, err := mysql.NewConnector(c)
 				if err != nil {
 					t.Fatal(err)
 				}
-				life(t, l, Options{Connector: connector}, what+", as a connector")
+				lifecycle(t, l, Options{Connector: connector}, what+", as a connector")
 			})
 		}
-		t.Run("DSN", func(t *testing.T) { life(t, l, Options{DSN: l.User.FormatDSN()}, "DSN") })
+		t.Run("DSN", func(t *testing.T) { lifecycle(t, l, Options{DSN: l.User.FormatDSN()}, "DSN") })
 		t.Run("registered", func(t *testing.T) {
 			b, err := backend.Open(t.Context(), Name, func(into any) error {
 				return decodeInto(into, map[string]any{"DSN": l.User.FormatDSN(), "NotifyConns": -1})
@@ -239,9 +239,9 @@ func TestAnElectionLivesWithAnyClient(t *testing.T) {
 
 // A frozen is a connector whose connections are poisoned after each use, as by
 // another user of a shared pool. Ours are ours alone, so each is set right once.
-type frozen struct{ sqldriver.Connector }
+type poisoned struct{ sqldriver.Connector }
 
-func (f frozen) Connect(ctx context.Context) (sqldriver.Conn, error) {
+func (f poisoned) Connect(ctx context.Context) (sqldriver.Conn, error) {
 	conn, err := f.Connector.Connect(ctx)
 	if err != nil {
 		return nil, err
@@ -250,28 +250,28 @@ func (f frozen) Connect(ctx context.Context) (sqldriver.Conn, error) {
 	return conn, err
 }
 
-func TestAPoisonedSessionIsSetRight(t *testing.T) {
+func TestPoisonedSessionsAreReset(t *testing.T) {
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
 		l := newLab(t, k)
 		connector, err := mysql.NewConnector(clone(l.User, func(c *mysql.Config) { c.InterpolateParams = true }))
 		if err != nil {
 			t.Fatal(err)
 		}
-		life(t, l, Options{Connector: frozen{connector}}, "a")
+		lifecycle(t, l, Options{Connector: poisoned{connector}}, "a")
 	})
 }
 
 // With completion_type=CHAIN a COMMIT begins another transaction. What was renewed in it
 // would read back there, and be gone with the connection.
-func TestWhatIsRenewedIsSeenByOthersThoughTransactionsAreChained(t *testing.T) {
+func TestRenewalsCommitDespiteChainedTransactions(t *testing.T) {
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
 		l := newLab(t, k)
 		a := openNode(t, "a", Options{Config: clone(l.User, func(c *mysql.Config) { c.Params = map[string]string{"completion_type": "'CHAIN'"} })})
 		b := l.node(t, "b")
 		held := a.lead("x", time.Second)
-		seen := b.see("x")
+		seen := b.observe("x")
 		a.mustRenew(held)
-		if b.see("x").Unchanged(seen) {
+		if b.observe("x").Unchanged(seen) {
 			t.Error("two leaders: a renewal was granted, and whoever watches the lease sees none")
 		}
 	})

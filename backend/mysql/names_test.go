@@ -40,8 +40,8 @@ func TestNamesThatLookAlikeAreDifferentElections(t *testing.T) {
 			terms[name] = n.lead(name, 10*time.Second)
 		}
 		for i, name := range names {
-			got, want := a.see(name), terms[name]
-			if !asSeen(got, want) || got.Holder != want.Holder {
+			got, want := a.observe(name), terms[name]
+			if !sameLease(got, want) || got.Holder != want.Holder {
 				t.Errorf("%q has become another election:\n%+v\n%+v", name, got, want)
 			}
 			n, other := a, b
@@ -74,7 +74,7 @@ func TestHostileRowsAreShownHarmlessly(t *testing.T) {
 				hostile, hostile[:60], hostile, hostile, hostile, hostile[:60], hostile, hostile[:60], hostile, history, name); err != nil {
 				t.Fatal(err)
 			}
-			got := n.see(name)
+			got := n.observe(name)
 			if clean := backend.CleanLease(got); clean != got || got.Holder.ID == hostile {
 				t.Errorf("a planted row is handed on as it is: %+v", got)
 			}
@@ -95,7 +95,7 @@ func TestHostileRowsAreShownHarmlessly(t *testing.T) {
 					t.Errorf("a planted history is handed on as it is: %+v", r)
 				}
 			}
-			if answer, err := n.bid(n.see(name), time.Second); err != nil || answer.Outcome != backend.Granted {
+			if answer, err := n.bid(n.observe(name), time.Second); err != nil || answer.Outcome != backend.Granted {
 				t.Errorf("a planted row can be taken over by who has watched it: %+v, %v", answer, err)
 			}
 		}

@@ -31,7 +31,7 @@ func (l *lab) untilWaiting(t testing.TB, n int64) {
 	})
 }
 
-func TestAReleaseRingsTheDoorBell(t *testing.T) {
+func TestAReleaseNotifiesFollowers(t *testing.T) {
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
 		l := newLab(t, k)
 		leader := l.node(t, "leader")
@@ -44,7 +44,7 @@ func TestAReleaseRingsTheDoorBell(t *testing.T) {
 			rang := make(chan time.Time, 3)
 			for range 3 {
 				follower := l.node(t, "follower")
-				seen := []backend.Lease{follower.see("a"), follower.see("b")}
+				seen := []backend.Lease{follower.observe("a"), follower.observe("b")}
 				all.Go(func() {
 					ctx, cancel := context.WithTimeout(t.Context(), callLimit)
 					defer cancel()
@@ -82,11 +82,11 @@ func TestAReleaseRingsTheDoorBell(t *testing.T) {
 }
 
 // notifySoon is less than GET_LOCK waits, and a lot for a busy machine.
-const notifySoon = notifyWait * time.Second * 4 / 5
+const notifyLimit = notifyWait * time.Second * 4 / 5
 
 func (l *lab) noNotifyLocksLeft(t testing.TB) {
 	t.Helper()
-	testbed.Eventually(t, notifySoon, "nobody waits for a notification lock any more", func() error {
+	testbed.Eventually(t, notifyLimit, "nobody waits for a notification lock any more", func() error {
 		if l.waiting(t) > 0 {
 			return errors.New("a GET_LOCK goes on in the server")
 		}
@@ -99,7 +99,7 @@ func TestListenEndsSoonAndLeavesNoStatementInTheServer(t *testing.T) {
 		l := newLab(t, k)
 		leader, follower := l.node(t, "leader"), l.node(t, "follower")
 		leader.lead("a", 10*time.Second)
-		seen := []backend.Lease{follower.see("a")}
+		seen := []backend.Lease{follower.observe("a")}
 		for range 5 {
 			ctx, cancel := context.WithCancel(t.Context())
 			ended := make(chan error)
@@ -110,7 +110,7 @@ func TestListenEndsSoonAndLeavesNoStatementInTheServer(t *testing.T) {
 			if err := <-ended; !errors.Is(err, context.Canceled) {
 				t.Errorf("Listen of an ended context: %v, want its error", err)
 			}
-			if took := time.Since(began); took > notifySoon {
+			if took := time.Since(began); took > notifyLimit {
 				t.Errorf("Listen returned %v after its context had ended", took)
 			}
 			l.noNotifyLocksLeft(t)
@@ -159,7 +159,7 @@ func TestListenKillsNothingOnAnotherServer(t *testing.T) {
 		proxy := one.Proxy(t)
 		leader, follower := l.node(t, "leader"), openNode(t, "follower", Options{Config: proxy.Config(l.User)})
 		leader.lead("a", 10*time.Second)
-		seen := []backend.Lease{follower.see("a")}
+		seen := []backend.Lease{follower.observe("a")}
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		ended := make(chan error)
@@ -190,7 +190,7 @@ func TestListenKillsNothingOnAnotherServer(t *testing.T) {
 		if err := <-ended; !errors.Is(err, context.Canceled) {
 			t.Errorf("Listen: %v", err)
 		}
-		if took := time.Since(began); took > notifySoon {
+		if took := time.Since(began); took > notifyLimit {
 			t.Errorf("Listen returned after %v", took)
 		}
 		if interrupted := <-slept; interrupted != 0 {
@@ -199,12 +199,12 @@ func TestListenKillsNothingOnAnotherServer(t *testing.T) {
 	})
 }
 
-func TestABrokenLeaderRingsToo(t *testing.T) {
+func TestABrokenLeaderNotifiesFollowers(t *testing.T) {
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
 		l := newLab(t, k)
 		leader, follower := l.node(t, "leader"), l.node(t, "follower")
 		leader.lead("a", 10*time.Second)
-		seen := []backend.Lease{follower.see("a")}
+		seen := []backend.Lease{follower.observe("a")}
 		ended := make(chan error)
 		go func() { ended <- follower.Listen(t.Context(), seen) }()
 		l.untilWaiting(t, 1)
@@ -220,7 +220,7 @@ func TestABrokenLeaderRingsToo(t *testing.T) {
 	})
 }
 
-func TestBellsSurviveAStatementTimeLimit(t *testing.T) {
+func TestListenSurvivesAStatementTimeLimit(t *testing.T) {
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
 		t.Parallel()
 		l := newLabOn(t, testbed.Start(t, testbed.Options{Kind: k}))
@@ -231,7 +231,7 @@ func TestBellsSurviveAStatementTimeLimit(t *testing.T) {
 		}
 		leader, follower := l.node(t, "leader"), l.node(t, "follower")
 		leader.lead("a", 10*time.Second)
-		seen := []backend.Lease{follower.see("a")}
+		seen := []backend.Lease{follower.observe("a")}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if err := follower.Listen(ctx, seen); !errors.Is(err, context.DeadlineExceeded) {
@@ -247,20 +247,20 @@ func TestOneBackendKeepsToItsConnections(t *testing.T) {
 		var seen []backend.Lease
 		for _, id := range []string{"a", "b", "c", "d", "e", "f"} {
 			l.node(t, id).lead(id, 10*time.Second)
-			seen = append(seen, follower.see(id))
+			seen = append(seen, follower.observe(id))
 		}
 		follower.lead("own", 10*time.Second) // takes its own notification lock
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		var all sync.WaitGroup
-		defer all.Wait()
+		var calls sync.WaitGroup
+		defer calls.Wait()
 		defer cancel()
-		all.Go(func() { follower.Listen(ctx, seen) })
+		calls.Go(func() { follower.Listen(ctx, seen) })
 		l.untilWaiting(t, 4)
 		for range 8 {
-			all.Go(func() {
+			calls.Go(func() {
 				for range 20 {
-					follower.trySee("a")
+					follower.tryObserve("a")
 				}
 			})
 		}
@@ -280,7 +280,7 @@ func TestOneBackendKeepsToItsConnections(t *testing.T) {
 	})
 }
 
-func TestWithoutBellsListenWaitsForItsContext(t *testing.T) {
+func TestWithoutNotifyConnsThereIsNoPush(t *testing.T) {
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
 		l := newLab(t, k)
 		n := openNode(t, "quiet", Options{Config: l.User, NotifyConns: -1})
@@ -292,7 +292,7 @@ func TestWithoutBellsListenWaitsForItsContext(t *testing.T) {
 }
 
 // A leader may have no notifier: its program wants none, or could not get a connection for it.
-func TestALeaderWithoutABellIsPolledAndKeepsNobodyFromHearingOthers(t *testing.T) {
+func TestALeaderWithoutANotificationLockIsPolled(t *testing.T) {
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
 		l := newLab(t, k)
 		mute, leader, follower := openNode(t, "mute", Options{Config: l.User, NotifyConns: -1}), l.node(t, "leader"), l.node(t, "follower")
@@ -314,7 +314,7 @@ func TestALeaderWithoutABellIsPolledAndKeepsNobodyFromHearingOthers(t *testing.T
 				t.Fatalf("%s: Listen heard nothing", what)
 			}
 		}
-		both := []backend.Lease{follower.see("a"), follower.see("b")}
+		both := []backend.Lease{follower.observe("a"), follower.observe("b")}
 		hears("a notification lock that is not there may have been rung just now", listen(both...))
 		ended := listen(both...)
 		l.untilWaiting(t, 1)
@@ -346,12 +346,12 @@ func TestALeaderWithoutABellIsPolledAndKeepsNobodyFromHearingOthers(t *testing.T
 	})
 }
 
-func TestTheLoudestLeadersAreListenedTo(t *testing.T) {
+func TestListenAwaitsTheFirstLeaders(t *testing.T) {
 	b := &Backend{notifier: notifier{maxLeaders: 2}}
 	if err := b.enter("me"); err != nil {
 		t.Fatal(err)
 	}
-	of := func(nonces ...string) (seen []backend.Lease) {
+	held := func(nonces ...string) (seen []backend.Lease) {
 		for _, n := range nonces {
 			seen = append(seen, backend.Lease{Holder: backend.Candidate{Nonce: n}})
 		}
@@ -361,9 +361,9 @@ func TestTheLoudestLeadersAreListenedTo(t *testing.T) {
 		seen []backend.Lease
 		want []string
 	}{
-		{of("", "me"), nil},
-		{of("z", "a", "", "b"), []string{"z", "a"}}, // one of each: as they come
-		{of("a", "a", "b", "c"), []string{"a", "b"}},
+		{held("", "me"), nil},
+		{held("z", "a", "", "b"), []string{"z", "a"}}, // one of each: as they come
+		{held("a", "a", "b", "c"), []string{"a", "b"}},
 	} {
 		if got := b.leadersToAwait(c.seen); !slices.Equal(got, c.want) {
 			t.Errorf("the loudest are %q, want %q", got, c.want)
@@ -371,7 +371,7 @@ func TestTheLoudestLeadersAreListenedTo(t *testing.T) {
 	}
 }
 
-func TestABellIsHeardHoweverTheSchemaIsNamed(t *testing.T) {
+func TestNotificationsDoNotDependOnTheSchemasName(t *testing.T) {
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
 		l := newLab(t, k)
 		held := l.node(t, "leader").lead("a", 10*time.Second)

@@ -13,7 +13,7 @@ import (
 
 // Each right that a grant needs is missed beforehand, though the member may write itself
 // down and there is no row to be found.
-func TestWhatARightIsMissingForIsSaidBeforeTheFirstBid(t *testing.T) {
+func TestPreflightReportsMissingRights(t *testing.T) {
 	rights := map[string]map[string]string{
 		"to make leases":   {"lease": "SELECT, UPDATE", "term": "SELECT, INSERT, UPDATE"},
 		"to write leases":  {"lease": "SELECT, INSERT", "term": "SELECT, INSERT, UPDATE"},
@@ -67,7 +67,7 @@ func TestWhatARightIsMissingForIsSaidBeforeTheFirstBid(t *testing.T) {
 }
 
 // A server that may not be written says so, too.
-func TestAReadOnlyServerIsNoPlaceToMoveTo(t *testing.T) {
+func TestPreflightRefusesAReadOnlyServer(t *testing.T) {
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
 		t.Parallel()
 		l := newLabOn(t, testbed.Start(t, testbed.Options{Kind: k}))

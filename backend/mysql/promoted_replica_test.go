@@ -34,7 +34,7 @@ func (l *lab) manager(t *testing.T, p *testbed.Proxy, id string, ttl time.Durati
 
 // The replica that is promoted shows the leadership of A, which has resigned since; the
 // primary that is gone had granted the lease to B, which still leads.
-func TestALeadershipOfOnesOwnOnAPromotedReplicaIsWatchedNotTaken(t *testing.T) {
+func TestAnOwnLeftoverOnAPromotedReplicaIsWatched(t *testing.T) {
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
 		t.Parallel()
 		const ttl, greatest = 9 * time.Second, 10 * time.Second // longer than a busy machine stands still

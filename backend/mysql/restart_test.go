@@ -28,17 +28,17 @@ func TestALeaseSurvivesARestartOfItsServer(t *testing.T) {
 			}
 			s.Start(t)
 			held = n.mustRenew(held)
-			if got := n.see("b"); got.ObserveFor != 0 {
+			if got := n.observe("b"); got.ObserveFor != 0 {
 				t.Errorf("a server that keeps every commit shows a vacant lease as free after a restart: %+v", got)
 			}
-			if got := n.see("new"); got.ObserveFor != 0 {
+			if got := n.observe("new"); got.ObserveFor != 0 {
 				t.Errorf("and a new election, too: %+v", got)
 			}
 		}
 	})
 }
 
-func TestAServerThatMayHaveLostCommitsIsWatchedAfterARestart(t *testing.T) {
+func TestAVolatileServerIsWatchedAfterARestart(t *testing.T) {
 	for _, args := range [][]string{
 		{"--innodb-flush-log-at-trx-commit=0"},
 		{"--log-bin=binlog", "--server-id=7", "--sync-binlog=0"}, // recovery rolls back what the log does not have
@@ -61,7 +61,7 @@ func watchedAfterARestart(t *testing.T, args []string) {
 		}
 		greatest(time.Second)
 		testbed.Eventually(t, callLimit, "the server is up for the greatest TTL", func() error {
-			if got := n.see("a"); got.ObserveFor != 0 {
+			if got := n.observe("a"); got.ObserveFor != 0 {
 				return fmt.Errorf("Watch is %v", got.ObserveFor)
 			}
 			return nil
@@ -81,7 +81,7 @@ func watchedAfterARestart(t *testing.T, args []string) {
 		s.Terminate(t)
 		s.Start(t)
 		for _, name := range []string{"a", "b", "new"} {
-			if got := other.see(name); got.ObserveFor != long {
+			if got := other.observe(name); got.ObserveFor != long {
 				t.Errorf("%q just after the restart: Watch %v; each lease is watched for the greatest TTL, %v", name, got.ObserveFor, long)
 			}
 		}
@@ -92,7 +92,7 @@ func watchedAfterARestart(t *testing.T, args []string) {
 		greatest(time.Second)
 		last := l.node(t, "last") // who was there has noticed a restart, and is wary for as long as it was to be then
 		testbed.Eventually(t, callLimit, "all is as before after the greatest TTL", func() error {
-			if a, b := last.see("a"), last.see("b"); a.ObserveFor != time.Second || b.ObserveFor != 0 {
+			if a, b := last.observe("a"), last.observe("b"); a.ObserveFor != time.Second || b.ObserveFor != 0 {
 				return fmt.Errorf("Watch %v and %v", a.ObserveFor, b.ObserveFor)
 			}
 			return nil
@@ -100,7 +100,7 @@ func watchedAfterARestart(t *testing.T, args []string) {
 	})
 }
 
-func TestAWatchDoesNotGoOnAcrossARestartThatLostCommits(t *testing.T) {
+func TestAnUncleanRestartBeginsAWatchAnew(t *testing.T) {
 	calm := status{server: "Q", writer: "P", sameServer: false, maxTTL: maxTTL}
 	careful := calm
 	careful.uncleanRestart = true
@@ -122,7 +122,7 @@ func TestAWatchDoesNotGoOnAcrossARestartThatLostCommits(t *testing.T) {
 	}
 }
 
-func TestAServerThatWasSeenToLoseCommitsIsNotTrustedAfterARestart(t *testing.T) {
+func TestAServerOnceVolatileIsWatchedAfterARestart(t *testing.T) {
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
 		t.Parallel()
 		s := testbed.Start(t, testbed.Options{Kind: k})
@@ -133,14 +133,14 @@ func TestAServerThatWasSeenToLoseCommitsIsNotTrustedAfterARestart(t *testing.T) 
 		if err := n.release(n.lead("a", time.Second), backend.Released); err != nil {
 			t.Fatal(err)
 		}
-		if got := other.see("a"); got.ObserveFor != 0 {
+		if got := other.observe("a"); got.ObserveFor != 0 {
 			t.Fatalf("a server that keeps every commit: %+v", got)
 		}
 		l.exec(t, "SET GLOBAL innodb_flush_log_at_trx_commit = 2") // not in its configuration
-		other.see("a")
+		other.observe("a")
 		s.Terminate(t)
 		s.Start(t)
-		if got := other.see("a"); got.ObserveFor != greatest {
+		if got := other.observe("a"); got.ObserveFor != greatest {
 			t.Errorf("it was seen not to keep every commit, and was restarted: Watch %v, want the greatest TTL", got.ObserveFor)
 		}
 	})
@@ -168,7 +168,7 @@ func TestEachRestartBeginsAWatchAnew(t *testing.T) {
 	}
 }
 
-func TestACrashIsOverOnceItsServerWasSeenForTheGreatestTTL(t *testing.T) {
+func TestABootIsVerifiedAfterTheGreatestTTL(t *testing.T) {
 	at := time.Now()
 	for what, c := range map[string]struct {
 		first   time.Duration // when the process saw this start first, before now
@@ -212,13 +212,13 @@ func TestAClockThatIsSetAfterACrashDoesNotHideTheCrash(t *testing.T) {
 		s.Terminate(t)
 		s.Start(t)
 		s.Step(t, time.Hour)
-		if got := l.node(t, "late").see("a"); got.ObserveFor != greatest {
+		if got := l.node(t, "late").observe("a"); got.ObserveFor != greatest {
 			t.Errorf("the server has been up for a moment, and its clock was set forward by an hour since: Watch %v, want %v", got.ObserveFor, greatest)
 		}
 	})
 }
 
-func TestWhoStartsLaterNeedNotWatchAServerThatSomebodyHasWatched(t *testing.T) {
+func TestLaterProcessesUseAVerifiedBoot(t *testing.T) {
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
 		t.Parallel()
 		s := testbed.Start(t, testbed.Options{Kind: k, Args: []string{"--innodb-flush-log-at-trx-commit=0"}})
@@ -226,7 +226,7 @@ func TestWhoStartsLaterNeedNotWatchAServerThatSomebodyHasWatched(t *testing.T) {
 		l.exec(t, fmt.Sprintf("UPDATE election_lease SET ttl_us = %d WHERE name = ''", time.Second.Microseconds()))
 		n := l.node(t, "n")
 		testbed.Eventually(t, callLimit, "the first has seen the server for the greatest TTL", func() error {
-			if got := n.see("a"); got.ObserveFor != 0 {
+			if got := n.observe("a"); got.ObserveFor != 0 {
 				return fmt.Errorf("Watch is %v", got.ObserveFor)
 			}
 			return nil
@@ -234,13 +234,13 @@ func TestWhoStartsLaterNeedNotWatchAServerThatSomebodyHasWatched(t *testing.T) {
 		n.lead("a", time.Second)
 		l.exec(t, fmt.Sprintf("UPDATE election_lease SET ttl_us = %d WHERE name = ''", time.Hour.Microseconds()))
 		for _, name := range []string{"new", "a"} {
-			if got := l.node(t, "late").see(name); got.ObserveFor > time.Second {
+			if got := l.node(t, "late").observe(name); got.ObserveFor > time.Second {
 				t.Errorf("%q, once somebody has vouched for the server: Watch %v", name, got.ObserveFor)
 			}
 		}
 		s.Terminate(t)
 		s.Start(t)
-		if got := l.node(t, "last").see("new"); got.ObserveFor != time.Hour {
+		if got := l.node(t, "last").observe("new"); got.ObserveFor != time.Hour {
 			t.Errorf("after the next restart: Watch %v, want the greatest TTL", got.ObserveFor)
 		}
 	})

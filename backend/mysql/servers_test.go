@@ -40,12 +40,12 @@ func TestAFailoverThatLosesWritesElectsNobodyTooEarly(t *testing.T) {
 		// A replica is no store, whatever it shows.
 		proxy.SetTarget(replica.Addr())
 		proxy.Reset()
-		if _, err := b.trySee("held"); backend.Class(err) != backend.ErrUnavailable || err == nil || !strings.Contains(err.Error(), "read-only") {
+		if _, err := b.tryObserve("held"); backend.Class(err) != backend.ErrUnavailable || err == nil || !strings.Contains(err.Error(), "read-only") {
 			t.Errorf("reading from a read-only replica: %v; it must not count as watching", err)
 		}
 		replica.Promote(t)
 		for name, was := range map[string]backend.Lease{"held": held, "lost": lost, "free": {}, "unknown": unknown, "new": {}} {
-			got := b.see(name)
+			got := b.observe(name)
 			if got.ObserveFor != maxTTL {
 				t.Errorf("%q after the failover: Watch %v; each lease is watched for the greatest TTL: %+v", name, got.ObserveFor, got)
 			}
@@ -59,7 +59,7 @@ func TestAFailoverThatLosesWritesElectsNobodyTooEarly(t *testing.T) {
 		if x, err := a.bid(backend.Lease{Election: "held"}, time.Second); err != nil || x.Outcome != backend.Refused {
 			t.Errorf("a leftover of one's own from another server: %v, %v; it must be watched, too", x.Outcome, err)
 		}
-		if err := a.release(held, backend.Failed); err != nil || a.see("held").Vacant() {
+		if err := a.release(held, backend.Failed); err != nil || a.observe("held").Vacant() {
 			t.Errorf("a release on another server than granted changes nothing: %v", err)
 		}
 		for name, was := range map[string]backend.Lease{"held": held, "lost": lost, "unknown": unknown} {
@@ -68,11 +68,11 @@ func TestAFailoverThatLosesWritesElectsNobodyTooEarly(t *testing.T) {
 				t.Errorf("%q: term %d after the failover, %d was granted before it", name, got.Term, was.Term)
 			}
 			b.mustRenew(got)
-			if got := a.see(name); got.ObserveFor != time.Second {
+			if got := a.observe(name); got.ObserveFor != time.Second {
 				t.Errorf("%q: once the new server has granted it, Watch is %v, want its TTL", name, got.ObserveFor)
 			}
 		}
-		if got := b.see("new"); got.ObserveFor != 0 {
+		if got := b.observe("new"); got.ObserveFor != 0 {
 			t.Errorf("once the new server has made an election itself, new ones are free: %+v", got)
 		}
 	})
@@ -87,7 +87,7 @@ func (n *node) mustTake(election string, from backend.Lease) (backend.Lease, err
 	return got, nil
 }
 
-func TestServersThatTakeTurnsAreReported(t *testing.T) {
+func TestAlternatingServersAreReported(t *testing.T) {
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
 		t.Parallel()
 		one, two := testbed.Start(t, testbed.Options{Kind: k}), testbed.Start(t, testbed.Options{Kind: k})
@@ -105,7 +105,7 @@ func TestServersThatTakeTurnsAreReported(t *testing.T) {
 		turn := func(s *testbed.Server) error {
 			proxy.SetTarget(s.Addr())
 			proxy.Reset()
-			_, err := n.trySee("a")
+			_, err := n.tryObserve("a")
 			return err
 		}
 		if err := errors.Join(turn(one), turn(two)); err != nil {
@@ -148,7 +148,7 @@ func TestAServerThatBecomesReadOnlyIsLeft(t *testing.T) {
 		before := l.number(t, "SELECT MAX(ID) FROM information_schema.PROCESSLIST WHERE USER = ?", l.User.User)
 		for _, call := range []func() error{
 			func() error { _, err := n.renew(held); return err },
-			func() error { _, err := n.trySee("a"); return err },
+			func() error { _, err := n.tryObserve("a"); return err },
 			func() error { _, err := n.bid(held, time.Second); return err },
 			func() error { return n.release(held, backend.Released) },
 		} {
@@ -182,14 +182,14 @@ func TestAServerOutOfConnectionsIsUnavailable(t *testing.T) {
 			}
 			defer conn.Close()
 		}
-		if _, err := late.trySee("a"); err == nil || backend.Class(err) != backend.ErrUnavailable {
+		if _, err := late.tryObserve("a"); err == nil || backend.Class(err) != backend.ErrUnavailable {
 			t.Errorf("no connection left: %v; want unavailable", err)
 		}
 		n.mustRenew(held) // has its connections
 	})
 }
 
-func TestAServerThatHangsHangsNobody(t *testing.T) {
+func TestAHangingServerHangsNoCall(t *testing.T) {
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
 		t.Parallel()
 		s := testbed.Start(t, testbed.Options{Kind: k})
@@ -239,12 +239,12 @@ func TestAClockStepChangesNothing(t *testing.T) {
 		for _, step := range []time.Duration{time.Hour, -2 * time.Hour} {
 			s.Step(t, step)
 			held = n.mustRenew(held)
-			got := other.see("a")
-			if !asSeen(got, held) || got.ObserveFor != time.Second || got.Age < 0 {
+			got := other.observe("a")
+			if !sameLease(got, held) || got.ObserveFor != time.Second || got.Age < 0 {
 				t.Errorf("after a step of %v: %+v", step, got)
 			}
 			s.Step(t, step)
-			if got := other.see("a"); !asSeen(got, held) || got.Age < 0 {
+			if got := other.observe("a"); !sameLease(got, held) || got.Age < 0 {
 				t.Errorf("a step of %v between renewals changes what is watched: %+v", step, got)
 			}
 			taken, err := other.bid(got, time.Second)

@@ -12,7 +12,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 )
 
-func TestWhatAnAdministratorMustDoIsSaid(t *testing.T) {
+func TestErrorsSayWhatAnAdministratorMustDo(t *testing.T) {
 	const toMake = "elect schema --apply" // which is CreateTables
 	const toPaste = "what the error says"
 	problems := map[string]struct {
@@ -81,7 +81,7 @@ func TestWhatAnAdministratorMustDoIsSaid(t *testing.T) {
 					o.Schema = l.Name
 				}
 				n := openNode(t, "n", o)
-				_, err := n.trySee("a")
+				_, err := n.tryObserve("a")
 				if !errors.Is(err, backend.ErrDenied) {
 					t.Fatalf("%v; want ErrDenied", err)
 				}
@@ -108,13 +108,13 @@ func TestWhatAnAdministratorMustDoIsSaid(t *testing.T) {
 						l.exec(t, "RENAME TABLE election_lease TO old_lease")
 					}
 					l.paste(t, err)
-					if _, err := n.trySee("a"); err != nil { // a new table has no row of its own
+					if _, err := n.tryObserve("a"); err != nil { // a new table has no row of its own
 						l.paste(t, err)
 					}
 				default:
 					l.exec(t, strings.NewReplacer("%[1]s", l.Name, "%[2]s", l.User.User).Replace(p.cure))
 				}
-				if l := n.see("a"); l.Term != 0 {
+				if l := n.observe("a"); l.Term != 0 {
 					t.Errorf("once cured: %+v", l)
 				}
 			})
@@ -122,7 +122,7 @@ func TestWhatAnAdministratorMustDoIsSaid(t *testing.T) {
 	})
 }
 
-func TestWhoNamesNoSchemaIsToldSo(t *testing.T) {
+func TestAMissingSchemaNameIsReported(t *testing.T) {
 	for what, o := range map[string]Options{
 		"a DSN":    {DSN: "app:secret-word@tcp(127.0.0.1:3306)/"},
 		"a Config": {Config: &mysql.Config{User: "app", Passwd: "secret-word", Net: "tcp", Addr: "127.0.0.1:3306"}},
@@ -147,7 +147,7 @@ func TestTheMinimalRightsAreEnough(t *testing.T) {
 		}
 		c := l.User.Clone()
 		c.User, c.Passwd = strings.Trim(strings.Split(user, "@")[0], "'"), "only-this"
-		life(t, l, Options{Config: c}, "a")
+		lifecycle(t, l, Options{Config: c}, "a")
 
 		// An observer needs no more than SELECT.
 		reader := fmt.Sprintf("'r%s'@'127.0.0.1'", l.Name[len(l.Name)-10:])
@@ -155,19 +155,19 @@ func TestTheMinimalRightsAreEnough(t *testing.T) {
 		t.Cleanup(func() { l.admin.Exec("DROP USER " + reader) })
 		c.User = strings.Trim(strings.Split(reader, "@")[0], "'")
 		n := openNode(t, "n", Options{Config: c})
-		a, err := n.bid(n.see("a"), time.Second)
+		a, err := n.bid(n.observe("a"), time.Second)
 		if !errors.Is(err, backend.ErrDenied) || a.Outcome != backend.Unknown || !strings.Contains(err.Error(), "GRANT SELECT, INSERT, UPDATE ON") {
 			t.Errorf("a bid without the right to write: %v, %v; want ErrDenied and the statement that grants it", a.Outcome, err)
 		}
 	})
 }
 
-func TestATableThatVanishesDuringALeadershipIsSaidAndCanComeBack(t *testing.T) {
+func TestADroppedTableIsReportedAndCanComeBack(t *testing.T) {
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
 		l := newLab(t, k)
 		n, other := l.node(t, "n"), l.node(t, "other")
 		held := n.lead("a", time.Second)
-		other.see("a")
+		other.observe("a")
 		l.exec(t, "DROP TABLE election_lease")
 		a, err := n.renew(held)
 		if !errors.Is(err, backend.ErrDenied) || a.Outcome != backend.Unknown || !strings.Contains(err.Error(), "elect schema --apply") {
@@ -179,7 +179,7 @@ func TestATableThatVanishesDuringALeadershipIsSaidAndCanComeBack(t *testing.T) {
 		if a, err := n.renew(held); err != nil || a.Outcome != backend.Refused {
 			t.Errorf("a renewal in a new table: %v, %v; want refused", a.Outcome, err)
 		}
-		if got := other.see("a"); got.ObserveFor != maxTTL {
+		if got := other.observe("a"); got.ObserveFor != maxTTL {
 			t.Errorf("the table was dropped and made again: Watch %v; the holder may not know yet, so it is watched for the greatest TTL", got.ObserveFor)
 		}
 		if got := other.lead("a", time.Second); got.Term <= held.Term {
@@ -192,13 +192,13 @@ func TestABidAboveTheGreatestTTLSaysHowToRaiseIt(t *testing.T) {
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
 		l := newLab(t, k)
 		n := l.node(t, "n")
-		a, err := n.bid(n.see("a"), maxTTL+time.Microsecond)
+		a, err := n.bid(n.observe("a"), maxTTL+time.Microsecond)
 		if err != nil || a.Outcome != backend.Unknown || backend.Class(a.Err) != backend.ErrDenied {
 			t.Fatalf("%v, %v, %v; want ErrDenied for this bid: it can be cured", a.Outcome, a.Err, err)
 		}
 		l.paste(t, a.Err)
 		n.lead("a", maxTTL+time.Microsecond)
-		if _, err := n.bid(n.see("b"), maxTTL+time.Microsecond); err != nil {
+		if _, err := n.bid(n.observe("b"), maxTTL+time.Microsecond); err != nil {
 			t.Error(err)
 		}
 	})
@@ -208,11 +208,11 @@ func TestABidAboveWhatAnyTableCanAllowIsInvalid(t *testing.T) {
 	l := newLab(t, testbed.MariaDB)
 	l.exec(t, "UPDATE election_lease SET ttl_us = 18446744073709551615 WHERE name = ''") // "no limit"
 	n := l.node(t, "n")
-	if a, err := n.bid(n.see("a"), maxDuration+1); err != nil || a.Outcome != backend.Unknown || backend.Class(a.Err) != backend.ErrInvalid {
+	if a, err := n.bid(n.observe("a"), maxDuration+1); err != nil || a.Outcome != backend.Unknown || backend.Class(a.Err) != backend.ErrInvalid {
 		t.Errorf("a TTL of more than %v: %v, %v, %v; want ErrInvalid", maxDuration, a.Outcome, a.Err, err)
 	}
 	n.lead("a", maxDuration)
-	if got := l.node(t, "other").see("a"); got.TTL != maxDuration || got.ObserveFor != maxDuration {
+	if got := l.node(t, "other").observe("a"); got.TTL != maxDuration || got.ObserveFor != maxDuration {
 		t.Errorf("the longest TTL reads back as %v, watched for %v, want %v", got.TTL, got.ObserveFor, maxDuration)
 	}
 }
@@ -227,7 +227,7 @@ func TestDurationsInTheTablesNeverOverflow(t *testing.T) {
 			"UPDATE election_lease SET ttl_us = 18446744073709551615 WHERE name = ''",
 			"UPDATE election_lease SET server = 'gone' WHERE name = 'elsewhere'")
 		for _, name := range []string{"held", "elsewhere"} {
-			got := other.see(name)
+			got := other.observe(name)
 			for what, d := range map[string]time.Duration{"Watch": got.ObserveFor, "TTL": got.TTL, "Renew": got.Renew, "Age": got.Age} {
 				if d <= 0 || d > maxDuration {
 					t.Errorf("%q: %s is %v, want at most %v", name, what, d, maxDuration)
@@ -250,25 +250,25 @@ func TestTablesMadeByHandWaitOnce(t *testing.T) {
 		}
 		l := &lab{d, testbed.Shared(t, k), admin}
 		n := l.node(t, "n")
-		if got := n.see("a"); got.ObserveFor != maxTTL {
+		if got := n.observe("a"); got.ObserveFor != maxTTL {
 			t.Errorf("no server has made an election here, as far as the table knows: Watch %v, want the greatest TTL", got.ObserveFor)
 		}
 		if held := n.lead("a", time.Second); time.Until(time.UnixMicro(int64(held.Term))) > time.Hour {
 			t.Errorf("the first term, %d, is far ahead of the clock: terms would fall when the store changes", held.Term)
 		}
-		if got := n.see("b"); got.ObserveFor != 0 {
+		if got := n.observe("b"); got.ObserveFor != 0 {
 			t.Errorf("the second election must not wait: %+v", got)
 		}
 		if err := CreateTables(t.Context(), admin, "", ""); err != nil {
 			t.Errorf("making tables that are there: %v", err)
 		}
-		if got := n.see("a"); got.Vacant() {
+		if got := n.observe("a"); got.Vacant() {
 			t.Errorf("making tables that are there changes nothing: %+v", got)
 		}
 	})
 }
 
-func TestRowsOfProcessesThatAreGoneAreUsedAgain(t *testing.T) {
+func TestRowsOfGoneProcessesAreReused(t *testing.T) {
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
 		l := newLab(t, k)
 		announce := func(n *node) {
@@ -319,7 +319,7 @@ func TestRowsOfProcessesThatAreGoneAreUsedAgain(t *testing.T) {
 func TestAReadOnlyTermTableIsEnoughForTheFence(t *testing.T) {
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
 		l := newLab(t, k)
-		l.account(t)
+		l.createAccount(t)
 		user := fmt.Sprintf("'f%s'@'127.0.0.1'", l.Name[len(l.Name)-10:])
 		l.exec(t, "CREATE USER "+user+" IDENTIFIED BY 'only-this'",
 			fmt.Sprintf("GRANT SELECT ON %s.election_term TO %s", l.Name, user), fmt.Sprintf("GRANT SELECT, UPDATE ON %s.account TO %s", l.Name, user))
@@ -333,23 +333,23 @@ func TestAReadOnlyTermTableIsEnoughForTheFence(t *testing.T) {
 	})
 }
 
-func TestTablesAreMadeByConnectionsThatDoNotCommitByThemselves(t *testing.T) {
+func TestCreateTablesWorksWithoutAutocommit(t *testing.T) {
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
 		l := newLab(t, k)
 		db := testbed.OpenDB(t, clone(l.Admin, func(c *mysql.Config) { c.DBName, c.Params = l.Name, map[string]string{"autocommit": "0"} }))
 		if err := CreateTables(t.Context(), db, "", "other"); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := openNode(t, "n", Options{Config: l.User, Prefix: "other"}).trySee("a"); err != nil {
+		if _, err := openNode(t, "n", Options{Config: l.User, Prefix: "other"}).tryObserve("a"); err != nil {
 			t.Errorf("tables that were made with autocommit=0: %v", err)
 		}
 	})
 }
 
-func TestServersThatKeepNamesInLowerCaseHaveTheirTables(t *testing.T) {
+func TestServersWithLowerCaseTableNamesWork(t *testing.T) {
 	l := newLabOn(t, testbed.Start(t, testbed.Options{Kind: testbed.MariaDB, Args: []string{"--lower-case-table-names=1"}}))
 	if err := CreateTables(t.Context(), l.admin, "", "App"); err != nil {
 		t.Fatal(err)
 	}
-	life(t, l, Options{Config: l.User, Prefix: "App"}, "a")
+	lifecycle(t, l, Options{Config: l.User, Prefix: "App"}, "a")
 }

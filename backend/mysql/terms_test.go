@@ -9,7 +9,7 @@ import (
 )
 
 // After a failover the terms of all elections are far ahead of the clock.
-func TestTermsGoOnWhenBothRowsOfAnElectionWereDeletedAfterAFailover(t *testing.T) {
+func TestTermsGrowAfterBothRowsWereDeleted(t *testing.T) {
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
 		l := newLab(t, k)
 		n := l.node(t, "n")
@@ -54,7 +54,7 @@ func TestATermDoesNotRepeatWhenACrashUndoesAGrant(t *testing.T) {
 
 // A failover loses a grant, which was above the one before by that one's age. Then
 // somebody deletes the row, and with it the age.
-func TestATermDoesNotGoBackWhenAFailoverLosesAGrantAndThenTheRowIsDeleted(t *testing.T) {
+func TestTermsGrowAfterALostGrantAndADeletedRow(t *testing.T) {
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
 		t.Parallel()
 		l := newLabOn(t, testbed.Start(t, testbed.Options{Kind: k}))

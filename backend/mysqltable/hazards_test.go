@@ -14,7 +14,7 @@ import (
 )
 
 // Thousands of looks and one new election use up one number.
-func TestNoNumbersAreBurnt(t *testing.T) {
+func TestNoAutoIncrementNumbersAreWasted(t *testing.T) {
 	t.Parallel()
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
 		t.Parallel()
@@ -80,7 +80,7 @@ func TestARowFromTheFutureIsLeftAlone(t *testing.T) {
 // In spring a row that was written a second before is an hour old to sessions in a
 // zone with daylight saving time. Trust ends before that, and nothing is granted that
 // would not last.
-func TestNobodyLeadsAcrossTheMomentInSpring(t *testing.T) {
+func TestNobodyLeadsAcrossTheSpringClockChange(t *testing.T) {
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
 		d := testbed.Shared(t, k).Database(t)
 		synctest.Test(t, func(t *testing.T) {

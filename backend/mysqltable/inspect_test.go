@@ -9,8 +9,8 @@ import (
 	"github.com/go-election/go-election/internal/testbed"
 )
 
-// TestInspectSaysWhatLeasesDependOn of the server that also has the other programs' table.
-func TestInspectSaysWhatLeasesDependOn(t *testing.T) {
+// TestInspectReportsWhatLeasesDependOn of the server that also has the other programs' table.
+func TestInspectReportsWhatLeasesDependOn(t *testing.T) {
 	t.Parallel()
 	n := newLab(t, testbed.MariaDB, UpdateTime, 30*time.Second).node(t, "a")
 	ctx, cancel := n.ctx()

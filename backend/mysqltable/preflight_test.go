@@ -12,7 +12,7 @@ import (
 )
 
 // The rights to the fleet's table are tried as well as those to the leases beside it.
-func TestRightsToTheFleetsTableAreTriedBeforeTheFirstBid(t *testing.T) {
+func TestPreflightReportsMissingRightsToTheTable(t *testing.T) {
 	for _, layout := range layouts {
 		t.Run(string(layout), func(t *testing.T) {
 			l := newLab(t, testbed.MariaDB, layout, 10*time.Second)

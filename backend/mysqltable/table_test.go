@@ -115,7 +115,7 @@ func TestAnotherProgramLeadsAndIsFollowed(t *testing.T) {
 
 // The habits of operators: each ends our leadership with the next renewal, and nobody of
 // ours leads before who led has had time to look.
-func TestAnOperatorsHandIsObeyed(t *testing.T) {
+func TestManualEditsAreObeyed(t *testing.T) {
 	each(t, func(t *testing.T, l *lab) {
 		a, b, s := l.node(t, "go-a"), l.node(t, "go-b"), l.shape0()
 		b.lead("warm-up") // so that it knows who it is
@@ -165,7 +165,7 @@ func (l *lab) shape0() shape { return shapes[l.options.Layout] }
 
 // A release that arrives late, after the same process has won again, is about
 // another holder.
-func TestALateStatementIsAboutItsOwnGrant(t *testing.T) {
+func TestALateStatementAffectsOnlyItsOwnGrant(t *testing.T) {
 	each(t, func(t *testing.T, l *lab) {
 		a := l.node(t, "go-a")
 		first := a.lead("jobs")
@@ -215,7 +215,7 @@ func TestASealKeepsOtherProgramsOut(t *testing.T) {
 	})
 }
 
-func TestARowIsHeldWhateverTheSessionWasTold(t *testing.T) {
+func TestSessionSettingsDoNotAffectTheRow(t *testing.T) {
 	t.Parallel()
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
 		readOnly := map[testbed.Kind]string{testbed.MariaDB: "tx_read_only", testbed.MySQL: "transaction_read_only"}[k]
