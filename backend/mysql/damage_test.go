@@ -22,7 +22,7 @@ func TestRecreatedManualTablesAreWatched(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := other.observe("a"); got.ObserveFor != maxTTL {
-			t.Errorf("tables made with schema.sql were dropped and made again: Watch %v; the holder may not know yet, so it is watched for the greatest TTL", got.ObserveFor)
+			t.Errorf("tables made with schema.sql were dropped and made again: ObserveFor %v; the holder may not know yet, so it is watched for the greatest TTL", got.ObserveFor)
 		}
 	})
 }
@@ -117,7 +117,7 @@ func TestAnEditedRowTakesTheLeaseAway(t *testing.T) {
 		held := n.lead("zero", time.Second)
 		l.exec(t, "UPDATE election_lease SET ttl_us = 0 WHERE name = 'zero'")
 		if got := l.node(t, "other").observe("zero"); got.ObserveFor != maxTTL {
-			t.Errorf("a held lease whose TTL was edited to 0: Watch %v, want the greatest TTL", got.ObserveFor)
+			t.Errorf("a held lease whose TTL was edited to 0: ObserveFor %v, want the greatest TTL", got.ObserveFor)
 		}
 		n.mustRenew(held)
 	})
@@ -141,7 +141,7 @@ func TestALedElectionWithoutARowIsWatched(t *testing.T) {
 				l.exec(t, damage...)
 				got := other.observe("x")
 				if got.ObserveFor != maxTTL || got.Term != 0 {
-					t.Errorf("its holder may not know yet: %+v; want a watch of the greatest TTL", got)
+					t.Errorf("its holder may not know yet: %+v; want it observed for the greatest TTL", got)
 				}
 				if free := other.observe("new"); free.ObserveFor != 0 {
 					t.Errorf("what was never led is free: %+v", free)
@@ -168,7 +168,7 @@ func TestTruncatedLeasesAreWatchedByLaterProcesses(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := l.node(t, "late").observe("x"); got.ObserveFor != maxTTL {
-			t.Errorf("the leases were truncated under a leader: %+v; want a watch of the greatest TTL", got)
+			t.Errorf("the leases were truncated under a leader: %+v; want it observed for the greatest TTL", got)
 		}
 	})
 }
@@ -186,7 +186,7 @@ func TestARestoredElectionIsCountedAfterARecount(t *testing.T) {
 		}
 		l.exec(t, "DELETE FROM election_lease WHERE name = 'x'", "DELETE FROM election_term WHERE name = 'x'")
 		if got := other.observe("x"); got.ObserveFor != maxTTL {
-			t.Errorf("rows deleted under a leader: %+v; want a watch of the greatest TTL", got)
+			t.Errorf("rows deleted under a leader: %+v; want it observed for the greatest TTL", got)
 		}
 	})
 }

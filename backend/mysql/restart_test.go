@@ -62,7 +62,7 @@ func watchedAfterARestart(t *testing.T, args []string) {
 		greatest(time.Second)
 		testbed.Eventually(t, callLimit, "the server is up for the greatest TTL", func() error {
 			if got := n.observe("a"); got.ObserveFor != 0 {
-				return fmt.Errorf("Watch is %v", got.ObserveFor)
+				return fmt.Errorf("ObserveFor is %v", got.ObserveFor)
 			}
 			return nil
 		})
@@ -82,7 +82,7 @@ func watchedAfterARestart(t *testing.T, args []string) {
 		s.Start(t)
 		for _, name := range []string{"a", "b", "new"} {
 			if got := other.observe(name); got.ObserveFor != long {
-				t.Errorf("%q just after the restart: Watch %v; each lease is watched for the greatest TTL, %v", name, got.ObserveFor, long)
+				t.Errorf("%q just after the restart: ObserveFor %v; each lease is watched for the greatest TTL, %v", name, got.ObserveFor, long)
 			}
 		}
 		if a, err := n.bid(backend.Lease{Election: "a"}, time.Second); err != nil || a.Outcome != backend.Refused {
@@ -93,7 +93,7 @@ func watchedAfterARestart(t *testing.T, args []string) {
 		last := l.node(t, "last") // who was there has noticed a restart, and is wary for as long as it was to be then
 		testbed.Eventually(t, callLimit, "all is as before after the greatest TTL", func() error {
 			if a, b := last.observe("a"), last.observe("b"); a.ObserveFor != time.Second || b.ObserveFor != 0 {
-				return fmt.Errorf("Watch %v and %v", a.ObserveFor, b.ObserveFor)
+				return fmt.Errorf("ObserveFor %v and %v", a.ObserveFor, b.ObserveFor)
 			}
 			return nil
 		})
@@ -117,7 +117,7 @@ func TestAnUncleanRestartBeginsAWatchAnew(t *testing.T) {
 			t.Errorf("%s: the watch goes on when carefulness begins or ends: %q, %v", what, during.Ref, during.ObserveFor)
 		}
 		if during.ObserveFor != maxTTL {
-			t.Errorf("%s: Watch %v, want the greatest TTL", what, during.ObserveFor)
+			t.Errorf("%s: ObserveFor %v, want the greatest TTL", what, during.ObserveFor)
 		}
 	}
 }
@@ -141,7 +141,7 @@ func TestAServerOnceVolatileIsWatchedAfterARestart(t *testing.T) {
 		s.Terminate(t)
 		s.Start(t)
 		if got := other.observe("a"); got.ObserveFor != greatest {
-			t.Errorf("it was seen not to keep every commit, and was restarted: Watch %v, want the greatest TTL", got.ObserveFor)
+			t.Errorf("it was seen not to keep every commit, and was restarted: ObserveFor %v, want the greatest TTL", got.ObserveFor)
 		}
 	})
 }
@@ -213,7 +213,7 @@ func TestAClockThatIsSetAfterACrashDoesNotHideTheCrash(t *testing.T) {
 		s.Start(t)
 		s.Step(t, time.Hour)
 		if got := l.node(t, "late").observe("a"); got.ObserveFor != greatest {
-			t.Errorf("the server has been up for a moment, and its clock was set forward by an hour since: Watch %v, want %v", got.ObserveFor, greatest)
+			t.Errorf("the server has been up for a moment, and its clock was set forward by an hour since: ObserveFor %v, want %v", got.ObserveFor, greatest)
 		}
 	})
 }
@@ -227,7 +227,7 @@ func TestLaterProcessesUseAVerifiedBoot(t *testing.T) {
 		n := l.node(t, "n")
 		testbed.Eventually(t, callLimit, "the first has seen the server for the greatest TTL", func() error {
 			if got := n.observe("a"); got.ObserveFor != 0 {
-				return fmt.Errorf("Watch is %v", got.ObserveFor)
+				return fmt.Errorf("ObserveFor is %v", got.ObserveFor)
 			}
 			return nil
 		})
@@ -235,13 +235,13 @@ func TestLaterProcessesUseAVerifiedBoot(t *testing.T) {
 		l.exec(t, fmt.Sprintf("UPDATE election_lease SET ttl_us = %d WHERE name = ''", time.Hour.Microseconds()))
 		for _, name := range []string{"new", "a"} {
 			if got := l.node(t, "late").observe(name); got.ObserveFor > time.Second {
-				t.Errorf("%q, once somebody has vouched for the server: Watch %v", name, got.ObserveFor)
+				t.Errorf("%q, once somebody has vouched for the server: ObserveFor %v", name, got.ObserveFor)
 			}
 		}
 		s.Terminate(t)
 		s.Start(t)
 		if got := l.node(t, "last").observe("new"); got.ObserveFor != time.Hour {
-			t.Errorf("after the next restart: Watch %v, want the greatest TTL", got.ObserveFor)
+			t.Errorf("after the next restart: ObserveFor %v, want the greatest TTL", got.ObserveFor)
 		}
 	})
 }

@@ -47,7 +47,7 @@ func TestAFailoverThatLosesWritesElectsNobodyTooEarly(t *testing.T) {
 		for name, was := range map[string]backend.Lease{"held": held, "lost": lost, "free": {}, "unknown": unknown, "new": {}} {
 			got := b.observe(name)
 			if got.ObserveFor != maxTTL {
-				t.Errorf("%q after the failover: Watch %v; each lease is watched for the greatest TTL: %+v", name, got.ObserveFor, got)
+				t.Errorf("%q after the failover: ObserveFor %v; each lease is watched for the greatest TTL: %+v", name, got.ObserveFor, got)
 			}
 			if got.Ref == was.Ref {
 				t.Errorf("%q: the change of server must show in what is watched: %q", name, got.Ref)
@@ -69,7 +69,7 @@ func TestAFailoverThatLosesWritesElectsNobodyTooEarly(t *testing.T) {
 			}
 			b.mustRenew(got)
 			if got := a.observe(name); got.ObserveFor != time.Second {
-				t.Errorf("%q: once the new server has granted it, Watch is %v, want its TTL", name, got.ObserveFor)
+				t.Errorf("%q: once the new server has granted it, ObserveFor is %v, want its TTL", name, got.ObserveFor)
 			}
 		}
 		if got := b.observe("new"); got.ObserveFor != 0 {

@@ -180,7 +180,7 @@ func TestADroppedTableIsReportedAndCanComeBack(t *testing.T) {
 			t.Errorf("a renewal in a new table: %v, %v; want refused", a.Outcome, err)
 		}
 		if got := other.observe("a"); got.ObserveFor != maxTTL {
-			t.Errorf("the table was dropped and made again: Watch %v; the holder may not know yet, so it is watched for the greatest TTL", got.ObserveFor)
+			t.Errorf("the table was dropped and made again: ObserveFor %v; the holder may not know yet, so it is watched for the greatest TTL", got.ObserveFor)
 		}
 		if got := other.lead("a", time.Second); got.Term <= held.Term {
 			t.Errorf("term %d after %d", got.Term, held.Term)
@@ -228,7 +228,7 @@ func TestDurationsInTheTablesNeverOverflow(t *testing.T) {
 			"UPDATE election_lease SET server = 'gone' WHERE name = 'elsewhere'")
 		for _, name := range []string{"held", "elsewhere"} {
 			got := other.observe(name)
-			for what, d := range map[string]time.Duration{"Watch": got.ObserveFor, "TTL": got.TTL, "Renew": got.Renew, "Age": got.Age} {
+			for what, d := range map[string]time.Duration{"ObserveFor": got.ObserveFor, "TTL": got.TTL, "Renew": got.Renew, "Age": got.Age} {
 				if d <= 0 || d > maxDuration {
 					t.Errorf("%q: %s is %v, want at most %v", name, what, d, maxDuration)
 				}
@@ -251,7 +251,7 @@ func TestTablesMadeByHandWaitOnce(t *testing.T) {
 		l := &lab{d, testbed.Shared(t, k), admin}
 		n := l.node(t, "n")
 		if got := n.observe("a"); got.ObserveFor != maxTTL {
-			t.Errorf("no server has made an election here, as far as the table knows: Watch %v, want the greatest TTL", got.ObserveFor)
+			t.Errorf("no server has made an election here, as far as the table knows: ObserveFor %v, want the greatest TTL", got.ObserveFor)
 		}
 		if held := n.lead("a", time.Second); time.Until(time.UnixMicro(int64(held.Term))) > time.Hour {
 			t.Errorf("the first term, %d, is far ahead of the clock: terms would fall when the store changes", held.Term)

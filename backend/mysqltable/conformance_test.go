@@ -125,7 +125,7 @@ func (s *suite) faults(t testing.TB) map[string]conformance.Fault {
 
 // openVirtual opens a Backend whose server follows the clock of the bubble.
 func openVirtual(t testing.TB, o Options) *Backend {
-	b, err := prepare(o)
+	b, err := newBackend(o)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -50,7 +50,7 @@ func TestARowThatLooksAnHourOldAndIsRenewedIsNotTaken(t *testing.T) {
 		a := l.node(t, "go-a")
 		s := l.shape0()
 		renewed := func(age int) {
-			l.exec(t, fmt.Sprintf("REPLACE INTO leader_election (%s, %s, %s) VALUES ('jobs', 'other-1', now() - interval ? second)", s.key, s.holder, s.at), age)
+			l.exec(t, fmt.Sprintf("REPLACE INTO leader_election (%s, %s, %s) VALUES ('jobs', 'other-1', now() - interval ? second)", s.key, s.holder, s.time), age)
 		}
 		renewed(3600)
 		seen := a.see("jobs")
@@ -58,8 +58,8 @@ func TestARowThatLooksAnHourOldAndIsRenewedIsNotTaken(t *testing.T) {
 		if got := a.bid(seen); got.Outcome != backend.Refused {
 			t.Errorf("a bid over what was renewed since: want refused, got %v", got.Outcome)
 		}
-		if got := a.see("jobs"); got.ObserveFor != a.watch() || got.Unchanged(seen) {
-			t.Errorf("want the row to be watched anew for %v, got %+v", a.watch(), got)
+		if got := a.see("jobs"); got.ObserveFor != a.observeFor() || got.Unchanged(seen) {
+			t.Errorf("want the row to be watched anew for %v, got %+v", a.observeFor(), got)
 		}
 	})
 }
@@ -69,7 +69,7 @@ func TestARowThatLooksAnHourOldAndIsRenewedIsNotTaken(t *testing.T) {
 func TestARowFromTheFutureIsLeftAlone(t *testing.T) {
 	each(t, func(t *testing.T, l *lab) {
 		a, s := l.node(t, "go-a"), l.shape0()
-		l.exec(t, fmt.Sprintf("INSERT INTO leader_election (%s, %s, %s) VALUES ('jobs', 'other-1', now() + interval 1 hour)", s.key, s.holder, s.at))
+		l.exec(t, fmt.Sprintf("INSERT INTO leader_election (%s, %s, %s) VALUES ('jobs', 'other-1', now() + interval 1 hour)", s.key, s.holder, s.time))
 		seen := a.see("jobs")
 		if got := a.bid(seen); seen.ObserveFor != backend.ExpiresInStore || got.Outcome != backend.Refused {
 			t.Errorf("want the store to decide, and a bid refused; got a watch of %v, %v", seen.ObserveFor, got.Outcome)
@@ -142,10 +142,10 @@ func TestAHolderFitsTheColumn(t *testing.T) {
 		for _, id := range []string{"a", "x y\u00e4", strings.Repeat("i", 255), strings.Repeat("\U0001F600", 60)} {
 			c := backend.Candidate{ID: id, Nonce: backend.NewNonce()}
 			h := s.holderOf(c, 7)
-			if len(h) > s.width || !marked.MatchString(h) || strings.ContainsAny(h, " \t") || h != strings.ToValidUTF8(h, "") {
+			if len(h) > s.width || !grantMark.MatchString(h) || strings.ContainsAny(h, " \t") || h != strings.ToValidUTF8(h, "") {
 				t.Errorf("%s: %q", layout, h)
 			}
-			if h == s.holderOf(c, 8) || !s.names(h, id) || !s.names(id, id) || s.names("b", id) {
+			if h == s.holderOf(c, 8) || !s.designates(h, id) || !s.designates(id, id) || s.designates("b", id) {
 				t.Errorf("%s: %q must differ by term, and name %.20q and nobody else", layout, h, id)
 			}
 		}

@@ -97,8 +97,8 @@ func TestAnotherProgramLeadsAndIsFollowed(t *testing.T) {
 			t.Fatalf("after a release the row names %q; want other-1 to take it at its first look", leader)
 		}
 		seen := b.see("jobs")
-		if seen.Holder.ID != "other-1" || seen.Term != held.Term || seen.ObserveFor != b.watch() || seen.TTL == 0 {
-			t.Errorf("want other-1 as holder in the last known term, watched for %v; got %+v", b.watch(), seen)
+		if seen.Holder.ID != "other-1" || seen.Term != held.Term || seen.ObserveFor != b.observeFor() || seen.TTL == 0 {
+			t.Errorf("want other-1 as holder in the last known term, watched for %v; got %+v", b.observeFor(), seen)
 		}
 		if got := b.bid(seen); got.Outcome != backend.Refused {
 			t.Errorf("a bid over a row that has not expired: want refused, got %v", got.Outcome)
@@ -121,7 +121,7 @@ func TestManualEditsAreObeyed(t *testing.T) {
 		b.lead("warm-up") // so that it knows who it is
 		habits := map[string]string{
 			"update":  fmt.Sprintf("UPDATE leader_election SET %s = 'other-1' WHERE %s = 'jobs'", s.holder, s.key),
-			"replace": fmt.Sprintf("REPLACE INTO leader_election (%s, %s, %s) VALUES ('jobs', 'other-1', now())", s.key, s.holder, s.at),
+			"replace": fmt.Sprintf("REPLACE INTO leader_election (%s, %s, %s) VALUES ('jobs', 'other-1', now())", s.key, s.holder, s.time),
 			"delete":  fmt.Sprintf("DELETE FROM leader_election WHERE %s = 'jobs'", s.key),
 		}
 		for name, habit := range habits {
@@ -145,8 +145,8 @@ func TestManualEditsAreObeyed(t *testing.T) {
 				t.Errorf("a renewal after another was named: want refused, got %v", got.Outcome)
 			}
 			a.release(held)
-			if got := a.see("jobs"); got.ObserveFor < b.watch() {
-				t.Errorf("who is not named watches for %v; want %v", got.ObserveFor, b.watch())
+			if got := a.see("jobs"); got.ObserveFor < b.observeFor() {
+				t.Errorf("who is not named watches for %v; want %v", got.ObserveFor, b.observeFor())
 			}
 			seen := b.see("jobs")
 			if seen.ObserveFor != b.options.Period {
@@ -172,8 +172,8 @@ func TestALateStatementAffectsOnlyItsOwnGrant(t *testing.T) {
 		old := l.leader(t, "jobs")
 		a.release(first)
 		second := a.lead("jobs")
-		l.exec(t, a.text(endSQL), vacated, "jobs", old)
-		l.exec(t, fmt.Sprintf(a.text(keepSQL), "(?, ?)"), sealed, "jobs", old)
+		l.exec(t, a.statement(releaseSQL), vacated, "jobs", old)
+		l.exec(t, fmt.Sprintf(a.statement(renewSQL), "(?, ?)"), sealed, "jobs", old)
 		if got := a.renew(second); got.Outcome != backend.Granted {
 			t.Errorf("a renewal after a late release of the leadership before: want granted, got %v, %v", got.Outcome, got.Err)
 		}
