@@ -112,7 +112,7 @@ func TestRedactionKeepsTheClassOfAnError(t *testing.T) {
 		t.Cleanup(func() { l.admin.Exec(fmt.Sprintf("DROP USER '%s'@'127.0.0.1'", user)) })
 		n := openNode(t, "n", Options{Config: clone(l.User, func(c *mysql.Config) { c.User, c.Passwd = user, "election" }), NotifyConns: -1})
 		if _, err := n.bid(n.observe("a"), time.Second); !errors.Is(err, backend.ErrDenied) || !strings.Contains(err.Error(), "GRANT SELECT, INSERT, UPDATE") {
-			t.Errorf("no right to write: %v; want ErrDenied, and the statements that help", err)
+			t.Errorf("no right to write: %v; want ErrDenied and the statements that grant it", err)
 		}
 		wrong := openNode(t, "n", Options{Config: clone(l.User, func(c *mysql.Config) { c.Passwd = "denied" }), NotifyConns: -1})
 		if _, err := wrong.tryObserve("a"); !errors.Is(err, backend.ErrDenied) {
@@ -138,7 +138,7 @@ func TestTLSWithAnOwnAuthorityAndEachPlugin(t *testing.T) {
 					c.TLS, c.TLSConfig = nil, map[string]string{"no TLS": "", "system authorities": "true"}[what]
 				})})
 				_, err := n.tryObserve("a")
-				for range 3 { // the driver takes a zero at the end of ed25519's challenge, one in 256, for none of it
+				for range 3 { // the driver drops a zero at the end of ed25519's challenge, one in 256
 					if err == nil || !strings.Contains(err.Error(), mysql.ErrMalformPkt.Error()) {
 						break
 					}

@@ -22,7 +22,7 @@ func TestRecreatedManualTablesAreWatched(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := other.observe("a"); got.ObserveFor != maxTTL {
-			t.Errorf("tables made with schema.sql were dropped and made again: ObserveFor %v; the holder may not know yet, so it is watched for the greatest TTL", got.ObserveFor)
+			t.Errorf("tables from schema.sql were dropped and created again: ObserveFor %v; the holder may not know yet, want the greatest TTL", got.ObserveFor)
 		}
 	})
 }
@@ -44,7 +44,7 @@ func TestADeletedRowIsWatchedAndItsTermsGoOn(t *testing.T) {
 				l.exec(t, statements...)
 				for _, name := range []string{"a", "c"} {
 					if got := other.observe(name); got.ObserveFor != maxTTL || got.Term != 0 {
-						t.Errorf("%q after a row was deleted: %+v; a missing row is watched for the greatest TTL", name, got)
+						t.Errorf("%q after a row was deleted: %+v; want it observed for the greatest TTL", name, got)
 					}
 				}
 				if x, err := n.renew(held); err != nil || x.Outcome != backend.Refused {
@@ -52,21 +52,21 @@ func TestADeletedRowIsWatchedAndItsTermsGoOn(t *testing.T) {
 				}
 				n.mustRenew(b)
 				if err := n.release(held, backend.Failed); err != nil {
-					t.Errorf("a release without the row is no error: %v", err)
+					t.Errorf("a release without the row: %v, want no error", err)
 				}
-				got := other.lead("a", time.Second) // as if it had been watched
+				got := other.lead("a", time.Second) // as if it had been observed
 				if len(statements) == 1 && got.Term <= held.Term {
-					t.Errorf("term %d after %d; the term's row was there", got.Term, held.Term)
+					t.Errorf("term %d after %d, although the term's row exists", got.Term, held.Term)
 				}
 				if got := other.observe("c"); len(statements) == 1 && got.ObserveFor != 0 {
-					t.Errorf("once the deleted row is back nothing is missing, and a new election is free: %+v", got)
+					t.Errorf("no row is missing, so that a new election is free: %+v", got)
 				}
 			})
 		}
 	})
 }
 
-// Between two readings the row may have been made again, led, and deleted again.
+// Between two reads the row may have been recreated, led, and deleted again.
 func TestARowThatIsDeletedTwiceIsWatchedTwice(t *testing.T) {
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
 		l := newLab(t, k)
@@ -78,7 +78,7 @@ func TestARowThatIsDeletedTwiceIsWatchedTwice(t *testing.T) {
 		other.lead("a", time.Second)
 		l.exec(t, "DELETE FROM election_lease WHERE name = 'a'")
 		if second := n.observe("a"); second.Unchanged(first) || second.ObserveFor != maxTTL {
-			t.Errorf("a row that was made again meanwhile: %+v, before it was %+v", second, first)
+			t.Errorf("a row that was recreated meanwhile: %+v, before: %+v", second, first)
 		}
 	})
 }
@@ -110,7 +110,7 @@ func TestAnEditedRowTakesTheLeaseAway(t *testing.T) {
 				continue
 			}
 			if err != nil || a.Outcome != backend.Granted || a.Term <= held.Term {
-				t.Errorf("%s: who watched the row as it stands is elected, with a term above all others: %v, %v, %d after %d", what, a.Outcome, err, a.Term, held.Term)
+				t.Errorf("%s: a bid over the row as it is: %v, %v, term %d after %d; want granted with a greater term", what, a.Outcome, err, a.Term, held.Term)
 			}
 		}
 		n := l.node(t, "n")
@@ -123,7 +123,7 @@ func TestAnEditedRowTakesTheLeaseAway(t *testing.T) {
 	})
 }
 
-// recount is what the package documentation gives to make the count right again.
+// recount is the statement of docs/mysql.md that corrects the count.
 const recount = "UPDATE election_lease SET term = (SELECT n FROM (SELECT COUNT(*) - 1 AS n FROM election_lease) c) WHERE name = ''"
 
 func TestALedElectionWithoutARowIsWatched(t *testing.T) {
@@ -144,12 +144,12 @@ func TestALedElectionWithoutARowIsWatched(t *testing.T) {
 					t.Errorf("its holder may not know yet: %+v; want it observed for the greatest TTL", got)
 				}
 				if free := other.observe("new"); free.ObserveFor != 0 {
-					t.Errorf("what was never led is free: %+v", free)
+					t.Errorf("a new election is free: %+v", free)
 				}
 				if a, err := other.bid(backend.Lease{Election: "x"}, time.Second); err != nil || a.Outcome != backend.Refused {
-					t.Errorf("a bid by who has not watched: %v, %v; want refused", a.Outcome, err)
+					t.Errorf("a bid without observation: %v, %v; want refused", a.Outcome, err)
 				}
-				if again := other.lead("x", time.Second); again.Term <= held.Term { // as if it had been watched
+				if again := other.lead("x", time.Second); again.Term <= held.Term { // as if it had been observed
 					t.Errorf("term %d after %d", again.Term, held.Term)
 				}
 			})
@@ -157,8 +157,8 @@ func TestALedElectionWithoutARowIsWatched(t *testing.T) {
 	}
 }
 
-// Tables of which only the leases are made again: a process that starts only then has
-// seen nothing, but the terms are there.
+// Only the leases are created again. A process that starts after that has seen nothing, but the
+// terms exist.
 func TestTruncatedLeasesAreWatchedByLaterProcesses(t *testing.T) {
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
 		l := newLab(t, k)
@@ -180,9 +180,9 @@ func TestARestoredElectionIsCountedAfterARecount(t *testing.T) {
 		n.lead("gone", time.Second)
 		n.lead("x", time.Second)
 		l.exec(t, "DELETE FROM election_lease WHERE name = 'gone'", recount)
-		n.lead("gone", time.Second) // its term's row is there
+		n.lead("gone", time.Second) // its term row exists
 		if made, rows := l.number(t, "SELECT term FROM election_lease WHERE name = ''"), l.number(t, "SELECT COUNT(*) - 1 FROM election_lease"); made != rows {
-			t.Errorf("%d elections are counted, %d are there; the next deletion would not show", made, rows)
+			t.Errorf("the count is %d, but there are %d elections; the next deletion would not show", made, rows)
 		}
 		l.exec(t, "DELETE FROM election_lease WHERE name = 'x'", "DELETE FROM election_term WHERE name = 'x'")
 		if got := other.observe("x"); got.ObserveFor != maxTTL {

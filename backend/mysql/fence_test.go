@@ -12,7 +12,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 )
 
-// fenced books one unit under a term. A busy machine may stand still in the middle.
+// fenced adds one to the account under a term. Its Hold is long, since a busy machine may stall.
 func (l *lab) fenced(t testing.TB, db *sql.DB, term uint64) error {
 	t.Helper()
 	return l.fencedFor(t, db, term, callLimit)
@@ -40,7 +40,7 @@ func TestTheFenceCommitsOnlyUnderTheLatestTerm(t *testing.T) {
 				db := testbed.OpenDB(t, clone(l.User, func(c *mysql.Config) { c.InterpolateParams = interpolate }))
 				db.SetMaxOpenConns(1)
 				if err := l.fenced(t, db, 7); !errors.Is(err, ErrFenced) {
-					t.Errorf("the fence of an election that never was: %v, want ErrFenced", err)
+					t.Errorf("the fence of an unknown election: %v, want ErrFenced", err)
 				}
 				if err := l.fenced(t, db, 0); !errors.Is(err, backend.ErrInvalid) {
 					t.Errorf("the fence with term 0: %v, want ErrInvalid", err)
@@ -52,7 +52,7 @@ func TestTheFenceCommitsOnlyUnderTheLatestTerm(t *testing.T) {
 				}
 				n.mustRenew(first)
 				if err := l.fenced(t, db, first.Term); err != nil {
-					t.Errorf("a renewal must not change what the fence looks at: %v", err)
+					t.Errorf("a renewal must not affect the fence: %v", err)
 				}
 				second := n.lead("a", time.Second)
 				if err := l.fenced(t, db, first.Term); !errors.Is(err, ErrFenced) {
@@ -70,14 +70,14 @@ func TestTheFenceCommitsOnlyUnderTheLatestTerm(t *testing.T) {
 					return oops
 				})
 				if !errors.Is(err, oops) || l.number(t, "SELECT n FROM account") != 3 {
-					t.Errorf("an error of the work must roll back and come back: %v", err)
+					t.Errorf("an error of the work must roll back and be returned: %v", err)
 				}
 				var idle, locks int
 				if err := db.QueryRow("SELECT @@SESSION.wait_timeout, @@SESSION.innodb_lock_wait_timeout").Scan(&idle, &locks); err != nil {
 					t.Fatal(err)
 				}
 				if idle < 100 || locks == 1 {
-					t.Errorf("after the fence the user's connection has wait_timeout %d and innodb_lock_wait_timeout %d; it must go back as it came", idle, locks)
+					t.Errorf("after the fence the user's connection has wait_timeout %d and innodb_lock_wait_timeout %d; both must be restored", idle, locks)
 				}
 			})
 		}
@@ -101,7 +101,7 @@ func TestAFenceDelaysOnlyItsOwnElection(t *testing.T) {
 			answers, err := n.Acquire(t.Context(), bids)
 			took := time.Since(began)
 			if err != nil || answers[0].Outcome != backend.Unknown || answers[0].Err == nil || answers[1].Outcome != backend.Granted {
-				t.Errorf("a batch with one fenced election: %v %+v; the other is granted, this one is unknown, and no more", err, answers)
+				t.Errorf("a batch with one fenced election: %v %+v; want the fenced one unknown and the other granted", err, answers)
 			}
 			return took
 		})
@@ -135,7 +135,8 @@ func TestADeletedTermFencesAllUntilTheNextGrant(t *testing.T) {
 	})
 }
 
-// MariaDB 11.6 has innodb_snapshot_isolation on.
+// MariaDB 11.6 has innodb_snapshot_isolation on: the fence then fails with error 1020 and asks
+// again.
 func TestTheFenceWorksUnderSnapshotIsolation(t *testing.T) {
 	l := newLab(t, testbed.MariaDB)
 	l.createAccount(t)
@@ -144,7 +145,7 @@ func TestTheFenceWorksUnderSnapshotIsolation(t *testing.T) {
 	db := testbed.OpenDB(t, clone(l.User, func(c *mysql.Config) { c.Params = map[string]string{"innodb_snapshot_isolation": "1"} }))
 	err := Fence{Hold: callLimit}.Do(t.Context(), db, "a", held.Term, func(tx *sql.Tx) error {
 		var n int
-		if err := tx.QueryRow("SELECT n FROM account").Scan(&n); err != nil { // which fixes what it sees
+		if err := tx.QueryRow("SELECT n FROM account").Scan(&n); err != nil { // this takes the snapshot
 			return err
 		}
 		if _, err := tx.ExecContext(t.Context(), "UPDATE account SET n = n + 1"); err != nil {

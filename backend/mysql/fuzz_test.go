@@ -10,8 +10,8 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// FuzzRow reads a row of an election. columns are separated by tabs, in the order of
-// the statement; one that is "NULL" is missing.
+// FuzzRow reads a row of an election. The columns are separated by tabs, in the order of the
+// statement; "NULL" is NULL.
 func FuzzRow(f *testing.F) {
 	me := strings.Repeat("a", 32)
 	for _, row := range []string{
@@ -23,7 +23,7 @@ func FuzzRow(f *testing.F) {
 		f.Add(row, true, true, false)
 		f.Add(row, false, false, true)
 	}
-	f.Fuzz(func(t *testing.T, text string, full, found, careful bool) {
+	f.Fuzz(func(t *testing.T, text string, full, found, unclean bool) {
 		c := newScan(full)
 		fields := strings.Split(text, "\t")
 		for i, into := range c.into {
@@ -31,22 +31,22 @@ func FuzzRow(f *testing.F) {
 				*into.(*sql.RawBytes) = sql.RawBytes(fields[i])
 			}
 		}
-		st := status{server: "server-1", writer: string(c.writer), sameServer: isTrue(c.sameServer), made: parseUint(c.term), count: parseUint(c.count), maxTTL: parseDuration(c.ttl), uncleanRestart: careful}
+		st := status{server: "server-1", writer: string(c.writer), sameServer: isTrue(c.sameServer), made: parseUint(c.term), count: parseUint(c.count), maxTTL: parseDuration(c.ttl), uncleanRestart: unclean}
 		var r row
 		if r.Election = "jobs"; found {
 			c.lease(&r, "jobs", nil, &candidateCache{})
 		}
-		r.Holder = backend.CleanCandidate(r.Holder) // as introduce does to strangers
+		r.Holder = backend.CleanCandidate(r.Holder) // as readCandidates does
 		r.classify(&st, me)
 		l := r.Lease
 		if l != backend.CleanLease(l) || len(l.Ref) > 512 || backend.CheckText("ref", l.Ref, 512, false) != nil {
-			t.Errorf("not fit to be handed on: %+v", l)
+			t.Errorf("not clean: %+v", l)
 		}
 		if l.ObserveFor < 0 || l.ObserveFor > maxDuration || l.TTL > maxDuration || l.Renew > maxDuration || l.Age > maxDuration {
 			t.Errorf("durations: %+v", l)
 		}
 		if found && !l.Vacant() && l.Holder.Nonce != me && l.ObserveFor == 0 && st.maxTTL > 0 {
-			t.Errorf("held by another, and free at once: %+v", l)
+			t.Errorf("held by another process, and free at once: %+v", l)
 		}
 		if found && l.Request.Kind != "" && l.Request.Term != l.Term {
 			t.Errorf("a request of another term: %+v", l)
@@ -61,7 +61,7 @@ func FuzzRow(f *testing.F) {
 	})
 }
 
-// FuzzStatus reads the row of the table itself.
+// FuzzStatus reads the table's own row.
 func FuzzStatus(f *testing.F) {
 	f.Add(layout, "0 1 1700000000000000", "5", "10000000", "server-1")
 	f.Add(layout, "OFF 2 -1", "-1", "18446744073709551615", "")
@@ -109,7 +109,7 @@ func FuzzHistory(f *testing.F) {
 	})
 }
 
-// FuzzDSN: what is wrong with a DSN is said without showing the password in it.
+// FuzzDSN checks that errors about a DSN do not show its password.
 func FuzzDSN(f *testing.F) {
 	for _, dsn := range []string{"", "/", "u:open-sesame@tcp(h:3306)/d", "u:open-sesame@tcp(h:3306)d", "u:open-sesame@h/d?tls=x", "u:open-sesame@tcp(h)/d?timeout=open-sesame", "open-sesame", "u:open-sesame/@/d?x=%zz", "u:open-sesame@unix(/x)/d?readTimeout=-1s"} {
 		f.Add(dsn)

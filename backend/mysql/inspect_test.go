@@ -8,7 +8,7 @@ import (
 	"github.com/go-election/go-election/internal/testbed"
 )
 
-// TestInspectReportsWhatLeasesDependOn on real servers, with the rights of an ordinary member.
+// On real servers, with the rights of an ordinary member.
 func TestInspectReportsWhatLeasesDependOn(t *testing.T) {
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
 		d := testbed.Shared(t, k).Database(t)
@@ -30,11 +30,11 @@ func TestInspectReportsWhatLeasesDependOn(t *testing.T) {
 		}
 		for _, want := range []string{"server: ", "durability: ", "replication: ", "clock: ", "greatest TTL: 15s"} {
 			if !strings.Contains(text, want) {
-				t.Errorf("nothing is said of %q:\n%s", want, text)
+				t.Errorf("no diagnostic of %q:\n%s", want, text)
 			}
 		}
 		if strings.Contains(text, "every bid is refused") {
-			t.Errorf("the greatest TTL is too long:\n%s", text)
+			t.Errorf("the greatest TTL was refused:\n%s", text)
 		}
 		list, err = b.Inspect(t.Context(), 16*time.Second, 5*time.Second)
 		if last := list[len(list)-1]; err != nil || !last.Warning || !last.Fatal || !strings.Contains(last.Text, "TTL is 16s, the greatest allowed") {

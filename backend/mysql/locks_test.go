@@ -46,13 +46,13 @@ func TestALockedRowCostsNoOtherLease(t *testing.T) {
 				for i, a := range answers {
 					switch {
 					case i == 7 && (a.Outcome != backend.Unknown || a.Err == nil):
-						t.Errorf("the locked one: %v, %v; it may yet be renewed: unknown", a.Outcome, a.Err)
+						t.Errorf("the locked lease: %v, %v; want unknown", a.Outcome, a.Err)
 					case i != 7 && a.Outcome != backend.Granted:
-						t.Errorf("%s: %v, %v; a batch of twenty with one locked row renews the other nineteen", held[i].Election, a.Outcome, a.Err)
+						t.Errorf("%s: %v, %v; want granted: one locked row must not affect the other nineteen", held[i].Election, a.Outcome, a.Err)
 					}
 				}
 				if err := n.Release(ctx, testbed.Held(held[6:8]...)); err == nil {
-					t.Error("Release of a locked row: no error; after nil none of the leases is held")
+					t.Error("Release of a locked row: no error, although the lease is still held")
 				}
 				if !n.observe("e006").Vacant() || n.observe("e007").Vacant() {
 					t.Error("Release with one row locked must end the other lease")
@@ -60,7 +60,7 @@ func TestALockedRowCostsNoOtherLease(t *testing.T) {
 				unlock()
 				held[6] = n.lead("e006", time.Second)
 				if a, err := n.renew(held[7]); err != nil || a.Outcome != backend.Granted {
-					t.Errorf("once the lock is gone the lease is still there: %v, %v, %v", a.Outcome, a.Err, err)
+					t.Errorf("once the row is unlocked the lease can be renewed: %v, %v, %v", a.Outcome, a.Err, err)
 				}
 			})
 		}
@@ -90,18 +90,18 @@ func TestALockedOwnRowDelaysOnlyNewElections(t *testing.T) {
 			cancel()
 			unlock()
 			if a := answers[0]; a.Outcome != backend.Unknown || a.Err == nil {
-				t.Errorf("%s: the one that must be made: %v, %v, %v; want unknown", what, a.Outcome, a.Err, err)
+				t.Errorf("%s: the election without a row: %v, %v, %v; want unknown", what, a.Outcome, a.Err, err)
 			}
 			if a := answers[1]; a.Outcome != backend.Granted {
-				t.Errorf("%s: the one whose row is free and not locked: %v, %v, %v; want granted", what, a.Outcome, a.Err, err)
+				t.Errorf("%s: the election whose row is free and not locked: %v, %v, %v; want granted", what, a.Outcome, a.Err, err)
 			}
 		}
 		n.lead("missing", time.Second)
 	})
 }
 
-// onceWaiting calls do when a statement like that waits for a lock, and no more once stop
-// is called.
+// onceWaiting calls do when a statement like that waits for a lock. After stop has returned it
+// does not call do.
 func (l *lab) onceWaiting(ctx context.Context, t testing.TB, like string, do func()) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan struct{})
@@ -182,7 +182,7 @@ func TestAWaitingStatementEndsSoonAfterItsClient(t *testing.T) {
 				}
 			}
 			if got := other.observe("a"); !sameLease(got, held) {
-				t.Errorf("%s: the statement that was given up came through all the same: %+v", what, got)
+				t.Errorf("%s: the abandoned statement was executed later: %+v", what, got)
 			}
 			held = n.mustRenew(held)
 		}
@@ -197,7 +197,7 @@ func TestManyCandidatesAtOnceElectOne(t *testing.T) {
 		for i := range candidates {
 			nodes = append(nodes, l.node(t, fmt.Sprint("n", i)))
 		}
-		for round := range 4 { // the first makes the rows
+		for round := range 4 { // the first creates the rows
 			bids := make([][]backend.Bid, candidates)
 			for i, n := range nodes {
 				for e := range elections {
@@ -232,7 +232,7 @@ func TestManyCandidatesAtOnceElectOne(t *testing.T) {
 					t.Errorf("round %d: %q was granted %d times over the same lease", round, name, won[name])
 				}
 				if won[name] == 0 && nodes[0].observe(name).Term == 0 {
-					t.Errorf("round %d: %q was granted to nobody", round, name)
+					t.Errorf("round %d: %q was not granted", round, name)
 				}
 			}
 		}

@@ -10,21 +10,21 @@ import (
 	"github.com/go-election/go-election/internal/testbed"
 )
 
-// patience is how long a call waits whose answer may be lost: longer than a busy machine
-// makes any other call take.
+// replyTimeout is how long a call waits whose reply may be lost: longer than any other call
+// takes on a busy machine.
 const replyTimeout = 2 * time.Second
 
-// The places where each statement can be recognised on the wire.
+// wireText has a text by which each statement can be recognised on the wire.
 var wireText = map[string]string{
-	"make the row":      "INSERT INTO `election_lease`",
-	"commit the row":    "COMMIT",
-	"grant":             "t.term = s.next",
-	"renew":             "l.request <> 'depose'",
-	"release":           "l.holder = ''",
-	"confirm or read":   "SELECT l.name",
-	"announce":          "UPDATE `election_member`",
-	"request":           "SET request =",
-	"look at the shape": "information_schema.COLUMNS",
+	"create the row":   "INSERT INTO `election_lease`",
+	"commit the row":   "COMMIT",
+	"grant":            "t.term = s.next",
+	"renew":            "l.request <> 'depose'",
+	"release":          "l.holder = ''",
+	"confirm or read":  "SELECT l.name",
+	"announce":         "UPDATE `election_member`",
+	"request":          "SET request =",
+	"check the tables": "information_schema.COLUMNS",
 }
 
 func TestALostReplyGrantsNothing(t *testing.T) {
@@ -37,7 +37,7 @@ func TestALostReplyGrantsNothing(t *testing.T) {
 					proxy := l.server.Proxy(t)
 					n := openNode(t, "n", Options{Config: proxy.Config(l.User), NotifyConns: -1})
 					other := l.node(t, "other")
-					if what == "grant" { // over a row that is there
+					if what == "grant" { // over a row that exists
 						if err := other.release(other.lead("a", time.Second), backend.Released); err != nil {
 							t.Fatal(err)
 						}
@@ -53,11 +53,11 @@ func TestALostReplyGrantsNothing(t *testing.T) {
 							a = answers[0]
 						}
 						if caught(trap) && !before && (a.Outcome != backend.Unknown || err == nil || backend.Class(err) != backend.ErrUnavailable) {
-							t.Errorf("%s: %v, %v; the outcome is unknown, the store unavailable", what, a.Outcome, err)
+							t.Errorf("%s: %v, %v; want an unknown outcome and an unavailable store", what, a.Outcome, err)
 						}
 						return a, err
 					}
-					// Everything is tried until it is done; nothing is taken for done.
+					// Every call is repeated until it has succeeded.
 					var lease backend.Lease
 					for range 10 {
 						seen, err := n.tryObserveSoon("a")
@@ -73,7 +73,7 @@ func TestALostReplyGrantsNothing(t *testing.T) {
 						}
 					}
 					if got := other.observe("a"); lease.Term == 0 || !sameLease(got, lease) {
-						t.Fatalf("never granted, or not what the store has: %+v, %+v", lease, got)
+						t.Fatalf("not granted, or the store has another lease: %+v, %+v", lease, got)
 					}
 					for range 10 {
 						a, err := call(func(ctx context.Context) ([]backend.Answer, error) { return n.Renew(ctx, []backend.Held{lease.Held()}) })
@@ -82,7 +82,7 @@ func TestALostReplyGrantsNothing(t *testing.T) {
 							break
 						}
 						if a.Outcome == backend.Refused {
-							t.Fatalf("a renewal whose answer was lost makes the next be refused: %+v", a)
+							t.Fatalf("the next renewal was refused after a lost reply: %+v", a)
 						}
 					}
 					if got := other.observe("a"); !sameLease(got, lease) {
@@ -97,7 +97,7 @@ func TestALostReplyGrantsNothing(t *testing.T) {
 								return
 							}
 						}
-						t.Error("never done")
+						t.Error("it never succeeded")
 					}
 					try(func(ctx context.Context) error {
 						return n.Announce(ctx, backend.Member{Candidate: n.me, TTL: time.Second})
@@ -115,7 +115,7 @@ func TestALostReplyGrantsNothing(t *testing.T) {
 					select {
 					case <-trap.Caught():
 					default:
-						t.Errorf("no statement contains %q; this test no longer sees it", text)
+						t.Errorf("no statement contains %q; this test does not cover it", text)
 					}
 				})
 			}
@@ -123,7 +123,7 @@ func TestALostReplyGrantsNothing(t *testing.T) {
 	})
 }
 
-// Another candidate makes one of two elections between the reading and the lock.
+// Another candidate creates one of two elections between the read and the lock.
 func TestALostCommitReplyIsUnknown(t *testing.T) {
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
 		for _, lose := range []bool{true, false} {
@@ -135,7 +135,7 @@ func TestALostCommitReplyIsUnknown(t *testing.T) {
 			for _, name := range []string{"taken", "new"} {
 				bids = append(bids, backend.Bid{Election: name, Candidate: n.me, TTL: time.Second, Renew: time.Second / 3, Expected: n.observe(name)})
 			}
-			hold := proxy.Trap(createLimitSQL, testbed.HoldRequest) // before the two seconds begin that a maker has
+			hold := proxy.Trap(createLimitSQL, testbed.HoldRequest) // before the two seconds that a creator has
 			ctx, cancel := n.ctx()
 			defer cancel()
 			answered := make(chan []backend.Answer)
@@ -162,7 +162,7 @@ func TestALostCommitReplyIsUnknown(t *testing.T) {
 					t.Errorf("lost %v: %q: %v, %v; want %v", lose, bids[i].Election, a.Outcome, a.Err, want[i])
 				}
 				if a.Outcome == backend.Refused && (a.Election != "taken" || a.Holder.ID != "other") {
-					t.Errorf("a refusal shows the lease as it stands: %+v", a.Lease)
+					t.Errorf("a refusal must show the present lease: %+v", a.Lease)
 				}
 			}
 		}
@@ -178,7 +178,7 @@ func caught(trap *testbed.Trap) bool {
 	}
 }
 
-// trySeeSoon is trySee for a call that may hang.
+// tryObserveSoon is tryObserve with replyTimeout.
 func (n *node) tryObserveSoon(election string) (backend.Lease, error) {
 	ctx, cancel := context.WithTimeout(n.t.Context(), replyTimeout)
 	defer cancel()
@@ -193,13 +193,13 @@ func TestALateStatementDoesNothing(t *testing.T) {
 	const ttl = time.Second
 	type world struct {
 		*lab
-		n, other *node // n's requests can be held up
+		n, other *node // n's statements can be delayed
 		lease    backend.Lease
 	}
 	requests := map[string]struct {
 		text string
 		send func(ctx context.Context, w *world)
-		then func(w *world) // what happens while it is on its way
+		then func(w *world) // what happens before it arrives
 	}{
 		"a renewal after another grant": {wireText["renew"],
 			func(ctx context.Context, w *world) { w.n.Renew(ctx, []backend.Held{w.lease.Held()}) },
@@ -257,8 +257,8 @@ func TestALateStatementDoesNothing(t *testing.T) {
 				if r.then != nil {
 					r.then(w)
 				} else {
-					// The row of the table itself is locked by the maker whose
-					// request is held up, until the server gives that up.
+					// The creator whose statement is delayed has locked the table's own
+					// row, until the server ends its session.
 					testbed.Eventually(t, callLimit, "another candidate is elected", func() error {
 						a, err := w.other.bid(w.other.observe("a"), ttl)
 						if a.Outcome != backend.Granted {
@@ -279,7 +279,7 @@ func TestALateStatementDoesNothing(t *testing.T) {
 					return nil
 				})
 				if got := w.other.observe("a"); !sameLease(got, want) || got.Holder != want.Holder {
-					t.Errorf("it came through:\n%+v\n%+v", got, want)
+					t.Errorf("it had an effect:\n%+v\n%+v", got, want)
 				}
 			})
 		}

@@ -14,8 +14,8 @@ import (
 	"github.com/go-election/go-election/internal/testbed"
 )
 
-// waiting returns how many sessions of the database wait for a notifier. Their state says so: a
-// statement that is over stays in the list for a moment after its answer was sent.
+// waiting returns how many sessions of the database wait for a notification lock, by their
+// state. Their statement would not do: it stays in the list for a moment after its reply.
 func (l *lab) waiting(t testing.TB) int64 {
 	t.Helper()
 	return l.number(t, "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE DB = ? AND STATE = 'User lock'", l.Name)
@@ -41,7 +41,7 @@ func TestAReleaseNotifiesFollowers(t *testing.T) {
 		for round := range 20 {
 			var all sync.WaitGroup
 			var released time.Time
-			rang := make(chan time.Time, 3)
+			notified := make(chan time.Time, 3)
 			for range 3 {
 				follower := l.node(t, "follower")
 				seen := []backend.Lease{follower.observe("a"), follower.observe("b")}
@@ -49,9 +49,9 @@ func TestAReleaseNotifiesFollowers(t *testing.T) {
 					ctx, cancel := context.WithTimeout(t.Context(), callLimit)
 					defer cancel()
 					if err := follower.Listen(ctx, seen); err != nil {
-						t.Errorf("Listen: %v; it returns nil when it may pay to read", err)
+						t.Errorf("Listen: %v, want nil after a notification", err)
 					}
-					rang <- time.Now()
+					notified <- time.Now()
 					follower.Close()
 				})
 			}
@@ -61,8 +61,8 @@ func TestAReleaseNotifiesFollowers(t *testing.T) {
 				t.Fatal(err)
 			}
 			all.Wait()
-			close(rang)
-			for at := range rang {
+			close(notified)
+			for at := range notified {
 				late = append(late, at.Sub(released))
 			}
 			if round%2 == 0 {
@@ -75,20 +75,20 @@ func TestAReleaseNotifiesFollowers(t *testing.T) {
 		slices.Sort(late)
 		t.Logf("from the call of Release to the return of Listen: median %v, worst %v", late[len(late)/2], late[len(late)-1])
 		if late[0] > 50*time.Millisecond || late[len(late)/2] > 2*time.Second { // on a busy machine
-			t.Errorf("the best is %v, and the median %v; a handover takes milliseconds", late[0], late[len(late)/2])
+			t.Errorf("the best is %v and the median %v; a notification takes milliseconds", late[0], late[len(late)/2])
 		}
 		l.noNotifyLocksLeft(t)
 	})
 }
 
-// notifySoon is less than GET_LOCK waits, and a lot for a busy machine.
+// notifyLimit is less than the time that GET_LOCK waits, and long for a busy machine.
 const notifyLimit = notifyWait * time.Second * 4 / 5
 
 func (l *lab) noNotifyLocksLeft(t testing.TB) {
 	t.Helper()
-	testbed.Eventually(t, notifyLimit, "nobody waits for a notification lock any more", func() error {
+	testbed.Eventually(t, notifyLimit, "no session waits for a notification lock", func() error {
 		if l.waiting(t) > 0 {
-			return errors.New("a GET_LOCK goes on in the server")
+			return errors.New("a GET_LOCK is still running in the server")
 		}
 		return nil
 	})
@@ -108,7 +108,7 @@ func TestListenEndsSoonAndLeavesNoStatementInTheServer(t *testing.T) {
 			began := time.Now()
 			cancel()
 			if err := <-ended; !errors.Is(err, context.Canceled) {
-				t.Errorf("Listen of an ended context: %v, want its error", err)
+				t.Errorf("Listen with an ended context: %v, want its error", err)
 			}
 			if took := time.Since(began); took > notifyLimit {
 				t.Errorf("Listen returned %v after its context had ended", took)
@@ -116,7 +116,7 @@ func TestListenEndsSoonAndLeavesNoStatementInTheServer(t *testing.T) {
 			l.noNotifyLocksLeft(t)
 		}
 		if n := l.number(t, "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE DB = ?", l.Name); n > 2+maxConns+2 {
-			t.Errorf("%d connections after five Listens; they should be used again", n)
+			t.Errorf("%d connections after five Listens; they should be reused", n)
 		}
 	})
 }
@@ -128,7 +128,7 @@ func TestListenKillsNothingOnAnotherServer(t *testing.T) {
 		l := newLabOn(t, one)
 		two.Exec(t, "CREATE DATABASE "+l.Name, fmt.Sprintf("CREATE USER '%s'@'127.0.0.1' IDENTIFIED BY '%s'", l.User.User, l.User.Passwd),
 			fmt.Sprintf("GRANT SELECT, INSERT, UPDATE ON %s.* TO '%s'@'127.0.0.1'", l.Name, l.User.User))
-		// upTo opens connections until the server has come to a number.
+		// upTo opens connections until the server has reached a connection number.
 		upTo := func(s *testbed.Server, number int64) *sql.Conn {
 			proxy := s.Proxy(t)
 			for range 1000 {
@@ -145,7 +145,7 @@ func TestListenKillsNothingOnAnotherServer(t *testing.T) {
 				}
 				conn.Close()
 			}
-			t.Fatal("the number is never reached")
+			t.Fatal("the number was not reached")
 			return nil
 		}
 		number := func(conn *sql.Conn) (id int64) {
@@ -215,7 +215,7 @@ func TestABrokenLeaderNotifiesFollowers(t *testing.T) {
 				t.Error(err)
 			}
 		case <-time.After(callLimit):
-			t.Error("Listen heard nothing of a leader whose connections have closed")
+			t.Error("Listen did not return when the leader's connections closed")
 		}
 	})
 }
@@ -235,7 +235,7 @@ func TestListenSurvivesAStatementTimeLimit(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if err := follower.Listen(ctx, seen); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("Listen under a time limit of the server of 200 ms: %v; it should wait until its own context ends", err)
+			t.Errorf("Listen with a time limit of 200 ms in the server: %v; it should wait until its context ends", err)
 		}
 	})
 }
@@ -265,7 +265,7 @@ func TestOneBackendKeepsToItsConnections(t *testing.T) {
 			})
 		}
 		if n := follower.db.Stats().OpenConnections + follower.notifyConns.Stats().OpenConnections; n > 7 {
-			t.Errorf("%d connections; at most 3, and 4 for the notification locks of others", n)
+			t.Errorf("%d connections, want at most 3 and 4 for other leaders' notification locks", n)
 		}
 		testbed.Eventually(t, callLimit, "it listens to four leaders, by default, and polls the others", func() error {
 			n := l.waiting(t)
@@ -285,13 +285,14 @@ func TestWithoutNotifyConnsThereIsNoPush(t *testing.T) {
 		l := newLab(t, k)
 		n := openNode(t, "quiet", Options{Config: l.User, NotifyConns: -1})
 		if g := n.Guarantees(); g.Push || !g.Poll {
-			t.Errorf("without notification locks: Push %v, Poll %v; there is no news then", g.Push, g.Poll)
+			t.Errorf("without connections for notifications: Push %v, Poll %v; want false and true", g.Push, g.Poll)
 		}
 		n.lead("a", 10*time.Second)
 	})
 }
 
-// A leader may have no notifier: its program wants none, or could not get a connection for it.
+// A leader may have no notification lock: its program wants none, or could not get a connection
+// for it. Followers poll that leader, and still get notifications from other leaders.
 func TestALeaderWithoutANotificationLockIsPolled(t *testing.T) {
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
 		l := newLab(t, k)
@@ -303,7 +304,7 @@ func TestALeaderWithoutANotificationLockIsPolled(t *testing.T) {
 			go func() { ended <- follower.Listen(t.Context(), seen) }()
 			return ended
 		}
-		hears := func(what string, ended <-chan error) {
+		returns := func(what string, ended <-chan error) {
 			t.Helper()
 			select {
 			case err := <-ended:
@@ -311,22 +312,22 @@ func TestALeaderWithoutANotificationLockIsPolled(t *testing.T) {
 					t.Errorf("%s: %v", what, err)
 				}
 			case <-time.After(callLimit):
-				t.Fatalf("%s: Listen heard nothing", what)
+				t.Fatalf("%s: Listen does not return", what)
 			}
 		}
 		both := []backend.Lease{follower.observe("a"), follower.observe("b")}
-		hears("a notification lock that is not there may have been rung just now", listen(both...))
+		returns("a leader without a lock may just have sent a notification", listen(both...))
 		ended := listen(both...)
 		l.untilWaiting(t, 1)
 		select {
 		case err := <-ended:
-			t.Fatalf("Listen came back for nothing, again, since a leader has no notifier: %v", err)
+			t.Fatalf("Listen returned a second time because a leader has no lock: %v", err)
 		case <-time.After(2 * notifyCallTimeout):
 		}
 		if err := leader.release(held, backend.Released); err != nil {
 			t.Fatal(err)
 		}
-		hears("the other leader rings", ended)
+		returns("the other leader sends a notification", ended)
 
 		ended = listen(both[0])
 		conn, err := follower.db.Conn(t.Context())
@@ -334,15 +335,15 @@ func TestALeaderWithoutANotificationLockIsPolled(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer conn.Close()
-		notifier := follower.notifyLockName(mute.owner.Nonce())
-		if n, err := follower.queryNumber(t.Context(), conn, takeLockSQL, notifier); err != nil || n != 1 {
+		lock := follower.notifyLockName(mute.owner.Nonce())
+		if n, err := follower.queryNumber(t.Context(), conn, takeLockSQL, lock); err != nil || n != 1 {
 			t.Fatal(n, err)
 		}
 		l.untilWaiting(t, 1)
-		if _, err := follower.queryNumber(t.Context(), conn, releaseLockSQL, notifier); err != nil {
+		if _, err := follower.queryNumber(t.Context(), conn, releaseLockSQL, lock); err != nil {
 			t.Fatal(err)
 		}
-		hears("a leader that has a notification lock by now rings it", ended)
+		returns("a leader that has a lock by now sends a notification", ended)
 	})
 }
 
@@ -362,11 +363,11 @@ func TestListenAwaitsTheFirstLeaders(t *testing.T) {
 		want []string
 	}{
 		{held("", "me"), nil},
-		{held("z", "a", "", "b"), []string{"z", "a"}}, // one of each: as they come
+		{held("z", "a", "", "b"), []string{"z", "a"}}, // in the order of seen
 		{held("a", "a", "b", "c"), []string{"a", "b"}},
 	} {
 		if got := b.leadersToAwait(c.seen); !slices.Equal(got, c.want) {
-			t.Errorf("the loudest are %q, want %q", got, c.want)
+			t.Errorf("leaders %q, want %q", got, c.want)
 		}
 	}
 }
