@@ -19,15 +19,15 @@ import (
 
 var pasted = regexp.MustCompile("(GRANT|DROP USER|CREATE TABLE|INSERT INTO|UPDATE `).*;")
 
-// paste runs the statements in err as an administrator does who copies them out of a
-// log: as they stand there, and with no schema chosen.
+// paste runs the statements in err as an administrator does who copies them from a log:
+// unchanged, and with no schema selected.
 func (l *lab) paste(t testing.TB, err error) {
 	t.Helper()
 	var printed bytes.Buffer
 	slog.New(slog.NewTextHandler(&printed, nil)).Error("denied", "error", err)
 	statements := pasted.FindString(printed.String())
 	if statements == "" || !errors.Is(err, backend.ErrDenied) {
-		t.Fatalf("want ErrDenied and a statement, got the log\n%s", printed.String())
+		t.Fatalf("want ErrDenied and a statement; the log is\n%s", printed.String())
 	}
 	if strings.Contains(err.Error(), "\n") || strings.Contains(err.Error(), "only-this") {
 		t.Errorf("more than one line, or a password: %v", err)
@@ -35,11 +35,11 @@ func (l *lab) paste(t testing.TB, err error) {
 	c := l.server.AdminConfig()
 	c.MultiStatements = true
 	if _, err := testbed.OpenDB(t, c).ExecContext(t.Context(), statements); err != nil {
-		t.Fatalf("the log says\n%sand to paste\n%s\nfails: %v", printed.String(), statements, err)
+		t.Fatalf("the log is\n%sand pasting\n%s\nfails: %v", printed.String(), statements, err)
 	}
 }
 
-// user makes an account with this name, quoted, and rights in the lab's schema.
+// user creates an account with this name and rights in the lab's schema.
 func (l *lab) user(t testing.TB, name, host string, rights ...string) *mysql.Config {
 	t.Helper()
 	account := "'" + strings.ReplaceAll(name, "'", "''") + "'@'" + host + "'"
@@ -51,8 +51,8 @@ func (l *lab) user(t testing.TB, name, host string, rights ...string) *mysql.Con
 	return clone(l.User, func(c *mysql.Config) { c.User, c.Passwd = name, "only-this" })
 }
 
-// Whatever the account may do already, and however the schema is named: the tables have
-// it, and the account is the one of the server, which has another host than the client.
+// The statements name the schema, however it was configured, and the account as the server
+// knows it, whose host is not the client's. The account's present rights do not matter.
 func TestStatementsInErrorsCanBePasted(t *testing.T) {
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
 		l := newLab(t, k)
@@ -84,7 +84,7 @@ func TestStatementsInErrorsCanBePasted(t *testing.T) {
 						list[j] = strings.ReplaceAll(right, "{schema}", l.Name)
 					}
 					n := openNode(t, "n", options(l.user(t, fmt.Sprintf("p%d%s", i, l.Name[len(l.Name)-10:]), "127.0.0._", list...)))
-					for range 2 { // what is granted first may be too little to see the rest
+					for range 2 { // the first grant may not suffice to see the rest
 						if _, err := n.tryObserve("a"); err != nil {
 							l.paste(t, err)
 						}
@@ -101,13 +101,13 @@ func TestStatementsInErrorsCanBePasted(t *testing.T) {
 	})
 }
 
-// Old installations have an anonymous account that comes before 'app'@'%'.
+// Old installations have an anonymous account, which the server prefers to 'app'@'%'.
 func TestAnAnonymousAccountIsReportedAndRemovable(t *testing.T) {
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
 		t.Parallel()
 		l := newLabOn(t, testbed.Start(t, testbed.Options{Kind: k}))
 		app := l.user(t, "app", "%", "SELECT, INSERT, UPDATE ON "+l.Name+".*")
-		app.Net = "unix" // from localhost, for the server, which is told to resolve no names
+		app.Net = "unix" // the server resolves no names, and sees localhost only this way
 		if err := l.admin.QueryRow("SELECT @@socket").Scan(&app.Addr); err != nil {
 			t.Fatal(err)
 		}
@@ -198,7 +198,7 @@ func TestFenceAndCreateTablesNameTheRightsTheyNeed(t *testing.T) {
 		}
 		err := fenced()
 		if l.paste(t, err); strings.Contains(err.Error(), "INSERT") {
-			t.Errorf("a fence reads alone: %v", err)
+			t.Errorf("a fence only reads: %v", err)
 		}
 		if err := fenced(); err != nil {
 			t.Errorf("once it was pasted: %v", err)
@@ -239,8 +239,8 @@ func TestTheDeniedAccountIsInTheErrorOrTheDSN(t *testing.T) {
 
 var inQuotes = regexp.MustCompile("'(?:[^']|'')*'|`(?:[^`]|``)*`")
 
-// Whatever a server says of itself, and a DSN: nothing leaves its quotes, and no log
-// writes any of it in another way.
+// Whatever the server and the DSN contain, nothing ends its quotes early, and a log writes the
+// text unchanged.
 func FuzzAccountsAndSchemasStayInTheirQuotes(f *testing.F) {
 	for _, s := range []string{"app", "", "o'brien", "'; DROP USER root; --", "`", `\`, `\'`, `"`, "a\nb", "\x1b]0;x\x07", "\u202e", "\xff", "\u00a0", "@", "%", strings.Repeat("x", 400)} {
 		f.Add(s, "%", "app")
@@ -254,7 +254,7 @@ func FuzzAccountsAndSchemasStayInTheirQuotes(f *testing.F) {
 		}
 		s := login{user, host, schema}.grantHint(memberRights, bare.inSchema(schema).lease)
 		if strconv.Quote(s) != `"`+s+`"` || len(s) > 2000 {
-			t.Errorf("a log writes it in another way: %q", s)
+			t.Errorf("a log changes the text: %q", s)
 		}
 		quoted := inQuotes.FindAllString(s, -1)
 		switch rest := inQuotes.ReplaceAllString(strings.Replace(s, "the user's", "", 1), "_"); rest {
@@ -271,7 +271,7 @@ func FuzzAccountsAndSchemasStayInTheirQuotes(f *testing.F) {
 				t.Errorf("%q is not anonymous: %s", user, s)
 			}
 		default:
-			t.Errorf("not as it should be: %s", rest)
+			t.Errorf("unexpected text: %s", rest)
 		}
 	})
 }

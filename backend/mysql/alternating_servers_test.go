@@ -16,7 +16,7 @@ func TestAlternatingServersAreDetected(t *testing.T) {
 		now := time.Now()
 		for i := range n {
 			if _, err := s.recordAnswer(fmt.Sprint("server ", i), maxTTL, now.Add(time.Duration(i)*time.Millisecond)); err != nil {
-				t.Fatalf("%d servers, each seen once: %v; these are failovers", n, err)
+				t.Fatalf("%d servers, each seen once: %v, want no error: these are failovers", n, err)
 			}
 		}
 		_, err := s.recordAnswer("server 0", maxTTL, now.Add(time.Second))
@@ -46,6 +46,6 @@ func TestReplacedServersTakeBoundedSpace(t *testing.T) {
 		t.Errorf("%d servers are remembered, at most %d should be", len(s.replaced), maxServers)
 	}
 	if _, err := s.recordAnswer(fmt.Sprint(10*maxServers-2), maxTTL, now.Add(time.Second)); err == nil {
-		t.Error("those that were replaced last must be the ones remembered")
+		t.Error("the servers that were replaced last must be remembered")
 	}
 }

@@ -29,10 +29,10 @@ func TestALeaseSurvivesARestartOfItsServer(t *testing.T) {
 			s.Start(t)
 			held = n.mustRenew(held)
 			if got := n.observe("b"); got.ObserveFor != 0 {
-				t.Errorf("a server that keeps every commit shows a vacant lease as free after a restart: %+v", got)
+				t.Errorf("a vacant lease after a restart of a server that keeps every commit: %+v, want it free", got)
 			}
 			if got := n.observe("new"); got.ObserveFor != 0 {
-				t.Errorf("and a new election, too: %+v", got)
+				t.Errorf("a new election after a restart: %+v, want it free", got)
 			}
 		}
 	})
@@ -70,8 +70,8 @@ func watchedAfterARestart(t *testing.T, args []string) {
 		if err := n.release(n.lead("b", time.Second), backend.Released); err != nil {
 			t.Fatal(err)
 		}
-		// What was written a moment ago may be lost, but the server has flushed
-		// this: it does so once a second.
+		// The server may lose what was written a moment ago, but must have flushed this. It
+		// flushes once a second.
 		const long = 10 * time.Minute // longer than any start takes
 		greatest(long)
 		testbed.Eventually(t, callLimit, "the log is flushed", func() error {
@@ -82,16 +82,16 @@ func watchedAfterARestart(t *testing.T, args []string) {
 		s.Start(t)
 		for _, name := range []string{"a", "b", "new"} {
 			if got := other.observe(name); got.ObserveFor != long {
-				t.Errorf("%q just after the restart: ObserveFor %v; each lease is watched for the greatest TTL, %v", name, got.ObserveFor, long)
+				t.Errorf("%q just after the restart: ObserveFor %v, want the greatest TTL, %v", name, got.ObserveFor, long)
 			}
 		}
 		if a, err := n.bid(backend.Lease{Election: "a"}, time.Second); err != nil || a.Outcome != backend.Refused {
-			t.Errorf("a leftover of one's own, on a server that may have lost what came after it: %v, %v; it must be watched, too", a.Outcome, err)
+			t.Errorf("an own leftover, on a server that may have lost later grants: %v, %v; want refused: it must be observed too", a.Outcome, err)
 		}
 		n.mustRenew(held)
 		greatest(time.Second)
-		last := l.node(t, "last") // who was there has noticed a restart, and is wary for as long as it was to be then
-		testbed.Eventually(t, callLimit, "all is as before after the greatest TTL", func() error {
+		last := l.node(t, "last") // the others have noticed the restart while the greatest TTL was long
+		testbed.Eventually(t, callLimit, "leases are observed as before after the greatest TTL", func() error {
 			if a, b := last.observe("a"), last.observe("b"); a.ObserveFor != time.Second || b.ObserveFor != 0 {
 				return fmt.Errorf("ObserveFor %v and %v", a.ObserveFor, b.ObserveFor)
 			}
@@ -101,9 +101,9 @@ func watchedAfterARestart(t *testing.T, args []string) {
 }
 
 func TestAnUncleanRestartBeginsAWatchAnew(t *testing.T) {
-	calm := status{server: "Q", writer: "P", sameServer: false, maxTTL: maxTTL}
-	careful := calm
-	careful.uncleanRestart = true
+	clean := status{server: "Q", writer: "P", sameServer: false, maxTTL: maxTTL}
+	unclean := clean
+	unclean.uncleanRestart = true
 	for what, r := range map[string]row{
 		"held for the greatest TTL": {found: true, sameServer: true, Lease: backend.Lease{Election: "x", Holder: backend.Candidate{ID: "a", Nonce: "n"}, Term: 5, Heartbeat: 7, TTL: maxTTL}},
 		"vacant":                    {found: true, sameServer: true, Lease: backend.Lease{Election: "x", Term: 5, Heartbeat: 7}},
@@ -111,10 +111,10 @@ func TestAnUncleanRestartBeginsAWatchAnew(t *testing.T) {
 		"without a row":             {Lease: backend.Lease{Election: "x"}},
 	} {
 		before, during := r, r
-		before.classify(&calm, "me")
-		during.classify(&careful, "me")
+		before.classify(&clean, "me")
+		during.classify(&unclean, "me")
 		if during.Unchanged(before.Lease) || before.Ref == during.Ref {
-			t.Errorf("%s: the watch goes on when carefulness begins or ends: %q, %v", what, during.Ref, during.ObserveFor)
+			t.Errorf("%s: observation continues across an unclean restart: %q, %v", what, during.Ref, during.ObserveFor)
 		}
 		if during.ObserveFor != maxTTL {
 			t.Errorf("%s: ObserveFor %v, want the greatest TTL", what, during.ObserveFor)
@@ -141,7 +141,7 @@ func TestAServerOnceVolatileIsWatchedAfterARestart(t *testing.T) {
 		s.Terminate(t)
 		s.Start(t)
 		if got := other.observe("a"); got.ObserveFor != greatest {
-			t.Errorf("it was seen not to keep every commit, and was restarted: ObserveFor %v, want the greatest TTL", got.ObserveFor)
+			t.Errorf("the server once did not keep every commit, and was restarted: ObserveFor %v, want the greatest TTL", got.ObserveFor)
 		}
 	})
 }
@@ -164,26 +164,26 @@ func TestEachRestartBeginsAWatchAnew(t *testing.T) {
 		return r
 	}
 	if lease(1).Ref == lease(2).Ref {
-		t.Error("a watch goes on through a restart")
+		t.Error("observation continues across a restart")
 	}
 }
 
 func TestABootIsVerifiedAfterTheGreatestTTL(t *testing.T) {
 	at := time.Now()
 	for what, c := range map[string]struct {
-		first   time.Duration // when the process saw this start first, before now
-		other   bool          // another start was seen before
-		vouched string
-		careful bool
+		first    time.Duration // how long ago the process first saw this start
+		other    bool          // another start was seen before
+		verified string
+		unclean  bool
 	}{
-		"seen for the first time":          {0, false, "", true},
-		"seen for nearly long enough":      {maxTTL, false, "", true},
-		"seen for long enough":             {maxTTL + time.Second, false, "", false},
-		"vouched for":                      {0, false, "B", false},
-		"another one is vouched for":       {0, false, "A", true},
-		"restarted, and vouched for since": {0, true, "B", false},
-		"restarted":                        {maxTTL, true, "A", true},
-		"restarted long ago":               {maxTTL + time.Second, true, "A", false},
+		"seen for the first time":       {0, false, "", true},
+		"seen for nearly long enough":   {maxTTL, false, "", true},
+		"seen for long enough":          {maxTTL + time.Second, false, "", false},
+		"verified":                      {0, false, "B", false},
+		"another one is verified":       {0, false, "A", true},
+		"restarted, and verified since": {0, true, "B", false},
+		"restarted":                     {maxTTL, true, "A", true},
+		"restarted long ago":            {maxTTL + time.Second, true, "A", false},
 	} {
 		var s servers
 		if c.other {
@@ -192,16 +192,16 @@ func TestABootIsVerifiedAfterTheGreatestTTL(t *testing.T) {
 		}
 		if c.first > 0 {
 			first := at.Add(-c.first)
-			s.recordBoot("B", c.vouched, maxTTL, first, first)
+			s.recordBoot("B", c.verified, maxTTL, first, first)
 		}
-		if careful, _ := s.recordBoot("B", c.vouched, maxTTL, at, at.Add(time.Minute)); careful != c.careful {
-			t.Errorf("%s: careful: %v, want %v", what, careful, c.careful)
+		if unclean, _ := s.recordBoot("B", c.verified, maxTTL, at, at.Add(time.Minute)); unclean != c.unclean {
+			t.Errorf("%s: unclean: %v, want %v", what, unclean, c.unclean)
 		}
 	}
 }
 
-// A machine that boots with a wrong clock: the crash is a moment ago, whatever the
-// server's running time says.
+// A machine boots with a wrong clock. The crash was a moment ago, whatever the server's running
+// time says.
 func TestAClockThatIsSetAfterACrashDoesNotHideTheCrash(t *testing.T) {
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
 		t.Parallel()
@@ -213,7 +213,7 @@ func TestAClockThatIsSetAfterACrashDoesNotHideTheCrash(t *testing.T) {
 		s.Start(t)
 		s.Step(t, time.Hour)
 		if got := l.node(t, "late").observe("a"); got.ObserveFor != greatest {
-			t.Errorf("the server has been up for a moment, and its clock was set forward by an hour since: ObserveFor %v, want %v", got.ObserveFor, greatest)
+			t.Errorf("the server was started a moment ago, and then its clock was set forward by an hour: ObserveFor %v, want %v", got.ObserveFor, greatest)
 		}
 	})
 }
@@ -235,7 +235,7 @@ func TestLaterProcessesUseAVerifiedBoot(t *testing.T) {
 		l.exec(t, fmt.Sprintf("UPDATE election_lease SET ttl_us = %d WHERE name = ''", time.Hour.Microseconds()))
 		for _, name := range []string{"new", "a"} {
 			if got := l.node(t, "late").observe(name); got.ObserveFor > time.Second {
-				t.Errorf("%q, once somebody has vouched for the server: ObserveFor %v", name, got.ObserveFor)
+				t.Errorf("%q, once another process has verified the start: ObserveFor %v", name, got.ObserveFor)
 			}
 		}
 		s.Terminate(t)

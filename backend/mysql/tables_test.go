@@ -18,7 +18,7 @@ func TestErrorsSayWhatAnAdministratorMustDo(t *testing.T) {
 	problems := map[string]struct {
 		cause func(t *testing.T, l *lab) Options
 		says  []string
-		cure  string // %[1]s: database, %[2]s: user; toMake or toPaste. "": not tried here
+		cure  string // %[1]s: database, %[2]s: user; or toMake or toPaste; "": not tried
 	}{
 		"no tables": {
 			func(t *testing.T, l *lab) Options {
@@ -86,7 +86,7 @@ func TestErrorsSayWhatAnAdministratorMustDo(t *testing.T) {
 					t.Fatalf("%v; want ErrDenied", err)
 				}
 				if !strings.HasPrefix(err.Error(), `mysql: observe "a": `) {
-					t.Errorf("the error does not say what was being done: %v", err)
+					t.Errorf("the error does not name the operation: %v", err)
 				}
 				if p.cure == toMake {
 					p.says = append(p.says, toMake)
@@ -108,14 +108,14 @@ func TestErrorsSayWhatAnAdministratorMustDo(t *testing.T) {
 						l.exec(t, "RENAME TABLE election_lease TO old_lease")
 					}
 					l.paste(t, err)
-					if _, err := n.tryObserve("a"); err != nil { // a new table has no row of its own
+					if _, err := n.tryObserve("a"); err != nil { // the own row of a new table is missing
 						l.paste(t, err)
 					}
 				default:
 					l.exec(t, strings.NewReplacer("%[1]s", l.Name, "%[2]s", l.User.User).Replace(p.cure))
 				}
 				if l := n.observe("a"); l.Term != 0 {
-					t.Errorf("once cured: %+v", l)
+					t.Errorf("after the cure: %+v", l)
 				}
 			})
 		}
@@ -171,7 +171,7 @@ func TestADroppedTableIsReportedAndCanComeBack(t *testing.T) {
 		l.exec(t, "DROP TABLE election_lease")
 		a, err := n.renew(held)
 		if !errors.Is(err, backend.ErrDenied) || a.Outcome != backend.Unknown || !strings.Contains(err.Error(), "elect schema --apply") {
-			t.Errorf("a renewal without the table: %v, %v; want ErrDenied and what makes it", a.Outcome, err)
+			t.Errorf("a renewal without the table: %v, %v; want ErrDenied and the command that creates it", a.Outcome, err)
 		}
 		if err := CreateTables(t.Context(), l.admin, "", ""); err != nil {
 			t.Fatal(err)
@@ -180,7 +180,7 @@ func TestADroppedTableIsReportedAndCanComeBack(t *testing.T) {
 			t.Errorf("a renewal in a new table: %v, %v; want refused", a.Outcome, err)
 		}
 		if got := other.observe("a"); got.ObserveFor != maxTTL {
-			t.Errorf("the table was dropped and made again: ObserveFor %v; the holder may not know yet, so it is watched for the greatest TTL", got.ObserveFor)
+			t.Errorf("the table was dropped and created again: ObserveFor %v; the holder may not know yet, want the greatest TTL", got.ObserveFor)
 		}
 		if got := other.lead("a", time.Second); got.Term <= held.Term {
 			t.Errorf("term %d after %d", got.Term, held.Term)
@@ -194,7 +194,7 @@ func TestABidAboveTheGreatestTTLSaysHowToRaiseIt(t *testing.T) {
 		n := l.node(t, "n")
 		a, err := n.bid(n.observe("a"), maxTTL+time.Microsecond)
 		if err != nil || a.Outcome != backend.Unknown || backend.Class(a.Err) != backend.ErrDenied {
-			t.Fatalf("%v, %v, %v; want ErrDenied for this bid: it can be cured", a.Outcome, a.Err, err)
+			t.Fatalf("%v, %v, %v; want ErrDenied for this bid: an operator can raise the limit", a.Outcome, a.Err, err)
 		}
 		l.paste(t, a.Err)
 		n.lead("a", maxTTL+time.Microsecond)
@@ -213,7 +213,7 @@ func TestABidAboveWhatAnyTableCanAllowIsInvalid(t *testing.T) {
 	}
 	n.lead("a", maxDuration)
 	if got := l.node(t, "other").observe("a"); got.TTL != maxDuration || got.ObserveFor != maxDuration {
-		t.Errorf("the longest TTL reads back as %v, watched for %v, want %v", got.TTL, got.ObserveFor, maxDuration)
+		t.Errorf("the longest TTL reads back as %v, observed for %v, want %v", got.TTL, got.ObserveFor, maxDuration)
 	}
 }
 
@@ -251,19 +251,19 @@ func TestTablesMadeByHandWaitOnce(t *testing.T) {
 		l := &lab{d, testbed.Shared(t, k), admin}
 		n := l.node(t, "n")
 		if got := n.observe("a"); got.ObserveFor != maxTTL {
-			t.Errorf("no server has made an election here, as far as the table knows: ObserveFor %v, want the greatest TTL", got.ObserveFor)
+			t.Errorf("in tables that record no server: ObserveFor %v, want the greatest TTL", got.ObserveFor)
 		}
 		if held := n.lead("a", time.Second); time.Until(time.UnixMicro(int64(held.Term))) > time.Hour {
-			t.Errorf("the first term, %d, is far ahead of the clock: terms would fall when the store changes", held.Term)
+			t.Errorf("the first term, %d, is far ahead of the clock: terms would decrease when the store changes", held.Term)
 		}
 		if got := n.observe("b"); got.ObserveFor != 0 {
 			t.Errorf("the second election must not wait: %+v", got)
 		}
 		if err := CreateTables(t.Context(), admin, "", ""); err != nil {
-			t.Errorf("making tables that are there: %v", err)
+			t.Errorf("creating tables that exist: %v", err)
 		}
 		if got := n.observe("a"); got.Vacant() {
-			t.Errorf("making tables that are there changes nothing: %+v", got)
+			t.Errorf("creating tables that exist must change nothing: %+v", got)
 		}
 	})
 }
@@ -290,13 +290,13 @@ func TestRowsOfGoneProcessesAreReused(t *testing.T) {
 			announce(live)
 		}
 		if n := l.number(t, "SELECT COUNT(*) FROM election_member"); n != 5 {
-			t.Errorf("%d rows; those of processes that have been gone for a day are used again", n)
+			t.Errorf("%d rows, want 5: those of processes that have been gone for a day are reused", n)
 		}
 		ctx, cancel := live.ctx()
 		defer cancel()
 		members, err := live.Members(ctx, "", 100)
 		if err != nil || len(members) != 4 {
-			t.Errorf("%d members, %v; want the four that are here", len(members), err)
+			t.Errorf("%d members, %v; want the four that are alive", len(members), err)
 		}
 		var page []string
 		for from := ""; ; {
@@ -328,7 +328,7 @@ func TestAReadOnlyTermTableIsEnoughForTheFence(t *testing.T) {
 		c := l.User.Clone()
 		c.User, c.Passwd = strings.Trim(strings.Split(user, "@")[0], "'"), "only-this"
 		if err := l.fenced(t, testbed.OpenDB(t, c), held.Term); err != nil {
-			t.Errorf("the fence with SELECT on the table of terms: %v", err)
+			t.Errorf("the fence with SELECT on the term table: %v", err)
 		}
 	})
 }
@@ -341,7 +341,7 @@ func TestCreateTablesWorksWithoutAutocommit(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := openNode(t, "n", Options{Config: l.User, Prefix: "other"}).tryObserve("a"); err != nil {
-			t.Errorf("tables that were made with autocommit=0: %v", err)
+			t.Errorf("tables that were created with autocommit=0: %v", err)
 		}
 	})
 }
