@@ -78,13 +78,13 @@ func (s *session) renew(ctx context.Context, verb string, held []backend.Held, p
 	}
 	for n, i := range part {
 		l, r := held[i], &rows[n]
-		ours := r.found && r.sameServer && r.Holder.Nonce == l.Holder.Nonce && r.Term == l.Term && r.Request.Kind != backend.Depose
+		stillHeld := r.found && r.sameServer && r.Holder.Nonce == l.Holder.Nonce && r.Term == l.Term && r.Request.Kind != backend.Depose
 		switch {
-		case ours && l.TTL > st.maxTTL:
+		case stillHeld && l.TTL > st.maxTTL:
 			answers[i] = backend.Answer{Err: s.backend.tooLong(l.Election, l.TTL, st.maxTTL)}
-		case ours && r.Heartbeat == heartbeat:
+		case stillHeld && r.Heartbeat == heartbeat:
 			answers[i] = backend.Answer{Lease: r.Lease, Outcome: backend.Granted, ValidFor: l.TTL}
-		case ours:
+		case stillHeld:
 			answers[i] = backend.Answer{Err: fmt.Errorf("mysql: %s %q: %w", verb, l.Election, errLocked)}
 		default:
 			answers[i] = backend.Answer{Lease: r.Lease, Outcome: backend.Refused}
