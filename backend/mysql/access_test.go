@@ -95,7 +95,7 @@ func TestThePasswordIsNowhere(t *testing.T) {
 		n := openNode(t, "n", Options{Config: right})
 		n.lead("a", time.Second)
 		l.exec(t, "DROP TABLE election_term")
-		_, err := n.bid(n.see("a"), time.Second)
+		_, err := n.bid(n.observe("a"), time.Second)
 		if s := fmt.Sprintf("%v %+v %#v", err, err, err); err == nil || strings.Contains(s, right.Passwd) {
 			t.Errorf("%s", s)
 		}
@@ -105,18 +105,18 @@ func TestThePasswordIsNowhere(t *testing.T) {
 	}
 }
 
-func TestAPasswordThatIsAWordOfAMessageDoesNotChangeWhatItSays(t *testing.T) {
+func TestRedactionKeepsTheClassOfAnError(t *testing.T) {
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
 		l := newLab(t, k)
 		user := "w" + l.Name[len(l.Name)-10:]
 		l.exec(t, fmt.Sprintf("CREATE USER '%s'@'127.0.0.1' IDENTIFIED BY 'election'", user), fmt.Sprintf("GRANT SELECT ON %s.* TO '%[2]s'@'127.0.0.1'", l.Name, user))
 		t.Cleanup(func() { l.admin.Exec(fmt.Sprintf("DROP USER '%s'@'127.0.0.1'", user)) })
 		n := openNode(t, "n", Options{Config: clone(l.User, func(c *mysql.Config) { c.User, c.Passwd = user, "election" }), NotifyConns: -1})
-		if _, err := n.bid(n.see("a"), time.Second); !errors.Is(err, backend.ErrDenied) || !strings.Contains(err.Error(), "GRANT SELECT, INSERT, UPDATE") {
-			t.Errorf("no right to write: %v; want ErrDenied, and the statements that help", err)
+		if _, err := n.bid(n.observe("a"), time.Second); !errors.Is(err, backend.ErrDenied) || !strings.Contains(err.Error(), "GRANT SELECT, INSERT, UPDATE") {
+			t.Errorf("no right to write: %v; want ErrDenied and the statements that grant it", err)
 		}
 		wrong := openNode(t, "n", Options{Config: clone(l.User, func(c *mysql.Config) { c.Passwd = "denied" }), NotifyConns: -1})
-		if _, err := wrong.trySee("a"); !errors.Is(err, backend.ErrDenied) {
+		if _, err := wrong.tryObserve("a"); !errors.Is(err, backend.ErrDenied) {
 			t.Errorf("a wrong password: %v; want ErrDenied", err)
 		}
 	})
@@ -133,17 +133,17 @@ func TestTLSWithAnOwnAuthorityAndEachPlugin(t *testing.T) {
 		l := newLabOn(t, s)
 		for i, plugin := range plugins[k] {
 			c := l.AddUser(t, plugin)
-			life(t, l, Options{Config: clone(c, func(c *mysql.Config) { c.TLS, c.TLSConfig = s.TLSConfig(), "" })}, fmt.Sprint("e", i))
+			lifecycle(t, l, Options{Config: clone(c, func(c *mysql.Config) { c.TLS, c.TLSConfig = s.TLSConfig(), "" })}, fmt.Sprint("e", i))
 			for what, class := range map[string]error{"no TLS": backend.ErrDenied, "system authorities": backend.ErrDenied} {
 				n := openNode(t, "n", Options{Config: clone(c, func(c *mysql.Config) {
 					c.TLS, c.TLSConfig = nil, map[string]string{"no TLS": "", "system authorities": "true"}[what]
 				})})
-				_, err := n.trySee("a")
-				for range 3 { // the driver takes a zero at the end of ed25519's challenge, one in 256, for none of it
+				_, err := n.tryObserve("a")
+				for range 3 { // the driver drops a zero at the end of ed25519's challenge, one in 256
 					if err == nil || !strings.Contains(err.Error(), mysql.ErrMalformPkt.Error()) {
 						break
 					}
-					_, err = n.trySee("a")
+					_, err = n.tryObserve("a")
 				}
 				if backend.Class(err) != class {
 					t.Errorf("%s: %s: %v; want class %v", plugin, what, err, class)
@@ -159,7 +159,7 @@ func TestABackendServesOneNonceAndCanBeClosed(t *testing.T) {
 		n := l.node(t, "n")
 		held := n.lead("a", time.Second)
 		second := &node{n.Backend, t, backend.Candidate{ID: "second", Nonce: backend.NewNonce()}}
-		if _, err := second.bid(n.see("b"), time.Second); !errors.Is(err, backend.ErrInvalid) {
+		if _, err := second.bid(n.observe("b"), time.Second); !errors.Is(err, backend.ErrInvalid) {
 			t.Errorf("a second nonce: %v; want ErrInvalid", err)
 		}
 		if err := errors.Join(n.Close(), n.Close()); err != nil {
@@ -174,7 +174,7 @@ func TestABackendServesOneNonceAndCanBeClosed(t *testing.T) {
 			}
 			return nil
 		})
-		if l.node(t, "other").see("a").Vacant() {
+		if l.node(t, "other").observe("a").Vacant() {
 			t.Error("Close released a lease")
 		}
 	})

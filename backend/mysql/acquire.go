@@ -12,19 +12,19 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// grantChunk is how many elections one grant or release is about. Its rows carry
-// histories of up to 4 KiB.
+// grantChunk is how many elections one grant or release is about. Each of its rows has a
+// history of up to 4 KiB.
 const grantChunk = 250
 
-// Acquire implements [backend.Backend]. For each chunk: one reading; one UPDATE
-// that grants what is still as it was watched, pinned to what was read; one
-// reading that confirms. Elections without a row are made in a transaction.
+// Acquire implements [backend.Backend]. For each chunk, one read, one UPDATE that grants the
+// leases that are still as the challenger observed them, pinned to what was read, and one
+// read that confirms. The rows of new elections are created in a transaction.
 func (b *Backend) Acquire(ctx context.Context, bids []backend.Bid) ([]backend.Answer, error) {
 	if err := b.enter(bids[0].Candidate.Nonce); err != nil {
 		return nil, err
 	}
 	answers := make([]backend.Answer, len(bids))
-	// Sorted, so that whoever makes rows makes them in the same order.
+	// Sorted, so that all processes create rows in the same order.
 	order := make([]int, len(bids))
 	for i := range order {
 		order[i] = i
@@ -32,27 +32,27 @@ func (b *Backend) Acquire(ctx context.Context, bids []backend.Bid) ([]backend.An
 	slices.SortFunc(order, func(i, j int) int { return cmp.Compare(bids[i].Election, bids[j].Election) })
 	var failed error
 	for part := range slices.Chunk(order, grantChunk) {
-		what := about("acquire", len(part), bids[part[0]].Election)
-		err := b.on(ctx, what, func(s *session) error { return s.acquire(ctx, bids, part, answers) })
-		if failed = blame(answers, part, err); failed != nil {
-			break // the rest would fare no better
+		what := describe("acquire", len(part), bids[part[0]].Election)
+		err := b.call(ctx, what, func(s *session) error { return s.acquire(ctx, bids, part, answers) })
+		if failed = recordError(answers, part, err); failed != nil {
+			break // the rest would fail too
 		}
 	}
 	b.takeNotifyLock(ctx)
 	return answers, failed
 }
 
-// about says what a call is about, for errors.
-func about(verb string, n int, first string) string {
+// describe says what a call does, for errors.
+func describe(verb string, n int, first string) string {
 	if n == 1 {
 		return fmt.Sprintf("%s %q", verb, first)
 	}
 	return fmt.Sprintf("%s %d leases", verb, n)
 }
 
-// blame notes err in the answers of one part that have no outcome. It returns err if that concerns
-// the rest as well.
-func blame(answers []backend.Answer, part []int, err error) error {
+// recordError sets err in those answers of one part that have no outcome. It returns err if
+// the other parts would fail too.
+func recordError(answers []backend.Answer, part []int, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -78,22 +78,22 @@ func (s *session) acquire(ctx context.Context, bids []backend.Bid, part []int, a
 	if err != nil {
 		return err
 	}
-	var offers []offer
+	var changes []rowChange
 	var missing []int
 	for n, i := range part {
 		bid, r := bids[i], &rows[n]
-		// A leftover of our own is granted anew, if its server still knows all
-		// that was granted since. Otherwise it is watched like anybody else's.
-		mine := r.found && r.Holder.Nonce == bid.Candidate.Nonce && r.same && !st.careful
+		// A leftover of our own is granted anew if its server still knows all later
+		// grants. Otherwise it is observed like any other lease.
+		leftover := r.found && r.Holder.Nonce == bid.Candidate.Nonce && r.sameServer && !st.uncleanRestart
 		switch {
 		case bid.TTL > st.maxTTL:
 			answers[i] = backend.Answer{Err: s.backend.tooLong(bid.Election, bid.TTL, st.maxTTL)}
-		case !mine && !r.Unchanged(bid.Expected), r.MovedTo != bid.Expected.MovedTo:
+		case !leftover && !r.Unchanged(bid.Expected), r.MovedTo != bid.Expected.MovedTo:
 			answers[i] = backend.Answer{Lease: r.Lease, Outcome: backend.Refused}
 		case !r.found:
 			missing = append(missing, i)
 		default:
-			term, err := backend.NextTerm(max(r.grown(&st), bid.Expected.Term), !r.same, bid.MinTerm, st.now)
+			term, err := backend.NextTerm(max(r.termFloor(&st), bid.Expected.Term), !r.sameServer, bid.MinTerm, st.now)
 			if err != nil {
 				answers[i] = backend.Answer{Err: fmt.Errorf("mysql: acquire %q: %w", bid.Election, err)}
 				continue
@@ -103,142 +103,140 @@ func (s *session) acquire(ctx context.Context, bids []backend.Bid, part []int, a
 					return err
 				}
 			}
-			offers = append(offers, newOffer(i, r, &st, term, backend.Failed))
+			changes = append(changes, newRowChange(i, r, &st, term, backend.Failed))
 		}
 	}
-	// In this order: making may wait for another maker, and fail.
-	if err := s.grant(ctx, bids, offers, &st, answers); err != nil {
+	// Grants come first: creating rows may wait for another process, and fail.
+	if err := s.grant(ctx, bids, changes, &st, answers); err != nil {
 		return err
 	}
-	s.vouch(ctx, &st)
+	s.recordVerifiedBoot(ctx, &st)
 	if missing == nil {
 		return nil
 	}
-	return s.makeElections(ctx, bids, missing, answers)
+	return s.createElections(ctx, bids, missing, answers)
 }
 
-// vouch notes in the table that this start of the server was seen for the greatest TTL,
-// so that a process that begins now need not wait as long once more. If that fails
-// they wait.
-func (s *session) vouch(ctx context.Context, st *status) {
-	if st.volatile && !st.careful && st.boot != st.vouched {
-		s.exec(ctx, s.text[vouchSQL], []byte(st.server), []byte(st.boot))
+// recordVerifiedBoot writes into the table that this process has seen this start of the
+// server for the greatest TTL, so that a process that begins later need not wait as long
+// again. If that fails, the others wait.
+func (s *session) recordVerifiedBoot(ctx context.Context, st *status) {
+	if st.volatile && !st.uncleanRestart && st.boot != st.verifiedBoot {
+		s.exec(ctx, s.text[recordVerifiedBootSQL], []byte(st.server), []byte(st.boot))
 	}
 }
 
-// grown is the last term known, and the age of that grant. A crash of a server that
-// does not keep every commit may have undone a later grant; so may two failovers,
-// there and back. The next one over the same record must not repeat its term. Terms
-// may be ahead of the clock, so that does not see to it. The age of the last grant
-// does, which only grows from one to the other: terms go as fast as time. (Not the
-// age of the record: whoever is the holder again may release, which makes it young.)
-func (r *row) grown(st *status) uint64 {
-	return r.last + uint64(min(max(st.now.Sub(r.elected), 0), longest)/time.Microsecond)
+// termFloor returns the last known term plus the age of its grant. A crash of a volatile
+// server may have undone a later grant, and the next one must not repeat its term. See
+// docs/design/mysql.md, "Terms".
+func (r *row) termFloor(st *status) uint64 {
+	return r.lastTerm + uint64(min(max(st.now.Sub(r.elected), 0), maxDuration)/time.Microsecond)
 }
 
-// tooLong explains that a TTL exceeds what the members agreed to watch for.
-func (b *Backend) tooLong(election string, ttl, most time.Duration) error {
-	if ttl > longest {
-		return fmt.Errorf("mysql: election %q: %w: TTL is %v, more than %v is never allowed", election, backend.ErrInvalid, ttl, longest)
+// tooLong returns the error of a TTL that is greater than the one in the table, for which
+// the members observe.
+func (b *Backend) tooLong(election string, ttl, greatest time.Duration) error {
+	if ttl > maxDuration {
+		return fmt.Errorf("mysql: election %q: %w: TTL is %v, more than %v is never allowed", election, backend.ErrInvalid, ttl, maxDuration)
 	}
 	table := b.named().lease
 	return fmt.Errorf("mysql: election %q: %w: TTL is %v, the greatest allowed in %s is %v; once all servers should allow it, raise it with UPDATE %s SET ttl_us = %d WHERE name = '';",
-		election, backend.ErrDenied, ttl, table, most, table, microseconds(ttl))
+		election, backend.ErrDenied, ttl, table, greatest, table, microseconds(ttl))
 }
 
-// An offer is one row of the values that a grant or release joins with.
-type offer struct {
-	at        int // in the caller's batch
+// A rowChange is one row of the values that a grant or release joins with.
+type rowChange struct {
+	index     int // in the caller's batch
 	name      string
-	term      uint64 // the row's, as it was read
-	heartbeat uint64
-	stamp     string // the server column, as it was read
-	next      uint64 // the term to grant
+	term      uint64 // as it was read
+	heartbeat uint64 // as it was read; 0 in a release: any
+	writer    string // the server column, as it was read
+	newTerm   uint64 // the term to grant
 	ended     backend.End
 	lastID    string
-	last      string
-	story     string
+	lastNonce string
+	history   string
 }
 
-func newOffer(at int, r *row, st *status, next uint64, how backend.End) offer {
-	o := offer{at: at, name: r.Election, term: r.Term, heartbeat: r.Heartbeat, stamp: r.stamp, next: next}
-	if r.same {
-		o.stamp = st.server
+func newRowChange(index int, r *row, st *status, newTerm uint64, how backend.End) rowChange {
+	c := rowChange{index: index, name: r.Election, term: r.Term, heartbeat: r.Heartbeat, writer: r.writer, newTerm: newTerm}
+	if r.sameServer {
+		c.writer = st.server
 	}
-	o.ended, o.lastID, o.last, o.story = r.ends(how, st)
-	return o
+	c.ended, c.lastID, c.lastNonce, c.history = r.afterEnd(how, st)
+	return c
 }
 
-// offered returns the values as a table, and its arguments.
-func (s *session) offered(offers []offer) (text string, args []any) {
-	text = s.text[offerSQL]
-	for i, o := range offers {
+// changeValues returns changes as the text of a table, and its arguments.
+func (s *session) changeValues(changes []rowChange) (text string, args []any) {
+	text = s.text[changeSQL]
+	for i, c := range changes {
 		if i > 0 {
-			text += s.text[offerMore]
+			text += s.text[moreChangesSQL]
 		}
-		args = append(args, []byte(o.name), o.term, o.heartbeat, []byte(o.stamp), o.next, []byte(o.ended), []byte(o.lastID), []byte(o.last), []byte(o.story))
+		args = append(args, []byte(c.name), c.term, c.heartbeat, []byte(c.writer), c.newTerm, []byte(c.ended), []byte(c.lastID), []byte(c.lastNonce), []byte(c.history))
 	}
 	return text, args
 }
 
-// grant grants what is offered and reads back what came of it. Bids of one
-// process differ in the TTL at most.
-func (s *session) grant(ctx context.Context, bids []backend.Bid, offers []offer, st *status, answers []backend.Answer) error {
-	type terms struct {
+// grant makes the changes and reads back their outcome. Bids of one process differ only
+// in the TTL.
+func (s *session) grant(ctx context.Context, bids []backend.Bid, changes []rowChange, st *status, answers []backend.Answer) error {
+	type values struct {
 		backend.Candidate
 		ttl, renew time.Duration
 	}
-	groups := make(map[terms][]offer)
-	for _, o := range offers {
-		bid := bids[o.at]
-		k := terms{bid.Candidate, bid.TTL, bid.Renew}
-		groups[k] = append(groups[k], o)
+	groups := make(map[values][]rowChange)
+	for _, c := range changes {
+		bid := bids[c.index]
+		k := values{bid.Candidate, bid.TTL, bid.Renew}
+		groups[k] = append(groups[k], c)
 	}
 	for k, group := range groups {
 		heartbeat := newHeartbeat()
-		text, args := s.granting(st.server, group, k.Candidate, heartbeat, k.ttl, k.renew)
-		s.backend.people.add(person{k.ID, k.Nonce}, k.Candidate)
+		text, args := s.grantStatement(st.server, group, k.Candidate, heartbeat, k.ttl, k.renew)
+		s.backend.candidates.add(candidateKey{k.ID, k.Nonce}, k.Candidate)
 		if _, err := s.exec(ctx, text, args...); err != nil {
 			return err
 		}
 		names := make([]string, len(group))
-		for n, o := range group {
-			names[n] = o.name
+		for n, c := range group {
+			names[n] = c.name
 		}
-		// Meanwhile, since whoever waits for the answer waits for the notification lock as well.
-		var notifier sync.WaitGroup
-		s.backend.notifier.holds(names...)
-		notifier.Go(func() { s.backend.takeNotifyLock(ctx) })
+		// In parallel with the read, so that the caller does not wait for the lock as well.
+		var locking sync.WaitGroup
+		s.backend.notifier.markHeld(names...)
+		locking.Go(func() { s.backend.takeNotifyLock(ctx) })
 		_, rows, err := s.read(ctx, lightSQL, names, nil)
-		notifier.Wait()
+		locking.Wait()
 		if err != nil {
 			return err
 		}
-		for n, o := range group {
+		for n, c := range group {
 			r := &rows[n]
 			switch {
-			case r.found && r.same && r.Holder.Nonce == k.Nonce && r.Term == o.next && r.Heartbeat == heartbeat:
-				answers[o.at] = backend.Answer{Lease: r.Lease, Outcome: backend.Granted, ValidFor: k.ttl}
-			case r.Term == o.term && r.Heartbeat == o.heartbeat:
-				s.backend.notifier.released(o.name)
-				answers[o.at] = backend.Answer{Err: fmt.Errorf("mysql: acquire %q: %w", o.name, errLocked)}
+			case r.found && r.sameServer && r.Holder.Nonce == k.Nonce && r.Term == c.newTerm && r.Heartbeat == heartbeat:
+				answers[c.index] = backend.Answer{Lease: r.Lease, Outcome: backend.Granted, ValidFor: k.ttl}
+			case r.Term == c.term && r.Heartbeat == c.heartbeat:
+				s.backend.notifier.markReleased(c.name)
+				answers[c.index] = backend.Answer{Err: fmt.Errorf("mysql: acquire %q: %w", c.name, errLocked)}
 			default:
-				s.backend.notifier.released(o.name)
-				answers[o.at] = backend.Answer{Lease: r.Lease, Outcome: backend.Refused}
+				s.backend.notifier.markReleased(c.name)
+				answers[c.index] = backend.Answer{Lease: r.Lease, Outcome: backend.Refused}
 			}
 		}
 	}
 	return nil
 }
 
-// granting returns the statement that grants what is offered on that server, and its
+// grantStatement returns the statement that makes the changes on that server, and its
 // arguments.
-func (s *session) granting(server string, offers []offer, who backend.Candidate, heartbeat uint64, ttl, renew time.Duration) (text string, args []any) {
-	text, args = s.offered(offers)
-	id, nonce := []byte(who.ID), []byte(who.Nonce)
-	return s.of(grantSQL, text), append(args, []byte(server), heartbeat, id, id, nonce, nonce, []byte(who.Address), []byte(who.Metadata),
+func (s *session) grantStatement(server string, changes []rowChange, candidate backend.Candidate, heartbeat uint64, ttl, renew time.Duration) (text string, args []any) {
+	text, args = s.changeValues(changes)
+	id, nonce := []byte(candidate.ID), []byte(candidate.Nonce)
+	return s.fill(grantSQL, text), append(args, []byte(server), heartbeat, id, id, nonce, nonce, []byte(candidate.Address), []byte(candidate.Metadata),
 		microseconds(ttl), microseconds(renew), microseconds(ttl))
 }
 
-// newHeartbeat draws a heartbeat: never 0, which stands for "not seen".
+// newHeartbeat returns a random heartbeat, never 0, which means "not seen".
 func newHeartbeat() uint64 { return rand.Uint64() | 1 }

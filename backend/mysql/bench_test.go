@@ -11,14 +11,14 @@ import (
 	"github.com/go-election/go-election/internal/testbed"
 )
 
-const many = 10_000
+const manyLeases = 10_000
 
-// manyHeld makes ten thousand leases of one leader.
+// manyHeld acquires ten thousand leases for one leader.
 func manyHeld(b *testing.B, k testbed.Kind) (*lab, *node, []backend.Lease) {
 	b.Helper()
 	l := newLab(b, k)
 	n := l.node(b, "leader")
-	seen := make([]backend.Lease, many)
+	seen := make([]backend.Lease, manyLeases)
 	for i := range seen {
 		seen[i].Election = fmt.Sprintf("billing/tenant-%05d", i)
 	}
@@ -28,7 +28,7 @@ func manyHeld(b *testing.B, k testbed.Kind) (*lab, *node, []backend.Lease) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	bids := make([]backend.Bid, many)
+	bids := make([]backend.Bid, manyLeases)
 	for i := range bids {
 		bids[i] = backend.Bid{Election: seen[i].Election, Candidate: n.me, TTL: 10 * time.Second, Renew: 3 * time.Second, Expected: seen[i]}
 	}
@@ -61,8 +61,8 @@ func cpu(b *testing.B) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// measure reports what one call costs this process, as a share of a core if it
-// is made three times per TTL of 10 s.
+// measure reports the processor time of one call in this process, and the share of a core that
+// three calls per TTL of 10 s take.
 func measure(b *testing.B, call func()) {
 	b.Helper()
 	b.ReportAllocs()
@@ -91,7 +91,7 @@ func BenchmarkRenew10000(b *testing.B) {
 	})
 }
 
-// A follower reads ten thousand leases, all of which have been renewed.
+// A follower reads ten thousand leases that were all renewed.
 func BenchmarkObserve10000Renewed(b *testing.B) {
 	eachKind(b, func(b *testing.B, k testbed.Kind) {
 		l, _, held := manyHeld(b, k)
@@ -102,7 +102,7 @@ func BenchmarkObserve10000Renewed(b *testing.B) {
 		}
 		measure(b, func() {
 			changed, err := follower.Observe(b.Context(), seen)
-			if err != nil || len(changed) != many {
+			if err != nil || len(changed) != manyLeases {
 				b.Fatal(len(changed), err)
 			}
 		})

@@ -9,9 +9,9 @@ import (
 	"github.com/go-election/go-election/internal/testbed"
 )
 
-// TestConformanceThroughAFailover runs the cases that another server interrupts:
-// the primary is killed and its replica promoted, behind the same address, first
-// without the last writes and then with everything.
+// TestConformanceThroughAFailover runs the cases that a failover interrupts: the primary is
+// killed and its replica promoted, behind the same address, first without the last writes and
+// then with all of them.
 func TestConformanceThroughAFailover(t *testing.T) {
 	t.Parallel()
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
@@ -21,8 +21,8 @@ func TestConformanceThroughAFailover(t *testing.T) {
 	})
 }
 
-// newReplicated makes a store on a primary with a replica, behind a proxy that
-// leads to whichever is the primary.
+// newReplicated makes a store on a primary with a replica, behind a proxy that leads to the
+// primary.
 func newReplicated(t testing.TB, k testbed.Kind) conformance.Store {
 	primary, replica := testbed.StartPair(t, testbed.Options{Kind: k, Args: []string{"--sync-binlog=1"}})
 	d, proxy := primary.Database(t), primary.Proxy(t)
@@ -36,7 +36,7 @@ func newReplicated(t testing.TB, k testbed.Kind) conformance.Store {
 	store.Faults = map[string]conformance.Fault{
 		conformance.FaultFailover: func(bool, string) error {
 			if failovers == 0 {
-				// All members agree on a short watch, or a case takes a minute.
+				// A short greatest TTL, or a case takes a minute.
 				d.Exec(t, fmt.Sprintf("UPDATE %s_lease SET ttl_us = 3000000 WHERE name = ''", prefix))
 			}
 			replica.WaitCaughtUp(t)

@@ -15,9 +15,9 @@ import (
 	"github.com/go-election/go-election/internal/testbed"
 )
 
-// TestConformance runs the suite on real servers in bubbles of
-// testing/synctest: hours pass in moments, and the server's clock follows. Time
-// stands still while an answer is on its way, so there are no notification locks here.
+// TestConformance runs the suite on real servers in bubbles of testing/synctest: hours pass in
+// moments, and the server's clock follows. Time stands still while a reply is on its way, so
+// that this test uses no notification locks.
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
@@ -39,8 +39,8 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-// TestConformanceInRealTime runs the suite as programs meet the servers: with
-// notification locks, and leases of two seconds.
+// TestConformanceInRealTime runs the suite in real time, with notification locks and leases of
+// two seconds.
 func TestConformanceInRealTime(t *testing.T) {
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
 		server := testbed.Shared(t, k)
@@ -49,8 +49,8 @@ func TestConformanceInRealTime(t *testing.T) {
 	})
 }
 
-// TestConformanceWhileTheServerIsTormented runs the cases that need a server of their
-// own, which is killed and stopped.
+// TestConformanceWhileTheServerIsTormented runs the cases that kill and stop a server of their
+// own.
 func TestConformanceWhileTheServerIsTormented(t *testing.T) {
 	t.Parallel()
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
@@ -60,7 +60,7 @@ func TestConformanceWhileTheServerIsTormented(t *testing.T) {
 	})
 }
 
-// realTime is what the suite is told of a server in real time.
+// realTime describes a server in real time to the suite.
 func realTime(newStore func(t testing.TB) conformance.Store) conformance.Harness {
 	return conformance.Harness{TTL: 2 * time.Second, GreatestTTL: maxTTL, Late: time.Second, Short: true, Parallel: true, NewStore: newStore}
 }
@@ -82,7 +82,7 @@ func newTormented(t testing.TB, k testbed.Kind) conformance.Store {
 	return store
 }
 
-// newStore makes tables of its own for one case.
+// newStore makes a store with new tables for one case.
 func newStore(t testing.TB, d *testbed.Database, options func(prefix string) Options) conformance.Store {
 	prefix := "c" + backend.NewNonce()[:16]
 	admin, err := sql.Open("mysql", d.Admin.FormatDSN())

@@ -10,29 +10,30 @@ import (
 	"strings"
 	"time"
 
-	"github.com/go-election/go-election/backend"
 	"github.com/go-sql-driver/mysql"
+
+	"github.com/go-election/go-election/backend"
 )
 
 const (
-	// connLifetime makes connections follow a DNS name or proxy that has moved.
+	// connLifetime makes connections follow a DNS name or a proxy that has moved.
 	connLifetime = 30 * time.Second
 
-	// ioTimeout is the backstop where the user set none. Each call has a
-	// deadline of its own, which is shorter.
+	// ioTimeout applies where the user set none. Each call has its own, shorter
+	// deadline.
 	ioTimeout = 5 * time.Second
 
 	// notifyWait is how long one GET_LOCK waits, in whole seconds: MySQL rounds.
 	notifyWait = 10
 
-	// notifyTimeout is the reading timeout of a notification lock's connection.
-	notifyTimeout = (notifyWait + 5) * time.Second
+	// notifyReadTimeout is the read timeout of connections for notification locks.
+	notifyReadTimeout = (notifyWait + 5) * time.Second
 )
 
-// nameSchema is what a message about a missing name says.
-const nameSchema = "user:password@tcp(host:3306)/schema in the DSN, or the option schema"
+// schemaHint is part of an error about a missing schema name.
+const schemaHint = "user:password@tcp(host:3306)/schema in the DSN, or the option schema"
 
-// connectors returns what makes the connections of the two pools.
+// connectors returns the connectors of the two pools.
 func (b *Backend) connectors(o Options) (main, notifyConns *connector, err error) {
 	given := 0
 	for _, set := range []bool{o.DSN != "", o.Config != nil, o.Connector != nil} {
@@ -53,7 +54,7 @@ func (b *Backend) connectors(o Options) (main, notifyConns *connector, err error
 		}
 	}
 	if config.DBName == "" && o.Schema == "" {
-		return nil, nil, fmt.Errorf("mysql: %w: no schema is named: %s", backend.ErrInvalid, nameSchema)
+		return nil, nil, fmt.Errorf("mysql: %w: no schema is named: %s", backend.ErrInvalid, schemaHint)
 	}
 	b.password, b.dsn = config.Passwd, login{config.User, "%", config.DBName}
 	within := cmp.Or(o.Schema, config.DBName)
@@ -62,20 +63,20 @@ func (b *Backend) connectors(o Options) (main, notifyConns *connector, err error
 	}
 	b.location = backend.Place(within, cmp.Or(config.Addr, "127.0.0.1:3306"))
 	if o.Schema == "" {
-		b.notifier.about = strings.ToLower(config.DBName + "." + b.tables.plainLease)
+		b.notifier.tables = strings.ToLower(config.DBName + "." + b.tables.plainLease)
 	}
 	for _, notifier := range []bool{false, true} {
 		c := config.Clone()
 		c.InterpolateParams = true
 		c.CheckConnLiveness = true
-		c.RejectReadOnly = false // [fail] does it, with a message
-		fill(&c.Timeout, ioTimeout)
-		fill(&c.WriteTimeout, ioTimeout)
-		fill(&c.ReadTimeout, ioTimeout)
+		c.RejectReadOnly = false // prepare and unusable detect a read-only server
+		setDefault(&c.Timeout, ioTimeout)
+		setDefault(&c.WriteTimeout, ioTimeout)
+		setDefault(&c.ReadTimeout, ioTimeout)
 		if notifier {
-			c.ReadTimeout = notifyTimeout
+			c.ReadTimeout = notifyReadTimeout
 		}
-		// The driver prints what goes wrong with a connection; the error says it too.
+		// The driver would log errors of connections, which are returned as well.
 		c.Logger = &mysql.NopLogger{}
 		inner, err := mysql.NewConnector(c)
 		if err != nil {
@@ -90,14 +91,14 @@ func (b *Backend) connectors(o Options) (main, notifyConns *connector, err error
 	return main, notifyConns, nil
 }
 
-func fill(d *time.Duration, def time.Duration) {
+func setDefault(d *time.Duration, def time.Duration) {
 	if *d == 0 {
 		*d = def
 	}
 }
 
-// dsnProblem describes the driver's error. Most of them quote pieces of the DSN,
-// and where an @ or a slash is missing, the password is such a piece.
+// dsnProblem describes the driver's error without the password. Most of its errors quote
+// parts of the DSN, which include the password if an @ or a slash is missing.
 func dsnProblem(err error) string {
 	if s := err.Error(); strings.HasPrefix(s, "invalid DSN:") {
 		return s
@@ -105,8 +106,8 @@ func dsnProblem(err error) string {
 	return "the DSN or Config cannot be used (it is not shown, it may hold a password); the form is user:password@tcp(host:3306)/schema?tls=true"
 }
 
-// A connector makes connections whose session has no surprises left: whatever
-// the server, its init_connect or the DSN say, it is set here.
+// A connector makes connections and sets all session variables that matter, whatever the
+// server, its init_connect or the DSN say.
 type connector struct {
 	sqldriver.Connector
 	backend *Backend
@@ -124,21 +125,21 @@ func (c *connector) Connect(ctx context.Context) (sqldriver.Conn, error) {
 	if err := c.prepare(ctx, conn); err != nil {
 		conn.Close()
 		if errors.Is(err, sqldriver.ErrBadConn) {
-			err = errors.New("connection lost while it was set up") // not: try again at once, for ever
+			err = errors.New("connection lost while it was set up") // ErrBadConn would make database/sql try again at once
 		}
 		return nil, err
 	}
 	return conn, nil
 }
 
-// prepare learns the server's dialect and pins the session.
+// prepare detects the server's dialect and sets the session variables.
 func (c *connector) prepare(ctx context.Context, conn sqldriver.Conn) error {
 	exec, ok := conn.(sqldriver.ExecerContext)
 	if !ok {
 		return fmt.Errorf("%w: connections of this Connector cannot execute statements directly (driver.ExecerContext)", backend.ErrInvalid)
 	}
 	vars, err := variables(ctx, conn)
-	if is(err, errManyRows) || err == nil && vars["sql_select_limit"] != allRows { // a limit for SHOW, too
+	if is(err, errManyRows) || err == nil && vars["sql_select_limit"] != allRows { // the limit applies to SHOW too
 		if _, err = exec.ExecContext(ctx, "SET "+unlimited, nil); err == nil {
 			vars, err = variables(ctx, conn)
 		}
@@ -149,7 +150,7 @@ func (c *connector) prepare(ctx context.Context, conn sqldriver.Conn) error {
 	if !off(vars["read_only"]) {
 		return errReadOnly
 	}
-	if _, err := exec.ExecContext(ctx, pins(vars, c.notify), nil); err != nil {
+	if _, err := exec.ExecContext(ctx, sessionSettings(vars, c.notify), nil); err != nil {
 		return err
 	}
 	d := dialect(vars)
@@ -159,8 +160,8 @@ func (c *connector) prepare(ctx context.Context, conn sqldriver.Conn) error {
 	return nil
 }
 
-// variables reads those that tell one server from another. A variable that the
-// server does not know is simply not there.
+// variables reads the variables that tell servers and dialects apart. A variable that the
+// server does not know is absent.
 func variables(ctx context.Context, conn sqldriver.Conn) (map[string]string, error) {
 	query, ok := conn.(sqldriver.QueryerContext)
 	if !ok {
@@ -198,26 +199,26 @@ func text(v sqldriver.Value) string {
 	return fmt.Sprint(v)
 }
 
-// off reads a switch; newer servers have more words than two for it.
+// off reports whether a switch is off; newer servers have more than two values for it.
 func off(v string) bool { return v == "" || v == "0" || strings.EqualFold(v, "OFF") }
 
 const showVariables = `SHOW VARIABLES WHERE Variable_name IN
 ('server_uuid', 'server_uid', 'read_only', 'tx_isolation', 'transaction_isolation', 'max_execution_time', 'max_statement_time', 'sql_select_limit')`
 
-// unlimited undoes limits of how many rows are read. Some rows are not an answer.
+// unlimited removes limits on how many rows a SELECT returns: a part of the rows would be
+// a wrong answer.
 const (
 	unlimited = "sql_big_selects=1, sql_select_limit=" + allRows
 	allRows   = "18446744073709551615"
 )
 
-// pins returns the statement that pins a session. Everything that a server, an
-// init_connect or a DSN could have set otherwise and that matters is here.
+// sessionSettings returns the statement that sets all session variables that matter. See
+// docs/design/mysql.md, "Connections and sessions".
 //
-// A statement waits a second for a lock at most, so that one whose client has
-// given up is gone soon. timestamp=DEFAULT undoes a clock that was frozen. With
-// completion_type=CHAIN a COMMIT begins the next transaction: what was renewed in it
-// would read back on this connection, and for nobody else.
-func pins(vars map[string]string, notify bool) string {
+// A statement waits for a lock for one second at most, so that it ends soon after its client
+// has given up. timestamp=DEFAULT undoes a frozen clock. With completion_type=CHAIN a COMMIT
+// begins the next transaction, and no other process would see a renewal in it.
+func sessionSettings(vars map[string]string, notify bool) string {
 	set := []string{
 		"NAMES utf8mb4", "autocommit=1", "time_zone='+00:00'", "timestamp=DEFAULT",
 		"sql_mode='STRICT_ALL_TABLES,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION'",

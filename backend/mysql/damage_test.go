@@ -10,19 +10,19 @@ import (
 	"github.com/go-election/go-election/internal/testbed"
 )
 
-func TestTablesMadeByHandThatAreDroppedAndMadeAgainAreWatched(t *testing.T) {
+func TestRecreatedManualTablesAreWatched(t *testing.T) {
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
 		l := newLab(t, k)
 		l.exec(t, "UPDATE election_lease SET nonce = '' WHERE name = ''") // as schema.sql leaves it
 		other := l.node(t, "other")
 		l.node(t, "n").lead("a", time.Second)
-		other.see("a")
+		other.observe("a")
 		l.exec(t, "DROP TABLE election_lease")
 		if err := CreateTables(t.Context(), l.admin, "", ""); err != nil {
 			t.Fatal(err)
 		}
-		if got := other.see("a"); got.ObserveFor != maxTTL {
-			t.Errorf("tables made with schema.sql were dropped and made again: Watch %v; the holder may not know yet, so it is watched for the greatest TTL", got.ObserveFor)
+		if got := other.observe("a"); got.ObserveFor != maxTTL {
+			t.Errorf("tables from schema.sql were dropped and created again: ObserveFor %v; the holder may not know yet, want the greatest TTL", got.ObserveFor)
 		}
 	})
 }
@@ -43,8 +43,8 @@ func TestADeletedRowIsWatchedAndItsTermsGoOn(t *testing.T) {
 				b := n.lead("b", time.Second)
 				l.exec(t, statements...)
 				for _, name := range []string{"a", "c"} {
-					if got := other.see(name); got.ObserveFor != maxTTL || got.Term != 0 {
-						t.Errorf("%q after a row was deleted: %+v; a missing row is watched for the greatest TTL", name, got)
+					if got := other.observe(name); got.ObserveFor != maxTTL || got.Term != 0 {
+						t.Errorf("%q after a row was deleted: %+v; want it observed for the greatest TTL", name, got)
 					}
 				}
 				if x, err := n.renew(held); err != nil || x.Outcome != backend.Refused {
@@ -52,21 +52,21 @@ func TestADeletedRowIsWatchedAndItsTermsGoOn(t *testing.T) {
 				}
 				n.mustRenew(b)
 				if err := n.release(held, backend.Failed); err != nil {
-					t.Errorf("a release without the row is no error: %v", err)
+					t.Errorf("a release without the row: %v, want no error", err)
 				}
-				got := other.lead("a", time.Second) // as if it had been watched
+				got := other.lead("a", time.Second) // as if it had been observed
 				if len(statements) == 1 && got.Term <= held.Term {
-					t.Errorf("term %d after %d; the term's row was there", got.Term, held.Term)
+					t.Errorf("term %d after %d, although the term's row exists", got.Term, held.Term)
 				}
-				if got := other.see("c"); len(statements) == 1 && got.ObserveFor != 0 {
-					t.Errorf("once the deleted row is back nothing is missing, and a new election is free: %+v", got)
+				if got := other.observe("c"); len(statements) == 1 && got.ObserveFor != 0 {
+					t.Errorf("no row is missing, so that a new election is free: %+v", got)
 				}
 			})
 		}
 	})
 }
 
-// Between two readings the row may have been made again, led, and deleted again.
+// Between two reads the row may have been recreated, led, and deleted again.
 func TestARowThatIsDeletedTwiceIsWatchedTwice(t *testing.T) {
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
 		l := newLab(t, k)
@@ -74,11 +74,11 @@ func TestARowThatIsDeletedTwiceIsWatchedTwice(t *testing.T) {
 		n.lead("a", time.Second)
 		n.lead("b", time.Second)
 		l.exec(t, "DELETE FROM election_lease WHERE name = 'a'")
-		first := n.see("a")
+		first := n.observe("a")
 		other.lead("a", time.Second)
 		l.exec(t, "DELETE FROM election_lease WHERE name = 'a'")
-		if second := n.see("a"); second.Unchanged(first) || second.ObserveFor != maxTTL {
-			t.Errorf("a row that was made again meanwhile: %+v, before it was %+v", second, first)
+		if second := n.observe("a"); second.Unchanged(first) || second.ObserveFor != maxTTL {
+			t.Errorf("a row that was recreated meanwhile: %+v, before: %+v", second, first)
 		}
 	})
 }
@@ -102,7 +102,7 @@ func TestAnEditedRowTakesTheLeaseAway(t *testing.T) {
 			if a, err := n.renew(held); err != nil || a.Outcome != backend.Refused {
 				t.Errorf("%s: the renewal: %v, %v; want refused", what, a.Outcome, err)
 			}
-			a, err := other.bid(other.see(what), time.Second)
+			a, err := other.bid(other.observe(what), time.Second)
 			if what == "the greatest term" {
 				if a.Outcome != backend.Unknown || !errors.Is(a.Err, backend.ErrDenied) || !strings.Contains(a.Err.Error(), "terms are used up") {
 					t.Errorf("%s: a bid: %v, %v", what, a.Outcome, a.Err)
@@ -110,23 +110,23 @@ func TestAnEditedRowTakesTheLeaseAway(t *testing.T) {
 				continue
 			}
 			if err != nil || a.Outcome != backend.Granted || a.Term <= held.Term {
-				t.Errorf("%s: who watched the row as it stands is elected, with a term above all others: %v, %v, %d after %d", what, a.Outcome, err, a.Term, held.Term)
+				t.Errorf("%s: a bid over the row as it is: %v, %v, term %d after %d; want granted with a greater term", what, a.Outcome, err, a.Term, held.Term)
 			}
 		}
 		n := l.node(t, "n")
 		held := n.lead("zero", time.Second)
 		l.exec(t, "UPDATE election_lease SET ttl_us = 0 WHERE name = 'zero'")
-		if got := l.node(t, "other").see("zero"); got.ObserveFor != maxTTL {
-			t.Errorf("a held lease whose TTL was edited to 0: Watch %v, want the greatest TTL", got.ObserveFor)
+		if got := l.node(t, "other").observe("zero"); got.ObserveFor != maxTTL {
+			t.Errorf("a held lease whose TTL was edited to 0: ObserveFor %v, want the greatest TTL", got.ObserveFor)
 		}
 		n.mustRenew(held)
 	})
 }
 
-// recount is what the package documentation gives to make the count right again.
+// recount is the statement of docs/mysql.md that corrects the count.
 const recount = "UPDATE election_lease SET term = (SELECT n FROM (SELECT COUNT(*) - 1 AS n FROM election_lease) c) WHERE name = ''"
 
-func TestWhatWasLedOnceIsWatchedThoughNoRowIsMissing(t *testing.T) {
+func TestALedElectionWithoutARowIsWatched(t *testing.T) {
 	for what, damage := range map[string][]string{
 		"renamed":                {"UPDATE election_lease SET name = 'y' WHERE name = 'x'"},
 		"deleted, another added": {"INSERT INTO election_lease (" + leaseColumns + ") SELECT " + strings.Replace(leaseColumns, "name", "'y'", 1) + " FROM election_lease WHERE name = 'x'", "DELETE FROM election_lease WHERE name = 'x'"},
@@ -139,17 +139,17 @@ func TestWhatWasLedOnceIsWatchedThoughNoRowIsMissing(t *testing.T) {
 				held := n.lead("x", time.Second)
 				n.lead("z", time.Second)
 				l.exec(t, damage...)
-				got := other.see("x")
+				got := other.observe("x")
 				if got.ObserveFor != maxTTL || got.Term != 0 {
-					t.Errorf("its holder may not know yet: %+v; want a watch of the greatest TTL", got)
+					t.Errorf("its holder may not know yet: %+v; want it observed for the greatest TTL", got)
 				}
-				if free := other.see("new"); free.ObserveFor != 0 {
-					t.Errorf("what was never led is free: %+v", free)
+				if free := other.observe("new"); free.ObserveFor != 0 {
+					t.Errorf("a new election is free: %+v", free)
 				}
 				if a, err := other.bid(backend.Lease{Election: "x"}, time.Second); err != nil || a.Outcome != backend.Refused {
-					t.Errorf("a bid by who has not watched: %v, %v; want refused", a.Outcome, err)
+					t.Errorf("a bid without observation: %v, %v; want refused", a.Outcome, err)
 				}
-				if again := other.lead("x", time.Second); again.Term <= held.Term { // as if it had been watched
+				if again := other.lead("x", time.Second); again.Term <= held.Term { // as if it had been observed
 					t.Errorf("term %d after %d", again.Term, held.Term)
 				}
 			})
@@ -157,9 +157,9 @@ func TestWhatWasLedOnceIsWatchedThoughNoRowIsMissing(t *testing.T) {
 	}
 }
 
-// Tables of which only the leases are made again: a process that starts only then has
-// seen nothing, but the terms are there.
-func TestLeasesThatWereTruncatedAreWatchedByWhoComesLater(t *testing.T) {
+// Only the leases are created again. A process that starts after that has seen nothing, but the
+// terms exist.
+func TestTruncatedLeasesAreWatchedByLaterProcesses(t *testing.T) {
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
 		l := newLab(t, k)
 		l.node(t, "n").lead("x", time.Second)
@@ -167,26 +167,26 @@ func TestLeasesThatWereTruncatedAreWatchedByWhoComesLater(t *testing.T) {
 		if err := CreateTables(t.Context(), l.admin, "", ""); err != nil {
 			t.Fatal(err)
 		}
-		if got := l.node(t, "late").see("x"); got.ObserveFor != maxTTL {
-			t.Errorf("the leases were truncated under a leader: %+v; want a watch of the greatest TTL", got)
+		if got := l.node(t, "late").observe("x"); got.ObserveFor != maxTTL {
+			t.Errorf("the leases were truncated under a leader: %+v; want it observed for the greatest TTL", got)
 		}
 	})
 }
 
-func TestAnElectionThatComesBackAfterTheCountWasMadeRightIsCounted(t *testing.T) {
+func TestARestoredElectionIsCountedAfterARecount(t *testing.T) {
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
 		l := newLab(t, k)
 		n, other := l.node(t, "n"), l.node(t, "other")
 		n.lead("gone", time.Second)
 		n.lead("x", time.Second)
 		l.exec(t, "DELETE FROM election_lease WHERE name = 'gone'", recount)
-		n.lead("gone", time.Second) // its term's row is there
+		n.lead("gone", time.Second) // its term row exists
 		if made, rows := l.number(t, "SELECT term FROM election_lease WHERE name = ''"), l.number(t, "SELECT COUNT(*) - 1 FROM election_lease"); made != rows {
-			t.Errorf("%d elections are counted, %d are there; the next deletion would not show", made, rows)
+			t.Errorf("the count is %d, but there are %d elections; the next deletion would not show", made, rows)
 		}
 		l.exec(t, "DELETE FROM election_lease WHERE name = 'x'", "DELETE FROM election_term WHERE name = 'x'")
-		if got := other.see("x"); got.ObserveFor != maxTTL {
-			t.Errorf("rows deleted under a leader: %+v; want a watch of the greatest TTL", got)
+		if got := other.observe("x"); got.ObserveFor != maxTTL {
+			t.Errorf("rows deleted under a leader: %+v; want it observed for the greatest TTL", got)
 		}
 	})
 }

@@ -6,18 +6,20 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/go-election/go-election/backend"
 	"github.com/go-sql-driver/mysql"
+
+	"github.com/go-election/go-election/backend"
 )
 
 var errReadOnly = fmt.Errorf("%w: the server is read-only: a replica, or a primary that is being replaced", backend.ErrUnavailable)
 
-// errUnseen is one of two reasons why a table is not found.
+// errUnseen is one of two reasons why a table is not found; the other is that it does not
+// exist.
 var errUnseen = errors.New("this account has no right to see it")
 
 // Errors of the server, by number (dev.mysql.com/doc/mysql-errors).
 const (
-	errChanged       = 1020 // since the transaction began
+	errChanged       = 1020 // the row has changed since the transaction began
 	errDuplicate     = 1062
 	errLockTimeout   = 1205
 	errDeadlock      = 1213
@@ -38,8 +40,8 @@ const (
 // readOnly are the errors of a server that has become read-only.
 var readOnly = []uint16{1290, 1792, 1836}
 
-// rights are the errors of missing rights and refused credentials. 1045, 1698
-// and 1251 are about logging in, 1044 about the schema, the others about tables.
+// rights are the errors about missing rights and refused credentials: 1045, 1698 and 1251
+// are about the login, 1044 is about the schema, the others are about tables.
 var rights = []uint16{1044, 1045, 1142, 1143, 1227, 1251, 1370, 1410, 1698, 1820, 1862, 3118, 4151}
 
 // number returns the server's number of err, or 0.
@@ -60,38 +62,38 @@ func is(err error, numbers ...uint16) bool {
 	return false
 }
 
-// fail wraps err for the caller: what was done, the class, and, where somebody
-// must act, the statement to paste.
-func (b *Backend) fail(what string, err error) error { return b.failAs(b.loginIn(err), what, err) }
+// fail wraps err for the caller with the operation, the class of the error and, if an
+// administrator must act, the statements to paste.
+func (b *Backend) fail(op string, err error) error { return b.failAs(b.loginIn(err), op, err) }
 
-// failAs is fail where it is known who is denied what.
-func (b *Backend) failAs(who login, what string, err error) error {
+// failAs is fail for a known account.
+func (b *Backend) failAs(account login, op string, err error) error {
 	if err == nil {
 		return nil
 	}
 	if errors.Is(err, backend.ErrUnavailable) || errors.Is(err, backend.ErrDenied) || errors.Is(err, backend.ErrInvalid) {
-		return fmt.Errorf("mysql: %s: %w", what, b.redact(err)) // has its class
+		return fmt.Errorf("mysql: %s: %w", op, b.redact(err)) // already has a class
 	}
-	class, hint, t := backend.ErrUnavailable, "", b.tables.in(who.schema)
+	class, hint, t := backend.ErrUnavailable, "", b.tables.inSchema(account.schema)
 	switch {
 	case is(err, errNoTable):
-		class, hint = backend.ErrDenied, howToMake
+		class, hint = backend.ErrDenied, createTablesHint
 	case errors.Is(err, errUnseen):
-		class, hint = backend.ErrDenied, howToMake+who.remedy(needed, t.lease, t.term, t.member)
+		class, hint = backend.ErrDenied, createTablesHint+account.grantHint(memberRights, t.lease, t.term, t.member)
 	case is(err, errNoSchema):
 		class, hint = backend.ErrDenied, "; make that schema (CREATE DATABASE), or correct its name in the DSN"
 	case is(err, errNoSchemaSet):
-		class, hint = backend.ErrDenied, "; name the schema: "+nameSchema
+		class, hint = backend.ErrDenied, "; name the schema: "+schemaHint
 	case is(err, errUnknownColumn):
 		class, hint = backend.ErrDenied, "; the tables are not those of layout 1, which \"elect schema\" prints"
 	case is(err, 1045):
-		class, hint = backend.ErrDenied, who.suspicion()
+		class, hint = backend.ErrDenied, account.anonymousHint()
 	case is(err, 1251, 1698, 1820, 1862, 3118, 4151):
 		class = backend.ErrDenied
 	case is(err, errInsecure):
 		class, hint = backend.ErrDenied, "; set tls=true in the DSN"
 	case is(err, rights...):
-		class, hint = backend.ErrDenied, who.remedy(needed, t.lease, t.term, t.member)
+		class, hint = backend.ErrDenied, account.grantHint(memberRights, t.lease, t.term, t.member)
 	case is(err, errStatementLog):
 		class, hint = backend.ErrDenied, "; binlog_format STATEMENT cannot log what this backend writes; set it to MIXED or ROW: SET GLOBAL binlog_format = 'ROW';"
 	case is(err, readOnly...):
@@ -99,11 +101,11 @@ func (b *Backend) failAs(who login, what string, err error) error {
 	case isAuthProblem(err):
 		class = backend.ErrDenied
 	}
-	return fmt.Errorf("mysql: %s: %w: %w%s", what, class, b.redact(err), hint)
+	return fmt.Errorf("mysql: %s: %w: %w%s", op, class, b.redact(err), hint)
 }
 
-// isAuthProblem finds the driver's own complaints about credentials and TLS, for
-// which somebody must act.
+// isAuthProblem reports whether err is one of the driver's own errors about credentials and
+// TLS, which an administrator must resolve.
 func isAuthProblem(err error) bool {
 	for _, e := range []error{mysql.ErrUnknownPlugin, mysql.ErrCleartextPassword, mysql.ErrNativePassword, mysql.ErrOldPassword, mysql.ErrNoTLS} {
 		if errors.Is(err, e) {
@@ -114,8 +116,9 @@ func isAuthProblem(err error) bool {
 	return strings.Contains(s, "x509: ") || strings.Contains(s, "tls: ")
 }
 
-// redact takes the password out of the text, if a server or driver put it there, or
-// if it is a word that they use. What the error is does not change.
+// redact removes the password from the text of err. The password may be there because the
+// server or the driver put it there, or because it is a word of the message. Class and
+// number of the error do not change.
 func (b *Backend) redact(err error) error {
 	if b.password == "" || len(b.password) < 4 || !strings.Contains(err.Error(), b.password) {
 		return err
@@ -124,7 +127,7 @@ func (b *Backend) redact(err error) error {
 	return safe
 }
 
-// A redacted error has its number still.
+// A redacted error keeps the server's number.
 type redacted struct {
 	error
 	number uint16
@@ -132,12 +135,12 @@ type redacted struct {
 
 func (e redacted) Unwrap() []error { return []error{e.error, &mysql.MySQLError{Number: e.number}} }
 
-// spoilt reports whether a connection is of no use after err: it leads to a
-// server that has become read-only, or to one that speaks another dialect.
-func spoilt(err error) bool {
+// unusable reports whether a connection must be dropped after err: it leads to a server that
+// has become read-only, or that has another dialect.
+func unusable(err error) bool {
 	return errors.Is(err, errReadOnly) || is(err, append(readOnly, errUnknownVar)...)
 }
 
-// fresh reports whether err says that nothing was sent: the connection had died
-// while it was idle.
-func fresh(err error) bool { return errors.Is(err, sqldriver.ErrBadConn) }
+// nothingSent reports whether err means that nothing was sent: the connection broke while
+// it was idle.
+func nothingSent(err error) bool { return errors.Is(err, sqldriver.ErrBadConn) }

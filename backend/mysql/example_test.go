@@ -10,8 +10,8 @@ import (
 	"github.com/go-election/go-election/election"
 )
 
-// A leader's transaction commits only if no later term has been granted by then, also
-// if this process was stopped in the middle. (It has no output: it needs a server.)
+// A leader's transaction commits only if no later term has been granted, even if this process
+// was stopped in the middle. (The example has no output: it needs a server.)
 func ExampleFence_Do() {
 	ctx, dsn := context.Background(), "app:secret@tcp(127.0.0.1:3306)/app"
 	db, err := sql.Open("mysql", dsn) // the server that keeps the leases

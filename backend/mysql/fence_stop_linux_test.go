@@ -14,20 +14,21 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-sql-driver/mysql"
+
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/internal/testbed"
-	"github.com/go-sql-driver/mysql"
 )
 
-// fenceHold is long beside what it takes to start the client and to take over.
+// fenceHold is much longer than it takes to start the client and to take over.
 const fenceHold = 6 * time.Second
 
-func TestAClientStoppedBeforeCommitIsRolledBackAndItsSuccessorElected(t *testing.T) {
+func TestAClientStoppedBeforeCommitIsRolledBack(t *testing.T) {
 	const ttl, hold = time.Second, fenceHold
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
 		t.Parallel()
 		l := newLab(t, k)
-		l.account(t)
+		l.createAccount(t)
 		leader, challenger := l.node(t, "leader"), l.node(t, "challenger")
 		lease, innocent := leader.lead("a", ttl), leader.lead("b", ttl)
 
@@ -49,9 +50,9 @@ func TestAClientStoppedBeforeCommitIsRolledBackAndItsSuccessorElected(t *testing
 			t.Fatalf("the client did not stop before COMMIT: %v, %v\n%s", state, err, out.String())
 		}
 
-		// The leader renews its other election; this one it renews no more.
+		// The leader renews only its other election.
 		stopped := time.Now()
-		seen, since := challenger.see("a"), time.Now()
+		seen, since := challenger.observe("a"), time.Now()
 		tick := time.NewTicker(ttl / 10)
 		defer tick.Stop()
 		var won backend.Answer
@@ -70,7 +71,7 @@ func TestAClientStoppedBeforeCommitIsRolledBackAndItsSuccessorElected(t *testing
 		}
 		t.Logf("taken over %v after the client had stopped; TTL %v, Hold %v", time.Since(stopped), ttl, hold)
 		if took := time.Since(began); took < hold {
-			t.Errorf("taken over %v after the client had begun, while its transaction was open: the fence holds nothing", took)
+			t.Errorf("taken over %v after the client had begun, while its transaction was open: the fence does not hold", took)
 		}
 
 		client.Process.Signal(syscall.SIGCONT)
@@ -78,7 +79,7 @@ func TestAClientStoppedBeforeCommitIsRolledBackAndItsSuccessorElected(t *testing
 			t.Errorf("the client must learn that its COMMIT failed: %v\n%s", err, out.String())
 		}
 		if n := l.number(t, "SELECT n FROM account"); n != 0 {
-			t.Errorf("the stopped client's transaction was committed under a term that is over")
+			t.Errorf("the stopped client's transaction was committed under an earlier term")
 		}
 	})
 }
@@ -87,7 +88,7 @@ func TestAClientStoppedBeforeCommitIsRolledBackAndItsSuccessorElected(t *testing
 func TestHelperFencedClient(t *testing.T) {
 	dsn := os.Getenv("FENCED_CLIENT_DSN")
 	if dsn == "" {
-		return // another test starts it
+		return // not started by the test above
 	}
 	term, err := strconv.ParseUint(os.Getenv("FENCED_CLIENT_TERM"), 10, 64)
 	if err != nil {
@@ -137,7 +138,7 @@ func (c stopConn) BeginTx(ctx context.Context, o sqldriver.TxOptions) (sqldriver
 }
 
 func (tx stopTx) Commit() error {
-	// SIGSTOP stops all threads, but this one perhaps a little later.
+	// SIGSTOP stops all threads, but perhaps this one a little later.
 	continued := make(chan os.Signal, 1)
 	signal.Notify(continued, syscall.SIGCONT)
 	syscall.Kill(os.Getpid(), syscall.SIGSTOP)

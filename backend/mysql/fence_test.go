@@ -7,12 +7,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-sql-driver/mysql"
+
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/internal/testbed"
-	"github.com/go-sql-driver/mysql"
 )
 
-// fenced books one unit under a term. A busy machine may stand still in the middle.
+// fenced adds one to the account under a term. Its Hold is long, since a busy machine may stall.
 func (l *lab) fenced(t testing.TB, db *sql.DB, term uint64) error {
 	t.Helper()
 	return l.fencedFor(t, db, term, callLimit)
@@ -26,21 +27,21 @@ func (l *lab) fencedFor(t testing.TB, db *sql.DB, term uint64, hold time.Duratio
 	})
 }
 
-func (l *lab) account(t testing.TB) {
+func (l *lab) createAccount(t testing.TB) {
 	t.Helper()
 	l.exec(t, "CREATE TABLE account (n INT NOT NULL) ENGINE=InnoDB", "INSERT INTO account VALUES (0)")
 }
 
-func TestAFencedTransactionCommitsOnlyUnderTheLatestTerm(t *testing.T) {
+func TestTheFenceCommitsOnlyUnderTheLatestTerm(t *testing.T) {
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
 		for _, interpolate := range []bool{true, false} {
 			t.Run(fmt.Sprint("interpolateParams=", interpolate), func(t *testing.T) {
 				l := newLab(t, k)
-				l.account(t)
+				l.createAccount(t)
 				db := testbed.OpenDB(t, clone(l.User, func(c *mysql.Config) { c.InterpolateParams = interpolate }))
 				db.SetMaxOpenConns(1)
 				if err := l.fenced(t, db, 7); !errors.Is(err, ErrFenced) {
-					t.Errorf("the fence of an election that never was: %v, want ErrFenced", err)
+					t.Errorf("the fence of an unknown election: %v, want ErrFenced", err)
 				}
 				if err := l.fenced(t, db, 0); !errors.Is(err, backend.ErrInvalid) {
 					t.Errorf("the fence with term 0: %v, want ErrInvalid", err)
@@ -52,7 +53,7 @@ func TestAFencedTransactionCommitsOnlyUnderTheLatestTerm(t *testing.T) {
 				}
 				n.mustRenew(first)
 				if err := l.fenced(t, db, first.Term); err != nil {
-					t.Errorf("a renewal must not change what the fence looks at: %v", err)
+					t.Errorf("a renewal must not affect the fence: %v", err)
 				}
 				second := n.lead("a", time.Second)
 				if err := l.fenced(t, db, first.Term); !errors.Is(err, ErrFenced) {
@@ -70,21 +71,21 @@ func TestAFencedTransactionCommitsOnlyUnderTheLatestTerm(t *testing.T) {
 					return oops
 				})
 				if !errors.Is(err, oops) || l.number(t, "SELECT n FROM account") != 3 {
-					t.Errorf("an error of the work must roll back and come back: %v", err)
+					t.Errorf("an error of the work must roll back and be returned: %v", err)
 				}
 				var idle, locks int
 				if err := db.QueryRow("SELECT @@SESSION.wait_timeout, @@SESSION.innodb_lock_wait_timeout").Scan(&idle, &locks); err != nil {
 					t.Fatal(err)
 				}
 				if idle < 100 || locks == 1 {
-					t.Errorf("after the fence the user's connection has wait_timeout %d and innodb_lock_wait_timeout %d; it must go back as it came", idle, locks)
+					t.Errorf("after the fence the user's connection has wait_timeout %d and innodb_lock_wait_timeout %d; both must be restored", idle, locks)
 				}
 			})
 		}
 	})
 }
 
-func TestAFenceUnderwayHoldsUpItsOwnElectionOnly(t *testing.T) {
+func TestAFenceDelaysOnlyItsOwnElection(t *testing.T) {
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
 		l := newLab(t, k)
 		n := l.node(t, "a")
@@ -94,14 +95,14 @@ func TestAFenceUnderwayHoldsUpItsOwnElectionOnly(t *testing.T) {
 		n.mustRenew(b)
 		quick(t, 500*time.Millisecond, "a batch with a locked row, for which it must not wait,", func() time.Duration {
 			bids := []backend.Bid{
-				{Election: "a", Candidate: n.me, TTL: time.Second, Renew: time.Second / 3, Expected: n.see("a")},
-				{Election: "b", Candidate: n.me, TTL: time.Second, Renew: time.Second / 3, Expected: n.see("b")},
+				{Election: "a", Candidate: n.me, TTL: time.Second, Renew: time.Second / 3, Expected: n.observe("a")},
+				{Election: "b", Candidate: n.me, TTL: time.Second, Renew: time.Second / 3, Expected: n.observe("b")},
 			}
 			began := time.Now()
 			answers, err := n.Acquire(t.Context(), bids)
 			took := time.Since(began)
 			if err != nil || answers[0].Outcome != backend.Unknown || answers[0].Err == nil || answers[1].Outcome != backend.Granted {
-				t.Errorf("a batch with one fenced election: %v %+v; the other is granted, this one is unknown, and no more", err, answers)
+				t.Errorf("a batch with one fenced election: %v %+v; want the fenced one unknown and the other granted", err, answers)
 			}
 			return took
 		})
@@ -113,7 +114,7 @@ func TestAFenceUnderwayHoldsUpItsOwnElectionOnly(t *testing.T) {
 func TestADeletedTermFencesAllUntilTheNextGrant(t *testing.T) {
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
 		l := newLab(t, k)
-		l.account(t)
+		l.createAccount(t)
 		db := testbed.OpenDB(t, l.User)
 		n := l.node(t, "n")
 		held := n.lead("a", time.Second)
@@ -135,16 +136,17 @@ func TestADeletedTermFencesAllUntilTheNextGrant(t *testing.T) {
 	})
 }
 
-// MariaDB 11.6 has innodb_snapshot_isolation on.
-func TestAFenceUnderSnapshotIsolationSaysThatATermIsOver(t *testing.T) {
+// MariaDB 11.6 has innodb_snapshot_isolation on: the fence then fails with error 1020 and asks
+// again.
+func TestTheFenceWorksUnderSnapshotIsolation(t *testing.T) {
 	l := newLab(t, testbed.MariaDB)
-	l.account(t)
+	l.createAccount(t)
 	a, b := l.node(t, "a"), l.node(t, "b")
 	held := a.lead("a", time.Second)
 	db := testbed.OpenDB(t, clone(l.User, func(c *mysql.Config) { c.Params = map[string]string{"innodb_snapshot_isolation": "1"} }))
 	err := Fence{Hold: callLimit}.Do(t.Context(), db, "a", held.Term, func(tx *sql.Tx) error {
 		var n int
-		if err := tx.QueryRow("SELECT n FROM account").Scan(&n); err != nil { // which fixes what it sees
+		if err := tx.QueryRow("SELECT n FROM account").Scan(&n); err != nil { // this takes the snapshot
 			return err
 		}
 		if _, err := tx.ExecContext(t.Context(), "UPDATE account SET n = n + 1"); err != nil {
@@ -156,7 +158,7 @@ func TestAFenceUnderSnapshotIsolationSaysThatATermIsOver(t *testing.T) {
 	if !errors.Is(err, ErrFenced) || l.number(t, "SELECT n FROM account") != 0 {
 		t.Errorf("a later term was granted during the transaction: %v; want ErrFenced and nothing written", err)
 	}
-	if err := l.fenced(t, db, b.see("a").Term); err != nil {
+	if err := l.fenced(t, db, b.observe("a").Term); err != nil {
 		t.Errorf("the fence with the new term, on the same connection: %v", err)
 	}
 }

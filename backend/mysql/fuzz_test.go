@@ -10,8 +10,8 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// FuzzRow reads a row of an election. columns are separated by tabs, in the order of
-// the statement; one that is "NULL" is missing.
+// FuzzRow reads a row of an election. The columns are separated by tabs, in the order of the
+// statement; "NULL" is NULL.
 func FuzzRow(f *testing.F) {
 	me := strings.Repeat("a", 32)
 	for _, row := range []string{
@@ -23,7 +23,7 @@ func FuzzRow(f *testing.F) {
 		f.Add(row, true, true, false)
 		f.Add(row, false, false, true)
 	}
-	f.Fuzz(func(t *testing.T, text string, full, found, careful bool) {
+	f.Fuzz(func(t *testing.T, text string, full, found, unclean bool) {
 		c := newScan(full)
 		fields := strings.Split(text, "\t")
 		for i, into := range c.into {
@@ -31,37 +31,37 @@ func FuzzRow(f *testing.F) {
 				*into.(*sql.RawBytes) = sql.RawBytes(fields[i])
 			}
 		}
-		st := status{server: "server-1", stamp: string(c.stamp), same: yes(c.same), made: number64(c.term), count: number64(c.count), maxTTL: micros(c.ttl), careful: careful}
+		st := status{server: "server-1", writer: string(c.writer), sameServer: isTrue(c.sameServer), made: parseUint(c.term), count: parseUint(c.count), maxTTL: parseDuration(c.ttl), uncleanRestart: unclean}
 		var r row
 		if r.Election = "jobs"; found {
-			c.lease(&r, "jobs", nil, &people{})
+			c.lease(&r, "jobs", nil, &candidateCache{})
 		}
-		r.Holder = backend.CleanCandidate(r.Holder) // as introduce does to strangers
-		r.judge(&st, me)
+		r.Holder = backend.CleanCandidate(r.Holder) // as readCandidates does
+		r.classify(&st, me)
 		l := r.Lease
 		if l != backend.CleanLease(l) || len(l.Ref) > 512 || backend.CheckText("ref", l.Ref, 512, false) != nil {
-			t.Errorf("not fit to be handed on: %+v", l)
+			t.Errorf("not clean: %+v", l)
 		}
-		if l.ObserveFor < 0 || l.ObserveFor > longest || l.TTL > longest || l.Renew > longest || l.Age > longest {
+		if l.ObserveFor < 0 || l.ObserveFor > maxDuration || l.TTL > maxDuration || l.Renew > maxDuration || l.Age > maxDuration {
 			t.Errorf("durations: %+v", l)
 		}
 		if found && !l.Vacant() && l.Holder.Nonce != me && l.ObserveFor == 0 && st.maxTTL > 0 {
-			t.Errorf("held by another, and free at once: %+v", l)
+			t.Errorf("held by another process, and free at once: %+v", l)
 		}
 		if found && l.Request.Kind != "" && l.Request.Term != l.Term {
 			t.Errorf("a request of another term: %+v", l)
 		}
-		if term, err := backend.NextTerm(max(r.last, r.Term), !r.same, 0, time.Unix(0, 0)); err == nil && term <= r.Term {
+		if term, err := backend.NextTerm(max(r.lastTerm, r.Term), !r.sameServer, 0, time.Unix(0, 0)); err == nil && term <= r.Term {
 			t.Errorf("term %d after %d", term, r.Term)
 		}
 		st.now = time.Unix(1, 0)
-		if _, _, _, history := r.ends(backend.Failed, &st); full && len(history) > maxHistory && len(r.history) <= maxHistory {
+		if _, _, _, history := r.afterEnd(backend.Failed, &st); full && len(history) > maxHistory && len(r.history) <= maxHistory {
 			t.Errorf("a history of %d bytes does not fit its column", len(history))
 		}
 	})
 }
 
-// FuzzStatus reads the row of the table itself.
+// FuzzStatus reads the table's own row.
 func FuzzStatus(f *testing.F) {
 	f.Add(layout, "0 1 1700000000000000", "5", "10000000", "server-1")
 	f.Add(layout, "OFF 2 -1", "-1", "18446744073709551615", "")
@@ -69,7 +69,7 @@ func FuzzStatus(f *testing.F) {
 	f.Add("layout 99\x1b", "0 1 1", "1", "1", "x")
 	f.Fuzz(func(t *testing.T, what, own, made, ttl, server string) {
 		c := newScan(false)
-		c.holder, c.own, c.term, c.ttl, c.server = sql.RawBytes(what), sql.RawBytes(own), sql.RawBytes(made), sql.RawBytes(ttl), sql.RawBytes(server)
+		c.holder, c.serverState, c.term, c.ttl, c.server = sql.RawBytes(what), sql.RawBytes(own), sql.RawBytes(made), sql.RawBytes(ttl), sql.RawBytes(server)
 		st, err := c.status()
 		if err != nil {
 			if err := backend.CheckText("error", err.Error(), 1000, false); err != nil {
@@ -77,7 +77,7 @@ func FuzzStatus(f *testing.F) {
 			}
 			return
 		}
-		if what != layout || st.maxTTL < 0 || st.maxTTL > longest {
+		if what != layout || st.maxTTL < 0 || st.maxTTL > maxDuration {
 			t.Errorf("%q was accepted: %+v", what, st)
 		}
 	})
@@ -92,12 +92,12 @@ func FuzzHistory(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, history, id string, term uint64) {
 		now := time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC)
-		old := recall(history)
+		old := parseHistory(history)
 		if len(old) > backend.MaxHistory {
 			t.Fatalf("%d leaderships", len(old))
 		}
-		text := remember(history, backend.CleanLeadership(backend.Leadership{Term: term, ID: id, From: now, To: now, End: backend.Failed}))
-		back := recall(text)
+		text := addToHistory(history, backend.CleanLeadership(backend.Leadership{Term: term, ID: id, From: now, To: now, End: backend.Failed}))
+		back := parseHistory(text)
 		if len(text) > maxHistory || !json.Valid([]byte(text)) || len(back) == 0 || back[0].Term != term || !back[0].From.Equal(now) {
 			t.Errorf("%q in front of %q gives %q", id, history, text)
 		}
@@ -109,7 +109,7 @@ func FuzzHistory(f *testing.F) {
 	})
 }
 
-// FuzzDSN: what is wrong with a DSN is said without showing the password in it.
+// FuzzDSN checks that errors about a DSN do not show its password.
 func FuzzDSN(f *testing.F) {
 	for _, dsn := range []string{"", "/", "u:open-sesame@tcp(h:3306)/d", "u:open-sesame@tcp(h:3306)d", "u:open-sesame@h/d?tls=x", "u:open-sesame@tcp(h)/d?timeout=open-sesame", "open-sesame", "u:open-sesame/@/d?x=%zz", "u:open-sesame@unix(/x)/d?readTimeout=-1s"} {
 		f.Add(dsn)

@@ -9,10 +9,10 @@ import (
 // maxHistory is the size of the column, in bytes.
 const maxHistory = 4096
 
-// remember puts a leadership in front of a history, as JSON. The oldest give way if
+// addToHistory puts a leadership in front of a history, as JSON. It drops the oldest ones if
 // there are too many, or if they do not fit.
-func remember(history string, r backend.Leadership) string {
-	leaderships := backend.Remember(recall(history), r)
+func addToHistory(history string, r backend.Leadership) string {
+	leaderships := backend.Remember(parseHistory(history), r)
 	for {
 		text, err := json.Marshal(leaderships)
 		if err == nil && len(text) <= maxHistory {
@@ -25,9 +25,9 @@ func remember(history string, r backend.Leadership) string {
 	}
 }
 
-// recall reads a history, in which anybody may have written anything. What does
-// not parse is shown as empty.
-func recall(history string) []backend.Leadership {
+// parseHistory parses a history. Any account that can write the table may have written it;
+// what does not parse is shown as empty.
+func parseHistory(history string) []backend.Leadership {
 	var leaderships []backend.Leadership
 	if len(history) > maxHistory || json.Unmarshal([]byte(history), &leaderships) != nil {
 		return nil
@@ -35,11 +35,11 @@ func recall(history string) []backend.Leadership {
 	return backend.CleanHistory(leaderships)
 }
 
-// ends returns what a row says about its past once its present leadership is over.
-func (r *row) ends(how backend.End, st *status) (end backend.End, id, nonce, history string) {
+// afterEnd returns what a row says about its past once its present leadership has ended.
+func (r *row) afterEnd(how backend.End, st *status) (end backend.End, id, nonce, history string) {
 	if r.Vacant() {
 		return r.End, r.LastID, r.LastNonce, r.history
 	}
 	leadership := backend.Leadership{Term: r.Term, ID: r.Holder.ID, From: r.elected}.Close(how, st.now, r.Lapsed())
-	return how, r.Holder.ID, r.Holder.Nonce, remember(r.history, leadership)
+	return how, r.Holder.ID, r.Holder.Nonce, addToHistory(r.history, leadership)
 }

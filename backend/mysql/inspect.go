@@ -16,15 +16,15 @@ const inspectSQL = `SHOW GLOBAL VARIABLES WHERE Variable_name IN
  'rpl_semi_sync_source_enabled', 'rpl_semi_sync_master_enabled', 'rpl_semi_sync_source_wait_point', 'rpl_semi_sync_master_wait_point',
  'wsrep_on', 'group_replication_group_name', 'group_replication_single_primary_mode')`
 
-// Inspect reads what kind of server this is and explains what of it matters for
-// leases: durability, replication, clock, the greatest TTL. It writes nothing, and
-// needs the rights that the Backend has anyway. An error is that of a call that
-// reads: the tables are not there, the server is read-only, and so on.
+// Inspect reads the properties of the server that matter for leases and explains them:
+// durability, replication, clock, the greatest TTL. It writes nothing and needs no more
+// rights than the Backend has. Its errors are those of any call that reads: the tables do
+// not exist, the server is read-only, and so on.
 func (b *Backend) Inspect(ctx context.Context, ttl, _ time.Duration) (list []backend.Diagnostic, err error) {
 	if err := b.enter(""); err != nil {
 		return nil, err
 	}
-	err = b.on(ctx, "inspect", func(s *session) error {
+	err = b.call(ctx, "inspect", func(s *session) error {
 		rows, err := s.query(ctx, inspectSQL)
 		if err != nil {
 			return err
@@ -51,8 +51,8 @@ func (b *Backend) Inspect(ctx context.Context, ttl, _ time.Duration) (list []bac
 		list = diagnostics(vars)
 		ahead := time.UnixMicro(micros).Sub(began.Add(trip / 2)).Round(time.Millisecond)
 		list = append(list,
-			backend.Diagnosticf(ahead.Abs() > 10*time.Second, "clock", "the server's is %v ahead of this machine's, give or take %v; nothing is decided by it, but terms follow it, and people read it", ahead, trip.Round(time.Millisecond)),
-			backend.Diagnosticf(false, "greatest TTL", "%v, in the row of the table itself; after a failover leases are watched for as long", time.Duration(maxTTL)*time.Microsecond),
+			backend.Diagnosticf(ahead.Abs() > 10*time.Second, "clock", "the server's is %v ahead of this machine's, give or take %v; it decides nothing, but terms follow it, and people read it", ahead, trip.Round(time.Millisecond)),
+			backend.Diagnosticf(false, "greatest TTL", "%v, in the table's own row; after a failover every lease is observed for that long", time.Duration(maxTTL)*time.Microsecond),
 		)
 		if most := time.Duration(maxTTL) * time.Microsecond; ttl > most {
 			refused := backend.Diagnosticf(true, "greatest TTL", "every bid is refused: %v", b.tooLong("any", ttl, most))
@@ -64,7 +64,7 @@ func (b *Backend) Inspect(ctx context.Context, ttl, _ time.Duration) (list []bac
 	return list, err
 }
 
-// findings explains the variables of a server.
+// diagnostics explains the variables of a server.
 func diagnostics(vars map[string]string) (list []backend.Diagnostic) {
 	add := func(warning bool, what, format string, args ...any) {
 		list = append(list, backend.Diagnosticf(warning, what, format, args...))
@@ -101,6 +101,6 @@ func diagnostics(vars map[string]string) (list []backend.Diagnostic) {
 	default:
 		add(false, "replication", "none: no binary log")
 	}
-	add(false, "connections", "max_connections is %s; each process uses up to %d, and one for each leader whose notification lock it listens to", vars["max_connections"], maxConns)
+	add(false, "connections", "max_connections is %s; each process uses up to %d, and one for each leader that it listens to", vars["max_connections"], maxConns)
 	return list
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/go-election/go-election/internal/testbed"
 )
 
-// TestInspectSaysWhatLeasesDependOn on real servers, with the rights of an ordinary member.
-func TestInspectSaysWhatLeasesDependOn(t *testing.T) {
+// On real servers, with the rights of an ordinary member.
+func TestInspectReportsWhatLeasesDependOn(t *testing.T) {
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
 		d := testbed.Shared(t, k).Database(t)
 		if err := CreateTables(t.Context(), testbed.OpenDB(t, d.Admin), "", ""); err != nil {
@@ -30,11 +30,11 @@ func TestInspectSaysWhatLeasesDependOn(t *testing.T) {
 		}
 		for _, want := range []string{"server: ", "durability: ", "replication: ", "clock: ", "greatest TTL: 15s"} {
 			if !strings.Contains(text, want) {
-				t.Errorf("nothing is said of %q:\n%s", want, text)
+				t.Errorf("no diagnostic of %q:\n%s", want, text)
 			}
 		}
 		if strings.Contains(text, "every bid is refused") {
-			t.Errorf("the greatest TTL is too long:\n%s", text)
+			t.Errorf("the greatest TTL was refused:\n%s", text)
 		}
 		list, err = b.Inspect(t.Context(), 16*time.Second, 5*time.Second)
 		if last := list[len(list)-1]; err != nil || !last.Warning || !last.Fatal || !strings.Contains(last.Text, "TTL is 16s, the greatest allowed") {
@@ -43,7 +43,7 @@ func TestInspectSaysWhatLeasesDependOn(t *testing.T) {
 	})
 }
 
-func TestWhatWeakensLeasesIsAWarning(t *testing.T) {
+func TestInspectWarnsOfWeakSettings(t *testing.T) {
 	sound := map[string]string{"innodb_flush_log_at_trx_commit": "1", "log_bin": "ON", "sync_binlog": "1", "version": "9.1.0"}
 	for _, x := range []struct {
 		name, value string
@@ -72,7 +72,7 @@ func TestWhatWeakensLeasesIsAWarning(t *testing.T) {
 	}
 }
 
-func TestWhatAServerSaysOfItselfIsMadeHarmless(t *testing.T) {
+func TestInspectCleansTextOfTheServer(t *testing.T) {
 	hostile := "9.1.0\x1b[2J\n" + strings.Repeat("9", 10_000)
 	for _, name := range []string{"version", "version_comment", "server_uuid", "innodb_flush_log_at_trx_commit", "max_connections"} {
 		for _, f := range diagnostics(map[string]string{name: hostile}) {

@@ -13,7 +13,7 @@ import (
 	"github.com/go-election/go-election/internal/testbed"
 )
 
-// A lab is a database with the tables, and an ordinary user, on one server.
+// A lab is a database on one server, with the tables and an ordinary user.
 type lab struct {
 	*testbed.Database
 	server *testbed.Server
@@ -55,30 +55,29 @@ func openNode(t testing.TB, id string, o Options) *node {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.notifier.patience = callLimit
+	b.notifier.timeout = callLimit
 	t.Cleanup(func() { b.Close() })
 	return &node{b, t, backend.Candidate{ID: id, Nonce: backend.NewNonce(), Address: id + ":1", Metadata: "made for a test"}}
 }
 
-// callLimit is how long a call may take, or anything that must come, on a machine
-// with other things to do.
+// callLimit bounds a call, or the wait for an event, on a busy machine.
 const callLimit = time.Minute
 
 func (n *node) ctx() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(n.t.Context(), callLimit)
 }
 
-// see reads one lease afresh.
-func (n *node) see(election string) backend.Lease {
+// observe reads one lease.
+func (n *node) observe(election string) backend.Lease {
 	n.t.Helper()
-	l, err := n.trySee(election)
+	l, err := n.tryObserve(election)
 	if err != nil {
 		n.t.Fatal(err)
 	}
 	return l
 }
 
-func (n *node) trySee(election string) (backend.Lease, error) {
+func (n *node) tryObserve(election string) (backend.Lease, error) {
 	ctx, cancel := n.ctx()
 	defer cancel()
 	changed, err := n.Observe(ctx, []backend.Lease{{Election: election}})
@@ -86,19 +85,19 @@ func (n *node) trySee(election string) (backend.Lease, error) {
 		return backend.Lease{}, err
 	}
 	if len(changed) != 1 {
-		return backend.Lease{}, fmt.Errorf("Observe of a zero lease returned %d leases; a zero lease is always returned", len(changed))
+		return backend.Lease{}, fmt.Errorf("Observe of a zero lease returned %d leases, want 1", len(changed))
 	}
 	return changed[0], nil
 }
 
-// asSeen reports whether two nodes see the same lease, unrenewed. Only its holder
-// need not watch it.
-func asSeen(a, b backend.Lease) bool {
+// sameLease reports whether two nodes have read the same lease, unrenewed. ObserveFor differs
+// for its holder.
+func sameLease(a, b backend.Lease) bool {
 	a.ObserveFor = b.ObserveFor
 	return a.Unchanged(b)
 }
 
-// bid bids over a lease; the test has watched it, or need not.
+// bid bids over a lease, as if the node had observed it for long enough.
 func (n *node) bid(over backend.Lease, ttl time.Duration) (backend.Answer, error) {
 	ctx, cancel := n.ctx()
 	defer cancel()
@@ -109,12 +108,12 @@ func (n *node) bid(over backend.Lease, ttl time.Duration) (backend.Answer, error
 	return answers[0], err
 }
 
-// lead makes the node win an election, whatever it takes.
+// lead makes the node win an election, as if it had observed the lease for long enough.
 func (n *node) lead(election string, ttl time.Duration) backend.Lease {
 	n.t.Helper()
-	a, err := n.bid(n.see(election), ttl)
+	a, err := n.bid(n.observe(election), ttl)
 	if err != nil || a.Outcome != backend.Granted {
-		n.t.Fatalf("%s bids for %q as it stands: %v, %v, %v; want granted", n.me.ID, election, a.Outcome, a.Err, err)
+		n.t.Fatalf("%s bids for %q as it is: %v, %v, %v; want granted", n.me.ID, election, a.Outcome, a.Err, err)
 	}
 	return a.Lease
 }
@@ -154,9 +153,8 @@ func (l *lab) number(t testing.TB, query string, args ...any) (n int64) {
 	return n
 }
 
-// quick calls f, which makes a call and says how long it took, until that is less than
-// limit: a busy machine may make it late now and then. A call that waits for a lock
-// or for a time-out is late each time.
+// quick calls f, which returns how long its call took, until that is less than limit: a busy
+// machine may delay some calls. A call that waits for a lock or a timeout is late each time.
 func quick(t testing.TB, limit time.Duration, what string, f func() time.Duration) {
 	t.Helper()
 	var all []time.Duration
@@ -180,7 +178,7 @@ func (l *lab) exec(t testing.TB, statements ...string) {
 	}
 }
 
-// lock holds locks that a query takes until the test calls the result.
+// lock takes the locks of a query and holds them until the test calls unlock.
 func (l *lab) lock(t testing.TB, query string) (unlock func()) {
 	t.Helper()
 	conn, err := l.admin.Conn(t.Context())

@@ -2,6 +2,7 @@ package mysql
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -63,7 +64,7 @@ func TestStatementsAreAsFewAsDocumented(t *testing.T) {
 				short, cancel := context.WithTimeout(ctx, 2*time.Second)
 				defer cancel()
 				if err := follower.Listen(short, held); err == nil {
-					return fmt.Errorf("it rang")
+					return errors.New("Listen returned without a notification")
 				}
 				return nil
 			}},
@@ -77,7 +78,7 @@ func TestStatementsAreAsFewAsDocumented(t *testing.T) {
 				least = min(least, questions()-before-1)
 			}
 			if least > c.most {
-				t.Errorf("%s: %d statements, the documentation says %d", c.what, least, c.most)
+				t.Errorf("%s: %d statements, want at most %d as documented", c.what, least, c.most)
 			}
 		}
 	})

@@ -12,7 +12,7 @@ import (
 	"github.com/go-election/go-election/internal/testbed"
 )
 
-func TestALockedRowCostsNobodyElseItsLease(t *testing.T) {
+func TestALockedRowCostsNoOtherLease(t *testing.T) {
 	locks := map[string]string{
 		"by a reader":        "SELECT * FROM election_lease WHERE name = 'e007' LOCK IN SHARE MODE",
 		"by a writer":        "UPDATE election_lease SET last_id = 'x' WHERE name = 'e007'",
@@ -46,28 +46,28 @@ func TestALockedRowCostsNobodyElseItsLease(t *testing.T) {
 				for i, a := range answers {
 					switch {
 					case i == 7 && (a.Outcome != backend.Unknown || a.Err == nil):
-						t.Errorf("the locked one: %v, %v; it may yet be renewed: unknown", a.Outcome, a.Err)
+						t.Errorf("the locked lease: %v, %v; want unknown", a.Outcome, a.Err)
 					case i != 7 && a.Outcome != backend.Granted:
-						t.Errorf("%s: %v, %v; a batch of twenty with one locked row renews the other nineteen", held[i].Election, a.Outcome, a.Err)
+						t.Errorf("%s: %v, %v; want granted: one locked row must not affect the other nineteen", held[i].Election, a.Outcome, a.Err)
 					}
 				}
 				if err := n.Release(ctx, testbed.Held(held[6:8]...)); err == nil {
-					t.Error("Release of a locked row: no error; after nil none of the leases is held")
+					t.Error("Release of a locked row: no error, although the lease is still held")
 				}
-				if !n.see("e006").Vacant() || n.see("e007").Vacant() {
+				if !n.observe("e006").Vacant() || n.observe("e007").Vacant() {
 					t.Error("Release with one row locked must end the other lease")
 				}
 				unlock()
 				held[6] = n.lead("e006", time.Second)
 				if a, err := n.renew(held[7]); err != nil || a.Outcome != backend.Granted {
-					t.Errorf("once the lock is gone the lease is still there: %v, %v, %v", a.Outcome, a.Err, err)
+					t.Errorf("once the row is unlocked the lease can be renewed: %v, %v, %v", a.Outcome, a.Err, err)
 				}
 			})
 		}
 	})
 }
 
-func TestALockedOwnRowCostsNoElectionThatIsThereItsGrant(t *testing.T) {
+func TestALockedOwnRowDelaysOnlyNewElections(t *testing.T) {
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
 		l := newLab(t, k)
 		n := l.node(t, "n")
@@ -75,7 +75,7 @@ func TestALockedOwnRowCostsNoElectionThatIsThereItsGrant(t *testing.T) {
 			t.Fatal(err)
 		}
 		bid := func(name string) backend.Bid {
-			return backend.Bid{Election: name, Candidate: n.me, TTL: time.Second, Renew: time.Second / 3, Expected: n.see(name)}
+			return backend.Bid{Election: name, Candidate: n.me, TTL: time.Second, Renew: time.Second / 3, Expected: n.observe(name)}
 		}
 		for _, what := range []string{"the server gives up", "the call ends first"} {
 			bids := []backend.Bid{bid("missing"), bid("there")}
@@ -90,18 +90,18 @@ func TestALockedOwnRowCostsNoElectionThatIsThereItsGrant(t *testing.T) {
 			cancel()
 			unlock()
 			if a := answers[0]; a.Outcome != backend.Unknown || a.Err == nil {
-				t.Errorf("%s: the one that must be made: %v, %v, %v; want unknown", what, a.Outcome, a.Err, err)
+				t.Errorf("%s: the election without a row: %v, %v, %v; want unknown", what, a.Outcome, a.Err, err)
 			}
 			if a := answers[1]; a.Outcome != backend.Granted {
-				t.Errorf("%s: the one whose row is free and not locked: %v, %v, %v; want granted", what, a.Outcome, a.Err, err)
+				t.Errorf("%s: the election whose row is free and not locked: %v, %v, %v; want granted", what, a.Outcome, a.Err, err)
 			}
 		}
 		n.lead("missing", time.Second)
 	})
 }
 
-// onceWaiting calls do when a statement like that waits for a lock, and no more once stop
-// is called.
+// onceWaiting calls do when a statement like that waits for a lock. After stop has returned it
+// does not call do.
 func (l *lab) onceWaiting(ctx context.Context, t testing.TB, like string, do func()) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan struct{})
@@ -119,7 +119,7 @@ func (l *lab) onceWaiting(ctx context.Context, t testing.TB, like string, do fun
 	return func() { cancel(); <-ended }
 }
 
-func TestAStatementThatWaitsIsGoneSoonAfterItsClient(t *testing.T) {
+func TestAWaitingStatementEndsSoonAfterItsClient(t *testing.T) {
 	freezes := map[string][]string{
 		"a locked table": {"LOCK TABLES election_lease WRITE"},
 		"a backup":       {"FLUSH TABLES WITH READ LOCK"},
@@ -181,15 +181,15 @@ func TestAStatementThatWaitsIsGoneSoonAfterItsClient(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if got := other.see("a"); !asSeen(got, held) {
-				t.Errorf("%s: the statement that was given up came through all the same: %+v", what, got)
+			if got := other.observe("a"); !sameLease(got, held) {
+				t.Errorf("%s: the abandoned statement was executed later: %+v", what, got)
 			}
 			held = n.mustRenew(held)
 		}
 	})
 }
 
-func TestManyCandidatesAtOnceElectOneAndNoneFails(t *testing.T) {
+func TestManyCandidatesAtOnceElectOne(t *testing.T) {
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
 		l := newLab(t, k)
 		const candidates, elections = 8, 50
@@ -197,11 +197,11 @@ func TestManyCandidatesAtOnceElectOneAndNoneFails(t *testing.T) {
 		for i := range candidates {
 			nodes = append(nodes, l.node(t, fmt.Sprint("n", i)))
 		}
-		for round := range 4 { // the first makes the rows
+		for round := range 4 { // the first creates the rows
 			bids := make([][]backend.Bid, candidates)
 			for i, n := range nodes {
 				for e := range elections {
-					over := n.see(fmt.Sprintf("e%02d", e))
+					over := n.observe(fmt.Sprintf("e%02d", e))
 					bids[i] = append(bids[i], backend.Bid{Election: over.Election, Candidate: n.me, TTL: 10 * time.Second, Renew: time.Second, Expected: over})
 				}
 			}
@@ -231,8 +231,8 @@ func TestManyCandidatesAtOnceElectOneAndNoneFails(t *testing.T) {
 				if won[name] > 1 {
 					t.Errorf("round %d: %q was granted %d times over the same lease", round, name, won[name])
 				}
-				if won[name] == 0 && nodes[0].see(name).Term == 0 {
-					t.Errorf("round %d: %q was granted to nobody", round, name)
+				if won[name] == 0 && nodes[0].observe(name).Term == 0 {
+					t.Errorf("round %d: %q was not granted", round, name)
 				}
 			}
 		}

@@ -18,20 +18,19 @@ import (
 // Name is how this backend is registered.
 const Name = "mysql"
 
-// Options says which server and which tables. Exactly one of DSN, Config and
-// Connector is set.
+// Options names the server and the tables. Set exactly one of DSN, Config and Connector.
 type Options struct {
 	// DSN is in the form of github.com/go-sql-driver/mysql:
 	// user:password@tcp(host:3306)/schema?tls=true. It is never shown.
 	DSN string
 
-	// Config is the same, taken apart. It is copied.
+	// Config has the same in separate fields. It is copied.
 	Config *mysql.Config
 
-	// Connector makes the connections, for programs that have their own way to
-	// authenticate or dial. It should interpolate parameters (one round trip
-	// instead of three) and must not cut off a reading before 15 seconds if
-	// notification locks are on. Its connections are used by this Backend alone.
+	// Connector makes the connections, for programs that authenticate or dial in their
+	// own way. It should interpolate parameters (one round trip instead of three).
+	// Unless NotifyConns is negative, its read timeout must be at least 15 seconds.
+	// Only this Backend uses its connections.
 	Connector sqldriver.Connector
 
 	// Schema and Prefix name the tables: `schema`.`prefix_lease` and so on.
@@ -39,44 +38,43 @@ type Options struct {
 	// the connection, Prefix to "election".
 	Schema, Prefix string
 
-	// NotifyConns is how many leaders a follower listens to, each with one
-	// connection; it hears of a resignation at once. Further leaders are polled
-	// only. Default: 4. Negative: none, all polled.
+	// NotifyConns is how many leaders a follower listens to, with one connection each.
+	// Their resignations notify it at once; further leaders are only polled.
+	// Default: 4. Negative: none, all are polled.
 	NotifyConns int
 }
 
 const defaultNotifyConns = 4
 
-// maxConns bounds the connections of one Backend, notification locks of others apart.
+// maxConns bounds the connections of one Backend, besides those that wait for other
+// leaders' notification locks.
 const maxConns = 3
 
 // A Backend keeps leases in MySQL or MariaDB. It implements [backend.Backend].
 type Backend struct {
 	db          *sql.DB // for everything but notification locks
-	notifyConns *sql.DB // for notification locks: sessions that may wait for long
+	notifyConns *sql.DB // for notification locks, whose statements may wait long
 	tables      tables
 	location    string
-	password    string // to keep out of errors
-	dsn         login  // as far as it is known before the server is asked
-	shape       shape
+	password    string // removed from errors
+	dsn         login  // what the DSN says of the account
+	tableCheck  tableCheck
 	servers     servers
-	people      people
+	candidates  candidateCache
 	notifier    notifier
-	guard       backend.SingleOwner
+	owner       backend.SingleOwner
 
 	statements atomic.Pointer[statements] // in the dialect of the server of the newest connection
 
-	turn chan struct{} // taken by a call that is not a renewal
+	mutex chan struct{} // held during each call that is not a renewal
 }
 
 var _ backend.Backend = (*Backend)(nil)
 
-// Format prints the name of the type and nothing that may be secret, whatever the
-// verb.
+// Format prints only the name of the type, for any verb: the fields may be secret.
 func (o Options) Format(f fmt.State, _ rune) { fmt.Fprint(f, "mysql.Options") }
 
-// Format prints the name of the type and nothing that may be secret, whatever the
-// verb.
+// Format prints only the name of the type, for any verb: the fields may be secret.
 func (b *Backend) Format(f fmt.State, _ rune) { fmt.Fprint(f, "mysql.Backend") }
 
 func init() {
@@ -94,7 +92,7 @@ func init() {
 	})
 }
 
-// Open checks o and returns a Backend. It does not talk to the server, which may
+// Open checks o and returns a Backend. It does not contact the server, which may
 // be down: the first call does.
 func Open(o Options) (*Backend, error) {
 	t, err := newTables(o.Schema, o.Prefix)
@@ -104,8 +102,8 @@ func Open(o Options) (*Backend, error) {
 	if o.NotifyConns == 0 {
 		o.NotifyConns = defaultNotifyConns
 	}
-	b := &Backend{tables: t, turn: make(chan struct{}, 1)}
-	b.notifier.about = strings.ToLower(o.Schema + "." + t.plainLease)
+	b := &Backend{tables: t, mutex: make(chan struct{}, 1)}
+	b.notifier.tables = strings.ToLower(o.Schema + "." + t.plainLease)
 	main, notifyConns, err := b.connectors(o)
 	if err != nil {
 		return nil, err
@@ -115,24 +113,24 @@ func Open(o Options) (*Backend, error) {
 	b.db.SetMaxIdleConns(maxConns)
 	b.db.SetConnMaxLifetime(connLifetime)
 	if o.NotifyConns > 0 {
-		b.notifier.most, b.notifier.patience = o.NotifyConns, notifyPatience
+		b.notifier.maxLeaders, b.notifier.timeout = o.NotifyConns, notifyCallTimeout
 		b.notifyConns = sql.OpenDB(notifyConns)
-		b.notifyConns.SetMaxOpenConns(o.NotifyConns + 1) // and one's own
+		b.notifyConns.SetMaxOpenConns(o.NotifyConns + 1) // one more for this Backend's own lock
 		b.notifyConns.SetMaxIdleConns(o.NotifyConns + 1)
 	}
 	return b, nil
 }
 
-// Location implements [backend.Located]. It is empty with a Connector, whose server is its own matter.
+// Location implements [backend.Located]. It is empty with a Connector, whose server is unknown.
 func (b *Backend) Location() string { return b.location }
 
-// Guarantees says what MySQL can promise.
+// Guarantees returns what MySQL can promise.
 func (b *Backend) Guarantees() backend.Guarantees {
 	return backend.Guarantees{
 		Name: Name,
-		// A call needs a few round trips, and a new connection as many again,
-		// within a quarter of the TTL. innodb_lock_wait_timeout is a second at
-		// least, but renewals do not wait for locks (see renew.go).
+		// Within a quarter of the TTL a call needs a few round trips, and as many for a
+		// new connection. innodb_lock_wait_timeout is at least a second, but renewals
+		// do not wait for locks.
 		MinTTL: 500 * time.Millisecond,
 		Expiry: backend.ByChallengers,
 		Push:   b.notifyConns != nil, Poll: true,
@@ -142,10 +140,10 @@ func (b *Backend) Guarantees() backend.Guarantees {
 
 // Close closes the connections. It does not release leases.
 func (b *Backend) Close() error {
-	if !b.guard.Close() {
+	if !b.owner.Close() {
 		return nil
 	}
-	b.notifier.close()
+	b.notifier.closeConn()
 	err := b.db.Close()
 	if b.notifyConns != nil {
 		err = errors.Join(err, b.notifyConns.Close())
@@ -153,15 +151,15 @@ func (b *Backend) Close() error {
 	return b.fail("close", err)
 }
 
-// enter begins a call for the candidate with this nonce, or for nobody ("").
+// enter begins a call for the candidate with this nonce, or for no candidate ("").
 func (b *Backend) enter(nonce string) error {
-	if err := b.guard.Admit(nonce); err != nil {
+	if err := b.owner.Admit(nonce); err != nil {
 		return fmt.Errorf("mysql: %w", err)
 	}
 	return nil
 }
 
-// tables has the quoted names.
+// tables has the names of the tables, quoted and plain.
 type tables struct{ lease, term, member, plainLease, plainTerm, plainMember, schema string }
 
 var identifier = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,47}$`)

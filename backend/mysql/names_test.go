@@ -40,8 +40,8 @@ func TestNamesThatLookAlikeAreDifferentElections(t *testing.T) {
 			terms[name] = n.lead(name, 10*time.Second)
 		}
 		for i, name := range names {
-			got, want := a.see(name), terms[name]
-			if !asSeen(got, want) || got.Holder != want.Holder {
+			got, want := a.observe(name), terms[name]
+			if !sameLease(got, want) || got.Holder != want.Holder {
 				t.Errorf("%q has become another election:\n%+v\n%+v", name, got, want)
 			}
 			n, other := a, b
@@ -50,7 +50,7 @@ func TestNamesThatLookAlikeAreDifferentElections(t *testing.T) {
 			}
 			n.mustRenew(want)
 			if answer, _ := other.renew(want); answer.Outcome == backend.Granted {
-				// same lease, but asked for by another nonce
+				// the same lease, with another nonce
 				t.Errorf("%q: a renewal was granted to a process that does not hold it", name)
 			}
 		}
@@ -74,9 +74,9 @@ func TestHostileRowsAreShownHarmlessly(t *testing.T) {
 				hostile, hostile[:60], hostile, hostile, hostile, hostile[:60], hostile, hostile[:60], hostile, history, name); err != nil {
 				t.Fatal(err)
 			}
-			got := n.see(name)
+			got := n.observe(name)
 			if clean := backend.CleanLease(got); clean != got || got.Holder.ID == hostile {
-				t.Errorf("a planted row is handed on as it is: %+v", got)
+				t.Errorf("a planted row is not cleaned: %+v", got)
 			}
 			if got.TTL < 0 || got.Renew < 0 || got.ObserveFor <= 0 || len(got.Ref) > 512 || strings.ContainsAny(got.Ref, "\x1b\u202e") || !utf8.ValidString(got.Ref) {
 				t.Errorf("a planted row: %+v", got)
@@ -92,11 +92,11 @@ func TestHostileRowsAreShownHarmlessly(t *testing.T) {
 			}
 			for _, r := range records[0].History {
 				if backend.Clean(r.ID, backend.MaxID, false) != r.ID {
-					t.Errorf("a planted history is handed on as it is: %+v", r)
+					t.Errorf("a planted history is not cleaned: %+v", r)
 				}
 			}
-			if answer, err := n.bid(n.see(name), time.Second); err != nil || answer.Outcome != backend.Granted {
-				t.Errorf("a planted row can be taken over by who has watched it: %+v, %v", answer, err)
+			if answer, err := n.bid(n.observe(name), time.Second); err != nil || answer.Outcome != backend.Granted {
+				t.Errorf("a planted row can be taken over after it was observed: %+v, %v", answer, err)
 			}
 		}
 		if _, err := l.admin.Exec(`INSERT INTO election_member VALUES (?, ?, ?, ?, ?, ?, 18446744073709551615, UTC_TIMESTAMP(6))`, hostile[:60], hostile, hostile, hostile, hostile[:30], hostile); err != nil {
@@ -106,7 +106,7 @@ func TestHostileRowsAreShownHarmlessly(t *testing.T) {
 		defer cancel()
 		members, err := n.Members(ctx, "", 10)
 		if err != nil || len(members) != 1 || backend.CleanMember(members[0]) != members[0] {
-			t.Errorf("a planted member is handed on as it is: %+v, %v", members, err)
+			t.Errorf("a planted member is not cleaned: %+v, %v", members, err)
 		}
 	})
 }

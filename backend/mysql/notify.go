@@ -13,62 +13,63 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// The notification lock. A leader holds a named lock (GET_LOCK) that nobody else wants;
-// its followers wait for it. When the leader releases a lease it lets go of the
-// lock for a moment, and they wake up in less than a millisecond. So does a
-// connection that breaks. It is a hint to read now and nothing more: the row
-// alone says who leads.
+// The notification lock is a named lock (GET_LOCK) that a leader holds and its followers
+// wait for. When the leader releases a lease, it releases the lock for a moment, and the
+// followers wake up. A notification is a hint to read now; the row alone says who leads.
+// See docs/design/mysql.md, "Notifications".
 
-// notifyPatience bounds what a call spends on its own notification lock, and how long Listen waits
-// for its statement to be stopped.
-const notifyPatience = 250 * time.Millisecond
+// notifyCallTimeout bounds what a call spends on this Backend's own notification lock, and
+// how long Listen waits for its statement to be stopped.
+const notifyCallTimeout = 250 * time.Millisecond
 
-// notifyCheck is how often a leader looks whether it still has its notifier: a killed
-// session or a restarted server has taken it away in silence.
-const notifyCheck = 30 * time.Second
+// notifyCheckEvery is how often a leader checks that it still holds its lock: a killed
+// session or a restarted server takes it away without an error.
+const notifyCheckEvery = 30 * time.Second
 
-// FIRST waiting, THEN letting go, in one statement, so that no follower that is
-// stopped in between keeps the others asleep.
 const (
-	awaitSQL  = `SELECT GET_LOCK(?, ?), RELEASE_LOCK(?)`
-	takeSQL   = `SELECT GET_LOCK(?, 0)`
-	retakeSQL = `SELECT GET_LOCK(?, 1)`
-	notifySQL = `SELECT RELEASE_LOCK(?)`
-	mineSQL   = `SELECT IS_USED_LOCK(?) = CONNECTION_ID()`
-	whoamiSQL = `SELECT CONNECTION_ID(), {server}, IS_USED_LOCK(?) IS NOT NULL`
+	// One statement waits for the lock and then releases it, so that a follower that
+	// is stopped in between does not delay the others.
+	awaitLockSQL = `SELECT GET_LOCK(?, ?), RELEASE_LOCK(?)`
 
-	// killSQL kills if the server is the one whose session is meant: this comes
-	// by another connection, which a proxy or a failover may have led elsewhere.
-	// There is no session 0. The identity is in hexadecimal.
+	takeLockSQL     = `SELECT GET_LOCK(?, 0)`
+	retakeLockSQL   = `SELECT GET_LOCK(?, 1)`
+	releaseLockSQL  = `SELECT RELEASE_LOCK(?)`
+	holdsLockSQL    = `SELECT IS_USED_LOCK(?) = CONNECTION_ID()`
+	identifyConnSQL = `SELECT CONNECTION_ID(), {server}, IS_USED_LOCK(?) IS NOT NULL`
+
+	// killSQL is sent on another connection, which a proxy or a failover may have led
+	// to another server. There it kills session 0, which does not exist. The identity
+	// is in hexadecimal.
 	killSQL = `KILL QUERY IF({server} = X'%x', %d, 0)`
 )
 
-// notifyLockName returns the name of a leader's lock: lower case, since MySQL ignores
+// notifyLockName returns the name of a leader's lock: in lower case, since MySQL ignores
 // case there and MariaDB does not, and at most 64 characters.
 func (b *Backend) notifyLockName(nonce string) string {
-	sum := sha256.Sum256([]byte(b.notifier.about + " " + nonce))
+	sum := sha256.Sum256([]byte(b.notifier.tables + " " + nonce))
 	return fmt.Sprintf("go-election:%x", sum[:24])
 }
 
-// A notification lock is this Backend's own, and what it knows of notification locks in general.
+// A notifier has this Backend's own notification lock, and what it knows of the locks of
+// other leaders.
 type notifier struct {
-	about    string        // the tables, however they are named: one process may lead in several
-	most     int           // how many of others to listen to
-	patience time.Duration // notifyPatience; tests on a busy machine have more
+	tables     string        // schema and table: one process may lead in several
+	maxLeaders int           // how many other leaders to listen to
+	timeout    time.Duration // notifyCallTimeout; tests on a busy machine use more
 
-	mu     sync.Mutex // held while the own session is in use
-	own    *sql.Conn  // the session that has our notification lock; nil: none
-	looked time.Time  // when it was last known to have it
+	mu      sync.Mutex // held while conn is in use
+	conn    *sql.Conn  // the connection that holds our lock; nil: none
+	checked time.Time  // when conn last held the lock for certain
 
-	notes   sync.Mutex
-	held    map[string]bool // elections that we hold
-	without []string        // leaders, by their nonces, that were seen to have no notification lock
-	dumb    bool            // the server has no notification locks
+	state       sync.Mutex
+	held        map[string]bool // elections that this process leads
+	lockless    []string        // nonces of leaders that had no notification lock when we looked
+	unsupported bool            // the server has no named locks
 }
 
-func (l *notifier) holds(names ...string) {
-	l.notes.Lock()
-	defer l.notes.Unlock()
+func (l *notifier) markHeld(names ...string) {
+	l.state.Lock()
+	defer l.state.Unlock()
 	if l.held == nil {
 		l.held = make(map[string]bool)
 	}
@@ -77,150 +78,153 @@ func (l *notifier) holds(names ...string) {
 	}
 }
 
-func (l *notifier) released(names ...string) {
-	l.notes.Lock()
-	defer l.notes.Unlock()
+func (l *notifier) markReleased(names ...string) {
+	l.state.Lock()
+	defer l.state.Unlock()
 	for _, name := range names {
 		delete(l.held, name)
 	}
 }
 
-func (l *notifier) leads() bool {
-	l.notes.Lock()
-	defer l.notes.Unlock()
+func (l *notifier) leading() bool {
+	l.state.Lock()
+	defer l.state.Unlock()
 	return len(l.held) > 0
 }
 
-// missing notes whether a leader has a notification lock, and reports whether it was seen to have
-// none before.
-func (l *notifier) missing(nonce string, has bool) (again bool) {
-	l.notes.Lock()
-	defer l.notes.Unlock()
-	again = slices.Contains(l.without, nonce)
+// recordLock records whether a leader has a notification lock. It reports whether that
+// leader had none before.
+func (l *notifier) recordLock(nonce string, has bool) (hadNone bool) {
+	l.state.Lock()
+	defer l.state.Unlock()
+	hadNone = slices.Contains(l.lockless, nonce)
 	switch {
 	case has:
-		l.without = slices.DeleteFunc(l.without, func(n string) bool { return n == nonce })
-	case !again:
-		l.without = append(l.without, nonce)
+		l.lockless = slices.DeleteFunc(l.lockless, func(n string) bool { return n == nonce })
+	case !hadNone:
+		l.lockless = append(l.lockless, nonce)
 	}
-	return again
+	return hadNone
 }
 
-// forget forgets all leaders but these.
-func (l *notifier) forget(but []string) {
-	l.notes.Lock()
-	defer l.notes.Unlock()
-	l.without = slices.DeleteFunc(l.without, func(n string) bool { return !slices.Contains(but, n) })
+// forgetExcept forgets all leaders but these.
+func (l *notifier) forgetExcept(leaders []string) {
+	l.state.Lock()
+	defer l.state.Unlock()
+	l.lockless = slices.DeleteFunc(l.lockless, func(n string) bool { return !slices.Contains(leaders, n) })
 }
 
-func (l *notifier) isDumb() bool {
-	l.notes.Lock()
-	defer l.notes.Unlock()
-	return l.dumb
+func (l *notifier) isUnsupported() bool {
+	l.state.Lock()
+	defer l.state.Unlock()
+	return l.unsupported
 }
 
-// silence notes that the server has no notification locks, if err says so (Galera, Vitess,
-// TiDB, a proxy). Then all is polled.
-func (l *notifier) silence(err error) bool {
+// detectUnsupported reports whether err says that the server has no named locks (Galera,
+// Vitess, TiDB, a proxy). If so, everything is polled from now on.
+func (l *notifier) detectUnsupported(err error) bool {
 	if !is(err, errUnsupported, errNoFunction, errSyntax) {
 		return false
 	}
-	l.notes.Lock()
-	defer l.notes.Unlock()
-	l.dumb = true
+	l.state.Lock()
+	defer l.state.Unlock()
+	l.unsupported = true
 	return true
 }
 
-func (l *notifier) close() {
+func (l *notifier) closeConn() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.own != nil {
-		drop(l.own)
-		l.own.Close()
-		l.own = nil
+	if l.conn != nil {
+		drop(l.conn)
+		l.conn.Close()
+		l.conn = nil
 	}
 }
 
-// takeNotifyLock takes this Backend's own notification lock if it leads anything. It never fails: a
-// leader without a notification lock is polled.
+// takeNotifyLock takes this Backend's own notification lock if it leads anything, and
+// checks now and then that it still holds it. It never fails: followers poll a leader that
+// has no lock.
 func (b *Backend) takeNotifyLock(ctx context.Context) {
 	l := &b.notifier
-	if b.notifyConns == nil || l.isDumb() || !l.mu.TryLock() {
+	if b.notifyConns == nil || l.isUnsupported() || !l.mu.TryLock() {
 		return
 	}
 	defer l.mu.Unlock()
-	if !l.leads() {
-		if l.own != nil { // it has lost all it held
-			b.releaseNotifyLock(true)
+	if !l.leading() {
+		if l.conn != nil { // this process has lost all its leases
+			b.returnNotifyConn(true)
 		}
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, l.patience)
+	ctx, cancel := context.WithTimeout(ctx, l.timeout)
 	defer cancel()
-	name := b.notifyLockName(b.guard.Nonce())
-	if l.own != nil {
-		if time.Since(l.looked) < notifyCheck {
+	name := b.notifyLockName(b.owner.Nonce())
+	if l.conn != nil {
+		if time.Since(l.checked) < notifyCheckEvery {
 			return
 		}
-		if n, err := b.ask1(ctx, l.own, mineSQL, name); err == nil && n == 1 {
-			l.looked = time.Now()
+		if n, err := b.queryNumber(ctx, l.conn, holdsLockSQL, name); err == nil && n == 1 {
+			l.checked = time.Now()
 			return
 		}
-		b.releaseNotifyLock(true)
+		b.returnNotifyConn(true)
 	}
 	conn, err := b.notifyConns.Conn(ctx)
 	if err != nil {
 		return
 	}
-	n, err := b.ask1(ctx, conn, takeSQL, name)
+	n, err := b.queryNumber(ctx, conn, takeLockSQL, name)
 	if err != nil || n != 1 {
-		l.silence(err)
+		l.detectUnsupported(err)
 		conn.Close()
 		return
 	}
-	l.own, l.looked = conn, time.Now()
+	l.conn, l.checked = conn, time.Now()
 	b.db.SetMaxOpenConns(maxConns - 1)
 }
 
-// releaseNotifyLock gives the own session back, or away if it is spoilt. l.mu is held.
-func (b *Backend) releaseNotifyLock(spoilt bool) {
-	if spoilt {
-		drop(b.notifier.own)
+// returnNotifyConn returns the connection of our own lock to its pool, or closes it, which
+// releases the lock. The caller holds notifier.mu.
+func (b *Backend) returnNotifyConn(closeIt bool) {
+	if closeIt {
+		drop(b.notifier.conn)
 	}
-	b.notifier.own.Close()
-	b.notifier.own = nil
+	b.notifier.conn.Close()
+	b.notifier.conn = nil
 	b.db.SetMaxOpenConns(maxConns)
 }
 
-// ring wakes the followers, and takes the notification lock again if we still lead anything.
-func (b *Backend) ring(ctx context.Context) {
+// notify wakes the followers by releasing our lock. It takes the lock again if this process
+// still leads anything.
+func (b *Backend) notify(ctx context.Context) {
 	l := &b.notifier
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.own == nil {
+	if l.conn == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, l.patience)
+	ctx, cancel := context.WithTimeout(ctx, l.timeout)
 	defer cancel()
-	name := b.notifyLockName(b.guard.Nonce())
-	if _, err := b.ask1(ctx, l.own, notifySQL, name); err != nil {
-		b.releaseNotifyLock(true) // that rings too
+	name := b.notifyLockName(b.owner.Nonce())
+	if _, err := b.queryNumber(ctx, l.conn, releaseLockSQL, name); err != nil {
+		b.returnNotifyConn(true) // closing it releases the lock too
 		return
 	}
-	if !l.leads() {
-		b.releaseNotifyLock(false)
+	if !l.leading() {
+		b.returnNotifyConn(false)
 		return
 	}
-	// Behind all who are waiting; each of them lets go at once.
-	if n, err := b.ask1(ctx, l.own, retakeSQL, name); err != nil || n != 1 {
-		b.releaseNotifyLock(true)
+	// This waits behind all followers; each of them releases the lock at once.
+	if n, err := b.queryNumber(ctx, l.conn, retakeLockSQL, name); err != nil || n != 1 {
+		b.returnNotifyConn(true)
 		return
 	}
-	l.looked = time.Now()
+	l.checked = time.Now()
 }
 
-// ask1 runs a query that answers with one number; NULL is -1.
-func (b *Backend) ask1(ctx context.Context, conn *sql.Conn, text string, args ...any) (int64, error) {
+// queryNumber runs a query that returns one number; NULL is -1.
+func (b *Backend) queryNumber(ctx context.Context, conn *sql.Conn, text string, args ...any) (int64, error) {
 	var n sql.NullInt64
 	if err := conn.QueryRowContext(ctx, text, args...).Scan(&n); err != nil {
 		return 0, err
@@ -231,17 +235,17 @@ func (b *Backend) ask1(ctx context.Context, conn *sql.Conn, text string, args ..
 	return n.Int64, nil
 }
 
-// Listen implements [backend.Backend]: it waits for the notification locks of those who lead
-// most of the leases in seen. It hears of releases and broken connections, not of
-// anything else. A leader without a notification lock, which may just have rung it, makes it return
-// once, and is not waited for after that until it has one.
+// Listen implements [backend.Backend]: it waits for the notification locks of the leaders
+// with the most leases in seen. Only releases and broken connections wake it. For a leader
+// without a lock it returns once, since a notification may just have been sent; after that
+// it ignores that leader until there is a lock.
 func (b *Backend) Listen(ctx context.Context, seen []backend.Lease) error {
 	if err := b.enter(""); err != nil {
 		return err
 	}
-	leaders := b.loudest(seen)
-	b.notifier.forget(leaders)
-	if len(leaders) == 0 || b.notifier.isDumb() {
+	leaders := b.leadersToAwait(seen)
+	b.notifier.forgetExcept(leaders)
+	if len(leaders) == 0 || b.notifier.isUnsupported() {
 		<-ctx.Done()
 		return ctx.Err()
 	}
@@ -251,44 +255,45 @@ func (b *Backend) Listen(ctx context.Context, seen []backend.Lease) error {
 	ended := make(chan error, len(leaders))
 	for _, nonce := range leaders {
 		all.Go(func() {
-			ended <- b.await(waiting, nonce)
-			stop() // one is enough
+			ended <- b.awaitNotification(waiting, nonce)
+			stop() // one notification is enough
 		})
 	}
 	all.Wait()
-	err := <-ended // the first to end is why all ended
+	err := <-ended // the first one made the others end
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	if b.notifier.silence(err) {
+	if b.notifier.detectUnsupported(err) {
 		<-ctx.Done()
 		return ctx.Err()
 	}
 	return b.fail("listen", err)
 }
 
-// loudest returns the nonces of the first other processes in seen, not more than
-// there are connections for.
-func (b *Backend) loudest(seen []backend.Lease) []string {
-	self := b.guard.Nonce()
+// leadersToAwait returns the nonces of the first other leaders in seen, as many as there
+// are connections for.
+func (b *Backend) leadersToAwait(seen []backend.Lease) []string {
+	self := b.owner.Nonce()
 	var nonces []string
 	for i := range seen {
 		nonce := seen[i].Holder.Nonce
-		if nonce != "" && nonce != self && len(nonces) < b.notifier.most && !slices.Contains(nonces, nonce) {
+		if nonce != "" && nonce != self && len(nonces) < b.notifier.maxLeaders && !slices.Contains(nonces, nonce) {
 			nonces = append(nonces, nonce)
 		}
 	}
 	return nonces
 }
 
-// await waits for the notification lock of one leader. nil: it rang, or may have.
-func (b *Backend) await(ctx context.Context, nonce string) error {
-	for look := notifyPatience; ; {
+// awaitNotification waits for the notification lock of one leader. It returns nil if the
+// leader has notified its followers, or may have.
+func (b *Backend) awaitNotification(ctx context.Context, nonce string) error {
+	for pause := notifyCallTimeout; ; {
 		conn, err := b.notifyConns.Conn(ctx)
 		if err != nil {
 			return err
 		}
-		there, rang, err := b.awaitOn(ctx, conn, b.notifyLockName(nonce))
+		exists, notified, err := b.awaitOnConn(ctx, conn, b.notifyLockName(nonce))
 		if err != nil {
 			drop(conn)
 		}
@@ -296,63 +301,63 @@ func (b *Backend) await(ctx context.Context, nonce string) error {
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
-		case fresh(err): // died while it was idle; nothing was sent
+		case nothingSent(err):
 			continue
 		case err != nil:
 			return err
 		}
-		again := b.notifier.missing(nonce, there)
+		hadNone := b.notifier.recordLock(nonce, exists)
 		switch {
-		case rang:
+		case notified:
 			return nil
-		case there:
-			look = notifyPatience
+		case exists:
+			pause = notifyCallTimeout
 			continue
-		case !again:
+		case !hadNone:
 			return nil
 		}
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-time.After(look):
-			look = min(2*look, notifyWait*time.Second)
+		case <-time.After(pause):
+			pause = min(2*pause, notifyWait*time.Second)
 		}
 	}
 }
 
-// awaitOn waits on one connection for notifyWait at most, if there is such a notifier. When ctx
-// ends it stops the statement in the server, where it would go on and be the next to get
-// the lock; the connection can then be used again. If it cannot be stopped, the
-// connection is closed, and GET_LOCK ends by itself.
-func (b *Backend) awaitOn(ctx context.Context, conn *sql.Conn, name string) (there, rang bool, err error) {
+// awaitOnConn waits on one connection for a lock, if that exists, for notifyWait at most.
+// When ctx ends it stops the statement in the server. There it would go on and be the next
+// to get the lock. The connection can then be used again. If the statement cannot be
+// stopped, the connection is closed, and GET_LOCK ends by itself.
+func (b *Backend) awaitOnConn(ctx context.Context, conn *sql.Conn, name string) (exists, notified bool, err error) {
 	var id int64
 	var server string
 	texts := b.statements.Load()
-	if err := conn.QueryRowContext(ctx, texts.text[whoamiSQL], name).Scan(&id, &server, &there); err != nil || !there {
+	if err := conn.QueryRowContext(ctx, texts.text[identifyConnSQL], name).Scan(&id, &server, &exists); err != nil || !exists {
 		return false, false, err
 	}
-	query, cut := context.WithCancel(context.WithoutCancel(ctx))
-	defer cut()
+	query, abandon := context.WithCancel(context.WithoutCancel(ctx))
+	defer abandon()
 	ended := make(chan struct{})
 	killed := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		defer close(killed)
-		short, cancel := context.WithTimeout(context.Background(), b.notifier.patience)
+		short, cancel := context.WithTimeout(context.Background(), b.notifier.timeout)
 		defer cancel()
 		if _, err := b.db.ExecContext(short, fmt.Sprintf(texts.text[killSQL], server, id)); err != nil {
-			cut()
+			abandon()
 		}
 		select {
 		case <-ended:
 		case <-short.Done():
-			cut()
+			abandon()
 		}
 	})
-	var got, let sql.NullInt64
-	err = conn.QueryRowContext(query, awaitSQL, name, notifyWait, name).Scan(&got, &let)
+	var got, released sql.NullInt64
+	err = conn.QueryRowContext(query, awaitLockSQL, name, notifyWait, name).Scan(&got, &released)
 	close(ended)
 	if !stop() {
-		<-killed // not before: it might hit the next statement
+		<-killed // a later KILL could stop the next statement
 	}
 	switch {
 	case is(err, errInterrupted) && ctx.Err() != nil:

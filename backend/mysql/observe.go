@@ -7,14 +7,13 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// Observe implements [backend.Backend]: one reading for each chunk. It keeps no
-// place in a history.
+// Observe implements [backend.Backend]: one read for each chunk.
 func (b *Backend) Observe(ctx context.Context, seen []backend.Lease) (changed []backend.Lease, err error) {
 	if err := b.enter(""); err != nil {
 		return nil, err
 	}
 	for part := range slices.Chunk(seen, chunk) {
-		err := b.on(ctx, about("observe", len(part), part[0].Election), func(s *session) error {
+		err := b.call(ctx, describe("observe", len(part), part[0].Election), func(s *session) error {
 			names := make([]string, len(part))
 			for i, l := range part {
 				names[i] = l.Election
@@ -42,12 +41,12 @@ func (b *Backend) List(ctx context.Context, from string, limit int) (list []back
 	if err := b.enter(""); err != nil {
 		return nil, err
 	}
-	err = b.on(ctx, "list", func(s *session) error {
+	err = b.call(ctx, "list", func(s *session) error {
 		list = nil
 		rows, err := s.list(ctx, from, limit)
 		for i := range rows {
 			r := &rows[i]
-			record := backend.Record{Lease: r.Lease, History: recall(r.history)}
+			record := backend.Record{Lease: r.Lease, History: parseHistory(r.history)}
 			if !r.Vacant() {
 				record.Elected = r.elected
 			}
@@ -79,12 +78,12 @@ func (s *session) list(ctx context.Context, from string, limit int) (rows []row,
 		var r row
 		r.Election = backend.Clean(string(scan.name), backend.MaxName, false)
 		scan.lease(&r, r.Election, nil, nil)
-		if r.judge(&st, s.backend.guard.Nonce()); len(rows) < limit {
+		if r.classify(&st, s.backend.owner.Nonce()); len(rows) < limit {
 			rows = append(rows, r)
 		}
 	}
 	if st.server == "" && result.Err() == nil {
-		return nil, s.backend.noOwnRow()
+		return nil, s.backend.missingOwnRow()
 	}
 	return rows, result.Err()
 }

@@ -8,15 +8,15 @@ import (
 
 var _ backend.Preflighter = (*Backend)(nil)
 
-// Prove implements [backend.Preflighter]: the statements of a grant, of the first grant of an
-// election, and what the table says about TTLs. Servers check rights, and whether they
-// may be written at all, before they look for rows, and there are none to find, and so
-// none to lock: no election has such a name.
+// Preflight implements [backend.Preflighter]. It runs the statements of a grant and of the
+// first grant of an election, and compares the TTLs with the greatest one in the table. A
+// server checks rights, and whether it is read-only, before it looks for rows. No election
+// has the name that is used here, so that no row is found, changed or locked.
 func (b *Backend) Preflight(ctx context.Context, bids []backend.Bid) []error {
 	errs := make([]error, len(bids))
 	err := b.enter(bids[0].Candidate.Nonce)
 	if err == nil {
-		err = b.on(ctx, about("prove", len(bids), bids[0].Election), func(s *session) error {
+		err = b.call(ctx, describe("preflight", len(bids), bids[0].Election), func(s *session) error {
 			st, _, err := s.read(ctx, fullSQL, []string{bids[0].Election}, nil)
 			if err != nil {
 				return err
@@ -26,7 +26,7 @@ func (b *Backend) Preflight(ctx context.Context, bids []backend.Bid) []error {
 					errs[i] = b.tooLong(bid.Election, bid.TTL, st.maxTTL)
 				}
 			}
-			text, args := s.granting(st.server, []offer{{name: "\x00"}}, bids[0].Candidate, newHeartbeat(), bids[0].TTL, bids[0].Renew)
+			text, args := s.grantStatement(st.server, []rowChange{{name: "\x00"}}, bids[0].Candidate, newHeartbeat(), bids[0].TTL, bids[0].Renew)
 			if _, err := s.exec(ctx, text, args...); err != nil {
 				return err
 			}

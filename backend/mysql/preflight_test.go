@@ -11,9 +11,9 @@ import (
 	"github.com/go-election/go-election/internal/testbed"
 )
 
-// Each right that a grant needs is missed beforehand, though the member may write itself
-// down and there is no row to be found.
-func TestWhatARightIsMissingForIsSaidBeforeTheFirstBid(t *testing.T) {
+// Preflight reports each right that a grant needs, although the member can write its own record
+// and no row is found.
+func TestPreflightReportsMissingRights(t *testing.T) {
 	rights := map[string]map[string]string{
 		"to make leases":   {"lease": "SELECT, UPDATE", "term": "SELECT, INSERT, UPDATE"},
 		"to write leases":  {"lease": "SELECT, INSERT", "term": "SELECT, INSERT, UPDATE"},
@@ -61,13 +61,13 @@ func TestWhatARightIsMissingForIsSaidBeforeTheFirstBid(t *testing.T) {
 			}
 		}
 		if n := l.number(t, "SELECT COUNT(*) FROM election_lease"); n != 2 {
-			t.Errorf("there are %d rows of leases; proofs make none", n)
+			t.Errorf("there are %d rows of leases, want 2: Preflight must create none", n)
 		}
 	})
 }
 
-// A server that may not be written says so, too.
-func TestAReadOnlyServerIsNoPlaceToMoveTo(t *testing.T) {
+// A server that is read-only refuses the statements, too.
+func TestPreflightRefusesAReadOnlyServer(t *testing.T) {
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
 		t.Parallel()
 		l := newLabOn(t, testbed.Start(t, testbed.Options{Kind: k}))

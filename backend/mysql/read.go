@@ -2,12 +2,9 @@ package mysql
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
-	"math"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/go-election/go-election/backend"
@@ -16,76 +13,75 @@ import (
 // chunk is how many elections one statement is about.
 const chunk = 1000
 
-// A status is what the row of the table itself says, and the server beside it.
+// A status has what the table's own row says, and the server that answered.
 type status struct {
-	server   string        // identity of the server that answered
-	stamp    string        // who made the last election; "" if that is server
-	same     bool          // server made it
-	made     uint64        // elections ever made
-	count    uint64        // elections that have a row; only if it was asked for
-	maxTTL   time.Duration // greatest TTL of a bid
-	now      time.Time     // of the server, for people
-	careful  bool          // the server may have lost commits that leases rest on
-	volatile bool          // the server does not keep every commit, or did not once
-	nonce    string        // of the tables: another one means that they were made again
-	remade   uint64        // another one whenever a deleted row was made again
-	boot     string        // which start of which server answered; only of a volatile one
-	vouched  string        // the start of a volatile server that somebody has seen for the greatest TTL
-	boots    int           // restarts of servers that this process has noticed
+	server         string        // identity of the server that answered
+	writer         string        // server that made the last election; "" if sameServer
+	sameServer     bool          // the server that answered made it
+	made           uint64        // elections ever made
+	count          uint64        // elections that have a row; only if the query counts them
+	maxTTL         time.Duration // greatest TTL of a bid
+	now            time.Time     // of the server, for people
+	uncleanRestart bool          // the server may have lost commits, or the tables were recreated
+	volatile       bool          // the server does not keep every commit, or once did not
+	nonce          string        // of the tables: changes when they are recreated
+	recreations    uint64        // changes whenever a deleted row is recreated
+	boot           string        // which start of which server answered; only if volatile
+	verifiedBoot   string        // start of a volatile server that a process has seen for the greatest TTL
+	restarts       int           // restarts of servers that this process has noticed
 }
 
-// A row is a lease with what only this package needs.
+// A row is a lease and what only this package needs.
 type row struct {
 	backend.Lease
-	found    bool
-	same     bool   // the answering server wrote it last
-	stamp    string // who did, if not; any bytes
-	stranger bool   // Holder is raw and lacks address and metadata
+	found         bool
+	sameServer    bool   // the answering server wrote it last
+	writer        string // the server that did, if not; any bytes
+	unknownHolder bool   // Holder is raw and lacks address and metadata
 
-	// Only in full readings, and of leases that have no row.
-	last    uint64 // the greatest term known, of the lease's and the term's row
-	hasTerm bool   // there is a term row
+	// Only in full reads, and for leases that have no row.
+	lastTerm uint64 // the greater of the terms in the lease's row and the term's row
+	hasTerm  bool   // there is a term row
 
-	// Only in full readings.
+	// Only in full reads.
 	history string
 	elected time.Time
 }
 
-// read reads leases by name, in their order. Leases without a row are read a
-// second time together with the count of all rows, in one statement, and then their
-// terms: what has a term was led once. seen, if not nil, has for each name what the
-// caller knows already.
+// read reads leases by name, in the order of names. It reads leases without a row again
+// together with the count of all rows, in one statement, and then their terms: an election
+// that has a term was led once. seen may be nil; it has what the caller knows of each name.
 func (s *session) read(ctx context.Context, template string, names []string, seen []backend.Lease) (status, []row, error) {
 	st, rows, err := s.readOnce(ctx, template, "0", names, seen)
 	if err != nil {
 		return st, nil, err
 	}
-	var lost []int
-	var lostNames []string
+	var missing []int
+	var missingNames []string
 	for i := range rows {
 		if !rows[i].found {
-			lost, lostNames = append(lost, i), append(lostNames, names[i])
+			missing, missingNames = append(missing, i), append(missingNames, names[i])
 		}
 	}
-	if lost == nil {
+	if missing == nil {
 		return st, rows, nil
 	}
-	st, again, err := s.readOnce(ctx, template, s.text[countSQL], lostNames, nil)
+	st, again, err := s.readOnce(ctx, template, s.text[countSQL], missingNames, nil)
 	if err != nil {
 		return st, nil, err
 	}
-	args := make([]any, len(lostNames))
-	for i, name := range lostNames {
+	args := make([]any, len(missingNames))
+	for i, name := range missingNames {
 		args[i] = []byte(name)
 	}
-	terms, err := s.termsOf(ctx, s.of(orphansSQL, marks("?", len(args))), args)
+	terms, err := s.termsOf(ctx, s.fill(orphansSQL, placeholders("?", len(args))), args)
 	if err != nil {
 		return st, nil, err
 	}
-	for i, at := range lost {
+	for i, at := range missing {
 		if r := &again[i]; !r.found {
-			r.last, r.hasTerm = terms[names[at]]
-			r.judge(&st, s.backend.guard.Nonce())
+			r.lastTerm, r.hasTerm = terms[names[at]]
+			r.classify(&st, s.backend.owner.Nonce())
 		}
 		rows[at] = again[i]
 	}
@@ -93,13 +89,13 @@ func (s *session) read(ctx context.Context, template string, names []string, see
 }
 
 func (s *session) readOnce(ctx context.Context, template, count string, names []string, seen []backend.Lease) (status, []row, error) {
-	began, self := time.Now(), s.backend.guard.Nonce()
+	began, self := time.Now(), s.backend.owner.Nonce()
 	at := make(map[string]int, len(names))
 	args := make([]any, len(names))
 	for i, name := range names {
 		at[name], args[i] = i, []byte(name)
 	}
-	text := strings.Replace(s.of(template, marks("?", len(names))), "{count}", count, 1)
+	text := strings.Replace(s.fill(template, placeholders("?", len(names))), "{count}", count, 1)
 	result, err := s.query(ctx, text, args...)
 	if err != nil {
 		return status{}, nil, err
@@ -126,57 +122,58 @@ func (s *session) readOnce(ctx context.Context, template, count string, names []
 		if seen != nil {
 			known = &seen[i]
 		}
-		scan.lease(&rows[i], names[i], known, &s.backend.people)
+		scan.lease(&rows[i], names[i], known, &s.backend.candidates)
 	}
 	if err := result.Err(); err != nil {
 		return status{}, nil, err
 	}
-	if err := s.judge(ctx, &st, began); err != nil {
+	if err := s.classifyServer(ctx, &st, began); err != nil {
 		return status{}, nil, err
 	}
 	for i := range rows {
 		rows[i].Election = names[i]
-		rows[i].judge(&st, self)
+		rows[i].classify(&st, self)
 	}
-	if err := s.introduce(ctx, rows); err != nil {
+	if err := s.readCandidates(ctx, rows); err != nil {
 		return status{}, nil, err
 	}
 	return st, rows, nil
 }
 
-// judge checks that the server that answered is one to rely on.
-func (s *session) judge(ctx context.Context, st *status, began time.Time) error {
+// classifyServer decides whether the server that answered can be relied on, and completes
+// st. See docs/design/mysql.md, "Unclean restarts".
+func (s *session) classifyServer(ctx context.Context, st *status, began time.Time) error {
 	if st.server == "" {
-		return s.backend.noOwnRow()
+		return s.backend.missingOwnRow()
 	}
-	st.volatile = s.backend.servers.volatile(st.volatile)
+	st.volatile = s.backend.servers.recordVolatile(st.volatile)
 	if st.volatile {
-		// A crash may have taken the last commits with it, and with them a grant
-		// that somebody still relies on.
+		// A crash may have lost the last commits, and with them a grant that another
+		// process still relies on.
 		var err error
 		if st.boot, err = s.boot(ctx, st.server); err != nil {
 			return err
 		}
-		st.careful, st.boots = s.backend.servers.booted(st.boot, st.vouched, st.maxTTL, began, time.Now())
+		st.uncleanRestart, st.restarts = s.backend.servers.recordBoot(st.boot, st.verifiedBoot, st.maxTTL, began, time.Now())
 	}
-	if s.backend.servers.madeAgain(st.nonce, st.maxTTL, time.Now()) {
-		st.careful = true
+	if s.backend.servers.tablesRecreated(st.nonce, st.maxTTL, time.Now()) {
+		st.uncleanRestart = true
 	}
-	changed, err := s.backend.servers.saw(st.server, st.maxTTL, time.Now())
+	changed, err := s.backend.servers.recordAnswer(st.server, st.maxTTL, time.Now())
 	if changed {
-		s.backend.forget()
+		s.backend.closeIdleConns()
 	}
 	return err
 }
 
-// forget closes the idle connections: they lead to a server that was replaced.
-func (b *Backend) forget() {
+// closeIdleConns closes the idle connections, which lead to a server that was replaced.
+func (b *Backend) closeIdleConns() {
 	b.db.SetMaxIdleConns(0)
 	b.db.SetMaxIdleConns(maxConns)
 }
 
-// boot asks which start of the server this is. The running time that servers tell is
-// counted by their clock, and jumps with it; the second of the start does not.
+// boot returns which start of the server this is: the second in which it started. The
+// server's running time would not do, since it jumps with the server's clock.
 func (s *session) boot(ctx context.Context, server string) (string, error) {
 	rows, err := s.query(ctx, bootSQL)
 	if err != nil {
@@ -192,241 +189,51 @@ func (s *session) boot(ctx context.Context, server string) (string, error) {
 	return fmt.Sprintf("%d %s", second, server), rows.Err()
 }
 
-// judge computes Ref and Watch: what a challenger must see unchanged, and for
-// how long. self is the nonce of the one who asks.
-func (r *row) judge(st *status, self string) {
-	if st.careful {
-		// What was watched before does not count, nor does this count afterwards,
-		// even where Watch is the same. Nor does it count after the next restart.
-		defer func() { r.Ref += fmt.Sprint(" careful ", st.boots) }()
+// classify computes Ref and ObserveFor: what a challenger must see unchanged, and for how
+// long. self is the nonce of this process. See docs/design/mysql.md, "What a challenger
+// observes, and for how long".
+func (r *row) classify(st *status, self string) {
+	if st.uncleanRestart {
+		// The restart begins a new observation, even if ObserveFor is the same. So do
+		// the end of this state and the next restart.
+		defer func() { r.Ref += fmt.Sprint(" unclean ", st.restarts) }()
 	}
 	switch {
 	case !r.found:
-		// No row. Nobody ever led, or the row was deleted or renamed, or the server
-		// that had it is gone. The table's own row tells, and the term's.
+		// The election is new, or its row was deleted or renamed, or the server that had
+		// the row is gone.
 		lost := st.made != st.count || r.hasTerm
-		r.Ref = fmt.Sprintf("%s none %s %d", st.server, ref(st.same, st.stamp), int64(st.made-st.count))
-		if lost { // one that was made again and deleted again looks the same but for this
-			r.Ref += fmt.Sprintf(" %x %d", st.remade, r.last)
+		r.Ref = fmt.Sprintf("%s none %s %d", st.server, printableWriter(st.sameServer, st.writer), int64(st.made-st.count))
+		if lost { // only this differs if the row was recreated and deleted again
+			r.Ref += fmt.Sprintf(" %x %d", st.recreations, r.lastTerm)
 		}
-		if lost || !st.same || st.careful {
+		if lost || !st.sameServer || st.uncleanRestart {
 			r.ObserveFor = st.maxTTL
 		}
 		return
-	case r.same:
+	case r.sameServer:
 		r.Ref = st.server
 	default:
-		r.Ref = st.server + " after " + ref(false, r.stamp)
+		r.Ref = st.server + " after " + printableWriter(false, r.writer)
 	}
 	switch {
-	case !r.same || st.careful:
-		// A server that has taken over may have lost what the last one granted,
-		// to whom and for how long.
+	case !r.sameServer || st.uncleanRestart:
+		// This server may have lost what was granted, to whom and for how long.
 		r.ObserveFor = st.maxTTL
 	case r.Vacant(), r.Holder.Nonce == self:
 		r.ObserveFor = 0
 	case r.TTL <= 0:
-		r.ObserveFor = st.maxTTL // somebody has edited it
+		r.ObserveFor = st.maxTTL // edited manually
 	default:
 		r.ObserveFor = r.TTL
 	}
 }
 
-// ref makes a stamp that anybody may have written fit to be shown.
-func ref(same bool, stamp string) string {
+// printableWriter returns the identity of a server in printable form: any account that can
+// write the table may have written it.
+func printableWriter(same bool, writer string) string {
 	if same {
 		return "same"
 	}
-	return strconv.QuoteToASCII(stamp[:min(len(stamp), 80)])
-}
-
-// A scan is where the driver puts the columns of one row. Its bytes belong to
-// the driver and are valid until the next row.
-type scan struct {
-	name, holder, nonce, term, heartbeat, same, stamp, ttl, renew, age, ended, lastID, lastNonce, request, requestID, requestNonce, movedTo, movedFrom, server, own sql.RawBytes
-
-	address, metadata, history, elected, last sql.RawBytes
-
-	count sql.RawBytes
-	full  bool
-	into  []any
-}
-
-func newScan(full bool) *scan {
-	c := &scan{full: full}
-	c.into = []any{&c.name, &c.holder, &c.nonce, &c.term, &c.heartbeat, &c.same, &c.stamp, &c.ttl, &c.renew, &c.age, &c.ended,
-		&c.lastID, &c.lastNonce, &c.request, &c.requestID, &c.requestNonce, &c.movedTo, &c.movedFrom, &c.server, &c.own}
-	if full {
-		c.into = append(c.into, &c.address, &c.metadata, &c.history, &c.elected, &c.last)
-	}
-	c.into = append(c.into, &c.count)
-	return c
-}
-
-// status reads the row of the table itself.
-func (c *scan) status() (st status, err error) {
-	if string(c.holder) != layout {
-		return st, fmt.Errorf("%w: the tables have %.80q, this program knows %q; use a version of go-election that fits them", backend.ErrDenied, c.holder, layout)
-	}
-	st.server, st.same, st.stamp = string(c.server), yes(c.same), string(c.stamp)
-	st.nonce, st.remade = string(c.nonce), number64(c.heartbeat)
-	st.made, st.count, st.maxTTL = number64(c.term), number64(c.count), micros(c.ttl)
-	st.vouched = string(c.lastID)
-	parts := strings.Fields(string(c.own))
-	if len(parts) != 3 {
-		return st, fmt.Errorf("%w: the server did not tell its state: %.80q", backend.ErrUnavailable, c.own)
-	}
-	if !off(parts[0]) {
-		return st, errReadOnly
-	}
-	st.volatile = parts[1] != "1"
-	us, _ := strconv.ParseInt(parts[2], 10, 64)
-	st.now = time.UnixMicro(us).UTC()
-	return st, nil
-}
-
-// lease reads the row of an election. known is what the caller has seen, whose
-// strings are used again if they are equal.
-func (c *scan) lease(r *row, name string, known *backend.Lease, p *people) {
-	if known == nil {
-		known = &backend.Lease{}
-	}
-	r.found = true
-	r.same, r.stamp = yes(c.same), string(c.stamp)
-	r.Term, r.Heartbeat = number64(c.term), number64(c.heartbeat)
-	r.TTL, r.Renew = micros(c.ttl), micros(c.renew)
-	r.Age = min(max(0, signed(c.age)), longest)
-	r.End = backend.End(keep(c.ended, string(known.End), 16, false))
-	r.LastID, r.LastNonce = keep(c.lastID, known.LastID, backend.MaxID, false), keep(c.lastNonce, known.LastNonce, 64, false)
-	if len(c.request) > 0 {
-		r.Request = backend.Request{Election: name, Term: r.Term,
-			Kind:  backend.RequestKind(keep(c.request, string(known.Request.Kind), 16, false)),
-			ID:    keep(c.requestID, known.Request.ID, backend.MaxID, false),
-			Nonce: keep(c.requestNonce, known.Request.Nonce, 64, false)}
-	}
-	r.MovedTo, r.MovedFrom = keep(c.movedTo, known.MovedTo, backend.MaxMark, false), keep(c.movedFrom, known.MovedFrom, backend.MaxMark, false)
-	switch {
-	case len(c.holder) == 0 && len(c.nonce) == 0:
-		r.TTL, r.Renew = 0, 0
-	case c.full:
-		r.Holder = backend.CleanCandidate(backend.Candidate{ID: string(c.holder), Nonce: string(c.nonce), Address: string(c.address), Metadata: string(c.metadata)})
-	case string(c.holder) == known.Holder.ID && string(c.nonce) == known.Holder.Nonce:
-		r.Holder = known.Holder
-	default:
-		var met bool
-		r.Holder, met = p.find(c.holder, c.nonce)
-		r.stranger = !met
-	}
-	if c.full {
-		r.history = string(c.history)
-		r.elected = time.UnixMicro(int64(signed(c.elected) / time.Microsecond)).UTC()
-		r.last, r.hasTerm = max(r.Term, number64(c.last)), c.last != nil
-	}
-}
-
-// keep returns the text of b, clean; it is old itself if they are equal.
-func keep(b sql.RawBytes, old string, most int, multiline bool) string {
-	if string(b) == old {
-		return old
-	}
-	return backend.Clean(string(b), most, multiline)
-}
-
-func yes(b sql.RawBytes) bool { return string(b) == "1" }
-
-func number64(b sql.RawBytes) uint64 {
-	n, _ := strconv.ParseUint(string(b), 10, 64)
-	return n
-}
-
-// microseconds is how the tables keep a duration, rounded up: who watches a lease
-// must not give up before its holder does.
-func microseconds(d time.Duration) int64 {
-	return int64((d + time.Microsecond - 1) / time.Microsecond)
-}
-
-// longest is what longer durations are cut to, whoever wrote them into a table
-// (the greatest TTL too, if it was set to mean "no limit"), so that a few of them
-// can be added up and to any time.
-const longest = 365 * 24 * time.Hour
-
-// micros reads microseconds.
-func micros(b sql.RawBytes) time.Duration {
-	return time.Duration(min(number64(b), uint64(longest/time.Microsecond))) * time.Microsecond
-}
-
-func signed(b sql.RawBytes) time.Duration {
-	n, _ := strconv.ParseInt(string(b), 10, 64)
-	const most = math.MaxInt64 / 1000
-	return time.Duration(min(max(n, -most), most)) * time.Microsecond
-}
-
-// people remembers who is who, so that addresses and metadata, which never
-// change under one nonce, are read once and not with every renewal.
-type people struct {
-	sync.Mutex
-	known map[person]backend.Candidate
-}
-
-type person struct{ id, nonce string }
-
-// enough is how many are remembered; then it starts again.
-const enough = 1000
-
-// find returns the candidate; only id and nonce, as they are, if it is not known.
-func (p *people) find(id, nonce sql.RawBytes) (c backend.Candidate, known bool) {
-	p.Lock()
-	defer p.Unlock()
-	if c, known = p.known[person{string(id), string(nonce)}]; !known {
-		c = backend.Candidate{ID: string(id), Nonce: string(nonce)}
-	}
-	return c, known
-}
-
-func (p *people) add(key person, c backend.Candidate) {
-	p.Lock()
-	defer p.Unlock()
-	if p.known == nil || len(p.known) >= enough {
-		p.known = make(map[person]backend.Candidate)
-	}
-	p.known[key] = c
-}
-
-// introduce reads address and metadata of holders that are not known yet: one
-// row for each, however many elections it leads.
-func (s *session) introduce(ctx context.Context, rows []row) error {
-	names := make(map[person][]byte)
-	for i := range rows {
-		if rows[i].stranger {
-			names[person{rows[i].Holder.ID, rows[i].Holder.Nonce}] = []byte(rows[i].Election)
-		}
-	}
-	if len(names) == 0 {
-		return nil
-	}
-	args := make([]any, 0, len(names))
-	for _, name := range names {
-		args = append(args, name)
-	}
-	result, err := s.query(ctx, s.of(peopleSQL, marks("?", len(args))), args...)
-	if err != nil {
-		return err
-	}
-	defer result.Close()
-	for result.Next() {
-		var id, nonce, address, metadata string
-		if err := result.Scan(&id, &nonce, &address, &metadata); err != nil {
-			return err
-		}
-		s.backend.people.add(person{id, nonce}, backend.CleanCandidate(backend.Candidate{ID: id, Nonce: nonce, Address: address, Metadata: metadata}))
-	}
-	for i := range rows {
-		if r := &rows[i]; r.stranger {
-			// One that has lost the lease meanwhile stays without an address; the
-			// next reading shows who has it now.
-			c, _ := s.backend.people.find([]byte(r.Holder.ID), []byte(r.Holder.Nonce))
-			r.Holder = backend.CleanCandidate(c)
-		}
-	}
-	return result.Err()
+	return strconv.QuoteToASCII(writer[:min(len(writer), 80)])
 }

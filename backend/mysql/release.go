@@ -9,21 +9,21 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// Release implements [backend.Backend]. It reads what this Backend's nonce
-// holds, ends that, rings the notification lock, and reads again to make sure.
+// Release implements [backend.Backend]. It reads what this Backend's nonce holds, releases
+// that, notifies the followers, and reads again to confirm.
 //
-// A lease that another server wrote last is not held: no server renews it, and
-// who comes next watches it whatever we write.
+// A lease that another server wrote last is not held: no server renews it, and the
+// successor observes it whatever we write.
 func (b *Backend) Release(ctx context.Context, held []backend.Held) error {
 	if err := b.enter(""); err != nil {
 		return err
 	}
-	if b.guard.Nonce() == "" {
+	if b.owner.Nonce() == "" {
 		return nil // it never held anything
 	}
 	var failed error
 	for part := range slices.Chunk(held, grantChunk) {
-		failed = errors.Join(failed, b.on(ctx, about("release", len(part), part[0].Election), func(s *session) error {
+		failed = errors.Join(failed, b.call(ctx, describe("release", len(part), part[0].Election), func(s *session) error {
 			return s.release(ctx, part)
 		}))
 		if ctx.Err() != nil {
@@ -34,7 +34,7 @@ func (b *Backend) Release(ctx context.Context, held []backend.Held) error {
 }
 
 func (s *session) release(ctx context.Context, part []backend.Held) error {
-	nonce := s.backend.guard.Nonce()
+	nonce := s.backend.owner.Nonce()
 	names := make([]string, len(part))
 	for n, l := range part {
 		names[n] = l.Election
@@ -43,41 +43,42 @@ func (s *session) release(ctx context.Context, part []backend.Held) error {
 	if err != nil {
 		return err
 	}
-	var offers []offer
+	var changes []rowChange
 	for n, l := range part {
 		r := &rows[n]
-		if !r.found || !r.same || r.Holder.Nonce != nonce || (l.Term != 0 && l.Term != r.Term) {
+		if !r.found || !r.sameServer || r.Holder.Nonce != nonce || (l.Term != 0 && l.Term != r.Term) {
 			continue
 		}
-		o := newOffer(n, r, &st, 0, l.End)
+		c := newRowChange(n, r, &st, 0, l.End)
 		if l.Term != 0 {
-			o.heartbeat = 0 // pinned to the term: a renewal that arrives late changes nothing
+			c.heartbeat = 0 // pinned to the term alone, in spite of renewals that arrive late
 		}
-		offers = append(offers, o)
+		changes = append(changes, c)
 	}
-	if offers == nil {
-		s.backend.notifier.released(names...)
+	if changes == nil {
+		s.backend.notifier.markReleased(names...)
 		return nil
 	}
-	text, args := s.offered(offers)
+	text, args := s.changeValues(changes)
 	args = append(args, []byte(nonce), newHeartbeat())
-	if _, err := s.exec(ctx, s.of(releaseSQL, text), args...); err != nil {
+	if _, err := s.exec(ctx, s.fill(releaseSQL, text), args...); err != nil {
 		return err
 	}
 	names = names[:0]
-	for _, o := range offers {
-		names = append(names, o.name)
+	for _, c := range changes {
+		names = append(names, c.name)
 	}
-	// Before making sure: a follower that looks in vain has lost nothing.
-	s.backend.notifier.released(names...)
-	s.backend.ring(ctx)
+	// Followers are notified before the read that confirms: reading too early costs them
+	// nothing.
+	s.backend.notifier.markReleased(names...)
+	s.backend.notify(ctx)
 	if _, rows, err = s.read(ctx, lightSQL, names, nil); err != nil {
 		return err
 	}
-	for n, o := range offers {
-		if r := &rows[n]; r.found && r.same && r.Holder.Nonce == nonce && r.Term == o.term {
-			s.backend.notifier.holds(o.name)
-			err = fmt.Errorf("%q: %w", o.name, errLocked)
+	for n, c := range changes {
+		if r := &rows[n]; r.found && r.sameServer && r.Holder.Nonce == nonce && r.Term == c.term {
+			s.backend.notifier.markHeld(c.name)
+			err = fmt.Errorf("%q: %w", c.name, errLocked)
 		}
 	}
 	return err

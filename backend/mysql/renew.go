@@ -9,9 +9,9 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// Renew implements [backend.Backend]. For each chunk, on one connection: one
-// UPDATE that gives all of them one fresh heartbeat, then one reading. A lease counts
-// as renewed only if it reads back with that heartbeat.
+// Renew implements [backend.Backend]. For each chunk, on one connection, one UPDATE gives all
+// leases one fresh heartbeat, then one read follows. A lease counts as renewed only if it
+// reads back with that heartbeat.
 func (b *Backend) Renew(ctx context.Context, held []backend.Held) ([]backend.Answer, error) {
 	return b.renew(ctx, "renew", held)
 }
@@ -26,25 +26,25 @@ func (b *Backend) renew(ctx context.Context, verb string, held []backend.Held) (
 		return nil, err
 	}
 	answers := make([]backend.Answer, len(held))
-	// One statement sets one TTL.
-	type pace struct {
+	// One statement sets the same values in all of its rows.
+	type values struct {
 		ttl, renew time.Duration
 		to, from   string
 	}
-	paces := make(map[pace][]int, 1)
+	groups := make(map[values][]int, 1)
 	for i, l := range held {
-		p := pace{ttl: l.TTL, renew: l.Renew}
+		v := values{ttl: l.TTL, renew: l.Renew}
 		if verb == "mark" {
-			p.to, p.from = l.MovedTo, l.MovedFrom
+			v.to, v.from = l.MovedTo, l.MovedFrom
 		}
-		paces[p] = append(paces[p], i)
+		groups[v] = append(groups[v], i)
 	}
-	for _, all := range paces {
+	for _, all := range groups {
 		for part := range slices.Chunk(all, chunk) {
-			err := b.atOnce(ctx, about(verb, len(part), held[part[0]].Election), func(s *session) error {
+			err := b.callNow(ctx, describe(verb, len(part), held[part[0]].Election), func(s *session) error {
 				return s.renew(ctx, verb, held, part, answers)
 			})
-			if failed := blame(answers, part, err); failed != nil {
+			if failed := recordError(answers, part, err); failed != nil {
 				return answers, failed
 			}
 		}
@@ -66,10 +66,10 @@ func (s *session) renew(ctx context.Context, verb string, held []backend.Held, p
 	args = append(args, []byte(first.Holder.Nonce), heartbeat, microseconds(first.TTL), microseconds(first.Renew), microseconds(first.TTL))
 	text := renewSQL
 	if verb == "mark" {
-		text = moveSQL
+		text = markSQL
 		args = append(args, []byte(first.MovedTo), []byte(first.MovedFrom))
 	}
-	if _, err := s.exec(ctx, s.of(text, marks("(?, ?)", len(part))), args...); err != nil {
+	if _, err := s.exec(ctx, s.fill(text, placeholders("(?, ?)", len(part))), args...); err != nil {
 		return err
 	}
 	st, rows, err := s.read(ctx, lightSQL, names, seen)
@@ -78,17 +78,17 @@ func (s *session) renew(ctx context.Context, verb string, held []backend.Held, p
 	}
 	for n, i := range part {
 		l, r := held[i], &rows[n]
-		ours := r.found && r.same && r.Holder.Nonce == l.Holder.Nonce && r.Term == l.Term && r.Request.Kind != backend.Depose
+		stillHeld := r.found && r.sameServer && r.Holder.Nonce == l.Holder.Nonce && r.Term == l.Term && r.Request.Kind != backend.Depose
 		switch {
-		case ours && l.TTL > st.maxTTL:
+		case stillHeld && l.TTL > st.maxTTL:
 			answers[i] = backend.Answer{Err: s.backend.tooLong(l.Election, l.TTL, st.maxTTL)}
-		case ours && r.Heartbeat == heartbeat:
+		case stillHeld && r.Heartbeat == heartbeat:
 			answers[i] = backend.Answer{Lease: r.Lease, Outcome: backend.Granted, ValidFor: l.TTL}
-		case ours:
+		case stillHeld:
 			answers[i] = backend.Answer{Err: fmt.Errorf("mysql: %s %q: %w", verb, l.Election, errLocked)}
 		default:
 			answers[i] = backend.Answer{Lease: r.Lease, Outcome: backend.Refused}
-			s.backend.notifier.released(l.Election)
+			s.backend.notifier.markReleased(l.Election)
 		}
 	}
 	return nil

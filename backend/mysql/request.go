@@ -9,8 +9,8 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// Ask implements [backend.Backend]: one UPDATE for requests of the same kind, which
-// leaves the heartbeat alone, and one reading that tells which of them were stale.
+// Request implements [backend.Backend]: one UPDATE for all requests of the same kind, which
+// leaves the heartbeat alone, and one read that shows which of them were stale.
 func (b *Backend) Request(ctx context.Context, requests []backend.Request) error {
 	if err := b.enter(""); err != nil {
 		return err
@@ -20,39 +20,39 @@ func (b *Backend) Request(ctx context.Context, requests []backend.Request) error
 		id, nonce string
 	}
 	kinds := make(map[kind][]backend.Request, 1)
-	for _, w := range requests {
-		k := kind{w.Kind, w.ID, w.Nonce}
-		kinds[k] = append(kinds[k], w)
+	for _, r := range requests {
+		k := kind{r.Kind, r.ID, r.Nonce}
+		kinds[k] = append(kinds[k], r)
 	}
 	var failed error
 	for _, all := range kinds {
 		for part := range slices.Chunk(all, chunk) {
-			failed = errors.Join(failed, b.on(ctx, about("ask", len(part), part[0].Election), func(s *session) error {
-				return s.ask(ctx, part)
+			failed = errors.Join(failed, b.call(ctx, describe("request", len(part), part[0].Election), func(s *session) error {
+				return s.request(ctx, part)
 			}))
 		}
 	}
 	return failed
 }
 
-func (s *session) ask(ctx context.Context, part []backend.Request) error {
-	w := part[0]
-	args := []any{[]byte(w.Kind), []byte(w.ID), []byte(w.Nonce)}
+func (s *session) request(ctx context.Context, part []backend.Request) error {
+	first := part[0]
+	args := []any{[]byte(first.Kind), []byte(first.ID), []byte(first.Nonce)}
 	names := make([]string, len(part))
-	for n, w := range part {
-		names[n] = w.Election
-		args = append(args, []byte(w.Election), w.Term)
+	for n, r := range part {
+		names[n] = r.Election
+		args = append(args, []byte(r.Election), r.Term)
 	}
-	if _, err := s.exec(ctx, s.of(requestSQL, marks("(?, ?)", len(part))), args...); err != nil {
+	if _, err := s.exec(ctx, s.fill(requestSQL, placeholders("(?, ?)", len(part))), args...); err != nil {
 		return err
 	}
 	_, rows, err := s.read(ctx, lightSQL, names, nil)
 	if err != nil {
 		return err
 	}
-	for n, w := range part {
-		if r := &rows[n]; r.Term != w.Term || !r.found {
-			err = errors.Join(err, fmt.Errorf("election %q has term %d, not %d: %w", w.Election, r.Term, w.Term, backend.ErrStale))
+	for n, r := range part {
+		if row := &rows[n]; row.Term != r.Term || !row.found {
+			err = errors.Join(err, fmt.Errorf("election %q has term %d, not %d: %w", r.Election, row.Term, r.Term, backend.ErrStale))
 		}
 	}
 	return err

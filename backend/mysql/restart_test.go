@@ -28,17 +28,17 @@ func TestALeaseSurvivesARestartOfItsServer(t *testing.T) {
 			}
 			s.Start(t)
 			held = n.mustRenew(held)
-			if got := n.see("b"); got.ObserveFor != 0 {
-				t.Errorf("a server that keeps every commit shows a vacant lease as free after a restart: %+v", got)
+			if got := n.observe("b"); got.ObserveFor != 0 {
+				t.Errorf("a vacant lease after a restart of a server that keeps every commit: %+v, want it free", got)
 			}
-			if got := n.see("new"); got.ObserveFor != 0 {
-				t.Errorf("and a new election, too: %+v", got)
+			if got := n.observe("new"); got.ObserveFor != 0 {
+				t.Errorf("a new election after a restart: %+v, want it free", got)
 			}
 		}
 	})
 }
 
-func TestAServerThatMayHaveLostCommitsIsWatchedAfterARestart(t *testing.T) {
+func TestAVolatileServerIsWatchedAfterARestart(t *testing.T) {
 	for _, args := range [][]string{
 		{"--innodb-flush-log-at-trx-commit=0"},
 		{"--log-bin=binlog", "--server-id=7", "--sync-binlog=0"}, // recovery rolls back what the log does not have
@@ -61,8 +61,8 @@ func watchedAfterARestart(t *testing.T, args []string) {
 		}
 		greatest(time.Second)
 		testbed.Eventually(t, callLimit, "the server is up for the greatest TTL", func() error {
-			if got := n.see("a"); got.ObserveFor != 0 {
-				return fmt.Errorf("Watch is %v", got.ObserveFor)
+			if got := n.observe("a"); got.ObserveFor != 0 {
+				return fmt.Errorf("ObserveFor is %v", got.ObserveFor)
 			}
 			return nil
 		})
@@ -70,8 +70,8 @@ func watchedAfterARestart(t *testing.T, args []string) {
 		if err := n.release(n.lead("b", time.Second), backend.Released); err != nil {
 			t.Fatal(err)
 		}
-		// What was written a moment ago may be lost, but the server has flushed
-		// this: it does so once a second.
+		// The server may lose what was written a moment ago, but must have flushed this. It
+		// flushes once a second.
 		const long = 10 * time.Minute // longer than any start takes
 		greatest(long)
 		testbed.Eventually(t, callLimit, "the log is flushed", func() error {
@@ -81,48 +81,48 @@ func watchedAfterARestart(t *testing.T, args []string) {
 		s.Terminate(t)
 		s.Start(t)
 		for _, name := range []string{"a", "b", "new"} {
-			if got := other.see(name); got.ObserveFor != long {
-				t.Errorf("%q just after the restart: Watch %v; each lease is watched for the greatest TTL, %v", name, got.ObserveFor, long)
+			if got := other.observe(name); got.ObserveFor != long {
+				t.Errorf("%q just after the restart: ObserveFor %v, want the greatest TTL, %v", name, got.ObserveFor, long)
 			}
 		}
 		if a, err := n.bid(backend.Lease{Election: "a"}, time.Second); err != nil || a.Outcome != backend.Refused {
-			t.Errorf("a leftover of one's own, on a server that may have lost what came after it: %v, %v; it must be watched, too", a.Outcome, err)
+			t.Errorf("an own leftover, on a server that may have lost later grants: %v, %v; want refused: it must be observed too", a.Outcome, err)
 		}
 		n.mustRenew(held)
 		greatest(time.Second)
-		last := l.node(t, "last") // who was there has noticed a restart, and is wary for as long as it was to be then
-		testbed.Eventually(t, callLimit, "all is as before after the greatest TTL", func() error {
-			if a, b := last.see("a"), last.see("b"); a.ObserveFor != time.Second || b.ObserveFor != 0 {
-				return fmt.Errorf("Watch %v and %v", a.ObserveFor, b.ObserveFor)
+		last := l.node(t, "last") // the others have noticed the restart while the greatest TTL was long
+		testbed.Eventually(t, callLimit, "leases are observed as before after the greatest TTL", func() error {
+			if a, b := last.observe("a"), last.observe("b"); a.ObserveFor != time.Second || b.ObserveFor != 0 {
+				return fmt.Errorf("ObserveFor %v and %v", a.ObserveFor, b.ObserveFor)
 			}
 			return nil
 		})
 	})
 }
 
-func TestAWatchDoesNotGoOnAcrossARestartThatLostCommits(t *testing.T) {
-	calm := status{server: "Q", stamp: "P", same: false, maxTTL: maxTTL}
-	careful := calm
-	careful.careful = true
+func TestAnUncleanRestartBeginsAWatchAnew(t *testing.T) {
+	clean := status{server: "Q", writer: "P", sameServer: false, maxTTL: maxTTL}
+	unclean := clean
+	unclean.uncleanRestart = true
 	for what, r := range map[string]row{
-		"held for the greatest TTL": {found: true, same: true, Lease: backend.Lease{Election: "x", Holder: backend.Candidate{ID: "a", Nonce: "n"}, Term: 5, Heartbeat: 7, TTL: maxTTL}},
-		"vacant":                    {found: true, same: true, Lease: backend.Lease{Election: "x", Term: 5, Heartbeat: 7}},
-		"written by another server": {found: true, stamp: "P", Lease: backend.Lease{Election: "x", Term: 5, Heartbeat: 7}},
+		"held for the greatest TTL": {found: true, sameServer: true, Lease: backend.Lease{Election: "x", Holder: backend.Candidate{ID: "a", Nonce: "n"}, Term: 5, Heartbeat: 7, TTL: maxTTL}},
+		"vacant":                    {found: true, sameServer: true, Lease: backend.Lease{Election: "x", Term: 5, Heartbeat: 7}},
+		"written by another server": {found: true, writer: "P", Lease: backend.Lease{Election: "x", Term: 5, Heartbeat: 7}},
 		"without a row":             {Lease: backend.Lease{Election: "x"}},
 	} {
 		before, during := r, r
-		before.judge(&calm, "me")
-		during.judge(&careful, "me")
+		before.classify(&clean, "me")
+		during.classify(&unclean, "me")
 		if during.Unchanged(before.Lease) || before.Ref == during.Ref {
-			t.Errorf("%s: the watch goes on when carefulness begins or ends: %q, %v", what, during.Ref, during.ObserveFor)
+			t.Errorf("%s: observation continues across an unclean restart: %q, %v", what, during.Ref, during.ObserveFor)
 		}
 		if during.ObserveFor != maxTTL {
-			t.Errorf("%s: Watch %v, want the greatest TTL", what, during.ObserveFor)
+			t.Errorf("%s: ObserveFor %v, want the greatest TTL", what, during.ObserveFor)
 		}
 	}
 }
 
-func TestAServerThatWasSeenToLoseCommitsIsNotTrustedAfterARestart(t *testing.T) {
+func TestAServerOnceVolatileIsWatchedAfterARestart(t *testing.T) {
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
 		t.Parallel()
 		s := testbed.Start(t, testbed.Options{Kind: k})
@@ -133,15 +133,15 @@ func TestAServerThatWasSeenToLoseCommitsIsNotTrustedAfterARestart(t *testing.T) 
 		if err := n.release(n.lead("a", time.Second), backend.Released); err != nil {
 			t.Fatal(err)
 		}
-		if got := other.see("a"); got.ObserveFor != 0 {
+		if got := other.observe("a"); got.ObserveFor != 0 {
 			t.Fatalf("a server that keeps every commit: %+v", got)
 		}
 		l.exec(t, "SET GLOBAL innodb_flush_log_at_trx_commit = 2") // not in its configuration
-		other.see("a")
+		other.observe("a")
 		s.Terminate(t)
 		s.Start(t)
-		if got := other.see("a"); got.ObserveFor != greatest {
-			t.Errorf("it was seen not to keep every commit, and was restarted: Watch %v, want the greatest TTL", got.ObserveFor)
+		if got := other.observe("a"); got.ObserveFor != greatest {
+			t.Errorf("the server once did not keep every commit, and was restarted: ObserveFor %v, want the greatest TTL", got.ObserveFor)
 		}
 	})
 }
@@ -151,7 +151,7 @@ func TestEachRestartBeginsAWatchAnew(t *testing.T) {
 	began := time.Now()
 	boots := func(boot string, after time.Duration) int {
 		now := began.Add(after)
-		_, n := s.booted(boot, "", maxTTL, now, now)
+		_, n := s.recordBoot(boot, "", maxTTL, now, now)
 		return n
 	}
 	before, same, first, second := boots("a", 0), boots("a", 5*time.Second), boots("b", 10*time.Second), boots("c", 20*time.Second)
@@ -159,49 +159,49 @@ func TestEachRestartBeginsAWatchAnew(t *testing.T) {
 		t.Errorf("restarts counted: %d, %d, %d, %d", before, same, first, second)
 	}
 	lease := func(boots int) row {
-		r := row{found: true, same: true}
-		r.judge(&status{server: "s", careful: true, maxTTL: maxTTL, boots: boots}, "")
+		r := row{found: true, sameServer: true}
+		r.classify(&status{server: "s", uncleanRestart: true, maxTTL: maxTTL, restarts: boots}, "")
 		return r
 	}
 	if lease(1).Ref == lease(2).Ref {
-		t.Error("a watch goes on through a restart")
+		t.Error("observation continues across a restart")
 	}
 }
 
-func TestACrashIsOverOnceItsServerWasSeenForTheGreatestTTL(t *testing.T) {
+func TestABootIsVerifiedAfterTheGreatestTTL(t *testing.T) {
 	at := time.Now()
 	for what, c := range map[string]struct {
-		first   time.Duration // when the process saw this start first, before now
-		other   bool          // another start was seen before
-		vouched string
-		careful bool
+		first    time.Duration // how long ago the process first saw this start
+		other    bool          // another start was seen before
+		verified string
+		unclean  bool
 	}{
-		"seen for the first time":          {0, false, "", true},
-		"seen for nearly long enough":      {maxTTL, false, "", true},
-		"seen for long enough":             {maxTTL + time.Second, false, "", false},
-		"vouched for":                      {0, false, "B", false},
-		"another one is vouched for":       {0, false, "A", true},
-		"restarted, and vouched for since": {0, true, "B", false},
-		"restarted":                        {maxTTL, true, "A", true},
-		"restarted long ago":               {maxTTL + time.Second, true, "A", false},
+		"seen for the first time":       {0, false, "", true},
+		"seen for nearly long enough":   {maxTTL, false, "", true},
+		"seen for long enough":          {maxTTL + time.Second, false, "", false},
+		"verified":                      {0, false, "B", false},
+		"another one is verified":       {0, false, "A", true},
+		"restarted, and verified since": {0, true, "B", false},
+		"restarted":                     {maxTTL, true, "A", true},
+		"restarted long ago":            {maxTTL + time.Second, true, "A", false},
 	} {
 		var s servers
 		if c.other {
 			long := at.Add(-time.Hour)
-			s.booted("A", "", maxTTL, long, long)
+			s.recordBoot("A", "", maxTTL, long, long)
 		}
 		if c.first > 0 {
 			first := at.Add(-c.first)
-			s.booted("B", c.vouched, maxTTL, first, first)
+			s.recordBoot("B", c.verified, maxTTL, first, first)
 		}
-		if careful, _ := s.booted("B", c.vouched, maxTTL, at, at.Add(time.Minute)); careful != c.careful {
-			t.Errorf("%s: careful: %v, want %v", what, careful, c.careful)
+		if unclean, _ := s.recordBoot("B", c.verified, maxTTL, at, at.Add(time.Minute)); unclean != c.unclean {
+			t.Errorf("%s: unclean: %v, want %v", what, unclean, c.unclean)
 		}
 	}
 }
 
-// A machine that boots with a wrong clock: the crash is a moment ago, whatever the
-// server's running time says.
+// A machine boots with a wrong clock. The crash was a moment ago, whatever the server's running
+// time says.
 func TestAClockThatIsSetAfterACrashDoesNotHideTheCrash(t *testing.T) {
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
 		t.Parallel()
@@ -212,13 +212,13 @@ func TestAClockThatIsSetAfterACrashDoesNotHideTheCrash(t *testing.T) {
 		s.Terminate(t)
 		s.Start(t)
 		s.Step(t, time.Hour)
-		if got := l.node(t, "late").see("a"); got.ObserveFor != greatest {
-			t.Errorf("the server has been up for a moment, and its clock was set forward by an hour since: Watch %v, want %v", got.ObserveFor, greatest)
+		if got := l.node(t, "late").observe("a"); got.ObserveFor != greatest {
+			t.Errorf("the server was started a moment ago, and then its clock was set forward by an hour: ObserveFor %v, want %v", got.ObserveFor, greatest)
 		}
 	})
 }
 
-func TestWhoStartsLaterNeedNotWatchAServerThatSomebodyHasWatched(t *testing.T) {
+func TestLaterProcessesUseAVerifiedBoot(t *testing.T) {
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
 		t.Parallel()
 		s := testbed.Start(t, testbed.Options{Kind: k, Args: []string{"--innodb-flush-log-at-trx-commit=0"}})
@@ -226,22 +226,22 @@ func TestWhoStartsLaterNeedNotWatchAServerThatSomebodyHasWatched(t *testing.T) {
 		l.exec(t, fmt.Sprintf("UPDATE election_lease SET ttl_us = %d WHERE name = ''", time.Second.Microseconds()))
 		n := l.node(t, "n")
 		testbed.Eventually(t, callLimit, "the first has seen the server for the greatest TTL", func() error {
-			if got := n.see("a"); got.ObserveFor != 0 {
-				return fmt.Errorf("Watch is %v", got.ObserveFor)
+			if got := n.observe("a"); got.ObserveFor != 0 {
+				return fmt.Errorf("ObserveFor is %v", got.ObserveFor)
 			}
 			return nil
 		})
 		n.lead("a", time.Second)
 		l.exec(t, fmt.Sprintf("UPDATE election_lease SET ttl_us = %d WHERE name = ''", time.Hour.Microseconds()))
 		for _, name := range []string{"new", "a"} {
-			if got := l.node(t, "late").see(name); got.ObserveFor > time.Second {
-				t.Errorf("%q, once somebody has vouched for the server: Watch %v", name, got.ObserveFor)
+			if got := l.node(t, "late").observe(name); got.ObserveFor > time.Second {
+				t.Errorf("%q, once another process has verified the start: ObserveFor %v", name, got.ObserveFor)
 			}
 		}
 		s.Terminate(t)
 		s.Start(t)
-		if got := l.node(t, "last").see("new"); got.ObserveFor != time.Hour {
-			t.Errorf("after the next restart: Watch %v, want the greatest TTL", got.ObserveFor)
+		if got := l.node(t, "last").observe("new"); got.ObserveFor != time.Hour {
+			t.Errorf("after the next restart: ObserveFor %v, want the greatest TTL", got.ObserveFor)
 		}
 	})
 }

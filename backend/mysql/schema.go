@@ -18,12 +18,12 @@ import (
 //go:embed schema.sql
 var Schema string
 
-// layout is what the row of the table itself has as its holder.
+// layout is the holder in the table's own row.
 const layout = "layout 1"
 
-// CreateTables makes the tables that are not there yet. It needs the right to
-// CREATE, which the Backend itself does not. schema and prefix are those of
-// [Options]; both may be empty.
+// CreateTables creates the tables that do not exist yet. It needs the right to CREATE, which
+// the Backend itself does not need. schema and prefix are those of [Options]; both may be
+// empty.
 func CreateTables(ctx context.Context, db *sql.DB, schema, prefix string) error {
 	t, err := newTables(schema, prefix)
 	if err != nil {
@@ -32,14 +32,14 @@ func CreateTables(ctx context.Context, db *sql.DB, schema, prefix string) error 
 	return (&Backend{tables: t}).createTables(ctx, db)
 }
 
-// CreateTables is the function of this name, for this Backend's tables and with its
-// account, which then needs the right to CREATE as well as those of a member.
+// CreateTables is like the function of this name, for this Backend's tables and with its
+// account, which needs the right to CREATE besides those of a member.
 func (b *Backend) CreateTables(ctx context.Context) error { return b.createTables(ctx, b.db) }
 
 func (b *Backend) createTables(ctx context.Context, db *sql.DB) error {
 	conn, err := db.Conn(ctx)
 	if is(err, 1044) {
-		return b.mayNotCreate(b.loginIn(err), err)
+		return b.createDenied(b.loginIn(err), err)
 	} else if err != nil {
 		return b.fail("create tables", err)
 	}
@@ -48,54 +48,54 @@ func (b *Backend) createTables(ctx context.Context, db *sql.DB) error {
 	if err != nil {
 		return b.fail("create tables", err)
 	}
-	for _, statement := range b.tables.split() {
-		// Nobody ever made an election in a new table: this server knows all of
-		// none, and the first need not wait.
-		statement = strings.Replace(statement, unstamped, unstamped[:len(unstamped)-len("''")]+identity, 1)
-		statement = strings.Replace(statement, unnamed, "'"+layout+"', '"+backend.NewNonce()+"'", 1)
+	for _, statement := range b.tables.createStatements() {
+		// In a new table no election was ever made, so that this server knows all of
+		// them, and the first election need not wait.
+		statement = strings.Replace(statement, noServerValues, noServerValues[:len(noServerValues)-len("''")]+identity, 1)
+		statement = strings.Replace(statement, noNonceValues, "'"+layout+"', '"+backend.NewNonce()+"'", 1)
 		if _, err := conn.ExecContext(ctx, statement); is(err, rights...) {
-			return b.mayNotCreate(b.loginOf(ctx, conn, err), err)
+			return b.createDenied(b.loginOf(ctx, conn, err), err)
 		} else if err != nil && !is(err, errDuplicate) {
 			return b.fail("create tables", err)
 		}
 	}
-	// The tables are there, the row in them is not yet if db is not in autocommit mode.
+	// Without autocommit the row is not committed yet.
 	_, err = conn.ExecContext(ctx, "COMMIT")
 	return b.fail("create tables", err)
 }
 
-// mayNotCreate is fail for who makes the tables: the rights of a member are not enough.
-func (b *Backend) mayNotCreate(who login, err error) error {
-	t := b.tables.in(who.schema)
+// createDenied is failAs for CreateTables, for which the rights of a member are not enough.
+func (b *Backend) createDenied(account login, err error) error {
+	t := b.tables.inSchema(account.schema)
 	return fmt.Errorf("mysql: create tables: %w: %w; the account needs CREATE and INSERT on them%s", backend.ErrDenied, b.redact(err),
-		who.remedy("CREATE, "+needed, t.lease, t.term, t.member))
+		account.grantHint("CREATE, "+memberRights, t.lease, t.term, t.member))
 }
 
-// SchemaSQL returns the statements that make the tables with these names, and those
-// that give the rights, as a text for people. schema and prefix are those of
-// [Options]; both may be empty. [CreateTables] does more: it notes the server, so that
-// a first election need not wait for the greatest TTL.
+// SchemaSQL returns the statements that create the tables with these names and grant the
+// rights, as a text for people. schema and prefix are those of [Options]; both may be empty.
+// [CreateTables] also records the server, so that the first election need not wait for the
+// greatest TTL.
 func SchemaSQL(schema, prefix string) (string, error) {
 	t, err := newTables(schema, prefix)
 	if err != nil {
 		return "", err
 	}
 	return t.schemaSQL() + "\n-- The rights that members need; write the account in.\n" +
-		grant(needed, t.lease, nobody) + "\n" + grant(needed, t.term, nobody) + "\n" + grant(needed, t.member, nobody) + "\n", nil
+		grant(memberRights, t.lease, placeholderAccount) + "\n" + grant(memberRights, t.term, placeholderAccount) + "\n" + grant(memberRights, t.member, placeholderAccount) + "\n", nil
 }
 
-// howToMake is what a message about missing tables says. To paste statements is not as
-// good: see [SchemaSQL].
-const howToMake = "; an account that may CREATE and INSERT makes the tables by \"elect schema --apply\", or mysql.CreateTables"
+// createTablesHint is part of an error about missing tables. It has no statements to paste,
+// because those would not record the server: see [SchemaSQL].
+const createTablesHint = "; an account that may CREATE and INSERT makes the tables by \"elect schema --apply\", or mysql.CreateTables"
 
-// unstamped is where schema.sql says that no server made the last election, and
-// unnamed where it leaves the tables without a nonce of their own.
+// In noServerValues schema.sql says that no server made the last election; in noNonceValues
+// it leaves the tables without a nonce.
 const (
-	unstamped = "0, 0, 15000000, 0, ''"
-	unnamed   = "'" + layout + "', ''"
+	noServerValues = "0, 0, 15000000, 0, ''"
+	noNonceValues  = "'" + layout + "', ''"
 )
 
-// identityOf returns the identity expression that the server understands.
+// identityOf returns the identity expression in the server's dialect.
 func identityOf(ctx context.Context, conn *sql.Conn) (string, error) {
 	rows, err := conn.QueryContext(ctx, showVariables)
 	if err != nil {
@@ -118,8 +118,8 @@ func (t tables) schemaSQL() string {
 	return strings.NewReplacer("`election_lease`", t.lease, "`election_term`", t.term, "`election_member`", t.member).Replace(Schema)
 }
 
-// split returns the statements of schema.sql, without comments.
-func (t tables) split() []string {
+// createStatements returns the statements of schema.sql, without comments.
+func (t tables) createStatements() []string {
 	var list []string
 	var text strings.Builder
 	for line := range strings.Lines(t.schemaSQL()) {
@@ -135,20 +135,20 @@ func (t tables) split() []string {
 	return list
 }
 
-// noOwnRow says that the row of the table itself is missing, and what makes it.
-func (b *Backend) noOwnRow() error {
+// missingOwnRow returns the error about a missing row of the table itself.
+func (b *Backend) missingOwnRow() error {
 	t := b.named()
-	list := t.split()
+	list := t.createStatements()
 	return fmt.Errorf("%w: the row of the table itself is missing in %s; call mysql.CreateTables or run this: %s;", backend.ErrDenied, t.lease, oneLine(list[len(list)-1]))
 }
 
-// A shape is the tables as they were found, with their schema, if they are as they
-// should. It is looked at with the first call, and again after one that failed.
-type shape struct{ found atomic.Pointer[tables] }
+// A tableCheck checks the columns of the tables with the first call, and again after a call
+// that failed. found has the tables with their schema once they have passed.
+type tableCheck struct{ found atomic.Pointer[tables] }
 
-// named returns the tables with their schema, once it is known.
+// named returns the tables, with their schema once it is known.
 func (b *Backend) named() tables {
-	if t := b.shape.found.Load(); t != nil {
+	if t := b.tableCheck.found.Load(); t != nil {
 		return *t
 	}
 	return b.tables
@@ -158,11 +158,11 @@ const columnsSQL = `SELECT c.TABLE_SCHEMA, c.TABLE_NAME, c.COLUMN_NAME, c.COLUMN
  JOIN information_schema.TABLES t ON t.TABLE_SCHEMA = c.TABLE_SCHEMA AND t.TABLE_NAME = c.TABLE_NAME
  WHERE c.TABLE_SCHEMA = IF(? = '', DATABASE(), ?) AND c.TABLE_NAME IN (?, ?, ?)`
 
-func (p *shape) check(ctx context.Context, s *session) error {
+func (p *tableCheck) check(ctx context.Context, s *session) error {
 	if p.found.Load() != nil {
 		return nil
 	}
-	t, err := s.checkShape(ctx)
+	t, err := s.checkTables(ctx)
 	if err != nil {
 		return err
 	}
@@ -175,7 +175,7 @@ var (
 	width      = regexp.MustCompile(`^bigint\(\d+\)`) // MariaDB shows a display width
 )
 
-func (s *session) checkShape(ctx context.Context) (t tables, err error) {
+func (s *session) checkTables(ctx context.Context) (t tables, err error) {
 	t = s.backend.tables
 	rows, err := s.query(ctx, columnsSQL, t.schema, t.schema, t.plainLease, t.plainTerm, t.plainMember)
 	if err != nil {
@@ -189,14 +189,14 @@ func (s *session) checkShape(ctx context.Context) (t tables, err error) {
 		if err := rows.Scan(&schema, &table, &column, &kind, &key, &engine); err != nil {
 			return t, err
 		}
-		t = t.in(schema)
+		t = t.inSchema(schema)
 		found[table] = engine.String
 		found[table+"."+column] = strings.TrimSpace(width.ReplaceAllString(strings.ToLower(kind), "bigint") + " " + strings.ToLower(key))
 	}
 	if err := rows.Err(); err != nil {
 		return t, err
 	}
-	texts := t.split()
+	texts := t.createStatements()
 	for i, plain := range []string{t.plainLease, t.plainTerm, t.plainMember} {
 		quoted, text := []string{t.lease, t.term, t.member}[i], texts[i]
 		if _, ok := found[plain]; !ok {

@@ -8,9 +8,9 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// How each dialect names the server that answers. MariaDB's server_uid alone is
-// made of port and MAC address and repeats after a new installation; versions
-// before 10.6.19 and 10.11.9 lack it.
+// The expressions for the identity of the answering server. MariaDB's server_uid alone is
+// made of port and MAC address and repeats after a new installation; versions before
+// 10.6.19 and 10.11.9 lack it.
 const (
 	mysqlIdentity   = "CONCAT_WS(':', @@server_id, @@server_uuid)"
 	mariadbIdentity = "LEFT(CONCAT_WS(':', @@server_id, @@port, @@hostname), 160)"
@@ -28,104 +28,106 @@ func dialect(vars map[string]string) string {
 	return mariadbIdentity
 }
 
-// servers remembers which servers have answered. One may replace another; two
-// that take turns are two writers, and then no lease means anything.
+// servers remembers which servers have answered. A server may replace another. Servers that
+// alternate all accept writes, and then no lease means anything. See docs/design/mysql.md,
+// "Alternating servers".
 type servers struct {
 	sync.Mutex
 	current, previous string
-	left              map[string]time.Time // when each of the others was last replaced
-	quarrel           time.Time            // until when they count as taking turns
+	replaced          map[string]time.Time // when each of the others was last replaced
+	alternatingUntil  time.Time            // until when they count as alternating
 
-	known  bool      // tables is set
-	tables string    // the nonce of the tables; "" if they were made by hand
-	wary   time.Time // until when leases that are gone from the tables may be relied on
+	tablesKnown    bool      // tables is set
+	tables         string    // the nonce of the tables; "" if they were created by hand
+	recreatedUntil time.Time // until when holders may rely on leases that are gone from the tables
 
-	unsure bool      // a server that does not keep every commit was seen
-	boot   string    // which start of which server answered last
-	since  time.Time // since when
-	boots  int       // how many others answered before
+	volatileSeen bool      // a server that does not keep every commit was seen
+	boot         string    // which start of which server answered last
+	bootSeen     time.Time // when this process first saw it
+	restarts     int       // how many other starts answered before
 }
 
-// mostServers is how many other servers are remembered.
-const mostServers = 64
+// maxServers is how many replaced servers are remembered.
+const maxServers = 64
 
-// saw notes an answer. changed says that the server is another one than last
-// time; err, that servers take turns.
-func (s *servers) saw(id string, within time.Duration, now time.Time) (changed bool, err error) {
+// recordAnswer records which server has answered. changed reports that another one answered
+// last time; err, that servers alternate.
+func (s *servers) recordAnswer(id string, within time.Duration, now time.Time) (changed bool, err error) {
 	s.Lock()
 	defer s.Unlock()
 	if id != s.current {
 		changed = s.current != ""
-		if at, ok := s.left[id]; ok && now.Sub(at) < within {
-			s.quarrel = now.Add(within)
+		if at, ok := s.replaced[id]; ok && now.Sub(at) < within {
+			s.alternatingUntil = now.Add(within)
 		}
-		s.leave(s.current, now)
+		s.recordReplaced(s.current, now)
 		s.current, s.previous = id, s.current
 	}
-	if now.Before(s.quarrel) {
+	if now.Before(s.alternatingUntil) {
 		return changed, fmt.Errorf("%w: two servers take turns behind this address: %q and %q; all members must write to one server (a single primary, no round robin, no read-write splitting)",
 			backend.ErrDenied, s.current, s.previous)
 	}
 	return changed, nil
 }
 
-// leave notes that a server was replaced. If there are too many, the one that
+// recordReplaced records that a server was replaced. If there are too many, the one that
 // was replaced first is forgotten.
-func (s *servers) leave(id string, now time.Time) {
+func (s *servers) recordReplaced(id string, now time.Time) {
 	if id == "" {
 		return
 	}
-	if s.left == nil {
-		s.left = make(map[string]time.Time)
+	if s.replaced == nil {
+		s.replaced = make(map[string]time.Time)
 	}
-	s.left[id] = now
-	if len(s.left) <= mostServers {
+	s.replaced[id] = now
+	if len(s.replaced) <= maxServers {
 		return
 	}
-	first := id
-	for other, at := range s.left {
-		if at.Before(s.left[first]) {
-			first = other
+	oldest := id
+	for other, at := range s.replaced {
+		if at.Before(s.replaced[oldest]) {
+			oldest = other
 		}
 	}
-	delete(s.left, first)
+	delete(s.replaced, oldest)
 }
 
-// madeAgain notes the nonce of the tables. If they were dropped and made again,
-// the leases that were in them are gone, but their holders may not know it yet.
-func (s *servers) madeAgain(nonce string, within time.Duration, now time.Time) bool {
+// tablesRecreated records the nonce of the tables. It reports whether the tables were
+// dropped and created again a short time ago: their leases are gone, but the holders may
+// not know it yet.
+func (s *servers) tablesRecreated(nonce string, within time.Duration, now time.Time) bool {
 	s.Lock()
 	defer s.Unlock()
-	if s.known && nonce != s.tables {
-		s.wary = now.Add(within)
+	if s.tablesKnown && nonce != s.tables {
+		s.recreatedUntil = now.Add(within)
 	}
-	s.known, s.tables = true, nonce
-	return now.Before(s.wary)
+	s.tablesKnown, s.tables = true, nonce
+	return now.Before(s.recreatedUntil)
 }
 
-// volatile notes whether the server says that it does not keep every commit, and
-// returns whether one ever did. A setting that was changed while the server ran is
-// gone after the very crash for which it matters.
-func (s *servers) volatile(now bool) bool {
+// recordVolatile records whether the server does not keep every commit, and reports whether
+// any server ever did not. A setting that was changed while the server ran is gone after
+// the very crash for which it matters.
+func (s *servers) recordVolatile(volatile bool) bool {
 	s.Lock()
 	defer s.Unlock()
-	s.unsure = s.unsure || now
-	return s.unsure
+	s.volatileSeen = s.volatileSeen || volatile
+	return s.volatileSeen
 }
 
-// booted notes which start of which server has answered a reading that began at
-// began. careful says that what a crash before that start took with it may still be
-// relied on: neither this process has seen this start for so long, by its own clock, nor
-// has the one that vouches for a start in the table.
-func (s *servers) booted(boot, vouched string, within time.Duration, began, now time.Time) (careful bool, boots int) {
+// recordBoot records which start of which server answered a read that began at began.
+// unclean reports that processes may still rely on what a crash before that start lost:
+// this process has not seen this start for long enough, by its own clock, and verified, the
+// start that another process has recorded in the table, is a different one.
+func (s *servers) recordBoot(boot, verified string, within time.Duration, began, now time.Time) (unclean bool, restarts int) {
 	s.Lock()
 	defer s.Unlock()
 	if boot != s.boot {
 		if s.boot != "" {
-			s.boots++
+			s.restarts++
 		}
-		s.boot, s.since = boot, now
+		s.boot, s.bootSeen = boot, now
 	}
-	// A second more: two starts in one look like one.
-	return boot != vouched && began.Sub(s.since) < within+time.Second, s.boots
+	// One second is added, because two starts within one second look like one.
+	return boot != verified && began.Sub(s.bootSeen) < within+time.Second, s.restarts
 }

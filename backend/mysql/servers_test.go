@@ -12,7 +12,7 @@ import (
 	"github.com/go-election/go-election/internal/testbed"
 )
 
-// maxTTL is what new tables have.
+// maxTTL is the greatest TTL of new tables.
 const maxTTL = 15 * time.Second
 
 func TestAFailoverThatLosesWritesElectsNobodyTooEarly(t *testing.T) {
@@ -29,7 +29,7 @@ func TestAFailoverThatLosesWritesElectsNobodyTooEarly(t *testing.T) {
 		}
 		replica.WaitCaughtUp(t)
 		replica.StopReplication(t)
-		// The new primary will never hear of these.
+		// The new primary will never receive these.
 		lost, err := b.mustTake("lost", lost)
 		if err != nil {
 			t.Fatal(err)
@@ -37,48 +37,48 @@ func TestAFailoverThatLosesWritesElectsNobodyTooEarly(t *testing.T) {
 		unknown := b.lead("unknown", time.Second)
 		primary.Kill(t)
 
-		// A replica is no store, whatever it shows.
+		// A replica is not a store, whatever it shows.
 		proxy.SetTarget(replica.Addr())
 		proxy.Reset()
-		if _, err := b.trySee("held"); backend.Class(err) != backend.ErrUnavailable || err == nil || !strings.Contains(err.Error(), "read-only") {
-			t.Errorf("reading from a read-only replica: %v; it must not count as watching", err)
+		if _, err := b.tryObserve("held"); backend.Class(err) != backend.ErrUnavailable || err == nil || !strings.Contains(err.Error(), "read-only") {
+			t.Errorf("reading from a read-only replica: %v; it must not count as observation", err)
 		}
 		replica.Promote(t)
 		for name, was := range map[string]backend.Lease{"held": held, "lost": lost, "free": {}, "unknown": unknown, "new": {}} {
-			got := b.see(name)
+			got := b.observe(name)
 			if got.ObserveFor != maxTTL {
-				t.Errorf("%q after the failover: Watch %v; each lease is watched for the greatest TTL: %+v", name, got.ObserveFor, got)
+				t.Errorf("%q after the failover: ObserveFor %v, want the greatest TTL: %+v", name, got.ObserveFor, got)
 			}
 			if got.Ref == was.Ref {
-				t.Errorf("%q: the change of server must show in what is watched: %q", name, got.Ref)
+				t.Errorf("%q: Ref must change with the server: %q", name, got.Ref)
 			}
 		}
 		if x, err := a.renew(held); err != nil || x.Outcome != backend.Refused {
 			t.Errorf("a renewal on another server than granted: %v, %v; want refused", x.Outcome, err)
 		}
 		if x, err := a.bid(backend.Lease{Election: "held"}, time.Second); err != nil || x.Outcome != backend.Refused {
-			t.Errorf("a leftover of one's own from another server: %v, %v; it must be watched, too", x.Outcome, err)
+			t.Errorf("an own leftover from another server: %v, %v; want refused: it must be observed too", x.Outcome, err)
 		}
-		if err := a.release(held, backend.Failed); err != nil || a.see("held").Vacant() {
+		if err := a.release(held, backend.Failed); err != nil || a.observe("held").Vacant() {
 			t.Errorf("a release on another server than granted changes nothing: %v", err)
 		}
 		for name, was := range map[string]backend.Lease{"held": held, "lost": lost, "unknown": unknown} {
-			got := b.lead(name, time.Second) // as if it had been watched
+			got := b.lead(name, time.Second) // as if it had been observed
 			if got.Term <= was.Term {
 				t.Errorf("%q: term %d after the failover, %d was granted before it", name, got.Term, was.Term)
 			}
 			b.mustRenew(got)
-			if got := a.see(name); got.ObserveFor != time.Second {
-				t.Errorf("%q: once the new server has granted it, Watch is %v, want its TTL", name, got.ObserveFor)
+			if got := a.observe(name); got.ObserveFor != time.Second {
+				t.Errorf("%q: once the new server has granted it, ObserveFor is %v, want its TTL", name, got.ObserveFor)
 			}
 		}
-		if got := b.see("new"); got.ObserveFor != 0 {
+		if got := b.observe("new"); got.ObserveFor != 0 {
 			t.Errorf("once the new server has made an election itself, new ones are free: %+v", got)
 		}
 	})
 }
 
-// mustTake takes a lease over as it stands.
+// mustTake takes over the present lease.
 func (n *node) mustTake(election string, from backend.Lease) (backend.Lease, error) {
 	got := n.lead(election, 5*time.Second)
 	if got.Term <= from.Term {
@@ -87,7 +87,7 @@ func (n *node) mustTake(election string, from backend.Lease) (backend.Lease, err
 	return got, nil
 }
 
-func TestServersThatTakeTurnsAreReported(t *testing.T) {
+func TestAlternatingServersAreReported(t *testing.T) {
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
 		t.Parallel()
 		one, two := testbed.Start(t, testbed.Options{Kind: k}), testbed.Start(t, testbed.Options{Kind: k})
@@ -97,7 +97,7 @@ func TestServersThatTakeTurnsAreReported(t *testing.T) {
 		if err := CreateTables(t.Context(), two.Admin(), l.Name, ""); err != nil {
 			t.Fatal(err)
 		}
-		for _, s := range []*testbed.Server{one, two} { // servers that come back later than this may have been repaired
+		for _, s := range []*testbed.Server{one, two} { // a server that comes back later than this may have been repaired
 			s.Exec(t, fmt.Sprintf("UPDATE %s.election_lease SET ttl_us = %d WHERE name = ''", l.Name, (10*time.Minute).Microseconds()))
 		}
 		proxy := one.Proxy(t)
@@ -105,7 +105,7 @@ func TestServersThatTakeTurnsAreReported(t *testing.T) {
 		turn := func(s *testbed.Server) error {
 			proxy.SetTarget(s.Addr())
 			proxy.Reset()
-			_, err := n.trySee("a")
+			_, err := n.tryObserve("a")
 			return err
 		}
 		if err := errors.Join(turn(one), turn(two)); err != nil {
@@ -114,7 +114,7 @@ func TestServersThatTakeTurnsAreReported(t *testing.T) {
 		for range 3 {
 			err := turn(one)
 			if !errors.Is(err, backend.ErrDenied) {
-				t.Fatalf("servers that take turns: %v; want ErrDenied", err)
+				t.Fatalf("alternating servers: %v; want ErrDenied", err)
 			}
 			for _, s := range []*testbed.Server{one, two} {
 				var id string
@@ -126,13 +126,13 @@ func TestServersThatTakeTurnsAreReported(t *testing.T) {
 				}
 			}
 			if err := turn(two); !errors.Is(err, backend.ErrDenied) {
-				t.Errorf("servers that take turns: %v; want ErrDenied from both", err)
+				t.Errorf("alternating servers: %v; want ErrDenied from both", err)
 			}
 		}
 		ctx, cancel := n.ctx()
 		defer cancel()
 		if answers, err := n.Acquire(ctx, []backend.Bid{{Election: "a", Candidate: n.me, TTL: time.Second, Renew: time.Second / 3}}); !errors.Is(err, backend.ErrDenied) || answers[0].Outcome != backend.Unknown {
-			t.Errorf("a bid meanwhile: %v, %+v; nothing is granted", err, answers)
+			t.Errorf("a bid meanwhile: %v, %+v; want ErrDenied and nothing granted", err, answers)
 		}
 	})
 }
@@ -148,7 +148,7 @@ func TestAServerThatBecomesReadOnlyIsLeft(t *testing.T) {
 		before := l.number(t, "SELECT MAX(ID) FROM information_schema.PROCESSLIST WHERE USER = ?", l.User.User)
 		for _, call := range []func() error{
 			func() error { _, err := n.renew(held); return err },
-			func() error { _, err := n.trySee("a"); return err },
+			func() error { _, err := n.tryObserve("a"); return err },
 			func() error { _, err := n.bid(held, time.Second); return err },
 			func() error { return n.release(held, backend.Released) },
 		} {
@@ -158,7 +158,7 @@ func TestAServerThatBecomesReadOnlyIsLeft(t *testing.T) {
 		}
 		s.ReadOnly(t, false)
 		n.mustRenew(held)
-		testbed.Eventually(t, callLimit, "connections to the read-only server are dropped, for the address may lead elsewhere by now", func() error {
+		testbed.Eventually(t, callLimit, "connections to the read-only server are dropped, since the address may lead elsewhere by now", func() error {
 			if old := l.number(t, "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE USER = ? AND ID <= ?", l.User.User, before); old > 0 {
 				return fmt.Errorf("%d are left", old)
 			}
@@ -182,14 +182,14 @@ func TestAServerOutOfConnectionsIsUnavailable(t *testing.T) {
 			}
 			defer conn.Close()
 		}
-		if _, err := late.trySee("a"); err == nil || backend.Class(err) != backend.ErrUnavailable {
+		if _, err := late.tryObserve("a"); err == nil || backend.Class(err) != backend.ErrUnavailable {
 			t.Errorf("no connection left: %v; want unavailable", err)
 		}
 		n.mustRenew(held) // has its connections
 	})
 }
 
-func TestAServerThatHangsHangsNobody(t *testing.T) {
+func TestAHangingServerHangsNoCall(t *testing.T) {
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
 		t.Parallel()
 		s := testbed.Start(t, testbed.Options{Kind: k})
@@ -239,17 +239,17 @@ func TestAClockStepChangesNothing(t *testing.T) {
 		for _, step := range []time.Duration{time.Hour, -2 * time.Hour} {
 			s.Step(t, step)
 			held = n.mustRenew(held)
-			got := other.see("a")
-			if !asSeen(got, held) || got.ObserveFor != time.Second || got.Age < 0 {
+			got := other.observe("a")
+			if !sameLease(got, held) || got.ObserveFor != time.Second || got.Age < 0 {
 				t.Errorf("after a step of %v: %+v", step, got)
 			}
 			s.Step(t, step)
-			if got := other.see("a"); !asSeen(got, held) || got.Age < 0 {
-				t.Errorf("a step of %v between renewals changes what is watched: %+v", step, got)
+			if got := other.observe("a"); !sameLease(got, held) || got.Age < 0 {
+				t.Errorf("a step of %v between renewals changes the lease: %+v", step, got)
 			}
 			taken, err := other.bid(got, time.Second)
 			if err != nil || taken.Outcome != backend.Granted || taken.Term <= held.Term {
-				t.Errorf("who has watched the lease gets it, whatever the server's clock says: %+v, %v", taken, err)
+				t.Errorf("a candidate that has observed the lease gets it, whatever the server's clock says: %+v, %v", taken, err)
 			}
 			held = n.lead("a", time.Second)
 			ctx, cancel := n.ctx()

@@ -7,8 +7,8 @@ import (
 	"errors"
 )
 
-// A session is one connection for the length of one call. A write and the
-// reading that confirms it go through the same one.
+// A session is one connection for the duration of one call. A write and the read that
+// confirms it use the same connection.
 type session struct {
 	*statements
 	backend *Backend
@@ -16,41 +16,42 @@ type session struct {
 	used    bool // the server has answered on this connection in this call
 }
 
-// on runs f with a connection. A connection that had died while it was idle says
-// so before anything is sent; then the next one is tried, until one is new.
-func (b *Backend) on(ctx context.Context, what string, f func(*session) error) error {
-	select { // one at a time, so that there is always a connection for a renewal
-	case b.turn <- struct{}{}:
-		defer func() { <-b.turn }()
+// call runs f with a connection, one call at a time, so that there is always a connection
+// for a renewal. A connection that broke while it was idle fails before anything is sent;
+// then the next one is tried, until one is new.
+func (b *Backend) call(ctx context.Context, op string, f func(*session) error) error {
+	select {
+	case b.mutex <- struct{}{}:
+		defer func() { <-b.mutex }()
 	case <-ctx.Done():
-		return b.fail(what, ctx.Err())
+		return b.fail(op, ctx.Err())
 	}
-	return b.atOnce(ctx, what, f)
+	return b.callNow(ctx, op, f)
 }
 
-// atOnce is on for renewals, which wait for nobody.
-func (b *Backend) atOnce(ctx context.Context, what string, f func(*session) error) error {
+// callNow is call for renewals, which do not wait for other calls.
+func (b *Backend) callNow(ctx context.Context, op string, f func(*session) error) error {
 	for try := 0; ; try++ {
 		conn, err := b.db.Conn(ctx)
 		if err != nil {
-			return b.fail(what, err)
+			return b.fail(op, err)
 		}
 		s := &session{b.statements.Load(), b, conn, false}
-		if err = b.shape.check(ctx, s); err == nil {
+		if err = b.tableCheck.check(ctx, s); err == nil {
 			err = f(s)
 		}
-		who := b.loginIn(err)
+		account := b.loginIn(err)
 		if is(err, rights...) || errors.Is(err, errUnseen) {
-			who = b.loginOf(ctx, conn, err)
-			drop(conn) // a connection keeps the account, and rights on its schema, for as long as it lives
-		} else if spoilt(err) {
+			account = b.loginOf(ctx, conn, err)
+			drop(conn) // a connection keeps the rights with which it began
+		} else if unusable(err) {
 			drop(conn)
 		}
 		conn.Close()
-		if fresh(err) && !s.used && try <= maxConns {
+		if nothingSent(err) && !s.used && try <= maxConns {
 			continue
 		}
-		return b.failAs(who, what, err)
+		return b.failAs(account, op, err)
 	}
 }
 

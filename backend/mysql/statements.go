@@ -6,46 +6,43 @@ import (
 
 // statements has the SQL text for one dialect and one set of tables.
 //
-// Rules, enforced by a test: no statement reads a column that it assigns, no
-// time of the server decides anything, rows are never removed, names and values
-// are placeholders, strings stand in single quotes.
+// Tests enforce these rules: no statement reads a column that it assigns, no time of the
+// server decides anything, no statement removes a row, names and values are placeholders,
+// strings are in single quotes.
 type statements struct {
-	identity string            // the expression that names the answering server
-	text     map[string]string // by the template below
+	identity string            // the expression for the answering server
+	text     map[string]string // by the templates below
 }
 
-// own is what the row of the table itself says about the server, in one column:
-// whether it is writable, whether it keeps every commit, and its time.
-const own = `IF(l.name = '', CONCAT_WS(' ', @@global.read_only, @@innodb_flush_log_at_trx_commit = 1 AND (@@log_bin = 0 OR @@sync_binlog = 1), TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6))), '')`
+// serverState is the state of the server in one column, in the table's own row: whether it
+// is read-only, whether it keeps every commit, and its time.
+const serverState = `IF(l.name = '', CONCAT_WS(' ', @@global.read_only, @@innodb_flush_log_at_trx_commit = 1 AND (@@log_bin = 0 OR @@sync_binlog = 1), TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6))), '')`
 
 const lightColumns = `l.name, l.holder, l.nonce, l.term, l.heartbeat, l.server = {server}, IF(l.server = {server}, '', l.server), l.ttl_us, l.renew_us,
  TIMESTAMPDIFF(MICROSECOND, l.renewed_at, UTC_TIMESTAMP(6)), l.ended, l.last_id, l.last_nonce, l.request, l.request_id, l.request_nonce, l.moved_to, l.moved_from,
- IF(l.name = '', {server}, ''), ` + own
+ IF(l.name = '', {server}, ''), ` + serverState
 
 const fullColumns = lightColumns + `, l.address, l.metadata, l.history, TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', l.elected_at), t.term`
 
-// The row of the table itself is always read with the others: it says which
-// server answered, in the same statement, so that no proxy can mix two up.
+// Every read includes the table's own row, which shows the server that answered. It is the
+// same statement, so that no proxy can mix the answers of two servers.
 const lightSQL = `SELECT ` + lightColumns + `, {count} FROM {lease} l WHERE l.name IN ('', {names}) ORDER BY l.name`
 const fullSQL = `SELECT ` + fullColumns + `, {count} FROM {lease} l LEFT JOIN {term} t ON t.name = l.name WHERE l.name IN ('', {names}) ORDER BY l.name`
 const listSQL = `SELECT ` + fullColumns + `, 0 FROM {lease} l LEFT JOIN {term} t ON t.name = l.name WHERE l.name = '' OR l.name >= ? ORDER BY l.name LIMIT ?`
 const countSQL = `(SELECT COUNT(*) - 1 FROM {lease})`
-const peopleSQL = `SELECT holder, nonce, address, metadata FROM {lease} WHERE name IN ({names})`
+const candidatesSQL = `SELECT holder, nonce, address, metadata FROM {lease} WHERE name IN ({names})`
 
-// Writes pass over rows that somebody else has locked: SKIP LOCKED in the inner
-// query, whose result drives the outer one through the primary key, row by row
-// (measured on MySQL 9.7 and MariaDB 10.11; without STRAIGHT_JOIN and FORCE
-// INDEX the outer table may be scanned, and waits for the locked row). LIMIT
-// keeps the inner query from being merged into the outer one.
+// Writes skip rows that another transaction has locked. See docs/design/mysql.md, "Renewals",
+// for SKIP LOCKED, STRAIGHT_JOIN, FORCE INDEX and LIMIT.
 const renewSQL = `UPDATE (SELECT l.name FROM {lease} l FORCE INDEX (PRIMARY)
   WHERE (l.name, l.term) IN ({names}) AND l.nonce = ? AND l.server = {server} AND l.request <> 'depose' LIMIT 100000 FOR UPDATE SKIP LOCKED) s
  STRAIGHT_JOIN {lease} l FORCE INDEX (PRIMARY) ON l.name = s.name
  SET l.heartbeat = ?, l.ttl_us = ?, l.renew_us = ?, l.renewed_at = UTC_TIMESTAMP(6), l.expires_at = UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND`
 
-// move is a renewal that leaves marks.
-const moveSQL = renewSQL + `, l.moved_to = ?, l.moved_from = ?`
+// markSQL is a renewal that also writes the marks of a migration.
+const markSQL = renewSQL + `, l.moved_to = ?, l.moved_from = ?`
 
-// grant writes lease and term at once, over exactly what was read.
+// grantSQL writes lease and term at once, if both are exactly as they were read.
 const grantSQL = `UPDATE (SELECT v.* FROM ({names}) v
   STRAIGHT_JOIN {lease} l FORCE INDEX (PRIMARY) ON l.name = v.name AND l.term = v.term AND l.heartbeat = v.heartbeat AND l.server = v.server
   STRAIGHT_JOIN {term} t FORCE INDEX (PRIMARY) ON t.name = v.name
@@ -65,33 +62,33 @@ const releaseSQL = `UPDATE (SELECT v.* FROM ({names}) v
   l.ended = s.ended, l.last_id = s.last_id, l.last_nonce = s.last_nonce,
   l.renewed_at = UTC_TIMESTAMP(6), l.expires_at = UTC_TIMESTAMP(6), l.history = s.history`
 
-// offerSQL is one row of the values in grant and release.
-const offerSQL = `SELECT ? AS name, ? AS term, ? AS heartbeat, ? AS server, ? AS next, ? AS ended, ? AS last_id, ? AS last_nonce, ? AS history`
-const offerMore = ` UNION ALL SELECT ?, ?, ?, ?, ?, ?, ?, ?, ?`
+// changeSQL is the first row of the values in grantSQL and releaseSQL.
+const changeSQL = `SELECT ? AS name, ? AS term, ? AS heartbeat, ? AS server, ? AS next, ? AS ended, ? AS last_id, ? AS last_nonce, ? AS history`
+const moreChangesSQL = ` UNION ALL SELECT ?, ?, ?, ?, ?, ?, ?, ?, ?`
 
 // The first grant of an election that has no row.
-const makeLimitSQL = `SET SESSION wait_timeout = 2`
-const idleLimitSQL = `SET SESSION wait_timeout = 60` // as it was
-const lockOwnSQL = `SELECT ` + lightColumns + `, 0 FROM {lease} l WHERE l.name = '' FOR UPDATE`
+const createLimitSQL = `SET SESSION wait_timeout = 2`
+const idleLimitSQL = `SET SESSION wait_timeout = 60` // as in sessionSettings
+const lockOwnRowSQL = `SELECT ` + lightColumns + `, 0 FROM {lease} l WHERE l.name = '' FOR UPDATE`
 const countRowsSQL = `SELECT COUNT(*) - 1 FROM {lease}`
 const existingSQL = `SELECT name, term FROM {lease} WHERE name IN ({names})`
 const orphansSQL = `SELECT name, term FROM {term} WHERE name IN ({names})`
 const termsSQL = `SELECT name, term FROM {term} WHERE name IN ({names}) FOR UPDATE`
-const greatestSQL = `SELECT GREATEST((SELECT COALESCE(MAX(term), 0) FROM {lease} WHERE name <> '' AND term < 1152921504606846976),
+const greatestTermSQL = `SELECT GREATEST((SELECT COALESCE(MAX(term), 0) FROM {lease} WHERE name <> '' AND term < 1152921504606846976),
  (SELECT COALESCE(MAX(term), 0) FROM {term} WHERE term < 1152921504606846976))`
 const leaseColumns = `name, holder, nonce, address, metadata, term, heartbeat, ttl_us, renew_us, server, ended, last_id, last_nonce,
  request, request_id, request_nonce, moved_to, moved_from, elected_at, renewed_at, expires_at, history`
-const makeLeaseSQL = `INSERT INTO {lease} (` + leaseColumns + `) VALUES {names}`
-const makeLeaseRow = `(?, ?, ?, ?, ?, ?, ?, ?, ?, {server}, '', '', '', '', '', '', '', '', UTC_TIMESTAMP(6), UTC_TIMESTAMP(6), UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND, '[]')`
-const makeTermSQL = `INSERT INTO {term} (name, term, nonce, holder) VALUES {names}`
+const createLeaseSQL = `INSERT INTO {lease} (` + leaseColumns + `) VALUES {names}`
+const createLeaseRow = `(?, ?, ?, ?, ?, ?, ?, ?, ?, {server}, '', '', '', '', '', '', '', '', UTC_TIMESTAMP(6), UTC_TIMESTAMP(6), UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND, '[]')`
+const createTermSQL = `INSERT INTO {term} (name, term, nonce, holder) VALUES {names}`
 const raiseTermSQL = `UPDATE {term} SET term = ?, nonce = ?, holder = ? WHERE name = ? AND term < ?`
-const stampOwnSQL = `UPDATE {lease} SET term = ?, heartbeat = ?, server = {server}, renewed_at = UTC_TIMESTAMP(6) WHERE name = ''`
+const updateOwnRowSQL = `UPDATE {lease} SET term = ?, heartbeat = ?, server = {server}, renewed_at = UTC_TIMESTAMP(6) WHERE name = ''`
 
-// healTermSQL restores a term row that somebody has removed, with the term of
-// the lease: it grants nothing.
+// healTermSQL restores a term row that was deleted, with the term of the lease. It grants
+// nothing.
 const healTermSQL = `INSERT INTO {term} (name, term, nonce, holder) SELECT name, term, nonce, holder FROM {lease} WHERE name = ?`
 
-// What proves the right to make rows, and makes none.
+// These statements need the right to insert rows, and insert none.
 const preflightLeaseSQL = `INSERT INTO {lease} (` + leaseColumns + `) SELECT ` + leaseColumns + ` FROM {lease} WHERE 1 = 0`
 const preflightTermSQL = `INSERT INTO {term} (name, term, nonce, holder) SELECT name, term, nonce, holder FROM {term} WHERE 1 = 0`
 
@@ -100,42 +97,42 @@ const requestSQL = `UPDATE {lease} SET request = ?, request_id = ?, request_nonc
 const announceSQL = `UPDATE {member} SET id = ?, address = ?, metadata = ?, stage = ?, elections = ?, ttl_us = ?, seen_at = UTC_TIMESTAMP(6) WHERE nonce = ?`
 const reuseMemberSQL = `UPDATE {member} SET nonce = ?, id = ?, address = ?, metadata = ?, stage = ?, elections = ?, ttl_us = ?, seen_at = UTC_TIMESTAMP(6)
  WHERE seen_at < UTC_TIMESTAMP(6) - INTERVAL 1 DAY ORDER BY nonce LIMIT 1`
-const makeMemberSQL = `INSERT INTO {member} (nonce, id, address, metadata, stage, elections, ttl_us, seen_at) VALUES (?, ?, ?, ?, ?, ?, ?, UTC_TIMESTAMP(6))`
+const createMemberSQL = `INSERT INTO {member} (nonce, id, address, metadata, stage, elections, ttl_us, seen_at) VALUES (?, ?, ?, ?, ?, ?, ?, UTC_TIMESTAMP(6))`
 const membersSQL = `SELECT nonce, id, address, metadata, stage, elections, ttl_us, TIMESTAMPDIFF(MICROSECOND, seen_at, UTC_TIMESTAMP(6)) FROM {member}
  WHERE nonce >= ? AND TIMESTAMPDIFF(MICROSECOND, seen_at, UTC_TIMESTAMP(6)) <= CAST(2 * LEAST(ttl_us, 1000000000000) AS SIGNED) ORDER BY nonce LIMIT ?`
 
-// The second in which the server was started, by its clock then (dev.mysql.com,
-// UUID_SHORT). After 2^24 calls of UUID_SHORT it is the next one, which looks like
-// another start.
+// bootSQL reads the second in which the server was started, by its clock at that time
+// (dev.mysql.com, UUID_SHORT). After 2^24 calls of UUID_SHORT it is the next second, which
+// looks like another start.
 const bootSQL = `SELECT UUID_SHORT() >> 24 & 4294967295`
 
-// vouch says that this start has been seen for the greatest TTL.
-const vouchSQL = `UPDATE (SELECT l.name FROM {lease} l FORCE INDEX (PRIMARY) WHERE l.name = '' AND {server} = ? LIMIT 1 FOR UPDATE SKIP LOCKED) s
+// recordVerifiedBootSQL records that a process has seen this start for the greatest TTL.
+const recordVerifiedBootSQL = `UPDATE (SELECT l.name FROM {lease} l FORCE INDEX (PRIMARY) WHERE l.name = '' AND {server} = ? LIMIT 1 FOR UPDATE SKIP LOCKED) s
  STRAIGHT_JOIN {lease} l FORCE INDEX (PRIMARY) ON l.name = s.name SET l.last_id = ?`
 
-// all lists the statements, for the test of the rules.
-var all = []string{
-	lightSQL, fullSQL, listSQL, countSQL, peopleSQL, renewSQL, moveSQL, grantSQL, releaseSQL, offerSQL, offerMore, makeLimitSQL, idleLimitSQL, lockOwnSQL, countRowsSQL, existingSQL, orphansSQL, termsSQL, greatestSQL,
-	makeLeaseSQL, makeLeaseRow, makeTermSQL, raiseTermSQL, stampOwnSQL, healTermSQL, preflightLeaseSQL, preflightTermSQL, requestSQL, announceSQL, reuseMemberSQL, makeMemberSQL,
-	membersSQL, bootSQL, vouchSQL, showVariables, columnsSQL, awaitSQL, takeSQL, retakeSQL, notifySQL, mineSQL, whoamiSQL, killSQL, boundSQL, fenceSQL, unboundSQL,
+// allTemplates lists the statements, for newStatements and for the test of the rules.
+var allTemplates = []string{
+	lightSQL, fullSQL, listSQL, countSQL, candidatesSQL, renewSQL, markSQL, grantSQL, releaseSQL, changeSQL, moreChangesSQL, createLimitSQL, idleLimitSQL, lockOwnRowSQL, countRowsSQL, existingSQL, orphansSQL, termsSQL, greatestTermSQL,
+	createLeaseSQL, createLeaseRow, createTermSQL, raiseTermSQL, updateOwnRowSQL, healTermSQL, preflightLeaseSQL, preflightTermSQL, requestSQL, announceSQL, reuseMemberSQL, createMemberSQL,
+	membersSQL, bootSQL, recordVerifiedBootSQL, showVariables, columnsSQL, awaitLockSQL, takeLockSQL, retakeLockSQL, releaseLockSQL, holdsLockSQL, identifyConnSQL, killSQL, limitHoldSQL, fenceSQL, restoreLimitsSQL,
 }
 
-// newStatements puts the names of the tables and the identity into the texts.
+// newStatements fills the names of the tables and the identity into the templates.
 func newStatements(t tables, identity string) *statements {
-	s := &statements{identity, make(map[string]string, len(all))}
+	s := &statements{identity, make(map[string]string, len(allTemplates))}
 	r := strings.NewReplacer("{lease}", t.lease, "{term}", t.term, "{member}", t.member, "{server}", identity)
-	for _, template := range all {
+	for _, template := range allTemplates {
 		s.text[template] = r.Replace(template)
 	}
 	return s
 }
 
-// of returns the text of a template, with names in place of {names}.
-func (s *statements) of(template, names string) string {
+// fill returns the text of a template, with names in place of {names}.
+func (s *statements) fill(template, names string) string {
 	return strings.Replace(s.text[template], "{names}", names, 1)
 }
 
-// marks returns n times mark, with commas between.
-func marks(mark string, n int) string {
-	return strings.Repeat(mark+", ", n-1) + mark
+// placeholders returns n copies of one, with commas between them.
+func placeholders(one string, n int) string {
+	return strings.Repeat(one+", ", n-1) + one
 }

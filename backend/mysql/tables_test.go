@@ -13,13 +13,13 @@ import (
 	"github.com/go-election/go-election/internal/testbed"
 )
 
-func TestWhatAnAdministratorMustDoIsSaid(t *testing.T) {
+func TestErrorsSayWhatAnAdministratorMustDo(t *testing.T) {
 	const toMake = "elect schema --apply" // which is CreateTables
 	const toPaste = "what the error says"
 	problems := map[string]struct {
 		cause func(t *testing.T, l *lab) Options
 		says  []string
-		cure  string // %[1]s: database, %[2]s: user; toMake or toPaste. "": not tried here
+		cure  string // %[1]s: database, %[2]s: user; or toMake or toPaste; "": not tried
 	}{
 		"no tables": {
 			func(t *testing.T, l *lab) Options {
@@ -82,12 +82,12 @@ func TestWhatAnAdministratorMustDoIsSaid(t *testing.T) {
 					o.Schema = l.Name
 				}
 				n := openNode(t, "n", o)
-				_, err := n.trySee("a")
+				_, err := n.tryObserve("a")
 				if !errors.Is(err, backend.ErrDenied) {
 					t.Fatalf("%v; want ErrDenied", err)
 				}
 				if !strings.HasPrefix(err.Error(), `mysql: observe "a": `) {
-					t.Errorf("the error does not say what was being done: %v", err)
+					t.Errorf("the error does not name the operation: %v", err)
 				}
 				if p.cure == toMake {
 					p.says = append(p.says, toMake)
@@ -109,21 +109,21 @@ func TestWhatAnAdministratorMustDoIsSaid(t *testing.T) {
 						l.exec(t, "RENAME TABLE election_lease TO old_lease")
 					}
 					l.paste(t, err)
-					if _, err := n.trySee("a"); err != nil { // a new table has no row of its own
+					if _, err := n.tryObserve("a"); err != nil { // the own row of a new table is missing
 						l.paste(t, err)
 					}
 				default:
 					l.exec(t, strings.NewReplacer("%[1]s", l.Name, "%[2]s", l.User.User).Replace(p.cure))
 				}
-				if l := n.see("a"); l.Term != 0 {
-					t.Errorf("once cured: %+v", l)
+				if l := n.observe("a"); l.Term != 0 {
+					t.Errorf("after the cure: %+v", l)
 				}
 			})
 		}
 	})
 }
 
-func TestWhoNamesNoSchemaIsToldSo(t *testing.T) {
+func TestAMissingSchemaNameIsReported(t *testing.T) {
 	for what, o := range map[string]Options{
 		"a DSN":    {DSN: "app:secret-word@tcp(127.0.0.1:3306)/"},
 		"a Config": {Config: &mysql.Config{User: "app", Passwd: "secret-word", Net: "tcp", Addr: "127.0.0.1:3306"}},
@@ -148,7 +148,7 @@ func TestTheMinimalRightsAreEnough(t *testing.T) {
 		}
 		c := l.User.Clone()
 		c.User, c.Passwd = strings.Trim(strings.Split(user, "@")[0], "'"), "only-this"
-		life(t, l, Options{Config: c}, "a")
+		lifecycle(t, l, Options{Config: c}, "a")
 
 		// An observer needs no more than SELECT.
 		reader := fmt.Sprintf("'r%s'@'127.0.0.1'", l.Name[len(l.Name)-10:])
@@ -156,23 +156,23 @@ func TestTheMinimalRightsAreEnough(t *testing.T) {
 		t.Cleanup(func() { l.admin.Exec("DROP USER " + reader) })
 		c.User = strings.Trim(strings.Split(reader, "@")[0], "'")
 		n := openNode(t, "n", Options{Config: c})
-		a, err := n.bid(n.see("a"), time.Second)
+		a, err := n.bid(n.observe("a"), time.Second)
 		if !errors.Is(err, backend.ErrDenied) || a.Outcome != backend.Unknown || !strings.Contains(err.Error(), "GRANT SELECT, INSERT, UPDATE ON") {
 			t.Errorf("a bid without the right to write: %v, %v; want ErrDenied and the statement that grants it", a.Outcome, err)
 		}
 	})
 }
 
-func TestATableThatVanishesDuringALeadershipIsSaidAndCanComeBack(t *testing.T) {
+func TestADroppedTableIsReportedAndCanComeBack(t *testing.T) {
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
 		l := newLab(t, k)
 		n, other := l.node(t, "n"), l.node(t, "other")
 		held := n.lead("a", time.Second)
-		other.see("a")
+		other.observe("a")
 		l.exec(t, "DROP TABLE election_lease")
 		a, err := n.renew(held)
 		if !errors.Is(err, backend.ErrDenied) || a.Outcome != backend.Unknown || !strings.Contains(err.Error(), "elect schema --apply") {
-			t.Errorf("a renewal without the table: %v, %v; want ErrDenied and what makes it", a.Outcome, err)
+			t.Errorf("a renewal without the table: %v, %v; want ErrDenied and the command that creates it", a.Outcome, err)
 		}
 		if err := CreateTables(t.Context(), l.admin, "", ""); err != nil {
 			t.Fatal(err)
@@ -180,8 +180,8 @@ func TestATableThatVanishesDuringALeadershipIsSaidAndCanComeBack(t *testing.T) {
 		if a, err := n.renew(held); err != nil || a.Outcome != backend.Refused {
 			t.Errorf("a renewal in a new table: %v, %v; want refused", a.Outcome, err)
 		}
-		if got := other.see("a"); got.ObserveFor != maxTTL {
-			t.Errorf("the table was dropped and made again: Watch %v; the holder may not know yet, so it is watched for the greatest TTL", got.ObserveFor)
+		if got := other.observe("a"); got.ObserveFor != maxTTL {
+			t.Errorf("the table was dropped and created again: ObserveFor %v; the holder may not know yet, want the greatest TTL", got.ObserveFor)
 		}
 		if got := other.lead("a", time.Second); got.Term <= held.Term {
 			t.Errorf("term %d after %d", got.Term, held.Term)
@@ -193,13 +193,13 @@ func TestABidAboveTheGreatestTTLSaysHowToRaiseIt(t *testing.T) {
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
 		l := newLab(t, k)
 		n := l.node(t, "n")
-		a, err := n.bid(n.see("a"), maxTTL+time.Microsecond)
+		a, err := n.bid(n.observe("a"), maxTTL+time.Microsecond)
 		if err != nil || a.Outcome != backend.Unknown || backend.Class(a.Err) != backend.ErrDenied {
-			t.Fatalf("%v, %v, %v; want ErrDenied for this bid: it can be cured", a.Outcome, a.Err, err)
+			t.Fatalf("%v, %v, %v; want ErrDenied for this bid: an operator can raise the limit", a.Outcome, a.Err, err)
 		}
 		l.paste(t, a.Err)
 		n.lead("a", maxTTL+time.Microsecond)
-		if _, err := n.bid(n.see("b"), maxTTL+time.Microsecond); err != nil {
+		if _, err := n.bid(n.observe("b"), maxTTL+time.Microsecond); err != nil {
 			t.Error(err)
 		}
 	})
@@ -209,12 +209,12 @@ func TestABidAboveWhatAnyTableCanAllowIsInvalid(t *testing.T) {
 	l := newLab(t, testbed.MariaDB)
 	l.exec(t, "UPDATE election_lease SET ttl_us = 18446744073709551615 WHERE name = ''") // "no limit"
 	n := l.node(t, "n")
-	if a, err := n.bid(n.see("a"), longest+1); err != nil || a.Outcome != backend.Unknown || backend.Class(a.Err) != backend.ErrInvalid {
-		t.Errorf("a TTL of more than %v: %v, %v, %v; want ErrInvalid", longest, a.Outcome, a.Err, err)
+	if a, err := n.bid(n.observe("a"), maxDuration+1); err != nil || a.Outcome != backend.Unknown || backend.Class(a.Err) != backend.ErrInvalid {
+		t.Errorf("a TTL of more than %v: %v, %v, %v; want ErrInvalid", maxDuration, a.Outcome, a.Err, err)
 	}
-	n.lead("a", longest)
-	if got := l.node(t, "other").see("a"); got.TTL != longest || got.ObserveFor != longest {
-		t.Errorf("the longest TTL reads back as %v, watched for %v, want %v", got.TTL, got.ObserveFor, longest)
+	n.lead("a", maxDuration)
+	if got := l.node(t, "other").observe("a"); got.TTL != maxDuration || got.ObserveFor != maxDuration {
+		t.Errorf("the longest TTL reads back as %v, observed for %v, want %v", got.TTL, got.ObserveFor, maxDuration)
 	}
 }
 
@@ -228,14 +228,14 @@ func TestDurationsInTheTablesNeverOverflow(t *testing.T) {
 			"UPDATE election_lease SET ttl_us = 18446744073709551615 WHERE name = ''",
 			"UPDATE election_lease SET server = 'gone' WHERE name = 'elsewhere'")
 		for _, name := range []string{"held", "elsewhere"} {
-			got := other.see(name)
-			for what, d := range map[string]time.Duration{"Watch": got.ObserveFor, "TTL": got.TTL, "Renew": got.Renew, "Age": got.Age} {
-				if d <= 0 || d > longest {
-					t.Errorf("%q: %s is %v, want at most %v", name, what, d, longest)
+			got := other.observe(name)
+			for what, d := range map[string]time.Duration{"ObserveFor": got.ObserveFor, "TTL": got.TTL, "Renew": got.Renew, "Age": got.Age} {
+				if d <= 0 || d > maxDuration {
+					t.Errorf("%q: %s is %v, want at most %v", name, what, d, maxDuration)
 				}
 			}
 			// What a manager may add up.
-			if sum := got.ObserveFor + got.TTL + got.Renew + got.Age + 100*longest; sum < 0 {
+			if sum := got.ObserveFor + got.TTL + got.Renew + got.Age + 100*maxDuration; sum < 0 {
 				t.Errorf("%q: %+v overflows", name, got)
 			}
 		}
@@ -251,25 +251,25 @@ func TestTablesMadeByHandWaitOnce(t *testing.T) {
 		}
 		l := &lab{d, testbed.Shared(t, k), admin}
 		n := l.node(t, "n")
-		if got := n.see("a"); got.ObserveFor != maxTTL {
-			t.Errorf("no server has made an election here, as far as the table knows: Watch %v, want the greatest TTL", got.ObserveFor)
+		if got := n.observe("a"); got.ObserveFor != maxTTL {
+			t.Errorf("in tables that record no server: ObserveFor %v, want the greatest TTL", got.ObserveFor)
 		}
 		if held := n.lead("a", time.Second); time.Until(time.UnixMicro(int64(held.Term))) > time.Hour {
-			t.Errorf("the first term, %d, is far ahead of the clock: terms would fall when the store changes", held.Term)
+			t.Errorf("the first term, %d, is far ahead of the clock: terms would decrease when the store changes", held.Term)
 		}
-		if got := n.see("b"); got.ObserveFor != 0 {
+		if got := n.observe("b"); got.ObserveFor != 0 {
 			t.Errorf("the second election must not wait: %+v", got)
 		}
 		if err := CreateTables(t.Context(), admin, "", ""); err != nil {
-			t.Errorf("making tables that are there: %v", err)
+			t.Errorf("creating tables that exist: %v", err)
 		}
-		if got := n.see("a"); got.Vacant() {
-			t.Errorf("making tables that are there changes nothing: %+v", got)
+		if got := n.observe("a"); got.Vacant() {
+			t.Errorf("creating tables that exist must change nothing: %+v", got)
 		}
 	})
 }
 
-func TestRowsOfProcessesThatAreGoneAreUsedAgain(t *testing.T) {
+func TestRowsOfGoneProcessesAreReused(t *testing.T) {
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
 		l := newLab(t, k)
 		announce := func(n *node) {
@@ -291,13 +291,13 @@ func TestRowsOfProcessesThatAreGoneAreUsedAgain(t *testing.T) {
 			announce(live)
 		}
 		if n := l.number(t, "SELECT COUNT(*) FROM election_member"); n != 5 {
-			t.Errorf("%d rows; those of processes that have been gone for a day are used again", n)
+			t.Errorf("%d rows, want 5: those of processes that have been gone for a day are reused", n)
 		}
 		ctx, cancel := live.ctx()
 		defer cancel()
 		members, err := live.Members(ctx, "", 100)
 		if err != nil || len(members) != 4 {
-			t.Errorf("%d members, %v; want the four that are here", len(members), err)
+			t.Errorf("%d members, %v; want the four that are alive", len(members), err)
 		}
 		var page []string
 		for from := ""; ; {
@@ -320,7 +320,7 @@ func TestRowsOfProcessesThatAreGoneAreUsedAgain(t *testing.T) {
 func TestAReadOnlyTermTableIsEnoughForTheFence(t *testing.T) {
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
 		l := newLab(t, k)
-		l.account(t)
+		l.createAccount(t)
 		user := fmt.Sprintf("'f%s'@'127.0.0.1'", l.Name[len(l.Name)-10:])
 		l.exec(t, "CREATE USER "+user+" IDENTIFIED BY 'only-this'",
 			fmt.Sprintf("GRANT SELECT ON %s.election_term TO %s", l.Name, user), fmt.Sprintf("GRANT SELECT, UPDATE ON %s.account TO %s", l.Name, user))
@@ -329,28 +329,28 @@ func TestAReadOnlyTermTableIsEnoughForTheFence(t *testing.T) {
 		c := l.User.Clone()
 		c.User, c.Passwd = strings.Trim(strings.Split(user, "@")[0], "'"), "only-this"
 		if err := l.fenced(t, testbed.OpenDB(t, c), held.Term); err != nil {
-			t.Errorf("the fence with SELECT on the table of terms: %v", err)
+			t.Errorf("the fence with SELECT on the term table: %v", err)
 		}
 	})
 }
 
-func TestTablesAreMadeByConnectionsThatDoNotCommitByThemselves(t *testing.T) {
+func TestCreateTablesWorksWithoutAutocommit(t *testing.T) {
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
 		l := newLab(t, k)
 		db := testbed.OpenDB(t, clone(l.Admin, func(c *mysql.Config) { c.DBName, c.Params = l.Name, map[string]string{"autocommit": "0"} }))
 		if err := CreateTables(t.Context(), db, "", "other"); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := openNode(t, "n", Options{Config: l.User, Prefix: "other"}).trySee("a"); err != nil {
-			t.Errorf("tables that were made with autocommit=0: %v", err)
+		if _, err := openNode(t, "n", Options{Config: l.User, Prefix: "other"}).tryObserve("a"); err != nil {
+			t.Errorf("tables that were created with autocommit=0: %v", err)
 		}
 	})
 }
 
-func TestServersThatKeepNamesInLowerCaseHaveTheirTables(t *testing.T) {
+func TestServersWithLowerCaseTableNamesWork(t *testing.T) {
 	l := newLabOn(t, testbed.Start(t, testbed.Options{Kind: testbed.MariaDB, Args: []string{"--lower-case-table-names=1"}}))
 	if err := CreateTables(t.Context(), l.admin, "", "App"); err != nil {
 		t.Fatal(err)
 	}
-	life(t, l, Options{Config: l.User, Prefix: "App"}, "a")
+	lifecycle(t, l, Options{Config: l.User, Prefix: "App"}, "a")
 }

@@ -9,7 +9,7 @@ import (
 )
 
 // After a failover the terms of all elections are far ahead of the clock.
-func TestTermsGoOnWhenBothRowsOfAnElectionWereDeletedAfterAFailover(t *testing.T) {
+func TestTermsGrowAfterBothRowsWereDeleted(t *testing.T) {
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
 		l := newLab(t, k)
 		n := l.node(t, "n")
@@ -24,13 +24,13 @@ func TestTermsGoOnWhenBothRowsOfAnElectionWereDeletedAfterAFailover(t *testing.T
 		now := uint64(time.Now().UnixMicro())
 		l = newLab(t, k)
 		if got := l.node(t, "n").lead("a", time.Second); got.Term < now || got.Term > now+uint64(time.Hour/time.Microsecond) {
-			t.Errorf("the first term of all is %d, want about the microseconds now, %d", got.Term, now)
+			t.Errorf("the first term is %d, want about the microseconds now, %d", got.Term, now)
 		}
 	})
 }
 
-// A crash undoes a grant, and the next one is made over the same record. Terms are
-// ahead of the clock after an earlier failover.
+// A crash undoes a grant, and the next grant is made over the same record. Terms are ahead of
+// the clock after an earlier failover. See docs/design/mysql.md, "Terms".
 func TestATermDoesNotRepeatWhenACrashUndoesAGrant(t *testing.T) {
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
 		t.Parallel()
@@ -42,7 +42,7 @@ func TestATermDoesNotRepeatWhenACrashUndoesAGrant(t *testing.T) {
 		first := other.lead("a", time.Second)
 		l.exec(t, `UPDATE election_lease l JOIN leases s ON s.name = l.name SET l.holder = s.holder, l.nonce = s.nonce, l.term = s.term, l.heartbeat = s.heartbeat, l.renewed_at = s.renewed_at, l.elected_at = s.elected_at`,
 			`UPDATE election_term t JOIN terms s ON s.name = t.name SET t.term = s.term`)
-		// The crash has made n the holder again. It lets go, which writes the record anew.
+		// The crash has made n the holder again. Its release writes the record anew.
 		if err := n.Release(t.Context(), []backend.Held{{Election: "a"}}); err != nil {
 			t.Fatal(err)
 		}
@@ -52,9 +52,9 @@ func TestATermDoesNotRepeatWhenACrashUndoesAGrant(t *testing.T) {
 	})
 }
 
-// A failover loses a grant, which was above the one before by that one's age. Then
-// somebody deletes the row, and with it the age.
-func TestATermDoesNotGoBackWhenAFailoverLosesAGrantAndThenTheRowIsDeleted(t *testing.T) {
+// A failover loses a grant, whose term exceeded the one before by that one's age. Then an
+// operator deletes the row, and with it the age.
+func TestTermsGrowAfterALostGrantAndADeletedRow(t *testing.T) {
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
 		t.Parallel()
 		l := newLabOn(t, testbed.Start(t, testbed.Options{Kind: k}))
@@ -67,7 +67,7 @@ func TestATermDoesNotGoBackWhenAFailoverLosesAGrantAndThenTheRowIsDeleted(t *tes
 		l.exec(t, `UPDATE election_term t JOIN terms s ON s.name = t.name SET t.term = s.term`,
 			"DELETE FROM election_lease WHERE name = 'a'")
 		if again := n.lead("a", time.Second); again.Term <= lost.Term {
-			t.Errorf("S4: term %d after %d, which a failover has lost", again.Term, lost.Term)
+			t.Errorf("term %d after %d, which a failover has lost", again.Term, lost.Term)
 		}
 	})
 }

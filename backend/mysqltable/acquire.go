@@ -9,121 +9,121 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// Acquire implements [backend.Backend]: the lease first, which excludes all other
-// members of this module, then the row, which excludes everybody else. Who gets the
-// one and not the other gives it back within the same call.
+// Acquire implements [backend.Backend]. It acquires the lease first, which excludes the other
+// members of this module, then the row, which excludes the other programs. If it gets the
+// lease and not the row, it releases the lease within this call.
 func (b *Backend) Acquire(ctx context.Context, bids []backend.Bid) ([]backend.Answer, error) {
-	if err := b.serve(ctx, bids[0].Candidate); err != nil {
+	if err := b.enter(ctx, bids[0].Candidate); err != nil {
 		return nil, err
 	}
 	names := make([]string, len(bids))
 	for i, bid := range bids {
 		names[i] = bid.Election
 	}
-	views, err := b.look(ctx, names)
+	snaps, err := b.snapshots(ctx, names)
 	if err != nil {
 		return nil, err
 	}
 	answers := make([]backend.Answer, len(bids))
-	var pass []backend.Bid
-	var places []int
+	var passed []backend.Bid
+	var indices []int
 	for i, bid := range bids {
-		v := &views[i]
-		mine := !v.inner.Vacant() && v.inner.Holder.Nonce == bid.Candidate.Nonce
+		snap := &snaps[i]
+		leftover := !snap.inner.Vacant() && snap.inner.Holder.Nonce == bid.Candidate.Nonce
 		switch {
-		case v.err != nil:
-			answers[i].Err = v.err
+		case snap.err != nil:
+			answers[i].Err = snap.err
 		case bid.TTL > b.Guarantees().MaxTTL:
 			answers[i].Err = fmt.Errorf("mysqltable: acquire %q: %w: TTL is %v; beside a threshold of %v it may be %v at most",
 				bid.Election, backend.ErrInvalid, bid.TTL, b.options.Threshold, b.Guarantees().MaxTTL)
-		case v.claim == theirs && !v.row.expired && !mine:
-			// Said before the lease is touched, which others watch.
-			answers[i] = backend.Answer{Lease: v.lease, Outcome: backend.Refused}
-		case v.row.found && b.leaps(v.row.now, bid.TTL):
-			answers[i] = backend.Answer{Lease: v.lease, Outcome: backend.Refused, Err: b.leaping(bid.Election)}
-		case mine && v.lease.ObserveFor == 0 && v.lease.MovedTo == bid.Expected.MovedTo, v.lease.Unchanged(bid.Expected):
-			bid.Expected = v.inner // the store compares it once more
-			pass, places = append(pass, bid), append(places, i)
-		case mine: // a leftover that is not to be granted
-			answers[i] = b.giveBack(ctx, v, nil)
+		case snap.owner == otherProgram && !snap.row.expired && !leftover:
+			// Refused before the lease is changed, which other members observe.
+			answers[i] = backend.Answer{Lease: snap.lease, Outcome: backend.Refused}
+		case snap.row.found && b.springsForwardWithin(snap.row.now, bid.TTL):
+			answers[i] = backend.Answer{Lease: snap.lease, Outcome: backend.Refused, Err: b.springForwardError(bid.Election)}
+		case leftover && snap.lease.ObserveFor == 0 && snap.lease.MovedTo == bid.Expected.MovedTo, snap.lease.Unchanged(bid.Expected):
+			bid.Expected = snap.inner // the inner backend compares it again
+			passed, indices = append(passed, bid), append(indices, i)
+		case leftover: // must not be granted
+			answers[i] = b.giveBack(ctx, snap, nil)
 		default:
-			answers[i] = backend.Answer{Lease: v.lease, Outcome: backend.Refused}
+			answers[i] = backend.Answer{Lease: snap.lease, Outcome: backend.Refused}
 		}
 	}
-	if pass == nil {
+	if passed == nil {
 		return answers, nil
 	}
-	got, err := b.inner.Acquire(ctx, pass)
+	got, err := b.inner.Acquire(ctx, passed)
 	for n, a := range got {
-		i := places[n]
+		i := indices[n]
 		if a.Outcome != backend.Granted {
 			if a.Outcome == backend.Refused {
-				views[i].inner = a.Lease
-				b.compose(&views[i])
-				a.Lease = views[i].lease
+				snaps[i].inner = a.Lease
+				b.combine(&snaps[i])
+				a.Lease = snaps[i].lease
 			}
 			answers[i] = a
 			continue
 		}
-		answers[i] = b.take(ctx, bids[i], &views[i], a)
+		answers[i] = b.takeRow(ctx, bids[i], &snaps[i], a)
 	}
 	return answers, err
 }
 
-// take takes the row for who has just been granted the lease, over exactly what was
-// read before that.
-func (b *Backend) take(ctx context.Context, bid backend.Bid, v *view, a backend.Answer) backend.Answer {
-	before := *v
-	v.inner = a.Lease
+// takeRow takes the row for a candidate that was just granted the lease, if the row is exactly
+// as it was read before the grant.
+func (b *Backend) takeRow(ctx context.Context, bid backend.Bid, snap *snapshot, a backend.Answer) backend.Answer {
+	before := *snap
+	snap.inner = a.Lease
 	holder := b.shape.holderOf(bid.Candidate, a.Term)
 	var when any
 	if a.MovedTo != "" {
 		when = sealed
 	}
-	err := b.on(ctx, fmt.Sprintf("acquire %q", bid.Election), func(conn *sql.Conn) error {
+	err := b.call(ctx, fmt.Sprintf("acquire %q", bid.Election), func(conn *sql.Conn) error {
 		var err error
 		r := before.row
-		switch before.claim {
-		case none:
-			_, err = conn.ExecContext(ctx, b.text(makeSQL), v.key, holder)
+		switch before.owner {
+		case noRow:
+			_, err = conn.ExecContext(ctx, b.statement(insertSQL), snap.key, holder)
 			if is(err, errDuplicate, errAutoIncr) {
-				err = b.made(ctx, conn, v.key, err)
+				err = b.insertFailed(ctx, conn, snap.key, err)
 			}
 			if err == nil && when != nil {
-				err = b.keep(ctx, conn, []string{v.key}, []string{holder}, when)
+				err = b.renewRows(ctx, conn, []string{snap.key}, []string{holder}, when)
 			}
-		case theirs:
-			_, err = conn.ExecContext(ctx, b.text(stealSQL), holder, when, v.key, r.holder, r.at, b.seconds())
+		case otherProgram:
+			_, err = conn.ExecContext(ctx, b.statement(takeExpiredSQL), holder, when, snap.key, r.holder, r.time, b.patienceSeconds())
 		default:
-			_, err = conn.ExecContext(ctx, b.text(takeSQL), holder, when, v.key, r.holder, r.at)
+			_, err = conn.ExecContext(ctx, b.statement(takeSQL), holder, when, snap.key, r.holder, r.time)
 		}
 		if err != nil {
 			return err
 		}
-		return b.reread(ctx, conn, v)
+		return b.rereadRow(ctx, conn, snap)
 	})
 	if err != nil {
-		// The row may be ours or not. The manager releases what it is told nothing
-		// about, and with the lease the row.
+		// Whether the row is ours is unknown. The manager releases a lease whose outcome
+		// is unknown, and the row with it.
 		return backend.Answer{Err: err}
 	}
-	if v.row.holder != holder {
-		return b.giveBack(ctx, v, nil)
+	if snap.row.holder != holder {
+		return b.giveBack(ctx, snap, nil)
 	}
-	a.ValidFor, err = b.trust(v, a.ValidFor)
-	if err == nil && b.leaps(v.row.now, bid.TTL) {
-		err = b.leaping(bid.Election)
+	a.ValidFor, err = b.validFor(snap, a.ValidFor)
+	if err == nil && b.springsForwardWithin(snap.row.now, bid.TTL) {
+		err = b.springForwardError(bid.Election)
 	}
 	if err != nil {
-		return b.giveBack(ctx, v, err)
+		return b.giveBack(ctx, snap, err)
 	}
-	a.Lease = v.lease
+	a.Lease = snap.lease
 	return a
 }
 
-// made says what a row that cannot be inserted is about: somebody else was faster,
-// or the numbers are used up.
-func (b *Backend) made(ctx context.Context, conn *sql.Conn, key string, cause error) error {
+// insertFailed returns the error of a row that cannot be inserted, or nil if another program
+// has inserted it. The AUTO_INCREMENT numbers may be used up.
+func (b *Backend) insertFailed(ctx context.Context, conn *sql.Conn, key string, cause error) error {
 	errs := []error{nil}
 	rows, err := b.read(ctx, conn, []string{key}, errs)
 	switch {
@@ -137,58 +137,59 @@ func (b *Backend) made(ctx context.Context, conn *sql.Conn, key string, cause er
 	return fmt.Errorf("%w: no row can be added to %s: %w; its AUTO_INCREMENT seems to be used up", backend.ErrDenied, b.table(), cause)
 }
 
-// giveBack releases a lease whose row is somebody else's, or that may not be kept.
-func (b *Backend) giveBack(ctx context.Context, v *view, cause error) backend.Answer {
-	held := v.inner.Held()
+// giveBack releases a lease whose row belongs to another program, or that must not be kept.
+func (b *Backend) giveBack(ctx context.Context, snap *snapshot, cause error) backend.Answer {
+	held := snap.inner.Held()
 	held.End = backend.Failed
 	if err := b.release(ctx, []backend.Held{held}); err != nil {
 		return backend.Answer{Err: err}
 	}
-	now, err := b.look(ctx, []string{v.inner.Election})
+	current, err := b.snapshots(ctx, []string{snap.inner.Election})
 	if err != nil {
 		return backend.Answer{Err: err}
 	}
-	return backend.Answer{Lease: now[0].lease, Outcome: backend.Refused, Err: cause}
+	return backend.Answer{Lease: current[0].lease, Outcome: backend.Refused, Err: cause}
 }
 
-// reread reads the row of one election again.
-func (b *Backend) reread(ctx context.Context, conn *sql.Conn, v *view) error {
+// rereadRow reads the row of one election again.
+func (b *Backend) rereadRow(ctx context.Context, conn *sql.Conn, snap *snapshot) error {
 	errs := []error{nil}
-	rows, err := b.read(ctx, conn, []string{v.key}, errs)
+	rows, err := b.read(ctx, conn, []string{snap.key}, errs)
 	if err == nil {
 		err = errs[0]
 	}
 	if err != nil {
 		return err
 	}
-	v.row = rows[0]
-	b.compose(v)
+	snap.row = rows[0]
+	b.combine(snap)
 	return nil
 }
 
-// trust is for how long, from the start of the call in which it was read, a row of
-// ours keeps the other programs away. They compare its time with the server's
-// clock, and so do we, in one statement: whatever became of the write before it,
-// the row lives for what this says. It is counted from an earlier moment than that
-// reading, so it is too short, if anything.
-func (b *Backend) trust(v *view, most time.Duration) (time.Duration, error) {
-	left := most
-	if v.row.at != sealed {
-		left = min(left, b.lifetime()-v.row.age)
+// validFor returns for how long, from the start of the call in which it was read, a row of
+// this module keeps the other programs away. They compare its time with the server's clock,
+// and so does the statement that read it: whatever happened to the write before, the row is
+// safe for that long. The time counts from before the read, so that it is too short rather
+// than too long. See docs/design/mysqltable.md, "A member of this module, then another
+// program".
+func (b *Backend) validFor(snap *snapshot, leaseValidFor time.Duration) (time.Duration, error) {
+	remaining := leaseValidFor
+	if snap.row.time != sealed {
+		remaining = min(remaining, b.rowLifetime()-snap.row.age)
 	}
-	if leap, ok := b.leap(v.row.now); ok {
-		left = min(left, leap.Sub(v.row.now))
+	if leap, ok := b.nextSpringForward(snap.row.now); ok {
+		remaining = min(remaining, leap.Sub(snap.row.now))
 	}
-	if left <= 0 {
+	if remaining <= 0 {
 		return 0, fmt.Errorf("mysqltable: %q: %w: the row was written %v ago, by the server's clock, and counts for %v",
-			v.inner.Election, backend.ErrUnavailable, v.row.age, b.lifetime())
+			snap.inner.Election, backend.ErrUnavailable, snap.row.age, b.rowLifetime())
 	}
-	return left, nil
+	return remaining, nil
 }
 
-// leap is the next moment at which the other programs' clocks spring forward: what
-// was written a second before is an hour old to them.
-func (b *Backend) leap(now time.Time) (time.Time, bool) {
+// nextSpringForward returns the next moment at which the other programs' clocks spring
+// forward. A row that was written a second before is an hour old to them.
+func (b *Backend) nextSpringForward(now time.Time) (time.Time, bool) {
 	at := now.In(b.zone)
 	for range 4 { // clocks change a few times a year
 		_, end := at.ZoneBounds()
@@ -204,12 +205,12 @@ func (b *Backend) leap(now time.Time) (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// leaps reports whether that is sooner than within.
-func (b *Backend) leaps(now time.Time, within time.Duration) bool {
-	leap, ok := b.leap(now)
+// springsForwardWithin reports whether that moment comes sooner than within.
+func (b *Backend) springsForwardWithin(now time.Time, within time.Duration) bool {
+	leap, ok := b.nextSpringForward(now)
 	return ok && leap.Sub(now) < within
 }
 
-func (b *Backend) leaping(election string) error {
+func (b *Backend) springForwardError(election string) error {
 	return fmt.Errorf("mysqltable: acquire %q: %w: the clocks of the other programs (zone %s) spring forward within a TTL", election, backend.ErrUnavailable, b.options.Zone)
 }

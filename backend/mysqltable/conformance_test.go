@@ -16,10 +16,10 @@ import (
 	"github.com/go-election/go-election/internal/testbed"
 )
 
-// TestConformance runs the suite, in bubbles of testing/synctest: the server's clock
-// follows. Layouts and servers differ in what other programs make of them, which the
-// suite does not see: one of each is enough here. Names get keys that fit these tables
-// (keyOf); which names fit by themselves is another test's matter.
+// TestConformance runs the suite in bubbles of testing/synctest: the server's clock follows.
+// Layouts and servers differ only for other programs, which do not take part in the suite, so
+// that one of each suffices. keyOf gives names keys that fit these tables;
+// TestNamesThatTheTableCannotTellApartAreRefused tests names without it.
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	s := newSuite(t, testbed.MariaDB, LastSeenActive)
@@ -35,9 +35,9 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-// TestConformanceFromAFleetsTableToMySQL runs the suite on the road from a fleet's table
-// to tables of this module's own: at the stage that holds both leases, and at the one that
-// seals the fleet's table.
+// TestConformanceFromAFleetsTableToMySQL runs the suite during a migration from a fleet's table
+// to this module's own tables: at the stage that holds both leases, and at the one that seals
+// the fleet's table.
 func TestConformanceFromAFleetsTableToMySQL(t *testing.T) {
 	for _, stage := range []migration.Stage{migration.Both, migration.To} {
 		t.Run(string(stage), func(t *testing.T) {
@@ -45,7 +45,7 @@ func TestConformanceFromAFleetsTableToMySQL(t *testing.T) {
 			s := newSuite(t, testbed.MariaDB, LastActiveTime)
 			conformance.Run(t, conformance.Harness{
 				Virtual: true, Short: true,
-				Only: func(c conformance.Case) bool { return c.Rule[0] != 'Q' }, // what calls of managers cost: backend/migration
+				Only: func(c conformance.Case) bool { return c.Rule[0] != 'Q' }, // the cost of calls is tested in backend/migration
 				NewStore: func(t testing.TB) conformance.Store {
 					s.clear(t)
 					return conformance.Store{Open: func(t testing.TB) backend.Backend {
@@ -65,8 +65,8 @@ func TestConformanceFromAFleetsTableToMySQL(t *testing.T) {
 	}
 }
 
-// A suite has tables for one case after the other. To empty them is quicker than to
-// make them.
+// A suite has the tables for one case after the other. Emptying them is quicker than creating
+// them.
 type suite struct {
 	*testbed.Database
 	layout Layout
@@ -124,7 +124,7 @@ func (s *suite) faults(t testing.TB) map[string]conformance.Fault {
 
 // openVirtual opens a Backend whose server follows the clock of the bubble.
 func openVirtual(t testing.TB, o Options) *Backend {
-	b, err := prepare(o)
+	b, err := newBackend(o)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,8 +10,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/go-election/go-election/backend"
 	driver "github.com/go-sql-driver/mysql"
+
+	"github.com/go-election/go-election/backend"
 )
 
 const (
@@ -20,21 +21,21 @@ const (
 	ioTimeout    = 5 * time.Second
 )
 
-// pins sets what a server or a DSN could have set otherwise and that matters. In
-// this zone the table's TIMESTAMPs and NOW() are what they are, whatever the other
-// programs' zones do. A statement waits a second for a lock at most.
-const pins = `SET NAMES utf8mb4, autocommit=1, time_zone='+00:00', timestamp=DEFAULT,
+// sessionSettings sets the session variables that matter, whatever the server or the DSN say.
+// In UTC the table's TIMESTAMPs and NOW() do not depend on the other programs' zones. A
+// statement waits for a lock for one second at most.
+const sessionSettings = `SET NAMES utf8mb4, autocommit=1, time_zone='+00:00', timestamp=DEFAULT,
  sql_mode='STRICT_ALL_TABLES,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION',
  innodb_lock_wait_timeout=1, lock_wait_timeout=1, wait_timeout=60,
  completion_type='NO_CHAIN', sql_safe_updates=0, sql_big_selects=1, sql_select_limit=18446744073709551615`
 const isolation = `SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE`
 
-// connect makes the pool for the table. wrap may be nil.
+// connect opens the pool for the table. wrap may be nil.
 func (b *Backend) connect(wrap func(sqldriver.Connector) sqldriver.Connector) (*sql.DB, error) {
 	config := b.options.Config
 	if config == nil {
 		var err error
-		if config, err = driver.ParseDSN(b.options.DSN); err != nil { // mysql.Open has said what is wrong
+		if config, err = driver.ParseDSN(b.options.DSN); err != nil { // mysql.Open has reported the details
 			return nil, fmt.Errorf("%w: the DSN cannot be used", backend.ErrInvalid)
 		}
 	}
@@ -48,22 +49,22 @@ func (b *Backend) connect(wrap func(sqldriver.Connector) sqldriver.Connector) (*
 	}
 	b.password = c.Passwd
 	b.location = backend.Place(cmp.Or(b.options.Schema, c.DBName)+"/"+b.options.Table, cmp.Or(c.Addr, "127.0.0.1:3306"))
-	var made sqldriver.Connector
-	made, err := driver.NewConnector(c)
+	var driverConnector sqldriver.Connector
+	driverConnector, err := driver.NewConnector(c)
 	if err != nil {
 		return nil, fmt.Errorf("%w: the DSN cannot be used", backend.ErrInvalid)
 	}
 	if wrap != nil {
-		made = wrap(made)
+		driverConnector = wrap(driverConnector)
 	}
-	db := sql.OpenDB(connector{made})
+	db := sql.OpenDB(connector{driverConnector})
 	db.SetMaxOpenConns(maxConns)
 	db.SetMaxIdleConns(maxConns)
 	db.SetConnMaxLifetime(connLifetime)
 	return db, nil
 }
 
-// A connector makes connections whose session has no surprises left.
+// A connector makes connections and sets their session variables.
 type connector struct{ sqldriver.Connector }
 
 func (c connector) Connect(ctx context.Context) (sqldriver.Conn, error) {
@@ -78,7 +79,7 @@ func (c connector) Connect(ctx context.Context) (sqldriver.Conn, error) {
 		conn.Close()
 		return nil, errors.New("connections cannot execute statements directly")
 	}
-	for _, statement := range []string{pins, isolation} {
+	for _, statement := range []string{sessionSettings, isolation} {
 		if _, err := exec.ExecContext(ctx, statement, nil); err != nil {
 			conn.Close()
 			if errors.Is(err, sqldriver.ErrBadConn) {
@@ -111,8 +112,8 @@ func is(err error, numbers ...uint16) bool {
 	return false
 }
 
-// fail wraps err for the caller: what was done, and the class.
-func (b *Backend) fail(what string, err error) error {
+// fail wraps err for the caller with the operation and the class of the error.
+func (b *Backend) fail(op string, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -124,7 +125,7 @@ func (b *Backend) fail(what string, err error) error {
 		err = backend.Redacted(err, strings.ReplaceAll(text, b.password, "***"))
 	}
 	if errors.Is(err, class) {
-		return fmt.Errorf("mysqltable: %s: %w", what, err)
+		return fmt.Errorf("mysqltable: %s: %w", op, err)
 	}
-	return fmt.Errorf("mysqltable: %s: %w: %w", what, class, err)
+	return fmt.Errorf("mysqltable: %s: %w: %w", op, class, err)
 }

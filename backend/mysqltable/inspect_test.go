@@ -9,8 +9,8 @@ import (
 	"github.com/go-election/go-election/internal/testbed"
 )
 
-// TestInspectSaysWhatLeasesDependOn of the server that also has the other programs' table.
-func TestInspectSaysWhatLeasesDependOn(t *testing.T) {
+// The server is the one that also has the other programs' table.
+func TestInspectReportsWhatLeasesDependOn(t *testing.T) {
 	t.Parallel()
 	n := newLab(t, testbed.MariaDB, UpdateTime, 30*time.Second).node(t, "a")
 	ctx, cancel := n.ctx()
@@ -21,7 +21,7 @@ func TestInspectSaysWhatLeasesDependOn(t *testing.T) {
 	}
 	for _, what := range []string{"server", "durability", "replication", "clock", "greatest TTL"} {
 		if !slices.ContainsFunc(list, func(f backend.Diagnostic) bool { return f.What == what }) {
-			t.Errorf("nothing is said of %q: %v", what, list)
+			t.Errorf("no diagnostic of %q: %v", what, list)
 		}
 	}
 }

@@ -13,9 +13,9 @@ import (
 	"github.com/go-election/go-election/internal/testbed"
 )
 
-// made are the statements by which the fleets have made their tables, word for word
-// but for the name.
-var made = map[Layout]string{
+// createSQL has the statements by which the fleets have created their tables, unchanged except
+// for the name.
+var createSQL = map[Layout]string{
 	LastActiveTime: "CREATE TABLE %s (\n" +
 		"    service_id varchar(128) NOT NULL COMMENT '服务名称，如：AS',\n" +
 		"    leader_id varchar(128) NOT NULL COMMENT '主节点ID，可以用hostname代替',\n" +
@@ -39,8 +39,8 @@ var made = map[Layout]string{
 		") ENGINE=InnoDB DEFAULT CHARSET=utf8",
 }
 
-// upserts are the statements by which the fleets elect, word for word but for the
-// table and the way to write parameters: key, holder, threshold.
+// upserts has the statements by which the fleets elect, unchanged except for the table and the
+// form of the parameters: key, holder, threshold.
 var upserts = map[Layout]string{
 	LastActiveTime: `insert ignore into %s(service_id, leader_id, last_active_time) values(?, ?, now()) on duplicate key update leader_id = if(last_active_time <= now() - interval ? second, values(leader_id), leader_id), last_active_time = if(leader_id = values(leader_id), values(last_active_time), last_active_time)`,
 	LastSeenActive: `insert ignore into %s (name, node, last_seen_active) values (?, ?, now()) on duplicate key update node = if(last_seen_active < DATE_SUB(now(), INTERVAL ? SECOND), values(node), node),
@@ -52,7 +52,7 @@ update_time = if(leader_id = values(leader_id), values(update_time), update_time
 
 var layouts = []Layout{LastActiveTime, LastSeenActive, UpdateTime}
 
-// A lab is a database with tables of ours and a fleet's.
+// A lab is a database with this module's tables and a fleet's.
 type lab struct {
 	*testbed.Database
 	admin   *sql.DB
@@ -68,7 +68,7 @@ func newLab(t testing.TB, k testbed.Kind, layout Layout, threshold time.Duration
 	if err := CreateTables(t.Context(), l.admin, "", ""); err != nil {
 		t.Fatal(err)
 	}
-	l.exec(t, fmt.Sprintf(made[layout], "leader_election"))
+	l.exec(t, fmt.Sprintf(createSQL[layout], "leader_election"))
 	return l
 }
 
@@ -79,16 +79,16 @@ func (l *lab) exec(t testing.TB, text string, args ...any) {
 	}
 }
 
-// elect is one look of another program: its statement, on a connection of its own
-// with that session, and whom the row names then.
-func (l *lab) elect(t testing.TB, key, id string, session ...string) (leader string) {
+// runOnce runs another program's statement once, on a new connection with these session
+// settings, and returns the holder that the row names then.
+func (l *lab) runOnce(t testing.TB, key, id string, session ...string) (leader string) {
 	t.Helper()
 	conn, err := l.admin.Conn(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	defer conn.Raw(func(any) error { return driver.ErrBadConn }) // with its session
+	defer conn.Raw(func(any) error { return driver.ErrBadConn }) // drop it with its session settings
 	for _, s := range session {
 		if _, err := conn.ExecContext(t.Context(), "SET "+s); err != nil {
 			t.Fatal(err)
@@ -101,7 +101,7 @@ func (l *lab) elect(t testing.TB, key, id string, session ...string) (leader str
 	return l.leader(t, key)
 }
 
-// leader is whom the row names.
+// leader returns the holder that the row names.
 func (l *lab) leader(t testing.TB, key string) (id string) {
 	t.Helper()
 	s := shapes[l.options.Layout]
@@ -111,7 +111,7 @@ func (l *lab) leader(t testing.TB, key string) (id string) {
 	return id
 }
 
-// A node is one process of ours: a Backend and its candidate.
+// A node is one member of this module: a Backend and its candidate.
 type node struct {
 	*Backend
 	t  testing.TB
@@ -132,18 +132,18 @@ func (n *node) ctx() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(n.t.Context(), patient)
 }
 
-func (n *node) see(election string) backend.Lease {
+func (n *node) observe(election string) backend.Lease {
 	n.t.Helper()
 	ctx, cancel := n.ctx()
 	defer cancel()
 	changed, err := n.Observe(ctx, []backend.Lease{{Election: election}})
 	if err != nil || len(changed) != 1 {
-		n.t.Fatalf("%s looks at %q: %d leases, %v", n.me.ID, election, len(changed), err)
+		n.t.Fatalf("%s observes %q: %d leases, %v", n.me.ID, election, len(changed), err)
 	}
 	return changed[0]
 }
 
-// ttl is that of the tests' leases.
+// ttl is the TTL of the leases in these tests.
 const ttl = 2 * time.Second
 
 func (n *node) bid(over backend.Lease) backend.Answer {
@@ -157,12 +157,12 @@ func (n *node) bid(over backend.Lease) backend.Answer {
 	return answers[0]
 }
 
-// lead makes the node win what is free. It does not watch.
+// lead makes the node win a lease, as if it had observed it for long enough.
 func (n *node) lead(election string) backend.Lease {
 	n.t.Helper()
-	a := n.bid(n.see(election))
+	a := n.bid(n.observe(election))
 	if a.Outcome != backend.Granted {
-		n.t.Fatalf("%s bids for %q as it stands: %v, %v, %+v; want granted", n.me.ID, election, a.Outcome, a.Err, a.Lease)
+		n.t.Fatalf("%s bids for %q as it is: %v, %v, %+v; want granted", n.me.ID, election, a.Outcome, a.Err, a.Lease)
 	}
 	return a.Lease
 }
@@ -188,8 +188,8 @@ func (n *node) release(l backend.Lease) {
 	}
 }
 
-// keyOf gives the suite's names, among which are many that no such table can tell
-// apart, keys that it can.
+// keyOf returns keys that the table can tell apart. It cannot tell apart many of the suite's
+// names.
 func keyOf(election string) string {
 	h := fnv.New128a()
 	h.Write([]byte(election))

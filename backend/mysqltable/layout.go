@@ -10,8 +10,8 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// A Layout is the shape of a table that other programs elect by. It is named after
-// the column by which the shape is recognised: the one with the time.
+// A Layout is the shape of a table by which other programs elect. It has the name of the
+// table's time column.
 type Layout string
 
 const (
@@ -28,14 +28,14 @@ const (
 	UpdateTime Layout = "update_time"
 )
 
-// A shape is what there is to know about a layout.
+// A shape describes a layout.
 type shape struct {
-	key, holder, at string // columns
-	width           int    // of key and holder, in characters
-	expired         string // the other programs' predicate; ? is the threshold in seconds
-	strict          bool   // it lets a row live one second longer than the threshold
-	threshold       time.Duration
-	period          time.Duration
+	key, holder, time string // columns
+	width             int    // of key and holder, in characters
+	expired           string // the other programs' predicate; ? is the threshold in seconds
+	strict            bool   // the predicate lets a row live one second longer than the threshold
+	threshold         time.Duration
+	period            time.Duration
 }
 
 var shapes = map[Layout]shape{
@@ -44,28 +44,27 @@ var shapes = map[Layout]shape{
 	UpdateTime:     {"service_id", "leader_id", "update_time", 50, "timestampdiff(second, update_time, now()) > ?", true, 30 * time.Second, 10 * time.Second},
 }
 
-// The two times that mean something to us. Both are within a TIMESTAMP's range in
-// every time zone. To the other programs the first is long expired and the second
-// never will be.
+// Two times have a meaning for this module. Both are within a TIMESTAMP's range in every time
+// zone. To the other programs the first has long expired, and the second never expires.
 const (
 	vacated = "1970-01-02 00:00:00" // released
 	sealed  = "2038-01-19 03:14:07" // the election has moved to another store
 )
 
-// mark is what a holder of ours ends with: who it is, and in which term.
-const markLength = 17
+// A holder of this module ends with a grant mark, made of nonce and term.
+const grantMarkLength = 17
 
-var marked = regexp.MustCompile(`#[0-9a-f]{16}$`)
+var grantMark = regexp.MustCompile(`#[0-9a-f]{16}$`)
 
-// holderOf is what the row says while a candidate of ours leads in this term: its
-// id, as far as it is plain and has room, and a mark that no other grant shares. So
-// no statement that arrives late can be about another grant.
+// holderOf returns the holder that the row names while a candidate of this module leads in
+// this term: its id, as far as it is printable and fits, and a mark that no other grant
+// shares. So a statement that arrives late does not affect another grant.
 func (s shape) holderOf(c backend.Candidate, term uint64) string {
 	h := sha256.Sum256(fmt.Appendf(nil, "%s %d", c.Nonce, term))
 	return s.plain(c.ID) + fmt.Sprintf("#%x", h[:8])
 }
 
-// plain is an id as it is shown in the table: printable ASCII, no blanks.
+// plain returns an id as the table shows it: printable ASCII without blanks.
 func (s shape) plain(id string) string {
 	id = strings.Map(func(r rune) rune {
 		if r <= ' ' || r > '~' {
@@ -73,21 +72,21 @@ func (s shape) plain(id string) string {
 		}
 		return r
 	}, id)
-	return id[:min(len(id), s.width-markLength)]
+	return id[:min(len(id), s.width-grantMarkLength)]
 }
 
-// names reports whether a holder that somebody else wrote means the candidate with
-// this id: the id as it is, or as the table has shown it, with or without a mark.
-func (s shape) names(holder, id string) bool {
+// designates reports whether a holder that an operator wrote means the candidate with this id:
+// the id itself, or the id as the table shows it, with or without a mark.
+func (s shape) designates(holder, id string) bool {
 	if id == "" {
 		return false
 	}
-	return holder == id || holder == s.plain(id) || marked.ReplaceAllString(holder, "") == s.plain(id)
+	return holder == id || holder == s.plain(id) || grantMark.ReplaceAllString(holder, "") == s.plain(id)
 }
 
-// checkKey reports why a text cannot be an election's key in the table. Its
-// collations take case, accents and blanks at the end for nothing, so what could be
-// taken for something else is refused here, and the rest when a row is read.
+// checkKey returns an error if a text cannot be an election's key in the table. The table's
+// collation ignores case, accents and trailing blanks. Keys that it could confuse are
+// refused here, or when a row is read.
 func (s shape) checkKey(key string) error {
 	for i := range len(key) {
 		if key[i] < ' ' || key[i] > '~' {

@@ -22,31 +22,31 @@ import (
 	"github.com/go-election/go-election/election"
 )
 
-// A member is a process that takes part, ours or another program's, and what it has
-// said so far.
+// A member is a process that takes part, of this module or another program, and what it has
+// reported so far.
 type member struct {
 	id  string
 	cmd *exec.Cmd
 	in  io.WriteCloser
 
-	mu     sync.Mutex
-	looks  []look   // another program's
-	spans  []span   // ours
-	leads  bool     // by its latest word
-	known  []string // whom ours has known to lead
-	broken string
+	mu          sync.Mutex
+	runs        []run    // of another program
+	spans       []span   // of a member of this module
+	saidLeading bool     // by its latest report
+	known       []string // leaders that a member of this module has followed
+	broken      string
 }
 
-// A look is one run of another program's statements, and what it believes since.
-type look struct {
+// A run is one run of another program's statements, and whether it believes to lead since.
+type run struct {
 	began, ended time.Time
 	leads        bool
 }
 
-// A span is a time during which one of ours was seen to lead.
+// A span is a time during which a member of this module reported that it leads.
 type span struct{ from, to time.Time }
 
-// childEnv makes the test binary a member of ours.
+// childEnv makes the test binary a member of this module.
 const childEnv = "ELECTION_MYSQLTABLE_MEMBER"
 
 type childConfig struct {
@@ -54,7 +54,7 @@ type childConfig struct {
 	Layout            Layout
 	Threshold, Period time.Duration
 	TTL               time.Duration
-	Stage             migration.Stage // of the way to mysql; "": does not move
+	Stage             migration.Stage // of the migration to mysql; "": none
 }
 
 func TestMain(m *testing.M) {
@@ -66,14 +66,14 @@ func TestMain(m *testing.M) {
 		return
 	}
 	code := m.Run()
-	if class.dir != "" {
-		os.RemoveAll(class.dir)
+	if javaClass.dir != "" {
+		os.RemoveAll(javaClass.dir)
 	}
 	os.Exit(code)
 }
 
-// child runs one manager, and says every few milliseconds since when it leads, and whom
-// it follows, until its input ends. Then it resigns.
+// child runs one manager until its input ends, then resigns. Every few milliseconds it reports
+// since when it leads, and which leader it follows.
 func child(text string) error {
 	var c childConfig
 	if err := json.Unmarshal([]byte(text), &c); err != nil {
@@ -121,7 +121,7 @@ func child(text string) error {
 			stop = true
 		case <-tick.C:
 		}
-		// It led between two answers, however long the process stood still beside them.
+		// It led between two calls of Leading, however long the process stalled around them.
 		now := time.Now()
 		leads := e.Leading()
 		if leads && from.IsZero() {
@@ -145,10 +145,10 @@ func child(text string) error {
 	return nil
 }
 
-// startOurs starts a member of ours.
-func (l *lab) startOurs(t *testing.T, id string) *member { return l.startAt(t, id, "") }
+// startMember starts a member of this module.
+func (l *lab) startMember(t *testing.T, id string) *member { return l.startAt(t, id, "") }
 
-// startAt starts a member of ours at a stage of the way to mysql.
+// startAt starts a member of this module at a stage of the migration to mysql.
 func (l *lab) startAt(t *testing.T, id string, stage migration.Stage) *member {
 	t.Helper()
 	config, err := json.Marshal(childConfig{id, l.User.FormatDSN(), l.options.Layout, l.options.Threshold, l.options.Period, ttl, stage})
@@ -160,22 +160,22 @@ func (l *lab) startAt(t *testing.T, id string, stage migration.Stage) *member {
 	return start(t, id, cmd)
 }
 
-// class is where the Java program is, once it is compiled.
-var class struct {
+// javaClass has the directory of the Java program, once it is compiled.
+var javaClass struct {
 	sync.Mutex
 	dir string
 }
 
 const driverJar = "/usr/share/java/mariadb-java-client.jar"
 
-// compiled compiles the Java program, once. The test is skipped where Java or its
-// driver is not installed, or fails in CI.
-func compiled(t *testing.T) string {
+// compileJava compiles the Java program, once. Without Java or its driver the test is skipped,
+// or fails in CI.
+func compileJava(t *testing.T) string {
 	t.Helper()
-	class.Lock()
-	defer class.Unlock()
-	if class.dir != "" {
-		return class.dir
+	javaClass.Lock()
+	defer javaClass.Unlock()
+	if javaClass.dir != "" {
+		return javaClass.dir
 	}
 	_, err := exec.LookPath("javac")
 	if err == nil {
@@ -195,20 +195,20 @@ func compiled(t *testing.T) string {
 		os.RemoveAll(dir)
 		t.Fatalf("javac: %v\n%s", err, out)
 	}
-	class.dir = dir
+	javaClass.dir = dir
 	return dir
 }
 
-// startTheirs starts a member of another program.
-func (l *lab) startTheirs(t *testing.T, id string) *member {
+// startProgram starts a member of another program.
+func (l *lab) startProgram(t *testing.T, id string) *member {
 	t.Helper()
 	check := map[Layout]string{
 		LastSeenActive: "select count(*) as is_leader from leader_election where name=? and node=?",
 		UpdateTime:     "select count(*) from leader_election where service_id=? and leader_id=?",
 	}[l.options.Layout]
-	// The first fleet goes by the number of changed rows, which this makes right.
+	// The first fleet goes by the number of changed rows, which needs useAffectedRows.
 	url := fmt.Sprintf("jdbc:mariadb://%s/%s?useAffectedRows=true&allowPublicKeyRetrieval=true", l.User.Addr, l.Name)
-	cmd := exec.Command("java", "-Xmx64m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", compiled(t)+":"+driverJar, "Member",
+	cmd := exec.Command("java", "-Xmx64m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", compileJava(t)+":"+driverJar, "Member",
 		url, l.User.User, fmt.Sprintf(upserts[l.options.Layout], "leader_election"), check, "jobs", id,
 		fmt.Sprint(int(l.options.Threshold/time.Second)), fmt.Sprint(theirPeriod.Milliseconds()))
 	cmd.Env = append(os.Environ(), "PASSWORD="+l.User.Passwd)
@@ -235,7 +235,7 @@ func start(t *testing.T, id string, cmd *exec.Cmd) *member {
 	go func() {
 		defer close(read)
 		for s := bufio.NewScanner(out); s.Scan(); {
-			m.heard(s.Text())
+			m.record(s.Text())
 		}
 	}()
 	t.Cleanup(func() {
@@ -246,16 +246,16 @@ func start(t *testing.T, id string, cmd *exec.Cmd) *member {
 	return m
 }
 
-// heard takes down one line.
-func (m *member) heard(line string) {
+// record records one line of the member's output.
+func (m *member) record(line string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var a, b int64
 	var leads bool
-	if n, _ := fmt.Sscanf(line, "look %d %d %t", &a, &b, &leads); n == 3 {
-		// Its clock has milliseconds, cut: it ended up to one later.
-		m.looks = append(m.looks, look{time.UnixMilli(a), time.UnixMilli(b + 1), leads})
-		m.leads = leads
+	if n, _ := fmt.Sscanf(line, "run %d %d %t", &a, &b, &leads); n == 3 {
+		// Its times are truncated to milliseconds: it ended up to one later.
+		m.runs = append(m.runs, run{time.UnixMilli(a), time.UnixMilli(b + 1), leads})
+		m.saidLeading = leads
 		return
 	}
 	if n, _ := fmt.Sscanf(line, "span %d %d %t", &a, &b, &leads); n == 3 {
@@ -265,7 +265,7 @@ func (m *member) heard(line string) {
 		} else {
 			m.spans = append(m.spans, s)
 		}
-		m.leads = leads
+		m.saidLeading = leads
 		return
 	}
 	if id, ok := strings.CutPrefix(line, "leader "); ok {
@@ -275,32 +275,32 @@ func (m *member) heard(line string) {
 	m.broken = line
 }
 
-// knew reports whether one of ours has known this one to lead.
+// knew reports whether a member of this module has followed this leader.
 func (m *member) knew(id string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return slices.Contains(m.known, id)
 }
 
-// leading reports whether it leads, by its latest word.
+// leading reports whether it leads, by its latest report.
 func (m *member) leading() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.leads
+	return m.saidLeading
 }
 
-// looked returns how often another program has looked.
-func (m *member) looked() int {
+// runCount returns how often another program has run its statements.
+func (m *member) runCount() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return len(m.looks)
+	return len(m.runs)
 }
 
-// looksSince returns how often another program has begun to look since then.
-func (m *member) looksSince(then time.Time) (n int) {
+// runsSince returns how many runs another program has begun since then.
+func (m *member) runsSince(then time.Time) (n int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for _, k := range m.looks {
+	for _, k := range m.runs {
 		if k.began.After(then) {
 			n++
 		}
@@ -308,18 +308,18 @@ func (m *member) looksSince(then time.Time) (n int) {
 	return n
 }
 
-// ledSince reports whether another program has found itself the leader by such a look.
+// ledSince reports whether another program was the leader after such a run.
 func (m *member) ledSince(then time.Time) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return slices.ContainsFunc(m.looks, func(k look) bool { return k.leads && k.began.After(then) })
+	return slices.ContainsFunc(m.runs, func(k run) bool { return k.leads && k.began.After(then) })
 }
 
-// forget drops its latest word, so that the next one counts.
+// forget drops its latest report, so that the next one counts.
 func (m *member) forget() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.leads = false
+	m.saidLeading = false
 }
 
 func (m *member) signal(t *testing.T, s syscall.Signal) {

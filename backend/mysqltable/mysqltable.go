@@ -21,49 +21,48 @@ import (
 // Name is how this backend is registered.
 const Name = "mysqltable"
 
-// Options says which table, and how the other programs treat it. All members of
-// this module must have the same.
+// Options says which table to share, and how the other programs use it. All members of this
+// module must have the same options.
 type Options struct {
 	// DSN is in the form of github.com/go-sql-driver/mysql:
-	// user:password@tcp(host:3306)/schema?tls=true. It is never shown. Config is
-	// the same, taken apart; it is copied. Exactly one of them is set.
+	// user:password@tcp(host:3306)/schema?tls=true. It is never shown. Config has the
+	// same in separate fields; it is copied. Set exactly one of them.
 	DSN    string
 	Config *driver.Config
 
-	// Schema and Table name the other programs' table. Default: that of the
+	// Schema and Table name the other programs' table. Default: the schema of the
 	// connection, and "leader_election".
 	Schema, Table string
 
-	// Layout is its shape. There is no default.
+	// Layout is the table's shape. There is no default.
 	Layout Layout
 
-	// Threshold is after how long without a renewal the other programs take over:
-	// the least of theirs, if they differ. Whole seconds, 3 or more. Default: 5 s
-	// with LastSeenActive, 30 s with UpdateTime, none with LastActiveTime.
+	// Threshold is the time without a renewal after which the other programs take over;
+	// the least one, if they differ. Whole seconds, at least 3. Default: 5 s with
+	// LastSeenActive, 30 s with UpdateTime, none with LastActiveTime.
 	Threshold time.Duration
 
-	// Patience is the greatest of their thresholds, if they differ: how long a row
-	// of theirs is watched. Default: Threshold.
+	// Patience is the greatest threshold of the other programs, if they differ: for so
+	// long a row of theirs is observed. Default: Threshold.
 	Patience time.Duration
 
-	// Period is the longest time between two looks of such a program at its row: so
-	// long it may lead on after an operator has named another, or deleted the row.
-	// Default: 1 s with LastSeenActive, 10 s with UpdateTime, else a third of
-	// Threshold.
+	// Period is the longest time between two runs of another program's statement. For so
+	// long that program may go on leading after an operator has named another leader or
+	// deleted the row. Default: 1 s with LastSeenActive, 10 s with UpdateTime, else a
+	// third of Threshold.
 	Period time.Duration
 
-	// Zone is the time zone of the other programs' sessions, such as
-	// Europe/Berlin, if that has daylight saving time: nobody leads across the
-	// moment at which its clocks spring forward. Default: UTC.
+	// Zone is the time zone of the other programs' sessions, such as Europe/Berlin, if it
+	// has daylight saving time: no member of this module leads across the moment at which
+	// its clocks spring forward. Default: UTC.
 	Zone string
 
-	// Key returns an election's key in the table. It must return another for each
-	// name. Nil: the name itself.
+	// Key returns an election's key in the table, a different one for each name. Nil: the
+	// key is the name.
 	Key func(election string) string
 
-	// Prefix names the tables of this module's own; see [CreateTables]. Default:
-	// "election_shared". A backend/mysql that these elections move to must have
-	// another one.
+	// Prefix names this module's own tables; see [CreateTables]. Default:
+	// "election_shared". A backend/mysql to which these elections move must have another.
 	Prefix string
 
 	// NotifyConns is that of [mysql.Options].
@@ -73,27 +72,27 @@ type Options struct {
 // A Backend shares elections with other programs. It implements [backend.Backend].
 type Backend struct {
 	inner    *mysql.Backend // keeps the lease between members of this module
-	rows     *sql.DB        // for the other programs' table
+	db       *sql.DB        // pool for the other programs' table
 	options  Options
 	shape    shape
 	zone     *time.Location
 	location string
-	password string // to keep out of errors
+	password string // removed from errors
 
-	checked atomic.Bool // the table was found to be of the right shape
-	locked  atomic.Bool // somebody seems to hold a row
+	checked atomic.Bool // the table has the right layout
+	locked  atomic.Bool // another session seems to have locked a row
 
-	guard backend.SingleOwner
-	mu    sync.Mutex
-	me    backend.Candidate // who this Backend serves, as far as it is known
+	singleOwner backend.SingleOwner
+	mu          sync.Mutex
+	candidate   backend.Candidate // of this Backend, once it is known
 }
 
 var _ backend.Backend = (*Backend)(nil)
 
-// Format prints the name of the type and nothing that may be secret.
+// Format prints only the name of the type: the fields may be secret.
 func (o Options) Format(f fmt.State, _ rune) { fmt.Fprint(f, "mysqltable.Options") }
 
-// Format prints the name of the type and nothing that may be secret.
+// Format prints only the name of the type: the fields may be secret.
 func (b *Backend) Format(f fmt.State, _ rune) { fmt.Fprint(f, "mysqltable.Backend") }
 
 func init() {
@@ -129,7 +128,7 @@ func init() {
 					return key
 				}
 				if taken[election] != "" {
-					return "" // the key of another election; refused
+					return "" // the key of another election: is refused
 				}
 				return election
 			}
@@ -140,23 +139,23 @@ func init() {
 
 const defaultPrefix = "election_shared"
 
-// CreateTables makes the tables of this module's own that are not there yet:
-// prefix_lease, prefix_term and prefix_member, as [mysql.CreateTables] does. It
-// leaves the other programs' table alone.
+// CreateTables creates those of this module's own tables that do not exist yet: prefix_lease,
+// prefix_term and prefix_member, as [mysql.CreateTables] does. It does not touch the other
+// programs' table.
 func CreateTables(ctx context.Context, db *sql.DB, schema, prefix string) error {
 	return mysql.CreateTables(ctx, db, schema, cmp.Or(prefix, defaultPrefix))
 }
 
-// CreateTables is the function of this name, for this Backend's tables and with its
-// account, which then needs the right to CREATE as well as those of a member.
+// CreateTables is like the function of this name, for this Backend's tables and with its
+// account, which needs the right to CREATE besides those of a member.
 func (b *Backend) CreateTables(ctx context.Context) error {
 	return b.inner.CreateTables(ctx)
 }
 
-// Open checks o and returns a Backend. It does not talk to the server, which may
-// be down: the first call does.
+// Open checks o and returns a Backend. It does not contact the server, which may be down:
+// the first call does.
 func Open(o Options) (*Backend, error) {
-	b, err := prepare(o)
+	b, err := newBackend(o)
 	if err != nil {
 		return nil, err
 	}
@@ -167,14 +166,14 @@ func Open(o Options) (*Backend, error) {
 	return b, nil
 }
 
-// open makes what keeps the leases, and the pool for the rows. wrap may be nil.
+// open opens the Backend that keeps the leases, and the pool for the rows. wrap may be nil.
 func (b *Backend) open(o mysql.Options, wrap func(sqldriver.Connector) sqldriver.Connector) error {
 	inner, err := mysql.Open(o)
 	if err != nil {
 		return fmt.Errorf("mysqltable: %w", err)
 	}
 	b.inner = inner
-	if b.rows, err = b.connect(wrap); err != nil {
+	if b.db, err = b.connect(wrap); err != nil {
 		inner.Close()
 		return fmt.Errorf("mysqltable: %w", err)
 	}
@@ -183,16 +182,16 @@ func (b *Backend) open(o mysql.Options, wrap func(sqldriver.Connector) sqldriver
 
 var identifier = regexp.MustCompile(`^[A-Za-z0-9_$]{1,64}$`)
 
-// prepare checks options and fills in what is zero.
-func prepare(o Options) (*Backend, error) {
+// newBackend checks options and fills in defaults.
+func newBackend(o Options) (*Backend, error) {
 	b := &Backend{options: o}
-	if err := b.complete(); err != nil {
+	if err := b.fillDefaults(); err != nil {
 		return nil, fmt.Errorf("mysqltable: %w: %w", backend.ErrInvalid, err)
 	}
 	return b, nil
 }
 
-func (b *Backend) complete() (err error) {
+func (b *Backend) fillDefaults() (err error) {
 	o := &b.options
 	s, ok := shapes[o.Layout]
 	if !ok {
@@ -222,13 +221,14 @@ func (b *Backend) complete() (err error) {
 	return nil
 }
 
-// lifetime is how long a row of ours is safe from the other programs, at least.
-func (b *Backend) lifetime() time.Duration { return b.extra(b.options.Threshold) }
+// rowLifetime is the least time for which a row of this module is safe from the other
+// programs.
+func (b *Backend) rowLifetime() time.Duration { return b.withGranularity(b.options.Threshold) }
 
-// watch is how long a row of theirs must be seen unchanged.
-func (b *Backend) watch() time.Duration { return b.extra(b.options.Patience) }
+// observeFor is how long a row of another program must be observed unchanged.
+func (b *Backend) observeFor() time.Duration { return b.withGranularity(b.options.Patience) }
 
-func (b *Backend) extra(threshold time.Duration) time.Duration {
+func (b *Backend) withGranularity(threshold time.Duration) time.Duration {
 	if b.shape.strict {
 		threshold += time.Second
 	}
@@ -238,34 +238,35 @@ func (b *Backend) extra(threshold time.Duration) time.Duration {
 // Location implements [backend.Located]: where the other programs' table is.
 func (b *Backend) Location() string { return b.location }
 
-// Guarantees says what can be promised: that of MySQL between members of this
-// module, and less about members of other programs. See the package documentation.
+// Guarantees returns the guarantees of MySQL, which hold between members of this module. Those
+// about other programs are less: see the package documentation.
 func (b *Backend) Guarantees() backend.Guarantees {
 	g := b.inner.Guarantees()
 	g.Name = Name
-	// A row's time is cut to whole seconds, which costs up to one, and a write
-	// and its reading take time.
-	g.MaxTTL = b.lifetime() - 2*time.Second
+	// A row's time is truncated to whole seconds, which costs up to one, and the write
+	// and the read take time.
+	g.MaxTTL = b.rowLifetime() - 2*time.Second
 	return g
 }
 
 // Close closes the connections. It does not release leases.
 func (b *Backend) Close() error {
-	if !b.guard.Close() {
+	if !b.singleOwner.Close() {
 		return nil
 	}
-	return errors.Join(b.inner.Close(), b.fail("close", b.rows.Close()))
+	return errors.Join(b.inner.Close(), b.fail("close", b.db.Close()))
 }
 
-// serve notes for whom this Backend works, and reports whether it is closed.
-func (b *Backend) serve(ctx context.Context, me backend.Candidate) error {
-	if err := b.guard.Enter(ctx, me.Nonce); err != nil {
+// enter begins a call for a candidate, or for none (zero). It fails if the Backend is closed
+// or serves another candidate.
+func (b *Backend) enter(ctx context.Context, c backend.Candidate) error {
+	if err := b.singleOwner.Enter(ctx, c.Nonce); err != nil {
 		return fmt.Errorf("mysqltable: %w", err)
 	}
-	if me.Nonce != "" {
+	if c.Nonce != "" {
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		b.me = me
+		b.candidate = c
 	}
 	return nil
 }
@@ -273,29 +274,29 @@ func (b *Backend) serve(ctx context.Context, me backend.Candidate) error {
 func (b *Backend) self() backend.Candidate {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.me
+	return b.candidate
 }
 
-// Listen waits for the notification lock of a leader of this module. Those of other
-// programs have none and are polled.
+// Listen waits for the notification lock of a leader of this module. Other programs have no
+// such lock and are polled.
 func (b *Backend) Listen(ctx context.Context, seen []backend.Lease) error {
 	return b.inner.Listen(ctx, seen)
 }
 
-// Ask writes requests, which members of this module know about.
+// Request writes requests, which only members of this module obey.
 func (b *Backend) Request(ctx context.Context, requests []backend.Request) error {
 	return b.inner.Request(ctx, requests)
 }
 
 // Announce writes this process's member record.
 func (b *Backend) Announce(ctx context.Context, m backend.Member) error {
-	if err := b.serve(ctx, m.Candidate); err != nil {
+	if err := b.enter(ctx, m.Candidate); err != nil {
 		return err
 	}
 	return b.inner.Announce(ctx, m)
 }
 
-// Members returns the members of this module. Others have no record.
+// Members returns the members of this module. Other programs have no record.
 func (b *Backend) Members(ctx context.Context, from string, limit int) ([]backend.Member, error) {
 	return b.inner.Members(ctx, from, limit)
 }

@@ -9,21 +9,22 @@ import (
 
 var _ backend.Preflighter = (*Backend)(nil)
 
-// Prove implements [backend.Preflighter]: that of the leases beside the table, and the
-// statements that take and make a row of it. No holder is NULL.
+// Preflight implements [backend.Preflighter]: it runs the preflight of the leases, and the
+// statements that take and insert a row of the table. They change nothing: no holder
+// is NULL, and the INSERT selects no row.
 func (b *Backend) Preflight(ctx context.Context, bids []backend.Bid) []error {
 	errs := b.inner.Preflight(ctx, bids)
-	err := b.on(ctx, "prove", func(conn *sql.Conn) error {
-		for _, template := range []string{takeSQL, stealSQL} {
+	err := b.call(ctx, "preflight", func(conn *sql.Conn) error {
+		for _, template := range []string{takeSQL, takeExpiredSQL} {
 			args := []any{"", nil, "", nil, vacated}
-			if template == stealSQL {
-				args = append(args, b.seconds())
+			if template == takeExpiredSQL {
+				args = append(args, b.patienceSeconds())
 			}
-			if _, err := conn.ExecContext(ctx, b.text(template), args...); err != nil {
+			if _, err := conn.ExecContext(ctx, b.statement(template), args...); err != nil {
 				return err
 			}
 		}
-		_, err := conn.ExecContext(ctx, b.text(preflightSQL))
+		_, err := conn.ExecContext(ctx, b.statement(preflightSQL))
 		return err
 	})
 	for i := range errs {

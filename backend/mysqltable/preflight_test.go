@@ -11,12 +11,12 @@ import (
 	"github.com/go-election/go-election/internal/testbed"
 )
 
-// The rights to the fleet's table are tried as well as those to the leases beside it.
-func TestRightsToTheFleetsTableAreTriedBeforeTheFirstBid(t *testing.T) {
+// Preflight tests the rights to the fleet's table as well as those to the leases.
+func TestPreflightReportsMissingRightsToTheTable(t *testing.T) {
 	for _, layout := range layouts {
 		t.Run(string(layout), func(t *testing.T) {
 			l := newLab(t, testbed.MariaDB, layout, 10*time.Second)
-			l.elect(t, "jobs", "somebody")
+			l.runOnce(t, "jobs", "somebody")
 			for i, rights := range []string{"SELECT", "SELECT, INSERT", "SELECT, UPDATE", "SELECT, INSERT, UPDATE"} {
 				user := fmt.Sprintf("'p%d%s'@'127.0.0.1'", i, l.Name[len(l.Name)-10:])
 				l.exec(t, "CREATE USER "+user+" IDENTIFIED BY 'only-this'")
@@ -39,7 +39,7 @@ func TestRightsToTheFleetsTableAreTriedBeforeTheFirstBid(t *testing.T) {
 				}
 			}
 			if leader := l.leader(t, "jobs"); leader != "somebody" {
-				t.Errorf("after proofs %q leads", leader)
+				t.Errorf("after Preflight %q leads", leader)
 			}
 		})
 	}

@@ -9,21 +9,20 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// Renew implements [backend.Backend]: the leases, then their rows, and then a
-// reading of the rows, which alone says whether they are ours and for how long.
+// Renew implements [backend.Backend]. It renews the leases, then their rows, and then reads
+// the rows. Only that read says whether they are ours and for how long.
 func (b *Backend) Renew(ctx context.Context, held []backend.Held) ([]backend.Answer, error) {
-	if err := b.serve(ctx, held[0].Holder); err != nil {
+	if err := b.enter(ctx, held[0].Holder); err != nil {
 		return nil, err
 	}
 	answers, err := b.inner.Renew(ctx, held)
-	return b.keepRows(ctx, "renew", held, answers, err)
+	return b.renewHeldRows(ctx, "renew", held, answers, err)
 }
 
-// Mark implements [backend.Backend]. The seal of a row is a time that the other
-// programs never see pass. It is there before the mark beside the lease says so,
-// and goes after that is gone.
+// Mark implements [backend.Backend]. The seal of a row is a time that never expires for the
+// other programs. It is written before the mark beside the lease, and removed after it.
 func (b *Backend) Mark(ctx context.Context, held []backend.Held) ([]backend.Answer, error) {
-	if err := b.serve(ctx, held[0].Holder); err != nil {
+	if err := b.enter(ctx, held[0].Holder); err != nil {
 		return nil, err
 	}
 	for _, l := range held {
@@ -34,13 +33,13 @@ func (b *Backend) Mark(ctx context.Context, held []backend.Held) ([]backend.Answ
 		if errs[0] != nil {
 			return nil, errs[0]
 		}
-		err := b.on(ctx, fmt.Sprintf("move %q", l.Election), func(conn *sql.Conn) error {
+		err := b.call(ctx, fmt.Sprintf("mark %q", l.Election), func(conn *sql.Conn) error {
 			holder := b.shape.holderOf(l.Holder, l.Term)
-			if err := b.keep(ctx, conn, key, []string{holder}, sealed); err != nil {
+			if err := b.renewRows(ctx, conn, key, []string{holder}, sealed); err != nil {
 				return err
 			}
 			rows, err := b.read(ctx, conn, key, errs)
-			if err == nil && rows[0].holder == holder && rows[0].at != sealed {
+			if err == nil && rows[0].holder == holder && rows[0].time != sealed {
 				err = errUnsealed
 			}
 			return err
@@ -50,14 +49,14 @@ func (b *Backend) Mark(ctx context.Context, held []backend.Held) ([]backend.Answ
 		}
 	}
 	answers, err := b.inner.Mark(ctx, held)
-	return b.keepRows(ctx, "mark", held, answers, err)
+	return b.renewHeldRows(ctx, "mark", held, answers, err)
 }
 
 var errUnsealed = fmt.Errorf("%w: the row is locked by another transaction, and not sealed", backend.ErrUnavailable)
 
-// keepRows renews the rows of those leases that were renewed, and turns the answers
-// about leases into answers about both.
-func (b *Backend) keepRows(ctx context.Context, verb string, held []backend.Held, answers []backend.Answer, failed error) ([]backend.Answer, error) {
+// renewHeldRows renews the rows of those leases that were renewed, and turns the answers about
+// leases into answers about leases and rows.
+func (b *Backend) renewHeldRows(ctx context.Context, verb string, held []backend.Held, answers []backend.Answer, failed error) ([]backend.Answer, error) {
 	if len(answers) != len(held) {
 		return answers, failed
 	}
@@ -67,20 +66,20 @@ func (b *Backend) keepRows(ctx context.Context, verb string, held []backend.Held
 	}
 	keys, errs := b.keysOf(names)
 	var rows []row
-	err := b.on(ctx, fmt.Sprintf("%s %d leases", verb, len(held)), func(conn *sql.Conn) (err error) {
+	err := b.call(ctx, fmt.Sprintf("%s %d leases", verb, len(held)), func(conn *sql.Conn) (err error) {
 		for _, seal := range []bool{false, true} {
-			var mine, holders []string
+			var ourKeys, holders []string
 			for i, a := range answers {
 				if a.Outcome == backend.Granted && errs[i] == nil && (a.MovedTo != "") == seal {
-					mine, holders = append(mine, keys[i]), append(holders, b.shape.holderOf(held[i].Holder, held[i].Term))
+					ourKeys, holders = append(ourKeys, keys[i]), append(holders, b.shape.holderOf(held[i].Holder, held[i].Term))
 				}
 			}
 			var when any
 			if seal {
 				when = sealed
 			}
-			if len(mine) > 0 {
-				if err := b.keep(ctx, conn, mine, holders, when); err != nil {
+			if len(ourKeys) > 0 {
+				if err := b.renewRows(ctx, conn, ourKeys, holders, when); err != nil {
 					return err
 				}
 			}
@@ -95,97 +94,97 @@ func (b *Backend) keepRows(ctx context.Context, verb string, held []backend.Held
 		case err != nil || errs[i] != nil:
 			*a = backend.Answer{Err: errors.Join(err, errs[i])}
 		default:
-			v := view{inner: a.Lease, row: rows[i], key: keys[i]}
-			b.compose(&v)
+			snap := snapshot{inner: a.Lease, row: rows[i], key: keys[i]}
+			b.combine(&snap)
 			switch {
 			case a.Outcome == backend.Refused:
-				a.Lease = v.lease
-			case v.row.holder != b.shape.holderOf(held[i].Holder, held[i].Term):
-				*a = backend.Answer{Lease: v.lease, Outcome: backend.Refused, Err: b.lost(&v)}
+				a.Lease = snap.lease
+			case snap.row.holder != b.shape.holderOf(held[i].Holder, held[i].Term):
+				*a = backend.Answer{Lease: snap.lease, Outcome: backend.Refused, Err: b.lostError(&snap)}
 			default:
-				trust, err := b.trust(&v, a.ValidFor)
-				if a.MovedTo != "" && v.row.at != sealed {
-					err = fmt.Errorf("mysqltable: %s %q: %w", verb, v.inner.Election, errUnsealed)
+				validFor, err := b.validFor(&snap, a.ValidFor)
+				if a.MovedTo != "" && snap.row.time != sealed {
+					err = fmt.Errorf("mysqltable: %s %q: %w", verb, snap.inner.Election, errUnsealed)
 				}
 				if err != nil {
 					*a = backend.Answer{Err: err}
 					continue
 				}
-				a.Lease, a.ValidFor = v.lease, trust
+				a.Lease, a.ValidFor = snap.lease, validFor
 			}
 		}
 	}
 	return answers, errors.Join(failed, err)
 }
 
-// lost says to whom a row was lost.
-func (b *Backend) lost(v *view) error {
-	if !v.row.found {
-		return fmt.Errorf("mysqltable: %q: the row %.80q was deleted from %s", v.inner.Election, v.key, b.table())
+// lostError says to whom a row was lost.
+func (b *Backend) lostError(snap *snapshot) error {
+	if !snap.row.found {
+		return fmt.Errorf("mysqltable: %q: the row %.80q was deleted from %s", snap.inner.Election, snap.key, b.table())
 	}
-	return fmt.Errorf("mysqltable: %q: the row %.80q of %s names %.128q", v.inner.Election, v.key, b.table(), v.row.holder)
+	return fmt.Errorf("mysqltable: %q: the row %.80q of %s names %.128q", snap.inner.Election, snap.key, b.table(), snap.row.holder)
 }
 
-// Release implements [backend.Backend]: the rows, which become nobody's, of long
-// ago; then the leases.
+// Release implements [backend.Backend]. It releases the rows first, with a blank holder and a
+// time long ago, then the leases.
 func (b *Backend) Release(ctx context.Context, held []backend.Held) error {
-	if err := b.serve(ctx, backend.Candidate{}); err != nil {
+	if err := b.enter(ctx, backend.Candidate{}); err != nil {
 		return err
 	}
 	return b.release(ctx, held)
 }
 
 func (b *Backend) release(ctx context.Context, held []backend.Held) error {
-	me := b.self()
-	if me.Nonce == "" {
+	candidate := b.self()
+	if candidate.Nonce == "" {
 		return nil // it never held anything
 	}
 	names := make([]string, len(held))
 	for i, l := range held {
 		names[i] = l.Election
 	}
-	leases, err := b.leases(ctx, names)
+	leases, err := b.readLeases(ctx, names)
 	if err != nil {
 		return err
 	}
 	keys, errs := b.keysOf(names)
-	var ends []backend.Held // each in the term in which it was found
-	var mine, holders, times []string
+	var toRelease []backend.Held // with the terms that were read
+	var ourKeys, holders, times []string
 	for i, l := range leases {
 		term := held[i].Term
-		if term == 0 && l.Holder.Nonce == me.Nonce {
+		if term == 0 && l.Holder.Nonce == candidate.Nonce {
 			term = l.Term
 		}
 		if term == 0 || errs[i] != nil {
 			continue
 		}
-		// The lease may be gone already, and the row there yet.
+		// The lease may be released already, and the row not yet.
 		when := vacated
 		if l.MovedTo != "" {
 			when = sealed
 		}
-		mine, holders, times = append(mine, keys[i]), append(holders, b.shape.holderOf(me, term)), append(times, when)
+		ourKeys, holders, times = append(ourKeys, keys[i]), append(holders, b.shape.holderOf(candidate, term)), append(times, when)
 		end := held[i]
 		end.Term = term
-		ends = append(ends, end)
+		toRelease = append(toRelease, end)
 	}
-	if ends == nil {
+	if toRelease == nil {
 		return nil
 	}
-	err = b.on(ctx, fmt.Sprintf("release %d leases", len(ends)), func(conn *sql.Conn) error {
-		for i, key := range mine {
-			if _, err := conn.ExecContext(ctx, b.text(endSQL), times[i], key, holders[i]); err != nil {
+	err = b.call(ctx, fmt.Sprintf("release %d leases", len(toRelease)), func(conn *sql.Conn) error {
+		for i, key := range ourKeys {
+			if _, err := conn.ExecContext(ctx, b.statement(releaseSQL), times[i], key, holders[i]); err != nil {
 				return err
 			}
 		}
-		none := make([]error, len(mine))
-		rows, err := b.read(ctx, conn, mine, none)
+		none := make([]error, len(ourKeys))
+		rows, err := b.read(ctx, conn, ourKeys, none)
 		if err != nil {
 			return err
 		}
 		for i, r := range rows {
 			if r.found && r.holder == holders[i] {
-				return fmt.Errorf("%w: the row %.80q is still ours", backend.ErrUnavailable, mine[i])
+				return fmt.Errorf("%w: the row %.80q was not released", backend.ErrUnavailable, ourKeys[i])
 			}
 		}
 		return nil
@@ -193,5 +192,5 @@ func (b *Backend) release(ctx context.Context, held []backend.Held) error {
 	if err != nil {
 		return err
 	}
-	return b.inner.Release(ctx, ends)
+	return b.inner.Release(ctx, toRelease)
 }

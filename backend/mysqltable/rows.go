@@ -17,24 +17,24 @@ const chunk = 500
 // A row is what the table says about one election.
 type row struct {
 	found  bool
-	key    string // as it stands there
+	key    string // as the table spells it
 	holder string // any bytes
-	at     string // its time, in UTC
+	time   string // its time, in UTC
 	age    time.Duration
 	now    time.Time // of the server, when it was read
 
-	expired bool // by the other programs' comparison; or it is sealed, which matters if no mark says so
+	expired bool // by the other programs' comparison, or sealed
 }
 
-const longest = 20 * 365 * 24 * time.Hour
+const maxAge = 20 * 365 * 24 * time.Hour
 
-// on runs f with one connection, so that a write and the reading that confirms it
-// go through the same. A connection that had died while it was idle says so before
-// anything is sent; database/sql then takes another.
-func (b *Backend) on(ctx context.Context, what string, f func(*sql.Conn) error) error {
-	conn, err := b.rows.Conn(ctx)
+// call runs f with one connection, so that a write and the read that confirms it use the
+// same one. A connection that broke while it was idle fails before anything is sent;
+// database/sql then takes another.
+func (b *Backend) call(ctx context.Context, op string, f func(*sql.Conn) error) error {
+	conn, err := b.db.Conn(ctx)
 	if err == nil {
-		err = b.check(ctx, conn)
+		err = b.checkTable(ctx, conn)
 	}
 	if err == nil {
 		err = f(conn)
@@ -42,10 +42,10 @@ func (b *Backend) on(ctx context.Context, what string, f func(*sql.Conn) error) 
 	if conn != nil {
 		conn.Close()
 	}
-	return b.fail(what, err)
+	return b.fail(op, err)
 }
 
-// table is its name, quoted.
+// table returns the quoted name of the other programs' table.
 func (b *Backend) table() string {
 	if b.options.Schema != "" {
 		return "`" + b.options.Schema + "`.`" + b.options.Table + "`"
@@ -53,10 +53,10 @@ func (b *Backend) table() string {
 	return "`" + b.options.Table + "`"
 }
 
-// text puts names of table and columns into a statement.
-func (b *Backend) text(template string) string {
+// statement fills the names of table and columns into a template.
+func (b *Backend) statement(template string) string {
 	s := b.shape
-	return strings.NewReplacer("{table}", b.table(), "{key}", s.key, "{holder}", s.holder, "{at}", s.at, "{expired}", s.expired).Replace(template)
+	return strings.NewReplacer("{table}", b.table(), "{key}", s.key, "{holder}", s.holder, "{at}", s.time, "{expired}", s.expired).Replace(template)
 }
 
 const (
@@ -65,20 +65,20 @@ const (
 	readSQL = `SELECT {key}, {holder}, CAST({at} AS CHAR), TIMESTAMPDIFF(MICROSECOND, {at}, UTC_TIMESTAMP(6)),
  TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)),
  COALESCE({expired} OR {at} = '` + sealed + `', FALSE) FROM {table} WHERE {key} IN (%s)`
-	freeSQL      = `SELECT {key} FROM {table} WHERE {key} IN (%s) FOR UPDATE SKIP LOCKED`
-	makeSQL      = `INSERT INTO {table} ({key}, {holder}, {at}) VALUES (?, ?, NOW())`
-	preflightSQL = `INSERT INTO {table} ({key}, {holder}, {at}) SELECT {key}, {holder}, {at} FROM {table} WHERE 1 = 0`
-	takeSQL      = `UPDATE {table} SET {holder} = ?, {at} = COALESCE(?, NOW()) WHERE {key} = ? AND {holder} = ? AND {at} = ?`
-	stealSQL     = takeSQL + ` AND ({expired} OR {at} = '` + sealed + `')`
-	keepSQL      = `UPDATE {table} SET {at} = COALESCE(?, NOW()) WHERE ({key}, {holder}) IN (%s)`
-	endSQL       = `UPDATE {table} SET {holder} = '', {at} = ? WHERE {key} = ? AND {holder} = ?`
+	unlockedSQL    = `SELECT {key} FROM {table} WHERE {key} IN (%s) FOR UPDATE SKIP LOCKED`
+	insertSQL      = `INSERT INTO {table} ({key}, {holder}, {at}) VALUES (?, ?, NOW())`
+	preflightSQL   = `INSERT INTO {table} ({key}, {holder}, {at}) SELECT {key}, {holder}, {at} FROM {table} WHERE 1 = 0`
+	takeSQL        = `UPDATE {table} SET {holder} = ?, {at} = COALESCE(?, NOW()) WHERE {key} = ? AND {holder} = ? AND {at} = ?`
+	takeExpiredSQL = takeSQL + ` AND ({expired} OR {at} = '` + sealed + `')`
+	renewSQL       = `UPDATE {table} SET {at} = COALESCE(?, NOW()) WHERE ({key}, {holder}) IN (%s)`
+	releaseSQL     = `UPDATE {table} SET {holder} = '', {at} = ? WHERE {key} = ? AND {holder} = ?`
 )
 
-// seconds is how old a row of another program must be.
-func (b *Backend) seconds() int64 { return int64(b.options.Patience / time.Second) }
+// patienceSeconds is how old a row of another program must be.
+func (b *Backend) patienceSeconds() int64 { return int64(b.options.Patience / time.Second) }
 
-// check sees whether the table has the layout that it should have.
-func (b *Backend) check(ctx context.Context, conn *sql.Conn) error {
+// checkTable checks once whether the table has the layout of the options.
+func (b *Backend) checkTable(ctx context.Context, conn *sql.Conn) error {
 	if b.checked.Load() {
 		return nil
 	}
@@ -108,15 +108,15 @@ func (b *Backend) check(ctx context.Context, conn *sql.Conn) error {
 			return fmt.Errorf("%w: in %s the column %s is of type %q with %d characters; in the layout %s it has %d", backend.ErrDenied, b.table(), column, kinds[column], widths[column], b.options.Layout, s.width)
 		}
 	}
-	// A DATETIME would be in each program's own zone, and ours hours away.
-	if kinds[s.at] != "timestamp" {
-		return fmt.Errorf("%w: in %s the column %s is of type %q; in the layout %s it is a timestamp", backend.ErrDenied, b.table(), s.at, kinds[s.at], b.options.Layout)
+	// A DATETIME would be in each program's own zone, hours away from our times.
+	if kinds[s.time] != "timestamp" {
+		return fmt.Errorf("%w: in %s the column %s is of type %q; in the layout %s it is a timestamp", backend.ErrDenied, b.table(), s.time, kinds[s.time], b.options.Layout)
 	}
 	b.checked.Store(true)
 	return nil
 }
 
-// keysOf returns the elections' keys. A name that cannot be one has an error.
+// keysOf returns the elections' keys. A name that cannot be a key has an error in errs.
 func (b *Backend) keysOf(names []string) (keys []string, errs []error) {
 	keys, errs = make([]string, len(names)), make([]error, len(names))
 	for i, name := range names {
@@ -131,8 +131,8 @@ func (b *Backend) keysOf(names []string) (keys []string, errs []error) {
 	return keys, errs
 }
 
-// read reads the rows of keys, in their order. A row that the table takes for one
-// of them though its key is another has an error in errs.
+// read reads the rows of keys, in the order of keys. If the table returns a row with another
+// spelling of a key, the key has an error in errs.
 func (b *Backend) read(ctx context.Context, conn *sql.Conn, keys []string, errs []error) ([]row, error) {
 	found := make([]row, len(keys))
 	at, coalesced := make(map[string]int), make(map[string]int)
@@ -144,7 +144,7 @@ func (b *Backend) read(ctx context.Context, conn *sql.Conn, keys []string, errs 
 		}
 	}
 	for part := range slices.Chunk(args, chunk) {
-		rows, err := conn.QueryContext(ctx, fmt.Sprintf(b.text(readSQL), marks("?", len(part))), append([]any{b.seconds()}, part...)...)
+		rows, err := conn.QueryContext(ctx, fmt.Sprintf(b.statement(readSQL), placeholders("?", len(part))), append([]any{b.patienceSeconds()}, part...)...)
 		if err != nil {
 			return nil, err
 		}
@@ -157,9 +157,9 @@ func (b *Backend) read(ctx context.Context, conn *sql.Conn, keys []string, errs 
 				rows.Close()
 				return nil, err
 			}
-			r.at, r.now, r.age = when.String, time.UnixMicro(us).UTC(), longest
+			r.time, r.now, r.age = when.String, time.UnixMicro(us).UTC(), maxAge
 			if age.Valid {
-				const most = int64(longest / time.Microsecond)
+				const most = int64(maxAge / time.Microsecond)
 				r.age = time.Duration(min(max(age.Int64, -most), most)) * time.Microsecond
 			}
 			i, ok := at[r.key]
@@ -180,12 +180,12 @@ func (b *Backend) read(ctx context.Context, conn *sql.Conn, keys []string, errs 
 	return found, nil
 }
 
-// keep renews rows of ours: the time becomes that of the server, or the one given.
-// It does not wait for rows that somebody was seen to hold: those stay as they are.
-func (b *Backend) keep(ctx context.Context, conn *sql.Conn, keys, holders []string, when any) error {
-	for part := range slices.Chunk(index(len(keys)), chunk) {
+// renewRows renews rows of this module: their time becomes the server's, or when. After a
+// renewal had to wait for a lock, it skips locked rows; those stay as they are.
+func (b *Backend) renewRows(ctx context.Context, conn *sql.Conn, keys, holders []string, when any) error {
+	for part := range slices.Chunk(indices(len(keys)), chunk) {
 		if b.locked.Load() {
-			free, err := b.unlocked(ctx, conn, keys, part)
+			free, err := b.unlockedRows(ctx, conn, keys, part)
 			if err != nil {
 				return err
 			}
@@ -200,7 +200,7 @@ func (b *Backend) keep(ctx context.Context, conn *sql.Conn, keys, holders []stri
 		for _, i := range part {
 			args = append(args, keys[i], holders[i])
 		}
-		if _, err := conn.ExecContext(ctx, fmt.Sprintf(b.text(keepSQL), marks("(?, ?)", len(part))), args...); err != nil {
+		if _, err := conn.ExecContext(ctx, fmt.Sprintf(b.statement(renewSQL), placeholders("(?, ?)", len(part))), args...); err != nil {
 			b.locked.Store(true)
 			return err
 		}
@@ -208,15 +208,15 @@ func (b *Backend) keep(ctx context.Context, conn *sql.Conn, keys, holders []stri
 	return nil
 }
 
-// unlocked returns those of the rows that nobody holds.
-func (b *Backend) unlocked(ctx context.Context, conn *sql.Conn, keys []string, part []int) (free []int, err error) {
+// unlockedRows returns those of the rows that no other session has locked.
+func (b *Backend) unlockedRows(ctx context.Context, conn *sql.Conn, keys []string, part []int) (free []int, err error) {
 	at := make(map[string]int)
 	var args []any
 	for _, i := range part {
 		at[keys[i]] = i
 		args = append(args, keys[i])
 	}
-	rows, err := conn.QueryContext(ctx, fmt.Sprintf(b.text(freeSQL), marks("?", len(args))), args...)
+	rows, err := conn.QueryContext(ctx, fmt.Sprintf(b.statement(unlockedSQL), placeholders("?", len(args))), args...)
 	if err != nil {
 		return nil, err
 	}
@@ -233,7 +233,7 @@ func (b *Backend) unlocked(ctx context.Context, conn *sql.Conn, keys []string, p
 	return free, rows.Err()
 }
 
-func index(n int) []int {
+func indices(n int) []int {
 	list := make([]int, n)
 	for i := range list {
 		list[i] = i
@@ -241,5 +241,5 @@ func index(n int) []int {
 	return list
 }
 
-// marks returns n times mark, with commas between.
-func marks(mark string, n int) string { return strings.Repeat(mark+", ", n-1) + mark }
+// placeholders returns n copies of one, with commas between them.
+func placeholders(one string, n int) string { return strings.Repeat(one+", ", n-1) + one }

@@ -3,8 +3,8 @@ import java.sql.*;
 import java.util.concurrent.*;
 
 /**
- * A member of a fleet that elects by a table: it runs a fleet's statements, as they are, at a
- * fixed rate. It says of each look when it began and ended, and what it believes since.
+ * A member of a fleet that elects by a table. It runs the fleet's statements, unchanged, at a
+ * fixed rate. It reports when each run began and ended, and whether it believes to lead since.
  * It ends with its input, and releases nothing, as those fleets do.
  */
 public class Member {
@@ -32,10 +32,10 @@ public class Member {
                         }
                     }
                 }
-                System.out.println("look " + began + " " + System.currentTimeMillis() + " " + leads);
+                System.out.println("run " + began + " " + System.currentTimeMillis() + " " + leads);
             } catch (Exception e) {
                 System.out.println("error " + e);
-                throw new RuntimeException(e); // ends the schedule, as it does there
+                throw new RuntimeException(e); // ends the schedule, as in those fleets
             }
         }, 0, period, TimeUnit.MILLISECONDS);
         while (System.in.read() >= 0) { }

@@ -13,8 +13,8 @@ import (
 	"github.com/go-election/go-election/internal/testbed"
 )
 
-// Thousands of looks and one new election use up one number.
-func TestNoNumbersAreBurnt(t *testing.T) {
+// Many renewals and one new election use up one AUTO_INCREMENT number.
+func TestNoAutoIncrementNumbersAreWasted(t *testing.T) {
 	t.Parallel()
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
 		t.Parallel()
@@ -28,10 +28,10 @@ func TestNoNumbersAreBurnt(t *testing.T) {
 			}
 			a.release(held)
 		}
-		a.lead("jobs-2") // the last number but one
-		got := a.bid(a.see("jobs-3"))
+		a.lead("jobs-2") // the second last number
+		got := a.bid(a.observe("jobs-3"))
 		if got.Outcome != backend.Granted {
-			got = a.bid(a.see("jobs-4"))
+			got = a.bid(a.observe("jobs-4"))
 		}
 		if got.Outcome != backend.Granted && !errors.Is(got.Err, backend.ErrDenied) {
 			t.Errorf("numbers are used up: want granted or an error of class ErrDenied, got %v, %v", got.Outcome, got.Err)
@@ -42,45 +42,44 @@ func TestNoNumbersAreBurnt(t *testing.T) {
 	})
 }
 
-// In the hour that is repeated in autumn MySQL stores the time of a session in such
-// a zone an hour too early. Such a row looks expired and is renewed nonetheless: what
-// was watched is not what is there.
+// In the hour that is repeated in autumn, MySQL stores the time of a session in a zone with
+// daylight saving time an hour too early. Such a row looks expired although it is renewed. A
+// bid over the row as it was before the renewal must be refused.
 func TestARowThatLooksAnHourOldAndIsRenewedIsNotTaken(t *testing.T) {
 	each(t, func(t *testing.T, l *lab) {
 		a := l.node(t, "go-a")
-		s := l.shape0()
+		s := l.shape()
 		renewed := func(age int) {
-			l.exec(t, fmt.Sprintf("REPLACE INTO leader_election (%s, %s, %s) VALUES ('jobs', 'other-1', now() - interval ? second)", s.key, s.holder, s.at), age)
+			l.exec(t, fmt.Sprintf("REPLACE INTO leader_election (%s, %s, %s) VALUES ('jobs', 'other-1', now() - interval ? second)", s.key, s.holder, s.time), age)
 		}
 		renewed(3600)
-		seen := a.see("jobs")
+		seen := a.observe("jobs")
 		renewed(3590)
 		if got := a.bid(seen); got.Outcome != backend.Refused {
-			t.Errorf("a bid over what was renewed since: want refused, got %v", got.Outcome)
+			t.Errorf("a bid over a row that was renewed since: want refused, got %v", got.Outcome)
 		}
-		if got := a.see("jobs"); got.ObserveFor != a.watch() || got.Unchanged(seen) {
-			t.Errorf("want the row to be watched anew for %v, got %+v", a.watch(), got)
+		if got := a.observe("jobs"); got.ObserveFor != a.observeFor() || got.Unchanged(seen) {
+			t.Errorf("want the row to be observed anew for %v, got %+v", a.observeFor(), got)
 		}
 	})
 }
 
-// A row from the future is not expired by the other programs' comparison, and no
-// watch makes it so.
+// A row with a time in the future has not expired by the other programs' comparison, however
+// long it is observed.
 func TestARowFromTheFutureIsLeftAlone(t *testing.T) {
 	each(t, func(t *testing.T, l *lab) {
-		a, s := l.node(t, "go-a"), l.shape0()
-		l.exec(t, fmt.Sprintf("INSERT INTO leader_election (%s, %s, %s) VALUES ('jobs', 'other-1', now() + interval 1 hour)", s.key, s.holder, s.at))
-		seen := a.see("jobs")
+		a, s := l.node(t, "go-a"), l.shape()
+		l.exec(t, fmt.Sprintf("INSERT INTO leader_election (%s, %s, %s) VALUES ('jobs', 'other-1', now() + interval 1 hour)", s.key, s.holder, s.time))
+		seen := a.observe("jobs")
 		if got := a.bid(seen); seen.ObserveFor != backend.ExpiresInStore || got.Outcome != backend.Refused {
-			t.Errorf("want the store to decide, and a bid refused; got a watch of %v, %v", seen.ObserveFor, got.Outcome)
+			t.Errorf("want ExpiresInStore, and a bid refused; got ObserveFor %v, %v", seen.ObserveFor, got.Outcome)
 		}
 	})
 }
 
-// In spring a row that was written a second before is an hour old to sessions in a
-// zone with daylight saving time. Trust ends before that, and nothing is granted that
-// would not last.
-func TestNobodyLeadsAcrossTheMomentInSpring(t *testing.T) {
+// In spring a row that was written a second before is an hour old to sessions in a zone with
+// daylight saving time. ValidFor ends before that, and a bid whose TTL reaches it is refused.
+func TestNobodyLeadsAcrossTheSpringClockChange(t *testing.T) {
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
 		d := testbed.Shared(t, k).Database(t)
 		synctest.Test(t, func(t *testing.T) {
@@ -88,71 +87,71 @@ func TestNobodyLeadsAcrossTheMomentInSpring(t *testing.T) {
 			if err := CreateTables(t.Context(), l.admin, "", ""); err != nil {
 				t.Fatal(err)
 			}
-			l.exec(t, fmt.Sprintf(made[UpdateTime], "leader_election"))
+			l.exec(t, fmt.Sprintf(createSQL[UpdateTime], "leader_election"))
 			spring := time.Date(2000, 3, 26, 1, 0, 0, 0, time.UTC)
 			a := &node{openVirtual(t, l.options), t, backend.Candidate{ID: "go-a", Nonce: backend.NewNonce()}}
 			t.Cleanup(func() { a.Close() })
 			time.Sleep(time.Until(spring.Add(-10 * time.Second)))
-			got := a.bid(a.see("jobs"))
+			got := a.bid(a.observe("jobs"))
 			if got.Outcome != backend.Granted {
 				t.Fatalf("ten seconds before: %v, %v", got.Outcome, got.Err)
 			}
 			time.Sleep(9 * time.Second)
 			began := time.Now()
 			if got = a.renew(got.Lease); got.Outcome != backend.Granted || began.Add(got.ValidFor).After(spring) {
-				t.Errorf("a second before: want granted, and trusted for a second at most; got %v, %v, %v", got.Outcome, got.ValidFor, got.Err)
+				t.Errorf("a second before: want granted, and valid for a second at most; got %v, %v, %v", got.Outcome, got.ValidFor, got.Err)
 			}
 			a.release(got.Lease)
-			if got = a.bid(a.see("jobs")); got.Outcome != backend.Refused || !errors.Is(got.Err, backend.ErrUnavailable) {
+			if got = a.bid(a.observe("jobs")); got.Outcome != backend.Refused || !errors.Is(got.Err, backend.ErrUnavailable) {
 				t.Errorf("a bid a second before: want refused, with the reason; got %v, %v", got.Outcome, got.Err)
 			}
 			time.Sleep(time.Until(spring))
-			if got = a.bid(a.see("jobs")); got.Outcome != backend.Granted || got.ValidFor != ttl {
-				t.Errorf("a bid right after: want granted and trusted for %v; got %v, %v, %v", ttl, got.Outcome, got.ValidFor, got.Err)
+			if got = a.bid(a.observe("jobs")); got.Outcome != backend.Granted || got.ValidFor != ttl {
+				t.Errorf("a bid right after: want granted and valid for %v; got %v, %v, %v", ttl, got.Outcome, got.ValidFor, got.Err)
 			}
 		})
 	})
 }
 
-// What the table could take for another election is refused, and costs no other
-// election anything.
+// Names that the table could take for another election are refused, without effect on other
+// elections.
 func TestNamesThatTheTableCannotTellApartAreRefused(t *testing.T) {
 	each(t, func(t *testing.T, l *lab) {
 		a := l.node(t, "go-a")
 		held := a.lead("jobs")
 		for name, class := range map[string]error{
 			"Jobs": backend.ErrDenied, "jobs ": backend.ErrInvalid, " x": backend.ErrInvalid, "jöbs": backend.ErrInvalid,
-			strings.Repeat("n", l.shape0().width+1): backend.ErrInvalid,
+			strings.Repeat("n", l.shape().width+1): backend.ErrInvalid,
 		} {
-			if got := a.bid(a.see(name)); got.Outcome == backend.Granted || !errors.Is(got.Err, class) {
+			if got := a.bid(a.observe(name)); got.Outcome == backend.Granted || !errors.Is(got.Err, class) {
 				t.Errorf("a bid for %.20q: want an error of class %v, got %v, %v", name, class, got.Outcome, got.Err)
 			}
 		}
-		a.lead(strings.Repeat("n", l.shape0().width))
+		a.lead(strings.Repeat("n", l.shape().width))
 		if got := a.renew(held); got.Outcome != backend.Granted {
 			t.Errorf("a renewal: want granted, got %v, %v", got.Outcome, got.Err)
 		}
 	})
 }
 
-// A long id, or one in another script, is shown as far as it fits. The mark says who
-// it is.
+// A long id, or one that is not ASCII, is shown as far as it fits. The grant mark identifies the
+// holder.
 func TestAHolderFitsTheColumn(t *testing.T) {
 	for layout, s := range shapes {
 		for _, id := range []string{"a", "x y\u00e4", strings.Repeat("i", 255), strings.Repeat("\U0001F600", 60)} {
 			c := backend.Candidate{ID: id, Nonce: backend.NewNonce()}
 			h := s.holderOf(c, 7)
-			if len(h) > s.width || !marked.MatchString(h) || strings.ContainsAny(h, " \t") || h != strings.ToValidUTF8(h, "") {
+			if len(h) > s.width || !grantMark.MatchString(h) || strings.ContainsAny(h, " \t") || h != strings.ToValidUTF8(h, "") {
 				t.Errorf("%s: %q", layout, h)
 			}
-			if h == s.holderOf(c, 8) || !s.names(h, id) || !s.names(id, id) || s.names("b", id) {
-				t.Errorf("%s: %q must differ by term, and name %.20q and nobody else", layout, h, id)
+			if h == s.holderOf(c, 8) || !s.designates(h, id) || !s.designates(id, id) || s.designates("b", id) {
+				t.Errorf("%s: %q must differ by term, and designate only %.20q", layout, h, id)
 			}
 		}
 	}
 }
 
-// What does not fit a fleet is said when the backend is opened.
+// Open reports options that do not fit a fleet.
 func TestOptionsAreChecked(t *testing.T) {
 	good := Options{DSN: "u:canary7f3a@tcp(127.0.0.1:1)/x", Layout: LastActiveTime, Threshold: 10 * time.Second}
 	for want, change := range map[string]func(*Options){
@@ -183,8 +182,7 @@ func TestOptionsAreChecked(t *testing.T) {
 	}
 }
 
-// A table of another shape is an error that says so, and a column with local times
-// most of all.
+// A table with another layout is reported, above all one with a column of local times.
 func TestATableOfAnotherShapeIsAnError(t *testing.T) {
 	t.Parallel()
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {

@@ -14,8 +14,8 @@ import (
 	"github.com/go-election/go-election/internal/testbed"
 )
 
-// waiting returns how many sessions of the database wait for a notifier. Their state says so: a
-// statement that is over stays in the list for a moment after its answer was sent.
+// waiting returns how many sessions of the database wait for a notification lock, by their
+// state. Their statement would not do: it stays in the list for a moment after its reply.
 func (l *lab) waiting(t testing.TB) int64 {
 	t.Helper()
 	return l.number(t, "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE DB = ? AND STATE = 'User lock'", l.Name)
@@ -31,7 +31,7 @@ func (l *lab) untilWaiting(t testing.TB, n int64) {
 	})
 }
 
-func TestAReleaseRingsTheDoorBell(t *testing.T) {
+func TestAReleaseNotifiesFollowers(t *testing.T) {
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
 		l := newLab(t, k)
 		leader := l.node(t, "leader")
@@ -41,17 +41,17 @@ func TestAReleaseRingsTheDoorBell(t *testing.T) {
 		for round := range 20 {
 			var all sync.WaitGroup
 			var released time.Time
-			rang := make(chan time.Time, 3)
+			notified := make(chan time.Time, 3)
 			for range 3 {
 				follower := l.node(t, "follower")
-				seen := []backend.Lease{follower.see("a"), follower.see("b")}
+				seen := []backend.Lease{follower.observe("a"), follower.observe("b")}
 				all.Go(func() {
 					ctx, cancel := context.WithTimeout(t.Context(), callLimit)
 					defer cancel()
 					if err := follower.Listen(ctx, seen); err != nil {
-						t.Errorf("Listen: %v; it returns nil when it may pay to read", err)
+						t.Errorf("Listen: %v, want nil after a notification", err)
 					}
-					rang <- time.Now()
+					notified <- time.Now()
 					follower.Close()
 				})
 			}
@@ -61,8 +61,8 @@ func TestAReleaseRingsTheDoorBell(t *testing.T) {
 				t.Fatal(err)
 			}
 			all.Wait()
-			close(rang)
-			for at := range rang {
+			close(notified)
+			for at := range notified {
 				late = append(late, at.Sub(released))
 			}
 			if round%2 == 0 {
@@ -75,20 +75,20 @@ func TestAReleaseRingsTheDoorBell(t *testing.T) {
 		slices.Sort(late)
 		t.Logf("from the call of Release to the return of Listen: median %v, worst %v", late[len(late)/2], late[len(late)-1])
 		if late[0] > 50*time.Millisecond || late[len(late)/2] > 2*time.Second { // on a busy machine
-			t.Errorf("the best is %v, and the median %v; a handover takes milliseconds", late[0], late[len(late)/2])
+			t.Errorf("the best is %v and the median %v; a notification takes milliseconds", late[0], late[len(late)/2])
 		}
 		l.noNotifyLocksLeft(t)
 	})
 }
 
-// notifySoon is less than GET_LOCK waits, and a lot for a busy machine.
-const notifySoon = notifyWait * time.Second * 4 / 5
+// notifyLimit is less than the time that GET_LOCK waits, and long for a busy machine.
+const notifyLimit = notifyWait * time.Second * 4 / 5
 
 func (l *lab) noNotifyLocksLeft(t testing.TB) {
 	t.Helper()
-	testbed.Eventually(t, notifySoon, "nobody waits for a notification lock any more", func() error {
+	testbed.Eventually(t, notifyLimit, "no session waits for a notification lock", func() error {
 		if l.waiting(t) > 0 {
-			return errors.New("a GET_LOCK goes on in the server")
+			return errors.New("a GET_LOCK is still running in the server")
 		}
 		return nil
 	})
@@ -99,7 +99,7 @@ func TestListenEndsSoonAndLeavesNoStatementInTheServer(t *testing.T) {
 		l := newLab(t, k)
 		leader, follower := l.node(t, "leader"), l.node(t, "follower")
 		leader.lead("a", 10*time.Second)
-		seen := []backend.Lease{follower.see("a")}
+		seen := []backend.Lease{follower.observe("a")}
 		for range 5 {
 			ctx, cancel := context.WithCancel(t.Context())
 			ended := make(chan error)
@@ -108,15 +108,15 @@ func TestListenEndsSoonAndLeavesNoStatementInTheServer(t *testing.T) {
 			began := time.Now()
 			cancel()
 			if err := <-ended; !errors.Is(err, context.Canceled) {
-				t.Errorf("Listen of an ended context: %v, want its error", err)
+				t.Errorf("Listen with an ended context: %v, want its error", err)
 			}
-			if took := time.Since(began); took > notifySoon {
+			if took := time.Since(began); took > notifyLimit {
 				t.Errorf("Listen returned %v after its context had ended", took)
 			}
 			l.noNotifyLocksLeft(t)
 		}
 		if n := l.number(t, "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE DB = ?", l.Name); n > 2+maxConns+2 {
-			t.Errorf("%d connections after five Listens; they should be used again", n)
+			t.Errorf("%d connections after five Listens; they should be reused", n)
 		}
 	})
 }
@@ -128,7 +128,7 @@ func TestListenKillsNothingOnAnotherServer(t *testing.T) {
 		l := newLabOn(t, one)
 		two.Exec(t, "CREATE DATABASE "+l.Name, fmt.Sprintf("CREATE USER '%s'@'127.0.0.1' IDENTIFIED BY '%s'", l.User.User, l.User.Passwd),
 			fmt.Sprintf("GRANT SELECT, INSERT, UPDATE ON %s.* TO '%s'@'127.0.0.1'", l.Name, l.User.User))
-		// upTo opens connections until the server has come to a number.
+		// upTo opens connections until the server has reached a connection number.
 		upTo := func(s *testbed.Server, number int64) *sql.Conn {
 			proxy := s.Proxy(t)
 			for range 1000 {
@@ -145,7 +145,7 @@ func TestListenKillsNothingOnAnotherServer(t *testing.T) {
 				}
 				conn.Close()
 			}
-			t.Fatal("the number is never reached")
+			t.Fatal("the number was not reached")
 			return nil
 		}
 		number := func(conn *sql.Conn) (id int64) {
@@ -159,7 +159,7 @@ func TestListenKillsNothingOnAnotherServer(t *testing.T) {
 		proxy := one.Proxy(t)
 		leader, follower := l.node(t, "leader"), openNode(t, "follower", Options{Config: proxy.Config(l.User)})
 		leader.lead("a", 10*time.Second)
-		seen := []backend.Lease{follower.see("a")}
+		seen := []backend.Lease{follower.observe("a")}
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		ended := make(chan error)
@@ -184,13 +184,13 @@ func TestListenKillsNothingOnAnotherServer(t *testing.T) {
 			return nil
 		})
 		proxy.SetTarget(two.Addr()) // for new connections
-		follower.forget()
+		follower.closeIdleConns()
 		began := time.Now()
 		cancel()
 		if err := <-ended; !errors.Is(err, context.Canceled) {
 			t.Errorf("Listen: %v", err)
 		}
-		if took := time.Since(began); took > notifySoon {
+		if took := time.Since(began); took > notifyLimit {
 			t.Errorf("Listen returned after %v", took)
 		}
 		if interrupted := <-slept; interrupted != 0 {
@@ -199,12 +199,12 @@ func TestListenKillsNothingOnAnotherServer(t *testing.T) {
 	})
 }
 
-func TestABrokenLeaderRingsToo(t *testing.T) {
+func TestABrokenLeaderNotifiesFollowers(t *testing.T) {
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
 		l := newLab(t, k)
 		leader, follower := l.node(t, "leader"), l.node(t, "follower")
 		leader.lead("a", 10*time.Second)
-		seen := []backend.Lease{follower.see("a")}
+		seen := []backend.Lease{follower.observe("a")}
 		ended := make(chan error)
 		go func() { ended <- follower.Listen(t.Context(), seen) }()
 		l.untilWaiting(t, 1)
@@ -215,12 +215,12 @@ func TestABrokenLeaderRingsToo(t *testing.T) {
 				t.Error(err)
 			}
 		case <-time.After(callLimit):
-			t.Error("Listen heard nothing of a leader whose connections have closed")
+			t.Error("Listen did not return when the leader's connections closed")
 		}
 	})
 }
 
-func TestBellsSurviveAStatementTimeLimit(t *testing.T) {
+func TestListenSurvivesAStatementTimeLimit(t *testing.T) {
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
 		t.Parallel()
 		l := newLabOn(t, testbed.Start(t, testbed.Options{Kind: k}))
@@ -231,11 +231,11 @@ func TestBellsSurviveAStatementTimeLimit(t *testing.T) {
 		}
 		leader, follower := l.node(t, "leader"), l.node(t, "follower")
 		leader.lead("a", 10*time.Second)
-		seen := []backend.Lease{follower.see("a")}
+		seen := []backend.Lease{follower.observe("a")}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if err := follower.Listen(ctx, seen); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("Listen under a time limit of the server of 200 ms: %v; it should wait until its own context ends", err)
+			t.Errorf("Listen with a time limit of 200 ms in the server: %v; it should wait until its context ends", err)
 		}
 	})
 }
@@ -247,25 +247,25 @@ func TestOneBackendKeepsToItsConnections(t *testing.T) {
 		var seen []backend.Lease
 		for _, id := range []string{"a", "b", "c", "d", "e", "f"} {
 			l.node(t, id).lead(id, 10*time.Second)
-			seen = append(seen, follower.see(id))
+			seen = append(seen, follower.observe(id))
 		}
 		follower.lead("own", 10*time.Second) // takes its own notification lock
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		var all sync.WaitGroup
-		defer all.Wait()
+		var calls sync.WaitGroup
+		defer calls.Wait()
 		defer cancel()
-		all.Go(func() { follower.Listen(ctx, seen) })
+		calls.Go(func() { follower.Listen(ctx, seen) })
 		l.untilWaiting(t, 4)
 		for range 8 {
-			all.Go(func() {
+			calls.Go(func() {
 				for range 20 {
-					follower.trySee("a")
+					follower.tryObserve("a")
 				}
 			})
 		}
 		if n := follower.db.Stats().OpenConnections + follower.notifyConns.Stats().OpenConnections; n > 7 {
-			t.Errorf("%d connections; at most 3, and 4 for the notification locks of others", n)
+			t.Errorf("%d connections, want at most 3 and 4 for other leaders' notification locks", n)
 		}
 		testbed.Eventually(t, callLimit, "it listens to four leaders, by default, and polls the others", func() error {
 			n := l.waiting(t)
@@ -280,19 +280,20 @@ func TestOneBackendKeepsToItsConnections(t *testing.T) {
 	})
 }
 
-func TestWithoutBellsListenWaitsForItsContext(t *testing.T) {
+func TestWithoutNotifyConnsThereIsNoPush(t *testing.T) {
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
 		l := newLab(t, k)
 		n := openNode(t, "quiet", Options{Config: l.User, NotifyConns: -1})
 		if g := n.Guarantees(); g.Push || !g.Poll {
-			t.Errorf("without notification locks: Push %v, Poll %v; there is no news then", g.Push, g.Poll)
+			t.Errorf("without connections for notifications: Push %v, Poll %v; want false and true", g.Push, g.Poll)
 		}
 		n.lead("a", 10*time.Second)
 	})
 }
 
-// A leader may have no notifier: its program wants none, or could not get a connection for it.
-func TestALeaderWithoutABellIsPolledAndKeepsNobodyFromHearingOthers(t *testing.T) {
+// A leader may have no notification lock: its program wants none, or could not get a connection
+// for it. Followers poll that leader, and still get notifications from other leaders.
+func TestALeaderWithoutANotificationLockIsPolled(t *testing.T) {
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
 		l := newLab(t, k)
 		mute, leader, follower := openNode(t, "mute", Options{Config: l.User, NotifyConns: -1}), l.node(t, "leader"), l.node(t, "follower")
@@ -303,7 +304,7 @@ func TestALeaderWithoutABellIsPolledAndKeepsNobodyFromHearingOthers(t *testing.T
 			go func() { ended <- follower.Listen(t.Context(), seen) }()
 			return ended
 		}
-		hears := func(what string, ended <-chan error) {
+		returns := func(what string, ended <-chan error) {
 			t.Helper()
 			select {
 			case err := <-ended:
@@ -311,22 +312,22 @@ func TestALeaderWithoutABellIsPolledAndKeepsNobodyFromHearingOthers(t *testing.T
 					t.Errorf("%s: %v", what, err)
 				}
 			case <-time.After(callLimit):
-				t.Fatalf("%s: Listen heard nothing", what)
+				t.Fatalf("%s: Listen does not return", what)
 			}
 		}
-		both := []backend.Lease{follower.see("a"), follower.see("b")}
-		hears("a notification lock that is not there may have been rung just now", listen(both...))
+		both := []backend.Lease{follower.observe("a"), follower.observe("b")}
+		returns("a leader without a lock may just have sent a notification", listen(both...))
 		ended := listen(both...)
 		l.untilWaiting(t, 1)
 		select {
 		case err := <-ended:
-			t.Fatalf("Listen came back for nothing, again, since a leader has no notifier: %v", err)
-		case <-time.After(2 * notifyPatience):
+			t.Fatalf("Listen returned a second time because a leader has no lock: %v", err)
+		case <-time.After(2 * notifyCallTimeout):
 		}
 		if err := leader.release(held, backend.Released); err != nil {
 			t.Fatal(err)
 		}
-		hears("the other leader rings", ended)
+		returns("the other leader sends a notification", ended)
 
 		ended = listen(both[0])
 		conn, err := follower.db.Conn(t.Context())
@@ -334,24 +335,24 @@ func TestALeaderWithoutABellIsPolledAndKeepsNobodyFromHearingOthers(t *testing.T
 			t.Fatal(err)
 		}
 		defer conn.Close()
-		notifier := follower.notifyLockName(mute.guard.Nonce())
-		if n, err := follower.ask1(t.Context(), conn, takeSQL, notifier); err != nil || n != 1 {
+		lock := follower.notifyLockName(mute.owner.Nonce())
+		if n, err := follower.queryNumber(t.Context(), conn, takeLockSQL, lock); err != nil || n != 1 {
 			t.Fatal(n, err)
 		}
 		l.untilWaiting(t, 1)
-		if _, err := follower.ask1(t.Context(), conn, notifySQL, notifier); err != nil {
+		if _, err := follower.queryNumber(t.Context(), conn, releaseLockSQL, lock); err != nil {
 			t.Fatal(err)
 		}
-		hears("a leader that has a notification lock by now rings it", ended)
+		returns("a leader that has a lock by now sends a notification", ended)
 	})
 }
 
-func TestTheLoudestLeadersAreListenedTo(t *testing.T) {
-	b := &Backend{notifier: notifier{most: 2}}
+func TestListenAwaitsTheFirstLeaders(t *testing.T) {
+	b := &Backend{notifier: notifier{maxLeaders: 2}}
 	if err := b.enter("me"); err != nil {
 		t.Fatal(err)
 	}
-	of := func(nonces ...string) (seen []backend.Lease) {
+	held := func(nonces ...string) (seen []backend.Lease) {
 		for _, n := range nonces {
 			seen = append(seen, backend.Lease{Holder: backend.Candidate{Nonce: n}})
 		}
@@ -361,17 +362,17 @@ func TestTheLoudestLeadersAreListenedTo(t *testing.T) {
 		seen []backend.Lease
 		want []string
 	}{
-		{of("", "me"), nil},
-		{of("z", "a", "", "b"), []string{"z", "a"}}, // one of each: as they come
-		{of("a", "a", "b", "c"), []string{"a", "b"}},
+		{held("", "me"), nil},
+		{held("z", "a", "", "b"), []string{"z", "a"}}, // in the order of seen
+		{held("a", "a", "b", "c"), []string{"a", "b"}},
 	} {
-		if got := b.loudest(c.seen); !slices.Equal(got, c.want) {
-			t.Errorf("the loudest are %q, want %q", got, c.want)
+		if got := b.leadersToAwait(c.seen); !slices.Equal(got, c.want) {
+			t.Errorf("leaders %q, want %q", got, c.want)
 		}
 	}
 }
 
-func TestABellIsHeardHoweverTheSchemaIsNamed(t *testing.T) {
+func TestNotificationsDoNotDependOnTheSchemasName(t *testing.T) {
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
 		l := newLab(t, k)
 		held := l.node(t, "leader").lead("a", 10*time.Second)

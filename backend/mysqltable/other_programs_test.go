@@ -11,11 +11,11 @@ import (
 	"github.com/go-election/go-election/internal/testbed"
 )
 
-// threshold is that of the fleets in these tests. It leaves room for ttl, and a busy
-// machine may stand still for seconds before another program takes the row.
+// threshold is the threshold of the fleets in these tests. It leaves room for ttl, and a busy
+// machine may stall for seconds before another program takes the row.
 const threshold = 8 * time.Second
 
-// each runs a test for each layout on each server, side by side.
+// each runs a test for each layout on each server, in parallel.
 func each(t *testing.T, f func(t *testing.T, l *lab)) {
 	t.Parallel()
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
@@ -28,7 +28,7 @@ func each(t *testing.T, f func(t *testing.T, l *lab)) {
 	})
 }
 
-// until calls f until it is true, as often as a fleet looks.
+// until calls f until it returns true.
 func until(t *testing.T, limit time.Duration, what string, f func() bool) {
 	t.Helper()
 	testbed.Eventually(t, limit, what, func() error {
@@ -39,24 +39,24 @@ func until(t *testing.T, limit time.Duration, what string, f func() bool) {
 	})
 }
 
-// Another program's own statement does not take the row while we renew it, nor
-// before our Trust is over when we do not; and then it does.
+// Another program's statement does not take the row while this module renews it. Without
+// renewals it takes the row, but not before ValidFor has ended.
 func TestTrustIsOverBeforeAnotherProgramTakesTheRow(t *testing.T) {
 	each(t, func(t *testing.T, l *lab) {
 		a := l.node(t, "go-a")
-		seen := a.see("jobs")
+		seen := a.observe("jobs")
 		if seen.ObserveFor != time.Second {
-			t.Errorf("no row: want it watched for the period of a second, got %v", seen.ObserveFor)
+			t.Errorf("no row: want it observed for the period of a second, got %v", seen.ObserveFor)
 		}
 		began := time.Now()
 		got := a.bid(seen)
 		if got.Outcome != backend.Granted || got.ValidFor < ttl {
-			t.Fatalf("want granted, and trusted for %v at least; got %v, %v, %v", ttl, got.Outcome, got.ValidFor, got.Err)
+			t.Fatalf("want granted, and valid for %v at least; got %v, %v, %v", ttl, got.Outcome, got.ValidFor, got.Err)
 		}
 		trusted := began.Add(got.ValidFor)
 		for range 3 {
-			if leader := l.elect(t, "jobs", "other-1"); !strings.HasPrefix(leader, "go-a#") && time.Now().Before(trusted) {
-				t.Fatalf("another program sees %q as leader, before our Trust is over; want go-a#…", leader)
+			if leader := l.runOnce(t, "jobs", "other-1"); !strings.HasPrefix(leader, "go-a#") && time.Now().Before(trusted) {
+				t.Fatalf("another program sees %q as leader before ValidFor has ended; want go-a#…", leader)
 			}
 			began := time.Now()
 			if got = a.renew(got.Lease); got.Outcome != backend.Granted {
@@ -66,11 +66,11 @@ func TestTrustIsOverBeforeAnotherProgramTakesTheRow(t *testing.T) {
 		}
 		until(t, patient, "the other program to take over", func() bool {
 			began := time.Now()
-			if l.elect(t, "jobs", "other-1") != "other-1" {
+			if l.runOnce(t, "jobs", "other-1") != "other-1" {
 				return false
 			}
 			if began.Before(trusted) {
-				t.Errorf("it took the row %v before our Trust was over", trusted.Sub(began))
+				t.Errorf("it took the row %v before ValidFor had ended", trusted.Sub(began))
 			}
 			return true
 		})
@@ -80,31 +80,31 @@ func TestTrustIsOverBeforeAnotherProgramTakesTheRow(t *testing.T) {
 	})
 }
 
-// What we release another program takes at its next look. We see it lead, and take
-// its row only when it has stopped renewing, by its own comparison; with a greater term.
+// Another program takes a released row at its next run. A member of this module follows it, and
+// takes the row, with a greater term, only when it has expired by that program's own comparison.
 func TestAnotherProgramLeadsAndIsFollowed(t *testing.T) {
 	each(t, func(t *testing.T, l *lab) {
 		a, b := l.node(t, "go-a"), l.node(t, "go-b")
 		held := a.lead("jobs")
-		if got := b.see("jobs"); got.Holder != a.me || got.Term != held.Term {
+		if got := b.observe("jobs"); got.Holder != a.me || got.Term != held.Term {
 			t.Errorf("want go-a shown as leader, got %+v", got)
 		}
 		a.release(held)
-		if got := b.see("jobs"); !got.Vacant() || got.ObserveFor != 0 || got.End != backend.Released {
+		if got := b.observe("jobs"); !got.Vacant() || got.ObserveFor != 0 || got.End != backend.Released {
 			t.Errorf("after a release: want vacant and free at once, got %+v", got)
 		}
-		if leader := l.elect(t, "jobs", "other-1"); leader != "other-1" {
-			t.Fatalf("after a release the row names %q; want other-1 to take it at its first look", leader)
+		if leader := l.runOnce(t, "jobs", "other-1"); leader != "other-1" {
+			t.Fatalf("after a release the row names %q; want other-1 to take it at its first run", leader)
 		}
-		seen := b.see("jobs")
-		if seen.Holder.ID != "other-1" || seen.Term != held.Term || seen.ObserveFor != b.watch() || seen.TTL == 0 {
-			t.Errorf("want other-1 as holder in the last known term, watched for %v; got %+v", b.watch(), seen)
+		seen := b.observe("jobs")
+		if seen.Holder.ID != "other-1" || seen.Term != held.Term || seen.ObserveFor != b.observeFor() || seen.TTL == 0 {
+			t.Errorf("want other-1 as holder in the last known term, observed for %v; got %+v", b.observeFor(), seen)
 		}
 		if got := b.bid(seen); got.Outcome != backend.Refused {
 			t.Errorf("a bid over a row that has not expired: want refused, got %v", got.Outcome)
 		}
-		until(t, patient, "it to renew", func() bool { l.elect(t, "jobs", "other-1"); return !b.see("jobs").Unchanged(seen) })
-		seen = b.see("jobs")
+		until(t, patient, "it to renew", func() bool { l.runOnce(t, "jobs", "other-1"); return !b.observe("jobs").Unchanged(seen) })
+		seen = b.observe("jobs")
 		var won backend.Answer
 		until(t, patient, "the row to expire", func() bool { won = b.bid(seen); return won.Outcome == backend.Granted })
 		if won.Term <= held.Term || !strings.HasPrefix(l.leader(t, "jobs"), "go-b#") {
@@ -113,30 +113,30 @@ func TestAnotherProgramLeadsAndIsFollowed(t *testing.T) {
 	})
 }
 
-// The habits of operators: each ends our leadership with the next renewal, and nobody of
-// ours leads before who led has had time to look.
-func TestAnOperatorsHandIsObeyed(t *testing.T) {
+// Each manual edit ends the leadership with the next renewal, and no member of this module leads
+// before the previous leader has had time to notice.
+func TestManualEditsAreObeyed(t *testing.T) {
 	each(t, func(t *testing.T, l *lab) {
-		a, b, s := l.node(t, "go-a"), l.node(t, "go-b"), l.shape0()
-		b.lead("warm-up") // so that it knows who it is
-		habits := map[string]string{
+		a, b, s := l.node(t, "go-a"), l.node(t, "go-b"), l.shape()
+		b.lead("warm-up") // so that the Backend knows its candidate
+		edits := map[string]string{
 			"update":  fmt.Sprintf("UPDATE leader_election SET %s = 'other-1' WHERE %s = 'jobs'", s.holder, s.key),
-			"replace": fmt.Sprintf("REPLACE INTO leader_election (%s, %s, %s) VALUES ('jobs', 'other-1', now())", s.key, s.holder, s.at),
+			"replace": fmt.Sprintf("REPLACE INTO leader_election (%s, %s, %s) VALUES ('jobs', 'other-1', now())", s.key, s.holder, s.time),
 			"delete":  fmt.Sprintf("DELETE FROM leader_election WHERE %s = 'jobs'", s.key),
 		}
-		for name, habit := range habits {
+		for name, edit := range edits {
 			l.exec(t, fmt.Sprintf("DELETE FROM leader_election WHERE %s = 'jobs'", s.key))
 			held := a.lead("jobs")
-			l.exec(t, habit)
+			l.exec(t, edit)
 			if got := a.renew(held); got.Outcome != backend.Refused || got.Err == nil {
 				t.Errorf("%s: a renewal after it: want refused, with a reason; got %v, %v", name, got.Outcome, got.Err)
 			}
 			a.release(held)
-			if got := b.see("jobs"); name != "delete" && got.Holder.ID != "other-1" || name == "delete" && (!got.Vacant() || got.ObserveFor != b.options.Period) {
+			if got := b.observe("jobs"); name != "delete" && got.Holder.ID != "other-1" || name == "delete" && (!got.Vacant() || got.ObserveFor != b.options.Period) {
 				t.Errorf("%s: another member sees %+v", name, got)
 			}
 		}
-		// One of ours is named, by its id, or as the table has shown it.
+		// The operator names a member of this module, by its id or as the table shows it.
 		for _, as := range []string{"go-b", "go-b#0123456789abcdef"} {
 			l.exec(t, fmt.Sprintf("DELETE FROM leader_election WHERE %s = 'jobs'", s.key))
 			held := a.lead("jobs")
@@ -145,42 +145,41 @@ func TestAnOperatorsHandIsObeyed(t *testing.T) {
 				t.Errorf("a renewal after another was named: want refused, got %v", got.Outcome)
 			}
 			a.release(held)
-			if got := a.see("jobs"); got.ObserveFor < b.watch() {
-				t.Errorf("who is not named watches for %v; want %v", got.ObserveFor, b.watch())
+			if got := a.observe("jobs"); got.ObserveFor < b.observeFor() {
+				t.Errorf("a member that is not named observes for %v; want %v", got.ObserveFor, b.observeFor())
 			}
-			seen := b.see("jobs")
+			seen := b.observe("jobs")
 			if seen.ObserveFor != b.options.Period {
-				t.Errorf("who is named watches for %v; want the period of %v, in which who led has looked", seen.ObserveFor, b.options.Period)
+				t.Errorf("the member that is named observes for %v; want the period of %v, in which the previous leader notices", seen.ObserveFor, b.options.Period)
 			}
 			won := b.bid(seen)
 			if won.Outcome != backend.Granted {
-				t.Fatalf("who is named bids: want granted, got %v, %v", won.Outcome, won.Err)
+				t.Fatalf("the member that is named bids: want granted, got %v, %v", won.Outcome, won.Err)
 			}
 			b.release(won.Lease)
 		}
 	})
 }
 
-func (l *lab) shape0() shape { return shapes[l.options.Layout] }
+func (l *lab) shape() shape { return shapes[l.options.Layout] }
 
-// A release that arrives late, after the same process has won again, is about
-// another holder.
-func TestALateStatementIsAboutItsOwnGrant(t *testing.T) {
+// A release that arrives late, after the same process has won again, has no effect.
+func TestALateStatementAffectsOnlyItsOwnGrant(t *testing.T) {
 	each(t, func(t *testing.T, l *lab) {
 		a := l.node(t, "go-a")
 		first := a.lead("jobs")
 		old := l.leader(t, "jobs")
 		a.release(first)
 		second := a.lead("jobs")
-		l.exec(t, a.text(endSQL), vacated, "jobs", old)
-		l.exec(t, fmt.Sprintf(a.text(keepSQL), "(?, ?)"), sealed, "jobs", old)
+		l.exec(t, a.statement(releaseSQL), vacated, "jobs", old)
+		l.exec(t, fmt.Sprintf(a.statement(renewSQL), "(?, ?)"), sealed, "jobs", old)
 		if got := a.renew(second); got.Outcome != backend.Granted {
-			t.Errorf("a renewal after a late release of the leadership before: want granted, got %v, %v", got.Outcome, got.Err)
+			t.Errorf("a renewal after a late release of an earlier leadership: want granted, got %v, %v", got.Outcome, got.Err)
 		}
 	})
 }
 
-// A sealed row is nobody's for other programs; without the seal they go on.
+// Other programs cannot take a sealed row. Once the seal is removed they can.
 func TestASealKeepsOtherProgramsOut(t *testing.T) {
 	each(t, func(t *testing.T, l *lab) {
 		a, b := l.node(t, "go-a"), l.node(t, "go-b")
@@ -190,32 +189,32 @@ func TestASealKeepsOtherProgramsOut(t *testing.T) {
 		defer cancel()
 		got, err := a.Mark(ctx, []backend.Held{held.Held()})
 		if err != nil || got[0].Outcome != backend.Granted || got[0].MovedTo != "elsewhere" {
-			t.Fatalf("a move by the holder: %+v, %v", got, err)
+			t.Fatalf("Mark by the holder: %+v, %v", got, err)
 		}
 		held = got[0].Lease
 		a.release(held)
 		for range 3 {
-			if leader := l.elect(t, "jobs", "other-1", "timestamp = UNIX_TIMESTAMP() + 365 * 86400"); leader == "other-1" {
+			if leader := l.runOnce(t, "jobs", "other-1", "timestamp = UNIX_TIMESTAMP() + 365 * 86400"); leader == "other-1" {
 				t.Fatal("another program has taken a sealed row")
 			}
 		}
 		back := b.lead("jobs")
 		if back.MovedTo != "elsewhere" {
-			t.Fatalf("the seal is gone after a grant to who knows it: %+v", back)
+			t.Fatalf("a grant over the seal has removed it: %+v", back)
 		}
-		l.elect(t, "jobs", "other-1", "timestamp = UNIX_TIMESTAMP() + 365 * 86400")
+		l.runOnce(t, "jobs", "other-1", "timestamp = UNIX_TIMESTAMP() + 365 * 86400")
 		back.MovedTo = ""
 		if got, err = b.Mark(ctx, []backend.Held{back.Held()}); err != nil || got[0].Outcome != backend.Granted {
-			t.Fatalf("going back: %+v, %v", got, err)
+			t.Fatalf("removing the seal: %+v, %v", got, err)
 		}
 		b.release(got[0].Lease)
-		if leader := l.elect(t, "jobs", "other-1"); leader != "other-1" {
-			t.Errorf("after the way back the row names %q; want other-1 to take it", leader)
+		if leader := l.runOnce(t, "jobs", "other-1"); leader != "other-1" {
+			t.Errorf("without the seal the row names %q; want other-1 to take it", leader)
 		}
 	})
 }
 
-func TestARowIsHeldWhateverTheSessionWasTold(t *testing.T) {
+func TestSessionSettingsDoNotAffectTheRow(t *testing.T) {
 	t.Parallel()
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
 		readOnly := map[testbed.Kind]string{testbed.MariaDB: "tx_read_only", testbed.MySQL: "transaction_read_only"}[k]

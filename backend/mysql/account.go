@@ -12,11 +12,12 @@ import (
 	"github.com/go-sql-driver/mysql"
 )
 
-// A login is whom the server takes a connection for, the account by which it looks up
-// rights, and the schema that was chosen. What is not known is empty.
+// A login has the account whose rights the server applies to a connection, and the selected
+// schema. What is not known is empty.
 type login struct{ user, host, schema string }
 
-// loginOf asks the server whom it has denied something on this connection.
+// loginOf asks the server for the account to which it has denied something on this
+// connection.
 func (b *Backend) loginOf(ctx context.Context, conn *sql.Conn, denied error) login {
 	var account, schema string
 	err := conn.QueryRowContext(ctx, "SELECT CURRENT_USER(), COALESCE(DATABASE(), '')").Scan(&account, &schema)
@@ -27,17 +28,17 @@ func (b *Backend) loginOf(ctx context.Context, conn *sql.Conn, denied error) log
 	return login{account[:at], account[at+1:], schema}
 }
 
-var refused = regexp.MustCompile(`^Access denied for user '(.*)'@'([^']*)'(?: to database '(.*)')?`)
+var deniedLogin = regexp.MustCompile(`^Access denied for user '(.*)'@'([^']*)'(?: to database '(.*)')?`)
 
-// loginIn returns what is known where there is no connection to ask: of error 1044 the
-// account, of error 1045 whom the server has seen, and else what the DSN says.
+// loginIn returns what is known without a connection. Error 1044 names the account and error
+// 1045 the user that the server saw; for any other error the DSN must do.
 func (b *Backend) loginIn(err error) login {
 	l := b.dsn
 	e, _ := errors.AsType[*mysql.MySQLError](err)
 	if !is(err, 1044, 1045) {
 		return l
 	}
-	if m := refused.FindStringSubmatch(e.Message); m != nil {
+	if m := deniedLogin.FindStringSubmatch(e.Message); m != nil {
 		l.user, l.host = m[1], m[2]
 		if l.schema == "" {
 			l.schema = m[3]
@@ -46,11 +47,11 @@ func (b *Backend) loginIn(err error) login {
 	return l
 }
 
-// remedy is what a message about missing rights says: the statements that grant these on
-// the tables. All is on one line, and no logger escapes any of it, so that it can be
-// pasted. To an anonymous account, as old installations have it, nothing is granted: its
-// host comes before that of 'app'@'%'.
-func (l login) remedy(rights string, tables ...string) string {
+// grantHint is part of an error about missing rights: the statements that grant these on the
+// tables. They are on one line and contain nothing that a logger escapes, so that they can
+// be pasted. An anonymous account, which old installations have, must be removed instead:
+// the server prefers it to 'app'@'%'.
+func (l login) grantHint(rights string, tables ...string) string {
 	if l.user == "" && l.host != "" {
 		return "; the server takes this login for an anonymous account, which hides the user's; an administrator can remove it: DROP USER " + account("", l.host) + ";"
 	}
@@ -61,9 +62,9 @@ func (l login) remedy(rights string, tables ...string) string {
 	return s
 }
 
-// suspicion is what a message about a refused login says. From the server's own machine a
-// right password may have been compared with that of an anonymous account.
-func (l login) suspicion() string {
+// anonymousHint is part of an error about a refused login. For a login from its own machine,
+// the server may have compared a correct password with that of an anonymous account.
+func (l login) anonymousHint() string {
 	if l.host != "localhost" {
 		return ""
 	}
@@ -74,33 +75,33 @@ func grant(rights, table, account string) string {
 	return "GRANT " + rights + " ON " + table + " TO " + account + ";"
 }
 
-// needed are the rights of a member, on each of the tables.
-const needed = "SELECT, INSERT, UPDATE"
+// memberRights are the rights that a member needs on each of the tables.
+const memberRights = "SELECT, INSERT, UPDATE"
 
-// nobody stands where an account is to be written in.
-const nobody = "'user'@'host'"
+// placeholderAccount stands for an account that is not known.
+const placeholderAccount = "'user'@'host'"
 
-// account returns an account as statements have it. Quotes are doubled, since what a
-// backslash means depends on the server.
+// account returns an account in the form of SQL statements. Quotes are doubled, since the
+// meaning of a backslash depends on the server.
 func account(user, host string) string {
-	if user+host == "" || !plain(user) || !plain(host) {
-		return nobody
+	if user+host == "" || !isPlain(user) || !isPlain(host) {
+		return placeholderAccount
 	}
 	quote := func(s string) string { return "'" + strings.ReplaceAll(s, "'", "''") + "'" }
 	return quote(user) + "@" + quote(host)
 }
 
-// plain reports whether a name stands in a log as it is, which escapes what strconv.Quote
-// does. Servers allow 80 characters.
-func plain(name string) bool {
+// isPlain reports whether a log shows a name unchanged: logs escape what strconv.Quote
+// escapes. Servers allow 80 characters.
+func isPlain(name string) bool {
 	escaped := func(r rune) bool { return r == '"' || r == '\\' || !strconv.IsPrint(r) }
 	return len(name) <= 320 && utf8.ValidString(name) && !strings.ContainsFunc(name, escaped)
 }
 
-// in returns the tables with the schema that they are in, for statements that are pasted
-// where none was chosen.
-func (t tables) in(schema string) tables {
-	if t.schema != "" || schema == "" || !plain(schema) {
+// inSchema returns the tables with their schema, for statements that are pasted where no
+// schema is selected.
+func (t tables) inSchema(schema string) tables {
+	if t.schema != "" || schema == "" || !isPlain(schema) {
 		return t
 	}
 	dot := "`" + strings.ReplaceAll(schema, "`", "``") + "`."
@@ -108,5 +109,5 @@ func (t tables) in(schema string) tables {
 	return t
 }
 
-// oneLine makes one line of a statement.
+// oneLine returns a statement on one line.
 func oneLine(statement string) string { return strings.Join(strings.Fields(statement), " ") }

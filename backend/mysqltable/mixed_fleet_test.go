@@ -14,12 +14,12 @@ import (
 const (
 	theirPeriod    = 500 * time.Millisecond
 	fleetThreshold = 4 * time.Second
-	patient        = 3 * time.Minute // to wait for anything, on a busy machine
+	patient        = 3 * time.Minute // for any wait on a busy machine
 )
 
-// A mixed fleet of processes: Java programs that run a fleet's statements word for
-// word by another client, and ours. Each side leads and follows; each is killed,
-// stopped and ends in order. See [judge] for what counts as two leaders.
+// A mixed fleet of processes: Java programs that run a fleet's statements unchanged with another
+// client, and members of this module. Each side leads and follows; each is killed, stopped, and
+// ends in order. checkHistory says what counts as two leaders.
 func TestAMixedFleetHasOneLeader(t *testing.T) {
 	t.Parallel()
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
@@ -33,49 +33,49 @@ func TestAMixedFleetHasOneLeader(t *testing.T) {
 				l := newLab(t, k, layout, fleetThreshold)
 				l.options.Period = 2 * time.Second
 				s := shapes[layout]
-				var ours, theirs []*member
-				var hands []span
+				var members, programs []*member
+				var edits []span
 
-				java1 := l.startTheirs(t, "java-1")
-				theirs = append(theirs, java1)
+				java1 := l.startProgram(t, "java-1")
+				programs = append(programs, java1)
 				until(t, patient, "java-1 to lead", java1.leading)
-				go1 := l.startOurs(t, "go-1")
-				ours = append(ours, go1)
-				before := java1.looked()
-				until(t, patient, "java-1 to have looked ten times beside go-1", func() bool { return java1.looked() > before+10 })
+				go1 := l.startMember(t, "go-1")
+				members = append(members, go1)
+				before := java1.runCount()
+				until(t, patient, "java-1 to run ten times beside go-1", func() bool { return java1.runCount() > before+10 })
 
 				java1.signal(t, syscall.SIGKILL)
 				until(t, patient, "go-1 to take over from java-1, which was killed", go1.leading)
-				java2 := l.startTheirs(t, "java-2")
-				theirs = append(theirs, java2)
-				until(t, patient, "java-2 to look on", func() bool { return java2.looked() > 10 })
+				java2 := l.startProgram(t, "java-2")
+				programs = append(programs, java2)
+				until(t, patient, "java-2 to run as follower", func() bool { return java2.runCount() > 10 })
 
 				go1.signal(t, syscall.SIGSTOP)
 				until(t, patient, "java-2 to take over from go-1, which is stopped", java2.leading)
 				go1.forget()
 				go1.signal(t, syscall.SIGCONT)
-				before = java2.looked()
-				until(t, patient, "java-2 to look on beside go-1", func() bool { return java2.looked() > before+6 })
+				before = java2.runCount()
+				until(t, patient, "java-2 to run on beside go-1", func() bool { return java2.runCount() > before+6 })
 
 				java2.signal(t, syscall.SIGSTOP)
 				until(t, patient, "go-1 to take over from java-2, which is stopped", go1.leading)
 				java2.forget()
-				before = java2.looked()
+				before = java2.runCount()
 				java2.signal(t, syscall.SIGCONT)
-				until(t, patient, "java-2 to look again", func() bool { return java2.looked() > before+2 })
+				until(t, patient, "java-2 to run again", func() bool { return java2.runCount() > before+2 })
 
 				go1.in.Close() // in order
 				until(t, patient, "java-2 to take over from go-1, which has resigned", java2.leading)
 
-				go2 := l.startOurs(t, "go-2")
-				ours = append(ours, go2)
-				before = java2.looked()
-				until(t, patient, "go-2 to have looked", func() bool { return java2.looked() > before+6 })
-				until(t, patient, "go-2 to lead, as an operator has said", func() bool {
-					if l.leader(t, "jobs") == "java-2" { // also when go-2 was too slow, and java-2 has taken it back
+				go2 := l.startMember(t, "go-2")
+				members = append(members, go2)
+				before = java2.runCount()
+				until(t, patient, "go-2 to have read the row", func() bool { return java2.runCount() > before+6 })
+				until(t, patient, "go-2 to lead, as the operator has written", func() bool {
+					if l.leader(t, "jobs") == "java-2" { // also if go-2 was too slow, and java-2 has taken the row back
 						began := time.Now()
 						l.exec(t, fmt.Sprintf("UPDATE leader_election SET %s = 'go-2' WHERE %s = 'jobs' AND %s = 'java-2'", s.holder, s.key, s.holder))
-						hands = append(hands, span{began, time.Now()})
+						edits = append(edits, span{began, time.Now()})
 					}
 					return go2.leading() && !java2.leading()
 				})
@@ -84,15 +84,15 @@ func TestAMixedFleetHasOneLeader(t *testing.T) {
 				until(t, patient, "java-2 to take over from go-2, which was killed", java2.leading)
 				java2.in.Close()
 
-				judge(t, l.options, ours, theirs, hands)
+				checkHistory(t, l.options, members, programs, edits)
 			})
 		}
 	})
 }
 
-// A fleet of Java programs is left for tables of this module's own, and joined again,
-// while members of each stage are killed. While the row is sealed no straggler leads,
-// whether anybody else does or not.
+// Elections migrate from a fleet of Java programs to this module's own tables, and back, while
+// members of each stage are killed. While the row is sealed no straggler leads, whether or not
+// any other process does.
 func TestARoadFromAFleetsTableToMysqlAndBack(t *testing.T) {
 	t.Parallel()
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
@@ -114,10 +114,10 @@ func road(t *testing.T, l *lab) {
 	if err := mysql.CreateTables(t.Context(), l.admin, "", ""); err != nil {
 		t.Fatal(err)
 	}
-	java := l.startTheirs(t, "java-1")
+	java := l.startProgram(t, "java-1")
 	until(t, patient, "java-1 to lead", java.leading)
-	straggler := l.startTheirs(t, "java-2")
-	until(t, patient, "java-2 to look on", func() bool { return straggler.looked() > 4 })
+	straggler := l.startProgram(t, "java-2")
+	until(t, patient, "java-2 to run as follower", func() bool { return straggler.runCount() > 4 })
 	straggler.signal(t, syscall.SIGSTOP)
 
 	both := []*member{l.startAt(t, "both-1", migration.Both), l.startAt(t, "both-2", migration.Both)}
@@ -137,19 +137,19 @@ func road(t *testing.T, l *lab) {
 	leader, other = first(t, to)
 
 	awake := time.Now()
-	straggler.signal(t, syscall.SIGCONT) // behind the seal
-	until(t, patient, "java-2 to look again", func() bool { return straggler.looksSince(awake) > 4 })
+	straggler.signal(t, syscall.SIGCONT) // the row is sealed
+	until(t, patient, "java-2 to run again", func() bool { return straggler.runsSince(awake) > 4 })
 	leader.signal(t, syscall.SIGKILL)
 	until(t, patient, other.id+" to take over from "+leader.id+", which was killed", other.leading)
 	other.in.Close()
 
-	// It makes up for the looks that it has missed: they must go on for long enough, too.
+	// Its schedule catches up on missed runs, so that the time of the runs counts as well.
 	vacant := time.Now()
-	until(t, patient, "java-2 to look for longer than the threshold", func() bool {
-		return straggler.looksSince(vacant) > int(2*fleetThreshold/theirPeriod) && straggler.looksSince(vacant.Add(2*fleetThreshold)) > 0
+	until(t, patient, "java-2 to run for longer than the threshold", func() bool {
+		return straggler.runsSince(vacant) > int(2*fleetThreshold/theirPeriod) && straggler.runsSince(vacant.Add(2*fleetThreshold)) > 0
 	})
 	if straggler.ledSince(awake) {
-		t.Error("java-2 leads by a row that is sealed")
+		t.Error("java-2 leads although the row is sealed")
 	}
 
 	back := l.startAt(t, "back-1", migration.Both)
@@ -157,7 +157,7 @@ func road(t *testing.T, l *lab) {
 	back.in.Close()
 	until(t, patient, "java-2 to lead again", straggler.leading)
 	straggler.in.Close()
-	judge(t, l.options, []*member{both[0], both[1], to[0], to[1], back}, []*member{java, straggler}, nil)
+	checkHistory(t, l.options, []*member{both[0], both[1], to[0], to[1], back}, []*member{java, straggler}, nil)
 }
 
 // first waits until one of two members leads.
@@ -170,18 +170,18 @@ func first(t *testing.T, two []*member) (leader, other *member) {
 	return two[1], two[0]
 }
 
-// judge finds two leaders for whom one of ours is to blame: an instant at which
-// one of ours says that it leads, and
+// checkHistory finds two leaders for which a member of this module is to blame: an instant at
+// which that member leads, and
 //
-//   - another of ours does; or
-//   - a member of another program believes to lead, by its latest look, which began
-//     less than the threshold before. One that has not looked for so long (it was
-//     stopped) may believe what it likes: nothing prevents that; or so it would
-//     be, but for an operator's hand since that look, the declared period ago.
-func judge(t *testing.T, o Options, ours, theirs []*member, hands []span) {
+//   - another member of this module leads; or
+//   - another program believes to lead, by its latest run, which began less than the threshold
+//     before. A longer belief does not count (the program was stopped), since nothing prevents
+//     it. If an operator has edited the row since that run, the belief counts only until the
+//     declared period after the edit.
+func checkHistory(t *testing.T, o Options, members, programs []*member, edits []span) {
 	t.Helper()
 	leaderships := 0
-	for i, m := range ours {
+	for i, m := range members {
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		leaderships += len(m.spans)
@@ -189,7 +189,7 @@ func judge(t *testing.T, o Options, ours, theirs []*member, hands []span) {
 			t.Errorf("%s: %s", m.id, m.broken)
 		}
 		for _, a := range m.spans {
-			for _, other := range ours[:i] {
+			for _, other := range members[:i] {
 				for _, b := range other.spans {
 					if overlap(a, b) {
 						t.Errorf("%s and %s lead at the same time: %v and %v", m.id, other.id, a, b)
@@ -198,27 +198,27 @@ func judge(t *testing.T, o Options, ours, theirs []*member, hands []span) {
 			}
 		}
 	}
-	for _, m := range theirs {
+	for _, m := range programs {
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		if m.broken != "" {
 			t.Errorf("%s: %s", m.id, m.broken)
 		}
-		for i, k := range m.looks {
+		for i, k := range m.runs {
 			if !k.leads {
 				continue
 			}
 			believes := span{k.ended, k.began.Add(o.Threshold)}
-			if i+1 < len(m.looks) && m.looks[i+1].ended.Before(believes.to) {
-				believes.to = m.looks[i+1].ended
+			if i+1 < len(m.runs) && m.runs[i+1].ended.Before(believes.to) {
+				believes.to = m.runs[i+1].ended
 			}
-			for _, h := range hands {
-				if end := h.from.Add(o.Period); k.began.Before(h.to) && end.Before(believes.to) {
+			for _, edit := range edits {
+				if end := edit.from.Add(o.Period); k.began.Before(edit.to) && end.Before(believes.to) {
 					believes.to = end
 				}
 			}
 			leaderships++
-			for _, other := range ours {
+			for _, other := range members {
 				for _, a := range other.spans {
 					if overlap(a, believes) {
 						t.Errorf("%s believes to lead %v while %s leads %v", m.id, believes, other.id, a)
@@ -228,7 +228,7 @@ func judge(t *testing.T, o Options, ours, theirs []*member, hands []span) {
 		}
 	}
 	if leaderships < 4 {
-		t.Errorf("only %d times did anybody lead: the history is not complete", leaderships)
+		t.Errorf("only %d leaderships: the history is not complete", leaderships)
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 	"github.com/go-election/go-election/internal/testbed"
 )
 
-// manager opens a manager on a Backend of its own behind a proxy.
+// manager opens a manager on a new Backend behind a proxy.
 func (l *lab) manager(t *testing.T, p *testbed.Proxy, id string, ttl time.Duration) (*election.Manager, *election.Election) {
 	t.Helper()
 	b, err := Open(Options{Config: p.Config(l.User)})
@@ -32,12 +32,12 @@ func (l *lab) manager(t *testing.T, p *testbed.Proxy, id string, ttl time.Durati
 	return m, e
 }
 
-// The replica that is promoted shows the leadership of A, which has resigned since; the
-// primary that is gone had granted the lease to B, which still leads.
-func TestALeadershipOfOnesOwnOnAPromotedReplicaIsWatchedNotTaken(t *testing.T) {
+// The promoted replica shows the leadership of A, which has resigned since. The lost primary
+// has granted the lease to B, which still leads.
+func TestAnOwnLeftoverOnAPromotedReplicaIsWatched(t *testing.T) {
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
 		t.Parallel()
-		const ttl, greatest = 9 * time.Second, 10 * time.Second // longer than a busy machine stands still
+		const ttl, greatest = 9 * time.Second, 10 * time.Second // longer than a busy machine stalls
 		primary, replica := testbed.StartPair(t, testbed.Options{Kind: k, Args: []string{"--sync-binlog=1"}})
 		l := newLabOn(t, primary)
 		l.exec(t, "UPDATE election_lease SET ttl_us = 10000000 WHERE name = ''")
@@ -57,7 +57,7 @@ func TestALeadershipOfOnesOwnOnAPromotedReplicaIsWatchedNotTaken(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := a.Lead(nil); err != nil { // campaigns, and watches B
+		if err := a.Lead(nil); err != nil { // campaigns, and observes B
 			t.Fatal(err)
 		}
 		toB.Cut(true)
@@ -67,13 +67,13 @@ func TestALeadershipOfOnesOwnOnAPromotedReplicaIsWatchedNotTaken(t *testing.T) {
 		toA.SetTarget(replica.Addr())
 		toA.Reset()
 		if !b.Leading() {
-			t.Skip("the promotion took so long that B has given up: nothing is shown")
+			t.Skip("the promotion took so long that B has stopped leading")
 		}
 		tick := time.NewTicker(time.Millisecond)
 		defer tick.Stop()
 		for !a.Leading() {
 			if time.Since(promoted) > 2*callLimit {
-				t.Fatalf("nobody leads %v after the promotion", 2*callLimit)
+				t.Fatalf("no leader %v after the promotion", 2*callLimit)
 			}
 			<-tick.C
 		}
@@ -81,10 +81,10 @@ func TestALeadershipOfOnesOwnOnAPromotedReplicaIsWatchedNotTaken(t *testing.T) {
 			t.Fatalf("two leaders %v after the promotion: B has %v left", time.Since(promoted), lead.Remaining())
 		}
 		if took := time.Since(promoted); took < greatest {
-			t.Errorf("A leads %v after the promotion; a leftover of its own from another server is watched for the greatest TTL, %v", took, greatest)
+			t.Errorf("A leads %v after the promotion; it must observe its own leftover from another server for the greatest TTL, %v", took, greatest)
 		}
 		if now := a.Leadership(); now != nil && now.Term <= lead.Term {
-			t.Errorf("term %d after %d, which the promoted replica never heard of", now.Term, lead.Term)
+			t.Errorf("term %d after %d, which the promoted replica never received", now.Term, lead.Term)
 		}
 	})
 }

@@ -12,22 +12,23 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-sql-driver/mysql"
+
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/internal/testbed"
-	"github.com/go-sql-driver/mysql"
 )
 
 var pasted = regexp.MustCompile("(GRANT|DROP USER|CREATE TABLE|INSERT INTO|UPDATE `).*;")
 
-// paste runs the statements in err as an administrator does who copies them out of a
-// log: as they stand there, and with no schema chosen.
+// paste runs the statements in err as an administrator does who copies them from a log:
+// unchanged, and with no schema selected.
 func (l *lab) paste(t testing.TB, err error) {
 	t.Helper()
 	var printed bytes.Buffer
 	slog.New(slog.NewTextHandler(&printed, nil)).Error("denied", "error", err)
 	statements := pasted.FindString(printed.String())
 	if statements == "" || !errors.Is(err, backend.ErrDenied) {
-		t.Fatalf("want ErrDenied and a statement, got the log\n%s", printed.String())
+		t.Fatalf("want ErrDenied and a statement; the log is\n%s", printed.String())
 	}
 	if strings.Contains(err.Error(), "\n") || strings.Contains(err.Error(), "only-this") {
 		t.Errorf("more than one line, or a password: %v", err)
@@ -35,11 +36,11 @@ func (l *lab) paste(t testing.TB, err error) {
 	c := l.server.AdminConfig()
 	c.MultiStatements = true
 	if _, err := testbed.OpenDB(t, c).ExecContext(t.Context(), statements); err != nil {
-		t.Fatalf("the log says\n%sand to paste\n%s\nfails: %v", printed.String(), statements, err)
+		t.Fatalf("the log is\n%sand pasting\n%s\nfails: %v", printed.String(), statements, err)
 	}
 }
 
-// user makes an account with this name, quoted, and rights in the lab's schema.
+// user creates an account with this name and rights in the lab's schema.
 func (l *lab) user(t testing.TB, name, host string, rights ...string) *mysql.Config {
 	t.Helper()
 	account := "'" + strings.ReplaceAll(name, "'", "''") + "'@'" + host + "'"
@@ -51,9 +52,9 @@ func (l *lab) user(t testing.TB, name, host string, rights ...string) *mysql.Con
 	return clone(l.User, func(c *mysql.Config) { c.User, c.Passwd = name, "only-this" })
 }
 
-// Whatever the account may do already, and however the schema is named: the tables have
-// it, and the account is the one of the server, which has another host than the client.
-func TestTheStatementToPasteCanBePasted(t *testing.T) {
+// The statements name the schema, however it was configured, and the account as the server
+// knows it, whose host is not the client's. The account's present rights do not matter.
+func TestStatementsInErrorsCanBePasted(t *testing.T) {
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
 		l := newLab(t, k)
 		rights := map[string][]string{
@@ -84,15 +85,15 @@ func TestTheStatementToPasteCanBePasted(t *testing.T) {
 						list[j] = strings.ReplaceAll(right, "{schema}", l.Name)
 					}
 					n := openNode(t, "n", options(l.user(t, fmt.Sprintf("p%d%s", i, l.Name[len(l.Name)-10:]), "127.0.0._", list...)))
-					for range 2 { // what is granted first may be too little to see the rest
-						if _, err := n.trySee("a"); err != nil {
+					for range 2 { // the first grant may not suffice to see the rest
+						if _, err := n.tryObserve("a"); err != nil {
 							l.paste(t, err)
 						}
 						if errs := n.Preflight(t.Context(), []backend.Bid{{Election: "a", Candidate: n.me, TTL: time.Second}}); errs[0] != nil {
 							l.paste(t, errs[0])
 						}
 					}
-					if a, err := n.bid(n.see("a"), time.Second); err != nil || a.Err != nil {
+					if a, err := n.bid(n.observe("a"), time.Second); err != nil || a.Err != nil {
 						t.Errorf("once it was pasted: %v, %v", a.Err, err)
 					}
 				})
@@ -101,13 +102,13 @@ func TestTheStatementToPasteCanBePasted(t *testing.T) {
 	})
 }
 
-// Old installations have an anonymous account that comes before 'app'@'%'.
-func TestAnAnonymousAccountThatHidesTheOneIsSaidAndCanBeRemoved(t *testing.T) {
+// Old installations have an anonymous account, which the server prefers to 'app'@'%'.
+func TestAnAnonymousAccountIsReportedAndRemovable(t *testing.T) {
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
 		t.Parallel()
 		l := newLabOn(t, testbed.Start(t, testbed.Options{Kind: k}))
 		app := l.user(t, "app", "%", "SELECT, INSERT, UPDATE ON "+l.Name+".*")
-		app.Net = "unix" // from localhost, for the server, which is told to resolve no names
+		app.Net = "unix" // the server resolves no names, and sees localhost only this way
 		if err := l.admin.QueryRow("SELECT @@socket").Scan(&app.Addr); err != nil {
 			t.Fatal(err)
 		}
@@ -141,41 +142,41 @@ func TestAnAnonymousAccountThatHidesTheOneIsSaidAndCanBeRemoved(t *testing.T) {
 	})
 }
 
-func TestALoginThatIsRefusedFromElsewhereIsNotBlamedOnAnAnonymousAccount(t *testing.T) {
+func TestARemoteLoginBlamesNoAnonymousAccount(t *testing.T) {
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
 		l := newLab(t, k)
 		n := openNode(t, "n", Options{Config: clone(l.User, func(c *mysql.Config) { c.Passwd = "wrong" })})
-		if _, err := n.trySee("a"); !errors.Is(err, backend.ErrDenied) || strings.Contains(err.Error(), "anonymous") {
+		if _, err := n.tryObserve("a"); !errors.Is(err, backend.ErrDenied) || strings.Contains(err.Error(), "anonymous") {
 			t.Errorf("a wrong password, not from localhost: %v", err)
 		}
 	})
 }
 
-func TestNamesOfEveryKindArePastedAsTheyAre(t *testing.T) {
+func TestStatementsQuoteNamesOfAnyKind(t *testing.T) {
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
 		l := newLab(t, k)
-		odd := "my-`app` o'" + l.Name[len(l.Name)-10:]
-		quoted := "`" + strings.ReplaceAll(odd, "`", "``") + "`"
+		schema := "my-`app` o'" + l.Name[len(l.Name)-10:]
+		quoted := "`" + strings.ReplaceAll(schema, "`", "``") + "`"
 		l.exec(t, "CREATE DATABASE "+quoted)
 		t.Cleanup(func() { l.admin.Exec("DROP DATABASE " + quoted) })
-		if err := CreateTables(t.Context(), testbed.OpenDB(t, clone(l.Admin, func(c *mysql.Config) { c.DBName = odd })), "", ""); err != nil {
+		if err := CreateTables(t.Context(), testbed.OpenDB(t, clone(l.Admin, func(c *mysql.Config) { c.DBName = schema })), "", ""); err != nil {
 			t.Fatal(err)
 		}
 		for _, name := range []string{"o'brien", "a b", "ü", "a@b", "a'@'b", "se;mi", "tick`", "%"} {
 			name += l.Name[len(l.Name)-6:]
-			n := openNode(t, "n", Options{Config: clone(l.user(t, name, "127.0.0.%"), func(c *mysql.Config) { c.DBName = odd })})
-			_, err := n.trySee("a") // the login is refused
+			n := openNode(t, "n", Options{Config: clone(l.user(t, name, "127.0.0.%"), func(c *mysql.Config) { c.DBName = schema })})
+			_, err := n.tryObserve("a") // the login is refused
 			l.paste(t, err)
 			l.exec(t, fmt.Sprintf("REVOKE INSERT ON %s.election_lease FROM %s", quoted, account(name, "127.0.0.%")))
 			l.paste(t, n.Preflight(t.Context(), []backend.Bid{{Election: "a", Candidate: n.me, TTL: time.Second}})[0])
-			if a, err := n.bid(n.see(name), time.Second); err != nil || a.Err != nil {
+			if a, err := n.bid(n.observe(name), time.Second); err != nil || a.Err != nil {
 				t.Errorf("%q, once it was pasted: %v, %v", name, a.Err, err)
 			}
 		}
 	})
 }
 
-func TestAFenceAndWhoMakesTheTablesAreToldWhatTheyNeed(t *testing.T) {
+func TestFenceAndCreateTablesNameTheRightsTheyNeed(t *testing.T) {
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
 		l := newLab(t, k)
 		for i, right := range []string{"", "SELECT ON " + l.Name + ".*"} {
@@ -198,7 +199,7 @@ func TestAFenceAndWhoMakesTheTablesAreToldWhatTheyNeed(t *testing.T) {
 		}
 		err := fenced()
 		if l.paste(t, err); strings.Contains(err.Error(), "INSERT") {
-			t.Errorf("a fence reads alone: %v", err)
+			t.Errorf("a fence only reads: %v", err)
 		}
 		if err := fenced(); err != nil {
 			t.Errorf("once it was pasted: %v", err)
@@ -206,7 +207,7 @@ func TestAFenceAndWhoMakesTheTablesAreToldWhatTheyNeed(t *testing.T) {
 	})
 }
 
-func TestWhereTheServerCannotBeAskedItsErrorAndTheDSNSayWhoIsDenied(t *testing.T) {
+func TestTheDeniedAccountIsInTheErrorOrTheDSN(t *testing.T) {
 	bare, err := newTables("", "")
 	if err != nil {
 		t.Fatal(err)
@@ -239,8 +240,8 @@ func TestWhereTheServerCannotBeAskedItsErrorAndTheDSNSayWhoIsDenied(t *testing.T
 
 var inQuotes = regexp.MustCompile("'(?:[^']|'')*'|`(?:[^`]|``)*`")
 
-// Whatever a server says of itself, and a DSN: nothing leaves its quotes, and no log
-// writes any of it in another way.
+// Whatever the server and the DSN contain, nothing ends its quotes early, and a log writes the
+// text unchanged.
 func FuzzAccountsAndSchemasStayInTheirQuotes(f *testing.F) {
 	for _, s := range []string{"app", "", "o'brien", "'; DROP USER root; --", "`", `\`, `\'`, `"`, "a\nb", "\x1b]0;x\x07", "\u202e", "\xff", "\u00a0", "@", "%", strings.Repeat("x", 400)} {
 		f.Add(s, "%", "app")
@@ -252,15 +253,15 @@ func FuzzAccountsAndSchemasStayInTheirQuotes(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s := login{user, host, schema}.remedy(needed, bare.in(schema).lease)
+		s := login{user, host, schema}.grantHint(memberRights, bare.inSchema(schema).lease)
 		if strconv.Quote(s) != `"`+s+`"` || len(s) > 2000 {
-			t.Errorf("a log writes it in another way: %q", s)
+			t.Errorf("a log changes the text: %q", s)
 		}
 		quoted := inQuotes.FindAllString(s, -1)
 		switch rest := inQuotes.ReplaceAllString(strings.Replace(s, "the user's", "", 1), "_"); rest {
 		case "; an administrator can grant what is needed: GRANT SELECT, INSERT, UPDATE ON _ TO _@_;",
 			"; an administrator can grant what is needed: GRANT SELECT, INSERT, UPDATE ON _._ TO _@_;":
-			if got := quoted[len(quoted)-2:]; got[0]+"@"+got[1] != nobody && (unquoted(got[0]) != user || unquoted(got[1]) != host) {
+			if got := quoted[len(quoted)-2:]; got[0]+"@"+got[1] != placeholderAccount && (unquoted(got[0]) != user || unquoted(got[1]) != host) {
 				t.Errorf("the account %q, %q has become %q", user, host, got)
 			}
 			if len(quoted) == 4 && unquoted(quoted[0]) != schema {
@@ -271,7 +272,7 @@ func FuzzAccountsAndSchemasStayInTheirQuotes(f *testing.F) {
 				t.Errorf("%q is not anonymous: %s", user, s)
 			}
 		default:
-			t.Errorf("not as it should be: %s", rest)
+			t.Errorf("unexpected text: %s", rest)
 		}
 	})
 }

@@ -15,14 +15,14 @@ import (
 	"github.com/go-election/go-election/internal/testbed"
 )
 
-// life runs one election through all that can happen to it, with two nodes.
-// Each complaint is the rule that was broken.
-func life(t *testing.T, l *lab, o Options, election string) {
+// lifecycle runs one election through everything that can happen to it, with two nodes. Each
+// error states the rule that was broken.
+func lifecycle(t *testing.T, l *lab, o Options, election string) {
 	t.Helper()
 	const ttl = time.Second
 	a, b := openNode(t, "a", o), openNode(t, "b", o)
 
-	vacant := a.see(election)
+	vacant := a.observe(election)
 	if vacant.Term != 0 || vacant.ObserveFor != 0 || !vacant.Vacant() {
 		t.Errorf("a new election in new tables is free at once: %+v", vacant)
 	}
@@ -33,11 +33,11 @@ func life(t *testing.T, l *lab, o Options, election string) {
 	if first.Heartbeat == 0 || first.TTL != ttl || first.Renew != (ttl/3+time.Microsecond).Truncate(time.Microsecond) || first.ObserveFor != 0 || first.Holder != a.me {
 		t.Errorf("the granted lease is %+v", first)
 	}
-	if got := b.see(election); !asSeen(got, first) || got.Holder != a.me {
-		t.Errorf("others see the very lease that was granted:\n%+v\n%+v", got, first)
+	if got := b.observe(election); !sameLease(got, first) || got.Holder != a.me {
+		t.Errorf("others must see the lease that was granted:\n%+v\n%+v", got, first)
 	}
-	if answer, err := b.bid(vacant, ttl); err != nil || answer.Outcome != backend.Refused || !asSeen(answer.Lease, first) {
-		t.Errorf("a bid over a lease that has changed is refused, with the lease as it stands: %+v, %v", answer, err)
+	if answer, err := b.bid(vacant, ttl); err != nil || answer.Outcome != backend.Refused || !sameLease(answer.Lease, first) {
+		t.Errorf("a bid over a lease that has changed is refused, with the present lease: %+v, %v", answer, err)
 	}
 	held, heartbeats := first, map[uint64]bool{first.Heartbeat: true}
 	for range 20 { // within one second: row counts and coarse clocks would fail here
@@ -55,14 +55,14 @@ func life(t *testing.T, l *lab, o Options, election string) {
 	if changed, err := a.Observe(ctx, []backend.Lease{held}); err != nil || len(changed) != 0 {
 		t.Errorf("Observe returns only what has changed: %+v, %v", changed, err)
 	}
-	second, err := b.bid(b.see(election), ttl) // as if it had been watched
+	second, err := b.bid(b.observe(election), ttl) // as if it had been observed
 	if err != nil || second.Outcome != backend.Granted || second.Term <= first.Term || second.End != backend.Failed || second.LastID != "a" || second.LastNonce != a.me.Nonce {
-		t.Errorf("a bid over the lease as it stands is granted, with a higher term and the last holder: %+v, %v", second, err)
+		t.Errorf("a bid over the present lease is granted, with a greater term and the last holder: %+v, %v", second, err)
 	}
-	if answer, err := a.renew(held); err != nil || answer.Outcome != backend.Refused || !asSeen(answer.Lease, second.Lease) {
-		t.Errorf("a renewal after another grant is refused, with the lease as it stands: %+v, %v", answer, err)
+	if answer, err := a.renew(held); err != nil || answer.Outcome != backend.Refused || !sameLease(answer.Lease, second.Lease) {
+		t.Errorf("a renewal after another grant is refused, with the present lease: %+v, %v", answer, err)
 	}
-	if err := a.release(held, backend.Released); err != nil || !asSeen(b.see(election), second.Lease) {
+	if err := a.release(held, backend.Released); err != nil || !sameLease(b.observe(election), second.Lease) {
 		t.Errorf("a release of an earlier term changes nothing and is no error: %v", err)
 	}
 	if err := a.Request(ctx, []backend.Request{{Election: election, Term: first.Term, Kind: backend.Depose}}); !errors.Is(err, backend.ErrStale) {
@@ -73,7 +73,7 @@ func life(t *testing.T, l *lab, o Options, election string) {
 		t.Errorf("a request: %v", err)
 	}
 	if err := a.Request(ctx, []backend.Request{request}); err != nil {
-		t.Errorf("the same request again changes no row, and is granted all the same: %v", err)
+		t.Errorf("the same request again changes no row, and is no error: %v", err)
 	}
 	renewed, err := b.renew(second.Lease)
 	if err != nil || renewed.Outcome != backend.Granted || renewed.Request != request {
@@ -88,9 +88,9 @@ func life(t *testing.T, l *lab, o Options, election string) {
 	if err := b.release(backend.Lease{Election: election}, backend.Deposed); err != nil {
 		t.Errorf("release of whatever this nonce holds: %v", err)
 	}
-	free := a.see(election)
+	free := a.observe(election)
 	if !free.Vacant() || free.ObserveFor != 0 || free.Term != second.Term || free.End != backend.Deposed || free.LastID != "b" || free.LastNonce != b.me.Nonce || free.TTL != 0 {
-		t.Errorf("after a release the record stays, vacant, with its term and how it ended: %+v", free)
+		t.Errorf("after a release the record stays, vacant, with its term and its end: %+v", free)
 	}
 	third := a.lead(election, ttl)
 	if third.Request != (backend.Request{}) {
@@ -98,7 +98,7 @@ func life(t *testing.T, l *lab, o Options, election string) {
 	}
 	fourth, err := a.bid(vacant, ttl)
 	if err != nil || fourth.Outcome != backend.Granted || fourth.Term <= third.Term {
-		t.Errorf("a leftover of one's own nonce is granted anew, with a new term: %+v, %v", fourth, err)
+		t.Errorf("a leftover of the bidder's own nonce is granted anew, with a new term: %+v, %v", fourth, err)
 	}
 	if err := a.release(fourth.Lease, backend.Released); err != nil {
 		t.Error(err)
@@ -140,7 +140,7 @@ func TestAnElectionLivesUnderAnySettings(t *testing.T) {
 		globals := map[string][]string{
 			"defaults":         {},
 			"lax sql_mode":     {"sql_mode=''"},
-			"odd sql_mode":     {"sql_mode='ANSI_QUOTES,NO_BACKSLASH_ESCAPES,PIPES_AS_CONCAT,NO_ZERO_DATE'"},
+			"unusual sql_mode": {"sql_mode='ANSI_QUOTES,NO_BACKSLASH_ESCAPES,PIPES_AS_CONCAT,NO_ZERO_DATE'"},
 			"time zone":        {"time_zone='-05:30'"},
 			"repeatable read":  {isolation + "='REPEATABLE-READ'"},
 			"serializable":     {isolation + "='SERIALIZABLE'"},
@@ -179,13 +179,13 @@ func TestAnElectionLivesUnderAnySettings(t *testing.T) {
 				l.exec(t, "SET GLOBAL "+s)
 			}
 			t.Run(what, func(t *testing.T) {
-				life(t, l, Options{Config: l.User}, what)
-				if what == "short limits" { // no statement above needs as long, and making a connection must not take longer
+				lifecycle(t, l, Options{Config: l.User}, what)
+				if what == "short limits" { // every statement above is shorter, and so must be those of a new connection
 					name, _, _ := strings.Cut(set[0], "=")
 					want := map[string]float64{"max_execution_time": 3000, "max_statement_time": 3}[name]
 					var limit float64
 					if err := openNode(t, "limits", Options{Config: l.User}).db.QueryRow("SELECT @@SESSION." + name).Scan(&limit); err != nil || limit != want {
-						t.Errorf("%s is %v in our sessions, %v; want %v, whatever the server has", name, limit, err, want)
+						t.Errorf("%s is %v in our sessions, %v; want %v, whatever the server's setting", name, limit, err, want)
 					}
 				}
 			})
@@ -215,16 +215,16 @@ func TestAnElectionLivesWithAnyClient(t *testing.T) {
 		}
 		for what, change := range clients {
 			c := clone(l.User, change)
-			t.Run(what, func(t *testing.T) { life(t, l, Options{Config: c}, what) })
+			t.Run(what, func(t *testing.T) { lifecycle(t, l, Options{Config: c}, what) })
 			t.Run(what+", as a connector", func(t *testing.T) {
 				connector, err := mysql.NewConnector(c)
 				if err != nil {
 					t.Fatal(err)
 				}
-				life(t, l, Options{Connector: connector}, what+", as a connector")
+				lifecycle(t, l, Options{Connector: connector}, what+", as a connector")
 			})
 		}
-		t.Run("DSN", func(t *testing.T) { life(t, l, Options{DSN: l.User.FormatDSN()}, "DSN") })
+		t.Run("DSN", func(t *testing.T) { lifecycle(t, l, Options{DSN: l.User.FormatDSN()}, "DSN") })
 		t.Run("registered", func(t *testing.T) {
 			b, err := backend.Open(Name, func(into any) error {
 				return decodeInto(into, map[string]any{"DSN": l.User.FormatDSN(), "NotifyConns": -1})
@@ -238,11 +238,11 @@ func TestAnElectionLivesWithAnyClient(t *testing.T) {
 	})
 }
 
-// A frozen is a connector whose connections are poisoned after each use, as by
-// another user of a shared pool. Ours are ours alone, so each is set right once.
-type frozen struct{ sqldriver.Connector }
+// A poisoned connector makes connections with a frozen clock and other harmful settings, as
+// another user of a shared pool might leave them.
+type poisoned struct{ sqldriver.Connector }
 
-func (f frozen) Connect(ctx context.Context) (sqldriver.Conn, error) {
+func (f poisoned) Connect(ctx context.Context) (sqldriver.Conn, error) {
 	conn, err := f.Connector.Connect(ctx)
 	if err != nil {
 		return nil, err
@@ -251,29 +251,29 @@ func (f frozen) Connect(ctx context.Context) (sqldriver.Conn, error) {
 	return conn, err
 }
 
-func TestAPoisonedSessionIsSetRight(t *testing.T) {
+func TestPoisonedSessionsAreReset(t *testing.T) {
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
 		l := newLab(t, k)
 		connector, err := mysql.NewConnector(clone(l.User, func(c *mysql.Config) { c.InterpolateParams = true }))
 		if err != nil {
 			t.Fatal(err)
 		}
-		life(t, l, Options{Connector: frozen{connector}}, "a")
+		lifecycle(t, l, Options{Connector: poisoned{connector}}, "a")
 	})
 }
 
-// With completion_type=CHAIN a COMMIT begins another transaction. What was renewed in it
-// would read back there, and be gone with the connection.
-func TestWhatIsRenewedIsSeenByOthersThoughTransactionsAreChained(t *testing.T) {
+// With completion_type=CHAIN a COMMIT begins another transaction. A renewal in it would read
+// back on that connection, and be rolled back with it.
+func TestRenewalsCommitDespiteChainedTransactions(t *testing.T) {
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
 		l := newLab(t, k)
 		a := openNode(t, "a", Options{Config: clone(l.User, func(c *mysql.Config) { c.Params = map[string]string{"completion_type": "'CHAIN'"} })})
 		b := l.node(t, "b")
 		held := a.lead("x", time.Second)
-		seen := b.see("x")
+		seen := b.observe("x")
 		a.mustRenew(held)
-		if b.see("x").Unchanged(seen) {
-			t.Error("two leaders: a renewal was granted, and whoever watches the lease sees none")
+		if b.observe("x").Unchanged(seen) {
+			t.Error("two leaders: a renewal was granted, and a challenger sees none")
 		}
 	})
 }
