@@ -24,14 +24,14 @@ var faultCases = []Case{
 		Says: "Close returns by the time the lease has run out, though nothing passes between client and store, with ErrNotReleased."},
 	{Rule: "L8", Name: "closing ends with the lease, in a pause", Run: closesThrough(FaultPause), Fault: FaultPause,
 		Says: "Close returns by the time the lease has run out, though the store hangs, with ErrNotReleased."},
-	{Rule: "S1", Name: "through a failover", Run: throughFault(FaultFailover, ""), Fault: FaultFailover, skip: durable,
+	{Rule: "S1", Name: "through a failover", Run: throughFault(FaultFailover, ""), Fault: FaultFailover, skip: needsDurableTerms,
 		Says: "A failover, also one that loses the last writes, makes no second leader and no term twice, and afterwards there is exactly one leader."},
 	{Rule: "S1", Name: "through a deleted record", Run: throughFault(FaultDeleteRecord, "jobs"), Fault: FaultDeleteRecord,
 		Says: "A record that somebody deletes during a leadership makes no second leader and no term twice, and afterwards there is exactly one leader."},
 }
 
 // durable skips a case if terms may be lost with a server.
-func durable(f facts) string {
+func needsDurableTerms(f facts) string {
 	if !f.DurableTerms {
 		return "terms may be lost with a server (Guarantees.DurableTerms)"
 	}
@@ -40,62 +40,62 @@ func durable(f facts) string {
 
 func closesThrough(fault string) func(*Trial) error {
 	return func(t *Trial) error {
-		leader, _, err := t.led(1, "jobs", nil)
+		leader, _, err := t.startWithLeader(1, "jobs", nil)
 		if err != nil {
 			return err
 		}
-		leader.left = true
+		leader.watcherEnded = true
 		leader.node.closed.Store(true)
-		if err := t.fault(fault, true, "jobs"); err != nil {
+		if err := t.inject(fault, true, "jobs"); err != nil {
 			return err
 		}
-		began := t.moment()
+		began := t.startStopwatch()
 		ctx, cancel := context.WithTimeout(context.Background(), 4*(t.TTL+t.Late))
 		defer cancel()
 		err = leader.node.Close(ctx)
-		took := t.since(began)
-		if err := t.fault(fault, false, "jobs"); err != nil {
+		took := t.elapsed(began)
+		if err := t.inject(fault, false, "jobs"); err != nil {
 			return err
 		}
 		return errors.Join(
-			must(errors.Is(err, election.ErrNotReleased), "ErrNotReleased", err),
-			must(took <= t.TTL+t.callTimeout()+t.Late, fmt.Sprintf("an end within a TTL of %v", t.TTL), took))
+			expect(errors.Is(err, election.ErrNotReleased), "ErrNotReleased", err),
+			expect(took <= t.TTL+t.callTimeout()+t.Late, fmt.Sprintf("an end within a TTL of %v", t.TTL), took))
 	}
 }
 
 func throughFault(fault, name string) func(*Trial) error {
 	return func(t *Trial) error {
-		leader, others, err := t.led(3, "jobs", nil)
+		leader, others, err := t.startWithLeader(3, "jobs", nil)
 		if err != nil {
 			return err
 		}
-		seats, reader := append(others, leader), t.client("reader")
+		members, reader := append(others, leader), t.client("reader")
 		for i, length := range []time.Duration{t.TTL / 2, 2 * t.TTL} {
 			t.sleep(t.TTL)
-			if err := t.fault(fault, true, name); err != nil {
+			if err := t.inject(fault, true, name); err != nil {
 				return err
 			}
 			t.sleep(length)
 			if fault == FaultPause || fault == FaultCut || fault == FaultCutReplies {
-				if err := t.fault(fault, false, name); err != nil {
+				if err := t.inject(fault, false, name); err != nil {
 					return err
 				}
 			}
 			// A store may make all challengers watch for longer than a TTL when its
 			// server has changed or a record is gone. It says so.
 			var watch time.Duration
-			if err := t.until(2*t.bound(), "an answer from the store", func() bool {
-				l, err := reader.glance("jobs")
+			if err := t.waitUntil(2*t.takeoverBound(), "an answer from the store", func() bool {
+				l, err := reader.readQuickly("jobs")
 				watch = max(l.ObserveFor, 0)
 				return err == nil
 			}); err != nil {
 				return err
 			}
-			if _, _, err := t.elected(watch+2*t.bound(), seats...); err != nil {
+			if _, _, err := t.waitForLeader(watch+2*t.takeoverBound(), members...); err != nil {
 				return fmt.Errorf("after %s number %d: %w", fault, i+1, err)
 			}
-			t.sleep(t.bound())
-			if err := t.one(seats...); err != nil {
+			t.sleep(t.takeoverBound())
+			if err := t.waitForOneLeader(members...); err != nil {
 				return fmt.Errorf("after %s number %d: %w", fault, i+1, err)
 			}
 		}

@@ -52,29 +52,29 @@ func namesExact(t *Trial) error {
 		}
 		zero = append(zero, backend.Lease{Election: name})
 	}
-	over, err := a.observe(zero...)
+	expected, err := a.observe(zero...)
 	if err != nil {
 		return err
 	}
-	if err := same("leases read, one for each name", len(over), len(zero)); err != nil {
+	if err := equal("leases read, one for each name", len(expected), len(zero)); err != nil {
 		return err
 	}
 	var bids []backend.Bid
-	for _, l := range over {
-		if err := same(fmt.Sprintf("term of %q, which nobody has led", l.Election), l.Term, 0); err != nil {
+	for _, l := range expected {
+		if err := equal(fmt.Sprintf("term of %q, which nobody has led", l.Election), l.Term, 0); err != nil {
 			return err
 		}
 		bids = append(bids, a.bid(l))
 	}
-	t.sleep(max(over[0].ObserveFor, 0))
-	answers, err := a.try(bids...)
+	t.sleep(max(expected[0].ObserveFor, 0))
+	answers, err := a.acquire(bids...)
 	if err != nil {
 		return err
 	}
 	held := map[string]backend.Lease{}
 	for i, got := range answers {
 		name := bids[i].Election
-		if err := errors.Join(same(fmt.Sprintf("outcome of a bid for %q", name), got.Outcome, backend.Granted), same("name in its answer", got.Election, name)); err != nil {
+		if err := errors.Join(equal(fmt.Sprintf("outcome of a bid for %q", name), got.Outcome, backend.Granted), equal("name in its answer", got.Election, name)); err != nil {
 			return fmt.Errorf("%w (error %v)", err, got.Err)
 		}
 		held[name] = got.Lease
@@ -84,7 +84,7 @@ func namesExact(t *Trial) error {
 	keep := func(owner *client) error {
 		var leases []backend.Lease
 		for _, l := range held {
-			if l.Holder == owner.me {
+			if l.Holder == owner.candidate {
 				leases = append(leases, l)
 			}
 		}
@@ -93,7 +93,7 @@ func namesExact(t *Trial) error {
 		}
 		answers, err := owner.renew(leases...)
 		for _, got := range answers {
-			err = errors.Join(err, same(fmt.Sprintf("outcome of a renewal of %q", got.Election), got.Outcome, backend.Granted))
+			err = errors.Join(err, equal(fmt.Sprintf("outcome of a renewal of %q", got.Election), got.Outcome, backend.Granted))
 			held[got.Election] = got.Lease
 		}
 		return err
@@ -110,7 +110,7 @@ func namesExact(t *Trial) error {
 			continue
 		}
 		l := held[name]
-		if err := a.free(backend.Released, l); err != nil {
+		if err := a.release(backend.Released, l); err != nil {
 			return err
 		}
 		if held[name], err = b.win(name); err != nil {
@@ -124,20 +124,20 @@ func namesExact(t *Trial) error {
 				return err
 			}
 		}
-		now, err := b.look(name)
-		holder := a.me
+		now, err := b.read(name)
+		holder := a.candidate
 		if i%2 == 1 {
-			holder = b.me
+			holder = b.candidate
 		}
-		if err := errors.Join(err, same("name read", now.Election, name), same(fmt.Sprintf("term of %q", name), now.Term, held[name].Term), same(fmt.Sprintf("holder of %q", name), now.Holder.ID, holder.ID)); err != nil {
+		if err := errors.Join(err, equal("name read", now.Election, name), equal(fmt.Sprintf("term of %q", name), now.Term, held[name].Term), equal(fmt.Sprintf("holder of %q", name), now.Holder.ID, holder.ID)); err != nil {
 			return err
 		}
 		// On a busy machine a session may be lost, and what hung on it go on in another.
-		if err := same(fmt.Sprintf("heartbeat of %q", name), now.Heartbeat, held[name].Heartbeat); err != nil && t.Virtual {
+		if err := equal(fmt.Sprintf("heartbeat of %q", name), now.Heartbeat, held[name].Heartbeat); err != nil && t.Virtual {
 			return err
 		}
 		records, err := b.list(name, 1)
-		if err := errors.Join(err, must(len(records) == 1 && records[0].Election == name, fmt.Sprintf("the record of %q first in a list from it", name), fmt.Sprint(records))); err != nil {
+		if err := errors.Join(err, expect(len(records) == 1 && records[0].Election == name, fmt.Sprintf("the record of %q first in a list from it", name), fmt.Sprint(records))); err != nil {
 			return err
 		}
 	}
@@ -150,31 +150,31 @@ func namesText(t *Trial) error {
 	metadata[0] = "line one\n\tline two\r\n\nend \n"
 	for i := range ids {
 		a := t.client(ids[i])
-		a.me.Address, a.me.Metadata = texts(backend.MaxAddress)[i], metadata[i]
+		a.candidate.Address, a.candidate.Metadata = texts(backend.MaxAddress)[i], metadata[i]
 		name := fmt.Sprintf("jobs%d", i)
 		held, err := a.win(name)
 		if err != nil {
-			return fmt.Errorf("candidate with id %.40q and metadata %.40q: %w", a.me.ID, a.me.Metadata, err)
+			return fmt.Errorf("candidate with id %.40q and metadata %.40q: %w", a.candidate.ID, a.candidate.Metadata, err)
 		}
-		read, err := b.look(name)
-		if err := errors.Join(err, same("winner's answer", held.Holder, a.me), same("reader's answer", read.Holder, a.me)); err != nil {
+		read, err := b.read(name)
+		if err := errors.Join(err, equal("winner's answer", held.Holder, a.candidate), equal("reader's answer", read.Holder, a.candidate)); err != nil {
 			return err
 		}
 		if err := a.announce(); err != nil {
 			return err
 		}
-		members, err := b.members(a.me.Nonce, 1)
-		if err := errors.Join(err, must(len(members) == 1, "one member", len(members))); err != nil {
+		members, err := b.members(a.candidate.Nonce, 1)
+		if err := errors.Join(err, expect(len(members) == 1, "one member", len(members))); err != nil {
 			return err
 		}
-		if err := same("member record", members[0].Candidate, a.me); err != nil {
+		if err := equal("member record", members[0].Candidate, a.candidate); err != nil {
 			return err
 		}
-		if err := a.free(backend.Released, held); err != nil {
+		if err := a.release(backend.Released, held); err != nil {
 			return err
 		}
-		read, err = b.look(name)
-		if err := errors.Join(err, same("LastID", read.LastID, a.me.ID)); err != nil {
+		read, err = b.read(name)
+		if err := errors.Join(err, equal("LastID", read.LastID, a.candidate.ID)); err != nil {
 			return err
 		}
 	}
@@ -191,7 +191,7 @@ func namesPlanted(t *Trial) error {
 	if err != nil {
 		return err
 	}
-	if err := t.fault(FaultPlantRecord, true, "planted"); err != nil {
+	if err := t.inject(FaultPlantRecord, true, "planted"); err != nil {
 		return err
 	}
 	changed, err := a.observe(backend.Lease{Election: "planted"}, backend.Lease{Election: "jobs"})
@@ -204,11 +204,11 @@ func namesPlanted(t *Trial) error {
 		}
 	}
 	_, err = a.list("", 10)
-	_, err2 := a.keep(held)
-	if err := errors.Join(err, err2, must(slices.ContainsFunc(changed, func(l backend.Lease) bool { return l.Election == "jobs" && l.Holder == a.me }), "the healthy election to be read beside the planted one", fmt.Sprint(changed))); err != nil {
+	_, err2 := a.mustRenew(held)
+	if err := errors.Join(err, err2, expect(slices.ContainsFunc(changed, func(l backend.Lease) bool { return l.Election == "jobs" && l.Holder == a.candidate }), "the healthy election to be read beside the planted one", fmt.Sprint(changed))); err != nil {
 		return err
 	}
-	o, err := t.seat("observer", "planted", nil)
+	o, err := t.participant("observer", "planted", nil)
 	if err != nil {
 		return err
 	}

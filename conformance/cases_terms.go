@@ -15,7 +15,7 @@ var termCases = []Case{
 		Says: "Each grant has a term greater than all earlier terms of that election, through release and re-election."},
 	{Rule: "S4", Name: "terms grow through expiry", Run: termsExpiry,
 		Says: "Each grant has a term greater than all earlier terms of that election, through expiry."},
-	{Rule: "S4", Name: "terms exceed the floor", Run: termsFloor,
+	{Rule: "S4", Name: "terms exceed the floor", Run: termsMinTerm,
 		Says: "The term of a grant exceeds Bid.MinTerm, and the next one exceeds that."},
 	{Rule: "S4", Name: "a first term is the clock's", Run: termsFirst,
 		Says: "The first term of an election in a new store is the time in microseconds since 1970, and not far ahead of it: so terms grow across a change of store."},
@@ -25,12 +25,12 @@ var termCases = []Case{
 		Says: "Each grant has a term greater than all earlier terms of that election, through restarts of the store."},
 	{Rule: "S4", Name: "terms grow through a failover", Run: termsFailover, Fault: FaultFailover,
 		Says: "Each grant has a term greater than all earlier terms of that election, through a failover that loses the last writes."},
-	{Rule: "S5", Name: "elections have terms of their own", Run: termsApart,
+	{Rule: "S5", Name: "elections have terms of their own", Run: termsSeparate,
 		Says: "A leadership of one election changes nothing in another: neither term nor heartbeat."},
 }
 
 // grows checks the term of a grant against the last one.
-func grows(last *uint64, l backend.Lease) error {
+func checkTermGrows(last *uint64, l backend.Lease) error {
 	defer func() { *last = l.Term }()
 	if l.Term <= *last {
 		return fmt.Errorf("expected a term above %d, got %d", *last, l.Term)
@@ -44,20 +44,20 @@ func grows(last *uint64, l backend.Lease) error {
 func termsGrow(t *Trial) error {
 	clients := []*client{t.client("a"), t.client("b"), t.client("c")}
 	var last uint64
-	for i := range t.many(1000) {
+	for i := range t.scaledCount(1000) {
 		c := clients[i%3]
 		held, err := c.win("jobs")
 		if err != nil {
 			return fmt.Errorf("leadership %d: %w", i+1, err)
 		}
-		if err := grows(&last, held); err != nil {
+		if err := checkTermGrows(&last, held); err != nil {
 			return fmt.Errorf("leadership %d: %w", i+1, err)
 		}
-		if err := c.free(backend.Released, held); err != nil {
+		if err := c.release(backend.Released, held); err != nil {
 			return err
 		}
-		now, err := c.look("jobs")
-		if err := errors.Join(err, same("term of the vacant record", now.Term, last)); err != nil {
+		now, err := c.read("jobs")
+		if err := errors.Join(err, equal("term of the vacant record", now.Term, last)); err != nil {
 			return err
 		}
 	}
@@ -72,10 +72,10 @@ func termsExpiry(t *Trial) error {
 		if err != nil {
 			return err
 		}
-		if err := grows(&last, held); err != nil {
+		if err := checkTermGrows(&last, held); err != nil {
 			return err
 		}
-		clients[i].dies()
+		clients[i].crash()
 	}
 	return nil
 }
@@ -93,30 +93,30 @@ func termsFirst(t *Trial) error {
 	return nil
 }
 
-func termsFloor(t *Trial) error {
+func termsMinTerm(t *Trial) error {
 	a := t.client("a")
 	held, err := a.win("jobs")
 	if err != nil {
 		return err
 	}
 	last := held.Term
-	if err := a.free(backend.Released, held); err != nil {
+	if err := a.release(backend.Released, held); err != nil {
 		return err
 	}
 	floor := last + 1_000_000_000_000_000
-	held, err = a.winBy("jobs", func(b *backend.Bid) { b.MinTerm = floor })
+	held, err = a.winWith("jobs", func(b *backend.Bid) { b.MinTerm = floor })
 	if err != nil {
 		return err
 	}
 	last = floor
-	if err := grows(&last, held); err != nil {
+	if err := checkTermGrows(&last, held); err != nil {
 		return fmt.Errorf("with a floor: %w", err)
 	}
-	if err := a.free(backend.Released, held); err != nil {
+	if err := a.release(backend.Released, held); err != nil {
 		return err
 	}
 	held, err = a.win("jobs") // without a floor
-	return errors.Join(err, grows(&last, held))
+	return errors.Join(err, checkTermGrows(&last, held))
 }
 
 func termsDeleted(t *Trial) error {
@@ -127,10 +127,10 @@ func termsDeleted(t *Trial) error {
 		if err != nil {
 			return err
 		}
-		if err := grows(&last, held); err != nil {
+		if err := checkTermGrows(&last, held); err != nil {
 			return err
 		}
-		if err := t.fault(FaultDeleteRecord, true, "jobs"); err != nil {
+		if err := t.inject(FaultDeleteRecord, true, "jobs"); err != nil {
 			return err
 		}
 	}
@@ -145,18 +145,18 @@ func termsRestart(t *Trial) error {
 		if err != nil {
 			return err
 		}
-		if err := grows(&last, held); err != nil {
+		if err := checkTermGrows(&last, held); err != nil {
 			return err
 		}
 		if i == 1 {
-			if err := a.free(backend.Released, held); err != nil {
+			if err := a.release(backend.Released, held); err != nil {
 				return err
 			}
 		}
-		if err := t.fault(FaultRestart, true, ""); err != nil {
+		if err := t.inject(FaultRestart, true, ""); err != nil {
 			return err
 		}
-		if err := t.until(4*t.TTL, "an answer from the restarted store", func() bool { _, err := a.glance("jobs"); return err == nil }); err != nil {
+		if err := t.waitUntil(4*t.TTL, "an answer from the restarted store", func() bool { _, err := a.readQuickly("jobs"); return err == nil }); err != nil {
 			return err
 		}
 	}
@@ -170,20 +170,20 @@ func termsFailover(t *Trial) error {
 		return err
 	}
 	last := held.Term
-	if err := t.fault(FaultFailover, true, ""); err != nil {
+	if err := t.inject(FaultFailover, true, ""); err != nil {
 		return err
 	}
-	if err := t.until(4*t.TTL, "an answer after the failover", func() bool { _, err := a.glance("jobs"); return err == nil }); err != nil {
+	if err := t.waitUntil(4*t.TTL, "an answer after the failover", func() bool { _, err := a.readQuickly("jobs"); return err == nil }); err != nil {
 		return err
 	}
-	if err := a.lost("that another server granted", held); err != nil {
+	if err := a.mustNotRenew("that another server granted", held); err != nil {
 		return err
 	}
 	held, err = t.client("b").win("jobs")
-	return errors.Join(err, grows(&last, held))
+	return errors.Join(err, checkTermGrows(&last, held))
 }
 
-func termsApart(t *Trial) error {
+func termsSeparate(t *Trial) error {
 	a, b := t.client("a"), t.client("b")
 	held, err := a.win("jobs")
 	if err != nil {
@@ -194,10 +194,10 @@ func termsApart(t *Trial) error {
 		if err != nil {
 			return err
 		}
-		if err := b.free(backend.Released, other); err != nil {
+		if err := b.release(backend.Released, other); err != nil {
 			return err
 		}
 	}
-	now, err := b.look("jobs")
-	return errors.Join(err, same("term", now.Term, held.Term), same("heartbeat", now.Heartbeat, held.Heartbeat), same("holder", now.Holder, a.me))
+	now, err := b.read("jobs")
+	return errors.Join(err, equal("term", now.Term, held.Term), equal("heartbeat", now.Heartbeat, held.Heartbeat), equal("holder", now.Holder, a.candidate))
 }

@@ -44,7 +44,7 @@ type Harness struct {
 	Only func(Case) bool
 
 	// voids is how many trials of the case were void. The first two make TTL longer.
-	voids int
+	voidTrials int
 }
 
 // A Store is one fresh store.

@@ -71,22 +71,22 @@ func Check(h History) error {
 	var errs []error
 	for _, name := range names {
 		one := by[name]
-		errs = append(errs, beliefs(one.of(Believed)), grants(one.of(Granted)), granted(one), functions(one.of(Ran)))
+		errs = append(errs, checkBeliefs(one.ofKind(Believed)), checkTerms(one.ofKind(Granted)), checkGrants(one), checkFunctions(one.ofKind(Ran)))
 		processes := map[string]History{}
 		for _, e := range one {
 			processes[e.Process] = append(processes[e.Process], e)
 		}
 		for _, p := range slices.Sorted(maps.Keys(processes)) {
 			for _, w := range processes[p].watchers() {
-				errs = append(errs, told(w.told), final(w, processes[p]), unsaid(w, processes[p]))
+				errs = append(errs, checkEvents(w.received), checkFinalState(w, processes[p]), checkOwnLeaderships(w, processes[p]))
 			}
 		}
 	}
-	return few(errs)
+	return joinFirst(errs)
 }
 
 // few joins errors, of which there may be thousands.
-func few(errs []error) error {
+func joinFirst(errs []error) error {
 	const most = 5
 	errs = slices.DeleteFunc(errs, func(err error) bool { return err == nil })
 	if n := len(errs) - most; n > 0 {
@@ -95,11 +95,11 @@ func few(errs []error) error {
 	return errors.Join(errs...)
 }
 
-func broken(rule, says string, format string, args ...any) error {
+func violation(rule, says string, format string, args ...any) error {
 	return fmt.Errorf("%s (%s): %s", rule, says, fmt.Sprintf(format, args...))
 }
 
-func (h History) of(kind EntryKind) (list History) {
+func (h History) ofKind(kind EntryKind) (list History) {
 	for _, e := range h {
 		if e.Kind == kind {
 			list = append(list, e)
@@ -111,14 +111,14 @@ func (h History) of(kind EntryKind) (list History) {
 func byFrom(a, b Entry) int { return cmp.Compare(a.From, b.From) }
 
 // beliefs is the primary check: a sweep over the intervals of belief.
-func beliefs(list History) error {
+func checkBeliefs(list History) error {
 	// What is known to have been at one instant only goes first: in virtual time a
 	// handover takes none.
 	slices.SortStableFunc(list, func(a, b Entry) int { return cmp.Or(byFrom(a, b), cmp.Compare(a.To, b.To)) })
 	for i := 1; i < len(list); i++ {
 		a, b := list[i-1], list[i]
 		if a.To > b.From {
-			return broken("S1", "the intervals during which Leading() is true in different processes never overlap", "%v; and %v", a, b)
+			return violation("S1", "the intervals during which Leading() is true in different processes never overlap", "%v; and %v", a, b)
 		}
 		if a.To < b.To {
 			continue
@@ -130,7 +130,7 @@ func beliefs(list History) error {
 
 // grants checks terms: each above all those that had been granted before it was
 // asked for.
-func grants(list History) error {
+func checkTerms(list History) error {
 	ended := slices.Clone(list)
 	slices.SortStableFunc(list, byFrom)
 	slices.SortStableFunc(ended, func(a, b Entry) int { return cmp.Compare(a.To, b.To) })
@@ -144,10 +144,10 @@ func grants(list History) error {
 			}
 		}
 		if g.Term <= last.Term {
-			return broken("S4", "each grant's term exceeds all earlier ones", "%v; after %v", g, last)
+			return violation("S4", "each grant's term exceeds all earlier ones", "%v; after %v", g, last)
 		}
 		if twin, twice := terms[g.Term]; twice {
-			return broken("S5", "no term is granted twice", "%v; and %v", g, twin)
+			return violation("S5", "no term is granted twice", "%v; and %v", g, twin)
 		}
 		terms[g.Term] = g
 	}
@@ -155,30 +155,30 @@ func grants(list History) error {
 }
 
 // granted checks that what was believed was won.
-func granted(h History) error {
+func checkGrants(h History) error {
 	type win struct {
 		process string
 		term    uint64
 	}
 	won := map[win]Entry{}
-	for _, g := range h.of(Granted) {
+	for _, g := range h.ofKind(Granted) {
 		won[win{g.Process, g.Term}] = g
 	}
-	for _, b := range h.of(Believed) {
+	for _, b := range h.ofKind(Believed) {
 		if g, ok := won[win{b.Process, b.Term}]; !ok || g.From > b.From {
-			return broken("S8", "only a bid that was answered Granted is a win", "%v, and no such answer", b)
+			return violation("S8", "only a bid that was answered Granted is a win", "%v, and no such answer", b)
 		}
 	}
 	return nil
 }
 
 // functions checks that one lead function runs at a time in each process.
-func functions(list History) error {
+func checkFunctions(list History) error {
 	slices.SortStableFunc(list, byFrom)
 	last := map[string]Entry{}
 	for _, r := range list {
 		if l, ok := last[r.Process]; ok && l.To > r.From {
-			return broken("S11", "the lead function of term n has returned before that of a later term starts in the process", "%v; and %v", l, r)
+			return violation("S11", "the lead function of term n has returned before that of a later term starts in the process", "%v; and %v", l, r)
 		}
 		last[r.Process] = r
 	}
@@ -186,28 +186,28 @@ func functions(list History) error {
 }
 
 type watcherLog struct {
-	process string
-	number  int
-	told    History
+	process  string
+	number   int
+	received History
 }
 
 func (h History) watchers() (list []*watcherLog) {
-	for _, e := range h.of(Told) {
+	for _, e := range h.ofKind(Told) {
 		i := slices.IndexFunc(list, func(w *watcherLog) bool { return w.process == e.Process && w.number == e.Watcher })
 		if i < 0 {
 			i = len(list)
 			list = append(list, &watcherLog{process: e.Process, number: e.Watcher})
 		}
-		list[i].told = append(list[i].told, e)
+		list[i].received = append(list[i].received, e)
 	}
 	return list
 }
 
 // told replays what one watcher was told through the state machine.
-func told(list History) error {
+func checkEvents(list History) error {
 	var errs []error
 	bad := func(says string, format string, args ...any) {
-		errs = append(errs, broken("S10", says, format, args...))
+		errs = append(errs, violation("S10", says, format, args...))
 	}
 	var state Entry
 	var term, own uint64 // the greatest elected so far, and the greatest of this process
@@ -240,38 +240,38 @@ func told(list History) error {
 		}
 		state, first = e, false
 	}
-	return few(errs)
+	return joinFirst(errs)
 }
 
 // final compares the last event with the state in the end.
-func final(w *watcherLog, h History) error {
-	for _, f := range h.of(Final) {
+func checkFinalState(w *watcherLog, h History) error {
+	for _, f := range h.ofKind(Final) {
 		if f.Process != w.process {
 			continue
 		}
 		var last Entry
-		for _, e := range w.told {
+		for _, e := range w.received {
 			if e.State != election.Notice {
 				last = e
 			}
 		}
 		if last.State != f.State || last.Leader != f.Leader || last.State == election.Elected && last.Term != f.Term {
-			return broken("S10", "the last event equals the final state", "%v; but %v", last, f)
+			return violation("S10", "the last event equals the final state", "%v; but %v", last, f)
 		}
 	}
 	return nil
 }
 
 // unsaid looks for own leaderships that a watcher was never told of.
-func unsaid(w *watcherLog, h History) error {
-	for _, b := range h.of(Believed) {
-		if b.Process != w.process || b.From <= w.told[0].From || slices.ContainsFunc(h, func(e Entry) bool {
+func checkOwnLeaderships(w *watcherLog, h History) error {
+	for _, b := range h.ofKind(Believed) {
+		if b.Process != w.process || b.From <= w.received[0].From || slices.ContainsFunc(h, func(e Entry) bool {
 			return e.Kind == Ended && e.Process == w.process && e.Watcher == w.number && e.From <= b.To
 		}) {
 			continue
 		}
-		if !slices.ContainsFunc(w.told, func(e Entry) bool { return e.Coalesced > 0 || e.Leading && e.Term == b.Term }) {
-			return broken("S10", "own transitions are never left unsaid", "%v, and its watcher %d was not told", b, w.number)
+		if !slices.ContainsFunc(w.received, func(e Entry) bool { return e.Coalesced > 0 || e.Leading && e.Term == b.Term }) {
+			return violation("S10", "own transitions are never left unsaid", "%v, and its watcher %d was not told", b, w.number)
 		}
 	}
 	return nil

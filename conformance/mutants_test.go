@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -21,121 +20,15 @@ type mutant struct {
 	killer string // title of a case
 }
 
-// faulty is memory, with hooks where a mistake can be made.
-type faulty struct {
-	backend.Backend
-	store  *memory.Store
-	closed chan struct{}
-
-	acquire func(ctx context.Context, bids []backend.Bid) ([]backend.Answer, error)
-	renew   func(ctx context.Context, held []backend.Held) ([]backend.Answer, error)
-	release func(ctx context.Context, held []backend.Held) error
-	observe func(ctx context.Context, seen []backend.Lease) (changed []backend.Lease, err error)
-	listen  func(ctx context.Context, seen []backend.Lease) error
-	ask     func(ctx context.Context, requests []backend.Request) error
-	claims  func(backend.Guarantees) backend.Guarantees
-}
-
-func (f *faulty) Acquire(ctx context.Context, bids []backend.Bid) ([]backend.Answer, error) {
-	if f.acquire != nil {
-		return f.acquire(ctx, bids)
-	}
-	return f.Backend.Acquire(ctx, bids)
-}
-
-func (f *faulty) Renew(ctx context.Context, held []backend.Held) ([]backend.Answer, error) {
-	if f.renew != nil {
-		return f.renew(ctx, held)
-	}
-	return f.Backend.Renew(ctx, held)
-}
-
-func (f *faulty) Release(ctx context.Context, held []backend.Held) error {
-	if f.release != nil {
-		return f.release(ctx, held)
-	}
-	return f.Backend.Release(ctx, held)
-}
-
-func (f *faulty) Observe(ctx context.Context, seen []backend.Lease) (changed []backend.Lease, err error) {
-	if f.observe != nil {
-		return f.observe(ctx, seen)
-	}
-	return f.Backend.Observe(ctx, seen)
-}
-
-func (f *faulty) Listen(ctx context.Context, seen []backend.Lease) error {
-	if f.listen != nil {
-		return f.listen(ctx, seen)
-	}
-	return f.Backend.Listen(ctx, seen)
-}
-
-func (f *faulty) Request(ctx context.Context, requests []backend.Request) error {
-	if f.ask != nil {
-		return f.ask(ctx, requests)
-	}
-	return f.Backend.Request(ctx, requests)
-}
-
-func (f *faulty) Guarantees() backend.Guarantees {
-	g := f.Backend.Guarantees()
-	if f.claims != nil {
-		g = f.claims(g)
-	}
-	return g
-}
-
-func (f *faulty) Close() error {
-	select {
-	case <-f.closed:
-	default:
-		close(f.closed)
-	}
-	return f.Backend.Close()
-}
-
-// now reads leases as they are.
-func (f *faulty) now(ctx context.Context, names ...string) []backend.Lease {
-	var zero []backend.Lease
-	for _, n := range names {
-		zero = append(zero, backend.Lease{Election: n})
-	}
-	now, _ := f.Backend.Observe(ctx, zero)
-	return now
-}
-
-// as returns a client that the store takes for the holder of a lease: what a
-// statement does that is not pinned to a nonce.
-func (f *faulty) as(ctx context.Context, held backend.Lease) backend.Backend {
-	other := f.store.Backend()
-	held.Election, held.Term = "another election", 1
-	other.Renew(ctx, []backend.Held{held.Held()}) // tells the client whom it serves
-	return other
-}
-
-// over makes every bid one over the lease as it is, whatever was seen of it.
-func (f *faulty) over(ctx context.Context, bids []backend.Bid, only func(backend.Bid, backend.Lease) bool) []backend.Bid {
-	bids = slices.Clone(bids)
-	for i, b := range bids {
-		if now := f.now(ctx, b.Election)[0]; only(b, now) {
-			bids[i].Expected = now
-		}
-	}
-	return bids
-}
-
-func fold(s string) string { return strings.ToLower(s) }
-
 var mutants = []mutant{
 	{name: "win by name", killer: "A6 the same id is not the same candidate", mutate: func(f *faulty) {
 		f.acquire = func(ctx context.Context, bids []backend.Bid) ([]backend.Answer, error) {
-			return f.Backend.Acquire(ctx, f.over(ctx, bids, func(b backend.Bid, now backend.Lease) bool { return now.Holder.ID == b.Candidate.ID }))
+			return f.Backend.Acquire(ctx, f.bidOverCurrent(ctx, bids, func(b backend.Bid, now backend.Lease) bool { return now.Holder.ID == b.Candidate.ID }))
 		}
 	}},
 	{name: "a record that names me is a win", killer: "A5 an own leftover is granted anew", mutate: func(f *faulty) {
 		f.acquire = func(ctx context.Context, bids []backend.Bid) ([]backend.Answer, error) {
-			if now := f.now(ctx, bids[0].Election)[0]; now.Holder.Nonce == bids[0].Candidate.Nonce {
+			if now := f.current(ctx, bids[0].Election)[0]; now.Holder.Nonce == bids[0].Candidate.Nonce {
 				return []backend.Answer{{Lease: now, Outcome: backend.Granted, ValidFor: bids[0].TTL}}, nil
 			}
 			return f.Backend.Acquire(ctx, bids)
@@ -143,12 +36,12 @@ var mutants = []mutant{
 	}},
 	{name: "bid not pinned to Over", killer: "A3 a bid is pinned to what was seen", mutate: func(f *faulty) {
 		f.acquire = func(ctx context.Context, bids []backend.Bid) ([]backend.Answer, error) {
-			return f.Backend.Acquire(ctx, f.over(ctx, bids, func(backend.Bid, backend.Lease) bool { return true }))
+			return f.Backend.Acquire(ctx, f.bidOverCurrent(ctx, bids, func(backend.Bid, backend.Lease) bool { return true }))
 		}
 	}},
 	{name: "bid pinned to the term only", killer: "A4 a renewal undoes the watch", mutate: func(f *faulty) {
 		f.acquire = func(ctx context.Context, bids []backend.Bid) ([]backend.Answer, error) {
-			return f.Backend.Acquire(ctx, f.over(ctx, bids, func(b backend.Bid, now backend.Lease) bool { return b.Expected.Term == now.Term }))
+			return f.Backend.Acquire(ctx, f.bidOverCurrent(ctx, bids, func(b backend.Bid, now backend.Lease) bool { return b.Expected.Term == now.Term }))
 		}
 	}},
 	{name: "floor ignored", killer: "S4 terms exceed the floor", mutate: func(f *faulty) {
@@ -177,7 +70,7 @@ var mutants = []mutant{
 	{name: "renewal by read", killer: "R1 a renewal is a write with a fresh heartbeat", mutate: func(f *faulty) {
 		f.renew = func(ctx context.Context, held []backend.Held) (answers []backend.Answer, err error) {
 			for _, l := range held {
-				a := backend.Answer{Lease: f.now(ctx, l.Election)[0], Outcome: backend.Refused}
+				a := backend.Answer{Lease: f.current(ctx, l.Election)[0], Outcome: backend.Refused}
 				if a.Holder.Nonce == l.Holder.Nonce && a.Term == l.Term {
 					a.Outcome, a.ValidFor = backend.Granted, l.TTL
 				}
@@ -200,7 +93,7 @@ var mutants = []mutant{
 	{name: "renewal revives", killer: "R4 a renewal does not revive", mutate: func(f *faulty) {
 		f.renew = func(ctx context.Context, held []backend.Held) ([]backend.Answer, error) {
 			for _, l := range held {
-				if now := f.now(ctx, l.Election)[0]; now.Vacant() && now.Term == l.Term {
+				if now := f.current(ctx, l.Election)[0]; now.Vacant() && now.Term == l.Term {
 					f.Backend.Acquire(ctx, []backend.Bid{{Election: l.Election, Candidate: l.Holder, TTL: l.TTL, Renew: l.Renew, Expected: now}})
 				}
 			}
@@ -217,7 +110,7 @@ var mutants = []mutant{
 		f.renew = func(ctx context.Context, held []backend.Held) ([]backend.Answer, error) {
 			held = slices.Clone(held)
 			for i, l := range held {
-				held[i].Term = f.now(ctx, l.Election)[0].Term
+				held[i].Term = f.current(ctx, l.Election)[0].Term
 			}
 			return f.Backend.Renew(ctx, held)
 		}
@@ -225,7 +118,7 @@ var mutants = []mutant{
 	{name: "deposition ignored", killer: "R5 a renewal is refused after a deposition", mutate: func(f *faulty) {
 		f.renew = func(ctx context.Context, held []backend.Held) ([]backend.Answer, error) {
 			for _, l := range held {
-				if now := f.now(ctx, l.Election)[0]; now.Request.Kind == backend.Depose {
+				if now := f.current(ctx, l.Election)[0]; now.Request.Kind == backend.Depose {
 					f.Backend.Request(ctx, []backend.Request{{Election: l.Election, Term: now.Term}})
 				}
 			}
@@ -244,8 +137,8 @@ var mutants = []mutant{
 	{name: "release(0) ends a later grant", killer: "X5 term 0 does not end another's grant", mutate: func(f *faulty) {
 		f.release = func(ctx context.Context, held []backend.Held) error {
 			for _, l := range held {
-				if now := f.now(ctx, l.Election)[0]; l.Term == 0 && !now.Vacant() {
-					f.as(ctx, now).Release(ctx, []backend.Held{now.Held()})
+				if now := f.current(ctx, l.Election)[0]; l.Term == 0 && !now.Vacant() {
+					f.clientOf(ctx, now).Release(ctx, []backend.Held{now.Held()})
 				}
 			}
 			return f.Backend.Release(ctx, held)
@@ -270,7 +163,7 @@ var mutants = []mutant{
 	{name: "release of what is not held is an error", killer: "X6 to release nothing is no error", mutate: func(f *faulty) {
 		f.release = func(ctx context.Context, held []backend.Held) error {
 			for _, l := range held {
-				if f.now(ctx, l.Election)[0].Vacant() {
+				if f.current(ctx, l.Election)[0].Vacant() {
 					return backend.ErrInvalid
 				}
 			}
@@ -327,7 +220,7 @@ var mutants = []mutant{
 			for _, l := range seen {
 				names = append(names, l.Election)
 			}
-			return f.now(ctx, names...), nil
+			return f.current(ctx, names...), nil
 		}
 	}},
 	{name: "a request is no change", killer: "O3 every change shows", mutate: func(f *faulty) {
@@ -357,7 +250,7 @@ var mutants = []mutant{
 			for _, l := range seen {
 				names = append(names, l.Election)
 			}
-			return f.Backend.Listen(ctx, f.now(ctx, names...))
+			return f.Backend.Listen(ctx, f.current(ctx, names...))
 		}
 	}},
 	{name: "Listen is not told of releases", killer: "L2 a resignation hands over", mutate: func(f *faulty) {
@@ -375,23 +268,23 @@ var mutants = []mutant{
 		}
 	}},
 	{name: "a request touches the heartbeat", killer: "W1 a request stands beside the lease", mutate: func(f *faulty) {
-		f.ask = func(ctx context.Context, requests []backend.Request) error {
+		f.request = func(ctx context.Context, requests []backend.Request) error {
 			err := f.Backend.Request(ctx, requests)
-			for _, w := range requests { // as a careless UPDATE would: the lease is written again
-				l := f.now(ctx, w.Election)[0]
-				f.as(ctx, l).Renew(ctx, []backend.Held{l.Held()})
+			for _, request := range requests { // as a careless UPDATE would: the lease is written again
+				l := f.current(ctx, request.Election)[0]
+				f.clientOf(ctx, l).Renew(ctx, []backend.Held{l.Held()})
 			}
 			return err
 		}
 	}},
 	{name: "a stale request is written in silence", killer: "W2 a stale request is not written", mutate: func(f *faulty) {
-		f.ask = func(ctx context.Context, requests []backend.Request) error {
+		f.request = func(ctx context.Context, requests []backend.Request) error {
 			f.Backend.Request(ctx, requests)
 			return nil
 		}
 	}},
 	{name: "to nominate deposes", killer: "P12 a dead nominee costs nothing", mutate: func(f *faulty) {
-		f.ask = func(ctx context.Context, requests []backend.Request) error {
+		f.request = func(ctx context.Context, requests []backend.Request) error {
 			requests = slices.Clone(requests)
 			for i := range requests {
 				requests[i].Kind = backend.Depose

@@ -56,9 +56,9 @@ func (c Case) Contract() bool { return !strings.ContainsAny(c.Rule[:1], "SLPQ") 
 // contract alone, then those with managers, then those that count calls.
 func Cases() []Case {
 	return slices.Concat(
-		acquireCases, renewCases, moveCases, releaseCases, termCases,
-		observeCases, listenCases, askCases, listCases, memberCases, nameCases, generalCases,
-		safetyCases, faultCases, eventCases, functionCases, livenessCases, operatorCases, requestCases,
+		acquireCases, renewCases, markCases, releaseCases, termCases,
+		observeCases, listenCases, requestCases, listCases, memberCases, nameCases, generalCases,
+		safetyCases, faultCases, eventCases, functionCases, livenessCases, operatorCases, nominateCases,
 		costCases, stormCases,
 	)
 }
@@ -135,7 +135,7 @@ func (c Case) weight() int {
 }
 
 // trials is how many a case has if the machine or the store leaves no verdict.
-const trials = 4
+const maxTrials = 4
 
 // Try runs one case on a fresh store and returns what is wrong. It does not fail
 // t, so that broken backends can be tried too. In real time, a trial that is void is
@@ -144,28 +144,28 @@ const trials = 4
 func (c Case) Try(t *testing.T, h Harness) (err error) {
 	if h.Virtual {
 		return h.inBubble(t, func(t *testing.T) error {
-			_, err := c.once(t, h)
+			_, err := c.runTrial(t, h)
 			return err
 		})
 	}
-	for n := 1; n <= trials; n++ {
+	for n := 1; n <= maxTrials; n++ {
 		void := ""
-		t.Run(fmt.Sprintf("trial %d", n), func(t *testing.T) { void, err = c.once(t, h) })
+		t.Run(fmt.Sprintf("trial %d", n), func(t *testing.T) { void, err = c.runTrial(t, h) })
 		if void == "" {
 			return err
 		}
-		t.Logf("VOID, trial %d of %d: %s; it found: %v", n, trials, void, err)
-		if n < trials {
-			calm(t.Context(), 30*time.Second<<n)
+		t.Logf("VOID, trial %d of %d: %s; it found: %v", n, maxTrials, void, err)
+		if n < maxTrials {
+			waitUntilCalm(t.Context(), 30*time.Second<<n)
 		}
-		h.voids = n
+		h.voidTrials = n
 	}
 	return err
 }
 
 // once is one trial, and why it is void if it is. What the judge has found always
 // stands: two leaders are never excused.
-func (c Case) once(t *testing.T, h Harness) (void string, err error) {
+func (c Case) runTrial(t *testing.T, h Harness) (void string, err error) {
 	trial := newTrial(t, h)
 	if err = c.Run(trial); err != nil {
 		void = trial.void(err)

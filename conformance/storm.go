@@ -12,7 +12,7 @@ import (
 )
 
 // errOut is what a wire says when it refuses to carry a call.
-var errOut = fmt.Errorf("wire: out: %w", backend.ErrUnavailable)
+var errInjected = fmt.Errorf("wire: out: %w", backend.ErrUnavailable)
 
 var stormCases = []Case{
 	{Rule: "S1", Name: "storms", Run: storms,
@@ -22,7 +22,7 @@ var stormCases = []Case{
 // storms lets five nodes live through hours of random faults. Everything random
 // follows from one number, which a failure prints.
 func storms(t *Trial) error {
-	seeds, length := 3, t.long(2*time.Hour)
+	seeds, length := 3, t.scaledTime(2*time.Hour)
 	if t.Short || !t.Virtual {
 		seeds = 1
 	}
@@ -42,17 +42,17 @@ func Storm(seed uint64, n int, length time.Duration) Case {
 }
 
 // A weather is what the lines are like for a while. Each call draws its fate.
-type weather struct {
-	mu  chan *rand.Rand // holds the one source, for one at a time
-	t   *Trial
-	bad [6]float64 // chances of: lost, answer lost, error, slow, late, twice
+type faultMix struct {
+	random  chan *rand.Rand // holds the one source, for one at a time
+	t       *Trial
+	chances [6]float64 // chances of: lost, answer lost, error, slow, late, twice
 }
 
-func (w *weather) fate(c Call) Fate {
-	rnd := <-w.mu
-	defer func() { w.mu <- rnd }()
+func (w *faultMix) decide(c Call) Fate {
+	rnd := <-w.random
+	defer func() { w.random <- rnd }()
 	roll := rnd.Float64()
-	for i, chance := range w.bad {
+	for i, chance := range w.chances {
 		if roll -= chance; roll > 0 {
 			continue
 		}
@@ -63,7 +63,7 @@ func (w *weather) fate(c Call) Fate {
 		case 1:
 			return Fate{AnswerLost: true}
 		case 2:
-			return Fate{Err: errOut}
+			return Fate{Err: errInjected}
 		case 3:
 			return Fate{Before: d / 8, After: d / 8}
 		case 4:
@@ -84,21 +84,21 @@ func (t *Trial) storm(seed uint64, n int, length time.Duration) error {
 	}
 	rnd := rand.New(rand.NewPCG(seed, 1))
 	name := fmt.Sprintf("storm%d", seed)
-	seats := make([]*seat, n)
+	members := make([]*participant, n)
 	start := func(i int) error {
-		s, err := t.seat(fmt.Sprintf("c%d", i), name, nil)
+		p, err := t.participant(fmt.Sprintf("c%d", i), name, nil)
 		if err != nil {
 			return err
 		}
-		seats[i] = s
-		return s.lead()
+		members[i] = p
+		return p.lead()
 	}
-	for i := range seats {
+	for i := range members {
 		if err := start(i); err != nil {
 			return fail(err)
 		}
 	}
-	ask := func(do func(context.Context) error) { // an operator, who takes no for an answer
+	tryRequest := func(do func(context.Context) error) { // an operator, who takes no for an answer
 		ctx, cancel := context.WithTimeout(context.Background(), t.callTimeout())
 		defer cancel()
 		do(ctx)
@@ -106,83 +106,83 @@ func (t *Trial) storm(seed uint64, n int, length time.Duration) error {
 	leaderships, healed := map[uint64]bool{}, 0
 	for end := t.now() + length; t.now() < end; {
 		i := rnd.IntN(n)
-		s := seats[i]
+		p := members[i]
 		switch rnd.IntN(12) {
 		case 0, 1:
-			s.node.wire.Cut(true)
+			p.node.wire.Cut(true)
 		case 2, 3, 4:
-			w := &weather{mu: make(chan *rand.Rand, 1), t: t}
-			w.mu <- rand.New(rand.NewPCG(rnd.Uint64(), 2))
-			for k := range w.bad {
-				w.bad[k] = rnd.Float64() * rnd.Float64() / 4
+			w := &faultMix{random: make(chan *rand.Rand, 1), t: t}
+			w.random <- rand.New(rand.NewPCG(rnd.Uint64(), 2))
+			for k := range w.chances {
+				w.chances[k] = rnd.Float64() * rnd.Float64() / 4
 			}
-			s.node.wire.Decide(w.fate)
+			p.node.wire.Decide(w.decide)
 		case 5, 6:
-			s.node.wire.Decide(nil)
+			p.node.wire.Decide(nil)
 		case 7:
-			ask(s.Resign)
+			tryRequest(p.Resign)
 		case 8:
-			s.Pause()
+			p.Pause()
 		case 9:
-			ask(func(ctx context.Context) error { return s.Nominate(ctx, seats[rnd.IntN(n)].node.ID()) })
+			tryRequest(func(ctx context.Context) error { return p.Nominate(ctx, members[rnd.IntN(n)].node.ID()) })
 		case 10:
-			ask(s.Depose)
+			tryRequest(p.Depose)
 		case 11: // kill -9, and start again
-			s.node.dies()
+			p.node.crash()
 			if err := start(i); err != nil {
 				return fail(err)
 			}
 		}
 		if rnd.IntN(4) == 0 {
-			s.Resume()
+			p.Resume()
 		}
 		t.sleep(time.Duration(rnd.Int64N(int64(t.TTL))))
 		if rnd.IntN(20) != 0 {
 			continue
 		}
-		for _, s := range seats { // fine weather
-			s.node.wire.Decide(nil)
-			s.Resume()
+		for _, p := range members { // fine weather
+			p.node.wire.Decide(nil)
+			p.Resume()
 		}
 		healed++
-		if _, _, err := t.elected(3*t.TTL+t.bound(), seats...); err != nil {
+		if _, _, err := t.waitForLeader(3*t.TTL+t.takeoverBound(), members...); err != nil {
 			return fail(fmt.Errorf("after healing number %d, at %v: L3: %w", healed, t.now(), err))
 		}
-		for _, s := range seats {
-			if l := s.Leadership(); l != nil {
+		for _, p := range members {
+			if l := p.Leadership(); l != nil {
 				leaderships[l.Term] = true
 			}
 		}
-		t.prune()
+		t.closeDeadNodes()
 	}
-	for _, s := range seats {
-		s.node.wire.Decide(nil)
-		s.Resume()
+	for _, p := range members {
+		p.node.wire.Decide(nil)
+		p.Resume()
 	}
 	t.sleep(4 * t.TTL)
-	errs := []error{t.one(seats...)}
-	for _, s := range seats {
-		s.left = true
+	errs := []error{t.waitForOneLeader(members...)}
+	for _, p := range members {
+		p.watcherEnded = true
 	}
 	if healed > 3 {
-		errs = append(errs, must(len(leaderships) > 1, "faults that bite: more than one leadership seen in fine weather", len(leaderships)))
+		errs = append(errs, expect(len(leaderships) > 1, "faults that bite: more than one leadership seen in fine weather", len(leaderships)))
 	}
-	for _, s := range seats {
-		errs = append(errs, s.node.close(4*t.TTL))
+	for _, p := range members {
+		errs = append(errs, p.node.close(4*t.TTL))
 	}
 	t.mu.Lock()
-	errs = append(errs, t.broken...)
-	t.broken = nil
+	errs = append(errs, t.errs...)
+	t.errs = nil
 	t.mu.Unlock()
 	return fail(errors.Join(errs...))
 }
 
 // prune ends the managers of nodes that are dead, which would go on calling.
-func (t *Trial) prune() {
+func (t *Trial) closeDeadNodes() {
 	for _, n := range t.nodes {
 		if n.dead.Load() && !n.closed.Load() {
-			n.end()
-			t.judge.forget(n)
+			n.closeQuietly()
+			t.checker.removeNode(n)
 		}
 	}
 	t.nodes = slices.DeleteFunc(t.nodes, func(n *node) bool { return n.closed.Load() })

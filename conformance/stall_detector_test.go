@@ -23,12 +23,12 @@ func TestAMachineThatStoodStillIsNoVerdict(t *testing.T) {
 	}{
 		"for a second":                                    {time.Second, false, wrong, true},
 		"for a second, and the store was harmed":          {time.Second, true, wrong, true},
-		"for a moment":                                    {2 * still, false, wrong, false},
-		"for a moment, and the store did not answer":      {2 * still, false, away, true},
-		"for a moment, and a harmed store did not answer": {2 * still, true, away, false},
+		"for a moment":                                    {2 * stallThreshold, false, wrong, false},
+		"for a moment, and the store did not answer":      {2 * stallThreshold, false, away, true},
+		"for a moment, and a harmed store did not answer": {2 * stallThreshold, true, away, false},
 		"not at all, though the store did not answer":     {0, false, away, false},
 	} {
-		trial := &Trial{Harness: Harness{TTL: 2 * time.Second}, tb: t, harmed: c.harmed, witness: &witness{last: time.Now().Add(-c.stood)}}
+		trial := &Trial{Harness: Harness{TTL: 2 * time.Second}, tb: t, harmed: c.harmed, stalls: &stallDetector{lastTick: time.Now().Add(-c.stood)}}
 		if why := trial.void(c.found); (why != "") != c.excuse {
 			t.Errorf("%s: void because %q; want that: %v", what, why, c.excuse)
 		}
@@ -40,9 +40,9 @@ func TestAMachineThatStoodStillIsNoVerdict(t *testing.T) {
 }
 
 // asleep is a store that answers nothing in time.
-type asleep struct{ backend.Backend }
+type hangingStore struct{ backend.Backend }
 
-func (asleep) Members(ctx context.Context, _ string, _ int) ([]backend.Member, error) {
+func (hangingStore) Members(ctx context.Context, _ string, _ int) ([]backend.Member, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Microsecond) // to keep time for something else
 	defer cancel()
 	<-ctx.Done()
@@ -54,12 +54,12 @@ func TestACallThatWasGivenUpIsNoVerdictOnManagers(t *testing.T) {
 		inner  backend.Backend
 		excuse bool
 	}{
-		"given up early": {asleep{memory.New().Backend()}, true},
+		"given up early": {hangingStore{memory.New().Backend()}, true},
 		"answered":       {memory.New().Backend(), false},
 	} {
 		w := Wrap(c.inner)
 		w.Members(t.Context(), "", 1)
-		trial := &Trial{Harness: Harness{TTL: time.Hour}, tb: t, witness: &witness{last: time.Now()}, nodes: []*node{{wire: w}}}
+		trial := &Trial{Harness: Harness{TTL: time.Hour}, tb: t, stalls: &stallDetector{lastTick: time.Now()}, nodes: []*node{{wire: w}}}
 		if why := trial.void(errors.New("late")); (why != "") != c.excuse {
 			t.Errorf("%s: void because %q; want that: %v", what, why, c.excuse)
 		}
@@ -67,10 +67,10 @@ func TestACallThatWasGivenUpIsNoVerdictOnManagers(t *testing.T) {
 }
 
 func TestWhoWaitsInVainIsToldWhatTheStoreHasDenied(t *testing.T) {
-	w := Wrap(asleep{memory.New().Backend()})
+	w := Wrap(hangingStore{memory.New().Backend()})
 	w.Members(t.Context(), "", 1)
 	trial := &Trial{tb: t, nodes: []*node{{wire: w, key: "a#0"}}}
-	err := trial.until(0, "a leader", func() bool { return false })
+	err := trial.waitUntil(0, "a leader", func() bool { return false })
 	for _, want := range []string{"a leader", "of 1 calls of a#0 1 failed", "Members", context.DeadlineExceeded.Error()} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("waited in vain: %v; want it to say %q", err, want)
@@ -79,12 +79,12 @@ func TestWhoWaitsInVainIsToldWhatTheStoreHasDenied(t *testing.T) {
 }
 
 func TestTimeInWhichTheMachineStoodStillDoesNotCount(t *testing.T) {
-	w := &witness{last: time.Now()}
-	trial := &Trial{witness: w}
-	began := trial.moment()
-	began.at = began.at.Add(-time.Minute) // so long ago
-	w.last = w.last.Add(-50 * time.Second)
-	if ran := trial.since(began); ran < 9*time.Second || ran > 30*time.Second {
+	w := &stallDetector{lastTick: time.Now()}
+	trial := &Trial{stalls: w}
+	began := trial.startStopwatch()
+	began.startedAt = began.startedAt.Add(-time.Minute) // so long ago
+	w.lastTick = w.lastTick.Add(-50 * time.Second)
+	if ran := trial.elapsed(began); ran < 9*time.Second || ran > 30*time.Second {
 		t.Errorf("of a minute the machine stood still for 50 s: %v count", ran)
 	}
 }
@@ -103,19 +103,19 @@ func TestAVoidTrialIsMadeAgainAndTheLastOneCounts(t *testing.T) {
 	}{
 		"nothing is wrong":                          {0, 0, 1, nil},
 		"something is wrong":                        {0, 1, 1, late},
-		"a standing machine, and nothing is wrong":  {trials, 0, 1, nil},
+		"a standing machine, and nothing is wrong":  {maxTrials, 0, 1, nil},
 		"a machine that stands still once":          {1, 1, 2, nil},
-		"something is wrong, and it stood still":    {1, trials, 2, late},
-		"a machine that stands still all the time":  {trials, trials, trials, late},
+		"something is wrong, and it stood still":    {1, maxTrials, 2, late},
+		"a machine that stands still all the time":  {maxTrials, maxTrials, maxTrials, late},
 		"something is wrong only while it stood so": {2, 2, 3, nil},
 	} {
 		n := 0
 		got := Case{Run: func(trial *Trial) error {
 			n++
 			if n <= c.standing {
-				trial.witness.mu.Lock()
-				trial.witness.last = trial.witness.last.Add(-2 * time.Hour)
-				trial.witness.mu.Unlock()
+				trial.stalls.mu.Lock()
+				trial.stalls.lastTick = trial.stalls.lastTick.Add(-2 * time.Hour)
+				trial.stalls.mu.Unlock()
 			}
 			if n <= c.late {
 				return late
@@ -129,14 +129,14 @@ func TestAVoidTrialIsMadeAgainAndTheLastOneCounts(t *testing.T) {
 }
 
 // known is a store that says how long leases may be.
-type known struct {
+type limitedStore struct {
 	backend.Backend
-	most time.Duration
+	maxTTL time.Duration
 }
 
-func (k known) Guarantees() backend.Guarantees {
+func (k limitedStore) Guarantees() backend.Guarantees {
 	g := k.Backend.Guarantees()
-	g.MaxTTL = k.most
+	g.MaxTTL = k.maxTTL
 	return g
 }
 
@@ -152,14 +152,14 @@ func TestAVoidTrialIsMadeAgainWithLeasesThatBearMoreIfTheStoreAllowsThem(t *test
 	} {
 		h := Harness{TTL: time.Second, GreatestTTL: c.said, NewStore: func(testing.TB) Store {
 			store := memory.New()
-			return Store{Open: func(testing.TB) backend.Backend { return known{store.Backend(), c.most} }}
+			return Store{Open: func(testing.TB) backend.Backend { return limitedStore{store.Backend(), c.most} }}
 		}}
 		var got []time.Duration
 		Case{Run: func(trial *Trial) error {
 			got = append(got, trial.TTL)
-			trial.witness.mu.Lock()
-			trial.witness.last = trial.witness.last.Add(-time.Hour)
-			trial.witness.mu.Unlock()
+			trial.stalls.mu.Lock()
+			trial.stalls.lastTick = trial.stalls.lastTick.Add(-time.Hour)
+			trial.stalls.mu.Unlock()
 			return errors.New("late")
 		}}.Try(t, h)
 		if !slices.Equal(got, c.want) {

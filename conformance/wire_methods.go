@@ -16,28 +16,28 @@ func (w *Wire) Acquire(ctx context.Context, bids []backend.Bid) ([]backend.Answe
 	c := Call{Method: "Acquire"}
 	for _, b := range bids {
 		c.Elections = append(c.Elections, b.Election)
-		w.heard(b.Candidate.Nonce)
+		w.setNonce(b.Candidate.Nonce)
 	}
 	return carry(w, ctx, c, func(ctx context.Context) ([]backend.Answer, error) {
 		return w.inner.Acquire(ctx, bids)
-	}, w.answered)
+	}, w.recordAnswers)
 }
 
 func (w *Wire) Renew(ctx context.Context, held []backend.Held) ([]backend.Answer, error) {
 	held = slices.Clone(held)
 	for _, l := range held {
-		w.heard(l.Holder.Nonce)
+		w.setNonce(l.Holder.Nonce)
 	}
-	return carry(w, ctx, aboutHeld("Renew", held), func(ctx context.Context) ([]backend.Answer, error) {
+	return carry(w, ctx, callAboutHeld("Renew", held), func(ctx context.Context) ([]backend.Answer, error) {
 		return w.inner.Renew(ctx, held)
-	}, w.answered)
+	}, w.recordAnswers)
 }
 
 func (w *Wire) Mark(ctx context.Context, held []backend.Held) ([]backend.Answer, error) {
 	held = slices.Clone(held)
-	return carry(w, ctx, aboutHeld("Mark", held), func(ctx context.Context) ([]backend.Answer, error) {
+	return carry(w, ctx, callAboutHeld("Mark", held), func(ctx context.Context) ([]backend.Answer, error) {
 		return w.inner.Mark(ctx, held)
-	}, w.answered)
+	}, w.recordAnswers)
 }
 
 func (w *Wire) Release(ctx context.Context, held []backend.Held) error {
@@ -48,7 +48,7 @@ func (w *Wire) Release(ctx context.Context, held []backend.Held) error {
 	// a grant that came after it, which no correct backend does.
 	zero := slices.ContainsFunc(held, func(l backend.Held) bool { return l.Term == 0 })
 	caller := ctx
-	_, err := carry(w, ctx, aboutHeld("Release", held), func(ctx context.Context) (none struct{}, err error) {
+	_, err := carry(w, ctx, callAboutHeld("Release", held), func(ctx context.Context) (none struct{}, err error) {
 		if zero && caller.Err() != nil {
 			return none, caller.Err()
 		}
@@ -58,17 +58,17 @@ func (w *Wire) Release(ctx context.Context, held []backend.Held) error {
 }
 
 func (w *Wire) Observe(ctx context.Context, leases []backend.Lease) ([]backend.Lease, error) {
-	leases = w.unedited(leases)
-	changed, err := carry(w, ctx, about("Observe", leases), func(ctx context.Context) ([]backend.Lease, error) {
+	leases = w.undoEdit(leases)
+	changed, err := carry(w, ctx, callAboutLeases("Observe", leases), func(ctx context.Context) ([]backend.Lease, error) {
 		return w.inner.Observe(ctx, leases)
 	}, nil)
-	w.edited(changed)
+	w.applyEdit(changed)
 	return changed, err
 }
 
 func (w *Wire) Listen(ctx context.Context, leases []backend.Lease) error {
-	leases = w.unedited(leases)
-	_, err := carry(w, ctx, about("Listen", leases), func(ctx context.Context) (none struct{}, err error) {
+	leases = w.undoEdit(leases)
+	_, err := carry(w, ctx, callAboutLeases("Listen", leases), func(ctx context.Context) (none struct{}, err error) {
 		return none, w.inner.Listen(ctx, leases)
 	}, nil)
 	return err
@@ -93,7 +93,7 @@ func (w *Wire) List(ctx context.Context, from string, limit int) ([]backend.Reco
 }
 
 func (w *Wire) Announce(ctx context.Context, m backend.Member) error {
-	w.heard(m.Nonce)
+	w.setNonce(m.Nonce)
 	_, err := carry(w, ctx, Call{Method: "Announce"}, func(ctx context.Context) (none struct{}, err error) {
 		return none, w.inner.Announce(ctx, m)
 	}, nil)
@@ -112,7 +112,7 @@ func (w *Wire) Preflight(ctx context.Context, bids []backend.Bid) []error {
 	c := Call{Method: "Prove"}
 	for _, b := range bids {
 		c.Elections = append(c.Elections, b.Election)
-		w.heard(b.Candidate.Nonce)
+		w.setNonce(b.Candidate.Nonce)
 	}
 	errs, err := carry(w, ctx, c, func(ctx context.Context) ([]error, error) {
 		if p, ok := w.inner.(backend.Preflighter); ok {
@@ -131,17 +131,17 @@ func (w *Wire) Guarantees() backend.Guarantees { return w.inner.Guarantees() }
 // Close gives up what is still on its way and closes the inner backend.
 func (w *Wire) Close() error {
 	w.cancel()
-	w.late.Wait()
+	w.inFlight.Wait()
 	return w.inner.Close()
 }
 
-func (w *Wire) heard(nonce string) {
+func (w *Wire) setNonce(nonce string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.nonce = nonce
 }
 
-func aboutHeld(method string, held []backend.Held) Call {
+func callAboutHeld(method string, held []backend.Held) Call {
 	c := Call{Method: method}
 	for _, h := range held {
 		c.Elections, c.Terms = append(c.Elections, h.Election), append(c.Terms, h.Term)
@@ -149,7 +149,7 @@ func aboutHeld(method string, held []backend.Held) Call {
 	return c
 }
 
-func about(method string, leases []backend.Lease) Call {
+func callAboutLeases(method string, leases []backend.Lease) Call {
 	c := Call{Method: method}
 	for _, l := range leases {
 		c.Elections, c.Terms = append(c.Elections, l.Election), append(c.Terms, l.Term)
@@ -158,7 +158,7 @@ func about(method string, leases []backend.Lease) Call {
 }
 
 // answered notes outcomes, after spoiling those that are to be spoilt.
-func (w *Wire) answered(c *Call, f Fate, answers []backend.Answer) {
+func (w *Wire) recordAnswers(c *Call, f Fate, answers []backend.Answer) {
 	for i := range answers {
 		if i < len(c.Elections) && slices.Contains(f.Spoil, c.Elections[i]) {
 			answers[i] = backend.Answer{Err: fmt.Errorf("wire: %w: spoilt", backend.ErrUnavailable)}

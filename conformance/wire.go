@@ -21,26 +21,26 @@ func Wrap(b backend.Backend) *Wire {
 
 // A Wire is what [Wrap] returns.
 type Wire struct {
-	inner  backend.Backend
-	began  time.Time
-	ctx    context.Context // of requests that are still on their way after their call has failed
-	cancel context.CancelFunc
-	late   sync.WaitGroup
+	inner    backend.Backend
+	began    time.Time
+	ctx      context.Context // of requests that are still on their way after their call has failed
+	cancel   context.CancelFunc
+	inFlight sync.WaitGroup
 
-	mu     sync.Mutex
-	fate   func(Call) Fate
-	cut    bool
-	ended  func(Call)
-	edit   func(backend.Lease) backend.Lease
-	truth  map[backend.Lease]backend.Lease // by edited lease
-	counts map[string]int
-	failed map[string]int // of those, with an error
-	last   Call           // of those
-	slow   time.Duration  // the longest time that the inner backend took for a call
-	gaveUp bool           // it gave a call up, as there was no time left
-	log    []Call
-	keep   bool
-	nonce  string
+	mu         sync.Mutex
+	decide     func(Call) Fate
+	cut        bool
+	notify     func(Call)
+	edit       func(backend.Lease) backend.Lease
+	originals  map[backend.Lease]backend.Lease // by edited lease
+	counts     map[string]int
+	failed     map[string]int // of those, with an error
+	lastFailed Call           // of those
+	slowest    time.Duration  // the longest time that the inner backend took for a call
+	gaveUp     bool           // it gave a call up, as there was no time left
+	log        []Call
+	keepLog    bool
+	nonce      string
 }
 
 // A Call is one call of a Backend, as the wire saw it. Times count from when the
@@ -75,7 +75,7 @@ type Fate struct {
 func (w *Wire) Decide(f func(Call) Fate) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.fate, w.cut = f, false
+	w.decide, w.cut = f, false
 }
 
 // Cut loses every request from now on, and the answers to those that are under
@@ -83,7 +83,7 @@ func (w *Wire) Decide(f func(Call) Fate) {
 func (w *Wire) Cut(on bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.fate, w.cut = nil, on
+	w.decide, w.cut = nil, on
 }
 
 // Edit makes the wire show f's version of every lease that Observe returns: what
@@ -91,28 +91,28 @@ func (w *Wire) Cut(on bool) {
 func (w *Wire) Edit(f func(backend.Lease) backend.Lease) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.edit, w.truth = f, map[backend.Lease]backend.Lease{}
+	w.edit, w.originals = f, map[backend.Lease]backend.Lease{}
 }
 
 // edited shows the caller another version of leases.
-func (w *Wire) edited(leases []backend.Lease) {
+func (w *Wire) applyEdit(leases []backend.Lease) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for i, l := range leases {
 		if w.edit != nil {
 			leases[i] = w.edit(l)
-			w.truth[bare(leases[i])] = l
+			w.originals[withoutAge(leases[i])] = l
 		}
 	}
 }
 
 // unedited is the opposite, so that the store is asked about what it has said.
-func (w *Wire) unedited(leases []backend.Lease) []backend.Lease {
+func (w *Wire) undoEdit(leases []backend.Lease) []backend.Lease {
 	leases = slices.Clone(leases)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for i, l := range leases {
-		if told, ok := w.truth[bare(l)]; ok && w.edit != nil {
+		if told, ok := w.originals[withoutAge(l)]; ok && w.edit != nil {
 			leases[i] = told
 		}
 	}
@@ -120,7 +120,7 @@ func (w *Wire) unedited(leases []backend.Lease) []backend.Lease {
 }
 
 // bare is a lease without what passes by itself.
-func bare(l backend.Lease) backend.Lease {
+func withoutAge(l backend.Lease) backend.Lease {
 	l.Age = 0
 	return l
 }
@@ -130,14 +130,14 @@ func bare(l backend.Lease) backend.Lease {
 func (w *Wire) Notify(f func(Call)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.ended = f
+	w.notify = f
 }
 
 // Keep makes the wire keep all calls for [Wire.Log], or drop them.
 func (w *Wire) Keep(on bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.keep, w.log = on, nil
+	w.keepLog, w.log = on, nil
 }
 
 // Log returns the calls kept, in the order in which they ended.
@@ -176,7 +176,7 @@ func (w *Wire) Now() time.Duration { return time.Since(w.began) }
 func carry[R any](w *Wire, ctx context.Context, c Call, do func(ctx context.Context) (R, error), note func(*Call, Fate, R)) (R, error) {
 	w.mu.Lock()
 	w.counts[c.Method]++
-	fate, f := w.fate, Fate{Lost: w.cut}
+	fate, f := w.decide, Fate{Lost: w.cut}
 	c.Sent = w.Now()
 	w.mu.Unlock()
 	if fate != nil {
@@ -185,24 +185,24 @@ func carry[R any](w *Wire, ctx context.Context, c Call, do func(ctx context.Cont
 	r, err := deliver(w, ctx, f, func(ctx context.Context) (R, error) {
 		began := time.Now()
 		r, err := do(ctx)
-		w.took(c.Method, time.Since(began), err)
+		w.recordDuration(c.Method, time.Since(began), err)
 		return r, err
 	})
-	if err == nil && w.severed(c) { // the line was cut while it waited
+	if err == nil && w.answerIsLost(c) { // the line was cut while it waited
 		var none R
-		r, err = none, hang(ctx)
+		r, err = none, waitForEnd(ctx)
 	}
 	c.Received, c.Err = w.Now(), err
 	if note != nil {
 		note(&c, f, r)
 	}
 	w.mu.Lock()
-	ended := w.ended
+	ended := w.notify
 	if err != nil {
 		w.failed[c.Method]++
-		w.last = c
+		w.lastFailed = c
 	}
-	if w.keep {
+	if w.keepLog {
 		w.log = append(w.log, c)
 	}
 	w.mu.Unlock()
@@ -214,11 +214,11 @@ func carry[R any](w *Wire, ctx context.Context, c Call, do func(ctx context.Cont
 
 // took notes how long the inner backend took for a call. A Listen is to take long, and
 // what is cut off may have been killed.
-func (w *Wire) took(method string, d time.Duration, err error) {
+func (w *Wire) recordDuration(method string, d time.Duration, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if method != "Listen" && !w.cut {
-		w.slow = max(w.slow, d)
+		w.slowest = max(w.slowest, d)
 		w.gaveUp = w.gaveUp || errors.Is(err, context.DeadlineExceeded)
 	}
 }
@@ -229,13 +229,13 @@ func (w *Wire) slowestCall(limit time.Duration) time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.gaveUp {
-		return max(w.slow, limit)
+		return max(w.slowest, limit)
 	}
-	return w.slow
+	return w.slowest
 }
 
 // trouble says how many calls of whose have failed, and how the last of them did.
-func (w *Wire) trouble(whose string) string {
+func (w *Wire) failureSummary(whose string) string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	failed, all := 0, 0
@@ -246,14 +246,14 @@ func (w *Wire) trouble(whose string) string {
 		return ""
 	}
 	return fmt.Sprintf("; of %d calls of %s %d failed, the last, %s %q, from %v to %v: %v",
-		all, whose, failed, w.last.Method, w.last.Elections, w.last.Sent, w.last.Received, w.last.Err)
+		all, whose, failed, w.lastFailed.Method, w.lastFailed.Elections, w.lastFailed.Sent, w.lastFailed.Received, w.lastFailed.Err)
 }
 
 // severed reports whether the answer to a call is lost, since the line was cut
 // meanwhile. Of a Listen, which waits for long, fate decides again at its end.
-func (w *Wire) severed(c Call) bool {
+func (w *Wire) answerIsLost(c Call) bool {
 	w.mu.Lock()
-	fate, cut := w.fate, w.cut
+	fate, cut := w.decide, w.cut
 	w.mu.Unlock()
 	if cut || fate == nil || c.Method != "Listen" {
 		return cut
@@ -273,7 +273,7 @@ func deliver[R any](w *Wire, ctx context.Context, f Fate, do func(context.Contex
 	case f.Err != nil:
 		return none, f.Err
 	case f.Lost:
-		return none, hang(ctx)
+		return none, waitForEnd(ctx)
 	}
 	if f.Again > 0 {
 		defer w.send(ctx, f.Before+f.Again, func(ctx context.Context) { do(ctx) })
@@ -289,16 +289,16 @@ func deliver[R any](w *Wire, ctx context.Context, f Fate, do func(context.Contex
 	select {
 	case r := <-arrived:
 		if f.AnswerLost {
-			return none, hang(ctx)
+			return none, waitForEnd(ctx)
 		}
 		if f.After > 0 {
-			if err := pause(ctx, f.After); err != nil {
+			if err := sleepContext(ctx, f.After); err != nil {
 				return none, err
 			}
 		}
 		return r.value, r.err
 	case <-ctx.Done():
-		return none, hang(ctx)
+		return none, waitForEnd(ctx)
 	}
 }
 
@@ -309,8 +309,8 @@ func (w *Wire) send(ctx context.Context, after time.Duration, do func(context.Co
 	if by, ok := ctx.Deadline(); ok {
 		limit = max(time.Until(by), time.Second)
 	}
-	w.late.Go(func() {
-		if pause(w.ctx, after) != nil {
+	w.inFlight.Go(func() {
+		if sleepContext(w.ctx, after) != nil {
 			return
 		}
 		own, cancel := context.WithTimeout(w.ctx, limit)
@@ -320,13 +320,13 @@ func (w *Wire) send(ctx context.Context, after time.Duration, do func(context.Co
 }
 
 // hang waits for the end of ctx.
-func hang(ctx context.Context) error {
+func waitForEnd(ctx context.Context) error {
 	<-ctx.Done()
 	return fmt.Errorf("wire: %w: %w", backend.ErrUnavailable, context.Cause(ctx))
 }
 
 // pause waits for d or the end of ctx.
-func pause(ctx context.Context, d time.Duration) error {
+func sleepContext(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
 		return nil
 	}
@@ -336,6 +336,6 @@ func pause(ctx context.Context, d time.Duration) error {
 	case <-timer.C:
 		return nil
 	case <-ctx.Done():
-		return hang(ctx)
+		return waitForEnd(ctx)
 	}
 }

@@ -1,0 +1,194 @@
+package conformance
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/go-election/go-election/backend"
+)
+
+var requestCases = []Case{
+	{Rule: "W1", Name: "a request stands beside the lease", Run: requestBeside,
+		Says: "Ask writes requests beside a lease; it neither grants nor ends anything and does not touch the heartbeat."},
+	{Rule: "W2", Name: "a stale request is not written", Run: requestStale,
+		Says: "If the election has another term by now, the request is not written and the error is ErrStale."},
+	{Rule: "W3", Name: "the next grant clears the request", Run: requestCleared,
+		Says: "The grant clears any request."},
+	{Rule: "W4", Name: "a request can be withdrawn", Run: requestWithdrawn,
+		Says: "The empty kind, in Ask, withdraws a request; a later request takes the place of an earlier one."},
+	{Rule: "W5", Name: "a request for another term costs the others nothing", Run: requestBatch,
+		Says: "Outcomes are per item: a stale request in a batch does not keep the others from being written."},
+	{Rule: "W6", Name: "a request is kept byte for byte", Run: requestText,
+		Says: "Ids in requests come back byte for byte."},
+}
+
+func requestBeside(t *Trial) error {
+	a, b := t.client("a"), t.client("b")
+	held, err := a.win("jobs")
+	if err != nil {
+		return err
+	}
+	for _, request := range []backend.Request{
+		{Election: "jobs", Term: held.Term, Kind: backend.Nominate, ID: "b"},
+		{Election: "jobs", Term: held.Term, Kind: backend.Accept, ID: "b", Nonce: b.candidate.Nonce},
+		{Election: "jobs", Term: held.Term, Kind: backend.Depose},
+	} {
+		if err := b.request(request); err != nil {
+			return fmt.Errorf("ask %s: expected no error, got %w", request.Kind, err)
+		}
+		now, err := b.read("jobs")
+		records, err2 := b.list("jobs", 1)
+		if err := errors.Join(err, err2); err != nil {
+			return err
+		}
+		if err := errors.Join(equal("records listed", len(records), 1), equal("request read", now.Request, request), equal("heartbeat", now.Heartbeat, held.Heartbeat), equal("term", now.Term, held.Term), equal("holder", now.Holder, a.candidate)); err != nil {
+			return fmt.Errorf("after %s: %w", request.Kind, err)
+		}
+		if err := equal("request listed", records[0].Request, request); err != nil {
+			return err
+		}
+		got, err := b.bidOn(backend.Lease{Election: "jobs"})
+		if err := errors.Join(err, equal(fmt.Sprintf("outcome of a bid after %s", request.Kind), got.Outcome, backend.Refused)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func requestStale(t *Trial) error {
+	a, b := t.client("a"), t.client("b")
+	old, err := a.win("jobs")
+	if err != nil {
+		return err
+	}
+	released := old
+	if err := a.release(backend.Released, released); err != nil {
+		return err
+	}
+	held, err := a.win("jobs")
+	if err != nil {
+		return err
+	}
+	for _, request := range []backend.Request{
+		{Election: "jobs", Term: old.Term, Kind: backend.Depose},
+		{Election: "jobs", Term: held.Term + 1, Kind: backend.Nominate, ID: "b"},
+		{Election: "never", Term: 7, Kind: backend.Depose},
+	} {
+		err := b.request(request)
+		if err := errors.Join(expect(errors.Is(err, backend.ErrStale), "ErrStale for "+string(request.Kind)+" with a term that is not the present one", err),
+			expect(errors.Is(err, backend.ErrInvalid), "an error of class ErrInvalid", err)); err != nil {
+			return err
+		}
+	}
+	now, err := b.read("jobs")
+	_, err2 := a.mustRenew(held)
+	return errors.Join(err, err2, equal("request after stale ones", now.Request, backend.Request{}))
+}
+
+func requestCleared(t *Trial) error {
+	a, b := t.client("a"), t.client("b")
+	for _, kind := range []backend.RequestKind{backend.Nominate, backend.Accept, backend.Depose} {
+		held, err := a.win("jobs")
+		if err != nil {
+			return err
+		}
+		if err := b.request(backend.Request{Election: "jobs", Term: held.Term, Kind: kind, ID: "b", Nonce: b.candidate.Nonce}); err != nil {
+			return fmt.Errorf("ask: expected no error, got %w", err)
+		}
+		if err := a.release(backend.Deposed, held); err != nil {
+			return err
+		}
+		next, err := b.win("jobs")
+		if err != nil {
+			return err
+		}
+		now, err := a.read("jobs")
+		if err := errors.Join(err, equal("request in the answer to the next grant, after "+string(kind), next.Request, backend.Request{}), equal("request read after it", now.Request, backend.Request{})); err != nil {
+			return err
+		}
+		if next, err = b.mustRenew(next); err != nil { // a deposition must not outlive its term
+			return err
+		}
+		if err := b.release(backend.Released, next); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func requestWithdrawn(t *Trial) error {
+	a, b := t.client("a"), t.client("b")
+	held, err := a.win("jobs")
+	if err != nil {
+		return err
+	}
+	last := backend.Request{Election: "jobs", Term: held.Term, Kind: backend.Nominate, ID: "c"}
+	for _, request := range []backend.Request{
+		{Election: "jobs", Term: held.Term, Kind: backend.Depose},
+		{Election: "jobs", Term: held.Term, Kind: backend.Nominate, ID: "b"},
+		last,
+	} {
+		if err := b.request(request); err != nil {
+			return fmt.Errorf("ask %s: expected no error, got %w", request.Kind, err)
+		}
+	}
+	if held, err = a.mustRenew(held); err != nil {
+		return fmt.Errorf("after a deposition was replaced: %w", err)
+	}
+	if err := equal("request, which is the last of three", held.Request, last); err != nil {
+		return err
+	}
+	if err := b.request(backend.Request{Election: "jobs", Term: held.Term}); err != nil {
+		return fmt.Errorf("withdraw: expected no error, got %w", err)
+	}
+	now, err := a.read("jobs")
+	return errors.Join(err, equal("request after it was withdrawn", now.Request, backend.Request{}))
+}
+
+func requestBatch(t *Trial) error {
+	a, b := t.client("a"), t.client("b")
+	var requests []backend.Request
+	for i := range 5 {
+		l, err := a.win(fmt.Sprintf("jobs%d", i))
+		if err != nil {
+			return err
+		}
+		request := backend.Request{Election: l.Election, Term: l.Term, Kind: backend.Nominate, ID: "b"}
+		if i == 2 {
+			request.Term--
+		}
+		requests = append(requests, request)
+	}
+	if err := b.request(requests...); !errors.Is(err, backend.ErrStale) {
+		return fmt.Errorf("batch with one stale request: expected ErrStale, got %v", err)
+	}
+	for i, request := range requests {
+		if i == 2 {
+			request = backend.Request{}
+		}
+		now, err := a.read(fmt.Sprintf("jobs%d", i))
+		if err := errors.Join(err, equal(fmt.Sprintf("request %d of a batch whose third is stale", i), now.Request, request)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func requestText(t *Trial) error {
+	a, b := t.client("a"), t.client("b")
+	held, err := a.win("jobs")
+	if err != nil {
+		return err
+	}
+	for _, id := range texts(backend.MaxID) {
+		request := backend.Request{Election: "jobs", Term: held.Term, Kind: backend.Nominate, ID: id}
+		if err := b.request(request); err != nil {
+			return fmt.Errorf("nominate %.80q: expected no error, got %w", id, err)
+		}
+		now, err := a.read("jobs")
+		if err := errors.Join(err, equal("nominee read", now.Request.ID, id)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
