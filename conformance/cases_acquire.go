@@ -12,31 +12,31 @@ import (
 var acquireCases = []Case{
 	{Rule: "A1", Name: "a free lease is granted", Run: acquireFree,
 		Says: "A bid over a free lease is Granted, and the answer and every reader show holder, TTL and Renew byte for byte; Trust is at most the TTL."},
-	{Rule: "A2", Name: "a held lease is refused at once", Run: acquireHeld, skip: needsExclusive,
+	{Rule: "A2", Name: "a bid for a held lease is refused at once", Run: acquireHeld, skip: needsExclusive,
 		Says: "Acquire never waits for a holder to go away: the bid is Refused at once, and the answer holds the lease as it now stands."},
-	{Rule: "A3", Name: "a bid is pinned to what was seen", Run: acquirePinned, skip: needsAll(needsExclusive, needsExpiryByChallengers),
+	{Rule: "A3", Name: "a bid succeeds only on the expected lease", Run: acquirePinned, skip: needsAll(needsExclusive, needsExpiryByChallengers),
 		Says: "The store grants only if the lease is still Bid.Expected, byte for byte in Term, Heartbeat and Ref."},
-	{Rule: "A4", Name: "a renewal undoes the watch", Run: acquireRenewed, skip: needsAll(needsExclusive, needsExpiryByChallengers),
+	{Rule: "A4", Name: "a bid after a renewal is refused", Run: acquireRenewed, skip: needsAll(needsExclusive, needsExpiryByChallengers),
 		Says: "A bid over a lease that was renewed since it was seen is Refused."},
-	{Rule: "A5", Name: "an own leftover is granted anew", Run: acquireLeftover,
+	{Rule: "A5", Name: "the bidder's own leftover is granted again", Run: acquireLeftover,
 		Says: "A record that names me is no win: a leftover of the bidder's own nonce is granted anew with a new term, or released; the old term is over."},
 	{Rule: "A6", Name: "the same id is not the same candidate", Run: acquireSameID, skip: needsExclusive,
 		Says: "Only the nonce says who holds a lease: another candidate with the same id is Refused, and can neither renew nor release."},
-	{Rule: "A7", Name: "of many bidders one wins", Run: acquireConcurrent, skip: needsExclusive,
+	{Rule: "A7", Name: "one of many bidders wins", Run: acquireConcurrent, skip: needsExclusive,
 		Says: "Of any number of bids at the same time over the same lease exactly one is Granted."},
-	{Rule: "A8", Name: "answers are in order", Run: acquireOrder, skip: needsExclusive,
+	{Rule: "A8", Name: "answers are in the order of the bids", Run: acquireOrder, skip: needsExclusive,
 		Says: "Outcomes are per item, and answer i belongs to bid i."},
-	{Rule: "A9", Name: "one bad item costs nobody else", Run: acquireBadItem,
+	{Rule: "A9", Name: "one bad item does not affect the others", Run: acquireBadItem,
 		Says: "A batch of thousands with one item that cannot be served serves the others."},
 	{Rule: "A10", Name: "slices are neither kept nor changed", Run: acquireSlices,
 		Says: "A Backend must not change the slices passed in, nor keep them after the call."},
-	{Rule: "A11", Name: "a TTL that only the store refuses", Run: acquireTTLTooLong, skip: func(f facts) string {
+	{Rule: "A11", Name: "a TTL above the store's limit is invalid", Run: acquireTTLTooLong, skip: func(f facts) string {
 		if f.MaxTTL > 0 {
 			return "the store says its greatest TTL (Guarantees.MaxTTL), so nobody bids above it"
 		}
 		return ""
 	}, Says: "A bid above the greatest TTL, if only the store knows that, is ErrInvalid and costs the others nothing."},
-	{Rule: "A12", Name: "the least TTL is kept exactly", Run: acquireLeastTTL,
+	{Rule: "A12", Name: "the minimum TTL is kept exactly", Run: acquireLeastTTL,
 		Says: "A TTL within the Guarantees comes back as it was asked for, whoever reads it."},
 }
 

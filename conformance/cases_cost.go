@@ -25,7 +25,7 @@ var costCases = []Case{
 		Says: "Renewals and readings of many elections travel together: the number of calls does not grow with the number of elections."},
 	{Rule: "Q1", Name: "an election without a leader", Run: costVacant,
 		Says: "An election that nobody leads costs no more than one that is led."},
-	{Rule: "Q1", Name: "a store that is away is not polled faster", Run: costOutage,
+	{Rule: "Q1", Name: "an unavailable store is not called more often", Run: costOutage,
 		Says: "Nothing polls faster because it fails."},
 }
 
@@ -50,7 +50,7 @@ type callCounter struct {
 	countBefore, failedBefore map[string]int
 }
 
-var allMethods = []string{"Acquire", "Renew", "Release", "Observe", "Listen", "Ask", "List", "Announce", "Members"}
+var allMethods = []string{"Acquire", "Renew", "Release", "Observe", "Listen", "Request", "List", "Announce", "Members"}
 
 func newCallCounter(n *node) *callCounter {
 	s := &callCounter{n, map[string]int{}, n.wire.failures()}

@@ -12,19 +12,19 @@ import (
 )
 
 var eventCases = []Case{
-	{Rule: "S10", Name: "everybody is told every leadership in order", Run: eventsOrder, skip: needsExclusive,
+	{Rule: "S10", Name: "events are in order on every node", Run: eventsOrder, skip: needsExclusive,
 		Says: "Per watcher the events are a path of the state machine: terms never go back, none is told twice, no own transition is dropped, and the last event equals the final state."},
-	{Rule: "S10", Name: "a slow watcher hears all its own", Run: eventsSlow,
+	{Rule: "S10", Name: "a slow watcher receives all events of its process", Run: eventsSlow,
 		Says: "Own transitions are never left unsaid or reordered, however slow the watcher; what others do may be coalesced."},
-	{Rule: "S10", Name: "not to know is told", Run: eventsUnknown,
+	{Rule: "S10", Name: "an unreachable store is an event", Run: eventsUnknown,
 		Says: "That nobody leads and that the store cannot be reached are events."},
-	{Rule: "S10", Name: "a store that goes back is no news", Run: eventsTermGoesBack,
+	{Rule: "S10", Name: "an older term is never reported as a leader", Run: eventsTermGoesBack,
 		Says: "A term older than one seen before is reported as the store having gone back, and never as a leader."},
-	{Rule: "S10", Name: "the whole manager is watched", Run: eventsManager,
+	{Rule: "S10", Name: "Manager.Watch reports every election", Run: eventsManager,
 		Says: "Manager.Watch calls back with every change in every election joined, now or later."},
-	{Rule: "S10", Name: "an event shows the candidate", Run: eventsCandidate,
+	{Rule: "S10", Name: "an event carries the leader's address and metadata", Run: eventsCandidate,
 		Says: "Address and metadata of the leader are in every event and in Leader()."},
-	{Rule: "S12", Name: "a watcher that hangs or panics harms nobody", Run: eventsBadWatchers,
+	{Rule: "S12", Name: "a watcher that hangs or panics delays nothing", Run: eventsBadWatchers,
 		Says: "A callback that is slow or panics delays neither renewals nor other watchers."},
 }
 

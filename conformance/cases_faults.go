@@ -12,21 +12,21 @@ import (
 // faultCases harm the store itself, where the harness can, with managers on it.
 // The judge looks for two leaders and for terms that go back meanwhile.
 var faultCases = []Case{
-	{Rule: "S1", Name: "through a restart of the store", Run: throughFault(FaultRestart, ""), Fault: FaultRestart,
+	{Rule: "S1", Name: "one leader through a restart", Run: throughFault(FaultRestart, ""), Fault: FaultRestart,
 		Says: "A restart of the store makes no second leader, and afterwards there is exactly one."},
-	{Rule: "S1", Name: "through a pause of the store", Run: throughFault(FaultPause, ""), Fault: FaultPause,
+	{Rule: "S1", Name: "one leader through a pause", Run: throughFault(FaultPause, ""), Fault: FaultPause,
 		Says: "A store that hangs and goes on makes no second leader, and afterwards there is exactly one."},
-	{Rule: "S1", Name: "through a cut", Run: throughFault(FaultCut, ""), Fault: FaultCut,
+	{Rule: "S1", Name: "one leader through a cut", Run: throughFault(FaultCut, ""), Fault: FaultCut,
 		Says: "A cut between all clients and the store makes no second leader, and afterwards there is exactly one."},
-	{Rule: "S1", Name: "through a cut of answers only", Run: throughFault(FaultCutReplies, ""), Fault: FaultCutReplies,
+	{Rule: "S1", Name: "one leader through a cut of answers", Run: throughFault(FaultCutReplies, ""), Fault: FaultCutReplies,
 		Says: "A store that hears and cannot answer makes no second leader, and afterwards there is exactly one."},
-	{Rule: "L8", Name: "closing ends with the lease, in a cut", Run: closesThrough(FaultCut), Fault: FaultCut,
+	{Rule: "L8", Name: "Close ends with the lease during a cut", Run: closesThrough(FaultCut), Fault: FaultCut,
 		Says: "Close returns by the time the lease has run out, though nothing passes between client and store, with ErrNotReleased."},
-	{Rule: "L8", Name: "closing ends with the lease, in a pause", Run: closesThrough(FaultPause), Fault: FaultPause,
+	{Rule: "L8", Name: "Close ends with the lease during a pause", Run: closesThrough(FaultPause), Fault: FaultPause,
 		Says: "Close returns by the time the lease has run out, though the store hangs, with ErrNotReleased."},
-	{Rule: "S1", Name: "through a failover", Run: throughFault(FaultFailover, ""), Fault: FaultFailover, skip: needsDurableTerms,
+	{Rule: "S1", Name: "one leader through a failover", Run: throughFault(FaultFailover, ""), Fault: FaultFailover, skip: needsDurableTerms,
 		Says: "A failover, also one that loses the last writes, makes no second leader and no term twice, and afterwards there is exactly one leader."},
-	{Rule: "S1", Name: "through a deleted record", Run: throughFault(FaultDeleteRecord, "jobs"), Fault: FaultDeleteRecord,
+	{Rule: "S1", Name: "one leader through a deleted record", Run: throughFault(FaultDeleteRecord, "jobs"), Fault: FaultDeleteRecord,
 		Says: "A record that somebody deletes during a leadership makes no second leader and no term twice, and afterwards there is exactly one leader."},
 }
 

@@ -13,13 +13,13 @@ import (
 var functionCases = []Case{
 	{Rule: "S11", Name: "a function that ignores its context", Run: functionIgnores,
 		Says: "The lead function of term n has returned before a later bid is made in the same process; one that ignores its context is reported."},
-	{Rule: "S11", Name: "stepping down joins before it releases", Run: functionReturnsFirst,
+	{Rule: "S11", Name: "the function returns before the release", Run: functionReturnsFirst,
 		Says: "Not leading first, then the context, then the function returns, renewing meanwhile, then the release: nobody else leads before it has returned."},
-	{Rule: "S11", Name: "closing waits for the function", Run: functionClose,
+	{Rule: "S11", Name: "Close waits for the function", Run: functionClose,
 		Says: "The lead function has returned before Close returns."},
-	{Rule: "S11", Name: "a function that returns gives up", Run: functionReturns,
+	{Rule: "S11", Name: "a leader whose function returns resigns", Run: functionReturns,
 		Says: "A function that returns gives the leadership up in order, and this process campaigns again."},
-	{Rule: "S11", Name: "the cause says why", Run: functionCause,
+	{Rule: "S11", Name: "the context's cause names the reason", Run: functionCause,
 		Says: "The context of a leadership is cancelled when it ends, and context.Cause gives a *LostError with the reason."},
 }
 

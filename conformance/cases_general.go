@@ -11,19 +11,19 @@ import (
 )
 
 var generalCases = []Case{
-	{Rule: "G1", Name: "one nonce to a backend", Run: generalNonce,
+	{Rule: "G1", Name: "a backend serves one nonce", Run: generalNonce,
 		Says: "A Backend serves one nonce; a second one is ErrInvalid."},
-	{Rule: "G2", Name: "closing twice does nothing", Run: generalCloseTwice,
+	{Rule: "G2", Name: "a second Close does nothing", Run: generalCloseTwice,
 		Says: "A second Close does nothing. Close does not release leases."},
-	{Rule: "G3", Name: "no call after closing", Run: generalAfterClose,
+	{Rule: "G3", Name: "calls after Close are refused", Run: generalAfterClose,
 		Says: "Every call after Close is ErrClosed, at once."},
 	{Rule: "G4", Name: "calls end with their context", Run: generalContext,
 		Says: "Methods return soon after ctx is done."},
-	{Rule: "G5", Name: "guarantees are what they are", Run: generalGuarantees,
+	{Rule: "G5", Name: "guarantees are constant and consistent", Run: generalGuarantees,
 		Says: "Guarantees never changes, and its values make sense together."},
-	{Rule: "G6", Name: "all verbs at the same time", Run: generalConcurrent,
+	{Rule: "G6", Name: "all methods can run concurrently", Run: generalConcurrent,
 		Says: "Methods are safe for concurrent use."},
-	{Rule: "G7", Name: "a paused store only delays", Run: generalPaused, Fault: FaultPause,
+	{Rule: "G7", Name: "a store that hangs only delays", Run: generalPaused, Fault: FaultPause,
 		Says: "While the store hangs, calls end with their context and an error of class ErrUnavailable; afterwards all is as it was."},
 }
 
@@ -41,7 +41,7 @@ func (c *client) calls() []struct {
 		{"Renew", func(ctx context.Context) error { _, err := c.Renew(ctx, []backend.Held{lease.Held()}); return err }},
 		{"Release", func(ctx context.Context) error { return c.Release(ctx, []backend.Held{lease.Held()}) }},
 		{"Observe", func(ctx context.Context) error { _, err := c.Observe(ctx, []backend.Lease{lease}); return err }},
-		{"Ask", func(ctx context.Context) error {
+		{"Request", func(ctx context.Context) error {
 			return c.Request(ctx, []backend.Request{{Election: "verbs", Term: 1, Kind: backend.Nominate, ID: "x"}})
 		}},
 		{"List", func(ctx context.Context) error { _, err := c.List(ctx, "", 1); return err }},
@@ -131,7 +131,7 @@ func generalContext(t *Trial) error {
 		if !ok {
 			return fmt.Errorf("%s with a cancelled context: expected it to return soon, got nothing in %v", v.name, t.TTL/4)
 		}
-		if err != nil && v.name != "Ask" { // Ask may find first that its term is over
+		if err != nil && v.name != "Request" { // Request may find first that its term has ended
 			if err := expect(backend.Class(err) == backend.ErrUnavailable, v.name+" with a cancelled context to end with an error of class ErrUnavailable", err); err != nil {
 				return err
 			}

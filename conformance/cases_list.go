@@ -10,7 +10,7 @@ import (
 )
 
 var listCases = []Case{
-	{Rule: "T1", Name: "records are in order and in pages", Run: listPages,
+	{Rule: "T1", Name: "records are ordered and paged", Run: listPages,
 		Says: "List returns up to limit records whose names are not less than from, in byte order of names."},
 	{Rule: "T2", Name: "a record keeps eight leaderships", Run: listHistory,
 		Says: "A record keeps up to eight past leaderships, newest first, with term, id, times and how each ended."},

@@ -10,15 +10,15 @@ import (
 )
 
 var listenCases = []Case{
-	{Rule: "N1", Name: "listening is not busy", Run: listenNotBusy, skip: needsListen,
+	{Rule: "N1", Name: "Listen does not return again and again", Run: listenNotBusy, skip: needsListen,
 		Says: "Listen waits until it may pay to Observe: while nothing changes it does not come back again and again."},
-	{Rule: "N2", Name: "every change is heard", Run: listenReturns, skip: needsReliableListen,
+	{Rule: "N2", Name: "Listen returns at every change", Run: listenReturns, skip: needsReliableListen,
 		Says: "Listen returns nil once a lease has changed: grant, renewal (unless the store expires leases by itself), request or release."},
-	{Rule: "N3", Name: "nothing is missed before the call", Run: listenNothingMissed, skip: needsReliableListen,
+	{Rule: "N3", Name: "Listen misses no change before the call", Run: listenNothingMissed, skip: needsReliableListen,
 		Says: "Listen must not miss a change that came between seen and the call."},
-	{Rule: "N4", Name: "listening ends with its context", Run: listenEnds, skip: needsListen,
+	{Rule: "N4", Name: "Listen ends with its context", Run: listenEnds, skip: needsListen,
 		Says: "When ctx ends Listen returns ctx.Err()."},
-	{Rule: "N5", Name: "only what is listened to is heard", Run: listenOthers, skip: needsListen,
+	{Rule: "N5", Name: "Listen ignores other elections", Run: listenOthers, skip: needsListen,
 		Says: "Listen is about the leases in seen: news of other elections does not keep it busy."},
 }
 

@@ -9,23 +9,23 @@ import (
 )
 
 var markCases = []Case{
-	{Rule: "V1", Name: "marks stay", Run: marksStay, skip: needsMarks,
+	{Rule: "V1", Name: "marks stay through renewals and grants", Run: marksStay, skip: needsMarks,
 		Says: "Only Mark changes MovedTo and MovedFrom: they stay through renewals, releases and grants, and every reader sees them."},
-	{Rule: "V2", Name: "a sealed lease is granted only to who knows it", Run: marksSeal, skip: needsMarks,
+	{Rule: "V2", Name: "a sealed lease needs a bid that shows the seal", Run: marksSeal, skip: needsMarks,
 		Says: "While MovedTo is set the lease is granted only to a bid whose Over shows it."},
-	{Rule: "V3", Name: "a move is pinned like a renewal", Run: marksPinned, skip: needsMarks,
+	{Rule: "V3", Name: "Mark is refused like a renewal", Run: marksPinned, skip: needsMarks,
 		Says: "Mark is refused in another term, after a release and after another grant, and then changes nothing."},
-	{Rule: "V4", Name: "a move shows", Run: marksShow, skip: needsMarks,
+	{Rule: "V4", Name: "Mark is a visible change", Run: marksShow, skip: needsMarks,
 		Says: "Mark changes Heartbeat or Ref: a bid over the lease as it was before is refused."},
-	{Rule: "V5", Name: "nobody leads what has moved", Run: marksEndCampaigns, skip: needsMarks,
+	{Rule: "V5", Name: "no manager campaigns for a moved election", Run: marksEndCampaigns, skip: needsMarks,
 		Says: "A manager makes no bid for a lease that has moved to another store, and tells watchers so."},
-	{Rule: "V6", Name: "what cannot be moved says so", Run: marksUnsupported, skip: func(f facts) string {
+	{Rule: "V6", Name: "a store without marks refuses Mark", Run: marksUnsupported, skip: func(f facts) string {
 		if f.Marks {
 			return "the store can (Guarantees.Marks)"
 		}
 		return ""
 	}, Says: "A store without Guarantees.Marks answers Mark with ErrInvalid."},
-	{Rule: "V7", Name: "to prove that one may changes nothing", Run: preflightChangesNothing,
+	{Rule: "V7", Name: "Preflight changes nothing", Run: preflightChangesNothing,
 		Says: "Prove, of a Backend that is a Preflighter, changes no lease, record or request, whoever holds it, and nothing but the lease stands in the way of a bid that is allowed."},
 }
 

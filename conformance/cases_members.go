@@ -11,13 +11,13 @@ import (
 )
 
 var memberCases = []Case{
-	{Rule: "M1", Name: "who announces itself is listed", Run: membersListed,
+	{Rule: "M1", Name: "an announced member is listed", Run: membersListed,
 		Says: "Announce writes this process's one member record, and Members shows it as it was written last."},
-	{Rule: "M2", Name: "members are in order and in pages", Run: membersPages,
+	{Rule: "M2", Name: "members are ordered and paged", Run: membersPages,
 		Says: "Members returns up to limit members whose nonces are not less than from, in byte order of nonces."},
-	{Rule: "M3", Name: "members grow old", Run: membersAge,
+	{Rule: "M3", Name: "a member's Age grows", Run: membersAge,
 		Says: "Age is how long ago a member last announced itself; one that has not for two of its TTLs may be left out."},
-	{Rule: "M4", Name: "announcing is no candidacy", Run: membersTouchNothing,
+	{Rule: "M4", Name: "Announce changes no election", Run: membersTouchNothing,
 		Says: "Announce touches no election."},
 }
 

@@ -11,11 +11,11 @@ import (
 )
 
 var nameCases = []Case{
-	{Rule: "S15", Name: "names never alias", Run: namesExact,
+	{Rule: "S15", Name: "different names are different elections", Run: namesExact,
 		Says: "Names are compared byte by byte: no two elections are ever the same one, whatever case, accents, spaces or slashes are in their names."},
-	{Rule: "S15", Name: "text comes back byte for byte", Run: namesText,
+	{Rule: "S15", Name: "text is returned byte for byte", Run: namesText,
 		Says: "Ids, addresses and metadata up to their limits come back byte for byte."},
-	{Rule: "S15", Name: "hostile text in the store harms nobody", Run: namesPlanted, Fault: FaultPlantRecord,
+	{Rule: "S15", Name: "hostile text in a record harms no election", Run: namesPlanted, Fault: FaultPlantRecord,
 		Says: "A record that somebody planted with hostile text is read as text, and costs no other election anything."},
 }
 

@@ -13,13 +13,13 @@ import (
 var nominateCases = []Case{
 	{Rule: "P12", Name: "the nominee leads next", Run: nominateLive, skip: needsExclusive,
 		Says: "A live nominee accepts, the leader steps down in order, and the nominee leads next."},
-	{Rule: "P12", Name: "a dead nominee costs nothing", Run: nominateDead, skip: needsExclusive,
+	{Rule: "P12", Name: "an absent nominee changes nothing", Run: nominateDead, skip: needsExclusive,
 		Says: "Nothing happens until the nominee accepts: one that is not there costs no leadership and no time at a later failover."},
-	{Rule: "P12", Name: "only the nominee bids for a grace time", Run: nominateGrace, skip: needsExclusive,
+	{Rule: "P12", Name: "only the nominee bids for one TTL", Run: nominateGrace, skip: needsExclusive,
 		Says: "After the leader has stepped down for a nominee only the nominee bids for one TTL; then the others do."},
-	{Rule: "P13", Name: "the deposed stays out", Run: deposeStaysOut, skip: needsExclusive,
+	{Rule: "P13", Name: "a deposed leader waits one TTL", Run: deposeStaysOut, skip: needsExclusive,
 		Says: "A deposed leader's next renewal is refused, it releases by itself, and stays out for one TTL."},
-	{Rule: "P13", Name: "the deposed stays out after a long drain", Run: deposeAfterDrain,
+	{Rule: "P13", Name: "a deposed leader waits one TTL after its release", Run: deposeAfterDrain,
 		Says: "The deposed stays out for one TTL from its release, however long its function took to return."},
 	{Rule: "P14", Name: "requests need a leader", Run: requestsNeedLeader,
 		Says: "To nominate or depose where nobody leads is an error."},
@@ -118,7 +118,7 @@ func nominateGrace(t *Trial) error {
 	t.sleep(t.TTL)
 	var accepted atomic.Bool
 	nominee.node.wire.Decide(func(c Call) Fate { // it accepts, and is cut off
-		if c.Method == "Ask" {
+		if c.Method == "Request" {
 			accepted.Store(true)
 			return Fate{}
 		}

@@ -10,19 +10,19 @@ import (
 )
 
 var observeCases = []Case{
-	{Rule: "O1", Name: "a zero lease is always answered", Run: observeZero,
+	{Rule: "O1", Name: "a zero lease is always returned", Run: observeZero,
 		Says: "A zero lease with only a name is always returned, also if the store has no record of it (Term 0)."},
-	{Rule: "O2", Name: "only what has changed", Run: observeChanged,
+	{Rule: "O2", Name: "only changed leases are returned", Run: observeChanged,
 		Says: "Observe returns those of the leases in seen that have changed, and no others; to grow older is no change."},
-	{Rule: "O3", Name: "every change shows", Run: observeEachKind,
+	{Rule: "O3", Name: "every kind of change is returned", Run: observeEachKind,
 		Says: "Grant, renewal (unless the store expires leases by itself), request, withdrawal of a request, and release each show as a change."},
-	{Rule: "O4", Name: "observing does not wait", Run: observeAtOnce,
+	{Rule: "O4", Name: "Observe does not wait", Run: observeAtOnce,
 		Says: "Observe does not wait, whether or not anything has changed."},
-	{Rule: "O5", Name: "observing does not write", Run: observeWritesNothing,
+	{Rule: "O5", Name: "Observe does not write", Run: observeWritesNothing,
 		Says: "Observe reads: no heartbeat changes and no record appears."},
-	{Rule: "O6", Name: "the place in history loses nothing", Run: observeSequence,
+	{Rule: "O6", Name: "no change between two calls is lost", Run: observeSequence,
 		Says: "A change between two calls for the same elections is in the answer to the second."},
-	{Rule: "O7", Name: "age is about right", Run: observeAge,
+	{Rule: "O7", Name: "Age is about right", Run: observeAge,
 		Says: "Age is how long ago the store believes the lease was last written."},
 }
 

@@ -17,27 +17,27 @@ import (
 var operatorCases = []Case{
 	{Rule: "P1", Name: "pause and resume", Run: operatorPause,
 		Says: "Pause makes this process step down and not campaign until Resume, for one election or for all."},
-	{Rule: "P2", Name: "who resigns is out for half a TTL", Run: operatorResign,
+	{Rule: "P2", Name: "a candidate waits half a TTL after it resigned", Run: operatorResign,
 		Says: "Who resigns campaigns again after half a TTL; alone it then leads again, in a new term."},
-	{Rule: "P3", Name: "a unhealthy node steps down and stays out", Run: operatorHealth,
+	{Rule: "P3", Name: "an unhealthy node steps down and stays out", Run: operatorHealth,
 		Says: "A failing health check makes this process step down from everything and stay out until it passes."},
-	{Rule: "P3", Name: "a health check that hangs has failed", Run: operatorHealthHangs,
+	{Rule: "P3", Name: "a health check that hangs counts as failed", Run: operatorHealthHangs,
 		Says: "A health check that hangs past its context counts as failed."},
 	{Rule: "P4", Name: "an observer never writes", Run: operatorObserver,
 		Says: "An observer never campaigns and never writes to the store; it sees all that others see."},
-	{Rule: "P5", Name: "failover delay after a failure", Run: operatorFailoverDelay, skip: needsExclusive,
+	{Rule: "P5", Name: "FailoverDelay delays a takeover", Run: operatorFailoverDelay, skip: needsExclusive,
 		Says: "After a leader has failed nobody leads for FailoverDelay; an orderly release skips it."},
-	{Rule: "P6", Name: "the incumbent comes first", Run: operatorIncumbentGrace, skip: needsExclusive,
+	{Rule: "P6", Name: "IncumbentGrace lets the failed leader return", Run: operatorIncumbentGrace, skip: needsExclusive,
 		Says: "After a leader has failed the others hold back for IncumbentGrace, so that a candidate with the same ID can return; an orderly release skips it."},
-	{Rule: "P7", Name: "the same id twice", Run: operatorSameID, skip: needsExclusive,
+	{Rule: "P7", Name: "two processes with one id are reported", Run: operatorSameID, skip: needsExclusive,
 		Says: "Two live processes with the same ID are two candidates, and it is reported."},
-	{Rule: "P8", Name: "one attempt", Run: operatorTry,
+	{Rule: "P8", Name: "Try makes one attempt", Run: operatorTry,
 		Says: "Try makes one attempt: nil if somebody else leads; what was won is ended with Resign, and nothing campaigns afterwards."},
-	{Rule: "P9", Name: "campaigning until elected", Run: operatorCampaign,
+	{Rule: "P9", Name: "Campaign returns when elected", Run: operatorCampaign,
 		Says: "Campaign returns when this process is elected, or with the context's error, and then it does not campaign any more."},
-	{Rule: "P10", Name: "running again after every loss", Run: operatorRun,
+	{Rule: "P10", Name: "Run campaigns again after every loss", Run: operatorRun,
 		Says: "Run campaigns, calls the function, joins it and campaigns again until its context ends; then it returns nil when the lease is released."},
-	{Rule: "P11", Name: "leaving and joining again", Run: operatorLeave,
+	{Rule: "P11", Name: "an election can be left and joined again", Run: operatorLeave,
 		Says: "Leave resigns and forgets the election, and returns when nothing is left in the store; it can be joined again."},
 }
 
@@ -207,7 +207,7 @@ func operatorObserver(t *Trial) error {
 	if err := o.node.close(t.TTL); err != nil {
 		return err
 	}
-	writes := o.node.wire.Count("Acquire", "Renew", "Release", "Ask", "Announce")
+	writes := o.node.wire.Count("Acquire", "Renew", "Release", "Request", "Announce")
 	return equal("writing calls of an observer", writes, 0)
 }
 

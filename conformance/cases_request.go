@@ -8,7 +8,7 @@ import (
 )
 
 var requestCases = []Case{
-	{Rule: "W1", Name: "a request stands beside the lease", Run: requestBeside,
+	{Rule: "W1", Name: "a request does not change the lease", Run: requestBeside,
 		Says: "Ask writes requests beside a lease; it neither grants nor ends anything and does not touch the heartbeat."},
 	{Rule: "W2", Name: "a stale request is not written", Run: requestStale,
 		Says: "If the election has another term by now, the request is not written and the error is ErrStale."},
@@ -16,9 +16,9 @@ var requestCases = []Case{
 		Says: "The grant clears any request."},
 	{Rule: "W4", Name: "a request can be withdrawn", Run: requestWithdrawn,
 		Says: "The empty kind, in Ask, withdraws a request; a later request takes the place of an earlier one."},
-	{Rule: "W5", Name: "a request for another term costs the others nothing", Run: requestBatch,
+	{Rule: "W5", Name: "a stale request does not affect the others", Run: requestBatch,
 		Says: "Outcomes are per item: a stale request in a batch does not keep the others from being written."},
-	{Rule: "W6", Name: "a request is kept byte for byte", Run: requestText,
+	{Rule: "W6", Name: "ids in requests are kept byte for byte", Run: requestText,
 		Says: "Ids in requests come back byte for byte."},
 }
 

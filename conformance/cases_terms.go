@@ -15,9 +15,9 @@ var termCases = []Case{
 		Says: "Each grant has a term greater than all earlier terms of that election, through release and re-election."},
 	{Rule: "S4", Name: "terms grow through expiry", Run: termsExpiry,
 		Says: "Each grant has a term greater than all earlier terms of that election, through expiry."},
-	{Rule: "S4", Name: "terms exceed the floor", Run: termsMinTerm,
+	{Rule: "S4", Name: "terms exceed MinTerm", Run: termsMinTerm,
 		Says: "The term of a grant exceeds Bid.MinTerm, and the next one exceeds that."},
-	{Rule: "S4", Name: "a first term is the clock's", Run: termsFirst,
+	{Rule: "S4", Name: "a first term comes from the clock", Run: termsFirst,
 		Says: "The first term of an election in a new store is the time in microseconds since 1970, and not far ahead of it: so terms grow across a change of store."},
 	{Rule: "S4", Name: "terms grow through a deleted record", Run: termsDeleted, Fault: FaultDeleteRecord,
 		Says: "Each grant has a term greater than all earlier terms of that election, through deleted records."},
@@ -25,7 +25,7 @@ var termCases = []Case{
 		Says: "Each grant has a term greater than all earlier terms of that election, through restarts of the store."},
 	{Rule: "S4", Name: "terms grow through a failover", Run: termsFailover, Fault: FaultFailover,
 		Says: "Each grant has a term greater than all earlier terms of that election, through a failover that loses the last writes."},
-	{Rule: "S5", Name: "elections have terms of their own", Run: termsSeparate,
+	{Rule: "S5", Name: "each election has its own terms", Run: termsSeparate,
 		Says: "A leadership of one election changes nothing in another: neither term nor heartbeat."},
 }
 

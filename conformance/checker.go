@@ -12,9 +12,9 @@ import (
 	"github.com/go-election/go-election/election"
 )
 
-// A judge watches the managers of a case all the time: who believes to lead, on
-// what grant, and what watchers are told. It samples at every change and many
-// times a TTL, and keeps the history that [Check] is given in the end.
+// A checker records the history of a case's managers: which of them lead, the granted
+// calls, and the events. It samples the managers at every event and many times in a TTL.
+// At the end [Check] checks the history.
 type checker struct {
 	t        *Trial
 	interval atomic.Int64 // between two samples
@@ -26,175 +26,176 @@ type checker struct {
 	history History
 }
 
-// A group is all the seats of one election.
+// An electionGroup is all participants of one election.
 type electionGroup struct {
 	name         string
 	participants []*participant
 }
 
 func newChecker(t *Trial) *checker {
-	j := &checker{t: t, stop: make(chan struct{}), done: make(chan struct{})}
-	j.interval.Store(int64(max(t.TTL/64, time.Millisecond)))
+	c := &checker{t: t, stop: make(chan struct{}), done: make(chan struct{})}
+	c.interval.Store(int64(max(t.TTL/64, time.Millisecond)))
 	go func() {
-		defer close(j.done)
+		defer close(c.done)
 		for {
 			select {
-			case <-time.After(time.Duration(j.interval.Load())):
-				j.sample()
-			case <-j.stop:
+			case <-time.After(time.Duration(c.interval.Load())):
+				c.sample()
+			case <-c.stop:
 				return
 			}
 		}
 	}()
-	return j
+	return c
 }
 
-func (j *checker) add(p *participant) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	for _, g := range j.groups {
+func (c *checker) add(p *participant) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, g := range c.groups {
 		if g.name == p.Name() {
 			g.participants = append(g.participants, p)
 			return
 		}
 	}
-	j.groups = append(j.groups, &electionGroup{p.Name(), []*participant{p}})
+	c.groups = append(c.groups, &electionGroup{p.Name(), []*participant{p}})
 }
 
-// sweep asks everybody whether they lead. That two say yes is a proof of overlap
-// only if the first still does after the second has been asked; so it is.
-func (j *checker) sample() {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	for _, g := range j.groups {
+// sample asks all participants whether they lead. Two positive answers prove an overlap
+// only if the first participant still leads after the second has answered, so sample asks
+// the first one again.
+func (c *checker) sample() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, g := range c.groups {
 		var first *participant
 		for _, p := range g.participants {
 			if p.node.dead.Load() {
 				continue
 			}
-			before := j.t.now()
+			before := c.t.now()
 			l := p.Leadership()
 			if l == nil {
 				continue
 			}
-			after := j.t.now()
-			j.recordBelief(p, l.Term, before, after)
+			after := c.t.now()
+			c.recordBelief(p, l.Term, before, after)
 			if first == nil {
 				first = p
-			} else if j.t.Exclusive && first.Leading() {
-				j.t.addError(violation("S1", "two leaders never", "%s and %s both lead %q at %v", first.node.key, p.node.key, g.name, after))
+			} else if c.t.Exclusive && first.Leading() {
+				c.t.addError(violation("S1", "no election has two leaders", "%s and %s both lead %q at %v", first.node.key, p.node.key, g.name, after))
 			}
 		}
 	}
 }
 
-// believes notes that a seat led between before and after. The interval noted
-// lies within the true one.
-func (j *checker) recordBelief(p *participant, term uint64, before, after time.Duration) {
+// recordBelief records that a participant led between before and after. The recorded
+// interval lies within the true one.
+func (c *checker) recordBelief(p *participant, term uint64, before, after time.Duration) {
 	if b := p.belief; b != nil && b.Term == term {
 		b.To = max(b.To, before)
 	} else {
-		p.finishBelief(j)
+		p.finishBelief(c)
 		p.belief = &Entry{Process: p.node.key, Election: p.Name(), Kind: Believed, Term: term, From: after, To: after}
 	}
 	n := p.node
 	sent, ok := n.grantSent(p.Name(), term)
 	if deadline := sent + n.ttl - n.clockMargin; ok && before > deadline {
-		j.t.addError(violation("S2", "trusted until at most the start of the successful call + TTL − clock margin",
-			"%s leads %q at %v; its last granted call was sent at %v, so its deadline was %v", n.key, p.Name(), before, sent, deadline))
+		c.t.addError(violation("S2", "a lease is trusted until at most the start of the granted call + TTL − clock margin",
+			"%s leads %q at %v; it sent its last granted call at %v, so its deadline was %v", n.key, p.Name(), before, sent, deadline))
 	}
 }
 
-// note adds to the history.
-func (j *checker) record(e Entry) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	j.history = append(j.history, e)
+// record adds an entry to the history.
+func (c *checker) record(e Entry) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.history = append(c.history, e)
 }
 
-// settle moves a finished belief to the history.
-func (p *participant) finishBelief(j *checker) {
+// finishBelief moves the participant's belief to the history.
+func (p *participant) finishBelief(c *checker) {
 	if p.belief != nil {
-		j.history = append(j.history, *p.belief)
+		c.history = append(c.history, *p.belief)
 		p.belief = nil
 	}
 }
 
-// verdict waits until watchers have been told everything, closes the managers in
-// order and checks the history.
-func (j *checker) finish() error {
-	t := j.t
+// finish waits until the watchers have received all events, closes the managers and
+// checks the history.
+func (c *checker) finish() error {
+	t := c.t
 	var errs []error
-	for _, g := range j.groups {
+	for _, g := range c.groups {
 		for _, p := range g.participants {
 			if p.node.dead.Load() || p.watcherEnded {
 				continue
 			}
 			var state election.Event
-			told := func() bool {
+			complete := func() bool {
 				state = p.Current()
 				last, ok := p.lastState()
 				return ok && last.State == state.Kind && last.Leader == state.Leader.Nonce && (state.Kind != election.Elected || last.Term == state.Term)
 			}
-			if err := t.waitUntil(t.TTL/2, "the last event to equal the final state", told); err != nil {
+			if err := t.waitUntil(t.TTL/2, "the last event to equal the final state", complete); err != nil {
 				last, _ := p.lastState()
-				errs = append(errs, violation("S10", "the last event equals the final state", "%s in %q: told %v; but the state is %v", p.node.key, p.Name(), last, state))
+				errs = append(errs, violation("S10", "the last event equals the final state", "%s in %q: the last event is %v; the state is %v", p.node.key, p.Name(), last, state))
 			}
 		}
 	}
 	for _, n := range t.nodes {
 		errs = append(errs, n.closeQuietly())
 	}
-	close(j.stop)
-	<-j.done
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	for _, g := range j.groups {
+	close(c.stop)
+	<-c.done
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, g := range c.groups {
 		for _, p := range g.participants {
-			p.finishBelief(j)
+			p.finishBelief(c)
 		}
 	}
 	if !t.Exclusive {
 		return errors.Join(errs...)
 	}
-	return errors.Join(append(errs, Check(j.history))...)
+	return errors.Join(append(errs, Check(c.history))...)
 }
 
-// forget stops asking the seats of a node that is dead.
-func (j *checker) removeNode(n *node) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	for _, g := range j.groups {
+// removeNode removes the participants of a dead node from the samples.
+func (c *checker) removeNode(n *node) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, g := range c.groups {
 		g.participants = slices.DeleteFunc(g.participants, func(p *participant) bool {
 			if p.node == n {
-				p.finishBelief(j)
+				p.finishBelief(c)
 			}
 			return p.node == n
 		})
 	}
 }
 
-// called notes what a call at a node's wire was granted.
-func (j *checker) recordCall(n *node, c Call) {
-	if c.Method != "Acquire" && c.Method != "Renew" {
+// recordCall records the leases that a node's call was granted.
+func (c *checker) recordCall(n *node, call Call) {
+	if call.Method != "Acquire" && call.Method != "Renew" {
 		return
 	}
-	base := n.wire.began.Sub(j.t.began)
-	for i, o := range c.Outcomes {
-		if o != backend.Granted || i >= len(c.Elections) {
+	base := n.wire.began.Sub(c.t.began)
+	for i, o := range call.Outcomes {
+		if o != backend.Granted || i >= len(call.Elections) {
 			continue
 		}
 		term := uint64(0)
-		if c.Method == "Renew" {
-			term = c.Terms[i]
+		if call.Method == "Renew" {
+			term = call.Terms[i]
 		}
-		for _, l := range c.Granted {
-			if l.Election == c.Elections[i] {
+		for _, l := range call.Granted {
+			if l.Election == call.Elections[i] {
 				term = l.Term
-				j.record(Entry{Process: n.key, Election: l.Election, Kind: Granted, Term: term, From: base + c.Sent, To: base + c.Received})
+				c.record(Entry{Process: n.key, Election: l.Election, Kind: Granted, Term: term, From: base + call.Sent, To: base + call.Received})
 			}
 		}
-		n.recordGrantSent(c.Elections[i], term, base+c.Sent)
+		n.recordGrantSent(call.Elections[i], term, base+call.Sent)
 	}
 }
 

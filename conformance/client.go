@@ -9,15 +9,15 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// A client is one client of the store and the candidate that it serves, for the
-// cases about the contract alone. It bounds every call.
+// A client is a backend and the candidate that it serves, for contract cases. Its
+// methods give each call a deadline.
 type client struct {
 	backend.Backend
 	candidate backend.Candidate
 	t         *Trial
 }
 
-// client connects another client with a nonce of its own.
+// client connects another client, with a fresh nonce.
 func (t *Trial) client(id string) *client {
 	c := &client{
 		Backend: t.Store.Open(t.tb), t: t,
@@ -27,7 +27,7 @@ func (t *Trial) client(id string) *client {
 	return c
 }
 
-// look reads one lease.
+// read reads one lease.
 func (c *client) read(name string) (backend.Lease, error) {
 	changed, err := c.observe(backend.Lease{Election: name})
 	switch {
@@ -39,8 +39,8 @@ func (c *client) read(name string) (backend.Lease, error) {
 	return changed[0], nil
 }
 
-// glance reads one lease in a moment, or fails: on a connection that has lost something
-// it would be waited for in vain, and the next one is better.
+// readQuickly reads one lease with a short deadline. After a fault a broken connection
+// may never answer, so the caller tries again on the next one.
 func (c *client) readQuickly(name string) (l backend.Lease, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), c.t.TTL/2)
 	defer cancel()
@@ -51,7 +51,7 @@ func (c *client) readQuickly(name string) (l backend.Lease, err error) {
 	return l, err
 }
 
-// observe reads what has changed.
+// observe returns the leases that have changed.
 func (c *client) observe(seen ...backend.Lease) ([]backend.Lease, error) {
 	ctx, cancel := c.t.callContext()
 	defer cancel()
@@ -62,12 +62,12 @@ func (c *client) observe(seen ...backend.Lease) ([]backend.Lease, error) {
 	return changed, nil
 }
 
-// bid returns what a bid over a lease holds.
+// bid returns a bid that expects the given lease.
 func (c *client) bid(expected backend.Lease) backend.Bid {
 	return backend.Bid{Election: expected.Election, Candidate: c.candidate, TTL: c.t.TTL, Renew: c.t.TTL / 3, Expected: expected}
 }
 
-// try makes bids and returns the answers, one for each.
+// acquire makes bids and returns one answer for each.
 func (c *client) acquire(bids ...backend.Bid) ([]backend.Answer, error) {
 	ctx, cancel := c.t.callContext()
 	defer cancel()
@@ -75,7 +75,7 @@ func (c *client) acquire(bids ...backend.Bid) ([]backend.Answer, error) {
 	return c.checkAnswers("acquire", answers, len(bids), err)
 }
 
-// try1 makes one bid over a lease.
+// bidOn makes one bid that expects the given lease.
 func (c *client) bidOn(expected backend.Lease) (backend.Answer, error) {
 	answers, err := c.acquire(c.bid(expected))
 	if err != nil {
@@ -94,7 +94,7 @@ func (c *client) checkAnswers(verb string, answers []backend.Answer, n int, err 
 	return answers, nil
 }
 
-// win gets the lease: it waits until it is free, as a manager would, and bids.
+// win acquires the lease: like a manager, it waits until the lease is free and bids.
 func (c *client) win(name string) (backend.Lease, error) {
 	return c.winWith(name, func(*backend.Bid) {})
 }
@@ -123,9 +123,9 @@ func (c *client) winWith(name string, change func(*backend.Bid)) (backend.Lease,
 		case a.Outcome == backend.Granted:
 			return a.Lease, nil
 		case a.Outcome == backend.Unknown || a.Err != nil:
-			return backend.Lease{}, fmt.Errorf("bid for %.80q: expected it to be granted, got %v: %v", name, a.Outcome, a.Err)
+			return backend.Lease{}, fmt.Errorf("bid for %.80q: expected granted, got %v: %v", name, a.Outcome, a.Err)
 		case time.Now().After(deadline):
-			return backend.Lease{}, fmt.Errorf("bid for %.80q over %+v, watched: expected it to be granted by now, got %v with %+v", name, b.Expected, a.Outcome, a.Lease)
+			return backend.Lease{}, fmt.Errorf("bid for %.80q that expects %+v, observed long enough: expected granted by now, got %v with %+v", name, b.Expected, a.Outcome, a.Lease)
 		}
 	}
 }
@@ -138,7 +138,7 @@ func asHeld(leases []backend.Lease) []backend.Held {
 	return held
 }
 
-// renew renews leases and returns the answers, one for each.
+// renew renews leases and returns one answer for each.
 func (c *client) renew(held ...backend.Lease) ([]backend.Answer, error) {
 	ctx, cancel := c.t.callContext()
 	defer cancel()
@@ -146,7 +146,8 @@ func (c *client) renew(held ...backend.Lease) ([]backend.Answer, error) {
 	return c.checkAnswers("renew", answers, len(held), err)
 }
 
-// keep renews a lease and returns it as it is then. Not to be granted is an error.
+// mustRenew renews a lease and returns it as it then is. Any outcome but Granted is an
+// error.
 func (c *client) mustRenew(held backend.Lease) (backend.Lease, error) {
 	answers, err := c.renew(held)
 	if err != nil {
@@ -158,7 +159,8 @@ func (c *client) mustRenew(held backend.Lease) (backend.Lease, error) {
 	return answers[0].Lease, nil
 }
 
-// alter renews a lease and makes sure that everybody sees a change of it.
+// changeVisibly renews a lease, and writes a request beside it where renewals are
+// invisible, so that every reader sees a change.
 func (c *client) changeVisibly(held backend.Lease) (backend.Lease, error) {
 	held, err := c.mustRenew(held)
 	if err == nil && c.t.hidesRenewals() {
@@ -167,12 +169,11 @@ func (c *client) changeVisibly(held backend.Lease) (backend.Lease, error) {
 	return held, err
 }
 
-// silent reports whether renewals need not show: nobody watches a lease that the
-// store expires by itself.
+// hidesRenewals reports whether renewals need not change the lease: no challenger
+// observes a lease that the store expires by itself.
 func (t *Trial) hidesRenewals() bool { return t.Expiry == backend.ByStore }
 
-// keeping renews a lease until stop is called, so that it does not run out
-// meanwhile.
+// keepRenewing renews a lease in the background until stop is called.
 func (c *client) keepRenewing(held backend.Lease) (stop func() error) {
 	end, ended := make(chan struct{}), make(chan error, 1)
 	go func() {
@@ -193,7 +194,7 @@ func (c *client) keepRenewing(held backend.Lease) (stop func() error) {
 	return func() error { close(end); return <-ended }
 }
 
-// lost renews a lease and returns an error unless it is refused.
+// mustNotRenew renews a lease. Any outcome but Refused is an error.
 func (c *client) mustNotRenew(why string, held backend.Lease) error {
 	answers, err := c.renew(held)
 	if err != nil {
@@ -205,7 +206,7 @@ func (c *client) mustNotRenew(why string, held backend.Lease) error {
 	return nil
 }
 
-// free releases leases with a reason.
+// release releases leases with a reason.
 func (c *client) release(end backend.End, held ...backend.Lease) error {
 	ctx, cancel := c.t.callContext()
 	defer cancel()
@@ -236,8 +237,8 @@ func (c *client) list(from string, limit int) ([]backend.Record, error) {
 	return records, nil
 }
 
-// announce writes the client's member record, and again if a busy machine has cost it its
-// connection meanwhile.
+// announce writes the client's member record. In real time it repeats the call if the
+// store was unavailable, since a busy machine may have lost the connection.
 func (c *client) announce() (err error) {
 	c.t.waitUntil(4*c.t.TTL, "an announcement", func() bool {
 		ctx, cancel := c.t.callContext()
@@ -262,7 +263,7 @@ func (c *client) members(from string, limit int) ([]backend.Member, error) {
 	return members, nil
 }
 
-// dies ends the client as the death of its process would.
+// crash ends the client as if its process had died.
 func (c *client) crash() {
 	if c.t.Store.Kill != nil {
 		c.t.Store.Kill(c.Backend)

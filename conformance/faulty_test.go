@@ -9,7 +9,7 @@ import (
 	"github.com/go-election/go-election/backend/memory"
 )
 
-// faulty is memory, with hooks where a mistake can be made.
+// faulty is memory with hooks that replace methods by wrong ones.
 type faulty struct {
 	backend.Backend
 	store  *memory.Store
@@ -83,7 +83,7 @@ func (f *faulty) Close() error {
 	return f.Backend.Close()
 }
 
-// now reads leases as they are.
+// current reads leases as they now are.
 func (f *faulty) current(ctx context.Context, names ...string) []backend.Lease {
 	var zero []backend.Lease
 	for _, n := range names {
@@ -93,16 +93,16 @@ func (f *faulty) current(ctx context.Context, names ...string) []backend.Lease {
 	return now
 }
 
-// as returns a client that the store takes for the holder of a lease: what a
-// statement does that is not pinned to a nonce.
+// clientOf returns a client that the store takes for the holder of a lease. It does what
+// a statement does that is not limited to a nonce.
 func (f *faulty) clientOf(ctx context.Context, held backend.Lease) backend.Backend {
 	other := f.store.Backend()
 	held.Election, held.Term = "another election", 1
-	other.Renew(ctx, []backend.Held{held.Held()}) // tells the client whom it serves
+	other.Renew(ctx, []backend.Held{held.Held()}) // gives the client its nonce
 	return other
 }
 
-// over makes every bid one over the lease as it is, whatever was seen of it.
+// bidOverCurrent makes each bid that only selects expect the lease as it now is.
 func (f *faulty) bidOverCurrent(ctx context.Context, bids []backend.Bid, only func(backend.Bid, backend.Lease) bool) []backend.Bid {
 	bids = slices.Clone(bids)
 	for i, b := range bids {

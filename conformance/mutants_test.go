@@ -26,7 +26,7 @@ var mutants = []mutant{
 			return f.Backend.Acquire(ctx, f.bidOverCurrent(ctx, bids, func(b backend.Bid, now backend.Lease) bool { return now.Holder.ID == b.Candidate.ID }))
 		}
 	}},
-	{name: "a record that names me is a win", killer: "A5 an own leftover is granted anew", mutate: func(f *faulty) {
+	{name: "a record that names me is a win", killer: "A5 the bidder's own leftover is granted again", mutate: func(f *faulty) {
 		f.acquire = func(ctx context.Context, bids []backend.Bid) ([]backend.Answer, error) {
 			if now := f.current(ctx, bids[0].Election)[0]; now.Holder.Nonce == bids[0].Candidate.Nonce {
 				return []backend.Answer{{Lease: now, Outcome: backend.Granted, ValidFor: bids[0].TTL}}, nil
@@ -34,17 +34,17 @@ var mutants = []mutant{
 			return f.Backend.Acquire(ctx, bids)
 		}
 	}},
-	{name: "bid not pinned to Over", killer: "A3 a bid is pinned to what was seen", mutate: func(f *faulty) {
+	{name: "bid not pinned to Over", killer: "A3 a bid succeeds only on the expected lease", mutate: func(f *faulty) {
 		f.acquire = func(ctx context.Context, bids []backend.Bid) ([]backend.Answer, error) {
 			return f.Backend.Acquire(ctx, f.bidOverCurrent(ctx, bids, func(backend.Bid, backend.Lease) bool { return true }))
 		}
 	}},
-	{name: "bid pinned to the term only", killer: "A4 a renewal undoes the watch", mutate: func(f *faulty) {
+	{name: "bid pinned to the term only", killer: "A4 a bid after a renewal is refused", mutate: func(f *faulty) {
 		f.acquire = func(ctx context.Context, bids []backend.Bid) ([]backend.Answer, error) {
 			return f.Backend.Acquire(ctx, f.bidOverCurrent(ctx, bids, func(b backend.Bid, now backend.Lease) bool { return b.Expected.Term == now.Term }))
 		}
 	}},
-	{name: "floor ignored", killer: "S4 terms exceed the floor", mutate: func(f *faulty) {
+	{name: "floor ignored", killer: "S4 terms exceed MinTerm", mutate: func(f *faulty) {
 		f.acquire = func(ctx context.Context, bids []backend.Bid) ([]backend.Answer, error) {
 			bids = slices.Clone(bids)
 			for i := range bids {
@@ -53,14 +53,14 @@ var mutants = []mutant{
 			return f.Backend.Acquire(ctx, bids)
 		}
 	}},
-	{name: "answers permuted", killer: "A8 answers are in order", mutate: func(f *faulty) {
+	{name: "answers permuted", killer: "A8 answers are in the order of the bids", mutate: func(f *faulty) {
 		f.acquire = func(ctx context.Context, bids []backend.Bid) ([]backend.Answer, error) {
 			answers, err := f.Backend.Acquire(ctx, bids)
 			slices.Reverse(answers)
 			return answers, err
 		}
 	}},
-	{name: "renewals permuted", killer: "R9 a renewal answers in order", mutate: func(f *faulty) {
+	{name: "renewals permuted", killer: "R9 renewals are answered in order", mutate: func(f *faulty) {
 		f.renew = func(ctx context.Context, held []backend.Held) ([]backend.Answer, error) {
 			answers, err := f.Backend.Renew(ctx, held)
 			slices.SortFunc(answers, func(a, b backend.Answer) int { return cmp.Compare(a.Election, b.Election) })
@@ -90,7 +90,7 @@ var mutants = []mutant{
 			return changed, err
 		}
 	}},
-	{name: "renewal revives", killer: "R4 a renewal does not revive", mutate: func(f *faulty) {
+	{name: "renewal revives", killer: "R4 a renewal does not revive a released lease", mutate: func(f *faulty) {
 		f.renew = func(ctx context.Context, held []backend.Held) ([]backend.Answer, error) {
 			for _, l := range held {
 				if now := f.current(ctx, l.Election)[0]; now.Vacant() && now.Term == l.Term {
@@ -106,7 +106,7 @@ var mutants = []mutant{
 			return answers, err
 		}
 	}},
-	{name: "renewal in any term", killer: "R2 a renewal is refused in another term", mutate: func(f *faulty) {
+	{name: "renewal in any term", killer: "R2 a renewal in another term is refused", mutate: func(f *faulty) {
 		f.renew = func(ctx context.Context, held []backend.Held) ([]backend.Answer, error) {
 			held = slices.Clone(held)
 			for i, l := range held {
@@ -125,7 +125,7 @@ var mutants = []mutant{
 			return f.Backend.Renew(ctx, held)
 		}
 	}},
-	{name: "release ignores the term", killer: "X2 a release is scoped to its term", mutate: func(f *faulty) {
+	{name: "release ignores the term", killer: "X2 a release ends only its own term", mutate: func(f *faulty) {
 		f.release = func(ctx context.Context, held []backend.Held) error {
 			held = slices.Clone(held)
 			for i := range held {
@@ -134,7 +134,7 @@ var mutants = []mutant{
 			return f.Backend.Release(ctx, held)
 		}
 	}},
-	{name: "release(0) ends a later grant", killer: "X5 term 0 does not end another's grant", mutate: func(f *faulty) {
+	{name: "release(0) ends a later grant", killer: "X5 term 0 does not release another's lease", mutate: func(f *faulty) {
 		f.release = func(ctx context.Context, held []backend.Held) error {
 			for _, l := range held {
 				if now := f.current(ctx, l.Election)[0]; l.Term == 0 && !now.Vacant() {
@@ -160,7 +160,7 @@ var mutants = []mutant{
 			return f.Backend.Release(ctx, held)
 		}
 	}},
-	{name: "release of what is not held is an error", killer: "X6 to release nothing is no error", mutate: func(f *faulty) {
+	{name: "release of what is not held is an error", killer: "X6 releasing a lease that is not held is no error", mutate: func(f *faulty) {
 		f.release = func(ctx context.Context, held []backend.Held) error {
 			for _, l := range held {
 				if f.current(ctx, l.Election)[0].Vacant() {
@@ -170,7 +170,7 @@ var mutants = []mutant{
 			return f.Backend.Release(ctx, held)
 		}
 	}},
-	{name: "the reason of a release is lost", killer: "X7 the reason is kept", mutate: func(f *faulty) {
+	{name: "the reason of a release is lost", killer: "X7 the record keeps the reason of a release", mutate: func(f *faulty) {
 		f.release = func(ctx context.Context, held []backend.Held) error {
 			held = slices.Clone(held)
 			for i := range held {
@@ -179,7 +179,7 @@ var mutants = []mutant{
 			return f.Backend.Release(ctx, held)
 		}
 	}},
-	{name: "names coalesced to lower case", killer: "S15 names never alias", mutate: func(f *faulty) {
+	{name: "names coalesced to lower case", killer: "S15 different names are different elections", mutate: func(f *faulty) {
 		f.acquire = func(ctx context.Context, bids []backend.Bid) ([]backend.Answer, error) {
 			bids, names := slices.Clone(bids), []string{}
 			for i := range bids {
@@ -208,13 +208,13 @@ var mutants = []mutant{
 			return changed, nil
 		}
 	}},
-	{name: "an election that is not there is not answered", killer: "O1 a zero lease is always answered", mutate: func(f *faulty) {
+	{name: "an election that is not there is not answered", killer: "O1 a zero lease is always returned", mutate: func(f *faulty) {
 		f.observe = func(ctx context.Context, seen []backend.Lease) ([]backend.Lease, error) {
 			changed, err := f.Backend.Observe(ctx, seen)
 			return slices.DeleteFunc(changed, func(l backend.Lease) bool { return l.Term == 0 }), err
 		}
 	}},
-	{name: "everything is always returned", killer: "O2 only what has changed", mutate: func(f *faulty) {
+	{name: "everything is always returned", killer: "O2 only changed leases are returned", mutate: func(f *faulty) {
 		f.observe = func(ctx context.Context, seen []backend.Lease) (changed []backend.Lease, err error) {
 			var names []string
 			for _, l := range seen {
@@ -223,7 +223,7 @@ var mutants = []mutant{
 			return f.current(ctx, names...), nil
 		}
 	}},
-	{name: "a request is no change", killer: "O3 every change shows", mutate: func(f *faulty) {
+	{name: "a request is no change", killer: "O3 every kind of change is returned", mutate: func(f *faulty) {
 		f.observe = func(ctx context.Context, seen []backend.Lease) (changed []backend.Lease, err error) {
 			all, err := f.Backend.Observe(ctx, seen)
 			for _, l := range all {
@@ -234,7 +234,7 @@ var mutants = []mutant{
 			return changed, err
 		}
 	}},
-	{name: "busy Listen", killer: "N1 listening is not busy", mutate: func(f *faulty) {
+	{name: "busy Listen", killer: "N1 Listen does not return again and again", mutate: func(f *faulty) {
 		f.listen = func(ctx context.Context, _ []backend.Lease) error {
 			select {
 			case <-time.After(time.Millisecond):
@@ -244,7 +244,7 @@ var mutants = []mutant{
 			}
 		}
 	}},
-	{name: "Listen waits for the next change only", killer: "N3 nothing is missed before the call", mutate: func(f *faulty) {
+	{name: "Listen waits for the next change only", killer: "N3 Listen misses no change before the call", mutate: func(f *faulty) {
 		f.listen = func(ctx context.Context, seen []backend.Lease) error {
 			var names []string
 			for _, l := range seen {
@@ -253,10 +253,10 @@ var mutants = []mutant{
 			return f.Backend.Listen(ctx, f.current(ctx, names...))
 		}
 	}},
-	{name: "Listen is not told of releases", killer: "L2 a resignation hands over", mutate: func(f *faulty) {
+	{name: "Listen is not told of releases", killer: "L2 a handover after a resignation is fast", mutate: func(f *faulty) {
 		f.listen = func(ctx context.Context, _ []backend.Lease) error { <-ctx.Done(); return ctx.Err() }
 	}},
-	{name: "context ignored by Listen", killer: "N4 listening ends with its context", mutate: func(f *faulty) {
+	{name: "context ignored by Listen", killer: "N4 Listen ends with its context", mutate: func(f *faulty) {
 		f.listen = func(context.Context, []backend.Lease) error { <-f.closed; return backend.ErrClosed }
 	}},
 	{name: "context ignored", killer: "G4 calls end with their context", mutate: func(f *faulty) {
@@ -267,7 +267,7 @@ var mutants = []mutant{
 			return f.Backend.Observe(ctx, seen)
 		}
 	}},
-	{name: "a request touches the heartbeat", killer: "W1 a request stands beside the lease", mutate: func(f *faulty) {
+	{name: "a request touches the heartbeat", killer: "W1 a request does not change the lease", mutate: func(f *faulty) {
 		f.request = func(ctx context.Context, requests []backend.Request) error {
 			err := f.Backend.Request(ctx, requests)
 			for _, request := range requests { // as a careless UPDATE would: the lease is written again
@@ -283,7 +283,7 @@ var mutants = []mutant{
 			return nil
 		}
 	}},
-	{name: "to nominate deposes", killer: "P12 a dead nominee costs nothing", mutate: func(f *faulty) {
+	{name: "to nominate deposes", killer: "P12 an absent nominee changes nothing", mutate: func(f *faulty) {
 		f.request = func(ctx context.Context, requests []backend.Request) error {
 			requests = slices.Clone(requests)
 			for i := range requests {
@@ -292,10 +292,10 @@ var mutants = []mutant{
 			return f.Backend.Request(ctx, requests)
 		}
 	}},
-	{name: "a push that is claimed and not there", killer: "N2 every change is heard", mutate: func(f *faulty) {
+	{name: "a push that is claimed and not there", killer: "N2 Listen returns at every change", mutate: func(f *faulty) {
 		f.listen = func(ctx context.Context, _ []backend.Lease) error { <-ctx.Done(); return ctx.Err() }
 	}},
-	{name: "nothing is heard of anything", killer: "G5 guarantees are what they are", mutate: func(f *faulty) {
+	{name: "nothing is heard of anything", killer: "G5 guarantees are constant and consistent", mutate: func(f *faulty) {
 		f.claims = func(g backend.Guarantees) backend.Guarantees { g.Push, g.Poll = false, false; return g }
 	}},
 }

@@ -11,15 +11,15 @@ import (
 	"github.com/go-election/go-election/election"
 )
 
-// A node is one process: a manager on a client of its own, behind a wire.
+// A node is one simulated process: a manager whose backend is behind a wire.
 type node struct {
 	*election.Manager
 	t           *Trial
 	wire        *Wire
-	key         string // of the process in the history
+	key         string // the process's name in the history
 	ttl         time.Duration
 	clockMargin time.Duration
-	dead        atomic.Bool // as after kill -9: cut off, and what it believes does not count
+	dead        atomic.Bool // as after kill -9: it is cut off, and the checker ignores it
 	closed      atomic.Bool
 
 	mu           sync.Mutex
@@ -32,7 +32,7 @@ type grantKey struct {
 	term     uint64
 }
 
-// options are the timings of a node.
+// options are the default options of a node.
 func (t *Trial) options(id string) *election.Options {
 	return &election.Options{ID: id, TTL: t.TTL, StepDownTimeout: 2 * t.TTL}
 }
@@ -41,14 +41,14 @@ func (t *Trial) renewEvery() time.Duration  { return t.TTL / 3 }
 func (t *Trial) callTimeout() time.Duration { return t.TTL / 4 }
 func (t *Trial) clockMargin() time.Duration { return max(t.TTL/6, t.ClockMargin) }
 
-// bound is how long it may take at most until there is a leader again when all
-// is well: what a takeover costs, with two readings and a call to spare.
+// takeoverBound is the longest time until there is a leader again when nothing fails:
+// the time of a takeover, two readings and a call.
 func (t *Trial) takeoverBound() time.Duration {
 	return t.TTL + t.Takeover + 2*t.renewEvery() + t.callTimeout() + t.Late
 }
 
-// handover is how long it may take from an orderly release to the next leadership:
-// one push or one reading.
+// handoverBound is the longest time from an orderly release to the next leadership: one
+// push or one reading.
 func (t *Trial) handoverBound() time.Duration {
 	if t.Poll || !t.Push {
 		return t.renewEvery() + t.TTL/20 + t.Late
@@ -56,7 +56,7 @@ func (t *Trial) handoverBound() time.Duration {
 	return t.TTL/50 + t.Late
 }
 
-// node starts a manager. change, if not nil, changes its options.
+// node starts a manager. change, if not nil, modifies its options.
 func (t *Trial) node(id string, change func(*election.Options)) (*node, error) {
 	if t.checker == nil {
 		t.checker = newChecker(t)
@@ -96,7 +96,8 @@ func (n *node) grantSent(name string, term uint64) (time.Duration, bool) {
 	return at, ok
 }
 
-// lastSent is when the last granted call of the node's present or last leadership was sent.
+// lastGrantSent is when the node sent the last granted call of its current or last
+// leadership.
 func (n *node) lastGrantSent(name string) (last time.Duration) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -108,7 +109,7 @@ func (n *node) lastGrantSent(name string) (last time.Duration) {
 	return last
 }
 
-// join joins an election and watches it.
+// join joins an election and records its events.
 func (n *node) join(name string) (*participant, error) {
 	e, err := n.Join(name)
 	if err != nil {
@@ -131,7 +132,7 @@ func (n *node) join(name string) (*participant, error) {
 	return p, nil
 }
 
-// dies cuts the node off and forgets it, as after kill -9.
+// crash cuts the node off and marks it dead, as after kill -9.
 func (n *node) crash() {
 	n.dead.Store(true)
 	n.wire.Cut(true)
@@ -140,19 +141,19 @@ func (n *node) crash() {
 	}
 }
 
-// close closes the manager and expects it to succeed.
+// close closes the manager and returns an error unless it ends in order.
 func (n *node) close(limit time.Duration) error {
 	if n.closed.Swap(true) {
 		return nil
 	}
-	if !n.t.Virtual { // how long it takes there is not what is asked
+	if !n.t.Virtual { // in real time the duration is not tested
 		limit = max(limit, time.Minute)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	err := n.Close(ctx)
 	if errors.Is(err, election.ErrNotReleased) && !n.t.Virtual {
-		return nil // as for so long the store has not answered
+		return nil // the store did not answer for that long
 	}
 	if err != nil {
 		return fmt.Errorf("close %s: expected it to end in order within %v, got %w", n.key, limit, err)
@@ -160,7 +161,7 @@ func (n *node) close(limit time.Duration) error {
 	return nil
 }
 
-// end closes the node at the end of a case, whatever state it is in.
+// closeQuietly closes the node at the end of a case, whatever its state.
 func (n *node) closeQuietly() error {
 	if !n.dead.Load() {
 		n.wire.Cut(false)
@@ -169,14 +170,14 @@ func (n *node) closeQuietly() error {
 	if !n.closed.Swap(true) {
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
-		n.Close(ctx) // what is dead cannot release anything
+		n.Close(ctx) // a dead node cannot release anything
 	}
 	return nil
 }
 
-// runOut waits until the last lease that a node was granted, of whom nothing is granted
-// any more, is not to be trusted, and returns when that is. A call that was under way
-// when it was cut off may have been granted after all.
+// waitForDeadline waits until the node, which is cut off, must no longer trust its
+// lease, and returns that deadline. A call in flight when the node was cut off may still
+// have been granted, so waitForDeadline checks again.
 func (t *Trial) waitForDeadline(n *node, name string) time.Duration {
 	for {
 		deadline := n.lastGrantSent(name) + n.ttl - n.clockMargin

@@ -10,24 +10,25 @@ import (
 	"github.com/go-election/go-election/election"
 )
 
-// A seat is a node's part in one election.
+// A participant is a node in one election.
 type participant struct {
 	*election.Election
 	node         *node
-	watcherEnded bool   // its watcher is told no more
-	belief       *Entry // the judge's
+	watcherEnded bool   // its watcher receives no more events
+	belief       *Entry // of the checker: the leadership that it is sampling
 	number       int    // of its watcher
 
 	mu         sync.Mutex
 	received   []election.Event
-	receivedAt []time.Duration // when each was told
-	runCount   int             // leaderships whose function was called
+	receivedAt []time.Duration // when each event came
+	runCount   int             // calls of the lead function
 }
 
-// lead campaigns with a function that works until its context ends.
+// lead campaigns with a function that waits for the end of its context.
 func (p *participant) lead() error { return p.leadWith(nil) }
 
-// leadWith campaigns with fn, whose runs are noted. nil: works until its context ends.
+// leadWith campaigns with fn and records its runs. A nil fn waits for the end of its
+// context.
 func (p *participant) leadWith(fn election.LeadFunc) error {
 	if err := p.Lead(p.recordRuns(fn)); err != nil {
 		return fmt.Errorf("lead %q: expected no error, got %w", p.Name(), err)
@@ -35,7 +36,7 @@ func (p *participant) leadWith(fn election.LeadFunc) error {
 	return nil
 }
 
-// noted is fn with its runs noted in the history.
+// recordRuns returns fn, made to record its runs in the history.
 func (p *participant) recordRuns(fn election.LeadFunc) election.LeadFunc {
 	return func(ctx context.Context, l *election.Leadership) error {
 		e := Entry{Process: p.node.key, Election: p.Name(), Kind: Ran, Term: l.Term, From: p.node.t.now()}
@@ -60,14 +61,14 @@ func (p *participant) runs() int {
 	return p.runCount
 }
 
-// events returns what the seat's watcher has been told so far.
+// events returns the events that the watcher has received so far.
 func (p *participant) events() []election.Event {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return slices.Clone(p.received)
 }
 
-// leaderships returns of how many own leaderships the seat's watcher has been told.
+// ownLeaderships counts the events in which this process became leader.
 func (p *participant) ownLeaderships() (n int) {
 	for _, e := range p.events() {
 		if e.Kind == election.Elected && e.Leading {
@@ -77,8 +78,7 @@ func (p *participant) ownLeaderships() (n int) {
 	return n
 }
 
-// toldAt returns when the watcher was told something for which is holds; the
-// latest such time.
+// eventTime returns when the watcher received the latest event for which is returns true.
 func (p *participant) eventTime(is func(election.Event) bool) (time.Duration, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -90,13 +90,13 @@ func (p *participant) eventTime(is func(election.Event) bool) (time.Duration, bo
 	return 0, false
 }
 
-// heard reports whether the watcher was told something for which is holds.
+// hasEvent reports whether the watcher received an event for which is returns true.
 func (p *participant) hasEvent(is func(election.Event) bool) bool {
 	_, ok := p.eventTime(is)
 	return ok
 }
 
-// last returns the last state that the watcher was told.
+// lastState returns the last state that the watcher received.
 func (p *participant) lastState() (Entry, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -108,7 +108,7 @@ func (p *participant) lastState() (Entry, bool) {
 	return Entry{}, false
 }
 
-// leaves leaves the election.
+// leave leaves the election.
 func (p *participant) leave() error {
 	p.watcherEnded = true
 	ctx, cancel := p.node.t.callContext()
@@ -122,7 +122,7 @@ func (p *participant) leave() error {
 	return nil
 }
 
-// cluster starts n nodes that campaign for one election.
+// startCandidates starts n nodes that campaign in one election.
 func (t *Trial) startCandidates(n int, name string, change func(*election.Options)) ([]*participant, error) {
 	var members []*participant
 	for i := range n {
@@ -138,7 +138,7 @@ func (t *Trial) startCandidates(n int, name string, change func(*election.Option
 	return members, nil
 }
 
-// seat starts a node that has joined an election and does not campaign.
+// participant starts a node that joins an election and does not campaign.
 func (t *Trial) participant(id, name string, change func(*election.Options)) (*participant, error) {
 	n, err := t.node(id, change)
 	if err != nil {
@@ -147,7 +147,7 @@ func (t *Trial) participant(id, name string, change func(*election.Options)) (*p
 	return n.join(name)
 }
 
-// elected waits until one of the seats leads, and returns it and the others.
+// waitForLeader waits until one of the members leads, and returns it and the others.
 func (t *Trial) waitForLeader(limit time.Duration, members ...*participant) (leader *participant, others []*participant, err error) {
 	err = t.waitUntil(limit, "a leader", func() bool {
 		leader = leaderOf(members)
@@ -158,8 +158,8 @@ func (t *Trial) waitForLeader(limit time.Duration, members ...*participant) (lea
 			others = append(others, p)
 		}
 	}
-	if leader != nil { // cases ask when it was told
-		t.waitTime(t.TTL/10, "its watcher to be told", func() bool {
+	if leader != nil { // cases read the time of the event
+		t.waitTime(t.TTL/10, "the leader's watcher to receive the event", func() bool {
 			last, ok := leader.lastState()
 			return ok && last.Leading || !leader.Leading()
 		})
@@ -167,7 +167,7 @@ func (t *Trial) waitForLeader(limit time.Duration, members ...*participant) (lea
 	return leader, others, err
 }
 
-// leadership waits until a seat leads, and returns its leadership.
+// waitForLeadership waits until p leads, and returns the leadership.
 func (t *Trial) waitForLeadership(limit time.Duration, p *participant) (l *election.Leadership, err error) {
 	err = t.waitUntil(limit, p.node.key+" to lead", func() bool {
 		l = p.Leadership()
@@ -176,9 +176,9 @@ func (t *Trial) waitForLeadership(limit time.Duration, p *participant) (l *elect
 	return l, err
 }
 
-// one waits until exactly one of the seats leads: on a busy machine a leader may just
-// have lost, and there is another within the bound. That there are never two is the judge's
-// to see.
+// waitForOneLeader waits until exactly one of the members leads. On a busy machine a
+// leader may just have lost its lease; then there is another within the bound. The
+// checker finds two leaders.
 func (t *Trial) waitForOneLeader(members ...*participant) error {
 	limit := t.TTL
 	if !t.Virtual {
@@ -195,11 +195,12 @@ func (t *Trial) waitForOneLeader(members ...*participant) error {
 	})
 }
 
-// told waits until a seat's watcher, which runs beside all else, is told something.
+// waitForEvent waits until p's watcher, which runs concurrently, has received an event
+// for which is returns true.
 func (t *Trial) waitForEvent(p *participant, what string, is func(election.Event) bool) error {
 	err := t.waitUntil(t.TTL/10, what, func() bool { return p.hasEvent(is) })
 	if err != nil {
-		err = fmt.Errorf("%w: %s was told %v", err, p.node.key, p.events())
+		err = fmt.Errorf("%w; the events of %s: %v", err, p.node.key, p.events())
 	}
 	return err
 }
@@ -213,7 +214,7 @@ func leaderOf(members []*participant) *participant {
 	return nil
 }
 
-// led starts a cluster and waits for its first leader.
+// startWithLeader starts n candidates and waits until one leads and all know a leader.
 func (t *Trial) startWithLeader(n int, name string, change func(*election.Options)) (leader *participant, others []*participant, err error) {
 	members, err := t.startCandidates(n, name, change)
 	if err != nil {
@@ -221,8 +222,8 @@ func (t *Trial) startWithLeader(n int, name string, change func(*election.Option
 	}
 	leader, others, err = t.waitForLeader(2*t.takeoverBound(), members...)
 	if err == nil {
-		t.sleep(t.renewEvery()) // everybody has seen it
-		err = t.waitUntil(t.takeoverBound(), "everybody to know a leader", func() bool {
+		t.sleep(t.renewEvery()) // the followers read once
+		err = t.waitUntil(t.takeoverBound(), "every member to know a leader", func() bool {
 			return !slices.ContainsFunc(members, func(p *participant) bool { _, _, ok := p.Leader(); return !ok })
 		})
 	}

@@ -6,7 +6,7 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// pushed skips a case unless Listen hears of every change.
+// needsReliableListen skips a case unless Listen returns at every change.
 func needsReliableListen(f facts) string {
 	switch {
 	case !f.Push:
@@ -17,7 +17,7 @@ func needsReliableListen(f facts) string {
 	return ""
 }
 
-// listens skips a case unless there is a Listen.
+// needsListen skips a case unless the backend has Listen.
 func needsListen(f facts) string {
 	if !f.Push {
 		return "the store does not push (Guarantees.Push)"
@@ -25,15 +25,17 @@ func needsListen(f facts) string {
 	return ""
 }
 
-// watched skips a case unless challengers decide that a lease has run out.
+// needsExpiryByChallengers skips a case unless challengers decide that a lease has
+// expired.
 func needsExpiryByChallengers(f facts) string {
 	if f.Expiry != backend.ByChallengers {
-		return fmt.Sprintf("leases are expired by the %s (Guarantees.Expiry)", f.Expiry)
+		return fmt.Sprintf("the %s decides that a lease has expired (Guarantees.Expiry)", f.Expiry)
 	}
 	return ""
 }
 
-// expires skips a case about a lease that ends because it is not renewed.
+// needsExpiry skips a case about a lease that expires because its holder does not renew
+// it.
 func needsExpiry(f facts) string {
 	if f.Expiry == backend.ByKernel {
 		return "a lease lasts as long as its holder's process (Guarantees.Expiry)"
@@ -41,7 +43,7 @@ func needsExpiry(f facts) string {
 	return ""
 }
 
-// exclusive skips a case if two may hold a lease.
+// needsExclusive skips a case if two candidates may hold a lease.
 func needsExclusive(f facts) string {
 	if !f.Exclusive {
 		return "two candidates may hold a lease (Guarantees.Exclusive)"
@@ -49,7 +51,7 @@ func needsExclusive(f facts) string {
 	return ""
 }
 
-// all skips a case if one of several reasons to skip it holds.
+// needsAll skips a case if any of the given functions does.
 func needsAll(skips ...func(facts) string) func(facts) string {
 	return func(f facts) string {
 		for _, skip := range skips {

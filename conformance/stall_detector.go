@@ -10,116 +10,117 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// A witness notices that the machine stands still. It means to look at the clock
-// every few milliseconds: what passes between two looks beyond that is time in which
-// nothing could run here. In virtual time there is none (nil), since nothing stands still.
+// A stallDetector measures for how long the machine has stalled. It reads the clock every
+// 10 ms. A gap above stallThreshold between two readings is time in which this process
+// could not run. In virtual time the detector is nil: nothing stalls there.
 type stallDetector struct {
 	stop, done chan struct{}
 
 	mu             sync.Mutex
-	lastTick       time.Time // when it looked
+	lastTick       time.Time // the last reading
 	total, longest time.Duration
 }
 
-// still is how long may lie between two looks of a busy machine that goes on.
+// stallThreshold is the longest gap between two readings that does not count as a stall.
 const stallThreshold = 100 * time.Millisecond
 
 func newStallDetector() *stallDetector {
-	w := &stallDetector{stop: make(chan struct{}), done: make(chan struct{}), lastTick: time.Now()}
+	d := &stallDetector{stop: make(chan struct{}), done: make(chan struct{}), lastTick: time.Now()}
 	go func() {
-		defer close(w.done)
+		defer close(d.done)
 		tick := time.NewTicker(stallThreshold / 10)
 		defer tick.Stop()
 		for {
 			select {
 			case <-tick.C:
-				w.mu.Lock()
-				w.update()
-				w.mu.Unlock()
-			case <-w.stop:
+				d.mu.Lock()
+				d.update()
+				d.mu.Unlock()
+			case <-d.stop:
 				return
 			}
 		}
 	}()
-	return w
+	return d
 }
 
-// look takes in what has passed since the last look. The caller holds the lock.
-func (w *stallDetector) update() {
+// update reads the clock and adds the gap since the last reading if it is a stall. The
+// caller holds the lock.
+func (d *stallDetector) update() {
 	now := time.Now()
-	if gap := now.Sub(w.lastTick); gap > stallThreshold {
-		w.total += gap
-		w.longest = max(w.longest, gap)
+	if gap := now.Sub(d.lastTick); gap > stallThreshold {
+		d.total += gap
+		d.longest = max(d.longest, gap)
 	}
-	w.lastTick = now
+	d.lastTick = now
 }
 
-// standing returns for how long the machine has stood still so far, in all and at worst.
-func (w *stallDetector) stalled() (all, worst time.Duration) {
-	if w == nil {
+// stalled returns the total of all stalls so far and the longest one.
+func (d *stallDetector) stalled() (total, longest time.Duration) {
+	if d == nil {
 		return 0, 0
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.update()
-	return w.total, w.longest
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.update()
+	return d.total, d.longest
 }
 
-func (w *stallDetector) end() {
-	close(w.stop)
-	<-w.done
+func (d *stallDetector) end() {
+	close(d.stop)
+	<-d.done
 }
 
-// calm waits until the machine has not stood still for a second, or for limit.
+// waitUntilCalm waits until the machine has not stalled for a second, or for limit.
 func waitUntilCalm(ctx context.Context, limit time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	for ctx.Err() == nil {
-		w := newStallDetector()
+		d := newStallDetector()
 		select {
 		case <-time.After(10 * stallThreshold):
 		case <-ctx.Done():
 		}
-		stood, _ := w.stalled()
-		w.end()
-		if stood == 0 {
+		total, _ := d.stalled()
+		d.end()
+		if total == 0 {
 			return
 		}
 	}
 }
 
-// A moment is a time from which time is measured that the machine did not stand still in.
+// A stopwatch measures time without stalls.
 type stopwatch struct {
 	startedAt     time.Time
 	stalledBefore time.Duration
 }
 
 func (t *Trial) startStopwatch() stopwatch {
-	stood, _ := t.stalls.stalled()
-	return stopwatch{time.Now(), stood}
+	total, _ := t.stalls.stalled()
+	return stopwatch{time.Now(), total}
 }
 
-// since returns how long the machine has run since a moment.
-func (t *Trial) elapsed(m stopwatch) time.Duration {
-	passed := time.Since(m.startedAt)
-	stood, _ := t.stalls.stalled()
-	return passed - (stood - m.stalledBefore)
+// elapsed returns how long the machine has run since the stopwatch was started.
+func (t *Trial) elapsed(w stopwatch) time.Duration {
+	passed := time.Since(w.startedAt)
+	total, _ := t.stalls.stalled()
+	return passed - (total - w.stalledBefore)
 }
 
-// void says why what a case has found is no verdict, "" if it is one. Somebody was to
-// keep a lease, or to act in time, while the machine stood still for so long that leases
-// run out by that alone, or the store, which nobody had harmed yet, did not answer in time.
+// void returns why the error of a case does not count, or "" if it does. It does not
+// count if the machine stalled for so long that leases expire by that alone, or if the
+// store, which the case has not harmed, did not answer in time.
 func (t *Trial) void(found error) string {
 	if t.stalls == nil {
 		return ""
 	}
-	_, worst := t.stalls.stalled()
-	bears := (t.TTL - t.clockMargin() - t.renewEvery()) / 2 // the other half is for a call that takes long
-	if worst >= bears {
-		return fmt.Sprintf("the machine stood still for %v at once, where leases of %v bear %v", worst, t.TTL, bears)
+	_, longest := t.stalls.stalled()
+	tolerated := (t.TTL - t.clockMargin() - t.renewEvery()) / 2 // the other half is for a slow call
+	if longest >= tolerated {
+		return fmt.Sprintf("the machine stalled for %v at once, and a lease of %v tolerates %v", longest, t.TTL, tolerated)
 	}
-	if !t.harmed && worst > 0 && errors.Is(found, backend.ErrUnavailable) { // on a machine that goes on, it is not to say that
-		return fmt.Sprintf("the machine stood still for %v at once, and the store did not answer", worst)
+	if !t.harmed && longest > 0 && errors.Is(found, backend.ErrUnavailable) { // without a stall this would be the store's fault
+		return fmt.Sprintf("the machine stalled for %v at once, and the store did not answer", longest)
 	}
 	var slowest time.Duration
 	if !t.harmed {
@@ -128,11 +129,11 @@ func (t *Trial) void(found error) string {
 		}
 	}
 	if slowest >= t.callTimeout() {
-		return fmt.Sprintf("the store took %v for an answer, where a call has %v", slowest, t.callTimeout())
+		return fmt.Sprintf("the store took %v for an answer, and the timeout of a call is %v", slowest, t.callTimeout())
 	}
-	if t.slack > 0 && worst+slowest+t.delayed >= t.slack {
-		return fmt.Sprintf("the machine stood still for %v at once, the store took %v for an answer, and the outage lasted %v too long, where there are %v to spare in all",
-			worst, slowest, t.delayed, t.slack)
+	if t.slack > 0 && longest+slowest+t.delayed >= t.slack {
+		return fmt.Sprintf("the machine stalled for %v at once, the store took %v for an answer, and the outage lasted %v too long: together more than the %v that the case allows",
+			longest, slowest, t.delayed, t.slack)
 	}
 	return ""
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/go-election/go-election/election"
 )
 
-// A Trial is one case on one fresh store.
+// A Trial is one run of a case on a fresh store.
 type Trial struct {
 	Harness
 	backend.Guarantees
@@ -24,14 +24,14 @@ type Trial struct {
 	stalls  *stallDetector
 	clients []*client
 	nodes   []*node
-	started int           // nodes ever
-	harmed  bool          // a fault was inflicted on the store
-	checker *checker      // of the nodes
-	slack   time.Duration // in real time, what machine and store may be late by together; 0: what leases bear
-	delayed time.Duration // of that, what the case itself was late by
+	started int           // number of nodes started so far
+	harmed  bool          // the case has injected a fault into the store
+	checker *checker      // nil until the first node starts
+	slack   time.Duration // in real time, how late machine and store together may be in an outage; 0: the case makes no outage of a given length
+	delayed time.Duration // by how much the outage ended too late
 
 	mu   sync.Mutex
-	errs []error // found on the side, while the case was doing something else
+	errs []error // errors that did not end the case at once
 }
 
 func newTrial(t testing.TB, h Harness) *Trial {
@@ -50,37 +50,37 @@ func newTrial(t testing.TB, h Harness) *Trial {
 		}
 	}
 	if err := b.Close(); err != nil {
-		trial.addError(fmt.Errorf("close a client that was only asked for its guarantees: %w", err))
+		trial.addError(fmt.Errorf("closing a client after reading its guarantees: %w", err))
 	}
 	return trial
 }
 
-// now is the time since the case began.
+// now is the time since the trial began.
 func (t *Trial) now() time.Duration { return time.Since(t.began) }
 
-// sleep lets time pass. In a bubble it takes none.
+// sleep lets time pass. In a bubble it takes no real time.
 func (t *Trial) sleep(d time.Duration) { time.Sleep(d) }
 
-// until waits until cond holds, and returns an error if it does not within limit. Time
-// in which the machine stood still does not count.
+// waitUntil waits until cond is true, and returns an error if that takes longer than
+// limit. Time in which the machine stalled does not count.
 func (t *Trial) waitUntil(limit time.Duration, what string, cond func() bool) error {
 	_, err := t.waitTime(limit, what, cond)
 	return err
 }
 
-// after is until, and tells how long it took.
+// waitTime waits like waitUntil and returns how long that took.
 func (t *Trial) waitTime(limit time.Duration, what string, cond func() bool) (time.Duration, error) {
 	began := t.startStopwatch()
 	for !cond() {
 		if waited := t.elapsed(began); waited > limit+t.Late {
-			return waited, fmt.Errorf("expected within %v: %s; got nothing of the kind in %v%s", limit, what, waited, t.failedCalls())
+			return waited, fmt.Errorf("expected within %v: %s; it did not happen in %v%s", limit, what, waited, t.failedCalls())
 		}
 		time.Sleep(max(t.TTL/2000, time.Millisecond))
 	}
 	return time.Since(began.startedAt), nil
 }
 
-// trouble says what the store has denied to managers.
+// failedCalls describes the failed calls of all managers.
 func (t *Trial) failedCalls() (all string) {
 	for _, n := range t.nodes {
 		all += n.wire.failureSummary(n.key)
@@ -88,7 +88,8 @@ func (t *Trial) failedCalls() (all string) {
 	return all
 }
 
-// within waits for a result. Time in which the machine stood still does not count.
+// waitForResult waits for a result from ch. Time in which the machine stalled does not
+// count.
 func (t *Trial) waitForResult(ch chan error, limit time.Duration) (err error, ok bool) {
 	for began := t.startStopwatch(); ; {
 		select {
@@ -102,7 +103,8 @@ func (t *Trial) waitForResult(ch chan error, limit time.Duration) (err error, ok
 	}
 }
 
-// long scales a time that virtual hours are spent on to what the harness can spend.
+// scaledTime reduces the duration of a long case, which takes virtual hours, to what the
+// harness can afford.
 func (t *Trial) scaledTime(d time.Duration) time.Duration {
 	switch {
 	case !t.Virtual:
@@ -113,7 +115,7 @@ func (t *Trial) scaledTime(d time.Duration) time.Duration {
 	return d
 }
 
-// many scales a number in the same way.
+// scaledCount reduces a number of rounds in the same way.
 func (t *Trial) scaledCount(n int) int {
 	if t.Short || !t.Virtual {
 		return max(n/10, 10)
@@ -121,8 +123,8 @@ func (t *Trial) scaledCount(n int) int {
 	return n
 }
 
-// ctx bounds one call of the contract: generously, since how long calls take is
-// not what most cases are about.
+// callContext bounds one call of a backend. The bound is generous, since most cases do
+// not test how long calls take.
 func (t *Trial) callContext() (context.Context, context.CancelFunc) {
 	if t.Virtual {
 		return context.WithTimeout(context.Background(), max(t.TTL, 10*time.Second))
@@ -130,19 +132,19 @@ func (t *Trial) callContext() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.Background(), max(t.TTL, time.Minute))
 }
 
-// complain notes something that is wrong.
+// addError records an error that does not end the case at once.
 func (t *Trial) addError(err error) {
 	if err == nil {
 		return
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if len(t.errs) < 10 { // the first ones tell
+	if len(t.errs) < 10 { // the first errors show the cause
 		t.errs = append(t.errs, err)
 	}
 }
 
-// end closes everything and returns what was found on the side.
+// end closes everything and returns the recorded errors.
 func (t *Trial) end() error {
 	if t.checker != nil {
 		t.addError(t.checker.finish())
@@ -155,21 +157,21 @@ func (t *Trial) end() error {
 	return errors.Join(t.errs...)
 }
 
-// fault inflicts a fault on the store.
+// inject begins or ends a fault of the store.
 func (t *Trial) inject(name string, on bool, election string) error {
 	t.harmed = true
 	if err := t.Store.Faults[name](on, election); err != nil {
-		return fmt.Errorf("could not inflict %s: %w", name, err)
+		return fmt.Errorf("fault %s (on: %v): the harness failed: %w", name, on, err)
 	}
 	return nil
 }
 
-// lasts reports whether a lease lasts as long as its holder's process lives, even
-// if it is never renewed.
+// lastsWithProcess reports whether a lease lasts as long as its holder's process lives,
+// even if the holder never renews it.
 func (t *Trial) lastsWithProcess() bool { return t.Expiry == backend.ByKernel }
 
-// over is the earliest moment at which a leadership counts as failed whose holder sent
-// its last renewal at sent and has died at died.
+// failedAt is the earliest time at which a leadership counts as failed. Its holder sent
+// the last renewal at sent and died at died.
 func (t *Trial) failedAt(sent, died time.Duration) time.Duration {
 	if t.lastsWithProcess() {
 		return died
@@ -177,7 +179,7 @@ func (t *Trial) failedAt(sent, died time.Duration) time.Duration {
 	return sent + t.TTL
 }
 
-// same returns an error unless got is what was expected.
+// equal returns an error unless got equals want.
 func equal[V comparable](what string, got, want V) error {
 	if got != want {
 		return fmt.Errorf("%s: expected %+v, got %+v", what, format(want), format(got))
@@ -185,12 +187,12 @@ func equal[V comparable](what string, got, want V) error {
 	return nil
 }
 
-// show quotes text, of which invisible parts matter.
+// format quotes text, so that invisible characters show, and shortens what is long.
 func format(v any) any {
 	switch v := v.(type) {
 	case string:
 		return fmt.Sprintf("%.200q", v)
-	case *election.Election: // not by reflection: it is in use
+	case *election.Election: // reflection would race with the manager
 		if v == nil {
 			return "no election"
 		}
@@ -206,7 +208,7 @@ func format(v any) any {
 	return v
 }
 
-// must returns an error unless ok, with what was expected and got.
+// expect returns an error unless ok, with the expected and the observed value.
 func expect(ok bool, expected string, got any) error {
 	if !ok {
 		return fmt.Errorf("expected %s, got %v", expected, format(got))

@@ -11,19 +11,19 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// Wrap returns b with a wire in front of it: it notes every call, and can lose,
-// delay, double or spoil it. It works on every backend and in virtual time.
-// Until it is told otherwise it passes everything.
+// Wrap puts a wire before a backend. The wire records every call, and can lose, delay,
+// repeat or spoil it. It works with every backend and in virtual time. At first it passes
+// every call.
 func Wrap(b backend.Backend) *Wire {
 	ctx, cancel := context.WithCancel(context.Background())
 	return &Wire{inner: b, began: time.Now(), ctx: ctx, cancel: cancel, counts: map[string]int{}, failed: map[string]int{}}
 }
 
-// A Wire is what [Wrap] returns.
+// A Wire is a [backend.Backend] that passes calls to another one; see [Wrap].
 type Wire struct {
 	inner    backend.Backend
 	began    time.Time
-	ctx      context.Context // of requests that are still on their way after their call has failed
+	ctx      context.Context // of requests that are in flight after their call has failed
 	cancel   context.CancelFunc
 	inFlight sync.WaitGroup
 
@@ -33,68 +33,67 @@ type Wire struct {
 	notify     func(Call)
 	edit       func(backend.Lease) backend.Lease
 	originals  map[backend.Lease]backend.Lease // by edited lease
-	counts     map[string]int
-	failed     map[string]int // of those, with an error
-	lastFailed Call           // of those
-	slowest    time.Duration  // the longest time that the inner backend took for a call
-	gaveUp     bool           // it gave a call up, as there was no time left
+	counts     map[string]int                  // calls, by method
+	failed     map[string]int                  // calls that returned an error, by method
+	lastFailed Call
+	slowest    time.Duration // the longest time that the inner backend took for a call
+	gaveUp     bool          // the inner backend gave up a call because of its deadline
 	log        []Call
 	keepLog    bool
 	nonce      string
 }
 
-// A Call is one call of a Backend, as the wire saw it. Times count from when the
-// wire was made.
+// A Call is one call of a Backend, as the wire saw it. Times count from the creation of
+// the wire.
 type Call struct {
 	Method    string   // "Acquire", "Renew", …
-	Elections []string // that it is about, in order
-	Terms     []uint64 // Renew, Release, Ask: of the request
+	Elections []string // the elections of the batch, in order
+	Terms     []uint64 // the terms in the batch, for methods that have terms
 	Sent      time.Duration
-	Received  time.Duration // when the caller had its answer
+	Received  time.Duration // when the caller got its answer
 	Outcomes  []backend.Outcome
-	Granted   []backend.Lease // Acquire: the leases of the bids that were granted
+	Granted   []backend.Lease // Acquire: the granted leases
 	Err       error
 }
 
-// A Fate is what the wire does to a call. The zero Fate passes it. A request that
-// the store has not got when the call's context ends goes on and arrives late,
-// unless it is lost. (A Release with term 0 is not a single request; it does not
-// arrive late.)
+// A Fate is what the wire does to a call. The zero Fate passes it. If the call's context
+// ends before the request has arrived, the request still arrives later, unless it is
+// lost. A Release with term 0 never arrives later, because it is not a single request.
 type Fate struct {
 	Lost       bool          // the request never arrives; the call hangs until its context ends
 	Before     time.Duration // the request takes this long
 	After      time.Duration // the answer takes this long
-	AnswerLost bool          // the store does it; the call hangs until its context ends
+	AnswerLost bool          // the store handles the request; the call hangs until its context ends
 	Again      time.Duration // if positive, the request arrives a second time, this long after the first
-	Err        error         // the call fails at once and nothing arrives
-	Spoil      []string      // elections whose items come back without an outcome, though the store has done them
+	Err        error         // the call fails at once and the request never arrives
+	Spoil      []string      // the items of these elections come back without an outcome, though the store has handled them
 }
 
-// Decide makes the wire ask f about every call. nil: pass everything. f is called
-// by the goroutine of the call and must not wait.
+// Decide makes the wire call f for the Fate of every call. A nil f passes every call. The
+// goroutine of the call calls f, which must not wait.
 func (w *Wire) Decide(f func(Call) Fate) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.decide, w.cut = f, false
 }
 
-// Cut loses every request from now on, and the answers to those that are under
-// way, or passes everything again. Either way, what [Wire.Decide] set is over.
+// Cut(true) loses every later request and the answers to those in flight. Cut(false)
+// passes every call again. Both remove the function that [Wire.Decide] set.
 func (w *Wire) Cut(on bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.decide, w.cut = nil, on
 }
 
-// Edit makes the wire show f's version of every lease that Observe returns: what
-// a restored store would show. nil: the truth.
+// Edit makes Observe return f's version of every lease, such as a restored store would
+// return. A nil f changes no lease.
 func (w *Wire) Edit(f func(backend.Lease) backend.Lease) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.edit, w.originals = f, map[backend.Lease]backend.Lease{}
 }
 
-// edited shows the caller another version of leases.
+// applyEdit replaces leases by their edited versions.
 func (w *Wire) applyEdit(leases []backend.Lease) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -106,7 +105,8 @@ func (w *Wire) applyEdit(leases []backend.Lease) {
 	}
 }
 
-// unedited is the opposite, so that the store is asked about what it has said.
+// undoEdit replaces edited leases by the originals, so that the store gets the leases
+// that it returned.
 func (w *Wire) undoEdit(leases []backend.Lease) []backend.Lease {
 	leases = slices.Clone(leases)
 	w.mu.Lock()
@@ -119,35 +119,36 @@ func (w *Wire) undoEdit(leases []backend.Lease) []backend.Lease {
 	return leases
 }
 
-// bare is a lease without what passes by itself.
+// withoutAge is a lease without its Age, which grows by itself.
 func withoutAge(l backend.Lease) backend.Lease {
 	l.Age = 0
 	return l
 }
 
-// Notify makes the wire call f at the end of every call, before the caller has
-// its answer.
+// Notify makes the wire call f at the end of every call, before the caller gets its
+// answer.
 func (w *Wire) Notify(f func(Call)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.notify = f
 }
 
-// Keep makes the wire keep all calls for [Wire.Log], or drop them.
+// Keep makes the wire keep all later calls for [Wire.Log], or none. It empties the log.
 func (w *Wire) Keep(on bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.keepLog, w.log = on, nil
 }
 
-// Log returns the calls kept, in the order in which they ended.
+// Log returns the kept calls in the order in which they ended.
 func (w *Wire) Log() []Call {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.Clone(w.log)
 }
 
-// Count returns how many calls of these methods were begun, or of all methods.
+// Count returns how many calls of these methods have begun, or of all methods if none is
+// given.
 func (w *Wire) Count(methods ...string) (n int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -159,8 +160,8 @@ func (w *Wire) Count(methods ...string) (n int) {
 	return n
 }
 
-// Nonce returns the nonce of the candidate that calls through the wire, or "" if
-// it has not yet said it.
+// Nonce returns the nonce of the candidate that calls through the wire, or "" if no call
+// has contained it yet.
 func (w *Wire) Nonce() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -170,9 +171,9 @@ func (w *Wire) Nonce() string {
 // Now returns the time on the wire's clock.
 func (w *Wire) Now() time.Duration { return time.Since(w.began) }
 
-// carry is the way of every call: it notes it, asks for its fate, and has do
-// called for the inner backend. do must not touch the caller's results; it
-// returns what to assign and note once it is certain that the caller waits.
+// carry handles every call: it records the call, decides its Fate, and runs do, which
+// calls the inner backend. note completes the record from the result, when the caller
+// is certain to get it.
 func carry[R any](w *Wire, ctx context.Context, c Call, do func(ctx context.Context) (R, error), note func(*Call, Fate, R)) (R, error) {
 	w.mu.Lock()
 	w.counts[c.Method]++
@@ -188,7 +189,7 @@ func carry[R any](w *Wire, ctx context.Context, c Call, do func(ctx context.Cont
 		w.recordDuration(c.Method, time.Since(began), err)
 		return r, err
 	})
-	if err == nil && w.answerIsLost(c) { // the line was cut while it waited
+	if err == nil && w.answerIsLost(c) { // the wire was cut during the call
 		var none R
 		r, err = none, waitForEnd(ctx)
 	}
@@ -212,8 +213,8 @@ func carry[R any](w *Wire, ctx context.Context, c Call, do func(ctx context.Cont
 	return r, err
 }
 
-// took notes how long the inner backend took for a call. A Listen is to take long, and
-// what is cut off may have been killed.
+// recordDuration records how long the inner backend took for a call. It ignores Listen,
+// which may take long, and a wire that is cut, whose backend may have been killed.
 func (w *Wire) recordDuration(method string, d time.Duration, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -223,8 +224,9 @@ func (w *Wire) recordDuration(method string, d time.Duration, err error) {
 	}
 }
 
-// slowestCall returns how long the slowest call took: at least limit if one was given
-// up, which who asks more than one server does earlier, so that there is time left to undo.
+// slowestCall returns how long the slowest call took, and at least limit if the backend
+// gave up a call. A backend that asks several servers gives up before the limit, to have
+// time left for undoing.
 func (w *Wire) slowestCall(limit time.Duration) time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -234,8 +236,8 @@ func (w *Wire) slowestCall(limit time.Duration) time.Duration {
 	return w.slowest
 }
 
-// trouble says how many calls of whose have failed, and how the last of them did.
-func (w *Wire) failureSummary(whose string) string {
+// failureSummary says how many calls of a node have failed, and how the last one failed.
+func (w *Wire) failureSummary(node string) string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	failed, all := 0, 0
@@ -245,12 +247,12 @@ func (w *Wire) failureSummary(whose string) string {
 	if failed == 0 {
 		return ""
 	}
-	return fmt.Sprintf("; of %d calls of %s %d failed, the last, %s %q, from %v to %v: %v",
-		all, whose, failed, w.lastFailed.Method, w.lastFailed.Elections, w.lastFailed.Sent, w.lastFailed.Received, w.lastFailed.Err)
+	return fmt.Sprintf("; %d of %d calls of %s failed, the last one, %s %q, from %v to %v: %v",
+		failed, all, node, w.lastFailed.Method, w.lastFailed.Elections, w.lastFailed.Sent, w.lastFailed.Received, w.lastFailed.Err)
 }
 
-// severed reports whether the answer to a call is lost, since the line was cut
-// meanwhile. Of a Listen, which waits for long, fate decides again at its end.
+// answerIsLost reports whether the wire was cut during a call, so that its answer is
+// lost. For a Listen, which waits long, the function of Decide decides again at its end.
 func (w *Wire) answerIsLost(c Call) bool {
 	w.mu.Lock()
 	fate, cut := w.decide, w.cut
@@ -267,7 +269,7 @@ type result[R any] struct {
 	err   error
 }
 
-// deliver carries a request and its answer according to its fate.
+// deliver carries a request and its answer according to f.
 func deliver[R any](w *Wire, ctx context.Context, f Fate, do func(context.Context) (R, error)) (none R, err error) {
 	switch {
 	case f.Err != nil:
@@ -302,8 +304,8 @@ func deliver[R any](w *Wire, ctx context.Context, f Fate, do func(context.Contex
 	}
 }
 
-// send has do called after a time, whether or not the caller still waits. The
-// request goes on with a context of its own, as a packet does.
+// send calls do after a time, whether or not the caller still waits. Like a packet, the
+// request continues without the caller: do gets another context.
 func (w *Wire) send(ctx context.Context, after time.Duration, do func(context.Context)) {
 	limit := time.Minute
 	if by, ok := ctx.Deadline(); ok {
@@ -319,13 +321,13 @@ func (w *Wire) send(ctx context.Context, after time.Duration, do func(context.Co
 	})
 }
 
-// hang waits for the end of ctx.
+// waitForEnd waits for the end of ctx.
 func waitForEnd(ctx context.Context) error {
 	<-ctx.Done()
 	return fmt.Errorf("wire: %w: %w", backend.ErrUnavailable, context.Cause(ctx))
 }
 
-// pause waits for d or the end of ctx.
+// sleepContext waits for d or the end of ctx.
 func sleepContext(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
 		return nil

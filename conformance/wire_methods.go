@@ -8,8 +8,8 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// The verbs of a [Wire]. Slices are copied, because a request may be on its way
-// after its call has returned, and then the caller may use them again.
+// The methods of [backend.Backend]. They copy slices, because a request may still be in
+// flight after its call has returned, when the caller may reuse the slices.
 
 func (w *Wire) Acquire(ctx context.Context, bids []backend.Bid) ([]backend.Answer, error) {
 	bids = slices.Clone(bids)
@@ -42,10 +42,10 @@ func (w *Wire) Mark(ctx context.Context, held []backend.Held) ([]backend.Answer,
 
 func (w *Wire) Release(ctx context.Context, held []backend.Held) error {
 	held = slices.Clone(held)
-	// Term 0 is resolved by the backend while the call lasts: it finds what its
-	// nonce holds and then ends exactly that. Only the second step can arrive
-	// late, and it is pinned to a term. To deliver the whole call later would end
-	// a grant that came after it, which no correct backend does.
+	// The backend resolves term 0 during the call: it finds the lease that its nonce
+	// holds and then releases exactly that one. Only the second step can arrive late, and
+	// it names a term. Delivering the whole call later would end a later grant, which no
+	// correct backend does.
 	zero := slices.ContainsFunc(held, func(l backend.Held) bool { return l.Term == 0 })
 	caller := ctx
 	_, err := carry(w, ctx, callAboutHeld("Release", held), func(ctx context.Context) (none struct{}, err error) {
@@ -76,7 +76,7 @@ func (w *Wire) Listen(ctx context.Context, leases []backend.Lease) error {
 
 func (w *Wire) Request(ctx context.Context, requests []backend.Request) error {
 	requests = slices.Clone(requests)
-	c := Call{Method: "Ask"}
+	c := Call{Method: "Request"}
 	for _, x := range requests {
 		c.Elections, c.Terms = append(c.Elections, x.Election), append(c.Terms, x.Term)
 	}
@@ -106,10 +106,11 @@ func (w *Wire) Members(ctx context.Context, from string, limit int) ([]backend.M
 	}, nil)
 }
 
-// Prove implements [backend.Preflighter]. Of a Backend that is none it knows nothing bad.
+// Preflight implements [backend.Preflighter]. For a Backend that does not, it returns no
+// errors.
 func (w *Wire) Preflight(ctx context.Context, bids []backend.Bid) []error {
 	bids = slices.Clone(bids)
-	c := Call{Method: "Prove"}
+	c := Call{Method: "Preflight"}
 	for _, b := range bids {
 		c.Elections = append(c.Elections, b.Election)
 		w.setNonce(b.Candidate.Nonce)
@@ -128,7 +129,7 @@ func (w *Wire) Preflight(ctx context.Context, bids []backend.Bid) []error {
 
 func (w *Wire) Guarantees() backend.Guarantees { return w.inner.Guarantees() }
 
-// Close gives up what is still on its way and closes the inner backend.
+// Close drops all requests in flight and closes the inner backend.
 func (w *Wire) Close() error {
 	w.cancel()
 	w.inFlight.Wait()
@@ -157,11 +158,11 @@ func callAboutLeases(method string, leases []backend.Lease) Call {
 	return c
 }
 
-// answered notes outcomes, after spoiling those that are to be spoilt.
+// recordAnswers records the outcomes, after removing those of f.Spoil.
 func (w *Wire) recordAnswers(c *Call, f Fate, answers []backend.Answer) {
 	for i := range answers {
 		if i < len(c.Elections) && slices.Contains(f.Spoil, c.Elections[i]) {
-			answers[i] = backend.Answer{Err: fmt.Errorf("wire: %w: spoilt", backend.ErrUnavailable)}
+			answers[i] = backend.Answer{Err: fmt.Errorf("wire: outcome removed: %w", backend.ErrUnavailable)}
 		}
 		c.Outcomes = append(c.Outcomes, answers[i].Outcome)
 		if c.Method == "Acquire" && answers[i].Outcome == backend.Granted {

@@ -166,7 +166,7 @@ func TestWhoIsLeftAtUnsealedCannotLeadBesideAPinnedMachine(t *testing.T) {
 // grants nothing, the old lease is given back at once.
 func TestTheNewStoreIsTriedBeforeTheOldOneIsAsked(t *testing.T) {
 	for _, stage := range []migration.Stage{migration.Both, migration.To} {
-		for _, denied := range []string{"Announce", "Prove", "Acquire"} {
+		for _, denied := range []string{"Announce", "Preflight", "Acquire"} {
 			synctest.Test(t, func(t *testing.T) {
 				p := newPair(false, 0)
 				old, wire := conformance.Wrap(p.old.Backend()), conformance.Wrap(p.new.Backend())
