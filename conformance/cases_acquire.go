@@ -11,33 +11,33 @@ import (
 
 var acquireCases = []Case{
 	{Rule: "A1", Name: "a free lease is granted", Run: acquireFree,
-		Says: "A bid over a free lease is Granted, and the answer and every reader show holder, TTL and Renew byte for byte; Trust is at most the TTL."},
+		Says: "The store grants a bid for a free lease. The answer and every reader show holder, TTL and Renew byte for byte, and ValidFor is at most the TTL."},
 	{Rule: "A2", Name: "a bid for a held lease is refused at once", Run: acquireHeld, skip: needsExclusive,
-		Says: "Acquire never waits for a holder to go away: the bid is Refused at once, and the answer holds the lease as it now stands."},
+		Says: "Acquire never waits for a holder to release: the store refuses the bid at once, and the answer holds the current lease."},
 	{Rule: "A3", Name: "a bid succeeds only on the expected lease", Run: acquirePinned, skip: needsAll(needsExclusive, needsExpiryByChallengers),
-		Says: "The store grants only if the lease is still Bid.Expected, byte for byte in Term, Heartbeat and Ref."},
+		Says: "The store grants a bid only if the lease still equals Bid.Expected in Term, Heartbeat and Ref, byte for byte."},
 	{Rule: "A4", Name: "a bid after a renewal is refused", Run: acquireRenewed, skip: needsAll(needsExclusive, needsExpiryByChallengers),
-		Says: "A bid over a lease that was renewed since it was seen is Refused."},
+		Says: "The store refuses a bid if the holder has renewed the lease since the bidder read it."},
 	{Rule: "A5", Name: "the bidder's own leftover is granted again", Run: acquireLeftover,
-		Says: "A record that names me is no win: a leftover of the bidder's own nonce is granted anew with a new term, or released; the old term is over."},
+		Says: "A record that names the bidder does not count as a grant. The store grants a leftover of the bidder's own nonce again with a new term, or releases it; the old term has ended."},
 	{Rule: "A6", Name: "the same id is not the same candidate", Run: acquireSameID, skip: needsExclusive,
-		Says: "Only the nonce says who holds a lease: another candidate with the same id is Refused, and can neither renew nor release."},
+		Says: "Only the nonce identifies the holder: the store refuses another candidate with the same id, which can neither renew nor release the lease."},
 	{Rule: "A7", Name: "one of many bidders wins", Run: acquireConcurrent, skip: needsExclusive,
-		Says: "Of any number of bids at the same time over the same lease exactly one is Granted."},
+		Says: "Of any number of concurrent bids for the same lease the store grants exactly one."},
 	{Rule: "A8", Name: "answers are in the order of the bids", Run: acquireOrder, skip: needsExclusive,
-		Says: "Outcomes are per item, and answer i belongs to bid i."},
+		Says: "Each bid has its own outcome, and answer i belongs to bid i."},
 	{Rule: "A9", Name: "one bad item does not affect the others", Run: acquireBadItem,
-		Says: "A batch of thousands with one item that cannot be served serves the others."},
+		Says: "If the backend cannot handle one item of a batch of thousands, it still handles the others."},
 	{Rule: "A10", Name: "slices are neither kept nor changed", Run: acquireSlices,
-		Says: "A Backend must not change the slices passed in, nor keep them after the call."},
+		Says: "A backend does not change the slices passed in, and does not keep them after the call."},
 	{Rule: "A11", Name: "a TTL above the store's limit is invalid", Run: acquireTTLTooLong, skip: func(f facts) string {
 		if f.MaxTTL > 0 {
-			return "the store says its greatest TTL (Guarantees.MaxTTL), so nobody bids above it"
+			return "the store states its greatest TTL (Guarantees.MaxTTL), so no manager bids above it"
 		}
 		return ""
-	}, Says: "A bid above the greatest TTL, if only the store knows that, is ErrInvalid and costs the others nothing."},
+	}, Says: "If only the store knows its greatest TTL, a bid above it fails with ErrInvalid and does not affect the other bids."},
 	{Rule: "A12", Name: "the minimum TTL is kept exactly", Run: acquireLeastTTL,
-		Says: "A TTL within the Guarantees comes back as it was asked for, whoever reads it."},
+		Says: "Every reader sees a TTL within the Guarantees exactly as the bidder requested it."},
 }
 
 func acquireFree(t *Trial) error {
@@ -57,7 +57,7 @@ func acquireFree(t *Trial) error {
 		return err
 	}
 	got := answers[0]
-	if err := equal("outcome of a bid over a free lease", got.Outcome, backend.Granted); err != nil {
+	if err := equal("outcome of a bid for a free lease", got.Outcome, backend.Granted); err != nil {
 		return err
 	}
 	read, err := b.read("jobs")
@@ -74,10 +74,10 @@ func acquireFree(t *Trial) error {
 	}
 	err = errors.Join(check("winner", got.Lease), check("reader", read),
 		equal("term that the reader sees", read.Term, got.Term), equal("heartbeat that the reader sees", read.Heartbeat, got.Heartbeat), equal("Ref that the reader sees", read.Ref, got.Ref),
-		expect(got.ValidFor > 0 && got.ValidFor <= t.TTL, fmt.Sprintf("Trust of more than 0 and at most the TTL of %v", t.TTL), got.ValidFor))
+		expect(got.ValidFor > 0 && got.ValidFor <= t.TTL, fmt.Sprintf("a ValidFor above 0 and at most the TTL of %v", t.TTL), got.ValidFor))
 	if t.Expiry == backend.ByChallengers {
-		err = errors.Join(err, equal("Trust where nobody but challengers expires", got.ValidFor, t.TTL),
-			expect(read.ObserveFor >= t.TTL, fmt.Sprintf("a Watch of at least the holder's TTL of %v", t.TTL), read.ObserveFor))
+		err = errors.Join(err, equal("ValidFor where challengers expire the lease", got.ValidFor, t.TTL),
+			expect(read.ObserveFor >= t.TTL, fmt.Sprintf("an ObserveFor of at least the holder's TTL of %v", t.TTL), read.ObserveFor))
 	}
 	return err
 }
@@ -114,22 +114,22 @@ func acquirePinned(t *Trial) error {
 	t.sleep(expected.ObserveFor)
 	for _, change := range []struct {
 		what string
-		over func(*backend.Lease)
+		edit func(*backend.Lease)
 	}{
 		{"another term", func(l *backend.Lease) { l.Term++ }},
 		{"an older term", func(l *backend.Lease) { l.Term-- }},
 		{"another heartbeat", func(l *backend.Lease) { l.Heartbeat ^= 2 }},
 		{"heartbeat 0", func(l *backend.Lease) { l.Heartbeat = 0 }},
 		{"another Ref", func(l *backend.Lease) { l.Ref += "x" }},
-		{"nothing at all", func(l *backend.Lease) { *l = backend.Lease{Election: "jobs"} }},
+		{"only a name", func(l *backend.Lease) { *l = backend.Lease{Election: "jobs"} }},
 	} {
 		pinned := expected
-		change.over(&pinned)
+		change.edit(&pinned)
 		got, err := b.bidOn(pinned)
 		if err != nil {
 			return err
 		}
-		if err := equal("outcome of a bid over the lease with "+change.what, got.Outcome, backend.Refused); err != nil {
+		if err := equal("outcome of a bid that expects the lease with "+change.what, got.Outcome, backend.Refused); err != nil {
 			return err
 		}
 	}
@@ -138,8 +138,8 @@ func acquirePinned(t *Trial) error {
 		return err
 	}
 	got, err := b.bidOn(expected)
-	return errors.Join(err, equal("heartbeat after bids that were refused", now.Heartbeat, held.Heartbeat),
-		equal("outcome of a bid over exactly what was watched", got.Outcome, backend.Granted))
+	return errors.Join(err, equal("heartbeat after refused bids", now.Heartbeat, held.Heartbeat),
+		equal("outcome of a bid that expects exactly the observed lease", got.Outcome, backend.Granted))
 }
 
 func acquireRenewed(t *Trial) error {
@@ -161,7 +161,7 @@ func acquireRenewed(t *Trial) error {
 		return err
 	}
 	_, err = a.mustRenew(held)
-	return errors.Join(err, equal("outcome of a bid over a lease that was renewed meanwhile", got.Outcome, backend.Refused))
+	return errors.Join(err, equal("outcome of a bid for a lease that was renewed meanwhile", got.Outcome, backend.Refused))
 }
 
 func acquireLeftover(t *Trial) error {
@@ -170,7 +170,7 @@ func acquireLeftover(t *Trial) error {
 	if err != nil {
 		return err
 	}
-	got, err := a.bidOn(backend.Lease{Election: "jobs"}) // as if the answer had been lost
+	got, err := a.bidOn(backend.Lease{Election: "jobs"}) // like a bidder whose first answer was lost
 	if err != nil {
 		return err
 	}
@@ -180,14 +180,14 @@ func acquireLeftover(t *Trial) error {
 	}
 	switch got.Outcome {
 	case backend.Granted:
-		err = errors.Join(expect(got.Term > old.Term, fmt.Sprintf("a term above %d for a leftover granted anew", old.Term), got.Term),
-			expect(got.Heartbeat != old.Heartbeat, "a fresh heartbeat", got.Heartbeat), equal("term that others see", now.Term, got.Term))
+		err = errors.Join(expect(got.Term > old.Term, fmt.Sprintf("a term above %d for a leftover that was granted again", old.Term), got.Term),
+			expect(got.Heartbeat != old.Heartbeat, "a fresh heartbeat", got.Heartbeat), equal("term that readers see", now.Term, got.Term))
 	case backend.Refused:
-		err = expect(now.Holder.Nonce != a.candidate.Nonce, "a leftover that is not granted anew to be released", now)
+		err = expect(now.Holder.Nonce != a.candidate.Nonce, "the store to release a leftover that it does not grant again", now)
 	default:
-		err = fmt.Errorf("bid over an own leftover: expected granted or refused, got %v: %v", got.Outcome, got.Err)
+		err = fmt.Errorf("bid for the bidder's own leftover: expected granted or refused, got %v: %v", got.Outcome, got.Err)
 	}
-	return errors.Join(err, a.mustNotRenew("that was the leftover's", old))
+	return errors.Join(err, a.mustNotRenew("after the bid ended it", old))
 }
 
 func acquireSameID(t *Trial) error {

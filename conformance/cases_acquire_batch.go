@@ -57,7 +57,7 @@ func acquireBadItem(t *Trial) error {
 	if err != nil {
 		return err
 	}
-	if err := equal("leases in an answer to a first look at all", len(expected), n); err != nil {
+	if err := equal("leases in the answer to a first Observe", len(expected), n); err != nil {
 		return err
 	}
 	byName := func(x, y backend.Lease) int { return compare(x.Election, y.Election) }
@@ -67,7 +67,7 @@ func acquireBadItem(t *Trial) error {
 		bids = append(bids, a.bid(l))
 	}
 	t.sleep(max(expected[0].ObserveFor, 0))
-	bids[bad].MinTerm = math.MaxInt64 // no term is left above it
+	bids[bad].MinTerm = math.MaxInt64 // there is no greater term
 	answers, err := a.acquire(bids...)
 	if err != nil {
 		return err
@@ -76,7 +76,7 @@ func acquireBadItem(t *Trial) error {
 	for i, got := range answers {
 		switch {
 		case i == bad && (got.Outcome == backend.Granted || got.Err == nil):
-			return fmt.Errorf("a bid with Floor %d, above which there is no term: expected an error, got %v in term %d", int64(math.MaxInt64), got.Outcome, got.Term)
+			return fmt.Errorf("bid with MinTerm %d, the greatest term: expected an error, got %v in term %d", int64(math.MaxInt64), got.Outcome, got.Term)
 		case i != bad && got.Outcome != backend.Granted:
 			return fmt.Errorf("item %d of %d beside one bad item: expected granted, got %v: %v", i, n, got.Outcome, got.Err)
 		case i != bad:
@@ -115,14 +115,14 @@ func acquireSlices(t *Trial) error {
 	if err != nil {
 		return err
 	}
-	err = expect(slices.Equal(bids, before), fmt.Sprintf("the bids to be left as they were: %+v", before), bids)
+	err = expect(slices.Equal(bids, before), fmt.Sprintf("the bids to be unchanged: %+v", before), bids)
 	bids[0].Election, bids[0].Candidate.ID = "other", "other"
 	answers[0].Holder.ID = "other"
 	now, err2 := a.read("jobs")
-	err = errors.Join(err, err2, equal("holder after the caller has used its slices again", now.Holder, a.candidate))
+	err = errors.Join(err, err2, equal("holder after the caller has reused its slices", now.Holder, a.candidate))
 	held := []backend.Lease{now}
 	if _, err2 := a.renew(held...); err2 != nil {
 		return err2
 	}
-	return errors.Join(err, expect(held[0] == now, fmt.Sprintf("the leases to be left as they were: %+v", now), held[0]))
+	return errors.Join(err, expect(held[0] == now, fmt.Sprintf("the leases to be unchanged: %+v", now), held[0]))
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/go-election/go-election/election"
 )
 
-// The cases P8 to P11: the ways to campaign, and to cease.
+// The cases P8 to P11: Try, Campaign, Run and Leave.
 
 func operatorTry(t *Trial) error {
 	a, _, err := t.startWithLeader(1, "jobs", nil)
@@ -27,7 +27,7 @@ func operatorTry(t *Trial) error {
 	}
 	for range 2 {
 		if l, err := try(); !errors.Is(err, election.ErrNotElected) || l != nil {
-			return fmt.Errorf("an attempt while somebody else leads: expected ErrNotElected, got %v and %v", format(l), err)
+			return fmt.Errorf("try while another process leads: expected ErrNotElected, got %v and %v", format(l), err)
 		}
 	}
 	a.watcherEnded = true
@@ -36,10 +36,10 @@ func operatorTry(t *Trial) error {
 	}
 	l, err := try()
 	if err != nil || l == nil || !l.Leading() {
-		return fmt.Errorf("an attempt at a free lease: expected a leadership, got %v and error %v", format(l), err)
+		return fmt.Errorf("try for a free lease: expected a leadership, got %v and error %v", format(l), err)
 	}
 	t.sleep(2 * t.TTL)
-	if err := expect(l.Leading(), "what was won to be renewed", b.events()); err != nil {
+	if err := expect(l.Leading(), "the manager to renew the lease", b.events()); err != nil {
 		return err
 	}
 	ctx, cancel := t.callContext()
@@ -49,7 +49,7 @@ func operatorTry(t *Trial) error {
 	}
 	t.sleep(2 * t.TTL)
 	now, err := t.client("reader").read("jobs")
-	return errors.Join(err, expect(!b.Leading() && now.Vacant(), "nobody to campaign after an attempt that was resigned", now))
+	return errors.Join(err, expect(!b.Leading() && now.Vacant(), "no campaign after Resign", now))
 }
 
 func operatorCampaign(t *Trial) error {
@@ -65,7 +65,7 @@ func operatorCampaign(t *Trial) error {
 	l, err := b.Campaign(ctx)
 	cancel()
 	if !errors.Is(err, context.DeadlineExceeded) || l != nil {
-		return fmt.Errorf("campaign while somebody else leads: expected the context's error, got %v and %v", format(l), err)
+		return fmt.Errorf("campaign while another process leads: expected the context's error, got %v and %v", format(l), err)
 	}
 	a.Pause()
 	t.sleep(t.TTL)
@@ -83,7 +83,7 @@ func operatorCampaign(t *Trial) error {
 	}
 	b.node.wire.Cut(false)
 	t.sleep(t.TTL)
-	if err := expect(!b.Leading(), "no second leadership before the first is resigned", b.Current()); err != nil {
+	if err := expect(!b.Leading(), "no second leadership before Resign of the first", b.Current()); err != nil {
 		return err
 	}
 	again, stop := t.callContext()
@@ -125,7 +125,7 @@ func operatorRun(t *Trial) error {
 	cancel()
 	err, ok := t.waitForResult(ended, t.TTL/2+t.Late)
 	if !ok || err != nil {
-		return fmt.Errorf("a Run after its context ended: expected nil within %v, got %v (returned: %v)", t.TTL/2, err, ok)
+		return fmt.Errorf("expected nil from Run within %v after its context ended, got %v (returned: %v)", t.TTL/2, err, ok)
 	}
 	now, err := t.client("reader").read("jobs")
 	t.sleep(2 * t.TTL)
@@ -143,19 +143,19 @@ func operatorLeave(t *Trial) error {
 		return fmt.Errorf("joining twice: expected ErrInvalid, got %v", err)
 	}
 	if _, err := n.Join("a\x00b"); !errors.Is(err, backend.ErrInvalid) {
-		return fmt.Errorf("joining an impossible name: expected ErrInvalid, got %v", err)
+		return fmt.Errorf("joining an invalid name: expected ErrInvalid, got %v", err)
 	}
 	for i := range 3 {
 		if err := a.leave(); err != nil {
 			return err
 		}
 		now, err := t.client("reader").read("jobs")
-		if err := errors.Join(err, expect(now.Holder.ID != "a" || now.Holder.Nonce != n.wire.Nonce(), "nothing of this process to be left in the store when Leave returns", now),
-			expect(n.Election("jobs") == nil, "the election to be forgotten", n.Election("jobs"))); err != nil {
+		if err := errors.Join(err, expect(now.Holder.ID != "a" || now.Holder.Nonce != n.wire.Nonce(), "nothing of this process in the store when Leave returns", now),
+			expect(n.Election("jobs") == nil, "the election to be removed from the manager", n.Election("jobs"))); err != nil {
 			return err
 		}
 		if err := a.Lead(nil); !errors.Is(err, backend.ErrClosed) {
-			return fmt.Errorf("a Lead after Leave: expected ErrClosed, got %v", err)
+			return fmt.Errorf("expected ErrClosed from Lead after Leave, got %v", err)
 		}
 		if a, err = n.join("jobs"); err != nil {
 			return err

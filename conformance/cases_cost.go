@@ -10,26 +10,26 @@ import (
 	"github.com/go-election/go-election/election"
 )
 
-// The formulas that an idle election may cost, in calls of a node over a time d
-// in which nothing happens. They do not depend on the number of elections, as
-// renewals travel together and so do readings.
+// The documented formulas for the calls of a node in a time d in which nothing happens.
+// They do not depend on the number of elections, because a node renews, or reads, all of
+// them in one call.
 //
-//	leader             d/RenewEvery renewals
-//	follower, polled   d/RenewEvery readings
-//	follower, pushed   a reading for each change heard, and one for each TTL/2
-//	everybody          d/TTL announcements
+//	leader               d/RenewEvery renewals
+//	follower, polling    d/RenewEvery readings
+//	follower, listening  a reading for each change, and one for each TTL/2
+//	every node           d/TTL announcements
 var costCases = []Case{
 	{Rule: "Q1", Name: "one idle election", Run: func(t *Trial) error { return costIdle(t, 1) },
 		Says: "An idle election makes no more calls than the documented formula."},
 	{Rule: "Q1", Name: "a hundred idle elections", Run: func(t *Trial) error { return costIdle(t, 100) },
-		Says: "Renewals and readings of many elections travel together: the number of calls does not grow with the number of elections."},
+		Says: "A node renews or reads many elections in one call, so the number of calls does not grow with the number of elections."},
 	{Rule: "Q1", Name: "an election without a leader", Run: costVacant,
-		Says: "An election that nobody leads costs no more than one that is led."},
+		Says: "An election without a leader costs no more calls than one with a leader."},
 	{Rule: "Q1", Name: "an unavailable store is not called more often", Run: costOutage,
-		Says: "Nothing polls faster because it fails."},
+		Says: "A manager does not call the store more often because its calls fail."},
 }
 
-// idle is how long a case looks at an idle election.
+// idleTime is how long a case observes an idle election.
 func (t *Trial) idleTime() time.Duration {
 	switch {
 	case !t.Virtual:
@@ -40,11 +40,11 @@ func (t *Trial) idleTime() time.Duration {
 	return 60 * t.TTL // ten minutes at the usual TTL
 }
 
-// times is how often something that comes every so often may come within d, with
-// one to spare.
+// maxTimes is how often something that happens once in every may happen within d, plus
+// one.
 func maxTimes(d, every time.Duration) int { return int(math.Ceil(float64(d)/float64(every))) + 1 }
 
-// spent counts the calls of a node since the last time.
+// A callCounter counts the calls of a node from its creation on.
 type callCounter struct {
 	node                      *node
 	countBefore, failedBefore map[string]int
@@ -67,8 +67,8 @@ func (w *Wire) failures() map[string]int {
 	return maps.Clone(w.failed)
 }
 
-// more allows as many calls more as have failed since, which are made again: on a busy
-// machine a store answers late now and then.
+// allowRetries raises the limits by the number of failed calls, which the manager
+// repeats: on a busy machine a store sometimes answers late.
 func (s *callCounter) allowRetries(limits map[string]int) map[string]int {
 	limits = maps.Clone(limits)
 	for m, n := range s.node.wire.failures() {
@@ -79,8 +79,7 @@ func (s *callCounter) allowRetries(limits map[string]int) map[string]int {
 	return limits
 }
 
-// atMost compares what was spent since with what may be. Methods that are not
-// named may not be called at all.
+// atMost compares the calls with the limits. A method without a limit must not be called.
 func (s *callCounter) atMost(limits map[string]int) error {
 	var errs []error
 	for _, m := range allMethods {
@@ -127,8 +126,8 @@ func costIdle(t *Trial, elections int) error {
 			}
 		}
 	}
-	t.sleep(3 * t.TTL)                     // until everything has found its pace
-	t.checker.interval.Store(int64(t.TTL)) // where nothing happens there is little to sample
+	t.sleep(3 * t.TTL)                     // until all nodes have settled
+	t.checker.interval.Store(int64(t.TTL)) // an idle election needs few samples
 	var counts []*callCounter
 	for _, n := range nodes {
 		counts = append(counts, newCallCounter(n))
@@ -137,13 +136,13 @@ func costIdle(t *Trial, elections int) error {
 	t.sleep(d)
 	for _, p := range leading {
 		if !p.Leading() {
-			return fmt.Errorf("expected a to lead %s all the time, got %v", p.Name(), p.events())
+			return fmt.Errorf("expected a to keep leading %s, got %v", p.Name(), p.events())
 		}
 	}
 	renewals := maxTimes(d, t.renewEvery())
-	limits := map[string]int{"Observe": renewals + 1} // two renewals may seem to be one
+	limits := map[string]int{"Observe": renewals + 1} // one more, since a follower may see two renewals as one
 	if t.Push {
-		// Each renewal is news. Crowds of it are heard together, or in two parts.
+		// Each renewal is a change. Listen returns once or twice for those of one call.
 		limits["Listen"] = 2 * renewals
 		limits["Observe"] = 2*renewals + maxTimes(d, t.TTL/2)
 	}
@@ -191,15 +190,15 @@ func costOutage(t *Trial) error {
 	for _, p := range members {
 		p.node.wire.Decide(func(Call) Fate { return Fate{Err: errInjected} })
 	}
-	t.sleep(2 * t.TTL) // until it has noticed
+	t.sleep(2 * t.TTL) // until the managers have noticed the outage
 	var counts []*callCounter
 	for _, p := range members {
 		counts = append(counts, newCallCounter(p.node))
 	}
 	d := t.idleTime() / 2
 	t.sleep(d)
-	// Each kind of call is tried at most as often as a leader would renew, less
-	// the jitter of a fifth.
+	// A manager makes each kind of call at most as often as a leader renews, with a jitter
+	// of a fifth.
 	n := maxTimes(d, t.renewEvery()*4/5) + 1
 	limits := map[string]int{"Acquire": n, "Release": n, "Observe": n, "Listen": n, "Announce": n}
 	var errs []error

@@ -13,19 +13,19 @@ import (
 
 var eventCases = []Case{
 	{Rule: "S10", Name: "events are in order on every node", Run: eventsOrder, skip: needsExclusive,
-		Says: "Per watcher the events are a path of the state machine: terms never go back, none is told twice, no own transition is dropped, and the last event equals the final state."},
+		Says: "Each watcher's events are a path of the state machine: terms never decrease, no event comes twice, no transition of the watcher's own process is missing, and the last event equals the final state."},
 	{Rule: "S10", Name: "a slow watcher receives all events of its process", Run: eventsSlow,
-		Says: "Own transitions are never left unsaid or reordered, however slow the watcher; what others do may be coalesced."},
+		Says: "However slow a watcher is, it receives all transitions of its own process in order. The manager may coalesce those of other processes."},
 	{Rule: "S10", Name: "an unreachable store is an event", Run: eventsUnknown,
-		Says: "That nobody leads and that the store cannot be reached are events."},
+		Says: "A watcher receives an event when there is no leader, and when the manager cannot reach the store."},
 	{Rule: "S10", Name: "an older term is never reported as a leader", Run: eventsTermGoesBack,
-		Says: "A term older than one seen before is reported as the store having gone back, and never as a leader."},
+		Says: "If the store shows an older term than before, the manager reports that the store went back, and never reports the older term's leader."},
 	{Rule: "S10", Name: "Manager.Watch reports every election", Run: eventsManager,
-		Says: "Manager.Watch calls back with every change in every election joined, now or later."},
+		Says: "Manager.Watch calls back at every change in every election that the manager has joined or joins later."},
 	{Rule: "S10", Name: "an event carries the leader's address and metadata", Run: eventsCandidate,
-		Says: "Address and metadata of the leader are in every event and in Leader()."},
+		Says: "Every event and Leader() contain the leader's address and metadata."},
 	{Rule: "S12", Name: "a watcher that hangs or panics delays nothing", Run: eventsBadWatchers,
-		Says: "A callback that is slow or panics delays neither renewals nor other watchers."},
+		Says: "A callback that hangs or panics delays neither renewals nor other watchers."},
 }
 
 func eventsOrder(t *Trial) error {
@@ -43,12 +43,12 @@ func eventsOrder(t *Trial) error {
 		if err != nil {
 			return err
 		}
-		t.sleep(t.renewEvery() * 3 / 2) // long enough for everybody to see it, but for a busy machine
+		t.sleep(t.renewEvery() * 3 / 2) // long enough for all members to read it, unless the machine is busy
 		limit, leadership := t.takeoverBound(), leader.Leadership()
 		if t.Virtual {
 			limit = 0
 		}
-		if err := t.waitUntil(limit, "the observer to be told of a leadership, or that to end", func() bool {
+		if err := t.waitUntil(limit, "the observer's event for the leadership, or the end of the leadership", func() bool {
 			return leadership == nil || !leadership.Leading() || o.hasEvent(func(e election.Event) bool { return e.Kind == election.Elected && e.Term == leadership.Term })
 		}); err != nil {
 			return err
@@ -89,7 +89,7 @@ func eventsOrder(t *Trial) error {
 			elected++
 		}
 	}
-	return expect(elected >= leaderships, fmt.Sprintf("the observer to be told of at least %d leaderships, each long enough to be seen", leaderships), elected)
+	return expect(elected >= leaderships, fmt.Sprintf("the observer to receive events for at least %d leaderships", leaderships), elected)
 }
 
 func eventsSlow(t *Trial) error {
@@ -97,12 +97,12 @@ func eventsSlow(t *Trial) error {
 	if err != nil {
 		return err
 	}
-	var told []election.Event
+	var received []election.Event
 	done := make(chan struct{})
 	var slow atomic.Bool
 	slow.Store(true)
 	stop := a.Watch(func(e election.Event) {
-		told = append(told, e)
+		received = append(received, e)
 		if slow.Load() {
 			time.Sleep(t.TTL)
 		}
@@ -135,23 +135,23 @@ func eventsSlow(t *Trial) error {
 	select {
 	case <-done:
 	case <-time.After(10*t.TTL + t.Late):
-		return errors.New("expected the slow watcher to be told in the end that the election was left, it was not")
+		return errors.New("expected the slow watcher to receive the event that the process left the election, but it did not")
 	}
 	var own []uint64
 	wasElected := false
-	for _, e := range told {
+	for _, e := range received {
 		switch e.Kind {
 		case election.Elected:
 			if wasElected || len(own) > 0 && e.Term <= own[len(own)-1] {
-				return fmt.Errorf("expected elected and lost by turns with growing terms, got %v", told)
+				return fmt.Errorf("expected elected and lost alternately with growing terms, got %v", received)
 			}
 			own, wasElected = append(own, e.Term), true
 		case election.Vacant:
 			wasElected = false
 		}
 	}
-	// On a busy machine there may have been more of them.
-	return errors.Join(equal("own leaderships that the slow watcher was told of, and another one", len(own), a.ownLeaderships()),
+	// On a busy machine there may be more than six.
+	return errors.Join(equal("own leaderships in the slow watcher's events, compared with another watcher", len(own), a.ownLeaderships()),
 		expect(len(own) >= 6 && (len(own) == 6 || !t.Virtual), "six leaderships", len(own)))
 }
 
@@ -167,21 +167,21 @@ func eventsUnknown(t *Trial) error {
 	a.node.wire.Cut(true)
 	b.node.wire.Cut(true)
 	limit := t.TTL + t.callTimeout() + t.renewEvery()
-	if err := t.waitUntil(limit, "the follower to be told that it cannot tell", func() bool { return b.Current().Kind == election.Unknown }); err != nil {
+	if err := t.waitUntil(limit, "the follower's state to become unknown", func() bool { return b.Current().Kind == election.Unknown }); err != nil {
 		return err
 	}
-	if err := t.waitUntil(limit, "the leader to be told that its leadership is over, and then that it cannot tell", func() bool {
+	if err := t.waitUntil(limit, "the leader's event that its leadership has ended", func() bool {
 		return a.hasEvent(func(e election.Event) bool {
-			// A machine that stands still right after the cut has not yet found out why.
+			// On a machine that stalls right after the cut, the manager does not know why.
 			return e.Kind == election.Vacant && (e.Reason == election.ReasonUnreachable || e.Reason == election.ReasonDeadline && !t.Virtual)
 		})
 	}); err != nil {
 		return err
 	}
-	if err := t.waitUntil(limit+t.TTL, "the former leader to be told that it cannot tell", func() bool { return a.Current().Kind == election.Unknown }); err != nil {
+	if err := t.waitUntil(limit+t.TTL, "the former leader's state to become unknown", func() bool { return a.Current().Kind == election.Unknown }); err != nil {
 		return err
 	}
-	if err := t.waitUntil(t.TTL, "the follower's watchers to be told why", func() bool {
+	if err := t.waitUntil(t.TTL, "the follower's event with the reason", func() bool {
 		return b.hasEvent(func(e election.Event) bool {
 			return e.Kind == election.Unknown && e.Reason == election.ReasonUnreachable
 		})
@@ -203,7 +203,7 @@ func eventsUnknown(t *Trial) error {
 	}
 	leader.Pause()
 	other[0].Pause()
-	return t.waitUntil(t.takeoverBound(), "everybody to be told that nobody leads", func() bool { return a.Current().Kind == election.Vacant && b.Current().Kind == election.Vacant })
+	return t.waitUntil(t.takeoverBound(), "both to know that there is no leader", func() bool { return a.Current().Kind == election.Vacant && b.Current().Kind == election.Vacant })
 }
 
 func eventsTermGoesBack(t *Trial) error {
@@ -230,13 +230,13 @@ func eventsTermGoesBack(t *Trial) error {
 		l.Heartbeat ^= 1 << 20
 		return l
 	})
-	changeRecord := func(id string) error { // renewals may not show
+	changeRecord := func(id string) error { // where renewals are invisible
 		if !t.hidesRenewals() {
 			return nil
 		}
 		return t.client("operator").request(backend.Request{Election: "jobs", Term: term, Kind: backend.Nominate, ID: id})
 	}
-	if err := changeRecord("nobody"); err != nil {
+	if err := changeRecord("first nominee"); err != nil {
 		return err
 	}
 	if err := t.waitUntil(2*t.TTL, "a notice that the store went back", func() bool {
@@ -253,7 +253,7 @@ func eventsTermGoesBack(t *Trial) error {
 		}
 	}
 	o.node.wire.Edit(nil)
-	if err := changeRecord("nobody else"); err != nil {
+	if err := changeRecord("second nominee"); err != nil {
 		return err
 	}
 	return t.waitUntil(2*t.TTL, "the observer to know the leader again", func() bool { _, at, ok := o.Leader(); return ok && at >= term })
@@ -268,8 +268,8 @@ func eventsManager(t *Trial) error {
 	if err != nil {
 		return err
 	}
-	told := make(chan election.Event, 1000)
-	stop := n.Watch(func(e election.Event) { told <- e })
+	received := make(chan election.Event, 1000)
+	stop := n.Watch(func(e election.Event) { received <- e })
 	two, err := n.join("two")
 	if err != nil {
 		return err
@@ -281,17 +281,17 @@ func eventsManager(t *Trial) error {
 		return err
 	}
 	got := map[string]int{}
-	if err := t.waitUntil(t.TTL, "the manager's watcher to be told of both", func() bool {
+	if err := t.waitUntil(t.TTL, "the manager's watcher to receive both leaderships", func() bool {
 		for {
 			select {
-			case e := <-told:
+			case e := <-received:
 				if e.Kind == election.Elected && e.Leading {
 					got[e.Election]++
 				}
 				continue
 			default:
 			}
-			// One each, but for a busy machine.
+			// One each, or more on a busy machine.
 			return got["one"] > 0 && got["one"] == one.ownLeaderships() && got["two"] > 0 && got["two"] == two.ownLeaderships()
 		}
 	}); err != nil {
@@ -300,7 +300,7 @@ func eventsManager(t *Trial) error {
 	stop()
 	one.Pause()
 	t.sleep(t.TTL / 2)
-	return equal("events after stop", len(told), 0)
+	return equal("events after stop", len(received), 0)
 }
 
 func eventsCandidate(t *Trial) error {
@@ -326,7 +326,7 @@ func eventsCandidate(t *Trial) error {
 	leader, term, _ := b.Leader()
 	l := a.Leadership()
 	if l == nil {
-		return errors.New("expected a to lead, it does not")
+		return errors.New("expected a to lead, but it does not")
 	}
 	if err := errors.Join(equal("id", leader.ID, "a"), equal("address", leader.Address, "[::1]:8080"), equal("metadata", leader.Metadata, "zone: eu\nweight: 3\n"), equal("term", term, l.Term)); err != nil {
 		return err
@@ -359,14 +359,14 @@ func eventsBadWatchers(t *Trial) error {
 	term := first.Term
 	t.sleep(3 * t.TTL)
 	if l := a.Leadership(); l == nil || l.Term != term {
-		return fmt.Errorf("expected a to lead in term %d all the time beside watchers that hang and panic, got %v", term, a.events())
+		return fmt.Errorf("expected a to keep leading in term %d beside watchers that hang and panic, got %v", term, a.events())
 	}
 	before := t.now()
 	a.Pause()
 	if err := t.waitUntil(t.handoverBound(), "the next leader beside watchers that hang and panic", b.Leading); err != nil {
 		return err
 	}
-	return t.waitUntil(t.TTL/10, "the other watcher to be told at once", func() bool {
+	return t.waitUntil(t.TTL/10, "the other watcher to receive the event at once", func() bool {
 		at, ok := b.eventTime(func(e election.Event) bool { return e.Leading })
 		return ok && at >= before
 	})

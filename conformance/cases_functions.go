@@ -12,15 +12,15 @@ import (
 
 var functionCases = []Case{
 	{Rule: "S11", Name: "a function that ignores its context", Run: functionIgnores,
-		Says: "The lead function of term n has returned before a later bid is made in the same process; one that ignores its context is reported."},
+		Says: "The lead function of term n has returned before the same process bids again. The manager reports a function that ignores its context."},
 	{Rule: "S11", Name: "the function returns before the release", Run: functionReturnsFirst,
-		Says: "Not leading first, then the context, then the function returns, renewing meanwhile, then the release: nobody else leads before it has returned."},
+		Says: "A leader that steps down stops leading, cancels the function's context, renews until the function has returned, and then releases the lease. No other process leads before the function has returned."},
 	{Rule: "S11", Name: "Close waits for the function", Run: functionClose,
 		Says: "The lead function has returned before Close returns."},
 	{Rule: "S11", Name: "a leader whose function returns resigns", Run: functionReturns,
-		Says: "A function that returns gives the leadership up in order, and this process campaigns again."},
+		Says: "When the lead function returns, the leader steps down, and the process campaigns again."},
 	{Rule: "S11", Name: "the context's cause names the reason", Run: functionCause,
-		Says: "The context of a leadership is cancelled when it ends, and context.Cause gives a *LostError with the reason."},
+		Says: "The end of a leadership cancels its context, and context.Cause returns a *LostError with the reason."},
 }
 
 func functionIgnores(t *Trial) error {
@@ -69,12 +69,12 @@ func functionIgnores(t *Trial) error {
 	}); err != nil {
 		return err
 	}
-	if err := b.node.close(2 * t.TTL); err != nil { // now only a is left
+	if err := b.node.close(2 * t.TTL); err != nil { // a is the only candidate now
 		return err
 	}
 	b.watcherEnded = true
 	t.sleep(3 * t.TTL)
-	if err := errors.Join(expect(!a.Leading(), "no second leadership while the first function runs", a.Current()), equal("functions called", a.runs(), 1)); err != nil {
+	if err := errors.Join(expect(!a.Leading(), "no second leadership while the first function runs", a.Current()), equal("calls of the function", a.runs(), 1)); err != nil {
 		return err
 	}
 	once.Store(true)
@@ -90,7 +90,7 @@ func functionReturnsFirst(t *Trial) error {
 	if err != nil {
 		return err
 	}
-	drain := t.TTL * 3 / 2 // longer than the lease would last without renewal
+	drain := t.TTL * 3 / 2 // longer than the lease lasts without a renewal
 	var returned atomic.Int64
 	if err := a.leadWith(func(ctx context.Context, l *election.Leadership) error {
 		<-ctx.Done()
@@ -124,9 +124,9 @@ func functionReturnsFirst(t *Trial) error {
 	lost, _ := a.eventTime(func(e election.Event) bool { return e.Reason == election.ReasonResigned })
 	back := time.Duration(returned.Load())
 	return errors.Join(
-		expect(back >= began+drain, fmt.Sprintf("Resign to wait until the function returns, at %v", began+drain), back),
-		expect(won >= back, fmt.Sprintf("the next leader not before the function returned at %v", back), won),
-		expect(lost < began+t.TTL/10+t.Late, fmt.Sprintf("not leading at once, at %v", began), lost))
+		expect(back >= began+drain, fmt.Sprintf("Resign to wait until the function returns at %v", began+drain), back),
+		expect(won >= back, fmt.Sprintf("no next leader before the function returned at %v", back), won),
+		expect(lost < began+t.TTL/10+t.Late, fmt.Sprintf("the leader to stop leading at once, at %v", began), lost))
 }
 
 func functionClose(t *Trial) error {
@@ -161,14 +161,14 @@ func functionReturns(t *Trial) error {
 	}
 	if err := a.leadWith(func(ctx context.Context, l *election.Leadership) error {
 		time.Sleep(t.TTL / 2)
-		return errors.New("this work is done")
+		return errors.New("the work is done")
 	}); err != nil {
 		return err
 	}
 	if err := t.waitUntil(4*t.takeoverBound(), "a third leadership", func() bool { return a.runs() >= 3 }); err != nil {
 		return err
 	}
-	return t.waitForEvent(a, "an event that the function returned", func(e election.Event) bool { return e.Reason == election.ReasonReturned })
+	return t.waitForEvent(a, "the event that the function returned", func(e election.Event) bool { return e.Reason == election.ReasonReturned })
 }
 
 func functionCause(t *Trial) error {
@@ -207,7 +207,7 @@ func functionCause(t *Trial) error {
 		if err != nil {
 			return err
 		}
-		for len(causes) > 0 { // of leaderships that a busy machine has ended before
+		for len(causes) > 0 { // from leaderships that a busy machine has ended
 			<-causes
 		}
 		s.do()

@@ -12,22 +12,22 @@ import (
 
 var generalCases = []Case{
 	{Rule: "G1", Name: "a backend serves one nonce", Run: generalNonce,
-		Says: "A Backend serves one nonce; a second one is ErrInvalid."},
+		Says: "A backend serves one nonce. A call with a second nonce returns ErrInvalid."},
 	{Rule: "G2", Name: "a second Close does nothing", Run: generalCloseTwice,
-		Says: "A second Close does nothing. Close does not release leases."},
+		Says: "A second Close does nothing, and Close releases no lease."},
 	{Rule: "G3", Name: "calls after Close are refused", Run: generalAfterClose,
-		Says: "Every call after Close is ErrClosed, at once."},
+		Says: "Every call after Close returns ErrClosed at once."},
 	{Rule: "G4", Name: "calls end with their context", Run: generalContext,
 		Says: "Methods return soon after ctx is done."},
 	{Rule: "G5", Name: "guarantees are constant and consistent", Run: generalGuarantees,
-		Says: "Guarantees never changes, and its values make sense together."},
+		Says: "Guarantees always returns the same values, and they are consistent."},
 	{Rule: "G6", Name: "all methods can run concurrently", Run: generalConcurrent,
 		Says: "Methods are safe for concurrent use."},
 	{Rule: "G7", Name: "a store that hangs only delays", Run: generalPaused, Fault: FaultPause,
-		Says: "While the store hangs, calls end with their context and an error of class ErrUnavailable; afterwards all is as it was."},
+		Says: "While the store hangs, calls end with their context and an error of class ErrUnavailable. Afterwards the leases are as before."},
 }
 
-// verbs is one call of each method, on things that do no harm.
+// calls returns a harmless call of each method.
 func (c *client) calls() []struct {
 	name string
 	call func(ctx context.Context) error
@@ -55,7 +55,7 @@ func (c *client) calls() []struct {
 			name string
 			call func(ctx context.Context) error
 		}{"Listen", func(ctx context.Context) error {
-			return c.Listen(ctx, []backend.Lease{{Election: "nothing happens here"}})
+			return c.Listen(ctx, []backend.Lease{{Election: "never changes"}})
 		}})
 	}
 	return list
@@ -92,17 +92,17 @@ func generalCloseTwice(t *Trial) error {
 	}
 	for i := range 2 {
 		if err := a.Close(); err != nil {
-			return fmt.Errorf("a Close, number %d: expected nil, got %w", i+1, err)
+			return fmt.Errorf("Close number %d: expected nil, got %w", i+1, err)
 		}
 	}
 	now, err := b.read("jobs")
-	return errors.Join(err, equal("holder after its client was closed", now.Holder, a.candidate), equal("heartbeat", now.Heartbeat, held.Heartbeat))
+	return errors.Join(err, equal("holder after Close of its client", now.Holder, a.candidate), equal("heartbeat", now.Heartbeat, held.Heartbeat))
 }
 
 func generalAfterClose(t *Trial) error {
 	a := t.client("a")
 	if err := a.Close(); err != nil {
-		return fmt.Errorf("a Close: expected nil, got %w", err)
+		return fmt.Errorf("expected nil from Close, got %w", err)
 	}
 	for _, v := range a.calls() {
 		ctx, cancel := context.WithTimeout(context.Background(), t.TTL)
@@ -152,9 +152,9 @@ func generalGuarantees(t *Trial) error {
 		expect(g.MinTTL >= 1, "MinTTL of at least 1", g.MinTTL),
 		expect(g.MaxTTL == 0 || g.MaxTTL >= g.MinTTL, fmt.Sprintf("MaxTTL 0 or at least MinTTL %v", g.MinTTL), g.MaxTTL),
 		expect(g.MaxSession >= 0 && g.ClockMargin >= 0 && g.Takeover >= 0, "no negative durations", fmt.Sprintf("%+v", g)),
-		expect(g.Push || g.Poll, "Push or Poll: otherwise nobody hears of anything", fmt.Sprintf("%+v", g)),
+		expect(g.Push || g.Poll, "Push or Poll: otherwise a manager learns of no change", fmt.Sprintf("%+v", g)),
 		expect(slices.Contains([]backend.Expiry{backend.ByChallengers, backend.ByStore, backend.ByKernel, backend.ByOperator}, g.Expiry), "one of the four kinds of Expiry", g.Expiry),
-		expect(t.TTL >= g.MinTTL && (g.MaxTTL == 0 || t.TTL <= g.MaxTTL), "the harness's TTL to lie within the guarantees", t.TTL),
+		expect(t.TTL >= g.MinTTL && (g.MaxTTL == 0 || t.TTL <= g.MaxTTL), "the harness's TTL to be within the guarantees", t.TTL),
 	)
 }
 

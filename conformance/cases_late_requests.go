@@ -25,8 +25,8 @@ func safeNoRevival(t *Trial) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(expect(now.Term > old.Term, fmt.Sprintf("a term above %d after the leadership ran out", old.Term), now),
-		expect(!old.Leading(), "the old leadership to be over for ever", old.Leading()),
+	return errors.Join(expect(now.Term > old.Term, fmt.Sprintf("a term above %d after the leadership expired", old.Term), now),
+		expect(!old.Leading(), "the old leadership not to come back", old.Leading()),
 		expect(old.Context().Err() != nil, "its context to be cancelled", old.Context().Err()))
 }
 
@@ -60,9 +60,9 @@ func safeLate(t *Trial) error {
 	t.sleep(t.TTL)
 	for _, p := range []*participant{a, b} {
 		for _, e := range p.events() {
-			late := e.Reason == election.ReasonDeadline || e.Reason == election.ReasonUnreachable // a busy machine may be
+			late := e.Reason == election.ReasonDeadline || e.Reason == election.ReasonUnreachable // possible on a busy machine
 			if e.Reason == election.ReasonRefused || late && t.Virtual {
-				return fmt.Errorf("requests that arrive twice: expected leaderships to end by resignation only, got %v", e)
+				return fmt.Errorf("while requests arrive twice: expected leaderships to end only by resignation, got %v", e)
 			}
 		}
 	}
@@ -85,13 +85,13 @@ func safeUnknown(t *Trial) error {
 	if err := a.lead(); err != nil {
 		return err
 	}
-	if err := t.waitUntil(4*t.takeoverBound(), "three bids whose answers are lost", func() bool { return lost.Load() > 3 || a.Leading() }); err != nil {
+	if err := t.waitUntil(4*t.takeoverBound(), "three bids whose answers are lost, and a fourth", func() bool { return lost.Load() > 3 || a.Leading() }); err != nil {
 		return err
 	}
 	if err := expect(lost.Load() > 3, "no leadership while the answers to all bids are lost", a.Current()); err != nil {
 		return err
 	}
-	_, _, err = t.waitForLeader(t.takeoverBound(), a) // the judge compares its term with what was answered
+	_, _, err = t.waitForLeader(t.takeoverBound(), a) // the checker compares the term with the granted answer
 	return err
 }
 
@@ -115,7 +115,7 @@ func safeOrphan(t *Trial) error {
 		return err
 	}
 	a.Pause()
-	t.sleep(3 * t.callTimeout()) // now it has arrived
+	t.sleep(3 * t.callTimeout()) // until the bid has arrived
 	b, err := t.participant("b", "jobs", nil)
 	if err != nil {
 		return err

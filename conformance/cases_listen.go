@@ -11,25 +11,25 @@ import (
 
 var listenCases = []Case{
 	{Rule: "N1", Name: "Listen does not return again and again", Run: listenNotBusy, skip: needsListen,
-		Says: "Listen waits until it may pay to Observe: while nothing changes it does not come back again and again."},
+		Says: "Listen waits until a lease may have changed: while nothing changes it does not return again and again."},
 	{Rule: "N2", Name: "Listen returns at every change", Run: listenReturns, skip: needsReliableListen,
-		Says: "Listen returns nil once a lease has changed: grant, renewal (unless the store expires leases by itself), request or release."},
+		Says: "Listen returns nil after a grant, a renewal (unless the store expires leases by itself), a request or a release."},
 	{Rule: "N3", Name: "Listen misses no change before the call", Run: listenNothingMissed, skip: needsReliableListen,
-		Says: "Listen must not miss a change that came between seen and the call."},
+		Says: "Listen returns at once if a lease has changed since the caller read it."},
 	{Rule: "N4", Name: "Listen ends with its context", Run: listenEnds, skip: needsListen,
-		Says: "When ctx ends Listen returns ctx.Err()."},
+		Says: "Listen returns ctx.Err() when ctx ends."},
 	{Rule: "N5", Name: "Listen ignores other elections", Run: listenOthers, skip: needsListen,
-		Says: "Listen is about the leases in seen: news of other elections does not keep it busy."},
+		Says: "Listen returns for the leases that the caller passed. Changes of other elections do not make it return all the time."},
 }
 
-// listen runs Listen until the context ends and returns a channel with its result.
+// listen calls Listen in a goroutine and returns a channel with its result.
 func (c *client) listen(ctx context.Context, seen ...backend.Lease) chan error {
-	heard := make(chan error, 1)
-	go func() { heard <- c.Listen(ctx, seen) }()
-	return heard
+	result := make(chan error, 1)
+	go func() { result <- c.Listen(ctx, seen) }()
+	return result
 }
 
-// quiet counts how often Listen comes back in some TTLs.
+// countReturns counts how often Listen returns within some TTLs.
 func (t *Trial) countReturns(c *client, ttls int, seen ...backend.Lease) (int, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(ttls)*t.TTL)
 	defer cancel()
@@ -62,11 +62,11 @@ func listenNotBusy(t *Trial) error {
 		ttls = 3
 	}
 	stop := func() error { return nil }
-	if t.hidesRenewals() || t.Poll { // or the store may end it, which is news; renewals are not
+	if t.hidesRenewals() || t.Poll { // otherwise the lease expires, which is a change; these renewals are none
 		stop = a.keepRenewing(own)
 	}
 	returns, err := t.countReturns(b, ttls, held, vacant)
-	return errors.Join(err, stop(), expect(returns <= ttls+2, fmt.Sprintf("Listen to come back at most once a TTL (%v) while nothing changes", t.TTL), fmt.Sprintf("%d times in %d TTLs", returns, ttls)))
+	return errors.Join(err, stop(), expect(returns <= ttls+2, fmt.Sprintf("Listen to return at most once a TTL (%v) while nothing changes", t.TTL), fmt.Sprintf("%d times in %d TTLs", returns, ttls)))
 }
 
 func listenReturns(t *Trial) error {
@@ -88,14 +88,14 @@ func listenReturns(t *Trial) error {
 		{"a release", func() error { return a.release(backend.Released, held) }},
 	} {
 		ctx, cancel := context.WithCancel(context.Background())
-		heard := b.listen(ctx, seen)
-		t.sleep(t.TTL / 20) // now it waits
+		result := b.listen(ctx, seen)
+		t.sleep(t.TTL / 20) // until Listen waits
 		err := s.do()
 		if err != nil {
 			cancel()
 			return fmt.Errorf("%s: %w", s.what, err)
 		}
-		err, ok := t.waitForResult(heard, t.TTL/10+t.Late)
+		err, ok := t.waitForResult(result, t.TTL/10+t.Late)
 		cancel()
 		if !ok || err != nil {
 			return fmt.Errorf("after %s: expected Listen to return nil within %v, got %v (returned: %v)", s.what, t.TTL/10, err, ok)
@@ -124,7 +124,7 @@ func listenNothingMissed(t *Trial) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	err, ok := t.waitForResult(b.listen(ctx, other, seen), t.TTL/10+t.Late)
-	return expect(ok && err == nil, "Listen to return nil at once for what had changed before the call", fmt.Sprintf("%v (returned: %v)", err, ok))
+	return expect(ok && err == nil, "Listen to return nil at once for a change before the call", fmt.Sprintf("%v (returned: %v)", err, ok))
 }
 
 func listenEnds(t *Trial) error {
@@ -137,14 +137,14 @@ func listenEnds(t *Trial) error {
 		return err
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	heard := a.listen(ctx, seen)
+	result := a.listen(ctx, seen)
 	t.sleep(t.TTL / 20)
 	cancel()
-	err, ok := t.waitForResult(heard, t.TTL/4+t.Late)
+	err, ok := t.waitForResult(result, t.TTL/4+t.Late)
 	if !ok {
 		return fmt.Errorf("expected Listen to return soon after its context was cancelled, got nothing in %v", t.TTL/4)
 	}
-	if err != nil { // nil: a ring that came just before, or too early, which is allowed
+	if err != nil { // nil is allowed: Listen may return too early
 		return expect(errors.Is(err, context.Canceled), "ctx.Err()", err)
 	}
 	return nil
@@ -172,5 +172,5 @@ func listenOthers(t *Trial) error {
 		done <- err
 	}()
 	returns, err := t.countReturns(b, 2, seen)
-	return errors.Join(err, <-done, expect(returns <= 4, "Listen to come back at most twice a TTL while only others change", fmt.Sprintf("%d times in 2 TTLs", returns)))
+	return errors.Join(err, <-done, expect(returns <= 4, "Listen to return at most twice a TTL while only other elections change", fmt.Sprintf("%d times in 2 TTLs", returns)))
 }

@@ -13,29 +13,29 @@ import (
 
 var livenessCases = []Case{
 	{Rule: "L1", Name: "a takeover after a crash is in time", Run: liveCrash,
-		Says: "After a crash there is a new leader within TTL + Guarantees.Takeover + one reading."},
+		Says: "After a crash of the leader there is a new one within TTL + Guarantees.Takeover + one reading."},
 	{Rule: "L2", Name: "a handover after a resignation is fast", Run: liveResign,
-		Says: "After an orderly release the next leader is there within one push or one reading."},
+		Says: "After an orderly release there is a new leader within one push or one reading."},
 	{Rule: "L3", Name: "one leader after the last fault heals", Run: liveHeal,
-		Says: "Within a bound after the last fault heals, every election with a live candidate has exactly one leader."},
+		Says: "Within a bound after the last fault has healed, every election with a live candidate has exactly one leader."},
 	{Rule: "L4", Name: "no change of leader without a fault", Run: liveSticky,
-		Says: "No change of leader without a fault, an operator's request or a resignation."},
+		Says: "The leader does not change without a fault, an operator's request or a resignation."},
 	{Rule: "L4", Name: "no change in a short outage with lost requests", Run: liveOutage(Fate{Lost: true}), Says: shortOutage},
 	{Rule: "L4", Name: "no change in a short outage with lost answers", Run: liveOutage(Fate{AnswerLost: true}), Says: shortOutage},
 	{Rule: "L4", Name: "no change in a short outage with failing calls", Run: liveOutage(Fate{Err: errInjected}), Says: shortOutage},
 	{Rule: "L5", Name: "a reconnected candidate campaigns again", Run: liveRejoin,
-		Says: "Each candidate campaigns again once its line is mended."},
+		Says: "A candidate that was cut off campaigns again once it can reach the store."},
 	{Rule: "L5", Name: "a Listen whose answer was lost is repeated", Run: liveListenAgain, skip: needsReliableListen,
-		Says: "A Listen whose answer was lost is not waited for for ever: once the line is mended, news is heard again."},
+		Says: "A manager does not wait forever for a Listen whose answer was lost. Once it can reach the store, it receives changes again."},
 	{Rule: "L6", Name: "no herd of calls at a failover", Run: liveCallsAtFailover,
-		Says: "Operations per failover are at most a·n + b, however many candidates wait."},
+		Says: "A failover with n candidates takes at most a·n + b calls."},
 	{Rule: "L7", Name: "Close ends while the store hangs", Run: liveCloseHangs,
-		Says: "Close returns within its context even when the store hangs, says what was not released, and leaves no goroutine."},
+		Says: "Close returns within its context even if the store hangs. Its error names the leases that were not released, and it leaves no goroutine behind."},
 	{Rule: "L7", Name: "Close releases the lease at once", Run: liveClose,
-		Says: "Close steps down in order: the next leader need not wait for the lease to run out."},
+		Says: "Close steps down and releases the lease, so the next leader does not wait for the lease to expire."},
 }
 
-const shortOutage = "No change of leader through store outages shorter than TTL − clock margin − retry."
+const shortOutage = "The leader does not change in an outage of the store shorter than TTL − clock margin − retry."
 
 func liveCrash(t *Trial) error {
 	phases := 6
@@ -48,7 +48,7 @@ func liveCrash(t *Trial) error {
 		if err != nil {
 			return err
 		}
-		t.sleep(t.TTL + t.renewEvery()*time.Duration(i)/time.Duration(phases)) // at different moments between two renewals
+		t.sleep(t.TTL + t.renewEvery()*time.Duration(i)/time.Duration(phases)) // at different times between two renewals
 		leader.node.crash()
 		limit := t.TTL + t.Takeover + t.TTL/20
 		if t.Expiry != backend.ByChallengers {
@@ -59,7 +59,7 @@ func liveCrash(t *Trial) error {
 			return err
 		}
 		if t.Expiry == backend.ByChallengers {
-			if err := expect(took >= t.TTL-t.renewEvery()-t.callTimeout()-t.Late, "a takeover not long before the TTL has passed", took); err != nil {
+			if err := expect(took >= t.TTL-t.renewEvery()-t.callTimeout()-t.Late, "no takeover long before the TTL has passed", took); err != nil {
 				return err
 			}
 		}
@@ -95,7 +95,7 @@ func liveResign(t *Trial) error {
 			return fmt.Errorf("round %d: %w", i, err)
 		}
 		if leader.Leading() {
-			return fmt.Errorf("round %d: expected the other candidate to lead after %s resigned, got itself again", i, leader.node.key)
+			return fmt.Errorf("round %d: expected the other candidate to lead after %s resigned, but the same one leads again", i, leader.node.key)
 		}
 	}
 	return nil
@@ -118,11 +118,11 @@ func liveHeal(t *Trial) error {
 			p.node.wire.Decide(nil)
 		}
 		if _, _, err := t.waitForLeader(t.takeoverBound(), members...); err != nil {
-			return fmt.Errorf("after fault %d had healed: %w", i, err)
+			return fmt.Errorf("after fault %d was healed: %w", i, err)
 		}
 		t.sleep(t.renewEvery() + t.TTL/10)
 		if err := t.waitForOneLeader(members...); err != nil {
-			return fmt.Errorf("after fault %d had healed: %w", i, err)
+			return fmt.Errorf("after fault %d was healed: %w", i, err)
 		}
 		for _, p := range members {
 			if err := t.waitUntil(t.TTL, p.node.key+" to know the leader", func() bool { _, _, ok := p.Leader(); return ok }); err != nil {
@@ -143,11 +143,11 @@ func liveSticky(t *Trial) error {
 		return err
 	}
 	term := first.Term
-	t.checker.interval.Store(int64(t.TTL)) // in a day without events there is little to sample
+	t.checker.interval.Store(int64(t.TTL)) // a day without events needs few samples
 	t.sleep(t.scaledTime(24 * time.Hour))
 	l := leader.Leadership()
 	if l == nil || l.Term != term {
-		return fmt.Errorf("expected %s to lead in term %d all the time, got %v", leader.node.key, term, leader.events())
+		return fmt.Errorf("expected %s to keep leading in term %d, got %v", leader.node.key, term, leader.events())
 	}
 	for _, p := range append(others, leader) {
 		n := 0
@@ -155,12 +155,12 @@ func liveSticky(t *Trial) error {
 			switch {
 			case e.Kind == election.Elected:
 				n++
-			case n > 0 && e.Kind != election.Notice: // nobody leads, or nobody knows
+			case n > 0 && e.Kind != election.Notice: // vacant or unknown
 				n = -1
 			}
 		}
 		if n != 1 {
-			return fmt.Errorf("%s: expected to be told of one leadership that lasts, got %v", p.node.key, p.events())
+			return fmt.Errorf("%s: expected one leadership that lasts, got %v", p.node.key, p.events())
 		}
 	}
 	return nil
@@ -177,13 +177,13 @@ func liveOutage(fate Fate) func(*Trial) error {
 			return err
 		}
 		term := first.Term
-		// At worst the outage begins just before a renewal is due. A call that hangs
-		// must have timed out before the one that succeeds is sent.
+		// At worst the outage begins just before a renewal is due. A call that hangs must
+		// time out before the manager sends the next one.
 		length := t.TTL - t.clockMargin() - t.renewEvery() - t.TTL/20
 		if fate.Err == nil {
 			length -= t.callTimeout()
 		}
-		if !t.Virtual { // the other half is for a busy machine
+		if !t.Virtual { // half of the time is for a busy machine
 			t.slack = length / 2
 			length -= t.slack
 		}
@@ -200,7 +200,7 @@ func liveOutage(fate Fate) func(*Trial) error {
 			t.delayed = max(t.delayed, time.Since(began)-length)
 			t.sleep(t.TTL)
 			if l := leader.Leadership(); l == nil || l.Term != term {
-				return fmt.Errorf("outage of %v, number %d: expected the leadership of term %d to go on, got %v", length, j, term, leader.events())
+				return fmt.Errorf("outage of %v, number %d: expected the leadership of term %d to continue, got %v", length, j, term, leader.events())
 			}
 		}
 		return nil
@@ -235,8 +235,8 @@ func liveListenAgain(t *Trial) error {
 	b.node.wire.Decide(nil)
 	t.sleep(3 * t.TTL)
 	leader.Pause()
-	if _, err := t.waitTime(t.handoverBound(), "the next leader, three TTLs after the line was mended", b.Leading); err != nil {
-		return fmt.Errorf("%w (a Listen that was under way when the line failed never ends)", err)
+	if _, err := t.waitTime(t.handoverBound(), "the next leader, three TTLs after the follower could reach the store again", b.Leading); err != nil {
+		return fmt.Errorf("%w (a Listen in flight during the failure never ends)", err)
 	}
 	return nil
 }
@@ -270,7 +270,7 @@ func liveCallsAtFailover(t *Trial) error {
 			}
 			return sum
 		}
-		failed := func() (sum int) { // and so made again
+		failed := func() (sum int) { // bids that failed, which the managers repeat
 			for _, p := range others {
 				sum += p.node.wire.failures()["Acquire"]
 			}
@@ -332,19 +332,19 @@ func liveCloseHangs(t *Trial) error {
 	n.closed.Store(true)
 	err = n.Close(ctx)
 	took := t.elapsed(began)
-	if err := errors.Join(expect(err != nil, "an error that says what was not released", err),
+	if err := errors.Join(expect(err != nil, "an error that names the leases that were not released", err),
 		expect(took <= limit+t.TTL/20+t.Late, fmt.Sprintf("Close to return within %v", limit), took)); err != nil {
 		return err
 	}
 	for _, p := range members {
-		if err := expect(!p.Leading(), "nobody to lead here after Close", p.Name()); err != nil {
+		if err := expect(!p.Leading(), "no leadership of this process after Close", p.Name()); err != nil {
 			return err
 		}
 	}
 	if t.Virtual || t.Parallel {
-		return nil // in a bubble what is left behind makes it burst
+		return nil // a bubble panics by itself if a goroutine is left
 	}
-	return t.waitUntil(t.TTL, fmt.Sprintf("no more than the %d goroutines of before", goroutines+2), func() bool { return runtime.NumGoroutine() <= goroutines+2 })
+	return t.waitUntil(t.TTL, fmt.Sprintf("no more than %d goroutines, as before", goroutines+2), func() bool { return runtime.NumGoroutine() <= goroutines+2 })
 }
 
 func liveClose(t *Trial) error {
@@ -366,7 +366,7 @@ func liveClose(t *Trial) error {
 		return fmt.Errorf("second Close: expected ErrClosed, got %v", err)
 	}
 	if _, err := a.node.Join("other"); !errors.Is(err, backend.ErrClosed) {
-		return fmt.Errorf("a Join after Close: expected ErrClosed, got %v", err)
+		return fmt.Errorf("expected ErrClosed from Join after Close, got %v", err)
 	}
 	return nil
 }

@@ -10,34 +10,34 @@ import (
 
 var markCases = []Case{
 	{Rule: "V1", Name: "marks stay through renewals and grants", Run: marksStay, skip: needsMarks,
-		Says: "Only Mark changes MovedTo and MovedFrom: they stay through renewals, releases and grants, and every reader sees them."},
+		Says: "Only Mark changes MovedTo and MovedFrom. They stay through renewals, releases and grants, and every reader sees them."},
 	{Rule: "V2", Name: "a sealed lease needs a bid that shows the seal", Run: marksSeal, skip: needsMarks,
-		Says: "While MovedTo is set the lease is granted only to a bid whose Over shows it."},
+		Says: "While MovedTo is set, the store grants the lease only to a bid whose Expected contains it."},
 	{Rule: "V3", Name: "Mark is refused like a renewal", Run: marksPinned, skip: needsMarks,
-		Says: "Mark is refused in another term, after a release and after another grant, and then changes nothing."},
+		Says: "The store refuses Mark in another term, after a release and after another grant, and changes nothing."},
 	{Rule: "V4", Name: "Mark is a visible change", Run: marksShow, skip: needsMarks,
-		Says: "Mark changes Heartbeat or Ref: a bid over the lease as it was before is refused."},
+		Says: "Mark changes Heartbeat or Ref, so the store refuses a bid that expects the lease from before."},
 	{Rule: "V5", Name: "no manager campaigns for a moved election", Run: marksEndCampaigns, skip: needsMarks,
-		Says: "A manager makes no bid for a lease that has moved to another store, and tells watchers so."},
+		Says: "A manager makes no bid for an election that has moved to another store, and reports that to its watchers."},
 	{Rule: "V6", Name: "a store without marks refuses Mark", Run: marksUnsupported, skip: func(f facts) string {
 		if f.Marks {
-			return "the store can (Guarantees.Marks)"
+			return "the store has marks (Guarantees.Marks)"
 		}
 		return ""
 	}, Says: "A store without Guarantees.Marks answers Mark with ErrInvalid."},
 	{Rule: "V7", Name: "Preflight changes nothing", Run: preflightChangesNothing,
-		Says: "Prove, of a Backend that is a Preflighter, changes no lease, record or request, whoever holds it, and nothing but the lease stands in the way of a bid that is allowed."},
+		Says: "Preflight, if the backend has it, changes no lease, record or request, whoever holds the lease. It returns no error for a bid that only the current lease prevents."},
 }
 
-// moves skips a case unless Mark works.
+// needsMarks skips a case unless Mark works.
 func needsMarks(f facts) string {
 	if !f.Marks {
-		return "elections are not moved from or to this store (Guarantees.Marks)"
+		return "the store has no marks for migrations (Guarantees.Marks)"
 	}
 	return ""
 }
 
-// move moves a lease and returns the answer.
+// setMarks calls Mark for one lease and returns the answer.
 func (c *client) setMarks(held backend.Lease, to, from string) (backend.Answer, error) {
 	ctx, cancel := c.t.callContext()
 	defer cancel()
@@ -49,11 +49,12 @@ func (c *client) setMarks(held backend.Lease, to, from string) (backend.Answer, 
 	return answers[0], nil
 }
 
-// mark moves a lease, and returns it as it is then. Not to be granted is an error.
+// mustMark calls Mark for one lease and returns it as it then is. Any outcome but Granted
+// is an error.
 func (c *client) mustMark(held backend.Lease, to, from string) (backend.Lease, error) {
 	a, err := c.setMarks(held, to, from)
 	if err == nil && a.Outcome != backend.Granted {
-		err = fmt.Errorf("move of %.80q by its holder: expected granted, got %v (%v) with %+v", held.Election, a.Outcome, a.Err, a.Lease)
+		err = fmt.Errorf("mark of %.80q by its holder: expected granted, got %v (%v) with %+v", held.Election, a.Outcome, a.Err, a.Lease)
 	}
 	return a.Lease, errors.Join(err, equalMarks("in the answer", a.Lease, to, from))
 }
@@ -68,7 +69,7 @@ func marksStay(t *Trial) error {
 	if err != nil {
 		return err
 	}
-	if err := equalMarks("of what was never moved", held, "", ""); err != nil {
+	if err := equalMarks("before the first mark", held, "", ""); err != nil {
 		return err
 	}
 	if held, err = a.mustMark(held, "", "elsewhere"); err != nil {
@@ -91,7 +92,7 @@ func marksStay(t *Trial) error {
 	if held, err = b.win("jobs"); err != nil {
 		return err
 	}
-	if err := equalMarks("after a grant to another", held, "", "elsewhere"); err != nil {
+	if err := equalMarks("after a grant to another candidate", held, "", "elsewhere"); err != nil {
 		return err
 	}
 	records, err := a.list("jobs", 1)
@@ -118,7 +119,7 @@ func marksSeal(t *Trial) error {
 		return err
 	}
 	if held, err = a.mustRenew(held); err != nil {
-		return fmt.Errorf("the holder of a sealed lease renews it: %w", err)
+		return fmt.Errorf("by the holder of a sealed lease: %w", err)
 	}
 	if err := a.release(backend.Released, held); err != nil {
 		return err
@@ -149,11 +150,11 @@ func marksPinned(t *Trial) error {
 	other.Term++
 	refused := func(why string, l backend.Lease) error {
 		got, err := a.setMarks(l, "there", "")
-		if err := errors.Join(err, equal("outcome of a move "+why, got.Outcome, backend.Refused)); err != nil {
+		if err := errors.Join(err, equal("outcome of a mark "+why, got.Outcome, backend.Refused)); err != nil {
 			return err
 		}
 		now, err := b.read("jobs")
-		return errors.Join(err, equalMarks("after a move "+why, now, "", ""))
+		return errors.Join(err, equalMarks("after a mark "+why, now, "", ""))
 	}
 	if err := refused("in another term", other); err != nil {
 		return err
@@ -192,11 +193,11 @@ func marksShow(t *Trial) error {
 		return err
 	}
 	now, err := b.read("jobs")
-	if err := errors.Join(err, expect(now.Heartbeat != before.Heartbeat || now.Ref != before.Ref, "another Heartbeat or Ref after a move", now)); err != nil {
+	if err := errors.Join(err, expect(now.Heartbeat != before.Heartbeat || now.Ref != before.Ref, "another Heartbeat or Ref after a mark", now)); err != nil {
 		return err
 	}
 	got, err := b.bidOn(before)
-	return errors.Join(err, equal("outcome of a bid over what was before a move", got.Outcome, backend.Refused))
+	return errors.Join(err, equal("outcome of a bid that expects the lease from before the mark", got.Outcome, backend.Refused))
 }
 
 func marksEndCampaigns(t *Trial) error {
@@ -218,14 +219,14 @@ func marksEndCampaigns(t *Trial) error {
 	if err := p.lead(); err != nil {
 		return err
 	}
-	if err := t.waitUntil(t.takeoverBound(), "to be told that the election has moved", func() bool {
+	if err := t.waitUntil(t.takeoverBound(), "the manager to report that the election has moved", func() bool {
 		now := p.Current()
 		return now.Kind == election.Vacant && now.Reason == election.ReasonMoved && now.Err != nil
 	}); err != nil {
 		return err
 	}
 	t.sleep(2 * t.TTL)
-	return expect(!p.Leading() && p.runs() == 0, "nobody leads what has moved", p.Current())
+	return expect(!p.Leading() && p.runs() == 0, "no leader of an election that has moved", p.Current())
 }
 
 func marksUnsupported(t *Trial) error {
@@ -240,7 +241,7 @@ func preflightChangesNothing(t *Trial) error {
 	a, b, c := t.client("a"), t.client("b"), t.client("c")
 	p, ok := b.Backend.(backend.Preflighter)
 	if !ok {
-		return nil // it need not be one
+		return nil // Preflight is optional
 	}
 	before, err := a.win("done")
 	if err := errors.Join(err, a.release(backend.Released, before)); err != nil {
@@ -262,21 +263,21 @@ func preflightChangesNothing(t *Trial) error {
 		ctx, cancel := t.callContext()
 		defer cancel()
 		errs = p.Preflight(ctx, bids)
-		return errs, equal("answers to a proof", len(errs), len(bids))
+		return errs, equal("answers of Preflight", len(errs), len(bids))
 	}
 	for range 2 {
 		errs, err := preflight(bids)
 		if err := errors.Join(err, errors.Join(errs...)); err != nil {
-			return fmt.Errorf("prove: expected that nothing stands in the way, got %w", err)
+			return fmt.Errorf("preflight: expected no errors, got %w", err)
 		}
 		for _, name := range names {
 			now, err := c.read(name)
-			if err := errors.Join(err, expect(!now.Differs(seen[name]), "the same lease after a proof", now)); err != nil {
+			if err := errors.Join(err, expect(!now.Differs(seen[name]), "the same lease after Preflight", now)); err != nil {
 				return err
 			}
 		}
 		records, err := c.list("", 10)
-		if err := errors.Join(err, equal("records after a proof", len(records), 2)); err != nil {
+		if err := errors.Join(err, equal("records after Preflight", len(records), 2)); err != nil {
 			return err
 		}
 	}

@@ -12,13 +12,13 @@ import (
 
 var memberCases = []Case{
 	{Rule: "M1", Name: "an announced member is listed", Run: membersListed,
-		Says: "Announce writes this process's one member record, and Members shows it as it was written last."},
+		Says: "Announce writes the one member record of this process, and Members returns it as it was last written."},
 	{Rule: "M2", Name: "members are ordered and paged", Run: membersPages,
 		Says: "Members returns up to limit members whose nonces are not less than from, in byte order of nonces."},
 	{Rule: "M3", Name: "a member's Age grows", Run: membersAge,
-		Says: "Age is how long ago a member last announced itself; one that has not for two of its TTLs may be left out."},
+		Says: "Age is the time since a member last announced itself. Members may omit a member that has not announced itself for two of its TTLs."},
 	{Rule: "M4", Name: "Announce changes no election", Run: membersTouchNothing,
-		Says: "Announce touches no election."},
+		Says: "Announce changes no election."},
 }
 
 func membersListed(t *Trial) error {
@@ -26,7 +26,7 @@ func membersListed(t *Trial) error {
 	m := backend.Member{Candidate: a.candidate, TTL: t.TTL, Stage: "both"}
 	for _, metadata := range []string{"first", "second\nline"} {
 		m.Metadata = metadata
-		m.Elections = backend.ElectionList(func(yield func(string) bool) { // all that has room
+		m.Elections = backend.ElectionList(func(yield func(string) bool) { // as many as fit
 			for yield(metadata[:5] + strings.Repeat("Ω", 100)) {
 			}
 		})
@@ -61,7 +61,7 @@ func membersPages(t *Trial) error {
 	for _, limit := range []int{1, 3, 7, 500} {
 		var got []string
 		var err error
-		// A process that a busy machine has starved for two TTLs may be left out.
+		// Members may omit a process that a busy machine has delayed for two TTLs.
 		t.waitUntil(8*t.TTL, "members", func() bool {
 			for _, c := range clients {
 				if err = c.announce(); err != nil {
@@ -81,7 +81,7 @@ func membersPages(t *Trial) error {
 	return nil
 }
 
-// pages reads the nonces of all members, so many at once.
+// readAllMembers reads the nonces of all members, in pages of up to limit.
 func (c *client) readAllMembers(limit int) (got []string, err error) {
 	for from := ""; len(got) < 20; {
 		members, err := c.members(from, limit)
@@ -111,10 +111,10 @@ func membersAge(t *Trial) error {
 		}
 		announced := time.Now()
 		t.sleep(wait)
-		// The reading lies between two looks at the clock, however late it comes.
+		// The bounds come from readings of the clock before and after the call.
 		least := time.Since(announced) - t.TTL/10 - t.Late
 		members, err := b.members("", 10)
-		if err := errors.Join(err, equal(fmt.Sprintf("members %v after it was announced", wait), len(members), 1)); err != nil {
+		if err := errors.Join(err, equal(fmt.Sprintf("members %v after an announcement", wait), len(members), 1)); err != nil {
 			return err
 		}
 		most := time.Since(before) + t.TTL/10 + t.Late
@@ -127,8 +127,8 @@ func membersAge(t *Trial) error {
 	if err != nil {
 		return err
 	}
-	if len(members) > 0 { // it may be left out; if it is not, its age must tell
-		return expect(members[0].Age > 2*t.TTL, fmt.Sprintf("an Age above %v after three TTLs of silence", 2*t.TTL), members[0].Age)
+	if len(members) > 0 { // Members may omit it; otherwise its Age must have grown
+		return expect(members[0].Age > 2*t.TTL, fmt.Sprintf("an Age above %v after three TTLs without an announcement", 2*t.TTL), members[0].Age)
 	}
 	return nil
 }

@@ -12,26 +12,26 @@ import (
 
 var nominateCases = []Case{
 	{Rule: "P12", Name: "the nominee leads next", Run: nominateLive, skip: needsExclusive,
-		Says: "A live nominee accepts, the leader steps down in order, and the nominee leads next."},
+		Says: "A live nominee accepts, the leader steps down, and the nominee leads next."},
 	{Rule: "P12", Name: "an absent nominee changes nothing", Run: nominateDead, skip: needsExclusive,
-		Says: "Nothing happens until the nominee accepts: one that is not there costs no leadership and no time at a later failover."},
+		Says: "The leader steps down only after the nominee has accepted. A nominee that does not exist neither ends the leadership nor delays a later failover."},
 	{Rule: "P12", Name: "only the nominee bids for one TTL", Run: nominateGrace, skip: needsExclusive,
-		Says: "After the leader has stepped down for a nominee only the nominee bids for one TTL; then the others do."},
+		Says: "After the leader has stepped down for a nominee, only the nominee bids for one TTL; then the others bid, too."},
 	{Rule: "P13", Name: "a deposed leader waits one TTL", Run: deposeStaysOut, skip: needsExclusive,
-		Says: "A deposed leader's next renewal is refused, it releases by itself, and stays out for one TTL."},
+		Says: "The store refuses a deposed leader's next renewal. The leader then releases its lease, and does not campaign for one TTL."},
 	{Rule: "P13", Name: "a deposed leader waits one TTL after its release", Run: deposeAfterDrain,
-		Says: "The deposed stays out for one TTL from its release, however long its function took to return."},
+		Says: "A deposed leader does not campaign for one TTL after its release, however long its function took to return."},
 	{Rule: "P14", Name: "requests need a leader", Run: requestsNeedLeader,
-		Says: "To nominate or depose where nobody leads is an error."},
+		Says: "Nominate and Depose return an error if the election has no leader."},
 }
 
-// nominate nominates and expects no error.
+// nominate makes a nomination through the given participant.
 func (t *Trial) nominate(by *participant, id string) error {
 	return t.retryRequest("nominate "+id, func(ctx context.Context) error { return by.Nominate(ctx, id) })
 }
 
-// ask asks for something that is scoped to the present term. Who asks may not yet have
-// heard of that one, and asks again.
+// retryRequest makes a request, which names the current term. The participant may not
+// know that term yet, so retryRequest repeats the request for a while.
 func (t *Trial) retryRequest(what string, do func(context.Context) error) (err error) {
 	t.waitUntil(t.renewEvery()+t.handoverBound(), what, func() bool {
 		ctx, cancel := t.callContext()
@@ -45,7 +45,7 @@ func (t *Trial) retryRequest(what string, do func(context.Context) error) (err e
 	return nil
 }
 
-// depose deposes and expects no error.
+// depose makes a deposition through the given participant.
 func (t *Trial) depose(by *participant) error { return t.retryRequest("depose", by.Depose) }
 
 func nominateLive(t *Trial) error {
@@ -64,7 +64,8 @@ func nominateLive(t *Trial) error {
 		if err := t.nominate(other, nominee.node.ID()); err != nil {
 			return err
 		}
-		// It sees the request, the leader sees the consent, and it sees the release.
+		// The nominee sees the request, the leader sees the consent, and the nominee sees
+		// the release.
 		if _, err := t.waitTime(2*t.renewEvery()+2*t.handoverBound(), "the nominee to lead", nominee.Leading); err != nil {
 			return fmt.Errorf("round %d: %w", round, err)
 		}
@@ -80,7 +81,7 @@ func nominateLive(t *Trial) error {
 		leader = nominee
 	}
 	t.sleep(2 * t.TTL)
-	return expect(leader.Leading(), "the last nominee to go on leading", leader.events())
+	return expect(leader.Leading(), "the last nominee to stay leader", leader.events())
 }
 
 func nominateDead(t *Trial) error {
@@ -99,10 +100,10 @@ func nominateDead(t *Trial) error {
 	}
 	t.sleep(4 * t.TTL)
 	if l := leader.Leadership(); l == nil || l.Term != term {
-		return fmt.Errorf("expected the leadership of term %d to go on beside a nominee that is not there, got %v", term, leader.events())
+		return fmt.Errorf("expected the leadership of term %d to continue beside a nominee that does not exist, got %v", term, leader.events())
 	}
 	leader.node.crash()
-	if _, err := t.waitTime(t.TTL+t.Takeover+t.TTL/20+t.renewEvery(), "a takeover as fast as ever", b.Leading); err != nil {
+	if _, err := t.waitTime(t.TTL+t.Takeover+t.TTL/20+t.renewEvery(), "a takeover as fast as without a nomination", b.Leading); err != nil {
 		return err
 	}
 	now, err := t.client("reader").read("jobs")
@@ -117,7 +118,7 @@ func nominateGrace(t *Trial) error {
 	nominee, other := others[0], others[1]
 	t.sleep(t.TTL)
 	var accepted atomic.Bool
-	nominee.node.wire.Decide(func(c Call) Fate { // it accepts, and is cut off
+	nominee.node.wire.Decide(func(c Call) Fate { // the nominee accepts and is then cut off
 		if c.Method == "Request" {
 			accepted.Store(true)
 			return Fate{}
@@ -131,21 +132,21 @@ func nominateGrace(t *Trial) error {
 	if err := t.waitUntil(t.takeoverBound(), "the leader to step down for the nominee", func() bool { return !leader.Leading() }); err != nil {
 		return err
 	}
-	if err := t.waitForEvent(leader, "the leader to be told that it has", func(e election.Event) bool { return e.Reason == election.ReasonNominated }); err != nil {
+	if err := t.waitForEvent(leader, "the leader's event with reason nominated", func(e election.Event) bool { return e.Reason == election.ReasonNominated }); err != nil {
 		return err
 	}
 	next, _, err := t.waitForLeader(t.TTL+t.takeoverBound(), leader, other)
 	if err != nil {
-		return fmt.Errorf("when the nominee has died: %w", err)
+		return fmt.Errorf("after the nominee was cut off: %w", err)
 	}
 	won, _ := next.eventTime(func(e election.Event) bool { return e.Leading })
 	for _, c := range leader.node.wire.Log() {
 		if c.Method == "Release" {
 			began := leader.node.wire.began.Sub(t.began) + c.Sent
-			return expect(won >= began+t.TTL, fmt.Sprintf("nobody but the nominee to bid before %v", began+t.TTL), won)
+			return expect(won >= began+t.TTL, fmt.Sprintf("only the nominee to bid before %v", began+t.TTL), won)
 		}
 	}
-	return errors.New("expected the leader to have released the lease, it has not")
+	return errors.New("expected the leader to release the lease, but it did not")
 }
 
 func deposeStaysOut(t *Trial) error {
@@ -161,16 +162,16 @@ func deposeStaysOut(t *Trial) error {
 	if _, err := t.waitTime(t.renewEvery()+t.handoverBound(), "another leader after a deposition", b.Leading); err != nil {
 		return err
 	}
-	if err := t.waitForEvent(leader, "the leader to be told that it was deposed", func(e election.Event) bool { return e.Reason == election.ReasonDeposed }); err != nil {
+	if err := t.waitForEvent(leader, "the leader's event with reason deposed", func(e election.Event) bool { return e.Reason == election.ReasonDeposed }); err != nil {
 		return err
 	}
 	ctx, cancel := t.callContext()
 	r, err := b.Record(ctx)
 	cancel()
-	if err := errors.Join(err, equal("how the last leadership ended", r.End, backend.Deposed)); err != nil {
+	if err := errors.Join(err, equal("End of the last leadership", r.End, backend.Deposed)); err != nil {
 		return err
 	}
-	b.Pause() // now the deposed is alone
+	b.Pause() // the deposed leader is now the only candidate
 	t.sleep(t.TTL)
 	if _, _, err := t.waitForLeader(t.takeoverBound(), leader); err != nil {
 		return err
@@ -182,7 +183,7 @@ func deposeStaysOut(t *Trial) error {
 		return err
 	}
 	took, err := t.waitTime(t.TTL+t.renewEvery()+t.TTL/20, "the only candidate to lead again", leader.Leading)
-	return errors.Join(err, expect(took >= t.TTL-t.TTL/20-t.Late, fmt.Sprintf("the deposed to stay out for %v", t.TTL), took))
+	return errors.Join(err, expect(took >= t.TTL-t.TTL/20-t.Late, fmt.Sprintf("the deposed leader not to campaign for %v", t.TTL), took))
 }
 
 func deposeAfterDrain(t *Trial) error {
@@ -205,11 +206,11 @@ func deposeAfterDrain(t *Trial) error {
 		return err
 	}
 	reader := t.client("reader")
-	if err := t.waitUntil(t.renewEvery()+t.TTL*11/10, "the deposed to release", func() bool { l, err := reader.read("jobs"); return err == nil && l.Vacant() }); err != nil {
+	if err := t.waitUntil(t.renewEvery()+t.TTL*11/10, "the deposed leader to release the lease", func() bool { l, err := reader.read("jobs"); return err == nil && l.Vacant() }); err != nil {
 		return err
 	}
 	took, err := t.waitTime(t.TTL+t.renewEvery()+t.TTL/20, "the only candidate to lead again", a.Leading)
-	return errors.Join(err, expect(took >= t.TTL-t.TTL/20-t.Late, fmt.Sprintf("the deposed to stay out for %v from its release", t.TTL), took))
+	return errors.Join(err, expect(took >= t.TTL-t.TTL/20-t.Late, fmt.Sprintf("the deposed leader not to campaign for %v after its release", t.TTL), took))
 }
 
 func requestsNeedLeader(t *Trial) error {
@@ -225,7 +226,7 @@ func requestsNeedLeader(t *Trial) error {
 		ctx, cancel := t.callContext()
 		err := do(ctx)
 		cancel()
-		errs = append(errs, expect(errors.Is(err, backend.ErrInvalid), "ErrInvalid from "+what+" where nobody leads", err))
+		errs = append(errs, expect(errors.Is(err, backend.ErrInvalid), "ErrInvalid from "+what+" without a leader", err))
 	}
 	return errors.Join(errs...)
 }

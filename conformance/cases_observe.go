@@ -11,17 +11,17 @@ import (
 
 var observeCases = []Case{
 	{Rule: "O1", Name: "a zero lease is always returned", Run: observeZero,
-		Says: "A zero lease with only a name is always returned, also if the store has no record of it (Term 0)."},
+		Says: "Observe always returns a lease that the caller passes with only a name. If the store has no record of it, its Term is 0."},
 	{Rule: "O2", Name: "only changed leases are returned", Run: observeChanged,
-		Says: "Observe returns those of the leases in seen that have changed, and no others; to grow older is no change."},
+		Says: "Observe returns only those of the passed leases that have changed. A greater Age is no change."},
 	{Rule: "O3", Name: "every kind of change is returned", Run: observeEachKind,
-		Says: "Grant, renewal (unless the store expires leases by itself), request, withdrawal of a request, and release each show as a change."},
+		Says: "Observe returns a lease after a grant, a renewal (unless the store expires leases by itself), a request, the withdrawal of a request, and a release."},
 	{Rule: "O4", Name: "Observe does not wait", Run: observeAtOnce,
 		Says: "Observe does not wait, whether or not anything has changed."},
 	{Rule: "O5", Name: "Observe does not write", Run: observeWritesNothing,
-		Says: "Observe reads: no heartbeat changes and no record appears."},
+		Says: "Observe only reads: it changes no heartbeat and creates no record."},
 	{Rule: "O6", Name: "no change between two calls is lost", Run: observeSequence,
-		Says: "A change between two calls for the same elections is in the answer to the second."},
+		Says: "A change between two calls for the same elections is in the answer to the second call."},
 	{Rule: "O7", Name: "Age is about right", Run: observeAge,
 		Says: "Age is how long ago the store believes the lease was last written."},
 }
@@ -32,7 +32,7 @@ func observeZero(t *Trial) error {
 		return err
 	}
 	zero := []backend.Lease{{Election: "never"}, {Election: "held"}, {Election: "nor this"}}
-	for range 2 { // the first look is no different from the next
+	for range 2 { // the first call must not differ from the next
 		got, err := b.observe(zero...)
 		if err != nil {
 			return err
@@ -41,7 +41,7 @@ func observeZero(t *Trial) error {
 		if err := equal("leases returned for three zero leases", len(got), 3); err != nil {
 			return err
 		}
-		err = errors.Join(equal("first", got[0].Election, "held"), equal("its holder", got[0].Holder, a.candidate))
+		err = errors.Join(equal("first lease", got[0].Election, "held"), equal("its holder", got[0].Holder, a.candidate))
 		for i, name := range []string{"never", "nor this"} {
 			l := got[i+1]
 			err = errors.Join(err, equal("name", l.Election, name), equal("term of "+name, l.Term, 0), expect(l.Vacant(), "a vacant lease", l))
@@ -63,7 +63,7 @@ func observeChanged(t *Trial) error {
 		}
 		held, zero = append(held, l), append(zero, backend.Lease{Election: l.Election})
 	}
-	if _, err := a.renew(held...); err != nil { // the winning may have taken long
+	if _, err := a.renew(held...); err != nil { // winning 20 leases may have taken long
 		return err
 	}
 	seen, err := b.observe(zero...)
@@ -72,7 +72,7 @@ func observeChanged(t *Trial) error {
 	}
 	t.sleep(t.TTL / 10)
 	if got, err := b.observe(seen...); err != nil || len(got) != 0 {
-		return errors.Join(err, fmt.Errorf("when nothing has changed: expected no lease, got %d: %+v", len(got), got))
+		return errors.Join(err, fmt.Errorf("without a change: expected no lease, got %d: %+v", len(got), got))
 	}
 	for _, i := range []int{17, 3} {
 		if _, err := a.changeVisibly(seen[i]); err != nil {
@@ -90,7 +90,7 @@ func observeChanged(t *Trial) error {
 	slices.Sort(names)
 	want := []string{seen[3].Election, seen[17].Election}
 	slices.Sort(want)
-	return expect(slices.Equal(names, want), fmt.Sprintf("the two that were renewed, %v", want), fmt.Sprint(names))
+	return expect(slices.Equal(names, want), fmt.Sprintf("the two renewed leases, %v", want), fmt.Sprint(names))
 }
 
 func observeEachKind(t *Trial) error {
@@ -122,7 +122,7 @@ func observeEachKind(t *Trial) error {
 			return err
 		}
 		if len(got) != 1 || !s.is(got[0]) {
-			return fmt.Errorf("after %s: expected it to show as a change, got %d leases: %+v", s.what, len(got), got)
+			return fmt.Errorf("after %s: expected the changed lease, got %d leases: %+v", s.what, len(got), got)
 		}
 		seen = got[0]
 	}
@@ -189,7 +189,7 @@ func observeSequence(t *Trial) error {
 		for _, l := range changed {
 			at := slices.IndexFunc(seen, func(s backend.Lease) bool { return s.Election == l.Election })
 			if at < 0 {
-				return fmt.Errorf("expected only leases that were asked about, got %+v", l)
+				return fmt.Errorf("expected only leases that the call passed, got %+v", l)
 			}
 			seen[at] = l
 		}
@@ -211,7 +211,7 @@ func observeAge(t *Trial) error {
 	}
 	won := time.Now()
 	t.sleep(t.TTL / 2)
-	// The reading lies between two looks at the clock, however late it comes.
+	// The bounds come from readings of the clock before and after the call.
 	least := time.Since(won) - t.TTL/20 - t.Late
 	now, err := b.read("jobs")
 	if err != nil {

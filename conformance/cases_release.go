@@ -9,25 +9,25 @@ import (
 
 var releaseCases = []Case{
 	{Rule: "X1", Name: "a release frees the lease at once", Run: releaseAtOnce,
-		Says: "Release ends a lease at once: the record stays, vacant, with its term, who held it and how that ended, and is free for anybody."},
+		Says: "Release frees the lease at once for any candidate. The vacant record keeps the term, the last holder and how its leadership ended."},
 	{Rule: "X2", Name: "a release ends only its own term", Run: releaseTerm,
-		Says: "A Release that names an earlier term, however late it arrives, leaves the later one alone, and that is no error."},
+		Says: "A Release that names another term does not end the current one, however late it arrives, and returns no error."},
 	{Rule: "X3", Name: "a release does not end another's lease", Run: releaseOther, skip: needsExclusive,
 		Says: "A Release never ends a lease that another nonce holds."},
 	{Rule: "X4", Name: "term 0 releases the caller's lease", Run: releaseTermZero,
-		Says: "Term 0 stands for whatever this Backend's nonce holds or has queued in that election."},
+		Says: "Release with term 0 releases the lease that the backend's nonce holds, or withdraws its queued bid."},
 	{Rule: "X5", Name: "term 0 does not release another's lease", Run: releaseTermZeroOfAnother, skip: needsExclusive,
-		Says: "Release with term 0 first finds what this nonce holds and then ends exactly that; a later grant to another is left alone."},
+		Says: "Release with term 0 first finds the lease of the backend's nonce and then releases exactly that one. It does not end a later grant to another candidate."},
 	{Rule: "X6", Name: "releasing a lease that is not held is no error", Run: releaseNothing,
-		Says: "Releasing what is not held is no error: unknown elections, vacant leases, twice, and on a client that never bid."},
+		Says: "Release returns no error for a lease that is not held: of an unknown election, vacant, already released, or by a client that never bid."},
 	{Rule: "X7", Name: "the record keeps the reason of a release", Run: releaseReason,
-		Says: "The record says how the leadership ended: held[i].End."},
+		Says: "The record keeps held[i].End, which says how the leadership ended."},
 	{Rule: "X8", Name: "a release writes a fresh heartbeat", Run: releaseHeartbeat,
-		Says: "Heartbeat is a fresh random value at every grant, renewal and release, and a release shows as a change."},
+		Says: "A release writes a fresh random Heartbeat, so that readers see it as a change."},
 	{Rule: "X9", Name: "a release keeps the request", Run: releaseRequest,
-		Says: "A request stays beside the lease until the next grant: a release does not clear it."},
+		Says: "A release does not clear the request beside the lease; only the next grant does."},
 	{Rule: "X10", Name: "one call releases many leases", Run: releaseMany,
-		Says: "After nil none of the leases of a Release is held, however many they were."},
+		Says: "When Release returns nil, none of its leases is held, however many they are."},
 }
 
 func releaseAtOnce(t *Trial) error {
@@ -42,7 +42,7 @@ func releaseAtOnce(t *Trial) error {
 	now, err := b.read("jobs")
 	if err := errors.Join(err, expect(now.Vacant(), "a vacant lease", now), equal("holder", now.Holder, backend.Candidate{}),
 		equal("term", now.Term, held.Term), equal("End", now.End, backend.Released),
-		equal("LastID", now.LastID, "a"), equal("LastNonce", now.LastNonce, a.candidate.Nonce), equal("Watch", now.ObserveFor, 0),
+		equal("LastID", now.LastID, "a"), equal("LastNonce", now.LastNonce, a.candidate.Nonce), equal("ObserveFor", now.ObserveFor, 0),
 		equal("TTL of a vacant lease", now.TTL, 0), equal("Renew of a vacant lease", now.Renew, 0)); err != nil {
 		return err
 	}
@@ -90,7 +90,7 @@ func releaseOther(t *Trial) error {
 	}
 	ctx, cancel := t.callContext()
 	defer cancel()
-	forged := held // with the holder's own name in it, as an attacker or a bug would
+	forged := held // it names the real holder, like a request of an attacker or a bug
 	forged.Holder = a.candidate
 	if err := b.Release(ctx, []backend.Held{forged.Held()}); err != nil && !errors.Is(err, backend.ErrInvalid) {
 		return fmt.Errorf("release of another's lease: expected nil or ErrInvalid, got %w", err)
@@ -138,7 +138,7 @@ func releaseTermZeroOfAnother(t *Trial) error {
 func releaseNothing(t *Trial) error {
 	fresh, a := t.client("fresh"), t.client("a")
 	if err := fresh.release(backend.Released, backend.Lease{Election: "jobs"}, backend.Lease{Election: "never", Term: 7}); err != nil {
-		return fmt.Errorf("on a client that never bid: %w", err)
+		return fmt.Errorf("by a client that never bid: %w", err)
 	}
 	held, err := a.win("jobs")
 	if err != nil {
@@ -150,7 +150,7 @@ func releaseNothing(t *Trial) error {
 		}
 	}
 	records, err := a.list("", 10)
-	return errors.Join(err, equal("records: one election was led, two were only released", len(records), 1))
+	return errors.Join(err, equal("records of one election that had a leader and two that had none", len(records), 1))
 }
 
 func releaseReason(t *Trial) error {
@@ -202,7 +202,7 @@ func releaseRequest(t *Trial) error {
 	}
 	request := backend.Request{Election: "jobs", Term: held.Term, Kind: backend.Accept, ID: "b", Nonce: b.candidate.Nonce}
 	if err := b.request(request); err != nil {
-		return fmt.Errorf("ask: expected no error, got %w", err)
+		return fmt.Errorf("request: expected no error, got %w", err)
 	}
 	if err := a.release(backend.Released, held); err != nil {
 		return err

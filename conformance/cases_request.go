@@ -9,17 +9,17 @@ import (
 
 var requestCases = []Case{
 	{Rule: "W1", Name: "a request does not change the lease", Run: requestBeside,
-		Says: "Ask writes requests beside a lease; it neither grants nor ends anything and does not touch the heartbeat."},
+		Says: "Request writes a request beside the lease. It neither grants nor ends a lease, and does not change the heartbeat."},
 	{Rule: "W2", Name: "a stale request is not written", Run: requestStale,
-		Says: "If the election has another term by now, the request is not written and the error is ErrStale."},
+		Says: "If the election now has another term, Request writes nothing and returns ErrStale."},
 	{Rule: "W3", Name: "the next grant clears the request", Run: requestCleared,
-		Says: "The grant clears any request."},
+		Says: "A grant clears the request."},
 	{Rule: "W4", Name: "a request can be withdrawn", Run: requestWithdrawn,
-		Says: "The empty kind, in Ask, withdraws a request; a later request takes the place of an earlier one."},
+		Says: "A request with the empty kind withdraws the request beside the lease. A later request replaces an earlier one."},
 	{Rule: "W5", Name: "a stale request does not affect the others", Run: requestBatch,
-		Says: "Outcomes are per item: a stale request in a batch does not keep the others from being written."},
+		Says: "If one request of a batch is stale, the others are still written."},
 	{Rule: "W6", Name: "ids in requests are kept byte for byte", Run: requestText,
-		Says: "Ids in requests come back byte for byte."},
+		Says: "The store returns the ids in requests byte for byte."},
 }
 
 func requestBeside(t *Trial) error {
@@ -34,21 +34,21 @@ func requestBeside(t *Trial) error {
 		{Election: "jobs", Term: held.Term, Kind: backend.Depose},
 	} {
 		if err := b.request(request); err != nil {
-			return fmt.Errorf("ask %s: expected no error, got %w", request.Kind, err)
+			return fmt.Errorf("request %s: expected no error, got %w", request.Kind, err)
 		}
 		now, err := b.read("jobs")
 		records, err2 := b.list("jobs", 1)
 		if err := errors.Join(err, err2); err != nil {
 			return err
 		}
-		if err := errors.Join(equal("records listed", len(records), 1), equal("request read", now.Request, request), equal("heartbeat", now.Heartbeat, held.Heartbeat), equal("term", now.Term, held.Term), equal("holder", now.Holder, a.candidate)); err != nil {
+		if err := errors.Join(equal("listed records", len(records), 1), equal("request read", now.Request, request), equal("heartbeat", now.Heartbeat, held.Heartbeat), equal("term", now.Term, held.Term), equal("holder", now.Holder, a.candidate)); err != nil {
 			return fmt.Errorf("after %s: %w", request.Kind, err)
 		}
 		if err := equal("request listed", records[0].Request, request); err != nil {
 			return err
 		}
 		got, err := b.bidOn(backend.Lease{Election: "jobs"})
-		if err := errors.Join(err, equal(fmt.Sprintf("outcome of a bid after %s", request.Kind), got.Outcome, backend.Refused)); err != nil {
+		if err := errors.Join(err, equal(fmt.Sprintf("outcome of a bid after the request %s", request.Kind), got.Outcome, backend.Refused)); err != nil {
 			return err
 		}
 	}
@@ -93,7 +93,7 @@ func requestCleared(t *Trial) error {
 			return err
 		}
 		if err := b.request(backend.Request{Election: "jobs", Term: held.Term, Kind: kind, ID: "b", Nonce: b.candidate.Nonce}); err != nil {
-			return fmt.Errorf("ask: expected no error, got %w", err)
+			return fmt.Errorf("request: expected no error, got %w", err)
 		}
 		if err := a.release(backend.Deposed, held); err != nil {
 			return err
@@ -106,7 +106,7 @@ func requestCleared(t *Trial) error {
 		if err := errors.Join(err, equal("request in the answer to the next grant, after "+string(kind), next.Request, backend.Request{}), equal("request read after it", now.Request, backend.Request{})); err != nil {
 			return err
 		}
-		if next, err = b.mustRenew(next); err != nil { // a deposition must not outlive its term
+		if next, err = b.mustRenew(next); err != nil { // a deposition must end with its term
 			return err
 		}
 		if err := b.release(backend.Released, next); err != nil {
@@ -129,13 +129,13 @@ func requestWithdrawn(t *Trial) error {
 		last,
 	} {
 		if err := b.request(request); err != nil {
-			return fmt.Errorf("ask %s: expected no error, got %w", request.Kind, err)
+			return fmt.Errorf("request %s: expected no error, got %w", request.Kind, err)
 		}
 	}
 	if held, err = a.mustRenew(held); err != nil {
-		return fmt.Errorf("after a deposition was replaced: %w", err)
+		return fmt.Errorf("after another request replaced a deposition: %w", err)
 	}
-	if err := equal("request, which is the last of three", held.Request, last); err != nil {
+	if err := equal("request after three requests", held.Request, last); err != nil {
 		return err
 	}
 	if err := b.request(backend.Request{Election: "jobs", Term: held.Term}); err != nil {

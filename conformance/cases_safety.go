@@ -8,46 +8,46 @@ import (
 	"github.com/go-election/go-election/election"
 )
 
-// The judge checks S1, S2, S4, S5, S8, S10 and S11 in every case that has
-// managers. Those here provoke each of them.
+// The checker tests S1, S2, S4, S5, S8, S10 and S11 in every manager case. These cases
+// provoke violations of each rule.
 var safetyCases = append(cutOffCases(),
 	Case{Rule: "S2", Name: "trust counts from the start of the call", Run: safeTrustFromSending,
-		Says: "Trusted until at most the start of the successful call + TTL − clock margin, however late the answer comes."},
+		Says: "A leader trusts its lease until at most the start of the granted call + TTL − clock margin, however late the answer comes."},
 	Case{Rule: "S3", Name: "Leading is correct right after a stall", Run: safeStall,
-		Says: "Leading() compares the clock with the deadline at every call: it is right though the manager itself is stopped."},
+		Says: "Leading() compares the clock with the deadline at every call, so it is correct even while the manager's own loop is blocked."},
 	Case{Rule: "S6", Name: "an expired leadership does not come back", Run: safeNoRevival,
-		Says: "A leadership that has run out does not come back, even if nobody took the lease: a new bid, a new term."},
+		Says: "An expired leadership does not come back, even if no other candidate acquired the lease. The candidate needs a new bid and gets a new term."},
 	Case{Rule: "S7", Name: "late and repeated requests touch no later term", Run: safeLate,
-		Says: "A renewal or release of term n that arrives late, or twice, does not touch term n+1, also of the same candidate."},
+		Says: "A renewal or release of term n that arrives late or twice does not affect term n+1, even if the same candidate holds it."},
 	Case{Rule: "S8", Name: "a lost answer starts no leadership", Run: safeUnknown,
-		Says: "A bid whose answer is lost is never a leadership; what it may have been granted is granted anew or released."},
+		Says: "A bid whose answer is lost never starts a leadership. A lease that the store may have granted to it is granted again or released."},
 	Case{Rule: "S8", Name: "a late bid leaves no orphaned lease", Run: safeOrphan,
-		Says: "What a late bid was granted after its candidate has stopped campaigning is released."},
+		Says: "If a late bid is granted after its candidate has stopped campaigning, the manager releases the lease."},
 	Case{Rule: "S12", Name: "one failing item harms no other election", Run: safeItem,
-		Says: "An item of a batch that fails costs no other election its lease."},
+		Says: "An item of a batch that fails does not end the lease of any other election."},
 	Case{Rule: "S13", Name: "a takeover waits for the holder's TTL", Run: safeHolderTTL, skip: needsAll(needsExclusive, needsExpiry),
-		Says: "A takeover waits for the holder's TTL, not for the challenger's."},
+		Says: "A challenger waits for the holder's TTL, not for its own."},
 	Case{Rule: "S14", Name: "a challenger observes the lease itself", Run: safeObserving, skip: needsAll(needsExclusive, needsExpiryByChallengers),
-		Says: "A challenger takes a held lease only after it has itself seen it unchanged for the holder's TTL, counted from the receipt of the first answer; that the record is ancient does not help."},
+		Says: "A challenger acquires a held lease only after it has itself observed the lease unchanged for the holder's TTL, counted from the receipt of the first answer. This holds for an old record, too."},
 )
 
-// cutCases cut a leader off in each way, a case each, so that they can run side by
-// side.
+// cutOffCases cut a leader off, each in another way. They are separate cases, so that
+// they can run in parallel.
 func cutOffCases() (cases []Case) {
 	for _, cut := range []struct {
 		name   string
-		silent bool // the store hears nothing more from the leader
+		silent bool // no request of the leader reaches the store
 		fate   func(t *Trial, c Call) Fate
 	}{
-		{"of whom nothing arrives", true, func(t *Trial, c Call) Fate { return Fate{Lost: true} }},
-		{"to whom nothing comes back", false, func(t *Trial, c Call) Fate { return Fate{AnswerLost: true} }},
-		{"whose calls are late", false, func(t *Trial, c Call) Fate { return Fate{Before: t.TTL} }},
-		{"whose calls fail", true, func(t *Trial, c Call) Fate { return Fate{Err: errInjected} }},
-		{"whose renewals are not answered", false, func(t *Trial, c Call) Fate { return Fate{AnswerLost: c.Method == "Renew"} }},
-		{"whose renewals do not arrive", false, func(t *Trial, c Call) Fate { return Fate{Lost: c.Method == "Renew"} }},
+		{"requests are lost", true, func(t *Trial, c Call) Fate { return Fate{Lost: true} }},
+		{"answers are lost", false, func(t *Trial, c Call) Fate { return Fate{AnswerLost: true} }},
+		{"requests are late", false, func(t *Trial, c Call) Fate { return Fate{Before: t.TTL} }},
+		{"calls fail", true, func(t *Trial, c Call) Fate { return Fate{Err: errInjected} }},
+		{"renewals get no answer", false, func(t *Trial, c Call) Fate { return Fate{AnswerLost: c.Method == "Renew"} }},
+		{"renewals are lost", false, func(t *Trial, c Call) Fate { return Fate{Lost: c.Method == "Renew"} }},
 	} {
-		cases = append(cases, Case{Rule: "S1", Name: "a leader " + cut.name, skip: needsExclusive,
-			Says: "The intervals during which Leading() is true in different processes never overlap, whoever is cut off from the store and for how long.",
+		cases = append(cases, Case{Rule: "S1", Name: "a leader whose " + cut.name, skip: needsExclusive,
+			Says: "The intervals during which Leading() is true in different processes never overlap, whichever process is cut off from the store and for however long.",
 			Run: func(t *Trial) error {
 				return safeCutOff(t, cut.silent, func(c Call) Fate { return cut.fate(t, c) })
 			}})
@@ -63,7 +63,7 @@ func safeCutOff(t *Trial, silent bool, how func(Call) Fate) error {
 	b := others[0]
 	a.node.wire.Decide(how)
 	end := t.now() + t.TTL + 2*t.takeoverBound()
-	if silent && !t.lastsWithProcess() { // otherwise the leader may go on bidding, or the store hears its renewals
+	if silent && !t.lastsWithProcess() { // otherwise the leader's bids or renewals may reach the store
 		if err := t.waitUntil(end-t.now(), "the follower to lead after the leader was cut off", b.Leading); err != nil {
 			return err
 		}
@@ -103,7 +103,7 @@ func safeTrustFromSending(t *Trial) error {
 		return err
 	}
 	t.sleep(3 * t.TTL)
-	if err := expect(a.Leading() || !t.Virtual, "a leader though answers are slow", a.Current()); err != nil {
+	if err := expect(a.Leading() || !t.Virtual, "a leader despite slow answers", a.Current()); err != nil {
 		return err
 	}
 	if _, _, err := t.waitForLeader(2*t.takeoverBound(), a); err != nil {
@@ -120,7 +120,7 @@ func safeTrustFromSending(t *Trial) error {
 	late := a.Leading()
 	return errors.Join(
 		expect(early || !t.Virtual, "trust to last until shortly before the deadline", early),
-		expect(!late, fmt.Sprintf("Leading() false past %v, which is the deadline of the last granted call, whose answer took %v", deadline, delay), late))
+		expect(!late, fmt.Sprintf("Leading() false after %v, the deadline of the last granted call, whose answer took %v", deadline, delay), late))
 }
 
 func safeItem(t *Trial) error {
@@ -168,10 +168,10 @@ func safeItem(t *Trial) error {
 	for i, p := range members {
 		l := p.Leadership()
 		if i != 2 && (l == nil || l.Term != terms[p.Name()]) {
-			return fmt.Errorf("%s, while the renewals of jobs2 had no outcome: expected it to be led in term %d all the time, got %v", p.Name(), terms[p.Name()], p.events())
+			return fmt.Errorf("%s, while the renewals of jobs2 had no outcome: expected term %d to last, got %v", p.Name(), terms[p.Name()], p.events())
 		}
 	}
-	if err := t.waitForEvent(members[2], "jobs2, whose renewals had no outcome, to be told that its leadership has ended at its deadline", func(e election.Event) bool {
+	if err := t.waitForEvent(members[2], "the event that the leadership of jobs2, whose renewals had no outcome, has ended at its deadline", func(e election.Event) bool {
 		return e.Reason == election.ReasonUnreachable || e.Reason == election.ReasonDeadline
 	}); err != nil {
 		return err
@@ -183,7 +183,7 @@ func safeItem(t *Trial) error {
 func safeHolderTTL(t *Trial) error {
 	short := max(t.TTL/2, t.MinTTL)
 	if short > t.TTL/2 {
-		return nil // the store knows no two TTLs that differ enough
+		return nil // the store allows no two TTLs that differ enough
 	}
 	a, _, err := t.startWithLeader(1, "jobs", nil)
 	if err != nil {
@@ -203,7 +203,7 @@ func safeHolderTTL(t *Trial) error {
 		return err
 	}
 	won, _ := b.eventTime(func(e election.Event) bool { return e.Leading })
-	return expect(won >= sent+t.TTL, fmt.Sprintf("no takeover before %v: the holder's last renewal was sent at %v with a TTL of %v, the challenger's is %v", sent+t.TTL, sent, t.TTL, short), won)
+	return expect(won >= sent+t.TTL, fmt.Sprintf("no takeover before %v: the holder sent its last renewal at %v with a TTL of %v; the challenger's TTL is %v", sent+t.TTL, sent, t.TTL, short), won)
 }
 
 func safeObserving(t *Trial) error {
@@ -212,9 +212,9 @@ func safeObserving(t *Trial) error {
 		return err
 	}
 	a.node.crash()
-	t.sleep(3 * t.TTL) // the record is ancient now
+	t.sleep(3 * t.TTL) // the record is old now
 	if l, err := t.client("reader").read("jobs"); err != nil || l.Vacant() {
-		return err // a store with sessions may have ended it by itself: it is not held any more
+		return err // a store with sessions may have freed the lease by itself
 	}
 	b, err := t.node("b", nil)
 	if err != nil {
@@ -241,8 +241,8 @@ func safeObserving(t *Trial) error {
 	for _, c := range b.wire.Log() {
 		if c.Method == "Observe" && c.Err == nil {
 			first := b.wire.began.Sub(t.began) + c.Received
-			return expect(won >= first+t.TTL, fmt.Sprintf("no takeover before %v: the first answer was received at %v, the holder's TTL is %v", first+t.TTL, first, t.TTL), won)
+			return expect(won >= first+t.TTL, fmt.Sprintf("no takeover before %v: the challenger received the first answer at %v, and the holder's TTL is %v", first+t.TTL, first, t.TTL), won)
 		}
 	}
-	return fmt.Errorf("expected the challenger to have observed the lease, it took it without looking")
+	return fmt.Errorf("expected the challenger to observe the lease, but it acquired the lease without that")
 }

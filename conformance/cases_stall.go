@@ -11,9 +11,9 @@ import (
 	"github.com/go-election/go-election/election"
 )
 
-// stalls is a log handler that stops the manager's own loop for a while, as a
-// long garbage collection, a debugger or a starved machine would. Whether something is
-// to be logged is all that the loop itself asks it.
+// A blockingLogger is a log handler that blocks the manager's loop for a while, like a
+// long garbage collection, a debugger or a starved machine. The loop itself calls only
+// Enabled.
 type blockingLogger struct {
 	armed   *atomic.Bool
 	blocked *atomic.Bool
@@ -65,27 +65,27 @@ func safeStall(t *Trial) error {
 		return err
 	}
 	armed.Store(true)
-	if err := other.lead(); err != nil { // its bid is logged by the loop, which is where the loop stops
+	if err := other.lead(); err != nil { // the loop logs the bid and blocks there
 		return err
 	}
-	if err := t.waitUntil(t.takeoverBound(), "the manager to be stopped", hit.Load); err != nil {
+	if err := t.waitUntil(t.takeoverBound(), "the manager's loop to block", hit.Load); err != nil {
 		return err
 	}
 	t.waitForDeadline(a.node, "jobs")
-	if err := errors.Join(expect(!a.Leading(), "Leading() false past the deadline while the manager is stopped", a.Leading()),
-		expect(a.Leadership() == nil, "no Leadership past the deadline", a.Leadership()),
-		equal("Remaining past the deadline", old.Remaining(), 0),
+	if err := errors.Join(expect(!a.Leading(), "Leading() false after the deadline while the manager's loop is blocked", a.Leading()),
+		expect(a.Leadership() == nil, "no Leadership after the deadline", a.Leadership()),
+		equal("Remaining after the deadline", old.Remaining(), 0),
 		expect(a.Current().Kind != election.Elected, "a current state that names no leader", a.Current())); err != nil {
 		return err
 	}
-	// Where a lease lasts as long as its process, the successor must wait for the
-	// manager to go on.
+	// Where a lease lasts as long as its process, the successor must wait until the
+	// manager continues.
 	if !t.lastsWithProcess() {
 		if _, _, err := t.waitForLeader(t.takeoverBound(), b); err != nil {
-			return fmt.Errorf("successor of a stopped manager: %w", err)
+			return fmt.Errorf("successor of a blocked manager: %w", err)
 		}
 	}
-	return t.waitUntil(5*t.takeoverBound(), "the stopped manager to tell that it lost the leadership", func() bool {
+	return t.waitUntil(5*t.takeoverBound(), "the blocked manager's event that it lost the leadership", func() bool {
 		return a.hasEvent(func(e election.Event) bool { return e.Kind == election.Elected && e.Leading }) &&
 			a.hasEvent(func(e election.Event) bool { return e.Reason == election.ReasonDeadline }) && old.Context().Err() != nil
 	})

@@ -9,16 +9,16 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// S4 and S5 are also checked in every history of managers.
+// The checker tests S4 and S5 in every manager case, too.
 var termCases = []Case{
 	{Rule: "S4", Name: "terms grow through a thousand leaderships", Run: termsGrow,
-		Says: "Each grant has a term greater than all earlier terms of that election, through release and re-election."},
+		Says: "Each grant has a term greater than all earlier terms of that election, through releases and elections."},
 	{Rule: "S4", Name: "terms grow through expiry", Run: termsExpiry,
 		Says: "Each grant has a term greater than all earlier terms of that election, through expiry."},
 	{Rule: "S4", Name: "terms exceed MinTerm", Run: termsMinTerm,
-		Says: "The term of a grant exceeds Bid.MinTerm, and the next one exceeds that."},
+		Says: "The term of a grant exceeds Bid.MinTerm, and the next term exceeds that one."},
 	{Rule: "S4", Name: "a first term comes from the clock", Run: termsFirst,
-		Says: "The first term of an election in a new store is the time in microseconds since 1970, and not far ahead of it: so terms grow across a change of store."},
+		Says: "The first term of an election in a new store is about the time in microseconds since 1970. So terms grow when an election moves to another store."},
 	{Rule: "S4", Name: "terms grow through a deleted record", Run: termsDeleted, Fault: FaultDeleteRecord,
 		Says: "Each grant has a term greater than all earlier terms of that election, through deleted records."},
 	{Rule: "S4", Name: "terms grow through a restart", Run: termsRestart, Fault: FaultRestart,
@@ -26,17 +26,17 @@ var termCases = []Case{
 	{Rule: "S4", Name: "terms grow through a failover", Run: termsFailover, Fault: FaultFailover,
 		Says: "Each grant has a term greater than all earlier terms of that election, through a failover that loses the last writes."},
 	{Rule: "S5", Name: "each election has its own terms", Run: termsSeparate,
-		Says: "A leadership of one election changes nothing in another: neither term nor heartbeat."},
+		Says: "A leadership in one election changes neither term nor heartbeat of another."},
 }
 
-// grows checks the term of a grant against the last one.
+// checkTermGrows checks that the term of a grant exceeds the last one.
 func checkTermGrows(last *uint64, l backend.Lease) error {
 	defer func() { *last = l.Term }()
 	if l.Term <= *last {
 		return fmt.Errorf("expected a term above %d, got %d", *last, l.Term)
 	}
 	if l.Term > math.MaxInt64 {
-		return fmt.Errorf("expected a term that fits 63 bits, got %d", l.Term)
+		return fmt.Errorf("expected a term of at most 63 bits, got %d", l.Term)
 	}
 	return nil
 }
@@ -87,7 +87,7 @@ func termsFirst(t *Trial) error {
 			return err
 		}
 		if off := time.Until(time.UnixMicro(int64(held.Term))); off.Abs() > time.Hour {
-			return fmt.Errorf("expected a first term of %q that is about the time, got %d, which is %v off", name, held.Term, off)
+			return fmt.Errorf("expected the first term of %q to be about the current time, got %d, which differs by %v", name, held.Term, off)
 		}
 	}
 	return nil
@@ -103,19 +103,19 @@ func termsMinTerm(t *Trial) error {
 	if err := a.release(backend.Released, held); err != nil {
 		return err
 	}
-	floor := last + 1_000_000_000_000_000
-	held, err = a.winWith("jobs", func(b *backend.Bid) { b.MinTerm = floor })
+	minTerm := last + 1_000_000_000_000_000
+	held, err = a.winWith("jobs", func(b *backend.Bid) { b.MinTerm = minTerm })
 	if err != nil {
 		return err
 	}
-	last = floor
+	last = minTerm
 	if err := checkTermGrows(&last, held); err != nil {
-		return fmt.Errorf("with a floor: %w", err)
+		return fmt.Errorf("with a MinTerm: %w", err)
 	}
 	if err := a.release(backend.Released, held); err != nil {
 		return err
 	}
-	held, err = a.win("jobs") // without a floor
+	held, err = a.win("jobs") // without a MinTerm
 	return errors.Join(err, checkTermGrows(&last, held))
 }
 
@@ -176,7 +176,7 @@ func termsFailover(t *Trial) error {
 	if err := t.waitUntil(4*t.TTL, "an answer after the failover", func() bool { _, err := a.readQuickly("jobs"); return err == nil }); err != nil {
 		return err
 	}
-	if err := a.mustNotRenew("that another server granted", held); err != nil {
+	if err := a.mustNotRenew("after the failover to another server", held); err != nil {
 		return err
 	}
 	held, err = t.client("b").win("jobs")

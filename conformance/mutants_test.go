@@ -13,7 +13,7 @@ import (
 	"github.com/go-election/go-election/backend/memory"
 )
 
-// A mutant is memory with one mistake in it, and the case that must find it.
+// A mutant is memory with one mistake, and the case that must find the mistake.
 type mutant struct {
 	name   string
 	mutate func(*faulty)
@@ -21,12 +21,12 @@ type mutant struct {
 }
 
 var mutants = []mutant{
-	{name: "win by name", killer: "A6 the same id is not the same candidate", mutate: func(f *faulty) {
+	{name: "the id identifies the holder", killer: "A6 the same id is not the same candidate", mutate: func(f *faulty) {
 		f.acquire = func(ctx context.Context, bids []backend.Bid) ([]backend.Answer, error) {
 			return f.Backend.Acquire(ctx, f.bidOverCurrent(ctx, bids, func(b backend.Bid, now backend.Lease) bool { return now.Holder.ID == b.Candidate.ID }))
 		}
 	}},
-	{name: "a record that names me is a win", killer: "A5 the bidder's own leftover is granted again", mutate: func(f *faulty) {
+	{name: "a record that names the bidder is a grant", killer: "A5 the bidder's own leftover is granted again", mutate: func(f *faulty) {
 		f.acquire = func(ctx context.Context, bids []backend.Bid) ([]backend.Answer, error) {
 			if now := f.current(ctx, bids[0].Election)[0]; now.Holder.Nonce == bids[0].Candidate.Nonce {
 				return []backend.Answer{{Lease: now, Outcome: backend.Granted, ValidFor: bids[0].TTL}}, nil
@@ -34,17 +34,17 @@ var mutants = []mutant{
 			return f.Backend.Acquire(ctx, bids)
 		}
 	}},
-	{name: "bid not pinned to Over", killer: "A3 a bid succeeds only on the expected lease", mutate: func(f *faulty) {
+	{name: "a bid ignores Expected", killer: "A3 a bid succeeds only on the expected lease", mutate: func(f *faulty) {
 		f.acquire = func(ctx context.Context, bids []backend.Bid) ([]backend.Answer, error) {
 			return f.Backend.Acquire(ctx, f.bidOverCurrent(ctx, bids, func(backend.Bid, backend.Lease) bool { return true }))
 		}
 	}},
-	{name: "bid pinned to the term only", killer: "A4 a bid after a renewal is refused", mutate: func(f *faulty) {
+	{name: "a bid compares only the term", killer: "A4 a bid after a renewal is refused", mutate: func(f *faulty) {
 		f.acquire = func(ctx context.Context, bids []backend.Bid) ([]backend.Answer, error) {
 			return f.Backend.Acquire(ctx, f.bidOverCurrent(ctx, bids, func(b backend.Bid, now backend.Lease) bool { return b.Expected.Term == now.Term }))
 		}
 	}},
-	{name: "floor ignored", killer: "S4 terms exceed MinTerm", mutate: func(f *faulty) {
+	{name: "MinTerm is ignored", killer: "S4 terms exceed MinTerm", mutate: func(f *faulty) {
 		f.acquire = func(ctx context.Context, bids []backend.Bid) ([]backend.Answer, error) {
 			bids = slices.Clone(bids)
 			for i := range bids {
@@ -53,21 +53,21 @@ var mutants = []mutant{
 			return f.Backend.Acquire(ctx, bids)
 		}
 	}},
-	{name: "answers permuted", killer: "A8 answers are in the order of the bids", mutate: func(f *faulty) {
+	{name: "answers are in another order", killer: "A8 answers are in the order of the bids", mutate: func(f *faulty) {
 		f.acquire = func(ctx context.Context, bids []backend.Bid) ([]backend.Answer, error) {
 			answers, err := f.Backend.Acquire(ctx, bids)
 			slices.Reverse(answers)
 			return answers, err
 		}
 	}},
-	{name: "renewals permuted", killer: "R9 renewals are answered in order", mutate: func(f *faulty) {
+	{name: "answers to renewals are in another order", killer: "R9 renewals are answered in order", mutate: func(f *faulty) {
 		f.renew = func(ctx context.Context, held []backend.Held) ([]backend.Answer, error) {
 			answers, err := f.Backend.Renew(ctx, held)
 			slices.SortFunc(answers, func(a, b backend.Answer) int { return cmp.Compare(a.Election, b.Election) })
 			return answers, err
 		}
 	}},
-	{name: "renewal by read", killer: "R1 a renewal is a write with a fresh heartbeat", mutate: func(f *faulty) {
+	{name: "a renewal only reads", killer: "R1 a renewal is a write with a fresh heartbeat", mutate: func(f *faulty) {
 		f.renew = func(ctx context.Context, held []backend.Held) (answers []backend.Answer, err error) {
 			for _, l := range held {
 				a := backend.Answer{Lease: f.current(ctx, l.Election)[0], Outcome: backend.Refused}
@@ -79,7 +79,7 @@ var mutants = []mutant{
 			return answers, nil
 		}
 	}},
-	{name: "a renewal shows in the reference", killer: "R1 a renewal is a write with a fresh heartbeat", mutate: func(f *faulty) {
+	{name: "a renewal changes Ref", killer: "R1 a renewal is a write with a fresh heartbeat", mutate: func(f *faulty) {
 		f.observe = func(ctx context.Context, seen []backend.Lease) ([]backend.Lease, error) {
 			changed, err := f.Backend.Observe(ctx, seen)
 			for i, l := range changed {
@@ -90,7 +90,7 @@ var mutants = []mutant{
 			return changed, err
 		}
 	}},
-	{name: "renewal revives", killer: "R4 a renewal does not revive a released lease", mutate: func(f *faulty) {
+	{name: "a renewal revives a released lease", killer: "R4 a renewal does not revive a released lease", mutate: func(f *faulty) {
 		f.renew = func(ctx context.Context, held []backend.Held) ([]backend.Answer, error) {
 			for _, l := range held {
 				if now := f.current(ctx, l.Election)[0]; now.Vacant() && now.Term == l.Term {
@@ -106,7 +106,7 @@ var mutants = []mutant{
 			return answers, err
 		}
 	}},
-	{name: "renewal in any term", killer: "R2 a renewal in another term is refused", mutate: func(f *faulty) {
+	{name: "a renewal ignores the term", killer: "R2 a renewal in another term is refused", mutate: func(f *faulty) {
 		f.renew = func(ctx context.Context, held []backend.Held) ([]backend.Answer, error) {
 			held = slices.Clone(held)
 			for i, l := range held {
@@ -115,7 +115,7 @@ var mutants = []mutant{
 			return f.Backend.Renew(ctx, held)
 		}
 	}},
-	{name: "deposition ignored", killer: "R5 a renewal is refused after a deposition", mutate: func(f *faulty) {
+	{name: "a deposition is ignored", killer: "R5 a renewal is refused after a deposition", mutate: func(f *faulty) {
 		f.renew = func(ctx context.Context, held []backend.Held) ([]backend.Answer, error) {
 			for _, l := range held {
 				if now := f.current(ctx, l.Election)[0]; now.Request.Kind == backend.Depose {
@@ -125,7 +125,7 @@ var mutants = []mutant{
 			return f.Backend.Renew(ctx, held)
 		}
 	}},
-	{name: "release ignores the term", killer: "X2 a release ends only its own term", mutate: func(f *faulty) {
+	{name: "a release ignores the term", killer: "X2 a release ends only its own term", mutate: func(f *faulty) {
 		f.release = func(ctx context.Context, held []backend.Held) error {
 			held = slices.Clone(held)
 			for i := range held {
@@ -134,7 +134,7 @@ var mutants = []mutant{
 			return f.Backend.Release(ctx, held)
 		}
 	}},
-	{name: "release(0) ends a later grant", killer: "X5 term 0 does not release another's lease", mutate: func(f *faulty) {
+	{name: "a release with term 0 ends a later grant", killer: "X5 term 0 does not release another's lease", mutate: func(f *faulty) {
 		f.release = func(ctx context.Context, held []backend.Held) error {
 			for _, l := range held {
 				if now := f.current(ctx, l.Election)[0]; l.Term == 0 && !now.Vacant() {
@@ -160,7 +160,7 @@ var mutants = []mutant{
 			return f.Backend.Release(ctx, held)
 		}
 	}},
-	{name: "release of what is not held is an error", killer: "X6 releasing a lease that is not held is no error", mutate: func(f *faulty) {
+	{name: "the release of a free lease is an error", killer: "X6 releasing a lease that is not held is no error", mutate: func(f *faulty) {
 		f.release = func(ctx context.Context, held []backend.Held) error {
 			for _, l := range held {
 				if f.current(ctx, l.Election)[0].Vacant() {
@@ -179,7 +179,7 @@ var mutants = []mutant{
 			return f.Backend.Release(ctx, held)
 		}
 	}},
-	{name: "names coalesced to lower case", killer: "S15 different names are different elections", mutate: func(f *faulty) {
+	{name: "names are changed to lower case", killer: "S15 different names are different elections", mutate: func(f *faulty) {
 		f.acquire = func(ctx context.Context, bids []backend.Bid) ([]backend.Answer, error) {
 			bids, names := slices.Clone(bids), []string{}
 			for i := range bids {
@@ -208,13 +208,13 @@ var mutants = []mutant{
 			return changed, nil
 		}
 	}},
-	{name: "an election that is not there is not answered", killer: "O1 a zero lease is always returned", mutate: func(f *faulty) {
+	{name: "an unknown election is not returned", killer: "O1 a zero lease is always returned", mutate: func(f *faulty) {
 		f.observe = func(ctx context.Context, seen []backend.Lease) ([]backend.Lease, error) {
 			changed, err := f.Backend.Observe(ctx, seen)
 			return slices.DeleteFunc(changed, func(l backend.Lease) bool { return l.Term == 0 }), err
 		}
 	}},
-	{name: "everything is always returned", killer: "O2 only changed leases are returned", mutate: func(f *faulty) {
+	{name: "unchanged leases are returned", killer: "O2 only changed leases are returned", mutate: func(f *faulty) {
 		f.observe = func(ctx context.Context, seen []backend.Lease) (changed []backend.Lease, err error) {
 			var names []string
 			for _, l := range seen {
@@ -234,7 +234,7 @@ var mutants = []mutant{
 			return changed, err
 		}
 	}},
-	{name: "busy Listen", killer: "N1 Listen does not return again and again", mutate: func(f *faulty) {
+	{name: "Listen returns all the time", killer: "N1 Listen does not return again and again", mutate: func(f *faulty) {
 		f.listen = func(ctx context.Context, _ []backend.Lease) error {
 			select {
 			case <-time.After(time.Millisecond):
@@ -253,13 +253,13 @@ var mutants = []mutant{
 			return f.Backend.Listen(ctx, f.current(ctx, names...))
 		}
 	}},
-	{name: "Listen is not told of releases", killer: "L2 a handover after a resignation is fast", mutate: func(f *faulty) {
+	{name: "Listen misses releases", killer: "L2 a handover after a resignation is fast", mutate: func(f *faulty) {
 		f.listen = func(ctx context.Context, _ []backend.Lease) error { <-ctx.Done(); return ctx.Err() }
 	}},
-	{name: "context ignored by Listen", killer: "N4 Listen ends with its context", mutate: func(f *faulty) {
+	{name: "Listen ignores its context", killer: "N4 Listen ends with its context", mutate: func(f *faulty) {
 		f.listen = func(context.Context, []backend.Lease) error { <-f.closed; return backend.ErrClosed }
 	}},
-	{name: "context ignored", killer: "G4 calls end with their context", mutate: func(f *faulty) {
+	{name: "Observe ignores its context", killer: "G4 calls end with their context", mutate: func(f *faulty) {
 		f.observe = func(ctx context.Context, seen []backend.Lease) (changed []backend.Lease, err error) {
 			if ctx.Err() != nil {
 				<-f.closed
@@ -267,23 +267,23 @@ var mutants = []mutant{
 			return f.Backend.Observe(ctx, seen)
 		}
 	}},
-	{name: "a request touches the heartbeat", killer: "W1 a request does not change the lease", mutate: func(f *faulty) {
+	{name: "a request changes the heartbeat", killer: "W1 a request does not change the lease", mutate: func(f *faulty) {
 		f.request = func(ctx context.Context, requests []backend.Request) error {
 			err := f.Backend.Request(ctx, requests)
-			for _, request := range requests { // as a careless UPDATE would: the lease is written again
+			for _, request := range requests { // like a careless UPDATE, it writes the lease again
 				l := f.current(ctx, request.Election)[0]
 				f.clientOf(ctx, l).Renew(ctx, []backend.Held{l.Held()})
 			}
 			return err
 		}
 	}},
-	{name: "a stale request is written in silence", killer: "W2 a stale request is not written", mutate: func(f *faulty) {
+	{name: "a stale request returns no error", killer: "W2 a stale request is not written", mutate: func(f *faulty) {
 		f.request = func(ctx context.Context, requests []backend.Request) error {
 			f.Backend.Request(ctx, requests)
 			return nil
 		}
 	}},
-	{name: "to nominate deposes", killer: "P12 an absent nominee changes nothing", mutate: func(f *faulty) {
+	{name: "a nomination deposes", killer: "P12 an absent nominee changes nothing", mutate: func(f *faulty) {
 		f.request = func(ctx context.Context, requests []backend.Request) error {
 			requests = slices.Clone(requests)
 			for i := range requests {
@@ -292,16 +292,16 @@ var mutants = []mutant{
 			return f.Backend.Request(ctx, requests)
 		}
 	}},
-	{name: "a push that is claimed and not there", killer: "N2 Listen returns at every change", mutate: func(f *faulty) {
+	{name: "Push is claimed, but Listen never returns", killer: "N2 Listen returns at every change", mutate: func(f *faulty) {
 		f.listen = func(ctx context.Context, _ []backend.Lease) error { <-ctx.Done(); return ctx.Err() }
 	}},
-	{name: "nothing is heard of anything", killer: "G5 guarantees are constant and consistent", mutate: func(f *faulty) {
+	{name: "neither Push nor Poll is claimed", killer: "G5 guarantees are constant and consistent", mutate: func(f *faulty) {
 		f.claims = func(g backend.Guarantees) backend.Guarantees { g.Push, g.Poll = false, false; return g }
 	}},
 }
 
-// TestEachMutantIsKilledByItsCase tries each broken backend on the case that is
-// there to find it, after the case has passed on memory itself.
+// TestEachMutantIsKilledByItsCase runs each case on memory, where it must pass, and on
+// the broken backend that it must find.
 func TestEachMutantIsKilledByItsCase(t *testing.T) {
 	killed := 0
 	for _, m := range mutants {
