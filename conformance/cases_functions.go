@@ -14,7 +14,7 @@ var functionCases = []Case{
 	{Rule: "S11", Name: "a function that ignores its context", Run: functionIgnores,
 		Says: "The lead function of term n has returned before the same process bids again. The manager reports a function that ignores its context."},
 	{Rule: "S11", Name: "the function returns before the release", Run: functionReturnsFirst,
-		Says: "A leader that steps down stops leading, cancels the function's context, renews until the function has returned, and then releases the lease. No other process leads before the function has returned."},
+		Says: "A leader that steps down stops leading, cancels the function's context, renews until the function has returned, and then releases the lease. No other process leads before that."},
 	{Rule: "S11", Name: "Close waits for the function", Run: functionClose,
 		Says: "The lead function has returned before Close returns."},
 	{Rule: "S11", Name: "a leader whose function returns resigns", Run: functionReturns,
