@@ -9,55 +9,55 @@ import (
 	"github.com/go-election/go-election/election"
 )
 
-// The cases P8 to P11: the ways to campaign, and to cease.
+// The cases P8 to P11: Try, Campaign, Run and Leave.
 
 func operatorTry(t *Trial) error {
-	a, _, err := t.led(1, "jobs", nil)
+	a, _, err := t.startWithLeader(1, "jobs", nil)
 	if err != nil {
 		return err
 	}
-	b, err := t.seat("b", "jobs", nil)
+	b, err := t.participant("b", "jobs", nil)
 	if err != nil {
 		return err
 	}
 	try := func() (*election.Leadership, error) {
-		ctx, cancel := t.ctx()
+		ctx, cancel := t.callContext()
 		defer cancel()
 		return b.Try(ctx)
 	}
 	for range 2 {
 		if l, err := try(); !errors.Is(err, election.ErrNotElected) || l != nil {
-			return fmt.Errorf("an attempt while somebody else leads: expected ErrNotElected, got %v and %v", show(l), err)
+			return fmt.Errorf("try while another process leads: expected ErrNotElected, got %v and %v", format(l), err)
 		}
 	}
-	a.left = true
+	a.watcherEnded = true
 	if err := a.node.close(t.TTL); err != nil {
 		return err
 	}
 	l, err := try()
 	if err != nil || l == nil || !l.Leading() {
-		return fmt.Errorf("an attempt at a free lease: expected a leadership, got %v and error %v", show(l), err)
+		return fmt.Errorf("try for a free lease: expected a leadership, got %v and error %v", format(l), err)
 	}
 	t.sleep(2 * t.TTL)
-	if err := must(l.Leading(), "what was won to be renewed", b.events()); err != nil {
+	if err := expect(l.Leading(), "the manager to renew the lease", b.events()); err != nil {
 		return err
 	}
-	ctx, cancel := t.ctx()
+	ctx, cancel := t.callContext()
 	defer cancel()
 	if err := l.Resign(ctx); err != nil {
 		return fmt.Errorf("resign: expected nil, got %w", err)
 	}
 	t.sleep(2 * t.TTL)
-	now, err := t.client("reader").look("jobs")
-	return errors.Join(err, must(!b.Leading() && now.Vacant(), "nobody to campaign after an attempt that was resigned", now))
+	now, err := t.client("reader").read("jobs")
+	return errors.Join(err, expect(!b.Leading() && now.Vacant(), "no campaign after Resign", now))
 }
 
 func operatorCampaign(t *Trial) error {
-	a, _, err := t.led(1, "jobs", nil)
+	a, _, err := t.startWithLeader(1, "jobs", nil)
 	if err != nil {
 		return err
 	}
-	b, err := t.seat("b", "jobs", nil)
+	b, err := t.participant("b", "jobs", nil)
 	if err != nil {
 		return err
 	}
@@ -65,76 +65,76 @@ func operatorCampaign(t *Trial) error {
 	l, err := b.Campaign(ctx)
 	cancel()
 	if !errors.Is(err, context.DeadlineExceeded) || l != nil {
-		return fmt.Errorf("campaign while somebody else leads: expected the context's error, got %v and %v", show(l), err)
+		return fmt.Errorf("campaign while another process leads: expected the context's error, got %v and %v", format(l), err)
 	}
 	a.Pause()
 	t.sleep(t.TTL)
-	if err := must(!b.Leading(), "no campaign after the context has ended", b.Current()); err != nil {
+	if err := expect(!b.Leading(), "no campaign after the context has ended", b.Current()); err != nil {
 		return err
 	}
-	ctx, cancel = context.WithTimeout(context.Background(), t.bound())
+	ctx, cancel = context.WithTimeout(context.Background(), t.takeoverBound())
 	defer cancel()
 	if l, err = b.Campaign(ctx); err != nil || l == nil || !l.Leading() {
-		return fmt.Errorf("campaign for a free lease: expected a leadership, got %v and error %v", show(l), err)
+		return fmt.Errorf("campaign for a free lease: expected a leadership, got %v and error %v", format(l), err)
 	}
 	b.node.wire.Cut(true)
-	if err := t.until(t.TTL, "the leadership to end", func() bool { return l.Context().Err() != nil && !l.Leading() }); err != nil {
+	if err := t.waitUntil(t.TTL, "the leadership to end", func() bool { return l.Context().Err() != nil && !l.Leading() }); err != nil {
 		return err
 	}
 	b.node.wire.Cut(false)
 	t.sleep(t.TTL)
-	if err := must(!b.Leading(), "no second leadership before the first is resigned", b.Current()); err != nil {
+	if err := expect(!b.Leading(), "no second leadership before Resign of the first", b.Current()); err != nil {
 		return err
 	}
-	again, stop := t.ctx()
+	again, stop := t.callContext()
 	defer stop()
 	if err := l.Resign(again); err != nil {
 		return fmt.Errorf("resign after a loss: expected nil, got %w", err)
 	}
-	ctx, cancel = context.WithTimeout(context.Background(), t.bound())
+	ctx, cancel = context.WithTimeout(context.Background(), t.takeoverBound())
 	defer cancel()
 	second, err := b.Campaign(ctx)
 	if err != nil || second.Term <= l.Term {
-		return fmt.Errorf("campaign again: expected a leadership above term %d, got %v and error %v", l.Term, show(second), err)
+		return fmt.Errorf("campaign again: expected a leadership above term %d, got %v and error %v", l.Term, format(second), err)
 	}
 	return nil
 }
 
 func operatorRun(t *Trial) error {
-	a, err := t.seat("a", "jobs", nil)
+	a, err := t.participant("a", "jobs", nil)
 	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	go func() { ended <- a.Run(ctx, a.noted(nil)) }()
+	go func() { ended <- a.Run(ctx, a.recordRuns(nil)) }()
 	defer cancel()
 	for i := range 3 {
-		if _, _, err := t.elected(2*t.bound(), a); err != nil {
+		if _, _, err := t.waitForLeader(2*t.takeoverBound(), a); err != nil {
 			return fmt.Errorf("leadership %d: %w", i, err)
 		}
 		a.node.wire.Cut(true)
-		if err := t.until(t.TTL, "the leadership to end", func() bool { return !a.Leading() }); err != nil {
+		if err := t.waitUntil(t.TTL, "the leadership to end", func() bool { return !a.Leading() }); err != nil {
 			return err
 		}
 		a.node.wire.Cut(false)
 	}
-	if _, _, err := t.elected(2*t.bound(), a); err != nil {
+	if _, _, err := t.waitForLeader(2*t.takeoverBound(), a); err != nil {
 		return err
 	}
 	cancel()
-	err, ok := t.within(ended, t.TTL/2+t.Late)
+	err, ok := t.waitForResult(ended, t.TTL/2+t.Late)
 	if !ok || err != nil {
-		return fmt.Errorf("a Run after its context ended: expected nil within %v, got %v (returned: %v)", t.TTL/2, err, ok)
+		return fmt.Errorf("expected nil from Run within %v after its context ended, got %v (returned: %v)", t.TTL/2, err, ok)
 	}
-	now, err := t.client("reader").look("jobs")
+	now, err := t.client("reader").read("jobs")
 	t.sleep(2 * t.TTL)
-	return errors.Join(err, must(now.Vacant(), "a released lease when Run returns", now), must(a.runs() >= 4, "the function to be called in each leadership", a.runs()),
-		must(!a.Leading(), "no campaign after Run has returned", a.Current()))
+	return errors.Join(err, expect(now.Vacant(), "a released lease when Run returns", now), expect(a.runs() >= 4, "the function to be called in each leadership", a.runs()),
+		expect(!a.Leading(), "no campaign after Run has returned", a.Current()))
 }
 
 func operatorLeave(t *Trial) error {
-	a, others, err := t.led(2, "jobs", nil)
+	a, others, err := t.startWithLeader(2, "jobs", nil)
 	if err != nil {
 		return err
 	}
@@ -143,19 +143,19 @@ func operatorLeave(t *Trial) error {
 		return fmt.Errorf("joining twice: expected ErrInvalid, got %v", err)
 	}
 	if _, err := n.Join("a\x00b"); !errors.Is(err, backend.ErrInvalid) {
-		return fmt.Errorf("joining an impossible name: expected ErrInvalid, got %v", err)
+		return fmt.Errorf("joining an invalid name: expected ErrInvalid, got %v", err)
 	}
 	for i := range 3 {
-		if err := a.leaves(); err != nil {
+		if err := a.leave(); err != nil {
 			return err
 		}
-		now, err := t.client("reader").look("jobs")
-		if err := errors.Join(err, must(now.Holder.ID != "a" || now.Holder.Nonce != n.wire.Nonce(), "nothing of this process to be left in the store when Leave returns", now),
-			must(n.Election("jobs") == nil, "the election to be forgotten", n.Election("jobs"))); err != nil {
+		now, err := t.client("reader").read("jobs")
+		if err := errors.Join(err, expect(now.Holder.ID != "a" || now.Holder.Nonce != n.wire.Nonce(), "nothing of this process in the store when Leave returns", now),
+			expect(n.Election("jobs") == nil, "the election to be removed from the manager", n.Election("jobs"))); err != nil {
 			return err
 		}
 		if err := a.Lead(nil); !errors.Is(err, backend.ErrClosed) {
-			return fmt.Errorf("a Lead after Leave: expected ErrClosed, got %v", err)
+			return fmt.Errorf("expected ErrClosed from Lead after Leave, got %v", err)
 		}
 		if a, err = n.join("jobs"); err != nil {
 			return err
@@ -163,11 +163,11 @@ func operatorLeave(t *Trial) error {
 		if err := a.lead(); err != nil {
 			return err
 		}
-		if _, _, err := t.elected(t.bound(), a, b); err != nil {
+		if _, _, err := t.waitForLeader(t.takeoverBound(), a, b); err != nil {
 			return fmt.Errorf("round %d: %w", i, err)
 		}
 	}
 	b.Pause()
-	_, _, err = t.elected(t.bound(), a)
+	_, _, err = t.waitForLeader(t.takeoverBound(), a)
 	return err
 }

@@ -10,27 +10,27 @@ import (
 	"github.com/go-election/go-election/election"
 )
 
-// The formulas that an idle election may cost, in calls of a node over a time d
-// in which nothing happens. They do not depend on the number of elections, as
-// renewals travel together and so do readings.
+// The documented formulas for the calls of a node in a time d in which nothing happens.
+// They do not depend on the number of elections, because a node renews, or reads, all of
+// them in one call.
 //
-//	leader             d/RenewEvery renewals
-//	follower, polled   d/RenewEvery readings
-//	follower, pushed   a reading for each change heard, and one for each TTL/2
-//	everybody          d/TTL announcements
+//	leader               d/RenewEvery renewals
+//	follower, polling    d/RenewEvery readings
+//	follower, listening  a reading for each change, and one for each TTL/2
+//	every node           d/TTL announcements
 var costCases = []Case{
 	{Rule: "Q1", Name: "one idle election", Run: func(t *Trial) error { return costIdle(t, 1) },
 		Says: "An idle election makes no more calls than the documented formula."},
 	{Rule: "Q1", Name: "a hundred idle elections", Run: func(t *Trial) error { return costIdle(t, 100) },
-		Says: "Renewals and readings of many elections travel together: the number of calls does not grow with the number of elections."},
+		Says: "A node renews or reads many elections in one call, so the number of calls does not grow with the number of elections."},
 	{Rule: "Q1", Name: "an election without a leader", Run: costVacant,
-		Says: "An election that nobody leads costs no more than one that is led."},
-	{Rule: "Q1", Name: "a store that is away is not polled faster", Run: costOutage,
-		Says: "Nothing polls faster because it fails."},
+		Says: "An election without a leader costs no more calls than one with a leader."},
+	{Rule: "Q1", Name: "an unavailable store is not called more often", Run: costOutage,
+		Says: "A manager does not call the store more often because its calls fail."},
 }
 
-// idle is how long a case looks at an idle election.
-func (t *Trial) idle() time.Duration {
+// idleTime is how long a case observes an idle election.
+func (t *Trial) idleTime() time.Duration {
 	switch {
 	case !t.Virtual:
 		return 5 * t.TTL
@@ -40,22 +40,22 @@ func (t *Trial) idle() time.Duration {
 	return 60 * t.TTL // ten minutes at the usual TTL
 }
 
-// times is how often something that comes every so often may come within d, with
-// one to spare.
-func times(d, every time.Duration) int { return int(math.Ceil(float64(d)/float64(every))) + 1 }
+// maxTimes is how often something that happens once in every may happen within d, plus
+// one.
+func maxTimes(d, every time.Duration) int { return int(math.Ceil(float64(d)/float64(every))) + 1 }
 
-// spent counts the calls of a node since the last time.
-type spent struct {
-	n            *node
-	base, failed map[string]int
+// A callCounter counts the calls of a node from its creation on.
+type callCounter struct {
+	node                      *node
+	countBefore, failedBefore map[string]int
 }
 
-var methods = []string{"Acquire", "Renew", "Release", "Observe", "Listen", "Ask", "List", "Announce", "Members"}
+var allMethods = []string{"Acquire", "Renew", "Release", "Observe", "Listen", "Request", "List", "Announce", "Members"}
 
-func spend(n *node) *spent {
-	s := &spent{n, map[string]int{}, n.wire.failures()}
-	for _, m := range methods {
-		s.base[m] = n.wire.Count(m)
+func newCallCounter(n *node) *callCounter {
+	s := &callCounter{n, map[string]int{}, n.wire.failures()}
+	for _, m := range allMethods {
+		s.countBefore[m] = n.wire.Count(m)
 	}
 	return s
 }
@@ -67,32 +67,31 @@ func (w *Wire) failures() map[string]int {
 	return maps.Clone(w.failed)
 }
 
-// more allows as many calls more as have failed since, which are made again: on a busy
-// machine a store answers late now and then.
-func (s *spent) more(limits map[string]int) map[string]int {
+// allowRetries raises the limits by the number of failed calls, which the manager
+// repeats: on a busy machine a store sometimes answers late.
+func (s *callCounter) allowRetries(limits map[string]int) map[string]int {
 	limits = maps.Clone(limits)
-	for m, n := range s.n.wire.failures() {
+	for m, n := range s.node.wire.failures() {
 		if limits[m] > 0 {
-			limits[m] += n - s.failed[m]
+			limits[m] += n - s.failedBefore[m]
 		}
 	}
 	return limits
 }
 
-// atMost compares what was spent since with what may be. Methods that are not
-// named may not be called at all.
-func (s *spent) atMost(limits map[string]int) error {
+// atMost compares the calls with the limits. A method without a limit must not be called.
+func (s *callCounter) atMost(limits map[string]int) error {
 	var errs []error
-	for _, m := range methods {
-		got := s.n.wire.Count(m) - s.base[m]
-		errs = append(errs, must(got <= limits[m], fmt.Sprintf("%s: at most %d calls of %s", s.n.key, limits[m], m), got))
+	for _, m := range allMethods {
+		got := s.node.wire.Count(m) - s.countBefore[m]
+		errs = append(errs, expect(got <= limits[m], fmt.Sprintf("%s: at most %d calls of %s", s.node.key, limits[m], m), got))
 	}
 	return errors.Join(errs...)
 }
 
 func costIdle(t *Trial, elections int) error {
 	nodes := []*node{}
-	var led []*seat
+	var leading []*participant
 	for _, id := range []string{"a", "b", "observer"} {
 		n, err := t.node(id, func(o *election.Options) { o.Observer = id == "observer" })
 		if err != nil {
@@ -100,24 +99,24 @@ func costIdle(t *Trial, elections int) error {
 		}
 		nodes = append(nodes, n)
 		for i := range elections {
-			s, err := n.join(fmt.Sprintf("jobs%03d", i))
+			p, err := n.join(fmt.Sprintf("jobs%03d", i))
 			if err != nil {
 				return err
 			}
 			if id == "observer" {
 				continue
 			}
-			if err := s.lead(); err != nil {
+			if err := p.lead(); err != nil {
 				return err
 			}
 			if id == "a" {
-				led = append(led, s)
+				leading = append(leading, p)
 			}
 		}
 		if id == "a" {
-			if err := t.until(2*t.bound(), "a to lead everything", func() bool {
-				for _, s := range led {
-					if !s.Leading() {
+			if err := t.waitUntil(2*t.takeoverBound(), "a to lead everything", func() bool {
+				for _, p := range leading {
+					if !p.Leading() {
 						return false
 					}
 				}
@@ -127,88 +126,88 @@ func costIdle(t *Trial, elections int) error {
 			}
 		}
 	}
-	t.sleep(3 * t.TTL)               // until everything has found its pace
-	t.judge.pace.Store(int64(t.TTL)) // where nothing happens there is little to sample
-	var counts []*spent
+	t.sleep(3 * t.TTL)                     // until all nodes have settled
+	t.checker.interval.Store(int64(t.TTL)) // an idle election needs few samples
+	var counts []*callCounter
 	for _, n := range nodes {
-		counts = append(counts, spend(n))
+		counts = append(counts, newCallCounter(n))
 	}
-	d := t.idle()
+	d := t.idleTime()
 	t.sleep(d)
-	for _, s := range led {
-		if !s.Leading() {
-			return fmt.Errorf("expected a to lead %s all the time, got %v", s.Name(), s.events())
+	for _, p := range leading {
+		if !p.Leading() {
+			return fmt.Errorf("expected a to keep leading %s, got %v", p.Name(), p.events())
 		}
 	}
-	renewals := times(d, t.renewEvery())
-	limits := map[string]int{"Observe": renewals + 1} // two renewals may seem to be one
+	renewals := maxTimes(d, t.renewEvery())
+	limits := map[string]int{"Observe": renewals + 1} // one more, since a follower may see two renewals as one
 	if t.Push {
-		// Each renewal is news. Crowds of it are heard together, or in two parts.
+		// Each renewal is a change. Listen returns once or twice for those of one call.
 		limits["Listen"] = 2 * renewals
-		limits["Observe"] = 2*renewals + times(d, t.TTL/2)
+		limits["Observe"] = 2*renewals + maxTimes(d, t.TTL/2)
 	}
 	observer := map[string]int{}
 	for m, n := range limits {
 		observer[m] = n
 	}
-	limits["Announce"] = times(d, t.TTL)
+	limits["Announce"] = maxTimes(d, t.TTL)
 	return errors.Join(
-		counts[0].atMost(counts[0].more(map[string]int{"Renew": renewals, "Announce": times(d, t.TTL)})),
-		counts[1].atMost(counts[1].more(limits)),
-		counts[2].atMost(counts[2].more(observer)),
+		counts[0].atMost(counts[0].allowRetries(map[string]int{"Renew": renewals, "Announce": maxTimes(d, t.TTL)})),
+		counts[1].atMost(counts[1].allowRetries(limits)),
+		counts[2].atMost(counts[2].allowRetries(observer)),
 	)
 }
 
 func costVacant(t *Trial) error {
-	var counts []*spent
+	var counts []*callCounter
 	for _, id := range []string{"a", "b"} {
-		s, err := t.seat(id, "jobs", nil)
+		p, err := t.participant(id, "jobs", nil)
 		if err != nil {
 			return err
 		}
-		counts = append(counts, spend(s.node))
+		counts = append(counts, newCallCounter(p.node))
 	}
 	t.sleep(t.TTL)
-	d := t.idle()
+	d := t.idleTime()
 	for i, c := range counts {
-		counts[i] = spend(c.n)
+		counts[i] = newCallCounter(c.node)
 	}
 	t.sleep(d)
-	limits := map[string]int{"Observe": times(d, t.renewEvery()), "Announce": times(d, t.TTL)}
+	limits := map[string]int{"Observe": maxTimes(d, t.renewEvery()), "Announce": maxTimes(d, t.TTL)}
 	if t.Push {
-		limits["Listen"] = times(d, t.TTL)
+		limits["Listen"] = maxTimes(d, t.TTL)
 	}
-	return errors.Join(counts[0].atMost(counts[0].more(limits)), counts[1].atMost(counts[1].more(limits)))
+	return errors.Join(counts[0].atMost(counts[0].allowRetries(limits)), counts[1].atMost(counts[1].allowRetries(limits)))
 }
 
 func costOutage(t *Trial) error {
-	leader, others, err := t.led(2, "jobs", nil)
+	leader, others, err := t.startWithLeader(2, "jobs", nil)
 	if err != nil {
 		return err
 	}
-	seats := append(others, leader)
+	members := append(others, leader)
 	t.sleep(t.TTL)
-	for _, s := range seats {
-		s.node.wire.Decide(func(Call) Fate { return Fate{Err: errOut} })
+	for _, p := range members {
+		p.node.wire.Decide(func(Call) Fate { return Fate{Err: errInjected} })
 	}
-	t.sleep(2 * t.TTL) // until it has noticed
-	var counts []*spent
-	for _, s := range seats {
-		counts = append(counts, spend(s.node))
+	t.sleep(2 * t.TTL) // until the managers have noticed the outage
+	var counts []*callCounter
+	for _, p := range members {
+		counts = append(counts, newCallCounter(p.node))
 	}
-	d := t.idle() / 2
+	d := t.idleTime() / 2
 	t.sleep(d)
-	// Each kind of call is tried at most as often as a leader would renew, less
-	// the jitter of a fifth.
-	n := times(d, t.renewEvery()*4/5) + 1
+	// A manager makes each kind of call at most as often as a leader renews, with a jitter
+	// of a fifth.
+	n := maxTimes(d, t.renewEvery()*4/5) + 1
 	limits := map[string]int{"Acquire": n, "Release": n, "Observe": n, "Listen": n, "Announce": n}
 	var errs []error
 	for _, c := range counts {
 		errs = append(errs, c.atMost(limits))
 	}
-	for _, s := range seats {
-		s.node.wire.Decide(nil)
+	for _, p := range members {
+		p.node.wire.Decide(nil)
 	}
-	_, _, err = t.elected(2*t.bound(), seats...)
+	_, _, err = t.waitForLeader(2*t.takeoverBound(), members...)
 	return errors.Join(append(errs, err)...)
 }

@@ -12,44 +12,44 @@ import (
 )
 
 var eventCases = []Case{
-	{Rule: "S10", Name: "everybody is told every leadership in order", Run: eventsOrder, skip: exclusive,
-		Says: "Per watcher the events are a path of the state machine: terms never go back, none is told twice, no own transition is dropped, and the last event equals the final state."},
-	{Rule: "S10", Name: "a slow watcher hears all its own", Run: eventsSlow,
-		Says: "Own transitions are never left unsaid or reordered, however slow the watcher; what others do may be coalesced."},
-	{Rule: "S10", Name: "not to know is told", Run: eventsUnknown,
-		Says: "That nobody leads and that the store cannot be reached are events."},
-	{Rule: "S10", Name: "a store that goes back is no news", Run: eventsBack,
-		Says: "A term older than one seen before is reported as the store having gone back, and never as a leader."},
-	{Rule: "S10", Name: "the whole manager is watched", Run: eventsManager,
-		Says: "Manager.Watch calls back with every change in every election joined, now or later."},
-	{Rule: "S10", Name: "an event shows the candidate", Run: eventsCandidate,
-		Says: "Address and metadata of the leader are in every event and in Leader()."},
-	{Rule: "S12", Name: "a watcher that hangs or panics harms nobody", Run: eventsHarm,
-		Says: "A callback that is slow or panics delays neither renewals nor other watchers."},
+	{Rule: "S10", Name: "events are in order on every node", Run: eventsOrder, skip: needsExclusive,
+		Says: "Each watcher's events are a path of the state machine: terms never decrease, no event comes twice, no transition of the watcher's own process is missing, and the last event equals the final state."},
+	{Rule: "S10", Name: "a slow watcher receives all events of its process", Run: eventsSlow,
+		Says: "However slow a watcher is, it receives all transitions of its own process in order. The manager may coalesce those of other processes."},
+	{Rule: "S10", Name: "an unreachable store is an event", Run: eventsUnknown,
+		Says: "A watcher receives an event when there is no leader, and when the manager cannot reach the store."},
+	{Rule: "S10", Name: "an older term is never reported as a leader", Run: eventsTermGoesBack,
+		Says: "If the store shows an older term than before, the manager reports that the store went back, and never reports the older term's leader."},
+	{Rule: "S10", Name: "Manager.Watch reports every election", Run: eventsManager,
+		Says: "Manager.Watch calls back at every change in every election that the manager has joined or joins later."},
+	{Rule: "S10", Name: "an event carries the leader's address and metadata", Run: eventsCandidate,
+		Says: "Every event and Leader() contain the leader's address and metadata."},
+	{Rule: "S12", Name: "a watcher that hangs or panics delays nothing", Run: eventsBadWatchers,
+		Says: "A callback that hangs or panics delays neither renewals nor other watchers."},
 }
 
 func eventsOrder(t *Trial) error {
-	seats, err := t.cluster(3, "jobs", nil)
+	members, err := t.startCandidates(3, "jobs", nil)
 	if err != nil {
 		return err
 	}
-	o, err := t.seat("observer", "jobs", func(o *election.Options) { o.Observer = true })
+	o, err := t.participant("observer", "jobs", func(o *election.Options) { o.Observer = true })
 	if err != nil {
 		return err
 	}
 	leaderships := 0
 	for i := range 9 {
-		leader, _, err := t.elected(2*t.bound(), seats...)
+		leader, _, err := t.waitForLeader(2*t.takeoverBound(), members...)
 		if err != nil {
 			return err
 		}
-		t.sleep(t.renewEvery() * 3 / 2) // long enough for everybody to see it, but for a busy machine
-		limit, leadership := t.bound(), leader.Leadership()
+		t.sleep(t.renewEvery() * 3 / 2) // long enough for all members to read it, unless the machine is busy
+		limit, leadership := t.takeoverBound(), leader.Leadership()
 		if t.Virtual {
 			limit = 0
 		}
-		if err := t.until(limit, "the observer to be told of a leadership, or that to end", func() bool {
-			return leadership == nil || !leadership.Leading() || o.heard(func(e election.Event) bool { return e.Kind == election.Elected && e.Term == leadership.Term })
+		if err := t.waitUntil(limit, "the observer's event for the leadership, or the end of the leadership", func() bool {
+			return leadership == nil || !leadership.Leading() || o.hasEvent(func(e election.Event) bool { return e.Kind == election.Elected && e.Term == leadership.Term })
 		}); err != nil {
 			return err
 		}
@@ -58,7 +58,7 @@ func eventsOrder(t *Trial) error {
 		}
 		switch i % 3 {
 		case 0:
-			ctx, cancel := context.WithTimeout(context.Background(), t.bound())
+			ctx, cancel := context.WithTimeout(context.Background(), t.takeoverBound())
 			err := leader.Resign(ctx)
 			cancel()
 			if err != nil {
@@ -66,20 +66,20 @@ func eventsOrder(t *Trial) error {
 			}
 		case 1:
 			leader.node.wire.Cut(true)
-			if err := t.until(t.TTL, "the leadership to end", func() bool { return !leader.Leading() }); err != nil {
+			if err := t.waitUntil(t.TTL, "the leadership to end", func() bool { return !leader.Leading() }); err != nil {
 				return err
 			}
 			leader.node.wire.Cut(false)
 		case 2:
 			leader.Pause()
-			if err := t.until(t.TTL, "the leadership to end", func() bool { return !leader.Leading() }); err != nil {
+			if err := t.waitUntil(t.TTL, "the leadership to end", func() bool { return !leader.Leading() }); err != nil {
 				return err
 			}
 			t.sleep(t.renewEvery())
 			leader.Resume()
 		}
 	}
-	if _, _, err := t.elected(2*t.bound(), seats...); err != nil {
+	if _, _, err := t.waitForLeader(2*t.takeoverBound(), members...); err != nil {
 		return err
 	}
 	t.sleep(2 * t.renewEvery())
@@ -89,20 +89,20 @@ func eventsOrder(t *Trial) error {
 			elected++
 		}
 	}
-	return must(elected >= leaderships, fmt.Sprintf("the observer to be told of at least %d leaderships, each long enough to be seen", leaderships), elected)
+	return expect(elected >= leaderships, fmt.Sprintf("the observer to receive events for at least %d leaderships", leaderships), elected)
 }
 
 func eventsSlow(t *Trial) error {
-	a, err := t.seat("a", "jobs", nil)
+	a, err := t.participant("a", "jobs", nil)
 	if err != nil {
 		return err
 	}
-	var told []election.Event
+	var received []election.Event
 	done := make(chan struct{})
 	var slow atomic.Bool
 	slow.Store(true)
 	stop := a.Watch(func(e election.Event) {
-		told = append(told, e)
+		received = append(received, e)
 		if slow.Load() {
 			time.Sleep(t.TTL)
 		}
@@ -115,74 +115,74 @@ func eventsSlow(t *Trial) error {
 		return err
 	}
 	for i := range 6 {
-		if _, err := t.leadership(2*t.bound(), a); err != nil {
+		if _, err := t.waitForLeadership(2*t.takeoverBound(), a); err != nil {
 			return fmt.Errorf("leadership %d: %w", i, err)
 		}
 		if i == 5 {
 			break
 		}
 		a.Pause()
-		if err := t.until(t.TTL, "the leadership to end", func() bool { return !a.Leading() }); err != nil {
+		if err := t.waitUntil(t.TTL, "the leadership to end", func() bool { return !a.Leading() }); err != nil {
 			return err
 		}
 		t.sleep(t.TTL / 20)
 		a.Resume()
 	}
 	slow.Store(false)
-	if err := a.leaves(); err != nil {
+	if err := a.leave(); err != nil {
 		return err
 	}
 	select {
 	case <-done:
 	case <-time.After(10*t.TTL + t.Late):
-		return errors.New("expected the slow watcher to be told in the end that the election was left, it was not")
+		return errors.New("expected the slow watcher to receive the event that the process left the election, but it did not")
 	}
 	var own []uint64
 	wasElected := false
-	for _, e := range told {
+	for _, e := range received {
 		switch e.Kind {
 		case election.Elected:
 			if wasElected || len(own) > 0 && e.Term <= own[len(own)-1] {
-				return fmt.Errorf("expected elected and lost by turns with growing terms, got %v", told)
+				return fmt.Errorf("expected elected and lost alternately with growing terms, got %v", received)
 			}
 			own, wasElected = append(own, e.Term), true
 		case election.Vacant:
 			wasElected = false
 		}
 	}
-	// On a busy machine there may have been more of them.
-	return errors.Join(same("own leaderships that the slow watcher was told of, and another one", len(own), a.leaderships()),
-		must(len(own) >= 6 && (len(own) == 6 || !t.Virtual), "six leaderships", len(own)))
+	// On a busy machine there may be more than six.
+	return errors.Join(equal("own leaderships in the slow watcher's events, compared with another watcher", len(own), a.ownLeaderships()),
+		expect(len(own) >= 6 && (len(own) == 6 || !t.Virtual), "six leaderships", len(own)))
 }
 
 func eventsUnknown(t *Trial) error {
-	a, others, err := t.led(2, "jobs", nil)
+	a, others, err := t.startWithLeader(2, "jobs", nil)
 	if err != nil {
 		return err
 	}
 	b := others[0]
-	if err := t.until(t.bound(), "the follower to know the leader", func() bool { return b.Current().Kind == election.Elected }); err != nil {
+	if err := t.waitUntil(t.takeoverBound(), "the follower to know the leader", func() bool { return b.Current().Kind == election.Elected }); err != nil {
 		return err
 	}
 	a.node.wire.Cut(true)
 	b.node.wire.Cut(true)
 	limit := t.TTL + t.callTimeout() + t.renewEvery()
-	if err := t.until(limit, "the follower to be told that it cannot tell", func() bool { return b.Current().Kind == election.Unknown }); err != nil {
+	if err := t.waitUntil(limit, "the follower's state to become unknown", func() bool { return b.Current().Kind == election.Unknown }); err != nil {
 		return err
 	}
-	if err := t.until(limit, "the leader to be told that its leadership is over, and then that it cannot tell", func() bool {
-		return a.heard(func(e election.Event) bool {
-			// A machine that stands still right after the cut has not yet found out why.
+	if err := t.waitUntil(limit, "the leader's event that its leadership has ended", func() bool {
+		return a.hasEvent(func(e election.Event) bool {
+			// On a machine that stalls right after the cut, the manager does not know why.
 			return e.Kind == election.Vacant && (e.Reason == election.ReasonUnreachable || e.Reason == election.ReasonDeadline && !t.Virtual)
 		})
 	}); err != nil {
 		return err
 	}
-	if err := t.until(limit+t.TTL, "the former leader to be told that it cannot tell", func() bool { return a.Current().Kind == election.Unknown }); err != nil {
+	if err := t.waitUntil(limit+t.TTL, "the former leader's state to become unknown", func() bool { return a.Current().Kind == election.Unknown }); err != nil {
 		return err
 	}
-	if err := t.until(t.TTL, "the follower's watchers to be told why", func() bool {
-		return b.heard(func(e election.Event) bool {
+	if err := t.waitUntil(t.TTL, "the follower's event with the reason", func() bool {
+		return b.hasEvent(func(e election.Event) bool {
 			return e.Kind == election.Unknown && e.Reason == election.ReasonUnreachable
 		})
 	}); err != nil {
@@ -190,35 +190,35 @@ func eventsUnknown(t *Trial) error {
 	}
 	a.node.wire.Cut(false)
 	b.node.wire.Cut(false)
-	if err := t.until(2*t.bound(), "both to know a leader again", func() bool {
+	if err := t.waitUntil(2*t.takeoverBound(), "both to know a leader again", func() bool {
 		x, termX, okX := a.Leader()
 		y, termY, okY := b.Leader()
 		return okX && okY && x == y && termX == termY
 	}); err != nil {
 		return err
 	}
-	leader, other, err := t.elected(t.bound(), a, b)
+	leader, other, err := t.waitForLeader(t.takeoverBound(), a, b)
 	if err != nil {
 		return err
 	}
 	leader.Pause()
 	other[0].Pause()
-	return t.until(t.bound(), "everybody to be told that nobody leads", func() bool { return a.Current().Kind == election.Vacant && b.Current().Kind == election.Vacant })
+	return t.waitUntil(t.takeoverBound(), "both to know that there is no leader", func() bool { return a.Current().Kind == election.Vacant && b.Current().Kind == election.Vacant })
 }
 
-func eventsBack(t *Trial) error {
-	a, _, err := t.led(1, "jobs", nil)
+func eventsTermGoesBack(t *Trial) error {
+	a, _, err := t.startWithLeader(1, "jobs", nil)
 	if err != nil {
 		return err
 	}
-	o, err := t.seat("observer", "jobs", func(o *election.Options) { o.Observer = true })
+	o, err := t.participant("observer", "jobs", func(o *election.Options) { o.Observer = true })
 	if err != nil {
 		return err
 	}
-	if err := t.until(t.bound(), "the observer to know the leader", func() bool { _, _, ok := o.Leader(); return ok }); err != nil {
+	if err := t.waitUntil(t.takeoverBound(), "the observer to know the leader", func() bool { _, _, ok := o.Leader(); return ok }); err != nil {
 		return err
 	}
-	l, err := t.leadership(t.bound(), a)
+	l, err := t.waitForLeadership(t.takeoverBound(), a)
 	if err != nil {
 		return err
 	}
@@ -230,17 +230,17 @@ func eventsBack(t *Trial) error {
 		l.Heartbeat ^= 1 << 20
 		return l
 	})
-	stir := func(id string) error { // renewals may not show
-		if !t.silent() {
+	changeRecord := func(id string) error { // where renewals are invisible
+		if !t.hidesRenewals() {
 			return nil
 		}
 		return t.client("operator").request(backend.Request{Election: "jobs", Term: term, Kind: backend.Nominate, ID: id})
 	}
-	if err := stir("nobody"); err != nil {
+	if err := changeRecord("first nominee"); err != nil {
 		return err
 	}
-	if err := t.until(2*t.TTL, "a notice that the store went back", func() bool {
-		return o.heard(func(e election.Event) bool {
+	if err := t.waitUntil(2*t.TTL, "a notice that the store went back", func() bool {
+		return o.hasEvent(func(e election.Event) bool {
 			return e.Kind == election.Notice && e.Reason == election.ReasonWentBack
 		})
 	}); err != nil {
@@ -253,10 +253,10 @@ func eventsBack(t *Trial) error {
 		}
 	}
 	o.node.wire.Edit(nil)
-	if err := stir("nobody else"); err != nil {
+	if err := changeRecord("second nominee"); err != nil {
 		return err
 	}
-	return t.until(2*t.TTL, "the observer to know the leader again", func() bool { _, at, ok := o.Leader(); return ok && at >= term })
+	return t.waitUntil(2*t.TTL, "the observer to know the leader again", func() bool { _, at, ok := o.Leader(); return ok && at >= term })
 }
 
 func eventsManager(t *Trial) error {
@@ -268,8 +268,8 @@ func eventsManager(t *Trial) error {
 	if err != nil {
 		return err
 	}
-	told := make(chan election.Event, 1000)
-	stop := n.Watch(func(e election.Event) { told <- e })
+	received := make(chan election.Event, 1000)
+	stop := n.Watch(func(e election.Event) { received <- e })
 	two, err := n.join("two")
 	if err != nil {
 		return err
@@ -277,22 +277,22 @@ func eventsManager(t *Trial) error {
 	if err := errors.Join(one.lead(), two.lead()); err != nil {
 		return err
 	}
-	if err := t.until(2*t.bound(), "both to lead", func() bool { return one.Leading() && two.Leading() }); err != nil {
+	if err := t.waitUntil(2*t.takeoverBound(), "both to lead", func() bool { return one.Leading() && two.Leading() }); err != nil {
 		return err
 	}
 	got := map[string]int{}
-	if err := t.until(t.TTL, "the manager's watcher to be told of both", func() bool {
+	if err := t.waitUntil(t.TTL, "the manager's watcher to receive both leaderships", func() bool {
 		for {
 			select {
-			case e := <-told:
+			case e := <-received:
 				if e.Kind == election.Elected && e.Leading {
 					got[e.Election]++
 				}
 				continue
 			default:
 			}
-			// One each, but for a busy machine.
-			return got["one"] > 0 && got["one"] == one.leaderships() && got["two"] > 0 && got["two"] == two.leaderships()
+			// One each, or more on a busy machine.
+			return got["one"] > 0 && got["one"] == one.ownLeaderships() && got["two"] > 0 && got["two"] == two.ownLeaderships()
 		}
 	}); err != nil {
 		return fmt.Errorf("%w: %v", err, got)
@@ -300,74 +300,74 @@ func eventsManager(t *Trial) error {
 	stop()
 	one.Pause()
 	t.sleep(t.TTL / 2)
-	return same("events after stop", len(told), 0)
+	return equal("events after stop", len(received), 0)
 }
 
 func eventsCandidate(t *Trial) error {
-	a, err := t.seat("a", "jobs", func(o *election.Options) {
+	a, err := t.participant("a", "jobs", func(o *election.Options) {
 		o.Address, o.Metadata = "[::1]:8080", "zone: eu\nweight: 3\n"
 	})
 	if err != nil {
 		return err
 	}
-	b, err := t.seat("b", "jobs", nil)
+	b, err := t.participant("b", "jobs", nil)
 	if err != nil {
 		return err
 	}
 	if err := a.lead(); err != nil {
 		return err
 	}
-	if _, _, err := t.elected(2*t.bound(), a); err != nil {
+	if _, _, err := t.waitForLeader(2*t.takeoverBound(), a); err != nil {
 		return err
 	}
-	if err := t.until(2*t.bound(), "the follower to know the leader", func() bool { _, _, ok := b.Leader(); return ok }); err != nil {
+	if err := t.waitUntil(2*t.takeoverBound(), "the follower to know the leader", func() bool { _, _, ok := b.Leader(); return ok }); err != nil {
 		return err
 	}
 	leader, term, _ := b.Leader()
 	l := a.Leadership()
 	if l == nil {
-		return errors.New("expected a to lead, it does not")
+		return errors.New("expected a to lead, but it does not")
 	}
-	if err := errors.Join(same("id", leader.ID, "a"), same("address", leader.Address, "[::1]:8080"), same("metadata", leader.Metadata, "zone: eu\nweight: 3\n"), same("term", term, l.Term)); err != nil {
+	if err := errors.Join(equal("id", leader.ID, "a"), equal("address", leader.Address, "[::1]:8080"), equal("metadata", leader.Metadata, "zone: eu\nweight: 3\n"), equal("term", term, l.Term)); err != nil {
 		return err
 	}
-	ctx, cancel := t.ctx()
+	ctx, cancel := t.callContext()
 	defer cancel()
-	if err := t.until(2*t.TTL, "both to be listed as members", func() bool { members, err := b.node.Members(ctx); return err == nil && len(members) == 2 }); err != nil {
+	if err := t.waitUntil(2*t.TTL, "both to be listed as members", func() bool { members, err := b.node.Members(ctx); return err == nil && len(members) == 2 }); err != nil {
 		return err
 	}
 	r, err := b.Record(ctx)
-	return errors.Join(err, same("holder in the record", r.Holder, leader), same("term in the record", r.Term, term))
+	return errors.Join(err, equal("holder in the record", r.Holder, leader), equal("term in the record", r.Term, term))
 }
 
-func eventsHarm(t *Trial) error {
-	a, others, err := t.led(2, "jobs", nil)
+func eventsBadWatchers(t *Trial) error {
+	a, others, err := t.startWithLeader(2, "jobs", nil)
 	if err != nil {
 		return err
 	}
 	b := others[0]
-	let := make(chan struct{})
-	defer close(let)
-	for _, s := range []*seat{a, b} {
-		defer s.Watch(func(election.Event) { <-let })()
-		defer s.Watch(func(election.Event) { panic("a watcher of this test panics") })()
+	unblock := make(chan struct{})
+	defer close(unblock)
+	for _, p := range []*participant{a, b} {
+		defer p.Watch(func(election.Event) { <-unblock })()
+		defer p.Watch(func(election.Event) { panic("a watcher of this test panics") })()
 	}
-	was, err := t.leadership(t.bound(), a)
+	first, err := t.waitForLeadership(t.takeoverBound(), a)
 	if err != nil {
 		return err
 	}
-	term := was.Term
+	term := first.Term
 	t.sleep(3 * t.TTL)
 	if l := a.Leadership(); l == nil || l.Term != term {
-		return fmt.Errorf("expected a to lead in term %d all the time beside watchers that hang and panic, got %v", term, a.events())
+		return fmt.Errorf("expected a to keep leading in term %d beside watchers that hang and panic, got %v", term, a.events())
 	}
 	before := t.now()
 	a.Pause()
-	if err := t.until(t.handover(), "the next leader beside watchers that hang and panic", b.Leading); err != nil {
+	if err := t.waitUntil(t.handoverBound(), "the next leader beside watchers that hang and panic", b.Leading); err != nil {
 		return err
 	}
-	return t.until(t.TTL/10, "the other watcher to be told at once", func() bool {
-		at, ok := b.toldAt(func(e election.Event) bool { return e.Leading })
+	return t.waitUntil(t.TTL/10, "the other watcher to receive the event at once", func() bool {
+		at, ok := b.eventTime(func(e election.Event) bool { return e.Leading })
 		return ok && at >= before
 	})
 }

@@ -9,93 +9,93 @@ import (
 	"github.com/go-election/go-election/election"
 )
 
-// faultCases harm the store itself, where the harness can, with managers on it.
-// The judge looks for two leaders and for terms that go back meanwhile.
+// faultCases harm the store itself while managers use it, if the harness has functions
+// for that. The checker looks for two leaders and for terms that decrease.
 var faultCases = []Case{
-	{Rule: "S1", Name: "through a restart of the store", Run: throughFault(FaultRestart, ""), Fault: FaultRestart,
-		Says: "A restart of the store makes no second leader, and afterwards there is exactly one."},
-	{Rule: "S1", Name: "through a pause of the store", Run: throughFault(FaultPause, ""), Fault: FaultPause,
-		Says: "A store that hangs and goes on makes no second leader, and afterwards there is exactly one."},
-	{Rule: "S1", Name: "through a cut", Run: throughFault(FaultCut, ""), Fault: FaultCut,
-		Says: "A cut between all clients and the store makes no second leader, and afterwards there is exactly one."},
-	{Rule: "S1", Name: "through a cut of answers only", Run: throughFault(FaultCutReplies, ""), Fault: FaultCutReplies,
-		Says: "A store that hears and cannot answer makes no second leader, and afterwards there is exactly one."},
-	{Rule: "L8", Name: "closing ends with the lease, in a cut", Run: closesThrough(FaultCut), Fault: FaultCut,
-		Says: "Close returns by the time the lease has run out, though nothing passes between client and store, with ErrNotReleased."},
-	{Rule: "L8", Name: "closing ends with the lease, in a pause", Run: closesThrough(FaultPause), Fault: FaultPause,
-		Says: "Close returns by the time the lease has run out, though the store hangs, with ErrNotReleased."},
-	{Rule: "S1", Name: "through a failover", Run: throughFault(FaultFailover, ""), Fault: FaultFailover, skip: durable,
-		Says: "A failover, also one that loses the last writes, makes no second leader and no term twice, and afterwards there is exactly one leader."},
-	{Rule: "S1", Name: "through a deleted record", Run: throughFault(FaultDeleteRecord, "jobs"), Fault: FaultDeleteRecord,
-		Says: "A record that somebody deletes during a leadership makes no second leader and no term twice, and afterwards there is exactly one leader."},
+	{Rule: "S1", Name: "one leader through a restart", Run: throughFault(FaultRestart, ""), Fault: FaultRestart,
+		Says: "A restart of the store never leads to two leaders, and afterwards there is exactly one."},
+	{Rule: "S1", Name: "one leader through a pause", Run: throughFault(FaultPause, ""), Fault: FaultPause,
+		Says: "A store that hangs and continues never leads to two leaders, and afterwards there is exactly one."},
+	{Rule: "S1", Name: "one leader through a cut", Run: throughFault(FaultCut, ""), Fault: FaultCut,
+		Says: "A cut between all clients and the store never leads to two leaders, and afterwards there is exactly one."},
+	{Rule: "S1", Name: "one leader through a cut of answers", Run: throughFault(FaultCutReplies, ""), Fault: FaultCutReplies,
+		Says: "A store that receives requests and cannot answer never leads to two leaders, and afterwards there is exactly one."},
+	{Rule: "L8", Name: "Close ends with the lease during a cut", Run: closesThrough(FaultCut), Fault: FaultCut,
+		Says: "If the client is cut off from the store, Close returns ErrNotReleased no later than the lease expires."},
+	{Rule: "L8", Name: "Close ends with the lease during a pause", Run: closesThrough(FaultPause), Fault: FaultPause,
+		Says: "If the store hangs, Close returns ErrNotReleased no later than the lease expires."},
+	{Rule: "S1", Name: "one leader through a failover", Run: throughFault(FaultFailover, ""), Fault: FaultFailover, skip: needsDurableTerms,
+		Says: "A failover, even one that loses the last writes, never leads to two leaders or to the same term twice. Afterwards there is exactly one leader."},
+	{Rule: "S1", Name: "one leader through a deleted record", Run: throughFault(FaultDeleteRecord, "jobs"), Fault: FaultDeleteRecord,
+		Says: "Deleting the record during a leadership never leads to two leaders or to the same term twice. Afterwards there is exactly one leader."},
 }
 
-// durable skips a case if terms may be lost with a server.
-func durable(f facts) string {
+// needsDurableTerms skips a case if the loss of a server may lose terms.
+func needsDurableTerms(f facts) string {
 	if !f.DurableTerms {
-		return "terms may be lost with a server (Guarantees.DurableTerms)"
+		return "the loss of a server may lose terms (Guarantees.DurableTerms)"
 	}
 	return ""
 }
 
 func closesThrough(fault string) func(*Trial) error {
 	return func(t *Trial) error {
-		leader, _, err := t.led(1, "jobs", nil)
+		leader, _, err := t.startWithLeader(1, "jobs", nil)
 		if err != nil {
 			return err
 		}
-		leader.left = true
+		leader.watcherEnded = true
 		leader.node.closed.Store(true)
-		if err := t.fault(fault, true, "jobs"); err != nil {
+		if err := t.inject(fault, true, "jobs"); err != nil {
 			return err
 		}
-		began := t.moment()
+		began := t.startStopwatch()
 		ctx, cancel := context.WithTimeout(context.Background(), 4*(t.TTL+t.Late))
 		defer cancel()
 		err = leader.node.Close(ctx)
-		took := t.since(began)
-		if err := t.fault(fault, false, "jobs"); err != nil {
+		took := t.elapsed(began)
+		if err := t.inject(fault, false, "jobs"); err != nil {
 			return err
 		}
 		return errors.Join(
-			must(errors.Is(err, election.ErrNotReleased), "ErrNotReleased", err),
-			must(took <= t.TTL+t.callTimeout()+t.Late, fmt.Sprintf("an end within a TTL of %v", t.TTL), took))
+			expect(errors.Is(err, election.ErrNotReleased), "ErrNotReleased", err),
+			expect(took <= t.TTL+t.callTimeout()+t.Late, fmt.Sprintf("Close to return within a TTL of %v", t.TTL), took))
 	}
 }
 
 func throughFault(fault, name string) func(*Trial) error {
 	return func(t *Trial) error {
-		leader, others, err := t.led(3, "jobs", nil)
+		leader, others, err := t.startWithLeader(3, "jobs", nil)
 		if err != nil {
 			return err
 		}
-		seats, reader := append(others, leader), t.client("reader")
+		members, reader := append(others, leader), t.client("reader")
 		for i, length := range []time.Duration{t.TTL / 2, 2 * t.TTL} {
 			t.sleep(t.TTL)
-			if err := t.fault(fault, true, name); err != nil {
+			if err := t.inject(fault, true, name); err != nil {
 				return err
 			}
 			t.sleep(length)
 			if fault == FaultPause || fault == FaultCut || fault == FaultCutReplies {
-				if err := t.fault(fault, false, name); err != nil {
+				if err := t.inject(fault, false, name); err != nil {
 					return err
 				}
 			}
-			// A store may make all challengers watch for longer than a TTL when its
-			// server has changed or a record is gone. It says so.
-			var watch time.Duration
-			if err := t.until(2*t.bound(), "an answer from the store", func() bool {
-				l, err := reader.glance("jobs")
-				watch = max(l.ObserveFor, 0)
+			// After a change of server or the loss of a record, a store may require
+			// challengers to observe for longer than a TTL. ObserveFor says so.
+			var observeFor time.Duration
+			if err := t.waitUntil(2*t.takeoverBound(), "an answer from the store", func() bool {
+				l, err := reader.readQuickly("jobs")
+				observeFor = max(l.ObserveFor, 0)
 				return err == nil
 			}); err != nil {
 				return err
 			}
-			if _, _, err := t.elected(watch+2*t.bound(), seats...); err != nil {
+			if _, _, err := t.waitForLeader(observeFor+2*t.takeoverBound(), members...); err != nil {
 				return fmt.Errorf("after %s number %d: %w", fault, i+1, err)
 			}
-			t.sleep(t.bound())
-			if err := t.one(seats...); err != nil {
+			t.sleep(t.takeoverBound())
+			if err := t.waitForOneLeader(members...); err != nil {
 				return fmt.Errorf("after %s number %d: %w", fault, i+1, err)
 			}
 		}

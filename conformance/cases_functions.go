@@ -12,41 +12,41 @@ import (
 
 var functionCases = []Case{
 	{Rule: "S11", Name: "a function that ignores its context", Run: functionIgnores,
-		Says: "The lead function of term n has returned before a later bid is made in the same process; one that ignores its context is reported."},
-	{Rule: "S11", Name: "stepping down joins before it releases", Run: functionDrains,
-		Says: "Not leading first, then the context, then the function returns, renewing meanwhile, then the release: nobody else leads before it has returned."},
-	{Rule: "S11", Name: "closing waits for the function", Run: functionClose,
+		Says: "The lead function of term n has returned before the same process bids again. The manager reports a function that ignores its context."},
+	{Rule: "S11", Name: "the function returns before the release", Run: functionReturnsFirst,
+		Says: "A leader that steps down stops leading, cancels the function's context, renews until the function has returned, and then releases the lease. No other process leads before that."},
+	{Rule: "S11", Name: "Close waits for the function", Run: functionClose,
 		Says: "The lead function has returned before Close returns."},
-	{Rule: "S11", Name: "a function that returns gives up", Run: functionReturns,
-		Says: "A function that returns gives the leadership up in order, and this process campaigns again."},
-	{Rule: "S11", Name: "the cause says why", Run: functionCause,
-		Says: "The context of a leadership is cancelled when it ends, and context.Cause gives a *LostError with the reason."},
+	{Rule: "S11", Name: "a leader whose function returns resigns", Run: functionReturns,
+		Says: "When the lead function returns, the leader steps down, and the process campaigns again."},
+	{Rule: "S11", Name: "the context's cause names the reason", Run: functionCause,
+		Says: "The end of a leadership cancels its context, and context.Cause returns a *LostError with the reason."},
 }
 
 func functionIgnores(t *Trial) error {
-	a, err := t.seat("a", "jobs", func(o *election.Options) { o.StepDownTimeout = t.TTL })
+	a, err := t.participant("a", "jobs", func(o *election.Options) { o.StepDownTimeout = t.TTL })
 	if err != nil {
 		return err
 	}
-	let := make(chan struct{})
+	unblock := make(chan struct{})
 	var once atomic.Bool
 	defer func() {
 		if once.CompareAndSwap(false, true) {
-			close(let)
+			close(unblock)
 		}
 	}()
 	if err := a.leadWith(func(ctx context.Context, _ *election.Leadership) error {
-		if <-let; a.runs() > 1 {
+		if <-unblock; a.runs() > 1 {
 			<-ctx.Done()
 		}
 		return nil
 	}); err != nil {
 		return err
 	}
-	if _, _, err := t.elected(2*t.bound(), a); err != nil {
+	if _, _, err := t.waitForLeader(2*t.takeoverBound(), a); err != nil {
 		return err
 	}
-	b, err := t.seat("b", "jobs", nil)
+	b, err := t.participant("b", "jobs", nil)
 	if err != nil {
 		return err
 	}
@@ -55,42 +55,42 @@ func functionIgnores(t *Trial) error {
 	}
 	t.sleep(t.TTL)
 	a.node.wire.Cut(true)
-	if t.lasts() {
-		t.sleep(t.bound())
-		if err := must(!b.Leading(), "no second leader while the process of a stuck function lives", b.Current()); err != nil {
+	if t.lastsWithProcess() {
+		t.sleep(t.takeoverBound())
+		if err := expect(!b.Leading(), "no second leader while the process of a stuck function lives", b.Current()); err != nil {
 			return err
 		}
-	} else if _, _, err := t.elected(t.bound(), b); err != nil {
+	} else if _, _, err := t.waitForLeader(t.takeoverBound(), b); err != nil {
 		return fmt.Errorf("beside a stuck function: %w", err)
 	}
 	a.node.wire.Cut(false)
-	if err := t.until(2*t.TTL, "a notice that the function is stuck", func() bool {
-		return a.heard(func(e election.Event) bool { return e.Kind == election.Notice && e.Reason == election.ReasonStuck })
+	if err := t.waitUntil(2*t.TTL, "a notice that the function is stuck", func() bool {
+		return a.hasEvent(func(e election.Event) bool { return e.Kind == election.Notice && e.Reason == election.ReasonStuck })
 	}); err != nil {
 		return err
 	}
-	if err := b.node.close(2 * t.TTL); err != nil { // now only a is left
+	if err := b.node.close(2 * t.TTL); err != nil { // a is the only candidate now
 		return err
 	}
-	b.left = true
+	b.watcherEnded = true
 	t.sleep(3 * t.TTL)
-	if err := errors.Join(must(!a.Leading(), "no second leadership while the first function runs", a.Current()), same("functions called", a.runs(), 1)); err != nil {
+	if err := errors.Join(expect(!a.Leading(), "no second leadership while the first function runs", a.Current()), equal("calls of the function", a.runs(), 1)); err != nil {
 		return err
 	}
 	once.Store(true)
-	close(let)
-	if _, _, err := t.elected(2*t.bound(), a); err != nil {
+	close(unblock)
+	if _, _, err := t.waitForLeader(2*t.takeoverBound(), a); err != nil {
 		return fmt.Errorf("after the function has returned: %w", err)
 	}
 	return nil
 }
 
-func functionDrains(t *Trial) error {
-	a, err := t.seat("a", "jobs", nil)
+func functionReturnsFirst(t *Trial) error {
+	a, err := t.participant("a", "jobs", nil)
 	if err != nil {
 		return err
 	}
-	drain := t.TTL * 3 / 2 // longer than the lease would last without renewal
+	drain := t.TTL * 3 / 2 // longer than the lease lasts without a renewal
 	var returned atomic.Int64
 	if err := a.leadWith(func(ctx context.Context, l *election.Leadership) error {
 		<-ctx.Done()
@@ -100,10 +100,10 @@ func functionDrains(t *Trial) error {
 	}); err != nil {
 		return err
 	}
-	if _, _, err := t.elected(2*t.bound(), a); err != nil {
+	if _, _, err := t.waitForLeader(2*t.takeoverBound(), a); err != nil {
 		return err
 	}
-	b, err := t.seat("b", "jobs", nil)
+	b, err := t.participant("b", "jobs", nil)
 	if err != nil {
 		return err
 	}
@@ -117,20 +117,20 @@ func functionDrains(t *Trial) error {
 	if err := a.Resign(ctx); err != nil {
 		return fmt.Errorf("resign: expected nil, got %w", err)
 	}
-	if _, _, err := t.elected(t.handover(), b); err != nil {
+	if _, _, err := t.waitForLeader(t.handoverBound(), b); err != nil {
 		return fmt.Errorf("after the function had returned: %w", err)
 	}
-	won, _ := b.toldAt(func(e election.Event) bool { return e.Leading })
-	lost, _ := a.toldAt(func(e election.Event) bool { return e.Reason == election.ReasonResigned })
+	won, _ := b.eventTime(func(e election.Event) bool { return e.Leading })
+	lost, _ := a.eventTime(func(e election.Event) bool { return e.Reason == election.ReasonResigned })
 	back := time.Duration(returned.Load())
 	return errors.Join(
-		must(back >= began+drain, fmt.Sprintf("Resign to wait until the function returns, at %v", began+drain), back),
-		must(won >= back, fmt.Sprintf("the next leader not before the function returned at %v", back), won),
-		must(lost < began+t.TTL/10+t.Late, fmt.Sprintf("not leading at once, at %v", began), lost))
+		expect(back >= began+drain, fmt.Sprintf("Resign to wait until the function returns at %v", began+drain), back),
+		expect(won >= back, fmt.Sprintf("no next leader before the function returned at %v", back), won),
+		expect(lost < began+t.TTL/10+t.Late, fmt.Sprintf("the leader to stop leading at once, at %v", began), lost))
 }
 
 func functionClose(t *Trial) error {
-	a, err := t.seat("a", "jobs", nil)
+	a, err := t.participant("a", "jobs", nil)
 	if err != nil {
 		return err
 	}
@@ -143,36 +143,36 @@ func functionClose(t *Trial) error {
 	}); err != nil {
 		return err
 	}
-	if _, _, err := t.elected(2*t.bound(), a); err != nil {
+	if _, _, err := t.waitForLeader(2*t.takeoverBound(), a); err != nil {
 		return err
 	}
-	a.left = true
+	a.watcherEnded = true
 	if err := a.node.close(2 * t.TTL); err != nil {
 		return err
 	}
-	now, err := t.client("reader").look("jobs")
-	return errors.Join(err, must(returned.Load(), "the function to have returned when Close returns", returned.Load()), must(now.Vacant(), "a released lease", now))
+	now, err := t.client("reader").read("jobs")
+	return errors.Join(err, expect(returned.Load(), "the function to have returned when Close returns", returned.Load()), expect(now.Vacant(), "a released lease", now))
 }
 
 func functionReturns(t *Trial) error {
-	a, err := t.seat("a", "jobs", nil)
+	a, err := t.participant("a", "jobs", nil)
 	if err != nil {
 		return err
 	}
 	if err := a.leadWith(func(ctx context.Context, l *election.Leadership) error {
 		time.Sleep(t.TTL / 2)
-		return errors.New("this work is done")
+		return errors.New("the work is done")
 	}); err != nil {
 		return err
 	}
-	if err := t.until(4*t.bound(), "a third leadership", func() bool { return a.runs() >= 3 }); err != nil {
+	if err := t.waitUntil(4*t.takeoverBound(), "a third leadership", func() bool { return a.runs() >= 3 }); err != nil {
 		return err
 	}
-	return t.told(a, "an event that the function returned", func(e election.Event) bool { return e.Reason == election.ReasonReturned })
+	return t.waitForEvent(a, "the event that the function returned", func(e election.Event) bool { return e.Reason == election.ReasonReturned })
 }
 
 func functionCause(t *Trial) error {
-	a, err := t.seat("a", "jobs", nil)
+	a, err := t.participant("a", "jobs", nil)
 	if err != nil {
 		return err
 	}
@@ -180,7 +180,7 @@ func functionCause(t *Trial) error {
 	if err := a.leadWith(func(ctx context.Context, l *election.Leadership) error {
 		<-ctx.Done()
 		if l.Leading() {
-			t.complain(errors.New("expected Leading() false when the context is cancelled, got true"))
+			t.addError(errors.New("expected Leading() false when the context is cancelled, got true"))
 		}
 		causes <- context.Cause(ctx)
 		return nil
@@ -194,24 +194,24 @@ func functionCause(t *Trial) error {
 		{election.ReasonPaused, a.Pause},
 		{election.ReasonUnreachable, func() { a.node.wire.Cut(true) }},
 		{election.ReasonDeposed, func() {
-			t.complain(t.depose(a))
+			t.addError(t.depose(a))
 		}},
 	} {
 		a.node.wire.Cut(false)
 		a.Resume()
-		if _, _, err := t.elected(3*t.bound(), a); err != nil {
+		if _, _, err := t.waitForLeader(3*t.takeoverBound(), a); err != nil {
 			return err
 		}
 		t.sleep(t.renewEvery())
-		leadership, err := t.leadership(3*t.bound(), a)
+		leadership, err := t.waitForLeadership(3*t.takeoverBound(), a)
 		if err != nil {
 			return err
 		}
-		for len(causes) > 0 { // of leaderships that a busy machine has ended before
+		for len(causes) > 0 { // from leaderships that a busy machine has ended
 			<-causes
 		}
 		s.do()
-		cause, ok := t.within(causes, t.bound()+t.Late)
+		cause, ok := t.waitForResult(causes, t.takeoverBound()+t.Late)
 		var lost *election.LostError
 		if !ok || !errors.As(cause, &lost) || lost.Reason != s.reason || lost.Term != leadership.Term || lost.Election != "jobs" {
 			return fmt.Errorf("expected a LostError of term %d with reason %q, got %v (cancelled: %v)", leadership.Term, s.reason, cause, ok)

@@ -11,28 +11,28 @@ import (
 )
 
 var generalCases = []Case{
-	{Rule: "G1", Name: "one nonce to a backend", Run: generalNonce,
-		Says: "A Backend serves one nonce; a second one is ErrInvalid."},
-	{Rule: "G2", Name: "closing twice does nothing", Run: generalClose,
-		Says: "A second Close does nothing. Close does not release leases."},
-	{Rule: "G3", Name: "no call after closing", Run: generalClosed,
-		Says: "Every call after Close is ErrClosed, at once."},
+	{Rule: "G1", Name: "a backend serves one nonce", Run: generalNonce,
+		Says: "A backend serves one nonce. A call with a second nonce returns ErrInvalid."},
+	{Rule: "G2", Name: "a second Close does nothing", Run: generalCloseTwice,
+		Says: "A second Close does nothing, and Close releases no lease."},
+	{Rule: "G3", Name: "calls after Close are refused", Run: generalAfterClose,
+		Says: "Every call after Close returns ErrClosed at once."},
 	{Rule: "G4", Name: "calls end with their context", Run: generalContext,
 		Says: "Methods return soon after ctx is done."},
-	{Rule: "G5", Name: "guarantees are what they are", Run: generalGuarantees,
-		Says: "Guarantees never changes, and its values make sense together."},
-	{Rule: "G6", Name: "all verbs at the same time", Run: generalTogether,
+	{Rule: "G5", Name: "guarantees are constant and consistent", Run: generalGuarantees,
+		Says: "Guarantees always returns the same values, and they are consistent."},
+	{Rule: "G6", Name: "all methods can run concurrently", Run: generalConcurrent,
 		Says: "Methods are safe for concurrent use."},
-	{Rule: "G7", Name: "a paused store only delays", Run: generalPaused, Fault: FaultPause,
-		Says: "While the store hangs, calls end with their context and an error of class ErrUnavailable; afterwards all is as it was."},
+	{Rule: "G7", Name: "a store that hangs only delays", Run: generalPaused, Fault: FaultPause,
+		Says: "While the store hangs, calls end with their context and an error of class ErrUnavailable. Afterwards the leases are as before."},
 }
 
-// verbs is one call of each method, on things that do no harm.
-func (c *client) verbs() []struct {
+// calls returns a harmless call of each method.
+func (c *client) calls() []struct {
 	name string
 	call func(ctx context.Context) error
 } {
-	lease := backend.Lease{Election: "verbs", Holder: c.me, Term: 1, TTL: c.t.TTL, Renew: c.t.TTL / 3}
+	lease := backend.Lease{Election: "verbs", Holder: c.candidate, Term: 1, TTL: c.t.TTL, Renew: c.t.TTL / 3}
 	list := []struct {
 		name string
 		call func(ctx context.Context) error
@@ -41,12 +41,12 @@ func (c *client) verbs() []struct {
 		{"Renew", func(ctx context.Context) error { _, err := c.Renew(ctx, []backend.Held{lease.Held()}); return err }},
 		{"Release", func(ctx context.Context) error { return c.Release(ctx, []backend.Held{lease.Held()}) }},
 		{"Observe", func(ctx context.Context) error { _, err := c.Observe(ctx, []backend.Lease{lease}); return err }},
-		{"Ask", func(ctx context.Context) error {
+		{"Request", func(ctx context.Context) error {
 			return c.Request(ctx, []backend.Request{{Election: "verbs", Term: 1, Kind: backend.Nominate, ID: "x"}})
 		}},
 		{"List", func(ctx context.Context) error { _, err := c.List(ctx, "", 1); return err }},
 		{"Announce", func(ctx context.Context) error {
-			return c.Announce(ctx, backend.Member{Candidate: c.me, TTL: c.t.TTL})
+			return c.Announce(ctx, backend.Member{Candidate: c.candidate, TTL: c.t.TTL})
 		}},
 		{"Members", func(ctx context.Context) error { _, err := c.Members(ctx, "", 1); return err }},
 	}
@@ -55,7 +55,7 @@ func (c *client) verbs() []struct {
 			name string
 			call func(ctx context.Context) error
 		}{"Listen", func(ctx context.Context) error {
-			return c.Listen(ctx, []backend.Lease{{Election: "nothing happens here"}})
+			return c.Listen(ctx, []backend.Lease{{Election: "never changes"}})
 		}})
 	}
 	return list
@@ -68,23 +68,23 @@ func generalNonce(t *Trial) error {
 		return err
 	}
 	other := *a
-	other.me = backend.Candidate{ID: "other", Nonce: backend.NewNonce()}
-	for _, v := range other.verbs() {
+	other.candidate = backend.Candidate{ID: "other", Nonce: backend.NewNonce()}
+	for _, v := range other.calls() {
 		if v.name != "Acquire" && v.name != "Renew" && v.name != "Announce" {
 			continue
 		}
-		ctx, cancel := t.ctx()
+		ctx, cancel := t.callContext()
 		err := v.call(ctx)
 		cancel()
 		if !errors.Is(err, backend.ErrInvalid) {
 			return fmt.Errorf("%s with a second nonce: expected ErrInvalid, got %v", v.name, err)
 		}
 	}
-	_, err = a.keep(held)
+	_, err = a.mustRenew(held)
 	return err
 }
 
-func generalClose(t *Trial) error {
+func generalCloseTwice(t *Trial) error {
 	a, b := t.client("a"), t.client("b")
 	held, err := a.win("jobs")
 	if err != nil {
@@ -92,23 +92,23 @@ func generalClose(t *Trial) error {
 	}
 	for i := range 2 {
 		if err := a.Close(); err != nil {
-			return fmt.Errorf("a Close, number %d: expected nil, got %w", i+1, err)
+			return fmt.Errorf("Close number %d: expected nil, got %w", i+1, err)
 		}
 	}
-	now, err := b.look("jobs")
-	return errors.Join(err, same("holder after its client was closed", now.Holder, a.me), same("heartbeat", now.Heartbeat, held.Heartbeat))
+	now, err := b.read("jobs")
+	return errors.Join(err, equal("holder after Close of its client", now.Holder, a.candidate), equal("heartbeat", now.Heartbeat, held.Heartbeat))
 }
 
-func generalClosed(t *Trial) error {
+func generalAfterClose(t *Trial) error {
 	a := t.client("a")
 	if err := a.Close(); err != nil {
-		return fmt.Errorf("a Close: expected nil, got %w", err)
+		return fmt.Errorf("expected nil from Close, got %w", err)
 	}
-	for _, v := range a.verbs() {
+	for _, v := range a.calls() {
 		ctx, cancel := context.WithTimeout(context.Background(), t.TTL)
 		done := make(chan error, 1)
 		go func() { done <- v.call(ctx) }()
-		err, ok := t.within(done, t.TTL/4+t.Late)
+		err, ok := t.waitForResult(done, t.TTL/4+t.Late)
 		cancel()
 		if !ok || !errors.Is(err, backend.ErrClosed) {
 			return fmt.Errorf("%s after Close: expected ErrClosed at once, got %v (returned: %v)", v.name, err, ok)
@@ -122,17 +122,17 @@ func generalContext(t *Trial) error {
 	if _, err := a.win("jobs"); err != nil {
 		return err
 	}
-	for _, v := range a.verbs() {
+	for _, v := range a.calls() {
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
 		done := make(chan error, 1)
 		go func() { done <- v.call(ctx) }()
-		err, ok := t.within(done, t.TTL/4+t.Late)
+		err, ok := t.waitForResult(done, t.TTL/4+t.Late)
 		if !ok {
 			return fmt.Errorf("%s with a cancelled context: expected it to return soon, got nothing in %v", v.name, t.TTL/4)
 		}
-		if err != nil && v.name != "Ask" { // Ask may find first that its term is over
-			if err := must(backend.Class(err) == backend.ErrUnavailable, v.name+" with a cancelled context to end with an error of class ErrUnavailable", err); err != nil {
+		if err != nil && v.name != "Request" { // Request may find first that its term has ended
+			if err := expect(backend.Class(err) == backend.ErrUnavailable, v.name+" with a cancelled context to end with an error of class ErrUnavailable", err); err != nil {
 				return err
 			}
 		}
@@ -147,32 +147,32 @@ func generalGuarantees(t *Trial) error {
 		return err
 	}
 	return errors.Join(
-		same("Guarantees of another client", b.Guarantees(), g), same("Guarantees later", a.Guarantees(), g),
-		must(g.Name != "", "a name", g.Name),
-		must(g.MinTTL >= 1, "MinTTL of at least 1", g.MinTTL),
-		must(g.MaxTTL == 0 || g.MaxTTL >= g.MinTTL, fmt.Sprintf("MaxTTL 0 or at least MinTTL %v", g.MinTTL), g.MaxTTL),
-		must(g.MaxSession >= 0 && g.ClockMargin >= 0 && g.Takeover >= 0, "no negative durations", fmt.Sprintf("%+v", g)),
-		must(g.Push || g.Poll, "Push or Poll: otherwise nobody hears of anything", fmt.Sprintf("%+v", g)),
-		must(slices.Contains([]backend.Expiry{backend.ByChallengers, backend.ByStore, backend.ByKernel, backend.ByOperator}, g.Expiry), "one of the four kinds of Expiry", g.Expiry),
-		must(t.TTL >= g.MinTTL && (g.MaxTTL == 0 || t.TTL <= g.MaxTTL), "the harness's TTL to lie within the guarantees", t.TTL),
+		equal("Guarantees of another client", b.Guarantees(), g), equal("Guarantees later", a.Guarantees(), g),
+		expect(g.Name != "", "a name", g.Name),
+		expect(g.MinTTL >= 1, "MinTTL of at least 1", g.MinTTL),
+		expect(g.MaxTTL == 0 || g.MaxTTL >= g.MinTTL, fmt.Sprintf("MaxTTL 0 or at least MinTTL %v", g.MinTTL), g.MaxTTL),
+		expect(g.MaxSession >= 0 && g.ClockMargin >= 0 && g.Takeover >= 0, "no negative durations", fmt.Sprintf("%+v", g)),
+		expect(g.Push || g.Poll, "Push or Poll: otherwise a manager learns of no change", fmt.Sprintf("%+v", g)),
+		expect(slices.Contains([]backend.Expiry{backend.ByChallengers, backend.ByStore, backend.ByKernel, backend.ByOperator}, g.Expiry), "one of the four kinds of Expiry", g.Expiry),
+		expect(t.TTL >= g.MinTTL && (g.MaxTTL == 0 || t.TTL <= g.MaxTTL), "the harness's TTL to be within the guarantees", t.TTL),
 	)
 }
 
-func generalTogether(t *Trial) error {
+func generalConcurrent(t *Trial) error {
 	a, b := t.client("a"), t.client("b")
 	var wg sync.WaitGroup
 	for _, c := range []*client{a, b} {
-		for i, v := range c.verbs() {
+		for i, v := range c.calls() {
 			if v.name == "Listen" {
 				continue
 			}
 			wg.Go(func() {
-				for range t.many(100) {
-					ctx, cancel := t.ctx()
+				for range t.scaledCount(100) {
+					ctx, cancel := t.callContext()
 					err := v.call(ctx)
 					cancel()
 					if err != nil && !errors.Is(err, backend.ErrStale) {
-						t.complain(fmt.Errorf("%s beside %d other calls: expected no error, got %w", v.name, i, err))
+						t.addError(fmt.Errorf("%s beside %d other calls: expected no error, got %w", v.name, i, err))
 						return
 					}
 				}
@@ -183,13 +183,13 @@ func generalTogether(t *Trial) error {
 		wg.Go(func() {
 			name := fmt.Sprintf("own%d", i)
 			held, err := a.win(name)
-			for j := 0; j < t.many(100) && err == nil; j++ {
-				held, err = a.keep(held)
+			for j := 0; j < t.scaledCount(100) && err == nil; j++ {
+				held, err = a.mustRenew(held)
 			}
 			if err == nil {
-				err = a.free(backend.Released, held)
+				err = a.release(backend.Released, held)
 			}
-			t.complain(err)
+			t.addError(err)
 		})
 	}
 	wg.Wait()
@@ -202,23 +202,23 @@ func generalPaused(t *Trial) error {
 	if err != nil {
 		return err
 	}
-	if err := t.fault(FaultPause, true, ""); err != nil {
+	if err := t.inject(FaultPause, true, ""); err != nil {
 		return err
 	}
 	var errs []error
-	for _, v := range a.verbs() {
+	for _, v := range a.calls() {
 		ctx, cancel := context.WithTimeout(context.Background(), t.TTL/10)
-		began := t.moment()
+		began := t.startStopwatch()
 		err := v.call(ctx)
 		cancel()
-		took := t.since(began)
-		errs = append(errs, must(err != nil && backend.Class(err) == backend.ErrUnavailable, v.name+" on a store that hangs to end with an error of class ErrUnavailable", err),
-			must(took <= t.TTL/4+t.Late, v.name+" to end with its context", took))
+		took := t.elapsed(began)
+		errs = append(errs, expect(err != nil && backend.Class(err) == backend.ErrUnavailable, v.name+" on a store that hangs to end with an error of class ErrUnavailable", err),
+			expect(took <= t.TTL/4+t.Late, v.name+" to end with its context", took))
 	}
-	if err := t.fault(FaultPause, false, ""); err != nil {
+	if err := t.inject(FaultPause, false, ""); err != nil {
 		return err
 	}
-	errs = append(errs, t.until(4*t.TTL, "the lease to be renewed after the pause", func() bool {
+	errs = append(errs, t.waitUntil(4*t.TTL, "the lease to be renewed after the pause", func() bool {
 		ctx, cancel := context.WithTimeout(context.Background(), t.TTL)
 		defer cancel()
 		answers, err := a.Renew(ctx, []backend.Held{held.Held()})

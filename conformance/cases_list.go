@@ -10,14 +10,14 @@ import (
 )
 
 var listCases = []Case{
-	{Rule: "T1", Name: "records are in order and in pages", Run: listPages,
+	{Rule: "T1", Name: "records are ordered and paged", Run: listPages,
 		Says: "List returns up to limit records whose names are not less than from, in byte order of names."},
 	{Rule: "T2", Name: "a record keeps eight leaderships", Run: listHistory,
-		Says: "A record keeps up to eight past leaderships, newest first, with term, id, times and how each ended."},
+		Says: "A record keeps up to eight past leaderships, newest first, each with its term, id, times and end."},
 	{Rule: "T3", Name: "a record shows the lease", Run: listLease,
-		Says: "A record holds the lease as Observe shows it, and since when the present leadership lasts; zero if vacant."},
+		Says: "A record contains the lease as Observe returns it, and when the current leadership began, or the zero time if the lease is vacant."},
 	{Rule: "T4", Name: "a failed leadership ends with its lease", Run: listFailed,
-		Says: "A leader that failed led until its lease ran out, and not until somebody else came. A store that forgets the last renewal with the lease shows the time of the next grant, and nothing earlier than that renewal."},
+		Says: "The leadership of a failed leader ends when its lease expires, and not when its successor is elected. A store that loses the time of the last renewal shows the time of the next grant, and never a time before that renewal."},
 }
 
 func listPages(t *Trial) error {
@@ -28,7 +28,7 @@ func listPages(t *Trial) error {
 			return err
 		}
 	}
-	if _, err := a.look("nobody led this"); err != nil {
+	if _, err := a.read("never led"); err != nil {
 		return err
 	}
 	for _, limit := range []int{1, 3, len(want), 1000} {
@@ -38,7 +38,7 @@ func listPages(t *Trial) error {
 			if err != nil {
 				return err
 			}
-			if err := must(len(records) <= limit, fmt.Sprintf("at most %d records", limit), len(records)); err != nil {
+			if err := expect(len(records) <= limit, fmt.Sprintf("at most %d records", limit), len(records)); err != nil {
 				return err
 			}
 			for _, r := range records {
@@ -54,7 +54,7 @@ func listPages(t *Trial) error {
 		}
 	}
 	records, err := a.list("aa", 2)
-	return errors.Join(err, must(len(records) == 2 && records[0].Election == "aa" && records[1].Election == "b", "a list from aa to begin with aa and b", fmt.Sprint(records)))
+	return errors.Join(err, expect(len(records) == 2 && records[0].Election == "aa" && records[1].Election == "b", "a list that begins with aa and b", fmt.Sprint(records)))
 }
 
 func listHistory(t *Trial) error {
@@ -68,8 +68,8 @@ func listHistory(t *Trial) error {
 			return err
 		}
 		t.sleep(t.TTL / 100)
-		leadership := backend.Leadership{Term: held.Term, ID: c.me.ID, End: ends[i%len(ends)]}
-		if err := c.free(leadership.End, held); err != nil {
+		leadership := backend.Leadership{Term: held.Term, ID: c.candidate.ID, End: ends[i%len(ends)]}
+		if err := c.release(leadership.End, held); err != nil {
 			return err
 		}
 		want = slices.Insert(want, 0, leadership)
@@ -77,18 +77,18 @@ func listHistory(t *Trial) error {
 		if err != nil {
 			return err
 		}
-		if err := must(len(records) == 1 && records[0].Election == "jobs", "one record", fmt.Sprint(records)); err != nil {
+		if err := expect(len(records) == 1 && records[0].Election == "jobs", "one record", fmt.Sprint(records)); err != nil {
 			return err
 		}
 		got := records[0].History
 		expected := want[:min(len(want), backend.MaxHistory)]
-		if err := same(fmt.Sprintf("leaderships kept after %d", i+1), len(got), len(expected)); err != nil {
+		if err := equal(fmt.Sprintf("leaderships in the history after %d", i+1), len(got), len(expected)); err != nil {
 			return err
 		}
 		for j, r := range got {
 			bare := backend.Leadership{Term: r.Term, ID: r.ID, End: r.End}
-			if err := errors.Join(same(fmt.Sprintf("leadership %d of the history", j), bare, expected[j]),
-				must(!r.From.IsZero() && !r.To.Before(r.From), "a leadership to end after it began", fmt.Sprint(r.From, " to ", r.To))); err != nil {
+			if err := errors.Join(equal(fmt.Sprintf("leadership %d of the history", j), bare, expected[j]),
+				expect(!r.From.IsZero() && !r.To.Before(r.From), "a leadership to end after it began", fmt.Sprint(r.From, " to ", r.To))); err != nil {
 				return err
 			}
 		}
@@ -102,33 +102,33 @@ func listLease(t *Trial) error {
 	if err != nil {
 		return err
 	}
-	read, err := b.look("jobs")
+	read, err := b.read("jobs")
 	if err != nil {
 		return err
 	}
 	records, err := b.list("", 10)
-	if err := errors.Join(err, must(len(records) == 1, "one record", len(records))); err != nil {
+	if err := errors.Join(err, expect(len(records) == 1, "one record", len(records))); err != nil {
 		return err
 	}
 	got := records[0].Lease
 	got.Age, read.Age = 0, 0
-	if err := errors.Join(same("lease in the record", got, read), must(!records[0].Elected.IsZero(), "since when the leadership lasts", records[0].Elected)); err != nil {
+	if err := errors.Join(equal("lease in the record", got, read), expect(!records[0].Elected.IsZero(), "the time when the leadership began", records[0].Elected)); err != nil {
 		return err
 	}
 	since := records[0].Elected
 	t.sleep(t.TTL / 50)
-	if held, err = a.keep(held); err != nil {
+	if held, err = a.mustRenew(held); err != nil {
 		return err
 	}
 	records, err = b.list("", 10)
-	if err := errors.Join(err, must(len(records) == 1 && records[0].Elected.Sub(since).Abs() < time.Millisecond, "a renewal to leave Elected alone", fmt.Sprint(records))); err != nil {
+	if err := errors.Join(err, expect(len(records) == 1 && records[0].Elected.Sub(since).Abs() < time.Millisecond, "a renewal not to change Elected", fmt.Sprint(records))); err != nil {
 		return err
 	}
-	if err := a.free(backend.Released, held); err != nil {
+	if err := a.release(backend.Released, held); err != nil {
 		return err
 	}
 	records, err = b.list("", 10)
-	return errors.Join(err, must(len(records) == 1 && records[0].Elected.IsZero() && records[0].Vacant(), "a vacant record without a present leadership", fmt.Sprint(records)))
+	return errors.Join(err, expect(len(records) == 1 && records[0].Elected.IsZero() && records[0].Vacant(), "a vacant record without a current leadership", fmt.Sprint(records)))
 }
 
 func listFailed(t *Trial) error {
@@ -141,31 +141,31 @@ func listFailed(t *Trial) error {
 	for range 3 {
 		t.sleep(t.TTL / 2)
 		began = time.Now()
-		if held, err = a.keep(held); err != nil {
+		if held, err = a.mustRenew(held); err != nil {
 			return err
 		}
 	}
 	renewed := time.Now()
-	a.dies()
+	a.crash()
 	t.sleep(4 * t.TTL)
-	seen, err := b.look("jobs")
+	seen, err := b.read("jobs")
 	if err != nil {
 		return err
 	}
-	came := time.Now()
+	elected := time.Now()
 	if _, err = b.win("jobs"); err != nil {
 		return err
 	}
 	records, err := b.list("jobs", 1)
 	if err != nil || len(records) != 1 || len(records[0].History) == 0 {
-		return fmt.Errorf("a list with one record and its history: %v, %w", records, err)
+		return fmt.Errorf("expected a list with one record and its history, got %v, %w", records, err)
 	}
 	past, slack := records[0].History[0], t.TTL/20+t.Late
 	ago := records[0].Elected.Sub(past.To) // both by the store's clock
-	err = must(past.End == backend.Failed && ago <= time.Since(began)+slack, "the failed leadership to last beyond its last renewal", fmt.Sprintf("%s, over for %v", past.End, ago))
-	knows := !seen.Vacant() && seen.ObserveFor != backend.ExpiresInStore && seen.Age < came.Sub(began)+slack
-	if least := came.Sub(renewed) - t.TTL - slack; knows && ago < least {
-		return fmt.Errorf("a leader that renewed for the last time %v before its successor came, for a TTL of %v: expected its leadership to be over for %v, got %v", came.Sub(renewed), t.TTL, least, ago)
+	err = expect(past.End == backend.Failed && ago <= time.Since(began)+slack, "the failed leadership to end after its last renewal", fmt.Sprintf("%s, ended %v before the next one", past.End, ago))
+	storeKnows := !seen.Vacant() && seen.ObserveFor != backend.ExpiresInStore && seen.Age < elected.Sub(began)+slack
+	if least := elected.Sub(renewed) - t.TTL - slack; storeKnows && ago < least {
+		return fmt.Errorf("a leader renewed for the last time %v before its successor was elected, for a TTL of %v: expected its leadership to end at least %v before the election, got %v", elected.Sub(renewed), t.TTL, least, ago)
 	}
 	return err
 }

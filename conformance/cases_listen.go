@@ -10,50 +10,50 @@ import (
 )
 
 var listenCases = []Case{
-	{Rule: "N1", Name: "listening is not busy", Run: listenQuiet, skip: listens,
-		Says: "Listen waits until it may pay to Observe: while nothing changes it does not come back again and again."},
-	{Rule: "N2", Name: "every change is heard", Run: listenHears, skip: pushed,
-		Says: "Listen returns nil once a lease has changed: grant, renewal (unless the store expires leases by itself), request or release."},
-	{Rule: "N3", Name: "nothing is missed before the call", Run: listenBefore, skip: pushed,
-		Says: "Listen must not miss a change that came between seen and the call."},
-	{Rule: "N4", Name: "listening ends with its context", Run: listenEnds, skip: listens,
-		Says: "When ctx ends Listen returns ctx.Err()."},
-	{Rule: "N5", Name: "only what is listened to is heard", Run: listenOthers, skip: listens,
-		Says: "Listen is about the leases in seen: news of other elections does not keep it busy."},
+	{Rule: "N1", Name: "Listen does not return again and again", Run: listenNotBusy, skip: needsListen,
+		Says: "Listen waits until a lease may have changed: while nothing changes it does not return again and again."},
+	{Rule: "N2", Name: "Listen returns at every change", Run: listenReturns, skip: needsReliableListen,
+		Says: "Listen returns nil after a grant, a renewal (unless the store expires leases by itself), a request or a release."},
+	{Rule: "N3", Name: "Listen misses no change before the call", Run: listenNothingMissed, skip: needsReliableListen,
+		Says: "Listen returns at once if a lease has changed since the caller read it."},
+	{Rule: "N4", Name: "Listen ends with its context", Run: listenEnds, skip: needsListen,
+		Says: "Listen returns ctx.Err() when ctx ends."},
+	{Rule: "N5", Name: "Listen ignores other elections", Run: listenOthers, skip: needsListen,
+		Says: "Listen returns for the leases that the caller passed. Changes of other elections do not make it return all the time."},
 }
 
-// listen runs Listen until the context ends and returns a channel with its result.
+// listen calls Listen in a goroutine and returns a channel with its result.
 func (c *client) listen(ctx context.Context, seen ...backend.Lease) chan error {
-	heard := make(chan error, 1)
-	go func() { heard <- c.Listen(ctx, seen) }()
-	return heard
+	result := make(chan error, 1)
+	go func() { result <- c.Listen(ctx, seen) }()
+	return result
 }
 
-// quiet counts how often Listen comes back in some TTLs.
-func (t *Trial) quiet(c *client, ttls int, seen ...backend.Lease) (int, error) {
+// countReturns counts how often Listen returns within some TTLs.
+func (t *Trial) countReturns(c *client, ttls int, seen ...backend.Lease) (int, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(ttls)*t.TTL)
 	defer cancel()
-	rings := 0
-	for ctx.Err() == nil && rings < 100*ttls {
+	returns := 0
+	for ctx.Err() == nil && returns < 100*ttls {
 		err := c.Listen(ctx, seen)
 		if err != nil && ctx.Err() == nil {
-			return rings, fmt.Errorf("listen: expected nil or the context's error, got %w", err)
+			return returns, fmt.Errorf("listen: expected nil or the context's error, got %w", err)
 		}
 		if err == nil {
-			rings++
+			returns++
 		}
 	}
-	return rings, nil
+	return returns, nil
 }
 
-func listenQuiet(t *Trial) error {
+func listenNotBusy(t *Trial) error {
 	a, b := t.client("a"), t.client("b")
 	own, err := a.win("jobs")
 	if err != nil {
 		return err
 	}
-	held, err := b.look("jobs")
-	vacant, err2 := b.look("never")
+	held, err := b.read("jobs")
+	vacant, err2 := b.read("never")
 	if err := errors.Join(err, err2); err != nil {
 		return err
 	}
@@ -62,16 +62,16 @@ func listenQuiet(t *Trial) error {
 		ttls = 3
 	}
 	stop := func() error { return nil }
-	if t.silent() || t.Poll { // or the store may end it, which is news; renewals are not
-		stop = a.keeping(own)
+	if t.hidesRenewals() || t.Poll { // otherwise the lease expires, which is a change; these renewals are none
+		stop = a.keepRenewing(own)
 	}
-	rings, err := t.quiet(b, ttls, held, vacant)
-	return errors.Join(err, stop(), must(rings <= ttls+2, fmt.Sprintf("Listen to come back at most once a TTL (%v) while nothing changes", t.TTL), fmt.Sprintf("%d times in %d TTLs", rings, ttls)))
+	returns, err := t.countReturns(b, ttls, held, vacant)
+	return errors.Join(err, stop(), expect(returns <= ttls+2, fmt.Sprintf("Listen to return at most once a TTL (%v) while nothing changes", t.TTL), fmt.Sprintf("%d times in %d TTLs", returns, ttls)))
 }
 
-func listenHears(t *Trial) error {
+func listenReturns(t *Trial) error {
 	a, b := t.client("a"), t.client("b")
-	seen, err := b.look("jobs")
+	seen, err := b.read("jobs")
 	if err != nil {
 		return err
 	}
@@ -81,50 +81,50 @@ func listenHears(t *Trial) error {
 		do   func() error
 	}{
 		{"a grant", func() (err error) { held, err = a.win("jobs"); return err }},
-		{"a renewal", func() (err error) { held, err = a.alter(held); return err }},
+		{"a renewal", func() (err error) { held, err = a.changeVisibly(held); return err }},
 		{"a request", func() error {
 			return a.request(backend.Request{Election: "jobs", Term: held.Term, Kind: backend.Nominate, ID: "b"})
 		}},
-		{"a release", func() error { return a.free(backend.Released, held) }},
+		{"a release", func() error { return a.release(backend.Released, held) }},
 	} {
 		ctx, cancel := context.WithCancel(context.Background())
-		heard := b.listen(ctx, seen)
-		t.sleep(t.TTL / 20) // now it waits
+		result := b.listen(ctx, seen)
+		t.sleep(t.TTL / 20) // until Listen waits
 		err := s.do()
 		if err != nil {
 			cancel()
 			return fmt.Errorf("%s: %w", s.what, err)
 		}
-		err, ok := t.within(heard, t.TTL/10+t.Late)
+		err, ok := t.waitForResult(result, t.TTL/10+t.Late)
 		cancel()
 		if !ok || err != nil {
 			return fmt.Errorf("after %s: expected Listen to return nil within %v, got %v (returned: %v)", s.what, t.TTL/10, err, ok)
 		}
-		if seen, err = b.look("jobs"); err != nil {
+		if seen, err = b.read("jobs"); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func listenBefore(t *Trial) error {
+func listenNothingMissed(t *Trial) error {
 	a, b := t.client("a"), t.client("b")
 	held, err := a.win("jobs")
 	if err != nil {
 		return err
 	}
-	other, err := b.look("other")
-	seen, err2 := b.look("jobs")
+	other, err := b.read("other")
+	seen, err2 := b.read("jobs")
 	if err := errors.Join(err, err2); err != nil {
 		return err
 	}
-	if _, err := a.alter(held); err != nil {
+	if _, err := a.changeVisibly(held); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	err, ok := t.within(b.listen(ctx, other, seen), t.TTL/10+t.Late)
-	return must(ok && err == nil, "Listen to return nil at once for what had changed before the call", fmt.Sprintf("%v (returned: %v)", err, ok))
+	err, ok := t.waitForResult(b.listen(ctx, other, seen), t.TTL/10+t.Late)
+	return expect(ok && err == nil, "Listen to return nil at once for a change before the call", fmt.Sprintf("%v (returned: %v)", err, ok))
 }
 
 func listenEnds(t *Trial) error {
@@ -132,20 +132,20 @@ func listenEnds(t *Trial) error {
 	if _, err := a.win("jobs"); err != nil {
 		return err
 	}
-	seen, err := a.look("jobs")
+	seen, err := a.read("jobs")
 	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	heard := a.listen(ctx, seen)
+	result := a.listen(ctx, seen)
 	t.sleep(t.TTL / 20)
 	cancel()
-	err, ok := t.within(heard, t.TTL/4+t.Late)
+	err, ok := t.waitForResult(result, t.TTL/4+t.Late)
 	if !ok {
 		return fmt.Errorf("expected Listen to return soon after its context was cancelled, got nothing in %v", t.TTL/4)
 	}
-	if err != nil { // nil: a ring that came just before, or too early, which is allowed
-		return must(errors.Is(err, context.Canceled), "ctx.Err()", err)
+	if err != nil { // nil is allowed: Listen may return too early
+		return expect(errors.Is(err, context.Canceled), "ctx.Err()", err)
 	}
 	return nil
 }
@@ -156,7 +156,7 @@ func listenOthers(t *Trial) error {
 	if err != nil {
 		return err
 	}
-	seen, err := b.look("quiet")
+	seen, err := b.read("quiet")
 	if err != nil {
 		return err
 	}
@@ -165,12 +165,12 @@ func listenOthers(t *Trial) error {
 		var err error
 		for range 20 {
 			t.sleep(t.TTL / 10)
-			if held, err = a.keep(held); err != nil {
+			if held, err = a.mustRenew(held); err != nil {
 				break
 			}
 		}
 		done <- err
 	}()
-	rings, err := t.quiet(b, 2, seen)
-	return errors.Join(err, <-done, must(rings <= 4, "Listen to come back at most twice a TTL while only others change", fmt.Sprintf("%d times in 2 TTLs", rings)))
+	returns, err := t.countReturns(b, 2, seen)
+	return errors.Join(err, <-done, expect(returns <= 4, "Listen to return at most twice a TTL while only other elections change", fmt.Sprintf("%d times in 2 TTLs", returns)))
 }

@@ -12,30 +12,30 @@ import (
 )
 
 var livenessCases = []Case{
-	{Rule: "L1", Name: "a crash is taken over in time", Run: liveCrash,
-		Says: "After a crash there is a new leader within TTL + Guarantees.Takeover + one reading."},
-	{Rule: "L2", Name: "a resignation hands over", Run: liveResign,
-		Says: "After an orderly release the next leader is there within one push or one reading."},
+	{Rule: "L1", Name: "a takeover after a crash is in time", Run: liveCrash,
+		Says: "After a crash of the leader there is a new one within TTL + Guarantees.Takeover + one reading."},
+	{Rule: "L2", Name: "a handover after a resignation is fast", Run: liveResign,
+		Says: "After an orderly release there is a new leader within one push or one reading."},
 	{Rule: "L3", Name: "one leader after the last fault heals", Run: liveHeal,
-		Says: "Within a bound after the last fault heals, every election with a live candidate has exactly one leader."},
-	{Rule: "L4", Name: "no change without a fault", Run: liveSticky,
-		Says: "No change of leader without a fault, an operator's request or a resignation."},
-	{Rule: "L4", Name: "no change through a short outage in which nothing arrives", Run: liveOutage(Fate{Lost: true}), Says: shortOutage},
-	{Rule: "L4", Name: "no change through a short outage in which nothing is answered", Run: liveOutage(Fate{AnswerLost: true}), Says: shortOutage},
-	{Rule: "L4", Name: "no change through a short outage in which all calls fail", Run: liveOutage(Fate{Err: errOut}), Says: shortOutage},
-	{Rule: "L5", Name: "a candidate that was cut off is one again", Run: liveZombie,
-		Says: "Each candidate campaigns again once its line is mended."},
-	{Rule: "L5", Name: "an ear that went deaf is opened again", Run: liveDeaf, skip: pushed,
-		Says: "A Listen whose answer was lost is not waited for for ever: once the line is mended, news is heard again."},
-	{Rule: "L6", Name: "no herd at a failover", Run: liveHerd,
-		Says: "Operations per failover are at most a·n + b, however many candidates wait."},
-	{Rule: "L7", Name: "closing ends while the store hangs", Run: liveCloseHangs,
-		Says: "Close returns within its context even when the store hangs, says what was not released, and leaves no goroutine."},
-	{Rule: "L7", Name: "closing in order frees at once", Run: liveClose,
-		Says: "Close steps down in order: the next leader need not wait for the lease to run out."},
+		Says: "Within a bound after the last fault has healed, every election with a live candidate has exactly one leader."},
+	{Rule: "L4", Name: "no change of leader without a fault", Run: liveSticky,
+		Says: "The leader does not change without a fault, an operator's request or a resignation."},
+	{Rule: "L4", Name: "no change in a short outage with lost requests", Run: liveOutage(Fate{Lost: true}), Says: shortOutage},
+	{Rule: "L4", Name: "no change in a short outage with lost answers", Run: liveOutage(Fate{AnswerLost: true}), Says: shortOutage},
+	{Rule: "L4", Name: "no change in a short outage with failing calls", Run: liveOutage(Fate{Err: errInjected}), Says: shortOutage},
+	{Rule: "L5", Name: "a reconnected candidate campaigns again", Run: liveRejoin,
+		Says: "A candidate that was cut off campaigns again once it can reach the store."},
+	{Rule: "L5", Name: "a Listen whose answer was lost is repeated", Run: liveListenAgain, skip: needsReliableListen,
+		Says: "A manager does not wait forever for a Listen whose answer was lost. Once it can reach the store, it receives changes again."},
+	{Rule: "L6", Name: "no herd of calls at a failover", Run: liveCallsAtFailover,
+		Says: "A failover with n candidates takes at most a·n + b calls."},
+	{Rule: "L7", Name: "Close ends while the store hangs", Run: liveCloseHangs,
+		Says: "Close returns within its context even if the store hangs. Its error names the leases that were not released, and it leaves no goroutine behind."},
+	{Rule: "L7", Name: "Close releases the lease at once", Run: liveClose,
+		Says: "Close steps down and releases the lease, so the next leader does not wait for the lease to expire."},
 }
 
-const shortOutage = "No change of leader through store outages shorter than TTL − clock margin − retry."
+const shortOutage = "The leader does not change in an outage of the store shorter than TTL − clock margin − retry."
 
 func liveCrash(t *Trial) error {
 	phases := 6
@@ -44,28 +44,28 @@ func liveCrash(t *Trial) error {
 	}
 	for i := range phases {
 		name := fmt.Sprintf("jobs%d", i)
-		leader, others, err := t.led(3, name, nil)
+		leader, others, err := t.startWithLeader(3, name, nil)
 		if err != nil {
 			return err
 		}
-		t.sleep(t.TTL + t.renewEvery()*time.Duration(i)/time.Duration(phases)) // at different moments between two renewals
-		leader.node.dies()
+		t.sleep(t.TTL + t.renewEvery()*time.Duration(i)/time.Duration(phases)) // at different times between two renewals
+		leader.node.crash()
 		limit := t.TTL + t.Takeover + t.TTL/20
 		if t.Expiry != backend.ByChallengers {
 			limit += t.renewEvery()
 		}
-		took, err := t.after(limit, "a new leader after a crash", func() bool { return leading(others) != nil })
+		took, err := t.waitTime(limit, "a new leader after a crash", func() bool { return leaderOf(others) != nil })
 		if err != nil {
 			return err
 		}
 		if t.Expiry == backend.ByChallengers {
-			if err := must(took >= t.TTL-t.renewEvery()-t.callTimeout()-t.Late, "a takeover not long before the TTL has passed", took); err != nil {
+			if err := expect(took >= t.TTL-t.renewEvery()-t.callTimeout()-t.Late, "no takeover long before the TTL has passed", took); err != nil {
 				return err
 			}
 		}
-		for _, s := range others {
-			s.left = true
-			if err := s.node.close(2 * t.TTL); err != nil {
+		for _, p := range others {
+			p.watcherEnded = true
+			if err := p.node.close(2 * t.TTL); err != nil {
 				return err
 			}
 		}
@@ -74,59 +74,59 @@ func liveCrash(t *Trial) error {
 }
 
 func liveResign(t *Trial) error {
-	a, others, err := t.led(2, "jobs", nil)
+	a, others, err := t.startWithLeader(2, "jobs", nil)
 	if err != nil {
 		return err
 	}
-	seats := []*seat{a, others[0]}
+	members := []*participant{a, others[0]}
 	for i := range 5 {
 		t.sleep(t.TTL*2 + t.renewEvery()*time.Duration(i)/5)
-		leader, _, err := t.elected(0, seats...)
+		leader, _, err := t.waitForLeader(0, members...)
 		if err != nil {
 			return fmt.Errorf("round %d: %w", i, err)
 		}
-		ctx, cancel := t.ctx()
+		ctx, cancel := t.callContext()
 		err = leader.Resign(ctx)
 		cancel()
 		if err != nil {
 			return fmt.Errorf("resign: expected nil, got %w", err)
 		}
-		if _, err := t.after(t.handover(), "the next leader after a resignation", func() bool { return leading(seats) != nil }); err != nil {
+		if _, err := t.waitTime(t.handoverBound(), "the next leader after a resignation", func() bool { return leaderOf(members) != nil }); err != nil {
 			return fmt.Errorf("round %d: %w", i, err)
 		}
 		if leader.Leading() {
-			return fmt.Errorf("round %d: expected the other candidate to lead after %s resigned, got itself again", i, leader.node.key)
+			return fmt.Errorf("round %d: expected the other candidate to lead after %s resigned, but the same one leads again", i, leader.node.key)
 		}
 	}
 	return nil
 }
 
 func liveHeal(t *Trial) error {
-	seats, err := t.cluster(3, "jobs", nil)
+	members, err := t.startCandidates(3, "jobs", nil)
 	if err != nil {
 		return err
 	}
-	faults := []Fate{{Lost: true}, {AnswerLost: true}, {Err: errOut}, {Before: t.TTL / 2}, {After: t.TTL / 2}}
+	faults := []Fate{{Lost: true}, {AnswerLost: true}, {Err: errInjected}, {Before: t.TTL / 2}, {After: t.TTL / 2}}
 	for i, f := range faults {
-		for j, s := range seats {
+		for j, p := range members {
 			if (i+j)%3 != 0 || i == 0 {
-				s.node.wire.Decide(func(Call) Fate { return f })
+				p.node.wire.Decide(func(Call) Fate { return f })
 			}
 		}
 		t.sleep(2*t.TTL + t.TTL*time.Duration(i)/7)
-		for _, s := range seats {
-			s.node.wire.Decide(nil)
+		for _, p := range members {
+			p.node.wire.Decide(nil)
 		}
-		if _, _, err := t.elected(t.bound(), seats...); err != nil {
-			return fmt.Errorf("after fault %d had healed: %w", i, err)
+		if _, _, err := t.waitForLeader(t.takeoverBound(), members...); err != nil {
+			return fmt.Errorf("after fault %d was healed: %w", i, err)
 		}
 		t.sleep(t.renewEvery() + t.TTL/10)
-		if err := t.one(seats...); err != nil {
-			return fmt.Errorf("after fault %d had healed: %w", i, err)
+		if err := t.waitForOneLeader(members...); err != nil {
+			return fmt.Errorf("after fault %d was healed: %w", i, err)
 		}
-		for _, s := range seats {
-			if err := t.until(t.TTL, s.node.key+" to know the leader", func() bool { _, _, ok := s.Leader(); return ok }); err != nil {
-				return fmt.Errorf("%w: %v", err, s.Current())
+		for _, p := range members {
+			if err := t.waitUntil(t.TTL, p.node.key+" to know the leader", func() bool { _, _, ok := p.Leader(); return ok }); err != nil {
+				return fmt.Errorf("%w: %v", err, p.Current())
 			}
 		}
 	}
@@ -134,33 +134,33 @@ func liveHeal(t *Trial) error {
 }
 
 func liveSticky(t *Trial) error {
-	leader, others, err := t.led(3, "jobs", nil)
+	leader, others, err := t.startWithLeader(3, "jobs", nil)
 	if err != nil {
 		return err
 	}
-	was, err := t.leadership(t.bound(), leader)
+	first, err := t.waitForLeadership(t.takeoverBound(), leader)
 	if err != nil {
 		return err
 	}
-	term := was.Term
-	t.judge.pace.Store(int64(t.TTL)) // in a day without events there is little to sample
-	t.sleep(t.long(24 * time.Hour))
+	term := first.Term
+	t.checker.interval.Store(int64(t.TTL)) // a day without events needs few samples
+	t.sleep(t.scaledTime(24 * time.Hour))
 	l := leader.Leadership()
 	if l == nil || l.Term != term {
-		return fmt.Errorf("expected %s to lead in term %d all the time, got %v", leader.node.key, term, leader.events())
+		return fmt.Errorf("expected %s to keep leading in term %d, got %v", leader.node.key, term, leader.events())
 	}
-	for _, s := range append(others, leader) {
+	for _, p := range append(others, leader) {
 		n := 0
-		for _, e := range s.events() {
+		for _, e := range p.events() {
 			switch {
 			case e.Kind == election.Elected:
 				n++
-			case n > 0 && e.Kind != election.Notice: // nobody leads, or nobody knows
+			case n > 0 && e.Kind != election.Notice: // vacant or unknown
 				n = -1
 			}
 		}
 		if n != 1 {
-			return fmt.Errorf("%s: expected to be told of one leadership that lasts, got %v", s.node.key, s.events())
+			return fmt.Errorf("%s: expected one leadership that lasts, got %v", p.node.key, p.events())
 		}
 	}
 	return nil
@@ -168,47 +168,47 @@ func liveSticky(t *Trial) error {
 
 func liveOutage(fate Fate) func(*Trial) error {
 	return func(t *Trial) error {
-		leader, others, err := t.led(2, "jobs", nil)
+		leader, others, err := t.startWithLeader(2, "jobs", nil)
 		if err != nil {
 			return err
 		}
-		was, err := t.leadership(t.bound(), leader)
+		first, err := t.waitForLeadership(t.takeoverBound(), leader)
 		if err != nil {
 			return err
 		}
-		term := was.Term
-		// At worst the outage begins just before a renewal is due. A call that hangs
-		// must have timed out before the one that succeeds is sent.
+		term := first.Term
+		// At worst the outage begins just before a renewal is due. A call that hangs must
+		// time out before the manager sends the next one.
 		length := t.TTL - t.clockMargin() - t.renewEvery() - t.TTL/20
 		if fate.Err == nil {
 			length -= t.callTimeout()
 		}
-		if !t.Virtual { // the other half is for a busy machine
-			t.spare = length / 2
-			length -= t.spare
+		if !t.Virtual { // half of the time is for a busy machine
+			t.slack = length / 2
+			length -= t.slack
 		}
 		for j := range 5 {
 			t.sleep(t.TTL + t.renewEvery()*time.Duration(j)/5)
 			began := time.Now()
-			for _, s := range append(others, leader) {
-				s.node.wire.Decide(func(Call) Fate { return fate })
+			for _, p := range append(others, leader) {
+				p.node.wire.Decide(func(Call) Fate { return fate })
 			}
 			t.sleep(length)
-			for _, s := range append(others, leader) {
-				s.node.wire.Decide(nil)
+			for _, p := range append(others, leader) {
+				p.node.wire.Decide(nil)
 			}
-			t.overran = max(t.overran, time.Since(began)-length)
+			t.delayed = max(t.delayed, time.Since(began)-length)
 			t.sleep(t.TTL)
 			if l := leader.Leadership(); l == nil || l.Term != term {
-				return fmt.Errorf("outage of %v, number %d: expected the leadership of term %d to go on, got %v", length, j, term, leader.events())
+				return fmt.Errorf("outage of %v, number %d: expected the leadership of term %d to continue, got %v", length, j, term, leader.events())
 			}
 		}
 		return nil
 	}
 }
 
-func liveZombie(t *Trial) error {
-	leader, others, err := t.led(2, "jobs", nil)
+func liveRejoin(t *Trial) error {
+	leader, others, err := t.startWithLeader(2, "jobs", nil)
 	if err != nil {
 		return err
 	}
@@ -217,15 +217,15 @@ func liveZombie(t *Trial) error {
 	t.sleep(5 * t.TTL)
 	b.node.wire.Cut(false)
 	t.sleep(t.TTL)
-	leader.node.dies()
-	if _, _, err := t.elected(t.bound(), b); err != nil {
+	leader.node.crash()
+	if _, _, err := t.waitForLeader(t.takeoverBound(), b); err != nil {
 		return fmt.Errorf("a follower that was cut off for five TTLs: %w", err)
 	}
 	return nil
 }
 
-func liveDeaf(t *Trial) error {
-	leader, others, err := t.led(2, "jobs", nil)
+func liveListenAgain(t *Trial) error {
+	leader, others, err := t.startWithLeader(2, "jobs", nil)
 	if err != nil {
 		return err
 	}
@@ -235,65 +235,65 @@ func liveDeaf(t *Trial) error {
 	b.node.wire.Decide(nil)
 	t.sleep(3 * t.TTL)
 	leader.Pause()
-	if _, err := t.after(t.handover(), "the next leader, three TTLs after the line was mended", b.Leading); err != nil {
-		return fmt.Errorf("%w (a Listen that was under way when the line failed never ends)", err)
+	if _, err := t.waitTime(t.handoverBound(), "the next leader, three TTLs after the follower could reach the store again", b.Leading); err != nil {
+		return fmt.Errorf("%w (a Listen in flight during the failure never ends)", err)
 	}
 	return nil
 }
 
-func liveHerd(t *Trial) error {
+func liveCallsAtFailover(t *Trial) error {
 	sizes := []int{5, 20}
 	if !t.Virtual {
 		sizes = []int{5}
 	}
 	for _, n := range sizes {
 		name := fmt.Sprintf("jobs%d", n)
-		var seats []*seat
+		var members []*participant
 		for i := range n {
-			s, err := t.seat(fmt.Sprintf("c%02d", i), name, nil)
+			p, err := t.participant(fmt.Sprintf("c%02d", i), name, nil)
 			if err != nil {
 				return err
 			}
-			if err := s.lead(); err != nil {
+			if err := p.lead(); err != nil {
 				return err
 			}
-			seats = append(seats, s)
+			members = append(members, p)
 		}
-		leader, others, err := t.elected(2*t.bound(), seats...)
+		leader, others, err := t.waitForLeader(2*t.takeoverBound(), members...)
 		if err != nil {
 			return err
 		}
 		t.sleep(2 * t.TTL)
 		count := func(methods ...string) (sum int) {
-			for _, s := range others {
-				sum += s.node.wire.Count(methods...)
+			for _, p := range others {
+				sum += p.node.wire.Count(methods...)
 			}
 			return sum
 		}
-		failed := func() (sum int) { // and so made again
-			for _, s := range others {
-				sum += s.node.wire.failures()["Acquire"]
+		failed := func() (sum int) { // bids that failed, which the managers repeat
+			for _, p := range others {
+				sum += p.node.wire.failures()["Acquire"]
 			}
 			return sum
 		}
 		calls, bids, again := count(), count("Acquire"), failed()
-		leader.node.dies()
-		if _, _, err := t.elected(t.bound(), others...); err != nil {
+		leader.node.crash()
+		if _, _, err := t.waitForLeader(t.takeoverBound(), others...); err != nil {
 			return err
 		}
 		t.sleep(t.TTL)
 		calls, bids, again = count()-calls, count("Acquire")-bids, failed()-again
 		const a, b = 25, 10
-		if err := errors.Join(must(calls <= a*n+b, fmt.Sprintf("at most %d·%d+%d calls from a crash to one TTL after the next leader", a, n, b), calls),
-			must(bids <= 2*n+again, fmt.Sprintf("at most %d bids", 2*n+again), bids)); err != nil {
+		if err := errors.Join(expect(calls <= a*n+b, fmt.Sprintf("at most %d·%d+%d calls from a crash to one TTL after the next leader", a, n, b), calls),
+			expect(bids <= 2*n+again, fmt.Sprintf("at most %d bids", 2*n+again), bids)); err != nil {
 			return err
 		}
-		for _, s := range others {
-			s.left = true
-			s.Pause()
+		for _, p := range others {
+			p.watcherEnded = true
+			p.Pause()
 		}
-		for _, s := range others {
-			if err := s.node.close(2 * t.TTL); err != nil {
+		for _, p := range others {
+			if err := p.node.close(2 * t.TTL); err != nil {
 				return err
 			}
 		}
@@ -307,66 +307,66 @@ func liveCloseHangs(t *Trial) error {
 	if err != nil {
 		return err
 	}
-	var seats []*seat
+	var members []*participant
 	for i := range 3 {
-		s, err := n.join(fmt.Sprintf("jobs%d", i))
+		p, err := n.join(fmt.Sprintf("jobs%d", i))
 		if err != nil {
 			return err
 		}
-		if err := s.lead(); err != nil {
+		if err := p.lead(); err != nil {
 			return err
 		}
-		seats = append(seats, s)
+		members = append(members, p)
 	}
-	if err := t.until(2*t.bound(), "all three to lead", func() bool { return seats[0].Leading() && seats[1].Leading() && seats[2].Leading() }); err != nil {
+	if err := t.waitUntil(2*t.takeoverBound(), "all three to lead", func() bool { return members[0].Leading() && members[1].Leading() && members[2].Leading() }); err != nil {
 		return err
 	}
 	n.wire.Cut(true)
-	for _, s := range seats {
-		s.left = true
+	for _, p := range members {
+		p.watcherEnded = true
 	}
 	limit := t.TTL / 2
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
-	began := t.moment()
+	began := t.startStopwatch()
 	n.closed.Store(true)
 	err = n.Close(ctx)
-	took := t.since(began)
-	if err := errors.Join(must(err != nil, "an error that says what was not released", err),
-		must(took <= limit+t.TTL/20+t.Late, fmt.Sprintf("Close to return within %v", limit), took)); err != nil {
+	took := t.elapsed(began)
+	if err := errors.Join(expect(err != nil, "an error that names the leases that were not released", err),
+		expect(took <= limit+t.TTL/20+t.Late, fmt.Sprintf("Close to return within %v", limit), took)); err != nil {
 		return err
 	}
-	for _, s := range seats {
-		if err := must(!s.Leading(), "nobody to lead here after Close", s.Name()); err != nil {
+	for _, p := range members {
+		if err := expect(!p.Leading(), "no leadership of this process after Close", p.Name()); err != nil {
 			return err
 		}
 	}
 	if t.Virtual || t.Parallel {
-		return nil // in a bubble what is left behind makes it burst
+		return nil // a bubble panics by itself if a goroutine is left
 	}
-	return t.until(t.TTL, fmt.Sprintf("no more than the %d goroutines of before", goroutines+2), func() bool { return runtime.NumGoroutine() <= goroutines+2 })
+	return t.waitUntil(t.TTL, fmt.Sprintf("no more than %d goroutines, as before", goroutines+2), func() bool { return runtime.NumGoroutine() <= goroutines+2 })
 }
 
 func liveClose(t *Trial) error {
-	a, others, err := t.led(2, "jobs", nil)
+	a, others, err := t.startWithLeader(2, "jobs", nil)
 	if err != nil {
 		return err
 	}
 	t.sleep(t.TTL)
-	a.left = true
+	a.watcherEnded = true
 	if err := a.node.close(t.TTL); err != nil {
 		return err
 	}
-	if _, err := t.after(t.handover(), "the next leader after Close", others[0].Leading); err != nil {
+	if _, err := t.waitTime(t.handoverBound(), "the next leader after Close", others[0].Leading); err != nil {
 		return err
 	}
-	ctx, cancel := t.ctx()
+	ctx, cancel := t.callContext()
 	defer cancel()
 	if err := a.node.Close(ctx); !errors.Is(err, backend.ErrClosed) {
 		return fmt.Errorf("second Close: expected ErrClosed, got %v", err)
 	}
 	if _, err := a.node.Join("other"); !errors.Is(err, backend.ErrClosed) {
-		return fmt.Errorf("a Join after Close: expected ErrClosed, got %v", err)
+		return fmt.Errorf("expected ErrClosed from Join after Close, got %v", err)
 	}
 	return nil
 }

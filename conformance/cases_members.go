@@ -11,38 +11,38 @@ import (
 )
 
 var memberCases = []Case{
-	{Rule: "M1", Name: "who announces itself is listed", Run: membersListed,
-		Says: "Announce writes this process's one member record, and Members shows it as it was written last."},
-	{Rule: "M2", Name: "members are in order and in pages", Run: membersPages,
+	{Rule: "M1", Name: "an announced member is listed", Run: membersListed,
+		Says: "Announce writes the one member record of this process, and Members returns it as it was last written."},
+	{Rule: "M2", Name: "members are ordered and paged", Run: membersPages,
 		Says: "Members returns up to limit members whose nonces are not less than from, in byte order of nonces."},
-	{Rule: "M3", Name: "members grow old", Run: membersAge,
-		Says: "Age is how long ago a member last announced itself; one that has not for two of its TTLs may be left out."},
-	{Rule: "M4", Name: "announcing is no candidacy", Run: membersApart,
-		Says: "Announce touches no election."},
+	{Rule: "M3", Name: "a member's Age grows", Run: membersAge,
+		Says: "Age is the time since a member last announced itself. Members may omit a member that has not announced itself for two of its TTLs."},
+	{Rule: "M4", Name: "Announce changes no election", Run: membersTouchNothing,
+		Says: "Announce changes no election."},
 }
 
 func membersListed(t *Trial) error {
 	a, b := t.client("a"), t.client("b")
-	m := backend.Member{Candidate: a.me, TTL: t.TTL, Stage: "both"}
+	m := backend.Member{Candidate: a.candidate, TTL: t.TTL, Stage: "both"}
 	for _, metadata := range []string{"first", "second\nline"} {
 		m.Metadata = metadata
-		m.Elections = backend.ElectionList(func(yield func(string) bool) { // all that has room
+		m.Elections = backend.ElectionList(func(yield func(string) bool) { // as many as fit
 			for yield(metadata[:5] + strings.Repeat("Ω", 100)) {
 			}
 		})
-		ctx, cancel := t.ctx()
+		ctx, cancel := t.callContext()
 		err := a.Announce(ctx, m)
 		cancel()
 		if err != nil {
 			return fmt.Errorf("announce: expected no error, got %w", err)
 		}
 		members, err := b.members("", 10)
-		if err := errors.Join(err, same("members", len(members), 1)); err != nil {
+		if err := errors.Join(err, equal("members", len(members), 1)); err != nil {
 			return err
 		}
 		got := members[0]
 		got.Age = 0
-		if err := errors.Join(same("member", got.Candidate, m.Candidate), same("stage", got.Stage, m.Stage), same("elections", got.Elections, m.Elections), same("TTL", got.TTL, m.TTL)); err != nil {
+		if err := errors.Join(equal("member", got.Candidate, m.Candidate), equal("stage", got.Stage, m.Stage), equal("elections", got.Elections, m.Elections), equal("TTL", got.TTL, m.TTL)); err != nil {
 			return err
 		}
 	}
@@ -55,20 +55,20 @@ func membersPages(t *Trial) error {
 	var last *client
 	for i := range 7 {
 		last = t.client(fmt.Sprintf("c%d", i))
-		want, clients = append(want, last.me.Nonce), append(clients, last)
+		want, clients = append(want, last.candidate.Nonce), append(clients, last)
 	}
 	slices.Sort(want)
 	for _, limit := range []int{1, 3, 7, 500} {
 		var got []string
 		var err error
-		// A process that a busy machine has starved for two TTLs may be left out.
-		t.until(8*t.TTL, "members", func() bool {
+		// Members may omit a process that a busy machine has delayed for two TTLs.
+		t.waitUntil(8*t.TTL, "members", func() bool {
 			for _, c := range clients {
 				if err = c.announce(); err != nil {
 					return true
 				}
 			}
-			got, err = last.pages(limit)
+			got, err = last.readAllMembers(limit)
 			return err != nil || slices.Equal(got, want) || t.Virtual
 		})
 		if err != nil {
@@ -81,14 +81,14 @@ func membersPages(t *Trial) error {
 	return nil
 }
 
-// pages reads the nonces of all members, so many at once.
-func (c *client) pages(limit int) (got []string, err error) {
+// readAllMembers reads the nonces of all members, in pages of up to limit.
+func (c *client) readAllMembers(limit int) (got []string, err error) {
 	for from := ""; len(got) < 20; {
 		members, err := c.members(from, limit)
 		if err != nil {
 			return nil, err
 		}
-		if err := must(len(members) <= limit, fmt.Sprintf("at most %d members", limit), len(members)); err != nil {
+		if err := expect(len(members) <= limit, fmt.Sprintf("at most %d members", limit), len(members)); err != nil {
 			return nil, err
 		}
 		for _, m := range members {
@@ -111,10 +111,10 @@ func membersAge(t *Trial) error {
 		}
 		announced := time.Now()
 		t.sleep(wait)
-		// The reading lies between two looks at the clock, however late it comes.
+		// The bounds come from readings of the clock before and after the call.
 		least := time.Since(announced) - t.TTL/10 - t.Late
 		members, err := b.members("", 10)
-		if err := errors.Join(err, same(fmt.Sprintf("members %v after it was announced", wait), len(members), 1)); err != nil {
+		if err := errors.Join(err, equal(fmt.Sprintf("members %v after an announcement", wait), len(members), 1)); err != nil {
 			return err
 		}
 		most := time.Since(before) + t.TTL/10 + t.Late
@@ -127,19 +127,19 @@ func membersAge(t *Trial) error {
 	if err != nil {
 		return err
 	}
-	if len(members) > 0 { // it may be left out; if it is not, its age must tell
-		return must(members[0].Age > 2*t.TTL, fmt.Sprintf("an Age above %v after three TTLs of silence", 2*t.TTL), members[0].Age)
+	if len(members) > 0 { // Members may omit it; otherwise its Age must have grown
+		return expect(members[0].Age > 2*t.TTL, fmt.Sprintf("an Age above %v after three TTLs without an announcement", 2*t.TTL), members[0].Age)
 	}
 	return nil
 }
 
-func membersApart(t *Trial) error {
+func membersTouchNothing(t *Trial) error {
 	a, b := t.client("a"), t.client("b")
 	held, err := a.win("jobs")
 	if err := errors.Join(err, a.announce(), b.announce()); err != nil {
 		return err
 	}
-	now, err := b.look("jobs")
+	now, err := b.read("jobs")
 	records, err2 := b.list("", 10)
-	return errors.Join(err, err2, same("heartbeat", now.Heartbeat, held.Heartbeat), same("records", len(records), 1))
+	return errors.Join(err, err2, equal("heartbeat", now.Heartbeat, held.Heartbeat), equal("records", len(records), 1))
 }

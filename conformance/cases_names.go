@@ -11,15 +11,15 @@ import (
 )
 
 var nameCases = []Case{
-	{Rule: "S15", Name: "names never alias", Run: namesExact,
-		Says: "Names are compared byte by byte: no two elections are ever the same one, whatever case, accents, spaces or slashes are in their names."},
-	{Rule: "S15", Name: "text comes back byte for byte", Run: namesText,
-		Says: "Ids, addresses and metadata up to their limits come back byte for byte."},
-	{Rule: "S15", Name: "hostile text in the store harms nobody", Run: namesPlanted, Fault: FaultPlantRecord,
-		Says: "A record that somebody planted with hostile text is read as text, and costs no other election anything."},
+	{Rule: "S15", Name: "different names are different elections", Run: namesExact,
+		Says: "The store compares names byte by byte: two different names are two elections, whatever case, accents, spaces or slashes they contain."},
+	{Rule: "S15", Name: "text is returned byte for byte", Run: namesText,
+		Says: "The store returns ids, addresses and metadata up to their limits byte for byte."},
+	{Rule: "S15", Name: "hostile text in a record harms no election", Run: namesPlanted, Fault: FaultPlantRecord,
+		Says: "A record into which an attacker wrote hostile text is read as clean text, and affects no other election."},
 }
 
-// names is a list of election names that careless stores take for one another.
+// names returns election names that a careless store would confuse.
 func names() []string {
 	list := []string{
 		"a", "A", "a ", " a", "a  ", "a.", "a/", "a//", "/a", "a/b", "a//b", "a/B", "a\\b", "a\\\\b", "A/B",
@@ -35,7 +35,7 @@ func names() []string {
 	return append(list, long+"1", long+"2", long, strings.Repeat("\u00e9", 127)+"x", strings.Repeat("\U0001F600", 63)+"abc")
 }
 
-// texts is a list of one-line texts of up to max bytes that careless stores change.
+// texts returns one-line texts of up to max bytes that a careless store would change.
 func texts(max int) []string {
 	return []string{
 		"x", " x ", "X", "\u00e1", "a\u0301", "\U0001F600", "'", "\"", "\\", "\\n", "%s%d", "`", "a/b", "../x", "<script>", "${x}", "{\"a\":1}", "NULL",
@@ -45,72 +45,22 @@ func texts(max int) []string {
 
 func namesExact(t *Trial) error {
 	a, b := t.client("a"), t.client("b")
-	var zero []backend.Lease
-	for _, name := range names() {
-		if err := backend.CheckName(name); err != nil {
-			return fmt.Errorf("this suite's own name %q: %w", name, err)
-		}
-		zero = append(zero, backend.Lease{Election: name})
-	}
-	over, err := a.observe(zero...)
+	held, err := a.winAll(names())
 	if err != nil {
 		return err
 	}
-	if err := same("leases read, one for each name", len(over), len(zero)); err != nil {
-		return err
-	}
-	var bids []backend.Bid
-	for _, l := range over {
-		if err := same(fmt.Sprintf("term of %q, which nobody has led", l.Election), l.Term, 0); err != nil {
-			return err
-		}
-		bids = append(bids, a.bid(l))
-	}
-	t.sleep(max(over[0].ObserveFor, 0))
-	answers, err := a.try(bids...)
-	if err != nil {
-		return err
-	}
-	held := map[string]backend.Lease{}
-	for i, got := range answers {
-		name := bids[i].Election
-		if err := errors.Join(same(fmt.Sprintf("outcome of a bid for %q", name), got.Outcome, backend.Granted), same("name in its answer", got.Election, name)); err != nil {
-			return fmt.Errorf("%w (error %v)", err, got.Err)
-		}
-		held[name] = got.Lease
-	}
-	// A session would end in a case that takes long.
-	renewed := time.Now()
-	keep := func(owner *client) error {
-		var leases []backend.Lease
-		for _, l := range held {
-			if l.Holder == owner.me {
-				leases = append(leases, l)
-			}
-		}
-		if len(leases) == 0 {
-			return nil
-		}
-		answers, err := owner.renew(leases...)
-		for _, got := range answers {
-			err = errors.Join(err, same(fmt.Sprintf("outcome of a renewal of %q", got.Election), got.Outcome, backend.Granted))
-			held[got.Election] = got.Lease
-		}
-		return err
-	}
-	// Each is a lease of its own: a release and a grant elsewhere touch no other.
+	h := &nameHolders{t: t, a: a, b: b, held: held, renewed: time.Now()}
+	// Each name is a separate lease: b takes over every second one, and the others must
+	// not change.
 	for i, name := range names() {
-		if time.Since(renewed) > t.renewEvery() {
-			renewed = time.Now()
-			if err := errors.Join(keep(a), keep(b)); err != nil {
-				return err
-			}
+		if err := h.renewIfDue(); err != nil {
+			return err
 		}
 		if i%2 == 0 {
 			continue
 		}
 		l := held[name]
-		if err := a.free(backend.Released, l); err != nil {
+		if err := a.release(backend.Released, l); err != nil {
 			return err
 		}
 		if held[name], err = b.win(name); err != nil {
@@ -118,30 +68,107 @@ func namesExact(t *Trial) error {
 		}
 	}
 	for i, name := range names() {
-		if time.Since(renewed) > t.renewEvery() {
-			renewed = time.Now()
-			if err := errors.Join(keep(a), keep(b)); err != nil {
-				return err
-			}
+		if err := h.renewIfDue(); err != nil {
+			return err
 		}
-		now, err := b.look(name)
-		holder := a.me
+		holder := a
 		if i%2 == 1 {
-			holder = b.me
+			holder = b
 		}
-		if err := errors.Join(err, same("name read", now.Election, name), same(fmt.Sprintf("term of %q", name), now.Term, held[name].Term), same(fmt.Sprintf("holder of %q", name), now.Holder.ID, holder.ID)); err != nil {
-			return err
-		}
-		// On a busy machine a session may be lost, and what hung on it go on in another.
-		if err := same(fmt.Sprintf("heartbeat of %q", name), now.Heartbeat, held[name].Heartbeat); err != nil && t.Virtual {
-			return err
-		}
-		records, err := b.list(name, 1)
-		if err := errors.Join(err, must(len(records) == 1 && records[0].Election == name, fmt.Sprintf("the record of %q first in a list from it", name), fmt.Sprint(records))); err != nil {
+		if err := h.check(name, holder); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// winAll acquires all these elections, which have never had a leader, in one call.
+func (c *client) winAll(names []string) (map[string]backend.Lease, error) {
+	var zero []backend.Lease
+	for _, name := range names {
+		if err := backend.CheckName(name); err != nil {
+			return nil, fmt.Errorf("name %q of this suite: %w", name, err)
+		}
+		zero = append(zero, backend.Lease{Election: name})
+	}
+	expected, err := c.observe(zero...)
+	if err != nil {
+		return nil, err
+	}
+	if err := equal("leases read, one for each name", len(expected), len(zero)); err != nil {
+		return nil, err
+	}
+	var bids []backend.Bid
+	for _, l := range expected {
+		if err := equal(fmt.Sprintf("term of %q, which never had a leader", l.Election), l.Term, 0); err != nil {
+			return nil, err
+		}
+		bids = append(bids, c.bid(l))
+	}
+	c.t.sleep(max(expected[0].ObserveFor, 0))
+	answers, err := c.acquire(bids...)
+	if err != nil {
+		return nil, err
+	}
+	held := map[string]backend.Lease{}
+	for i, got := range answers {
+		name := bids[i].Election
+		if err := errors.Join(equal(fmt.Sprintf("outcome of a bid for %q", name), got.Outcome, backend.Granted), equal("name in its answer", got.Election, name)); err != nil {
+			return nil, fmt.Errorf("%w (error %v)", err, got.Err)
+		}
+		held[name] = got.Lease
+	}
+	return held, nil
+}
+
+// nameHolders are two clients and the leases that they hold.
+type nameHolders struct {
+	t       *Trial
+	a, b    *client
+	held    map[string]backend.Lease
+	renewed time.Time // the last time
+}
+
+// renewIfDue renews all leases from time to time, since the case may take longer than a
+// session lasts.
+func (h *nameHolders) renewIfDue() error {
+	if time.Since(h.renewed) <= h.t.renewEvery() {
+		return nil
+	}
+	h.renewed = time.Now()
+	return errors.Join(h.renewAll(h.a), h.renewAll(h.b))
+}
+
+func (h *nameHolders) renewAll(c *client) error {
+	var leases []backend.Lease
+	for _, l := range h.held {
+		if l.Holder == c.candidate {
+			leases = append(leases, l)
+		}
+	}
+	if len(leases) == 0 {
+		return nil
+	}
+	answers, err := c.renew(leases...)
+	for _, got := range answers {
+		err = errors.Join(err, equal(fmt.Sprintf("outcome of a renewal of %q", got.Election), got.Outcome, backend.Granted))
+		h.held[got.Election] = got.Lease
+	}
+	return err
+}
+
+// check reads one lease and its record, and compares them with the last grant or renewal.
+func (h *nameHolders) check(name string, holder *client) error {
+	now, err := h.b.read(name)
+	if err := errors.Join(err, equal("name read", now.Election, name), equal(fmt.Sprintf("term of %q", name), now.Term, h.held[name].Term), equal(fmt.Sprintf("holder of %q", name), now.Holder.ID, holder.candidate.ID)); err != nil {
+		return err
+	}
+	// On a busy machine a session may end, and its leases may continue in another one.
+	if err := equal(fmt.Sprintf("heartbeat of %q", name), now.Heartbeat, h.held[name].Heartbeat); err != nil && h.t.Virtual {
+		return err
+	}
+	records, err := h.b.list(name, 1)
+	return errors.Join(err, expect(len(records) == 1 && records[0].Election == name, fmt.Sprintf("the record of %q first in a list that begins there", name), fmt.Sprint(records)))
 }
 
 func namesText(t *Trial) error {
@@ -150,31 +177,31 @@ func namesText(t *Trial) error {
 	metadata[0] = "line one\n\tline two\r\n\nend \n"
 	for i := range ids {
 		a := t.client(ids[i])
-		a.me.Address, a.me.Metadata = texts(backend.MaxAddress)[i], metadata[i]
+		a.candidate.Address, a.candidate.Metadata = texts(backend.MaxAddress)[i], metadata[i]
 		name := fmt.Sprintf("jobs%d", i)
 		held, err := a.win(name)
 		if err != nil {
-			return fmt.Errorf("candidate with id %.40q and metadata %.40q: %w", a.me.ID, a.me.Metadata, err)
+			return fmt.Errorf("candidate with id %.40q and metadata %.40q: %w", a.candidate.ID, a.candidate.Metadata, err)
 		}
-		read, err := b.look(name)
-		if err := errors.Join(err, same("winner's answer", held.Holder, a.me), same("reader's answer", read.Holder, a.me)); err != nil {
+		read, err := b.read(name)
+		if err := errors.Join(err, equal("winner's answer", held.Holder, a.candidate), equal("reader's answer", read.Holder, a.candidate)); err != nil {
 			return err
 		}
 		if err := a.announce(); err != nil {
 			return err
 		}
-		members, err := b.members(a.me.Nonce, 1)
-		if err := errors.Join(err, must(len(members) == 1, "one member", len(members))); err != nil {
+		members, err := b.members(a.candidate.Nonce, 1)
+		if err := errors.Join(err, expect(len(members) == 1, "one member", len(members))); err != nil {
 			return err
 		}
-		if err := same("member record", members[0].Candidate, a.me); err != nil {
+		if err := equal("member record", members[0].Candidate, a.candidate); err != nil {
 			return err
 		}
-		if err := a.free(backend.Released, held); err != nil {
+		if err := a.release(backend.Released, held); err != nil {
 			return err
 		}
-		read, err = b.look(name)
-		if err := errors.Join(err, same("LastID", read.LastID, a.me.ID)); err != nil {
+		read, err = b.read(name)
+		if err := errors.Join(err, equal("LastID", read.LastID, a.candidate.ID)); err != nil {
 			return err
 		}
 	}
@@ -191,7 +218,7 @@ func namesPlanted(t *Trial) error {
 	if err != nil {
 		return err
 	}
-	if err := t.fault(FaultPlantRecord, true, "planted"); err != nil {
+	if err := t.inject(FaultPlantRecord, true, "planted"); err != nil {
 		return err
 	}
 	changed, err := a.observe(backend.Lease{Election: "planted"}, backend.Lease{Election: "jobs"})
@@ -200,15 +227,15 @@ func namesPlanted(t *Trial) error {
 	}
 	for _, l := range changed {
 		if l.Election == "planted" && l.Holder == before.Holder {
-			return fmt.Errorf("expected the fault %s to change the record, got %+v: the harness's hook does nothing", FaultPlantRecord, l)
+			return fmt.Errorf("expected the fault %s to change the record, got %+v: the harness's function does nothing", FaultPlantRecord, l)
 		}
 	}
 	_, err = a.list("", 10)
-	_, err2 := a.keep(held)
-	if err := errors.Join(err, err2, must(slices.ContainsFunc(changed, func(l backend.Lease) bool { return l.Election == "jobs" && l.Holder == a.me }), "the healthy election to be read beside the planted one", fmt.Sprint(changed))); err != nil {
+	_, err2 := a.mustRenew(held)
+	if err := errors.Join(err, err2, expect(slices.ContainsFunc(changed, func(l backend.Lease) bool { return l.Election == "jobs" && l.Holder == a.candidate }), "Observe to return the other election beside the planted one", fmt.Sprint(changed))); err != nil {
 		return err
 	}
-	o, err := t.seat("observer", "planted", nil)
+	o, err := t.participant("observer", "planted", nil)
 	if err != nil {
 		return err
 	}
@@ -219,7 +246,7 @@ func namesPlanted(t *Trial) error {
 		}
 		if err := errors.Join(backend.CheckID(e.Leader.ID), backend.CheckText("address", e.Leader.Address, backend.MaxAddress, false),
 			backend.CheckText("metadata", e.Leader.Metadata, backend.MaxMetadata, true)); err != nil {
-			return fmt.Errorf("expected watchers to be told clean text, got %w", err)
+			return fmt.Errorf("expected watchers to receive clean text, got %w", err)
 		}
 	}
 	return nil

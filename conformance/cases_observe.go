@@ -10,19 +10,19 @@ import (
 )
 
 var observeCases = []Case{
-	{Rule: "O1", Name: "a zero lease is always answered", Run: observeZero,
-		Says: "A zero lease with only a name is always returned, also if the store has no record of it (Term 0)."},
-	{Rule: "O2", Name: "only what has changed", Run: observeChanged,
-		Says: "Observe returns those of the leases in seen that have changed, and no others; to grow older is no change."},
-	{Rule: "O3", Name: "every change shows", Run: observeEvery,
-		Says: "Grant, renewal (unless the store expires leases by itself), request, withdrawal of a request, and release each show as a change."},
-	{Rule: "O4", Name: "observing does not wait", Run: observeNow,
+	{Rule: "O1", Name: "a zero lease is always returned", Run: observeZero,
+		Says: "Observe always returns a lease that the caller passes with only a name. If the store has no record of it, its Term is 0."},
+	{Rule: "O2", Name: "only changed leases are returned", Run: observeChanged,
+		Says: "Observe returns only those of the passed leases that have changed. A greater Age is no change."},
+	{Rule: "O3", Name: "every kind of change is returned", Run: observeEachKind,
+		Says: "Observe returns a lease after a grant, a renewal (unless the store expires leases by itself), a request, the withdrawal of a request, and a release."},
+	{Rule: "O4", Name: "Observe does not wait", Run: observeAtOnce,
 		Says: "Observe does not wait, whether or not anything has changed."},
-	{Rule: "O5", Name: "observing does not write", Run: observeQuiet,
-		Says: "Observe reads: no heartbeat changes and no record appears."},
-	{Rule: "O6", Name: "the place in history loses nothing", Run: observeNext,
-		Says: "A change between two calls for the same elections is in the answer to the second."},
-	{Rule: "O7", Name: "age is about right", Run: observeAge,
+	{Rule: "O5", Name: "Observe does not write", Run: observeWritesNothing,
+		Says: "Observe only reads: it changes no heartbeat and creates no record."},
+	{Rule: "O6", Name: "no change between two calls is lost", Run: observeSequence,
+		Says: "A change between two calls for the same elections is in the answer to the second call."},
+	{Rule: "O7", Name: "Age is about right", Run: observeAge,
 		Says: "Age is how long ago the store believes the lease was last written."},
 }
 
@@ -32,19 +32,19 @@ func observeZero(t *Trial) error {
 		return err
 	}
 	zero := []backend.Lease{{Election: "never"}, {Election: "held"}, {Election: "nor this"}}
-	for range 2 { // the first look is no different from the next
+	for range 2 { // the first call must not differ from the next
 		got, err := b.observe(zero...)
 		if err != nil {
 			return err
 		}
 		slices.SortFunc(got, func(x, y backend.Lease) int { return compare(x.Election, y.Election) })
-		if err := same("leases returned for three zero leases", len(got), 3); err != nil {
+		if err := equal("leases returned for three zero leases", len(got), 3); err != nil {
 			return err
 		}
-		err = errors.Join(same("first", got[0].Election, "held"), same("its holder", got[0].Holder, a.me))
+		err = errors.Join(equal("first lease", got[0].Election, "held"), equal("its holder", got[0].Holder, a.candidate))
 		for i, name := range []string{"never", "nor this"} {
 			l := got[i+1]
-			err = errors.Join(err, same("name", l.Election, name), same("term of "+name, l.Term, 0), must(l.Vacant(), "a vacant lease", l))
+			err = errors.Join(err, equal("name", l.Election, name), equal("term of "+name, l.Term, 0), expect(l.Vacant(), "a vacant lease", l))
 		}
 		if err != nil {
 			return err
@@ -63,7 +63,7 @@ func observeChanged(t *Trial) error {
 		}
 		held, zero = append(held, l), append(zero, backend.Lease{Election: l.Election})
 	}
-	if _, err := a.renew(held...); err != nil { // the winning may have taken long
+	if _, err := a.renew(held...); err != nil { // winning 20 leases may have taken long
 		return err
 	}
 	seen, err := b.observe(zero...)
@@ -72,10 +72,10 @@ func observeChanged(t *Trial) error {
 	}
 	t.sleep(t.TTL / 10)
 	if got, err := b.observe(seen...); err != nil || len(got) != 0 {
-		return errors.Join(err, fmt.Errorf("when nothing has changed: expected no lease, got %d: %+v", len(got), got))
+		return errors.Join(err, fmt.Errorf("without a change: expected no lease, got %d: %+v", len(got), got))
 	}
 	for _, i := range []int{17, 3} {
-		if _, err := a.alter(seen[i]); err != nil {
+		if _, err := a.changeVisibly(seen[i]); err != nil {
 			return err
 		}
 	}
@@ -90,12 +90,12 @@ func observeChanged(t *Trial) error {
 	slices.Sort(names)
 	want := []string{seen[3].Election, seen[17].Election}
 	slices.Sort(want)
-	return must(slices.Equal(names, want), fmt.Sprintf("the two that were renewed, %v", want), fmt.Sprint(names))
+	return expect(slices.Equal(names, want), fmt.Sprintf("the two renewed leases, %v", want), fmt.Sprint(names))
 }
 
-func observeEvery(t *Trial) error {
+func observeEachKind(t *Trial) error {
 	a, b := t.client("a"), t.client("b")
-	seen, err := b.look("jobs")
+	seen, err := b.read("jobs")
 	if err != nil {
 		return err
 	}
@@ -105,13 +105,13 @@ func observeEvery(t *Trial) error {
 		do   func() error
 		is   func(l backend.Lease) bool
 	}{
-		{"a grant", func() (err error) { held, err = a.win("jobs"); return err }, func(l backend.Lease) bool { return l.Holder == a.me && l.Term == held.Term }},
-		{"a renewal", func() (err error) { held, err = a.alter(held); return err }, func(l backend.Lease) bool { return l.Heartbeat == held.Heartbeat }},
+		{"a grant", func() (err error) { held, err = a.win("jobs"); return err }, func(l backend.Lease) bool { return l.Holder == a.candidate && l.Term == held.Term }},
+		{"a renewal", func() (err error) { held, err = a.changeVisibly(held); return err }, func(l backend.Lease) bool { return l.Heartbeat == held.Heartbeat }},
 		{"a nomination", func() error {
 			return b.request(backend.Request{Election: "jobs", Term: held.Term, Kind: backend.Nominate, ID: "b"})
 		}, func(l backend.Lease) bool { return l.Request.Kind == backend.Nominate && l.Request.ID == "b" }},
 		{"its withdrawal", func() error { return b.request(backend.Request{Election: "jobs", Term: held.Term}) }, func(l backend.Lease) bool { return l.Request == backend.Request{} }},
-		{"a release", func() error { return a.free(backend.Released, held) }, func(l backend.Lease) bool { return l.Vacant() && l.Term == held.Term }},
+		{"a release", func() error { return a.release(backend.Released, held) }, func(l backend.Lease) bool { return l.Vacant() && l.Term == held.Term }},
 	}
 	for _, s := range steps {
 		if err := s.do(); err != nil {
@@ -122,29 +122,29 @@ func observeEvery(t *Trial) error {
 			return err
 		}
 		if len(got) != 1 || !s.is(got[0]) {
-			return fmt.Errorf("after %s: expected it to show as a change, got %d leases: %+v", s.what, len(got), got)
+			return fmt.Errorf("after %s: expected the changed lease, got %d leases: %+v", s.what, len(got), got)
 		}
 		seen = got[0]
 	}
 	return nil
 }
 
-func observeNow(t *Trial) error {
+func observeAtOnce(t *Trial) error {
 	a := t.client("a")
 	if _, err := a.win("jobs"); err != nil {
 		return err
 	}
-	seen, err := a.look("jobs")
+	seen, err := a.read("jobs")
 	if err != nil {
 		return err
 	}
-	began := t.moment()
+	began := t.startStopwatch()
 	_, err = a.observe(seen)
-	took := t.since(began)
-	return errors.Join(err, must(took <= t.TTL/8+t.Late, "an answer at once", took))
+	took := t.elapsed(began)
+	return errors.Join(err, expect(took <= t.TTL/8+t.Late, "an answer at once", took))
 }
 
-func observeQuiet(t *Trial) error {
+func observeWritesNothing(t *Trial) error {
 	a, b := t.client("a"), t.client("b")
 	held, err := a.win("jobs")
 	if err != nil {
@@ -155,12 +155,12 @@ func observeQuiet(t *Trial) error {
 			return err
 		}
 	}
-	now, err := a.look("jobs")
+	now, err := a.read("jobs")
 	records, err2 := a.list("", 10)
-	return errors.Join(err, err2, same("heartbeat", now.Heartbeat, held.Heartbeat), same("records", len(records), 1))
+	return errors.Join(err, err2, equal("heartbeat", now.Heartbeat, held.Heartbeat), equal("records", len(records), 1))
 }
 
-func observeNext(t *Trial) error {
+func observeSequence(t *Trial) error {
 	a, b := t.client("a"), t.client("b")
 	held := map[string]backend.Lease{}
 	var seen []backend.Lease
@@ -174,13 +174,13 @@ func observeNext(t *Trial) error {
 	}
 	for i, name := range []string{"", "two", "", "one", "three", "two"} {
 		if name != "" {
-			l, err := a.keep(held[name])
+			l, err := a.mustRenew(held[name])
 			if err != nil {
 				return err
 			}
 			held[name] = l
 		}
-		ctx, cancel := t.ctx()
+		ctx, cancel := t.callContext()
 		changed, err := b.Observe(ctx, seen)
 		cancel()
 		if err != nil {
@@ -189,12 +189,12 @@ func observeNext(t *Trial) error {
 		for _, l := range changed {
 			at := slices.IndexFunc(seen, func(s backend.Lease) bool { return s.Election == l.Election })
 			if at < 0 {
-				return fmt.Errorf("expected only leases that were asked about, got %+v", l)
+				return fmt.Errorf("expected only leases that the call passed, got %+v", l)
 			}
 			seen[at] = l
 		}
 		for _, s := range seen {
-			if err := same(fmt.Sprintf("call %d: heartbeat of %s", i, s.Election), s.Heartbeat, held[s.Election].Heartbeat); err != nil {
+			if err := equal(fmt.Sprintf("call %d: heartbeat of %s", i, s.Election), s.Heartbeat, held[s.Election].Heartbeat); err != nil {
 				return err
 			}
 		}
@@ -211,19 +211,19 @@ func observeAge(t *Trial) error {
 	}
 	won := time.Now()
 	t.sleep(t.TTL / 2)
-	// The reading lies between two looks at the clock, however late it comes.
+	// The bounds come from readings of the clock before and after the call.
 	least := time.Since(won) - t.TTL/20 - t.Late
-	now, err := b.look("jobs")
+	now, err := b.read("jobs")
 	if err != nil {
 		return err
 	}
 	most := time.Since(before) + t.TTL/20 + t.Late
-	err = must(now.Age >= least && now.Age <= most, fmt.Sprintf("an Age between %v and %v", least, most), now.Age)
+	err = expect(now.Age >= least && now.Age <= most, fmt.Sprintf("an Age between %v and %v", least, most), now.Age)
 	renewed := time.Now()
-	if _, err := a.keep(held); err != nil {
+	if _, err := a.mustRenew(held); err != nil {
 		return err
 	}
-	fresh, err2 := b.look("jobs")
+	fresh, err2 := b.read("jobs")
 	most = time.Since(renewed) + t.TTL/20 + t.Late
-	return errors.Join(err, err2, must(fresh.Age >= 0 && fresh.Age <= most, fmt.Sprintf("an Age of at most %v after a renewal", most), fresh.Age))
+	return errors.Join(err, err2, expect(fresh.Age >= 0 && fresh.Age <= most, fmt.Sprintf("an Age of at most %v after a renewal", most), fresh.Age))
 }

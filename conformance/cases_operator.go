@@ -16,99 +16,99 @@ import (
 
 var operatorCases = []Case{
 	{Rule: "P1", Name: "pause and resume", Run: operatorPause,
-		Says: "Pause makes this process step down and not campaign until Resume, for one election or for all."},
-	{Rule: "P2", Name: "who resigns is out for half a TTL", Run: operatorResign,
-		Says: "Who resigns campaigns again after half a TTL; alone it then leads again, in a new term."},
-	{Rule: "P3", Name: "a unhealthy node steps down and stays out", Run: operatorHealth,
-		Says: "A failing health check makes this process step down from everything and stay out until it passes."},
-	{Rule: "P3", Name: "a health check that hangs has failed", Run: operatorHealthHangs,
-		Says: "A health check that hangs past its context counts as failed."},
+		Says: "Pause makes this process step down, and it does not campaign until Resume, in one election or in all."},
+	{Rule: "P2", Name: "a candidate waits half a TTL after it resigned", Run: operatorResign,
+		Says: "A candidate that resigned campaigns again after half a TTL. If it is alone, it then leads again in a new term."},
+	{Rule: "P3", Name: "an unhealthy node steps down and stays out", Run: operatorHealth,
+		Says: "If its health check fails, a process steps down in all elections and does not campaign until the check passes."},
+	{Rule: "P3", Name: "a health check that hangs counts as failed", Run: operatorHealthHangs,
+		Says: "A health check that does not return by the end of its context counts as failed."},
 	{Rule: "P4", Name: "an observer never writes", Run: operatorObserver,
-		Says: "An observer never campaigns and never writes to the store; it sees all that others see."},
-	{Rule: "P5", Name: "failover delay after a failure", Run: operatorFailoverDelay, skip: exclusive,
-		Says: "After a leader has failed nobody leads for FailoverDelay; an orderly release skips it."},
-	{Rule: "P6", Name: "the incumbent comes first", Run: operatorIncumbentGrace, skip: exclusive,
-		Says: "After a leader has failed the others hold back for IncumbentGrace, so that a candidate with the same ID can return; an orderly release skips it."},
-	{Rule: "P7", Name: "the same id twice", Run: operatorSameID, skip: exclusive,
-		Says: "Two live processes with the same ID are two candidates, and it is reported."},
-	{Rule: "P8", Name: "one attempt", Run: operatorTry,
-		Says: "Try makes one attempt: nil if somebody else leads; what was won is ended with Resign, and nothing campaigns afterwards."},
-	{Rule: "P9", Name: "campaigning until elected", Run: operatorCampaign,
-		Says: "Campaign returns when this process is elected, or with the context's error, and then it does not campaign any more."},
-	{Rule: "P10", Name: "running again after every loss", Run: operatorRun,
-		Says: "Run campaigns, calls the function, joins it and campaigns again until its context ends; then it returns nil when the lease is released."},
-	{Rule: "P11", Name: "leaving and joining again", Run: operatorLeave,
-		Says: "Leave resigns and forgets the election, and returns when nothing is left in the store; it can be joined again."},
+		Says: "An observer never campaigns and never writes to the store, but receives all events."},
+	{Rule: "P5", Name: "FailoverDelay delays a takeover", Run: operatorFailoverDelay, skip: needsExclusive,
+		Says: "After a leader has failed there is no leader for FailoverDelay. After an orderly release there is no delay."},
+	{Rule: "P6", Name: "IncumbentGrace lets the failed leader return", Run: operatorIncumbentGrace, skip: needsExclusive,
+		Says: "After a leader has failed, the other candidates wait for IncumbentGrace, so that a candidate with the failed leader's ID can return. After an orderly release they do not wait."},
+	{Rule: "P7", Name: "two processes with one id are reported", Run: operatorSameID, skip: needsExclusive,
+		Says: "Two live processes with the same ID are two candidates, and the manager reports them."},
+	{Rule: "P8", Name: "Try makes one attempt", Run: operatorTry,
+		Says: "Try makes one attempt. It returns nil and ErrNotElected if another process leads. Resign ends the leadership that Try returned, and the process does not campaign afterwards."},
+	{Rule: "P9", Name: "Campaign returns when elected", Run: operatorCampaign,
+		Says: "Campaign returns when this process is elected, or with the context's error. After that the process does not campaign."},
+	{Rule: "P10", Name: "Run campaigns again after every loss", Run: operatorRun,
+		Says: "Run campaigns, calls the function, waits for it and campaigns again, until its context ends. Then it releases the lease and returns nil."},
+	{Rule: "P11", Name: "an election can be left and joined again", Run: operatorLeave,
+		Says: "Leave resigns and removes the election from the manager. When it returns, the store holds nothing of this process. The process can join the election again."},
 }
 
 func operatorPause(t *Trial) error {
-	a, others, err := t.led(2, "jobs", nil)
+	a, others, err := t.startWithLeader(2, "jobs", nil)
 	if err != nil {
 		return err
 	}
 	b := others[0]
 	a.Pause()
-	if _, err := t.after(t.handover(), "the other to lead after a pause", b.Leading); err != nil {
+	if _, err := t.waitTime(t.handoverBound(), "the other candidate to lead after a pause", b.Leading); err != nil {
 		return err
 	}
 	b.node.Pause()
 	t.sleep(2 * t.TTL)
-	if err := must(leading([]*seat{a, b}) == nil, "nobody to lead while all are paused", fmt.Sprint(a.Current(), b.Current())); err != nil {
+	if err := expect(leaderOf([]*participant{a, b}) == nil, "no leader while all candidates are paused", fmt.Sprint(a.Current(), b.Current())); err != nil {
 		return err
 	}
 	a.Resume()
-	if _, err := t.after(t.handover()+t.renewEvery(), "the resumed candidate to lead", a.Leading); err != nil {
+	if _, err := t.waitTime(t.handoverBound()+t.renewEvery(), "the resumed candidate to lead", a.Leading); err != nil {
 		return err
 	}
 	b.node.Resume()
 	t.sleep(t.TTL)
-	return errors.Join(must(a.Leading() && !b.Leading(), "a resumed follower to leave the leader alone", fmt.Sprint(a.Current(), b.Current())),
-		must(a.heard(func(e election.Event) bool { return e.Reason == election.ReasonPaused }), "an event with reason paused", a.events()))
+	return errors.Join(expect(a.Leading() && !b.Leading(), "a resumed follower not to replace the leader", fmt.Sprint(a.Current(), b.Current())),
+		expect(a.hasEvent(func(e election.Event) bool { return e.Reason == election.ReasonPaused }), "an event with reason paused", a.events()))
 }
 
 func operatorResign(t *Trial) error {
-	a, _, err := t.led(1, "jobs", nil)
+	a, _, err := t.startWithLeader(1, "jobs", nil)
 	if err != nil {
 		return err
 	}
-	was, err := t.leadership(t.bound(), a)
+	first, err := t.waitForLeadership(t.takeoverBound(), a)
 	if err != nil {
 		return err
 	}
-	term := was.Term
-	ctx, cancel := t.ctx()
+	term := first.Term
+	ctx, cancel := t.callContext()
 	defer cancel()
 	began := time.Now()
 	if err := a.Resign(ctx); err != nil {
 		return fmt.Errorf("resign: expected nil, got %w", err)
 	}
-	now, err := t.client("reader").look("jobs")
-	if time.Since(began) < t.TTL/2 { // a busy machine may look too late
-		err = errors.Join(err, must(now.Vacant() && now.End == backend.Released, "a released lease when Resign returns", now))
+	now, err := t.client("reader").read("jobs")
+	if time.Since(began) < t.TTL/2 { // a busy machine may read too late
+		err = errors.Join(err, expect(now.Vacant() && now.End == backend.Released, "a released lease when Resign returns", now))
 	}
 	if err != nil {
 		return err
 	}
-	took, err := t.after(t.TTL, "the only candidate to lead again", a.Leading)
-	if err := errors.Join(err, must(took >= t.TTL/2-t.TTL/20-t.Late, fmt.Sprintf("it to stay out for %v", t.TTL/2), took)); err != nil {
+	took, err := t.waitTime(t.TTL, "the only candidate to lead again", a.Leading)
+	if err := errors.Join(err, expect(took >= t.TTL/2-t.TTL/20-t.Late, fmt.Sprintf("the candidate not to lead for %v", t.TTL/2), took)); err != nil {
 		return err
 	}
-	if again, err := t.leadership(t.bound(), a); err != nil || again.Term <= term {
-		return errors.Join(err, fmt.Errorf("expected a term above %d, got %v", term, show(again)))
+	if again, err := t.waitForLeadership(t.takeoverBound(), a); err != nil || again.Term <= term {
+		return errors.Join(err, fmt.Errorf("expected a term above %d, got %v", term, format(again)))
 	}
-	b, err := t.seat("b", "jobs", nil)
+	b, err := t.participant("b", "jobs", nil)
 	if err != nil {
 		return err
 	}
-	if err := b.Resign(ctx); err != nil { // resigning what is not led does nothing
-		return fmt.Errorf("resign of what is not led: expected nil, got %w", err)
+	if err := b.Resign(ctx); err != nil { // a follower's Resign does nothing
+		return fmt.Errorf("resign of a follower: expected nil, got %w", err)
 	}
 	return nil
 }
 
 func operatorHealth(t *Trial) error {
 	var unhealthy atomic.Bool
-	a, err := t.seat("a", "jobs", func(o *election.Options) {
+	a, err := t.participant("a", "jobs", func(o *election.Options) {
 		o.Health = func(context.Context) error {
 			if unhealthy.Load() {
 				return errors.New("this node is unhealthy")
@@ -122,10 +122,10 @@ func operatorHealth(t *Trial) error {
 	if err := a.lead(); err != nil {
 		return err
 	}
-	if _, _, err := t.elected(2*t.bound(), a); err != nil {
+	if _, _, err := t.waitForLeader(2*t.takeoverBound(), a); err != nil {
 		return err
 	}
-	b, err := t.seat("b", "jobs", nil)
+	b, err := t.participant("b", "jobs", nil)
 	if err != nil {
 		return err
 	}
@@ -134,164 +134,164 @@ func operatorHealth(t *Trial) error {
 	}
 	t.sleep(t.TTL)
 	unhealthy.Store(true)
-	if _, err := t.after(t.renewEvery()+t.handover(), "the other to lead after the health check has failed", b.Leading); err != nil {
+	if _, err := t.waitTime(t.renewEvery()+t.handoverBound(), "the other candidate to lead after the health check has failed", b.Leading); err != nil {
 		return err
 	}
-	if err := t.told(a, "an event with reason health", func(e election.Event) bool { return e.Reason == election.ReasonHealth }); err != nil {
+	if err := t.waitForEvent(a, "an event with reason health", func(e election.Event) bool { return e.Reason == election.ReasonHealth }); err != nil {
 		return err
 	}
 	b.Pause()
 	t.sleep(2 * t.TTL)
-	if err := must(!a.Leading(), "a unhealthy node to stay out", a.Current()); err != nil {
+	if err := expect(!a.Leading(), "an unhealthy node not to lead", a.Current()); err != nil {
 		return err
 	}
 	unhealthy.Store(false)
-	_, err = t.after(2*t.renewEvery()+t.handover(), "the node to lead when it is well again", a.Leading)
+	_, err = t.waitTime(2*t.renewEvery()+t.handoverBound(), "the node to lead when it is healthy again", a.Leading)
 	return err
 }
 
 func operatorHealthHangs(t *Trial) error {
 	var hangs atomic.Bool
-	let := make(chan struct{})
-	a, err := t.seat("a", "jobs", func(o *election.Options) {
+	unblock := make(chan struct{})
+	a, err := t.participant("a", "jobs", func(o *election.Options) {
 		o.Health = func(context.Context) error {
 			if hangs.Load() {
-				<-let
+				<-unblock
 			}
 			return nil
 		}
 	})
 	if err != nil {
-		close(let)
+		close(unblock)
 		return err
 	}
-	defer close(let)
+	defer close(unblock)
 	if err := a.lead(); err != nil {
 		return err
 	}
-	if _, _, err := t.elected(2*t.bound(), a); err != nil {
+	if _, _, err := t.waitForLeader(2*t.takeoverBound(), a); err != nil {
 		return err
 	}
 	hangs.Store(true)
 	limit := t.renewEvery() + t.callTimeout() + t.TTL/20
-	return t.until(limit, "a leader whose health check hangs to step down", func() bool {
-		return a.heard(func(e election.Event) bool { return e.Reason == election.ReasonHealth })
+	return t.waitUntil(limit, "a leader whose health check hangs to step down", func() bool {
+		return a.hasEvent(func(e election.Event) bool { return e.Reason == election.ReasonHealth })
 	})
 }
 
 func operatorObserver(t *Trial) error {
-	a, others, err := t.led(2, "jobs", nil)
+	a, others, err := t.startWithLeader(2, "jobs", nil)
 	if err != nil {
 		return err
 	}
-	o, err := t.seat("observer", "jobs", func(o *election.Options) { o.Observer = true })
+	o, err := t.participant("observer", "jobs", func(o *election.Options) { o.Observer = true })
 	if err != nil {
 		return err
 	}
 	if err := o.Lead(nil); !errors.Is(err, backend.ErrInvalid) {
-		return fmt.Errorf("a Lead of an observer: expected ErrInvalid, got %v", err)
+		return fmt.Errorf("expected ErrInvalid from Lead of an observer, got %v", err)
 	}
 	t.sleep(2 * t.TTL)
-	a.node.dies()
-	next, _, err := t.elected(t.bound(), others...)
+	a.node.crash()
+	next, _, err := t.waitForLeader(t.takeoverBound(), others...)
 	if err != nil {
 		return err
 	}
-	if err := t.until(t.bound(), "the observer to know the new leader", func() bool {
-		who, _, ok := o.Leader()
-		return ok && who.ID == next.node.ID()
+	if err := t.waitUntil(t.takeoverBound(), "the observer to know the new leader", func() bool {
+		leader, _, ok := o.Leader()
+		return ok && leader.ID == next.node.ID()
 	}); err != nil {
 		return err
 	}
-	o.left = true
+	o.watcherEnded = true
 	if err := o.node.close(t.TTL); err != nil {
 		return err
 	}
-	writes := o.node.wire.Count("Acquire", "Renew", "Release", "Ask", "Announce")
-	return same("writing calls of an observer", writes, 0)
+	writes := o.node.wire.Count("Acquire", "Renew", "Release", "Request", "Announce")
+	return equal("writes of an observer", writes, 0)
 }
 
 func operatorFailoverDelay(t *Trial) error {
 	failoverDelay := t.TTL
-	leader, others, err := t.led(3, "jobs", func(o *election.Options) { o.FailoverDelay = failoverDelay })
+	leader, others, err := t.startWithLeader(3, "jobs", func(o *election.Options) { o.FailoverDelay = failoverDelay })
 	if err != nil {
 		return err
 	}
 	t.sleep(t.TTL)
-	failed := t.over(leader.node.lastSent("jobs"), t.now())
-	leader.node.dies()
-	next, _, err := t.elected(t.bound()+failoverDelay, others...)
+	failed := t.failedAt(leader.node.lastGrantSent("jobs"), t.now())
+	leader.node.crash()
+	next, _, err := t.waitForLeader(t.takeoverBound()+failoverDelay, others...)
 	if err != nil {
 		return err
 	}
-	won, _ := next.toldAt(func(e election.Event) bool { return e.Leading })
-	if err := must(won >= failed+failoverDelay, fmt.Sprintf("failover delay until %v: the leadership counts as failed from %v on", failed+failoverDelay, failed), won); err != nil {
+	won, _ := next.eventTime(func(e election.Event) bool { return e.Leading })
+	if err := expect(won >= failed+failoverDelay, fmt.Sprintf("no leader before %v: the last leadership failed at %v, and FailoverDelay is %v", failed+failoverDelay, failed, failoverDelay), won); err != nil {
 		return err
 	}
 	t.sleep(t.TTL)
-	next.Pause() // in order: no failover delay
-	rest := slices.DeleteFunc(others, func(s *seat) bool { return s == next })
-	_, err = t.after(t.handover(), "the next leader after an orderly release, without failover delay", func() bool { return leading(rest) != nil })
+	next.Pause() // an orderly release: no failover delay
+	rest := slices.DeleteFunc(others, func(p *participant) bool { return p == next })
+	_, err = t.waitTime(t.handoverBound(), "the next leader after an orderly release, without failover delay", func() bool { return leaderOf(rest) != nil })
 	return err
 }
 
 func operatorIncumbentGrace(t *Trial) error {
 	incumbentGrace := t.TTL
 	with := func(o *election.Options) { o.IncumbentGrace = incumbentGrace }
-	a, others, err := t.led(2, "jobs", with)
+	a, others, err := t.startWithLeader(2, "jobs", with)
 	if err != nil {
 		return err
 	}
 	id, b := a.node.ID(), others[0]
-	a.node.dies()
-	back, err := t.seat(id, "jobs", with) // started again at once
+	a.node.crash()
+	back, err := t.participant(id, "jobs", with) // started again at once
 	if err != nil {
 		return err
 	}
 	if err := back.lead(); err != nil {
 		return err
 	}
-	next, _, err := t.elected(t.bound(), back, b)
+	next, _, err := t.waitForLeader(t.takeoverBound(), back, b)
 	if err != nil {
 		return err
 	}
-	if err := must(next == back, "the candidate with the failed leader's id to return", next.node.key); err != nil {
+	if err := expect(next == back, "the candidate with the failed leader's id to return", next.node.key); err != nil {
 		return err
 	}
 	t.sleep(t.TTL)
-	failed := t.over(back.node.lastSent("jobs"), t.now())
-	back.node.dies() // now it does not return
-	if _, _, err := t.elected(t.bound()+incumbentGrace, b); err != nil {
+	failed := t.failedAt(back.node.lastGrantSent("jobs"), t.now())
+	back.node.crash() // this time it does not return
+	if _, _, err := t.waitForLeader(t.takeoverBound()+incumbentGrace, b); err != nil {
 		return err
 	}
-	won, _ := b.toldAt(func(e election.Event) bool { return e.Leading })
-	return must(won >= failed+incumbentGrace, fmt.Sprintf("the other to hold back until %v: the leadership counts as failed from %v on", failed+incumbentGrace, failed), won)
+	won, _ := b.eventTime(func(e election.Event) bool { return e.Leading })
+	return expect(won >= failed+incumbentGrace, fmt.Sprintf("no other leader before %v: the last leadership failed at %v, and IncumbentGrace is %v", failed+incumbentGrace, failed, incumbentGrace), won)
 }
 
 func operatorSameID(t *Trial) error {
-	a, _, err := t.led(1, "jobs", nil)
+	a, _, err := t.startWithLeader(1, "jobs", nil)
 	if err != nil {
 		return err
 	}
-	twin, err := t.seat("a", "jobs", nil)
+	twin, err := t.participant("a", "jobs", nil)
 	if err != nil {
 		return err
 	}
 	if err := twin.lead(); err != nil {
 		return err
 	}
-	// Where renewals do not show, it might be a predecessor that the store keeps.
-	if err := t.until(t.TTL+max(t.TTL, t.Takeover), "a notice that another process has the same id, with that id", func() bool {
-		return twin.heard(func(e election.Event) bool {
+	// Where renewals are invisible, the record may be of a dead predecessor for a while.
+	if err := t.waitUntil(t.TTL+max(t.TTL, t.Takeover), "a notice that another process has the same id, with that id", func() bool {
+		return twin.hasEvent(func(e election.Event) bool {
 			return e.Kind == election.Notice && e.Reason == election.ReasonSameID && e.Err != nil && strings.Contains(e.Err.Error(), strconv.Quote("a"))
 		})
 	}); err != nil {
 		return err
 	}
-	if err := must(a.Leading() && !twin.Leading(), "only the first of two processes with one id to lead", fmt.Sprint(a.Current(), twin.Current())); err != nil {
+	if err := expect(a.Leading() && !twin.Leading(), "only the first of two processes with one id to lead", fmt.Sprint(a.Current(), twin.Current())); err != nil {
 		return err
 	}
-	a.node.dies()
-	_, _, err = t.elected(t.bound(), twin)
+	a.node.crash()
+	_, _, err = t.waitForLeader(t.takeoverBound(), twin)
 	return err
 }

@@ -8,46 +8,46 @@ import (
 )
 
 var releaseCases = []Case{
-	{Rule: "X1", Name: "a release frees at once", Run: releaseFrees,
-		Says: "Release ends a lease at once: the record stays, vacant, with its term, who held it and how that ended, and is free for anybody."},
-	{Rule: "X2", Name: "a release is scoped to its term", Run: releaseTerm,
-		Says: "A Release that names an earlier term, however late it arrives, leaves the later one alone, and that is no error."},
-	{Rule: "X3", Name: "a release ends only what is its own", Run: releaseOther, skip: exclusive,
+	{Rule: "X1", Name: "a release frees the lease at once", Run: releaseAtOnce,
+		Says: "Release frees the lease at once for any candidate. The vacant record keeps the term, the last holder and how its leadership ended."},
+	{Rule: "X2", Name: "a release ends only its own term", Run: releaseTerm,
+		Says: "A Release that names another term does not end the current one, however late it arrives, and returns no error."},
+	{Rule: "X3", Name: "a release does not end another's lease", Run: releaseOther, skip: needsExclusive,
 		Says: "A Release never ends a lease that another nonce holds."},
-	{Rule: "X4", Name: "term 0 releases whatever is mine", Run: releaseZero,
-		Says: "Term 0 stands for whatever this Backend's nonce holds or has queued in that election."},
-	{Rule: "X5", Name: "term 0 does not end another's grant", Run: releaseZeroOther, skip: exclusive,
-		Says: "Release with term 0 first finds what this nonce holds and then ends exactly that; a later grant to another is left alone."},
-	{Rule: "X6", Name: "to release nothing is no error", Run: releaseNothing,
-		Says: "Releasing what is not held is no error: unknown elections, vacant leases, twice, and on a client that never bid."},
-	{Rule: "X7", Name: "the reason is kept", Run: releaseEnd,
-		Says: "The record says how the leadership ended: held[i].End."},
-	{Rule: "X8", Name: "a release has a fresh heartbeat", Run: releaseHeartbeat,
-		Says: "Heartbeat is a fresh random value at every grant, renewal and release, and a release shows as a change."},
+	{Rule: "X4", Name: "term 0 releases the caller's lease", Run: releaseTermZero,
+		Says: "Release with term 0 releases the lease that the backend's nonce holds, or withdraws its queued bid."},
+	{Rule: "X5", Name: "term 0 does not release another's lease", Run: releaseTermZeroOfAnother, skip: needsExclusive,
+		Says: "Release with term 0 first finds the lease of the backend's nonce and then releases exactly that one. It does not end a later grant to another candidate."},
+	{Rule: "X6", Name: "releasing a lease that is not held is no error", Run: releaseNothing,
+		Says: "Release returns no error for a lease that is not held: of an unknown election, vacant, already released, or by a client that never bid."},
+	{Rule: "X7", Name: "the record keeps the reason of a release", Run: releaseReason,
+		Says: "The record keeps held[i].End, which says how the leadership ended."},
+	{Rule: "X8", Name: "a release writes a fresh heartbeat", Run: releaseHeartbeat,
+		Says: "A release writes a fresh random Heartbeat, so that readers see it as a change."},
 	{Rule: "X9", Name: "a release keeps the request", Run: releaseRequest,
-		Says: "A request stays beside the lease until the next grant: a release does not clear it."},
-	{Rule: "X10", Name: "many are released in one call", Run: releaseMany,
-		Says: "After nil none of the leases of a Release is held, however many they were."},
+		Says: "A release does not clear the request beside the lease; only the next grant does."},
+	{Rule: "X10", Name: "one call releases many leases", Run: releaseMany,
+		Says: "When Release returns nil, none of its leases is held, however many they are."},
 }
 
-func releaseFrees(t *Trial) error {
+func releaseAtOnce(t *Trial) error {
 	a, b := t.client("a"), t.client("b")
 	held, err := a.win("jobs")
 	if err != nil {
 		return err
 	}
-	if err := a.free(backend.Released, held); err != nil {
+	if err := a.release(backend.Released, held); err != nil {
 		return err
 	}
-	now, err := b.look("jobs")
-	if err := errors.Join(err, must(now.Vacant(), "a vacant lease", now), same("holder", now.Holder, backend.Candidate{}),
-		same("term", now.Term, held.Term), same("End", now.End, backend.Released),
-		same("LastID", now.LastID, "a"), same("LastNonce", now.LastNonce, a.me.Nonce), same("Watch", now.ObserveFor, 0),
-		same("TTL of a vacant lease", now.TTL, 0), same("Renew of a vacant lease", now.Renew, 0)); err != nil {
+	now, err := b.read("jobs")
+	if err := errors.Join(err, expect(now.Vacant(), "a vacant lease", now), equal("holder", now.Holder, backend.Candidate{}),
+		equal("term", now.Term, held.Term), equal("End", now.End, backend.Released),
+		equal("LastID", now.LastID, "a"), equal("LastNonce", now.LastNonce, a.candidate.Nonce), equal("ObserveFor", now.ObserveFor, 0),
+		equal("TTL of a vacant lease", now.TTL, 0), equal("Renew of a vacant lease", now.Renew, 0)); err != nil {
 		return err
 	}
-	got, err := b.try1(now)
-	return errors.Join(err, same("outcome of a bid right after a release", got.Outcome, backend.Granted), must(got.Term > held.Term, fmt.Sprintf("a term above %d", held.Term), got.Term))
+	got, err := b.bidOn(now)
+	return errors.Join(err, equal("outcome of a bid right after a release", got.Outcome, backend.Granted), expect(got.Term > held.Term, fmt.Sprintf("a term above %d", held.Term), got.Term))
 }
 
 func releaseTerm(t *Trial) error {
@@ -56,7 +56,7 @@ func releaseTerm(t *Trial) error {
 	if err != nil {
 		return err
 	}
-	if err := a.free(backend.Released, old); err != nil {
+	if err := a.release(backend.Released, old); err != nil {
 		return err
 	}
 	held, err := a.win("jobs")
@@ -66,10 +66,10 @@ func releaseTerm(t *Trial) error {
 	for _, term := range []uint64{old.Term, held.Term - 1, held.Term + 1} {
 		late := held
 		late.Term = term
-		if err := a.free(backend.Released, late); err != nil {
+		if err := a.release(backend.Released, late); err != nil {
 			return err
 		}
-		if held, err = a.keep(held); err != nil {
+		if held, err = a.mustRenew(held); err != nil {
 			return fmt.Errorf("after a release of term %d: %w", term, err)
 		}
 	}
@@ -85,39 +85,39 @@ func releaseOther(t *Trial) error {
 	if _, err := b.win("other"); err != nil {
 		return err
 	}
-	if err := b.free(backend.Released, held); err != nil {
+	if err := b.release(backend.Released, held); err != nil {
 		return err
 	}
-	ctx, cancel := t.ctx()
+	ctx, cancel := t.callContext()
 	defer cancel()
-	whole := held // with the holder's own name in it, as an attacker or a bug would
-	whole.Holder = a.me
-	if err := b.Release(ctx, []backend.Held{whole.Held()}); err != nil && !errors.Is(err, backend.ErrInvalid) {
+	forged := held // it names the real holder, like a request of an attacker or a bug
+	forged.Holder = a.candidate
+	if err := b.Release(ctx, []backend.Held{forged.Held()}); err != nil && !errors.Is(err, backend.ErrInvalid) {
 		return fmt.Errorf("release of another's lease: expected nil or ErrInvalid, got %w", err)
 	}
-	_, err = a.keep(held)
+	_, err = a.mustRenew(held)
 	return err
 }
 
-func releaseZero(t *Trial) error {
+func releaseTermZero(t *Trial) error {
 	a, b := t.client("a"), t.client("b")
 	if _, err := a.win("jobs"); err != nil {
 		return err
 	}
-	if err := a.free(backend.Released, backend.Lease{Election: "jobs"}); err != nil {
+	if err := a.release(backend.Released, backend.Lease{Election: "jobs"}); err != nil {
 		return err
 	}
-	now, err := b.look("jobs")
-	return errors.Join(err, must(now.Vacant(), "a vacant lease after a release with term 0", now))
+	now, err := b.read("jobs")
+	return errors.Join(err, expect(now.Vacant(), "a vacant lease after a release with term 0", now))
 }
 
-func releaseZeroOther(t *Trial) error {
+func releaseTermZeroOfAnother(t *Trial) error {
 	a, b := t.client("a"), t.client("b")
 	old, err := a.win("jobs")
 	if err != nil {
 		return err
 	}
-	if err := a.free(backend.Released, old); err != nil {
+	if err := a.release(backend.Released, old); err != nil {
 		return err
 	}
 	held, err := b.win("jobs")
@@ -125,10 +125,10 @@ func releaseZeroOther(t *Trial) error {
 		return err
 	}
 	for range 2 {
-		if err := a.free(backend.Released, backend.Lease{Election: "jobs"}); err != nil {
+		if err := a.release(backend.Released, backend.Lease{Election: "jobs"}); err != nil {
 			return err
 		}
-		if held, err = b.keep(held); err != nil {
+		if held, err = b.mustRenew(held); err != nil {
 			return fmt.Errorf("after another's release with term 0: %w", err)
 		}
 	}
@@ -137,34 +137,34 @@ func releaseZeroOther(t *Trial) error {
 
 func releaseNothing(t *Trial) error {
 	fresh, a := t.client("fresh"), t.client("a")
-	if err := fresh.free(backend.Released, backend.Lease{Election: "jobs"}, backend.Lease{Election: "never", Term: 7}); err != nil {
-		return fmt.Errorf("on a client that never bid: %w", err)
+	if err := fresh.release(backend.Released, backend.Lease{Election: "jobs"}, backend.Lease{Election: "never", Term: 7}); err != nil {
+		return fmt.Errorf("by a client that never bid: %w", err)
 	}
 	held, err := a.win("jobs")
 	if err != nil {
 		return err
 	}
 	for i := range 3 {
-		if err := a.free(backend.Released, held, backend.Lease{Election: "never", Term: 3}, backend.Lease{Election: "no"}); err != nil {
+		if err := a.release(backend.Released, held, backend.Lease{Election: "never", Term: 3}, backend.Lease{Election: "no"}); err != nil {
 			return fmt.Errorf("release number %d: %w", i+1, err)
 		}
 	}
 	records, err := a.list("", 10)
-	return errors.Join(err, same("records: one election was led, two were only released", len(records), 1))
+	return errors.Join(err, equal("records of one election that had a leader and two that had none", len(records), 1))
 }
 
-func releaseEnd(t *Trial) error {
+func releaseReason(t *Trial) error {
 	a, b := t.client("a"), t.client("b")
 	for _, end := range []backend.End{backend.Released, backend.Failed, backend.Deposed} {
 		held, err := a.win("jobs")
 		if err != nil {
 			return err
 		}
-		if err := a.free(end, held); err != nil {
+		if err := a.release(end, held); err != nil {
 			return err
 		}
-		now, err := b.look("jobs")
-		if err := errors.Join(err, same("End", now.End, end), same("LastID", now.LastID, "a")); err != nil {
+		now, err := b.read("jobs")
+		if err := errors.Join(err, equal("End", now.End, end), equal("LastID", now.LastID, "a")); err != nil {
 			return err
 		}
 	}
@@ -177,21 +177,21 @@ func releaseHeartbeat(t *Trial) error {
 	if err != nil {
 		return err
 	}
-	seen, err := b.look("jobs")
+	seen, err := b.read("jobs")
 	if err != nil {
 		return err
 	}
-	if err := a.free(backend.Released, held); err != nil {
+	if err := a.release(backend.Released, held); err != nil {
 		return err
 	}
 	changed, err := b.observe(seen)
 	if err != nil {
 		return err
 	}
-	if err := same("changes after a release", len(changed), 1); err != nil {
+	if err := equal("changes after a release", len(changed), 1); err != nil {
 		return err
 	}
-	return must(changed[0].Heartbeat != held.Heartbeat, "a fresh heartbeat", changed[0].Heartbeat)
+	return expect(changed[0].Heartbeat != held.Heartbeat, "a fresh heartbeat", changed[0].Heartbeat)
 }
 
 func releaseRequest(t *Trial) error {
@@ -200,41 +200,41 @@ func releaseRequest(t *Trial) error {
 	if err != nil {
 		return err
 	}
-	w := backend.Request{Election: "jobs", Term: held.Term, Kind: backend.Accept, ID: "b", Nonce: b.me.Nonce}
-	if err := b.request(w); err != nil {
-		return fmt.Errorf("ask: expected no error, got %w", err)
+	request := backend.Request{Election: "jobs", Term: held.Term, Kind: backend.Accept, ID: "b", Nonce: b.candidate.Nonce}
+	if err := b.request(request); err != nil {
+		return fmt.Errorf("request: expected no error, got %w", err)
 	}
-	if err := a.free(backend.Released, held); err != nil {
+	if err := a.release(backend.Released, held); err != nil {
 		return err
 	}
-	now, err := a.look("jobs")
-	return errors.Join(err, same("request after the release", now.Request, w))
+	now, err := a.read("jobs")
+	return errors.Join(err, equal("request after the release", now.Request, request))
 }
 
 func releaseMany(t *Trial) error {
 	a, b := t.client("a"), t.client("b")
 	var held []backend.Lease
-	for i := range t.many(1200) {
+	for i := range t.scaledCount(1200) {
 		l := backend.Lease{Election: fmt.Sprintf("jobs%05d", i)}
 		held = append(held, l)
 	}
-	over, err := a.observe(held...)
+	expected, err := a.observe(held...)
 	if err != nil {
 		return err
 	}
 	var bids []backend.Bid
-	for _, l := range over {
+	for _, l := range expected {
 		bids = append(bids, a.bid(l))
 	}
-	t.sleep(max(over[0].ObserveFor, 0))
-	answers, err := a.try(bids...)
+	t.sleep(max(expected[0].ObserveFor, 0))
+	answers, err := a.acquire(bids...)
 	if err != nil {
 		return err
 	}
 	for i := range answers {
 		held[i] = answers[i].Lease
 	}
-	if err := a.free(backend.Released, held...); err != nil {
+	if err := a.release(backend.Released, held...); err != nil {
 		return err
 	}
 	for i := range held {
@@ -249,5 +249,5 @@ func releaseMany(t *Trial) error {
 			return fmt.Errorf("after the release of %d leases: expected all to be vacant with a term, got %+v", len(held), l)
 		}
 	}
-	return same("leases read", len(now), len(held))
+	return equal("leases read", len(now), len(held))
 }

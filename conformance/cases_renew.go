@@ -10,25 +10,25 @@ import (
 
 var renewCases = []Case{
 	{Rule: "R1", Name: "a renewal is a write with a fresh heartbeat", Run: renewHeartbeat,
-		Says: "Each renewal gives the lease a fresh random Heartbeat (unless the store expires leases by itself), which every reader sees, and leaves Term and Ref alone."},
-	{Rule: "R2", Name: "a renewal is refused in another term", Run: renewTerm,
-		Says: "Renew is pinned to the term: with another one it is Refused and touches nothing."},
-	{Rule: "R3", Name: "a renewal is refused after another grant", Run: renewTaken, skip: exclusive,
-		Says: "Renew is a write that the store refuses after another grant, and it does not touch that grant."},
-	{Rule: "R4", Name: "a renewal does not revive", Run: renewReleased,
-		Says: "A lease that was released is not revived by a renewal, even if nobody has taken it since."},
+		Says: "Each renewal writes a fresh random Heartbeat, which every reader sees, and does not change Term and Ref. A store that expires leases by itself may keep the Heartbeat."},
+	{Rule: "R2", Name: "a renewal in another term is refused", Run: renewTerm,
+		Says: "The store refuses a renewal in another term, and changes nothing."},
+	{Rule: "R3", Name: "a renewal is refused after another grant", Run: renewAfterTakeover, skip: needsExclusive,
+		Says: "The store refuses a renewal after another grant, and does not change that grant."},
+	{Rule: "R4", Name: "a renewal does not revive a released lease", Run: renewReleased,
+		Says: "A renewal does not revive a released lease, even if no other candidate has acquired it."},
 	{Rule: "R5", Name: "a renewal is refused after a deposition", Run: renewDeposed,
-		Says: "Depose: the holder's next renewal is refused, with the request in the answer; the lease stays the holder's until it releases."},
-	{Rule: "R6", Name: "an answer carries the request", Run: renewRequest,
+		Says: "After Depose the store refuses the holder's next renewal, with the request in the answer. The holder keeps the lease until it releases it."},
+	{Rule: "R6", Name: "a renewal's answer carries the request", Run: renewRequest,
 		Says: "The answer to a renewal carries the request beside the lease."},
-	{Rule: "R7", Name: "what never was is not renewed", Run: renewNothing,
-		Says: "A renewal of a lease that was never granted is Refused and leaves no trace."},
-	{Rule: "R8", Name: "a renewal does not shorten what is watched", Run: renewTTL,
-		Says: "Through all renewals of a leadership readers see the TTL and Renew of the bid that won it, and a Watch of no less, which no Trust exceeds."},
-	{Rule: "R9", Name: "a renewal answers in order", Run: renewOrder, skip: exclusive,
-		Says: "Outcomes of renewals are per item and in order."},
+	{Rule: "R7", Name: "a lease that was never granted is not renewed", Run: renewNeverGranted,
+		Says: "The store refuses to renew a lease that it never granted, and writes no record."},
+	{Rule: "R8", Name: "a renewal does not shorten the observation time", Run: renewTTL,
+		Says: "During a leadership all readers see the TTL and Renew of the winning bid, and an ObserveFor of at least that TTL. No ValidFor exceeds that ObserveFor."},
+	{Rule: "R9", Name: "renewals are answered in order", Run: renewOrder, skip: needsExclusive,
+		Says: "Each renewal has its own outcome, and answer i belongs to lease i."},
 	{Rule: "R10", Name: "a deleted record is not renewed", Run: renewDeleted, Fault: FaultDeleteRecord,
-		Says: "Renew is refused after the record was deleted."},
+		Says: "The store refuses a renewal after the record was deleted."},
 }
 
 func compare(a, b string) int { return strings.Compare(a, b) }
@@ -39,35 +39,35 @@ func renewHeartbeat(t *Trial) error {
 	if err != nil {
 		return err
 	}
-	seen, err := b.look("jobs")
+	seen, err := b.read("jobs")
 	if err != nil {
 		return err
 	}
 	heartbeats := map[uint64]int{first.Heartbeat: 0}
 	held := first
 	for i := range 50 {
-		if held, err = a.keep(held); err != nil {
+		if held, err = a.mustRenew(held); err != nil {
 			return err
 		}
-		if earlier, twice := heartbeats[held.Heartbeat]; twice && !t.silent() {
-			return fmt.Errorf("renewal %d: expected a fresh heartbeat, got %d, which renewal %d had", i+1, held.Heartbeat, earlier)
+		if earlier, twice := heartbeats[held.Heartbeat]; twice && !t.hidesRenewals() {
+			return fmt.Errorf("renewal %d: expected a fresh heartbeat, got %d, the heartbeat of renewal %d", i+1, held.Heartbeat, earlier)
 		}
 		heartbeats[held.Heartbeat] = i + 1
-		read, err := b.look("jobs")
-		if err := errors.Join(err, same("heartbeat that others read", read.Heartbeat, held.Heartbeat), same("term after a renewal", read.Term, first.Term), same("reference after a renewal", read.Ref, seen.Ref), same("holder after a renewal", read.Holder, a.me)); err != nil {
+		read, err := b.read("jobs")
+		if err := errors.Join(err, equal("heartbeat that readers see", read.Heartbeat, held.Heartbeat), equal("term after a renewal", read.Term, first.Term), equal("Ref after a renewal", read.Ref, seen.Ref), equal("holder after a renewal", read.Holder, a.candidate)); err != nil {
 			return err
 		}
 	}
-	if t.silent() && len(heartbeats) < 51 {
+	if t.hidesRenewals() && len(heartbeats) < 51 {
 		return nil
 	}
-	steps := map[uint64]bool{} // a counter is guessable, and equal after a lost write
+	steps := map[uint64]bool{} // a counter would be guessable, and would repeat after a lost write
 	var last uint64
 	for heartbeat := range heartbeats {
 		steps[heartbeat-last] = true
 		last = heartbeat
 	}
-	return must(len(steps) > 10, "random heartbeats", fmt.Sprintf("%d different steps between 51 of them", len(steps)))
+	return expect(len(steps) > 10, "random heartbeats", fmt.Sprintf("51 heartbeats with %d different steps", len(steps)))
 }
 
 func renewTerm(t *Trial) error {
@@ -79,37 +79,37 @@ func renewTerm(t *Trial) error {
 	for _, term := range []uint64{held.Term - 1, held.Term + 1, 1} {
 		other := held
 		other.Term = term
-		if err := a.lost(fmt.Sprintf("while it is held in term %d", held.Term), other); err != nil {
+		if err := a.mustNotRenew(fmt.Sprintf("while the lease is held in term %d", held.Term), other); err != nil {
 			return err
 		}
 	}
-	now, err := a.look("jobs")
-	_, err2 := a.keep(held)
-	return errors.Join(err, err2, same("heartbeat after renewals that were refused", now.Heartbeat, held.Heartbeat))
+	now, err := a.read("jobs")
+	_, err2 := a.mustRenew(held)
+	return errors.Join(err, err2, equal("heartbeat after refused renewals", now.Heartbeat, held.Heartbeat))
 }
 
-func renewTaken(t *Trial) error {
+func renewAfterTakeover(t *Trial) error {
 	a, b := t.client("a"), t.client("b")
 	old, err := a.win("jobs")
 	if err != nil {
 		return err
 	}
-	a.dies()
+	a.crash()
 	now, err := b.win("jobs")
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(must(now.Term > old.Term, fmt.Sprintf("a term above %d after a takeover", old.Term), now.Term),
-		same("how the last leadership ended", now.End, backend.Failed), same("who led before", now.LastID, "a"), same("nonce of who led before", now.LastNonce, a.me.Nonce)); err != nil {
+	if err := errors.Join(expect(now.Term > old.Term, fmt.Sprintf("a term above %d after a takeover", old.Term), now.Term),
+		equal("End of the last leadership", now.End, backend.Failed), equal("LastID", now.LastID, "a"), equal("LastNonce", now.LastNonce, a.candidate.Nonce)); err != nil {
 		return err
 	}
 	if t.Store.Kill == nil {
-		if err := a.lost("that another grant has ended", old); err != nil {
+		if err := a.mustNotRenew("after another grant", old); err != nil {
 			return err
 		}
 	}
-	read, err := b.look("jobs")
-	return errors.Join(err, same("heartbeat of the later grant", read.Heartbeat, now.Heartbeat), same("holder of the later grant", read.Holder, b.me))
+	read, err := b.read("jobs")
+	return errors.Join(err, equal("heartbeat of the later grant", read.Heartbeat, now.Heartbeat), equal("holder of the later grant", read.Holder, b.candidate))
 }
 
 func renewReleased(t *Trial) error {
@@ -118,15 +118,15 @@ func renewReleased(t *Trial) error {
 	if err != nil {
 		return err
 	}
-	gone := held
-	if err := a.free(backend.Released, held); err != nil {
+	released := held
+	if err := a.release(backend.Released, held); err != nil {
 		return err
 	}
-	if err := a.lost("that was released", gone); err != nil {
+	if err := a.mustNotRenew("after a release", released); err != nil {
 		return err
 	}
-	now, err := a.look("jobs")
-	return errors.Join(err, must(now.Vacant(), "a lease that stays vacant", now))
+	now, err := a.read("jobs")
+	return errors.Join(err, expect(now.Vacant(), "the lease to stay vacant", now))
 }
 
 func renewDeposed(t *Trial) error {
@@ -143,18 +143,18 @@ func renewDeposed(t *Trial) error {
 		return err
 	}
 	got := answers[0]
-	read, err := op.look("jobs")
-	if err := errors.Join(err, same("outcome of a deposed holder's renewal", got.Outcome, backend.Refused),
-		same("request in the answer", got.Request.Kind, backend.Depose), same("term of the request", got.Request.Term, held.Term),
-		same("holder in the answer", got.Holder, a.me),
-		same("holder until it releases", read.Holder, a.me), same("heartbeat until it releases", read.Heartbeat, held.Heartbeat)); err != nil {
+	read, err := op.read("jobs")
+	if err := errors.Join(err, equal("outcome of a deposed holder's renewal", got.Outcome, backend.Refused),
+		equal("request in the answer", got.Request.Kind, backend.Depose), equal("term of the request", got.Request.Term, held.Term),
+		equal("holder in the answer", got.Holder, a.candidate),
+		equal("holder before the release", read.Holder, a.candidate), equal("heartbeat before the release", read.Heartbeat, held.Heartbeat)); err != nil {
 		return err
 	}
-	if err := a.free(backend.Deposed, held); err != nil {
+	if err := a.release(backend.Deposed, held); err != nil {
 		return err
 	}
-	read, err = op.look("jobs")
-	return errors.Join(err, must(read.Vacant(), "a vacant lease after the deposed has released", read), same("how the leadership ended", read.End, backend.Deposed))
+	read, err = op.read("jobs")
+	return errors.Join(err, expect(read.Vacant(), "a vacant lease after the deposed holder has released it", read), equal("End of the leadership", read.End, backend.Deposed))
 }
 
 func renewRequest(t *Trial) error {
@@ -163,31 +163,31 @@ func renewRequest(t *Trial) error {
 	if err != nil {
 		return err
 	}
-	for _, w := range []backend.Request{
+	for _, request := range []backend.Request{
 		{Election: "jobs", Term: held.Term, Kind: backend.Nominate, ID: "b"},
-		{Election: "jobs", Term: held.Term, Kind: backend.Accept, ID: "b", Nonce: op.me.Nonce},
+		{Election: "jobs", Term: held.Term, Kind: backend.Accept, ID: "b", Nonce: op.candidate.Nonce},
 	} {
-		if err := op.request(w); err != nil {
-			return fmt.Errorf("ask %s: expected no error, got %w", w.Kind, err)
+		if err := op.request(request); err != nil {
+			return fmt.Errorf("request %s: expected no error, got %w", request.Kind, err)
 		}
-		if held, err = a.keep(held); err != nil {
+		if held, err = a.mustRenew(held); err != nil {
 			return err
 		}
-		if err := same("request in the answer to a renewal", held.Request, w); err != nil {
+		if err := equal("request in the answer to a renewal", held.Request, request); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func renewNothing(t *Trial) error {
+func renewNeverGranted(t *Trial) error {
 	a := t.client("a")
-	if err := a.lost("that nobody was ever granted", backend.Lease{Election: "jobs", Holder: a.me, Term: 7, TTL: t.TTL, Renew: t.TTL / 3}); err != nil {
+	if err := a.mustNotRenew("that the store never granted", backend.Lease{Election: "jobs", Holder: a.candidate, Term: 7, TTL: t.TTL, Renew: t.TTL / 3}); err != nil {
 		return err
 	}
 	records, err := a.list("", 10)
-	now, err2 := a.look("jobs")
-	return errors.Join(err, err2, same("records after a refused renewal", len(records), 0), same("term", now.Term, 0), must(now.Vacant(), "a vacant lease", now))
+	now, err2 := a.read("jobs")
+	return errors.Join(err, err2, equal("records after a refused renewal", len(records), 0), equal("term", now.Term, 0), expect(now.Vacant(), "a vacant lease", now))
 }
 
 func renewTTL(t *Trial) error {
@@ -199,16 +199,16 @@ func renewTTL(t *Trial) error {
 	want := held
 	for range 3 {
 		answers, err := a.renew(held)
-		if err = errors.Join(err, must(len(answers) == 1 && answers[0].Outcome == backend.Granted, "a renewal that is granted", answers)); err != nil {
+		if err = errors.Join(err, expect(len(answers) == 1 && answers[0].Outcome == backend.Granted, "the renewal to be granted", answers)); err != nil {
 			return err
 		}
 		held = answers[0].Lease
-		read, err := b.look("jobs")
-		err = errors.Join(err, same("TTL in the answer", held.TTL, want.TTL), same("Renew in the answer", held.Renew, want.Renew),
-			same("TTL read", read.TTL, want.TTL), same("Renew read", read.Renew, want.Renew))
+		read, err := b.read("jobs")
+		err = errors.Join(err, equal("TTL in the answer", held.TTL, want.TTL), equal("Renew in the answer", held.Renew, want.Renew),
+			equal("TTL read", read.TTL, want.TTL), equal("Renew read", read.Renew, want.Renew))
 		if t.Expiry == backend.ByChallengers {
-			err = errors.Join(err, must(read.ObserveFor >= want.TTL, fmt.Sprintf("a Watch of at least %v", want.TTL), read.ObserveFor),
-				must(answers[0].ValidFor <= read.ObserveFor, fmt.Sprintf("a Trust of at most what is watched, %v", read.ObserveFor), answers[0].ValidFor))
+			err = errors.Join(err, expect(read.ObserveFor >= want.TTL, fmt.Sprintf("an ObserveFor of at least %v", want.TTL), read.ObserveFor),
+				expect(answers[0].ValidFor <= read.ObserveFor, fmt.Sprintf("a ValidFor of at most ObserveFor, %v", read.ObserveFor), answers[0].ValidFor))
 		}
 		if err != nil {
 			return err
@@ -230,8 +230,8 @@ func renewOrder(t *Trial) error {
 		want[name] = backend.Granted
 		if i%4 == 2 {
 			want[name] = backend.Refused
-			gone := l
-			if err := a.free(backend.Released, gone); err != nil {
+			released := l
+			if err := a.release(backend.Released, released); err != nil {
 				return err
 			}
 			if _, err := b.win(name); err != nil {
@@ -246,11 +246,11 @@ func renewOrder(t *Trial) error {
 	}
 	for i, got := range answers {
 		name := held[i].Election
-		if err := errors.Join(same(fmt.Sprintf("election of answer %d", i), got.Election, name), same("outcome for "+name, got.Outcome, want[name])); err != nil {
+		if err := errors.Join(equal(fmt.Sprintf("election of answer %d", i), got.Election, name), equal("outcome for "+name, got.Outcome, want[name])); err != nil {
 			return err
 		}
 		if want[name] == backend.Refused {
-			if err := same("holder of "+name+" in the refusal", got.Holder, b.me); err != nil {
+			if err := equal("holder of "+name+" in the refusal", got.Holder, b.candidate); err != nil {
 				return err
 			}
 		}
@@ -264,8 +264,8 @@ func renewDeleted(t *Trial) error {
 	if err != nil {
 		return err
 	}
-	if err := t.fault(FaultDeleteRecord, true, "jobs"); err != nil {
+	if err := t.inject(FaultDeleteRecord, true, "jobs"); err != nil {
 		return err
 	}
-	return a.lost("whose record was deleted", held)
+	return a.mustNotRenew("after its record was deleted", held)
 }

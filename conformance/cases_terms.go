@@ -9,34 +9,34 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// S4 and S5 are also checked in every history of managers.
+// The checker tests S4 and S5 in every manager case, too.
 var termCases = []Case{
 	{Rule: "S4", Name: "terms grow through a thousand leaderships", Run: termsGrow,
-		Says: "Each grant has a term greater than all earlier terms of that election, through release and re-election."},
+		Says: "Each grant has a term greater than all earlier terms of that election, through releases and elections."},
 	{Rule: "S4", Name: "terms grow through expiry", Run: termsExpiry,
 		Says: "Each grant has a term greater than all earlier terms of that election, through expiry."},
-	{Rule: "S4", Name: "terms exceed the floor", Run: termsFloor,
-		Says: "The term of a grant exceeds Bid.MinTerm, and the next one exceeds that."},
-	{Rule: "S4", Name: "a first term is the clock's", Run: termsFirst,
-		Says: "The first term of an election in a new store is the time in microseconds since 1970, and not far ahead of it: so terms grow across a change of store."},
+	{Rule: "S4", Name: "terms exceed MinTerm", Run: termsMinTerm,
+		Says: "The term of a grant exceeds Bid.MinTerm, and the next term exceeds that one."},
+	{Rule: "S4", Name: "a first term comes from the clock", Run: termsFirst,
+		Says: "The first term of an election in a new store is about the time in microseconds since 1970. So terms grow when an election moves to another store."},
 	{Rule: "S4", Name: "terms grow through a deleted record", Run: termsDeleted, Fault: FaultDeleteRecord,
 		Says: "Each grant has a term greater than all earlier terms of that election, through deleted records."},
 	{Rule: "S4", Name: "terms grow through a restart", Run: termsRestart, Fault: FaultRestart,
 		Says: "Each grant has a term greater than all earlier terms of that election, through restarts of the store."},
 	{Rule: "S4", Name: "terms grow through a failover", Run: termsFailover, Fault: FaultFailover,
 		Says: "Each grant has a term greater than all earlier terms of that election, through a failover that loses the last writes."},
-	{Rule: "S5", Name: "elections have terms of their own", Run: termsApart,
-		Says: "A leadership of one election changes nothing in another: neither term nor heartbeat."},
+	{Rule: "S5", Name: "each election has its own terms", Run: termsSeparate,
+		Says: "A leadership in one election changes neither term nor heartbeat of another."},
 }
 
-// grows checks the term of a grant against the last one.
-func grows(last *uint64, l backend.Lease) error {
+// checkTermGrows checks that the term of a grant exceeds the last one.
+func checkTermGrows(last *uint64, l backend.Lease) error {
 	defer func() { *last = l.Term }()
 	if l.Term <= *last {
 		return fmt.Errorf("expected a term above %d, got %d", *last, l.Term)
 	}
 	if l.Term > math.MaxInt64 {
-		return fmt.Errorf("expected a term that fits 63 bits, got %d", l.Term)
+		return fmt.Errorf("expected a term of at most 63 bits, got %d", l.Term)
 	}
 	return nil
 }
@@ -44,20 +44,20 @@ func grows(last *uint64, l backend.Lease) error {
 func termsGrow(t *Trial) error {
 	clients := []*client{t.client("a"), t.client("b"), t.client("c")}
 	var last uint64
-	for i := range t.many(1000) {
+	for i := range t.scaledCount(1000) {
 		c := clients[i%3]
 		held, err := c.win("jobs")
 		if err != nil {
 			return fmt.Errorf("leadership %d: %w", i+1, err)
 		}
-		if err := grows(&last, held); err != nil {
+		if err := checkTermGrows(&last, held); err != nil {
 			return fmt.Errorf("leadership %d: %w", i+1, err)
 		}
-		if err := c.free(backend.Released, held); err != nil {
+		if err := c.release(backend.Released, held); err != nil {
 			return err
 		}
-		now, err := c.look("jobs")
-		if err := errors.Join(err, same("term of the vacant record", now.Term, last)); err != nil {
+		now, err := c.read("jobs")
+		if err := errors.Join(err, equal("term of the vacant record", now.Term, last)); err != nil {
 			return err
 		}
 	}
@@ -72,10 +72,10 @@ func termsExpiry(t *Trial) error {
 		if err != nil {
 			return err
 		}
-		if err := grows(&last, held); err != nil {
+		if err := checkTermGrows(&last, held); err != nil {
 			return err
 		}
-		clients[i].dies()
+		clients[i].crash()
 	}
 	return nil
 }
@@ -87,36 +87,36 @@ func termsFirst(t *Trial) error {
 			return err
 		}
 		if off := time.Until(time.UnixMicro(int64(held.Term))); off.Abs() > time.Hour {
-			return fmt.Errorf("expected a first term of %q that is about the time, got %d, which is %v off", name, held.Term, off)
+			return fmt.Errorf("expected the first term of %q to be about the current time, got %d, which differs by %v", name, held.Term, off)
 		}
 	}
 	return nil
 }
 
-func termsFloor(t *Trial) error {
+func termsMinTerm(t *Trial) error {
 	a := t.client("a")
 	held, err := a.win("jobs")
 	if err != nil {
 		return err
 	}
 	last := held.Term
-	if err := a.free(backend.Released, held); err != nil {
+	if err := a.release(backend.Released, held); err != nil {
 		return err
 	}
-	floor := last + 1_000_000_000_000_000
-	held, err = a.winBy("jobs", func(b *backend.Bid) { b.MinTerm = floor })
+	minTerm := last + 1_000_000_000_000_000
+	held, err = a.winWith("jobs", func(b *backend.Bid) { b.MinTerm = minTerm })
 	if err != nil {
 		return err
 	}
-	last = floor
-	if err := grows(&last, held); err != nil {
-		return fmt.Errorf("with a floor: %w", err)
+	last = minTerm
+	if err := checkTermGrows(&last, held); err != nil {
+		return fmt.Errorf("with a MinTerm: %w", err)
 	}
-	if err := a.free(backend.Released, held); err != nil {
+	if err := a.release(backend.Released, held); err != nil {
 		return err
 	}
-	held, err = a.win("jobs") // without a floor
-	return errors.Join(err, grows(&last, held))
+	held, err = a.win("jobs") // without a MinTerm
+	return errors.Join(err, checkTermGrows(&last, held))
 }
 
 func termsDeleted(t *Trial) error {
@@ -127,10 +127,10 @@ func termsDeleted(t *Trial) error {
 		if err != nil {
 			return err
 		}
-		if err := grows(&last, held); err != nil {
+		if err := checkTermGrows(&last, held); err != nil {
 			return err
 		}
-		if err := t.fault(FaultDeleteRecord, true, "jobs"); err != nil {
+		if err := t.inject(FaultDeleteRecord, true, "jobs"); err != nil {
 			return err
 		}
 	}
@@ -145,18 +145,18 @@ func termsRestart(t *Trial) error {
 		if err != nil {
 			return err
 		}
-		if err := grows(&last, held); err != nil {
+		if err := checkTermGrows(&last, held); err != nil {
 			return err
 		}
 		if i == 1 {
-			if err := a.free(backend.Released, held); err != nil {
+			if err := a.release(backend.Released, held); err != nil {
 				return err
 			}
 		}
-		if err := t.fault(FaultRestart, true, ""); err != nil {
+		if err := t.inject(FaultRestart, true, ""); err != nil {
 			return err
 		}
-		if err := t.until(4*t.TTL, "an answer from the restarted store", func() bool { _, err := a.glance("jobs"); return err == nil }); err != nil {
+		if err := t.waitUntil(4*t.TTL, "an answer from the restarted store", func() bool { _, err := a.readQuickly("jobs"); return err == nil }); err != nil {
 			return err
 		}
 	}
@@ -170,20 +170,20 @@ func termsFailover(t *Trial) error {
 		return err
 	}
 	last := held.Term
-	if err := t.fault(FaultFailover, true, ""); err != nil {
+	if err := t.inject(FaultFailover, true, ""); err != nil {
 		return err
 	}
-	if err := t.until(4*t.TTL, "an answer after the failover", func() bool { _, err := a.glance("jobs"); return err == nil }); err != nil {
+	if err := t.waitUntil(4*t.TTL, "an answer after the failover", func() bool { _, err := a.readQuickly("jobs"); return err == nil }); err != nil {
 		return err
 	}
-	if err := a.lost("that another server granted", held); err != nil {
+	if err := a.mustNotRenew("after the failover to another server", held); err != nil {
 		return err
 	}
 	held, err = t.client("b").win("jobs")
-	return errors.Join(err, grows(&last, held))
+	return errors.Join(err, checkTermGrows(&last, held))
 }
 
-func termsApart(t *Trial) error {
+func termsSeparate(t *Trial) error {
 	a, b := t.client("a"), t.client("b")
 	held, err := a.win("jobs")
 	if err != nil {
@@ -194,10 +194,10 @@ func termsApart(t *Trial) error {
 		if err != nil {
 			return err
 		}
-		if err := b.free(backend.Released, other); err != nil {
+		if err := b.release(backend.Released, other); err != nil {
 			return err
 		}
 	}
-	now, err := b.look("jobs")
-	return errors.Join(err, same("term", now.Term, held.Term), same("heartbeat", now.Heartbeat, held.Heartbeat), same("holder", now.Holder, a.me))
+	now, err := b.read("jobs")
+	return errors.Join(err, equal("term", now.Term, held.Term), equal("heartbeat", now.Heartbeat, held.Heartbeat), equal("holder", now.Holder, a.candidate))
 }

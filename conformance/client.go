@@ -9,26 +9,26 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// A client is one client of the store and the candidate that it serves, for the
-// cases about the contract alone. It bounds every call.
+// A client is a backend and the candidate that it serves, for contract cases. Its
+// methods give each call a deadline.
 type client struct {
 	backend.Backend
-	me backend.Candidate
-	t  *Trial
+	candidate backend.Candidate
+	t         *Trial
 }
 
-// client connects another client with a nonce of its own.
+// client connects another client, with a fresh nonce.
 func (t *Trial) client(id string) *client {
 	c := &client{
 		Backend: t.Store.Open(t.tb), t: t,
-		me: backend.Candidate{ID: id, Nonce: backend.NewNonce(), Address: "10.0.0.1:80", Metadata: "zone=" + id},
+		candidate: backend.Candidate{ID: id, Nonce: backend.NewNonce(), Address: "10.0.0.1:80", Metadata: "zone=" + id},
 	}
 	t.clients = append(t.clients, c)
 	return c
 }
 
-// look reads one lease.
-func (c *client) look(name string) (backend.Lease, error) {
+// read reads one lease.
+func (c *client) read(name string) (backend.Lease, error) {
 	changed, err := c.observe(backend.Lease{Election: name})
 	switch {
 	case err != nil:
@@ -39,9 +39,9 @@ func (c *client) look(name string) (backend.Lease, error) {
 	return changed[0], nil
 }
 
-// glance reads one lease in a moment, or fails: on a connection that has lost something
-// it would be waited for in vain, and the next one is better.
-func (c *client) glance(name string) (l backend.Lease, err error) {
+// readQuickly reads one lease with a short deadline. After a fault a broken connection
+// may never answer, so the caller tries again on the next one.
+func (c *client) readQuickly(name string) (l backend.Lease, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), c.t.TTL/2)
 	defer cancel()
 	seen, err := c.Observe(ctx, []backend.Lease{{Election: name}})
@@ -51,9 +51,9 @@ func (c *client) glance(name string) (l backend.Lease, err error) {
 	return l, err
 }
 
-// observe reads what has changed.
+// observe returns the leases that have changed.
 func (c *client) observe(seen ...backend.Lease) ([]backend.Lease, error) {
-	ctx, cancel := c.t.ctx()
+	ctx, cancel := c.t.callContext()
 	defer cancel()
 	changed, err := c.Observe(ctx, seen)
 	if err != nil {
@@ -62,29 +62,29 @@ func (c *client) observe(seen ...backend.Lease) ([]backend.Lease, error) {
 	return changed, nil
 }
 
-// bid returns what a bid over a lease holds.
-func (c *client) bid(over backend.Lease) backend.Bid {
-	return backend.Bid{Election: over.Election, Candidate: c.me, TTL: c.t.TTL, Renew: c.t.TTL / 3, Expected: over}
+// bid returns a bid that expects the given lease.
+func (c *client) bid(expected backend.Lease) backend.Bid {
+	return backend.Bid{Election: expected.Election, Candidate: c.candidate, TTL: c.t.TTL, Renew: c.t.TTL / 3, Expected: expected}
 }
 
-// try makes bids and returns the answers, one for each.
-func (c *client) try(bids ...backend.Bid) ([]backend.Answer, error) {
-	ctx, cancel := c.t.ctx()
+// acquire makes bids and returns one answer for each.
+func (c *client) acquire(bids ...backend.Bid) ([]backend.Answer, error) {
+	ctx, cancel := c.t.callContext()
 	defer cancel()
 	answers, err := c.Acquire(ctx, bids)
-	return c.checked("acquire", answers, len(bids), err)
+	return c.checkAnswers("acquire", answers, len(bids), err)
 }
 
-// try1 makes one bid over a lease.
-func (c *client) try1(over backend.Lease) (backend.Answer, error) {
-	answers, err := c.try(c.bid(over))
+// bidOn makes one bid that expects the given lease.
+func (c *client) bidOn(expected backend.Lease) (backend.Answer, error) {
+	answers, err := c.acquire(c.bid(expected))
 	if err != nil {
 		return backend.Answer{}, err
 	}
 	return answers[0], nil
 }
 
-func (c *client) checked(verb string, answers []backend.Answer, n int, err error) ([]backend.Answer, error) {
+func (c *client) checkAnswers(verb string, answers []backend.Answer, n int, err error) ([]backend.Answer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: expected %d answers, got error %w", verb, n, err)
 	}
@@ -94,15 +94,15 @@ func (c *client) checked(verb string, answers []backend.Answer, n int, err error
 	return answers, nil
 }
 
-// win gets the lease: it waits until it is free, as a manager would, and bids.
+// win acquires the lease: like a manager, it waits until the lease is free and bids.
 func (c *client) win(name string) (backend.Lease, error) {
-	return c.winBy(name, func(*backend.Bid) {})
+	return c.winWith(name, func(*backend.Bid) {})
 }
 
-func (c *client) winBy(name string, change func(*backend.Bid)) (backend.Lease, error) {
+func (c *client) winWith(name string, change func(*backend.Bid)) (backend.Lease, error) {
 	deadline := time.Now().Add(4*c.t.TTL + c.t.Takeover + c.t.Late)
 	for {
-		l, err := c.look(name)
+		l, err := c.read(name)
 		if err != nil {
 			return l, err
 		}
@@ -114,7 +114,7 @@ func (c *client) winBy(name string, change func(*backend.Bid)) (backend.Lease, e
 		}
 		b := c.bid(l)
 		change(&b)
-		answers, err := c.try(b)
+		answers, err := c.acquire(b)
 		if err != nil {
 			return backend.Lease{}, err
 		}
@@ -123,9 +123,9 @@ func (c *client) winBy(name string, change func(*backend.Bid)) (backend.Lease, e
 		case a.Outcome == backend.Granted:
 			return a.Lease, nil
 		case a.Outcome == backend.Unknown || a.Err != nil:
-			return backend.Lease{}, fmt.Errorf("bid for %.80q: expected it to be granted, got %v: %v", name, a.Outcome, a.Err)
+			return backend.Lease{}, fmt.Errorf("bid for %.80q: expected granted, got %v: %v", name, a.Outcome, a.Err)
 		case time.Now().After(deadline):
-			return backend.Lease{}, fmt.Errorf("bid for %.80q over %+v, watched: expected it to be granted by now, got %v with %+v", name, b.Expected, a.Outcome, a.Lease)
+			return backend.Lease{}, fmt.Errorf("bid for %.80q that expects %+v, observed long enough: expected granted by now, got %v with %+v", name, b.Expected, a.Outcome, a.Lease)
 		}
 	}
 }
@@ -138,16 +138,17 @@ func asHeld(leases []backend.Lease) []backend.Held {
 	return held
 }
 
-// renew renews leases and returns the answers, one for each.
+// renew renews leases and returns one answer for each.
 func (c *client) renew(held ...backend.Lease) ([]backend.Answer, error) {
-	ctx, cancel := c.t.ctx()
+	ctx, cancel := c.t.callContext()
 	defer cancel()
 	answers, err := c.Renew(ctx, asHeld(held))
-	return c.checked("renew", answers, len(held), err)
+	return c.checkAnswers("renew", answers, len(held), err)
 }
 
-// keep renews a lease and returns it as it is then. Not to be granted is an error.
-func (c *client) keep(held backend.Lease) (backend.Lease, error) {
+// mustRenew renews a lease and returns it as it then is. Any outcome but Granted is an
+// error.
+func (c *client) mustRenew(held backend.Lease) (backend.Lease, error) {
 	answers, err := c.renew(held)
 	if err != nil {
 		return held, err
@@ -158,22 +159,22 @@ func (c *client) keep(held backend.Lease) (backend.Lease, error) {
 	return answers[0].Lease, nil
 }
 
-// alter renews a lease and makes sure that everybody sees a change of it.
-func (c *client) alter(held backend.Lease) (backend.Lease, error) {
-	held, err := c.keep(held)
-	if err == nil && c.t.silent() {
+// changeVisibly renews a lease, and writes a request beside it where renewals are
+// invisible, so that every reader sees a change.
+func (c *client) changeVisibly(held backend.Lease) (backend.Lease, error) {
+	held, err := c.mustRenew(held)
+	if err == nil && c.t.hidesRenewals() {
 		err = c.request(backend.Request{Election: held.Election, Term: held.Term, Kind: backend.Nominate, ID: backend.NewNonce()})
 	}
 	return held, err
 }
 
-// silent reports whether renewals need not show: nobody watches a lease that the
-// store expires by itself.
-func (t *Trial) silent() bool { return t.Expiry == backend.ByStore }
+// hidesRenewals reports whether renewals need not change the lease: no challenger
+// observes a lease that the store expires by itself.
+func (t *Trial) hidesRenewals() bool { return t.Expiry == backend.ByStore }
 
-// keeping renews a lease until stop is called, so that it does not run out
-// meanwhile.
-func (c *client) keeping(held backend.Lease) (stop func() error) {
+// keepRenewing renews a lease in the background until stop is called.
+func (c *client) keepRenewing(held backend.Lease) (stop func() error) {
 	end, ended := make(chan struct{}), make(chan error, 1)
 	go func() {
 		for {
@@ -183,7 +184,7 @@ func (c *client) keeping(held backend.Lease) (stop func() error) {
 				return
 			case <-time.After(c.t.renewEvery()):
 			}
-			if _, err := c.keep(held); err != nil {
+			if _, err := c.mustRenew(held); err != nil {
 				<-end
 				ended <- err
 				return
@@ -193,8 +194,8 @@ func (c *client) keeping(held backend.Lease) (stop func() error) {
 	return func() error { close(end); return <-ended }
 }
 
-// lost renews a lease and returns an error unless it is refused.
-func (c *client) lost(why string, held backend.Lease) error {
+// mustNotRenew renews a lease. Any outcome but Refused is an error.
+func (c *client) mustNotRenew(why string, held backend.Lease) error {
 	answers, err := c.renew(held)
 	if err != nil {
 		return err
@@ -205,12 +206,12 @@ func (c *client) lost(why string, held backend.Lease) error {
 	return nil
 }
 
-// free releases leases with a reason.
-func (c *client) free(end backend.End, held ...backend.Lease) error {
-	ctx, cancel := c.t.ctx()
+// release releases leases with a reason.
+func (c *client) release(end backend.End, held ...backend.Lease) error {
+	ctx, cancel := c.t.callContext()
 	defer cancel()
 	for i := range held {
-		held[i].End, held[i].Holder = end, c.me
+		held[i].End, held[i].Holder = end, c.candidate
 	}
 	if err := c.Release(ctx, asHeld(held)); err != nil {
 		return fmt.Errorf("release: expected no error, got %w", err)
@@ -220,14 +221,14 @@ func (c *client) free(end backend.End, held ...backend.Lease) error {
 
 // request writes requests.
 func (c *client) request(requests ...backend.Request) error {
-	ctx, cancel := c.t.ctx()
+	ctx, cancel := c.t.callContext()
 	defer cancel()
 	return c.Request(ctx, requests)
 }
 
 // list returns records.
 func (c *client) list(from string, limit int) ([]backend.Record, error) {
-	ctx, cancel := c.t.ctx()
+	ctx, cancel := c.t.callContext()
 	defer cancel()
 	records, err := c.List(ctx, from, limit)
 	if err != nil {
@@ -236,13 +237,13 @@ func (c *client) list(from string, limit int) ([]backend.Record, error) {
 	return records, nil
 }
 
-// announce writes the client's member record, and again if a busy machine has cost it its
-// connection meanwhile.
+// announce writes the client's member record. In real time it repeats the call if the
+// store was unavailable, since a busy machine may have lost the connection.
 func (c *client) announce() (err error) {
-	c.t.until(4*c.t.TTL, "an announcement", func() bool {
-		ctx, cancel := c.t.ctx()
+	c.t.waitUntil(4*c.t.TTL, "an announcement", func() bool {
+		ctx, cancel := c.t.callContext()
 		defer cancel()
-		err = c.Announce(ctx, backend.Member{Candidate: c.me, TTL: c.t.TTL})
+		err = c.Announce(ctx, backend.Member{Candidate: c.candidate, TTL: c.t.TTL})
 		return c.t.Virtual || !errors.Is(err, backend.ErrUnavailable)
 	})
 	if err != nil {
@@ -253,7 +254,7 @@ func (c *client) announce() (err error) {
 
 // members returns member records.
 func (c *client) members(from string, limit int) ([]backend.Member, error) {
-	ctx, cancel := c.t.ctx()
+	ctx, cancel := c.t.callContext()
 	defer cancel()
 	members, err := c.Members(ctx, from, limit)
 	if err != nil {
@@ -262,8 +263,8 @@ func (c *client) members(from string, limit int) ([]backend.Member, error) {
 	return members, nil
 }
 
-// dies ends the client as the death of its process would.
-func (c *client) dies() {
+// crash ends the client as if its process had died.
+func (c *client) crash() {
 	if c.t.Store.Kill != nil {
 		c.t.Store.Kill(c.Backend)
 	}

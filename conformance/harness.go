@@ -7,74 +7,75 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// A Harness says how to reach one kind of store, and how time passes there.
+// A Harness says how the suite creates stores of one kind, and how time passes there.
 type Harness struct {
-	// NewStore makes a fresh and empty store. Each case has its own. It is called
-	// inside the case's bubble if Virtual, and cleans up with t.Cleanup.
+	// NewStore creates an empty store. Each trial of a case has its own. If Virtual is
+	// set, the suite calls NewStore inside the case's bubble. NewStore cleans up with
+	// t.Cleanup.
 	NewStore func(t testing.TB) Store
 
-	// Virtual runs each case in a bubble of testing/synctest, where hours pass in
-	// moments. A store in this process can do that. So can a real server whose
-	// clock follows the bubble: time stands still while its answer is on the way.
-	// The backend must not wait for a goroutine outside the bubble.
+	// Virtual runs each case in a bubble of testing/synctest, where hours take
+	// moments. It works for a store in this process, and for a real server whose clock
+	// follows the bubble: virtual time stops while the client waits for an answer. The
+	// backend must not wait for a goroutine outside the bubble.
 	Virtual bool
 
-	// TTL of the leases. It must lie within the store's Guarantees. Default: 10 s
+	// TTL of the leases. It must be within the store's Guarantees. Default: 10 s
 	// in virtual time, 1 s in real time.
 	TTL time.Duration
 
-	// GreatestTTL of trials that are made again because one was void, if
-	// Guarantees.MaxTTL is 0. Default: TTL.
+	// GreatestTTL is the longest TTL that the suite uses when it repeats a void trial,
+	// if Guarantees.MaxTTL is 0. Default: TTL.
 	GreatestTTL time.Duration
 
-	// Late is how much later than promised something may happen because the
-	// machine is busy or the store slow. Default: 0 in virtual time, 250 ms in
-	// real time.
+	// Late is the extra time that each limit allows for a busy machine or a slow
+	// store. Default: 0 in virtual time, 250 ms in real time.
 	Late time.Duration
 
-	// Short makes the long cases short: a day becomes an hour, a thousand a
-	// hundred. In real time they are shorter still.
+	// Short shortens the long cases: a day becomes an hour, a thousand rounds become a
+	// hundred. In real time they are even shorter.
 	Short bool
 
-	// Parallel runs the cases at the same time, for real time.
+	// Parallel runs the cases at the same time. It is meant for real time.
 	Parallel bool
 
-	// Only chooses among the cases, for a store that has the rest run elsewhere, such
-	// as on a server that all cases share. Nil: all that apply.
+	// Only selects cases, for a store whose other cases run in another test, such as
+	// on a server that all cases share. Nil selects all cases that apply.
 	Only func(Case) bool
 
-	// voids is how many trials of the case were void. The first two make TTL longer.
-	voids int
+	// voidTrials is how many trials of the case were void. Each of the first two
+	// doubles the TTL.
+	voidTrials int
 }
 
 // A Store is one fresh store.
 type Store struct {
-	// Open connects another client, for one manager.
+	// Open connects another client. Each manager has its own.
 	Open func(t testing.TB) backend.Backend
 
-	// Kill ends a client as the death of its process would: what it holds stays
-	// behind. Nil: to stop calling a client is the same as its death.
+	// Kill ends a client as if its process had died: the leases it holds stay in the
+	// store. Nil: a client that makes no more calls is the same as a dead one.
 	Kill func(backend.Backend)
 
-	// Faults that can be inflicted on the store itself, by name; see the
-	// constants. Those on the way to the store need no hook: [Wrap] has them.
+	// Faults holds functions that harm the store itself, by name; see the constants.
+	// Faults between client and store need none: [Wrap] produces them.
 	Faults map[string]Fault
 }
 
-// A Fault begins (on) or ends one kind of harm. election is for the faults that
-// are about one record. A fault that is over at once, such as a restart, is only
-// begun.
+// A Fault begins (on is true) or ends one kind of harm. election names the record, for
+// faults that affect one record. The suite only begins a fault that ends by itself, such
+// as a restart.
 type Fault func(on bool, election string) error
 
-// Names of faults in [Store.Faults]. Each makes the cases run that need it.
+// Names of faults in [Store.Faults]. A case that needs a fault runs only if it is there.
 const (
-	FaultRestart      = "restart"       // the server stops in order and starts again, keeping everything
+	FaultRestart      = "restart"       // the server shuts down cleanly and starts again, with all its data
 	FaultPause        = "pause-store"   // the server hangs while this is on
-	FaultCut          = "cut"           // nothing passes between any client and the server
-	FaultCutReplies   = "cut-replies"   // requests arrive, answers do not
-	FaultFailover     = "failover"      // another server takes over, with everything or without the last writes
-	FaultDeleteRecord = "delete-record" // somebody deletes the election's record
-	FaultPlantRecord  = "plant-record"  // somebody overwrites the election's record with hostile text as holder
+	FaultCut          = "cut"           // no data passes between any client and the server
+	FaultCutReplies   = "cut-replies"   // requests reach the server, answers do not come back
+	FaultFailover     = "failover"      // another server takes over, with all writes or without the last ones
+	FaultDeleteRecord = "delete-record" // an operator deletes the election's record
+	FaultPlantRecord  = "plant-record"  // an attacker overwrites the election's record with hostile text as holder
 )
 
 // withDefaults fills in what is zero.

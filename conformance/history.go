@@ -11,24 +11,23 @@ import (
 	"github.com/go-election/go-election/election"
 )
 
-// A History is what happened in a run, in any order. All its times are on one
-// clock that the processes share.
+// A History is what happened in a run, in any order. All times are on one clock that the
+// processes share.
 type History []Entry
 
 // An Entry is one thing that happened to one process in one election.
 type Entry struct {
-	Process  string    `json:"process"` // one manager: a process that was started again is another one
+	Process  string    `json:"process"` // one manager; a restarted process has another name
 	Election string    `json:"election"`
 	Kind     EntryKind `json:"kind"`
 	Term     uint64    `json:"term,omitempty"`
 
-	// From and To are when it began and ended. They are the same for what takes
-	// no time.
+	// From and To are when it began and ended. They are equal for an instant.
 	From time.Duration `json:"from"`
 	To   time.Duration `json:"to"`
 
-	// What a watcher was told, or the final state.
-	Watcher   int             `json:"watcher,omitempty"` // of this process and election
+	// The event that a watcher received, or the final state.
+	Watcher   int             `json:"watcher,omitempty"` // number of the watcher in this process
 	State     election.Kind   `json:"state,omitempty"`
 	Leader    string          `json:"leader,omitempty"` // its nonce
 	Leading   bool            `json:"leading,omitempty"`
@@ -40,12 +39,12 @@ type Entry struct {
 type EntryKind string
 
 const (
-	Believed EntryKind = "believed" // Leading was true from From to To, in Term; both were seen, so it may have been longer
+	Believed EntryKind = "believed" // Leading was true in Term at From and at To, the first and the last sample
 	Granted  EntryKind = "granted"  // a bid sent at From was answered Granted at To
-	Told     EntryKind = "told"     // a watcher was told State; entries of one watcher are in order
+	Told     EntryKind = "told"     // a watcher received an event; the entries of one watcher are in order
 	Ran      EntryKind = "ran"      // the lead function of Term was entered at From and returned at To
-	Final    EntryKind = "final"    // the state when all was quiet in the end
-	Ended    EntryKind = "ended"    // the watcher was told no more from here on
+	Final    EntryKind = "final"    // the state at the end, when nothing changed any longer
+	Ended    EntryKind = "ended"    // the watcher received no events after this
 )
 
 // String describes the entry in one line.
@@ -57,8 +56,8 @@ func (e Entry) String() string {
 	return s
 }
 
-// Check returns what in a history breaks a rule, joined, each quoting its rule;
-// nil if nothing does.
+// Check returns the rule violations in a history as one joined error, or nil. Each error
+// quotes its rule.
 func Check(h History) error {
 	by := map[string]History{}
 	var names []string
@@ -71,22 +70,22 @@ func Check(h History) error {
 	var errs []error
 	for _, name := range names {
 		one := by[name]
-		errs = append(errs, beliefs(one.of(Believed)), grants(one.of(Granted)), granted(one), functions(one.of(Ran)))
+		errs = append(errs, checkBeliefs(one.ofKind(Believed)), checkTerms(one.ofKind(Granted)), checkGrants(one), checkFunctions(one.ofKind(Ran)))
 		processes := map[string]History{}
 		for _, e := range one {
 			processes[e.Process] = append(processes[e.Process], e)
 		}
 		for _, p := range slices.Sorted(maps.Keys(processes)) {
 			for _, w := range processes[p].watchers() {
-				errs = append(errs, told(w.told), final(w, processes[p]), unsaid(w, processes[p]))
+				errs = append(errs, checkEvents(w.received), checkFinalState(w, processes[p]), checkOwnLeaderships(w, processes[p]))
 			}
 		}
 	}
-	return few(errs)
+	return joinFirst(errs)
 }
 
-// few joins errors, of which there may be thousands.
-func few(errs []error) error {
+// joinFirst joins the first few errors; there may be thousands.
+func joinFirst(errs []error) error {
 	const most = 5
 	errs = slices.DeleteFunc(errs, func(err error) bool { return err == nil })
 	if n := len(errs) - most; n > 0 {
@@ -95,11 +94,11 @@ func few(errs []error) error {
 	return errors.Join(errs...)
 }
 
-func broken(rule, says string, format string, args ...any) error {
+func violation(rule, says string, format string, args ...any) error {
 	return fmt.Errorf("%s (%s): %s", rule, says, fmt.Sprintf(format, args...))
 }
 
-func (h History) of(kind EntryKind) (list History) {
+func (h History) ofKind(kind EntryKind) (list History) {
 	for _, e := range h {
 		if e.Kind == kind {
 			list = append(list, e)
@@ -110,15 +109,15 @@ func (h History) of(kind EntryKind) (list History) {
 
 func byFrom(a, b Entry) int { return cmp.Compare(a.From, b.From) }
 
-// beliefs is the primary check: a sweep over the intervals of belief.
-func beliefs(list History) error {
-	// What is known to have been at one instant only goes first: in virtual time a
-	// handover takes none.
+// checkBeliefs is the most important check: no two intervals of leadership overlap.
+func checkBeliefs(list History) error {
+	// Of intervals that begin at the same time, the shorter comes first: in virtual time
+	// a handover takes no time.
 	slices.SortStableFunc(list, func(a, b Entry) int { return cmp.Or(byFrom(a, b), cmp.Compare(a.To, b.To)) })
 	for i := 1; i < len(list); i++ {
 		a, b := list[i-1], list[i]
 		if a.To > b.From {
-			return broken("S1", "the intervals during which Leading() is true in different processes never overlap", "%v; and %v", a, b)
+			return violation("S1", "the intervals during which Leading() is true in different processes never overlap", "%v; and %v", a, b)
 		}
 		if a.To < b.To {
 			continue
@@ -128,14 +127,14 @@ func beliefs(list History) error {
 	return nil
 }
 
-// grants checks terms: each above all those that had been granted before it was
-// asked for.
-func grants(list History) error {
+// checkTerms checks that each term exceeds all terms that were granted before its bid
+// was sent.
+func checkTerms(list History) error {
 	ended := slices.Clone(list)
 	slices.SortStableFunc(list, byFrom)
 	slices.SortStableFunc(ended, func(a, b Entry) int { return cmp.Compare(a.To, b.To) })
 	terms := map[uint64]Entry{}
-	var last Entry // the greatest term of those that ended before
+	var last Entry // the grant with the greatest term among those that ended before
 	i := 0
 	for _, g := range list {
 		for ; i < len(ended) && ended[i].To < g.From; i++ {
@@ -144,41 +143,41 @@ func grants(list History) error {
 			}
 		}
 		if g.Term <= last.Term {
-			return broken("S4", "each grant's term exceeds all earlier ones", "%v; after %v", g, last)
+			return violation("S4", "each grant's term exceeds all earlier ones", "%v; after %v", g, last)
 		}
 		if twin, twice := terms[g.Term]; twice {
-			return broken("S5", "no term is granted twice", "%v; and %v", g, twin)
+			return violation("S5", "no term is granted twice", "%v; and %v", g, twin)
 		}
 		terms[g.Term] = g
 	}
 	return nil
 }
 
-// granted checks that what was believed was won.
-func granted(h History) error {
+// checkGrants checks that each leadership began with a granted call.
+func checkGrants(h History) error {
 	type win struct {
 		process string
 		term    uint64
 	}
 	won := map[win]Entry{}
-	for _, g := range h.of(Granted) {
+	for _, g := range h.ofKind(Granted) {
 		won[win{g.Process, g.Term}] = g
 	}
-	for _, b := range h.of(Believed) {
+	for _, b := range h.ofKind(Believed) {
 		if g, ok := won[win{b.Process, b.Term}]; !ok || g.From > b.From {
-			return broken("S8", "only a bid that was answered Granted is a win", "%v, and no such answer", b)
+			return violation("S8", "only a bid that was answered Granted starts a leadership", "%v, without such an answer", b)
 		}
 	}
 	return nil
 }
 
-// functions checks that one lead function runs at a time in each process.
-func functions(list History) error {
+// checkFunctions checks that each process runs one lead function at a time.
+func checkFunctions(list History) error {
 	slices.SortStableFunc(list, byFrom)
 	last := map[string]Entry{}
 	for _, r := range list {
 		if l, ok := last[r.Process]; ok && l.To > r.From {
-			return broken("S11", "the lead function of term n has returned before that of a later term starts in the process", "%v; and %v", l, r)
+			return violation("S11", "the lead function of term n has returned before that of a later term starts in the process", "%v; and %v", l, r)
 		}
 		last[r.Process] = r
 	}
@@ -186,31 +185,31 @@ func functions(list History) error {
 }
 
 type watcherLog struct {
-	process string
-	number  int
-	told    History
+	process  string
+	number   int
+	received History
 }
 
 func (h History) watchers() (list []*watcherLog) {
-	for _, e := range h.of(Told) {
+	for _, e := range h.ofKind(Told) {
 		i := slices.IndexFunc(list, func(w *watcherLog) bool { return w.process == e.Process && w.number == e.Watcher })
 		if i < 0 {
 			i = len(list)
 			list = append(list, &watcherLog{process: e.Process, number: e.Watcher})
 		}
-		list[i].told = append(list[i].told, e)
+		list[i].received = append(list[i].received, e)
 	}
 	return list
 }
 
-// told replays what one watcher was told through the state machine.
-func told(list History) error {
+// checkEvents checks that the events of one watcher are a path of the state machine.
+func checkEvents(list History) error {
 	var errs []error
 	bad := func(says string, format string, args ...any) {
-		errs = append(errs, broken("S10", says, format, args...))
+		errs = append(errs, violation("S10", says, format, args...))
 	}
 	var state Entry
-	var term, own uint64 // the greatest elected so far, and the greatest of this process
+	var term, own uint64 // the greatest term so far, and the greatest in which this process led
 	first := true
 	for _, e := range list {
 		if e.State == election.Notice {
@@ -220,58 +219,58 @@ func told(list History) error {
 			bad("the first event of a watcher is the current state", "%v", e)
 		}
 		if !first && state.Reason != election.ReasonCurrent && e.State == state.State && e.Leader == state.Leader && e.Term == state.Term {
-			bad("no state is told twice in a row", "%v; then %v", state, e)
+			bad("no watcher receives the same state twice in a row", "%v; then %v", state, e)
 		}
 		if e.State == election.Elected {
 			if e.Term < term && e.Term > 0 {
-				bad("terms never go back", "%v; after term %d", e, term)
+				bad("terms never decrease", "%v; after term %d", e, term)
 			}
 			if e.Leading && e.Term <= own && !first {
-				bad("no leadership is told twice", "%v; after own term %d", e, own)
+				bad("no watcher receives a leadership of its own process twice", "%v; after own term %d", e, own)
 			}
 			if !first && state.State == election.Elected && state.Leading && e.Coalesced == 0 {
-				bad("an own leadership's loss is told before the next leader", "%v; then %v", state, e)
+				bad("a watcher receives the loss of its process's leadership before the next leader", "%v; then %v", state, e)
 			}
 			if term = max(term, e.Term); e.Leading {
 				own = max(own, e.Term)
 			}
 		} else if e.Leading || e.Leader != "" {
-			bad("a leader is named only if there is one", "%v", e)
+			bad("an event names a leader only if there is one", "%v", e)
 		}
 		state, first = e, false
 	}
-	return few(errs)
+	return joinFirst(errs)
 }
 
-// final compares the last event with the state in the end.
-func final(w *watcherLog, h History) error {
-	for _, f := range h.of(Final) {
+// checkFinalState compares the last event with the state at the end.
+func checkFinalState(w *watcherLog, h History) error {
+	for _, f := range h.ofKind(Final) {
 		if f.Process != w.process {
 			continue
 		}
 		var last Entry
-		for _, e := range w.told {
+		for _, e := range w.received {
 			if e.State != election.Notice {
 				last = e
 			}
 		}
 		if last.State != f.State || last.Leader != f.Leader || last.State == election.Elected && last.Term != f.Term {
-			return broken("S10", "the last event equals the final state", "%v; but %v", last, f)
+			return violation("S10", "the last event equals the final state", "%v; the final state is %v", last, f)
 		}
 	}
 	return nil
 }
 
-// unsaid looks for own leaderships that a watcher was never told of.
-func unsaid(w *watcherLog, h History) error {
-	for _, b := range h.of(Believed) {
-		if b.Process != w.process || b.From <= w.told[0].From || slices.ContainsFunc(h, func(e Entry) bool {
+// checkOwnLeaderships checks that a watcher received every leadership of its own process.
+func checkOwnLeaderships(w *watcherLog, h History) error {
+	for _, b := range h.ofKind(Believed) {
+		if b.Process != w.process || b.From <= w.received[0].From || slices.ContainsFunc(h, func(e Entry) bool {
 			return e.Kind == Ended && e.Process == w.process && e.Watcher == w.number && e.From <= b.To
 		}) {
 			continue
 		}
-		if !slices.ContainsFunc(w.told, func(e Entry) bool { return e.Coalesced > 0 || e.Leading && e.Term == b.Term }) {
-			return broken("S10", "own transitions are never left unsaid", "%v, and its watcher %d was not told", b, w.number)
+		if !slices.ContainsFunc(w.received, func(e Entry) bool { return e.Coalesced > 0 || e.Leading && e.Term == b.Term }) {
+			return violation("S10", "a watcher receives every transition of its own process", "%v, but its watcher %d received no event", b, w.number)
 		}
 	}
 	return nil

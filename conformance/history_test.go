@@ -8,33 +8,34 @@ import (
 	"github.com/go-election/go-election/election"
 )
 
-const s = time.Second
+const second = time.Second
 
-func belief(process string, term uint64, from, to time.Duration) Entry {
-	return Entry{Process: process, Election: "jobs", Kind: Believed, Term: term, From: from * s, To: to * s}
+func believed(process string, term uint64, from, to time.Duration) Entry {
+	return Entry{Process: process, Election: "jobs", Kind: Believed, Term: term, From: from * second, To: to * second}
 }
 
-func grant(process string, term uint64, from, to time.Duration) Entry {
-	return Entry{Process: process, Election: "jobs", Kind: Granted, Term: term, From: from * s, To: to * s}
+func answered(process string, term uint64, from, to time.Duration) Entry {
+	return Entry{Process: process, Election: "jobs", Kind: Granted, Term: term, From: from * second, To: to * second}
 }
 
-func run(process string, term uint64, from, to time.Duration) Entry {
-	return Entry{Process: process, Election: "jobs", Kind: Ran, Term: term, From: from * s, To: to * s}
+func ran(process string, term uint64, from, to time.Duration) Entry {
+	return Entry{Process: process, Election: "jobs", Kind: Ran, Term: term, From: from * second, To: to * second}
 }
 
-// tell is an event; leader is a nonce, and the process's own is its name.
-func tell(process string, at time.Duration, state election.Kind, leader string, term uint64, reason election.Reason) Entry {
-	return Entry{Process: process, Election: "jobs", Kind: Told, State: state, Leader: leader, Leading: leader == process, Term: term, Reason: reason, From: at * s, To: at * s}
+// event is an event that a process's watcher received. leader is a nonce; here the nonce
+// of a process is its name.
+func event(process string, at time.Duration, state election.Kind, leader string, term uint64, reason election.Reason) Entry {
+	return Entry{Process: process, Election: "jobs", Kind: Told, State: state, Leader: leader, Leading: leader == process, Term: term, Reason: reason, From: at * second, To: at * second}
 }
 
 func TestAnOrderlyHistoryBreaksNothing(t *testing.T) {
 	if err := Check(History{
-		tell("a", 0, election.Unknown, "", 0, election.ReasonCurrent),
-		grant("a", 1, 0, 1), belief("a", 1, 1, 9), run("a", 1, 1, 10),
-		tell("a", 1, election.Elected, "a", 1, election.ReasonElected),
-		tell("a", 9, election.Vacant, "", 1, election.ReasonResigned),
-		grant("b", 2, 11, 12), belief("b", 2, 12, 20), run("b", 2, 12, 20),
-		tell("a", 12, election.Elected, "b", 2, election.ReasonElected),
+		event("a", 0, election.Unknown, "", 0, election.ReasonCurrent),
+		answered("a", 1, 0, 1), believed("a", 1, 1, 9), ran("a", 1, 1, 10),
+		event("a", 1, election.Elected, "a", 1, election.ReasonElected),
+		event("a", 9, election.Vacant, "", 1, election.ReasonResigned),
+		answered("b", 2, 11, 12), believed("b", 2, 12, 20), ran("b", 2, 12, 20),
+		event("a", 12, election.Elected, "b", 2, election.ReasonElected),
 		{Process: "a", Election: "jobs", Kind: Final, State: election.Elected, Leader: "b", Term: 2},
 	}); err != nil {
 		t.Fatalf("expected nil, got %v", err)
@@ -42,25 +43,25 @@ func TestAnOrderlyHistoryBreaksNothing(t *testing.T) {
 }
 
 func TestEachBrokenHistoryQuotesItsRule(t *testing.T) {
-	current := tell("a", 0, election.Vacant, "", 0, election.ReasonCurrent)
+	current := event("a", 0, election.Vacant, "", 0, election.ReasonCurrent)
 	for _, c := range []struct {
 		name, rule string
 		h          History
 	}{
-		{"two leaders", "S1", History{grant("a", 1, 0, 1), grant("b", 2, 4, 5), belief("a", 1, 1, 9), belief("b", 2, 5, 12)}},
-		{"two leaders, the first one very long", "S1", History{grant("a", 1, 0, 1), grant("b", 2, 4, 5), grant("c", 3, 7, 8), belief("a", 1, 1, 90), belief("b", 2, 5, 6), belief("c", 3, 8, 9)}},
-		{"a term that goes back", "S4", History{grant("a", 2, 0, 1), grant("b", 1, 2, 3)}},
-		{"a term granted twice", "S5", History{grant("a", 2, 0, 3), grant("b", 2, 1, 4)}},
-		{"a belief without an answer", "S8", History{belief("a", 1, 1, 9)}},
-		{"another's answer", "S8", History{grant("b", 1, 0, 1), belief("a", 1, 1, 9)}},
-		{"two functions at a time", "S11", History{run("a", 1, 0, 9), run("a", 2, 8, 10)}},
-		{"no current state first", "S10", History{tell("a", 1, election.Elected, "b", 1, election.ReasonElected)}},
-		{"a term that goes back in events", "S10", History{current, tell("a", 1, election.Elected, "b", 2, election.ReasonElected), tell("a", 2, election.Elected, "c", 1, election.ReasonElected)}},
-		{"an own leadership told twice", "S10", History{current, tell("a", 1, election.Elected, "a", 1, election.ReasonElected), tell("a", 2, election.Vacant, "", 1, election.ReasonRefused), tell("a", 3, election.Elected, "a", 1, election.ReasonElected)}},
-		{"the same state twice", "S10", History{current, tell("a", 1, election.Elected, "b", 1, election.ReasonElected), tell("a", 2, election.Elected, "b", 1, election.ReasonElected)}},
-		{"an own loss left unsaid", "S10", History{current, tell("a", 1, election.Elected, "a", 1, election.ReasonElected), tell("a", 3, election.Elected, "b", 2, election.ReasonElected)}},
-		{"an own leadership left unsaid", "S10", History{current, grant("a", 1, 1, 2), belief("a", 1, 2, 3)}},
-		{"another final state", "S10", History{current, {Process: "a", Election: "jobs", Kind: Final, State: election.Elected, Leader: "b", Term: 2}}},
+		{"two leaders", "S1", History{answered("a", 1, 0, 1), answered("b", 2, 4, 5), believed("a", 1, 1, 9), believed("b", 2, 5, 12)}},
+		{"two leaders, the first one very long", "S1", History{answered("a", 1, 0, 1), answered("b", 2, 4, 5), answered("c", 3, 7, 8), believed("a", 1, 1, 90), believed("b", 2, 5, 6), believed("c", 3, 8, 9)}},
+		{"a term that decreases", "S4", History{answered("a", 2, 0, 1), answered("b", 1, 2, 3)}},
+		{"a term granted twice", "S5", History{answered("a", 2, 0, 3), answered("b", 2, 1, 4)}},
+		{"a leadership without an answer", "S8", History{believed("a", 1, 1, 9)}},
+		{"an answer to another process", "S8", History{answered("b", 1, 0, 1), believed("a", 1, 1, 9)}},
+		{"two functions at a time", "S11", History{ran("a", 1, 0, 9), ran("a", 2, 8, 10)}},
+		{"a first event that is not the current state", "S10", History{event("a", 1, election.Elected, "b", 1, election.ReasonElected)}},
+		{"events whose terms decrease", "S10", History{current, event("a", 1, election.Elected, "b", 2, election.ReasonElected), event("a", 2, election.Elected, "c", 1, election.ReasonElected)}},
+		{"two events for one leadership of this process", "S10", History{current, event("a", 1, election.Elected, "a", 1, election.ReasonElected), event("a", 2, election.Vacant, "", 1, election.ReasonRefused), event("a", 3, election.Elected, "a", 1, election.ReasonElected)}},
+		{"the same state twice", "S10", History{current, event("a", 1, election.Elected, "b", 1, election.ReasonElected), event("a", 2, election.Elected, "b", 1, election.ReasonElected)}},
+		{"no event for a loss of this process", "S10", History{current, event("a", 1, election.Elected, "a", 1, election.ReasonElected), event("a", 3, election.Elected, "b", 2, election.ReasonElected)}},
+		{"no event for a leadership of this process", "S10", History{current, answered("a", 1, 1, 2), believed("a", 1, 2, 3)}},
+		{"a final state that differs from the last event", "S10", History{current, {Process: "a", Election: "jobs", Kind: Final, State: election.Elected, Leader: "b", Term: 2}}},
 	} {
 		err := Check(c.h)
 		if err == nil || !strings.HasPrefix(err.Error(), c.rule+" (") {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -14,144 +13,38 @@ import (
 	"github.com/go-election/go-election/backend/memory"
 )
 
-// A mutant is memory with one mistake in it, and the case that must find it.
+// A mutant is memory with one mistake, and the case that must find the mistake.
 type mutant struct {
 	name   string
 	mutate func(*faulty)
 	killer string // title of a case
 }
 
-// faulty is memory, with hooks where a mistake can be made.
-type faulty struct {
-	backend.Backend
-	store  *memory.Store
-	closed chan struct{}
-
-	acquire func(ctx context.Context, bids []backend.Bid) ([]backend.Answer, error)
-	renew   func(ctx context.Context, held []backend.Held) ([]backend.Answer, error)
-	release func(ctx context.Context, held []backend.Held) error
-	observe func(ctx context.Context, seen []backend.Lease) (changed []backend.Lease, err error)
-	listen  func(ctx context.Context, seen []backend.Lease) error
-	ask     func(ctx context.Context, requests []backend.Request) error
-	claims  func(backend.Guarantees) backend.Guarantees
-}
-
-func (f *faulty) Acquire(ctx context.Context, bids []backend.Bid) ([]backend.Answer, error) {
-	if f.acquire != nil {
-		return f.acquire(ctx, bids)
-	}
-	return f.Backend.Acquire(ctx, bids)
-}
-
-func (f *faulty) Renew(ctx context.Context, held []backend.Held) ([]backend.Answer, error) {
-	if f.renew != nil {
-		return f.renew(ctx, held)
-	}
-	return f.Backend.Renew(ctx, held)
-}
-
-func (f *faulty) Release(ctx context.Context, held []backend.Held) error {
-	if f.release != nil {
-		return f.release(ctx, held)
-	}
-	return f.Backend.Release(ctx, held)
-}
-
-func (f *faulty) Observe(ctx context.Context, seen []backend.Lease) (changed []backend.Lease, err error) {
-	if f.observe != nil {
-		return f.observe(ctx, seen)
-	}
-	return f.Backend.Observe(ctx, seen)
-}
-
-func (f *faulty) Listen(ctx context.Context, seen []backend.Lease) error {
-	if f.listen != nil {
-		return f.listen(ctx, seen)
-	}
-	return f.Backend.Listen(ctx, seen)
-}
-
-func (f *faulty) Request(ctx context.Context, requests []backend.Request) error {
-	if f.ask != nil {
-		return f.ask(ctx, requests)
-	}
-	return f.Backend.Request(ctx, requests)
-}
-
-func (f *faulty) Guarantees() backend.Guarantees {
-	g := f.Backend.Guarantees()
-	if f.claims != nil {
-		g = f.claims(g)
-	}
-	return g
-}
-
-func (f *faulty) Close() error {
-	select {
-	case <-f.closed:
-	default:
-		close(f.closed)
-	}
-	return f.Backend.Close()
-}
-
-// now reads leases as they are.
-func (f *faulty) now(ctx context.Context, names ...string) []backend.Lease {
-	var zero []backend.Lease
-	for _, n := range names {
-		zero = append(zero, backend.Lease{Election: n})
-	}
-	now, _ := f.Backend.Observe(ctx, zero)
-	return now
-}
-
-// as returns a client that the store takes for the holder of a lease: what a
-// statement does that is not pinned to a nonce.
-func (f *faulty) as(ctx context.Context, held backend.Lease) backend.Backend {
-	other := f.store.Backend()
-	held.Election, held.Term = "another election", 1
-	other.Renew(ctx, []backend.Held{held.Held()}) // tells the client whom it serves
-	return other
-}
-
-// over makes every bid one over the lease as it is, whatever was seen of it.
-func (f *faulty) over(ctx context.Context, bids []backend.Bid, only func(backend.Bid, backend.Lease) bool) []backend.Bid {
-	bids = slices.Clone(bids)
-	for i, b := range bids {
-		if now := f.now(ctx, b.Election)[0]; only(b, now) {
-			bids[i].Expected = now
-		}
-	}
-	return bids
-}
-
-func fold(s string) string { return strings.ToLower(s) }
-
 var mutants = []mutant{
-	{name: "win by name", killer: "A6 the same id is not the same candidate", mutate: func(f *faulty) {
+	{name: "the id identifies the holder", killer: "A6 the same id is not the same candidate", mutate: func(f *faulty) {
 		f.acquire = func(ctx context.Context, bids []backend.Bid) ([]backend.Answer, error) {
-			return f.Backend.Acquire(ctx, f.over(ctx, bids, func(b backend.Bid, now backend.Lease) bool { return now.Holder.ID == b.Candidate.ID }))
+			return f.Backend.Acquire(ctx, f.bidOverCurrent(ctx, bids, func(b backend.Bid, now backend.Lease) bool { return now.Holder.ID == b.Candidate.ID }))
 		}
 	}},
-	{name: "a record that names me is a win", killer: "A5 an own leftover is granted anew", mutate: func(f *faulty) {
+	{name: "a record that names the bidder is a grant", killer: "A5 the bidder's own leftover is granted again", mutate: func(f *faulty) {
 		f.acquire = func(ctx context.Context, bids []backend.Bid) ([]backend.Answer, error) {
-			if now := f.now(ctx, bids[0].Election)[0]; now.Holder.Nonce == bids[0].Candidate.Nonce {
+			if now := f.current(ctx, bids[0].Election)[0]; now.Holder.Nonce == bids[0].Candidate.Nonce {
 				return []backend.Answer{{Lease: now, Outcome: backend.Granted, ValidFor: bids[0].TTL}}, nil
 			}
 			return f.Backend.Acquire(ctx, bids)
 		}
 	}},
-	{name: "bid not pinned to Over", killer: "A3 a bid is pinned to what was seen", mutate: func(f *faulty) {
+	{name: "a bid ignores Expected", killer: "A3 a bid succeeds only on the expected lease", mutate: func(f *faulty) {
 		f.acquire = func(ctx context.Context, bids []backend.Bid) ([]backend.Answer, error) {
-			return f.Backend.Acquire(ctx, f.over(ctx, bids, func(backend.Bid, backend.Lease) bool { return true }))
+			return f.Backend.Acquire(ctx, f.bidOverCurrent(ctx, bids, func(backend.Bid, backend.Lease) bool { return true }))
 		}
 	}},
-	{name: "bid pinned to the term only", killer: "A4 a renewal undoes the watch", mutate: func(f *faulty) {
+	{name: "a bid compares only the term", killer: "A4 a bid after a renewal is refused", mutate: func(f *faulty) {
 		f.acquire = func(ctx context.Context, bids []backend.Bid) ([]backend.Answer, error) {
-			return f.Backend.Acquire(ctx, f.over(ctx, bids, func(b backend.Bid, now backend.Lease) bool { return b.Expected.Term == now.Term }))
+			return f.Backend.Acquire(ctx, f.bidOverCurrent(ctx, bids, func(b backend.Bid, now backend.Lease) bool { return b.Expected.Term == now.Term }))
 		}
 	}},
-	{name: "floor ignored", killer: "S4 terms exceed the floor", mutate: func(f *faulty) {
+	{name: "MinTerm is ignored", killer: "S4 terms exceed MinTerm", mutate: func(f *faulty) {
 		f.acquire = func(ctx context.Context, bids []backend.Bid) ([]backend.Answer, error) {
 			bids = slices.Clone(bids)
 			for i := range bids {
@@ -160,24 +53,24 @@ var mutants = []mutant{
 			return f.Backend.Acquire(ctx, bids)
 		}
 	}},
-	{name: "answers permuted", killer: "A8 answers are in order", mutate: func(f *faulty) {
+	{name: "answers are in another order", killer: "A8 answers are in the order of the bids", mutate: func(f *faulty) {
 		f.acquire = func(ctx context.Context, bids []backend.Bid) ([]backend.Answer, error) {
 			answers, err := f.Backend.Acquire(ctx, bids)
 			slices.Reverse(answers)
 			return answers, err
 		}
 	}},
-	{name: "renewals permuted", killer: "R9 a renewal answers in order", mutate: func(f *faulty) {
+	{name: "answers to renewals are in another order", killer: "R9 renewals are answered in order", mutate: func(f *faulty) {
 		f.renew = func(ctx context.Context, held []backend.Held) ([]backend.Answer, error) {
 			answers, err := f.Backend.Renew(ctx, held)
 			slices.SortFunc(answers, func(a, b backend.Answer) int { return cmp.Compare(a.Election, b.Election) })
 			return answers, err
 		}
 	}},
-	{name: "renewal by read", killer: "R1 a renewal is a write with a fresh heartbeat", mutate: func(f *faulty) {
+	{name: "a renewal only reads", killer: "R1 a renewal is a write with a fresh heartbeat", mutate: func(f *faulty) {
 		f.renew = func(ctx context.Context, held []backend.Held) (answers []backend.Answer, err error) {
 			for _, l := range held {
-				a := backend.Answer{Lease: f.now(ctx, l.Election)[0], Outcome: backend.Refused}
+				a := backend.Answer{Lease: f.current(ctx, l.Election)[0], Outcome: backend.Refused}
 				if a.Holder.Nonce == l.Holder.Nonce && a.Term == l.Term {
 					a.Outcome, a.ValidFor = backend.Granted, l.TTL
 				}
@@ -186,7 +79,7 @@ var mutants = []mutant{
 			return answers, nil
 		}
 	}},
-	{name: "a renewal shows in the reference", killer: "R1 a renewal is a write with a fresh heartbeat", mutate: func(f *faulty) {
+	{name: "a renewal changes Ref", killer: "R1 a renewal is a write with a fresh heartbeat", mutate: func(f *faulty) {
 		f.observe = func(ctx context.Context, seen []backend.Lease) ([]backend.Lease, error) {
 			changed, err := f.Backend.Observe(ctx, seen)
 			for i, l := range changed {
@@ -197,10 +90,10 @@ var mutants = []mutant{
 			return changed, err
 		}
 	}},
-	{name: "renewal revives", killer: "R4 a renewal does not revive", mutate: func(f *faulty) {
+	{name: "a renewal revives a released lease", killer: "R4 a renewal does not revive a released lease", mutate: func(f *faulty) {
 		f.renew = func(ctx context.Context, held []backend.Held) ([]backend.Answer, error) {
 			for _, l := range held {
-				if now := f.now(ctx, l.Election)[0]; now.Vacant() && now.Term == l.Term {
+				if now := f.current(ctx, l.Election)[0]; now.Vacant() && now.Term == l.Term {
 					f.Backend.Acquire(ctx, []backend.Bid{{Election: l.Election, Candidate: l.Holder, TTL: l.TTL, Renew: l.Renew, Expected: now}})
 				}
 			}
@@ -213,26 +106,26 @@ var mutants = []mutant{
 			return answers, err
 		}
 	}},
-	{name: "renewal in any term", killer: "R2 a renewal is refused in another term", mutate: func(f *faulty) {
+	{name: "a renewal ignores the term", killer: "R2 a renewal in another term is refused", mutate: func(f *faulty) {
 		f.renew = func(ctx context.Context, held []backend.Held) ([]backend.Answer, error) {
 			held = slices.Clone(held)
 			for i, l := range held {
-				held[i].Term = f.now(ctx, l.Election)[0].Term
+				held[i].Term = f.current(ctx, l.Election)[0].Term
 			}
 			return f.Backend.Renew(ctx, held)
 		}
 	}},
-	{name: "deposition ignored", killer: "R5 a renewal is refused after a deposition", mutate: func(f *faulty) {
+	{name: "a deposition is ignored", killer: "R5 a renewal is refused after a deposition", mutate: func(f *faulty) {
 		f.renew = func(ctx context.Context, held []backend.Held) ([]backend.Answer, error) {
 			for _, l := range held {
-				if now := f.now(ctx, l.Election)[0]; now.Request.Kind == backend.Depose {
+				if now := f.current(ctx, l.Election)[0]; now.Request.Kind == backend.Depose {
 					f.Backend.Request(ctx, []backend.Request{{Election: l.Election, Term: now.Term}})
 				}
 			}
 			return f.Backend.Renew(ctx, held)
 		}
 	}},
-	{name: "release ignores the term", killer: "X2 a release is scoped to its term", mutate: func(f *faulty) {
+	{name: "a release ignores the term", killer: "X2 a release ends only its own term", mutate: func(f *faulty) {
 		f.release = func(ctx context.Context, held []backend.Held) error {
 			held = slices.Clone(held)
 			for i := range held {
@@ -241,11 +134,11 @@ var mutants = []mutant{
 			return f.Backend.Release(ctx, held)
 		}
 	}},
-	{name: "release(0) ends a later grant", killer: "X5 term 0 does not end another's grant", mutate: func(f *faulty) {
+	{name: "a release with term 0 ends a later grant", killer: "X5 term 0 does not release another's lease", mutate: func(f *faulty) {
 		f.release = func(ctx context.Context, held []backend.Held) error {
 			for _, l := range held {
-				if now := f.now(ctx, l.Election)[0]; l.Term == 0 && !now.Vacant() {
-					f.as(ctx, now).Release(ctx, []backend.Held{now.Held()})
+				if now := f.current(ctx, l.Election)[0]; l.Term == 0 && !now.Vacant() {
+					f.clientOf(ctx, now).Release(ctx, []backend.Held{now.Held()})
 				}
 			}
 			return f.Backend.Release(ctx, held)
@@ -267,17 +160,17 @@ var mutants = []mutant{
 			return f.Backend.Release(ctx, held)
 		}
 	}},
-	{name: "release of what is not held is an error", killer: "X6 to release nothing is no error", mutate: func(f *faulty) {
+	{name: "the release of a free lease is an error", killer: "X6 releasing a lease that is not held is no error", mutate: func(f *faulty) {
 		f.release = func(ctx context.Context, held []backend.Held) error {
 			for _, l := range held {
-				if f.now(ctx, l.Election)[0].Vacant() {
+				if f.current(ctx, l.Election)[0].Vacant() {
 					return backend.ErrInvalid
 				}
 			}
 			return f.Backend.Release(ctx, held)
 		}
 	}},
-	{name: "the reason of a release is lost", killer: "X7 the reason is kept", mutate: func(f *faulty) {
+	{name: "the reason of a release is lost", killer: "X7 the record keeps the reason of a release", mutate: func(f *faulty) {
 		f.release = func(ctx context.Context, held []backend.Held) error {
 			held = slices.Clone(held)
 			for i := range held {
@@ -286,7 +179,7 @@ var mutants = []mutant{
 			return f.Backend.Release(ctx, held)
 		}
 	}},
-	{name: "names coalesced to lower case", killer: "S15 names never alias", mutate: func(f *faulty) {
+	{name: "names are changed to lower case", killer: "S15 different names are different elections", mutate: func(f *faulty) {
 		f.acquire = func(ctx context.Context, bids []backend.Bid) ([]backend.Answer, error) {
 			bids, names := slices.Clone(bids), []string{}
 			for i := range bids {
@@ -315,22 +208,22 @@ var mutants = []mutant{
 			return changed, nil
 		}
 	}},
-	{name: "an election that is not there is not answered", killer: "O1 a zero lease is always answered", mutate: func(f *faulty) {
+	{name: "an unknown election is not returned", killer: "O1 a zero lease is always returned", mutate: func(f *faulty) {
 		f.observe = func(ctx context.Context, seen []backend.Lease) ([]backend.Lease, error) {
 			changed, err := f.Backend.Observe(ctx, seen)
 			return slices.DeleteFunc(changed, func(l backend.Lease) bool { return l.Term == 0 }), err
 		}
 	}},
-	{name: "everything is always returned", killer: "O2 only what has changed", mutate: func(f *faulty) {
+	{name: "unchanged leases are returned", killer: "O2 only changed leases are returned", mutate: func(f *faulty) {
 		f.observe = func(ctx context.Context, seen []backend.Lease) (changed []backend.Lease, err error) {
 			var names []string
 			for _, l := range seen {
 				names = append(names, l.Election)
 			}
-			return f.now(ctx, names...), nil
+			return f.current(ctx, names...), nil
 		}
 	}},
-	{name: "a request is no change", killer: "O3 every change shows", mutate: func(f *faulty) {
+	{name: "a request is no change", killer: "O3 every kind of change is returned", mutate: func(f *faulty) {
 		f.observe = func(ctx context.Context, seen []backend.Lease) (changed []backend.Lease, err error) {
 			all, err := f.Backend.Observe(ctx, seen)
 			for _, l := range all {
@@ -341,7 +234,7 @@ var mutants = []mutant{
 			return changed, err
 		}
 	}},
-	{name: "busy Listen", killer: "N1 listening is not busy", mutate: func(f *faulty) {
+	{name: "Listen returns all the time", killer: "N1 Listen does not return again and again", mutate: func(f *faulty) {
 		f.listen = func(ctx context.Context, _ []backend.Lease) error {
 			select {
 			case <-time.After(time.Millisecond):
@@ -351,22 +244,22 @@ var mutants = []mutant{
 			}
 		}
 	}},
-	{name: "Listen waits for the next change only", killer: "N3 nothing is missed before the call", mutate: func(f *faulty) {
+	{name: "Listen waits for the next change only", killer: "N3 Listen misses no change before the call", mutate: func(f *faulty) {
 		f.listen = func(ctx context.Context, seen []backend.Lease) error {
 			var names []string
 			for _, l := range seen {
 				names = append(names, l.Election)
 			}
-			return f.Backend.Listen(ctx, f.now(ctx, names...))
+			return f.Backend.Listen(ctx, f.current(ctx, names...))
 		}
 	}},
-	{name: "Listen is not told of releases", killer: "L2 a resignation hands over", mutate: func(f *faulty) {
+	{name: "Listen misses releases", killer: "L2 a handover after a resignation is fast", mutate: func(f *faulty) {
 		f.listen = func(ctx context.Context, _ []backend.Lease) error { <-ctx.Done(); return ctx.Err() }
 	}},
-	{name: "context ignored by Listen", killer: "N4 listening ends with its context", mutate: func(f *faulty) {
+	{name: "Listen ignores its context", killer: "N4 Listen ends with its context", mutate: func(f *faulty) {
 		f.listen = func(context.Context, []backend.Lease) error { <-f.closed; return backend.ErrClosed }
 	}},
-	{name: "context ignored", killer: "G4 calls end with their context", mutate: func(f *faulty) {
+	{name: "Observe ignores its context", killer: "G4 calls end with their context", mutate: func(f *faulty) {
 		f.observe = func(ctx context.Context, seen []backend.Lease) (changed []backend.Lease, err error) {
 			if ctx.Err() != nil {
 				<-f.closed
@@ -374,24 +267,24 @@ var mutants = []mutant{
 			return f.Backend.Observe(ctx, seen)
 		}
 	}},
-	{name: "a request touches the heartbeat", killer: "W1 a request stands beside the lease", mutate: func(f *faulty) {
-		f.ask = func(ctx context.Context, requests []backend.Request) error {
+	{name: "a request changes the heartbeat", killer: "W1 a request does not change the lease", mutate: func(f *faulty) {
+		f.request = func(ctx context.Context, requests []backend.Request) error {
 			err := f.Backend.Request(ctx, requests)
-			for _, w := range requests { // as a careless UPDATE would: the lease is written again
-				l := f.now(ctx, w.Election)[0]
-				f.as(ctx, l).Renew(ctx, []backend.Held{l.Held()})
+			for _, request := range requests { // like a careless UPDATE, it writes the lease again
+				l := f.current(ctx, request.Election)[0]
+				f.clientOf(ctx, l).Renew(ctx, []backend.Held{l.Held()})
 			}
 			return err
 		}
 	}},
-	{name: "a stale request is written in silence", killer: "W2 a stale request is not written", mutate: func(f *faulty) {
-		f.ask = func(ctx context.Context, requests []backend.Request) error {
+	{name: "a stale request returns no error", killer: "W2 a stale request is not written", mutate: func(f *faulty) {
+		f.request = func(ctx context.Context, requests []backend.Request) error {
 			f.Backend.Request(ctx, requests)
 			return nil
 		}
 	}},
-	{name: "to nominate deposes", killer: "P12 a dead nominee costs nothing", mutate: func(f *faulty) {
-		f.ask = func(ctx context.Context, requests []backend.Request) error {
+	{name: "a nomination deposes", killer: "P12 an absent nominee changes nothing", mutate: func(f *faulty) {
+		f.request = func(ctx context.Context, requests []backend.Request) error {
 			requests = slices.Clone(requests)
 			for i := range requests {
 				requests[i].Kind = backend.Depose
@@ -399,16 +292,16 @@ var mutants = []mutant{
 			return f.Backend.Request(ctx, requests)
 		}
 	}},
-	{name: "a push that is claimed and not there", killer: "N2 every change is heard", mutate: func(f *faulty) {
+	{name: "Push is claimed, but Listen never returns", killer: "N2 Listen returns at every change", mutate: func(f *faulty) {
 		f.listen = func(ctx context.Context, _ []backend.Lease) error { <-ctx.Done(); return ctx.Err() }
 	}},
-	{name: "nothing is heard of anything", killer: "G5 guarantees are what they are", mutate: func(f *faulty) {
+	{name: "neither Push nor Poll is claimed", killer: "G5 guarantees are constant and consistent", mutate: func(f *faulty) {
 		f.claims = func(g backend.Guarantees) backend.Guarantees { g.Push, g.Poll = false, false; return g }
 	}},
 }
 
-// TestEachMutantIsKilledByItsCase tries each broken backend on the case that is
-// there to find it, after the case has passed on memory itself.
+// TestEachMutantIsKilledByItsCase runs each case on memory, where it must pass, and on
+// the broken backend that it must find.
 func TestEachMutantIsKilledByItsCase(t *testing.T) {
 	killed := 0
 	for _, m := range mutants {

@@ -13,59 +13,58 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// A Case is one rule that every backend must keep, and the way to find out.
+// A Case tests one rule that every backend must keep.
 type Case struct {
-	Rule  string                     // S1 … Q1 as in the documentation of this package; a letter and a number for the contract's verbs
-	Name  string                     // in a few words, for the name of the subtest
-	Says  string                     // the sentence that the case enforces
-	Fault string                     // which of [Store.Faults] it needs; "": none
-	Run   func(trial *Trial) error   // returns what is wrong, with what was expected and what was got
-	skip  func(f facts) (why string) // nil: always run
+	Rule  string                     // letter and number of the rule; the package documentation explains the letters
+	Name  string                     // the rule in a few words, for the name of the subtest
+	Says  string                     // the rule in a sentence
+	Fault string                     // the fault of [Store.Faults] that the case needs; "": none
+	Run   func(trial *Trial) error   // tests the rule; an error tells what was expected and what was observed
+	skip  func(f facts) (why string) // returns why the case does not apply, or ""; nil: it always applies
 }
 
-// facts are what decides whether a case applies.
+// facts decide whether a case applies.
 type facts struct {
 	Harness
 	backend.Guarantees
 	store Store
 }
 
-// Skipped is a case that does not apply to a store, and why.
+// Skipped is a case that does not apply to a store, with the reason.
 type Skipped struct {
 	Case
 	Why string
 }
 
-// String names the case and the reason.
+// String returns the case's title and the reason.
 func (s Skipped) String() string { return fmt.Sprintf("%s: %s", s.Title(), s.Why) }
 
 // Title is the name of the case's subtest.
 func (c Case) Title() string { return c.Rule + " " + c.Name }
 
-// OwnServer reports whether the case stops the server, which other cases would have to
-// suffer from. Where cases share one, these run by themselves ([Harness.Only]).
+// OwnServer reports whether the case stops the server. Where cases share a server, run
+// such cases separately, on a server of their own (see [Harness.Only]).
 func (c Case) OwnServer() bool {
 	return c.Fault == FaultRestart || c.Fault == FaultPause || c.Fault == FaultFailover
 }
 
-// Contract reports whether the case is about the contract alone: it calls a backend, and
-// runs no manager.
+// Contract reports whether the case tests a rule of the contract, and not one of managers.
 func (c Case) Contract() bool { return !strings.ContainsAny(c.Rule[:1], "SLPQ") }
 
-// Cases returns all cases, in the order in which they run: first those about the
-// contract alone, then those with managers, then those that count calls.
+// Cases returns all cases in the order in which they run: contract cases, manager cases,
+// cost cases, storms.
 func Cases() []Case {
 	return slices.Concat(
-		acquireCases, renewCases, moveCases, releaseCases, termCases,
-		observeCases, listenCases, askCases, listCases, memberCases, nameCases, generalCases,
-		safetyCases, faultCases, eventCases, functionCases, livenessCases, operatorCases, requestCases,
+		acquireCases, renewCases, markCases, releaseCases, termCases,
+		observeCases, listenCases, requestCases, listCases, memberCases, nameCases, generalCases,
+		safetyCases, faultCases, eventCases, functionCases, livenessCases, operatorCases, nominateCases,
 		costCases, stormCases,
 	)
 }
 
-// Plan returns which of the chosen cases apply to a store with these guarantees, and
-// which do not, with the reasons. A claim that is made is tested: a case is skipped only
-// for what a store does not claim or a harness cannot do.
+// Plan returns the selected cases that apply to a store with these guarantees, and those
+// that do not, with the reasons. Plan skips a case only if the store does not claim what
+// it tests, or if the harness lacks the fault that it needs.
 func Plan(h Harness, s Store, g backend.Guarantees) (run []Case, skipped []Skipped) {
 	f := facts{h.withDefaults(), g, s}
 	for _, c := range Cases() {
@@ -74,7 +73,7 @@ func Plan(h Harness, s Store, g backend.Guarantees) (run []Case, skipped []Skipp
 		case h.Only != nil && !h.Only(c):
 			continue
 		case c.Fault != "" && s.Faults[c.Fault] == nil:
-			why = "the harness has no fault " + c.Fault
+			why = "the harness has no function for the fault " + c.Fault
 		case c.skip != nil:
 			why = c.skip(f)
 		}
@@ -87,8 +86,8 @@ func Plan(h Harness, s Store, g backend.Guarantees) (run []Case, skipped []Skipp
 	return run, skipped
 }
 
-// Run judges a backend: one subtest for each case that applies. It ends with a
-// list of what was skipped, by name and with the reason.
+// Run tests a backend, with one subtest for each case that applies. At the end it logs
+// the skipped cases with the reasons.
 func Run(t *testing.T, h Harness) {
 	var run []Case
 	var skipped []Skipped
@@ -99,22 +98,22 @@ func Run(t *testing.T, h Harness) {
 		return b.Close()
 	})
 	if err != nil {
-		t.Fatalf("open a store to ask for its guarantees: %v", err)
+		t.Fatalf("opening a store to read its guarantees: %v", err)
 	}
 	if len(run) == 0 {
-		t.Error("none of the chosen cases can run")
+		t.Error("none of the selected cases applies")
 	}
-	if h.Parallel { // what takes longest comes first, or it would be waited for at the end
+	if h.Parallel { // the longest cases start first, so that they do not run alone at the end
 		slices.SortStableFunc(run, func(a, b Case) int { return cmp.Compare(b.weight(), a.weight()) })
 	}
-	t.Run("cases", func(t *testing.T) { // a group, so that the list comes last
+	t.Run("cases", func(t *testing.T) { // a group, so that the list of skipped cases comes last
 		for _, c := range run {
 			t.Run(c.Title(), func(t *testing.T) {
 				if h.Parallel {
 					t.Parallel()
 				}
 				if err := c.Try(t, h); err != nil {
-					t.Errorf("%s is broken.\nThe rule: %s\n%v", c.Title(), c.Says, err)
+					t.Errorf("%s: rule violated.\nThe rule: %s\n%v", c.Title(), c.Says, err)
 				}
 			})
 		}
@@ -134,38 +133,38 @@ func (c Case) weight() int {
 	return 0
 }
 
-// trials is how many a case has if the machine or the store leaves no verdict.
-const trials = 4
+// maxTrials is how many trials a case has if all but the last one are void.
+const maxTrials = 4
 
-// Try runs one case on a fresh store and returns what is wrong. It does not fail
-// t, so that broken backends can be tried too. In real time, a trial that is void is
-// logged and made again when the machine has come to rest, with leases that bear more, as
-// long as the store allows; if the last one is void, too, what it found counts.
+// Try runs one case on a fresh store and returns its error. It does not fail t, so that
+// tests can run broken backends too. In real time, Try logs a void trial and repeats it
+// once the machine has stopped stalling, with a longer TTL if the store allows it. The
+// result of the last trial counts, even if that trial is void.
 func (c Case) Try(t *testing.T, h Harness) (err error) {
 	if h.Virtual {
 		return h.inBubble(t, func(t *testing.T) error {
-			_, err := c.once(t, h)
+			_, err := c.runTrial(t, h)
 			return err
 		})
 	}
-	for n := 1; n <= trials; n++ {
+	for n := 1; n <= maxTrials; n++ {
 		void := ""
-		t.Run(fmt.Sprintf("trial %d", n), func(t *testing.T) { void, err = c.once(t, h) })
+		t.Run(fmt.Sprintf("trial %d", n), func(t *testing.T) { void, err = c.runTrial(t, h) })
 		if void == "" {
 			return err
 		}
-		t.Logf("VOID, trial %d of %d: %s; it found: %v", n, trials, void, err)
-		if n < trials {
-			calm(t.Context(), 30*time.Second<<n)
+		t.Logf("VOID: trial %d of %d does not count: %s; its error: %v", n, maxTrials, void, err)
+		if n < maxTrials {
+			waitUntilCalm(t.Context(), 30*time.Second<<n)
 		}
-		h.voids = n
+		h.voidTrials = n
 	}
 	return err
 }
 
-// once is one trial, and why it is void if it is. What the judge has found always
-// stands: two leaders are never excused.
-func (c Case) once(t *testing.T, h Harness) (void string, err error) {
+// runTrial runs one trial, and returns why the trial is void, or "". The errors of the
+// checker always count: nothing excuses two leaders.
+func (c Case) runTrial(t *testing.T, h Harness) (void string, err error) {
 	trial := newTrial(t, h)
 	if err = c.Run(trial); err != nil {
 		void = trial.void(err)
@@ -176,15 +175,15 @@ func (c Case) once(t *testing.T, h Harness) (void string, err error) {
 	return void, err
 }
 
-// inBubble runs f in a bubble if time is virtual. A deadlock or a goroutine that
-// is left behind makes the bubble panic; that too is what is wrong.
+// inBubble runs f in a bubble if time is virtual. A deadlock or a leaked goroutine makes
+// the bubble panic; inBubble returns the panic as an error.
 func (h Harness) inBubble(t *testing.T, f func(*testing.T) error) (err error) {
 	if !h.Virtual {
 		return f(t)
 	}
 	defer func() {
 		if p := recover(); p != nil {
-			err = errors.Join(err, fmt.Errorf("the bubble of virtual time burst: %v", p))
+			err = errors.Join(err, fmt.Errorf("the bubble of virtual time panicked: %v", p))
 		}
 	}()
 	synctest.Test(t, func(t *testing.T) { err = f(t) })

@@ -11,18 +11,18 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// errOut is what a wire says when it refuses to carry a call.
-var errOut = fmt.Errorf("wire: out: %w", backend.ErrUnavailable)
+// errInjected is the error of a call that a wire fails on purpose.
+var errInjected = fmt.Errorf("wire: injected failure: %w", backend.ErrUnavailable)
 
 var stormCases = []Case{
 	{Rule: "S1", Name: "storms", Run: storms,
-		Says: "Whatever faults come, in whatever order: never two leaders, terms grow, watchers are told the truth, and when all has healed there is exactly one leader."},
+		Says: "Under random faults in any order, an election never has two leaders, terms grow, and watchers receive true events. When all faults have healed there is exactly one leader."},
 }
 
-// storms lets five nodes live through hours of random faults. Everything random
-// follows from one number, which a failure prints.
+// storms runs five nodes through hours of random faults. One number determines all
+// random choices; a failure prints it.
 func storms(t *Trial) error {
-	seeds, length := 3, t.long(2*time.Hour)
+	seeds, length := 3, t.scaledTime(2*time.Hour)
 	if t.Short || !t.Virtual {
 		seeds = 1
 	}
@@ -34,36 +34,191 @@ func storms(t *Trial) error {
 	return nil
 }
 
-// Storm is a case of its own for those who have more hours to spend: n nodes and
-// random faults for a time, all chosen by one number.
+// Storm returns a separate case for longer runs: n nodes with random faults for a time.
+// The seed determines all random choices.
 func Storm(seed uint64, n int, length time.Duration) Case {
 	return Case{Rule: "S1", Name: fmt.Sprintf("storm %d", seed), Says: stormCases[0].Says,
 		Run: func(t *Trial) error { return t.storm(seed, n, length) }}
 }
 
-// A weather is what the lines are like for a while. Each call draws its fate.
-type weather struct {
-	mu  chan *rand.Rand // holds the one source, for one at a time
-	t   *Trial
-	bad [6]float64 // chances of: lost, answer lost, error, slow, late, twice
+func (t *Trial) storm(seed uint64, n int, length time.Duration) error {
+	s := &storm{t: t, rnd: rand.New(rand.NewPCG(seed, 1)), name: fmt.Sprintf("storm%d", seed), members: make([]*participant, n), terms: map[uint64]bool{}}
+	if err := s.run(length); err != nil {
+		return fmt.Errorf("storm with seed %d, %d nodes, %v: %w", seed, n, length, err)
+	}
+	return nil
 }
 
-func (w *weather) fate(c Call) Fate {
-	rnd := <-w.mu
-	defer func() { w.mu <- rnd }()
+// A storm is one run of nodes under random faults.
+type storm struct {
+	t       *Trial
+	rnd     *rand.Rand
+	name    string // of the election
+	members []*participant
+	healed  int             // how often all faults were healed
+	terms   map[uint64]bool // of the leaders after that
+}
+
+func (s *storm) run(length time.Duration) error {
+	for i := range s.members {
+		if err := s.start(i); err != nil {
+			return err
+		}
+	}
+	for end := s.t.now() + length; s.t.now() < end; {
+		if err := s.injectFault(); err != nil {
+			return err
+		}
+		s.t.sleep(time.Duration(s.rnd.Int64N(int64(s.t.TTL))))
+		if s.rnd.IntN(20) != 0 {
+			continue
+		}
+		if err := s.checkHealed(); err != nil {
+			return err
+		}
+		s.t.closeDeadNodes()
+	}
+	return s.finish()
+}
+
+// start starts a node in place i.
+func (s *storm) start(i int) error {
+	p, err := s.t.participant(fmt.Sprintf("c%d", i), s.name, nil)
+	if err != nil {
+		return err
+	}
+	s.members[i] = p
+	return p.lead()
+}
+
+// injectFault makes one random change at one random member.
+func (s *storm) injectFault() error {
+	i := s.rnd.IntN(len(s.members))
+	p := s.members[i]
+	switch s.rnd.IntN(12) {
+	case 0, 1:
+		p.node.wire.Cut(true)
+	case 2, 3, 4:
+		p.node.wire.Decide(newFaultMix(s.t, s.rnd).decide)
+	case 5, 6:
+		p.node.wire.Decide(nil)
+	case 7:
+		s.operate(p.Resign)
+	case 8:
+		p.Pause()
+	case 9:
+		s.operate(func(ctx context.Context) error {
+			return p.Nominate(ctx, s.members[s.rnd.IntN(len(s.members))].node.ID())
+		})
+	case 10:
+		s.operate(p.Depose)
+	case 11: // kill -9, and start again
+		p.node.crash()
+		if err := s.start(i); err != nil {
+			return err
+		}
+	}
+	if s.rnd.IntN(4) == 0 {
+		p.Resume()
+	}
+	return nil
+}
+
+// operate makes one call of an operator, which may fail.
+func (s *storm) operate(do func(context.Context) error) {
+	ctx, cancel := context.WithTimeout(context.Background(), s.t.callTimeout())
+	defer cancel()
+	do(ctx)
+}
+
+// heal ends all faults.
+func (s *storm) heal() {
+	for _, p := range s.members {
+		p.node.wire.Decide(nil)
+		p.Resume()
+	}
+}
+
+// checkHealed ends all faults and expects a leader in time.
+func (s *storm) checkHealed() error {
+	s.heal()
+	s.healed++
+	if _, _, err := s.t.waitForLeader(3*s.t.TTL+s.t.takeoverBound(), s.members...); err != nil {
+		return fmt.Errorf("after healing number %d, at %v: L3: %w", s.healed, s.t.now(), err)
+	}
+	for _, p := range s.members {
+		if l := p.Leadership(); l != nil {
+			s.terms[l.Term] = true
+		}
+	}
+	return nil
+}
+
+// finish ends all faults, expects exactly one leader and closes the members.
+func (s *storm) finish() error {
+	t := s.t
+	s.heal()
+	t.sleep(4 * t.TTL)
+	errs := []error{t.waitForOneLeader(s.members...)}
+	for _, p := range s.members {
+		p.watcherEnded = true
+	}
+	if s.healed > 3 {
+		errs = append(errs, expect(len(s.terms) > 1, "more than one leadership, since the faults end leaderships", len(s.terms)))
+	}
+	for _, p := range s.members {
+		errs = append(errs, p.node.close(4*t.TTL))
+	}
+	t.mu.Lock()
+	errs = append(errs, t.errs...)
+	t.errs = nil
+	t.mu.Unlock()
+	return errors.Join(errs...)
+}
+
+// closeDeadNodes closes the managers of dead nodes, which would otherwise go on calling.
+func (t *Trial) closeDeadNodes() {
+	for _, n := range t.nodes {
+		if n.dead.Load() && !n.closed.Load() {
+			n.closeQuietly()
+			t.checker.removeNode(n)
+		}
+	}
+	t.nodes = slices.DeleteFunc(t.nodes, func(n *node) bool { return n.closed.Load() })
+}
+
+// A faultMix is a set of chances by which a wire chooses the Fate of each call.
+type faultMix struct {
+	t       *Trial
+	random  chan *rand.Rand // holds the one source; a call takes it out while it draws
+	chances [6]float64      // of: lost, answer lost, error, slow, late, twice
+}
+
+func newFaultMix(t *Trial, rnd *rand.Rand) *faultMix {
+	m := &faultMix{t: t, random: make(chan *rand.Rand, 1)}
+	m.random <- rand.New(rand.NewPCG(rnd.Uint64(), 2))
+	for k := range m.chances {
+		m.chances[k] = rnd.Float64() * rnd.Float64() / 4
+	}
+	return m
+}
+
+func (m *faultMix) decide(Call) Fate {
+	rnd := <-m.random
+	defer func() { m.random <- rnd }()
 	roll := rnd.Float64()
-	for i, chance := range w.bad {
+	for i, chance := range m.chances {
 		if roll -= chance; roll > 0 {
 			continue
 		}
-		d := time.Duration(rnd.Int64N(int64(w.t.TTL)))
+		d := time.Duration(rnd.Int64N(int64(m.t.TTL)))
 		switch i {
 		case 0:
 			return Fate{Lost: true}
 		case 1:
 			return Fate{AnswerLost: true}
 		case 2:
-			return Fate{Err: errOut}
+			return Fate{Err: errInjected}
 		case 3:
 			return Fate{Before: d / 8, After: d / 8}
 		case 4:
@@ -73,117 +228,4 @@ func (w *weather) fate(c Call) Fate {
 		}
 	}
 	return Fate{}
-}
-
-func (t *Trial) storm(seed uint64, n int, length time.Duration) error {
-	fail := func(err error) error {
-		if err != nil {
-			return fmt.Errorf("storm with seed %d, %d nodes, %v: %w", seed, n, length, err)
-		}
-		return nil
-	}
-	rnd := rand.New(rand.NewPCG(seed, 1))
-	name := fmt.Sprintf("storm%d", seed)
-	seats := make([]*seat, n)
-	start := func(i int) error {
-		s, err := t.seat(fmt.Sprintf("c%d", i), name, nil)
-		if err != nil {
-			return err
-		}
-		seats[i] = s
-		return s.lead()
-	}
-	for i := range seats {
-		if err := start(i); err != nil {
-			return fail(err)
-		}
-	}
-	ask := func(do func(context.Context) error) { // an operator, who takes no for an answer
-		ctx, cancel := context.WithTimeout(context.Background(), t.callTimeout())
-		defer cancel()
-		do(ctx)
-	}
-	leaderships, healed := map[uint64]bool{}, 0
-	for end := t.now() + length; t.now() < end; {
-		i := rnd.IntN(n)
-		s := seats[i]
-		switch rnd.IntN(12) {
-		case 0, 1:
-			s.node.wire.Cut(true)
-		case 2, 3, 4:
-			w := &weather{mu: make(chan *rand.Rand, 1), t: t}
-			w.mu <- rand.New(rand.NewPCG(rnd.Uint64(), 2))
-			for k := range w.bad {
-				w.bad[k] = rnd.Float64() * rnd.Float64() / 4
-			}
-			s.node.wire.Decide(w.fate)
-		case 5, 6:
-			s.node.wire.Decide(nil)
-		case 7:
-			ask(s.Resign)
-		case 8:
-			s.Pause()
-		case 9:
-			ask(func(ctx context.Context) error { return s.Nominate(ctx, seats[rnd.IntN(n)].node.ID()) })
-		case 10:
-			ask(s.Depose)
-		case 11: // kill -9, and start again
-			s.node.dies()
-			if err := start(i); err != nil {
-				return fail(err)
-			}
-		}
-		if rnd.IntN(4) == 0 {
-			s.Resume()
-		}
-		t.sleep(time.Duration(rnd.Int64N(int64(t.TTL))))
-		if rnd.IntN(20) != 0 {
-			continue
-		}
-		for _, s := range seats { // fine weather
-			s.node.wire.Decide(nil)
-			s.Resume()
-		}
-		healed++
-		if _, _, err := t.elected(3*t.TTL+t.bound(), seats...); err != nil {
-			return fail(fmt.Errorf("after healing number %d, at %v: L3: %w", healed, t.now(), err))
-		}
-		for _, s := range seats {
-			if l := s.Leadership(); l != nil {
-				leaderships[l.Term] = true
-			}
-		}
-		t.prune()
-	}
-	for _, s := range seats {
-		s.node.wire.Decide(nil)
-		s.Resume()
-	}
-	t.sleep(4 * t.TTL)
-	errs := []error{t.one(seats...)}
-	for _, s := range seats {
-		s.left = true
-	}
-	if healed > 3 {
-		errs = append(errs, must(len(leaderships) > 1, "faults that bite: more than one leadership seen in fine weather", len(leaderships)))
-	}
-	for _, s := range seats {
-		errs = append(errs, s.node.close(4*t.TTL))
-	}
-	t.mu.Lock()
-	errs = append(errs, t.broken...)
-	t.broken = nil
-	t.mu.Unlock()
-	return fail(errors.Join(errs...))
-}
-
-// prune ends the managers of nodes that are dead, which would go on calling.
-func (t *Trial) prune() {
-	for _, n := range t.nodes {
-		if n.dead.Load() && !n.closed.Load() {
-			n.end()
-			t.judge.forget(n)
-		}
-	}
-	t.nodes = slices.DeleteFunc(t.nodes, func(n *node) bool { return n.closed.Load() })
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/go-election/go-election/election"
 )
 
-// A Trial is one case on one fresh store.
+// A Trial is one run of a case on a fresh store.
 type Trial struct {
 	Harness
 	backend.Guarantees
@@ -21,89 +21,91 @@ type Trial struct {
 
 	tb      testing.TB
 	began   time.Time
-	witness *witness
+	stalls  *stallDetector
 	clients []*client
 	nodes   []*node
-	started int           // nodes ever
-	harmed  bool          // a fault was inflicted on the store
-	judge   *judge        // of the nodes
-	spare   time.Duration // in real time, what machine and store may be late by together; 0: what leases bear
-	overran time.Duration // of that, what the case itself was late by
+	started int           // number of nodes started so far
+	harmed  bool          // the case has injected a fault into the store
+	checker *checker      // nil until the first node starts
+	slack   time.Duration // in real time, how late machine and store together may be in an outage; 0: the case makes no outage of a given length
+	delayed time.Duration // by how much the outage ended too late
 
-	mu     sync.Mutex
-	broken []error // found on the side, while the case was doing something else
+	mu   sync.Mutex
+	errs []error // errors that did not end the case at once
 }
 
 func newTrial(t testing.TB, h Harness) *Trial {
 	trial := &Trial{Harness: h.withDefaults(), tb: t, began: time.Now()}
 	if !h.Virtual {
-		trial.witness = newWitness()
-		t.Cleanup(trial.witness.end)
+		trial.stalls = newStallDetector()
+		t.Cleanup(trial.stalls.end)
 	}
 	trial.Store = h.NewStore(t)
 	b := trial.Store.Open(t)
 	trial.Guarantees = b.Guarantees()
 	most := cmp.Or(trial.MaxTTL, h.GreatestTTL)
-	for range min(h.voids, 2) {
+	for range min(h.voidTrials, 2) {
 		if 2*trial.TTL <= most {
 			trial.TTL *= 2
 		}
 	}
 	if err := b.Close(); err != nil {
-		trial.complain(fmt.Errorf("close a client that was only asked for its guarantees: %w", err))
+		trial.addError(fmt.Errorf("closing a client after reading its guarantees: %w", err))
 	}
 	return trial
 }
 
-// now is the time since the case began.
+// now is the time since the trial began.
 func (t *Trial) now() time.Duration { return time.Since(t.began) }
 
-// sleep lets time pass. In a bubble it takes none.
+// sleep lets time pass. In a bubble it takes no real time.
 func (t *Trial) sleep(d time.Duration) { time.Sleep(d) }
 
-// until waits until cond holds, and returns an error if it does not within limit. Time
-// in which the machine stood still does not count.
-func (t *Trial) until(limit time.Duration, what string, cond func() bool) error {
-	_, err := t.after(limit, what, cond)
+// waitUntil waits until cond is true, and returns an error if that takes longer than
+// limit. Time in which the machine stalled does not count.
+func (t *Trial) waitUntil(limit time.Duration, what string, cond func() bool) error {
+	_, err := t.waitTime(limit, what, cond)
 	return err
 }
 
-// after is until, and tells how long it took.
-func (t *Trial) after(limit time.Duration, what string, cond func() bool) (time.Duration, error) {
-	began := t.moment()
+// waitTime waits like waitUntil and returns how long that took.
+func (t *Trial) waitTime(limit time.Duration, what string, cond func() bool) (time.Duration, error) {
+	began := t.startStopwatch()
 	for !cond() {
-		if waited := t.since(began); waited > limit+t.Late {
-			return waited, fmt.Errorf("expected within %v: %s; got nothing of the kind in %v%s", limit, what, waited, t.trouble())
+		if waited := t.elapsed(began); waited > limit+t.Late {
+			return waited, fmt.Errorf("expected within %v: %s; it did not happen in %v%s", limit, what, waited, t.failedCalls())
 		}
 		time.Sleep(max(t.TTL/2000, time.Millisecond))
 	}
-	return time.Since(began.at), nil
+	return time.Since(began.startedAt), nil
 }
 
-// trouble says what the store has denied to managers.
-func (t *Trial) trouble() (all string) {
+// failedCalls describes the failed calls of all managers.
+func (t *Trial) failedCalls() (all string) {
 	for _, n := range t.nodes {
-		all += n.wire.trouble(n.key)
+		all += n.wire.failureSummary(n.key)
 	}
 	return all
 }
 
-// within waits for a result. Time in which the machine stood still does not count.
-func (t *Trial) within(ch chan error, limit time.Duration) (err error, ok bool) {
-	for began := t.moment(); ; {
+// waitForResult waits for a result from ch. Time in which the machine stalled does not
+// count.
+func (t *Trial) waitForResult(ch chan error, limit time.Duration) (err error, ok bool) {
+	for began := t.startStopwatch(); ; {
 		select {
 		case err := <-ch:
 			return err, true
-		case <-time.After(max(limit-t.since(began), time.Millisecond)):
-			if t.since(began) >= limit {
+		case <-time.After(max(limit-t.elapsed(began), time.Millisecond)):
+			if t.elapsed(began) >= limit {
 				return nil, false
 			}
 		}
 	}
 }
 
-// long scales a time that virtual hours are spent on to what the harness can spend.
-func (t *Trial) long(d time.Duration) time.Duration {
+// scaledTime reduces the duration of a long case, which takes virtual hours, to what the
+// harness can afford.
+func (t *Trial) scaledTime(d time.Duration) time.Duration {
 	switch {
 	case !t.Virtual:
 		return min(d, 10*t.TTL)
@@ -113,139 +115,84 @@ func (t *Trial) long(d time.Duration) time.Duration {
 	return d
 }
 
-// many scales a number in the same way.
-func (t *Trial) many(n int) int {
+// scaledCount reduces a number of rounds in the same way.
+func (t *Trial) scaledCount(n int) int {
 	if t.Short || !t.Virtual {
 		return max(n/10, 10)
 	}
 	return n
 }
 
-// ctx bounds one call of the contract: generously, since how long calls take is
-// not what most cases are about.
-func (t *Trial) ctx() (context.Context, context.CancelFunc) {
+// callContext bounds one call of a backend. The bound is generous, since most cases do
+// not test how long calls take.
+func (t *Trial) callContext() (context.Context, context.CancelFunc) {
 	if t.Virtual {
 		return context.WithTimeout(context.Background(), max(t.TTL, 10*time.Second))
 	}
 	return context.WithTimeout(context.Background(), max(t.TTL, time.Minute))
 }
 
-// complain notes something that is wrong.
-func (t *Trial) complain(err error) {
+// addError records an error that does not end the case at once.
+func (t *Trial) addError(err error) {
 	if err == nil {
 		return
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if len(t.broken) < 10 { // the first ones tell
-		t.broken = append(t.broken, err)
+	if len(t.errs) < 10 { // the first errors show the cause
+		t.errs = append(t.errs, err)
 	}
 }
 
-// end closes everything and returns what was found on the side.
+// end closes everything and returns the recorded errors.
 func (t *Trial) end() error {
-	if t.judge != nil {
-		t.complain(t.judge.verdict())
+	if t.checker != nil {
+		t.addError(t.checker.finish())
 	}
 	for _, c := range t.clients {
 		c.Close()
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return errors.Join(t.broken...)
+	return errors.Join(t.errs...)
 }
 
-// fault inflicts a fault on the store.
-func (t *Trial) fault(name string, on bool, election string) error {
+// inject begins or ends a fault of the store.
+func (t *Trial) inject(name string, on bool, election string) error {
 	t.harmed = true
 	if err := t.Store.Faults[name](on, election); err != nil {
-		return fmt.Errorf("could not inflict %s: %w", name, err)
+		return fmt.Errorf("fault %s (on: %v): the harness failed: %w", name, on, err)
 	}
 	return nil
 }
 
-// pushed skips a case unless Listen hears of every change.
-func pushed(f facts) string {
-	switch {
-	case !f.Push:
-		return "the store does not push (Guarantees.Push)"
-	case f.Poll:
-		return "Listen may miss changes (Guarantees.Poll)"
-	}
-	return ""
-}
+// lastsWithProcess reports whether a lease lasts as long as its holder's process lives,
+// even if the holder never renews it.
+func (t *Trial) lastsWithProcess() bool { return t.Expiry == backend.ByKernel }
 
-// listens skips a case unless there is a Listen.
-func listens(f facts) string {
-	if !f.Push {
-		return "the store does not push (Guarantees.Push)"
-	}
-	return ""
-}
-
-// watched skips a case unless challengers decide that a lease has run out.
-func watched(f facts) string {
-	if f.Expiry != backend.ByChallengers {
-		return fmt.Sprintf("leases are expired by the %s (Guarantees.Expiry)", f.Expiry)
-	}
-	return ""
-}
-
-// lasts reports whether a lease lasts as long as its holder's process lives, even
-// if it is never renewed.
-func (t *Trial) lasts() bool { return t.Expiry == backend.ByKernel }
-
-// expires skips a case about a lease that ends because it is not renewed.
-func expires(f facts) string {
-	if f.Expiry == backend.ByKernel {
-		return "a lease lasts as long as its holder's process (Guarantees.Expiry)"
-	}
-	return ""
-}
-
-// over is the earliest moment at which a leadership counts as failed whose holder sent
-// its last renewal at sent and has died at died.
-func (t *Trial) over(sent, died time.Duration) time.Duration {
-	if t.lasts() {
+// failedAt is the earliest time at which a leadership counts as failed. Its holder sent
+// the last renewal at sent and died at died.
+func (t *Trial) failedAt(sent, died time.Duration) time.Duration {
+	if t.lastsWithProcess() {
 		return died
 	}
 	return sent + t.TTL
 }
 
-// exclusive skips a case if two may hold a lease.
-func exclusive(f facts) string {
-	if !f.Exclusive {
-		return "two candidates may hold a lease (Guarantees.Exclusive)"
-	}
-	return ""
-}
-
-// all skips a case if one of several reasons to skip it holds.
-func all(skips ...func(facts) string) func(facts) string {
-	return func(f facts) string {
-		for _, skip := range skips {
-			if why := skip(f); why != "" {
-				return why
-			}
-		}
-		return ""
-	}
-}
-
-// same returns an error unless got is what was expected.
-func same[V comparable](what string, got, want V) error {
+// equal returns an error unless got equals want.
+func equal[V comparable](what string, got, want V) error {
 	if got != want {
-		return fmt.Errorf("%s: expected %+v, got %+v", what, show(want), show(got))
+		return fmt.Errorf("%s: expected %+v, got %+v", what, format(want), format(got))
 	}
 	return nil
 }
 
-// show quotes text, of which invisible parts matter.
-func show(v any) any {
+// format quotes text, so that invisible characters show, and shortens what is long.
+func format(v any) any {
 	switch v := v.(type) {
 	case string:
 		return fmt.Sprintf("%.200q", v)
-	case *election.Election: // not by reflection: it is in use
+	case *election.Election: // reflection would race with the manager
 		if v == nil {
 			return "no election"
 		}
@@ -261,10 +208,10 @@ func show(v any) any {
 	return v
 }
 
-// must returns an error unless ok, with what was expected and got.
-func must(ok bool, expected string, got any) error {
+// expect returns an error unless ok, with the expected and the observed value.
+func expect(ok bool, expected string, got any) error {
 	if !ok {
-		return fmt.Errorf("expected %s, got %v", expected, show(got))
+		return fmt.Errorf("expected %s, got %v", expected, format(got))
 	}
 	return nil
 }

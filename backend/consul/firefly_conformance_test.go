@@ -27,9 +27,9 @@ func TestConformanceInTheLayoutOfFireflySoft(t *testing.T) {
 	h := harness(func(t testing.TB) conformance.Store { return newFireflyStore(t, agent) })
 	h.Late = 5 * time.Second // Consul may end sessions late
 	managers := []string{
-		"S1 a leader of whom nothing arrives", "S1 through a cut", "S1 through a deleted record", "L1 a crash is taken over in time",
-		"S6 a lost lease is never adopted again",
-		"S8 a lost answer is no win", "S8 a bid that arrives late leaves no orphan", "P7 the same id twice",
+		"S1 a leader whose requests are lost", "S1 one leader through a cut", "S1 one leader through a deleted record", "L1 a takeover after a crash is in time",
+		"S6 an expired leadership does not come back",
+		"S8 a lost answer starts no leadership", "S8 a late bid leaves no orphaned lease", "P7 two processes with one id are reported",
 	}
 	h.Only = func(c conformance.Case) bool {
 		return strings.ContainsAny(c.Rule[:1], "ARXONWTMGV") || c.Rule == "S4" || slices.Contains(managers, c.Title())

@@ -163,7 +163,7 @@ func TestAnUnsealedStragglerCannotLeadBesideManual(t *testing.T) {
 // need. If the new store can be used but grants nothing, the old lease is released at once.
 func TestTheNewStoreIsCheckedBeforeAnOldBid(t *testing.T) {
 	for _, stage := range []migration.Stage{migration.Both, migration.To} {
-		for _, denied := range []string{"Announce", "Prove", "Acquire"} {
+		for _, denied := range []string{"Announce", "Preflight", "Acquire"} {
 			synctest.Test(t, func(t *testing.T) {
 				p := newPair(false, 0)
 				old, wire := conformance.Wrap(p.old.Backend()), conformance.Wrap(p.new.Backend())

@@ -8,47 +8,47 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// The verbs of a [Wire]. Slices are copied, because a request may be on its way
-// after its call has returned, and then the caller may use them again.
+// The methods of [backend.Backend]. They copy slices, because a request may still be in
+// flight after its call has returned, when the caller may reuse the slices.
 
 func (w *Wire) Acquire(ctx context.Context, bids []backend.Bid) ([]backend.Answer, error) {
 	bids = slices.Clone(bids)
 	c := Call{Method: "Acquire"}
 	for _, b := range bids {
 		c.Elections = append(c.Elections, b.Election)
-		w.heard(b.Candidate.Nonce)
+		w.setNonce(b.Candidate.Nonce)
 	}
 	return carry(w, ctx, c, func(ctx context.Context) ([]backend.Answer, error) {
 		return w.inner.Acquire(ctx, bids)
-	}, w.answered)
+	}, w.recordAnswers)
 }
 
 func (w *Wire) Renew(ctx context.Context, held []backend.Held) ([]backend.Answer, error) {
 	held = slices.Clone(held)
 	for _, l := range held {
-		w.heard(l.Holder.Nonce)
+		w.setNonce(l.Holder.Nonce)
 	}
-	return carry(w, ctx, aboutHeld("Renew", held), func(ctx context.Context) ([]backend.Answer, error) {
+	return carry(w, ctx, callAboutHeld("Renew", held), func(ctx context.Context) ([]backend.Answer, error) {
 		return w.inner.Renew(ctx, held)
-	}, w.answered)
+	}, w.recordAnswers)
 }
 
 func (w *Wire) Mark(ctx context.Context, held []backend.Held) ([]backend.Answer, error) {
 	held = slices.Clone(held)
-	return carry(w, ctx, aboutHeld("Mark", held), func(ctx context.Context) ([]backend.Answer, error) {
+	return carry(w, ctx, callAboutHeld("Mark", held), func(ctx context.Context) ([]backend.Answer, error) {
 		return w.inner.Mark(ctx, held)
-	}, w.answered)
+	}, w.recordAnswers)
 }
 
 func (w *Wire) Release(ctx context.Context, held []backend.Held) error {
 	held = slices.Clone(held)
-	// Term 0 is resolved by the backend while the call lasts: it finds what its
-	// nonce holds and then ends exactly that. Only the second step can arrive
-	// late, and it is pinned to a term. To deliver the whole call later would end
-	// a grant that came after it, which no correct backend does.
+	// The backend resolves term 0 during the call: it finds the lease that its nonce
+	// holds and then releases exactly that one. Only the second step can arrive late, and
+	// it names a term. Delivering the whole call later would end a later grant, which no
+	// correct backend does.
 	zero := slices.ContainsFunc(held, func(l backend.Held) bool { return l.Term == 0 })
 	caller := ctx
-	_, err := carry(w, ctx, aboutHeld("Release", held), func(ctx context.Context) (none struct{}, err error) {
+	_, err := carry(w, ctx, callAboutHeld("Release", held), func(ctx context.Context) (none struct{}, err error) {
 		if zero && caller.Err() != nil {
 			return none, caller.Err()
 		}
@@ -58,17 +58,17 @@ func (w *Wire) Release(ctx context.Context, held []backend.Held) error {
 }
 
 func (w *Wire) Observe(ctx context.Context, leases []backend.Lease) ([]backend.Lease, error) {
-	leases = w.unedited(leases)
-	changed, err := carry(w, ctx, about("Observe", leases), func(ctx context.Context) ([]backend.Lease, error) {
+	leases = w.undoEdit(leases)
+	changed, err := carry(w, ctx, callAboutLeases("Observe", leases), func(ctx context.Context) ([]backend.Lease, error) {
 		return w.inner.Observe(ctx, leases)
 	}, nil)
-	w.edited(changed)
+	w.applyEdit(changed)
 	return changed, err
 }
 
 func (w *Wire) Listen(ctx context.Context, leases []backend.Lease) error {
-	leases = w.unedited(leases)
-	_, err := carry(w, ctx, about("Listen", leases), func(ctx context.Context) (none struct{}, err error) {
+	leases = w.undoEdit(leases)
+	_, err := carry(w, ctx, callAboutLeases("Listen", leases), func(ctx context.Context) (none struct{}, err error) {
 		return none, w.inner.Listen(ctx, leases)
 	}, nil)
 	return err
@@ -76,7 +76,7 @@ func (w *Wire) Listen(ctx context.Context, leases []backend.Lease) error {
 
 func (w *Wire) Request(ctx context.Context, requests []backend.Request) error {
 	requests = slices.Clone(requests)
-	c := Call{Method: "Ask"}
+	c := Call{Method: "Request"}
 	for _, x := range requests {
 		c.Elections, c.Terms = append(c.Elections, x.Election), append(c.Terms, x.Term)
 	}
@@ -93,7 +93,7 @@ func (w *Wire) List(ctx context.Context, from string, limit int) ([]backend.Reco
 }
 
 func (w *Wire) Announce(ctx context.Context, m backend.Member) error {
-	w.heard(m.Nonce)
+	w.setNonce(m.Nonce)
 	_, err := carry(w, ctx, Call{Method: "Announce"}, func(ctx context.Context) (none struct{}, err error) {
 		return none, w.inner.Announce(ctx, m)
 	}, nil)
@@ -106,13 +106,14 @@ func (w *Wire) Members(ctx context.Context, from string, limit int) ([]backend.M
 	}, nil)
 }
 
-// Prove implements [backend.Preflighter]. Of a Backend that is none it knows nothing bad.
+// Preflight implements [backend.Preflighter]. For a Backend that does not, it returns no
+// errors.
 func (w *Wire) Preflight(ctx context.Context, bids []backend.Bid) []error {
 	bids = slices.Clone(bids)
-	c := Call{Method: "Prove"}
+	c := Call{Method: "Preflight"}
 	for _, b := range bids {
 		c.Elections = append(c.Elections, b.Election)
-		w.heard(b.Candidate.Nonce)
+		w.setNonce(b.Candidate.Nonce)
 	}
 	errs, err := carry(w, ctx, c, func(ctx context.Context) ([]error, error) {
 		if p, ok := w.inner.(backend.Preflighter); ok {
@@ -128,20 +129,20 @@ func (w *Wire) Preflight(ctx context.Context, bids []backend.Bid) []error {
 
 func (w *Wire) Guarantees() backend.Guarantees { return w.inner.Guarantees() }
 
-// Close gives up what is still on its way and closes the inner backend.
+// Close drops all requests in flight and closes the inner backend.
 func (w *Wire) Close() error {
 	w.cancel()
-	w.late.Wait()
+	w.inFlight.Wait()
 	return w.inner.Close()
 }
 
-func (w *Wire) heard(nonce string) {
+func (w *Wire) setNonce(nonce string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.nonce = nonce
 }
 
-func aboutHeld(method string, held []backend.Held) Call {
+func callAboutHeld(method string, held []backend.Held) Call {
 	c := Call{Method: method}
 	for _, h := range held {
 		c.Elections, c.Terms = append(c.Elections, h.Election), append(c.Terms, h.Term)
@@ -149,7 +150,7 @@ func aboutHeld(method string, held []backend.Held) Call {
 	return c
 }
 
-func about(method string, leases []backend.Lease) Call {
+func callAboutLeases(method string, leases []backend.Lease) Call {
 	c := Call{Method: method}
 	for _, l := range leases {
 		c.Elections, c.Terms = append(c.Elections, l.Election), append(c.Terms, l.Term)
@@ -157,11 +158,11 @@ func about(method string, leases []backend.Lease) Call {
 	return c
 }
 
-// answered notes outcomes, after spoiling those that are to be spoilt.
-func (w *Wire) answered(c *Call, f Fate, answers []backend.Answer) {
+// recordAnswers records the outcomes, after removing those of f.Spoil.
+func (w *Wire) recordAnswers(c *Call, f Fate, answers []backend.Answer) {
 	for i := range answers {
 		if i < len(c.Elections) && slices.Contains(f.Spoil, c.Elections[i]) {
-			answers[i] = backend.Answer{Err: fmt.Errorf("wire: %w: spoilt", backend.ErrUnavailable)}
+			answers[i] = backend.Answer{Err: fmt.Errorf("wire: outcome removed: %w", backend.ErrUnavailable)}
 		}
 		c.Outcomes = append(c.Outcomes, answers[i].Outcome)
 		if c.Method == "Acquire" && answers[i].Outcome == backend.Granted {

@@ -1,0 +1,207 @@
+package conformance
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/election"
+)
+
+// A checker records the history of a case's managers: which of them lead, the granted
+// calls, and the events. It samples the managers at every event and many times in a TTL.
+// At the end [Check] checks the history.
+type checker struct {
+	t        *Trial
+	interval atomic.Int64 // between two samples
+	stop     chan struct{}
+	done     chan struct{}
+
+	mu      sync.Mutex
+	groups  []*electionGroup
+	history History
+}
+
+// An electionGroup is all participants of one election.
+type electionGroup struct {
+	name         string
+	participants []*participant
+}
+
+func newChecker(t *Trial) *checker {
+	c := &checker{t: t, stop: make(chan struct{}), done: make(chan struct{})}
+	c.interval.Store(int64(max(t.TTL/64, time.Millisecond)))
+	go func() {
+		defer close(c.done)
+		for {
+			select {
+			case <-time.After(time.Duration(c.interval.Load())):
+				c.sample()
+			case <-c.stop:
+				return
+			}
+		}
+	}()
+	return c
+}
+
+func (c *checker) add(p *participant) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, g := range c.groups {
+		if g.name == p.Name() {
+			g.participants = append(g.participants, p)
+			return
+		}
+	}
+	c.groups = append(c.groups, &electionGroup{p.Name(), []*participant{p}})
+}
+
+// sample asks all participants whether they lead. Two positive answers prove an overlap
+// only if the first participant still leads after the second has answered, so sample asks
+// the first one again.
+func (c *checker) sample() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, g := range c.groups {
+		var first *participant
+		for _, p := range g.participants {
+			if p.node.dead.Load() {
+				continue
+			}
+			before := c.t.now()
+			l := p.Leadership()
+			if l == nil {
+				continue
+			}
+			after := c.t.now()
+			c.recordBelief(p, l.Term, before, after)
+			if first == nil {
+				first = p
+			} else if c.t.Exclusive && first.Leading() {
+				c.t.addError(violation("S1", "no election has two leaders", "%s and %s both lead %q at %v", first.node.key, p.node.key, g.name, after))
+			}
+		}
+	}
+}
+
+// recordBelief records that a participant led between before and after. The recorded
+// interval lies within the true one.
+func (c *checker) recordBelief(p *participant, term uint64, before, after time.Duration) {
+	if b := p.belief; b != nil && b.Term == term {
+		b.To = max(b.To, before)
+	} else {
+		p.finishBelief(c)
+		p.belief = &Entry{Process: p.node.key, Election: p.Name(), Kind: Believed, Term: term, From: after, To: after}
+	}
+	n := p.node
+	sent, ok := n.grantSent(p.Name(), term)
+	if deadline := sent + n.ttl - n.clockMargin; ok && before > deadline {
+		c.t.addError(violation("S2", "a lease is trusted until at most the start of the granted call + TTL − clock margin",
+			"%s leads %q at %v; it sent its last granted call at %v, so its deadline was %v", n.key, p.Name(), before, sent, deadline))
+	}
+}
+
+// record adds an entry to the history.
+func (c *checker) record(e Entry) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.history = append(c.history, e)
+}
+
+// finishBelief moves the participant's belief to the history.
+func (p *participant) finishBelief(c *checker) {
+	if p.belief != nil {
+		c.history = append(c.history, *p.belief)
+		p.belief = nil
+	}
+}
+
+// finish waits until the watchers have received all events, closes the managers and
+// checks the history.
+func (c *checker) finish() error {
+	t := c.t
+	var errs []error
+	for _, g := range c.groups {
+		for _, p := range g.participants {
+			if p.node.dead.Load() || p.watcherEnded {
+				continue
+			}
+			var state election.Event
+			complete := func() bool {
+				state = p.Current()
+				last, ok := p.lastState()
+				return ok && last.State == state.Kind && last.Leader == state.Leader.Nonce && (state.Kind != election.Elected || last.Term == state.Term)
+			}
+			if err := t.waitUntil(t.TTL/2, "the last event to equal the final state", complete); err != nil {
+				last, _ := p.lastState()
+				errs = append(errs, violation("S10", "the last event equals the final state", "%s in %q: the last event is %v; the state is %v", p.node.key, p.Name(), last, state))
+			}
+		}
+	}
+	for _, n := range t.nodes {
+		errs = append(errs, n.closeQuietly())
+	}
+	close(c.stop)
+	<-c.done
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, g := range c.groups {
+		for _, p := range g.participants {
+			p.finishBelief(c)
+		}
+	}
+	if !t.Exclusive {
+		return errors.Join(errs...)
+	}
+	return errors.Join(append(errs, Check(c.history))...)
+}
+
+// removeNode removes the participants of a dead node from the samples.
+func (c *checker) removeNode(n *node) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, g := range c.groups {
+		g.participants = slices.DeleteFunc(g.participants, func(p *participant) bool {
+			if p.node == n {
+				p.finishBelief(c)
+			}
+			return p.node == n
+		})
+	}
+}
+
+// recordCall records the leases that a node's call was granted.
+func (c *checker) recordCall(n *node, call Call) {
+	if call.Method != "Acquire" && call.Method != "Renew" {
+		return
+	}
+	base := n.wire.began.Sub(c.t.began)
+	for i, o := range call.Outcomes {
+		if o != backend.Granted || i >= len(call.Elections) {
+			continue
+		}
+		term := uint64(0)
+		if call.Method == "Renew" {
+			term = call.Terms[i]
+		}
+		for _, l := range call.Granted {
+			if l.Election == call.Elections[i] {
+				term = l.Term
+				c.record(Entry{Process: n.key, Election: l.Election, Kind: Granted, Term: term, From: base + call.Sent, To: base + call.Received})
+			}
+		}
+		n.recordGrantSent(call.Elections[i], term, base+call.Sent)
+	}
+}
+
+func eventEntry(process string, watcher int, at time.Duration, ev election.Event) Entry {
+	return Entry{Process: process, Election: ev.Election, Kind: Told, Term: ev.Term, From: at, To: at, Watcher: watcher,
+		State: ev.Kind, Leader: ev.Leader.Nonce, Leading: ev.Leading, Reason: ev.Reason, Coalesced: ev.Coalesced}
+}
+
+func processKey(id string, number int) string { return fmt.Sprintf("%s#%d", id, number) }

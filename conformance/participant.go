@@ -1,0 +1,231 @@
+package conformance
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/go-election/go-election/election"
+)
+
+// A participant is a node in one election.
+type participant struct {
+	*election.Election
+	node         *node
+	watcherEnded bool   // its watcher receives no more events
+	belief       *Entry // of the checker: the leadership that it is sampling
+	number       int    // of its watcher
+
+	mu         sync.Mutex
+	received   []election.Event
+	receivedAt []time.Duration // when each event came
+	runCount   int             // calls of the lead function
+}
+
+// lead campaigns with a function that waits for the end of its context.
+func (p *participant) lead() error { return p.leadWith(nil) }
+
+// leadWith campaigns with fn and records its runs. A nil fn waits for the end of its
+// context.
+func (p *participant) leadWith(fn election.LeadFunc) error {
+	if err := p.Lead(p.recordRuns(fn)); err != nil {
+		return fmt.Errorf("lead %q: expected no error, got %w", p.Name(), err)
+	}
+	return nil
+}
+
+// recordRuns returns fn, made to record its runs in the history.
+func (p *participant) recordRuns(fn election.LeadFunc) election.LeadFunc {
+	return func(ctx context.Context, l *election.Leadership) error {
+		e := Entry{Process: p.node.key, Election: p.Name(), Kind: Ran, Term: l.Term, From: p.node.t.now()}
+		p.mu.Lock()
+		p.runCount++
+		p.mu.Unlock()
+		defer func() {
+			e.To = p.node.t.now()
+			p.node.t.checker.record(e)
+		}()
+		if fn == nil {
+			<-ctx.Done()
+			return nil
+		}
+		return fn(ctx, l)
+	}
+}
+
+func (p *participant) runs() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.runCount
+}
+
+// events returns the events that the watcher has received so far.
+func (p *participant) events() []election.Event {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.received)
+}
+
+// ownLeaderships counts the events in which this process became leader.
+func (p *participant) ownLeaderships() (n int) {
+	for _, e := range p.events() {
+		if e.Kind == election.Elected && e.Leading {
+			n++
+		}
+	}
+	return n
+}
+
+// eventTime returns when the watcher received the latest event for which is returns true.
+func (p *participant) eventTime(is func(election.Event) bool) (time.Duration, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i := len(p.received) - 1; i >= 0; i-- {
+		if is(p.received[i]) {
+			return p.receivedAt[i], true
+		}
+	}
+	return 0, false
+}
+
+// hasEvent reports whether the watcher received an event for which is returns true.
+func (p *participant) hasEvent(is func(election.Event) bool) bool {
+	_, ok := p.eventTime(is)
+	return ok
+}
+
+// lastState returns the last state that the watcher received.
+func (p *participant) lastState() (Entry, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i := len(p.received) - 1; i >= 0; i-- {
+		if p.received[i].Kind != election.Notice {
+			return eventEntry(p.node.key, 0, p.receivedAt[i], p.received[i]), true
+		}
+	}
+	return Entry{}, false
+}
+
+// leave leaves the election.
+func (p *participant) leave() error {
+	p.watcherEnded = true
+	ctx, cancel := p.node.t.callContext()
+	defer cancel()
+	err := p.Leave(ctx)
+	now := p.node.t.now()
+	p.node.t.checker.record(Entry{Process: p.node.key, Election: p.Name(), Kind: Ended, Watcher: p.number, From: now, To: now})
+	if err != nil {
+		return fmt.Errorf("leave: expected nil, got %w", err)
+	}
+	return nil
+}
+
+// startCandidates starts n nodes that campaign in one election.
+func (t *Trial) startCandidates(n int, name string, change func(*election.Options)) ([]*participant, error) {
+	var members []*participant
+	for i := range n {
+		p, err := t.participant(string(rune('a'+i)), name, change)
+		if err != nil {
+			return nil, err
+		}
+		if err := p.lead(); err != nil {
+			return nil, err
+		}
+		members = append(members, p)
+	}
+	return members, nil
+}
+
+// participant starts a node that joins an election and does not campaign.
+func (t *Trial) participant(id, name string, change func(*election.Options)) (*participant, error) {
+	n, err := t.node(id, change)
+	if err != nil {
+		return nil, err
+	}
+	return n.join(name)
+}
+
+// waitForLeader waits until one of the members leads, and returns it and the others.
+func (t *Trial) waitForLeader(limit time.Duration, members ...*participant) (leader *participant, others []*participant, err error) {
+	err = t.waitUntil(limit, "a leader", func() bool {
+		leader = leaderOf(members)
+		return leader != nil
+	})
+	for _, p := range members {
+		if p != leader {
+			others = append(others, p)
+		}
+	}
+	if leader != nil { // cases read the time of the event
+		t.waitTime(t.TTL/10, "the leader's watcher to receive the event", func() bool {
+			last, ok := leader.lastState()
+			return ok && last.Leading || !leader.Leading()
+		})
+	}
+	return leader, others, err
+}
+
+// waitForLeadership waits until p leads, and returns the leadership.
+func (t *Trial) waitForLeadership(limit time.Duration, p *participant) (l *election.Leadership, err error) {
+	err = t.waitUntil(limit, p.node.key+" to lead", func() bool {
+		l = p.Leadership()
+		return l != nil
+	})
+	return l, err
+}
+
+// waitForOneLeader waits until exactly one of the members leads. On a busy machine a
+// leader may just have lost its lease; then there is another within the bound. The
+// checker finds two leaders.
+func (t *Trial) waitForOneLeader(members ...*participant) error {
+	limit := t.TTL
+	if !t.Virtual {
+		limit = 2 * t.takeoverBound()
+	}
+	return t.waitUntil(limit, "exactly one leader", func() bool {
+		n := 0
+		for _, p := range members {
+			if p.Leading() {
+				n++
+			}
+		}
+		return n == 1
+	})
+}
+
+// waitForEvent waits until p's watcher, which runs concurrently, has received an event
+// for which is returns true.
+func (t *Trial) waitForEvent(p *participant, what string, is func(election.Event) bool) error {
+	err := t.waitUntil(t.TTL/10, what, func() bool { return p.hasEvent(is) })
+	if err != nil {
+		err = fmt.Errorf("%w; the events of %s: %v", err, p.node.key, p.events())
+	}
+	return err
+}
+
+func leaderOf(members []*participant) *participant {
+	for _, p := range members {
+		if !p.node.dead.Load() && p.Leading() {
+			return p
+		}
+	}
+	return nil
+}
+
+// startWithLeader starts n candidates and waits until one leads and all know a leader.
+func (t *Trial) startWithLeader(n int, name string, change func(*election.Options)) (leader *participant, others []*participant, err error) {
+	members, err := t.startCandidates(n, name, change)
+	if err != nil {
+		return nil, nil, err
+	}
+	leader, others, err = t.waitForLeader(2*t.takeoverBound(), members...)
+	if err == nil {
+		t.sleep(t.renewEvery()) // the followers read once
+		err = t.waitUntil(t.takeoverBound(), "every member to know a leader", func() bool {
+			return !slices.ContainsFunc(members, func(p *participant) bool { _, _, ok := p.Leader(); return !ok })
+		})
+	}
+	return leader, others, err
+}

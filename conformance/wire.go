@@ -1,0 +1,343 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/go-election/go-election/backend"
+)
+
+// Wrap puts a wire before a backend. The wire records every call, and can lose, delay,
+// repeat or spoil it. It works with every backend and in virtual time. At first it passes
+// every call.
+func Wrap(b backend.Backend) *Wire {
+	ctx, cancel := context.WithCancel(context.Background())
+	return &Wire{inner: b, began: time.Now(), ctx: ctx, cancel: cancel, counts: map[string]int{}, failed: map[string]int{}}
+}
+
+// A Wire is a [backend.Backend] that passes calls to another one; see [Wrap].
+type Wire struct {
+	inner    backend.Backend
+	began    time.Time
+	ctx      context.Context // of requests that are in flight after their call has failed
+	cancel   context.CancelFunc
+	inFlight sync.WaitGroup
+
+	mu         sync.Mutex
+	decide     func(Call) Fate
+	cut        bool
+	notify     func(Call)
+	edit       func(backend.Lease) backend.Lease
+	originals  map[backend.Lease]backend.Lease // by edited lease
+	counts     map[string]int                  // calls, by method
+	failed     map[string]int                  // calls that returned an error, by method
+	lastFailed Call
+	slowest    time.Duration // the longest time that the inner backend took for a call
+	gaveUp     bool          // the inner backend gave up a call because of its deadline
+	log        []Call
+	keepLog    bool
+	nonce      string
+}
+
+// A Call is one call of a Backend, as the wire saw it. Times count from the creation of
+// the wire.
+type Call struct {
+	Method    string   // "Acquire", "Renew", …
+	Elections []string // the elections of the batch, in order
+	Terms     []uint64 // the terms in the batch, for methods that have terms
+	Sent      time.Duration
+	Received  time.Duration // when the caller got its answer
+	Outcomes  []backend.Outcome
+	Granted   []backend.Lease // Acquire: the granted leases
+	Err       error
+}
+
+// A Fate is what the wire does to a call. The zero Fate passes it. If the call's context
+// ends before the request has arrived, the request still arrives later, unless it is
+// lost. A Release with term 0 never arrives later, because it is not a single request.
+type Fate struct {
+	Lost       bool          // the request never arrives; the call hangs until its context ends
+	Before     time.Duration // the request takes this long
+	After      time.Duration // the answer takes this long
+	AnswerLost bool          // the store handles the request; the call hangs until its context ends
+	Again      time.Duration // if positive, the request arrives a second time, this long after the first
+	Err        error         // the call fails at once and the request never arrives
+	Spoil      []string      // the items of these elections come back without an outcome, though the store has handled them
+}
+
+// Decide makes the wire call f for the Fate of every call. A nil f passes every call. The
+// goroutine of the call calls f, which must not wait.
+func (w *Wire) Decide(f func(Call) Fate) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.decide, w.cut = f, false
+}
+
+// Cut(true) loses every later request and the answers to those in flight. Cut(false)
+// passes every call again. Both remove the function that [Wire.Decide] set.
+func (w *Wire) Cut(on bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.decide, w.cut = nil, on
+}
+
+// Edit makes Observe return f's version of every lease, such as a restored store would
+// return. A nil f changes no lease.
+func (w *Wire) Edit(f func(backend.Lease) backend.Lease) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.edit, w.originals = f, map[backend.Lease]backend.Lease{}
+}
+
+// applyEdit replaces leases by their edited versions.
+func (w *Wire) applyEdit(leases []backend.Lease) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for i, l := range leases {
+		if w.edit != nil {
+			leases[i] = w.edit(l)
+			w.originals[withoutAge(leases[i])] = l
+		}
+	}
+}
+
+// undoEdit replaces edited leases by the originals, so that the store gets the leases
+// that it returned.
+func (w *Wire) undoEdit(leases []backend.Lease) []backend.Lease {
+	leases = slices.Clone(leases)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for i, l := range leases {
+		if told, ok := w.originals[withoutAge(l)]; ok && w.edit != nil {
+			leases[i] = told
+		}
+	}
+	return leases
+}
+
+// withoutAge is a lease without its Age, which grows by itself.
+func withoutAge(l backend.Lease) backend.Lease {
+	l.Age = 0
+	return l
+}
+
+// Notify makes the wire call f at the end of every call, before the caller gets its
+// answer.
+func (w *Wire) Notify(f func(Call)) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.notify = f
+}
+
+// Keep makes the wire keep all later calls for [Wire.Log], or none. It empties the log.
+func (w *Wire) Keep(on bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.keepLog, w.log = on, nil
+}
+
+// Log returns the kept calls in the order in which they ended.
+func (w *Wire) Log() []Call {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.log)
+}
+
+// Count returns how many calls of these methods have begun, or of all methods if none is
+// given.
+func (w *Wire) Count(methods ...string) (n int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for m, c := range w.counts {
+		if len(methods) == 0 || slices.Contains(methods, m) {
+			n += c
+		}
+	}
+	return n
+}
+
+// Nonce returns the nonce of the candidate that calls through the wire, or "" if no call
+// has contained it yet.
+func (w *Wire) Nonce() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.nonce
+}
+
+// Now returns the time on the wire's clock.
+func (w *Wire) Now() time.Duration { return time.Since(w.began) }
+
+// carry handles every call: it records the call, decides its Fate, and runs do, which
+// calls the inner backend. note completes the record from the result, when the caller
+// is certain to get it.
+func carry[R any](w *Wire, ctx context.Context, c Call, do func(ctx context.Context) (R, error), note func(*Call, Fate, R)) (R, error) {
+	w.mu.Lock()
+	w.counts[c.Method]++
+	fate, f := w.decide, Fate{Lost: w.cut}
+	c.Sent = w.Now()
+	w.mu.Unlock()
+	if fate != nil {
+		f = fate(c)
+	}
+	r, err := deliver(w, ctx, f, func(ctx context.Context) (R, error) {
+		began := time.Now()
+		r, err := do(ctx)
+		w.recordDuration(c.Method, time.Since(began), err)
+		return r, err
+	})
+	if err == nil && w.answerIsLost(c) { // the wire was cut during the call
+		var none R
+		r, err = none, waitForEnd(ctx)
+	}
+	c.Received, c.Err = w.Now(), err
+	if note != nil {
+		note(&c, f, r)
+	}
+	w.mu.Lock()
+	ended := w.notify
+	if err != nil {
+		w.failed[c.Method]++
+		w.lastFailed = c
+	}
+	if w.keepLog {
+		w.log = append(w.log, c)
+	}
+	w.mu.Unlock()
+	if ended != nil {
+		ended(c)
+	}
+	return r, err
+}
+
+// recordDuration records how long the inner backend took for a call. It ignores Listen,
+// which may take long, and a wire that is cut, whose backend may have been killed.
+func (w *Wire) recordDuration(method string, d time.Duration, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if method != "Listen" && !w.cut {
+		w.slowest = max(w.slowest, d)
+		w.gaveUp = w.gaveUp || errors.Is(err, context.DeadlineExceeded)
+	}
+}
+
+// slowestCall returns how long the slowest call took, and at least limit if the backend
+// gave up a call. A backend that asks several servers gives up before the limit, to have
+// time left for undoing.
+func (w *Wire) slowestCall(limit time.Duration) time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.gaveUp {
+		return max(w.slowest, limit)
+	}
+	return w.slowest
+}
+
+// failureSummary says how many calls of a node have failed, and how the last one failed.
+func (w *Wire) failureSummary(node string) string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	failed, all := 0, 0
+	for method, n := range w.counts {
+		failed, all = failed+w.failed[method], all+n
+	}
+	if failed == 0 {
+		return ""
+	}
+	return fmt.Sprintf("; %d of %d calls of %s failed, the last one, %s %q, from %v to %v: %v",
+		failed, all, node, w.lastFailed.Method, w.lastFailed.Elections, w.lastFailed.Sent, w.lastFailed.Received, w.lastFailed.Err)
+}
+
+// answerIsLost reports whether the wire was cut during a call, so that its answer is
+// lost. For a Listen, which waits long, the function of Decide decides again at its end.
+func (w *Wire) answerIsLost(c Call) bool {
+	w.mu.Lock()
+	fate, cut := w.decide, w.cut
+	w.mu.Unlock()
+	if cut || fate == nil || c.Method != "Listen" {
+		return cut
+	}
+	f := fate(c)
+	return f.Lost || f.AnswerLost
+}
+
+type result[R any] struct {
+	value R
+	err   error
+}
+
+// deliver carries a request and its answer according to f.
+func deliver[R any](w *Wire, ctx context.Context, f Fate, do func(context.Context) (R, error)) (none R, err error) {
+	switch {
+	case f.Err != nil:
+		return none, f.Err
+	case f.Lost:
+		return none, waitForEnd(ctx)
+	}
+	if f.Again > 0 {
+		defer w.send(ctx, f.Before+f.Again, func(ctx context.Context) { do(ctx) })
+	}
+	if f.Before == 0 && f.After == 0 && !f.AnswerLost {
+		return do(ctx)
+	}
+	arrived := make(chan result[R], 1)
+	w.send(ctx, f.Before, func(ctx context.Context) {
+		v, err := do(ctx)
+		arrived <- result[R]{v, err}
+	})
+	select {
+	case r := <-arrived:
+		if f.AnswerLost {
+			return none, waitForEnd(ctx)
+		}
+		if f.After > 0 {
+			if err := sleepContext(ctx, f.After); err != nil {
+				return none, err
+			}
+		}
+		return r.value, r.err
+	case <-ctx.Done():
+		return none, waitForEnd(ctx)
+	}
+}
+
+// send calls do after a time, whether or not the caller still waits. Like a packet, the
+// request continues without the caller: do gets another context.
+func (w *Wire) send(ctx context.Context, after time.Duration, do func(context.Context)) {
+	limit := time.Minute
+	if by, ok := ctx.Deadline(); ok {
+		limit = max(time.Until(by), time.Second)
+	}
+	w.inFlight.Go(func() {
+		if sleepContext(w.ctx, after) != nil {
+			return
+		}
+		own, cancel := context.WithTimeout(w.ctx, limit)
+		defer cancel()
+		do(own)
+	})
+}
+
+// waitForEnd waits for the end of ctx.
+func waitForEnd(ctx context.Context) error {
+	<-ctx.Done()
+	return fmt.Errorf("wire: %w: %w", backend.ErrUnavailable, context.Cause(ctx))
+}
+
+// sleepContext waits for d or the end of ctx.
+func sleepContext(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return nil
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return waitForEnd(ctx)
+	}
+}
