@@ -67,7 +67,7 @@ func TestALeadershipEndsWithItsLease(t *testing.T) {
 	r := backend.Record{Elected: began, Lease: backend.Lease{Holder: backend.Candidate{ID: "a"}, Term: 1, TTL: 10 * time.Second, Age: 5 * time.Minute}}
 	r.EndLeadership(backend.Failed, began.Add(time.Hour))
 	if want := began.Add(time.Hour - 5*time.Minute + 10*time.Second); !r.History[0].To.Equal(want) {
-		t.Errorf("it ends at %v, want %v, when its lease ran out", r.History[0].To, want)
+		t.Errorf("it ends at %v, want %v, when its lease expired", r.History[0].To, want)
 	}
 }
 

@@ -44,9 +44,9 @@ func TestConformanceOnThreeServers(t *testing.T) {
 	conformance.Run(t, h)
 }
 
-// TestConformanceWhileTheServerIsTormented runs the cases that need a server of their own: it is
+// TestConformanceUnderServerFaults runs the cases that need a server of their own: it is
 // killed and restarted, and suspended for a while.
-func TestConformanceWhileTheServerIsTormented(t *testing.T) {
+func TestConformanceUnderServerFaults(t *testing.T) {
 	h := harness(func(t testing.TB) conformance.Store {
 		agent := testbed.StartConsul(t, testbed.ConsulOptions{})
 		store := newStore(t, agent)

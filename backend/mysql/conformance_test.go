@@ -49,12 +49,12 @@ func TestConformanceInRealTime(t *testing.T) {
 	})
 }
 
-// TestConformanceWhileTheServerIsTormented runs the cases that kill and stop a server of their
+// TestConformanceUnderServerFaults runs the cases that kill and stop a server of their
 // own.
-func TestConformanceWhileTheServerIsTormented(t *testing.T) {
+func TestConformanceUnderServerFaults(t *testing.T) {
 	t.Parallel()
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
-		h := realTime(func(t testing.TB) conformance.Store { return newTormented(t, k) })
+		h := realTime(func(t testing.TB) conformance.Store { return newWithFaults(t, k) })
 		h.Only = func(c conformance.Case) bool { return c.OwnServer() && c.Fault != conformance.FaultFailover }
 		conformance.Run(t, h)
 	})
@@ -74,8 +74,8 @@ func newProxied(t testing.TB, server *testbed.Server, d *testbed.Database) confo
 	return store
 }
 
-// newTormented makes a store on a server of its own.
-func newTormented(t testing.TB, k testbed.Kind) conformance.Store {
+// newWithFaults makes a store on a server of its own.
+func newWithFaults(t testing.TB, k testbed.Kind) conformance.Store {
 	server := testbed.Start(t, testbed.Options{Kind: k})
 	store := newProxied(t, server, server.Database(t))
 	maps.Copy(store.Faults, testbed.ServerFaults(t, server))

@@ -149,9 +149,9 @@ func TestMigrateStatusSaysTheNextStep(t *testing.T) {
 	if !sealed.Sealed {
 		t.Errorf("the seal and the record are there: %+v", sealed)
 	}
-	vouched := progressOf("job", backend.Record{}, backend.Record{Lease: backend.Lease{MovedFrom: "unsealed etcd", Holder: backend.Candidate{ID: "a"}}}, "etcd", "mysql")
-	if vouched.Sealed || vouched.Text != "the new store alone decides; the old store is not sealed" {
-		t.Errorf("there is a record without a seal: %+v", vouched)
+	unsealed := progressOf("job", backend.Record{}, backend.Record{Lease: backend.Lease{MovedFrom: "unsealed etcd", Holder: backend.Candidate{ID: "a"}}}, "etcd", "mysql")
+	if unsealed.Sealed || unsealed.Text != "the new store alone decides; the old store is not sealed" {
+		t.Errorf("there is a record without a seal: %+v", unsealed)
 	}
 	back := progressOf("job", backend.Record{}, backend.Record{Lease: backend.Lease{MovedTo: "etcd"}}, "etcd", "mysql")
 	if !back.Back || back.Sealed {

@@ -124,7 +124,7 @@ var mutants = []mutant{
 	{"the deposed bids at once", "machine_lease.go",
 		"	e.holdFor = m.TTL\n",
 		"", "P13 a deposed leader waits one TTL: rule violated", suite("P13 a deposed leader waits one TTL")},
-	{"a unhealthy candidate bids", "machine_lease.go",
+	{"an unhealthy candidate bids", "machine_lease.go",
 		"!e.want.leaving && m.checked && !m.unhealthy && !m.closing",
 		"!e.want.leaving && m.checked && !m.closing", "P3 an unhealthy node steps down and stays out: rule violated", suite("P3 an unhealthy node steps down and stays out")},
 
