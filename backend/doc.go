@@ -52,7 +52,8 @@
 //
 // # Optional interfaces
 //
-// A [Preflighter] checks beforehand whether it could be granted a lease, an [Inspector]
-// describes its servers, a [Located] says where its store is. Package conformance has the
-// suite that every Backend passes; backend/memory is the executable specification.
+// A [Preparer] makes what its store needs first, a [Preflighter] checks beforehand whether it
+// could be granted a lease, an [Inspector] describes its servers, a [Located] says where its
+// store is. Package conformance has the suite that every Backend passes; backend/memory is the
+// executable specification.
 package backend

@@ -127,6 +127,18 @@ func (w *Wire) Preflight(ctx context.Context, bids []backend.Bid) []error {
 	return errs
 }
 
+// Prepare implements [backend.Preparer]. For a Backend that does not, it does nothing.
+func (w *Wire) Prepare(ctx context.Context) error {
+	p, ok := w.inner.(backend.Preparer)
+	if !ok {
+		return nil
+	}
+	_, err := carry(w, ctx, Call{Method: "Prepare"}, func(ctx context.Context) (none struct{}, err error) {
+		return none, p.Prepare(ctx)
+	}, nil)
+	return err
+}
+
 func (w *Wire) Guarantees() backend.Guarantees { return w.inner.Guarantees() }
 
 // Close drops all requests in flight and closes the inner backend.

@@ -15,6 +15,9 @@ import (
 // takes three times CallTimeout at most. The manager works, or tries to, whatever Check says.
 func (m *Manager) Check(ctx context.Context) error {
 	err := m.ask(ctx, func(ctx context.Context) error {
+		if err := m.prepare(ctx); err != nil {
+			return err
+		}
 		_, err := m.backend.List(ctx, "", 1)
 		return err
 	})

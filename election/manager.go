@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-election/go-election/backend"
@@ -33,6 +34,9 @@ type Manager struct {
 	calls   sync.WaitGroup
 	others  sync.WaitGroup // watchers, lead functions, and what writes the log
 	callers sync.Map       // goroutine → the *Election whose lead function it runs; nil: a callback
+
+	preparing chan struct{} // held while the store is prepared
+	prepared  atomic.Bool
 
 	mu        sync.Mutex
 	elections map[string]*Election // nil: closed
@@ -67,6 +71,7 @@ func New(b backend.Backend, options *Options) (*Manager, error) {
 		backend: b, name: g.Name, opts: o, clock: newClock(),
 		me:        backend.Candidate{ID: o.ID, Nonce: backend.NewNonce(), Address: o.Address, Metadata: o.Metadata},
 		inputs:    make(chan func(time.Duration) input),
+		preparing: make(chan struct{}, 1),
 		ended:     make(chan struct{}),
 		elections: make(map[string]*Election),
 		empty:     make(chan struct{}),
@@ -188,10 +193,8 @@ func (m *Manager) do(a action) {
 	}
 }
 
-// call makes one call of the store and hands the loop its end.
-func (m *Manager) call(ctx context.Context, cancel context.CancelFunc, c *call) {
-	defer cancel()
-	r, began := reply{call: c}, m.clock.now()
+// send makes a call of the store.
+func (m *Manager) send(ctx context.Context, c *call, r *reply) {
 	switch c.kind {
 	case callAcquire:
 		r.answers, r.err = m.backend.Acquire(ctx, c.bids)
@@ -201,15 +204,27 @@ func (m *Manager) call(ctx context.Context, cancel context.CancelFunc, c *call) 
 		r.err = m.backend.Release(ctx, c.held)
 	case callObserve:
 		r.changed, r.err = m.backend.Observe(ctx, c.leases)
-	case callListen:
-		r.err = m.backend.Listen(ctx, c.leases)
 	case callRequest:
 		r.err = m.backend.Request(ctx, c.requests)
 	case callAnnounce:
 		r.err = m.announce(ctx, c.names)
+	}
+}
+
+// call makes one call of the store, or of the health check, and hands the loop its end.
+func (m *Manager) call(ctx context.Context, cancel context.CancelFunc, c *call) {
+	defer cancel()
+	r, began := reply{call: c}, m.clock.now()
+	switch c.kind {
 	case callHealth:
 		if r.err = m.opts.Health(ctx); r.err == nil {
 			r.err = ctx.Err() // too slow is not healthy
+		}
+	case callListen: // something has been read by now
+		r.err = m.backend.Listen(ctx, c.leases)
+	default:
+		if r.err = m.prepare(ctx); r.err == nil {
+			m.send(ctx, c, &r)
 		}
 	}
 	took := m.clock.now() - began

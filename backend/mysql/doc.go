@@ -3,8 +3,9 @@
 //	store, err := mysql.Open(mysql.Options{DSN: "app:secret@tcp(db:3306)/app?tls=true"})
 //	manager, err := election.New(store, nil)
 //
-// Create the tables once, with [CreateTables] or "elect schema --apply". If schema.sql is run
-// by hand instead, the first election waits for the greatest TTL, as after a failover.
+// A candidate creates the tables if its account may ([Backend.Prepare]); the first election then
+// waits for the greatest TTL, as after a failover. With [CreateTables] or "elect schema --apply"
+// it need not wait.
 //
 // There is at most one leader, and terms only grow, as package backend specifies. No clock of
 // the server decides who leads. All options are in [Options]; [Fence] protects data in the same

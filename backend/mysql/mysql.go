@@ -42,6 +42,10 @@ type Options struct {
 	// Their resignations notify it at once; further leaders are only polled.
 	// Default: 4. Negative: none, all are polled.
 	NotifyConns int
+
+	// KeepSchema forbids the Backend to create missing tables: see [Backend.Prepare]. With
+	// an account that may not CREATE it makes no difference. Default: false.
+	KeepSchema bool
 }
 
 const defaultNotifyConns = 4
@@ -56,6 +60,7 @@ type Backend struct {
 	notifyConns *sql.DB // for notification locks, whose statements may wait long
 	tables      tables
 	location    string
+	keepSchema  bool
 	password    string // removed from errors
 	dsn         login  // what the DSN says of the account
 	tableCheck  tableCheck
@@ -69,7 +74,10 @@ type Backend struct {
 	mutex chan struct{} // held during each call that is not a renewal
 }
 
-var _ backend.Backend = (*Backend)(nil)
+var (
+	_ backend.Backend  = (*Backend)(nil)
+	_ backend.Preparer = (*Backend)(nil)
+)
 
 // Format prints only the name of the type, for any verb: the fields may be secret.
 func (o Options) Format(f fmt.State, _ rune) { fmt.Fprint(f, "mysql.Options") }
@@ -80,15 +88,17 @@ func (b *Backend) Format(f fmt.State, _ rune) { fmt.Fprint(f, "mysql.Backend") }
 func init() {
 	backend.Register(Name, func(decode func(any) error) (backend.Backend, error) {
 		var c struct {
-			DSN         string `yaml:"dsn" json:"dsn"`
-			Schema      string `yaml:"schema" json:"schema"`
-			Prefix      string `yaml:"prefix" json:"prefix"`
-			NotifyConns int    `yaml:"notify_conns" json:"notify_conns"`
+			DSN          string `yaml:"dsn" json:"dsn"`
+			Schema       string `yaml:"schema" json:"schema"`
+			Prefix       string `yaml:"prefix" json:"prefix"`
+			NotifyConns  int    `yaml:"notify_conns" json:"notify_conns"`
+			CreateTables bool   `yaml:"create_tables" json:"create_tables"`
 		}
+		c.CreateTables = true
 		if err := decode(&c); err != nil {
 			return nil, err
 		}
-		return Open(Options{DSN: c.DSN, Schema: c.Schema, Prefix: c.Prefix, NotifyConns: c.NotifyConns})
+		return Open(Options{DSN: c.DSN, Schema: c.Schema, Prefix: c.Prefix, NotifyConns: c.NotifyConns, KeepSchema: !c.CreateTables})
 	})
 }
 
@@ -102,7 +112,7 @@ func Open(o Options) (*Backend, error) {
 	if o.NotifyConns == 0 {
 		o.NotifyConns = defaultNotifyConns
 	}
-	b := &Backend{tables: t, mutex: make(chan struct{}, 1)}
+	b := &Backend{tables: t, keepSchema: o.KeepSchema, mutex: make(chan struct{}, 1)}
 	b.notifier.tables = strings.ToLower(o.Schema + "." + t.plainLease)
 	main, notifyConns, err := b.connectors(o)
 	if err != nil {

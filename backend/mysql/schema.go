@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	_ "embed"
+	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -48,9 +49,38 @@ func (b *Backend) createTables(ctx context.Context, db *sql.DB) error {
 	if err != nil {
 		return b.fail("create tables", err)
 	}
+	return b.createTablesOn(ctx, conn, identity)
+}
+
+// Prepare implements [backend.Preparer]. It creates the tables if there are none, the account
+// may create them, and [Options].KeepSchema is not set. It does not record the server in them:
+// the tables may have been dropped while a leader trusts its lease, so the first election
+// waits for the greatest TTL (15 s), as after a failover. See docs/design/mysql.md, "Tables
+// that a candidate creates".
+func (b *Backend) Prepare(ctx context.Context) error {
+	if b.keepSchema || b.tableCheck.found.Load() != nil {
+		return nil
+	}
+	conn, err := b.db.Conn(ctx)
+	if err != nil {
+		return b.fail("prepare", err)
+	}
+	defer conn.Close()
+	err = b.tableCheck.check(ctx, &session{b.statements.Load(), b, conn, false})
+	if !errors.Is(err, errUnseen) {
+		return nil // the next call says what is wrong, if anything is
+	}
+	if err := b.createTablesOn(ctx, conn, "''"); err != nil && backend.Class(err) != backend.ErrDenied {
+		return err
+	}
+	return nil
+}
+
+// createTablesOn creates the tables. identity is an expression for the server that is recorded
+// in a new table: if it is known, this server knows every election that was ever made, and the
+// first one need not wait.
+func (b *Backend) createTablesOn(ctx context.Context, conn *sql.Conn, identity string) error {
 	for _, statement := range b.tables.createStatements() {
-		// In a new table no election was ever made, so that this server knows all of
-		// them, and the first election need not wait.
 		statement = strings.Replace(statement, noServerValues, noServerValues[:len(noServerValues)-len("''")]+identity, 1)
 		statement = strings.Replace(statement, noNonceValues, "'"+layout+"', '"+backend.NewNonce()+"'", 1)
 		if _, err := conn.ExecContext(ctx, statement); is(err, rights...) {
@@ -60,7 +90,7 @@ func (b *Backend) createTables(ctx context.Context, db *sql.DB) error {
 		}
 	}
 	// Without autocommit the row is not committed yet.
-	_, err = conn.ExecContext(ctx, "COMMIT")
+	_, err := conn.ExecContext(ctx, "COMMIT")
 	return b.fail("create tables", err)
 }
 
