@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -61,19 +62,23 @@ type link struct {
 // NewProxy starts a proxy on a loopback port and closes it after the test.
 func NewProxy(t testing.TB, target string) *Proxy {
 	t.Helper()
-	port, err := freePort()
-	if err != nil {
-		t.Fatal(err)
-	}
 	p := &Proxy{
-		addr:    loopback(port),
 		target:  target,
 		links:   make(map[*link]bool),
 		changed: make(chan struct{}),
 	}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
-	if err := p.listen(); err != nil {
-		t.Fatal(err)
+	for tries := 5; ; tries-- {
+		port, err := freePort()
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.addr = loopback(port)
+		if err := p.listen(); err == nil {
+			break
+		} else if tries == 0 || !errors.Is(err, syscall.EADDRINUSE) { // another program was faster
+			t.Fatal(err)
+		}
 	}
 	t.Cleanup(p.Close)
 	return p
