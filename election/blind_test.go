@@ -26,7 +26,7 @@ func (b *blind) Observe(ctx context.Context, seen []backend.Lease) (changed []ba
 	return b.Backend.Observe(ctx, seen)
 }
 
-func TestWhoCannotReadDoesNotReportALeaderForeverThoughItRenewsItsOwn(t *testing.T) {
+func TestAFollowerThatCannotReadReportsNoLeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory.New()
 		eyes := &blind{Backend: store.Backend()}

@@ -14,14 +14,14 @@ import (
 // says what somebody must mend; one of class backend.ErrUnavailable may pass by itself. It
 // takes three times CallTimeout at most. The manager works, or tries to, whatever Check says.
 func (m *Manager) Check(ctx context.Context) error {
-	err := m.ask(ctx, func(ctx context.Context) error {
+	err := m.callStore(ctx, func(ctx context.Context) error {
 		_, err := m.backend.List(ctx, "", 1)
 		return err
 	})
 	if err != nil || m.opts.Observer {
 		return err
 	}
-	if err := m.ask(ctx, func(ctx context.Context) error { return m.announce(ctx, m.campaigns()) }); err != nil {
+	if err := m.callStore(ctx, func(ctx context.Context) error { return m.announce(ctx, m.campaigningFor()) }); err != nil {
 		return err
 	}
 	var bids []backend.Bid
@@ -32,12 +32,12 @@ func (m *Manager) Check(ctx context.Context) error {
 	if !ok || len(bids) == 0 {
 		return nil
 	}
-	return m.ask(ctx, func(ctx context.Context) error { return errors.Join(p.Preflight(ctx, bids)...) })
+	return m.callStore(ctx, func(ctx context.Context) error { return errors.Join(p.Preflight(ctx, bids)...) })
 }
 
-func (m *Manager) campaigns() (names string) {
+func (m *Manager) campaigningFor() (names string) {
 	done := make(chan struct{})
-	if m.tell(func(time.Duration) input {
+	if m.send(func(time.Duration) input {
 		names = backend.ElectionList(m.machine.campaigns)
 		close(done)
 		return nil

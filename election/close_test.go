@@ -16,7 +16,7 @@ import (
 
 // A store that is away keeps nobody waiting for longer than the lease lasts: after that a
 // release could not matter. Each way in which it may be away is tried.
-func TestAStoreThatIsAwayDelaysNoEnd(t *testing.T) {
+func TestCloseWaitsNoLongerThanTheLease(t *testing.T) {
 	for name, away := range map[string]conformance.Fate{
 		"nothing is answered": {Lost: true},
 		"each call fails":     {Err: backend.ErrUnavailable},
@@ -66,7 +66,7 @@ func TestAStoreThatIsAwayDelaysNoEnd(t *testing.T) {
 }
 
 // Who has an answer to come as to whether it was elected waits no longer either.
-func TestACandidateWhoseBidIsUnansweredEnds(t *testing.T) {
+func TestCloseEndsACandidateWithAnUnansweredBid(t *testing.T) {
 	bubble(t, "Close", func(t *testing.T) {
 		m, e, wire := joins(t)
 		wire.Decide(func(c conformance.Call) conformance.Fate {

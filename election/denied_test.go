@@ -46,7 +46,7 @@ func (d *denies) Observe(ctx context.Context, seen []backend.Lease) (changed []b
 
 // Whatever is denied, a program without a logger hears of it, once: the first
 // time, and again only after it was allowed in between.
-func TestWatchersAreToldOnceThatTheStoreDenies(t *testing.T) {
+func TestADenialIsReportedOnce(t *testing.T) {
 	for what, denied := range map[string]func(*denies) *atomic.Bool{
 		"bids":     func(d *denies) *atomic.Bool { return &d.acquire },
 		"renewals": func(d *denies) *atomic.Bool { return &d.renew },

@@ -19,13 +19,13 @@ type Election struct {
 	state      atomic.Pointer[state]      // what watchers were told last
 
 	// The loop's own, but for its name, which does not change.
-	elec     elec
-	fn       LeadFunc        // runs in each leadership; may be nil
-	parent   context.Context // of its leaderships
-	attempt  int             // counts campaigns
-	waiters  []waiter
-	ranOut   bool // somebody was told that the latest leadership's lease ran out
-	watchers []*watcher
+	elec           elec
+	fn             LeadFunc        // runs in each leadership; may be nil
+	parent         context.Context // of its leaderships
+	attempt        int             // counts campaigns
+	waiters        []waiter
+	expiryReported bool // somebody was told that the latest leadership's lease ran out
+	watchers       []*watcher
 }
 
 // A LeadFunc runs while this process leads. Its context is cancelled when the
@@ -37,9 +37,9 @@ type LeadFunc func(ctx context.Context, lead *Leadership) error
 
 // A waiter is told when what it waits for has come, or why it never will.
 type waiter struct {
-	what awaited
-	term uint64 // untilReleased: of the leadership; 0: any
-	done chan error
+	awaits awaited
+	term   uint64 // untilReleased: of the leadership; 0: any
+	done   chan error
 
 	attempt int // untilReleased: the campaign that is being withdrawn; 0: none is
 }
@@ -50,12 +50,12 @@ const (
 	untilElected  awaited = iota // or campaigning has ended
 	untilRefused                 // campaigning has ended for good
 	untilReleased                // a leadership is over and nothing of it is left
-	untilGone                    // the election has left
+	untilLeft                    // the election has left
 )
 
 func newElection(m *Manager, name string) *Election {
 	e := &Election{manager: m}
-	e.elec.name, e.elec.shell, e.elec.slot, e.elec.at = name, e, -1, -1
+	e.elec.name, e.elec.shell, e.elec.index, e.elec.timerIndex = name, e, -1, -1
 	e.state.Store(&state{kind: Unknown, reason: ReasonCurrent})
 	return e
 }
@@ -103,12 +103,12 @@ func (e *Election) Current() Event {
 // Pause makes this process step down, if it leads, and not campaign until Resume.
 // It returns at once.
 func (e *Election) Pause() {
-	e.manager.tell(func(time.Duration) input { return suspend{&e.elec, true} })
+	e.manager.send(func(time.Duration) input { return suspend{&e.elec, true} })
 }
 
 // Resume ends Pause.
 func (e *Election) Resume() {
-	e.manager.tell(func(time.Duration) input { return suspend{&e.elec, false} })
+	e.manager.send(func(time.Duration) input { return suspend{&e.elec, false} })
 }
 
 // Resign ends the present leadership in order: not leading, the function's context
@@ -118,7 +118,7 @@ func (e *Election) Resume() {
 // does nothing. The election's own lead function gets [ErrOwnCaller]: it should
 // return instead.
 func (e *Election) Resign(ctx context.Context) error {
-	if e.calledByOwn() {
+	if e.calledByOwnFunction() {
 		return ErrOwnCaller
 	}
 	return e.await(ctx, func(done chan error) input {
@@ -138,11 +138,11 @@ func (e *Election) Resign(ctx context.Context) error {
 func (e *Election) Leave(ctx context.Context) error { return e.leave(ctx, backend.Released) }
 
 func (e *Election) leave(ctx context.Context, end backend.End) error {
-	if e.calledByOwn() {
+	if e.calledByOwnFunction() {
 		return ErrOwnCaller
 	}
 	return e.await(ctx, func(done chan error) input {
-		e.waiters = append(e.waiters, waiter{what: untilGone, done: done})
+		e.waiters = append(e.waiters, waiter{awaits: untilLeft, done: done})
 		return leave{&e.elec, end}
 	})
 }
@@ -151,7 +151,7 @@ func (e *Election) leave(ctx context.Context, end backend.End) error {
 // leaderships. Term is 0 if nobody has led yet.
 func (e *Election) Record(ctx context.Context) (backend.Record, error) {
 	var list []backend.Record
-	err := e.manager.ask(ctx, func(ctx context.Context) (err error) {
+	err := e.manager.callStore(ctx, func(ctx context.Context) (err error) {
 		list, err = e.manager.backend.List(ctx, e.elec.name, 1)
 		return err
 	})
@@ -178,16 +178,16 @@ func (e *Election) Nominate(ctx context.Context, id string) error {
 	if err := backend.CheckID(id); err != nil {
 		return fmt.Errorf("election: nominate: %w", err)
 	}
-	return e.ask(ctx, backend.Nominate, id)
+	return e.request(ctx, backend.Nominate, id)
 }
 
 // Depose ends the present leadership against the leader's will: its next renewal is
 // refused, it releases by itself, and stays out for one TTL. It is never faster
 // than the leader's own stepping down, so there are never two leaders. Depose
 // returns when the request is written.
-func (e *Election) Depose(ctx context.Context) error { return e.ask(ctx, backend.Depose, "") }
+func (e *Election) Depose(ctx context.Context) error { return e.request(ctx, backend.Depose, "") }
 
-func (e *Election) ask(ctx context.Context, kind backend.RequestKind, id string) error {
+func (e *Election) request(ctx context.Context, kind backend.RequestKind, id string) error {
 	r, err := e.Record(ctx)
 	if err != nil {
 		return err
@@ -195,7 +195,7 @@ func (e *Election) ask(ctx context.Context, kind backend.RequestKind, id string)
 	if r.Vacant() {
 		return fmt.Errorf("election: %s: %w: nobody leads %q", kind, backend.ErrInvalid, e.elec.name)
 	}
-	err = e.manager.ask(ctx, func(ctx context.Context) error {
+	err = e.manager.callStore(ctx, func(ctx context.Context) error {
 		return e.manager.backend.Request(ctx, []backend.Request{{Election: e.elec.name, Term: r.Term, Kind: kind, ID: id}})
 	})
 	if err != nil {
@@ -205,7 +205,7 @@ func (e *Election) ask(ctx context.Context, kind backend.RequestKind, id string)
 }
 
 // calledByOwn reports whether the election's lead function calls.
-func (e *Election) calledByOwn() bool {
+func (e *Election) calledByOwnFunction() bool {
 	by, _ := e.manager.calledBy()
 	return by == e
 }
@@ -214,8 +214,8 @@ func (e *Election) calledByOwn() bool {
 // told, and waits for that.
 func (e *Election) await(ctx context.Context, f func(done chan error) input) error {
 	done := make(chan error, 1)
-	if !e.manager.tell(func(time.Duration) input {
-		if e.elec.slot < 0 {
+	if !e.manager.send(func(time.Duration) input {
+		if e.elec.index < 0 {
 			done <- nil
 			return nil
 		}
@@ -258,20 +258,20 @@ func (e *Election) idle() bool {
 
 // resolve tells those who wait for it, and returns how many they were.
 func (e *Election) resolve(what awaited, err error) (told int) {
-	return e.tellIf(func(w *waiter) bool { return w.what == what }, err)
+	return e.resolveIf(func(w *waiter) bool { return w.awaits == what }, err)
 }
 
 // released tells who waits for the end of a leadership that is over, and reports whether
 // somebody still waits.
-func (e *Election) released() (waiting bool) {
-	e.tellIf(func(w *waiter) bool {
-		return w.what == untilReleased && (e.idle() || w.term != 0 && w.term != e.elec.term || w.attempt != 0 && w.attempt != e.attempt)
+func (e *Election) resolveReleased() (waiting bool) {
+	e.resolveIf(func(w *waiter) bool {
+		return w.awaits == untilReleased && (e.idle() || w.term != 0 && w.term != e.elec.term || w.attempt != 0 && w.attempt != e.attempt)
 	}, nil)
-	return slices.ContainsFunc(e.waiters, func(w waiter) bool { return w.what == untilReleased })
+	return slices.ContainsFunc(e.waiters, func(w waiter) bool { return w.awaits == untilReleased })
 }
 
 // tellIf tells the waiters that it holds for, and forgets them.
-func (e *Election) tellIf(over func(*waiter) bool, err error) (told int) {
+func (e *Election) resolveIf(over func(*waiter) bool, err error) (told int) {
 	rest := e.waiters[:0]
 	for i := range e.waiters {
 		if w := e.waiters[i]; over(&w) {
@@ -298,12 +298,12 @@ func (e *Election) trust(term uint64, until time.Duration) {
 	l := &Leadership{Term: term, election: e, parent: e.parent}
 	l.until.Store(int64(until))
 	e.leadership.Store(l)
-	e.ranOut = false
+	e.expiryReported = false
 	m := e.manager
 	m.log.Info("become leader", "backend", m.name, "election", e.elec.name, "term", term)
 	if e.fn != nil {
 		fn := e.fn
-		m.others.Go(func() { e.run(fn, l) })
+		m.goroutines.Go(func() { e.run(fn, l) })
 	}
 	e.resolve(untilElected, nil)
 }
@@ -313,7 +313,7 @@ func (e *Election) run(fn LeadFunc, l *Leadership) {
 	var err error
 	// Deferred: fn may end its goroutine.
 	defer func() {
-		e.manager.tell(func(time.Duration) input { return returned{&e.elec, l.Term, ReasonReturned, err} })
+		e.manager.send(func(time.Duration) input { return returned{&e.elec, l.Term, ReasonReturned, err} })
 	}()
 	defer e.manager.enter(e)()
 	err = fn(l.Context(), l)
@@ -342,7 +342,7 @@ func (e *Election) lose(term uint64, reason Reason, err error) {
 }
 
 // tell hands an event of the machine to the watchers.
-func (e *Election) tell(s *state) {
+func (e *Election) publish(s *state) {
 	s.time = time.Now()
 	before, ev := e.state.Load(), s.event(e.elec.name)
 	own := ev.Leading || ev.Kind != Notice && before.leading
@@ -365,20 +365,20 @@ func (e *Election) tell(s *state) {
 }
 
 // current is what a new watcher is told first.
-func (e *Election) current() Event {
+func (e *Election) firstEvent() Event {
 	ev := e.Current()
 	ev.Reason, ev.Time = ReasonCurrent, time.Now()
 	return ev
 }
 
 // gone ends everything that waits for this election.
-func (e *Election) gone() {
+func (e *Election) ended() {
 	e.resolve(untilReleased, nil)
-	e.resolve(untilGone, nil)
+	e.resolve(untilLeft, nil)
 	e.resolve(untilElected, ErrClosed)
 	e.resolve(untilRefused, ErrClosed)
 	for _, w := range e.watchers {
-		w.end(false)
+		w.stop(false)
 	}
 	e.watchers = nil
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // Events is Watch: the same events in the same order, until the election is left.
-func TestEventsRangeOverWhatAWatcherHears(t *testing.T) {
+func TestEventsYieldsWhatAWatcherReceives(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := manage(t, memory.New().Backend(), Options{})
 		e := joined(t, m, "x")
@@ -65,11 +65,11 @@ func TestEventsEndWithTheContextAndWithBreak(t *testing.T) {
 }
 
 // Records reads page by page, and what it yields is clean.
-func TestRecordsHasEveryElection(t *testing.T) {
+func TestRecordsYieldsEveryElection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory.New()
 		m := manage(t, store.Backend(), Options{})
-		const many = 2*page + 1
+		const many = 2*pageSize + 1
 		for i := range many {
 			joined(t, m, fmt.Sprintf("job %04d", i)).Lead(nil)
 		}

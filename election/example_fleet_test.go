@@ -82,7 +82,7 @@ func ExampleOptions_health() {
 
 // FailoverDelay: what a crashed leader left running gets time to end before another leads.
 // It comes on top of the TTL.
-func ExampleOptions_silence() {
+func ExampleOptions_failoverDelay() {
 	store, ctx := memory.New(), context.Background()
 	crash(store, "anna")
 	began := time.Now()
@@ -109,7 +109,7 @@ func ExampleOptions_silence() {
 
 // IncumbentGrace: after a crash the others hold back for a while, so that the old leader
 // leads again if it returns, with its caches warm. It is known by its ID.
-func ExampleOptions_priority() {
+func ExampleOptions_incumbentGrace() {
 	store, ctx := memory.New(), context.Background()
 	crash(store, "anna")
 	leads := make(chan string, 2)

@@ -14,7 +14,7 @@ import (
 )
 
 // What a process finds when it starts, or when the store is back, is no change.
-func TestWhatAWatcherFindsIsFirst(t *testing.T) {
+func TestTheFirstKnownStateIsMarkedFirst(t *testing.T) {
 	bubble(t, "a watcher", func(t *testing.T) {
 		store := memory.New()
 		start := func(b backend.Backend, o election.Options) (*election.Manager, *election.Election) {

@@ -48,7 +48,7 @@ func kept(t *testing.T, store *memory.Store) backend.Record {
 	return list[0]
 }
 
-func TestAnElectionIsForgottenAndMayBeLedAgain(t *testing.T) {
+func TestAForgottenElectionCanBeLedAgain(t *testing.T) {
 	for how, end := range map[string]func(m *election.Manager, wire *conformance.Wire){
 		"after a release": func(m *election.Manager, _ *conformance.Wire) { m.Close(context.Background()) },
 		"after a crash": func(_ *election.Manager, wire *conformance.Wire) {
@@ -80,7 +80,7 @@ func TestAnElectionIsForgottenAndMayBeLedAgain(t *testing.T) {
 	}
 }
 
-func TestAnElectionThatIsLedIsNotForgotten(t *testing.T) {
+func TestForgetFailsWhileAnotherProcessLeads(t *testing.T) {
 	bubble(t, "by another", func(t *testing.T) {
 		store := memory.New()
 		e := campaigns(t, opened(t, store, "a"), "x")
@@ -105,7 +105,7 @@ func TestAnElectionThatIsLedIsNotForgotten(t *testing.T) {
 }
 
 // A leader that forgets its own election is the last.
-func TestALeaderForgetsItsElection(t *testing.T) {
+func TestALeaderCanForgetItsElection(t *testing.T) {
 	bubble(t, "x", func(t *testing.T) {
 		store := memory.New()
 		m := opened(t, store, "a")
@@ -120,7 +120,7 @@ func TestALeaderForgetsItsElection(t *testing.T) {
 }
 
 // Whoever watches is told, and no pager rings.
-func TestAWatcherIsToldThatAnElectionIsForgotten(t *testing.T) {
+func TestWatchersSeeThatAnElectionIsForgotten(t *testing.T) {
 	bubble(t, "x", func(t *testing.T) {
 		store := memory.New()
 		m := opened(t, store, "a")

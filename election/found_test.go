@@ -11,7 +11,7 @@ import (
 
 // Each of these was found by the simulation; docs/proof.md has the seeds.
 
-func TestALeadershipThatTheWallClockHasEndedDoesNotComeBack(t *testing.T) {
+func TestALeadershipEndedByTheWallClockStaysEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := manage(t, memory.New().Backend(), Options{})
 		e := joined(t, m, "x")
@@ -38,7 +38,7 @@ func TestALeadershipThatTheWallClockHasEndedDoesNotComeBack(t *testing.T) {
 	})
 }
 
-func TestAMachineThatSleptDoesNotLeadWhenItWakes(t *testing.T) {
+func TestASuspendedHostDoesNotLeadWhenItWakes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := manage(t, memory.New().Backend(), Options{})
 		e := joined(t, m, "x")
@@ -55,7 +55,7 @@ func TestAMachineThatSleptDoesNotLeadWhenItWakes(t *testing.T) {
 	})
 }
 
-func TestALockedRowIsBidForLessAndLess(t *testing.T) {
+func TestBidsForALockedRowBackOff(t *testing.T) {
 	m, _ := machineFor(t, backend.Guarantees{Poll: true})
 	free := backend.Lease{Election: "jobs"}
 	observes(t, m, time.Second, free)
@@ -79,7 +79,7 @@ func TestALockedRowIsBidForLessAndLess(t *testing.T) {
 }
 
 // A release was waiting for another that hung, when its election was led and lost.
-func TestAReleaseThatWaitedDoesNotEndALaterLeadershipBeforeItsDeadline(t *testing.T) {
+func TestADelayedReleaseSparesALaterLeadership(t *testing.T) {
 	m, e := machineFor(t, backend.Guarantees{Poll: true})
 	other := &elec{name: "other"}
 	m.step(0, join{other})
@@ -122,7 +122,7 @@ func TestAReleaseThatWaitedDoesNotEndALaterLeadershipBeforeItsDeadline(t *testin
 }
 
 // It was renewed once more: the answer came when nobody waited for the function any more.
-func TestTheLeaseOfAStuckFunctionIsNotReleasedBeforeItHasRunOut(t *testing.T) {
+func TestAStuckFunctionsLeaseExpiresBeforeItsRelease(t *testing.T) {
 	m, e := machineFor(t, backend.Guarantees{Poll: true})
 	e.work = workFunction
 	renewal := wins(t, m, e)
@@ -131,7 +131,7 @@ func TestTheLeaseOfAStuckFunctionIsNotReleasedBeforeItHasRunOut(t *testing.T) {
 	m.step(now, resign{e, 7})
 	lasts := time.Duration(0)
 	for e.phase != phaseStuck {
-		if c := m.inFlight[callRenew]; c != nil && now < e.drainBy-m.RenewEvery {
+		if c := m.inFlight[callRenew]; c != nil && now < e.stuckAt-m.RenewEvery {
 			granted.call, lasts = c, c.sent+10*time.Second
 			m.step(now, granted)
 		}

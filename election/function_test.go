@@ -15,7 +15,7 @@ import (
 
 // What the function returns of its own will is told to watchers, and to a log that
 // nobody has set.
-func TestTheErrorOfAFunctionIsTold(t *testing.T) {
+func TestAFunctionsErrorIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
 		before := slog.Default()

@@ -54,14 +54,14 @@ func check(t *testing.T, what string, modules, allowed []string) {
 	}
 }
 
-func TestTheCoreImportsNothingOfThirdParties(t *testing.T) {
+func TestTheCoreImportsNoThirdParty(t *testing.T) {
 	check(t, "the core", linked(t, "./election", "./backend", "./conformance"), nil)
 	check(t, "config", linked(t, "./config"), []string{"go.yaml.in/yaml/v3"})
 }
 
 // A program that chooses one backend gets that backend's client and no more, also
 // if it reads a configuration.
-func TestAProgramLinksTheClientOfItsBackendAlone(t *testing.T) {
+func TestAProgramLinksOnlyItsBackendsClient(t *testing.T) {
 	cmd := exec.Command("go", "list", "./backend/...")
 	cmd.Dir = ".."
 	out, err := cmd.Output()

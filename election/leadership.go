@@ -17,10 +17,10 @@ type Leadership struct {
 	// one than it has seen.
 	Term uint64
 
-	election *Election
-	parent   context.Context       // of its context
-	made     atomic.Pointer[scope] // nil: nobody has asked for its context yet
-	until    atomic.Int64          // deadline on the manager's clock; 0: over
+	election  *Election
+	parent    context.Context       // of its context
+	lazyScope atomic.Pointer[scope] // nil: nobody has asked for its context yet
+	until     atomic.Int64          // deadline on the manager's clock; 0: over
 }
 
 // A scope is the context of a leadership.
@@ -52,15 +52,15 @@ func (l *Leadership) Context() context.Context { return l.scope().Context }
 // scope returns the context, and makes it if need be: who leads thousands without a
 // function (Lead) asks for none of them.
 func (l *Leadership) scope() *scope {
-	if s := l.made.Load(); s != nil {
+	if s := l.lazyScope.Load(); s != nil {
 		return s
 	}
 	s := new(scope)
 	s.Context, s.cancel = context.WithCancelCause(l.parent)
-	if !l.made.CompareAndSwap(nil, s) {
+	if !l.lazyScope.CompareAndSwap(nil, s) {
 		s.cancel(nil) // somebody else has made it
 	}
-	return l.made.Load()
+	return l.lazyScope.Load()
 }
 
 // Resign says that all work of this leadership has come to an end, and releases the
@@ -70,7 +70,7 @@ func (l *Leadership) scope() *scope {
 // released, or with ctx's error. A lead function returns instead; it gets [ErrOwnCaller].
 func (l *Leadership) Resign(ctx context.Context) error {
 	e := l.election
-	if e.calledByOwn() {
+	if e.calledByOwnFunction() {
 		return ErrOwnCaller
 	}
 	return e.await(ctx, func(done chan error) input {
@@ -136,7 +136,7 @@ func (e *Election) Run(ctx context.Context, fn LeadFunc) error {
 	}
 	// The context is not cancelled with ctx, but by stepping down, with the reason as its cause.
 	refused := make(chan error, 1)
-	attempt, err := e.campaign(context.WithoutCancel(ctx), once, modeAlways, workFunction, &waiter{what: untilRefused, done: refused})
+	attempt, err := e.campaign(context.WithoutCancel(ctx), once, modeAlways, workFunction, &waiter{awaits: untilRefused, done: refused})
 	if err != nil {
 		return err
 	}
@@ -182,7 +182,7 @@ func (e *Election) Try(ctx context.Context) (*Leadership, error) {
 
 func (e *Election) once(ctx context.Context, mode mode) (*Leadership, error) {
 	elected := make(chan error, 1)
-	attempt, err := e.campaign(e.manager.ctx, nil, mode, workCaller, &waiter{what: untilElected, done: elected})
+	attempt, err := e.campaign(e.manager.ctx, nil, mode, workCaller, &waiter{awaits: untilElected, done: elected})
 	if err != nil {
 		return nil, err
 	}
@@ -206,9 +206,9 @@ func (e *Election) campaign(parent context.Context, fn LeadFunc, mode mode, work
 		return 0, fmt.Errorf("election: campaign for %q: %w: this manager only observes", e.elec.name, backend.ErrInvalid)
 	}
 	started := make(chan error, 1)
-	if !m.tell(func(time.Duration) input {
+	if !m.send(func(time.Duration) input {
 		switch {
-		case e.elec.slot < 0 || e.elec.want.leaving:
+		case e.elec.index < 0 || e.elec.leaving:
 			started <- ErrClosed
 			return nil
 		case e.elec.mode != modeNone || e.elec.phase == phaseLeading || e.elec.phase.draining():

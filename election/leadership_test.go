@@ -14,7 +14,7 @@ import (
 	"github.com/go-election/go-election/backend/memory"
 )
 
-func TestTheContextOfALeadershipEndsWithItWheneverItIsAskedFor(t *testing.T) {
+func TestAContextEndsWithItsLeadership(t *testing.T) {
 	for _, asked := range []string{"while it lasts", "after it was lost", "by many at once"} {
 		inBubble(t, asked, func(t *testing.T) {
 			m := manage(t, memory.New().Backend(), Options{})
@@ -58,7 +58,7 @@ func TestTheContextOfALeadershipEndsWithItWheneverItIsAskedFor(t *testing.T) {
 	}
 }
 
-func TestWhoHasGivenUpACampaignIsForgotten(t *testing.T) {
+func TestAWithdrawnCampaignLeavesNoWaiter(t *testing.T) {
 	inBubble(t, "", func(t *testing.T) {
 		store := memory.New()
 		a, b := manage(t, store.Backend(), Options{ID: "a"}), manage(t, store.Backend(), Options{ID: "b"})
@@ -75,7 +75,7 @@ func TestWhoHasGivenUpACampaignIsForgotten(t *testing.T) {
 			}
 			cancel()
 		}
-		b.tell(func(time.Duration) input {
+		b.send(func(time.Duration) input {
 			if len(e.waiters) > 0 {
 				t.Errorf("%d still wait, though their campaigns have been given up", len(e.waiters))
 			}
@@ -100,7 +100,7 @@ func (r *refusing) Acquire(ctx context.Context, bids []backend.Bid) ([]backend.A
 	return r.Backend.Acquire(ctx, bids)
 }
 
-func TestRunEndsWhenTheStoreWillNeverAcceptTheCandidate(t *testing.T) {
+func TestRunEndsWhenTheStoreRejectsTheCandidate(t *testing.T) {
 	for _, leaderships := range []int{0, 1, 3} {
 		inBubble(t, fmt.Sprintf("after %d leaderships", leaderships), func(t *testing.T) {
 			store := &refusing{Backend: memory.New().Backend()}

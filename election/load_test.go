@@ -13,7 +13,7 @@ import (
 
 // A bid that is refused for another reason than a holder leaves what was seen as it was:
 // free. mysqltable answers so while clocks spring forward within a TTL.
-func TestABidThatIsRefusedForNothingNewIsNotRepeatedWithoutAPause(t *testing.T) {
+func TestARefusedBidIsRepeatedOnlyAfterAPause(t *testing.T) {
 	for what, why := range map[string]error{"unavailable": backend.ErrUnavailable, "denied": backend.ErrDenied, "the lease is free all the same": nil} {
 		inBubble(t, what, func(t *testing.T) {
 			s := &script{Backend: memory.New().Backend(), lag: time.Millisecond}
@@ -32,7 +32,7 @@ func TestABidThatIsRefusedForNothingNewIsNotRepeatedWithoutAPause(t *testing.T) 
 }
 
 // A grant that is over when it is heard of (a session with little left).
-func TestAGrantThatCannotBeTrustedIsNotRepeatedWithoutAPause(t *testing.T) {
+func TestAnExpiredGrantIsRepeatedOnlyAfterAPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &script{Backend: memory.New().Backend(), lag: time.Millisecond}
 		s.acquire = func(ctx context.Context, bids []backend.Bid) ([]backend.Answer, error) {
@@ -54,7 +54,7 @@ func TestAGrantThatCannotBeTrustedIsNotRepeatedWithoutAPause(t *testing.T) {
 
 // A notifier that rings for nothing, and an election that was never held: the store
 // returns that one at each reading, so that each ring seems to have brought news.
-func TestABellThatRingsForNothingIsHeardLessThoughAnElectionWasNeverHeld(t *testing.T) {
+func TestEmptyNotificationsMakeListenLessFrequent(t *testing.T) {
 	for _, held := range []bool{true, false} {
 		inBubble(t, fmt.Sprint("held ", held), func(t *testing.T) {
 			store := memory.New()
@@ -77,7 +77,7 @@ func TestABellThatRingsForNothingIsHeardLessThoughAnElectionWasNeverHeld(t *test
 }
 
 // Renewals of many leases that fail are not repeated one by one.
-func TestRenewalsOfManyThatFailTravelTogether(t *testing.T) {
+func TestFailingRenewalsStayBatched(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n = 1000
 		s := &script{Backend: memory.New().Backend(), lag: 100 * time.Microsecond}
@@ -110,7 +110,7 @@ func TestRenewalsOfManyThatFailTravelTogether(t *testing.T) {
 }
 
 // A holder that says it renews every nanosecond.
-func TestAPlantedRenewDoesNotMakeFollowersRead(t *testing.T) {
+func TestATinyRenewDoesNotMakeFollowersPoll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory.New()
 		raw := store.Backend()
@@ -129,7 +129,7 @@ func TestAPlantedRenewDoesNotMakeFollowersRead(t *testing.T) {
 }
 
 // Live: TTL + RenewEvery + CallTimeout after the last fault has healed.
-func TestTheBoundHoldsAfterADenialHasHealed(t *testing.T) {
+func TestTheFailoverBoundHoldsAfterADenial(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		worst := time.Duration(0)
 		for i := range 40 {

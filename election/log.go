@@ -9,7 +9,7 @@ import (
 )
 
 // maxLog is how many records may wait for a log that is slow.
-const maxLog = 256
+const maxQueuedRecords = 256
 
 // A logQueue hands records to a handler on a goroutine of its own, which runs while there
 // are some: a log that hangs, such as a pipe that nobody reads, must not keep the loop from
@@ -21,7 +21,7 @@ type logQueue struct {
 
 	mu      sync.Mutex
 	waiting []slog.Record
-	lost    int // since maxLog waited
+	dropped int // since maxLog waited
 	running bool
 }
 
@@ -29,8 +29,8 @@ type logQueue struct {
 func (q *logQueue) Handle(_ context.Context, r slog.Record) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if len(q.waiting) >= maxLog {
-		q.lost++
+	if len(q.waiting) >= maxQueuedRecords {
+		q.dropped++
 		return nil
 	}
 	q.waiting = append(q.waiting, r.Clone())
@@ -44,8 +44,8 @@ func (q *logQueue) Handle(_ context.Context, r slog.Record) error {
 func (q *logQueue) run() {
 	for {
 		q.mu.Lock()
-		list, lost := q.waiting, q.lost
-		q.waiting, q.lost = nil, 0
+		list, lost := q.waiting, q.dropped
+		q.waiting, q.dropped = nil, 0
 		if q.running = len(list) > 0; !q.running {
 			q.mu.Unlock()
 			return

@@ -20,7 +20,7 @@ type hung struct {
 }
 
 // A log that hangs costs no lease, and keeps nobody leading.
-func TestALogThatHangsKeepsNoLeadFunctionRunning(t *testing.T) {
+func TestAHangingLoggerDelaysNoLeadership(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := &hung{on: make(chan struct{})}
 		s := &script{Backend: memory.New().Backend()}
@@ -44,14 +44,14 @@ func TestALogThatHangsKeepsNoLeadFunctionRunning(t *testing.T) {
 			t.Error("the lease has run out, and the lead function was not told")
 		}
 		s.set(func() { s.renew = nil })
-		for range maxLog / 2 {
+		for range maxQueuedRecords / 2 {
 			e.Resign(t.Context())
 			time.Sleep(DefaultTTL)
 		}
 		before := log.said.Load()
 		close(log.on)
 		closes(t, m)
-		if said := log.said.Load() - before; said < 10 || said > maxLog+20 {
+		if said := log.said.Load() - before; said < 10 || said > maxQueuedRecords+20 {
 			t.Errorf("%d messages came late; want the first ones, and that the others were lost", said)
 		}
 	})

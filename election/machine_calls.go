@@ -42,7 +42,7 @@ const (
 )
 
 // enlist makes e travel in the next call of this kind.
-func (m *machine) enlist(k callKind, e *elec) {
+func (m *machine) enqueue(k callKind, e *elec) {
 	if !e.queued[k] {
 		e.queued[k] = true
 		m.queues[k] = append(m.queues[k], e)
@@ -50,8 +50,8 @@ func (m *machine) enlist(k callKind, e *elec) {
 }
 
 // wanted reports whether e still needs the call that it was enlisted for.
-func (m *machine) wanted(k callKind, e *elec, now time.Duration) bool {
-	if e.slot < 0 {
+func (m *machine) stillNeeded(k callKind, e *elec, now time.Duration) bool {
+	if e.index < 0 {
 		return false
 	}
 	switch k {
@@ -71,7 +71,7 @@ func (m *machine) wanted(k callKind, e *elec, now time.Duration) bool {
 	case callAcquire:
 		return !e.busy && e.phase.bids() && m.bidAt(e) <= now
 	case callObserve:
-		return !e.reading && !m.ours(now, e)
+		return !e.observing && !m.mayBeOurs(now, e)
 	case callRequest:
 		return m.nominated(e)
 	}
@@ -79,7 +79,7 @@ func (m *machine) wanted(k callKind, e *elec, now time.Duration) bool {
 }
 
 // dueAt returns when the next call of kind k is due, not counting retryAt.
-func (m *machine) dueAt(k callKind) time.Duration {
+func (m *machine) callDueAt(k callKind) time.Duration {
 	switch {
 	case m.closing && k > callObserve:
 		return never
@@ -87,7 +87,7 @@ func (m *machine) dueAt(k callKind) time.Duration {
 		return m.announceAt
 	case k == callHealth:
 		return m.healthAt
-	case k == callListen && m.listen && !m.notified:
+	case k == callListen && m.listen && !m.notificationUnread:
 		return m.listenAt
 	case len(m.queues[k]) > 0:
 		return 0
@@ -101,7 +101,7 @@ func (m *machine) dispatch(now time.Duration) {
 		m.listenAt = min(m.listenAt, now)
 	}
 	for k := range calls {
-		if m.inFlight[k] != nil || now < m.dueAt(k) || now < m.retryAt[k] {
+		if m.inFlight[k] != nil || now < m.callDueAt(k) || now < m.retryAt[k] {
 			continue
 		}
 		c := &call{kind: k, sent: now, timeout: m.CallTimeout, stale: never}
@@ -117,18 +117,18 @@ func (m *machine) dispatch(now time.Duration) {
 				c.stale = now + 6*m.TTL
 			}
 			m.relisten = false
-			c.leases = m.listened(now)
+			c.leases = m.leasesToListen(now)
 			if len(c.leases) == 0 {
 				m.listenAt = never // until something is seen
 				continue
 			}
 		default:
-			if m.fill(c, now); len(c.elecs) == 0 {
+			if m.fillCall(c, now); len(c.elecs) == 0 {
 				continue
 			}
 		}
 		m.inFlight[k] = c
-		m.act(action{kind: doCall, call: c})
+		m.emit(action{kind: doCall, call: c})
 	}
 	c := m.inFlight[callListen]
 	if c == nil || c.cancelled {
@@ -136,18 +136,18 @@ func (m *machine) dispatch(now time.Duration) {
 	}
 	if m.relisten {
 		m.relisten = false
-		c.stale = min(c.stale, now+m.pause()) // changes come in crowds
+		c.stale = min(c.stale, now+m.shortWait()) // changes come in crowds
 	}
 	if now >= c.stale || m.closing {
 		c.stale, c.cancelled = never, true
-		m.act(action{kind: doCancel, call: c})
+		m.emit(action{kind: doCancel, call: c})
 	}
 }
 
 // campaigns yields the elections that we lead, or would take over.
 func (m *machine) campaigns(yield func(string) bool) {
 	for _, e := range m.elections {
-		if (e.phase == phaseLeading || e.mode > modeTry && m.wants(e)) && !yield(e.name) {
+		if (e.phase == phaseLeading || e.mode > modeTry && m.isCandidate(e)) && !yield(e.name) {
 			return
 		}
 	}
@@ -155,11 +155,11 @@ func (m *machine) campaigns(yield func(string) bool) {
 
 // listened returns the leases to listen to. Where the store is read all the same,
 // one of each holder will do, of those who hold most first.
-func (m *machine) listened(now time.Duration) (leases []backend.Lease) {
+func (m *machine) leasesToListen(now time.Duration) (leases []backend.Lease) {
 	held := make(map[string]int)
 	for _, e := range m.elections {
 		switch {
-		case !e.known || m.ours(now, e):
+		case !e.hasObserved || m.mayBeOurs(now, e):
 		case !m.poll:
 			leases = append(leases, *e.observed)
 		case !e.observed.Vacant():
@@ -175,10 +175,10 @@ func (m *machine) listened(now time.Duration) (leases []backend.Lease) {
 }
 
 // fill moves the queue of c's kind into it.
-func (m *machine) fill(c *call, now time.Duration) {
+func (m *machine) fillCall(c *call, now time.Duration) {
 	queue := m.queues[c.kind]
 	if c.kind == callObserve {
-		queue = m.readAlong(queue, now)
+		queue = m.addNearlyDue(queue, now)
 	}
 	c.elecs = make([]*elec, 0, len(queue))
 	switch c.kind {
@@ -196,7 +196,7 @@ func (m *machine) fill(c *call, now time.Duration) {
 			break
 		}
 		e.queued[c.kind] = false
-		if !m.wanted(c.kind, e, now) {
+		if !m.stillNeeded(c.kind, e, now) {
 			continue
 		}
 		c.elecs = append(c.elecs, e)
@@ -205,7 +205,7 @@ func (m *machine) fill(c *call, now time.Duration) {
 			e.busy = true
 			over := *e.observed
 			over.Election = e.name
-			c.bids = append(c.bids, backend.Bid{Election: e.name, Candidate: m.me, TTL: m.TTL, Renew: m.RenewEvery, MinTerm: e.maxTerm, Expected: over})
+			c.bids = append(c.bids, backend.Bid{Election: e.name, Candidate: m.me, TTL: m.TTL, Renew: m.RenewEvery, MinTerm: e.highestTerm, Expected: over})
 		case callRenew, callRelease:
 			e.busy = true
 			l := backend.Held{Election: e.name, Holder: m.me, Term: e.term, TTL: m.TTL, Renew: m.RenewEvery, End: e.end}
@@ -217,8 +217,8 @@ func (m *machine) fill(c *call, now time.Duration) {
 			}
 			c.held = append(c.held, l)
 		case callObserve:
-			e.reading, e.readAt = true, never // its timer may be set for a moment while this is under way
-			if !e.known {
+			e.observing, e.readAt = true, never // its timer may be set for a moment while this is under way
+			if !e.hasObserved {
 				c.leases = append(c.leases, backend.Lease{Election: e.name})
 			} else {
 				c.leases = append(c.leases, *e.observed)
@@ -234,13 +234,13 @@ func (m *machine) fill(c *call, now time.Duration) {
 
 // readAlong adds to the elections that are due for a look those that will be
 // soon, but not before their renewal is expected: one statement for all.
-func (m *machine) readAlong(queue []*elec, now time.Duration) []*elec {
-	soon := now + m.spread() + m.pause()/2
+func (m *machine) addNearlyDue(queue []*elec, now time.Duration) []*elec {
+	soon := now + m.renewalSpread() + m.shortWait()/2
 	if m.listen && !m.poll {
 		soon = now + m.TTL/4 // no moment is better than another
 	}
 	for _, e := range m.elections {
-		if !e.queued[callObserve] && e.readAt <= soon && m.wanted(callObserve, e, now) {
+		if !e.queued[callObserve] && e.readAt <= soon && m.stillNeeded(callObserve, e, now) {
 			e.queued[callObserve] = true
 			queue = append(queue, e)
 		}
@@ -252,7 +252,7 @@ func (m *machine) readAlong(queue []*elec, now time.Duration) []*elec {
 func (m *machine) reply(now time.Duration, r reply) {
 	c := r.call
 	m.inFlight[c.kind] = nil
-	m.jitterPart = m.rnd.Float64()
+	m.jitterFraction = m.random.Float64()
 	class := backend.Class(r.err)
 	if c.kind == callRequest && errors.Is(r.err, backend.ErrStale) {
 		class = nil // it has answered: a request has come too late
@@ -260,7 +260,7 @@ func (m *machine) reply(now time.Duration, r reply) {
 	if class == nil || slices.ContainsFunc(r.answers, func(a backend.Answer) bool { return a.Outcome != backend.Unknown }) {
 		m.failures[c.kind], m.retryAt[c.kind] = 0, 0
 	} else if !c.cancelled {
-		m.failed(now, c.kind, r.err)
+		m.callFailed(now, c.kind, r.err)
 	}
 	if c.kind == callObserve && class == nil {
 		m.unreadableSince = never
@@ -270,7 +270,7 @@ func (m *machine) reply(now time.Duration, r reply) {
 	if class == nil && c.kind != callHealth && c.kind != callListen {
 		m.lastContact = now
 		if m.unreadableSince == never { // else what is written tells nothing of what others lead
-			m.toldUnreachable, m.denied, m.lastContactErr = false, false, nil
+			m.unreachableReported, m.deniedLogged, m.lastContactErr = false, false, nil
 		}
 	} else if class != nil && c.kind != callHealth && !c.cancelled {
 		m.lastContactErr = r.err
@@ -281,8 +281,8 @@ func (m *machine) reply(now time.Duration, r reply) {
 		for i, e := range c.elecs {
 			a := answer(r, i)
 			e.busy = false
-			m.acquired(now, e, &a, &c.bids[i], c.sent)
-			m.settle(now, e)
+			m.bidAnswered(now, e, &a, &c.bids[i], c.sent)
+			m.advance(now, e)
 		}
 	case callRenew:
 		if class == nil && len(c.elecs) == len(m.elections) {
@@ -291,8 +291,8 @@ func (m *machine) reply(now time.Duration, r reply) {
 		for i, e := range c.elecs {
 			a := answer(r, i)
 			e.busy = false
-			m.renewed(now, e, &a, c.held[i].Term, c.sent, a.Err)
-			m.settle(now, e)
+			m.renewalAnswered(now, e, &a, c.held[i].Term, c.sent, a.Err)
+			m.advance(now, e)
 		}
 	case callRelease:
 		// A call that fails says nothing of any of them. So that one which cannot be
@@ -307,10 +307,10 @@ func (m *machine) reply(now time.Duration, r reply) {
 			if class == nil {
 				m.released(now, e)
 			}
-			m.settle(now, e)
+			m.advance(now, e)
 		}
 	case callObserve:
-		m.observed(now, c, r)
+		m.observeReplied(now, c, r)
 	case callRequest:
 		if errors.Is(r.err, backend.ErrInvalid) {
 			m.retryAt[callRequest] = 0 // the term is over
@@ -318,10 +318,10 @@ func (m *machine) reply(now time.Duration, r reply) {
 	case callAnnounce:
 		m.announceAt = c.sent + m.TTL
 	case callHealth:
-		m.health(now, r.err)
+		m.healthReplied(now, r.err)
 	case callListen:
 		if m.listenAt = now; class == nil {
-			m.notify(now)
+			m.handleNotification(now)
 		}
 	}
 }
@@ -339,14 +339,14 @@ func answer(r reply, i int) backend.Answer {
 }
 
 // observed is the end of an Observe.
-func (m *machine) observed(now time.Duration, c *call, r reply) {
+func (m *machine) observeReplied(now time.Duration, c *call, r reply) {
 	if r.err != nil {
 		for _, e := range c.elecs {
-			e.reading = false
+			e.observing = false
 			e.readAt = max(m.retryAt[callObserve], now+time.Millisecond)
-			m.allowed(e, callObserve, &backend.Answer{Err: r.err})
-			m.tried(e, r.err)
-			m.settle(now, e)
+			m.reportDenied(e, callObserve, &backend.Answer{Err: r.err})
+			m.endTry(e, r.err)
+			m.advance(now, e)
 		}
 		return
 	}
@@ -354,8 +354,8 @@ func (m *machine) observed(now time.Duration, c *call, r reply) {
 	next := 0 // most stores answer in the order of the question
 	byName := map[string]*backend.Lease(nil)
 	for i, e := range c.elecs {
-		e.reading = false
-		m.allowed(e, callObserve, &backend.Answer{Outcome: backend.Granted})
+		e.observing = false
+		m.reportDenied(e, callObserve, &backend.Answer{Outcome: backend.Granted})
 		var l *backend.Lease
 		switch {
 		case next < len(r.changed) && r.changed[next].Election == e.name:
@@ -377,22 +377,22 @@ func (m *machine) observed(now time.Duration, c *call, r reply) {
 		if e.readAt == never {
 			m.nextRead(now, e)
 		}
-		m.settle(now, e)
+		m.advance(now, e)
 	}
-	m.answered(now, news) // what was never led is always answered, and no news
+	m.notificationRead(now, news) // what was never led is always answered, and no news
 }
 
 var errOverdue = errors.New("the health check has not returned in time")
 
 // health is the outcome of the health check.
-func (m *machine) health(now time.Duration, err error) {
+func (m *machine) healthReplied(now time.Duration, err error) {
 	m.healthAt = now + m.RenewEvery
 	m.retryAt[callHealth] = 0
-	first, unhealthy := !m.checked, err != nil
-	m.checked = true
+	first, unhealthy := !m.healthKnown, err != nil
+	m.healthKnown = true
 	if unhealthy != m.unhealthy {
 		m.unhealthy = unhealthy
-		m.act(action{kind: doLog, reason: ReasonHealth, err: err})
+		m.emit(action{kind: doLog, reason: ReasonHealth, err: err})
 	} else if !first {
 		return
 	}
@@ -400,12 +400,12 @@ func (m *machine) health(now time.Duration, err error) {
 		if unhealthy {
 			m.stepDown(now, e, ReasonHealth, backend.Released, err)
 		}
-		m.settle(now, e)
+		m.advance(now, e)
 	})
 }
 
 // failed notes an error of a call and when to try again.
-func (m *machine) failed(now time.Duration, k callKind, err error) {
+func (m *machine) callFailed(now time.Duration, k callKind, err error) {
 	m.failures[k]++
 	wait := m.backoff(m.failures[k])
 	if backend.Class(err) != backend.ErrUnavailable { // somebody must act
@@ -414,9 +414,9 @@ func (m *machine) failed(now time.Duration, k callKind, err error) {
 			slow = m.RenewEvery // as usual: a watch may be still to come when it is over
 		}
 		wait = max(wait, m.jitter(slow))
-		if !m.denied && k != callHealth {
-			m.denied = true
-			m.act(action{kind: doLog, reason: ReasonDenied, err: err})
+		if !m.deniedLogged && k != callHealth {
+			m.deniedLogged = true
+			m.emit(action{kind: doLog, reason: ReasonDenied, err: err})
 		}
 	}
 	if k != callRenew && k != callAcquire { // their elections are timed one by one
@@ -426,5 +426,5 @@ func (m *machine) failed(now time.Duration, k callKind, err error) {
 
 // backoff returns how long to wait after so many failures in a row.
 func (m *machine) backoff(failures int) time.Duration {
-	return m.jitter(min(m.pause()<<min(failures, 10), m.RenewEvery))
+	return m.jitter(min(m.shortWait()<<min(failures, 10), m.RenewEvery))
 }

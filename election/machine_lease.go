@@ -9,46 +9,46 @@ import (
 
 // settle decides what is next for e, from its state alone, and sets its timer.
 // It is called after everything that concerns e.
-func (m *machine) settle(now time.Duration, e *elec) {
-	if e.slot < 0 {
+func (m *machine) advance(now time.Duration, e *elec) {
+	if e.index < 0 {
 		return
 	}
 	if e.phase == phaseLeading && now >= e.trustedUntil {
 		m.expire(now, e)
 	}
 	wake := never
-	if !m.ours(now, e) && !e.want.leaving {
-		wake = m.read(now, e)
+	if !m.mayBeOurs(now, e) && !e.leaving {
+		wake = m.readIfDue(now, e)
 	}
 	switch {
 	case e.phase == phaseLeading:
-		wake = min(e.trustedUntil, m.renew(now, e))
+		wake = min(e.trustedUntil, m.renewIfDue(now, e))
 
 	case e.phase.draining():
-		wake = min(wake, m.drain(now, e))
+		wake = min(wake, m.awaitFunction(now, e))
 
 	case m.awaitsDeadline(now, e):
 		wake = e.trustedUntil
 
-	case e.phase.held(), e.phase != phaseFollowing && !m.mayBid(now, e):
-		m.enlist(callRelease, e)
+	case e.phase.held(), e.phase != phaseFollowing && !m.mayStayQueued(now, e):
+		m.enqueue(callRelease, e)
 		if now < e.expiresAt {
 			wake = min(wake, e.expiresAt)
-		} else if m.expiredUnreleased(e); e.slot < 0 {
+		} else if m.expiredUnreleased(e); e.index < 0 {
 			return
 		}
 
-	case e.want.leaving && !e.busy && !e.reading:
-		m.gone(e)
+	case e.leaving && !e.busy && !e.observing:
+		m.remove(e)
 		return
 
 	default:
 		switch bidAt := m.bidAt(e); {
-		case e.mode == modeTry && !(e.readSince && m.checked): // a reading first
+		case e.mode == modeTry && !(e.readSinceTry && m.healthKnown): // a reading first
 		case bidAt <= now:
-			m.enlist(callAcquire, e)
+			m.enqueue(callAcquire, e)
 		case e.mode == modeTry && !e.busy:
-			m.tried(e, nil)
+			m.endTry(e, nil)
 		default:
 			wake = min(wake, bidAt)
 		}
@@ -57,23 +57,23 @@ func (m *machine) settle(now time.Duration, e *elec) {
 }
 
 // drain waits for the function of a leadership that is over, and returns when to come back.
-func (m *machine) drain(now time.Duration, e *elec) time.Duration {
+func (m *machine) awaitFunction(now time.Duration, e *elec) time.Duration {
 	wake := never
 	switch {
 	case e.phase == phaseStuck, e.phase == phaseAbandoned:
-	case now < e.drainBy:
-		wake = e.drainBy
+	case now < e.stuckAt:
+		wake = e.stuckAt
 	default:
 		e.on(overdue)
 		e.end = backend.Failed // not released when it returns so late: the lease expires
-		m.notice(e, ReasonStuck, nil)
+		m.reportNotice(e, ReasonStuck, nil)
 	}
 	switch {
 	case e.phase.renewed() && now < e.trustedUntil:
-		wake = min(wake, e.trustedUntil, m.renew(now, e))
+		wake = min(wake, e.trustedUntil, m.renewIfDue(now, e))
 	case e.phase == phaseStuck && now >= e.expiresAt:
 		// It has expired, and would hang for ever on a session that other leases keep alive.
-		m.enlist(callRelease, e)
+		m.enqueue(callRelease, e)
 	case e.phase == phaseStuck:
 		wake = min(wake, e.expiresAt)
 	}
@@ -88,9 +88,9 @@ func (m *machine) expiredUnreleased(e *elec) {
 	if c := m.inFlight[callAcquire]; c != nil && slices.Contains(c.elecs, e) {
 		return
 	}
-	m.act(action{kind: doRanOut, e: e, err: m.lastContactErr})
+	m.emit(action{kind: doExpired, e: e, err: m.lastContactErr})
 	if m.closing {
-		m.gone(e)
+		m.remove(e)
 	}
 }
 
@@ -110,14 +110,14 @@ func (m *machine) awaitsDeadline(now time.Duration, e *elec) bool {
 
 // ours reports whether the store may still keep the lease for us: what it would
 // tell about it is no news.
-func (m *machine) ours(now time.Duration, e *elec) bool {
+func (m *machine) mayBeOurs(now time.Duration, e *elec) bool {
 	return e.phase == phaseLeading || e.phase.held() && now < e.trustedUntil
 }
 
 // read enlists e if a reading is due, and returns when to come back.
-func (m *machine) read(now time.Duration, e *elec) time.Duration {
+func (m *machine) readIfDue(now time.Duration, e *elec) time.Duration {
 	if now >= e.readAt {
-		m.enlist(callObserve, e)
+		m.enqueue(callObserve, e)
 		return never
 	}
 	return e.readAt
@@ -125,17 +125,17 @@ func (m *machine) read(now time.Duration, e *elec) time.Duration {
 
 // wants reports whether e is a candidate at all. What has moved to another store
 // is nobody's here.
-func (m *machine) wants(e *elec) bool {
-	return e.observed.MovedTo == "" && e.mode != modeNone && !e.want.paused && !e.want.leaving && m.checked && !m.unhealthy && !m.closing
+func (m *machine) isCandidate(e *elec) bool {
+	return e.observed.MovedTo == "" && e.mode != modeNone && !e.paused && !e.leaving && m.healthKnown && !m.unhealthy && !m.closing
 }
 
 // bidAt returns when e may bid; never, if something has to change first.
 func (m *machine) bidAt(e *elec) time.Duration {
-	if !m.wants(e) || !e.known {
+	if !m.isCandidate(e) || !e.hasObserved {
 		return never
 	}
 	l := e.observed
-	at := max(m.holdBackUntil(e), e.retryAt)
+	at := max(m.holdBackUntil(e), e.retryBidAt)
 	switch {
 	case l.ObserveFor > 0: // 0 for a leftover of ours, unless a failover may have lost a later grant
 		at = max(at, e.unchangedSince+l.ObserveFor)
@@ -148,8 +148,8 @@ func (m *machine) bidAt(e *elec) time.Duration {
 // mayBid reports whether e may have a bid in the store's queue or on its way,
 // though it may have to wait for the holder. What it must not leave there is
 // withdrawn.
-func (m *machine) mayBid(now time.Duration, e *elec) bool {
-	return m.wants(e) && m.holdBackUntil(e) <= now
+func (m *machine) mayStayQueued(now time.Duration, e *elec) bool {
+	return m.isCandidate(e) && m.holdBackUntil(e) <= now
 }
 
 // holdBackUntil returns until when e keeps out of its own will, the lease being free
@@ -157,7 +157,7 @@ func (m *machine) mayBid(now time.Duration, e *elec) bool {
 // nominee.
 func (m *machine) holdBackUntil(e *elec) time.Duration {
 	l := e.observed
-	at := e.holdOff
+	at := e.noBidBefore
 	last, over := l.LastID, e.unchangedSince+max(l.ObserveFor, 0) // who failed, and when that is certain
 	if !l.Vacant() {
 		last = l.Holder.ID
@@ -179,25 +179,25 @@ func (m *machine) holdBackUntil(e *elec) time.Duration {
 
 // grant is the answer to a bid above floor that was won, sent at sent. Our own
 // grant may have been observed before its answer came; a later one's, too.
-func (m *machine) grant(now time.Duration, e *elec, a *backend.Answer, floor uint64, sent time.Duration) {
-	fresh := a.Term > floor && a.Term >= e.maxTerm || a.Term == 0 // legacy layouts have no terms
+func (m *machine) bidGranted(now time.Duration, e *elec, a *backend.Answer, floor uint64, sent time.Duration) {
+	fresh := a.Term > floor && a.Term >= e.highestTerm || a.Term == 0 // legacy layouts have no terms
 	e.term, e.end, e.lastErr = a.Term, backend.Failed, nil
-	e.maxTerm = max(e.maxTerm, a.Term)
+	e.highestTerm = max(e.highestTerm, a.Term)
 	e.trustedUntil, e.expiresAt = sent+a.ValidFor-m.ClockMargin, sent+a.ValidFor
-	e.renewAt = m.gridAfter(sent)
+	e.renewAt = m.nextGridTick(sent)
 	switch {
 	case !fresh: // do not lead under a term that was used
-		e.on(wonInVain)
+		e.on(wonUnusable)
 		if a.Term <= floor { // else a later grant, perhaps our own, has been seen already
-			m.notice(e, ReasonWentBack, nil)
+			m.reportNotice(e, ReasonWentBack, nil)
 		}
 		m.retryLater(now, e, nil)
-	case !m.wants(e): // no longer wanted: nobody has led, so nothing has to be waited for
+	case !m.isCandidate(e): // no longer wanted: nobody has led, so nothing has to be waited for
 		e.on(wonUnasked)
 		e.end = backend.Released
 	case now < e.trustedUntil:
 		e.on(won)
-		e.wonAt, e.unknown = now, 0
+		e.electedAt, e.failures = now, 0
 		reason := ReasonElected
 		if w := &e.observed.Request; w.Kind == backend.Accept && w.Nonce == m.me.Nonce {
 			reason = ReasonNominated
@@ -205,31 +205,31 @@ func (m *machine) grant(now time.Duration, e *elec, a *backend.Answer, floor uin
 		if e.mode != modeAlways {
 			e.mode = modeNone
 		}
-		m.act(action{kind: doTrust, e: e, term: e.term, until: e.trustedUntil})
-		m.show(Elected, e, &m.me, e.term, reason, nil)
+		m.emit(action{kind: doTrust, e: e, term: e.term, until: e.trustedUntil})
+		m.report(Elected, e, &m.me, e.term, reason, nil)
 	default: // its answer has come too late, or the store's session has little left: nobody has led, and failed
-		e.on(wonInVain)
+		e.on(wonUnusable)
 		e.end = backend.Released
 		m.retryLater(now, e, nil)
 	}
-	m.forget(now, e)
+	m.forgetObserved(now, e)
 }
 
 // forget drops what was seen of a lease before it became ours, or after it was:
 // a watch must begin anew.
-func (m *machine) forget(now time.Duration, e *elec) {
+func (m *machine) forgetObserved(now time.Duration, e *elec) {
 	e.observed = m.unobserved
-	e.known, e.tooEarly, e.readAt, e.confirmedAt = false, 0, now, now
+	e.hasObserved, e.tooEarly, e.readAt, e.confirmedAt = false, 0, now, now
 	m.relisten = true
 }
 
 // renew enlists e if its renewal is due, and returns when to come back.
-func (m *machine) renew(now time.Duration, e *elec) time.Duration {
+func (m *machine) renewIfDue(now time.Duration, e *elec) time.Duration {
 	if e.busy {
 		return never
 	}
 	if now >= e.renewAt {
-		m.enlist(callRenew, e)
+		m.enqueue(callRenew, e)
 		return never
 	}
 	return e.renewAt
@@ -237,8 +237,8 @@ func (m *machine) renew(now time.Duration, e *elec) time.Duration {
 
 // gridAfter returns the first tick of the renewal grid after t. All leases share
 // it, so that they travel together.
-func (m *machine) gridAfter(t time.Duration) time.Duration {
-	since := (t - m.phase) % m.RenewEvery
+func (m *machine) nextGridTick(t time.Duration) time.Duration {
+	since := (t - m.gridOffset) % m.RenewEvery
 	if since < 0 {
 		since += m.RenewEvery
 	}
@@ -246,7 +246,7 @@ func (m *machine) gridAfter(t time.Duration) time.Duration {
 }
 
 // renewed is the answer to a renewal of term, sent at sent.
-func (m *machine) renewed(now time.Duration, e *elec, a *backend.Answer, term uint64, sent time.Duration, err error) {
+func (m *machine) renewalAnswered(now time.Duration, e *elec, a *backend.Answer, term uint64, sent time.Duration, err error) {
 	if !e.phase.held() || e.term != term {
 		return
 	}
@@ -254,17 +254,17 @@ func (m *machine) renewed(now time.Duration, e *elec, a *backend.Answer, term ui
 		m.expire(now, e)
 		return
 	}
-	m.allowed(e, callRenew, a)
+	m.reportDenied(e, callRenew, a)
 	switch a.Outcome {
 	case backend.Granted:
-		e.lastErr, e.unknown = nil, 0
-		e.renewAt = m.gridAfter(sent)
+		e.lastErr, e.failures = nil, 0
+		e.renewAt = m.nextGridTick(sent)
 		e.expiresAt = max(e.expiresAt, sent+a.ValidFor)
 		if e.phase.orderly() {
 			e.trustedUntil = max(e.trustedUntil, sent+a.ValidFor-m.ClockMargin)
 		}
 		if e.phase == phaseLeading {
-			m.act(action{kind: doTrust, e: e, term: e.term, until: e.trustedUntil})
+			m.emit(action{kind: doTrust, e: e, term: e.term, until: e.trustedUntil})
 		}
 		if w := &a.Request; w.Kind == backend.Accept && w.Term == e.term && w.Nonce != m.me.Nonce {
 			m.stepDown(now, e, ReasonNominated, backend.Released, nil)
@@ -277,8 +277,8 @@ func (m *machine) renewed(now time.Duration, e *elec, a *backend.Answer, term ui
 		m.lose(now, e, ReasonRefused, a.Err)
 	default:
 		e.lastErr = err
-		e.unknown = min(e.unknown+1, many)
-		wait := min(m.backoff(int(e.unknown)), max(e.trustedUntil-now, 0)/4)
+		e.failures = min(e.failures+1, maxCount)
+		wait := min(m.backoff(int(e.failures)), max(e.trustedUntil-now, 0)/4)
 		e.renewAt = now + max(wait, time.Millisecond)
 	}
 }
@@ -291,9 +291,9 @@ func (m *machine) lose(now time.Duration, e *elec, reason Reason, err error) {
 		e.on(lose)
 		return
 	}
-	m.over(now, e, lose, reason, err)
+	m.endLeadership(now, e, lose, reason, err)
 	if m.FailoverDelay > 0 {
-		e.holdOff = max(e.holdOff, now+m.FailoverDelay)
+		e.noBidBefore = max(e.noBidBefore, now+m.FailoverDelay)
 	}
 }
 
@@ -302,47 +302,47 @@ func (m *machine) lose(now time.Duration, e *elec, reason Reason, err error) {
 func (m *machine) stepDown(now time.Duration, e *elec, reason Reason, end backend.End, err error) {
 	if e.phase == phaseLeading {
 		e.end = end
-		m.over(now, e, steppedDown, reason, err)
+		m.endLeadership(now, e, steppedDown, reason, err)
 	}
 }
 
 // depose ends e's leadership as stepDown does. An operator has asked for it, and the store
 // refuses renewals.
 func (m *machine) depose(now time.Duration, e *elec) {
-	e.holdFor = m.TTL
+	e.pauseAfterRelease = m.TTL
 	e.end = backend.Deposed
 	if e.phase == phaseLeading {
-		m.over(now, e, deposed, ReasonDeposed, nil)
+		m.endLeadership(now, e, deposed, ReasonDeposed, nil)
 	} else {
 		e.on(deposed)
 	}
 }
 
 // over ends e's leadership, by one of steppedDown, deposed, lose and finished.
-func (m *machine) over(now time.Duration, e *elec, t trigger, reason Reason, err error) {
+func (m *machine) endLeadership(now time.Duration, e *elec, t trigger, reason Reason, err error) {
 	if e.on(t); e.work == workNone {
 		e.on(finished)
 	}
-	e.drainBy = now + m.StepDownTimeout
-	m.act(action{kind: doLose, e: e, term: e.term, reason: reason, err: err})
-	m.show(Vacant, e, nil, 0, reason, err)
+	e.stuckAt = now + m.StepDownTimeout
+	m.emit(action{kind: doLose, e: e, term: e.term, reason: reason, err: err})
+	m.report(Vacant, e, nil, 0, reason, err)
 }
 
 // released: the store has confirmed that nothing is left of ours.
 func (m *machine) released(now time.Duration, e *elec) {
-	e.holdOff, e.holdFor = max(e.holdOff, now+e.holdFor), 0
+	e.noBidBefore, e.pauseAfterRelease = max(e.noBidBefore, now+e.pauseAfterRelease), 0
 	if e.phase.held() {
-		m.forget(now, e)
+		m.forgetObserved(now, e)
 	}
 	e.readAt = now // a bid may have been granted after all; if not, the watch goes on
 	e.on(released)
 }
 
 // tried ends an attempt (Try).
-func (m *machine) tried(e *elec, err error) {
+func (m *machine) endTry(e *elec, err error) {
 	if e.mode == modeTry {
 		e.mode = modeNone
-		m.act(action{kind: doTried, e: e, err: err})
+		m.emit(action{kind: doTryEnded, e: e, err: err})
 	}
 }
 

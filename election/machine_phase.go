@@ -28,12 +28,12 @@ const (
 type trigger uint8
 
 const (
-	won        trigger = iota // a bid was granted, and this process leads
-	wonInVain                 // a bid was granted, too late to lead or in a term that was used
-	wonUnasked                // a bid was granted after this process stopped campaigning
-	refused                   // a bid was refused, and nothing is left of it
-	enqueued                  // a bid was refused for now, and stands in the queue
-	unknown                   // a bid has no outcome, or the store shows a leftover of ours
+	won         trigger = iota // a bid was granted, and this process leads
+	wonUnusable                // a bid was granted, too late to lead or in a term that was used
+	wonUnasked                 // a bid was granted after this process stopped campaigning
+	refused                    // a bid was refused, and nothing is left of it
+	enqueued                   // a bid was refused for now, and stands in the queue
+	unknown                    // a bid has no outcome, or the store shows a leftover of ours
 	steppedDown
 	deposed  // an operator has ended the leadership
 	lose     // a renewal was refused, or the deadline has passed
@@ -63,7 +63,7 @@ var transitions = map[phase]map[trigger]phase{
 }
 
 var bidding = map[trigger]phase{
-	won: phaseLeading, wonInVain: phaseExpiring, wonUnasked: phaseReleasing,
+	won: phaseLeading, wonUnusable: phaseExpiring, wonUnasked: phaseReleasing,
 	refused: phaseFollowing, enqueued: phaseQueued, unknown: phasePending, released: phaseFollowing,
 }
 

@@ -37,7 +37,7 @@ func observes(t *testing.T, m *machine, now time.Duration, l backend.Lease) []ac
 
 // After a failover the record may name us although somebody else was granted the
 // lease, by a write that was lost. Then it is watched like anybody's.
-func TestALeftoverOfOursIsWatchedIfTheStoreSaysSo(t *testing.T) {
+func TestAnOwnRecordIsObservedIfTheStoreSaysSo(t *testing.T) {
 	const watch = 15 * time.Second
 	m, e := machineFor(t, backend.Guarantees{Poll: true})
 	observes(t, m, time.Second, backend.Lease{Election: "jobs", Holder: m.me, Term: 7, Heartbeat: 1, TTL: 10 * time.Second, ObserveFor: watch, Ref: "b after a"})
@@ -49,7 +49,7 @@ func TestALeftoverOfOursIsWatchedIfTheStoreSaysSo(t *testing.T) {
 	}
 }
 
-func TestALeftoverOfOursIsBidForAtOnce(t *testing.T) {
+func TestAnOwnRecordIsBidForAtOnce(t *testing.T) {
 	m, _ := machineFor(t, backend.Guarantees{Poll: true})
 	observes(t, m, time.Second, backend.Lease{Election: "jobs", Holder: m.me, Term: 7, Heartbeat: 1, TTL: 10 * time.Second})
 	if m.inFlight[callAcquire] == nil {
@@ -58,7 +58,7 @@ func TestALeftoverOfOursIsBidForAtOnce(t *testing.T) {
 }
 
 // A watch survives only what is exactly the same.
-func TestAWatchBeginsAnewWithEveryChange(t *testing.T) {
+func TestEveryChangeRestartsTheObservation(t *testing.T) {
 	held := backend.Lease{Election: "jobs", Holder: backend.Candidate{ID: "other", Nonce: "theirs"}, Term: 7, Heartbeat: 1,
 		TTL: 10 * time.Second, Renew: 3 * time.Second, ObserveFor: 10 * time.Second, Ref: "server a"}
 	for what, change := range map[string]func(*backend.Lease){
@@ -82,7 +82,7 @@ func TestAWatchBeginsAnewWithEveryChange(t *testing.T) {
 // Who waits in a store's queue asks nothing while it stands there. When somebody else's
 // turn comes instead it asks once, since its place may be gone; what a holder renews is no
 // reason.
-func TestWhoWaitsInAQueueBidsAnewWhenAnothersTurnComes(t *testing.T) {
+func TestAQueuedCandidateBidsAgainAfterAGrant(t *testing.T) {
 	held := backend.Lease{Election: "jobs", Holder: backend.Candidate{ID: "java"}, Term: 7, Heartbeat: 1, ObserveFor: backend.ExpiresInStore, Ref: "a"}
 	for what, c := range map[string]struct {
 		change func(*backend.Lease)
@@ -123,7 +123,7 @@ func TestWhoWaitsInAQueueBidsAnewWhenAnothersTurnComes(t *testing.T) {
 }
 
 // The answer to a bid may come after the grant was observed.
-func TestWhoHoldsAnUnrenewedLeaseIsNewsAndAWatchGoesOn(t *testing.T) {
+func TestAChangedHolderKeepsTheObservation(t *testing.T) {
 	held := backend.Lease{Election: "jobs", Holder: backend.Candidate{ID: "other", Nonce: "theirs"}, Term: 7, Heartbeat: 1,
 		TTL: 10 * time.Second, Renew: 3 * time.Second, ObserveFor: 10 * time.Second}
 	m, e := machineFor(t, backend.Guarantees{Poll: true})
@@ -132,7 +132,7 @@ func TestWhoHoldsAnUnrenewedLeaseIsNewsAndAWatchGoesOn(t *testing.T) {
 	gone := held // its process has died, which the store knows, and it is to be watched on
 	gone.Holder, gone.TTL, gone.Renew, gone.End, gone.LastID, gone.LastNonce = backend.Candidate{}, 0, 0, backend.Failed, "other", "theirs"
 	actions := observes(t, m, 9*time.Second, gone)
-	if !slices.ContainsFunc(actions, func(a action) bool { return a.kind == doTell && a.state.kind == Vacant }) {
+	if !slices.ContainsFunc(actions, func(a action) bool { return a.kind == doEvent && a.state.kind == Vacant }) {
 		t.Errorf("watchers are not told that nobody leads: %+v", actions)
 	}
 	if at := m.bidAt(e); at != 11*time.Second {
@@ -143,7 +143,7 @@ func TestWhoHoldsAnUnrenewedLeaseIsNewsAndAWatchGoesOn(t *testing.T) {
 	}
 }
 
-func TestAGrantIsAWinThoughItWasSeenFirst(t *testing.T) {
+func TestAGrantCountsThoughItWasObservedFirst(t *testing.T) {
 	m, e := machineFor(t, backend.Guarantees{Push: true})
 	free := backend.Lease{Election: "jobs"}
 	observes(t, m, time.Second, free)
@@ -153,7 +153,7 @@ func TestAGrantIsAWinThoughItWasSeenFirst(t *testing.T) {
 	m.step(1500*time.Millisecond, tick{})
 	if m.inFlight[callObserve] == nil {
 		e.readAt = 0
-		m.settle(1500*time.Millisecond, e)
+		m.advance(1500*time.Millisecond, e)
 		m.dispatch(1500 * time.Millisecond)
 	}
 	observes(t, m, 1600*time.Millisecond, granted)
@@ -167,7 +167,7 @@ func TestAGrantIsAWinThoughItWasSeenFirst(t *testing.T) {
 }
 
 // A locked row or a lost answer must not cost a challenger its watch.
-func TestABidWithoutAnOutcomeIsRepeatedSoonAndTheWatchGoesOn(t *testing.T) {
+func TestABidWithoutOutcomeKeepsTheObservation(t *testing.T) {
 	m, e := machineFor(t, backend.Guarantees{Poll: true})
 	held := backend.Lease{Election: "jobs", Holder: backend.Candidate{ID: "other", Nonce: "theirs"}, Term: 7, Heartbeat: 1,
 		TTL: 10 * time.Second, Renew: 3 * time.Second, ObserveFor: 10 * time.Second}
@@ -205,29 +205,29 @@ func TestABidWithoutAnOutcomeIsRepeatedSoonAndTheWatchGoesOn(t *testing.T) {
 	}
 }
 
-func TestAGrantThatWasOvertakenIsNoWin(t *testing.T) {
+func TestAnOvertakenGrantIsNoWin(t *testing.T) {
 	m, e := machineFor(t, backend.Guarantees{Push: true})
 	observes(t, m, time.Second, backend.Lease{Election: "jobs"})
 	bid := m.inFlight[callAcquire]
-	e.maxTerm = 9 // another leadership was seen while the answer was on its way
+	e.highestTerm = 9 // another leadership was seen while the answer was on its way
 	actions := m.step(2*time.Second, reply{call: bid, answers: []backend.Answer{{
 		Lease: backend.Lease{Election: "jobs", Holder: m.me, Term: 7}, Outcome: backend.Granted, ValidFor: 10 * time.Second}}})
 	if e.phase == phaseLeading {
 		t.Error("leads in a term that is over")
 	}
 	for _, a := range actions {
-		if a.kind == doTell {
+		if a.kind == doEvent {
 			t.Errorf("S10: told %v, though the store has kept its promise", a.state.event(a.e.name))
 		}
 	}
 }
 
-func TestAnAnswerThatWasOvertakenIsNoNews(t *testing.T) {
+func TestAnOvertakenAnswerIsIgnored(t *testing.T) {
 	m, e := machineFor(t, backend.Guarantees{Poll: true})
 	observes(t, m, time.Second, backend.Lease{Election: "jobs"})
 	bid := m.inFlight[callAcquire]
 	e.readAt = time.Second
-	m.settle(time.Second, e)
+	m.advance(time.Second, e)
 	m.step(time.Second, tick{})
 	look := m.inFlight[callObserve]
 	if bid == nil || look == nil {
@@ -238,7 +238,7 @@ func TestAnAnswerThatWasOvertakenIsNoNews(t *testing.T) {
 		Lease: backend.Lease{Election: "jobs", Holder: other, Term: 9, Heartbeat: 9, TTL: 10 * time.Second, ObserveFor: 10 * time.Second}}}})
 	for _, a := range m.step(2*time.Second+1, reply{call: look, changed: []backend.Lease{
 		{Election: "jobs", Holder: backend.Candidate{ID: "past", Nonce: "gone"}, Term: 7, Heartbeat: 7, TTL: 10 * time.Second, ObserveFor: 10 * time.Second}}}) {
-		if a.kind == doTell {
+		if a.kind == doEvent {
 			t.Errorf("S10: told %v by an answer that newer news had overtaken", a.state.event(a.e.name))
 		}
 	}
@@ -247,7 +247,7 @@ func TestAnAnswerThatWasOvertakenIsNoNews(t *testing.T) {
 	}
 }
 
-func TestAnAttemptDoesNotTakeAnOvertakenAnswerForNews(t *testing.T) {
+func TestTryIgnoresAnOvertakenAnswer(t *testing.T) {
 	m, e := machineFor(t, backend.Guarantees{Poll: true})
 	held := backend.Lease{Election: "jobs", Holder: backend.Candidate{ID: "other", Nonce: "theirs"}, Term: 9, Heartbeat: 9, TTL: 10 * time.Second, ObserveFor: 10 * time.Second}
 	observes(t, m, 3*time.Second, held)
@@ -255,14 +255,14 @@ func TestAnAttemptDoesNotTakeAnOvertakenAnswerForNews(t *testing.T) {
 	m.step(3*time.Second, campaign{e, modeTry, workCaller})
 	held.Term, held.Heartbeat = 7, 7
 	m.observe(4*time.Second, e, &held, 2*time.Second) // the answer to a bid of before
-	if e.observed.Term != 9 || e.told.kind != Elected {
-		t.Errorf("S10: watches term %d and has told %v", e.observed.Term, e.told.event(e.name))
+	if e.observed.Term != 9 || e.reported.kind != Elected {
+		t.Errorf("S10: watches term %d and has told %v", e.observed.Term, e.reported.event(e.name))
 	}
 }
 
 // A clock that is coarse, or virtual, does not tell the order of what happens at
 // one of its instants.
-func TestAnAttemptIsNotJudgedByALookThatWasSentBeforeIt(t *testing.T) {
+func TestTryIgnoresAReadSentAtTheSameInstant(t *testing.T) {
 	m, e := machineFor(t, backend.Guarantees{Poll: true})
 	m.step(0, withdraw{e, true})
 	held := backend.Lease{Election: "jobs", Holder: backend.Candidate{ID: "other", Nonce: "theirs"}, Term: 9, Heartbeat: 9, TTL: 10 * time.Second, ObserveFor: 10 * time.Second}
@@ -284,7 +284,7 @@ func TestAnAttemptIsNotJudgedByALookThatWasSentBeforeIt(t *testing.T) {
 }
 
 // It would be over before the holder has made room, for nobody.
-func TestAnAttemptDoesNotAcceptANomination(t *testing.T) {
+func TestTryDoesNotAcceptANomination(t *testing.T) {
 	for _, try := range []bool{false, true} {
 		m, e := machineFor(t, backend.Guarantees{Poll: true})
 		held := backend.Lease{Election: "jobs", Holder: backend.Candidate{ID: "other", Nonce: "theirs"}, Term: 9, Heartbeat: 9, TTL: 10 * time.Second, ObserveFor: 10 * time.Second}
@@ -306,7 +306,7 @@ func TestAnAttemptDoesNotAcceptANomination(t *testing.T) {
 	}
 }
 
-func TestABidIsAboveEveryTermThatWasSeen(t *testing.T) {
+func TestABidExceedsEveryObservedTerm(t *testing.T) {
 	m, e := machineFor(t, backend.Guarantees{Poll: true})
 	observes(t, m, time.Second, backend.Lease{Election: "jobs", Holder: backend.Candidate{ID: "other", Nonce: "theirs"}, Term: 9, Heartbeat: 1, TTL: 10 * time.Second, ObserveFor: 10 * time.Second})
 	m.step(e.readAt, tick{})
@@ -333,7 +333,7 @@ func wins(t *testing.T, m *machine, e *elec) (renewal *call) {
 	return renewal
 }
 
-func TestARequestOfAnotherTermIsNone(t *testing.T) {
+func TestARequestOfAnotherTermIsIgnored(t *testing.T) {
 	for _, w := range []backend.Request{
 		{Election: "jobs", Term: 6, Kind: backend.Accept, ID: "other", Nonce: "theirs"},
 		{Election: "jobs", Term: 8, Kind: backend.Accept, ID: "other", Nonce: "theirs"},
@@ -348,7 +348,7 @@ func TestARequestOfAnotherTermIsNone(t *testing.T) {
 	}
 }
 
-func TestAfterALeadershipAnAnswerFromBeforeIsNoNews(t *testing.T) {
+func TestAnAnswerFromBeforeALeadershipIsIgnored(t *testing.T) {
 	m, e := machineFor(t, backend.Guarantees{Poll: true})
 	renewal := wins(t, m, e)
 	m.step(renewal.sent+time.Millisecond, reply{call: renewal, answers: []backend.Answer{{Outcome: backend.Refused}}})
@@ -356,12 +356,12 @@ func TestAfterALeadershipAnAnswerFromBeforeIsNoNews(t *testing.T) {
 	released := e.trustedUntil + time.Second
 	m.step(released, reply{call: m.inFlight[callRelease]})
 	m.observe(released+1, e, &backend.Lease{Election: "jobs", Term: 5, Heartbeat: 5}, released-time.Second)
-	if e.known || e.told.reason == ReasonWentBack {
-		t.Errorf("S10: takes term 5 for news after its own leadership of term 7: %v", e.told.event(e.name))
+	if e.hasObserved || e.reported.reason == ReasonWentBack {
+		t.Errorf("S10: takes term 5 for news after its own leadership of term 7: %v", e.reported.event(e.name))
 	}
 }
 
-func TestAfterALeadershipTheLeaseIsLookedAtAnew(t *testing.T) {
+func TestTheLeaseIsReadAgainAfterALeadership(t *testing.T) {
 	m, e := machineFor(t, backend.Guarantees{Poll: true})
 	renewal := wins(t, m, e)
 	m.step(renewal.sent+time.Millisecond, reply{call: renewal, answers: []backend.Answer{{Outcome: backend.Refused}}})
@@ -376,7 +376,7 @@ func TestAfterALeadershipTheLeaseIsLookedAtAnew(t *testing.T) {
 	}
 }
 
-func TestImpossibleTimingsAreNamedWithBothValues(t *testing.T) {
+func TestImpossibleOptionsAreReportedWithBothValues(t *testing.T) {
 	g := backend.Guarantees{Name: "test", MinTTL: time.Second, MaxTTL: time.Minute, MaxSession: 100 * time.Second, ClockMargin: 100 * time.Millisecond}
 	for _, c := range []struct {
 		o    Options
@@ -401,7 +401,7 @@ func TestImpossibleTimingsAreNamedWithBothValues(t *testing.T) {
 }
 
 // Package config knows options by other names.
-func TestImpossibleTimingsCanBeToldInOtherNames(t *testing.T) {
+func TestOptionErrorsCanUseOtherNames(t *testing.T) {
 	o := Options{TTL: 9 * time.Second, RenewEvery: 6 * time.Second}
 	_, err := o.Complete(backend.Guarantees{MinTTL: 1})
 	wrong, ok := errors.AsType[*OptionError](err)
@@ -419,7 +419,7 @@ func TestImpossibleTimingsCanBeToldInOtherNames(t *testing.T) {
 
 // Elections whose readings are due one shortly after the other are read together,
 // and then not again because the moment of the second one came meanwhile.
-func TestWhatWasReadAlongIsNotReadAgain(t *testing.T) {
+func TestAReadBeforeItIsDueIsNotRepeated(t *testing.T) {
 	m, first := machineFor(t, backend.Guarantees{Poll: true})
 	first.mode = modeNone
 	observes(t, m, 0, backend.Lease{Election: first.name})
@@ -443,7 +443,7 @@ func TestWhatWasReadAlongIsNotReadAgain(t *testing.T) {
 	both(0, 0) // the second one alone, for the first time
 	m.step(first.wake, tick{})
 	both(first.wake, 0)
-	m.notify(time.Minute)
+	m.handleNotification(time.Minute)
 	m.step(time.Minute, tick{})
 	const apart = 10 * time.Millisecond
 	both(time.Minute, apart)
@@ -461,7 +461,7 @@ func TestWhatWasReadAlongIsNotReadAgain(t *testing.T) {
 
 // A bid that is on its way when the manager closes may be granted: its answer is waited for,
 // though what an earlier bid may have been granted has run out.
-func TestABidOnItsWayIsWaitedForAtTheEnd(t *testing.T) {
+func TestCloseWaitsForABidUnderWay(t *testing.T) {
 	m, e := machineFor(t, backend.Guarantees{Poll: true})
 	observes(t, m, time.Second, backend.Lease{Election: "jobs"})
 	now := time.Second
@@ -477,7 +477,7 @@ func TestABidOnItsWayIsWaitedForAtTheEnd(t *testing.T) {
 	m.step(now, leave{end: backend.Released})
 	now = max(now, e.expiresAt)
 	m.step(now, tick{})
-	if e.slot < 0 {
+	if e.index < 0 {
 		t.Fatal("it has left while a bid is on its way")
 	}
 	m.step(now, reply{call: bid, answers: []backend.Answer{{Lease: backend.Lease{Election: "jobs", Holder: m.me, Term: 1}, Outcome: backend.Granted, ValidFor: m.TTL}}})

@@ -14,11 +14,11 @@ func (t *timers) init() { t.h = nil }
 // set makes e wake at the given time, replacing any earlier one.
 func (t *timers) set(e *elec, at time.Duration) {
 	switch e.wake = at; {
-	case at == never && e.at >= 0:
-		heap.Remove(&t.h, e.at)
+	case at == never && e.timerIndex >= 0:
+		heap.Remove(&t.h, e.timerIndex)
 	case at == never:
-	case e.at >= 0:
-		heap.Fix(&t.h, e.at)
+	case e.timerIndex >= 0:
+		heap.Fix(&t.h, e.timerIndex)
 	default:
 		heap.Push(&t.h, e)
 	}
@@ -48,11 +48,11 @@ func (h timerHeap) Less(i, j int) bool {
 }
 func (h timerHeap) Swap(i, j int) {
 	h[i], h[j] = h[j], h[i]
-	h[i].at, h[j].at = i, j
+	h[i].timerIndex, h[j].timerIndex = i, j
 }
 func (h *timerHeap) Push(x any) {
 	e := x.(*elec)
-	e.at = len(*h)
+	e.timerIndex = len(*h)
 	*h = append(*h, e)
 }
 func (h *timerHeap) Pop() any {
@@ -60,6 +60,6 @@ func (h *timerHeap) Pop() any {
 	e := old[len(old)-1]
 	old[len(old)-1] = nil
 	*h = old[:len(old)-1]
-	e.at = -1
+	e.timerIndex = -1
 	return e
 }

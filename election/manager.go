@@ -26,29 +26,29 @@ type Manager struct {
 	log     *slog.Logger
 	clock   *clock
 
-	inputs  chan func(now time.Duration) input // run by the loop; a non-nil result is a step's input
-	ended   chan struct{}                      // the loop has ended
-	stop    context.CancelFunc
-	ctx     context.Context // of the manager; calls and leaderships descend from it
-	calls   sync.WaitGroup
-	others  sync.WaitGroup // watchers, lead functions, and what writes the log
-	callers sync.Map       // goroutine → the *Election whose lead function it runs; nil: a callback
+	inputs     chan func(now time.Duration) input // run by the loop; a non-nil result is a step's input
+	ended      chan struct{}                      // the loop has ended
+	stop       context.CancelFunc
+	ctx        context.Context // of the manager; calls and leaderships descend from it
+	calls      sync.WaitGroup
+	goroutines sync.WaitGroup // watchers, lead functions, and what writes the log
+	callers    sync.Map       // goroutine → the *Election whose lead function it runs; nil: a callback
 
 	mu        sync.Mutex
 	elections map[string]*Election // nil: closed
 
 	// The loop's own.
-	machine  *machine
-	counters counters
-	unlisten context.CancelFunc
-	watchers []*watcher
-	waiting  []*Election   // somebody waits for a release
-	ahead    time.Duration // of the clock, as far as the machine has been told
-	now      time.Duration // of the present step
-	empty    chan struct{} // closed when all elections have left
-	left     bool          // it is
-	ranOut   []error       // the leases that ran out, as they could not be released
-	freed    time.Duration // when the latest leadership of ours was released; 0: none
+	machine       *machine
+	counters      counters
+	unlisten      context.CancelFunc
+	watchers      []*watcher
+	waiting       []*Election   // somebody waits for a release
+	ahead         time.Duration // of the clock, as far as the machine has been told
+	now           time.Duration // of the present step
+	allLeft       chan struct{} // closed when all elections have left
+	allLeftClosed bool          // it is
+	unreleased    []error       // the leases that ran out, as they could not be released
+	releasedAt    time.Duration // when the latest leadership of ours was released; 0: none
 }
 
 // New starts a manager on b, which it owns from now on: Close closes it. Nil
@@ -69,9 +69,9 @@ func New(b backend.Backend, options *Options) (*Manager, error) {
 		inputs:    make(chan func(time.Duration) input),
 		ended:     make(chan struct{}),
 		elections: make(map[string]*Election),
-		empty:     make(chan struct{}),
+		allLeft:   make(chan struct{}),
 	}
-	m.log = slog.New(&logQueue{Handler: o.Logger.With("candidate", o.ID).Handler(), start: m.others.Go})
+	m.log = slog.New(&logQueue{Handler: o.Logger.With("candidate", o.ID).Handler(), start: m.goroutines.Go})
 	m.ctx, m.stop = context.WithCancel(context.Background())
 	m.counters = newCounters(o.TTL)
 	m.machine = newMachine(o, g, m.me, rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())), m.clock.now())
@@ -123,15 +123,15 @@ func (m *Manager) step(now time.Duration, in input) {
 
 // afterStep wakes those who wait for something to have come to an end.
 func (m *Manager) afterStep() {
-	m.waiting = slices.DeleteFunc(m.waiting, func(e *Election) bool { return !e.released() })
-	if m.machine.closing && len(m.machine.elections) == 0 && !m.left {
-		m.left = true
-		close(m.empty)
+	m.waiting = slices.DeleteFunc(m.waiting, func(e *Election) bool { return !e.resolveReleased() })
+	if m.machine.closing && len(m.machine.elections) == 0 && !m.allLeftClosed {
+		m.allLeftClosed = true
+		close(m.allLeft)
 	}
 }
 
 // tell hands the loop an input. It returns false if the manager has ended.
-func (m *Manager) tell(f func(now time.Duration) input) bool {
+func (m *Manager) send(f func(now time.Duration) input) bool {
 	select {
 	case m.inputs <- f:
 		return true
@@ -162,29 +162,29 @@ func (m *Manager) do(a action) {
 		e.trust(a.term, a.until+m.ahead)
 	case doLose:
 		e.lose(a.term, a.reason, a.err)
-	case doTell:
-		e.tell(a.state)
+	case doEvent:
+		e.publish(a.state)
 	case doLog:
-		m.logBid(a)
-	case doTried:
+		m.logAction(a)
+	case doTryEnded:
 		if a.err == nil {
 			a.err = ErrNotElected
 		}
 		e.resolve(untilElected, a.err)
-	case doRanOut:
+	case doExpired:
 		err := notReleased(a.e.name, a.err)
-		told := e.resolve(untilReleased, err) + e.resolve(untilGone, err)
-		if m.machine.closing && told == 0 && !e.ranOut {
-			m.ranOut = append(m.ranOut, err)
+		told := e.resolve(untilReleased, err) + e.resolve(untilLeft, err)
+		if m.machine.closing && told == 0 && !e.expiryReported {
+			m.unreleased = append(m.unreleased, err)
 		}
-		e.ranOut = e.ranOut || told > 0
-	case doGone:
+		e.expiryReported = e.expiryReported || told > 0
+	case doRemoved:
 		m.mu.Lock()
 		if m.elections[a.e.name] == e {
 			delete(m.elections, a.e.name)
 		}
 		m.mu.Unlock()
-		e.gone() // now, so that who has waited for it can join again
+		e.ended() // now, so that who has waited for it can join again
 	}
 }
 
@@ -213,17 +213,17 @@ func (m *Manager) call(ctx context.Context, cancel context.CancelFunc, c *call) 
 		}
 	}
 	took := m.clock.now() - began
-	m.tell(func(now time.Duration) input {
-		m.counters.called(&r, took)
+	m.send(func(now time.Duration) input {
+		m.counters.countCall(&r, took)
 		if c.kind == callRelease && r.err == nil && slices.ContainsFunc(c.held, func(h backend.Held) bool { return h.Term != 0 }) {
-			m.freed = now
+			m.releasedAt = now
 		}
 		return r
 	})
 }
 
 // logBid logs bids in the words that operators of the older systems look for.
-func (m *Manager) logBid(a action) {
+func (m *Manager) logAction(a action) {
 	switch {
 	case a.e == nil && a.reason == ReasonHealth && a.err != nil:
 		m.log.Warn("health check failed, stepping down", "error", a.err)
@@ -247,7 +247,7 @@ func (m *Manager) Join(name string) (*Election, error) {
 		return nil, fmt.Errorf("election: join: %w", err)
 	}
 	e, result := newElection(m, name), make(chan error, 1)
-	if !m.tell(func(time.Duration) input {
+	if !m.send(func(time.Duration) input {
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		switch {
@@ -279,10 +279,10 @@ func (m *Manager) Election(name string) *Election {
 
 // Pause makes this process step down from everything it leads, and campaign for
 // nothing until Resume. It returns at once.
-func (m *Manager) Pause() { m.tell(func(time.Duration) input { return suspend{nil, true} }) }
+func (m *Manager) Pause() { m.send(func(time.Duration) input { return suspend{nil, true} }) }
 
 // Resume ends Pause, for all elections.
-func (m *Manager) Resume() { m.tell(func(time.Duration) input { return suspend{nil, false} }) }
+func (m *Manager) Resume() { m.send(func(time.Duration) input { return suspend{nil, false} }) }
 
 func (m *Manager) announce(ctx context.Context, elections string) error {
 	return m.backend.Announce(ctx, backend.Member{Candidate: m.me, TTL: m.opts.TTL, Elections: elections})
@@ -308,25 +308,25 @@ func (m *Manager) Close(ctx context.Context) error {
 	m.elections = nil
 	m.mu.Unlock()
 
-	m.tell(func(time.Duration) input { return leave{end: backend.Released} })
+	m.send(func(time.Duration) input { return leave{end: backend.Released} })
 	var err error
 	select {
-	case <-m.empty:
+	case <-m.allLeft:
 	case <-ctx.Done():
 		err = fmt.Errorf("election: close: %w; not released, so they run out within %v: %q", context.Cause(ctx), m.opts.TTL, m.abandon())
 	}
 	m.stop()
 	<-m.ended
-	err = errors.Join(append(m.ranOut, err)...)
+	err = errors.Join(append(m.unreleased, err)...)
 	for _, w := range m.watchers {
-		w.end(err != nil)
+		w.stop(err != nil)
 	}
-	m.letPass(ctx)
+	m.waitForSuccessor(ctx)
 	done := make(chan error, 1)
 	go func() {
 		m.calls.Wait()
 		closed := m.backend.Close()
-		m.others.Wait()
+		m.goroutines.Wait()
 		done <- closed
 	}()
 	select {
@@ -344,11 +344,11 @@ func (m *Manager) Close(ctx context.Context) error {
 // Backend writes to clear up after itself would come before the successor's bid, and
 // cost it the time of another write that the store must make durable: a third of a
 // handover.
-const handOver = 25 * time.Millisecond
+const handoverPause = 25 * time.Millisecond
 
-func (m *Manager) letPass(ctx context.Context) {
-	rest := m.freed + handOver - m.clock.now()
-	if m.freed == 0 || rest <= 0 {
+func (m *Manager) waitForSuccessor(ctx context.Context) {
+	rest := m.releasedAt + handoverPause - m.clock.now()
+	if m.releasedAt == 0 || rest <= 0 {
 		return
 	}
 	timer := time.NewTimer(rest)
@@ -362,12 +362,12 @@ func (m *Manager) letPass(ctx context.Context) {
 // abandon ends all leaderships at once and names the elections that were not released.
 func (m *Manager) abandon() (names []string) {
 	done := make(chan struct{})
-	if m.tell(func(time.Duration) input {
+	if m.send(func(time.Duration) input {
 		defer close(done)
 		for _, e := range m.machine.elections {
 			names = append(names, e.name)
 			e.shell.lose(e.term, ReasonLeft, nil)
-			e.shell.gone()
+			e.shell.ended()
 		}
 		return nil
 	}) {

@@ -38,7 +38,7 @@ func join(t *testing.T, m *election.Manager, name string) *election.Election {
 	return e
 }
 
-func TestALeaderIsElectedAndASecondOneTakesOverInOrder(t *testing.T) {
+func TestALeaderIsElectedAndHandsOver(t *testing.T) {
 	for _, poll := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			store := memory.New()

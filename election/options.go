@@ -157,7 +157,7 @@ func (o *Options) Complete(g backend.Guarantees) (Options, error) {
 		if d.v < d.min {
 			return bad("{%s} is %v, must be at least %v", d.name, d.v, d.min)
 		}
-		if most := longest / 20; d.v > most {
+		if most := maxDuration / 20; d.v > most {
 			return bad("{%s} is %v, must be at most %v", d.name, d.v, most)
 		}
 	}

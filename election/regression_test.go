@@ -52,7 +52,7 @@ func soon() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.Background(), time.Second)
 }
 
-func TestResigningConcernsOneLeadership(t *testing.T) {
+func TestResignEndsOneLeadershipOnly(t *testing.T) {
 	wait := func(ctx context.Context, _ *Leadership) error { <-ctx.Done(); return nil }
 
 	inBubble(t, "a handle of Lead(nil) resigns its leadership", func(t *testing.T) {
@@ -153,7 +153,7 @@ func TestWatchAndCloseDoNotRace(t *testing.T) {
 	}
 }
 
-func TestAPausedManagerPausesWhatIsJoinedLater(t *testing.T) {
+func TestAPausedManagerPausesLaterJoins(t *testing.T) {
 	inBubble(t, "", func(t *testing.T) {
 		m := manage(t, memory.New().Backend(), Options{})
 		m.Pause()
@@ -174,7 +174,7 @@ func TestAPausedManagerPausesWhatIsJoinedLater(t *testing.T) {
 
 // A slow watcher of thousands of elections once held the loop up until all of
 // them were lost.
-func TestASlowWatcherOfManyElectionsHoldsNothingUp(t *testing.T) {
+func TestASlowWatcherDoesNotBlockTheLoop(t *testing.T) {
 	const n = 3000
 	m := manage(t, memory.New().Backend(), Options{})
 	elections := make([]*Election, n)
@@ -184,13 +184,13 @@ func TestASlowWatcherOfManyElectionsHoldsNothingUp(t *testing.T) {
 	}
 	for _, e := range elections {
 		for !e.Leading() {
-			m.tell(func(time.Duration) input { return nil })
+			m.send(func(time.Duration) input { return nil })
 		}
 	}
 	hold := make(chan struct{})
 	m.Watch(func(Event) { <-hold })
 	began := time.Now()
-	m.tell(func(time.Duration) input { return nil }) // the loop is free again
+	m.send(func(time.Duration) input { return nil }) // the loop is free again
 	if d := time.Since(began); d > 8*time.Second {   // of a TTL of ten; a busy machine may stand still
 		t.Errorf("the loop was busy for %v", d)
 	}
@@ -198,7 +198,7 @@ func TestASlowWatcherOfManyElectionsHoldsNothingUp(t *testing.T) {
 	closes(t, m)
 }
 
-func TestAForwardStepOfTheWallClockCostsOneLeadershipAtMost(t *testing.T) {
+func TestAWallClockStepCostsOneLeadershipAtMost(t *testing.T) {
 	inBubble(t, "where there is no boot-time clock", func(t *testing.T) {
 		m := manage(t, memory.New().Backend(), Options{})
 		e := joined(t, m, "x")
@@ -216,7 +216,7 @@ func TestAForwardStepOfTheWallClockCostsOneLeadershipAtMost(t *testing.T) {
 	})
 }
 
-func TestAPlantedDurationNeitherFreesALeaseNorPutsFollowersToSleep(t *testing.T) {
+func TestHugeDurationsInTheStoreDoNoHarm(t *testing.T) {
 	const century = 100 * 365 * 24 * time.Hour
 	plant := func(t *testing.T, store *memory.Store, ttl, renew time.Duration) (backend.Backend, backend.Lease) {
 		raw := store.Backend()
@@ -257,16 +257,16 @@ func TestAPlantedDurationNeitherFreesALeaseNorPutsFollowersToSleep(t *testing.T)
 	})
 }
 
-func TestAPlantedTermDoesNotOutliveItsRepair(t *testing.T) {
+func TestAForgedTermIsIgnored(t *testing.T) {
 	m, e := machineFor(t, backend.Guarantees{Poll: true})
 	other := backend.Candidate{ID: "other", Nonce: "theirs"}
 	observes(t, m, time.Second, backend.Lease{Election: "jobs", Holder: other, Term: 1<<63 + 5, Heartbeat: 1, TTL: 10 * time.Second, ObserveFor: 10 * time.Second})
-	if e.told.kind == Elected || e.maxTerm != 0 {
-		t.Errorf("told %v, greatest term %d", e.told.event(e.name), e.maxTerm)
+	if e.reported.kind == Elected || e.highestTerm != 0 {
+		t.Errorf("told %v, greatest term %d", e.reported.event(e.name), e.highestTerm)
 	}
 }
 
-func TestWhoWaitsIsToldWhenTheManagerEnds(t *testing.T) {
+func TestAWaitingResignReturnsWhenTheManagerEnds(t *testing.T) {
 	m := manage(t, memory.New().Backend(), Options{StepDownTimeout: time.Hour})
 	e := joined(t, m, "x")
 	stuck := make(chan struct{})
@@ -284,7 +284,7 @@ func TestWhoWaitsIsToldWhenTheManagerEnds(t *testing.T) {
 	<-done // or the test hangs
 }
 
-func TestAFailingStoreIsAskedLessAndLess(t *testing.T) {
+func TestCallsOfAFailingStoreBackOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &broken{Backend: polled{memory.New().Backend()}}
 		m := manage(t, b, Options{})
@@ -349,7 +349,7 @@ func (s slowEyes) Observe(ctx context.Context, seen []backend.Lease) (changed []
 	return changed, err
 }
 
-func TestAnAttemptIsNotJudgedByAReadingFromBefore(t *testing.T) {
+func TestTryIgnoresAReadFromBeforeIt(t *testing.T) {
 	inBubble(t, "a lease that was released while it was being read", func(t *testing.T) {
 		store := memory.New()
 		a, b := manage(t, store.Backend(), Options{}), manage(t, slowEyes{store.Backend()}, Options{})

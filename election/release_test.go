@@ -38,7 +38,7 @@ func (s *stubborn) Release(ctx context.Context, held []backend.Held) error {
 	return nil
 }
 
-func TestALeaseThatCannotBeReleasedKeepsNoOtherElectionWithoutALeader(t *testing.T) {
+func TestAnUnreleasableLeaseBlocksNoOtherElection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &stubborn{Backend: memory.New().Backend()}
 		m := manage(t, store, Options{ID: "only"})

@@ -13,7 +13,7 @@ import (
 
 // A function that returns by itself has done its work: Run releases the lease, returns the
 // function's error, and campaigns no more.
-func TestRunReturnsWhatItsFunctionReturns(t *testing.T) {
+func TestRunReturnsItsFunctionsError(t *testing.T) {
 	broken := errors.New("the printer is out of paper")
 	for _, want := range []error{nil, broken} {
 		synctest.Test(t, func(t *testing.T) {
@@ -68,7 +68,7 @@ func TestRunCampaignsAgainAfterALeadership(t *testing.T) {
 }
 
 // A function that fails at once is not called at the speed of the network.
-func TestAFailingFunctionIsCalledLessOften(t *testing.T) {
+func TestCallsOfAFailingFunctionBackOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := manage(t, memory.New().Backend(), Options{})
 		e := joined(t, m, "x")
@@ -104,7 +104,7 @@ func TestAFailingFunctionIsCalledLessOften(t *testing.T) {
 }
 
 // A lead function that resigned, left or closed would wait for itself.
-func TestACallThatAwaitsItsCallerIsAnError(t *testing.T) {
+func TestACallThatWaitsForItsCallerFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := manage(t, memory.New().Backend(), Options{})
 		e, other := joined(t, m, "x"), joined(t, m, "y")

@@ -97,7 +97,7 @@ func (s *script) Listen(ctx context.Context, seen []backend.Lease) error {
 
 // The last reading fails, and then this process wins all that it has joined: it reads
 // nothing any more, and is unreachable for ever.
-func TestWhoLeadsAllItHasJoinedIsNotUnreachableForEver(t *testing.T) {
+func TestALeaderOfAllElectionsIsNotUnreachable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory.New()
 		eyes := &blind{Backend: polled{store.Backend()}}
@@ -138,7 +138,7 @@ func TestWhoLeadsAllItHasJoinedIsNotUnreachableForEver(t *testing.T) {
 }
 
 // Run's ctx ends while it queues, and somebody campaigns again at once.
-func TestARunThatEndsInAQueueReturnsNilThoughAnotherBegins(t *testing.T) {
+func TestRunReturnsNilThoughAnotherRunBegins(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		held := backend.Lease{Election: "x", Holder: backend.Candidate{ID: "o", Nonce: "o"}, Term: 5, Heartbeat: 1, TTL: 10 * time.Second, ObserveFor: backend.ExpiresInStore}
 		s := &script{Backend: memory.New().Backend(), lag: time.Millisecond}
@@ -175,7 +175,7 @@ func TestARunThatEndsInAQueueReturnsNilThoughAnotherBegins(t *testing.T) {
 }
 
 // Legacy layouts have no terms: an old handle resigns the new leadership.
-func TestAnOldHandleDoesNotResignANewLeadershipWithoutTerms(t *testing.T) {
+func TestAnOldHandleWithoutATermResignsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &script{Backend: memory.New().Backend()}
 		var real sync.Map
@@ -306,7 +306,7 @@ func TestACallbackThatEndsItsGoroutineIsCalledAgain(t *testing.T) {
 	})
 }
 
-func TestAWallClockThatWasSetBackTellsOfASuspensionAllTheSame(t *testing.T) {
+func TestASetBackWallClockStillShowsASuspension(t *testing.T) {
 	c := newClock()
 	c.jumped(-int64(time.Hour))        // set back by an hour
 	c.jumped(-int64(50 * time.Minute)) // and the machine was suspended for ten minutes
@@ -315,7 +315,7 @@ func TestAWallClockThatWasSetBackTellsOfASuspensionAllTheSame(t *testing.T) {
 	}
 }
 
-func TestASuspensionThatIsFoundCancelsTheContextAtOnce(t *testing.T) {
+func TestADetectedSuspensionCancelsTheContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := manage(t, memory.New().Backend(), Options{})
 		e := joined(t, m, "x")
@@ -335,7 +335,7 @@ func TestASuspensionThatIsFoundCancelsTheContextAtOnce(t *testing.T) {
 }
 
 // Nobody has led under it.
-func TestAGrantThatCameTooLateIsNoFailure(t *testing.T) {
+func TestALateGrantIsNoFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory.New()
 		s := &script{Backend: store.Backend()}
@@ -362,7 +362,7 @@ func TestAGrantThatCameTooLateIsNoFailure(t *testing.T) {
 }
 
 // Whoever tries waits for the first check.
-func TestAnAttemptWaitsForTheFirstHealthCheck(t *testing.T) {
+func TestTryWaitsForTheFirstHealthCheck(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := manage(t, memory.New().Backend(), Options{Health: func(context.Context) error {
 			time.Sleep(time.Second)
@@ -377,7 +377,7 @@ func TestAnAttemptWaitsForTheFirstHealthCheck(t *testing.T) {
 	})
 }
 
-func TestWhoWasNeverWellIsNotElected(t *testing.T) {
+func TestANeverHealthyCandidateIsNotElected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		led := make(chan int, 9)
 		m := manage(t, memory.New().Backend(), Options{Health: func(ctx context.Context) error {

@@ -15,34 +15,34 @@ const (
 	pauseShort
 	pauseLong
 	sleep
-	wallJump
-	drift
+	wallClockJump
+	rateChange
 	cutOff
-	deafness
-	slowness
-	hanging
-	sickness
-	numbness
+	answersCut
+	slowNetwork
+	callsOutlast
+	healthFails
+	healthHangs
 	resigning
 	pausing
 	leaving
 	nominating
 	deposing
-	lingering
-	returnedItself
+	functionLingers
+	functionReturns
 	requestLost
 	answerLost
 	requestTwice
 	requestLate
-	outage
-	revoked
+	storeDown
+	rightsRevoked
 	lockedRow
-	clockJump
+	storeClockJump
 	rowDeleted
-	failoverLossless
-	failoverLossy
-	failback
-	restartLossy
+	failoverKept
+	failoverLost
+	failbackKept
+	restartLost
 	faults
 )
 
@@ -83,25 +83,25 @@ func (st *simStore) count(f fault) {
 // preferred.
 func (n *simNode) fault() {
 	s := n.s
-	s.after(s.exp(s.pace), n.fault)
+	s.after(s.exponential(s.faultEvery), n.fault)
 	trusts := false
 	for i := range n.places {
 		trusts = trusts || n.trusts(&n.places[i])
 	}
-	if s.calm || !n.up || n.stopped || n.leaving || !trusts && !s.one(3) {
+	if s.calm || !n.up || n.stopped || n.leaving || !trusts && !s.oneIn(3) {
 		return
 	}
 	life := n.life
-	i := s.rnd.IntN(s.elections)
+	i := s.random.IntN(s.elections)
 	p := &n.places[i]
-	again := func(d time.Duration, do func()) { s.after(d, func() { n.in(life, do) }) }
-	f := []fault{crash, crash, closing, pauseShort, pauseLong, pauseLong, sleep, wallJump, drift, drift, cutOff, cutOff, deafness, deafness,
-		slowness, slowness, slowness, hanging, sickness, numbness, resigning, pausing, leaving, nominating, nominating, deposing, deposing, lingering}[s.rnd.IntN(28)]
+	again := func(d time.Duration, do func()) { s.after(d, func() { n.run(life, do) }) }
+	f := []fault{crash, crash, closing, pauseShort, pauseLong, pauseLong, sleep, wallClockJump, rateChange, rateChange, cutOff, cutOff, answersCut, answersCut,
+		slowNetwork, slowNetwork, slowNetwork, callsOutlast, healthFails, healthHangs, resigning, pausing, leaving, nominating, nominating, deposing, deposing, functionLingers}[s.random.IntN(28)]
 	switch {
-	case (f == sleep || f == wallJump) && n.boot: // where there is a boot-time clock it is a pause, and nothing
+	case (f == sleep || f == wallClockJump) && n.boot: // where there is a boot-time clock it is a pause, and nothing
 		f = pauseLong
-	case (f == sickness || f == numbness) && !n.checked:
-		f = hanging
+	case (f == healthFails || f == healthHangs) && !n.hasHealthCheck:
+		f = callsOutlast
 	case (f == resigning || f == pausing || f == leaving || f == nominating || f == deposing) && p.e == nil:
 		return
 	}
@@ -110,64 +110,64 @@ func (n *simNode) fault() {
 	switch f {
 	case crash:
 		n.up = false
-		s.after(s.span(time.Minute), n.restart)
+		s.after(s.upTo(time.Minute), n.restart)
 	case closing:
 		n.leaving = true
 		n.input(leave{end: backend.Released})
 	case pauseShort:
-		n.stands(s.span(n.ttl / 2))
+		n.freeze(s.upTo(n.ttl / 2))
 	case pauseLong:
-		n.stands(s.span(time.Minute))
+		n.freeze(s.upTo(time.Minute))
 	case sleep:
 		n.ticked, n.at, n.asleep = n.local(), s.now, true
-		n.stands(s.span(time.Minute))
-	case wallJump:
-		n.ahead += s.span(20 * time.Second)
-	case drift:
-		n.setRate(s.anyRate())
+		n.freeze(s.upTo(time.Minute))
+	case wallClockJump:
+		n.ahead += s.upTo(20 * time.Second)
+	case rateChange:
+		n.setRate(s.randomRate())
 	case cutOff:
-		n.cut = true
-		again(s.span(time.Minute), func() { n.cut = false })
-	case deafness:
-		n.deaf = true
-		again(s.span(time.Minute), func() { n.deaf = false })
-	case slowness:
-		n.slow = s.span(slowest)
-		again(s.span(2*time.Minute), func() { n.slow = 0 })
-	case hanging:
-		n.hangs = s.span(20 * time.Second)
-		n.slow = max(n.slow, n.hangs/2)
-		again(s.span(time.Minute), func() { n.hangs, n.slow = 0, 0 })
-	case sickness:
+		n.cutOff = true
+		again(s.upTo(time.Minute), func() { n.cutOff = false })
+	case answersCut:
+		n.answersCut = true
+		again(s.upTo(time.Minute), func() { n.answersCut = false })
+	case slowNetwork:
+		n.slow = s.upTo(maxDelay)
+		again(s.upTo(2*time.Minute), func() { n.slow = 0 })
+	case callsOutlast:
+		n.overrun = s.upTo(20 * time.Second)
+		n.slow = max(n.slow, n.overrun/2)
+		again(s.upTo(time.Minute), func() { n.overrun, n.slow = 0, 0 })
+	case healthFails:
 		n.unhealthy = true
-		again(s.span(time.Minute), func() { n.unhealthy = false })
-	case numbness:
-		n.numb = true
-		again(s.span(time.Minute), func() { n.numb = false })
+		again(s.upTo(time.Minute), func() { n.unhealthy = false })
+	case healthHangs:
+		n.healthHangs = true
+		again(s.upTo(time.Minute), func() { n.healthHangs = false })
 	case resigning:
 		if p.e.work == workCaller {
-			n.function(p, p.running, ReasonResigned, 0)
+			n.functionReturnsAfter(p, p.running, ReasonResigned, 0)
 		} else {
 			n.input(resign{p.e, p.e.term})
 		}
 	case pausing:
 		one := suspend{p.e, true}
-		if s.one(3) {
+		if s.oneIn(3) {
 			one.e = nil
 		}
 		n.input(one)
-		again(s.span(time.Minute), func() { n.input(suspend{nil, false}) })
+		again(s.upTo(time.Minute), func() { n.input(suspend{nil, false}) })
 	case leaving:
 		n.input(leave{p.e, backend.Released})
 	case nominating, deposing:
 		n.operator(i, f)
-	case lingering:
-		n.lazy = true
+	case functionLingers:
+		n.lingers = true
 	}
 }
 
 // stands makes the node stand still for a while.
-func (n *simNode) stands(d time.Duration) {
+func (n *simNode) freeze(d time.Duration) {
 	n.stopped = true
 	life := n.life
 	n.s.after(d, func() {
@@ -188,55 +188,55 @@ func (n *simNode) operator(i int, f fault) {
 	s := n.s
 	w := backend.Request{Election: names[i], Term: s.store.table.rows[i].lease.Term, Kind: backend.Depose}
 	if f == nominating {
-		w.Kind, w.ID = backend.Nominate, s.nodes[s.rnd.IntN(len(s.nodes))].id
+		w.Kind, w.ID = backend.Nominate, s.nodes[s.random.IntN(len(s.nodes))].id
 	}
 	s.trace(n.id, "%s: an operator asks to %s %s in term %d", w.Election, w.Kind, w.ID, w.Term)
-	s.after(n.delay(), func() { s.store.ask(w) })
+	s.after(n.delay(), func() { s.store.request(w) })
 }
 
 // fault does something bad to the store.
 func (st *simStore) fault() {
 	s := st.s
-	s.after(s.exp(5*s.pace), st.fault)
+	s.after(s.exponential(5*s.faultEvery), st.fault)
 	if s.calm {
 		return
 	}
-	common := []fault{outage, revoked, lockedRow, lockedRow, clockJump}
+	common := []fault{storeDown, rightsRevoked, lockedRow, lockedRow, storeClockJump}
 	switch st.kind {
-	case kept:
+	case durable:
 		common = append(common, rowDeleted)
-	case replaced:
-		common = append(common, rowDeleted, failoverLossy, failoverLossy, failoverLossy, failoverLossy)
-	case volatile:
-		common = append(common, rowDeleted, restartLossy, restartLossy, restartLossy)
+	case failingOver:
+		common = append(common, rowDeleted, failoverLost, failoverLost, failoverLost, failoverLost)
+	case losesCommits:
+		common = append(common, rowDeleted, restartLost, restartLost, restartLost)
 	}
-	switch f := common[s.rnd.IntN(len(common))]; f {
-	case outage:
+	switch f := common[s.random.IntN(len(common))]; f {
+	case storeDown:
 		st.count(f)
-		st.down = s.now + s.span(40*time.Second)
+		st.down = s.now + s.upTo(40*time.Second)
 		s.trace("store", "is down for %v", st.down-s.now)
-		st.broken()
-	case revoked:
+		st.breakConnections()
+	case rightsRevoked:
 		st.count(f)
-		st.denied = s.now + s.span(30*time.Second)
+		st.denied = s.now + s.upTo(30*time.Second)
 		s.trace("store", "denies everything for %v", st.denied-s.now)
 	case lockedRow:
 		st.count(f)
-		i := s.rnd.IntN(s.elections)
-		st.locked[i] = s.now + s.span(15*time.Second)
+		i := s.random.IntN(s.elections)
+		st.locked[i] = s.now + s.upTo(15*time.Second)
 		s.trace("store", "%s: its row is locked for %v", names[i], st.locked[i]-s.now)
-	case clockJump:
+	case storeClockJump:
 		st.count(f)
 		within := 24 * time.Hour
-		if st.kind != kept && st.kind != sessions {
+		if st.kind != durable && st.kind != endsSessions {
 			within = 2 * time.Second // a loss is one fault, and no time at all another
 		}
-		st.offset = s.span(2*within) - within
+		st.offset = s.upTo(2*within) - within
 	case rowDeleted:
-		st.deleteRow(s.rnd.IntN(s.elections))
-	case failoverLossy:
+		st.deleteRow(s.random.IntN(s.elections))
+	case failoverLost:
 		st.failOver()
-	case restartLossy:
+	case restartLost:
 		st.crash()
 	}
 }
@@ -248,6 +248,6 @@ func (st *simStore) heal() {
 	clear(st.locked)
 	for i := range st.table.rows {
 		r := &st.table.rows[i]
-		st.ask(backend.Request{Election: names[i], Term: r.lease.Term})
+		st.request(backend.Request{Election: names[i], Term: r.lease.Term})
 	}
 }

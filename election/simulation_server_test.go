@@ -14,49 +14,49 @@ import (
 // that is missing, unless the table shows that none was deleted. A table lags
 // behind in the replica, or on the disk: what it lacks at a failover is lost.
 type servers struct {
-	primary  int // identity of the server that leads the cluster
-	next     int // identity of a server that never did
-	former   int // the last one that did
-	left     time.Duration
-	table    simTable
-	replica  simTable
-	behind   []simWrite // what the replica lacks, oldest first
-	lag      time.Duration
-	started  time.Duration // when the primary did
-	boots    int           // … again
-	wentBack bool          // it has lost something
+	primary     int // identity of the server that leads the cluster
+	next        int // identity of a server that never did
+	former      int // the last one that did
+	formerUntil time.Duration
+	table       simTable
+	replica     simTable
+	behind      []simWrite // what the replica lacks, oldest first
+	lag         time.Duration
+	started     time.Duration // when the primary did
+	restarts    int           // … again
+	wentBack    bool          // it has lost something
 }
 
 type simTable struct {
-	rows   []simRow
-	made   int // elections ever made
-	count  int // rows there are
-	madeBy int // who made the last one
-	remade int // how often a row was made again that had been deleted
+	rows      []simRow
+	created   int // elections ever made
+	count     int // rows there are
+	createdBy int // who made the last one
+	recreated int // how often a row was made again that had been deleted
 }
 
 type simRow struct {
-	found   bool
-	lease   backend.Lease // without what depends on the reader
-	stamp   int           // who wrote it last
-	last    uint64        // the row of the term, which is another one
-	elected time.Duration // when it was granted last, by the store's clock
-	written time.Duration
-	session int // renewals so far
+	found     bool
+	lease     backend.Lease // without what depends on the reader
+	writtenBy int           // who wrote it last
+	lastTerm  uint64        // the row of the term, which is another one
+	elected   time.Duration // when it was granted last, by the store's clock
+	written   time.Duration
+	session   int // renewals so far
 }
 
 // A simWrite is what one commit left behind.
 type simWrite struct {
-	at                          time.Duration
-	row                         int
-	made, count, madeBy, remade int
-	now                         simRow
+	at                                   time.Duration
+	row                                  int
+	created, count, createdBy, recreated int
+	now                                  simRow
 }
 
 func (v *servers) begin(elections int) {
 	v.primary, v.next = 1, 2
 	v.table.rows, v.replica.rows = make([]simRow, elections), make([]simRow, elections)
-	v.table.madeBy, v.replica.madeBy = 1, 1
+	v.table.createdBy, v.replica.createdBy = 1, 1
 	for i := range elections {
 		v.table.rows[i].lease.Election, v.replica.rows[i].lease.Election = names[i], names[i]
 	}
@@ -71,40 +71,40 @@ var identities = func() (ids [1000]string) {
 }()
 
 // careful reports whether the server may have lost a grant that somebody trusts.
-func (st *simStore) careful() bool {
-	return st.kind == volatile && st.started > 0 && st.s.now-st.started < st.maxTTL+time.Second
+func (st *simStore) uncleanRestart() bool {
+	return st.kind == losesCommits && st.started > 0 && st.s.now-st.started < st.maxTTL+time.Second
 }
 
 // same reports whether the answering server wrote the row last.
-func (st *simStore) same(r *simRow) bool { return r.stamp == st.primary }
+func (st *simStore) wroteLast(r *simRow) bool { return r.writtenBy == st.primary }
 
 // view is the row as the candidate with this nonce sees it: what it must see
 // unchanged, and for how long.
-func (st *simStore) view(r *simRow, nonce string) backend.Lease {
+func (st *simStore) leaseFor(r *simRow, nonce string) backend.Lease {
 	l := r.lease
-	same, id := st.same(r), identities[st.primary%len(identities)]
+	same, id := st.wroteLast(r), identities[st.primary%len(identities)]
 	switch v := &st.table; {
 	case !r.found:
-		lost := v.made != v.count
+		lost := v.created != v.count
 		l = backend.Lease{Election: l.Election}
-		l.Ref = fmt.Sprintf("%s none %d %d %d", id, v.madeBy, v.made-v.count, v.remade)
-		if lost || v.madeBy != st.primary || st.careful() {
+		l.Ref = fmt.Sprintf("%s none %d %d %d", id, v.createdBy, v.created-v.count, v.recreated)
+		if lost || v.createdBy != st.primary || st.uncleanRestart() {
 			l.ObserveFor = st.maxTTL
 		}
 	case !same:
-		l.Ref = id + " after " + identities[r.stamp%len(identities)]
+		l.Ref = id + " after " + identities[r.writtenBy%len(identities)]
 		l.ObserveFor = st.maxTTL
-	case st.careful():
+	case st.uncleanRestart():
 		l.Ref, l.ObserveFor = id, st.maxTTL
 	case l.Vacant(), l.Holder.Nonce == nonce:
 		l.Ref = id
-	case st.kind == sessions:
+	case st.kind == endsSessions:
 		l.Ref, l.ObserveFor = id, backend.ExpiresInStore
 	default:
 		l.Ref, l.ObserveFor = id, l.TTL
 	}
-	if st.careful() {
-		l.Ref += fmt.Sprint(" careful ", st.boots)
+	if st.uncleanRestart() {
+		l.Ref += fmt.Sprint(" careful ", st.restarts)
 	}
 	l.Age = st.clock() - r.written
 	return l
@@ -113,22 +113,22 @@ func (st *simStore) view(r *simRow, nonce string) backend.Lease {
 // nextTerm is the term of a grant.
 func (st *simStore) nextTerm(r *simRow, b *backend.Bid) (uint64, error) {
 	v := &st.table
-	last, foreign := r.last, !st.same(r)
+	last, foreign := r.lastTerm, !st.wroteLast(r)
 	if r.found {
 		last += uint64(max(st.clock()-r.elected, 0) / time.Microsecond)
 	}
 	if !r.found {
 		for i := range v.rows {
-			last = max(last, v.rows[i].last)
+			last = max(last, v.rows[i].lastTerm)
 		}
-		foreign = r.last > 0 || v.madeBy != st.primary || v.made != v.count
-		if r.last == 0 {
-			v.made++
+		foreign = r.lastTerm > 0 || v.createdBy != st.primary || v.created != v.count
+		if r.lastTerm == 0 {
+			v.created++
 		} else {
-			v.remade++
+			v.recreated++
 		}
 		v.count++
-		v.madeBy = st.primary
+		v.createdBy = st.primary
 	}
 	now := epoch.Add(st.clock())
 	term, err := backend.NextTerm(max(last, b.Expected.Term), foreign, b.MinTerm, now)
@@ -140,12 +140,12 @@ func (st *simStore) nextTerm(r *simRow, b *backend.Bid) (uint64, error) {
 
 // commit notes what the replica lacks now.
 func (st *simStore) commit(r *simRow) {
-	if st.kind != replaced && st.kind != volatile {
+	if st.kind != failingOver && st.kind != losesCommits {
 		return
 	}
 	v := &st.table
 	st.catchUp(st.s.now - st.lag)
-	st.behind = append(st.behind, simWrite{st.s.now, int(r.lease.Election[0] - '0'), v.made, v.count, v.madeBy, v.remade, *r})
+	st.behind = append(st.behind, simWrite{st.s.now, int(r.lease.Election[0] - '0'), v.created, v.count, v.createdBy, v.recreated, *r})
 }
 
 // catchUp carries what was committed up to then to the replica.
@@ -155,7 +155,7 @@ func (st *simStore) catchUp(to time.Duration) {
 		w := &st.behind[n]
 		v := &st.replica
 		v.rows[w.row] = w.now
-		v.made, v.count, v.madeBy, v.remade = w.made, w.count, w.madeBy, w.remade
+		v.created, v.count, v.createdBy, v.recreated = w.created, w.count, w.createdBy, w.recreated
 		n++
 	}
 	st.behind = append(st.behind[:0], st.behind[n:]...)
@@ -163,7 +163,7 @@ func (st *simStore) catchUp(to time.Duration) {
 
 // lose makes the replica the table: what it lacks is lost. It returns how many
 // commits that are.
-func (st *simStore) lose() int {
+func (st *simStore) loseBehind() int {
 	st.catchUp(st.s.now - st.lag)
 	lost := len(st.behind)
 	st.wentBack = st.wentBack || lost > 0
@@ -178,16 +178,16 @@ func (st *simStore) lose() int {
 // it does not come back within the greatest TTL, and then only with all it lacked.
 func (st *simStore) failOver() {
 	s := st.s
-	what, lost := failoverLossless, 0
-	back := st.former > 0 && s.now-st.left > st.maxTTL && s.one(3)
-	if back || s.one(3) {
+	what, lost := failoverKept, 0
+	back := st.former > 0 && s.now-st.formerUntil > st.maxTTL && s.oneIn(3)
+	if back || s.oneIn(3) {
 		st.catchUp(s.now)
 	}
-	if lost = st.lose(); lost > 0 {
-		what = failoverLossy
+	if lost = st.loseBehind(); lost > 0 {
+		what = failoverLost
 	}
 	if back {
-		what = failback
+		what = failbackKept
 	}
 	st.count(what)
 	old := st.primary
@@ -197,43 +197,43 @@ func (st *simStore) failOver() {
 		st.primary = st.next
 		st.next++
 	}
-	st.former, st.left, st.started = old, s.now, s.now
+	st.former, st.formerUntil, st.started = old, s.now, s.now
 	s.trace("store", "server %d takes over from %d; %d commits are lost", st.primary, old, lost)
-	st.down = s.now + s.span(5*time.Second)
-	st.offset = s.span(4*time.Second) - 2*time.Second
-	st.lag = st.anyLag()
-	st.broken()
+	st.down = s.now + s.upTo(5*time.Second)
+	st.offset = s.upTo(4*time.Second) - 2*time.Second
+	st.lag = st.randomLag()
+	st.breakConnections()
 }
 
 // crash restarts a server that does not keep every commit.
 func (st *simStore) crash() {
 	s := st.s
-	lost := st.lose()
-	st.count(restartLossy)
+	lost := st.loseBehind()
+	st.count(restartLost)
 	s.trace("store", "restarts; %d commits are lost", lost)
 	st.started = s.now
-	st.boots++
-	st.down = s.now + s.span(3*time.Second)
-	st.lag = st.anyLag()
-	st.broken()
+	st.restarts++
+	st.down = s.now + s.upTo(3*time.Second)
+	st.lag = st.randomLag()
+	st.breakConnections()
 }
 
 // broken ends all connections: some listeners hear of it.
-func (st *simStore) broken() {
+func (st *simStore) breakConnections() {
 	listeners := st.listeners
 	st.listeners = nil
 	for _, l := range listeners {
-		if st.s.one(2) {
-			l.n.back(l.life, l.c, func() { l.n.ends(l.c, reply{call: l.c, err: errGone}) })
+		if st.s.oneIn(2) {
+			l.n.sendBack(l.life, l.c, func() { l.n.endCall(l.c, reply{call: l.c, err: errGone}) })
 		}
 	}
 }
 
-func (st *simStore) anyLag() time.Duration {
-	if st.s.one(3) {
-		return st.s.span(50 * time.Millisecond)
+func (st *simStore) randomLag() time.Duration {
+	if st.s.oneIn(3) {
+		return st.s.upTo(50 * time.Millisecond)
 	}
-	return st.s.span(slowest)
+	return st.s.upTo(maxDelay)
 }
 
 // deleteRow is what somebody does by hand who should not. It and the loss of
@@ -245,11 +245,11 @@ func (st *simStore) deleteRow(i int) {
 	}
 	st.count(rowDeleted)
 	st.s.trace("store", "%s: its row is deleted", names[i])
-	*r = simRow{last: r.last, lease: backend.Lease{Election: names[i]}}
+	*r = simRow{lastTerm: r.lastTerm, lease: backend.Lease{Election: names[i]}}
 	st.wentBack = true
 	st.table.count--
 	st.catchUp(st.s.now)
 	st.lag = min(st.lag, 50*time.Millisecond)
 	st.commit(r)
-	st.tell()
+	st.wakeListeners()
 }

@@ -13,7 +13,7 @@ import (
 // lose, are in simulation_server_test.go.
 type simStore struct {
 	s        *sim
-	kind     kind
+	kind     storeKind
 	push     bool          // Listen hears of every change
 	notifier bool          // … or of some, and the store is to be read as well
 	maxTTL   time.Duration // the greatest TTL, and so the longest watch
@@ -28,17 +28,17 @@ type simStore struct {
 }
 
 // A kind of store.
-type kind uint8
+type storeKind uint8
 
 const (
-	kept     kind = iota // one server that keeps what it has acknowledged
-	replaced             // fails over to a replica that lags behind
-	volatile             // one server that loses its last commits when it crashes
-	sessions             // ends leases itself
+	durable      storeKind = iota // one server that keeps what it has acknowledged
+	failingOver                   // fails over to a replica that lags behind
+	losesCommits                  // one server that loses its last commits when it crashes
+	endsSessions                  // ends leases itself
 )
 
 // stores are those of the seeds, in turn.
-var stores = []kind{kept, replaced, volatile, replaced, kept, replaced, sessions}
+var storeKinds = []storeKind{durable, failingOver, losesCommits, failingOver, durable, failingOver, endsSessions}
 
 type simListener struct {
 	n    *simNode
@@ -46,11 +46,11 @@ type simListener struct {
 	c    *call
 }
 
-func newSimStore(s *sim, k kind) *simStore {
-	st := &simStore{s: s, kind: k, maxTTL: 15 * time.Second, rate: s.anyRate(), locked: make([]time.Duration, s.elections)}
-	news := s.rnd.IntN(2) == 0
-	st.push = k == sessions || k == kept && news
-	st.notifier = (k == replaced || k == volatile) && news
+func newSimStore(s *sim, k storeKind) *simStore {
+	st := &simStore{s: s, kind: k, maxTTL: 15 * time.Second, rate: s.randomRate(), locked: make([]time.Duration, s.elections)}
+	news := s.random.IntN(2) == 0
+	st.push = k == endsSessions || k == durable && news
+	st.notifier = (k == failingOver || k == losesCommits) && news
 	st.begin(s.elections)
 	return st
 }
@@ -66,9 +66,9 @@ var epoch = time.Date(2026, 6, 1, 0, 0, 0, 0, time.UTC)
 
 // enter says why a request is not carried out. It was sent to a server, which may
 // have been replaced since: then some proxies send it on, some connections break.
-func (st *simStore) enter(server int) error {
+func (st *simStore) admit(server int) error {
 	switch s := st.s; {
-	case s.now < st.down, server != st.primary && s.one(2):
+	case s.now < st.down, server != st.primary && s.oneIn(2):
 		return errGone
 	case s.now < st.denied:
 		return errRevoked
@@ -84,7 +84,7 @@ var (
 // serve carries out a request.
 func (st *simStore) serve(n *simNode, life int, nonce string, c *call, server int) (r reply) {
 	r.call = c
-	if r.err = st.enter(server); r.err != nil {
+	if r.err = st.admit(server); r.err != nil {
 		return r
 	}
 	switch c.kind {
@@ -103,14 +103,14 @@ func (st *simStore) serve(n *simNode, life int, nonce string, c *call, server in
 	case callObserve:
 		for i := range c.leases {
 			l := &c.leases[i]
-			if now := st.view(st.row(l.Election), nonce); l.Heartbeat == 0 && l.Ref == "" || differs(&now, l) {
+			if now := st.leaseFor(st.row(l.Election), nonce); l.Heartbeat == 0 && l.Ref == "" || differs(&now, l) {
 				now.Election = l.Election
 				r.changed = append(r.changed, now)
 			}
 		}
 	case callRequest:
 		for _, w := range c.requests {
-			if err := st.ask(w); err != nil {
+			if err := st.request(w); err != nil {
 				r.err = err
 			}
 		}
@@ -129,9 +129,9 @@ func differs(now, l *backend.Lease) bool {
 
 func (st *simStore) acquire(n *simNode, life int, b *backend.Bid, a *backend.Answer, waits bool) {
 	r := st.row(b.Election)
-	now := st.view(r, b.Candidate.Nonce)
+	now := st.leaseFor(r, b.Candidate.Nonce)
 	now.Election = b.Election
-	mine := r.found && now.Holder.Nonce == b.Candidate.Nonce && st.same(r) && !st.careful()
+	mine := r.found && now.Holder.Nonce == b.Candidate.Nonce && st.wroteLast(r) && !st.uncleanRestart()
 	if !mine && (!now.Unchanged(b.Expected) || now.ObserveFor < 0) || !r.found && !waits {
 		*a = backend.Answer{Lease: now, Outcome: backend.Refused}
 		return
@@ -146,11 +146,11 @@ func (st *simStore) acquire(n *simNode, life int, b *backend.Bid, a *backend.Ans
 		return
 	}
 	st.s.checkGrant(n, life, b.Election)
-	r.ends(backend.Failed)
+	r.vacate(backend.Failed)
 	r.lease.Holder, r.lease.Term, r.lease.TTL, r.lease.Renew, r.lease.Request = b.Candidate, term, b.TTL, b.Renew, backend.Request{}
-	r.last, r.elected = term, st.clock()
+	r.lastTerm, r.elected = term, st.clock()
 	st.write(r, true)
-	now = st.view(r, b.Candidate.Nonce)
+	now = st.leaseFor(r, b.Candidate.Nonce)
 	now.Election = b.Election
 	*a = backend.Answer{Lease: now, Outcome: backend.Granted, ValidFor: b.TTL}
 	st.s.figures.grants++
@@ -162,16 +162,16 @@ func (st *simStore) acquire(n *simNode, life int, b *backend.Bid, a *backend.Ans
 func (st *simStore) renew(l *backend.Held, a *backend.Answer) {
 	r := st.row(l.Election)
 	a.Outcome = backend.Refused
-	if r.holds(l) && st.same(r) && r.lease.Request.Kind != backend.Depose {
+	if r.isHeld(l) && st.wroteLast(r) && r.lease.Request.Kind != backend.Depose {
 		if st.isLocked(l.Election) {
 			*a = backend.Answer{Err: errLocked}
 			return
 		}
-		st.write(r, st.kind != sessions)
+		st.write(r, st.kind != endsSessions)
 		a.Outcome, a.ValidFor = backend.Granted, r.lease.TTL
 		st.s.figures.renewals++
 	}
-	a.Lease = st.view(r, l.Holder.Nonce)
+	a.Lease = st.leaseFor(r, l.Holder.Nonce)
 	a.Election = l.Election
 	if st.s.tracing && a.Outcome == backend.Refused {
 		st.s.trace("store", "refuses to renew %s for %s in term %d", l.Election, l.Holder.Nonce, l.Term)
@@ -194,7 +194,7 @@ func pin(held []backend.Held) (list []pinned) {
 
 // find is the first half of a release of term 0: what this nonce holds.
 func (st *simStore) find(nonce string, held []backend.Held, server int) (found []pinned, err error) {
-	if err := st.enter(server); err != nil {
+	if err := st.admit(server); err != nil {
 		return nil, err
 	}
 	for _, l := range pin(held) {
@@ -211,13 +211,13 @@ func (st *simStore) find(nonce string, held []backend.Held, server int) (found [
 
 // release ends leases. One that another server wrote last is not held.
 func (st *simStore) release(n *simNode, life int, held []pinned, server int) (err error) {
-	if err := st.enter(server); err != nil {
+	if err := st.admit(server); err != nil {
 		return err
 	}
 	for i := range held {
 		l := &held[i]
 		r := st.row(l.Election)
-		if !r.holds(&l.Held) || !st.same(r) || l.heartbeat != 0 && l.heartbeat != r.lease.Heartbeat {
+		if !r.isHeld(&l.Held) || !st.wroteLast(r) || l.heartbeat != 0 && l.heartbeat != r.lease.Heartbeat {
 			continue
 		}
 		if st.isLocked(l.Election) {
@@ -225,7 +225,7 @@ func (st *simStore) release(n *simNode, life int, held []pinned, server int) (er
 			continue
 		}
 		st.s.checkRelease(n, life, &l.Held)
-		r.ends(l.End)
+		r.vacate(l.End)
 		st.write(r, true)
 		if st.s.tracing {
 			st.s.trace("store", "%s is vacant after term %d of %s: %s", l.Election, l.Term, l.Holder.Nonce, l.End)
@@ -234,7 +234,7 @@ func (st *simStore) release(n *simNode, life int, held []pinned, server int) (er
 	return err
 }
 
-func (st *simStore) ask(w backend.Request) error {
+func (st *simStore) request(w backend.Request) error {
 	r := st.row(w.Election)
 	if !r.found || r.lease.Term != w.Term || w.Term == 0 {
 		return fmt.Errorf("simulated: %w", backend.ErrStale)
@@ -243,17 +243,17 @@ func (st *simStore) ask(w backend.Request) error {
 		r.lease.Request = backend.Request{}
 	}
 	st.commit(r)
-	st.tell()
+	st.wakeListeners()
 	return nil
 }
 
 // holds reports whether l is still held, in that term.
-func (r *simRow) holds(l *backend.Held) bool {
+func (r *simRow) isHeld(l *backend.Held) bool {
 	return r.found && r.lease.Holder.Nonce == l.Holder.Nonce && r.lease.Term == l.Term && !r.lease.Vacant()
 }
 
 // ends makes the row vacant, if it is held.
-func (r *simRow) ends(how backend.End) {
+func (r *simRow) vacate(how backend.End) {
 	if l := &r.lease; !l.Vacant() {
 		l.End, l.LastID, l.LastNonce = how, l.Holder.ID, l.Holder.Nonce
 		l.Holder, l.TTL, l.Renew = backend.Candidate{}, 0, 0
@@ -262,16 +262,16 @@ func (r *simRow) ends(how backend.End) {
 
 // write gives the row a fresh heartbeat and commits it. news: it is heard of.
 func (st *simStore) write(r *simRow, news bool) {
-	r.found, r.stamp, r.written = true, st.primary, st.clock()
+	r.found, r.writtenBy, r.written = true, st.primary, st.clock()
 	if news {
-		r.lease.Heartbeat = st.s.rnd.Uint64() | 1
+		r.lease.Heartbeat = st.s.random.Uint64() | 1
 	}
 	st.commit(r)
-	if st.kind == sessions {
+	if st.kind == endsSessions {
 		st.session(r)
 	}
 	if news && (st.push || st.notifier && r.lease.Vacant()) {
-		st.tell()
+		st.wakeListeners()
 	}
 }
 
@@ -285,7 +285,7 @@ func (st *simStore) session(r *simRow) {
 	st.s.after(time.Duration(float64(r.lease.TTL)/st.rate), func() {
 		if r.session == session {
 			st.s.trace("store", "session of %s in term %d has ended", r.lease.Holder.Nonce, r.lease.Term)
-			r.ends(backend.Failed)
+			r.vacate(backend.Failed)
 			st.write(r, true)
 		}
 	})
@@ -293,15 +293,15 @@ func (st *simStore) session(r *simRow) {
 
 // listen answers when there is news; at once if it has come already.
 func (st *simStore) listen(n *simNode, life int, nonce string, c *call, server int) {
-	answer := func(err error) { n.back(life, c, func() { n.ends(c, reply{call: c, err: err}) }) }
-	if err := st.enter(server); err != nil {
+	answer := func(err error) { n.sendBack(life, c, func() { n.endCall(c, reply{call: c, err: err}) }) }
+	if err := st.admit(server); err != nil {
 		answer(err)
 		return
 	}
 	if st.push {
 		for i := range c.leases {
 			l := &c.leases[i]
-			if now := st.view(st.row(l.Election), nonce); differs(&now, l) {
+			if now := st.leaseFor(st.row(l.Election), nonce); differs(&now, l) {
 				answer(nil)
 				return
 			}
@@ -311,16 +311,16 @@ func (st *simStore) listen(n *simNode, life int, nonce string, c *call, server i
 }
 
 // tell wakes all who listen; some miss a notifier.
-func (st *simStore) tell() {
+func (st *simStore) wakeListeners() {
 	listeners := st.listeners
 	st.listeners = nil
 	for _, l := range listeners {
 		switch {
 		case l.n.life != l.life || l.n.m.inFlight[callListen] != l.c: // no longer there
-		case st.notifier && !st.s.calm && st.s.one(5):
+		case st.notifier && !st.s.calm && st.s.oneIn(5):
 			st.listeners = append(st.listeners, l)
 		default:
-			l.n.back(l.life, l.c, func() { l.n.ends(l.c, reply{call: l.c}) })
+			l.n.sendBack(l.life, l.c, func() { l.n.endCall(l.c, reply{call: l.c}) })
 		}
 	}
 }

@@ -64,8 +64,8 @@ func TestSimulation(t *testing.T) {
 	worlds := max(*simHours/worldHours, 1)
 	total := simulate(t, *simFrom, worlds)
 	t.Logf("seeds %d to %d in %v\n%v", *simFrom, *simFrom+uint64(worlds)-1, time.Since(began).Round(time.Second), total)
-	if worlds >= len(stores)*2 {
-		total.bite(t)
+	if worlds >= len(storeKinds)*2 {
+		total.requireHits(t)
 	}
 }
 
@@ -166,7 +166,7 @@ func (f *figures) String() string {
 
 // bite fails if some kind of fault never hit a leader: then nothing is known of
 // it. An unfenced resource must have suffered, too.
-func (f *figures) bite(t *testing.T) {
+func (f *figures) requireHits(t *testing.T) {
 	for k := range faults {
 		if f.hits[k] == 0 {
 			t.Errorf("%v: %d of them, and none hit a leader", k, f.faults[k])

@@ -124,21 +124,21 @@ func newCounters(ttl time.Duration) (c counters) {
 }
 
 // called counts a call that has ended.
-func (c *counters) called(r *reply, took time.Duration) {
+func (c *counters) countCall(r *reply, took time.Duration) {
 	s := &c.calls[r.call.kind]
 	s.Took.add(took)
 	switch {
 	case r.call.cancelled: // by ourselves
 	case r.err != nil:
-		s.failed(r.err)
+		s.countError(r.err)
 	default:
 		for i := range r.answers {
-			s.failed(r.answers[i].Err)
+			s.countError(r.answers[i].Err)
 		}
 	}
 }
 
-func (s *CallStats) failed(err error) {
+func (s *CallStats) countError(err error) {
 	switch backend.Class(err) {
 	case nil:
 	case backend.ErrInvalid:
@@ -155,7 +155,7 @@ func (s *CallStats) failed(err error) {
 // ten thousand elections. After Close it returns what it was in the end.
 func (m *Manager) Stats() (s Stats) {
 	done := make(chan struct{})
-	if m.tell(func(time.Duration) input {
+	if m.send(func(time.Duration) input {
 		defer close(done)
 		s = m.stats()
 		return nil
@@ -177,27 +177,27 @@ func (m *Manager) stats() Stats {
 		s.Changes = append(s.Changes, c)
 	}
 	slices.SortFunc(s.Changes, func(a, b Change) int {
-		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Reason, b.Reason), boolean(a.Own)-boolean(b.Own))
+		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Reason, b.Reason), boolInt(a.Own)-boolInt(b.Own))
 	})
 	for _, w := range m.watchers {
-		s.watcher(w)
+		s.addWatcher(w)
 	}
 	for _, e := range m.machine.elections {
 		for _, w := range e.shell.watchers {
-			s.watcher(w)
+			s.addWatcher(w)
 		}
 	}
 	return s
 }
 
-func (s *Stats) watcher(w *watcher) {
+func (s *Stats) addWatcher(w *watcher) {
 	s.Watchers++
 	w.mu.Lock()
-	s.Waiting += len(w.queue) - w.dead
+	s.Waiting += len(w.queue) - w.obsolete
 	w.mu.Unlock()
 }
 
-func boolean(b bool) int {
+func boolInt(b bool) int {
 	if b {
 		return 1
 	}

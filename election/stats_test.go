@@ -28,7 +28,7 @@ func changes(s election.Stats, kind election.Kind, reason election.Reason, own b
 	return 0
 }
 
-func TestStatsCountCallsTheirTimeAndTheTrustThatWasLeft(t *testing.T) {
+func TestStatsCountCallsDurationsAndRemainingTrust(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		wire := conformance.Wrap(memory.New().Backend())
 		m, err := election.New(wire, &election.Options{ID: "a", TTL: 16 * time.Second, RenewEvery: 4 * time.Second, ClockMargin: 4 * time.Second, CallTimeout: 3 * time.Second})
@@ -142,7 +142,7 @@ func TestStatsCountErrorsByClassAndChangesByReason(t *testing.T) {
 	})
 }
 
-func TestStatsCountWatchersAndWhatWaitsForThem(t *testing.T) {
+func TestStatsCountWatchersAndWaitingEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := open(t, memory.New(), election.Options{ID: "a"})
 		names := []string{"c", "a", "b"}

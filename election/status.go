@@ -49,17 +49,17 @@ func (m *Manager) Status() Status {
 	s := Status{ID: m.me.ID, Backend: m.name, Location: backend.Where(m.backend), TTL: m.opts.TTL, RenewEvery: m.opts.RenewEvery, Observer: m.opts.Observer, Closed: true}
 	var list []*Election
 	done := make(chan struct{})
-	if !m.tell(func(now time.Duration) input {
+	if !m.send(func(now time.Duration) input {
 		defer close(done)
 		x := m.machine
 		s.Paused, s.Unhealthy, s.Closed = x.paused, x.unhealthy, x.closing
-		s.Contact, s.Unreachable, s.Err = now-x.lastContact, x.toldUnreachable, x.lastContactErr
+		s.Contact, s.Unreachable, s.Err = now-x.lastContact, x.unreachableReported, x.lastContactErr
 		list, s.Elections = make([]*Election, len(x.elections)), make([]ElectionStatus, len(x.elections))
 		for i, e := range x.elections {
 			list[i], s.Elections[i] = e.shell, ElectionStatus{
-				Campaigning: e.mode != modeNone, Paused: e.want.paused, Stuck: e.phase == phaseStuck || e.phase == phaseAbandoned, Left: -1,
+				Campaigning: e.mode != modeNone, Paused: e.paused, Stuck: e.phase == phaseStuck || e.phase == phaseAbandoned, Left: -1,
 			}
-			if l := e.observed; e.known && !x.ours(now, e) {
+			if l := e.observed; e.hasObserved && !x.mayBeOurs(now, e) {
 				s.Elections[i].Request = l.Request
 				if !l.Vacant() && l.ObserveFor >= 0 && l.TTL > 0 {
 					s.Elections[i].Left = max(0, e.unchangedSince+max(l.TTL, l.ObserveFor)-now)

@@ -21,7 +21,7 @@ func part(t *testing.T, m *election.Manager) (election.Status, election.Election
 	return s, s.Elections[0]
 }
 
-func TestStatusSaysWhatAManagerKnows(t *testing.T) {
+func TestStatusShowsWhatTheManagerKnows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory.New()
 		a, b := open(t, store, election.Options{ID: "a"}), open(t, store, election.Options{ID: "b"})
@@ -70,7 +70,7 @@ func TestStatusSaysWhatAManagerKnows(t *testing.T) {
 	})
 }
 
-func TestStatusSaysThatTheStoreIsAway(t *testing.T) {
+func TestStatusShowsAnUnreachableStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New().Backend()
 		m, err := election.New(b, nil)

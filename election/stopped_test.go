@@ -48,7 +48,7 @@ func TestAStoppedProcessDoesNotBlameTheStore(t *testing.T) {
 			switch {
 			case a.kind == doLose:
 				got = a.reason
-			case a.kind == doTell && a.state.kind == Unknown && c.want == ReasonDeadline:
+			case a.kind == doEvent && a.state.kind == Unknown && c.want == ReasonDeadline:
 				t.Errorf("%s: watchers are told %q on waking", what, a.state.reason)
 			}
 		}

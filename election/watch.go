@@ -25,9 +25,9 @@ func (e *Election) Events(ctx context.Context) iter.Seq[Event] {
 
 func (e *Election) watch(callback func(Event), ended func()) (stop func()) {
 	return e.manager.watch(callback, ended, func(w *watcher) {
-		w.add(e.current(), true, nil)
-		if e.elec.slot < 0 {
-			w.end(false) // this process has left: there will be no other event
+		w.add(e.firstEvent(), true, nil)
+		if e.elec.index < 0 {
+			w.stop(false) // this process has left: there will be no other event
 			return
 		}
 		e.watchers = append(e.watchers, w)
@@ -51,7 +51,7 @@ func (m *Manager) Events(ctx context.Context) iter.Seq[Event] {
 func (m *Manager) watchAll(callback func(Event), ended func()) (stop func()) {
 	return m.watch(callback, ended, func(w *watcher) {
 		for _, e := range m.machine.elections {
-			w.add(e.shell.current(), true, nil)
+			w.add(e.shell.firstEvent(), true, nil)
 		}
 		m.watchers = append(m.watchers, w)
 	}, func(w *watcher) {
@@ -62,9 +62,9 @@ func (m *Manager) watchAll(callback func(Event), ended func()) (stop func()) {
 // watch starts a watcher. The loop runs add and remove. ended is called after the last event.
 func (m *Manager) watch(callback func(Event), ended func(), add, remove func(*watcher)) (stop func()) {
 	w := newWatcher(callback, m.log)
-	if !m.tell(func(time.Duration) input {
+	if !m.send(func(time.Duration) input {
 		add(w)
-		m.others.Go(func() { // here, since Close waits for them once the loop has ended
+		m.goroutines.Go(func() { // here, since Close waits for them once the loop has ended
 			defer ended()
 			defer m.enter(nil)()
 			w.run()
@@ -75,8 +75,8 @@ func (m *Manager) watch(callback func(Event), ended func(), add, remove func(*wa
 		return func() {}
 	}
 	return func() {
-		w.end(true)
-		m.tell(func(time.Duration) input { remove(w); return nil })
+		w.stop(true)
+		m.send(func(time.Duration) input { remove(w); return nil })
 	}
 }
 

@@ -19,17 +19,17 @@ type watcher struct {
 	callback func(Event)
 	log      *slog.Logger
 
-	mu      sync.Mutex
-	queue   []*queued
-	pushed  int                  // so many events so far
-	dead    int                  // of the queue, that nobody need be told any more
-	waiting map[string][]*queued // the states of each election that wait
-	own     map[string]int       // own transitions among them
-	notices map[about]*queued    // the last that was pushed
-	noticed map[string]int       // number of the last notice of an election
-	stopped bool
-	closing bool // stop when the queue is empty
-	wake    chan struct{}
+	mu         sync.Mutex
+	queue      []*queued
+	lastNumber int                   // so many events so far
+	obsolete   int                   // of the queue, that nobody need be told any more
+	waiting    map[string][]*queued  // the states of each election that wait
+	own        map[string]int        // own transitions among them
+	notices    map[noticeKey]*queued // the last that was pushed
+	lastNotice map[string]int        // number of the last notice of an election
+	stopped    bool
+	closing    bool // stop when the queue is empty
+	wake       chan struct{}
 }
 
 type queued struct {
@@ -37,17 +37,17 @@ type queued struct {
 	own    bool
 	before *state // that it replaced; nil: none
 	number int    // in the order of pushing
-	over   bool   // delivered, or obsolete
+	done   bool   // delivered, or obsolete
 }
 
 // about is what a notice is about.
-type about struct {
+type noticeKey struct {
 	election string
 	reason   Reason
 }
 
 func newWatcher(callback func(Event), log *slog.Logger) *watcher {
-	return &watcher{callback: callback, log: log, waiting: make(map[string][]*queued), own: make(map[string]int), notices: make(map[about]*queued), noticed: make(map[string]int), wake: make(chan struct{}, 1)}
+	return &watcher{callback: callback, log: log, waiting: make(map[string][]*queued), own: make(map[string]int), notices: make(map[noticeKey]*queued), lastNotice: make(map[string]int), wake: make(chan struct{}, 1)}
 }
 
 // add queues an event. own: it is about a leadership of this manager. before is the
@@ -76,15 +76,15 @@ func (w *watcher) state(q *queued) {
 	name := q.Election
 	if last := w.last(name); last != nil && !last.own && !q.own {
 		if last.Coalesced == 0 && last.before != nil && last.before.is(q.Kind, &q.Leader, q.Term) && !q.Reason.newsAfter(last.before.reason) {
-			w.drop(last) // things are as the watcher knows them
+			w.remove(last) // things are as the watcher knows them
 			return
 		}
 		q.Previous, q.Coalesced, q.before = last.Previous, last.Coalesced, last.before
-		if w.noticed[name] < last.number {
+		if w.lastNotice[name] < last.number {
 			last.Event = q.Event
 			return
 		}
-		w.drop(last)
+		w.remove(last)
 	}
 	w.push(q)
 	w.waiting[name] = append(w.waiting[name], q)
@@ -92,29 +92,29 @@ func (w *watcher) state(q *queued) {
 		w.own[name]++
 	}
 	if w.own[name] > maxOwn {
-		w.fold(w.waiting[name])
+		w.coalesce(w.waiting[name])
 	}
 }
 
 // notice queues a notice: in place of the last one for this reason that waits, unless a
 // state has come since.
 func (w *watcher) notice(q *queued) {
-	key := about{q.Election, q.Reason}
-	if last := w.notices[key]; last != nil && !last.over {
+	key := noticeKey{q.Election, q.Reason}
+	if last := w.notices[key]; last != nil && !last.done {
 		if state := w.last(q.Election); state == nil || state.number < last.number {
 			last.Event = q.Event
 			return
 		}
-		w.drop(last)
+		w.remove(last)
 	}
 	w.push(q)
-	w.notices[key], w.noticed[q.Election] = q, q.number
+	w.notices[key], w.lastNotice[q.Election] = q, q.number
 }
 
 // push appends to the queue.
 func (w *watcher) push(q *queued) {
-	w.pushed++
-	q.number = w.pushed
+	w.lastNumber++
+	q.number = w.lastNumber
 	w.queue = append(w.queue, q)
 }
 
@@ -128,7 +128,7 @@ func (w *watcher) last(election string) *queued {
 
 // fold takes the oldest own pair of elected and lost of an election out of what waits of
 // it, and counts it in the next event.
-func (w *watcher) fold(waiting []*queued) {
+func (w *watcher) coalesce(waiting []*queued) {
 	for i := 0; i+2 < len(waiting); i++ {
 		won, lost, next := waiting[i], waiting[i+1], waiting[i+2]
 		if won.own && won.Kind == Elected && lost.own && lost.Kind == Vacant {
@@ -140,7 +140,7 @@ func (w *watcher) fold(waiting []*queued) {
 			next.Previous = coalesced[0].Previous
 			for _, q := range coalesced {
 				next.Coalesced += q.Coalesced
-				w.drop(q)
+				w.remove(q)
 			}
 			return
 		}
@@ -149,17 +149,17 @@ func (w *watcher) fold(waiting []*queued) {
 
 // drop takes an event out of what waits. What is dead is swept out of the queue when it
 // is the greater part of it.
-func (w *watcher) drop(q *queued) {
-	w.forget(q)
-	if w.dead++; w.dead > len(w.queue)/2 {
-		w.queue = slices.DeleteFunc(w.queue, func(q *queued) bool { return q.over })
-		w.dead = 0
+func (w *watcher) remove(q *queued) {
+	w.markDone(q)
+	if w.obsolete++; w.obsolete > len(w.queue)/2 {
+		w.queue = slices.DeleteFunc(w.queue, func(q *queued) bool { return q.done })
+		w.obsolete = 0
 	}
 }
 
 // forget notes that an event is over.
-func (w *watcher) forget(q *queued) {
-	q.over = true
+func (w *watcher) markDone(q *queued) {
+	q.done = true
 	if q.Kind == Notice {
 		return
 	}
@@ -186,7 +186,7 @@ func (w *watcher) run() {
 			w.queue = nil
 			clear(w.own)
 			clear(w.notices)
-			clear(w.noticed)
+			clear(w.lastNotice)
 			w.mu.Unlock()
 			<-w.wake
 			continue
@@ -194,11 +194,11 @@ func (w *watcher) run() {
 		q := w.queue[0]
 		w.queue[0] = nil
 		w.queue = w.queue[1:]
-		over := q.over
+		over := q.done
 		if over {
-			w.dead--
+			w.obsolete--
 		} else {
-			w.forget(q)
+			w.markDone(q)
 		}
 		w.mu.Unlock()
 		if !over {
@@ -227,7 +227,7 @@ func (w *watcher) deliver(ev Event) {
 }
 
 // end makes run return: at once, or after what is waiting has been delivered.
-func (w *watcher) end(now bool) {
+func (w *watcher) stop(now bool) {
 	w.mu.Lock()
 	w.closing = true
 	w.stopped = w.stopped || now
