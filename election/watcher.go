@@ -6,41 +6,40 @@ import (
 	"sync"
 )
 
-// maxOwn is how many own transitions of one election may wait for a slow watcher
-// before its oldest leaderships are coalesced.
+// maxOwn is how many own transitions of one election may wait for a slow watcher before the
+// oldest leaderships are coalesced.
 const maxOwn = 64
 
-// A watcher delivers events to one callback, in order, on a goroutine of its own.
-// Adding an event never waits, and takes the same time however many wait. For
-// each election the newest state of others replaces an older one that is still
-// waiting; own transitions are kept, and coalesced in pairs when too many wait: so that
-// what waits is bounded by the number of elections.
+// A watcher delivers events to one callback, in order, on a goroutine of its own. Adding an event
+// never waits, and takes the same time however many events wait. A new state of other processes
+// replaces the one that still waits. Own transitions are kept, and coalesced in pairs when too
+// many wait. So the number of waiting events is bounded by the number of elections.
 type watcher struct {
 	callback func(Event)
 	log      *slog.Logger
 
 	mu         sync.Mutex
 	queue      []*queued
-	lastNumber int                   // so many events so far
-	obsolete   int                   // of the queue, that nobody need be told any more
-	waiting    map[string][]*queued  // the states of each election that wait
-	own        map[string]int        // own transitions among them
-	notices    map[noticeKey]*queued // the last that was pushed
-	lastNotice map[string]int        // number of the last notice of an election
-	stopped    bool
-	closing    bool // stop when the queue is empty
+	lastNumber int                   // of the event that was queued last
+	obsolete   int                   // entries of the queue that are done before their delivery
+	waiting    map[string][]*queued  // the waiting states of each election
+	own        map[string]int        // the number of own transitions among them
+	notices    map[noticeKey]*queued // the latest notice of each kind
+	lastNotice map[string]int        // number of the latest notice of each election
+	stopped    bool                  // deliver nothing more
+	closing    bool                  // stop when the queue is empty
 	wake       chan struct{}
 }
 
 type queued struct {
 	Event
-	own    bool
-	before *state // that it replaced; nil: none
-	number int    // in the order of pushing
-	done   bool   // delivered, or obsolete
+	own    bool   // about a leadership of this manager
+	before *state // the state that this one replaced; nil: none
+	number int    // in the order of queueing
+	done   bool   // delivered or obsolete
 }
 
-// about is what a notice is about.
+// noticeKey identifies notices that replace each other.
 type noticeKey struct {
 	election string
 	reason   Reason
@@ -50,7 +49,7 @@ func newWatcher(callback func(Event), log *slog.Logger) *watcher {
 	return &watcher{callback: callback, log: log, waiting: make(map[string][]*queued), own: make(map[string]int), notices: make(map[noticeKey]*queued), lastNotice: make(map[string]int), wake: make(chan struct{}, 1)}
 }
 
-// add queues an event. own: it is about a leadership of this manager. before is the
+// add queues an event. own says that it is about a leadership of this manager. before is the
 // state until now.
 func (w *watcher) add(ev Event, own bool, before *state) {
 	w.mu.Lock()
@@ -70,13 +69,13 @@ func (w *watcher) add(ev Event, own bool, before *state) {
 	}
 }
 
-// state queues a state of an election: in place of the last one that waits, if both are of
-// others, and behind what was noticed since.
+// state queues a state of an election. If neither this state nor the last waiting one is own, it
+// takes the place of that one, but behind any notice that came since.
 func (w *watcher) state(q *queued) {
 	name := q.Election
 	if last := w.last(name); last != nil && !last.own && !q.own {
 		if last.Coalesced == 0 && last.before != nil && last.before.is(q.Kind, &q.Leader, q.Term) && !q.Reason.newsAfter(last.before.reason) {
-			w.remove(last) // things are as the watcher knows them
+			w.remove(last) // the state is again the one that the watcher knows
 			return
 		}
 		q.Previous, q.Coalesced, q.before = last.Previous, last.Coalesced, last.before
@@ -96,8 +95,8 @@ func (w *watcher) state(q *queued) {
 	}
 }
 
-// notice queues a notice: in place of the last one for this reason that waits, unless a
-// state has come since.
+// notice queues a notice. It takes the place of a waiting one for the same reason, unless a state
+// has come since.
 func (w *watcher) notice(q *queued) {
 	key := noticeKey{q.Election, q.Reason}
 	if last := w.notices[key]; last != nil && !last.done {
@@ -111,14 +110,14 @@ func (w *watcher) notice(q *queued) {
 	w.notices[key], w.lastNotice[q.Election] = q, q.number
 }
 
-// push appends to the queue.
+// push numbers an event and appends it to the queue.
 func (w *watcher) push(q *queued) {
 	w.lastNumber++
 	q.number = w.lastNumber
 	w.queue = append(w.queue, q)
 }
 
-// last returns the last state of an election that waits, or nil.
+// last returns the last waiting state of an election, or nil.
 func (w *watcher) last(election string) *queued {
 	if waiting := w.waiting[election]; len(waiting) > 0 {
 		return waiting[len(waiting)-1]
@@ -126,15 +125,15 @@ func (w *watcher) last(election string) *queued {
 	return nil
 }
 
-// fold takes the oldest own pair of elected and lost of an election out of what waits of
-// it, and counts it in the next event.
+// coalesce removes the oldest own leadership (its elected and its lost event) from the waiting
+// states of an election, and counts it in the next event.
 func (w *watcher) coalesce(waiting []*queued) {
 	for i := 0; i+2 < len(waiting); i++ {
 		won, lost, next := waiting[i], waiting[i+1], waiting[i+2]
 		if won.own && won.Kind == Elected && lost.own && lost.Kind == Vacant {
 			coalesced := []*queued{won, lost}
 			next.Coalesced++
-			if i > 0 && !waiting[i-1].own && !next.own { // what others did before, and do now, meet
+			if i > 0 && !waiting[i-1].own && !next.own { // two states of others would be neighbours: remove the older one
 				coalesced = []*queued{waiting[i-1], won, lost}
 			}
 			next.Previous = coalesced[0].Previous
@@ -147,8 +146,7 @@ func (w *watcher) coalesce(waiting []*queued) {
 	}
 }
 
-// drop takes an event out of what waits. What is dead is swept out of the queue when it
-// is the greater part of it.
+// remove marks a waiting event as done. The queue is swept when more than half of it is done.
 func (w *watcher) remove(q *queued) {
 	w.markDone(q)
 	if w.obsolete++; w.obsolete > len(w.queue)/2 {
@@ -157,7 +155,7 @@ func (w *watcher) remove(q *queued) {
 	}
 }
 
-// forget notes that an event is over.
+// markDone marks an event as delivered or obsolete.
 func (w *watcher) markDone(q *queued) {
 	q.done = true
 	if q.Kind == Notice {
@@ -173,7 +171,7 @@ func (w *watcher) markDone(q *queued) {
 	}
 }
 
-// run delivers until the watcher is stopped.
+// run delivers events until the watcher is stopped.
 func (w *watcher) run() {
 	for {
 		w.mu.Lock()
@@ -208,8 +206,8 @@ func (w *watcher) run() {
 	}
 }
 
-// deliver calls the callback. A panic in it is logged and harms nobody else; nor does
-// the end of its goroutine (runtime.Goexit, as by testing.T.FailNow): another goes on.
+// deliver calls the callback. It logs a panic, and continues. If the callback ends its goroutine
+// (runtime.Goexit, as testing.T.FailNow does), deliver runs the watcher from its deferred function.
 func (w *watcher) deliver(ev Event) {
 	returned := false
 	defer func() {
@@ -226,7 +224,7 @@ func (w *watcher) deliver(ev Event) {
 	returned = true
 }
 
-// end makes run return: at once, or after what is waiting has been delivered.
+// stop makes run return: at once if now is set, else after the waiting events.
 func (w *watcher) stop(now bool) {
 	w.mu.Lock()
 	w.closing = true
