@@ -8,11 +8,11 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// Check asks the store once whether this process may take part: it reads, and, unless it only
-// observes, announces itself and has the store check the grants of what it has joined, where
-// the store can do that beforehand ([backend.Preflighter]). An error of class backend.ErrDenied
-// says what somebody must mend; one of class backend.ErrUnavailable may pass by itself. It
-// takes three times CallTimeout at most. The manager works, or tries to, whatever Check says.
+// Check asks the store once whether this process may take part. It reads a record. Unless the
+// manager only observes, it also announces this process, and asks a [backend.Preflighter] whether
+// bids for the joined elections would be allowed. It takes three times CallTimeout at most. After
+// an error of class backend.ErrDenied an operator must correct something; backend.ErrUnavailable
+// may pass by itself. The manager continues to work in either case.
 func (m *Manager) Check(ctx context.Context) error {
 	err := m.callStore(ctx, func(ctx context.Context) error {
 		_, err := m.backend.List(ctx, "", 1)
@@ -35,6 +35,7 @@ func (m *Manager) Check(ctx context.Context) error {
 	return m.callStore(ctx, func(ctx context.Context) error { return errors.Join(p.Preflight(ctx, bids)...) })
 }
 
+// campaigningFor returns the names of the elections that this process leads or campaigns for.
 func (m *Manager) campaigningFor() (names string) {
 	done := make(chan struct{})
 	if m.send(func(time.Duration) input {

@@ -255,7 +255,7 @@ func (e *Election) awaitRelease(term uint64, done chan error, attempt int) {
 
 // idle reports whether the store has nothing of this process, and no call can change that.
 func (e *Election) idle() bool {
-	return e.elec.phase == phaseFollowing && !e.elec.busy
+	return e.elec.phase == phaseFollowing && !e.elec.leaseCallUnderWay
 }
 
 // resolve answers all waiters for this event, and returns their number.

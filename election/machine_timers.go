@@ -5,13 +5,13 @@ import (
 	"time"
 )
 
-// timers holds elections in order of their wake time; equal times in order of
-// joining, so that a run can be replayed.
+// timers orders elections by wake time, and those with equal times by joining, so that a run can
+// be replayed.
 type timers struct{ h timerHeap }
 
 func (t *timers) init() { t.h = nil }
 
-// set makes e wake at the given time, replacing any earlier one.
+// set sets the wake time of e; never removes it.
 func (t *timers) set(e *elec, at time.Duration) {
 	switch e.wake = at; {
 	case at == never && e.timerIndex >= 0:
@@ -24,7 +24,7 @@ func (t *timers) set(e *elec, at time.Duration) {
 	}
 }
 
-// due removes and returns the next election whose time has come, or nil.
+// due removes and returns the next election whose wake time has come, or nil.
 func (t *timers) due(now time.Duration) *elec {
 	if len(t.h) == 0 || t.h[0].wake > now {
 		return nil
@@ -44,7 +44,7 @@ type timerHeap []*elec
 
 func (h timerHeap) Len() int { return len(h) }
 func (h timerHeap) Less(i, j int) bool {
-	return h[i].wake < h[j].wake || h[i].wake == h[j].wake && h[i].seq < h[j].seq
+	return h[i].wake < h[j].wake || h[i].wake == h[j].wake && h[i].joinNumber < h[j].joinNumber
 }
 func (h timerHeap) Swap(i, j int) {
 	h[i], h[j] = h[j], h[i]

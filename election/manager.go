@@ -106,7 +106,7 @@ func (m *Manager) loop() {
 		if ahead := time.Duration(m.clock.ahead.Load()); ahead > m.ahead {
 			by := ahead - m.ahead
 			m.ahead = ahead
-			m.step(now, stepped{by})
+			m.step(now, clockJumped{by})
 		}
 		m.step(now, in)
 		m.afterStep()

@@ -217,7 +217,7 @@ func (n *simNode) resume() {
 func (n *simNode) input(in input) {
 	if by := n.ahead - n.aheadTold; by > 0 {
 		n.aheadTold = n.ahead
-		n.step(stepped{by})
+		n.step(clockJumped{by})
 	}
 	n.step(in)
 	if n.unreported > 0 {

@@ -40,13 +40,13 @@ var mutants = []mutant{
 	{"a renewal without an outcome is one", "machine_lease.go",
 		"		e.lastErr = err\n",
 		"		e.trustedUntil = max(e.trustedUntil, sent+m.TTL-m.ClockMargin)\n		m.emit(action{kind: doTrust, e: e, term: e.term, until: e.trustedUntil})\n", "S8:", simulation},
-	{"answers are taken in another order", "machine_calls.go",
-		"			a := answer(r, i)\n			e.busy = false\n			m.renewalAnswered(",
-		"			a := answer(r, len(c.elecs)-1-i)\n			e.busy = false\n			m.renewalAnswered(", "S8:", simulation},
+	{"answers are taken in another order", "machine_replies.go",
+		"		a := answer(r, i)\n		e.leaseCallUnderWay = false\n		m.renewalAnswered(",
+		"		a := answer(r, len(r.call.elecs)-1-i)\n		e.leaseCallUnderWay = false\n		m.renewalAnswered(", "S8:", simulation},
 	{"a grant in a term that was used is a win", "machine_lease.go",
-		"fresh := a.Term > floor && a.Term >= e.highestTerm || a.Term == 0",
+		"fresh := a.Term > minTerm && a.Term >= e.highestTerm || a.Term == 0",
 		"fresh := true", "TestAnOvertakenGrantIsNoWin", core("TestAnOvertakenGrantIsNoWin")},
-	{"a bid has no floor", "machine_calls.go",
+	{"a bid has no MinTerm", "machine_calls.go",
 		"MinTerm: e.highestTerm,",
 		"MinTerm: 0,", "TestABidExceedsEveryObservedTerm", core("TestABidExceedsEveryObservedTerm")},
 
@@ -129,7 +129,7 @@ var mutants = []mutant{
 		"!e.leaving && m.healthKnown && !m.closing", "P3 a unhealthy node steps down and stays out is broken", suite("P3 a unhealthy node steps down and stays out")},
 
 	// Load.
-	{"what fails is tried as often as ever", "machine_calls.go",
+	{"what fails is tried as often as ever", "machine_replies.go",
 		"m.shortWait()<<min(failures, 10)",
 		"m.shortWait()", "Q1:", simulation},
 	{"renewals are jittered", "machine_lease.go",
