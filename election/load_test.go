@@ -3,6 +3,7 @@ package election
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -10,6 +11,53 @@ import (
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/memory"
 )
+
+func TestCallsOfAFailingStoreBackOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &broken{Backend: polled{memory.New().Backend()}}
+		m := manage(t, b, Options{})
+		e := joined(t, m, "x")
+		b.down.Store(true)
+		e.Lead(nil)
+		time.Sleep(time.Minute)
+		if n := b.calls.Load(); n > 60 {
+			t.Errorf("%d calls in a minute of outage", n)
+		}
+		b.down.Store(false)
+		time.Sleep(20 * time.Second)
+		if !e.Leading() {
+			t.Error("does not lead after the outage")
+		}
+		closes(t, m)
+	})
+}
+
+// broken answers with an error for each item, as the MySQL backend does.
+type broken struct {
+	backend.Backend
+	down  atomic.Bool
+	calls atomic.Int64
+}
+
+func (b *broken) Acquire(ctx context.Context, bids []backend.Bid) ([]backend.Answer, error) {
+	if !b.down.Load() {
+		return b.Backend.Acquire(ctx, bids)
+	}
+	b.calls.Add(1)
+	answers := make([]backend.Answer, len(bids))
+	for i := range answers {
+		answers[i].Err = backend.ErrUnavailable
+	}
+	return answers, backend.ErrUnavailable
+}
+
+func (b *broken) Release(ctx context.Context, held []backend.Held) error {
+	if !b.down.Load() {
+		return b.Backend.Release(ctx, held)
+	}
+	b.calls.Add(1)
+	return backend.ErrUnavailable
+}
 
 // A bid that is refused for another reason than a holder leaves what was seen as it was:
 // free. mysqltable answers so while clocks spring forward within a TTL.
@@ -105,25 +153,6 @@ func TestFailingRenewalsStayBatched(t *testing.T) {
 		}
 		s.set(func() { s.renew, s.acquire, s.observe, s.release = nil, nil, nil, nil })
 		time.Sleep(time.Minute)
-		closes(t, m)
-	})
-}
-
-// A holder that says it renews every nanosecond.
-func TestATinyRenewDoesNotMakeFollowersPoll(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := memory.New()
-		raw := store.Backend()
-		if a, err := raw.Acquire(t.Context(), []backend.Bid{{Election: "x", Candidate: backend.Candidate{ID: "r", Nonce: backend.NewNonce()}, TTL: time.Hour, Renew: 1, Expected: backend.Lease{Election: "x"}}}); err != nil || a[0].Outcome != backend.Granted {
-			t.Fatal(a, err)
-		}
-		s := &script{Backend: polled{store.Backend()}}
-		m := manage(t, s, Options{})
-		joined(t, m, "x")
-		time.Sleep(10 * time.Second)
-		if n := s.n[callObserve].Load(); n > 250 {
-			t.Errorf("%d readings in 10 s", n)
-		}
 		closes(t, m)
 	})
 }

@@ -74,3 +74,45 @@ func TestAFollowerThatCannotReadReportsNoLeader(t *testing.T) {
 		closes(t, a)
 	})
 }
+
+// The last reading fails, and then this process wins all that it has joined: it reads
+// nothing any more, and is unreachable for ever.
+func TestALeaderOfAllElectionsIsNotUnreachable(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memory.New()
+		eyes := &blind{Backend: polled{store.Backend()}}
+		other := &script{Backend: store.Backend()}
+		b := manage(t, other, Options{ID: "b"})
+		joined(t, b, "x").Lead(nil)
+		time.Sleep(time.Second)
+		a := manage(t, eyes, Options{ID: "a"})
+		x := joined(t, a, "x")
+		x.Lead(nil)
+		time.Sleep(30 * time.Second)
+		// The leader is cut off for good; the follower's readings fail from 6 s later on, while the
+		// watch goes on, and work again just after its bid was granted.
+		down := func(context.Context, []backend.Held) ([]backend.Answer, error) { return nil, backend.ErrUnavailable }
+		other.set(func() {
+			other.renew = down
+			other.acquire = func(context.Context, []backend.Bid) ([]backend.Answer, error) { return nil, backend.ErrUnavailable }
+			other.release = func(context.Context, []backend.Held) error { return backend.ErrUnavailable }
+		})
+		time.Sleep(6 * time.Second)
+		eyes.is.Store(true)
+		for range 100 {
+			if time.Sleep(100 * time.Millisecond); x.Leading() {
+				break
+			}
+		}
+		eyes.is.Store(false)
+		if !x.Leading() {
+			t.Fatal("not elected")
+		}
+		time.Sleep(time.Hour)
+		if s := a.Status(); s.Unreachable || s.Err != nil {
+			t.Errorf("an hour later, leading %v and renewing every 3 s: unreachable %v, contact %v ago, %v", x.Leading(), s.Unreachable, s.Contact, s.Err)
+		}
+		other.set(func() { other.renew, other.acquire, other.release = nil, nil, nil })
+		closes(t, a, b)
+	})
+}
