@@ -15,7 +15,7 @@ import (
 	"github.com/go-election/go-election/backend/memory"
 )
 
-// Run's ctx ends while it queues, and somebody campaigns again at once.
+// The first Run's context ends while its bid is queued, and the program campaigns again at once.
 func TestRunReturnsNilThoughAnotherRunBegins(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		held := backend.Lease{Election: "x", Holder: backend.Candidate{ID: "o", Nonce: "o"}, Term: 5, Heartbeat: 1, TTL: 10 * time.Second, ObserveFor: backend.ExpiresInStore}
@@ -52,6 +52,7 @@ func TestRunReturnsNilThoughAnotherRunBegins(t *testing.T) {
 	})
 }
 
+// Each campaign that is given up once left a waiter behind.
 func TestAWithdrawnCampaignLeavesNoWaiter(t *testing.T) {
 	inBubble(t, "", func(t *testing.T) {
 		store := memory.New()
@@ -71,7 +72,7 @@ func TestAWithdrawnCampaignLeavesNoWaiter(t *testing.T) {
 		}
 		b.send(func(time.Duration) input {
 			if len(e.waiters) > 0 {
-				t.Errorf("%d still wait, though their campaigns have been given up", len(e.waiters))
+				t.Errorf("%d waiters are left after their campaigns ended", len(e.waiters))
 			}
 			return nil
 		})
@@ -79,7 +80,7 @@ func TestAWithdrawnCampaignLeavesNoWaiter(t *testing.T) {
 	})
 }
 
-// refusing is a store that refuses a candidate for good once it is told to.
+// refusing is a store that rejects every bid for good once now is set.
 type refusing struct {
 	backend.Backend
 	now atomic.Bool
@@ -117,7 +118,7 @@ func TestRunEndsWhenTheStoreRejectsTheCandidate(t *testing.T) {
 	}
 }
 
-// Nobody has led under it.
+// A grant whose answer comes too late has led nobody, so FailoverDelay does not apply.
 func TestALateGrantIsNoFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory.New()
@@ -138,7 +139,7 @@ func TestALateGrantIsNoFailure(t *testing.T) {
 			time.Sleep(100 * time.Millisecond)
 		}
 		if d := time.Since(began); d > 20*time.Second {
-			t.Errorf("nobody has led yet, so nobody has failed; the first leader after %v", d)
+			t.Errorf("the first leader after %v, though nobody had led and failed", d)
 		}
 		closes(t, m)
 	})
@@ -155,7 +156,7 @@ func TestANeverHealthyCandidateIsNotElected(t *testing.T) {
 		e.Lead(func(ctx context.Context, _ *Leadership) error { led <- 1; <-ctx.Done(); return nil })
 		time.Sleep(time.Minute)
 		if len(led) > 0 {
-			t.Errorf("elected %d times, and was never well", len(led))
+			t.Errorf("elected %d times, and was never healthy", len(led))
 		}
 		closes(t, m)
 	})
@@ -169,7 +170,7 @@ func TestAPausedManagerPausesLaterJoins(t *testing.T) {
 		e.Lead(nil)
 		time.Sleep(time.Minute)
 		if e.Leading() {
-			t.Error("leads")
+			t.Error("leads while paused")
 		}
 		m.Resume()
 		time.Sleep(time.Minute)
@@ -180,11 +181,11 @@ func TestAPausedManagerPausesLaterJoins(t *testing.T) {
 	})
 }
 
-// An operator's request that comes too late is no refusal of this candidate.
+// A stale nomination says nothing about this candidate's rights.
 func TestAStaleNominationIsNotLoggedAsARefusal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory.New()
-		s := &asks{Backend: store.Backend()}
+		s := &staleRequests{Backend: store.Backend()}
 		var text lockedText
 		a := manage(t, store.Backend(), Options{ID: "a"})
 		joined(t, a, "x").Lead(nil)
@@ -203,7 +204,7 @@ func TestAStaleNominationIsNotLoggedAsARefusal(t *testing.T) {
 	})
 }
 
-// asks is a store in which each term is over when somebody asks.
-type asks struct{ backend.Backend }
+// staleRequests is a store in which the term is always over when a request comes.
+type staleRequests struct{ backend.Backend }
 
-func (asks) Request(context.Context, []backend.Request) error { return backend.ErrStale }
+func (staleRequests) Request(context.Context, []backend.Request) error { return backend.ErrStale }

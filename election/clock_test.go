@@ -10,6 +10,8 @@ import (
 	"github.com/go-election/go-election/backend/memory"
 )
 
+// A wall clock that steps forward ends the present leadership. It must not keep this process from
+// leading again.
 func TestAWallClockStepCostsOneLeadershipAtMost(t *testing.T) {
 	inBubble(t, "where there is no boot-time clock", func(t *testing.T) {
 		m := manage(t, memory.New().Backend(), Options{})
@@ -28,6 +30,7 @@ func TestAWallClockStepCostsOneLeadershipAtMost(t *testing.T) {
 	})
 }
 
+// Found by the simulation (docs/proof.md).
 func TestALeadershipEndedByTheWallClockStaysEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := manage(t, memory.New().Backend(), Options{})
@@ -45,7 +48,7 @@ func TestALeadershipEndedByTheWallClockStaysEnded(t *testing.T) {
 		for range 60 {
 			time.Sleep(time.Second)
 			if leadership.Leading() {
-				t.Fatal("S6: a leadership that had run out goes on")
+				t.Fatal("S6: an ended leadership leads again")
 			}
 		}
 		if next := e.Leadership(); next == nil || next.Term <= leadership.Term {
@@ -90,21 +93,21 @@ func TestADetectedSuspensionCancelsTheContext(t *testing.T) {
 			t.Fatal(err)
 		}
 		ctx := l.Context()
-		m.clock.jumped(int64(time.Hour)) // as Leading finds it
+		m.clock.jumped(int64(time.Hour)) // as Leading detects it
 		synctest.Wait()                  // no time passes
 		if ctx.Err() == nil {
-			t.Error("not leading, and the context goes on until a timer fires")
+			t.Error("not leading, but the context is not cancelled before a timer fires")
 		}
 		l.Resign(t.Context())
 		closes(t, m)
 	})
 }
 
-// A process that was stopped (SIGSTOP, a debugger, a frozen container) past its deadline is
-// told so, and not that the store is unreachable: nobody has asked the store.
+// A process that was stopped past its deadline (SIGSTOP, a debugger, a frozen container) reports
+// exactly that. It does not report an unreachable store: it has not called the store.
 func TestAStoppedProcessDoesNotBlameTheStore(t *testing.T) {
 	for what, c := range map[string]struct {
-		step time.Duration // between two steps, from the renewal that hangs on
+		step time.Duration // between two steps, after the renewal that hangs
 		want Reason
 	}{
 		"the store hangs":        {time.Second, ReasonUnreachable},
@@ -124,14 +127,14 @@ func TestAStoppedProcessDoesNotBlameTheStore(t *testing.T) {
 		var out []action
 		for now < 3*time.Minute && e.phase == phaseLeading {
 			if now += c.step; c.step < m.CallTimeout {
-				now = min(now, max(m.next(), now-c.step+time.Millisecond)) // its timer is heeded
+				now = min(now, max(m.next(), now-c.step+time.Millisecond)) // its timer fires
 			}
 			if call := m.inFlight[callRenew]; call != nil && now >= call.sent+call.timeout {
 				out = append(out, slices.Clone(m.step(now, reply{call: call, err: backend.ErrUnavailable}))...)
 			}
 			out = append(out, slices.Clone(m.step(now, tick{}))...)
 		}
-		for range 3 { // what it does next, on waking
+		for range 3 { // the first steps after it continues
 			out = append(out, slices.Clone(m.step(now, tick{}))...)
 			now += time.Millisecond
 		}
@@ -141,7 +144,7 @@ func TestAStoppedProcessDoesNotBlameTheStore(t *testing.T) {
 			case a.kind == doLose:
 				got = a.reason
 			case a.kind == doEvent && a.state.kind == Unknown && c.want == ReasonDeadline:
-				t.Errorf("%s: watchers are told %q on waking", what, a.state.reason)
+				t.Errorf("%s: watchers are told %q when it continues", what, a.state.reason)
 			}
 		}
 		if got != c.want {

@@ -9,6 +9,8 @@ import (
 	"github.com/go-election/go-election/backend/memory"
 )
 
+// A forged record has durations of centuries. They must neither free the lease nor stop followers
+// from reading.
 func TestHugeDurationsInTheStoreDoNoHarm(t *testing.T) {
 	const century = 100 * 365 * 24 * time.Hour
 	plant := func(t *testing.T, store *memory.Store, ttl, renew time.Duration) (backend.Backend, backend.Lease) {
@@ -39,7 +41,7 @@ func TestHugeDurationsInTheStoreDoNoHarm(t *testing.T) {
 		e.Lead(nil)
 		time.Sleep(time.Second)
 		again := backend.Bid{Election: "x", Candidate: held.Holder, TTL: 10 * time.Second, Renew: 3 * time.Second, Expected: held}
-		if a, err := raw.Acquire(t.Context(), []backend.Bid{again}); err != nil || a[0].Outcome != backend.Granted { // repaired, and then its holder dies
+		if a, err := raw.Acquire(t.Context(), []backend.Bid{again}); err != nil || a[0].Outcome != backend.Granted { // an operator repairs the record, and then its holder crashes
 			t.Fatal(a, err)
 		}
 		time.Sleep(time.Minute)
@@ -50,6 +52,8 @@ func TestHugeDurationsInTheStoreDoNoHarm(t *testing.T) {
 	})
 }
 
+// A forged term above the limit must not count as the highest term, or it would block elections after
+// the record was repaired.
 func TestAForgedTermIsIgnored(t *testing.T) {
 	m, e := machineFor(t, backend.Guarantees{Poll: true})
 	other := backend.Candidate{ID: "other", Nonce: "theirs"}
@@ -59,7 +63,7 @@ func TestAForgedTermIsIgnored(t *testing.T) {
 	}
 }
 
-// A holder that says it renews every nanosecond.
+// A forged record says that its holder renews every nanosecond.
 func TestATinyRenewDoesNotMakeFollowersPoll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory.New()

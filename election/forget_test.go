@@ -74,7 +74,7 @@ func TestAForgottenElectionCanBeLedAgain(t *testing.T) {
 			b := opened(t, store, "b")
 			e := campaigns(t, b, "x")
 			if again := kept(t, store); !e.Leading() || again.Forgotten() || again.Term <= r.Term {
-				t.Errorf("whoever campaigns for it leads: %v, with %+v", e.Leading(), again)
+				t.Errorf("a new candidate leads: %v, with %+v", e.Leading(), again)
 			}
 		})
 	}
@@ -93,7 +93,7 @@ func TestForgetFailsWhileAnotherProcessLeads(t *testing.T) {
 			t.Errorf("it leads on: %v; the operator's process is in it: %v", e.Leading(), operator.Election("x") != nil)
 		}
 	})
-	bubble(t, "by one that this process stands by for", func(t *testing.T) {
+	bubble(t, "while this process is a candidate", func(t *testing.T) {
 		store := memory.New()
 		campaigns(t, opened(t, store, "a"), "x")
 		b := opened(t, store, "b")
@@ -104,7 +104,7 @@ func TestForgetFailsWhileAnotherProcessLeads(t *testing.T) {
 	})
 }
 
-// A leader that forgets its own election is the last.
+// A leader that forgets its own election steps down and leaves.
 func TestALeaderCanForgetItsElection(t *testing.T) {
 	bubble(t, "x", func(t *testing.T) {
 		store := memory.New()
@@ -119,7 +119,7 @@ func TestALeaderCanForgetItsElection(t *testing.T) {
 	})
 }
 
-// Whoever watches is told, and no pager rings.
+// The vacancy is reported though the election was vacant before: its reason has changed.
 func TestWatchersSeeThatAnElectionIsForgotten(t *testing.T) {
 	bubble(t, "x", func(t *testing.T) {
 		store := memory.New()

@@ -30,7 +30,7 @@ func joined(t *testing.T, m *Manager, name string) *Election {
 	return e
 }
 
-// inBubble runs f in virtual time; whatever it leaves running fails the test.
+// inBubble runs f in virtual time; a goroutine that it leaves running fails the test.
 func inBubble(t *testing.T, what string, f func(t *testing.T)) {
 	t.Run(what, func(t *testing.T) { synctest.Test(t, f) })
 }
@@ -50,7 +50,8 @@ func soon() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.Background(), time.Second)
 }
 
-// script is a store some of whose calls are as a test says. Each call takes lag.
+// script is a store with functions that replace some of its calls. Each call takes lag, apart from
+// Listen.
 type script struct {
 	backend.Backend
 	lag      time.Duration
@@ -64,7 +65,7 @@ type script struct {
 	mu       sync.RWMutex
 }
 
-// set changes the script.
+// set changes the functions.
 func (s *script) set(f func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -129,7 +130,7 @@ func (s *script) Listen(ctx context.Context, seen []backend.Lease) error {
 	return s.Backend.Listen(ctx, seen)
 }
 
-// polled is a store that must be polled: it tells nobody of changes.
+// polled is a store that must be polled: it does not push changes.
 type polled struct{ backend.Backend }
 
 func (p polled) Guarantees() backend.Guarantees {

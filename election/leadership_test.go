@@ -10,6 +10,8 @@ import (
 	"github.com/go-election/go-election/backend/memory"
 )
 
+// The context of a leadership is created when Context is first called: during the leadership, after
+// it, or by many goroutines at once.
 func TestAContextEndsWithItsLeadership(t *testing.T) {
 	for _, asked := range []string{"while it lasts", "after it was lost", "by many at once"} {
 		inBubble(t, asked, func(t *testing.T) {

@@ -14,7 +14,7 @@ import (
 
 func TestCallsOfAFailingStoreBackOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := &broken{Backend: polled{memory.New().Backend()}}
+		b := &failing{Backend: polled{memory.New().Backend()}}
 		m := manage(t, b, Options{})
 		e := joined(t, m, "x")
 		b.down.Store(true)
@@ -32,14 +32,14 @@ func TestCallsOfAFailingStoreBackOff(t *testing.T) {
 	})
 }
 
-// broken answers with an error for each item, as the MySQL backend does.
-type broken struct {
+// failing answers with an error for each item, as the MySQL backend does.
+type failing struct {
 	backend.Backend
 	down  atomic.Bool
 	calls atomic.Int64
 }
 
-func (b *broken) Acquire(ctx context.Context, bids []backend.Bid) ([]backend.Answer, error) {
+func (b *failing) Acquire(ctx context.Context, bids []backend.Bid) ([]backend.Answer, error) {
 	if !b.down.Load() {
 		return b.Backend.Acquire(ctx, bids)
 	}
@@ -51,7 +51,7 @@ func (b *broken) Acquire(ctx context.Context, bids []backend.Bid) ([]backend.Ans
 	return answers, backend.ErrUnavailable
 }
 
-func (b *broken) Release(ctx context.Context, held []backend.Held) error {
+func (b *failing) Release(ctx context.Context, held []backend.Held) error {
 	if !b.down.Load() {
 		return b.Backend.Release(ctx, held)
 	}
@@ -59,8 +59,8 @@ func (b *broken) Release(ctx context.Context, held []backend.Held) error {
 	return backend.ErrUnavailable
 }
 
-// A bid that is refused for another reason than a holder leaves what was seen as it was:
-// free. mysqltable answers so while clocks spring forward within a TTL.
+// A bid can be refused though the lease is free and stays so. mysqltable answers that way while clocks
+// spring forward within a TTL.
 func TestARefusedBidIsRepeatedOnlyAfterAPause(t *testing.T) {
 	for what, why := range map[string]error{"unavailable": backend.ErrUnavailable, "denied": backend.ErrDenied, "the lease is free all the same": nil} {
 		inBubble(t, what, func(t *testing.T) {
@@ -79,7 +79,7 @@ func TestARefusedBidIsRepeatedOnlyAfterAPause(t *testing.T) {
 	}
 }
 
-// A grant that is over when it is heard of (a session with little left).
+// A grant can be expired when its answer comes, because the store's session ends soon.
 func TestAnExpiredGrantIsRepeatedOnlyAfterAPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &script{Backend: memory.New().Backend(), lag: time.Millisecond}
@@ -100,8 +100,8 @@ func TestAnExpiredGrantIsRepeatedOnlyAfterAPause(t *testing.T) {
 	})
 }
 
-// A notifier that rings for nothing, and an election that was never held: the store
-// returns that one at each reading, so that each ring seems to have brought news.
+// A notifier fires without a change. The store returns an election without a record at each reading,
+// which must not count as a change.
 func TestEmptyNotificationsMakeListenLessFrequent(t *testing.T) {
 	for _, held := range []bool{true, false} {
 		inBubble(t, fmt.Sprint("held ", held), func(t *testing.T) {
@@ -124,7 +124,7 @@ func TestEmptyNotificationsMakeListenLessFrequent(t *testing.T) {
 	}
 }
 
-// Renewals of many leases that fail are not repeated one by one.
+// Failing renewals of many leases are repeated in one call, not one by one.
 func TestFailingRenewalsStayBatched(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n = 1000
@@ -157,7 +157,7 @@ func TestFailingRenewalsStayBatched(t *testing.T) {
 	})
 }
 
-// Live: TTL + RenewEvery + CallTimeout after the last fault has healed.
+// The promise "live": a leader within TTL + RenewEvery + CallTimeout after the last fault ended.
 func TestTheFailoverBoundHoldsAfterADenial(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		worst := time.Duration(0)
@@ -184,7 +184,7 @@ func TestTheFailoverBoundHoldsAfterADenial(t *testing.T) {
 			closes(t, m)
 		}
 		if bound := DefaultTTL + DefaultTTL/3 + DefaultTTL/4; worst > bound {
-			t.Errorf("up to %v without a leader after rights were given back; the bound is %v", worst, bound)
+			t.Errorf("up to %v without a leader after the denial ended; the bound is %v", worst, bound)
 		}
 	})
 }

@@ -7,9 +7,8 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// Who waits in a store's queue asks nothing while it stands there. When somebody else's
-// turn comes instead it asks once, since its place may be gone; what a holder renews is no
-// reason.
+// A candidate in the store's queue makes no bids. When the store grants the lease to another candidate,
+// it bids once more, because its place in the queue may be lost. A renewal is no reason to bid.
 func TestAQueuedCandidateBidsAgainAfterAGrant(t *testing.T) {
 	held := backend.Lease{Election: "jobs", Holder: backend.Candidate{ID: "java"}, Term: 7, Heartbeat: 1, ObserveFor: backend.ExpiresInStore, Ref: "a"}
 	for what, c := range map[string]struct {
@@ -30,7 +29,7 @@ func TestAQueuedCandidateBidsAgainAfterAGrant(t *testing.T) {
 			}
 			m.step(now, reply{call: bid, answers: []backend.Answer{{Lease: l, Outcome: backend.Refused}}})
 			if m.inFlight[callAcquire] != nil {
-				t.Fatalf("%s: bids again at once, after an answer at %v that it waits in the queue", what, now)
+				t.Fatalf("%s: bids again at once, though the answer at %v says that it is queued", what, now)
 			}
 		}
 		observes(t, m, time.Second, held)
@@ -44,12 +43,13 @@ func TestAQueuedCandidateBidsAgainAfterAGrant(t *testing.T) {
 		}
 		if c.bids {
 			after := next
-			after.Heartbeat++ // what the refusal shows may be news as well
+			after.Heartbeat++ // the refusal may show a change, too
 			refused(21*time.Second, after)
 		}
 	}
 }
 
+// The answer to a bid may come after a reading has shown its grant.
 func TestAGrantCountsThoughItWasObservedFirst(t *testing.T) {
 	m, e := machineFor(t, backend.Guarantees{Push: true})
 	free := backend.Lease{Election: "jobs"}
@@ -66,14 +66,14 @@ func TestAGrantCountsThoughItWasObservedFirst(t *testing.T) {
 	observes(t, m, 1600*time.Millisecond, granted)
 	m.step(2*time.Second, reply{call: bid, answers: []backend.Answer{{Lease: granted, Outcome: backend.Granted, ValidFor: 10 * time.Second}}})
 	if e.phase != phaseLeading {
-		t.Error("the grant was not taken for a win")
+		t.Error("the grant did not begin a leadership")
 	}
 	if want := bid.sent + 10*time.Second - m.ClockMargin; e.trustedUntil != want {
 		t.Errorf("trusted until %v, want %v: from the sending", e.trustedUntil, want)
 	}
 }
 
-// A locked row or a lost answer must not cost a challenger its watch.
+// A locked row or a lost answer must not make a challenger begin its observation again.
 func TestABidWithoutOutcomeKeepsTheObservation(t *testing.T) {
 	m, e := machineFor(t, backend.Guarantees{Poll: true})
 	held := backend.Lease{Election: "jobs", Holder: backend.Candidate{ID: "other", Nonce: "theirs"}, Term: 7, Heartbeat: 1,
@@ -91,7 +91,7 @@ func TestABidWithoutOutcomeKeepsTheObservation(t *testing.T) {
 	bid := m.inFlight[callAcquire]
 	m.step(bid.sent+time.Millisecond, reply{call: bid, answers: []backend.Answer{{Err: backend.ErrUnavailable}}})
 	if m.inFlight[callRelease] != nil {
-		t.Error("releases what it is about to bid for again")
+		t.Error("releases a lease for which it will bid again")
 	}
 	if at := m.bidAt(e); at > bid.sent+time.Second {
 		t.Errorf("bids again %v after the first bid", at-bid.sent)
@@ -100,7 +100,7 @@ func TestABidWithoutOutcomeKeepsTheObservation(t *testing.T) {
 	m.step(bid.sent+2*time.Millisecond, suspend{e, true})
 	c := m.inFlight[callRelease]
 	if c == nil {
-		t.Fatal("paused, and does not release what it may have been granted")
+		t.Fatal("paused, and does not release the possible grant")
 	}
 	m.step(bid.sent+3*time.Millisecond, reply{call: c})
 	m.step(bid.sent+4*time.Millisecond, suspend{e, false})
@@ -108,7 +108,7 @@ func TestABidWithoutOutcomeKeepsTheObservation(t *testing.T) {
 		m.step(bid.sent+5*time.Millisecond, reply{call: c}) // nothing has changed
 	}
 	if at := m.bidAt(e); at > bid.sent+time.Second {
-		t.Errorf("bids again %v after the first bid: the watch began anew", at-bid.sent)
+		t.Errorf("bids again %v after the first bid: the observation began again", at-bid.sent)
 	}
 }
 
@@ -116,7 +116,7 @@ func TestAnOvertakenGrantIsNoWin(t *testing.T) {
 	m, e := machineFor(t, backend.Guarantees{Push: true})
 	observes(t, m, time.Second, backend.Lease{Election: "jobs"})
 	bid := m.inFlight[callAcquire]
-	e.highestTerm = 9 // another leadership was seen while the answer was on its way
+	e.highestTerm = 9 // another leadership was observed while the answer was under way
 	actions := m.step(2*time.Second, reply{call: bid, answers: []backend.Answer{{
 		Lease: backend.Lease{Election: "jobs", Holder: m.me, Term: 7}, Outcome: backend.Granted, ValidFor: 10 * time.Second}}})
 	if e.phase == phaseLeading {
@@ -143,6 +143,7 @@ func TestABidExceedsEveryObservedTerm(t *testing.T) {
 	}
 }
 
+// Found by the simulation (docs/proof.md).
 func TestTryIgnoresAnOvertakenAnswer(t *testing.T) {
 	m, e := machineFor(t, backend.Guarantees{Poll: true})
 	held := backend.Lease{Election: "jobs", Holder: backend.Candidate{ID: "other", Nonce: "theirs"}, Term: 9, Heartbeat: 9, TTL: 10 * time.Second, ObserveFor: 10 * time.Second}
@@ -150,14 +151,13 @@ func TestTryIgnoresAnOvertakenAnswer(t *testing.T) {
 	m.step(3*time.Second, withdraw{e, true})
 	m.step(3*time.Second, campaign{e, modeTry, workCaller})
 	held.Term, held.Heartbeat = 7, 7
-	m.observe(4*time.Second, e, &held, 2*time.Second) // the answer to a bid of before
+	m.observe(4*time.Second, e, &held, 2*time.Second) // the answer to an earlier bid
 	if e.observed.Term != 9 || e.reported.kind != Elected {
 		t.Errorf("S10: watches term %d and has told %v", e.observed.Term, e.reported.event(e.name))
 	}
 }
 
-// A clock that is coarse, or virtual, does not tell the order of what happens at
-// one of its instants.
+// A coarse or virtual clock does not order the events of one instant.
 func TestTryIgnoresAReadSentAtTheSameInstant(t *testing.T) {
 	m, e := machineFor(t, backend.Guarantees{Poll: true})
 	m.step(0, withdraw{e, true})
@@ -170,7 +170,7 @@ func TestTryIgnoresAReadSentAtTheSameInstant(t *testing.T) {
 	m.step(2*time.Second, campaign{e, modeTry, workCaller})
 	m.step(2*time.Second, reply{call: before, changed: []backend.Lease{held}})
 	if e.mode != modeTry {
-		t.Fatal("gave up by what was seen before the attempt")
+		t.Fatal("gave up because of a reading from before the Try")
 	}
 	m.step(m.next(), tick{})
 	observes(t, m, m.next(), backend.Lease{Election: "jobs", Term: 9, Heartbeat: 10})
@@ -179,7 +179,8 @@ func TestTryIgnoresAReadSentAtTheSameInstant(t *testing.T) {
 	}
 }
 
-// It would be over before the holder has made room, for nobody.
+// A Try ends before the holder has stepped down, so the nomination would leave no leader. Found by the
+// simulation (docs/proof.md).
 func TestTryDoesNotAcceptANomination(t *testing.T) {
 	for _, try := range []bool{false, true} {
 		m, e := machineFor(t, backend.Guarantees{Poll: true})
@@ -197,11 +198,12 @@ func TestTryDoesNotAcceptANomination(t *testing.T) {
 		held.Request = backend.Request{Election: "jobs", Term: 9, Kind: backend.Nominate, ID: m.me.ID}
 		observes(t, m, 2*time.Second, held)
 		if asks := m.inFlight[callRequest] != nil; asks == try {
-			t.Errorf("attempt %v: accepts: %v", try, asks)
+			t.Errorf("Try: %v, accepts: %v", try, asks)
 		}
 	}
 }
 
+// Found by the simulation (docs/proof.md).
 func TestBidsForALockedRowBackOff(t *testing.T) {
 	m, _ := machineFor(t, backend.Guarantees{Poll: true})
 	free := backend.Lease{Election: "jobs"}
@@ -211,7 +213,7 @@ func TestBidsForALockedRowBackOff(t *testing.T) {
 		m.step(now, tick{})
 		if c := m.inFlight[callAcquire]; c != nil {
 			bids++
-			// No error of the call: the other rows of the batch are not locked.
+			// The call itself succeeds: the other rows are not locked.
 			m.step(now, reply{call: c, answers: []backend.Answer{{Err: backend.ErrUnavailable}}})
 		}
 		for _, k := range []callKind{callObserve, callAnnounce} {
@@ -221,6 +223,6 @@ func TestBidsForALockedRowBackOff(t *testing.T) {
 		}
 	}
 	if bids > 20 {
-		t.Errorf("Q1: %d bids in half a minute for a row that is locked", bids)
+		t.Errorf("Q1: %d bids in half a minute for a locked row", bids)
 	}
 }

@@ -22,7 +22,7 @@ func machineFor(t *testing.T, g backend.Guarantees) (*machine, *elec) {
 	return m, e
 }
 
-// observes hands the machine the answer to its Observe.
+// observes gives the machine the answer to its Observe.
 func observes(t *testing.T, m *machine, now time.Duration, l backend.Lease) []action {
 	t.Helper()
 	c := m.inFlight[callObserve]
@@ -32,8 +32,8 @@ func observes(t *testing.T, m *machine, now time.Duration, l backend.Lease) []ac
 	return m.step(now, reply{call: c, changed: []backend.Lease{l}})
 }
 
-// wins makes the machine lead in term 7 and renew.
-func wins(t *testing.T, m *machine, e *elec) (renewal *call) {
+// lead makes the machine lead in term 7 and renew.
+func lead(t *testing.T, m *machine, e *elec) (renewal *call) {
 	t.Helper()
 	observes(t, m, time.Second, backend.Lease{Election: "jobs"})
 	m.step(time.Second, reply{call: m.inFlight[callAcquire], answers: []backend.Answer{{
@@ -51,7 +51,7 @@ func TestARequestOfAnotherTermIsIgnored(t *testing.T) {
 		{Election: "jobs", Term: 8, Kind: backend.Accept, ID: "other", Nonce: "theirs"},
 	} {
 		m, e := machineFor(t, backend.Guarantees{Poll: true})
-		renewal := wins(t, m, e)
+		renewal := lead(t, m, e)
 		m.step(renewal.sent+time.Millisecond, reply{call: renewal, answers: []backend.Answer{{
 			Lease: backend.Lease{Election: "jobs", Holder: m.me, Term: 7, Heartbeat: 2, TTL: 10 * time.Second, Request: w}, Outcome: backend.Granted, ValidFor: 10 * time.Second}}})
 		if e.phase != phaseLeading {
@@ -60,35 +60,38 @@ func TestARequestOfAnotherTermIsIgnored(t *testing.T) {
 	}
 }
 
+// An answer to a call from before the own leadership must not look like a store that went back. Found
+// by the simulation (docs/proof.md).
 func TestAnAnswerFromBeforeALeadershipIsIgnored(t *testing.T) {
 	m, e := machineFor(t, backend.Guarantees{Poll: true})
-	renewal := wins(t, m, e)
+	renewal := lead(t, m, e)
 	m.step(renewal.sent+time.Millisecond, reply{call: renewal, answers: []backend.Answer{{Outcome: backend.Refused}}})
 	m.step(e.trustedUntil, tick{})
 	released := e.trustedUntil + time.Second
 	m.step(released, reply{call: m.inFlight[callRelease]})
 	m.observe(released+1, e, &backend.Lease{Election: "jobs", Term: 5, Heartbeat: 5}, released-time.Second)
 	if e.hasObserved || e.reported.reason == ReasonWentBack {
-		t.Errorf("S10: takes term 5 for news after its own leadership of term 7: %v", e.reported.event(e.name))
+		t.Errorf("S10: uses an answer of term 5 after its own leadership of term 7: %v", e.reported.event(e.name))
 	}
 }
 
 func TestTheLeaseIsReadAgainAfterALeadership(t *testing.T) {
 	m, e := machineFor(t, backend.Guarantees{Poll: true})
-	renewal := wins(t, m, e)
+	renewal := lead(t, m, e)
 	m.step(renewal.sent+time.Millisecond, reply{call: renewal, answers: []backend.Answer{{Outcome: backend.Refused}}})
 	m.step(e.trustedUntil, tick{})
 	now := e.trustedUntil + time.Second
 	m.step(now, reply{call: m.inFlight[callRelease]})
 	if m.inFlight[callAcquire] != nil {
-		t.Error("bids over what it saw before its own leadership")
+		t.Error("bids with an observation from before its leadership")
 	}
 	if m.inFlight[callObserve] == nil {
-		t.Error("does not look")
+		t.Error("does not read the lease")
 	}
 }
 
-// A release was waiting for another that hung, when its election was led and lost.
+// A release waited for another Release that hung. Meanwhile this process won and lost the election
+// again. Found by the simulation (docs/proof.md).
 func TestADelayedReleaseSparesALaterLeadership(t *testing.T) {
 	m, e := machineFor(t, backend.Guarantees{Poll: true})
 	other := &elec{name: "other"}
@@ -131,11 +134,12 @@ func TestADelayedReleaseSparesALaterLeadership(t *testing.T) {
 	}
 }
 
-// It was renewed once more: the answer came when nobody waited for the function any more.
+// The lease was renewed once more: the answer came after the function counted as stuck. Found by the
+// simulation (docs/proof.md).
 func TestAStuckFunctionsLeaseExpiresBeforeItsRelease(t *testing.T) {
 	m, e := machineFor(t, backend.Guarantees{Poll: true})
 	e.work = workFunction
-	renewal := wins(t, m, e)
+	renewal := lead(t, m, e)
 	granted := reply{answers: []backend.Answer{{Lease: backend.Lease{Election: "jobs", Holder: m.me, Term: 7}, Outcome: backend.Granted, ValidFor: 10 * time.Second}}}
 	now := renewal.sent
 	m.step(now, resign{e, 7})
@@ -160,12 +164,12 @@ func TestAStuckFunctionsLeaseExpiresBeforeItsRelease(t *testing.T) {
 		t.Error("never released")
 	}
 	if now < lasts {
-		t.Errorf("S11: released %v before it has run out, while the function runs", lasts-now)
+		t.Errorf("S11: released %v before the lease expired, while the function runs", lasts-now)
 	}
 }
 
-// A bid that is on its way when the manager closes may be granted: its answer is waited for,
-// though what an earlier bid may have been granted has run out.
+// A bid that is under way when the manager closes may be granted, so its answer is awaited, even if
+// the lease that an earlier bid may have won has expired.
 func TestCloseWaitsForABidUnderWay(t *testing.T) {
 	m, e := machineFor(t, backend.Guarantees{Poll: true})
 	observes(t, m, time.Second, backend.Lease{Election: "jobs"})
@@ -183,10 +187,10 @@ func TestCloseWaitsForABidUnderWay(t *testing.T) {
 	now = max(now, e.expiresAt)
 	m.step(now, tick{})
 	if e.index < 0 {
-		t.Fatal("it has left while a bid is on its way")
+		t.Fatal("it has left while a bid is under way")
 	}
 	m.step(now, reply{call: bid, answers: []backend.Answer{{Lease: backend.Lease{Election: "jobs", Holder: m.me, Term: 1}, Outcome: backend.Granted, ValidFor: m.TTL}}})
 	if m.inFlight[callRelease] == nil {
-		t.Error("what was granted at the end is not released")
+		t.Error("the late grant is not released")
 	}
 }

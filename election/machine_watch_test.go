@@ -8,8 +8,8 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// After a failover the record may name us although somebody else was granted the
-// lease, by a write that was lost. Then it is watched like anybody's.
+// After a failover the record may name this process although the store granted the lease to another
+// process, by a write that was lost. Then this process must observe it like any other lease.
 func TestAnOwnRecordIsObservedIfTheStoreSaysSo(t *testing.T) {
 	const watch = 15 * time.Second
 	m, e := machineFor(t, backend.Guarantees{Poll: true})
@@ -30,7 +30,7 @@ func TestAnOwnRecordIsBidForAtOnce(t *testing.T) {
 	}
 }
 
-// A watch survives only what is exactly the same.
+// An observation continues only while the lease is exactly the same.
 func TestEveryChangeRestartsTheObservation(t *testing.T) {
 	held := backend.Lease{Election: "jobs", Holder: backend.Candidate{ID: "other", Nonce: "theirs"}, Term: 7, Heartbeat: 1,
 		TTL: 10 * time.Second, Renew: 3 * time.Second, ObserveFor: 10 * time.Second, Ref: "server a"}
@@ -52,14 +52,14 @@ func TestEveryChangeRestartsTheObservation(t *testing.T) {
 	}
 }
 
-// The answer to a bid may come after the grant was observed.
+// The store learns that the holder has crashed: the holder changes, the heartbeat does not.
 func TestAChangedHolderKeepsTheObservation(t *testing.T) {
 	held := backend.Lease{Election: "jobs", Holder: backend.Candidate{ID: "other", Nonce: "theirs"}, Term: 7, Heartbeat: 1,
 		TTL: 10 * time.Second, Renew: 3 * time.Second, ObserveFor: 10 * time.Second}
 	m, e := machineFor(t, backend.Guarantees{Poll: true})
 	observes(t, m, time.Second, held)
 	m.step(9*time.Second, tick{})
-	gone := held // its process has died, which the store knows, and it is to be watched on
+	gone := held // the store knows that the process crashed; the observation must continue
 	gone.Holder, gone.TTL, gone.Renew, gone.End, gone.LastID, gone.LastNonce = backend.Candidate{}, 0, 0, backend.Failed, "other", "theirs"
 	actions := observes(t, m, 9*time.Second, gone)
 	if !slices.ContainsFunc(actions, func(a action) bool { return a.kind == doEvent && a.state.kind == Vacant }) {
@@ -69,7 +69,7 @@ func TestAChangedHolderKeepsTheObservation(t *testing.T) {
 		t.Errorf("bids at %v, want 11s: nothing was renewed", at)
 	}
 	if *e.observed != gone {
-		t.Errorf("the store would be asked about %+v, want %+v, or it says so again for ever", *e.observed, gone)
+		t.Errorf("Observe would get %+v, want %+v: otherwise each reading reports the change again", *e.observed, gone)
 	}
 }
 
@@ -90,16 +90,16 @@ func TestAnOvertakenAnswerIsIgnored(t *testing.T) {
 	for _, a := range m.step(2*time.Second+1, reply{call: look, changed: []backend.Lease{
 		{Election: "jobs", Holder: backend.Candidate{ID: "past", Nonce: "gone"}, Term: 7, Heartbeat: 7, TTL: 10 * time.Second, ObserveFor: 10 * time.Second}}}) {
 		if a.kind == doEvent {
-			t.Errorf("S10: told %v by an answer that newer news had overtaken", a.state.event(a.e.name))
+			t.Errorf("S10: reports %v from an overtaken answer", a.state.event(a.e.name))
 		}
 	}
 	if e.observed.Term != 9 {
-		t.Errorf("S13: watches term %d, want 9", e.observed.Term)
+		t.Errorf("S13: observes term %d, want 9", e.observed.Term)
 	}
 }
 
-// Elections whose readings are due one shortly after the other are read together,
-// and then not again because the moment of the second one came meanwhile.
+// Two elections whose readings are due shortly after each other are read in one call. The second must
+// not be read again when its own time comes during that call.
 func TestAReadBeforeItIsDueIsNotRepeated(t *testing.T) {
 	m, first := machineFor(t, backend.Guarantees{Poll: true})
 	first.mode = modeNone

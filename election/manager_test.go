@@ -20,7 +20,7 @@ func open(t *testing.T, s *memory.Store, o election.Options) *election.Manager {
 	return m
 }
 
-// polled is a store that must be polled: it tells nobody of changes.
+// polled is a store that must be polled: it does not push changes.
 type polled struct{ backend.Backend }
 
 func (p polled) Guarantees() backend.Guarantees {

@@ -34,7 +34,7 @@ func TestImpossibleOptionsAreReportedWithBothValues(t *testing.T) {
 	}
 }
 
-// Package config knows options by other names.
+// Package config reports options by the names of their keys.
 func TestOptionErrorsCanUseOtherNames(t *testing.T) {
 	o := Options{TTL: 9 * time.Second, RenewEvery: 6 * time.Second}
 	_, err := o.Complete(backend.Guarantees{MinTTL: 1})

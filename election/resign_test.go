@@ -70,7 +70,7 @@ func TestResignEndsOneLeadershipOnly(t *testing.T) {
 		closes(t, m)
 	})
 	inBubble(t, "a candidate whose bid is on its way has nothing to resign", func(t *testing.T) {
-		m := manage(t, slow{memory.New().Backend()}, Options{})
+		m := manage(t, slowBids{memory.New().Backend()}, Options{})
 		e := joined(t, m, "x")
 		e.Lead(nil)
 		time.Sleep(100 * time.Millisecond)
@@ -83,10 +83,10 @@ func TestResignEndsOneLeadershipOnly(t *testing.T) {
 	})
 }
 
-// slow answers bids late.
-type slow struct{ backend.Backend }
+// slowBids answers bids late.
+type slowBids struct{ backend.Backend }
 
-func (b slow) Acquire(ctx context.Context, bids []backend.Bid) ([]backend.Answer, error) {
+func (b slowBids) Acquire(ctx context.Context, bids []backend.Bid) ([]backend.Answer, error) {
 	a, err := b.Backend.Acquire(ctx, bids)
 	time.Sleep(300 * time.Millisecond)
 	return a, err
@@ -105,12 +105,12 @@ func TestAWaitingResignReturnsWhenTheManagerEnds(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
 	defer cancel()
 	if err := m.Close(ctx); err == nil {
-		t.Error("Close says that all is well while a lead function runs")
+		t.Error("Close returns nil while a lead function runs")
 	}
-	<-done // or the test hangs
+	<-done // Resign must return
 }
 
-// Legacy layouts have no terms: an old handle resigns the new leadership.
+// Legacy layouts have no terms, so the term does not tell an old handle from the new leadership.
 func TestAnOldHandleWithoutATermResignsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &script{Backend: memory.New().Backend()}
@@ -175,7 +175,7 @@ func TestAnOldHandleWithoutATermResignsNothing(t *testing.T) {
 
 func TestAnUnreleasableLeaseBlocksNoOtherElection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := &stubborn{Backend: memory.New().Backend()}
+		store := &partlyLocked{Backend: memory.New().Backend()}
 		m := manage(t, store, Options{ID: "only"})
 		var elections []*Election
 		for i := range 50 {
@@ -198,7 +198,7 @@ func TestAnUnreleasableLeaseBlocksNoOtherElection(t *testing.T) {
 		m.Resume()
 		time.Sleep(2 * time.Minute)
 		if n := leading(); n != len(elections)-1 {
-			t.Errorf("two minutes after all stepped down, with one that cannot be released: %d of %d lead", n, len(elections))
+			t.Errorf("two minutes after the step-down, with one locked row: %d of %d lead", n, len(elections))
 		}
 		if n := store.calls.Load(); n > 200 {
 			t.Errorf("%d calls of Release in two minutes", n)
@@ -212,15 +212,15 @@ func TestAnUnreleasableLeaseBlocksNoOtherElection(t *testing.T) {
 	})
 }
 
-// stubborn is a store in which one lease cannot be released: somebody has its row locked.
-// The others of the batch are, and the call has an error, as Release says.
-type stubborn struct {
+// partlyLocked is a store in which one row is locked. Release releases the other leases and returns an
+// error, as its contract says.
+type partlyLocked struct {
 	backend.Backend
 	locked atomic.Bool
 	calls  atomic.Int64
 }
 
-func (s *stubborn) Release(ctx context.Context, held []backend.Held) error {
+func (s *partlyLocked) Release(ctx context.Context, held []backend.Held) error {
 	s.calls.Add(1)
 	if !s.locked.Load() {
 		return s.Backend.Release(ctx, held)

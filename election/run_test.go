@@ -11,8 +11,8 @@ import (
 	"github.com/go-election/go-election/backend/memory"
 )
 
-// A function that returns by itself has done its work: Run releases the lease, returns the
-// function's error, and campaigns no more.
+// A function that returns by itself has finished: Run releases the lease, returns the function's
+// error, and stops campaigning.
 func TestRunReturnsItsFunctionsError(t *testing.T) {
 	broken := errors.New("the printer is out of paper")
 	for _, want := range []error{nil, broken} {
@@ -37,7 +37,7 @@ func TestRunReturnsItsFunctionsError(t *testing.T) {
 	}
 }
 
-// What a function returns after its leadership has ended says nothing about the work.
+// Run ignores an error that the function returns after its leadership has ended.
 func TestRunCampaignsAgainAfterALeadership(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := manage(t, memory.New().Backend(), Options{})
@@ -67,7 +67,7 @@ func TestRunCampaignsAgainAfterALeadership(t *testing.T) {
 	})
 }
 
-// A function that fails at once is not called at the speed of the network.
+// A function that fails at once is not called again at once.
 func TestCallsOfAFailingFunctionBackOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := manage(t, memory.New().Backend(), Options{})
@@ -103,7 +103,7 @@ func TestCallsOfAFailingFunctionBackOff(t *testing.T) {
 	})
 }
 
-// A lead function that resigned, left or closed would wait for itself.
+// A lead function that calls Resign, Leave or Close would wait for itself.
 func TestACallThatWaitsForItsCallerFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := manage(t, memory.New().Backend(), Options{})

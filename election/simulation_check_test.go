@@ -6,8 +6,7 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// granted returns the answer Granted that the machine is being told of, if it is
-// about this election.
+// granted returns the answer Granted that the machine is handling, if it is about this election.
 func (n *simNode) granted(e *elec) *backend.Answer {
 	if n.answer.call == nil || n.answer.call.kind != callAcquire && n.answer.call.kind != callRenew {
 		return nil
@@ -20,12 +19,12 @@ func (n *simNode) granted(e *elec) *backend.Answer {
 	return nil
 }
 
-// trust begins a leadership, or extends it.
+// checkTrust checks the beginning or extension of a leadership, and records it.
 func (n *simNode) checkTrust(a action, p *simPlace) {
 	s, state := n.s, &n.s.state[a.e.name[0]-'0']
 	answer := n.granted(a.e)
 	if answer == nil {
-		s.fail(n.id, "S8: leads %s in term %d though nothing was granted just now", a.e.name, a.term)
+		s.fail(n.id, "S8: leads %s in term %d without a grant in this step", a.e.name, a.term)
 		return
 	}
 	until := a.until + n.aheadTold
@@ -34,7 +33,7 @@ func (n *simNode) checkTrust(a action, p *simPlace) {
 	}
 	if p.leading && p.term == a.term {
 		if n.latest() >= p.until {
-			s.fail(n.id, "S6: leads %s in term %d again, which had run out %v before", a.e.name, a.term, n.latest()-p.until)
+			s.fail(n.id, "S6: leads %s in term %d again, whose deadline was %v before", a.e.name, a.term, n.latest()-p.until)
 		}
 	} else {
 		n.beginLeadership(a, p, state)
@@ -47,7 +46,7 @@ func (n *simNode) checkTrust(a action, p *simPlace) {
 	}
 }
 
-// leaderships is the beginning of a leadership.
+// beginLeadership checks and records a new leadership, and starts its work.
 func (n *simNode) beginLeadership(a action, p *simPlace, state *simElection) {
 	s := n.s
 	s.figures.leaderships++
@@ -74,7 +73,7 @@ func (n *simNode) beginLeadership(a action, p *simPlace, state *simElection) {
 	if p.style != withoutFunction {
 		p.running = a.term
 	}
-	if p.style == withCampaign || p.style == withTry || s.oneIn(20) { // it comes back by itself
+	if p.style == withCampaign || p.style == withTry || s.oneIn(20) { // the function returns by itself
 		life, e, term, why := n.life, p.e, a.term, ReasonReturned
 		if a.e.work == workCaller {
 			why = ReasonResigned
@@ -89,8 +88,8 @@ func (n *simNode) beginLeadership(a action, p *simPlace, state *simElection) {
 	n.writeWhileLeading(p, a.e.name[0]-'0', n.life, a.term)
 }
 
-// works writes to the fenced resource now and then, for as long as it leads. Only
-// then does it look; what was on its way when it was stopped arrives all the same.
+// writeWhileLeading writes to the fenced resource at random times while the node leads. A write that
+// was under way when the node was stopped still arrives.
 func (n *simNode) writeWhileLeading(p *simPlace, i byte, life int, term uint64) {
 	s := n.s
 	s.after(s.exponential(20*time.Second), func() {
@@ -106,13 +105,13 @@ func (n *simNode) writeWhileLeading(p *simPlace, i byte, life int, term uint64) 
 	})
 }
 
-// written is what the resource does: it refuses terms below the highest.
+// resourceWrite is a write at the resource, which rejects terms below the highest.
 func (s *sim) resourceWrite(n *simNode, i byte, life int, term uint64) {
 	s.figures.writes++
 	state := &s.state[i]
 	for _, o := range s.nodes {
 		if p := &o.places[i]; o.trusts(p) && p.term != term {
-			s.figures.overlaps++ // a resource without a fence has just been spoilt
+			s.figures.overlaps++ // this write would have damaged a resource without a fence
 			break
 		}
 	}
@@ -121,16 +120,16 @@ func (s *sim) resourceWrite(n *simNode, i byte, life int, term uint64) {
 	case term < state.fence:
 		s.figures.refused++
 		if n.life == life && p.term == term && n.trusts(p) {
-			s.fail(n.id, "S9: leads %s in term %d and the resource, which has seen %d, refuses it", names[i], term, state.fence)
+			s.fail(n.id, "S9: leads %s in term %d, but the resource has seen %d and rejects the write", names[i], term, state.fence)
 		}
 	case term == state.fence && (state.writer != n || state.writing != life):
-		s.fail(n.id, "S5: writes in term %d of %s, and so did %s", term, names[i], state.writer.id)
+		s.fail(n.id, "S5: writes in term %d of %s, in which %s wrote", term, names[i], state.writer.id)
 	default:
 		state.fence, state.writer, state.writing = term, n, life
 	}
 }
 
-// expect notes that watchers must be told before the step is over.
+// expectEvent records that watchers must get an event before the step ends.
 func (n *simNode) expectEvent(p *simPlace) {
 	if !p.eventDue {
 		p.eventDue = true
@@ -138,7 +137,7 @@ func (n *simNode) expectEvent(p *simPlace) {
 	}
 }
 
-// checkLost is the end of a leadership.
+// checkLost checks the end of a leadership.
 func (n *simNode) checkLost(a action, p *simPlace) {
 	n.expectEvent(p)
 	switch a.reason {
@@ -150,23 +149,24 @@ func (n *simNode) checkLost(a action, p *simPlace) {
 	}
 }
 
+// checkReported checks that watchers got the event that this step owes them.
 func (n *simNode) checkReported() {
 	if *n.m.unobserved != (backend.Lease{}) {
-		n.s.fail(n.id, "what stands for nothing seen was written to: %+v", *n.m.unobserved)
+		n.s.fail(n.id, "machine.unobserved was changed: %+v", *n.m.unobserved)
 	}
 	for i := range n.places {
 		if p := &n.places[i]; p.eventDue {
-			n.s.fail(n.id, "S10: %s: nobody was told of what became of term %d", names[i], p.term)
+			n.s.fail(n.id, "S10: %s: no event about the change of term %d", names[i], p.term)
 		}
 	}
 }
 
-// told checks that events are a path of the state machine.
+// checkEvent checks that events follow each other as the state machine allows.
 func (n *simNode) checkEvent(a action, p *simPlace) {
 	s, ev, last := n.s, a.state.event(a.e.name), &p.lastEvent
 	s.figures.events++
 	if ev.Reason == ReasonWentBack && !s.store.wentBack {
-		s.fail(n.id, "S10: %s: says that the store went back, and it did not: %v", a.e.name, ev)
+		s.fail(n.id, "S10: %s: reports that the store went back, but it did not: %v", a.e.name, ev)
 	}
 	if ev.Kind == Notice {
 		return
@@ -178,28 +178,28 @@ func (n *simNode) checkEvent(a action, p *simPlace) {
 			s.fail(n.id, "S10: %s: event %v about term %d, leading: %v", a.e.name, ev, p.term, p.leading)
 		}
 	} else if ev.Leading || last.Leading {
-		s.fail(n.id, "S10: %s: event %v, though nothing has happened to it", a.e.name, ev)
+		s.fail(n.id, "S10: %s: event %v without a change", a.e.name, ev)
 	}
 	switch {
 	case ev.Term < last.Term:
 		s.fail(n.id, "S10: %s: event %v after term %d", a.e.name, ev, last.Term)
 	case last.Reason != "" && same(&ev, last):
-		s.fail(n.id, "S10: %s: told twice: %v", a.e.name, ev)
+		s.fail(n.id, "S10: %s: reported twice: %v", a.e.name, ev)
 	case ev.Kind == Elected && last.Kind == Elected && last.Leading:
-		s.fail(n.id, "S10: %s: %v without having been told of the loss of term %d", a.e.name, ev, last.Term)
+		s.fail(n.id, "S10: %s: %v before an event about the loss of term %d", a.e.name, ev, last.Term)
 	case ev.Kind == Elected && last.Kind == Elected && ev.Term == last.Term && ev.Leader.Nonce != last.Leader.Nonce:
 		s.fail(n.id, "S10: %s: two leaders named in term %d", a.e.name, ev.Term)
 	}
 	p.lastEvent = ev
 }
 
-// same reports whether two events tell the same state. Who leads, and the term, matter
-// only if somebody does.
+// same reports whether two events have the same state. The leader and the term count only if the
+// kind is Elected.
 func same(a, b *Event) bool {
 	return a.Kind == b.Kind && (a.Kind != Elected || a.Leader.Nonce == b.Leader.Nonce && a.Leader.ID == b.Leader.ID && a.Term == b.Term)
 }
 
-// checkGrant: nobody may trust a lease that is given to another.
+// checkGrant checks that no other node trusts the lease that the store grants.
 func (s *sim) checkGrant(n *simNode, life int, election string) {
 	for _, o := range s.nodes {
 		if p := &o.places[election[0]-'0']; o.trusts(p) && (o != n || n.life != life) {
@@ -208,7 +208,8 @@ func (s *sim) checkGrant(n *simNode, life int, election string) {
 	}
 }
 
-// checkRelease: who releases trusts no longer, and its function has returned.
+// checkRelease checks that the node no longer trusts the lease that it releases, and that its function
+// has returned.
 func (s *sim) checkRelease(n *simNode, life int, l *backend.Held) {
 	p := &n.places[l.Election[0]-'0']
 	if n.life != life || p.term != l.Term || p.e == nil {
@@ -218,15 +219,15 @@ func (s *sim) checkRelease(n *simNode, life int, l *backend.Held) {
 		s.fail(n.id, "S11: releases %s in term %d while it trusts it", l.Election, l.Term)
 	}
 	if p.running == l.Term && p.style == withFunction && n.latest() < p.leaseEnds {
-		s.fail(n.id, "S11: releases %s while the function of term %d runs, %v before it has run out", l.Election, l.Term, p.leaseEnds-n.latest())
+		s.fail(n.id, "S11: releases %s while the function of term %d runs, %v before the lease expires", l.Election, l.Term, p.leaseEnds-n.latest())
 	}
 }
 
-// most is how many calls a node may make in a minute by its clock.
+// maxCallsPerMinute is how many calls a node may make in a minute by its clock.
 const maxCallsPerMinute = 400
 
-// checkCall: nothing is released before the deadline of a leadership that was lost;
-// calls do not swarm; renewals come when followers expect them.
+// checkCall checks that no lost lease is released before its deadline, that there are not too many
+// calls, and that renewals come when followers expect them.
 func (n *simNode) checkCall(c *call) {
 	s := n.s
 	if n.callsInMinute++; n.local() > n.minuteBegan+time.Minute {
@@ -245,21 +246,20 @@ func (n *simNode) checkCall(c *call) {
 	case callRenew:
 		if every := n.opts.RenewEvery; s.settled {
 			if off := (n.local() - n.m.gridOffset) % every; off > time.Millisecond && off < every-time.Millisecond {
-				s.fail(n.id, "Q1: renews %v off the grid that followers rely on", off)
+				s.fail(n.id, "Q1: renews %v off the renewal grid", off)
 			}
 		}
 	}
 }
 
-// live checks that each election has exactly one leader; if that has been so for
-// a while, that everybody was told.
+// checkLeaders checks that each election has exactly one leader, and later that all nodes know it.
 func (s *sim) checkLeaders() {
 	for i := range s.elections {
 		var leader *simNode
 		for _, n := range s.nodes {
 			if n.trusts(&n.places[i]) {
 				if leader != nil {
-					s.fail(n.id, "S1: leads %s, and so does %s", names[i], leader.id)
+					s.fail(n.id, "S1: leads %s at the same time as %s", names[i], leader.id)
 				}
 				leader = n
 			}

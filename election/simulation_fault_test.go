@@ -6,7 +6,7 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// A fault is something bad, or something that is asked for, that can happen.
+// A fault is a failure, or a request of an operator or a program.
 type fault uint8
 
 const (
@@ -47,12 +47,17 @@ const (
 )
 
 func (f fault) String() string {
-	return [...]string{"crash", "close, in order", "pause, up to half a TTL", "pause, up to a minute", "sleep, the monotonic clock standing still",
-		"wall clock steps forward", "clock rate changes", "cut off", "answers do not come back", "slow network, up to 20 s", "calls outlast their contexts",
-		"health check fails", "health check hangs", "resignation", "election paused", "leaves, and joins again", "nomination", "deposition",
-		"function lingers, up to a minute", "function returns by itself", "request lost", "answer lost", "request carried out twice",
-		"request carried out after it was given up", "store down", "rights revoked", "row locked", "store's clock steps", "row deleted by hand",
-		"failover, nothing lost", "failover, commits lost", "fail-back, nothing lost", "restart, commits lost"}[f]
+	return [...]string{
+		crash: "crash", closing: "close in order", pauseShort: "process stopped, up to half a TTL", pauseLong: "process stopped, up to a minute",
+		sleep: "host suspended, monotonic clock stands still", wallClockJump: "wall clock steps forward", rateChange: "clock rate changes",
+		cutOff: "requests cut off", answersCut: "answers cut off", slowNetwork: "slow network, up to 20 s", callsOutlast: "calls outlast their contexts",
+		healthFails: "health check fails", healthHangs: "health check hangs",
+		resigning: "resignation", pausing: "election paused", leaving: "leaves and joins again", nominating: "nomination", deposing: "deposition",
+		functionLingers: "function returns late, up to a minute", functionReturns: "function returns by itself",
+		requestLost: "request lost", answerLost: "answer lost", requestTwice: "request executed twice", requestLate: "request executed after the caller gave up",
+		storeDown: "store down", rightsRevoked: "rights revoked", lockedRow: "row locked", storeClockJump: "store's clock steps", rowDeleted: "row deleted manually",
+		failoverKept: "failover without loss", failoverLost: "failover that loses commits", failbackKept: "failback without loss", restartLost: "restart that loses commits",
+	}[f]
 }
 
 // count counts a fault of this node.
@@ -79,8 +84,7 @@ func (st *simStore) count(f fault) {
 	}
 }
 
-// fault does something bad to the node, or asks something of it. Leaders are
-// preferred.
+// fault causes a random fault of the node, and schedules the next one. Leaders are preferred.
 func (n *simNode) fault() {
 	s := n.s
 	s.after(s.exponential(s.faultEvery), n.fault)
@@ -98,7 +102,7 @@ func (n *simNode) fault() {
 	f := []fault{crash, crash, closing, pauseShort, pauseLong, pauseLong, sleep, wallClockJump, rateChange, rateChange, cutOff, cutOff, answersCut, answersCut,
 		slowNetwork, slowNetwork, slowNetwork, callsOutlast, healthFails, healthHangs, resigning, pausing, leaving, nominating, nominating, deposing, deposing, functionLingers}[s.random.IntN(28)]
 	switch {
-	case (f == sleep || f == wallClockJump) && n.boot: // where there is a boot-time clock it is a pause, and nothing
+	case (f == sleep || f == wallClockJump) && n.boot: // with a boot-time clock, a suspension is a pause, and a jump is nothing
 		f = pauseLong
 	case (f == healthFails || f == healthHangs) && !n.hasHealthCheck:
 		f = callsOutlast
@@ -166,7 +170,7 @@ func (n *simNode) fault() {
 	}
 }
 
-// stands makes the node stand still for a while.
+// freeze stops the node for a while.
 func (n *simNode) freeze(d time.Duration) {
 	n.stopped = true
 	life := n.life
@@ -183,7 +187,7 @@ func (n *simNode) restart() {
 	}
 }
 
-// operator writes a request beside the lease. It has looked a moment before.
+// operator writes a request beside the lease, with the term that it has just read.
 func (n *simNode) operator(i int, f fault) {
 	s := n.s
 	w := backend.Request{Election: names[i], Term: s.store.table.rows[i].lease.Term, Kind: backend.Depose}
@@ -194,7 +198,7 @@ func (n *simNode) operator(i int, f fault) {
 	s.after(n.delay(), func() { s.store.request(w) })
 }
 
-// fault does something bad to the store.
+// fault causes a random fault of the store, and schedules the next one.
 func (st *simStore) fault() {
 	s := st.s
 	s.after(s.exponential(5*s.faultEvery), st.fault)
@@ -229,7 +233,7 @@ func (st *simStore) fault() {
 		st.count(f)
 		within := 24 * time.Hour
 		if st.kind != durable && st.kind != endsSessions {
-			within = 2 * time.Second // a loss is one fault, and no time at all another
+			within = 2 * time.Second // no great step together with a loss of commits: see docs/proof.md, Limits
 		}
 		st.offset = s.upTo(2*within) - within
 	case rowDeleted:
@@ -241,8 +245,7 @@ func (st *simStore) fault() {
 	}
 }
 
-// heal ends all that is wrong with the store, and withdraws requests: a nominee may
-// not be there for long.
+// heal ends the faults of the store, and withdraws requests: a nominee may be gone soon.
 func (st *simStore) heal() {
 	st.down, st.denied = 0, 0
 	clear(st.locked)

@@ -7,7 +7,7 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// slowest is how long a message is on its way at most.
+// maxDelay is the greatest delay of a message.
 const maxDelay = 20 * time.Second
 
 // call sends a request over the network, and its answer back.
@@ -21,7 +21,7 @@ func (n *simNode) call(c *call) {
 	n.checkCall(c)
 	if c.kind == callHealth {
 		switch {
-		case n.healthHangs: // until its context ends, and longer
+		case n.healthHangs: // it hangs beyond the end of its context
 			n.underWay[c.kind].limit += 10 * time.Second
 		case n.unhealthy:
 			n.endCallLater(c, reply{call: c, err: errUnhealthy})
@@ -32,13 +32,13 @@ func (n *simNode) call(c *call) {
 	}
 	life, nonce, server := n.life, n.nonce, s.store.primary
 	if c.kind == callRelease && hasZero(c) {
-		// First find what this nonce holds, then end exactly that: two requests,
-		// the second only if the caller still waits.
+		// Two requests: find what this nonce holds, then release exactly that, if the caller
+		// still waits.
 		n.send(c, func() {
 			found, err := s.store.find(nonce, c.held, server)
 			n.sendBack(life, c, func() {
 				switch {
-				case n.m.inFlight[callRelease] != c: // given up meanwhile
+				case n.m.inFlight[callRelease] != c: // the caller has given up
 				case err != nil || len(found) == 0:
 					n.endCall(c, reply{call: c, err: err})
 				default:
@@ -75,8 +75,8 @@ func hasZero(c *call) bool {
 	return false
 }
 
-// send carries a request to the store, perhaps late, perhaps never, perhaps
-// twice. It arrives also when its sender has died or has given up.
+// send carries a request to the store: perhaps late, perhaps never, perhaps twice. It arrives even if
+// its sender has crashed or given up.
 func (n *simNode) send(c *call, do func()) {
 	s := n.s
 	if n.cutOff {
@@ -95,7 +95,7 @@ func (n *simNode) send(c *call, do func()) {
 	s.after(n.delay(), do)
 }
 
-// back carries an answer back.
+// sendBack carries an answer to the node.
 func (n *simNode) sendBack(life int, c *call, do func()) {
 	s := n.s
 	if n.life != life || !n.up {
@@ -122,7 +122,7 @@ func (n *simNode) delay() time.Duration {
 	return min(d, maxDelay)
 }
 
-// ends hands the machine the end of a call, unless it has ended already.
+// endCall gives the machine the reply of a call, unless the call has ended already.
 func (n *simNode) endCall(c *call, r reply) {
 	if c == nil || n.m.inFlight[c.kind] != c {
 		return
@@ -134,7 +134,7 @@ func (n *simNode) endCall(c *call, r reply) {
 	n.answer = reply{}
 }
 
-// extend notes until when a lease lasts.
+// noteLeaseEnd records when the store ends a lease.
 func (n *simNode) noteLeaseEnd(c *call, r *reply) {
 	if c.kind != callRenew && c.kind != callAcquire {
 		return
@@ -146,12 +146,11 @@ func (n *simNode) noteLeaseEnd(c *call, r *reply) {
 	}
 }
 
-// later is ends, when the machine is no longer in the middle of a step.
+// endCallLater calls endCall after the present step.
 func (n *simNode) endCallLater(c *call, r reply) {
 	life := n.life
 	n.s.after(0, func() { n.run(life, func() { n.endCall(c, r) }) })
 }
 
-// errGone is what a connection to a server says that does not lead its cluster
-// any more, or is down.
+// errGone is the error of a connection to a server that is down or no longer the primary.
 var errGone = fmt.Errorf("%w: connection reset", backend.ErrUnavailable)

@@ -9,25 +9,25 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// A simNode is one process of the simulation: a machine and its clock, the shell
-// around it, and its place in the network.
+// A simNode is one process of the simulation: a machine, its clock, the shell around it, and its
+// connection to the network.
 type simNode struct {
 	s              *sim
 	i              int
 	id             string
 	ttl            time.Duration
 	observer       bool
-	hasHealthCheck bool // it has a health check
-	life           int  // incarnation; what belongs to an earlier one is dropped
+	hasHealthCheck bool // has a health check
+	life           int  // incarnation; events of an earlier one are dropped
 	up             bool
-	leaving        bool // it closes
+	leaving        bool // its manager closes
 	m              *machine
 	opts           Options
 	nonce          string
 	places         []simPlace
 
-	// Its clock. It counts from local at at; the boot-time clock, if there is
-	// one, counts while the host sleeps.
+	// Its clock shows ticked at the true time at. A boot-time clock, if boot is set, also counts
+	// while the host is suspended.
 	at, ticked time.Duration
 	rate       float64
 	boot       bool
@@ -37,27 +37,27 @@ type simNode struct {
 
 	wakeAt     time.Duration // true time of the one pending wake event
 	underWay   [calls]simCall
-	answer     reply   // that the machine is being told of
-	answered   simCall // … and its call
+	answer     reply   // that the machine is handling
+	answered   simCall // the call of answer
 	stopped    bool
 	backlog    []func()
-	unreported int // transitions of its own that watchers have not been told of
+	unreported int // own transitions without an event so far
 
 	cutOff        bool          // no request arrives
 	answersCut    bool          // no answer comes back
 	slow          time.Duration // greatest delay of each message
-	overrun       time.Duration // how long calls outlast their context
+	overrun       time.Duration // how long calls outlast their contexts
 	unhealthy     bool          // the health check fails …
 	healthHangs   bool          // … or hangs
-	lingers       bool          // functions linger
-	callsInMinute int           // calls in the last minute
+	lingers       bool          // the next function returns late
+	callsInMinute int           // calls in the present minute
 	minuteBegan   time.Duration
 }
 
 // A simCall is a call under way.
 type simCall struct {
 	sent  time.Duration // by the node's clock
-	ahead time.Duration // of the clock by then
+	ahead time.Duration // of the clock at that time
 	limit time.Duration // true time at which it is given up; 0: none
 }
 
@@ -66,22 +66,22 @@ type style uint8
 
 const (
 	withFunction    style = iota // Lead or Run, with a function
-	withoutFunction              // Lead(nil): asks Leading
+	withoutFunction              // Lead(nil), and calls Leading
 	withCampaign                 // Campaign, again and again
-	withTry                      // Try, now and then
+	withTry                      // Try, at intervals
 )
 
-// simPlace is one node's place in one election.
+// simPlace is one node's part in one election.
 type simPlace struct {
 	e         *elec // nil: has left
 	style     style
 	leading   bool
-	until     time.Duration // by the node's pessimistic clock
+	until     time.Duration // the deadline by the node's pessimistic clock
 	term      uint64
-	leaseEnds time.Duration // until when the store keeps the lease, by the same clock
-	lost      bool          // the leadership of term was lost, not given up
+	leaseEnds time.Duration // when the store ends the lease, by the same clock
+	lost      bool          // the leadership of term was lost, not ended in order
 	running   uint64        // term of the lead function that has not returned
-	eventDue  bool          // an own transition has happened and is still to be told
+	eventDue  bool          // an own transition has happened without an event so far
 	lastEvent Event
 }
 
@@ -93,8 +93,8 @@ func (n *simNode) local() time.Duration {
 	return n.ticked + time.Duration(float64(n.s.now-n.at)*n.rate)
 }
 
-// latest is what a holder's deadline is compared with. Who sleeps asks nothing;
-// it would hear this if it did.
+// latest is the time with which a holder compares its deadline. A suspended node reads no clock; this
+// is what it would read.
 func (n *simNode) latest() time.Duration {
 	return n.ticked + time.Duration(float64(n.s.now-n.at)*n.rate) + n.ahead
 }
@@ -105,7 +105,7 @@ func (n *simNode) setRate(rate float64) {
 	n.scheduleWake(true)
 }
 
-// trusts reports whether the node would say that it leads, right now.
+// trusts reports whether Leading would be true now.
 func (n *simNode) trusts(p *simPlace) bool { return n.up && p.leading && n.latest() < p.until }
 
 // start begins a new incarnation.
@@ -150,7 +150,7 @@ var names = [...]string{"0", "1", "2"}
 
 func (n *simNode) place(e *elec) *simPlace { return &n.places[e.name[0]-'0'] }
 
-// campaign does what the program does to be elected.
+// campaign calls Lead, Campaign or Try, as the program of this style does.
 func (n *simNode) campaign(i int) {
 	p := &n.places[i]
 	if n.observer || n.leaving || p.e == nil || p.e.leaving {
@@ -180,7 +180,7 @@ func (n *simNode) campaign(i int) {
 	}
 }
 
-// in runs do on the node, if it is still the same incarnation; later if it stands still.
+// run runs do on the node if it is still the same incarnation: later, if the node is stopped.
 func (n *simNode) run(life int, do func()) {
 	switch {
 	case n.life != life || !n.up:
@@ -191,8 +191,7 @@ func (n *simNode) run(life int, do func()) {
 	}
 }
 
-// resume lets a node go on that stood still. All that has come meanwhile is there
-// at once, in any order.
+// resume continues a stopped node. The events of the meantime arrive at once, in random order.
 func (n *simNode) resume() {
 	if !n.stopped || !n.up {
 		return
@@ -213,7 +212,7 @@ func (n *simNode) resume() {
 	n.input(tick{})
 }
 
-// input steps the machine and carries out what it says.
+// input steps the machine and carries out its actions.
 func (n *simNode) input(in input) {
 	if by := n.ahead - n.aheadTold; by > 0 {
 		n.aheadTold = n.ahead
@@ -242,9 +241,8 @@ func (n *simNode) step(in input) {
 	}
 }
 
-// plan makes sure that the node wakes when its machine wants to, or when a call
-// is to be given up. There is one such event at a time, unless a sooner one is
-// needed.
+// scheduleWake schedules the time at which the machine asked to be stepped, or a call times out. There
+// is one such event at a time, unless an earlier one is needed.
 func (n *simNode) scheduleWake(anew bool) {
 	s := n.s
 	if !n.up {
@@ -329,7 +327,7 @@ func (n *simNode) do(a action) {
 	}
 }
 
-// returns makes the lead function return some time after its context was cancelled.
+// endFunction makes the lead function return some time after its context was cancelled.
 func (n *simNode) endFunction(p *simPlace, term uint64) {
 	s := n.s
 	if p.running != term {
@@ -338,13 +336,13 @@ func (n *simNode) endFunction(p *simPlace, term uint64) {
 	wait := s.exponential(50 * time.Millisecond)
 	if n.lingers {
 		n.lingers = false
-		wait = 5*time.Second + s.upTo(time.Minute) // past StepDownTimeout at times
-		s.trace(n.id, "%s: the function of term %d lingers for %v", p.e.name, term, wait)
+		wait = 5*time.Second + s.upTo(time.Minute) // sometimes longer than StepDownTimeout
+		s.trace(n.id, "%s: the function of term %d returns after %v", p.e.name, term, wait)
 	}
 	n.functionReturnsAfter(p, term, ReasonReturned, wait)
 }
 
-// function makes the lead function of term return after a while.
+// functionReturnsAfter makes the lead function of term return after wait.
 func (n *simNode) functionReturnsAfter(p *simPlace, term uint64, why Reason, wait time.Duration) {
 	life, e := n.life, p.e
 	n.s.after(wait, func() {
@@ -357,7 +355,7 @@ func (n *simNode) functionReturnsAfter(p *simPlace, term uint64, why Reason, wai
 	})
 }
 
-// heal ends all that is wrong with the node.
+// heal ends the faults of the node.
 func (n *simNode) heal() {
 	n.cutOff, n.answersCut, n.slow, n.overrun, n.lingers = false, false, 0, 0, false
 	n.unhealthy, n.healthHangs = false, false

@@ -7,45 +7,45 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// servers is where the rows are. It keeps the rules of backend/mysql: rows carry
-// the identity of the server that wrote them last. A row of another server, held
-// or vacant, is watched for the greatest TTL, and neither renewed nor released.
-// So is each row of a server that may have lost commits when it started, and one
-// that is missing, unless the table shows that none was deleted. A table lags
-// behind in the replica, or on the disk: what it lacks at a failover is lost.
+// servers are the store's servers with their rows. They follow the rules of backend/mysql. Each row
+// has the identity of the server that wrote it last. Nodes must observe a row that another server
+// wrote for the greatest TTL, and cannot renew or release it. The same holds for every row of a server
+// that may have lost commits when it started, and for a missing row, unless the table shows that none
+// was deleted. The replica, or the disk, lags behind the table: a failover or restart loses the
+// difference.
 type servers struct {
-	primary     int // identity of the server that leads the cluster
-	next        int // identity of a server that never did
-	former      int // the last one that did
+	primary     int // identity of the primary
+	next        int // identity of the next server that becomes primary for the first time
+	former      int // the previous primary
 	formerUntil time.Duration
 	table       simTable
 	replica     simTable
-	behind      []simWrite // what the replica lacks, oldest first
+	behind      []simWrite // commits that the replica lacks, oldest first
 	lag         time.Duration
-	started     time.Duration // when the primary did
-	restarts    int           // … again
-	wentBack    bool          // it has lost something
+	started     time.Duration // when the primary started
+	restarts    int           // of a server that may lose commits
+	wentBack    bool          // commits were lost, or a row was deleted
 }
 
 type simTable struct {
 	rows      []simRow
-	created   int // elections ever made
-	count     int // rows there are
-	createdBy int // who made the last one
-	recreated int // how often a row was made again that had been deleted
+	created   int // rows ever created
+	count     int // rows that exist
+	createdBy int // the server that created the last row
+	recreated int // rows created again after a deletion
 }
 
 type simRow struct {
 	found     bool
-	lease     backend.Lease // without what depends on the reader
-	writtenBy int           // who wrote it last
-	lastTerm  uint64        // the row of the term, which is another one
-	elected   time.Duration // when it was granted last, by the store's clock
+	lease     backend.Lease // without the fields that depend on the reader
+	writtenBy int           // the server that wrote it last
+	lastTerm  uint64        // the highest term, which mysql keeps in a table of its own
+	elected   time.Duration // time of the last grant, by the store's clock
 	written   time.Duration
 	session   int // renewals so far
 }
 
-// A simWrite is what one commit left behind.
+// A simWrite is the result of one commit.
 type simWrite struct {
 	at                                   time.Duration
 	row                                  int
@@ -62,7 +62,7 @@ func (v *servers) begin(elections int) {
 	}
 }
 
-// identities are how servers are named in a Ref.
+// identities are the names of servers in a Ref.
 var identities = func() (ids [1000]string) {
 	for i := range ids {
 		ids[i] = fmt.Sprint("s", i)
@@ -70,16 +70,16 @@ var identities = func() (ids [1000]string) {
 	return ids
 }()
 
-// careful reports whether the server may have lost a grant that somebody trusts.
+// uncleanRestart reports whether the server may have lost a grant that a node still trusts.
 func (st *simStore) uncleanRestart() bool {
 	return st.kind == losesCommits && st.started > 0 && st.s.now-st.started < st.maxTTL+time.Second
 }
 
-// same reports whether the answering server wrote the row last.
+// wroteLast reports whether the primary wrote the row last.
 func (st *simStore) wroteLast(r *simRow) bool { return r.writtenBy == st.primary }
 
-// view is the row as the candidate with this nonce sees it: what it must see
-// unchanged, and for how long.
+// leaseFor returns the row as a lease for the candidate with this nonce: what it must observe unchanged,
+// and for how long.
 func (st *simStore) leaseFor(r *simRow, nonce string) backend.Lease {
 	l := r.lease
 	same, id := st.wroteLast(r), identities[st.primary%len(identities)]
@@ -104,13 +104,13 @@ func (st *simStore) leaseFor(r *simRow, nonce string) backend.Lease {
 		l.Ref, l.ObserveFor = id, l.TTL
 	}
 	if st.uncleanRestart() {
-		l.Ref += fmt.Sprint(" careful ", st.restarts)
+		l.Ref += fmt.Sprint(" unclean restart ", st.restarts)
 	}
 	l.Age = st.clock() - r.written
 	return l
 }
 
-// nextTerm is the term of a grant.
+// nextTerm returns the term of a grant.
 func (st *simStore) nextTerm(r *simRow, b *backend.Bid) (uint64, error) {
 	v := &st.table
 	last, foreign := r.lastTerm, !st.wroteLast(r)
@@ -138,7 +138,7 @@ func (st *simStore) nextTerm(r *simRow, b *backend.Bid) (uint64, error) {
 	return term, err
 }
 
-// commit notes what the replica lacks now.
+// commit records a commit that the replica lacks.
 func (st *simStore) commit(r *simRow) {
 	if st.kind != failingOver && st.kind != losesCommits {
 		return
@@ -148,7 +148,7 @@ func (st *simStore) commit(r *simRow) {
 	st.behind = append(st.behind, simWrite{st.s.now, int(r.lease.Election[0] - '0'), v.created, v.count, v.createdBy, v.recreated, *r})
 }
 
-// catchUp carries what was committed up to then to the replica.
+// catchUp applies the commits up to a time to the replica.
 func (st *simStore) catchUp(to time.Duration) {
 	n := 0
 	for n < len(st.behind) && st.behind[n].at <= to {
@@ -161,8 +161,7 @@ func (st *simStore) catchUp(to time.Duration) {
 	st.behind = append(st.behind[:0], st.behind[n:]...)
 }
 
-// lose makes the replica the table: what it lacks is lost. It returns how many
-// commits that are.
+// loseBehind makes the replica the table, and returns how many commits are lost.
 func (st *simStore) loseBehind() int {
 	st.catchUp(st.s.now - st.lag)
 	lost := len(st.behind)
@@ -174,8 +173,8 @@ func (st *simStore) loseBehind() int {
 	return lost
 }
 
-// failOver puts another server in the primary's place. The old one is fenced off;
-// it does not come back within the greatest TTL, and then only with all it lacked.
+// failOver makes another server the primary. The old one is fenced off. It does not return within the
+// greatest TTL, and then only with all commits.
 func (st *simStore) failOver() {
 	s := st.s
 	what, lost := failoverKept, 0
@@ -218,7 +217,7 @@ func (st *simStore) crash() {
 	st.breakConnections()
 }
 
-// broken ends all connections: some listeners hear of it.
+// breakConnections ends all connections. Some listeners get an error.
 func (st *simStore) breakConnections() {
 	listeners := st.listeners
 	st.listeners = nil
@@ -236,8 +235,8 @@ func (st *simStore) randomLag() time.Duration {
 	return st.s.upTo(maxDelay)
 }
 
-// deleteRow is what somebody does by hand who should not. It and the loss of
-// commits from before are two faults: nothing lags behind for a while.
+// deleteRow is the mistake of an operator. It does not come together with a loss of commits (see
+// docs/proof.md, Limits), so the replica catches up first.
 func (st *simStore) deleteRow(i int) {
 	r := &st.table.rows[i]
 	if !r.found {

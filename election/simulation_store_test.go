@@ -7,27 +7,26 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// A simStore is the store of one world. It is passive, as package backend asks:
-// leases are taken from their holders by challengers that have watched them, or,
-// on a store with sessions, ended by its own clock. Its servers, and what they
-// lose, are in simulation_server_test.go.
+// A simStore is the store of one world. It follows the contract of package backend: a challenger takes
+// a lease after it has observed it for long enough, or, on a store with sessions, after the store's
+// clock has ended it. simulation_server_test.go has its servers and what they lose.
 type simStore struct {
 	s        *sim
 	kind     storeKind
-	push     bool          // Listen hears of every change
-	notifier bool          // … or of some, and the store is to be read as well
-	maxTTL   time.Duration // the greatest TTL, and so the longest watch
+	push     bool          // Listen learns of every change
+	notifier bool          // Listen learns of some changes, and nodes also poll
+	maxTTL   time.Duration // the greatest TTL, and so the longest observation
 	servers
 
 	offset    time.Duration // how far the store's clock is ahead of true time
 	rate      float64       // of the clock that ends sessions
-	down      time.Duration // it answers nobody before
-	denied    time.Duration // it refuses everybody before
+	down      time.Duration // no answers before that time
+	denied    time.Duration // every request is denied before that time
 	locked    []time.Duration
 	listeners []simListener
 }
 
-// A kind of store.
+// A storeKind is a kind of store.
 type storeKind uint8
 
 const (
@@ -37,7 +36,7 @@ const (
 	endsSessions                  // ends leases itself
 )
 
-// stores are those of the seeds, in turn.
+// storeKinds are the stores of the seeds, in turn.
 var storeKinds = []storeKind{durable, failingOver, losesCommits, failingOver, durable, failingOver, endsSessions}
 
 type simListener struct {
@@ -48,9 +47,9 @@ type simListener struct {
 
 func newSimStore(s *sim, k storeKind) *simStore {
 	st := &simStore{s: s, kind: k, maxTTL: 15 * time.Second, rate: s.randomRate(), locked: make([]time.Duration, s.elections)}
-	news := s.random.IntN(2) == 0
-	st.push = k == endsSessions || k == durable && news
-	st.notifier = (k == failingOver || k == losesCommits) && news
+	notifies := s.random.IntN(2) == 0
+	st.push = k == endsSessions || k == durable && notifies
+	st.notifier = (k == failingOver || k == losesCommits) && notifies
 	st.begin(s.elections)
 	return st
 }
@@ -59,13 +58,13 @@ func (st *simStore) guarantees() backend.Guarantees {
 	return backend.Guarantees{Name: "simulated", MinTTL: time.Millisecond, Push: st.push || st.notifier, Poll: !st.push, Exclusive: true}
 }
 
-// clock is the store's wall clock, for ages and terms. It decides nothing else.
+// clock is the store's wall clock. It affects only ages and terms.
 func (st *simStore) clock() time.Duration { return st.s.now + st.offset }
 
 var epoch = time.Date(2026, 6, 1, 0, 0, 0, 0, time.UTC)
 
-// enter says why a request is not carried out. It was sent to a server, which may
-// have been replaced since: then some proxies send it on, some connections break.
+// admit returns an error if a request cannot be executed. If the server to which it was sent is no longer
+// the primary, some proxies forward the request, and some connections break.
 func (st *simStore) admit(server int) error {
 	switch s := st.s; {
 	case s.now < st.down, server != st.primary && s.oneIn(2):
@@ -81,7 +80,7 @@ var (
 	errLocked  = fmt.Errorf("%w: the row is locked", backend.ErrUnavailable)
 )
 
-// serve carries out a request.
+// serve executes a request.
 func (st *simStore) serve(n *simNode, life int, nonce string, c *call, server int) (r reply) {
 	r.call = c
 	if r.err = st.admit(server); r.err != nil {
@@ -91,7 +90,7 @@ func (st *simStore) serve(n *simNode, life int, nonce string, c *call, server in
 	case callAcquire:
 		r.answers = make([]backend.Answer, len(c.bids))
 		for i := range c.bids {
-			// A row is made in several steps, which end when nobody waits for them.
+			// A row is created in several steps, which stop when the caller has given up.
 			waits := n.life == life && n.m.inFlight[callAcquire] == c
 			st.acquire(n, life, &c.bids[i], &r.answers[i], waits)
 		}
@@ -122,7 +121,7 @@ func (st *simStore) row(election string) *simRow { return &st.table.rows[electio
 
 func (st *simStore) isLocked(election string) bool { return st.s.now < st.locked[election[0]-'0'] }
 
-// differs reports whether Observe has something to tell to who saw l.
+// differs reports whether Observe must return now to a reader that has l.
 func differs(now, l *backend.Lease) bool {
 	return now.Term != l.Term || now.Heartbeat != l.Heartbeat || now.Ref != l.Ref || now.ObserveFor != l.ObserveFor || now.Request != l.Request || now.Holder.Nonce != l.Holder.Nonce
 }
@@ -178,8 +177,8 @@ func (st *simStore) renew(l *backend.Held, a *backend.Answer) {
 	}
 }
 
-// A pinned lease is to be released: that of a term, and if heartbeat is not 0, only as it
-// was when it was read.
+// A pinned lease is to be released: that of a term, and if heartbeat is not 0, only if it is unchanged
+// since it was read.
 type pinned struct {
 	backend.Held
 	heartbeat uint64
@@ -192,7 +191,7 @@ func pin(held []backend.Held) (list []pinned) {
 	return list
 }
 
-// find is the first half of a release of term 0: what this nonce holds.
+// find is the first half of a release of term 0: it returns what this nonce holds.
 func (st *simStore) find(nonce string, held []backend.Held, server int) (found []pinned, err error) {
 	if err := st.admit(server); err != nil {
 		return nil, err
@@ -209,7 +208,7 @@ func (st *simStore) find(nonce string, held []backend.Held, server int) (found [
 	return found, nil
 }
 
-// release ends leases. One that another server wrote last is not held.
+// release ends leases, except those that another server wrote last.
 func (st *simStore) release(n *simNode, life int, held []pinned, server int) (err error) {
 	if err := st.admit(server); err != nil {
 		return err
@@ -247,12 +246,12 @@ func (st *simStore) request(w backend.Request) error {
 	return nil
 }
 
-// holds reports whether l is still held, in that term.
+// isHeld reports whether l is still held in its term.
 func (r *simRow) isHeld(l *backend.Held) bool {
 	return r.found && r.lease.Holder.Nonce == l.Holder.Nonce && r.lease.Term == l.Term && !r.lease.Vacant()
 }
 
-// ends makes the row vacant, if it is held.
+// vacate makes the row vacant, if it is held.
 func (r *simRow) vacate(how backend.End) {
 	if l := &r.lease; !l.Vacant() {
 		l.End, l.LastID, l.LastNonce = how, l.Holder.ID, l.Holder.Nonce
@@ -260,23 +259,22 @@ func (r *simRow) vacate(how backend.End) {
 	}
 }
 
-// write gives the row a fresh heartbeat and commits it. news: it is heard of.
-func (st *simStore) write(r *simRow, news bool) {
+// write gives the row a fresh heartbeat and commits it. If notify is set, listeners learn of it.
+func (st *simStore) write(r *simRow, notify bool) {
 	r.found, r.writtenBy, r.written = true, st.primary, st.clock()
-	if news {
+	if notify {
 		r.lease.Heartbeat = st.s.random.Uint64() | 1
 	}
 	st.commit(r)
 	if st.kind == endsSessions {
 		st.session(r)
 	}
-	if news && (st.push || st.notifier && r.lease.Vacant()) {
+	if notify && (st.push || st.notifier && r.lease.Vacant()) {
 		st.wakeListeners()
 	}
 }
 
-// session ends the lease when nobody has renewed it for its TTL, by the store's
-// own clock.
+// session ends the lease if it is not renewed for its TTL by the store's clock.
 func (st *simStore) session(r *simRow) {
 	if r.session++; r.lease.Vacant() {
 		return
@@ -291,7 +289,7 @@ func (st *simStore) session(r *simRow) {
 	})
 }
 
-// listen answers when there is news; at once if it has come already.
+// listen answers at the next change: at once if the change has come already.
 func (st *simStore) listen(n *simNode, life int, nonce string, c *call, server int) {
 	answer := func(err error) { n.sendBack(life, c, func() { n.endCall(c, reply{call: c, err: err}) }) }
 	if err := st.admit(server); err != nil {
@@ -310,13 +308,13 @@ func (st *simStore) listen(n *simNode, life int, nonce string, c *call, server i
 	st.listeners = append(st.listeners, simListener{n, life, c})
 }
 
-// tell wakes all who listen; some miss a notifier.
+// wakeListeners answers all listeners. Some miss a notification.
 func (st *simStore) wakeListeners() {
 	listeners := st.listeners
 	st.listeners = nil
 	for _, l := range listeners {
 		switch {
-		case l.n.life != l.life || l.n.m.inFlight[callListen] != l.c: // no longer there
+		case l.n.life != l.life || l.n.m.inFlight[callListen] != l.c: // no longer waits
 		case st.notifier && !st.s.calm && st.s.oneIn(5):
 			st.listeners = append(st.listeners, l)
 		default:

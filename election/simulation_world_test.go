@@ -7,8 +7,7 @@ import (
 	"time"
 )
 
-// A sim is one world: its true time, what is about to happen, the store and the
-// nodes.
+// A sim is one world: its true time, the scheduled events, the store and the nodes.
 type sim struct {
 	seed       uint64
 	random     *rand.Rand
@@ -20,19 +19,19 @@ type sim struct {
 	state      []simElection
 	faultEvery time.Duration // mean time between the faults of a node
 	calm       bool          // no faults
-	settled    bool          // and leaders must not change any more
+	settled    bool          // leaders must not change
 	healed     time.Duration // when the last fault ended
 	err        error
 
 	tracing bool
-	lines   []string // the last of them
+	lines   []string // the latest lines of the trace
 	figures figures
 }
 
-// simElection is what the world knows of one election.
+// simElection has the world's record of one election.
 type simElection struct {
-	term    uint64   // the greatest that anybody has led in
-	leader  *simNode // who led last
+	term    uint64   // the greatest term of a leadership
+	leader  *simNode // the last leader
 	fence   uint64   // the highest term that the resource has seen
 	writer  *simNode
 	writing int // the writer's life
@@ -63,14 +62,14 @@ func newSim(seed uint64, trace bool) *sim {
 	return s
 }
 
-// anyRate is one at which a node's clock may tick: two of them may differ as far
-// as the default clock margin of TTL/6 allows, and by a hair less.
+// randomRate returns a rate for a node's clock. Two rates differ by slightly less than the default clock
+// margin of TTL/6 allows.
 func (s *sim) randomRate() float64 {
 	return []float64{1 - 0.09, 1 - 0.09, 1, 1 + 0.09, 1 + 0.09}[s.random.IntN(5)]
 }
 
-// run lets so many hours pass. At the end of each the faults end, and what must
-// hold then is checked; some hours are mostly calm.
+// run simulates this many hours. At the end of each hour the faults end, and run checks the rules for
+// calm times. One hour has a long calm time.
 func (s *sim) run(hours int) error {
 	for _, n := range s.nodes {
 		n.start()
@@ -99,16 +98,16 @@ func (s *sim) run(hours int) error {
 	return s.err
 }
 
-// bound is within which time after the last fault an election has its leader.
-// First all that is on its way arrives, and functions return; then a watch, a
-// renewal, a call, and what holds candidates back.
+// bound is the time within which an election must have a leader after the last fault. It is the sum of
+// the greatest delay of a message, an observation, the return of functions, a renewal, a call, and the
+// times for which candidates hold back.
 func (s *sim) bound() time.Duration {
 	ttl := 14 * time.Second
 	return maxDelay + s.store.maxTTL*11/10 + 2*ttl + ttl/3 + ttl/4 + s.failoverDelay() + s.incumbentGrace()
 }
 
 func (s *sim) failoverDelay() time.Duration {
-	if s.seed%8 == 3 { // it hides what is too tight, so most seeds have none
+	if s.seed%8 == 3 { // it can hide a violation, so most seeds have none
 		return 5 * time.Second
 	}
 	return 0
@@ -151,8 +150,7 @@ func (s *sim) heal() {
 	}
 }
 
-// trace notes what happens, for who replays. Where much happens its callers ask
-// first whether anybody reads it.
+// trace adds a line to the trace of a replay. Frequent callers check tracing first.
 func (s *sim) trace(who, format string, args ...any) {
 	if s.tracing {
 		if len(s.lines) >= 1000 {
@@ -166,7 +164,7 @@ func (s *sim) lastLines(n int) string {
 	return strings.Join(s.lines[max(0, len(s.lines)-n):], "\n")
 }
 
-// fail notes that a rule is broken. The first time ends the world.
+// fail records that a rule is broken. The first violation ends the world.
 func (s *sim) fail(who, format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
 	s.trace(who, "BROKEN: %s", text)
@@ -176,8 +174,7 @@ func (s *sim) fail(who, format string, args ...any) {
 	}
 }
 
-// A queue is what is about to happen, in order of time, and of asking where times
-// are equal.
+// A queue has scheduled events in order of time, and of scheduling for equal times.
 type queue struct {
 	heap []scheduled
 	seq  int

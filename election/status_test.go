@@ -10,10 +10,10 @@ import (
 	"github.com/go-election/go-election/election"
 )
 
-// part waits a while, and returns the status of a manager and of its only election.
+// part waits a second of virtual time, and returns the status of a manager and of its only election.
 func part(t *testing.T, m *election.Manager) (election.Status, election.ElectionStatus) {
 	t.Helper()
-	time.Sleep(time.Second) // of virtual time
+	time.Sleep(time.Second)
 	s := m.Status()
 	if len(s.Elections) != 1 {
 		t.Fatalf("Status has %d elections, want 1", len(s.Elections))

@@ -13,23 +13,26 @@ import (
 	"github.com/go-election/go-election/backend/memory"
 )
 
-// blind is a store whose readings fail, as behind a proxy that sends them to a replica.
-type blind struct {
+// unreadable is a store whose readings fail while active is set, as behind a proxy that sends them to
+// a broken replica.
+type unreadable struct {
 	backend.Backend
-	is atomic.Bool
+	active atomic.Bool
 }
 
-func (b *blind) Observe(ctx context.Context, seen []backend.Lease) (changed []backend.Lease, err error) {
-	if b.is.Load() {
+func (b *unreadable) Observe(ctx context.Context, seen []backend.Lease) (changed []backend.Lease, err error) {
+	if b.active.Load() {
 		return nil, fmt.Errorf("%w: the server is read-only", backend.ErrUnavailable)
 	}
 	return b.Backend.Observe(ctx, seen)
 }
 
+// A process whose readings fail must not report the last known leader forever, even if the renewals
+// of its own leases work.
 func TestAFollowerThatCannotReadReportsNoLeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory.New()
-		eyes := &blind{Backend: store.Backend()}
+		eyes := &unreadable{Backend: store.Backend()}
 		a, b := manage(t, eyes, Options{ID: "a"}), manage(t, store.Backend(), Options{ID: "b"})
 		joined(t, b, "x").Lead(nil)
 		time.Sleep(time.Second)
@@ -48,11 +51,11 @@ func TestAFollowerThatCannotReadReportsNoLeader(t *testing.T) {
 			return len(told), told[len(told)-1]
 		}
 		time.Sleep(30 * time.Second)
-		eyes.is.Store(true)
+		eyes.active.Store(true)
 		closes(t, b)
 		time.Sleep(time.Minute)
 		if who, _, ok := x.Leader(); ok {
-			t.Errorf("%q left a minute ago, nothing was read since, and it is reported as the leader", who.ID)
+			t.Errorf("%q left a minute ago, no reading has worked since, and it is still reported as the leader", who.ID)
 		}
 		if s := a.Status(); !s.Unreachable || s.Err == nil {
 			t.Errorf("the status is reachable, %v; want unreachable, and why", s.Err)
@@ -66,7 +69,7 @@ func TestAFollowerThatCannotReadReportsNoLeader(t *testing.T) {
 		if now, last := count(); now != before || last.Reason != ReasonUnreachable {
 			t.Errorf("told %d times and then %d times, last %+v; want once, and that the store is unreachable", before, now, last)
 		}
-		eyes.is.Store(false)
+		eyes.active.Store(false)
 		time.Sleep(time.Minute)
 		if _, _, ok := x.Leader(); ok || a.Status().Unreachable {
 			t.Errorf("once it can read again: Leader() %v, unreachable %v; want nobody, and reachable", ok, a.Status().Unreachable)
@@ -75,12 +78,12 @@ func TestAFollowerThatCannotReadReportsNoLeader(t *testing.T) {
 	})
 }
 
-// The last reading fails, and then this process wins all that it has joined: it reads
-// nothing any more, and is unreachable for ever.
+// The last reading fails, and then this process wins every election that it has joined. It reads
+// nothing from then on, so only its renewals show that the store works.
 func TestALeaderOfAllElectionsIsNotUnreachable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory.New()
-		eyes := &blind{Backend: polled{store.Backend()}}
+		eyes := &unreadable{Backend: polled{store.Backend()}}
 		other := &script{Backend: store.Backend()}
 		b := manage(t, other, Options{ID: "b"})
 		joined(t, b, "x").Lead(nil)
@@ -89,8 +92,8 @@ func TestALeaderOfAllElectionsIsNotUnreachable(t *testing.T) {
 		x := joined(t, a, "x")
 		x.Lead(nil)
 		time.Sleep(30 * time.Second)
-		// The leader is cut off for good; the follower's readings fail from 6 s later on, while the
-		// watch goes on, and work again just after its bid was granted.
+		// The leader is cut off for good. The follower's readings fail 6 s later, during its
+		// observation, and work again just after its bid was granted.
 		down := func(context.Context, []backend.Held) ([]backend.Answer, error) { return nil, backend.ErrUnavailable }
 		other.set(func() {
 			other.renew = down
@@ -98,13 +101,13 @@ func TestALeaderOfAllElectionsIsNotUnreachable(t *testing.T) {
 			other.release = func(context.Context, []backend.Held) error { return backend.ErrUnavailable }
 		})
 		time.Sleep(6 * time.Second)
-		eyes.is.Store(true)
+		eyes.active.Store(true)
 		for range 100 {
 			if time.Sleep(100 * time.Millisecond); x.Leading() {
 				break
 			}
 		}
-		eyes.is.Store(false)
+		eyes.active.Store(false)
 		if !x.Leading() {
 			t.Fatal("not elected")
 		}

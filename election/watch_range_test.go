@@ -11,7 +11,7 @@ import (
 	"github.com/go-election/go-election/backend/memory"
 )
 
-// Events is Watch: the same events in the same order, until the election is left.
+// Events yields the events of Watch, in the same order, until this process leaves the election.
 func TestEventsYieldsWhatAWatcherReceives(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := manage(t, memory.New().Backend(), Options{})
@@ -64,7 +64,7 @@ func TestEventsEndWithTheContextAndWithBreak(t *testing.T) {
 	})
 }
 
-// Records reads page by page, and what it yields is clean.
+// Records reads several pages, and yields clean text.
 func TestRecordsYieldsEveryElection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory.New()

@@ -34,8 +34,7 @@ func TestWatchAndCloseDoNotRace(t *testing.T) {
 	}
 }
 
-// A slow watcher of thousands of elections once held the loop up until all of
-// them were lost.
+// A slow watcher of thousands of elections once blocked the loop until all of them were lost.
 func TestASlowWatcherDoesNotBlockTheLoop(t *testing.T) {
 	const n = 3000
 	m := manage(t, memory.New().Backend(), Options{})
@@ -53,14 +52,14 @@ func TestASlowWatcherDoesNotBlockTheLoop(t *testing.T) {
 	m.Watch(func(Event) { <-hold })
 	began := time.Now()
 	m.send(func(time.Duration) input { return nil }) // the loop is free again
-	if d := time.Since(began); d > 8*time.Second {   // of a TTL of ten; a busy machine may stand still
+	if d := time.Since(began); d > 8*time.Second {   // the TTL is 10 s; a busy machine may be slow
 		t.Errorf("the loop was busy for %v", d)
 	}
 	close(hold)
 	closes(t, m)
 }
 
-// A callback that ends its goroutine, as t.FailNow does, is called again with what follows.
+// A callback that ends its goroutine, as t.FailNow does, still gets the following events.
 func TestACallbackThatEndsItsGoroutineIsCalledAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := manage(t, memory.New().Backend(), Options{})

@@ -46,7 +46,7 @@ func TestOnlyTransitionsOfOthersAreCoalesced(t *testing.T) {
 	}
 }
 
-// The loop adds events. A callback that hangs must not hold it up.
+// The loop adds events, so a callback that hangs must not block add.
 func TestAddingAnEventCallsNoCallback(t *testing.T) {
 	w := newWatcher(func(ev Event) { t.Errorf("S12: the callback was called with %v", ev) }, slog.New(slog.DiscardHandler))
 	w.add(elected("jobs", "me", 1), true, nil)
@@ -122,8 +122,8 @@ func TestANoticeIsNotDeliveredAfterAGreaterTerm(t *testing.T) {
 	}
 }
 
-// What waits for a callback that hangs is bounded, and so is the work for it: it is the
-// loop that adds events, and leases run out meanwhile.
+// The number of events that wait for a hanging callback is bounded, and so is the work of add: the
+// loop calls it, and leases expire meanwhile.
 func TestAHangingWatchersQueueIsBounded(t *testing.T) {
 	w := newWatcher(nil, slog.New(slog.DiscardHandler))
 	const elections, leaderships = 20, 2000
@@ -153,7 +153,7 @@ func TestAHangingWatchersQueueIsBounded(t *testing.T) {
 	}
 }
 
-// (c)
+// A watcher that knew a vacancy and missed a short leadership still gets the move.
 func TestASlowWatcherStillSeesAMove(t *testing.T) {
 	w := newWatcher(nil, slog.New(slog.DiscardHandler))
 	vacant := &state{kind: Vacant, reason: ReasonReleased, term: 1}
