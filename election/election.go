@@ -130,10 +130,10 @@ func (e *Election) Resign(ctx context.Context) error {
 	})
 }
 
-// Leave resigns, stops campaigning and leaves the election for good. It waits until the store
-// has nothing of this process. It returns [ErrNotReleased] if the lease expired first, and ctx's
-// error if ctx ends first; leaving then continues. Called by the election's own lead function it
-// returns [ErrOwnCaller].
+// Leave resigns, stops campaigning and leaves the election. [Manager.Join] can join it again. Leave
+// waits until the store has nothing of this process. It returns [ErrNotReleased] if the lease
+// expired first, and ctx's error if ctx ends first; leaving then continues. Called by the
+// election's own lead function it returns [ErrOwnCaller].
 func (e *Election) Leave(ctx context.Context) error { return e.leave(ctx, backend.Released) }
 
 func (e *Election) leave(ctx context.Context, end backend.End) error {

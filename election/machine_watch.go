@@ -56,7 +56,7 @@ func (m *machine) observe(now time.Duration, e *elec, l *backend.Lease, sent tim
 
 	switch {
 	case e.observed.Holder.Nonce == m.me.Nonce && e.observed.ObserveFor == 0 && e.phase == phaseFollowing && !e.leaseCallUnderWay:
-		// The record names this process: an earlier bid was granted late. advance bids, or releases.
+		// The record names this process, which does not lead: advance then bids or releases.
 		e.on(unknown)
 	case m.nominated(e):
 		m.enqueue(callRequest, e)

@@ -56,7 +56,7 @@ type Manager struct {
 // ([*OptionError]).
 func New(b backend.Backend, options *Options) (*Manager, error) {
 	if b == nil {
-		return nil, fmt.Errorf("election: %w: there is no backend: look at the error of what should have opened it", backend.ErrInvalid)
+		return nil, fmt.Errorf("election: %w: the backend is nil: check the error of the call that should have opened it", backend.ErrInvalid)
 	}
 	g := b.Guarantees()
 	o, err := options.Complete(g)
@@ -316,7 +316,7 @@ func (m *Manager) Close(ctx context.Context) error {
 	select {
 	case <-m.allLeft:
 	case <-ctx.Done():
-		err = fmt.Errorf("election: close: %w; not released, so they run out within %v: %q", context.Cause(ctx), m.opts.TTL, m.abandon())
+		err = fmt.Errorf("election: close: %w; these leases were not released and expire within %v: %q", context.Cause(ctx), m.opts.TTL, m.abandon())
 	}
 	m.stop()
 	<-m.ended

@@ -37,8 +37,8 @@ type simElection struct {
 	writing int // the writer's life
 }
 
-// newSim prepares the world of a seed: kind of store, three to nine nodes, one to
-// three elections. Every eighth world is nearly quiet.
+// newSim creates the world of a seed: a kind of store, three to nine nodes, one to three elections.
+// Every eighth world has few faults.
 func newSim(seed uint64, trace bool) *sim {
 	s := &sim{seed: seed, random: rand.New(rand.NewPCG(seed, 17)), tracing: trace}
 	s.elections = 1 + s.random.IntN(3)
