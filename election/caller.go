@@ -6,19 +6,19 @@ import (
 	"strconv"
 )
 
-// callers knows the goroutines that run lead functions and callbacks, so that a call that
-// would wait for its own caller is an error instead of a deadlock. A goroutine that a lead
-// function has started is not known: such a call ends with its context.
+// Manager.callers has the goroutines that run lead functions and callbacks. A call that would wait
+// for its own caller then returns an error instead of a deadlock. Goroutines that a lead function
+// starts are not in it: such a call waits until its context ends.
 
-// enter notes that this goroutine runs the lead function of e, or a callback if e is nil.
+// enter records that this goroutine runs the lead function of e, or a callback if e is nil.
 func (m *Manager) enter(e *Election) (leave func()) {
 	id := goroutineID()
 	m.callers.Store(id, e)
 	return func() { m.callers.Delete(id) }
 }
 
-// calledBy returns the election whose lead function calls, if one does. ok is true for a
-// lead function and for a callback.
+// calledBy returns the election in whose lead function the caller runs, or nil. ok is true in a
+// lead function and in a callback.
 func (m *Manager) calledBy() (e *Election, ok bool) {
 	v, ok := m.callers.Load(goroutineID())
 	if ok {

@@ -8,13 +8,13 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// Check asks the store once whether this process may take part: it reads, and, unless it only
-// observes, announces itself and has the store check the grants of what it has joined, where
-// the store can do that beforehand ([backend.Preflighter]). An error of class backend.ErrDenied
-// says what somebody must mend; one of class backend.ErrUnavailable may pass by itself. It
-// takes three times CallTimeout at most. The manager works, or tries to, whatever Check says.
+// Check asks the store once whether this process may take part. It reads a record. Unless the
+// manager only observes, it also announces this process, and asks a [backend.Preflighter] whether
+// bids for the joined elections would be allowed. It takes three times CallTimeout at most. After
+// an error of class backend.ErrDenied an operator must correct something; backend.ErrUnavailable
+// may pass by itself. The manager continues to work in either case.
 func (m *Manager) Check(ctx context.Context) error {
-	err := m.ask(ctx, func(ctx context.Context) error {
+	err := m.callStore(ctx, func(ctx context.Context) error {
 		if err := m.prepare(ctx); err != nil {
 			return err
 		}
@@ -24,7 +24,7 @@ func (m *Manager) Check(ctx context.Context) error {
 	if err != nil || m.opts.Observer {
 		return err
 	}
-	if err := m.ask(ctx, func(ctx context.Context) error { return m.announce(ctx, m.campaigns()) }); err != nil {
+	if err := m.callStore(ctx, func(ctx context.Context) error { return m.announce(ctx, m.campaigningFor()) }); err != nil {
 		return err
 	}
 	var bids []backend.Bid
@@ -35,12 +35,13 @@ func (m *Manager) Check(ctx context.Context) error {
 	if !ok || len(bids) == 0 {
 		return nil
 	}
-	return m.ask(ctx, func(ctx context.Context) error { return errors.Join(p.Preflight(ctx, bids)...) })
+	return m.callStore(ctx, func(ctx context.Context) error { return errors.Join(p.Preflight(ctx, bids)...) })
 }
 
-func (m *Manager) campaigns() (names string) {
+// campaigningFor returns the names of the elections that this process leads or campaigns for.
+func (m *Manager) campaigningFor() (names string) {
 	done := make(chan struct{})
-	if m.tell(func(time.Duration) input {
+	if m.send(func(time.Duration) input {
 		names = backend.ElectionList(m.machine.campaigns)
 		close(done)
 		return nil

@@ -6,28 +6,28 @@ import (
 	"time"
 )
 
-// clock is the only place that reads a clock for decisions. It measures time
-// since it was made on the monotonic clock, plus the time that the machine was
-// suspended: Go's monotonic clock stands still meanwhile on Linux
-// (golang.org/issue/24595), the boot-time clock does not. Asking that one is a
-// system call, so it is asked only when the difference between the wall clock and
-// the monotonic clock, both read by one time.Now, has moved by more than a
+// A clock measures the time since it was made. All decisions use it and no other clock. It adds the
+// time for which the machine was suspended to the monotonic time, because Go's monotonic clock
+// stands still meanwhile on Linux (golang.org/issue/24595), and the boot-time clock does not.
+// Reading the boot-time clock is a system call. So it is read only if the difference between the
+// wall clock and the monotonic clock, both from one time.Now, has changed by more than a
 // millisecond since the last check.
 type clock struct {
 	base      time.Time
 	boot      time.Duration // boot-time clock at base
-	diff      atomic.Int64  // wall − monotonic, at the last check
-	suspended atomic.Int64
-	woken     chan struct{} // has an element after a suspension was found: timers know nothing of it
+	diff      atomic.Int64  // wall clock − monotonic clock, at the last check
+	suspended atomic.Int64  // total time of suspensions
+	woken     chan struct{} // receives after a suspension, because timers do not notice it
 	jumps     sync.Mutex
-	ahead     atomic.Int64 // where there is no boot-time clock: how far the wall clock has jumped forward, in all
+	ahead     atomic.Int64 // without a boot-time clock: the sum of the wall clock's forward jumps
 }
 
+// checkAfter is how far the difference of the clocks may change, in nanoseconds, before a check.
 const checkAfter = int64(time.Millisecond)
 
 func newClock() *clock {
 	c := &clock{base: time.Now(), woken: make(chan struct{}, 1)}
-	for range 8 { // late, if this was interrupted, it would hide as much of a suspension
+	for range 8 { // an interruption between the two readings would hide as much of a suspension: try again
 		before := time.Since(c.base)
 		boot, ok := boottime()
 		after := time.Since(c.base)
@@ -49,9 +49,9 @@ func (c *clock) now() time.Duration {
 	return mono + time.Duration(c.suspended.Load())
 }
 
-// latest is the time by the most pessimistic reading, for a holder: it may lie
-// ahead of now, which challengers use. A deadline that is compared with it has
-// added what the machine has been told of ahead.
+// latest returns the time by the most pessimistic reading, for a holder. It may be ahead of now,
+// which challengers use. A deadline that is compared with latest includes the part of ahead that
+// the machine knows.
 func (c *clock) latest() time.Duration { return c.now() + time.Duration(c.ahead.Load()) }
 
 // check measures how long the machine has been suspended so far.
@@ -61,7 +61,7 @@ func (c *clock) check(diff int64) {
 	for range 8 {
 		before := time.Since(c.base)
 		boot, ok := boottime()
-		gap := time.Since(c.base) - before // the most by which this sample is too great
+		gap := time.Since(c.base) - before // the greatest error of this sample
 		if !ok {
 			c.jumped(diff)
 			return
@@ -74,17 +74,17 @@ func (c *clock) check(diff int64) {
 		}
 	}
 	if best == bad {
-		return // interrupted each time: the next reading checks again
+		return // interrupted each time: the next call of now checks again
 	}
-	if suspended > time.Millisecond { // less is the error of measuring, or of rates
+	if suspended > time.Millisecond { // less may be an error of measurement
 		raise(&c.suspended, int64(suspended))
 		c.wake()
 	}
 	c.diff.Store(diff)
 }
 
-// jumped believes the wall clock when it jumps forward, also if it was set back before: by
-// as much as since the last check, not since the clock was made.
+// jumped counts a forward jump of the wall clock since the last check as time that has passed. A
+// clock that was set back earlier does not hide a later jump.
 func (c *clock) jumped(diff int64) {
 	c.jumps.Lock()
 	defer c.jumps.Unlock()
@@ -92,7 +92,7 @@ func (c *clock) jumped(diff int64) {
 		c.ahead.Add(d)
 		c.wake()
 	}
-	c.diff.Store(diff) // last: who sees it does not check
+	c.diff.Store(diff) // last, because it ends the checks of other goroutines
 }
 
 func (c *clock) wake() {

@@ -6,8 +6,7 @@ import (
 	"unsafe"
 )
 
-// boottime reads CLOCK_BOOTTIME, which counts while the machine is suspended
-// (clock_gettime(2)).
+// boottime reads CLOCK_BOOTTIME, which also counts while the machine is suspended (clock_gettime(2)).
 func boottime() (time.Duration, bool) {
 	const clockBoottime = 7
 	var ts syscall.Timespec

@@ -14,9 +14,9 @@ import (
 	"github.com/go-election/go-election/election"
 )
 
-// A store that is away keeps nobody waiting for longer than the lease lasts: after that a
-// release could not matter. Each way in which it may be away is tried.
-func TestAStoreThatIsAwayDelaysNoEnd(t *testing.T) {
+// If the store is unreachable, Close, Run and Resign wait no longer than the lease lasts: after that
+// a release has no effect. The test tries each way in which a store can be unreachable.
+func TestCloseWaitsNoLongerThanTheLease(t *testing.T) {
 	for name, away := range map[string]conformance.Fate{
 		"nothing is answered": {Lost: true},
 		"each call fails":     {Err: backend.ErrUnavailable},
@@ -65,8 +65,8 @@ func TestAStoreThatIsAwayDelaysNoEnd(t *testing.T) {
 	}
 }
 
-// Who has an answer to come as to whether it was elected waits no longer either.
-func TestACandidateWhoseBidIsUnansweredEnds(t *testing.T) {
+// The same holds for a candidate that does not know whether its bid was granted.
+func TestCloseEndsACandidateWithAnUnansweredBid(t *testing.T) {
 	bubble(t, "Close", func(t *testing.T) {
 		m, e, wire := joins(t)
 		wire.Decide(func(c conformance.Call) conformance.Fate {
@@ -84,7 +84,7 @@ func TestACandidateWhoseBidIsUnansweredEnds(t *testing.T) {
 	})
 }
 
-// leads returns a manager that leads "x", and what takes its store away.
+// leads returns a manager that leads "x", and a function that makes its store unreachable.
 func leads(t *testing.T, away conformance.Fate) (m *election.Manager, e *election.Election, cut func() time.Time) {
 	t.Helper()
 	m, e, wire := joins(t)
@@ -106,7 +106,7 @@ func endsWithTheLease(t *testing.T, began time.Time) {
 	}
 }
 
-// joins makes a manager that has joined "x", over a wire.
+// joins returns a manager that has joined "x", and the wire to its store.
 func joins(t *testing.T) (*election.Manager, *election.Election, *conformance.Wire) {
 	t.Helper()
 	wire := conformance.Wrap(memory.New().Backend())
@@ -121,7 +121,7 @@ func joins(t *testing.T) (*election.Manager, *election.Election, *conformance.Wi
 	return m, e, wire
 }
 
-// bubble runs f in virtual time; whatever it leaves running fails the test.
+// bubble runs f in virtual time; a goroutine that it leaves running fails the test.
 func bubble(t *testing.T, what string, f func(t *testing.T)) {
 	t.Run(what, func(t *testing.T) { synctest.Test(t, f) })
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/go-election/go-election/election"
 )
 
-// denies is a store that denies the calls whose names are set.
+// denies is a store that denies the calls whose flags are set.
 type denies struct {
 	backend.Backend
 	acquire, renew, observe atomic.Bool
@@ -25,7 +25,7 @@ func (d *denies) err(what string) error {
 
 func (d *denies) Acquire(ctx context.Context, bids []backend.Bid) ([]backend.Answer, error) {
 	if d.acquire.Load() {
-		return []backend.Answer{{Err: d.err("acquire")}}, nil // of one item, as above a TTL that the operator allows
+		return []backend.Answer{{Err: d.err("acquire")}}, nil // one item only, as for a TTL above the operator's limit
 	}
 	return d.Backend.Acquire(ctx, bids)
 }
@@ -44,9 +44,9 @@ func (d *denies) Observe(ctx context.Context, seen []backend.Lease) (changed []b
 	return d.Backend.Observe(ctx, seen)
 }
 
-// Whatever is denied, a program without a logger hears of it, once: the first
-// time, and again only after it was allowed in between.
-func TestWatchersAreToldOnceThatTheStoreDenies(t *testing.T) {
+// A program without a logger learns of a denial from its watchers: once, and again only after a call
+// of that kind was allowed.
+func TestADenialIsReportedOnce(t *testing.T) {
 	for what, denied := range map[string]func(*denies) *atomic.Bool{
 		"bids":     func(d *denies) *atomic.Bool { return &d.acquire },
 		"renewals": func(d *denies) *atomic.Bool { return &d.renew },

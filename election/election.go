@@ -11,51 +11,51 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// An Election is a manager's part in one election. All methods are safe for
-// concurrent use, also inside callbacks and lead functions.
+// An Election is a manager's part in one election. All methods are safe for concurrent use,
+// also inside callbacks and lead functions.
 type Election struct {
 	manager    *Manager
-	leadership atomic.Pointer[Leadership] // nil before the first
-	state      atomic.Pointer[state]      // what watchers were told last
+	leadership atomic.Pointer[Leadership] // the latest; nil before the first
+	state      atomic.Pointer[state]      // the latest that was sent to watchers
 
-	// The loop's own, but for its name, which does not change.
-	elec     elec
-	fn       LeadFunc        // runs in each leadership; may be nil
-	parent   context.Context // of its leaderships
-	attempt  int             // counts campaigns
-	waiters  []waiter
-	ranOut   bool // somebody was told that the latest leadership's lease ran out
-	watchers []*watcher
+	// Only the manager's loop uses these fields. elec.name never changes; everybody may read it.
+	elec           elec
+	fn             LeadFunc        // runs in each leadership; may be nil
+	parent         context.Context // parent of the leaderships' contexts
+	attempt        int             // number of the present campaign
+	waiters        []waiter
+	expiryReported bool // a waiter has got ErrNotReleased for the latest leadership
+	watchers       []*watcher
 }
 
-// A LeadFunc runs while this process leads. Its context is cancelled when the
-// leadership ends; context.Cause then gives a [*LostError]. It must return soon
-// after, because nobody else can be elected in order before it has. Returning
-// earlier gives the leadership up; an error that it returns then is in the event that
-// says so (Event.Err), and in the log.
+// A LeadFunc runs while this process leads. Its context is cancelled when the leadership ends;
+// context.Cause then returns a [*LostError]. The function must return soon after: until it has
+// returned, the lease is not released. A function that returns while the process leads gives
+// up the leadership. Its error is then in the event (Event.Err) and in the log.
 type LeadFunc func(ctx context.Context, lead *Leadership) error
 
-// A waiter is told when what it waits for has come, or why it never will.
+// A waiter is a call that waits. Its channel gets nil when the event has happened, or an error
+// when the event will not happen.
 type waiter struct {
-	what awaited
-	term uint64 // untilReleased: of the leadership; 0: any
-	done chan error
+	awaits awaited
+	term   uint64 // untilReleased: the term of the leadership; 0: any
+	done   chan error
 
-	attempt int // untilReleased: the campaign that is being withdrawn; 0: none is
+	attempt int // untilReleased: the campaign that is being withdrawn; 0: none
 }
 
 type awaited uint8
 
 const (
-	untilElected  awaited = iota // or campaigning has ended
-	untilRefused                 // campaigning has ended for good
-	untilReleased                // a leadership is over and nothing of it is left
-	untilGone                    // the election has left
+	untilElected  awaited = iota // this process is elected; an error: the campaign has ended
+	untilRefused                 // the campaign has ended for good
+	untilReleased                // a leadership is over and its lease is released
+	untilLeft                    // this process has left the election
 )
 
 func newElection(m *Manager, name string) *Election {
 	e := &Election{manager: m}
-	e.elec.name, e.elec.shell, e.elec.slot, e.elec.at = name, e, -1, -1
+	e.elec.name, e.elec.shell, e.elec.index, e.elec.timerIndex = name, e, -1, -1
 	e.state.Store(&state{kind: Unknown, reason: ReasonCurrent})
 	return e
 }
@@ -63,18 +63,17 @@ func newElection(m *Manager, name string) *Election {
 // Name returns the election's name.
 func (e *Election) Name() string { return e.elec.name }
 
-// Leading reports whether this process leads right now: whether its lease is
-// certain to last at this instant. It costs a clock read, and compares the clock
-// with the deadline at each call, so that it is right at the first instruction
-// after the process, or the machine, was stopped. What no lease can promise: that
-// it still leads when the next statement is carried out. Hand the term to
-// whatever you write to.
+// Leading reports whether this process leads at this instant. It does not block and costs one
+// clock read. It compares the clock with the deadline at each call, so it is right at the first
+// instruction after the process or the machine was stopped. No lease can promise that the
+// process still leads when the next statement runs: send the term with every write.
 func (e *Election) Leading() bool {
 	l := e.leadership.Load()
 	return l != nil && l.Leading()
 }
 
-// Leadership returns the present leadership of this process, or nil if it does not lead.
+// Leadership returns the present leadership of this process, or nil if this process does not
+// lead. It does not block.
 func (e *Election) Leadership() *Leadership {
 	if l := e.leadership.Load(); l != nil && l.Leading() {
 		return l
@@ -82,43 +81,43 @@ func (e *Election) Leadership() *Leadership {
 	return nil
 }
 
-// Leader returns who leads, as far as this process knows, and the term. ok is
-// false if nobody does or it cannot be told. A follower learns of a change after
-// at most one reading (RenewEvery) or one push of the store. Only [Election.Leading]
-// may be relied on to act.
+// Leader returns the leader and its term, as far as this process knows. ok is false if nobody
+// leads or the store cannot be reached. A follower learns of a change after one reading
+// (RenewEvery) at most, or at once if the store pushes changes. Leader does not block. Decide
+// with [Election.Leading], never with Leader, whether to act as the leader.
 func (e *Election) Leader() (leader Candidate, term uint64, ok bool) {
 	s := e.Current()
 	return s.Leader, s.Term, s.Kind == Elected
 }
 
-// Current returns the state as a watcher would be told it now.
+// Current returns the present state as an event. It does not block.
 func (e *Election) Current() Event {
 	s := e.state.Load().event(e.elec.name)
-	if s.Leading && !e.Leading() { // the deadline has passed, and the loop has not come to say so
+	if s.Leading && !e.Leading() { // the deadline has passed, and the loop has not reported it yet
 		s.Kind, s.Previous, s.Leader, s.Leading = Vacant, s.Leader, Candidate{}, false
 	}
 	return s
 }
 
-// Pause makes this process step down, if it leads, and not campaign until Resume.
-// It returns at once.
+// Pause makes this process step down if it leads, and stops it from campaigning until Resume.
+// It does not wait for the step-down.
 func (e *Election) Pause() {
-	e.manager.tell(func(time.Duration) input { return suspend{&e.elec, true} })
+	e.manager.send(func(time.Duration) input { return suspend{&e.elec, true} })
 }
 
-// Resume ends Pause.
+// Resume ends a Pause. It does not wait.
 func (e *Election) Resume() {
-	e.manager.tell(func(time.Duration) input { return suspend{&e.elec, false} })
+	e.manager.send(func(time.Duration) input { return suspend{&e.elec, false} })
 }
 
-// Resign ends the present leadership in order: not leading, the function's context
-// cancelled, the function returned, the lease released. It returns when that is
-// done, with [ErrNotReleased] when the lease has run out first, or with ctx's error; the
-// resignation goes on. Lead and Run campaign again after half a TTL. Resigning what is not led
-// does nothing. The election's own lead function gets [ErrOwnCaller]: it should
-// return instead.
+// Resign ends the present leadership in order: Leading becomes false, the function's context is
+// cancelled, the function returns, the lease is released. Resign waits for all of it. It returns
+// [ErrNotReleased] if the lease expired first, and ctx's error if ctx ends first; the resignation
+// then continues. After half a TTL, Lead and Run campaign again. Resign does nothing if this
+// process does not lead. Called by the election's own lead function it returns [ErrOwnCaller];
+// that function should return instead.
 func (e *Election) Resign(ctx context.Context) error {
-	if e.calledByOwn() {
+	if e.calledByOwnFunction() {
 		return ErrOwnCaller
 	}
 	return e.await(ctx, func(done chan error) input {
@@ -131,27 +130,28 @@ func (e *Election) Resign(ctx context.Context) error {
 	})
 }
 
-// Leave resigns, ends campaigning and takes no further part. It returns when
-// nothing of this process is left in the store, with [ErrNotReleased] when the lease has run out first, or
-// with ctx's error; leaving goes on. The
-// election's own lead function gets [ErrOwnCaller].
+// Leave resigns, stops campaigning and leaves the election. [Manager.Join] can join it again. Leave
+// waits until the store has nothing of this process. It returns [ErrNotReleased] if the lease
+// expired first, and ctx's error if ctx ends first; leaving then continues. Called by the
+// election's own lead function it returns [ErrOwnCaller].
 func (e *Election) Leave(ctx context.Context) error { return e.leave(ctx, backend.Released) }
 
 func (e *Election) leave(ctx context.Context, end backend.End) error {
-	if e.calledByOwn() {
+	if e.calledByOwnFunction() {
 		return ErrOwnCaller
 	}
 	return e.await(ctx, func(done chan error) input {
-		e.waiters = append(e.waiters, waiter{what: untilGone, done: done})
+		e.waiters = append(e.waiters, waiter{awaits: untilLeft, done: done})
 		return leave{&e.elec, end}
 	})
 }
 
-// Record reads from the store all that it keeps about the election, with the last
-// leaderships. Term is 0 if nobody has led yet.
+// Record reads the election's record from the store: the lease and the last leaderships. Its
+// Term is 0 if nobody has led yet. It waits for the store, CallTimeout at most. The error is the
+// store's (see backend.Class), ctx's, or [ErrClosed].
 func (e *Election) Record(ctx context.Context) (backend.Record, error) {
 	var list []backend.Record
-	err := e.manager.ask(ctx, func(ctx context.Context) (err error) {
+	err := e.manager.callStore(ctx, func(ctx context.Context) (err error) {
 		list, err = e.manager.backend.List(ctx, e.elec.name, 1)
 		return err
 	})
@@ -169,25 +169,26 @@ func (e *Election) Record(ctx context.Context) (backend.Record, error) {
 	return r, nil
 }
 
-// Nominate asks that the candidate with this id lead next. The request is scoped to
-// the present term. Nothing happens until that candidate sees it while it
-// campaigns, and accepts; an attempt ([Election.Try]) does not. Then the leader
-// steps down in order, and for one TTL only the nominee bids.
-// Nominate returns when the request is written.
+// Nominate asks for the candidate with this id to lead next. The request applies to the present
+// term only. The nominee accepts it when it reads the request while it campaigns with Lead, Run
+// or Campaign; Try does not accept. Then the leader steps down in order, and for one TTL only the
+// nominee bids. Nominate returns when the request is written: two calls of the store, CallTimeout
+// at most for each. It fails with backend.ErrInvalid if nobody leads, and with backend.ErrStale
+// if the term has changed meanwhile.
 func (e *Election) Nominate(ctx context.Context, id string) error {
 	if err := backend.CheckID(id); err != nil {
 		return fmt.Errorf("election: nominate: %w", err)
 	}
-	return e.ask(ctx, backend.Nominate, id)
+	return e.request(ctx, backend.Nominate, id)
 }
 
-// Depose ends the present leadership against the leader's will: its next renewal is
-// refused, it releases by itself, and stays out for one TTL. It is never faster
-// than the leader's own stepping down, so there are never two leaders. Depose
-// returns when the request is written.
-func (e *Election) Depose(ctx context.Context) error { return e.ask(ctx, backend.Depose, "") }
+// Depose ends the present leadership against the leader's will: the store refuses the leader's
+// next renewal, and the leader steps down in order, releases the lease itself, and does not bid
+// for one TTL. So there are never two leaders. Depose returns when the request is written, with
+// the errors of [Election.Nominate].
+func (e *Election) Depose(ctx context.Context) error { return e.request(ctx, backend.Depose, "") }
 
-func (e *Election) ask(ctx context.Context, kind backend.RequestKind, id string) error {
+func (e *Election) request(ctx context.Context, kind backend.RequestKind, id string) error {
 	r, err := e.Record(ctx)
 	if err != nil {
 		return err
@@ -195,7 +196,7 @@ func (e *Election) ask(ctx context.Context, kind backend.RequestKind, id string)
 	if r.Vacant() {
 		return fmt.Errorf("election: %s: %w: nobody leads %q", kind, backend.ErrInvalid, e.elec.name)
 	}
-	err = e.manager.ask(ctx, func(ctx context.Context) error {
+	err = e.manager.callStore(ctx, func(ctx context.Context) error {
 		return e.manager.backend.Request(ctx, []backend.Request{{Election: e.elec.name, Term: r.Term, Kind: kind, ID: id}})
 	})
 	if err != nil {
@@ -204,18 +205,18 @@ func (e *Election) ask(ctx context.Context, kind backend.RequestKind, id string)
 	return nil
 }
 
-// calledByOwn reports whether the election's lead function calls.
-func (e *Election) calledByOwn() bool {
+// calledByOwnFunction reports whether the caller runs in the election's lead function.
+func (e *Election) calledByOwnFunction() bool {
 	by, _ := e.manager.calledBy()
 	return by == e
 }
 
-// await has the loop run f, which makes an input and sees to it that done is
-// told, and waits for that.
+// await runs f on the loop and waits for done. f returns an input for the machine, and sends
+// to done or registers a waiter that will.
 func (e *Election) await(ctx context.Context, f func(done chan error) input) error {
 	done := make(chan error, 1)
-	if !e.manager.tell(func(time.Duration) input {
-		if e.elec.slot < 0 {
+	if !e.manager.send(func(time.Duration) input {
+		if e.elec.index < 0 {
 			done <- nil
 			return nil
 		}
@@ -242,41 +243,42 @@ func (e *Election) wait(ctx context.Context, done <-chan error) error {
 	}
 }
 
-// The rest is called by the loop.
+// Only the loop calls the methods below.
 
-// awaitRelease has done told when the leadership of term is over; 0: when nothing is left, or
-// another campaign than this attempt has begun, which takes over whatever is.
+// awaitRelease registers a waiter for the release of the leadership of term. Term 0 waits until
+// this process has nothing in the store, or until a campaign other than attempt has begun: that
+// one inherits what is left.
 func (e *Election) awaitRelease(term uint64, done chan error, attempt int) {
 	e.waiters = append(e.waiters, waiter{untilReleased, term, done, attempt})
 	e.manager.waiting = append(e.manager.waiting, e)
 }
 
-// idle reports whether nothing of ours is in the store or on its way there.
+// idle reports whether the store has nothing of this process, and no call can change that.
 func (e *Election) idle() bool {
-	return e.elec.phase == phaseFollowing && !e.elec.busy
+	return e.elec.phase == phaseFollowing && !e.elec.leaseCallUnderWay
 }
 
-// resolve tells those who wait for it, and returns how many they were.
-func (e *Election) resolve(what awaited, err error) (told int) {
-	return e.tellIf(func(w *waiter) bool { return w.what == what }, err)
+// resolve answers all waiters for this event, and returns their number.
+func (e *Election) resolve(event awaited, err error) (resolved int) {
+	return e.resolveIf(func(w *waiter) bool { return w.awaits == event }, err)
 }
 
-// released tells who waits for the end of a leadership that is over, and reports whether
-// somebody still waits.
-func (e *Election) released() (waiting bool) {
-	e.tellIf(func(w *waiter) bool {
-		return w.what == untilReleased && (e.idle() || w.term != 0 && w.term != e.elec.term || w.attempt != 0 && w.attempt != e.attempt)
+// resolveReleased answers the waiters whose leadership is over, and reports whether waiters for
+// a release remain.
+func (e *Election) resolveReleased() (waiting bool) {
+	e.resolveIf(func(w *waiter) bool {
+		return w.awaits == untilReleased && (e.idle() || w.term != 0 && w.term != e.elec.term || w.attempt != 0 && w.attempt != e.attempt)
 	}, nil)
-	return slices.ContainsFunc(e.waiters, func(w waiter) bool { return w.what == untilReleased })
+	return slices.ContainsFunc(e.waiters, func(w waiter) bool { return w.awaits == untilReleased })
 }
 
-// tellIf tells the waiters that it holds for, and forgets them.
-func (e *Election) tellIf(over func(*waiter) bool, err error) (told int) {
+// resolveIf answers and removes the waiters for which match returns true.
+func (e *Election) resolveIf(match func(*waiter) bool, err error) (resolved int) {
 	rest := e.waiters[:0]
 	for i := range e.waiters {
-		if w := e.waiters[i]; over(&w) {
+		if w := e.waiters[i]; match(&w) {
 			w.done <- err
-			told++
+			resolved++
 		} else {
 			rest = append(rest, w)
 		}
@@ -285,7 +287,7 @@ func (e *Election) tellIf(over func(*waiter) bool, err error) (told int) {
 	if e.waiters = rest; len(rest) == 0 {
 		e.waiters = nil
 	}
-	return told
+	return resolved
 }
 
 // trust begins a leadership, or extends it.
@@ -298,12 +300,12 @@ func (e *Election) trust(term uint64, until time.Duration) {
 	l := &Leadership{Term: term, election: e, parent: e.parent}
 	l.until.Store(int64(until))
 	e.leadership.Store(l)
-	e.ranOut = false
+	e.expiryReported = false
 	m := e.manager
 	m.log.Info("become leader", "backend", m.name, "election", e.elec.name, "term", term)
 	if e.fn != nil {
 		fn := e.fn
-		m.others.Go(func() { e.run(fn, l) })
+		m.goroutines.Go(func() { e.run(fn, l) })
 	}
 	e.resolve(untilElected, nil)
 }
@@ -311,15 +313,15 @@ func (e *Election) trust(term uint64, until time.Duration) {
 // run runs the lead function of one leadership.
 func (e *Election) run(fn LeadFunc, l *Leadership) {
 	var err error
-	// Deferred: fn may end its goroutine.
+	// Deferred, because fn may end its goroutine (runtime.Goexit).
 	defer func() {
-		e.manager.tell(func(time.Duration) input { return returned{&e.elec, l.Term, ReasonReturned, err} })
+		e.manager.send(func(time.Duration) input { return returned{&e.elec, l.Term, ReasonReturned, err} })
 	}()
 	defer e.manager.enter(e)()
 	err = fn(l.Context(), l)
 }
 
-// lose ends a leadership: not leading first, then the context.
+// lose ends a leadership. Leading becomes false before the context is cancelled.
 func (e *Election) lose(term uint64, reason Reason, err error) {
 	l := e.leadership.Load()
 	if l == nil || l.Term != term || l.until.Swap(0) == 0 {
@@ -331,7 +333,7 @@ func (e *Election) lose(term uint64, reason Reason, err error) {
 	switch reason {
 	case ReasonResigned, ReasonReturned, ReasonLeft, ReasonPaused, ReasonNominated:
 		if level = slog.LevelInfo; err != nil {
-			level = slog.LevelError // the function's
+			level = slog.LevelError // err is the function's
 		}
 	}
 	attrs := []any{"backend", e.manager.name, "election", e.elec.name, "term", term, "reason", string(reason)}
@@ -341,8 +343,8 @@ func (e *Election) lose(term uint64, reason Reason, err error) {
 	e.manager.log.Log(context.Background(), level, "lost leader", attrs...)
 }
 
-// tell hands an event of the machine to the watchers.
-func (e *Election) tell(s *state) {
+// publish sends a state of the machine to the watchers, and counts it.
+func (e *Election) publish(s *state) {
 	s.time = time.Now()
 	before, ev := e.state.Load(), s.event(e.elec.name)
 	own := ev.Leading || ev.Kind != Notice && before.leading
@@ -364,21 +366,21 @@ func (e *Election) tell(s *state) {
 	}
 }
 
-// current is what a new watcher is told first.
-func (e *Election) current() Event {
+// firstEvent returns the first event of a new watcher.
+func (e *Election) firstEvent() Event {
 	ev := e.Current()
 	ev.Reason, ev.Time = ReasonCurrent, time.Now()
 	return ev
 }
 
-// gone ends everything that waits for this election.
-func (e *Election) gone() {
+// ended answers all waiters and ends all watchers: this process has left the election.
+func (e *Election) ended() {
 	e.resolve(untilReleased, nil)
-	e.resolve(untilGone, nil)
+	e.resolve(untilLeft, nil)
 	e.resolve(untilElected, ErrClosed)
 	e.resolve(untilRefused, ErrClosed)
 	for _, w := range e.watchers {
-		w.end(false)
+		w.stop(false)
 	}
 	e.watchers = nil
 }

@@ -7,30 +7,31 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// Errors that this package returns besides those of the store.
+// Errors that this package returns besides those of the store (package backend). Test for them
+// with errors.Is.
 var (
 	// ErrClosed is returned after Close or Leave. It wraps backend.ErrClosed.
 	ErrClosed = fmt.Errorf("election: %w", backend.ErrClosed)
 
-	// ErrNotElected is returned by Try: somebody else leads, or another candidate was faster.
+	// ErrNotElected is returned by Try: another process leads, or another candidate was faster.
 	ErrNotElected = errors.New("election: not elected")
 
-	// ErrJoined is returned by Join: this manager takes part in that election already. It
-	// wraps backend.ErrInvalid.
+	// ErrJoined is returned by Join: this manager has already joined the election. It wraps
+	// backend.ErrInvalid.
 	ErrJoined = fmt.Errorf("election: %w: joined already", backend.ErrInvalid)
 
-	// ErrCampaigning is returned by Lead, Run, Campaign and Try: this process campaigns for
-	// the election already, or leads it. It wraps backend.ErrInvalid.
+	// ErrCampaigning is returned by Lead, Run, Campaign and Try: this process already campaigns
+	// for the election, or leads it. It wraps backend.ErrInvalid.
 	ErrCampaigning = fmt.Errorf("election: %w: campaigning or leading already", backend.ErrInvalid)
 
-	// ErrOwnCaller is returned by Resign, Leave and Close when they are called by a lead
-	// function or a callback that they would have to wait for: the function should return
-	// instead. It wraps backend.ErrInvalid. Nothing has been done.
+	// ErrOwnCaller is returned by Resign, Leave and Close when a lead function or a callback
+	// calls them and they would have to wait for that function: it should return instead. The
+	// call has done nothing. It wraps backend.ErrInvalid.
 	ErrOwnCaller = fmt.Errorf("election: %w: called by the function that it would wait for; return from it instead", backend.ErrInvalid)
 
-	// ErrNotReleased is returned by Close, Run, Resign and Leave, which wait for the release
-	// of a lease: the store has not confirmed it, and by now the lease has expired. Somebody
-	// else can have it, later than after a release.
+	// ErrNotReleased is returned by Close, Run, Resign and Leave: the store has not confirmed the
+	// release, and the lease has expired meanwhile. Another process can lead now, later than
+	// after a release.
 	ErrNotReleased = errors.New("election: the lease expired before its release was confirmed")
 )
 

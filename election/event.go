@@ -7,40 +7,40 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// A Candidate is a process that can lead: its id, and the address and metadata
-// that it chose to show. Everything in it but your own was written by others.
+// A Candidate is a process that can lead: its id, and the address and metadata that it published.
+// Treat the fields of other candidates as untrusted text.
 type Candidate = backend.Candidate
 
-// An Event tells a watcher what it should know about one election.
+// An Event reports a change in one election to a watcher.
 type Event struct {
-	Election string
-	Kind     Kind
-	Leader   Candidate // who leads; zero unless Kind is Elected
-	Previous Candidate // who led before, as far as this process knows
+	Election string    // name of the election
+	Kind     Kind      // the state, or Notice
+	Leader   Candidate // the leader; zero unless Kind is Elected
+	Previous Candidate // the leader before, as far as this process knows
 	Term     uint64    // of Leader, or of the last leadership known
-	Leading  bool      // Leader is this very manager
-	Reason   Reason
-	Err      error     // what the store said, where Reason is about an error; what the lead function returned; who has this id, where that is the reason
-	Time     time.Time // when this process learned of it
+	Leading  bool      // Leader is this manager
+	Reason   Reason    // why the leadership began or ended, or the subject of the notice
+	Err      error     // the store's error, the lead function's error, or details of Reason; often nil
+	Time     time.Time // when this process learned of it, by its own clock
 
-	// First says that the watcher did not know the state before: it has just begun, or
-	// the store could not be read. What the event tells may be long so, and is no
-	// reason to ring. [backend.Record.Since] is the store's word on it.
+	// First says that the watcher did not know the state before: it has just begun, or the
+	// store could not be read until now. The state may be old, so it should not alert anybody.
+	// [backend.Record.Since] says for how long it has lasted.
 	First bool
 
-	// Coalesced counts own leaderships that this watcher never heard of because it was
-	// too far behind: their pairs of elected and lost became part of this event.
+	// Coalesced counts own leaderships that this watcher was too slow to receive: the elected
+	// and the lost event of each are replaced by this event.
 	Coalesced int
 }
 
-// A Kind is what an event is about.
+// A Kind is a state of an election, or Notice.
 type Kind uint8
 
 const (
-	Unknown Kind = iota // the store cannot be reached: this process cannot tell who leads
+	Unknown Kind = iota // the store cannot be reached, so the leader is not known
 	Vacant              // nobody leads
 	Elected             // Leader leads
-	Notice              // the state is unchanged; Reason says what should be looked at
+	Notice              // the state has not changed; Reason names a problem
 )
 
 // String returns the kind in lower case.
@@ -48,7 +48,7 @@ func (k Kind) String() string {
 	return [...]string{"unknown", "vacant", "elected", "notice"}[min(k, 3)]
 }
 
-// String describes the event in one line that is safe to log.
+// String returns one line that is safe to log.
 func (e Event) String() string {
 	s := fmt.Sprintf("%q %s", e.Election, e.Kind)
 	if e.Kind == Elected {
@@ -60,7 +60,7 @@ func (e Event) String() string {
 	return s + ": " + e.Why()
 }
 
-// Why returns the reason, and what Err says of it, in words that are safe to log.
+// Why returns the reason and the text of Err, safe to log.
 func (e Event) Why() string {
 	if e.Err != nil {
 		return fmt.Sprintf("%s (%q)", e.Reason, e.Err)
@@ -71,8 +71,8 @@ func (e Event) Why() string {
 	return string(e.Reason)
 }
 
-// A state is what is kept of the event that told it: for each election, for as long as
-// it lasts. Once told it is never changed, and neither are those that it points to.
+// A state is the present state of an election, in less memory than an [Event]. Once published,
+// neither it nor the candidates it points to change.
 type state struct {
 	kind             Kind
 	leading          bool
@@ -83,7 +83,7 @@ type state struct {
 	time             time.Time // set by the shell
 }
 
-// event returns the state as watchers know it.
+// event returns the state as an event.
 func (s *state) event(election string) Event {
 	ev := Event{Election: election, Kind: s.kind, Term: s.term, Leading: s.leading, Reason: s.reason, Err: s.err, Time: s.time}
 	if s.leader != nil {
@@ -95,13 +95,12 @@ func (s *state) event(election string) Event {
 	return ev
 }
 
-// is reports whether this is the state. Who leads, and the term, matter only if
-// somebody does.
+// is reports whether s is this state. The leader and the term count only if kind is Elected.
 func (s *state) is(kind Kind, leader *Candidate, term uint64) bool {
 	return s.kind == kind && (kind != Elected || s.leader.Nonce == leader.Nonce && s.leader.ID == leader.ID && s.term == term)
 }
 
-// last returns the last leader known.
+// last returns the present leader, or the last one known.
 func (s *state) last() *Candidate {
 	if s.kind == Elected {
 		return s.leader
@@ -109,53 +108,55 @@ func (s *state) last() *Candidate {
 	return s.previous
 }
 
-// A Reason says why a leadership began or ended, or what a notice is about. Reasons
-// are stable: metrics may use them as labels.
+// A Reason says why a leadership began or ended, or what a notice is about. The texts are stable:
+// metrics may use them as labels.
 type Reason string
 
-// Why the present state is what it is.
+// Reasons of states.
 const (
-	ReasonCurrent     Reason = "current state"     // the first event of a watcher
-	ReasonElected     Reason = "elected"           // the lease was granted
-	ReasonVacant      Reason = "vacant"            // nobody leads, and why is not known
-	ReasonReleased    Reason = "released"          // the leader stepped down in order
-	ReasonExpired     Reason = "expired"           // the leader did not renew for its TTL
-	ReasonDeposed     Reason = "deposed"           // an operator ended the leadership
-	ReasonForgotten   Reason = "forgotten"         // an operator retired the election ([Manager.Forget]); told even if it was vacant before
-	ReasonUnreachable Reason = "store unreachable" // and so the lease could not be renewed, or nothing can be said
-	ReasonRefused     Reason = "renewal refused"   // the store no longer has this lease: taken, deleted, edited, or failed over
-	ReasonDeadline    Reason = "deadline passed"   // this process was stopped or starved past its deadline
-	ReasonMoved       Reason = "moved"             // the election has moved to another store (package backend/migration); the event's Err names it. Such a vacancy is told even if the election was vacant before
-	ReasonResigned    Reason = "resigned"          // Resign was called
-	ReasonNominated   Reason = "nominated"         // stepped down for a nominee that is ready
-	ReasonHealth      Reason = "health check failed"
-	ReasonPaused      Reason = "paused"
-	ReasonReturned    Reason = "function returned" // the lead function came back by itself
-	ReasonLeft        Reason = "left"              // Leave or Close was called
+	ReasonCurrent     Reason = "current state"       // the first event of a watcher
+	ReasonElected     Reason = "elected"             // the store granted the lease
+	ReasonVacant      Reason = "vacant"              // nobody leads, for an unknown reason
+	ReasonReleased    Reason = "released"            // the leader stepped down in order
+	ReasonExpired     Reason = "expired"             // the leader did not renew for its TTL
+	ReasonDeposed     Reason = "deposed"             // an operator ended the leadership
+	ReasonForgotten   Reason = "forgotten"           // an operator retired the election ([Manager.Forget]); reported even if it was vacant before
+	ReasonUnreachable Reason = "store unreachable"   // the lease could not be renewed, or the state cannot be read
+	ReasonRefused     Reason = "renewal refused"     // the store no longer has this lease: taken, deleted, edited, or failed over
+	ReasonDeadline    Reason = "deadline passed"     // this process was stopped or starved of CPU past its deadline
+	ReasonMoved       Reason = "moved"               // the election has moved to another store, which Err names (package backend/migration); reported even if it was vacant before
+	ReasonResigned    Reason = "resigned"            // the program called Resign
+	ReasonNominated   Reason = "nominated"           // elected as the nominee, or stepped down for the nominee
+	ReasonHealth      Reason = "health check failed" // Options.Health returned an error or hung
+	ReasonPaused      Reason = "paused"              // the program called Pause
+	ReasonReturned    Reason = "function returned"   // the lead function returned by itself
+	ReasonLeft        Reason = "left"                // the program called Leave or Close
 )
 
-// What a notice is about.
+// Reasons of notices.
 const (
 	ReasonSameID   Reason = "same id"           // another live process uses this candidate's id
-	ReasonWentBack Reason = "store went back"   // the store shows an older term than it did before: restored, or failed over with a loss
-	ReasonStuck    Reason = "function is stuck" // the lead function ignores its cancelled context: no release, no new bid until it returns
-	ReasonDenied   Reason = "store denied"      // somebody must act: credentials, rights, schema
-	ReasonInvalid  Reason = "invalid"           // the store will never accept this candidacy; campaigning has ended
+	ReasonWentBack Reason = "store went back"   // the store shows an older term than before: it was restored, or a failover lost writes
+	ReasonStuck    Reason = "function is stuck" // the lead function ignores its cancelled context: no release and no new bid until it returns
+	ReasonDenied   Reason = "store denied"      // an operator must correct credentials, rights or the schema
+	ReasonInvalid  Reason = "invalid"           // the store will never accept this candidate; campaigning has ended
 )
 
-// newsAfter reports whether a vacancy for this reason is told though another was before.
+// newsAfter reports whether a vacancy for this reason is reported after one for another reason.
 func (r Reason) newsAfter(before Reason) bool {
 	return r != before && (r == ReasonMoved || r == ReasonForgotten)
 }
 
-// A LostError is the cause of a leadership's cancelled context: use context.Cause.
+// A LostError says why a leadership ended. context.Cause returns it for the cancelled context of
+// the leadership.
 type LostError struct {
 	Election string
 	Term     uint64
 	Reason   Reason
-	Err      error // what the store said last, or the lead function returned; or nil
+	Err      error // the store's last error, or the lead function's; may be nil
 }
 
+// Error returns the election, the term, the reason and Err.
 func (e *LostError) Error() string {
 	s := fmt.Sprintf("election %q: leadership of term %d lost: %s", e.Election, e.Term, e.Reason)
 	if e.Err != nil {
@@ -164,4 +165,5 @@ func (e *LostError) Error() string {
 	return s
 }
 
+// Unwrap returns Err.
 func (e *LostError) Unwrap() error { return e.Err }

@@ -13,7 +13,7 @@ import (
 	"github.com/go-election/go-election/election"
 )
 
-// part of an example: says who leads, and leads until it has to stop.
+// tell returns a function that sends id when it leads, and leads until its context ends.
 func tell(leads chan<- string, id string) election.LeadFunc {
 	return func(ctx context.Context, _ *election.Leadership) error {
 		leads <- id
@@ -22,8 +22,7 @@ func tell(leads chan<- string, id string) election.LeadFunc {
 	}
 }
 
-// part of an example: a leader that crashes as soon as it leads. Its lease is a
-// second long, and never renewed.
+// crash leaves the lease of a leader that has crashed. It lasts a second and is never renewed.
 func crash(store *memory.Store, id string) {
 	bid := backend.Bid{Election: "billing", TTL: time.Second, Renew: time.Second / 3, Expected: backend.Lease{Election: "billing"},
 		Candidate: backend.Candidate{ID: id, Nonce: backend.NewNonce()}}
@@ -32,8 +31,8 @@ func crash(store *memory.Store, id string) {
 	}
 }
 
-// A leader steps down because it wants to. Another leads at once, and this one is a
-// candidate again half a TTL later.
+// A leader resigns. Another candidate leads at once. The one that resigned campaigns again after half a
+// TTL.
 func ExampleElection_Resign() {
 	store, ctx := memory.New(), context.Background()
 	leads := make(chan string)
@@ -46,14 +45,14 @@ func ExampleElection_Resign() {
 		log.Fatal(err)
 	}
 	fmt.Println(<-leads)
-	a.Close(ctx) // first, or it would lead again
+	a.Close(ctx) // first, otherwise anna would lead again
 	b.Close(ctx)
 	// Output:
 	// anna
 	// bert
 }
 
-// A health check: a unhealthy leader steps down, and stays out until it is well.
+// An unhealthy leader steps down, and does not campaign until its check passes.
 func ExampleOptions_health() {
 	var full atomic.Bool
 	health := func(context.Context) error {
@@ -80,9 +79,9 @@ func ExampleOptions_health() {
 	// leads: false because: health check failed
 }
 
-// FailoverDelay: what a crashed leader left running gets time to end before another leads.
-// It comes on top of the TTL.
-func ExampleOptions_silence() {
+// FailoverDelay gives the work that a crashed leader left running time to end before another process
+// leads. It is added to the TTL.
+func ExampleOptions_failoverDelay() {
 	store, ctx := memory.New(), context.Background()
 	crash(store, "anna")
 	began := time.Now()
@@ -99,21 +98,21 @@ func ExampleOptions_silence() {
 		log.Fatal(err)
 	}
 	fmt.Println("bert leads:", lead.Leading())
-	fmt.Println("not before TTL and failover_delay:", time.Since(began) >= 2*time.Second)
+	fmt.Println("not before TTL + FailoverDelay:", time.Since(began) >= 2*time.Second)
 	lead.Resign(ctx)
 	m.Close(ctx)
 	// Output:
 	// bert leads: true
-	// not before TTL and failover_delay: true
+	// not before TTL + FailoverDelay: true
 }
 
-// IncumbentGrace: after a crash the others hold back for a while, so that the old leader
-// leads again if it returns, with its caches warm. It is known by its ID.
-func ExampleOptions_priority() {
+// With IncumbentGrace, other candidates wait after a crash, so that the old leader can lead again, for
+// example because its caches are warm. It is recognized by its ID.
+func ExampleOptions_incumbentGrace() {
 	store, ctx := memory.New(), context.Background()
 	crash(store, "anna")
 	leads := make(chan string, 2)
-	for _, id := range []string{"bert", "anna"} { // anna is started again, after bert
+	for _, id := range []string{"bert", "anna"} { // anna restarts, after bert
 		m, err := election.New(store.Backend(), &election.Options{ID: id, IncumbentGrace: time.Hour})
 		if err != nil {
 			log.Fatal(err)
@@ -130,7 +129,7 @@ func ExampleOptions_priority() {
 	// anna leads again
 }
 
-// One watcher for everything that this process has joined, now or later.
+// One watcher for all elections that this process has joined or joins later.
 func ExampleManager_Watch() {
 	ctx := context.Background()
 	m, err := election.New(memory.New().Backend(), &election.Options{ID: "anna", TTL: time.Minute})
@@ -156,7 +155,7 @@ func ExampleManager_Watch() {
 	// reports is led by anna
 }
 
-// Who takes part, leading or not, as an operator's page would list it.
+// The processes that take part, leaders or not, as a status page lists them.
 func ExampleManager_Members() {
 	store, ctx := memory.New(), context.Background()
 	m, err := election.New(store.Backend(), &election.Options{ID: "anna", Address: "10.0.0.1:9090"})
@@ -168,7 +167,7 @@ func ExampleManager_Members() {
 		log.Fatal(err)
 	}
 	var members []backend.Member
-	for len(members) == 0 { // anna announces herself right after New, and once a TTL
+	for len(members) == 0 { // anna announces itself soon after New, and once per TTL
 		if members, err = page.Members(ctx); err != nil {
 			log.Fatal(err)
 		}

@@ -12,8 +12,8 @@ import (
 	"github.com/go-election/go-election/election"
 )
 
-// part of an example: a candidate on a store, as another process would be. It
-// renews often, so that examples need not wait.
+// candidate returns a candidate on a store, as another process would be. It renews often, so that
+// examples are fast.
 func candidate(store *memory.Store, id string) (*election.Manager, *election.Election) {
 	m, err := election.New(store.Backend(), &election.Options{ID: id, TTL: 30 * time.Second, RenewEvery: 50 * time.Millisecond})
 	if err != nil {
@@ -26,8 +26,7 @@ func candidate(store *memory.Store, id string) (*election.Manager, *election.Ele
 	return m, e
 }
 
-// A program's usual form: a function that runs on the leader only, and ends when
-// the leadership does.
+// The usual form of a program: a function that runs only on the leader, and ends with the leadership.
 func Example() {
 	ctx, stop := context.WithCancel(context.Background())
 	m, err := election.New(memory.New().Backend(), nil) // mysql.Open, etcd.Open, …
@@ -40,7 +39,7 @@ func Example() {
 	}
 	err = e.Run(ctx, func(ctx context.Context, lead *election.Leadership) error {
 		fmt.Println("this process leads", lead.Election())
-		stop()       // somebody ends the program
+		stop()       // the program shall end
 		<-ctx.Done() // work until the leadership ends
 		return nil
 	})
@@ -50,15 +49,15 @@ func Example() {
 	// handed over: <nil> <nil>
 }
 
-// Every node is told who leads, leader or not.
+// Every node learns who leads.
 func ExampleElection_Watch() {
 	store, ctx := memory.New(), context.Background()
 	a, ea := candidate(store, "anna")
-	b, eb := candidate(store, "bert") // only watches
+	b, eb := candidate(store, "bert") // does not campaign
 
 	events := make(chan election.Event, 100)
 	stop := eb.Watch(func(ev election.Event) {
-		if ev.Reason != election.ReasonCurrent { // the first is the state at the beginning
+		if ev.Reason != election.ReasonCurrent { // the first event is the state at the beginning
 			events <- ev
 		}
 	})
@@ -86,8 +85,8 @@ func ExampleElection_Watch() {
 	// vacant after anna reason: released
 }
 
-// A job that every node's cron starts, and only the leader does. Its context ends
-// with the leadership.
+// Cron starts a job on every node, and only the leader's does the work. The job's context ends with
+// the leadership.
 func ExampleElection_Leadership() {
 	store, ctx := memory.New(), context.Background()
 	a, ea := candidate(store, "anna")
@@ -120,7 +119,8 @@ func ExampleElection_Leadership() {
 	// anna skips
 }
 
-// A ledger is what a leader writes to. It refuses terms that are not the latest.
+// A ledger is a resource to which the leader writes. It rejects a term smaller than the largest it has
+// seen.
 type ledger struct {
 	mu   sync.Mutex
 	term uint64
@@ -136,8 +136,8 @@ func (l *ledger) write(term uint64) error {
 	return nil
 }
 
-// The fence: what no lease can do, the term does. A leader that was stopped for a
-// while writes late, and is refused. (On MySQL: mysql.Fence.)
+// The term fences writes: a leader that was stopped for a while writes late, and the ledger rejects the
+// write. (On MySQL: mysql.Fence.)
 func ExampleLeadership() {
 	store, ctx := memory.New(), context.Background()
 	a, ea := candidate(store, "anna")
@@ -166,7 +166,7 @@ func ExampleLeadership() {
 	// anna writes late: fenced
 }
 
-// An operator says who shall lead next. Any process that knows the store can ask.
+// An operator chooses the next leader. Any process that can write to the store can nominate.
 func ExampleElection_Nominate() {
 	store, ctx := memory.New(), context.Background()
 	leads := make(chan string)
@@ -186,15 +186,14 @@ func ExampleElection_Nominate() {
 		log.Fatal(err)
 	}
 	fmt.Println(<-leads)
-	a.Close(ctx) // first, or it would lead again
+	a.Close(ctx) // first, otherwise anna would lead again
 	b.Close(ctx)
 	// Output:
 	// anna
 	// bert
 }
 
-// An operator ends a leadership. The leader steps down in order, and stays out for a
-// TTL.
+// An operator ends a leadership. The leader steps down in order, and does not bid for one TTL.
 func ExampleElection_Depose() {
 	store, ctx := memory.New(), context.Background()
 	a, ea := candidate(store, "anna")
@@ -226,8 +225,7 @@ func ExampleElection_Depose() {
 	// bert leads: true
 }
 
-// Before a rolling restart: a node steps down, and does not come back until it is
-// told to.
+// Before a rolling restart, a node steps down and does not lead again until Resume.
 func ExampleElection_Pause() {
 	store, ctx := memory.New(), context.Background()
 	m, e := candidate(store, "anna")
@@ -252,7 +250,7 @@ func ExampleElection_Pause() {
 	// resumed, leads: true
 }
 
-// An observer needs no right to write, and never leads.
+// An observer needs only read access, and never leads.
 func ExampleOptions_observer() {
 	store, ctx := memory.New(), context.Background()
 	a, ea := candidate(store, "anna")
@@ -287,7 +285,7 @@ func ExampleOptions_observer() {
 	// election: campaign for "billing": invalid request: this manager only observes
 }
 
-// One attempt, as a lock that is tried: for a job that somebody else may be doing.
+// One attempt, like TryLock: for a job that another process may be doing.
 func ExampleElection_Try() {
 	store, ctx := memory.New(), context.Background()
 	a, ea := candidate(store, "anna")

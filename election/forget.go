@@ -8,15 +8,15 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// Forget retires an election that is not needed any more: stores keep its last term, so that
-// terms grow should somebody take it up again, and "elect" and the status page leave it out
-// ([backend.Record.Forgotten]). Stop its candidates first: any that still campaigns leads it
-// again, and then it is not forgotten.
+// Forget retires an election that is no longer needed. The store keeps its last term, so that
+// terms still grow if the election is used again; "elect" and the status page no longer show it
+// ([backend.Record.Forgotten]). Stop its candidates first: one that still campaigns leads again
+// and so undoes Forget.
 //
-// Only a leader can say that nobody leads. So this process campaigns, for as long as the lease
-// of a leader that has failed takes to run out, and steps down at once; it has left the election
-// when Forget returns. It is an error if somebody else leads, which ends nothing, or if
-// this process campaigns and does not lead. With an error of ctx, or [ErrNotReleased], the
+// Only a leader can retire an election. So this process joins, campaigns, steps down at once and
+// leaves. If the last leader failed, that takes until its lease has expired. Forget fails with
+// backend.ErrInvalid if another process leads, or if this process has joined the election and
+// does not lead; it has then changed nothing. After an error of ctx or [ErrNotReleased] the
 // election may be vacant and not forgotten: try again.
 func (m *Manager) Forget(ctx context.Context, name string) error {
 	fail := func(err error) error { return fmt.Errorf("election: forget %q: %w", name, err) }
@@ -39,7 +39,7 @@ func (m *Manager) Forget(ctx context.Context, name string) error {
 	return nil
 }
 
-// leadVacant campaigns for what nobody leads, as far as the store knows.
+// leadVacant campaigns for the election if the store shows no live leader.
 func (e *Election) leadVacant(ctx context.Context) error {
 	r, err := e.Record(ctx)
 	if err != nil {

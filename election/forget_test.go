@@ -48,7 +48,7 @@ func kept(t *testing.T, store *memory.Store) backend.Record {
 	return list[0]
 }
 
-func TestAnElectionIsForgottenAndMayBeLedAgain(t *testing.T) {
+func TestAForgottenElectionCanBeLedAgain(t *testing.T) {
 	for how, end := range map[string]func(m *election.Manager, wire *conformance.Wire){
 		"after a release": func(m *election.Manager, _ *conformance.Wire) { m.Close(context.Background()) },
 		"after a crash": func(_ *election.Manager, wire *conformance.Wire) {
@@ -74,13 +74,13 @@ func TestAnElectionIsForgottenAndMayBeLedAgain(t *testing.T) {
 			b := opened(t, store, "b")
 			e := campaigns(t, b, "x")
 			if again := kept(t, store); !e.Leading() || again.Forgotten() || again.Term <= r.Term {
-				t.Errorf("whoever campaigns for it leads: %v, with %+v", e.Leading(), again)
+				t.Errorf("a new candidate leads: %v, with %+v", e.Leading(), again)
 			}
 		})
 	}
 }
 
-func TestAnElectionThatIsLedIsNotForgotten(t *testing.T) {
+func TestForgetFailsWhileAnotherProcessLeads(t *testing.T) {
 	bubble(t, "by another", func(t *testing.T) {
 		store := memory.New()
 		e := campaigns(t, opened(t, store, "a"), "x")
@@ -93,7 +93,7 @@ func TestAnElectionThatIsLedIsNotForgotten(t *testing.T) {
 			t.Errorf("it leads on: %v; the operator's process is in it: %v", e.Leading(), operator.Election("x") != nil)
 		}
 	})
-	bubble(t, "by one that this process stands by for", func(t *testing.T) {
+	bubble(t, "while this process is a candidate", func(t *testing.T) {
 		store := memory.New()
 		campaigns(t, opened(t, store, "a"), "x")
 		b := opened(t, store, "b")
@@ -104,8 +104,8 @@ func TestAnElectionThatIsLedIsNotForgotten(t *testing.T) {
 	})
 }
 
-// A leader that forgets its own election is the last.
-func TestALeaderForgetsItsElection(t *testing.T) {
+// A leader that forgets its own election steps down and leaves.
+func TestALeaderCanForgetItsElection(t *testing.T) {
 	bubble(t, "x", func(t *testing.T) {
 		store := memory.New()
 		m := opened(t, store, "a")
@@ -119,8 +119,8 @@ func TestALeaderForgetsItsElection(t *testing.T) {
 	})
 }
 
-// Whoever watches is told, and no pager rings.
-func TestAWatcherIsToldThatAnElectionIsForgotten(t *testing.T) {
+// The vacancy is reported though the election was vacant before: its reason has changed.
+func TestWatchersSeeThatAnElectionIsForgotten(t *testing.T) {
 	bubble(t, "x", func(t *testing.T) {
 		store := memory.New()
 		m := opened(t, store, "a")

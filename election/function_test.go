@@ -13,9 +13,8 @@ import (
 	"github.com/go-election/go-election/backend/memory"
 )
 
-// What the function returns of its own will is told to watchers, and to a log that
-// nobody has set.
-func TestTheErrorOfAFunctionIsTold(t *testing.T) {
+// The error of a function that returns by itself is in the event and in the default log.
+func TestAFunctionsErrorIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
 		before := slog.Default()
@@ -34,7 +33,7 @@ func TestTheErrorOfAFunctionIsTold(t *testing.T) {
 		e.Lead(func(ctx context.Context, l *Leadership) error {
 			if len(returns) == 0 {
 				<-ctx.Done()
-				return errors.New("said after the end, and so no reason for it")
+				return errors.New("returned after the leadership ended, so not its reason")
 			}
 			err := returns[0]
 			returns = returns[1:]

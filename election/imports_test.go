@@ -11,8 +11,8 @@ import (
 
 const module = "github.com/go-election/go-election"
 
-// clients are the modules that each backend may bring into a program: its store's
-// client and what that needs.
+// clients are the modules that each backend may add to a program: its store's client and that
+// client's dependencies.
 var clients = map[string][]string{
 	"memory":     nil,
 	"file":       nil,
@@ -28,7 +28,7 @@ var clients = map[string][]string{
 		"golang.org/x/net", "golang.org/x/sys", "golang.org/x/text", "google.golang.org/"},
 }
 
-// linked returns the modules in a program of these packages, without this one.
+// linked returns the modules in a program of these packages, without this module.
 func linked(t *testing.T, packages ...string) []string {
 	t.Helper()
 	args := append([]string{"list", "-deps", "-f", "{{with .Module}}{{.Path}}{{end}}"}, packages...)
@@ -43,8 +43,8 @@ func linked(t *testing.T, packages ...string) []string {
 	return slices.DeleteFunc(slices.Compact(modules), func(m string) bool { return m == module })
 }
 
-// check fails if a module is linked that none of allowed stands for: its name, or
-// the beginning of it that ends in a slash.
+// check fails if a module is linked that is not allowed. An entry of allowed is a module, or a prefix
+// that ends in a slash.
 func check(t *testing.T, what string, modules, allowed []string) {
 	t.Helper()
 	for _, m := range modules {
@@ -54,14 +54,14 @@ func check(t *testing.T, what string, modules, allowed []string) {
 	}
 }
 
-func TestTheCoreImportsNothingOfThirdParties(t *testing.T) {
+func TestTheCoreImportsNoThirdParty(t *testing.T) {
 	check(t, "the core", linked(t, "./election", "./backend", "./conformance"), nil)
 	check(t, "config", linked(t, "./config"), []string{"go.yaml.in/yaml/v3"})
 }
 
-// A program that chooses one backend gets that backend's client and no more, also
-// if it reads a configuration.
-func TestAProgramLinksTheClientOfItsBackendAlone(t *testing.T) {
+// A program with one backend links that backend's client and no other, even if it reads a
+// configuration.
+func TestAProgramLinksOnlyItsBackendsClient(t *testing.T) {
 	cmd := exec.Command("go", "list", "./backend/...")
 	cmd.Dir = ".."
 	out, err := cmd.Output()
@@ -88,7 +88,7 @@ func TestAProgramLinksTheClientOfItsBackendAlone(t *testing.T) {
 	}
 }
 
-// A backend knows the contract, not the manager.
+// A backend depends on the contract (package backend), not on the manager.
 func TestABackendDoesNotImportTheCore(t *testing.T) {
 	cmd := exec.Command("go", "list", "-deps", "./backend/...")
 	cmd.Dir = ".."
@@ -103,7 +103,7 @@ func TestABackendDoesNotImportTheCore(t *testing.T) {
 	}
 }
 
-// The go line is a promise to users: whoever has Go 1.26 can use this module.
+// The go line promises that this module works with Go 1.26.
 func TestTheGoLineIsKept(t *testing.T) {
 	mod, err := os.ReadFile("../go.mod")
 	if err != nil {

@@ -12,15 +12,15 @@ import (
 
 // A Leadership is one leadership of this process.
 type Leadership struct {
-	// Term is the fencing token: greater than that of every earlier leadership of the
-	// election. Hand it to whatever you write to, and let that refuse a smaller
-	// one than it has seen.
+	// Term is the fencing token. It is greater than the term of every earlier leadership of
+	// this election. Send it with every write, and let the receiver reject a term smaller than
+	// the largest it has seen.
 	Term uint64
 
-	election *Election
-	parent   context.Context       // of its context
-	made     atomic.Pointer[scope] // nil: nobody has asked for its context yet
-	until    atomic.Int64          // deadline on the manager's clock; 0: over
+	election  *Election
+	parent    context.Context       // of the leadership's context
+	lazyScope atomic.Pointer[scope] // nil until Context is called
+	until     atomic.Int64          // the deadline on the manager's clock; 0 after the end
 }
 
 // A scope is the context of a leadership.
@@ -29,53 +29,53 @@ type scope struct {
 	cancel context.CancelCauseFunc
 }
 
-// Election returns the name of the election that is led.
+// Election returns the name of the election.
 func (l *Leadership) Election() string { return l.election.elec.name }
 
-// Leading reports whether this very leadership goes on. See [Election.Leading].
+// Leading reports whether this leadership is still the present one. See [Election.Leading].
 func (l *Leadership) Leading() bool {
 	return int64(l.election.manager.clock.latest()) < l.until.Load()
 }
 
-// Remaining returns for how long the lease can be trusted if it is never renewed
-// again; 0 if the leadership is over. Start nothing that takes longer and cannot be
-// cancelled.
+// Remaining returns the time until the deadline, if the lease is not renewed again; 0 if the
+// leadership is over. Start no work that takes longer and cannot be cancelled.
 func (l *Leadership) Remaining() time.Duration {
 	return max(0, time.Duration(l.until.Load())-l.election.manager.clock.latest())
 }
 
-// Context is cancelled when the leadership ends; context.Cause gives a [*LostError]
-// with the reason. Cancelling takes a moment after the process was stopped:
-// Leading is right at once.
+// Context returns a context that is cancelled when the leadership ends; context.Cause then
+// returns a [*LostError] with the reason. After the process was stopped, the cancellation takes
+// a moment, while Leading is right at once.
 func (l *Leadership) Context() context.Context { return l.scope().Context }
 
-// scope returns the context, and makes it if need be: who leads thousands without a
-// function (Lead) asks for none of them.
+// scope returns the context, and creates it at the first call: a program that leads thousands of
+// elections without a function (Lead) needs none.
 func (l *Leadership) scope() *scope {
-	if s := l.made.Load(); s != nil {
+	if s := l.lazyScope.Load(); s != nil {
 		return s
 	}
 	s := new(scope)
 	s.Context, s.cancel = context.WithCancelCause(l.parent)
-	if !l.made.CompareAndSwap(nil, s) {
-		s.cancel(nil) // somebody else has made it
+	if !l.lazyScope.CompareAndSwap(nil, s) {
+		s.cancel(nil) // another goroutine was faster
 	}
-	return l.made.Load()
+	return l.lazyScope.Load()
 }
 
-// Resign says that all work of this leadership has come to an end, and releases the
-// lease. What was elected by Campaign or Try must be resigned also after it was
-// lost: until then this process does not bid again. Leave and Close do it too:
-// stop that work first. It returns when the lease is
-// released, or with ctx's error. A lead function returns instead; it gets [ErrOwnCaller].
+// Resign ends this leadership and releases its lease. Stop all work of the leadership first. A
+// leadership from Campaign or Try must be resigned even after it was lost: until then this
+// process does not bid again. Leave and Close resign it too. Resign waits for the release; it
+// returns [ErrNotReleased] if the lease expired first, and ctx's error if ctx ends first. It does
+// nothing if the leadership is over. A lead function returns instead of calling Resign, which
+// would return [ErrOwnCaller].
 func (l *Leadership) Resign(ctx context.Context) error {
 	e := l.election
-	if e.calledByOwn() {
+	if e.calledByOwnFunction() {
 		return ErrOwnCaller
 	}
 	return e.await(ctx, func(done chan error) input {
 		if e.leadership.Load() != l || e.elec.term != l.Term || e.idle() {
-			done <- nil // over long since
+			done <- nil // over, and released
 			return nil
 		}
 		e.awaitRelease(l.Term, done, 0)
@@ -86,18 +86,20 @@ func (l *Leadership) Resign(ctx context.Context) error {
 	})
 }
 
-// Lead makes this process campaign in the background, and campaign again after every
-// leadership, until Leave or Close. fn runs in each leadership on a goroutine of its own;
-// the function of one term has returned before the next bid. Lead does not wait.
+// Lead campaigns in the background until Leave or Close, again after every leadership. Lead does
+// not wait. fn runs in each leadership on a goroutine of its own. The function of one term has
+// returned before this process bids again.
 //
-// When fn returns while this process leads, the lease is released, and this process bids
-// again after RenewEvery. When it returned an error, the event that ends the leadership has
-// it, and the pause doubles with each error in a row, up to 32 times RenewEvery. A
-// leadership that lasted longer than that pause ends the row.
+// When fn returns while this process leads, the lease is released, and this process bids again
+// after RenewEvery. If fn returned an error, the event that ends the leadership has it. The pause
+// doubles with each consecutive error, up to 32 times RenewEvery; a leadership that lasted longer
+// than that resets it.
 //
-// fn may be nil, for programs that ask Leading before each piece of work; then
-// there is nothing to wait for when this process steps down, and work that was
-// begun may overlap with the next leader's. Check the term where it matters.
+// fn may be nil, for programs that call Leading before each piece of work. Then a step-down waits
+// for nothing, and work that has begun may overlap with the next leader's work: fence it with the
+// term.
+//
+// The error is [ErrCampaigning], [ErrClosed], or backend.ErrInvalid for an observer.
 func (e *Election) Lead(fn LeadFunc) error {
 	w := workFunction
 	if fn == nil {
@@ -107,17 +109,17 @@ func (e *Election) Lead(fn LeadFunc) error {
 	return err
 }
 
-// Run campaigns and calls fn when this process is elected, until fn returns by itself. Then
-// Run releases the lease and returns fn's error.
+// Run campaigns and calls fn when this process is elected, until fn returns by itself. Then Run
+// releases the lease and returns fn's error.
 //
-// When the leadership ends before fn does, fn's context is cancelled; Run waits for fn,
-// ignores its error, and campaigns again. When ctx ends, Run steps down in order, waits for
-// fn, releases the lease and returns nil.
+// When the leadership ends before fn returns, fn's context is cancelled. Run waits for fn, ignores
+// its error, and campaigns again. When ctx ends, Run steps down in order, waits for fn, releases
+// the lease and returns nil.
 //
-// Run also returns an error if it could not begin ([ErrCampaigning], [ErrClosed]), if the
-// store will never accept this candidate, if the lease expired before its release was
-// confirmed ([ErrNotReleased]), or if fn has not returned StepDownTimeout + TTL after ctx
-// ended.
+// Run also returns an error if it could not begin ([ErrCampaigning], [ErrClosed], or
+// backend.ErrInvalid for an observer or a nil fn), if the store will never accept this candidate,
+// if the lease expired before its release was confirmed ([ErrNotReleased]), or if fn has not
+// returned StepDownTimeout + TTL after ctx ended.
 func (e *Election) Run(ctx context.Context, fn LeadFunc) error {
 	if fn == nil {
 		return fmt.Errorf("election: run: %w: no function", backend.ErrInvalid)
@@ -128,15 +130,15 @@ func (e *Election) Run(ctx context.Context, fn LeadFunc) error {
 			if ctx.Err() == nil {
 				select {
 				case done <- err:
-				default: // an earlier return is being carried out
+				default: // an earlier return is being handled
 				}
 			}
 		}()
 		return fn(ctx, lead)
 	}
-	// The context is not cancelled with ctx, but by stepping down, with the reason as its cause.
+	// fn's context does not descend from ctx: stepping down cancels it, with the reason as its cause.
 	refused := make(chan error, 1)
-	attempt, err := e.campaign(context.WithoutCancel(ctx), once, modeAlways, workFunction, &waiter{what: untilRefused, done: refused})
+	attempt, err := e.campaign(context.WithoutCancel(ctx), once, modeAlways, workFunction, &waiter{awaits: untilRefused, done: refused})
 	if err != nil {
 		return err
 	}
@@ -164,25 +166,27 @@ func (e *Election) Run(ctx context.Context, fn LeadFunc) error {
 	}
 }
 
-// Campaign campaigns until this process is elected, and returns the leadership. The
-// caller ends it with [Leadership.Resign], also after it was lost. When ctx ends
-// first, campaigning ends and ctx's error is returned.
+// Campaign waits until this process is elected, and returns the leadership. The caller must end
+// it with [Leadership.Resign], even after it was lost. When ctx ends first, Campaign stops
+// campaigning and returns ctx's error. Other errors: [ErrCampaigning], [ErrClosed], and
+// backend.ErrInvalid for an observer or a candidate that the store will never accept.
 func (e *Election) Campaign(ctx context.Context) (*Leadership, error) {
 	return e.once(ctx, modeOnce)
 }
 
-// Try makes one attempt: it looks at the lease and bids if it is free now. A lease
-// whose holder has gone is free when this process has watched it for its TTL, so
-// join before trying. It returns [ErrNotElected] if somebody else leads, and for RenewEvery
-// after a resignation of this process, which lets others have the lease. The caller ends the
-// leadership with [Leadership.Resign].
+// Try makes one attempt: it reads the lease, and bids if the lease is free. A lease whose holder
+// has crashed becomes free only when this process has observed it for its TTL, so join some time
+// before trying. Try returns [ErrNotElected] if another process leads, and for RenewEvery after
+// this process has resigned, so that others can lead. Other errors are those of
+// [Election.Campaign], and the store's. The caller must end the leadership with
+// [Leadership.Resign].
 func (e *Election) Try(ctx context.Context) (*Leadership, error) {
 	return e.once(ctx, modeTry)
 }
 
 func (e *Election) once(ctx context.Context, mode mode) (*Leadership, error) {
 	elected := make(chan error, 1)
-	attempt, err := e.campaign(e.manager.ctx, nil, mode, workCaller, &waiter{what: untilElected, done: elected})
+	attempt, err := e.campaign(e.manager.ctx, nil, mode, workCaller, &waiter{awaits: untilElected, done: elected})
 	if err != nil {
 		return nil, err
 	}
@@ -198,17 +202,17 @@ func (e *Election) once(ctx context.Context, mode mode) (*Leadership, error) {
 	return nil, context.Cause(ctx)
 }
 
-// campaign begins to campaign, with w waiting for what comes of it, if it is not nil.
-// attempt is for withdraw.
+// campaign begins a campaign and registers w, if it is not nil, as a waiter. attempt identifies
+// the campaign for withdraw.
 func (e *Election) campaign(parent context.Context, fn LeadFunc, mode mode, work work, w *waiter) (attempt int, err error) {
 	m := e.manager
 	if m.opts.Observer {
 		return 0, fmt.Errorf("election: campaign for %q: %w: this manager only observes", e.elec.name, backend.ErrInvalid)
 	}
 	started := make(chan error, 1)
-	if !m.tell(func(time.Duration) input {
+	if !m.send(func(time.Duration) input {
 		switch {
-		case e.elec.slot < 0 || e.elec.want.leaving:
+		case e.elec.index < 0 || e.elec.leaving:
 			started <- ErrClosed
 			return nil
 		case e.elec.mode != modeNone || e.elec.phase == phaseLeading || e.elec.phase.draining():
@@ -230,16 +234,16 @@ func (e *Election) campaign(parent context.Context, fn LeadFunc, mode mode, work
 	return attempt, err
 }
 
-// withdraw ends a campaign and its leadership, if there is one, and waits for it.
+// withdraw ends the campaign with this number and its leadership, and waits for the release.
 func (e *Election) withdraw(ctx context.Context, attempt int) error {
 	return e.await(ctx, func(done chan error) input {
 		if e.attempt != attempt {
-			done <- nil // somebody else's by now
+			done <- nil // another campaign has begun
 			return nil
 		}
-		e.resolve(untilElected, ErrNotElected) // nobody listens any more
+		e.resolve(untilElected, ErrNotElected) // its caller no longer waits
 		e.resolve(untilRefused, nil)
 		e.awaitRelease(0, done, attempt)
-		return withdraw{&e.elec, e.fn == nil} // without a function: elected behind our back, nobody has begun
+		return withdraw{&e.elec, e.fn == nil} // without a function no work has begun, even if this process was just elected
 	})
 }

@@ -25,8 +25,7 @@ func leader(b *testing.B) *election.Election {
 	return e
 }
 
-// BenchmarkLeading stands beside BenchmarkTimeNow: the bar is 1.5 times that,
-// without an allocation.
+// BenchmarkLeading may take 1.5 times as long as BenchmarkTimeNow, without an allocation.
 func BenchmarkLeading(b *testing.B) {
 	e := leader(b)
 	b.ReportAllocs()

@@ -8,15 +8,15 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// page is how many records or members one call of the store returns.
-const page = 500
+// pageSize is how many records or members one call of the store returns.
+const pageSize = 500
 
-// Records ranges over all that the store keeps about each election, joined or not, in byte
-// order of names. After an error the range ends. Each call of the store takes CallTimeout at
-// most. Retired elections are among them: see [backend.Record.Forgotten].
+// Records ranges over the store's records of all elections, joined or not, in byte order of names.
+// Retired elections are among them: see [backend.Record.Forgotten]. Each call of the store takes
+// CallTimeout at most. After an error the range ends.
 func (m *Manager) Records(ctx context.Context) iter.Seq2[backend.Record, error] {
 	return func(yield func(backend.Record, error) bool) {
-		each(ctx, m, "records", m.backend.List, func(r backend.Record) string { return r.Election }, func(r backend.Record, err error) bool {
+		eachPage(ctx, m, "records", m.backend.List, func(r backend.Record) string { return r.Election }, func(r backend.Record, err error) bool {
 			r.Election = backend.Clean(r.Election, backend.MaxName, false)
 			r.Lease, r.Elected, r.History = backend.CleanLease(r.Lease), backend.CleanTime(r.Elected), backend.CleanHistory(r.History)
 			return yield(r, err)
@@ -24,10 +24,11 @@ func (m *Manager) Records(ctx context.Context) iter.Seq2[backend.Record, error] 
 	}
 }
 
-// Members lists the processes that have announced themselves on this store, leading or not,
-// in any of its elections.
+// Members returns the processes that have announced themselves on this store, leaders or not, for
+// any election. Each call of the store takes CallTimeout at most. The error is the store's, ctx's,
+// or [ErrClosed].
 func (m *Manager) Members(ctx context.Context) (list []backend.Member, err error) {
-	each(ctx, m, "members", m.backend.Members, func(v backend.Member) string { return v.Nonce }, func(v backend.Member, e error) bool {
+	eachPage(ctx, m, "members", m.backend.Members, func(v backend.Member) string { return v.Nonce }, func(v backend.Member, e error) bool {
 		if e != nil {
 			list, err = nil, e
 			return false
@@ -38,12 +39,12 @@ func (m *Manager) Members(ctx context.Context) (list []backend.Member, err error
 	return list, err
 }
 
-// each yields everything that read returns, page by page.
-func each[T any](ctx context.Context, m *Manager, what string, read func(context.Context, string, int) ([]T, error), key func(T) string, yield func(T, error) bool) {
+// eachPage yields everything that read returns, page by page.
+func eachPage[T any](ctx context.Context, m *Manager, what string, read func(context.Context, string, int) ([]T, error), key func(T) string, yield func(T, error) bool) {
 	for from := ""; ; {
 		var list []T
-		if err := m.ask(ctx, func(ctx context.Context) (err error) {
-			list, err = read(ctx, from, page)
+		if err := m.callStore(ctx, func(ctx context.Context) (err error) {
+			list, err = read(ctx, from, pageSize)
 			return err
 		}); err != nil {
 			var none T
@@ -55,16 +56,16 @@ func each[T any](ctx context.Context, m *Manager, what string, read func(context
 				return
 			}
 		}
-		if len(list) < page {
+		if len(list) < pageSize {
 			return
 		}
 		from = key(list[len(list)-1]) + "\x00"
 	}
 }
 
-// ask makes a call of the store for the caller, who waits. It keeps the promises
-// that are made to a backend: a deadline, and no call after Close.
-func (m *Manager) ask(ctx context.Context, call func(context.Context) error) error {
+// callStore makes a call of the store for a waiting caller. It keeps two promises to the backend:
+// each call has a deadline, and none is made after Close.
+func (m *Manager) callStore(ctx context.Context, call func(context.Context) error) error {
 	m.mu.Lock()
 	closed := m.elections == nil
 	if !closed {

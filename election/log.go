@@ -8,29 +8,29 @@ import (
 	"time"
 )
 
-// maxLog is how many records may wait for a log that is slow.
-const maxLog = 256
+// maxQueuedRecords is how many records may wait for a slow logger.
+const maxQueuedRecords = 256
 
-// A logQueue hands records to a handler on a goroutine of its own, which runs while there
-// are some: a log that hangs, such as a pipe that nobody reads, must not keep the loop from
-// renewing leases and ending leaderships. Attributes are added before: what With returns would
-// not be queued.
+// A logQueue passes records to a handler on a goroutine of its own, which runs while records wait.
+// So a logger that hangs, such as one that writes to a full pipe, does not keep the loop from
+// renewing leases and ending leaderships. The handler must have its attributes already: a handler
+// from WithAttrs would not be queued.
 type logQueue struct {
 	slog.Handler
-	start func(func()) // a goroutine
+	start func(func()) // starts a goroutine
 
 	mu      sync.Mutex
 	waiting []slog.Record
-	lost    int // since maxLog waited
+	dropped int // records, since the queue was full
 	running bool
 }
 
-// Handle queues a record, or drops it if too many wait.
+// Handle queues a record. It drops the record if the queue is full. It does not block.
 func (q *logQueue) Handle(_ context.Context, r slog.Record) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if len(q.waiting) >= maxLog {
-		q.lost++
+	if len(q.waiting) >= maxQueuedRecords {
+		q.dropped++
 		return nil
 	}
 	q.waiting = append(q.waiting, r.Clone())
@@ -44,8 +44,8 @@ func (q *logQueue) Handle(_ context.Context, r slog.Record) error {
 func (q *logQueue) run() {
 	for {
 		q.mu.Lock()
-		list, lost := q.waiting, q.lost
-		q.waiting, q.lost = nil, 0
+		list, lost := q.waiting, q.dropped
+		q.waiting, q.dropped = nil, 0
 		if q.running = len(list) > 0; !q.running {
 			q.mu.Unlock()
 			return
@@ -60,7 +60,7 @@ func (q *logQueue) run() {
 	}
 }
 
-// warnings passes on what is of level Warn and above.
+// warnings is a handler that drops records below level Warn.
 type warnings struct{ slog.Handler }
 
 func (w warnings) Enabled(ctx context.Context, l slog.Level) bool {

@@ -12,17 +12,17 @@ import (
 	"github.com/go-election/go-election/backend/memory"
 )
 
-// hung is a log that hangs until it is told to go on.
-type hung struct {
+// hangingLog is a handler that hangs until resume is closed.
+type hangingLog struct {
 	slog.Handler
-	on   chan struct{}
-	said atomic.Int64
+	resume  chan struct{}
+	handled atomic.Int64
 }
 
-// A log that hangs costs no lease, and keeps nobody leading.
-func TestALogThatHangsKeepsNoLeadFunctionRunning(t *testing.T) {
+// A hanging handler costs no lease, and does not delay the end of a leadership.
+func TestAHangingLoggerDelaysNoLeadership(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		log := &hung{on: make(chan struct{})}
+		log := &hangingLog{resume: make(chan struct{})}
 		s := &script{Backend: memory.New().Backend()}
 		m := manage(t, s, Options{Logger: slog.New(log)})
 		var ended atomic.Int64
@@ -34,33 +34,33 @@ func TestALogThatHangsKeepsNoLeadFunctionRunning(t *testing.T) {
 		})
 		time.Sleep(time.Minute)
 		if !e.Leading() {
-			t.Error("does not lead, since its log hangs")
+			t.Error("does not lead while its log hangs")
 		}
 		s.set(func() {
 			s.renew = func(context.Context, []backend.Held) ([]backend.Answer, error) { return nil, backend.ErrUnavailable }
 		})
 		time.Sleep(2 * DefaultTTL)
 		if ended.Load() == 0 {
-			t.Error("the lease has run out, and the lead function was not told")
+			t.Error("the lease has expired, and the lead function is still running")
 		}
 		s.set(func() { s.renew = nil })
-		for range maxLog / 2 {
+		for range maxQueuedRecords / 2 {
 			e.Resign(t.Context())
 			time.Sleep(DefaultTTL)
 		}
-		before := log.said.Load()
-		close(log.on)
+		before := log.handled.Load()
+		close(log.resume)
 		closes(t, m)
-		if said := log.said.Load() - before; said < 10 || said > maxLog+20 {
+		if said := log.handled.Load() - before; said < 10 || said > maxQueuedRecords+20 {
 			t.Errorf("%d messages came late; want the first ones, and that the others were lost", said)
 		}
 	})
 }
 
-func (h *hung) Enabled(context.Context, slog.Level) bool { return true }
-func (h *hung) WithAttrs([]slog.Attr) slog.Handler       { return h }
-func (h *hung) Handle(_ context.Context, r slog.Record) error {
-	<-h.on
-	h.said.Add(1)
+func (h *hangingLog) Enabled(context.Context, slog.Level) bool { return true }
+func (h *hangingLog) WithAttrs([]slog.Attr) slog.Handler       { return h }
+func (h *hangingLog) Handle(_ context.Context, r slog.Record) error {
+	<-h.resume
+	h.handled.Add(1)
 	return nil
 }

@@ -10,104 +10,113 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// The machine is the whole protocol of one manager as a pure state machine: it
-// has no goroutine, reads no clock, does no I/O and depends on no map order. Time
-// is passed in, as the time since the manager's clock started. Each step takes
-// one input and returns the actions to carry out; [Manager] is the thin shell
-// that does so, and the simulation in this package's tests is another.
+// The machine is the protocol of one manager as a pure state machine. It has no goroutine, reads
+// no clock, does no I/O and does not depend on map order. Times are durations since the manager's
+// clock started, and are passed in. Each step takes one input and returns the actions to carry
+// out. [Manager] carries them out; in tests the simulation does.
 //
-// Read on in machine_lease.go (what happens to a lease that is ours),
-// machine_watch.go (what we see of others) and machine_calls.go (how elections
-// travel together in calls of the store).
+//	machine_phase.go    phases and transitions
+//	machine_input.go    requests of the program: campaign, resign, pause, leave
+//	machine_lease.go    the lease of this process: when to bid, renew, step down, release
+//	machine_bid.go      answers to bids
+//	machine_watch.go    the leases of other processes
+//	machine_calls.go    calls of the store, each for many elections
+//	machine_replies.go  how calls end
 type machine struct {
 	Options
-	me         backend.Candidate
-	listen     bool          // the store has news (Guarantees.Push)
-	poll       bool          // and must be read all the same (Guarantees.Poll)
-	takeover   time.Duration // how much longer than its TTL the store keeps a lease (Guarantees.Takeover)
-	rnd        *rand.Rand
-	jitterPart float64 // drawn anew for each reply; see jitter
+	me             backend.Candidate
+	listen         bool          // the store pushes changes (Guarantees.Push)
+	poll           bool          // the store must be polled, even if it pushes (Guarantees.Poll)
+	takeover       time.Duration // how long the store may keep a lease beyond its TTL (Guarantees.Takeover)
+	random         *rand.Rand
+	jitterFraction float64 // drawn for each reply; see jitter
 
-	elections []*elec // in order of joining; nil where one has left
-	timers    timers  // elections by wake
+	elections []*elec // in no particular order; elec.index is the position
+	timers    timers  // elections by elec.wake
 	queues    [calls][]*elec
-	inFlight  [calls]*call // at most one of each kind is under way
+	inFlight  [calls]*call // one of each kind at most
+	joinCount uint32       // all elections ever joined
 
-	joined             uint32        // elections ever
-	phase              time.Duration // of the renewal grid, which all leases share
-	announceAt         time.Duration
-	healthAt           time.Duration
-	listenAt           time.Duration
-	retryAt            [calls]time.Duration // after an error of that kind: not before
-	failures           [calls]int           // in a row
-	releaseBatch       int                  // how many leases are released in one call; 0: all
-	relisten           bool                 // the set of leases to listen to has changed
-	emptyNotifications int                  // Listen came back and nothing had changed, in a row
-	notified           bool                 // Listen has come back, and nothing has been read since
-	lastContact        time.Duration        // when the store last answered anything without an error
-	lastContactErr     error                // the last error since
-	expected           time.Duration        // the step that next has asked for
-	resumedAt          time.Duration        // when this process last went on, that had been stopped
-	unreadableSince    time.Duration        // since when readings fail; never: they do not
-	toldUnreachable    bool                 // said that the store is unreachable
-	denied             bool                 // said so already
-	unhealthy          bool
-	checked            bool // the first health check has returned, or there is none
-	paused             bool // so that what is joined later is, too
-	closing            bool
+	// When to make the next call of a kind.
+	gridOffset   time.Duration // of the renewal grid, which all leases share
+	announceAt   time.Duration
+	healthAt     time.Duration
+	listenAt     time.Duration
+	retryAt      [calls]time.Duration // not before, after a failure
+	failures     [calls]int           // consecutive
+	releaseBatch int                  // leases in one Release; 0: all
 
-	unobserved *backend.Lease // one for all elections; stays empty
-	out        []action
+	relisten           bool // the set of leases to listen to has changed
+	emptyNotifications int  // consecutive notifications after which a reading found no change
+	notificationUnread bool // Listen has returned, and no reading has followed
+
+	// What is known about the store and this process.
+	lastContact         time.Duration // when the store last answered without an error
+	lastContactErr      error         // the last error since then
+	unreadableSince     time.Duration // when the failing readings began; never: readings work
+	unreachableReported bool          // watchers were told that the store is unreachable
+	deniedLogged        bool          // a denial was logged
+	nextStep            time.Duration // when next asked to be stepped
+	resumedAt           time.Duration // when this process last continued after it had been stopped
+	unhealthy           bool
+	healthKnown         bool // the first health check has returned, or there is none
+	paused              bool // by Manager.Pause; elections joined later are paused, too
+	closing             bool
+
+	unobserved *backend.Lease // stays empty; all elections without an observation share it
+	actions    []action       // of the present step
 }
 
 // elec is the machine's state of one election.
 type elec struct {
 	name  string
-	shell *Election // not the machine's
+	shell *Election // for the manager; the machine does not use it
 
-	slot int    // in machine.elections; -1: gone
-	seq  uint32 // order of joining, among those that wake at once
-	mode mode
-	work work // what runs while this process leads
-	want want // what keeps a candidate out: paused, leaving
+	index      int    // in machine.elections; -1: has left
+	joinNumber uint32 // orders elections that wake at the same time
+	mode       mode
+	work       work // what runs while this process leads
+	paused     bool // by Pause: this process does not campaign
+	leaving    bool // Leave or Close was called
 
-	// What the store was last observed to hold, and since when, on our own clock and
-	// counted from receipt, it has been unchanged. Not updated while ours.
-	observed       *backend.Lease // machine.unseen if nothing was seen since it was ours, or ever
-	unchangedSince time.Duration
-	confirmedAt    time.Duration // when seen was last confirmed, or dropped
-	maxTerm        uint64        // the greatest ever seen here
-	tooEarly       int32         // readings in a row that came too early for a renewal; up to many
-	readAt         time.Duration
-	triedAt        time.Duration // a look sent from then on is news to the newest attempt (Try)
-	readSince      bool          // since then
-	known          bool          // observed at least once
-	sameIDTold     bool          // reported that another process has our id
-	denied         callKind      // reported that the store denies this call, plus one; 0: none
+	// The last observation of the lease. It is not updated while the lease is this process's.
+	hasObserved    bool           // observed at least once since this process last held the lease
+	observed       *backend.Lease // machine.unobserved if hasObserved is false
+	unchangedSince time.Duration  // when the answer came that first showed this lease
+	confirmedAt    time.Duration  // when observed was last confirmed or dropped
+	highestTerm    uint64         // the greatest term ever seen
+	tooEarly       int32          // consecutive readings that came before the holder's renewal, up to maxCount
+	readAt         time.Duration  // the next reading
+	tryBegan       time.Duration  // a Try uses only readings that were sent from then on
+	readSinceTry   bool           // such a reading has been answered
+	sameIDReported bool           // watchers were told that another process uses this id
+	deniedCall     callKind       // the call whose denial was reported, plus one; 0: none
 
 	phase phase
 
-	// What is ours while the phase is one that holds the lease.
+	// The lease of this process. Valid while phase.held().
 	term         uint64
-	trustedUntil time.Duration // trusted deadline: request sent + TTL − clock margin
-	expiresAt    time.Duration // when it has run out in the store, unless it is renewed
-	end          backend.End   // what a release will say
-	drainBy      time.Duration // when waiting for the function becomes a complaint, and renewing ends
-	lastErr      error         // of the last renewal that failed, since one that did not
+	trustedUntil time.Duration // the deadline: request sent + TTL − clock margin
+	expiresAt    time.Duration // when the lease expires in the store, unless it is renewed
+	end          backend.End   // the reason that a release will record
+	stuckAt      time.Duration // when a function that has not returned counts as stuck
+	lastErr      error         // of the last renewal; nil if it succeeded
 	renewAt      time.Duration // the next renewal
-	wonAt        time.Duration // when this leadership began
-	errors       int32         // of the function, in a row; up to many
-	holdOff      time.Duration // no bid before
-	holdFor      time.Duration // … and for so long after the release
-	retryAt      time.Duration // no bid before, since the last has brought nothing
-	unknown      int32         // bids in a row that brought nothing, or renewals without an outcome; up to many
+	electedAt    time.Duration // when this leadership began
 
-	reading bool // a look is under way
-	busy    bool // a call about our lease is: acquire, renew or release
-	queued  [calls]bool
-	wake    time.Duration
-	at      int    // in timers; -1: none
-	told    *state // what watchers were told last
+	// What delays the next bid.
+	noBidBefore       time.Duration // after a resignation, a deposition or a loss
+	pauseAfterRelease time.Duration // sets noBidBefore when the lease has been released
+	retryBidAt        time.Duration // after a bid without success
+	failures          int32         // consecutive bids without success or renewals without an outcome, up to maxCount
+	functionErrors    int32         // consecutive errors of the function, up to maxCount
+
+	observing         bool // an Observe is under way
+	leaseCallUnderWay bool // an Acquire, Renew or Release is under way
+	queued            [calls]bool
+	wake              time.Duration
+	timerIndex        int    // in machine.timers; -1: none
+	reported          *state // the latest that watchers were told
 }
 
 type mode uint8
@@ -119,47 +128,44 @@ const (
 	modeAlways             // campaign again after every loss
 )
 
-type want struct{ paused, leaving bool }
-
-// never is a time that does not come. No other duration exceeds longest, so that
-// a few of them can be added up.
+// never is a time that does not come. No other duration exceeds maxDuration, so that a sum of a few
+// does not overflow.
 const (
-	never   = time.Duration(1<<63 - 1)
-	longest = 20 * 365 * 24 * time.Hour
+	never       = time.Duration(1<<63 - 1)
+	maxDuration = 20 * 365 * 24 * time.Hour
 )
 
-// many is where elec stops counting what happens in a row.
-const many = 1000
+// maxCount is where the counters of elec stop.
+const maxCount = 1000
 
-// greatest is the greatest term that a store can grant (backend.NextTerm). What
-// is above it was planted.
-const greatest = 1<<62 - 1
+// maxTerm is the greatest term that a store can grant (backend.NextTerm). A greater one is forged.
+const maxTerm = 1<<62 - 1
 
-// An input of a step. Where e may be nil it stands for all elections.
+// An input of a step. A nil e means all elections, where that is allowed.
 type input interface{ input() }
 
 type (
 	tick struct{}          // time has passed
 	join struct{ e *elec } // a new election; e.name is set
 
-	// Perhaps so much more time has passed than the clock has counted: the machine may have
-	// been suspended. A holder must believe it, a challenger must not.
-	stepped struct{ by time.Duration }
+	// The host may have been suspended, so that this much more time may have passed than the
+	// clock has counted. A holder must assume that it has, a challenger that it has not.
+	clockJumped struct{ by time.Duration }
 
 	campaign struct {
 		e    *elec
 		mode mode
 		work work
 	}
-	withdraw struct { // ends campaigning and the leadership
+	withdraw struct { // ends the campaign and the leadership
 		e    *elec
-		done bool // the function has returned, and nobody will tell
+		done bool // no function runs, so no returned will follow
 	}
 	suspend struct {
 		e  *elec // or nil
 		on bool
 	}
-	resign struct { // that very leadership
+	resign struct { // the leadership of term
 		e    *elec
 		term uint64
 	}
@@ -167,11 +173,11 @@ type (
 		e   *elec // nil: the manager closes
 		end backend.End
 	}
-	returned struct { // the lead function of that term has returned
+	returned struct { // the lead function of term has returned
 		e      *elec
 		term   uint64
-		reason Reason // why it did, if it was not told to
-		err    error  // … and the function's own
+		reason Reason // of the event, if the leadership has not ended before
+		err    error  // the function's
 	}
 	reply struct { // a call has ended
 		call    *call
@@ -181,18 +187,18 @@ type (
 	}
 )
 
-func (tick) input()     {}
-func (join) input()     {}
-func (stepped) input()  {}
-func (campaign) input() {}
-func (withdraw) input() {}
-func (suspend) input()  {}
-func (resign) input()   {}
-func (leave) input()    {}
-func (returned) input() {}
-func (reply) input()    {}
+func (tick) input()        {}
+func (join) input()        {}
+func (clockJumped) input() {}
+func (campaign) input()    {}
+func (withdraw) input()    {}
+func (suspend) input()     {}
+func (resign) input()      {}
+func (leave) input()       {}
+func (returned) input()    {}
+func (reply) input()       {}
 
-// Actions that a step returns, in order.
+// An action is what the manager must do after a step. Actions are in order.
 type action struct {
 	kind   actionKind
 	e      *elec
@@ -207,24 +213,23 @@ type action struct {
 type actionKind uint8
 
 const (
-	doCall   actionKind = iota // call: start it
-	doCancel                   // call: cancel its context, its reply will follow
-	doTrust                    // e leads in term and may be trusted until; the first one of a term starts the leadership
-	doLose                     // e's leadership of term has ended, for reason: cancel its context
-	doTell                     // state, or a notice in the form of one
-	doLog                      // reason and err are about e (nil: the manager)
-	doTried                    // e's attempt is over; err says why it failed, if not by losing
-	doRanOut                   // e's lease has run out, and its release, which err hinders, is waited for no longer
-	doGone                     // e has left and nothing of ours is left in the store
+	doCall     actionKind = iota // start call
+	doCancel                     // cancel the context of call; its reply follows
+	doTrust                      // e leads in term until the deadline; the first one of a term begins the leadership
+	doLose                       // e's leadership of term has ended for reason: cancel its context
+	doEvent                      // publish state, which may be a notice
+	doLog                        // log reason and err, about e (nil: the manager)
+	doTryEnded                   // e's Try has failed; err says why, nil if another process was faster
+	doExpired                    // e's lease has expired before its release was confirmed; err is the obstacle
+	doRemoved                    // e has left, and the store has nothing of this process
 )
 
 func newMachine(o Options, g backend.Guarantees, me backend.Candidate, rnd *rand.Rand, now time.Duration) *machine {
-	m := &machine{Options: o, me: me, listen: g.Push, poll: g.Poll, takeover: g.Takeover, rnd: rnd, lastContact: now, unreadableSince: never, expected: never, checked: o.Health == nil, unobserved: new(backend.Lease)}
+	m := &machine{Options: o, me: me, listen: g.Push, poll: g.Poll, takeover: g.Takeover, random: rnd, lastContact: now, unreadableSince: never, nextStep: never, healthKnown: o.Health == nil, unobserved: new(backend.Lease)}
 	m.timers.init()
-	// The phase of the renewal grid is jittered once, its period never:
-	// followers predict it.
-	m.phase = time.Duration(rnd.Int64N(int64(o.RenewEvery)))
-	m.announceAt, m.healthAt = now+m.pause(), now // by then it knows for what it campaigns
+	// The grid's offset is random, its period is not: followers predict the next renewal.
+	m.gridOffset = time.Duration(rnd.Int64N(int64(o.RenewEvery)))
+	m.announceAt, m.healthAt = now+m.shortWait(), now // later, when it knows the elections
 	if o.Observer {
 		m.announceAt = never
 	}
@@ -234,40 +239,40 @@ func newMachine(o Options, g backend.Guarantees, me backend.Candidate, rnd *rand
 	return m
 }
 
-// step is the machine: it takes what happened at now and returns what to do.
-// The slice is valid until the next step.
+// step handles one input at the time now, and returns the actions. The slice is valid until the
+// next step.
 func (m *machine) step(now time.Duration, in input) []action {
-	if now-m.expected > m.CallTimeout { // no timer is that late
+	if now-m.nextStep > m.CallTimeout { // no timer is that late: the process was stopped
 		m.resumedAt = now
 	}
-	clear(m.out) // it keeps nothing alive
-	m.out = m.out[:0]
-	m.take(now, in)
+	clear(m.actions) // so that old actions can be freed
+	m.actions = m.actions[:0]
+	m.handle(now, in)
 	if c := m.inFlight[callHealth]; c != nil && now >= c.sent+c.timeout {
-		m.health(now, errOverdue)
+		m.healthReplied(now, errOverdue)
 	}
 	for e := m.timers.due(now); e != nil; e = m.timers.due(now) {
 		e.wake = never
-		m.settle(now, e)
+		m.advance(now, e)
 	}
 	if now >= m.unreachableAt() {
 		m.unreachable()
 	}
 	m.dispatch(now)
-	out := m.out
+	out := m.actions
 	if cap(out) > 64 {
-		m.out = nil // or it would be so much more that each election takes
+		m.actions = nil // a large one is rare; do not keep its memory
 	}
 	return out
 }
 
-func (m *machine) take(now time.Duration, in input) {
+func (m *machine) handle(now time.Duration, in input) {
 	switch in := in.(type) {
 	case tick:
 	case join:
 		m.join(now, in.e)
-	case stepped:
-		m.stepped(now, in.by)
+	case clockJumped:
+		m.clockJumped(now, in.by)
 	case campaign:
 		m.campaign(now, in)
 	case suspend:
@@ -287,88 +292,86 @@ func (m *machine) take(now time.Duration, in input) {
 	}
 }
 
-// next returns when the machine must be stepped again though nothing happens.
+// next returns when the machine must be stepped again if no input comes before.
 func (m *machine) next() time.Duration {
 	next := min(m.timers.first(), m.unreachableAt())
 	for k := range calls {
 		if m.inFlight[k] == nil {
-			next = min(next, max(m.dueAt(k), m.retryAt[k]))
+			next = min(next, max(m.callDueAt(k), m.retryAt[k]))
 		}
 	}
 	if c := m.inFlight[callListen]; c != nil && !c.cancelled {
-		next = min(next, c.stale)
+		next = min(next, c.restartAt)
 	}
 	if c := m.inFlight[callHealth]; c != nil && !m.unhealthy {
 		next = min(next, c.sent+c.timeout)
 	}
-	m.expected = next
+	m.nextStep = next
 	return next
 }
 
+// each calls do for one election, or for all if one is nil.
 func (m *machine) each(one *elec, do func(*elec)) {
 	if one != nil {
 		do(one)
 		return
 	}
 	for _, e := range slices.Clone(m.elections) {
-		if e != nil {
-			do(e)
-		}
+		do(e)
 	}
 }
 
 func (m *machine) join(now time.Duration, e *elec) {
-	e.at, e.wake, e.readAt, e.confirmedAt = -1, never, now, -1
+	e.timerIndex, e.wake, e.readAt, e.confirmedAt = -1, never, now, -1
 	e.observed = m.unobserved
-	e.told = new(state)
-	e.slot, e.seq = len(m.elections), m.joined
-	m.joined++
-	e.want.leaving, e.want.paused = m.closing, m.paused
+	e.reported = new(state)
+	e.index, e.joinNumber = len(m.elections), m.joinCount
+	m.joinCount++
+	e.leaving, e.paused = m.closing, m.paused
 	m.elections = append(m.elections, e)
 	m.relisten = true
-	m.settle(now, e)
+	m.advance(now, e)
 }
 
-// gone forgets an election that has left.
-func (m *machine) gone(e *elec) {
+// remove removes an election that has left.
+func (m *machine) remove(e *elec) {
 	m.timers.set(e, never)
 	last := len(m.elections) - 1
-	m.elections[e.slot] = m.elections[last]
-	m.elections[e.slot].slot = e.slot
+	m.elections[e.index] = m.elections[last]
+	m.elections[e.index].index = e.index
 	m.elections = m.elections[:last]
-	e.slot = -1
-	m.act(action{kind: doGone, e: e})
+	e.index = -1
+	m.emit(action{kind: doRemoved, e: e})
 }
 
-func (m *machine) act(a action) { m.out = append(m.out, a) }
+func (m *machine) emit(a action) { m.actions = append(m.actions, a) }
 
-// jitter returns d, less up to a fifth. It is the same part for all elections of one
-// reply, so that what has failed together is tried again together.
+// jitter shortens d by up to a fifth. The fraction is the same for all elections of one reply, so
+// that they retry in one call.
 func (m *machine) jitter(d time.Duration) time.Duration {
-	return d - time.Duration(m.jitterPart*float64(d/5))
+	return d - time.Duration(m.jitterFraction*float64(d/5))
 }
 
-// show tells watchers a new state of e, if it is one. leader is nil unless somebody
-// leads.
-func (m *machine) show(kind Kind, e *elec, leader *backend.Candidate, term uint64, reason Reason, err error) {
-	old := e.told
+// report publishes a state of e, if it is new. leader is nil unless kind is Elected.
+func (m *machine) report(kind Kind, e *elec, leader *backend.Candidate, term uint64, reason Reason, err error) {
+	old := e.reported
 	term = cmp.Or(term, old.term)
-	if old.reason != "" && !reason.newsAfter(old.reason) && old.is(kind, leader, term) { // mostly
+	if old.reason != "" && !reason.newsAfter(old.reason) && old.is(kind, leader, term) { // the usual case
 		return
 	}
 	if leader != nil && leader != &m.me {
-		leader = new(*leader) // the caller's may change
+		leader = new(*leader) // a copy: the caller's may change
 	}
-	e.told = &state{kind: kind, leader: leader, previous: old.last(), term: term, reason: reason, err: err}
-	e.told.leading = kind == Elected && e.phase == phaseLeading
-	m.act(action{kind: doTell, e: e, state: e.told})
+	e.reported = &state{kind: kind, leader: leader, previous: old.last(), term: term, reason: reason, err: err}
+	e.reported.leading = kind == Elected && e.phase == phaseLeading
+	m.emit(action{kind: doEvent, e: e, state: e.reported})
 	if kind == Elected {
 		m.relisten = true
 	}
 }
 
-// notice tells watchers something beside the state.
-func (m *machine) notice(e *elec, reason Reason, err error) {
-	m.act(action{kind: doTell, e: e, state: &state{
-		kind: Notice, previous: e.told.last(), term: e.told.term, leading: e.phase == phaseLeading, reason: reason, err: err}})
+// reportNotice publishes a notice. The state stays.
+func (m *machine) reportNotice(e *elec, reason Reason, err error) {
+	m.emit(action{kind: doEvent, e: e, state: &state{
+		kind: Notice, previous: e.reported.last(), term: e.reported.term, leading: e.phase == phaseLeading, reason: reason, err: err}})
 }

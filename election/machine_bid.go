@@ -6,65 +6,65 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// acquired is the outcome of a bid that was sent at sent.
-func (m *machine) acquired(now time.Duration, e *elec, a *backend.Answer, bid *backend.Bid, sent time.Duration) {
+// bidAnswered handles the answer to a bid that was sent at sent.
+func (m *machine) bidAnswered(now time.Duration, e *elec, a *backend.Answer, bid *backend.Bid, sent time.Duration) {
 	class := backend.Class(a.Err)
-	m.act(action{kind: doLog, e: e, term: a.Term, reason: bidReason(a.Outcome), err: a.Err})
-	m.allowed(e, callAcquire, a)
+	m.emit(action{kind: doLog, e: e, term: a.Term, reason: bidReason(a.Outcome), err: a.Err})
+	m.reportDenied(e, callAcquire, a)
 	switch a.Outcome {
 	case backend.Granted:
-		if m.grant(now, e, a, bid.MinTerm, sent); e.phase != phaseLeading {
-			m.tried(e, nil)
+		if m.bidGranted(now, e, a, bid.MinTerm, sent); e.phase != phaseLeading {
+			m.endTry(e, nil)
 		}
 		return
 	case backend.Refused:
-		// Unless it was for something else, or stands in a queue, the next bid would fare no
-		// better.
+		// If neither the lease has changed nor the bid is queued, the same bid would be refused
+		// again: wait before the next one.
 		futile := a.Err != nil || a.ObserveFor >= 0 && a.Unchanged(bid.Expected)
 		e.on(refused)
 		if a.Err == nil {
 			m.observe(now, e, &a.Lease, sent)
 		}
-		if a.ObserveFor < 0 { // vacant, too: somebody else may be first in the queue
+		if a.ObserveFor < 0 { // queued, even if the lease is vacant: another candidate may be first in the queue
 			e.on(enqueued)
 			e.expiresAt = sent + m.TTL
 		}
 		if futile {
 			m.retryLater(now, e, class)
 		} else {
-			e.unknown = 0
+			e.failures = 0
 		}
 	default:
 		e.on(unknown)
-		e.expiresAt = sent + m.TTL  // if it was granted
-		m.retryLater(now, e, class) // its row alone may be locked
+		e.expiresAt = sent + m.TTL  // if it was granted all the same
+		m.retryLater(now, e, class) // longer each time: only this row may be locked
 	}
 	if class == backend.ErrInvalid && e.mode != modeNone {
-		m.tried(e, a.Err)
+		m.endTry(e, a.Err)
 		e.mode = modeNone
-		m.notice(e, ReasonInvalid, a.Err)
+		m.reportNotice(e, ReasonInvalid, a.Err)
 	}
-	m.tried(e, a.Err)
+	m.endTry(e, a.Err)
 }
 
-// retryLater puts off e's next bid, longer each time.
+// retryLater delays e's next bid, longer after each failure.
 func (m *machine) retryLater(now time.Duration, e *elec, class error) {
-	e.unknown = min(e.unknown+1, many)
-	e.retryAt = now + m.backoff(int(e.unknown))
+	e.failures = min(e.failures+1, maxCount)
+	e.retryBidAt = now + m.backoff(int(e.failures))
 	if class == backend.ErrDenied {
-		e.retryAt = now + m.jitter(m.TTL) // somebody must act
+		e.retryBidAt = now + m.jitter(m.TTL) // an operator must act
 	}
 }
 
-// allowed tells watchers, once, that the store denies what an election needs:
-// somebody must act. It is over when a call of the same kind has an outcome.
-func (m *machine) allowed(e *elec, k callKind, a *backend.Answer) {
+// reportDenied tells watchers that the store denies a call for e, so an operator must act. It tells
+// them once, until a call of the same kind has an outcome.
+func (m *machine) reportDenied(e *elec, k callKind, a *backend.Answer) {
 	switch {
-	case a.Outcome != backend.Unknown && e.denied == k+1:
-		e.denied = 0
-	case a.Outcome == backend.Unknown && e.denied == 0 && backend.Class(a.Err) == backend.ErrDenied:
-		e.denied = k + 1
-		m.notice(e, ReasonDenied, a.Err)
+	case a.Outcome != backend.Unknown && e.deniedCall == k+1:
+		e.deniedCall = 0
+	case a.Outcome == backend.Unknown && e.deniedCall == 0 && backend.Class(a.Err) == backend.ErrDenied:
+		e.deniedCall = k + 1
+		m.reportNotice(e, ReasonDenied, a.Err)
 	}
 }
 

@@ -6,8 +6,8 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// stepped: the machine may have been suspended. What we hold lasts so much less.
-func (m *machine) stepped(now, by time.Duration) {
+// clockJumped shortens the trust in all leases: the host may have been suspended for by.
+func (m *machine) clockJumped(now, by time.Duration) {
 	for _, k := range []callKind{callAcquire, callRenew} {
 		if c := m.inFlight[k]; c != nil {
 			c.sent -= by
@@ -15,42 +15,42 @@ func (m *machine) stepped(now, by time.Duration) {
 	}
 	m.each(nil, func(e *elec) {
 		e.trustedUntil -= by
-		m.settle(now, e)
+		m.advance(now, e)
 	})
 }
 
-// campaign begins to campaign.
+// campaign begins a campaign.
 func (m *machine) campaign(now time.Duration, in campaign) {
 	e := in.e
 	e.mode, e.work = in.mode, in.work
 	if in.mode == modeTry {
-		e.readSince = false // an attempt judges by a fresh reading, not by one that was sent at this instant, but before
-		e.triedAt = now + 1
-		e.readAt = e.triedAt
+		e.readSinceTry = false // a Try needs a reading that is sent later than this instant
+		e.tryBegan = now + 1
+		e.readAt = e.tryBegan
 	}
-	m.settle(now, e)
+	m.advance(now, e)
 }
 
-// suspend pauses or resumes one election, or all.
+// suspend pauses or resumes one election or all.
 func (m *machine) suspend(now time.Duration, in suspend) {
 	m.paused = m.paused && in.e != nil || in.on && in.e == nil
 	m.each(in.e, func(e *elec) {
-		if e.want.paused = in.on; in.on {
+		if e.paused = in.on; in.on {
 			m.stepDown(now, e, ReasonPaused, backend.Released, nil)
 		}
-		m.settle(now, e)
+		m.advance(now, e)
 	})
 }
 
-// resign ends a leadership, and lets others have the next.
+// resign ends a leadership, and does not bid for half a TTL, so that others can lead.
 func (m *machine) resign(now time.Duration, in resign) {
 	e := in.e
 	m.retryRelease(now, e)
 	if e.phase == phaseLeading && e.term == in.term {
-		e.holdFor = m.TTL / 2
+		e.pauseAfterRelease = m.TTL / 2
 		m.stepDown(now, e, ReasonResigned, backend.Released, nil)
 	}
-	m.settle(now, e)
+	m.advance(now, e)
 }
 
 // withdraw ends a campaign and its leadership.
@@ -62,24 +62,24 @@ func (m *machine) withdraw(now time.Duration, in withdraw) {
 	if in.done {
 		e.on(finished)
 	}
-	m.settle(now, e)
+	m.advance(now, e)
 }
 
-// leave ends all that this process does in one election, or in all.
+// leave ends the part of this process in one election or in all.
 func (m *machine) leave(now time.Duration, in leave) {
 	m.closing = m.closing || in.e == nil
 	m.each(in.e, func(e *elec) {
 		m.retryRelease(now, e)
-		e.want.leaving = true
+		e.leaving = true
 		m.stepDown(now, e, ReasonLeft, in.end, nil)
-		if e.work == workCaller { // the caller of Campaign has now said that its work is over
+		if e.work == workCaller { // Leave and Close say that the caller of Campaign has ended its work
 			e.on(finished)
 		}
-		m.settle(now, e)
+		m.advance(now, e)
 	})
 }
 
-// returned: a lead function has come back.
+// returned handles the return of a lead function.
 func (m *machine) returned(now time.Duration, in returned) {
 	e := in.e
 	leads := e.phase == phaseLeading && e.work != workNone
@@ -88,28 +88,28 @@ func (m *machine) returned(now time.Duration, in returned) {
 	}
 	m.retryRelease(now, e)
 	if leads {
-		e.holdFor = m.pauseAfter(now, e, in.err) // let somebody else have it
+		e.pauseAfterRelease = m.pauseAfter(now, e, in.err) // so that others can lead
 		e.end = backend.Released
-		m.over(now, e, finished, in.reason, in.err)
+		m.endLeadership(now, e, finished, in.reason, in.err)
 	} else {
 		e.on(finished)
 	}
-	m.settle(now, e)
+	m.advance(now, e)
 }
 
-// mostPauses is the longest pause after a function that fails, in RenewEvery.
-const mostPauses = 32
+// maxPauseFactor is the longest pause after a failing function, in units of RenewEvery.
+const maxPauseFactor = 32
 
-// pauseAfter is how long this process stays out after its function has returned: twice as
-// long with each error in a row. A leadership that lasted longer than the longest pause ends
-// the row.
+// pauseAfter returns how long this process does not bid after its function has returned: RenewEvery,
+// doubled with each consecutive error. A leadership that lasted longer than the longest pause
+// resets it.
 func (m *machine) pauseAfter(now time.Duration, e *elec, err error) time.Duration {
-	if err == nil || now-e.wonAt > mostPauses*m.RenewEvery {
-		e.errors = 0
+	if err == nil || now-e.electedAt > maxPauseFactor*m.RenewEvery {
+		e.functionErrors = 0
 	}
-	pause := m.RenewEvery << min(e.errors, 5)
+	pause := m.RenewEvery << min(e.functionErrors, 5)
 	if err != nil {
-		e.errors = min(e.errors+1, many)
+		e.functionErrors = min(e.functionErrors+1, maxCount)
 	}
 	return pause
 }

@@ -7,48 +7,48 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// settle decides what is next for e, from its state alone, and sets its timer.
-// It is called after everything that concerns e.
-func (m *machine) settle(now time.Duration, e *elec) {
-	if e.slot < 0 {
+// advance decides the next action for e from its state alone, and sets its timer. It runs after
+// every change of e.
+func (m *machine) advance(now time.Duration, e *elec) {
+	if e.index < 0 {
 		return
 	}
 	if e.phase == phaseLeading && now >= e.trustedUntil {
 		m.expire(now, e)
 	}
 	wake := never
-	if !m.ours(now, e) && !e.want.leaving {
-		wake = m.read(now, e)
+	if !m.mayBeOurs(now, e) && !e.leaving {
+		wake = m.readIfDue(now, e)
 	}
 	switch {
 	case e.phase == phaseLeading:
-		wake = min(e.trustedUntil, m.renew(now, e))
+		wake = min(e.trustedUntil, m.renewIfDue(now, e))
 
 	case e.phase.draining():
-		wake = min(wake, m.drain(now, e))
+		wake = min(wake, m.awaitFunction(now, e))
 
 	case m.awaitsDeadline(now, e):
 		wake = e.trustedUntil
 
-	case e.phase.held(), e.phase != phaseFollowing && !m.mayBid(now, e):
-		m.enlist(callRelease, e)
+	case e.phase.held(), e.phase != phaseFollowing && !m.mayStayQueued(now, e):
+		m.enqueue(callRelease, e)
 		if now < e.expiresAt {
 			wake = min(wake, e.expiresAt)
-		} else if m.expiredUnreleased(e); e.slot < 0 {
+		} else if m.expiredUnreleased(e); e.index < 0 {
 			return
 		}
 
-	case e.want.leaving && !e.busy && !e.reading:
-		m.gone(e)
+	case e.leaving && !e.leaseCallUnderWay && !e.observing:
+		m.remove(e)
 		return
 
 	default:
 		switch bidAt := m.bidAt(e); {
-		case e.mode == modeTry && !(e.readSince && m.checked): // a reading first
+		case e.mode == modeTry && !(e.readSinceTry && m.healthKnown): // needs a reading first
 		case bidAt <= now:
-			m.enlist(callAcquire, e)
-		case e.mode == modeTry && !e.busy:
-			m.tried(e, nil)
+			m.enqueue(callAcquire, e)
+		case e.mode == modeTry && !e.leaseCallUnderWay:
+			m.endTry(e, nil)
 		default:
 			wake = min(wake, bidAt)
 		}
@@ -56,88 +56,87 @@ func (m *machine) settle(now time.Duration, e *elec) {
 	m.timers.set(e, wake)
 }
 
-// drain waits for the function of a leadership that is over, and returns when to come back.
-func (m *machine) drain(now time.Duration, e *elec) time.Duration {
+// awaitFunction waits for the function of a leadership that is over, and returns when to advance
+// again.
+func (m *machine) awaitFunction(now time.Duration, e *elec) time.Duration {
 	wake := never
 	switch {
 	case e.phase == phaseStuck, e.phase == phaseAbandoned:
-	case now < e.drainBy:
-		wake = e.drainBy
+	case now < e.stuckAt:
+		wake = e.stuckAt
 	default:
 		e.on(overdue)
-		e.end = backend.Failed // not released when it returns so late: the lease expires
-		m.notice(e, ReasonStuck, nil)
+		e.end = backend.Failed // the lease expires; the record shall show a failure
+		m.reportNotice(e, ReasonStuck, nil)
 	}
 	switch {
 	case e.phase.renewed() && now < e.trustedUntil:
-		wake = min(wake, e.trustedUntil, m.renew(now, e))
+		wake = min(wake, e.trustedUntil, m.renewIfDue(now, e))
 	case e.phase == phaseStuck && now >= e.expiresAt:
-		// It has expired, and would hang for ever on a session that other leases keep alive.
-		m.enlist(callRelease, e)
+		// Release the expired lease: a session that other leases keep alive would keep it forever.
+		m.enqueue(callRelease, e)
 	case e.phase == phaseStuck:
 		wake = min(wake, e.expiresAt)
 	}
 	return wake
 }
 
-// expiredUnreleased ends the wait for a release that the store has not confirmed before the lease ran
-// out: by now others can have it all the same. The release goes on being tried, to clear up,
-// unless the manager closes. A bid that is on its way may still be granted: its answer is
-// waited for.
+// expiredUnreleased ends the wait for a release: the lease has expired before the store confirmed
+// the release, so others can lead. The release is still repeated, to clear the record, unless the
+// manager closes. A bid that is under way may still be granted: its answer is awaited.
 func (m *machine) expiredUnreleased(e *elec) {
 	if c := m.inFlight[callAcquire]; c != nil && slices.Contains(c.elecs, e) {
 		return
 	}
-	m.act(action{kind: doRanOut, e: e, err: m.lastContactErr})
+	m.emit(action{kind: doExpired, e: e, err: m.lastContactErr})
 	if m.closing {
-		m.gone(e)
+		m.remove(e)
 	}
 }
 
-// retryRelease lets a release be tried again that is asked for now, though the lease has run
-// out: it clears up what was left behind.
+// retryRelease repeats a release at once if the program asks for it after the lease has expired, so
+// that the record is cleared.
 func (m *machine) retryRelease(now time.Duration, e *elec) {
 	if (e.phase.held() || e.phase != phaseFollowing && e.phase.bids()) && now >= e.expiresAt {
 		e.expiresAt, m.retryAt[callRelease] = now+m.CallTimeout, 0
 	}
 }
 
-// awaitsDeadline reports whether nothing is released yet: after a loss against its will,
-// not before the deadline.
+// awaitsDeadline reports whether e lost its leadership and must not release before the deadline.
 func (m *machine) awaitsDeadline(now time.Duration, e *elec) bool {
 	return e.phase == phaseExpiring && now < e.trustedUntil
 }
 
-// ours reports whether the store may still keep the lease for us: what it would
-// tell about it is no news.
-func (m *machine) ours(now time.Duration, e *elec) bool {
+// mayBeOurs reports whether the store may still have the lease for this process. Then readings of
+// it are not used.
+func (m *machine) mayBeOurs(now time.Duration, e *elec) bool {
 	return e.phase == phaseLeading || e.phase.held() && now < e.trustedUntil
 }
 
-// read enlists e if a reading is due, and returns when to come back.
-func (m *machine) read(now time.Duration, e *elec) time.Duration {
+// readIfDue queues a reading of e if it is due, and returns when to advance again.
+func (m *machine) readIfDue(now time.Duration, e *elec) time.Duration {
 	if now >= e.readAt {
-		m.enlist(callObserve, e)
+		m.enqueue(callObserve, e)
 		return never
 	}
 	return e.readAt
 }
 
-// wants reports whether e is a candidate at all. What has moved to another store
-// is nobody's here.
-func (m *machine) wants(e *elec) bool {
-	return e.observed.MovedTo == "" && e.mode != modeNone && !e.want.paused && !e.want.leaving && m.checked && !m.unhealthy && !m.closing
+// isCandidate reports whether this process campaigns for e and nothing forbids it. An election that
+// has moved to another store has no candidates here.
+func (m *machine) isCandidate(e *elec) bool {
+	return e.observed.MovedTo == "" && e.mode != modeNone && !e.paused && !e.leaving && m.healthKnown && !m.unhealthy && !m.closing
 }
 
-// bidAt returns when e may bid; never, if something has to change first.
+// bidAt returns when e may bid; never if something must change first.
 func (m *machine) bidAt(e *elec) time.Duration {
-	if !m.wants(e) || !e.known {
+	if !m.isCandidate(e) || !e.hasObserved {
 		return never
 	}
 	l := e.observed
-	at := max(m.holdBackUntil(e), e.retryAt)
+	at := max(m.holdBackUntil(e), e.retryBidAt)
 	switch {
-	case l.ObserveFor > 0: // 0 for a leftover of ours, unless a failover may have lost a later grant
+	case l.ObserveFor > 0: // 0 if the record names this process, unless a failover may have lost a later grant
 		at = max(at, e.unchangedSince+l.ObserveFor)
 	case l.ObserveFor < 0 && e.phase == phaseQueued:
 		return never
@@ -145,20 +144,18 @@ func (m *machine) bidAt(e *elec) time.Duration {
 	return at
 }
 
-// mayBid reports whether e may have a bid in the store's queue or on its way,
-// though it may have to wait for the holder. What it must not leave there is
-// withdrawn.
-func (m *machine) mayBid(now time.Duration, e *elec) bool {
-	return m.wants(e) && m.holdBackUntil(e) <= now
+// mayStayQueued reports whether e may have a bid in the store's queue or under way, even if the
+// bid must wait for the holder. Otherwise the bid is withdrawn.
+func (m *machine) mayStayQueued(now time.Duration, e *elec) bool {
+	return m.isCandidate(e) && m.holdBackUntil(e) <= now
 }
 
-// holdBackUntil returns until when e keeps out of its own will, the lease being free
-// or not: after a resignation, in failover delay, for the incumbent, for a
-// nominee.
+// holdBackUntil returns until when e does not bid even if the lease is free: after a resignation,
+// during FailoverDelay, during IncumbentGrace for another candidate, or while only a nominee bids.
 func (m *machine) holdBackUntil(e *elec) time.Duration {
 	l := e.observed
-	at := e.holdOff
-	last, over := l.LastID, e.unchangedSince+max(l.ObserveFor, 0) // who failed, and when that is certain
+	at := e.noBidBefore
+	last, expired := l.LastID, e.unchangedSince+max(l.ObserveFor, 0) // the failed leader, and when its lease has certainly expired
 	if !l.Vacant() {
 		last = l.Holder.ID
 	}
@@ -168,7 +165,7 @@ func (m *machine) holdBackUntil(e *elec) time.Duration {
 			hold += m.IncumbentGrace
 		}
 		if hold > 0 {
-			at = max(at, over+hold)
+			at = max(at, expired+hold)
 		}
 	}
 	if w := &l.Request; l.Vacant() && w.Kind == backend.Accept && w.Term == l.Term && w.Nonce != m.me.Nonce {
@@ -177,27 +174,27 @@ func (m *machine) holdBackUntil(e *elec) time.Duration {
 	return at
 }
 
-// grant is the answer to a bid above floor that was won, sent at sent. Our own
-// grant may have been observed before its answer came; a later one's, too.
-func (m *machine) grant(now time.Duration, e *elec, a *backend.Answer, floor uint64, sent time.Duration) {
-	fresh := a.Term > floor && a.Term >= e.maxTerm || a.Term == 0 // legacy layouts have no terms
+// bidGranted handles the grant of a bid that was sent at sent and asked for a term above minTerm.
+// This grant, or a later one of another process, may have been observed before its answer came.
+func (m *machine) bidGranted(now time.Duration, e *elec, a *backend.Answer, minTerm uint64, sent time.Duration) {
+	fresh := a.Term > minTerm && a.Term >= e.highestTerm || a.Term == 0 // legacy layouts have no terms
 	e.term, e.end, e.lastErr = a.Term, backend.Failed, nil
-	e.maxTerm = max(e.maxTerm, a.Term)
+	e.highestTerm = max(e.highestTerm, a.Term)
 	e.trustedUntil, e.expiresAt = sent+a.ValidFor-m.ClockMargin, sent+a.ValidFor
-	e.renewAt = m.gridAfter(sent)
+	e.renewAt = m.nextGridTick(sent)
 	switch {
-	case !fresh: // do not lead under a term that was used
-		e.on(wonInVain)
-		if a.Term <= floor { // else a later grant, perhaps our own, has been seen already
-			m.notice(e, ReasonWentBack, nil)
+	case !fresh: // do not lead in a used term
+		e.on(wonUnusable)
+		if a.Term <= minTerm { // otherwise a later grant, perhaps to this process, was observed first
+			m.reportNotice(e, ReasonWentBack, nil)
 		}
 		m.retryLater(now, e, nil)
-	case !m.wants(e): // no longer wanted: nobody has led, so nothing has to be waited for
+	case !m.isCandidate(e): // no longer a candidate: no work has begun, so there is nothing to wait for
 		e.on(wonUnasked)
 		e.end = backend.Released
 	case now < e.trustedUntil:
 		e.on(won)
-		e.wonAt, e.unknown = now, 0
+		e.electedAt, e.failures = now, 0
 		reason := ReasonElected
 		if w := &e.observed.Request; w.Kind == backend.Accept && w.Nonce == m.me.Nonce {
 			reason = ReasonNominated
@@ -205,66 +202,66 @@ func (m *machine) grant(now time.Duration, e *elec, a *backend.Answer, floor uin
 		if e.mode != modeAlways {
 			e.mode = modeNone
 		}
-		m.act(action{kind: doTrust, e: e, term: e.term, until: e.trustedUntil})
-		m.show(Elected, e, &m.me, e.term, reason, nil)
-	default: // its answer has come too late, or the store's session has little left: nobody has led, and failed
-		e.on(wonInVain)
+		m.emit(action{kind: doTrust, e: e, term: e.term, until: e.trustedUntil})
+		m.report(Elected, e, &m.me, e.term, reason, nil)
+	default: // the answer came too late, or the store's session ends soon: nobody has led, so nobody has failed
+		e.on(wonUnusable)
 		e.end = backend.Released
 		m.retryLater(now, e, nil)
 	}
-	m.forget(now, e)
+	m.forgetObserved(now, e)
 }
 
-// forget drops what was seen of a lease before it became ours, or after it was:
-// a watch must begin anew.
-func (m *machine) forget(now time.Duration, e *elec) {
+// forgetObserved drops the observation when the lease becomes this process's, or no longer is: an
+// observation must then begin again.
+func (m *machine) forgetObserved(now time.Duration, e *elec) {
 	e.observed = m.unobserved
-	e.known, e.tooEarly, e.readAt, e.confirmedAt = false, 0, now, now
+	e.hasObserved, e.tooEarly, e.readAt, e.confirmedAt = false, 0, now, now
 	m.relisten = true
 }
 
-// renew enlists e if its renewal is due, and returns when to come back.
-func (m *machine) renew(now time.Duration, e *elec) time.Duration {
-	if e.busy {
+// renewIfDue queues a renewal of e if it is due, and returns when to advance again.
+func (m *machine) renewIfDue(now time.Duration, e *elec) time.Duration {
+	if e.leaseCallUnderWay {
 		return never
 	}
 	if now >= e.renewAt {
-		m.enlist(callRenew, e)
+		m.enqueue(callRenew, e)
 		return never
 	}
 	return e.renewAt
 }
 
-// gridAfter returns the first tick of the renewal grid after t. All leases share
-// it, so that they travel together.
-func (m *machine) gridAfter(t time.Duration) time.Duration {
-	since := (t - m.phase) % m.RenewEvery
+// nextGridTick returns the first tick of the renewal grid after t. All leases share the grid, so
+// that one call renews them all.
+func (m *machine) nextGridTick(t time.Duration) time.Duration {
+	since := (t - m.gridOffset) % m.RenewEvery
 	if since < 0 {
 		since += m.RenewEvery
 	}
 	return t - since + m.RenewEvery
 }
 
-// renewed is the answer to a renewal of term, sent at sent.
-func (m *machine) renewed(now time.Duration, e *elec, a *backend.Answer, term uint64, sent time.Duration, err error) {
+// renewalAnswered handles the answer to a renewal of term that was sent at sent.
+func (m *machine) renewalAnswered(now time.Duration, e *elec, a *backend.Answer, term uint64, sent time.Duration, err error) {
 	if !e.phase.held() || e.term != term {
 		return
 	}
-	if e.phase == phaseLeading && now >= e.trustedUntil { // too late: a lost lease is never adopted again
+	if e.phase == phaseLeading && now >= e.trustedUntil { // too late: a lost lease is never trusted again
 		m.expire(now, e)
 		return
 	}
-	m.allowed(e, callRenew, a)
+	m.reportDenied(e, callRenew, a)
 	switch a.Outcome {
 	case backend.Granted:
-		e.lastErr, e.unknown = nil, 0
-		e.renewAt = m.gridAfter(sent)
+		e.lastErr, e.failures = nil, 0
+		e.renewAt = m.nextGridTick(sent)
 		e.expiresAt = max(e.expiresAt, sent+a.ValidFor)
 		if e.phase.orderly() {
 			e.trustedUntil = max(e.trustedUntil, sent+a.ValidFor-m.ClockMargin)
 		}
 		if e.phase == phaseLeading {
-			m.act(action{kind: doTrust, e: e, term: e.term, until: e.trustedUntil})
+			m.emit(action{kind: doTrust, e: e, term: e.term, until: e.trustedUntil})
 		}
 		if w := &a.Request; w.Kind == backend.Accept && w.Term == e.term && w.Nonce != m.me.Nonce {
 			m.stepDown(now, e, ReasonNominated, backend.Released, nil)
@@ -277,79 +274,77 @@ func (m *machine) renewed(now time.Duration, e *elec, a *backend.Answer, term ui
 		m.lose(now, e, ReasonRefused, a.Err)
 	default:
 		e.lastErr = err
-		e.unknown = min(e.unknown+1, many)
-		wait := min(m.backoff(int(e.unknown)), max(e.trustedUntil-now, 0)/4)
+		e.failures = min(e.failures+1, maxCount)
+		wait := min(m.backoff(int(e.failures)), max(e.trustedUntil-now, 0)/4)
 		e.renewAt = now + max(wait, time.Millisecond)
 	}
 }
 
-// lose ends e's leadership against its will. What may be left in the store is
-// released after the deadline.
+// lose ends e's leadership after a failure. The lease is released after the deadline.
 func (m *machine) lose(now time.Duration, e *elec, reason Reason, err error) {
 	e.end = backend.Failed
 	if e.phase != phaseLeading {
 		e.on(lose)
 		return
 	}
-	m.over(now, e, lose, reason, err)
+	m.endLeadership(now, e, lose, reason, err)
 	if m.FailoverDelay > 0 {
-		e.holdOff = max(e.holdOff, now+m.FailoverDelay)
+		e.noBidBefore = max(e.noBidBefore, now+m.FailoverDelay)
 	}
 }
 
-// stepDown ends e's leadership in order: not leading first, then the function's
-// context, then wait for it, then release.
+// stepDown ends e's leadership in order: Leading is false, the function's context is cancelled, the
+// function returns, the lease is released.
 func (m *machine) stepDown(now time.Duration, e *elec, reason Reason, end backend.End, err error) {
 	if e.phase == phaseLeading {
 		e.end = end
-		m.over(now, e, steppedDown, reason, err)
+		m.endLeadership(now, e, steppedDown, reason, err)
 	}
 }
 
-// depose ends e's leadership as stepDown does. An operator has asked for it, and the store
-// refuses renewals.
+// depose ends e's leadership in order, as an operator has asked. The store refuses renewals.
 func (m *machine) depose(now time.Duration, e *elec) {
-	e.holdFor = m.TTL
+	e.pauseAfterRelease = m.TTL
 	e.end = backend.Deposed
 	if e.phase == phaseLeading {
-		m.over(now, e, deposed, ReasonDeposed, nil)
+		m.endLeadership(now, e, deposed, ReasonDeposed, nil)
 	} else {
 		e.on(deposed)
 	}
 }
 
-// over ends e's leadership, by one of steppedDown, deposed, lose and finished.
-func (m *machine) over(now time.Duration, e *elec, t trigger, reason Reason, err error) {
+// endLeadership ends e's leadership. t is steppedDown, deposed, lose or finished.
+func (m *machine) endLeadership(now time.Duration, e *elec, t trigger, reason Reason, err error) {
 	if e.on(t); e.work == workNone {
 		e.on(finished)
 	}
-	e.drainBy = now + m.StepDownTimeout
-	m.act(action{kind: doLose, e: e, term: e.term, reason: reason, err: err})
-	m.show(Vacant, e, nil, 0, reason, err)
+	e.stuckAt = now + m.StepDownTimeout
+	m.emit(action{kind: doLose, e: e, term: e.term, reason: reason, err: err})
+	m.report(Vacant, e, nil, 0, reason, err)
 }
 
-// released: the store has confirmed that nothing is left of ours.
+// released handles the confirmation that the store has nothing of this process.
 func (m *machine) released(now time.Duration, e *elec) {
-	e.holdOff, e.holdFor = max(e.holdOff, now+e.holdFor), 0
+	e.noBidBefore, e.pauseAfterRelease = max(e.noBidBefore, now+e.pauseAfterRelease), 0
 	if e.phase.held() {
-		m.forget(now, e)
+		m.forgetObserved(now, e)
 	}
-	e.readAt = now // a bid may have been granted after all; if not, the watch goes on
+	e.readAt = now // a bid may have been granted after all; if not, the observation continues
 	e.on(released)
 }
 
-// tried ends an attempt (Try).
-func (m *machine) tried(e *elec, err error) {
+// endTry ends a Try without success.
+func (m *machine) endTry(e *elec, err error) {
 	if e.mode == modeTry {
 		e.mode = modeNone
-		m.act(action{kind: doTried, e: e, err: err})
+		m.emit(action{kind: doTryEnded, e: e, err: err})
 	}
 }
 
 // expire ends e's leadership at its deadline.
 func (m *machine) expire(now time.Duration, e *elec) {
 	if e.lastErr == nil || m.resumedAt >= e.trustedUntil {
-		m.lose(now, e, ReasonDeadline, nil) // it was stopped, and woke too late
+		m.lose(now, e, ReasonDeadline, nil) // the process was stopped, and continued too late
 	} else {
 		m.lose(now, e, ReasonUnreachable, e.lastErr)
 	}

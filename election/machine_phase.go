@@ -1,49 +1,49 @@
 package election
 
-// A phase says where this process stands in one election. Together with the mode (does it
-// campaign?) it is the diagram of the package documentation.
+// A phase says where this process stands in one election. The package documentation has a diagram
+// of the phases and modes.
 type phase uint8
 
 const (
-	// A candidate, or an observer.
-	phaseFollowing phase = iota // nothing of ours is in the store
-	phaseQueued                 // our bid stands in the store's queue
-	phasePending                // the outcome of our bid is unknown: the lease may be ours
+	// A candidate or an observer.
+	phaseFollowing phase = iota // the store has nothing of this process
+	phaseQueued                 // a bid of this process is in the store's queue
+	phasePending                // a bid has no outcome: this process may hold the lease
 
-	phaseLeading // the lease is ours, and trusted
+	phaseLeading // this process holds the lease, and trusts it
 
 	// The leadership is over, and its function has not returned.
-	phaseSteppingDown // by our own will: we renew the lease until the function returns
-	phaseDeposed      // likewise, but the store refuses renewals
-	phaseLost         // against our will: the lease is left alone until the deadline
+	phaseSteppingDown // in order: the lease is renewed until the function returns
+	phaseDeposed      // in order, but the store refuses renewals
+	phaseLost         // after a loss: the lease is not touched before the deadline
 	phaseStuck        // the function has not returned for StepDownTimeout: the lease expires
-	phaseAbandoned    // … and has been released after it expired
+	phaseAbandoned    // the lease of a stuck function has expired and was released
 
-	// Nothing runs any more, and the lease is ours in the store.
-	phaseExpiring  // after a loss, or never led: released at the deadline
+	// Nothing runs, and the store still has the lease for this process.
+	phaseExpiring  // after a loss or an unusable grant: released at the deadline
 	phaseReleasing // in order: released now
 )
 
-// A trigger is what may move an election to another phase.
+// A trigger is an event that may change the phase.
 type trigger uint8
 
 const (
-	won        trigger = iota // a bid was granted, and this process leads
-	wonInVain                 // a bid was granted, too late to lead or in a term that was used
-	wonUnasked                // a bid was granted after this process stopped campaigning
-	refused                   // a bid was refused, and nothing is left of it
-	enqueued                  // a bid was refused for now, and stands in the queue
-	unknown                   // a bid has no outcome, or the store shows a leftover of ours
-	steppedDown
-	deposed  // an operator has ended the leadership
-	lose     // a renewal was refused, or the deadline has passed
-	finished // the function has returned, or there is none
-	overdue  // the function has not returned for StepDownTimeout
-	released // the store has confirmed that nothing of ours is left
+	won         trigger = iota // a bid was granted, and this process leads
+	wonUnusable                // a bid was granted, too late to lead or in a used term
+	wonUnasked                 // a bid was granted after this process stopped campaigning
+	refused                    // a bid was refused, and the store has nothing of it
+	enqueued                   // a bid was refused for now, and is in the store's queue
+	unknown                    // a bid has no outcome, or the record names this process
+	steppedDown                // this process steps down in order
+	deposed                    // an operator has ended the leadership
+	lose                       // a renewal was refused, or the deadline has passed
+	finished                   // the function has returned, or there is none
+	overdue                    // the function has not returned for StepDownTimeout
+	released                   // the store has confirmed that it has nothing of this process
 )
 
-// transitions has the phase that follows each phase and trigger. A trigger that is not
-// listed changes nothing.
+// transitions has the next phase for each phase and trigger. A trigger that is not listed changes
+// nothing.
 var transitions = map[phase]map[trigger]phase{
 	phaseFollowing: bidding,
 	phaseQueued:    bidding,
@@ -63,30 +63,30 @@ var transitions = map[phase]map[trigger]phase{
 }
 
 var bidding = map[trigger]phase{
-	won: phaseLeading, wonInVain: phaseExpiring, wonUnasked: phaseReleasing,
+	won: phaseLeading, wonUnusable: phaseExpiring, wonUnasked: phaseReleasing,
 	refused: phaseFollowing, enqueued: phaseQueued, unknown: phasePending, released: phaseFollowing,
 }
 
-// on moves e to the phase that follows.
+// on moves e to the phase that follows the trigger.
 func (e *elec) on(t trigger) {
 	if next, ok := transitions[e.phase][t]; ok {
 		e.phase = next
 	}
 }
 
-// bids reports whether a bid may be made.
+// bids reports whether this process may bid.
 func (p phase) bids() bool { return p <= phasePending }
 
-// held reports whether the lease is ours in the store, as far as we know.
+// held reports whether the store may have the lease for this process.
 func (p phase) held() bool { return p >= phaseLeading && p != phaseAbandoned }
 
-// draining reports whether the function of a leadership that is over has not returned.
+// draining reports whether the leadership is over and its function has not returned.
 func (p phase) draining() bool { return p >= phaseSteppingDown && p <= phaseAbandoned }
 
-// renewed reports whether the lease is renewed.
+// renewed reports whether this process renews the lease.
 func (p phase) renewed() bool { return p == phaseLeading || p == phaseSteppingDown }
 
-// orderly reports whether we hold the lease by our own will, or did until it is released.
+// orderly reports whether the lease was not lost: this process leads, or steps down in order.
 func (p phase) orderly() bool {
 	switch p {
 	case phaseLeading, phaseSteppingDown, phaseDeposed, phaseReleasing:
@@ -99,7 +99,7 @@ func (p phase) orderly() bool {
 type work uint8
 
 const (
-	workNone     work = iota // nothing that is to be waited for
-	workFunction             // a function, whose return is told
-	workCaller               // the caller of Campaign or Try, who resigns
+	workNone     work = iota // nothing that a step-down waits for
+	workFunction             // a function; the input returned reports its return
+	workCaller               // the caller of Campaign or Try, who must resign
 )

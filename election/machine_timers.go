@@ -5,26 +5,26 @@ import (
 	"time"
 )
 
-// timers holds elections in order of their wake time; equal times in order of
-// joining, so that a run can be replayed.
+// timers orders elections by wake time, and those with equal times by joining, so that a run can
+// be replayed.
 type timers struct{ h timerHeap }
 
 func (t *timers) init() { t.h = nil }
 
-// set makes e wake at the given time, replacing any earlier one.
+// set sets the wake time of e; never removes it.
 func (t *timers) set(e *elec, at time.Duration) {
 	switch e.wake = at; {
-	case at == never && e.at >= 0:
-		heap.Remove(&t.h, e.at)
+	case at == never && e.timerIndex >= 0:
+		heap.Remove(&t.h, e.timerIndex)
 	case at == never:
-	case e.at >= 0:
-		heap.Fix(&t.h, e.at)
+	case e.timerIndex >= 0:
+		heap.Fix(&t.h, e.timerIndex)
 	default:
 		heap.Push(&t.h, e)
 	}
 }
 
-// due removes and returns the next election whose time has come, or nil.
+// due removes and returns the next election whose wake time has come, or nil.
 func (t *timers) due(now time.Duration) *elec {
 	if len(t.h) == 0 || t.h[0].wake > now {
 		return nil
@@ -44,15 +44,15 @@ type timerHeap []*elec
 
 func (h timerHeap) Len() int { return len(h) }
 func (h timerHeap) Less(i, j int) bool {
-	return h[i].wake < h[j].wake || h[i].wake == h[j].wake && h[i].seq < h[j].seq
+	return h[i].wake < h[j].wake || h[i].wake == h[j].wake && h[i].joinNumber < h[j].joinNumber
 }
 func (h timerHeap) Swap(i, j int) {
 	h[i], h[j] = h[j], h[i]
-	h[i].at, h[j].at = i, j
+	h[i].timerIndex, h[j].timerIndex = i, j
 }
 func (h *timerHeap) Push(x any) {
 	e := x.(*elec)
-	e.at = len(*h)
+	e.timerIndex = len(*h)
 	*h = append(*h, e)
 }
 func (h *timerHeap) Pop() any {
@@ -60,6 +60,6 @@ func (h *timerHeap) Pop() any {
 	e := old[len(old)-1]
 	old[len(old)-1] = nil
 	*h = old[:len(old)-1]
-	e.at = -1
+	e.timerIndex = -1
 	return e
 }

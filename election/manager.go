@@ -14,11 +14,10 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// A Manager takes part in elections on one store, as one candidate. It has one
-// loop and one timer, however many elections it has joined. Other goroutines run
-// only for the few calls of the store that are under way, one for each watcher, one for
-// each lead function that is running, and one while there is something to log. All
-// methods are safe for concurrent use.
+// A Manager takes part in elections on one store, as one candidate. It has one loop and one
+// timer, however many elections it has joined. Other goroutines run for the calls of the store
+// that are under way (one of each kind at most), for each watcher, for each lead function that
+// runs, and while log records wait. All methods are safe for concurrent use.
 type Manager struct {
 	backend backend.Backend
 	name    string // of the backend
@@ -27,40 +26,41 @@ type Manager struct {
 	log     *slog.Logger
 	clock   *clock
 
-	inputs  chan func(now time.Duration) input // run by the loop; a non-nil result is a step's input
-	ended   chan struct{}                      // the loop has ended
-	stop    context.CancelFunc
-	ctx     context.Context // of the manager; calls and leaderships descend from it
-	calls   sync.WaitGroup
-	others  sync.WaitGroup // watchers, lead functions, and what writes the log
-	callers sync.Map       // goroutine → the *Election whose lead function it runs; nil: a callback
+	inputs     chan func(now time.Duration) input // the loop runs each function, and steps the machine with a non-nil result
+	ended      chan struct{}                      // closed when the loop has ended
+	stop       context.CancelFunc
+	ctx        context.Context // parent of the contexts of calls and leaderships
+	calls      sync.WaitGroup
+	goroutines sync.WaitGroup // watchers, lead functions, and the log writer
+	callers    sync.Map       // goroutine → the *Election whose lead function it runs, or nil for a callback
 
 	preparing chan struct{} // held while the store is prepared
 	prepared  atomic.Bool
 
 	mu        sync.Mutex
-	elections map[string]*Election // nil: closed
+	elections map[string]*Election // nil after Close
 
-	// The loop's own.
-	machine  *machine
-	counters counters
-	unlisten context.CancelFunc
-	watchers []*watcher
-	waiting  []*Election   // somebody waits for a release
-	ahead    time.Duration // of the clock, as far as the machine has been told
-	now      time.Duration // of the present step
-	empty    chan struct{} // closed when all elections have left
-	left     bool          // it is
-	ranOut   []error       // the leases that ran out, as they could not be released
-	freed    time.Duration // when the latest leadership of ours was released; 0: none
+	// Only the loop uses these fields.
+	machine       *machine
+	counters      counters
+	unlisten      context.CancelFunc
+	watchers      []*watcher
+	waiting       []*Election   // elections with a waiter for a release
+	ahead         time.Duration // how far the clock is ahead (clock.ahead), as the machine knows it
+	now           time.Duration // of the present step
+	allLeft       chan struct{} // closed when all elections have left
+	allLeftClosed bool
+	unreleased    []error       // leases that expired before their release was confirmed
+	releasedAt    time.Duration // when a leadership was last released; 0: never
 }
 
-// New starts a manager on b, which it owns from now on: Close closes it. Nil
-// options are all defaults. The store need not be reachable; impossible options
-// are an error of class backend.ErrInvalid that names both values, and so is no backend.
+// New starts a manager on b. The manager owns b from now on: Close closes it. Nil options are
+// all defaults. New makes no call of the store, which may be unreachable. It fails with
+// backend.ErrInvalid if b is nil, or if the options contradict each other or the store
+// ([*OptionError]).
 func New(b backend.Backend, options *Options) (*Manager, error) {
 	if b == nil {
-		return nil, fmt.Errorf("election: %w: there is no backend: look at the error of what should have opened it", backend.ErrInvalid)
+		return nil, fmt.Errorf("election: %w: the backend is nil: check the error of the call that should have opened it", backend.ErrInvalid)
 	}
 	g := b.Guarantees()
 	o, err := options.Complete(g)
@@ -74,9 +74,9 @@ func New(b backend.Backend, options *Options) (*Manager, error) {
 		preparing: make(chan struct{}, 1),
 		ended:     make(chan struct{}),
 		elections: make(map[string]*Election),
-		empty:     make(chan struct{}),
+		allLeft:   make(chan struct{}),
 	}
-	m.log = slog.New(&logQueue{Handler: o.Logger.With("candidate", o.ID).Handler(), start: m.others.Go})
+	m.log = slog.New(&logQueue{Handler: o.Logger.With("candidate", o.ID).Handler(), start: m.goroutines.Go})
 	m.ctx, m.stop = context.WithCancel(context.Background())
 	m.counters = newCounters(o.TTL)
 	m.machine = newMachine(o, g, m.me, rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())), m.clock.now())
@@ -87,8 +87,8 @@ func New(b backend.Backend, options *Options) (*Manager, error) {
 // ID returns this candidate's id.
 func (m *Manager) ID() string { return m.me.ID }
 
-// loop is the shell around the machine: it waits for an input or the time that
-// the machine asked for, steps it, and carries out what it says.
+// loop is the shell around the machine. It waits for an input, or for the time that the machine
+// asked for, steps the machine and carries out its actions.
 func (m *Manager) loop() {
 	defer close(m.ended)
 	timer := time.NewTimer(0)
@@ -111,7 +111,7 @@ func (m *Manager) loop() {
 		if ahead := time.Duration(m.clock.ahead.Load()); ahead > m.ahead {
 			by := ahead - m.ahead
 			m.ahead = ahead
-			m.step(now, stepped{by})
+			m.step(now, clockJumped{by})
 		}
 		m.step(now, in)
 		m.afterStep()
@@ -126,17 +126,17 @@ func (m *Manager) step(now time.Duration, in input) {
 	}
 }
 
-// afterStep wakes those who wait for something to have come to an end.
+// afterStep answers waiters whose leadership is over, and tells Close when all elections have left.
 func (m *Manager) afterStep() {
-	m.waiting = slices.DeleteFunc(m.waiting, func(e *Election) bool { return !e.released() })
-	if m.machine.closing && len(m.machine.elections) == 0 && !m.left {
-		m.left = true
-		close(m.empty)
+	m.waiting = slices.DeleteFunc(m.waiting, func(e *Election) bool { return !e.resolveReleased() })
+	if m.machine.closing && len(m.machine.elections) == 0 && !m.allLeftClosed {
+		m.allLeftClosed = true
+		close(m.allLeft)
 	}
 }
 
-// tell hands the loop an input. It returns false if the manager has ended.
-func (m *Manager) tell(f func(now time.Duration) input) bool {
+// send has the loop run f. It returns false if the manager has ended.
+func (m *Manager) send(f func(now time.Duration) input) bool {
 	select {
 	case m.inputs <- f:
 		return true
@@ -167,34 +167,34 @@ func (m *Manager) do(a action) {
 		e.trust(a.term, a.until+m.ahead)
 	case doLose:
 		e.lose(a.term, a.reason, a.err)
-	case doTell:
-		e.tell(a.state)
+	case doEvent:
+		e.publish(a.state)
 	case doLog:
-		m.logBid(a)
-	case doTried:
+		m.logAction(a)
+	case doTryEnded:
 		if a.err == nil {
 			a.err = ErrNotElected
 		}
 		e.resolve(untilElected, a.err)
-	case doRanOut:
+	case doExpired:
 		err := notReleased(a.e.name, a.err)
-		told := e.resolve(untilReleased, err) + e.resolve(untilGone, err)
-		if m.machine.closing && told == 0 && !e.ranOut {
-			m.ranOut = append(m.ranOut, err)
+		resolved := e.resolve(untilReleased, err) + e.resolve(untilLeft, err)
+		if m.machine.closing && resolved == 0 && !e.expiryReported {
+			m.unreleased = append(m.unreleased, err)
 		}
-		e.ranOut = e.ranOut || told > 0
-	case doGone:
+		e.expiryReported = e.expiryReported || resolved > 0
+	case doRemoved:
 		m.mu.Lock()
 		if m.elections[a.e.name] == e {
 			delete(m.elections, a.e.name)
 		}
 		m.mu.Unlock()
-		e.gone() // now, so that who has waited for it can join again
+		e.ended() // after the deletion, so that a waiter can join again
 	}
 }
 
-// send makes a call of the store.
-func (m *Manager) send(ctx context.Context, c *call, r *reply) {
+// callBackend makes one call of the store.
+func (m *Manager) callBackend(ctx context.Context, c *call, r *reply) {
 	switch c.kind {
 	case callAcquire:
 		r.answers, r.err = m.backend.Acquire(ctx, c.bids)
@@ -211,34 +211,35 @@ func (m *Manager) send(ctx context.Context, c *call, r *reply) {
 	}
 }
 
-// call makes one call of the store, or of the health check, and hands the loop its end.
+// call makes one call of the store, or of the health check, and sends its reply to the loop.
 func (m *Manager) call(ctx context.Context, cancel context.CancelFunc, c *call) {
 	defer cancel()
 	r, began := reply{call: c}, m.clock.now()
 	switch c.kind {
 	case callHealth:
 		if r.err = m.opts.Health(ctx); r.err == nil {
-			r.err = ctx.Err() // too slow is not healthy
+			r.err = ctx.Err() // a check that is too slow has failed
 		}
 	case callListen: // something has been read by now
 		r.err = m.backend.Listen(ctx, c.leases)
 	default:
 		if r.err = m.prepare(ctx); r.err == nil {
-			m.send(ctx, c, &r)
+			m.callBackend(ctx, c, &r)
 		}
 	}
 	took := m.clock.now() - began
-	m.tell(func(now time.Duration) input {
-		m.counters.called(&r, took)
+	m.send(func(now time.Duration) input {
+		m.counters.countCall(&r, took)
 		if c.kind == callRelease && r.err == nil && slices.ContainsFunc(c.held, func(h backend.Held) bool { return h.Term != 0 }) {
-			m.freed = now
+			m.releasedAt = now
 		}
 		return r
 	})
 }
 
-// logBid logs bids in the words that operators of the older systems look for.
-func (m *Manager) logBid(a action) {
+// logAction logs bids and changes of health. The wording of bids is that of older systems, for
+// which operators have searches.
+func (m *Manager) logAction(a action) {
 	switch {
 	case a.e == nil && a.reason == ReasonHealth && a.err != nil:
 		m.log.Warn("health check failed, stepping down", "error", a.err)
@@ -253,16 +254,16 @@ func (m *Manager) logBid(a action) {
 	}
 }
 
-// Join makes the manager take part in an election, as an observer until Lead,
-// Run, Campaign or Try is called on the result. Names are compared byte by byte.
-// It does not wait for the store. Joining an election twice is an error; use
-// [Manager.Election] to find what was joined.
+// Join makes the manager take part in an election. It is an observer until Lead, Run, Campaign or
+// Try is called on the result. Names are compared byte by byte. Join does not wait for the store.
+// The error is [ErrJoined] if the manager has joined the election already (see
+// [Manager.Election]), [ErrClosed], or of class backend.ErrInvalid for an impossible name.
 func (m *Manager) Join(name string) (*Election, error) {
 	if err := backend.CheckName(name); err != nil {
 		return nil, fmt.Errorf("election: join: %w", err)
 	}
 	e, result := newElection(m, name), make(chan error, 1)
-	if !m.tell(func(time.Duration) input {
+	if !m.send(func(time.Duration) input {
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		switch {
@@ -285,32 +286,34 @@ func (m *Manager) Join(name string) (*Election, error) {
 	return e, nil
 }
 
-// Election returns what Join returned for name, or nil.
+// Election returns the joined election with this name, or nil. It does not block.
 func (m *Manager) Election(name string) *Election {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.elections[name]
 }
 
-// Pause makes this process step down from everything it leads, and campaign for
-// nothing until Resume. It returns at once.
-func (m *Manager) Pause() { m.tell(func(time.Duration) input { return suspend{nil, true} }) }
+// Pause makes this process step down from everything it leads, and stops all campaigns until
+// Resume. It does not wait for the step-down. Elections joined later are paused, too.
+func (m *Manager) Pause() { m.send(func(time.Duration) input { return suspend{nil, true} }) }
 
-// Resume ends Pause, for all elections.
-func (m *Manager) Resume() { m.tell(func(time.Duration) input { return suspend{nil, false} }) }
+// Resume ends a Pause for all elections, whether Manager.Pause or Election.Pause began it.
+func (m *Manager) Resume() { m.send(func(time.Duration) input { return suspend{nil, false} }) }
 
 func (m *Manager) announce(ctx context.Context, elections string) error {
 	return m.backend.Announce(ctx, backend.Member{Candidate: m.me, TTL: m.opts.TTL, Elections: elections})
 }
 
-// Close steps down from everything in order, waits for the lead functions,
-// releases, and ends the manager. A store that is away delays it no longer than the
-// leases last: then it returns [ErrNotReleased]. What is not done when ctx ends is abandoned:
-// contexts are cancelled, leases run out by themselves, and the error says which
-// elections that concerns. After Close nothing leads here and, unless a lead
-// function or a watcher ignores its end, no goroutine is left. Who has led until then
-// stays for 25 ms more before it clears up in the store: its successor's bid goes first.
-// Called by a lead function or a callback it returns [ErrOwnCaller] and does nothing.
+// Close steps down from everything in order, waits for the lead functions, releases the leases,
+// and ends the manager. If the store is unreachable, Close waits no longer than the leases last,
+// and returns [ErrNotReleased].
+//
+// When ctx ends first, Close cancels all contexts and returns an error that names the elections
+// that were not released; their leases expire within one TTL. After Close this process leads
+// nothing, and no goroutine is left, unless a lead function or a watcher's callback does not
+// return. A process that has just led waits up to 25 ms before it closes its backend, so that its
+// successor's bid comes first. A second Close returns [ErrClosed]. Called by a lead function or a
+// callback, Close returns [ErrOwnCaller] and does nothing.
 func (m *Manager) Close(ctx context.Context) error {
 	if _, own := m.calledBy(); own {
 		return ErrOwnCaller
@@ -323,25 +326,25 @@ func (m *Manager) Close(ctx context.Context) error {
 	m.elections = nil
 	m.mu.Unlock()
 
-	m.tell(func(time.Duration) input { return leave{end: backend.Released} })
+	m.send(func(time.Duration) input { return leave{end: backend.Released} })
 	var err error
 	select {
-	case <-m.empty:
+	case <-m.allLeft:
 	case <-ctx.Done():
-		err = fmt.Errorf("election: close: %w; not released, so they run out within %v: %q", context.Cause(ctx), m.opts.TTL, m.abandon())
+		err = fmt.Errorf("election: close: %w; these leases were not released and expire within %v: %q", context.Cause(ctx), m.opts.TTL, m.abandon())
 	}
 	m.stop()
 	<-m.ended
-	err = errors.Join(append(m.ranOut, err)...)
+	err = errors.Join(append(m.unreleased, err)...)
 	for _, w := range m.watchers {
-		w.end(err != nil)
+		w.stop(err != nil)
 	}
-	m.letPass(ctx)
+	m.waitForSuccessor(ctx)
 	done := make(chan error, 1)
 	go func() {
 		m.calls.Wait()
 		closed := m.backend.Close()
-		m.others.Wait()
+		m.goroutines.Wait()
 		done <- closed
 	}()
 	select {
@@ -355,15 +358,14 @@ func (m *Manager) Close(ctx context.Context) error {
 	}
 }
 
-// handOver is for how long who has just led leaves the store to its successor. What a
-// Backend writes to clear up after itself would come before the successor's bid, and
-// cost it the time of another write that the store must make durable: a third of a
-// handover.
-const handOver = 25 * time.Millisecond
+// handoverPause is how long a process that has just released a leadership waits before it closes
+// its backend. The backend's last writes, such as ending its session, would come before the
+// successor's bid, and delay it by one more durable write: a third of a handover.
+const handoverPause = 25 * time.Millisecond
 
-func (m *Manager) letPass(ctx context.Context) {
-	rest := m.freed + handOver - m.clock.now()
-	if m.freed == 0 || rest <= 0 {
+func (m *Manager) waitForSuccessor(ctx context.Context) {
+	rest := m.releasedAt + handoverPause - m.clock.now()
+	if m.releasedAt == 0 || rest <= 0 {
 		return
 	}
 	timer := time.NewTimer(rest)
@@ -374,15 +376,16 @@ func (m *Manager) letPass(ctx context.Context) {
 	}
 }
 
-// abandon ends all leaderships at once and names the elections that were not released.
+// abandon ends all leaderships at once, and returns the names of the elections that were not
+// released.
 func (m *Manager) abandon() (names []string) {
 	done := make(chan struct{})
-	if m.tell(func(time.Duration) input {
+	if m.send(func(time.Duration) input {
 		defer close(done)
 		for _, e := range m.machine.elections {
 			names = append(names, e.name)
 			e.shell.lose(e.term, ReasonLeft, nil)
-			e.shell.gone()
+			e.shell.ended()
 		}
 		return nil
 	}) {

@@ -20,7 +20,7 @@ func open(t *testing.T, s *memory.Store, o election.Options) *election.Manager {
 	return m
 }
 
-// polled is a store that must be polled: it tells nobody of changes.
+// polled is a store that must be polled: it does not push changes.
 type polled struct{ backend.Backend }
 
 func (p polled) Guarantees() backend.Guarantees {
@@ -38,7 +38,7 @@ func join(t *testing.T, m *election.Manager, name string) *election.Election {
 	return e
 }
 
-func TestALeaderIsElectedAndASecondOneTakesOverInOrder(t *testing.T) {
+func TestALeaderIsElectedAndHandsOver(t *testing.T) {
 	for _, poll := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			store := memory.New()

@@ -14,83 +14,84 @@ import (
 // DefaultTTL is the TTL of a manager that sets none.
 const DefaultTTL = 10 * time.Second
 
-// Options configures a [Manager]. The zero value is ready to use. Timings obey
-// one inequality, checked by [New]:
+// Options configures a [Manager]. The zero value is ready to use: zero fields get their defaults.
+// [New] checks all values and changes none. The timings must satisfy
 //
 //	RenewEvery + CallTimeout + ClockMargin < TTL
 //
-// so that after a renewal that has hung for CallTimeout another can be sent. What is left
-// over, 1.5 s by default, is all the time that the other has. Nothing is rounded or
-// clamped in silence.
+// so that after a renewal that hung for CallTimeout another one can be sent. The rest, 1.5 s by
+// default, is the time that the second renewal has.
 type Options struct {
-	// ID is this candidate's name, 1 to 255 bytes of printable UTF-8. It may
-	// outlive the process: a restarted leader with the same ID has the
-	// incumbent grace. Two live processes must not share it in one election;
-	// if they do, they are two candidates all the same, and it is reported.
-	// Default: hostname:pid-xxxx with four random letters.
+	// ID is this candidate's name: 1 to 255 bytes of printable UTF-8. It may outlive the
+	// process: a restarted leader with the same ID has the IncumbentGrace. Two live processes
+	// in one election must have different IDs. If they share one, the election stays safe, and
+	// watchers get a notice (ReasonSameID).
+	// Default: hostname:pid-xxxx with four random hexadecimal digits.
 	ID string
 
-	// Address and Metadata are shown to everybody who asks who leads. Up to 255
-	// bytes and 4 KiB. Default: empty. Put no secret there.
+	// Address and Metadata appear wherever the leader or the members are shown. Anyone who can
+	// read the store can read them: put no secret there. Up to 255 bytes and 4 KiB of text.
+	// Default: empty.
 	Address, Metadata string
 
-	// TTL is how long a lease lasts that is not renewed: the longest time
-	// without a leader after a crash, about. Within the store's limits
-	// (backend.Guarantees). Default: 10 s.
+	// TTL is the duration of a lease that is not renewed, and so about the longest time without
+	// a leader after a crash. The store limits it (backend.Guarantees). Default: 10 s.
 	TTL time.Duration
 
-	// RenewEvery is how often a leader renews, and so how often followers of a
-	// polled store read. Default: TTL/3.
+	// RenewEvery is the time between two renewals of a leader. Followers of a store without
+	// push notifications read once in that time. Default: TTL/3.
 	RenewEvery time.Duration
 
-	// CallTimeout bounds each call of the store. Default: TTL/4.
+	// CallTimeout limits each call of the store and of Health. Default: TTL/4.
 	CallTimeout time.Duration
 
-	// ClockMargin is how long before the TTL ends a leader stops trusting its lease.
-	// It pays for clocks that tick at different rates: two hosts slewed in
-	// opposite directions at chrony's default limit of 83,333 ppm need 0.154 of
-	// the TTL. At least TTL/20 and what the store demands. Default: TTL/6.
+	// ClockMargin is how long before the end of the TTL a leader stops trusting its lease. It
+	// allows for clocks that tick at different rates: two hosts slewed in opposite directions
+	// at chrony's default limit of 83,333 ppm need 0.154 of the TTL. At least TTL/20, and at
+	// least what the store demands (backend.Guarantees). Default: TTL/6, or the store's demand
+	// if that is greater.
 	ClockMargin time.Duration
 
-	// FailoverDelay is how long nobody may lead after a leader has failed, so that
-	// what it left running comes to an end. An orderly release skips it. Equal on
-	// all members. Default: 0.
+	// FailoverDelay is how long nobody may lead after a leader has failed, beyond the TTL. In
+	// that time the work that the failed leader left running can end. An orderly release skips
+	// it. All members must have the same value. Default: 0.
 	FailoverDelay time.Duration
 
-	// IncumbentGrace is how long others hold back after a leader has failed, so that
-	// a candidate with the same ID can return. It is added to FailoverDelay. Equal on
-	// all members. Default: 0.
+	// IncumbentGrace is how long other candidates wait after a leader has failed, so that a
+	// candidate with the failed leader's ID can lead again. It is added to FailoverDelay. All
+	// members must have the same value. Default: 0.
 	IncumbentGrace time.Duration
 
-	// StepDownTimeout is how long a leader that steps down waits for its
-	// function to return, renewing its lease meanwhile. When it passes, the
-	// lease is not released: it runs out. Default: 30 s.
+	// StepDownTimeout is how long a leader that steps down waits for its function to return.
+	// It renews the lease meanwhile. After that time the lease is not released: it expires.
+	// Default: 30 s.
 	StepDownTimeout time.Duration
 
-	// Health, if set, is called every RenewEvery with a context of CallTimeout.
-	// This process campaigns for nothing before it has passed once. An error makes it
-	// step down from everything it leads and stay out until the check passes. It runs
-	// on a goroutine of its own; a check that hangs past its context counts as failed.
+	// Health, if set, is called every RenewEvery, on a goroutine of its own, with a context
+	// that ends after CallTimeout. This process does not campaign before the first check has
+	// passed. An error, or a check that outlasts its context, makes the process step down from
+	// everything it leads; it campaigns again when a check passes. Default: nil, always healthy.
 	Health func(context.Context) error
 
-	// Observer makes a manager that never campaigns and never writes to the
-	// store: read access is enough. Default: false.
+	// Observer makes a manager that never campaigns and never writes to the store; read access
+	// is enough. Default: false.
 	Observer bool
 
-	// Logger receives what happens, on a goroutine of its own: if it is slow, messages
-	// are lost, and counted, but no lease. Default: warnings and errors go to slog.Default,
-	// as it is when the manager is made.
+	// Logger receives log records on a goroutine of its own. A logger that hangs delays no
+	// lease: records beyond 256 are dropped and counted. Default: warnings and errors go to
+	// slog.Default, as it is when New is called.
 	Logger *slog.Logger
 }
 
-// An OptionError says which options are impossible, and why. It is of class
-// backend.ErrInvalid.
+// An OptionError names the options that contradict each other or the store, with their values.
+// It is of class backend.ErrInvalid.
 type OptionError struct {
 	text string // with the names of options in braces
 }
 
 var optionName = regexp.MustCompile(`\{(\w+)\}`)
 
+// Error returns the text with the names of the fields of [Options].
 func (e *OptionError) Error() string {
 	return fmt.Sprintf("%v: election options: %s", backend.ErrInvalid, e.Text(func(option string) string { return option }))
 }
@@ -98,8 +99,8 @@ func (e *OptionError) Error() string {
 // Unwrap returns backend.ErrInvalid.
 func (e *OptionError) Unwrap() error { return backend.ErrInvalid }
 
-// Options returns the names of the fields concerned, such as "RenewEvery", in the
-// order in which the text mentions them.
+// Options returns the names of the fields concerned, such as "RenewEvery", in the order in
+// which the text mentions them.
 func (e *OptionError) Options() (names []string) {
 	for _, m := range optionName.FindAllStringSubmatch(e.text, -1) {
 		names = append(names, m[1])
@@ -107,15 +108,15 @@ func (e *OptionError) Options() (names []string) {
 	return names
 }
 
-// Text says what is wrong, with all values, to a reader who knows the options by
-// other names: name returns them. Package config has it name keys.
+// Text returns the text with other names for the options: name returns the name for a field of
+// [Options]. Package config passes the names of its keys.
 func (e *OptionError) Text(name func(option string) string) string {
 	return optionName.ReplaceAllStringFunc(e.text, func(s string) string { return name(s[1 : len(s)-1]) })
 }
 
-// Complete checks o against itself and a store's limits and returns it with all
-// defaults filled in: what [New] works with. The error is an [*OptionError], or says
-// what is wrong with the id, the address or the metadata. o may be nil.
+// Complete checks o and returns it with all defaults filled in, as [New] uses it. g has the
+// store's limits. The error is an [*OptionError], or concerns the ID, the address or the
+// metadata; both are of class backend.ErrInvalid. o may be nil.
 func (o *Options) Complete(g backend.Guarantees) (Options, error) {
 	var c Options
 	if o != nil {
@@ -131,16 +132,16 @@ func (o *Options) Complete(g backend.Guarantees) (Options, error) {
 	if c.Logger == nil {
 		c.Logger = slog.New(warnings{slog.Default().Handler()})
 	}
-	fill := func(d *time.Duration, def time.Duration) {
+	setDefault := func(d *time.Duration, def time.Duration) {
 		if *d == 0 {
 			*d = def
 		}
 	}
-	fill(&c.TTL, DefaultTTL)
-	fill(&c.RenewEvery, c.TTL/3)
-	fill(&c.CallTimeout, c.TTL/4)
-	fill(&c.ClockMargin, max(c.TTL/6, g.ClockMargin))
-	fill(&c.StepDownTimeout, 30*time.Second)
+	setDefault(&c.TTL, DefaultTTL)
+	setDefault(&c.RenewEvery, c.TTL/3)
+	setDefault(&c.CallTimeout, c.TTL/4)
+	setDefault(&c.ClockMargin, max(c.TTL/6, g.ClockMargin))
+	setDefault(&c.StepDownTimeout, 30*time.Second)
 
 	bad := func(format string, args ...any) (Options, error) {
 		return Options{}, &OptionError{text: fmt.Sprintf(format, args...)}
@@ -157,7 +158,7 @@ func (o *Options) Complete(g backend.Guarantees) (Options, error) {
 		if d.v < d.min {
 			return bad("{%s} is %v, must be at least %v", d.name, d.v, d.min)
 		}
-		if most := longest / 20; d.v > most {
+		if most := maxDuration / 20; d.v > most {
 			return bad("{%s} is %v, must be at most %v", d.name, d.v, most)
 		}
 	}

@@ -12,9 +12,9 @@ import (
 	"github.com/go-election/go-election/backend/memory"
 )
 
-// A function that returns by itself has done its work: Run releases the lease, returns the
-// function's error, and campaigns no more.
-func TestRunReturnsWhatItsFunctionReturns(t *testing.T) {
+// A function that returns by itself has finished: Run releases the lease, returns the function's
+// error, and stops campaigning.
+func TestRunReturnsItsFunctionsError(t *testing.T) {
 	broken := errors.New("the printer is out of paper")
 	for _, want := range []error{nil, broken} {
 		synctest.Test(t, func(t *testing.T) {
@@ -38,7 +38,7 @@ func TestRunReturnsWhatItsFunctionReturns(t *testing.T) {
 	}
 }
 
-// What a function returns after its leadership has ended says nothing about the work.
+// Run ignores an error that the function returns after its leadership has ended.
 func TestRunCampaignsAgainAfterALeadership(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := manage(t, memory.New().Backend(), Options{})
@@ -68,8 +68,8 @@ func TestRunCampaignsAgainAfterALeadership(t *testing.T) {
 	})
 }
 
-// A function that fails at once is not called at the speed of the network.
-func TestAFailingFunctionIsCalledLessOften(t *testing.T) {
+// A function that fails at once is not called again at once.
+func TestCallsOfAFailingFunctionBackOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := manage(t, memory.New().Backend(), Options{})
 		e := joined(t, m, "x")
@@ -106,8 +106,8 @@ func TestAFailingFunctionIsCalledLessOften(t *testing.T) {
 	})
 }
 
-// A lead function that resigned, left or closed would wait for itself.
-func TestACallThatAwaitsItsCallerIsAnError(t *testing.T) {
+// A lead function that calls Resign, Leave or Close would wait for itself.
+func TestACallThatWaitsForItsCallerFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := manage(t, memory.New().Backend(), Options{})
 		e, other := joined(t, m, "x"), joined(t, m, "y")

@@ -6,8 +6,7 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// granted returns the answer Granted that the machine is being told of, if it is
-// about this election.
+// granted returns the answer Granted that the machine is handling, if it is about this election.
 func (n *simNode) granted(e *elec) *backend.Answer {
 	if n.answer.call == nil || n.answer.call.kind != callAcquire && n.answer.call.kind != callRenew {
 		return nil
@@ -20,24 +19,24 @@ func (n *simNode) granted(e *elec) *backend.Answer {
 	return nil
 }
 
-// trust begins a leadership, or extends it.
-func (n *simNode) trust(a action, p *simPlace) {
+// checkTrust checks the beginning or extension of a leadership, and records it.
+func (n *simNode) checkTrust(a action, p *simPlace) {
 	s, state := n.s, &n.s.state[a.e.name[0]-'0']
 	answer := n.granted(a.e)
 	if answer == nil {
-		s.fail(n.id, "S8: leads %s in term %d though nothing was granted just now", a.e.name, a.term)
+		s.fail(n.id, "S8: leads %s in term %d without a grant in this step", a.e.name, a.term)
 		return
 	}
 	until := a.until + n.aheadTold
-	if most := n.of.sent + n.of.ahead + answer.ValidFor - n.opts.ClockMargin; until > most {
+	if most := n.answered.sent + n.answered.ahead + answer.ValidFor - n.opts.ClockMargin; until > most {
 		s.fail(n.id, "S2: trusts %s in term %d for %v longer than from the sending", a.e.name, a.term, until-most)
 	}
 	if p.leading && p.term == a.term {
 		if n.latest() >= p.until {
-			s.fail(n.id, "S6: leads %s in term %d again, which had run out %v before", a.e.name, a.term, n.latest()-p.until)
+			s.fail(n.id, "S6: leads %s in term %d again, whose deadline was %v before", a.e.name, a.term, n.latest()-p.until)
 		}
 	} else {
-		n.leaderships(a, p, state)
+		n.beginLeadership(a, p, state)
 	}
 	p.leading, p.until, p.term, p.lost = true, until, a.term, false
 	for _, o := range s.nodes {
@@ -47,8 +46,8 @@ func (n *simNode) trust(a action, p *simPlace) {
 	}
 }
 
-// leaderships is the beginning of a leadership.
-func (n *simNode) leaderships(a action, p *simPlace, state *simElection) {
+// beginLeadership checks and records a new leadership, and starts its work.
+func (n *simNode) beginLeadership(a action, p *simPlace, state *simElection) {
 	s := n.s
 	s.figures.leaderships++
 	if s.tracing {
@@ -70,49 +69,49 @@ func (n *simNode) leaderships(a action, p *simPlace, state *simElection) {
 		s.figures.changes++
 	}
 	state.term, state.leader = a.term, n
-	n.expect(p)
-	if p.style != looks {
+	n.expectEvent(p)
+	if p.style != withoutFunction {
 		p.running = a.term
 	}
-	if p.style == campaigns || p.style == tries || s.one(20) { // it comes back by itself
+	if p.style == withCampaign || p.style == withTry || s.oneIn(20) { // the function returns by itself
 		life, e, term, why := n.life, p.e, a.term, ReasonReturned
 		if a.e.work == workCaller {
 			why = ReasonResigned
 		}
-		s.after(s.exp(10*time.Minute), func() {
+		s.after(s.exponential(10*time.Minute), func() {
 			if !s.calm && n.life == life && p.e == e && p.running == term {
-				n.count(returnedItself)
-				n.function(p, term, why, 0)
+				n.count(functionReturns)
+				n.functionReturnsAfter(p, term, why, 0)
 			}
 		})
 	}
-	n.works(p, a.e.name[0]-'0', n.life, a.term)
+	n.writeWhileLeading(p, a.e.name[0]-'0', n.life, a.term)
 }
 
-// works writes to the fenced resource now and then, for as long as it leads. Only
-// then does it look; what was on its way when it was stopped arrives all the same.
-func (n *simNode) works(p *simPlace, i byte, life int, term uint64) {
+// writeWhileLeading writes to the fenced resource at random times while the node leads. A write that
+// was under way when the node was stopped still arrives.
+func (n *simNode) writeWhileLeading(p *simPlace, i byte, life int, term uint64) {
 	s := n.s
-	s.after(s.exp(20*time.Second), func() {
-		n.in(life, func() {
+	s.after(s.exponential(20*time.Second), func() {
+		n.run(life, func() {
 			if !n.trusts(p) || p.term != term {
 				return
 			}
-			s.after(s.exp(2*time.Millisecond), func() {
-				n.in(life, func() { s.after(n.delay(), func() { s.written(n, i, life, term) }) })
+			s.after(s.exponential(2*time.Millisecond), func() {
+				n.run(life, func() { s.after(n.delay(), func() { s.resourceWrite(n, i, life, term) }) })
 			})
-			n.works(p, i, life, term)
+			n.writeWhileLeading(p, i, life, term)
 		})
 	})
 }
 
-// written is what the resource does: it refuses terms below the highest.
-func (s *sim) written(n *simNode, i byte, life int, term uint64) {
+// resourceWrite is a write at the resource, which rejects terms below the highest.
+func (s *sim) resourceWrite(n *simNode, i byte, life int, term uint64) {
 	s.figures.writes++
 	state := &s.state[i]
 	for _, o := range s.nodes {
 		if p := &o.places[i]; o.trusts(p) && p.term != term {
-			s.figures.overlaps++ // a resource without a fence has just been spoilt
+			s.figures.overlaps++ // this write would have damaged a resource without a fence
 			break
 		}
 	}
@@ -121,26 +120,26 @@ func (s *sim) written(n *simNode, i byte, life int, term uint64) {
 	case term < state.fence:
 		s.figures.refused++
 		if n.life == life && p.term == term && n.trusts(p) {
-			s.fail(n.id, "S9: leads %s in term %d and the resource, which has seen %d, refuses it", names[i], term, state.fence)
+			s.fail(n.id, "S9: leads %s in term %d, but the resource has seen %d and rejects the write", names[i], term, state.fence)
 		}
 	case term == state.fence && (state.writer != n || state.writing != life):
-		s.fail(n.id, "S5: writes in term %d of %s, and so did %s", term, names[i], state.writer.id)
+		s.fail(n.id, "S5: writes in term %d of %s, in which %s wrote", term, names[i], state.writer.id)
 	default:
 		state.fence, state.writer, state.writing = term, n, life
 	}
 }
 
-// expect notes that watchers must be told before the step is over.
-func (n *simNode) expect(p *simPlace) {
-	if !p.told {
-		p.told = true
-		n.unsaid++
+// expectEvent records that watchers must get an event before the step ends.
+func (n *simNode) expectEvent(p *simPlace) {
+	if !p.eventDue {
+		p.eventDue = true
+		n.unreported++
 	}
 }
 
-// checkLost is the end of a leadership.
+// checkLost checks the end of a leadership.
 func (n *simNode) checkLost(a action, p *simPlace) {
-	n.expect(p)
+	n.expectEvent(p)
 	switch a.reason {
 	case ReasonRefused, ReasonUnreachable, ReasonDeadline:
 		p.lost = true
@@ -150,56 +149,57 @@ func (n *simNode) checkLost(a action, p *simPlace) {
 	}
 }
 
-func (n *simNode) checkSaid() {
+// checkReported checks that watchers got the event that this step owes them.
+func (n *simNode) checkReported() {
 	if *n.m.unobserved != (backend.Lease{}) {
-		n.s.fail(n.id, "what stands for nothing seen was written to: %+v", *n.m.unobserved)
+		n.s.fail(n.id, "machine.unobserved was changed: %+v", *n.m.unobserved)
 	}
 	for i := range n.places {
-		if p := &n.places[i]; p.told {
-			n.s.fail(n.id, "S10: %s: nobody was told of what became of term %d", names[i], p.term)
+		if p := &n.places[i]; p.eventDue {
+			n.s.fail(n.id, "S10: %s: no event about the change of term %d", names[i], p.term)
 		}
 	}
 }
 
-// told checks that events are a path of the state machine.
-func (n *simNode) told(a action, p *simPlace) {
-	s, ev, last := n.s, a.state.event(a.e.name), &p.last
+// checkEvent checks that events follow each other as the state machine allows.
+func (n *simNode) checkEvent(a action, p *simPlace) {
+	s, ev, last := n.s, a.state.event(a.e.name), &p.lastEvent
 	s.figures.events++
 	if ev.Reason == ReasonWentBack && !s.store.wentBack {
-		s.fail(n.id, "S10: %s: says that the store went back, and it did not: %v", a.e.name, ev)
+		s.fail(n.id, "S10: %s: reports that the store went back, but it did not: %v", a.e.name, ev)
 	}
 	if ev.Kind == Notice {
 		return
 	}
-	if p.told {
-		p.told = false
-		n.unsaid--
+	if p.eventDue {
+		p.eventDue = false
+		n.unreported--
 		if ev.Leading != p.leading || ev.Leading && ev.Term != p.term {
 			s.fail(n.id, "S10: %s: event %v about term %d, leading: %v", a.e.name, ev, p.term, p.leading)
 		}
 	} else if ev.Leading || last.Leading {
-		s.fail(n.id, "S10: %s: event %v, though nothing has happened to it", a.e.name, ev)
+		s.fail(n.id, "S10: %s: event %v without a change", a.e.name, ev)
 	}
 	switch {
 	case ev.Term < last.Term:
 		s.fail(n.id, "S10: %s: event %v after term %d", a.e.name, ev, last.Term)
 	case last.Reason != "" && same(&ev, last):
-		s.fail(n.id, "S10: %s: told twice: %v", a.e.name, ev)
+		s.fail(n.id, "S10: %s: reported twice: %v", a.e.name, ev)
 	case ev.Kind == Elected && last.Kind == Elected && last.Leading:
-		s.fail(n.id, "S10: %s: %v without having been told of the loss of term %d", a.e.name, ev, last.Term)
+		s.fail(n.id, "S10: %s: %v before an event about the loss of term %d", a.e.name, ev, last.Term)
 	case ev.Kind == Elected && last.Kind == Elected && ev.Term == last.Term && ev.Leader.Nonce != last.Leader.Nonce:
 		s.fail(n.id, "S10: %s: two leaders named in term %d", a.e.name, ev.Term)
 	}
-	p.last = ev
+	p.lastEvent = ev
 }
 
-// same reports whether two events tell the same state. Who leads, and the term, matter
-// only if somebody does.
+// same reports whether two events have the same state. The leader and the term count only if the
+// kind is Elected.
 func same(a, b *Event) bool {
 	return a.Kind == b.Kind && (a.Kind != Elected || a.Leader.Nonce == b.Leader.Nonce && a.Leader.ID == b.Leader.ID && a.Term == b.Term)
 }
 
-// checkGrant: nobody may trust a lease that is given to another.
+// checkGrant checks that no other node trusts the lease that the store grants.
 func (s *sim) checkGrant(n *simNode, life int, election string) {
 	for _, o := range s.nodes {
 		if p := &o.places[election[0]-'0']; o.trusts(p) && (o != n || n.life != life) {
@@ -208,7 +208,8 @@ func (s *sim) checkGrant(n *simNode, life int, election string) {
 	}
 }
 
-// checkRelease: who releases trusts no longer, and its function has returned.
+// checkRelease checks that the node no longer trusts the lease that it releases, and that its function
+// has returned.
 func (s *sim) checkRelease(n *simNode, life int, l *backend.Held) {
 	p := &n.places[l.Election[0]-'0']
 	if n.life != life || p.term != l.Term || p.e == nil {
@@ -217,23 +218,23 @@ func (s *sim) checkRelease(n *simNode, life int, l *backend.Held) {
 	if n.trusts(p) {
 		s.fail(n.id, "S11: releases %s in term %d while it trusts it", l.Election, l.Term)
 	}
-	if p.running == l.Term && p.style == leads && n.latest() < p.lasts {
-		s.fail(n.id, "S11: releases %s while the function of term %d runs, %v before it has run out", l.Election, l.Term, p.lasts-n.latest())
+	if p.running == l.Term && p.style == withFunction && n.latest() < p.leaseEnds {
+		s.fail(n.id, "S11: releases %s while the function of term %d runs, %v before the lease expires", l.Election, l.Term, p.leaseEnds-n.latest())
 	}
 }
 
-// most is how many calls a node may make in a minute by its clock.
-const most = 400
+// maxCallsPerMinute is how many calls a node may make in a minute by its clock.
+const maxCallsPerMinute = 400
 
-// checkCall: nothing is released before the deadline of a leadership that was lost;
-// calls do not swarm; renewals come when followers expect them.
+// checkCall checks that no lost lease is released before its deadline, that there are not too many
+// calls, and that renewals come when followers expect them.
 func (n *simNode) checkCall(c *call) {
 	s := n.s
-	if n.busy++; n.local() > n.since+time.Minute {
-		n.busy, n.since = 0, n.local()
+	if n.callsInMinute++; n.local() > n.minuteBegan+time.Minute {
+		n.callsInMinute, n.minuteBegan = 0, n.local()
 	}
-	if n.busy > most {
-		s.fail(n.id, "Q1: more than %d calls in a minute", most)
+	if n.callsInMinute > maxCallsPerMinute {
+		s.fail(n.id, "Q1: more than %d calls in a minute", maxCallsPerMinute)
 	}
 	switch c.kind {
 	case callRelease:
@@ -244,22 +245,21 @@ func (n *simNode) checkCall(c *call) {
 		}
 	case callRenew:
 		if every := n.opts.RenewEvery; s.settled {
-			if off := (n.local() - n.m.phase) % every; off > time.Millisecond && off < every-time.Millisecond {
-				s.fail(n.id, "Q1: renews %v off the grid that followers rely on", off)
+			if off := (n.local() - n.m.gridOffset) % every; off > time.Millisecond && off < every-time.Millisecond {
+				s.fail(n.id, "Q1: renews %v off the renewal grid", off)
 			}
 		}
 	}
 }
 
-// live checks that each election has exactly one leader; if that has been so for
-// a while, that everybody was told.
-func (s *sim) live() {
+// checkLeaders checks that each election has exactly one leader, and later that all nodes know it.
+func (s *sim) checkLeaders() {
 	for i := range s.elections {
 		var leader *simNode
 		for _, n := range s.nodes {
 			if n.trusts(&n.places[i]) {
 				if leader != nil {
-					s.fail(n.id, "S1: leads %s, and so does %s", names[i], leader.id)
+					s.fail(n.id, "S1: leads %s at the same time as %s", names[i], leader.id)
 				}
 				leader = n
 			}
@@ -271,7 +271,7 @@ func (s *sim) live() {
 			continue
 		}
 		for _, n := range s.nodes {
-			last := &n.places[i].last
+			last := &n.places[i].lastEvent
 			if s.settled && (last.Kind != Elected || last.Leader.Nonce != leader.nonce || last.Term != leader.places[i].term) {
 				s.fail(n.id, "S10: %s: the last event is %v, but %s leads in term %d", names[i], last, leader.id, leader.places[i].term)
 			}

@@ -6,7 +6,7 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// A fault is something bad, or something that is asked for, that can happen.
+// A fault is a failure, or a request of an operator or a program.
 type fault uint8
 
 const (
@@ -15,44 +15,49 @@ const (
 	pauseShort
 	pauseLong
 	sleep
-	wallJump
-	drift
+	wallClockJump
+	rateChange
 	cutOff
-	deafness
-	slowness
-	hanging
-	sickness
-	numbness
+	answersCut
+	slowNetwork
+	callsOutlast
+	healthFails
+	healthHangs
 	resigning
 	pausing
 	leaving
 	nominating
 	deposing
-	lingering
-	returnedItself
+	functionLingers
+	functionReturns
 	requestLost
 	answerLost
 	requestTwice
 	requestLate
-	outage
-	revoked
+	storeDown
+	rightsRevoked
 	lockedRow
-	clockJump
+	storeClockJump
 	rowDeleted
-	failoverLossless
-	failoverLossy
-	failback
-	restartLossy
+	failoverKept
+	failoverLost
+	failbackKept
+	restartLost
 	faults
 )
 
 func (f fault) String() string {
-	return [...]string{"crash", "close, in order", "pause, up to half a TTL", "pause, up to a minute", "sleep, the monotonic clock standing still",
-		"wall clock steps forward", "clock rate changes", "cut off", "answers do not come back", "slow network, up to 20 s", "calls outlast their contexts",
-		"health check fails", "health check hangs", "resignation", "election paused", "leaves, and joins again", "nomination", "deposition",
-		"function lingers, up to a minute", "function returns by itself", "request lost", "answer lost", "request carried out twice",
-		"request carried out after it was given up", "store down", "rights revoked", "row locked", "store's clock steps", "row deleted by hand",
-		"failover, nothing lost", "failover, commits lost", "fail-back, nothing lost", "restart, commits lost"}[f]
+	return [...]string{
+		crash: "crash", closing: "close in order", pauseShort: "process stopped, up to half a TTL", pauseLong: "process stopped, up to a minute",
+		sleep: "host suspended, monotonic clock stands still", wallClockJump: "wall clock steps forward", rateChange: "clock rate changes",
+		cutOff: "requests cut off", answersCut: "answers cut off", slowNetwork: "slow network, up to 20 s", callsOutlast: "calls outlast their contexts",
+		healthFails: "health check fails", healthHangs: "health check hangs",
+		resigning: "resignation", pausing: "election paused", leaving: "leaves and joins again", nominating: "nomination", deposing: "deposition",
+		functionLingers: "function returns late, up to a minute", functionReturns: "function returns by itself",
+		requestLost: "request lost", answerLost: "answer lost", requestTwice: "request executed twice", requestLate: "request executed after the caller gave up",
+		storeDown: "store down", rightsRevoked: "rights revoked", lockedRow: "row locked", storeClockJump: "store's clock steps", rowDeleted: "row deleted manually",
+		failoverKept: "failover without loss", failoverLost: "failover that loses commits", failbackKept: "failback without loss", restartLost: "restart that loses commits",
+	}[f]
 }
 
 // count counts a fault of this node.
@@ -79,29 +84,28 @@ func (st *simStore) count(f fault) {
 	}
 }
 
-// fault does something bad to the node, or asks something of it. Leaders are
-// preferred.
+// fault causes a random fault of the node, and schedules the next one. Leaders are preferred.
 func (n *simNode) fault() {
 	s := n.s
-	s.after(s.exp(s.pace), n.fault)
+	s.after(s.exponential(s.faultEvery), n.fault)
 	trusts := false
 	for i := range n.places {
 		trusts = trusts || n.trusts(&n.places[i])
 	}
-	if s.calm || !n.up || n.stopped || n.leaving || !trusts && !s.one(3) {
+	if s.calm || !n.up || n.stopped || n.leaving || !trusts && !s.oneIn(3) {
 		return
 	}
 	life := n.life
-	i := s.rnd.IntN(s.elections)
+	i := s.random.IntN(s.elections)
 	p := &n.places[i]
-	again := func(d time.Duration, do func()) { s.after(d, func() { n.in(life, do) }) }
-	f := []fault{crash, crash, closing, pauseShort, pauseLong, pauseLong, sleep, wallJump, drift, drift, cutOff, cutOff, deafness, deafness,
-		slowness, slowness, slowness, hanging, sickness, numbness, resigning, pausing, leaving, nominating, nominating, deposing, deposing, lingering}[s.rnd.IntN(28)]
+	again := func(d time.Duration, do func()) { s.after(d, func() { n.run(life, do) }) }
+	f := []fault{crash, crash, closing, pauseShort, pauseLong, pauseLong, sleep, wallClockJump, rateChange, rateChange, cutOff, cutOff, answersCut, answersCut,
+		slowNetwork, slowNetwork, slowNetwork, callsOutlast, healthFails, healthHangs, resigning, pausing, leaving, nominating, nominating, deposing, deposing, functionLingers}[s.random.IntN(28)]
 	switch {
-	case (f == sleep || f == wallJump) && n.boot: // where there is a boot-time clock it is a pause, and nothing
+	case (f == sleep || f == wallClockJump) && n.boot: // with a boot-time clock, a suspension is a pause, and a jump is nothing
 		f = pauseLong
-	case (f == sickness || f == numbness) && !n.checked:
-		f = hanging
+	case (f == healthFails || f == healthHangs) && !n.hasHealthCheck:
+		f = callsOutlast
 	case (f == resigning || f == pausing || f == leaving || f == nominating || f == deposing) && p.e == nil:
 		return
 	}
@@ -110,64 +114,64 @@ func (n *simNode) fault() {
 	switch f {
 	case crash:
 		n.up = false
-		s.after(s.span(time.Minute), n.restart)
+		s.after(s.upTo(time.Minute), n.restart)
 	case closing:
 		n.leaving = true
 		n.input(leave{end: backend.Released})
 	case pauseShort:
-		n.stands(s.span(n.ttl / 2))
+		n.freeze(s.upTo(n.ttl / 2))
 	case pauseLong:
-		n.stands(s.span(time.Minute))
+		n.freeze(s.upTo(time.Minute))
 	case sleep:
 		n.ticked, n.at, n.asleep = n.local(), s.now, true
-		n.stands(s.span(time.Minute))
-	case wallJump:
-		n.ahead += s.span(20 * time.Second)
-	case drift:
-		n.setRate(s.anyRate())
+		n.freeze(s.upTo(time.Minute))
+	case wallClockJump:
+		n.ahead += s.upTo(20 * time.Second)
+	case rateChange:
+		n.setRate(s.randomRate())
 	case cutOff:
-		n.cut = true
-		again(s.span(time.Minute), func() { n.cut = false })
-	case deafness:
-		n.deaf = true
-		again(s.span(time.Minute), func() { n.deaf = false })
-	case slowness:
-		n.slow = s.span(slowest)
-		again(s.span(2*time.Minute), func() { n.slow = 0 })
-	case hanging:
-		n.hangs = s.span(20 * time.Second)
-		n.slow = max(n.slow, n.hangs/2)
-		again(s.span(time.Minute), func() { n.hangs, n.slow = 0, 0 })
-	case sickness:
+		n.cutOff = true
+		again(s.upTo(time.Minute), func() { n.cutOff = false })
+	case answersCut:
+		n.answersCut = true
+		again(s.upTo(time.Minute), func() { n.answersCut = false })
+	case slowNetwork:
+		n.slow = s.upTo(maxDelay)
+		again(s.upTo(2*time.Minute), func() { n.slow = 0 })
+	case callsOutlast:
+		n.overrun = s.upTo(20 * time.Second)
+		n.slow = max(n.slow, n.overrun/2)
+		again(s.upTo(time.Minute), func() { n.overrun, n.slow = 0, 0 })
+	case healthFails:
 		n.unhealthy = true
-		again(s.span(time.Minute), func() { n.unhealthy = false })
-	case numbness:
-		n.numb = true
-		again(s.span(time.Minute), func() { n.numb = false })
+		again(s.upTo(time.Minute), func() { n.unhealthy = false })
+	case healthHangs:
+		n.healthHangs = true
+		again(s.upTo(time.Minute), func() { n.healthHangs = false })
 	case resigning:
 		if p.e.work == workCaller {
-			n.function(p, p.running, ReasonResigned, 0)
+			n.functionReturnsAfter(p, p.running, ReasonResigned, 0)
 		} else {
 			n.input(resign{p.e, p.e.term})
 		}
 	case pausing:
 		one := suspend{p.e, true}
-		if s.one(3) {
+		if s.oneIn(3) {
 			one.e = nil
 		}
 		n.input(one)
-		again(s.span(time.Minute), func() { n.input(suspend{nil, false}) })
+		again(s.upTo(time.Minute), func() { n.input(suspend{nil, false}) })
 	case leaving:
 		n.input(leave{p.e, backend.Released})
 	case nominating, deposing:
 		n.operator(i, f)
-	case lingering:
-		n.lazy = true
+	case functionLingers:
+		n.lingers = true
 	}
 }
 
-// stands makes the node stand still for a while.
-func (n *simNode) stands(d time.Duration) {
+// freeze stops the node for a while.
+func (n *simNode) freeze(d time.Duration) {
 	n.stopped = true
 	life := n.life
 	n.s.after(d, func() {
@@ -183,71 +187,70 @@ func (n *simNode) restart() {
 	}
 }
 
-// operator writes a request beside the lease. It has looked a moment before.
+// operator writes a request beside the lease, with the term that it has just read.
 func (n *simNode) operator(i int, f fault) {
 	s := n.s
 	w := backend.Request{Election: names[i], Term: s.store.table.rows[i].lease.Term, Kind: backend.Depose}
 	if f == nominating {
-		w.Kind, w.ID = backend.Nominate, s.nodes[s.rnd.IntN(len(s.nodes))].id
+		w.Kind, w.ID = backend.Nominate, s.nodes[s.random.IntN(len(s.nodes))].id
 	}
 	s.trace(n.id, "%s: an operator asks to %s %s in term %d", w.Election, w.Kind, w.ID, w.Term)
-	s.after(n.delay(), func() { s.store.ask(w) })
+	s.after(n.delay(), func() { s.store.request(w) })
 }
 
-// fault does something bad to the store.
+// fault causes a random fault of the store, and schedules the next one.
 func (st *simStore) fault() {
 	s := st.s
-	s.after(s.exp(5*s.pace), st.fault)
+	s.after(s.exponential(5*s.faultEvery), st.fault)
 	if s.calm {
 		return
 	}
-	common := []fault{outage, revoked, lockedRow, lockedRow, clockJump}
+	common := []fault{storeDown, rightsRevoked, lockedRow, lockedRow, storeClockJump}
 	switch st.kind {
-	case kept:
+	case durable:
 		common = append(common, rowDeleted)
-	case replaced:
-		common = append(common, rowDeleted, failoverLossy, failoverLossy, failoverLossy, failoverLossy)
-	case volatile:
-		common = append(common, rowDeleted, restartLossy, restartLossy, restartLossy)
+	case failingOver:
+		common = append(common, rowDeleted, failoverLost, failoverLost, failoverLost, failoverLost)
+	case losesCommits:
+		common = append(common, rowDeleted, restartLost, restartLost, restartLost)
 	}
-	switch f := common[s.rnd.IntN(len(common))]; f {
-	case outage:
+	switch f := common[s.random.IntN(len(common))]; f {
+	case storeDown:
 		st.count(f)
-		st.down = s.now + s.span(40*time.Second)
+		st.down = s.now + s.upTo(40*time.Second)
 		s.trace("store", "is down for %v", st.down-s.now)
-		st.broken()
-	case revoked:
+		st.breakConnections()
+	case rightsRevoked:
 		st.count(f)
-		st.denied = s.now + s.span(30*time.Second)
+		st.denied = s.now + s.upTo(30*time.Second)
 		s.trace("store", "denies everything for %v", st.denied-s.now)
 	case lockedRow:
 		st.count(f)
-		i := s.rnd.IntN(s.elections)
-		st.locked[i] = s.now + s.span(15*time.Second)
+		i := s.random.IntN(s.elections)
+		st.locked[i] = s.now + s.upTo(15*time.Second)
 		s.trace("store", "%s: its row is locked for %v", names[i], st.locked[i]-s.now)
-	case clockJump:
+	case storeClockJump:
 		st.count(f)
 		within := 24 * time.Hour
-		if st.kind != kept && st.kind != sessions {
-			within = 2 * time.Second // a loss is one fault, and no time at all another
+		if st.kind != durable && st.kind != endsSessions {
+			within = 2 * time.Second // no great step together with a loss of commits: see docs/proof.md, Limits
 		}
-		st.offset = s.span(2*within) - within
+		st.offset = s.upTo(2*within) - within
 	case rowDeleted:
-		st.deleteRow(s.rnd.IntN(s.elections))
-	case failoverLossy:
+		st.deleteRow(s.random.IntN(s.elections))
+	case failoverLost:
 		st.failOver()
-	case restartLossy:
+	case restartLost:
 		st.crash()
 	}
 }
 
-// heal ends all that is wrong with the store, and withdraws requests: a nominee may
-// not be there for long.
+// heal ends the faults of the store, and withdraws requests: a nominee may be gone soon.
 func (st *simStore) heal() {
 	st.down, st.denied = 0, 0
 	clear(st.locked)
 	for i := range st.table.rows {
 		r := &st.table.rows[i]
-		st.ask(backend.Request{Election: names[i], Term: r.lease.Term})
+		st.request(backend.Request{Election: names[i], Term: r.lease.Term})
 	}
 }

@@ -7,40 +7,40 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// slowest is how long a message is on its way at most.
-const slowest = 20 * time.Second
+// maxDelay is the greatest delay of a message.
+const maxDelay = 20 * time.Second
 
 // call sends a request over the network, and its answer back.
 func (n *simNode) call(c *call) {
 	s := n.s
 	s.figures.calls++
-	n.under[c.kind] = simCall{sent: n.local(), ahead: n.ahead}
+	n.underWay[c.kind] = simCall{sent: n.local(), ahead: n.ahead}
 	if c.timeout > 0 {
-		n.under[c.kind].limit = s.now + time.Duration(float64(c.timeout)/n.rate) + n.hangs
+		n.underWay[c.kind].limit = s.now + time.Duration(float64(c.timeout)/n.rate) + n.overrun
 	}
 	n.checkCall(c)
 	if c.kind == callHealth {
 		switch {
-		case n.numb: // until its context ends, and longer
-			n.under[c.kind].limit += 10 * time.Second
+		case n.healthHangs: // it hangs beyond the end of its context
+			n.underWay[c.kind].limit += 10 * time.Second
 		case n.unhealthy:
-			n.later(c, reply{call: c, err: errSick})
+			n.endCallLater(c, reply{call: c, err: errUnhealthy})
 		default:
-			n.later(c, reply{call: c})
+			n.endCallLater(c, reply{call: c})
 		}
 		return
 	}
 	life, nonce, server := n.life, n.nonce, s.store.primary
 	if c.kind == callRelease && hasZero(c) {
-		// First find what this nonce holds, then end exactly that: two requests,
-		// the second only if the caller still waits.
+		// Two requests: find what this nonce holds, then release exactly that, if the caller
+		// still waits.
 		n.send(c, func() {
 			found, err := s.store.find(nonce, c.held, server)
-			n.back(life, c, func() {
+			n.sendBack(life, c, func() {
 				switch {
-				case n.m.inFlight[callRelease] != c: // given up meanwhile
+				case n.m.inFlight[callRelease] != c: // the caller has given up
 				case err != nil || len(found) == 0:
-					n.ends(c, reply{call: c, err: err})
+					n.endCall(c, reply{call: c, err: err})
 				default:
 					n.send(c, func() { n.release(life, c, found, server) })
 				}
@@ -56,14 +56,14 @@ func (n *simNode) call(c *call) {
 			s.store.listen(n, life, nonce, c, server)
 		default:
 			r := s.store.serve(n, life, nonce, c, server)
-			n.back(life, c, func() { n.ends(c, r) })
+			n.sendBack(life, c, func() { n.endCall(c, r) })
 		}
 	})
 }
 
 func (n *simNode) release(life int, c *call, held []pinned, server int) {
 	r := reply{call: c, err: n.s.store.release(n, life, held, server)}
-	n.back(life, c, func() { n.ends(c, r) })
+	n.sendBack(life, c, func() { n.endCall(c, r) })
 }
 
 func hasZero(c *call) bool {
@@ -75,28 +75,28 @@ func hasZero(c *call) bool {
 	return false
 }
 
-// send carries a request to the store, perhaps late, perhaps never, perhaps
-// twice. It arrives also when its sender has died or has given up.
+// send carries a request to the store: perhaps late, perhaps never, perhaps twice. It arrives even if
+// its sender has crashed or given up.
 func (n *simNode) send(c *call, do func()) {
 	s := n.s
-	if n.cut {
+	if n.cutOff {
 		return
 	}
 	if !s.calm && c.kind != callListen {
-		switch s.rnd.IntN(500) {
+		switch s.random.IntN(500) {
 		case 0:
 			n.count(requestLost)
 			return
 		case 1:
 			n.count(requestTwice)
-			s.after(n.delay()+s.span(slowest/2), do)
+			s.after(n.delay()+s.upTo(maxDelay/2), do)
 		}
 	}
 	s.after(n.delay(), do)
 }
 
-// back carries an answer back.
-func (n *simNode) back(life int, c *call, do func()) {
+// sendBack carries an answer to the node.
+func (n *simNode) sendBack(life int, c *call, do func()) {
 	s := n.s
 	if n.life != life || !n.up {
 		return
@@ -104,54 +104,53 @@ func (n *simNode) back(life int, c *call, do func()) {
 	if n.m.inFlight[c.kind] != c && c.kind <= callAcquire {
 		n.count(requestLate)
 	}
-	if n.deaf || n.cut {
+	if n.answersCut || n.cutOff {
 		return
 	}
-	if !s.calm && s.one(500) && c.kind != callListen {
+	if !s.calm && s.oneIn(500) && c.kind != callListen {
 		n.count(answerLost)
 		return
 	}
-	s.after(n.delay(), func() { n.in(life, do) })
+	s.after(n.delay(), func() { n.run(life, do) })
 }
 
 func (n *simNode) delay() time.Duration {
-	d := 200*time.Microsecond + n.s.span(3*time.Millisecond)
+	d := 200*time.Microsecond + n.s.upTo(3*time.Millisecond)
 	if n.slow > 0 {
-		d += n.s.span(n.slow)
+		d += n.s.upTo(n.slow)
 	}
-	return min(d, slowest)
+	return min(d, maxDelay)
 }
 
-// ends hands the machine the end of a call, unless it has ended already.
-func (n *simNode) ends(c *call, r reply) {
+// endCall gives the machine the reply of a call, unless the call has ended already.
+func (n *simNode) endCall(c *call, r reply) {
 	if c == nil || n.m.inFlight[c.kind] != c {
 		return
 	}
-	n.of, n.answer = n.under[c.kind], r
-	n.under[c.kind] = simCall{}
-	n.extend(c, &r)
+	n.answered, n.answer = n.underWay[c.kind], r
+	n.underWay[c.kind] = simCall{}
+	n.noteLeaseEnd(c, &r)
 	n.input(r)
 	n.answer = reply{}
 }
 
-// extend notes until when a lease lasts.
-func (n *simNode) extend(c *call, r *reply) {
+// noteLeaseEnd records when the store ends a lease.
+func (n *simNode) noteLeaseEnd(c *call, r *reply) {
 	if c.kind != callRenew && c.kind != callAcquire {
 		return
 	}
 	for i, e := range c.elecs {
 		if i < len(r.answers) && r.answers[i].Outcome == backend.Granted {
-			n.place(e).lasts = n.of.sent + n.of.ahead + r.answers[i].ValidFor
+			n.place(e).leaseEnds = n.answered.sent + n.answered.ahead + r.answers[i].ValidFor
 		}
 	}
 }
 
-// later is ends, when the machine is no longer in the middle of a step.
-func (n *simNode) later(c *call, r reply) {
+// endCallLater calls endCall after the present step.
+func (n *simNode) endCallLater(c *call, r reply) {
 	life := n.life
-	n.s.after(0, func() { n.in(life, func() { n.ends(c, r) }) })
+	n.s.after(0, func() { n.run(life, func() { n.endCall(c, r) }) })
 }
 
-// errGone is what a connection to a server says that does not lead its cluster
-// any more, or is down.
+// errGone is the error of a connection to a server that is down or no longer the primary.
 var errGone = fmt.Errorf("%w: connection reset", backend.ErrUnavailable)

@@ -9,25 +9,25 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// A simNode is one process of the simulation: a machine and its clock, the shell
-// around it, and its place in the network.
+// A simNode is one process of the simulation: a machine, its clock, the shell around it, and its
+// connection to the network.
 type simNode struct {
-	s        *sim
-	i        int
-	id       string
-	ttl      time.Duration
-	observer bool
-	checked  bool // it has a health check
-	life     int  // incarnation; what belongs to an earlier one is dropped
-	up       bool
-	leaving  bool // it closes
-	m        *machine
-	opts     Options
-	nonce    string
-	places   []simPlace
+	s              *sim
+	i              int
+	id             string
+	ttl            time.Duration
+	observer       bool
+	hasHealthCheck bool // has a health check
+	life           int  // incarnation; events of an earlier one are dropped
+	up             bool
+	leaving        bool // its manager closes
+	m              *machine
+	opts           Options
+	nonce          string
+	places         []simPlace
 
-	// Its clock. It counts from local at at; the boot-time clock, if there is
-	// one, counts while the host sleeps.
+	// Its clock shows ticked at the true time at. A boot-time clock, if boot is set, also counts
+	// while the host is suspended.
 	at, ticked time.Duration
 	rate       float64
 	boot       bool
@@ -35,29 +35,29 @@ type simNode struct {
 	ahead      time.Duration
 	aheadTold  time.Duration // as far as the machine has been told
 
-	wakeAt  time.Duration // true time of the one pending wake event
-	under   [calls]simCall
-	answer  reply   // that the machine is being told of
-	of      simCall // … and its call
-	stopped bool
-	backlog []func()
-	unsaid  int // transitions of its own that watchers have not been told of
+	wakeAt     time.Duration // true time of the one pending wake event
+	underWay   [calls]simCall
+	answer     reply   // that the machine is handling
+	answered   simCall // the call of answer
+	stopped    bool
+	backlog    []func()
+	unreported int // own transitions without an event so far
 
-	cut       bool          // no request arrives
-	deaf      bool          // no answer comes back
-	slow      time.Duration // greatest delay of each message
-	hangs     time.Duration // how long calls outlast their context
-	unhealthy bool          // the health check fails …
-	numb      bool          // … or hangs
-	lazy      bool          // functions linger
-	busy      int           // calls in the last minute
-	since     time.Duration
+	cutOff        bool          // no request arrives
+	answersCut    bool          // no answer comes back
+	slow          time.Duration // greatest delay of each message
+	overrun       time.Duration // how long calls outlast their contexts
+	unhealthy     bool          // the health check fails …
+	healthHangs   bool          // … or hangs
+	lingers       bool          // the next function returns late
+	callsInMinute int           // calls in the present minute
+	minuteBegan   time.Duration
 }
 
 // A simCall is a call under way.
 type simCall struct {
 	sent  time.Duration // by the node's clock
-	ahead time.Duration // of the clock by then
+	ahead time.Duration // of the clock at that time
 	limit time.Duration // true time at which it is given up; 0: none
 }
 
@@ -65,24 +65,24 @@ type simCall struct {
 type style uint8
 
 const (
-	leads     style = iota // Lead or Run, with a function
-	looks                  // Lead(nil): asks Leading
-	campaigns              // Campaign, again and again
-	tries                  // Try, now and then
+	withFunction    style = iota // Lead or Run, with a function
+	withoutFunction              // Lead(nil), and calls Leading
+	withCampaign                 // Campaign, again and again
+	withTry                      // Try, at intervals
 )
 
-// simPlace is one node's place in one election.
+// simPlace is one node's part in one election.
 type simPlace struct {
-	e       *elec // nil: has left
-	style   style
-	leading bool
-	until   time.Duration // by the node's pessimistic clock
-	term    uint64
-	lasts   time.Duration // until when the store keeps the lease, by the same clock
-	lost    bool          // the leadership of term was lost, not given up
-	running uint64        // term of the lead function that has not returned
-	told    bool          // an own transition has happened and is still to be told
-	last    Event
+	e         *elec // nil: has left
+	style     style
+	leading   bool
+	until     time.Duration // the deadline by the node's pessimistic clock
+	term      uint64
+	leaseEnds time.Duration // when the store ends the lease, by the same clock
+	lost      bool          // the leadership of term was lost, not ended in order
+	running   uint64        // term of the lead function that has not returned
+	eventDue  bool          // an own transition has happened without an event so far
+	lastEvent Event
 }
 
 // local is the time by the node's clock.
@@ -93,8 +93,8 @@ func (n *simNode) local() time.Duration {
 	return n.ticked + time.Duration(float64(n.s.now-n.at)*n.rate)
 }
 
-// latest is what a holder's deadline is compared with. Who sleeps asks nothing;
-// it would hear this if it did.
+// latest is the time with which a holder compares its deadline. A suspended node reads no clock; this
+// is what it would read.
 func (n *simNode) latest() time.Duration {
 	return n.ticked + time.Duration(float64(n.s.now-n.at)*n.rate) + n.ahead
 }
@@ -102,22 +102,22 @@ func (n *simNode) latest() time.Duration {
 // setRate changes how fast the clock ticks.
 func (n *simNode) setRate(rate float64) {
 	n.ticked, n.at, n.rate = n.local(), n.s.now, rate
-	n.plan(true)
+	n.scheduleWake(true)
 }
 
-// trusts reports whether the node would say that it leads, right now.
+// trusts reports whether Leading would be true now.
 func (n *simNode) trusts(p *simPlace) bool { return n.up && p.leading && n.latest() < p.until }
 
 // start begins a new incarnation.
 func (n *simNode) start() {
 	s := n.s
 	n.life++
-	n.up, n.leaving, n.stopped, n.backlog, n.unsaid = true, false, false, nil, 0
+	n.up, n.leaving, n.stopped, n.backlog, n.unreported = true, false, false, nil, 0
 	n.ticked, n.at, n.asleep, n.ahead, n.aheadTold = n.local(), s.now, false, 0, 0
-	n.wakeAt, n.under = 0, [calls]simCall{}
+	n.wakeAt, n.underWay = 0, [calls]simCall{}
 	n.nonce = fmt.Sprint(n.id, "-", n.life)
 	o := Options{ID: n.id, TTL: n.ttl, FailoverDelay: s.failoverDelay(), IncumbentGrace: s.incumbentGrace(), Observer: n.observer}
-	if n.checked {
+	if n.hasHealthCheck {
 		o.Health = func(context.Context) error { return nil }
 	}
 	o, err := o.Complete(s.store.guarantees())
@@ -125,13 +125,13 @@ func (n *simNode) start() {
 		panic(err)
 	}
 	n.opts = o
-	n.m = newMachine(o, s.store.guarantees(), backend.Candidate{ID: n.id, Nonce: n.nonce}, s.rnd, n.local())
+	n.m = newMachine(o, s.store.guarantees(), backend.Candidate{ID: n.id, Nonce: n.nonce}, s.random, n.local())
 	s.trace(n.id, "starts, life %d, TTL %v, clock at %.2f", n.life, n.ttl, n.rate)
 	n.places = make([]simPlace, s.elections)
 	for i := range n.places {
 		p := &n.places[i]
 		if n.i > 0 { // the first is always a candidate
-			p.style = []style{leads, leads, leads, leads, looks, campaigns, tries}[s.rnd.IntN(7)]
+			p.style = []style{withFunction, withFunction, withFunction, withFunction, withoutFunction, withCampaign, withTry}[s.random.IntN(7)]
 		}
 		n.join(i)
 	}
@@ -150,28 +150,28 @@ var names = [...]string{"0", "1", "2"}
 
 func (n *simNode) place(e *elec) *simPlace { return &n.places[e.name[0]-'0'] }
 
-// campaign does what the program does to be elected.
+// campaign calls Lead, Campaign or Try, as the program of this style does.
 func (n *simNode) campaign(i int) {
 	p := &n.places[i]
-	if n.observer || n.leaving || p.e == nil || p.e.want.leaving {
+	if n.observer || n.leaving || p.e == nil || p.e.leaving {
 		return
 	}
 	switch p.style {
-	case leads:
+	case withFunction:
 		n.input(campaign{p.e, modeAlways, workFunction})
-	case looks:
+	case withoutFunction:
 		n.input(campaign{p.e, modeAlways, workNone})
-	case campaigns, tries:
+	case withCampaign, withTry:
 		mode := modeOnce
-		if p.style == tries {
+		if p.style == withTry {
 			mode = modeTry
 		}
 		if p.e.mode == modeNone && p.e.phase != phaseLeading && !p.e.phase.draining() {
 			n.input(campaign{p.e, mode, workCaller})
 		}
 		life, e := n.life, p.e
-		n.s.after(2*time.Second+n.s.span(10*time.Second), func() {
-			n.in(life, func() {
+		n.s.after(2*time.Second+n.s.upTo(10*time.Second), func() {
+			n.run(life, func() {
 				if p.e == e {
 					n.campaign(i)
 				}
@@ -180,8 +180,8 @@ func (n *simNode) campaign(i int) {
 	}
 }
 
-// in runs do on the node, if it is still the same incarnation; later if it stands still.
-func (n *simNode) in(life int, do func()) {
+// run runs do on the node if it is still the same incarnation: later, if the node is stopped.
+func (n *simNode) run(life int, do func()) {
 	switch {
 	case n.life != life || !n.up:
 	case n.stopped:
@@ -191,8 +191,7 @@ func (n *simNode) in(life int, do func()) {
 	}
 }
 
-// resume lets a node go on that stood still. All that has come meanwhile is there
-// at once, in any order.
+// resume continues a stopped node. The events of the meantime arrive at once, in random order.
 func (n *simNode) resume() {
 	if !n.stopped || !n.up {
 		return
@@ -206,34 +205,34 @@ func (n *simNode) resume() {
 	n.stopped = false
 	backlog := n.backlog
 	n.backlog = nil
-	s.rnd.Shuffle(len(backlog), func(i, j int) { backlog[i], backlog[j] = backlog[j], backlog[i] })
+	s.random.Shuffle(len(backlog), func(i, j int) { backlog[i], backlog[j] = backlog[j], backlog[i] })
 	for _, do := range backlog {
 		do()
 	}
 	n.input(tick{})
 }
 
-// input steps the machine and carries out what it says.
+// input steps the machine and carries out its actions.
 func (n *simNode) input(in input) {
 	if by := n.ahead - n.aheadTold; by > 0 {
 		n.aheadTold = n.ahead
-		n.step(stepped{by})
+		n.step(clockJumped{by})
 	}
 	n.step(in)
-	if n.unsaid > 0 {
-		n.checkSaid()
+	if n.unreported > 0 {
+		n.checkReported()
 	}
 	if n.leaving && len(n.m.elections) == 0 {
 		n.s.trace(n.id, "has closed")
 		n.up = false
-		wait := n.s.span(30 * time.Second)
+		wait := n.s.upTo(30 * time.Second)
 		if n.s.calm {
 			wait = 0
 		}
 		n.s.after(wait, n.restart)
 		return
 	}
-	n.plan(false)
+	n.scheduleWake(false)
 }
 
 func (n *simNode) step(in input) {
@@ -242,10 +241,9 @@ func (n *simNode) step(in input) {
 	}
 }
 
-// plan makes sure that the node wakes when its machine wants to, or when a call
-// is to be given up. There is one such event at a time, unless a sooner one is
-// needed.
-func (n *simNode) plan(anew bool) {
+// scheduleWake schedules the time at which the machine asked to be stepped, or a call times out. There
+// is one such event at a time, unless an earlier one is needed.
+func (n *simNode) scheduleWake(anew bool) {
 	s := n.s
 	if !n.up {
 		return
@@ -254,8 +252,8 @@ func (n *simNode) plan(anew bool) {
 	if next := n.m.next(); next != never {
 		at = s.now + max(time.Duration(float64(next-n.local())/n.rate), 0) + 1
 	}
-	for k := range n.under {
-		if limit := n.under[k].limit; limit > 0 {
+	for k := range n.underWay {
+		if limit := n.underWay[k].limit; limit > 0 {
 			at = min(at, max(limit, s.now))
 		}
 	}
@@ -267,21 +265,21 @@ func (n *simNode) plan(anew bool) {
 	s.after(at-s.now, func() {
 		if n.life == life && n.wakeAt == at {
 			n.wakeAt = 0
-			n.in(life, n.wakes)
+			n.run(life, n.wakeUp)
 		}
 	})
 }
 
-func (n *simNode) wakes() {
-	for k := range n.under {
-		if limit := n.under[k].limit; limit > 0 && limit <= n.s.now {
-			n.ends(n.m.inFlight[k], reply{call: n.m.inFlight[k], err: errTimeout})
+func (n *simNode) wakeUp() {
+	for k := range n.underWay {
+		if limit := n.underWay[k].limit; limit > 0 && limit <= n.s.now {
+			n.endCall(n.m.inFlight[k], reply{call: n.m.inFlight[k], err: errTimeout})
 		}
 	}
 	if n.m.next() <= n.local() {
 		n.input(tick{})
 	} else {
-		n.plan(false)
+		n.scheduleWake(false)
 	}
 }
 
@@ -293,9 +291,9 @@ func (n *simNode) do(a action) {
 	case doCall:
 		n.call(a.call)
 	case doCancel:
-		n.later(a.call, reply{call: a.call, err: context.Canceled})
+		n.endCallLater(a.call, reply{call: a.call, err: context.Canceled})
 	case doTrust:
-		n.trust(a, n.place(a.e))
+		n.checkTrust(a, n.place(a.e))
 	case doLose:
 		p := n.place(a.e)
 		n.checkLost(a, p)
@@ -303,24 +301,24 @@ func (n *simNode) do(a action) {
 			s.trace(n.id, "%s: lost term %d: %s", a.e.name, a.term, a.reason)
 		}
 		p.leading = false
-		n.returns(p, a.term)
-	case doTell:
-		n.told(a, n.place(a.e))
-	case doGone:
+		n.endFunction(p, a.term)
+	case doEvent:
+		n.checkEvent(a, n.place(a.e))
+	case doRemoved:
 		p := n.place(a.e)
-		if p.running != 0 && p.style == leads {
+		if p.running != 0 && p.style == withFunction {
 			s.fail(n.id, "S11: has left %s while the function of term %d runs", a.e.name, p.running)
 		}
 		if s.tracing {
 			s.trace(n.id, "%s: has left", a.e.name)
 		}
 		p.e = nil
-		i, life, wait := int(a.e.name[0]-'0'), n.life, s.span(time.Minute)
+		i, life, wait := int(a.e.name[0]-'0'), n.life, s.upTo(time.Minute)
 		if s.calm {
 			wait = 0
 		}
 		s.after(wait, func() {
-			n.in(life, func() {
+			n.run(life, func() {
 				if p.e == nil && !n.leaving {
 					n.join(i)
 				}
@@ -329,26 +327,26 @@ func (n *simNode) do(a action) {
 	}
 }
 
-// returns makes the lead function return some time after its context was cancelled.
-func (n *simNode) returns(p *simPlace, term uint64) {
+// endFunction makes the lead function return some time after its context was cancelled.
+func (n *simNode) endFunction(p *simPlace, term uint64) {
 	s := n.s
 	if p.running != term {
 		return
 	}
-	wait := s.exp(50 * time.Millisecond)
-	if n.lazy {
-		n.lazy = false
-		wait = 5*time.Second + s.span(time.Minute) // past StepDownTimeout at times
-		s.trace(n.id, "%s: the function of term %d lingers for %v", p.e.name, term, wait)
+	wait := s.exponential(50 * time.Millisecond)
+	if n.lingers {
+		n.lingers = false
+		wait = 5*time.Second + s.upTo(time.Minute) // sometimes longer than StepDownTimeout
+		s.trace(n.id, "%s: the function of term %d returns after %v", p.e.name, term, wait)
 	}
-	n.function(p, term, ReasonReturned, wait)
+	n.functionReturnsAfter(p, term, ReasonReturned, wait)
 }
 
-// function makes the lead function of term return after a while.
-func (n *simNode) function(p *simPlace, term uint64, why Reason, wait time.Duration) {
+// functionReturnsAfter makes the lead function of term return after wait.
+func (n *simNode) functionReturnsAfter(p *simPlace, term uint64, why Reason, wait time.Duration) {
 	life, e := n.life, p.e
 	n.s.after(wait, func() {
-		n.in(life, func() {
+		n.run(life, func() {
 			if e != nil && p.e == e && p.running == term {
 				p.running = 0
 				n.input(returned{e, term, why, nil})
@@ -357,10 +355,10 @@ func (n *simNode) function(p *simPlace, term uint64, why Reason, wait time.Durat
 	})
 }
 
-// heal ends all that is wrong with the node.
+// heal ends the faults of the node.
 func (n *simNode) heal() {
-	n.cut, n.deaf, n.slow, n.hangs, n.lazy = false, false, 0, 0, false
-	n.unhealthy, n.numb = false, false
+	n.cutOff, n.answersCut, n.slow, n.overrun, n.lingers = false, false, 0, 0, false
+	n.unhealthy, n.healthHangs = false, false
 	n.resume()
 	if !n.up {
 		n.start()
@@ -371,9 +369,9 @@ func (n *simNode) heal() {
 		case p.e == nil && !n.leaving:
 			n.join(i)
 		case p.running != 0 && !p.leading:
-			n.function(p, p.running, ReasonReturned, 0)
+			n.functionReturnsAfter(p, p.running, ReasonReturned, 0)
 		}
 	}
 }
 
-var errSick = errors.New("unhealthy")
+var errUnhealthy = errors.New("unhealthy")

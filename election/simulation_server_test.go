@@ -7,62 +7,62 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// servers is where the rows are. It keeps the rules of backend/mysql: rows carry
-// the identity of the server that wrote them last. A row of another server, held
-// or vacant, is watched for the greatest TTL, and neither renewed nor released.
-// So is each row of a server that may have lost commits when it started, and one
-// that is missing, unless the table shows that none was deleted. A table lags
-// behind in the replica, or on the disk: what it lacks at a failover is lost.
+// servers are the store's servers with their rows. They follow the rules of backend/mysql. Each row
+// has the identity of the server that wrote it last. Nodes must observe a row that another server
+// wrote for the greatest TTL, and cannot renew or release it. The same holds for every row of a server
+// that may have lost commits when it started, and for a missing row, unless the table shows that none
+// was deleted. The replica, or the disk, lags behind the table: a failover or restart loses the
+// difference.
 type servers struct {
-	primary  int // identity of the server that leads the cluster
-	next     int // identity of a server that never did
-	former   int // the last one that did
-	left     time.Duration
-	table    simTable
-	replica  simTable
-	behind   []simWrite // what the replica lacks, oldest first
-	lag      time.Duration
-	started  time.Duration // when the primary did
-	boots    int           // … again
-	wentBack bool          // it has lost something
+	primary     int // identity of the primary
+	next        int // identity of the next server that becomes primary for the first time
+	former      int // the previous primary
+	formerUntil time.Duration
+	table       simTable
+	replica     simTable
+	behind      []simWrite // commits that the replica lacks, oldest first
+	lag         time.Duration
+	started     time.Duration // when the primary started
+	restarts    int           // of a server that may lose commits
+	wentBack    bool          // commits were lost, or a row was deleted
 }
 
 type simTable struct {
-	rows   []simRow
-	made   int // elections ever made
-	count  int // rows there are
-	madeBy int // who made the last one
-	remade int // how often a row was made again that had been deleted
+	rows      []simRow
+	created   int // rows ever created
+	count     int // rows that exist
+	createdBy int // the server that created the last row
+	recreated int // rows created again after a deletion
 }
 
 type simRow struct {
-	found   bool
-	lease   backend.Lease // without what depends on the reader
-	stamp   int           // who wrote it last
-	last    uint64        // the row of the term, which is another one
-	elected time.Duration // when it was granted last, by the store's clock
-	written time.Duration
-	session int // renewals so far
+	found     bool
+	lease     backend.Lease // without the fields that depend on the reader
+	writtenBy int           // the server that wrote it last
+	lastTerm  uint64        // the highest term, which mysql keeps in a table of its own
+	elected   time.Duration // time of the last grant, by the store's clock
+	written   time.Duration
+	session   int // renewals so far
 }
 
-// A simWrite is what one commit left behind.
+// A simWrite is the result of one commit.
 type simWrite struct {
-	at                          time.Duration
-	row                         int
-	made, count, madeBy, remade int
-	now                         simRow
+	at                                   time.Duration
+	row                                  int
+	created, count, createdBy, recreated int
+	now                                  simRow
 }
 
 func (v *servers) begin(elections int) {
 	v.primary, v.next = 1, 2
 	v.table.rows, v.replica.rows = make([]simRow, elections), make([]simRow, elections)
-	v.table.madeBy, v.replica.madeBy = 1, 1
+	v.table.createdBy, v.replica.createdBy = 1, 1
 	for i := range elections {
 		v.table.rows[i].lease.Election, v.replica.rows[i].lease.Election = names[i], names[i]
 	}
 }
 
-// identities are how servers are named in a Ref.
+// identities are the names of servers in a Ref.
 var identities = func() (ids [1000]string) {
 	for i := range ids {
 		ids[i] = fmt.Sprint("s", i)
@@ -70,65 +70,65 @@ var identities = func() (ids [1000]string) {
 	return ids
 }()
 
-// careful reports whether the server may have lost a grant that somebody trusts.
-func (st *simStore) careful() bool {
-	return st.kind == volatile && st.started > 0 && st.s.now-st.started < st.maxTTL+time.Second
+// uncleanRestart reports whether the server may have lost a grant that a node still trusts.
+func (st *simStore) uncleanRestart() bool {
+	return st.kind == losesCommits && st.started > 0 && st.s.now-st.started < st.maxTTL+time.Second
 }
 
-// same reports whether the answering server wrote the row last.
-func (st *simStore) same(r *simRow) bool { return r.stamp == st.primary }
+// wroteLast reports whether the primary wrote the row last.
+func (st *simStore) wroteLast(r *simRow) bool { return r.writtenBy == st.primary }
 
-// view is the row as the candidate with this nonce sees it: what it must see
-// unchanged, and for how long.
-func (st *simStore) view(r *simRow, nonce string) backend.Lease {
+// leaseFor returns the row as a lease for the candidate with this nonce: what it must observe unchanged,
+// and for how long.
+func (st *simStore) leaseFor(r *simRow, nonce string) backend.Lease {
 	l := r.lease
-	same, id := st.same(r), identities[st.primary%len(identities)]
+	same, id := st.wroteLast(r), identities[st.primary%len(identities)]
 	switch v := &st.table; {
 	case !r.found:
-		lost := v.made != v.count
+		lost := v.created != v.count
 		l = backend.Lease{Election: l.Election}
-		l.Ref = fmt.Sprintf("%s none %d %d %d", id, v.madeBy, v.made-v.count, v.remade)
-		if lost || v.madeBy != st.primary || st.careful() {
+		l.Ref = fmt.Sprintf("%s none %d %d %d", id, v.createdBy, v.created-v.count, v.recreated)
+		if lost || v.createdBy != st.primary || st.uncleanRestart() {
 			l.ObserveFor = st.maxTTL
 		}
 	case !same:
-		l.Ref = id + " after " + identities[r.stamp%len(identities)]
+		l.Ref = id + " after " + identities[r.writtenBy%len(identities)]
 		l.ObserveFor = st.maxTTL
-	case st.careful():
+	case st.uncleanRestart():
 		l.Ref, l.ObserveFor = id, st.maxTTL
 	case l.Vacant(), l.Holder.Nonce == nonce:
 		l.Ref = id
-	case st.kind == sessions:
+	case st.kind == endsSessions:
 		l.Ref, l.ObserveFor = id, backend.ExpiresInStore
 	default:
 		l.Ref, l.ObserveFor = id, l.TTL
 	}
-	if st.careful() {
-		l.Ref += fmt.Sprint(" careful ", st.boots)
+	if st.uncleanRestart() {
+		l.Ref += fmt.Sprint(" unclean restart ", st.restarts)
 	}
 	l.Age = st.clock() - r.written
 	return l
 }
 
-// nextTerm is the term of a grant.
+// nextTerm returns the term of a grant.
 func (st *simStore) nextTerm(r *simRow, b *backend.Bid) (uint64, error) {
 	v := &st.table
-	last, foreign := r.last, !st.same(r)
+	last, foreign := r.lastTerm, !st.wroteLast(r)
 	if r.found {
 		last += uint64(max(st.clock()-r.elected, 0) / time.Microsecond)
 	}
 	if !r.found {
 		for i := range v.rows {
-			last = max(last, v.rows[i].last)
+			last = max(last, v.rows[i].lastTerm)
 		}
-		foreign = r.last > 0 || v.madeBy != st.primary || v.made != v.count
-		if r.last == 0 {
-			v.made++
+		foreign = r.lastTerm > 0 || v.createdBy != st.primary || v.created != v.count
+		if r.lastTerm == 0 {
+			v.created++
 		} else {
-			v.remade++
+			v.recreated++
 		}
 		v.count++
-		v.madeBy = st.primary
+		v.createdBy = st.primary
 	}
 	now := epoch.Add(st.clock())
 	term, err := backend.NextTerm(max(last, b.Expected.Term), foreign, b.MinTerm, now)
@@ -138,32 +138,31 @@ func (st *simStore) nextTerm(r *simRow, b *backend.Bid) (uint64, error) {
 	return term, err
 }
 
-// commit notes what the replica lacks now.
+// commit records a commit that the replica lacks.
 func (st *simStore) commit(r *simRow) {
-	if st.kind != replaced && st.kind != volatile {
+	if st.kind != failingOver && st.kind != losesCommits {
 		return
 	}
 	v := &st.table
 	st.catchUp(st.s.now - st.lag)
-	st.behind = append(st.behind, simWrite{st.s.now, int(r.lease.Election[0] - '0'), v.made, v.count, v.madeBy, v.remade, *r})
+	st.behind = append(st.behind, simWrite{st.s.now, int(r.lease.Election[0] - '0'), v.created, v.count, v.createdBy, v.recreated, *r})
 }
 
-// catchUp carries what was committed up to then to the replica.
+// catchUp applies the commits up to a time to the replica.
 func (st *simStore) catchUp(to time.Duration) {
 	n := 0
 	for n < len(st.behind) && st.behind[n].at <= to {
 		w := &st.behind[n]
 		v := &st.replica
 		v.rows[w.row] = w.now
-		v.made, v.count, v.madeBy, v.remade = w.made, w.count, w.madeBy, w.remade
+		v.created, v.count, v.createdBy, v.recreated = w.created, w.count, w.createdBy, w.recreated
 		n++
 	}
 	st.behind = append(st.behind[:0], st.behind[n:]...)
 }
 
-// lose makes the replica the table: what it lacks is lost. It returns how many
-// commits that are.
-func (st *simStore) lose() int {
+// loseBehind makes the replica the table, and returns how many commits are lost.
+func (st *simStore) loseBehind() int {
 	st.catchUp(st.s.now - st.lag)
 	lost := len(st.behind)
 	st.wentBack = st.wentBack || lost > 0
@@ -174,20 +173,20 @@ func (st *simStore) lose() int {
 	return lost
 }
 
-// failOver puts another server in the primary's place. The old one is fenced off;
-// it does not come back within the greatest TTL, and then only with all it lacked.
+// failOver makes another server the primary. The old one is fenced off. It does not return within the
+// greatest TTL, and then only with all commits.
 func (st *simStore) failOver() {
 	s := st.s
-	what, lost := failoverLossless, 0
-	back := st.former > 0 && s.now-st.left > st.maxTTL && s.one(3)
-	if back || s.one(3) {
+	what, lost := failoverKept, 0
+	back := st.former > 0 && s.now-st.formerUntil > st.maxTTL && s.oneIn(3)
+	if back || s.oneIn(3) {
 		st.catchUp(s.now)
 	}
-	if lost = st.lose(); lost > 0 {
-		what = failoverLossy
+	if lost = st.loseBehind(); lost > 0 {
+		what = failoverLost
 	}
 	if back {
-		what = failback
+		what = failbackKept
 	}
 	st.count(what)
 	old := st.primary
@@ -197,47 +196,47 @@ func (st *simStore) failOver() {
 		st.primary = st.next
 		st.next++
 	}
-	st.former, st.left, st.started = old, s.now, s.now
+	st.former, st.formerUntil, st.started = old, s.now, s.now
 	s.trace("store", "server %d takes over from %d; %d commits are lost", st.primary, old, lost)
-	st.down = s.now + s.span(5*time.Second)
-	st.offset = s.span(4*time.Second) - 2*time.Second
-	st.lag = st.anyLag()
-	st.broken()
+	st.down = s.now + s.upTo(5*time.Second)
+	st.offset = s.upTo(4*time.Second) - 2*time.Second
+	st.lag = st.randomLag()
+	st.breakConnections()
 }
 
 // crash restarts a server that does not keep every commit.
 func (st *simStore) crash() {
 	s := st.s
-	lost := st.lose()
-	st.count(restartLossy)
+	lost := st.loseBehind()
+	st.count(restartLost)
 	s.trace("store", "restarts; %d commits are lost", lost)
 	st.started = s.now
-	st.boots++
-	st.down = s.now + s.span(3*time.Second)
-	st.lag = st.anyLag()
-	st.broken()
+	st.restarts++
+	st.down = s.now + s.upTo(3*time.Second)
+	st.lag = st.randomLag()
+	st.breakConnections()
 }
 
-// broken ends all connections: some listeners hear of it.
-func (st *simStore) broken() {
+// breakConnections ends all connections. Some listeners get an error.
+func (st *simStore) breakConnections() {
 	listeners := st.listeners
 	st.listeners = nil
 	for _, l := range listeners {
-		if st.s.one(2) {
-			l.n.back(l.life, l.c, func() { l.n.ends(l.c, reply{call: l.c, err: errGone}) })
+		if st.s.oneIn(2) {
+			l.n.sendBack(l.life, l.c, func() { l.n.endCall(l.c, reply{call: l.c, err: errGone}) })
 		}
 	}
 }
 
-func (st *simStore) anyLag() time.Duration {
-	if st.s.one(3) {
-		return st.s.span(50 * time.Millisecond)
+func (st *simStore) randomLag() time.Duration {
+	if st.s.oneIn(3) {
+		return st.s.upTo(50 * time.Millisecond)
 	}
-	return st.s.span(slowest)
+	return st.s.upTo(maxDelay)
 }
 
-// deleteRow is what somebody does by hand who should not. It and the loss of
-// commits from before are two faults: nothing lags behind for a while.
+// deleteRow is the mistake of an operator. It does not come together with a loss of commits (see
+// docs/proof.md, Limits), so the replica catches up first.
 func (st *simStore) deleteRow(i int) {
 	r := &st.table.rows[i]
 	if !r.found {
@@ -245,11 +244,11 @@ func (st *simStore) deleteRow(i int) {
 	}
 	st.count(rowDeleted)
 	st.s.trace("store", "%s: its row is deleted", names[i])
-	*r = simRow{last: r.last, lease: backend.Lease{Election: names[i]}}
+	*r = simRow{lastTerm: r.lastTerm, lease: backend.Lease{Election: names[i]}}
 	st.wentBack = true
 	st.table.count--
 	st.catchUp(st.s.now)
 	st.lag = min(st.lag, 50*time.Millisecond)
 	st.commit(r)
-	st.tell()
+	st.wakeListeners()
 }

@@ -7,38 +7,37 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// A simStore is the store of one world. It is passive, as package backend asks:
-// leases are taken from their holders by challengers that have watched them, or,
-// on a store with sessions, ended by its own clock. Its servers, and what they
-// lose, are in simulation_server_test.go.
+// A simStore is the store of one world. It follows the contract of package backend: a challenger takes
+// a lease after it has observed it for long enough, or, on a store with sessions, after the store's
+// clock has ended it. simulation_server_test.go has its servers and what they lose.
 type simStore struct {
 	s        *sim
-	kind     kind
-	push     bool          // Listen hears of every change
-	notifier bool          // … or of some, and the store is to be read as well
-	maxTTL   time.Duration // the greatest TTL, and so the longest watch
+	kind     storeKind
+	push     bool          // Listen learns of every change
+	notifier bool          // Listen learns of some changes, and nodes also poll
+	maxTTL   time.Duration // the greatest TTL, and so the longest observation
 	servers
 
 	offset    time.Duration // how far the store's clock is ahead of true time
 	rate      float64       // of the clock that ends sessions
-	down      time.Duration // it answers nobody before
-	denied    time.Duration // it refuses everybody before
+	down      time.Duration // no answers before that time
+	denied    time.Duration // every request is denied before that time
 	locked    []time.Duration
 	listeners []simListener
 }
 
-// A kind of store.
-type kind uint8
+// A storeKind is a kind of store.
+type storeKind uint8
 
 const (
-	kept     kind = iota // one server that keeps what it has acknowledged
-	replaced             // fails over to a replica that lags behind
-	volatile             // one server that loses its last commits when it crashes
-	sessions             // ends leases itself
+	durable      storeKind = iota // one server that keeps what it has acknowledged
+	failingOver                   // fails over to a replica that lags behind
+	losesCommits                  // one server that loses its last commits when it crashes
+	endsSessions                  // ends leases itself
 )
 
-// stores are those of the seeds, in turn.
-var stores = []kind{kept, replaced, volatile, replaced, kept, replaced, sessions}
+// storeKinds are the stores of the seeds, in turn.
+var storeKinds = []storeKind{durable, failingOver, losesCommits, failingOver, durable, failingOver, endsSessions}
 
 type simListener struct {
 	n    *simNode
@@ -46,11 +45,11 @@ type simListener struct {
 	c    *call
 }
 
-func newSimStore(s *sim, k kind) *simStore {
-	st := &simStore{s: s, kind: k, maxTTL: 15 * time.Second, rate: s.anyRate(), locked: make([]time.Duration, s.elections)}
-	news := s.rnd.IntN(2) == 0
-	st.push = k == sessions || k == kept && news
-	st.notifier = (k == replaced || k == volatile) && news
+func newSimStore(s *sim, k storeKind) *simStore {
+	st := &simStore{s: s, kind: k, maxTTL: 15 * time.Second, rate: s.randomRate(), locked: make([]time.Duration, s.elections)}
+	notifies := s.random.IntN(2) == 0
+	st.push = k == endsSessions || k == durable && notifies
+	st.notifier = (k == failingOver || k == losesCommits) && notifies
 	st.begin(s.elections)
 	return st
 }
@@ -59,16 +58,16 @@ func (st *simStore) guarantees() backend.Guarantees {
 	return backend.Guarantees{Name: "simulated", MinTTL: time.Millisecond, Push: st.push || st.notifier, Poll: !st.push, Exclusive: true}
 }
 
-// clock is the store's wall clock, for ages and terms. It decides nothing else.
+// clock is the store's wall clock. It affects only ages and terms.
 func (st *simStore) clock() time.Duration { return st.s.now + st.offset }
 
 var epoch = time.Date(2026, 6, 1, 0, 0, 0, 0, time.UTC)
 
-// enter says why a request is not carried out. It was sent to a server, which may
-// have been replaced since: then some proxies send it on, some connections break.
-func (st *simStore) enter(server int) error {
+// admit returns an error if a request cannot be executed. If the server to which it was sent is no longer
+// the primary, some proxies forward the request, and some connections break.
+func (st *simStore) admit(server int) error {
 	switch s := st.s; {
-	case s.now < st.down, server != st.primary && s.one(2):
+	case s.now < st.down, server != st.primary && s.oneIn(2):
 		return errGone
 	case s.now < st.denied:
 		return errRevoked
@@ -81,17 +80,17 @@ var (
 	errLocked  = fmt.Errorf("%w: the row is locked", backend.ErrUnavailable)
 )
 
-// serve carries out a request.
+// serve executes a request.
 func (st *simStore) serve(n *simNode, life int, nonce string, c *call, server int) (r reply) {
 	r.call = c
-	if r.err = st.enter(server); r.err != nil {
+	if r.err = st.admit(server); r.err != nil {
 		return r
 	}
 	switch c.kind {
 	case callAcquire:
 		r.answers = make([]backend.Answer, len(c.bids))
 		for i := range c.bids {
-			// A row is made in several steps, which end when nobody waits for them.
+			// A row is created in several steps, which stop when the caller has given up.
 			waits := n.life == life && n.m.inFlight[callAcquire] == c
 			st.acquire(n, life, &c.bids[i], &r.answers[i], waits)
 		}
@@ -103,14 +102,14 @@ func (st *simStore) serve(n *simNode, life int, nonce string, c *call, server in
 	case callObserve:
 		for i := range c.leases {
 			l := &c.leases[i]
-			if now := st.view(st.row(l.Election), nonce); l.Heartbeat == 0 && l.Ref == "" || differs(&now, l) {
+			if now := st.leaseFor(st.row(l.Election), nonce); l.Heartbeat == 0 && l.Ref == "" || differs(&now, l) {
 				now.Election = l.Election
 				r.changed = append(r.changed, now)
 			}
 		}
 	case callRequest:
 		for _, w := range c.requests {
-			if err := st.ask(w); err != nil {
+			if err := st.request(w); err != nil {
 				r.err = err
 			}
 		}
@@ -122,16 +121,16 @@ func (st *simStore) row(election string) *simRow { return &st.table.rows[electio
 
 func (st *simStore) isLocked(election string) bool { return st.s.now < st.locked[election[0]-'0'] }
 
-// differs reports whether Observe has something to tell to who saw l.
+// differs reports whether Observe must return now to a reader that has l.
 func differs(now, l *backend.Lease) bool {
 	return now.Term != l.Term || now.Heartbeat != l.Heartbeat || now.Ref != l.Ref || now.ObserveFor != l.ObserveFor || now.Request != l.Request || now.Holder.Nonce != l.Holder.Nonce
 }
 
 func (st *simStore) acquire(n *simNode, life int, b *backend.Bid, a *backend.Answer, waits bool) {
 	r := st.row(b.Election)
-	now := st.view(r, b.Candidate.Nonce)
+	now := st.leaseFor(r, b.Candidate.Nonce)
 	now.Election = b.Election
-	mine := r.found && now.Holder.Nonce == b.Candidate.Nonce && st.same(r) && !st.careful()
+	mine := r.found && now.Holder.Nonce == b.Candidate.Nonce && st.wroteLast(r) && !st.uncleanRestart()
 	if !mine && (!now.Unchanged(b.Expected) || now.ObserveFor < 0) || !r.found && !waits {
 		*a = backend.Answer{Lease: now, Outcome: backend.Refused}
 		return
@@ -146,11 +145,11 @@ func (st *simStore) acquire(n *simNode, life int, b *backend.Bid, a *backend.Ans
 		return
 	}
 	st.s.checkGrant(n, life, b.Election)
-	r.ends(backend.Failed)
+	r.vacate(backend.Failed)
 	r.lease.Holder, r.lease.Term, r.lease.TTL, r.lease.Renew, r.lease.Request = b.Candidate, term, b.TTL, b.Renew, backend.Request{}
-	r.last, r.elected = term, st.clock()
+	r.lastTerm, r.elected = term, st.clock()
 	st.write(r, true)
-	now = st.view(r, b.Candidate.Nonce)
+	now = st.leaseFor(r, b.Candidate.Nonce)
 	now.Election = b.Election
 	*a = backend.Answer{Lease: now, Outcome: backend.Granted, ValidFor: b.TTL}
 	st.s.figures.grants++
@@ -162,24 +161,24 @@ func (st *simStore) acquire(n *simNode, life int, b *backend.Bid, a *backend.Ans
 func (st *simStore) renew(l *backend.Held, a *backend.Answer) {
 	r := st.row(l.Election)
 	a.Outcome = backend.Refused
-	if r.holds(l) && st.same(r) && r.lease.Request.Kind != backend.Depose {
+	if r.isHeld(l) && st.wroteLast(r) && r.lease.Request.Kind != backend.Depose {
 		if st.isLocked(l.Election) {
 			*a = backend.Answer{Err: errLocked}
 			return
 		}
-		st.write(r, st.kind != sessions)
+		st.write(r, st.kind != endsSessions)
 		a.Outcome, a.ValidFor = backend.Granted, r.lease.TTL
 		st.s.figures.renewals++
 	}
-	a.Lease = st.view(r, l.Holder.Nonce)
+	a.Lease = st.leaseFor(r, l.Holder.Nonce)
 	a.Election = l.Election
 	if st.s.tracing && a.Outcome == backend.Refused {
 		st.s.trace("store", "refuses to renew %s for %s in term %d", l.Election, l.Holder.Nonce, l.Term)
 	}
 }
 
-// A pinned lease is to be released: that of a term, and if heartbeat is not 0, only as it
-// was when it was read.
+// A pinned lease is to be released: that of a term, and if heartbeat is not 0, only if it is unchanged
+// since it was read.
 type pinned struct {
 	backend.Held
 	heartbeat uint64
@@ -192,9 +191,9 @@ func pin(held []backend.Held) (list []pinned) {
 	return list
 }
 
-// find is the first half of a release of term 0: what this nonce holds.
+// find is the first half of a release of term 0: it returns what this nonce holds.
 func (st *simStore) find(nonce string, held []backend.Held, server int) (found []pinned, err error) {
-	if err := st.enter(server); err != nil {
+	if err := st.admit(server); err != nil {
 		return nil, err
 	}
 	for _, l := range pin(held) {
@@ -209,15 +208,15 @@ func (st *simStore) find(nonce string, held []backend.Held, server int) (found [
 	return found, nil
 }
 
-// release ends leases. One that another server wrote last is not held.
+// release ends leases, except those that another server wrote last.
 func (st *simStore) release(n *simNode, life int, held []pinned, server int) (err error) {
-	if err := st.enter(server); err != nil {
+	if err := st.admit(server); err != nil {
 		return err
 	}
 	for i := range held {
 		l := &held[i]
 		r := st.row(l.Election)
-		if !r.holds(&l.Held) || !st.same(r) || l.heartbeat != 0 && l.heartbeat != r.lease.Heartbeat {
+		if !r.isHeld(&l.Held) || !st.wroteLast(r) || l.heartbeat != 0 && l.heartbeat != r.lease.Heartbeat {
 			continue
 		}
 		if st.isLocked(l.Election) {
@@ -225,7 +224,7 @@ func (st *simStore) release(n *simNode, life int, held []pinned, server int) (er
 			continue
 		}
 		st.s.checkRelease(n, life, &l.Held)
-		r.ends(l.End)
+		r.vacate(l.End)
 		st.write(r, true)
 		if st.s.tracing {
 			st.s.trace("store", "%s is vacant after term %d of %s: %s", l.Election, l.Term, l.Holder.Nonce, l.End)
@@ -234,7 +233,7 @@ func (st *simStore) release(n *simNode, life int, held []pinned, server int) (er
 	return err
 }
 
-func (st *simStore) ask(w backend.Request) error {
+func (st *simStore) request(w backend.Request) error {
 	r := st.row(w.Election)
 	if !r.found || r.lease.Term != w.Term || w.Term == 0 {
 		return fmt.Errorf("simulated: %w", backend.ErrStale)
@@ -243,40 +242,39 @@ func (st *simStore) ask(w backend.Request) error {
 		r.lease.Request = backend.Request{}
 	}
 	st.commit(r)
-	st.tell()
+	st.wakeListeners()
 	return nil
 }
 
-// holds reports whether l is still held, in that term.
-func (r *simRow) holds(l *backend.Held) bool {
+// isHeld reports whether l is still held in its term.
+func (r *simRow) isHeld(l *backend.Held) bool {
 	return r.found && r.lease.Holder.Nonce == l.Holder.Nonce && r.lease.Term == l.Term && !r.lease.Vacant()
 }
 
-// ends makes the row vacant, if it is held.
-func (r *simRow) ends(how backend.End) {
+// vacate makes the row vacant, if it is held.
+func (r *simRow) vacate(how backend.End) {
 	if l := &r.lease; !l.Vacant() {
 		l.End, l.LastID, l.LastNonce = how, l.Holder.ID, l.Holder.Nonce
 		l.Holder, l.TTL, l.Renew = backend.Candidate{}, 0, 0
 	}
 }
 
-// write gives the row a fresh heartbeat and commits it. news: it is heard of.
-func (st *simStore) write(r *simRow, news bool) {
-	r.found, r.stamp, r.written = true, st.primary, st.clock()
-	if news {
-		r.lease.Heartbeat = st.s.rnd.Uint64() | 1
+// write gives the row a fresh heartbeat and commits it. If notify is set, listeners learn of it.
+func (st *simStore) write(r *simRow, notify bool) {
+	r.found, r.writtenBy, r.written = true, st.primary, st.clock()
+	if notify {
+		r.lease.Heartbeat = st.s.random.Uint64() | 1
 	}
 	st.commit(r)
-	if st.kind == sessions {
+	if st.kind == endsSessions {
 		st.session(r)
 	}
-	if news && (st.push || st.notifier && r.lease.Vacant()) {
-		st.tell()
+	if notify && (st.push || st.notifier && r.lease.Vacant()) {
+		st.wakeListeners()
 	}
 }
 
-// session ends the lease when nobody has renewed it for its TTL, by the store's
-// own clock.
+// session ends the lease if it is not renewed for its TTL by the store's clock.
 func (st *simStore) session(r *simRow) {
 	if r.session++; r.lease.Vacant() {
 		return
@@ -285,23 +283,23 @@ func (st *simStore) session(r *simRow) {
 	st.s.after(time.Duration(float64(r.lease.TTL)/st.rate), func() {
 		if r.session == session {
 			st.s.trace("store", "session of %s in term %d has ended", r.lease.Holder.Nonce, r.lease.Term)
-			r.ends(backend.Failed)
+			r.vacate(backend.Failed)
 			st.write(r, true)
 		}
 	})
 }
 
-// listen answers when there is news; at once if it has come already.
+// listen answers at the next change: at once if the change has come already.
 func (st *simStore) listen(n *simNode, life int, nonce string, c *call, server int) {
-	answer := func(err error) { n.back(life, c, func() { n.ends(c, reply{call: c, err: err}) }) }
-	if err := st.enter(server); err != nil {
+	answer := func(err error) { n.sendBack(life, c, func() { n.endCall(c, reply{call: c, err: err}) }) }
+	if err := st.admit(server); err != nil {
 		answer(err)
 		return
 	}
 	if st.push {
 		for i := range c.leases {
 			l := &c.leases[i]
-			if now := st.view(st.row(l.Election), nonce); differs(&now, l) {
+			if now := st.leaseFor(st.row(l.Election), nonce); differs(&now, l) {
 				answer(nil)
 				return
 			}
@@ -310,17 +308,17 @@ func (st *simStore) listen(n *simNode, life int, nonce string, c *call, server i
 	st.listeners = append(st.listeners, simListener{n, life, c})
 }
 
-// tell wakes all who listen; some miss a notifier.
-func (st *simStore) tell() {
+// wakeListeners answers all listeners. Some miss a notification.
+func (st *simStore) wakeListeners() {
 	listeners := st.listeners
 	st.listeners = nil
 	for _, l := range listeners {
 		switch {
-		case l.n.life != l.life || l.n.m.inFlight[callListen] != l.c: // no longer there
-		case st.notifier && !st.s.calm && st.s.one(5):
+		case l.n.life != l.life || l.n.m.inFlight[callListen] != l.c: // no longer waits
+		case st.notifier && !st.s.calm && st.s.oneIn(5):
 			st.listeners = append(st.listeners, l)
 		default:
-			l.n.back(l.life, l.c, func() { l.n.ends(l.c, reply{call: l.c}) })
+			l.n.sendBack(l.life, l.c, func() { l.n.endCall(l.c, reply{call: l.c}) })
 		}
 	}
 }

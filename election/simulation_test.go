@@ -11,35 +11,35 @@ import (
 	"time"
 )
 
-// The simulation runs several machines, each with a clock of its own, on one
-// store behind a network that loses, delays, duplicates and reorders requests and
-// answers. Nodes crash, stand still, leave and join; lead functions linger;
-// operators nominate, depose, pause; the store fails over and loses a tail of its
-// commits. All of it follows from one seed. Read on in
+// The simulation runs several machines, each with its own clock, on one store and a network that
+// loses, delays, duplicates and reorders requests and answers. Nodes crash, stop, leave and join; lead
+// functions return late; operators nominate, depose and pause; the store fails over and loses its last
+// commits. One seed determines everything.
 //
-//	simulation_world_test.go   the world, its time and its seasons
+//	simulation_world_test.go   the world and its time
 //	simulation_node_test.go    a node: the shell around a machine, and its clock
-//	simulation_net_test.go     requests and answers on their way
-//	simulation_store_test.go   the store, and simulation_server_test.go its servers
-//	simulation_fault_test.go   what goes wrong
-//	simulation_check_test.go   what must hold, and when it is checked
+//	simulation_net_test.go     requests and answers on the network
+//	simulation_store_test.go   the store
+//	simulation_server_test.go  the store's servers
+//	simulation_fault_test.go   faults
+//	simulation_check_test.go   rules, and when they are checked
 //
-// It checks, at every step that could break it:
+// It checks, at every step that could break one of them:
 //
 //	S1  the intervals in which two nodes trust their lease never overlap, by true time
-//	S2  nothing is trusted beyond the sending of the request + TTL − clock margin
-//	S4  each leadership's term exceeds all earlier ones of its election, lost commits or not
-//	S6  trust that has run out does not come back in the same term
-//	S8  only the answer Granted to a bid or a renewal of that election makes trust
-//	S9  a resource that refuses terms below the highest never refuses who leads
-//	S10 events are a path: terms never go back, lost follows elected, none twice,
-//	    none left out, and none that says the store went back when it did not
+//	S2  a node trusts no lease beyond the sending of the request + TTL − clock margin
+//	S4  each leadership's term exceeds all earlier ones of its election, even after lost commits
+//	S6  trust that has ended does not return in the same term
+//	S8  only the answer Granted to a bid or a renewal of that election creates trust
+//	S9  a resource that rejects terms below the highest never rejects the leader
+//	S10 events form a path: terms never decrease, lost follows elected, none comes twice,
+//	    none is missing, and none reports falsely that the store went back
 //	S11 one lead function at a time in a process, and no release before it has returned
-//	S13 the store gives nobody a lease that somebody trusts
-//	Q1  renewals keep to the grid, and calls do not swarm when they fail
-//	L3  a while after the last fault, each election has exactly one leader, and
-//	    all know who it is
-//	L4  from then on it does not change
+//	S13 the store grants no lease that another node trusts
+//	Q1  renewals keep to the grid, and failing calls do not become more frequent
+//	L3  within a bound after the last fault, each election has exactly one leader, and all
+//	    nodes know it
+//	L4  from then on the leader does not change
 var (
 	simSeed  = flag.Uint64("sim.seed", 0, "replay this one seed, with a trace")
 	simHours = flag.Int("sim.hours", 60, "virtual hours")
@@ -64,12 +64,12 @@ func TestSimulation(t *testing.T) {
 	worlds := max(*simHours/worldHours, 1)
 	total := simulate(t, *simFrom, worlds)
 	t.Logf("seeds %d to %d in %v\n%v", *simFrom, *simFrom+uint64(worlds)-1, time.Since(began).Round(time.Second), total)
-	if worlds >= len(stores)*2 {
-		total.bite(t)
+	if worlds >= len(storeKinds)*2 {
+		total.requireHits(t)
 	}
 }
 
-// simulate runs so many worlds, as many at a time as there are processors.
+// simulate runs this many worlds, one on each processor at a time.
 func simulate(t *testing.T, first uint64, worlds int) *figures {
 	var (
 		wg     sync.WaitGroup
@@ -104,8 +104,7 @@ func simulate(t *testing.T, first uint64, worlds int) *figures {
 	return &total
 }
 
-// BenchmarkSimulation reports virtual hours a second on all cores, of the worlds
-// that TestSimulation runs.
+// BenchmarkSimulation reports virtual hours per second on all cores, for the worlds of TestSimulation.
 func BenchmarkSimulation(b *testing.B) {
 	defer debug.SetGCPercent(debug.SetGCPercent(3000))
 	var seed atomic.Uint64
@@ -119,12 +118,12 @@ func BenchmarkSimulation(b *testing.B) {
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "virtual-hours/s")
 }
 
-// figures are what is counted. hits are those faults that met a leader.
+// figures are the counters of a run. hits are the faults that hit a leader.
 type figures struct {
 	hours                                  int
 	calls, bids, renewals, grants          int
 	leaderships, changes, writes, overlaps int
-	refused                                int // by the fenced resource
+	refused                                int // writes, by the fenced resource
 	events, violations                     int
 	slowest                                time.Duration // from the last fault to the last change of leader
 	faults, hits                           [faults]int
@@ -155,24 +154,24 @@ func (f *figures) String() string {
 		n    any
 	}{
 		{"virtual hours", f.hours}, {"calls", f.calls}, {"bids granted", f.grants}, {"renewals granted", f.renewals},
-		{"leaderships", f.leaderships}, {"changes of leader", f.changes}, {"events told", f.events},
-		{"writes to the fenced resource", f.writes}, {"… that came while another led", f.overlaps}, {"… and were refused", f.refused},
-		{"longest from the last fault to a leader", f.slowest.Round(time.Millisecond)}, {"violations", f.violations},
+		{"leaderships", f.leaderships}, {"changes of leader", f.changes}, {"events reported", f.events},
+		{"writes to the fenced resource", f.writes}, {"writes while another node led", f.overlaps}, {"writes that were rejected", f.refused},
+		{"longest time from the last fault to a leader", f.slowest.Round(time.Millisecond)}, {"violations", f.violations},
 	} {
 		text += fmt.Sprintf("%-44s %10v\n", l.name, l.n)
 	}
-	return fmt.Sprintf("%s%-44s %10d %10d%s", text, "faults, and those that hit a leader", all, hits, kinds)
+	return fmt.Sprintf("%s%-44s %10d %10d%s", text, "all faults, and those that hit a leader", all, hits, kinds)
 }
 
-// bite fails if some kind of fault never hit a leader: then nothing is known of
-// it. An unfenced resource must have suffered, too.
-func (f *figures) bite(t *testing.T) {
+// requireHits fails if one kind of fault never hit a leader: then the run says nothing about it. It
+// also fails if no write came while another node led, because then the fence was not tested.
+func (f *figures) requireHits(t *testing.T) {
 	for k := range faults {
 		if f.hits[k] == 0 {
-			t.Errorf("%v: %d of them, and none hit a leader", k, f.faults[k])
+			t.Errorf("%v: none of %d hit a leader", k, f.faults[k])
 		}
 	}
 	if f.overlaps == 0 || f.refused == 0 {
-		t.Errorf("no write came late: the fence was not tried")
+		t.Errorf("no write came late: the fence was not tested")
 	}
 }

@@ -7,76 +7,75 @@ import (
 	"time"
 )
 
-// A sim is one world: its true time, what is about to happen, the store and the
-// nodes.
+// A sim is one world: its true time, the scheduled events, the store and the nodes.
 type sim struct {
-	seed      uint64
-	rnd       *rand.Rand
-	now       time.Duration // true time
-	events    queue
-	store     *simStore
-	elections int
-	nodes     []*simNode
-	state     []simElection
-	pace      time.Duration // mean time between the faults of a node
-	calm      bool          // no faults
-	settled   bool          // and leaders must not change any more
-	healed    time.Duration // when the last fault ended
-	err       error
+	seed       uint64
+	random     *rand.Rand
+	now        time.Duration // true time
+	events     queue
+	store      *simStore
+	elections  int
+	nodes      []*simNode
+	state      []simElection
+	faultEvery time.Duration // mean time between the faults of a node
+	calm       bool          // no faults
+	settled    bool          // leaders must not change
+	healed     time.Duration // when the last fault ended
+	err        error
 
 	tracing bool
-	lines   []string // the last of them
+	lines   []string // the latest lines of the trace
 	figures figures
 }
 
-// simElection is what the world knows of one election.
+// simElection has the world's record of one election.
 type simElection struct {
-	term    uint64   // the greatest that anybody has led in
-	leader  *simNode // who led last
+	term    uint64   // the greatest term of a leadership
+	leader  *simNode // the last leader
 	fence   uint64   // the highest term that the resource has seen
 	writer  *simNode
 	writing int // the writer's life
 }
 
-// newSim prepares the world of a seed: kind of store, three to nine nodes, one to
-// three elections. Every eighth world is nearly quiet.
+// newSim creates the world of a seed: a kind of store, three to nine nodes, one to three elections.
+// Every eighth world has few faults.
 func newSim(seed uint64, trace bool) *sim {
-	s := &sim{seed: seed, rnd: rand.New(rand.NewPCG(seed, 17)), tracing: trace}
-	s.elections = 1 + s.rnd.IntN(3)
+	s := &sim{seed: seed, random: rand.New(rand.NewPCG(seed, 17)), tracing: trace}
+	s.elections = 1 + s.random.IntN(3)
 	s.state = make([]simElection, s.elections)
-	s.store = newSimStore(s, stores[seed%uint64(len(stores))])
-	nodes := 3 + s.rnd.IntN(7)
-	s.pace = time.Duration(nodes) * 6 * time.Second
+	s.store = newSimStore(s, storeKinds[seed%uint64(len(storeKinds))])
+	nodes := 3 + s.random.IntN(7)
+	s.faultEvery = time.Duration(nodes) * 6 * time.Second
 	if seed%8 == 0 {
-		s.pace *= 20
+		s.faultEvery *= 20
 	}
-	same := s.rnd.IntN(2) == 0
+	same := s.random.IntN(2) == 0
 	for i := range nodes {
-		n := &simNode{s: s, i: i, id: fmt.Sprint("n", i), rate: s.anyRate(), ttl: DefaultTTL, boot: s.rnd.IntN(2) == 0}
+		n := &simNode{s: s, i: i, id: fmt.Sprint("n", i), rate: s.randomRate(), ttl: DefaultTTL, boot: s.random.IntN(2) == 0}
 		if !same {
-			n.ttl = []time.Duration{6 * time.Second, 10 * time.Second, 14 * time.Second}[s.rnd.IntN(3)]
+			n.ttl = []time.Duration{6 * time.Second, 10 * time.Second, 14 * time.Second}[s.random.IntN(3)]
 		}
-		n.observer = i == 3 && s.rnd.IntN(3) == 0
-		n.checked = s.rnd.IntN(3) == 0
+		n.observer = i == 3 && s.random.IntN(3) == 0
+		n.hasHealthCheck = s.random.IntN(3) == 0
 		s.nodes = append(s.nodes, n)
 	}
 	return s
 }
 
-// anyRate is one at which a node's clock may tick: two of them may differ as far
-// as the default clock margin of TTL/6 allows, and by a hair less.
-func (s *sim) anyRate() float64 {
-	return []float64{1 - 0.09, 1 - 0.09, 1, 1 + 0.09, 1 + 0.09}[s.rnd.IntN(5)]
+// randomRate returns a rate for a node's clock. Two rates differ by slightly less than the default clock
+// margin of TTL/6 allows.
+func (s *sim) randomRate() float64 {
+	return []float64{1 - 0.09, 1 - 0.09, 1, 1 + 0.09, 1 + 0.09}[s.random.IntN(5)]
 }
 
-// run lets so many hours pass. At the end of each the faults end, and what must
-// hold then is checked; some hours are mostly calm.
+// run simulates this many hours. At the end of each hour the faults end, and run checks the rules for
+// calm times. One hour has a long calm time.
 func (s *sim) run(hours int) error {
 	for _, n := range s.nodes {
 		n.start()
-		s.after(s.exp(s.pace), n.fault)
+		s.after(s.exponential(s.faultEvery), n.fault)
 	}
-	s.after(s.exp(4*time.Minute), s.store.fault)
+	s.after(s.exponential(4*time.Minute), s.store.fault)
 	for h := range hours {
 		end := time.Duration(h+1) * time.Hour
 		calm := 5 * time.Minute
@@ -86,10 +85,10 @@ func (s *sim) run(hours int) error {
 		s.until(end - calm)
 		s.heal()
 		s.until(s.healed + s.bound())
-		s.live()
+		s.checkLeaders()
 		s.settled = true
 		s.until(end)
-		s.live()
+		s.checkLeaders()
 		s.calm, s.settled = false, false
 		s.figures.hours++
 		if s.err != nil {
@@ -99,16 +98,16 @@ func (s *sim) run(hours int) error {
 	return s.err
 }
 
-// bound is within which time after the last fault an election has its leader.
-// First all that is on its way arrives, and functions return; then a watch, a
-// renewal, a call, and what holds candidates back.
+// bound is the time within which an election must have a leader after the last fault. It is the sum of
+// the greatest delay of a message, an observation, the return of functions, a renewal, a call, and the
+// times for which candidates hold back.
 func (s *sim) bound() time.Duration {
 	ttl := 14 * time.Second
-	return slowest + s.store.maxTTL*11/10 + 2*ttl + ttl/3 + ttl/4 + s.failoverDelay() + s.incumbentGrace()
+	return maxDelay + s.store.maxTTL*11/10 + 2*ttl + ttl/3 + ttl/4 + s.failoverDelay() + s.incumbentGrace()
 }
 
 func (s *sim) failoverDelay() time.Duration {
-	if s.seed%8 == 3 { // it hides what is too tight, so most seeds have none
+	if s.seed%8 == 3 { // it can hide a violation, so most seeds have none
 		return 5 * time.Second
 	}
 	return 0
@@ -132,15 +131,15 @@ func (s *sim) until(t time.Duration) {
 
 func (s *sim) after(d time.Duration, do func()) { s.events.push(s.now+max(d, 0), do) }
 
-func (s *sim) exp(mean time.Duration) time.Duration {
-	return time.Duration(s.rnd.ExpFloat64() * float64(mean))
+func (s *sim) exponential(mean time.Duration) time.Duration {
+	return time.Duration(s.random.ExpFloat64() * float64(mean))
 }
 
-func (s *sim) span(most time.Duration) time.Duration {
-	return time.Duration(s.rnd.Int64N(int64(most)))
+func (s *sim) upTo(most time.Duration) time.Duration {
+	return time.Duration(s.random.Int64N(int64(most)))
 }
 
-func (s *sim) one(in int) bool { return s.rnd.IntN(in) == 0 }
+func (s *sim) oneIn(in int) bool { return s.random.IntN(in) == 0 }
 
 // heal ends all faults.
 func (s *sim) heal() {
@@ -151,8 +150,7 @@ func (s *sim) heal() {
 	}
 }
 
-// trace notes what happens, for who replays. Where much happens its callers ask
-// first whether anybody reads it.
+// trace adds a line to the trace of a replay. Frequent callers check tracing first.
 func (s *sim) trace(who, format string, args ...any) {
 	if s.tracing {
 		if len(s.lines) >= 1000 {
@@ -166,7 +164,7 @@ func (s *sim) lastLines(n int) string {
 	return strings.Join(s.lines[max(0, len(s.lines)-n):], "\n")
 }
 
-// fail notes that a rule is broken. The first time ends the world.
+// fail records that a rule is broken. The first violation ends the world.
 func (s *sim) fail(who, format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
 	s.trace(who, "BROKEN: %s", text)
@@ -176,27 +174,26 @@ func (s *sim) fail(who, format string, args ...any) {
 	}
 }
 
-// A queue is what is about to happen, in order of time, and of asking where times
-// are equal.
+// A queue has scheduled events in order of time, and of scheduling for equal times.
 type queue struct {
-	heap []occasion
+	heap []scheduled
 	seq  int
 }
 
-type occasion struct {
+type scheduled struct {
 	at  time.Duration
 	seq int
 	do  func()
 }
 
-func (a *occasion) before(b *occasion) bool { return a.at < b.at || a.at == b.at && a.seq < b.seq }
+func (a *scheduled) before(b *scheduled) bool { return a.at < b.at || a.at == b.at && a.seq < b.seq }
 
 func (q *queue) len() int             { return len(q.heap) }
 func (q *queue) first() time.Duration { return q.heap[0].at }
 
 func (q *queue) push(at time.Duration, do func()) {
 	q.seq++
-	e := occasion{at, q.seq, do}
+	e := scheduled{at, q.seq, do}
 	q.heap = append(q.heap, e)
 	i := len(q.heap) - 1
 	for i > 0 {
@@ -210,11 +207,11 @@ func (q *queue) push(at time.Duration, do func()) {
 	q.heap[i] = e
 }
 
-func (q *queue) pop() occasion {
+func (q *queue) pop() scheduled {
 	top := q.heap[0]
 	last := len(q.heap) - 1
 	e := q.heap[last]
-	q.heap[last] = occasion{}
+	q.heap[last] = scheduled{}
 	q.heap = q.heap[:last]
 	for i := 0; last > 0; {
 		down := 2*i + 1

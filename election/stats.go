@@ -9,58 +9,57 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// Stats is what a manager has done since it was started, as plain values. They
-// are counted by the shell around the state machine, on its one goroutine: an
-// addition for each event and each call, no lock and no clock but the two readings
-// that time a call. Package electionprom makes metrics of them.
+// Stats has counters of a manager since New, as plain values. Only the manager's loop counts: one
+// addition for each event and call, without a lock, and two clock readings for each call. Package
+// electionprom makes metrics of them.
 type Stats struct {
 	Backend string        // name of the store's backend
-	TTL     time.Duration // of this manager's leases: what the rest is to be judged by
+	TTL     time.Duration // of this manager's leases, to compare durations with
 
-	Watchers int // that are registered now
-	Waiting  int // events that wait for their callbacks now, of all watchers together
+	Watchers int // registered now
+	Waiting  int // events that wait for callbacks now, over all watchers
 
-	// Changes counts what watchers were told, by what it was, in a fixed order. What
-	// a manager can tell of its own leaderships, and notices, are there from the start, with 0.
+	// Changes counts the events that watchers got, in a fixed order. The entries for own
+	// leaderships and for notices exist from the start, with 0.
 	Changes []Change
 
-	// Calls has an entry for each kind of call that the manager makes by itself,
-	// in a fixed order, whether or not there was one. What a program asks for
-	// (Members, Record, Nominate, Depose) is not in it.
+	// Calls has an entry for each kind of call that the manager makes by itself, in a fixed
+	// order, even if there was none. It has no calls that the program asks for (Members,
+	// Record, Nominate, Depose).
 	Calls []CallStats
 
-	// Remaining says how much of its trust a lease had left when a renewal of it
-	// was confirmed. In good order that is TTL - ClockMargin - RenewEvery less a call, and
-	// near 0 the next hiccup ends a leadership. Leaderships that were lost are in Changes.
+	// Remaining is the time that was left until the deadline when a renewal was confirmed.
+	// Normally that is TTL - ClockMargin - RenewEvery less the duration of a call. Near 0, the
+	// next delay ends a leadership. Lost leaderships are in Changes.
 	Remaining Histogram
 }
 
-// A Change is how often events of one sort came up.
+// A Change counts the events of one kind and reason.
 type Change struct {
 	Kind   Kind
 	Reason Reason
-	Own    bool // about a leadership of this manager: it began, or ended, or a notice while it led
+	Own    bool // a leadership of this manager began or ended, or a notice came while it led
 	Count  uint64
 }
 
-// CallStats is about calls of one kind: renew, release, acquire, observe, ask,
-// announce, health or listen. A health check has no errors of classes: that it
-// failed counts as unavailable. That a listen takes long says nothing.
+// CallStats counts the calls of one kind: renew, release, acquire, observe, ask, announce, health
+// or listen. A failed health check counts as unavailable. A listen waits for changes, so its
+// duration means nothing.
 type CallStats struct {
 	Kind string
 
-	// Took is how long calls took, as their caller saw it, whatever came of them.
+	// Took has the durations of all calls, failed ones too, as the manager saw them.
 	Took Histogram
 
-	// How many calls failed, by the class of the error (backend.Class), and how
-	// many items of calls that did not fail as a whole.
+	// The number of failed calls, and of failed items in calls that succeeded as a whole, by
+	// the class of the error (backend.Class).
 	Unavailable, Denied, Invalid uint64
 }
 
-// A Histogram counts durations. Counts[i] counts those of at most Bounds[i] and
-// more than Bounds[i-1]; those above all bounds are in Count alone.
+// A Histogram counts durations. Counts[i] is the number of those above Bounds[i-1] and up to
+// Bounds[i]. Count has those above all bounds as well.
 type Histogram struct {
-	Bounds []time.Duration // rising
+	Bounds []time.Duration // ascending
 	Counts []uint64
 	Count  uint64
 	Sum    time.Duration
@@ -87,9 +86,9 @@ func (h Histogram) clone() Histogram {
 	return h
 }
 
-// counters is what the loop keeps.
+// counters are the loop's counters for Stats.
 type counters struct {
-	changes   map[Change]uint64 // by Kind, Reason and Own
+	changes   map[Change]uint64 // the keys have Count 0
 	calls     [calls]CallStats
 	remaining Histogram
 }
@@ -99,8 +98,8 @@ var callNames = [calls]string{
 	callRequest: "ask", callAnnounce: "announce", callHealth: "health", callListen: "listen",
 }
 
-// newCounters: calls are counted in steps of two from a millisecond to 16 s, and
-// what remains of a trust in sixteenths of the TTL.
+// newCounters has bounds for calls from 1 ms to 16 s, each twice the one before, and bounds for
+// remaining times in sixteenths of the TTL.
 func newCounters(ttl time.Duration) (c counters) {
 	c.changes = make(map[Change]uint64)
 	zero := func(kind Kind, reasons ...Reason) {
@@ -123,22 +122,22 @@ func newCounters(ttl time.Duration) (c counters) {
 	return c
 }
 
-// called counts a call that has ended.
-func (c *counters) called(r *reply, took time.Duration) {
+// countCall counts a call that has ended.
+func (c *counters) countCall(r *reply, took time.Duration) {
 	s := &c.calls[r.call.kind]
 	s.Took.add(took)
 	switch {
-	case r.call.cancelled: // by ourselves
+	case r.call.cancelled: // by the machine, so no error
 	case r.err != nil:
-		s.failed(r.err)
+		s.countError(r.err)
 	default:
 		for i := range r.answers {
-			s.failed(r.answers[i].Err)
+			s.countError(r.answers[i].Err)
 		}
 	}
 }
 
-func (s *CallStats) failed(err error) {
+func (s *CallStats) countError(err error) {
 	switch backend.Class(err) {
 	case nil:
 	case backend.ErrInvalid:
@@ -150,12 +149,11 @@ func (s *CallStats) failed(err error) {
 	}
 }
 
-// Stats returns what the manager has done so far. It takes a step of the
-// manager's loop, and so may wait for one that is under way: milliseconds with
-// ten thousand elections. After Close it returns what it was in the end.
+// Stats returns the counters. It waits for the manager's loop: milliseconds with ten thousand
+// elections. After Close it returns the last values.
 func (m *Manager) Stats() (s Stats) {
 	done := make(chan struct{})
-	if m.tell(func(time.Duration) input {
+	if m.send(func(time.Duration) input {
 		defer close(done)
 		s = m.stats()
 		return nil
@@ -177,35 +175,35 @@ func (m *Manager) stats() Stats {
 		s.Changes = append(s.Changes, c)
 	}
 	slices.SortFunc(s.Changes, func(a, b Change) int {
-		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Reason, b.Reason), boolean(a.Own)-boolean(b.Own))
+		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Reason, b.Reason), boolInt(a.Own)-boolInt(b.Own))
 	})
 	for _, w := range m.watchers {
-		s.watcher(w)
+		s.addWatcher(w)
 	}
 	for _, e := range m.machine.elections {
 		for _, w := range e.shell.watchers {
-			s.watcher(w)
+			s.addWatcher(w)
 		}
 	}
 	return s
 }
 
-func (s *Stats) watcher(w *watcher) {
+func (s *Stats) addWatcher(w *watcher) {
 	s.Watchers++
 	w.mu.Lock()
-	s.Waiting += len(w.queue) - w.dead
+	s.Waiting += len(w.queue) - w.obsolete
 	w.mu.Unlock()
 }
 
-func boolean(b bool) int {
+func boolInt(b bool) int {
 	if b {
 		return 1
 	}
 	return 0
 }
 
-// Elections returns the elections that this manager has joined and not left, in
-// byte order of their names. After Close it returns none.
+// Elections returns the elections that this manager has joined and not left, in byte order of
+// their names. It does not block. After Close it returns none.
 func (m *Manager) Elections() []*Election {
 	m.mu.Lock()
 	list := slices.Collect(maps.Values(m.elections))

@@ -28,7 +28,7 @@ func changes(s election.Stats, kind election.Kind, reason election.Reason, own b
 	return 0
 }
 
-func TestStatsCountCallsTheirTimeAndTheTrustThatWasLeft(t *testing.T) {
+func TestStatsCountCallsDurationsAndRemainingTrust(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		wire := conformance.Wrap(memory.New().Backend())
 		m, err := election.New(wire, &election.Options{ID: "a", TTL: 16 * time.Second, RenewEvery: 4 * time.Second, ClockMargin: 4 * time.Second, CallTimeout: 3 * time.Second})
@@ -42,7 +42,7 @@ func TestStatsCountCallsTheirTimeAndTheTrustThatWasLeft(t *testing.T) {
 		for m.Stats().Remaining.Count == 0 {
 			time.Sleep(time.Millisecond)
 		}
-		const renewals = 25 // from a second after one to a second after another
+		const renewals = 25 // both snapshots are a second after a renewal
 		time.Sleep(time.Second)
 		before := m.Stats()
 		wire.Decide(func(c conformance.Call) conformance.Fate { return conformance.Fate{After: 6 * time.Millisecond} })
@@ -63,8 +63,8 @@ func TestStatsCountCallsTheirTimeAndTheTrustThatWasLeft(t *testing.T) {
 		if n := took.Counts[i] - old.Counts[i]; n != renewals {
 			t.Errorf("%d renewals lie between 4ms and 8ms, want all %d: %+v", n, renewals, took)
 		}
-		// Sent at a tick of the grid, confirmed 6 ms after the next: of 16 s less the
-		// clock margin of 4 s, 8 s less 6 ms are left then.
+		// A renewal is sent at each tick of 4 s and confirmed 6 ms later. The trust from the
+		// tick before lasts 16 s - 4 s, so 8 s - 6 ms remain.
 		left, old := after.Remaining, before.Remaining
 		i = slices.Index(left.Bounds, 8*time.Second)
 		if n := left.Counts[i] - old.Counts[i]; n != renewals {
@@ -142,7 +142,7 @@ func TestStatsCountErrorsByClassAndChangesByReason(t *testing.T) {
 	})
 }
 
-func TestStatsCountWatchersAndWhatWaitsForThem(t *testing.T) {
+func TestStatsCountWatchersAndWaitingEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := open(t, memory.New(), election.Options{ID: "a"})
 		names := []string{"c", "a", "b"}
@@ -155,7 +155,7 @@ func TestStatsCountWatchersAndWhatWaitsForThem(t *testing.T) {
 		m.Election("a").Watch(func(election.Event) {})
 		synctest.Wait()
 		if s := m.Stats(); s.Watchers != 2 || s.Waiting != 2 {
-			t.Errorf("%d watchers with %d events, want 2 watchers, one of which is at the first event of three", s.Watchers, s.Waiting)
+			t.Errorf("%d watchers with %d events, want 2 watchers, one of which is handling the first of three events", s.Watchers, s.Waiting)
 		}
 		close(release)
 		synctest.Wait()
@@ -176,7 +176,7 @@ func TestStatsCountWatchersAndWhatWaitsForThem(t *testing.T) {
 			t.Fatal(err)
 		}
 		if s := m.Stats(); call(s, "observe").Took.Count < call(before, "observe").Took.Count || len(m.Elections()) != 0 {
-			t.Error("after Close the figures are gone, or elections are still there")
+			t.Error("after Close the counters are lost, or elections are left")
 		}
 	})
 }

@@ -10,10 +10,10 @@ import (
 	"github.com/go-election/go-election/election"
 )
 
-// part waits a while, and returns the status of a manager and of its only election.
+// part waits a second of virtual time, and returns the status of a manager and of its only election.
 func part(t *testing.T, m *election.Manager) (election.Status, election.ElectionStatus) {
 	t.Helper()
-	time.Sleep(time.Second) // of virtual time
+	time.Sleep(time.Second)
 	s := m.Status()
 	if len(s.Elections) != 1 {
 		t.Fatalf("Status has %d elections, want 1", len(s.Elections))
@@ -21,7 +21,7 @@ func part(t *testing.T, m *election.Manager) (election.Status, election.Election
 	return s, s.Elections[0]
 }
 
-func TestStatusSaysWhatAManagerKnows(t *testing.T) {
+func TestStatusShowsWhatTheManagerKnows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory.New()
 		a, b := open(t, store, election.Options{ID: "a"}), open(t, store, election.Options{ID: "b"})
@@ -70,7 +70,7 @@ func TestStatusSaysWhatAManagerKnows(t *testing.T) {
 	})
 }
 
-func TestStatusSaysThatTheStoreIsAway(t *testing.T) {
+func TestStatusShowsAnUnreachableStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New().Backend()
 		m, err := election.New(b, nil)

@@ -7,27 +7,29 @@ import (
 	"time"
 )
 
-// Watch calls callback with every change of leader, in order, one call at a time, on a
-// goroutine of its own. The first event is the current state. Watch delivers each transition
-// of this process, in order. What other processes do may be coalesced to the newest while the
-// callback is busy; if hundreds of own transitions wait, the oldest pairs are coalesced into
-// one event that counts them. A callback that is slow or panics delays nobody else. After
-// stop no further call begins; one may be running. stop does not wait.
+// Watch calls callback with every change of leader, in order, one call at a time, on a goroutine
+// of its own. The first event is the current state. A callback that is slow or panics delays
+// nothing else. While it runs, changes by other processes may be coalesced to the newest.
+// Transitions of this process are all delivered; only if more than 64 of one election wait, the
+// oldest leaderships are coalesced into one event that counts them (Event.Coalesced).
+//
+// stop does not wait. After it no further call begins, but one may still run. The watcher also
+// ends when this process leaves the election.
 func (e *Election) Watch(callback func(Event)) (stop func()) {
 	return e.watch(callback, func() {})
 }
 
-// Events is Watch to range over. The range ends when ctx ends, or after the last event when
-// this process has left the election.
+// Events returns the events of Watch as a range. The range ends when ctx ends, or after the last
+// event when this process has left the election.
 func (e *Election) Events(ctx context.Context) iter.Seq[Event] {
 	return e.manager.events(ctx, e.watch)
 }
 
 func (e *Election) watch(callback func(Event), ended func()) (stop func()) {
 	return e.manager.watch(callback, ended, func(w *watcher) {
-		w.add(e.current(), true, nil)
-		if e.elec.slot < 0 {
-			w.end(false) // this process has left: there will be no other event
+		w.add(e.firstEvent(), true, nil)
+		if e.elec.index < 0 {
+			w.stop(false) // this process has left: there will be no other event
 			return
 		}
 		e.watchers = append(e.watchers, w)
@@ -36,14 +38,14 @@ func (e *Election) watch(callback func(Event), ended func()) (stop func()) {
 	})
 }
 
-// Watch calls callback with every change of leader in every election that this manager has
-// joined, now or later. The first events are the current states. See [Election.Watch].
+// Watch calls callback with every change of leader in every election that this manager has joined
+// or joins later. The first events are the current states. See [Election.Watch].
 func (m *Manager) Watch(callback func(Event)) (stop func()) {
 	return m.watchAll(callback, func() {})
 }
 
-// Events is Watch to range over. The range ends when ctx ends, or after the last event when
-// the manager has closed.
+// Events returns the events of Watch as a range. The range ends when ctx ends, or after the last
+// event when the manager has closed.
 func (m *Manager) Events(ctx context.Context) iter.Seq[Event] {
 	return m.events(ctx, m.watchAll)
 }
@@ -51,7 +53,7 @@ func (m *Manager) Events(ctx context.Context) iter.Seq[Event] {
 func (m *Manager) watchAll(callback func(Event), ended func()) (stop func()) {
 	return m.watch(callback, ended, func(w *watcher) {
 		for _, e := range m.machine.elections {
-			w.add(e.shell.current(), true, nil)
+			w.add(e.shell.firstEvent(), true, nil)
 		}
 		m.watchers = append(m.watchers, w)
 	}, func(w *watcher) {
@@ -62,9 +64,9 @@ func (m *Manager) watchAll(callback func(Event), ended func()) (stop func()) {
 // watch starts a watcher. The loop runs add and remove. ended is called after the last event.
 func (m *Manager) watch(callback func(Event), ended func(), add, remove func(*watcher)) (stop func()) {
 	w := newWatcher(callback, m.log)
-	if !m.tell(func(time.Duration) input {
+	if !m.send(func(time.Duration) input {
 		add(w)
-		m.others.Go(func() { // here, since Close waits for them once the loop has ended
+		m.goroutines.Go(func() { // started by the loop: once the loop has ended, Close waits for it
 			defer ended()
 			defer m.enter(nil)()
 			w.run()
@@ -75,12 +77,12 @@ func (m *Manager) watch(callback func(Event), ended func(), add, remove func(*wa
 		return func() {}
 	}
 	return func() {
-		w.end(true)
-		m.tell(func(time.Duration) input { remove(w); return nil })
+		w.stop(true)
+		m.send(func(time.Duration) input { remove(w); return nil })
 	}
 }
 
-// events makes a range of watch. Its body counts as a callback.
+// events turns watch into a range. The body of the range counts as a callback (ErrOwnCaller).
 func (m *Manager) events(ctx context.Context, watch func(callback func(Event), ended func()) (stop func())) iter.Seq[Event] {
 	return func(yield func(Event) bool) {
 		ctx, cancel := context.WithCancel(ctx)

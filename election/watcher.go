@@ -6,51 +6,50 @@ import (
 	"sync"
 )
 
-// maxOwn is how many own transitions of one election may wait for a slow watcher
-// before its oldest leaderships are coalesced.
+// maxOwn is how many own transitions of one election may wait for a slow watcher before the
+// oldest leaderships are coalesced.
 const maxOwn = 64
 
-// A watcher delivers events to one callback, in order, on a goroutine of its own.
-// Adding an event never waits, and takes the same time however many wait. For
-// each election the newest state of others replaces an older one that is still
-// waiting; own transitions are kept, and coalesced in pairs when too many wait: so that
-// what waits is bounded by the number of elections.
+// A watcher delivers events to one callback, in order, on a goroutine of its own. Adding an event
+// never waits, and takes the same time however many events wait. A new state of other processes
+// replaces the one that still waits. Own transitions are kept, and coalesced in pairs when too
+// many wait. So the number of waiting events is bounded by the number of elections.
 type watcher struct {
 	callback func(Event)
 	log      *slog.Logger
 
-	mu      sync.Mutex
-	queue   []*queued
-	pushed  int                  // so many events so far
-	dead    int                  // of the queue, that nobody need be told any more
-	waiting map[string][]*queued // the states of each election that wait
-	own     map[string]int       // own transitions among them
-	notices map[about]*queued    // the last that was pushed
-	noticed map[string]int       // number of the last notice of an election
-	stopped bool
-	closing bool // stop when the queue is empty
-	wake    chan struct{}
+	mu         sync.Mutex
+	queue      []*queued
+	lastNumber int                   // of the event that was queued last
+	obsolete   int                   // entries of the queue that are done before their delivery
+	waiting    map[string][]*queued  // the waiting states of each election
+	own        map[string]int        // the number of own transitions among them
+	notices    map[noticeKey]*queued // the latest notice of each kind
+	lastNotice map[string]int        // number of the latest notice of each election
+	stopped    bool                  // deliver nothing more
+	closing    bool                  // stop when the queue is empty
+	wake       chan struct{}
 }
 
 type queued struct {
 	Event
-	own    bool
-	before *state // that it replaced; nil: none
-	number int    // in the order of pushing
-	over   bool   // delivered, or obsolete
+	own    bool   // about a leadership of this manager
+	before *state // the state that this one replaced; nil: none
+	number int    // in the order of queueing
+	done   bool   // delivered or obsolete
 }
 
-// about is what a notice is about.
-type about struct {
+// noticeKey identifies notices that replace each other.
+type noticeKey struct {
 	election string
 	reason   Reason
 }
 
 func newWatcher(callback func(Event), log *slog.Logger) *watcher {
-	return &watcher{callback: callback, log: log, waiting: make(map[string][]*queued), own: make(map[string]int), notices: make(map[about]*queued), noticed: make(map[string]int), wake: make(chan struct{}, 1)}
+	return &watcher{callback: callback, log: log, waiting: make(map[string][]*queued), own: make(map[string]int), notices: make(map[noticeKey]*queued), lastNotice: make(map[string]int), wake: make(chan struct{}, 1)}
 }
 
-// add queues an event. own: it is about a leadership of this manager. before is the
+// add queues an event. own says that it is about a leadership of this manager. before is the
 // state until now.
 func (w *watcher) add(ev Event, own bool, before *state) {
 	w.mu.Lock()
@@ -70,21 +69,21 @@ func (w *watcher) add(ev Event, own bool, before *state) {
 	}
 }
 
-// state queues a state of an election: in place of the last one that waits, if both are of
-// others, and behind what was noticed since.
+// state queues a state of an election. If neither this state nor the last waiting one is own, it
+// takes the place of that one, but behind any notice that came since.
 func (w *watcher) state(q *queued) {
 	name := q.Election
 	if last := w.last(name); last != nil && !last.own && !q.own {
 		if last.Coalesced == 0 && last.before != nil && last.before.is(q.Kind, &q.Leader, q.Term) && !q.Reason.newsAfter(last.before.reason) {
-			w.drop(last) // things are as the watcher knows them
+			w.remove(last) // the state is again the one that the watcher knows
 			return
 		}
 		q.Previous, q.Coalesced, q.before = last.Previous, last.Coalesced, last.before
-		if w.noticed[name] < last.number {
+		if w.lastNotice[name] < last.number {
 			last.Event = q.Event
 			return
 		}
-		w.drop(last)
+		w.remove(last)
 	}
 	w.push(q)
 	w.waiting[name] = append(w.waiting[name], q)
@@ -92,33 +91,33 @@ func (w *watcher) state(q *queued) {
 		w.own[name]++
 	}
 	if w.own[name] > maxOwn {
-		w.fold(w.waiting[name])
+		w.coalesce(w.waiting[name])
 	}
 }
 
-// notice queues a notice: in place of the last one for this reason that waits, unless a
-// state has come since.
+// notice queues a notice. It takes the place of a waiting one for the same reason, unless a state
+// has come since.
 func (w *watcher) notice(q *queued) {
-	key := about{q.Election, q.Reason}
-	if last := w.notices[key]; last != nil && !last.over {
+	key := noticeKey{q.Election, q.Reason}
+	if last := w.notices[key]; last != nil && !last.done {
 		if state := w.last(q.Election); state == nil || state.number < last.number {
 			last.Event = q.Event
 			return
 		}
-		w.drop(last)
+		w.remove(last)
 	}
 	w.push(q)
-	w.notices[key], w.noticed[q.Election] = q, q.number
+	w.notices[key], w.lastNotice[q.Election] = q, q.number
 }
 
-// push appends to the queue.
+// push numbers an event and appends it to the queue.
 func (w *watcher) push(q *queued) {
-	w.pushed++
-	q.number = w.pushed
+	w.lastNumber++
+	q.number = w.lastNumber
 	w.queue = append(w.queue, q)
 }
 
-// last returns the last state of an election that waits, or nil.
+// last returns the last waiting state of an election, or nil.
 func (w *watcher) last(election string) *queued {
 	if waiting := w.waiting[election]; len(waiting) > 0 {
 		return waiting[len(waiting)-1]
@@ -126,40 +125,39 @@ func (w *watcher) last(election string) *queued {
 	return nil
 }
 
-// fold takes the oldest own pair of elected and lost of an election out of what waits of
-// it, and counts it in the next event.
-func (w *watcher) fold(waiting []*queued) {
+// coalesce removes the oldest own leadership (its elected and its lost event) from the waiting
+// states of an election, and counts it in the next event.
+func (w *watcher) coalesce(waiting []*queued) {
 	for i := 0; i+2 < len(waiting); i++ {
 		won, lost, next := waiting[i], waiting[i+1], waiting[i+2]
 		if won.own && won.Kind == Elected && lost.own && lost.Kind == Vacant {
 			coalesced := []*queued{won, lost}
 			next.Coalesced++
-			if i > 0 && !waiting[i-1].own && !next.own { // what others did before, and do now, meet
+			if i > 0 && !waiting[i-1].own && !next.own { // two states of others would be neighbours: remove the older one
 				coalesced = []*queued{waiting[i-1], won, lost}
 			}
 			next.Previous = coalesced[0].Previous
 			for _, q := range coalesced {
 				next.Coalesced += q.Coalesced
-				w.drop(q)
+				w.remove(q)
 			}
 			return
 		}
 	}
 }
 
-// drop takes an event out of what waits. What is dead is swept out of the queue when it
-// is the greater part of it.
-func (w *watcher) drop(q *queued) {
-	w.forget(q)
-	if w.dead++; w.dead > len(w.queue)/2 {
-		w.queue = slices.DeleteFunc(w.queue, func(q *queued) bool { return q.over })
-		w.dead = 0
+// remove marks a waiting event as done. The queue is swept when more than half of it is done.
+func (w *watcher) remove(q *queued) {
+	w.markDone(q)
+	if w.obsolete++; w.obsolete > len(w.queue)/2 {
+		w.queue = slices.DeleteFunc(w.queue, func(q *queued) bool { return q.done })
+		w.obsolete = 0
 	}
 }
 
-// forget notes that an event is over.
-func (w *watcher) forget(q *queued) {
-	q.over = true
+// markDone marks an event as delivered or obsolete.
+func (w *watcher) markDone(q *queued) {
+	q.done = true
 	if q.Kind == Notice {
 		return
 	}
@@ -173,7 +171,7 @@ func (w *watcher) forget(q *queued) {
 	}
 }
 
-// run delivers until the watcher is stopped.
+// run delivers events until the watcher is stopped.
 func (w *watcher) run() {
 	for {
 		w.mu.Lock()
@@ -186,7 +184,7 @@ func (w *watcher) run() {
 			w.queue = nil
 			clear(w.own)
 			clear(w.notices)
-			clear(w.noticed)
+			clear(w.lastNotice)
 			w.mu.Unlock()
 			<-w.wake
 			continue
@@ -194,11 +192,11 @@ func (w *watcher) run() {
 		q := w.queue[0]
 		w.queue[0] = nil
 		w.queue = w.queue[1:]
-		over := q.over
+		over := q.done
 		if over {
-			w.dead--
+			w.obsolete--
 		} else {
-			w.forget(q)
+			w.markDone(q)
 		}
 		w.mu.Unlock()
 		if !over {
@@ -208,8 +206,8 @@ func (w *watcher) run() {
 	}
 }
 
-// deliver calls the callback. A panic in it is logged and harms nobody else; nor does
-// the end of its goroutine (runtime.Goexit, as by testing.T.FailNow): another goes on.
+// deliver calls the callback. It logs a panic, and continues. If the callback ends its goroutine
+// (runtime.Goexit, as testing.T.FailNow does), deliver runs the watcher from its deferred function.
 func (w *watcher) deliver(ev Event) {
 	returned := false
 	defer func() {
@@ -226,8 +224,8 @@ func (w *watcher) deliver(ev Event) {
 	returned = true
 }
 
-// end makes run return: at once, or after what is waiting has been delivered.
-func (w *watcher) end(now bool) {
+// stop makes run return: at once if now is set, else after the waiting events.
+func (w *watcher) stop(now bool) {
 	w.mu.Lock()
 	w.closing = true
 	w.stopped = w.stopped || now

@@ -17,22 +17,22 @@ func lost(name string, term uint64) Event {
 }
 
 func kinds(w *watcher) (text string) {
-	for _, q := range alive(w) {
+	for _, q := range pending(w) {
 		text += q.Kind.String()[:1] + q.Leader.ID + " "
 	}
 	return strings.TrimSpace(text)
 }
 
-func alive(w *watcher) (queue []*queued) {
+func pending(w *watcher) (queue []*queued) {
 	for _, q := range w.queue {
-		if !q.over {
+		if !q.done {
 			queue = append(queue, q)
 		}
 	}
 	return queue
 }
 
-func TestWhatOthersDoIsCoalescedAndOwnTransitionsAreNot(t *testing.T) {
+func TestOnlyTransitionsOfOthersAreCoalesced(t *testing.T) {
 	w := newWatcher(nil, slog.New(slog.DiscardHandler))
 	w.add(elected("jobs", "a", 1), false, nil)
 	w.add(lost("jobs", 1), false, nil)
@@ -46,14 +46,14 @@ func TestWhatOthersDoIsCoalescedAndOwnTransitionsAreNot(t *testing.T) {
 	}
 }
 
-// The loop adds events. A callback that hangs must not hold it up.
-func TestWhoAddsAnEventCallsNobody(t *testing.T) {
+// The loop adds events, so a callback that hangs must not block add.
+func TestAddingAnEventCallsNoCallback(t *testing.T) {
 	w := newWatcher(func(ev Event) { t.Errorf("S12: the callback was called with %v", ev) }, slog.New(slog.DiscardHandler))
 	w.add(elected("jobs", "me", 1), true, nil)
 	w.add(lost("jobs", 1), true, nil)
 }
 
-func TestWhatCameAndWentUnseenIsNotTold(t *testing.T) {
+func TestAShortUnseenChangeIsNotReported(t *testing.T) {
 	w := newWatcher(nil, slog.New(slog.DiscardHandler))
 	a := elected("jobs", "a", 1)
 	w.add(Event{Election: "jobs", Kind: Unknown, Reason: ReasonUnreachable}, false, &state{kind: Elected, leader: &a.Leader, term: a.Term})
@@ -73,14 +73,14 @@ func TestOneElectionDoesNotDisplaceAnother(t *testing.T) {
 	}
 }
 
-func TestAWatcherFarBehindIsToldHowManyLeadershipsItMissed(t *testing.T) {
+func TestASlowWatcherIsToldHowManyItMissed(t *testing.T) {
 	w := newWatcher(nil, slog.New(slog.DiscardHandler))
 	const leaderships = 1000
 	for term := uint64(1); term <= leaderships; term++ {
 		w.add(elected("jobs", "me", term), true, nil)
 		w.add(lost("jobs", term), true, nil)
 	}
-	queue := alive(w)
+	queue := pending(w)
 	if len(queue) > maxOwn {
 		t.Errorf("%d events wait, at most %d should", len(queue), maxOwn)
 	}
@@ -102,7 +102,7 @@ func TestAWatcherFarBehindIsToldHowManyLeadershipsItMissed(t *testing.T) {
 	}
 }
 
-func TestANoticeIsNotToldAfterAGreaterTerm(t *testing.T) {
+func TestANoticeIsNotDeliveredAfterAGreaterTerm(t *testing.T) {
 	w := newWatcher(nil, slog.New(slog.DiscardHandler))
 	w.add(elected("jobs", "a", 1), false, nil)
 	w.add(Event{Election: "jobs", Kind: Notice, Reason: ReasonSameID, Term: 1}, false, nil)
@@ -110,11 +110,11 @@ func TestANoticeIsNotToldAfterAGreaterTerm(t *testing.T) {
 	w.add(Event{Election: "jobs", Kind: Notice, Reason: ReasonSameID, Term: 2}, false, nil)
 	w.add(elected("jobs", "c", 3), false, nil)
 	w.add(Event{Election: "jobs", Kind: Notice, Reason: ReasonSameID, Term: 3}, false, nil)
-	if n := len(alive(w)); n != 2 {
+	if n := len(pending(w)); n != 2 {
 		t.Errorf("%d events wait, want the last state and the last notice", n)
 	}
 	term := uint64(0)
-	for _, q := range alive(w) {
+	for _, q := range pending(w) {
 		if q.Term < term {
 			t.Errorf("%v of term %d is told after term %d", q.Event, q.Term, term)
 		}
@@ -122,9 +122,9 @@ func TestANoticeIsNotToldAfterAGreaterTerm(t *testing.T) {
 	}
 }
 
-// What waits for a callback that hangs is bounded, and so is the work for it: it is the
-// loop that adds events, and leases run out meanwhile.
-func TestAWatcherThatHangsCostsNoMoreAndMore(t *testing.T) {
+// The number of events that wait for a hanging callback is bounded, and so is the work of add: the
+// loop calls it, and leases expire meanwhile.
+func TestAHangingWatchersQueueIsBounded(t *testing.T) {
 	w := newWatcher(nil, slog.New(slog.DiscardHandler))
 	const elections, leaderships = 20, 2000
 	for range leaderships {
@@ -136,11 +136,11 @@ func TestAWatcherThatHangsCostsNoMoreAndMore(t *testing.T) {
 			w.add(elected(name, "b", 2), false, nil)
 		}
 	}
-	if most := elections * (2*maxOwn + 2); len(alive(w)) > most || len(w.queue) > 2*most+1 {
-		t.Errorf("%d events are kept, and %d to be told; want %d at most", len(w.queue), len(alive(w)), most)
+	if most := elections * (2*maxOwn + 2); len(pending(w)) > most || len(w.queue) > 2*most+1 {
+		t.Errorf("%d events are kept, and %d to be told; want %d at most", len(w.queue), len(pending(w)), most)
 	}
 	told := make(map[string]int)
-	for _, q := range alive(w) {
+	for _, q := range pending(w) {
 		if q.own && q.Kind == Elected {
 			told[q.Election]++
 		}
@@ -153,13 +153,13 @@ func TestAWatcherThatHangsCostsNoMoreAndMore(t *testing.T) {
 	}
 }
 
-// (c)
-func TestASlowWatcherIsToldOfAMove(t *testing.T) {
+// A watcher that knew a vacancy and missed a short leadership still gets the move.
+func TestASlowWatcherStillSeesAMove(t *testing.T) {
 	w := newWatcher(nil, slog.New(slog.DiscardHandler))
 	vacant := &state{kind: Vacant, reason: ReasonReleased, term: 1}
 	w.add(elected("jobs", "a", 2), false, vacant)
 	w.add(Event{Election: "jobs", Kind: Vacant, Term: 2, Reason: ReasonMoved}, false, &state{kind: Elected})
-	if got := alive(w); len(got) != 1 || got[0].Reason != ReasonMoved {
+	if got := pending(w); len(got) != 1 || got[0].Reason != ReasonMoved {
 		t.Errorf("waiting: %v", got)
 	}
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/go-election/go-election/election"
 )
 
-// What a process finds when it starts, or when the store is back, is no change.
-func TestWhatAWatcherFindsIsFirst(t *testing.T) {
+// The first known state, at the start or after an outage, is no change: First is set.
+func TestTheFirstKnownStateIsMarkedFirst(t *testing.T) {
 	bubble(t, "a watcher", func(t *testing.T) {
 		store := memory.New()
 		start := func(b backend.Backend, o election.Options) (*election.Manager, *election.Election) {
@@ -42,7 +42,7 @@ func TestWhatAWatcherFindsIsFirst(t *testing.T) {
 		time.Sleep(time.Hour)
 		synctest.Wait()
 		if want := []told{{election.Vacant, true}, {election.Elected, false}}; !slices.Equal(own, want) {
-			t.Errorf("who is elected is told %v, want %v", own, want)
+			t.Errorf("the elected process got %v, want %v", own, want)
 		}
 
 		wire := conformance.Wrap(store.Backend())
@@ -58,7 +58,7 @@ func TestWhatAWatcherFindsIsFirst(t *testing.T) {
 		synctest.Wait()
 		want := []told{{election.Elected, true}, {election.Vacant, false}, {election.Unknown, false}, {election.Vacant, true}}
 		if !slices.Equal(seen, want) {
-			t.Errorf("who only watches is told %v, want %v", seen, want)
+			t.Errorf("the observer got %v, want %v", seen, want)
 		}
 	})
 }

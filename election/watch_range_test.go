@@ -11,8 +11,8 @@ import (
 	"github.com/go-election/go-election/backend/memory"
 )
 
-// Events is Watch: the same events in the same order, until the election is left.
-func TestEventsRangeOverWhatAWatcherHears(t *testing.T) {
+// Events yields the events of Watch, in the same order, until this process leaves the election.
+func TestEventsYieldsWhatAWatcherReceives(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := manage(t, memory.New().Backend(), Options{})
 		e := joined(t, m, "x")
@@ -27,6 +27,7 @@ func TestEventsRangeOverWhatAWatcherHears(t *testing.T) {
 			}
 			done <- inside
 		}()
+		synctest.Wait() // until both have heard the first event
 		if _, err := e.Campaign(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -64,12 +65,12 @@ func TestEventsEndWithTheContextAndWithBreak(t *testing.T) {
 	})
 }
 
-// Records reads page by page, and what it yields is clean.
-func TestRecordsHasEveryElection(t *testing.T) {
+// Records reads several pages, and yields clean text.
+func TestRecordsYieldsEveryElection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory.New()
 		m := manage(t, store.Backend(), Options{})
-		const many = 2*page + 1
+		const many = 2*pageSize + 1
 		for i := range many {
 			joined(t, m, fmt.Sprintf("job %04d", i)).Lead(nil)
 		}

@@ -1,0 +1,228 @@
+package election
+
+import (
+	"testing"
+	"time"
+
+	"github.com/go-election/go-election/backend"
+)
+
+// A candidate in the store's queue makes no bids. When the store grants the lease to another candidate,
+// it bids once more, because its place in the queue may be lost. A renewal is no reason to bid.
+func TestAQueuedCandidateBidsAgainAfterAGrant(t *testing.T) {
+	held := backend.Lease{Election: "jobs", Holder: backend.Candidate{ID: "java"}, Term: 7, Heartbeat: 1, ObserveFor: backend.ExpiresInStore, Ref: "a"}
+	for what, c := range map[string]struct {
+		change func(*backend.Lease)
+		bids   bool
+	}{
+		"renewal":                    {func(l *backend.Lease) { l.Heartbeat = 2 }, false},
+		"another node, the same id":  {func(l *backend.Lease) { l.Heartbeat, l.Ref = 2, "b" }, true},
+		"another id":                 {func(l *backend.Lease) { l.Heartbeat, l.Holder.ID = 2, "scala" }, true},
+		"another leadership of ours": {func(l *backend.Lease) { l.Heartbeat, l.Term = 2, 8 }, true},
+	} {
+		m, _ := machineFor(t, backend.Guarantees{Push: true})
+		refused := func(now time.Duration, l backend.Lease) {
+			t.Helper()
+			bid := m.inFlight[callAcquire]
+			if bid == nil {
+				t.Fatalf("%s: no bid is under way at %v", what, now)
+			}
+			m.step(now, reply{call: bid, answers: []backend.Answer{{Lease: l, Outcome: backend.Refused}}})
+			if m.inFlight[callAcquire] != nil {
+				t.Fatalf("%s: bids again at once, though the answer at %v says that it is queued", what, now)
+			}
+		}
+		observes(t, m, time.Second, held)
+		refused(2*time.Second, held)
+		next := held
+		c.change(&next)
+		m.step(20*time.Second, tick{})
+		observes(t, m, 20*time.Second, next)
+		if bids := m.inFlight[callAcquire] != nil; bids != c.bids {
+			t.Errorf("%s: bids: %v, want %v", what, bids, c.bids)
+		}
+		if c.bids {
+			after := next
+			after.Heartbeat++ // the refusal may show a change, too
+			refused(21*time.Second, after)
+		}
+	}
+}
+
+// The answer to a bid may come after a reading has shown its grant.
+func TestAGrantCountsThoughItWasObservedFirst(t *testing.T) {
+	m, e := machineFor(t, backend.Guarantees{Push: true})
+	free := backend.Lease{Election: "jobs"}
+	observes(t, m, time.Second, free)
+	bid := m.inFlight[callAcquire]
+	granted := backend.Lease{Election: "jobs", Holder: m.me, Term: 7, Heartbeat: 1, TTL: 10 * time.Second}
+	e.readAt = time.Second
+	m.step(1500*time.Millisecond, tick{})
+	if m.inFlight[callObserve] == nil {
+		e.readAt = 0
+		m.advance(1500*time.Millisecond, e)
+		m.dispatch(1500 * time.Millisecond)
+	}
+	observes(t, m, 1600*time.Millisecond, granted)
+	m.step(2*time.Second, reply{call: bid, answers: []backend.Answer{{Lease: granted, Outcome: backend.Granted, ValidFor: 10 * time.Second}}})
+	if e.phase != phaseLeading {
+		t.Error("the grant did not begin a leadership")
+	}
+	if want := bid.sent + 10*time.Second - m.ClockMargin; e.trustedUntil != want {
+		t.Errorf("trusted until %v, want %v: from the sending", e.trustedUntil, want)
+	}
+}
+
+// A locked row or a lost answer must not make a challenger begin its observation again.
+func TestABidWithoutOutcomeKeepsTheObservation(t *testing.T) {
+	m, e := machineFor(t, backend.Guarantees{Poll: true})
+	held := backend.Lease{Election: "jobs", Holder: backend.Candidate{ID: "other", Nonce: "theirs"}, Term: 7, Heartbeat: 1,
+		TTL: 10 * time.Second, Renew: 3 * time.Second, ObserveFor: 10 * time.Second}
+	observes(t, m, time.Second, held)
+	for now := time.Second; m.inFlight[callAcquire] == nil; now = m.next() {
+		if now > 12*time.Second {
+			t.Fatal("does not bid")
+		}
+		m.step(now, tick{})
+		if c := m.inFlight[callObserve]; c != nil {
+			m.step(now, reply{call: c})
+		}
+	}
+	bid := m.inFlight[callAcquire]
+	m.step(bid.sent+time.Millisecond, reply{call: bid, answers: []backend.Answer{{Err: backend.ErrUnavailable}}})
+	if m.inFlight[callRelease] != nil {
+		t.Error("releases a lease for which it will bid again")
+	}
+	if at := m.bidAt(e); at > bid.sent+time.Second {
+		t.Errorf("bids again %v after the first bid", at-bid.sent)
+	}
+
+	m.step(bid.sent+2*time.Millisecond, suspend{e, true})
+	c := m.inFlight[callRelease]
+	if c == nil {
+		t.Fatal("paused, and does not release the possible grant")
+	}
+	m.step(bid.sent+3*time.Millisecond, reply{call: c})
+	m.step(bid.sent+4*time.Millisecond, suspend{e, false})
+	if c := m.inFlight[callObserve]; c != nil {
+		m.step(bid.sent+5*time.Millisecond, reply{call: c}) // nothing has changed
+	}
+	if at := m.bidAt(e); at > bid.sent+time.Second {
+		t.Errorf("bids again %v after the first bid: the observation began again", at-bid.sent)
+	}
+}
+
+func TestAnOvertakenGrantIsNoWin(t *testing.T) {
+	m, e := machineFor(t, backend.Guarantees{Push: true})
+	observes(t, m, time.Second, backend.Lease{Election: "jobs"})
+	bid := m.inFlight[callAcquire]
+	e.highestTerm = 9 // another leadership was observed while the answer was under way
+	actions := m.step(2*time.Second, reply{call: bid, answers: []backend.Answer{{
+		Lease: backend.Lease{Election: "jobs", Holder: m.me, Term: 7}, Outcome: backend.Granted, ValidFor: 10 * time.Second}}})
+	if e.phase == phaseLeading {
+		t.Error("leads in a term that is over")
+	}
+	for _, a := range actions {
+		if a.kind == doEvent {
+			t.Errorf("S10: told %v, though the store has kept its promise", a.state.event(a.e.name))
+		}
+	}
+}
+
+func TestABidExceedsEveryObservedTerm(t *testing.T) {
+	m, e := machineFor(t, backend.Guarantees{Poll: true})
+	observes(t, m, time.Second, backend.Lease{Election: "jobs", Holder: backend.Candidate{ID: "other", Nonce: "theirs"}, Term: 9, Heartbeat: 1, TTL: 10 * time.Second, ObserveFor: 10 * time.Second})
+	m.step(e.readAt, tick{})
+	observes(t, m, e.readAt, backend.Lease{Election: "jobs", Term: 4, Heartbeat: 2}) // the store was restored
+	bid := m.inFlight[callAcquire]
+	if bid == nil {
+		t.Fatal("no bid is under way")
+	}
+	if bid.bids[0].MinTerm != 9 {
+		t.Errorf("S4: bids above term %d, but has seen 9", bid.bids[0].MinTerm)
+	}
+}
+
+// Found by the simulation (docs/proof.md).
+func TestTryIgnoresAnOvertakenAnswer(t *testing.T) {
+	m, e := machineFor(t, backend.Guarantees{Poll: true})
+	held := backend.Lease{Election: "jobs", Holder: backend.Candidate{ID: "other", Nonce: "theirs"}, Term: 9, Heartbeat: 9, TTL: 10 * time.Second, ObserveFor: 10 * time.Second}
+	observes(t, m, 3*time.Second, held)
+	m.step(3*time.Second, withdraw{e, true})
+	m.step(3*time.Second, campaign{e, modeTry, workCaller})
+	held.Term, held.Heartbeat = 7, 7
+	m.observe(4*time.Second, e, &held, 2*time.Second) // the answer to an earlier bid
+	if e.observed.Term != 9 || e.reported.kind != Elected {
+		t.Errorf("S10: watches term %d and has told %v", e.observed.Term, e.reported.event(e.name))
+	}
+}
+
+// A coarse or virtual clock does not order the events of one instant.
+func TestTryIgnoresAReadSentAtTheSameInstant(t *testing.T) {
+	m, e := machineFor(t, backend.Guarantees{Poll: true})
+	m.step(0, withdraw{e, true})
+	held := backend.Lease{Election: "jobs", Holder: backend.Candidate{ID: "other", Nonce: "theirs"}, Term: 9, Heartbeat: 9, TTL: 10 * time.Second, ObserveFor: 10 * time.Second}
+	observes(t, m, time.Second, held)
+	e.readAt = 2 * time.Second
+	m.timers.set(e, e.readAt)
+	m.step(2*time.Second, tick{})
+	before := m.inFlight[callObserve]
+	m.step(2*time.Second, campaign{e, modeTry, workCaller})
+	m.step(2*time.Second, reply{call: before, changed: []backend.Lease{held}})
+	if e.mode != modeTry {
+		t.Fatal("gave up because of a reading from before the Try")
+	}
+	m.step(m.next(), tick{})
+	observes(t, m, m.next(), backend.Lease{Election: "jobs", Term: 9, Heartbeat: 10})
+	if m.inFlight[callAcquire] == nil {
+		t.Error("does not bid for a lease that is free")
+	}
+}
+
+// A Try ends before the holder has stepped down, so the nomination would leave no leader. Found by the
+// simulation (docs/proof.md).
+func TestTryDoesNotAcceptANomination(t *testing.T) {
+	for _, try := range []bool{false, true} {
+		m, e := machineFor(t, backend.Guarantees{Poll: true})
+		held := backend.Lease{Election: "jobs", Holder: backend.Candidate{ID: "other", Nonce: "theirs"}, Term: 9, Heartbeat: 9, TTL: 10 * time.Second, ObserveFor: 10 * time.Second}
+		observes(t, m, time.Second, held)
+		if try {
+			m.step(time.Second, withdraw{e, true})
+			e.readAt = time.Second
+			m.timers.set(e, e.readAt)
+			m.step(time.Second, tick{})
+			m.step(time.Second, campaign{e, modeTry, workCaller})
+		} else {
+			m.step(e.readAt, tick{})
+		}
+		held.Request = backend.Request{Election: "jobs", Term: 9, Kind: backend.Nominate, ID: m.me.ID}
+		observes(t, m, 2*time.Second, held)
+		if asks := m.inFlight[callRequest] != nil; asks == try {
+			t.Errorf("Try: %v, accepts: %v", try, asks)
+		}
+	}
+}
+
+// Found by the simulation (docs/proof.md).
+func TestBidsForALockedRowBackOff(t *testing.T) {
+	m, _ := machineFor(t, backend.Guarantees{Poll: true})
+	free := backend.Lease{Election: "jobs"}
+	observes(t, m, time.Second, free)
+	bids := 0
+	for now := time.Second; now < 31*time.Second; now = max(m.next(), now+1) {
+		m.step(now, tick{})
+		if c := m.inFlight[callAcquire]; c != nil {
+			bids++
+			// The call itself succeeds: the other rows are not locked.
+			m.step(now, reply{call: c, answers: []backend.Answer{{Err: backend.ErrUnavailable}}})
+		}
+		for _, k := range []callKind{callObserve, callAnnounce} {
+			if c := m.inFlight[k]; c != nil {
+				m.step(now, reply{call: c})
+			}
+		}
+	}
+	if bids > 20 {
+		t.Errorf("Q1: %d bids in half a minute for a locked row", bids)
+	}
+}

@@ -1,0 +1,210 @@
+package election
+
+import (
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/go-election/go-election/backend"
+)
+
+// reply handles the end of a call.
+func (m *machine) reply(now time.Duration, r reply) {
+	c := r.call
+	m.inFlight[c.kind] = nil
+	m.jitterFraction = m.random.Float64()
+	m.noteOutcome(now, r)
+	switch c.kind {
+	case callAcquire:
+		m.acquireReplied(now, r)
+	case callRenew:
+		m.renewReplied(now, r)
+	case callRelease:
+		m.releaseReplied(now, r)
+	case callObserve:
+		m.observeReplied(now, r)
+	case callRequest:
+		if errors.Is(r.err, backend.ErrInvalid) {
+			m.retryAt[callRequest] = 0 // the term is over
+		}
+	case callAnnounce:
+		m.announceAt = c.sent + m.TTL
+	case callHealth:
+		m.healthReplied(now, r.err)
+	case callListen:
+		if m.listenAt = now; r.err == nil {
+			m.handleNotification(now)
+		}
+	}
+}
+
+// answeredByStore reports whether the store carried out the call, or answered that a request came
+// too late.
+func (r *reply) answeredByStore() bool {
+	return r.err == nil || r.call.kind == callRequest && errors.Is(r.err, backend.ErrStale)
+}
+
+// noteOutcome records whether the store answered, and when to repeat a failed call.
+func (m *machine) noteOutcome(now time.Duration, r reply) {
+	c, answered := r.call, r.answeredByStore()
+	if answered || slices.ContainsFunc(r.answers, func(a backend.Answer) bool { return a.Outcome != backend.Unknown }) {
+		m.failures[c.kind], m.retryAt[c.kind] = 0, 0
+	} else if !c.cancelled {
+		m.callFailed(now, c.kind, r.err)
+	}
+	if c.kind == callObserve && answered {
+		m.unreadableSince = never
+	} else if c.kind == callObserve {
+		m.unreadableSince = min(m.unreadableSince, c.sent)
+	}
+	if answered && c.kind != callHealth && c.kind != callListen {
+		m.lastContact = now
+		if m.unreadableSince == never { // otherwise other leaders are still unknown, though writes work
+			m.unreachableReported, m.deniedLogged, m.lastContactErr = false, false, nil
+		}
+	} else if !answered && c.kind != callHealth && !c.cancelled {
+		m.lastContactErr = r.err
+	}
+}
+
+func (m *machine) acquireReplied(now time.Duration, r reply) {
+	for i, e := range r.call.elecs {
+		a := answer(r, i)
+		e.leaseCallUnderWay = false
+		m.bidAnswered(now, e, &a, &r.call.bids[i], r.call.sent)
+		m.advance(now, e)
+	}
+}
+
+func (m *machine) renewReplied(now time.Duration, r reply) {
+	if r.err == nil && len(r.call.elecs) == len(m.elections) {
+		m.unreadableSince = never // this process leads every election: there is nothing to read
+	}
+	for i, e := range r.call.elecs {
+		a := answer(r, i)
+		e.leaseCallUnderWay = false
+		m.renewalAnswered(now, e, &a, r.call.held[i].Term, r.call.sent, a.Err)
+		m.advance(now, e)
+	}
+}
+
+// releaseReplied handles the end of a Release. A failed one does not say which leases it released.
+// To keep one lease that cannot be released from delaying the others, the next call has half as
+// many; each call that succeeds doubles the number.
+func (m *machine) releaseReplied(now time.Duration, r reply) {
+	if m.releaseBatch *= 2; r.err != nil {
+		m.releaseBatch = max(1, len(r.call.elecs)/2)
+	} else if m.releaseBatch > len(m.elections) {
+		m.releaseBatch = 0
+	}
+	for _, e := range r.call.elecs {
+		e.leaseCallUnderWay = false
+		if r.err == nil {
+			m.released(now, e)
+		}
+		m.advance(now, e)
+	}
+}
+
+// answer returns the answer to item i. Its outcome is Unknown if the reply has none.
+func answer(r reply, i int) backend.Answer {
+	a := backend.Answer{}
+	if i < len(r.answers) {
+		a = r.answers[i]
+	}
+	if a.Outcome == backend.Unknown && a.Err == nil {
+		a.Err = r.err
+	}
+	return a
+}
+
+func (m *machine) observeReplied(now time.Duration, r reply) {
+	c := r.call
+	if r.err != nil {
+		for _, e := range c.elecs {
+			e.observing = false
+			e.readAt = max(m.retryAt[callObserve], now+time.Millisecond)
+			m.reportDenied(e, callObserve, &backend.Answer{Err: r.err})
+			m.endTry(e, r.err)
+			m.advance(now, e)
+		}
+		return
+	}
+	changed := false
+	next := 0 // most stores answer in the order of the items
+	byName := map[string]*backend.Lease(nil)
+	for i, e := range c.elecs {
+		e.observing = false
+		m.reportDenied(e, callObserve, &backend.Answer{Outcome: backend.Granted})
+		var l *backend.Lease
+		switch {
+		case next < len(r.changed) && r.changed[next].Election == e.name:
+			l = &r.changed[next]
+			next++
+		case next < len(r.changed):
+			if byName == nil {
+				byName = make(map[string]*backend.Lease, len(r.changed))
+				for i := range r.changed {
+					byName[r.changed[i].Election] = &r.changed[i]
+				}
+			}
+			l = byName[e.name]
+		}
+		changed = changed || l != nil && l.Differs(c.leases[i])
+		if l != nil || c.leases[i].Heartbeat == e.observed.Heartbeat { // otherwise the observation changed during this call
+			m.observe(now, e, l, c.sent)
+		}
+		if e.readAt == never {
+			m.nextRead(now, e)
+		}
+		m.advance(now, e)
+	}
+	m.notificationRead(now, changed) // an answer alone is no change: stores always return elections without a record
+}
+
+var errOverdue = errors.New("the health check has not returned in time")
+
+// healthReplied handles the result of a health check.
+func (m *machine) healthReplied(now time.Duration, err error) {
+	m.healthAt = now + m.RenewEvery
+	m.retryAt[callHealth] = 0
+	first, unhealthy := !m.healthKnown, err != nil
+	m.healthKnown = true
+	if unhealthy != m.unhealthy {
+		m.unhealthy = unhealthy
+		m.emit(action{kind: doLog, reason: ReasonHealth, err: err})
+	} else if !first {
+		return
+	}
+	m.each(nil, func(e *elec) {
+		if unhealthy {
+			m.stepDown(now, e, ReasonHealth, backend.Released, err)
+		}
+		m.advance(now, e)
+	})
+}
+
+// callFailed counts an error of a call and decides when to repeat the call.
+func (m *machine) callFailed(now time.Duration, k callKind, err error) {
+	m.failures[k]++
+	wait := m.backoff(m.failures[k])
+	if backend.Class(err) != backend.ErrUnavailable { // an operator must act
+		slow := m.TTL
+		if k == callObserve {
+			slow = m.RenewEvery // no slower than usual: an observation may have to begin when the error ends
+		}
+		wait = max(wait, m.jitter(slow))
+		if !m.deniedLogged && k != callHealth {
+			m.deniedLogged = true
+			m.emit(action{kind: doLog, reason: ReasonDenied, err: err})
+		}
+	}
+	if k != callRenew && k != callAcquire { // each of their elections has its own time for the next attempt
+		m.retryAt[k] = now + wait
+	}
+}
+
+// backoff returns how long to wait after this many consecutive failures.
+func (m *machine) backoff(failures int) time.Duration {
+	return m.jitter(min(m.shortWait()<<min(failures, 10), m.RenewEvery))
+}

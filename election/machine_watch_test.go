@@ -1,0 +1,141 @@
+package election
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/go-election/go-election/backend"
+)
+
+// After a failover the record may name this process although the store granted the lease to another
+// process, by a write that was lost. Then this process must observe it like any other lease.
+func TestAnOwnRecordIsObservedIfTheStoreSaysSo(t *testing.T) {
+	const watch = 15 * time.Second
+	m, e := machineFor(t, backend.Guarantees{Poll: true})
+	observes(t, m, time.Second, backend.Lease{Election: "jobs", Holder: m.me, Term: 7, Heartbeat: 1, TTL: 10 * time.Second, ObserveFor: watch, Ref: "b after a"})
+	if m.inFlight[callAcquire] != nil {
+		t.Fatal("bids at once")
+	}
+	if at := m.bidAt(e); at != time.Second+watch {
+		t.Errorf("bids at %v, want %v", at, time.Second+watch)
+	}
+}
+
+func TestAnOwnRecordIsBidForAtOnce(t *testing.T) {
+	m, _ := machineFor(t, backend.Guarantees{Poll: true})
+	observes(t, m, time.Second, backend.Lease{Election: "jobs", Holder: m.me, Term: 7, Heartbeat: 1, TTL: 10 * time.Second})
+	if m.inFlight[callAcquire] == nil {
+		t.Error("does not bid")
+	}
+}
+
+// An observation continues only while the lease is exactly the same.
+func TestEveryChangeRestartsTheObservation(t *testing.T) {
+	held := backend.Lease{Election: "jobs", Holder: backend.Candidate{ID: "other", Nonce: "theirs"}, Term: 7, Heartbeat: 1,
+		TTL: 10 * time.Second, Renew: 3 * time.Second, ObserveFor: 10 * time.Second, Ref: "server a"}
+	for what, change := range map[string]func(*backend.Lease){
+		"renewal":            func(l *backend.Lease) { l.Heartbeat = 2 },
+		"another leadership": func(l *backend.Lease) { l.Term = 8 },
+		"another server":     func(l *backend.Lease) { l.Ref = "server b" },
+		"a longer promise":   func(l *backend.Lease) { l.ObserveFor = 15 * time.Second },
+	} {
+		m, e := machineFor(t, backend.Guarantees{Poll: true})
+		observes(t, m, time.Second, held)
+		m.step(9*time.Second, tick{})
+		next := held
+		change(&next)
+		observes(t, m, 9*time.Second, next)
+		if want := 9*time.Second + next.ObserveFor; m.bidAt(e) != want {
+			t.Errorf("%s: bids at %v, want %v", what, m.bidAt(e), want)
+		}
+	}
+}
+
+// The store learns that the holder has crashed: the holder changes, the heartbeat does not.
+func TestAChangedHolderKeepsTheObservation(t *testing.T) {
+	held := backend.Lease{Election: "jobs", Holder: backend.Candidate{ID: "other", Nonce: "theirs"}, Term: 7, Heartbeat: 1,
+		TTL: 10 * time.Second, Renew: 3 * time.Second, ObserveFor: 10 * time.Second}
+	m, e := machineFor(t, backend.Guarantees{Poll: true})
+	observes(t, m, time.Second, held)
+	m.step(9*time.Second, tick{})
+	gone := held // the store knows that the process crashed; the observation must continue
+	gone.Holder, gone.TTL, gone.Renew, gone.End, gone.LastID, gone.LastNonce = backend.Candidate{}, 0, 0, backend.Failed, "other", "theirs"
+	actions := observes(t, m, 9*time.Second, gone)
+	if !slices.ContainsFunc(actions, func(a action) bool { return a.kind == doEvent && a.state.kind == Vacant }) {
+		t.Errorf("watchers are not told that nobody leads: %+v", actions)
+	}
+	if at := m.bidAt(e); at != 11*time.Second {
+		t.Errorf("bids at %v, want 11s: nothing was renewed", at)
+	}
+	if *e.observed != gone {
+		t.Errorf("Observe would get %+v, want %+v: otherwise each reading reports the change again", *e.observed, gone)
+	}
+}
+
+func TestAnOvertakenAnswerIsIgnored(t *testing.T) {
+	m, e := machineFor(t, backend.Guarantees{Poll: true})
+	observes(t, m, time.Second, backend.Lease{Election: "jobs"})
+	bid := m.inFlight[callAcquire]
+	e.readAt = time.Second
+	m.advance(time.Second, e)
+	m.step(time.Second, tick{})
+	look := m.inFlight[callObserve]
+	if bid == nil || look == nil {
+		t.Fatal("no bid or no reading is under way")
+	}
+	other := backend.Candidate{ID: "other", Nonce: "theirs"}
+	m.step(2*time.Second, reply{call: bid, answers: []backend.Answer{{Outcome: backend.Refused,
+		Lease: backend.Lease{Election: "jobs", Holder: other, Term: 9, Heartbeat: 9, TTL: 10 * time.Second, ObserveFor: 10 * time.Second}}}})
+	for _, a := range m.step(2*time.Second+1, reply{call: look, changed: []backend.Lease{
+		{Election: "jobs", Holder: backend.Candidate{ID: "past", Nonce: "gone"}, Term: 7, Heartbeat: 7, TTL: 10 * time.Second, ObserveFor: 10 * time.Second}}}) {
+		if a.kind == doEvent {
+			t.Errorf("S10: reports %v from an overtaken answer", a.state.event(a.e.name))
+		}
+	}
+	if e.observed.Term != 9 {
+		t.Errorf("S13: observes term %d, want 9", e.observed.Term)
+	}
+}
+
+// Two elections whose readings are due shortly after each other are read in one call. The second must
+// not be read again when its own time comes during that call.
+func TestAReadBeforeItIsDueIsNotRepeated(t *testing.T) {
+	m, first := machineFor(t, backend.Guarantees{Poll: true})
+	first.mode = modeNone
+	observes(t, m, 0, backend.Lease{Election: first.name})
+	second := &elec{name: "more jobs"}
+	m.step(0, join{second})
+	heartbeat := uint64(0)
+	both := func(now, age time.Duration) {
+		t.Helper()
+		c := m.inFlight[callObserve]
+		if c == nil {
+			t.Fatalf("at %v nothing is read", now)
+		}
+		var changed []backend.Lease
+		for i, l := range c.leases {
+			heartbeat++
+			changed = append(changed, backend.Lease{Election: l.Election, Holder: backend.Candidate{ID: "other", Nonce: "theirs"}, Term: 7, Heartbeat: heartbeat,
+				TTL: m.TTL, Renew: m.RenewEvery, ObserveFor: m.TTL, Age: time.Duration(1-i) * age})
+		}
+		m.step(now, reply{call: c, changed: changed})
+	}
+	both(0, 0) // the second one alone, for the first time
+	m.step(first.wake, tick{})
+	both(first.wake, 0)
+	m.handleNotification(time.Minute)
+	m.step(time.Minute, tick{})
+	const apart = 10 * time.Millisecond
+	both(time.Minute, apart)
+	due := first.wake
+	m.step(due, tick{})
+	if c := m.inFlight[callObserve]; c == nil || len(c.leases) != 2 {
+		t.Fatalf("at %v both should be read: %+v", due, c)
+	}
+	m.step(due+apart, tick{})
+	both(due+apart, 0)
+	if c := m.inFlight[callObserve]; c != nil {
+		t.Errorf("read again right away: %v", c.leases)
+	}
+}
