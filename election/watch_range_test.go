@@ -16,6 +16,7 @@ func TestEventsYieldsWhatAWatcherReceives(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := manage(t, memory.New().Backend(), Options{})
 		e := joined(t, m, "x")
+		synctest.Wait() // until the first reading: both begin with the same state
 		var watched, ranged []string
 		e.Watch(func(ev Event) { watched = append(watched, ev.String()) })
 		done := make(chan error)
