@@ -46,16 +46,19 @@ func (f *fleet) fill() {
 func (f *fleet) leader() (m *member, command int) {
 	f.t.Helper()
 	testbed.Eventually(f.t, patience, "a new term", func() error {
-		for _, b := range readHistory(f.t, f.history) {
-			for _, x := range f.members {
-				guard := x.descendants()["elect-guard"]
-				if b.term > f.seen && guard > 0 {
-					for _, p := range descendants(x.Process.Pid) {
-						if p.pid == b.pid && p.parent == guard { // not the command's own child
-							f.seen, m, command = b.term, x, b.pid
-							return nil
-						}
-					}
+		for _, x := range f.members {
+			guard := x.descendants()["elect-guard"]
+			if guard == 0 {
+				continue
+			}
+			commands := map[int]bool{} // not the command's own children
+			for _, p := range descendants(x.Process.Pid) {
+				commands[p.pid] = p.parent == guard
+			}
+			for _, b := range readHistory(f.t, f.history) {
+				if b.term > f.seen && commands[b.pid] {
+					f.seen, m, command = b.term, x, b.pid
+					return nil
 				}
 			}
 		}

@@ -149,7 +149,7 @@ func TestElectEndsWhileTheStoreIsAway(t *testing.T) {
 			proxy.Cut(true)
 			m.Process.Signal(syscall.SIGTERM)
 			m.says("ending the command, then the leadership")
-			want := "not released"
+			want := "before its release was confirmed"
 			if signals == 2 {
 				testbed.Eventually(t, patience, "the command to end", func() error {
 					if len(m.descendants()) > 0 {
