@@ -23,12 +23,12 @@ func (b *Backend) Release(ctx context.Context, held []backend.Held) error {
 	}
 	var failed error
 	for part := range slices.Chunk(held, grantChunk) {
+		if err := ctx.Err(); err != nil { // nothing is known of the rest
+			return errors.Join(failed, b.fail(describe("release", len(held), held[0].Election), err))
+		}
 		failed = errors.Join(failed, b.call(ctx, describe("release", len(part), part[0].Election), func(s *session) error {
 			return s.release(ctx, part)
 		}))
-		if ctx.Err() != nil {
-			break
-		}
 	}
 	return failed
 }
