@@ -118,18 +118,18 @@ func FuzzNextTerm(f *testing.F) {
 		f.Add(uint64(7), false, last, -now)
 	}
 	f.Add(uint64(0), true, uint64(0), int64(math.MaxInt64))
-	f.Fuzz(func(t *testing.T, last uint64, foreign bool, floor uint64, us int64) {
+	f.Fuzz(func(t *testing.T, last uint64, jump bool, floor uint64, us int64) {
 		const year10000 = 253402300800_000_000 // what any store's clock can say
 		us %= year10000
-		term, err := NextTerm(last, foreign, floor, time.UnixMicro(us))
+		term, err := NextTerm(last, jump, floor, time.UnixMicro(us))
 		if err != nil {
 			return
 		}
 		if term <= last || term <= floor || int64(term) < us || term > math.MaxInt64 {
 			t.Errorf("after %d, above %d, at %d µs: term %d", last, floor, us, term)
 		}
-		if foreign && term < last+TermJump {
-			t.Errorf("after %d, which may not be the last one: term %d, which a lost one may have had", last, term)
+		if jump && int64(term) < us+TermJump {
+			t.Errorf("at %d µs, after %d, which may not be the last one: term %d, which a lost one may have had", us, last, term)
 		}
 	})
 }

@@ -6,11 +6,9 @@ import (
 	"time"
 )
 
-// TermJump is added to the last known term or the time, instead of 1, when another server
-// last wrote the record, or when the record is missing. It skips the terms that a lossy
-// failover may have lost. [NextTerm] also adds the microseconds since 2026: while the terms
-// are ahead of the clock after an earlier jump, a failover that loses the first grant after
-// another failover would otherwise repeat its term (backend/mysql's failover tests found it).
+// TermJump and the microseconds since 2026 are how far a jump is ahead of the clock. [NextTerm]
+// jumps if terms may have been granted that the store does not know, because another server
+// wrote the record last, or because a record is missing.
 const TermJump = 1 << 40
 
 var since2026 = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).UnixMicro()
@@ -18,19 +16,22 @@ var since2026 = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).UnixMicro()
 // NextTerm returns the term of a new grant. It exceeds last, the last term that the store
 // knows, so that terms grow while the record lasts. It exceeds floor, so that they grow across
 // stores. It is not less than the microseconds since 1970, so that they grow when the record
-// was deleted or the store rebuilt. If foreign is set (another server wrote the record, or the
-// record may have been lost), the term exceeds last and those microseconds by a jump. now may
-// come from any wall clock. All native layouts use NextTerm, so that a fenced resource needs
-// no reset when the store changes.
-func NextTerm(last uint64, foreign bool, floor uint64, now time.Time) (uint64, error) {
+// was deleted or the store rebuilt. If jump is set, it exceeds every term that was granted
+// before now, known or not, unless a clock was set back (docs/design/election.md, "Terms").
+// now may come from any wall clock. All native layouts use NextTerm, so that a fenced resource
+// needs no reset when the store changes.
+func NextTerm(last uint64, jump bool, floor uint64, now time.Time) (uint64, error) {
 	const most = math.MaxInt64 >> 1 // with any step, terms fit a signed 64-bit column of the user's
 	if last > most || floor > most {
 		return 0, fmt.Errorf("%w: terms are used up: last %d, floor %d, greatest %d; the record was damaged or planted", ErrDenied, last, floor, uint64(most))
 	}
 	clock := uint64(max(now.UnixMicro(), 0))
 	term := max(last+1, clock)
-	if foreign {
-		term = max(last, clock) + TermJump + uint64(max(now.UnixMicro()-since2026, 0))
+	if jump {
+		step := TermJump + uint64(max(now.UnixMicro()-since2026, 0))
+		if term = clock + step; term <= last { // the clock was set back, or the term was planted
+			term = last + step
+		}
 	}
 	return max(term, floor+1), nil
 }

@@ -57,19 +57,35 @@ func TestATermExceedsThatOfAnEarlierJumpWhenTheRecordIsGone(t *testing.T) {
 	}
 }
 
-// Another server always jumps, whatever its clock and the record say.
-func TestATermOfAnotherServerJumps(t *testing.T) {
-	us := uint64(now.UnixMicro())
-	for _, last := range []uint64{0, us - 10*backend.TermJump, us, us + 10*backend.TermJump} {
-		if got := next(t, last, true, now); got < max(last, us)+backend.TermJump {
-			t.Errorf("NextTerm(%d, foreign) = %d, less than a jump from there", last, got)
+// However many failovers, restores and grants there were, and in whatever order: a server that knows
+// of none of them, or of some, grants a greater term.
+func TestJumpsDoNotAddUp(t *testing.T) {
+	at, last := now, uint64(0)
+	for i := range 1000 {
+		at = at.Add(time.Duration(i%7)*time.Second + time.Millisecond)
+		last = next(t, last, i%3 != 0, at)
+		later := at.Add(time.Millisecond)
+		for _, known := range []uint64{0, uint64(at.UnixMicro()), last - 1, last} {
+			if got := next(t, known, true, later); got <= last {
+				t.Fatalf("after %d grants, two of three of them jumps: a server that knows of %d grants %d after %d", i+1, known, got, last)
+			}
 		}
 	}
 }
 
-func next(t *testing.T, last uint64, foreign bool, now time.Time) uint64 {
+// Terms that were planted, or granted by a clock that was set back since: a jump exceeds the last
+// one by so much that a grant which a failover loses is not repeated.
+func TestAJumpFromATermAheadOfAllJumpsIsGreat(t *testing.T) {
+	last := uint64(now.UnixMicro()) * 2
+	first, second := next(t, last, true, now), next(t, last, true, now.Add(time.Second))
+	if first < last+backend.TermJump || second <= first {
+		t.Errorf("jumps from %d: %d, and a second later %d", last, first, second)
+	}
+}
+
+func next(t *testing.T, last uint64, jump bool, now time.Time) uint64 {
 	t.Helper()
-	term, err := backend.NextTerm(last, foreign, 0, now)
+	term, err := backend.NextTerm(last, jump, 0, now)
 	if err != nil {
 		t.Fatal(err)
 	}

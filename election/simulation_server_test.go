@@ -118,9 +118,6 @@ func (st *simStore) nextTerm(r *simRow, b *backend.Bid) (uint64, error) {
 		last += uint64(max(st.clock()-r.elected, 0) / time.Microsecond)
 	}
 	if !r.found {
-		for i := range v.rows {
-			last = max(last, v.rows[i].lastTerm)
-		}
 		foreign = r.lastTerm > 0 || v.createdBy != st.primary || v.created != v.count
 		if r.lastTerm == 0 {
 			v.created++
@@ -130,12 +127,7 @@ func (st *simStore) nextTerm(r *simRow, b *backend.Bid) (uint64, error) {
 		v.count++
 		v.createdBy = st.primary
 	}
-	now := epoch.Add(st.clock())
-	term, err := backend.NextTerm(max(last, b.Expected.Term), foreign, b.MinTerm, now)
-	if err == nil && foreign && !r.found {
-		term, err = backend.NextTerm(term, true, b.MinTerm, now)
-	}
-	return term, err
+	return backend.NextTerm(max(last, b.Expected.Term), foreign, b.MinTerm, epoch.Add(st.clock()))
 }
 
 // commit records a commit that the replica lacks.

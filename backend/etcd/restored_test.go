@@ -53,6 +53,25 @@ func TestALeftoverFromBeforeARestoreIsWatched(t *testing.T) {
 	}
 }
 
+// Two restores into other clusters, and then the record is deleted: a process that starts only then
+// knows of no term, and grants a greater one all the same.
+func TestTermsGrowThroughTwoRestoresAndADeletion(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	last := l.node(t, "a").lead("jobs")
+	record := l.keys.record("jobs")
+	for _, cluster := range []string{"1", "2"} {
+		l.put(t, record, edit(t, l.value(t, record), map[string]any{"cluster": cluster}))
+		n := l.node(t, "n")
+		last = n.mustTakeOver(n.read("jobs"))
+	}
+	l.del(t, record)
+	late := l.node(t, "late")
+	if got, err := late.bid(late.read("jobs"), ttl); err != nil || got.Outcome != backend.Granted || got.Term <= last.Term {
+		t.Errorf("want a term above %d, got %d (%v, %v)", last.Term, got.Term, got.Outcome, err)
+	}
+}
+
 // loseData kills a node and deletes its data.
 func loseData(t *testing.T, n *testbed.EtcdNode) {
 	t.Helper()

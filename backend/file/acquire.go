@@ -183,8 +183,5 @@ func (b *Backend) nextTerm(s state, minTerm uint64, listed bool, now time.Time) 
 	if last == 0 && !listed && !s.filesLost && b.registerComplete() {
 		skip = false
 	}
-	if skip { // from the clock instead of last: a sum of skips would exceed the term of a process that skips once
-		last, minTerm = 0, max(last, minTerm)
-	}
 	return backend.NextTerm(last, skip, minTerm, now)
 }

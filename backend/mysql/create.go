@@ -61,7 +61,6 @@ type creation struct {
 	st       status
 	existing map[string]uint64 // elections that have a row by now
 	last     map[string]uint64 // terms of elections whose row was deleted
-	greatest uint64            // greatest term in the tables, if rows may have been lost
 
 	heartbeat uint64
 	granted   map[int]uint64 // new terms, by index of the bid
@@ -84,13 +83,7 @@ func (s *session) readLocked(ctx context.Context, bids []backend.Bid, missing []
 	if c.existing, err = s.termsOf(ctx, s.fill(existingSQL, placeholders("?", len(names))), names); err != nil {
 		return nil, err
 	}
-	if c.last, err = s.termsOf(ctx, s.fill(termsSQL, placeholders("?", len(names))), names); err != nil {
-		return nil, err
-	}
-	// The terms of the missing rows came from the same failovers as the greatest term.
-	if !c.st.sameServer || c.st.made != c.st.count {
-		c.greatest, err = s.greatestTerm(ctx)
-	}
+	c.last, err = s.termsOf(ctx, s.fill(termsSQL, placeholders("?", len(names))), names)
 	return c, err
 }
 
@@ -130,15 +123,9 @@ func (c *creation) nextTerm(old uint64, hadTerm bool, floor uint64) (uint64, err
 	// Where no election was ever made there is no term to exceed, and tables that were
 	// created by hand, whose server is not known, need no jump. An unclean restart of a
 	// volatile server needs none either: terms follow the server's clock through it.
-	neverUsed := st.writer == "" && st.made == 0 && c.greatest == 0
+	neverUsed := st.writer == "" && st.made == 0
 	lost := hadTerm || !st.sameServer && !neverUsed || st.made != st.count || st.uncleanRestart && !st.volatile
-	term, err := backend.NextTerm(max(old, c.greatest), lost, floor, st.now)
-	if err == nil && lost {
-		// A failover may have lost a grant that exceeded the one before by its age (see
-		// termFloor), which was in the lost row. So the term jumps twice.
-		term, err = backend.NextTerm(term, true, floor, st.now)
-	}
-	return term, err
+	return backend.NextTerm(old, lost, floor, st.now)
 }
 
 // write writes the rows and the counts.
@@ -199,22 +186,6 @@ func (s *session) lockOwnRow(ctx context.Context) (st status, err error) {
 		return st, err
 	}
 	return st, s.classifyServer(ctx, &st, began)
-}
-
-// greatestTerm returns the greatest term in the tables, except absurdly great ones that were
-// planted.
-func (s *session) greatestTerm(ctx context.Context) (term uint64, err error) {
-	rows, err := s.query(ctx, s.text[greatestTermSQL])
-	if err != nil {
-		return 0, err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		if err := rows.Scan(&term); err != nil {
-			return 0, err
-		}
-	}
-	return term, rows.Err()
 }
 
 // termsOf runs a query for names and terms.

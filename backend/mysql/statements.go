@@ -74,8 +74,6 @@ const countRowsSQL = `SELECT COUNT(*) - 1 FROM {lease}`
 const existingSQL = `SELECT name, term FROM {lease} WHERE name IN ({names})`
 const orphansSQL = `SELECT name, term FROM {term} WHERE name IN ({names})`
 const termsSQL = `SELECT name, term FROM {term} WHERE name IN ({names}) FOR UPDATE`
-const greatestTermSQL = `SELECT GREATEST((SELECT COALESCE(MAX(term), 0) FROM {lease} WHERE name <> '' AND term < 1152921504606846976),
- (SELECT COALESCE(MAX(term), 0) FROM {term} WHERE term < 1152921504606846976))`
 const leaseColumns = `name, holder, nonce, address, metadata, term, heartbeat, ttl_us, renew_us, server, ended, last_id, last_nonce,
  request, request_id, request_nonce, moved_to, moved_from, elected_at, renewed_at, expires_at, history`
 const createLeaseSQL = `INSERT INTO {lease} (` + leaseColumns + `) VALUES {names}`
@@ -112,7 +110,7 @@ const recordVerifiedBootSQL = `UPDATE (SELECT l.name FROM {lease} l FORCE INDEX 
 
 // allTemplates lists the statements, for newStatements and for the test of the rules.
 var allTemplates = []string{
-	lightSQL, fullSQL, listSQL, countSQL, candidatesSQL, renewSQL, markSQL, grantSQL, releaseSQL, changeSQL, moreChangesSQL, createLimitSQL, idleLimitSQL, lockOwnRowSQL, countRowsSQL, existingSQL, orphansSQL, termsSQL, greatestTermSQL,
+	lightSQL, fullSQL, listSQL, countSQL, candidatesSQL, renewSQL, markSQL, grantSQL, releaseSQL, changeSQL, moreChangesSQL, createLimitSQL, idleLimitSQL, lockOwnRowSQL, countRowsSQL, existingSQL, orphansSQL, termsSQL,
 	createLeaseSQL, createLeaseRow, createTermSQL, raiseTermSQL, updateOwnRowSQL, healTermSQL, preflightLeaseSQL, preflightTermSQL, requestSQL, announceSQL, reuseMemberSQL, createMemberSQL,
 	membersSQL, bootSQL, recordVerifiedBootSQL, showVariables, columnsSQL, awaitLockSQL, takeLockSQL, retakeLockSQL, releaseLockSQL, holdsLockSQL, identifyConnSQL, killSQL, limitHoldSQL, fenceSQL, restoreLimitsSQL,
 }
