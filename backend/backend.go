@@ -65,7 +65,7 @@ type Backend interface {
 	List(ctx context.Context, from string, limit int) ([]Record, error)
 
 	// Announce writes this process's member record: one small record, whatever the number
-	// of elections. The manager calls it once a TTL.
+	// of elections. The manager calls it once a TTL, and when its campaigns have changed.
 	Announce(ctx context.Context, m Member) error
 
 	// Members returns up to limit members whose nonces are not less than from, in byte

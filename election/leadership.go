@@ -156,7 +156,12 @@ func (e *Election) Run(ctx context.Context, fn LeadFunc) error {
 	stuck := fmt.Errorf("election: run: the function has not returned within %v", most)
 	stepDown, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), most, stuck)
 	defer cancel()
-	switch err := e.withdraw(stepDown, attempt); {
+	err = e.withdraw(stepDown, attempt)
+	select {
+	case result = <-done: // fn returned at the moment at which ctx ended
+	default:
+	}
+	switch {
 	case err == nil:
 		return result
 	case result == nil:

@@ -40,6 +40,7 @@ type machine struct {
 	// When to make the next call of a kind.
 	gridOffset   time.Duration // of the renewal grid, which all leases share
 	announceAt   time.Duration
+	announced    time.Duration // when the last Announce was sent
 	healthAt     time.Duration
 	listenAt     time.Duration
 	retryAt      [calls]time.Duration // not before, after a failure
@@ -229,10 +230,8 @@ func newMachine(o Options, g backend.Guarantees, me backend.Candidate, rnd *rand
 	m.timers.init()
 	// The grid's offset is random, its period is not: followers predict the next renewal.
 	m.gridOffset = time.Duration(rnd.Int64N(int64(o.RenewEvery)))
-	m.announceAt, m.healthAt = now+m.shortWait(), now // later, when it knows the elections
-	if o.Observer {
-		m.announceAt = never
-	}
+	m.announceAt, m.announced, m.healthAt = never, now-o.RenewEvery, now
+	m.announceSoon(now)
 	if o.Health == nil {
 		m.healthAt = never
 	}

@@ -106,7 +106,7 @@ func (m *machine) dispatch(now time.Duration) {
 		switch k {
 		case callHealth:
 		case callAnnounce:
-			c.names = backend.ElectionList(m.campaigns)
+			c.names, m.announced = backend.ElectionList(m.campaigns), now
 		case callListen:
 			// A Listen may miss changes forever, so it is restarted at intervals. Where leases
 			// are also polled, a missed change only makes a handover slower.
@@ -139,6 +139,14 @@ func (m *machine) dispatch(now time.Duration) {
 	if now >= c.restartAt || m.closing {
 		c.restartAt, c.cancelled = never, true
 		m.emit(action{kind: doCancel, call: c})
+	}
+}
+
+// announceSoon announces this process again, since its campaigns have changed. Several changes often
+// come together.
+func (m *machine) announceSoon(now time.Duration) {
+	if !m.Observer && m.inFlight[callAnnounce] == nil { // its reply compares the campaigns
+		m.announceAt = min(m.announceAt, max(now+m.shortWait(), m.announced+m.RenewEvery))
 	}
 }
 

@@ -28,12 +28,14 @@ func (m *machine) campaign(now time.Duration, in campaign) {
 		e.tryBegan = now + 1
 		e.readAt = e.tryBegan
 	}
+	m.announceSoon(now)
 	m.advance(now, e)
 }
 
 // suspend pauses or resumes one election or all.
 func (m *machine) suspend(now time.Duration, in suspend) {
 	m.paused = m.paused && in.e != nil || in.on && in.e == nil
+	m.announceSoon(now)
 	m.each(in.e, func(e *elec) {
 		if e.paused = in.on; in.on {
 			m.stepDown(now, e, ReasonPaused, backend.Released, nil)
@@ -58,6 +60,7 @@ func (m *machine) withdraw(now time.Duration, in withdraw) {
 	e := in.e
 	m.retryRelease(now, e)
 	e.mode = modeNone
+	m.announceSoon(now)
 	m.stepDown(now, e, ReasonResigned, backend.Released, nil)
 	if in.done {
 		e.on(finished)
@@ -68,6 +71,7 @@ func (m *machine) withdraw(now time.Duration, in withdraw) {
 // leave ends the part of this process in one election or in all.
 func (m *machine) leave(now time.Duration, in leave) {
 	m.closing = m.closing || in.e == nil
+	m.announceSoon(now)
 	m.each(in.e, func(e *elec) {
 		m.retryRelease(now, e)
 		e.leaving = true

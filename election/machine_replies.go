@@ -28,7 +28,9 @@ func (m *machine) reply(now time.Duration, r reply) {
 			m.retryAt[callRequest] = 0 // the term is over
 		}
 	case callAnnounce:
-		m.announceAt = c.sent + m.TTL
+		if m.announceAt = c.sent + m.TTL; c.names != backend.ElectionList(m.campaigns) {
+			m.announceSoon(now)
+		}
 	case callHealth:
 		m.healthReplied(now, r.err)
 	case callListen:

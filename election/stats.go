@@ -42,7 +42,7 @@ type Change struct {
 	Count  uint64
 }
 
-// CallStats counts the calls of one kind: renew, release, acquire, observe, ask, announce, health
+// CallStats counts the calls of one kind: renew, release, acquire, observe, request, announce, health
 // or listen. A failed health check counts as unavailable. A listen waits for changes, so its
 // duration means nothing.
 type CallStats struct {
@@ -95,7 +95,7 @@ type counters struct {
 
 var callNames = [calls]string{
 	callRenew: "renew", callRelease: "release", callAcquire: "acquire", callObserve: "observe",
-	callRequest: "ask", callAnnounce: "announce", callHealth: "health", callListen: "listen",
+	callRequest: "request", callAnnounce: "announce", callHealth: "health", callListen: "listen",
 }
 
 // newCounters has bounds for calls from 1 ms to 16 s, each twice the one before, and bounds for
