@@ -4,9 +4,6 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"fmt"
-	"slices"
-	"strings"
-	"time"
 	"unicode"
 	"unicode/utf8"
 )
@@ -74,95 +71,4 @@ func plain(r rune, multiline bool) bool {
 		return false
 	}
 	return true
-}
-
-// Clean makes text from a store safe to use: it cuts the text to max bytes, and replaces
-// invalid bytes and characters that [CheckText] refuses by U+FFFD. Text that this module
-// wrote comes back unchanged.
-func Clean(s string, max int, multiline bool) string {
-	if check("", s, 0, max, multiline) == nil {
-		return s
-	}
-	var b strings.Builder
-	for _, r := range s { // an invalid byte ranges as U+FFFD
-		if !plain(r, multiline) {
-			r = utf8.RuneError
-		}
-		if b.Len()+utf8.RuneLen(r) > max {
-			break
-		}
-		b.WriteRune(r)
-	}
-	return b.String()
-}
-
-// CleanLease applies [Clean] to all text of a lease from a store, and limits its durations to
-// 0 to 20 years. A lease that this module wrote comes back unchanged.
-func CleanLease(l Lease) Lease {
-	l.Holder = CleanCandidate(l.Holder)
-	l.LastID = Clean(l.LastID, MaxID, false)
-	l.LastNonce = Clean(l.LastNonce, 64, false)
-	l.End = End(Clean(string(l.End), 16, false))
-	l.Request.Kind = RequestKind(Clean(string(l.Request.Kind), 16, false))
-	l.Request.ID = Clean(l.Request.ID, MaxID, false)
-	l.Request.Nonce = Clean(l.Request.Nonce, 64, false)
-	l.MovedTo, l.MovedFrom = Clean(l.MovedTo, MaxMark, false), Clean(l.MovedFrom, MaxMark, false)
-	l.TTL = min(max(l.TTL, 0), longest)
-	l.Renew = min(max(l.Renew, 0), longest)
-	l.Age = min(max(l.Age, 0), longest)
-	l.ObserveFor = min(l.ObserveFor, longest)
-	return l
-}
-
-// longest is the limit for durations, so that a few of them can be added up.
-const longest = 20 * 365 * 24 * time.Hour
-
-// CleanCandidate is [CleanLease] for a candidate.
-func CleanCandidate(c Candidate) Candidate {
-	c.ID = Clean(c.ID, MaxID, false)
-	c.Nonce = Clean(c.Nonce, 64, false)
-	c.Address = Clean(c.Address, MaxAddress, false)
-	c.Metadata = Clean(c.Metadata, MaxMetadata, true)
-	return c
-}
-
-// CleanMember is [CleanLease] for a member, read or to be written.
-func CleanMember(m Member) Member {
-	m.Candidate = CleanCandidate(m.Candidate)
-	m.Stage, m.Elections = Clean(m.Stage, MaxStage, false), Clean(m.Elections, MaxElections, true)
-	m.TTL, m.Age = min(max(m.TTL, 0), longest), min(max(m.Age, 0), longest)
-	return m
-}
-
-// CleanLeadership is [CleanLease] for a past leadership.
-func CleanLeadership(r Leadership) Leadership {
-	r.ID, r.End = Clean(r.ID, MaxID, false), End(Clean(string(r.End), 16, false))
-	r.From, r.To = CleanTime(r.From), CleanTime(r.To)
-	return r
-}
-
-// CleanHistory is [CleanLease] for the history of a record: a copy of its first
-// [MaxHistory] leaderships.
-func CleanHistory(history []Leadership) []Leadership {
-	clean := slices.Clone(history[:min(len(history), MaxHistory)])
-	for i, r := range clean {
-		clean[i] = CleanLeadership(r)
-	}
-	return clean
-}
-
-// Remember returns the history with one more leadership, the newest, as [CleanHistory]
-// would leave it. The history that is passed in stays as it is.
-func Remember(history []Leadership, r Leadership) []Leadership {
-	return CleanHistory(slices.Insert(slices.Clone(history), 0, r))
-}
-
-// CleanTime returns a time from a store in UTC. A time that package encoding/json can read but
-// not write (in another zone, or after the year 9999) becomes zero.
-func CleanTime(t time.Time) time.Time {
-	t = t.UTC()
-	if y := t.Year(); y < 1 || y > 9999 {
-		return time.Time{}
-	}
-	return t
 }

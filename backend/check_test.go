@@ -1,13 +1,10 @@
 package backend_test
 
 import (
-	"encoding/json"
 	"errors"
-	"slices"
 	"strings"
 	"testing"
 	"time"
-	"unicode/utf8"
 
 	"github.com/go-election/go-election/backend"
 )
@@ -49,58 +46,6 @@ func TestMetadataMayHaveLines(t *testing.T) {
 	}
 	if err := backend.CheckText("address", "a\nb", backend.MaxAddress, false); err == nil {
 		t.Error("an address of two lines was accepted")
-	}
-}
-
-func FuzzCleanTextIsHarmlessAndOursIsUntouched(f *testing.F) {
-	for _, s := range []string{"", "plain", "\x1b[2J", "\xff\xfe", "\u202e", strings.Repeat("é", 200), "a\nb"} {
-		f.Add(s, true)
-		f.Add(s, false)
-	}
-	f.Fuzz(func(t *testing.T, s string, lines bool) {
-		const most = 255
-		clean := backend.Clean(s, most, lines)
-		if len(clean) > most || !utf8.ValidString(clean) || backend.CheckText("text", clean, most, lines) != nil {
-			t.Errorf("Clean(%q) = %q, which CheckText refuses", s, clean)
-		}
-		if backend.CheckText("text", s, most, lines) == nil && clean != s {
-			t.Errorf("Clean(%q) = %q, but it was harmless", s, clean)
-		}
-	})
-}
-
-// encoding/json reads times that it refuses to write.
-func TestTimesFromAStoreCanBeWrittenAgain(t *testing.T) {
-	for _, text := range []string{
-		`"2026-01-01T00:00:00+24:00"`, `"0000-01-01T00:00:00+23:59"`, `"0000-01-01T00:00:00Z"`, `"9999-12-31T23:59:59-23:59"`,
-		`"0001-01-01T00:00:00Z"`, `"2026-11-21T10:00:00.123456789+08:00"`,
-	} {
-		var read time.Time
-		if err := json.Unmarshal([]byte(text), &read); err != nil {
-			continue
-		}
-		r := backend.CleanLeadership(backend.Leadership{From: read, To: read})
-		if _, err := json.Marshal(r); err != nil {
-			t.Errorf("%s was read, and cannot be written: %v", text, err)
-		}
-		if y := read.UTC().Year(); y >= 1 && y <= 9999 && !r.From.Equal(read) {
-			t.Errorf("%s became %v", text, r.From)
-		}
-	}
-}
-
-func TestAHistoryIsCutAndCleanedAndTheOneThatWasRememberedStays(t *testing.T) {
-	var history []backend.Leadership
-	for term := range uint64(backend.MaxHistory + 2) {
-		before := slices.Clone(history)
-		longer := backend.Remember(history, backend.Leadership{Term: term, ID: "a\x1b[2J"})
-		if !slices.Equal(history, before) {
-			t.Fatalf("remembering term %d changed the history that was passed in: %v, before %v", term, history, before)
-		}
-		if longer[0].Term != term || longer[0].ID != "a\uFFFD[2J" || len(longer) != min(len(before)+1, backend.MaxHistory) || !slices.Equal(longer[1:], before[:len(longer)-1]) {
-			t.Fatalf("term %d after %v gives %v", term, before, longer)
-		}
-		history = longer
 	}
 }
 

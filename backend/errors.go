@@ -3,9 +3,6 @@ package backend
 import (
 	"context"
 	"errors"
-	"fmt"
-	"io/fs"
-	"strings"
 )
 
 // The classes of errors. A Backend wraps each error that it returns in one of
@@ -57,39 +54,3 @@ func Class(err error) error {
 	}
 	return ErrUnavailable
 }
-
-// Redacted returns an error with this text that is of err's class, and matches those errors of
-// this package and of package context that err matches. It drops the rest of err's chain,
-// which could print a secret.
-func Redacted(err error, text string) error {
-	e := redacted{text: text}
-	for _, kind := range []error{ErrStale, ErrClosed, ErrInvalid, ErrDenied, ErrUnavailable, context.Canceled, context.DeadlineExceeded} {
-		if errors.Is(err, kind) {
-			e.kinds = append(e.kinds, kind)
-		}
-	}
-	return e
-}
-
-// FileError returns err, about a file that a configuration names, without the path unless that
-// looks like a path: people put the secret itself where the path of its file belongs.
-func FileError(err error) error {
-	e, ok := errors.AsType[*fs.PathError](err)
-	if !ok || looksLikePath(e.Path) {
-		return err
-	}
-	return fmt.Errorf("%s a path that is not shown, since it does not begin with / or ./: %w", e.Op, e.Err)
-}
-
-func looksLikePath(path string) bool {
-	begins := strings.HasPrefix(path, "/") || strings.HasPrefix(path, "./") || strings.HasPrefix(path, "../")
-	return begins && len(path) < 1024 && !strings.ContainsFunc(path, func(r rune) bool { return r < ' ' || r == '@' || r == ':' })
-}
-
-type redacted struct {
-	text  string
-	kinds []error
-}
-
-func (e redacted) Error() string   { return e.text }
-func (e redacted) Unwrap() []error { return e.kinds }

@@ -36,19 +36,6 @@ type Member struct {
 	Age       time.Duration // how long ago it last did, by the store's clock; set by Members. 0: the store itself knows that it is there
 }
 
-// EndLeadership ends the present leadership, if there is one: the lease becomes vacant, says
-// who held it last and how that ended, and the leadership becomes the newest of the history.
-// The term stays, and so do a request and the marks of a migration. now is by the store's
-// clock. The store gives the fresh heartbeat.
-func (r *Record) EndLeadership(how End, now time.Time) {
-	if r.Vacant() {
-		return
-	}
-	r.History = Remember(r.History, Leadership{Term: r.Term, ID: r.Holder.ID, From: r.Elected}.Close(how, now, r.Lapsed()))
-	r.End, r.LastID, r.LastNonce = how, r.Holder.ID, r.Holder.Nonce
-	r.Holder, r.TTL, r.Renew, r.ObserveFor, r.Elected = Candidate{}, 0, 0, 0, time.Time{}
-}
-
 // Forgotten reports whether an operator retired the election and nobody has led it since. The
 // store keeps its last term, so that terms grow if a candidate takes it up again. Programs
 // that show elections leave it out.
@@ -67,17 +54,6 @@ func (r Record) Since() time.Time {
 		return r.History[0].To
 	}
 	return time.Time{}
-}
-
-// Close returns the leadership as it ended: now, by the store's clock, or lapsed ago if its
-// lease expired before this is recorded. lapsed is 0 if the lease did not expire or the store
-// does not know. No leadership ends before it began, even if the clock was set back.
-func (r Leadership) Close(how End, now time.Time, lapsed time.Duration) Leadership {
-	r.End, r.To = how, now.Add(-lapsed).UTC()
-	if r.To.Before(r.From) {
-		r.To = r.From
-	}
-	return r
 }
 
 // ElectionList returns the text of [Member].Elections: a line for each name. An empty line

@@ -7,36 +7,8 @@ import (
 	"time"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/clean"
 )
-
-func TestTheEndOfALeadershipLeavesAVacantLeaseThatTellsOfIt(t *testing.T) {
-	began := time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
-	request := backend.Request{Election: "jobs", Term: 7, Kind: backend.Accept, ID: "b"}
-	r := backend.Record{Elected: began, Lease: backend.Lease{Election: "jobs", Holder: backend.Candidate{ID: "a", Nonce: "n"}, Term: 7, Heartbeat: 5,
-		TTL: time.Minute, Renew: time.Second, ObserveFor: time.Minute, Request: request, MovedFrom: "zookeeper"}}
-	r.EndLeadership(backend.Deposed, began.Add(time.Hour).In(time.FixedZone("", 3600)))
-	want := backend.Lease{Election: "jobs", Term: 7, Heartbeat: 5, End: backend.Deposed, LastID: "a", LastNonce: "n", Request: request, MovedFrom: "zookeeper"}
-	if r.Lease != want || !r.Elected.IsZero() {
-		t.Errorf("it leaves %+v, elected %v, want %+v", r.Lease, r.Elected, want)
-	}
-	leadership := backend.Leadership{Term: 7, ID: "a", From: began, To: began.Add(time.Hour), End: backend.Deposed}
-	if !slices.Equal(r.History, []backend.Leadership{leadership}) {
-		t.Errorf("the history is %v, want %v", r.History, leadership)
-	}
-	r.EndLeadership(backend.Failed, began.Add(2*time.Hour))
-	if r.Lease != want || len(r.History) != 1 {
-		t.Errorf("a leadership ends twice: %+v %v", r.Lease, r.History)
-	}
-}
-
-func TestNoLeadershipEndsBeforeItBeganThoughAClockIsSetBack(t *testing.T) {
-	began := time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
-	r := backend.Record{Elected: began, Lease: backend.Lease{Holder: backend.Candidate{ID: "a"}, Term: 1}}
-	r.EndLeadership(backend.Released, began.Add(-time.Hour))
-	if to := r.History[0].To; !to.Equal(began) {
-		t.Errorf("a leadership from %v to %v", began, to)
-	}
-}
 
 func TestARecordSaysSinceWhenItIsSo(t *testing.T) {
 	began := time.Now().Add(-time.Hour)
@@ -58,16 +30,6 @@ func TestARecordSaysSinceWhenItIsSo(t *testing.T) {
 		if got := c.record.Since(); got.Sub(c.want).Abs() > time.Second {
 			t.Errorf("%s: since %v, want %v", what, got, c.want)
 		}
-	}
-}
-
-// Whoever records an end late does not lengthen the leadership.
-func TestALeadershipEndsWithItsLease(t *testing.T) {
-	began := time.Date(2026, 6, 1, 2, 0, 0, 0, time.UTC)
-	r := backend.Record{Elected: began, Lease: backend.Lease{Holder: backend.Candidate{ID: "a"}, Term: 1, TTL: 10 * time.Second, Age: 5 * time.Minute}}
-	r.EndLeadership(backend.Failed, began.Add(time.Hour))
-	if want := began.Add(time.Hour - 5*time.Minute + 10*time.Second); !r.History[0].To.Equal(want) {
-		t.Errorf("it ends at %v, want %v, when its lease expired", r.History[0].To, want)
 	}
 }
 
@@ -102,7 +64,7 @@ func TestAMemberNamesItsElections(t *testing.T) {
 				}
 			}
 		})}
-		if len(m.Elections) > backend.MaxElections || backend.CleanMember(m) != m {
+		if len(m.Elections) > backend.MaxElections || clean.Member(m) != m {
 			t.Errorf("the list of %d has %d bytes, or does not come back from a store", n, len(m.Elections))
 		}
 		for i := range n {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/clean"
 )
 
 // A Key is one value that can be configured.
@@ -176,6 +177,6 @@ func (d *decoder) checkEnviron() {
 		if near := nearest(name, known); near != "" {
 			hint = "did you mean " + near + "?"
 		}
-		d.add(place{backend.Clean(name, 100, false), 0}, "", "there is no such key; %s", hint)
+		d.add(place{clean.Text(name, 100, false), 0}, "", "there is no such key; %s", hint)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/clean"
 )
 
 // A decoder fills structs from a file and the environment, strictly.
@@ -175,7 +176,7 @@ func (d *decoder) readSecret(at place, key, name string, v reflect.Value) {
 	text := strings.TrimRight(string(content), "\r\n")
 	switch {
 	case err != nil:
-		d.add(at, key+"_file", "the file cannot be read: %v", backend.FileError(err))
+		d.add(at, key+"_file", "the file cannot be read: %v", clean.FileError(err))
 	case text == "":
 		d.add(at, key+"_file", "the file is empty: %s", name)
 	default:

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/clean"
 )
 
 // An Election is a manager's part in one election. All methods are safe for concurrent use,
@@ -162,9 +163,9 @@ func (e *Election) Record(ctx context.Context) (backend.Record, error) {
 		return backend.Record{Lease: backend.Lease{Election: e.elec.name}}, nil
 	}
 	r := list[0]
-	r.Lease = backend.CleanLease(r.Lease)
+	r.Lease = clean.Lease(r.Lease)
 	for i := range r.History {
-		r.History[i].ID = backend.Clean(r.History[i].ID, backend.MaxID, false)
+		r.History[i].ID = clean.Text(r.History[i].ID, backend.MaxID, false)
 	}
 	return r, nil
 }

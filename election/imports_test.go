@@ -17,6 +17,7 @@ var clients = map[string][]string{
 	"memory":     nil,
 	"file":       nil,
 	"manual":     nil,
+	"clean":      nil,
 	"migration":  nil,
 	"mysql":      {"github.com/go-sql-driver/mysql", "filippo.io/edwards25519"},
 	"mysqltable": {"github.com/go-sql-driver/mysql", "filippo.io/edwards25519"},

@@ -6,6 +6,7 @@ import (
 	"iter"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/clean"
 )
 
 // pageSize is how many records or members one call of the store returns.
@@ -17,8 +18,7 @@ const pageSize = 500
 func (m *Manager) Records(ctx context.Context) iter.Seq2[backend.Record, error] {
 	return func(yield func(backend.Record, error) bool) {
 		eachPage(ctx, m, "records", m.backend.List, func(r backend.Record) string { return r.Election }, func(r backend.Record, err error) bool {
-			r.Election = backend.Clean(r.Election, backend.MaxName, false)
-			r.Lease, r.Elected, r.History = backend.CleanLease(r.Lease), backend.CleanTime(r.Elected), backend.CleanHistory(r.History)
+			r = clean.Record(r)
 			return yield(r, err)
 		})
 	}
@@ -33,7 +33,7 @@ func (m *Manager) Members(ctx context.Context) (list []backend.Member, err error
 			list, err = nil, e
 			return false
 		}
-		list = append(list, backend.CleanMember(v))
+		list = append(list, clean.Member(v))
 		return true
 	})
 	return list, err

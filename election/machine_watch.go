@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/clean"
 )
 
 // observe handles the store's answer about a lease of another process. The call was sent at sent,
@@ -72,17 +73,17 @@ func (m *machine) nominated(e *elec) bool {
 
 // setObserved stores an observation.
 func (m *machine) setObserved(e *elec, l *backend.Lease) {
-	clean(l, e.observed)
+	cleanUnlessSeen(l, e.observed)
 	if e.observed == m.unobserved {
 		e.observed = new(backend.Lease)
 	}
 	*e.observed = *l
 }
 
-// clean makes text from the store harmless, unless it is unchanged since seen.
-func clean(l, seen *backend.Lease) {
+// cleanUnlessSeen makes text from the store harmless, unless it is unchanged since seen.
+func cleanUnlessSeen(l, seen *backend.Lease) {
 	if l.Holder != seen.Holder || l.Request != seen.Request || l.LastID != seen.LastID || l.LastNonce != seen.LastNonce || l.End != seen.End || l.MovedTo != seen.MovedTo || l.MovedFrom != seen.MovedFrom || l.TTL < 0 || l.Renew < 0 {
-		*l = backend.CleanLease(*l)
+		*l = clean.Lease(*l)
 	}
 }
 

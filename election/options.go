@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/clean"
 )
 
 // DefaultTTL is the TTL of a manager that sets none.
@@ -127,7 +128,7 @@ func (o *Options) Complete(g backend.Guarantees) (Options, error) {
 		if err != nil || host == "" {
 			host = "unknown-host"
 		}
-		c.ID = fmt.Sprintf("%s:%d-%s", backend.Clean(host, 200, false), os.Getpid(), backend.NewNonce()[:4])
+		c.ID = fmt.Sprintf("%s:%d-%s", clean.Text(host, 200, false), os.Getpid(), backend.NewNonce()[:4])
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(warnings{slog.Default().Handler()})

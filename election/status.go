@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/clean"
 )
 
 // A Status is a snapshot of a manager and its elections, for pages, metrics and logs. Do not act
@@ -11,7 +12,7 @@ import (
 type Status struct {
 	ID              string        // of this candidate
 	Backend         string        // name of the store's backend
-	Location        string        // address of the store (backend.Where); empty if not known
+	Location        string        // address of the store (clean.Where); empty if not known
 	TTL, RenewEvery time.Duration // as in Options
 	Observer        bool          // this manager never campaigns
 	Paused          bool          // by Manager.Pause; elections joined later are paused, too
@@ -45,7 +46,7 @@ type ElectionStatus struct {
 // Status returns the manager's status. It makes no call of the store. It waits for the manager's
 // loop, which needs a fraction of a microsecond for each election.
 func (m *Manager) Status() Status {
-	s := Status{ID: m.me.ID, Backend: m.name, Location: backend.Where(m.backend), TTL: m.opts.TTL, RenewEvery: m.opts.RenewEvery, Observer: m.opts.Observer, Closed: true}
+	s := Status{ID: m.me.ID, Backend: m.name, Location: clean.Where(m.backend), TTL: m.opts.TTL, RenewEvery: m.opts.RenewEvery, Observer: m.opts.Observer, Closed: true}
 	var list []*Election
 	done := make(chan struct{})
 	if !m.send(func(now time.Duration) input {

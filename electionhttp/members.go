@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/clean"
 )
 
 type membersJSON struct {
@@ -55,5 +56,5 @@ func (h *Handler) describeMember(m backend.Member) (j memberJSON, ok bool) {
 	if c == nil {
 		return j, false
 	}
-	return memberJSON{*c, backend.Clean(m.Stage, 64, false), m.TTL.Milliseconds(), max(0, m.Age).Milliseconds()}, true
+	return memberJSON{*c, clean.Text(m.Stage, 64, false), m.TTL.Milliseconds(), max(0, m.Age).Milliseconds()}, true
 }

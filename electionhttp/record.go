@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/clean"
 	"github.com/go-election/go-election/election"
 )
 
@@ -68,7 +69,7 @@ func (h *Handler) election(w http.ResponseWriter, r *http.Request, name string) 
 		return
 	}
 	j.Record = h.describeRecord(rec)
-	for _, past := range backend.CleanHistory(rec.History) {
+	for _, past := range clean.History(rec.History) {
 		j.History = append(j.History, leadershipJSON{ID: past.ID, Term: term(past.Term), From: past.From, To: past.To, End: string(past.End)})
 	}
 	if membersErr == nil {
@@ -84,7 +85,7 @@ func (h *Handler) election(w http.ResponseWriter, r *http.Request, name string) 
 
 func (h *Handler) describeRecord(rec backend.Record) *storedJSON {
 	j := &storedJSON{Leader: candidate(rec.Holder, h.options.Details), Term: term(rec.Term), MovedTo: rec.MovedTo}
-	if t := backend.CleanTime(rec.Elected); !t.IsZero() {
+	if t := clean.Time(rec.Elected); !t.IsZero() {
 		j.Elected = &t
 	}
 	if rec.Request.Kind != "" && rec.Request.Term == rec.Term {
@@ -107,7 +108,7 @@ func candidates(name string, rec backend.Record, members []backend.Member) []bac
 
 // leads reports whether a member holds the lease. A leader of another program has no nonce.
 func leads(rec backend.Record, m backend.Member) bool {
-	holder := backend.CleanCandidate(rec.Holder)
+	holder := clean.Candidate(rec.Holder)
 	if holder.Nonce == "" {
 		return holder.ID != "" && m.ID == holder.ID
 	}

@@ -3,7 +3,7 @@ package electionhttp
 import (
 	"time"
 
-	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/clean"
 	"github.com/go-election/go-election/election"
 )
 
@@ -75,7 +75,7 @@ func (h *Handler) readSinces() {
 				kind = election.Vacant
 			}
 			sh.mu.Lock()
-			sh.sinces[name] = storeSince{kind, rec.Term, backend.CleanTime(rec.Since()), time.Now()}
+			sh.sinces[name] = storeSince{kind, rec.Term, clean.Time(rec.Since()), time.Now()}
 			sh.mu.Unlock()
 		}
 		select {

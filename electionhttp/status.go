@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/clean"
 	"github.com/go-election/go-election/election"
 )
 
@@ -91,7 +92,7 @@ func candidate(c election.Candidate, details bool) *candidateJSON {
 	if c.ID == "" {
 		return nil
 	}
-	c = backend.CleanCandidate(c)
+	c = clean.Candidate(c)
 	j := &candidateJSON{ID: c.ID, Address: c.Address}
 	if details {
 		j.Metadata = c.Metadata
@@ -105,7 +106,7 @@ func describeError(err error, details bool) (class, text string) {
 		return "", ""
 	}
 	if details {
-		text = backend.Clean(err.Error(), 1000, true)
+		text = clean.Text(err.Error(), 1000, true)
 	}
 	switch {
 	case errors.Is(err, backend.ErrClosed):
@@ -254,7 +255,7 @@ func (h *Handler) count(s election.Status) (c countsJSON, leaders []leadsJSON) {
 	}
 	leaders = []leadsJSON{}
 	for id, n := range leads {
-		leaders = append(leaders, leadsJSON{backend.Clean(id, backend.MaxID, false), n})
+		leaders = append(leaders, leadsJSON{clean.Text(id, backend.MaxID, false), n})
 	}
 	slices.SortFunc(leaders, func(a, b leadsJSON) int { return cmp.Or(b.Leads-a.Leads, strings.Compare(a.ID, b.ID)) })
 	return c, leaders[:min(len(leaders), 10)]

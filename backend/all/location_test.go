@@ -12,6 +12,7 @@ import (
 	driver "github.com/go-sql-driver/mysql"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/clean"
 	"github.com/go-election/go-election/backend/consul"
 	"github.com/go-election/go-election/backend/etcd"
 	"github.com/go-election/go-election/backend/migration"
@@ -67,7 +68,7 @@ func TestALocationNamesTheStoreAndNoSecret(t *testing.T) {
 		{must(migration.New(migration.Options{From: keys(), To: db(), Stage: migration.Both})), "from etcd e1:2379,e2:2379/election to mysql db1:3306/app"},
 		{must(migration.New(migration.Options{From: db(), Stage: migration.From})), "from mysql db1:3306/app"},
 	} {
-		got := backend.Where(c.b)
+		got := clean.Where(c.b)
 		if got != c.want {
 			t.Errorf("the location of a %s is %q, want %q", c.b.Guarantees().Name, got, c.want)
 		}

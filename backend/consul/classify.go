@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/clean"
 )
 
 // classify derives the lease from what was read: see docs/design/consul.md, "Manual edits".
@@ -81,7 +82,7 @@ func (e *entry) classify(self string, mayHold bool, m *memory, now time.Time) {
 	if !written.IsZero() {
 		l.Age = min(max(now.Sub(written), 0), 24*time.Hour)
 	}
-	*l = backend.CleanLease(*l)
+	*l = clean.Lease(*l)
 	m.record(e)
 }
 

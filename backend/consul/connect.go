@@ -19,6 +19,7 @@ import (
 	"github.com/hashicorp/consul/api"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/clean"
 )
 
 // maxAnswer is the most that is read of one answer.
@@ -52,7 +53,7 @@ func (b *Backend) connect(o Options) error {
 		return fmt.Errorf("consul: %w: the token has a character that no header may have, such as a line break", backend.ErrInvalid)
 	case o.TokenFile != "":
 		if _, err := b.secret.reload(); err != nil {
-			return fmt.Errorf("consul: %w: token_file: %w", backend.ErrInvalid, backend.FileError(err))
+			return fmt.Errorf("consul: %w: token_file: %w", backend.ErrInvalid, clean.FileError(err))
 		}
 	}
 	via := &tokenTransport{secret: b.secret, namespace: o.Namespace, partition: o.Partition}
@@ -134,7 +135,7 @@ func (o *Options) tlsConfig() (*tls.Config, error) {
 	if o.CAFile != "" {
 		text, err := os.ReadFile(o.CAFile)
 		if err != nil {
-			return nil, fmt.Errorf("ca_file: %w", backend.FileError(err))
+			return nil, fmt.Errorf("ca_file: %w", clean.FileError(err))
 		}
 		config.RootCAs = x509.NewCertPool()
 		if !config.RootCAs.AppendCertsFromPEM(text) {
@@ -144,7 +145,7 @@ func (o *Options) tlsConfig() (*tls.Config, error) {
 	if o.CertFile != "" {
 		pair, err := tls.LoadX509KeyPair(o.CertFile, o.KeyFile)
 		if err != nil {
-			return nil, fmt.Errorf("cert_file and key_file: %w", backend.FileError(err))
+			return nil, fmt.Errorf("cert_file and key_file: %w", clean.FileError(err))
 		}
 		config.Certificates = []tls.Certificate{pair}
 	}

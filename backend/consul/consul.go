@@ -12,6 +12,7 @@ import (
 	"github.com/hashicorp/consul/api"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/clean"
 )
 
 // Name is the registered name of this backend.
@@ -183,7 +184,7 @@ func (b *Backend) place(prefix string) string {
 	if b.host == "" {
 		return ""
 	}
-	return backend.Place(prefix, b.host)
+	return clean.Location(prefix, b.host)
 }
 
 // Guarantees implements [backend.Backend].

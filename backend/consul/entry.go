@@ -7,6 +7,7 @@ import (
 	"github.com/hashicorp/consul/api"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/clean"
 )
 
 // An entry is everything that was read of one election, and its lease.
@@ -37,7 +38,7 @@ func (e *entry) parse() {
 	case e.lock.Holder.Nonce == "": // released
 		e.lock = lock{Term: e.lock.Term}
 	}
-	e.lock.At = backend.CleanTime(e.lock.At)
+	e.lock.At = clean.Time(e.lock.At)
 	if s := e.lock.Session; len(s) > 64 || strings.Contains(s, "/") {
 		e.lock.Session = ""
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/hashicorp/consul/api"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/clean"
 )
 
 var (
@@ -101,7 +102,7 @@ func (b *Backend) redact(err error) error {
 	if text == err.Error() {
 		return err
 	}
-	return backend.Redacted(err, text)
+	return clean.Error(err, text)
 }
 
 // describe names a call and its election or the number of leases, for errors.

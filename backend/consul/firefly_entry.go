@@ -9,6 +9,7 @@ import (
 	"github.com/hashicorp/consul/api"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/clean"
 )
 
 // A fireflyRecord is the value of our key beside the lock of a FireflySoft election: see
@@ -104,7 +105,7 @@ func (f *Firefly) classify(s *fireflyEntry) {
 	*l = backend.Lease{Election: s.name, Term: r.Term, Heartbeat: combine(r.Heartbeat, 1), Ref: s.ref()}
 	leader := "" // according to the lock's value
 	if s.lockPair != nil && len(s.lockPair.Value) <= maxValue {
-		leader = backend.Clean(string(s.lockPair.Value), backend.MaxID, false)
+		leader = clean.Text(string(s.lockPair.Value), backend.MaxID, false)
 	}
 	l.MovedTo, l.MovedFrom = r.MovedTo, r.Moved
 	if req := r.Request; req != nil {
@@ -135,7 +136,7 @@ func (f *Firefly) classify(s *fireflyEntry) {
 	if s.mine {
 		l.ObserveFor = 0
 	}
-	*l = backend.CleanLease(*l)
+	*l = clean.Lease(*l)
 	f.recordRead(s)
 }
 

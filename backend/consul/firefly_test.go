@@ -9,6 +9,7 @@ import (
 	"github.com/hashicorp/consul/api"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/clean"
 	"github.com/go-election/go-election/config"
 	"github.com/go-election/go-election/internal/testbed"
 )
@@ -242,7 +243,7 @@ func FuzzAFireflySoftElection(f *testing.F) {
 		s := &fireflyEntry{name: "x", lockPair: &api.KVPair{Value: []byte(value), Session: session}, ownPair: &api.KVPair{Value: record, Session: locker}}
 		s.parse()
 		n.classify(s)
-		if s.lease != backend.CleanLease(s.lease) || s.mine || len(s.lease.Ref) > 512 {
+		if s.lease != clean.Lease(s.lease) || s.mine || len(s.lease.Ref) > 512 {
 			t.Fatalf("classified as %+v", s.lease)
 		}
 		c := &claim{fireflyEntry: s, bid: backend.Bid{Election: "x"}}

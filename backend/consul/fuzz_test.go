@@ -10,6 +10,7 @@ import (
 	"github.com/hashicorp/consul/api"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/clean"
 )
 
 // FuzzEntry reads one election from keys with arbitrary values. there has a bit for each key that
@@ -57,7 +58,7 @@ func FuzzEntry(f *testing.F) {
 		}
 		e.classify(self, true, m, now)
 		l := e.lease
-		if l != backend.CleanLease(l) || l.Election != "jobs" || len(l.Ref) > 512 || !plainText(l.Ref) {
+		if l != clean.Lease(l) || l.Election != "jobs" || len(l.Ref) > 512 || !plainText(l.Ref) {
 			t.Errorf("the lease is not clean: %+v", l)
 		}
 		if l.TTL > maxTTL || l.Renew > maxTTL || l.ObserveFor < 0 || l.ObserveFor > 4*maxTTL {

@@ -8,6 +8,7 @@ import (
 	"github.com/hashicorp/consul/api"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/clean"
 )
 
 var _ backend.Inspector = (*Backend)(nil)
@@ -21,7 +22,7 @@ func (b *Backend) Inspect(ctx context.Context, _, _ time.Duration) (list []backe
 		return nil, err
 	}
 	add := func(warning bool, what, format string, args ...any) {
-		list = append(list, backend.Diagnosticf(warning, what, format, args...))
+		list = append(list, clean.Diagnosticf(warning, what, format, args...))
 	}
 	query := (&api.QueryOptions{}).WithContext(ctx)
 	leader, err := b.client.Status().LeaderWithQueryOptions(query)

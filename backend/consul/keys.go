@@ -8,6 +8,7 @@ import (
 	"github.com/hashicorp/consul/api"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/clean"
 )
 
 // keys are the names of keys. Followers wait for changes below leases; renewals write
@@ -113,15 +114,14 @@ func (t *term) close(how backend.End, now time.Time, lapsed time.Duration) {
 	if t.Term == 0 || t.End != "" {
 		return
 	}
-	past := backend.Leadership{Term: t.Term, ID: t.ID, From: t.From}.Close(how, now, lapsed)
+	t.History = clean.Remember(t.History, backend.Leadership{Term: t.Term, ID: t.ID, From: t.From}, how, now, lapsed)
 	t.End, t.To = how, now
-	t.History = backend.Remember(t.History, past)
 }
 
 // clean makes the values of a record harmless.
 func (t *term) clean() {
-	t.ID, t.Nonce = backend.Clean(t.ID, backend.MaxID, false), backend.Clean(t.Nonce, 64, false)
-	t.End = backend.End(backend.Clean(string(t.End), 16, false))
-	t.From, t.To = backend.CleanTime(t.From), backend.CleanTime(t.To)
-	t.History = backend.CleanHistory(t.History)
+	t.ID, t.Nonce = clean.Text(t.ID, backend.MaxID, false), clean.Text(t.Nonce, 64, false)
+	t.End = backend.End(clean.Text(string(t.End), 16, false))
+	t.From, t.To = clean.Time(t.From), clean.Time(t.To)
+	t.History = clean.History(t.History)
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/hashicorp/consul/api"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/clean"
 )
 
 // A member is the value of a member's key.
@@ -101,7 +102,7 @@ func (b *Backend) Announce(ctx context.Context, m backend.Member) error {
 func (b *Backend) writeMember(ctx context.Context, m backend.Member) error {
 	now := time.Now()
 	value := member{
-		candidate{m.ID, m.Nonce, m.Address, m.Metadata}, backend.Clean(m.Stage, backend.MaxStage, false), m.Elections,
+		candidate{m.ID, m.Nonce, m.Address, m.Metadata}, clean.Text(m.Stage, backend.MaxStage, false), m.Elections,
 		int64(m.TTL / time.Microsecond), now.UTC().Round(0),
 	}
 	if b.announced.needed(value) {
@@ -167,7 +168,7 @@ func (b *Backend) Members(ctx context.Context, from string, limit int) ([]backen
 		if len(nonce) > 64 || !decode(pair, &v) || v.Nonce != nonce {
 			continue
 		}
-		m := backend.CleanMember(backend.Member{
+		m := clean.Member(backend.Member{
 			Candidate: backend.Candidate{ID: v.ID, Nonce: v.Nonce, Address: v.Address, Metadata: v.Metadata},
 			Stage:     v.Stage, Elections: v.Elections, TTL: duration(v.TTL), Age: now.Sub(v.At),
 		})

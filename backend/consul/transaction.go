@@ -9,7 +9,7 @@ import (
 
 	"github.com/hashicorp/consul/api"
 
-	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/clean"
 )
 
 // txn runs a transaction: Consul applies all of it or nothing.
@@ -40,7 +40,7 @@ func txnError(answer *api.KVTxnResponse) error {
 	if strings.Contains(text, "ermission denied") || strings.Contains(text, "ACL not found") {
 		return errors.New(text)
 	}
-	return fmt.Errorf("%w: %s", errConflict, backend.Clean(text, 200, false))
+	return fmt.Errorf("%w: %s", errConflict, clean.Text(text, 200, false))
 }
 
 // sessionEnded reports whether a transaction failed because the session has ended.

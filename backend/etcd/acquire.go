@@ -11,6 +11,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/clean"
 )
 
 // Acquire implements [backend.Backend]. For each chunk it reads, or uses the last read, and
@@ -324,11 +325,11 @@ func (e *entry) endLeadership(how backend.End, now time.Time) (end backend.End, 
 	case r == nil:
 		return "", "", "", nil
 	case r.Nonce == "":
-		return r.End, r.LastID, r.LastNonce, backend.CleanHistory(r.History)
+		return r.End, r.LastID, r.LastNonce, clean.History(r.History)
 	}
 	lapsed := e.Lapsed()
 	if e.sessionRevision == 0 { // the session key with the last renewal was deleted
 		lapsed = 0
 	}
-	return how, r.ID, r.Nonce, backend.Remember(r.History, backend.Leadership{Term: r.Term, ID: r.ID, From: r.Elected}.Close(how, now, lapsed))
+	return how, r.ID, r.Nonce, clean.Remember(r.History, backend.Leadership{Term: r.Term, ID: r.ID, From: r.Elected}, how, now, lapsed)
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/clean"
 )
 
 // classify derives the lease from the keys of one election: whether it is free, and what a
@@ -59,7 +60,7 @@ func (v *snapshot) classify(e *entry) {
 	if e.Request.Term != e.Term || e.Request.Kind == "" {
 		e.Request = backend.Request{}
 	}
-	e.Lease = backend.CleanLease(e.Lease)
+	e.Lease = clean.Lease(e.Lease)
 }
 
 // recordRef and sessionRef make Lease.Ref, which a challenger must see unchanged: the

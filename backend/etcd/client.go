@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/backoff"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/clean"
 )
 
 // connect creates the client, which dials in the background.
@@ -99,7 +100,7 @@ func tlsConfig(o Options, files bool) (*tls.Config, error) {
 	if o.CAFile != "" {
 		pem, err := os.ReadFile(o.CAFile)
 		if err != nil {
-			return nil, fmt.Errorf("ca_file: %w", backend.FileError(err))
+			return nil, fmt.Errorf("ca_file: %w", clean.FileError(err))
 		}
 		config.RootCAs = x509.NewCertPool()
 		if !config.RootCAs.AppendCertsFromPEM(pem) {
@@ -108,7 +109,7 @@ func tlsConfig(o Options, files bool) (*tls.Config, error) {
 	}
 	if o.CertFile != "" {
 		if _, err := tls.LoadX509KeyPair(o.CertFile, o.KeyFile); err != nil {
-			return nil, fmt.Errorf("cert_file and key_file: %w", backend.FileError(err))
+			return nil, fmt.Errorf("cert_file and key_file: %w", clean.FileError(err))
 		}
 		// Read at each handshake, so that a renewed certificate is used.
 		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {

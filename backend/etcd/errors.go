@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/clean"
 )
 
 var errBusy = fmt.Errorf("%w: other processes kept changing the same keys", backend.ErrUnavailable)
@@ -123,5 +124,5 @@ func (b *Backend) redact(err error) error {
 	if text == err.Error() {
 		return err
 	}
-	return backend.Redacted(err, text)
+	return clean.Error(err, text)
 }

@@ -12,6 +12,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/clean"
 )
 
 // Name is how this backend is registered.
@@ -133,7 +134,7 @@ func Open(o Options) (*Backend, error) {
 }
 
 // Location implements [backend.Located].
-func (b *Backend) Location() string { return backend.Place(string(b.keys), b.client.Endpoints()...) }
+func (b *Backend) Location() string { return clean.Location(string(b.keys), b.client.Endpoints()...) }
 
 // Guarantees implements [backend.Backend].
 func (b *Backend) Guarantees() backend.Guarantees {

@@ -10,6 +10,7 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/clean"
 )
 
 // FuzzKeys reads one election from keys with arbitrary values. there has a bit for each key
@@ -47,7 +48,7 @@ func FuzzKeys(f *testing.F) {
 		v, e := &r.snapshot, &r.entries[0]
 		v.classify(e)
 		l := e.Lease
-		if l != backend.CleanLease(l) || l.Election != "jobs" || len(l.Ref) > 512 {
+		if l != clean.Lease(l) || l.Election != "jobs" || len(l.Ref) > 512 {
 			t.Errorf("the lease is not clean: %+v", l)
 		}
 		if rec := e.record; rec != nil && rec.Term > 0 && rec.Nonce != "" && !e.ownLeftover && (l.ObserveFor < minTTL || l.ObserveFor > maxTTL || l.ObserveFor < min(l.TTL, maxTTL)) {

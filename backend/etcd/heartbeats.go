@@ -9,7 +9,7 @@ import (
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 
-	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/clean"
 )
 
 // heartbeats is the value of heartbeat/SESSION. Heartbeat stands for all leases that the
@@ -48,7 +48,7 @@ func readHeartbeats(value []byte) (r heartbeats) {
 	if len(value) > maxHeartbeats || json.Unmarshal(value, &r) != nil {
 		return heartbeats{}
 	}
-	r.At = backend.CleanTime(r.At)
+	r.At = clean.Time(r.At)
 	return r
 }
 

@@ -12,6 +12,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/clean"
 )
 
 var _ backend.Inspector = (*Backend)(nil)
@@ -59,7 +60,7 @@ type endpointStatus struct {
 // diagnostics explains the answers of the cluster and its endpoints.
 func diagnostics(members []*etcdserverpb.Member, statuses []endpointStatus) (list []backend.Diagnostic) {
 	add := func(warning bool, what, format string, args ...any) {
-		list = append(list, backend.Diagnosticf(warning, what, format, args...))
+		list = append(list, clean.Diagnosticf(warning, what, format, args...))
 	}
 	voters := 0
 	for _, m := range members {

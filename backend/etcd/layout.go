@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/clean"
 )
 
 // keys makes the keys of a prefix. A name is the rest of a key, byte by byte. record/ and
@@ -130,7 +131,7 @@ func decode[V any](value []byte) *V {
 func readRecord(value []byte) *record {
 	r := decode[record](value)
 	if r != nil {
-		r.Elected, r.Written, r.History = backend.CleanTime(r.Elected), backend.CleanTime(r.Written), backend.CleanHistory(r.History)
+		r.Elected, r.Written, r.History = clean.Time(r.Elected), clean.Time(r.Written), clean.History(r.History)
 	}
 	return r
 }

@@ -8,6 +8,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/clean"
 )
 
 // listedTTLs is for how many TTLs a member is listed after its record was written. It is
@@ -79,7 +80,7 @@ func (b *Backend) announce(ctx context.Context, m backend.Member) error {
 		if err != nil {
 			return err
 		}
-		c := candidate{m.ID, m.Address, m.Metadata, backend.Clean(m.Stage, backend.MaxStage, false), m.Elections, span(m.TTL), time.Time{}}
+		c := candidate{m.ID, m.Address, m.Metadata, clean.Text(m.Stage, backend.MaxStage, false), m.Elections, span(m.TTL), time.Time{}}
 		if !b.startAnnounce(c, id) {
 			return nil
 		}
@@ -133,10 +134,10 @@ func (b *Backend) Members(ctx context.Context, from string, limit int) (list []b
 			}
 			nonce := nameIn(kv.Key, all)
 			from = keyAfter(nonce)
-			if backend.Clean(nonce, 64, false) != nonce {
+			if clean.Text(nonce, 64, false) != nonce {
 				continue // a foreign key, which the manager could not pass as from
 			}
-			m := backend.CleanMember(backend.Member{
+			m := clean.Member(backend.Member{
 				Candidate: backend.Candidate{ID: c.ID, Nonce: nonce, Address: c.Address, Metadata: c.Metadata},
 				Stage:     c.Stage, Elections: c.Elections,
 				TTL: min(time.Duration(c.TTL), maxTTL), Age: time.Since(c.Seen),

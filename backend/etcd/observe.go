@@ -8,6 +8,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/clean"
 )
 
 // Observe implements [backend.Backend] with one linearizable read, of a few elections by
@@ -116,7 +117,7 @@ func (b *Backend) readPage(ctx context.Context, from string, limit int) (list []
 		if e.record == nil || backend.CheckName(e.Election) != nil {
 			continue // deleted meanwhile, or a foreign key
 		}
-		r := backend.Record{Lease: e.Lease, History: backend.CleanHistory(e.record.History)}
+		r := backend.Record{Lease: e.Lease, History: clean.History(e.record.History)}
 		if !e.Vacant() {
 			r.Elected = e.record.Elected.UTC()
 		}

@@ -10,6 +10,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/clean"
 )
 
 // Renew implements [backend.Backend]. One transaction renews all leases: if the session key is
@@ -152,7 +153,7 @@ func (b *Backend) answerRenewals(v *snapshot, resp *clientv3.TxnResponse, writte
 		if e.Request.Term == l.Term && e.Request.Kind != "" {
 			now.Request = e.Request
 		}
-		answers[i] = backend.Answer{Lease: backend.CleanLease(now), Outcome: backend.Granted, ValidFor: min(l.TTL, now.TTL)}
+		answers[i] = backend.Answer{Lease: clean.Lease(now), Outcome: backend.Granted, ValidFor: min(l.TTL, now.TTL)}
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/clean"
 	"github.com/go-election/go-election/backend/file"
 )
 
@@ -210,7 +211,7 @@ func TestHostileTextHarmsNoOtherElection(t *testing.T) {
 				t.Fatal(err)
 			}
 			l := b.observe("jobs")
-			if clean := backend.CleanLease(l); clean != l {
+			if clean := clean.Lease(l); clean != l {
 				t.Errorf("%s with %.40q: expected clean text, got %+v", name, text, l)
 			}
 			if _, err := b.List(t.Context(), "", 100); err != nil {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/clean"
 )
 
 // FuzzFiles reads arbitrary text as the files of one election. If here, the record and the
@@ -73,7 +74,7 @@ func FuzzFiles(f *testing.F) {
 			return
 		}
 		l := b.lease(s)
-		if l != backend.CleanLease(l) || l.Election != "jobs" || len(l.Ref) > 512 || l.ObserveFor > b.maxTTL {
+		if l != clean.Lease(l) || l.Election != "jobs" || len(l.Ref) > 512 || l.ObserveFor > b.maxTTL {
 			t.Errorf("unclean: %+v", l)
 		}
 		if l.Request.Kind != "" && l.Request.Term != l.Term {
@@ -134,7 +135,7 @@ func FuzzMember(f *testing.F) {
 		if err != nil || !ok {
 			return
 		}
-		if m.Candidate != backend.CleanCandidate(m.Candidate) || m.Nonce != nonce || backend.CheckText("stage", m.Stage, 64, false) != nil || m.TTL < 0 || m.Age < 0 {
+		if m.Candidate != clean.Candidate(m.Candidate) || m.Nonce != nonce || backend.CheckText("stage", m.Stage, 64, false) != nil || m.TTL < 0 || m.Age < 0 {
 			t.Errorf("unclean: %+v", m)
 		}
 	})

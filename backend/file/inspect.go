@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/clean"
 )
 
 var _ backend.Inspector = (*Backend)(nil)
@@ -102,7 +103,7 @@ func (b *Backend) survey() (s survey, err error) {
 
 func (s survey) diagnostics() (list []backend.Diagnostic) {
 	add := func(warning bool, what, format string, args ...any) {
-		list = append(list, backend.Diagnosticf(warning, what, format, args...))
+		list = append(list, clean.Diagnosticf(warning, what, format, args...))
 	}
 	switch s.fileSystem {
 	case "tmpfs", "ramfs":

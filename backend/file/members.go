@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/clean"
 )
 
 // A member is the content of <nonce>.member.
@@ -107,7 +108,7 @@ func (b *Backend) member(nonce string) (m backend.Member, ok bool, err error) {
 	if err != nil || text == nil || json.Unmarshal(text, &r) != nil || r.Nonce != nonce || r.TTL < 0 || r.TTL > greatestTTL*24 {
 		return m, false, err
 	}
-	return backend.CleanMember(backend.Member{
+	return clean.Member(backend.Member{
 		Candidate: backend.Candidate{ID: r.ID, Nonce: r.Nonce, Address: r.Address, Metadata: r.Metadata},
 		Stage:     r.Stage, Elections: r.Elections, TTL: r.TTL, Age: time.Since(r.Seen),
 	}), true, nil

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/clean"
 )
 
 const (
@@ -57,7 +58,7 @@ func (r *record) endLeadership(how backend.End, now time.Time, lapsed time.Durat
 	if r.Holder == nil {
 		return
 	}
-	r.History = backend.Remember(r.History, backend.Leadership{Term: r.Term, ID: r.Holder.ID, From: r.Elected}.Close(how, now, lapsed))
+	r.History = clean.Remember(r.History, backend.Leadership{Term: r.Term, ID: r.Holder.ID, From: r.Elected}, how, now, lapsed)
 	r.End, r.LastID, r.LastNonce = how, r.Holder.ID, r.Holder.Nonce
 	r.Holder, r.TTL, r.Renew, r.Elected = nil, 0, 0, time.Time{}
 }
@@ -119,7 +120,7 @@ func (b *Backend) readRecord(name string) (r record, exists bool, err error) {
 	if json.Unmarshal(text, &r) != nil || r.Election != name || r.Layout != layout || r.Term == 0 {
 		return record{}, true, nil
 	}
-	r.Written, r.Elected, r.History = backend.CleanTime(r.Written), backend.CleanTime(r.Elected), backend.CleanHistory(r.History)
+	r.Written, r.Elected, r.History = clean.Time(r.Written), clean.Time(r.Elected), clean.History(r.History)
 	return r, true, nil
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/clean"
 )
 
 // A state is all that the files of one election say.
@@ -143,7 +144,7 @@ func (b *Backend) lease(s state) backend.Lease {
 	case r.held(): // the kernel has unlocked the file: the holder is dead
 		makeVacant(&l)
 	}
-	return backend.CleanLease(l)
+	return clean.Lease(l)
 }
 
 // lapsed is how long ago the lease of the recorded holder expired; 0 if it has not.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/clean"
 )
 
 var _ backend.Inspector = (*Backend)(nil)
@@ -21,7 +22,7 @@ func (b *Backend) Inspect(ctx context.Context, ttl, renew time.Duration) (list [
 		return nil, fail("inspect", err)
 	}
 	add := func(format string, args ...any) {
-		list = append(list, backend.Diagnosticf(false, "named", format, args...))
+		list = append(list, clean.Diagnosticf(false, "named", format, args...))
 	}
 	by := "the configuration of this process"
 	if b.file != "" {

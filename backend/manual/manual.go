@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/clean"
 	"github.com/go-election/go-election/backend/file"
 	"github.com/go-election/go-election/backend/memory"
 )
@@ -76,7 +77,7 @@ func Open(o Options) (*Backend, error) {
 }
 
 // Location implements [backend.Located]: the file that names the leader, else the directory.
-func (b *Backend) Location() string { return cmp.Or(b.file, backend.Where(b.inner)) }
+func (b *Backend) Location() string { return cmp.Or(b.file, clean.Where(b.inner)) }
 
 // Guarantees says what a configuration can promise.
 func (b *Backend) Guarantees() backend.Guarantees {

@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/clean"
 )
 
 // A Store holds leases. It is safe for concurrent use.
@@ -29,7 +30,7 @@ type Store struct {
 	created  time.Time                 // in the maps below, Age is the time from here to the last write
 	records  map[string]backend.Record // by election
 	members  map[string]backend.Member // by nonce
-	notifier backend.Notifier
+	notifier notifier
 }
 
 // New returns an empty store.
@@ -76,7 +77,7 @@ func (c *client) read(election string) backend.Record {
 func (c *client) write(r backend.Record) backend.Lease {
 	r.Heartbeat, r.Age = rand.Uint64()|1, time.Since(c.created) // a heartbeat is never 0, which means "not seen"
 	c.records[r.Election] = r
-	c.notifier.Notify()
+	c.notifier.notify()
 	return c.read(r.Election).Lease
 }
 
@@ -93,8 +94,8 @@ func (c *client) Acquire(ctx context.Context, bids []backend.Bid) (answers []bac
 		case err != nil:
 			answers = append(answers, backend.Answer{Err: fmt.Errorf("memory: acquire %q: %w", b.Election, err)})
 		default:
-			r.EndLeadership(backend.Failed, time.Now()) // does nothing if the lease is vacant
-			r.Holder, r.Term, r.TTL, r.Renew = backend.CleanCandidate(b.Candidate), term, b.TTL, b.Renew
+			endLeadership(&r, backend.Failed)
+			r.Holder, r.Term, r.TTL, r.Renew = clean.Candidate(b.Candidate), term, b.TTL, b.Renew
 			r.Request, r.Elected = backend.Request{}, time.Now().UTC()
 			answers = append(answers, backend.Answer{Lease: c.write(r), Outcome: backend.Granted, ValidFor: b.TTL})
 		}
@@ -133,10 +134,22 @@ func (c *client) Release(ctx context.Context, held []backend.Held) error {
 	return each(ctx, c, "release", "", slices.Values(held), func(h backend.Held) {
 		r := c.read(h.Election)
 		if !r.Vacant() && r.Holder.Nonce == c.owner.Nonce() && (h.Term == 0 || h.Term == r.Term) {
-			r.EndLeadership(h.End, time.Now())
+			endLeadership(&r, h.End)
 			c.write(r)
 		}
 	})
+}
+
+// endLeadership ends the present leadership, if there is one: the lease becomes vacant, and the
+// record says who held it last and how that ended. The term stays, and so do a request and the
+// marks of a migration.
+func endLeadership(r *backend.Record, how backend.End) {
+	if r.Vacant() {
+		return
+	}
+	r.History = clean.Remember(r.History, backend.Leadership{Term: r.Term, ID: r.Holder.ID, From: r.Elected}, how, time.Now(), r.Lapsed())
+	r.End, r.LastID, r.LastNonce = how, r.Holder.ID, r.Holder.Nonce
+	r.Holder, r.TTL, r.Renew, r.ObserveFor, r.Elected = backend.Candidate{}, 0, 0, 0, time.Time{}
 }
 
 func (c *client) Observe(ctx context.Context, seen []backend.Lease) (changed []backend.Lease, err error) {
@@ -149,7 +162,7 @@ func (c *client) Observe(ctx context.Context, seen []backend.Lease) (changed []b
 }
 
 func (c *client) Listen(ctx context.Context, seen []backend.Lease) error {
-	return c.notifier.Listen(ctx, seen, c.Observe)
+	return c.notifier.listen(ctx, seen, c.Observe)
 }
 
 // Request writes requests beside leases. It does not go through write, because a
@@ -166,7 +179,7 @@ func (c *client) Request(ctx context.Context, requests []backend.Request) error 
 			r.Request = backend.Request{}
 		}
 		c.records[q.Election] = r
-		c.notifier.Notify()
+		c.notifier.notify()
 	})
 	return cmp.Or(err, stale)
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/clean"
 	"github.com/go-election/go-election/backend/memory"
 	"github.com/go-election/go-election/conformance"
 )
@@ -63,7 +64,7 @@ func TestHostileTextIsReportedAsAChangeOnce(t *testing.T) {
 	if err != nil || len(news) != 1 {
 		t.Fatal(news, err)
 	}
-	news[0] = backend.CleanLease(news[0])
+	news[0] = clean.Lease(news[0])
 	if again, err := reader.Observe(t.Context(), news); err != nil || len(again) > 0 {
 		t.Errorf("expected no change of the same lease, got %v, %v", again, err)
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/clean"
 )
 
 var _ backend.Inspector = (*Backend)(nil)
@@ -30,7 +31,7 @@ func (b *Backend) Inspect(ctx context.Context, ttl, renew time.Duration) ([]back
 	)
 	if b.stage == To && oldErr != nil {
 		text := fmt.Sprintf("%v; only elections that are not sealed there need it", oldErr)
-		fromOld, oldErr = []backend.Diagnostic{{What: "servers", Text: backend.Clean(text, 1000, true), Warning: true}}, nil
+		fromOld, oldErr = []backend.Diagnostic{{What: "servers", Text: clean.Text(text, 1000, true), Warning: true}}, nil
 	}
 	return append(fromOld, fromNew...), errors.Join(oldErr, newErr)
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/clean"
 )
 
 // A Backend elects by two stores at once. It implements [backend.Backend].
@@ -93,9 +94,9 @@ func (b *Backend) Names() (from, to string) { return b.oldName, b.newName }
 
 // Location implements [backend.Located]: the locations of the stores that this process uses.
 func (b *Backend) Location() string {
-	where := "from " + strings.TrimSpace(b.oldName+" "+backend.Where(b.old))
+	where := "from " + strings.TrimSpace(b.oldName+" "+clean.Where(b.old))
 	if b.stage != From {
-		where += " to " + strings.TrimSpace(b.newName+" "+backend.Where(b.new))
+		where += " to " + strings.TrimSpace(b.newName+" "+clean.Where(b.new))
 	}
 	return where
 }

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/clean"
 )
 
 // A candidateCache has the candidates by id and nonce. Address and metadata never change
@@ -65,14 +66,14 @@ func (s *session) readCandidates(ctx context.Context, rows []row) error {
 		if err := result.Scan(&id, &nonce, &address, &metadata); err != nil {
 			return err
 		}
-		s.backend.candidates.add(candidateKey{id, nonce}, backend.CleanCandidate(backend.Candidate{ID: id, Nonce: nonce, Address: address, Metadata: metadata}))
+		s.backend.candidates.add(candidateKey{id, nonce}, clean.Candidate(backend.Candidate{ID: id, Nonce: nonce, Address: address, Metadata: metadata}))
 	}
 	for i := range rows {
 		if r := &rows[i]; r.unknownHolder {
 			// A holder that has lost the lease meanwhile has no address here; the next
 			// read shows the new holder.
 			c, _ := s.backend.candidates.get([]byte(r.Holder.ID), []byte(r.Holder.Nonce))
-			r.Holder = backend.CleanCandidate(c)
+			r.Holder = clean.Candidate(c)
 		}
 	}
 	return result.Err()

@@ -13,6 +13,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/clean"
 )
 
 const (
@@ -61,7 +62,7 @@ func (b *Backend) connectors(o Options) (main, notifyConns *connector, err error
 	if o.Prefix != "" {
 		within += "/" + o.Prefix
 	}
-	b.location = backend.Place(within, cmp.Or(config.Addr, "127.0.0.1:3306"))
+	b.location = clean.Location(within, cmp.Or(config.Addr, "127.0.0.1:3306"))
 	if o.Schema == "" {
 		b.notifier.tables = strings.ToLower(config.DBName + "." + b.tables.plainLease)
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/clean"
 )
 
 var errReadOnly = fmt.Errorf("%w: the server is read-only: a replica, or a primary that is being replaced", backend.ErrUnavailable)
@@ -123,7 +124,7 @@ func (b *Backend) redact(err error) error {
 	if b.password == "" || len(b.password) < 4 || !strings.Contains(err.Error(), b.password) {
 		return err
 	}
-	safe := redacted{backend.Redacted(err, strings.ReplaceAll(err.Error(), b.password, "***")), number(err)}
+	safe := redacted{clean.Error(err, strings.ReplaceAll(err.Error(), b.password, "***")), number(err)}
 	return safe
 }
 

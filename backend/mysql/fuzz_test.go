@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/clean"
 )
 
 // FuzzRow reads a row of an election. The columns are separated by tabs, in the order of the
@@ -36,10 +37,10 @@ func FuzzRow(f *testing.F) {
 		if r.Election = "jobs"; found {
 			c.lease(&r, "jobs", nil, &candidateCache{})
 		}
-		r.Holder = backend.CleanCandidate(r.Holder) // as readCandidates does
+		r.Holder = clean.Candidate(r.Holder) // as readCandidates does
 		r.classify(&st, me)
 		l := r.Lease
-		if l != backend.CleanLease(l) || len(l.Ref) > 512 || backend.CheckText("ref", l.Ref, 512, false) != nil {
+		if l != clean.Lease(l) || len(l.Ref) > 512 || backend.CheckText("ref", l.Ref, 512, false) != nil {
 			t.Errorf("not clean: %+v", l)
 		}
 		if l.ObserveFor < 0 || l.ObserveFor > maxDuration || l.TTL > maxDuration || l.Renew > maxDuration || l.Age > maxDuration {
@@ -96,13 +97,13 @@ func FuzzHistory(f *testing.F) {
 		if len(old) > backend.MaxHistory {
 			t.Fatalf("%d leaderships", len(old))
 		}
-		text := addToHistory(history, backend.CleanLeadership(backend.Leadership{Term: term, ID: id, From: now, To: now, End: backend.Failed}))
+		text := historyText(clean.Remember(old, backend.Leadership{Term: term, ID: id, From: now}, backend.Failed, now, 0))
 		back := parseHistory(text)
 		if len(text) > maxHistory || !json.Valid([]byte(text)) || len(back) == 0 || back[0].Term != term || !back[0].From.Equal(now) {
 			t.Errorf("%q in front of %q gives %q", id, history, text)
 		}
 		for i, r := range back {
-			if r != backend.CleanLeadership(r) || i > 0 && i <= len(old) && r != old[i-1] {
+			if r != clean.Leadership(r) || i > 0 && i <= len(old) && r != old[i-1] {
 				t.Errorf("leadership %d: %+v", i, r)
 			}
 		}

@@ -4,15 +4,14 @@ import (
 	"encoding/json"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/clean"
 )
 
 // maxHistory is the size of the column, in bytes.
 const maxHistory = 4096
 
-// addToHistory puts a leadership in front of a history, as JSON. It drops the oldest ones if
-// there are too many, or if they do not fit.
-func addToHistory(history string, r backend.Leadership) string {
-	leaderships := backend.Remember(parseHistory(history), r)
+// historyText returns leaderships as JSON. It drops the oldest ones if they do not fit.
+func historyText(leaderships []backend.Leadership) string {
 	for {
 		text, err := json.Marshal(leaderships)
 		if err == nil && len(text) <= maxHistory {
@@ -32,7 +31,7 @@ func parseHistory(history string) []backend.Leadership {
 	if len(history) > maxHistory || json.Unmarshal([]byte(history), &leaderships) != nil {
 		return nil
 	}
-	return backend.CleanHistory(leaderships)
+	return clean.History(leaderships)
 }
 
 // afterEnd returns what a row says about its past once its present leadership has ended.
@@ -40,6 +39,6 @@ func (r *row) afterEnd(how backend.End, st *status) (end backend.End, id, nonce,
 	if r.Vacant() {
 		return r.End, r.LastID, r.LastNonce, r.history
 	}
-	leadership := backend.Leadership{Term: r.Term, ID: r.Holder.ID, From: r.elected}.Close(how, st.now, r.Lapsed())
-	return how, r.Holder.ID, r.Holder.Nonce, addToHistory(r.history, leadership)
+	leaderships := clean.Remember(parseHistory(r.history), backend.Leadership{Term: r.Term, ID: r.Holder.ID, From: r.elected}, how, st.now, r.Lapsed())
+	return how, r.Holder.ID, r.Holder.Nonce, historyText(leaderships)
 }

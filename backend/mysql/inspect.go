@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/clean"
 )
 
 var _ backend.Inspector = (*Backend)(nil)
@@ -36,7 +37,7 @@ func (b *Backend) Inspect(ctx context.Context, ttl, _ time.Duration) (list []bac
 			if err := rows.Scan(&name, &value); err != nil {
 				return err
 			}
-			vars[strings.ToLower(name)] = backend.Clean(value, 200, false)
+			vars[strings.ToLower(name)] = clean.Text(value, 200, false)
 		}
 		if err := rows.Err(); err != nil {
 			return err
@@ -51,11 +52,11 @@ func (b *Backend) Inspect(ctx context.Context, ttl, _ time.Duration) (list []bac
 		list = diagnostics(vars)
 		ahead := time.UnixMicro(micros).Sub(began.Add(trip / 2)).Round(time.Millisecond)
 		list = append(list,
-			backend.Diagnosticf(ahead.Abs() > 10*time.Second, "clock", "the server's is %v ahead of this machine's, give or take %v; it decides nothing, but terms follow it, and people read it", ahead, trip.Round(time.Millisecond)),
-			backend.Diagnosticf(false, "greatest TTL", "%v, in the table's own row; after a failover every lease is observed for that long", time.Duration(maxTTL)*time.Microsecond),
+			clean.Diagnosticf(ahead.Abs() > 10*time.Second, "clock", "the server's is %v ahead of this machine's, give or take %v; it decides nothing, but terms follow it, and people read it", ahead, trip.Round(time.Millisecond)),
+			clean.Diagnosticf(false, "greatest TTL", "%v, in the table's own row; after a failover every lease is observed for that long", time.Duration(maxTTL)*time.Microsecond),
 		)
 		if most := time.Duration(maxTTL) * time.Microsecond; ttl > most {
-			refused := backend.Diagnosticf(true, "greatest TTL", "every bid is refused: %v", b.tooLong("any", ttl, most))
+			refused := clean.Diagnosticf(true, "greatest TTL", "every bid is refused: %v", b.tooLong("any", ttl, most))
 			refused.Fatal = true
 			list = append(list, refused)
 		}
@@ -67,7 +68,7 @@ func (b *Backend) Inspect(ctx context.Context, ttl, _ time.Duration) (list []bac
 // diagnostics explains the variables of a server.
 func diagnostics(vars map[string]string) (list []backend.Diagnostic) {
 	add := func(warning bool, what, format string, args ...any) {
-		list = append(list, backend.Diagnosticf(warning, what, format, args...))
+		list = append(list, clean.Diagnosticf(warning, what, format, args...))
 	}
 	first := func(names ...string) string {
 		for _, n := range names {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/clean"
 )
 
 // Announce implements [backend.Backend] with one UPDATE. The first time it reuses a row of a
@@ -16,7 +17,7 @@ func (b *Backend) Announce(ctx context.Context, m backend.Member) error {
 	b.takeNotifyLock(ctx)
 	return b.call(ctx, "announce", func(s *session) error {
 		nonce := []byte(m.Nonce)
-		columns := []any{[]byte(m.ID), []byte(m.Address), []byte(m.Metadata), []byte(backend.Clean(m.Stage, backend.MaxStage, false)), []byte(m.Elections), microseconds(m.TTL)}
+		columns := []any{[]byte(m.ID), []byte(m.Address), []byte(m.Metadata), []byte(clean.Text(m.Stage, backend.MaxStage, false)), []byte(m.Elections), microseconds(m.TTL)}
 		first := append([]any{nonce}, columns...)
 		// seen_at changes with each statement, so that every matched row counts as changed.
 		if n, err := s.exec(ctx, s.text[announceSQL], append(columns, nonce)...); err != nil || n > 0 {
@@ -54,7 +55,7 @@ func (b *Backend) Members(ctx context.Context, from string, limit int) (list []b
 			}
 			m.TTL = time.Duration(min(ttl, uint64(maxDuration/time.Microsecond))) * time.Microsecond
 			m.Age = time.Duration(min(max(age, 0), int64(maxDuration/time.Microsecond))) * time.Microsecond
-			list = append(list, backend.CleanMember(m))
+			list = append(list, clean.Member(m))
 		}
 		return rows.Err()
 	})

@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/clean"
 	"github.com/go-election/go-election/internal/testbed"
 )
 
@@ -75,7 +76,7 @@ func TestHostileRowsAreShownHarmlessly(t *testing.T) {
 				t.Fatal(err)
 			}
 			got := n.observe(name)
-			if clean := backend.CleanLease(got); clean != got || got.Holder.ID == hostile {
+			if clean := clean.Lease(got); clean != got || got.Holder.ID == hostile {
 				t.Errorf("a planted row is not cleaned: %+v", got)
 			}
 			if got.TTL < 0 || got.Renew < 0 || got.ObserveFor <= 0 || len(got.Ref) > 512 || strings.ContainsAny(got.Ref, "\x1b\u202e") || !utf8.ValidString(got.Ref) {
@@ -91,7 +92,7 @@ func TestHostileRowsAreShownHarmlessly(t *testing.T) {
 				t.Errorf("List of a planted row: %+v, %v", records, err)
 			}
 			for _, r := range records[0].History {
-				if backend.Clean(r.ID, backend.MaxID, false) != r.ID {
+				if clean.Text(r.ID, backend.MaxID, false) != r.ID {
 					t.Errorf("a planted history is not cleaned: %+v", r)
 				}
 			}
@@ -105,7 +106,7 @@ func TestHostileRowsAreShownHarmlessly(t *testing.T) {
 		ctx, cancel := n.ctx()
 		defer cancel()
 		members, err := n.Members(ctx, "", 10)
-		if err != nil || len(members) != 1 || backend.CleanMember(members[0]) != members[0] {
+		if err != nil || len(members) != 1 || clean.Member(members[0]) != members[0] {
 			t.Errorf("a planted member is not cleaned: %+v, %v", members, err)
 		}
 	})

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/clean"
 )
 
 // Observe implements [backend.Backend]: one read for each chunk.
@@ -76,7 +77,7 @@ func (s *session) list(ctx context.Context, from string, limit int) (rows []row,
 			continue
 		}
 		var r row
-		r.Election = backend.Clean(string(scan.name), backend.MaxName, false)
+		r.Election = clean.Text(string(scan.name), backend.MaxName, false)
 		scan.lease(&r, r.Election, nil, nil)
 		if r.classify(&st, s.backend.owner.Nonce()); len(rows) < limit {
 			rows = append(rows, r)

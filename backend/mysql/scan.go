@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/clean"
 )
 
 // A scan receives the columns of one row. Its bytes belong to the driver and are valid
@@ -80,7 +81,7 @@ func (c *scan) lease(r *row, name string, known *backend.Lease, p *candidateCach
 	case len(c.holder) == 0 && len(c.nonce) == 0:
 		r.TTL, r.Renew = 0, 0
 	case c.full:
-		r.Holder = backend.CleanCandidate(backend.Candidate{ID: string(c.holder), Nonce: string(c.nonce), Address: string(c.address), Metadata: string(c.metadata)})
+		r.Holder = clean.Candidate(backend.Candidate{ID: string(c.holder), Nonce: string(c.nonce), Address: string(c.address), Metadata: string(c.metadata)})
 	case string(c.holder) == known.Holder.ID && string(c.nonce) == known.Holder.Nonce:
 		r.Holder = known.Holder
 	default:
@@ -100,7 +101,7 @@ func cleanText(b sql.RawBytes, old string, most int, multiline bool) string {
 	if string(b) == old {
 		return old
 	}
-	return backend.Clean(string(b), most, multiline)
+	return clean.Text(string(b), most, multiline)
 }
 
 func isTrue(b sql.RawBytes) bool { return string(b) == "1" }

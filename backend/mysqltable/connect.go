@@ -13,6 +13,7 @@ import (
 	driver "github.com/go-sql-driver/mysql"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/clean"
 )
 
 const (
@@ -48,7 +49,7 @@ func (b *Backend) connect(wrap func(sqldriver.Connector) sqldriver.Connector) (*
 		}
 	}
 	b.password = c.Passwd
-	b.location = backend.Place(cmp.Or(b.options.Schema, c.DBName)+"/"+b.options.Table, cmp.Or(c.Addr, "127.0.0.1:3306"))
+	b.location = clean.Location(cmp.Or(b.options.Schema, c.DBName)+"/"+b.options.Table, cmp.Or(c.Addr, "127.0.0.1:3306"))
 	var driverConnector sqldriver.Connector
 	driverConnector, err := driver.NewConnector(c)
 	if err != nil {
@@ -122,7 +123,7 @@ func (b *Backend) fail(op string, err error) error {
 		class = backend.ErrDenied
 	}
 	if text := err.Error(); len(b.password) >= 4 && strings.Contains(text, b.password) {
-		err = backend.Redacted(err, strings.ReplaceAll(text, b.password, "***"))
+		err = clean.Error(err, strings.ReplaceAll(text, b.password, "***"))
 	}
 	if errors.Is(err, class) {
 		return fmt.Errorf("mysqltable: %s: %w", op, err)

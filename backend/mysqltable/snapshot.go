@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/clean"
 )
 
 // A rowOwner says to whom a row belongs, given the lease.
@@ -66,7 +67,7 @@ func (b *Backend) combine(snap *snapshot) {
 		fmt.Fprintf(h, "%d %q %q", l.Heartbeat, r.holder, r.time)
 		l.Heartbeat = h.Sum64() | 1
 	}
-	snap.lease = backend.CleanLease(l)
+	snap.lease = clean.Lease(l)
 }
 
 // longerObserve returns the longer of two values of ObserveFor.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/clean"
 	"github.com/go-zookeeper/zk"
 )
 
@@ -59,7 +60,7 @@ func (c *config) tls() (*tls.Config, error) {
 	if c.CAFile != "" {
 		pem, err := os.ReadFile(c.CAFile)
 		if err != nil {
-			return nil, fmt.Errorf("ca_file: %w", backend.FileError(err))
+			return nil, fmt.Errorf("ca_file: %w", clean.FileError(err))
 		}
 		t.RootCAs = x509.NewCertPool()
 		if !t.RootCAs.AppendCertsFromPEM(pem) {
@@ -72,7 +73,7 @@ func (c *config) tls() (*tls.Config, error) {
 	if c.CertFile != "" {
 		pair, err := tls.LoadX509KeyPair(c.CertFile, c.KeyFile)
 		if err != nil {
-			return nil, fmt.Errorf("cert_file and key_file: %w", backend.FileError(err))
+			return nil, fmt.Errorf("cert_file and key_file: %w", clean.FileError(err))
 		}
 		t.Certificates = []tls.Certificate{pair}
 	}

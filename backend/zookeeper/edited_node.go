@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/clean"
 	"github.com/go-zookeeper/zk"
 )
 
@@ -21,7 +22,7 @@ func (own *ownLock) nodeEdited(data []byte) bool {
 // and our members that are not named hold back for a TTL. What two processes may believe
 // meanwhile: docs/design/zookeeper.md, "An edited lock node".
 func (b *Backend) nominateFromEdit(ctx context.Context, s *session, election string, own ownLock, data []byte) (backend.Request, error) {
-	w := request{Term: own.term, Kind: backend.Accept, ID: backend.Clean(string(data), backend.MaxID, false)}
+	w := request{Term: own.term, Kind: backend.Accept, ID: clean.Text(string(data), backend.MaxID, false)}
 	members, err := b.readMembers(ctx, s, "", maxMembersRead)
 	if err != nil {
 		return backend.Request{}, err

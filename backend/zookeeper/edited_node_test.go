@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/clean"
 )
 
 // An edit of the leader's node at a fixed path is a nomination, of a member of this module
@@ -33,7 +34,7 @@ func TestAnEditedNodeNamesTheNextLeader(t *testing.T) {
 		{"b", of("b", b.me.Nonce)},
 		{b.me.Address, of("b", b.me.Nonce)},
 		{"10.0.0.3:80", of("10.0.0.3:80", "")},
-		{"\x1b[2J", of(backend.Clean("\x1b[2J", backend.MaxID, false), "")},
+		{"\x1b[2J", of(clean.Text("\x1b[2J", backend.MaxID, false), "")},
 		{"", of("", "")},
 	} {
 		if _, err := admin.Set(lock, []byte(edit.text), -1); err != nil {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/clean"
 )
 
 // FuzzRecordAndHeartbeats parses the data of records and session records.
@@ -39,14 +40,14 @@ func FuzzRecordAndHeartbeats(f *testing.F) {
 			t.Errorf("accepted: %+v", r)
 		}
 		if h := r.Holder; h != nil {
-			if h.TTL <= 0 || h.Renew < 0 || !plainNode(h.Node) || !plainNode(h.Session) || backend.CleanTime(h.Elected) != h.Elected {
+			if h.TTL <= 0 || h.Renew < 0 || !plainNode(h.Node) || !plainNode(h.Session) || clean.Time(h.Elected) != h.Elected {
 				t.Errorf("accepted: %+v", h)
 			}
 			if l := newFuzzLayout(t); strings.Count(l.nodePath("jobs", h.Node), "/") != strings.Count(l.nodePath("jobs", "x"), "/") {
 				t.Errorf("a name that leads elsewhere: %q", h.Node)
 			}
 		}
-		if l := backend.CleanLease(r.lease()); l.Request.Kind != "" && l.Term != r.Term {
+		if l := clean.Lease(r.lease()); l.Request.Kind != "" && l.Term != r.Term {
 			t.Errorf("%+v of %+v", l, r)
 		}
 		if data := r.encode(); len(data) <= maxRecord {

@@ -15,6 +15,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/clean"
 )
 
 var _ backend.Inspector = (*Backend)(nil)
@@ -108,7 +109,7 @@ func (b *Backend) checkOneEnsemble(ctx context.Context, statuses []serverStatus)
 		switch {
 		case errors.Is(err, errUnknownSession):
 			f.Warning, f.What = true, "servers"
-			f.Text = backend.Clean(fmt.Sprintf("%s does not know a session that %s has created: they belong to different ensembles, and each would elect its own leader. Correct the list of servers. With localSessionsEnabled this says nothing", s.server, creator), 1000, true)
+			f.Text = clean.Text(fmt.Sprintf("%s does not know a session that %s has created: they belong to different ensembles, and each would elect its own leader. Correct the list of servers. With localSessionsEnabled this says nothing", s.server, creator), 1000, true)
 			mixed = true
 		case err == nil:
 			if first != nil {
@@ -126,7 +127,7 @@ func (b *Backend) checkOneEnsemble(ctx context.Context, statuses []serverStatus)
 // diagnostics explains the servers' answers.
 func diagnostics(o Options, statuses []serverStatus, ttl, renew time.Duration) (list []backend.Diagnostic) {
 	add := func(warning bool, what, format string, args ...any) {
-		list = append(list, backend.Diagnosticf(warning, what, format, args...))
+		list = append(list, clean.Diagnosticf(warning, what, format, args...))
 	}
 	up, alone := 0, 0
 	var longest, shortest time.Duration
@@ -218,7 +219,7 @@ func (b *Backend) rights(ctx context.Context) (f backend.Diagnostic, err error) 
 		return f, err
 	}
 	f.Text, f.Warning = explainACL(acl, b.options)
-	f.Text = backend.Clean(f.Text, 1000, true)
+	f.Text = clean.Text(f.Text, 1000, true)
 	return f, nil
 }
 

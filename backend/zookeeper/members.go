@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/clean"
 	"github.com/go-zookeeper/zk"
 )
 
@@ -148,7 +149,7 @@ func (b *Backend) readMember(ctx context.Context, s *session, nonce string) (*ba
 	if err != nil || r.missing || r.stat.EphemeralOwner == 0 || len(r.data) > maxMember || json.Unmarshal(r.data, &m) != nil {
 		return nil, err
 	}
-	clean := backend.CleanMember(backend.Member{
+	clean := clean.Member(backend.Member{
 		Candidate: backend.Candidate{ID: m.ID, Nonce: nonce, Address: m.Address, Metadata: m.Metadata},
 		Stage:     m.Stage, Elections: m.Elections, TTL: time.Duration(m.TTL),
 	})

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/clean"
 	"github.com/go-zookeeper/zk"
 )
 
@@ -118,10 +119,10 @@ func (l *layout) firstForeign(names []string) (least string) {
 // foreignID returns the id of a member of another program: its node's data, or else the
 // node's name.
 func foreignID(data []byte, name string) string {
-	if id := backend.Clean(string(data), backend.MaxID, false); id != "" {
+	if id := clean.Text(string(data), backend.MaxID, false); id != "" {
 		return id
 	}
-	return backend.Clean(name, backend.MaxID, false)
+	return clean.Text(name, backend.MaxID, false)
 }
 
 // isNextNumber reports whether the server gave a node, requested with this prefix of a name,

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/clean"
 )
 
 // A record is the persistent state of an election, kept as JSON. Only members of this
@@ -77,7 +78,7 @@ func parseRecord(data []byte, election string) (*record, error) {
 	}
 	var r record
 	if err := json.Unmarshal(data, &r); err != nil {
-		return nil, errors.New(backend.Clean(err.Error(), 200, false)) // the error quotes the data
+		return nil, errors.New(clean.Text(err.Error(), 200, false)) // the error quotes the data
 	}
 	if r.Election != election || r.Term == 0 || r.Heartbeat == 0 {
 		return nil, fmt.Errorf("it belongs to another election, or has no term or heartbeat")
@@ -86,16 +87,16 @@ func parseRecord(data []byte, election string) (*record, error) {
 		return nil, fmt.Errorf("its holder is incomplete")
 	}
 	if r.Holder != nil {
-		r.Holder.Elected = backend.CleanTime(r.Holder.Elected)
+		r.Holder.Elected = clean.Time(r.Holder.Elected)
 	}
 	// What we write back must not be longer than what we write ourselves.
-	r.History = backend.CleanHistory(r.History)
-	r.End = backend.End(backend.Clean(string(r.End), 16, false))
-	r.LastID, r.LastNonce = backend.Clean(r.LastID, backend.MaxID, false), backend.Clean(r.LastNonce, 64, false)
-	r.MovedTo, r.MovedFrom = backend.Clean(r.MovedTo, backend.MaxMark, false), backend.Clean(r.MovedFrom, backend.MaxMark, false)
+	r.History = clean.History(r.History)
+	r.End = backend.End(clean.Text(string(r.End), 16, false))
+	r.LastID, r.LastNonce = clean.Text(r.LastID, backend.MaxID, false), clean.Text(r.LastNonce, 64, false)
+	r.MovedTo, r.MovedFrom = clean.Text(r.MovedTo, backend.MaxMark, false), clean.Text(r.MovedFrom, backend.MaxMark, false)
 	if w := r.Request; w != nil {
-		w.Kind = backend.RequestKind(backend.Clean(string(w.Kind), 16, false))
-		w.ID, w.Nonce = backend.Clean(w.ID, backend.MaxID, false), backend.Clean(w.Nonce, 64, false)
+		w.Kind = backend.RequestKind(clean.Text(string(w.Kind), 16, false))
+		w.ID, w.Nonce = clean.Text(w.ID, backend.MaxID, false), clean.Text(w.Nonce, 64, false)
 	}
 	return &r, nil
 }
@@ -135,7 +136,7 @@ func (r *record) endLeadership(how backend.End, now time.Time, lapsed time.Durat
 	if h == nil {
 		return
 	}
-	r.History = backend.Remember(r.History, backend.Leadership{Term: r.Term, ID: h.ID, From: h.Elected}.Close(how, now, lapsed))
+	r.History = clean.Remember(r.History, backend.Leadership{Term: r.Term, ID: h.ID, From: h.Elected}, how, now, lapsed)
 	r.End, r.LastID, r.LastNonce, r.Holder = how, h.ID, h.Nonce, nil
 }
 

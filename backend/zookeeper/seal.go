@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/clean"
 )
 
 // A seal keeps every program that elects by a lock from leading: in a queue it is a
@@ -34,7 +35,7 @@ const sealedNode = "sealed"
 // tells; at a fixed path any other node is a lock.
 func readSeal(r reading) (s seal, ok bool) {
 	to, ok := strings.CutPrefix(string(r.data), sealText)
-	if to = backend.Clean(to, backend.MaxMark, false); to == "" {
+	if to = clean.Text(to, backend.MaxMark, false); to == "" {
 		to = "?"
 	}
 	return seal{true, to, r.stat.Version}, ok && !r.missing && r.stat.EphemeralOwner == 0

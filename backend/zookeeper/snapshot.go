@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/clean"
 )
 
 // A snapshot is the state of one election as read at one time.
@@ -59,7 +60,7 @@ func (b *Backend) takeSnapshot(ctx context.Context, s *session, election string,
 		}
 	}
 	if err == nil {
-		snap.lease = backend.CleanLease(snap.lease)
+		snap.lease = clean.Lease(snap.lease)
 	}
 	return snap, err
 }

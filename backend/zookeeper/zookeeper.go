@@ -14,6 +14,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/clean"
 )
 
 // Name is the name under which this backend is registered.
@@ -215,7 +216,7 @@ func hostPort(s string) (string, error) {
 }
 
 // Location implements [backend.Located].
-func (b *Backend) Location() string { return backend.Place(b.options.Root, b.options.Servers...) }
+func (b *Backend) Location() string { return clean.Location(b.options.Root, b.options.Servers...) }
 
 // Guarantees says what ZooKeeper can promise. For the figures see docs/design/zookeeper.md,
 // "Times".

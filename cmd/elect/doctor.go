@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/clean"
 	"github.com/go-election/go-election/election"
 )
 
@@ -66,7 +67,7 @@ write, and then forgets that election. The code is %d if there is a problem.`, t
 				return a.json(list)
 			}
 			for _, f := range list {
-				fmt.Fprintf(a.out, "%-8s %-14s %s\n", f.Grade, f.What, strings.ReplaceAll(backend.Clean(f.Text, 4096, true), "\n", "\n"+strings.Repeat(" ", 24)))
+				fmt.Fprintf(a.out, "%-8s %-14s %s\n", f.Grade, f.What, strings.ReplaceAll(clean.Text(f.Text, 4096, true), "\n", "\n"+strings.Repeat(" ", 24)))
 			}
 			return nil
 		},

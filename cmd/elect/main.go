@@ -21,8 +21,8 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
-	"github.com/go-election/go-election/backend"
 	_ "github.com/go-election/go-election/backend/all"
+	"github.com/go-election/go-election/backend/clean"
 	"github.com/go-election/go-election/config"
 )
 
@@ -63,7 +63,7 @@ func (a *app) main(ctx context.Context, args []string) int {
 // fail prints err. It removes control characters, because the text may quote a store or
 // the arguments.
 func (a *app) fail(err error) {
-	fmt.Fprintln(a.diag, "elect:", backend.Clean(err.Error(), 8192, true))
+	fmt.Fprintln(a.diag, "elect:", clean.Text(err.Error(), 8192, true))
 	if a.code == 0 {
 		a.code = exitElect
 	}

@@ -23,6 +23,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/clean"
 	"github.com/go-election/go-election/election"
 	"github.com/go-election/go-election/electionhttp"
 	"github.com/go-election/go-election/electionprom"
@@ -147,7 +148,7 @@ func (a *app) serve(ctx context.Context, names []string, o serveOptions) error {
 func readToken(file string) ([]byte, error) {
 	secret, err := os.ReadFile(file)
 	if err != nil {
-		return nil, backend.FileError(err)
+		return nil, clean.FileError(err)
 	}
 	if secret = bytes.TrimSpace(secret); len(secret) < 16 {
 		return nil, fmt.Errorf("the token in %s has %d bytes; it must have at least 16", file, len(secret))
@@ -207,7 +208,7 @@ func (a *app) serveOn(ctx context.Context, l net.Listener, f *frontend, m *elect
 			if err != nil && ctx.Err() == nil {
 				readNext.Reset(time.Second)
 				if text = err.Error(); text != lastError {
-					fmt.Fprintln(a.diag, "elect: read the list of elections:", backend.Clean(text, 4096, false))
+					fmt.Fprintln(a.diag, "elect: read the list of elections:", clean.Text(text, 4096, false))
 				}
 			}
 			lastError = text

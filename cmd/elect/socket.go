@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/clean"
 	"github.com/go-election/go-election/internal/local"
 )
 
@@ -45,7 +46,7 @@ func callSocket(ctx context.Context, path, method, url string, into any) error {
 		return err
 	}
 	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s: %s", resp.Status, backend.Clean(strings.TrimSpace(string(text)), 300, false))
+		return fmt.Errorf("%s: %s", resp.Status, clean.Text(strings.TrimSpace(string(text)), 300, false))
 	}
 	return json.Unmarshal(text, into)
 }
@@ -90,7 +91,7 @@ func findProcess(ctx context.Context, socket, name string, pid int) (path string
 	}
 	text := ""
 	for _, st := range found {
-		text += fmt.Sprintf("\n  --pid %d  %q, leading: %v", st.PID, backend.Clean(st.ID, backend.MaxID, false), st.Leading)
+		text += fmt.Sprintf("\n  --pid %d  %q, leading: %v", st.PID, clean.Text(st.ID, backend.MaxID, false), st.Leading)
 	}
 	return "", s, fmt.Errorf("%d processes take part in %q; name one of them:%s", len(found), name, text)
 }
@@ -104,7 +105,7 @@ func actionText(s local.State, action string) string {
 		ttl = seconds(s.TTL).String()
 	}
 	verb := map[bool]string{true: "leads", false: "does not lead"}[s.Leading]
-	text := fmt.Sprintf("Process %d, %q, %s %q.", s.PID, backend.Clean(s.ID, backend.MaxID, false), verb, backend.Clean(s.Election, backend.MaxName, false))
+	text := fmt.Sprintf("Process %d, %q, %s %q.", s.PID, clean.Text(s.ID, backend.MaxID, false), verb, clean.Text(s.Election, backend.MaxName, false))
 	if action == "resume" {
 		if !s.Paused {
 			return text + " It is not paused, so nothing changes."

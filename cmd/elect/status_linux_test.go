@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/clean"
 	"github.com/go-election/go-election/internal/testbed"
 )
 
@@ -138,7 +139,7 @@ func TestAllCommandsRefuseInvalidTimings(t *testing.T) {
 
 func TestTextOfAStoreCannotControlATerminal(t *testing.T) {
 	t.Parallel()
-	r := clean(backend.Record{
+	r := clean.Record(backend.Record{
 		Lease:   backend.Lease{Election: "job", Term: 1, Holder: backend.Candidate{ID: "a\x1b[2Jb", Nonce: "n", Address: "x\ty"}, MovedTo: "m\x07"},
 		History: []backend.Leadership{{ID: "old\x1b]0;evil\x07"}},
 	})

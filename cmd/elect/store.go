@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/clean"
 	"github.com/go-election/go-election/config"
 	"github.com/go-election/go-election/election"
 )
@@ -41,7 +42,7 @@ func openStore(ctx context.Context, c *config.Config) (*store, error) {
 
 // name returns the backend's name and where its store is, for operators of several stores.
 func (s *store) name() string {
-	return strings.TrimSpace(s.config.Backend + " " + backend.Where(s.Backend))
+	return strings.TrimSpace(s.config.Backend + " " + clean.Where(s.Backend))
 }
 
 // within calls the store with a timeout. A command may wait longer than a leader may.
@@ -59,7 +60,7 @@ func (s *store) record(ctx context.Context, name string) (r backend.Record, err 
 	err = s.within(ctx, func(ctx context.Context) error {
 		list, err := s.List(ctx, name, 1)
 		if err == nil && len(list) == 1 && list[0].Election == name {
-			r = clean(list[0])
+			r = clean.Record(list[0])
 		}
 		return err
 	})
@@ -88,23 +89,16 @@ func readAll[T any](ctx context.Context, s *store, read func(ctx context.Context
 func (s *store) records(ctx context.Context) ([]backend.Record, error) {
 	list, err := readAll(ctx, s, s.List, func(r backend.Record) string { return r.Election })
 	for i, r := range list {
-		list[i] = clean(r)
+		list[i] = clean.Record(r)
 	}
 	return slices.DeleteFunc(list, backend.Record.Forgotten), err
-}
-
-// clean removes what could harm a terminal, since other programs may have written the record.
-func clean(r backend.Record) backend.Record {
-	r.Election = backend.Clean(r.Election, backend.MaxName, false)
-	r.Lease, r.Elected, r.History = backend.CleanLease(r.Lease), backend.CleanTime(r.Elected), backend.CleanHistory(r.History)
-	return r
 }
 
 // members returns the members of all elections, cleaned for a terminal.
 func (s *store) members(ctx context.Context) ([]backend.Member, error) {
 	list, err := readAll(ctx, s, s.Members, func(m backend.Member) string { return m.Nonce })
 	for i := range list {
-		list[i] = backend.CleanMember(list[i])
+		list[i] = clean.Member(list[i])
 	}
 	return list, err
 }

@@ -1,4 +1,4 @@
-package backend_test
+package memory
 
 import (
 	"context"
@@ -11,7 +11,7 @@ import (
 
 // A belfry has a lease that changes, and one that was never held.
 type belfry struct {
-	backend.Notifier
+	notifier
 	term     uint64
 	readings int
 	during   func() // of a reading, after the leases were read
@@ -39,21 +39,21 @@ func TestWhoListensReturnsOnceALeaseIsNotAsItWasSeen(t *testing.T) {
 		b := &belfry{term: 1}
 		seen := []backend.Lease{{Election: "never held"}, {Election: "jobs", Term: 1, Heartbeat: 1}}
 		heard := make(chan error, 1)
-		go func() { heard <- b.Listen(t.Context(), seen, b.Observe) }()
+		go func() { heard <- b.listen(t.Context(), seen, b.Observe) }()
 		for range 3 {
 			synctest.Wait()
-			b.Notify() // about something else
+			b.notify() // about something else
 		}
 		synctest.Wait()
 		if len(heard) > 0 || b.readings != 4 {
 			t.Fatalf("returned: %d, after %d readings, want one at once and one for each ring", len(heard), b.readings)
 		}
 		b.term++
-		b.Notify()
+		b.notify()
 		if err := <-heard; err != nil {
 			t.Error(err)
 		}
-		if err := b.Listen(t.Context(), seen, b.Observe); err != nil || b.readings != 6 {
+		if err := b.listen(t.Context(), seen, b.Observe); err != nil || b.readings != 6 {
 			t.Errorf("what has changed before is not heard at once: %v after %d readings", err, b.readings)
 		}
 	})
@@ -62,8 +62,8 @@ func TestWhoListensReturnsOnceALeaseIsNotAsItWasSeen(t *testing.T) {
 func TestARingDuringAReadingIsNotMissed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &belfry{term: 1}
-		b.during = func() { b.term = 2; b.Notify() }
-		if err := b.Listen(t.Context(), []backend.Lease{{Election: "jobs", Term: 1, Heartbeat: 1}}, b.Observe); err != nil || b.readings != 2 {
+		b.during = func() { b.term = 2; b.notify() }
+		if err := b.listen(t.Context(), []backend.Lease{{Election: "jobs", Term: 1, Heartbeat: 1}}, b.Observe); err != nil || b.readings != 2 {
 			t.Errorf("%v after %d readings, want another reading after the ring", err, b.readings)
 		}
 	})
@@ -74,7 +74,7 @@ func TestListeningEndsWithItsContextAndWithAnError(t *testing.T) {
 		b := &belfry{term: 1}
 		ctx, cancel := context.WithCancel(t.Context())
 		heard := make(chan error, 1)
-		go func() { heard <- b.Listen(ctx, []backend.Lease{{Election: "jobs", Term: 1, Heartbeat: 1}}, b.Observe) }()
+		go func() { heard <- b.listen(ctx, []backend.Lease{{Election: "jobs", Term: 1, Heartbeat: 1}}, b.Observe) }()
 		synctest.Wait()
 		cancel()
 		if err := <-heard; err != context.Canceled {
@@ -83,7 +83,7 @@ func TestListeningEndsWithItsContextAndWithAnError(t *testing.T) {
 		fails := func(context.Context, []backend.Lease) ([]backend.Lease, error) {
 			return nil, backend.ErrUnavailable
 		}
-		if err := b.Listen(t.Context(), nil, fails); !errors.Is(err, backend.ErrUnavailable) {
+		if err := b.listen(t.Context(), nil, fails); !errors.Is(err, backend.ErrUnavailable) {
 			t.Errorf("%v, want the error of the reading", err)
 		}
 	})

@@ -1,0 +1,122 @@
+// Package clean makes safe what comes from a store, from a server or from a client library,
+// before a program keeps it, prints it or puts it into a log: whoever can write to the store
+// chooses that text. All backends use it, the manager, and the programs that show elections.
+package clean
+
+import (
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/go-election/go-election/backend"
+)
+
+// Text makes text from a store safe to use: it cuts the text to max bytes, and replaces
+// invalid bytes and characters that [backend.CheckText] refuses by U+FFFD. Text that this
+// module wrote comes back unchanged.
+func Text(s string, max int, multiline bool) string {
+	if harmless(s, max, multiline) {
+		return s
+	}
+	var b strings.Builder
+	for _, r := range s { // an invalid byte ranges as U+FFFD
+		if !harmless(string(r), utf8.UTFMax, multiline) {
+			r = utf8.RuneError
+		}
+		if b.Len()+utf8.RuneLen(r) > max {
+			break
+		}
+		b.WriteRune(r)
+	}
+	return b.String()
+}
+
+// Lease applies [Text] to all text of a lease from a store, and limits its durations to
+// 0 to 20 years. A lease that this module wrote comes back unchanged.
+func Lease(l backend.Lease) backend.Lease {
+	l.Holder = Candidate(l.Holder)
+	l.LastID = Text(l.LastID, backend.MaxID, false)
+	l.LastNonce = Text(l.LastNonce, 64, false)
+	l.End = backend.End(Text(string(l.End), 16, false))
+	l.Request.Kind = backend.RequestKind(Text(string(l.Request.Kind), 16, false))
+	l.Request.ID = Text(l.Request.ID, backend.MaxID, false)
+	l.Request.Nonce = Text(l.Request.Nonce, 64, false)
+	l.MovedTo, l.MovedFrom = Text(l.MovedTo, backend.MaxMark, false), Text(l.MovedFrom, backend.MaxMark, false)
+	l.TTL = min(max(l.TTL, 0), longest)
+	l.Renew = min(max(l.Renew, 0), longest)
+	l.Age = min(max(l.Age, 0), longest)
+	l.ObserveFor = min(l.ObserveFor, longest)
+	return l
+}
+
+func harmless(s string, max int, multiline bool) bool {
+	return backend.CheckText("", s, max, multiline) == nil
+}
+
+// longest is the limit for durations, so that a few of them can be added up.
+const longest = 20 * 365 * 24 * time.Hour
+
+// Candidate is [Lease] for a candidate.
+func Candidate(c backend.Candidate) backend.Candidate {
+	c.ID = Text(c.ID, backend.MaxID, false)
+	c.Nonce = Text(c.Nonce, 64, false)
+	c.Address = Text(c.Address, backend.MaxAddress, false)
+	c.Metadata = Text(c.Metadata, backend.MaxMetadata, true)
+	return c
+}
+
+// Record is [Lease] for a record and its name.
+func Record(r backend.Record) backend.Record {
+	r.Election = Text(r.Election, backend.MaxName, false)
+	r.Lease, r.Elected, r.History = Lease(r.Lease), Time(r.Elected), History(r.History)
+	return r
+}
+
+// Member is [Lease] for a member, read or to be written.
+func Member(m backend.Member) backend.Member {
+	m.Candidate = Candidate(m.Candidate)
+	m.Stage, m.Elections = Text(m.Stage, backend.MaxStage, false), Text(m.Elections, backend.MaxElections, true)
+	m.TTL, m.Age = min(max(m.TTL, 0), longest), min(max(m.Age, 0), longest)
+	return m
+}
+
+// Leadership is [Lease] for a past leadership.
+func Leadership(r backend.Leadership) backend.Leadership {
+	r.ID, r.End = Text(r.ID, backend.MaxID, false), backend.End(Text(string(r.End), 16, false))
+	r.From, r.To = Time(r.From), Time(r.To)
+	return r
+}
+
+// History is [Lease] for the history of a record: a copy of its first
+// [backend.MaxHistory] leaderships.
+func History(history []backend.Leadership) []backend.Leadership {
+	clean := slices.Clone(history[:min(len(history), backend.MaxHistory)])
+	for i, r := range clean {
+		clean[i] = Leadership(r)
+	}
+	return clean
+}
+
+// Remember returns the history with a leadership that has ended, the newest, as [History]
+// would leave it: l ended now, by the store's clock, or lapsed ago if its lease expired before
+// this is recorded. lapsed is 0 if the lease did not expire or the store does not know. No
+// leadership ends before it began, even if the clock was set back. The history that is passed
+// in stays as it is.
+func Remember(history []backend.Leadership, l backend.Leadership, how backend.End, now time.Time, lapsed time.Duration) []backend.Leadership {
+	l.End, l.To = how, now.Add(-lapsed)
+	if l.To.Before(l.From) {
+		l.To = l.From
+	}
+	return History(slices.Insert(slices.Clone(history), 0, l))
+}
+
+// Time returns a time from a store in UTC. A time that package encoding/json can read but
+// not write (in another zone, or after the year 9999) becomes zero.
+func Time(t time.Time) time.Time {
+	t = t.UTC()
+	if y := t.Year(); y < 1 || y > 9999 {
+		return time.Time{}
+	}
+	return t
+}

@@ -1,0 +1,69 @@
+package memory
+
+import (
+	"context"
+	"slices"
+	"sync"
+
+	"github.com/go-election/go-election/backend"
+)
+
+// A notifier makes Listen for a store that learns that something changed, but not what: each
+// notify makes the listeners observe again. The zero value is ready for use.
+type notifier struct {
+	mu       sync.Mutex
+	notified chan struct{} // closed by the next notify; nil: nobody waits for it
+}
+
+// notify wakes all listeners. It does not block.
+func (b *notifier) notify() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.notified != nil {
+		close(b.notified)
+		b.notified = nil
+	}
+}
+
+// listen is Listen, made of Observe: it observes at once, and
+// again after each notify, until a lease differs from what was seen. After a notify during a
+// reading another reading follows. Several during one reading count as one.
+func (b *notifier) listen(ctx context.Context, seen []backend.Lease, observe func(ctx context.Context, seen []backend.Lease) ([]backend.Lease, error)) error {
+	for {
+		notified := b.next()
+		changed, err := observe(ctx, seen)
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case err != nil:
+			return err
+		case tells(changed, seen):
+			return nil
+		}
+		select {
+		case <-notified:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// tells reports whether one of the leases differs from what was seen. Observe always returns
+// those that were never held.
+func tells(changed, seen []backend.Lease) bool {
+	now := make(map[string]*backend.Lease, len(changed))
+	for i := range changed {
+		now[changed[i].Election] = &changed[i]
+	}
+	return slices.ContainsFunc(seen, func(l backend.Lease) bool { return now[l.Election] != nil && now[l.Election].Differs(l) })
+}
+
+// next returns what the next notify closes.
+func (b *notifier) next() <-chan struct{} {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.notified == nil {
+		b.notified = make(chan struct{})
+	}
+	return b.notified
+}
