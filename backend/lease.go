@@ -27,11 +27,11 @@ type Lease struct {
 	// granted. Negative ([ExpiresInStore]): the store will free the lease.
 	ObserveFor time.Duration
 
-	// End is how the last leadership ended; LastID and LastNonce say whose it was. They are
+	// End is how the last leadership ended; LastID says whose it was. They are
 	// empty if unknown, or if the lease is held and no leadership came before. The failover
 	// delay and the incumbent grace rest on them.
-	End               End
-	LastID, LastNonce string
+	End    End
+	LastID string
 
 	Request Request // pending, or zero
 

@@ -82,7 +82,7 @@ func (m *machine) setObserved(e *elec, l *backend.Lease) {
 
 // cleanUnlessSeen makes text from the store harmless, unless it is unchanged since seen.
 func cleanUnlessSeen(l, seen *backend.Lease) {
-	if l.Holder != seen.Holder || l.Request != seen.Request || l.LastID != seen.LastID || l.LastNonce != seen.LastNonce || l.End != seen.End || l.MovedTo != seen.MovedTo || l.MovedFrom != seen.MovedFrom || l.TTL < 0 || l.Renew < 0 {
+	if l.Holder != seen.Holder || l.Request != seen.Request || l.LastID != seen.LastID || l.End != seen.End || l.MovedTo != seen.MovedTo || l.MovedFrom != seen.MovedFrom || l.TTL < 0 || l.Renew < 0 {
 		*l = clean.Lease(*l)
 	}
 }

@@ -60,7 +60,7 @@ func TestAChangedHolderKeepsTheObservation(t *testing.T) {
 	observes(t, m, time.Second, held)
 	m.step(9*time.Second, tick{})
 	gone := held // the store knows that the process crashed; the observation must continue
-	gone.Holder, gone.TTL, gone.Renew, gone.End, gone.LastID, gone.LastNonce = backend.Candidate{}, 0, 0, backend.Failed, "other", "theirs"
+	gone.Holder, gone.TTL, gone.Renew, gone.End, gone.LastID = backend.Candidate{}, 0, 0, backend.Failed, "other"
 	actions := observes(t, m, 9*time.Second, gone)
 	if !slices.ContainsFunc(actions, func(a action) bool { return a.kind == doEvent && a.state.kind == Vacant }) {
 		t.Errorf("watchers are not told that nobody leads: %+v", actions)

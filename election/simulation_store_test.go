@@ -254,7 +254,7 @@ func (r *simRow) isHeld(l *backend.Held) bool {
 // vacate makes the row vacant, if it is held.
 func (r *simRow) vacate(how backend.End) {
 	if l := &r.lease; !l.Vacant() {
-		l.End, l.LastID, l.LastNonce = how, l.Holder.ID, l.Holder.Nonce
+		l.End, l.LastID = how, l.Holder.ID
 		l.Holder, l.TTL, l.Renew = backend.Candidate{}, 0, 0
 	}
 }

@@ -37,7 +37,6 @@ func Text(s string, max int, multiline bool) string {
 func Lease(l backend.Lease) backend.Lease {
 	l.Holder = Candidate(l.Holder)
 	l.LastID = Text(l.LastID, backend.MaxID, false)
-	l.LastNonce = Text(l.LastNonce, 64, false)
 	l.End = backend.End(Text(string(l.End), 16, false))
 	l.Request.Kind = backend.RequestKind(Text(string(l.Request.Kind), 16, false))
 	l.Request.ID = Text(l.Request.ID, backend.MaxID, false)

@@ -49,7 +49,7 @@ func (e *entry) classify(self string, mayHold bool, m *memory, now time.Time) {
 			l.Heartbeat = combine(e.lock.Heartbeat, e.renewals.heartbeatOf(e.name))
 		}
 		if p := e.term.Last; p != nil {
-			l.End, l.LastID, l.LastNonce = p.End, p.ID, p.Nonce
+			l.End, l.LastID = p.End, p.ID
 		}
 		if written = e.lock.At; e.renewals != nil && e.renewals.At.After(written) {
 			written = e.renewals.At
@@ -58,11 +58,11 @@ func (e *entry) classify(self string, mayHold bool, m *memory, now time.Time) {
 		e.held, e.mine, e.dataLost = true, e.term.Nonce == self && mayHold, true
 		l.ObserveFor = doubled(e.term.TTL)
 		l.Heartbeat = combine(e.term.Heartbeat, 1)
-		l.End, l.LastID, l.LastNonce = backend.Failed, e.term.ID, e.term.Nonce
+		l.End, l.LastID = backend.Failed, e.term.ID
 		written = e.term.From
 	case okTerm && e.lockPair != nil && !e.tampered && e.lock.Term == e.term.Term && slices.Contains(validEnds, e.term.End):
 		l.Heartbeat = combine(e.term.Heartbeat, 0)
-		l.End, l.LastID, l.LastNonce = e.term.End, e.term.ID, e.term.Nonce
+		l.End, l.LastID = e.term.End, e.term.ID
 	case e.termPair != nil, e.tampered, e.lock.Term > 0: // overwritten, or lock and record contradict each other
 		e.held, e.dataLost = true, true
 		l.ObserveFor = 2 * maxTTL

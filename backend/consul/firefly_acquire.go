@@ -185,9 +185,9 @@ func (c *claim) prepare(session string, next uint64) {
 		c.record.Seal = old.Seal
 	}
 	if c.lease.LastID != "" && c.lease.Vacant() {
-		c.record.Last = &past{c.lease.LastID, c.lease.LastNonce, c.lease.End}
+		c.record.Last = &past{c.lease.LastID, c.lease.End}
 	} else if old.Term > 0 {
-		c.record.Last = &past{old.ID, old.Nonce, old.End}
+		c.record.Last = &past{old.ID, old.End}
 	}
 }
 

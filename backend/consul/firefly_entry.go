@@ -117,7 +117,7 @@ func (f *Firefly) classify(s *fireflyEntry) {
 		l.Holder = backend.Candidate{ID: r.ID, Nonce: r.Nonce, Address: r.Address, Metadata: r.Metadata}
 		l.TTL, l.Renew, l.ObserveFor = duration(r.TTL), duration(r.Renew), backend.ExpiresInStore
 		if p := r.Last; p != nil {
-			l.End, l.LastID, l.LastNonce = p.End, p.ID, p.Nonce
+			l.End, l.LastID = p.End, p.ID
 		}
 		l.Age = max(time.Since(r.From), 0)
 	case s.session != "" && !s.sealed: // a member of FireflySoft, or unknown
@@ -129,7 +129,7 @@ func (f *Firefly) classify(s *fireflyEntry) {
 		if s.mine { // left over: our key was edited
 			l.Holder.Nonce = self
 		}
-		l.End, l.LastID, l.LastNonce = r.End, r.ID, r.Nonce
+		l.End, l.LastID = r.End, r.ID
 	default:
 		f.classifyFree(s, leader)
 	}
@@ -143,15 +143,15 @@ func (f *Firefly) classify(s *fireflyEntry) {
 // classifyFree completes the lease of an election that nobody has locked.
 func (f *Firefly) classifyFree(s *fireflyEntry, leader string) {
 	r, l := &s.own, &s.lease
-	l.End, l.LastID, l.LastNonce = backend.Failed, leader, ""
+	l.End, l.LastID = backend.Failed, leader
 	if leader == "" || leader == r.ID {
-		l.LastID, l.LastNonce = r.ID, r.Nonce
+		l.LastID = r.ID
 	}
 	switch untouched := s.lockPair != nil && s.lockPair.CreateIndex == r.Created && s.lockPair.LockIndex == r.Locks; {
 	case s.sealed && s.unfinished:
 		l.ObserveFor = f.fleet.FailoverDelay
 	case r.Term > 0 && !s.unfinished && (s.sealed || untouched): // the last leadership ended in order
-		l.End, l.LastID, l.LastNonce = r.End, r.ID, r.Nonce
+		l.End, l.LastID = r.End, r.ID
 		if r.End == backend.Failed {
 			l.ObserveFor = f.waitAfter(r.ID)
 		}

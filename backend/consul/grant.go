@@ -152,7 +152,7 @@ func (o *offer) prepare(session string, now time.Time) {
 		MovedTo: old.MovedTo, Moved: old.Moved,
 	}
 	if old.Term > 0 {
-		o.record.Last = &past{old.ID, old.Nonce, old.End}
+		o.record.Last = &past{old.ID, old.End}
 	}
 }
 

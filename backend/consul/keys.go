@@ -65,9 +65,8 @@ type term struct {
 
 // past is the previous leader, and how that leadership ended.
 type past struct {
-	ID    string      `json:"id"`
-	Nonce string      `json:"nonce"`
-	End   backend.End `json:"end"`
+	ID  string      `json:"id"`
+	End backend.End `json:"end"`
 }
 
 type request struct {

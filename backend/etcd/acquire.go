@@ -309,27 +309,27 @@ func (l *layout) countMade(changes []change) {
 // newGrant returns the change that grants a bid.
 func newGrant(v *snapshot, e *entry, bid backend.Bid, term uint64, now time.Time) change {
 	c := bid.Candidate
-	end, lastID, lastNonce, history := e.endLeadership(backend.Failed, now)
+	end, lastID, history := e.endLeadership(backend.Failed, now)
 	return change{e, &record{
 		Term: term, ID: c.ID, Nonce: c.Nonce, Address: c.Address, Metadata: c.Metadata, TTL: span(bid.TTL), Renew: span(bid.Renew),
-		Heartbeat: newHeartbeat(), End: end, LastID: lastID, LastNonce: lastNonce, History: history,
+		Heartbeat: newHeartbeat(), End: end, LastID: lastID, History: history,
 		Elected: now, Written: now, Cluster: v.cluster, marks: marks{e.MovedTo, e.MovedFrom},
 	}}
 }
 
 // endLeadership returns the record's fields about the past after its present leadership, if
 // it has one, has ended.
-func (e *entry) endLeadership(how backend.End, now time.Time) (end backend.End, id, nonce string, history []backend.Leadership) {
+func (e *entry) endLeadership(how backend.End, now time.Time) (end backend.End, id string, history []backend.Leadership) {
 	r := e.record
 	switch {
 	case r == nil:
-		return "", "", "", nil
+		return "", "", nil
 	case r.Nonce == "":
-		return r.End, r.LastID, r.LastNonce, clean.History(r.History)
+		return r.End, r.LastID, clean.History(r.History)
 	}
 	lapsed := e.Lapsed()
 	if e.sessionRevision == 0 { // the session key with the last renewal was deleted
 		lapsed = 0
 	}
-	return how, r.ID, r.Nonce, clean.Remember(r.History, backend.Leadership{Term: r.Term, ID: r.ID, From: r.Elected}, how, now, lapsed)
+	return how, r.ID, clean.Remember(r.History, backend.Leadership{Term: r.Term, ID: r.ID, From: r.Elected}, how, now, lapsed)
 }

@@ -21,7 +21,7 @@ func (v *snapshot) classify(e *entry) {
 	e.tampered = !e.missing && !invalid && (r.Election != e.Election || r.Write != e.version)
 	e.Lease = backend.Lease{
 		Election: e.Election, Request: e.Request, Term: r.Term, Heartbeat: r.Heartbeat, Age: max(0, time.Since(r.Written)),
-		End: r.End, LastID: r.LastID, LastNonce: r.LastNonce, MovedTo: r.MovedTo, MovedFrom: r.MovedFrom,
+		End: r.End, LastID: r.LastID, MovedTo: r.MovedTo, MovedFrom: r.MovedFrom,
 	}
 	e.ownLeftover, e.sessionRevision = false, 0
 	if e.missing {

@@ -20,7 +20,7 @@ func FuzzKeys(f *testing.F) {
 	me, other := strings.Repeat("a", 32), strings.Repeat("b", 32)
 	held := encode(record{Term: 5, ID: "me", Nonce: me, Heartbeat: 9, TTL: span(time.Second), Session: "s", Written: time.Unix(1, 0).UTC(), Cluster: cluster, Election: "jobs", Write: 1})
 	theirs := encode(record{Term: math.MaxUint64, ID: "x", Nonce: other, Heartbeat: 1, TTL: math.MaxInt64, Session: "s", Cluster: cluster, Election: "jobs", Write: 1})
-	vacant := encode(record{Term: 6, Heartbeat: 9, End: backend.Released, LastID: "x", LastNonce: other, History: []backend.Leadership{{Term: 6, ID: "x"}}, Cluster: cluster, Election: "jobs", Write: 1})
+	vacant := encode(record{Term: 6, Heartbeat: 9, End: backend.Released, LastID: "x", History: []backend.Leadership{{Term: 6, ID: "x"}}, Cluster: cluster, Election: "jobs", Write: 1})
 	heartbeats := encode(heartbeats{ID: "x", Nonce: other, Heartbeat: 7, Apart: map[string]heartbeat{"jobs": 8, "other": 9}, At: time.Unix(2, 0).UTC()})
 	depose := encode(request{Term: 5, Kind: backend.Depose})
 	known := encode(layout{Version: 1, Made: 3, MaxTTL: span(10 * time.Second), Cluster: cluster})

@@ -24,7 +24,7 @@ type heldLease struct {
 // A leaseHistory has a lease's fields about the last leadership and migrations.
 type leaseHistory struct {
 	end                backend.End
-	lastID, lastNonce  string
+	lastID             string
 	movedTo, movedFrom string
 }
 
@@ -35,7 +35,7 @@ func (h *heldLease) lease(l *backend.Held, r *renewal) backend.Lease {
 		TTL: h.ttl, Renew: h.renew, Ref: recordRef(h.revision) + sessionRef(r.createRevision),
 	}
 	if past := h.history; past != nil {
-		now.End, now.LastID, now.LastNonce, now.MovedTo, now.MovedFrom = past.end, past.lastID, past.lastNonce, past.movedTo, past.movedFrom
+		now.End, now.LastID, now.MovedTo, now.MovedFrom = past.end, past.lastID, past.movedTo, past.movedFrom
 	}
 	return now
 }
@@ -76,7 +76,7 @@ func (b *Backend) markHeld(e *entry, s *session) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	h := &heldLease{term: e.Term, ttl: e.TTL, renew: e.Renew, heartbeat: e.record.Heartbeat, revision: e.recordRevision, cluster: e.record.Cluster, session: s}
-	if p := (leaseHistory{e.End, e.LastID, e.LastNonce, e.MovedTo, e.MovedFrom}); p != (leaseHistory{}) {
+	if p := (leaseHistory{e.End, e.LastID, e.MovedTo, e.MovedFrom}); p != (leaseHistory{}) {
 		h.history = &p
 	}
 	if len(b.held) <= maxByKey {

@@ -55,13 +55,12 @@ type record struct {
 	Session   string `json:"session,omitempty"` // whose heartbeat/ key shows renewals
 	Heartbeat uint64 `json:"heartbeat,string"`
 
-	End       backend.End          `json:"end,omitempty"`
-	LastID    string               `json:"last_id,omitempty"`
-	LastNonce string               `json:"last_nonce,omitempty"`
-	Elected   time.Time            `json:"elected,omitzero"` // by the writer's clock, like all times
-	Written   time.Time            `json:"written"`
-	History   []backend.Leadership `json:"history,omitempty"`
-	Cluster   uint64               `json:"cluster,string"`
+	End     backend.End          `json:"end,omitempty"`
+	LastID  string               `json:"last_id,omitempty"`
+	Elected time.Time            `json:"elected,omitzero"` // by the writer's clock, like all times
+	Written time.Time            `json:"written"`
+	History []backend.Leadership `json:"history,omitempty"`
+	Cluster uint64               `json:"cluster,string"`
 
 	// The election, and the version of the key that this write creates: a value that was
 	// copied, edited or put back hardly ever matches both.

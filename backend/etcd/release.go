@@ -106,8 +106,8 @@ func (b *Backend) planRelease(v *snapshot, entries []entry, part []backend.Held)
 
 // vacated returns the vacant record that follows a leadership of this process.
 func vacated(v *snapshot, e *entry, how backend.End, now time.Time) string {
-	end, lastID, lastNonce, history := e.endLeadership(how, now)
-	r := record{Term: e.Term, Heartbeat: newHeartbeat(), End: end, LastID: lastID, LastNonce: lastNonce, History: history, Written: now, Cluster: v.cluster, marks: marks{e.MovedTo, e.MovedFrom}}
+	end, lastID, history := e.endLeadership(how, now)
+	r := record{Term: e.Term, Heartbeat: newHeartbeat(), End: end, LastID: lastID, History: history, Written: now, Cluster: v.cluster, marks: marks{e.MovedTo, e.MovedFrom}}
 	if e.suspect || !e.mayBeHeld {
 		r.Cluster = 0 // it must still be watched
 	}

@@ -17,7 +17,7 @@ func TestATimeThatCannotBeWrittenIsNotKept(t *testing.T) {
 			continue // the whole record is invalid
 		}
 		e := entry{record: r}
-		_, _, _, r.History = e.endLeadership(backend.Failed, time.Now().UTC())
+		_, _, r.History = e.endLeadership(backend.Failed, time.Now().UTC())
 		encode(r) // panics if it cannot
 	}
 }

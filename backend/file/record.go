@@ -36,7 +36,6 @@ type record struct {
 	Elected   time.Time            `json:"elected"`
 	End       backend.End          `json:"end,omitempty"`
 	LastID    string               `json:"last_id,omitempty"`
-	LastNonce string               `json:"last_nonce,omitempty"`
 	MovedTo   string               `json:"moved_to,omitempty"`
 	MovedFrom string               `json:"moved_from,omitempty"`
 	History   []backend.Leadership `json:"history,omitempty"`
@@ -59,7 +58,7 @@ func (r *record) endLeadership(how backend.End, now time.Time, lapsed time.Durat
 		return
 	}
 	r.History = clean.Remember(r.History, backend.Leadership{Term: r.Term, ID: r.Holder.ID, From: r.Elected}, how, now, lapsed)
-	r.End, r.LastID, r.LastNonce = how, r.Holder.ID, r.Holder.Nonce
+	r.End, r.LastID = how, r.Holder.ID
 	r.Holder, r.TTL, r.Renew, r.Elected = nil, 0, 0, time.Time{}
 }
 

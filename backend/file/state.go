@@ -114,7 +114,7 @@ func (b *Backend) complete(s *state) (err error) {
 // lease returns the state as a challenger or an observer must treat it.
 func (b *Backend) lease(s state) backend.Lease {
 	r := s.rec
-	l := backend.Lease{Election: s.name, Term: r.Term, Heartbeat: r.Heartbeat, End: r.End, LastID: r.LastID, LastNonce: r.LastNonce, Request: s.request, MovedTo: r.MovedTo, MovedFrom: r.MovedFrom}
+	l := backend.Lease{Election: s.name, Term: r.Term, Heartbeat: r.Heartbeat, End: r.End, LastID: r.LastID, Request: s.request, MovedTo: r.MovedTo, MovedFrom: r.MovedFrom}
 	written := r.Written
 	if r.held() {
 		l.Holder = backend.Candidate{ID: r.Holder.ID, Nonce: r.Holder.Nonce, Address: r.Holder.Address, Metadata: r.Holder.Metadata}
@@ -158,6 +158,6 @@ func (s *state) lapsed(now time.Time) time.Duration {
 
 // makeVacant ends the leadership of a holder that has died.
 func makeVacant(l *backend.Lease) {
-	l.End, l.LastID, l.LastNonce = backend.Failed, l.Holder.ID, l.Holder.Nonce
+	l.End, l.LastID = backend.Failed, l.Holder.ID
 	l.Holder, l.TTL, l.Renew = backend.Candidate{}, 0, 0
 }

@@ -148,7 +148,7 @@ func endLeadership(r *backend.Record, how backend.End) {
 		return
 	}
 	r.History = clean.Remember(r.History, backend.Leadership{Term: r.Term, ID: r.Holder.ID, From: r.Elected}, how, time.Now(), r.Lapsed())
-	r.End, r.LastID, r.LastNonce = how, r.Holder.ID, r.Holder.Nonce
+	r.End, r.LastID = how, r.Holder.ID
 	r.Holder, r.TTL, r.Renew, r.ObserveFor, r.Elected = backend.Candidate{}, 0, 0, 0, time.Time{}
 }
 

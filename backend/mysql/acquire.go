@@ -154,7 +154,6 @@ type rowChange struct {
 	newTerm   uint64 // the term to grant
 	ended     backend.End
 	lastID    string
-	lastNonce string
 	history   string
 }
 
@@ -163,7 +162,7 @@ func newRowChange(index int, r *row, st *status, newTerm uint64, how backend.End
 	if r.sameServer {
 		c.writer = st.server
 	}
-	c.ended, c.lastID, c.lastNonce, c.history = r.afterEnd(how, st)
+	c.ended, c.lastID, c.history = r.afterEnd(how, st)
 	return c
 }
 
@@ -174,7 +173,7 @@ func (s *session) changeValues(changes []rowChange) (text string, args []any) {
 		if i > 0 {
 			text += s.text[moreChangesSQL]
 		}
-		args = append(args, []byte(c.name), c.term, c.heartbeat, []byte(c.writer), c.newTerm, []byte(c.ended), []byte(c.lastID), []byte(c.lastNonce), []byte(c.history))
+		args = append(args, []byte(c.name), c.term, c.heartbeat, []byte(c.writer), c.newTerm, []byte(c.ended), []byte(c.lastID), []byte(c.history))
 	}
 	return text, args
 }

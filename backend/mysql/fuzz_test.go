@@ -56,7 +56,7 @@ func FuzzRow(f *testing.F) {
 			t.Errorf("term %d after %d", term, r.Term)
 		}
 		st.now = time.Unix(1, 0)
-		if _, _, _, history := r.afterEnd(backend.Failed, &st); full && len(history) > maxHistory && len(r.history) <= maxHistory {
+		if _, _, history := r.afterEnd(backend.Failed, &st); full && len(history) > maxHistory && len(r.history) <= maxHistory {
 			t.Errorf("a history of %d bytes does not fit its column", len(history))
 		}
 	})

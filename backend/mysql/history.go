@@ -35,10 +35,10 @@ func parseHistory(history string) []backend.Leadership {
 }
 
 // afterEnd returns what a row says about its past once its present leadership has ended.
-func (r *row) afterEnd(how backend.End, st *status) (end backend.End, id, nonce, history string) {
+func (r *row) afterEnd(how backend.End, st *status) (end backend.End, id, history string) {
 	if r.Vacant() {
-		return r.End, r.LastID, r.LastNonce, r.history
+		return r.End, r.LastID, r.history
 	}
 	leaderships := clean.Remember(parseHistory(r.history), backend.Leadership{Term: r.Term, ID: r.Holder.ID, From: r.elected}, how, st.now, r.Lapsed())
-	return how, r.Holder.ID, r.Holder.Nonce, historyText(leaderships)
+	return how, r.Holder.ID, historyText(leaderships)
 }

@@ -71,8 +71,8 @@ func TestHostileRowsAreShownHarmlessly(t *testing.T) {
 			name := fmt.Sprint("e", i)
 			lease := n.lead(name, time.Second)
 			if _, err := l.admin.Exec(`UPDATE election_lease SET holder = ?, nonce = ?, address = ?, metadata = ?, ttl_us = 18446744073709551615, renew_us = 18446744073709551615,
-				ended = 'zzz', last_id = ?, last_nonce = ?, request = 'zzz', request_id = ?, request_nonce = ?, server = ?, elected_at = '9999-12-31 23:59:59', history = ? WHERE name = ?`,
-				hostile, hostile[:60], hostile, hostile, hostile, hostile[:60], hostile, hostile[:60], hostile, history, name); err != nil {
+				ended = 'zzz', last_id = ?, request = 'zzz', request_id = ?, request_nonce = ?, server = ?, elected_at = '9999-12-31 23:59:59', history = ? WHERE name = ?`,
+				hostile, hostile[:60], hostile, hostile, hostile, hostile, hostile[:60], hostile, history, name); err != nil {
 				t.Fatal(err)
 			}
 			got := n.observe(name)

@@ -15,7 +15,7 @@ import (
 // A scan receives the columns of one row. Its bytes belong to the driver and are valid
 // until the next row.
 type scan struct {
-	name, holder, nonce, term, heartbeat, sameServer, writer, ttl, renew, age, ended, lastID, lastNonce, request, requestID, requestNonce, movedTo, movedFrom, server, serverState sql.RawBytes
+	name, holder, nonce, term, heartbeat, sameServer, writer, ttl, renew, age, ended, lastID, request, requestID, requestNonce, movedTo, movedFrom, server, serverState sql.RawBytes
 
 	address, metadata, history, elected, last sql.RawBytes
 
@@ -27,7 +27,7 @@ type scan struct {
 func newScan(full bool) *scan {
 	c := &scan{full: full}
 	c.into = []any{&c.name, &c.holder, &c.nonce, &c.term, &c.heartbeat, &c.sameServer, &c.writer, &c.ttl, &c.renew, &c.age, &c.ended,
-		&c.lastID, &c.lastNonce, &c.request, &c.requestID, &c.requestNonce, &c.movedTo, &c.movedFrom, &c.server, &c.serverState}
+		&c.lastID, &c.request, &c.requestID, &c.requestNonce, &c.movedTo, &c.movedFrom, &c.server, &c.serverState}
 	if full {
 		c.into = append(c.into, &c.address, &c.metadata, &c.history, &c.elected, &c.last)
 	}
@@ -69,7 +69,7 @@ func (c *scan) lease(r *row, name string, known *backend.Lease, p *candidateCach
 	r.TTL, r.Renew = parseDuration(c.ttl), parseDuration(c.renew)
 	r.Age = min(max(0, parseSigned(c.age)), maxDuration)
 	r.End = backend.End(cleanText(c.ended, string(known.End), 16, false))
-	r.LastID, r.LastNonce = cleanText(c.lastID, known.LastID, backend.MaxID, false), cleanText(c.lastNonce, known.LastNonce, 64, false)
+	r.LastID = cleanText(c.lastID, known.LastID, backend.MaxID, false)
 	if len(c.request) > 0 {
 		r.Request = backend.Request{Election: name, Term: r.Term,
 			Kind:  backend.RequestKind(cleanText(c.request, string(known.Request.Kind), 16, false)),

@@ -18,7 +18,6 @@ CREATE TABLE IF NOT EXISTS `election_lease` (
   `server`        VARBINARY(160)  NOT NULL COMMENT 'identity of the server that wrote this row last',
   `ended`         VARBINARY(16)   NOT NULL COMMENT 'how the previous leadership ended: released, failed, deposed, forgotten',
   `last_id`       VARBINARY(255)  NOT NULL COMMENT 'id of the previous leader',
-  `last_nonce`    VARBINARY(64)   NOT NULL,
   `request`       VARBINARY(16)   NOT NULL COMMENT 'of an operator: nominate, accept, depose',
   `request_id`    VARBINARY(255)  NOT NULL,
   `request_nonce` VARBINARY(64)   NOT NULL,
@@ -61,8 +60,8 @@ CREATE TABLE IF NOT EXISTS `election_member` (
 -- tables were dropped and created again.
 -- Error 1062 means that the row exists already, and is harmless.
 INSERT INTO `election_lease`
-  (`name`, `holder`, `nonce`, `address`, `metadata`, `term`, `heartbeat`, `ttl_us`, `renew_us`, `server`, `ended`, `last_id`, `last_nonce`,
+  (`name`, `holder`, `nonce`, `address`, `metadata`, `term`, `heartbeat`, `ttl_us`, `renew_us`, `server`, `ended`, `last_id`,
    `request`, `request_id`, `request_nonce`, `moved_to`, `moved_from`, `elected_at`, `renewed_at`, `expires_at`, `history`)
 VALUES
   ('', 'layout 1', '', '', 'row of the table itself: term = elections ever made, ttl_us = greatest TTL of a bid, server = where the last election was made',
-   0, 0, 15000000, 0, '', '', '', '', '', '', '', '', '', UTC_TIMESTAMP(6), UTC_TIMESTAMP(6), UTC_TIMESTAMP(6), '[]');
+   0, 0, 15000000, 0, '', '', '', '', '', '', '', '', UTC_TIMESTAMP(6), UTC_TIMESTAMP(6), UTC_TIMESTAMP(6), '[]');

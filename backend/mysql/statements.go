@@ -19,7 +19,7 @@ type statements struct {
 const serverState = `IF(l.name = '', CONCAT_WS(' ', @@global.read_only, @@innodb_flush_log_at_trx_commit = 1 AND (@@log_bin = 0 OR @@sync_binlog = 1), TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6))), '')`
 
 const lightColumns = `l.name, l.holder, l.nonce, l.term, l.heartbeat, l.server = {server}, IF(l.server = {server}, '', l.server), l.ttl_us, l.renew_us,
- TIMESTAMPDIFF(MICROSECOND, l.renewed_at, UTC_TIMESTAMP(6)), l.ended, l.last_id, l.last_nonce, l.request, l.request_id, l.request_nonce, l.moved_to, l.moved_from,
+ TIMESTAMPDIFF(MICROSECOND, l.renewed_at, UTC_TIMESTAMP(6)), l.ended, l.last_id, l.request, l.request_id, l.request_nonce, l.moved_to, l.moved_from,
  IF(l.name = '', {server}, ''), ` + serverState
 
 const fullColumns = lightColumns + `, l.address, l.metadata, l.history, TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', l.elected_at), t.term`
@@ -50,7 +50,7 @@ const grantSQL = `UPDATE (SELECT v.* FROM ({names}) v
  STRAIGHT_JOIN {lease} l FORCE INDEX (PRIMARY) ON l.name = s.name
  STRAIGHT_JOIN {term} t FORCE INDEX (PRIMARY) ON t.name = s.name
  SET l.term = s.next, t.term = s.next, l.heartbeat = ?, l.holder = ?, t.holder = ?, l.nonce = ?, t.nonce = ?, l.address = ?, l.metadata = ?,
-  l.ttl_us = ?, l.renew_us = ?, l.server = {server}, l.ended = s.ended, l.last_id = s.last_id, l.last_nonce = s.last_nonce,
+  l.ttl_us = ?, l.renew_us = ?, l.server = {server}, l.ended = s.ended, l.last_id = s.last_id,
   l.request = '', l.request_id = '', l.request_nonce = '', l.elected_at = UTC_TIMESTAMP(6), l.renewed_at = UTC_TIMESTAMP(6),
   l.expires_at = UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND, l.history = s.history`
 
@@ -59,12 +59,12 @@ const releaseSQL = `UPDATE (SELECT v.* FROM ({names}) v
   WHERE l.nonce = ? AND l.server = {server} LIMIT 100000 FOR UPDATE SKIP LOCKED) s
  STRAIGHT_JOIN {lease} l FORCE INDEX (PRIMARY) ON l.name = s.name
  SET l.heartbeat = ?, l.holder = '', l.nonce = '', l.address = '', l.metadata = '', l.ttl_us = 0, l.renew_us = 0,
-  l.ended = s.ended, l.last_id = s.last_id, l.last_nonce = s.last_nonce,
+  l.ended = s.ended, l.last_id = s.last_id,
   l.renewed_at = UTC_TIMESTAMP(6), l.expires_at = UTC_TIMESTAMP(6), l.history = s.history`
 
 // changeSQL is the first row of the values in grantSQL and releaseSQL.
-const changeSQL = `SELECT ? AS name, ? AS term, ? AS heartbeat, ? AS server, ? AS next, ? AS ended, ? AS last_id, ? AS last_nonce, ? AS history`
-const moreChangesSQL = ` UNION ALL SELECT ?, ?, ?, ?, ?, ?, ?, ?, ?`
+const changeSQL = `SELECT ? AS name, ? AS term, ? AS heartbeat, ? AS server, ? AS next, ? AS ended, ? AS last_id, ? AS history`
+const moreChangesSQL = ` UNION ALL SELECT ?, ?, ?, ?, ?, ?, ?, ?`
 
 // The first grant of an election that has no row.
 const createLimitSQL = `SET SESSION wait_timeout = 2`
@@ -74,10 +74,10 @@ const countRowsSQL = `SELECT COUNT(*) - 1 FROM {lease}`
 const existingSQL = `SELECT name, term FROM {lease} WHERE name IN ({names})`
 const orphansSQL = `SELECT name, term FROM {term} WHERE name IN ({names})`
 const termsSQL = `SELECT name, term FROM {term} WHERE name IN ({names}) FOR UPDATE`
-const leaseColumns = `name, holder, nonce, address, metadata, term, heartbeat, ttl_us, renew_us, server, ended, last_id, last_nonce,
+const leaseColumns = `name, holder, nonce, address, metadata, term, heartbeat, ttl_us, renew_us, server, ended, last_id,
  request, request_id, request_nonce, moved_to, moved_from, elected_at, renewed_at, expires_at, history`
 const createLeaseSQL = `INSERT INTO {lease} (` + leaseColumns + `) VALUES {names}`
-const createLeaseRow = `(?, ?, ?, ?, ?, ?, ?, ?, ?, {server}, '', '', '', '', '', '', '', '', UTC_TIMESTAMP(6), UTC_TIMESTAMP(6), UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND, '[]')`
+const createLeaseRow = `(?, ?, ?, ?, ?, ?, ?, ?, ?, {server}, '', '', '', '', '', '', '', UTC_TIMESTAMP(6), UTC_TIMESTAMP(6), UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND, '[]')`
 const createTermSQL = `INSERT INTO {term} (name, term, nonce, holder) VALUES {names}`
 const raiseTermSQL = `UPDATE {term} SET term = ?, nonce = ?, holder = ? WHERE name = ? AND term < ?`
 const updateOwnRowSQL = `UPDATE {lease} SET term = ?, heartbeat = ?, server = {server}, renewed_at = UTC_TIMESTAMP(6) WHERE name = ''`

@@ -75,7 +75,7 @@ func (b *Backend) Acquire(ctx context.Context, bids []backend.Bid) ([]backend.An
 func (b *Backend) takeRow(ctx context.Context, bid backend.Bid, snap *snapshot, a backend.Answer) backend.Answer {
 	before := *snap
 	snap.inner = a.Lease
-	holder := b.shape.holderOf(bid.Candidate, a.Term)
+	holder := b.shape.holderOf(bid.Candidate.ID, a.Term)
 	var when any
 	if a.MovedTo != "" {
 		when = sealed

@@ -1,13 +1,10 @@
 package mysqltable
 
 import (
-	"crypto/sha256"
 	"fmt"
 	"regexp"
 	"strings"
 	"time"
-
-	"github.com/go-election/go-election/backend"
 )
 
 // A Layout is the shape of a table by which other programs elect. It has the name of the
@@ -51,7 +48,7 @@ const (
 	sealed  = "2038-01-19 03:14:07" // the election has moved to another store
 )
 
-// A holder of this module ends with a grant mark, made of nonce and term.
+// A holder of this module ends with a grant mark, the term.
 const grantMarkLength = 17
 
 var grantMark = regexp.MustCompile(`#[0-9a-f]{16}$`)
@@ -59,9 +56,8 @@ var grantMark = regexp.MustCompile(`#[0-9a-f]{16}$`)
 // holderOf returns the holder that the row names while a candidate of this module leads in
 // this term: its id, as far as it is printable and fits, and a mark that no other grant
 // shares. So a statement that arrives late does not affect another grant.
-func (s shape) holderOf(c backend.Candidate, term uint64) string {
-	h := sha256.Sum256(fmt.Appendf(nil, "%s %d", c.Nonce, term))
-	return s.plain(c.ID) + fmt.Sprintf("#%x", h[:8])
+func (s shape) holderOf(id string, term uint64) string {
+	return s.plain(id) + fmt.Sprintf("#%016x", term)
 }
 
 // plain returns an id as the table shows it: printable ASCII without blanks.

@@ -34,7 +34,7 @@ func (b *Backend) Mark(ctx context.Context, held []backend.Held) ([]backend.Answ
 			return nil, errs[0]
 		}
 		err := b.call(ctx, fmt.Sprintf("mark %q", l.Election), func(conn *sql.Conn) error {
-			holder := b.shape.holderOf(l.Holder, l.Term)
+			holder := b.shape.holderOf(l.Holder.ID, l.Term)
 			if err := b.renewRows(ctx, conn, key, []string{holder}, sealed); err != nil {
 				return err
 			}
@@ -71,7 +71,7 @@ func (b *Backend) renewHeldRows(ctx context.Context, verb string, held []backend
 			var ourKeys, holders []string
 			for i, a := range answers {
 				if a.Outcome == backend.Granted && errs[i] == nil && (a.MovedTo != "") == seal {
-					ourKeys, holders = append(ourKeys, keys[i]), append(holders, b.shape.holderOf(held[i].Holder, held[i].Term))
+					ourKeys, holders = append(ourKeys, keys[i]), append(holders, b.shape.holderOf(held[i].Holder.ID, held[i].Term))
 				}
 			}
 			var when any
@@ -99,7 +99,7 @@ func (b *Backend) renewHeldRows(ctx context.Context, verb string, held []backend
 			switch {
 			case a.Outcome == backend.Refused:
 				a.Lease = snap.lease
-			case snap.row.holder != b.shape.holderOf(held[i].Holder, held[i].Term):
+			case snap.row.holder != b.shape.holderOf(held[i].Holder.ID, held[i].Term):
 				*a = backend.Answer{Lease: snap.lease, Outcome: backend.Refused, Err: b.lostError(&snap)}
 			default:
 				validFor, err := b.validFor(&snap, a.ValidFor)
@@ -163,7 +163,7 @@ func (b *Backend) release(ctx context.Context, held []backend.Held) error {
 		if l.MovedTo != "" {
 			when = sealed
 		}
-		ourKeys, holders, times = append(ourKeys, keys[i]), append(holders, b.shape.holderOf(candidate, term)), append(times, when)
+		ourKeys, holders, times = append(ourKeys, keys[i]), append(holders, b.shape.holderOf(candidate.ID, term)), append(times, when)
 		end := held[i]
 		end.Term = term
 		toRelease = append(toRelease, end)

@@ -79,14 +79,14 @@ func longerObserve(a, b time.Duration) time.Duration {
 }
 
 func (b *Backend) ownerOf(l backend.Lease, r row, id string) rowOwner {
-	holder := l.Holder
+	holder := l.Holder.ID
 	if l.Vacant() {
-		holder = backend.Candidate{ID: l.LastID, Nonce: l.LastNonce}
+		holder = l.LastID
 	}
 	switch {
 	case !r.found:
 		return noRow
-	case holder.Nonce != "" && r.holder == b.shape.holderOf(holder, l.Term):
+	case holder != "" && r.holder == b.shape.holderOf(holder, l.Term):
 		return thisModule
 	case r.holder == "" && (r.time == vacated || r.time == sealed):
 		return thisModule

@@ -108,7 +108,7 @@ func (b *Backend) observeAbsentHolder(snap *snapshot, stored storedSession, obse
 	// docs/design/zookeeper.md, "The holder's node is gone".
 	l := &snap.lease
 	l.Heartbeat = mix(snap.record.Heartbeat, "over")
-	l.End, l.LastID, l.LastNonce = backend.Failed, h.ID, h.Nonce
+	l.End, l.LastID = backend.Failed, h.ID
 	if b.layout.kind == Node || ours {
 		return 0
 	}

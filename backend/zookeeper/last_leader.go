@@ -49,7 +49,7 @@ func (b *Backend) readLastLeader(get func(kind, string) (reading, error), snap *
 		return err
 	}
 	if id := string(r.data); id != "" && id != l.LastID {
-		l.End, l.LastID, l.LastNonce = backend.Failed, clean.Text(id, backend.MaxID, false), ""
+		l.End, l.LastID = backend.Failed, clean.Text(id, backend.MaxID, false)
 		l.Heartbeat = mix(l.Heartbeat, "last "+id)
 	}
 	return err

@@ -23,7 +23,6 @@ type record struct {
 	Holder    *holder              `json:"holder,omitempty"`
 	End       backend.End          `json:"end,omitempty"` // of the last leadership that has ended
 	LastID    string               `json:"last_id,omitempty"`
-	LastNonce string               `json:"last_nonce,omitempty"`
 	Request   *request             `json:"request,omitempty"`
 	History   []backend.Leadership `json:"history,omitempty"`
 
@@ -92,7 +91,7 @@ func parseRecord(data []byte, election string) (*record, error) {
 	// What we write back must not be longer than what we write ourselves.
 	r.History = clean.History(r.History)
 	r.End = backend.End(clean.Text(string(r.End), 16, false))
-	r.LastID, r.LastNonce = clean.Text(r.LastID, backend.MaxID, false), clean.Text(r.LastNonce, 64, false)
+	r.LastID = clean.Text(r.LastID, backend.MaxID, false)
 	r.MovedTo, r.MovedFrom = clean.Text(r.MovedTo, backend.MaxMark, false), clean.Text(r.MovedFrom, backend.MaxMark, false)
 	if w := r.Request; w != nil {
 		w.Kind = backend.RequestKind(clean.Text(string(w.Kind), 16, false))
@@ -137,7 +136,7 @@ func (r *record) endLeadership(how backend.End, now time.Time, lapsed time.Durat
 		return
 	}
 	r.History = clean.Remember(r.History, backend.Leadership{Term: r.Term, ID: h.ID, From: h.Elected}, how, now, lapsed)
-	r.End, r.LastID, r.LastNonce, r.Holder = how, h.ID, h.Nonce, nil
+	r.End, r.LastID, r.Holder = how, h.ID, nil
 }
 
 // heldBy reports whether the record says that this nonce leads in this term; 0: any.
@@ -157,7 +156,7 @@ func (h *holder) candidate() backend.Candidate {
 
 // lease returns what the record alone says of the lease, as vacant.
 func (r *record) lease() backend.Lease {
-	l := backend.Lease{Election: r.Election, Term: r.Term, Heartbeat: r.Heartbeat, End: r.End, LastID: r.LastID, LastNonce: r.LastNonce,
+	l := backend.Lease{Election: r.Election, Term: r.Term, Heartbeat: r.Heartbeat, End: r.End, LastID: r.LastID,
 		MovedTo: r.MovedTo, MovedFrom: r.MovedFrom}
 	if w := r.Request; w != nil {
 		l.Request = backend.Request{Election: r.Election, Term: w.Term, Kind: w.Kind, ID: w.ID, Nonce: w.Nonce}

@@ -70,7 +70,7 @@ func TestATakeoverDoesNotWaitForTheEnsemble(t *testing.T) {
 	a.keep(t, held)
 	a.kill()
 	got, err := b.try(b.watchLease(t, "jobs"))
-	if err != nil || got.Outcome != backend.Granted || got.Term <= held.Term || got.LastNonce != a.me.Nonce || got.End != backend.Failed {
+	if err != nil || got.Outcome != backend.Granted || got.Term <= held.Term || got.LastID != a.me.ID || got.End != backend.Failed {
 		t.Fatalf("a bid after an observation: want granted after a's leadership has failed, got %+v, %v", got, err)
 	}
 	if !a.sessionAlive(t, admin) {
