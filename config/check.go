@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"reflect"
@@ -26,11 +27,8 @@ type Key struct {
 
 // Keys returns all keys that this program knows: the general keys and those of each
 // store that it imports. Of o, Keys uses only Prefix.
-func Keys(o *Options) []Key {
-	in := &input{prefix: DefaultPrefix}
-	if o != nil && o.Prefix != "" {
-		in.prefix = o.Prefix
-	}
+func Keys(o Options) []Key {
+	in := &input{prefix: cmp.Or(o.Prefix, DefaultPrefix)}
 	d := in.decoder()
 	d.structure("", nil, reflect.ValueOf(new(general)).Elem(), nil)
 	for _, name := range backend.Names() {

@@ -20,7 +20,7 @@ import (
 // DefaultPrefix is the prefix of environment variables.
 const DefaultPrefix = "ELECTION_"
 
-// Options selects the environment that Load and Parse read. Nil means all defaults.
+// Options selects the environment that Load and Parse read. The zero value is ready to use.
 type Options struct {
 	// Prefix is the prefix of environment variables: capital letters, digits and
 	// underscores, ending in an underscore. Default: DefaultPrefix.
@@ -77,7 +77,7 @@ var stores = []string{"consul", "etcd", "file", "manual", "memory", "migration",
 // environment alone. The store need not be up. Closing the manager closes the
 // store's client too.
 func Open(ctx context.Context, file string) (*election.Manager, error) {
-	c, err := Load(file, nil)
+	c, err := Load(file, Options{})
 	if err != nil {
 		return nil, err
 	}
@@ -89,7 +89,7 @@ func Open(ctx context.Context, file string) (*election.Manager, error) {
 // name. It also checks the sections of other stores that this program imports. It
 // does not read files that hold secrets. The error is of class backend.ErrInvalid,
 // or the operating system's if the file cannot be read.
-func Load(file string, o *Options) (*Config, error) {
+func Load(file string, o Options) (*Config, error) {
 	if file == "" {
 		return Parse("", nil, o)
 	}
@@ -103,14 +103,8 @@ func Load(file string, o *Options) (*Config, error) {
 var prefixForm = regexp.MustCompile(`^[A-Z][A-Z0-9_]*_$`)
 
 // Parse is Load for a file that the caller has read. Errors show name as the file's name.
-func Parse(name string, yaml []byte, o *Options) (*Config, error) {
-	if o == nil {
-		o = &Options{}
-	}
-	in := &input{file: name, prefix: o.Prefix, environ: make(map[string]string)}
-	if in.prefix == "" {
-		in.prefix = DefaultPrefix
-	}
+func Parse(name string, yaml []byte, o Options) (*Config, error) {
+	in := &input{file: name, prefix: cmp.Or(o.Prefix, DefaultPrefix), environ: make(map[string]string)}
 	if !prefixForm.MatchString(in.prefix) {
 		return nil, &Error{Problem: fmt.Sprintf("the prefix is %q, must be capital letters, digits and underscores, and end in an underscore", in.prefix)}
 	}
@@ -210,7 +204,7 @@ func (c *Config) Open(ctx context.Context) (*election.Manager, error) {
 	if err != nil {
 		return nil, err
 	}
-	m, err := election.New(b, &c.Election)
+	m, err := election.New(b, c.Election)
 	if err != nil {
 		return nil, errors.Join(c.explain(err), b.Close())
 	}

@@ -18,7 +18,7 @@ import (
 
 // parse reads a text and these variables, and nothing of the real environment.
 func parse(text string, environ ...string) (*config.Config, error) {
-	return config.Parse("election.yaml", []byte(text), &config.Options{Environ: append([]string{}, environ...)})
+	return config.Parse("election.yaml", []byte(text), config.Options{Environ: append([]string{}, environ...)})
 }
 
 func write(t *testing.T, name, text string) string {
@@ -146,12 +146,12 @@ func TestTheEnvironmentAloneIsEnough(t *testing.T) {
 
 func TestAProgramCanChooseThePrefix(t *testing.T) {
 	o := config.Options{Prefix: "APP_VOTE_", Environ: []string{"APP_VOTE_BACKEND=memory", "ELECTION_BACKEND=nonsense"}}
-	c, err := config.Parse("", nil, &o)
+	c, err := config.Parse("", nil, o)
 	if err != nil || c.Backend != "memory" {
 		t.Errorf("%v", err)
 	}
 	for _, prefix := range []string{"vote", "VOTE", "_", "1_", "A B_"} {
-		if _, err := config.Parse("", nil, &config.Options{Prefix: prefix}); err == nil {
+		if _, err := config.Parse("", nil, config.Options{Prefix: prefix}); err == nil {
 			t.Errorf("%q is accepted as a prefix", prefix)
 		}
 	}
@@ -286,7 +286,7 @@ func TestAStoresErrorNamesItsSection(t *testing.T) {
 }
 
 func TestAMissingFileIsErrNotExist(t *testing.T) {
-	_, err := config.Load(filepath.Join(t.TempDir(), "none.yaml"), nil)
+	_, err := config.Load(filepath.Join(t.TempDir(), "none.yaml"), config.Options{})
 	if !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), "none.yaml") {
 		t.Errorf("%v", err)
 	}

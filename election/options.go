@@ -116,32 +116,28 @@ func (e *OptionError) Text(name func(option string) string) string {
 
 // Complete checks o and returns it with all defaults filled in, as [New] uses it. g has the
 // store's limits. The error is an [*OptionError], or concerns the ID, the address or the
-// metadata; both are of class backend.ErrInvalid. o may be nil.
-func (o *Options) Complete(g backend.Guarantees) (Options, error) {
-	var c Options
-	if o != nil {
-		c = *o
-	}
-	if c.ID == "" {
+// metadata; both are of class backend.ErrInvalid.
+func (o Options) Complete(g backend.Guarantees) (Options, error) {
+	if o.ID == "" {
 		host, err := os.Hostname()
 		if err != nil || host == "" {
 			host = "unknown-host"
 		}
-		c.ID = fmt.Sprintf("%s:%d-%s", backend.Clean(host, 200, false), os.Getpid(), backend.NewNonce()[:4])
+		o.ID = fmt.Sprintf("%s:%d-%s", backend.Clean(host, 200, false), os.Getpid(), backend.NewNonce()[:4])
 	}
-	if c.Logger == nil {
-		c.Logger = slog.New(warnings{slog.Default().Handler()})
+	if o.Logger == nil {
+		o.Logger = slog.New(warnings{slog.Default().Handler()})
 	}
 	setDefault := func(d *time.Duration, def time.Duration) {
 		if *d == 0 {
 			*d = def
 		}
 	}
-	setDefault(&c.TTL, DefaultTTL)
-	setDefault(&c.RenewEvery, c.TTL/3)
-	setDefault(&c.CallTimeout, c.TTL/4)
-	setDefault(&c.ClockMargin, max(c.TTL/6, g.ClockMargin))
-	setDefault(&c.StepDownTimeout, 30*time.Second)
+	setDefault(&o.TTL, DefaultTTL)
+	setDefault(&o.RenewEvery, o.TTL/3)
+	setDefault(&o.CallTimeout, o.TTL/4)
+	setDefault(&o.ClockMargin, max(o.TTL/6, g.ClockMargin))
+	setDefault(&o.StepDownTimeout, 30*time.Second)
 
 	bad := func(format string, args ...any) (Options, error) {
 		return Options{}, &OptionError{text: fmt.Sprintf(format, args...)}
@@ -152,8 +148,8 @@ func (o *Options) Complete(g backend.Guarantees) (Options, error) {
 		v    time.Duration
 		min  time.Duration
 	}{
-		{"TTL", c.TTL, 1}, {"RenewEvery", c.RenewEvery, 1}, {"CallTimeout", c.CallTimeout, 1}, {"ClockMargin", c.ClockMargin, c.TTL / 20},
-		{"FailoverDelay", c.FailoverDelay, 0}, {"IncumbentGrace", c.IncumbentGrace, 0}, {"StepDownTimeout", c.StepDownTimeout, 1},
+		{"TTL", o.TTL, 1}, {"RenewEvery", o.RenewEvery, 1}, {"CallTimeout", o.CallTimeout, 1}, {"ClockMargin", o.ClockMargin, o.TTL / 20},
+		{"FailoverDelay", o.FailoverDelay, 0}, {"IncumbentGrace", o.IncumbentGrace, 0}, {"StepDownTimeout", o.StepDownTimeout, 1},
 	} {
 		if d.v < d.min {
 			return bad("{%s} is %v, must be at least %v", d.name, d.v, d.min)
@@ -163,27 +159,27 @@ func (o *Options) Complete(g backend.Guarantees) (Options, error) {
 		}
 	}
 	switch {
-	case c.TTL < g.MinTTL:
-		return bad("{TTL} is %v, the least that backend %s can keep is %v", c.TTL, g.Name, g.MinTTL)
-	case g.MaxTTL > 0 && c.TTL > g.MaxTTL:
-		return bad("{TTL} is %v, the greatest that backend %s can keep is %v", c.TTL, g.Name, g.MaxTTL)
-	case g.MaxSession > 0 && c.TTL+2*c.RenewEvery > g.MaxSession:
+	case o.TTL < g.MinTTL:
+		return bad("{TTL} is %v, the least that backend %s can keep is %v", o.TTL, g.Name, g.MinTTL)
+	case g.MaxTTL > 0 && o.TTL > g.MaxTTL:
+		return bad("{TTL} is %v, the greatest that backend %s can keep is %v", o.TTL, g.Name, g.MaxTTL)
+	case g.MaxSession > 0 && o.TTL+2*o.RenewEvery > g.MaxSession:
 		return bad("{TTL} + 2 * {RenewEvery} = %v + 2 * %v = %v, must be %v at most on backend %s",
-			c.TTL, short(c.RenewEvery), short(c.TTL+2*c.RenewEvery), g.MaxSession, g.Name)
-	case c.ClockMargin < g.ClockMargin:
-		return bad("{ClockMargin} is %v, backend %s needs at least %v", c.ClockMargin, g.Name, g.ClockMargin)
-	case c.RenewEvery+c.CallTimeout+c.ClockMargin >= c.TTL:
+			o.TTL, short(o.RenewEvery), short(o.TTL+2*o.RenewEvery), g.MaxSession, g.Name)
+	case o.ClockMargin < g.ClockMargin:
+		return bad("{ClockMargin} is %v, backend %s needs at least %v", o.ClockMargin, g.Name, g.ClockMargin)
+	case o.RenewEvery+o.CallTimeout+o.ClockMargin >= o.TTL:
 		return bad("{RenewEvery} + {CallTimeout} + {ClockMargin} = %v + %v + %v = %v, must be less than {TTL} = %v",
-			short(c.RenewEvery), short(c.CallTimeout), short(c.ClockMargin), short(c.RenewEvery+c.CallTimeout+c.ClockMargin), c.TTL)
+			short(o.RenewEvery), short(o.CallTimeout), short(o.ClockMargin), short(o.RenewEvery+o.CallTimeout+o.ClockMargin), o.TTL)
 	}
-	if err := backend.CheckID(c.ID); err != nil {
+	if err := backend.CheckID(o.ID); err != nil {
 		return Options{}, err
 	}
-	if err := backend.CheckText("address", c.Address, backend.MaxAddress, false); err != nil {
+	if err := backend.CheckText("address", o.Address, backend.MaxAddress, false); err != nil {
 		return Options{}, err
 	}
-	if err := backend.CheckText("metadata", c.Metadata, backend.MaxMetadata, true); err != nil {
+	if err := backend.CheckText("metadata", o.Metadata, backend.MaxMetadata, true); err != nil {
 		return Options{}, err
 	}
-	return c, nil
+	return o, nil
 }
