@@ -106,7 +106,8 @@ var prefixForm = regexp.MustCompile(`^[A-Z][A-Z0-9_]*_$`)
 func Parse(name string, yaml []byte, o Options) (*Config, error) {
 	in := &input{file: name, prefix: cmp.Or(o.Prefix, DefaultPrefix), environ: make(map[string]string)}
 	if !prefixForm.MatchString(in.prefix) {
-		return nil, &Error{Problem: fmt.Sprintf("the prefix is %q, must be capital letters, digits and underscores, and end in an underscore", in.prefix)}
+		e := &election.OptionError{Option: "Prefix", Value: in.prefix, Reason: fmt.Sprintf("is %q, must be capital letters, digits and underscores, and end in an underscore", in.prefix)}
+		return nil, &Error{Problem: strings.TrimPrefix(e.Error(), backend.ErrInvalid.Error()+": "), err: e}
 	}
 	environ := o.Environ
 	if environ == nil {
@@ -220,11 +221,14 @@ func (c *Config) Open(ctx context.Context) (*election.Manager, error) {
 	return m, nil
 }
 
-// optionKeys are the keys of the options that can contradict each other or the store.
-var optionKeys = map[string]string{
-	"TTL": "ttl", "RenewEvery": "renew_every", "CallTimeout": "call_timeout", "ClockMargin": "clock_margin",
-	"FailoverDelay": "failover_delay", "IncumbentGrace": "incumbent_grace", "StepDownTimeout": "step_down_timeout",
-}
+// optionKeys are the keys of the fields of election.Options.
+var optionKeys = func() map[string]string {
+	keys := map[string]string{}
+	for f := range reflect.TypeFor[general]().Fields() {
+		keys[f.Name] = f.Tag.Get("yaml")
+	}
+	return keys
+}()
 
 // explain replaces the options in an error of election.New by their keys and places.
 func (c *Config) explain(err error) error {
@@ -233,7 +237,7 @@ func (c *Config) explain(err error) error {
 		return fmt.Errorf("config: %w", err)
 	}
 	e := &Error{Source: c.source.file, err: err}
-	for _, option := range wrong.Options() {
+	for _, option := range append([]string{wrong.Option}, wrong.Others...) {
 		if at, ok := c.place(option); ok {
 			e.Source, e.Line, e.Key = at.source, at.line, optionKeys[option]
 			break
