@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"reflect"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/clean"
+	"github.com/go-election/go-election/election"
 )
 
 // A Key is one value that can be configured.
@@ -27,11 +29,8 @@ type Key struct {
 
 // Keys returns all keys that this program knows: the general keys and those of each
 // store that it imports. Of o, Keys uses only Prefix.
-func Keys(o *Options) []Key {
-	in := &input{prefix: DefaultPrefix}
-	if o != nil && o.Prefix != "" {
-		in.prefix = o.Prefix
-	}
+func Keys(o Options) []Key {
+	in := &input{prefix: cmp.Or(o.Prefix, DefaultPrefix)}
 	d := in.decoder()
 	d.structure("", nil, reflect.ValueOf(new(general)).Elem(), nil)
 	for _, name := range backend.Names() {
@@ -54,27 +53,31 @@ func (d *decoder) checkGeneral(k general) {
 		d.add(at("backend"), "backend", "%s", problem)
 	}
 
-	for _, text := range []struct {
-		key, value string
-		limit      int
-	}{{"id", k.ID, backend.MaxID}, {"address", k.Address, backend.MaxAddress}, {"metadata", k.Metadata, backend.MaxMetadata}} {
-		if err := backend.CheckText(text.key, text.value, text.limit, text.key == "metadata"); err != nil {
-			d.add(at(text.key), text.key, "%s", strings.TrimPrefix(err.Error(), backend.ErrInvalid.Error()+": "))
+	bad := func(e *election.OptionError) {
+		key := optionKeys[e.Option]
+		where := at(key)
+		d.problems = append(d.problems, &Error{Source: where.source, Line: where.line, Key: key, Problem: e.Text(func(option string) string { return optionKeys[option] }), err: e})
+	}
+	for _, text := range []election.Options{{ID: k.ID}, {Address: k.Address}, {Metadata: k.Metadata}} {
+		_, err := text.Complete(backend.Guarantees{})
+		if e, ok := errors.AsType[*election.OptionError](err); ok {
+			bad(e)
 		}
 	}
 
 	v := reflect.ValueOf(k)
 	for i := range v.NumField() {
 		x, ok := v.Field(i).Interface().(time.Duration)
-		key := v.Type().Field(i).Tag.Get("yaml")
+		f := v.Type().Field(i)
+		key := f.Tag.Get("yaml")
 		if _, set := d.places[key]; !ok || !set || d.failed(key) {
 			continue
 		}
 		switch positive := key != "failover_delay" && key != "incumbent_grace"; {
+		case x <= 0 && positive:
+			bad(&election.OptionError{Option: f.Name, Value: x, Must: "more than", Reason: "leave it out for the default"})
 		case x < 0:
-			d.add(at(key), key, "%v is less than 0", x)
-		case x == 0 && positive:
-			d.add(at(key), key, "must be more than 0; leave it out for the default")
+			bad(&election.OptionError{Option: f.Name, Value: x, Must: "at least"})
 		}
 	}
 }

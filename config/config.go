@@ -20,7 +20,7 @@ import (
 // DefaultPrefix is the prefix of environment variables.
 const DefaultPrefix = "ELECTION_"
 
-// Options selects the environment that Load and Parse read. Nil means all defaults.
+// Options selects the environment that Load and Parse read. The zero value is ready to use.
 type Options struct {
 	// Prefix is the prefix of environment variables: capital letters, digits and
 	// underscores, ending in an underscore. Default: DefaultPrefix.
@@ -77,7 +77,7 @@ var stores = []string{"consul", "etcd", "file", "manual", "memory", "migration",
 // environment alone. The store need not be up. Closing the manager closes the
 // store's client too.
 func Open(ctx context.Context, file string) (*election.Manager, error) {
-	c, err := Load(file, nil)
+	c, err := Load(file, Options{})
 	if err != nil {
 		return nil, err
 	}
@@ -89,7 +89,7 @@ func Open(ctx context.Context, file string) (*election.Manager, error) {
 // name. It also checks the sections of other stores that this program imports. It
 // does not read files that hold secrets. The error is of class backend.ErrInvalid,
 // or the operating system's if the file cannot be read.
-func Load(file string, o *Options) (*Config, error) {
+func Load(file string, o Options) (*Config, error) {
 	if file == "" {
 		return Parse("", nil, o)
 	}
@@ -103,16 +103,11 @@ func Load(file string, o *Options) (*Config, error) {
 var prefixForm = regexp.MustCompile(`^[A-Z][A-Z0-9_]*_$`)
 
 // Parse is Load for a file that the caller has read. Errors show name as the file's name.
-func Parse(name string, yaml []byte, o *Options) (*Config, error) {
-	if o == nil {
-		o = &Options{}
-	}
-	in := &input{file: name, prefix: o.Prefix, environ: make(map[string]string)}
-	if in.prefix == "" {
-		in.prefix = DefaultPrefix
-	}
+func Parse(name string, yaml []byte, o Options) (*Config, error) {
+	in := &input{file: name, prefix: cmp.Or(o.Prefix, DefaultPrefix), environ: make(map[string]string)}
 	if !prefixForm.MatchString(in.prefix) {
-		return nil, &Error{Problem: fmt.Sprintf("the prefix is %q, must be capital letters, digits and underscores, and end in an underscore", in.prefix)}
+		e := &election.OptionError{Option: "Prefix", Value: in.prefix, Reason: fmt.Sprintf("is %q, must be capital letters, digits and underscores, and end in an underscore", in.prefix)}
+		return nil, &Error{Problem: strings.TrimPrefix(e.Error(), backend.ErrInvalid.Error()+": "), err: e}
 	}
 	environ := o.Environ
 	if environ == nil {
@@ -210,7 +205,7 @@ func (c *Config) Open(ctx context.Context) (*election.Manager, error) {
 	if err != nil {
 		return nil, err
 	}
-	m, err := election.New(b, &c.Election)
+	m, err := election.New(b, c.Election)
 	if err != nil {
 		return nil, errors.Join(c.explain(err), b.Close())
 	}
@@ -226,11 +221,14 @@ func (c *Config) Open(ctx context.Context) (*election.Manager, error) {
 	return m, nil
 }
 
-// optionKeys are the keys of the options that can contradict each other or the store.
-var optionKeys = map[string]string{
-	"TTL": "ttl", "RenewEvery": "renew_every", "CallTimeout": "call_timeout", "ClockMargin": "clock_margin",
-	"FailoverDelay": "failover_delay", "IncumbentGrace": "incumbent_grace", "StepDownTimeout": "step_down_timeout",
-}
+// optionKeys are the keys of the fields of election.Options.
+var optionKeys = func() map[string]string {
+	keys := map[string]string{}
+	for f := range reflect.TypeFor[general]().Fields() {
+		keys[f.Name] = f.Tag.Get("yaml")
+	}
+	return keys
+}()
 
 // explain replaces the options in an error of election.New by their keys and places.
 func (c *Config) explain(err error) error {
@@ -239,7 +237,7 @@ func (c *Config) explain(err error) error {
 		return fmt.Errorf("config: %w", err)
 	}
 	e := &Error{Source: c.source.file, err: err}
-	for _, option := range wrong.Options() {
+	for _, option := range append([]string{wrong.Option}, wrong.Others...) {
 		if at, ok := c.place(option); ok {
 			e.Source, e.Line, e.Key = at.source, at.line, optionKeys[option]
 			break

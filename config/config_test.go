@@ -18,7 +18,7 @@ import (
 
 // parse reads a text and these variables, and nothing of the real environment.
 func parse(text string, environ ...string) (*config.Config, error) {
-	return config.Parse("election.yaml", []byte(text), &config.Options{Environ: append([]string{}, environ...)})
+	return config.Parse("election.yaml", []byte(text), config.Options{Environ: append([]string{}, environ...)})
 }
 
 func write(t *testing.T, name, text string) string {
@@ -146,12 +146,12 @@ func TestTheEnvironmentAloneIsEnough(t *testing.T) {
 
 func TestAProgramCanChooseThePrefix(t *testing.T) {
 	o := config.Options{Prefix: "APP_VOTE_", Environ: []string{"APP_VOTE_BACKEND=memory", "ELECTION_BACKEND=nonsense"}}
-	c, err := config.Parse("", nil, &o)
+	c, err := config.Parse("", nil, o)
 	if err != nil || c.Backend != "memory" {
 		t.Errorf("%v", err)
 	}
 	for _, prefix := range []string{"vote", "VOTE", "_", "1_", "A B_"} {
-		if _, err := config.Parse("", nil, &config.Options{Prefix: prefix}); err == nil {
+		if _, err := config.Parse("", nil, config.Options{Prefix: prefix}); err == nil {
 			t.Errorf("%q is accepted as a prefix", prefix)
 		}
 	}
@@ -175,7 +175,7 @@ func TestEachMistakeIsDescribed(t *testing.T) {
 		"no unit":                         {ok + "ttl: 10\n", nil, []string{"election.yaml:2: ttl:", `"10" has no unit`, "10s"}},
 		"no duration":                     {ok + "ttl: soon\n", nil, []string{"election.yaml:2: ttl:", `"soon"`, "10s"}},
 		"zero":                            {ok + "ttl: 0s\n", nil, []string{"election.yaml:2: ttl:", "more than 0"}},
-		"less than zero":                  {ok + "failover_delay: -1s\n", nil, []string{"election.yaml:2: failover_delay:", "-1s", "less than 0"}},
+		"less than zero":                  {ok + "failover_delay: -1s\n", nil, []string{"election.yaml:2: failover_delay:", "-1s", "at least 0s"}},
 		"no switch":                       {ok + "observer: yes\n", nil, []string{"election.yaml:2: observer:", `"yes"`, "true or false"}},
 		"no number":                       {ok + "mysql: {notify_conns: many}\n", nil, []string{"election.yaml:2: mysql.notify_conns:", `"many"`, "whole number"}},
 		"a list for a text":               {ok + "id: [a, b]\n", nil, []string{"election.yaml:2: id:", "a string", "a list"}},
@@ -235,10 +235,11 @@ func TestImpossibleTimingsNameBothValues(t *testing.T) {
 		environ []string
 		want    string
 	}{
-		"too long a pause":         {"ttl: 9s\nrenew_every: 6s\n", nil, "election.yaml:3: renew_every: renew_every (line 3) + call_timeout (default) + clock_margin (default) = 6s + 2.25s + 1.5s = 9.75s, must be less than ttl (line 2) = 9s"},
-		"by the environment":       {"ttl: 20s\nrenew_every: 6s\n", []string{"ELECTION_TTL=9s"}, "must be less than ttl (ELECTION_TTL) = 9s"},
+		"too long a pause":         {"ttl: 9s\nrenew_every: 6s\n", nil, "election.yaml:2: ttl: ttl (line 2) is 9s, must be more than 9.75s: renew_every (line 3) + call_timeout (default) + clock_margin (default) = 6s + 2.25s + 1.5s"},
+		"by the environment":       {"ttl: 20s\nrenew_every: 6s\n", []string{"ELECTION_TTL=9s"}, "ELECTION_TTL: ttl: ttl (ELECTION_TTL) is 9s"},
+		"by another option":        {"call_timeout: 6s\n", nil, "election.yaml:2: call_timeout: ttl (default) is 10s, must be more than 11s: renew_every (default) + call_timeout (line 2)"},
 		"too small a clock_margin": {"ttl: 20s\nclock_margin: 10ms\n", nil, "election.yaml:3: clock_margin: clock_margin (line 3) is 10ms, must be at least 1s"},
-		"less than a store":        {"ttl: 10us\n", nil, "election.yaml:2: ttl: ttl (line 2) is 10µs, the least that backend memory can keep is 1ms"},
+		"less than a store":        {"ttl: 10us\n", nil, "election.yaml:2: ttl: ttl (line 2) is 10µs, must be at least 1ms: a limit of backend memory"},
 		"far too long":             {"ttl: 2000000h\n", nil, "election.yaml:2: ttl: ttl (line 2) is 2000000h0m0s, must be at most"},
 	} {
 		conf, err := parse("backend: memory\n"+c.text, c.environ...)
@@ -262,8 +263,41 @@ func TestImpossibleTimingsNameBothValues(t *testing.T) {
 	}
 	c.Election.TTL = time.Second
 	c.Election.RenewEvery = time.Second
-	if err := c.Validate(t.Context()); !strings.Contains(fmt.Sprint(err), "ttl (set by the program) = 1s") {
+	if err := c.Validate(t.Context()); !strings.Contains(fmt.Sprint(err), "ttl (set by the program) is 1s") {
 		t.Errorf("the error does not say that the program has set the value: %v", err)
+	}
+}
+
+// A program reads the option, its value and what is allowed from fields, whether a file, the
+// store's limit or the program is wrong.
+func TestABadOptionIsReportedByFields(t *testing.T) {
+	for _, c := range []struct {
+		text, option string
+		value        any
+		must         string
+		bound        time.Duration
+		others       string
+	}{
+		{"ttl: 0s\n", "TTL", time.Duration(0), "more than", 0, ""},
+		{"incumbent_grace: -1s\n", "IncumbentGrace", -time.Second, "at least", 0, ""},
+		{"id: \"a\\u0007\"\n", "ID", "a\a", "", 0, ""},
+		{"ttl: 10us\n", "TTL", 10 * time.Microsecond, "at least", time.Millisecond, ""},
+		{"ttl: 9s\nrenew_every: 6s\n", "TTL", 9 * time.Second, "more than", 9750 * time.Millisecond, "RenewEvery CallTimeout ClockMargin"},
+	} {
+		conf, err := parse("backend: memory\n" + c.text)
+		if err == nil {
+			err = conf.Validate(t.Context())
+		}
+		e, ok := errors.AsType[*election.OptionError](err)
+		if !ok || !errors.Is(err, backend.ErrInvalid) {
+			t.Errorf("%s: %v has no fields", c.text, err)
+		} else if e.Option != c.option || e.Value != c.value || e.Must != c.must || e.Bound != c.bound || strings.Join(e.Others, " ") != c.others {
+			t.Errorf("%s: the fields are %#v", c.text, e)
+		}
+	}
+	_, err := config.Parse("", nil, config.Options{Prefix: "vote"})
+	if e, ok := errors.AsType[*election.OptionError](err); !ok || e.Option != "Prefix" || e.Value != "vote" || e.Reason == "" {
+		t.Errorf("the prefix: %#v", err)
 	}
 }
 
@@ -286,7 +320,7 @@ func TestAStoresErrorNamesItsSection(t *testing.T) {
 }
 
 func TestAMissingFileIsErrNotExist(t *testing.T) {
-	_, err := config.Load(filepath.Join(t.TempDir(), "none.yaml"), nil)
+	_, err := config.Load(filepath.Join(t.TempDir(), "none.yaml"), config.Options{})
 	if !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), "none.yaml") {
 		t.Errorf("%v", err)
 	}

@@ -198,7 +198,7 @@ func TestBackendsStopAtAWrongSection(t *testing.T) {
 
 func TestNoTwoKeysShareAVariable(t *testing.T) {
 	seen := map[string]string{}
-	for _, k := range config.Keys(nil) {
+	for _, k := range config.Keys(config.Options{}) {
 		for _, v := range []string{k.Variable, k.FileVariable} {
 			if old := seen[v]; old != "" && v != "" {
 				t.Errorf("%s is the variable of %s and of %s", v, old, k.Name)
@@ -225,7 +225,7 @@ func TestNoErrorShowsASecret(t *testing.T) {
 			}
 		}
 	}
-	for _, k := range config.Keys(nil) {
+	for _, k := range config.Keys(config.Options{}) {
 		if k.FileName == "" {
 			continue // not a string of a store's section
 		}

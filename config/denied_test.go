@@ -27,7 +27,7 @@ func TestOpenReportsADeniedStore(t *testing.T) {
 		"no server":        {d.User.User + ":" + d.User.Passwd, "127.0.0.1:1", ""},
 	} {
 		t.Run(strings.ReplaceAll(what, " ", "_"), func(t *testing.T) {
-			conf, err := config.Load("", &config.Options{Environ: []string{"ELECTION_BACKEND=mysql", "ELECTION_MYSQL_DSN=" + c.user + "@tcp(" + c.addr + ")/" + d.Name}})
+			conf, err := config.Load("", config.Options{Environ: []string{"ELECTION_BACKEND=mysql", "ELECTION_MYSQL_DSN=" + c.user + "@tcp(" + c.addr + ")/" + d.Name}})
 			if err != nil {
 				t.Fatal(err)
 			}

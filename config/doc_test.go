@@ -30,7 +30,7 @@ func TestEachKeyIsInTheReference(t *testing.T) {
 		rows[m[1]] = m[2]
 	}
 	var keys []string
-	for _, k := range config.Keys(nil) {
+	for _, k := range config.Keys(config.Options{}) {
 		if strings.HasPrefix(k.Name, "probe.") {
 			continue
 		}
@@ -57,7 +57,7 @@ func TestExamplesInTheDocsAreAccepted(t *testing.T) {
 			t.Errorf("%s shows no configuration", file)
 		}
 		for _, b := range blocks {
-			if _, err := config.Parse(file, b[1], &config.Options{Environ: []string{}}); err != nil {
+			if _, err := config.Parse(file, b[1], config.Options{Environ: []string{}}); err != nil {
 				t.Error(err)
 			}
 		}
@@ -71,7 +71,7 @@ func TestExamplesInTheDocsAreAccepted(t *testing.T) {
 	if from < 0 || to < from {
 		t.Fatal("doc.go shows no configuration")
 	}
-	if _, err := config.Parse("doc.go", []byte(strings.ReplaceAll(text[from:to], "\t", "")), &config.Options{Environ: []string{}}); err != nil {
+	if _, err := config.Parse("doc.go", []byte(strings.ReplaceAll(text[from:to], "\t", "")), config.Options{Environ: []string{}}); err != nil {
 		t.Error(err)
 	}
 }

@@ -29,7 +29,7 @@ func ExampleOpen() {
 // A program sets the options that a file cannot hold between Load and Open.
 func ExampleConfig_Open() {
 	ctx := context.Background()
-	c, err := config.Load("testdata/election.yaml", &config.Options{Environ: []string{"ELECTION_BACKEND=memory"}})
+	c, err := config.Load("testdata/election.yaml", config.Options{Environ: []string{"ELECTION_BACKEND=memory"}})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -45,7 +45,7 @@ func ExampleConfig_Open() {
 }
 
 func ExampleParse() {
-	_, err := config.Parse("election.yaml", []byte("backend: memory\nttl: 10\n"), nil)
+	_, err := config.Parse("election.yaml", []byte("backend: memory\nttl: 10\n"), config.Options{})
 	fmt.Println(err)
 	// Output: config: election.yaml:2: ttl: "10" has no unit; write a duration as 10s, 500ms or 1m30s
 }
@@ -60,7 +60,7 @@ func ExampleConfig_OpenBackend() {
 	}
 	defer os.RemoveAll(dir)
 	for _, environ := range [][]string{{}, {"ELECTION_BACKEND=file", "ELECTION_FILE_DIR=" + dir}} {
-		c, err := config.Parse("election.yaml", file, &config.Options{Environ: environ})
+		c, err := config.Parse("election.yaml", file, config.Options{Environ: environ})
 		if err != nil {
 			log.Fatal(err)
 		}

@@ -31,7 +31,7 @@ func FuzzFileAndEnvironment(f *testing.F) {
 	const secret = "open sesame 4711"
 	f.Fuzz(func(t *testing.T, text []byte, environ string) {
 		variables := append(strings.Split(environ, "\n"), "ELECTION_ETCD_PASSWORD="+secret, "ELECTION_CONSUL_TOKEN="+secret)
-		c, err := config.Parse("election.yaml", text, &config.Options{Environ: variables})
+		c, err := config.Parse("election.yaml", text, config.Options{Environ: variables})
 		if err != nil {
 			if !errors.Is(err, backend.ErrInvalid) {
 				t.Errorf("the error is not of class ErrInvalid: %v", err)

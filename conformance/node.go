@@ -33,8 +33,8 @@ type grantKey struct {
 }
 
 // options are the default options of a node.
-func (t *Trial) options(id string) *election.Options {
-	return &election.Options{ID: id, TTL: t.TTL, StepDownTimeout: 2 * t.TTL}
+func (t *Trial) options(id string) election.Options {
+	return election.Options{ID: id, TTL: t.TTL, StepDownTimeout: 2 * t.TTL}
 }
 
 func (t *Trial) renewEvery() time.Duration  { return t.TTL / 3 }
@@ -63,7 +63,7 @@ func (t *Trial) node(id string, change func(*election.Options)) (*node, error) {
 	}
 	o := t.options(id)
 	if change != nil {
-		change(o)
+		change(&o)
 	}
 	n := &node{t: t, key: processKey(id, t.started), ttl: o.TTL, clockMargin: o.ClockMargin, grantsSent: map[grantKey]time.Duration{}}
 	if n.clockMargin == 0 {

@@ -46,7 +46,7 @@ func TestEveryConfigurationOnAPageIsAccepted(t *testing.T) {
 				continue // another program's configuration
 			}
 			n++
-			if _, err := config.Parse(page, []byte(m[1]), &config.Options{Environ: []string{}}); err != nil {
+			if _, err := config.Parse(page, []byte(m[1]), config.Options{Environ: []string{}}); err != nil {
 				t.Errorf("%v, in\n%s", err, m[1])
 			}
 		}
@@ -64,7 +64,7 @@ func electAndClose(t *testing.T, open func(t *testing.T) backend.Backend) {
 	t.Helper()
 	for range 2 { // the second manager finds the first one's data
 		// With this TTL a busy machine costs no leadership.
-		m, err := election.New(open(t), &election.Options{TTL: 15 * time.Second})
+		m, err := election.New(open(t), election.Options{TTL: 15 * time.Second})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -216,7 +216,7 @@ func readAsObserver(t *testing.T, open func() (backend.Backend, error)) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := election.New(b, &election.Options{Observer: true})
+	m, err := election.New(b, election.Options{Observer: true})
 	if err != nil {
 		t.Fatal(err)
 	}

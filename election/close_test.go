@@ -110,7 +110,7 @@ func endsWithTheLease(t *testing.T, began time.Time) {
 func joins(t *testing.T) (*election.Manager, *election.Election, *conformance.Wire) {
 	t.Helper()
 	wire := conformance.Wrap(memory.New().Backend())
-	m, err := election.New(wire, nil)
+	m, err := election.New(wire, election.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

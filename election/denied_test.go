@@ -55,7 +55,7 @@ func TestADenialIsReportedOnce(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				d := &denies{Backend: memory.New().Backend()}
-				m, err := election.New(d, nil)
+				m, err := election.New(d, election.Options{})
 				if err != nil {
 					t.Fatal(err)
 				}

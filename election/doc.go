@@ -1,10 +1,10 @@
 // Package election elects one leader among processes, on a store that they already share,
 // and tells every one of them who leads.
 //
-//	m, err := election.New(store, nil)           // a backend: mysql, memory, …
+//	m, err := election.New(store, election.Options{}) // a backend: mysql, memory, …
 //	e, err := m.Join("billing/nightly")
 //	err = e.Run(ctx, func(ctx context.Context, lead *election.Leadership) error {
-//		return bill(ctx, lead.Term)          // the term fences what it writes
+//		return bill(ctx, lead.Term) // the term fences what it writes
 //	})
 //
 // # What is promised

@@ -18,7 +18,7 @@ func TestTheFirstKnownStateIsMarkedFirst(t *testing.T) {
 	bubble(t, "a watcher", func(t *testing.T) {
 		store := memory.New()
 		start := func(b backend.Backend, o election.Options) (*election.Manager, *election.Election) {
-			m, err := election.New(b, &o)
+			m, err := election.New(b, o)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -61,7 +61,7 @@ func ExampleOptions_health() {
 		}
 		return nil
 	}
-	m, err := election.New(memory.New().Backend(), &election.Options{TTL: time.Minute, RenewEvery: 50 * time.Millisecond, Health: health})
+	m, err := election.New(memory.New().Backend(), election.Options{TTL: time.Minute, RenewEvery: 50 * time.Millisecond, Health: health})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -85,7 +85,7 @@ func ExampleOptions_failoverDelay() {
 	store, ctx := memory.New(), context.Background()
 	crash(store, "anna")
 	began := time.Now()
-	m, err := election.New(store.Backend(), &election.Options{ID: "bert", TTL: time.Minute, FailoverDelay: time.Second})
+	m, err := election.New(store.Backend(), election.Options{ID: "bert", TTL: time.Minute, FailoverDelay: time.Second})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -113,7 +113,7 @@ func ExampleOptions_incumbentGrace() {
 	crash(store, "anna")
 	leads := make(chan string, 2)
 	for _, id := range []string{"bert", "anna"} { // anna restarts, after bert
-		m, err := election.New(store.Backend(), &election.Options{ID: id, IncumbentGrace: time.Hour})
+		m, err := election.New(store.Backend(), election.Options{ID: id, IncumbentGrace: time.Hour})
 		if err != nil {
 			log.Fatal(err)
 		}
@@ -132,7 +132,7 @@ func ExampleOptions_incumbentGrace() {
 // One watcher for all elections that this process has joined or joins later.
 func ExampleManager_Watch() {
 	ctx := context.Background()
-	m, err := election.New(memory.New().Backend(), &election.Options{ID: "anna", TTL: time.Minute})
+	m, err := election.New(memory.New().Backend(), election.Options{ID: "anna", TTL: time.Minute})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -158,11 +158,11 @@ func ExampleManager_Watch() {
 // The processes that take part, leaders or not, as a status page lists them.
 func ExampleManager_Members() {
 	store, ctx := memory.New(), context.Background()
-	m, err := election.New(store.Backend(), &election.Options{ID: "anna", Address: "10.0.0.1:9090"})
+	m, err := election.New(store.Backend(), election.Options{ID: "anna", Address: "10.0.0.1:9090"})
 	if err != nil {
 		log.Fatal(err)
 	}
-	page, err := election.New(store.Backend(), &election.Options{Observer: true})
+	page, err := election.New(store.Backend(), election.Options{Observer: true})
 	if err != nil {
 		log.Fatal(err)
 	}

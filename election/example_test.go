@@ -15,7 +15,7 @@ import (
 // candidate returns a candidate on a store, as another process would be. It renews often, so that
 // examples are fast.
 func candidate(store *memory.Store, id string) (*election.Manager, *election.Election) {
-	m, err := election.New(store.Backend(), &election.Options{ID: id, TTL: 30 * time.Second, RenewEvery: 50 * time.Millisecond})
+	m, err := election.New(store.Backend(), election.Options{ID: id, TTL: 30 * time.Second, RenewEvery: 50 * time.Millisecond})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -29,7 +29,7 @@ func candidate(store *memory.Store, id string) (*election.Manager, *election.Ele
 // The usual form of a program: a function that runs only on the leader, and ends with the leadership.
 func Example() {
 	ctx, stop := context.WithCancel(context.Background())
-	m, err := election.New(memory.New().Backend(), nil) // mysql.Open, etcd.Open, …
+	m, err := election.New(memory.New().Backend(), election.Options{}) // mysql.Open, etcd.Open, …
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -259,7 +259,7 @@ func ExampleOptions_observer() {
 		log.Fatal(err)
 	}
 
-	page, err := election.New(store.Backend(), &election.Options{Observer: true})
+	page, err := election.New(store.Backend(), election.Options{Observer: true})
 	if err != nil {
 		log.Fatal(err)
 	}

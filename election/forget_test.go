@@ -20,7 +20,7 @@ func opened(t *testing.T, store *memory.Store, id string) *election.Manager {
 
 func over(t *testing.T, b backend.Backend, id string) *election.Manager {
 	t.Helper()
-	m, err := election.New(b, &election.Options{ID: id})
+	m, err := election.New(b, election.Options{ID: id})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,7 +14,7 @@ import (
 
 func manage(t *testing.T, b backend.Backend, o Options) *Manager {
 	t.Helper()
-	m, err := New(b, &o)
+	m, err := New(b, o)
 	if err != nil {
 		t.Fatal(err)
 	}

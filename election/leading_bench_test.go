@@ -10,7 +10,7 @@ import (
 )
 
 func leader(b *testing.B) *election.Election {
-	m, err := election.New(memory.New().Backend(), nil)
+	m, err := election.New(memory.New().Backend(), election.Options{})
 	if err != nil {
 		b.Fatal(err)
 	}

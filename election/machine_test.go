@@ -11,7 +11,7 @@ import (
 func machineFor(t *testing.T, g backend.Guarantees) (*machine, *elec) {
 	t.Helper()
 	g.Name, g.MinTTL = "test", time.Millisecond
-	o, err := (&Options{ID: "me"}).Complete(g)
+	o, err := Options{ID: "me"}.Complete(g)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -54,11 +54,10 @@ type Manager struct {
 	releasedAt    time.Duration // when a leadership was last released; 0: never
 }
 
-// New starts a manager on b. The manager owns b from now on: Close closes it. Nil options are
-// all defaults. New makes no call of the store, which may be unreachable. It fails with
-// backend.ErrInvalid if b is nil, or if the options contradict each other or the store
-// ([*OptionError]).
-func New(b backend.Backend, options *Options) (*Manager, error) {
+// New starts a manager on b. The manager owns b from now on: Close closes it. New makes no call
+// of the store, which may be unreachable. It fails with backend.ErrInvalid if b is nil, or if the
+// options contradict each other or the store ([*OptionError]).
+func New(b backend.Backend, options Options) (*Manager, error) {
 	if b == nil {
 		return nil, fmt.Errorf("election: %w: the backend is nil: check the error of the call that should have opened it", backend.ErrInvalid)
 	}

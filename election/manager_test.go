@@ -13,7 +13,7 @@ import (
 
 func open(t *testing.T, s *memory.Store, o election.Options) *election.Manager {
 	t.Helper()
-	m, err := election.New(s.Backend(), &o)
+	m, err := election.New(s.Backend(), o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,7 +46,7 @@ func TestALeaderIsElectedAndHandsOver(t *testing.T) {
 				if !poll {
 					return open(t, store, election.Options{ID: id})
 				}
-				m, err := election.New(polled{store.Backend()}, &election.Options{ID: id})
+				m, err := election.New(polled{store.Backend()}, election.Options{ID: id})
 				if err != nil {
 					t.Fatal(err)
 				}

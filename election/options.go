@@ -1,11 +1,12 @@
 package election
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
 	"os"
-	"regexp"
+	"strings"
 	"time"
 
 	"github.com/go-election/go-election/backend"
@@ -84,107 +85,144 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// An OptionError names the options that contradict each other or the store, with their values.
-// It is of class backend.ErrInvalid.
+// An OptionError says which option has a value that is not allowed, and why. It is of class
+// backend.ErrInvalid.
 type OptionError struct {
-	text string // with the names of options in braces
+	// Option is the field of [Options], such as "TTL", or of config.Options.
+	Option string
+
+	// Value is the option's value, set or by default: a time.Duration, or a string if the field
+	// is one.
+	Value any
+
+	// Must is the rule that a duration breaks: "at least", "at most" or "more than" Bound.
+	// It is empty for a string.
+	Must  string
+	Bound time.Duration
+
+	// Others are the options that Bound follows from, such as "RenewEvery". Default: none.
+	Others []string
+
+	// Reason says where Bound comes from, with the names of Others; or what is wrong with a
+	// string, and what is allowed. Empty: nothing beyond Bound.
+	Reason string
 }
 
-var optionName = regexp.MustCompile(`\{(\w+)\}`)
-
-// Error returns the text with the names of the fields of [Options].
+// Error returns the value, what is allowed and the reason, with the names of the fields.
 func (e *OptionError) Error() string {
-	return fmt.Sprintf("%v: election options: %s", backend.ErrInvalid, e.Text(func(option string) string { return option }))
+	return fmt.Sprintf("%v: option %s", backend.ErrInvalid, e.Text(func(option string) string { return option }))
 }
 
 // Unwrap returns backend.ErrInvalid.
 func (e *OptionError) Unwrap() error { return backend.ErrInvalid }
 
-// Options returns the names of the fields concerned, such as "RenewEvery", in the order in
-// which the text mentions them.
-func (e *OptionError) Options() (names []string) {
-	for _, m := range optionName.FindAllStringSubmatch(e.text, -1) {
-		names = append(names, m[1])
+// Text returns the text with other names for Option and Others: name returns the name for a field
+// of [Options]. Package config passes the names of its keys.
+func (e *OptionError) Text(name func(option string) string) string {
+	if e.Must == "" {
+		return name(e.Option) + " " + e.Reason
 	}
-	return names
+	text := fmt.Sprintf("%s is %v, must be %s %v", name(e.Option), e.Value, e.Must, short(e.Bound))
+	if e.Reason == "" {
+		return text
+	}
+	var names []string
+	for _, option := range e.Others {
+		names = append(names, option, name(option))
+	}
+	return text + ": " + strings.NewReplacer(names...).Replace(e.Reason)
 }
 
-// Text returns the text with other names for the options: name returns the name for a field of
-// [Options]. Package config passes the names of its keys.
-func (e *OptionError) Text(name func(option string) string) string {
-	return optionName.ReplaceAllStringFunc(e.text, func(s string) string { return name(s[1 : len(s)-1]) })
+// short rounds a duration for a text: a third of 10s is 3.333s.
+func short(d time.Duration) time.Duration {
+	for unit := time.Millisecond; unit > 1; unit /= 1000 {
+		if d >= 1000*unit {
+			return d.Round(unit)
+		}
+	}
+	return d
 }
 
 // Complete checks o and returns it with all defaults filled in, as [New] uses it. g has the
-// store's limits. The error is an [*OptionError], or concerns the ID, the address or the
-// metadata; both are of class backend.ErrInvalid. o may be nil.
-func (o *Options) Complete(g backend.Guarantees) (Options, error) {
-	var c Options
-	if o != nil {
-		c = *o
-	}
-	if c.ID == "" {
+// store's limits. The error is an [*OptionError].
+func (o Options) Complete(g backend.Guarantees) (Options, error) {
+	if o.ID == "" {
 		host, err := os.Hostname()
 		if err != nil || host == "" {
 			host = "unknown-host"
 		}
-		c.ID = fmt.Sprintf("%s:%d-%s", clean.Text(host, 200, false), os.Getpid(), backend.NewNonce()[:4])
+		o.ID = fmt.Sprintf("%s:%d-%s", clean.Text(host, 200, false), os.Getpid(), backend.NewNonce()[:4])
 	}
-	if c.Logger == nil {
-		c.Logger = slog.New(warnings{slog.Default().Handler()})
+	if o.Logger == nil {
+		o.Logger = slog.New(warnings{slog.Default().Handler()})
 	}
 	setDefault := func(d *time.Duration, def time.Duration) {
 		if *d == 0 {
 			*d = def
 		}
 	}
-	setDefault(&c.TTL, DefaultTTL)
-	setDefault(&c.RenewEvery, c.TTL/3)
-	setDefault(&c.CallTimeout, c.TTL/4)
-	setDefault(&c.ClockMargin, max(c.TTL/6, g.ClockMargin))
-	setDefault(&c.StepDownTimeout, 30*time.Second)
+	setDefault(&o.TTL, DefaultTTL)
+	setDefault(&o.RenewEvery, o.TTL/3)
+	setDefault(&o.CallTimeout, o.TTL/4)
+	setDefault(&o.ClockMargin, max(o.TTL/6, g.ClockMargin))
+	setDefault(&o.StepDownTimeout, 30*time.Second)
 
-	bad := func(format string, args ...any) (Options, error) {
-		return Options{}, &OptionError{text: fmt.Sprintf(format, args...)}
+	if e := cmp.Or(o.checkDurations(), o.checkTimings(g), o.checkText()); e != nil {
+		return Options{}, e
 	}
-	short := func(d time.Duration) time.Duration { return d.Round(time.Millisecond) } // a third of 10s is 3.333s
+	return o, nil
+}
+
+// checkDurations checks each duration by itself.
+func (o *Options) checkDurations() *OptionError {
 	for _, d := range []struct {
-		name string
-		v    time.Duration
-		min  time.Duration
+		name     string
+		v, least time.Duration
 	}{
-		{"TTL", c.TTL, 1}, {"RenewEvery", c.RenewEvery, 1}, {"CallTimeout", c.CallTimeout, 1}, {"ClockMargin", c.ClockMargin, c.TTL / 20},
-		{"FailoverDelay", c.FailoverDelay, 0}, {"IncumbentGrace", c.IncumbentGrace, 0}, {"StepDownTimeout", c.StepDownTimeout, 1},
+		{"TTL", o.TTL, 1}, {"RenewEvery", o.RenewEvery, 1}, {"CallTimeout", o.CallTimeout, 1}, {"ClockMargin", o.ClockMargin, 0},
+		{"FailoverDelay", o.FailoverDelay, 0}, {"IncumbentGrace", o.IncumbentGrace, 0}, {"StepDownTimeout", o.StepDownTimeout, 1},
 	} {
-		if d.v < d.min {
-			return bad("{%s} is %v, must be at least %v", d.name, d.v, d.min)
+		switch most := maxDuration / 20; {
+		case d.v < d.least:
+			return &OptionError{d.name, d.v, "at least", d.least, nil, ""}
+		case d.v > most:
+			return &OptionError{d.name, d.v, "at most", most, nil, ""}
 		}
-		if most := maxDuration / 20; d.v > most {
-			return bad("{%s} is %v, must be at most %v", d.name, d.v, most)
+	}
+	return nil
+}
+
+// checkTimings compares the durations with each other and with the store's limits.
+func (o *Options) checkTimings(g backend.Guarantees) *OptionError {
+	onStore := "a limit of backend " + g.Name
+	switch sum := o.RenewEvery + o.CallTimeout + o.ClockMargin; {
+	case o.TTL < g.MinTTL:
+		return &OptionError{"TTL", o.TTL, "at least", g.MinTTL, nil, onStore}
+	case g.MaxTTL > 0 && o.TTL > g.MaxTTL:
+		return &OptionError{"TTL", o.TTL, "at most", g.MaxTTL, nil, onStore}
+	case o.ClockMargin < o.TTL/20:
+		return &OptionError{"ClockMargin", o.ClockMargin, "at least", o.TTL / 20, []string{"TTL"}, "a twentieth of TTL"}
+	case o.ClockMargin < g.ClockMargin:
+		return &OptionError{"ClockMargin", o.ClockMargin, "at least", g.ClockMargin, nil, onStore}
+	case sum >= o.TTL:
+		return &OptionError{"TTL", o.TTL, "more than", sum, []string{"RenewEvery", "CallTimeout", "ClockMargin"},
+			fmt.Sprintf("RenewEvery + CallTimeout + ClockMargin = %v + %v + %v", short(o.RenewEvery), short(o.CallTimeout), short(o.ClockMargin))}
+	case g.MaxSession > 0 && o.TTL+2*o.RenewEvery > g.MaxSession:
+		return &OptionError{"TTL", o.TTL, "at most", g.MaxSession - 2*o.RenewEvery, []string{"RenewEvery"},
+			fmt.Sprintf("%v - 2 * RenewEvery = %v - 2 * %v on backend %s", g.MaxSession, g.MaxSession, short(o.RenewEvery), g.Name)}
+	}
+	return nil
+}
+
+// checkText checks the options that the store shows to others.
+func (o *Options) checkText() *OptionError {
+	for _, t := range []struct {
+		name, v string
+		limit   int
+	}{{"ID", o.ID, backend.MaxID}, {"Address", o.Address, backend.MaxAddress}, {"Metadata", o.Metadata, backend.MaxMetadata}} {
+		if err := backend.CheckText(t.name, t.v, t.limit, t.name == "Metadata"); err != nil {
+			return &OptionError{Option: t.name, Value: t.v, Reason: strings.TrimPrefix(err.Error(), fmt.Sprintf("%v: %s ", backend.ErrInvalid, t.name))}
 		}
 	}
-	switch {
-	case c.TTL < g.MinTTL:
-		return bad("{TTL} is %v, the least that backend %s can keep is %v", c.TTL, g.Name, g.MinTTL)
-	case g.MaxTTL > 0 && c.TTL > g.MaxTTL:
-		return bad("{TTL} is %v, the greatest that backend %s can keep is %v", c.TTL, g.Name, g.MaxTTL)
-	case g.MaxSession > 0 && c.TTL+2*c.RenewEvery > g.MaxSession:
-		return bad("{TTL} + 2 * {RenewEvery} = %v + 2 * %v = %v, must be %v at most on backend %s",
-			c.TTL, short(c.RenewEvery), short(c.TTL+2*c.RenewEvery), g.MaxSession, g.Name)
-	case c.ClockMargin < g.ClockMargin:
-		return bad("{ClockMargin} is %v, backend %s needs at least %v", c.ClockMargin, g.Name, g.ClockMargin)
-	case c.RenewEvery+c.CallTimeout+c.ClockMargin >= c.TTL:
-		return bad("{RenewEvery} + {CallTimeout} + {ClockMargin} = %v + %v + %v = %v, must be less than {TTL} = %v",
-			short(c.RenewEvery), short(c.CallTimeout), short(c.ClockMargin), short(c.RenewEvery+c.CallTimeout+c.ClockMargin), c.TTL)
-	}
-	if err := backend.CheckID(c.ID); err != nil {
-		return Options{}, err
-	}
-	if err := backend.CheckText("address", c.Address, backend.MaxAddress, false); err != nil {
-		return Options{}, err
-	}
-	if err := backend.CheckText("metadata", c.Metadata, backend.MaxMetadata, true); err != nil {
-		return Options{}, err
-	}
-	return c, nil
+	return nil
 }

@@ -2,7 +2,7 @@ package election
 
 import (
 	"errors"
-	"slices"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -10,43 +10,53 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-func TestImpossibleOptionsAreReportedWithBothValues(t *testing.T) {
+func TestABadOptionIsReportedByFieldsAndText(t *testing.T) {
 	g := backend.Guarantees{Name: "test", MinTTL: time.Second, MaxTTL: time.Minute, MaxSession: 100 * time.Second, ClockMargin: 100 * time.Millisecond}
+	const ms = time.Millisecond
 	for _, c := range []struct {
-		o    Options
-		want string
+		o      Options
+		option string
+		value  any
+		must   string
+		bound  time.Duration
+		others string
+		text   string
 	}{
-		{Options{TTL: 500 * time.Millisecond}, "TTL is 500ms, the least that backend test can keep is 1s"},
-		{Options{TTL: time.Hour}, "TTL is 1h0m0s, the greatest that backend test can keep is 1m0s"},
-		{Options{TTL: -1}, "TTL is -1ns, must be at least 1ns"},
-		{Options{TTL: 9 * time.Second, RenewEvery: 6 * time.Second}, "must be less than TTL = 9s"},
-		{Options{CallTimeout: 6 * time.Second}, "= 3.333s + 6s + 1.667s = 11s, must be less than TTL = 10s"},
-		{Options{TTL: time.Minute, RenewEvery: 21 * time.Second}, "TTL + 2 * RenewEvery = 1m0s + 2 * 21s = 1m42s, must be 1m40s at most on backend test"},
-		{Options{TTL: 9 * time.Second, ClockMargin: time.Millisecond}, "ClockMargin is 1ms, must be at least 450ms"},
-		{Options{TTL: time.Second, ClockMargin: 60 * time.Millisecond}, "ClockMargin is 60ms, backend test needs at least 100ms"},
-		{Options{ID: "a\nb"}, "control character"},
-		{Options{FailoverDelay: -time.Second}, "FailoverDelay is -1s, must be at least 0s"},
+		{Options{TTL: 500 * ms}, "TTL", 500 * ms, "at least", time.Second, "", "TTL is 500ms, must be at least 1s: a limit of backend test"},
+		{Options{TTL: time.Hour}, "TTL", time.Hour, "at most", time.Minute, "", "TTL is 1h0m0s, must be at most 1m0s: a limit of backend test"},
+		{Options{TTL: -1}, "TTL", time.Duration(-1), "at least", 1, "", "TTL is -1ns, must be at least 1ns"},
+		{Options{TTL: 9 * time.Second, RenewEvery: 6 * time.Second}, "TTL", 9 * time.Second, "more than", 9750 * ms, "RenewEvery CallTimeout ClockMargin",
+			"TTL is 9s, must be more than 9.75s: RenewEvery + CallTimeout + ClockMargin = 6s + 2.25s + 1.5s"},
+		{Options{TTL: 9 * time.Second, CallTimeout: 6 * time.Second}, "TTL", 9 * time.Second, "more than", 10500 * ms, "RenewEvery CallTimeout ClockMargin", "= 3s + 6s + 1.5s"},
+		{Options{TTL: time.Minute, RenewEvery: 21 * time.Second}, "TTL", time.Minute, "at most", 58 * time.Second, "RenewEvery",
+			"TTL is 1m0s, must be at most 58s: 1m40s - 2 * RenewEvery = 1m40s - 2 * 21s on backend test"},
+		{Options{TTL: 9 * time.Second, ClockMargin: ms}, "ClockMargin", ms, "at least", 450 * ms, "TTL", "ClockMargin is 1ms, must be at least 450ms: a twentieth of TTL"},
+		{Options{TTL: time.Second, ClockMargin: 60 * ms}, "ClockMargin", 60 * ms, "at least", 100 * ms, "", "ClockMargin is 60ms, must be at least 100ms: a limit of backend test"},
+		{Options{FailoverDelay: -time.Second}, "FailoverDelay", -time.Second, "at least", 0, "", "FailoverDelay is -1s, must be at least 0s"},
+		{Options{StepDownTimeout: math.MaxInt64}, "StepDownTimeout", time.Duration(math.MaxInt64), "at most", maxDuration / 20, "", "must be at most 8760h0m0s"},
+		{Options{ID: "a\nb"}, "ID", "a\nb", "", 0, "", `ID contains the control character U+000A: "a\nb"`},
+		{Options{Address: strings.Repeat("a", 256)}, "Address", strings.Repeat("a", 256), "", 0, "", "Address has 256 bytes, at most 255 are allowed"},
+		{Options{Metadata: "\xff"}, "Metadata", "\xff", "", 0, "", `Metadata is not valid UTF-8: "\xff"`},
 	} {
 		_, err := c.o.Complete(g)
-		if backend.Class(err) != backend.ErrInvalid || !contains(err, c.want) {
-			t.Errorf("%+v: got %v, want an invalid error with %q", c.o, err, c.want)
+		e, ok := errors.AsType[*OptionError](err)
+		if !ok || !errors.Is(err, backend.ErrInvalid) {
+			t.Errorf("%+v: %T %v, want an OptionError of class ErrInvalid", c.o, err, err)
+			continue
+		}
+		if e.Option != c.option || e.Value != c.value || e.Must != c.must || e.Bound != c.bound || strings.Join(e.Others, " ") != c.others {
+			t.Errorf("%+v: the fields are %#v", c.o, e)
+		}
+		if !contains(err, "invalid request: option "+c.option) || !contains(err, c.text) {
+			t.Errorf("%+v: got  %v\nwant %s", c.o, err, c.text)
 		}
 	}
 }
 
 // Package config reports options by the names of their keys.
 func TestOptionErrorsCanUseOtherNames(t *testing.T) {
-	o := Options{TTL: 9 * time.Second, RenewEvery: 6 * time.Second}
-	_, err := o.Complete(backend.Guarantees{MinTTL: 1})
-	wrong, ok := errors.AsType[*OptionError](err)
-	if !ok {
-		t.Fatalf("%T: %v", err, err)
-	}
-	if got := wrong.Options(); !slices.Equal(got, []string{"RenewEvery", "CallTimeout", "ClockMargin", "TTL"}) {
-		t.Errorf("it is about %q", got)
-	}
-	want := "renewevery + calltimeout + clockmargin = 6s + 2.25s + 1.5s = 9.75s, must be less than ttl = 9s"
-	if got := wrong.Text(strings.ToLower); got != want {
+	e := OptionError{"TTL", 9 * time.Second, "more than", 9750 * time.Millisecond, []string{"RenewEvery", "CallTimeout"}, "RenewEvery + CallTimeout"}
+	if got, want := e.Text(strings.ToLower), "ttl is 9s, must be more than 9.75s: renewevery + calltimeout"; got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 }

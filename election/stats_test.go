@@ -31,7 +31,7 @@ func changes(s election.Stats, kind election.Kind, reason election.Reason, own b
 func TestStatsCountCallsDurationsAndRemainingTrust(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		wire := conformance.Wrap(memory.New().Backend())
-		m, err := election.New(wire, &election.Options{ID: "a", TTL: 16 * time.Second, RenewEvery: 4 * time.Second, ClockMargin: 4 * time.Second, CallTimeout: 3 * time.Second})
+		m, err := election.New(wire, election.Options{ID: "a", TTL: 16 * time.Second, RenewEvery: 4 * time.Second, ClockMargin: 4 * time.Second, CallTimeout: 3 * time.Second})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -79,7 +79,7 @@ func TestStatsCountCallsDurationsAndRemainingTrust(t *testing.T) {
 func TestStatsCountErrorsByClassAndChangesByReason(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		wire := conformance.Wrap(memory.New().Backend())
-		m, err := election.New(wire, &election.Options{ID: "a"})
+		m, err := election.New(wire, election.Options{ID: "a"})
 		if err != nil {
 			t.Fatal(err)
 		}

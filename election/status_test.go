@@ -73,7 +73,7 @@ func TestStatusShowsWhatTheManagerKnows(t *testing.T) {
 func TestStatusShowsAnUnreachableStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New().Backend()
-		m, err := election.New(b, nil)
+		m, err := election.New(b, election.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -71,7 +71,7 @@ func TestRecordsYieldsEveryElection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory.New()
 		m := manage(t, store.Backend(), Options{})
-		const many = 2*pageSize + 1
+		const many = 1001 // three pages
 		for i := range many {
 			joined(t, m, fmt.Sprintf("job %04d", i)).Lead(nil)
 		}

@@ -18,7 +18,7 @@ import (
 // Two functions work while this process leads. One of them fails; Run cancels the other,
 // waits for it, and releases the lease before it returns.
 func Example() {
-	m, err := election.New(memory.New().Backend(), nil) // mysql.Open, etcd.Open, …
+	m, err := election.New(memory.New().Backend(), election.Options{}) // mysql.Open, etcd.Open, …
 	if err != nil {
 		log.Fatal(err)
 	}

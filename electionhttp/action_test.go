@@ -35,8 +35,8 @@ func TestActionsDoWhatTheySay(t *testing.T) {
 		time.Sleep(time.Second) // of virtual time
 		b := manager(t, store, election.Options{ID: "b"}, true, "x", "y")
 		time.Sleep(time.Second)
-		ha := handler(t, a, &electionhttp.Options{Authorize: allowAll})
-		hb := handler(t, b, &electionhttp.Options{Authorize: allowAll})
+		ha := handler(t, a, electionhttp.Options{Authorize: allowAll})
+		hb := handler(t, b, electionhttp.Options{Authorize: allowAll})
 		do := func(h http.Handler, body string, want int) {
 			t.Helper()
 			if w := post(h, body); w.Code != want {
@@ -76,7 +76,7 @@ func TestActionsDoWhatTheySay(t *testing.T) {
 }
 
 func TestNoActionsWithoutAuthorize(t *testing.T) {
-	h := handler(t, manager(t, memory.New(), election.Options{ID: "a"}, false, "x"), nil)
+	h := handler(t, manager(t, memory.New(), election.Options{ID: "a"}, false, "x"), electionhttp.Options{})
 	if w := post(h, `{"action":"pause"}`); w.Code != 403 {
 		t.Errorf("POST: %d, want 403", w.Code)
 	}
@@ -95,7 +95,7 @@ func TestNoActionsWithoutAuthorize(t *testing.T) {
 func TestInvalidAndForbiddenActionsAreRefused(t *testing.T) {
 	m := manager(t, memory.New(), election.Options{ID: "a"}, false, "x")
 	var asked []electionhttp.Action
-	h := handler(t, m, &electionhttp.Options{Authorize: func(r *http.Request, a electionhttp.Action) error {
+	h := handler(t, m, electionhttp.Options{Authorize: func(r *http.Request, a electionhttp.Action) error {
 		asked = append(asked, a)
 		if r.Header.Get("Authorization") != "Bearer sesame" {
 			return errors.New("the word is sesame")

@@ -1,7 +1,7 @@
 // Package electionhttp serves the status of elections over HTTP: to load balancers, to
 // programs, and to people.
 //
-//	h, err := electionhttp.New(m, nil) // m is an election.Manager
+//	h, err := electionhttp.New(m, electionhttp.Options{}) // m is an election.Manager
 //	http.Handle("/election/", http.StripPrefix("/election", h))
 //
 // A [Handler] opens no port, makes no connection, and needs only the standard library. The

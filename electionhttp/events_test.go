@@ -119,7 +119,7 @@ func TestAStreamHasTheStatesAndEveryChange(t *testing.T) {
 		store := memory.New()
 		a := manager(t, store, election.Options{ID: "a"}, true, "x", "y")
 		time.Sleep(time.Second) // of virtual time
-		h := handler(t, a, nil)
+		h := handler(t, a, electionhttp.Options{})
 		all, one, none := listen(t, h, "/events", ""), listen(t, h, "/events?election=y", ""), listen(t, h, "/events?states=no", "")
 		all.wantReceived(t, "state x elected a", "state y elected a", "ready")
 		if got := all.head.Get("Content-Type"); got != "text/event-stream" {
@@ -162,7 +162,7 @@ func TestAStreamResumesAfterAnEmptyListOfChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := manager(t, memory.New(), election.Options{ID: "a"}, true, "x")
 		time.Sleep(time.Second) // of virtual time
-		h := handler(t, a, nil)
+		h := handler(t, a, electionhttp.Options{})
 		synctest.Wait()
 		past := read(t, h, "/changes")
 		if n := len(past["changes"].([]any)); n != 0 {
@@ -177,7 +177,7 @@ func TestAStreamResumesAfterAnEmptyListOfChanges(t *testing.T) {
 
 func TestStreamsAreLimitedAndEndWithTheHandler(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := handler(t, manager(t, memory.New(), election.Options{ID: "a"}, false, "x"), &electionhttp.Options{MaxStreams: 2})
+		h := handler(t, manager(t, memory.New(), election.Options{ID: "a"}, false, "x"), electionhttp.Options{MaxStreams: 2})
 		one, two := listen(t, h, "/events", ""), listen(t, h, "/events", "")
 		synctest.Wait()
 		if w := get(h, "GET", "/events"); w.Code != 503 || w.Header().Get("Retry-After") == "" {
@@ -197,7 +197,7 @@ func TestASlowClientIsResetAndDelaysNoOther(t *testing.T) {
 		store := memory.New()
 		a := manager(t, store, election.Options{ID: "a"}, false, "x")
 		time.Sleep(time.Second)
-		h := handler(t, a, nil)
+		h := handler(t, a, electionhttp.Options{})
 		slow, quick := listen(t, h, "/events", ""), listen(t, h, "/events", "")
 		slow.wantReceived(t, "state x vacant", "ready")
 		slow.stop()
@@ -234,7 +234,7 @@ func TestAStreamOverARealConnection(t *testing.T) {
 	store := memory.New()
 	a := manager(t, store, election.Options{ID: "a", TTL: time.Minute}, true, "x")
 	until(t, a, "a leads", leads("a"))
-	h := handler(t, a, nil)
+	h := handler(t, a, electionhttp.Options{})
 	server := httptest.NewUnstartedServer(h)
 	server.Config.ReadTimeout, server.Config.WriteTimeout = limit, limit // streams last longer
 	server.Start()
@@ -275,7 +275,7 @@ func TestChangesAreKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory.New()
 		m := manager(t, store, election.Options{ID: "a"}, false)
-		h := handler(t, m, nil)
+		h := handler(t, m, electionhttp.Options{})
 		for i := range 3 {
 			e, err := m.Join(fmt.Sprintf("e%d", i))
 			if err != nil {

@@ -18,7 +18,7 @@ import (
 
 // A program adds a path to its server. Nothing can be changed there.
 func Example() {
-	m, err := election.New(memory.New().Backend(), &election.Options{ID: "host-17"})
+	m, err := election.New(memory.New().Backend(), election.Options{ID: "host-17"})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -32,7 +32,7 @@ func Example() {
 		log.Fatal(err)
 	}
 
-	h, err := electionhttp.New(m, nil)
+	h, err := electionhttp.New(m, electionhttp.Options{})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -57,7 +57,7 @@ func Example() {
 // Operators who know a password may carry out actions. The handler shows nothing without
 // the password. A browser asks its user for it.
 func ExampleOptions_authorize() {
-	m, err := election.New(memory.New().Backend(), nil)
+	m, err := election.New(memory.New().Backend(), election.Options{})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -67,7 +67,7 @@ func ExampleOptions_authorize() {
 		_, password, _ := r.BasicAuth()
 		return len(secret) > 0 && subtle.ConstantTimeCompare([]byte(password), secret) == 1
 	}
-	h, err := electionhttp.New(m, &electionhttp.Options{
+	h, err := electionhttp.New(m, electionhttp.Options{
 		Authorize: func(r *http.Request, a electionhttp.Action) error {
 			if !known(r) {
 				return errors.New("wrong password")

@@ -104,13 +104,10 @@ func load(name, kind string) file {
 }
 
 // New returns a handler for the elections that m has joined and will join. It watches
-// m; the caller closes m, before or after the handler. Nil options mean all defaults.
-// Impossible options are an error of class backend.ErrInvalid.
-func New(m *election.Manager, options *Options) (*Handler, error) {
-	h := &Handler{manager: m, csrf: http.NewCrossOriginProtection()}
-	if options != nil {
-		h.options = *options
-	}
+// m; the caller closes m, before or after the handler. Impossible options are an error
+// of class backend.ErrInvalid.
+func New(m *election.Manager, options Options) (*Handler, error) {
+	h := &Handler{manager: m, options: options, csrf: http.NewCrossOriginProtection()}
 	o := &h.options
 	if m == nil {
 		return nil, fmt.Errorf("electionhttp: %w: the manager is nil", backend.ErrInvalid)

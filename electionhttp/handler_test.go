@@ -21,7 +21,7 @@ import (
 // manager starts a manager that joins elections, and campaigns in them if lead is true.
 func manager(t *testing.T, store *memory.Store, o election.Options, lead bool, names ...string) *election.Manager {
 	t.Helper()
-	m, err := election.New(store.Backend(), &o)
+	m, err := election.New(store.Backend(), o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,7 +48,7 @@ func shut(m *election.Manager) {
 	m.Close(ctx)
 }
 
-func handler(t *testing.T, m *election.Manager, o *electionhttp.Options) *electionhttp.Handler {
+func handler(t *testing.T, m *election.Manager, o electionhttp.Options) *electionhttp.Handler {
 	t.Helper()
 	h, err := electionhttp.New(m, o)
 	if err != nil {
@@ -106,7 +106,7 @@ func TestLeaderAnswers200OnlyOnTheLeader(t *testing.T) {
 	until(t, a, "a leads", leads("a"))
 	b := manager(t, store, election.Options{ID: "b", TTL: time.Minute}, true, "billing/nightly")
 	until(t, b, "a leads", leads("a"))
-	ha, hb := handler(t, a, nil), handler(t, b, nil)
+	ha, hb := handler(t, a, electionhttp.Options{}), handler(t, b, electionhttp.Options{})
 	for _, path := range []string{"/leader/billing%2Fnightly", "/leader/billing/nightly"} {
 		for _, method := range []string{"GET", "HEAD", "OPTIONS"} {
 			if w := get(ha, method, path); w.Code != 200 {
@@ -146,7 +146,7 @@ func TestAnObserverAnswersForItsCandidate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory.New()
 		a := store.Backend()
-		leader, err := election.New(a, &election.Options{ID: "a"})
+		leader, err := election.New(a, election.Options{ID: "a"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -160,7 +160,7 @@ func TestAnObserverAnswersForItsCandidate(t *testing.T) {
 		}
 		observer := manager(t, store, election.Options{Observer: true}, false, "job")
 		time.Sleep(time.Second) // of virtual time
-		forA, forB, forNobody := handler(t, observer, &electionhttp.Options{For: "a"}), handler(t, observer, &electionhttp.Options{For: "b"}), handler(t, observer, nil)
+		forA, forB, forNobody := handler(t, observer, electionhttp.Options{For: "a"}), handler(t, observer, electionhttp.Options{For: "b"}), handler(t, observer, electionhttp.Options{})
 		for _, c := range []struct {
 			who  string
 			h    http.Handler
@@ -189,7 +189,7 @@ func TestAnObserverRequestsButCannotPause(t *testing.T) {
 		manager(t, store, election.Options{ID: "a"}, true, "job")
 		observer := manager(t, store, election.Options{Observer: true}, false, "job")
 		time.Sleep(time.Second)
-		h := handler(t, observer, &electionhttp.Options{Authorize: allowAll})
+		h := handler(t, observer, electionhttp.Options{Authorize: allowAll})
 		for body, want := range map[string]int{
 			`{"action":"pause"}`:                    409,
 			`{"action":"resume"}`:                   409,
@@ -209,11 +209,11 @@ func TestHealthAndReadiness(t *testing.T) {
 		var unhealthy atomic.Pointer[error]
 		unhealthy.Store(new(error))
 		b := memory.New().Backend()
-		m, err := election.New(b, &election.Options{ID: "a", Health: func(context.Context) error { return *unhealthy.Load() }})
+		m, err := election.New(b, election.Options{ID: "a", Health: func(context.Context) error { return *unhealthy.Load() }})
 		if err != nil {
 			t.Fatal(err)
 		}
-		h := handler(t, m, nil)
+		h := handler(t, m, electionhttp.Options{})
 		e, err := m.Join("jobs")
 		if err != nil {
 			t.Fatal(err)
@@ -251,7 +251,7 @@ func TestHealthAndReadiness(t *testing.T) {
 }
 
 func TestEveryAnswerHasSafeHeaders(t *testing.T) {
-	h := handler(t, manager(t, memory.New(), election.Options{ID: "a"}, false, "jobs"), nil)
+	h := handler(t, manager(t, memory.New(), election.Options{ID: "a"}, false, "jobs"), electionhttp.Options{})
 	for _, path := range []string{"/", "/page.js", "/page.css", "/kit.js", "/detail.js", "/icon.svg", "/elections", "/elections/jobs", "/members", "/changes", "/leader/jobs", "/healthz", "/readyz", "/nothing", "/actions", "/elections?limit=x"} {
 		head := get(h, "GET", path).Header()
 		csp := head.Get("Content-Security-Policy")
@@ -275,7 +275,7 @@ func TestEveryAnswerHasSafeHeaders(t *testing.T) {
 }
 
 func TestThePageLoadsNoForeignResources(t *testing.T) {
-	h := handler(t, manager(t, memory.New(), election.Options{ID: "a"}, false), nil)
+	h := handler(t, manager(t, memory.New(), election.Options{ID: "a"}, false), electionhttp.Options{})
 	for _, path := range []string{"/", "/page.js", "/page.css", "/kit.js", "/detail.js"} {
 		w := get(h, "GET", path)
 		if w.Code != 200 || w.Body.Len() == 0 {
@@ -291,7 +291,7 @@ func TestThePageLoadsNoForeignResources(t *testing.T) {
 }
 
 func TestTheHandlerWorksUnderAPrefix(t *testing.T) {
-	h := handler(t, manager(t, memory.New(), election.Options{ID: "a"}, false, "billing/nightly"), nil)
+	h := handler(t, manager(t, memory.New(), election.Options{ID: "a"}, false, "billing/nightly"), electionhttp.Options{})
 	mux := http.NewServeMux()
 	mux.Handle("/ops/election/", http.StripPrefix("/ops/election", h))
 	mux.Handle("/ops/election", http.StripPrefix("/ops/election", h))
@@ -312,14 +312,14 @@ func TestTheHandlerWorksUnderAPrefix(t *testing.T) {
 func TestImpossibleOptionsAreRefused(t *testing.T) {
 	m := manager(t, memory.New(), election.Options{ID: "a"}, false)
 	for _, o := range []electionhttp.Options{{MaxStreams: -1}, {MaxStreams: 1e6}, {Heartbeat: -1}, {Heartbeat: time.Millisecond}, {Heartbeat: 2 * time.Hour}} {
-		if _, err := electionhttp.New(m, &o); !errors.Is(err, backend.ErrInvalid) {
+		if _, err := electionhttp.New(m, o); !errors.Is(err, backend.ErrInvalid) {
 			t.Errorf("%+v: %v, want ErrInvalid", o, err)
 		}
 	}
-	if _, err := electionhttp.New(m, &electionhttp.Options{For: "b"}); !errors.Is(err, backend.ErrInvalid) {
+	if _, err := electionhttp.New(m, electionhttp.Options{For: "b"}); !errors.Is(err, backend.ErrInvalid) {
 		t.Errorf("For on a manager that campaigns: %v, want ErrInvalid", err)
 	}
-	if _, err := electionhttp.New(nil, nil); !errors.Is(err, backend.ErrInvalid) {
+	if _, err := electionhttp.New(nil, electionhttp.Options{}); !errors.Is(err, backend.ErrInvalid) {
 		t.Errorf("without a manager: %v, want ErrInvalid", err)
 	}
 }

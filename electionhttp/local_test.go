@@ -29,7 +29,7 @@ type served struct {
 
 func serveLocal(t *testing.T) *served {
 	t.Helper()
-	m, err := election.New(memory.New().Backend(), &election.Options{ID: "me", TTL: time.Minute})
+	m, err := election.New(memory.New().Backend(), election.Options{ID: "me", TTL: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -44,7 +44,7 @@ func TestAnElectionListsItsCandidates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory.New()
 		b := &counted{Backend: store.Backend()}
-		observer, err := election.New(b, &election.Options{Observer: true})
+		observer, err := election.New(b, election.Options{Observer: true})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -52,7 +52,7 @@ func TestAnElectionListsItsCandidates(t *testing.T) {
 		if _, err := observer.Join("job"); err != nil {
 			t.Fatal(err)
 		}
-		h := handler(t, observer, nil)
+		h := handler(t, observer, electionhttp.Options{})
 		manager(t, store, election.Options{ID: "z", Address: "10.0.0.1:80"}, true, "job")
 		time.Sleep(2 * time.Second) // of virtual time
 		if got := candidateList(read(t, h, "/elections/job")); got != "z*@10.0.0.1:80" {
@@ -91,7 +91,7 @@ func TestAnElectionListsItsCandidates(t *testing.T) {
 }
 
 func TestTheStatusHasTheStoresLocation(t *testing.T) {
-	m, err := election.New(&counted{Backend: memory.New().Backend()}, &election.Options{ID: "a"})
+	m, err := election.New(&counted{Backend: memory.New().Backend()}, election.Options{ID: "a"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,7 +100,7 @@ func TestTheStatusHasTheStoresLocation(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, path := range []string{"/elections", "/elections/x"} {
-		if got := read(t, handler(t, m, nil), path)["store"].(map[string]any)["location"]; got != "db1:3306/app?" && got != "db1:3306/app\ufffd" {
+		if got := read(t, handler(t, m, electionhttp.Options{}), path)["store"].(map[string]any)["location"]; got != "db1:3306/app?" && got != "db1:3306/app\ufffd" {
 			t.Errorf("%s: the store is at %q, want db1:3306/app", path, got)
 		}
 	}
@@ -110,7 +110,7 @@ func TestRenewalTimesAreNullBeforeTheFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory.New()
 		a := manager(t, store, election.Options{ID: "a"}, false, "x")
-		h := handler(t, a, nil)
+		h := handler(t, a, electionhttp.Options{})
 		time.Sleep(time.Second) // of virtual time
 		if got := read(t, h, "/elections")["renewals"]; got != nil {
 			t.Errorf("renewals before the first renewal: %v, want null", got)
@@ -124,7 +124,7 @@ func TestRenewalTimesAreNullBeforeTheFirst(t *testing.T) {
 			t.Errorf("renewals are %v, want at least 5 of at most a millisecond", r)
 		}
 		observer := manager(t, store, election.Options{Observer: true}, false, "x")
-		if got := read(t, handler(t, observer, nil), "/elections")["renewals"]; got != nil {
+		if got := read(t, handler(t, observer, electionhttp.Options{}), "/elections")["renewals"]; got != nil {
 			t.Errorf("renewals of an observer: %v, want null", got)
 		}
 	})
@@ -134,10 +134,10 @@ func TestAVacantElectionWithoutCandidatesIsIdle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory.New()
 		observer := manager(t, store, election.Options{Observer: true}, false, "crashed", "led", "never", "retired")
-		h := handler(t, observer, nil)
+		h := handler(t, observer, electionhttp.Options{})
 		long := manager(t, store, election.Options{ID: "a"}, true, "led", "retired")
 		crash := store.Backend()
-		m, err := election.New(crash, &election.Options{ID: "b"})
+		m, err := election.New(crash, election.Options{ID: "b"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -175,7 +175,7 @@ func TestAVacantElectionWithoutCandidatesIsIdle(t *testing.T) {
 		check("a minute after the last process has crashed", "crashed led never retired", 3, h)
 		later := manager(t, store, election.Options{Observer: true}, false, "led", "never")
 		time.Sleep(2 * time.Second)
-		check("for an observer that has started later", "led never", 2, handler(t, later, nil))
+		check("for an observer that has started later", "led never", 2, handler(t, later, electionhttp.Options{}))
 		time.Sleep(2 * time.Hour)
 		check("hours after the crash", "crashed led never retired", 4, h)
 	})

@@ -38,7 +38,7 @@ func TestElectionsShowsLeaderSinceAndRemaining(t *testing.T) {
 		if _, err := b.Join("z"); err != nil {
 			t.Fatal(err)
 		}
-		h := handler(t, b, nil)
+		h := handler(t, b, electionhttp.Options{})
 		time.Sleep(time.Second)
 		read(t, h, "/elections")
 		time.Sleep(time.Second) // in which the handler reads the time of a's election from the store
@@ -94,7 +94,7 @@ func TestDetailsAreShownOnlyIfRequested(t *testing.T) {
 		for _, details := range []bool{false, true} {
 			store := memory.New()
 			b := store.Backend()
-			m, err := election.New(b, &election.Options{ID: "a", Metadata: "canary"})
+			m, err := election.New(b, election.Options{ID: "a", Metadata: "canary"})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -103,7 +103,7 @@ func TestDetailsAreShownOnlyIfRequested(t *testing.T) {
 				t.Fatal(err)
 			}
 			e.Lead(nil)
-			h := handler(t, m, &electionhttp.Options{Details: details})
+			h := handler(t, m, electionhttp.Options{Details: details})
 			stream := listen(t, h, "/events", "")
 			time.Sleep(time.Second)
 			all := ""
@@ -142,7 +142,7 @@ func TestHostileTextIsHarmlessInJSON(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory.New()
 		m := manager(t, store, election.Options{ID: "a"}, false, hostile, "x")
-		h := handler(t, m, &electionhttp.Options{Details: true})
+		h := handler(t, m, electionhttp.Options{Details: true})
 		stream := listen(t, h, "/events", "")
 		b := store.Backend()
 		evil := backend.Candidate{ID: hostile + "\u202e\x1b]0;\n\ndata: x", Nonce: backend.NewNonce(), Address: "javascript:alert(1)", Metadata: "\xff<b>"}
@@ -197,7 +197,7 @@ func TestElectionsAreFilteredAndPaged(t *testing.T) {
 		}
 		a := manager(t, store, election.Options{ID: "node-a"}, true, list...)
 		time.Sleep(2 * time.Second)
-		h := handler(t, a, nil)
+		h := handler(t, a, electionhttp.Options{})
 		a.Election("shard/0777").Pause()
 		time.Sleep(time.Second)
 		v := read(t, h, "/elections?order=attention&limit=50")
@@ -231,7 +231,7 @@ func TestCloseEndsAllGoroutines(t *testing.T) {
 		b := manager(t, store, election.Options{ID: "b"}, false, "x")
 		time.Sleep(time.Second)
 		for range 20 {
-			h, err := electionhttp.New(b, nil)
+			h, err := electionhttp.New(b, electionhttp.Options{})
 			if err != nil {
 				t.Fatal(err)
 			}

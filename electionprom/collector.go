@@ -1,6 +1,7 @@
 package electionprom
 
 import (
+	"cmp"
 	"math"
 	"strconv"
 	"time"
@@ -10,7 +11,7 @@ import (
 	"github.com/go-election/go-election/election"
 )
 
-// Options configures a [Collector]. Nil means all defaults.
+// Options configures a [Collector]. The zero value is ready to use.
 type Options struct {
 	// Most is the greatest number of elections with metrics of their own: two
 	// series for each election in every process. If the manager has joined more, no
@@ -30,13 +31,9 @@ type Collector struct {
 
 var _ prometheus.Collector = (*Collector)(nil)
 
-// New returns a collector of m's metrics, which the program registers. o may be nil.
-func New(m *election.Manager, o *Options) *Collector {
-	c := &Collector{manager: m, most: defaultMost}
-	if o != nil && o.Most != 0 {
-		c.most = max(o.Most, 0)
-	}
-	return c
+// New returns a collector of m's metrics, which the program registers.
+func New(m *election.Manager, o Options) *Collector {
+	return &Collector{manager: m, most: max(cmp.Or(o.Most, defaultMost), 0)}
 }
 
 func desc(name, help string, labels ...string) *prometheus.Desc {

@@ -20,7 +20,7 @@ import (
 
 func manager(t testing.TB, b backend.Backend, id string) *election.Manager {
 	t.Helper()
-	m, err := election.New(b, &election.Options{ID: id})
+	m, err := election.New(b, election.Options{ID: id})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +66,7 @@ func TestMetricsShowWhatAProcessLeadsAndFollows(t *testing.T) {
 		lead(t, b, "theirs", true)
 		lead(t, a, "theirs", false)
 		time.Sleep(time.Second)
-		c := electionprom.New(a, nil)
+		c := electionprom.New(a, electionprom.Options{})
 		expect(t, c, `
 			# HELP election_info The backend and id of this candidate.
 			# TYPE election_info gauge
@@ -91,7 +91,7 @@ func TestMetricsShowWhatAProcessLeadsAndFollows(t *testing.T) {
 		`, "election_info", "election_joined", "election_leading", "election_omitted", "election_ttl_seconds")
 
 		_, term, _ := a.Election("theirs").Leader()
-		expect(t, electionprom.New(b, nil), fmt.Sprintf(`
+		expect(t, electionprom.New(b, electionprom.Options{}), fmt.Sprintf(`
 			# HELP election_term The last term that this process knows.
 			# TYPE election_term gauge
 			election_term{election="theirs"} %g
@@ -110,7 +110,7 @@ func TestChangesErrorsAndRenewalsAreCounted(t *testing.T) {
 		time.Sleep(time.Minute)
 		wire.Decide(func(conformance.Call) conformance.Fate { return conformance.Fate{Err: backend.ErrDenied} })
 		time.Sleep(15 * time.Second) // a TTL and more
-		c := electionprom.New(m, nil)
+		c := electionprom.New(m, electionprom.Options{})
 		r := gather(t, c)
 		for key, want := range map[string]float64{
 			"election_changes_total kind=elected own=true reason=elected":            1,
@@ -168,11 +168,11 @@ func TestTooManyElectionsHaveOnlyTotals(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		for _, x := range []struct{ most, omitted int }{{10, 11}, {11, 0}, {-1, 11}, {0, 0}} {
-			r := gather(t, electionprom.New(m, &electionprom.Options{Most: x.most}))
+			r := gather(t, electionprom.New(m, electionprom.Options{Most: x.most}))
 			if r["election_omitted"] != float64(x.omitted) || r["election_joined state=leading"] != 11 {
 				t.Errorf("with Most %d, %v of %v elections are omitted, want %d of 11", x.most, r["election_omitted"], r["election_joined state=leading"], x.omitted)
 			}
-			n := testutil.CollectAndCount(electionprom.New(m, &electionprom.Options{Most: x.most}), "election_leading", "election_term")
+			n := testutil.CollectAndCount(electionprom.New(m, electionprom.Options{Most: x.most}), "election_leading", "election_term")
 			if n != 2*(11-x.omitted) {
 				t.Errorf("with Most %d, %d series of elections, want %d", x.most, n, 2*(11-x.omitted))
 			}
@@ -189,12 +189,12 @@ func TestLabelsHaveNoForeignText(t *testing.T) {
 		lead(t, other, hostile, true)
 		lead(t, m, hostile, true)
 		time.Sleep(time.Second)
-		for key := range gather(t, electionprom.New(m, nil)) {
+		for key := range gather(t, electionprom.New(m, electionprom.Options{})) {
 			if strings.Contains(key, "secret-of-others") {
 				t.Errorf("text of another candidate is a label: %s", key)
 			}
 		}
-		problems, err := testutil.CollectAndLint(electionprom.New(m, nil))
+		problems, err := testutil.CollectAndLint(electionprom.New(m, electionprom.Options{}))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -210,7 +210,7 @@ func TestAClosedManagerCanBeCollected(t *testing.T) {
 	if err := m.Close(context.Background()); err != nil {
 		t.Fatal(err)
 	}
-	r := gather(t, electionprom.New(m, nil))
+	r := gather(t, electionprom.New(m, electionprom.Options{}))
 	if r["election_joined state=leading"] != 0 || r["election_info backend=memory candidate=a"] != 1 {
 		t.Errorf("after Close: %v", r)
 	}
@@ -229,7 +229,7 @@ func BenchmarkCollect(b *testing.B) {
 	for _, most := range []int{-1, 10000} {
 		b.Run(fmt.Sprintf("most=%d", most), func(b *testing.B) {
 			r := prometheus.NewRegistry()
-			r.MustRegister(electionprom.New(m, &electionprom.Options{Most: most}))
+			r.MustRegister(electionprom.New(m, electionprom.Options{Most: most}))
 			b.ReportAllocs()
 			for b.Loop() {
 				if _, err := r.Gather(); err != nil {

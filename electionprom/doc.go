@@ -1,11 +1,11 @@
 // Package electionprom exports Prometheus metrics of an election manager.
 //
-//	prometheus.MustRegister(electionprom.New(manager, nil))
+//	prometheus.MustRegister(electionprom.New(manager, electionprom.Options{}))
 //
 // A label distinguishes several managers in one process:
 //
 //	r := prometheus.WrapRegistererWith(prometheus.Labels{"store": "eu"}, prometheus.DefaultRegisterer)
-//	r.MustRegister(electionprom.New(eu, nil))
+//	r.MustRegister(electionprom.New(eu, electionprom.Options{}))
 //
 // The collector starts no goroutine and keeps no state: each scrape reads the manager
 // (election.Manager.Stats and Elections). Between scrapes the metrics cost the manager

@@ -15,12 +15,12 @@ import (
 
 // The metrics are registered with the registry that the program serves.
 func Example() {
-	m, err := election.New(memory.New().Backend(), &election.Options{TTL: time.Minute}) // mysql.Open, …
+	m, err := election.New(memory.New().Backend(), election.Options{TTL: time.Minute}) // mysql.Open, …
 	if err != nil {
 		log.Fatal(err)
 	}
 	registry := prometheus.NewRegistry() // or prometheus.DefaultRegisterer
-	registry.MustRegister(electionprom.New(m, nil))
+	registry.MustRegister(electionprom.New(m, electionprom.Options{}))
 
 	e, _ := m.Join("billing")
 	if _, err := e.Campaign(context.Background()); err != nil {

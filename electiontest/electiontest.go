@@ -98,7 +98,7 @@ func (g *Group) Start(id string) *Process {
 	p.wire.Decide(p.fate)
 	o := g.options
 	o.ID = id
-	m, err := election.New(p.wire, &o)
+	m, err := election.New(p.wire, o)
 	if err != nil {
 		g.t.Fatalf("electiontest: start %q: %v", id, err)
 	}

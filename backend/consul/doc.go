@@ -2,7 +2,7 @@
 // 1.14 or later.
 //
 //	store, err := consul.Open(consul.Options{Address: "127.0.0.1:8500", TokenFile: "/run/secrets/consul"})
-//	manager, err := election.New(store, nil)
+//	manager, err := election.New(store, election.Options{})
 //
 // A lease is a key that the holder's session has locked. Each process has one session for
 // all its elections. A lease lasts for one TTL after its holder's last renewal. A challenger

@@ -53,7 +53,7 @@ func goMain(arg string) {
 			store, err = migration.New(o)
 		}
 	}
-	testbed.PlayMember(store, err, &election.Options{ID: a.ID, TTL: 2 * time.Second}, a.Service)
+	testbed.PlayMember(store, err, election.Options{ID: a.ID, TTL: 2 * time.Second}, a.Service)
 }
 
 // A fleet is one election with members of both kinds.

@@ -263,7 +263,7 @@ func TestTheTimesOfAFleetAreChecked(t *testing.T) {
 		"layout: firefly\n  confirm_interval: 11m": "confirm_interval",
 		"layout: firefly\n  session_ttl: 10ms":     "session_ttl",
 	} {
-		c, err := config.Parse("test", []byte("backend: consul\nconsul:\n  "+text+"\n"), &config.Options{Environ: []string{}})
+		c, err := config.Parse("test", []byte("backend: consul\nconsul:\n  "+text+"\n"), config.Options{Environ: []string{}})
 		if err == nil {
 			_, err = c.OpenBackend()
 		}

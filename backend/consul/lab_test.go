@@ -191,9 +191,9 @@ func (n *node) release(end backend.End, held ...backend.Lease) {
 // manager runs a manager through an address and joins "x".
 func (l *lab) manager(t *testing.T, address, id string, ttl time.Duration, change ...func(*election.Options)) (*election.Manager, *election.Election) {
 	t.Helper()
-	o := &election.Options{ID: id, TTL: ttl}
+	o := election.Options{ID: id, TTL: ttl}
 	for _, c := range change {
-		c(o)
+		c(&o)
 	}
 	m, err := election.New(open(t, Options{Address: address, Prefix: l.prefix}), o)
 	if err != nil {

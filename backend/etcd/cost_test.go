@@ -45,7 +45,7 @@ func TestManyIdleElectionsCostNoMoreThanFew(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				m, err := election.New(b, &election.Options{ID: id, TTL: ttl})
+				m, err := election.New(b, election.Options{ID: id, TTL: ttl})
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -2,7 +2,7 @@
 // are fixed: 3.5.33, 3.6.14, 3.7.1 or later.
 //
 //	store, err := etcd.Open(etcd.Options{Endpoints: []string{"https://etcd1:2379", "https://etcd2:2379", "https://etcd3:2379"}})
-//	manager, err := election.New(store, nil)
+//	manager, err := election.New(store, election.Options{})
 //
 // The only setup is a role with read and write rights under one prefix:
 //

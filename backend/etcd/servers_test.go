@@ -54,7 +54,7 @@ func newFleet(t testing.TB, ttl time.Duration, options ...Options) *fleet {
 		if err != nil {
 			t.Fatal(err)
 		}
-		m, err := election.New(b, &election.Options{ID: fmt.Sprintf("m%d", i), TTL: ttl})
+		m, err := election.New(b, election.Options{ID: fmt.Sprintf("m%d", i), TTL: ttl})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -20,7 +20,7 @@ import (
 // bubble does not know that a read from the kernel blocks.
 func campaign(t *testing.T, dir, id string, ttl time.Duration, names ...string) (all []*election.Election) {
 	t.Helper()
-	m, err := election.New(open(t, dir, id).Backend, &election.Options{ID: id, TTL: ttl})
+	m, err := election.New(open(t, dir, id).Backend, election.Options{ID: id, TTL: ttl})
 	if err != nil {
 		t.Fatal(err)
 	}

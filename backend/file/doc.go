@@ -2,7 +2,7 @@
 // a directory. Nothing needs to be installed.
 //
 //	store, err := file.Open(file.Options{Dir: "/var/lib/app/election"})
-//	m, err := election.New(store, nil)
+//	m, err := election.New(store, election.Options{})
 //
 // The leader of an election holds flock(2) on the file <name>.lock. When a process
 // dies, the kernel closes its files and thereby unlocks them. So followers replace a

@@ -53,7 +53,7 @@ func runChild(dir, id string) error {
 	if err != nil {
 		return err
 	}
-	m, err := election.New(store, &election.Options{ID: id, TTL: ttl})
+	m, err := election.New(store, election.Options{ID: id, TTL: ttl})
 	if err != nil {
 		return err
 	}

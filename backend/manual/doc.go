@@ -1,7 +1,7 @@
 // Package manual lets the configuration say who leads.
 //
 //	store, err := manual.Open(manual.Options{Leader: "node-1"})
-//	m, err := election.New(store, &election.Options{ID: "node-1"})
+//	m, err := election.New(store, election.Options{ID: "node-1"})
 //
 // A candidate is granted a lease only if the configuration names it, and loses the lease
 // at its next renewal once it is no longer named. Everything else, such as events, terms

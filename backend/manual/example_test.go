@@ -16,7 +16,7 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	manager, err := election.New(store, nil)
+	manager, err := election.New(store, election.Options{})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -35,7 +35,7 @@ func write(t *testing.T, path, text string) {
 func campaign(t *testing.T, id string, o manual.Options) (*election.Election, *manual.Backend) {
 	t.Helper()
 	b := open(t, o)
-	m, err := election.New(b, &election.Options{ID: id, TTL: ttl})
+	m, err := election.New(b, election.Options{ID: id, TTL: ttl})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,7 +2,7 @@
 // examples, and it is the executable specification of package backend.
 //
 //	store := memory.New()
-//	m, err := election.New(store.Backend(), nil) // each manager needs its own Backend
+//	m, err := election.New(store.Backend(), election.Options{}) // each manager needs its own Backend
 //
 // No clock decides who leads. A challenger takes a held lease over after it has
 // observed the lease unchanged for the holder's TTL, as on MySQL. The store loses

@@ -56,7 +56,7 @@ func (s stores) migrate(t *testing.T, stage migration.Stage, from, to string, ch
 
 // campaign starts a manager that campaigns until stop is called.
 func campaign(t *testing.T, b backend.Backend, id string, watch ...func(election.Event)) (e *election.Election, stop func()) {
-	m, err := election.New(b, &election.Options{ID: id})
+	m, err := election.New(b, election.Options{ID: id})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -245,7 +245,7 @@ func TestALeftoverIsReleasedIfTheOldStoreExpires(t *testing.T) {
 func TestAnObserverIsToldWhereTheElectionHasMoved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := stores{}
-		m, err := election.New(s.migrate(t, migration.From, "a", "b"), &election.Options{ID: "observer"})
+		m, err := election.New(s.migrate(t, migration.From, "a", "b"), election.Options{ID: "observer"})
 		if err != nil {
 			t.Fatal(err)
 		}

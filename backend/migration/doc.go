@@ -2,7 +2,7 @@
 // rolling deployments, without ever having two leaders.
 //
 //	store, err := migration.New(migration.Options{From: etcd, To: mysql, Stage: migration.Both})
-//	m, err := election.New(store, nil)
+//	m, err := election.New(store, election.Options{})
 //
 // Each process is at a stage. It leads if and only if it holds
 //

@@ -40,7 +40,7 @@ func Example() {
 }
 
 func join(store *migration.Backend) (*election.Manager, *election.Election) {
-	m, err := election.New(store, nil)
+	m, err := election.New(store, election.Options{})
 	if err != nil {
 		log.Fatal(err)
 	}

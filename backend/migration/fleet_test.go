@@ -72,7 +72,7 @@ func (f *fleet) start(stage migration.Stage, change func(*migration.Options)) *n
 
 // launch starts the process n, which campaigns on b.
 func (f *fleet) launch(n *node, b backend.Backend) *node {
-	m, err := election.New(b, &election.Options{ID: n.id})
+	m, err := election.New(b, election.Options{ID: n.id})
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -95,7 +95,7 @@ func (f *fleet) observer(stage migration.Stage) *election.Election {
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	m, err := election.New(b, &election.Options{ID: "observer at " + string(stage)})
+	m, err := election.New(b, election.Options{ID: "observer at " + string(stage)})
 	if err != nil {
 		f.t.Fatal(err)
 	}

@@ -169,7 +169,7 @@ func (w *javaFleet) manage(m *member, unsealed bool) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if m.manager, err = election.New(b, &election.Options{ID: m.id, TTL: realTTL}); err != nil {
+	if m.manager, err = election.New(b, election.Options{ID: m.id, TTL: realTTL}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { w.end(m) })

@@ -31,7 +31,7 @@ func pinnedMember(arg string) {
 	if err == nil {
 		b, err = m.open()
 	}
-	testbed.PlayMember(b, err, &election.Options{ID: m.ID, TTL: realTTL}, m.Election)
+	testbed.PlayMember(b, err, election.Options{ID: m.ID, TTL: realTTL}, m.Election)
 }
 
 func (m machine) open() (backend.Backend, error) {

@@ -158,7 +158,7 @@ func TestObserversKnowAnUnsealedLeader(t *testing.T) {
 		leader, stop := campaign(t, s.migrate(t, migration.To, "a", "b", unsealed), "leader")
 		time.Sleep(time.Minute)
 		for _, stage := range []migration.Stage{migration.Both, migration.To} {
-			m, err := election.New(s.migrate(t, stage, "a", "b"), nil)
+			m, err := election.New(s.migrate(t, stage, "a", "b"), election.Options{})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -1,7 +1,7 @@
 // Package mysql keeps leases in MySQL 8.0 to 9.x, or MariaDB 10.6 or later.
 //
 //	store, err := mysql.Open(mysql.Options{DSN: "app:secret@tcp(db:3306)/app?tls=true"})
-//	manager, err := election.New(store, nil)
+//	manager, err := election.New(store, election.Options{})
 //
 // A candidate creates the tables if its account may ([Backend.Prepare]); the first election then
 // waits for the greatest TTL, as after a failover. With [CreateTables] or "elect schema --apply"

@@ -53,7 +53,7 @@ func TestOnlyCandidatesCreateTables(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			m, err := election.New(b, &mo)
+			m, err := election.New(b, mo)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -16,7 +16,7 @@ func (l *lab) manager(t *testing.T, p *testbed.Proxy, id string, ttl time.Durati
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := election.New(b, &election.Options{ID: id, TTL: ttl})
+	m, err := election.New(b, election.Options{ID: id, TTL: ttl})
 	if err != nil {
 		t.Fatal(err)
 	}

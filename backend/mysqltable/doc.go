@@ -2,7 +2,7 @@
 // of a table in MySQL or MariaDB, and take over a row that was not renewed for some seconds.
 //
 //	store, err := mysqltable.Open(mysqltable.Options{DSN: dsn, Layout: mysqltable.LastSeenActive})
-//	manager, err := election.New(store, &election.Options{TTL: 4 * time.Second})
+//	manager, err := election.New(store, election.Options{TTL: 4 * time.Second})
 //
 // Such programs run "insert ignore … on duplicate key update …" in a loop. Many descend from
 // one article and call their table leader_election; [Layout] lists the three known shapes. The

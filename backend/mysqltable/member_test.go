@@ -93,7 +93,7 @@ func child(text string) error {
 			return err
 		}
 	}
-	m, err := election.New(b, &election.Options{ID: c.ID, TTL: c.TTL})
+	m, err := election.New(b, election.Options{ID: c.ID, TTL: c.TTL})
 	if err != nil {
 		return err
 	}

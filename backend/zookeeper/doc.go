@@ -12,7 +12,7 @@
 //		Servers: []string{"zk1:2181", "zk2:2181", "zk3:2181"},
 //		Tick:    2 * time.Second, // the servers' tickTime, or more
 //	})
-//	m, err := election.New(store, nil)
+//	m, err := election.New(store, election.Options{})
 //
 // # In the store
 //

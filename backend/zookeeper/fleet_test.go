@@ -69,7 +69,7 @@ func memberProgram(arg string) {
 			b, err = migration.New(o)
 		}
 	}
-	testbed.PlayMember(b, err, &election.Options{ID: p.ID, Address: p.Address, TTL: fleetTTL, IncumbentGrace: p.IncumbentGrace}, "jobs")
+	testbed.PlayMember(b, err, election.Options{ID: p.ID, Address: p.Address, TTL: fleetTTL, IncumbentGrace: p.IncumbentGrace}, "jobs")
 }
 
 // A fleet is one election, "jobs", among processes of this module and of other programs.

@@ -20,7 +20,7 @@ func manager(t *testing.T, id string, ttl time.Duration, o Options, names ...str
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := election.New(b, &election.Options{ID: id, TTL: ttl})
+	m, err := election.New(b, election.Options{ID: id, TTL: ttl})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -363,7 +363,7 @@ func TestRequestsOfIdleManagers(t *testing.T) {
 
 // The first read opens a session that is long enough for a manager with the default TTL.
 func TestTheFirstSessionIsLongEnoughForTheDefaults(t *testing.T) {
-	o, err := new(election.Options).Complete(backend.Guarantees{MinTTL: time.Second, MaxTTL: time.Minute})
+	o, err := election.Options{}.Complete(backend.Guarantees{MinTTL: time.Second, MaxTTL: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -258,7 +258,7 @@ func (s *store) checkWriting(ctx context.Context, list *diagnostics) {
 	b := timedBackend{inner, map[string][]time.Duration{}}
 	o := s.config.Election
 	o.ID, o.Observer = "", false
-	m, err := election.New(b, &o)
+	m, err := election.New(b, o)
 	if err != nil {
 		inner.Close()
 		list.add(gradeProblem, "writing", "%v", err)

@@ -116,7 +116,7 @@ func (a *app) load() (*config.Config, error) {
 			os.Setenv("ELECTION_CONFIG", abs)
 		}
 	}
-	c, err := config.Load(file, nil)
+	c, err := config.Load(file, config.Options{})
 	if err == nil {
 		c.Election.Logger = slog.New(slog.DiscardHandler) // elect prints events itself
 	}

@@ -76,7 +76,7 @@ func TestMigrateStatusFollowsAFleetThereAndBack(t *testing.T) {
 	t.Parallel()
 	env := onFiles(t, onServer(t, testbed.Shared(t, testbed.MariaDB))...)
 	env = append(env, "ELECTION_TTL=5s", "ELECTION_BACKEND=migration", "ELECTION_MIGRATION_FROM=file", "ELECTION_MIGRATION_TO=mysql", "ELECTION_MIGRATION_TO_NAME=rows", "ELECTION_MIGRATION_STAGE=both")
-	c, err := config.Parse("", nil, &config.Options{Environ: env})
+	c, err := config.Parse("", nil, config.Options{Environ: env})
 	if err != nil {
 		t.Fatal(err)
 	}

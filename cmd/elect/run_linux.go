@@ -115,7 +115,7 @@ func newRunner(s *store, name string, command []string, o runOptions) (*runner, 
 	// The manager waits this long for the lead function to return. The guard ends the
 	// command sooner.
 	options.StepDownTimeout = max(s.StepDownTimeout, s.TTL)
-	m, err := election.New(s.Backend, &options)
+	m, err := election.New(s.Backend, options)
 	return r, m, err
 }
 

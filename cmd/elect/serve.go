@@ -167,11 +167,11 @@ func (f *frontend) open(m *election.Manager, o serveOptions, log *slog.Logger) (
 			return nil
 		}
 	}
-	if f.page, err = electionhttp.New(m, &options); err != nil {
+	if f.page, err = electionhttp.New(m, options); err != nil {
 		return err
 	}
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(electionprom.New(m, nil))
+	registry.MustRegister(electionprom.New(m, electionprom.Options{}))
 	f.metrics = promhttp.HandlerFor(registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4})
 	return nil
 }

@@ -21,7 +21,7 @@ func TestElectReachesAProgramWithTheLibrary(t *testing.T) {
 	t.Setenv("XDG_RUNTIME_DIR", dir)
 	env := environ(dir)
 	for _, path := range []string{"", filepath.Join(dir, "own", "socket")} {
-		m, err := election.New(memory.New().Backend(), &election.Options{TTL: time.Minute})
+		m, err := election.New(memory.New().Backend(), election.Options{TTL: time.Minute})
 		if err != nil {
 			t.Fatal(err)
 		}

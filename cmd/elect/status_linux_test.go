@@ -122,12 +122,12 @@ func TestAllCommandsRefuseInvalidTimings(t *testing.T) {
 	t.Parallel()
 	zookeeper := []string{"ELECTION_BACKEND=zookeeper", "ELECTION_ZOOKEEPER_SERVERS=127.0.0.1:1"}
 	for want, env := range map[string][]string{
-		"ttl: -1s is less than 0":                                        onFiles(t, "ELECTION_TTL=-1s"),
-		"ttl: must be more than 0":                                       onFiles(t, "ELECTION_TTL=0s"),
-		"is 2h0m0s, the greatest that":                                   onFiles(t, "ELECTION_TTL=2h"),
-		"is 500ms, the least that backend consul":                        environ(t.TempDir(), "ELECTION_BACKEND=consul", "ELECTION_CONSUL_ADDRESS=http://127.0.0.1:1", "ELECTION_TTL=500ms"),
-		"is 5s, the least that backend zookeeper":                        environ(t.TempDir(), append(zookeeper, "ELECTION_TTL=5s")...),
-		"= 24s + 2 * 9s = 42s, must be 40s at most on backend zookeeper": environ(t.TempDir(), append(zookeeper, "ELECTION_TTL=24s", "ELECTION_RENEW_EVERY=9s")...),
+		"ttl is -1s, must be more than 0s":                         onFiles(t, "ELECTION_TTL=-1s"),
+		"ttl is 0s, must be more than 0s":                          onFiles(t, "ELECTION_TTL=0s"),
+		"is 2h0m0s, must be at most 1m0s: ":                        onFiles(t, "ELECTION_TTL=2h"),
+		"is 500ms, must be at least 1s: a limit of backend consul": environ(t.TempDir(), "ELECTION_BACKEND=consul", "ELECTION_CONSUL_ADDRESS=http://127.0.0.1:1", "ELECTION_TTL=500ms"),
+		"is 5s, must be at least 6s: a limit of backend zookeeper": environ(t.TempDir(), append(zookeeper, "ELECTION_TTL=5s")...),
+		"is 24s, must be at most 22s: 40s - 2 * renew_every":       environ(t.TempDir(), append(zookeeper, "ELECTION_TTL=24s", "ELECTION_RENEW_EVERY=9s")...),
 	} {
 		for _, args := range [][]string{{"run", "job", "--", "true"}, {"status", "job"}, {"list"}, {"history", "job"}, {"watch", "job", "--for", "1s"}, {"serve", "job", "--for", "1s", "--listen", "127.0.0.1:0"}, {"depose", "job"}, {"doctor"}} {
 			if out, code := call(t, env, args...); code == 0 || !strings.Contains(out, want) {

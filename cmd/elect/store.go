@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"slices"
 	"strings"
 	"time"
 
@@ -68,39 +67,28 @@ func (s *store) record(ctx context.Context, name string) (r backend.Record, err 
 	return r, err
 }
 
-// readAll reads a whole list page by page. key returns what the list is ordered by.
-func readAll[T any](ctx context.Context, s *store, read func(ctx context.Context, from string, limit int) ([]T, error), key func(T) string) (list []T, err error) {
-	const pageSize = 500
-	for from := ""; ; from = key(list[len(list)-1]) + "\x00" {
-		var page []T
-		if err := s.within(ctx, func(ctx context.Context) (err error) {
-			page, err = read(ctx, from, pageSize)
-			return err
-		}); err != nil {
+// records returns the records of all elections, without forgotten ones, cleaned for a terminal.
+func (s *store) records(ctx context.Context) (list []backend.Record, err error) {
+	for r, err := range backend.All(ctx, s.within, s.List, func(r backend.Record) string { return r.Election }) {
+		if err != nil {
 			return nil, err
 		}
-		if list = append(list, page...); len(page) < pageSize {
-			return list, nil
+		if !r.Forgotten() {
+			list = append(list, clean.Record(r))
 		}
 	}
-}
-
-// records returns the records of all elections, without forgotten ones, cleaned for a terminal.
-func (s *store) records(ctx context.Context) ([]backend.Record, error) {
-	list, err := readAll(ctx, s, s.List, func(r backend.Record) string { return r.Election })
-	for i, r := range list {
-		list[i] = clean.Record(r)
-	}
-	return slices.DeleteFunc(list, backend.Record.Forgotten), err
+	return list, nil
 }
 
 // members returns the members of all elections, cleaned for a terminal.
-func (s *store) members(ctx context.Context) ([]backend.Member, error) {
-	list, err := readAll(ctx, s, s.Members, func(m backend.Member) string { return m.Nonce })
-	for i := range list {
-		list[i] = clean.Member(list[i])
+func (s *store) members(ctx context.Context) (list []backend.Member, err error) {
+	for m, err := range backend.All(ctx, s.within, s.Members, func(m backend.Member) string { return m.Nonce }) {
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, clean.Member(m))
 	}
-	return list, err
+	return list, nil
 }
 
 // overdue reports whether the age of a lease exceeds its TTL, so that its holder is probably

@@ -147,7 +147,7 @@ func TestQueriesOfTheDashboardAreValid(t *testing.T) {
 // exported returns the labels of each metric that a collector exports.
 func exported(t *testing.T) map[string][]string {
 	t.Helper()
-	m, err := election.New(memory.New().Backend(), nil)
+	m, err := election.New(memory.New().Backend(), election.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -156,7 +156,7 @@ func exported(t *testing.T) map[string][]string {
 		t.Fatal(err)
 	}
 	r := prometheus.NewPedanticRegistry()
-	r.MustRegister(electionprom.New(m, nil))
+	r.MustRegister(electionprom.New(m, electionprom.Options{}))
 	families, err := r.Gather()
 	if err != nil {
 		t.Fatal(err)
@@ -217,7 +217,7 @@ func TestQueriesNameMetricsAndLabelsThatExist(t *testing.T) {
 // A manager exports every series that a rule counts before the first event: increase()
 // misses an error that starts its series.
 func TestCountedSeriesExistFromTheStart(t *testing.T) {
-	m, err := election.New(memory.New().Backend(), nil)
+	m, err := election.New(memory.New().Backend(), election.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -65,7 +65,7 @@ func run(ctx context.Context, dsn, name, id string, ttl time.Duration, verbose b
 	if verbose {
 		o.Logger = slog.New(slog.NewTextHandler(os.Stderr, nil))
 	}
-	m, err := election.New(store, &o)
+	m, err := election.New(store, o)
 	if err != nil {
 		return err
 	}

@@ -15,7 +15,7 @@ import (
 // candidate takes part until ctx ends. Your program needs no more than this, and no
 // reports: they are for the demonstration.
 func candidate(ctx context.Context, file, id string, send func(report)) error {
-	c, err := config.Load(file, nil)
+	c, err := config.Load(file, config.Options{})
 	if err != nil {
 		return err
 	}

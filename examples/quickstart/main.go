@@ -65,7 +65,7 @@ func say(format string, args ...any) {
 
 // demo starts the candidates, kills the first leader, and ends the second in order.
 func demo(ctx context.Context, file string) error {
-	c, err := config.Load(file, nil)
+	c, err := config.Load(file, config.Options{})
 	if err != nil {
 		return err
 	}

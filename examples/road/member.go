@@ -33,7 +33,7 @@ func (o options) open(ctx context.Context) (*election.Manager, error) {
 		if o.unsealed && o.stage == migration.To {
 			environ = append(environ, "ELECTION_MIGRATION_UNSEALED=true")
 		}
-		c, err := config.Load(o.config, &config.Options{Environ: environ})
+		c, err := config.Load(o.config, config.Options{Environ: environ})
 		if err != nil {
 			return nil, err
 		}
@@ -59,7 +59,7 @@ func (o options) open(ctx context.Context) (*election.Manager, error) {
 			return nil, errors.Join(err, from.Close(), to.Close())
 		}
 	}
-	m, err := election.New(store, &election.Options{ID: o.id})
+	m, err := election.New(store, election.Options{ID: o.id})
 	if err != nil {
 		return nil, errors.Join(err, store.Close())
 	}

@@ -12,7 +12,7 @@ import (
 
 // The scheduler of every node starts the job; the gate admits it only on the leader.
 func ExampleGate_Do() {
-	m, err := election.New(memory.New().Backend(), &election.Options{TTL: time.Minute}) // mysql.Open, …
+	m, err := election.New(memory.New().Backend(), election.Options{TTL: time.Minute}) // mysql.Open, …
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -92,6 +92,6 @@ func (s *service) job(t *task) election.LeadFunc {
 // metrics exports the metrics of the elections and the number of failed runs.
 func (s *service) metrics(m *election.Manager) http.Handler {
 	r := prometheus.NewRegistry()
-	r.MustRegister(electionprom.New(m, nil), s.failed)
+	r.MustRegister(electionprom.New(m, electionprom.Options{}), s.failed)
 	return promhttp.HandlerFor(r, promhttp.HandlerOpts{})
 }

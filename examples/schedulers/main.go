@@ -52,7 +52,7 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	c, err := config.Load(*file, nil)
+	c, err := config.Load(*file, config.Options{})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -29,7 +29,7 @@ type member struct {
 // startNode runs a node with that environment. Its jobs are due every one and two seconds.
 func startNode(t *testing.T, db *sql.DB, environ ...string) *member {
 	t.Helper()
-	c, err := config.Parse("", nil, &config.Options{Environ: environ})
+	c, err := config.Parse("", nil, config.Options{Environ: environ})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -97,7 +97,7 @@ func (r role) candidate(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	m, err := election.New(b, &election.Options{ID: r.ID, TTL: r.TTL})
+	m, err := election.New(b, election.Options{ID: r.ID, TTL: r.TTL})
 	if err != nil {
 		return err
 	}

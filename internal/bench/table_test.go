@@ -83,7 +83,7 @@ func row(what string, where any, figure, bar string) {
 }
 
 func leading() {
-	m, err := election.New(memory.New().Backend(), nil)
+	m, err := election.New(memory.New().Backend(), election.Options{})
 	if err != nil {
 		panic(err)
 	}

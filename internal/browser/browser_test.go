@@ -203,7 +203,7 @@ type site struct {
 // manager starts a manager. If ttl is 0, it uses a TTL that no busy machine misses.
 func manager(t *testing.T, b backend.Backend, ttl time.Duration, id, address string) *election.Manager {
 	t.Helper()
-	m, err := election.New(b, &election.Options{ID: id, Address: address, TTL: cmp.Or(ttl, 30*time.Second)})
+	m, err := election.New(b, election.Options{ID: id, Address: address, TTL: cmp.Or(ttl, 30*time.Second)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -238,7 +238,7 @@ func join(t *testing.T, m *election.Manager, names ...string) (list []*election.
 	return list
 }
 
-func serve(t *testing.T, m *election.Manager, o *electionhttp.Options) *site {
+func serve(t *testing.T, m *election.Manager, o electionhttp.Options) *site {
 	t.Helper()
 	h, err := electionhttp.New(m, o)
 	if err != nil {

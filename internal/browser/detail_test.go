@@ -21,7 +21,7 @@ func (located) Location() string { return "db1:3306/app" }
 
 func observer(t *testing.T, b backend.Backend, names ...string) *election.Manager {
 	t.Helper()
-	m, err := election.New(b, &election.Options{Observer: true})
+	m, err := election.New(b, election.Options{Observer: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,7 +36,7 @@ func TestTheDetailShowsAndNominatesStandbys(t *testing.T) {
 	if err := join(t, a, "jobs")[0].Lead(nil); err != nil {
 		t.Fatal(err)
 	}
-	s := serve(t, a, &electionhttp.Options{Authorize: everybody})
+	s := serve(t, a, electionhttp.Options{Authorize: everybody})
 	everyScreen(t, func(t *testing.T, name string, width, height int, dark bool) {
 		p := open(t, s.url, width, height, dark)
 		p.says("#verdict", "web-1.example leads jobs")
@@ -81,7 +81,7 @@ func TestTheHistoryShowsEndsAndGaps(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := open(t, serve(t, b, nil).url, 1280, 900, false)
+	p := open(t, serve(t, b, electionhttp.Options{}).url, 1280, 900, false)
 	p.says("#verdict", "a leads jobs")
 	if err := first.Resign(t.Context()); err != nil {
 		t.Fatal(err)
@@ -103,7 +103,7 @@ func TestTheHistoryShowsEndsAndGaps(t *testing.T) {
 func TestTheHeadShowsStoreAndTimeZone(t *testing.T) {
 	a := manager(t, located{memory.New().Backend()}, 3*time.Second, "a", "")
 	lead(t, a, "jobs")
-	s := serve(t, a, nil)
+	s := serve(t, a, electionhttp.Options{})
 	p := open(t, s.url, 375, 812, false)
 	p.run("set the time zone of Kolkata", emulation.SetTimezoneOverride("Asia/Kolkata"), chromedp.Reload())
 	p.says("#place", "memory db1:3306/app")
@@ -120,7 +120,7 @@ func TestAnObserversPageShowsNoOwnState(t *testing.T) {
 	store := memory.New()
 	a := manager(t, store.Backend(), 0, "web-1.example", "10.0.4.11:8080")
 	lead(t, a, "z/job")
-	s := serve(t, observer(t, store.Backend(), "a/never", "b/never", "z/job"), nil)
+	s := serve(t, observer(t, store.Backend(), "a/never", "b/never", "z/job"), electionhttp.Options{})
 	everyScreen(t, func(t *testing.T, name string, width, height int, dark bool) {
 		p := open(t, s.url, width, height, dark)
 		p.says("#verdict", "The one election in use has a leader")

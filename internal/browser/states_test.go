@@ -57,7 +57,7 @@ func TestTheVerdictSaysThatAllHaveALeader(t *testing.T) {
 	lead(t, b, others...)
 	join(t, a, others...)
 	join(t, b, mine...)
-	s := serve(t, a, &electionhttp.Options{Authorize: everybody})
+	s := serve(t, a, electionhttp.Options{Authorize: everybody})
 	everyScreen(t, func(t *testing.T, name string, width, height int, dark bool) {
 		p := open(t, s.url, width, height, dark)
 		p.says("#verdict", "All 6 elections have a leader")
@@ -89,7 +89,7 @@ func TestProblemsComeFirst(t *testing.T) {
 	for _, e := range join(t, a, "reports/weekly", "zoo/keeper") {
 		e.Pause() // an election without candidates would be idle
 	}
-	s := serve(t, a, nil)
+	s := serve(t, a, electionhttp.Options{})
 	everyScreen(t, func(t *testing.T, name string, width, height int, dark bool) {
 		p := open(t, s.url, width, height, dark)
 		p.says("#verdict", "reports/weekly has no leader")
@@ -124,7 +124,7 @@ func TestAChangeShowsWithoutReloading(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := serve(t, b, nil)
+	s := serve(t, b, electionhttp.Options{})
 	p := open(t, s.url, 1280, 900, false, "ERR_", "Failed to load resource") // the server is closed at the end
 	p.says("#verdict", "a leads jobs")
 	p.says("#live", "Live")
@@ -161,7 +161,7 @@ func TestHostileTextHasNoEffect(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	s := serve(t, a, &electionhttp.Options{Authorize: everybody, Details: true})
+	s := serve(t, a, electionhttp.Options{Authorize: everybody, Details: true})
 	p := open(t, s.url, 375, 812, true)
 	p.says("#rows", evil) // the page lists later changes
 	seen, err := b.Observe(t.Context(), []backend.Lease{{Election: evil}})
@@ -188,7 +188,7 @@ func TestTheKeyboardIsEnough(t *testing.T) {
 	if err := ea.Lead(nil); err != nil {
 		t.Fatal(err)
 	}
-	s := serve(t, a, &electionhttp.Options{Authorize: everybody})
+	s := serve(t, a, electionhttp.Options{Authorize: everybody})
 	p := open(t, s.url, 1280, 900, false)
 	p.says("#verdict", "a leads jobs")
 	if err := eb.Lead(nil); err != nil {
@@ -235,7 +235,7 @@ func TestAThousandElectionsStayUsable(t *testing.T) {
 	for _, m := range []*election.Manager{a, b} { // no process leads this election
 		m.Election("tenant-0777/billing").Pause()
 	}
-	s := serve(t, a, nil)
+	s := serve(t, a, electionhttp.Options{})
 	for _, width := range []int{1280, 375} {
 		p := open(t, s.url, width, 900, width < 500)
 		p.says("#verdict", "tenant-0777/billing has no leader")

@@ -82,7 +82,7 @@ func Campaign(text string) error {
 		return err
 	}
 	w.note(Line{Entry: conformance.Entry{Kind: Started, From: Now(), To: Now()}})
-	c, err := config.Parse("", nil, &config.Options{Environ: w.Environ})
+	c, err := config.Parse("", nil, config.Options{Environ: w.Environ})
 	if err != nil {
 		return err
 	}
@@ -91,7 +91,7 @@ func Campaign(text string) error {
 		return err
 	}
 	c.Election.ID = w.ID
-	m, err := election.New(w.recordCalls(b), &c.Election)
+	m, err := election.New(w.recordCalls(b), c.Election)
 	if err != nil {
 		return err
 	}

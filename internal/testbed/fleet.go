@@ -198,7 +198,7 @@ func (m *FleetMember) Resign() {
 // PlayMember is the program of a [Member] of this module. It campaigns on the store,
 // unless opening it returned err, prints what it believes, and resigns and exits when its
 // input ends. It does not return.
-func PlayMember(store backend.Backend, err error, o *election.Options, name string) {
+func PlayMember(store backend.Backend, err error, o election.Options, name string) {
 	var m *election.Manager
 	if err == nil {
 		m, err = election.New(store, o)

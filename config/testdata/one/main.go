@@ -10,7 +10,7 @@ import (
 )
 
 func main() {
-	c, err := config.Load(os.Args[1], nil)
+	c, err := config.Load(os.Args[1], config.Options{})
 	if err != nil {
 		fmt.Println(err)
 		return
