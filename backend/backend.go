@@ -20,17 +20,18 @@ type Backend interface {
 	// Renew extends leases by a write that the store refuses after another grant, a
 	// deposition, a deletion of the record or a change of server. A read is not enough: a
 	// replica that has been cut off may answer it. Each renewal gives the lease a fresh
-	// random Heartbeat, and is Granted if and only if the store confirms that heartbeat.
+	// random heartbeat, and with it another Version, and is Granted if and only if the store
+	// confirms that heartbeat.
 	//
 	// A store that expires leases itself ([ByStore]) may write the session alone and leave
-	// the Heartbeat; then a renewal is Granted if and only if the store confirms, with a
+	// the Version; then a renewal is Granted if and only if the store confirms, with a
 	// majority of its servers, that session and lease are still the caller's.
 	//
 	// The answer has the request that is pending beside the lease.
 	Renew(ctx context.Context, held []Held) ([]Answer, error)
 
-	// Mark writes MovedTo and MovedFrom, and renews the leases as Renew does; Heartbeat or
-	// Ref changes on every store. Package backend/migration calls it. A store without
+	// Mark writes MovedTo and MovedFrom, and renews the leases as Renew does; Version
+	// changes on every store. Package backend/migration calls it. A store without
 	// [Guarantees].Marks returns ErrInvalid.
 	Mark(ctx context.Context, held []Held) ([]Answer, error)
 
@@ -42,9 +43,8 @@ type Backend interface {
 	Release(ctx context.Context, held []Held) error
 
 	// Observe reads, and returns those of the leases in seen that have changed: in Term,
-	// Heartbeat, Ref, ObserveFor, Holder, Request, MovedTo or MovedFrom. It always returns
-	// a zero lease that has only a name, even if the store has no record (Term 0). It does
-	// not wait.
+	// Version, ObserveFor, Holder, Request, MovedTo or MovedFrom. It always returns a lease
+	// that has only a name, even if the store has no record (Term 0). It does not wait.
 	Observe(ctx context.Context, seen []Lease) (changed []Lease, err error)
 
 	// Listen waits until Observe may find a change, and returns nil then. It may return too
@@ -55,7 +55,7 @@ type Backend interface {
 	Listen(ctx context.Context, seen []Lease) error
 
 	// Request writes requests of an operator, or a nominee's consent, beside a lease. It
-	// grants nothing, ends nothing, and leaves the heartbeat alone. A request names a term
+	// grants nothing, ends nothing, and leaves the Version alone. A request names a term
 	// ([Request.Term]): if the election has another term by now, the store does not write
 	// the request, and the error is [ErrStale].
 	Request(ctx context.Context, requests []Request) error

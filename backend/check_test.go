@@ -50,7 +50,7 @@ func TestMetadataMayHaveLines(t *testing.T) {
 }
 
 func TestALeaseDiffersByWhatObserveTells(t *testing.T) {
-	seen := backend.Lease{Election: "jobs", Holder: backend.Candidate{ID: "a", Nonce: "n"}, Term: 1, Heartbeat: 2, TTL: time.Second, Age: time.Second}
+	seen := backend.Lease{Election: "jobs", Holder: backend.Candidate{ID: "a", Nonce: "n"}, Term: 1, Version: "2", TTL: time.Second, Age: time.Second}
 	older := seen
 	older.Age *= 2
 	if older.Differs(seen) {
@@ -58,8 +58,7 @@ func TestALeaseDiffersByWhatObserveTells(t *testing.T) {
 	}
 	for name, change := range map[string]func(l *backend.Lease){
 		"term":       func(l *backend.Lease) { l.Term++ },
-		"heartbeat":  func(l *backend.Lease) { l.Heartbeat++ },
-		"ref":        func(l *backend.Lease) { l.Ref = "x" },
+		"version":    func(l *backend.Lease) { l.Version += "x" },
 		"watch":      func(l *backend.Lease) { l.ObserveFor++ },
 		"holder":     func(l *backend.Lease) { l.Holder.Address = "x" },
 		"request":    func(l *backend.Lease) { l.Request.Kind = backend.Depose },

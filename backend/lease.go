@@ -4,10 +4,16 @@ import "time"
 
 // A Lease is one election's state in the store. It is comparable.
 type Lease struct {
-	Election  string
-	Holder    Candidate // zero: vacant
-	Term      uint64    // of this leadership, or of the last one if vacant; 0: never led, or not kept (legacy layouts)
-	Heartbeat uint64    // fresh and random at each grant, renewal and release; for stores that expire leases see Backend.Renew
+	Election string
+	Holder   Candidate // zero: vacant. Another program may have "node X" or "session X" as its nonce
+	Term     uint64    // of this leadership, or of the last one if vacant; 0: never led, or not kept (legacy layouts)
+
+	// Version is opaque: what a challenger must observe unchanged. Each grant, renewal and
+	// release changes it at random (for stores that expire leases see Backend.Renew), and so
+	// does what else matters, such as another answering server or another last writer. All
+	// readers have the same. Never empty in an answer; empty in a lease that was not read
+	// yet. At most 600 bytes.
+	Version string
 
 	// TTL is the holder's TTL, whoever reads it. Renew is how often the holder means to
 	// renew. Both are zero if the lease is vacant.
@@ -16,11 +22,6 @@ type Lease struct {
 	// Age is how long ago the lease was last written, by the store's clock. It is a hint for
 	// the moment of the next reading, and for people.
 	Age time.Duration
-
-	// Ref is opaque to the manager, which compares it and hands it back: what else a
-	// challenger must observe unchanged, such as the answering server and the server that
-	// last wrote. Renewals leave it alone. At most 512 bytes.
-	Ref string
 
 	// ObserveFor is how long a challenger must observe the lease unchanged before it bids.
 	// 0: the lease is free, or is a leftover of the reader's own nonce that a bid would be
@@ -52,7 +53,7 @@ func (l Lease) Vacant() bool { return l.Holder.ID == "" && l.Holder.Nonce == "" 
 // Unchanged reports whether o shows the same lease, not renewed: then a challenger's
 // observation goes on.
 func (l Lease) Unchanged(o Lease) bool {
-	return l.Election == o.Election && l.Term == o.Term && l.Heartbeat == o.Heartbeat && l.Ref == o.Ref && l.ObserveFor == o.ObserveFor &&
+	return l.Election == o.Election && l.Term == o.Term && l.Version == o.Version && l.ObserveFor == o.ObserveFor &&
 		l.MovedTo == o.MovedTo && l.MovedFrom == o.MovedFrom
 }
 
@@ -115,8 +116,8 @@ type Bid struct {
 	MinTerm   uint64        // the new term must exceed it
 
 	// Expected is the lease as the candidate last observed it, for ObserveFor if that is
-	// positive. The store grants the bid only if the lease is still the same in Term,
-	// Heartbeat and Ref.
+	// positive. The store grants the bid only if the lease is still the same in Term and
+	// Version.
 	Expected Lease
 }
 

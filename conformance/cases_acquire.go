@@ -15,7 +15,7 @@ var acquireCases = []Case{
 	{Rule: "A2", Name: "a bid for a held lease is refused at once", Run: acquireHeld, skip: needsExclusive,
 		Says: "Acquire never waits for a holder to release: the store refuses the bid at once, and the answer holds the current lease."},
 	{Rule: "A3", Name: "a bid succeeds only on the expected lease", Run: acquirePinned, skip: needsAll(needsExclusive, needsExpiryByChallengers),
-		Says: "The store grants a bid only if the lease still equals Bid.Expected in Term, Heartbeat and Ref, byte for byte."},
+		Says: "The store grants a bid only if the lease still equals Bid.Expected in Term and Version, byte for byte."},
 	{Rule: "A4", Name: "a bid after a renewal is refused", Run: acquireRenewed, skip: needsAll(needsExclusive, needsExpiryByChallengers),
 		Says: "The store refuses a bid if the holder has renewed the lease since the bidder read it."},
 	{Rule: "A5", Name: "the bidder's own leftover is granted again", Run: acquireLeftover,
@@ -68,12 +68,11 @@ func acquireFree(t *Trial) error {
 		return errors.Join(
 			equal(who+": election", l.Election, "jobs"), equal(who+": holder", l.Holder, a.candidate),
 			equal(who+": TTL", l.TTL, t.TTL), equal(who+": Renew", l.Renew, t.TTL/4),
-			expect(l.Term > 0, who+": a term above 0", l.Term), expect(l.Heartbeat != 0, who+": a heartbeat that is not 0", l.Heartbeat),
-			expect(len(l.Ref) <= 512, who+": a Ref of at most 512 bytes", len(l.Ref)),
+			expect(l.Term > 0, who+": a term above 0", l.Term), expect(l.Version != "" && len(l.Version) <= 600, who+": a Version of 1 to 600 bytes", l.Version),
 		)
 	}
 	err = errors.Join(check("winner", got.Lease), check("reader", read),
-		equal("term that the reader sees", read.Term, got.Term), equal("heartbeat that the reader sees", read.Heartbeat, got.Heartbeat), equal("Ref that the reader sees", read.Ref, got.Ref),
+		equal("term that the reader sees", read.Term, got.Term), equal("Version that the reader sees", read.Version, got.Version),
 		expect(got.ValidFor > 0 && got.ValidFor <= t.TTL, fmt.Sprintf("a ValidFor above 0 and at most the TTL of %v", t.TTL), got.ValidFor))
 	if t.Expiry == backend.ByChallengers {
 		err = errors.Join(err, equal("ValidFor where challengers expire the lease", got.ValidFor, t.TTL),
@@ -98,7 +97,7 @@ func acquireHeld(t *Trial) error {
 	return errors.Join(err,
 		equal("outcome of a bid for a held lease", got.Outcome, backend.Refused),
 		expect(took <= t.TTL/4+t.Late, "an answer at once", took),
-		equal("holder in the answer", got.Holder, a.candidate), equal("term in the answer", got.Term, held.Term), equal("heartbeat in the answer", got.Heartbeat, held.Heartbeat))
+		equal("holder in the answer", got.Holder, a.candidate), equal("term in the answer", got.Term, held.Term), equal("Version in the answer", got.Version, held.Version))
 }
 
 func acquirePinned(t *Trial) error {
@@ -118,9 +117,10 @@ func acquirePinned(t *Trial) error {
 	}{
 		{"another term", func(l *backend.Lease) { l.Term++ }},
 		{"an older term", func(l *backend.Lease) { l.Term-- }},
-		{"another heartbeat", func(l *backend.Lease) { l.Heartbeat ^= 2 }},
-		{"heartbeat 0", func(l *backend.Lease) { l.Heartbeat = 0 }},
-		{"another Ref", func(l *backend.Lease) { l.Ref += "x" }},
+		{"another Version", func(l *backend.Lease) { l.Version = string(l.Version[0]^1) + l.Version[1:] }},
+		{"a longer Version", func(l *backend.Lease) { l.Version += "x" }},
+		{"a shorter Version", func(l *backend.Lease) { l.Version = l.Version[:len(l.Version)-1] }},
+		{"no Version", func(l *backend.Lease) { l.Version = "" }},
 		{"only a name", func(l *backend.Lease) { *l = backend.Lease{Election: "jobs"} }},
 	} {
 		pinned := expected
@@ -138,7 +138,7 @@ func acquirePinned(t *Trial) error {
 		return err
 	}
 	got, err := b.bidOn(expected)
-	return errors.Join(err, equal("heartbeat after refused bids", now.Heartbeat, held.Heartbeat),
+	return errors.Join(err, equal("Version after refused bids", now.Version, held.Version),
 		equal("outcome of a bid that expects exactly the observed lease", got.Outcome, backend.Granted))
 }
 
@@ -181,7 +181,7 @@ func acquireLeftover(t *Trial) error {
 	switch got.Outcome {
 	case backend.Granted:
 		err = errors.Join(expect(got.Term > old.Term, fmt.Sprintf("a term above %d for a leftover that was granted again", old.Term), got.Term),
-			expect(got.Heartbeat != old.Heartbeat, "a fresh heartbeat", got.Heartbeat), equal("term that readers see", now.Term, got.Term))
+			expect(got.Version != old.Version, "another Version", got.Version), equal("term that readers see", now.Term, got.Term))
 	case backend.Refused:
 		err = expect(now.Holder.Nonce != a.candidate.Nonce, "the store to release a leftover that it does not grant again", now)
 	default:

@@ -27,7 +27,7 @@ func acquireOrder(t *Trial) error {
 			return err
 		}
 		if want[name] == backend.Refused {
-			expected.Term, expected.Heartbeat = 0, 0
+			expected.Term, expected.Version = 0, ""
 		}
 		bids = append(bids, b.bid(expected))
 	}

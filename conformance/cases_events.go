@@ -227,7 +227,7 @@ func eventsTermGoesBack(t *Trial) error {
 		if l.Term > 100 {
 			l.Term -= 100
 		}
-		l.Heartbeat ^= 1 << 20
+		l.Version += "x"
 		return l
 	})
 	changeRecord := func(id string) error { // where renewals are invisible

@@ -16,7 +16,7 @@ var markCases = []Case{
 	{Rule: "V3", Name: "Mark is refused like a renewal", Run: marksPinned, skip: needsMarks,
 		Says: "The store refuses Mark in another term, after a release and after another grant, and changes nothing."},
 	{Rule: "V4", Name: "Mark is a visible change", Run: marksShow, skip: needsMarks,
-		Says: "Mark changes Heartbeat or Ref, so the store refuses a bid that expects the lease from before."},
+		Says: "Mark changes Version, so the store refuses a bid that expects the lease from before."},
 	{Rule: "V5", Name: "no manager campaigns for a moved election", Run: marksEndCampaigns, skip: needsMarks,
 		Says: "A manager makes no bid for an election that has moved to another store, and reports that to its watchers."},
 	{Rule: "V6", Name: "a store without marks refuses Mark", Run: marksUnsupported, skip: func(f facts) string {
@@ -193,7 +193,7 @@ func marksShow(t *Trial) error {
 		return err
 	}
 	now, err := b.read("jobs")
-	if err := errors.Join(err, expect(now.Heartbeat != before.Heartbeat || now.Ref != before.Ref, "another Heartbeat or Ref after a mark", now)); err != nil {
+	if err := errors.Join(err, expect(now.Version != before.Version, "another Version after a mark", now)); err != nil {
 		return err
 	}
 	got, err := b.bidOn(before)

@@ -141,5 +141,5 @@ func membersTouchNothing(t *Trial) error {
 	}
 	now, err := b.read("jobs")
 	records, err2 := b.list("", 10)
-	return errors.Join(err, err2, equal("heartbeat", now.Heartbeat, held.Heartbeat), equal("records", len(records), 1))
+	return errors.Join(err, err2, equal("Version", now.Version, held.Version), equal("records", len(records), 1))
 }

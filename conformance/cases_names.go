@@ -164,7 +164,7 @@ func (h *nameHolders) check(name string, holder *client) error {
 		return err
 	}
 	// On a busy machine a session may end, and its leases may continue in another one.
-	if err := equal(fmt.Sprintf("heartbeat of %q", name), now.Heartbeat, h.held[name].Heartbeat); err != nil && h.t.Virtual {
+	if err := equal(fmt.Sprintf("Version of %q", name), now.Version, h.held[name].Version); err != nil && h.t.Virtual {
 		return err
 	}
 	records, err := h.b.list(name, 1)

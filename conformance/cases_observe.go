@@ -19,7 +19,7 @@ var observeCases = []Case{
 	{Rule: "O4", Name: "Observe does not wait", Run: observeAtOnce,
 		Says: "Observe does not wait, whether or not anything has changed."},
 	{Rule: "O5", Name: "Observe does not write", Run: observeWritesNothing,
-		Says: "Observe only reads: it changes no heartbeat and creates no record."},
+		Says: "Observe only reads: it changes no Version and creates no record."},
 	{Rule: "O6", Name: "no change between two calls is lost", Run: observeSequence,
 		Says: "A change between two calls for the same elections is in the answer to the second call."},
 	{Rule: "O7", Name: "Age is about right", Run: observeAge,
@@ -106,7 +106,7 @@ func observeEachKind(t *Trial) error {
 		is   func(l backend.Lease) bool
 	}{
 		{"a grant", func() (err error) { held, err = a.win("jobs"); return err }, func(l backend.Lease) bool { return l.Holder == a.candidate && l.Term == held.Term }},
-		{"a renewal", func() (err error) { held, err = a.changeVisibly(held); return err }, func(l backend.Lease) bool { return l.Heartbeat == held.Heartbeat }},
+		{"a renewal", func() (err error) { held, err = a.changeVisibly(held); return err }, func(l backend.Lease) bool { return l.Version == held.Version }},
 		{"a nomination", func() error {
 			return b.request(backend.Request{Election: "jobs", Term: held.Term, Kind: backend.Nominate, ID: "b"})
 		}, func(l backend.Lease) bool { return l.Request.Kind == backend.Nominate && l.Request.ID == "b" }},
@@ -157,7 +157,7 @@ func observeWritesNothing(t *Trial) error {
 	}
 	now, err := a.read("jobs")
 	records, err2 := a.list("", 10)
-	return errors.Join(err, err2, equal("heartbeat", now.Heartbeat, held.Heartbeat), equal("records", len(records), 1))
+	return errors.Join(err, err2, equal("Version", now.Version, held.Version), equal("records", len(records), 1))
 }
 
 func observeSequence(t *Trial) error {
@@ -194,7 +194,7 @@ func observeSequence(t *Trial) error {
 			seen[at] = l
 		}
 		for _, s := range seen {
-			if err := equal(fmt.Sprintf("call %d: heartbeat of %s", i, s.Election), s.Heartbeat, held[s.Election].Heartbeat); err != nil {
+			if err := equal(fmt.Sprintf("call %d: Version of %s", i, s.Election), s.Version, held[s.Election].Version); err != nil {
 				return err
 			}
 		}

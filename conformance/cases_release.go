@@ -23,7 +23,7 @@ var releaseCases = []Case{
 	{Rule: "X7", Name: "the record keeps the reason of a release", Run: releaseReason,
 		Says: "The record keeps held[i].End, which says how the leadership ended."},
 	{Rule: "X8", Name: "a release writes a fresh heartbeat", Run: releaseHeartbeat,
-		Says: "A release writes a fresh random Heartbeat, so that readers see it as a change."},
+		Says: "A release writes a fresh random heartbeat, so that readers see another Version."},
 	{Rule: "X9", Name: "a release keeps the request", Run: releaseRequest,
 		Says: "A release does not clear the request beside the lease; only the next grant does."},
 	{Rule: "X10", Name: "one call releases many leases", Run: releaseMany,
@@ -191,7 +191,7 @@ func releaseHeartbeat(t *Trial) error {
 	if err := equal("changes after a release", len(changed), 1); err != nil {
 		return err
 	}
-	return expect(changed[0].Heartbeat != held.Heartbeat, "a fresh heartbeat", changed[0].Heartbeat)
+	return expect(changed[0].Version != held.Version, "another Version", changed[0].Version)
 }
 
 func releaseRequest(t *Trial) error {

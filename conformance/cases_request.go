@@ -41,7 +41,7 @@ func requestBeside(t *Trial) error {
 		if err := errors.Join(err, err2); err != nil {
 			return err
 		}
-		if err := errors.Join(equal("listed records", len(records), 1), equal("request read", now.Request, request), equal("heartbeat", now.Heartbeat, held.Heartbeat), equal("term", now.Term, held.Term), equal("holder", now.Holder, a.candidate)); err != nil {
+		if err := errors.Join(equal("listed records", len(records), 1), equal("request read", now.Request, request), equal("Version", now.Version, held.Version), equal("term", now.Term, held.Term), equal("holder", now.Holder, a.candidate)); err != nil {
 			return fmt.Errorf("after %s: %w", request.Kind, err)
 		}
 		if err := equal("request listed", records[0].Request, request); err != nil {

@@ -199,5 +199,5 @@ func termsSeparate(t *Trial) error {
 		}
 	}
 	now, err := b.read("jobs")
-	return errors.Join(err, equal("term", now.Term, held.Term), equal("heartbeat", now.Heartbeat, held.Heartbeat), equal("holder", now.Holder, a.candidate))
+	return errors.Join(err, equal("term", now.Term, held.Term), equal("Version", now.Version, held.Version), equal("holder", now.Holder, a.candidate))
 }

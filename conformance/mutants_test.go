@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strconv"
 	"testing"
 	"time"
 
@@ -79,12 +78,12 @@ var mutants = []mutant{
 			return answers, nil
 		}
 	}},
-	{name: "a renewal changes Ref", killer: "R1 a renewal is a write with a fresh heartbeat", mutate: func(f *faulty) {
+	{name: "readers see another Version than the holder", killer: "R1 a renewal is a write with a fresh heartbeat", mutate: func(f *faulty) {
 		f.observe = func(ctx context.Context, seen []backend.Lease) ([]backend.Lease, error) {
 			changed, err := f.Backend.Observe(ctx, seen)
 			for i, l := range changed {
 				if !l.Vacant() {
-					changed[i].Ref = strconv.FormatUint(l.Heartbeat, 16)
+					changed[i].Version = "read " + l.Version
 				}
 			}
 			return changed, err
@@ -227,7 +226,7 @@ var mutants = []mutant{
 		f.observe = func(ctx context.Context, seen []backend.Lease) (changed []backend.Lease, err error) {
 			all, err := f.Backend.Observe(ctx, seen)
 			for _, l := range all {
-				if !slices.ContainsFunc(seen, func(s backend.Lease) bool { return s.Heartbeat != 0 && s.Unchanged(l) }) {
+				if !slices.ContainsFunc(seen, func(s backend.Lease) bool { return s.Version != "" && s.Unchanged(l) }) {
 					changed = append(changed, l)
 				}
 			}

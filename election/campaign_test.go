@@ -18,7 +18,7 @@ import (
 // The first Run's context ends while its bid is queued, and the program campaigns again at once.
 func TestRunReturnsNilThoughAnotherRunBegins(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		held := backend.Lease{Election: "x", Holder: backend.Candidate{ID: "o", Nonce: "o"}, Term: 5, Heartbeat: 1, TTL: 10 * time.Second, ObserveFor: backend.ExpiresInStore}
+		held := backend.Lease{Election: "x", Holder: backend.Candidate{ID: "o", Nonce: "o"}, Term: 5, Version: "1", TTL: 10 * time.Second, ObserveFor: backend.ExpiresInStore}
 		s := &script{Backend: memory.New().Backend(), lag: time.Millisecond}
 		s.observe = func(context.Context, []backend.Lease) ([]backend.Lease, error) {
 			return []backend.Lease{held}, nil

@@ -24,9 +24,14 @@ func tell(leads chan<- string, id string) election.LeadFunc {
 
 // crash leaves the lease of a leader that has crashed. It lasts a second and is never renewed.
 func crash(store *memory.Store, id string) {
-	bid := backend.Bid{Election: "billing", TTL: time.Second, Renew: time.Second / 3, Expected: backend.Lease{Election: "billing"},
+	b, ctx := store.Backend(), context.Background()
+	seen, err := b.Observe(ctx, []backend.Lease{{Election: "billing"}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	bid := backend.Bid{Election: "billing", TTL: time.Second, Renew: time.Second / 3, Expected: seen[0],
 		Candidate: backend.Candidate{ID: id, Nonce: backend.NewNonce()}}
-	if _, err := store.Backend().Acquire(context.Background(), []backend.Bid{bid}); err != nil {
+	if _, err := b.Acquire(ctx, []backend.Bid{bid}); err != nil {
 		log.Fatal(err)
 	}
 }

@@ -9,18 +9,25 @@ import (
 	"github.com/go-election/go-election/backend/memory"
 )
 
+// plant gives the lease of x to a holder that never renews.
+func plant(t *testing.T, store *memory.Store, ttl, renew time.Duration) (backend.Backend, backend.Lease) {
+	t.Helper()
+	raw := store.Backend()
+	seen, err := raw.Observe(t.Context(), []backend.Lease{{Election: "x"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := raw.Acquire(t.Context(), []backend.Bid{{Election: "x", Candidate: backend.Candidate{ID: "r", Nonce: backend.NewNonce()}, TTL: ttl, Renew: renew, Expected: seen[0]}})
+	if err != nil || a[0].Outcome != backend.Granted {
+		t.Fatal(a, err)
+	}
+	return raw, a[0].Lease
+}
+
 // A forged record has durations of centuries. They must neither free the lease nor stop followers
 // from reading.
 func TestHugeDurationsInTheStoreDoNoHarm(t *testing.T) {
 	const century = 100 * 365 * 24 * time.Hour
-	plant := func(t *testing.T, store *memory.Store, ttl, renew time.Duration) (backend.Backend, backend.Lease) {
-		raw := store.Backend()
-		a, err := raw.Acquire(t.Context(), []backend.Bid{{Election: "x", Candidate: backend.Candidate{ID: "r", Nonce: backend.NewNonce()}, TTL: ttl, Renew: renew, Expected: backend.Lease{Election: "x"}}})
-		if err != nil || a[0].Outcome != backend.Granted {
-			t.Fatal(a, err)
-		}
-		return raw, a[0].Lease
-	}
 	inBubble(t, "an enormous TTL", func(t *testing.T) {
 		store := memory.New()
 		plant(t, store, 1<<63-1, 3*time.Second)
@@ -57,7 +64,7 @@ func TestHugeDurationsInTheStoreDoNoHarm(t *testing.T) {
 func TestAForgedTermIsIgnored(t *testing.T) {
 	m, e := machineFor(t, backend.Guarantees{Poll: true})
 	other := backend.Candidate{ID: "other", Nonce: "theirs"}
-	observes(t, m, time.Second, backend.Lease{Election: "jobs", Holder: other, Term: 1<<63 + 5, Heartbeat: 1, TTL: 10 * time.Second, ObserveFor: 10 * time.Second})
+	observes(t, m, time.Second, backend.Lease{Election: "jobs", Holder: other, Term: 1<<63 + 5, Version: "1", TTL: 10 * time.Second, ObserveFor: 10 * time.Second})
 	if e.reported.kind == Elected || e.highestTerm != 0 {
 		t.Errorf("told %v, greatest term %d", e.reported.event(e.name), e.highestTerm)
 	}
@@ -67,10 +74,7 @@ func TestAForgedTermIsIgnored(t *testing.T) {
 func TestATinyRenewDoesNotMakeFollowersPoll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory.New()
-		raw := store.Backend()
-		if a, err := raw.Acquire(t.Context(), []backend.Bid{{Election: "x", Candidate: backend.Candidate{ID: "r", Nonce: backend.NewNonce()}, TTL: time.Hour, Renew: 1, Expected: backend.Lease{Election: "x"}}}); err != nil || a[0].Outcome != backend.Granted {
-			t.Fatal(a, err)
-		}
+		plant(t, store, time.Hour, 1)
 		s := &script{Backend: polled{store.Backend()}}
 		m := manage(t, s, Options{})
 		joined(t, m, "x")

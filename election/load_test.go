@@ -163,10 +163,7 @@ func TestTheFailoverBoundHoldsAfterADenial(t *testing.T) {
 		worst := time.Duration(0)
 		for i := range 40 {
 			store := memory.New()
-			raw := store.Backend()
-			if a, err := raw.Acquire(t.Context(), []backend.Bid{{Election: "x", Candidate: backend.Candidate{ID: "dead", Nonce: backend.NewNonce()}, TTL: 10 * time.Second, Renew: 3 * time.Second, Expected: backend.Lease{Election: "x"}}}); err != nil || a[0].Outcome != backend.Granted {
-				t.Fatal(a, err)
-			}
+			plant(t, store, 10*time.Second, 3*time.Second)
 			s := &script{Backend: polled{store.Backend()}}
 			s.observe = func(context.Context, []backend.Lease) ([]backend.Lease, error) {
 				return nil, backend.ErrDenied

@@ -10,15 +10,15 @@ import (
 // A candidate in the store's queue makes no bids. When the store grants the lease to another candidate,
 // it bids once more, because its place in the queue may be lost. A renewal is no reason to bid.
 func TestAQueuedCandidateBidsAgainAfterAGrant(t *testing.T) {
-	held := backend.Lease{Election: "jobs", Holder: backend.Candidate{ID: "java"}, Term: 7, Heartbeat: 1, ObserveFor: backend.ExpiresInStore, Ref: "a"}
+	held := backend.Lease{Election: "jobs", Holder: backend.Candidate{ID: "java", Nonce: "node a"}, Term: 7, Version: "1", ObserveFor: backend.ExpiresInStore}
 	for what, c := range map[string]struct {
 		change func(*backend.Lease)
 		bids   bool
 	}{
-		"renewal":                    {func(l *backend.Lease) { l.Heartbeat = 2 }, false},
-		"another node, the same id":  {func(l *backend.Lease) { l.Heartbeat, l.Ref = 2, "b" }, true},
-		"another id":                 {func(l *backend.Lease) { l.Heartbeat, l.Holder.ID = 2, "scala" }, true},
-		"another leadership of ours": {func(l *backend.Lease) { l.Heartbeat, l.Term = 2, 8 }, true},
+		"renewal":                    {func(l *backend.Lease) { l.Version = "2" }, false},
+		"another node, the same id":  {func(l *backend.Lease) { l.Version, l.Holder.Nonce = "2", "node b" }, true},
+		"another id":                 {func(l *backend.Lease) { l.Version, l.Holder.ID = "2", "scala" }, true},
+		"another leadership of ours": {func(l *backend.Lease) { l.Version, l.Term = "2", 8 }, true},
 	} {
 		m, _ := machineFor(t, backend.Guarantees{Push: true})
 		refused := func(now time.Duration, l backend.Lease) {
@@ -43,7 +43,7 @@ func TestAQueuedCandidateBidsAgainAfterAGrant(t *testing.T) {
 		}
 		if c.bids {
 			after := next
-			after.Heartbeat++ // the refusal may show a change, too
+			after.Version += "x" // the refusal may show a change, too
 			refused(21*time.Second, after)
 		}
 	}
@@ -55,7 +55,7 @@ func TestAGrantCountsThoughItWasObservedFirst(t *testing.T) {
 	free := backend.Lease{Election: "jobs"}
 	observes(t, m, time.Second, free)
 	bid := m.inFlight[callAcquire]
-	granted := backend.Lease{Election: "jobs", Holder: m.me, Term: 7, Heartbeat: 1, TTL: 10 * time.Second}
+	granted := backend.Lease{Election: "jobs", Holder: m.me, Term: 7, Version: "1", TTL: 10 * time.Second}
 	e.readAt = time.Second
 	m.step(1500*time.Millisecond, tick{})
 	if m.inFlight[callObserve] == nil {
@@ -76,7 +76,7 @@ func TestAGrantCountsThoughItWasObservedFirst(t *testing.T) {
 // A locked row or a lost answer must not make a challenger begin its observation again.
 func TestABidWithoutOutcomeKeepsTheObservation(t *testing.T) {
 	m, e := machineFor(t, backend.Guarantees{Poll: true})
-	held := backend.Lease{Election: "jobs", Holder: backend.Candidate{ID: "other", Nonce: "theirs"}, Term: 7, Heartbeat: 1,
+	held := backend.Lease{Election: "jobs", Holder: backend.Candidate{ID: "other", Nonce: "theirs"}, Term: 7, Version: "1",
 		TTL: 10 * time.Second, Renew: 3 * time.Second, ObserveFor: 10 * time.Second}
 	observes(t, m, time.Second, held)
 	for now := time.Second; m.inFlight[callAcquire] == nil; now = m.next() {
@@ -131,9 +131,9 @@ func TestAnOvertakenGrantIsNoWin(t *testing.T) {
 
 func TestABidExceedsEveryObservedTerm(t *testing.T) {
 	m, e := machineFor(t, backend.Guarantees{Poll: true})
-	observes(t, m, time.Second, backend.Lease{Election: "jobs", Holder: backend.Candidate{ID: "other", Nonce: "theirs"}, Term: 9, Heartbeat: 1, TTL: 10 * time.Second, ObserveFor: 10 * time.Second})
+	observes(t, m, time.Second, backend.Lease{Election: "jobs", Holder: backend.Candidate{ID: "other", Nonce: "theirs"}, Term: 9, Version: "1", TTL: 10 * time.Second, ObserveFor: 10 * time.Second})
 	m.step(e.readAt, tick{})
-	observes(t, m, e.readAt, backend.Lease{Election: "jobs", Term: 4, Heartbeat: 2}) // the store was restored
+	observes(t, m, e.readAt, backend.Lease{Election: "jobs", Term: 4, Version: "2"}) // the store was restored
 	bid := m.inFlight[callAcquire]
 	if bid == nil {
 		t.Fatal("no bid is under way")
@@ -146,11 +146,11 @@ func TestABidExceedsEveryObservedTerm(t *testing.T) {
 // Found by the simulation (docs/proof.md).
 func TestTryIgnoresAnOvertakenAnswer(t *testing.T) {
 	m, e := machineFor(t, backend.Guarantees{Poll: true})
-	held := backend.Lease{Election: "jobs", Holder: backend.Candidate{ID: "other", Nonce: "theirs"}, Term: 9, Heartbeat: 9, TTL: 10 * time.Second, ObserveFor: 10 * time.Second}
+	held := backend.Lease{Election: "jobs", Holder: backend.Candidate{ID: "other", Nonce: "theirs"}, Term: 9, Version: "9", TTL: 10 * time.Second, ObserveFor: 10 * time.Second}
 	observes(t, m, 3*time.Second, held)
 	m.step(3*time.Second, withdraw{e, true})
 	m.step(3*time.Second, campaign{e, modeTry, workCaller})
-	held.Term, held.Heartbeat = 7, 7
+	held.Term, held.Version = 7, "7"
 	m.observe(4*time.Second, e, &held, 2*time.Second) // the answer to an earlier bid
 	if e.observed.Term != 9 || e.reported.kind != Elected {
 		t.Errorf("S10: watches term %d and has told %v", e.observed.Term, e.reported.event(e.name))
@@ -161,7 +161,7 @@ func TestTryIgnoresAnOvertakenAnswer(t *testing.T) {
 func TestTryIgnoresAReadSentAtTheSameInstant(t *testing.T) {
 	m, e := machineFor(t, backend.Guarantees{Poll: true})
 	m.step(0, withdraw{e, true})
-	held := backend.Lease{Election: "jobs", Holder: backend.Candidate{ID: "other", Nonce: "theirs"}, Term: 9, Heartbeat: 9, TTL: 10 * time.Second, ObserveFor: 10 * time.Second}
+	held := backend.Lease{Election: "jobs", Holder: backend.Candidate{ID: "other", Nonce: "theirs"}, Term: 9, Version: "9", TTL: 10 * time.Second, ObserveFor: 10 * time.Second}
 	observes(t, m, time.Second, held)
 	e.readAt = 2 * time.Second
 	m.timers.set(e, e.readAt)
@@ -173,7 +173,7 @@ func TestTryIgnoresAReadSentAtTheSameInstant(t *testing.T) {
 		t.Fatal("gave up because of a reading from before the Try")
 	}
 	m.step(m.next(), tick{})
-	observes(t, m, m.next(), backend.Lease{Election: "jobs", Term: 9, Heartbeat: 10})
+	observes(t, m, m.next(), backend.Lease{Election: "jobs", Term: 9, Version: "10"})
 	if m.inFlight[callAcquire] == nil {
 		t.Error("does not bid for a lease that is free")
 	}
@@ -184,7 +184,7 @@ func TestTryIgnoresAReadSentAtTheSameInstant(t *testing.T) {
 func TestTryDoesNotAcceptANomination(t *testing.T) {
 	for _, try := range []bool{false, true} {
 		m, e := machineFor(t, backend.Guarantees{Poll: true})
-		held := backend.Lease{Election: "jobs", Holder: backend.Candidate{ID: "other", Nonce: "theirs"}, Term: 9, Heartbeat: 9, TTL: 10 * time.Second, ObserveFor: 10 * time.Second}
+		held := backend.Lease{Election: "jobs", Holder: backend.Candidate{ID: "other", Nonce: "theirs"}, Term: 9, Version: "9", TTL: 10 * time.Second, ObserveFor: 10 * time.Second}
 		observes(t, m, time.Second, held)
 		if try {
 			m.step(time.Second, withdraw{e, true})

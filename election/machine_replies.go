@@ -153,7 +153,7 @@ func (m *machine) observeReplied(now time.Duration, r reply) {
 			l = byName[e.name]
 		}
 		changed = changed || l != nil && l.Differs(c.leases[i])
-		if l != nil || c.leases[i].Heartbeat == e.observed.Heartbeat { // otherwise the observation changed during this call
+		if l != nil || c.leases[i].Version == e.observed.Version { // otherwise the observation changed during this call
 			m.observe(now, e, l, c.sent)
 		}
 		if e.readAt == never {
@@ -161,7 +161,7 @@ func (m *machine) observeReplied(now time.Duration, r reply) {
 		}
 		m.advance(now, e)
 	}
-	m.notificationRead(now, changed) // an answer alone is no change: stores always return elections without a record
+	m.notificationRead(now, changed)
 }
 
 var errOverdue = errors.New("the health check has not returned in time")

@@ -37,7 +37,7 @@ func lead(t *testing.T, m *machine, e *elec) (renewal *call) {
 	t.Helper()
 	observes(t, m, time.Second, backend.Lease{Election: "jobs"})
 	m.step(time.Second, reply{call: m.inFlight[callAcquire], answers: []backend.Answer{{
-		Lease: backend.Lease{Election: "jobs", Holder: m.me, Term: 7, Heartbeat: 1, TTL: 10 * time.Second}, Outcome: backend.Granted, ValidFor: 10 * time.Second}}})
+		Lease: backend.Lease{Election: "jobs", Holder: m.me, Term: 7, Version: "1", TTL: 10 * time.Second}, Outcome: backend.Granted, ValidFor: 10 * time.Second}}})
 	m.step(e.renewAt, tick{})
 	if renewal = m.inFlight[callRenew]; e.phase != phaseLeading || renewal == nil {
 		t.Fatal("does not lead and renew")
@@ -53,7 +53,7 @@ func TestARequestOfAnotherTermIsIgnored(t *testing.T) {
 		m, e := machineFor(t, backend.Guarantees{Poll: true})
 		renewal := lead(t, m, e)
 		m.step(renewal.sent+time.Millisecond, reply{call: renewal, answers: []backend.Answer{{
-			Lease: backend.Lease{Election: "jobs", Holder: m.me, Term: 7, Heartbeat: 2, TTL: 10 * time.Second, Request: w}, Outcome: backend.Granted, ValidFor: 10 * time.Second}}})
+			Lease: backend.Lease{Election: "jobs", Holder: m.me, Term: 7, Version: "2", TTL: 10 * time.Second, Request: w}, Outcome: backend.Granted, ValidFor: 10 * time.Second}}})
 		if e.phase != phaseLeading {
 			t.Errorf("the leader of term 7 steps down for a request of term %d", w.Term)
 		}
@@ -69,7 +69,7 @@ func TestAnAnswerFromBeforeALeadershipIsIgnored(t *testing.T) {
 	m.step(e.trustedUntil, tick{})
 	released := e.trustedUntil + time.Second
 	m.step(released, reply{call: m.inFlight[callRelease]})
-	m.observe(released+1, e, &backend.Lease{Election: "jobs", Term: 5, Heartbeat: 5}, released-time.Second)
+	m.observe(released+1, e, &backend.Lease{Election: "jobs", Term: 5, Version: "5"}, released-time.Second)
 	if e.hasObserved || e.reported.reason == ReasonWentBack {
 		t.Errorf("S10: uses an answer of term 5 after its own leadership of term 7: %v", e.reported.event(e.name))
 	}

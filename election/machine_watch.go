@@ -33,7 +33,7 @@ func (m *machine) observe(now time.Duration, e *elec, l *backend.Lease, sent tim
 		if e.hasObserved && l.Term < e.highestTerm && l.Term != e.observed.Term {
 			m.reportNotice(e, ReasonWentBack, nil)
 		}
-		if e.phase == phaseQueued && l.ObserveFor < 0 && (l.Term != e.observed.Term || l.Holder != e.observed.Holder || l.Ref != e.observed.Ref) {
+		if e.phase == phaseQueued && l.ObserveFor < 0 && (l.Term != e.observed.Term || l.Holder != e.observed.Holder) {
 			e.on(unknown) // another candidate got the lease, so this process's place in the queue may be lost
 		}
 		m.setObserved(e, l)

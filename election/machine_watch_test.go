@@ -2,6 +2,7 @@ package election
 
 import (
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -13,7 +14,7 @@ import (
 func TestAnOwnRecordIsObservedIfTheStoreSaysSo(t *testing.T) {
 	const watch = 15 * time.Second
 	m, e := machineFor(t, backend.Guarantees{Poll: true})
-	observes(t, m, time.Second, backend.Lease{Election: "jobs", Holder: m.me, Term: 7, Heartbeat: 1, TTL: 10 * time.Second, ObserveFor: watch, Ref: "b after a"})
+	observes(t, m, time.Second, backend.Lease{Election: "jobs", Holder: m.me, Term: 7, Version: "1 b after a", TTL: 10 * time.Second, ObserveFor: watch})
 	if m.inFlight[callAcquire] != nil {
 		t.Fatal("bids at once")
 	}
@@ -24,7 +25,7 @@ func TestAnOwnRecordIsObservedIfTheStoreSaysSo(t *testing.T) {
 
 func TestAnOwnRecordIsBidForAtOnce(t *testing.T) {
 	m, _ := machineFor(t, backend.Guarantees{Poll: true})
-	observes(t, m, time.Second, backend.Lease{Election: "jobs", Holder: m.me, Term: 7, Heartbeat: 1, TTL: 10 * time.Second})
+	observes(t, m, time.Second, backend.Lease{Election: "jobs", Holder: m.me, Term: 7, Version: "1", TTL: 10 * time.Second})
 	if m.inFlight[callAcquire] == nil {
 		t.Error("does not bid")
 	}
@@ -32,12 +33,12 @@ func TestAnOwnRecordIsBidForAtOnce(t *testing.T) {
 
 // An observation continues only while the lease is exactly the same.
 func TestEveryChangeRestartsTheObservation(t *testing.T) {
-	held := backend.Lease{Election: "jobs", Holder: backend.Candidate{ID: "other", Nonce: "theirs"}, Term: 7, Heartbeat: 1,
-		TTL: 10 * time.Second, Renew: 3 * time.Second, ObserveFor: 10 * time.Second, Ref: "server a"}
+	held := backend.Lease{Election: "jobs", Holder: backend.Candidate{ID: "other", Nonce: "theirs"}, Term: 7, Version: "1 server a",
+		TTL: 10 * time.Second, Renew: 3 * time.Second, ObserveFor: 10 * time.Second}
 	for what, change := range map[string]func(*backend.Lease){
-		"renewal":            func(l *backend.Lease) { l.Heartbeat = 2 },
+		"renewal":            func(l *backend.Lease) { l.Version = "2 server a" },
 		"another leadership": func(l *backend.Lease) { l.Term = 8 },
-		"another server":     func(l *backend.Lease) { l.Ref = "server b" },
+		"another server":     func(l *backend.Lease) { l.Version = "1 server b" },
 		"a longer promise":   func(l *backend.Lease) { l.ObserveFor = 15 * time.Second },
 	} {
 		m, e := machineFor(t, backend.Guarantees{Poll: true})
@@ -52,9 +53,9 @@ func TestEveryChangeRestartsTheObservation(t *testing.T) {
 	}
 }
 
-// The store learns that the holder has crashed: the holder changes, the heartbeat does not.
+// The store learns that the holder has crashed: the holder changes, the Version does not.
 func TestAChangedHolderKeepsTheObservation(t *testing.T) {
-	held := backend.Lease{Election: "jobs", Holder: backend.Candidate{ID: "other", Nonce: "theirs"}, Term: 7, Heartbeat: 1,
+	held := backend.Lease{Election: "jobs", Holder: backend.Candidate{ID: "other", Nonce: "theirs"}, Term: 7, Version: "1",
 		TTL: 10 * time.Second, Renew: 3 * time.Second, ObserveFor: 10 * time.Second}
 	m, e := machineFor(t, backend.Guarantees{Poll: true})
 	observes(t, m, time.Second, held)
@@ -86,9 +87,9 @@ func TestAnOvertakenAnswerIsIgnored(t *testing.T) {
 	}
 	other := backend.Candidate{ID: "other", Nonce: "theirs"}
 	m.step(2*time.Second, reply{call: bid, answers: []backend.Answer{{Outcome: backend.Refused,
-		Lease: backend.Lease{Election: "jobs", Holder: other, Term: 9, Heartbeat: 9, TTL: 10 * time.Second, ObserveFor: 10 * time.Second}}}})
+		Lease: backend.Lease{Election: "jobs", Holder: other, Term: 9, Version: "9", TTL: 10 * time.Second, ObserveFor: 10 * time.Second}}}})
 	for _, a := range m.step(2*time.Second+1, reply{call: look, changed: []backend.Lease{
-		{Election: "jobs", Holder: backend.Candidate{ID: "past", Nonce: "gone"}, Term: 7, Heartbeat: 7, TTL: 10 * time.Second, ObserveFor: 10 * time.Second}}}) {
+		{Election: "jobs", Holder: backend.Candidate{ID: "past", Nonce: "gone"}, Term: 7, Version: "7", TTL: 10 * time.Second, ObserveFor: 10 * time.Second}}}) {
 		if a.kind == doEvent {
 			t.Errorf("S10: reports %v from an overtaken answer", a.state.event(a.e.name))
 		}
@@ -106,7 +107,7 @@ func TestAReadBeforeItIsDueIsNotRepeated(t *testing.T) {
 	observes(t, m, 0, backend.Lease{Election: first.name})
 	second := &elec{name: "more jobs"}
 	m.step(0, join{second})
-	heartbeat := uint64(0)
+	heartbeat := 0
 	both := func(now, age time.Duration) {
 		t.Helper()
 		c := m.inFlight[callObserve]
@@ -116,7 +117,7 @@ func TestAReadBeforeItIsDueIsNotRepeated(t *testing.T) {
 		var changed []backend.Lease
 		for i, l := range c.leases {
 			heartbeat++
-			changed = append(changed, backend.Lease{Election: l.Election, Holder: backend.Candidate{ID: "other", Nonce: "theirs"}, Term: 7, Heartbeat: heartbeat,
+			changed = append(changed, backend.Lease{Election: l.Election, Holder: backend.Candidate{ID: "other", Nonce: "theirs"}, Term: 7, Version: strconv.Itoa(heartbeat),
 				TTL: m.TTL, Renew: m.RenewEvery, ObserveFor: m.TTL, Age: time.Duration(1-i) * age})
 		}
 		m.step(now, reply{call: c, changed: changed})

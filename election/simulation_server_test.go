@@ -2,6 +2,7 @@ package election
 
 import (
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/go-election/go-election/backend"
@@ -38,6 +39,7 @@ type simTable struct {
 type simRow struct {
 	found     bool
 	lease     backend.Lease // without the fields that depend on the reader
+	heartbeat uint64
 	writtenBy int           // the server that wrote it last
 	lastTerm  uint64        // the highest term, which mysql keeps in a table of its own
 	elected   time.Duration // time of the last grant, by the store's clock
@@ -62,7 +64,7 @@ func (v *servers) begin(elections int) {
 	}
 }
 
-// identities are the names of servers in a Ref.
+// identities are the names of servers in a Version.
 var identities = func() (ids [1000]string) {
 	for i := range ids {
 		ids[i] = fmt.Sprint("s", i)
@@ -81,31 +83,32 @@ func (st *simStore) wroteLast(r *simRow) bool { return r.writtenBy == st.primary
 // leaseFor returns the row as a lease for the candidate with this nonce: what it must observe unchanged,
 // and for how long.
 func (st *simStore) leaseFor(r *simRow, nonce string) backend.Lease {
-	l := r.lease
+	l, ref := r.lease, ""
 	same, id := st.wroteLast(r), identities[st.primary%len(identities)]
 	switch v := &st.table; {
 	case !r.found:
 		lost := v.created != v.count
 		l = backend.Lease{Election: l.Election}
-		l.Ref = fmt.Sprintf("%s none %d %d %d", id, v.createdBy, v.created-v.count, v.recreated)
+		ref = fmt.Sprintf("%s none %d %d %d", id, v.createdBy, v.created-v.count, v.recreated)
 		if lost || v.createdBy != st.primary || st.uncleanRestart() {
 			l.ObserveFor = st.maxTTL
 		}
 	case !same:
-		l.Ref = id + " after " + identities[r.writtenBy%len(identities)]
+		ref = id + " after " + identities[r.writtenBy%len(identities)]
 		l.ObserveFor = st.maxTTL
 	case st.uncleanRestart():
-		l.Ref, l.ObserveFor = id, st.maxTTL
+		ref, l.ObserveFor = id, st.maxTTL
 	case l.Vacant(), l.Holder.Nonce == nonce:
-		l.Ref = id
+		ref = id
 	case st.kind == endsSessions:
-		l.Ref, l.ObserveFor = id, backend.ExpiresInStore
+		ref, l.ObserveFor = id, backend.ExpiresInStore
 	default:
-		l.Ref, l.ObserveFor = id, l.TTL
+		ref, l.ObserveFor = id, l.TTL
 	}
 	if st.uncleanRestart() {
-		l.Ref += fmt.Sprint(" unclean restart ", st.restarts)
+		ref += fmt.Sprint(" unclean restart ", st.restarts)
 	}
+	l.Version = strconv.FormatUint(r.heartbeat, 36) + " " + ref
 	l.Age = st.clock() - r.written
 	return l
 }

@@ -102,7 +102,7 @@ func (st *simStore) serve(n *simNode, life int, nonce string, c *call, server in
 	case callObserve:
 		for i := range c.leases {
 			l := &c.leases[i]
-			if now := st.leaseFor(st.row(l.Election), nonce); l.Heartbeat == 0 && l.Ref == "" || differs(&now, l) {
+			if now := st.leaseFor(st.row(l.Election), nonce); l.Version == "" || differs(&now, l) {
 				now.Election = l.Election
 				r.changed = append(r.changed, now)
 			}
@@ -123,7 +123,7 @@ func (st *simStore) isLocked(election string) bool { return st.s.now < st.locked
 
 // differs reports whether Observe must return now to a reader that has l.
 func differs(now, l *backend.Lease) bool {
-	return now.Term != l.Term || now.Heartbeat != l.Heartbeat || now.Ref != l.Ref || now.ObserveFor != l.ObserveFor || now.Request != l.Request || now.Holder.Nonce != l.Holder.Nonce
+	return now.Term != l.Term || now.Version != l.Version || now.ObserveFor != l.ObserveFor || now.Request != l.Request || now.Holder.Nonce != l.Holder.Nonce
 }
 
 func (st *simStore) acquire(n *simNode, life int, b *backend.Bid, a *backend.Answer, waits bool) {
@@ -199,7 +199,7 @@ func (st *simStore) find(nonce string, held []backend.Held, server int) (found [
 	for _, l := range pin(held) {
 		r := st.row(l.Election)
 		if l.Term == 0 && r.lease.Holder.Nonce == nonce {
-			l.Term, l.heartbeat = r.lease.Term, r.lease.Heartbeat
+			l.Term, l.heartbeat = r.lease.Term, r.heartbeat
 		}
 		if l.Term != 0 {
 			found = append(found, l)
@@ -216,7 +216,7 @@ func (st *simStore) release(n *simNode, life int, held []pinned, server int) (er
 	for i := range held {
 		l := &held[i]
 		r := st.row(l.Election)
-		if !r.isHeld(&l.Held) || !st.wroteLast(r) || l.heartbeat != 0 && l.heartbeat != r.lease.Heartbeat {
+		if !r.isHeld(&l.Held) || !st.wroteLast(r) || l.heartbeat != 0 && l.heartbeat != r.heartbeat {
 			continue
 		}
 		if st.isLocked(l.Election) {
@@ -263,7 +263,7 @@ func (r *simRow) vacate(how backend.End) {
 func (st *simStore) write(r *simRow, notify bool) {
 	r.found, r.writtenBy, r.written = true, st.primary, st.clock()
 	if notify {
-		r.lease.Heartbeat = st.s.random.Uint64() | 1
+		r.heartbeat = st.s.random.Uint64() | 1
 	}
 	st.commit(r)
 	if st.kind == endsSessions {

@@ -48,7 +48,7 @@ func FuzzLease(f *testing.F) {
 		f.Add(s, s, s, uint64(i), int64(math.MinInt64)+int64(i), int64(math.MaxInt64), int64(-i))
 	}
 	f.Fuzz(func(t *testing.T, id, nonce, more string, term uint64, ttl, age, watch int64) {
-		l := backend.Lease{Election: "jobs", Holder: backend.Candidate{ID: id, Nonce: nonce, Address: more, Metadata: more}, Term: term, Heartbeat: term,
+		l := backend.Lease{Election: "jobs", Holder: backend.Candidate{ID: id, Nonce: nonce, Address: more, Metadata: more}, Term: term, Version: more,
 			TTL: time.Duration(ttl), Renew: time.Duration(watch), Age: time.Duration(age), ObserveFor: time.Duration(watch),
 			End: backend.End(more), LastID: id, Request: backend.Request{Kind: backend.RequestKind(more), ID: id, Nonce: nonce, Term: term}}
 		c := clean.Lease(l)
@@ -56,8 +56,8 @@ func FuzzLease(f *testing.F) {
 		if clean.Lease(c) != c {
 			t.Errorf("cleaned again, %+v becomes %+v", c, clean.Lease(c))
 		}
-		if c.Term != l.Term || c.Heartbeat != l.Heartbeat || c.Request.Term != l.Request.Term {
-			t.Errorf("numbers that identify were changed: %+v, was %+v", c, l)
+		if c.Term != l.Term || c.Version != l.Version || c.Request.Term != l.Request.Term {
+			t.Errorf("what identifies was changed: %+v, was %+v", c, l)
 		}
 	})
 }

@@ -122,7 +122,7 @@ func TestARefusedBidDoesNotSettleAnEarlierOne(t *testing.T) {
 	_, err = l.root.Session().Destroy(a.session.get(), nil) // the keys stay as they are
 	fatal(t, err)
 	stale := seen
-	stale.Heartbeat++
+	stale.Version += "x"
 	late.want("a bid that expects another lease", late.bid(stale), backend.Refused)
 	late.release(backend.Released, backend.Lease{Election: "x"})
 	if ok, _, _, err := late.client.KV().Txn(late.grantOps(o, late.session.get()), nil); ok || err != nil {

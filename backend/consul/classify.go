@@ -26,7 +26,8 @@ func (e *entry) classify(self string, mayHold bool, m *memory, now time.Time) {
 	agree := okLock && okTerm && e.lock.Term == e.term.Term && e.lock.Holder.Nonce == e.term.Nonce && e.lock.TTL == e.term.TTL && e.lock.TTL > 0 && e.term.End == ""
 	e.held, e.mine, e.dataLost = false, false, false
 	l := &e.lease
-	*l = backend.Lease{Election: e.name, Term: max(e.lock.Term, e.term.Term), Heartbeat: 1, Ref: e.ref()}
+	*l = backend.Lease{Election: e.name, Term: max(e.lock.Term, e.term.Term)}
+	heartbeat := uint64(1)
 	e.lastTerm = l.Term
 	written := e.term.To
 	switch {
@@ -44,9 +45,9 @@ func (e *entry) classify(self string, mayHold bool, m *memory, now time.Time) {
 		if !e.lockedByHolder() { // the session has ended, or the key was edited
 			l.ObserveFor *= 2
 		}
-		l.Heartbeat = combine(e.lock.Heartbeat, 0)
+		heartbeat = combine(e.lock.Heartbeat, 0)
 		if e.lockedByHolder() {
-			l.Heartbeat = combine(e.lock.Heartbeat, e.renewals.heartbeatOf(e.name))
+			heartbeat = combine(e.lock.Heartbeat, e.renewals.heartbeatOf(e.name))
 		}
 		if p := e.term.Last; p != nil {
 			l.End, l.LastID = p.End, p.ID
@@ -57,11 +58,11 @@ func (e *entry) classify(self string, mayHold bool, m *memory, now time.Time) {
 	case okTerm && e.term.End == "": // the lock key is gone
 		e.held, e.mine, e.dataLost = true, e.term.Nonce == self && mayHold, true
 		l.ObserveFor = doubled(e.term.TTL)
-		l.Heartbeat = combine(e.term.Heartbeat, 1)
+		heartbeat = combine(e.term.Heartbeat, 1)
 		l.End, l.LastID = backend.Failed, e.term.ID
 		written = e.term.From
 	case okTerm && e.lockPair != nil && !e.tampered && e.lock.Term == e.term.Term && slices.Contains(validEnds, e.term.End):
-		l.Heartbeat = combine(e.term.Heartbeat, 0)
+		heartbeat = combine(e.term.Heartbeat, 0)
 		l.End, l.LastID = e.term.End, e.term.ID
 	case e.termPair != nil, e.tampered, e.lock.Term > 0: // overwritten, or lock and record contradict each other
 		e.held, e.dataLost = true, true
@@ -82,6 +83,7 @@ func (e *entry) classify(self string, mayHold bool, m *memory, now time.Time) {
 	if !written.IsZero() {
 		l.Age = min(max(now.Sub(written), 0), 24*time.Hour)
 	}
+	l.Version = version(heartbeat, e.lockPair)
 	*l = clean.Lease(*l)
 	m.record(e)
 }

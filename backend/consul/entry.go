@@ -1,7 +1,7 @@
 package consul
 
 import (
-	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/hashicorp/consul/api"
@@ -73,18 +73,18 @@ func (e *entry) deposed() bool {
 	return req != nil && req.Kind == backend.Depose && req.Term == e.term.Term
 }
 
-// ref identifies the lock key's version, which a challenger must see unchanged.
-func (e *entry) ref() string {
-	if e.lockPair == nil {
-		return "-"
+// version makes the Version of a lease of its heartbeat and of its lock key, which a
+// challenger must see unchanged.
+func version(heartbeat uint64, lock *api.KVPair) string {
+	v := append(strconv.AppendUint(make([]byte, 0, 128), heartbeat, 36), ' ')
+	if lock == nil {
+		return string(append(v, '-'))
 	}
-	return ref(e.lockPair.ModifyIndex, e.lockPair.Session)
+	v = append(strconv.AppendUint(v, lock.ModifyIndex, 10), ' ')
+	return string(append(v, lock.Session[:min(len(lock.Session), 64)]...))
 }
 
-func ref(index uint64, session string) string { return fmt.Sprintf("%d %.64s", index, session) }
-
-// combine makes one heartbeat of two. The result is never 0, which stands for "not seen", nor
-// 1, which stands for "no key".
+// combine makes one heartbeat of two. The result is never 1, which stands for "no key".
 func combine(a, b heartbeat) uint64 {
 	if n := uint64(a + b); n > 1 {
 		return n

@@ -2,7 +2,6 @@ package consul
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"time"
 
@@ -102,7 +101,7 @@ func (f *Firefly) classify(s *fireflyEntry) {
 	s.sealed = r.Seal != "" && s.session == r.Seal
 	s.held = s.unfinished && r.Session != "" && s.ownLocker == r.Session && (s.session == r.Session || s.sealed)
 	s.lastTerm = r.Term
-	*l = backend.Lease{Election: s.name, Term: r.Term, Heartbeat: combine(r.Heartbeat, 1), Ref: s.ref()}
+	*l = backend.Lease{Election: s.name, Term: r.Term, Version: version(combine(r.Heartbeat, 1), s.lockPair) + " " + s.ownLocker[:min(len(s.ownLocker), 64)]}
 	leader := "" // according to the lock's value
 	if s.lockPair != nil && len(s.lockPair.Value) <= maxValue {
 		leader = clean.Text(string(s.lockPair.Value), backend.MaxID, false)
@@ -122,9 +121,9 @@ func (f *Firefly) classify(s *fireflyEntry) {
 		l.Age = max(time.Since(r.From), 0)
 	case s.session != "" && !s.sealed: // a member of FireflySoft, or unknown
 		s.mine = s.session == session
-		l.Holder, l.ObserveFor, l.Request = backend.Candidate{ID: leader}, backend.ExpiresInStore, backend.Request{}
+		l.Holder, l.ObserveFor, l.Request = backend.Candidate{ID: leader, Nonce: "session " + s.session}, backend.ExpiresInStore, backend.Request{}
 		if leader == "" {
-			l.Holder.ID = "session " + s.session
+			l.Holder.ID = l.Holder.Nonce
 		}
 		if s.mine { // left over: our key was edited
 			l.Holder.Nonce = self
@@ -183,7 +182,7 @@ func (f *Firefly) recordRead(s *fireflyEntry) {
 	case s.own.Term > maxTerm: // written manually
 	case s.own.Term < seen:
 		s.dataLost, s.lastTerm = true, seen
-		s.lease.Ref += " back"
+		s.lease.Version += " back"
 		if s.lease.ObserveFor >= 0 && !s.mine {
 			s.lease.ObserveFor = max(s.lease.ObserveFor, f.fleet.FailoverDelay)
 		}
@@ -192,15 +191,6 @@ func (f *Firefly) recordRead(s *fireflyEntry) {
 	default:
 		s.dataLost = s.lockPair != nil // perhaps a record was deleted
 	}
-}
-
-// ref identifies the locks, which a challenger must see unchanged.
-func (s *fireflyEntry) ref() string {
-	lock := "-"
-	if s.lockPair != nil {
-		lock = ref(s.lockPair.ModifyIndex, s.session)
-	}
-	return fmt.Sprintf("%s %.64s", lock, s.ownLocker)
 }
 
 // heldBy reports whether this session and nonce hold the lease in this term.

@@ -33,7 +33,7 @@ func (f *Firefly) readChanged(ctx context.Context, seen []backend.Lease) (change
 	}
 	locks, err := f.read(ctx, names)
 	for i, s := range locks {
-		if seen[i].Heartbeat == 0 || s.lease.Differs(seen[i]) {
+		if seen[i].Version == "" || s.lease.Differs(seen[i]) {
 			changed = append(changed, s.lease)
 		}
 	}

@@ -58,7 +58,7 @@ func FuzzEntry(f *testing.F) {
 		}
 		e.classify(self, true, m, now)
 		l := e.lease
-		if l != clean.Lease(l) || l.Election != "jobs" || len(l.Ref) > 512 || !plainText(l.Ref) {
+		if l != clean.Lease(l) || l.Election != "jobs" || l.Version == "" || len(l.Version) > 600 || !plainText(l.Version) {
 			t.Errorf("the lease is not clean: %+v", l)
 		}
 		if l.TTL > maxTTL || l.Renew > maxTTL || l.ObserveFor < 0 || l.ObserveFor > 4*maxTTL {

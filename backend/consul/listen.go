@@ -82,7 +82,7 @@ func (b *Backend) listen(ctx context.Context, seen []backend.Lease) error {
 			return err
 		}
 		for i, e := range entries {
-			if seen[i].Heartbeat == 0 || e.lease.Differs(seen[i]) {
+			if seen[i].Version == "" || e.lease.Differs(seen[i]) {
 				return nil
 			}
 		}

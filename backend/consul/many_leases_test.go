@@ -213,7 +213,7 @@ func TestManualChangesAreSeenWithinATTL(t *testing.T) {
 			harm(l.keys.lock+name, l.keys.term+name)
 			seen := b.observe(name)
 			a.wantRefused("before it looks for manual edits", held)
-			if now := b.observe(name); now.ObserveFor < 2*manyTTL && now.Heartbeat == seen.Heartbeat {
+			if now := b.observe(name); now.ObserveFor < 2*manyTTL && now.Version == seen.Version {
 				t.Errorf("challengers see %+v: neither watched for two TTLs nor renewed with the others", now)
 			}
 			a.advance(manyTTL * verifyAfterSixths / 6)

@@ -31,7 +31,7 @@ func (m *memory) record(e *entry) {
 	if s.ttl = max(s.ttl, l.TTL, duration(e.term.TTL)); l.Term < s.term && l.Term < maxTerm {
 		e.held, e.mine, e.dataLost, e.lastTerm = true, false, true, s.term
 		l.ObserveFor = max(l.ObserveFor, 2*s.ttl)
-		l.Ref += " back"
+		l.Version += " back"
 	} else if l.Term < maxTerm {
 		s.term = l.Term
 	}

@@ -23,7 +23,7 @@ func (b *Backend) Observe(ctx context.Context, seen []backend.Lease) (changed []
 	}
 	for i, e := range entries {
 		b.vacant.record(e)
-		if seen[i].Heartbeat == 0 || e.lease.Differs(seen[i]) {
+		if seen[i].Version == "" || e.lease.Differs(seen[i]) {
 			changed = append(changed, e.lease)
 		}
 	}

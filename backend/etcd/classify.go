@@ -3,6 +3,7 @@ package etcd
 import (
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/go-election/go-election/backend"
@@ -20,15 +21,15 @@ func (v *snapshot) classify(e *entry) {
 	}
 	e.tampered = !e.missing && !invalid && (r.Election != e.Election || r.Write != e.version)
 	e.Lease = backend.Lease{
-		Election: e.Election, Request: e.Request, Term: r.Term, Heartbeat: r.Heartbeat, Age: max(0, time.Since(r.Written)),
+		Election: e.Election, Request: e.Request, Term: r.Term, Age: max(0, time.Since(r.Written)),
 		End: r.End, LastID: r.LastID, MovedTo: r.MovedTo, MovedFrom: r.MovedFrom,
 	}
+	heartbeat, sessionCreated := r.Heartbeat, int64(0)
 	e.ownLeftover, e.sessionRevision = false, 0
 	if e.missing {
 		e.Age = 0
 		e.suspect = e.hadRecord || v.recordsMissing || v.otherCluster || v.restoredAt > 0
 	} else {
-		e.Ref = recordRef(e.recordRevision)
 		e.suspect = invalid || e.tampered || r.Cluster != v.cluster || e.recordRevision <= v.restoredAt
 	}
 	if r.ID != "" || r.Nonce != "" {
@@ -40,8 +41,7 @@ func (v *snapshot) classify(e *entry) {
 			session = &noSessionRecord
 		}
 		renewed := session.of(e.Election)
-		e.sessionRevision, e.Heartbeat = session.revision, combine(r.Heartbeat, uint64(renewed))
-		e.Ref += sessionRef(session.createRevision)
+		e.sessionRevision, sessionCreated, heartbeat = session.revision, session.createRevision, combine(r.Heartbeat, uint64(renewed))
 		if renewed == session.Heartbeat && session.At.After(r.Written) {
 			e.Age = max(0, time.Since(session.At))
 		}
@@ -49,12 +49,13 @@ func (v *snapshot) classify(e *entry) {
 			e.ObserveFor = 0
 		}
 	}
+	e.Version = version(heartbeat, e.recordRevision, sessionCreated)
 	if e.suspect {
 		// The last grant may be missing from the store.
 		e.ObserveFor = max(e.ObserveFor, v.longestTTL, minTTL)
-		e.Ref += fmt.Sprintf("?%x.%d", v.cluster, v.restoredAt)
+		e.Version += fmt.Sprintf("?%x.%d", v.cluster, v.restoredAt)
 		if e.missing { // only this shows that it was led and deleted again meanwhile
-			e.Ref += fmt.Sprintf(".%d", v.deletedRecords)
+			e.Version += fmt.Sprintf(".%d", v.deletedRecords)
 		}
 	}
 	if e.Request.Term != e.Term || e.Request.Kind == "" {
@@ -63,11 +64,24 @@ func (v *snapshot) classify(e *entry) {
 	e.Lease = clean.Lease(e.Lease)
 }
 
-// recordRef and sessionRef make Lease.Ref, which a challenger must see unchanged: the
-// revision of the record, and for a held lease the revision that created the session key.
-func recordRef(recordAt int64) string { return strconv.FormatInt(recordAt, 10) }
+// version makes the Version of a lease of its heartbeat and of what else a challenger must
+// see unchanged: the revision of the record, and for a held lease the revision that created
+// the session key.
+func version(heartbeat uint64, recordRevision, sessionCreated int64) string {
+	v := append(strconv.AppendUint(make([]byte, 0, 64), heartbeat, 36), ' ')
+	v = append(strconv.AppendInt(v, recordRevision, 10), '.')
+	return string(strconv.AppendInt(v, sessionCreated, 10))
+}
 
-func sessionRef(made int64) string { return "." + strconv.FormatInt(made, 10) }
+// changedBeyondHeartbeat is Differs, except that it ignores the heartbeats in the Versions.
+func changedBeyondHeartbeat(old, now *backend.Lease) bool {
+	same := *now
+	_, was, _ := strings.Cut(old.Version, " ")
+	if _, is, _ := strings.Cut(now.Version, " "); is == was {
+		same.Version = old.Version
+	}
+	return same.Differs(*old)
+}
 
 // noSessionRecord stands for a missing session key.
 var noSessionRecord sessionRecord

@@ -48,7 +48,7 @@ func FuzzKeys(f *testing.F) {
 		v, e := &r.snapshot, &r.entries[0]
 		v.classify(e)
 		l := e.Lease
-		if l != clean.Lease(l) || l.Election != "jobs" || len(l.Ref) > 512 {
+		if l != clean.Lease(l) || l.Election != "jobs" || l.Version == "" || len(l.Version) > 600 {
 			t.Errorf("the lease is not clean: %+v", l)
 		}
 		if rec := e.record; rec != nil && rec.Term > 0 && rec.Nonce != "" && !e.ownLeftover && (l.ObserveFor < minTTL || l.ObserveFor > maxTTL || l.ObserveFor < min(l.TTL, maxTTL)) {

@@ -31,8 +31,8 @@ type leaseHistory struct {
 // lease returns the lease as a renewal has left it.
 func (h *heldLease) lease(l *backend.Held, r *renewal) backend.Lease {
 	now := backend.Lease{
-		Election: l.Election, Holder: l.Holder, Term: h.term, Heartbeat: combine(h.heartbeat, uint64(r.next.of(l.Election))),
-		TTL: h.ttl, Renew: h.renew, Ref: recordRef(h.revision) + sessionRef(r.createRevision),
+		Election: l.Election, Holder: l.Holder, Term: h.term, TTL: h.ttl, Renew: h.renew,
+		Version: version(combine(h.heartbeat, uint64(r.next.of(l.Election))), h.revision, r.createRevision),
 	}
 	if past := h.history; past != nil {
 		now.End, now.LastID, now.MovedTo, now.MovedFrom = past.end, past.lastID, past.movedTo, past.movedFrom

@@ -97,7 +97,7 @@ func (b *Backend) fromWatches(seen []backend.Lease) (changed []backend.Lease, ok
 	found := b.lastRead.byName()
 	for i := range seen {
 		e := found[seen[i].Election]
-		if e == nil || e.missing || seen[i].Heartbeat == 0 || !e.free() || !e.Differs(seen[i]) {
+		if e == nil || e.missing || seen[i].Version == "" || !e.free() || !e.Differs(seen[i]) {
 			return nil, false
 		}
 		changed = append(changed, e.Lease)

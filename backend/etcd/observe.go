@@ -22,7 +22,7 @@ func (b *Backend) Observe(ctx context.Context, seen []backend.Lease) (changed []
 		return changed, nil
 	}
 	err = b.readEach(ctx, seen, func(v *snapshot, old *backend.Lease, e *entry) bool {
-		if old.Heartbeat == 0 || e.Differs(*old) {
+		if old.Version == "" || e.Differs(*old) {
 			changed = append(changed, e.Lease)
 		}
 		return true
@@ -31,13 +31,6 @@ func (b *Backend) Observe(ctx context.Context, seen []backend.Lease) (changed []
 		return nil, b.fail(about("observe", len(seen), seen[0].Election), err)
 	}
 	return changed, nil
-}
-
-// changedBeyondHeartbeat is Differs, except that it ignores renewals.
-func changedBeyondHeartbeat(old, now *backend.Lease) bool {
-	same := *now
-	same.Heartbeat = old.Heartbeat
-	return same.Differs(*old)
 }
 
 // readEach reads all elections of seen and calls f for each until f returns false, in the

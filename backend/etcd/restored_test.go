@@ -18,7 +18,7 @@ func TestALeftoverFromBeforeARestoreIsWatched(t *testing.T) {
 	for how, release := range map[string]func(t *testing.T, a *node){
 		"by a bid": func(t *testing.T, a *node) {
 			over := a.read("jobs")
-			over.Heartbeat ^= 2 // as if it had changed since
+			over.Version += "x" // as if it had changed since
 			if got, err := a.bid(over, ttl); err != nil || got.Outcome != backend.Refused {
 				t.Fatal(got.Outcome, err)
 			}

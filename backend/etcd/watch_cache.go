@@ -26,6 +26,7 @@ type watchCache struct {
 type cachedLease struct {
 	backend.Lease
 	session        string
+	recordRevision int64
 	createRevision int64  // of the session key
 	heartbeat      uint64 // of the record
 	readAt         time.Time
@@ -49,7 +50,7 @@ func (c *watchCache) addRead(v *snapshot, entries []entry) {
 			continue
 		}
 		if session := v.sessions[e.record.Session]; session != nil {
-			c.leases[e.Election] = cachedLease{e.Lease, e.record.Session, session.createRevision, e.record.Heartbeat, now}
+			c.leases[e.Election] = cachedLease{e.Lease, e.record.Session, e.recordRevision, session.createRevision, e.record.Heartbeat, now}
 		}
 	}
 }
@@ -91,8 +92,9 @@ func (c *watchCache) renewed(seen []backend.Lease) (changed []backend.Lease, ok 
 			return nil, false
 		}
 		now := lease.Lease
-		now.Heartbeat, now.Age = combine(lease.heartbeat, uint64(session.of(now.Election))), time.Since(session.observedAt)
-		if now.Heartbeat == seen[i].Heartbeat || changedBeyondHeartbeat(&seen[i], &now) {
+		now.Version = version(combine(lease.heartbeat, uint64(session.of(now.Election))), lease.recordRevision, lease.createRevision)
+		now.Age = time.Since(session.observedAt)
+		if now.Version == seen[i].Version || changedBeyondHeartbeat(&seen[i], &now) {
 			return nil, false
 		}
 		changed = append(changed, now)

@@ -108,7 +108,7 @@ func (b *Backend) acquire(ctx context.Context, bid backend.Bid) (a backend.Answe
 // isExpected reports whether a lease is the one that the bidder expects, and whether the
 // bidder has observed it for as long as it must.
 func isExpected(l, expected backend.Lease) bool {
-	return l.ObserveFor >= 0 && l.ObserveFor <= max(expected.ObserveFor, 0) && l.Term == expected.Term && l.Heartbeat == expected.Heartbeat && l.Ref == expected.Ref &&
+	return l.ObserveFor >= 0 && l.ObserveFor <= max(expected.ObserveFor, 0) && l.Term == expected.Term && l.Version == expected.Version &&
 		l.MovedTo == expected.MovedTo && l.MovedFrom == expected.MovedFrom
 }
 

@@ -90,7 +90,7 @@ func TestFilesDeletedUnderALeaderFreeNothing(t *testing.T) {
 						seen, since = now, time.Now()
 					}
 					if now.ObserveFor < 0 || time.Since(since) < now.ObserveFor { // a bid that comes too early, as a faulty manager could make it
-						if got := b.bid(backend.Lease{Election: "jobs"}); got.Outcome == backend.Granted && time.Now().Before(trusted) {
+						if got := b.bid(backend.Lease{Election: "jobs", Term: now.Term, Version: now.Version}); got.Outcome == backend.Granted && time.Now().Before(trusted) {
 							t.Fatalf("granted %v before the leader's trust ends", time.Until(trusted))
 						}
 						continue

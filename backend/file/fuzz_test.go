@@ -74,7 +74,7 @@ func FuzzFiles(f *testing.F) {
 			return
 		}
 		l := b.lease(s)
-		if l != clean.Lease(l) || l.Election != "jobs" || len(l.Ref) > 512 || l.ObserveFor > b.maxTTL {
+		if l != clean.Lease(l) || l.Election != "jobs" || l.Version == "" || len(l.Version) > 600 || l.ObserveFor > b.maxTTL {
 			t.Errorf("unclean: %+v", l)
 		}
 		if l.Request.Kind != "" && l.Request.Term != l.Term {

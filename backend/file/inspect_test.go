@@ -58,7 +58,11 @@ func TestInspectReportsWhatWasDoneToADirectory(t *testing.T) {
 				t.Fatal(err)
 			}
 			c := backend.Candidate{ID: "a", Nonce: backend.NewNonce()}
-			got, err := b.Acquire(t.Context(), []backend.Bid{{Election: "jobs", Candidate: c, TTL: 10 * time.Second, Renew: 3 * time.Second, Expected: backend.Lease{Election: "jobs"}}})
+			seen, err := b.Observe(t.Context(), []backend.Lease{{Election: "jobs"}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := b.Acquire(t.Context(), []backend.Bid{{Election: "jobs", Candidate: c, TTL: 10 * time.Second, Renew: 3 * time.Second, Expected: seen[0]}})
 			if err != nil || got[0].Outcome != backend.Granted {
 				t.Fatalf("expected the first bid to be granted, got %+v, %v", got, err)
 			}

@@ -160,7 +160,7 @@ func TestRestoredFilesFreeNothing(t *testing.T) {
 				if seen.ObserveFor < ttl {
 					t.Errorf("the lease is free after %v, but its leader trusts it for %v: %+v", seen.ObserveFor, ttl, seen)
 				}
-				if got := b.bid(backend.Lease{Election: "jobs", Term: seen.Term, Heartbeat: seen.Heartbeat}); got.Outcome == backend.Granted {
+				if got := b.bid(backend.Lease{Election: "jobs", Term: seen.Term, Version: seen.Version}); got.Outcome == backend.Granted {
 					t.Fatalf("two leaders: granted at once, term %d", got.Term)
 				}
 				time.Sleep(time.Minute + time.Second) // the greatest TTL, and a little

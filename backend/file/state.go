@@ -5,6 +5,7 @@ package file
 import (
 	"errors"
 	"os"
+	"strconv"
 	"time"
 
 	"github.com/go-election/go-election/backend"
@@ -111,10 +112,13 @@ func (b *Backend) complete(s *state) (err error) {
 	return nil
 }
 
+// unreadable is the Version of a lease whose files cannot be read.
+const unreadable = "unreadable"
+
 // lease returns the state as a challenger or an observer must treat it.
 func (b *Backend) lease(s state) backend.Lease {
 	r := s.rec
-	l := backend.Lease{Election: s.name, Term: r.Term, Heartbeat: r.Heartbeat, End: r.End, LastID: r.LastID, Request: s.request, MovedTo: r.MovedTo, MovedFrom: r.MovedFrom}
+	l, heartbeat := backend.Lease{Election: s.name, Term: r.Term, End: r.End, LastID: r.LastID, Request: s.request, MovedTo: r.MovedTo, MovedFrom: r.MovedFrom}, r.Heartbeat
 	written := r.Written
 	if r.held() {
 		l.Holder = backend.Candidate{ID: r.Holder.ID, Nonce: r.Holder.Nonce, Address: r.Holder.Address, Metadata: r.Holder.Metadata}
@@ -122,10 +126,11 @@ func (b *Backend) lease(s state) backend.Lease {
 	}
 	switch line := s.line; {
 	case r.Term == 0 && !s.locked: // no record, or a damaged one
-		l.Term, l.Heartbeat, written = line.Term, line.Heartbeat, line.Written
+		l.Term, heartbeat, written = line.Term, line.Heartbeat, line.Written
 	case r.held() && line.Term == r.Term && line.Nonce == r.Holder.Nonce:
-		l.Heartbeat, written = line.Heartbeat, line.Written
+		heartbeat, written = line.Heartbeat, line.Written
 	}
+	l.Version = strconv.FormatUint(heartbeat, 36)
 	if !written.IsZero() {
 		l.Age = max(time.Since(written), 0)
 	}

@@ -57,7 +57,7 @@ func FuzzAssignment(f *testing.F) {
 		b.owner.Enter(t.Context(), "n")
 		for _, name := range []string{"jobs", "other"} {
 			l := b.lease(backend.Lease{Election: name}, a)
-			if l != clean.Lease(l) || len(l.Ref) > 512 || l.Vacant() && a.named(name) != "" && a.named(name) != "me" {
+			if l != clean.Lease(l) || len(l.Version) > 600 || l.Vacant() && a.named(name) != "" && a.named(name) != "me" {
 				t.Errorf("%q is named, and the lease is unclean or vacant: %+v", a.named(name), l)
 			}
 		}

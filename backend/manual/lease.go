@@ -3,7 +3,6 @@ package manual
 import (
 	"context"
 	"fmt"
-	"hash/fnv"
 
 	"github.com/go-election/go-election/backend"
 )
@@ -23,13 +22,14 @@ func (b *Backend) lease(inner backend.Lease, a assignment) backend.Lease {
 	case !l.Vacant() && l.Holder.Nonce == b.owner.Nonce():
 		// Ours, perhaps left from an earlier grant: a bid is granted anew, or releases it.
 	case me && b.mustObserve(l, a):
-		l.Ref, l.ObserveFor = fmt.Sprintf("version %d", a.Version), b.maxTTL
+		l.Version += fmt.Sprintf(" in version %d", a.Version)
+		l.ObserveFor = b.maxTTL
 	case me:
 	default:
 		l.ObserveFor = backend.ExpiresInStore // only the operator can free it
 		if b.private && l.Vacant() && id != "" {
 			// Nothing is known of the other process but that the configuration names it.
-			l.Holder.ID, l.Heartbeat = id, syntheticHeartbeat(a.Version, id)
+			l.Holder.ID, l.Version = id, fmt.Sprintf("assigned in version %d to %s", a.Version, id)
 		}
 	}
 	return l
@@ -41,14 +41,6 @@ func (b *Backend) mustObserve(l backend.Lease, a assignment) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.file != "" && !b.inDir && l.Vacant() && b.ledVersion[l.Election] != a.Version
-}
-
-// syntheticHeartbeat stands in for the heartbeat of a holder that writes none. It changes
-// with the assignment.
-func syntheticHeartbeat(version uint64, id string) uint64 {
-	h := fnv.New64a()
-	fmt.Fprintf(h, "%d %s", version, id)
-	return h.Sum64() | 1
 }
 
 // readInner reads leases from the inner store, one for each name and in that order.

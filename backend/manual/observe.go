@@ -14,7 +14,7 @@ func (b *Backend) Observe(ctx context.Context, seen []backend.Lease) (changed []
 		return nil, fail("observe", err)
 	}
 	for i, l := range seen {
-		if l.Heartbeat == 0 || now[i].Differs(l) {
+		if l.Version == "" || now[i].Differs(l) {
 			changed = append(changed, now[i].Lease)
 		}
 	}

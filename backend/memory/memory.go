@@ -17,6 +17,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -66,16 +67,16 @@ func each[T any](ctx context.Context, c *client, verb, nonce string, items iter.
 // not observe a vacant lease or its own.
 func (c *client) read(election string) backend.Record {
 	r := c.records[election]
-	r.Election, r.Age, r.ObserveFor, r.History = election, time.Since(c.created)-r.Age, r.TTL, slices.Clone(r.History)
+	r.Election, r.Version, r.Age, r.ObserveFor, r.History = election, cmp.Or(r.Version, "none"), time.Since(c.created)-r.Age, r.TTL, slices.Clone(r.History)
 	if r.Holder.Nonce == c.owner.Nonce() {
 		r.ObserveFor = 0
 	}
 	return r
 }
 
-// write stores the record with a fresh heartbeat and returns its lease.
+// write stores the record with a fresh Version and returns its lease.
 func (c *client) write(r backend.Record) backend.Lease {
-	r.Heartbeat, r.Age = rand.Uint64()|1, time.Since(c.created) // a heartbeat is never 0, which means "not seen"
+	r.Version, r.Age = strconv.FormatUint(rand.Uint64(), 36), time.Since(c.created)
 	c.records[r.Election] = r
 	c.notifier.notify()
 	return c.read(r.Election).Lease
@@ -154,7 +155,7 @@ func endLeadership(r *backend.Record, how backend.End) {
 
 func (c *client) Observe(ctx context.Context, seen []backend.Lease) (changed []backend.Lease, err error) {
 	err = each(ctx, c, "observe", "", slices.Values(seen), func(l backend.Lease) {
-		if r := c.read(l.Election); l.Heartbeat == 0 || r.Differs(l) {
+		if r := c.read(l.Election); l.Version == "" || r.Differs(l) {
 			changed = append(changed, r.Lease)
 		}
 	})
@@ -166,7 +167,7 @@ func (c *client) Listen(ctx context.Context, seen []backend.Lease) error {
 }
 
 // Request writes requests beside leases. It does not go through write, because a
-// request must not look like a renewal: the heartbeat and Age stay.
+// request must not look like a renewal: Version and Age stay.
 func (c *client) Request(ctx context.Context, requests []backend.Request) error {
 	var stale error
 	err := each(ctx, c, "request", "", slices.Values(requests), func(q backend.Request) {

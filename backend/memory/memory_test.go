@@ -74,7 +74,11 @@ func TestHostileTextIsReportedAsAChangeOnce(t *testing.T) {
 func elect(t *testing.T, store *memory.Store) (backend.Backend, backend.Lease) {
 	t.Helper()
 	b, me := store.Backend(), backend.Candidate{ID: "me", Nonce: backend.NewNonce()}
-	answers, err := b.Acquire(t.Context(), []backend.Bid{{Election: "jobs", Candidate: me, TTL: time.Minute, Renew: time.Second, Expected: backend.Lease{Election: "jobs"}}})
+	seen, err := b.Observe(t.Context(), []backend.Lease{{Election: "jobs"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	answers, err := b.Acquire(t.Context(), []backend.Bid{{Election: "jobs", Candidate: me, TTL: time.Minute, Renew: time.Second, Expected: seen[0]}})
 	if err != nil || answers[0].Outcome != backend.Granted {
 		t.Fatal(answers, err)
 	}

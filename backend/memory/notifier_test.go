@@ -3,6 +3,7 @@ package memory
 import (
 	"context"
 	"errors"
+	"strconv"
 	"testing"
 	"testing/synctest"
 
@@ -22,9 +23,9 @@ func (b *belfry) Observe(_ context.Context, seen []backend.Lease) (changed []bac
 	for _, l := range seen {
 		now := backend.Lease{Election: l.Election}
 		if l.Election == "jobs" {
-			now.Term, now.Heartbeat = b.term, b.term
+			now.Term, now.Version = b.term, strconv.FormatUint(b.term, 10)
 		}
-		if l.Heartbeat == 0 || now.Differs(l) {
+		if l.Version == "" || now.Differs(l) {
 			changed = append(changed, now)
 		}
 	}
@@ -37,7 +38,7 @@ func (b *belfry) Observe(_ context.Context, seen []backend.Lease) (changed []bac
 func TestWhoListensReturnsOnceALeaseIsNotAsItWasSeen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &belfry{term: 1}
-		seen := []backend.Lease{{Election: "never held"}, {Election: "jobs", Term: 1, Heartbeat: 1}}
+		seen := []backend.Lease{{Election: "never held"}, {Election: "jobs", Term: 1, Version: "1"}}
 		heard := make(chan error, 1)
 		go func() { heard <- b.listen(t.Context(), seen, b.Observe) }()
 		for range 3 {
@@ -63,7 +64,7 @@ func TestARingDuringAReadingIsNotMissed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &belfry{term: 1}
 		b.during = func() { b.term = 2; b.notify() }
-		if err := b.listen(t.Context(), []backend.Lease{{Election: "jobs", Term: 1, Heartbeat: 1}}, b.Observe); err != nil || b.readings != 2 {
+		if err := b.listen(t.Context(), []backend.Lease{{Election: "jobs", Term: 1, Version: "1"}}, b.Observe); err != nil || b.readings != 2 {
 			t.Errorf("%v after %d readings, want another reading after the ring", err, b.readings)
 		}
 	})
@@ -74,7 +75,7 @@ func TestListeningEndsWithItsContextAndWithAnError(t *testing.T) {
 		b := &belfry{term: 1}
 		ctx, cancel := context.WithCancel(t.Context())
 		heard := make(chan error, 1)
-		go func() { heard <- b.listen(ctx, []backend.Lease{{Election: "jobs", Term: 1, Heartbeat: 1}}, b.Observe) }()
+		go func() { heard <- b.listen(ctx, []backend.Lease{{Election: "jobs", Term: 1, Version: "1"}}, b.Observe) }()
 		synctest.Wait()
 		cancel()
 		if err := <-heard; err != context.Canceled {

@@ -67,7 +67,7 @@ func (b *Backend) renewed(ctx context.Context, store backend.Backend, leases []b
 			if was.Election != l.Election || !l.Differs(was) {
 				continue
 			}
-			was.Heartbeat, was.Ref = l.Heartbeat, l.Ref
+			was.Version = l.Version
 			if onlyRenewed = !l.Vacant() && !l.Differs(was); !onlyRenewed {
 				return false
 			}

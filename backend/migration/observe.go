@@ -25,7 +25,7 @@ func (b *Backend) Observe(ctx context.Context, seen []backend.Lease) (changed []
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, l := range seen {
-		if v := b.pairs[l.Election].combined; v.Election != "" && (l.Heartbeat == 0 || v.Differs(l)) {
+		if v := b.pairs[l.Election].combined; v.Election != "" && (l.Version == "" || v.Differs(l)) {
 			changed = append(changed, v)
 		}
 	}

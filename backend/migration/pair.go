@@ -2,7 +2,6 @@ package migration
 
 import (
 	"crypto/sha256"
-	"encoding/binary"
 	"encoding/hex"
 	"fmt"
 	"time"
@@ -125,7 +124,7 @@ func (b *Backend) combineBoth(p *pair, now time.Time) backend.Lease {
 			v.Request = h.Request
 		}
 	}
-	v.Heartbeat, v.Ref = digest(o.Lease, n.Lease)
+	v.Version = digest(o.Lease, n.Lease)
 	v.ObserveFor = max(o.remaining(now), n.remaining(now))
 	switch {
 	case leader != nil && mine(leader) && leader.ObserveFor == 0:
@@ -172,15 +171,11 @@ func (b *Backend) noteAnswers(election string, o, n *backend.Answer) backend.Lea
 	return p.combined
 }
 
-// digest combines two leases: heartbeat changes with any change of either, ref with any
-// change but a renewal.
-func digest(o, n backend.Lease) (heartbeat uint64, ref string) {
+// digest returns the Version of two leases, which changes with any change of either.
+func digest(o, n backend.Lease) string {
 	sum := sha256.New()
 	for _, l := range []backend.Lease{o, n} {
-		fmt.Fprintf(sum, "%d %q %q %q %q\n", l.Term, l.Ref, l.MovedTo, l.MovedFrom, l.Holder.Nonce)
+		fmt.Fprintf(sum, "%d %q %q %q %q\n", l.Term, l.Version, l.MovedTo, l.MovedFrom, l.Holder.Nonce)
 	}
-	d := sum.Sum(nil)
-	ref = hex.EncodeToString(d[:16])
-	fmt.Fprintf(sum, "%d %d\n", o.Heartbeat, n.Heartbeat)
-	return binary.BigEndian.Uint64(sum.Sum(d[:0])) | 1, ref
+	return hex.EncodeToString(sum.Sum(nil)[:16])
 }

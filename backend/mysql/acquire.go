@@ -158,7 +158,7 @@ type rowChange struct {
 }
 
 func newRowChange(index int, r *row, st *status, newTerm uint64, how backend.End) rowChange {
-	c := rowChange{index: index, name: r.Election, term: r.Term, heartbeat: r.Heartbeat, writer: r.writer, newTerm: newTerm}
+	c := rowChange{index: index, name: r.Election, term: r.Term, heartbeat: r.heartbeat, writer: r.writer, newTerm: newTerm}
 	if r.sameServer {
 		c.writer = st.server
 	}
@@ -214,9 +214,9 @@ func (s *session) grant(ctx context.Context, bids []backend.Bid, changes []rowCh
 		for n, c := range group {
 			r := &rows[n]
 			switch {
-			case r.found && r.sameServer && r.Holder.Nonce == k.Nonce && r.Term == c.newTerm && r.Heartbeat == heartbeat:
+			case r.found && r.sameServer && r.Holder.Nonce == k.Nonce && r.Term == c.newTerm && r.heartbeat == heartbeat:
 				answers[c.index] = backend.Answer{Lease: r.Lease, Outcome: backend.Granted, ValidFor: k.ttl}
-			case r.Term == c.term && r.Heartbeat == c.heartbeat:
+			case r.Term == c.term && r.heartbeat == c.heartbeat:
 				s.backend.notifier.markReleased(c.name)
 				answers[c.index] = backend.Answer{Err: fmt.Errorf("mysql: acquire %q: %w", c.name, errLocked)}
 			default:
@@ -237,5 +237,5 @@ func (s *session) grantStatement(server string, changes []rowChange, candidate b
 		microseconds(ttl), microseconds(renew), microseconds(ttl))
 }
 
-// newHeartbeat returns a random heartbeat, never 0, which means "not seen".
+// newHeartbeat returns a random heartbeat, never 0, which means "any" in a release.
 func newHeartbeat() uint64 { return rand.Uint64() | 1 }

@@ -223,7 +223,7 @@ func (s *session) confirmCreated(ctx context.Context, bids []backend.Bid, missin
 		term, created := c.granted[i]
 		switch {
 		case answers[i].Err != nil:
-		case created && r.found && r.sameServer && r.Holder.Nonce == bids[i].Candidate.Nonce && r.Term == term && r.Heartbeat == c.heartbeat:
+		case created && r.found && r.sameServer && r.Holder.Nonce == bids[i].Candidate.Nonce && r.Term == term && r.heartbeat == c.heartbeat:
 			s.backend.notifier.markHeld(r.Election)
 			answers[i] = backend.Answer{Lease: r.Lease, Outcome: backend.Granted, ValidFor: bids[i].TTL}
 		default:

@@ -30,7 +30,7 @@ func lifecycle(t *testing.T, l *lab, o Options, election string) {
 	if first.Term < uint64(time.Now().Add(-time.Minute).UnixMicro()) {
 		t.Errorf("term %d is less than the microseconds since 1970", first.Term)
 	}
-	if first.Heartbeat == 0 || first.TTL != ttl || first.Renew != (ttl/3+time.Microsecond).Truncate(time.Microsecond) || first.ObserveFor != 0 || first.Holder != a.me {
+	if first.Version == "" || first.TTL != ttl || first.Renew != (ttl/3+time.Microsecond).Truncate(time.Microsecond) || first.ObserveFor != 0 || first.Holder != a.me {
 		t.Errorf("the granted lease is %+v", first)
 	}
 	if got := b.observe(election); !sameLease(got, first) || got.Holder != a.me {
@@ -39,13 +39,13 @@ func lifecycle(t *testing.T, l *lab, o Options, election string) {
 	if answer, err := b.bid(vacant, ttl); err != nil || answer.Outcome != backend.Refused || !sameLease(answer.Lease, first) {
 		t.Errorf("a bid over a lease that has changed is refused, with the present lease: %+v, %v", answer, err)
 	}
-	held, heartbeats := first, map[uint64]bool{first.Heartbeat: true}
+	held, versions := first, map[string]bool{first.Version: true}
 	for range 20 { // within one second: row counts and coarse clocks would fail here
 		held = a.mustRenew(held)
-		if held.Term != first.Term || heartbeats[held.Heartbeat] {
-			t.Errorf("a renewal keeps the term and gives a fresh heartbeat: %+v", held)
+		if held.Term != first.Term || versions[held.Version] {
+			t.Errorf("a renewal keeps the term and gives a fresh Version: %+v", held)
 		}
-		heartbeats[held.Heartbeat] = true
+		versions[held.Version] = true
 	}
 	if answer, err := b.bid(first, ttl); err != nil || answer.Outcome != backend.Refused {
 		t.Errorf("a bid over a lease that was renewed since is refused: %+v, %v", answer, err)

@@ -79,7 +79,7 @@ func TestHostileRowsAreShownHarmlessly(t *testing.T) {
 			if clean := clean.Lease(got); clean != got || got.Holder.ID == hostile {
 				t.Errorf("a planted row is not cleaned: %+v", got)
 			}
-			if got.TTL < 0 || got.Renew < 0 || got.ObserveFor <= 0 || len(got.Ref) > 512 || strings.ContainsAny(got.Ref, "\x1b\u202e") || !utf8.ValidString(got.Ref) {
+			if got.TTL < 0 || got.Renew < 0 || got.ObserveFor <= 0 || len(got.Version) > 600 || strings.ContainsAny(got.Version, "\x1b\u202e") || !utf8.ValidString(got.Version) {
 				t.Errorf("a planted row: %+v", got)
 			}
 			if answer, err := n.renew(lease); err != nil || answer.Outcome != backend.Refused {

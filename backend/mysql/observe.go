@@ -24,7 +24,7 @@ func (b *Backend) Observe(ctx context.Context, seen []backend.Lease) (changed []
 				return err
 			}
 			for i := range rows {
-				if part[i].Heartbeat == 0 || rows[i].Differs(part[i]) {
+				if part[i].Version == "" || rows[i].Differs(part[i]) {
 					changed = append(changed, rows[i].Lease)
 				}
 			}

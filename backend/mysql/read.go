@@ -2,6 +2,7 @@ package mysql
 
 import (
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"strconv"
 	"strings"
@@ -35,6 +36,7 @@ type status struct {
 type row struct {
 	backend.Lease
 	found         bool
+	heartbeat     uint64
 	sameServer    bool   // the answering server wrote it last
 	writer        string // the server that did, if not; any bytes
 	unknownHolder bool   // Holder is raw and lacks address and metadata
@@ -189,32 +191,34 @@ func (s *session) boot(ctx context.Context, server string) (string, error) {
 	return fmt.Sprintf("%d %s", second, server), rows.Err()
 }
 
-// classify computes Ref and ObserveFor: what a challenger must see unchanged, and for how
+// classify computes Version and ObserveFor: what a challenger must see unchanged, and for how
 // long. self is the nonce of this process. See docs/design/mysql.md, "What a challenger
 // observes, and for how long".
 func (r *row) classify(st *status, self string) {
-	if st.uncleanRestart {
-		// The restart begins a new observation, even if ObserveFor is the same. So do
-		// the end of this state and the next restart.
-		defer func() { r.Ref += fmt.Sprint(" unclean ", st.restarts) }()
-	}
+	ref := st.server // what must stay unchanged beside the heartbeat
+	defer func() {
+		if st.uncleanRestart {
+			// The restart begins a new observation, even if ObserveFor is the same. So do
+			// the end of this state and the next restart.
+			ref += fmt.Sprint(" unclean ", st.restarts)
+		}
+		r.setVersion(ref)
+	}()
 	switch {
 	case !r.found:
 		// The election is new, or its row was deleted or renamed, or the server that had
 		// the row is gone.
 		lost := st.made != st.count || r.hasTerm
-		r.Ref = fmt.Sprintf("%s none %s %d", st.server, printableWriter(st.sameServer, st.writer), int64(st.made-st.count))
+		ref = fmt.Sprintf("%s none %s %d", st.server, printableWriter(st.sameServer, st.writer), int64(st.made-st.count))
 		if lost { // only this differs if the row was recreated and deleted again
-			r.Ref += fmt.Sprintf(" %x %d", st.recreations, r.lastTerm)
+			ref += fmt.Sprintf(" %x %d", st.recreations, r.lastTerm)
 		}
 		if lost || !st.sameServer || st.uncleanRestart {
 			r.ObserveFor = st.maxTTL
 		}
 		return
-	case r.sameServer:
-		r.Ref = st.server
-	default:
-		r.Ref = st.server + " after " + printableWriter(false, r.writer)
+	case !r.sameServer:
+		ref += " after " + printableWriter(false, r.writer)
 	}
 	switch {
 	case !r.sameServer || st.uncleanRestart:
@@ -229,11 +233,23 @@ func (r *row) classify(st *status, self string) {
 	}
 }
 
-// printableWriter returns the identity of a server in printable form: any account that can
-// write the table may have written it.
+// setVersion makes the Version. If it is the known one, it makes no garbage.
+func (r *row) setVersion(ref string) {
+	var buf [256]byte
+	v := append(strconv.AppendUint(buf[:0], r.heartbeat, 36), ' ')
+	if v = append(v, ref...); string(v) != r.Version {
+		r.Version = string(v)
+	}
+}
+
+// printableWriter returns the identity of a server in printable form, at most 200 bytes: any
+// account that can write the table may have written it.
 func printableWriter(same bool, writer string) string {
 	if same {
 		return "same"
 	}
-	return strconv.QuoteToASCII(writer[:min(len(writer), 80)])
+	if quoted := strconv.QuoteToASCII(writer); len(quoted) <= 200 {
+		return quoted
+	}
+	return fmt.Sprintf("forged %x", sha256.Sum256([]byte(writer)))
 }

@@ -82,7 +82,7 @@ func (s *session) renew(ctx context.Context, verb string, held []backend.Held, p
 		switch {
 		case stillHeld && l.TTL > st.maxTTL:
 			answers[i] = backend.Answer{Err: s.backend.tooLong(l.Election, l.TTL, st.maxTTL)}
-		case stillHeld && r.Heartbeat == heartbeat:
+		case stillHeld && r.heartbeat == heartbeat:
 			answers[i] = backend.Answer{Lease: r.Lease, Outcome: backend.Granted, ValidFor: l.TTL}
 		case stillHeld:
 			answers[i] = backend.Answer{Err: fmt.Errorf("mysql: %s %q: %w", verb, l.Election, errLocked)}

@@ -105,16 +105,16 @@ func TestAnUncleanRestartBeginsAWatchAnew(t *testing.T) {
 	unclean := clean
 	unclean.uncleanRestart = true
 	for what, r := range map[string]row{
-		"held for the greatest TTL": {found: true, sameServer: true, Lease: backend.Lease{Election: "x", Holder: backend.Candidate{ID: "a", Nonce: "n"}, Term: 5, Heartbeat: 7, TTL: maxTTL}},
-		"vacant":                    {found: true, sameServer: true, Lease: backend.Lease{Election: "x", Term: 5, Heartbeat: 7}},
-		"written by another server": {found: true, writer: "P", Lease: backend.Lease{Election: "x", Term: 5, Heartbeat: 7}},
+		"held for the greatest TTL": {found: true, sameServer: true, Lease: backend.Lease{Election: "x", Holder: backend.Candidate{ID: "a", Nonce: "n"}, Term: 5, TTL: maxTTL}, heartbeat: 7},
+		"vacant":                    {found: true, sameServer: true, Lease: backend.Lease{Election: "x", Term: 5}, heartbeat: 7},
+		"written by another server": {found: true, writer: "P", Lease: backend.Lease{Election: "x", Term: 5}, heartbeat: 7},
 		"without a row":             {Lease: backend.Lease{Election: "x"}},
 	} {
 		before, during := r, r
 		before.classify(&clean, "me")
 		during.classify(&unclean, "me")
-		if during.Unchanged(before.Lease) || before.Ref == during.Ref {
-			t.Errorf("%s: observation continues across an unclean restart: %q, %v", what, during.Ref, during.ObserveFor)
+		if during.Unchanged(before.Lease) || before.Version == during.Version {
+			t.Errorf("%s: observation continues across an unclean restart: %q, %v", what, during.Version, during.ObserveFor)
 		}
 		if during.ObserveFor != maxTTL {
 			t.Errorf("%s: ObserveFor %v, want the greatest TTL", what, during.ObserveFor)
@@ -163,7 +163,7 @@ func TestEachRestartBeginsAWatchAnew(t *testing.T) {
 		r.classify(&status{server: "s", uncleanRestart: true, maxTTL: maxTTL, restarts: boots}, "")
 		return r
 	}
-	if lease(1).Ref == lease(2).Ref {
+	if lease(1).Version == lease(2).Version {
 		t.Error("observation continues across a restart")
 	}
 }

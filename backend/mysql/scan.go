@@ -63,9 +63,9 @@ func (c *scan) lease(r *row, name string, known *backend.Lease, p *candidateCach
 	if known == nil {
 		known = &backend.Lease{}
 	}
-	r.found = true
+	r.found, r.Version = true, known.Version // which classify replaces if it has changed
 	r.sameServer, r.writer = isTrue(c.sameServer), string(c.writer)
-	r.Term, r.Heartbeat = parseUint(c.term), parseUint(c.heartbeat)
+	r.Term, r.heartbeat = parseUint(c.term), parseUint(c.heartbeat)
 	r.TTL, r.Renew = parseDuration(c.ttl), parseDuration(c.renew)
 	r.Age = min(max(0, parseSigned(c.age)), maxDuration)
 	r.End = backend.End(cleanText(c.ended, string(known.End), 16, false))

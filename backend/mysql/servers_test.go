@@ -49,8 +49,8 @@ func TestAFailoverThatLosesWritesElectsNobodyTooEarly(t *testing.T) {
 			if got.ObserveFor != maxTTL {
 				t.Errorf("%q after the failover: ObserveFor %v, want the greatest TTL: %+v", name, got.ObserveFor, got)
 			}
-			if got.Ref == was.Ref {
-				t.Errorf("%q: Ref must change with the server: %q", name, got.Ref)
+			if got.Version == was.Version {
+				t.Errorf("%q: the Version must change with the server: %q", name, got.Version)
 			}
 		}
 		if x, err := a.renew(held); err != nil || x.Outcome != backend.Refused {

@@ -42,10 +42,10 @@ func (b *Backend) combine(snap *snapshot) {
 	case noRow:
 		// An operator deleted the row to get a new election. The program that led by it may
 		// not have read the row since.
-		l.Ref += " no row"
+		l.Version += " no row"
 		l.ObserveFor = longerObserve(l.ObserveFor, b.options.Period)
 	case blank:
-		l.Ref += " unnamed " + r.time
+		l.Version += " unnamed " + r.time
 		l.ObserveFor = longerObserve(l.ObserveFor, b.options.Period)
 	case thisProcess:
 		// The previous leader may not have read the row since.
@@ -64,8 +64,8 @@ func (b *Backend) combine(snap *snapshot) {
 	if snap.owner == thisProcess || snap.owner == otherProgram {
 		l.Age = max(r.age, 0)
 		h := fnv.New64a()
-		fmt.Fprintf(h, "%d %q %q", l.Heartbeat, r.holder, r.time)
-		l.Heartbeat = h.Sum64() | 1
+		fmt.Fprintf(h, "%q %q", r.holder, r.time)
+		l.Version += fmt.Sprintf(" row %x", h.Sum64())
 	}
 	snap.lease = clean.Lease(l)
 }
@@ -167,7 +167,7 @@ func (b *Backend) Observe(ctx context.Context, seen []backend.Lease) (changed []
 	}
 	for i, old := range seen {
 		// An unsuitable name is reported to the process that bids for it.
-		if now := snaps[i].lease; old.Heartbeat == 0 || !now.Unchanged(old) || now.Holder != old.Holder || now.Request != old.Request {
+		if now := snaps[i].lease; old.Version == "" || now.Differs(old) {
 			changed = append(changed, now)
 		}
 	}

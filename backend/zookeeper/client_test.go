@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -16,6 +17,12 @@ import (
 type client struct {
 	*Backend
 	me backend.Candidate
+}
+
+// nodeOf returns the lock node of the holder of a lease.
+func nodeOf(l backend.Lease) string {
+	_, node, _ := strings.Cut(l.Version, " ")
+	return node
 }
 
 func newClient(t testing.TB, id string, o Options) *client {

@@ -167,7 +167,7 @@ func TestValidForEndsBeforeTheSession(t *testing.T) {
 func (c *client) expectNodeOutlives(t testing.TB, leader *testbed.ZooKeeperServer, held backend.Lease, deadline time.Time) {
 	t.Helper()
 	admin := dial(t, []string{leader.Addr()})
-	path, cut := c.layout.nodePath("jobs", held.Ref), time.Now()
+	path, cut := c.layout.nodePath("jobs", nodeOf(held)), time.Now()
 	for {
 		start := time.Now()
 		ctx, cancel := context.WithTimeout(t.Context(), ttl/4)

@@ -36,7 +36,7 @@ func TestALateFirstBidGrantsNothing(t *testing.T) {
 		if answers, err := a.renew(held); err != nil || answers[0].Outcome != backend.Refused {
 			t.Errorf("%s: a renewal under a record that another has made: want refused, got %+v, %v", layout, answers, err)
 		}
-		if got, err := b.try(backend.Lease{Election: "jobs"}); err != nil || got.Outcome != backend.Refused {
+		if got, err := b.try(snap.lease); err != nil || got.Outcome != backend.Refused {
 			t.Errorf("%s: the same bid once more: want refused, got %+v, %v", layout, got, err)
 		}
 		if err := a.release(backend.Lease{Election: "jobs", Holder: a.me, Term: held.Term, End: backend.Failed}); err != nil {
@@ -176,7 +176,7 @@ func expectOnlyWatched(t testing.TB, c *client, name string) {
 	if !seen.Vacant() || seen.Term != 0 || seen.ObserveFor != want {
 		t.Errorf("an unconfirmed record: want no leader shown, and an observation of %v, got %+v", want, seen)
 	}
-	if got, err := c.try(backend.Lease{Election: name}); err != nil || got.Outcome != backend.Refused {
+	if got, err := c.try(backend.Lease{Election: name, Version: seen.Version}); err != nil || got.Outcome != backend.Refused {
 		t.Errorf("a bid without an observation: want refused, got %+v, %v", got, err)
 	}
 }

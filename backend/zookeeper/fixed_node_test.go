@@ -49,7 +49,7 @@ func TestALateDeleteLeavesAnotherLeadersNode(t *testing.T) {
 	a := newClient(t, "a", o)
 	held := a.win(t, "jobs")
 	id, _ := a.session.idAndEpoch()
-	version, there, err := a.lockNodeVersion(t.Context(), a.session, "jobs", held.Ref, sessionName(id))
+	version, there, err := a.lockNodeVersion(t.Context(), a.session, "jobs", nodeOf(held), sessionName(id))
 	if err != nil || !there {
 		t.Fatalf("a's own node: %v, %v", there, err)
 	}
@@ -58,7 +58,7 @@ func TestALateDeleteLeavesAnotherLeadersNode(t *testing.T) {
 	if _, err := admin.Create(lock, []byte("java"), zk.FlagEphemeral, zk.WorldACL(zk.PermAll)); err != nil {
 		t.Fatal(err)
 	}
-	_, _, err = a.session.write(t.Context(), a.deleteOps("jobs", held.Ref, sessionName(id), version)...)
+	_, _, err = a.session.write(t.Context(), a.deleteOps("jobs", nodeOf(held), sessionName(id), version)...)
 	if there, _, e := admin.Exists(lock); e != nil || !there || err == nil {
 		t.Fatalf("the node of another program was deleted by the earlier owner of the path: %v, %v", err, e)
 	}

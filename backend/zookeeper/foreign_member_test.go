@@ -150,8 +150,8 @@ func (a *client) bidBesideForeign(t *testing.T, admin *zk.Conn, name string, ane
 		t.Fatalf("a bid, or the other member's create, has failed: %v, %q", err, node)
 	}
 	granted = got.Outcome == backend.Granted
-	if granted && !a.layout.before(got.Ref, path.Base(node)) {
-		t.Errorf("a grant stands behind another program's node: %s behind %s", got.Ref, path.Base(node))
+	if granted && !a.layout.before(nodeOf(got.Lease), path.Base(node)) {
+		t.Errorf("a grant stands behind another program's node: %s behind %s", nodeOf(got.Lease), path.Base(node))
 	}
 	if err := admin.Delete(node, -1); err != nil {
 		t.Fatal(err)
@@ -276,13 +276,13 @@ func TestLockNodesAreCuratorsAndNeverWritten(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if want := map[bool]string{true: a.me.ID, false: "java-1"}[n == held.Ref]; string(data) != want {
+			if want := map[bool]string{true: a.me.ID, false: "java-1"}[n == nodeOf(held)]; string(data) != want {
 				t.Errorf("%s: node %q holds %q, want the id %q", layout, n, data, want)
 			}
 			if stat.Version != 0 {
 				t.Errorf("%s: node %q was written %d times", layout, n, stat.Version)
 			}
-			if ours := a.layout.isOurs(n); ours != (n == held.Ref) || ours == strings.HasSuffix(foreign, n) {
+			if ours := a.layout.isOurs(n); ours != (n == nodeOf(held)) || ours == strings.HasSuffix(foreign, n) {
 				t.Errorf("%s: is %q ours? got %v", layout, n, ours)
 			}
 		}
@@ -305,7 +305,7 @@ func TestAForeignLeaderIsShownAndWaitedFor(t *testing.T) {
 		t.Fatal(err)
 	}
 	seen := a.observeOne(t, "jobs")
-	if seen.Holder.ID != "java-1" || seen.Holder.Nonce != "" || seen.ObserveFor != backend.ExpiresInStore {
+	if seen.Holder.ID != "java-1" || !strings.HasPrefix(seen.Holder.Nonce, "node ") || seen.ObserveFor != backend.ExpiresInStore {
 		t.Fatalf("want java-1 shown as leader, to be waited for; got %+v", seen)
 	}
 	if got, err := a.try(seen); err != nil || got.Outcome != backend.Refused {
@@ -313,6 +313,10 @@ func TestAForeignLeaderIsShownAndWaitedFor(t *testing.T) {
 	}
 	listened := make(chan error, 1)
 	go func() { listened <- a.Listen(t.Context(), []backend.Lease{a.observeOne(t, "jobs")}) }()
+	again, err := java.Create(o.Root+"/app/latch/_c_52b2e703-2eb4-4583-87b0-45e22fd6758d-latch-", []byte("java-1"), zk.FlagEphemeralSequential, zk.WorldACL(zk.PermAll))
+	if err != nil {
+		t.Fatal(err)
+	}
 	if err := java.Delete(path, -1); err != nil {
 		t.Fatal(err)
 	}
@@ -320,6 +324,13 @@ func TestAForeignLeaderIsShownAndWaitedFor(t *testing.T) {
 		t.Fatalf("listen: %v", err)
 	}
 	now := a.observeOne(t, "jobs")
+	if now.Holder.ID != "java-1" || now.Holder == seen.Holder {
+		t.Fatalf("want another holder with the same id, got %+v", now)
+	}
+	if err := java.Delete(again, -1); err != nil {
+		t.Fatal(err)
+	}
+	now = a.observeOne(t, "jobs")
 	if got, err := a.try(now); err != nil || got.Outcome != backend.Granted || got.Term <= held.Term {
 		t.Fatalf("a bid after the foreign leader has gone: want granted above term %d, got %+v, %v", held.Term, got, err)
 	}

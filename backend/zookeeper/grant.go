@@ -44,18 +44,18 @@ func (b *Backend) grant(ctx context.Context, s *session, id int64, bid backend.B
 		}
 		return l, false, err
 	}
-	version, done, err := b.completeGrant(ctx, s, g, results)
+	recordVersion, done, err := b.completeGrant(ctx, s, g, results)
 	if !done {
 		return l, false, err
 	}
 	b.updateLock(bid.Election, func(now *ownLock) {
 		if now.node == g.own.node {
-			now.term, now.grant, now.sessionCzxid, now.recordVersion, now.record = g.record.Term, g.number, g.sessionCzxid, version, g.record
+			now.term, now.grant, now.sessionCzxid, now.recordVersion, now.record = g.record.Term, g.number, g.sessionCzxid, recordVersion, g.record
 		}
 	})
 	l = g.record.lease()
-	l.Holder, l.TTL, l.Renew, l.Ref = bid.Candidate, bid.TTL, bid.Renew, g.own.node
-	l.Heartbeat = (*renewalGroup)(nil).leaseHeartbeat(g.record.Heartbeat, g.sessionCzxid, bid.Election)
+	l.Holder, l.TTL, l.Renew = bid.Candidate, bid.TTL, bid.Renew
+	l.Version = version((*renewalGroup)(nil).leaseHeartbeat(g.record.Heartbeat, g.sessionCzxid, bid.Election), g.own.node)
 	return l, true, nil
 }
 

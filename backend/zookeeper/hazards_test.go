@@ -25,14 +25,14 @@ func TestADeletedLatchNodeFreesNothingAtOnce(t *testing.T) {
 	a, b := newClient(t, "a", o), newClient(t, "b", o)
 	held, other := a.win(t, "jobs"), a.win(t, "other")
 	admin := dial(t, o.Servers)
-	if err := admin.Delete(a.layout.nodePath("jobs", held.Ref), -1); err != nil {
+	if err := admin.Delete(a.layout.nodePath("jobs", nodeOf(held)), -1); err != nil {
 		t.Fatal(err)
 	}
 	seen := b.observeOne(t, "jobs")
 	if seen.Holder != a.me || seen.ObserveFor != ttl {
 		t.Fatalf("b is to watch a's lease for %v, got %+v", ttl, seen)
 	}
-	if got, err := b.try(backend.Lease{Election: "jobs"}); err != nil || got.Outcome != backend.Refused {
+	if got, err := b.try(backend.Lease{Election: "jobs", Term: held.Term, Version: seen.Version}); err != nil || got.Outcome != backend.Refused {
 		t.Fatalf("b's bid without an observation: want refused, got %+v, %v", got, err)
 	}
 	answers, err := a.renew(held, other)
@@ -69,7 +69,7 @@ func TestADeposedHolderKeepsItsNodeUntilItReleases(t *testing.T) {
 	if err != nil || answers[0].Outcome != backend.Refused || answers[0].Request.Kind != backend.Depose {
 		t.Fatalf("want refused, with the request; got %+v, %v", answers, err)
 	}
-	if there, _, err := dial(t, o.Servers).Exists(a.layout.nodePath("jobs", held.Ref)); err != nil || !there {
+	if there, _, err := dial(t, o.Servers).Exists(a.layout.nodePath("jobs", nodeOf(held))); err != nil || !there {
 		t.Fatalf("the deposed holder's node is gone before it has released (%v)", err)
 	}
 }
@@ -113,8 +113,8 @@ func TestANodeWhoseAnswerWasLostIsNoOrphan(t *testing.T) {
 				return
 			}
 			held := a.win(t, "jobs")
-			if nodes := queue(); !slices.Equal(nodes, []string{held.Ref}) {
-				t.Fatalf("want the granted node %q alone in the queue, got %q", held.Ref, nodes)
+			if nodes := queue(); !slices.Equal(nodes, []string{nodeOf(held)}) {
+				t.Fatalf("want the granted node %q alone in the queue, got %q", nodeOf(held), nodes)
 			}
 			_ = first
 		})

@@ -1,6 +1,7 @@
 package zookeeper
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -59,15 +60,12 @@ func (b *Backend) readHolderSession(ctx context.Context, s *session, mode readMo
 // showHolder fills in the holder and its last renewal.
 func (snap *snapshot) showHolder(s *session, stored storedSession) {
 	rec, h, l := snap.record, snap.record.Holder, &snap.lease
-	l.Holder, l.TTL, l.Renew, l.Ref = h.candidate(), time.Duration(h.TTL), time.Duration(h.Renew), h.Node
-	if snap.holderPresent() {
-		l.Ref = snap.holderNode
-	}
+	l.Holder, l.TTL, l.Renew, snap.ref = h.candidate(), time.Duration(h.TTL), time.Duration(h.Renew), cmp.Or(snap.holderNode, h.Node)
 	renewed, czxid := stored.record.groupOf(h.Grant), stored.stat.Czxid
 	if renewed == nil && stored.record.Nonce != h.Nonce {
 		czxid = stored.stat.Mzxid // edited by an operator: earlier heartbeats must not come back
 	}
-	if l.Heartbeat = renewed.leaseHeartbeat(rec.Heartbeat, czxid, rec.Election); renewed != nil {
+	if snap.heartbeat = renewed.leaseHeartbeat(rec.Heartbeat, czxid, rec.Election); renewed != nil {
 		l.TTL, l.Renew, l.Age = max(time.Duration(renewed.TTL), 1), time.Duration(renewed.Renew), s.age(stored.stat.Mtime)
 	}
 }
@@ -106,9 +104,8 @@ func (b *Backend) observeAbsentHolder(snap *snapshot, stored storedSession, obse
 	// The holder's session has ended, and its leadership with it. The end of the session
 	// does not show that the holder has stopped trusting its lease. See
 	// docs/design/zookeeper.md, "The holder's node is gone".
-	l := &snap.lease
-	l.Heartbeat = mix(snap.record.Heartbeat, "over")
-	l.End, l.LastID = backend.Failed, h.ID
+	snap.heartbeat = mix(snap.record.Heartbeat, "over")
+	snap.lease.End, snap.lease.LastID = backend.Failed, h.ID
 	if b.layout.kind == Node || ours {
 		return 0
 	}

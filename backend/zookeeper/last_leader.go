@@ -50,7 +50,7 @@ func (b *Backend) readLastLeader(get func(kind, string) (reading, error), snap *
 	}
 	if id := string(r.data); id != "" && id != l.LastID {
 		l.End, l.LastID = backend.Failed, clean.Text(id, backend.MaxID, false)
-		l.Heartbeat = mix(l.Heartbeat, "last "+id)
+		snap.heartbeat = mix(snap.heartbeat, "last "+id)
 	}
 	return err
 }

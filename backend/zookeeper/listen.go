@@ -25,7 +25,7 @@ func (b *Backend) Listen(ctx context.Context, seen []backend.Lease) error {
 	for i, snap := range snaps {
 		l := snap.lease
 		if snap.holderPresent() && l.Term == seen[i].Term { // renewals are not reported
-			l.Heartbeat, l.ObserveFor, l.TTL, l.Renew = seen[i].Heartbeat, seen[i].ObserveFor, seen[i].TTL, seen[i].Renew
+			l.Version, l.ObserveFor, l.TTL, l.Renew = seen[i].Version, seen[i].ObserveFor, seen[i].TTL, seen[i].Renew
 		}
 		if l.Differs(seen[i]) {
 			return nil

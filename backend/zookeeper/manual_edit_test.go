@@ -49,7 +49,7 @@ func TestDeletedRecordsAreObservedForMaxTTL(t *testing.T) {
 		if seen.ObserveFor != want && seen.ObserveFor != backend.ExpiresInStore {
 			t.Errorf("%s: want b to wait for a, for %v, got %+v", layout, want, seen)
 		}
-		if got, err := b.try(backend.Lease{Election: "jobs"}); err != nil || got.Outcome != backend.Refused {
+		if got, err := b.try(backend.Lease{Election: "jobs", Version: seen.Version}); err != nil || got.Outcome != backend.Refused {
 			t.Fatalf("%s: b's bid without an observation: want refused, got %+v, %v", layout, got, err)
 		}
 		if answers, err := a.renew(held); err != nil || answers[0].Outcome != backend.Refused {

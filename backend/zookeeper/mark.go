@@ -117,8 +117,8 @@ func (b *Backend) finishMark(s *session, own ownLock, node string, r *record, st
 	g := s.record.groupOf(own.grant)
 	s.mu.Unlock()
 	l := r.lease()
-	l.Holder, l.TTL, l.Renew, l.Ref = r.Holder.candidate(), time.Duration(r.Holder.TTL), time.Duration(r.Holder.Renew), node
-	if l.Heartbeat = g.leaseHeartbeat(r.Heartbeat, own.sessionCzxid, r.Election); g != nil {
+	l.Holder, l.TTL, l.Renew = r.Holder.candidate(), time.Duration(r.Holder.TTL), time.Duration(r.Holder.Renew)
+	if l.Version = version(g.leaseHeartbeat(r.Heartbeat, own.sessionCzxid, r.Election), node); g != nil {
 		l.TTL, l.Renew = time.Duration(g.TTL), time.Duration(g.Renew)
 	}
 	return backend.Answer{Lease: l, Outcome: backend.Granted}, nil

@@ -62,7 +62,7 @@ func TestASealInAQueueKeepsOthersOut(t *testing.T) {
 		}
 		b.keep(t, held)
 		held = b.mark(t, held, "")
-		if nodes, _, err := admin.Children(lock); err != nil || !slices.Equal(nodes, []string{held.Ref}) {
+		if nodes, _, err := admin.Children(lock); err != nil || !slices.Equal(nodes, []string{nodeOf(held)}) {
 			t.Fatalf("%s: want b's node alone when the seal is broken, got %q, %v", layout, nodes, err)
 		}
 		b.keep(t, held)

@@ -25,7 +25,7 @@ func (b *Backend) Observe(ctx context.Context, seen []backend.Lease) (changed []
 		return nil, b.wrap("observe", err)
 	}
 	for i, snap := range snaps {
-		if l := seen[i]; l == (backend.Lease{Election: l.Election}) || snap.lease.Differs(l) {
+		if l := seen[i]; l.Version == "" || snap.lease.Differs(l) {
 			changed = append(changed, snap.lease)
 		}
 	}
@@ -47,7 +47,7 @@ func (b *Backend) observeAll(ctx context.Context, s *session, seen []backend.Lea
 	}
 	if _, now := s.idAndEpoch(); now == epoch {
 		for i := range snaps {
-			s.cache.noteReported(b.layout.recordPath(seen[i].Election), reported{snaps[i].lease.Heartbeat, epoch})
+			s.cache.noteReported(b.layout.recordPath(seen[i].Election), reported{snaps[i].lease.Version, epoch})
 		}
 	}
 	return snaps, nil
@@ -57,7 +57,7 @@ func (b *Backend) observeAll(ctx context.Context, s *session, seen []backend.Lea
 // with no other change, and returns the rest.
 //
 // On one connection a server never shows a state older than one it has shown. So a lease
-// that was reported on this connection and now has another heartbeat was renewed after
+// that was reported on this connection and now has another Version was renewed after
 // that, although the server may be behind and the lease may have been renewed, or lost,
 // once more. It is safe to believe this: a challenger that sees a renewal starts to observe
 // anew. A server that was cut off shows its last heartbeat once and then the same one,
@@ -65,7 +65,7 @@ func (b *Backend) observeAll(ctx context.Context, s *session, seen []backend.Lea
 func (b *Backend) observeRenewals(ctx context.Context, s *session, epoch int, seen []backend.Lease, snaps []snapshot) (rest []int, err error) {
 	var known []int
 	for i, l := range seen {
-		if l.ObserveFor > 0 && !l.Vacant() && s.cache.wasReported(b.layout.recordPath(l.Election), reported{l.Heartbeat, epoch}) {
+		if l.ObserveFor > 0 && !l.Vacant() && s.cache.wasReported(b.layout.recordPath(l.Election), reported{l.Version, epoch}) {
 			known = append(known, i)
 		} else {
 			rest = append(rest, i)
@@ -81,8 +81,8 @@ func (b *Backend) observeRenewals(ctx context.Context, s *session, epoch int, se
 	_, now := s.idAndEpoch()
 	for _, i := range known {
 		snap, was := &snaps[i], seen[i]
-		renewed := now == epoch && snap.holderPresent() && snap.lease.Heartbeat != was.Heartbeat
-		if was.Heartbeat = snap.lease.Heartbeat; !renewed || snap.lease.Differs(was) {
+		renewed := now == epoch && snap.holderPresent() && snap.lease.Version != was.Version
+		if was.Version = snap.lease.Version; !renewed || snap.lease.Differs(was) {
 			rest = append(rest, i)
 		}
 	}
@@ -132,11 +132,11 @@ func (b *Backend) takeSnapshots(ctx context.Context, s *session, seen []backend.
 
 // takeSnapshotIfAllowed is takeSnapshot for one of several elections. If we have lost the
 // rights to its nodes, the other elections must still be observed: it is shown as one whose
-// record cannot be read, and bids return the error. No granted lease has such a heartbeat.
+// record cannot be read, and bids return the error. No granted lease has such a Version.
 func (b *Backend) takeSnapshotIfAllowed(ctx context.Context, s *session, election string, mode readMode) (snapshot, error) {
 	snap, err := b.takeSnapshot(ctx, s, election, mode)
 	if errors.Is(err, zk.ErrNoAuth) {
-		return snapshot{lease: backend.Lease{Election: election, Heartbeat: mix(0, "closed")}, unreadable: err}, nil
+		return snapshot{lease: backend.Lease{Election: election, Version: "closed"}, unreadable: err}, nil
 	}
 	return snap, err
 }

@@ -7,6 +7,7 @@ import (
 	"hash/fnv"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/go-election/go-election/backend"
@@ -156,7 +157,7 @@ func (h *holder) candidate() backend.Candidate {
 
 // lease returns what the record alone says of the lease, as vacant.
 func (r *record) lease() backend.Lease {
-	l := backend.Lease{Election: r.Election, Term: r.Term, Heartbeat: r.Heartbeat, End: r.End, LastID: r.LastID,
+	l := backend.Lease{Election: r.Election, Term: r.Term, End: r.End, LastID: r.LastID,
 		MovedTo: r.MovedTo, MovedFrom: r.MovedFrom}
 	if w := r.Request; w != nil {
 		l.Request = backend.Request{Election: r.Election, Term: w.Term, Kind: w.Kind, ID: w.ID, Nonce: w.Nonce}
@@ -164,8 +165,17 @@ func (r *record) lease() backend.Lease {
 	return l
 }
 
-// newHeartbeat returns a fresh heartbeat, never 0, which stands for "not read".
+// newHeartbeat returns a fresh heartbeat, never 0, which stands for "none".
 func newHeartbeat() uint64 { return rand.Uint64() | 1 }
+
+// version makes the Version of a lease of its heartbeat and of the node that leads, or what
+// else a challenger must observe unchanged.
+func version(heartbeat uint64, ref string) string {
+	if len(ref) > 300 { // no member makes such a name
+		ref = strconv.FormatUint(mix(0, ref), 36)
+	}
+	return strconv.FormatUint(heartbeat, 36) + " " + ref
+}
 
 // mix derives another heartbeat, never 0, from a heartbeat and a text.
 func mix(heartbeat uint64, about string) uint64 {

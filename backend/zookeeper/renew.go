@@ -238,9 +238,9 @@ func (b *Backend) reloadSessionRecord(ctx context.Context, s *session, id int64)
 // renewedAnswer returns the answer to a successful renewal.
 func renewedAnswer(own ownLock, renewed *sessionRecord) backend.Answer {
 	now := own.record.lease()
-	now.Holder, now.Ref = own.record.Holder.candidate(), own.node
 	g := renewed.groupOf(own.grant)
-	now.Heartbeat, now.TTL, now.Renew = g.leaseHeartbeat(own.record.Heartbeat, own.sessionCzxid, own.record.Election), time.Duration(g.TTL), time.Duration(g.Renew)
+	now.Holder, now.TTL, now.Renew = own.record.Holder.candidate(), time.Duration(g.TTL), time.Duration(g.Renew)
+	now.Version = version(g.leaseHeartbeat(own.record.Heartbeat, own.sessionCzxid, own.record.Election), own.node)
 	return backend.Answer{Lease: now, Outcome: backend.Granted}
 }
 

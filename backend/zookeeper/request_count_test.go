@@ -135,8 +135,8 @@ func TestRequestsOfIdleCalls(t *testing.T) {
 		}
 		follows.expect(t, "a reading of three leases that were renewed", map[int32]int{opGetData: 1})
 		for i := range changed {
-			if changed[i].Heartbeat != answers[i].Heartbeat {
-				t.Fatalf("want the heartbeat of the renewal, got %+v instead of %+v", changed[i], answers[i].Lease)
+			if changed[i].Version != answers[i].Version {
+				t.Fatalf("want the Version of the renewal, got %+v instead of %+v", changed[i], answers[i].Lease)
 			}
 		}
 		seen = changed

@@ -19,7 +19,7 @@ func TestAnEndedSessionIsObservedForItsTTL(t *testing.T) {
 	for how, end := range map[string]func(t *testing.T, a *client, admin *zk.Conn, held backend.Lease){
 		"closed": func(t *testing.T, a *client, _ *zk.Conn, _ backend.Lease) { a.session.close(false) },
 		"deleted by hand": func(t *testing.T, a *client, admin *zk.Conn, held backend.Lease) {
-			for _, path := range []string{a.layout.nodePath("jobs", held.Ref), a.layout.sessionPath(sessionName(a.session.id))} {
+			for _, path := range []string{a.layout.nodePath("jobs", nodeOf(held)), a.layout.sessionPath(sessionName(a.session.id))} {
 				if err := admin.Delete(path, -1); err != nil {
 					t.Fatal(err)
 				}

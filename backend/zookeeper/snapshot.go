@@ -3,7 +3,6 @@ package zookeeper
 import (
 	"context"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/go-election/go-election/backend"
@@ -13,6 +12,8 @@ import (
 // A snapshot is the state of one election as read at one time.
 type snapshot struct {
 	lease          backend.Lease
+	heartbeat      uint64         // with ref the Version of the lease
+	ref            string         // what else a challenger must observe unchanged
 	record         *record        // nil: there is none, or it cannot be read
 	version        int32          // of the record
 	deleted        deletionCounts // without a record, or with an unconfirmed one: which records were ever deleted, of any election
@@ -60,6 +61,7 @@ func (b *Backend) takeSnapshot(ctx context.Context, s *session, election string,
 		}
 	}
 	if err == nil {
+		snap.lease.Version = version(snap.heartbeat, snap.ref)
 		snap.lease = clean.Lease(snap.lease)
 	}
 	return snap, err
@@ -102,7 +104,7 @@ func (b *Backend) takeSnapshotOnce(ctx context.Context, s *session, election str
 	if snap.unconfirmed || snap.record == nil && snap.deleted.any() {
 		// There may have been a record, whose holder may believe that it leads.
 		observeFor = b.Guarantees().MaxTTL
-		snap.lease.Ref = fmt.Sprintf("%d records deleted", snap.deleted.records+snap.deleted.parents)
+		snap.ref = fmt.Sprintf("%d records deleted", snap.deleted.records+snap.deleted.parents)
 	}
 	if snap.lease.ObserveFor = observeFor; snap.queue.blocked {
 		snap.lease.ObserveFor = backend.ExpiresInStore
@@ -126,10 +128,10 @@ func (b *Backend) readRecord(ctx context.Context, s *session, election string, m
 	if !r.missing {
 		snap.version = r.stat.Version
 		if snap.record, snap.unreadable = parseRecord(r.data, election); snap.unreadable != nil {
-			snap.lease.Heartbeat = mix(uint64(r.stat.Mzxid), "unreadable")
+			snap.heartbeat = mix(uint64(r.stat.Mzxid), "unreadable")
 			return nil
 		}
-		snap.lease = snap.record.lease()
+		snap.lease, snap.heartbeat = snap.record.lease(), snap.record.Heartbeat
 		snap.lease.Age = s.age(r.stat.Mtime)
 		if snap.record.Unconfirmed == "" {
 			return nil
@@ -144,7 +146,7 @@ func (b *Backend) readRecord(ctx context.Context, s *session, election string, m
 		return err
 	}
 	if snap.unconfirmed = !snap.record.heldBy(b.owner.Nonce(), 0) || snap.deleted.String() != snap.record.Unconfirmed; snap.unconfirmed {
-		snap.lease = backend.Lease{Election: election, Heartbeat: snap.record.Heartbeat}
+		snap.lease = backend.Lease{Election: election}
 	}
 	return nil
 }
@@ -160,9 +162,9 @@ func (b *Backend) showForeignLeader(s *session, get readFunc, snap *snapshot) er
 		}
 	}
 	l := &snap.lease
-	l.Holder.ID = foreignID(q.first.data, q.foreign)
-	l.Ref = strconv.FormatInt(q.first.stat.Czxid, 16)
-	l.Heartbeat = mix(l.Heartbeat, l.Ref)
+	snap.ref = nodeName(q.first)
+	l.Holder = backend.Candidate{ID: foreignID(q.first.data, q.foreign), Nonce: "node " + snap.ref}
+	snap.heartbeat = mix(snap.heartbeat, snap.ref)
 	l.Age = s.age(q.first.stat.Ctime)
 	return nil
 }

@@ -76,7 +76,7 @@ func TestATakeoverDoesNotWaitForTheEnsemble(t *testing.T) {
 	if !a.sessionAlive(t, admin) {
 		t.Error("the ensemble had ended the session before the takeover")
 	}
-	if nodes, _, err := admin.Children(b.layout.lockPath("jobs")); err != nil || !slices.Equal(nodes, []string{got.Ref}) {
+	if nodes, _, err := admin.Children(b.layout.lockPath("jobs")); err != nil || !slices.Equal(nodes, []string{nodeOf(got.Lease)}) {
 		t.Errorf("want the dead holder's node gone from the queue, and b's in it; got %q, %v", nodes, err)
 	}
 }
@@ -169,7 +169,7 @@ func TestOfManyChallengersOneTakesOver(t *testing.T) {
 		t.Fatalf("want one of %d challengers granted, got %d: %+v", crowd, len(won), won)
 	}
 	nodes, _, err := admin.Children(a.layout.lockPath("jobs"))
-	if err != nil || !slices.Equal(nodes, []string{won[0].Ref}) {
+	if err != nil || !slices.Equal(nodes, []string{nodeOf(won[0].Lease)}) {
 		t.Fatalf("want the winner's node alone in the queue, got %q, %v", nodes, err)
 	}
 }

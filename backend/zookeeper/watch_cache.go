@@ -57,11 +57,11 @@ type entry struct {
 	reported reported // if it is a record
 }
 
-// reported is what Observe last returned of a lease: the heartbeat, and the connection on
+// reported is what Observe last returned of a lease: the Version, and the connection on
 // which it was read.
 type reported struct {
-	heartbeat uint64
-	epoch     int
+	version string
+	epoch   int
 }
 
 func (c *cache) init(s *session) {

@@ -125,8 +125,8 @@ func (s *store) silent(ctx context.Context, records []backend.Record) (map[strin
 				return nil, err
 			}
 			now := newReading(r)
-			// The heartbeat also changes when a session ends, but then the lease is not written.
-			renewed := now.Heartbeat != before.Heartbeat && now.written.After(before.written.Add(before.Renew/2))
+			// The Version also changes when a session ends, but then the lease is not written.
+			renewed := now.Version != before.Version && now.written.After(before.written.Add(before.Renew/2))
 			if now.Term != before.Term || renewed || !s.overdue(r) {
 				delete(overdue, name)
 			}
