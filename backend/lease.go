@@ -8,11 +8,10 @@ type Lease struct {
 	Holder   Candidate // zero: vacant. Another program may have "node X" or "session X" as its nonce
 	Term     uint64    // of this leadership, or of the last one if vacant; 0: never led, or not kept (legacy layouts)
 
-	// Version is opaque: what a challenger must observe unchanged. Each grant, renewal and
-	// release changes it at random (for stores that expire leases see Backend.Renew), and so
-	// does what else matters, such as another answering server or another last writer. All
-	// readers have the same. Never empty in an answer; empty in a lease that was not read
-	// yet. At most 600 bytes.
+	// Version is opaque: what a challenger must observe unchanged. It changes at random with
+	// each grant, renewal and release (for stores that expire leases see Backend.Renew), and
+	// with what else matters, such as the answering server. All readers have the same. Never
+	// empty in an answer; empty in a lease that was not read yet. At most 600 bytes.
 	Version string
 
 	// TTL is the holder's TTL, whoever reads it. Renew is how often the holder means to

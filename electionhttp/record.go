@@ -106,8 +106,7 @@ func candidates(name string, rec backend.Record, members []backend.Member) []bac
 	return list
 }
 
-// leads reports whether a member holds the lease. A leader that only a configuration names has
-// no nonce.
+// leads reports whether a member holds the lease. A holder without a nonce is known by its id.
 func leads(rec backend.Record, m backend.Member) bool {
 	holder := clean.Candidate(rec.Holder)
 	if holder.Nonce == "" {

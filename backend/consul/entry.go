@@ -77,17 +77,12 @@ func (e *entry) deposed() bool {
 // challenger must see unchanged.
 func version(heartbeat uint64, lock *api.KVPair) string {
 	v := append(strconv.AppendUint(make([]byte, 0, 128), heartbeat, 36), ' ')
-	if lock == nil {
-		return string(append(v, '-'))
+	if lock != nil {
+		v = append(strconv.AppendUint(v, lock.ModifyIndex, 10), ' ')
+		v = append(v, lock.Session[:min(len(lock.Session), 64)]...)
 	}
-	v = append(strconv.AppendUint(v, lock.ModifyIndex, 10), ' ')
-	return string(append(v, lock.Session[:min(len(lock.Session), 64)]...))
+	return string(v)
 }
 
 // combine makes one heartbeat of two. The result is never 1, which stands for "no key".
-func combine(a, b heartbeat) uint64 {
-	if n := uint64(a + b); n > 1 {
-		return n
-	}
-	return 2
-}
+func combine(a, b heartbeat) uint64 { return max(uint64(a+b), 2) }

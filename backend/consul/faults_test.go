@@ -301,7 +301,7 @@ func TestClosingLeavesNothingBehind(t *testing.T) {
 		me := backend.Candidate{ID: "a", Nonce: backend.NewNonce()}
 		fatal(t, b.Announce(t.Context(), backend.Member{Candidate: me, TTL: time.Minute}))
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-		if err := b.Listen(ctx, []backend.Lease{{Election: "x", Version: "1 -"}}); err != ctx.Err() {
+		if err := b.Listen(ctx, []backend.Lease{{Election: "x", Version: "1 "}}); err != ctx.Err() {
 			t.Errorf("listening: %v, want %v", err, ctx.Err())
 		}
 		cancel()

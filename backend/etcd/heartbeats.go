@@ -35,7 +35,7 @@ func (b *heartbeat) UnmarshalText(text []byte) error {
 	return err
 }
 
-// newHeartbeat returns a fresh heartbeat. It is never 0, which means "not seen".
+// newHeartbeat returns a fresh heartbeat, never 0.
 func newHeartbeat() uint64 { return rand.Uint64() | 1 }
 
 // maxHeartbeats is the greatest size in bytes of a session record that is read. etcd

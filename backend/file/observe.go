@@ -35,7 +35,7 @@ func (b *Backend) Observe(ctx context.Context, seen []backend.Lease) (changed []
 			if bad++; first == nil {
 				first = err
 			}
-			now = backend.Lease{Election: l.Election, Term: l.Term, Version: unreadable, ObserveFor: backend.ExpiresInStore}
+			now = backend.Lease{Election: l.Election, Term: l.Term, Version: "unreadable", ObserveFor: backend.ExpiresInStore}
 		}
 		if l.Version == "" || now.Differs(l) {
 			changed = append(changed, now)

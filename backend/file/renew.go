@@ -105,7 +105,7 @@ func (b *Backend) renew(ctx context.Context, l backend.Held, mark bool) (a backe
 func (b *Backend) refuseRenewal(name string, why error) (backend.Answer, error) {
 	now, err := b.readLease(name)
 	if err != nil {
-		now, why = backend.Lease{Election: name, Version: unreadable}, errors.Join(why, err)
+		now, why = backend.Lease{Election: name, Version: "unreadable"}, errors.Join(why, err)
 	}
 	return backend.Answer{Outcome: backend.Refused, Lease: now, Err: fail(fmt.Sprintf("renew %q", name), why)}, nil
 }

@@ -112,9 +112,6 @@ func (b *Backend) complete(s *state) (err error) {
 	return nil
 }
 
-// unreadable is the Version of a lease whose files cannot be read.
-const unreadable = "unreadable"
-
 // lease returns the state as a challenger or an observer must treat it.
 func (b *Backend) lease(s state) backend.Lease {
 	r := s.rec

@@ -196,20 +196,13 @@ func (s *session) boot(ctx context.Context, server string) (string, error) {
 // observes, and for how long".
 func (r *row) classify(st *status, self string) {
 	ref := st.server // what must stay unchanged beside the heartbeat
-	defer func() {
-		if st.uncleanRestart {
-			// The restart begins a new observation, even if ObserveFor is the same. So do
-			// the end of this state and the next restart.
-			ref += fmt.Sprint(" unclean ", st.restarts)
-		}
-		r.setVersion(ref)
-	}()
+	defer func() { r.setVersion(st, ref) }()
 	switch {
 	case !r.found:
 		// The election is new, or its row was deleted or renamed, or the server that had
 		// the row is gone.
 		lost := st.made != st.count || r.hasTerm
-		ref = fmt.Sprintf("%s none %s %d", st.server, printableWriter(st.sameServer, st.writer), int64(st.made-st.count))
+		ref += fmt.Sprintf(" none %s %d", printableWriter(st.sameServer, st.writer), int64(st.made-st.count))
 		if lost { // only this differs if the row was recreated and deleted again
 			ref += fmt.Sprintf(" %x %d", st.recreations, r.lastTerm)
 		}
@@ -234,10 +227,14 @@ func (r *row) classify(st *status, self string) {
 }
 
 // setVersion makes the Version. If it is the known one, it makes no garbage.
-func (r *row) setVersion(ref string) {
+func (r *row) setVersion(st *status, ref string) {
 	var buf [256]byte
 	v := append(strconv.AppendUint(buf[:0], r.heartbeat, 36), ' ')
-	if v = append(v, ref...); string(v) != r.Version {
+	v = append(v, ref...)
+	if st.uncleanRestart { // it begins a new observation, as do its end and the next restart, even if ObserveFor is the same
+		v = fmt.Append(v, " unclean ", st.restarts)
+	}
+	if string(v) != r.Version {
 		r.Version = string(v)
 	}
 }
