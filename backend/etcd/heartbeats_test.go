@@ -140,7 +140,7 @@ func TestOnlyLostLeasesOfManyAreRefused(t *testing.T) {
 	defer cancel()
 	var bids []backend.Bid
 	for i := range 3 * maxByKey {
-		bids = append(bids, backend.Bid{Election: fmt.Sprintf("jobs%03d", i), Candidate: a.me, TTL: ttl, Renew: ttl / 3, Expected: backend.Lease{Election: fmt.Sprintf("jobs%03d", i)}})
+		bids = append(bids, backend.Bid{Election: fmt.Sprintf("jobs%03d", i), Candidate: a.me, TTL: ttl, Renew: ttl / 3, Expected: a.read(fmt.Sprintf("jobs%03d", i))})
 	}
 	won, err := a.Acquire(ctx, bids)
 	if err != nil {

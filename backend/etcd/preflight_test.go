@@ -35,7 +35,7 @@ func TestMissingRightsAffectOneElectionOnly(t *testing.T) {
 			bids = append(bids, backend.Bid{Election: fmt.Sprintf("good%d.%d", others, i), Candidate: a.me, TTL: ttl, Renew: ttl / 3})
 		}
 		for i := range bids {
-			bids[i].Expected.Election = bids[i].Election
+			bids[i].Expected = a.read(bids[i].Election)
 		}
 		ctx, cancel := a.ctx()
 		defer cancel()

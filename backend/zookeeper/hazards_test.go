@@ -194,7 +194,7 @@ func TestBidsForTooShortSessionsAreDenied(t *testing.T) {
 	if backend.Class(err) != backend.ErrDenied || !strings.Contains(err.Error(), "maxSessionTimeout") {
 		t.Fatalf("a lease of %v on servers with sessions of 2s: want ErrDenied that names the option to raise, got %v", ttl, err)
 	}
-	answers, err := a.Acquire(t.Context(), []backend.Bid{{Election: "jobs", Candidate: a.me, TTL: time.Second, Renew: time.Second / 3, Expected: backend.Lease{Election: "jobs"}}})
+	answers, err := a.Acquire(t.Context(), []backend.Bid{{Election: "jobs", Candidate: a.me, TTL: time.Second, Renew: time.Second / 3, Expected: a.observeOne(t, "jobs")}})
 	if err != nil || answers[0].Outcome != backend.Granted || answers[0].ValidFor > time.Second {
 		t.Fatalf("a lease for which they are long enough: want granted, got %+v, %v", answers, err)
 	}
