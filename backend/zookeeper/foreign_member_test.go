@@ -304,6 +304,10 @@ func TestAForeignLeaderIsShownAndWaitedFor(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	again, err := java.Create(o.Root+"/app/latch/_c_52b2e703-2eb4-4583-87b0-45e22fd6758d-latch-", []byte("java-1"), zk.FlagEphemeralSequential, zk.WorldACL(zk.PermAll))
+	if err != nil {
+		t.Fatal(err)
+	}
 	seen := a.observeOne(t, "jobs")
 	if seen.Holder.ID != "java-1" || !strings.HasPrefix(seen.Holder.Nonce, "node ") || seen.ObserveFor != backend.ExpiresInStore {
 		t.Fatalf("want java-1 shown as leader, to be waited for; got %+v", seen)
@@ -313,10 +317,6 @@ func TestAForeignLeaderIsShownAndWaitedFor(t *testing.T) {
 	}
 	listened := make(chan error, 1)
 	go func() { listened <- a.Listen(t.Context(), []backend.Lease{a.observeOne(t, "jobs")}) }()
-	again, err := java.Create(o.Root+"/app/latch/_c_52b2e703-2eb4-4583-87b0-45e22fd6758d-latch-", []byte("java-1"), zk.FlagEphemeralSequential, zk.WorldACL(zk.PermAll))
-	if err != nil {
-		t.Fatal(err)
-	}
 	if err := java.Delete(path, -1); err != nil {
 		t.Fatal(err)
 	}
