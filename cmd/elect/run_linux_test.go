@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -100,6 +101,27 @@ func TestRestartKeepsElectCampaigning(t *testing.T) {
 	script := `if [ -e ` + flag + ` ]; then exit 0; fi; touch ` + flag + `; exit 9`
 	if out, code := call(t, env, "run", "job", "--restart", "on-failure", "--", "sh", "-c", script); code != 0 || strings.Count(out, "elect: leads") != 2 {
 		t.Errorf("code %d, expected that of the second command, 0:\n%s", code, out)
+	}
+}
+
+// A command that fails at once pauses twice as long each time.
+func TestACommandThatFailsStartsLessAndLessOften(t *testing.T) {
+	t.Parallel()
+	const pause = 40 * time.Millisecond // after the first failure
+	starts := filepath.Join(t.TempDir(), "starts")
+	out, code := call(t, onFiles(t, "ELECTION_RENEW_EVERY="+pause.String()), "run", "job", "--restart", "on-failure", "--",
+		"sh", "-c", `date +%s%N >> `+starts+`; [ $(wc -l < `+starts+`) -gt 4 ]`)
+	text, err := os.ReadFile(starts)
+	times := strings.Fields(string(text))
+	if err != nil || code != 0 || len(times) != 5 || !strings.Contains(out, "starts again") {
+		t.Fatalf("%d starts, %v, code %d:\n%s", len(times), err, code, out)
+	}
+	for i := range 4 {
+		a, _ := strconv.ParseInt(times[i], 10, 64)
+		b, _ := strconv.ParseInt(times[i+1], 10, 64)
+		if paused := time.Duration(b - a); paused < pause<<i {
+			t.Errorf("%v from start %d to the next, want at least %v", paused, i+1, pause<<i)
+		}
 	}
 }
 
