@@ -75,8 +75,12 @@ func grant(rights, table, account string) string {
 	return "GRANT " + rights + " ON " + table + " TO " + account + ";"
 }
 
-// memberRights are the rights that a member needs on each of the tables.
-const memberRights = "SELECT, INSERT, UPDATE"
+// memberRights are the rights that a member needs on each of the tables. With makerRights it
+// also makes the tables.
+const (
+	memberRights = "SELECT, INSERT, UPDATE"
+	makerRights  = "CREATE, " + memberRights
+)
 
 // placeholderAccount stands for an account that is not known.
 const placeholderAccount = "'user'@'host'"

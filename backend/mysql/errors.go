@@ -79,8 +79,8 @@ func (b *Backend) failAs(account login, op string, err error) error {
 	switch {
 	case is(err, errNoTable):
 		class, hint = backend.ErrDenied, createTablesHint
-	case errors.Is(err, errUnseen):
-		class, hint = backend.ErrDenied, createTablesHint+account.grantHint(memberRights, t.lease, t.term, t.member)
+	case errors.Is(err, errUnseen), is(err, 1044): // whether the tables exist is not known: only a GRANT with CREATE needs none
+		class, hint = backend.ErrDenied, createTablesHint+account.grantHint(makerRights, t.lease, t.term, t.member)
 	case is(err, errNoSchema):
 		class, hint = backend.ErrDenied, "; make that schema (CREATE DATABASE), or correct its name in the DSN"
 	case is(err, errNoSchemaSet):
