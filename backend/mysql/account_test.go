@@ -249,8 +249,9 @@ func TestTheDeniedAccountIsInTheErrorOrTheDSN(t *testing.T) {
 		{login{}, 1044, "Access denied for user 'app'@'10.0.%' to database 'app'", "ON `app`.`election_lease` TO 'app'@'10.0.%';"},
 		{login{}, 1044, "", "ON `election_lease` TO 'user'@'host';"},
 		{dsn, 1142, "INSERT command denied to user 'app'@'10.0.0.7' for table `app`.`election_lease`", "ON `app`.`election_lease` TO 'app'@'%';"},
-		{dsn, 1045, "Access denied for user 'app'@'localhost' (using password: YES)", ": DROP USER ''@'localhost';"},
-		{dsn, 1045, "Access denied for user 'app'@'10.0.0.7' (using password: YES)", "(using password: YES)"},
+		{dsn, 1045, "Access denied for user 'app'@'localhost' (using password: YES)", "; user, password or host are wrong; if they are right, an anonymous account hides the user's; an administrator can remove it: DROP USER ''@'localhost';"},
+		{dsn, 1045, "Access denied for user 'app'@'localhost' (using password: NO)", "; user, password or host are wrong"}, // an anonymous account would have let it in
+		{dsn, 1045, "Access denied for user 'app'@'10.0.0.7' (using password: YES)", "; user, password or host are wrong"},
 	} {
 		b := &Backend{tables: bare, dsn: c.dsn}
 		got := b.fail("renew", &mysql.MySQLError{Number: c.number, Message: c.message}).Error()

@@ -88,7 +88,7 @@ func (b *Backend) failAs(account login, op string, err error) error {
 	case is(err, errUnknownColumn):
 		class, hint = backend.ErrDenied, "; the tables are not those of layout 1, which \"elect schema\" prints"
 	case is(err, 1045):
-		class, hint = backend.ErrDenied, account.anonymousHint()
+		class, hint = backend.ErrDenied, account.refusedHint(err)
 	case is(err, 1251, 1698, 1820, 1862, 3118, 4151):
 		class = backend.ErrDenied
 	case is(err, errInsecure):
