@@ -196,7 +196,8 @@ func (m *machine) callFailed(now time.Duration, k callKind, err error) {
 			slow = m.RenewEvery // no slower than usual: an observation may have to begin when the error ends
 		}
 		wait = max(wait, m.jitter(slow))
-		if !m.deniedLogged && k != callHealth {
+		noticed := k == callRenew || k == callAcquire || k == callObserve // see reportDenied
+		if !noticed && k != callHealth && !m.deniedLogged {
 			m.deniedLogged = true
 			m.emit(action{kind: doLog, reason: ReasonDenied, err: err})
 		}
