@@ -122,6 +122,9 @@ func answer(r reply, i int) backend.Answer {
 
 func (m *machine) observeReplied(now time.Duration, r reply) {
 	c := r.call
+	if m.closing { // elections may have left during the call, and the others need no reading
+		return
+	}
 	if r.err != nil {
 		for _, e := range c.elecs {
 			e.observing = false
