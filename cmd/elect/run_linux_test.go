@@ -211,6 +211,22 @@ func TestElectEndsIfTheStoreDeniesAccess(t *testing.T) {
 	}
 }
 
+// No waiting helps a candidate whom the store will never accept: here the name is too long for the
+// column.
+func TestElectEndsIfTheStoreNeverAcceptsIt(t *testing.T) {
+	t.Parallel()
+	d := testbed.Shared(t, testbed.MariaDB).Database(t)
+	d.Exec(t, `CREATE TABLE leader_election (service_id varchar(50) NOT NULL PRIMARY KEY, leader_id varchar(50) NOT NULL DEFAULT '',
+ update_time timestamp NOT NULL DEFAULT CURRENT_TIMESTAMP)`)
+	if out, code := call(t, onDSN(t, "mysqltable", d.Admin), "schema", "--apply"); code != 0 {
+		t.Fatalf("code %d: %s", code, out)
+	}
+	env := append(onDSN(t, "mysqltable", d.User), "ELECTION_TTL=1s", "ELECTION_MYSQLTABLE_PERIOD=500ms")
+	if out, code := call(t, env, "run", strings.Repeat("x", 51), "--", "true"); code != exitElect || !strings.Contains(out, "choose another name") {
+		t.Errorf("code %d, want %d and what to do:\n%s", code, exitElect, out)
+	}
+}
+
 // A follower with a mistyped command must say so at the start, and not when it is needed.
 func TestAMistypedCommandIsRefusedAtStart(t *testing.T) {
 	t.Parallel()
