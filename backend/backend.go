@@ -85,7 +85,7 @@ type Backend interface {
 // A Candidate is a process that can hold a lease.
 type Candidate struct {
 	ID       string // chosen by the user, 1 to 255 bytes (see [CheckID]); may outlive the process
-	Nonce    string // 32 lower-case hex digits, fresh for each manager (see [NewNonce])
+	Nonce    Nonce  // fresh for each manager
 	Address  string // where to reach the process; up to 255 bytes, may be empty; this module never dials it
 	Metadata string // free text, up to 4 KiB (see [CheckText])
 }

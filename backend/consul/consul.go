@@ -222,6 +222,6 @@ func (b *Backend) Close() error {
 }
 
 // enter begins a call for the candidate with this nonce, or for no candidate ("").
-func (b *Backend) enter(ctx context.Context, verb, nonce string) error {
+func (b *Backend) enter(ctx context.Context, verb string, nonce backend.Nonce) error {
 	return b.wrap(verb, b.owner.Enter(ctx, nonce))
 }

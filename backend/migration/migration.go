@@ -21,9 +21,9 @@ type Backend struct {
 	owner            backend.SingleOwner
 
 	mu        sync.Mutex
-	announced bool             // this process has a member record in the new store
-	pairs     map[string]*pair // by election
-	stages    map[string]Stage // of members, by nonce
+	announced bool                    // this process has a member record in the new store
+	pairs     map[string]*pair        // by election
+	stages    map[backend.Nonce]Stage // of members, by nonce
 }
 
 var _ backend.Backend = (*Backend)(nil)
@@ -44,7 +44,7 @@ func New(o Options) (*Backend, error) {
 	case o.Unsealed && o.Stage != To:
 		return invalid("unsealed is for stage %q; stage is %q", To, o.Stage)
 	}
-	b := &Backend{old: o.From, new: o.To, stage: o.Stage, unsealed: o.Unsealed, pairs: map[string]*pair{}, stages: map[string]Stage{}}
+	b := &Backend{old: o.From, new: o.To, stage: o.Stage, unsealed: o.Unsealed, pairs: map[string]*pair{}, stages: map[backend.Nonce]Stage{}}
 	b.oldName = cmp.Or(o.FromName, o.From.Guarantees().Name)
 	if b.newName = o.ToName; o.To != nil {
 		b.newName = cmp.Or(o.ToName, o.To.Guarantees().Name)
@@ -105,7 +105,7 @@ func (b *Backend) Location() string {
 func (b *Backend) Format(f fmt.State, _ rune) { fmt.Fprint(f, "migration.Backend") }
 
 // enter begins a call for the candidate with this nonce, or for any if that is empty.
-func (b *Backend) enter(ctx context.Context, nonce string) error {
+func (b *Backend) enter(ctx context.Context, nonce backend.Nonce) error {
 	if err := b.owner.Enter(ctx, nonce); err != nil {
 		return fmt.Errorf("migration: %w", err)
 	}

@@ -162,7 +162,7 @@ func (b *Backend) Close() error {
 }
 
 // enter begins a call for the candidate with this nonce, or for no candidate ("").
-func (b *Backend) enter(nonce string) error {
+func (b *Backend) enter(nonce backend.Nonce) error {
 	if err := b.owner.Admit(nonce); err != nil {
 		return fmt.Errorf("mysql: %w", err)
 	}

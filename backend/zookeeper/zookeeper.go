@@ -261,7 +261,7 @@ func (b *Backend) Close() error {
 }
 
 // admit starts a call for the candidate with this nonce, or for no candidate ("").
-func (b *Backend) admit(nonce string) error {
+func (b *Backend) admit(nonce backend.Nonce) error {
 	if err := b.owner.Admit(nonce); err != nil {
 		return fmt.Errorf("zookeeper: %w", err)
 	}
