@@ -33,10 +33,15 @@ func (w *Wire) Renew(ctx context.Context, held []backend.Held) ([]backend.Answer
 	}, w.recordAnswers)
 }
 
+// Mark implements [backend.Marker]. A Backend that does not refuses it.
 func (w *Wire) Mark(ctx context.Context, held []backend.Held) ([]backend.Answer, error) {
 	held = slices.Clone(held)
 	return carry(w, ctx, callAboutHeld("Mark", held), func(ctx context.Context) ([]backend.Answer, error) {
-		return w.inner.Mark(ctx, held)
+		m, ok := w.inner.(backend.Marker)
+		if !ok {
+			return nil, fmt.Errorf("conformance: mark: %w: the store keeps no marks", backend.ErrInvalid)
+		}
+		return m.Mark(ctx, held)
 	}, w.recordAnswers)
 }
 

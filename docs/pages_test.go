@@ -285,7 +285,7 @@ func TestTheConsulPageIsTrue(t *testing.T) {
 	}
 	held := answers[0].Lease
 	held.MovedTo = "mysql"
-	if answers, err := b.Mark(t.Context(), []backend.Held{held.Held()}); err != nil || answers[0].Outcome != backend.Granted {
+	if answers, err := b.(backend.Marker).Mark(t.Context(), []backend.Held{held.Held()}); err != nil || answers[0].Outcome != backend.Granted {
 		t.Errorf("a move with the rights on the page: %v, %v", answers, err)
 	}
 }

@@ -92,7 +92,10 @@ type Backend struct {
 	lastCleanup time.Time
 }
 
-var _ backend.Backend = (*Backend)(nil)
+var (
+	_ backend.Backend = (*Backend)(nil)
+	_ backend.Marker  = (*Backend)(nil)
+)
 
 // Format prints only the name of the type, whatever the verb: the fields may be secret.
 func (o Options) Format(f fmt.State, _ rune) { fmt.Fprint(f, "consul.Options") }

@@ -57,14 +57,14 @@ func New(o Options) (*Backend, error) {
 	if b.oldName == b.newName {
 		return invalid("both stores are called %q; give each a name (from_name, to_name)", b.oldName)
 	}
-	if g := b.old.Guarantees(); o.Stage == To && !o.Unsealed && !g.Marks {
-		return invalid("the store %q cannot be sealed, so nobody may lead at stage %q; stop all processes that elect by it, and set unsealed", g.Name, To)
+	if o.Stage == To && !o.Unsealed && !keepsMarks(b.old) {
+		return invalid("the store %q cannot be sealed, so nobody may lead at stage %q; stop all processes that elect by it, and set unsealed", b.old.Guarantees().Name, To)
 	}
 	if b.stage == From {
 		return b, nil
 	}
-	if g := b.new.Guarantees(); !g.Marks && !o.Unsealed {
-		return invalid("the store %q cannot keep the record of a seal", g.Name)
+	if !o.Unsealed && !keepsMarks(b.new) {
+		return invalid("the store %q cannot keep the record of a seal", b.new.Guarantees().Name)
 	}
 	og, ng := b.old.Guarantees(), b.new.Guarantees()
 	if least, most := max(og.MinTTL, ng.MinTTL), lesser(og.MaxTTL, ng.MaxTTL); most != 0 && least > most {
@@ -133,11 +133,6 @@ func (b *Backend) Guarantees() backend.Guarantees {
 	}
 	g.Name, g.Marks = Name, false
 	return g
-}
-
-// Mark implements [backend.Backend]. It always fails, because a migration cannot be migrated.
-func (b *Backend) Mark(context.Context, []backend.Held) ([]backend.Answer, error) {
-	return nil, fmt.Errorf("migration: mark: %w: one migration at a time", backend.ErrInvalid)
 }
 
 // Close closes both stores.

@@ -76,6 +76,7 @@ type Backend struct {
 
 var (
 	_ backend.Backend  = (*Backend)(nil)
+	_ backend.Marker   = (*Backend)(nil)
 	_ backend.Preparer = (*Backend)(nil)
 )
 

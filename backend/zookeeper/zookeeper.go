@@ -109,7 +109,10 @@ type Backend struct {
 	late sync.WaitGroup // requests that outlive their calls
 }
 
-var _ backend.Backend = (*Backend)(nil)
+var (
+	_ backend.Backend = (*Backend)(nil)
+	_ backend.Marker  = (*Backend)(nil)
+)
 
 // Format prints the type's name and nothing that may be secret, whatever the verb.
 func (o Options) Format(f fmt.State, _ rune) { fmt.Fprint(f, "zookeeper.Options") }
