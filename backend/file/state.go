@@ -117,7 +117,7 @@ func (b *Backend) lease(s state) backend.Lease {
 	l := backend.Lease{Election: s.name, Term: r.Term, Heartbeat: r.Heartbeat, End: r.End, LastID: r.LastID, Request: s.request, MovedTo: r.MovedTo, MovedFrom: r.MovedFrom}
 	written := r.Written
 	if r.held() {
-		l.Holder = backend.Candidate{ID: r.Holder.ID, Nonce: r.Holder.Nonce, Address: r.Holder.Address, Metadata: r.Holder.Metadata}
+		l.Holder = backend.Candidate{ID: r.Holder.ID, Nonce: backend.Nonce(r.Holder.Nonce), Address: r.Holder.Address, Metadata: r.Holder.Metadata}
 		l.TTL, l.Renew = r.TTL, r.Renew
 	}
 	switch line := s.line; {

@@ -177,7 +177,7 @@ func (b *Backend) noteAnswers(election string, o, n *backend.Answer) backend.Lea
 func digest(o, n backend.Lease) (heartbeat uint64, ref string) {
 	sum := sha256.New()
 	for _, l := range []backend.Lease{o, n} {
-		fmt.Fprintf(sum, "%d %q %q %q %q\n", l.Term, l.Ref, l.MovedTo, l.MovedFrom, l.Holder.Nonce)
+		fmt.Fprintf(sum, "%d %q %q %q %q\n", l.Term, l.Ref, l.MovedTo, l.MovedFrom, string(l.Holder.Nonce))
 	}
 	d := sum.Sum(nil)
 	ref = hex.EncodeToString(d[:16])

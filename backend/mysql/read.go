@@ -192,7 +192,7 @@ func (s *session) boot(ctx context.Context, server string) (string, error) {
 // classify computes Ref and ObserveFor: what a challenger must see unchanged, and for how
 // long. self is the nonce of this process. See docs/design/mysql.md, "What a challenger
 // observes, and for how long".
-func (r *row) classify(st *status, self string) {
+func (r *row) classify(st *status, self backend.Nonce) {
 	if st.uncleanRestart {
 		// The restart begins a new observation, even if ObserveFor is the same. So do
 		// the end of this state and the next restart.

@@ -82,7 +82,7 @@ func (b *Backend) Prepare(ctx context.Context) error {
 func (b *Backend) createTablesOn(ctx context.Context, conn *sql.Conn, identity string) error {
 	for _, statement := range b.tables.createStatements() {
 		statement = strings.Replace(statement, noServerValues, noServerValues[:len(noServerValues)-len("''")]+identity, 1)
-		statement = strings.Replace(statement, noNonceValues, "'"+layout+"', '"+backend.NewNonce()+"'", 1)
+		statement = strings.Replace(statement, noNonceValues, "'"+layout+"', '"+string(backend.NewNonce())+"'", 1)
 		if _, err := conn.ExecContext(ctx, statement); is(err, rights...) {
 			return b.createDenied(b.loginOf(ctx, conn, err), err)
 		} else if err != nil && !is(err, errDuplicate) {

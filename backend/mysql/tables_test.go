@@ -308,8 +308,8 @@ func TestRowsOfGoneProcessesAreReused(t *testing.T) {
 			if len(some) == 0 {
 				break
 			}
-			page = append(page, some[0].Nonce)
-			from = some[0].Nonce + "\x00"
+			page = append(page, string(some[0].Nonce))
+			from = string(some[0].Nonce + "\x00")
 		}
 		if len(page) != 4 {
 			t.Errorf("page by page: %d members, want 4", len(page))

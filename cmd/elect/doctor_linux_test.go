@@ -102,7 +102,7 @@ func TestDoctorChecksEtcdConsulAndZooKeeper(t *testing.T) {
 	} {
 		t.Run(store, func(t *testing.T) {
 			t.Parallel()
-			env := environ(t.TempDir(), append(x.env(t, "doctor-"+backend.NewNonce()[:8]), "ELECTION_BACKEND="+store)...)
+			env := environ(t.TempDir(), append(x.env(t, "doctor-"+string(backend.NewNonce()[:8])), "ELECTION_BACKEND="+store)...)
 			doctorSays(t, env, append(x.wants, "elected in term", "elections", "members", "without a leader")...)
 		})
 	}
@@ -117,7 +117,7 @@ func TestDoctorSaysWhyATTLIsTooLong(t *testing.T) {
 	}{
 		"mysql": {func(t *testing.T) []string { return onServer(t, testbed.Shared(t, testbed.MariaDB)) }, []string{"TTL is 20s", "greatest allowed", "is 15s", "UPDATE"}},
 		"zookeeper": {func(t *testing.T) []string {
-			return []string{"ELECTION_BACKEND=zookeeper", "ELECTION_ZOOKEEPER_SERVERS=" + strings.Join(testbed.SharedZooKeeper(t), ","), "ELECTION_ZOOKEEPER_ROOT=/long-" + backend.NewNonce()[:8]}
+			return []string{"ELECTION_BACKEND=zookeeper", "ELECTION_ZOOKEEPER_SERVERS=" + strings.Join(testbed.SharedZooKeeper(t), ","), "ELECTION_ZOOKEEPER_ROOT=/long-" + string(backend.NewNonce()[:8])}
 		}, []string{"a TTL of 20s", "the servers grant", "maxSessionTimeout"}},
 	} {
 		t.Run(store, func(t *testing.T) {
