@@ -30,11 +30,6 @@ type Backend interface {
 	// The answer has the request that is pending beside the lease.
 	Renew(ctx context.Context, held []Held) ([]Answer, error)
 
-	// Mark writes MovedTo and MovedFrom, and renews the leases as Renew does; Version
-	// changes on every store. Package backend/migration calls it. A store without
-	// [Guarantees].Marks returns ErrInvalid.
-	Mark(ctx context.Context, held []Held) ([]Answer, error)
-
 	// Release ends leases at once: the record stays, vacant, with its term and with
 	// held[i].End as the reason. Release leaves alone what is not held in that term, and
 	// returns no error for it. Term 0 means whatever this Backend's nonce holds or has
@@ -85,7 +80,7 @@ type Backend interface {
 // A Candidate is a process that can hold a lease.
 type Candidate struct {
 	ID       string // chosen by the user, 1 to 255 bytes (see [CheckID]); may outlive the process
-	Nonce    string // 32 lower-case hex digits, fresh for each manager (see [NewNonce])
+	Nonce    Nonce  // fresh for each manager
 	Address  string // where to reach the process; up to 255 bytes, may be empty; this module never dials it
 	Metadata string // free text, up to 4 KiB (see [CheckText])
 }
@@ -106,7 +101,7 @@ type Guarantees struct {
 	Push bool // Listen hears of changes
 	Poll bool // Listen may miss changes: the manager must also read each lease after each expected renewal
 
-	Marks        bool // Mark works, and the store keeps the marks
+	Marks        bool // the Backend is a [Marker], and its layout has room for marks
 	Exclusive    bool // two candidates never hold the same lease (manual assignment cannot promise it)
 	DurableTerms bool // terms grow through the loss of any one server and of any record
 }

@@ -1,8 +1,6 @@
 package backend
 
 import (
-	"crypto/rand"
-	"encoding/hex"
 	"fmt"
 	"unicode"
 	"unicode/utf8"
@@ -19,13 +17,6 @@ const (
 	MaxStage     = 32   // Member.Stage
 	MaxElections = 4096 // Member.Elections
 )
-
-// NewNonce returns 128 random bits as 32 lower-case hex digits.
-func NewNonce() string {
-	var b [16]byte
-	rand.Read(b[:]) // never fails: crypto/rand aborts the program instead
-	return hex.EncodeToString(b[:])
-}
 
 // CheckName reports why a name cannot name an election. Names are compared byte
 // by byte: "a", "A", "á" and "a " are four elections.

@@ -153,7 +153,7 @@ type Request struct {
 	Term     uint64
 	Kind     RequestKind
 	ID       string // Nominate and Accept: the nominee's id
-	Nonce    string // Accept: the nominee's nonce
+	Nonce    Nonce  // Accept: the nominee's nonce
 }
 
 // A RequestKind says what is requested. The empty kind withdraws a request.

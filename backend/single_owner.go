@@ -11,14 +11,14 @@ import (
 // manager only. The zero value is ready for use, and safe for concurrent use.
 type SingleOwner struct {
 	mu     sync.Mutex
-	nonce  string
+	nonce  Nonce
 	closed bool
 }
 
 // Enter begins a call of the candidate with this nonce; an empty nonce stands for the present
 // owner. It returns [ErrClosed] after Close, the context's error if ctx has ended, and
 // [ErrInvalid] for another candidate. It does not block.
-func (g *SingleOwner) Enter(ctx context.Context, nonce string) error {
+func (g *SingleOwner) Enter(ctx context.Context, nonce Nonce) error {
 	err := g.Admit("")
 	if err == nil {
 		err = ctx.Err()
@@ -30,7 +30,7 @@ func (g *SingleOwner) Enter(ctx context.Context, nonce string) error {
 }
 
 // Admit is Enter for a call that checks its context later.
-func (g *SingleOwner) Admit(nonce string) error {
+func (g *SingleOwner) Admit(nonce Nonce) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	switch {
@@ -45,7 +45,7 @@ func (g *SingleOwner) Admit(nonce string) error {
 }
 
 // Nonce returns the owner's nonce, or "" before the first call.
-func (g *SingleOwner) Nonce() string {
+func (g *SingleOwner) Nonce() Nonce {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.nonce

@@ -10,7 +10,7 @@ func TestAGuardLetsInOneManagerUntilItIsClosed(t *testing.T) {
 	var g SingleOwner
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	enter := func(ctx context.Context, nonce string, want error) {
+	enter := func(ctx context.Context, nonce Nonce, want error) {
 		t.Helper()
 		if err := g.Enter(ctx, nonce); !errors.Is(err, want) || (err == nil) != (want == nil) {
 			t.Errorf("Enter(%q) = %v, want %v", nonce, err, want)

@@ -150,7 +150,7 @@ func operatorLeave(t *Trial) error {
 			return err
 		}
 		now, err := t.client("reader").read("jobs")
-		if err := errors.Join(err, expect(now.Holder.ID != "a" || now.Holder.Nonce != n.wire.Nonce(), "nothing of this process in the store when Leave returns", now),
+		if err := errors.Join(err, expect(now.Holder.ID != "a" || string(now.Holder.Nonce) != n.wire.Nonce(), "nothing of this process in the store when Leave returns", now),
 			expect(n.Election("jobs") == nil, "the election to be removed from the manager", n.Election("jobs"))); err != nil {
 			return err
 		}

@@ -24,7 +24,7 @@ var markCases = []Case{
 			return "the store has marks (Guarantees.Marks)"
 		}
 		return ""
-	}, Says: "A store without Guarantees.Marks answers Mark with ErrInvalid."},
+	}, Says: "A store without Guarantees.Marks answers Mark, if it is a Marker, with ErrInvalid."},
 	{Rule: "V7", Name: "Preflight changes nothing", Run: preflightChangesNothing,
 		Says: "Preflight, if the backend has it, changes no lease, record or request, whoever holds the lease. It returns no error for a bid that only the current lease prevents."},
 }
@@ -42,7 +42,7 @@ func (c *client) setMarks(held backend.Lease, to, from string) (backend.Answer, 
 	ctx, cancel := c.t.callContext()
 	defer cancel()
 	held.MovedTo, held.MovedFrom = to, from
-	answers, err := c.Mark(ctx, []backend.Held{held.Held()})
+	answers, err := c.Backend.(backend.Marker).Mark(ctx, []backend.Held{held.Held()})
 	if answers, err = c.checkAnswers("mark", answers, 1, err); err != nil {
 		return backend.Answer{}, err
 	}
@@ -233,7 +233,11 @@ func marksUnsupported(t *Trial) error {
 	c := t.client("c")
 	ctx, cancel := t.callContext()
 	defer cancel()
-	_, err := c.Mark(ctx, []backend.Held{{Election: "jobs", Holder: c.candidate, Term: 1, TTL: t.TTL, MovedTo: "there"}})
+	m, ok := c.Backend.(backend.Marker)
+	if !ok {
+		return nil
+	}
+	_, err := m.Mark(ctx, []backend.Held{{Election: "jobs", Holder: c.candidate, Term: 1, TTL: t.TTL, MovedTo: "there"}})
 	return expect(errors.Is(err, backend.ErrInvalid), "an error of class ErrInvalid", err)
 }
 

@@ -55,7 +55,7 @@ func membersPages(t *Trial) error {
 	var last *client
 	for i := range 7 {
 		last = t.client(fmt.Sprintf("c%d", i))
-		want, clients = append(want, last.candidate.Nonce), append(clients, last)
+		want, clients = append(want, string(last.candidate.Nonce)), append(clients, last)
 	}
 	slices.Sort(want)
 	for _, limit := range []int{1, 3, 7, 500} {
@@ -92,12 +92,12 @@ func (c *client) readAllMembers(limit int) (got []string, err error) {
 			return nil, err
 		}
 		for _, m := range members {
-			got = append(got, m.Nonce)
+			got = append(got, string(m.Nonce))
 		}
 		if len(members) < limit {
 			break
 		}
-		from = members[len(members)-1].Nonce + "\x00"
+		from = string(members[len(members)-1].Nonce) + "\x00"
 	}
 	return got, nil
 }

@@ -190,7 +190,7 @@ func namesText(t *Trial) error {
 		if err := a.announce(); err != nil {
 			return err
 		}
-		members, err := b.members(a.candidate.Nonce, 1)
+		members, err := b.members(string(a.candidate.Nonce), 1)
 		if err := errors.Join(err, expect(len(members) == 1, "one member", len(members))); err != nil {
 			return err
 		}

@@ -135,7 +135,7 @@ func (c *checker) finish() error {
 			complete := func() bool {
 				state = p.Current()
 				last, ok := p.lastState()
-				return ok && last.State == state.Kind && last.Leader == state.Leader.Nonce && (state.Kind != election.Elected || last.Term == state.Term)
+				return ok && last.State == state.Kind && last.Leader == string(state.Leader.Nonce) && (state.Kind != election.Elected || last.Term == state.Term)
 			}
 			if err := t.waitUntil(t.TTL/2, "the last event to equal the final state", complete); err != nil {
 				last, _ := p.lastState()
@@ -201,7 +201,7 @@ func (c *checker) recordCall(n *node, call Call) {
 
 func eventEntry(process string, watcher int, at time.Duration, ev election.Event) Entry {
 	return Entry{Process: process, Election: ev.Election, Kind: Told, Term: ev.Term, From: at, To: at, Watcher: watcher,
-		State: ev.Kind, Leader: ev.Leader.Nonce, Leading: ev.Leading, Reason: ev.Reason, Coalesced: ev.Coalesced}
+		State: ev.Kind, Leader: string(ev.Leader.Nonce), Leading: ev.Leading, Reason: ev.Reason, Coalesced: ev.Coalesced}
 }
 
 func processKey(id string, number int) string { return fmt.Sprintf("%s#%d", id, number) }

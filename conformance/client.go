@@ -164,7 +164,7 @@ func (c *client) mustRenew(held backend.Lease) (backend.Lease, error) {
 func (c *client) changeVisibly(held backend.Lease) (backend.Lease, error) {
 	held, err := c.mustRenew(held)
 	if err == nil && c.t.hidesRenewals() {
-		err = c.request(backend.Request{Election: held.Election, Term: held.Term, Kind: backend.Nominate, ID: backend.NewNonce()})
+		err = c.request(backend.Request{Election: held.Election, Term: held.Term, Kind: backend.Nominate, ID: string(backend.NewNonce())})
 	}
 	return held, err
 }

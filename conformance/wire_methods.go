@@ -16,7 +16,7 @@ func (w *Wire) Acquire(ctx context.Context, bids []backend.Bid) ([]backend.Answe
 	c := Call{Method: "Acquire"}
 	for _, b := range bids {
 		c.Elections = append(c.Elections, b.Election)
-		w.setNonce(b.Candidate.Nonce)
+		w.setNonce(string(b.Candidate.Nonce))
 	}
 	return carry(w, ctx, c, func(ctx context.Context) ([]backend.Answer, error) {
 		return w.inner.Acquire(ctx, bids)
@@ -26,17 +26,22 @@ func (w *Wire) Acquire(ctx context.Context, bids []backend.Bid) ([]backend.Answe
 func (w *Wire) Renew(ctx context.Context, held []backend.Held) ([]backend.Answer, error) {
 	held = slices.Clone(held)
 	for _, l := range held {
-		w.setNonce(l.Holder.Nonce)
+		w.setNonce(string(l.Holder.Nonce))
 	}
 	return carry(w, ctx, callAboutHeld("Renew", held), func(ctx context.Context) ([]backend.Answer, error) {
 		return w.inner.Renew(ctx, held)
 	}, w.recordAnswers)
 }
 
+// Mark implements [backend.Marker]. A Backend that does not refuses it.
 func (w *Wire) Mark(ctx context.Context, held []backend.Held) ([]backend.Answer, error) {
 	held = slices.Clone(held)
 	return carry(w, ctx, callAboutHeld("Mark", held), func(ctx context.Context) ([]backend.Answer, error) {
-		return w.inner.Mark(ctx, held)
+		m, ok := w.inner.(backend.Marker)
+		if !ok {
+			return nil, fmt.Errorf("conformance: mark: %w: the store keeps no marks", backend.ErrInvalid)
+		}
+		return m.Mark(ctx, held)
 	}, w.recordAnswers)
 }
 
@@ -93,7 +98,7 @@ func (w *Wire) List(ctx context.Context, from string, limit int) ([]backend.Reco
 }
 
 func (w *Wire) Announce(ctx context.Context, m backend.Member) error {
-	w.setNonce(m.Nonce)
+	w.setNonce(string(m.Nonce))
 	_, err := carry(w, ctx, Call{Method: "Announce"}, func(ctx context.Context) (none struct{}, err error) {
 		return none, w.inner.Announce(ctx, m)
 	}, nil)
@@ -113,7 +118,7 @@ func (w *Wire) Preflight(ctx context.Context, bids []backend.Bid) []error {
 	c := Call{Method: "Preflight"}
 	for _, b := range bids {
 		c.Elections = append(c.Elections, b.Election)
-		w.setNonce(b.Candidate.Nonce)
+		w.setNonce(string(b.Candidate.Nonce))
 	}
 	errs, err := carry(w, ctx, c, func(ctx context.Context) ([]error, error) {
 		if p, ok := w.inner.(backend.Preflighter); ok {

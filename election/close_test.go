@@ -84,6 +84,27 @@ func TestCloseEndsACandidateWithAnUnansweredBid(t *testing.T) {
 	})
 }
 
+// A follower has nothing in the store, so Close does not wait for a reading that hangs.
+func TestCloseOfAFollowerDoesNotWaitForAReading(t *testing.T) {
+	bubble(t, "Close", func(t *testing.T) {
+		m, e, wire := joins(t)
+		e.Lead(nil)
+		time.Sleep(time.Second)
+		if _, err := m.Join("y"); err != nil {
+			t.Fatal(err)
+		}
+		wire.Decide(func(c conformance.Call) conformance.Fate { return conformance.Fate{Lost: c.Method == "Observe"} })
+		time.Sleep(election.DefaultTTL/2 + time.Second) // by now a reading is under way
+		began := time.Now()
+		if err := m.Close(context.Background()); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+		if took := time.Since(began); took > 100*time.Millisecond {
+			t.Errorf("Close took %v", took)
+		}
+	})
+}
+
 // leads returns a manager that leads "x", and a function that makes its store unreachable.
 func leads(t *testing.T, away conformance.Fate) (m *election.Manager, e *election.Election, cut func() time.Time) {
 	t.Helper()

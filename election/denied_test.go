@@ -1,8 +1,11 @@
 package election_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"log/slog"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -42,6 +45,31 @@ func (d *denies) Observe(ctx context.Context, seen []backend.Lease) (changed []b
 		return nil, d.err("observe")
 	}
 	return d.Backend.Observe(ctx, seen)
+}
+
+// A store that denies readings is reached, so the unknown state names the denial. Each denial is
+// logged once.
+func TestADenialIsTheReasonOfTheUnknownState(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &denies{Backend: memory.New().Backend()}
+		d.observe.Store(true)
+		var log bytes.Buffer
+		m, err := election.New(d, election.Options{Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn}))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		e := join(t, m, "jobs")
+		time.Sleep(2 * election.DefaultTTL)
+		if ev := e.Current(); ev.Kind != election.Unknown || ev.Reason != election.ReasonDenied || backend.Class(ev.Err) != backend.ErrDenied {
+			t.Errorf("denied for two TTLs, and the state is %v", ev)
+		}
+		if err := m.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+		if n := strings.Count(log.String(), "no rights"); n != 1 {
+			t.Errorf("logged %d times:\n%s", n, log.String())
+		}
+	})
 }
 
 // A program without a logger learns of a denial from its watchers: once, and again only after a call

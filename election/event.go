@@ -37,7 +37,7 @@ type Event struct {
 type Kind uint8
 
 const (
-	Unknown Kind = iota // the store cannot be reached, so the leader is not known
+	Unknown Kind = iota // the store cannot be reached or denies access, so the leader is not known
 	Vacant              // nobody leads
 	Elected             // Leader leads
 	Notice              // the state has not changed; Reason names a problem
@@ -138,7 +138,7 @@ const (
 	ReasonSameID   Reason = "same id"           // another live process uses this candidate's id
 	ReasonWentBack Reason = "store went back"   // the store shows an older term than before: it was restored, or a failover lost writes
 	ReasonStuck    Reason = "function is stuck" // the lead function ignores its cancelled context: no release and no new bid until it returns
-	ReasonDenied   Reason = "store denied"      // an operator must correct credentials, rights or the schema
+	ReasonDenied   Reason = "store denied"      // an operator must correct credentials, rights or the schema; also the reason of an Unknown state
 	ReasonInvalid  Reason = "invalid"           // the store will never accept this candidate; campaigning has ended
 )
 

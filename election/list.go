@@ -26,7 +26,7 @@ func (m *Manager) Records(ctx context.Context) iter.Seq2[backend.Record, error] 
 // any election. Each call of the store takes CallTimeout at most. The error is the store's, ctx's,
 // or [ErrClosed].
 func (m *Manager) Members(ctx context.Context) (list []backend.Member, err error) {
-	for v, err := range backend.All(ctx, m.callStore, m.backend.Members, func(v backend.Member) string { return v.Nonce }) {
+	for v, err := range backend.All(ctx, m.callStore, m.backend.Members, func(v backend.Member) string { return string(v.Nonce) }) {
 		if err != nil {
 			return nil, err
 		}

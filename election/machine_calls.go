@@ -162,7 +162,7 @@ func (m *machine) campaigns(yield func(string) bool) {
 // leasesToListen returns the leases for Listen. For a store that is also polled, that is one lease
 // of each holder, those who hold most first.
 func (m *machine) leasesToListen(now time.Duration) (leases []backend.Lease) {
-	held := make(map[string]int)
+	held := make(map[backend.Nonce]int)
 	for _, e := range m.elections {
 		switch {
 		case !e.hasObserved || m.mayBeOurs(now, e):

@@ -38,7 +38,7 @@ func (m *machine) advance(now time.Duration, e *elec) {
 			return
 		}
 
-	case e.leaving && !e.leaseCallUnderWay && !e.observing:
+	case e.leaving && !e.leaseCallUnderWay && (!e.observing || m.closing):
 		m.remove(e)
 		return
 

@@ -122,6 +122,9 @@ func answer(r reply, i int) backend.Answer {
 
 func (m *machine) observeReplied(now time.Duration, r reply) {
 	c := r.call
+	if m.closing { // elections may have left during the call, and the others need no reading
+		return
+	}
 	if r.err != nil {
 		for _, e := range c.elecs {
 			e.observing = false
@@ -196,7 +199,8 @@ func (m *machine) callFailed(now time.Duration, k callKind, err error) {
 			slow = m.RenewEvery // no slower than usual: an observation may have to begin when the error ends
 		}
 		wait = max(wait, m.jitter(slow))
-		if !m.deniedLogged && k != callHealth {
+		noticed := k == callRenew || k == callAcquire || k == callObserve // see reportDenied
+		if !noticed && k != callHealth && !m.deniedLogged {
 			m.deniedLogged = true
 			m.emit(action{kind: doLog, reason: ReasonDenied, err: err})
 		}

@@ -207,7 +207,7 @@ func (m *machine) notificationRead(now time.Duration, changed bool) {
 	}
 }
 
-// unreachableAt returns when watchers must be told that the store is unreachable.
+// unreachableAt returns when watchers must be told that the store is unreachable or denies access.
 func (m *machine) unreachableAt() time.Duration {
 	if m.unreachableReported || len(m.elections) == 0 {
 		return never
@@ -220,9 +220,13 @@ func (m *machine) unreachableAt() time.Duration {
 // leads: it leads them until its deadline.
 func (m *machine) unreachable() {
 	m.unreachableReported = true
+	reason := ReasonUnreachable
+	if backend.Class(m.lastContactErr) == backend.ErrDenied {
+		reason = ReasonDenied
+	}
 	for _, e := range m.elections {
 		if e.phase != phaseLeading {
-			m.report(Unknown, e, nil, 0, ReasonUnreachable, m.lastContactErr)
+			m.report(Unknown, e, nil, 0, reason, m.lastContactErr)
 		}
 	}
 }

@@ -151,7 +151,7 @@ func (o Options) Complete(g backend.Guarantees) (Options, error) {
 		if err != nil || host == "" {
 			host = "unknown-host"
 		}
-		o.ID = fmt.Sprintf("%s:%d-%s", clean.Text(host, 200, false), os.Getpid(), backend.NewNonce()[:4])
+		o.ID = fmt.Sprintf("%s:%d-%s", clean.Text(host, 200, false), os.Getpid(), backend.NewNonce())
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(warnings{slog.Default().Handler()})

@@ -23,7 +23,7 @@ type simNode struct {
 	leaving        bool // its manager closes
 	m              *machine
 	opts           Options
-	nonce          string
+	nonce          backend.Nonce
 	places         []simPlace
 
 	// Its clock shows ticked at the true time at. A boot-time clock, if boot is set, also counts
@@ -115,7 +115,7 @@ func (n *simNode) start() {
 	n.up, n.leaving, n.stopped, n.backlog, n.unreported = true, false, false, nil, 0
 	n.ticked, n.at, n.asleep, n.ahead, n.aheadTold = n.local(), s.now, false, 0, 0
 	n.wakeAt, n.underWay = 0, [calls]simCall{}
-	n.nonce = fmt.Sprint(n.id, "-", n.life)
+	n.nonce = backend.Nonce(fmt.Sprint(n.id, "-", n.life))
 	o := Options{ID: n.id, TTL: n.ttl, FailoverDelay: s.failoverDelay(), IncumbentGrace: s.incumbentGrace(), Observer: n.observer}
 	if n.hasHealthCheck {
 		o.Health = func(context.Context) error { return nil }

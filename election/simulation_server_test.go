@@ -82,7 +82,7 @@ func (st *simStore) wroteLast(r *simRow) bool { return r.writtenBy == st.primary
 
 // leaseFor returns the row as a lease for the candidate with this nonce: what it must observe unchanged,
 // and for how long.
-func (st *simStore) leaseFor(r *simRow, nonce string) backend.Lease {
+func (st *simStore) leaseFor(r *simRow, nonce backend.Nonce) backend.Lease {
 	l, ref := r.lease, ""
 	same, id := st.wroteLast(r), identities[st.primary%len(identities)]
 	switch v := &st.table; {

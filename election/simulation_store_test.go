@@ -81,7 +81,7 @@ var (
 )
 
 // serve executes a request.
-func (st *simStore) serve(n *simNode, life int, nonce string, c *call, server int) (r reply) {
+func (st *simStore) serve(n *simNode, life int, nonce backend.Nonce, c *call, server int) (r reply) {
 	r.call = c
 	if r.err = st.admit(server); r.err != nil {
 		return r
@@ -192,7 +192,7 @@ func pin(held []backend.Held) (list []pinned) {
 }
 
 // find is the first half of a release of term 0: it returns what this nonce holds.
-func (st *simStore) find(nonce string, held []backend.Held, server int) (found []pinned, err error) {
+func (st *simStore) find(nonce backend.Nonce, held []backend.Held, server int) (found []pinned, err error) {
 	if err := st.admit(server); err != nil {
 		return nil, err
 	}
@@ -290,7 +290,7 @@ func (st *simStore) session(r *simRow) {
 }
 
 // listen answers at the next change: at once if the change has come already.
-func (st *simStore) listen(n *simNode, life int, nonce string, c *call, server int) {
+func (st *simStore) listen(n *simNode, life int, nonce backend.Nonce, c *call, server int) {
 	answer := func(err error) { n.sendBack(life, c, func() { n.endCall(c, reply{call: c, err: err}) }) }
 	if err := st.admit(server); err != nil {
 		answer(err)

@@ -4,12 +4,14 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
+
+	"github.com/go-election/go-election/backend"
 )
 
 func contains(err error, text string) bool { return err != nil && strings.Contains(err.Error(), text) }
 
 func elected(name, id string, term uint64) Event {
-	return Event{Election: name, Kind: Elected, Leader: Candidate{ID: id, Nonce: id}, Term: term, Reason: ReasonElected, Leading: id == "me"}
+	return Event{Election: name, Kind: Elected, Leader: Candidate{ID: id, Nonce: backend.Nonce(id)}, Term: term, Reason: ReasonElected, Leading: id == "me"}
 }
 
 func lost(name string, term uint64) Event {

@@ -124,16 +124,15 @@ func TestDetailsAreShownOnlyIfRequested(t *testing.T) {
 			if strings.Contains(all, "memory: ") != details {
 				t.Errorf("with Details %v texts of errors are shown: %v", details, !details)
 			}
-			shut(m)
-			h.Close()
-			nonce := "" // the leader's, which only the store has
-			list, err := store.Backend().List(context.Background(), "", 1)
+			list, err := store.Backend().List(t.Context(), "", 1)
 			if err != nil || len(list) != 1 {
 				t.Fatal(list, err)
 			}
-			if nonce = list[0].Holder.Nonce; nonce == "" || strings.Contains(all, nonce) {
+			if nonce := string(list[0].Holder.Nonce); nonce == "" || strings.Contains(all, nonce) {
 				t.Errorf("an answer shows the nonce %q", nonce)
 			}
+			shut(m)
+			h.Close()
 		}
 	})
 }

@@ -50,6 +50,42 @@ func TestACrashEndsTheFunctionsOfItsProcess(t *testing.T) {
 	})
 }
 
+// A crash is over when Crash returns, also in a lead function, which may never return.
+func TestACrashedProcessLeadsNoLonger(t *testing.T) {
+	for where, inFunction := range map[string]bool{"outside": false, "in the lead function": true} {
+		t.Run(where, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g := electiontest.New(t, election.Options{})
+				p := g.Start("a")
+				e, err := p.Join("jobs")
+				if err != nil {
+					t.Fatal(err)
+				}
+				began, leads, end := make(chan bool), make(chan bool), make(chan bool)
+				defer close(end)
+				crash := func() {
+					p.Crash()
+					leads <- e.Leading()
+				}
+				e.Lead(func(context.Context, *election.Leadership) error {
+					close(began)
+					if inFunction {
+						crash()
+					}
+					<-end
+					return nil
+				})
+				if <-began; !inFunction {
+					go crash()
+				}
+				if <-leads {
+					t.Error("the process leads after its crash")
+				}
+			})
+		})
+	}
+}
+
 // In virtual time a test that waits for ever takes no time at all until it is killed without
 // a word. The group says what it waits for.
 func TestATestThatWaitsForeverIsEnded(t *testing.T) {

@@ -158,7 +158,12 @@ func (p *Process) Crash() {
 	p.set(func() { p.crashed = true })
 	ended, cancel := context.WithCancel(context.Background())
 	cancel()
-	go p.Close(ended) // not here: a lead function may call Crash
+	closed := make(chan struct{})
+	go func() { // not here: a lead function may call Crash
+		defer close(closed)
+		p.Close(ended) // does not wait for lead functions
+	}()
+	<-closed
 }
 
 func (p *Process) set(f func()) {

@@ -40,7 +40,7 @@ func Lease(l backend.Lease) backend.Lease {
 	l.End = backend.End(Text(string(l.End), 16, false))
 	l.Request.Kind = backend.RequestKind(Text(string(l.Request.Kind), 16, false))
 	l.Request.ID = Text(l.Request.ID, backend.MaxID, false)
-	l.Request.Nonce = Text(l.Request.Nonce, 64, false)
+	l.Request.Nonce = Nonce(l.Request.Nonce)
 	l.MovedTo, l.MovedFrom = Text(l.MovedTo, backend.MaxMark, false), Text(l.MovedFrom, backend.MaxMark, false)
 	l.TTL = min(max(l.TTL, 0), longest)
 	l.Renew = min(max(l.Renew, 0), longest)
@@ -56,10 +56,13 @@ func harmless(s string, max int, multiline bool) bool {
 // longest is the limit for durations, so that a few of them can be added up.
 const longest = 20 * 365 * 24 * time.Hour
 
+// Nonce is [Text] for a nonce.
+func Nonce(n backend.Nonce) backend.Nonce { return backend.Nonce(Text(string(n), 64, false)) }
+
 // Candidate is [Lease] for a candidate.
 func Candidate(c backend.Candidate) backend.Candidate {
 	c.ID = Text(c.ID, backend.MaxID, false)
-	c.Nonce = Text(c.Nonce, 64, false)
+	c.Nonce = Nonce(c.Nonce)
 	c.Address = Text(c.Address, backend.MaxAddress, false)
 	c.Metadata = Text(c.Metadata, backend.MaxMetadata, true)
 	return c

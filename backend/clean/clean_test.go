@@ -48,9 +48,9 @@ func FuzzLease(f *testing.F) {
 		f.Add(s, s, s, uint64(i), int64(math.MinInt64)+int64(i), int64(math.MaxInt64), int64(-i))
 	}
 	f.Fuzz(func(t *testing.T, id, nonce, more string, term uint64, ttl, age, watch int64) {
-		l := backend.Lease{Election: "jobs", Holder: backend.Candidate{ID: id, Nonce: nonce, Address: more, Metadata: more}, Term: term, Version: more,
+		l := backend.Lease{Election: "jobs", Holder: backend.Candidate{ID: id, Nonce: backend.Nonce(nonce), Address: more, Metadata: more}, Term: term, Version: more,
 			TTL: time.Duration(ttl), Renew: time.Duration(watch), Age: time.Duration(age), ObserveFor: time.Duration(watch),
-			End: backend.End(more), LastID: id, Request: backend.Request{Kind: backend.RequestKind(more), ID: id, Nonce: nonce, Term: term}}
+			End: backend.End(more), LastID: id, Request: backend.Request{Kind: backend.RequestKind(more), ID: id, Nonce: backend.Nonce(nonce), Term: term}}
 		c := clean.Lease(l)
 		checkLease(t, c)
 		if clean.Lease(c) != c {
@@ -70,10 +70,10 @@ func checkLease(t *testing.T, l backend.Lease) {
 		most       int
 		multiline  bool
 	}{
-		{"holder's id", l.Holder.ID, backend.MaxID, false}, {"holder's nonce", l.Holder.Nonce, 64, false},
+		{"holder's id", l.Holder.ID, backend.MaxID, false}, {"holder's nonce", string(l.Holder.Nonce), 64, false},
 		{"address", l.Holder.Address, backend.MaxAddress, false}, {"metadata", l.Holder.Metadata, backend.MaxMetadata, true},
 		{"last id", l.LastID, backend.MaxID, false}, {"end", string(l.End), 16, false},
-		{"kind", string(l.Request.Kind), 16, false}, {"request's id", l.Request.ID, backend.MaxID, false}, {"request's nonce", l.Request.Nonce, 64, false},
+		{"kind", string(l.Request.Kind), 16, false}, {"request's id", l.Request.ID, backend.MaxID, false}, {"request's nonce", string(l.Request.Nonce), 64, false},
 	} {
 		if err := backend.CheckText(x.what, x.text, x.most, x.multiline); err != nil {
 			t.Error(err)

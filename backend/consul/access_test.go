@@ -20,7 +20,7 @@ import (
 // token makes a token with a policy. The result has its secret and its accessor.
 func token(t *testing.T, root *api.Client, rules string) *api.ACLToken {
 	t.Helper()
-	policy, _, err := root.ACL().PolicyCreate(&api.ACLPolicy{Name: "p" + backend.NewNonce()[:8], Rules: rules}, nil)
+	policy, _, err := root.ACL().PolicyCreate(&api.ACLPolicy{Name: "p" + string(backend.NewNonce()[:8]), Rules: rules}, nil)
 	fatal(t, err)
 	made, _, err := root.ACL().TokenCreate(&api.ACLToken{Policies: []*api.ACLLink{{ID: policy.ID}}}, nil)
 	fatal(t, err)
@@ -104,7 +104,7 @@ func TestEveryCallIsDeniedWithoutRights(t *testing.T) {
 			}
 		}
 	}
-	canary := l.node(t, "n", func(o *Options) { o.Token = "canary-" + backend.NewNonce() })
+	canary := l.node(t, "n", func(o *Options) { o.Token = "canary-" + string(backend.NewNonce()) })
 	err := canary.wrap("test", errors.New("the server says "+canary.secret.get()))
 	if strings.Contains(err.Error(), canary.secret.get()) || backend.Class(err) != backend.ErrUnavailable {
 		t.Errorf("a server's error that quotes the token: %v", err)

@@ -21,7 +21,7 @@ import (
 //
 // mayHold is whether this process has bid for the lease. Without a bid, a record with its
 // nonce was written manually, and another process may lead.
-func (e *entry) classify(self string, mayHold bool, m *memory, now time.Time) {
+func (e *entry) classify(self backend.Nonce, mayHold bool, m *memory, now time.Time) {
 	okLock, okTerm := e.lock.Holder.Nonce != "", e.term.Term > 0
 	agree := okLock && okTerm && e.lock.Term == e.term.Term && e.lock.Holder.Nonce == e.term.Nonce && e.lock.TTL == e.term.TTL && e.lock.TTL > 0 && e.term.End == ""
 	e.held, e.mine, e.dataLost = false, false, false
@@ -35,9 +35,9 @@ func (e *entry) classify(self string, mayHold bool, m *memory, now time.Time) {
 		e.held, e.dataLost = true, true
 		l.ObserveFor = 2 * maxTTL
 	case okLock: // also if the record is gone or contradicts the lock
-		e.held, e.mine = true, e.lock.Holder.Nonce == self && agree && mayHold
+		e.held, e.mine = true, e.lock.Holder.Nonce == string(self) && agree && mayHold
 		h := e.lock.Holder
-		l.Holder = backend.Candidate{ID: h.ID, Nonce: h.Nonce, Address: h.Address, Metadata: h.Metadata}
+		l.Holder = backend.Candidate{ID: h.ID, Nonce: backend.Nonce(h.Nonce), Address: h.Address, Metadata: h.Metadata}
 		l.TTL, l.Renew = duration(e.lock.TTL), duration(e.lock.Renew)
 		if l.ObserveFor = l.TTL; !agree {
 			l.ObserveFor = maxTTL // overwritten
@@ -56,7 +56,7 @@ func (e *entry) classify(self string, mayHold bool, m *memory, now time.Time) {
 			written = e.renewals.At
 		}
 	case okTerm && e.term.End == "": // the lock key is gone
-		e.held, e.mine, e.dataLost = true, e.term.Nonce == self && mayHold, true
+		e.held, e.mine, e.dataLost = true, e.term.Nonce == string(self) && mayHold, true
 		l.ObserveFor = doubled(e.term.TTL)
 		heartbeat = combine(e.term.Heartbeat, 1)
 		l.End, l.LastID = backend.Failed, e.term.ID
@@ -73,7 +73,7 @@ func (e *entry) classify(self string, mayHold bool, m *memory, now time.Time) {
 	}
 	l.MovedTo, l.MovedFrom = e.term.MovedTo, e.term.Moved
 	if req := e.term.Request; req != nil {
-		l.Request = backend.Request{Election: e.name, Term: req.Term, Kind: req.Kind, ID: req.ID, Nonce: req.Nonce}
+		l.Request = backend.Request{Election: e.name, Term: req.Term, Kind: req.Kind, ID: req.ID, Nonce: backend.Nonce(req.Nonce)}
 	}
 	if e.mine && self != "" {
 		l.ObserveFor = 0 // this process's own leftover
@@ -101,7 +101,7 @@ var validEnds = []backend.End{backend.Released, backend.Failed, backend.Deposed,
 
 // leaseFor classifies an entry that this process has written. It works on a copy, since the
 // entry is shared.
-func (e entry) leaseFor(self string, m *memory, now time.Time) backend.Lease {
+func (e entry) leaseFor(self backend.Nonce, m *memory, now time.Time) backend.Lease {
 	e.classify(self, true, m, now)
 	return e.lease
 }

@@ -60,7 +60,7 @@ func TestConformanceUnderServerFaults(t *testing.T) {
 // newStore makes a store with a prefix of its own. Each client connects through a proxy to one of
 // the agents.
 func newStore(t testing.TB, agents ...*testbed.ConsulAgent) conformance.Store {
-	prefix := "test/" + backend.NewNonce()[:16]
+	prefix := "test/" + string(backend.NewNonce()[:16])
 	root := admins(t, agents[0])
 	keys := newKeys(prefix)
 	t.Cleanup(func() { wipe(root, prefix) })

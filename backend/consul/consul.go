@@ -92,7 +92,10 @@ type Backend struct {
 	lastCleanup time.Time
 }
 
-var _ backend.Backend = (*Backend)(nil)
+var (
+	_ backend.Backend = (*Backend)(nil)
+	_ backend.Marker  = (*Backend)(nil)
+)
 
 // Format prints only the name of the type, whatever the verb: the fields may be secret.
 func (o Options) Format(f fmt.State, _ rune) { fmt.Fprint(f, "consul.Options") }
@@ -222,6 +225,6 @@ func (b *Backend) Close() error {
 }
 
 // enter begins a call for the candidate with this nonce, or for no candidate ("").
-func (b *Backend) enter(ctx context.Context, verb, nonce string) error {
+func (b *Backend) enter(ctx context.Context, verb string, nonce backend.Nonce) error {
 	return b.wrap(verb, b.owner.Enter(ctx, nonce))
 }

@@ -53,7 +53,10 @@ type Firefly struct {
 	held map[string]heldLock // what this process may hold, by election
 }
 
-var _ backend.Backend = (*Firefly)(nil)
+var (
+	_ backend.Backend = (*Firefly)(nil)
+	_ backend.Marker  = (*Firefly)(nil)
+)
 
 // Format prints only the name of the type, whatever the verb: the fields may be secret.
 func (f *Firefly) Format(s fmt.State, _ rune) { fmt.Fprint(s, "consul.Firefly") }

@@ -176,7 +176,7 @@ func (c *claim) prepare(session string, next uint64) {
 	old.close(backend.Failed, at, 0)
 	c.record = fireflyRecord{
 		term: term{
-			Term: next, ID: candidate.ID, Nonce: candidate.Nonce, TTL: micros(c.bid.TTL), Heartbeat: newHeartbeat(), From: at, History: old.History,
+			Term: next, ID: candidate.ID, Nonce: string(candidate.Nonce), TTL: micros(c.bid.TTL), Heartbeat: newHeartbeat(), From: at, History: old.History,
 			MovedTo: old.MovedTo, Moved: old.Moved,
 		},
 		Address: candidate.Address, Metadata: candidate.Metadata, Renew: micros(c.bid.Renew), Session: session,

@@ -50,7 +50,7 @@ func openFirefly(t testing.TB, o Options, fleet Fleet, root string) *Firefly {
 }
 
 func newFireflyStore(t testing.TB, agent *testbed.ConsulAgent) conformance.Store {
-	prefix := "test/" + backend.NewNonce()[:16]
+	prefix := "test/" + string(backend.NewNonce()[:16])
 	root, proxy := admins(t, agent), agent.Proxy(t)
 	t.Cleanup(func() { wipe(root, prefix) })
 	key := &Firefly{root: prefix + "/leader-election/"}

@@ -108,12 +108,12 @@ func (f *Firefly) classify(s *fireflyEntry) {
 	}
 	l.MovedTo, l.MovedFrom = r.MovedTo, r.Moved
 	if req := r.Request; req != nil {
-		l.Request = backend.Request{Election: s.name, Term: req.Term, Kind: req.Kind, ID: req.ID, Nonce: req.Nonce}
+		l.Request = backend.Request{Election: s.name, Term: req.Term, Kind: req.Kind, ID: req.ID, Nonce: backend.Nonce(req.Nonce)}
 	}
 	switch {
 	case s.held:
-		s.mine = r.Nonce == self && self != ""
-		l.Holder = backend.Candidate{ID: r.ID, Nonce: r.Nonce, Address: r.Address, Metadata: r.Metadata}
+		s.mine = r.Nonce == string(self) && self != ""
+		l.Holder = backend.Candidate{ID: r.ID, Nonce: backend.Nonce(r.Nonce), Address: r.Address, Metadata: r.Metadata}
 		l.TTL, l.Renew, l.ObserveFor = duration(r.TTL), duration(r.Renew), backend.ExpiresInStore
 		if p := r.Last; p != nil {
 			l.End, l.LastID = p.End, p.ID
@@ -121,9 +121,9 @@ func (f *Firefly) classify(s *fireflyEntry) {
 		l.Age = max(time.Since(r.From), 0)
 	case s.session != "" && !s.sealed: // a member of FireflySoft, or unknown
 		s.mine = s.session == session
-		l.Holder, l.ObserveFor, l.Request = backend.Candidate{ID: leader, Nonce: "session " + s.session}, backend.ExpiresInStore, backend.Request{}
+		l.Holder, l.ObserveFor, l.Request = backend.Candidate{ID: leader, Nonce: backend.Nonce("session " + s.session)}, backend.ExpiresInStore, backend.Request{}
 		if leader == "" {
-			l.Holder.ID = l.Holder.Nonce
+			l.Holder.ID = "session " + s.session
 		}
 		if s.mine { // left over: our key was edited
 			l.Holder.Nonce = self

@@ -67,7 +67,7 @@ type fleet struct {
 
 func newFleet(t *testing.T) *fleet {
 	agent := testbed.SharedConsul(t)
-	f := &fleet{Fleet: testbed.NewFleet(t), lab: newLab(t, agent), t: t, service: "svc-" + backend.NewNonce()[:12]}
+	f := &fleet{Fleet: testbed.NewFleet(t), lab: newLab(t, agent), t: t, service: "svc-" + string(backend.NewNonce()[:12])}
 	t.Cleanup(func() {
 		wipe(f.root, "leader-election/"+f.service)
 		wipe(f.root, "fleet/"+f.service)

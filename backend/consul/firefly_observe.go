@@ -119,7 +119,7 @@ func (f *Firefly) writeRequest(ctx context.Context, req backend.Request) error {
 		}
 		next := s.own
 		if next.Request = nil; req.Kind != "" {
-			next.Request = &request{req.Term, req.Kind, req.ID, req.Nonce}
+			next.Request = &request{req.Term, req.Kind, req.ID, string(req.Nonce)}
 		}
 		ok, answer, err := f.base.txn(ctx, api.KVTxnOps{{Verb: api.KVCAS, Key: f.record(req.Election), Index: s.ownPair.ModifyIndex, Value: encode(next)}})
 		if err != nil || ok {

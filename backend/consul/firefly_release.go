@@ -112,7 +112,7 @@ func (f *Firefly) termOf(name string) uint64 {
 func (f *Firefly) releaseOps(s *fireflyEntry, l backend.Held) api.KVTxnOps {
 	self, now := f.base.owner.Nonce(), time.Now().UTC().Round(0)
 	key, own := f.lock(s.name), f.record(s.name)
-	recorded := s.unfinished && s.own.Nonce == self
+	recorded := s.unfinished && s.own.Nonce == string(self)
 	locked := s.mine && !s.held // this process has the lock, and our key does not say so
 	next := s.own
 	next.Heartbeat = newHeartbeat()
@@ -123,7 +123,7 @@ func (f *Firefly) releaseOps(s *fireflyEntry, l backend.Held) api.KVTxnOps {
 		next.Heartbeat, next.Touch = s.own.Heartbeat, newHeartbeat()
 		return api.KVTxnOps{{Verb: api.KVCAS, Key: own, Index: indexOf(s.ownPair), Value: encode(next)}}
 	case locked:
-		next.term = term{Term: max(s.lastTerm, l.Term), ID: s.lease.Holder.ID, Nonce: self, Heartbeat: newHeartbeat(), From: now, History: next.History,
+		next.term = term{Term: max(s.lastTerm, l.Term), ID: s.lease.Holder.ID, Nonce: string(self), Heartbeat: newHeartbeat(), From: now, History: next.History,
 			MovedTo: next.MovedTo, Moved: next.Moved}
 	}
 	next.close(l.End, now, l.Lapsed())

@@ -87,7 +87,7 @@ func TestALockOfAnotherSessionIsNotOurs(t *testing.T) {
 		t.Fatal("a free key was not locked")
 	}
 	seen := a.observe()
-	if seen.Holder.ID != "a" || !strings.HasPrefix(seen.Holder.Nonce, "session ") || seen.ObserveFor != backend.ExpiresInStore {
+	if seen.Holder.ID != "a" || !strings.HasPrefix(string(seen.Holder.Nonce), "session ") || seen.ObserveFor != backend.ExpiresInStore {
 		t.Fatalf("a lock of another session with our id: want another holder, whom only Consul ends, got %+v", seen)
 	}
 	a.want("a bid for it", a.bid(seen), backend.Refused)

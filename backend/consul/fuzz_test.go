@@ -56,7 +56,7 @@ func FuzzEntry(f *testing.F) {
 		if there&32 != 0 {
 			self = me
 		}
-		e.classify(self, true, m, now)
+		e.classify(backend.Nonce(self), true, m, now)
 		l := e.lease
 		if l != clean.Lease(l) || l.Election != "jobs" || l.Version == "" || len(l.Version) > 600 || !plainText(l.Version) {
 			t.Errorf("the lease is not clean: %+v", l)

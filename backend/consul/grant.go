@@ -135,12 +135,12 @@ func shareChangesIndex(part, offers []*offer, index uint64, answers []backend.An
 func (o *offer) prepare(session string, now time.Time) {
 	c, at := o.bid.Candidate, now.UTC().Round(0)
 	o.leadership = lock{
-		Term: o.next, Holder: candidate{c.ID, c.Nonce, c.Address, c.Metadata},
+		Term: o.next, Holder: candidate{c.ID, string(c.Nonce), c.Address, c.Metadata},
 		TTL: micros(o.bid.TTL), Renew: micros(o.bid.Renew), Session: session, Heartbeat: newHeartbeat(), At: at,
 	}
 	old := o.entry.term
 	if old.Term == 0 && o.lease.Holder.ID != "" { // the record was deleted; the lock says who led
-		old = term{Term: o.entry.lock.Term, ID: o.lease.Holder.ID, Nonce: o.lease.Holder.Nonce, From: at}
+		old = term{Term: o.entry.lock.Term, ID: o.lease.Holder.ID, Nonce: string(o.lease.Holder.Nonce), From: at}
 	}
 	lapsed := time.Duration(0)
 	if o.entry.renewals != nil {
@@ -148,7 +148,7 @@ func (o *offer) prepare(session string, now time.Time) {
 	}
 	old.close(backend.Failed, at, lapsed)
 	o.record = term{
-		Term: o.next, ID: c.ID, Nonce: c.Nonce, TTL: micros(o.bid.TTL), Heartbeat: newHeartbeat(), From: at, History: old.History,
+		Term: o.next, ID: c.ID, Nonce: string(c.Nonce), TTL: micros(o.bid.TTL), Heartbeat: newHeartbeat(), From: at, History: old.History,
 		MovedTo: old.MovedTo, Moved: old.Moved,
 	}
 	if old.Term > 0 {

@@ -28,7 +28,7 @@ type lab struct {
 
 func newLab(t *testing.T, agent *testbed.ConsulAgent) *lab {
 	t.Helper()
-	prefix := "lab/" + backend.NewNonce()[:16]
+	prefix := "lab/" + string(backend.NewNonce()[:16])
 	l := &lab{agent, admins(t, agent), prefix, newKeys(prefix)}
 	t.Cleanup(func() { wipe(l.root, prefix) })
 	return l

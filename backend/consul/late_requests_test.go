@@ -31,19 +31,19 @@ func TestRequestsThatArriveLateChangeNothing(t *testing.T) {
 				r.again(t)
 			}
 		}
-		if now := b.observe("x"); now.Term != term || now.Holder.Nonce != nonce || !now.Unchanged(before) {
+		if now := b.observe("x"); now.Term != term || string(now.Holder.Nonce) != nonce || !now.Unchanged(before) {
 			t.Fatalf("after a late %s: %+v, want %+v", when, now, before)
 		}
 	}
-	all("grant", grants, second.Term, a.me.Nonce)
-	all("renewal", renewals, second.Term, a.me.Nonce)
-	all("release", releases, second.Term, a.me.Nonce)
+	all("grant", grants, second.Term, string(a.me.Nonce))
+	all("renewal", renewals, second.Term, string(a.me.Nonce))
+	all("release", releases, second.Term, string(a.me.Nonce))
 	a.want("a renewal after that", a.renew(second)[0], backend.Granted)
 	a.release(backend.Released, second)
 	all("grant of a lease that is vacant", grants, second.Term, "")
 	third := b.win("x")
-	all("grant of a lease that is another's", grants, third.Term, b.me.Nonce)
-	all("release of a lease that is another's", releases, third.Term, b.me.Nonce)
+	all("grant of a lease that is another's", grants, third.Term, string(b.me.Nonce))
+	all("release of a lease that is another's", releases, third.Term, string(b.me.Nonce))
 }
 
 // The answer to a bid is lost, and Release with term 0 follows. Then the process holds nothing, and a

@@ -102,11 +102,11 @@ func (b *Backend) Announce(ctx context.Context, m backend.Member) error {
 func (b *Backend) writeMember(ctx context.Context, m backend.Member) error {
 	now := time.Now()
 	value := member{
-		candidate{m.ID, m.Nonce, m.Address, m.Metadata}, clean.Text(m.Stage, backend.MaxStage, false), m.Elections,
+		candidate{m.ID, string(m.Nonce), m.Address, m.Metadata}, clean.Text(m.Stage, backend.MaxStage, false), m.Elections,
 		int64(m.TTL / time.Microsecond), now.UTC().Round(0),
 	}
 	if b.announced.needed(value) {
-		_, err := b.client.KV().Put(&api.KVPair{Key: b.keys.member + m.Nonce, Value: encode(value)}, write(ctx))
+		_, err := b.client.KV().Put(&api.KVPair{Key: b.keys.member + string(m.Nonce), Value: encode(value)}, write(ctx))
 		if err != nil {
 			return err
 		}
@@ -169,12 +169,12 @@ func (b *Backend) Members(ctx context.Context, from string, limit int) ([]backen
 			continue
 		}
 		m := clean.Member(backend.Member{
-			Candidate: backend.Candidate{ID: v.ID, Nonce: v.Nonce, Address: v.Address, Metadata: v.Metadata},
+			Candidate: backend.Candidate{ID: v.ID, Nonce: backend.Nonce(v.Nonce), Address: v.Address, Metadata: v.Metadata},
 			Stage:     v.Stage, Elections: v.Elections, TTL: duration(v.TTL), Age: now.Sub(v.At),
 		})
 		if m.Age <= 2*m.TTL {
 			list = append(list, m)
 		}
 	}
-	return backend.Page(list, from, limit, func(m backend.Member) string { return m.Nonce }), nil
+	return backend.Page(list, from, limit, func(m backend.Member) string { return string(m.Nonce) }), nil
 }

@@ -33,10 +33,10 @@ func TestAFollowerAnnouncesItselfWithItsReads(t *testing.T) {
 	announce()
 	b.observe("jobs")
 	for range 3 {
-		last := l.at(t, b.me.Nonce)
+		last := l.at(t, string(b.me.Nonce))
 		b.wire.take()
 		b.observe("jobs")
-		if now := l.at(t, b.me.Nonce); now != last {
+		if now := l.at(t, string(b.me.Nonce)); now != last {
 			t.Errorf("announced again within half a TTL: %v, then %v", last, now)
 		}
 		b.announced.mu.Lock()
@@ -45,7 +45,7 @@ func TestAFollowerAnnouncesItselfWithItsReads(t *testing.T) {
 		if got := b.observe("jobs"); got.Term != held.Term {
 			t.Errorf("want term %d, read %+v", held.Term, got)
 		}
-		if now := l.at(t, b.me.Nonce); !now.After(last) {
+		if now := l.at(t, string(b.me.Nonce)); !now.After(last) {
 			t.Errorf("not announced with a read: %v, then %v", last, now)
 		}
 		announce()

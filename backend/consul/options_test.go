@@ -15,7 +15,7 @@ import (
 )
 
 func TestOptionsAreCheckedBeforeAnyRequest(t *testing.T) {
-	secret := "hunter2-" + backend.NewNonce()
+	secret := "hunter2-" + string(backend.NewNonce())
 	nothing := filepath.Join(t.TempDir(), "token")
 	fatal(t, os.WriteFile(nothing, []byte("\n"), 0o600))
 	for what, o := range map[string]Options{
@@ -58,7 +58,7 @@ func TestTheEnvironmentIsNotRead(t *testing.T) {
 	} {
 		t.Setenv(name, value)
 	}
-	prefix := "env/" + backend.NewNonce()
+	prefix := "env/" + string(backend.NewNonce())
 	b := open(t, Options{Address: agent.URL(), Prefix: prefix})
 	n := &node{Backend: b, t: t, me: backend.Candidate{ID: "n", Nonce: backend.NewNonce()}, ttl: labTTL}
 	n.release(backend.Released, n.win("x"))

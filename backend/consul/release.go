@@ -94,7 +94,7 @@ func (b *Backend) knownEntries(held []backend.Held) []*entry {
 	entries := make([]*entry, len(held))
 	for i, l := range held {
 		h, _ := b.heartbeats.lookup(l.Election)
-		if h.entry == nil || !h.heldBy(session, self, l.Term) {
+		if h.entry == nil || !h.heldBy(session, string(self), l.Term) {
 			return nil
 		}
 		entries[i] = h.entry
@@ -115,8 +115,8 @@ func (b *Backend) recordNotHeld(e *entry, l backend.Held) {
 func (b *Backend) releaseOps(e *entry, l backend.Held) api.KVTxnOps {
 	key, recordKey := b.keys.lock+e.name, b.keys.term+e.name
 	self := b.owner.Nonce()
-	locked := e.lock.Holder.Nonce == self && e.lockPair != nil
-	recorded := e.term.Nonce == self && e.term.Term > 0 && e.term.End == ""
+	locked := e.lock.Holder.Nonce == string(self) && e.lockPair != nil
+	recorded := e.term.Nonce == string(self) && e.term.Term > 0 && e.term.End == ""
 	latest := max(e.term.Term, e.lock.Term)
 	if !locked && !recorded || l.Term != 0 && l.Term != latest {
 		h, ok := b.heartbeats.lookup(e.name)
@@ -136,7 +136,7 @@ func (b *Backend) releaseOps(e *entry, l backend.Held) api.KVTxnOps {
 	now := time.Now().UTC().Round(0)
 	record := e.term
 	if !recorded { // it was deleted, or contradicts the lock
-		record = term{Term: latest, ID: e.lease.Holder.ID, Nonce: self, TTL: e.lock.TTL, From: e.lock.At, History: record.History, Request: record.Request,
+		record = term{Term: latest, ID: e.lease.Holder.ID, Nonce: string(self), TTL: e.lock.TTL, From: e.lock.At, History: record.History, Request: record.Request,
 			MovedTo: record.MovedTo, Moved: record.Moved}
 	}
 	record.close(l.End, now, l.Lapsed())

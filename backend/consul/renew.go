@@ -95,7 +95,7 @@ func (r renewal) selectHeld(ctx context.Context, session string) (open []int, er
 			continue
 		}
 		h, ok := r.heartbeats.lookup(l.Election)
-		if ok && h.entry != nil && h.heldBy(session, l.Holder.Nonce, l.Term) && !h.deposed() {
+		if ok && h.entry != nil && h.heldBy(session, string(l.Holder.Nonce), l.Term) && !h.deposed() {
 			open = append(open, i)
 		} else {
 			unknown, unknownAt = append(unknown, l.Election), append(unknownAt, i)
@@ -109,7 +109,7 @@ func (r renewal) selectHeld(ctx context.Context, session string) (open []int, er
 		return nil, err
 	}
 	for n, i := range unknownAt {
-		if l, e := r.held[i], entries[n]; e.heldBy(session, l.Holder.Nonce, l.Term) && !e.deposed() {
+		if l, e := r.held[i], entries[n]; e.heldBy(session, string(l.Holder.Nonce), l.Term) && !e.deposed() {
 			r.heartbeats.markHeld(e, 0, time.Time{})
 			open = append(open, i)
 		} else {
@@ -182,7 +182,7 @@ func (b *Backend) reread(ctx context.Context, session string) error {
 	}
 	pair := pairs[key]
 	var value renewals
-	if pair == nil || pair.Session != session || !decode(pair, &value) || value.Nonce != b.owner.Nonce() || pair.ModifyIndex < b.heartbeats.highestIndex() {
+	if pair == nil || pair.Session != session || !decode(pair, &value) || value.Nonce != string(b.owner.Nonce()) || pair.ModifyIndex < b.heartbeats.highestIndex() {
 		b.forgetSession(session) // the session has ended, or its key was edited
 		return nil
 	}
@@ -228,7 +228,7 @@ func (r renewal) verify(ctx context.Context, session string, open []int, next *r
 		e := &entry{name: l.Election, lockPair: lockPair, termPair: termPair, renewals: next}
 		e.parse()
 		e.classify(r.owner.Nonce(), true, &r.memory, time.Now())
-		if e.heldBy(session, l.Holder.Nonce, l.Term) && !e.deposed() {
+		if e.heldBy(session, string(l.Holder.Nonce), l.Term) && !e.deposed() {
 			r.heartbeats.markHeld(e, changesIndex, asked)
 			rest = append(rest, i)
 		} else {

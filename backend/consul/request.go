@@ -41,7 +41,7 @@ func (b *Backend) writeRequest(ctx context.Context, req backend.Request) error {
 		}
 		record := e.term
 		if record.Request = nil; req.Kind != "" {
-			record.Request = &request{req.Term, req.Kind, req.ID, req.Nonce}
+			record.Request = &request{req.Term, req.Kind, req.ID, string(req.Nonce)}
 		}
 		ok, answer, err := b.txn(ctx, api.KVTxnOps{
 			{Verb: api.KVCAS, Key: b.keys.term + req.Election, Index: e.termPair.ModifyIndex, Value: encode(record)}, b.changesOp(),

@@ -175,7 +175,7 @@ func (b *Backend) planGrants(ctx context.Context, bids []backend.Bid, part []int
 	for n, i := range part {
 		bid, e := bids[i], &entries[n]
 		if !e.ownLeftover && !e.Unchanged(bid.Expected) || e.MovedTo != bid.Expected.MovedTo {
-			if !e.heldBy(v.nonce) {
+			if !e.heldBy(string(v.nonce)) {
 				b.forget(bid.Election, 0)
 			} else if err := b.release(ctx, []backend.Held{{Election: bid.Election, End: backend.Failed}}); err != nil {
 				return nil, nil, err // a leftover from before the store was rebuilt
@@ -311,7 +311,7 @@ func newGrant(v *snapshot, e *entry, bid backend.Bid, term uint64, now time.Time
 	c := bid.Candidate
 	end, lastID, history := e.endLeadership(backend.Failed, now)
 	return change{e, &record{
-		Term: term, ID: c.ID, Nonce: c.Nonce, Address: c.Address, Metadata: c.Metadata, TTL: span(bid.TTL), Renew: span(bid.Renew),
+		Term: term, ID: c.ID, Nonce: string(c.Nonce), Address: c.Address, Metadata: c.Metadata, TTL: span(bid.TTL), Renew: span(bid.Renew),
 		Heartbeat: newHeartbeat(), End: end, LastID: lastID, History: history,
 		Elected: now, Written: now, Cluster: v.cluster, marks: marks{e.MovedTo, e.MovedFrom},
 	}}

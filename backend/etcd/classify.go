@@ -33,7 +33,7 @@ func (v *snapshot) classify(e *entry) {
 		e.suspect = invalid || e.tampered || r.Cluster != v.cluster || e.recordRevision <= v.restoredAt
 	}
 	if r.ID != "" || r.Nonce != "" {
-		e.Holder = backend.Candidate{ID: r.ID, Nonce: r.Nonce, Address: r.Address, Metadata: r.Metadata}
+		e.Holder = backend.Candidate{ID: r.ID, Nonce: backend.Nonce(r.Nonce), Address: r.Address, Metadata: r.Metadata}
 		e.TTL, e.Renew = time.Duration(r.TTL), time.Duration(r.Renew)
 		e.ObserveFor = min(max(e.TTL, minTTL), maxTTL)
 		session := v.sessions[r.Session]
@@ -45,7 +45,7 @@ func (v *snapshot) classify(e *entry) {
 		if renewed == session.Heartbeat && session.At.After(r.Written) {
 			e.Age = max(0, time.Since(session.At))
 		}
-		if e.ownLeftover = v.nonce != "" && r.Nonce == v.nonce && !e.suspect && e.mayBeHeld; e.ownLeftover {
+		if e.ownLeftover = v.nonce != "" && r.Nonce == string(v.nonce) && !e.suspect && e.mayBeHeld; e.ownLeftover {
 			e.ObserveFor = 0
 		}
 	}

@@ -38,7 +38,7 @@ func TestConformanceWithServerFaults(t *testing.T) {
 
 // newStore returns a store with a fresh prefix for one case, behind proxies.
 func newStore(t testing.TB, endpoints []string) conformance.Store {
-	prefix := "case-" + backend.NewNonce()[:12] + "/"
+	prefix := "case-" + string(backend.NewNonce()[:12]) + "/"
 	admin := dial(t, endpoints...)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)

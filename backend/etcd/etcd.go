@@ -85,7 +85,10 @@ type Backend struct {
 	restoredAt     int64           // the revision to which the store went back; 0: it did not
 }
 
-var _ backend.Backend = (*Backend)(nil)
+var (
+	_ backend.Backend = (*Backend)(nil)
+	_ backend.Marker  = (*Backend)(nil)
+)
 
 // Format prints only the name of the type, whatever the verb: fields may be secret.
 func (o Options) Format(f fmt.State, _ rune) { fmt.Fprint(f, "etcd.Options") }
@@ -175,7 +178,7 @@ func (b *Backend) Close() error {
 }
 
 // enter begins a call for the candidate with this nonce, or for none ("").
-func (b *Backend) enter(nonce string) error {
+func (b *Backend) enter(nonce backend.Nonce) error {
 	if err := b.owner.Admit(nonce); err != nil {
 		return fmt.Errorf("etcd: %w", err)
 	}

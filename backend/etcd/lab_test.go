@@ -41,7 +41,7 @@ func newLab(t testing.TB, endpoints ...string) *lab {
 	if endpoints == nil {
 		endpoints = testbed.SharedEtcd(t)
 	}
-	l := &lab{endpoints: endpoints, prefix: "lab-" + backend.NewNonce()[:12] + "/", admin: dial(t, endpoints...)}
+	l := &lab{endpoints: endpoints, prefix: "lab-" + string(backend.NewNonce()[:12]) + "/", admin: dial(t, endpoints...)}
 	l.keys = keys(l.prefix)
 	return l
 }

@@ -13,15 +13,15 @@ import (
 // request/ are neighbours, so that Listen can watch both in one range without heartbeat/.
 type keys string
 
-func (k keys) heartbeat(session string) string   { return string(k) + "heartbeat/" + session }
-func (k keys) candidate(nonce string) string     { return string(k) + "candidate/" + nonce }
-func (k keys) layout() string                    { return string(k) + "layout" }
-func (k keys) record(election string) string     { return string(k) + "record/" + election }
-func (k keys) request(election string) string    { return string(k) + "request/" + election }
-func (k keys) watchRange() (from, to string)     { return string(k) + "record/", string(k) + "request0" }
-func keyAfter(key string) string                 { return key + "\x00" }
-func directoryEnd(directory string) string       { return directory[:len(directory)-1] + "0" } // '/' + 1
-func nameIn(key []byte, directory string) string { return string(key[len(directory):]) }
+func (k keys) heartbeat(session string) string      { return string(k) + "heartbeat/" + session }
+func (k keys) candidate(nonce backend.Nonce) string { return string(k) + "candidate/" + string(nonce) }
+func (k keys) layout() string                       { return string(k) + "layout" }
+func (k keys) record(election string) string        { return string(k) + "record/" + election }
+func (k keys) request(election string) string       { return string(k) + "request/" + election }
+func (k keys) watchRange() (from, to string)        { return string(k) + "record/", string(k) + "request0" }
+func keyAfter(key string) string                    { return key + "\x00" }
+func directoryEnd(directory string) string          { return directory[:len(directory)-1] + "0" } // '/' + 1
+func nameIn(key []byte, directory string) string    { return string(key[len(directory):]) }
 
 // maxValue is the greatest size of a value that is decoded. This package writes far less.
 const maxValue = 64 << 10

@@ -121,7 +121,7 @@ func (b *Backend) Members(ctx context.Context, from string, limit int) (list []b
 	}
 	all := b.keys.candidate("")
 	for more := true; more && len(list) < limit; {
-		resp, err := b.txn(ctx, nil, []clientv3.Op{clientv3.OpGet(b.keys.candidate(from), clientv3.WithRange(directoryEnd(all)), clientv3.WithLimit(int64(limit)))}, true)
+		resp, err := b.txn(ctx, nil, []clientv3.Op{clientv3.OpGet(b.keys.candidate(backend.Nonce(from)), clientv3.WithRange(directoryEnd(all)), clientv3.WithLimit(int64(limit)))}, true)
 		if err != nil {
 			return nil, b.fail("members", err)
 		}
@@ -138,7 +138,7 @@ func (b *Backend) Members(ctx context.Context, from string, limit int) (list []b
 				continue // a foreign key, which the manager could not pass as from
 			}
 			m := clean.Member(backend.Member{
-				Candidate: backend.Candidate{ID: c.ID, Nonce: nonce, Address: c.Address, Metadata: c.Metadata},
+				Candidate: backend.Candidate{ID: c.ID, Nonce: backend.Nonce(nonce), Address: c.Address, Metadata: c.Metadata},
 				Stage:     c.Stage, Elections: c.Elections,
 				TTL: min(time.Duration(c.TTL), maxTTL), Age: time.Since(c.Seen),
 			})

@@ -161,7 +161,7 @@ func TestExpiredMembersAreNotListed(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	for nonce, ago := range map[string]time.Duration{"1": 100 * ttl, "2": ttl, "3": 100 * ttl, "4": 100 * ttl, "5": 2 * ttl, "6": 5 * ttl} {
-		l.put(t, l.keys.candidate(nonce), encode(candidate{ID: nonce, TTL: span(ttl), Seen: time.Now().UTC().Add(-ago)}))
+		l.put(t, l.keys.candidate(backend.Nonce(nonce)), encode(candidate{ID: nonce, TTL: span(ttl), Seen: time.Now().UTC().Add(-ago)}))
 	}
 	if got := l.node(t, "a").membersByPage(); !slices.Equal(got, []string{"2", "5"}) {
 		t.Errorf("members %q are listed; want 2 and 5, which have not expired", got)
@@ -181,8 +181,8 @@ func (n *node) membersByPage() (nonces []string) {
 		if len(page) == 0 {
 			return nonces
 		}
-		nonces = append(nonces, page[0].Nonce)
-		from = page[0].Nonce + "\x00"
+		nonces = append(nonces, string(page[0].Nonce))
+		from = string(page[0].Nonce + "\x00")
 	}
 }
 
@@ -194,9 +194,9 @@ func TestInvalidMemberKeysHideNoMember(t *testing.T) {
 	a := l.node(t, "a")
 	a.announceAged("")
 	for _, invalid := range []string{"\x01", "\x02\xff", " \u202e"} {
-		l.put(t, l.keys.candidate(invalid), l.value(t, l.keys.candidate(a.me.Nonce)))
+		l.put(t, l.keys.candidate(backend.Nonce(invalid)), l.value(t, l.keys.candidate(a.me.Nonce)))
 	}
-	if got := a.membersByPage(); !slices.Equal(got, []string{a.me.Nonce}) {
+	if got := a.membersByPage(); !slices.Equal(got, []string{string(a.me.Nonce)}) {
 		t.Errorf("page by page the members are %q; want %q alone", got, a.me.Nonce)
 	}
 }

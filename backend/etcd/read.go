@@ -31,13 +31,13 @@ type snapshot struct {
 	cluster        uint64
 	sessions       map[string]*sessionRecord // those whose key exists
 	layout         layout
-	layoutRevision int64  // of the layout key; 0: it does not exist
-	otherCluster   bool   // the layout was written in another cluster
-	recordsMissing bool   // fewer records exist than were made
-	deletedRecords int64  // how many records were ever deleted
-	nonce          string // of this process, which may be granted its own leftovers
-	restoredAt     int64  // records up to this revision may not be the latest
-	generation     int    // of the watchCache when the read began
+	layoutRevision int64         // of the layout key; 0: it does not exist
+	otherCluster   bool          // the layout was written in another cluster
+	recordsMissing bool          // fewer records exist than were made
+	deletedRecords int64         // how many records were ever deleted
+	nonce          backend.Nonce // of this process, which may be granted its own leftovers
+	restoredAt     int64         // records up to this revision may not be the latest
+	generation     int           // of the watchCache when the read began
 	longestTTL     time.Duration
 }
 
@@ -136,7 +136,7 @@ func (b *Backend) applyKey(v *snapshot, found map[string]*entry, kv *mvccpb.KeyV
 		if e := found[name]; e != nil {
 			e.Request, e.requestRevision = backend.Request{}, at
 			if w := decode[request](value); w != nil {
-				e.Request = backend.Request{Election: name, Term: w.Term, Kind: w.Kind, ID: w.ID, Nonce: w.Nonce}
+				e.Request = backend.Request{Election: name, Term: w.Term, Kind: w.Kind, ID: w.ID, Nonce: backend.Nonce(w.Nonce)}
 			}
 		}
 	} else if name, ok := strings.CutPrefix(key, b.keys.heartbeat("")); ok {

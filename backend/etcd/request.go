@@ -45,7 +45,7 @@ func (b *Backend) writeRequests(ctx context.Context, part []backend.Request) err
 			key := b.keys.request(w.Election)
 			then := clientv3.OpDelete(key)
 			if w.Kind != "" {
-				then = clientv3.OpPut(key, encode(request{w.Term, w.Kind, w.ID, w.Nonce}))
+				then = clientv3.OpPut(key, encode(request{w.Term, w.Kind, w.ID, string(w.Nonce)}))
 			}
 			resp, err := b.txn(ctx, b.unchanged([]change{{entry: e}}), []clientv3.Op{then}, false)
 			if err != nil {

@@ -65,7 +65,7 @@ func (b *Backend) removeIfDeleted(s *session, v *snapshot) *session {
 func (b *Backend) newSession(holder backend.Candidate) *session {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.session = &session{name: backend.NewNonce()[:16], restoredAt: b.restoredAt, last: heartbeats{ID: holder.ID, Nonce: holder.Nonce, Heartbeat: heartbeat(newHeartbeat()), At: time.Now().UTC()}}
+	b.session = &session{name: string(backend.NewNonce()[:16]), restoredAt: b.restoredAt, last: heartbeats{ID: holder.ID, Nonce: string(holder.Nonce), Heartbeat: heartbeat(newHeartbeat()), At: time.Now().UTC()}}
 	return b.session
 }
 

@@ -136,7 +136,7 @@ func (b *Backend) grant(h *electionLock, bid backend.Bid) (a backend.Answer, err
 	if err != nil {
 		return a, err
 	}
-	line := lockLine{Term: term, Nonce: bid.Candidate.Nonce, Heartbeat: heartbeat(), TTL: bid.TTL, Renew: bid.Renew, Lock: h.id, Written: now}
+	line := lockLine{Term: term, Nonce: string(bid.Candidate.Nonce), Heartbeat: heartbeat(), TTL: bid.TTL, Renew: bid.Renew, Lock: h.id, Written: now}
 	if err := line.write(h.f); err != nil {
 		return a, err
 	}
@@ -158,7 +158,7 @@ func (b *Backend) grant(h *electionLock, bid backend.Bid) (a backend.Answer, err
 	r := s.rec
 	r.endLeadership(backend.Failed, now, s.lapsed(now))
 	r.Layout, r.Election, r.Term, r.Heartbeat, r.Lock = layout, bid.Election, term, line.Heartbeat, h.id
-	r.Holder = &candidate{bid.Candidate.ID, bid.Candidate.Nonce, bid.Candidate.Address, bid.Candidate.Metadata}
+	r.Holder = &candidate{bid.Candidate.ID, string(bid.Candidate.Nonce), bid.Candidate.Address, bid.Candidate.Metadata}
 	r.TTL, r.Renew, r.Written, r.Elected = bid.TTL, bid.Renew, now, now
 	if err := b.writeRecord(r, false); err != nil {
 		return a, err

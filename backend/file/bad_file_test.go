@@ -137,7 +137,7 @@ func TestOneBadMemberHidesNoOther(t *testing.T) {
 	if err := a.Announce(t.Context(), backend.Member{Candidate: a.me, TTL: ttl}); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Symlink("/nowhere", dir+"/"+backend.NewNonce()+".member"); err != nil {
+	if err := os.Symlink("/nowhere", dir+"/"+string(backend.NewNonce())+".member"); err != nil {
 		t.Fatal(err)
 	}
 	if all, err := a.Members(t.Context(), "", 10); err != nil || len(all) != 1 || all[0].Nonce != a.me.Nonce {

@@ -206,7 +206,7 @@ func TestHostileTextHarmsNoOtherElection(t *testing.T) {
 		a.win("jobs")
 		healthy := a.win("healthy")
 		nonce := backend.NewNonce()
-		for _, name := range []string{"jobs.json", "jobs.request", nonce + ".member", "zz.json", "%zz.json", "%.json", "~.json", strings.Repeat("a", 250) + ".json"} {
+		for _, name := range []string{"jobs.json", "jobs.request", string(nonce + ".member"), "zz.json", "%zz.json", "%.json", "~.json", strings.Repeat("a", 250) + ".json"} {
 			if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 				t.Fatal(err)
 			}

@@ -44,7 +44,10 @@ type Backend struct {
 	newDirSince   time.Time                // when that was first seen
 }
 
-var _ backend.Backend = (*Backend)(nil)
+var (
+	_ backend.Backend = (*Backend)(nil)
+	_ backend.Marker  = (*Backend)(nil)
+)
 
 // Open checks o and the directory. It makes the directory if that does not exist, but not
 // its parent. The error is ErrInvalid on systems other than Linux and macOS and for a

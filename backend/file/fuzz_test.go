@@ -131,11 +131,11 @@ func FuzzMember(f *testing.F) {
 		if err := os.WriteFile(filepath.Join(dir, nonce+memberSuffix), text, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		m, ok, err := b.member(nonce)
+		m, ok, err := b.member(backend.Nonce(nonce))
 		if err != nil || !ok {
 			return
 		}
-		if m.Candidate != clean.Candidate(m.Candidate) || m.Nonce != nonce || backend.CheckText("stage", m.Stage, 64, false) != nil || m.TTL < 0 || m.Age < 0 {
+		if m.Candidate != clean.Candidate(m.Candidate) || string(m.Nonce) != nonce || backend.CheckText("stage", m.Stage, 64, false) != nil || m.TTL < 0 || m.Age < 0 {
 			t.Errorf("unclean: %+v", m)
 		}
 	})

@@ -32,12 +32,12 @@ func (b *Backend) Announce(ctx context.Context, m backend.Member) error {
 	if err := b.owner.Enter(ctx, m.Nonce); err != nil {
 		return fail("announce", err)
 	}
-	if !isNonce(m.Nonce) {
-		return fail("announce", fmt.Errorf("%w: the nonce %.40q is not 32 lower-case hex digits", backend.ErrInvalid, m.Nonce))
+	if !isNonce(string(m.Nonce)) {
+		return fail("announce", fmt.Errorf("%w: the nonce %.40q is not 32 lower-case hex digits", backend.ErrInvalid, string(m.Nonce)))
 	}
-	text, err := json.MarshalIndent(member{candidate{m.ID, m.Nonce, m.Address, m.Metadata}, m.Stage, m.Elections, m.TTL, time.Now().UTC()}, "", "  ")
+	text, err := json.MarshalIndent(member{candidate{m.ID, string(m.Nonce), m.Address, m.Metadata}, m.Stage, m.Elections, m.TTL, time.Now().UTC()}, "", "  ")
 	if err == nil {
-		err = b.replace(filepath.Join(b.dir, m.Nonce+memberSuffix), append(text, '\n'), false)
+		err = b.replace(filepath.Join(b.dir, string(m.Nonce)+memberSuffix), append(text, '\n'), false)
 	}
 	if err != nil {
 		return fail("announce", err)
@@ -57,8 +57,8 @@ func (b *Backend) Announce(ctx context.Context, m backend.Member) error {
 func (b *Backend) removeOldMembers() error {
 	nonces, err := b.listFiles(memberSuffix)
 	for _, nonce := range nonces {
-		if m, ok, _ := b.member(nonce); ok && m.Age > max(2*m.TTL, time.Hour) {
-			os.Remove(filepath.Join(b.dir, nonce+memberSuffix))
+		if m, ok, _ := b.member(backend.Nonce(nonce)); ok && m.Age > max(2*m.TTL, time.Hour) {
+			os.Remove(filepath.Join(b.dir, string(nonce)+memberSuffix))
 		}
 	}
 	all, err2 := os.ReadDir(b.dir)
@@ -90,7 +90,7 @@ func (b *Backend) Members(ctx context.Context, from string, limit int) (list []b
 		if nonce < from || !isNonce(nonce) {
 			continue
 		}
-		m, ok, err := b.member(nonce)
+		m, ok, err := b.member(backend.Nonce(nonce))
 		if err != nil && !isFileError(err) {
 			return nil, fail("members", err)
 		}
@@ -102,14 +102,14 @@ func (b *Backend) Members(ctx context.Context, from string, limit int) (list []b
 }
 
 // member reads a member record. A missing or damaged one is not ok.
-func (b *Backend) member(nonce string) (m backend.Member, ok bool, err error) {
-	text, err := readAll(filepath.Join(b.dir, nonce+memberSuffix))
+func (b *Backend) member(nonce backend.Nonce) (m backend.Member, ok bool, err error) {
+	text, err := readAll(filepath.Join(b.dir, string(nonce)+memberSuffix))
 	var r member
-	if err != nil || text == nil || json.Unmarshal(text, &r) != nil || r.Nonce != nonce || r.TTL < 0 || r.TTL > greatestTTL*24 {
+	if err != nil || text == nil || json.Unmarshal(text, &r) != nil || r.Nonce != string(nonce) || r.TTL < 0 || r.TTL > greatestTTL*24 {
 		return m, false, err
 	}
 	return clean.Member(backend.Member{
-		Candidate: backend.Candidate{ID: r.ID, Nonce: r.Nonce, Address: r.Address, Metadata: r.Metadata},
+		Candidate: backend.Candidate{ID: r.ID, Nonce: backend.Nonce(r.Nonce), Address: r.Address, Metadata: r.Metadata},
 		Stage:     r.Stage, Elections: r.Elections, TTL: r.TTL, Age: time.Since(r.Seen),
 	}), true, nil
 }

@@ -22,8 +22,8 @@ func TestFilesOfDeadMembersAreRemoved(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	write(old, long)
-	write(young, time.Now().UTC())
+	write(string(old), long)
+	write(string(young), time.Now().UTC())
 	for _, name := range []string{".tmp-old", ".tmp-new", "notes.txt"} {
 		if err := os.WriteFile(dir+"/"+name, nil, 0o600); err != nil {
 			t.Fatal(err)
@@ -38,7 +38,7 @@ func TestFilesOfDeadMembersAreRemoved(t *testing.T) {
 	if err := a.Announce(t.Context(), backend.Member{Candidate: a.me, TTL: ttl}); err != nil {
 		t.Fatal(err)
 	}
-	for name, there := range map[string]bool{old + ".member": false, young + ".member": true, ".tmp-old": false, ".tmp-new": true, "notes.txt": true, a.me.Nonce + ".member": true} {
+	for name, there := range map[string]bool{string(old + ".member"): false, string(young + ".member"): true, ".tmp-old": false, ".tmp-new": true, "notes.txt": true, string(a.me.Nonce + ".member"): true} {
 		if _, err := os.Stat(dir + "/" + name); (err == nil) != there {
 			t.Errorf("%s: expected to exist: %v, got %v", name, there, err)
 		}

@@ -36,7 +36,7 @@ func (b *Backend) writeRequest(r backend.Request) error {
 	case r.Kind == "":
 		return b.removeRequest(r.Election)
 	}
-	text, err := json.Marshal(map[string]any{"election": r.Election, "term": r.Term, "kind": r.Kind, "id": r.ID, "nonce": r.Nonce})
+	text, err := json.Marshal(map[string]any{"election": r.Election, "term": r.Term, "kind": r.Kind, "id": r.ID, "nonce": string(r.Nonce)})
 	if err != nil {
 		return err
 	}
@@ -59,7 +59,7 @@ func (b *Backend) readRequest(name string) (r backend.Request, err error) {
 	if json.Unmarshal(text, &c) != nil || c.Election != name {
 		return r, nil
 	}
-	return backend.Request(c), nil
+	return backend.Request{Election: c.Election, Term: c.Term, Kind: c.Kind, ID: c.ID, Nonce: backend.Nonce(c.Nonce)}, nil
 }
 
 // removeRequest removes the request of an election, if there is one.

@@ -118,7 +118,7 @@ func (b *Backend) lease(s state) backend.Lease {
 	l, heartbeat := backend.Lease{Election: s.name, Term: r.Term, End: r.End, LastID: r.LastID, Request: s.request, MovedTo: r.MovedTo, MovedFrom: r.MovedFrom}, r.Heartbeat
 	written := r.Written
 	if r.held() {
-		l.Holder = backend.Candidate{ID: r.Holder.ID, Nonce: r.Holder.Nonce, Address: r.Holder.Address, Metadata: r.Holder.Metadata}
+		l.Holder = backend.Candidate{ID: r.Holder.ID, Nonce: backend.Nonce(r.Holder.Nonce), Address: r.Holder.Address, Metadata: r.Holder.Metadata}
 		l.TTL, l.Renew = r.TTL, r.Renew
 	}
 	switch line := s.line; {

@@ -33,7 +33,10 @@ type Backend struct {
 	ledVersion map[string]uint64 // the version under which this process has led each election
 }
 
-var _ backend.Backend = (*Backend)(nil)
+var (
+	_ backend.Backend = (*Backend)(nil)
+	_ backend.Marker  = (*Backend)(nil)
+)
 
 // Open checks o and returns a Backend. It does not read the file. All errors are
 // ErrInvalid, except those of package backend/file about Dir.

@@ -14,10 +14,11 @@ func (b *Backend) Renew(ctx context.Context, held []backend.Held) ([]backend.Ans
 
 // Mark is a renewal that also writes the marks of a migration, which only a directory keeps.
 func (b *Backend) Mark(ctx context.Context, held []backend.Held) ([]backend.Answer, error) {
-	if !b.Guarantees().Marks {
+	m, ok := b.inner.(backend.Marker)
+	if !ok || !b.Guarantees().Marks {
 		return nil, fail("mark", fmt.Errorf("%w: without a directory nothing is kept", backend.ErrInvalid))
 	}
-	return b.renew(ctx, "mark", held, b.inner.Mark)
+	return b.renew(ctx, "mark", held, m.Mark)
 }
 
 func (b *Backend) renew(ctx context.Context, verb string, held []backend.Held, inner func(context.Context, []backend.Held) ([]backend.Answer, error)) ([]backend.Answer, error) {

@@ -28,15 +28,15 @@ import (
 // A Store holds leases. It is safe for concurrent use.
 type Store struct {
 	mu       sync.Mutex
-	created  time.Time                 // in the maps below, Age is the time from here to the last write
-	records  map[string]backend.Record // by election
-	members  map[string]backend.Member // by nonce
+	created  time.Time                        // in the maps below, Age is the time from here to the last write
+	records  map[string]backend.Record        // by election
+	members  map[backend.Nonce]backend.Member // by nonce
 	notifier notifier
 }
 
 // New returns an empty store.
 func New() *Store {
-	return &Store{created: time.Now(), records: map[string]backend.Record{}, members: map[string]backend.Member{}}
+	return &Store{created: time.Now(), records: map[string]backend.Record{}, members: map[backend.Nonce]backend.Member{}}
 }
 
 // Backend returns a new client of the store, for one manager.
@@ -50,7 +50,7 @@ type client struct {
 
 // each runs do for every item of one call, under the store's mutex. nonce is the
 // candidate's, or empty for a call that any candidate may make.
-func each[T any](ctx context.Context, c *client, verb, nonce string, items iter.Seq[T], do func(T)) error {
+func each[T any](ctx context.Context, c *client, verb string, nonce backend.Nonce, items iter.Seq[T], do func(T)) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err := c.owner.Enter(ctx, nonce); err != nil {
@@ -195,7 +195,7 @@ func (c *client) List(ctx context.Context, from string, limit int) (list []backe
 func (c *client) Announce(ctx context.Context, m backend.Member) error {
 	m.Age = time.Since(c.created)
 	return each(ctx, c, "announce", m.Nonce, slices.Values([]backend.Member{m}), func(m backend.Member) {
-		maps.DeleteFunc(c.members, func(_ string, o backend.Member) bool { return m.Age-o.Age > 2*o.TTL })
+		maps.DeleteFunc(c.members, func(_ backend.Nonce, o backend.Member) bool { return m.Age-o.Age > 2*o.TTL })
 		c.members[m.Nonce] = m
 	})
 }
@@ -206,7 +206,7 @@ func (c *client) Members(ctx context.Context, from string, limit int) (list []ba
 			list = append(list, m)
 		}
 	})
-	return backend.Page(list, from, limit, func(m backend.Member) string { return m.Nonce }), err
+	return backend.Page(list, from, limit, func(m backend.Member) string { return string(m.Nonce) }), err
 }
 
 func (c *client) Guarantees() backend.Guarantees {

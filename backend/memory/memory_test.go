@@ -101,7 +101,7 @@ func TestAHolderMayBidAtOnceUnlessItWasSealed(t *testing.T) {
 	}
 	seal := held
 	seal.MovedTo = "elsewhere"
-	if a, err := b.Mark(t.Context(), []backend.Held{seal.Held()}); err != nil || a[0].Outcome != backend.Granted {
+	if a, err := b.(backend.Marker).Mark(t.Context(), []backend.Held{seal.Held()}); err != nil || a[0].Outcome != backend.Granted {
 		t.Fatal(a, err)
 	}
 	bid := backend.Bid{Election: "jobs", Candidate: held.Holder, TTL: time.Minute, Renew: time.Second, Expected: held}

@@ -85,7 +85,7 @@ func (b *Backend) acquireNew(ctx context.Context, attempts []*attempt, answers [
 	})
 	var unmarked []*attempt
 	for _, t := range attempts {
-		if t.new.Outcome == backend.Granted && t.new.MovedFrom != b.oldName && t.new.MovedFrom != b.unsealedMark() && b.new.Guarantees().Marks {
+		if t.new.Outcome == backend.Granted && t.new.MovedFrom != b.oldName && t.new.MovedFrom != b.unsealedMark() && keepsMarks(b.new) {
 			t.old.Outcome = backend.Refused // no bid was made there
 			unmarked = append(unmarked, t)
 			continue

@@ -63,7 +63,7 @@ type member struct {
 }
 
 func newJavaFleet(t *testing.T) *javaFleet {
-	w := &javaFleet{t: t, began: time.Now().Round(0), servers: testbed.SharedZooKeeper(t), root: "/road" + backend.NewNonce()[:8], db: testbed.Shared(t, testbed.MariaDB).Database(t)}
+	w := &javaFleet{t: t, began: time.Now().Round(0), servers: testbed.SharedZooKeeper(t), root: "/road" + string(backend.NewNonce()[:8]), db: testbed.Shared(t, testbed.MariaDB).Database(t)}
 	w.path = w.root + "-java/latch"
 	if err := mysql.CreateTables(t.Context(), testbed.OpenDB(t, w.db.Admin), "", ""); err != nil {
 		t.Fatal(err)

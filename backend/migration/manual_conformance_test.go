@@ -43,7 +43,7 @@ func TestConformanceFromAPinnedMachineToMySQL(t *testing.T) {
 
 // tables makes tables for one case, and returns their prefix.
 func tables(t testing.TB, d *testbed.Database) string {
-	prefix := "m" + backend.NewNonce()[:16]
+	prefix := "m" + string(backend.NewNonce()[:16])
 	admin, err := sql.Open("mysql", d.Admin.FormatDSN())
 	if err != nil {
 		t.Fatal(err)

@@ -43,6 +43,6 @@ func (b *Backend) Members(ctx context.Context, from string, limit int) ([]backen
 	if err != nil && (b.stage != To || news == nil) {
 		return nil, fmt.Errorf("migration: members: %w", err)
 	}
-	all := merge(olds, news, func(m backend.Member) string { return m.Nonce }, func(_, n backend.Member) backend.Member { return n })
+	all := merge(olds, news, func(m backend.Member) string { return string(m.Nonce) }, func(_, n backend.Member) backend.Member { return n })
 	return all[:min(len(all), limit)], nil
 }

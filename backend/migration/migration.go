@@ -21,9 +21,9 @@ type Backend struct {
 	owner            backend.SingleOwner
 
 	mu        sync.Mutex
-	announced bool             // this process has a member record in the new store
-	pairs     map[string]*pair // by election
-	stages    map[string]Stage // of members, by nonce
+	announced bool                    // this process has a member record in the new store
+	pairs     map[string]*pair        // by election
+	stages    map[backend.Nonce]Stage // of members, by nonce
 }
 
 var _ backend.Backend = (*Backend)(nil)
@@ -44,7 +44,7 @@ func New(o Options) (*Backend, error) {
 	case o.Unsealed && o.Stage != To:
 		return invalid("unsealed is for stage %q; stage is %q", To, o.Stage)
 	}
-	b := &Backend{old: o.From, new: o.To, stage: o.Stage, unsealed: o.Unsealed, pairs: map[string]*pair{}, stages: map[string]Stage{}}
+	b := &Backend{old: o.From, new: o.To, stage: o.Stage, unsealed: o.Unsealed, pairs: map[string]*pair{}, stages: map[backend.Nonce]Stage{}}
 	b.oldName = cmp.Or(o.FromName, o.From.Guarantees().Name)
 	if b.newName = o.ToName; o.To != nil {
 		b.newName = cmp.Or(o.ToName, o.To.Guarantees().Name)
@@ -57,14 +57,14 @@ func New(o Options) (*Backend, error) {
 	if b.oldName == b.newName {
 		return invalid("both stores are called %q; give each a name (from_name, to_name)", b.oldName)
 	}
-	if g := b.old.Guarantees(); o.Stage == To && !o.Unsealed && !g.Marks {
-		return invalid("the store %q cannot be sealed, so nobody may lead at stage %q; stop all processes that elect by it, and set unsealed", g.Name, To)
+	if o.Stage == To && !o.Unsealed && !keepsMarks(b.old) {
+		return invalid("the store %q cannot be sealed, so nobody may lead at stage %q; stop all processes that elect by it, and set unsealed", b.old.Guarantees().Name, To)
 	}
 	if b.stage == From {
 		return b, nil
 	}
-	if g := b.new.Guarantees(); !g.Marks && !o.Unsealed {
-		return invalid("the store %q cannot keep the record of a seal", g.Name)
+	if !o.Unsealed && !keepsMarks(b.new) {
+		return invalid("the store %q cannot keep the record of a seal", b.new.Guarantees().Name)
 	}
 	og, ng := b.old.Guarantees(), b.new.Guarantees()
 	if least, most := max(og.MinTTL, ng.MinTTL), lesser(og.MaxTTL, ng.MaxTTL); most != 0 && least > most {
@@ -105,7 +105,7 @@ func (b *Backend) Location() string {
 func (b *Backend) Format(f fmt.State, _ rune) { fmt.Fprint(f, "migration.Backend") }
 
 // enter begins a call for the candidate with this nonce, or for any if that is empty.
-func (b *Backend) enter(ctx context.Context, nonce string) error {
+func (b *Backend) enter(ctx context.Context, nonce backend.Nonce) error {
 	if err := b.owner.Enter(ctx, nonce); err != nil {
 		return fmt.Errorf("migration: %w", err)
 	}
@@ -133,11 +133,6 @@ func (b *Backend) Guarantees() backend.Guarantees {
 	}
 	g.Name, g.Marks = Name, false
 	return g
-}
-
-// Mark implements [backend.Backend]. It always fails, because a migration cannot be migrated.
-func (b *Backend) Mark(context.Context, []backend.Held) ([]backend.Answer, error) {
-	return nil, fmt.Errorf("migration: mark: %w: one migration at a time", backend.ErrInvalid)
 }
 
 // Close closes both stores.

@@ -175,7 +175,7 @@ func (b *Backend) noteAnswers(election string, o, n *backend.Answer) backend.Lea
 func digest(o, n backend.Lease) string {
 	sum := sha256.New()
 	for _, l := range []backend.Lease{o, n} {
-		fmt.Fprintf(sum, "%d %q %q %q %q\n", l.Term, l.Version, l.MovedTo, l.MovedFrom, l.Holder.Nonce)
+		fmt.Fprintf(sum, "%d %q %q %q %q\n", l.Term, l.Version, l.MovedTo, l.MovedFrom, string(l.Holder.Nonce))
 	}
 	return hex.EncodeToString(sum.Sum(nil)[:16])
 }

@@ -22,7 +22,7 @@ func TestNewStoreRightsAreCheckedBeforeAnOldBid(t *testing.T) {
 	t.Parallel()
 	servers, d := testbed.SharedZooKeeper(t), testbed.Shared(t, testbed.MariaDB).Database(t)
 	prefix, admin := tables(t, d), testbed.OpenDB(t, d.Admin)
-	root := "/m" + backend.NewNonce()[:12]
+	root := "/m" + string(backend.NewNonce()[:12])
 	rights := func(verb, what, on string) {
 		t.Helper()
 		if _, err := admin.ExecContext(t.Context(), fmt.Sprintf(verb, what, on)+" '"+d.User.User+"'@'127.0.0.1'"); err != nil {

@@ -111,7 +111,7 @@ func (b *Backend) hasUnknownHolder(leases []backend.Lease) bool {
 // record is a program that knows nothing of migrations, and counts as stage From.
 func (b *Backend) readStages(ctx context.Context) error {
 	const page = 500
-	stages := map[string]Stage{}
+	stages := map[backend.Nonce]Stage{}
 	for from := ""; ; {
 		members, err := b.old.Members(ctx, from, page)
 		if err != nil {
@@ -122,12 +122,12 @@ func (b *Backend) readStages(ctx context.Context) error {
 			if s != Both && s != To {
 				s = From
 			}
-			stages[m.Nonce] = s
+			stages[backend.Nonce(string(m.Nonce))] = s
 		}
 		if len(members) < page {
 			break
 		}
-		from = members[len(members)-1].Nonce + "\x00"
+		from = string(members[len(members)-1].Nonce) + "\x00"
 	}
 	b.mu.Lock()
 	b.stages = stages

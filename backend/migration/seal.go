@@ -33,7 +33,7 @@ func (b *Backend) seal(ctx context.Context, attempts []*attempt, answers []backe
 		var unchanged, change []*attempt
 		for _, t := range wrong {
 			// The mark is as it should be, or Unsealed is set for a store that keeps no marks.
-			if t.old.MovedTo == to || b.unsealed && !b.old.Guarantees().Marks {
+			if t.old.MovedTo == to || b.unsealed && !keepsMarks(b.old) {
 				unchanged = append(unchanged, t)
 			} else {
 				change = append(change, t)
@@ -54,7 +54,7 @@ func (b *Backend) seal(ctx context.Context, attempts []*attempt, answers []backe
 	var err error
 	if b.stage == To {
 		record := b.oldName
-		if b.unsealed && !b.old.Guarantees().Marks {
+		if b.unsealed && !keepsMarks(b.old) {
 			record = b.unsealedMark()
 		}
 		err = errors.Join(markOld(b.newName), markNew("", record))
@@ -74,6 +74,12 @@ func (b *Backend) seal(ctx context.Context, attempts []*attempt, answers []backe
 	return err
 }
 
+// keepsMarks reports whether a store can be marked.
+func keepsMarks(store backend.Backend) bool {
+	_, ok := store.(backend.Marker)
+	return ok && store.Guarantees().Marks
+}
+
 // mark writes marks into leases of one store, and returns the attempts that have them. It
 // releases and answers the others.
 func (b *Backend) mark(ctx context.Context, store backend.Backend, attempts []*attempt, answers []backend.Answer, of func(*attempt) (a *backend.Answer, to, from string)) ([]*attempt, error) {
@@ -83,7 +89,7 @@ func (b *Backend) mark(ctx context.Context, store backend.Backend, attempts []*a
 		held[n] = a.Held()
 		held[n].MovedTo, held[n].MovedFrom = to, from
 	}
-	moved, err := store.Mark(ctx, held)
+	moved, err := store.(backend.Marker).Mark(ctx, held)
 	var done, not []*attempt
 	for n, t := range attempts {
 		a, _, _ := of(t)

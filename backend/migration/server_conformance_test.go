@@ -39,7 +39,7 @@ func TestConformanceFromZooKeeperToMySQL(t *testing.T) {
 	t.Parallel()
 	servers, maria := testbed.SharedZooKeeper(t), largeServer(t)
 	runSuite(t, func(t testing.TB, stage migration.Stage) conformance.Store {
-		from := zookeeper.Options{Servers: servers, Root: "/m" + backend.NewNonce()[:12], Tick: testbed.ZooKeeperTick, MaxSession: 8500 * time.Millisecond}
+		from := zookeeper.Options{Servers: servers, Root: "/m" + string(backend.NewNonce()[:12]), Tick: testbed.ZooKeeperTick, MaxSession: 8500 * time.Millisecond}
 		to, faults := faultyTables(t, maria)
 		return conformance.Store{Faults: faults, Open: func(t testing.TB) backend.Backend {
 			o := migration.Options{Stage: stage}
@@ -65,7 +65,7 @@ func TestConformanceFromMySQLToEtcd(t *testing.T) {
 			faults = nil // MySQL is no longer used
 		}
 		delete(faults, conformance.FaultPlantRecord) // etcd names the leader
-		to := etcd.Options{Endpoints: endpoints, Prefix: "m-" + backend.NewNonce()[:12] + "/"}
+		to := etcd.Options{Endpoints: endpoints, Prefix: "m-" + string(backend.NewNonce()[:12]) + "/"}
 		return conformance.Store{Faults: faults, Open: func(t testing.TB) backend.Backend {
 			o := migration.Options{Stage: stage}
 			var err error

@@ -186,7 +186,7 @@ func (d deposing) Mark(ctx context.Context, held []backend.Held) ([]backend.Answ
 	if err := d.store.Backend().Request(ctx, []backend.Request{{Election: held[0].Election, Term: held[0].Term, Kind: backend.Depose}}); err != nil {
 		return nil, err
 	}
-	return d.Backend.Mark(ctx, held)
+	return d.Backend.(backend.Marker).Mark(ctx, held)
 }
 
 // A process that is deposed before its mark is written keeps no lease.

@@ -62,21 +62,27 @@ func (l login) grantHint(rights string, tables ...string) string {
 	return s
 }
 
-// anonymousHint is part of an error about a refused login. For a login from its own machine,
-// the server may have compared a correct password with that of an anonymous account.
-func (l login) anonymousHint() string {
-	if l.host != "localhost" {
-		return ""
+// refusedHint is part of an error about a refused login. For a login from its own machine, the
+// server may have compared a correct password with that of an anonymous account, which has none
+// as a rule.
+func (l login) refusedHint(err error) string {
+	hint := "; user, password or host are wrong"
+	if l.host == "localhost" && !strings.Contains(err.Error(), "using password: NO") {
+		hint += "; if they are right, an anonymous account hides the user's; an administrator can remove it: DROP USER ''@'localhost';"
 	}
-	return "; if user and password are right, an anonymous account hides the user's; an administrator can remove it: DROP USER ''@'localhost';"
+	return hint
 }
 
 func grant(rights, table, account string) string {
 	return "GRANT " + rights + " ON " + table + " TO " + account + ";"
 }
 
-// memberRights are the rights that a member needs on each of the tables.
-const memberRights = "SELECT, INSERT, UPDATE"
+// memberRights are the rights that a member needs on each of the tables. With makerRights it
+// also makes the tables.
+const (
+	memberRights = "SELECT, INSERT, UPDATE"
+	makerRights  = "CREATE, " + memberRights
+)
 
 // placeholderAccount stands for an account that is not known.
 const placeholderAccount = "'user'@'host'"

@@ -194,7 +194,7 @@ func (s *session) grant(ctx context.Context, bids []backend.Bid, changes []rowCh
 	for k, group := range groups {
 		heartbeat := newHeartbeat()
 		text, args := s.grantStatement(st.server, group, k.Candidate, heartbeat, k.ttl, k.renew)
-		s.backend.candidates.add(candidateKey{k.ID, k.Nonce}, k.Candidate)
+		s.backend.candidates.add(candidateKey{k.ID, string(k.Nonce)}, k.Candidate)
 		if _, err := s.exec(ctx, text, args...); err != nil {
 			return err
 		}

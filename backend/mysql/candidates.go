@@ -26,7 +26,7 @@ func (p *candidateCache) get(id, nonce sql.RawBytes) (c backend.Candidate, known
 	p.Lock()
 	defer p.Unlock()
 	if c, known = p.known[candidateKey{string(id), string(nonce)}]; !known {
-		c = backend.Candidate{ID: string(id), Nonce: string(nonce)}
+		c = backend.Candidate{ID: string(id), Nonce: backend.Nonce(string(nonce))}
 	}
 	return c, known
 }
@@ -46,7 +46,7 @@ func (s *session) readCandidates(ctx context.Context, rows []row) error {
 	names := make(map[candidateKey][]byte)
 	for i := range rows {
 		if rows[i].unknownHolder {
-			names[candidateKey{rows[i].Holder.ID, rows[i].Holder.Nonce}] = []byte(rows[i].Election)
+			names[candidateKey{rows[i].Holder.ID, string(rows[i].Holder.Nonce)}] = []byte(rows[i].Election)
 		}
 	}
 	if len(names) == 0 {
@@ -66,7 +66,7 @@ func (s *session) readCandidates(ctx context.Context, rows []row) error {
 		if err := result.Scan(&id, &nonce, &address, &metadata); err != nil {
 			return err
 		}
-		s.backend.candidates.add(candidateKey{id, nonce}, clean.Candidate(backend.Candidate{ID: id, Nonce: nonce, Address: address, Metadata: metadata}))
+		s.backend.candidates.add(candidateKey{id, nonce}, clean.Candidate(backend.Candidate{ID: id, Nonce: backend.Nonce(nonce), Address: address, Metadata: metadata}))
 	}
 	for i := range rows {
 		if r := &rows[i]; r.unknownHolder {

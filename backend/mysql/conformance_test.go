@@ -84,7 +84,7 @@ func newWithFaults(t testing.TB, k testbed.Kind) conformance.Store {
 
 // newStore makes a store with new tables for one case.
 func newStore(t testing.TB, d *testbed.Database, options func(prefix string) Options) conformance.Store {
-	prefix := "c" + backend.NewNonce()[:16]
+	prefix := "c" + string(backend.NewNonce()[:16])
 	admin, err := sql.Open("mysql", d.Admin.FormatDSN())
 	if err != nil {
 		t.Fatal(err)

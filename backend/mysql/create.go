@@ -113,7 +113,7 @@ func (c *creation) add(ctx context.Context, s *session, bid backend.Bid, index i
 	c.leases = append(c.leases, name, []byte(candidate.ID), []byte(candidate.Nonce), []byte(candidate.Address), []byte(candidate.Metadata),
 		term, c.heartbeat, microseconds(bid.TTL), microseconds(bid.Renew), microseconds(bid.TTL))
 	c.granted[index] = term
-	s.backend.candidates.add(candidateKey{candidate.ID, candidate.Nonce}, candidate)
+	s.backend.candidates.add(candidateKey{candidate.ID, string(candidate.Nonce)}, candidate)
 	return nil
 }
 

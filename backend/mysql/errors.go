@@ -79,8 +79,8 @@ func (b *Backend) failAs(account login, op string, err error) error {
 	switch {
 	case is(err, errNoTable):
 		class, hint = backend.ErrDenied, createTablesHint
-	case errors.Is(err, errUnseen):
-		class, hint = backend.ErrDenied, createTablesHint+account.grantHint(memberRights, t.lease, t.term, t.member)
+	case errors.Is(err, errUnseen), is(err, 1044): // whether the tables exist is not known: only a GRANT with CREATE needs none
+		class, hint = backend.ErrDenied, createTablesHint+account.grantHint(makerRights, t.lease, t.term, t.member)
 	case is(err, errNoSchema):
 		class, hint = backend.ErrDenied, "; make that schema (CREATE DATABASE), or correct its name in the DSN"
 	case is(err, errNoSchemaSet):
@@ -88,7 +88,7 @@ func (b *Backend) failAs(account login, op string, err error) error {
 	case is(err, errUnknownColumn):
 		class, hint = backend.ErrDenied, "; the tables are not those of layout 1, which \"elect schema\" prints"
 	case is(err, 1045):
-		class, hint = backend.ErrDenied, account.anonymousHint()
+		class, hint = backend.ErrDenied, account.refusedHint(err)
 	case is(err, 1251, 1698, 1820, 1862, 3118, 4151):
 		class = backend.ErrDenied
 	case is(err, errInsecure):

@@ -38,7 +38,7 @@ func FuzzRow(f *testing.F) {
 			c.lease(&r, "jobs", nil, &candidateCache{})
 		}
 		r.Holder = clean.Candidate(r.Holder) // as readCandidates does
-		r.classify(&st, me)
+		r.classify(&st, backend.Nonce(me))
 		l := r.Lease
 		if l != clean.Lease(l) || l.Version == "" || backend.CheckText("version", l.Version, 600, false) != nil {
 			t.Errorf("not clean: %+v", l)
@@ -46,7 +46,7 @@ func FuzzRow(f *testing.F) {
 		if l.ObserveFor < 0 || l.ObserveFor > maxDuration || l.TTL > maxDuration || l.Renew > maxDuration || l.Age > maxDuration {
 			t.Errorf("durations: %+v", l)
 		}
-		if found && !l.Vacant() && l.Holder.Nonce != me && l.ObserveFor == 0 && st.maxTTL > 0 {
+		if found && !l.Vacant() && string(l.Holder.Nonce) != me && l.ObserveFor == 0 && st.maxTTL > 0 {
 			t.Errorf("held by another process, and free at once: %+v", l)
 		}
 		if found && l.Request.Kind != "" && l.Request.Term != l.Term {

@@ -123,7 +123,7 @@ func lifecycle(t *testing.T, l *lab, o Options, election string) {
 			t.Errorf("announce: %v", err)
 		}
 	}
-	members, err := b.Members(ctx, a.me.Nonce, 1)
+	members, err := b.Members(ctx, string(a.me.Nonce), 1)
 	if err != nil || len(members) != 1 || members[0].Candidate != m.Candidate || members[0].Stage != m.Stage || members[0].TTL != m.TTL {
 		t.Errorf("members: %+v, %v; want %+v", members, err, m)
 	}

@@ -76,6 +76,7 @@ type Backend struct {
 
 var (
 	_ backend.Backend  = (*Backend)(nil)
+	_ backend.Marker   = (*Backend)(nil)
 	_ backend.Preparer = (*Backend)(nil)
 )
 
@@ -162,7 +163,7 @@ func (b *Backend) Close() error {
 }
 
 // enter begins a call for the candidate with this nonce, or for no candidate ("").
-func (b *Backend) enter(nonce string) error {
+func (b *Backend) enter(nonce backend.Nonce) error {
 	if err := b.owner.Admit(nonce); err != nil {
 		return fmt.Errorf("mysql: %w", err)
 	}

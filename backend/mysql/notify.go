@@ -45,8 +45,8 @@ const (
 
 // notifyLockName returns the name of a leader's lock: in lower case, since MySQL ignores
 // case there and MariaDB does not, and at most 64 characters.
-func (b *Backend) notifyLockName(nonce string) string {
-	sum := sha256.Sum256([]byte(b.notifier.tables + " " + nonce))
+func (b *Backend) notifyLockName(nonce backend.Nonce) string {
+	sum := sha256.Sum256([]byte(b.notifier.tables + " " + string(nonce)))
 	return fmt.Sprintf("go-election:%x", sum[:24])
 }
 
@@ -63,7 +63,7 @@ type notifier struct {
 
 	state       sync.Mutex
 	held        map[string]bool // elections that this process leads
-	lockless    []string        // nonces of leaders that had no notification lock when we looked
+	lockless    []backend.Nonce // nonces of leaders that had no notification lock when we looked
 	unsupported bool            // the server has no named locks
 }
 
@@ -94,13 +94,13 @@ func (l *notifier) leading() bool {
 
 // recordLock records whether a leader has a notification lock. It reports whether that
 // leader had none before.
-func (l *notifier) recordLock(nonce string, has bool) (hadNone bool) {
+func (l *notifier) recordLock(nonce backend.Nonce, has bool) (hadNone bool) {
 	l.state.Lock()
 	defer l.state.Unlock()
 	hadNone = slices.Contains(l.lockless, nonce)
 	switch {
 	case has:
-		l.lockless = slices.DeleteFunc(l.lockless, func(n string) bool { return n == nonce })
+		l.lockless = slices.DeleteFunc(l.lockless, func(n backend.Nonce) bool { return n == nonce })
 	case !hadNone:
 		l.lockless = append(l.lockless, nonce)
 	}
@@ -108,10 +108,10 @@ func (l *notifier) recordLock(nonce string, has bool) (hadNone bool) {
 }
 
 // forgetExcept forgets all leaders but these.
-func (l *notifier) forgetExcept(leaders []string) {
+func (l *notifier) forgetExcept(leaders []backend.Nonce) {
 	l.state.Lock()
 	defer l.state.Unlock()
-	l.lockless = slices.DeleteFunc(l.lockless, func(n string) bool { return !slices.Contains(leaders, n) })
+	l.lockless = slices.DeleteFunc(l.lockless, func(n backend.Nonce) bool { return !slices.Contains(leaders, n) })
 }
 
 func (l *notifier) isUnsupported() bool {
@@ -273,9 +273,9 @@ func (b *Backend) Listen(ctx context.Context, seen []backend.Lease) error {
 
 // leadersToAwait returns the nonces of the first other leaders in seen, as many as there
 // are connections for.
-func (b *Backend) leadersToAwait(seen []backend.Lease) []string {
+func (b *Backend) leadersToAwait(seen []backend.Lease) []backend.Nonce {
 	self := b.owner.Nonce()
-	var nonces []string
+	var nonces []backend.Nonce
 	for i := range seen {
 		nonce := seen[i].Holder.Nonce
 		if nonce != "" && nonce != self && len(nonces) < b.notifier.maxLeaders && !slices.Contains(nonces, nonce) {
@@ -287,7 +287,7 @@ func (b *Backend) leadersToAwait(seen []backend.Lease) []string {
 
 // awaitNotification waits for the notification lock of one leader. It returns nil if the
 // leader has notified its followers, or may have.
-func (b *Backend) awaitNotification(ctx context.Context, nonce string) error {
+func (b *Backend) awaitNotification(ctx context.Context, nonce backend.Nonce) error {
 	for pause := notifyCallTimeout; ; {
 		conn, err := b.notifyConns.Conn(ctx)
 		if err != nil {

@@ -352,7 +352,7 @@ func TestListenAwaitsTheFirstLeaders(t *testing.T) {
 	if err := b.enter("me"); err != nil {
 		t.Fatal(err)
 	}
-	held := func(nonces ...string) (seen []backend.Lease) {
+	held := func(nonces ...backend.Nonce) (seen []backend.Lease) {
 		for _, n := range nonces {
 			seen = append(seen, backend.Lease{Holder: backend.Candidate{Nonce: n}})
 		}
@@ -360,11 +360,11 @@ func TestListenAwaitsTheFirstLeaders(t *testing.T) {
 	}
 	for _, c := range []struct {
 		seen []backend.Lease
-		want []string
+		want []backend.Nonce
 	}{
 		{held("", "me"), nil},
-		{held("z", "a", "", "b"), []string{"z", "a"}}, // in the order of seen
-		{held("a", "a", "b", "c"), []string{"a", "b"}},
+		{held("z", "a", "", "b"), []backend.Nonce{"z", "a"}}, // in the order of seen
+		{held("a", "a", "b", "c"), []backend.Nonce{"a", "b"}},
 	} {
 		if got := b.leadersToAwait(c.seen); !slices.Equal(got, c.want) {
 			t.Errorf("leaders %q, want %q", got, c.want)

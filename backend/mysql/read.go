@@ -194,7 +194,7 @@ func (s *session) boot(ctx context.Context, server string) (string, error) {
 // classify computes Version and ObserveFor: what a challenger must see unchanged, and for how
 // long. self is the nonce of this process. See docs/design/mysql.md, "What a challenger
 // observes, and for how long".
-func (r *row) classify(st *status, self string) {
+func (r *row) classify(st *status, self backend.Nonce) {
 	ref := st.server // what must stay unchanged beside the heartbeat
 	defer func() { r.setVersion(st, ref) }()
 	switch {

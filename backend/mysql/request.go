@@ -17,7 +17,8 @@ func (b *Backend) Request(ctx context.Context, requests []backend.Request) error
 	}
 	type kind struct {
 		backend.RequestKind
-		id, nonce string
+		id    string
+		nonce backend.Nonce
 	}
 	kinds := make(map[kind][]backend.Request, 1)
 	for _, r := range requests {

@@ -74,15 +74,15 @@ func (c *scan) lease(r *row, name string, known *backend.Lease, p *candidateCach
 		r.Request = backend.Request{Election: name, Term: r.Term,
 			Kind:  backend.RequestKind(cleanText(c.request, string(known.Request.Kind), 16, false)),
 			ID:    cleanText(c.requestID, known.Request.ID, backend.MaxID, false),
-			Nonce: cleanText(c.requestNonce, known.Request.Nonce, 64, false)}
+			Nonce: backend.Nonce(cleanText(c.requestNonce, string(known.Request.Nonce), 64, false))}
 	}
 	r.MovedTo, r.MovedFrom = cleanText(c.movedTo, known.MovedTo, backend.MaxMark, false), cleanText(c.movedFrom, known.MovedFrom, backend.MaxMark, false)
 	switch {
 	case len(c.holder) == 0 && len(c.nonce) == 0:
 		r.TTL, r.Renew = 0, 0
 	case c.full:
-		r.Holder = clean.Candidate(backend.Candidate{ID: string(c.holder), Nonce: string(c.nonce), Address: string(c.address), Metadata: string(c.metadata)})
-	case string(c.holder) == known.Holder.ID && string(c.nonce) == known.Holder.Nonce:
+		r.Holder = clean.Candidate(backend.Candidate{ID: string(c.holder), Nonce: backend.Nonce(string(c.nonce)), Address: string(c.address), Metadata: string(c.metadata)})
+	case string(c.holder) == known.Holder.ID && string(c.nonce) == string(known.Holder.Nonce):
 		r.Holder = known.Holder
 	default:
 		var met bool

@@ -82,7 +82,7 @@ func (b *Backend) Prepare(ctx context.Context) error {
 func (b *Backend) createTablesOn(ctx context.Context, conn *sql.Conn, identity string) error {
 	for _, statement := range b.tables.createStatements() {
 		statement = strings.Replace(statement, noServerValues, noServerValues[:len(noServerValues)-len("''")]+identity, 1)
-		statement = strings.Replace(statement, noNonceValues, "'"+layout+"', '"+backend.NewNonce()+"'", 1)
+		statement = strings.Replace(statement, noNonceValues, "'"+layout+"', '"+string(backend.NewNonce())+"'", 1)
 		if _, err := conn.ExecContext(ctx, statement); is(err, rights...) {
 			return b.createDenied(b.loginOf(ctx, conn, err), err)
 		} else if err != nil && !is(err, errDuplicate) {
@@ -98,7 +98,7 @@ func (b *Backend) createTablesOn(ctx context.Context, conn *sql.Conn, identity s
 func (b *Backend) createDenied(account login, err error) error {
 	t := b.tables.inSchema(account.schema)
 	return fmt.Errorf("mysql: create tables: %w: %w; the account needs CREATE and INSERT on them%s", backend.ErrDenied, b.redact(err),
-		account.grantHint("CREATE, "+memberRights, t.lease, t.term, t.member))
+		account.grantHint(makerRights, t.lease, t.term, t.member))
 }
 
 // SchemaSQL returns the statements that create the tables with these names and grant the

@@ -256,7 +256,7 @@ func TestAClockStepChangesNothing(t *testing.T) {
 			if err := n.Announce(ctx, backend.Member{Candidate: n.me, TTL: callLimit}); err != nil {
 				t.Error(err)
 			}
-			if members, err := n.Members(ctx, n.me.Nonce, 1); err != nil || len(members) != 1 {
+			if members, err := n.Members(ctx, string(n.me.Nonce), 1); err != nil || len(members) != 1 {
 				t.Errorf("members after a step of %v: %v, %v", step, members, err)
 			}
 			cancel()

@@ -25,7 +25,7 @@ func TestErrorsSayWhatAnAdministratorMustDo(t *testing.T) {
 			func(t *testing.T, l *lab) Options {
 				l.exec(t, "DROP TABLE election_lease, election_term, election_member")
 				return Options{}
-			}, []string{"election_lease", "GRANT SELECT"}, toMake},
+			}, []string{"election_lease", "GRANT CREATE, SELECT"}, toMake},
 		"one table missing": {
 			func(t *testing.T, l *lab) Options { l.exec(t, "DROP TABLE election_term"); return Options{} },
 			[]string{"`election_term`"}, toMake},
@@ -69,7 +69,7 @@ func TestErrorsSayWhatAnAdministratorMustDo(t *testing.T) {
 			func(t *testing.T, l *lab) Options {
 				l.exec(t, fmt.Sprintf("REVOKE SELECT, INSERT, UPDATE ON %s.* FROM '%s'@'127.0.0.1'", l.Name, l.User.User))
 				return Options{}
-			}, []string{"GRANT SELECT, INSERT, UPDATE", "`election_lease`"}, toPaste},
+			}, []string{"GRANT CREATE, SELECT, INSERT, UPDATE", "`election_lease`"}, toPaste},
 	}
 	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
 		for what, p := range problems {
@@ -308,8 +308,8 @@ func TestRowsOfGoneProcessesAreReused(t *testing.T) {
 			if len(some) == 0 {
 				break
 			}
-			page = append(page, some[0].Nonce)
-			from = some[0].Nonce + "\x00"
+			page = append(page, string(some[0].Nonce))
+			from = string(some[0].Nonce + "\x00")
 		}
 		if len(page) != 4 {
 			t.Errorf("page by page: %d members, want 4", len(page))

@@ -204,3 +204,25 @@ func TestATableOfAnotherShapeIsAnError(t *testing.T) {
 		fails("there is no table")
 	})
 }
+
+// A candidate makes this module's own tables, as on mysql, unless an option forbids it.
+func TestACandidateCreatesMissingTables(t *testing.T) {
+	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
+		d := testbed.Shared(t, k).Database(t)
+		l := &lab{d, testbed.OpenDB(t, d.Admin), Options{}}
+		l.exec(t, fmt.Sprintf(createSQL[LastSeenActive], "leader_election"))
+		for _, keep := range []bool{true, false} {
+			b, err := Open(Options{Config: d.Admin, Layout: LastSeenActive, KeepSchema: keep})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer b.Close()
+			if err := b.Prepare(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := b.Observe(t.Context(), []backend.Lease{{Election: "jobs"}}); errors.Is(err, backend.ErrDenied) != keep {
+				t.Errorf("KeepSchema %v: after Prepare a reading gives %v", keep, err)
+			}
+		}
+	})
+}

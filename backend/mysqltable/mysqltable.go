@@ -65,8 +65,9 @@ type Options struct {
 	// "election_shared". A backend/mysql to which these elections move must have another.
 	Prefix string
 
-	// NotifyConns is that of [mysql.Options].
+	// NotifyConns and KeepSchema are those of [mysql.Options].
 	NotifyConns int
+	KeepSchema  bool
 }
 
 // A Backend shares elections with other programs. It implements [backend.Backend].
@@ -87,7 +88,11 @@ type Backend struct {
 	candidate   backend.Candidate // of this Backend, once it is known
 }
 
-var _ backend.Backend = (*Backend)(nil)
+var (
+	_ backend.Backend  = (*Backend)(nil)
+	_ backend.Marker   = (*Backend)(nil)
+	_ backend.Preparer = (*Backend)(nil)
+)
 
 // Format prints only the name of the type: the fields may be secret.
 func (o Options) Format(f fmt.State, _ rune) { fmt.Fprint(f, "mysqltable.Options") }
@@ -109,12 +114,14 @@ func init() {
 			Keys        map[string]string `yaml:"keys" json:"keys"`
 			Prefix      string            `yaml:"prefix" json:"prefix"`
 			NotifyConns int               `yaml:"notify_conns" json:"notify_conns"`
+			Create      bool              `yaml:"create_tables" json:"create_tables"`
 		}
+		c.Create = true
 		if err := decode(&c); err != nil {
 			return nil, err
 		}
 		o := Options{DSN: c.DSN, Schema: c.Schema, Table: c.Table, Layout: Layout(c.Layout), Threshold: c.Threshold,
-			Patience: c.Patience, Period: c.Period, Zone: c.Zone, Prefix: c.Prefix, NotifyConns: c.NotifyConns}
+			Patience: c.Patience, Period: c.Period, Zone: c.Zone, Prefix: c.Prefix, NotifyConns: c.NotifyConns, KeepSchema: !c.Create}
 		if len(c.Keys) > 0 {
 			taken := make(map[string]string)
 			for name, key := range c.Keys {
@@ -160,11 +167,14 @@ func Open(o Options) (*Backend, error) {
 		return nil, err
 	}
 	o = b.options
-	if err := b.open(mysql.Options{DSN: o.DSN, Config: o.Config, Schema: o.Schema, Prefix: o.Prefix, NotifyConns: o.NotifyConns}, nil); err != nil {
+	if err := b.open(mysql.Options{DSN: o.DSN, Config: o.Config, Schema: o.Schema, Prefix: o.Prefix, NotifyConns: o.NotifyConns, KeepSchema: o.KeepSchema}, nil); err != nil {
 		return nil, err
 	}
 	return b, nil
 }
+
+// Prepare implements [backend.Preparer] for this module's own tables.
+func (b *Backend) Prepare(ctx context.Context) error { return b.inner.Prepare(ctx) }
 
 // open opens the Backend that keeps the leases, and the pool for the rows. wrap may be nil.
 func (b *Backend) open(o mysql.Options, wrap func(sqldriver.Connector) sqldriver.Connector) error {

@@ -155,7 +155,8 @@ func (b *Backend) release(ctx context.Context, held []backend.Held) error {
 		if term == 0 && l.Holder.Nonce == candidate.Nonce {
 			term = l.Term
 		}
-		if term == 0 || errs[i] != nil {
+		others := !l.Vacant() && l.Term == term && l.Holder.Nonce != candidate.Nonce
+		if term == 0 || others || errs[i] != nil {
 			continue
 		}
 		// The lease may be released already, and the row not yet.

@@ -63,7 +63,7 @@ const wideSession = 8 * time.Second
 
 // shared returns options for fresh paths on the shared server.
 func shared(t testing.TB) Options {
-	return Options{Servers: testbed.SharedZooKeeper(t), Root: "/t" + backend.NewNonce()[:12], Tick: tick, MaxSession: wideSession}
+	return Options{Servers: testbed.SharedZooKeeper(t), Root: "/t" + string(backend.NewNonce()[:12]), Tick: tick, MaxSession: wideSession}
 }
 
 func (c *client) bid(over backend.Lease) backend.Bid {

@@ -52,7 +52,7 @@ func TestConformanceOfMarksInOtherLayouts(t *testing.T) {
 
 // newStore returns a store at paths of its own for one case.
 func newStore(t testing.TB, servers []string, options func(root string) Options) conformance.Store {
-	root := "/t" + backend.NewNonce()[:12]
+	root := "/t" + string(backend.NewNonce()[:12])
 	admin := dial(t, servers)
 	open := func(t testing.TB) *Backend {
 		b, err := Open(options(root))

@@ -29,7 +29,7 @@ func (b *Backend) nominateFromEdit(ctx context.Context, s *session, election str
 	}
 	for _, m := range members {
 		if string(data) == m.ID || string(data) == m.Address {
-			w.ID, w.Nonce = m.ID, m.Nonce
+			w.ID, w.Nonce = m.ID, string(m.Nonce)
 			break
 		}
 	}

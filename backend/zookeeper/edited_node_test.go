@@ -23,7 +23,7 @@ func TestAnEditedNodeNamesTheNextLeader(t *testing.T) {
 	}
 	lock := a.layout.lockPath("jobs")
 	of := func(id, nonce string) backend.Request {
-		return backend.Request{Election: "jobs", Term: held.Term, Kind: backend.Accept, ID: id, Nonce: nonce}
+		return backend.Request{Election: "jobs", Term: held.Term, Kind: backend.Accept, ID: id, Nonce: backend.Nonce(nonce)}
 	}
 	for _, edit := range []struct {
 		text string
@@ -31,8 +31,8 @@ func TestAnEditedNodeNamesTheNextLeader(t *testing.T) {
 	}{
 		{"a", backend.Request{}},
 		{a.me.Address, backend.Request{}},
-		{"b", of("b", b.me.Nonce)},
-		{b.me.Address, of("b", b.me.Nonce)},
+		{"b", of("b", string(b.me.Nonce))},
+		{b.me.Address, of("b", string(b.me.Nonce))},
 		{"10.0.0.3:80", of("10.0.0.3:80", "")},
 		{"\x1b[2J", of(clean.Text("\x1b[2J", backend.MaxID, false), "")},
 		{"", of("", "")},

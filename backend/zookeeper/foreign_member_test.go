@@ -309,7 +309,7 @@ func TestAForeignLeaderIsShownAndWaitedFor(t *testing.T) {
 		t.Fatal(err)
 	}
 	seen := a.observeOne(t, "jobs")
-	if seen.Holder.ID != "java-1" || !strings.HasPrefix(seen.Holder.Nonce, "node ") || seen.ObserveFor != backend.ExpiresInStore {
+	if seen.Holder.ID != "java-1" || !strings.HasPrefix(string(seen.Holder.Nonce), "node ") || seen.ObserveFor != backend.ExpiresInStore {
 		t.Fatalf("want java-1 shown as leader, to be waited for; got %+v", seen)
 	}
 	if got, err := a.try(seen); err != nil || got.Outcome != backend.Refused {

@@ -81,7 +81,7 @@ func (b *Backend) newGrantAttempt(s *session, id int64, bid backend.Bid, snap *s
 		r.Unconfirmed = snap.deleted.String()
 	}
 	r.Holder = &holder{
-		ID: bid.Candidate.ID, Nonce: bid.Candidate.Nonce, Address: bid.Candidate.Address, Metadata: bid.Candidate.Metadata,
+		ID: bid.Candidate.ID, Nonce: string(bid.Candidate.Nonce), Address: bid.Candidate.Address, Metadata: bid.Candidate.Metadata,
 		TTL: duration(bid.TTL), Renew: duration(bid.Renew), Elected: now.UTC(),
 		Node: own.node, Session: sessionName(id), Grant: number,
 	}

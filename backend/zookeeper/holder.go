@@ -76,9 +76,9 @@ func (b *Backend) observePresentHolder(s *session, snap *snapshot, stored stored
 	h := snap.record.Holder
 	id, _ := s.idAndEpoch()
 	switch {
-	case h.Nonce == b.owner.Nonce() && h.Session == sessionName(id):
+	case h.Nonce == string(b.owner.Nonce()) && h.Session == sessionName(id):
 		// A leftover of our own, which is free for us.
-	case stored.missing || b.layout.kind == Node || h.Nonce == b.owner.Nonce():
+	case stored.missing || b.layout.kind == Node || h.Nonce == string(b.owner.Nonce()):
 		// An operator has deleted the session record that a challenger would observe; or a
 		// challenger could not be certain whose node it deletes; or the node is our own, of
 		// an earlier session. The ensemble decides.
@@ -91,7 +91,7 @@ func (b *Backend) observePresentHolder(s *session, snap *snapshot, stored stored
 // observeAbsentHolder returns how long a challenger must observe a lease whose node does
 // not exist.
 func (b *Backend) observeAbsentHolder(snap *snapshot, stored storedSession, observeFor time.Duration) time.Duration {
-	h, ours := snap.record.Holder, snap.record.Holder.Nonce == b.owner.Nonce()
+	h, ours := snap.record.Holder, snap.record.Holder.Nonce == string(b.owner.Nonce())
 	switch {
 	case !stored.missing && ours: // an operator has deleted our node: we need not wait for ourselves
 		return 0

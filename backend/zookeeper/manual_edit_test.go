@@ -186,7 +186,7 @@ func TestAMemberRecordOfAnotherSessionIsReplaced(t *testing.T) {
 	t.Parallel()
 	o := shared(t)
 	a, admin := newClient(t, "a", o), dial(t, o.Servers)
-	path := a.layout.memberParent + "/" + a.me.Nonce
+	path := a.layout.memberParent + "/" + string(a.me.Nonce)
 	for range 2 { // the second time the session exists
 		if err := a.announce(t); err != nil {
 			t.Fatal(err)

@@ -57,7 +57,7 @@ func (b *Backend) writeMember(ctx context.Context, s *session, m backend.Member)
 		return err
 	}
 	id, _ := s.idAndEpoch()
-	path := b.layout.memberParent + "/" + escape(m.Nonce)
+	path := b.layout.memberParent + "/" + escape(string(m.Nonce))
 	if s.answeredSince(time.Now().Add(-m.TTL / 2)) {
 		r, err := s.cache.get(ctx, uniqueData, path, true)
 		if err != nil || bytes.Equal(r.data, text) && r.stat.EphemeralOwner == id {
@@ -116,10 +116,10 @@ func (b *Backend) readMembers(ctx context.Context, s *session, from string, limi
 	if err != nil {
 		return nil, err
 	}
-	var nonces []string
+	var nonces []backend.Nonce
 	for _, part := range r.children {
 		if nonce, ok := unescape(part); ok && nonce >= from && len(nonce) <= 64 {
-			nonces = append(nonces, nonce)
+			nonces = append(nonces, backend.Nonce(nonce))
 		}
 	}
 	slices.Sort(nonces)
@@ -143,8 +143,8 @@ func (b *Backend) readMembers(ctx context.Context, s *session, from string, limi
 // readMember reads the member with a nonce. It returns nil if there is none, or if its node
 // belongs to no session. The age is zero: the session exists, so the ensemble has heard of
 // it within the session's length.
-func (b *Backend) readMember(ctx context.Context, s *session, nonce string) (*backend.Member, error) {
-	r, err := s.cache.readPlain(ctx, uniqueData, b.layout.memberParent+"/"+escape(nonce))
+func (b *Backend) readMember(ctx context.Context, s *session, nonce backend.Nonce) (*backend.Member, error) {
+	r, err := s.cache.readPlain(ctx, uniqueData, b.layout.memberParent+"/"+escape(string(nonce)))
 	var m member
 	if err != nil || r.missing || r.stat.EphemeralOwner == 0 || len(r.data) > maxMember || json.Unmarshal(r.data, &m) != nil {
 		return nil, err

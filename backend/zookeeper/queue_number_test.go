@@ -16,7 +16,7 @@ import (
 func TestTheNextNumberIsKnownFromTheStat(t *testing.T) {
 	t.Parallel()
 	o, acl := shared(t), zk.WorldACL(zk.PermAll)
-	admin, queue := dial(t, o.Servers), "/queue-"+backend.NewNonce()
+	admin, queue := dial(t, o.Servers), "/queue-"+string(backend.NewNonce())
 	if _, err := admin.CreateContainer(queue, nil, zk.FlagContainer, acl); err != nil {
 		t.Fatal(err)
 	}

@@ -148,11 +148,11 @@ func (r *record) heldBy(nonce string, term uint64) bool {
 // namesGrant reports whether the record shows everyone this lease, with its session and
 // grant. Otherwise followers would look for the renewals of another grant.
 func (r *record) namesGrant(l backend.Held, session int64, grant int) bool {
-	return r.heldBy(l.Holder.Nonce, l.Term) && r.Unconfirmed == "" && r.Holder.Session == sessionName(session) && r.Holder.Grant == grant
+	return r.heldBy(string(l.Holder.Nonce), l.Term) && r.Unconfirmed == "" && r.Holder.Session == sessionName(session) && r.Holder.Grant == grant
 }
 
 func (h *holder) candidate() backend.Candidate {
-	return backend.Candidate{ID: h.ID, Nonce: h.Nonce, Address: h.Address, Metadata: h.Metadata}
+	return backend.Candidate{ID: h.ID, Nonce: backend.Nonce(h.Nonce), Address: h.Address, Metadata: h.Metadata}
 }
 
 // lease returns what the record alone says of the lease, as vacant.
@@ -160,7 +160,7 @@ func (r *record) lease() backend.Lease {
 	l := backend.Lease{Election: r.Election, Term: r.Term, End: r.End, LastID: r.LastID,
 		MovedTo: r.MovedTo, MovedFrom: r.MovedFrom}
 	if w := r.Request; w != nil {
-		l.Request = backend.Request{Election: r.Election, Term: w.Term, Kind: w.Kind, ID: w.ID, Nonce: w.Nonce}
+		l.Request = backend.Request{Election: r.Election, Term: w.Term, Kind: w.Kind, ID: w.ID, Nonce: backend.Nonce(w.Nonce)}
 	}
 	return l
 }

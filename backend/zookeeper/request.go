@@ -57,7 +57,7 @@ func (b *Backend) writeRequest(ctx context.Context, s *session, w backend.Reques
 		}
 		next := rec.clone()
 		if next.Request = nil; w.Kind != "" {
-			next.Request = &request{Term: w.Term, Kind: w.Kind, ID: w.ID, Nonce: w.Nonce}
+			next.Request = &request{Term: w.Term, Kind: w.Kind, ID: w.ID, Nonce: string(w.Nonce)}
 		}
 		_, _, err = s.write(ctx, &zk.SetDataRequest{Path: path, Data: next.encode(), Version: r.stat.Version})
 		if !errors.Is(err, zk.ErrBadVersion) {

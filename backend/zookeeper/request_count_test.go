@@ -220,7 +220,7 @@ func TestAMemberLivesAsLongAsItsSession(t *testing.T) {
 	o := longSessions(shared(t))
 	a, b, admin := newClient(t, "a", o), newClient(t, "b", o), dial(t, o.Servers)
 	held := a.winLongSession(t, "jobs")
-	path := a.layout.memberParent + "/" + a.me.Nonce
+	path := a.layout.memberParent + "/" + string(a.me.Nonce)
 	m := backend.Member{Candidate: a.me, TTL: ttl}
 	announce := func() {
 		t.Helper()
@@ -231,7 +231,7 @@ func TestAMemberLivesAsLongAsItsSession(t *testing.T) {
 	}
 	shows := func() backend.Member {
 		t.Helper()
-		members, err := b.Members(t.Context(), a.me.Nonce, 1)
+		members, err := b.Members(t.Context(), string(a.me.Nonce), 1)
 		if err != nil || len(members) != 1 || members[0].Candidate != a.me {
 			t.Fatalf("want a among the members, got %+v, %v", members, err)
 		}
@@ -270,15 +270,15 @@ func TestAMemberLivesAsLongAsItsSession(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	planted := backend.NewNonce()
+	planted := string(backend.NewNonce())
 	if _, err := admin.Create(a.layout.memberParent+"/"+planted, text, 0, zk.WorldACL(zk.PermAll)); err != nil {
 		t.Fatal(err)
 	}
-	if members, err := b.Members(t.Context(), planted, 1); err != nil || len(members) > 0 && members[0].Nonce == planted {
+	if members, err := b.Members(t.Context(), planted, 1); err != nil || len(members) > 0 && string(members[0].Nonce) == planted {
 		t.Errorf("a planted record is listed: %+v, %v", members, err)
 	}
 	testbed.Eventually(t, patience, "a silent member to be forgotten", func() error {
-		if members, err := b.Members(t.Context(), a.me.Nonce, 1); err != nil || len(members) > 0 {
+		if members, err := b.Members(t.Context(), string(a.me.Nonce), 1); err != nil || len(members) > 0 {
 			return fmt.Errorf("%+v, %w", members, err)
 		}
 		return nil

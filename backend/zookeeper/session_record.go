@@ -131,7 +131,7 @@ func (b *Backend) restoreSessionRecord(ctx context.Context, s *session, id int64
 	}
 	s.noteRecordLost(id)
 	s.mu.Lock()
-	who := backend.Candidate{Nonce: s.record.Nonce, ID: s.record.ID}
+	who := backend.Candidate{Nonce: backend.Nonce(s.record.Nonce), ID: s.record.ID}
 	s.mu.Unlock()
 	_, err := b.prepareSession(ctx, s, who)
 	return err
@@ -147,7 +147,7 @@ func (b *Backend) prepareSession(ctx context.Context, s *session, who backend.Ca
 	if ready {
 		return id, nil
 	}
-	first := sessionRecord{Nonce: who.Nonce, ID: who.ID}
+	first := sessionRecord{Nonce: string(who.Nonce), ID: who.ID}
 	path := b.layout.sessionPath(sessionName(id))
 	for try := 0; ; try++ {
 		_, err = call(ctx, s, func(c *zk.Conn) (string, error) {
@@ -184,7 +184,7 @@ func (b *Backend) prepareSession(ctx context.Context, s *session, who backend.Ca
 	s.mu.Lock()
 	if s.recordOwner != id { // otherwise another call was faster, and a renewal may have written since
 		s.recordOwner, s.recordCzxid, s.recordVersion, s.record = id, r.stat.Czxid, r.stat.Version, *parseSessionRecord(r.data)
-		s.record.Nonce, s.record.ID = who.Nonce, who.ID
+		s.record.Nonce, s.record.ID = string(who.Nonce), who.ID
 	}
 	s.mu.Unlock()
 	b.mu.Lock()

@@ -95,7 +95,7 @@ func (b *Backend) takeSnapshotOnce(ctx context.Context, s *session, election str
 		}
 		// A grant behind another program's node is about to be taken back; see
 		// checkQueueOrder. That program leads.
-		if early := snap.holderPresent() && b.layout.kind != Node && snap.queue.foreign != "" && rec.Holder.Nonce != b.owner.Nonce(); early {
+		if early := snap.holderPresent() && b.layout.kind != Node && snap.queue.foreign != "" && rec.Holder.Nonce != string(b.owner.Nonce()); early {
 			snap.lease.Holder, snap.lease.TTL, snap.lease.Renew = backend.Candidate{}, 0, 0
 		} else if snap.holderPresent() {
 			return nil // the lease is complete
@@ -145,7 +145,7 @@ func (b *Backend) readRecord(ctx context.Context, s *session, election string, m
 	if snap.deleted, err = b.readDeletions(ctx, s); err != nil || r.missing {
 		return err
 	}
-	if snap.unconfirmed = !snap.record.heldBy(b.owner.Nonce(), 0) || snap.deleted.String() != snap.record.Unconfirmed; snap.unconfirmed {
+	if snap.unconfirmed = !snap.record.heldBy(string(b.owner.Nonce()), 0) || snap.deleted.String() != snap.record.Unconfirmed; snap.unconfirmed {
 		snap.lease = backend.Lease{Election: election}
 	}
 	return nil
@@ -163,7 +163,7 @@ func (b *Backend) showForeignLeader(s *session, get readFunc, snap *snapshot) er
 	}
 	l := &snap.lease
 	snap.ref = nodeName(q.first)
-	l.Holder = backend.Candidate{ID: foreignID(q.first.data, q.foreign), Nonce: "node " + snap.ref}
+	l.Holder = backend.Candidate{ID: foreignID(q.first.data, q.foreign), Nonce: backend.Nonce("node " + snap.ref)}
 	snap.heartbeat = mix(snap.heartbeat, snap.ref)
 	l.Age = s.age(q.first.stat.Ctime)
 	return nil

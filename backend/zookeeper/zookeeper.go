@@ -109,7 +109,10 @@ type Backend struct {
 	late sync.WaitGroup // requests that outlive their calls
 }
 
-var _ backend.Backend = (*Backend)(nil)
+var (
+	_ backend.Backend = (*Backend)(nil)
+	_ backend.Marker  = (*Backend)(nil)
+)
 
 // Format prints the type's name and nothing that may be secret, whatever the verb.
 func (o Options) Format(f fmt.State, _ rune) { fmt.Fprint(f, "zookeeper.Options") }
@@ -261,7 +264,7 @@ func (b *Backend) Close() error {
 }
 
 // admit starts a call for the candidate with this nonce, or for no candidate ("").
-func (b *Backend) admit(nonce string) error {
+func (b *Backend) admit(nonce backend.Nonce) error {
 	if err := b.owner.Admit(nonce); err != nil {
 		return fmt.Errorf("zookeeper: %w", err)
 	}

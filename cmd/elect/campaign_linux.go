@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -14,7 +13,7 @@ import (
 
 // campaign campaigns until the command has ended and is not to be started again, or until
 // elect is asked to end. It returns the exit code.
-func (r *runner) campaign(ctx context.Context) (int, error) {
+func (r *runner) campaign(ctx context.Context, m *election.Manager) (int, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	signals := make(chan os.Signal, 16)
@@ -27,59 +26,44 @@ func (r *runner) campaign(ctx context.Context) (int, error) {
 	signal.Notify(childEnded, syscall.SIGCHLD)
 	go reapOrphans(ctx, childEnded, func() int { return int(r.guard.Load()) })
 
-	r.election.Watch(r.printEvent)
-	ended := make(chan error, 1)
-	go func() { ended <- r.runAgain(ctx) }()
-	finish := func(code int, err error) (int, error) {
-		cancel()
-		return r.awaitRelease(code, err, ended, signals)
+	r.election.Watch(r.watch)
+	if err := r.election.Lead(r.lead); err != nil {
+		return r.finish(m, exitElect, err, signals)
 	}
 	for {
 		select {
-		case err := <-ended:
-			return exitElect, err // the store will never accept this candidacy
 		case res := <-r.results:
-			switch {
-			case res.err != nil:
-				return finish(res.code, res.err)
-			case r.isStopping(), r.restart == "no", r.restart == "on-failure" && res.code == 0:
-				return finish(res.code, nil)
+			if res.err != nil || r.isStopping() || !r.restarts(res.code) {
+				return r.finish(m, res.code, res.err, signals)
 			}
+			r.say("the command starts again when this process leads again, after a pause of %v to %v, longer with each failure", rounded(r.pause), rounded(32*r.pause))
 		case s := <-signals:
 			if r.handleSignal(s.(syscall.Signal)) {
-				return finish(0, nil)
+				return r.finish(m, 0, nil, signals)
 			}
 		}
 	}
 }
 
-// runAgain campaigns again after each end of the command, until ctx ends or the store will
-// never accept this candidacy.
-func (r *runner) runAgain(ctx context.Context) error {
-	err := r.election.Run(ctx, r.lead)
-	for ctx.Err() == nil && (err == nil || errors.Is(err, election.ErrNotReleased)) {
-		if next := r.election.Run(ctx, r.lead); next != nil || ctx.Err() == nil {
-			err = next
-		}
-	}
-	return err
+// restarts reports whether the command starts again after it has ended by itself with this code.
+func (r *runner) restarts(code int) bool {
+	return r.restart == "always" || r.restart == "on-failure" && code != 0
 }
 
-// awaitRelease waits until Run has released the lease and returned. A signal ends the wait;
-// then the lease expires.
-func (r *runner) awaitRelease(code int, err error, ended <-chan error, signals <-chan os.Signal) (int, error) {
+// finish waits until the lease is released. A signal ends the wait; then the lease expires.
+func (r *runner) finish(m *election.Manager, code int, err error, signals <-chan os.Signal) (int, error) {
+	closed := make(chan error, 1)
+	go func() { closed <- r.close(m) }()
 	for {
 		select {
-		case closed := <-ended:
-			if r.unreleased = errors.Is(closed, election.ErrNotReleased); r.unreleased {
+		case closed := <-closed:
+			if closed != nil {
 				r.say("%v", closed)
-				closed = nil
 			}
-			return code, errors.Join(err, closed)
+			return code, err
 		case s := <-signals:
 			if s := s.(syscall.Signal); isTermination(s) {
 				r.say("%v again: not waiting for the release; the lease will expire", s)
-				r.unreleased = true
 				return code, err
 			}
 		}
@@ -155,15 +139,13 @@ func (r *runner) lead(ctx context.Context, lead *election.Leadership) error {
 	if r.lock != nil {
 		var err error
 		if lock, err = r.lock(r.name); err != nil {
-			r.say("the lease cannot be handed to the command: %v", err)
-			return nil
+			return fmt.Errorf("the lease cannot be handed to the command: %w", err)
 		}
 	}
 	c, err := r.startCommand(lead, lock)
 	if err != nil {
 		r.results <- result{exitElect, err}
-		<-ctx.Done()
-		return nil
+		return err
 	}
 	if c == nil {
 		return nil
@@ -180,16 +162,17 @@ func (r *runner) lead(ctx context.Context, lead *election.Leadership) error {
 	if expiring && !stopping {
 		awaitExpiry(ctx, lead)
 	}
+	ended := fmt.Errorf("the command has ended, code %d", c.code)
+	if !stopping && c.err == nil && (!c.ended || c.stopRequested || ctx.Err() != nil) {
+		r.say("%v; it starts again when this process leads again", ended)
+		return nil
+	}
+	r.results <- result{c.code, c.err}
 	switch {
 	case c.err != nil:
-		r.results <- result{c.code, c.err}
-	case stopping || c.ended && !c.stopRequested && ctx.Err() == nil:
-		if !stopping {
-			r.say("the command has ended by itself, code %d", c.code)
-		}
-		r.results <- result{code: c.code}
-	default:
-		r.say("the command has ended, code %d; it starts again when this process leads again", c.code)
+		return c.err
+	case c.code != 0:
+		return ended // so that the next pause is longer
 	}
 	return nil
 }

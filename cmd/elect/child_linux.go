@@ -104,6 +104,9 @@ func (c *child) readReports(reports *os.File) {
 	reports.Close()
 	if err := c.guard.Wait(); err != nil { // elect has adopted its descendants
 		c.killOrphans()
+		if !c.ended { // the kernel has killed the command with its guard
+			c.code = 128 + int(syscall.SIGKILL)
+		}
 	}
 	c.orders.Close()
 }

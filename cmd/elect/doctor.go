@@ -97,10 +97,8 @@ func (a *app) diagnose(ctx context.Context, write bool) (list diagnostics) {
 			list.add(gradeProblem, "assignment", "%v", err)
 		}
 	}
-	if records, err := s.records(ctx); err != nil {
+	if err := s.checkElections(ctx, &list); err != nil {
 		list.add(gradeProblem, "elections", "%v", advise(err))
-	} else {
-		list.checkElections(records, s.config.Backend, time.Now())
 	}
 	if members, err := s.members(ctx); err != nil {
 		list.add(gradeProblem, "members", "%v", advise(err))
@@ -162,27 +160,36 @@ func (s *store) checkServers(ctx context.Context, list *diagnostics) {
 }
 
 // checkElections counts elections, and warns of moved ones and of clocks that differ.
-func (d *diagnostics) checkElections(records []backend.Record, store string, now time.Time) {
+func (s *store) checkElections(ctx context.Context, d *diagnostics) error {
+	records, err := s.records(ctx)
+	if err != nil {
+		return err
+	}
+	silent, err := s.silent(ctx, records)
+	if err != nil {
+		return err
+	}
 	led, moved, ahead := 0, map[string]int{}, time.Duration(0)
 	for _, r := range records {
 		if r.MovedTo != "" {
 			moved[r.MovedTo]++
-		} else if !r.Vacant() {
+		} else if !r.Vacant() && !silent[r.Election] {
 			led++
 		}
 		if !r.Elected.IsZero() {
-			ahead = max(ahead, r.Elected.Sub(now))
+			ahead = max(ahead, time.Until(r.Elected))
 		}
 	}
 	d.add(gradeOK, "elections", "the store has %d, and %d have a leader", len(records), led)
 	for to, n := range moved {
-		if store != "migration" {
+		if s.config.Backend != "migration" {
 			d.add(gradeWarning, "elections", "%d have moved to %s; nobody leads them by this store", n, to)
 		}
 	}
 	if ahead > 10*time.Second {
 		d.add(gradeWarning, "clock", "a leadership began %v in the future: clocks differ. No decision depends on them, but the times shown are wrong", ahead.Round(time.Second))
 	}
+	return nil
 }
 
 // checkMembers counts members, and warns of ids that two candidates of an election share.

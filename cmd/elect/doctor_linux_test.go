@@ -4,8 +4,13 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/memory"
+	"github.com/go-election/go-election/config"
+	"github.com/go-election/go-election/election"
 	"github.com/go-election/go-election/internal/testbed"
 )
 
@@ -30,6 +35,28 @@ func TestDoctorExplainsGoodAndUnreachableStores(t *testing.T) {
 	if out, code := call(t, environ(t.TempDir(), "ELECTION_BACKEND=mysqll"), "doctor"); code != exitVacant || !strings.Contains(out, "problem  configuration") {
 		t.Errorf("code %d:\n%s", code, out)
 	}
+}
+
+// The record of a dead leader names it until another process leads.
+func TestDoctorCountsNoSilentLeader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &store{memory.New().Backend(), election.Options{CallTimeout: time.Second}, &config.Config{}}
+		vacant, err := s.Observe(t.Context(), []backend.Lease{{Election: "job"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		bid := backend.Bid{Election: "job", Candidate: backend.Candidate{ID: "one", Nonce: backend.NewNonce()}, TTL: 10 * time.Second, Renew: 3 * time.Second, Expected: vacant[0]}
+		if answers, err := s.Acquire(t.Context(), []backend.Bid{bid}); err != nil || answers[0].Outcome != backend.Granted {
+			t.Fatal(answers, err)
+		}
+		for _, want := range []string{"the store has 1, and 1 have a leader", "the store has 1, and 0 have a leader"} {
+			var list diagnostics
+			if err := s.checkElections(t.Context(), &list); err != nil || list[0].Text != want {
+				t.Errorf("%v, %v; want %q", list, err, want)
+			}
+			time.Sleep(bid.TTL + time.Second) // virtual
+		}
+	})
 }
 
 func TestDoctorChecksMySQLAndMariaDB(t *testing.T) {
@@ -75,7 +102,7 @@ func TestDoctorChecksEtcdConsulAndZooKeeper(t *testing.T) {
 	} {
 		t.Run(store, func(t *testing.T) {
 			t.Parallel()
-			env := environ(t.TempDir(), append(x.env(t, "doctor-"+backend.NewNonce()[:8]), "ELECTION_BACKEND="+store)...)
+			env := environ(t.TempDir(), append(x.env(t, "doctor-"+string(backend.NewNonce()[:8])), "ELECTION_BACKEND="+store)...)
 			doctorSays(t, env, append(x.wants, "elected in term", "elections", "members", "without a leader")...)
 		})
 	}
@@ -90,7 +117,7 @@ func TestDoctorSaysWhyATTLIsTooLong(t *testing.T) {
 	}{
 		"mysql": {func(t *testing.T) []string { return onServer(t, testbed.Shared(t, testbed.MariaDB)) }, []string{"TTL is 20s", "greatest allowed", "is 15s", "UPDATE"}},
 		"zookeeper": {func(t *testing.T) []string {
-			return []string{"ELECTION_BACKEND=zookeeper", "ELECTION_ZOOKEEPER_SERVERS=" + strings.Join(testbed.SharedZooKeeper(t), ","), "ELECTION_ZOOKEEPER_ROOT=/long-" + backend.NewNonce()[:8]}
+			return []string{"ELECTION_BACKEND=zookeeper", "ELECTION_ZOOKEEPER_SERVERS=" + strings.Join(testbed.SharedZooKeeper(t), ","), "ELECTION_ZOOKEEPER_ROOT=/long-" + string(backend.NewNonce()[:8])}
 		}, []string{"a TTL of 20s", "the servers grant", "maxSessionTimeout"}},
 	} {
 		t.Run(store, func(t *testing.T) {

@@ -107,6 +107,22 @@ var faults = []struct {
 	}, nil},
 }
 
+// The second signal kills the guard, too. A guard that is stopped cannot report how the command has
+// ended, as one that dies too soon.
+func TestTheCodeAfterASecondSignalIsThatOfAKill(t *testing.T) {
+	t.Parallel()
+	m := start(t, onFiles(t), "run", "job", "--", "sh", "-c", "trap '' TERM; echo ready; while :; do sleep 1; done")
+	m.says("ready")
+	signalTo(m, "elect-guard", syscall.SIGSTOP)
+	for _, said := range []string{"a second signal kills", "killing the command"} {
+		m.Process.Signal(syscall.SIGTERM)
+		m.says(said)
+	}
+	if code := m.code(); code != 128+int(syscall.SIGKILL) {
+		t.Errorf("code %d, want that of a killed command:\n%s", code, m.output.String())
+	}
+}
+
 func TestTheCommandIsDeadBeforeAnotherStarts(t *testing.T) {
 	t.Run("file", func(t *testing.T) {
 		t.Parallel()

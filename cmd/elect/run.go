@@ -44,8 +44,9 @@ Elect starts the command again when this process is elected again.
 
 When the command ends by itself, elect releases the lease at once and exits with the
 command's code, or with 128 + n after signal n. With --restart, elect campaigns again
-instead. Elect passes SIGTERM, SIGINT and SIGQUIT on to the command, gives it --stop-timeout
-to end, renews the lease meanwhile, and then ends too. It passes other signals on without
+instead, after a pause of renew_every that doubles with each failure in a row, up to 32 times
+that. Elect passes SIGTERM, SIGINT and SIGQUIT on to the command, gives it --stop-timeout to
+end, renews the lease meanwhile, and then ends too. It passes other signals on without
 ending. A follower that gets SIGTERM, SIGINT, SIGQUIT or SIGHUP exits with 0. Under nohup,
 elect and the command ignore SIGHUP. Code 125 means that elect itself failed, 126 that the
 command cannot be executed, 127 that it does not exist. Elect can be process 1 of a container.

@@ -26,6 +26,7 @@ type runner struct {
 	limits
 	extendEvery time.Duration // how often elect tells the guard the deadline of the lease
 	ttl         time.Duration
+	pause       time.Duration // after a command that has ended by itself; longer after each failure
 	name        string
 	command     []string
 	environ     []string
@@ -40,8 +41,6 @@ type runner struct {
 	child    *child
 	paused   bool
 	stopping bool // elect is asked to end: the command is not started again
-
-	unreleased bool // elect does not wait for the release: the lease expires
 
 	guard atomic.Int64 // the process id of the guard, which reapOrphans must leave alone
 }
@@ -87,11 +86,7 @@ func run(ctx context.Context, c *config.Config, name string, command []string, o
 		return exitElect, errors.Join(err, r.close(m))
 	}
 	r.environ = append(os.Environ(), "ELECTION_NAME="+name, "ELECTION_ID="+m.ID(), "ELECTION_SOCKET="+r.socket)
-	code, err := r.campaign(ctx)
-	if closed := r.close(m); closed != nil && !r.unreleased {
-		r.say("%v", closed)
-	}
-	return code, err
+	return r.campaign(ctx, m)
 }
 
 // newRunner checks the options and starts a manager on the store.
@@ -101,7 +96,7 @@ func newRunner(s *store, name string, command []string, o runOptions) (*runner, 
 	if r.limits, err = o.limits(s.Options); err != nil {
 		return nil, nil, err
 	}
-	r.ttl = s.TTL
+	r.ttl, r.pause = s.TTL, s.RenewEvery
 	r.extendEvery = min(max(s.TTL/40, 10*time.Millisecond), 250*time.Millisecond)
 	if b, ok := s.Backend.(interface {
 		Lock(string) (*os.File, error)
@@ -119,13 +114,9 @@ func newRunner(s *store, name string, command []string, o runOptions) (*runner, 
 	return r, m, err
 }
 
-// close does not wait for releases if the lease is left to expire: Run has waited long enough.
 func (r *runner) close(m *election.Manager) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*r.ttl) // the store may hang
 	defer cancel()
-	if r.unreleased {
-		cancel()
-	}
 	return m.Close(ctx)
 }
 
@@ -154,12 +145,18 @@ func (r *runner) listen(m *election.Manager) (stop func(), err error) {
 	return func() { stopHTTP(); closeSocket() }, nil
 }
 
-func (r *runner) printEvent(ev election.Event) {
+func (r *runner) watch(ev election.Event) {
 	switch {
+	case ev.Reason == election.ReasonInvalid:
+		r.results <- result{exitElect, ev.Err}
 	case ev.Kind == election.Elected && ev.Leading: // printed when the command has started
 	case ev.Kind == election.Elected:
 		r.say("%q leads %q in term %d", ev.Leader.ID, r.name, ev.Term)
 	case ev.Reason == election.ReasonCurrent:
+	case ev.Reason == election.ReasonReturned && ev.Err != nil:
+		r.say("no longer leads %q: %v", r.name, ev.Err)
+	case ev.Reason == election.ReasonReturned:
+		r.say("no longer leads %q: the command has ended", r.name)
 	case ev.Kind == election.Vacant && ev.Previous.ID == r.id:
 		r.say("no longer leads %q: %s", r.name, ev.Why())
 	case ev.Kind == election.Vacant:

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -103,6 +104,27 @@ func TestRestartKeepsElectCampaigning(t *testing.T) {
 	}
 }
 
+// A command that fails at once pauses twice as long each time.
+func TestACommandThatFailsStartsLessAndLessOften(t *testing.T) {
+	t.Parallel()
+	const pause = 40 * time.Millisecond // after the first failure
+	starts := filepath.Join(t.TempDir(), "starts")
+	out, code := call(t, onFiles(t, "ELECTION_RENEW_EVERY="+pause.String()), "run", "job", "--restart", "on-failure", "--",
+		"sh", "-c", `date +%s%N >> `+starts+`; [ $(wc -l < `+starts+`) -gt 4 ]`)
+	text, err := os.ReadFile(starts)
+	times := strings.Fields(string(text))
+	if err != nil || code != 0 || len(times) != 5 || !strings.Contains(out, "starts again") {
+		t.Fatalf("%d starts, %v, code %d:\n%s", len(times), err, code, out)
+	}
+	for i := range 4 {
+		a, _ := strconv.ParseInt(times[i], 10, 64)
+		b, _ := strconv.ParseInt(times[i+1], 10, 64)
+		if paused := time.Duration(b - a); paused < pause<<i {
+			t.Errorf("%v from start %d to the next, want at least %v", paused, i+1, pause<<i)
+		}
+	}
+}
+
 // The store is unreachable for longer than the lease lasts. The command, sleep, ends at SIGTERM, as
 // most commands do.
 func TestACommandStartsAgainAfterALostLease(t *testing.T) {
@@ -186,6 +208,22 @@ func TestElectEndsIfTheStoreDeniesAccess(t *testing.T) {
 		if out, code := call(t, env, "run", "job", "--", "sleep", "300"); code != exitElect || !strings.Contains(out, "denied") || strings.Contains(out, "hunter2") {
 			t.Errorf("%s: code %d, want %d and what is denied:\n%s", what, code, exitElect, out)
 		}
+	}
+}
+
+// No waiting helps a candidate whom the store will never accept: here the name is too long for the
+// column.
+func TestElectEndsIfTheStoreNeverAcceptsIt(t *testing.T) {
+	t.Parallel()
+	d := testbed.Shared(t, testbed.MariaDB).Database(t)
+	d.Exec(t, `CREATE TABLE leader_election (service_id varchar(50) NOT NULL PRIMARY KEY, leader_id varchar(50) NOT NULL DEFAULT '',
+ update_time timestamp NOT NULL DEFAULT CURRENT_TIMESTAMP)`)
+	if out, code := call(t, onDSN(t, "mysqltable", d.Admin), "schema", "--apply"); code != 0 {
+		t.Fatalf("code %d: %s", code, out)
+	}
+	env := append(onDSN(t, "mysqltable", d.User), "ELECTION_TTL=1s", "ELECTION_MYSQLTABLE_PERIOD=500ms")
+	if out, code := call(t, env, "run", strings.Repeat("x", 51), "--", "true"); code != exitElect || !strings.Contains(out, "choose another name") {
+		t.Errorf("code %d, want %d and what to do:\n%s", code, exitElect, out)
 	}
 }
 

@@ -61,6 +61,6 @@ func (a *app) createTables(ctx context.Context) error {
 	if err := s.within(ctx, creator.CreateTables); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintln(a.out, "the tables exist")
+	_, err = fmt.Fprintf(a.out, "the tables exist on %s\n", s.name())
 	return err
 }

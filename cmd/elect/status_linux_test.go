@@ -60,7 +60,7 @@ func TestStatusListAndHistoryShowTheLeader(t *testing.T) {
 // it.
 func TestASilentLeaderCountsAsNoLeader(t *testing.T) {
 	t.Parallel()
-	own := "silent-" + backend.NewNonce()[:8]
+	own := "silent-" + string(backend.NewNonce()[:8])
 	for store, vars := range map[string][]string{
 		"mysql":     onServer(t, testbed.Shared(t, testbed.MariaDB)),
 		"etcd":      {"ELECTION_ETCD_ENDPOINTS=" + strings.Join(testbed.SharedEtcd(t), ","), "ELECTION_ETCD_PREFIX=" + own + "/"},

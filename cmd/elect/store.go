@@ -82,7 +82,7 @@ func (s *store) records(ctx context.Context) (list []backend.Record, err error) 
 
 // members returns the members of all elections, cleaned for a terminal.
 func (s *store) members(ctx context.Context) (list []backend.Member, err error) {
-	for m, err := range backend.All(ctx, s.within, s.Members, func(m backend.Member) string { return m.Nonce }) {
+	for m, err := range backend.All(ctx, s.within, s.Members, func(m backend.Member) string { return string(m.Nonce) }) {
 		if err != nil {
 			return nil, err
 		}

@@ -13,6 +13,7 @@ package main
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"flag"
 	"fmt"
 	"log"
@@ -22,6 +23,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/mysql"
 	"github.com/go-election/go-election/election"
 )
@@ -67,6 +69,10 @@ func run(ctx context.Context, dsn, name, id string, ttl time.Duration, verbose b
 	}
 	m, err := election.New(store, o)
 	if err != nil {
+		return err
+	}
+	if err := m.Check(ctx); errors.Is(err, backend.ErrDenied) { // any other error may pass by itself
+		m.Close(ctx)
 		return err
 	}
 	e, err := m.Join(name)

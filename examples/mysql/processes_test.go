@@ -2,6 +2,8 @@ package main
 
 import (
 	"bufio"
+	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -12,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/internal/testbed"
 )
 
@@ -63,6 +66,19 @@ func TestProcessesElectAndTakeOver(t *testing.T) {
 			t.Fatalf("%s leads, expected the fifth", id)
 		}
 		t.Logf("four was asked to end, five leads %v later", time.Since(asked))
+	})
+}
+
+// A wrong password needs an operator: the program ends at once, as that of the README does.
+func TestAWrongPasswordEndsTheProgram(t *testing.T) {
+	testbed.Each(t, func(t *testing.T, k testbed.Kind) {
+		c := testbed.Shared(t, k).Database(t).User.Clone()
+		c.Passwd = "wrong"
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		if err := run(ctx, c.FormatDSN(), "demo", "", ttl, false); !errors.Is(err, backend.ErrDenied) || ctx.Err() != nil {
+			t.Errorf("%v, want the denial", err)
+		}
 	})
 }
 

@@ -199,7 +199,7 @@ func (w *writer) join(m *election.Manager, number int, name string) error {
 			return
 		}
 		l := Line{Entry: conformance.Entry{Kind: conformance.Told, Election: name, Term: ev.Term, From: at, To: at, Watcher: 1,
-			State: ev.Kind, Leader: ev.Leader.Nonce, Leading: ev.Leading, Reason: ev.Reason, Coalesced: ev.Coalesced}}
+			State: ev.Kind, Leader: string(ev.Leader.Nonce), Leading: ev.Leading, Reason: ev.Reason, Coalesced: ev.Coalesced}}
 		if ev.Err != nil {
 			l.Text = ev.Err.Error()
 		}
@@ -307,7 +307,7 @@ func (w *writer) noteFinalStates() {
 			at := Now()
 			for _, kind := range []conformance.EntryKind{conformance.Final, conformance.Ended} {
 				w.note(Line{Entry: conformance.Entry{Kind: kind, Election: s.Name(), Term: c.Term, From: at, To: at, Watcher: 1,
-					State: c.Kind, Leader: c.Leader.Nonce, Leading: c.Leading, Reason: c.Reason}})
+					State: c.Kind, Leader: string(c.Leader.Nonce), Leading: c.Leading, Reason: c.Reason}})
 			}
 			s.mu.Unlock()
 		}
