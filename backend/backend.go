@@ -10,7 +10,7 @@ import (
 // Methods are safe for concurrent use and return soon after ctx is done.
 type Backend interface {
 	// Acquire makes one attempt at the lease of each election bid on. It never waits for
-	// the holder to release a lease. The store grants a bid if the lease is still exactly
+	// the holder to release a lease. The store grants a bid if the lease is unchanged since
 	// [Bid.Expected]. A lease that the bidder's own nonce still holds is granted anew, by
 	// compare-and-swap and with a new term, unless a failover may have lost a later grant.
 	// A refused bid's answer has the lease as it stands now. A grant clears any request,
@@ -33,18 +33,19 @@ type Backend interface {
 	// Release ends leases at once: the record stays, vacant, with its term and with
 	// held[i].End as the reason. Release leaves alone what is not held in that term, and
 	// returns no error for it. Term 0 means whatever this Backend's nonce holds or has
-	// queued in that election. After nil, none of the leases is held; after an error any of
-	// them may be, and the manager calls again.
+	// queued in that election. If it returns nil, none of the leases is held; after an
+	// error any of them may be, and the manager calls again.
 	Release(ctx context.Context, held []Held) error
 
 	// Observe reads, and returns those of the leases in seen that have changed: in Term,
-	// Version, ObserveFor, Holder, Request, MovedTo or MovedFrom. It always returns a lease
-	// that has only a name, even if the store has no record (Term 0). It does not wait.
+	// Version, ObserveFor, Holder, Request, MovedTo or MovedFrom. For a lease in seen
+	// that has only a name it always returns the present one, even if the store has no record
+	// (Term 0). It does not wait.
 	Observe(ctx context.Context, seen []Lease) (changed []Lease, err error)
 
 	// Listen waits until Observe may find a change, and returns nil then. It may return too
 	// early. If [Guarantees].Poll is set it may also miss a change; seen then has one lease
-	// of each holder, those who hold most first. Otherwise seen has all leases of interest,
+	// of each holder, the holder of most leases first. Otherwise seen has all leases of interest,
 	// and Listen must not miss a change between seen and the call. When ctx ends, Listen
 	// returns ctx.Err(). The manager calls it only if Guarantees.Push is set.
 	Listen(ctx context.Context, seen []Lease) error
@@ -52,7 +53,7 @@ type Backend interface {
 	// Request writes requests of an operator, or a nominee's consent, beside a lease. It
 	// grants nothing, ends nothing, and leaves the Version alone. A request names a term
 	// ([Request.Term]): if the election has another term by now, the store does not write
-	// the request, and the error is [ErrStale].
+	// that request but still writes the others, and the error is [ErrStale].
 	Request(ctx context.Context, requests []Request) error
 
 	// List returns up to limit records of elections whose names are not less than from, in
@@ -68,8 +69,8 @@ type Backend interface {
 	// of their TTLs.
 	Members(ctx context.Context, from string, limit int) ([]Member, error)
 
-	// Guarantees says what this store can promise. It never changes, and does not ask the
-	// store.
+	// Guarantees says what this store can promise. The value never changes, and the call
+	// does not use the store.
 	Guarantees() Guarantees
 
 	// Close frees what the Backend itself opened. It does not release leases. The manager
@@ -90,13 +91,13 @@ type Candidate struct {
 type Guarantees struct {
 	Name string // of the backend, as it is registered
 
-	MinTTL      time.Duration // least TTL; at least 1
+	MinTTL      time.Duration // least TTL; at least 1 ns
 	MaxTTL      time.Duration // greatest TTL; 0: none, or only the store knows it (then the store refuses a longer bid with ErrDenied, or ErrInvalid if nobody can raise the limit)
-	MaxSession  time.Duration // greatest TTL + 2 * Renew for which the store keeps a session; 0: any
+	MaxSession  time.Duration // greatest session of the store, which TTL + 2 * Renew must not exceed; 0: no limit
 	ClockMargin time.Duration // least clock margin that the store's own expiry needs; 0: none
 
 	Expiry   Expiry        // who decides that a lease has expired
-	Takeover time.Duration // greatest time from a lease's expiry to the moment when a challenger can have it, beyond its TTL and one reading
+	Takeover time.Duration // longest time that the store may keep a lease after its TTL has passed
 
 	Push bool // Listen hears of changes
 	Poll bool // Listen may miss changes: the manager must also read each lease after each expected renewal

@@ -4,39 +4,39 @@
 // A [Backend] grants each election's lease to at most one candidate at a time. It is
 // passive: it starts no goroutine that outlives a call, sets no timer, retries nothing and
 // calls nobody back. The manager owns every timer, retry, deadline and goroutine, and
-// decides what an answer means. A backend decides nothing about time, except what its store
-// decides by itself (a session that ends, a key that expires).
+// decides what an answer means. Only the store itself may end a lease by time (a session
+// that ends, a key that expires).
 //
 //	answers, err := b.Acquire(ctx, []backend.Bid{{
 //		Election: "billing", Candidate: me, TTL: 10 * time.Second, Expected: observed,
 //	}})
 //	if answers[0].Outcome == backend.Granted { … }
 //
-// Every method takes a batch, so that ten thousand elections cost a handful of round trips.
-// Durations cross the interface, times of day never do: no clock of one machine is compared
-// with another's. The times in a [Leadership] are for people.
+// The calls about leases take a batch, so that ten thousand elections cost a handful of round
+// trips. Durations cross the interface, times of day never do: no clock of one machine is
+// compared with another's. The times in a [Leadership] are for people.
 //
-// # What the manager guarantees
+// # Rules for both sides
 //
 //   - Names, ids, addresses and metadata have passed [CheckName], [CheckID] and
 //     [CheckText]. Batches are not empty and name an election once. TTLs lie within
 //     [Guarantees].
 //   - One Backend serves one nonce; calls with another are [ErrInvalid].
 //   - For one election at most one of Acquire, Renew, Mark and Release is in flight.
-//     Other calls, and Observe and Listen, run at the same time.
+//     All other calls may run at the same time.
 //   - Every context has a deadline, except Listen's.
-//   - A lease is renewed only before its deadline, with the TTL and Renew of the bid that
-//     won it, and never again after it was lost.
+//   - A lease is renewed only before its deadline (see package election), with the TTL and
+//     Renew of the bid that won it, and never again after it was lost.
 //   - The manager does not change a slice during the call. A Backend does not keep it after
 //     the call. Slices that a Backend returns belong to the caller.
 //
 // # Outcomes
 //
-// Each item of a batch has an outcome of its own; answer i belongs to item i. Only
-// [Granted] is a win: this very call granted or extended the lease. A record that names the
-// caller is no win. An error leaves the items without an outcome [Unknown]: the store may
-// apply them now, later, or never. So a Backend pins each write to what it means: Acquire to
-// the lease that the bid expects, Renew and Release to holder, nonce and term.
+// Each item of a batch has an outcome of its own; of Acquire, Renew and Mark, answer i
+// belongs to item i. Only [Granted] is a win: this very call granted or extended the lease.
+// A record that names the caller is no win. If a call returns an error, items without an
+// outcome are [Unknown]: the store may apply them now, later, or never. So writes are
+// conditional: Acquire on the lease that the bid expects, the others on holder and term.
 //
 // # Who expires a lease
 //
@@ -54,6 +54,7 @@
 //
 // A [Preparer] makes what its store needs first, a [Preflighter] checks beforehand whether it
 // could be granted a lease, a [Marker] keeps the marks of a migration, an [Inspector] describes
-// its servers, a [Located] says where its store is. Package conformance has the suite that every Backend passes; backend/memory is the
-// executable specification; backend/clean makes safe what is read from a store.
+// its servers, a [Located] says where its store is. Package conformance has the suite that
+// every Backend passes; backend/memory is the executable specification; backend/clean makes
+// safe what is read from a store.
 package backend

@@ -5,7 +5,7 @@ import (
 	"errors"
 )
 
-// The classes of errors. A Backend wraps each error that it returns in one of
+// The classes of errors. Each error that a Backend returns wraps one of
 // them; an error of no class counts as ErrUnavailable. No error may contain a
 // password, a token or a whole DSN.
 var (

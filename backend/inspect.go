@@ -19,9 +19,9 @@ type Diagnostic struct {
 }
 
 // String returns the diagnostic as one line, which says if it is a warning.
-func (f Diagnostic) String() string {
-	line := f.What + ": " + f.Text
-	if f.Warning {
+func (d Diagnostic) String() string {
+	line := d.What + ": " + d.Text
+	if d.Warning {
 		line = "WARNING " + line
 	}
 	return line

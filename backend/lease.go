@@ -8,13 +8,13 @@ type Lease struct {
 	Holder   Candidate // zero: vacant. Another program may have "node X" or "session X" as its nonce
 	Term     uint64    // of this leadership, or of the last one if vacant; 0: never led, or not kept (legacy layouts)
 
-	// Version is opaque: what a challenger must observe unchanged. It changes at random with
-	// each grant, renewal and release (for stores that expire leases see Backend.Renew), and
-	// with what else matters, such as the answering server. All readers have the same. Never
-	// empty in an answer; empty in a lease that was not read yet. At most 600 bytes.
+	// Version is opaque. A challenger must observe it unchanged. Each grant, renewal and
+	// release gives it a fresh random part (for stores that expire leases see Backend.Renew).
+	// A change of server changes it too. All readers get the same, unless one has noticed a
+	// restart or restore. It is empty only in a lease that was not read. At most 600 bytes.
 	Version string
 
-	// TTL is the holder's TTL, whoever reads it. Renew is how often the holder means to
+	// TTL is the holder's TTL. Renew is how often the holder means to
 	// renew. Both are zero if the lease is vacant.
 	TTL, Renew time.Duration
 
@@ -27,9 +27,9 @@ type Lease struct {
 	// granted. Negative ([ExpiresInStore]): the store will free the lease.
 	ObserveFor time.Duration
 
-	// End is how the last leadership ended; LastID says whose it was. They are
-	// empty if unknown, or if the lease is held and no leadership came before. The failover
-	// delay and the incumbent grace rest on them.
+	// End is how the last leadership ended, and LastID is whose it was. They are empty if
+	// unknown, or if no leadership has ended yet. The failover delay and the incumbent grace
+	// rest on them.
 	End    End
 	LastID string
 
@@ -38,7 +38,8 @@ type Lease struct {
 	// MovedTo and MovedFrom are the marks of a migration, each the name of a backend, or
 	// empty. Only Mark changes them: they survive releases and grants. MovedTo is a seal:
 	// while it is set, the store grants the lease only to a bid whose Expected shows it, and
-	// a manager makes no such bid. So nobody leads through this store.
+	// a manager makes no such bid. So nobody leads through this store. MovedFrom, in the new
+	// store, names the store in which the election is sealed.
 	MovedTo, MovedFrom string
 }
 
@@ -50,7 +51,7 @@ const ExpiresInStore time.Duration = -1
 func (l Lease) Vacant() bool { return l.Holder.ID == "" && l.Holder.Nonce == "" }
 
 // Unchanged reports whether o shows the same lease, not renewed: then a challenger's
-// observation goes on.
+// observation goes on, and a store grants a bid that expects o.
 func (l Lease) Unchanged(o Lease) bool {
 	return l.Election == o.Election && l.Term == o.Term && l.Version == o.Version && l.ObserveFor == o.ObserveFor &&
 		l.MovedTo == o.MovedTo && l.MovedFrom == o.MovedFrom
@@ -62,9 +63,9 @@ func (l Lease) Differs(seen Lease) bool {
 	return !l.Unchanged(seen) || l.Holder != seen.Holder || l.Request != seen.Request
 }
 
-// Lapsed is how long ago the lease expired by its age; 0 if it is vacant or has not expired.
+// ExpiredFor is how long ago the lease expired by its age; 0 if it is vacant or has not expired.
 // It is for people, as ages are: it frees nothing.
-func (l Lease) Lapsed() time.Duration {
+func (l Lease) ExpiredFor() time.Duration {
 	if l.Vacant() {
 		return 0
 	}
@@ -91,9 +92,9 @@ type Held struct {
 	MovedTo, MovedFrom string // for Mark alone
 }
 
-// Lapsed is how long ago the lease expired, counted from its holder's last renewal; 0 if it
+// ExpiredFor is how long ago the lease expired, counted from its holder's last renewal; 0 if it
 // has not expired.
-func (h Held) Lapsed() time.Duration { return max(0, h.Age-h.TTL) }
+func (h Held) ExpiredFor() time.Duration { return max(0, h.Age-h.TTL) }
 
 // An End says how a leadership ended.
 type End string
@@ -134,7 +135,7 @@ func (o Outcome) String() string { return [...]string{"unknown", "refused", "gra
 
 // An Answer is the outcome of one bid or renewal.
 type Answer struct {
-	Lease           // as it stands after this call, if Granted or Refused
+	Lease           // as it stands after this call, if Granted, or Refused without Err
 	Outcome Outcome // zero: Unknown
 
 	// ValidFor is for how long, counted from the start of this call, the store keeps the

@@ -5,7 +5,7 @@ import "context"
 // A Marker is a Backend whose store keeps the marks of a migration. [Guarantees].Marks says
 // whether this layout of the store has room for them. Package backend/migration calls Mark.
 type Marker interface {
-	// Mark writes MovedTo and MovedFrom, and renews the leases as Renew does. On every store
-	// Version changes.
+	// Mark sets the marks of the leases to those of held (see [Lease]), and renews them as Renew
+	// does. On every store it changes the Version. Without Guarantees.Marks it returns ErrInvalid.
 	Mark(ctx context.Context, held []Held) ([]Answer, error)
 }

@@ -8,7 +8,7 @@ import (
 
 // A Nonce identifies a process as the holder of leases: 32 lower-case hex digits. Whoever knows
 // it and can write to the store can renew or end its leases. So package fmt, loggers and JSON
-// show only the first four digits. A conversion to a string has all of them, for a store.
+// show only the first four digits. string(n) has all of them: use it only to write to a store.
 type Nonce string
 
 // NewNonce returns 128 random bits.

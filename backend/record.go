@@ -18,12 +18,12 @@ type Record struct {
 // MaxHistory is how many past leaderships a record keeps.
 const MaxHistory = 8
 
-// A Leadership is a past leadership. Its times are for people.
+// A Leadership is an entry of a record's history: a past leadership. Its times are for people.
 type Leadership struct {
 	Term uint64    `json:"term"`
 	ID   string    `json:"id"`
 	From time.Time `json:"from"` // by the store's clock, UTC
-	To   time.Time `json:"to"`   // the latest that it can have led, as far as the store knows
+	To   time.Time `json:"to"`   // the latest moment at which it can have led, as far as the store knows
 	End  End       `json:"end"`
 }
 
@@ -41,13 +41,13 @@ type Member struct {
 // that show elections leave it out.
 func (r Record) Forgotten() bool { return r.Vacant() && r.End == Forgotten }
 
-// Since is when the state that the record shows began, by the store's clock: the present
-// leadership, or the end of the last one. It is zero if the store does not know. It is for
+// Since is when the state that the record shows began: the present leadership, or the end of
+// the last one. It is by the store's clock, or by this machine's if the lease has expired. It is zero if the store does not know. It is for
 // people.
 func (r Record) Since() time.Time {
 	switch {
-	case r.Lapsed() > 0:
-		return time.Now().Add(-r.Lapsed()).UTC()
+	case r.ExpiredFor() > 0:
+		return time.Now().Add(-r.ExpiredFor()).UTC()
 	case !r.Vacant():
 		return r.Elected
 	case len(r.History) > 0 && r.History[0].Term == r.Term:

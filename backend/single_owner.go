@@ -18,44 +18,44 @@ type SingleOwner struct {
 // Enter begins a call of the candidate with this nonce; an empty nonce stands for the present
 // owner. It returns [ErrClosed] after Close, the context's error if ctx has ended, and
 // [ErrInvalid] for another candidate. It does not block.
-func (g *SingleOwner) Enter(ctx context.Context, nonce Nonce) error {
-	err := g.Admit("")
+func (o *SingleOwner) Enter(ctx context.Context, nonce Nonce) error {
+	err := o.Admit("")
 	if err == nil {
 		err = ctx.Err()
 	}
 	if err == nil {
-		err = g.Admit(nonce)
+		err = o.Admit(nonce)
 	}
 	return err
 }
 
 // Admit is Enter for a call that checks its context later.
-func (g *SingleOwner) Admit(nonce Nonce) error {
-	g.mu.Lock()
-	defer g.mu.Unlock()
+func (o *SingleOwner) Admit(nonce Nonce) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
 	switch {
-	case g.closed:
+	case o.closed:
 		return ErrClosed
-	case nonce != "" && g.nonce != "" && nonce != g.nonce:
+	case nonce != "" && o.nonce != "" && nonce != o.nonce:
 		return fmt.Errorf("%w: this Backend serves another manager; give each its own", ErrInvalid)
-	case g.nonce == "":
-		g.nonce = nonce
+	case o.nonce == "":
+		o.nonce = nonce
 	}
 	return nil
 }
 
 // Nonce returns the owner's nonce, or "" before the first call.
-func (g *SingleOwner) Nonce() Nonce {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.nonce
+func (o *SingleOwner) Nonce() Nonce {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.nonce
 }
 
 // Close refuses all later calls. It reports whether the SingleOwner was open.
-func (g *SingleOwner) Close() bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	was := !g.closed
-	g.closed = true
+func (o *SingleOwner) Close() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	was := !o.closed
+	o.closed = true
 	return was
 }

@@ -6,24 +6,24 @@ import (
 	"time"
 )
 
-// TermJump and the microseconds since 2026 are how far a jump is ahead of the clock. [NextTerm]
-// jumps if terms may have been granted that the store does not know, because another server
-// wrote the record last, or because a record is missing.
+// TermJump is in microseconds, about 13 days. A jump is the clock, plus TermJump, plus the time
+// since 2026. [NextTerm] jumps if terms may have been granted that the store does not know,
+// because another server wrote the record last, or because a record is missing.
 const TermJump = 1 << 40
 
 var since2026 = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).UnixMicro()
 
 // NextTerm returns the term of a new grant. It exceeds last, the last term that the store
-// knows, so that terms grow while the record lasts. It exceeds floor, so that they grow across
+// knows, so that terms grow while the record lasts. It exceeds minTerm, so that they grow across
 // stores. It is not less than the microseconds since 1970, so that they grow when the record
 // was deleted or the store rebuilt. If jump is set, it exceeds every term that was granted
 // before now, known or not, unless a clock was set back (docs/design/election.md, "Terms").
 // now may come from any wall clock. All native layouts use NextTerm, so that a fenced resource
 // needs no reset when the store changes.
-func NextTerm(last uint64, jump bool, floor uint64, now time.Time) (uint64, error) {
+func NextTerm(last uint64, jump bool, minTerm uint64, now time.Time) (uint64, error) {
 	const most = math.MaxInt64 >> 1 // with any step, terms fit a signed 64-bit column of the user's
-	if last > most || floor > most {
-		return 0, fmt.Errorf("%w: terms are used up: last %d, floor %d, greatest %d; the record was damaged or planted", ErrDenied, last, floor, uint64(most))
+	if last > most || minTerm > most {
+		return 0, fmt.Errorf("%w: terms are used up: last %d, MinTerm %d, greatest %d; the record was damaged or planted", ErrDenied, last, minTerm, uint64(most))
 	}
 	clock := uint64(max(now.UnixMicro(), 0))
 	term := max(last+1, clock)
@@ -33,5 +33,5 @@ func NextTerm(last uint64, jump bool, floor uint64, now time.Time) (uint64, erro
 			term = last + step
 		}
 	}
-	return max(term, floor+1), nil
+	return max(term, minTerm+1), nil
 }

@@ -141,7 +141,7 @@ func TestAStoppedProcessDoesNotBlameTheStore(t *testing.T) {
 		got := Reason("none")
 		for _, a := range out {
 			switch {
-			case a.kind == doLose:
+			case a.kind == doEnd:
 				got = a.reason
 			case a.kind == doEvent && a.state.kind == Unknown && c.want == ReasonDeadline:
 				t.Errorf("%s: watchers are told %q when it continues", what, a.state.reason)

@@ -9,21 +9,20 @@
 //
 // # What is promised
 //
-// The clocks of all hosts tick at nearly the same rate (within [Options.ClockMargin] over one
-// TTL; what they show does not matter), and the store keeps what it has acknowledged, except
-// that a failover may lose the last writes. docs/design/election.md says exactly what a
-// failover may do. Under these assumptions:
+// Assumptions: the clocks of all hosts tick at nearly the same rate (within
+// [Options.ClockMargin] over one TTL; what they show does not matter), and the store keeps
+// what it has acknowledged. docs/design/election.md says what a failover may lose. Under these:
 //
 //   - Never two leaders. [Election.Leading] is never true in two processes at once, whatever
 //     is paused, cut off, restarted or set to another time. For a short time nobody may lead.
 //   - Fenced. Each leadership has a term greater than every earlier one of that election.
 //   - Live. After the last fault, an election with a candidate that can lead has exactly one
-//     leader within TTL + RenewEvery + CallTimeout (+ FailoverDelay + IncumbentGrace after a
-//     failure).
+//     leader within TTL + RenewEvery + CallTimeout + the store's Takeover (+ FailoverDelay +
+//     IncumbentGrace after a failure).
 //   - Sticky. The leader changes only by a fault, an operator's request, or a resignation.
 //
-// No lease can promise that a process which was stopped between Leading and its next write
-// does not write late. Hand [Leadership.Term] to what you write to, and let it refuse smaller
+// A process that is stopped between Leading and its next write may write late; no lease can
+// prevent that. Hand [Leadership.Term] to what you write to, and let it refuse smaller
 // terms; on MySQL, mysql.Fence does that. Anybody who can write to the store can depose a
 // leader.
 //
@@ -34,18 +33,19 @@
 //	                                       | granted                  |
 //	                                       v                          |
 //	                                    leading                       |
-//	      refused, or the deadline passes |   | resign, pause, health,|
-//	                                      v   v nominee, depose, leave|
+//	               renewal refused, or    |   | function returned,    |
+//	               the deadline passes    |   | resign, pause, health,|
+//	                                      v   v nominee, depose       |
 //	                                    lost  stepping down           |
 //	               wait for the function, |   | wait for the function,|
-//	                   and the deadline   |   | renewing meanwhile    |
+//	                   and the deadline   |   | renew unless deposed  |
 //	                                      v   v                       |
 //	                                    releasing --------------------'
 //
-// The deadline is the moment before the last granted request left, plus the TTL, less
+// The deadline is the time at which the last granted request was sent, plus the TTL, less
 // ClockMargin. At that instant Leading is false, whether or not a call hangs. A challenger
-// bids only after it has observed the lease unchanged for the holder's TTL on its own clock.
-// A leader that steps down first stops leading, then cancels its function's context (with a
+// bids only after it has observed the lease unchanged for the holder's TTL on its own clock,
+// or the store says that the lease is free. A leader that steps down first stops leading, then cancels its function's context (with a
 // [*LostError] as the cause), waits for the function, and releases the lease. After a loss
 // nothing is released before the deadline.
 //

@@ -103,12 +103,12 @@ func (e *Election) Current() Event {
 // Pause makes this process step down if it leads, and stops it from campaigning until Resume.
 // It does not wait for the step-down.
 func (e *Election) Pause() {
-	e.manager.send(func(time.Duration) input { return suspend{&e.elec, true} })
+	e.manager.send(func(time.Duration) input { return pause{&e.elec, true} })
 }
 
 // Resume ends a Pause. It does not wait.
 func (e *Election) Resume() {
-	e.manager.send(func(time.Duration) input { return suspend{&e.elec, false} })
+	e.manager.send(func(time.Duration) input { return pause{&e.elec, false} })
 }
 
 // Resign ends the present leadership in order: Leading becomes false, the function's context is

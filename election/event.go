@@ -158,7 +158,7 @@ type LostError struct {
 
 // Error returns the election, the term, the reason and Err.
 func (e *LostError) Error() string {
-	s := fmt.Sprintf("election %q: leadership of term %d lost: %s", e.Election, e.Term, e.Reason)
+	s := fmt.Sprintf("election %q: leadership of term %d ended: %s", e.Election, e.Term, e.Reason)
 	if e.Err != nil {
 		s += ": " + e.Err.Error()
 	}

@@ -45,7 +45,7 @@ func (e *Election) leadVacant(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if !r.Vacant() && r.Lapsed() == 0 {
+	if !r.Vacant() && r.ExpiredFor() == 0 {
 		return fmt.Errorf("%w: %q leads", backend.ErrInvalid, r.Holder.ID)
 	}
 	_, err = e.Campaign(ctx)

@@ -16,12 +16,13 @@ import (
 // out. [Manager] carries them out; in tests the simulation does.
 //
 //	machine_phase.go    phases and transitions
-//	machine_input.go    requests of the program: campaign, resign, pause, leave
+//	machine_input.go    inputs from the program: campaign, resign, pause, leave
 //	machine_lease.go    the lease of this process: when to bid, renew, step down, release
 //	machine_bid.go      answers to bids
 //	machine_watch.go    the leases of other processes
 //	machine_calls.go    calls of the store, each for many elections
 //	machine_replies.go  how calls end
+//	machine_timers.go   elections by the time at which they must be looked at
 type machine struct {
 	Options
 	me             backend.Candidate
@@ -38,7 +39,7 @@ type machine struct {
 	joinCount uint32       // all elections ever joined
 
 	// When to make the next call of a kind.
-	gridOffset   time.Duration // of the renewal grid, which all leases share
+	gridOffset   time.Duration // of the grid of times at which one call renews all leases
 	announceAt   time.Duration
 	announced    time.Duration // when the last Announce was sent
 	healthAt     time.Duration
@@ -97,8 +98,8 @@ type elec struct {
 
 	// The lease of this process. Valid while phase.held().
 	term         uint64
-	trustedUntil time.Duration // the deadline: request sent + TTL − clock margin
-	expiresAt    time.Duration // when the lease expires in the store, unless it is renewed
+	trustedUntil time.Duration // the deadline: request sent + ValidFor − clock margin
+	expiresAt    time.Duration // when the lease expires in the store, unless it is renewed; also of one that a bid may have won
 	end          backend.End   // the reason that a release will record
 	stuckAt      time.Duration // when a function that has not returned counts as stuck
 	lastErr      error         // of the last renewal; nil if it succeeded
@@ -139,7 +140,7 @@ const (
 // maxCount is where the counters of elec stop.
 const maxCount = 1000
 
-// maxTerm is the greatest term that a store can grant (backend.NextTerm). A greater one is forged.
+// maxTerm is the greatest term after which a store still grants one (backend.NextTerm). A greater one is forged.
 const maxTerm = 1<<62 - 1
 
 // An input of a step. A nil e means all elections, where that is allowed.
@@ -162,7 +163,7 @@ type (
 		e    *elec
 		done bool // no function runs, so no returned will follow
 	}
-	suspend struct {
+	pause struct {
 		e  *elec // or nil
 		on bool
 	}
@@ -193,7 +194,7 @@ func (join) input()        {}
 func (clockJumped) input() {}
 func (campaign) input()    {}
 func (withdraw) input()    {}
-func (suspend) input()     {}
+func (pause) input()       {}
 func (resign) input()      {}
 func (leave) input()       {}
 func (returned) input()    {}
@@ -217,7 +218,7 @@ const (
 	doCall     actionKind = iota // start call
 	doCancel                     // cancel the context of call; its reply follows
 	doTrust                      // e leads in term until the deadline; the first one of a term begins the leadership
-	doLose                       // e's leadership of term has ended for reason: cancel its context
+	doEnd                        // e's leadership of term has ended for reason, in order or not: cancel its context
 	doEvent                      // publish state, which may be a notice
 	doLog                        // log reason and err, about e (nil: the manager)
 	doTryEnded                   // e's Try has failed; err says why, nil if another process was faster
@@ -274,8 +275,8 @@ func (m *machine) handle(now time.Duration, in input) {
 		m.clockJumped(now, in.by)
 	case campaign:
 		m.campaign(now, in)
-	case suspend:
-		m.suspend(now, in)
+	case pause:
+		m.pause(now, in)
 	case resign:
 		m.resign(now, in)
 	case withdraw:

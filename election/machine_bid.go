@@ -37,7 +37,7 @@ func (m *machine) bidAnswered(now time.Duration, e *elec, a *backend.Answer, bid
 	default:
 		e.on(unknown)
 		e.expiresAt = sent + m.TTL  // if it was granted all the same
-		m.retryLater(now, e, class) // longer each time: only this row may be locked
+		m.retryLater(now, e, class) // longer each time: only this election may be blocked
 	}
 	if class == backend.ErrInvalid && e.mode != modeNone {
 		m.endTry(e, a.Err)

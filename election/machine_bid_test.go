@@ -97,13 +97,13 @@ func TestABidWithoutOutcomeKeepsTheObservation(t *testing.T) {
 		t.Errorf("bids again %v after the first bid", at-bid.sent)
 	}
 
-	m.step(bid.sent+2*time.Millisecond, suspend{e, true})
+	m.step(bid.sent+2*time.Millisecond, pause{e, true})
 	c := m.inFlight[callRelease]
 	if c == nil {
 		t.Fatal("paused, and does not release the possible grant")
 	}
 	m.step(bid.sent+3*time.Millisecond, reply{call: c})
-	m.step(bid.sent+4*time.Millisecond, suspend{e, false})
+	m.step(bid.sent+4*time.Millisecond, pause{e, false})
 	if c := m.inFlight[callObserve]; c != nil {
 		m.step(bid.sent+5*time.Millisecond, reply{call: c}) // nothing has changed
 	}

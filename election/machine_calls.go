@@ -32,7 +32,7 @@ const (
 	callRelease
 	callAcquire
 	callObserve
-	callRequest
+	callRequest // this one and the next ones are not made while the manager closes
 	callAnnounce
 	callHealth
 	callListen
@@ -108,8 +108,8 @@ func (m *machine) dispatch(now time.Duration) {
 		case callAnnounce:
 			c.names, m.announced = backend.ElectionList(m.campaigns), now
 		case callListen:
-			// A Listen may miss changes forever, so it is restarted at intervals. Where leases
-			// are also polled, a missed change only makes a handover slower.
+			// Listen is restarted at intervals, in case it hangs. Where leases are also polled,
+			// that costs only a slower handover.
 			c.timeout, c.restartAt = 0, now+2*m.TTL
 			if m.poll {
 				c.restartAt = now + 6*m.TTL

@@ -32,8 +32,8 @@ func (m *machine) campaign(now time.Duration, in campaign) {
 	m.advance(now, e)
 }
 
-// suspend pauses or resumes one election or all.
-func (m *machine) suspend(now time.Duration, in suspend) {
+// pause pauses or resumes one election or all.
+func (m *machine) pause(now time.Duration, in pause) {
 	m.paused = m.paused && in.e != nil || in.on && in.e == nil
 	m.announceSoon(now)
 	m.each(in.e, func(e *elec) {
@@ -44,7 +44,7 @@ func (m *machine) suspend(now time.Duration, in suspend) {
 	})
 }
 
-// resign ends a leadership, and does not bid for half a TTL, so that others can lead.
+// resign ends a leadership. After it this process does not bid for half a TTL, so that others can lead.
 func (m *machine) resign(now time.Duration, in resign) {
 	e := in.e
 	m.retryRelease(now, e)
@@ -68,7 +68,7 @@ func (m *machine) withdraw(now time.Duration, in withdraw) {
 	m.advance(now, e)
 }
 
-// leave ends the part of this process in one election or in all.
+// leave makes this process leave one election or all.
 func (m *machine) leave(now time.Duration, in leave) {
 	m.closing = m.closing || in.e == nil
 	m.announceSoon(now)

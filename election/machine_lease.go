@@ -30,7 +30,7 @@ func (m *machine) advance(now time.Duration, e *elec) {
 	case m.awaitsDeadline(now, e):
 		wake = e.trustedUntil
 
-	case e.phase.held(), e.phase != phaseFollowing && !m.mayStayQueued(now, e):
+	case e.phase.held(), e.phase != phaseFollowing && !m.mayStayQueued(now, e): // release the lease, or withdraw the bid
 		m.enqueue(callRelease, e)
 		if now < e.expiresAt {
 			wake = min(wake, e.expiresAt)
@@ -95,7 +95,8 @@ func (m *machine) expiredUnreleased(e *elec) {
 }
 
 // retryRelease repeats a release at once if the program asks for it after the lease has expired, so
-// that the record is cleared.
+// that the record is cleared. If this release fails, too, doExpired tells the caller again after
+// CallTimeout.
 func (m *machine) retryRelease(now time.Duration, e *elec) {
 	if (e.phase.held() || e.phase != phaseFollowing && e.phase.bids()) && now >= e.expiresAt {
 		e.expiresAt, m.retryAt[callRelease] = now+m.CallTimeout, 0
@@ -107,7 +108,7 @@ func (m *machine) awaitsDeadline(now time.Duration, e *elec) bool {
 	return e.phase == phaseExpiring && now < e.trustedUntil
 }
 
-// mayBeOurs reports whether the store may still have the lease for this process. Then readings of
+// mayBeOurs reports whether this process was granted the lease and its deadline has not passed. Then readings of
 // it are not used.
 func (m *machine) mayBeOurs(now time.Duration, e *elec) bool {
 	return e.phase == phaseLeading || e.phase.held() && now < e.trustedUntil
@@ -144,8 +145,8 @@ func (m *machine) bidAt(e *elec) time.Duration {
 	return at
 }
 
-// mayStayQueued reports whether e may have a bid in the store's queue or under way, even if the
-// bid must wait for the holder. Otherwise the bid is withdrawn.
+// mayStayQueued reports whether e's bid may stay in the store's queue, or under way. If not, advance
+// withdraws it by a Release.
 func (m *machine) mayStayQueued(now time.Duration, e *elec) bool {
 	return m.isCandidate(e) && m.holdBackUntil(e) <= now
 }
@@ -168,7 +169,7 @@ func (m *machine) holdBackUntil(e *elec) time.Duration {
 			at = max(at, expired+hold)
 		}
 	}
-	if w := &l.Request; l.Vacant() && w.Kind == backend.Accept && w.Term == l.Term && w.Nonce != m.me.Nonce {
+	if req := &l.Request; l.Vacant() && req.Kind == backend.Accept && req.Term == l.Term && req.Nonce != m.me.Nonce {
 		at = max(at, e.unchangedSince+m.TTL)
 	}
 	return at
@@ -196,7 +197,7 @@ func (m *machine) bidGranted(now time.Duration, e *elec, a *backend.Answer, minT
 		e.on(won)
 		e.electedAt, e.failures = now, 0
 		reason := ReasonElected
-		if w := &e.observed.Request; w.Kind == backend.Accept && w.Nonce == m.me.Nonce {
+		if req := &e.observed.Request; req.Kind == backend.Accept && req.Nonce == m.me.Nonce {
 			reason = ReasonNominated
 		}
 		if e.mode != modeAlways {
@@ -263,11 +264,11 @@ func (m *machine) renewalAnswered(now time.Duration, e *elec, a *backend.Answer,
 		if e.phase == phaseLeading {
 			m.emit(action{kind: doTrust, e: e, term: e.term, until: e.trustedUntil})
 		}
-		if w := &a.Request; w.Kind == backend.Accept && w.Term == e.term && w.Nonce != m.me.Nonce {
+		if req := &a.Request; req.Kind == backend.Accept && req.Term == e.term && req.Nonce != m.me.Nonce {
 			m.stepDown(now, e, ReasonNominated, backend.Released, nil)
 		}
 	case backend.Refused:
-		if w := &a.Request; w.Kind == backend.Depose && w.Term == e.term && a.Holder.Nonce == m.me.Nonce {
+		if req := &a.Request; req.Kind == backend.Depose && req.Term == e.term && a.Holder.Nonce == m.me.Nonce {
 			m.depose(now, e)
 			return
 		}
@@ -319,7 +320,7 @@ func (m *machine) endLeadership(now time.Duration, e *elec, t trigger, reason Re
 		e.on(finished)
 	}
 	e.stuckAt = now + m.StepDownTimeout
-	m.emit(action{kind: doLose, e: e, term: e.term, reason: reason, err: err})
+	m.emit(action{kind: doEnd, e: e, term: e.term, reason: reason, err: err})
 	m.report(Vacant, e, nil, 0, reason, err)
 }
 

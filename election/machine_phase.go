@@ -1,7 +1,7 @@
 package election
 
-// A phase says where this process stands in one election. The package documentation has a diagram
-// of the phases and modes.
+// A phase says where this process stands in one election. docs/design/election.md has a
+// table of the phases.
 type phase uint8
 
 const (
@@ -77,7 +77,7 @@ func (e *elec) on(t trigger) {
 // bids reports whether this process may bid.
 func (p phase) bids() bool { return p <= phasePending }
 
-// held reports whether the store may have the lease for this process.
+// held reports whether a bid was granted, and the store may still have the lease.
 func (p phase) held() bool { return p >= phaseLeading && p != phaseAbandoned }
 
 // draining reports whether the leadership is over and its function has not returned.

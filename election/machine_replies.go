@@ -24,7 +24,7 @@ func (m *machine) reply(now time.Duration, r reply) {
 	case callObserve:
 		m.observeReplied(now, r)
 	case callRequest:
-		if errors.Is(r.err, backend.ErrInvalid) {
+		if errors.Is(r.err, backend.ErrStale) {
 			m.retryAt[callRequest] = 0 // the term is over
 		}
 	case callAnnounce:

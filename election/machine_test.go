@@ -112,9 +112,9 @@ func TestADelayedReleaseSparesALaterLeadership(t *testing.T) {
 	end(callAcquire, reply{answers: []backend.Answer{unknown}})
 	end(callObserve, reply{changed: []backend.Lease{{Election: "other"}}})
 	end(callAcquire, reply{answers: []backend.Answer{unknown}})
-	m.step(now, suspend{other, true}) // its release hangs
-	m.step(now, suspend{e, true})     // and this one waits
-	m.step(now, suspend{e, false})
+	m.step(now, pause{other, true}) // its release hangs
+	m.step(now, pause{e, true})     // and this one waits
+	m.step(now, pause{e, false})
 	now += time.Second
 	m.step(now, tick{})
 	granted := backend.Answer{Lease: backend.Lease{Election: "jobs", Holder: m.me, Term: 7}, Outcome: backend.Granted, ValidFor: 10 * time.Second}

@@ -67,8 +67,8 @@ func (m *machine) observe(now time.Duration, e *elec, l *backend.Lease, sent tim
 // nominated reports whether this process is nominated and can accept. A Try cannot: it ends before
 // the holder has stepped down.
 func (m *machine) nominated(e *elec) bool {
-	w := &e.observed.Request
-	return w.Kind == backend.Nominate && w.Term == e.observed.Term && w.ID == m.me.ID && m.isCandidate(e) && e.mode != modeTry
+	req := &e.observed.Request
+	return req.Kind == backend.Nominate && req.Term == e.observed.Term && req.ID == m.me.ID && m.isCandidate(e) && e.mode != modeTry
 }
 
 // setObserved stores an observation.
@@ -92,7 +92,7 @@ func (m *machine) reportObserved(e *elec, sent time.Duration) {
 	l := e.observed
 	switch {
 	case l.Term < e.highestTerm, l.Term > maxTerm:
-		m.report(Unknown, e, nil, 0, ReasonWentBack, nil) // never report an older term
+		m.report(Unknown, e, nil, 0, ReasonWentBack, nil) // never report an older term, or a forged one
 	case l.Holder.Nonce == m.me.Nonce:
 		// The record names this process, which does not lead.
 		m.report(Vacant, e, nil, l.Term, ReasonExpired, nil)

@@ -164,7 +164,7 @@ func (m *Manager) do(a action) {
 		m.unlisten()
 	case doTrust:
 		e.trust(a.term, a.until+m.ahead)
-	case doLose:
+	case doEnd:
 		e.lose(a.term, a.reason, a.err)
 	case doEvent:
 		e.publish(a.state)
@@ -294,10 +294,10 @@ func (m *Manager) Election(name string) *Election {
 
 // Pause makes this process step down from everything it leads, and stops all campaigns until
 // Resume. It does not wait for the step-down. Elections joined later are paused, too.
-func (m *Manager) Pause() { m.send(func(time.Duration) input { return suspend{nil, true} }) }
+func (m *Manager) Pause() { m.send(func(time.Duration) input { return pause{nil, true} }) }
 
 // Resume ends a Pause for all elections, whether Manager.Pause or Election.Pause began it.
-func (m *Manager) Resume() { m.send(func(time.Duration) input { return suspend{nil, false} }) }
+func (m *Manager) Resume() { m.send(func(time.Duration) input { return pause{nil, false} }) }
 
 func (m *Manager) announce(ctx context.Context, elections string) error {
 	return m.backend.Announce(ctx, backend.Member{Candidate: m.me, TTL: m.opts.TTL, Elections: elections})

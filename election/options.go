@@ -21,7 +21,7 @@ const DefaultTTL = 10 * time.Second
 //
 //	RenewEvery + CallTimeout + ClockMargin < TTL
 //
-// so that after a renewal that hung for CallTimeout another one can be sent. The rest, 1.5 s by
+// so that after a renewal that hung for CallTimeout another one can be sent. The rest, 2.5 s by
 // default, is the time that the second renewal has.
 type Options struct {
 	// ID is this candidate's name: 1 to 255 bytes of printable UTF-8. It may outlive the
@@ -151,7 +151,7 @@ func (o Options) Complete(g backend.Guarantees) (Options, error) {
 		if err != nil || host == "" {
 			host = "unknown-host"
 		}
-		o.ID = fmt.Sprintf("%s:%d-%s", clean.Text(host, 200, false), os.Getpid(), backend.NewNonce())
+		o.ID = fmt.Sprintf("%s:%d-%s", clean.Text(host, 200, false), os.Getpid(), backend.NewNonce().Short())
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(warnings{slog.Default().Handler()})

@@ -155,12 +155,12 @@ func (n *simNode) fault() {
 			n.input(resign{p.e, p.e.term})
 		}
 	case pausing:
-		one := suspend{p.e, true}
+		one := pause{p.e, true}
 		if s.oneIn(3) {
 			one.e = nil
 		}
 		n.input(one)
-		again(s.upTo(time.Minute), func() { n.input(suspend{nil, false}) })
+		again(s.upTo(time.Minute), func() { n.input(pause{nil, false}) })
 	case leaving:
 		n.input(leave{p.e, backend.Released})
 	case nominating, deposing:

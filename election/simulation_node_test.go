@@ -294,7 +294,7 @@ func (n *simNode) do(a action) {
 		n.endCallLater(a.call, reply{call: a.call, err: context.Canceled})
 	case doTrust:
 		n.checkTrust(a, n.place(a.e))
-	case doLose:
+	case doEnd:
 		p := n.place(a.e)
 		n.checkLost(a, p)
 		if s.tracing {
@@ -363,7 +363,7 @@ func (n *simNode) heal() {
 	if !n.up {
 		n.start()
 	}
-	n.input(suspend{nil, false})
+	n.input(pause{nil, false})
 	for i := range n.places {
 		switch p := &n.places[i]; {
 		case p.e == nil && !n.leaving:

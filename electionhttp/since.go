@@ -71,7 +71,7 @@ func (h *Handler) readSinces() {
 			sh.mu.Unlock()
 		} else if rec, err := e.Record(h.ctx); err == nil {
 			kind := election.Elected
-			if rec.Vacant() || rec.Lapsed() > 0 {
+			if rec.Vacant() || rec.ExpiredFor() > 0 {
 				kind = election.Vacant
 			}
 			sh.mu.Lock()

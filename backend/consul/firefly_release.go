@@ -126,7 +126,7 @@ func (f *Firefly) releaseOps(s *fireflyEntry, l backend.Held) api.KVTxnOps {
 		next.term = term{Term: max(s.lastTerm, l.Term), ID: s.lease.Holder.ID, Nonce: string(self), Heartbeat: newHeartbeat(), From: now, History: next.History,
 			MovedTo: next.MovedTo, Moved: next.Moved}
 	}
-	next.close(l.End, now, l.Lapsed())
+	next.close(l.End, now, l.ExpiredFor())
 	next.Session, next.Created, next.Locks = "", 0, 0
 	ops := api.KVTxnOps{pin(key, s.lockPair), pin(own, s.ownPair)}
 	if s.mine && !s.sealed {

@@ -144,7 +144,7 @@ func (o *offer) prepare(session string, now time.Time) {
 	}
 	lapsed := time.Duration(0)
 	if o.entry.renewals != nil {
-		lapsed = o.lease.Lapsed()
+		lapsed = o.lease.ExpiredFor()
 	}
 	old.close(backend.Failed, at, lapsed)
 	o.record = term{

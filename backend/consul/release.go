@@ -139,7 +139,7 @@ func (b *Backend) releaseOps(e *entry, l backend.Held) api.KVTxnOps {
 		record = term{Term: latest, ID: e.lease.Holder.ID, Nonce: string(self), TTL: e.lock.TTL, From: e.lock.At, History: record.History, Request: record.Request,
 			MovedTo: record.MovedTo, Moved: record.Moved}
 	}
-	record.close(l.End, now, l.Lapsed())
+	record.close(l.End, now, l.ExpiredFor())
 	record.Heartbeat = newHeartbeat()
 	vacant := encode(lock{Term: record.Term, Heartbeat: newHeartbeat(), At: now})
 	ops := api.KVTxnOps{pin(key, e.lockPair)}

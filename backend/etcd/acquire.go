@@ -327,7 +327,7 @@ func (e *entry) endLeadership(how backend.End, now time.Time) (end backend.End, 
 	case r.Nonce == "":
 		return r.End, r.LastID, clean.History(r.History)
 	}
-	lapsed := e.Lapsed()
+	lapsed := e.ExpiredFor()
 	if e.sessionRevision == 0 { // the session key with the last renewal was deleted
 		lapsed = 0
 	}

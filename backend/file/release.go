@@ -44,7 +44,7 @@ func (b *Backend) release(ctx context.Context, l backend.Held) error {
 	now, err2 := identityAt(b.path(l.Election, lockSuffix))
 	err = errors.Join(err, err2)
 	if err == nil && now == h.id && r.Term == h.term && r.held() && r.Holder.Nonce == h.rec.Holder.Nonce {
-		r.endLeadership(l.End, time.Now(), l.Lapsed())
+		r.endLeadership(l.End, time.Now(), l.ExpiredFor())
 		r.Heartbeat, r.Written = heartbeat(), time.Now().UTC()
 		err = b.writeRecord(r, false)
 	}

@@ -4,7 +4,7 @@
 //	store := memory.New()
 //	m, err := election.New(store.Backend(), election.Options{}) // each manager needs its own Backend
 //
-// No clock decides who leads. A challenger takes a held lease over after it has
+// The store's clock decides nothing. A challenger takes a held lease over after it has
 // observed the lease unchanged for the holder's TTL, as on MySQL. The store loses
 // nothing while the process runs, so an election without a record is free at once.
 package memory
@@ -28,7 +28,7 @@ import (
 // A Store holds leases. It is safe for concurrent use.
 type Store struct {
 	mu       sync.Mutex
-	created  time.Time                        // in the maps below, Age is the time from here to the last write
+	created  time.Time                        // in the maps below, Age is the time from created to the last write
 	records  map[string]backend.Record        // by election
 	members  map[backend.Nonce]backend.Member // by nonce
 	notifier notifier
@@ -83,7 +83,8 @@ func (c *client) write(r backend.Record) backend.Lease {
 }
 
 // Acquire grants a bid if the lease is as the bidder expects it, or if the bidder
-// already holds it. In both cases the grant has a new term.
+// already holds it. In both cases the grant has a new term. It refuses a bid that does not
+// expect the seal (MovedTo).
 func (c *client) Acquire(ctx context.Context, bids []backend.Bid) (answers []backend.Answer, err error) {
 	err = each(ctx, c, "acquire", bids[0].Candidate.Nonce, slices.Values(bids), func(b backend.Bid) {
 		r := c.read(b.Election)
@@ -148,7 +149,7 @@ func endLeadership(r *backend.Record, how backend.End) {
 	if r.Vacant() {
 		return
 	}
-	r.History = clean.Remember(r.History, backend.Leadership{Term: r.Term, ID: r.Holder.ID, From: r.Elected}, how, time.Now(), r.Lapsed())
+	r.History = clean.Remember(r.History, backend.Leadership{Term: r.Term, ID: r.Holder.ID, From: r.Elected}, how, time.Now(), r.ExpiredFor())
 	r.End, r.LastID = how, r.Holder.ID
 	r.Holder, r.TTL, r.Renew, r.ObserveFor, r.Elected = backend.Candidate{}, 0, 0, 0, time.Time{}
 }

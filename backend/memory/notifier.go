@@ -16,21 +16,21 @@ type notifier struct {
 }
 
 // notify wakes all listeners. It does not block.
-func (b *notifier) notify() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.notified != nil {
-		close(b.notified)
-		b.notified = nil
+func (n *notifier) notify() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.notified != nil {
+		close(n.notified)
+		n.notified = nil
 	}
 }
 
 // listen is Listen, made of Observe: it observes at once, and
 // again after each notify, until a lease differs from what was seen. After a notify during a
 // reading another reading follows. Several during one reading count as one.
-func (b *notifier) listen(ctx context.Context, seen []backend.Lease, observe func(ctx context.Context, seen []backend.Lease) ([]backend.Lease, error)) error {
+func (n *notifier) listen(ctx context.Context, seen []backend.Lease, observe func(ctx context.Context, seen []backend.Lease) ([]backend.Lease, error)) error {
 	for {
-		notified := b.next()
+		notified := n.next()
 		changed, err := observe(ctx, seen)
 		switch {
 		case ctx.Err() != nil:
@@ -59,11 +59,11 @@ func tells(changed, seen []backend.Lease) bool {
 }
 
 // next returns what the next notify closes.
-func (b *notifier) next() <-chan struct{} {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.notified == nil {
-		b.notified = make(chan struct{})
+func (n *notifier) next() <-chan struct{} {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.notified == nil {
+		n.notified = make(chan struct{})
 	}
-	return b.notified
+	return n.notified
 }

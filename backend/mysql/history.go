@@ -39,6 +39,6 @@ func (r *row) afterEnd(how backend.End, st *status) (end backend.End, id, histor
 	if r.Vacant() {
 		return r.End, r.LastID, r.history
 	}
-	leaderships := clean.Remember(parseHistory(r.history), backend.Leadership{Term: r.Term, ID: r.Holder.ID, From: r.elected}, how, st.now, r.Lapsed())
+	leaderships := clean.Remember(parseHistory(r.history), backend.Leadership{Term: r.Term, ID: r.Holder.ID, From: r.elected}, how, st.now, r.ExpiredFor())
 	return how, r.Holder.ID, historyText(leaderships)
 }

@@ -75,7 +75,7 @@ func (b *Backend) newGrantAttempt(s *session, id int64, bid backend.Bid, snap *s
 	if snap.unconfirmed {
 		r.Holder = nil // its grant was never answered
 	}
-	r.endLeadership(backend.Failed, now, snap.lease.Lapsed())
+	r.endLeadership(backend.Failed, now, snap.lease.ExpiredFor())
 	r.Term, r.Heartbeat, r.Request, r.Unconfirmed = term, newHeartbeat(), nil, ""
 	if snap.record == nil {
 		r.Unconfirmed = snap.deleted.String()

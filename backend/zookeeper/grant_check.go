@@ -64,7 +64,7 @@ func (b *Backend) withdrawGrant(ctx context.Context, s *session, bid backend.Bid
 // member of another program that waits behind it.
 func (b *Backend) evictHolder(ctx context.Context, s *session, id int64, bid backend.Bid, snap *snapshot) error {
 	r := snap.record.clone()
-	r.endLeadership(backend.Failed, s.now(), snap.lease.Lapsed())
+	r.endLeadership(backend.Failed, s.now(), snap.lease.ExpiredFor())
 	r.Heartbeat = newHeartbeat()
 	var p transaction
 	b.addTakeover(&p, s, bid.Election, snap)

@@ -79,7 +79,7 @@ func (b *Backend) releaseAsLastKnown(ctx context.Context, s *session, l backend.
 		return false, nil
 	}
 	next := own.record.clone()
-	next.endLeadership(l.End, s.now(), l.Lapsed())
+	next.endLeadership(l.End, s.now(), l.ExpiredFor())
 	next.Heartbeat = newHeartbeat()
 	_, failed, err := s.write(ctx,
 		&zk.SetDataRequest{Path: b.layout.recordPath(l.Election), Data: next.encode(), Version: own.recordVersion},
@@ -121,7 +121,7 @@ func (b *Backend) releaseOnce(ctx context.Context, s *session, l backend.Held) (
 	}
 	h := rec.Holder
 	next := rec.clone()
-	next.endLeadership(l.End, s.now(), l.Lapsed())
+	next.endLeadership(l.End, s.now(), l.ExpiredFor())
 	next.Heartbeat, next.Unconfirmed = newHeartbeat(), ""
 	node, version, err := b.holderNode(ctx, s, l.Election, h)
 	if err != nil {

@@ -157,7 +157,7 @@ func (v *view) setRecords(records []backend.Record) {
 // this process observed, else by the event. The caller holds v.mu.
 func (v *view) since(ev election.Event) (t time.Time, byStore bool) {
 	r := v.records[ev.Election]
-	vacant := r.Vacant() || r.Lapsed() > 0
+	vacant := r.Vacant() || r.ExpiredFor() > 0
 	if t = r.Since(); ev.First && !t.IsZero() && r.Term == ev.Term && vacant == (ev.Kind == election.Vacant) && ev.Kind != election.Unknown {
 		return t, true
 	}
