@@ -1,6 +1,7 @@
 package memory_test
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"time"
@@ -43,6 +44,10 @@ func (p polled) Guarantees() backend.Guarantees {
 	g := p.Backend.Guarantees()
 	g.Push, g.Poll = false, true
 	return g
+}
+
+func (p polled) Mark(ctx context.Context, held []backend.Held) ([]backend.Answer, error) {
+	return p.Backend.(backend.Marker).Mark(ctx, held)
 }
 
 // A manager cleans the text that it reads and remembers the clean lease. If the store

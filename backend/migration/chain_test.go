@@ -27,6 +27,10 @@ func (n named) Guarantees() backend.Guarantees {
 	return g
 }
 
+func (n named) Mark(ctx context.Context, held []backend.Held) ([]backend.Answer, error) {
+	return n.Backend.(backend.Marker).Mark(ctx, held)
+}
+
 // Stores are several stores, by name. The part of the name before the number is the kind.
 type stores map[string]*memory.Store
 
@@ -215,6 +219,10 @@ func (e expiring) Observe(ctx context.Context, seen []backend.Lease) (changed []
 		}
 	}
 	return changed, err
+}
+
+func (e expiring) Mark(ctx context.Context, held []backend.Held) ([]backend.Answer, error) {
+	return e.Backend.(backend.Marker).Mark(ctx, held)
 }
 
 // Otherwise the process would bid for it again and again.

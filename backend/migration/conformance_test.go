@@ -64,6 +64,10 @@ func (v client) Guarantees() backend.Guarantees {
 	return g
 }
 
+func (v client) Mark(ctx context.Context, held []backend.Held) ([]backend.Answer, error) {
+	return v.Backend.(backend.Marker).Mark(ctx, held)
+}
+
 // Acquire makes terms start at the time of the store's clock. A store's clock decides nothing
 // else.
 func (v client) Acquire(ctx context.Context, bids []backend.Bid) ([]backend.Answer, error) {
