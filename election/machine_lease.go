@@ -30,7 +30,8 @@ func (m *machine) advance(now time.Duration, e *elec) {
 	case m.awaitsDeadline(now, e):
 		wake = e.trustedUntil
 
-	case e.phase.held(), e.phase != phaseFollowing && !m.mayStayQueued(now, e): // release the lease, or withdraw the bid
+	case e.phase.held(), e.phase != phaseFollowing && !m.mayStayQueued(now, e):
+		// Release the lease, or withdraw the bid.
 		m.enqueue(callRelease, e)
 		if now < e.expiresAt {
 			wake = min(wake, e.expiresAt)

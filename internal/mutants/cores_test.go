@@ -110,8 +110,8 @@ var mutants = []mutant{
 
 	// Operators.
 	{"a request of another term counts", "machine_lease.go",
-		"w.Kind == backend.Accept && w.Term == e.term && w.Nonce != m.me.Nonce {",
-		"w.Kind == backend.Accept && w.Nonce != m.me.Nonce {", "TestARequestOfAnotherTermIsIgnored", core("TestARequestOfAnotherTermIsIgnored")},
+		"req.Kind == backend.Accept && req.Term == e.term && req.Nonce != m.me.Nonce {",
+		"req.Kind == backend.Accept && req.Nonce != m.me.Nonce {", "TestARequestOfAnotherTermIsIgnored", core("TestARequestOfAnotherTermIsIgnored")},
 	{"everybody bids in the nominee's time", "machine_lease.go",
 		"		at = max(at, e.unchangedSince+m.TTL)\n",
 		"", "P12 only the nominee bids for one TTL: rule violated", suite("P12 only the nominee bids for one TTL")},
