@@ -11,6 +11,10 @@ import (
 // because another server wrote the record last, or because a record is missing.
 const TermJump = 1 << 40
 
+// MaxTerm is the greatest term after which [NextTerm] grants another. A greater one in a store was
+// forged. With any jump, terms fit a signed 64-bit column of the user's.
+const MaxTerm = math.MaxInt64 >> 1
+
 var since2026 = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).UnixMicro()
 
 // NextTerm returns the term of a new grant. It exceeds last, the last term that the store
@@ -21,9 +25,8 @@ var since2026 = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).UnixMicro()
 // now may come from any wall clock. All native layouts use NextTerm, so that a fenced resource
 // needs no reset when the store changes.
 func NextTerm(last uint64, jump bool, minTerm uint64, now time.Time) (uint64, error) {
-	const most = math.MaxInt64 >> 1 // with any step, terms fit a signed 64-bit column of the user's
-	if last > most || minTerm > most {
-		return 0, fmt.Errorf("%w: terms are used up: last %d, MinTerm %d, greatest %d; the record was damaged or planted", ErrDenied, last, minTerm, uint64(most))
+	if last > MaxTerm || minTerm > MaxTerm {
+		return 0, fmt.Errorf("%w: terms are used up: last %d, MinTerm %d, greatest %d; the record was damaged or planted", ErrDenied, last, minTerm, uint64(MaxTerm))
 	}
 	clock := uint64(max(now.UnixMicro(), 0))
 	term := max(last+1, clock)

@@ -140,9 +140,6 @@ const (
 // maxCount is where the counters of elec stop.
 const maxCount = 1000
 
-// maxTerm is the greatest term after which a store still grants one (backend.NextTerm). A greater one is forged.
-const maxTerm = 1<<62 - 1
-
 // An input of a step. A nil e means all elections, where that is allowed.
 type input interface{ input() }
 

@@ -38,7 +38,7 @@ func (m *machine) observe(now time.Duration, e *elec, l *backend.Lease, sent tim
 		}
 		m.setObserved(e, l)
 		e.unchangedSince, e.hasObserved, e.tooEarly = now, true, 0
-		if l.Term <= maxTerm {
+		if l.Term <= backend.MaxTerm {
 			e.highestTerm = max(e.highestTerm, l.Term)
 		}
 	case l != nil: // not renewed, so the observation continues; the request, the age or the holder may have changed
@@ -91,7 +91,7 @@ func cleanUnlessSeen(l, seen *backend.Lease) {
 func (m *machine) reportObserved(e *elec, sent time.Duration) {
 	l := e.observed
 	switch {
-	case l.Term < e.highestTerm, l.Term > maxTerm:
+	case l.Term < e.highestTerm, l.Term > backend.MaxTerm:
 		m.report(Unknown, e, nil, 0, ReasonWentBack, nil) // never report an older term, or a forged one
 	case l.Holder.Nonce == m.me.Nonce:
 		// The record names this process, which does not lead.

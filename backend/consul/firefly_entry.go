@@ -179,7 +179,7 @@ func (f *Firefly) recordRead(s *fireflyEntry) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	switch seen := f.seen[s.name]; {
-	case s.own.Term > maxTerm: // written manually
+	case s.own.Term > backend.MaxTerm: // written manually
 	case s.own.Term < seen:
 		s.dataLost, s.lastTerm = true, seen
 		s.lease.Version += " back"

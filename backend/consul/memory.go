@@ -3,6 +3,8 @@ package consul
 import (
 	"sync"
 	"time"
+
+	"github.com/go-election/go-election/backend"
 )
 
 // memory is what this process remembers of elections. It shows when the store has gone back,
@@ -28,11 +30,11 @@ func (m *memory) record(e *entry) {
 	}
 	l := &e.lease
 	s := m.latest[e.name]
-	if s.ttl = max(s.ttl, l.TTL, duration(e.term.TTL)); l.Term < s.term && l.Term < maxTerm {
+	if s.ttl = max(s.ttl, l.TTL, duration(e.term.TTL)); l.Term < s.term && l.Term <= backend.MaxTerm {
 		e.held, e.mine, e.dataLost, e.lastTerm = true, false, true, s.term
 		l.ObserveFor = max(l.ObserveFor, 2*s.ttl)
 		l.Version += " back"
-	} else if l.Term < maxTerm {
+	} else if l.Term <= backend.MaxTerm {
 		s.term = l.Term
 	}
 	if s.term > 0 {
@@ -51,9 +53,6 @@ func (m *memory) recordGrant(name string, term uint64, ttl time.Duration, sessio
 	m.latest[name] = lastRead{max(s.term, term), max(s.ttl, ttl)}
 	m.sessions[name] = session
 }
-
-// maxTerm is the greatest term that can be granted. A greater one was written manually.
-const maxTerm = 1 << 62
 
 // sessionOf returns the session that probably holds the election.
 func (m *memory) sessionOf(name string) string {
