@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -68,6 +69,30 @@ func TestADenialIsTheReasonOfTheUnknownState(t *testing.T) {
 		}
 		if n := strings.Count(log.String(), "no rights"); n != 1 {
 			t.Errorf("logged %d times:\n%s", n, log.String())
+		}
+	})
+}
+
+func TestALeadershipWhoseRenewalsAreDeniedEndsForThatReason(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &denies{Backend: memory.New().Backend()}
+		m, err := election.New(d, election.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		e := join(t, m, "jobs")
+		if err := e.Lead(nil); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		d.renew.Store(true)
+		time.Sleep(election.DefaultTTL)
+		changes := m.Stats().Changes
+		if !slices.Contains(changes, election.Change{Kind: election.Vacant, Reason: election.ReasonDenied, Own: true, Count: 1}) {
+			t.Errorf("want one leadership that ended as denied, got %+v", changes)
+		}
+		if err := m.Close(context.Background()); err != nil {
+			t.Error(err)
 		}
 	})
 }

@@ -138,7 +138,7 @@ const (
 	ReasonSameID   Reason = "same id"           // another live process uses this candidate's id
 	ReasonWentBack Reason = "store went back"   // the store shows an older term than before: it was restored, or a failover lost writes
 	ReasonStuck    Reason = "function is stuck" // the lead function ignores its cancelled context: no release and no new bid until it returns
-	ReasonDenied   Reason = "store denied"      // an operator must correct credentials, rights or the schema; also the reason of an Unknown state
+	ReasonDenied   Reason = "store denied"      // an operator must correct credentials, rights or the schema; also the reason of an Unknown state, and of a leadership whose renewals were denied
 	ReasonInvalid  Reason = "invalid"           // the store will never accept this candidate; campaigning has ended
 )
 

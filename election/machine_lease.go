@@ -348,6 +348,6 @@ func (m *machine) expire(now time.Duration, e *elec) {
 	if e.lastErr == nil || m.resumedAt >= e.trustedUntil {
 		m.lose(now, e, ReasonDeadline, nil) // the process was stopped, and continued too late
 	} else {
-		m.lose(now, e, ReasonUnreachable, e.lastErr)
+		m.lose(now, e, storeReason(e.lastErr), e.lastErr)
 	}
 }

@@ -220,13 +220,17 @@ func (m *machine) unreachableAt() time.Duration {
 // leads: it leads them until its deadline.
 func (m *machine) unreachable() {
 	m.unreachableReported = true
-	reason := ReasonUnreachable
-	if backend.Class(m.lastContactErr) == backend.ErrDenied {
-		reason = ReasonDenied
-	}
 	for _, e := range m.elections {
 		if e.phase != phaseLeading {
-			m.report(Unknown, e, nil, 0, reason, m.lastContactErr)
+			m.report(Unknown, e, nil, 0, storeReason(m.lastContactErr), m.lastContactErr)
 		}
 	}
+}
+
+// storeReason returns why the store cannot be used, given its last error.
+func storeReason(err error) Reason {
+	if backend.Class(err) == backend.ErrDenied {
+		return ReasonDenied
+	}
+	return ReasonUnreachable
 }

@@ -108,7 +108,7 @@ func newCounters(ttl time.Duration) (c counters) {
 		}
 	}
 	zero(Elected, ReasonElected, ReasonNominated)
-	zero(Vacant, ReasonUnreachable, ReasonRefused, ReasonDeadline, ReasonDeposed, ReasonResigned,
+	zero(Vacant, ReasonUnreachable, ReasonDenied, ReasonRefused, ReasonDeadline, ReasonDeposed, ReasonResigned,
 		ReasonNominated, ReasonHealth, ReasonPaused, ReasonReturned, ReasonLeft)
 	notices := []Reason{ReasonSameID, ReasonWentBack, ReasonStuck, ReasonDenied, ReasonInvalid}
 	zero(Notice, notices...)
