@@ -129,8 +129,9 @@ func TestStatsCountErrorsByClassAndChangesByReason(t *testing.T) {
 			}
 		}
 		s := m.Stats()
-		if n := changes(s, election.Vacant, election.ReasonUnreachable, true); n != 3 {
-			t.Errorf("%d leaderships were lost because renewals failed, want 3: %+v", n, s.Changes)
+		unreachable, denied := changes(s, election.Vacant, election.ReasonUnreachable, true), changes(s, election.Vacant, election.ReasonDenied, true)
+		if unreachable != 2 || denied != 1 {
+			t.Errorf("%d leaderships were lost because renewals failed and %d because they were denied, want 2 and 1: %+v", unreachable, denied, s.Changes)
 		}
 		r := call(s, "renew")
 		if r.Denied == 0 || r.Unavailable <= r.Denied || r.Invalid != 0 {

@@ -113,11 +113,11 @@ func TestChangesErrorsAndRenewalsAreCounted(t *testing.T) {
 		c := electionprom.New(m, electionprom.Options{})
 		r := gather(t, c)
 		for key, want := range map[string]float64{
-			"election_changes_total kind=elected own=true reason=elected":          1,
-			"election_changes_total kind=vacant own=true reason=store unreachable": 1,
-			"election_changes_total kind=vacant own=true reason=resigned":          0,
-			"election_changes_total kind=unknown own=false reason=store denied":    1,
-			"election_leading election=jobs":                                       0,
+			"election_changes_total kind=elected own=true reason=elected":       1,
+			"election_changes_total kind=vacant own=true reason=store denied":   1,
+			"election_changes_total kind=vacant own=true reason=resigned":       0,
+			"election_changes_total kind=unknown own=false reason=store denied": 1,
+			"election_leading election=jobs":                                    0,
 		} {
 			if n, ok := r[key]; n != want || !ok {
 				t.Errorf("%s is %v, want %v", key, n, want)
