@@ -246,6 +246,8 @@ func (c *Config) explain(err error) error {
 	e.Problem = wrong.Text(func(option string) string {
 		at, ok := c.place(option)
 		switch {
+		case option == wrong.Option && optionKeys[option] == e.Key:
+			return e.Key // the place stands in front
 		case ok && at.line > 0:
 			return fmt.Sprintf("%s (line %d)", optionKeys[option], at.line)
 		case ok:

@@ -41,7 +41,7 @@
 // types and impossible timings are errors. All are returned at once:
 //
 //	config: election.yaml:2: ttl: "10" has no unit; write a duration as 10s, 500ms or 1m30s
-//	config: election.yaml:2: ttl: ttl (line 2) is 9s, must be more than 9.75s: renew_every (line 3) + call_timeout (default) + …
+//	config: election.yaml:2: ttl is 9s, must be more than 9.75s: renew_every (line 3) + call_timeout (default) + …
 //	config: ELECTION_MYSQL_DNS: there is no such key; did you mean ELECTION_MYSQL_DSN?
 //
 // # Limits

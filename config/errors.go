@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/go-election/go-election/backend"
 )
@@ -33,7 +34,7 @@ func (e *Error) Error() string {
 		}
 		s += ": "
 	}
-	if e.Key != "" && e.Key != e.Source {
+	if e.Key != "" && e.Key != e.Source && !strings.HasPrefix(e.Problem, e.Key+" ") {
 		s += e.Key + ": "
 	}
 	return s + e.Problem
