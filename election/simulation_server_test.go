@@ -40,6 +40,7 @@ type simRow struct {
 	found     bool
 	lease     backend.Lease // without the fields that depend on the reader
 	heartbeat uint64
+	version   simVersion
 	writtenBy int           // the server that wrote it last
 	lastTerm  uint64        // the highest term, which mysql keeps in a table of its own
 	elected   time.Duration // time of the last grant, by the store's clock
@@ -80,6 +81,19 @@ func (st *simStore) uncleanRestart() bool {
 // wroteLast reports whether the primary wrote the row last.
 func (st *simStore) wroteLast(r *simRow) bool { return r.writtenBy == st.primary }
 
+// A simVersion is the last Version of a row, since most readings find the same.
+type simVersion struct {
+	heartbeat uint64
+	ref, text string
+}
+
+func (v *simVersion) of(heartbeat uint64, ref string) string {
+	if v.text == "" || v.heartbeat != heartbeat || v.ref != ref {
+		*v = simVersion{heartbeat, ref, strconv.FormatUint(heartbeat, 36) + " " + ref}
+	}
+	return v.text
+}
+
 // leaseFor returns the row as a lease for the candidate with this nonce: what it must observe unchanged,
 // and for how long.
 func (st *simStore) leaseFor(r *simRow, nonce backend.Nonce) backend.Lease {
@@ -108,7 +122,7 @@ func (st *simStore) leaseFor(r *simRow, nonce backend.Nonce) backend.Lease {
 	if st.uncleanRestart() {
 		ref += fmt.Sprint(" unclean restart ", st.restarts)
 	}
-	l.Version = strconv.FormatUint(r.heartbeat, 36) + " " + ref
+	l.Version = r.version.of(r.heartbeat, ref)
 	l.Age = st.clock() - r.written
 	return l
 }
