@@ -18,6 +18,7 @@ var clients = map[string][]string{
 	"file":       nil,
 	"manual":     nil,
 	"clean":      nil,
+	"lease":      nil,
 	"migration":  nil,
 	"mysql":      {"github.com/go-sql-driver/mysql", "filippo.io/edwards25519"},
 	"mysqltable": {"github.com/go-sql-driver/mysql", "filippo.io/edwards25519"},

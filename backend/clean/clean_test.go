@@ -1,7 +1,10 @@
 package clean_test
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -169,5 +172,21 @@ func TestALeadershipEndsWithItsLeaseAndNotBeforeItBegan(t *testing.T) {
 		if !slices.Equal(got, []backend.Leadership{want}) {
 			t.Errorf("%s: %v, want %v", what, got, want)
 		}
+	}
+}
+
+// A client library wraps its own error, which prints the secret however often it is wrapped.
+func TestSecretsAreRemovedWithTheChainThatHasThem(t *testing.T) {
+	inner := errors.New("login as app with hunter22 failed")
+	err := fmt.Errorf("%w: %w: %w", backend.ErrDenied, context.Canceled, inner)
+	got := clean.Secrets(err, "", "app", "hunter22")
+	if want := "store denied: context canceled: login as app with *** failed"; got.Error() != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if !errors.Is(got, backend.ErrDenied) || !errors.Is(got, context.Canceled) || errors.Is(got, inner) || errors.Is(got, backend.ErrUnavailable) {
+		t.Errorf("%v must keep its class and lose the error that has the secret", got)
+	}
+	if same := clean.Secrets(err, "other"); same.Error() != err.Error() || !errors.Is(same, inner) {
+		t.Errorf("an error without the secret was changed: %v", same)
 	}
 }

@@ -10,10 +10,21 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// Error returns an error with this text that is of err's class, and matches those errors of
-// package backend and of package context that err matches. It drops the rest of err's chain,
-// which could print a secret.
-func Error(err error, text string) error {
+// Secrets returns err with *** in place of these secrets, which a server or a client library may
+// have put into its text. It leaves alone secrets of less than four bytes, which are words of many
+// texts. If a secret was there, the new error has the class of err, and matches those errors of
+// packages backend and context that err matches. It drops the rest of err's chain, which could
+// print a secret.
+func Secrets(err error, secrets ...string) error {
+	text := err.Error()
+	for _, secret := range secrets {
+		if len(secret) >= 4 {
+			text = strings.ReplaceAll(text, secret, "***")
+		}
+	}
+	if text == err.Error() {
+		return err
+	}
 	e := redacted{text: text}
 	for _, kind := range []error{backend.ErrStale, backend.ErrClosed, backend.ErrInvalid, backend.ErrDenied, backend.ErrUnavailable, context.Canceled, context.DeadlineExceeded} {
 		if errors.Is(err, kind) {

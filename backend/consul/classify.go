@@ -47,7 +47,7 @@ func (e *entry) classify(self backend.Nonce, mayHold bool, m *memory, now time.T
 		}
 		heartbeat = combine(e.lock.Heartbeat, 0)
 		if e.lockedByHolder() {
-			heartbeat = combine(e.lock.Heartbeat, e.renewals.heartbeatOf(e.name))
+			heartbeat = combine(e.lock.Heartbeat, e.renewals.Of(e.name))
 		}
 		if p := e.term.Last; p != nil {
 			l.End, l.LastID = p.End, p.ID

@@ -8,6 +8,7 @@ import (
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/clean"
+	"github.com/go-election/go-election/backend/lease"
 )
 
 // An entry is everything that was read of one election, and its lease.
@@ -19,7 +20,7 @@ type entry struct {
 	changes       *api.KVPair // election/changes, read with the others or before; see neverLed
 	lock          lock
 	term          term
-	renewals      *renewals // the value of heartbeatPair; nil: none
+	renewals      *lease.Session // the value of heartbeatPair; nil: none
 
 	tampered bool   // the lock key exists, and no member wrote its value
 	held     bool   // a leadership has not ended in order: its holder may trust the lease
@@ -85,4 +86,4 @@ func version(heartbeat uint64, lock *api.KVPair) string {
 }
 
 // combine makes one heartbeat of two. The result is never 1, which stands for "no key".
-func combine(a, b heartbeat) uint64 { return max(uint64(a+b), 2) }
+func combine(a, b lease.Heartbeat) uint64 { return max(uint64(a+b), 2) }

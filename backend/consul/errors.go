@@ -87,22 +87,12 @@ func (b *Backend) reloadToken() {
 	}
 }
 
-// redact removes from the text the token and its predecessors, which an answer of a server may
-// contain.
+// redact removes the token and its predecessors from the text.
 func (b *Backend) redact(err error) error {
 	if b.secret == nil {
 		return err
 	}
-	text := err.Error()
-	for _, token := range b.secret.all() {
-		if len(token) >= 4 {
-			text = strings.ReplaceAll(text, token, "***")
-		}
-	}
-	if text == err.Error() {
-		return err
-	}
-	return clean.Error(err, text)
+	return clean.Secrets(err, b.secret.all()...)
 }
 
 // describe names a call and its election or the number of leases, for errors.

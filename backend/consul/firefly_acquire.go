@@ -10,6 +10,7 @@ import (
 	"github.com/hashicorp/consul/api"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/lease"
 )
 
 // sharedOps is the most operations of one grant, release or mark.
@@ -176,7 +177,7 @@ func (c *claim) prepare(session string, next uint64) {
 	old.close(backend.Failed, at, 0)
 	c.record = fireflyRecord{
 		term: term{
-			Term: next, ID: candidate.ID, Nonce: string(candidate.Nonce), TTL: micros(c.bid.TTL), Heartbeat: newHeartbeat(), From: at, History: old.History,
+			Term: next, ID: candidate.ID, Nonce: string(candidate.Nonce), TTL: micros(c.bid.TTL), Heartbeat: lease.NewHeartbeat(), From: at, History: old.History,
 			MovedTo: old.MovedTo, Moved: old.Moved,
 		},
 		Address: candidate.Address, Metadata: candidate.Metadata, Renew: micros(c.bid.Renew), Session: session,

@@ -7,6 +7,7 @@ import (
 	"github.com/hashicorp/consul/api"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/lease"
 )
 
 // sealNode is the node of the catalog on which the seals' sessions are made.
@@ -44,7 +45,7 @@ func (f *Firefly) writeMarks(ctx context.Context, session string, l backend.Held
 			return a, nil
 		}
 		next := s.own
-		next.Heartbeat, next.MovedTo, next.Moved = newHeartbeat(), l.MovedTo, l.MovedFrom
+		next.Heartbeat, next.MovedTo, next.Moved = lease.NewHeartbeat(), l.MovedTo, l.MovedFrom
 		keeper := s.session // the session that has the lock afterwards
 		switch {
 		case l.MovedTo != "" && !s.sealed:

@@ -9,6 +9,7 @@ import (
 	"github.com/hashicorp/consul/api"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/lease"
 )
 
 // Release implements [backend.Backend]. It reads the leases. Then it makes transactions that unlock,
@@ -115,15 +116,15 @@ func (f *Firefly) releaseOps(s *fireflyEntry, l backend.Held) api.KVTxnOps {
 	recorded := s.unfinished && s.own.Nonce == string(self)
 	locked := s.mine && !s.held // this process has the lock, and our key does not say so
 	next := s.own
-	next.Heartbeat = newHeartbeat()
+	next.Heartbeat = lease.NewHeartbeat()
 	switch {
 	case recorded && l.Term != 0 && l.Term != s.own.Term, !recorded && !locked && !f.mayHold(s.name), !recorded && !locked && l.Term != 0:
 		return nil
 	case !recorded && !locked: // a bid may be on its way
-		next.Heartbeat, next.Touch = s.own.Heartbeat, newHeartbeat()
+		next.Heartbeat, next.Touch = s.own.Heartbeat, lease.NewHeartbeat()
 		return api.KVTxnOps{{Verb: api.KVCAS, Key: own, Index: indexOf(s.ownPair), Value: encode(next)}}
 	case locked:
-		next.term = term{Term: max(s.lastTerm, l.Term), ID: s.lease.Holder.ID, Nonce: string(self), Heartbeat: newHeartbeat(), From: now, History: next.History,
+		next.term = term{Term: max(s.lastTerm, l.Term), ID: s.lease.Holder.ID, Nonce: string(self), Heartbeat: lease.NewHeartbeat(), From: now, History: next.History,
 			MovedTo: next.MovedTo, Moved: next.Moved}
 	}
 	next.close(l.End, now, l.ExpiredFor())

@@ -1,7 +1,6 @@
 package consul
 
 import (
-	"encoding/json"
 	"reflect"
 	"strings"
 	"testing"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/clean"
+	"github.com/go-election/go-election/backend/lease"
 )
 
 // FuzzEntry reads one election from keys with arbitrary values. there has a bit for each key that
@@ -42,7 +42,7 @@ func FuzzEntry(f *testing.F) {
 		}
 		e.parse()
 		if there&4 != 0 {
-			e.renewals = new(renewals)
+			e.renewals = new(lease.Session)
 			if !decode(&api.KVPair{Value: aHeartbeat}, e.renewals) {
 				e.renewals = nil
 			}
@@ -84,9 +84,9 @@ func FuzzEntry(f *testing.F) {
 			t.Errorf("%d past leaderships", len(e.term.History))
 		}
 		if r := e.renewals; r != nil {
-			next := r.withRenewed([]string{"jobs"}, map[string]holding{"jobs": {}, "other": {}}, now)
-			var back renewals
-			if !decode(&api.KVPair{Value: encode(next)}, &back) || back.heartbeatOf("jobs") != next.heartbeatOf("jobs") || back.heartbeatOf("other") != r.heartbeatOf("other") {
+			next := r.Renew([]string{"jobs"}, []string{"other"}, now)
+			var back lease.Session
+			if !decode(&api.KVPair{Value: encode(next)}, &back) || back.Of("jobs") != next.Of("jobs") || back.Of("other") != r.Of("other") {
 				t.Errorf("%+v, with jobs renewed, comes back as %+v", *r, back)
 			}
 		}
@@ -94,19 +94,3 @@ func FuzzEntry(f *testing.F) {
 }
 
 func plainText(s string) bool { return backend.CheckText("ref", s, 512, false) == nil }
-
-// FuzzHeartbeat encodes and decodes a heartbeat.
-func FuzzHeartbeat(f *testing.F) {
-	for _, text := range []string{`"0"`, `"7f"`, `"FFFFFFFFFFFFFFFF"`, `"10000000000000000"`, `"-1"`, `1`, `"+1"`, `"0x1"`, `"1_0"`, `""`} {
-		f.Add([]byte(text))
-	}
-	f.Fuzz(func(t *testing.T, text []byte) {
-		var b, back heartbeat
-		if json.Unmarshal(text, &b) != nil {
-			return
-		}
-		if json.Unmarshal(encode(b), &back) != nil || back != b {
-			t.Errorf("%s is %x and comes back as %x", text, b, back)
-		}
-	})
-}

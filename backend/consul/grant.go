@@ -7,6 +7,7 @@ import (
 	"github.com/hashicorp/consul/api"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/lease"
 )
 
 // maxGrantOps is the most operations of one grant or release, and grantChunk how many grants
@@ -136,7 +137,7 @@ func (o *offer) prepare(session string, now time.Time) {
 	c, at := o.bid.Candidate, now.UTC().Round(0)
 	o.leadership = lock{
 		Term: o.next, Holder: candidate{c.ID, string(c.Nonce), c.Address, c.Metadata},
-		TTL: micros(o.bid.TTL), Renew: micros(o.bid.Renew), Session: session, Heartbeat: newHeartbeat(), At: at,
+		TTL: micros(o.bid.TTL), Renew: micros(o.bid.Renew), Session: session, Heartbeat: lease.NewHeartbeat(), At: at,
 	}
 	old := o.entry.term
 	if old.Term == 0 && o.lease.Holder.ID != "" { // the record was deleted; the lock says who led
@@ -148,7 +149,7 @@ func (o *offer) prepare(session string, now time.Time) {
 	}
 	old.close(backend.Failed, at, lapsed)
 	o.record = term{
-		Term: o.next, ID: c.ID, Nonce: string(c.Nonce), TTL: micros(o.bid.TTL), Heartbeat: newHeartbeat(), From: at, History: old.History,
+		Term: o.next, ID: c.ID, Nonce: string(c.Nonce), TTL: micros(o.bid.TTL), Heartbeat: lease.NewHeartbeat(), From: at, History: old.History,
 		MovedTo: old.MovedTo, Moved: old.Moved,
 	}
 	if old.Term > 0 {
@@ -205,7 +206,7 @@ func (b *Backend) granted(part []*offer, index uint64, sent time.Time, session s
 			lockPair: &api.KVPair{Key: b.keys.lock + o.name, Session: session, ModifyIndex: index},
 			termPair: &api.KVPair{Key: b.keys.term + o.name, ModifyIndex: index},
 		}
-		last := renewals{Heartbeat: b.heartbeats.markHeld(e, index, sent)}
+		last := lease.Session{Heartbeat: b.heartbeats.markHeld(e, index, sent)}
 		e.renewals = &last
 		answers[o.at] = backend.Answer{Lease: e.leaseFor(self, &b.memory, now), Outcome: backend.Granted, ValidFor: o.bid.TTL}
 	}

@@ -1,81 +1,18 @@
 package consul
 
 import (
-	"math/rand/v2"
 	"sync"
 	"time"
+
+	"github.com/go-election/go-election/backend/lease"
 
 	"github.com/hashicorp/consul/api"
 )
 
-// renewals is the value of a session's heartbeat key. One heartbeat stands for all elections
-// that the holder renews, so that renewing a thousand costs no more than one. Elections that
-// were not renewed with the others are listed apart, with heartbeats of their own. So a lease
-// that its holder no longer renews, for example because its function hangs, expires while the
-// process goes on.
-type renewals struct {
-	ID        string               `json:"id"`
-	Nonce     string               `json:"nonce"`
-	Heartbeat heartbeat            `json:"heartbeat"`
-	Apart     map[string]heartbeat `json:"apart,omitempty"`
-	At        time.Time            `json:"at"` // by the holder's clock: a hint
-}
-
-// heartbeatOf returns an election's heartbeat.
-func (r *renewals) heartbeatOf(name string) heartbeat {
-	if r == nil {
-		return 0
-	}
-	if b, apart := r.Apart[name]; apart {
-		return b
-	}
-	return r.Heartbeat
-}
-
-// withRenewed returns the next value: these elections get a fresh heartbeat, and all others
-// that are held keep theirs.
-func (r *renewals) withRenewed(names []string, held map[string]holding, now time.Time) renewals {
-	renewed := make(map[string]bool, len(names))
-	for _, name := range names {
-		renewed[name] = true
-	}
-	rest := make([]string, 0)
-	for name := range held {
-		if !renewed[name] {
-			rest = append(rest, name)
-		}
-	}
-	next := renewals{ID: r.ID, Nonce: r.Nonce, Heartbeat: r.Heartbeat, At: now.UTC().Round(0)}
-	fresh := newHeartbeat()
-	set := func(name string, b heartbeat) {
-		if b == next.Heartbeat {
-			return
-		}
-		if next.Apart == nil {
-			next.Apart = make(map[string]heartbeat)
-		}
-		next.Apart[name] = b
-	}
-	if len(rest) <= len(names) { // list the fewer apart
-		next.Heartbeat = fresh
-	} else {
-		for _, name := range names {
-			set(name, fresh)
-		}
-	}
-	for _, name := range rest {
-		set(name, r.heartbeatOf(name))
-	}
-	return next
-}
-
-// newHeartbeat draws a heartbeat at random.
-func newHeartbeat() heartbeat { return heartbeat(rand.Uint64() | 1) }
-
 // heartbeats is what this process knows of its own heartbeat key and of the leases it may hold.
 type heartbeats struct {
 	mu      sync.Mutex
-	last    renewals
+	last    lease.Session
 	index   uint64 // of the key; 0: unknown, it must be read
 	highest uint64 // the greatest index that the key has had
 	held    map[string]holding
@@ -92,7 +29,7 @@ type holding struct {
 }
 
 // start takes over the key of a new session, which holds no lease yet.
-func (s *heartbeats) start(first renewals, results []*api.KVPair) {
+func (s *heartbeats) start(first lease.Session, results []*api.KVPair) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.last, s.index = first, lastIndex(results)
@@ -126,11 +63,11 @@ func (s *heartbeats) recordRefusal(o *offer) {
 
 // markHeld notes a lease that was granted, or read and found to be held, and when it was
 // verified. It returns the election's present heartbeat.
-func (s *heartbeats) markHeld(e *entry, changesIndex uint64, at time.Time) heartbeat {
+func (s *heartbeats) markHeld(e *entry, changesIndex uint64, at time.Time) lease.Heartbeat {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.held[e.name] = holding{e, changesIndex, at}
-	return s.last.heartbeatOf(e.name)
+	return s.last.Of(e.name)
 }
 
 // invalidate notes that a lease must be read before it is renewed again.
@@ -171,14 +108,24 @@ func (s *heartbeats) highestIndex() uint64 {
 }
 
 // nextWrite returns the value that renews these elections, and the index that the key must have.
-func (s *heartbeats) nextWrite(names []string) (renewals, uint64) {
+func (s *heartbeats) nextWrite(names []string) (lease.Session, uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.last.withRenewed(names, s.held, time.Now()), s.index
+	renewed := make(map[string]bool, len(names))
+	for _, name := range names {
+		renewed[name] = true
+	}
+	var others []string
+	for name := range s.held {
+		if !renewed[name] {
+			others = append(others, name)
+		}
+	}
+	return s.last.Renew(names, others, time.Now()), s.index
 }
 
 // recordWrite notes the value of the key. Index 0: the value is unknown.
-func (s *heartbeats) recordWrite(r renewals, index uint64) {
+func (s *heartbeats) recordWrite(r lease.Session, index uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.highest = max(s.highest, index)

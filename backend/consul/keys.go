@@ -2,13 +2,13 @@ package consul
 
 import (
 	"encoding/json"
-	"strconv"
 	"time"
 
 	"github.com/hashicorp/consul/api"
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/clean"
+	"github.com/go-election/go-election/backend/lease"
 )
 
 // keys are the names of keys. Followers wait for changes below leases; renewals write
@@ -28,13 +28,13 @@ const maxValue = 1 << 20
 // A lock is the value of an election's lock key: the present leadership. Without a holder it
 // is what a release has written.
 type lock struct {
-	Term      uint64    `json:"term"`
-	Holder    candidate `json:"holder"`
-	TTL       int64     `json:"ttl_us,omitempty"`
-	Renew     int64     `json:"renew_us,omitempty"`
-	Session   string    `json:"session,omitempty"` // the holder's, which has the heartbeat key
-	Heartbeat heartbeat `json:"heartbeat"`
-	At        time.Time `json:"at"` // by the writer's clock: a hint
+	Term      uint64          `json:"term"`
+	Holder    candidate       `json:"holder"`
+	TTL       int64           `json:"ttl_us,omitempty"`
+	Renew     int64           `json:"renew_us,omitempty"`
+	Session   string          `json:"session,omitempty"` // the holder's, which has the heartbeat key
+	Heartbeat lease.Heartbeat `json:"heartbeat"`
+	At        time.Time       `json:"at"` // by the writer's clock: a hint
 }
 
 type candidate struct {
@@ -51,7 +51,7 @@ type term struct {
 	ID        string               `json:"id"`
 	Nonce     string               `json:"nonce"`
 	TTL       int64                `json:"ttl_us"`
-	Heartbeat heartbeat            `json:"heartbeat"`
+	Heartbeat lease.Heartbeat      `json:"heartbeat"`
 	From      time.Time            `json:"from"` // times are by the writers' clocks, for people
 	To        time.Time            `json:"to,omitzero"`
 	End       backend.End          `json:"end,omitempty"` // empty during the leadership
@@ -60,7 +60,7 @@ type term struct {
 	MovedTo   string               `json:"moved_to,omitempty"`   // sealed: the election has moved to that backend
 	Moved     string               `json:"moved_from,omitempty"` // the backend that it came from, where it is sealed
 	History   []backend.Leadership `json:"history,omitempty"`
-	Touch     heartbeat            `json:"touch,omitempty"` // has no meaning; see releaseOps
+	Touch     lease.Heartbeat      `json:"touch,omitempty"` // has no meaning; see releaseOps
 }
 
 // past is the previous leader, and how that leadership ended.
@@ -74,16 +74,6 @@ type request struct {
 	Kind  backend.RequestKind `json:"kind"`
 	ID    string              `json:"id,omitempty"`
 	Nonce string              `json:"nonce,omitempty"`
-}
-
-// A heartbeat is a random value. It is encoded as text, since JSON has no 64-bit integers.
-type heartbeat uint64
-
-func (b heartbeat) MarshalText() ([]byte, error) { return strconv.AppendUint(nil, uint64(b), 16), nil }
-func (b *heartbeat) UnmarshalText(text []byte) error {
-	n, err := strconv.ParseUint(string(text), 16, 64)
-	*b = heartbeat(n)
-	return err
 }
 
 func micros(d time.Duration) int64 { return int64(d / time.Microsecond) }

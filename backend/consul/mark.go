@@ -9,6 +9,7 @@ import (
 	"github.com/hashicorp/consul/api"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/lease"
 )
 
 // Mark implements [backend.Backend]. It reads the leases once. Then it makes one transaction for
@@ -53,8 +54,8 @@ func (b *Backend) writeMarks(ctx context.Context, held []backend.Held, part []in
 				continue
 			}
 			o := &offer{entry: e, at: i, bid: backend.Bid{TTL: duration(e.lock.TTL)}, next: l.Term, leadership: e.lock, record: e.term}
-			o.leadership.Heartbeat, o.leadership.At = newHeartbeat(), sent.UTC().Round(0)
-			o.record.Heartbeat, o.record.MovedTo, o.record.Moved = newHeartbeat(), l.MovedTo, l.MovedFrom
+			o.leadership.Heartbeat, o.leadership.At = lease.NewHeartbeat(), sent.UTC().Round(0)
+			o.record.Heartbeat, o.record.MovedTo, o.record.Moved = lease.NewHeartbeat(), l.MovedTo, l.MovedFrom
 			key := b.keys.lock + e.name
 			ops = append(ops, pin(key, e.lockPair),
 				&api.KVTxnOp{Verb: api.KVLock, Key: key, Session: session, Value: encode(o.leadership)},

@@ -9,6 +9,7 @@ import (
 	"github.com/hashicorp/consul/api"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/lease"
 )
 
 // maxOps is the most operations of one transaction. Newer servers allow 128.
@@ -134,12 +135,12 @@ func (b *Backend) newEntries(names []string, pairs map[string]*api.KVPair, chang
 // classify adds the heartbeat key to each entry and derives the leases.
 func (b *Backend) classify(entries []*entry, pairs map[string]*api.KVPair) {
 	self, now := b.owner.Nonce(), time.Now()
-	known := make(map[string]*renewals) // one value may belong to thousands of leases
+	known := make(map[string]*lease.Session) // one value may belong to thousands of leases
 	for _, e := range entries {
 		if s := e.lock.Session; s != "" {
 			e.heartbeatPair = pairs[b.keys.heartbeat+s]
 			if _, done := known[s]; !done {
-				var r renewals
+				var r lease.Session
 				if known[s] = nil; decode(e.heartbeatPair, &r) {
 					known[s] = &r
 				}

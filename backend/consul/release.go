@@ -9,6 +9,7 @@ import (
 	"github.com/hashicorp/consul/api"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/lease"
 )
 
 // Release implements [backend.Backend]. It reads the leases once, unless it knows them. Then it
@@ -124,12 +125,12 @@ func (b *Backend) releaseOps(e *entry, l backend.Held) api.KVTxnOps {
 		case !ok || h.entry != nil || l.Term != 0:
 		case e.term.Term > 0:
 			touched := e.term
-			touched.Touch = newHeartbeat() // Consul ignores a write that changes nothing
+			touched.Touch = lease.NewHeartbeat() // Consul ignores a write that changes nothing
 			return api.KVTxnOps{{Verb: api.KVCAS, Key: recordKey, Index: e.termPair.ModifyIndex, Value: encode(touched)}}
 		case e.termPair == nil && e.lockPair == nil: // never led
-			return api.KVTxnOps{{Verb: api.KVCAS, Key: key, Value: encode(lock{Heartbeat: newHeartbeat()})}}
+			return api.KVTxnOps{{Verb: api.KVCAS, Key: key, Value: encode(lock{Heartbeat: lease.NewHeartbeat()})}}
 		case e.termPair == nil && e.lockPair.Session == "":
-			return api.KVTxnOps{{Verb: api.KVCAS, Key: key, Index: e.lockPair.ModifyIndex, Value: encode(lock{Term: e.lock.Term, Heartbeat: newHeartbeat()})}}
+			return api.KVTxnOps{{Verb: api.KVCAS, Key: key, Index: e.lockPair.ModifyIndex, Value: encode(lock{Term: e.lock.Term, Heartbeat: lease.NewHeartbeat()})}}
 		}
 		return nil
 	}
@@ -140,8 +141,8 @@ func (b *Backend) releaseOps(e *entry, l backend.Held) api.KVTxnOps {
 			MovedTo: record.MovedTo, Moved: record.Moved}
 	}
 	record.close(l.End, now, l.ExpiredFor())
-	record.Heartbeat = newHeartbeat()
-	vacant := encode(lock{Term: record.Term, Heartbeat: newHeartbeat(), At: now})
+	record.Heartbeat = lease.NewHeartbeat()
+	vacant := encode(lock{Term: record.Term, Heartbeat: lease.NewHeartbeat(), At: now})
 	ops := api.KVTxnOps{pin(key, e.lockPair)}
 	switch {
 	case e.lockPair == nil, !locked && e.lockPair.Session == "":

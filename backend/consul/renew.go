@@ -8,6 +8,7 @@ import (
 	"github.com/hashicorp/consul/api"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/lease"
 )
 
 // maxPinned is how many leases one renewal can be pinned to, besides the session and its
@@ -121,7 +122,7 @@ func (r renewal) selectHeld(ctx context.Context, session string) (open []int, er
 
 // write gives the leases a fresh heartbeat. If Consul refuses, the keys in question are read
 // again. For many leases it returns the index of election/changes at the moment of the write.
-func (r renewal) write(ctx context.Context, session string, open []int, next renewals, index uint64) (ok bool, changesIndex uint64, err error) {
+func (r renewal) write(ctx context.Context, session string, open []int, next lease.Session, index uint64) (ok bool, changesIndex uint64, err error) {
 	key, sent := r.keys.heartbeat+session, time.Now()
 	ops := api.KVTxnOps{
 		{Verb: api.KVCheckSession, Key: key, Session: session},
@@ -181,7 +182,7 @@ func (b *Backend) reread(ctx context.Context, session string) error {
 		return err
 	}
 	pair := pairs[key]
-	var value renewals
+	var value lease.Session
 	if pair == nil || pair.Session != session || !decode(pair, &value) || value.Nonce != string(b.owner.Nonce()) || pair.ModifyIndex < b.heartbeats.highestIndex() {
 		b.forgetSession(session) // the session has ended, or its key was edited
 		return nil
@@ -198,7 +199,7 @@ const verifyAfterSixths = 5 // sixths
 // index. Leases that were verified since the last change by a member, and not long ago, are
 // confirmed at once; otherwise all are read. If the heartbeat was written for a lease that is
 // no longer held, challengers wait a little longer, and nobody trusts it.
-func (r renewal) verify(ctx context.Context, session string, open []int, next *renewals, changesIndex uint64) error {
+func (r renewal) verify(ctx context.Context, session string, open []int, next *lease.Session, changesIndex uint64) error {
 	var certain, rest []int
 	for _, i := range open {
 		h, _ := r.heartbeats.lookup(r.held[i].Election)
@@ -241,7 +242,7 @@ func (r renewal) verify(ctx context.Context, session string, open []int, next *r
 }
 
 // granted answers the renewed leases.
-func (r renewal) granted(open []int, next *renewals) {
+func (r renewal) granted(open []int, next *lease.Session) {
 	self, now := r.owner.Nonce(), time.Now()
 	for _, i := range open {
 		l := r.held[i]

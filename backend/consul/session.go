@@ -8,6 +8,7 @@ import (
 	"github.com/hashicorp/consul/api"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/lease"
 )
 
 // minSessionTTL is the least session TTL that Consul's servers allow by default.
@@ -85,7 +86,7 @@ func (b *Backend) openSession(ctx context.Context, candidate backend.Candidate, 
 	if err != nil {
 		return "", err
 	}
-	first := renewals{ID: candidate.ID, Nonce: string(candidate.Nonce), Heartbeat: newHeartbeat(), At: sent.UTC().Round(0)}
+	first := lease.Session{ID: candidate.ID, Nonce: string(candidate.Nonce), Heartbeat: lease.NewHeartbeat(), At: sent.UTC().Round(0)}
 	ok, answer, err := b.txn(ctx, api.KVTxnOps{
 		{Verb: api.KVCheckNotExists, Key: b.keys.heartbeat + id}, // a late repetition must not restore an old heartbeat
 		{Verb: api.KVLock, Key: b.keys.heartbeat + id, Session: id, Value: encode(first)},

@@ -5,6 +5,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/go-election/go-election/backend/lease"
+
 	"github.com/hashicorp/consul/api"
 )
 
@@ -13,7 +15,7 @@ import (
 // any lease. The write is unconditional, so unrelated transactions do not conflict. Manual
 // edits do not write this key; they show in the index of the leases' keys.
 func (b *Backend) changesOp() *api.KVTxnOp {
-	return &api.KVTxnOp{Verb: api.KVSet, Key: b.keys.changes, Value: encode(newHeartbeat())} // Consul ignores a write that changes nothing
+	return &api.KVTxnOp{Verb: api.KVSet, Key: b.keys.changes, Value: encode(lease.NewHeartbeat())} // Consul ignores a write that changes nothing
 }
 
 // A snapshot has all lock and term keys as they were at an index.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/clean"
+	"github.com/go-election/go-election/backend/lease"
 )
 
 // Acquire implements [backend.Backend]. For each chunk it reads, or uses the last read, and
@@ -312,7 +313,7 @@ func newGrant(v *snapshot, e *entry, bid backend.Bid, term uint64, now time.Time
 	end, lastID, history := e.endLeadership(backend.Failed, now)
 	return change{e, &record{
 		Term: term, ID: c.ID, Nonce: string(c.Nonce), Address: c.Address, Metadata: c.Metadata, TTL: span(bid.TTL), Renew: span(bid.Renew),
-		Heartbeat: newHeartbeat(), End: end, LastID: lastID, History: history,
+		Heartbeat: uint64(lease.NewHeartbeat()), End: end, LastID: lastID, History: history,
 		Elected: now, Written: now, Cluster: v.cluster, marks: marks{e.MovedTo, e.MovedFrom},
 	}}
 }

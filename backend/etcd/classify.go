@@ -40,7 +40,7 @@ func (v *snapshot) classify(e *entry) {
 		if session == nil || e.tampered { // the key was deleted, or does not count: the holder may have renewed until now
 			session = &noSessionRecord
 		}
-		renewed := session.of(e.Election)
+		renewed := session.Of(e.Election)
 		e.sessionRevision, sessionCreated, heartbeat = session.revision, session.createRevision, combine(r.Heartbeat, uint64(renewed))
 		if renewed == session.Heartbeat && session.At.After(r.Written) {
 			e.Age = max(0, time.Since(session.At))

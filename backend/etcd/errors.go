@@ -109,20 +109,10 @@ func (b *Backend) fail(what string, err error) error {
 	return fmt.Errorf("etcd: %s: %w: %w%s", what, c, err, hint)
 }
 
-// redact removes the password and the tokens from the text, if a server or the client put
-// them there.
+// redact removes the password and the tokens from the text.
 func (b *Backend) redact(err error) error {
 	if b.login == nil {
 		return err
 	}
-	text := err.Error()
-	for _, secret := range b.login.secrets() {
-		if len(secret) >= 4 {
-			text = strings.ReplaceAll(text, secret, "***")
-		}
-	}
-	if text == err.Error() {
-		return err
-	}
-	return clean.Error(err, text)
+	return clean.Secrets(err, b.login.secrets()...)
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/clean"
+	"github.com/go-election/go-election/backend/lease"
 )
 
 // FuzzKeys reads one election from keys with arbitrary values. there has a bit for each key
@@ -21,7 +22,7 @@ func FuzzKeys(f *testing.F) {
 	held := encode(record{Term: 5, ID: "me", Nonce: me, Heartbeat: 9, TTL: span(time.Second), Session: "s", Written: time.Unix(1, 0).UTC(), Cluster: cluster, Election: "jobs", Write: 1})
 	theirs := encode(record{Term: math.MaxUint64, ID: "x", Nonce: other, Heartbeat: 1, TTL: math.MaxInt64, Session: "s", Cluster: cluster, Election: "jobs", Write: 1})
 	vacant := encode(record{Term: 6, Heartbeat: 9, End: backend.Released, LastID: "x", History: []backend.Leadership{{Term: 6, ID: "x"}}, Cluster: cluster, Election: "jobs", Write: 1})
-	heartbeats := encode(heartbeats{ID: "x", Nonce: other, Heartbeat: 7, Apart: map[string]heartbeat{"jobs": 8, "other": 9}, At: time.Unix(2, 0).UTC()})
+	heartbeats := encode(lease.Session{ID: "x", Nonce: other, Heartbeat: 7, Apart: map[string]lease.Heartbeat{"jobs": 8, "other": 9}, At: time.Unix(2, 0).UTC()})
 	depose := encode(request{Term: 5, Kind: backend.Depose})
 	known := encode(layout{Version: 1, Made: 3, MaxTTL: span(10 * time.Second), Cluster: cluster})
 	for i, text := range []string{"", "null", "[]", "{", "\xff\x00", `{"term":-1}`, `{"ttl":"-1s","renew":"2562047h"}`, `{"ttl":"9e99s"}`, `{"id":"\u0000\u202e","nonce":"x","term":1}`,
@@ -85,7 +86,7 @@ func FuzzKeys(f *testing.F) {
 			}
 		}
 		if h := v.sessions["s"]; h != nil {
-			encode(h.renew([]string{"jobs"}, []string{"other"}, time.Now().UTC())) // panics if it cannot
+			encode(h.Renew([]string{"jobs"}, []string{"other"}, time.Now().UTC())) // panics if it cannot
 		}
 		v.layout.countMade([]change{{entry: e}})
 	})

@@ -12,41 +12,6 @@ import (
 	"github.com/go-election/go-election/internal/testbed"
 )
 
-// Elections that are renewed get another heartbeat and the others keep theirs, whichever of
-// the two lists is shorter.
-func TestOnlyRenewedLeasesGetAFreshHeartbeat(t *testing.T) {
-	r := heartbeats{ID: "x", Nonce: "n", Heartbeat: 1}
-	now := time.Now().UTC()
-	for step, renewed := range []string{"ac", "ac", "a", "abc", "b", "c", "ab", "abc"} {
-		var names, others []string
-		for _, name := range []string{"a", "b", "c"} {
-			if strings.Contains(renewed, name) {
-				names = append(names, name)
-			} else {
-				others = append(others, name)
-			}
-		}
-		next := r.renew(names, others, now)
-		for _, name := range names {
-			if next.of(name) == r.of(name) {
-				t.Errorf("step %d: %s was renewed, but its heartbeat is still %d", step, name, r.of(name))
-			}
-		}
-		for _, name := range others {
-			if next.of(name) != r.of(name) {
-				t.Errorf("step %d: %s was not renewed, but its heartbeat has changed from %d to %d", step, name, r.of(name), next.of(name))
-			}
-		}
-		if len(next.Apart) > 2 {
-			t.Errorf("step %d: %d of 3 elections are in Apart: %v", step, len(next.Apart), next.Apart)
-		}
-		r = next
-	}
-	if len(r.Apart) != 0 {
-		t.Errorf("all were renewed together, but %v are in Apart", r.Apart)
-	}
-}
-
 // A lease that its holder no longer renews expires, although others of the same session are
 // renewed.
 func TestAnUnrenewedLeaseExpiresBesideOthers(t *testing.T) {

@@ -32,7 +32,7 @@ type leaseHistory struct {
 func (h *heldLease) lease(l *backend.Held, r *renewal) backend.Lease {
 	now := backend.Lease{
 		Election: l.Election, Holder: l.Holder, Term: h.term, TTL: h.ttl, Renew: h.renew,
-		Version: version(combine(h.heartbeat, uint64(r.next.of(l.Election))), h.revision, r.createRevision),
+		Version: version(combine(h.heartbeat, uint64(r.next.Of(l.Election))), h.revision, r.createRevision),
 	}
 	if past := h.history; past != nil {
 		now.End, now.LastID, now.MovedTo, now.MovedFrom = past.end, past.lastID, past.movedTo, past.movedFrom

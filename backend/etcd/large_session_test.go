@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/lease"
 )
 
 // A session record above the size that is read is not written. The renewed leases continue
@@ -19,7 +20,7 @@ func TestASessionKeyNeverExceedsTheReadLimit(t *testing.T) {
 
 	// As if thousands of other leases with long names were held and were in Apart.
 	var others []change
-	apart := make(map[string]heartbeat)
+	apart := make(map[string]lease.Heartbeat)
 	for i := range maxHeartbeats/255 + 1 {
 		name := fmt.Sprintf("%05d", i) + strings.Repeat("x", 250)
 		others = append(others, change{&entry{Lease: backend.Lease{Election: name}}, &record{}})
@@ -64,7 +65,7 @@ func TestLeasesOfOtherSessionsAreNotListed(t *testing.T) {
 	if _, err := a.Renew(ctx, []backend.Held{one.Held(), two.Held()}); err != nil {
 		t.Fatal(err)
 	}
-	if now := decode[heartbeats]([]byte(l.value(t, l.keys.heartbeat(a.currentSession().name)))); len(now.Apart) > 0 {
+	if now := decode[lease.Session]([]byte(l.value(t, l.keys.heartbeat(a.currentSession().name)))); len(now.Apart) > 0 {
 		t.Errorf("the second session lists %v in Apart; want nothing", now.Apart)
 	}
 	if now := b.read("left"); !now.Unchanged(seen) {

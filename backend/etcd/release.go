@@ -10,6 +10,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/lease"
 )
 
 // Release implements [backend.Backend]. One transaction marks the records vacant; it requires
@@ -107,7 +108,7 @@ func (b *Backend) planRelease(v *snapshot, entries []entry, part []backend.Held)
 // vacated returns the vacant record that follows a leadership of this process.
 func vacated(v *snapshot, e *entry, how backend.End, now time.Time) string {
 	end, lastID, history := e.endLeadership(how, now)
-	r := record{Term: e.Term, Heartbeat: newHeartbeat(), End: end, LastID: lastID, History: history, Written: now, Cluster: v.cluster, marks: marks{e.MovedTo, e.MovedFrom}}
+	r := record{Term: e.Term, Heartbeat: uint64(lease.NewHeartbeat()), End: end, LastID: lastID, History: history, Written: now, Cluster: v.cluster, marks: marks{e.MovedTo, e.MovedFrom}}
 	if e.suspect || !e.mayBeHeld {
 		r.Cluster = 0 // it must still be watched
 	}

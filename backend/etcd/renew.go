@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-election/go-election/backend"
 	"github.com/go-election/go-election/backend/clean"
+	"github.com/go-election/go-election/backend/lease"
 )
 
 // Renew implements [backend.Backend]. One transaction renews all leases: if the session key is
@@ -189,7 +190,7 @@ func (b *Backend) rewriteRecords(ctx context.Context, held []backend.Held, part 
 			continue
 		}
 		r := *e.record
-		r.Heartbeat, r.Written = newHeartbeat(), now
+		r.Heartbeat, r.Written = uint64(lease.NewHeartbeat()), now
 		if marked {
 			r.marks = marks{l.MovedTo, l.MovedFrom}
 		}

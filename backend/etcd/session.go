@@ -8,6 +8,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/lease"
 )
 
 // A session is one key, into which this process writes the heartbeats of all leases that it
@@ -21,7 +22,7 @@ type session struct {
 	revision       int64 // of its key; 0: the key was not created yet
 	createRevision int64 // of its key
 	restoredAt     int64 // Backend.restoredAt when the session began
-	last           heartbeats
+	last           lease.Session
 	unconfirmed    map[string]bool // values that were sent since, without an answer
 	requestsSeen   int64           // all requests up to this revision were read
 }
@@ -65,7 +66,7 @@ func (b *Backend) removeIfDeleted(s *session, v *snapshot) *session {
 func (b *Backend) newSession(holder backend.Candidate) *session {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.session = &session{name: string(backend.NewNonce()[:16]), restoredAt: b.restoredAt, last: heartbeats{ID: holder.ID, Nonce: string(holder.Nonce), Heartbeat: heartbeat(newHeartbeat()), At: time.Now().UTC()}}
+	b.session = &session{name: string(backend.NewNonce()[:16]), restoredAt: b.restoredAt, last: lease.Session{ID: holder.ID, Nonce: string(holder.Nonce), Heartbeat: lease.NewHeartbeat(), At: time.Now().UTC()}}
 	return b.session
 }
 
@@ -95,7 +96,7 @@ func (b *Backend) noteSessionKey(s *session, record *sessionRecord) {
 
 // A renewal is one renewal of the session: what it writes, and what it requires.
 type renewal struct {
-	next           heartbeats
+	next           lease.Session
 	value          string // next, encoded
 	revision       int64  // of the session key, required
 	createRevision int64  // of the session key
@@ -117,7 +118,7 @@ func (b *Backend) newRenewal(s *session, names []string) renewal {
 			others = append(others, name)
 		}
 	}
-	r := renewal{next: s.last.renew(names, others, time.Now().UTC().Round(0)), revision: s.revision, createRevision: s.createRevision, requestsSeen: s.requestsSeen}
+	r := renewal{next: s.last.Renew(names, others, time.Now()), revision: s.revision, createRevision: s.createRevision, requestsSeen: s.requestsSeen}
 	r.value = encode(r.next)
 	if s.unconfirmed == nil {
 		s.unconfirmed = make(map[string]bool)

@@ -92,7 +92,7 @@ func (c *watchCache) renewed(seen []backend.Lease) (changed []backend.Lease, ok 
 			return nil, false
 		}
 		now := lease.Lease
-		now.Version = version(combine(lease.heartbeat, uint64(session.of(now.Election))), lease.recordRevision, lease.createRevision)
+		now.Version = version(combine(lease.heartbeat, uint64(session.Of(now.Election))), lease.recordRevision, lease.createRevision)
 		now.Age = time.Since(session.observedAt)
 		if now.Version == seen[i].Version || changedBeyondHeartbeat(&seen[i], &now) {
 			return nil, false

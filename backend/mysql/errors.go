@@ -117,15 +117,13 @@ func isAuthProblem(err error) bool {
 	return strings.Contains(s, "x509: ") || strings.Contains(s, "tls: ")
 }
 
-// redact removes the password from the text of err. The password may be there because the
-// server or the driver put it there, or because it is a word of the message. Class and
-// number of the error do not change.
+// redact removes the password from the text. Class and number of the error do not change.
 func (b *Backend) redact(err error) error {
-	if b.password == "" || len(b.password) < 4 || !strings.Contains(err.Error(), b.password) {
+	safe := clean.Secrets(err, b.password)
+	if safe.Error() == err.Error() {
 		return err
 	}
-	safe := redacted{clean.Error(err, strings.ReplaceAll(err.Error(), b.password, "***")), number(err)}
-	return safe
+	return redacted{safe, number(err)}
 }
 
 // A redacted error keeps the server's number.

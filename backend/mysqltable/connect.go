@@ -7,7 +7,6 @@ import (
 	sqldriver "database/sql/driver"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	driver "github.com/go-sql-driver/mysql"
@@ -122,9 +121,7 @@ func (b *Backend) fail(op string, err error) error {
 	if is(err, 1044, 1045, 1046, 1049, 1054, 1142, 1143, 1146, 1227, 1251, 1370, 1698, 1820, 1862, 3118, 3159, 4151) {
 		class = backend.ErrDenied
 	}
-	if text := err.Error(); len(b.password) >= 4 && strings.Contains(text, b.password) {
-		err = clean.Error(err, strings.ReplaceAll(text, b.password, "***"))
-	}
+	err = clean.Secrets(err, b.password)
 	if errors.Is(err, class) {
 		return fmt.Errorf("mysqltable: %s: %w", op, err)
 	}
