@@ -102,7 +102,7 @@ func TestTheMySQLPageIsTrue(t *testing.T) {
 			t.Fatal(err)
 		}
 		host := regexp.MustCompile(`'@'([^']*)'`).FindStringSubmatch(grants(t, d))[1]
-		suffix := strings.ToLower(string(backend.NewNonce()[:8]))
+		suffix := string(backend.NewNonce()[:8])
 		adapt := strings.NewReplacer("'app'@'%'", "'app"+suffix+"'@'"+host+"'", "'observer'@'%'", "'observer"+suffix+"'@'"+host+"'", " app.", " "+d.Name+".").Replace
 		for _, name := range []string{"rights", "observer"} {
 			for _, s := range split(adapt(block(t, "mysql.md", name))) {
@@ -157,7 +157,7 @@ func TestTheMySQLTablePageIsTrue(t *testing.T) {
 		d.Exec(t, "CREATE TABLE leader_election (id int unsigned NOT NULL AUTO_INCREMENT, name varchar(128) NOT NULL, node varchar(128) NOT NULL, "+
 			"last_seen_active timestamp NOT NULL DEFAULT CURRENT_TIMESTAMP, PRIMARY KEY (id), UNIQUE KEY (name))")
 		host := regexp.MustCompile(`'@'([^']*)'`).FindStringSubmatch(grants(t, d))[1]
-		user := "tab" + strings.ToLower(string(backend.NewNonce()[:8]))
+		user := "tab" + string(backend.NewNonce()[:8])
 		adapt := strings.NewReplacer("'app'@'%'", "'"+user+"'@'"+host+"'", " app.", " "+d.Name+".").Replace
 		d.Exec(t, split(adapt(block(t, "mysqltable.md", "table-rights")))...)
 		t.Cleanup(func() {

@@ -27,7 +27,7 @@ func TestTheReadmeProgramIsElectedOnMySQL(t *testing.T) {
 				s := testbed.Shared(t, k)
 				d := s.Database(t)
 				db := testbed.OpenDB(t, s.AdminConfig())
-				suffix := strings.ToLower(string(backend.NewNonce()[:8]))
+				suffix := string(backend.NewNonce()[:8])
 				host := regexp.MustCompile(`'@'([^']*)'`).FindStringSubmatch(grants(t, d))[1]
 				adapt := strings.NewReplacer(
 					"'app'@'%'", "'app"+suffix+"'@'"+host+"'", "DATABASE app", "DATABASE app"+suffix, " app.", " app"+suffix+".",

@@ -62,10 +62,10 @@ func (e *entry) lockedByHolder() bool {
 
 // heldBy reports whether lock and record agree that the lease is held in this term by this
 // session and nonce.
-func (e *entry) heldBy(session, nonce string, term uint64) bool {
+func (e *entry) heldBy(session string, nonce backend.Nonce, term uint64) bool {
 	return e.lockPair != nil && e.lockPair.Session == session && e.lock.Session == session && session != "" &&
-		e.lock.Holder.Nonce == nonce && e.lock.Term == term &&
-		e.term.Term == term && e.term.Nonce == nonce && e.term.End == ""
+		e.lock.Holder.Nonce == string(nonce) && e.lock.Term == term &&
+		e.term.Term == term && e.term.Nonce == string(nonce) && e.term.End == ""
 }
 
 // deposed reports whether an operator has ended the present leadership.

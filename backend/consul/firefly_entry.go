@@ -194,8 +194,8 @@ func (f *Firefly) recordRead(s *fireflyEntry) {
 }
 
 // heldBy reports whether this session and nonce hold the lease in this term.
-func (s *fireflyEntry) heldBy(session, nonce string, term uint64) bool {
-	return s.held && s.own.Session == session && s.own.Nonce == nonce && s.own.Term == term
+func (s *fireflyEntry) heldBy(session string, nonce backend.Nonce, term uint64) bool {
+	return s.held && s.own.Session == session && s.own.Nonce == string(nonce) && s.own.Term == term
 }
 
 // deposed reports whether an operator has ended the present leadership.

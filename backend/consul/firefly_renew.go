@@ -39,7 +39,7 @@ func (f *Firefly) Renew(ctx context.Context, held []backend.Held) ([]backend.Ans
 
 // answerRenewal answers a renewal. session was renewed before the lock was read.
 func (s *fireflyEntry) answerRenewal(session string, l backend.Held) backend.Answer {
-	if session == "" || !s.heldBy(session, string(l.Holder.Nonce), l.Term) || s.deposed() {
+	if session == "" || !s.heldBy(session, l.Holder.Nonce, l.Term) || s.deposed() {
 		return backend.Answer{Lease: s.lease, Outcome: backend.Refused}
 	}
 	return backend.Answer{Lease: s.lease, Outcome: backend.Granted, ValidFor: min(l.TTL, duration(s.own.TTL))}

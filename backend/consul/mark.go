@@ -49,7 +49,7 @@ func (b *Backend) writeMarks(ctx context.Context, held []backend.Held, part []in
 		sent := time.Now()
 		for n, i := range part {
 			l, e := held[i], entries[n]
-			if !e.heldBy(session, string(l.Holder.Nonce), l.Term) || e.deposed() {
+			if !e.heldBy(session, l.Holder.Nonce, l.Term) || e.deposed() {
 				answers[i] = backend.Answer{Lease: e.lease, Outcome: backend.Refused}
 				continue
 			}

@@ -95,7 +95,7 @@ func (b *Backend) knownEntries(held []backend.Held) []*entry {
 	entries := make([]*entry, len(held))
 	for i, l := range held {
 		h, _ := b.heartbeats.lookup(l.Election)
-		if h.entry == nil || !h.heldBy(session, string(self), l.Term) {
+		if h.entry == nil || !h.heldBy(session, self, l.Term) {
 			return nil
 		}
 		entries[i] = h.entry

@@ -96,7 +96,7 @@ func (r renewal) selectHeld(ctx context.Context, session string) (open []int, er
 			continue
 		}
 		h, ok := r.heartbeats.lookup(l.Election)
-		if ok && h.entry != nil && h.heldBy(session, string(l.Holder.Nonce), l.Term) && !h.deposed() {
+		if ok && h.entry != nil && h.heldBy(session, l.Holder.Nonce, l.Term) && !h.deposed() {
 			open = append(open, i)
 		} else {
 			unknown, unknownAt = append(unknown, l.Election), append(unknownAt, i)
@@ -110,7 +110,7 @@ func (r renewal) selectHeld(ctx context.Context, session string) (open []int, er
 		return nil, err
 	}
 	for n, i := range unknownAt {
-		if l, e := r.held[i], entries[n]; e.heldBy(session, string(l.Holder.Nonce), l.Term) && !e.deposed() {
+		if l, e := r.held[i], entries[n]; e.heldBy(session, l.Holder.Nonce, l.Term) && !e.deposed() {
 			r.heartbeats.markHeld(e, 0, time.Time{})
 			open = append(open, i)
 		} else {
@@ -229,7 +229,7 @@ func (r renewal) verify(ctx context.Context, session string, open []int, next *l
 		e := &entry{name: l.Election, lockPair: lockPair, termPair: termPair, renewals: next}
 		e.parse()
 		e.classify(r.owner.Nonce(), true, &r.memory, time.Now())
-		if e.heldBy(session, string(l.Holder.Nonce), l.Term) && !e.deposed() {
+		if e.heldBy(session, l.Holder.Nonce, l.Term) && !e.deposed() {
 			r.heartbeats.markHeld(e, changesIndex, asked)
 			rest = append(rest, i)
 		} else {

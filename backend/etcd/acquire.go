@@ -176,7 +176,7 @@ func (b *Backend) planGrants(ctx context.Context, bids []backend.Bid, part []int
 	for n, i := range part {
 		bid, e := bids[i], &entries[n]
 		if !e.ownLeftover && !e.Unchanged(bid.Expected) || e.MovedTo != bid.Expected.MovedTo {
-			if !e.heldBy(string(v.nonce)) {
+			if !e.heldBy(v.nonce) {
 				b.forget(bid.Election, 0)
 			} else if err := b.release(ctx, []backend.Held{{Election: bid.Election, End: backend.Failed}}); err != nil {
 				return nil, nil, err // a leftover from before the store was rebuilt

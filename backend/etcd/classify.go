@@ -87,7 +87,9 @@ func changedBeyondHeartbeat(old, now *backend.Lease) bool {
 var noSessionRecord sessionRecord
 
 // heldBy reports whether the record names the nonce as the holder.
-func (e *entry) heldBy(nonce string) bool { return e.record != nil && e.record.Nonce == nonce }
+func (e *entry) heldBy(nonce backend.Nonce) bool {
+	return e.record != nil && e.record.Nonce == string(nonce)
+}
 
 // free reports whether a bid would be granted at once.
 func (e *entry) free() bool { return e.Vacant() && e.ObserveFor == 0 }

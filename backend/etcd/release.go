@@ -73,7 +73,7 @@ func (b *Backend) planRelease(v *snapshot, entries []entry, part []backend.Held)
 	for n, l := range part {
 		e := &entries[n]
 		switch {
-		case e.heldBy(string(v.nonce)) && (l.Term == 0 || l.Term == e.Term):
+		case e.heldBy(v.nonce) && (l.Term == 0 || l.Term == e.Term):
 			then = append(then, clientv3.OpPut(b.keys.record(l.Election), vacated(v, e, l.End, now)))
 		case l.Term != 0 || !b.mayHold(l.Election):
 			b.forget(l.Election, l.Term)

@@ -180,7 +180,7 @@ func (b *Backend) rewriteRecords(ctx context.Context, held []backend.Held, part 
 	for n, i := range part {
 		l, e := &held[i], &entries[n]
 		h, ok := b.heldInTerm(l)
-		ours := ok && !e.suspect && e.heldBy(string(l.Holder.Nonce)) && e.Term == l.Term && (e.recordRevision == h.revision || slices.Contains(h.unconfirmed, e.record.Heartbeat))
+		ours := ok && !e.suspect && e.heldBy(l.Holder.Nonce) && e.Term == l.Term && (e.recordRevision == h.revision || slices.Contains(h.unconfirmed, e.record.Heartbeat))
 		if !ours || e.Request.Kind == backend.Depose {
 			answers[i] = backend.Answer{Lease: e.Lease, Outcome: backend.Refused}
 			continue

@@ -122,7 +122,7 @@ func (b *Backend) readStages(ctx context.Context) error {
 			if s != Both && s != To {
 				s = From
 			}
-			stages[backend.Nonce(string(m.Nonce))] = s
+			stages[m.Nonce] = s
 		}
 		if len(members) < page {
 			break

@@ -26,7 +26,7 @@ func (p *candidateCache) get(id, nonce sql.RawBytes) (c backend.Candidate, known
 	p.Lock()
 	defer p.Unlock()
 	if c, known = p.known[candidateKey{string(id), string(nonce)}]; !known {
-		c = backend.Candidate{ID: string(id), Nonce: backend.Nonce(string(nonce))}
+		c = backend.Candidate{ID: string(id), Nonce: backend.Nonce(nonce)}
 	}
 	return c, known
 }

@@ -81,7 +81,7 @@ func (c *scan) lease(r *row, name string, known *backend.Lease, p *candidateCach
 	case len(c.holder) == 0 && len(c.nonce) == 0:
 		r.TTL, r.Renew = 0, 0
 	case c.full:
-		r.Holder = clean.Candidate(backend.Candidate{ID: string(c.holder), Nonce: backend.Nonce(string(c.nonce)), Address: string(c.address), Metadata: string(c.metadata)})
+		r.Holder = clean.Candidate(backend.Candidate{ID: string(c.holder), Nonce: backend.Nonce(c.nonce), Address: string(c.address), Metadata: string(c.metadata)})
 	case string(c.holder) == known.Holder.ID && string(c.nonce) == string(known.Holder.Nonce):
 		r.Holder = known.Holder
 	default:

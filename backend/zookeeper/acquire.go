@@ -158,7 +158,7 @@ func (b *Backend) acquire(ctx context.Context, s *session, id int64, bid backend
 			s.cache.forget(childNames, b.layout.lockPath(election))
 			continue
 		}
-		leftover := snap.record.heldBy(string(bid.Candidate.Nonce), 0) && !snap.unconfirmed
+		leftover := snap.record.heldBy(bid.Candidate.Nonce, 0) && !snap.unconfirmed
 		switch {
 		case snap.queue.blocked && !snap.holderPresent() && b.layout.kind != Node && own.node == "":
 			err = b.makeLockNode(ctx, s, id, bid) // wait behind the other program

@@ -141,14 +141,14 @@ func (r *record) endLeadership(how backend.End, now time.Time, lapsed time.Durat
 }
 
 // heldBy reports whether the record says that this nonce leads in this term; 0: any.
-func (r *record) heldBy(nonce string, term uint64) bool {
-	return r != nil && r.Holder != nil && r.Holder.Nonce == nonce && (term == 0 || r.Term == term)
+func (r *record) heldBy(nonce backend.Nonce, term uint64) bool {
+	return r != nil && r.Holder != nil && r.Holder.Nonce == string(nonce) && (term == 0 || r.Term == term)
 }
 
 // namesGrant reports whether the record shows everyone this lease, with its session and
 // grant. Otherwise followers would look for the renewals of another grant.
 func (r *record) namesGrant(l backend.Held, session int64, grant int) bool {
-	return r.heldBy(string(l.Holder.Nonce), l.Term) && r.Unconfirmed == "" && r.Holder.Session == sessionName(session) && r.Holder.Grant == grant
+	return r.heldBy(l.Holder.Nonce, l.Term) && r.Unconfirmed == "" && r.Holder.Session == sessionName(session) && r.Holder.Grant == grant
 }
 
 func (h *holder) candidate() backend.Candidate {

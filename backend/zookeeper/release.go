@@ -75,7 +75,7 @@ func (b *Backend) release(ctx context.Context, s *session, l backend.Held) error
 // has changed since the last renewal, which is the usual case.
 func (b *Backend) releaseAsLastKnown(ctx context.Context, s *session, l backend.Held) (done bool, err error) {
 	own := b.lockOf(l.Election)
-	if own.node == "" || !own.record.heldBy(string(b.owner.Nonce()), l.Term) || own.term != own.record.Term || b.layout.kind == Node {
+	if own.node == "" || !own.record.heldBy(b.owner.Nonce(), l.Term) || own.term != own.record.Term || b.layout.kind == Node {
 		return false, nil
 	}
 	next := own.record.clone()
@@ -104,7 +104,7 @@ func (b *Backend) releaseOnce(ctx context.Context, s *session, l backend.Held) (
 	}
 	rec, bad := parseRecord(r.data, l.Election)
 	own := b.lockOf(l.Election)
-	held := !r.missing && bad == nil && rec.heldBy(string(b.owner.Nonce()), l.Term)
+	held := !r.missing && bad == nil && rec.heldBy(b.owner.Nonce(), l.Term)
 	if held && rec.Unconfirmed != "" {
 		now, err := b.readDeletions(ctx, s)
 		if err != nil {

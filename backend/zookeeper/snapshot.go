@@ -145,7 +145,7 @@ func (b *Backend) readRecord(ctx context.Context, s *session, election string, m
 	if snap.deleted, err = b.readDeletions(ctx, s); err != nil || r.missing {
 		return err
 	}
-	if snap.unconfirmed = !snap.record.heldBy(string(b.owner.Nonce()), 0) || snap.deleted.String() != snap.record.Unconfirmed; snap.unconfirmed {
+	if snap.unconfirmed = !snap.record.heldBy(b.owner.Nonce(), 0) || snap.deleted.String() != snap.record.Unconfirmed; snap.unconfirmed {
 		snap.lease = backend.Lease{Election: election}
 	}
 	return nil
