@@ -1,69 +1,164 @@
 package lease
 
 import (
-	"math/rand/v2"
-	"strconv"
+	"context"
+	"errors"
 	"time"
+
+	"github.com/go-election/go-election/backend"
 )
 
-// A Session is the value of the session record of one process. Heartbeat stands for all leases
-// that the process renewed last. A lease that was not renewed together with them is listed in
-// Apart: so a lease whose function hangs expires although the process continues.
-type Session struct {
-	ID        string               `json:"id"`
-	Nonce     string               `json:"nonce"`
-	Heartbeat Heartbeat            `json:"heartbeat"`
-	Apart     map[string]Heartbeat `json:"apart,omitempty"` // by election
-	At        time.Time            `json:"at"`              // by the holder's clock: a hint
+// sessionTTLs is for how many TTLs a store keeps the session of a process that writes it no more.
+// It only clears up: nothing depends on its end.
+const sessionTTLs = 24
+
+// A session is this process's session as it was last read or written.
+type session struct {
+	item  Item
+	value Session
+	epoch string
+	at    time.Time // when it was last written; zero: unknown
 }
 
-// Of returns the heartbeat of an election; 0 if there is no session record.
-func (s *Session) Of(election string) Heartbeat {
+// lockSession waits for the exclusive right to write the session.
+func (b *Backend) lockSession(ctx context.Context) (unlock func(), err error) {
+	select {
+	case b.sessionMutex <- struct{}{}:
+		return func() { <-b.sessionMutex }, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func (b *Backend) currentSession() *session {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.session
+}
+
+func (b *Backend) setSession(s *session) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.session = s
+}
+
+func (b *Backend) sessionKey() Key { return Key{Sessions, string(b.owner.Nonce())} }
+
+// ensureSession makes the session if there is none.
+func (b *Backend) ensureSession(ctx context.Context, c backend.Candidate, ttl time.Duration) (*session, error) {
+	if s := b.currentSession(); s != nil {
+		return s, nil
+	}
+	unlock, err := b.lockSession(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	return b.makeSession(ctx, c, ttl)
+}
+
+// makeSession makes the session if there is none. The caller holds the session mutex.
+func (b *Backend) makeSession(ctx context.Context, c backend.Candidate, ttl time.Duration) (*session, error) {
+	if s := b.currentSession(); s != nil {
+		return s, nil
+	}
+	b.mu.Lock()
+	epoch, next := b.cache.epoch, b.member
+	b.mu.Unlock()
+	next.ID, next.Nonce, next.Address, next.Metadata = c.ID, string(c.Nonce), c.Address, c.Metadata
+	over := Item{Key: b.sessionKey()}
+	for range rounds {
+		if epoch != "" {
+			next.Generation, next.Heartbeat = string(backend.NewNonce()[:16]), NewHeartbeat()
+			_, ok, err := b.writeSession(ctx, &session{item: over, epoch: epoch}, next, ttl, nil)
+			if ok || err != nil {
+				return b.currentSession(), err
+			}
+		}
+		got, err := b.driver.Read(ctx, []Key{over.Key})
+		if err != nil {
+			return nil, err
+		}
+		epoch, over = got.Epoch, got.Items[0]
+		// An earlier attempt may have made it, without an answer. Nothing was renewed by it.
+		if v, ok := over.Value.(*Session); ok && v.Nonce == next.Nonce && v.Generation != "" {
+			b.setSession(&session{item: over, value: *v, epoch: epoch})
+			return b.currentSession(), nil
+		}
+	}
+	return nil, errBusy
+}
+
+// writeSession writes the next value of the session over s, on condition that the items in check
+// have not changed: in the same step if they are few; otherwise it returns which have. If it
+// returns neither true nor an error, it has written nothing, and the session is as it was read
+// since, or nil if it is lost: then its leases go on under another generation. The caller holds
+// the session mutex.
+func (b *Backend) writeSession(ctx context.Context, s *session, next Session, ttl time.Duration, check []Item) (stale []int, ok bool, err error) {
+	now := b.driver.Now()
+	next.At = now.UTC().Round(0)
+	c := Change{Put: []Put{{s.item, &next}}, Lasts: sessionTTLs * ttl}
+	if len(check) < b.limits.Batch {
+		c.Check, check = check, nil
+	}
+	w, err := b.driver.Write(ctx, s.epoch, []Change{c}, check)
+	r := w.result(0)
+	switch {
+	case r.Outcome == backend.Granted && err == nil:
+		b.setSession(&session{r.Items[0], next, s.epoch, now})
+		return w.Stale, true, nil
+	case errors.Is(err, ErrEpoch), errors.Is(r.Err, ErrEpoch):
+		b.setSession(nil)
+		return nil, false, nil
+	case err != nil:
+		return nil, false, err
+	case r.Outcome == backend.Unknown:
+		return nil, false, r.Err
+	}
+	if s.item.Version == "" {
+		return nil, false, nil
+	}
+	got, err := b.driver.Read(ctx, []Key{s.item.Key})
+	if err != nil {
+		return nil, false, err
+	}
+	// A renewal whose answer was lost is not trusted, but the next one follows it.
+	b.setSession(nil)
+	if v, ok := got.Items[0].Value.(*Session); ok && v.Nonce == next.Nonce && v.Generation == next.Generation {
+		b.setSession(&session{item: got.Items[0], value: *v, epoch: got.Epoch})
+	}
+	return nil, false, nil
+}
+
+// result returns what became of a change, if the driver has said it.
+func (w *Written) result(i int) Result {
+	if i >= len(w.Results) {
+		return Result{Err: errUnknown}
+	}
+	if r := w.Results[i]; r.Outcome != backend.Unknown || r.Err != nil {
+		return r
+	}
+	return Result{Err: errUnknown}
+}
+
+// leave deletes the session, or marks it as left if leases may be held.
+func (b *Backend) leave(ctx context.Context) {
+	unlock, err := b.lockSession(ctx)
+	if err != nil {
+		return
+	}
+	defer unlock()
+	b.mu.Lock()
+	s, holding := b.session, len(b.held) > 0
+	b.mu.Unlock()
 	if s == nil {
-		return 0
+		return
 	}
-	if h, apart := s.Apart[election]; apart {
-		return h
+	put := Put{Over: s.item}
+	if holding {
+		next := s.value
+		next.Left = true
+		put.Value = &next
 	}
-	return s.Heartbeat
-}
-
-// Renew returns the value that gives the renewed elections a fresh heartbeat. The others, which
-// the process may hold too, keep theirs. The shorter of the two lists is in Apart.
-func (s *Session) Renew(renewed, others []string, now time.Time) Session {
-	next := Session{ID: s.ID, Nonce: s.Nonce, Heartbeat: s.Heartbeat, At: now.UTC().Round(0)}
-	fresh := NewHeartbeat()
-	apart := make(map[string]Heartbeat)
-	if len(others) <= len(renewed) {
-		next.Heartbeat = fresh
-	} else {
-		for _, name := range renewed {
-			apart[name] = fresh
-		}
-	}
-	for _, name := range others {
-		if h := s.Of(name); h != next.Heartbeat {
-			apart[name] = h
-		}
-	}
-	if len(apart) > 0 {
-		next.Apart = apart
-	}
-	return next
-}
-
-// A Heartbeat is a random value. It is written as text, because JSON parsers round large numbers.
-type Heartbeat uint64
-
-// NewHeartbeat returns a fresh heartbeat, never 0.
-func NewHeartbeat() Heartbeat { return Heartbeat(rand.Uint64() | 1) }
-
-// MarshalText implements [encoding.TextMarshaler], in hexadecimal digits.
-func (h Heartbeat) MarshalText() ([]byte, error) { return strconv.AppendUint(nil, uint64(h), 16), nil }
-
-// UnmarshalText implements [encoding.TextUnmarshaler].
-func (h *Heartbeat) UnmarshalText(text []byte) error {
-	n, err := strconv.ParseUint(string(text), 16, 64)
-	*h = Heartbeat(n)
-	return err
+	b.driver.Write(ctx, s.epoch, []Change{{Put: []Put{put}}}, nil)
 }

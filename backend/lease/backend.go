@@ -1,0 +1,111 @@
+package lease
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/go-election/go-election/backend"
+)
+
+// A Backend keeps leases in the store of a [Driver]. It implements [backend.Backend] and
+// [backend.Marker]. It serves one manager.
+type Backend struct {
+	driver Driver
+	limits Limits
+	owner  backend.SingleOwner
+
+	sessionMutex chan struct{} // held while the session is written, so that heartbeats are written in order
+
+	mu         sync.Mutex
+	session    *session          // nil: none
+	member     Session           // as it was announced last; only the fields of a member
+	held       map[string]*grant // elections that this process may hold; a nil value: its grant was not confirmed
+	known      map[string]bool   // elections that this process has read; true: with a record
+	longestTTL time.Duration     // the greatest TTL of a bid, as far as this process knows
+	cache      cache
+}
+
+var (
+	_ backend.Backend = (*Backend)(nil)
+	_ backend.Marker  = (*Backend)(nil)
+)
+
+// New returns a Backend for one manager. It takes over the driver, which Close closes.
+func New(d Driver) *Backend {
+	b := &Backend{driver: d, limits: d.Limits(), sessionMutex: make(chan struct{}, 1), held: map[string]*grant{}, known: map[string]bool{}}
+	b.cache.clear()
+	return b
+}
+
+// Guarantees implements [backend.Backend].
+func (b *Backend) Guarantees() backend.Guarantees {
+	_, push := b.driver.(Listener)
+	return backend.Guarantees{
+		Name: b.limits.Name, MinTTL: b.limits.MinTTL, MaxTTL: b.limits.MaxTTL, Expiry: backend.ByChallengers,
+		Push: push, Poll: true, // Listen returns for changes of records, not for renewals
+		Marks: true, Exclusive: true, DurableTerms: true,
+	}
+}
+
+// closeLimit bounds the calls to the store that Close makes.
+const closeLimit = 500 * time.Millisecond
+
+// Close deletes the session. If leases may be held it stays, marked as left, so that no
+// challenger begins its watch anew. Then Close closes the driver.
+func (b *Backend) Close() error {
+	if !b.owner.Close() {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), closeLimit)
+	defer cancel()
+	b.leave(ctx) // if it fails, the store deletes the session later
+	if err := b.driver.Close(); err != nil && !errors.Is(err, context.Canceled) {
+		return b.fail("close", err)
+	}
+	return nil
+}
+
+// enter begins a call for the candidate with this nonce, or for none ("").
+func (b *Backend) enter(nonce backend.Nonce) error {
+	if err := b.owner.Admit(nonce); err != nil {
+		return fmt.Errorf("%s: %w", b.limits.Name, err)
+	}
+	return nil
+}
+
+// fail wraps err, which is classed, for the caller.
+func (b *Backend) fail(what string, err error) error {
+	if err == nil {
+		return nil
+	}
+	if !errors.Is(err, backend.Class(err)) { // of no class, such as a context's
+		return fmt.Errorf("%s: %s: %w: %w", b.limits.Name, what, backend.Class(err), err)
+	}
+	return fmt.Errorf("%s: %s: %w", b.limits.Name, what, err)
+}
+
+// about describes a call in errors.
+func about(verb string, n int, first string) string {
+	if n == 1 {
+		return fmt.Sprintf("%s %q", verb, first)
+	}
+	return fmt.Sprintf("%s %d leases", verb, n)
+}
+
+// setErrors sets err in the answers that have no outcome.
+func setErrors(answers []backend.Answer, err error) {
+	for i := range answers {
+		if answers[i].Outcome == backend.Unknown && answers[i].Err == nil {
+			answers[i].Err = err
+		}
+	}
+}
+
+// rounds is how often a call tries again when its conditions do not hold.
+const rounds = 5
+
+// batches splits changes that must go together into changes of at most size elections.
+func (b *Backend) batch(round int) int { return max(1, (b.limits.Batch-1)/3>>(2*round)) }

@@ -1,0 +1,160 @@
+package lease
+
+import (
+	"maps"
+	"strings"
+	"time"
+
+	"github.com/go-election/go-election/backend"
+)
+
+// A cache has items as they were last read, or as Listen has told of them since. It lets Observe
+// answer that leases have changed, and Acquire bid, without a reading. It never answers that a
+// lease is unchanged, and whatever is bid by it is compared by the store:
+// docs/design/lease.md, "What is remembered".
+type cache struct {
+	epoch    string
+	wentBack int
+	items    map[Key]Item // records of elections that others hold or nobody holds, and sessions
+
+	// All changes up to position are in items. at is when that was so; zero: never.
+	position uint64
+	at       time.Time
+
+	maxTTL time.Duration // of the meta item; 0: unknown
+
+	unread int // how often Observe has answered by the cache since the last reading
+}
+
+// maxUnread is how often in a row Observe answers by the cache.
+const maxUnread = 16
+
+// clear forgets everything.
+func (c *cache) clear() { *c = cache{items: map[Key]Item{}} }
+
+// addRead keeps what a reading has brought.
+func (c *cache) addRead(v *view, items map[Key]Item, now time.Time) {
+	if c.epoch != v.epoch || c.wentBack != v.wentBack {
+		c.clear()
+		c.epoch, c.wentBack = v.epoch, v.wentBack
+	}
+	if c.position == 0 {
+		c.position, c.at = v.position, now
+	}
+	if m, ok := v.meta.Value.(*Meta); ok && m.Epoch == v.epoch {
+		c.maxTTL = time.Duration(m.MaxTTL)
+	} else if v.metaRead {
+		c.maxTTL = 0
+	}
+	for key, it := range items {
+		if r, ok := it.Value.(*Record); key.Kind == Metas || ok && v.nonce != "" && r.Nonce == string(v.nonce) {
+			continue // grant has what is known of own leases
+		}
+		c.add(it, now)
+	}
+	c.unread = 0
+}
+
+// add keeps an item, unless a newer one is known.
+func (c *cache) add(it Item, now time.Time) {
+	if old, ok := c.items[it.Key]; ok && it.Version != "" && it.Order < old.Order {
+		return
+	}
+	it.Remembered, it.rememberedAt = true, now
+	c.items[it.Key] = it
+}
+
+// forget removes the record of an election that this process holds now, so that no more is
+// remembered of it than grant has.
+func (c *cache) forget(election string) { delete(c.items, Key{Records, election}) }
+
+// dropSessions removes sessions that no record in the cache names.
+func (c *cache) dropSessions() {
+	named := make(map[Key]bool)
+	for _, it := range c.items {
+		if key, ok := sessionOf(&it); ok {
+			named[key] = true
+		}
+	}
+	maps.DeleteFunc(c.items, func(k Key, _ Item) bool { return k.Kind == Sessions && !named[k] })
+}
+
+// cached returns the elections as the cache has them; ok is false if one of them must be read.
+// The caller holds b.mu.
+func (b *Backend) cached(names func(yield func(string) bool)) (v *view, states []state, ok bool) {
+	v = &view{epoch: b.cache.epoch, wentBack: b.cache.wentBack, nonce: b.owner.Nonce()}
+	for name := range names {
+		it, ok := b.cache.items[Key{Records, name}]
+		if !ok || it.Version == "" {
+			return nil, nil, false
+		}
+		if key, held := sessionOf(&it); held {
+			if s, ok := b.cache.items[key]; !ok || s.Version == "" {
+				return nil, nil, false
+			}
+		}
+		s := state{item: it}
+		s.Election = name
+		if b.classify(v, &s, b.cache.items); s.suspect {
+			return nil, nil, false
+		}
+		states = append(states, s)
+	}
+	return v, states, true
+}
+
+// changedByCache returns the leases as the cache has them, if all of them have changed.
+func (b *Backend) changedByCache(seen []backend.Lease) (changed []backend.Lease, ok bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.cache.unread >= maxUnread {
+		return nil, false
+	}
+	_, states, ok := b.cached(func(yield func(string) bool) {
+		for i := range seen {
+			if !yield(seen[i].Election) {
+				return
+			}
+		}
+	})
+	if !ok {
+		return nil, false
+	}
+	for i := range states {
+		if seen[i].Version == "" || !states[i].Differs(seen[i]) {
+			return nil, false
+		}
+		changed = append(changed, states[i].Lease)
+	}
+	b.cache.unread++
+	return changed, true
+}
+
+// freeByCache returns the elections of a few bids if each would be granted by the cache.
+func (b *Backend) freeByCache(bids []backend.Bid) (v *view, states []state, ok bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	v, states, ok = b.cached(func(yield func(string) bool) {
+		for i := range bids {
+			if !yield(bids[i].Election) {
+				return
+			}
+		}
+	})
+	for i := range states {
+		if ok = ok && states[i].free() && states[i].Unchanged(bids[i].Expected); !ok {
+			return nil, nil, false
+		}
+	}
+	return v, states, ok
+}
+
+// changedBeyondRenewal is Differs, except that it ignores renewals.
+func changedBeyondRenewal(old, now *backend.Lease) bool {
+	same := *now
+	was, _, _ := strings.Cut(old.Version, " ")
+	if is, _, _ := strings.Cut(now.Version, " "); is == was {
+		same.Version = old.Version
+	}
+	return same.Differs(*old)
+}

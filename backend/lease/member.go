@@ -1,0 +1,89 @@
+package lease
+
+import (
+	"context"
+	"time"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/clean"
+)
+
+// listedTTLs is for how many TTLs a member is listed after its session was written. It is more
+// than two because clocks may differ.
+const listedTTLs = 4
+
+// Announce implements [backend.Backend]. The session is the member's record: so a renewal that
+// was written not long ago has announced it, too.
+func (b *Backend) Announce(ctx context.Context, m backend.Member) error {
+	if err := b.enter(m.Nonce); err != nil {
+		return err
+	}
+	unlock, err := b.lockSession(ctx)
+	if err == nil {
+		defer unlock()
+		err = b.announce(ctx, m)
+	}
+	return b.fail("announce", err)
+}
+
+func (b *Backend) announce(ctx context.Context, m backend.Member) error {
+	b.mu.Lock()
+	b.member = Session{Stage: clean.Text(m.Stage, backend.MaxStage, false), Elections: m.Elections, TTL: Span(m.TTL)}
+	stage := b.member.Stage
+	b.mu.Unlock()
+	for range rounds {
+		s := b.currentSession()
+		if s == nil {
+			var err error
+			if s, err = b.makeSession(ctx, m.Candidate, m.TTL); err != nil {
+				return err
+			}
+		}
+		next := s.value
+		next.Address, next.Metadata, next.Stage, next.Elections, next.TTL = m.Address, m.Metadata, stage, m.Elections, Span(m.TTL)
+		if next.sameMember(&s.value) && !s.at.IsZero() && b.driver.Now().Sub(s.at) < m.TTL/2 {
+			return nil
+		}
+		if _, ok, err := b.writeSession(ctx, s, next, m.TTL, nil); ok || err != nil {
+			return err
+		}
+	}
+	return errBusy
+}
+
+func (s *Session) sameMember(o *Session) bool {
+	return s.Address == o.Address && s.Metadata == o.Metadata && s.Stage == o.Stage && s.Elections == o.Elections && s.TTL == o.TTL
+}
+
+// Members implements [backend.Backend].
+func (b *Backend) Members(ctx context.Context, from string, limit int) (list []backend.Member, err error) {
+	if err := b.enter(""); err != nil {
+		return nil, err
+	}
+	for len(list) < limit {
+		page, err := b.driver.List(ctx, Sessions, from, limit)
+		if err != nil {
+			return nil, b.fail("members", err)
+		}
+		for i := range page.Items {
+			it := &page.Items[i]
+			from = it.Name + "\x00"
+			s, ok := it.Value.(*Session)
+			if !ok || s.Left || s.TTL == 0 || clean.Text(it.Name, 64, false) != it.Name { // the manager could not pass such a name as from
+				continue
+			}
+			m := clean.Member(backend.Member{
+				Candidate: backend.Candidate{ID: s.ID, Nonce: backend.Nonce(it.Name), Address: s.Address, Metadata: s.Metadata},
+				Stage:     s.Stage, Elections: s.Elections,
+				TTL: min(time.Duration(s.TTL), b.limits.MaxTTL), Age: b.age(it, s.At),
+			})
+			if m.Age <= listedTTLs*max(m.TTL, b.limits.MinTTL) && len(list) < limit {
+				list = append(list, m)
+			}
+		}
+		if len(page.Items) < limit {
+			break
+		}
+	}
+	return list, nil
+}

@@ -1,0 +1,62 @@
+package lease
+
+import (
+	"context"
+	"time"
+)
+
+// changesMeta reports whether a grant with this TTL must change the meta item.
+func (b *Backend) changesMeta(v *view, ttl time.Duration) bool {
+	if v.metaRead {
+		m, ok := v.meta.Value.(*Meta)
+		return !ok || m.Layout == 0 || m.Epoch != v.epoch || time.Duration(m.MaxTTL) < ttl
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.cache.maxTTL < ttl
+}
+
+// readMeta reads the meta item.
+func (b *Backend) readMeta(ctx context.Context, v *view) error {
+	got, err := b.driver.Read(ctx, []Key{{Metas, ""}})
+	if err != nil {
+		return err
+	}
+	if got.Epoch != v.epoch || got.WentBack != v.wentBack {
+		return ErrEpoch
+	}
+	v.note(&got, map[Key]Item{})
+	return nil
+}
+
+// grantWithMeta is grantChange, and counts the records that are made. A process that is granted an
+// election without a record has watched for the greatest TTL if any record was missing. So all
+// records that were deleted before are accounted for.
+func (b *Backend) grantWithMeta(v *view, part []granting) Change {
+	c := grantChange(part)
+	m := Meta{Layout: Layout, Epoch: v.epoch, Made: v.records}
+	if old, ok := v.meta.Value.(*Meta); ok {
+		m.Made, m.Deleted, m.MaxTTL = max(old.Made, v.records), old.Deleted, old.MaxTTL
+	} else if v.records > 0 { // it was deleted or damaged: nobody knows what was granted
+		m.MaxTTL = Span(b.limits.MaxTTL)
+	}
+	made := int64(0)
+	for _, g := range part {
+		m.MaxTTL = max(m.MaxTTL, g.record.TTL)
+		if g.state.missing {
+			made++
+		}
+	}
+	if made > 0 {
+		m.Deleted += max(0, m.Made-v.records)
+		m.Made = v.records + made
+	}
+	c.Put = append(c.Put, Put{v.meta, &m})
+	return c
+}
+
+// noteMeta keeps the meta item as this process has written it.
+func (v *view) noteMeta(it Item, written Value) {
+	it.Value = written
+	v.meta, v.records = it, written.(*Meta).Made
+}

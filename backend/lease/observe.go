@@ -1,0 +1,173 @@
+package lease
+
+import (
+	"context"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/clean"
+)
+
+// Observe implements [backend.Backend] with a reading, unless Listen has just been told that all
+// leases have changed.
+func (b *Backend) Observe(ctx context.Context, seen []backend.Lease) (changed []backend.Lease, err error) {
+	if err := b.enter(""); err != nil {
+		return nil, err
+	}
+	if changed, ok := b.changedByCache(seen); ok {
+		return changed, nil
+	}
+	_, states, err := b.read(ctx, namesOf(seen))
+	if err != nil {
+		return nil, b.fail(about("observe", len(seen), seen[0].Election), err)
+	}
+	for i := range states {
+		if seen[i].Version == "" || states[i].Differs(seen[i]) {
+			changed = append(changed, states[i].Lease)
+		}
+	}
+	return changed, nil
+}
+
+func namesOf(leases []backend.Lease) []string {
+	names := make([]string, len(leases))
+	for i := range leases {
+		names[i] = leases[i].Election
+	}
+	return names
+}
+
+// Listen implements [backend.Backend]. It returns when the driver has told of a change, other than
+// a renewal, of an election in seen or of another one that this process has read and does not hold.
+// What it is told of renewals only fills the cache.
+func (b *Backend) Listen(ctx context.Context, seen []backend.Lease) error {
+	if err := b.enter(""); err != nil {
+		return err
+	}
+	err := b.listen(ctx, seen)
+	if err != nil && ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return b.fail(about("listen to", len(seen), seen[0].Election), err)
+}
+
+func (b *Backend) listen(ctx context.Context, seen []backend.Lease) error {
+	position, known, ok := b.startListening(seen)
+	if !ok {
+		_, states, err := b.read(ctx, namesOf(seen))
+		if err != nil {
+			return err
+		}
+		for i := range states {
+			if changedBeyondRenewal(&seen[i], &states[i].Lease) {
+				return nil
+			}
+		}
+		position, known, _ = b.startListening(nil)
+	}
+	names := make(map[string]bool, len(seen))
+	for i := range seen {
+		names[seen[i].Election] = true
+	}
+	return b.driver.(Listener).Listen(ctx, position, known, func(items []Item, at uint64) (more bool) {
+		return b.told(names, items, at)
+	})
+}
+
+// startListening returns the position after which Listen begins, and what is known. ok is false if
+// seen must be read first, because the cache does not show it, or was filled long ago.
+func (b *Backend) startListening(seen []backend.Lease) (position uint64, known []Item, ok bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	c := &b.cache
+	ok = !c.at.IsZero()
+	if ok {
+		_, states, shown := b.cached(func(yield func(string) bool) {
+			for i := range seen {
+				if !yield(seen[i].Election) {
+					return
+				}
+			}
+		})
+		ok = shown
+		for i := range states {
+			longest := max(states[i].TTL, b.limits.MinTTL)
+			if age := b.driver.Now().Sub(c.at); changedBeyondRenewal(&seen[i], &states[i].Lease) || age < 0 || age > longest {
+				ok = false
+			}
+		}
+	}
+	if !ok {
+		c.position = 0 // the reading that follows sets it
+		return 0, nil, false
+	}
+	c.dropSessions()
+	for _, it := range c.items {
+		known = append(known, it)
+	}
+	return c.position, known, true
+}
+
+// told keeps what the driver tells, and reports whether Listen goes on.
+func (b *Backend) told(names map[string]bool, items []Item, position uint64) (more bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now := b.driver.Now()
+	more = len(items) > 0
+	for _, it := range items {
+		_, follows := b.known[it.Name]
+		_, held := b.held[it.Name]
+		old, cached := b.cache.items[it.Key]
+		switch {
+		case cached && (it.Order < old.Order || it.Version == old.Version): // it was read since
+			continue
+		case it.Kind == Records && (names[it.Name] || follows && !held):
+			more = false
+		case it.Kind != Sessions || !cached:
+			continue
+		}
+		b.cache.add(it, now)
+	}
+	b.cache.position, b.cache.at = max(b.cache.position, position), now
+	return more
+}
+
+// List implements [backend.Backend].
+func (b *Backend) List(ctx context.Context, from string, limit int) (list []backend.Record, err error) {
+	if err := b.enter(""); err != nil {
+		return nil, err
+	}
+	for len(list) < limit {
+		page, err := b.driver.List(ctx, Records, from, limit-len(list))
+		if err != nil {
+			return nil, b.fail("list", err)
+		}
+		var names []string
+		for i := range page.Items {
+			if from = page.Items[i].Name + "\x00"; backend.CheckName(page.Items[i].Name) == nil {
+				names = append(names, page.Items[i].Name)
+			}
+		}
+		more := len(page.Items) == limit-len(list)
+		if names != nil {
+			_, states, err := b.read(ctx, names)
+			if err != nil {
+				return nil, b.fail("list", err)
+			}
+			for i := range states {
+				s := &states[i]
+				if s.record == nil {
+					continue // deleted meanwhile, or invalid
+				}
+				r := backend.Record{Lease: s.Lease, History: clean.History(s.record.History)}
+				if !s.Vacant() {
+					r.Elected = s.record.Elected.UTC()
+				}
+				list = append(list, r)
+			}
+		}
+		if !more {
+			break
+		}
+	}
+	return list, nil
+}

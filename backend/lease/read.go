@@ -1,0 +1,232 @@
+package lease
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/clean"
+)
+
+// A view is what one call has read about the store as a whole.
+type view struct {
+	epoch    string
+	wentBack int
+	position uint64
+	nonce    backend.Nonce // of this process, which may be granted its own leftovers
+
+	metaRead bool // the following are set
+	meta     Item
+	records  int64
+}
+
+// A state is one election as it was read.
+type state struct {
+	backend.Lease
+	item    Item    // its record
+	record  *Record // nil: missing or invalid
+	session Item    // of the holder, unless the record is vacant or was edited
+	missing bool    // there is no record
+	suspect bool    // it may not be the last grant: restored, deleted, edited or invalid
+	own     bool    // this process was granted it before, and a bid would be granted
+}
+
+// free reports whether a bid would be granted at once.
+func (s *state) free() bool { return s.Vacant() && s.ObserveFor == 0 }
+
+// heldBy reports whether the record names the nonce as the holder.
+func (s *state) heldBy(nonce backend.Nonce) bool {
+	return s.record != nil && s.record.Nonce == string(nonce)
+}
+
+// read reads elections, the sessions of their holders, and what else is needed to tell whether
+// they are free. It may take two readings: a session or the meta item is read after the record
+// that makes it necessary. docs/design/lease.md, "Readings", says why that is safe.
+func (b *Backend) read(ctx context.Context, names []string) (*view, []state, error) {
+	keys, asked := b.keysFor(names)
+	got, err := b.driver.Read(ctx, keys)
+	if err != nil {
+		return nil, nil, err
+	}
+	v := &view{epoch: got.Epoch, wentBack: got.WentBack, position: got.Position, nonce: b.owner.Nonce()}
+	states, items := make([]state, len(names)), make(map[Key]Item, len(keys))
+	v.note(&got, items)
+	var more []Key
+	b.mu.Lock()
+	for i, name := range names {
+		s := &states[i]
+		s.Election, s.item = name, items[Key{Records, name}]
+		if key, ok := sessionOf(&s.item); ok {
+			more = addKey(more, asked, key)
+		}
+		if b.classify(v, s, nil); s.suspect || s.missing {
+			more = addKey(more, asked, Key{Metas, ""})
+		}
+	}
+	b.mu.Unlock()
+	if more != nil {
+		got, err := b.driver.Read(ctx, more)
+		if err != nil {
+			return nil, nil, err
+		}
+		if got.Epoch != v.epoch || got.WentBack != v.wentBack {
+			return nil, nil, ErrEpoch
+		}
+		v.note(&got, items)
+	}
+	if m, ok := v.meta.Value.(*Meta); ok && m.Layout > Layout {
+		return nil, nil, fmt.Errorf("%w: the store has layout %d, this program knows %d", backend.ErrDenied, m.Layout, Layout)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for i := range states {
+		s := &states[i]
+		b.classify(v, s, items)
+		b.known[s.Election] = b.known[s.Election] || !s.missing
+	}
+	b.cache.addRead(v, items, b.driver.Now())
+	return v, states, nil
+}
+
+// keysFor returns the keys of records and of what will probably be needed with them.
+func (b *Backend) keysFor(names []string) (keys []Key, asked map[Key]bool) {
+	asked = make(map[Key]bool, len(names))
+	for _, name := range names {
+		keys = addKey(keys, asked, Key{Records, name})
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, name := range names {
+		it := b.cache.items[Key{Records, name}]
+		if key, ok := sessionOf(&it); ok {
+			keys = addKey(keys, asked, key)
+		} else if it.Version == "" && b.held[name] == nil {
+			keys = addKey(keys, asked, Key{Metas, ""})
+		}
+	}
+	return keys, asked
+}
+
+// sessionOf returns the key of the session that a record names.
+func sessionOf(record *Item) (k Key, ok bool) {
+	r, _ := record.Value.(*Record)
+	if r == nil || r.Nonce == "" || clean.Text(r.Nonce, 64, false) != r.Nonce {
+		return k, false
+	}
+	return Key{Sessions, r.Nonce}, true
+}
+
+func addKey(keys []Key, asked map[Key]bool, k Key) []Key {
+	if asked[k] {
+		return keys
+	}
+	asked[k] = true
+	return append(keys, k)
+}
+
+// note keeps what a reading has brought.
+func (v *view) note(got *View, items map[Key]Item) {
+	for _, it := range got.Items {
+		if items[it.Key] = it; it.Kind == Metas {
+			v.metaRead, v.meta, v.records = true, it, got.Records
+		}
+	}
+}
+
+// deleted returns how many records were ever deleted, and whether some of them are missing.
+func (v *view) deleted() (ever int64, some bool) {
+	m, ok := v.meta.Value.(*Meta)
+	if !ok {
+		return 0, false
+	}
+	return m.Deleted + max(0, m.Made-v.records), v.records < m.Made
+}
+
+// classify derives the lease from the items of one election: whether it is free, what a
+// challenger must watch, and for how long. docs/design/lease.md, "When a lease is free". The
+// caller holds b.mu.
+func (b *Backend) classify(v *view, s *state, items map[Key]Item) {
+	r, _ := s.item.Value.(*Record)
+	s.record, s.missing = r, s.item.Version == ""
+	if r == nil {
+		r = &Record{}
+	}
+	valid := r.Term != 0 && !s.item.Edited && r.Election == s.Election
+	if s.missing {
+		_, some := v.deleted()
+		m, ok := v.meta.Value.(*Meta)
+		s.suspect = b.known[s.Election] || some || v.wentBack > 0 || ok && m.Epoch != v.epoch
+	} else {
+		s.suspect = !valid || s.item.Old || r.Epoch != v.epoch
+	}
+	s.Lease = backend.Lease{
+		Election: s.Election, Term: r.Term, Age: b.age(&s.item, r.Written),
+		End: r.End, LastID: r.LastID, MovedTo: r.MovedTo, MovedFrom: r.MovedFrom,
+	}
+	s.Request = r.Request.of(s.Election, r.Term)
+	identity, renewed := r.Heartbeat, Heartbeat(0)
+	created := ""
+	if s.session = (Item{}); r.ID != "" || r.Nonce != "" {
+		s.Holder = backend.Candidate{ID: r.ID, Nonce: backend.Nonce(r.Nonce), Address: r.Address, Metadata: r.Metadata}
+		s.TTL, s.Renew = time.Duration(r.TTL), time.Duration(r.Renew)
+		s.ObserveFor = min(max(s.TTL, b.limits.MinTTL), b.limits.MaxTTL)
+		if valid { // no session renews a record that was edited
+			if key, ok := sessionOf(&s.item); ok {
+				s.session = items[key]
+				s.session.Key = key
+			}
+			if of, ok := s.session.Value.(*Session); ok && of.Generation == r.Session {
+				created, renewed = s.session.Created, of.Of(s.Election)
+				if renewed == of.Heartbeat {
+					s.Age = min(s.Age, b.age(&s.session, of.At))
+				}
+			}
+		}
+		if _, may := b.held[s.Election]; may && v.nonce != "" && r.Nonce == string(v.nonce) && !s.suspect {
+			s.own, s.ObserveFor = true, 0
+		}
+	}
+	s.Version = version(identity, created, renewed)
+	if s.suspect {
+		s.ObserveFor = max(s.ObserveFor, b.longest(v)) // the last grant may be missing from the store
+		s.Version = fmt.Sprintf("?%.200s.%.100s.%d.%s", s.item.Version, v.epoch, v.wentBack, s.Version)
+		if s.missing {
+			s.Age = 0
+			ever, _ := v.deleted() // only this shows that it was led and deleted again meanwhile
+			s.Version = fmt.Sprintf("?%.100s.%d.%d", v.epoch, v.wentBack, ever)
+		}
+	}
+	s.Lease = clean.Lease(s.Lease)
+}
+
+// longest returns the greatest TTL that may have been granted. The caller holds b.mu.
+func (b *Backend) longest(v *view) time.Duration {
+	switch m, ok := v.meta.Value.(*Meta); {
+	case ok && m.MaxTTL > 0:
+		b.longestTTL = max(b.longestTTL, min(time.Duration(m.MaxTTL), b.limits.MaxTTL)) // the item may be deleted
+	case !v.metaRead, v.meta.Version != "", v.records > 0: // unknown, invalid or deleted
+		return b.limits.MaxTTL
+	}
+	return max(b.longestTTL, b.limits.MinTTL)
+}
+
+// age returns how long ago an item was written, by the store's clock or by that of its writer.
+func (b *Backend) age(it *Item, written time.Time) time.Duration {
+	switch {
+	case it.Age < 0:
+		return max(0, b.driver.Now().Sub(written))
+	case it.rememberedAt.IsZero():
+		return it.Age
+	}
+	return it.Age + max(0, b.driver.Now().Sub(it.rememberedAt))
+}
+
+// version makes the Version of a lease. What comes before the space changes with each grant and
+// release, what comes after it with each renewal.
+func version(record Heartbeat, created string, renewed Heartbeat) string {
+	v := strconv.AppendUint(make([]byte, 0, 64), uint64(record), 36)
+	v = append(append(append(v, '.'), created[:min(len(created), 100)]...), ' ')
+	return string(strconv.AppendUint(v, uint64(renewed), 36))
+}

@@ -1,0 +1,149 @@
+package lease
+
+import (
+	"context"
+	"errors"
+
+	"github.com/go-election/go-election/backend"
+)
+
+// Release implements [backend.Backend]. It writes vacant records over those that were granted, or
+// that it reads first. The session continues.
+func (b *Backend) Release(ctx context.Context, held []backend.Held) error {
+	if err := b.enter(""); err != nil {
+		return err
+	}
+	if b.owner.Nonce() == "" {
+		return nil // it has held nothing
+	}
+	if err := ctx.Err(); err != nil {
+		return b.fail(about("release", len(held), held[0].Election), err)
+	}
+	return b.fail(about("release", len(held), held[0].Election), b.release(ctx, held))
+}
+
+// release ends leases, and stops bids that may still be on their way.
+func (b *Backend) release(ctx context.Context, held []backend.Held) error {
+	v, states, remembered := b.rememberedGrants(held)
+	for range rounds {
+		if !remembered {
+			names := make([]string, len(held))
+			for n := range held {
+				names[n] = held[n].Election
+			}
+			var err error
+			if v, states, err = b.read(ctx, names); err != nil {
+				return err
+			}
+		}
+		remembered = false
+		changes, todo := b.planRelease(v, states, held)
+		if changes == nil {
+			return nil
+		}
+		w, err := b.driver.Write(ctx, v.epoch, changes, nil)
+		var again []backend.Held
+		var failed error
+		for n, ended := range todo {
+			switch r := w.result(n); {
+			case r.Outcome == backend.Granted:
+				for _, h := range ended {
+					b.forget(h.Election, 0)
+				}
+			case r.Outcome == backend.Refused, errors.Is(errors.Join(err, r.Err), ErrEpoch):
+				again = append(again, ended...)
+			case err == nil:
+				failed = errors.Join(failed, r.Err)
+			}
+		}
+		if err != nil && !errors.Is(err, ErrEpoch) || failed != nil {
+			return errors.Join(err, failed)
+		}
+		if held = again; len(held) == 0 {
+			return nil
+		}
+	}
+	return errBusy
+}
+
+// planRelease returns the changes that end leases, and for each change the leases that it ends.
+// Leases that this process does not hold are forgotten.
+func (b *Backend) planRelease(v *view, states []state, held []backend.Held) (changes []Change, todo [][]backend.Held) {
+	meta := -1
+	for n, h := range held {
+		st := &states[n]
+		var put Put
+		switch {
+		case st.heldBy(v.nonce) && (h.Term == 0 || h.Term == st.Term):
+			put = Put{st.item, b.vacated(v, st, h.End)}
+		case h.Term != 0 || !b.mayHold(h.Election):
+			b.forget(h.Election, h.Term)
+			continue
+		// In the other cases a bid of this process may still be on its way. It fails if an item
+		// that it requires is written once more: docs/design/lease.md, "Late requests".
+		case !st.missing:
+			r := Record{Election: h.Election}
+			if st.record != nil {
+				r = *st.record
+			}
+			if st.suspect {
+				r.Election, r.Epoch = h.Election, "" // it must still be watched
+			}
+			put = Put{st.item, &r}
+		case meta >= 0:
+			todo[meta] = append(todo[meta], h)
+			continue
+		default: // the bid would count the record
+			meta = len(todo)
+			m := Meta{Layout: Layout, Epoch: v.epoch, Made: v.records}
+			if old, ok := v.meta.Value.(*Meta); ok {
+				m = *old
+			}
+			put = Put{v.meta, &m}
+		}
+		changes, todo = append(changes, Change{Put: []Put{put}, Notify: true}), append(todo, []backend.Held{h})
+	}
+	return changes, todo
+}
+
+// vacated returns the vacant record that follows a leadership of this process.
+func (b *Backend) vacated(v *view, st *state, how backend.End) *Record {
+	now := b.driver.Now().UTC()
+	r := &Record{Election: st.Election, Term: st.Term, Heartbeat: NewHeartbeat(), Epoch: v.epoch, Written: now, MovedTo: st.MovedTo, MovedFrom: st.MovedFrom}
+	r.End, r.LastID, r.History = st.endLeadership(how, now)
+	if st.suspect || !b.mayHold(st.Election) {
+		r.Epoch = "" // it must still be watched
+	}
+	if q := st.record.Request; q != nil {
+		r.Request = q
+	}
+	return r
+}
+
+// rememberedGrants returns the leases to release as they were granted, if all of them are
+// remembered with the terms that are to end.
+func (b *Backend) rememberedGrants(held []backend.Held) (v *view, states []state, ok bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	v = &view{epoch: b.cache.epoch, wentBack: b.cache.wentBack, nonce: b.owner.Nonce()}
+	for i := range held {
+		h := &held[i]
+		g := b.held[h.Election]
+		if g == nil || g.term != h.Term || h.Term == 0 || g.item.Value == nil || g.item.Version == "" || g.unconfirmed != nil {
+			return nil, nil, false
+		}
+		st := state{item: g.item}
+		st.Election = h.Election
+		var sessions map[Key]Item
+		if s := b.session; s != nil {
+			it := s.item
+			it.Value = &s.value
+			sessions = map[Key]Item{b.sessionKey(): it}
+		}
+		if b.classify(v, &st, sessions); st.suspect {
+			return nil, nil, false
+		}
+		states = append(states, st)
+	}
+	return v, states, true
+}

@@ -1,0 +1,68 @@
+package lease
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/go-election/go-election/backend"
+)
+
+// Request implements [backend.Backend]. It writes each record once more with the request if it
+// still has the term.
+func (b *Backend) Request(ctx context.Context, requests []backend.Request) error {
+	if err := b.enter(""); err != nil {
+		return err
+	}
+	return b.fail(about("request", len(requests), requests[0].Election), b.request(ctx, requests))
+}
+
+func (b *Backend) request(ctx context.Context, requests []backend.Request) (stale error) {
+	for range rounds {
+		names := make([]string, len(requests))
+		for n, q := range requests {
+			names[n] = q.Election
+		}
+		v, states, err := b.read(ctx, names)
+		if err != nil {
+			return errors.Join(stale, err)
+		}
+		var changes []Change
+		var todo []backend.Request
+		for n, q := range requests {
+			st := &states[n]
+			if q.Term == 0 || st.Term != q.Term {
+				stale = errors.Join(stale, fmt.Errorf("election %q has term %d, not %d: %w", q.Election, st.Term, q.Term, backend.ErrStale))
+				continue
+			}
+			r := *st.record
+			if r.Request = nil; q.Kind != "" {
+				r.Request = &Request{q.Kind, q.ID, string(q.Nonce)}
+			}
+			if st.suspect {
+				r.Election, r.Epoch = q.Election, "" // it must still be watched
+			}
+			changes, todo = append(changes, Change{Put: []Put{{st.item, &r}}, Notify: true}), append(todo, q)
+		}
+		if changes == nil {
+			return stale
+		}
+		w, err := b.driver.Write(ctx, v.epoch, changes, nil)
+		var again []backend.Request
+		for n, q := range todo {
+			switch r := w.result(n); {
+			case r.Outcome == backend.Refused:
+				again = append(again, q)
+			case r.Outcome == backend.Unknown && err == nil:
+				err = r.Err
+			}
+		}
+		if err != nil {
+			return errors.Join(stale, err)
+		}
+		if requests = again; requests == nil {
+			return stale
+		}
+	}
+	return errors.Join(stale, errBusy)
+}
