@@ -1,0 +1,457 @@
+package leasetest
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/lease"
+)
+
+// A Harness makes stores for Run.
+type Harness struct {
+	// NewStore makes an empty store and returns a function that opens another client of it. The
+	// store and its clients are cleaned up with t.Cleanup.
+	NewStore func(t testing.TB) (open func(testing.TB) lease.Driver)
+}
+
+// Run runs what every driver must pass. It takes seconds; package conformance has the rest.
+func Run(t *testing.T, h Harness) {
+	for _, c := range []struct {
+		rule string
+		test func(*lab)
+	}{
+		{"what is written is read by all", written},
+		{"a change needs what was read", conditional},
+		{"a change is done as a whole or not at all", whole},
+		{"each change is done by itself", eachByItself},
+		{"no version comes twice", versions},
+		{"verify names the items that have changed", verify},
+		{"of many writers over one version one wins", contended},
+		{"another epoch is refused", otherEpoch},
+		{"a remembered value is compared too", remembered},
+		{"a list is in order of names, page by page", listed},
+		{"records are counted", counted},
+		{"the largest change and value fit", largest},
+		{"a call ends with its context", cancelled},
+		{"a listener is told of every change", told},
+	} {
+		t.Run(c.rule, func(t *testing.T) {
+			open := h.NewStore(t)
+			c.test(&lab{TB: t, open: open, d: open(t)})
+		})
+	}
+}
+
+// A lab is a store with a first client.
+type lab struct {
+	testing.TB
+	open func(testing.TB) lease.Driver
+	d    lease.Driver
+}
+
+func record(name string, term uint64) *lease.Record {
+	return &lease.Record{Election: name, Term: term, Heartbeat: lease.Heartbeat(term), ID: "né <&>\n", Nonce: "0123", TTL: lease.Span(1500 * time.Millisecond)}
+}
+
+func key(name string) lease.Key { return lease.Key{Kind: lease.Records, Name: name} }
+
+// read reads items with a client.
+func (l *lab) read(d lease.Driver, keys ...lease.Key) lease.View {
+	l.Helper()
+	v, err := d.Read(l.Context(), keys)
+	if err != nil || len(v.Items) != len(keys) || v.Epoch == "" {
+		l.Fatalf("a reading of %d keys: %d items, epoch %q, %v", len(keys), len(v.Items), v.Epoch, err)
+	}
+	for i, it := range v.Items {
+		if it.Key != keys[i] {
+			l.Fatalf("item %d is %v, want %v: items are in the order of keys", i, it.Key, keys[i])
+		}
+	}
+	return v
+}
+
+// item reads one item.
+func (l *lab) item(k lease.Key) lease.Item {
+	l.Helper()
+	return l.read(l.d, k).Items[0]
+}
+
+// write makes changes in the present epoch and returns their outcomes.
+func (l *lab) write(changes ...lease.Change) lease.Written {
+	l.Helper()
+	w, err := l.d.Write(l.Context(), l.read(l.d, key("epoch")).Epoch, changes, nil)
+	if err != nil || len(w.Results) != len(changes) {
+		l.Fatalf("%d changes have %d results: %v", len(changes), len(w.Results), err)
+	}
+	for i, r := range w.Results {
+		if r.Outcome == backend.Unknown || r.Err != nil || r.Outcome == backend.Granted && len(r.Items) != len(changes[i].Put) {
+			l.Fatalf("change %d: %v, %d items, %v", i, r.Outcome, len(r.Items), r.Err)
+		}
+	}
+	return w
+}
+
+// put makes one change and checks its outcome.
+func (l *lab) put(want backend.Outcome, why string, c lease.Change) []lease.Item {
+	l.Helper()
+	r := l.write(c).Results[0]
+	if r.Outcome != want {
+		l.Fatalf("%s: %v, want %v", why, r.Outcome, want)
+	}
+	return r.Items
+}
+
+// created makes a record and returns it as it was written.
+func (l *lab) created(name string, term uint64) lease.Item {
+	l.Helper()
+	it := l.put(backend.Granted, "a record that is not there", over(lease.Item{Key: key(name)}, record(name, term)))[0]
+	it.Value = record(name, term)
+	return it
+}
+
+func over(it lease.Item, v lease.Value) lease.Change {
+	return lease.Change{Put: []lease.Put{{Over: it, Value: v}}}
+}
+
+// term returns the term of the record of an election; 0 if it is not there.
+func (l *lab) term(name string) uint64 {
+	l.Helper()
+	r, _ := l.item(key(name)).Value.(*lease.Record)
+	if r == nil {
+		return 0
+	}
+	return r.Term
+}
+
+func written(l *lab) {
+	if it := l.item(key("a")); it.Version != "" || it.Value != nil || it.Created != "" {
+		l.Errorf("what is not there: %+v", it)
+	}
+	s := &lease.Session{ID: "x", Nonce: "0123", Generation: "g", Heartbeat: 7, Apart: map[string]lease.Heartbeat{"b": 1<<63 + 1}, At: time.Now().UTC().Round(0)}
+	m := &lease.Meta{Layout: lease.Layout, Made: 1, MaxTTL: lease.Span(time.Minute), Epoch: "e"}
+	puts := l.put(backend.Granted, "a record, a session and the meta item", lease.Change{Lasts: time.Minute, Put: []lease.Put{
+		{Over: lease.Item{Key: key("a")}, Value: record("a", 1)},
+		{Over: lease.Item{Key: lease.Key{Kind: lease.Sessions, Name: "0123"}}, Value: s},
+		{Over: lease.Item{Key: lease.Key{Kind: lease.Metas}}, Value: m}}})
+	v := l.read(l.open(l), key("a"), lease.Key{Kind: lease.Metas}, key("none"), lease.Key{Kind: lease.Sessions, Name: "0123"})
+	got, want := v.Items[0], record("a", 1)
+	r, ok := got.Value.(*lease.Record)
+	if !ok {
+		l.Fatalf("the record is read as %+v", got)
+	}
+	want.Write = r.Write
+	for i, pair := range [][2]lease.Value{{r, want}, {v.Items[3].Value, s}, {v.Items[1].Value, m}} {
+		if pair[0] == nil || lease.Encode(pair[0]) != lease.Encode(pair[1]) {
+			l.Errorf("value %d is read as %v, written was %v", i, pair[0], pair[1])
+		}
+	}
+	for i, it := range []lease.Item{got, v.Items[3], v.Items[1]} {
+		if it.Version == "" || it.Version != puts[i].Version || it.Created != puts[i].Created || it.Edited || it.Old || it.Age > time.Minute {
+			l.Errorf("item %d is read as %+v, its write said %+v", i, it, puts[i])
+		}
+	}
+	if v.Items[2].Version != "" {
+		l.Errorf("what is not there: %+v", v.Items[2])
+	}
+}
+
+func conditional(l *lab) {
+	first := l.created("a", 1)
+	l.put(backend.Refused, "a second record over none", over(lease.Item{Key: key("a")}, record("a", 2)))
+	second := l.put(backend.Granted, "a record over the first", over(first, record("a", 3)))[0]
+	l.put(backend.Refused, "a late copy of that write", over(first, record("a", 3)))
+	l.put(backend.Refused, "a deletion of the first", over(first, nil))
+	l.put(backend.Refused, "a change that checks that it is not there", lease.Change{Check: []lease.Item{{Key: key("a")}},
+		Put: []lease.Put{{Over: lease.Item{Key: key("b")}, Value: record("b", 1)}}})
+	if term := l.term("a"); term != 3 || l.term("b") != 0 {
+		l.Errorf("the record has term %d after refused writes, want 3", term)
+	}
+	l.put(backend.Granted, "a deletion", over(second, nil))
+	l.put(backend.Refused, "a late copy of an earlier write", over(first, record("a", 3)))
+	if l.item(key("a")).Version != "" {
+		l.Error("the record is there after its deletion")
+	}
+}
+
+func whole(l *lab) {
+	a, b := l.created("a", 1), l.created("b", 1)
+	l.put(backend.Granted, "a new version of b", over(b, record("b", 2)))
+	l.put(backend.Refused, "two puts, one over a version that is gone", lease.Change{Put: []lease.Put{
+		{Over: a, Value: record("a", 3)}, {Over: b, Value: record("b", 3)}, {Over: lease.Item{Key: key("c")}, Value: record("c", 3)}}})
+	if l.term("a") != 1 || l.term("b") != 2 || l.term("c") != 0 {
+		l.Errorf("terms %d, %d, %d after a refused change, want 1, 2, 0", l.term("a"), l.term("b"), l.term("c"))
+	}
+	l.put(backend.Refused, "a put that checks another item", lease.Change{Check: []lease.Item{b}, Put: []lease.Put{{Over: a, Value: record("a", 4)}}})
+	l.put(backend.Granted, "a put that checks another item as it is", lease.Change{Check: []lease.Item{l.item(key("b"))}, Put: []lease.Put{{Over: a, Value: record("a", 5)}}})
+	if l.term("a") != 5 {
+		l.Errorf("term %d, want 5", l.term("a"))
+	}
+}
+
+func eachByItself(l *lab) {
+	meta := lease.Item{Key: lease.Key{Kind: lease.Metas}}
+	var changes []lease.Change
+	for i := range 100 {
+		name := fmt.Sprintf("e%03d", i)
+		c := over(lease.Item{Key: key(name)}, record(name, 1))
+		if i%7 == 3 { // refused: it is not there
+			c.Check = []lease.Item{{Key: key("none"), Version: "1"}}
+		}
+		changes = append(changes, c)
+	}
+	changes = append(changes, over(meta, &lease.Meta{Layout: 1}), over(meta, &lease.Meta{Layout: 2})) // over the same version
+	for i, r := range l.write(changes...).Results {
+		if want := i < 100 && i%7 == 3 || i == 101; (r.Outcome == backend.Refused) != want {
+			l.Errorf("change %d: %v, refused should be %v", i, r.Outcome, want)
+		}
+		if i < 100 && (l.term(fmt.Sprintf("e%03d", i)) == 1) != (r.Outcome == backend.Granted) {
+			l.Errorf("change %d was %v, and its record has term %d", i, r.Outcome, l.term(fmt.Sprintf("e%03d", i)))
+		}
+	}
+}
+
+func versions(l *lab) {
+	seen, created := map[string]bool{}, map[string]bool{}
+	it := lease.Item{Key: key("a")}
+	for round := range 12 {
+		if round%4 == 3 {
+			l.put(backend.Granted, "a deletion", over(it, nil))
+			it = lease.Item{Key: key("a")}
+			continue
+		}
+		next := l.put(backend.Granted, "the same text again", over(it, record("a", 1)))[0]
+		if next.Version == "" || seen[next.Version] {
+			l.Fatalf("version %q comes again in round %d", next.Version, round)
+		}
+		if it.Version != "" && next.Created != it.Created || it.Version == "" && next.Created != "" && created[next.Created] || it.Order > next.Order {
+			l.Errorf("round %d: %+v follows %+v", round, next, it)
+		}
+		seen[next.Version], created[next.Created] = true, true
+		it = next
+	}
+}
+
+func verify(l *lab) {
+	var items []lease.Item
+	for i := range 150 {
+		items = append(items, l.created(fmt.Sprintf("v%03d", i), 1))
+	}
+	l.put(backend.Granted, "a change", over(items[3], record("v003", 2)))
+	l.put(backend.Granted, "a deletion", over(items[140], nil))
+	items = append(items, lease.Item{Key: key("none"), Version: "1"}, lease.Item{Key: key("none")})
+	epoch := l.read(l.d, key("a")).Epoch
+	for _, most := range []int{10, len(items)} {
+		some := append(slices.Clone(items[:most-1]), items[len(items)-1])
+		w, err := l.d.Write(l.Context(), epoch, []lease.Change{over(items[5], record("v005", 2))}, some)
+		items[5] = l.item(key("v005"))
+		slices.Sort(w.Stale)
+		want := []int{3, 5}
+		if most > 10 {
+			want = append(want, 140, 150)
+		}
+		if err != nil || !slices.Equal(w.Stale, want) {
+			l.Errorf("of %d items these have changed: %v, want %v; %v", most, w.Stale, want, err)
+		}
+	}
+}
+
+func contended(l *lab) {
+	it := l.created("a", 1)
+	for round := range 10 {
+		var wins atomic.Int32
+		var all sync.WaitGroup
+		epoch := l.read(l.d, key("a")).Epoch
+		for n := range 4 {
+			d := l.open(l)
+			all.Go(func() {
+				w, err := d.Write(l.Context(), epoch, []lease.Change{over(it, record("a", uint64(10*round+n+2)))}, nil)
+				if err == nil && w.Results[0].Outcome == backend.Granted {
+					wins.Add(1)
+				} else if err != nil || w.Results[0].Outcome != backend.Refused {
+					l.Errorf("a writer: %v, %v", w.Results, err)
+				}
+			})
+		}
+		if all.Wait(); wins.Load() != 1 {
+			l.Fatalf("round %d: %d writers have won", round, wins.Load())
+		}
+		it = l.item(key("a"))
+	}
+}
+
+func otherEpoch(l *lab) {
+	it := l.created("a", 1)
+	w, err := l.d.Write(l.Context(), "other", []lease.Change{over(it, record("a", 2))}, nil)
+	if err == nil && len(w.Results) == 1 {
+		err = w.Results[0].Err
+	}
+	if !errors.Is(err, lease.ErrEpoch) || !errors.Is(err, backend.ErrUnavailable) {
+		l.Errorf("a write to another epoch: %v, want ErrEpoch", err)
+	}
+	if l.term("a") != 1 {
+		l.Error("it was written all the same")
+	}
+}
+
+func remembered(l *lab) {
+	l.created("a", 1)
+	it := l.item(key("a"))
+	it.Remembered = true
+	it = l.put(backend.Granted, "over a value that was remembered", over(it, record("a", 2)))[0]
+	it.Value, it.Remembered = nil, true
+	l.put(backend.Granted, "over a version that was remembered without its value", over(it, record("a", 3)))
+}
+
+func listed(l *lab) {
+	names := []string{"a", "A", "a b", "a/b", "a%2Fb", "á", "a\"'`", "~", "0", "z/", "é€𝄞", strings.Repeat("n", backend.MaxName)}
+	for _, name := range names {
+		l.created(name, 1)
+	}
+	slices.Sort(names)
+	var got []string
+	for from := ""; ; from = got[len(got)-1] + "\x00" {
+		v, err := l.d.List(l.Context(), lease.Records, from, 5)
+		if err != nil || len(v.Items) > 5 {
+			l.Fatalf("a page of 5: %d items, %v", len(v.Items), err)
+		}
+		for _, it := range v.Items {
+			if r, ok := it.Value.(*lease.Record); !ok || r.Election != it.Name || it.Kind != lease.Records || it.Edited {
+				l.Errorf("item %+v in a list", it)
+			}
+			got = append(got, it.Name)
+		}
+		if len(v.Items) < 5 {
+			break
+		}
+	}
+	if !slices.Equal(got, names) {
+		l.Errorf("listed %q, want %q", got, names)
+	}
+	if v, err := l.d.List(l.Context(), lease.Sessions, "", 5); err != nil || len(v.Items) > 0 {
+		l.Errorf("there are sessions: %v, %v", v.Items, err)
+	}
+}
+
+func counted(l *lab) {
+	meta := lease.Key{Kind: lease.Metas}
+	for n := range 3 {
+		if v := l.read(l.d, key("r0"), meta); v.Records != int64(n) {
+			l.Errorf("%d records are counted as %d", n, v.Records)
+		}
+		l.created(fmt.Sprint("r", n), 1)
+	}
+	l.put(backend.Granted, "the meta item and a session", lease.Change{Lasts: time.Minute, Put: []lease.Put{{Over: lease.Item{Key: meta}, Value: &lease.Meta{Layout: 1}},
+		{Over: lease.Item{Key: lease.Key{Kind: lease.Sessions, Name: "0123"}}, Value: &lease.Session{Nonce: "0123"}}}})
+	l.put(backend.Granted, "a deletion", over(l.item(key("r1")), nil))
+	if v := l.read(l.d, meta); v.Records != 2 {
+		l.Errorf("two records are counted as %d", v.Records)
+	}
+}
+
+func largest(l *lab) {
+	limits := l.d.Limits()
+	big := func(name string) *lease.Record {
+		r := record(name, 1)
+		r.Metadata, r.Address = strings.Repeat("m", backend.MaxMetadata), strings.Repeat("a", backend.MaxAddress)
+		return r
+	}
+	var c lease.Change
+	for n := range limits.Batch {
+		name := fmt.Sprint("b", n)
+		c.Put = append(c.Put, lease.Put{Over: lease.Item{Key: key(name)}, Value: big(name)})
+	}
+	l.put(backend.Granted, fmt.Sprintf("a change of %d puts", limits.Batch), c)
+	s := &lease.Session{ID: "x", Nonce: "0123", Apart: map[string]lease.Heartbeat{}}
+	for n := 0; len(lease.Encode(s)) < limits.MaxValue*9/10; {
+		for range 100 {
+			s.Apart[fmt.Sprintf("%0100d", n)] = lease.NewHeartbeat()
+			n++
+		}
+	}
+	k := lease.Key{Kind: lease.Sessions, Name: "0123"}
+	if len(lease.Encode(s)) <= limits.MaxValue {
+		l.put(backend.Granted, "a session of the greatest size", lease.Change{Lasts: time.Minute, Put: []lease.Put{{Over: lease.Item{Key: k}, Value: s}}})
+		if got, ok := l.item(k).Value.(*lease.Session); !ok || len(got.Apart) != len(s.Apart) {
+			l.Error("it is not read as it was written")
+		}
+	}
+	var keys []lease.Key
+	for n := range 500 {
+		keys = append(keys, key(fmt.Sprint("b", n)))
+	}
+	for i, it := range l.read(l.d, keys...).Items {
+		if (it.Version != "") != (i < limits.Batch) {
+			l.Errorf("record %d of %d is there: %v", i, limits.Batch, it.Version != "")
+		}
+	}
+}
+
+func cancelled(l *lab) {
+	it := l.created("a", 1)
+	epoch := l.read(l.d, key("a")).Epoch
+	ctx, cancel := context.WithCancel(l.Context())
+	cancel()
+	if _, err := l.d.Read(ctx, []lease.Key{key("a")}); err == nil {
+		l.Error("a reading after its context has ended has no error")
+	}
+	w, err := l.d.Write(ctx, epoch, []lease.Change{over(it, record("a", 2))}, nil)
+	if err == nil && len(w.Results) == 1 && w.Results[0].Outcome != backend.Unknown {
+		l.Errorf("a write after its context has ended: %v", w.Results)
+	}
+}
+
+func told(l *lab) {
+	d, ok := l.open(l).(lease.Listener)
+	if !ok {
+		l.Skip("this store tells nobody")
+	}
+	it := l.created("a", 1)
+	v := l.read(d.(lease.Driver), key("a"), key("b"))
+	l.put(backend.Granted, "a change between the reading and the call", over(it, record("a", 2)))
+	l.created("b", 1)
+	ctx, cancel := context.WithTimeout(l.Context(), time.Minute)
+	defer cancel()
+	last := map[string]lease.Item{}
+	done := make(chan error, 1)
+	heard := make(chan bool, 1000)
+	go func() {
+		done <- d.Listen(ctx, v.Position, v.Items, func(items []lease.Item, position uint64) bool {
+			for _, it := range items {
+				if it.Order < last[it.Name].Order || it.Order > position {
+					l.Errorf("%+v is told after %+v, up to %d", it, last[it.Name], position)
+				}
+				last[it.Name] = it
+			}
+			heard <- true
+			r, _ := last["b"].Value.(*lease.Record)
+			return len(items) > 0 && cmp.Or(r, &lease.Record{}).Term < 9
+		})
+	}()
+	for term := uint64(2); term < 10; term++ {
+		l.put(backend.Granted, "a change", over(l.item(key("b")), record("b", term)))
+	}
+	if err := <-done; err != nil {
+		l.Fatalf("a listener that has heard enough: %v", err)
+	}
+	if len(heard) == 0 {
+		l.Error("nothing was told")
+	}
+	if r, ok := last["a"].Value.(*lease.Record); len(last) > 0 && (!ok || r.Term != 2) {
+		l.Error("the change before the call was not told")
+	}
+	ctx, cancel = context.WithCancel(l.Context())
+	cancel()
+	v = l.read(l.d, key("a"))
+	if err := d.Listen(ctx, v.Position, v.Items, func([]lease.Item, uint64) bool { return true }); err != nil && ctx.Err() == nil {
+		l.Error(err)
+	}
+}
