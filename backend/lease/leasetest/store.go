@@ -102,6 +102,13 @@ func (s *Store) Edit(k lease.Key, edit func(text string) string) {
 	s.put(k, edit(s.entries[k].text), s.entries[k].writes+1, true)
 }
 
+// Text returns the encoded value of an item; "" if it is not there.
+func (s *Store) Text(k lease.Key) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.entries[k].text
+}
+
 // put writes or deletes an item. The caller holds s.mu.
 func (s *Store) put(k lease.Key, text string, writes int64, there bool) lease.Item {
 	s.counter++
