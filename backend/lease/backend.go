@@ -24,7 +24,8 @@ type Backend struct {
 	member     Session           // as it was announced last; only the fields of a member
 	held       map[string]*grant // elections that this process may hold; a nil value: its grant was not confirmed
 	known      map[string]bool   // elections that this process has read; true: with a record
-	longestTTL time.Duration     // the greatest TTL of a bid, as far as this process knows
+	longestTTL time.Duration     // the greatest TTL that was granted, as far as this process knows
+	firstEpoch string            // the first that this process has read
 	cache      cache
 }
 
