@@ -98,6 +98,14 @@ func (s *store) overdue(r backend.Record) bool {
 	return !r.Vacant() && !expiresInStore && r.TTL > 0 && r.Age > r.TTL
 }
 
+// recordsAndSilent returns what records and silent return.
+func (s *store) recordsAndSilent(ctx context.Context) (records []backend.Record, silent map[string]bool, err error) {
+	if records, err = s.records(ctx); err == nil {
+		silent, err = s.silent(ctx, records)
+	}
+	return records, silent, err
+}
+
 // silent returns the elections whose leader no longer renews its lease. An age alone is only a
 // hint, because on some stores it compares the clocks of two machines. So silent observes each
 // overdue lease for as long as a renewal may take: a leader that is alive renews it.
