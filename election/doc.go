@@ -46,7 +46,7 @@
 // ClockMargin. At that instant Leading is false, whether or not a call hangs. A challenger
 // bids only after it has observed the lease unchanged for the holder's TTL on its own clock,
 // or the store says that the lease is free. A leader that steps down first stops leading, then cancels its function's context (with a
-// [*LostError] as the cause), waits for the function, and releases the lease. After a loss
+// [*EndError] as the cause), waits for the function, and releases the lease. After a loss
 // nothing is released before the deadline.
 //
 // # Inside

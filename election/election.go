@@ -30,7 +30,7 @@ type Election struct {
 }
 
 // A LeadFunc runs while this process leads. Its context is cancelled when the leadership ends;
-// context.Cause then returns a [*LostError]. The function must return soon after: until it has
+// context.Cause then returns an [*EndError]. The function must return soon after: until it has
 // returned, the lease is not released. A function that returns while the process leads gives
 // up the leadership. Its error is then in the event (Event.Err) and in the log.
 type LeadFunc func(ctx context.Context, lead *Leadership) error
@@ -322,14 +322,14 @@ func (e *Election) run(fn LeadFunc, l *Leadership) {
 	err = fn(l.Context(), l)
 }
 
-// lose ends a leadership. Leading becomes false before the context is cancelled.
-func (e *Election) lose(term uint64, reason Reason, err error) {
+// endLeadership ends a leadership. Leading becomes false before the context is cancelled.
+func (e *Election) endLeadership(term uint64, reason Reason, err error) {
 	l := e.leadership.Load()
 	if l == nil || l.Term != term || l.until.Swap(0) == 0 {
 		return
 	}
-	lost := &LostError{Election: e.elec.name, Term: term, Reason: reason, Err: err}
-	l.scope().cancel(lost)
+	cause := &EndError{Election: e.elec.name, Term: term, Reason: reason, Err: err}
+	l.scope().cancel(cause)
 	level := slog.LevelWarn
 	switch reason {
 	case ReasonResigned, ReasonReturned, ReasonLeft, ReasonPaused, ReasonNominated:

@@ -44,7 +44,7 @@ func (l *Leadership) Remaining() time.Duration {
 }
 
 // Context returns a context that is cancelled when the leadership ends; context.Cause then
-// returns a [*LostError] with the reason. After the process was stopped, the cancellation takes
+// returns an [*EndError] with the reason. After the process was stopped, the cancellation takes
 // a moment, while Leading is right at once.
 func (l *Leadership) Context() context.Context { return l.scope().Context }
 

@@ -165,7 +165,7 @@ func (m *Manager) do(a action) {
 	case doTrust:
 		e.trust(a.term, a.until+m.ahead)
 	case doEnd:
-		e.lose(a.term, a.reason, a.err)
+		e.endLeadership(a.term, a.reason, a.err)
 	case doEvent:
 		e.publish(a.state)
 	case doLog:
@@ -383,7 +383,7 @@ func (m *Manager) abandon() (names []string) {
 		defer close(done)
 		for _, e := range m.machine.elections {
 			names = append(names, e.name)
-			e.shell.lose(e.term, ReasonLeft, nil)
+			e.shell.endLeadership(e.term, ReasonLeft, nil)
 			e.shell.ended()
 		}
 		return nil
