@@ -107,11 +107,11 @@ type elec struct {
 	electedAt    time.Duration // when this leadership began
 
 	// What delays the next bid.
-	noBidBefore       time.Duration // after a resignation, a deposition or a loss
-	pauseAfterRelease time.Duration // sets noBidBefore when the lease has been released
-	retryBidAt        time.Duration // after a bid without success
-	failures          int32         // consecutive bids without success or renewals without an outcome, up to maxCount
-	functionErrors    int32         // consecutive errors of the function, up to maxCount
+	noBidBefore      time.Duration // after a resignation, a deposition or a loss
+	waitAfterRelease time.Duration // from the release until noBidBefore
+	retryBidAt       time.Duration // after a bid without success
+	failures         int32         // consecutive bids without success or renewals without an outcome, up to maxCount
+	functionErrors   int32         // consecutive errors of the function, up to maxCount
 
 	observing         bool // an Observe is under way
 	leaseCallUnderWay bool // an Acquire, Renew or Release is under way

@@ -306,7 +306,7 @@ func (m *machine) stepDown(now time.Duration, e *elec, reason Reason, end backen
 
 // depose ends e's leadership in order, as an operator has asked. The store refuses renewals.
 func (m *machine) depose(now time.Duration, e *elec) {
-	e.pauseAfterRelease = m.TTL
+	e.waitAfterRelease = m.TTL
 	e.end = backend.Deposed
 	if e.phase == phaseLeading {
 		m.endLeadership(now, e, deposed, ReasonDeposed, nil)
@@ -327,7 +327,7 @@ func (m *machine) endLeadership(now time.Duration, e *elec, t trigger, reason Re
 
 // released handles the confirmation that the store has nothing of this process.
 func (m *machine) released(now time.Duration, e *elec) {
-	e.noBidBefore, e.pauseAfterRelease = max(e.noBidBefore, now+e.pauseAfterRelease), 0
+	e.noBidBefore, e.waitAfterRelease = max(e.noBidBefore, now+e.waitAfterRelease), 0
 	if e.phase.held() {
 		m.forgetObserved(now, e)
 	}

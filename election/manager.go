@@ -357,13 +357,13 @@ func (m *Manager) Close(ctx context.Context) error {
 	}
 }
 
-// handoverPause is how long a process that has just released a leadership waits before it closes
+// successorWait is how long a process that has just released a leadership waits before it closes
 // its backend. The backend's last writes, such as ending its session, would come before the
 // successor's bid, and delay it by one more durable write: a third of a handover.
-const handoverPause = 25 * time.Millisecond
+const successorWait = 25 * time.Millisecond
 
 func (m *Manager) waitForSuccessor(ctx context.Context) {
-	rest := m.releasedAt + handoverPause - m.clock.now()
+	rest := m.releasedAt + successorWait - m.clock.now()
 	if m.releasedAt == 0 || rest <= 0 {
 		return
 	}

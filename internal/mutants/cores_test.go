@@ -122,7 +122,7 @@ var mutants = []mutant{
 		"			hold += m.IncumbentGrace\n",
 		"", "P6 IncumbentGrace lets the failed leader return: rule violated", suite("P6 IncumbentGrace lets the failed leader return")},
 	{"the deposed bids at once", "machine_lease.go",
-		"	e.pauseAfterRelease = m.TTL\n",
+		"	e.waitAfterRelease = m.TTL\n",
 		"", "P13 a deposed leader waits one TTL: rule violated", suite("P13 a deposed leader waits one TTL")},
 	{"an unhealthy candidate bids", "machine_lease.go",
 		"!e.leaving && m.healthKnown && !m.unhealthy && !m.closing",
