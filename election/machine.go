@@ -19,7 +19,7 @@ import (
 //	machine_input.go    inputs from the program: campaign, resign, pause, leave
 //	machine_lease.go    the lease of this process: when to bid, renew, step down, release
 //	machine_bid.go      answers to bids
-//	machine_watch.go    the leases of other processes
+//	machine_observe.go    the leases of other processes
 //	machine_calls.go    calls of the store, each for many elections
 //	machine_replies.go  how calls end
 //	machine_timers.go   elections by the time at which they must be looked at
@@ -34,8 +34,8 @@ type machine struct {
 
 	elections []*elec // in no particular order; elec.index is the position
 	timers    timers  // elections by elec.wake
-	queues    [calls][]*elec
-	inFlight  [calls]*call // one of each kind at most
+	queues    [callKinds][]*elec
+	inFlight  [callKinds]*call // one of each kind at most
 	joinCount uint32       // all elections ever joined
 
 	// When to make the next call of a kind.
@@ -44,8 +44,8 @@ type machine struct {
 	announced    time.Duration // when the last Announce was sent
 	healthAt     time.Duration
 	listenAt     time.Duration
-	retryAt      [calls]time.Duration // not before, after a failure
-	failures     [calls]int           // consecutive
+	retryAt      [callKinds]time.Duration // not before, after a failure
+	failures     [callKinds]int           // consecutive
 	releaseBatch int                  // leases in one Release; 0: all
 
 	relisten           bool // the set of leases to listen to has changed
@@ -115,7 +115,7 @@ type elec struct {
 
 	observing         bool // an Observe is under way
 	leaseCallUnderWay bool // an Acquire, Renew or Release is under way
-	queued            [calls]bool
+	queued            [callKinds]bool
 	wake              time.Duration
 	timerIndex        int    // in machine.timers; -1: none
 	reported          *state // the latest that watchers were told
@@ -225,7 +225,6 @@ const (
 
 func newMachine(o Options, g backend.Guarantees, me backend.Candidate, rnd *rand.Rand, now time.Duration) *machine {
 	m := &machine{Options: o, me: me, listen: g.Push, poll: g.Poll, takeover: g.Takeover, random: rnd, lastContact: now, unreadableSince: never, nextStep: never, healthKnown: o.Health == nil, unobserved: new(backend.Lease)}
-	m.timers.init()
 	// The grid's offset is random, its period is not: followers predict the next renewal.
 	m.gridOffset = time.Duration(rnd.Int64N(int64(o.RenewEvery)))
 	m.announceAt, m.announced, m.healthAt = never, now-o.RenewEvery, now
@@ -292,7 +291,7 @@ func (m *machine) handle(now time.Duration, in input) {
 // next returns when the machine must be stepped again if no input comes before.
 func (m *machine) next() time.Duration {
 	next := min(m.timers.first(), m.unreachableAt())
-	for k := range calls {
+	for k := range callKinds {
 		if m.inFlight[k] == nil {
 			next = min(next, max(m.callDueAt(k), m.retryAt[k]))
 		}

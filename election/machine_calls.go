@@ -36,7 +36,7 @@ const (
 	callAnnounce
 	callHealth
 	callListen
-	calls
+	callKinds // their number
 )
 
 // enqueue makes e an item of the next call of this kind.
@@ -60,7 +60,7 @@ func (m *machine) stillNeeded(k callKind, e *elec, now time.Duration) bool {
 		switch e.phase {
 		case phaseQueued, phasePending, phaseReleasing:
 			return !e.leaseCallUnderWay
-		case phaseExpiring:
+		case phaseAwaitingDeadline:
 			return !e.leaseCallUnderWay && !m.awaitsDeadline(now, e)
 		case phaseStuck:
 			return !e.leaseCallUnderWay && now >= e.expiresAt
@@ -98,7 +98,7 @@ func (m *machine) dispatch(now time.Duration) {
 	if m.relisten && m.inFlight[callListen] == nil {
 		m.listenAt = min(m.listenAt, now)
 	}
-	for k := range calls {
+	for k := range callKinds {
 		if m.inFlight[k] != nil || now < m.callDueAt(k) || now < m.retryAt[k] {
 			continue
 		}

@@ -20,8 +20,8 @@ const (
 	phaseAbandoned    // the lease of a stuck function has expired and was released
 
 	// Nothing runs, and the store still has the lease for this process.
-	phaseExpiring  // after a loss or an unusable grant: released at the deadline
-	phaseReleasing // in order: released now
+	phaseAwaitingDeadline // after a loss or an unusable grant: released at the deadline
+	phaseReleasing        // in order: released now
 )
 
 // A trigger is an event that may change the phase.
@@ -36,7 +36,7 @@ const (
 	unknown                    // a bid has no outcome, or the record names this process
 	steppedDown                // this process steps down in order
 	deposed                    // an operator has ended the leadership
-	lose                       // a renewal was refused, or the deadline has passed
+	lost                       // a renewal was refused, or the deadline has passed
 	finished                   // the function has returned, or there is none
 	overdue                    // the function has not returned for StepDownTimeout
 	released                   // the store has confirmed that it has nothing of this process
@@ -49,21 +49,21 @@ var transitions = map[phase]map[trigger]phase{
 	phaseQueued:    bidding,
 	phasePending:   bidding,
 	phaseLeading: {
-		steppedDown: phaseSteppingDown, deposed: phaseDeposed, lose: phaseLost, finished: phaseReleasing,
+		steppedDown: phaseSteppingDown, deposed: phaseDeposed, lost: phaseLost, finished: phaseReleasing,
 	},
 	phaseSteppingDown: {
-		deposed: phaseDeposed, lose: phaseLost, finished: phaseReleasing, overdue: phaseStuck,
+		deposed: phaseDeposed, lost: phaseLost, finished: phaseReleasing, overdue: phaseStuck,
 	},
-	phaseDeposed:   {finished: phaseReleasing, overdue: phaseStuck},
-	phaseLost:      {finished: phaseExpiring, overdue: phaseStuck},
-	phaseStuck:     {finished: phaseExpiring, released: phaseAbandoned},
-	phaseAbandoned: {finished: phaseFollowing},
-	phaseExpiring:  {released: phaseFollowing},
-	phaseReleasing: {lose: phaseExpiring, released: phaseFollowing},
+	phaseDeposed:          {finished: phaseReleasing, overdue: phaseStuck},
+	phaseLost:             {finished: phaseAwaitingDeadline, overdue: phaseStuck},
+	phaseStuck:            {finished: phaseAwaitingDeadline, released: phaseAbandoned},
+	phaseAbandoned:        {finished: phaseFollowing},
+	phaseAwaitingDeadline: {released: phaseFollowing},
+	phaseReleasing:        {lost: phaseAwaitingDeadline, released: phaseFollowing},
 }
 
 var bidding = map[trigger]phase{
-	won: phaseLeading, wonUnusable: phaseExpiring, wonUnasked: phaseReleasing,
+	won: phaseLeading, wonUnusable: phaseAwaitingDeadline, wonUnasked: phaseReleasing,
 	refused: phaseFollowing, enqueued: phaseQueued, unknown: phasePending, released: phaseFollowing,
 }
 
