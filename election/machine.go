@@ -36,17 +36,17 @@ type machine struct {
 	timers    timers  // elections by elec.wake
 	queues    [callKinds][]*elec
 	inFlight  [callKinds]*call // one of each kind at most
-	joinCount uint32       // all elections ever joined
+	joinCount uint32           // all elections ever joined
 
 	// When to make the next call of a kind.
-	gridOffset   time.Duration // of the grid of times at which one call renews all leases
+	gridOffset   time.Duration // of the renewal grid: see nextGridTick
 	announceAt   time.Duration
 	announced    time.Duration // when the last Announce was sent
 	healthAt     time.Duration
 	listenAt     time.Duration
 	retryAt      [callKinds]time.Duration // not before, after a failure
 	failures     [callKinds]int           // consecutive
-	releaseBatch int                  // leases in one Release; 0: all
+	releaseBatch int                      // leases in one Release; 0: all
 
 	relisten           bool // the set of leases to listen to has changed
 	emptyNotifications int  // consecutive notifications after which a reading found no change
@@ -58,7 +58,7 @@ type machine struct {
 	unreadableSince     time.Duration // when the failing readings began; never: readings work
 	unreachableReported bool          // watchers were told that the store is unreachable
 	deniedLogged        bool          // a denial was logged
-	nextStep            time.Duration // when next asked to be stepped
+	nextStep            time.Duration // the last result of next
 	resumedAt           time.Duration // when this process last continued after it had been stopped
 	unhealthy           bool
 	healthKnown         bool // the first health check has returned, or there is none
@@ -85,7 +85,7 @@ type elec struct {
 	hasObserved    bool           // observed at least once since this process last held the lease
 	observed       *backend.Lease // machine.unobserved if hasObserved is false
 	unchangedSince time.Duration  // when the answer came that first showed this lease
-	confirmedAt    time.Duration  // when observed was last confirmed or dropped
+	confirmedAt    time.Duration  // when the last answer about the lease came, or observed was dropped
 	highestTerm    uint64         // the greatest term ever seen
 	tooEarly       int32          // consecutive readings that came before the holder's renewal, up to maxCount
 	readAt         time.Duration  // the next reading
@@ -158,7 +158,7 @@ type (
 	}
 	withdraw struct { // ends the campaign and the leadership
 		e    *elec
-		done bool // no function runs, so no returned will follow
+		done bool // no function runs, so the input returned does not follow
 	}
 	pause struct {
 		e  *elec // or nil
@@ -215,9 +215,9 @@ const (
 	doCall     actionKind = iota // start call
 	doCancel                     // cancel the context of call; its reply follows
 	doTrust                      // e leads in term until the deadline; the first one of a term begins the leadership
-	doEnd                        // e's leadership of term has ended for reason, in order or not: cancel its context
+	doEnd                        // e's leadership of term has ended for reason: cancel its context
 	doEvent                      // publish state, which may be a notice
-	doLog                        // log reason and err, about e (nil: the manager)
+	doLog                        // log reason and err, about e; nil: about the manager
 	doTryEnded                   // e's Try has failed; err says why, nil if another process was faster
 	doExpired                    // e's lease has expired before its release was confirmed; err is the obstacle
 	doRemoved                    // e has left, and the store has nothing of this process

@@ -6,7 +6,7 @@ import (
 	"github.com/go-election/go-election/backend"
 )
 
-// clockJumped shortens the trust in all leases: the host may have been suspended for by.
+// clockJumped makes all deadlines earlier: the host may have been suspended for by.
 func (m *machine) clockJumped(now, by time.Duration) {
 	for _, k := range []callKind{callAcquire, callRenew} {
 		if c := m.inFlight[k]; c != nil {

@@ -109,8 +109,8 @@ func (m *machine) awaitsDeadline(now time.Duration, e *elec) bool {
 	return e.phase == phaseAwaitingDeadline && now < e.trustedUntil
 }
 
-// mayBeOurs reports whether this process was granted the lease and its deadline has not passed. Then readings of
-// it are not used.
+// mayBeOurs reports whether this process was granted the lease and its deadline has not passed. Then
+// readings of it are not used.
 func (m *machine) mayBeOurs(now time.Duration, e *elec) bool {
 	return e.phase == phaseLeading || e.phase.held() && now < e.trustedUntil
 }
@@ -157,7 +157,7 @@ func (m *machine) mayStayQueued(now time.Duration, e *elec) bool {
 func (m *machine) holdBackUntil(e *elec) time.Duration {
 	l := e.observed
 	at := e.noBidBefore
-	last, expired := l.LastID, e.unchangedSince+max(l.ObserveFor, 0) // the failed leader, and when its lease has certainly expired
+	last, expired := l.LastID, e.unchangedSince+max(l.ObserveFor, 0) // the last leader, and when its lease has certainly expired
 	if !l.Vacant() {
 		last = l.Holder.ID
 	}
@@ -192,7 +192,7 @@ func (m *machine) bidGranted(now time.Duration, e *elec, a *backend.Answer, minT
 		}
 		m.retryLater(now, e, nil)
 	case !m.isCandidate(e): // no longer a candidate: no work has begun, so there is nothing to wait for
-		e.on(wonUnasked)
+		e.on(wonUnwanted)
 		e.end = backend.Released
 	case now < e.trustedUntil:
 		e.on(won)

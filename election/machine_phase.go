@@ -8,7 +8,7 @@ const (
 	// A candidate or an observer.
 	phaseFollowing phase = iota // the store has nothing of this process
 	phaseQueued                 // a bid of this process is in the store's queue
-	phasePending                // a bid has no outcome: this process may hold the lease
+	phasePending                // a bid has no outcome (backend.Unknown): this process may hold the lease
 
 	phaseLeading // this process holds the lease, and trusts it
 
@@ -30,7 +30,7 @@ type trigger uint8
 const (
 	won         trigger = iota // a bid was granted, and this process leads
 	wonUnusable                // a bid was granted, too late to lead or in a used term
-	wonUnasked                 // a bid was granted after this process stopped campaigning
+	wonUnwanted                // a bid was granted after this process stopped campaigning
 	refused                    // a bid was refused, and the store has nothing of it
 	enqueued                   // a bid was refused for now, and is in the store's queue
 	unknown                    // a bid has no outcome, or the record names this process
@@ -63,7 +63,7 @@ var transitions = map[phase]map[trigger]phase{
 }
 
 var bidding = map[trigger]phase{
-	won: phaseLeading, wonUnusable: phaseAwaitingDeadline, wonUnasked: phaseReleasing,
+	won: phaseLeading, wonUnusable: phaseAwaitingDeadline, wonUnwanted: phaseReleasing,
 	refused: phaseFollowing, enqueued: phaseQueued, unknown: phasePending, released: phaseFollowing,
 }
 
