@@ -162,12 +162,7 @@ func (e *Election) Record(ctx context.Context) (backend.Record, error) {
 	if len(list) == 0 || list[0].Election != e.elec.name {
 		return backend.Record{Lease: backend.Lease{Election: e.elec.name}}, nil
 	}
-	r := list[0]
-	r.Lease = clean.Lease(r.Lease)
-	for i := range r.History {
-		r.History[i].ID = clean.Text(r.History[i].ID, backend.MaxID, false)
-	}
-	return r, nil
+	return clean.Record(list[0]), nil
 }
 
 // Nominate asks for the candidate with this id to lead next. The request applies to the present

@@ -88,11 +88,7 @@ func (p phase) renewed() bool { return p == phaseLeading || p == phaseSteppingDo
 
 // orderly reports whether the lease was not lost: this process leads, or steps down in order.
 func (p phase) orderly() bool {
-	switch p {
-	case phaseLeading, phaseSteppingDown, phaseDeposed, phaseReleasing:
-		return true
-	}
-	return false
+	return p == phaseLeading || p == phaseSteppingDown || p == phaseDeposed || p == phaseReleasing
 }
 
 // work is what runs while this process leads.

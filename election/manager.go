@@ -367,10 +367,8 @@ func (m *Manager) waitForSuccessor(ctx context.Context) {
 	if m.releasedAt == 0 || rest <= 0 {
 		return
 	}
-	timer := time.NewTimer(rest)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(rest):
 	case <-ctx.Done():
 	}
 }

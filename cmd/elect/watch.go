@@ -14,7 +14,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/go-election/go-election/backend"
-	"github.com/go-election/go-election/config"
 	"github.com/go-election/go-election/election"
 )
 
@@ -75,12 +74,13 @@ type view struct {
 }
 
 func (a *app) watch(ctx context.Context, names []string, live bool) error {
-	conf, err := a.load()
+	s, err := a.openStore(ctx)
 	if err != nil {
 		return err
 	}
-	conf.Election.ID, conf.Election.Observer = "", true // the id belongs to another process
-	m, err := conf.Open(ctx)
+	defer s.Close()
+	s.config.Election.ID, s.config.Election.Observer = "", true // the id belongs to another process
+	m, err := s.config.Open(ctx)
 	if err != nil {
 		return err
 	}
@@ -97,7 +97,7 @@ func (a *app) watch(ctx context.Context, names []string, live bool) error {
 		}
 		v.add(ev)
 	})
-	if err := v.refresh(ctx, m, conf, names); err != nil && ctx.Err() == nil {
+	if err := v.refresh(ctx, m, s, names); err != nil && ctx.Err() == nil {
 		return err
 	}
 	for _, name := range names {
@@ -105,7 +105,7 @@ func (a *app) watch(ctx context.Context, names []string, live bool) error {
 			return err
 		}
 	}
-	draw, refresh := time.NewTicker(200*time.Millisecond), time.NewTicker(max(10*time.Second, conf.Election.TTL))
+	draw, refresh := time.NewTicker(200*time.Millisecond), time.NewTicker(max(10*time.Second, s.TTL))
 	defer draw.Stop()
 	defer refresh.Stop()
 	for {
@@ -113,22 +113,17 @@ func (a *app) watch(ctx context.Context, names []string, live bool) error {
 		case <-ctx.Done():
 			return nil
 		case <-refresh.C:
-			v.refresh(ctx, m, conf, names) // events say when the store cannot be reached
+			v.refresh(ctx, m, s, names) // events say when the store cannot be reached
 		case <-draw.C:
 			if live {
-				show(a.out, v.text(conf.Backend))
+				show(a.out, v.text(s.config.Backend))
 			}
 		}
 	}
 }
 
 // refresh reads the records of the elections. Without names it reads all, and joins new ones.
-func (v *view) refresh(ctx context.Context, m *election.Manager, conf *config.Config, names []string) error {
-	s, err := openStore(ctx, conf) // with the configuration as it was at the start
-	if err != nil {
-		return err
-	}
-	defer s.Close()
+func (v *view) refresh(ctx context.Context, m *election.Manager, s *store, names []string) (err error) {
 	var records []backend.Record
 	if len(names) == 0 {
 		records, err = s.records(ctx)
