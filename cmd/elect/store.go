@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"iter"
 	"strings"
 	"time"
 
@@ -69,7 +70,12 @@ func (s *store) record(ctx context.Context, name string) (r backend.Record, err 
 
 // records returns the records of all elections, without forgotten ones, cleaned for a terminal.
 func (s *store) records(ctx context.Context) (list []backend.Record, err error) {
-	for r, err := range backend.All(ctx, s.within, s.List, func(r backend.Record) string { return r.Election }) {
+	return unforgotten(backend.All(ctx, s.within, s.List, func(r backend.Record) string { return r.Election }))
+}
+
+// unforgotten collects records without forgotten ones, cleaned for a terminal.
+func unforgotten(records iter.Seq2[backend.Record, error]) (list []backend.Record, err error) {
+	for r, err := range records {
 		if err != nil {
 			return nil, err
 		}
