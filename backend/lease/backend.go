@@ -107,6 +107,3 @@ func setErrors(answers []backend.Answer, err error) {
 
 // rounds is how often a call tries again when its conditions do not hold.
 const rounds = 5
-
-// batches splits changes that must go together into changes of at most size elections.
-func (b *Backend) batch(round int) int { return max(1, (b.limits.Batch-1)/3>>(2*round)) }
