@@ -24,10 +24,10 @@ func (d *differential) compare(c *client, call string, m, l backend.Lease) pair 
 	if m.ObserveFor != l.ObserveFor {
 		d.Errorf("%s: %s must be watched for %v in memory, and %v in the protocol", call, m.Election, m.ObserveFor, l.ObserveFor)
 	}
-	p := pair{m, l}
+	p := pair{m, l, len(d.states[m.Election]) - 1}
 	d.compareVersions(call, p)
-	if old, ok := c.seen[m.Election]; ok {
-		c.old = append(c.old, old)
+	if old, ok := c.seen[m.Election]; ok && c != d.watcher {
+		c.old[m.Election] = append(c.old[m.Election], old)
 	}
 	c.seen[m.Election] = p
 	return p
@@ -76,7 +76,7 @@ func (d *differential) observe(c *client, names []string) {
 	for _, name := range names {
 		p, ok := c.seen[name]
 		if !ok || d.random.IntN(5) == 0 {
-			p = pair{backend.Lease{Election: name}, backend.Lease{Election: name}}
+			p = nothing(name)
 		}
 		seen[0], seen[1] = append(seen[0], p.memory), append(seen[1], p.lease)
 	}
@@ -101,33 +101,39 @@ func (d *differential) observe(c *client, names []string) {
 
 // mayBe reports whether a lease of the protocol may be this lease of memory.
 func (d *differential) mayBe(m, l backend.Lease) bool {
-	was, ok := d.versions[l.Election+" l "+l.Version]
-	return !ok || was == m.Election+" m "+m.Version
+	of, to := m.Election+" m "+m.Version, l.Election+" l "+l.Version
+	_, m1 := d.versions[of]
+	_, l1 := d.versions[to]
+	return !m1 && !l1 || d.versions[of] == to
 }
 
-// heard checks an answer that may be older than the call: memory had it since the client saw the
-// lease last.
+// heard checks an answer that may be older than the call: memory had its record since the client saw
+// the lease last, and the same heartbeat with it or later.
 func (d *differential) heard(c *client, l backend.Lease) {
 	d.Helper()
+	last, of := c.seen[l.Election], d.versions[l.Election+" l "+l.Version]
+	version := " never " + l.Version // the record of one moment and the heartbeat of another: no store grants a bid by it
+	found := of == "" || of == l.Election+" m "+version
 	states := d.states[l.Election]
-	last := c.seen[l.Election].memory
-	for i := len(states) - 1; i >= 0; i-- {
+	for i := len(states) - 1; i >= max(last.at, 0); i-- {
 		m := states[i]
-		if plain(m) == plain(l) && d.mayBe(m, l) {
-			if l.ObserveFor == 0 { // a leftover of the reader's own
+		if of == l.Election+" m "+m.Version {
+			version, found = m.Version, true
+		}
+		if found && plain(m) == plain(l) {
+			if m.Version = version; l.ObserveFor == 0 { // a leftover of the reader's own
 				m.ObserveFor = 0
 			}
-			d.compare(c, "Observe", m, l)
+			p := d.compare(c, "Observe", m, l)
+			p.at = i
+			c.seen[l.Election] = p
 			return
 		}
-		if m.Version == last.Version && plain(m) == plain(last) {
-			break
-		}
 	}
-	d.Errorf("Observe: the protocol says %+v, which was not so since the client saw %+v", l, last)
+	d.Errorf("Observe: the protocol says %+v, which was not so since the client saw %+v", l, last.lease)
 }
 
-// note notes what memory has now, and checks that Listen has returned if it had to.
+// note compares what the stores have now, and checks that Listen has returned if it had to.
 func (d *differential) note() {
 	d.Helper()
 	synctest.Wait()
@@ -135,11 +141,13 @@ func (d *differential) note() {
 	for _, name := range elections {
 		names = append(names, backend.Lease{Election: name})
 	}
-	present, err := d.watcher.Observe(d.Context(), names)
-	if err != nil {
-		d.Fatal(err)
+	present, errM := d.watcher.memory.Observe(d.Context(), names)
+	shown, errL := d.watcher.lease.Observe(d.Context(), names)
+	if errM != nil || errL != nil {
+		d.Fatal(errM, errL)
 	}
-	for _, m := range present {
+	for i, m := range present {
+		d.compare(d.watcher, "after that", m, shown[i])
 		states := d.states[m.Election]
 		if n := len(states); n == 0 || states[n-1].Differs(m) {
 			d.states[m.Election] = append(states, m)

@@ -30,8 +30,9 @@ var (
 //   - Age and Leadership.To are hints for people. The protocol has one time for all leases of a
 //     process, and an announcement counts, too.
 //   - Observe may answer by what Listen has told, if all leases that are asked for have changed. So an
-//     answer may be older than the call, but not older than what the caller has seen. That a lease is
-//     unchanged must be true at the call.
+//     answer may be older than the call, but not older than what the caller has seen, and may combine
+//     a record with a later heartbeat of its session. That a lease is unchanged must be true at the
+//     call, and nothing is granted by what was never so.
 //   - Listen need not return for renewals (Guarantees.Poll), and may return without a reason.
 //   - Members may list a process that has not announced itself for two TTLs, and leaves out one that
 //     has closed its Backend.
@@ -61,7 +62,7 @@ type differential struct {
 	random   *rand.Rand
 	memory   *memory.Store
 	lease    *leasetest.Store
-	watcher  backend.Backend // of memory: reads what is compared with
+	watcher  *client // reads after each step
 	clients  []*client
 	states   map[string][]backend.Lease // by election: all that memory has had
 	versions map[string]string          // Versions in one store by those in the other
@@ -73,7 +74,7 @@ type client struct {
 	me            backend.Candidate
 	ttl           time.Duration
 	seen          map[string]pair          // what it read last
-	old           []pair                   // what it read earlier
+	old           map[string][]pair        // what it read earlier
 	held          map[string]pair          // what it was granted last
 	listening     chan struct{}            // nil: Listen is not under way; closed: it has returned
 	listens       map[string]backend.Lease // to what, as memory has it
@@ -81,14 +82,21 @@ type client struct {
 }
 
 // A pair is a lease as the two stores show it.
-type pair struct{ memory, lease backend.Lease }
+type pair struct {
+	memory, lease backend.Lease
+	at            int // which of the states in memory it is, or the one before
+}
+
+func nothing(election string) pair {
+	return pair{memory: backend.Lease{Election: election}, lease: backend.Lease{Election: election}}
+}
 
 func newDifferential(t *testing.T, seed uint64) *differential {
 	d := &differential{
 		T: t, random: rand.New(rand.NewPCG(seed, 3)), memory: memory.New(), lease: leasetest.NewStore(),
 		clients: make([]*client, 3), states: map[string][]backend.Lease{}, versions: map[string]string{},
 	}
-	d.watcher = d.memory.Backend()
+	d.watcher = &client{memory: d.memory.Backend(), lease: lease.New(d.lease.Driver()), seen: map[string]pair{}}
 	for i := range d.clients {
 		d.start(i)
 	}
@@ -101,7 +109,7 @@ func (d *differential) start(i int) {
 		d.close(old)
 	}
 	ttl := []time.Duration{5 * time.Second, 9 * time.Second, 20 * time.Second}[d.random.IntN(3)]
-	c := &client{memory: d.memory.Backend(), lease: lease.New(d.lease.Driver()), ttl: ttl, seen: map[string]pair{}, held: map[string]pair{}}
+	c := &client{memory: d.memory.Backend(), lease: lease.New(d.lease.Driver()), ttl: ttl, seen: map[string]pair{}, old: map[string][]pair{}, held: map[string]pair{}}
 	c.me = backend.Candidate{ID: fmt.Sprint("c", i), Nonce: backend.NewNonce(), Address: "host", Metadata: "text"}
 	d.clients[i] = c
 }
@@ -170,12 +178,11 @@ func (d *differential) trace(c *client, format string, args ...any) {
 // expected returns what a client bids by: mostly what it read last.
 func (d *differential) expected(c *client, name string) pair {
 	p, ok := c.seen[name]
-	if len(c.old) > 0 && d.random.IntN(5) == 0 {
-		p = c.old[d.random.IntN(len(c.old))]
-		p.memory.Election, p.lease.Election = name, name
+	if old := c.old[name]; old != nil && d.random.IntN(5) == 0 {
+		p = old[d.random.IntN(len(old))]
 	}
 	if !ok {
-		p = pair{backend.Lease{Election: name}, backend.Lease{Election: name}}
+		p = nothing(name)
 	}
 	return p
 }
