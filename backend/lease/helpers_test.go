@@ -247,6 +247,7 @@ func (p *process) session() lease.Key {
 // A wire is a Driver whose writes a test loses, doubles or keeps for later.
 type wire struct {
 	lease.Driver
+	before  func()   // comes just before the next write
 	loses   fate     // what becomes of the next write
 	write   func()   // writes the last one once more
 	history []func() // writes each of them once more
@@ -267,8 +268,10 @@ func (w *wire) Write(ctx context.Context, epoch string, changes []lease.Change, 
 	changes, verify = slices.Clone(changes), slices.Clone(verify)
 	w.write = func() { w.last, _ = w.Driver.Write(context.Background(), epoch, changes, verify) }
 	w.history = append(w.history, w.write)
-	loses := w.loses
-	w.loses = arrives
+	loses, before := w.loses, w.before
+	if w.loses, w.before = arrives, nil; before != nil {
+		before()
+	}
 	switch loses {
 	case request:
 		return lease.Written{}, backend.ErrUnavailable

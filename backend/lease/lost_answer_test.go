@@ -99,6 +99,34 @@ func TestABidThatWasReleasedIsNeverGranted(t *testing.T) {
 	}
 }
 
+// A renewal comes between a challenger's last reading and its write.
+func TestATakeoverNeedsTheSessionAsItWasRead(t *testing.T) {
+	inWorld(t, func(w *world) {
+		a, b := w.start("a"), w.start("b")
+		l := a.leads("jobs")
+		b.leads("other") // so that it has a session
+		seen := b.sees("jobs")
+		time.Sleep(ttl)
+		b.wire.before = func() { a.goesOn(time.Millisecond, "nobody has taken it over", l) }
+		answers, err := b.bids(seen)
+		w.want(err == nil && answers[0].Outcome == backend.Refused, "%v, %v: rule violated: a takeover needs the session as it was just read", answers, err)
+		a.goesOn(ttl, "nobody has taken it over", l)
+	})
+}
+
+// A takeover comes between the heartbeat's condition and the records'.
+func TestARenewalNeedsTheRecordsAsTheyWere(t *testing.T) {
+	inWorld(t, func(w *world) {
+		a, b := w.start("a"), w.start("b")
+		l, m := a.leads("jobs"), a.leads("more")
+		a.wire.before = func() { b.waits("jobs", ttl, "it was not renewed") }
+		a.isRefused(l, "a lease that was taken over is not renewed")
+		b.goesOn(time.Second, "it took the lease over", b.sees("jobs"))
+		a.wire.before = func() { b.waits("more", ttl, "it was not renewed") }
+		a.isRefused(m, "a lease that was taken over is not renewed")
+	})
+}
+
 // b's lease is rewritten by a's release of a bid, while b leads. b goes on.
 func TestAStoppedBidDoesNotInterruptTheHolder(t *testing.T) {
 	inWorld(t, func(w *world) {

@@ -106,6 +106,18 @@ func TestLeasesRenewedApartKeepTheirTimes(t *testing.T) {
 	})
 }
 
+// The session is lost, and only one of two leases goes on under the next one.
+func TestALeaseThatWasNotMovedExpires(t *testing.T) {
+	inWorld(t, func(w *world) {
+		a, b := w.start("a"), w.start("b")
+		leases := a.leadsMany(2)
+		w.store.Delete(a.session())
+		w.meanwhile(func() { a.goesOn(20*time.Second, "it goes on under another session", leases[0]) })
+		time.Sleep(time.Second)
+		b.waits(leases[1].Election, ttl, "a session renews only the leases that were moved to it")
+	})
+}
+
 // A process that closes while it holds a lease leaves its session: its challengers do not begin
 // anew.
 func TestClosingDoesNotDisturbAWatch(t *testing.T) {

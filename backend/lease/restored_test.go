@@ -43,6 +43,19 @@ func TestARestoredRecordIsWatchedByAll(t *testing.T) {
 	})
 }
 
+// The holder does not know that another one has taken its lease over since the snapshot.
+func TestARestoredLeftoverIsNotGrantedAtOnce(t *testing.T) {
+	eachRestore(t, func(w *world, restore func(leasetest.Snapshot)) {
+		a, b := w.start("a"), w.start("b")
+		a.leads("jobs")
+		was := w.store.Snapshot()
+		b.waits("jobs", ttl, "it was not renewed")
+		a.sees("first") // so that it can tell that the store went back
+		restore(was)
+		a.waits("jobs", greatestTTL, "a restored leftover may have been led by another since")
+	})
+}
+
 // In the snapshot the election is vacant.
 func TestARestoredVacancyIsNotFreeAtOnce(t *testing.T) {
 	eachRestore(t, func(w *world, restore func(leasetest.Snapshot)) {
