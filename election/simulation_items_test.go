@@ -29,6 +29,7 @@ type simItems struct {
 
 	log     []lease.Item // the latest changes, for Listen
 	logFrom uint64
+	rung    uint64 // the counter when the bell rang last
 
 	listeners []itemsListener
 	former    [len(names)]*lease.Record // some earlier records, for an operator who puts one back
@@ -45,7 +46,7 @@ type telling uint8
 const (
 	silent telling = iota
 	byItems
-	byBell // it says only that something has changed
+	byBell // it says only that something has changed, for changes for which somebody waits
 )
 
 // A simItem is an item as the store keeps it. Values are never modified, so two of the same write
@@ -123,9 +124,7 @@ func (it *simItems) read(keys []lease.Key) (a itemsAnswer) {
 	}
 	a.view.Epoch, a.view.Records = it.epoch, it.records()
 	a.counter = it.counter
-	if it.tells != silent {
-		a.view.Position = it.counter
-	}
+	a.view.Position = it.position()
 	return a
 }
 
@@ -182,6 +181,7 @@ func (it *simItems) apply(d *simDriver, c *lease.Change) (r lease.Result) {
 			it.check(d, p)
 		}
 		it.put(p.Over.Key, simItem{value: p.Value, lasts: c.Lasts})
+		it.tell(c.Notify)
 		item, _ := it.item(p.Over.Key)
 		item.Value = nil
 		r.Items = append(r.Items, item)
@@ -229,15 +229,33 @@ func (it *simItems) put(k lease.Key, e simItem) {
 		it.table[k] = e
 	}
 	it.commit(k, e)
-	if it.tells == silent {
+	if it.tells == byItems {
+		told, _ := it.item(k)
+		told.Order = it.counter
+		if it.log = append(it.log, told); len(it.log) > 400 {
+			it.logFrom = it.log[199].Order
+			it.log = slices.Delete(it.log, 0, 200)
+		}
+	}
+}
+
+// position is that of the last change that was told.
+func (it *simItems) position() uint64 {
+	switch it.tells {
+	case byItems:
+		return it.counter
+	case byBell:
+		return it.rung
+	}
+	return 0
+}
+
+// tell tells listeners of a write, or rings if somebody waits for it.
+func (it *simItems) tell(ring bool) {
+	if it.tells == silent || it.tells == byBell && !ring {
 		return
 	}
-	told, _ := it.item(k)
-	told.Order = it.counter
-	if it.log = append(it.log, told); len(it.log) > 400 {
-		it.logFrom = it.log[199].Order
-		it.log = slices.Delete(it.log, 0, 200)
-	}
+	it.rung = it.counter
 	listeners := it.listeners
 	it.listeners = nil
 	for _, l := range listeners {
@@ -251,7 +269,7 @@ func (it *simItems) put(k lease.Key, e simItem) {
 
 // listen replies when there is something to tell.
 func (it *simItems) listen(position uint64, reply func(itemsAnswer)) {
-	if position == it.counter {
+	if position == it.position() {
 		it.listeners = append(it.listeners, itemsListener{position, reply})
 		return
 	}
@@ -260,8 +278,8 @@ func (it *simItems) listen(position uint64, reply func(itemsAnswer)) {
 
 // since is what Listen is told: all changes after a position, or nothing if the store cannot tell.
 func (it *simItems) since(position uint64) (a itemsAnswer) {
-	a.counter, a.view.Position = it.counter, it.counter
-	if position < it.logFrom || position > it.counter {
+	a.counter, a.view.Position = it.counter, it.position()
+	if position < it.logFrom || position > it.position() {
 		return a
 	}
 	a.goesOn = true

@@ -39,7 +39,7 @@ func (it *simItems) loseBehind() int {
 	it.st.wentBack = it.st.wentBack || lost > 0
 	it.behind = it.behind[:0]
 	it.table = maps.Clone(it.replica)
-	it.log, it.logFrom = nil, it.counter
+	it.log, it.logFrom, it.rung = nil, it.counter, it.counter
 	return lost
 }
 
@@ -66,7 +66,7 @@ func (it *simItems) goBack() {
 	st.count(wentBackSilently)
 	it.catchUp(s.now - st.lag)
 	lost := it.loseBehind()
-	it.counter, it.logFrom = it.count, it.count
+	it.counter, it.logFrom, it.rung = it.count, it.count, it.count
 	it.connection++
 	st.down = s.now + st.maxTTL + s.upTo(5*time.Second)
 	s.trace("store", "goes back by %d writes, to %d", lost, it.counter)
@@ -92,6 +92,7 @@ func (it *simItems) deleteRecord(i int) {
 	it.st.s.trace("store", "%s: its record is deleted", names[i])
 	it.replicate()
 	it.put(record(names[i]), simItem{})
+	it.tell(false)
 	it.catchUp(it.st.s.now)
 }
 
@@ -105,6 +106,7 @@ func (it *simItems) deleteMeta() {
 	it.st.s.trace("store", "the meta item is deleted")
 	it.replicate()
 	it.put(meta, simItem{})
+	it.tell(false)
 }
 
 // deleteSession deletes the session of a process that holds a lease, or another one, and clears away those
@@ -131,6 +133,7 @@ func (it *simItems) deleteSession() {
 	it.st.count(sessionDeleted)
 	s.trace("store", "the session of %s is deleted", gone.Name)
 	it.put(gone, simItem{})
+	it.tell(false)
 }
 
 // edit makes an operator edit a record, so that it looks vacant or expires soon, or put an earlier one back.
@@ -154,5 +157,6 @@ func (it *simItems) edit(i int) {
 	s.trace("store", "%s: its record is edited: %s %s, %v", names[i], edited.ID, edited.Nonce, time.Duration(edited.TTL))
 	it.replicate()
 	it.put(record(names[i]), simItem{value: &edited, edited: true})
+	it.tell(false)
 	it.catchUp(s.now)
 }

@@ -40,3 +40,21 @@ func TestListenMissesNoChangeBeforeTheCall(t *testing.T) {
 		w.want(b.listens(one)(), "Listen waits, though the election has a leader since: rule violated: Listen must not miss a change of a record")
 	})
 }
+
+// b reads another's lease, takes it over without an answer, and reads that. What it remembers of the
+// other's lease is older.
+func TestObserveNeverReturnsToWhatItRemembers(t *testing.T) {
+	inWorld(t, func(w *world) {
+		a, b := w.start("a"), w.start("b")
+		b.leads("other") // so that it has a session
+		a.leads("jobs")
+		seen := b.sees("jobs")
+		time.Sleep(ttl)
+		b.wire.loses = answer
+		b.bids(seen)
+		own := b.sees("jobs")
+		w.want(own.Holder == b.me, "it was not granted, so this test shows nothing")
+		changed, err := b.b.Observe(w.Context(), []backend.Lease{own})
+		w.want(err == nil && len(changed) == 0, "%v, %v: rule violated: Observe returns no lease that is older than what it returned before", changed, err)
+	})
+}
