@@ -50,10 +50,14 @@ func (c *cache) addRead(v *view, items map[Key]Item, now time.Time) {
 		c.maxTTL = 0
 	}
 	for key, it := range items {
-		if r, ok := it.Value.(*Record); key.Kind == Metas || ok && v.nonce != "" && r.Nonce == string(v.nonce) {
-			continue // grant has what is known of own leases
+		r, ok := it.Value.(*Record)
+		switch {
+		case key.Kind == Metas:
+		case ok && v.nonce != "" && r.Nonce == string(v.nonce): // grant has what is known of own leases
+			delete(c.items, key)
+		default:
+			c.add(it, now)
 		}
-		c.add(it, now)
 	}
 	c.unread = 0
 }
