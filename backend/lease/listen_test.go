@@ -58,3 +58,24 @@ func TestObserveNeverReturnsToWhatItRemembers(t *testing.T) {
 		w.want(err == nil && len(changed) == 0, "%v, %v: rule violated: Observe returns no lease that is older than what it returned before", changed, err)
 	})
 }
+
+// b's reading is under way while another one shows that the lease has a new holder.
+func TestALateReadingDoesNotReplaceANewerOne(t *testing.T) {
+	inWorld(t, func(w *world) {
+		a, b, c := w.start("a"), w.start("b"), w.start("c")
+		b.leads("other") // so that it has a session
+		l := a.leads("jobs")
+		seen := b.sees("jobs")
+		var now backend.Lease
+		b.wire.reading = func() {
+			a.releases(l)
+			c.leads("jobs")
+			answers, err := b.bids(seen)
+			w.want(err == nil && answers[0].Holder == c.me, "%v, %v: rule violated: a refused bid tells of the lease", answers, err)
+			now = answers[0].Lease
+		}
+		b.sees("jobs")
+		changed, err := b.b.Observe(w.Context(), []backend.Lease{now})
+		w.want(err == nil && len(changed) == 0, "%v, %v: rule violated: Observe returns no lease that is older than what it returned before", changed, err)
+	})
+}
