@@ -3,43 +3,39 @@ package etcd
 import (
 	"context"
 	"errors"
-	"sync"
 	"time"
 
 	"google.golang.org/grpc"
+
+	"github.com/go-election/go-election/backend/internal/client"
 )
 
-// suspectAfter is how long a call must have waited without an answer before its
-// connections are suspected to be broken.
-const suspectAfter = 100 * time.Millisecond
-
-// call runs f, which is one call to the cluster. If no member answers in time, it closes
-// all connections.
-func (b *Backend) call(ctx context.Context, f func() error) error {
+// call runs f, which is one call to the cluster, with a token, and again with a new one if the
+// token was refused: such a call has changed nothing. If no member answers in time, it closes all
+// connections.
+func (d *driver) call(ctx context.Context, f func() error) error {
+	const suspectAfter = 100 * time.Millisecond // without an answer
 	began := time.Now()
-	err := b.withToken(ctx, f)
+	err := d.withToken(ctx, f)
 	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) && time.Since(began) > suspectAfter {
-		b.connections.drop()
+		d.connections.Drop()
 	}
 	return err
 }
 
-// withToken runs f with a token, and with a new one if the token was refused. A refused
-// call has changed nothing.
-func (b *Backend) withToken(ctx context.Context, f func() error) error {
-	if b.login == nil {
+func (d *driver) withToken(ctx context.Context, f func() error) error {
+	if d.login == nil {
 		return f()
 	}
-	token := b.login.current()
-	if token == "" {
-		if err := b.login.refresh(ctx, b.client, ""); err != nil {
+	if d.login.token.Get() == "" {
+		if err := d.login.refresh(ctx, d.client, ""); err != nil {
 			return err
 		}
-		token = b.login.current()
 	}
+	token := d.login.token.Get()
 	err := f()
 	if tokenRefused(err) {
-		if err := b.login.refresh(ctx, b.client, token); err != nil {
+		if err := d.login.refresh(ctx, d.client, token); err != nil {
 			return err
 		}
 		err = f()
@@ -47,51 +43,14 @@ func (b *Backend) withToken(ctx context.Context, f func() error) error {
 	return err
 }
 
-// hedged sends f to a second and a third member if the first does not answer, and returns
-// the first good answer, so that a member that hangs costs no one a lease. f may run more than
-// once; all of its runs have ended when hedged returns.
-func hedged[R any](ctx context.Context, f func(context.Context) (R, error)) (R, error) {
-	const most = 3
-	type result struct {
-		r   R
-		err error
-	}
-	inner, cancel := context.WithCancel(ctx)
-	var all sync.WaitGroup
-	defer all.Wait()
-	defer cancel()
-	results := make(chan result, most)
-	wait := time.Second
-	if by, ok := ctx.Deadline(); ok {
-		wait = max(time.Until(by)/4, time.Millisecond)
-	}
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	started, finished := 0, 0
-	for {
-		select {
-		case <-timer.C:
-			if started == most {
-				continue
-			}
-			started++
-			all.Go(func() {
-				r, err := f(inner)
-				results <- result{r, err}
-			})
-			timer.Reset(wait)
-		case got := <-results:
-			if finished++; got.err == nil || ctx.Err() != nil || finished == most || !worthRetrying(got.err) {
-				return got.r, got.err
-			}
-			if finished == started {
-				timer.Reset(wait / 8)
-			}
-		case <-ctx.Done():
-			var none R
-			return none, ctx.Err()
-		}
-	}
+// hedged is call for f, which is also sent to a second and a third member if the first does not
+// answer.
+func hedged[R any](ctx context.Context, d *driver, f func(context.Context) (R, error)) (r R, err error) {
+	err = d.call(ctx, func() (err error) {
+		r, err = client.Hedged(ctx, worthRetrying, f)
+		return err
+	})
+	return r, err
 }
 
 // failFast makes a call fail, with the reason, when no member can be reached. By default the

@@ -24,17 +24,15 @@ const inspectLimit = 2 * time.Second
 // for its status, and reports whether all endpoints belong to one cluster, how many members
 // it can lose, versions, alarms and space. This needs no rights.
 func (b *Backend) Inspect(ctx context.Context, _, _ time.Duration) (list []backend.Diagnostic, err error) {
-	if err := b.enter(""); err != nil {
-		return nil, err
-	}
+	d := b.driver
 	var members *clientv3.MemberListResponse
-	if err := b.call(ctx, func() (err error) {
-		members, err = b.client.MemberList(ctx)
+	if err := d.call(ctx, func() (err error) {
+		members, err = d.client.MemberList(ctx)
 		return err
 	}); err != nil {
-		return nil, b.fail("list members", err)
+		return nil, fmt.Errorf("etcd: list members: %w", d.fail(err))
 	}
-	endpoints := b.client.Endpoints()
+	endpoints := d.client.Endpoints()
 	statuses := make([]endpointStatus, len(endpoints))
 	var all sync.WaitGroup
 	for i, e := range endpoints {
@@ -42,8 +40,8 @@ func (b *Backend) Inspect(ctx context.Context, _, _ time.Duration) (list []backe
 			ctx, cancel := context.WithTimeout(ctx, inspectLimit)
 			defer cancel()
 			statuses[i].endpoint = e
-			statuses[i].status, statuses[i].err = b.client.Status(ctx, e)
-			statuses[i].err = b.fail("status", statuses[i].err)
+			statuses[i].status, statuses[i].err = d.client.Status(ctx, e)
+			statuses[i].err = d.fail(statuses[i].err)
 		})
 	}
 	all.Wait()

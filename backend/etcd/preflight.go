@@ -3,11 +3,13 @@ package etcd
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/go-election/go-election/backend"
+	"github.com/go-election/go-election/backend/lease"
 )
 
 var _ backend.Preflighter = (*Backend)(nil)
@@ -15,43 +17,32 @@ var _ backend.Preflighter = (*Backend)(nil)
 // Preflight implements [backend.Preflighter]. It sends the writes of grants in transactions
 // whose condition is never met: etcd checks the rights for all operations of a transaction
 // before its conditions.
-func (b *Backend) Preflight(ctx context.Context, bids []backend.Bid) []error {
-	errs := make([]error, len(bids))
-	if err := b.enter(bids[0].Candidate.Nonce); err != nil {
-		for i := range errs {
-			errs[i] = err
-		}
-		return errs
-	}
-	names := make([]string, len(bids))
-	for i, bid := range bids {
-		names[i] = bid.Election
-	}
-	done := 0
-	for part := range slices.Chunk(names, maxByKey) {
-		err := b.preflight(ctx, part)
-		for i, name := range part {
+func (b *Backend) Preflight(ctx context.Context, bids []backend.Bid) (errs []error) {
+	for part := range slices.Chunk(bids, maxByKey) {
+		err := b.driver.preflight(ctx, part)
+		for i := range part {
 			if errors.Is(err, backend.ErrDenied) && len(part) > 1 { // rights may be missing for some of them only
-				errs[done+i] = b.preflight(ctx, []string{name})
+				errs = append(errs, b.driver.preflight(ctx, part[i:i+1]))
 			} else {
-				errs[done+i] = err
+				errs = append(errs, err)
 			}
 		}
-		done += len(part)
 	}
 	return errs
 }
 
-func (b *Backend) preflight(ctx context.Context, names []string) error {
-	never := clientv3.Compare(clientv3.Version(b.keys.layout()), "=", -1)
-	keys := []string{b.keys.layout(), b.keys.heartbeat("prove"), b.keys.candidate("prove")}
-	for _, name := range names {
-		keys = append(keys, b.keys.record(name), b.keys.request(name))
+func (d *driver) preflight(ctx context.Context, bids []backend.Bid) error {
+	keys := []lease.Key{{Kind: lease.Metas}, {Kind: lease.Sessions, Name: "preflight"}}
+	for _, bid := range bids {
+		keys = append(keys, lease.Key{Kind: lease.Records, Name: bid.Election})
 	}
 	var then []clientv3.Op
-	for _, key := range keys {
-		then = append(then, clientv3.OpPut(key, "", clientv3.WithIgnoreValue())) // even if the condition were met, no value would change
+	for _, k := range keys {
+		then = append(then, clientv3.OpPut(d.keys.Key(k), "", clientv3.WithIgnoreValue())) // even if the condition were met, no value would change
 	}
-	_, err := b.txn(ctx, []clientv3.Cmp{never}, then, true)
-	return b.fail(about("preflight", len(names), names[0]), err)
+	never := clientv3.Compare(clientv3.Version(d.keys.Key(keys[0])), "=", -1)
+	if _, _, err := d.txn(ctx, []clientv3.Cmp{never}, then); err != nil {
+		return fmt.Errorf("etcd: preflight %q: %w", bids[0].Election, err)
+	}
+	return nil
 }
