@@ -24,6 +24,9 @@ const inspectLimit = 2 * time.Second
 // for its status, and reports whether all endpoints belong to one cluster, how many members
 // it can lose, versions, alarms and space. This needs no rights.
 func (b *Backend) Inspect(ctx context.Context, _, _ time.Duration) (list []backend.Diagnostic, err error) {
+	if err := b.Enter(""); err != nil {
+		return nil, err
+	}
 	d := b.driver
 	var members *clientv3.MemberListResponse
 	if err := d.call(ctx, func() (err error) {

@@ -18,6 +18,9 @@ var _ backend.Preflighter = (*Backend)(nil)
 // whose condition is never met: etcd checks the rights for all operations of a transaction
 // before its conditions.
 func (b *Backend) Preflight(ctx context.Context, bids []backend.Bid) (errs []error) {
+	if err := b.Enter(bids[0].Candidate.Nonce); err != nil {
+		return slices.Repeat([]error{err}, len(bids))
+	}
 	for part := range slices.Chunk(bids, maxByKey) {
 		err := b.driver.preflight(ctx, part)
 		for i := range part {
